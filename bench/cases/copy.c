@@ -29,7 +29,7 @@ typedef struct copy {
     uint64_t source_bytes, result_bytes;
     tsr_tensor *whole, *view, *to;
     const bench_row *ceiling;
-    bench_busy busy; /* only for cases beside products */
+    bench_busy busy; /* only for copies that run while products are computed */
 } copy;
 
 static tsr_status run_copy(tsr_stream *stream, void *user)

@@ -31,7 +31,7 @@ typedef struct worker {
     bool is_first; /* the communicator belongs to ranks.c */
     int number;    /* of this process */
     int32_t *data;
-    unsigned members; /* the numbers of the communicator's ranks, found in the last work */
+    unsigned members; /* bits of the numbers of the ranks that took part in the last sum */
 } worker;
 
 static void leave(worker *w)

@@ -130,7 +130,7 @@ START_TEST(empty_datasets)
 }
 END_TEST
 
-/* The number of items is unknown, so a batch may have the given size. */
+/* The number of items is unknown, so it does not limit the size of a batch. */
 static tsr_status none_left(void *self, uint64_t capacity, int64_t *indices, uint8_t *mask,
                             uint64_t *count)
 {

@@ -12,7 +12,7 @@ typedef struct counter {
     uint64_t seeks, starts;
     const char *failing; /* the function that fails */
     uint64_t fail_from;  /* fill fails from this item on */
-    int64_t offset;      /* a state of its own, which is added to each index */
+    int64_t offset;      /* added to each index; saved in the state */
     int destroyed;
 } counter;
 

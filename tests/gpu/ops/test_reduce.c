@@ -470,8 +470,8 @@ START_TEST(argmax_finds_the_first_largest)
 }
 END_TEST
 
-/* The largest element is near the end of a long row of equal ones, so that its index passes through
- * several passes. */
+/* A long row, which is reduced in several passes. The first of its equal largest elements moves
+ * from near the end to the start. */
 START_TEST(argmax_of_a_long_row)
 {
     int64_t count = 1 << 20;
