@@ -861,7 +861,7 @@ START_TEST(tokenizers_are_refused)
 }
 END_TEST
 
-/* As examples/gpt writes it: each token is a character. */
+/* A tokenizer as examples/gpt writes it: each token is a character. */
 START_TEST(a_tokenizer_of_characters)
 {
     static const char json[] =

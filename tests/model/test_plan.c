@@ -181,7 +181,8 @@ START_TEST(stages_of_different_layers)
 }
 END_TEST
 
-/* More stages, or another dtype, and the plan then fits. */
+/* If a model does not fit, tsr_model_plan says with how many ranks, or with which dtype, it would
+ * fit. */
 START_TEST(what_would_fit_stages_fits)
 {
     tsr_model_rank_plan ranks[10];

@@ -301,7 +301,7 @@ CASE(wire_pieces, "wire: parts larger than a piece of host memory")
     tsr_tensor_destroy(&mine);
 }
 
-/* Tests a wire type that is not narrower, and an empty tensor. */
+/* Tests wire types that are not narrower than the tensor's, and an empty tensor. */
 CASE(wire_none, "wire: one that is not narrower changes nothing")
 {
     const tsr_dtype pairs[][2] = {{TSR_F32, TSR_F32}, {TSR_F16, TSR_BF16}, {TSR_BF16, TSR_F32}};

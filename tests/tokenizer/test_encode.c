@@ -235,7 +235,8 @@ START_TEST(unknown_characters_are_fused_on_request)
     HAS_IDS(tokenizer, "a\xc3\xa9\xc3\xa8", 1, 3, 4, 0);
     ck_assert_int_eq(tsr_tokenizer_unknown(tokenizer), 0);
     tsr_tokenizer_destroy(&tokenizer);
-    /* Bytes are fused inside a word, and not with the ordinary token "?". */
+    /* Unknown bytes of a word become one "?" if fuse_unk is true. It is not fused with a "?" of the
+     * text. */
 #define BYTES_FUSED(fuses)                                                                         \
     "{\"model\":{\"type\":\"BPE\",\"unk_token\":\"?\",\"fuse_unk\":" fuses                         \
     ",\"vocab\":{\"?\":0,\"a\":1},\"merges\":[]},\"pre_tokenizer\":{\"type\":\"ByteLevel\","       \

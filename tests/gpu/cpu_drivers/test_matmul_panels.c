@@ -75,7 +75,7 @@ END_TEST
 START_TEST(long_stretches)
 {
     gpu_random random = {66};
-    matmul_case c = plain_case(100, 5652, 250); /* five long stretches, a half one, and a rest */
+    matmul_case c = plain_case(100, 5652, 250); /* k: 5 long stretches, a half one, a rest */
 
     c.transpose_b = true;
     c.b = TSR_F16;

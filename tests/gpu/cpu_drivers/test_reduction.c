@@ -144,7 +144,7 @@ START_TEST(column_lengths)
 }
 END_TEST
 
-/* Chunks of both lengths, complete and incomplete. */
+/* Rows and columns that are reduced in chunks: long and short ones, complete and incomplete. */
 START_TEST(chunks)
 {
     check((shape){1, 1, 70000, 2, 0, 0}, sum);

@@ -514,8 +514,8 @@ START_TEST(only_tunings_share_matrices)
 }
 END_TEST
 
-/* On a device with these matrices, every configuration runs unless its tile is no multiple of what
- * the device requires. */
+/* On a device with cooperative matrices of workgroups, every configuration runs unless its tile is
+ * no multiple of what the device requires. */
 START_TEST(tiles_of_workgroups)
 {
     const tsr__matmul_config *config;

@@ -146,8 +146,8 @@ START_TEST(random_problems)
 }
 END_TEST
 
-/* If the device has no cooperative matrices, these kernels refuse, except for empty products, which
- * need no kernel. */
+/* If the device has no cooperative matrices, the kernels that use them refuse all products but
+ * empty ones, which need no kernel. */
 START_TEST(random_problems_with_cooperative_matrices)
 {
     gpu_random random = {200};

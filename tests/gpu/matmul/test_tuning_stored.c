@@ -89,7 +89,7 @@ START_TEST(nothing_is_stored)
 }
 END_TEST
 
-/* Stores one class as a program would. */
+/* Stores the choice of a kernel for one class of products, as a program would. */
 static void tune(int64_t n, const char *kernel)
 {
     tsr_tensor *y = gpu_new(TSR_F32, 2, (int64_t[]){20, n});
