@@ -6,8 +6,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <termios.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "cli/tool_config.h"
@@ -20,6 +22,20 @@ typedef struct session {
     pid_t leader;
     char shown[4096]; /* what is on the screen */
 } session;
+
+/* Waits for a job in the background. When the file "front" is there, brings the job into the
+ * foreground, as a shell's `fg` does. */
+static int lead(pid_t job)
+{
+    struct stat file;
+    signal(SIGTTOU, SIG_IGN); /* the leader is in the background afterwards */
+    while (waitpid(job, NULL, WNOHANG) == 0) {
+        if (stat(in_folder("front"), &file) == 0 && tcsetpgrp(STDIN_FILENO, job) != 0)
+            return 98;
+        nanosleep(&(struct timespec){0, 20000000}, NULL);
+    }
+    return 0;
+}
 
 /* Starts the job "launch --no-prefix -n RANKS sh -c SCRIPT" at a terminal that does not echo what
  * is typed. If `behind`, the job is in the background. */
@@ -39,8 +55,9 @@ static session open_session(const char *ranks, const char *script, bool behind)
         terminal = open(ptsname(s.screen), O_RDWR); /* becomes the session's terminal */
         for (int i = 0; i < 3; i++)
             dup2(terminal, i);
-        if (behind && fork() != 0)
-            _exit(wait(NULL) > 0 ? 0 : 99);
+        const pid_t job = behind ? fork() : 0;
+        if (job != 0)
+            _exit(lead(job));
         if (behind)
             setpgid(0, 0);
         execl(TEST_TOOL, TEST_TOOL, "launch", "--no-prefix", "-n", ranks, "sh", "-c", script,
@@ -104,18 +121,27 @@ START_TEST(passes_on_what_is_typed)
 }
 END_TEST
 
-/* The kernel would stop a background process that reads a terminal. */
+/* The kernel would stop a background process that reads a terminal. In the foreground, the job gets
+ * what was typed. */
 START_TEST(reads_no_terminal_in_the_background)
 {
     session s = open_session("2",
                              "echo $RANK >$FOLDER/$RANK; until [ -s $FOLDER/go ]; do sleep "
-                             "0.02; done; echo $RANK >$FOLDER/end.$RANK",
+                             "0.02; done; echo $RANK >$FOLDER/end.$RANK; if [ $RANK = 0 ]; then "
+                             "read a; echo $a >$FOLDER/line; fi; until [ -s $FOLDER/line ]; do "
+                             "sleep 0.02; done",
                              true);
     wait_for("0");
     wait_for("1");
     type(&s, "one\n");
     write_file("go", "on");
     wait_for("end.0");
+    wait_for("end.1");
+    write_file("front", "on");
+    wait_for("line");
+    char *line = read_file("line");
+    ck_assert_str_eq(line, "one\n");
+    free(line);
     close_session(&s, "");
 }
 END_TEST

@@ -6,6 +6,10 @@
 
 #include "cli/launch/launch.h"
 
+/* How often to look whether the launcher has come into the foreground. Nothing tells it: a shell's
+ * `fg` sends no SIGCONT to a job that is running. */
+#define BACKGROUND_MS 200
+
 bool launch_input_needed(int number)
 {
     return number == 0 && isatty(STDIN_FILENO);
@@ -33,12 +37,14 @@ static bool is_in_foreground(void)
     return group < 0 || group == getpgrp();
 }
 
-struct pollfd launch_input_poll(const launch_input *input)
+struct pollfd launch_input_poll(const launch_input *input, int *timeout_ms)
 {
     if (input->to >= 0 && input->used > 0)
         return (struct pollfd){.fd = input->to, .events = POLLOUT};
-    return (struct pollfd){.fd = input->to >= 0 && is_in_foreground() ? STDIN_FILENO : -1,
-                           .events = POLLIN};
+    const bool reads = input->to >= 0 && is_in_foreground();
+    if (input->to >= 0 && !reads && *timeout_ms > BACKGROUND_MS)
+        *timeout_ms = BACKGROUND_MS;
+    return (struct pollfd){.fd = reads ? STDIN_FILENO : -1, .events = POLLIN};
 }
 
 static bool is_temporary(int reason)

@@ -89,8 +89,8 @@ bool launch_input_needed(int number);
 void launch_input_begin(launch_input *input, int to);
 void launch_input_finish(launch_input *input);
 /* Returns what to wait for before the next call of launch_input_pass. Its fd is −1 if there is
- * nothing to wait for. */
-struct pollfd launch_input_poll(const launch_input *input);
+ * nothing to wait for. Lowers *timeout_ms if it must be called again after less time. */
+struct pollfd launch_input_poll(const launch_input *input, int *timeout_ms);
 /* Reads a line, or writes one, without blocking. */
 void launch_input_pass(launch_input *input);
 

@@ -49,14 +49,15 @@ static void pass_output(launch_job *job)
 static void wait_for_events(launch_job *job)
 {
     nfds_t count = 0;
+    int timeout_ms = launch_poll_ms(job->kill_at_ms);
     job->polls[count++] = (struct pollfd){.fd = job->signal_fd, .events = POLLIN};
-    job->polls[count++] = launch_input_poll(&job->input);
+    job->polls[count++] = launch_input_poll(&job->input, &timeout_ms);
     for (int i = 0; i < job->started; i++)
         for (int j = 0; j < 2; j++)
             if (job->ranks[i].streams[j].from >= 0)
                 job->polls[count++] =
                     (struct pollfd){.fd = job->ranks[i].streams[j].from, .events = POLLIN};
-    int ready = poll(job->polls, count, launch_poll_ms(job->kill_at_ms));
+    int ready = poll(job->polls, count, timeout_ms);
     if (ready > 0) {
         if (job->polls[1].revents != 0)
             launch_input_pass(&job->input);
