@@ -165,27 +165,32 @@ static tsr_status open_files(tsr_model *m, const tsr__model_files *files,
     return tsr__model_load(m, &weights, params);
 }
 
-/* Tells all ranks whether all have opened the model. */
+/* Tells all ranks whether all have opened the model, and with the same division of the layers,
+ * which depends on params that each rank gets for itself. */
 static tsr_status agree(const tsr_model *m, tsr_status own)
 {
     const int rank = tsr_group_rank(m->group), ranks = tsr_group_size(m->group);
     const int stage = tsr_pipeline_stage(m->pipeline);
     /* This rank's number over all stages if it has failed, otherwise -1; then the highest of all
-     * ranks. */
-    int32_t failed = own == TSR_OK ? -1 : stage * ranks + rank;
+     * ranks. The highest division is also the lowest one if all are equal. */
+    int32_t votes[] = {own == TSR_OK ? -1 : stage * ranks + rank, m->division, -m->division};
     const tsr__error text = tsr__error_take();
-    const tsr_status status = tsr__model_all_max(m, &failed, 1);
+    const tsr_status status = tsr__model_all_max(m, votes, sizeof votes / sizeof *votes);
+    const int failed = votes[0];
     if (own != TSR_OK) {
         tsr__error_put_back(&text);
         return own;
     }
     TSR__TRY(status);
+    TSR__REQUIRE(failed >= 0 || votes[1] == -votes[2],
+                 "model: the ranks divide the layers over the stages in different ways; all ranks "
+                 "need the same params");
     if (failed < 0)
         return TSR_OK;
     return m->stages
                ? tsr__fail(TSR_ERR_INVALID, "model: rank %d of stage %d could not open the model",
-                           (int)failed % ranks, (int)failed / ranks)
-               : tsr__fail(TSR_ERR_INVALID, "model: rank %d could not open the model", (int)failed);
+                           failed % ranks, failed / ranks)
+               : tsr__fail(TSR_ERR_INVALID, "model: rank %d could not open the model", failed);
 }
 
 /* Where a model comes from: a path, or a configuration with random weights. */

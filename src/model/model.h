@@ -20,6 +20,7 @@ struct tsr_model {
     double *rates;
     bool is_first, is_last;
     int first_layer, layer_count; /* the layers of this stage */
+    int32_t division;             /* a hash of how many layers each stage has */
     /* Each is NULL if only another stage has it. The last stage has the embedding, too, if it is
      * also the head. */
     tsr_layer *embedding, *norm, *head;

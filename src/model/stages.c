@@ -2,7 +2,9 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/checked.h"
 #include "base/error.h"
+#include "base/hash.h"
 #include "gpu/memory/left.h"
 #include "model/model.h"
 #include "model/plan.h"
@@ -26,7 +28,8 @@ static tsr_status own_memory(const tsr_model *m, const tsr_model_params *params,
     uint64_t bytes = params->memory_bytes;
     if (bytes == 0)
         TSR__TRY(tsr__memory_left(m->device, &bytes));
-    told[MEMORY] = bytes > 0 ? (double)bytes : 1; /* 0 would be no limit */
+    /* 0 would be no limit, and more than 2^63 might be rounded to 2^64. */
+    told[MEMORY] = bytes > 0 ? (double)tsr__min_u64(bytes, INT64_MAX) : 1;
     told[RATE] = partition->kind == TSR_PARTITION_WEIGHTED && partition->rates
                      ? partition->rates[tsr_group_rank(m->group)]
                      : 0;
@@ -75,9 +78,11 @@ tsr_status tsr__model_share_memory(tsr_model *m, const tsr_model_params *params)
 
 static void take_layers(tsr_model *m, const int *counts)
 {
-    const int stage = tsr_pipeline_stage(m->pipeline);
+    const int stage = tsr_pipeline_stage(m->pipeline), stages = tsr_pipeline_stages(m->pipeline);
+    const uint64_t hash = tsr__hash(TSR__HASH_START, counts, (size_t)stages * sizeof *counts);
+    m->division = (int32_t)(hash % INT32_MAX);
     m->is_first = stage == 0;
-    m->is_last = stage == tsr_pipeline_stages(m->pipeline) - 1;
+    m->is_last = stage == stages - 1;
     m->first_layer = 0;
     for (int s = 0; s < stage; s++)
         m->first_layer += counts[s];

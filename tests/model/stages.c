@@ -297,6 +297,15 @@ CASE(mistakes, "stages: mistakes are errors that name the values, on all ranks")
                                               .stage_layers = wrong[i].layers),
                              &model),
               TSR_ERR_INVALID, wrong[i].text);
+    /* Each stage could be opened, but one layer would be missing or computed twice. */
+    const int different[STAGES][STAGES] = {{2, 3}, {3, 2}};
+    FAILS(tsr_model_open(STORIES,
+                         tsr_model_params(.group = p.group, .stages = p.stages,
+                                          .stage_layers = different[p.stage]),
+                         &model),
+          TSR_ERR_INVALID,
+          "model: the ranks divide the layers over the stages in different ways; all ranks need "
+          "the same params");
     const double standing[STAGES] = {1, 0};
     FAILS(tsr_model_open(
               path, tsr_model_params(.group = p.group, .stages = p.stages, .stage_rates = standing),
