@@ -121,8 +121,10 @@ typedef struct tsr_model_params {
  * that is missing; TSR_ERR_INVALID for one of another shape; TSR_ERR_UNSUPPORTED for one of a dtype
  * that cannot be converted; TSR_ERR_DEVICE_MEMORY on all ranks if the model does not fit into the
  * memory of the ranks, before weights are read, naming the bytes that each rank or stage lacks and
- * what would fit; TSR_ERR_IO; those of tsr_quantize, and of creating layers and tensors.
- * If a rank fails, the others fail too, with a text that names it. */
+ * what would fit; TSR_ERR_OVERFLOW if the cache is larger than 2^63 − 1 bytes; TSR_ERR_INVALID if
+ * the params of the ranks divide the layers over the stages in different ways; TSR_ERR_IO; those of
+ * tsr_quantize, and of creating layers and tensors. If a rank fails, the others fail too, with a
+ * text that names it. */
 TSR_API TSR_NODISCARD tsr_status tsr_model_open(const char *path, const tsr_model_params *params,
                                                 tsr_model **out);
 /* Creates a model with random weights, for measurements and tests without files. It has the
@@ -219,8 +221,8 @@ typedef struct tsr_model_fit {
  * Memory also decides how layers are divided over stages, as in tsr_model_open. If they do not fit,
  * stages get more layers than they have memory for, as few more as possible. Errors: those of
  * tsr_model_config_read and tsr_shard_list_open; TSR_ERR_NOT_FOUND, TSR_ERR_INVALID and
- * TSR_ERR_UNSUPPORTED for tensors, as tsr_model_open; TSR_ERR_INVALID for a param, naming it, and
- * those of tsr_partition. */
+ * TSR_ERR_UNSUPPORTED for tensors, as tsr_model_open; TSR_ERR_OVERFLOW if the cache is larger than
+ * 2^63 − 1 bytes; TSR_ERR_INVALID for a param, naming it, and those of tsr_partition. */
 TSR_API TSR_NODISCARD tsr_status tsr_model_plan(const char *path,
                                                 const tsr_model_plan_params *params,
                                                 const uint64_t *memory_bytes,

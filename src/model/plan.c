@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/checked.h"
 #include "base/error.h"
 #include "model/config.h"
 #include "model/generator.h"
@@ -124,12 +125,28 @@ static tsr_status divide_stages(const tsr__model_plan *plan, const tsr_model_pla
     return TSR_OK;
 }
 
+/* Checks that the bytes of the cache fit into an int64_t, also if one rank had all of it. */
+static tsr_status check_cache(const tsr_model_config *c, const tsr_model_plan_params *p)
+{
+    /* Less than 2^64, because heads · head_dim is at most TSR_MODEL_MAX_WIDTH. The last page of a
+     * sequence may be incomplete. */
+    uint64_t bytes = (uint64_t)(c->layers * c->kv_heads * c->head_dim) * 2 *
+                     tsr_dtype_size(p->cache_dtype) * (uint64_t)(p->context + TSR__PAGE_TOKENS);
+    if (!tsr__mul_u64(bytes, (uint64_t)p->sequences, &bytes) || bytes > INT64_MAX)
+        return tsr__fail(TSR_ERR_OVERFLOW,
+                         "model: the cache of %d sequences of %" PRId64
+                         " tokens is larger than 2^63 - 1 bytes",
+                         p->sequences, p->context);
+    return TSR_OK;
+}
+
 /* Call division_finish afterwards, also after an error. */
 static tsr_status division_init(const tsr__model_plan *plan, const tsr_model_plan_params *p,
                                 division *out)
 {
     const int each = p->ranks / p->stages;
     *out = (division){0};
+    TSR__TRY(check_cache(plan->weights->config, p));
     TSR__TRY(tsr__kept_choose(plan->weights, each, p->dtype, &out->kept));
     tsr_shard_range *ranges = tsr__calloc((size_t)each, sizeof *ranges);
     out->shares = tsr__calloc((size_t)p->ranks, sizeof *out->shares);

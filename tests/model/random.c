@@ -204,6 +204,18 @@ CASE(refused, "random models: mistakes")
             "model: tensor model.layers.0.mlp.down_proj.weight has 80 columns, which are not "
             "whole blocks of q8_0's 32 elements",
             TSR_Q8_0, changed.hidden = 80);
+    tsr_model_config large = llama; /* the bytes of its cache are 2^64 */
+    large.layers = 8;
+    large.kv_heads = large.heads;
+    large.head_dim = 512 / large.heads;
+    large.context = TSR_MODEL_MAX_CONTEXT;
+    FAILS(tsr_model_create_random(
+              &large, TSR_F32, SEED,
+              tsr_model_params(.group = group, .context = large.context, .sequences = 524288),
+              &model),
+          TSR_ERR_OVERFLOW,
+          "model: the cache of 524288 sequences of 1073741824 tokens is larger than 2^63 - 1 "
+          "bytes");
     const tsr_status status =
         tsr_model_create_random(&llama, TSR_IQ4_NL, SEED, tsr_model_params(.group = group), &model);
     CHECK(status == TSR_ERR_UNSUPPORTED, "%s", tsr_status_name(status));
