@@ -86,7 +86,6 @@ static void destroy(tsr__instance *instance)
 
 static tsr_status create(tsr__instance *instance)
 {
-    tsr__mesa_environment();
     TSR__TRY(tsr__vk_load_global(&instance->global));
     const tsr__vk_global *global = instance->global;
 
@@ -157,6 +156,10 @@ tsr_status tsr__instance_acquire(tsr__instance **out)
         status = tsr__fork_generation(&generation);
         if (status == TSR_OK)
             status = create(&shared);
+        if (status == TSR_OK && tsr__mesa_widen(&shared)) {
+            destroy(&shared);
+            status = create(&shared);
+        }
         if (status != TSR_OK)
             destroy(&shared);
     }

@@ -43,13 +43,59 @@ static bool is_faster_wide(void)
 }
 #endif
 
-void tsr__mesa_environment(void)
+bool tsr__mesa_can_be_wide(const char *driver_info)
 {
-    if (getenv("LP_NATIVE_VECTOR_WIDTH") || getenv("GALLIVM_PERF") || !is_faster_wide())
-        return;
+    /* Mesa 22.3 and 25.0 pass the tests with such vectors. The compiler of 26.2 writes beyond the
+     * end of an array. */
+    static const unsigned first = 22 * 100 + 3, last = 25 * 100;
+    static const char mesa[] = "Mesa ";
+    if (strncmp(driver_info, mesa, sizeof mesa - 1) != 0)
+        return false;
+    char *end;
+    const unsigned long major = strtoul(driver_info + sizeof mesa - 1, &end, 10);
+    if (*end != '.')
+        return false;
+    const unsigned long minor = strtoul(end + 1, NULL, 10);
+    return major < 100 && minor < 100 && major * 100 + minor >= first &&
+           major * 100 + minor <= last;
+}
+
+/* Returns whether all devices of the instance are CPUs, and one of them is a lavapipe that can have
+ * wider vectors. Drivers of GPUs, which take long to load, are not loaded again. */
+static bool has_narrow_lavapipe(const tsr__instance *instance)
+{
+    VkPhysicalDevice devices[16];
+    uint32_t count = sizeof devices / sizeof *devices;
+    bool found = false;
+    if (TSR__VK(&instance->vk, EnumeratePhysicalDevices, instance->handle, &count, devices) !=
+        VK_SUCCESS)
+        return false; /* whoever lists the devices gets the error */
+    for (uint32_t i = 0; i < count; i++) {
+        VkPhysicalDeviceDriverProperties driver = {
+            .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_DRIVER_PROPERTIES,
+        };
+        VkPhysicalDeviceProperties2 properties = {
+            .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2,
+            .pNext = &driver,
+        };
+        instance->vk.GetPhysicalDeviceProperties2(devices[i], &properties);
+        if (properties.properties.deviceType != VK_PHYSICAL_DEVICE_TYPE_CPU)
+            return false;
+        found = found || (driver.driverID == VK_DRIVER_ID_MESA_LLVMPIPE &&
+                          tsr__mesa_can_be_wide(driver.driverInfo));
+    }
+    return found;
+}
+
+bool tsr__mesa_widen(const tsr__instance *instance)
+{
+    if (getenv("LP_NATIVE_VECTOR_WIDTH") || getenv("GALLIVM_PERF") || !is_faster_wide() ||
+        !has_narrow_lavapipe(instance))
+        return false;
     (void)setenv("LP_NATIVE_VECTOR_WIDTH", "512", 0);
     /* Mesa's cache of compiled shaders does not distinguish widths, but it does distinguish values
      * of this variable. With this value, textures are sampled in another way; shaders for computing
      * do not change. */
     (void)setenv("GALLIVM_PERF", "no_aos_sampling", 0);
+    return true;
 }

@@ -213,14 +213,39 @@ START_TEST(variables_of_the_user_stay)
         const char *const *want = values[i];
         set_variable("LP_NATIVE_VECTOR_WIDTH", want[0]);
         set_variable("GALLIVM_PERF", want[1]);
-        tsr__mesa_environment();
+        tsr_device_list list;
+        GPU_OK(tsr_device_list_init(&list));
+        tsr_device_list_finish(&list);
         ck_assert_pstr_eq(getenv("LP_NATIVE_VECTOR_WIDTH"), want[0]);
         ck_assert_pstr_eq(getenv("GALLIVM_PERF"), want[1]);
     }
 }
 END_TEST
 
-/* The test's process has set the variables, or the processor does not need them. */
+START_TEST(versions_of_lavapipe_with_wide_vectors)
+{
+    static const struct {
+        const char *driver_info;
+        bool wide;
+    } versions[] = {
+        {"Mesa 22.2.5 (LLVM 15.0.2)", false},
+        {"Mesa 22.3.6 (LLVM 15.0.6)", true},
+        {"Mesa 25.0.7-2+deb13u1 (LLVM 19.1.7)", true},
+        {"Mesa 25.1.0 (LLVM 19.1.7)", false},
+        {"Mesa 26.2.6-1 (LLVM 22.1.8)", false},
+        {"Mesa 25", false},
+        {"Mesa", false},
+        {"", false},
+        {"25.0.7", false},
+        {"Mesa 99999999999999999999.0", false},
+    };
+    for (size_t i = 0; i < sizeof versions / sizeof *versions; i++)
+        ck_assert_msg(tsr__mesa_can_be_wide(versions[i].driver_info) == versions[i].wide, "%s",
+                      versions[i].driver_info);
+}
+END_TEST
+
+/* gpu_load_libraries has set the variables, or the processor or driver does not have them set. */
 START_TEST(lavapipe_has_the_width_that_was_set)
 {
     tsr_device *device = NULL;
@@ -320,6 +345,7 @@ TESTS(listing)
     tcase_add_test(tests, processors_with_wide_vectors);
     tcase_add_test(tests, variables_of_the_user_stay);
     tcase_add_test(tests, lavapipe_has_the_width_that_was_set);
+    tcase_add_test(tests, versions_of_lavapipe_with_wide_vectors);
     tcase_add_test(tests, several_devices_in_one_process);
     tcase_add_loop_test(tests, an_invalid_slowdown_is_refused, 0,
                         (int)(sizeof no_slowdowns / sizeof *no_slowdowns));
