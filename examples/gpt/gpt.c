@@ -614,7 +614,8 @@ int main(int argc, char **argv)
         gpt_offsets_free(&r.offsets);
         return read ? 1 : 2;
     }
-    struct sigaction action = {.sa_handler = on_signal};
+    /* SA_RESTART: lines that are being written are not lost. */
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
     return finish(&r, train(&r));

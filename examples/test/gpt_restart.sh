@@ -66,6 +66,31 @@ step=$(($(grep -c '"step"' "$folder/log")))
 train 2 --grid 1x2 --steps 120 --load "$folder/interrupted" --log "$folder/resumed.log" || fail "another grid could not go on"
 same_losses "$folder/resumed.log" "$step" || fail "the resumed training has other losses"
 
+# An interrupt during a write to a pipe that is full loses no line. The 64 KiB of zeros fill the pipe, so gpt waits in its first write until
+# tail reads. The signal is sent again and again, because it is not visible everywhere whether gpt has got there.
+mkfifo "$folder/pipe"
+(
+    head -c 65536 /dev/zero
+    exec "$gpt" --layers 1 --heads 1 --width 16 --block 16 --batch 1 --steps 1000
+) >"$folder/pipe" 2>/dev/null &
+victim=$!
+exec 3<"$folder/pipe"
+for _ in $(seq 100); do
+    grep -q '^SigCgt:.*[2367abef]$' "/proc/$victim/status" && break # it catches SIGINT
+    sleep 0.1
+done
+for _ in $(seq 20); do
+    kill -INT "$victim"
+    grep -q pipe "/proc/$victim/wchan" && break
+    sleep 0.1
+done
+kill -INT "$victim"
+tail -c +65537 <&3 >"$folder/out"
+exec 3<&-
+wait "$victim"
+grep -q '^device ' "$folder/out" || fail "an interrupt loses the first line"
+grep -q '^Stopped' "$folder/out" || fail "the training was not interrupted"
+
 # A rank is killed.
 train 2 --grid 2x1 --strategy full --steps 120 --checkpoint "$folder/killed" --checkpoint-every 10 --log "$folder/killed.log" &
 job=$!
