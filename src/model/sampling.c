@@ -33,12 +33,21 @@ const char *tsr_finish_name(tsr_finish finish)
     return (unsigned)finish < sizeof names / sizeof *names ? names[finish] : "?";
 }
 
+/* Buckets that divide tokens by how far their logits are below the largest, so that only tokens of
+ * a few buckets need to be put in order. The last bucket has all that are far below. */
+#define BUCKETS 4096
+#define BUCKETS_PER_UNIT 256
+
 /* The logits while they are filtered. A logit of −inf means that the token has been removed. */
 typedef struct filter {
     int64_t count;
     double *logits; /* [count]: the caller's `probabilities` */
-    int64_t *order; /* [count]: a heap, the most likely token first */
-    int64_t left;   /* tokens in the heap */
+    /* The tokens that have not been removed, those of bucket b in order[starts[b] … starts[b + 1] −
+     * 1]. */
+    int32_t *order;
+    int32_t *starts;
+    int32_t *heap; /* a part of `order` as a heap, the most likely token first */
+    int32_t left;  /* tokens in the heap */
 } filter;
 
 /* Steps -------------------------------------------------------------------------------------- */
@@ -100,46 +109,71 @@ static int64_t most_likely(const filter *f)
 
 /* Returns whether token a comes before token b: it is more likely, or as likely and has a higher
  * id. Of equally likely tokens, top_p removes those with low ids first. */
-static bool before(const filter *f, int64_t a, int64_t b)
+static bool before(const filter *f, int32_t a, int32_t b)
 {
     return f->logits[a] > f->logits[b] || (f->logits[a] == f->logits[b] && a > b);
 }
 
-static void sink(filter *f, int64_t at)
+static void sink(filter *f, int32_t at)
 {
-    const int64_t moving = f->order[at];
+    const int32_t moving = f->heap[at];
     for (;;) {
-        int64_t child = 2 * at + 1;
+        int64_t child = 2 * (int64_t)at + 1;
         if (child >= f->left)
             break;
-        if (child + 1 < f->left && before(f, f->order[child + 1], f->order[child]))
+        if (child + 1 < f->left && before(f, f->heap[child + 1], f->heap[child]))
             child++;
-        if (!before(f, f->order[child], moving))
+        if (!before(f, f->heap[child], moving))
             break;
-        f->order[at] = f->order[child];
-        at = child;
+        f->heap[at] = f->heap[child];
+        at = (int32_t)child;
     }
-    f->order[at] = moving;
+    f->heap[at] = moving;
 }
 
-static void make_heap(filter *f)
+/* Makes a heap of the tokens of a bucket. */
+static void make_heap(filter *f, int bucket)
 {
-    f->left = 0;
-    for (int64_t i = 0; i < f->count; i++)
-        if (f->logits[i] != -INFINITY)
-            f->order[f->left++] = i;
-    for (int64_t i = f->left / 2 - 1; i >= 0; i--)
+    f->heap = f->order + f->starts[bucket];
+    f->left = f->starts[bucket + 1] - f->starts[bucket];
+    for (int32_t i = f->left / 2 - 1; i >= 0; i--)
         sink(f, i);
 }
 
 /* Removes the most likely token from the heap and returns it. */
-static int64_t pop(filter *f)
+static int32_t pop(filter *f)
 {
-    const int64_t top = f->order[0];
-    f->order[0] = f->order[--f->left];
+    const int32_t top = f->heap[0];
+    f->heap[0] = f->heap[--f->left];
     if (f->left > 0)
         sink(f, 0);
     return top;
+}
+
+/* Returns the bucket of a logit. Of two logits, the larger one is in the same bucket or an earlier
+ * one, because every step here is monotonic. */
+static int bucket_of(double logit, double largest)
+{
+    const double place = (largest - logit) * BUCKETS_PER_UNIT;
+    return place < BUCKETS - 1 ? (int)place : BUCKETS - 1;
+}
+
+/* Divides the tokens into buckets. */
+static void fill_buckets(filter *f, double largest)
+{
+    int32_t next[BUCKETS] = {0}, all = 0;
+    for (int64_t i = 0; i < f->count; i++)
+        if (f->logits[i] != -INFINITY)
+            next[bucket_of(f->logits[i], largest)]++;
+    for (int b = 0; b < BUCKETS; b++) {
+        const int32_t size = next[b];
+        f->starts[b] = next[b] = all;
+        all += size;
+    }
+    f->starts[BUCKETS] = all;
+    for (int64_t i = 0; i < f->count; i++)
+        if (f->logits[i] != -INFINITY)
+            f->order[next[bucket_of(f->logits[i], largest)]++] = (int32_t)i;
 }
 
 static void remove_below(filter *f, double limit)
@@ -153,9 +187,15 @@ static void keep_top_k(filter *f, int64_t k)
 {
     if (k == 0 || k >= f->count)
         return;
-    make_heap(f);
+    fill_buckets(f, f->logits[most_likely(f)]);
+    if (k >= f->starts[BUCKETS])
+        return;
+    int bucket = 0;
+    while (f->starts[bucket + 1] < k)
+        bucket++;
     double limit = -INFINITY;
-    for (int64_t i = 0; i < k && f->left > 0; i++)
+    make_heap(f, bucket);
+    for (int64_t i = f->starts[bucket]; i < k; i++)
         limit = f->logits[pop(f)];
     remove_below(f, limit);
 }
@@ -165,7 +205,8 @@ static double exponentials(const filter *f, double largest)
 {
     double sum = 0;
     for (int64_t i = 0; i < f->count; i++)
-        sum += exp(f->logits[i] - largest);
+        if (f->logits[i] != -INFINITY)
+            sum += exp(f->logits[i] - largest);
     return sum;
 }
 
@@ -175,13 +216,16 @@ static void keep_top_p(filter *f, double p)
         return;
     const double largest = f->logits[most_likely(f)], sum = exponentials(f, largest);
     double mass = 0;
-    make_heap(f);
-    while (f->left > 0) {
-        mass += exp(f->logits[pop(f)] - largest) / sum;
-        if (mass >= p)
-            break;
+    int bucket = 0;
+    fill_buckets(f, largest);
+    for (; bucket < BUCKETS && mass < p; bucket++) {
+        make_heap(f, bucket);
+        while (f->left > 0 && mass < p)
+            mass += exp(f->logits[pop(f)] - largest) / sum;
+        for (int32_t i = 0; i < f->left; i++)
+            f->logits[f->heap[i]] = -INFINITY;
     }
-    for (int64_t i = 0; i < f->left; i++)
+    for (int32_t i = f->starts[bucket]; i < f->starts[BUCKETS]; i++)
         f->logits[f->order[i]] = -INFINITY;
 }
 
@@ -191,7 +235,7 @@ static void keep_min_p(filter *f, double p)
         return;
     const double largest = f->logits[most_likely(f)];
     for (int64_t i = 0; i < f->count; i++)
-        if (exp(f->logits[i] - largest) < p)
+        if (f->logits[i] != -INFINITY && exp(f->logits[i] - largest) < p)
             f->logits[i] = -INFINITY;
 }
 
@@ -217,7 +261,7 @@ static tsr_status compute(filter *f, const tsr_sampling_params *params, const fl
     keep_min_p(f, params->min_p);
     const double largest = f->logits[most_likely(f)], sum = exponentials(f, largest);
     for (int64_t i = 0; i < f->count; i++)
-        f->logits[i] = exp(f->logits[i] - largest) / sum;
+        f->logits[i] = f->logits[i] != -INFINITY ? exp(f->logits[i] - largest) / sum : 0;
     return TSR_OK;
 }
 
@@ -242,9 +286,10 @@ static tsr_status find_probabilities(const tsr_sampling_params *params, int64_t 
 {
     filter f = {.count = count, .logits = probabilities};
     if (params->top_k > 0 || params->top_p > 0) {
-        f.order = tsr__calloc((size_t)count, sizeof *f.order);
+        f.order = tsr__calloc((size_t)count + BUCKETS + 1, sizeof *f.order);
         if (!f.order)
             return TSR_ERR_NO_MEMORY;
+        f.starts = f.order + count;
     }
     const tsr_status status = compute(&f, params, logits, history_count, history);
     tsr__free(f.order);

@@ -53,6 +53,69 @@ START_TEST(filters_are_those_of_transformers)
 }
 END_TEST
 
+/* Many tokens -------------------------------------------------------------------------------- */
+
+enum { MANY = 5000 };
+
+typedef struct ranked {
+    double logit;
+    int id;
+} ranked;
+
+static int descending(const void *a, const void *b)
+{
+    const ranked *x = a, *y = b;
+    return x->logit != y->logit ? (x->logit < y->logit) - (x->logit > y->logit) : y->id - x->id;
+}
+
+/* Compares the tokens that filters keep with those that follow from a sorted list. The scales give
+ * logits that are close together, spread out, and far apart; some are equal. */
+START_TEST(filters_keep_the_same_tokens_as_a_sorted_list)
+{
+    static const double scales[] = {0, 0.01, 3, 500};
+    static const int64_t ks[] = {1, 2, 40, 2500, 4800, MANY - 1};
+    static const double ps[] = {1e-9, 0.3, 0.95, 0.9999};
+    const double scale = scales[_i];
+    float logits[MANY];
+    ranked sorted[MANY];
+    double got[MANY], sum = 0;
+    int count = 0;
+    tsr_philox random;
+    tsr_philox_init(5, (uint64_t)_i, &random);
+    for (int i = 0; i < MANY; i++) {
+        const double x = tsr_philox_next_double(&random);
+        logits[i] = i % 50 == 0  ? -INFINITY
+                    : i % 3 == 0 ? (float)(round(4 * x) * scale)
+                                 : (float)(log(x + 1e-12) * scale);
+        if (logits[i] != -INFINITY)
+            sorted[count++] = (ranked){(double)logits[i], i};
+    }
+    qsort(sorted, (size_t)count, sizeof *sorted, descending);
+    for (size_t j = 0; j < sizeof ks / sizeof *ks; j++) {
+        ck_assert_ok(tsr_sampling_probabilities(
+            tsr_sampling_params(.temperature = 1, .top_k = ks[j]), MANY, logits, 0, NULL, got));
+        const double limit = sorted[ks[j] < count ? ks[j] - 1 : count - 1].logit;
+        for (int i = 0; i < count; i++)
+            ck_assert_msg((got[sorted[i].id] > 0) == (sorted[i].logit >= limit) ||
+                              sorted[0].logit - sorted[i].logit > 700,
+                          "top_k %d: token %d, rank %d", (int)ks[j], sorted[i].id, i);
+    }
+    for (int i = 0; i < MANY; i++)
+        if (logits[i] != -INFINITY)
+            sum += exp((double)logits[i] - sorted[0].logit);
+    for (size_t j = 0; j < sizeof ps / sizeof *ps; j++) {
+        double mass = 0;
+        ck_assert_ok(tsr_sampling_probabilities(
+            tsr_sampling_params(.temperature = 1, .top_p = ps[j]), MANY, logits, 0, NULL, got));
+        for (int i = 0; i < count; i++) {
+            ck_assert_msg((got[sorted[i].id] > 0) == (mass < ps[j]), "top_p %g: token %d, rank %d",
+                          ps[j], sorted[i].id, i);
+            mass += exp(sorted[i].logit - sorted[0].logit) / sum;
+        }
+    }
+}
+END_TEST
+
 /* Draws ---------------------------------------------------------------------------------------- */
 
 enum { COUNT = 6 };
@@ -167,6 +230,7 @@ END_TEST
 TESTS(sampling)
 {
     tcase_add_test(tests, filters_are_those_of_transformers);
+    tcase_add_loop_test(tests, filters_keep_the_same_tokens_as_a_sorted_list, 0, 4);
     tcase_add_test(tests, no_temperature_takes_the_first_of_the_most_likely);
     tcase_add_test(tests, draws_are_numbers_of_philox);
     tcase_add_test(tests, draws_have_the_probabilities);
