@@ -168,8 +168,8 @@ typedef struct tsr_generated {
  *
  * Errors: TSR_ERR_DEVICE_MEMORY if the cache has too few free pages (removing a sequence helps),
  * TSR_ERR_INVALID for logits that are NaN, and on all ranks before anything is computed if they
- * have given different params, prompts or ways to choose tokens; those of tsr_layer_forward. After an error of a pass,
- * remove all sequences. */
+ * have given different params, prompts or ways to choose tokens; those of tsr_layer_forward. After
+ * an error of a pass, remove all sequences. */
 TSR_API TSR_NODISCARD tsr_status tsr_generator_step(tsr_generator *generator, tsr_generated *tokens,
                                                     int *count);
 

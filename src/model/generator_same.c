@@ -98,15 +98,15 @@ static tsr_status differ(const tsr_generator *g, tsr__same what)
 
 tsr_status tsr__generator_check_same(tsr_generator *g)
 {
-    int32_t values[2 * TSR__SAME_COUNT];
+    int32_t values[TSR__SAME_COUNT][2];
     for (int i = 0; i < TSR__SAME_COUNT; i++) {
         const int32_t digest = (int32_t)((g->same[i] ^ g->same[i] >> 32) & INT32_MAX);
-        values[2 * i] = digest;
-        values[2 * i + 1] = -digest; /* the largest is minus the smallest digest */
+        values[i][0] = digest;
+        values[i][1] = -digest; /* the largest is minus the smallest digest */
     }
-    TSR__TRY(tsr__model_all_max(g->model, values, 2 * TSR__SAME_COUNT));
+    TSR__TRY(tsr__model_all_max(g->model, values[0], sizeof values / sizeof values[0][0]));
     for (int i = 0; i < TSR__SAME_COUNT; i++)
-        if (values[2 * i] != -values[2 * i + 1])
+        if (values[i][0] != -values[i][1])
             return differ(g, (tsr__same)i);
     g->unchecked = false;
     return TSR_OK;

@@ -21,8 +21,8 @@ struct tsr_tokenizer {
     /* the tokens that are searched in a text: added[0] before normalisation, added[1] after it */
     tsr__added added[2];
     tsr__normalizer normalizer;
-    /* Changes text between tokens of added[1], after `normalizer`. Readers add steps only for spaces
-     * and "▁", so that it makes no text more than 6 times as long. */
+    /* Changes text between tokens of added[1], after `normalizer`. Readers add steps only for
+     * spaces and "▁", so that it makes no text more than 6 times as long. */
     tsr__normalizer late;
     tsr__words words;
 

@@ -432,8 +432,7 @@ CASE(different, "generation: ranks that ask for different things all fail")
         [MOST_TOKENS] = "generator: not all ranks end sequences in the same way; sequence 1 of ",
         [STOP] = "generator: not all ranks end sequences in the same way; sequence 1 of ",
         [PREFILL] = "generator: not all ranks have the same params; this one has sequences 2, ",
-        [CONTINUED] = "generator: not all ranks have the same prompts; the last one of this rank, "
-                      "of sequence 1, has 2 tokens, the first is ",
+        [CONTINUED] = "generator: not all ranks have the same prompts; the last one of ",
     };
     if (ranks == 1) {
         case_skip("1 rank");

@@ -344,8 +344,8 @@ START_TEST(normalisers_cannot_multiply_a_text_without_a_limit)
                     "tokenizer: step 3 of the normaliser makes a text of 100 bytes longer than the "
                     "limit, of which 10496 bytes are left");
     /* The limit is one for all parts of a text: 27136 for 360 bytes. 512 are used for each part. */
-    for (int i = 0; i < PARTS; i++)
-        memcpy(text + i * 4, "a<x>", 4);
+    for (int i = 0; i < PARTS * 4; i++)
+        text[i] = "a<x>"[i % 4];
     ck_assert_error(tsr_tokenizer_encode(tokenizer, text, PARTS * 4,
                                          tsr_encode_params(.control = TSR_ENCODE_CONTROL_TOKEN),
                                          &ids, &count),
