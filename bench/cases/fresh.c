@@ -53,7 +53,8 @@ static bool read_document(bench_context *context, steps *all, const char *text)
     }
     json_decref(document);
     if (count == 0)
-        return bench_fail(context, "launch: cannot read what 'bench first' printed: %.200s", text);
+        return bench_fail(context, "bench launch: cannot read what 'bench first' printed: %.200s",
+                          text);
     return true;
 }
 
@@ -64,10 +65,10 @@ static bool run_once(bench_context *context, steps *all, const char *cache)
     snprintf(index, sizeof index, "%d", context->info->index);
     char *const arguments[] = {"bench", "first", "--json", "--device", index, NULL};
     if (!bench_child_run(arguments, cache, &result))
-        return bench_fail(context, "launch: cannot start a process: %s", strerror(errno));
+        return bench_fail(context, "bench launch: cannot start a process: %s", strerror(errno));
     bool done = result.exit_code == 0
                     ? all == NULL || read_document(context, all, result.output)
-                    : bench_fail(context, "launch: a fresh process failed with exit code %d",
+                    : bench_fail(context, "bench launch: a fresh process failed with exit code %d",
                                  result.exit_code);
     free(result.output);
     return done;
@@ -75,8 +76,8 @@ static bool run_once(bench_context *context, steps *all, const char *cache)
 
 static bool no_folder(bench_context *context)
 {
-    return bench_fail(context, "launch: no temporary folder in %.200s: %s", bench_folder_parent(),
-                      strerror(errno));
+    return bench_fail(context, "bench launch: no temporary folder in %.200s: %s",
+                      bench_folder_parent(), strerror(errno));
 }
 
 static bool run_many(bench_context *context, const char *caches, const char *shared_cache)

@@ -54,7 +54,7 @@ bool bench_sample_memory(bench_context *context, double *peak_bytes)
     pid_t child;
     int ends[2], status = 0;
     if (pipe(ends) != 0)
-        return bench_fail(context, "sample: no pipe: %s", strerror(errno));
+        return bench_fail(context, "bench sample: no pipe: %s", strerror(errno));
     fcntl(ends[0], F_SETFD, FD_CLOEXEC);
     fcntl(ends[1], F_SETFD, FD_CLOEXEC);
     posix_spawn_file_actions_init(&actions);
@@ -65,11 +65,11 @@ bool bench_sample_memory(bench_context *context, double *peak_bytes)
     bool seen = reason == 0 && watch(child, ends[0], peak_bytes);
     close(ends[0]);
     if (reason != 0)
-        return bench_fail(context, "sample: no process: %s", strerror(reason));
+        return bench_fail(context, "bench sample: no process: %s", strerror(reason));
     while (waitpid(child, &status, 0) < 0)
         if (errno != EINTR)
-            return bench_fail(context, "sample: %s", strerror(errno));
+            return bench_fail(context, "bench sample: %s", strerror(errno));
     if (status != 0 || !seen)
-        return bench_fail(context, "sample: tessera sample distributed failed");
+        return bench_fail(context, "bench sample: tessera sample distributed failed");
     return true;
 }

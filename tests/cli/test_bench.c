@@ -62,6 +62,15 @@ START_TEST(launch_starts_fresh_processes)
                      "fresh process, warm caches: second matmul");
     ck_assert_double_ge(tool_number(tool_member(last, "verified"), "values"), 3);
     json_decref(document);
+
+    /* An error names the benchmark, not the command 'launch'. */
+    setenv("TMPDIR", "/nonexistent", 1);
+    tool_result result = tool_run("bench launch --time 0.001");
+    unsetenv("TMPDIR");
+    ck_assert_int_eq(result.exit_code, 1);
+    ck_assert_str_eq(result.err, "tessera: bench launch: no temporary folder in /nonexistent: "
+                                 "No such file or directory\n");
+    tool_result_free(&result);
 }
 END_TEST
 
