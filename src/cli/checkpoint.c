@@ -21,6 +21,16 @@
     "PATH is the name of a checkpoint in parts, such as FOLDER/model, its index, or one file. "    \
     "Several paths give the folders in which its parts are.\n"
 
+/* Reports an error of the library, with the name of the command instead of that of the function. */
+static int library_failed(const char *command)
+{
+    static const char functions[] = "checkpoint_files_";
+    const char *text = tsr_last_error(), *end = strstr(text, ": ");
+    if (strncmp(text, functions, sizeof functions - 1) == 0 && end != NULL)
+        text = end + 2;
+    return cli_failed("%s: %s", command, text);
+}
+
 /* Reads the arguments, and opens the files. */
 static int open_files(const char *command, const cli_option *options, int argc, char **argv,
                       tsr_checkpoint_files **out)
@@ -31,7 +41,7 @@ static int open_files(const char *command, const cli_option *options, int argc, 
     if (code == CLI_DONE && count == 0)
         code = cli_usage_error("%s: missing PATH", command);
     if (code == CLI_DONE && tsr_checkpoint_files_open(count, paths, out) != TSR_OK)
-        code = cli_failed("%s", tsr_last_error());
+        code = library_failed(command);
     free((void *)paths);
     return code;
 }
@@ -223,7 +233,7 @@ static int run_verify(int argc, char **argv)
     for (int i = 0; i < summary->part_count; i++)
         without += !summary->parts[i].has_checksums;
     if (tsr_checkpoint_files_verify(files) != TSR_OK)
-        code = cli_failed("%s", tsr_last_error());
+        code = library_failed("checkpoint verify");
     else {
         cli_line(stdout, "%" PRIu64 " tensors in %d part%s: complete%s", summary->tensor_count,
                  summary->part_count, summary->part_count == 1 ? "" : "s",
@@ -271,7 +281,7 @@ static int run_merge(int argc, char **argv)
     if (code == CLI_DONE && !force && access(output, F_OK) == 0)
         code = cli_failed("checkpoint merge: %s exists; --force replaces it", output);
     if (code == CLI_DONE && tsr_checkpoint_files_merge(files, output) != TSR_OK)
-        code = cli_failed("%s", tsr_last_error());
+        code = library_failed("checkpoint merge");
     if (code == CLI_DONE)
         cli_line(stdout, "%s: %" PRIu64 " tensors", output,
                  tsr_checkpoint_files_summary(files)->tensor_count);

@@ -102,6 +102,7 @@ START_TEST(names_damage)
     char arguments[1024];
     snprintf(arguments, sizeof arguments, "checkpoint verify %s " PARTS "b/model",
              on_host("all", "model"));
+    tool_fails(arguments, "tessera: checkpoint verify: ");
     tool_fails(arguments, "model-00002-of-00004.safetensors: the data of 'columns' are damaged");
     snprintf(arguments, sizeof arguments, "checkpoint merge %s " PARTS "b/model -o %s",
              on_host("all", "model"), on_host("all", "whole"));
@@ -117,7 +118,10 @@ START_TEST(mistakes)
                  "tessera: checkpoint: unknown command 'list'; it is show, verify or merge\n");
     tool_refuses("checkpoint show", "tessera: checkpoint show: missing PATH\n");
     tool_refuses("checkpoint merge " BOTH, "tessera: checkpoint merge: missing --output FILE\n");
-    tool_fails("checkpoint merge " BOTH " -o /dev/null --force", "/dev/null is not a regular file");
+    tool_fails("checkpoint merge " BOTH " -o /dev/null --force",
+               "tessera: checkpoint merge: /dev/null is not a regular file");
+    tool_fails("checkpoint verify /nonexistent",
+               "tessera: checkpoint verify: there is neither a file /nonexistent");
 }
 END_TEST
 
