@@ -139,7 +139,9 @@ TSR_API TSR_NODISCARD tsr_status tsr_sampler_save_at(const tsr_sampler *sampler,
  * parameters. `data` may be any bytes. Errors: TSR_ERR_INVALID with a text that has the offset and
  * the reason: the data are not a state of this version, the checksum is wrong, the saved sampler is
  * of another kind, or a parameter differs (the text has its name and both values); otherwise as
- * tsr_sampler_next. After a failure nothing has changed.
+ * tsr_sampler_next. After a failure nothing has changed. The checksum detects damage, not
+ * deliberate changes: where moving to an epoch takes time in proportion to the draws before it
+ * (tsr_sampler_create_random), a state from an adversary can name an epoch that takes years.
  *
  * A distributed sampler may have another number of ranks than the saved one. It then continues with
  * the rest of the epoch, which are exactly the items that the saved ranks have not given, and
