@@ -55,7 +55,7 @@ static void help(FILE *out)
     cli_wrap(out, "Converts rows of 32-bit floats to blocks of small integers with common scales, "
                   "as GGUF files hold them, or back. The bytes are those of llama.cpp's reference "
                   "functions. Rows are converted one after the other; if one cannot be, those "
-                  "before it have been written.\n");
+                  "before it have been written. 'tessera convert --type' quantises a model.\n");
     cli_options_help(out, options);
 }
 
