@@ -13,6 +13,7 @@
 
 #include "comm/bootstrap/bootstrap.h"
 #include "comm/ranks.h"
+#include "comm/ucx/transport.h"
 
 static void set_variables(int rank, uint16_t port)
 {
@@ -47,6 +48,21 @@ static uint16_t free_port(void)
     ck_assert_int_eq(getsockname(fd, (struct sockaddr *)&address, &size), 0);
     return ntohs(address.sin_port);
 }
+
+START_TEST(variables_of_ucx)
+{
+    const char *const values[][2] = {{NULL, "256k"}, {"128k", "128k"}}; /* before, afterwards */
+    for (int i = 0; i < 2; i++) {
+        tsr__transport *transport = NULL;
+        unsetenv("UCX_TCP_RX_SEG_SIZE");
+        if (values[i][0])
+            setenv("UCX_TCP_RX_SEG_SIZE", values[i][0], 1);
+        ck_assert_int_eq(tsr__transport_create(false, &transport), TSR_OK);
+        ck_assert_str_eq(getenv("UCX_TCP_RX_SEG_SIZE"), values[i][1]);
+        tsr__transport_destroy(&transport, tsr__now_ns() + 1000000000);
+    }
+}
+END_TEST
 
 START_TEST(one_deadline_covers_all_steps)
 {
@@ -88,5 +104,6 @@ END_TEST
 TESTS(create)
 {
     tcase_add_test(tests, an_unknown_bootstrap_is_refused);
+    tcase_add_test(tests, variables_of_ucx);
     tcase_add_test(tests, one_deadline_covers_all_steps);
 }

@@ -37,9 +37,11 @@ typedef struct tsr__message {
 } tsr__message;
 
 /* Creates a transport. Returns TSR_ERR_UNSUPPORTED in a build without UCX. Sets
- * UCX_MM_ERROR_HANDLING in the environment unless it is already set. Without this variable, UCX
- * does not use shared memory between peers whose loss it must detect. If `without_shared_memory` is
- * true, and unless the user has chosen transports (UCX_TLS), UCX does not use shared memory at all.
+ * UCX_MM_ERROR_HANDLING and UCX_TCP_RX_SEG_SIZE in the environment unless they are already set.
+ * Without the first variable, UCX does not use shared memory between peers whose loss it must
+ * detect. The second makes messages of more than 64 KiB over TCP faster. If `without_shared_memory`
+ * is true, and unless the user has chosen transports (UCX_TLS), UCX does not use shared memory at
+ * all.
  */
 tsr_status tsr__transport_create(bool without_shared_memory, tsr__transport **out) TSR_NODISCARD;
 
