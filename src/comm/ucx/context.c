@@ -38,8 +38,8 @@ static void redirect_log(void)
     is_redirected = true;
 }
 
-/* UCX divides a message over TCP into segments of this size. With its default, 64 KiB, a share of
- * 128 KiB takes three of them, and an all-reduce of 256 KiB to 1 MiB 1.5 to 2 times as long. */
+/* UCX divides a message over TCP into segments of at most this size. With its default, 64 KiB,
+ * all-reduces of 1 and 2 MiB between hosts take longer. */
 #define TCP_SEGMENT_BYTES "256k"
 
 /* Sets environment variables for UCX. Without UCX_MM_ERROR_HANDLING, UCX does not use shared memory
