@@ -460,11 +460,11 @@ CASE(linear_mistakes, "mistakes in a linear layer's params are named")
           "column_linear: out is NULL");
     FAILS(tsr_column_linear_create(tsr_linear_params(.input_size = 4), &layer), TSR_ERR_INVALID,
           "column_linear: input_size is 4, output_size 0; both must be 1 to 2^31 - 1");
-    FAILS(tsr_mlp_create(tsr_mlp_params(.input_size = 4, .hidden_size = INT64_MAX, .output_size = 4,
-                                        .gated = true, .deferred = true),
+    FAILS(tsr_mlp_create(tsr_mlp_params(.input_size = 4, .hidden_size = INT64_MAX / 840 * 840,
+                                        .output_size = 4, .gated = true, .deferred = true),
                          &layer),
           TSR_ERR_INVALID,
-          "column_linear: input_size is 4, output_size 9223372036854775807; both must be 1 to "
+          "column_linear: input_size is 4, output_size 9223372036854775800; both must be 1 to "
           "2^31 - 1");
 #define WITH(...) tsr_linear_params(.input_size = IN, .output_size = OUT, __VA_ARGS__)
     FAILS(tsr_column_linear_create(WITH(.input = TSR_LAYOUT_SHARDED), &layer), TSR_ERR_INVALID,

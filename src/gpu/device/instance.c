@@ -156,7 +156,10 @@ tsr_status tsr__instance_acquire(tsr__instance **out)
         status = tsr__fork_generation(&generation);
         if (status == TSR_OK)
             status = create(&shared);
-        if (status == TSR_OK && tsr__mesa_widen(&shared)) {
+        bool widened = false;
+        if (status == TSR_OK)
+            status = tsr__mesa_widen(&shared, &widened);
+        if (widened) {
             destroy(&shared);
             status = create(&shared);
         }

@@ -60,16 +60,17 @@ bool tsr__mesa_can_be_wide(const char *driver_info)
            major * 100 + minor <= last;
 }
 
-/* Returns whether all devices of the instance are CPUs, and one of them is a lavapipe that can have
- * wider vectors. Drivers of GPUs, which take long to load, are not loaded again. */
-static bool has_narrow_lavapipe(const tsr__instance *instance)
+/* Finds out whether all devices of the instance are CPUs, and one of them is a lavapipe that can
+ * have wider vectors. Drivers of GPUs, which take long to load, are not loaded again. */
+static tsr_status find_narrow_lavapipe(const tsr__instance *instance, bool *found)
 {
-    VkPhysicalDevice devices[16];
+    VkPhysicalDevice devices[16]; /* any further ones are not looked at */
     uint32_t count = sizeof devices / sizeof *devices;
-    bool found = false;
-    if (TSR__VK(&instance->vk, EnumeratePhysicalDevices, instance->handle, &count, devices) !=
-        VK_SUCCESS)
-        return false; /* whoever lists the devices gets the error */
+    const VkResult result =
+        TSR__VK(&instance->vk, EnumeratePhysicalDevices, instance->handle, &count, devices);
+    if (result < 0)
+        return tsr__vk_fail(result, "vkEnumeratePhysicalDevices");
+    bool all_cpus = true, narrow = false;
     for (uint32_t i = 0; i < count; i++) {
         VkPhysicalDeviceDriverProperties driver = {
             .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_DRIVER_PROPERTIES,
@@ -79,23 +80,26 @@ static bool has_narrow_lavapipe(const tsr__instance *instance)
             .pNext = &driver,
         };
         instance->vk.GetPhysicalDeviceProperties2(devices[i], &properties);
-        if (properties.properties.deviceType != VK_PHYSICAL_DEVICE_TYPE_CPU)
-            return false;
-        found = found || (driver.driverID == VK_DRIVER_ID_MESA_LLVMPIPE &&
-                          tsr__mesa_can_be_wide(driver.driverInfo));
+        all_cpus = all_cpus && properties.properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU;
+        narrow = narrow || (driver.driverID == VK_DRIVER_ID_MESA_LLVMPIPE &&
+                            tsr__mesa_can_be_wide(driver.driverInfo));
     }
-    return found;
+    *found = all_cpus && narrow;
+    return TSR_OK;
 }
 
-bool tsr__mesa_widen(const tsr__instance *instance)
+tsr_status tsr__mesa_widen(const tsr__instance *instance, bool *widened)
 {
-    if (getenv("LP_NATIVE_VECTOR_WIDTH") || getenv("GALLIVM_PERF") || !is_faster_wide() ||
-        !has_narrow_lavapipe(instance))
-        return false;
+    *widened = false;
+    if (getenv("LP_NATIVE_VECTOR_WIDTH") || getenv("GALLIVM_PERF") || !is_faster_wide())
+        return TSR_OK;
+    TSR__TRY(find_narrow_lavapipe(instance, widened));
+    if (!*widened)
+        return TSR_OK;
     (void)setenv("LP_NATIVE_VECTOR_WIDTH", "512", 0);
     /* Mesa's cache of compiled shaders does not distinguish widths, but it does distinguish values
      * of this variable. With this value, textures are sampled in another way; shaders for computing
      * do not change. */
     (void)setenv("GALLIVM_PERF", "no_aos_sampling", 0);
-    return true;
+    return TSR_OK;
 }

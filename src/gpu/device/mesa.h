@@ -6,10 +6,11 @@
 #include "gpu/device/instance.h"
 
 /* If the instance's only devices are CPUs, and lavapipe, Mesa's driver for CPUs, computes faster
- * with wider vectors than it has now, sets environment variables that widen them, and returns true.
- * The driver reads the variables when it is loaded, so that the caller must then create the
- * instance again. If a program or its user has set one of the variables, they stay as they are. */
-bool tsr__mesa_widen(const tsr__instance *instance);
+ * with wider vectors than it has now, sets environment variables that widen them, and sets
+ * *widened. The driver reads the variables when it is loaded, so that the caller must then create
+ * the instance again. If a program or its user has set one of the variables, they stay as they are.
+ */
+tsr_status tsr__mesa_widen(const tsr__instance *instance, bool *widened);
 
 /* True if lavapipe with this driverInfo, for example "Mesa 22.3.6 (LLVM 15.0.6)", can compile for
  * vectors of 512 bits. */
