@@ -10,8 +10,10 @@
 
 typedef struct turns_figures {
     int64_t ranks, processors; /* of the host */
-    /* Only on the first rank of a host: the time of a turn while the other ranks poll, and while
-     * they sleep. No samples if each rank of the host has a processor of its own. */
+    /* A turn is the time for which one of the ranks that share a processor has it: in an all-reduce
+     * of one number, each rank has one turn. These are the times of turns while the other ranks
+     * poll (awake), and after they have gone to sleep (asleep). They mean something only on the
+     * first rank of a host. No samples if each rank of the host has a processor of its own. */
     int samples;
     double awake_ns[TURNS_SAMPLES], asleep_ns[TURNS_SAMPLES];
     int64_t sum, wanted; /* the sum that the all-reduces have given, and the expected one */

@@ -98,7 +98,8 @@ void store_four(uint64_t at, vec4 values)
 }
 
 #if !TSR_FINISHES
-// the bytes of a tile's sums in one part: four vectors of a row, and all rows
+// A part is one subgroup's sums of a tile, over its range of k. Each of its TM rows has four vectors of
+// f32. These are the bytes of a row and of a part.
 const uint PART_ROW = 16 * LANES, PART_BYTES = TM * PART_ROW;
 
 // Adds up the parts of a tile and stores the tile at row0 and col0 of y. The workgroup's subgroups

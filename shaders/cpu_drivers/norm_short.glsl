@@ -9,7 +9,8 @@ const bool EXACT = false;
 
 #include "cpu_drivers/vector_floats.glsl"
 
-// The first element of unit i.
+// The index in the row of the first element of unit i. A unit is one vector per lane. The units of the
+// second half start p.overlap elements earlier, because a row need not have a whole number of units.
 uint start_of(uint i)
 {
     return i * UNIT - mix(0, p.overlap, i >= HALF);

@@ -20,7 +20,8 @@ typedef struct progress {
     _Atomic int met[MAX_RANKS]; /* how many ranks have met, for each size of the communicator */
 } progress;
 
-/* Checks a sum of the ranks' numbers in the first communicator, and that `comm` has these ranks. */
+/* Checks that `comm` consists of the ranks whose bits are set in `expected`, by an all-reduce to
+ * which each rank adds 1 << me. `me` is the rank in the first communicator. */
 static void check_sum(tsr_comm *comm, int me, unsigned expected)
 {
     int32_t *data = rank_memory(COUNT * sizeof *data), sum = 0;

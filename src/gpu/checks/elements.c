@@ -265,7 +265,8 @@ tsr_status tsr__case_kv_append(tsr__case *c, tsr_dtype dtype)
     return status;
 }
 
-/* Rotates and appends the same tokens. Tensor 0 has the heads of queries, keys and values. */
+/* Appends the same tokens as append(), by the operation that also rotates queries and keys. Along
+ * its heads, tensor 0 consists of queries, keys and values. */
 static tsr_status append_rotated(const tsr__case *c, tsr_kv_cache *cache, const tsr_rope *rope)
 {
     tsr_tensor part[3];

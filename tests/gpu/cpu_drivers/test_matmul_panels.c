@@ -55,8 +55,9 @@ START_TEST(the_same_bits_whoever_packs)
         gpu->host_copies = host_copies && by_host;
         bits[by_host] = product_bits(a, view, rows, N);
     }
-    /* Panels have their own kernels. In the longest stretches, a b that needs no packing has no
-     * panels. */
+    /* Operands that the host has packed in panels need other pipelines than the product before, so
+     * more pipelines show that the host has packed. With the longest stretches of k and a b that is
+     * read in place (in_order), nothing is packed. */
     pipelines[2] = tsr__pipelines_built(gpu);
     ck_assert((pipelines[2] > pipelines[1]) == !in_order);
     ck_assert_mem_eq(bits[0], bits[1], (size_t)rows * N * sizeof *bits[0]);

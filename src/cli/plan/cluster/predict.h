@@ -22,7 +22,8 @@ typedef struct plan_work {
     double wire_bytes;  /* the size of an element of activations when tensor parallelism sends it */
 } plan_work;
 
-/* The part of a model that a rank of a tensor-parallel group has, of all blocks together. */
+/* The part of a model that one rank of a tensor-parallel group would have if there were a single
+ * stage. block_* and cache_bytes are of all blocks together; a stage has its share of them. */
 typedef struct plan_part {
     double block_bytes, block_parameters; /* of weights; the latter counts elements of matrices */
     double embedding_bytes;               /* on the first stage */

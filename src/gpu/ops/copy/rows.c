@@ -105,8 +105,8 @@ static tsr_status record_rows(tsr_stream *stream, void *work)
 {
     row_copy *copy = work;
     copy_batch *batch = &copy->batch;
-    /* In the preflight, one command is enough for all rows, because all commands access the same
-     * ranges. */
+    /* The preflight (tsr__stream_atomic) only prepares what the commands need, which depends on the
+     * memory of the two tensors. All copies of rows have the same, so one is enough. */
     if (tsr__stream_in_preflight(stream))
         return tsr__stream_copy(stream, batch->source, batch->destination, NULL, 0);
     tsr__pieces walk;
