@@ -7,7 +7,7 @@
 #include "types.h"
 
 struct tsr_attention_gather_push {
-    TSR_UINT identity[8]; /* TSR_IDENTITY_8 */
+    TSR_UINT identity[8]; /* TSR_IDENTITY_8: 0 … 7, see lavapipe.glsl */
     TSR_ADDRESS from;     /* the first head of the tensor or cache */
     TSR_ADDRESS to;
     /* i32 [batch][2], where the kernel writes how many queries and keys each sequence has; 0: it

@@ -8,7 +8,7 @@
 #include "types.h"
 
 struct tsr_attention_scores_push {
-    TSR_UINT identity[8]; /* TSR_IDENTITY_8 */
+    TSR_UINT identity[8]; /* TSR_IDENTITY_8: 0 … 7, see lavapipe.glsl */
     TSR_ADDRESS scores;   /* products q·k, which become p */
     TSR_ADDRESS gradient; /* backward: products dy·v, which become ds */
     TSR_ADDRESS mask;     /* added to the scores; it has the layout of `scores` */

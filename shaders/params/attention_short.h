@@ -6,7 +6,7 @@
 #include "types.h"
 
 struct tsr_attention_short_push {
-    TSR_UINT identity[8]; /* TSR_IDENTITY_8 */
+    TSR_UINT identity[8]; /* TSR_IDENTITY_8: 0 … 7, see lavapipe.glsl */
     /* The rows of which each lane has one: of q and dy, or of k and v. */
     TSR_ADDRESS own_x, own_y;
     /* The rows with which each lane combines its own row: those of k and v, or of q and dy. */

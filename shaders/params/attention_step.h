@@ -5,7 +5,7 @@
 #include "types.h"
 
 struct tsr_attention_step_push {
-    TSR_UINT identity[8];   /* TSR_IDENTITY_8 */
+    TSR_UINT identity[8];   /* TSR_IDENTITY_8: 0 … 7, see lavapipe.glsl */
     TSR_ADDRESS q, k, v;    /* k and v: the first head of the first page */
     TSR_ADDRESS to;         /* y, or the results of parts as attention_merge.comp reads them */
     TSR_ADDRESS pages;      /* i32, for each sequence the numbers of its pages */

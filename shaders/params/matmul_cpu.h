@@ -10,7 +10,7 @@
 #define TSR_MATMUL_CPU_GROUPS ((1 << TSR_MATMUL_CPU_INDEX_BITS) - 1)
 
 struct tsr_matmul_cpu_push {
-    TSR_UINT identity[8]; /* TSR_IDENTITY_8 */
+    TSR_UINT identity[8]; /* TSR_IDENTITY_8: 0 … 7, see lavapipe.glsl */
     TSR_ADDRESS a, b;
     /* The address of the sums, which are f32 and may be in y. The rows of a matrix of sums are
      * contiguous, and so are the matrices of several parts of k. With TSR_MM_SLOPE, this is the

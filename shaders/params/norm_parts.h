@@ -18,7 +18,7 @@
 /* The push constants of the first and the third kernel. The parts of a row are chunks in the first
  * kernel, and blocks of y in the third. */
 struct tsr_norm_parts_push {
-    TSR_UINT identity[8]; /* TSR_IDENTITY_8 */
+    TSR_UINT identity[8]; /* TSR_IDENTITY_8: 0 … 7, see lavapipe.glsl */
     TSR_ADDRESS x, dy, y; /* their first rows */
     TSR_ADDRESS weight, bias;
     /* The first kernel writes the statistics of chunks; the third reads those of rows. */

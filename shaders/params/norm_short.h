@@ -6,7 +6,7 @@
 #include "norm.h"
 
 struct tsr_norm_short_push {
-    TSR_UINT identity[8]; /* TSR_IDENTITY_8 */
+    TSR_UINT identity[8]; /* TSR_IDENTITY_8: 0 … 7, see lavapipe.glsl */
     TSR_ADDRESS x, dy;    /* their first rows; dy for gradients only */
     TSR_ADDRESS y;        /* the result, the gradient or the statistics */
     TSR_ADDRESS weight, bias;
@@ -19,7 +19,7 @@ TSR_PUSH_CHECK(tsr_norm_short_push);
 
 /* norm_short_grad.comp */
 struct tsr_norm_short_grad_push {
-    TSR_UINT identity[8]; /* TSR_IDENTITY_8 */
+    TSR_UINT identity[8]; /* TSR_IDENTITY_8: 0 … 7, see lavapipe.glsl */
     TSR_ADDRESS x, dy, dx;
     TSR_ADDRESS weight;
     TSR_ADDRESS added; /* the first row of the gradient that is added to dx */

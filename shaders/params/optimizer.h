@@ -35,7 +35,7 @@ TSR_PUSH_CHECK(tsr_optimizer_params);
 /* The push constants of optimizer_vectors.comp, for Mesa's CPU driver. Operands are contiguous:
  * element e is e elements after the base. */
 struct tsr_optimizer_vectors_push {
-    TSR_UINT identity[8]; /* TSR_IDENTITY_8 */
+    TSR_UINT identity[8]; /* TSR_IDENTITY_8: 0 … 7, see lavapipe.glsl */
     TSR_ADDRESS base[TSR_OPT_OPERANDS];
     TSR_ADDRESS scale;
     TSR_FLOAT number[TSR_OPT_NUMBERS];

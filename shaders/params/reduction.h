@@ -6,7 +6,7 @@
 #include "types.h"
 
 struct tsr_reduction_push {
-    TSR_UINT identity[8];    /* TSR_IDENTITY_8 */
+    TSR_UINT identity[8];    /* TSR_IDENTITY_8: 0 … 7, see lavapipe.glsl */
     TSR_ADDRESS x, y;        /* the first elements */
     TSR_ADDRESS step;        /* reduction_columns.comp: stride from row to row */
     TSR_UINT x_row, x_plane; /* strides between rows and between planes */

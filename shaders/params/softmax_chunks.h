@@ -29,7 +29,7 @@
 /* The push constants of the first and the third kernel. The parts of a row are chunks in the first
  * kernel, and blocks of y in the third. */
 struct tsr_softmax_parts_push {
-    TSR_UINT identity[8]; /* TSR_IDENTITY_8 */
+    TSR_UINT identity[8]; /* TSR_IDENTITY_8: 0 … 7, see lavapipe.glsl */
     TSR_ADDRESS a, b, y;  /* their first rows */
     /* The first kernel writes the statistics of chunks; the third reads those of rows. */
     TSR_ADDRESS stats;
@@ -40,7 +40,7 @@ TSR_PUSH_CHECK(tsr_softmax_parts_push);
 
 /* The push constants of softmax_short.comp, the only kernel for short rows. */
 struct tsr_softmax_short_push {
-    TSR_UINT identity[8]; /* TSR_IDENTITY_8 */
+    TSR_UINT identity[8]; /* TSR_IDENTITY_8: 0 … 7, see lavapipe.glsl */
     TSR_ADDRESS a, b, y;  /* their first rows */
     TSR_UINT a_row, b_row, y_row;
     TSR_UINT rows;

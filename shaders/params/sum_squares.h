@@ -24,7 +24,7 @@ TSR_PUSH_CHECK(tsr_sum_squares_params);
 /* The push constants of the kernel for Mesa's CPU driver, which adds up complete chunks only. A
  * subgroup adds up one chunk, and the workgroup's index in y is the number of the tensor. */
 struct tsr_sum_squares_vectors_push {
-    TSR_UINT identity[8]; /* TSR_IDENTITY_8 */
+    TSR_UINT identity[8]; /* TSR_IDENTITY_8: 0 … 7, see lavapipe.glsl */
     TSR_ADDRESS parts;
     TSR_ADDRESS x[TSR_SUM_SQUARES_TENSORS];
     TSR_UINT chunks[TSR_SUM_SQUARES_TENSORS];

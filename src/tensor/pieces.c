@@ -99,8 +99,8 @@ static void choose_steps(tsr__pieces *walk, const tsr_layout *const *layouts, ui
 
     uint64_t count_left = max_count == 0 ? PIECE_COUNT_LIMIT : max_count;
     count_left = tsr__min_u64(count_left, PIECE_COUNT_LIMIT);
-    /* the distance, in elements, that the dimensions which are not in the piece yet may add from
-     * its first to its last element */
+    /* for each operand: how much farther from its first element the piece's last one may be, in
+     * elements; each dimension that joins the piece uses some of this */
     uint64_t reach_left[TSR__PIECE_OPERANDS];
     for (int op = 0; op < walk->operands; op++)
         reach_left[op] = PIECE_BYTES_LIMIT / tsr_dtype_size(layouts[op]->dtype) - 1;

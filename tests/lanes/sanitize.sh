@@ -9,6 +9,8 @@ timeout_multiplier=4
 export CK_TIMEOUT_MULTIPLIER=4
 gcc -shared -fPIC -o build/sanitize/keep_modules.so tests/lanes/keep_modules.c || exit 1
 wrapper="env LD_PRELOAD=$root/build/sanitize/keep_modules.so"
+# With it, a driver that was loaded does not read its variables again, so they are set from the start (src/gpu/device/mesa.h).
+export LP_NATIVE_VECTOR_WIDTH=256 GALLIVM_PERF=
 # Tests request impossible sizes and expect NULL.
 ASAN_OPTIONS=allocator_may_return_null=1
 # The driver's compiler makes far more allocations than tessera. For each of them, the sanitizer walks the stack, and uses new pages after

@@ -1,12 +1,13 @@
-/* Compares the order mlx with MLX's own functions. The golden file has their real outputs, and
- * outputs that were computed again. */
+/* Tests the order mlx. Permutations are compared with those of a reimplementation of MLX's
+ * argsort(uniform), which are in the golden file (MLX itself was not run for it); all else with
+ * functions of rng.h, or with sums that this file computes. */
 #include <math.h>
 
 #include "sampler/chi.h"
 #include "sampler/read.h"
 #include "support/golden.h"
 
-/* The share of a single process equals MLX's argsort. */
+/* The share of a single process is the golden file's permutation. */
 START_TEST(shares_equal_mlx)
 {
     json_t *document = golden_load("threefry2x32_kat"), *one;
@@ -162,8 +163,9 @@ static tsr_sampler *create_weighted(int64_t samples, bool once)
     return sampler;
 }
 
-/* Computes log(probs) + gumbel(key), with the system's logarithms of doubles and noise [WEIGHTS,
- * samples]. */
+/* Fills sums [WEIGHTS, samples] with log(probs) + gumbel(key), computed in doubles with the C
+ * library's log, and `noise`, of the same shape, with the uniform numbers from which gumbel(key) is
+ * computed. */
 static void make_sums(tsr_threefry_key key, uint64_t samples, float *noise, double *sums)
 {
     double all = 0;

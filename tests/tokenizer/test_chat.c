@@ -102,9 +102,11 @@ static void ck_assert_ids(ids got, const char *text, int format)
 
 /* Formats -------------------------------------------------------------------------------------- */
 
+/* S is the text of the system, Q the first question of the user, R the reply, T the next question.
+ */
 typedef struct example {
     const char *name;
-    const char *start;  /* the text of S, Q, R, and the request for a reply */
+    const char *start;  /* the text of S and Q, and the request for a reply */
     const char *more;   /* the text that T adds after a reply that has ended */
     const char *end;    /* the text that ends a reply that was cut off */
     const char *recall; /* the text before a reply that is given */

@@ -58,8 +58,10 @@ static tsr__span own_span(const tsr__levels *levels, const tsr__positions *of, t
 
 /* All-reduce ----------------------------------------------------------------------------------- */
 
-/* Copies the contribution to RECV. If the leaf is split, adds the contribution of the other rank.
- * Returns false on the rank that only receives the result afterwards. */
+/* If two hosts share this rank's leaf, one rank sends its contribution to the other, which stores
+ * the sum in RECV. Otherwise, a rank that is alone in its subtree copies its contribution to RECV;
+ * in a subtree of several ranks, an inner step (levels.h) follows. Returns false on the rank that
+ * has sent, which only receives the result afterwards. */
 static bool join_leaf(tsr__schedule *schedule, const tsr__levels *levels, tsr__span all,
                       uint64_t incoming)
 {

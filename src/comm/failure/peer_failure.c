@@ -161,7 +161,8 @@ void tsr__comm_end_grace_period(tsr_comm *comm, uint64_t now_ns)
     }
 }
 
-/* Does not wait for reports of other losses, because this rank could not receive them. */
+/* This rank cannot receive messages any more, for example because a process ended while it sent
+ * one. So it fails at once: reports of other losses could not arrive. */
 void tsr__comm_fail_stuck(tsr_comm *comm)
 {
     char text[TSR__CALL_TEXT];

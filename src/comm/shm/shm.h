@@ -116,8 +116,10 @@ typedef struct tsr__shm_event {
     bool happened;                 /* at least one of the above is set */
 } tsr__shm_event;
 
-/* Appends an operation. Its `rounds` must be set, and its call's sequence and history must be
- * final. `before` must stay valid until the operation has completed. */
+/* Appends an operation. Its `rounds` must be set, and its call's `sequence` and `history` (call.h)
+ * must be final. `before` is the communicator's previous call, which is published with this one so
+ * that a mismatch can be explained; if it is not known, pass the operation's own call. It must stay
+ * valid until the operation has completed. */
 void tsr__shm_add(tsr__shm *shm, tsr__shm_operation *operation, const tsr__call *before);
 /* Publishes and consumes as far as possible without blocking, but returns at the first event.
  * Returns true if anything moved. After an event, call this function again, but after a mismatch

@@ -72,7 +72,9 @@ static tsr_shard_range overlap(tsr_shard_range a, tsr_shard_range b)
     return (tsr_shard_range){start, end > start ? end - start : 0};
 }
 
-/* Returns what `from` sends to `to` of range `q`. */
+/* Returns which elements of the shard of the old rank `q` the rank `from` sends to `to`: those that
+ * are in the new shard of `to` or, with `copies`, in the shard of which `to` keeps a copy. None if
+ * another rank provides them. */
 static tsr_status part(const tsr__fsdp_move *m, int param, bool copies, int q, int from, int to,
                        tsr_shard_range *out)
 {

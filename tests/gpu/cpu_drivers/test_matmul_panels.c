@@ -122,7 +122,7 @@ START_TEST(panels_behind_other_work)
     GPU_OK(tsr_fill(queue, other, 1));
     product(y[0], a, b);
     built = tsr__pipelines_built(gpu);
-    product(y[1], a, b); /* recorded after the other product */
+    product(y[1], a, b); /* the first product has yet to read a and b: kernels pack them */
     ck_assert_uint_gt(tsr__pipelines_built(gpu), built);
     ck_assert_uint_gt(built, before);
     GPU_OK(tsr_random_uniform(queue, a, -1, 1, &(tsr_random_params){.seed = 3}));

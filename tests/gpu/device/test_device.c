@@ -230,13 +230,14 @@ START_TEST(versions_of_lavapipe_with_wide_vectors)
     } versions[] = {
         {"Mesa 22.2.5 (LLVM 15.0.2)", false},
         {"Mesa 22.3.6 (LLVM 15.0.6)", true},
-        {"Mesa 25.0.7-2+deb13u1 (LLVM 19.1.7)", true},
-        {"Mesa 25.1.0 (LLVM 19.1.7)", false},
+        {"Mesa 25.0.7-2+deb13u1 (LLVM 19.1.7)", false},
+        {"Mesa 22.3", true},
+        {"Mesa 23.0.0 (LLVM 15.0.6)", false},
         {"Mesa 26.2.6-1 (LLVM 22.1.8)", false},
-        {"Mesa 25", false},
+        {"Mesa 22", false},
         {"Mesa", false},
         {"", false},
-        {"25.0.7", false},
+        {"22.3.6", false},
         {"Mesa 99999999999999999999.0", false},
     };
     for (size_t i = 0; i < sizeof versions / sizeof *versions; i++)

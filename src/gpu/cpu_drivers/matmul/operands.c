@@ -156,7 +156,7 @@ static bool should_pack_b(const tsr__matmul_problem *p, uint32_t lanes)
 bool tsr__lavapipe_suits_lanes_along_n(const tsr__matmul_problem *p, uint32_t lanes)
 {
     const int64_t few_rows = 8, many_rows = 48, tile_columns = 4 * (int64_t)lanes;
-    /* A b whose lines extend along k is transposed first. */
+    /* A b that is not row-major is transposed first, which pays only with more rows. */
     const int64_t enough_rows = p->b.col == 1 ? few_rows : many_rows;
 
     return tsr__lavapipe_is_short(p->k) && p->m > enough_rows && p->n >= tile_columns &&
