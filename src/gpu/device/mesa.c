@@ -43,21 +43,17 @@ static bool is_faster_wide(void)
 }
 #endif
 
-bool tsr__mesa_can_be_wide(const char *driver_info)
+unsigned tsr__mesa_version(const char *driver_info)
 {
-    /* Mesa 22.3 compiles for such vectors about as fast as for those of 256 bits. 25.0 takes
-     * minutes for some kernels, and the compiler of 26.2 writes beyond the end of an array. */
-    static const unsigned first = 22 * 100 + 3, last = first;
     static const char mesa[] = "Mesa ";
     if (strncmp(driver_info, mesa, sizeof mesa - 1) != 0)
-        return false;
+        return 0;
     char *end;
     const unsigned long major = strtoul(driver_info + sizeof mesa - 1, &end, 10);
     if (*end != '.')
-        return false;
+        return 0;
     const unsigned long minor = strtoul(end + 1, NULL, 10);
-    return major < 100 && minor < 100 && major * 100 + minor >= first &&
-           major * 100 + minor <= last;
+    return major < 100 && minor < 100 ? (unsigned)(major * 100 + minor) : 0;
 }
 
 /* Finds out whether all devices of the instance are CPUs, and one of them is a lavapipe that can
@@ -82,7 +78,9 @@ static tsr_status find_narrow_lavapipe(const tsr__instance *instance, bool *foun
         instance->vk.GetPhysicalDeviceProperties2(devices[i], &properties);
         all_cpus = all_cpus && properties.properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU;
         narrow = narrow || (driver.driverID == VK_DRIVER_ID_MESA_LLVMPIPE &&
-                            tsr__mesa_can_be_wide(driver.driverInfo));
+                            /* 25.0 takes minutes to compile some kernels for such vectors, and
+                             * the compiler of 26.2 writes beyond the end of an array. */
+                            tsr__mesa_version(driver.driverInfo) == TSR__MESA_OF_DEBIAN_12);
     }
     *found = all_cpus && narrow;
     return TSR_OK;

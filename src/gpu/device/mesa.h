@@ -12,9 +12,10 @@
  */
 tsr_status tsr__mesa_widen(const tsr__instance *instance, bool *widened);
 
-/* True if lavapipe with this driverInfo, for example "Mesa 22.3.6 (LLVM 15.0.6)", can compile for
- * vectors of 512 bits. */
-bool tsr__mesa_can_be_wide(const char *driver_info);
+/* Returns the version of Mesa in lavapipe's driverInfo, for example "Mesa 22.3.6 (LLVM 15.0.6)", as
+ * 100 · major + minor; 0 if there is none. */
+unsigned tsr__mesa_version(const char *driver_info);
+#define TSR__MESA_OF_DEBIAN_12 2203U
 
 /* True if lavapipe computes faster with vectors of 512 bits on the processors of this vendor (the
  * text that cpuid has for it), family and model. */

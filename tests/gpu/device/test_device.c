@@ -222,27 +222,24 @@ START_TEST(variables_of_the_user_stay)
 }
 END_TEST
 
-START_TEST(versions_of_lavapipe_with_wide_vectors)
+START_TEST(versions_of_mesa)
 {
     static const struct {
         const char *driver_info;
-        bool wide;
+        unsigned version;
     } versions[] = {
-        {"Mesa 22.2.5 (LLVM 15.0.2)", false},
-        {"Mesa 22.3.6 (LLVM 15.0.6)", true},
-        {"Mesa 25.0.7-2+deb13u1 (LLVM 19.1.7)", false},
-        {"Mesa 22.3", true},
-        {"Mesa 23.0.0 (LLVM 15.0.6)", false},
-        {"Mesa 26.2.6-1 (LLVM 22.1.8)", false},
-        {"Mesa 22", false},
-        {"Mesa", false},
-        {"", false},
-        {"22.3.6", false},
-        {"Mesa 99999999999999999999.0", false},
+        {"Mesa 22.3.6 (LLVM 15.0.6)", TSR__MESA_OF_DEBIAN_12},
+        {"Mesa 25.0.7-2+deb13u1 (LLVM 19.1.7)", 2500},
+        {"Mesa 26.2.6-1 (LLVM 22.1.8)", 2602},
+        {"Mesa 26.10", 2610},
+        {"Mesa 22", 0},
+        {"Mesa", 0},
+        {"", 0},
+        {"22.3.6", 0},
+        {"Mesa 99999999999999999999.0", 0},
     };
     for (size_t i = 0; i < sizeof versions / sizeof *versions; i++)
-        ck_assert_msg(tsr__mesa_can_be_wide(versions[i].driver_info) == versions[i].wide, "%s",
-                      versions[i].driver_info);
+        ck_assert_uint_eq(tsr__mesa_version(versions[i].driver_info), versions[i].version);
 }
 END_TEST
 
@@ -346,7 +343,7 @@ TESTS(listing)
     tcase_add_test(tests, processors_with_wide_vectors);
     tcase_add_test(tests, variables_of_the_user_stay);
     tcase_add_test(tests, lavapipe_has_the_width_that_was_set);
-    tcase_add_test(tests, versions_of_lavapipe_with_wide_vectors);
+    tcase_add_test(tests, versions_of_mesa);
     tcase_add_test(tests, several_devices_in_one_process);
     tcase_add_loop_test(tests, an_invalid_slowdown_is_refused, 0,
                         (int)(sizeof no_slowdowns / sizeof *no_slowdowns));

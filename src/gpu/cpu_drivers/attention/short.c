@@ -4,6 +4,7 @@
 
 #include "base/checked.h"
 #include "gpu/cpu_drivers/ops/vectors.h"
+#include "gpu/device/mesa.h"
 #include "gpu/ops/common/rows.h"
 #include "shaders/params/attention_short.h"
 
@@ -76,8 +77,10 @@ static bool sizes_suit(const tsr__attention *c)
 
 bool tsr__attention_short_suits(const tsr__attention *c)
 {
-    if (!tsr__vectors_suit(tsr_stream_device(c->stream)) || !is_plain(c) || !has_own_head(c) ||
-        !sizes_suit(c))
+    const tsr_device *device = tsr_stream_device(c->stream);
+    /* Newer versions of Mesa need a minute (25.0) or more (26.2) to compile this kernel. */
+    if (!tsr__vectors_suit(device) || !is_plain(c) || !has_own_head(c) || !sizes_suit(c) ||
+        tsr__mesa_version(device->info.driver_info) > TSR__MESA_OF_DEBIAN_12)
         return false;
     if (!rows_suit(c->q) || !same_strides(c->q, c->k) || !same_strides(c->q, c->v) ||
         !rows_suit(c->y) || (c->lse && !tsr_layout_is_contiguous(&c->lse->layout)))
