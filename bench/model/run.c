@@ -29,8 +29,8 @@ typedef struct job {
     tsr_generator *generator;
     int rank;
     int32_t *prompt; /* [prompt_tokens, or more] */
-    int32_t
-        *tokens; /* [sequences][most_tokens]: what the first run generated; others must be equal */
+    int32_t *tokens; /* [sequences][most_tokens]: what the first run has generated; later runs must
+                      * generate the same */
     int64_t most_tokens;
     tsr_generated *generated; /* [sequences]: what a step has generated */
     int *numbers;             /* [sequences]: their numbers in the generator */

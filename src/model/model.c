@@ -182,9 +182,12 @@ static tsr_status agree(const tsr_model *m, tsr_status own)
         return own;
     }
     TSR__TRY(status);
-    TSR__REQUIRE(failed >= 0 || votes[1] == -votes[2],
-                 "model: the ranks divide the layers over the stages in different ways; all ranks "
-                 "need the same params");
+    TSR__REQUIRE(
+        failed >= 0 || votes[1] == -votes[2],
+        "model: the ranks divide the layers over the stages in different ways; all ranks "
+        "need the same params; by those of this rank, stage %d has %d layers from layer %d "
+        "on",
+        stage, m->layer_count, m->first_layer);
     if (failed < 0)
         return TSR_OK;
     return m->stages

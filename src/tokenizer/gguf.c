@@ -120,21 +120,28 @@ static tsr_status read_type(reader *r, uint64_t i, const char *text, size_t size
     return TSR_OK;
 }
 
-/* Sets *out to whether the model's name is one of Phi-3. A name that is not a string is as good as
- * none. */
+/* Sets *out to the string of a key, of any length, and *size to its bytes; to NULL if the file does
+ * not have the key, or its value is not a string. The caller frees *out. */
+static tsr_status load_string(reader *r, int key, char **out, uint64_t *size)
+{
+    const tsr__gguf_value *value = &r->values[key];
+    uint8_t bytes[8];
+    *out = NULL;
+    if (!value->found || value->is_array || value->type != TSR__GGUF_STRING)
+        return TSR_OK;
+    TSR__TRY(tsr__file_read(r->file, value->at, 8, keys[key], bytes));
+    *size = tsr__little_endian(bytes, 8);
+    return tsr__file_load(r->file, value->at + 8, *size, keys[key], out);
+}
+
+/* Sets *out to whether the model's name is one of Phi-3. */
 static tsr_status read_phi3(reader *r, bool *out)
 {
-    const tsr__gguf_value *name = &r->values[NAME];
-    uint8_t bytes[8];
-    *out = false;
-    if (!name->found || name->is_array || name->type != TSR__GGUF_STRING)
-        return TSR_OK;
-    TSR__TRY(tsr__file_read(r->file, name->at, 8, keys[NAME], bytes));
-    const uint64_t size = tsr__little_endian(bytes, 8);
-    char *text = NULL;
-    TSR__TRY(tsr__file_load(r->file, name->at + 8, size, keys[NAME], &text));
-    *out = tsr__is_phi3(text, (size_t)size);
-    tsr__free(text);
+    char *name;
+    uint64_t size;
+    TSR__TRY(load_string(r, NAME, &name, &size));
+    *out = name != NULL && tsr__is_phi3(name, (size_t)size);
+    tsr__free(name);
     return TSR_OK;
 }
 
@@ -273,15 +280,10 @@ static tsr_status read_bpe(reader *r)
  * only chats need it. */
 static tsr_status read_chat(reader *r)
 {
-    const tsr__gguf_value *value = &r->values[CHAT];
-    uint8_t bytes[8];
-    if (!value->found || value->is_array || value->type != TSR__GGUF_STRING)
-        return TSR_OK;
-    TSR__TRY(tsr__file_read(r->file, value->at, 8, keys[CHAT], bytes));
-    const uint64_t size = tsr__little_endian(bytes, 8);
-    char *text = NULL;
-    TSR__TRY(tsr__file_load(r->file, value->at + 8, size, keys[CHAT], &text));
-    if (memchr(text, '\0', (size_t)size) == NULL)
+    char *text;
+    uint64_t size;
+    TSR__TRY(load_string(r, CHAT, &text, &size));
+    if (text != NULL && memchr(text, '\0', (size_t)size) == NULL)
         r->tokenizer->chat_template = text;
     else
         tsr__free(text);

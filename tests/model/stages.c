@@ -299,13 +299,16 @@ CASE(mistakes, "stages: mistakes are errors that name the values, on all ranks")
               TSR_ERR_INVALID, wrong[i].text);
     /* Each stage could be opened, but one layer would be missing or computed twice. */
     const int different[STAGES][STAGES] = {{2, 3}, {3, 2}};
+    char divided[240];
+    snprintf(divided, sizeof divided,
+             "model: the ranks divide the layers over the stages in different ways; all ranks need "
+             "the same params; by those of this rank, stage %d has 2 layers from layer %d on",
+             p.stage, p.stage == 0 ? 0 : 3);
     FAILS(tsr_model_open(STORIES,
                          tsr_model_params(.group = p.group, .stages = p.stages,
                                           .stage_layers = different[p.stage]),
                          &model),
-          TSR_ERR_INVALID,
-          "model: the ranks divide the layers over the stages in different ways; all ranks need "
-          "the same params");
+          TSR_ERR_INVALID, divided);
     const double standing[STAGES] = {1, 0};
     FAILS(tsr_model_open(
               path, tsr_model_params(.group = p.group, .stages = p.stages, .stage_rates = standing),

@@ -6,7 +6,9 @@
 #include <cpuid.h>
 #endif
 
+#include "base/alloc.h"
 #include "base/levels.h"
+#include "gpu/device/probe.h"
 
 bool tsr__mesa_is_faster_wide(const char *vendor, unsigned family, unsigned model)
 {
@@ -60,13 +62,10 @@ unsigned tsr__mesa_version(const char *driver_info)
  * have wider vectors. Drivers of GPUs, which take long to load, are not loaded again. */
 static tsr_status find_narrow_lavapipe(const tsr__instance *instance, bool *found)
 {
-    VkPhysicalDevice devices[16]; /* any further ones are not looked at */
-    uint32_t count = sizeof devices / sizeof *devices;
-    const VkResult result =
-        TSR__VK(&instance->vk, EnumeratePhysicalDevices, instance->handle, &count, devices);
-    if (result < 0)
-        return tsr__vk_fail(result, "vkEnumeratePhysicalDevices");
+    VkPhysicalDevice *devices;
+    uint32_t count;
     bool all_cpus = true, narrow = false;
+    TSR__TRY(tsr__probe_enumerate(instance, &count, &devices));
     for (uint32_t i = 0; i < count; i++) {
         VkPhysicalDeviceDriverProperties driver = {
             .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_DRIVER_PROPERTIES,
@@ -82,6 +81,7 @@ static tsr_status find_narrow_lavapipe(const tsr__instance *instance, bool *foun
                              * the compiler of 26.2 writes beyond the end of an array. */
                             tsr__mesa_version(driver.driverInfo) == TSR__MESA_OF_DEBIAN_12);
     }
+    tsr__free(devices);
     *found = all_cpus && narrow;
     return TSR_OK;
 }
