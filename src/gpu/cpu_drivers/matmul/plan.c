@@ -96,11 +96,12 @@ static uint32_t outer_length(int64_t k)
 
 /* The largest number of parts that a dispatch computes, at most one for each subgroup of a
  * workgroup. If there are more parts, several dispatches compute about as many each. If lines start
- * in the same few sets of the second-level cache, half as many parts are faster. */
+ * in the same few sets of the second-level cache, half as many parts are faster. With
+ * sixteen lanes, two such dispatches take as long as one with all parts. */
 static uint32_t outer_parts(const tsr__lavapipe_product *p)
 {
     const uint64_t collides = 512;
-    const bool few = p->a_stride % collides == 0 || p->b_stride % collides == 0;
+    const bool few = p->lanes < 16 && (p->a_stride % collides == 0 || p->b_stride % collides == 0);
     const uint32_t parts = p->k / outer_length(p->k),
                    most = few ? MAX_SUBGROUPS / 2 : MAX_SUBGROUPS;
 
