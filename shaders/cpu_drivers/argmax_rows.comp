@@ -1,7 +1,7 @@
 // Finds the index of the largest element of each contiguous row on Mesa's CPU driver. A subgroup
 // processes one row, and its lanes read neighbouring elements. The results are those of argmax.comp
-// with TSR_ARGMAX_VALUES. It is compiled with -O0, so that the driver unrolls its loops; see
-// matmul_lavapipe_nt.glsl.
+// with TSR_ARGMAX_VALUES. It is compiled with -O0, which leaves its loops for the driver to unroll
+// (see matmul_lavapipe_nt.glsl).
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "cpu_drivers/reduction.glsl"

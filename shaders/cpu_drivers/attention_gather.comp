@@ -1,7 +1,8 @@
 // Copies the keys or values of attention to one place, as f32, on Mesa's CPU driver: from the pages
 // of a cache, or from a tensor of sequences of different lengths. Rows after a sequence's last key
 // become 0, so that products with them are 0, whatever the memory contains. A subgroup copies one
-// row. It is compiled with -O0, so that the driver unrolls its loops; see matmul_lavapipe_nt.glsl.
+// row. It is compiled with -O0, which leaves its loops for the driver to unroll (see
+// matmul_lavapipe_nt.glsl).
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "cpu_drivers/lavapipe_extensions.glsl"
@@ -23,7 +24,7 @@ layout(constant_id = 1) const uint LANES = 8;
 layout(constant_id = 2) const uint COLUMNS = 64;     // elements in a row
 layout(constant_id = 3) const uint LINE = 64;        // elements from one row of the copy to the next
 layout(constant_id = 4) const uint DTYPE = TSR_DT_F32;
-layout(constant_id = 5) const uint FORM = 8;         // the alignment of loads
+layout(constant_id = 5) const uint FORM = 8;         // the alignment of loads, in bytes
 layout(constant_id = 6) const uint GIVEN = 0;        // TSR_GATHER_…
 layout(constant_id = 7) const uint PAGE_BITS = 32;   // the number of bits of the largest page number
 
@@ -72,7 +73,8 @@ void main()
     }
     uint64_t from = p.from + uint64_t(outer) * p.outer_stride + uint64_t(head) * p.head_stride + uint64_t(row) * p.row_stride;
 
-    // The last unit ends with the row, and overlaps the one before.
+    // A unit of a row is GROUP neighbouring elements per lane. The last unit ends with the row, so
+    // that it may overlap the unit before it.
     const uint UNITS = (COLUMNS + UNIT - 1) / UNIT;
     const uint LAST = COLUMNS - UNIT;
     vec2 x[UNITS];

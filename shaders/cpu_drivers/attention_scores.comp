@@ -1,7 +1,8 @@
 // Forward attention scores on Mesa's CPU driver, for one block of keys. Replaces products q·k by
 // probabilities p relative to all keys so far, and scales the result of earlier blocks accordingly.
-// All loads precede all stores, because code after a store is slow. It is compiled with -O0, so
-// that the driver unrolls its loops; see matmul_lavapipe_nt.glsl.
+// All loads precede all stores: a store is in a branch, and after a branch the driver loads lane by
+// lane (lavapipe.glsl). It is compiled with -O0, which leaves its loops for the driver to unroll
+// (see matmul_lavapipe_nt.glsl).
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "cpu_drivers/lavapipe_extensions.glsl"
@@ -20,7 +21,7 @@ layout(push_constant, std430) uniform tsr_push
 layout(constant_id = 0) const uint WORKGROUP = 64;
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint LANES = 8;
-layout(constant_id = 2) const uint UNITS = 8;   // units in a row of scores
+layout(constant_id = 2) const uint UNITS = 8;   // units (attention_scores.glsl) in a row of scores
 layout(constant_id = 3) const uint KEYS = 512;  // elements from one row of scores to the next
 layout(constant_id = 4) const uint COLUMNS = TSR_SCORES_ALL;
 layout(constant_id = 5) const uint CAPPED = 0;

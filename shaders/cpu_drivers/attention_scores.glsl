@@ -17,7 +17,7 @@ const uint UNIT = LANES * GROUP;
 struct scores_row {
     uint row, head;
     bool own;      // false: this subgroup only repeats the last row and must not store
-    int first, end; // columns that the query sees
+    int first, end; // the query sees the keys in columns first … end − 1
     uint64_t number; // the row's number among the rows of all heads
 };
 

@@ -1,7 +1,7 @@
 // Backward attention scores on Mesa's CPU driver, for one block of keys. Replaces products q·k by
-// probabilities p, and products dy·v by the gradients ds of q·k. All loads precede all stores,
-// because code after a store is slow. It is compiled with -O0, so that the driver unrolls its
-// loops; see matmul_lavapipe_nt.glsl.
+// probabilities p, and products dy·v by the gradients ds of q·k. All loads precede all stores: a
+// store is in a branch, and after a branch the driver loads lane by lane (lavapipe.glsl). It is
+// compiled with -O0, which leaves its loops for the driver to unroll (see matmul_lavapipe_nt.glsl).
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "cpu_drivers/lavapipe_extensions.glsl"

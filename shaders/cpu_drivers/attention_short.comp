@@ -2,7 +2,7 @@
 // query, or one key, and combines it with all of the OTHERS keys or queries of its head, whose
 // elements are scalar loads. Scores stay in registers and on the stack, so that one dispatch does
 // what otherwise takes products of each head, transposes and a kernel between them. It is compiled
-// with -O0, so that the driver unrolls its loops; see matmul_lavapipe_nt.glsl.
+// with -O0, which leaves its loops for the driver to unroll (see matmul_lavapipe_nt.glsl).
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "cpu_drivers/lavapipe_extensions.glsl"

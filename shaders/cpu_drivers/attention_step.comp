@@ -1,6 +1,7 @@
 // Attention of one query of each sequence over the pages of a cache, on Mesa's CPU driver, for the generation of tokens. A subgroup
 // computes one head and the keys of one page. Lanes are columns, so that keys and values are read as they are. If there are several pages,
-// attention_merge.comp merges their results. It is compiled with -O0, so that the driver unrolls its loops; see matmul_lavapipe_nt.glsl.
+// attention_merge.comp merges their results. It is compiled with -O0, which leaves its loops for the driver to unroll (see
+// matmul_lavapipe_nt.glsl).
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "cpu_drivers/lavapipe_extensions.glsl"

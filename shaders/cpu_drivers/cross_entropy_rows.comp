@@ -23,7 +23,7 @@ const uint FUNCTION = TSR_SOFTMAX_LOSS;
 #include "cpu_drivers/softmax_result.glsl"
 
 struct statistics {
-    float largest, sum, picked; // picked: the label's logit, or 0 if the label is in another part
+    float largest, sum, picked; // picked: the label's logit, or 0 if another part has the label's class
 };
 
 uvec2 plane_at(uint plane, uint row)

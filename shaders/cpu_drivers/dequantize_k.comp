@@ -1,5 +1,6 @@
-// Converts rows of q4_k, q5_k or q6_k to f32 on lavapipe. A workgroup, which is one
-// subgroup, converts UNITS blocks of a row. See dequantize_vectors.comp.
+// Converts rows of q4_k, q5_k or q6_k to f32 on lavapipe. A workgroup, which is one subgroup,
+// converts UNITS blocks of a row. All loads come before the first store, as in
+// dequantize_vectors.comp.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "cpu_drivers/lavapipe_extensions.glsl"
@@ -26,7 +27,7 @@ void main()
     uint group = uniform_index(gl_WorkGroupID.x), row = uniform_index(gl_WorkGroupID.y);
     uint64_t x = p.x + uint64_t(row) * p.x_stride + group * (UNITS * BLOCK_BYTES);
     uint low[UNITS * LOW_WORDS], high[UNITS * HIGH_WORDS];
-    vec2 scales[UNITS * TURNS]; // the scale and the minimum of each group
+    vec2 scales[UNITS * TURNS]; // the scale and the minimum for each turn (quant_k.glsl)
     [[unroll]] for (uint u = 0; u < UNITS; u++) {
         uint64_t block = x + u * BLOCK_BYTES;
         [[unroll]] for (uint w = 0; w < LOW_WORDS; w++)

@@ -1,5 +1,5 @@
-// Converts rows of q8_0, q4_0 or mxfp4 to f32 on lavapipe. A workgroup, which is one subgroup, converts UNITS
-// vectors of a row. All loads come before the first store, because a store is a loop over lanes.
+// Converts rows of q8_0, q4_0 or mxfp4 to f32 on lavapipe. A workgroup, which is one subgroup, converts UNITS vectors (quant_words.glsl) of
+// a row. All loads come before the first store, because a store is a loop over lanes, across which LLVM moves no load.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "cpu_drivers/lavapipe_extensions.glsl"

@@ -1,8 +1,8 @@
 // Copies rows of a table by their indices, on Mesa's CPU driver. Both matrices have contiguous rows
 // and the same dtype, so that the kernel only moves bits. A subgroup copies a block of one row,
 // UNITS vectors per lane, like vectors.comp. All its lanes have the same index, so that loads from
-// the table are uniform. It is compiled with -O0, so that the driver unrolls its loops; see
-// matmul_lavapipe_nt.glsl.
+// the table are uniform. It is compiled with -O0, which leaves its loops for the driver to unroll
+// (see matmul_lavapipe_nt.glsl).
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "cpu_drivers/lavapipe_extensions.glsl"
@@ -53,7 +53,7 @@ void main()
     uint row = high + block >> p.shift;
     uint start = (block - row * p.across) * BLOCK;
     uint first = min(start, p.vectors - BLOCK);
-    uint own = start - first; // the first `own` vectors belong to another block
+    uint own = start - first; // the first `own` vectors are also in the block before this one, which stores them
 
     uint index = load_index(p.indices + uint64_t(row) * p.indices_stride) - p.first;
     bool here = index < p.here;

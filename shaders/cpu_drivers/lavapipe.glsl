@@ -39,9 +39,9 @@ layout(buffer_reference, std430, buffer_reference_align = 2) TSR_MEMORY buffer H
 #define TSR_INDEX_BITS 16
 #endif
 
-// Returns x, which has TSR_INDEX_BITS bits, in a form that the compiler recognises as uniform. The
-// inner look-up makes it uniform, and the outer one makes it a scalar load. The code has no loop,
-// because each loop makes the driver pass over the whole shader once more.
+// Returns x, which has TSR_INDEX_BITS bits, in a form that the compiler recognises as uniform. Each digit of x is looked up in the identity
+// table twice: the first look-up makes it uniform, and the second makes it a scalar load. The code has no loop, because each loop makes the
+// driver pass over the whole shader once more.
 #define DIGIT(n) (p.identity[p.identity[x >> (n) * TSR_IDENTITY_BITS & (1 << TSR_IDENTITY_BITS) - 1]] << (n) * TSR_IDENTITY_BITS)
 uint uniform_index(uint x)
 {
@@ -71,9 +71,8 @@ uint lavapipe_tile(uint group, uint subgroups, uint count, out bool own)
     return tile;
 }
 
-// Code that a constant excludes is removed before the driver sees the shader, but code that a
-// function's argument excludes is not. Therefore these are macros, in which dtypes and alignments
-// are constants.
+// Code that a constant excludes is removed before the driver sees the shader, but code that a function's argument excludes is not.
+// Therefore the following are macros, in which dtypes and alignments are constants.
 #define BYTES_OF(dtype) ((dtype) == TSR_DT_F32 ? 4u : 2u)
 
 #if TSR_STORAGE16
@@ -203,8 +202,7 @@ void store_vector(uint64_t at, uvec2 words)
     Word64(target(at)).v = by_words(words);
 }
 
-// store_floats() stores four neighbours one by one. store_pairs() stores them as two words of 64
-// bits, which costs less; they must start at a multiple of 8 bytes.
+// Stores four neighbours one by one. They may start at any multiple of 4 bytes.
 void store_floats(uint64_t at, vec4 values)
 {
     Float(target(at)).v = values.x;
@@ -213,6 +211,7 @@ void store_floats(uint64_t at, vec4 values)
     Float(target(at + 12)).v = values.w;
 }
 
+// Stores four neighbours as two words of 64 bits, which costs less than store_floats(). They must start at a multiple of 8 bytes.
 void store_pairs(uint64_t at, vec4 values)
 {
     uvec4 bits = floatBitsToUint(values);

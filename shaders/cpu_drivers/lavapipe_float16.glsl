@@ -16,8 +16,8 @@ uint encode_f16(float value)
     return (bits >> 16 & 0x8000u) | result;
 }
 
-// These functions have no loops, and a macro chooses between them, for the reasons given in
-// lavapipe.glsl. The dtype is a constant.
+// encode_f16s() and encode_bf16s() have no loops, and a macro chooses between them by a constant dtype, for the reasons given in
+// lavapipe.glsl.
 uvec2 encode_f16s(vec4 values)
 {
     uvec4 bits = uvec4(encode_f16(values.x), encode_f16(values.y), encode_f16(values.z), encode_f16(values.w));

@@ -40,11 +40,12 @@ layout(constant_id = 6) const uint CAREFUL = 0; // 1: k, or the columns, do not 
 layout(constant_id = 7) const uint A_DTYPE = TSR_DT_F32;
 layout(constant_id = 8) const uint B_DTYPE = TSR_DT_F32;
 layout(constant_id = 9) const uint BATCHED = 0; // 1: each workgroup in z computes another matrix
-// 1: k is divided into parts. Each workgroup computes its own sums over its own range of k, and a
-// has at most one tile of rows. 2: the same, but a has several tiles of rows, and the workgroup's
-// index in z is the number of the tile (only in matmul_lavapipe_nt.glsl). 3: each subgroup of a
-// workgroup computes a part of the same tile, and then the workgroup adds up the parts (only in
-// matmul_lavapipe_nn.glsl).
+// How the sum over k is divided among subgroups. 0: not at all: all compute the same range.
+// 1: each workgroup computes partial sums over a range of k of its own, called a part, and a has at
+// most one tile of rows. 2: the same, but a has several tiles of rows, and the workgroup's index in
+// z is the number of the tile (only in matmul_lavapipe_nt.glsl). 3: each subgroup of a workgroup
+// computes the partial sums of the same tile over a part of k, and then the workgroup adds them up
+// (only in matmul_lavapipe_nn.glsl).
 layout(constant_id = 10) const uint PARTS = 0;
 // 1: every even column of y starts at a multiple of 8 bytes. Each kernel declares the constant 11
 // for itself.

@@ -1,7 +1,7 @@
-// y = act(alpha · sums of all parts + y + bias) on lavapipe. A subgroup computes ROWS rows of 4 ·
-// LANES columns. Each lane has four neighbouring columns, because storing four numbers costs little
-// more than storing one. It is compiled with -O0, so that the driver unrolls its loops; see
-// matmul_lavapipe_nt.glsl.
+// y = act(alpha · sum + y + bias) on lavapipe, where the sum of an element is that of its partial
+// sums over PARTS ranges of k. A subgroup computes ROWS rows of 4 · LANES columns. Each lane has
+// four neighbouring columns, because storing four numbers costs little more than storing one. It is
+// compiled with -O0, which leaves its loops for the driver to unroll (see matmul_lavapipe_nt.glsl).
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "cpu_drivers/lavapipe_extensions.glsl"
@@ -24,7 +24,7 @@ layout(constant_id = 1) const int LANES = 8;
 layout(constant_id = 2) const int ROWS = 8;
 layout(constant_id = 3) const uint CAREFUL = 0; // 1: any n and any strides
 layout(constant_id = 4) const uint MODE = 0;    // TSR_MM_…
-layout(constant_id = 5) const int PARTS = 1; // the number of parts, whose sums are added in order
+layout(constant_id = 5) const int PARTS = 1; // the number of ranges of k, whose partial sums are added in order
 layout(constant_id = 6) const uint BATCHED = 0; // 1: each workgroup in z computes another matrix
 // 1: each lane's first element of y starts at a multiple of 8 bytes.
 layout(constant_id = 7) const uint PACKED = 0;

@@ -2,7 +2,8 @@
 // The lanes are placed along n, so that no sums of lanes have to be added up. a is read one element
 // at a time; it is [m,k] or, with A_TRANSPOSED, [k,m]. A subgroup computes a tile of TM rows and TN
 // vectors of LANES columns, where TN is a multiple of 4. A step adds one product to each element.
-// It is compiled with -O0, so that the driver unrolls its loops; see matmul_lavapipe_nt.glsl.
+// It is compiled with -O0, which leaves its loops for the driver to unroll (see
+// matmul_lavapipe_nt.glsl).
 //
 // If TSR_FINISHES is 1, the kernel computes all of k, without CAREFUL and PARTS, and applies the
 // epilogue to the sums.
@@ -98,8 +99,8 @@ void store_four(uint64_t at, vec4 values)
 }
 
 #if !TSR_FINISHES
-// A part is one subgroup's sums of a tile, over its range of k. Each of its TM rows has four vectors of
-// f32. These are the bytes of a row and of a part.
+// A part is one subgroup's partial sums of a tile, over its range of k. Each of the tile's TM rows has four vectors of f32. PART_ROW and
+// PART_BYTES are the bytes of a row of a part and of a part.
 const uint PART_ROW = 16 * LANES, PART_BYTES = TM * PART_ROW;
 
 // Adds up the parts of a tile and stores the tile at row0 and col0 of y. The workgroup's subgroups

@@ -1,9 +1,10 @@
 // y[m,n] = a[m,k] · b[n,k]ᵀ over one range of k, or y += …, on lavapipe; k is contiguous in both
 // operands. The lanes are placed along k, and their sums are added up at the end. A subgroup
 // computes one tile of TM × TN elements. A step adds LANES products to each element, one per lane.
-// The shader is compiled with -O0, so that the driver unrolls the loops after specialization;
-// spirv-opt would need gigabytes of memory to unroll them.
-//
+// The shader is compiled with -O0, which leaves its loops as they are written. The driver unrolls
+// them after specialization, when their bounds are numbers. The optimizer of glslc -O cannot unroll
+// them, because the bounds are specialization constants, and often makes more of them by inlining
+// functions.
 // If TSR_FINISHES is 1, the kernel computes the last range of k and applies the epilogue to the
 // sums. If it is 0, the kernel applies no epilogue. These are two shaders because the driver spends
 // time even on code that specialization excludes.
@@ -16,8 +17,8 @@
 #include "params/matmul.h"
 #endif
 
-// With PARTS, the workgroup's index in x counts the ranges of k. Consecutive workgroups then read
-// the lines of b sequentially, which suits the processor's prefetching.
+// With PARTS, the workgroup's index in x is the number of its range of k. Consecutive workgroups
+// then read the lines of b sequentially, which suits the processor's prefetching.
 
 // A lane stores WIDTH neighbouring sums, called a unit; n is a multiple of WIDTH. Storing four
 // numbers costs little more than storing one.
@@ -155,8 +156,8 @@ void main()
 {
     uint x = uniform_index(gl_WorkGroupID.x), z = uniform_index(gl_WorkGroupID.z), part = 0;
     // Without PARTS, x is the number of a tile within a block of rows, and z the number of the
-    // block, so that all of b is read once for each block. With PARTS, x is the number of the part,
-    // and z that of the tile of rows.
+    // block, so that all of b is read once for each block. With PARTS, x is the number of the range
+    // of k, and z that of the tile of rows.
     if (PARTS != 0) {
         part = x;
         x = PARTS > 1 ? z : 0;

@@ -1,7 +1,7 @@
 // y[m,n] = a[m,k] · b[n,k]ᵀ for a few rows, on lavapipe; b is in blocks of q8_0 or q4_0, which are read once, as they are. A subgroup
-// computes TN columns, which are a tile, over one part of k. The subgroups of a workgroup compute all parts of a tile or, if there is one
-// part, neighbouring tiles. docs/design/cpu_drivers.md explains the form of the code: it has no loops after specialization, and no branches
-// before the sums are complete.
+// computes a tile of TN columns over one range of k. If k is divided into several ranges, the subgroups of a workgroup compute all ranges
+// of the same tile, otherwise neighbouring tiles. docs/design/cpu_drivers.md explains the form of the code: it has no loops after
+// specialization, and no branches before the sums are complete.
 //
 // A step multiplies a block. Each lane gets one byte of every LANES bytes, which the processor widens as it loads them, and a is read in
 // its own order. The columns are computed one after the other, so that b is one sequential stream; their number is small, so that the code

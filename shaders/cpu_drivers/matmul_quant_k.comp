@@ -1,6 +1,5 @@
-// y[m,n] = a[m,k] · b[n,k]ᵀ for a few rows, on lavapipe with eight or sixteen lanes; b is in blocks of q4_k,
-// q5_k or q6_k, which are read once, as they are. Like matmul_quant_rows.comp, but a step multiplies
-// one block of 256 elements.
+// y[m,n] = a[m,k] · b[n,k]ᵀ for a few rows, on lavapipe with eight or sixteen lanes; b is in blocks of q4_k, q5_k or q6_k, which are read
+// once, as they are. The kernel is built like matmul_quant_rows.comp, but a step multiplies one block of 256 elements.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "cpu_drivers/lavapipe_extensions.glsl"
@@ -24,9 +23,9 @@ void main()
     uint64_t a_at = 0, b_at = 0;
     [[unroll]] for (uint step = 0; step < STEPS; step++) {
         vec4 a[ROWS * TURNS];
-        // The sum, in each lane, of its elements of a for each turn, and then the levels of a tree
-        // that adds up these sums over lanes. At its end, each lane has the sum for the group whose
-        // minimum load_scales() gives it. Of sixteen lanes, two have a part of that sum each.
+        // For each turn (quant_k.glsl), the sum of this lane's elements of a, and then the levels of a tree that adds up these sums over
+        // lanes. At its end, each lane has the sum for the group whose minimum load_scales() gives it. With sixteen lanes, two lanes share
+        // a group, and each has the sum of some of its elements.
         float total[ROWS * 2 * TURNS];
         [[unroll]] for (uint i = 0; i < ROWS; i++) {
             [[unroll]] for (uint t = 0; t < TURNS; t++) {

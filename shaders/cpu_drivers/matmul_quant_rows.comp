@@ -1,7 +1,6 @@
-// y[m,n] = a[m,k] · b[n,k]ᵀ for a few rows, on lavapipe; b is in blocks of mxfp4, which are read once,
-// as they are. A subgroup computes TN columns over one part of k, and the subgroups of a workgroup
-// compute all parts. docs/design/cpu_drivers.md explains the form of the code: it has no loops after
-// specialization, and no branches before the sums are complete.
+// y[m,n] = a[m,k] · b[n,k]ᵀ for a few rows, on lavapipe; b is in blocks of mxfp4, which are read once, as they are. A subgroup computes TN
+// columns over one range of k, and the subgroups of a workgroup compute all ranges. docs/design/cpu_drivers.md explains the form of the
+// code: it has no loops after specialization, and no branches before the sums are complete.
 //
 // A step multiplies a vector of one word, with 8 elements, per lane.
 #version 450

@@ -2,8 +2,9 @@
 // From the statistics of the rows, it computes the result, the gradient with respect to x, or the
 // products whose sums are the gradient of the weight. A subgroup computes a block of UNITS vectors
 // per lane. The last block of a row is shifted back to end with the row, and stores only the
-// vectors that no other block has. All loads precede all stores, because code after a store is
-// slow. It is compiled with -O0, so that the driver unrolls its loops; see matmul_lavapipe_nt.glsl.
+// vectors that no other block has. All loads precede all stores: a store is in a branch, and after
+// a branch the driver loads lane by lane (lavapipe.glsl). It is compiled with -O0, which leaves its
+// loops for the driver to unroll (see matmul_lavapipe_nt.glsl).
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "cpu_drivers/lavapipe_extensions.glsl"

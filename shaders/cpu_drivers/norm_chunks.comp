@@ -1,7 +1,8 @@
 // The first of three kernels for layer and RMS normalisation of long rows on Mesa's CPU driver. A
 // subgroup computes the statistics of a chunk of a row (params/norm_parts.h). The last chunk of a
 // row is shifted back to end with the row, and ignores the elements that the chunk before it has.
-// It is compiled with -O0, so that the driver unrolls its loops; see matmul_lavapipe_nt.glsl.
+// It is compiled with -O0, which leaves its loops for the driver to unroll (see
+// matmul_lavapipe_nt.glsl).
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "cpu_drivers/lavapipe_extensions.glsl"

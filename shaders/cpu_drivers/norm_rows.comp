@@ -42,7 +42,8 @@ void main()
     offset *= each;
     precise float mean = start + offset, lost = offset - (mean - start);
 
-    // If m decreases by d, Σ(x − m)² increases by 2d·Σ(x − m) + n·d².
+    // The sums of a chunk are about its own mean m. If m decreases by d, Σ(x − m)² increases by
+    // 2d·Σ(x − m) + n·d².
     precise float squares = 0.0, incoming = 0.0, products = 0.0;
     for (uint i = 0u; i < p.across; i++) {
         vec4 chunk = chunk_stats(chunks, i, 0u);

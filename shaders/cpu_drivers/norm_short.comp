@@ -3,8 +3,8 @@
 // second half of the units may overlap the first, and elements that are in both halves count once.
 // The kernel computes the result, the statistics of the rows, the gradient with respect to x, or
 // the products whose sums are the gradient of the weight. All loads precede all stores, so that y
-// may be x or dy. It is compiled with -O0, so that the driver unrolls its loops; see
-// matmul_lavapipe_nt.glsl.
+// may be x or dy. It is compiled with -O0, which leaves its loops for the driver to unroll (see
+// matmul_lavapipe_nt.glsl).
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "cpu_drivers/lavapipe_extensions.glsl"

@@ -1,9 +1,8 @@
-// The gradients of layer or RMS normalisation of short rows on Mesa's CPU driver in one kernel. A
-// subgroup processes ROWS rows as norm_short.comp does one. It writes dx, to which it may add
-// another gradient. A workgroup adds up its subgroups' sums of rows, and writes them as its parts
-// of the sums dweight and dbias. dx and parts are f32. All loads of rows precede all stores, so
-// that dx may be x or dy. It is compiled with -O0, so that the driver unrolls its loops; see
-// matmul_lavapipe_nt.glsl.
+// The gradients of layer or RMS normalisation of short rows on Mesa's CPU driver in one kernel. A subgroup processes ROWS rows as
+// norm_short.comp does one. It writes dx, to which it may add another gradient. It also sums its rows' terms of dweight and dbias. A
+// workgroup adds up the sums of its subgroups, and writes the result; later kernels add up the results of the workgroups. dx and these sums
+// are f32. All loads of rows precede all stores, so that dx may be x or dy. It is compiled with -O0, which leaves its loops for the driver
+// to unroll (see matmul_lavapipe_nt.glsl).
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "cpu_drivers/lavapipe_extensions.glsl"
@@ -174,7 +173,7 @@ void main()
     memoryBarrierBuffer();
     barrier();
 
-    // Each subgroup adds up some units. The last subgroups may add up the last unit again.
+    // Each subgroup adds up some units of the sums. The last subgroups may add up the last unit again.
     const uint SUBGROUPS = WORKGROUP / LANES, ROUNDS = (UNITS + SUBGROUPS - 1) / SUBGROUPS;
     uint group = uniform_index(gl_WorkGroupID.x), subgroup = p.identity[p.identity[gl_SubgroupID]];
     vec2 weight[ROUNDS], bias[ROUNDS];

@@ -34,7 +34,7 @@ const bool EXACT = false;
 
 #include "cpu_drivers/vector_floats.glsl"
 
-// Whether the optimizer loads its state, and whether it stores it.
+// READS_STATE says whether the optimizer loads its state, and KEEPS_STATE whether it stores it.
 const bool READS_STATE = OPTIMIZER == TSR_OPT_ADAMW || MODE == TSR_SGD_MOMENTUM_NEXT || MODE == TSR_SGD_NESTEROV_NEXT;
 const bool KEEPS_STATE = OPTIMIZER == TSR_OPT_ADAMW || MODE != TSR_SGD_PLAIN;
 

@@ -57,8 +57,8 @@ const uint HIGH_WORDS = 2;
 #define HIGH_TO(t) (Q6 ? 4 - int(GROUP_OF(t) % 4) * 2 : 4 - int(GROUP_OF(t)))
 #define MOVED(word, by) ((by) < 0 ? (word) >> -(by) : (word) << (by))
 
-// The numbers of a turn, each multiplied by the power of two that its place in a word has: masking
-// takes one operation. K_FACTORS(t) takes the powers out again.
+// The numbers of a turn, each multiplied by the power of two that its place in a word has, because masking without shifting takes one
+// operation. K_FACTORS(t) takes these powers out again.
 vec4 numbers_of(uint bytes, uint mask)
 {
     return vec4(float(int(bytes & mask)), float(int(bytes & mask << 8)), float(int(bytes & mask << 16)), float(int(bytes & mask << 24)));

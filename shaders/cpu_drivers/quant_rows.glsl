@@ -1,5 +1,5 @@
-// What the kernels that multiply a few rows by quantised columns on lavapipe share: their
-// constants, and the code that follows when each subgroup has the sums of its part of k.
+// Code that the kernels that multiply a few rows by quantised columns on lavapipe share: their constants, and what follows after each
+// subgroup has computed the sums over its range of k.
 #ifndef TSR_QUANT_ROWS_GLSL
 #define TSR_QUANT_ROWS_GLSL
 
@@ -27,19 +27,19 @@ layout(constant_id = 6) const uint FORMAT = TSR_QUANT_ROWS_Q8_0;
 layout(constant_id = 7) const uint MODE = 0; // TSR_MM_…, the epilogue
 layout(constant_id = 8) const uint TILES = 1; // the number of tiles of a workgroup, each computed by one subgroup
 
-const uint PARTS = WORKGROUP / LANES / TILES; // 1 if a workgroup computes several tiles
+const uint PARTS = WORKGROUP / LANES / TILES; // the number of ranges of k, one per subgroup; 1 if a workgroup computes several tiles
 // The last vector of sums is complete: sums past ROWS · TN are copies of other sums, and nothing
 // stores them.
 const uint SUMS = ROWS * TN < LANES ? LANES : ROWS * TN;
 const uint A_BYTES = BYTES_OF(A_DTYPE);
 
-// The sums of row i and column j are in c[i · TN + j], a part of them in each lane. The second half is
-// for the levels of the tree that adds up the lanes.
+// The sum of row i and column j is in c[i · TN + j], a part of it in each lane. The second half of c is for the levels of the tree that
+// adds up the lanes.
 float c[2 * SUMS];
 
 shared float part_sums[PARTS * SUMS];
 
-// Adds up the sums, and stores them.
+// Adds up the lanes of all sums, and then the sums of the workgroup's subgroups over their ranges of k. Applies the epilogue and stores y.
 void finish(uint m, uint n, uint col0, bool own)
 {
     [[unroll]] for (uint e = ROWS * TN; e < SUMS; e++)

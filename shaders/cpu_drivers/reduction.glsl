@@ -22,9 +22,8 @@ layout(push_constant, std430) uniform tsr_push
 
 const uint TREE = 32; // lanes of the tree
 
-// The number of the block that a subgroup computes, its plane, and its number within the plane.
-// Blocks are numbered plane by plane. If `number` is past the last block, the subgroup computes the
-// last block again and must not store.
+// A block is the rows or columns that one subgroup reduces. Blocks are numbered plane by plane: `number` counts the blocks of all planes,
+// and `block` those of `plane`. If `number` is past the last block, the subgroup computes the last block again and must not store.
 struct place {
     uint number, plane, block;
 };

@@ -1,8 +1,8 @@
 // Reduction of adjacent columns on Mesa's CPU driver. A subgroup reduces one part of UNITS columns
 // per lane. A part is every PARTS-th row, which corresponds to HELD lanes of the tree in
 // reduce.glsl. reduce_short.comp then reduces the parts. Together, both kernels give the same bits
-// as reduce_columns.comp. It is compiled with -O0, so that the driver unrolls its loops; see
-// matmul_lavapipe_nt.glsl.
+// as reduce_columns.comp. It is compiled with -O0, which leaves its loops for the driver to unroll
+// (see matmul_lavapipe_nt.glsl).
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "cpu_drivers/reduction.glsl"

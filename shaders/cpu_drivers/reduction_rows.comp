@@ -1,7 +1,7 @@
 // Reduction of contiguous rows on Mesa's CPU driver. A subgroup reduces ROWS rows. Its SIMD lanes
 // read neighbouring elements, and each has some of the lanes of the tree in reduce.glsl. The
-// results have the same bits as those of reduce_rows.comp. It is compiled with -O0, so that the
-// driver unrolls its loops; see matmul_lavapipe_nt.glsl.
+// results have the same bits as those of reduce_rows.comp. It is compiled with -O0, which leaves
+// its loops for the driver to unroll (see matmul_lavapipe_nt.glsl).
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "cpu_drivers/reduction.glsl"

@@ -4,7 +4,7 @@
 #define TSR_ROW_PARTS_GLSL
 
 struct part {
-    uint number; // among all parts, counted row by row
+    uint number; // the part's number among the parts of all rows, counted row by row
     bool own;    // false: the subgroup computes the last part again and must not store
     uint row;
     // `first` is the first element or vector of the part. The first `before` of its elements or
@@ -18,8 +18,9 @@ uint part_number(uint subgroups)
     return uniform_index(gl_WorkGroupID.x) * subgroups + p.identity[p.identity[gl_SubgroupID]];
 }
 
-// Parts have `size` elements or vectors, at most p.parts.extent. A row's last part is shifted back
-// to end with the row.
+// Finds part number `number` among the parts of all rows. A part is `size` elements or vectors of a
+// row, which has at least as many (p.parts.extent). A row's last part is shifted back to end with
+// the row.
 part find_part(uint number, uint size)
 {
     part at;

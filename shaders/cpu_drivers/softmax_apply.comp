@@ -1,8 +1,9 @@
 // The third of three kernels for softmax on Mesa's CPU driver. It computes y from the statistics of
 // the rows. A subgroup computes a block of UNITS vectors per lane. The last block of a row is
 // shifted back to end with the row, and stores only the vectors that no other block has. All loads
-// precede all stores, because code after a store is slow. It is compiled with -O0, so that the
-// driver unrolls its loops; see matmul_lavapipe_nt.glsl.
+// precede all stores: a store is in a branch, and after a branch the driver loads lane by lane
+// (lavapipe.glsl). It is compiled with -O0, which leaves its loops for the driver to unroll (see
+// matmul_lavapipe_nt.glsl).
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "cpu_drivers/lavapipe_extensions.glsl"

@@ -1,7 +1,7 @@
 // The first of three kernels for softmax on Mesa's CPU driver. A subgroup computes the statistics
 // of a chunk of a row (params/softmax_chunks.h). The last chunk of a row is shifted back to end
-// with the row, and ignores the elements that the chunk before it has. It is compiled with -O0, so
-// that the driver unrolls its loops; see matmul_lavapipe_nt.glsl.
+// with the row, and ignores the elements that the chunk before it has. It is compiled with -O0,
+// which leaves its loops for the driver to unroll (see matmul_lavapipe_nt.glsl).
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "cpu_drivers/lavapipe_extensions.glsl"
@@ -40,8 +40,8 @@ void main()
     uint64_t a_next = p.a + uint64_t(next.row) * p.a_row + next.first * BYTES_OF(A_DTYPE);
     uint64_t b = p.b + uint64_t(at.row) * p.b_row + at.first * BYTES_OF(B_DTYPE);
 
-    // The driver unrolls only loops with constant bounds, and each loop costs one more pass over
-    // the shader.
+    // The driver unrolls only loops with constant bounds, and each loop makes it pass over the
+    // shader once more.
     float values[STEPS];
     float largest = MINUS_INFINITY;
     precise float sum = 0.0;

@@ -1,8 +1,8 @@
 // Softmax of short rows on Mesa's CPU driver in one kernel. A subgroup processes one row in UNITS
 // units; a unit is one vector per lane. The second half of the units may overlap the first, so that
 // a few values of UNITS suffice for rows of any length. Elements that are in both halves count
-// once. All loads precede all stores, so that y may be a or b. It is compiled with -O0, so that the
-// driver unrolls its loops; see matmul_lavapipe_nt.glsl.
+// once. All loads precede all stores, so that y may be a or b. It is compiled with -O0, which
+// leaves its loops for the driver to unroll (see matmul_lavapipe_nt.glsl).
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "cpu_drivers/lavapipe_extensions.glsl"
@@ -50,8 +50,8 @@ void main()
     uint row = min(number, p.rows - 1), overlap = p.overlap;
     uint64_t a_at = p.a + uint64_t(row) * p.a_row, b_at = p.b + uint64_t(row) * p.b_row;
 
-    // The driver unrolls only loops with constant bounds, and each loop costs one more pass over
-    // the shader.
+    // The driver unrolls only loops with constant bounds, and each loop makes it pass over the
+    // shader once more.
     vec4 a[UNITS], b[UNITS];
     float largest = uintBitsToFloat(0xff800000u);
     precise float sum = 0.0;

@@ -1,6 +1,6 @@
 // Sums of squares of complete chunks, on Mesa's CPU driver. A subgroup of eight lanes adds up one
-// chunk by the same additions as sum_squares.comp. It is compiled with -O0, so that the driver
-// unrolls its loops; see matmul_lavapipe_nt.glsl.
+// chunk by the same additions as sum_squares.comp. It is compiled with -O0, which leaves its loops
+// for the driver to unroll (see matmul_lavapipe_nt.glsl).
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "cpu_drivers/lavapipe_extensions.glsl"
@@ -42,7 +42,7 @@ void main()
         precise vec4 squares = scaled * scaled;
         sum += squares;
     }
-    // Adds in the same order as group_sum().
+    // Adds in the same order as group_sum() in thread_group.glsl.
     precise float whole = (sum.x + sum.z) + (sum.y + sum.w);
     whole += subgroupShuffleXor(whole, 4);
     whole += subgroupShuffleXor(whole, 2);

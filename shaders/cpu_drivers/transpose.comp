@@ -1,8 +1,8 @@
 // y[r][c] = x[c][r] on Mesa's CPU driver. A lane loads vectors of neighbouring rows, one for each
 // column of a block, and stores vectors of neighbouring columns, row after row. Blocks that would
 // exceed an edge are shifted back, and store some bits a second time. The workgroup's index in y is
-// the number of the matrix. It is compiled with -O0, so that the driver unrolls its loops; see
-// matmul_lavapipe_nt.glsl.
+// the number of the matrix. It is compiled with -O0, which leaves its loops for the driver to
+// unroll (see matmul_lavapipe_nt.glsl).
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "cpu_drivers/lavapipe_extensions.glsl"

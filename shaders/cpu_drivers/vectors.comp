@@ -1,8 +1,9 @@
 // y = f(a, b, c) along contiguous rows, on Mesa's CPU driver: element-wise functions, activations,
 // conversions and copies. A subgroup computes a block of ROWS rows with UNITS vectors per lane. A
 // block that would exceed its row is shifted back, and stores only the vectors that no other block
-// has. All loads precede all stores, because code after a store is slow. It is compiled with -O0,
-// so that the driver unrolls its loops; see matmul_lavapipe_nt.glsl.
+// has. All loads precede all stores: a store is in a branch, and after a branch the driver loads
+// lane by lane (lavapipe.glsl). It is compiled with -O0, which leaves its loops for the driver to
+// unroll (see matmul_lavapipe_nt.glsl).
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "cpu_drivers/lavapipe_extensions.glsl"
@@ -75,7 +76,7 @@ void main()
     uint band = high + block >> p.shift;
     uint start = (block - band * across) * BLOCK;
     uint first = min(start, p.vectors - BLOCK);
-    uint own = start - first; // the first `own` vectors belong to another block
+    uint own = start - first; // the first `own` vectors are also in the block before this one, which stores them
 
     uint64_t a_at = p.a + uint64_t(first) * step_of(A_DTYPE, A_FORM), b_at = p.b, c_at = p.c, y_at = p.y;
     if (B_DTYPE != 0)

@@ -48,7 +48,8 @@ uint load_lane_words2(uint64_t at)
 
 #define LOAD_LANE_WORDS(at, alignment) ((alignment) == 2 ? load_lane_words2(at) : load_lane_words4(at))
 
-// The vectors of neighbouring lanes are `step` bytes apart.
+// The following functions load a vector for each lane, from addresses that are multiples of 8, 4 or 2 bytes. The vectors of neighbouring
+// lanes are `step` bytes apart.
 uint64_t load_lane_vectors8(uint64_t at, uint step)
 {
     BY_LANE(uint64_t, Word64(at + e * step).v)
@@ -69,14 +70,14 @@ uint64_t load_lane_vectors2(uint64_t at, uint step)
      : (alignment) == 4 ? load_lane_vectors4(at, step)                                             \
                         : load_lane_vectors2(at, step))
 
-// These functions store the vector of each lane. The address must be a multiple of 4 bytes for
-// store_words(), and of 2 bytes for store_words16().
+// Stores the vector of each lane at a multiple of 4 bytes.
 void store_words(uint64_t at, uvec2 words)
 {
     Word(target(at)).v = words.x;
     Word(target(at + 4)).v = words.y;
 }
 
+// Stores the vector of each lane at a multiple of 2 bytes.
 void store_words16(uint64_t at, uvec2 words)
 {
 #if TSR_STORAGE16

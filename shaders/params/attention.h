@@ -25,8 +25,9 @@ struct tsr_attention_call {
     TSR_ATTENTION_OPERAND lse;
     /* f32 [batch, heads, q_len]: Σ dy·y of each query, for the backward pass. */
     TSR_ATTENTION_OPERAND delta;
-    /* i32 [batch]: the number of queries and of keys of each sequence. If an address is 0, all
-     * sequences have q_len queries, or kv_len keys. */
+    /* i32 [batch]: the number of queries and of keys of each sequence, with the bytes from one
+     * sequence's number to the next. If an address is 0, all sequences have q_len queries, or
+     * kv_len keys. */
     TSR_ADDRESS q_lengths, q_lengths_step;
     TSR_ADDRESS kv_lengths, kv_lengths_step;
     /* i32 [batch, n]: the pages of the cache in which each sequence's keys are. The address is 0 if
@@ -46,14 +47,16 @@ struct tsr_attention_call {
 
 struct tsr_attention_push {
     TSR_ADDRESS call;
-    TSR_ADDRESS partial; /* attention_few.comp and attention_merge.comp: for each row and part, the
-                            largest score, the sum of exponentials and the result so far, f32 */
-    TSR_UINT first;      /* the first block or row of this dispatch */
-    TSR_UINT count;      /* blocks of this dispatch; rows in attention_delta.comp; invocations in
-                            attention_merge.comp */
+    /* attention_few.comp and attention_merge.comp: for each row and each part of its keys, f32: the
+     * largest score, the sum of exponentials and the result so far */
+    TSR_ADDRESS partial;
+    TSR_UINT first; /* the number of this dispatch's first block of rows, or of its first row */
+    TSR_UINT count; /* blocks of rows of this dispatch; rows in attention_delta.comp; invocations in
+                       attention_merge.comp */
     TSR_UINT part_keys;  /* attention_few.comp: keys in a part */
     TSR_UINT parts;      /* attention_few.comp: the number of parts of the keys */
-    TSR_UINT row_blocks; /* blocks of the queries that read a kv head */
+    TSR_UINT row_blocks; /* attention_few.comp: the number of blocks of the queries that read one kv
+                            head */
     TSR_UINT quads;      /* attention.comp with ROLLED: TSR_ATTENTION_QUADS, as a number that the
                             compiler does not know; attention_few.comp: the threads of a workgroup */
 };

@@ -20,7 +20,8 @@ struct tsr_attention_gather_push {
     TSR_UINT outer_stride, head_stride, row_stride;
     TSR_UINT pages_stride; /* bytes from the pages of one sequence to those of the next */
     TSR_UINT heads, q_len, kv_len;
-    TSR_UINT page_len, page_magic, page_shift; /* keys in a page, and what divides by it (walk.h) */
+    /* keys in a page, and the numbers that replace a division by it (walk.h) */
+    TSR_UINT page_len, page_magic, page_shift;
     TSR_UINT page_count;
 };
 TSR_PUSH_CHECK(tsr_attention_gather_push);

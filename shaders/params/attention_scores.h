@@ -9,8 +9,9 @@
 
 struct tsr_attention_scores_push {
     TSR_UINT identity[8]; /* TSR_IDENTITY_8: 0 … 7, see lavapipe.glsl */
-    TSR_ADDRESS scores;   /* products q·k, which become p */
-    TSR_ADDRESS gradient; /* backward: products dy·v, which become ds */
+    TSR_ADDRESS scores;   /* products q·k, which the kernel replaces by probabilities p */
+    TSR_ADDRESS gradient; /* backward: products dy·v, which the kernel replaces by ds, the gradients
+                             of q·k */
     TSR_ADDRESS mask;     /* added to the scores; it has the layout of `scores` */
     /* [heads][rows]. Forward: two floats, the largest score and the sum of exponentials so far.
      * Backward: delta. */

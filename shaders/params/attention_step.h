@@ -7,7 +7,8 @@
 struct tsr_attention_step_push {
     TSR_UINT identity[8];   /* TSR_IDENTITY_8: 0 … 7, see lavapipe.glsl */
     TSR_ADDRESS q, k, v;    /* k and v: the first head of the first page */
-    TSR_ADDRESS to;         /* y, or the results of parts as attention_merge.comp reads them */
+    TSR_ADDRESS to;         /* y or, if there are several pages, the results of each page as
+                               attention_merge.comp reads them */
     TSR_ADDRESS pages;      /* i32, for each sequence the numbers of its pages */
     TSR_ADDRESS kv_lengths; /* i32 [batch] */
     /* Bytes from one sequence to the next, and from one head to the next. */

@@ -15,7 +15,8 @@ struct tsr_cross_entropy_rows_push {
     TSR_ADDRESS loss, loss_stride;     /* loss: 0 if not wanted */
     TSR_UINT logits_row, gradient_row; /* bytes from one row to the next */
     TSR_UINT rows, across;             /* across: chunks in a row */
-    TSR_UINT here, whole; /* the number of classes of this part, and of those in complete vectors */
+    TSR_UINT here, whole;    /* the number of classes of this part, and how many of them are in
+                                complete vectors */
     TSR_UINT first, classes; /* the first class of this part, and the number in all parts */
     TSR_UINT ranks;
     TSR_UINT label_bytes; /* the size of a label: 1, 4 or 8 */

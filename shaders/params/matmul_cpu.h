@@ -1,5 +1,6 @@
-/* Push constants of the matmul kernels for lavapipe. A dispatch computes a piece of sums[i,j] = Σ_k
- * a[i,k]·b[k,j], or adds to it. */
+/* Push constants of the matmul kernels for lavapipe. A dispatch computes sums[i,j] = Σ_k
+ * a[i,k]·b[k,j] for some rows and columns and one range of k, or adds these products to the
+ * sums. */
 #ifndef TSR_PARAMS_MATMUL_CPU_H
 #define TSR_PARAMS_MATMUL_CPU_H
 
@@ -13,8 +14,9 @@ struct tsr_matmul_cpu_push {
     TSR_UINT identity[8]; /* TSR_IDENTITY_8: 0 … 7, see lavapipe.glsl */
     TSR_ADDRESS a, b;
     /* The address of the sums, which are f32 and may be in y. The rows of a matrix of sums are
-     * contiguous, and so are the matrices of several parts of k. With TSR_MM_SLOPE, this is the
-     * address of the second result instead. */
+     * contiguous. If several ranges of k are computed at once, each has a matrix of sums, and
+     * these follow one another. With TSR_MM_SLOPE, this is the address of the second result
+     * instead. */
     TSR_ADDRESS sums;
     TSR_ADDRESS y;    /* the result of the epilogue, if the kernel applies one */
     TSR_ADDRESS bias; /* one element for each column or, with TSR_MM_BIAS_ROWS, of y */
@@ -26,19 +28,21 @@ struct tsr_matmul_cpu_push {
     /* Elements from one matrix to the next. With TSR_MM_BIAS_ROWS there is one matrix, and
      * sums_batch counts the elements from one row of the bias to the next. */
     TSR_UINT a_batch, b_batch, sums_batch, y_batch;
-    /* matmul_lavapipe_nt.glsl: the number of tiles of rows in a block if x counts the tiles of a
-     * block and z counts blocks; otherwise 0. matmul_lavapipe_nn.glsl: 1 if the workgroup's index
-     * in x counts tiles of columns, 0 if it counts tiles of rows. */
+    /* matmul_lavapipe_nt.glsl: if this is not 0, the tiles of rows are divided into blocks of
+     * this many tiles; the workgroup's index in z is then the number of the block, and its index
+     * in x the number of the tile in the block. matmul_lavapipe_nn.glsl: 1 if the workgroup's
+     * index in x counts tiles of columns, 0 if it counts tiles of rows. */
     TSR_UINT block;
 };
 TSR_PUSH_CHECK(tsr_matmul_cpu_push);
 
-/* y = act(alpha · sums of all parts + y + bias). The mode (params/matmul.h) says which of these
- * terms exist. */
+/* y = act(alpha · sum + y + bias), where the sum is that of the partial sums of all ranges of k,
+ * which are called parts. The mode (params/matmul.h) says which of these terms exist. */
 struct tsr_matmul_cpu_finish_push {
     TSR_UINT identity[8];
     TSR_ADDRESS sums, y, bias;
-    TSR_UINT sums_row, sums_part; /* strides in elements */
+    TSR_UINT sums_row, sums_part; /* elements from one row of partial sums to the next, and from one
+                                     part to the next */
     TSR_UINT y_row, y_col;
     TSR_UINT bias_row, bias_col;
     TSR_UINT sums_batch, y_batch, bias_batch;

@@ -19,7 +19,7 @@ struct tsr_matmul_quant_rows_push {
     TSR_UINT a_row, y_row, y_col; /* strides in elements, like the next two */
     TSR_UINT bias_row, bias_col;
     TSR_UINT m_n; /* the number of rows that this dispatch computes, minus 1, in the upper 4 bits,
-                     and of columns in the others */
+                     and the number of columns in the other bits */
     TSR_FLOAT alpha;
 };
 TSR_PUSH_CHECK(tsr_matmul_quant_rows_push);

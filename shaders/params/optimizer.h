@@ -22,7 +22,8 @@
  * host records a dispatch for each position in the others. */
 struct tsr_optimizer_params {
     TSR_ADDRESS base[TSR_OPT_OPERANDS];
-    /* the factor of the gradient, as clip_scale.h says; 0: the factor is in `number` */
+    /* the address of the gradient's factor, which clip_scale.comp has written (clip_scale.h); 0:
+     * the factor is in `number` */
     TSR_ADDRESS scale;
     TSR_UINT row_stride[TSR_OPT_OPERANDS];
     TSR_UINT column_stride[TSR_OPT_OPERANDS];

@@ -20,11 +20,13 @@ TSR_PUSH_CHECK(tsr_pack_largest_params);
 struct tsr_pack_params {
     TSR_ADDRESS x, y, largest;
     TSR_UINT count, pairs;
-    TSR_UINT last; /* the pair that contains the factor; equal to `pairs` if none does */
+    TSR_UINT last; /* the pair of blocks that contains the factor of all blocks; equal to `pairs` if
+                      none does */
 };
 TSR_PUSH_CHECK(tsr_pack_params);
 
-/* y = the sum of packed numbers, in the order in which they follow each other in memory. */
+/* y = the sum of several packed copies of a tensor, the contributions, in the order in which
+ * they follow each other in memory. */
 struct tsr_unpack_params {
     TSR_ADDRESS x, y;
     TSR_ADDRESS stride; /* bytes from one contribution to the next */

@@ -1,5 +1,6 @@
-/* How block formats are described to shaders, and the push constants of kernels that read them. The
- * description is the row of the table in src/quant/formats.c, in five specialization constants. */
+/* How a block format is described to shaders, and the push constants of kernels that read
+ * blocks. The description is the format's row in the table of formats (src/quant/formats.c),
+ * packed into five specialization constants. */
 #ifndef TSR_PARAMS_QUANT_H
 #define TSR_PARAMS_QUANT_H
 

@@ -4,8 +4,9 @@
 
 #include "types.h"
 
-/* A piece of y, with its dimensions right-aligned in the arrays; missing outer dimensions have
- * size 1. 64-bit numbers are TSR_ADDRESS, which in GLSL is two words, the low one first. */
+/* A kernel works on a piece of y with up to four dimensions (src/tensor/pieces.h). They are
+ * right-aligned in the arrays; missing outer dimensions have size 1. 64-bit numbers are
+ * TSR_ADDRESS, which in GLSL is two words, the low one first. */
 struct tsr_random_fill_params {
     TSR_ADDRESS y; /* the piece's first element */
     TSR_ADDRESS x; /* dropout only */

@@ -1,5 +1,6 @@
-/* Push constants of the kernels that reduce planes of rows or of columns on Mesa's CPU driver. All
- * strides count bytes. */
+/* Push constants of the kernels that reduce rows or columns on Mesa's CPU driver. A plane is a
+ * matrix of rows or columns, and a block is the rows or columns of a plane that one subgroup
+ * reduces. All strides count bytes. */
 #ifndef TSR_PARAMS_REDUCTION_H
 #define TSR_PARAMS_REDUCTION_H
 
@@ -11,7 +12,7 @@ struct tsr_reduction_push {
     TSR_ADDRESS step;        /* reduction_columns.comp: stride from row to row */
     TSR_UINT x_row, x_plane; /* strides between rows and between planes */
     TSR_UINT y_row, y_plane; /* strides between rows and between planes; in reduction_columns.comp,
-                                y_row is the stride between parts */
+                                y_row is the stride between the partial results of a column */
     TSR_UINT count;          /* elements of a row or column */
     TSR_UINT rows;           /* rows or columns of a plane */
     TSR_UINT blocks, across; /* the number of blocks in all planes, and in one plane */

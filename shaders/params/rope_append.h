@@ -4,7 +4,8 @@
 
 #include "types.h"
 
-/* Strides are in bytes. A row has 2 · `pairs` components; an invocation computes four pairs. */
+/* Strides are in bytes. A row has 2 · `pairs` components. An invocation computes four pairs, so
+ * that a row has `groups` invocations. */
 struct tsr_rope_append_push {
     TSR_ADDRESS x;     /* [batch, heads + 2 · kv_heads, tokens, head_dim]: queries, keys, values */
     TSR_ADDRESS cache; /* [pages, 2 · kv_heads, page_tokens, head_dim] */

@@ -14,7 +14,7 @@ struct tsr_transpose_push {
     TSR_ADDRESS x_column;   /* bytes from column to column of x, whose columns are contiguous */
     TSR_UINT y_row;         /* bytes from row to row of y, whose rows are contiguous */
     TSR_UINT rows, columns; /* the rows and columns of y */
-    TSR_UINT across;        /* blocks in a row */
+    TSR_UINT across;        /* blocks side by side in a row of blocks */
     TSR_UINT magic, shift;  /* to divide by `across`; see params/walk.h */
     /* elements from one matrix to the next; the workgroup's index in y is the number of the
      * matrix */
