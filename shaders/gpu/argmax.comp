@@ -1,6 +1,7 @@
 // Finds the index of the largest element of each row. A group of THREADS invocations works on a
-// row. A long row is divided into pieces; each gives a pair (key, index), and the same kernel then
-// finds the best pair. The result does not depend on the order of comparisons.
+// row. If a row is long, a first dispatch finds one pair (key, index) for each range of the row,
+// and the same kernel then finds the best of these pairs. The result does not depend on the order
+// of comparisons.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "include/rows.glsl"
@@ -51,7 +52,7 @@ void main()
         bests[gl_LocalInvocationID.x] = best;
         barrier();
         [[unroll]] for (uint i = 1u; i < THREADS; i++)
-            // Only member 0 uses the result.
+            // Only the group's first invocation (member 0) uses the result.
             best = argmax_better(best, bests[gl_LocalInvocationID.x - member + i]);
     }
     if (member == 0u && wanted < p.jobs) {

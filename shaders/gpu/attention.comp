@@ -65,8 +65,8 @@ attention_sequence sequence;
 
 #include "include/attention_rows.glsl"
 
-// These functions load one chunk of rows into a tile, from row `first` on. Rows from `end` on are 0
-// and are not read. `end` must be greater than `first`.
+// Loads one chunk (64 columns) of rows into own_tile, from row `first` on. Rows from `end` on are 0 and are not read. `end` must be greater
+// than `first`.
 void load_own(rows_of x, int first, int end, uint chunk, uint dtype)
 {
     [[unroll]] for (uint n = 0u; n < BX * QUADS / THREADS; n++) {
@@ -77,6 +77,7 @@ void load_own(rows_of x, int first, int end, uint chunk, uint dtype)
     }
 }
 
+// Loads other_tile as load_own() loads own_tile.
 void load_other(rows_of x, int first, int end, uint chunk, uint dtype)
 {
     for (uint e = gl_LocalInvocationIndex; e < BY * QUADS; e += THREADS) {
@@ -86,7 +87,8 @@ void load_other(rows_of x, int first, int end, uint chunk, uint dtype)
     }
 }
 
-// Adds the dot products of the rows of both tiles. The columns that an invocation has are 16 apart.
+// Adds to `sums`, for one chunk, the dot products of the rows of own_tile with those of other_tile. The scores of an invocation in a row
+// are 16 columns apart.
 void multiply_tiles(inout float sums[SCORES])
 {
     const uint quads = quad_trips();
@@ -111,7 +113,7 @@ void clear_result()
         result[n] = vec4(0.0);
 }
 
-// result += p_tile · other_tile, for one chunk.
+// result += p_tile · other_tile, for the columns of one chunk.
 void add_products(uint chunk)
 {
     const uint quads = quad_trips() / (QUADS / (BY / 4u));
@@ -170,7 +172,7 @@ void store_result(rows_of x, int first, int end)
     }
 }
 
-// Computes the dot products of the rows of two operands, for a block.
+// Computes the dot products of the rows of two operands, for one block: BX own rows and BY other rows.
 void products(rows_of own, uint own_dtype, int own_first, int own_end, rows_of other, uint other_dtype, int other_first, int other_end,
               out float sums[SCORES])
 {

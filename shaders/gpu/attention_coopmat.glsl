@@ -41,9 +41,9 @@ layout(constant_id = 14) const uint PAGED = 0;
 
 const uint LOAD = TSR_ATTENTION_LOAD_SCALAR;
 const bool OWNS_KEYS = KIND == TSR_ATTENTION_DK || KIND == TSR_ATTENTION_DV || KIND == TSR_ATTENTION_DKV;
-// The products that a step needs besides the scores. HAS_DP: dp = dy·v. SUMS_FIRST: the sum of ds
-// times rows of k (or q, if the own rows are keys), which are the first operand of the other rows.
-// SUMS_SECOND: the sum of p times rows of v (or dy), their second operand.
+// The products that a step needs besides the scores. Each of the other rows has two operands: the first is its row of k (or of q, if the
+// other rows are queries), the second its row of v (or of dy). HAS_DP: dp = dy·v. SUMS_FIRST: the sum of ds times the first operands.
+// SUMS_SECOND: the sum of p times the second operands.
 const bool SUMS_FIRST = KIND == TSR_ATTENTION_DQ || KIND == TSR_ATTENTION_DK || KIND == TSR_ATTENTION_DKV;
 const bool SUMS_SECOND = KIND == TSR_ATTENTION_FORWARD || KIND == TSR_ATTENTION_DV || KIND == TSR_ATTENTION_DKV;
 const bool HAS_DP = SUMS_FIRST || KIND == TSR_ATTENTION_DELTA;
@@ -89,7 +89,7 @@ shared uint row_largest[BX];
 shared float other_lse[BY];
 shared float other_delta[BY];
 
-// Scores are in units of ln 2, so that a probability is a power of two.
+// Scores are divided by ln 2, so that exp2() turns them into probabilities.
 const float LOG2_E = 1.44269504;
 const float LN_2 = 0.693147181;
 const float LOWEST = -3.40282347e38;
@@ -190,7 +190,8 @@ void keep_eight(uint at, uvec4 eight)
 #endif
 }
 
-// Stores columns 2·c and 2·c + 1 of two neighbouring rows as pairs along the rows.
+// Stores columns 2·c and 2·c + 1 of two neighbouring rows, `even` and `odd`, transposed: a line of the tile is a column, and each line gets
+// a pair of neighbouring elements.
 void keep_transposed(uint lines, uvec2 place, uint c, uint even, uint odd)
 {
     uint at = lines + (place.y + 2 * c) * SUM_PITCH + place.x / UNIT, inside = place.x % UNIT;
@@ -261,7 +262,7 @@ SUMS result[SUMS_FIRST && SUMS_SECOND ? 2 * RESULTS : RESULTS];
 SUMS scores[ROW_BLOCKS * OTHERS];
 SUMS dp[HAS_DP ? ROW_BLOCKS * OTHERS : 1];
 float largest[STATS]; // the largest score of each element's row; for gradients, the row's lse
-float total[STATS];   // the part of the row's sum that is due to the element's columns
+float total[STATS];   // the sum, over the element's columns only, of the row's probabilities (or of p·dp, for DELTA)
 float own_delta[STATS];
 float plain_unit; // the factor that makes products scores if there is no mask and no cap
 
@@ -271,7 +272,8 @@ uint p_begin()
     return gl_SubgroupID * ROWS * P_PITCH;
 }
 
-// A round moves the eights of a subgroup's rows that fit in p_tile.
+// LOAD_OWN moves the own rows of a subgroup through p_tile to registers, BY columns in each round. In a round, an invocation moves
+// OWN_ROUND eights.
 const uint OWN_ROUND = (ROWS * BY / 8 + SUBGROUP - 1) / SUBGROUP;
 const uint OWN_ROUNDS = (WIDTH + BY - 1) / BY;
 
@@ -408,11 +410,10 @@ bool all_seen(int row, int other)
     return seen;
 }
 
-// Turns the products into scores, which are -inf if a query does not see a key. Returns the factor
-// by which the caller must still multiply the scores. It is not 1 if all queries see all keys and
-// there is neither a mask nor a cap. The products are then left unchanged, which saves time in most
-// blocks. For gradients, dp becomes the derivative by the score before the cap, without the factor
-// p. `row` and `other` are the first row and column of the fragments.
+// Turns the products into scores, which are -inf if a query does not see a key. Returns the factor by which the caller must still multiply
+// the scores. It is not 1 if all queries see all keys and there is neither a mask nor a cap. The products are then left unchanged, which
+// saves time in most blocks. For gradients, dp becomes ds / (p · scale), the derivative by the score before the cap without its factor p.
+// `row` and `other` are the first row and column of the fragments.
 float make_scores(int row, int other, uvec2 mask)
 {
     const bool plain = MASK_DTYPE == 0 && CAPPED == 0 && all_seen(row, other);
@@ -464,8 +465,8 @@ void softmax_step(int row, int other, uvec2 mask)
             }
 }
 
-// Stores p, or ds without its factor `scale`, for the sum. If the kernel has both sums, it stores p
-// and keeps ds in `dp`. For DELTA, adds p·dp to the rows' totals.
+// Stores p in p_tile, or ds without its factor `scale`, as the left operand of the sum over the other rows. If the kernel computes both
+// sums, it stores p and keeps ds in `dp`. For DELTA, adds p·dp to the rows' totals.
 void gradient_step(int row, int other, uvec2 mask)
 {
     const float unit = make_scores(row, other, mask);

@@ -22,7 +22,7 @@ layout(constant_id = 10) const uint Y_DTYPE = 0; // 0: there are several parts
 // lavapipe compiles each load to a loop over lanes, so without unrolling it compiles a pipeline in a quarter of the time.
 layout(constant_id = 11) const uint ROLLED = 0;
 
-// slices of a block's keys: each group of QUADS invocations multiplies every SLICES-th key
+// The values are added up in slices: each group of QUADS invocations takes every SLICES-th of a block's THREADS keys.
 const uint SLICES = THREADS / QUADS;
 const uint SHARERS = THREADS / ROWS;  // invocations that share a row in the softmax
 const uint SHARE = THREADS / SHARERS; // keys for each of these invocations

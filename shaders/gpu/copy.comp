@@ -1,5 +1,5 @@
-// dst = src for any strides and dtypes. Each invocation moves a group of neighbours of the
-// innermost dimension.
+// dst = src for any strides and dtypes. Each invocation moves GROUP elements that are neighbours
+// along the innermost dimension.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 

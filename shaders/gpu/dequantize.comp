@@ -1,5 +1,5 @@
-// Converts rows of blocks to floats, one unit of a block (include/quant.glsl) per invocation: all
-// rows of a view, or those that indices name.
+// Converts rows of blocks to floats: all rows of a view, or those that indices name. An invocation
+// converts one unit of a block (include/quant.glsl).
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "include/index.glsl"

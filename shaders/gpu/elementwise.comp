@@ -7,6 +7,6 @@
 
 float ew_apply(float a, float b, float c)
 {
-    // the last argument, `zero`, is the unused fourth byte of the shifts
+    // the last argument, `zero` (rounded.glsl), is the unused fourth byte of the shifts, which is 0
     return tsr_function(a, b, c, p.alpha, p.beta, p.walk.shifts >> 24);
 }

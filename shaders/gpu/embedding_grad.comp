@@ -1,7 +1,7 @@
-// Adds rows of dy to the rows of a table that are given by their indices. The table's rows are
-// divided into buckets (row modulo buckets). A workgroup adds to some columns of the rows of one
-// bucket and goes through all indices in order. No other workgroup adds to these elements, so that
-// they are added in the order of the indices.
+// Adds each row of dy to the row of a table that its index names. The table's rows are divided into
+// buckets (row modulo buckets). A workgroup adds to some columns of the rows of one bucket and goes
+// through all indices in order. No other workgroup adds to these elements, so that they are added
+// in the order of the indices.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "include/index.glsl"
@@ -22,9 +22,9 @@ layout(push_constant) uniform Push {
     tsr_embedding_params p;
 };
 
-const uint CHUNK = SCAN > 0u ? SCAN * WORKGROUP : 32u; // a multiple of 32
+const uint CHUNK = SCAN > 0u ? SCAN * WORKGROUP : 32u; // the indices that a workgroup scans at a time, a multiple of 32
 const uint WORDS = CHUNK / 32u;
-const uint LOOKS = SCAN > 0u ? SCAN : 1u; // the indices of an invocation in a chunk
+const uint LOOKS = SCAN > 0u ? SCAN : 1u; // how many indices of a chunk an invocation looks at
 
 shared uint ours[WORDS];   // for each index of the chunk a bit that says whether the index is in the bucket
 shared uint before[WORDS]; // the number of bits set in earlier words
@@ -84,7 +84,8 @@ vec4 kept_sum(vec4 a, vec4 b)
     return TABLE_DTYPE == TSR_DT_BF16 ? uintBitsToFloat(tsr_bf16_from_f32(sum) << 16) : sum;
 }
 
-// How many additions are loaded together. Several of them may be to the same row of the table.
+// The number of additions (of a row of dy to a row of the table) whose operands are loaded
+// together. Several of them may be to the same row of the table.
 const uint BATCH = 6u;
 const uint SMALL_BATCH = 4u; // enough for most buckets
 
@@ -116,7 +117,7 @@ void add_batch(uint from, uint count, uint batch, uint j)
             sums[i] = added[i] = vec4(0.0);
         }
     }
-    // There is no loop, because the optimizer that unrolls loops drops `precise`.
+    // There is no loop, because glslc's optimizer drops `precise` when it unrolls a loop.
     sums[0] = kept_sum(sums[0], added[0]);
     sums[1] = kept_sum(latest(1u, at, sums), added[1]);
     sums[2] = kept_sum(latest(2u, at, sums), added[2]);

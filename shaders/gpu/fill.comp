@@ -7,7 +7,7 @@
 #include "params/fill.h"
 
 layout(local_size_x_id = 0) in;
-// Bytes of an element; 16 if the piece is counted in units of 16 bytes.
+// Bytes of an element; 16 if the kernel fills units of 16 bytes instead.
 layout(constant_id = 1) const uint SIZE = 4;
 layout(constant_id = 2) const uint CONTIGUOUS = 1; // the innermost stride is 1
 

@@ -36,8 +36,8 @@ vec4 load_a(uint row, uint k)
                 tsr_load_float(p.a, at + 2u * p.a_k, A_DTYPE), tsr_load_float(p.a, at + 3u * p.a_k, A_DTYPE));
 }
 
-// Returns the numbers of part `part` of a unit, without bias, in four bytes. `low` has their low bits; `high` has the high bits of all
-// elements of the block, one bit each. The bytes of TSR_QUANT_SIGNED have a sign.
+// Returns the numbers of the four elements of a unit that are in run `part`, without bias, in four bytes. `low` has their low bits; `high`
+// has the high bits of all elements of the block, one bit each. The bytes of TSR_QUANT_SIGNED have a sign.
 uint bytes_of(uint low, uint high, uint unit, uint part)
 {
     uint bytes = low;

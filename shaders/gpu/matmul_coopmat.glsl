@@ -117,7 +117,8 @@ uint fragment_at(uint tile_begin, bool by_line, uint pitch, uint line, uint k)
 const int A_LAYOUT = A_BY_LINE ? gl_CooperativeMatrixLayoutColumnMajor : gl_CooperativeMatrixLayoutRowMajor;
 const int B_LAYOUT = B_BY_LINE ? gl_CooperativeMatrixLayoutRowMajor : gl_CooperativeMatrixLayoutColumnMajor;
 
-// Loads the tiles of the step that begins at k into registers. They are at a and b.
+// Loads the tiles of the step that begins at k into registers. `a` and `b` are the addresses of the
+// tiles.
 void load(uvec2 a, uvec2 b, uint a_lines, uint b_lines, uint k, uint k_count)
 {
     if (k + BK <= k_count) {

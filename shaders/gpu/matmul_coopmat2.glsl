@@ -102,7 +102,7 @@ void main()
     SUMS sums = SUMS(0.0);
     uint k = 0;
 
-    // All steps that are within the matrices, without checks of bounds.
+    // Does all steps that are within the matrices, without checks of bounds.
     if (size.x >= BM && size.y >= BN) {
         tensorLayoutNV<2> a_layout = createTensorLayoutNV(2);
         tensorLayoutNV<2> b_layout = createTensorLayoutNV(2);

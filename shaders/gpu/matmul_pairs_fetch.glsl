@@ -9,7 +9,7 @@ const bool FETCH(along_k) = LOAD == TSR_MM_LOAD_VEC_K || LOAD == TSR_MM_LOAD_VEC
 const uint FETCH(vector) = LOAD == TSR_MM_LOAD_SCALAR                                        ? 1
                            : LOAD == TSR_MM_LOAD_VEC8_K || LOAD == TSR_MM_LOAD_VEC8_LINE ? 8
                                                                                              : 4;
-// The size of a piece.
+// A piece has `width` lines and `depth` values of k.
 const uint FETCH(width) = FETCH(along_k) ? 1 : FETCH(vector);
 const uint FETCH(depth) = FETCH(along_k) ? FETCH(vector) : 2;
 const uint FETCH(pieces) = LINES * BK / (FETCH(width) * FETCH(depth)) / THREADS; // pieces of an invocation

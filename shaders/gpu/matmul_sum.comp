@@ -1,6 +1,6 @@
-// Adds the partial products of a matmul whose k was split, in the order of their index, and applies
-// the epilogue. `a` is the address of the partial matrices, f32 [batch, splits, m, n], and `k` is
-// the number of splits.
+// Adds up the partial matrices of a product whose k was split into ranges, in the order of the
+// ranges, and applies the epilogue. `a` is the address of the partial matrices, f32 [batch, splits,
+// m, n], and `k` is the number of splits.
 //
 // An invocation computes one element of y or a run of four neighbours. Runs are faster because
 // finding the place in y takes several times the work of one element, and because devices without
@@ -53,7 +53,7 @@ void main()
         return;
     }
     uint dtype = mm_y_dtype(), size = dtype == TSR_DT_F32 ? 4u : 2u;
-    // There is no loop, because the optimizer that unrolls loops drops `precise`.
+    // There is no loop, because glslc's optimizer drops `precise` when it unrolls a loop.
     uvec2 bits[4];
     bits[0] = bits_of(block, 0, sums.x, dtype);
     bits[1] = bits_of(block, min(1, count - 1), sums.y, dtype);

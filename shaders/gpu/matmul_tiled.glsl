@@ -85,7 +85,7 @@ uint col_of(uint j, uint x)
 
 float sums[TM * TN];
 
-// Adds the products of one row of the tiles.
+// Adds the products of row `k` of both tiles, which has the elements of WORD_K values of k.
 void multiply_one(uint x, uint y, uint k)
 {
     WORD a[TM], b[TN];

@@ -1,7 +1,7 @@
 // Matrix product of a few rows and a row-major matrix, which is read once. A workgroup computes 4 ·
 // LANES columns. It has SLICES groups of LANES invocations. The invocations of a group are placed
-// along the columns, and each group takes a part of k. The sums of the groups are added up in a
-// fixed tree.
+// along the columns, and each group takes every SLICES-th value of k. The sums of the groups are
+// added up in a fixed tree.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "include/matmul_common.glsl"

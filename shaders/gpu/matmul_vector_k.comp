@@ -26,8 +26,8 @@ shared float tree[ROWS * COLS * THREADS];
 float sums[ROWS * COLS];
 uint a_at[ROWS], b_at[COLS]; // offsets of rows of a and of columns of b, in elements
 
-// Adds the products of `count` vectors of all lines, at k, k + THREADS, and so on. `count` is a
-// constant, at most AHEAD.
+// Adds the products of `count` vectors of every row of a with those of every column of b, at k, k +
+// THREADS, and so on. `count` is a constant, at most AHEAD.
 void multiply(uvec2 a, uvec2 b, uint k, uint count)
 {
     vec4 line[AHEAD * COLS];

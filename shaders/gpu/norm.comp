@@ -35,7 +35,7 @@ vec4 load(uvec2 x, uint j, float missing)
     return tsr_load_row4(x, p.x.step, j, p.count, X_DTYPE, FORM, missing);
 }
 
-// The elements in registers.
+// The elements that an invocation keeps in registers, HELD groups of four.
 const uint KEPT = HELD > 0u ? HELD : 1u;
 vec4 kept[KEPT];
 

@@ -62,7 +62,7 @@ void main()
             x[i] = load_x(row + i, j);
             dy[i] = load_dy(row + i, j);
         }
-        // There is no loop, because the optimizer that unrolls loops drops `precise`.
+        // There is no loop, because glslc's optimizer drops `precise` when it unrolls a loop.
         dweight = sum_of(dweight, weighted(dy[0], x[0], row));
         dweight = sum_of(dweight, weighted(dy[1], x[1], row + 1u));
         dweight = sum_of(dweight, weighted(dy[2], x[2], row + 2u));

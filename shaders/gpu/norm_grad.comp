@@ -16,7 +16,7 @@ layout(constant_id = 4) const uint DX_DTYPE = TSR_DT_F32;
 layout(constant_id = 5) const uint WEIGHT_DTYPE = TSR_DT_F32;
 layout(constant_id = 6) const uint FORM = TSR_ROW_WIDE; // a form (TSR_ROW_…) that all operands have
 layout(constant_id = 7) const uint CENTRED = 1;         // 0: RMS
-layout(constant_id = 8) const uint PHASE = TSR_PHASE_WHOLE; // not the first
+layout(constant_id = 8) const uint PHASE = TSR_PHASE_WHOLE; // never TSR_PHASE_FIRST, because there are only two loops
 // the number of groups of four elements that an invocation keeps in registers
 layout(constant_id = 9) const uint HELD = 0;
 
@@ -39,7 +39,8 @@ vec4 load_incoming(uvec2 dy, uint j)
            norm_weight4(p.weight, p.weight_step, j, p.count, WEIGHT_DTYPE, FORM, 1.0);
 }
 
-// The elements in registers: dy · weight and the normalised input, both 0 past the end.
+// What an invocation keeps in registers, HELD groups of four elements: dy · weight and the
+// normalised input, both 0 past the end.
 const uint KEPT = HELD > 0u ? HELD : 1u;
 vec4 incoming_kept[KEPT], normalised_kept[KEPT];
 

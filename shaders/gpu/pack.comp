@@ -10,7 +10,7 @@ layout(local_size_x_id = 0) in;
 layout(constant_id = 0) const uint WORKGROUP = 64;
 layout(constant_id = 1) const uint X_DTYPE = TSR_DT_F32;
 layout(constant_id = 2) const uint FORM = TSR_ROW_STRIDED; // DENSE4 if x starts at a multiple of 4 bytes
-layout(constant_id = 3) const bool PARTIAL = true; // x may end inside these blocks
+layout(constant_id = 3) const bool PARTIAL = true; // x may end inside the blocks of this dispatch
 
 layout(push_constant) uniform Push {
     tsr_pack_params p;

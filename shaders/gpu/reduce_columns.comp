@@ -21,7 +21,7 @@ const uint COLUMNS = WORKGROUP / (THREADS * CHUNKS);
 shared vec4 parts[WORKGROUP];
 
 // The steps of the tree for `count` lanes, a power of two up to 8. They are written without loops,
-// because the optimizer that unrolls loops drops `precise`.
+// because glslc's optimizer drops `precise` when it unrolls a loop.
 vec4 combine_first(vec4 lanes[8], uint count)
 {
     if (count == 8u)
@@ -46,8 +46,8 @@ vec4 load(uvec2 row)
     return FORM == TSR_ROW_ALIGNED4 ? tsr_load_aligned4(row, X_DTYPE) : tsr_load_dense4(row, X_DTYPE);
 }
 
-// Combines `loaded` with the lanes, without a loop, because the optimizer that unrolls loops drops
-// `precise`.
+// Combines `loaded` with the lanes, without a loop, because glslc's optimizer drops `precise` when
+// it unrolls a loop.
 void combine_loaded(inout vec4 lanes[8], vec4 loaded[8])
 {
     lanes[0] = combine(lanes[0], loaded[0]);

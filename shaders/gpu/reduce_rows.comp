@@ -8,7 +8,7 @@
 
 layout(constant_id = 4) const uint FORM = TSR_ROW_WIDE;
 layout(constant_id = 5) const uint THREADS = 8;
-layout(constant_id = 6) const uint AHEAD = 4;  // loads in flight, a multiple of 8/THREADS
+layout(constant_id = 6) const uint AHEAD = 4;  // loads in flight, a multiple of OWN, because load i goes to lane i % OWN
 layout(constant_id = 7) const uint CHUNKS = 1; // a power of two; chunks that do not exist are empty
 
 const uint OWN = 8u / THREADS;

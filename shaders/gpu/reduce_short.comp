@@ -1,6 +1,6 @@
 // Reduction of short rows of at most 4·QUADS ≤ 32 elements, one invocation per row. The invocation
 // has all lanes of the tree in reduce.glsl, with at most one element in each. The code has no loops
-// after unrolling, which suits CPU drivers.
+// after unrolling, because in loops lavapipe loads lane by lane.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "include/reduce.glsl"

@@ -42,8 +42,8 @@ vec4 sum_of(vec4 a, vec4 b)
     return sum;
 }
 
-// Replaces a group by its exponentials relative to `shift`, or by its logarithms apart from that of
-// the sum, and adds the exponentials to `sums`.
+// Adds the exponentials of group number h, relative to `shift`, to `sums`. Replaces the group's elements by these exponentials or, for the
+// logarithm, by element − shift.
 void add_group(row_part own, uint h, float shift, inout vec4 sums)
 {
     if (h < HELD) {
@@ -54,7 +54,7 @@ void add_group(row_part own, uint h, float shift, inout vec4 sums)
     }
 }
 
-// The three loops over elements in registers.
+// Computes a row that is in registers, by the three loops.
 void held_row(row_part own, uvec2 a, uvec2 y)
 {
     [[unroll]] for (uint h = 0u; h < HELD; h++)

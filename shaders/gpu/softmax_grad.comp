@@ -16,7 +16,7 @@ layout(constant_id = 3) const uint B_DTYPE = TSR_DT_F32;
 layout(constant_id = 4) const uint Y_DTYPE = TSR_DT_F32;
 layout(constant_id = 5) const uint FORM = TSR_ROW_WIDE; // a form (TSR_ROW_…) that a, b and y all have
 layout(constant_id = 6) const uint LOGARITHM = 0;
-layout(constant_id = 7) const uint PHASE = TSR_PHASE_WHOLE; // not the first
+layout(constant_id = 7) const uint PHASE = TSR_PHASE_WHOLE; // never TSR_PHASE_FIRST, because there are only two loops
 // the number of groups of four elements that an invocation keeps in registers
 layout(constant_id = 8) const uint HELD = 0;
 
@@ -43,7 +43,7 @@ vec4 gradient_of(vec4 forward, vec4 incoming, float sum)
     return LOGARITHM != 0u ? incoming - tsr_exp4(forward) * sum : forward * (incoming - sum);
 }
 
-// Both loops over elements in registers.
+// Computes a row that is in registers, by both loops.
 void held_row(row_part own, uvec2 a, uvec2 b, uvec2 y)
 {
     const uint KEPT = HELD > 0u ? HELD : 1u;

@@ -1,5 +1,5 @@
-// Adds packed numbers, in f32 and in the order of the contributions. An invocation computes UNITS
-// times four elements of one block.
+// Adds up several packed copies of a tensor, the contributions, in f32 and in their order in
+// memory. An invocation computes UNITS times four elements of one block.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "include/rows.glsl"
@@ -9,7 +9,7 @@ layout(local_size_x_id = 0) in;
 layout(constant_id = 0) const uint WORKGROUP = 64;
 layout(constant_id = 1) const uint Y_DTYPE = TSR_DT_F32;
 layout(constant_id = 2) const uint FORM = TSR_ROW_STRIDED; // DENSE4 if y starts at a multiple of 4 bytes
-layout(constant_id = 3) const bool PARTIAL = true;         // y may end inside these blocks
+layout(constant_id = 3) const bool PARTIAL = true;         // y may end inside the blocks of this dispatch
 layout(constant_id = 4) const uint UNITS = 1;              // 1 or 8
 
 layout(push_constant) uniform Push {

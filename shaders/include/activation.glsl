@@ -59,7 +59,7 @@ float tsr_activate_number(float x, uint activation)
     float complement;
     switch (activation) {
     case TSR_ACTIVATION_RELU:
-        // Correct even on devices where subnormal numbers compare equal to 0.
+        // Compares bits, because some devices treat subnormal numbers as equal to 0.
         return floatBitsToInt(x) > 0 ? x : 0.0;
     case TSR_ACTIVATION_GELU_TANH: {
         // Below −16 the result is 0. The bound avoids −inf · 0.

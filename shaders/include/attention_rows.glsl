@@ -1,5 +1,5 @@
-// Rows of the operands of attention, and scores. The including file declares `batch` and `sequence`, which it works on, and the
-// specialization constants LOAD, PAGED, MASK_DTYPE and CAPPED.
+// Loads rows of the operands of attention, and computes scores. The including file declares the variables `batch` (the number of the
+// sequence that it works on) and `sequence` (its lengths), and the specialization constants LOAD, PAGED, MASK_DTYPE and CAPPED.
 #ifndef TSR_ATTENTION_ROWS_GLSL
 #define TSR_ATTENTION_ROWS_GLSL
 

@@ -1,11 +1,11 @@
-// The soft-cap of attention scores.
+// The tanh of the soft cap of attention scores: softcap · tanh(score / softcap).
 #ifndef TSR_ATTENTION_TANH_GLSL
 #define TSR_ATTENTION_TANH_GLSL
 
 #include "include/exp_log.glsl"
 
 // Returns tanh(x) and 1 − tanh(x)², both accurate to a few units in the last place. They are
-// computed from the series of tanh(x) / x for |x| < 0.625, and otherwise from exp.
+// computed from a polynomial for |x| < 0.625, and otherwise from exp.
 vec2 attention_tanh(float x)
 {
     float size = abs(x);

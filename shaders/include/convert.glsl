@@ -53,7 +53,7 @@ uvec2 tsr_i64_from_f32(uint bits)
     return negative ? tsr_negate64(value) : value;
 }
 
-// Saturates a 64-bit integer to a narrower dtype. For i64 it is unchanged.
+// Limits a 64-bit integer to the range of a narrower integer dtype. For i64 it stays as it is.
 uvec2 tsr_saturate_i64(uvec2 value, uint dtype)
 {
     bool negative = (value.y & 0x80000000u) != 0u;
@@ -95,7 +95,8 @@ uint tsr_f32_from_i64(uvec2 value, bool round)
     else if (up > 0)
         value = uvec2(value.x << up, value.y << up | value.x >> (32 - up));
     uint mantissa = value.y >> 8;
-    // In `rest`, 0x80 is half of the last place. `more` says that a lower bit is set.
+    // `rest` has the eight bits below the mantissa: 0x80 is half of its last place. `more` says
+    // that one of the bits below `rest` is set.
     uint rest = value.y & 0xffu;
     bool more = value.x != 0u;
     if (round)

@@ -50,8 +50,9 @@ uint tsr_divide_wrong(uint a, uint b, int wrong)
         rest -= int(y) & above;
     }
 
-    // `more` compares what is cut off behind the last bit of the result with half of that bit. If
-    // the result is subnormal, the exponent says how many bits of the quotient are cut off.
+    // `more` is positive if what is cut off behind the last bit of the result is more than half of
+    // that bit, and 0 if it is exactly half. If the result is subnormal, the exponent says how many
+    // bits of the quotient are cut off.
     int exponent = a_exponent - b_exponent + 150 - int(shift);
     if (exponent >= 255)
         return infinite;

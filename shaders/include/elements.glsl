@@ -37,8 +37,8 @@ void tsr_store_bits(uvec2 base, uint i, uint size, uvec2 bits)
     }
 }
 
-// Loads elements i … i + 3 of an array. The address of element i must be a multiple of four
-// elements, or of 16 bytes if `size` is 8.
+// Loads elements i … i + 3 of an array. The address of element i must be a multiple of the size of
+// four elements, or of 16 bytes if `size` is 8.
 void tsr_load_bits4(uvec2 base, uint i, uint size, out uvec2 bits[4])
 {
     uvec2 at = tsr_at(base, i * size);
@@ -90,7 +90,8 @@ void tsr_store_bits4(uvec2 base, uint i, uint size, uvec2 bits[4])
 
 // Stores the first `count` of four neighbouring elements, at any alignment. No other invocation may
 // store to these elements. In the variant without 16-bit storage (tessera.glsl), elements that fill
-// a complete word are stored without atomics; only the ends of a run need atomics.
+// a complete word are stored without atomics. Only the first and the last element may share a word
+// with elements of other invocations, and then need atomics.
 void tsr_store_run(uvec2 base, uint i, uint size, uint count, uvec2 bits[4])
 {
 #if !TSR_STORAGE16

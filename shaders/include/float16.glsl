@@ -21,7 +21,8 @@ uint tsr_f16_from_f32(float value)
     return ((bits >> 16) & 0x8000u) | result;
 }
 
-// Converts four numbers, without a loop, because the optimizer that unrolls loops drops `precise`.
+// Converts four numbers, without a loop, because glslc's optimizer drops `precise` when it unrolls
+// a loop.
 uvec4 tsr_f16_from_f32(vec4 value)
 {
     return uvec4(tsr_f16_from_f32(value.x), tsr_f16_from_f32(value.y), tsr_f16_from_f32(value.z),
@@ -40,8 +41,9 @@ uint tsr_widen_f16(uint bits)
     return (bits & 0x8000u) << 16 | wide;
 }
 
-// 1: subnormal f16 numbers are widened by arithmetic that needs no f16, because the device may
-// replace them by 0. The id is known to src/gpu/pipeline/subnormals.c, which sets the value.
+// 1: f16 numbers are widened by integer and f32 arithmetic, because the device's own conversion may
+// replace subnormal numbers by 0. The id is known to src/gpu/pipeline/subnormals.c, which sets the
+// value.
 layout(constant_id = 100) const uint WIDEN_F16 = 0;
 
 float tsr_f32_from_f16(uint bits)

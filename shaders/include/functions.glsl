@@ -10,8 +10,8 @@
 #include "include/rounded.glsl"
 #include "params/elementwise.h"
 
-// These are functions, not constants: glslang would fold constants into arithmetic that it presumes
-// to be finite.
+// tsr_infinity() and tsr_quiet_nan() are functions, not constants: glslang would compute with
+// constants at compile time, and presumes that all numbers are finite.
 float tsr_infinity()
 {
     return uintBitsToFloat(0x7f800000u);
@@ -129,7 +129,8 @@ float tsr_share(bool is_other, bool is_equal, float dy)
     return mix(mix(dy, half_of_it, is_equal), 0.0, is_other);
 }
 
-// Computes the function. `zero` is the argument that tsr_rounded() needs.
+// Computes the function that FUNCTION names. alpha and beta are the numbers of scale, axpy and
+// clamp; `zero` is the argument that tsr_rounded() needs.
 float tsr_function(float a, float b, float c, float alpha, float beta, uint zero)
 {
     float complement;

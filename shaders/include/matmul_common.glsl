@@ -45,13 +45,14 @@ vec4 mm_load4(uvec2 base, uint i, uint dtype)
     return mm_floats4(tsr_words2(base).v[i], dtype);
 }
 
-// These functions load the bits of one element, or of four as mm_load4() does. Four 16-bit elements
-// are in the first two words, and the other two words are 0.
+// Returns the bits of element i of an array.
 uint mm_load_bits(uvec2 base, uint i, uint dtype)
 {
     return dtype == TSR_DT_F32 ? tsr_words(base).v[i] : tsr_load_u16(base, i);
 }
 
+// Returns the bits of elements 4·i … 4·i + 3 of an array that is aligned to four elements. Four
+// 16-bit elements are in the first two words, and the other two words are 0.
 uvec4 mm_load_bits4(uvec2 base, uint i, uint dtype)
 {
     if (dtype == TSR_DT_F32)
@@ -59,7 +60,7 @@ uvec4 mm_load_bits4(uvec2 base, uint i, uint dtype)
     return uvec4(tsr_words2(base).v[i], 0, 0);
 }
 
-// These functions return the values of the bits that mm_load_bits() and mm_load_bits4() return.
+// Returns the value of an element whose bits mm_load_bits() returned.
 float mm_widen(uint bits, uint dtype)
 {
     if (dtype == TSR_DT_F16)
@@ -67,6 +68,7 @@ float mm_widen(uint bits, uint dtype)
     return uintBitsToFloat(dtype == TSR_DT_BF16 ? bits << 16 : bits);
 }
 
+// Returns the values of four elements whose bits mm_load_bits4() returned.
 vec4 mm_widen4(uvec4 bits, uint dtype)
 {
     return dtype == TSR_DT_F32 ? uintBitsToFloat(bits) : mm_floats4(bits.xy, dtype);
@@ -82,17 +84,19 @@ uint mm_bias_dtype()
     return (MM_MODE >> TSR_MM_BIAS_DTYPE_SHIFT) & TSR_MM_FIELD_MASK;
 }
 
-// The indices of the split of k and of the two batch dimensions that this workgroup computes.
+// The number of the range of k that this workgroup multiplies. params/matmul.h calls it a split.
 uint mm_split()
 {
     return gl_WorkGroupID.z % p.splits;
 }
 
+// The workgroup's index in the inner batch dimension.
 uint mm_inner()
 {
     return gl_WorkGroupID.z / p.splits % p.batch_inner;
 }
 
+// The workgroup's index in the outer batch dimension.
 uint mm_outer()
 {
     return gl_WorkGroupID.z / p.splits / p.batch_inner;

@@ -2,7 +2,7 @@
 #ifndef TESSERA_MATMUL_TILE_GLSL
 #define TESSERA_MATMUL_TILE_GLSL
 
-// The number of tiles of bm × bn elements. There may be more workgroups.
+// The number of tiles of bm × bn elements in y. A dispatch may have more workgroups than tiles.
 uint mm_tiles(uint bm, uint bn)
 {
     return (p.n + bn - 1) / bn * ((p.m + bm - 1) / bm);

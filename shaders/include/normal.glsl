@@ -11,8 +11,8 @@
 #define TSR_NORMAL_ROW(c0, c1, c2, c3, c4, c5, c6, c7) vec4(c0, c1, c2, c3), vec4(c4, c5, c6, c7),
 const vec4 tsr_normal_table[64] = {TSR_NORMAL_TABLE(TSR_NORMAL_ROW)};
 
-// Looks up a row of the table by selections. This is for compilers that would otherwise copy the
-// complete table to the stack for every lane.
+// Gets the coefficients of one octave, row number `row` of the table, by selections. This is for
+// compilers that would otherwise copy the complete table to the stack for every lane.
 void tsr_normal_select(int row, out vec4 low, out vec4 high)
 {
     // A binary tree: first the 32 rows, then what is selected from elements 0 and 1, from elements
@@ -46,7 +46,7 @@ float tsr_normal_from_word(uint word, bool select, uint zero)
     uint below = (word >> 31) != 0u ? ~word : word;
     uint t = 2u * below + 1u;
     int octave = findMSB(t);
-    uint distance = (2u << octave) - t; // the distance to the next octave; in the last one, 2^32 − t by overflow
+    uint distance = (2u << octave) - t; // the distance from t to the next power of two; for the last octave 2^32 − t, by overflow
     int excess = findMSB(distance) - 23; // the number of bits for which a float has no room; they are rounded away
     if (excess > 0) {
         distance += (1u << excess) >> 1;

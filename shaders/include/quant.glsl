@@ -2,8 +2,9 @@
 // so the driver removes all code that other formats need. src/quant/ does the same on the host, and
 // the results have the same bits. src/quant/format.h explains planes, runs and levels.
 //
-// The unit in which shaders read is four neighbouring bytes of the low plane. It contains 4 · PARTS
-// elements: four neighbours in each of PARTS runs.
+// The unit in which shaders read is four neighbouring bytes of the low plane, which has the low
+// bits of a block's levels. A unit contains 4 · QUANT_PARTS elements: four neighbours in each of
+// QUANT_PARTS runs.
 #ifndef TSR_QUANT_GLSL
 #define TSR_QUANT_GLSL
 
@@ -53,7 +54,8 @@ uint quant_low(uvec2 block, uint unit)
                        (QUANT_LOW_AT | QUANT_BYTES) % 4u == 0u);
 }
 
-// The index in the block of the first of the elements that are part `part` of a unit.
+// The index, in its block, of the first of the four elements of a unit that are in run `part` of
+// the unit.
 uint quant_element(uint unit, uint part)
 {
     uint group = 4u * unit / QUANT_LOW_RUN, lane = 4u * unit % QUANT_LOW_RUN;
@@ -87,8 +89,8 @@ float quant_e2m1(uint code)
     return (code & 8u) != 0u ? -float(twice) : float(twice);
 }
 
-// Returns the levels of the four elements of part `part` of a unit whose word is `low`. A level is
-// the number that is multiplied by the scale, before the minimum is added.
+// Returns the levels of the four elements of a unit that are in run `part`. `low` is the unit's
+// word. A level is the number that is multiplied by the scale, before the minimum is added.
 vec4 quant_levels(uvec2 block, uint unit, uint low, uint part)
 {
     uvec4 level = (quant_bytes(low) >> (part * QUANT_LOW_BITS)) & ((1u << QUANT_LOW_BITS) - 1u);
@@ -120,7 +122,8 @@ vec2 quant_scale(uvec2 block, uint group)
     }
     if (QUANT_SCALES == TSR_QUANT_UE4M3) {
         uint code = tsr_load_u8(block, at + group), exponent = (code >> 3) & 15u, mantissa = code & 7u;
-        // 2^-10 for subnormal numbers, and 2^(exponent - 11) for others
+        // The value of the mantissa's last bit: 2^-10 for subnormal numbers, and 2^(exponent - 11)
+        // for others.
         float unit = uintBitsToFloat((max(exponent, 1u) + 116u) << 23);
         return vec2((code & 127u) == 127u ? 0.0 : unit * float(exponent == 0u ? mantissa : 8u + mantissa), 0.0);
     }

@@ -5,16 +5,17 @@
 // Philox computes random words in blocks; a block has the words of four elements with consecutive
 // indices. If indices are consecutive along the innermost dimension, an invocation computes the
 // elements of one block, or fewer at the ends of a row. Otherwise it computes one element, and
-// three words of its block are unused. If DENSE is 1, the piece is one contiguous row of complete
-// blocks.
+// three words of its block are unused. If DENSE is 1, the elements are one contiguous row of
+// complete blocks.
 #ifndef TSR_RANDOM_WALK_GLSL
 #define TSR_RANDOM_WALK_GLSL
 
 #include "include/philox.glsl"
 
-// Writes element e of a row, which starts at the given offsets in y and x, in elements.
+// Computes and stores element e of a row from its random word. In y the row starts y_row elements
+// after p.y, and in x it starts x_row elements after p.x.
 void tsr_random_emit(uint y_row, uint x_row, uint e, uint word);
-// Writes elements e … e + 3 of a dense row.
+// Computes and stores elements e … e + 3 of a dense row.
 void tsr_random_emit4(uint e, uvec4 words);
 
 void tsr_random_walk()

@@ -43,8 +43,7 @@ vec4 combine(vec4 a, vec4 b)
     return mix(a, b, bvec4(uvec4(is_nan) | uvec4(better)));
 }
 
-// The first three steps, for all four k. They are written without loops, because the optimizer that
-// unrolls loops drops `precise`.
+// Does the first three steps, for all four k. The code has no loops, because glslc's optimizer drops `precise` when it unrolls a loop.
 vec4 combine_lanes(vec4 lanes[8])
 {
     vec4 even = combine(combine(lanes[0], lanes[4]), combine(lanes[2], lanes[6]));
@@ -52,7 +51,7 @@ vec4 combine_lanes(vec4 lanes[8])
     return combine(even, odd);
 }
 
-// The last two steps, which combine the results for the four k.
+// Does the last two steps, which combine the results for the four k.
 float combine_parts(vec4 parts)
 {
     parts = combine(parts, parts.zwxy);
@@ -64,7 +63,7 @@ float combine_parts(vec4 parts)
 float combine_quads(vec4 sums[8], uint quads)
 {
     // Every lane starts with the identity, so that a sum of -0 becomes 0. The code has no loops,
-    // because the optimizer that unrolls loops drops `precise`.
+    // because glslc's optimizer drops `precise` when it unrolls a loop.
     vec4 none = vec4(identity());
     sums[0] = combine(none, sums[0]);
     if (quads > 1u)

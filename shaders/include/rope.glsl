@@ -1,4 +1,4 @@
-// Rotary position embedding: angles, and four components at once.
+// Functions of rotary position embedding: angles, and loads and stores of four components.
 #ifndef TSR_ROPE_GLSL
 #define TSR_ROPE_GLSL
 
@@ -29,7 +29,7 @@ vec2 rope_turn(uint angle)
     return (quarter & 2u) == 0u ? turned : -turned;
 }
 
-// Load and store four neighbouring components, which are aligned to their size.
+// Loads four neighbouring components, which start at a multiple of their size.
 vec4 rope_load4(uvec2 base, uint at, uint dtype)
 {
     uvec2 bits[4];
@@ -42,6 +42,7 @@ vec4 rope_load4(uvec2 base, uint at, uint dtype)
     return values;
 }
 
+// Stores four neighbouring components, which start at a multiple of their size.
 void rope_store4(uvec2 base, uint at, uint dtype, vec4 values)
 {
     uvec2 bits[4];

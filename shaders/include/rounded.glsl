@@ -3,9 +3,9 @@
 #ifndef TSR_ROUNDED_GLSL
 #define TSR_ROUNDED_GLSL
 
-// Returns the product. `zero` must be 0, but not a constant, unless the driver fuses nothing
-// anyway: the compiler cannot fuse what goes through integer arithmetic, but would remove an ^ with
-// 0.
+// Returns the product. `zero` must be 0. It must not be a constant if the driver may fuse
+// operations: the compiler cannot fuse a product that goes through integer arithmetic with the
+// addition, but it would remove an exclusive-or with a constant 0.
 float tsr_rounded(float product, uint zero)
 {
     return uintBitsToFloat(floatBitsToUint(product) ^ zero);

@@ -84,7 +84,7 @@ uvec2 tsr_row_element(uvec2 row, uvec2 step, uint j, uint form)
     return form == TSR_ROW_WIDE ? tsr_at_stride(row, j, step) : tsr_at(row, j * step.x);
 }
 
-// Loads and stores four contiguous elements that start at a multiple of their size.
+// Loads four contiguous elements that start at a multiple of their size.
 vec4 tsr_load_aligned4(uvec2 at, uint dtype)
 {
     if (dtype == TSR_DT_F32)
@@ -95,6 +95,7 @@ vec4 tsr_load_aligned4(uvec2 at, uint dtype)
     return uintBitsToFloat(uvec4(pairs.x << 16, pairs.x & 0xffff0000u, pairs.y << 16, pairs.y & 0xffff0000u));
 }
 
+// Stores four contiguous elements that start at a multiple of their size.
 void tsr_store_aligned4(uvec2 at, uint dtype, vec4 value)
 {
     if (dtype == TSR_DT_F32) {
@@ -138,8 +139,8 @@ void tsr_store_row4(uvec2 row, uvec2 step, uint j, uint count, uint dtype, uint 
     } else if (form == TSR_ROW_DENSE4) {
         tsr_store_dense4(tsr_at(row, j * tsr_dtype_bytes(dtype)), dtype, value);
     } else {
-        // All four are encoded before the loop, because the optimizer that unrolls loops drops
-        // `precise`.
+        // All four are encoded before the loop, because glslc's optimizer drops `precise` when it
+        // unrolls a loop.
         uvec4 bits = dtype == TSR_DT_F16    ? tsr_f16_from_f32(value)
                      : dtype == TSR_DT_BF16 ? tsr_bf16_from_f32(value)
                                             : floatBitsToUint(value);

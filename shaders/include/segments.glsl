@@ -15,7 +15,8 @@ struct row_part {
     uint segment, begin, end;
 };
 
-// Rows of small thread groups have one segment, so that the loop over segments disappears.
+// Small thread groups do not divide their rows: there is one segment, and the compiler removes the
+// loop over segments.
 const bool SEGMENTED = THREADS > TSR_UNDIVIDED_THREADS;
 
 uint segment_length()
@@ -44,23 +45,24 @@ row_part own_part(uint rows)
     return own;
 }
 
-// The index of the first of an invocation's groups of four elements, and the distance to its next
-// group.
+// The index of the first of the four neighbouring elements that an invocation takes in its first
+// iteration.
 uint own_first(uint begin)
 {
     return begin + 4u * group_thread();
 }
 
+// The distance from these elements to those of the next iteration.
 const uint OWN_STEP = 4u * THREADS;
 
-// An invocation keeps groups of four elements in registers (HELD in the including file). The first
-// function returns the index of the first element of group number `h`, the second which of the four
-// elements exist. Only rows of one segment are kept.
+// If a row is one segment, an invocation may keep its elements in registers, in HELD groups of four
+// (the including file declares HELD). Returns the index of the first element of group number `h`.
 uint held_first(row_part own, uint h)
 {
     return own_first(own.begin) + OWN_STEP * h;
 }
 
+// Says which of the four elements from number j on exist.
 bvec4 held_there(uint j, uint form)
 {
     return form >= TSR_ROW_DENSE4 ? bvec4(j < ROW_LENGTH)
@@ -118,13 +120,14 @@ float row_max(row_part own, vec4 mine)
     return value;
 }
 
-// Stores and loads one value for each row, which one phase computes and a later phase reads.
+// Stores one value of the row, for a later phase.
 void keep_row_value(row_part own, float value)
 {
     if (own.owner && own.segment == 0u && group_thread() == 0u)
         partial_at(own, TSR_SEGMENT_ROW_VALUE).v[0] = value;
 }
 
+// Returns the value that keep_row_value() stored in an earlier phase.
 float kept_row_value(row_part own)
 {
     return partial_at(own, TSR_SEGMENT_ROW_VALUE).v[0];
@@ -144,8 +147,8 @@ float add_if(float total, float value, bool there)
 
 // Adds the partial sums that the invocations with this one's number in their thread groups have
 // stored for all segments, in the order of the segments. Eight loads are issued at a time, so that
-// they do not wait for each other. The additions are written without a loop, because the optimizer
-// that unrolls loops drops `precise`.
+// they do not wait for each other. The additions are written without a loop, because glslc's
+// optimizer drops `precise` when it unrolls a loop.
 float merged_sum(row_part own, uint sum)
 {
     uint count = segment_count();
@@ -168,8 +171,9 @@ float merged_sum(row_part own, uint sum)
 
 // Returns the sum of the row. `mine` is the sum of this invocation's elements, and is used only if
 // in_phase(phase). If rows are divided, the result is 0 in the phase `phase` itself, because the
-// other segments are not known; a later phase returns the sum. `sum` numbers the sums of a kernel.
-// Successive calls must alternate between slots 0 and 1; row_max uses slot 1.
+// other segments are not known; a later phase returns the sum. `sum` is the number of this sum
+// among those that the kernel computes. Successive calls must alternate between slots 0 and 1
+// (thread_group.glsl); row_max uses slot 1.
 float row_sum(row_part own, uint phase, uint sum, uint slot, float mine)
 {
     if (PHASE == phase) {

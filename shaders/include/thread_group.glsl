@@ -5,8 +5,9 @@
 #ifndef TSR_THREAD_GROUP_GLSL
 #define TSR_THREAD_GROUP_GLSL
 
-// Memory for two calls, called slots, so that a call does not have to wait for invocations that
-// still read the result of the previous call.
+// Memory for two calls of group_combine_values(). The memory of one call is a slot. Successive
+// calls use different slots, so that no call has to wait for invocations that still read the result
+// of the call before it.
 shared float group_parts[2 * WORKGROUP];
 shared float group_eighths[2 * 8];
 
@@ -60,7 +61,7 @@ float group_combine_values(float value, bool largest, uint slot)
         [[unroll]] for (uint i = 0u; i < 8u; i++)
             eighths[i] = group_parts[base + i];
     }
-    // There is no loop, because the optimizer that unrolls loops drops `precise`.
+    // There is no loop, because glslc's optimizer drops `precise` when it unrolls a loop.
     float even = group_pair(group_pair(eighths[0], eighths[4], largest),
                             group_pair(eighths[2], eighths[6], largest), largest);
     float odd = group_pair(group_pair(eighths[1], eighths[5], largest),

@@ -11,8 +11,8 @@ uint tsr_walk_divide(tsr_walk walk, uint i, uint n)
     return (high + n) >> ((walk.shifts >> (8u * i)) & 0xffu);
 }
 
-// The position of an item. w is the number of its group in the row; x, y and z are the indices of
-// the row, outermost first.
+// The position of the elements of invocation `item`. w is the number of its group of elements in
+// the row; x, y and z are the indices of the row, outermost first.
 uvec4 tsr_walk_position(tsr_walk walk, uint item)
 {
     uint row = tsr_walk_divide(walk, 0u, item);
