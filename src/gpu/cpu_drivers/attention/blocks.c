@@ -3,9 +3,9 @@
 enum {
     BLOCK_KEYS = 512,
     BLOCK_ROWS = 512,
-    /* The number of rows with a causal mask and in the backward call. With a causal mask, smaller
-     * blocks contain fewer scores of keys that the query does not see. In the backward call,
-     * products over so few rows need no copies of their operands. */
+    /* BLOCK_ROWS with a causal mask and in the backward call. With a causal mask, smaller blocks
+     * contain fewer scores of keys that the query does not see. In the backward call, products
+     * over so few queries need no copies of their operands. */
     BLOCK_ROWS_SMALL = 128,
     LONG_ROW = 256,
     MAX_HEADS = 65535, /* the largest number of heads, which are the y dimension of a dispatch */
@@ -16,7 +16,7 @@ static int64_t least(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* Returns how many of `count` items fit in `room`, but at least 1. */
+/* Returns the smaller of both numbers, but at least 1. */
 static int64_t fit(int64_t room, int64_t count)
 {
     return room < 1 ? 1 : least(room, count);

@@ -33,8 +33,10 @@ typedef struct tsr__attention_blocks {
 void tsr__attention_blocks_init(tsr__attention_blocks *blocks, const tsr__attention *call,
                                 int64_t unit, int64_t max_scores, int64_t max_columns);
 
-/* Sets the first slice, or replaces a slice by the next one. Returns false if there is none. */
+/* Sets the first slice. Returns false if there is none, because the call has no sequences or
+ * heads. */
 bool tsr__attention_first_slice(const tsr__attention_blocks *blocks, tsr__attention_slice *slice);
+/* Replaces a slice by the next one. Returns false if it was the last. */
 bool tsr__attention_next_slice(const tsr__attention_blocks *blocks, tsr__attention_slice *slice);
 
 static inline int64_t tsr__attention_slice_heads(const tsr__attention_slice *slice)

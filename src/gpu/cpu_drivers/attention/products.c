@@ -177,7 +177,7 @@ static bool merge_readers(tsr_tensor *view)
     return true;
 }
 
-/* Steps of both directions ------------------------------------------------------------------- */
+/* Steps of the forward and of the backward pass ----------------------------------------------- */
 
 /* Returns the slice's copy of keys or values as a tensor [batch, kv_heads, kv_len, head_dim]. Only
  * the slice's part of it is in memory. */

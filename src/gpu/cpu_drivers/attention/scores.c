@@ -12,8 +12,8 @@ int64_t tsr__attention_scores_unit(const tsr_device *device)
     return (int64_t)device->info.subgroup_size * (TSR_VECTOR_BYTES / 4);
 }
 
-/* Returns the number of units that a row of `columns` scores takes, rounded up. There are only a
- * few different numbers, because each needs a pipeline. */
+/* Returns the number of units (scores.h) that a row of `columns` scores takes, rounded up. There
+ * are only a few different numbers, because each needs a pipeline. */
 static uint32_t units_for(int64_t columns, int64_t unit)
 {
     const uint32_t units = (uint32_t)((columns + unit - 1) / unit);

@@ -6,8 +6,9 @@
 #include "gpu/cpu_drivers/attention/blocks.h"
 #include "shaders/params/attention_scores.h"
 
-/* The number of elements in a unit. The length of a row of scores in memory must be a multiple of
- * it. */
+/* Returns the number of elements in a unit, which is what the lanes of a subgroup load at once
+ * of a row of scores: two elements per lane. The length of a row of scores in memory must be a
+ * multiple of this number. */
 int64_t tsr__attention_scores_unit(const tsr_device *device);
 
 /* A block of scores and its operands. Buffers that a call does not need are NULL. */

@@ -8,7 +8,8 @@
  * have to be packed in 32-bit words; the caller must then use tsr__matmul_finish(). */
 bool tsr__lavapipe_finishes(const tsr__matmul_call *call);
 
-/* The sums of products of some rows, and the addresses for the results. */
+/* The partial sums of some rows of a product, and the addresses for the results. A part is the
+ * partial sums over one range of k. */
 typedef struct tsr__lavapipe_sums {
     tsr__buffer *partial; /* f32 [matrices, parts, rows, n]; the epilogue first adds up the parts */
     uint32_t matrices;    /* the number of matrices that this dispatch covers */
@@ -18,7 +19,7 @@ typedef struct tsr__lavapipe_sums {
     bool batched;                 /* use the kernel for several matrices even if there is one */
 } tsr__lavapipe_sums;
 
-/* Records y = act(alpha · sums + y + bias). */
+/* Records y = act(alpha · sum + y + bias), where `sum` is the sum of all parts. */
 tsr_status tsr__lavapipe_finish(const tsr__matmul_call *call, const tsr__lavapipe_sums *sums);
 
 #endif

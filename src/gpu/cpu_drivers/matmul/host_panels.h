@@ -25,7 +25,7 @@ bool tsr__lavapipe_host_may_pack(const tsr__matmul_call *call);
 tsr_status tsr__lavapipe_reserve_panels(const tsr__matmul_call *call, tsr__matmul_problem *packed,
                                         tsr_tensor *a, tsr_tensor *b, bool *reserved) TSR_NODISCARD;
 
-/* Packs both operands. */
+/* Packs both operands into the panels that tsr__lavapipe_reserve_panels() has reserved. */
 void tsr__lavapipe_fill_panels(const tsr__matmul_call *call, const tsr__matmul_problem *packed,
                                const tsr_tensor *a, const tsr_tensor *b);
 

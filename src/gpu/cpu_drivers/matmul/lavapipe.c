@@ -38,7 +38,7 @@ typedef struct product_run {
     const tsr__matmul_call *call;
     tsr__lavapipe_operands operands;
     tsr__buffer *partial; /* f32 sums of a band of rows; NULL if y itself holds the sums */
-    bool outer;           /* see tsr__lavapipe_outer */
+    bool outer;           /* the product is a sum of outer products (tsr__lavapipe_outer) */
     tsr__buffer *tiles;   /* scratch memory for partial sums, if `outer` is true; otherwise NULL */
     /* the epilogue (TSR_MM_…) that the product's own kernel applies; 0: none */
     uint32_t finish;
@@ -131,7 +131,8 @@ static uint64_t operand_address(const product_run *r, const tsr_tensor *tensor,
     return tsr__matmul_address(tensor, side, batch + (int64_t)elements);
 }
 
-/* The address in call->slope that belongs to a piece. slope has the strides of y. */
+/* The address in call->slope at which the results of a dispatch start. slope has the strides of
+ * y. */
 static uint64_t slope_address(const product_run *r, const tsr__lavapipe_piece *piece)
 {
     tsr__matmul_side slope = r->operands.problem.y;
@@ -351,8 +352,8 @@ static tsr_status walk(tsr_stream *stream, void *work)
 }
 
 /* Chooses whether a dispatch computes several matrices. Small matrices share dispatches, because
- * each dispatch costs as much as a few million products. Large matrices do not, because their sums
- * would leave the caches between two stretches of k. */
+ * each dispatch costs as much as a few million products. Large matrices do not, because their
+ * sums would leave the caches between the dispatches for two ranges of k. */
 static void choose_inner(product_run *r)
 {
     const int64_t large = 1 << 24;

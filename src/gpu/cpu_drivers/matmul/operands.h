@@ -16,11 +16,10 @@ typedef struct tsr__lavapipe_operands {
 } tsr__lavapipe_operands;
 
 /* True if the kernels can read each operand, either directly or after it has been packed. */
-
 bool tsr__lavapipe_operands_fit(const tsr__matmul_problem *problem);
 
-/* True if lanes along n are faster than lanes along k. One stretch then covers k, and there are
- * several rows and at least one complete tile of columns. */
+/* True if lanes along n are faster than lanes along k. One dispatch then covers all of k, and
+ * there are several rows and at least one complete tile of columns. */
 bool tsr__lavapipe_suits_lanes_along_n(const tsr__matmul_problem *problem, uint32_t lanes);
 
 /* True if the product should be computed as a sum of outer products (tsr__lavapipe_outer), with

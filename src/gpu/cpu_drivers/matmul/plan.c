@@ -26,12 +26,12 @@ enum {
      * 2^ROW_LOG2 elements. For smaller products, compiling their kernels would take more time than
      * they save. */
     LARGE_LOG2 = 24,
-    /* LARGE_LOG2 for stretches that cover all of k with lanes along k, and for pipelines whose
-     * lines of b are a constant number of elements apart. */
+    /* Replaces LARGE_LOG2 for stretches that cover all of k with lanes along k, and for
+     * pipelines whose lines of b are a constant number of elements apart. */
     WHOLE_LOG2 = 23,
     ROW_LOG2 = 18,
-    /* LARGE_LOG2 for stretches of LONG_STEPS steps of many rows with lanes along k, whose code
-     * takes 0.8 s longer to compile. */
+    /* Replaces LARGE_LOG2 for stretches of LONG_STEPS steps of many rows with lanes along k,
+     * whose code takes 0.8 s longer to compile. */
     LONG_LOG2 = 27,
     LONG_STEPS = 128,
     FEW_ROWS = 24, /* the largest number of rows that counts as few */
@@ -42,11 +42,11 @@ enum {
     /* k is also split if y has at most 2^DEEP_LOG2 elements. With so few elements, starting a
      * dispatch takes about as much time as its work. */
     DEEP_LOG2 = 13,
-    /* THIN_LOG2 and MAX_PARTS for one row with lanes along n. */
+    /* Replace THIN_LOG2 and MAX_PARTS for one row with lanes along n. */
     ROW_PARTS_LOG2 = 16,
     ROW_MAX_PARTS = 32,
-    /* The number of steps of a part with `careful` loads. Each of its steps compiles to dozens of
-     * loads. */
+    /* The number of steps of a part with `careful` loads. It is small, because each of these
+     * steps compiles to dozens of loads. */
     CAREFUL_STEPS = 16,
 };
 
@@ -54,7 +54,7 @@ typedef struct tile {
     uint32_t rows, vectors; /* TM and TN of the kernels */
 } tile;
 
-/* The part of the problem that the next piece covers. */
+/* The rows, the columns and the range of k that the next dispatch covers. */
 typedef struct cursor {
     uint32_t row, rows, col, cols;
     uint32_t k;     /* the next element of k: the sums already contain the products before it */
@@ -94,10 +94,11 @@ static uint32_t outer_length(int64_t k)
     return 0;
 }
 
-/* The largest number of parts that a dispatch computes, at most one for each subgroup of a
- * workgroup. If there are more parts, several dispatches compute about as many each. If lines start
- * in the same few sets of the second-level cache, half as many parts are faster. With
- * sixteen lanes, two such dispatches take as long as one with all parts. */
+/* The largest number of parts of an outer product that a dispatch computes, at most one for each
+ * subgroup of a workgroup. If k has more parts, several dispatches compute about the same number
+ * each. With eight lanes, if lines start in the same few sets of the second-level cache, half as
+ * many parts in a dispatch are faster. With sixteen lanes, two such dispatches take as long as
+ * one with all parts. */
 static uint32_t outer_parts(const tsr__lavapipe_product *p)
 {
     const uint64_t collides = 512;
@@ -447,7 +448,8 @@ static bool along_rows(const tsr__lavapipe_product *p)
     return is_fresh(p) && (uint64_t)p->n * p->k * tsr_dtype_size(p->b_dtype) <= most_bytes;
 }
 
-/* Sets the numbers of workgroups from those of tiles of rows and of groups of tiles of columns. */
+/* Sets the numbers of workgroups. `rows` is the number of tiles of rows, and `columns` the
+ * number of workgroups that compute all tiles of a row. */
 static void set_groups(const tsr__lavapipe_product *p, const cursor *at, uint32_t rows,
                        uint32_t columns, uint32_t groups[3])
 {
@@ -530,8 +532,8 @@ static tsr_status emit_piece(const tsr__lavapipe_product *p, const cursor *at, t
     return emit(user, &piece);
 }
 
-/* Emits the pieces for all complete ranges of `length` elements of k. Each dispatch adds one such
- * range to each of up to p->parts separate sums, or up to outer_parts() for an outer product. */
+/* Emits the dispatches for all complete parts of k. A dispatch covers up to p->parts of them, or
+ * outer_parts() of an outer product, and adds each to a partial sum of its own. */
 static tsr_status emit_parts(const tsr__lavapipe_product *p, cursor *at, tile shape,
                              tsr__lavapipe_emit_fn emit, void *user)
 {
@@ -571,8 +573,8 @@ static tile careful_tile(const tsr__lavapipe_product *p)
     return (tile){rows_of(p) == 1 ? 1 : rows_of(p) <= many_rows ? 4 : 6, 4};
 }
 
-/* Emits the pieces of one band of columns. k is divided into stretches, which are computed in
- * order; within a stretch, all blocks of rows are computed in order. */
+/* Emits the dispatches of one band of columns. k is divided into stretches, which are computed
+ * in order; within a stretch, all blocks of rows are computed in order. */
 static tsr_status emit_band(const tsr__lavapipe_product *p, uint32_t col, uint32_t cols,
                             bool careful, tsr__lavapipe_emit_fn emit, void *user)
 {

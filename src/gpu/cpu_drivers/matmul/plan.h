@@ -33,7 +33,8 @@ typedef struct tsr__lavapipe_product {
     bool y_paired;    /* every row of y, and every fourth column, starts at a multiple of 8 bytes */
     /* the epilogue (TSR_MM_…) that the dispatch for the last range of k applies; 0: none */
     uint32_t finish;
-    /* tsr__lavapipe_parts(): matrices of partial sums, which are added up later */
+    /* the number of matrices of partial sums, each over other ranges of k; they are added up
+     * later. tsr__lavapipe_parts() chooses it. */
     uint32_t parts;
     bool outer;                /* see tsr__lavapipe_outer */
     bool long_code;            /* see struct tsr_device */
@@ -69,6 +70,7 @@ enum {
     TSR__LAVAPIPE_CONSTANTS
 };
 
+/* One dispatch of a product. It covers some rows and columns of y and one or more ranges of k. */
 typedef struct tsr__lavapipe_piece {
     bool nn; /* the shader is matmul_lavapipe_nn, otherwise matmul_lavapipe_nt */
     uint32_t constants[TSR__LAVAPIPE_CONSTANTS];
@@ -86,7 +88,8 @@ typedef struct tsr__lavapipe_piece {
                     columns */
 } tsr__lavapipe_piece;
 
-/* Calls `emit` for the pieces in order until one call fails. */
+/* Calls `emit` for each dispatch of the product, in the order in which they must be executed,
+ * until one call fails. */
 typedef tsr_status (*tsr__lavapipe_emit_fn)(void *user, const tsr__lavapipe_piece *piece);
 tsr_status tsr__lavapipe_plan(const tsr__lavapipe_product *product, tsr__lavapipe_emit_fn emit,
                               void *user);

@@ -15,7 +15,7 @@ tsr_status tsr__quant_rows(const tsr__matmul_call *call) TSR_NODISCARD;
 /* True if tsr__dequantize_vectors can convert x, a matrix in blocks, to y, a contiguous matrix. */
 bool tsr__dequantize_vectors_suit(const tsr_tensor *y, const tsr_tensor *x);
 
-/* Records y = x. */
+/* Records y = x, converted to floats. */
 tsr_status tsr__dequantize_vectors(tsr_stream *stream, const tsr_tensor *y,
                                    const tsr_tensor *x) TSR_NODISCARD;
 

@@ -12,7 +12,8 @@ typedef struct tsr__cross_entropy {
     const tsr_tensor *logits, *labels;
     /* [3,rows] or [ranks,3,rows]; NULL if the classes are not divided among ranks */
     const tsr_tensor *stats;
-    int64_t first, classes; /* as in tsr__cross_entropy_whole; unused with TSR_ROWS_ALONE */
+    /* the rank's first class and the number of classes of all ranks; unused with TSR_ROWS_ALONE */
+    int64_t first, classes;
     float scale;
 } tsr__cross_entropy;
 

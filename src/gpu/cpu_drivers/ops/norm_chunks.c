@@ -9,7 +9,7 @@
 #include "shaders/params/vectors.h"
 
 enum {
-    MIN_ELEMENTS = 1 << 15, /* with fewer, three dispatches and their compilation take too long */
+    MIN_ELEMENTS = 1 << 15, /* with fewer, three dispatches cost more time than they save */
     MIN_COLUMNS = 256,      /* with fewer, a part saves less time than its start takes */
     MAX_STEPS = 64,         /* steps of a chunk; more steps take longer to compile than they save */
     MAX_UNITS = 8,          /* vectors per lane */
@@ -22,7 +22,8 @@ typedef struct plan {
     tsr__norm_operands all;
     uint32_t lanes, group; /* group: the number of y's elements in a vector */
     tsr__row_cut chunks, blocks;
-    /* size of the statistics of all chunks; in scratch memory, the slopes follow */
+    /* the size of the statistics of all chunks; in scratch memory, the slopes
+     * (params/norm_parts.h) follow */
     uint64_t chunk_bytes;
 } plan;
 

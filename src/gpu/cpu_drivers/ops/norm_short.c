@@ -13,8 +13,9 @@ enum {
      * identity[i] is i (lavapipe.glsl); it has this many entries. */
     SUBGROUPS = 8,
     LONGEST = 1024,
-    /* The longest row and the smallest number of elements for the kernel that sums parts. With
-     * longer rows or fewer elements, its compilation takes too long: up to a second. */
+    /* The longest row, and the smallest number of elements, for the kernel that computes parts
+     * of sums. With longer rows or fewer elements, its compilation, up to a second, takes more
+     * time than the kernel saves. */
     LONGEST_PARTS = 512,
     MIN_PARTS = 1 << 16,
     /* The number of subgroups with which the parts of all workgroups are few enough to be added up

@@ -5,27 +5,28 @@
 
 #include "gpu/ops/norm/plane.h"
 
-/* The first function returns whether the kernel should compute a plane (a set of rows, see
- * plane.h), and the second adds its dispatch. `output` is one of TSR_NORM_…. A result of the
- * forward pass is written to operand 1. For gradients, operand 1 is dy, and dx is written to
- * operand 2. Statistics of the rows, or the products dy · normalised x of which dweight is the sum,
- * as f32 [rows, columns], are written to `scratch`. */
+/* True if the kernel should compute `output`, one of TSR_NORM_…, for a plane (a set of rows, see
+ * plane.h). */
 bool tsr__norm_short_suit(const tsr__norm *norm, const tsr__norm_plane *plane, uint32_t output);
+/* Adds the dispatch. A result of the forward pass is written to operand 1. For gradients,
+ * operand 1 is dy, and dx is written to operand 2. Statistics of the rows, or the products dy ·
+ * normalised x of which dweight is the sum, as f32 [rows, columns], are written to `scratch`. */
 tsr_status tsr__norm_short_add(tsr__dispatches *list, const tsr__norm *norm,
                                const tsr__norm_plane *plane, uint32_t output,
                                tsr__buffer *scratch) TSR_NODISCARD;
 
-/* Parts of the sums of dweight and dbias in one dispatch of
- * shaders/cpu_drivers/norm_short_grad.comp, which can also compute an f32 dx and add operand 3 to
- * it, if there is one. The plane must contain all rows. Whether the kernel suits, and the bits of
- * the parts, do not depend on dx. */
+/* True if one dispatch of shaders/cpu_drivers/norm_short_grad.comp should compute parts of the
+ * sums dweight and dbias. A part is the sum over the rows of one workgroup. The plane must
+ * contain all rows. Neither the answer nor the bits of the parts depend on whether the dispatch
+ * also computes dx. */
 bool tsr__norm_short_parts_suit(const tsr__norm *norm, const tsr__norm_plane *plane);
-/* The number of parts of each sum. */
+/* The number of parts of each of the two sums. */
 uint32_t tsr__norm_short_parts(const tsr__norm *norm, const tsr__norm_plane *plane);
-/* Writes the parts as f32 [parts, columns] to `dweight` and `dbias`, which are in one buffer,
- * `dbias` second. One of them may be NULL. Each must be followed by room for
- * TSR__NORM_SHORT_PARTS_ROOM more matrices of its size, in which the kernel stores intermediate
- * sums. */
+/* Adds the dispatch. If `dx` is true, it also computes dx, which must be f32, and adds operand 3
+ * to it, if there is one. The parts are written as f32 [parts, columns] to `dweight` and
+ * `dbias`, which are in one buffer, `dbias` second. One of them may be NULL. Each must be
+ * followed by room for TSR__NORM_SHORT_PARTS_ROOM more matrices of its size, in which the kernel
+ * stores intermediate sums. */
 #define TSR__NORM_SHORT_PARTS_ROOM 8
 tsr_status tsr__norm_short_parts_add(tsr__dispatches *list, const tsr__norm *norm,
                                      const tsr__norm_plane *plane, bool dx,

@@ -1,6 +1,6 @@
 /* Reductions of rows and columns on Mesa's CPU driver. They replace a dispatch of the general
- * kernels (reduction.h). A plane has two of its dimensions, and the host records a dispatch for
- * each plane. */
+ * kernels (reduction.h). A plane is two of the dimensions of the replaced dispatch, and the host
+ * records a dispatch for each plane. */
 #include "gpu/cpu_drivers/ops/reduction.h"
 
 #include "base/checked.h"
@@ -9,9 +9,10 @@
 #include "shaders/params/reduction.h"
 
 enum {
-    /* TSR__MIN_VECTORS for pipelines that take longer to compile. */
+    /* The smallest number of elements for which these kernels are used. It is larger than
+     * TSR__MIN_VECTORS (vectors.h), because their pipelines take longer to compile. */
     MIN_ELEMENTS = 16384,
-    MAX_PLANES = 64, /* the most dispatches for dimensions outside an area */
+    MAX_PLANES = 64, /* the largest number of planes */
     TREE = 32,       /* the number of lanes of the tree in shaders/include/reduce.glsl */
     LONGEST = 1024,  /* the longest rows or columns; longer ones have been divided into chunks */
     /* Subgroups per workgroup. Shaders look up their numbers in the push constant identity[], where

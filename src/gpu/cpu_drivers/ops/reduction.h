@@ -16,9 +16,9 @@ typedef struct tsr__reduction {
     tsr__access x, y;
 } tsr__reduction;
 
-/* The first function returns whether the kernels for contiguous rows should be used; the second
- * adds their dispatches. */
+/* True if the kernels for contiguous rows should be used. */
 bool tsr__reduction_rows_suit(const tsr__reduction *r);
+/* Adds the dispatches of the kernels for contiguous rows. */
 tsr_status tsr__reduction_rows_add(tsr__dispatches *list, const tsr__reduction *r) TSR_NODISCARD;
 
 /* The number of parts into which each column is divided. Element k of part i is in row k ·
@@ -31,11 +31,11 @@ tsr_status tsr__reduction_rows_add(tsr__dispatches *list, const tsr__reduction *
 uint64_t tsr__reduction_parts_bytes(const tsr_device *device, int64_t rows, int64_t count,
                                     int64_t chunk);
 
-/* The first function returns whether the kernels for adjacent columns should be used; the second
- * adds their dispatches. They write the f32 result of each part to `parts`, which is row-major
- * [TSR__REDUCTION_PARTS, params->jobs]. The caller must then reduce the first dimension of
- * `parts`. */
+/* True if the kernels for adjacent columns should be used. */
 bool tsr__reduction_columns_suit(const tsr__reduction *r);
+/* Adds the dispatches of the kernels for adjacent columns. They write the f32 result of each
+ * part of a column to `parts`, which is row-major [TSR__REDUCTION_PARTS, params->jobs]. The
+ * caller must then reduce the first dimension of `parts`. */
 tsr_status tsr__reduction_columns_add(tsr__dispatches *list, const tsr__reduction *r,
                                       uint64_t parts, tsr__access access) TSR_NODISCARD;
 

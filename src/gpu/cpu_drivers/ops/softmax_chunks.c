@@ -8,7 +8,7 @@
 #include "shaders/params/vectors.h"
 
 enum {
-    MIN_ELEMENTS = 1 << 15, /* with fewer, three dispatches and their compilation take too long */
+    MIN_ELEMENTS = 1 << 15, /* with fewer, three dispatches cost more time than they save */
     MIN_COLUMNS = 256,      /* with fewer, a part saves less time than its start takes */
     MAX_STEPS = 64,         /* with more, compilation takes more time than they save */
     MAX_UNITS = 8,          /* vectors per lane */

@@ -27,9 +27,9 @@ typedef struct tsr__softmax_rows {
 /* True if the tensor is NULL or if its rows along the last dimension have no gaps. */
 bool tsr__softmax_without_gaps(const tsr_tensor *tensor);
 
-/* The first function returns the alignment that all rows of an operand have: 8, 4, 2 or 1 bytes.
- * The second returns whether the kernels for Mesa's CPU driver support all operands. */
+/* Returns the alignment that all rows of an operand have: 8, 4, 2 or 1 bytes. */
 uint32_t tsr__softmax_alignment(const tsr__softmax_operand *operand);
+/* True if the kernels for Mesa's CPU driver support all operands. */
 bool tsr__softmax_operands_suit(const tsr__softmax_rows *work);
 
 /* Whether these kernels should be used. Does not use work->scratch. */
@@ -37,21 +37,25 @@ bool tsr__softmax_chunks_suit(const tsr__softmax_rows *work);
 
 uint64_t tsr__softmax_scratch_bytes(const tsr__softmax_rows *work);
 
-/* Each of these functions adds the dispatches of one of the three kernels. Cross-entropy does not
- * call the second one, because it has its own kernel for statistics of rows. */
+/* Adds the dispatches that compute the statistics of chunks. */
 tsr_status tsr__softmax_chunks_add(tsr__dispatches *list,
                                    const tsr__softmax_rows *work) TSR_NODISCARD;
+/* Adds the dispatches that compute the statistics of rows from those of their chunks.
+ * Cross-entropy has a kernel of its own for this. */
 tsr_status tsr__softmax_rows_add(tsr__dispatches *list,
                                  const tsr__softmax_rows *work) TSR_NODISCARD;
+/* Adds the dispatches that compute the result from the statistics of rows. */
 tsr_status tsr__softmax_apply_add(tsr__dispatches *list,
                                   const tsr__softmax_rows *work) TSR_NODISCARD;
 
-/* These functions are for callers with their own second kernel. They return the ranges of scratch
- * memory that contain the statistics of chunks and of rows, the number of chunks of a row, and the
- * number of columns at a row's end that do not fill a vector. */
+/* Returns the range of scratch memory that contains the statistics of chunks. This function and
+ * the following ones are for callers with their own second kernel. */
 tsr__access tsr__softmax_chunk_stats(const tsr__softmax_rows *work, bool write);
+/* Returns the range of scratch memory that contains the statistics of rows. */
 tsr__access tsr__softmax_row_stats(const tsr__softmax_rows *work, bool write);
+/* Returns the number of chunks of a row. */
 uint32_t tsr__softmax_across(const tsr__softmax_rows *work);
+/* Returns the number of columns at a row's end that do not fill a vector. */
 uint32_t tsr__softmax_rest(const tsr__softmax_rows *work);
 
 #endif

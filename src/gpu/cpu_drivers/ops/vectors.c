@@ -192,8 +192,9 @@ static tsr_status emit(tsr_stream *stream, const tsr__vectors *work, const tsr__
     return tsr__stream_dispatch(stream, &dispatch);
 }
 
-/* Records the dispatches for all blocks of a plane. If a row has several parts, these have about
- * the same length, so that no part is shorter than a block. */
+/* Records the dispatches for all blocks of a plane. If a row is divided among several
+ * dispatches, their shares of it have about the same length, so that none is shorter than a
+ * block. */
 static tsr_status run_plane(tsr_stream *stream, const tsr__vectors *work, const tsr__piece *piece,
                             const tiling *t, part *at)
 {

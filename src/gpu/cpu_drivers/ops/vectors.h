@@ -11,11 +11,11 @@
 /* The number of vectors per lane. More take longer to compile; fewer save less time than starting a
  * subgroup takes. */
 #define TSR__VECTORS_LANE 8u
-/* TSR__VECTORS_SUBGROUPS is the number of subgroups per workgroup. There are several, because
- * starting a workgroup costs more than starting a subgroup. TSR__VECTORS_MAX_BLOCKS is the largest
- * number of blocks per dispatch: one for each subgroup of the 65535 workgroups that uniform_index()
- * supports. */
+/* The number of subgroups per workgroup. There are several, because starting a workgroup costs
+ * more than starting a subgroup. */
 #define TSR__VECTORS_SUBGROUPS 16u
+/* The largest number of blocks per dispatch: one for each subgroup of the 65535 workgroups that
+ * uniform_index() supports. */
 #define TSR__VECTORS_MAX_BLOCKS 1048560u
 /* The largest number of dispatches for dimensions other than rows and columns. */
 #define TSR__VECTORS_MAX_PLANES 16
@@ -33,9 +33,9 @@ uint32_t tsr__vectors_common(uint64_t bits);
  * one (lavapipe.glsl). */
 uint32_t tsr__vectors_digits(uint32_t last, uint32_t digit_bits);
 
-/* The first function returns the alignment of an operand's rows, 1 to 8 bytes; the second returns
- * the smallest alignment that the kernels support. */
+/* Returns the alignment of an operand's rows, 1 to 8 bytes. */
 uint32_t tsr__vectors_alignment(const tsr__piece *piece, int operand, const tsr_tensor *tensor);
+/* Returns the smallest alignment that the kernels support. */
 uint32_t tsr__vectors_least_alignment(const tsr_device *device);
 
 typedef struct tsr__vectors {
