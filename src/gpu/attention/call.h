@@ -24,9 +24,10 @@ typedef struct tsr__attention {
     uint32_t *table;
 } tsr__attention;
 
-/* Checks all arguments and fills in the rest of `call`. The caller must have set the members from
- * `op` to `params`. On success the caller must pass `call` to tsr__attention_finish. */
+/* Checks all arguments and fills in the rest of `call`. The caller must have set the members
+ * from `op` to `params`. On success the caller must pass `call` to tsr__attention_finish(). */
 tsr_status tsr__attention_check(tsr__attention *call) TSR_NODISCARD;
+/* Frees the table that tsr__attention_check() allocated. */
 void tsr__attention_finish(tsr__attention *call);
 
 static inline const uint32_t *tsr__attention_kv_head(const tsr__attention *call)
@@ -40,7 +41,7 @@ static inline const uint32_t *tsr__attention_first_reader(const tsr__attention *
 }
 
 /* The parameters of a call as the shaders read them from device memory: a struct
- * tsr_attention_call, followed by its table. */
+ * tsr_attention_call, followed by the three arrays of call->table. */
 typedef struct tsr__attention_description {
     tsr__access range; /* the bytes on the device that the shaders read */
     uint64_t address;  /* the device address of `range` */
@@ -49,9 +50,10 @@ typedef struct tsr__attention_description {
 
 /* Writes the parameters to device memory if the host reaches it; otherwise tsr__attention_send()
  * must send them. `delta` may be NULL. The caller must pass the description to
- * tsr__attention_description_finish. */
+ * tsr__attention_description_finish(). */
 tsr_status tsr__attention_describe(const tsr__attention *call, const tsr__buffer *delta,
                                    tsr__attention_description *out) TSR_NODISCARD;
+/* Frees the bytes that are still to be sent. */
 void tsr__attention_description_finish(tsr__attention_description *description);
 
 /* Appends to `access` the reads that all kernels have in common, and returns the new count. */
@@ -83,14 +85,15 @@ double tsr__attention_pass_work(const tsr__attention_pass *pass, uint32_t rows);
 /* Sets which memory the dispatches of a pass access. */
 void tsr__attention_pass_access(const tsr__attention_pass *pass, tsr__dispatch *dispatch);
 
-/* The first function returns whether cooperative matrices can compute a pass and are faster; the
- * second records it. */
+/* True if cooperative matrices can compute a pass and are faster. */
 bool tsr__attention_coopmat_suits(const tsr__attention_pass *pass);
+/* Records a pass that is computed with cooperative matrices. */
 tsr_status tsr__attention_coopmat(const tsr__attention_pass *pass) TSR_NODISCARD;
 
-/* Records the dispatches of `count` items, at most `at_once` items in each. An item is
- * `invocations` invocations and `work` multiply-adds (0: see tsr__dispatch). The function sets
- * first and count of `push` for each dispatch. */
+/* Records the dispatches of `count` items, at most `at_once` items in each. An item is what the
+ * kernel numbers, for example a block of rows; it takes `invocations` invocations in workgroups
+ * of `workgroup`, and `work` multiply-adds (0: see tsr__dispatch). The function sets first and
+ * count of `push` for each dispatch. */
 tsr_status tsr__attention_dispatch(tsr_stream *stream, tsr__dispatch *dispatch,
                                    struct tsr_attention_push push, uint64_t count, uint64_t at_once,
                                    uint32_t invocations, uint32_t workgroup,
@@ -99,21 +102,24 @@ tsr_status tsr__attention_dispatch(tsr_stream *stream, tsr__dispatch *dispatch,
 /* How the kernels for GPUs load q, k, v and dy: TSR_ATTENTION_LOAD_…. */
 uint32_t tsr__attention_load(const tsr__attention *call);
 
-/* The first function returns whether the second should record the forward call, for example because
- * few queries read each key. Workgroups then compute parts of the keys, and the results of the
- * parts are merged. */
+/* True if tsr__attention_few() should record the forward call, for example because few queries
+ * read each key. */
 bool tsr__attention_few_suit(const tsr__attention *call);
+/* Records the forward call with a kernel that divides the keys into ranges. Each workgroup
+ * computes one range, and the results of all ranges are then merged. */
 tsr_status tsr__attention_few(const tsr__attention *call) TSR_NODISCARD;
 
-/* Merges the results of parts of the keys into y, in the order of the parts, and into lse if the
- * call has it. `partial` has for each row of queries and each part: the largest score, the sum of
- * the exponentials, and head_dim sums, in f32. The description must have been sent. */
+/* Merges the results of `parts` ranges of the keys into y, in the order of the ranges, and into
+ * lse if the call has it. `partial` has for each row of queries and each range: the largest
+ * score, the sum of the exponentials, and head_dim sums, in f32. The description must have been
+ * sent. */
 tsr_status tsr__attention_merge(const tsr__attention *call,
                                 const tsr__attention_description *description, tsr__buffer *partial,
                                 uint32_t parts) TSR_NODISCARD;
 
-/* Record the forward call and the backward call with the kernels for GPUs. */
+/* Records the forward call with the kernels for GPUs. */
 tsr_status tsr__attention_tiled(const tsr__attention *call) TSR_NODISCARD;
+/* Records the backward call with the kernels for GPUs. */
 tsr_status tsr__attention_tiled_grad(const tsr__attention *call) TSR_NODISCARD;
 
 #endif

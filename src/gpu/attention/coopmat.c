@@ -58,7 +58,7 @@ static bool configure(const tsr__attention_pass *p, config *out)
         .fm = shape->m,
         .fn = shape->n,
         .fk = shape->k,
-        /* for the same reasons as in matmul/kernels/coopmat.c */
+        /* AMD's GPUs need tiles that are transposed when they are stored */
         .along_k = device->info.vendor_id == TSR__VENDOR_AMD,
     };
     f.by = f.width <= 64 && f.kind != TSR_ATTENTION_DKV ? 64 : 32;

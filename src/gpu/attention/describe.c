@@ -79,7 +79,8 @@ static struct tsr_attention_call values_of(const tsr__attention *c, const tsr__b
     return values;
 }
 
-/* Finds a place for the bytes on the device, and writes them there if the host can. */
+/* Reserves device memory for d->bytes. If the host can write it, copies the bytes and frees
+ * them. */
 static tsr_status place(tsr_stream *stream, uint64_t size, tsr__attention_description *d)
 {
     tsr__buffer *scratch;

@@ -1,5 +1,5 @@
-/* Attention of few queries: attention_few.comp for parts of the keys, and attention_merge.comp if
- * there are several parts. */
+/* Attention of few queries. attention_few.comp computes ranges of the keys, which this file
+ * calls parts. If there are several parts, attention_merge.comp merges their results. */
 #include "base/checked.h"
 #include "gpu/attention/call.h"
 
@@ -11,13 +11,14 @@ enum {
      * H200, a part took 16 µs with 80 keys and 34 µs with 210, and merging parts took 5 µs. */
     MIN_KEYS = 256,
     GPU_MIN_KEYS = 128,
-    /* lavapipe ends loops after 65535 iterations. */
+    /* The largest number of keys in a part. The loops of an invocation then need fewer than the
+     * 65535 iterations after which lavapipe ends them. */
     MAX_KEYS = 8192,
     MERGE_WORKGROUP = 64,
 };
 
 /* How the work is divided among workgroups. Each workgroup computes some queries for one part of
- * the keys. */
+ * the keys, which is a range of them. */
 typedef struct cut {
     uint32_t rows;             /* queries of a workgroup */
     uint32_t row_blocks;       /* workgroups for all queries that read a kv head */

@@ -7,7 +7,7 @@
 #define COLUMNS 64 /* columns of head_dim that the shader processes together */
 #define DELTA_WORKGROUP 64
 #define DELTA_ROWS (DELTA_WORKGROUP / 8)
-#define DELTA_BLOCK (UINT32_C(1) << 28) /* rows per dispatch */
+#define DELTA_BLOCK (UINT32_C(1) << 28) /* the largest number of rows of a dispatch */
 
 /* The size of a workgroup's tile. shared_bytes() must equal the shared memory that the shader
  * declares. */
@@ -70,8 +70,8 @@ static tsr_status run_pass(const tsr__attention_pass *p)
     return tsr__attention_dispatch(c->stream, &dispatch, push, blocks, most, 1, 1, work);
 }
 
-/* Computes delta, one number for each row: Σ dy·y if `from_y`, otherwise the
- * same number as Σ p·dp. */
+/* Computes delta, one number for each row: Σ dy·y if `from_y`, otherwise the same number as Σ
+ * p·dp. */
 static tsr_status run_delta(const tsr__attention *c, const tsr__attention_description *d,
                             tsr__buffer *delta, bool from_y)
 {
@@ -101,9 +101,10 @@ static tsr_status check_count(const tsr__attention *c)
     return TSR_OK;
 }
 
-/* lavapipe ends all loops of an invocation after 65535 iterations. The kernels for lavapipe take
- * calls that need that many, except those with lengths of sequences. The count is an upper bound
- * for all loops but those of the last block. */
+/* Fails if the loops could need too many iterations: lavapipe ends all loops of an invocation
+ * after 65535 iterations in total. Kernels for lavapipe compute most calls that need more; this
+ * file gets only those with lengths of sequences. The count is an upper bound for all loops but
+ * those of the last block, for which the limit of 60000 leaves room. */
 static tsr_status check_iterations(const tsr__attention *c)
 {
     const double most_iterations = 60000, block = 32;

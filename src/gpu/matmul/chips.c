@@ -6,8 +6,8 @@
  * measured. */
 #define LARGE_CHIP 80
 
-/* A tile that is used if y fills more than half of its rows and columns and has enough such tiles
- * to occupy a GPU. */
+/* A tile that is used if y fills more than half of the tile's rows and of its columns and has
+ * enough such tiles to occupy a GPU. */
 #define TILE(name)                                                                                 \
     {                                                                                              \
         .config = (name), .enough_tiles = ENOUGH_TILES, .counts_parts = true, .half_rows = true,   \
@@ -18,10 +18,10 @@
         .config = NULL                                                                             \
     }
 
-/* The more products an invocation computes, the less often it reads shared memory, but the more
- * registers it needs. With 4×4, an AMD GPU's shared memory is the limit, and RDNA 3 reaches less
- * than half of its peak. With 8×8, only two subgroups of 64 fit a SIMD of GCN, whose subgroups all
- * have this size. */
+/* The more elements of y an invocation computes, the less often it reads shared memory, but the
+ * more registers it needs. With 4×4 elements, reads of shared memory limit an AMD GPU, and RDNA
+ * 3 reaches less than half of its peak. With 8×8, the registers of a SIMD of GCN suffice for
+ * only two subgroups, which always have 64 invocations on GCN. */
 static const tsr__chip_tile nvidia_tiles[] = {TILE("tiled-l"), TILE("tiled-m"), END};
 static const tsr__chip_tile rdna_tiles[] = {TILE("tiled-l"), TILE("tiled-m8"), TILE("tiled-m"),
                                             END};
@@ -62,7 +62,7 @@ static const tsr__chip_tile other_coopmat_tiles[] = {
 #define OTHER_COOPMAT                                                                              \
     .coopmat_tiles = other_coopmat_tiles, .coopmat_m = 32, .coopmat_n = 32, .coopmat_k = 32
 
-/* Lines that fit fewer devices come first. */
+/* Rows of the table that fit fewer devices come first, because the first one that fits is used. */
 static const tsr__chip table[] = {
     /* For up to 8 rows, kernels without cooperative matrices are faster. On an H100, loads_ahead
      * makes products in f32 slower. */

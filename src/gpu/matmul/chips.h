@@ -15,8 +15,8 @@ typedef struct tsr__chip_tile {
     bool half_columns; /* y must have more than half of the tile's columns */
 } tsr__chip_tile;
 
-/* A product that was measured, and the choice that was fastest. docs/gpu.md says how the
- * output of `tessera bench --tune` becomes a file of such lines, which chips.c includes. */
+/* A product that was measured, and the choice that was fastest. docs/gpu.md says how the output
+ * of `tessera bench --tune` becomes a file of such choices, which chips.c includes. */
 typedef struct tsr__chip_tuning {
     tsr_dtype dtype;
     bool transposed; /* x·wᵀ, otherwise x·w; both are contiguous */
@@ -27,8 +27,8 @@ typedef struct tsr__chip_tuning {
     uint32_t splits;
 } tsr__chip_tuning;
 
-/* A line of the table. Chips are recognised by what drivers report. Members that are 0 hold for
- * all. */
+/* A row of the table. Chips are recognised by what drivers report. A member that is 0 fits every
+ * chip. */
 typedef struct tsr__chip {
     const char *name;
     uint32_t vendor_id;
@@ -37,7 +37,7 @@ typedef struct tsr__chip {
      * architectures of AMD */
     uint32_t first_subgroup, last_subgroup;
 
-    uint32_t processors;         /* the number for which `enough_tiles` are given */
+    uint32_t processors;         /* the chip's number, to which `enough_tiles` refers */
     const tsr__chip_tile *tiles; /* the tiles without cooperative matrices, the largest first */
     /* the tiles for f16 on devices with an instruction for two products, the largest first */
     const tsr__chip_tile *pair_tiles;
@@ -51,10 +51,10 @@ typedef struct tsr__chip {
     int tuning_count;
 } tsr__chip;
 
-/* Returns the line at `index`, or NULL past the end of the table. */
+/* Returns the row at `index`, or NULL past the end of the table. */
 const tsr__chip *tsr__chip_at(int index);
 
-/* Returns the first line that fits the device. The last line fits every device. */
+/* Returns the first row that fits the device. The last row fits every device. */
 const tsr__chip *tsr__chip_of(const tsr__matmul_device *device);
 
 /* The number of workgroups that occupy the device if `enough` workgroups occupy a chip with
@@ -62,7 +62,7 @@ const tsr__chip *tsr__chip_of(const tsr__matmul_device *device);
  * devices with more processors, or if their number is unknown. */
 uint64_t tsr__chip_enough(const tsr__chip *chip, const tsr__matmul_device *device, uint64_t enough);
 
-/* True if the line fits a device with these properties. */
+/* True if the row fits a device with these properties. */
 bool tsr__chip_fits(const tsr__chip *chip, uint32_t vendor_id, uint32_t device_id,
                     uint32_t subgroup_size_min);
 

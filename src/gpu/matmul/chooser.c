@@ -1,5 +1,5 @@
-/* The choice of a configuration, which is a kernel with one size of tile (common/kernel.h), and of
- * the number of parts into which k is split. */
+/* The choice of a configuration, which is a kernel with one size of tile (common/kernel.h), and
+ * of the number of ranges into which k is split. */
 #include "gpu/matmul/chooser.h"
 
 #include <string.h>
@@ -45,8 +45,8 @@ static uint64_t tiles_of(const tsr__matmul_config *config, const tsr__matmul_pro
            tsr__div_up_u64((uint64_t)p->n, config->bn) * (uint64_t)p->batch_count;
 }
 
-/* The number of parts into which a long k can be split. If these parts are counted, larger tiles
- * still occupy the device. */
+/* The number of ranges into which a long k can be split. Each range of a tile is a workgroup. If
+ * these are counted, larger tiles still occupy the device. */
 static uint64_t parts_of(const tsr__matmul_problem *p)
 {
     return p->k < 2048 ? 1 : (uint64_t)p->k / 1024;
@@ -171,19 +171,19 @@ bool tsr__matmul_can_choose(const tsr__matmul_device *device, const tsr__matmul_
            lists(chip->tiles, config->name) || was_measured(chip, config->name);
 }
 
-/* k is split until there are this many workgroups. With few rows, reading b takes most of the time.
- * To use its full bandwidth, a large GPU needs about ten KiB of loads in flight on each of its
- * hundred or more processors, and therefore several workgroups on each. The partial sums of few
- * rows are small, so that splitting costs little. */
+/* Returns the number of workgroups up to which k is split. With few rows, reading b takes most
+ * of the time. To use its full bandwidth, a large GPU needs about ten KiB of loads in flight on
+ * each of its hundred or more processors, and therefore several workgroups on each. The partial
+ * sums of few rows are small, so that splitting costs little. */
 static uint64_t enough_parts(const tsr__matmul_device *device, const tsr__matmul_problem *p)
 {
     return enough_tiles(device) * (device->device_class == TSR__CLASS_GPU && p->m < 32 ? 4 : 1);
 }
 
-/* Returns the time for all tiles if k is split, in units of the time for one tile. Every processor
- * computes one part after another; during the last ones most processors may be idle. Each part then
- * writes its sums, and another kernel reads them: per sum, this takes as long as `part_cost`
- * products. */
+/* Returns the time for all tiles if k is split into `splits` ranges, in units of the time for
+ * one tile. A part is one range of one tile. Every processor computes one part after another;
+ * while the last parts are computed, most processors may be idle. Each part then writes its
+ * sums, and another kernel reads them: per sum, this takes as long as `part_cost` products. */
 static double time_with_parts(uint32_t processors, uint64_t tiles, uint64_t k, uint64_t splits,
                               double part_cost)
 {
@@ -193,15 +193,16 @@ static double time_with_parts(uint32_t processors, uint64_t tiles, uint64_t k, u
     return splits == 1 ? computing : computing + adding;
 }
 
-/* Returns into how many parts to split k if y has enough tiles to occupy the device, but the last
- * tiles would leave most processors idle: 132 processors take as long for 144 tiles as for 264. */
+/* Returns into how many ranges to split k if y has enough tiles to occupy the device, but the
+ * last tiles would leave most processors idle: 132 processors take as long for 144 tiles as for
+ * 264. */
 static uint64_t parts_without_rest(const tsr__matmul_device *device, const tsr__matmul_problem *p,
                                    uint64_t tiles)
 {
     /* Calculated from an H100's bandwidth and rate of products, which for 16-bit operands is that
      * of its matrix units. */
     const double part_cost = p->a.dtype == TSR_F32 ? 40 : 300;
-    const double worth = 0.9; /* parts must take less than this part of the time without them */
+    const double worth = 0.9; /* k is split if the time is then less than this fraction */
     const uint64_t most = 8, k = (uint64_t)p->k;
     uint64_t best = 1;
     double shortest = worth * time_with_parts(device->processors, tiles, k, 1, part_cost);
@@ -243,8 +244,8 @@ static void choose_splits(const tsr__matmul_device *device, const tsr__matmul_pr
     plan->splits = (uint32_t)tsr__div_up_u64(k, chunk);
 }
 
-/* Writes the tuned configuration of the problem's class. Returns false if there is none, or if it
- * cannot compute this problem, as opposed to others of the class. */
+/* Writes the tuned configuration of the problem's class. Returns false if there is none, or if
+ * it can compute other problems of the class but not this one. */
 static bool choose_tuned(tsr__tuned *tuned, const tsr__matmul_device *device,
                          const tsr__matmul_problem *problem, tsr__matmul_override *out)
 {

@@ -13,11 +13,11 @@ typedef struct tsr__tuned tsr__tuned;
 
 tsr__matmul_device tsr__matmul_device_of(const tsr_device *device);
 
-/* Replaces parts of the choice, for tunings and tests. The chooser decides about fields that are
- * 0. */
+/* Replaces the configuration, the number of ranges into which k is split, or both, for tunings
+ * and tests. The chooser decides about fields that are 0. */
 typedef struct tsr__matmul_override {
     const char *config; /* the name of a configuration */
-    uint32_t splits;    /* the largest number of parts of k, if the configuration splits k */
+    uint32_t splits;    /* the largest number of ranges, if the configuration splits k */
 } tsr__matmul_override;
 
 /* Chooses the plan for a problem. `tuned` and `override` may be NULL. If `override` is not NULL,

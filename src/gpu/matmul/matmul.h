@@ -10,8 +10,8 @@ tsr_status tsr__matmul_check(tsr_stream *stream, const tsr_tensor *y, const tsr_
                              const tsr_tensor *b, const tsr_matmul_params *params,
                              tsr__matmul_problem *out);
 
-/* Does the same as tsr_matmul, except that `override`, which may be NULL, can replace parts of the
- * choice. */
+/* Does the same as tsr_matmul(), except that `override`, which may be NULL, can replace the
+ * configuration or the number of ranges of k. */
 tsr_status tsr__matmul_run(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a,
                            const tsr_tensor *b, const tsr_matmul_params *params,
                            const tsr__matmul_override *override);

@@ -1,6 +1,6 @@
-/* Products whose b is in blocks. Few rows of a are multiplied by the blocks directly. For more
- * rows, one panel after another is filled and multiplied; a panel is some rows of b as floats in
- * scratch memory. */
+/* Products whose b is in a block format. If a has few rows, they are multiplied by the blocks
+ * directly. Otherwise, some rows of b at a time, a panel, are converted to floats in scratch
+ * memory, and the panel is multiplied. */
 #include "gpu/matmul/quant.h"
 
 #include "base/checked.h"
@@ -92,7 +92,7 @@ static tsr__shader shader_for(const tsr__matmul_call *call)
                                                          : TSR__SHADER_MATMUL_QUANT;
 }
 
-/* A product with few rows, which is divided into columns of y. These are rows of b. */
+/* A product with few rows. Each dispatch computes some columns of y, which are rows of b. */
 typedef struct few_rows {
     const tsr__matmul_call *call;
     tsr__dispatch dispatch;
@@ -203,7 +203,8 @@ tsr_status tsr__matmul_few_gated(const tsr__matmul_call *call, bool *recorded)
 
 /* Panels --------------------------------------------------------------------------------------- */
 
-/* The scratch memory for rows of b as floats. A single row may need more. */
+/* The largest size of the scratch memory for rows of b as floats. If a single row is larger, the
+ * memory has the size of the row. */
 #define PANEL_BYTES_ON_GPU (INT64_C(64) << 20)
 #define PANEL_BYTES_ON_CPU (INT64_C(8) << 20)
 
@@ -265,8 +266,9 @@ static tsr_status run_panels(tsr_stream *stream, tsr_tensor *y, const tsr_tensor
     p.rows = tsr__matmul_min(p.rows, n);
     TSR__TRY(tsr_layout_init(dtype, 2, (int64_t[]){p.rows, k}, &p.panel.layout));
     TSR__TRY(tsr__stream_keep_scratch(stream, (uint64_t)(p.rows * row_bytes), &p.panel.buffer));
-    /* On CPU drivers, the host may read the operands of a product already while it is recorded, if
-     * no recorded work uses them. This use of the panel prevents that, also in the preflight. */
+    /* On CPU drivers, the host may read the operands of a product already while the product is
+     * recorded, if no recorded work uses them. The panel, however, gets its values only when
+     * recorded work runs. This fill is recorded work that uses the panel, also in the preflight. */
     tsr__access first = tsr__write_buffer(p.panel.buffer);
     first.end_bytes = first.begin_bytes + 4;
     tsr_status status = tsr__stream_fill(stream, first, 0);

@@ -33,7 +33,7 @@ typedef struct check {
     const tsr__matmul_config *config;
     tsr_dtype dtype;
     int64_t m, n, k;
-    uint32_t splits; /* the number of parts of k; 0: the chooser's number */
+    uint32_t splits; /* the number of ranges of k; 0: the chooser's number */
     bool transposed; /* the product is aᵀ·b + bias, otherwise a·bᵀ */
     tsr_stream *stream;
     tsr_tensor *y, *a, *b, *bias;
@@ -67,7 +67,7 @@ static tsr_status upload(const check *c, tsr_tensor *tensor, uint32_t seed, void
     return tsr_tensor_upload(c->stream, tensor, elements, count * tsr_dtype_size(c->dtype));
 }
 
-/* Elements that the kernel does not write stay NaN. */
+/* Fills y with NaN, so that the comparison finds elements that the kernel does not write. */
 static tsr_status poison(const check *c)
 {
     const size_t bytes = (size_t)(c->m * c->n) * tsr_dtype_size(y_dtype(c));
@@ -128,8 +128,8 @@ static tsr_status multiply(check *c, bool *out)
     return TSR_OK;
 }
 
-/* Chooses a size with several workgroups, incomplete tiles at all edges and loads of vectors.
- * Kernels for few rows compute no more rows than their tile has. */
+/* Chooses a size with several workgroups, with incomplete tiles at all edges, and for which
+ * kernels can load vectors. Kernels for few rows compute no more rows than their tile has. */
 static void choose_size(check *c, bool few_rows)
 {
     const int64_t bm = c->config->bm, bn = c->config->bn, bk = c->config->bk;
@@ -190,7 +190,7 @@ static tsr_status check_config(tsr_device *gpu, const char *name, tsr_dtype dtyp
 
 static const char sum_name[] = "matmul_sum";
 
-/* Checks the kernel that adds up the sums of the parts of k, with any kernel that splits k. */
+/* Checks the kernel that adds up the sums of all ranges of k, with any kernel that splits k. */
 static tsr_status check_sum(tsr_device *gpu, const char *name, tsr_dtype dtype, bool *out)
 {
     check c = {.gpu = gpu, .dtype = dtype, .m = 13, .n = 41, .k = 190, .splits = 3};

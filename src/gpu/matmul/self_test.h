@@ -5,10 +5,10 @@
 #include "gpu/matmul/chooser.h"
 #include "gpu/self_test/self_test.h"
 
-/* The same as tsr__matmul_choose, but without kernels that fail the self-test for the dtypes of the
- * problem's operands. A kernel is tested when it is first chosen; a kernel that `override` names is
- * not tested. Returns TSR_ERR_UNSUPPORTED if every kernel that could compute the problem has
- * failed. */
+/* Chooses as tsr__matmul_choose() does, but leaves out kernels that fail the self-test for the
+ * dtypes of the problem's operands. A kernel is tested when it is first chosen; a kernel that
+ * `override` names is not tested. Returns TSR_ERR_UNSUPPORTED if every kernel that could compute
+ * the problem has failed. */
 tsr_status tsr__matmul_choose_tested(tsr_device *gpu, tsr__tuned *tuned,
                                      const tsr__matmul_problem *problem,
                                      const tsr__matmul_override *override, tsr__matmul_plan *out);

@@ -58,9 +58,9 @@ static bool same_plan(const tsr__matmul_plan *a, const tsr__matmul_plan *b)
            memcmp(&a->variant, &b->variant, sizeof a->variant) == 0;
 }
 
-/* Counts the plans of one configuration that differ from each other and from `usual`. They differ
- * in the number of parts of k. If there is a plan number `index`, counted from 0, describes it in
- * `out`. */
+/* Counts the plans of one configuration that differ from each other and from `usual`. They
+ * differ in the number of ranges into which k is split. If there is a plan number `index`,
+ * counted from 0, describes it in `out`. */
 static int count_ways(const tsr__matmul_device *device, const tsr__matmul_problem *problem,
                       const tsr__matmul_plan *usual, const char *config, int index,
                       tsr_tuning_choice *out)
@@ -118,7 +118,7 @@ tsr_status tsr_tuning_matmul(tsr_stream *stream, tsr_tensor *y, const tsr_tensor
                              const tsr_tensor *b, const tsr_matmul_params *params,
                              const tsr_tuning_choice *choice)
 {
-    /* An override excludes the tuning, even if none of its fields is set. */
+    /* With an override, the tuning is not used, even if none of the override's fields is set. */
     tsr__matmul_override override = {0};
 
     if (choice) {

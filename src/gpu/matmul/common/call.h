@@ -48,15 +48,15 @@ bool tsr__matmul_next_batch(const tsr__matmul_problem *problem, int dims,
 int64_t tsr__matmul_batch_offset(const tsr__matmul_side *side, int dims,
                                  const int64_t index[TSR__MATMUL_BATCH]);
 
-/* True if the result is y = sums or y = y + sums, in f32, with no other epilogue. */
+/* True if the result is y = a·b or y = y + a·b, in f32, with no other epilogue. */
 bool tsr__matmul_plain(const tsr__matmul_problem *problem);
 
-/* Sets the epilogue's part of the push constants, except for addresses and batch strides. */
+/* Sets those push constants that describe the epilogue, except for addresses and batch strides. */
 void tsr__matmul_epilogue(const tsr__matmul_problem *problem, struct tsr_matmul_push *push);
 
-/* Records the dispatch that adds up the `parts` partial sums of each of `matrices` matrices, f32
- * [matrices, parts, m, n] in `partial`, and applies the epilogue. `push` has the epilogue and the
- * addresses of y and bias. */
+/* Records the dispatch that adds up the partial sums of each of `matrices` matrices, and applies
+ * the epilogue. k was split into `parts` ranges, and `partial` has the sums of each range, as
+ * f32 [matrices, parts, m, n]. `push` has the epilogue and the addresses of y and bias. */
 tsr_status tsr__matmul_finish(const tsr__matmul_call *call, tsr__buffer *partial, uint32_t parts,
                               uint32_t matrices, const struct tsr_matmul_push *push);
 

@@ -2,7 +2,7 @@
  *
  * A family is a set of shaders and the code that runs them. A configuration is a family with one
  * size of tile; it has a name. matmul/kernels/ holds the families for GPUs; gpu/cpu_drivers adds
- * those for lavapipe and SwiftShader. All of them are lines of the table in kernels/configs.c. */
+ * those for lavapipe and SwiftShader. All configurations are listed in kernels/configs.c. */
 #ifndef TSR_GPU_MATMUL_COMMON_KERNEL_H
 #define TSR_GPU_MATMUL_COMMON_KERNEL_H
 
@@ -82,8 +82,8 @@ typedef struct tsr__matmul_variant {
 typedef struct tsr__matmul_plan {
     const tsr__matmul_config *config;
     tsr__matmul_variant variant;
-    uint32_t splits;  /* the number of parts of k; another dispatch adds up their sums */
-    uint32_t k_chunk; /* the length of each part except the last */
+    uint32_t splits;  /* the number of ranges of k; if > 1, another dispatch adds up their sums */
+    uint32_t k_chunk; /* the length of each range except the last */
     bool tuned;       /* a tuning chose this plan */
     bool gated;       /* the product is as gated.h describes it; only with tsr__matmul_vector_k */
 } tsr__matmul_plan;

@@ -4,9 +4,10 @@
 
 #include "gpu/matmul/common/problem.h"
 
-/* The widest loads (TSR_MM_LOAD_…) of at most `max_width` elements, 4 or 8, that a problem's
- * strides and alignment allow. */
+/* Returns the widest loads of a (TSR_MM_LOAD_…), at most `max_width` elements, 4 or 8, that the
+ * problem's strides and alignment allow. */
 uint32_t tsr__matmul_a_load(const tsr__matmul_problem *problem, int64_t max_width);
+/* The same for b. */
 uint32_t tsr__matmul_b_load(const tsr__matmul_problem *problem, int64_t max_width);
 
 /* True if a tile of rows × cols of `side` can be addressed with 32-bit strides and offsets. */

@@ -86,7 +86,8 @@ static void merge_batches(tsr__matmul_problem *p)
         }
 }
 
-/* True if all rows of all matrices along batch dimension i have the same distance. */
+/* True if the distance from the last row of a matrix to the first row of the next one along
+ * batch dimension i is that between rows of a matrix. */
 static bool rows_continue(const tsr__matmul_side *side, int i, int64_t m)
 {
     uint64_t span;

@@ -1,5 +1,6 @@
-/* Runs the kernels that take struct tsr_matmul_push. One dispatch computes a band of rows of the
- * matrices of up to two batch dimensions. It computes all parts of k. */
+/* Runs the kernels that take struct tsr_matmul_push. One dispatch computes a piece of y: a band
+ * of rows of the matrices of up to two batch dimensions. It computes all ranges into which k is
+ * split. */
 #include "base/checked.h"
 #include "gpu/matmul/common/call.h"
 #include "shaders/params/matmul.h"
@@ -48,8 +49,8 @@ static uint32_t columns_of(const tsr__matmul_plan *plan)
     return plan->gated ? plan->config->bn / 2 : plan->config->bn;
 }
 
-/* Divides rows and batch dimensions into pieces. The partial sums of a piece stay small, and its
- * dispatch stays within the limits on workgroups and on work. */
+/* Chooses how many rows and matrices a piece has. Its partial sums stay small, and its dispatch
+ * stays within the limits on workgroups and on work. */
 static void choose_pieces(run *r, bool partial)
 {
     const tsr__matmul_problem *p = r->call->problem;
@@ -80,7 +81,7 @@ static uint32_t batch_stride(const tsr__matmul_side *side, dim d)
     return d.batch < 0 || d.piece == 1 ? 0 : (uint32_t)side->batch[d.batch];
 }
 
-/* Sets the push constants that are the same for all pieces. */
+/* Sets the push constants that are the same for all dispatches. */
 static void fill_push(run *r)
 {
     const tsr__matmul_problem *p = r->call->problem;
@@ -139,7 +140,7 @@ static void fill_dispatch(run *r)
     dispatch->access[1] = tsr__read_of(call->b);
     dispatch->access[2] = r->partial ? tsr__write_buffer(r->partial) : tsr__write_of(call->y);
     dispatch->access_count = 3;
-    /* Pieces with partial sums use the same scratch memory, one after the other. */
+    /* Dispatches with partial sums use the same scratch memory, one after the other. */
     dispatch->pieces = r->partial ? 0 : tsr__stream_new_pieces(call->stream);
     if (call->bias && !r->partial)
         dispatch->access[dispatch->access_count++] = tsr__read_of(call->bias);
@@ -160,7 +161,7 @@ static void aim_at_partial(const run *r, struct tsr_matmul_push *push)
     push->mode |= partial_mode;
 }
 
-/* Records the dispatches of one piece; `push` has its addresses. */
+/* Records the dispatches of one piece of y. `push` has the addresses of the piece. */
 static tsr_status record_piece(run *r, struct tsr_matmul_push push, uint32_t outer, uint32_t inner)
 {
     const tsr__matmul_config *config = r->plan->config;
@@ -194,7 +195,8 @@ static uint64_t address(const run *r, const tsr_tensor *tensor, const tsr__matmu
     return tsr__matmul_address(tensor, side, base);
 }
 
-/* Records all pieces for one index of the batch dimensions over which this file loops. */
+/* Records all pieces for one index of the other batch dimensions, over which record_batches()
+ * loops. */
 static tsr_status record_batch(run *r, int dims, const int64_t index[TSR__MATMUL_BATCH])
 {
     const tsr__matmul_call *call = r->call;

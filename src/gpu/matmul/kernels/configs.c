@@ -15,8 +15,8 @@ static const tsr__matmul_config configs[] = {
     {"tiled-m8", &tsr__matmul_tiled, .threads = 128, .bm = 64, .bn = 64, .bk = 16, .tm = 8, .tn = 4,
      .vectors = true},
     {"tiled-s", &tsr__matmul_tiled, .threads = 64, .bm = 32, .bn = 32, .bk = 16, .tm = 4, .tn = 4},
-    /* Only tunings choose the next four configurations. They have longer steps, or tiles for a
-     * short side. */
+    /* Only tunings choose the next four configurations. Their tiles are not square, which suits
+     * an m or n that is small, or they process more of k per step. */
     {"tiled-128x64", &tsr__matmul_tiled, .threads = 256, .bm = 128, .bn = 64, .bk = 16, .tm = 8,
      .tn = 4, .vectors = true},
     {"tiled-64x128", &tsr__matmul_tiled, .threads = 256, .bm = 64, .bn = 128, .bk = 16, .tm = 4,
@@ -25,8 +25,8 @@ static const tsr__matmul_config configs[] = {
      .tn = 4, .vectors = true},
     {"tiled-32x64", &tsr__matmul_tiled, .threads = 128, .bm = 32, .bn = 64, .bk = 16, .tm = 4,
      .tn = 4},
-    /* These configurations have tiles of f16 in shared memory. Because elements of f16 have half
-     * the size, steps are twice as long as those above, in as much shared memory. */
+    /* The next four configurations have tiles of f16 in shared memory. Because f16 has half the
+     * size of f32, their steps are twice as long as those above, in as much shared memory. */
     {"pairs-l", &tsr__matmul_pairs, .threads = 256, .bm = 128, .bn = 128, .bk = 32, .tm = 8,
      .tn = 8, .vectors = true},
     {"pairs-m8", &tsr__matmul_pairs, .threads = 128, .bm = 64, .bn = 64, .bk = 32, .tm = 8, .tn = 4,
@@ -54,8 +54,8 @@ static const tsr__matmul_config configs[] = {
     /* This is coopmat-s with twice the invocations, each of which needs half the registers. On
      * Intel's Xe2, larger tiles spill registers. */
     {"coopmat-s256", &tsr__matmul_coopmat, .threads = 256, .bm = 64, .bn = 64, .bk = 32},
-    /* Only tunings choose the next configurations: on an H200, coopmat-xl is a quarter faster. The
-     * driver decides how the subgroups divide the tile. */
+    /* Only tunings choose the next configurations, because on an H200 coopmat-xl is a quarter
+     * faster. The driver decides how the subgroups divide the tile. */
     {"coopmat2-128x256", &tsr__matmul_coopmat2, .threads = 256, .bm = 128, .bn = 256, .bk = 64,
      .steps = 4},
     {"coopmat2-128x128", &tsr__matmul_coopmat2, .threads = 256, .bm = 128, .bn = 128, .bk = 64,

@@ -9,9 +9,9 @@
  * accesses. */
 _Static_assert(TSR_MM_COOPMAT_PAD * 2 % 16 == 0, "padded rows of f16 stay aligned to 16 bytes");
 
-/* The number of bytes of shared memory, which does not depend on the order of its elements. It
- * contains the tiles of a and b in 16 bits, with padded rows. The f32 sums that subgroups store
- * together use the same memory, except for bf16. */
+/* The number of bytes of shared memory: the maximum for both orders in which tiles can be
+ * stored. Shared memory contains the tiles of a and b in 16 bits, with padded rows. The f32 sums
+ * that subgroups store together use the same memory, except for bf16. */
 static uint32_t shared_bytes(const tsr__matmul_config *config, const tsr__matmul_fragment *fragment,
                              uint32_t subgroups, tsr_dtype dtype)
 {
@@ -112,8 +112,8 @@ static bool fits(const tsr__matmul_config *config, const tsr__matmul_device *dev
                                    tsr__matmul_min(config->bn, p->n));
 }
 
-/* Without vector loads, tiles have the order in which the elements are contiguous, or closest to
- * each other, in memory. */
+/* Chooses the order of a tile that is loaded element by element: that in which the elements are
+ * contiguous, or closest to each other, in memory. */
 static uint32_t scalar_load(int64_t line, int64_t k)
 {
     return line > 0 && (k == 0 || line < k) ? TSR_MM_LOAD_SCALAR_LINE : TSR_MM_LOAD_SCALAR;

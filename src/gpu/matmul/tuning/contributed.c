@@ -2,7 +2,8 @@
 
 #include "gpu/matmul/tuning/shape_class.h"
 
-/* Sets the class of the line's product. Returns false if the line describes no product. */
+/* Sets the class of the product of a contributed choice. Returns false if it describes no
+ * product. */
 static bool classify(const tsr__chip_tuning *line, tsr__shape_class *out)
 {
     const int ndim = line->batch > 0 ? 3 : 2;

@@ -31,9 +31,9 @@ typedef struct tsr__shape_class {
 /* Computes the class of a problem. Returns false for empty products, which have no class. */
 bool tsr__shape_class_of(const tsr__matmul_problem *problem, tsr__shape_class *out);
 
-/* The first function converts a class to a number, which also defines the order of classes. The
- * second converts a number to a class, and returns false if no class has this number. */
+/* Converts a class to a number, which also defines the order of classes. */
 uint64_t tsr__shape_class_pack(const tsr__shape_class *shape_class);
+/* Converts a number to a class. Returns false if no class has this number. */
 bool tsr__shape_class_unpack(uint64_t packed, tsr__shape_class *out);
 
 #endif

@@ -11,8 +11,8 @@
 
 typedef struct tsr__tuned_entry {
     uint64_t shape_class;             /* tsr__shape_class_pack() */
-    const tsr__matmul_config *config; /* NULL: the usual choice, set in place of an older entry */
-    uint32_t splits;                  /* the largest number of parts of k; 0: the usual number */
+    const tsr__matmul_config *config; /* NULL: the usual choice, which replaces an older entry */
+    uint32_t splits;                  /* the largest number of ranges of k; 0: the usual number */
 } tsr__tuned_entry;
 
 /* A zeroed table is empty. Entries are in ascending order of classes. */

@@ -54,8 +54,8 @@ void tsr__tuned_identify(const tsr__tuned_owner *owner, tsr__cache_key *out)
     out->storage = (uint32_t)owner->storage;
 }
 
-/* Hashes the shaders of products and the table of configurations, because other choices may be the
- * fastest with other kernels. */
+/* Hashes the shaders of products and the table of configurations, because a tuning is valid only
+ * for the kernels that it measured. */
 static uint64_t hash_kernels(tsr__storage storage)
 {
     uint64_t hash = tsr__cache_hash_shaders(storage, "matmul");
@@ -78,8 +78,8 @@ void tsr__tuned_key(const tsr__tuned_owner *owner, tsr__cache_key *out)
     out->shader_hash = hash_kernels(owner->storage);
 }
 
-/* The file's name does not depend on the kernels, so that a build with other kernels replaces the
- * file. */
+/* The file's name does not depend on the kernels, so that a build with other kernels replaces
+ * the file instead of leaving it behind. */
 tsr_status tsr__tuned_path(const tsr__tuned_owner *owner, char path[TSR__CACHE_PATH])
 {
     tsr__cache_key identity;

@@ -21,9 +21,9 @@ void tsr__tuned_destroy(tsr__tuned *tuned);
 /* Returns the device's tuning. The first call reads the device's file. */
 tsr_status tsr__tuned_of(tsr_device *device, tsr__tuned **out) TSR_NODISCARD;
 
-/* Finds the entry for the problem's class, and gives its configuration and its number of parts of k
- * (0: the usual number). Returns false if there is no entry. `tuned` may be NULL. May be called
- * from any thread. */
+/* Finds the entry for the problem's class, and gives its configuration and the number of ranges
+ * into which k is split (0: the usual number). Returns false if there is no entry. `tuned` may
+ * be NULL. May be called from any thread. */
 bool tsr__tuned_find(tsr__tuned *tuned, const tsr__matmul_problem *problem,
                      const tsr__matmul_config **config, uint32_t *splits);
 
