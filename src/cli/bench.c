@@ -10,6 +10,7 @@
 #include "bench/complete.h"
 #include "bench/harness/bench.h"
 #include "bench/model/model.h"
+#include "bench/model/rates.h"
 #include "bench/report/destination.h"
 #include "bench/report/page.h"
 #include "bench/report/report.h"
@@ -173,6 +174,8 @@ static void help(FILE *out)
         "  tessera bench compare OLD.json NEW.json          list what became slower\n"
         "  tessera bench model [MODEL]                      measure a language model: tokens per "
         "second\n"
+        "  tessera bench rates [MODEL]                      measure ranks for tessera plan "
+        "--cluster\n"
         "  tessera bench --submit DIR                       write files for docs/results\n"
         "  tessera bench --tune                             tune matrix products, for all programs "
         "that use tessera\n"
@@ -451,8 +454,8 @@ static int run(int argc, char **argv)
     return code;
 }
 
-static const cli_command *const parts[] = {&bench_model_command, &bench_report_command,
-                                           &bench_compare_command, NULL};
+static const cli_command *const parts[] = {&bench_model_command, &bench_rates_command,
+                                           &bench_report_command, &bench_compare_command, NULL};
 
 const cli_command cli_bench = {
     .name = "bench",

@@ -44,7 +44,7 @@ int main(int argc, char **argv)
         fputs("usage: predict-all-reduce CLUSTER.json LINKS.json BYTES...\n", stderr);
         return 2;
     }
-    const bool read = plan_cluster_read(argv[1], argv[2], &cluster, error);
+    const bool read = plan_cluster_read(argv[1], argv[2], NULL, &cluster, error);
     if (read)
         predict(&cluster, argv + 3);
     else

@@ -202,6 +202,59 @@ START_TEST(learned_positions_are_a_limit)
 }
 END_TEST
 
+/* The times of passes are noisy, but their number, rows and signs are known. plan --cluster reads
+ * the file. */
+START_TEST(rates_of_a_job)
+{
+    if (!TEST_HAVE_UCX)
+        SKIP("the library was built without UCX");
+    char arguments[800];
+    folder in = folder_create();
+    char path[160], hosts[160];
+    snprintf(path, sizeof path, "%s/rates.json", in.path);
+    snprintf(arguments, sizeof arguments,
+             "launch --no-prefix -n 2 -- " TEST_TOOL " bench rates " MODEL
+             " --type f16 --sequences 3 -p 9 --time 0.001 -o %s",
+             path);
+    tool_result text = tool_run(arguments);
+    ck_assert_msg(text.exit_code == 0 && strstr(text.out, "layer µs") != NULL, "%s%s", text.out,
+                  text.err);
+    tool_result_free(&text);
+    json_t *document = json_load_file(path, 0, NULL);
+    ck_assert_ptr_nonnull(document);
+    ck_assert_str_eq(tool_text(document, "schema"), "tessera.bench.rates");
+    ck_assert_double_ge(tool_number(tool_member(document, "model"), "bytes_per_element"), 2);
+    const json_t *ranks = tool_member(document, "ranks");
+    ck_assert_uint_eq(json_array_size(ranks), 2);
+    for (size_t r = 0; r < 2; r++) {
+        static const int rows[] = {1, 2, 3, 9};
+        const json_t *passes = tool_member(json_array_get(ranks, r), "passes");
+        ck_assert_uint_eq(json_array_size(passes), 4);
+        for (size_t i = 0; i < 4; i++) {
+            const json_t *pass = json_array_get(passes, i);
+            ck_assert_int_eq((int)tool_number(pass, "rows"), rows[i]);
+            ck_assert_double_ge(tool_number(pass, "pass_us"), 0);
+            ck_assert_double_ge(tool_number(pass, "layer_us"), 0);
+            ck_assert_double_gt(tool_number(pass, "million_elements_us"), 0);
+            ck_assert_double_gt(tool_number(pass, "million_head_elements_us"), 0);
+        }
+    }
+    json_decref(document);
+    static const char description[] =
+        "{\"hosts\": [{\"name\": \"a\", \"ranks\": [{\"count\": 2}], \"link\": "
+        "{\"latency_us\": 1, \"gbytes_per_second\": 1}}]}";
+    folder_write(&in, "hosts.json", description, strlen(description), hosts);
+    snprintf(arguments, sizeof arguments,
+             "plan " MODEL " --cluster %s --rank-rates %s --context 32", hosts, path);
+    tool_result plan = tool_run(arguments);
+    ck_assert_msg(plan.exit_code == 0, "%s", plan.err);
+    tool_result_free(&plan);
+    tool_refuses("bench rates x --shape llama-15m",
+                 "tessera: bench rates: --shape and 'x' are two models\n");
+    folder_destroy(&in);
+}
+END_TEST
+
 TESTS(bench_model)
 {
     tcase_set_timeout(tests, 300);
@@ -211,4 +264,5 @@ TESTS(bench_model)
     tcase_add_test(tests, tables);
     tcase_add_test(tests, mistakes_are_named);
     tcase_add_test(tests, learned_positions_are_a_limit);
+    tcase_add_test(tests, rates_of_a_job);
 }

@@ -275,8 +275,8 @@ static const struct {
      "tessera: plan: --wire takes f32, f16, bf16 or q8_0, not 'i32'\n"},
     {"plan . --cluster hosts.json --format yaml",
      "tessera: plan: --format takes table or json, not 'yaml'\n"},
-    {"plan . --ranks 2 --goal prompt", "tessera: plan: --links, --goal, --batch, --accumulate and "
-                                       "--wire need --cluster FILE\n"},
+    {"plan . --ranks 2 --goal prompt", "tessera: plan: --links, --rank-rates, --goal, --batch, "
+                                       "--accumulate and --wire need --cluster FILE\n"},
     {"plan short.safetensors --ranks 2", "tessera: plan: short.safetensors: safetensors: offset "
                                          "113: tensor 'b.w': it ends at byte 32 of the "
                                          "weights, which have 31\n"},

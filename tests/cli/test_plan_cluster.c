@@ -279,10 +279,51 @@ START_TEST(predicts_generation)
     expect(&work, &(plan_grid){1, 2, 1, both, false, four, parts}, 12e-3,
            9 * (A + 1000 / B) + A + 2000 / B + agreed + 11 * 2 * 8e-6, 0);
     processors = 0;
-    /* Two sequences are in flight. Each stage reads its weights for both. Each is busy for longer
-     * than the other one and the message together. At the end the stages agree on the tokens. */
+    /* Two sequences are in flight. Each stage reads its weights for both. The second stage, which
+     * is slower, waits for the first sequence. At the end the stages agree on the tokens. */
     work.sequences = 2;
-    expect(&work, &(plan_grid){1, 1, 2, both, false, three_one, parts}, 2 * 4.25e-3, A + 12 / B, 0);
+    expect(&work, &(plan_grid){1, 1, 2, both, false, three_one, parts}, 2 * 4.25e-3,
+           A + 1000 / B + A + 12 / B, 3.375e-3);
+    /* Three sequences are three parts, because parts have the same size. */
+    work.sequences = 3;
+    plan_grid grid = {1, 1, 2, both, false, three_one, parts};
+    two_hosts(&cluster);
+    plan_predict(&cluster, &work, &grid, &predicted);
+    plan_cluster_free(&cluster);
+    ck_assert_double_eq_tol(predicted.compute, 3 * 4.166666666666667e-3, 1e-9);
+}
+END_TEST
+
+/* Measured passes: between two numbers of rows times are interpolated, above the largest one those
+ * of elements grow. */
+START_TEST(predicts_from_measured_passes)
+{
+    static const struct {
+        plan_goal goal;
+        int sequences;
+        double seconds;
+    } cases[] = {
+        /* 3 ms, 4 layers of 1 ms, 10⁶ elements of the layers and 2.5 · 10⁵ of the head */
+        {PLAN_GENERATION, 1, 3e-3 + 4e-3 + 1e-2 + 2.5e-3},
+        {PLAN_GENERATION, 3, 4e-3 + 4 * 2e-3 + 2e-2 + 2.5e-3},
+        {PLAN_GENERATION, 10, 5e-3 + 4 * 3e-3 + 2 * 3e-2 + 2 * 2.5e-3},
+        /* one row of a prompt goes through the head */
+        {PLAN_PROMPT, 1, 5e-3 + 4 * 3e-3 + 3e-2 + 2.5e-3},
+    };
+    const plan_part parts[1] = {whole};
+    const int four[] = {4};
+    const plan_grid grid = {1, 1, 1, both, false, four, parts};
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        plan_work work = work_of(cases[i].goal, cases[i].sequences);
+        work.pass_tokens = 5;
+        two_hosts(&cluster);
+        cluster.rank[0].passes = 2;
+        cluster.rank[0].pass[0] = (plan_pass){1, 3e-3, 1e-3, 1e-8, 1e-8};
+        cluster.rank[0].pass[1] = (plan_pass){5, 5e-3, 3e-3, 3e-8, 1e-8};
+        plan_predict(&cluster, &work, &grid, &predicted);
+        plan_cluster_free(&cluster);
+        ck_assert_double_eq_tol(predicted.compute, cases[i].seconds, 1e-9);
+    }
 }
 END_TEST
 
@@ -377,7 +418,7 @@ static bool read_texts(const char *hosts, const char *measured, char error[PLAN_
     folder_write(&in, "hosts.json", hosts, strlen(hosts), path);
     if (measured)
         folder_write(&in, "links.json", measured, strlen(measured), path);
-    return plan_cluster_read("hosts.json", measured ? "links.json" : NULL, &cluster, error);
+    return plan_cluster_read("hosts.json", measured ? "links.json" : NULL, NULL, &cluster, error);
 }
 
 START_TEST(reads_a_cluster)
@@ -500,6 +541,63 @@ START_TEST(reads_measured_hosts)
 }
 END_TEST
 
+/* Reads a description without rates, and these. */
+static bool read_rates(const char *rates, char error[PLAN_CLUSTER_ERROR])
+{
+    static const char hosts[] = "{\"hosts\": [{\"name\": \"a\", \"ranks\": [{\"memory\": 1000}]}]}";
+    char path[160];
+    folder_write(&in, "hosts.json", hosts, strlen(hosts), path);
+    folder_write(&in, "rates.json", rates, strlen(rates), path);
+    return plan_cluster_read("hosts.json", NULL, "rates.json", &cluster, error);
+}
+
+#define RATES(ranks)                                                                               \
+    "{\"schema\": \"tessera.bench.rates\", \"model\": {\"bytes_per_element\": 2}, \"ranks\": "     \
+    "[" ranks "]}"
+#define PASS(rows, elements)                                                                       \
+    "{\"rows\": " rows ", \"pass_us\": 30, \"layer_us\": 20, \"million_elements_us\": " elements   \
+    ", \"million_head_elements_us\": 40}"
+
+START_TEST(reads_measured_rates)
+{
+    static const struct {
+        const char *rates, *sentence;
+    } wrong[] = {
+        {"[", "rates.json: line 1: "},
+        {"{}", "rates.json: is not the output of tessera bench rates --json"},
+        {RATES(""), "rates.json: has 0 ranks, but the cluster has 1"},
+        {RATES("{}"), "rates.json: rank 0 has no passes"},
+        {RATES("{\"passes\": [" PASS("2", "1") "," PASS("2", "1") "]}"),
+         "rates.json: passes[1] of rank 0 has 2 rows, after 2; they must ascend"},
+        {RATES("{\"passes\": [" PASS("2", "0") "]}"),
+         "rates.json: \"million_elements_us\" of passes[0] of rank 0 is 0; it must be more than 0 "
+         "and "
+         "at most 1e+12"},
+    };
+    char error[PLAN_CLUSTER_ERROR] = "";
+    ck_assert_msg(read_rates(RATES("{\"collective_us\": 7, \"passes\": [" PASS("1", "100") "," PASS(
+                                 "64", "3200") "]}"),
+                             error),
+                  "%s", error);
+    const plan_rank *rank = &cluster.rank[0];
+    ck_assert_int_eq(rank->passes, 2);
+    ck_assert_double_eq_tol(rank->pass[1].pass, 30e-6, 1e-12);
+    ck_assert_double_eq_tol(rank->pass[1].layer, 20e-6, 1e-12);
+    ck_assert_double_eq_tol(rank->pass[1].element, 3.2e-9, 1e-15);
+    ck_assert_double_eq_tol(rank->pass[1].head, 40e-12, 1e-18);
+    ck_assert_double_eq_tol(rank->collective_seconds, 7e-6, 1e-12);
+    ck_assert_double_eq_tol(rank->bandwidth, 2e10, 1);
+    ck_assert_double_eq_tol(rank->flops, 4e10, 1);
+    plan_cluster_free(&cluster);
+    for (size_t i = 0; i < COUNT_OF(wrong); i++) {
+        ck_assert(!read_rates(wrong[i].rates, error));
+        ck_assert_msg(strncmp(error, wrong[i].sentence, strlen(wrong[i].sentence)) == 0,
+                      "'%s' instead of '%s'", error, wrong[i].sentence);
+        plan_cluster_free(&cluster);
+    }
+}
+END_TEST
+
 static const struct {
     const char *hosts, *links, *sentence;
 } mistakes[] = {
@@ -596,7 +694,7 @@ END_TEST
 START_TEST(refuses_missing_files)
 {
     char error[PLAN_CLUSTER_ERROR] = "";
-    ck_assert(!plan_cluster_read("nothing.json", NULL, &cluster, error));
+    ck_assert(!plan_cluster_read("nothing.json", NULL, NULL, &cluster, error));
     ck_assert_ptr_nonnull(strstr(error, "nothing.json: "));
     ck_assert_ptr_nonnull(strstr(error, "No such file or directory"));
     plan_cluster_free(&cluster);
@@ -613,12 +711,14 @@ TESTS(plan_cluster)
     tcase_add_test(tests, costs_of_turns);
     tcase_add_test(tests, costs_of_a_pipeline);
     tcase_add_test(tests, predicts_generation);
+    tcase_add_test(tests, predicts_from_measured_passes);
     tcase_add_test(tests, predicts_prompts);
     tcase_add_test(tests, predicts_training);
     tcase_add_test(tests, memory_of_ranks);
     tcase_add_test(tests, reads_a_cluster);
     tcase_add_test(tests, reads_measured_links);
     tcase_add_test(tests, reads_measured_hosts);
+    tcase_add_test(tests, reads_measured_rates);
     tcase_add_loop_test(tests, refuses_descriptions, 0, (int)COUNT_OF(mistakes));
     tcase_add_test(tests, refuses_missing_files);
 }

@@ -97,6 +97,10 @@ static const cli_option options[] = {
      "the output of bench link --json, whose links count instead of those of the description "
      "(cluster)",
      .text = &chosen.cluster.links},
+    {"rank-rates", "FILE",
+     "the output of bench rates --json, whose rates count instead of those of the description "
+     "(cluster)",
+     .text = &chosen.cluster.rates},
     {"goal", "GOAL", "generation, prompt or training (default: generation; cluster)",
      .text = &chosen.cluster.goal},
     {"batch", "N", "sequences of a micro-batch, of all ranks together (default: 1; training)",
@@ -409,9 +413,10 @@ static int plan_on_cluster(const char *path)
 static int check_cluster_options(void)
 {
     const plan_cluster_options *o = &chosen.cluster;
-    return o->links || o->goal || o->batch > 0 || o->accumulate > 0 || o->wire
-               ? cli_usage_error("plan: --links, --goal, --batch, --accumulate and --wire need "
-                                 "--cluster FILE")
+    return o->links || o->rates || o->goal || o->batch > 0 || o->accumulate > 0 || o->wire
+               ? cli_usage_error(
+                     "plan: --links, --rank-rates, --goal, --batch, --accumulate and --wire "
+                     "need --cluster FILE")
                : CLI_DONE;
 }
 

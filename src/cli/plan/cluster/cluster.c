@@ -154,7 +154,7 @@ int plan_cluster_run(const char *path, const plan_cluster_options *o)
     work->sequences = sequences > 0 ? (int)sequences : 1;
     if (code != CLI_DONE)
         return code;
-    if (plan_cluster_read(o->hosts, o->links, &cluster, error))
+    if (plan_cluster_read(o->hosts, o->links, o->rates, &cluster, error))
         code = search_and_print(path, o, &search);
     else
         code = cli_usage_error("plan: %s", error);

@@ -5,11 +5,11 @@
 #include "cli/plan/cluster/search.h"
 
 typedef struct plan_cluster_options {
-    const char *hosts, *links; /* files; `links` may be NULL */
-    const char *goal;          /* generation, prompt or training; NULL: generation */
-    int64_t batch, accumulate; /* for training; 0 stands for 1 */
-    int64_t sequences;         /* 0 stands for 1 */
-    tsr_dtype wire;            /* the dtype of activations in messages; 0: f32 */
+    const char *hosts, *links, *rates; /* files; the last two may be NULL */
+    const char *goal;                  /* generation, prompt or training; NULL: generation */
+    int64_t batch, accumulate;         /* for training; 0 stands for 1 */
+    int64_t sequences;                 /* 0 stands for 1 */
+    tsr_dtype wire;                    /* the dtype of activations in messages; 0: f32 */
     tsr_dtype dtype, cache_dtype;
     int64_t context;
     bool json;

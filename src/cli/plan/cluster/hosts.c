@@ -23,6 +23,7 @@ typedef struct reader {
     const char *path;
     char *error;
     plan_cluster *cluster;
+    bool has_rates; /* another file has the rates of ranks */
 } reader;
 
 static bool wrong(const reader *r, const char *format, ...) CLI_PRINTF(2, 3);
@@ -215,8 +216,8 @@ static bool read_rank(const reader *r, const json_t *object, const char *host, i
         (json_object_get(object, "count") &&
          !read_number(r, object, where, (limits){"count", 1, PLAN_MAX_CLUSTER_RANKS, false},
                       &count)) ||
-        !read_number(r, object, where, (limits){"gflops", 0, 1e9, false}, &gflops) ||
-        !read_number(r, object, where, (limits){"memory_gbytes_per_second", 0, 1e6, false},
+        !read_number(r, object, where, (limits){"gflops", 0, 1e9, r->has_rates}, &gflops) ||
+        !read_number(r, object, where, (limits){"memory_gbytes_per_second", 0, 1e6, r->has_rates},
                      &gbytes) ||
         !read_number(r, object, where, (limits){"layer_us", 0, 1e7, true}, &layer_us) ||
         !read_number(r, object, where, (limits){"collective_us", 0, 1e7, true}, &collective_us) ||
@@ -491,12 +492,80 @@ static bool read_measured(const reader *r, const json_t *root, const measured *t
     return true;
 }
 
+/* Measured rates ------------------------------------------------------------------------------- */
+
+/* Reads a pass of a rank, after those with fewer rows. */
+static bool read_pass(const reader *r, const json_t *object, int number, plan_rank *rank)
+{
+    const double last = rank->passes > 0 ? rank->pass[rank->passes - 1].rows : 0;
+    char where[64];
+    double rows = 0, pass = 0, layer = 0, element = 0, head = 0;
+    snprintf(where, sizeof where, "passes[%d] of rank %d", rank->passes, number);
+    if (rank->passes == PLAN_PASSES)
+        return wrong(r, "rank %d has more than %d passes", number, PLAN_PASSES);
+    if (!read_number(r, object, where, (limits){"rows", 0, 1e9, false}, &rows) ||
+        !read_number(r, object, where, (limits){"pass_us", 0, 1e9, true}, &pass) ||
+        !read_number(r, object, where, (limits){"layer_us", 0, 1e9, true}, &layer) ||
+        !read_number(r, object, where, (limits){"million_elements_us", 0, 1e12, false}, &element) ||
+        !read_number(r, object, where, (limits){"million_head_elements_us", 0, 1e12, true}, &head))
+        return false;
+    if (rows <= last)
+        return wrong(r, "%s has %g rows, after %g; they must ascend", where, rows, last);
+    rank->pass[rank->passes++] =
+        (plan_pass){rows, pass * 1e-6, layer * 1e-6, element * 1e-12, head * 1e-12};
+    return true;
+}
+
+/* Reads what a rank has measured. The rates that follow from it also replace those of the
+ * description, for training and for dividing the model. */
+static bool read_measured_rank(const reader *r, const json_t *object, int number,
+                               double element_bytes)
+{
+    plan_rank *rank = &r->cluster->rank[number];
+    const json_t *passes = json_object_get(object, "passes");
+    char where[32];
+    double collective = 0;
+    snprintf(where, sizeof where, "rank %d", number);
+    if (!read_number(r, object, where, (limits){"collective_us", 0, 1e7, true}, &collective))
+        return false;
+    for (size_t i = 0; i < json_array_size(passes); i++)
+        if (!read_pass(r, json_array_get(passes, i), number, rank))
+            return false;
+    if (rank->passes == 0)
+        return wrong(r, "rank %d has no passes", number);
+    const plan_pass *first = &rank->pass[0], *last = &rank->pass[rank->passes - 1];
+    rank->collective_seconds = collective * 1e-6;
+    rank->layer_seconds = first->layer;
+    rank->bandwidth = element_bytes / first->element;
+    rank->flops = 2 * last->rows / last->element;
+    return true;
+}
+
+static bool read_rates(const reader *r, const json_t *root)
+{
+    const json_t *ranks = json_object_get(root, "ranks");
+    const char *schema = json_string_value(json_object_get(root, "schema"));
+    double bytes = 0;
+    if (!schema || strcmp(schema, "tessera.bench.rates") != 0)
+        return wrong(r, "is not the output of tessera bench rates --json");
+    if ((int)json_array_size(ranks) != r->cluster->ranks)
+        return wrong(r, "has %zu ranks, but the cluster has %d", json_array_size(ranks),
+                     r->cluster->ranks);
+    if (!read_number(r, json_object_get(root, "model"), "\"model\"",
+                     (limits){"bytes_per_element", 0, 8, false}, &bytes))
+        return false;
+    for (int i = 0; i < r->cluster->ranks; i++)
+        if (!read_measured_rank(r, json_array_get(ranks, (size_t)i), i, bytes))
+            return false;
+    return true;
+}
+
 /* The description and the measurements --------------------------------------------------------- */
 
-bool plan_cluster_read(const char *path, const char *links, plan_cluster *out,
+bool plan_cluster_read(const char *path, const char *links, const char *rates, plan_cluster *out,
                        char error[PLAN_CLUSTER_ERROR])
 {
-    reader r = {path, error, out};
+    reader r = {path, error, out, rates != NULL};
     memset(out, 0, sizeof *out);
     json_t *document = load(&r);
     bool good = document && read_cluster(&r, document);
@@ -511,6 +580,13 @@ bool plan_cluster_read(const char *path, const char *links, plan_cluster *out,
         json_decref(document);
         free(all.links);
         free(all.message_work);
+        r.path = path;
+    }
+    if (good && rates) {
+        r.path = rates;
+        document = load(&r);
+        good = document && read_rates(&r, document);
+        json_decref(document);
         r.path = path;
     }
     for (int i = 0; good && i < out->hosts; i++) {

@@ -11,11 +11,20 @@
 #define PLAN_MAX_CLUSTER_RANKS 256
 #define PLAN_HOST_NAME 64
 
+/* The measured time of a pass with this number of rows: pass + layers · layer + elements of the
+ * layers' matrices · element + elements of the head · head, in seconds. */
+typedef struct plan_pass {
+    double rows, pass, layer, element, head;
+} plan_pass;
+#define PLAN_PASSES 16
+
 typedef struct plan_rank {
     int host;
-    double flops;         /* operations per second of matrix products */
-    double bandwidth;     /* bytes per second from memory */
-    double layer_seconds; /* the fixed additional time of a layer */
+    int passes;                  /* 0: not measured, so the rates below count */
+    plan_pass pass[PLAN_PASSES]; /* in ascending order of rows */
+    double flops;                /* operations per second of matrix products */
+    double bandwidth;            /* bytes per second from memory */
+    double layer_seconds;        /* the fixed additional time of a layer */
     /* the fixed time that a collective of tensors takes, in addition to that of its messages, until
      * the device continues */
     double collective_seconds;
@@ -38,10 +47,11 @@ typedef struct plan_cluster {
 /* Reads the description of a cluster. `links` is NULL, or a file with the output of tessera bench
  * link --json in a job with the cluster's ranks. The links in this file replace those of the
  * description. Its numbers of processors, and the times of turns, are used where the description
- * has none. If a file cannot be read or is invalid, returns false and writes a sentence that begins
- * with the file's name to `error`. The caller must call plan_cluster_free(), also after a
- * failure. */
-bool plan_cluster_read(const char *path, const char *links, plan_cluster *out,
+ * has none. `rates` is NULL, or a file with the output of tessera bench rates --json in such a job,
+ * whose rates replace those of the description. If a file cannot be read or is invalid, returns
+ * false and writes a sentence that begins with the file's name to `error`. The caller must call
+ * plan_cluster_free(), also after a failure. */
+bool plan_cluster_read(const char *path, const char *links, const char *rates, plan_cluster *out,
                        char error[PLAN_CLUSTER_ERROR]);
 void plan_cluster_free(plan_cluster *cluster);
 

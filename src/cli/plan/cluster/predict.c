@@ -33,11 +33,14 @@ static double share_of_blocks(const plan_work *w, const plan_grid *g, int stage)
     return (double)g->blocks[stage] / w->layers;
 }
 
-/* Returns into how many parts the sequences are divided for generation, so that stages compute at
- * the same time. */
+/* Returns into how many parts of the same size the generator divides the sequences, so that stages
+ * compute at the same time. */
 static int parts_of_sequences(const plan_work *w, const plan_grid *g)
 {
-    return g->stages < w->sequences ? g->stages : w->sequences;
+    int parts = g->stages < w->sequences ? g->stages : w->sequences;
+    while (w->sequences % parts != 0)
+        parts++;
+    return parts;
 }
 
 /* Returns the number of rows in one pass. */
@@ -45,7 +48,7 @@ static double rows_of_pass(const plan_work *w, const plan_grid *g)
 {
     switch (w->goal) {
     case PLAN_GENERATION:
-        return ceil((double)w->sequences / parts_of_sequences(w, g));
+        return (double)w->sequences / parts_of_sequences(w, g);
     case PLAN_PROMPT:
         return w->pass_tokens;
     case PLAN_TRAINING:
@@ -97,6 +100,46 @@ static void free_group(plan_group *group)
 
 /* Computing ------------------------------------------------------------------------------------ */
 
+/* Returns the measured time of a pass with this number of rows, interpolated between those that
+ * were measured. With more rows than any of them, elements take longer in proportion. */
+static plan_pass pass_of(const plan_rank *rank, double rows)
+{
+    const plan_pass *last = &rank->pass[rank->passes - 1], *high = rank->pass;
+    while (high < last && high->rows < rows)
+        high++;
+    plan_pass out = *high;
+    if (rows > high->rows) {
+        out.element *= rows / high->rows;
+        out.head *= rows / high->rows;
+    } else if (high > rank->pass) {
+        const plan_pass *low = high - 1;
+        const double part = (rows - low->rows) / (high->rows - low->rows);
+        out = (plan_pass){rows, low->pass + part * (high->pass - low->pass),
+                          low->layer + part * (high->layer - low->layer),
+                          low->element + part * (high->element - low->element),
+                          low->head + part * (high->head - low->head)};
+    }
+    return out;
+}
+
+/* Returns the time that a rank computes for a pass of generation or of a prompt, from measured
+ * passes. */
+static double measured_seconds(const plan_cluster *c, const plan_work *w, const plan_grid *g,
+                               int stage, int place)
+{
+    const plan_rank *rank = rank_at(c, g, place);
+    const plan_part *part = &g->parts[place];
+    const double rows = rows_of_pass(w, g);
+    const plan_pass here = pass_of(rank, rows),
+                    /* for a prompt, only the last row goes through the head */
+        head = w->goal == PLAN_PROMPT ? pass_of(rank, 1) : here;
+    double seconds = here.pass + g->blocks[stage] * here.layer +
+                     share_of_blocks(w, g, stage) * part->block_parameters * here.element;
+    if (stage == g->stages - 1)
+        seconds += part->head_parameters * head.head;
+    return seconds;
+}
+
 /* Returns the time that a rank computes for a pass: the longer of the time for matrix products and
  * the time to read weights and cache. In training, only matrix products count. */
 static double compute_seconds(const plan_cluster *c, const plan_work *w, const plan_grid *g,
@@ -105,6 +148,8 @@ static double compute_seconds(const plan_cluster *c, const plan_work *w, const p
     const plan_rank *rank = rank_at(c, g, place);
     const plan_part *part = &g->parts[place];
     const bool last = stage == g->stages - 1;
+    if (rank->passes > 0 && w->goal != PLAN_TRAINING)
+        return measured_seconds(c, w, g, stage, place);
     const double share = share_of_blocks(w, g, stage), rows = rows_of_pass(w, g),
                  /* for a prompt, only the last row goes through the head */
         head_rows = w->goal == PLAN_PROMPT ? 1 : rows;
@@ -347,7 +392,8 @@ static void add_agreement(const plan_cluster *c, const plan_work *w, const plan_
 }
 
 /* Predicts generation. The parts of the sequences follow each other through the stages. The next
- * token of a part can only start after its previous token has left the last stage. */
+ * token of any part only starts when the last part has left the last stage, because all ranks then
+ * agree on the tokens. */
 static void predict_generation(const plan_cluster *c, const plan_work *w, const plan_grid *g,
                                pass *passes, const double *sends, plan_prediction *out)
 {
@@ -363,11 +409,7 @@ static void predict_generation(const plan_cluster *c, const plan_work *w, const 
     out->compute = parts * slowest->compute;
     out->tensor = parts * slowest->tensor;
     out->pipeline = through;
-    out->idle = fmax(once + through, parts * busy) - out->compute - out->tensor - through;
-    if (out->idle < 0) { /* the computation of other parts hides messages */
-        out->pipeline += out->idle;
-        out->idle = 0;
-    }
+    out->idle = once - busy;
     add_agreement(c, w, g, out);
 }
 

@@ -57,12 +57,15 @@ static double rate_of(const plan_search *s, int rank)
     return s->work.goal == PLAN_GENERATION ? r->bandwidth : r->flops;
 }
 
+/* Measured rates of equal ranks differ by noise, so small differences do not count. */
 static bool rates_differ(const plan_search *s, const int *ranks, int count)
 {
-    for (int i = 1; i < count; i++)
-        if (rate_of(s, ranks[i]) != rate_of(s, ranks[0]))
-            return true;
-    return false;
+    double least = rate_of(s, ranks[0]), most = least;
+    for (int i = 1; i < count; i++) {
+        least = fmin(least, rate_of(s, ranks[i]));
+        most = fmax(most, rate_of(s, ranks[i]));
+    }
+    return most > least * (s->cluster->rank[ranks[0]].passes > 0 ? 1.1 : 1);
 }
 
 /* Computes the part of the model that each rank of a tensor-parallel group has. */

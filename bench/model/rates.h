@@ -1,0 +1,58 @@
+/* tessera bench rates: how fast each rank computes, while all ranks compute, for tessera plan
+ * --cluster. Its code is in two files: options and output (rates.c), and measuring
+ * (rates_run.c). */
+#ifndef TSR_BENCH_MODEL_RATES_H
+#define TSR_BENCH_MODEL_RATES_H
+
+#include <stdint.h>
+
+#include "bench/model/model.h"
+
+extern const cli_command bench_rates_command;
+
+/* The numbers of rows 1, 2, 4, …, which are passes of that many sequences, and the rows of a
+ * prompt. */
+#define BENCH_RATES_PASSES 12
+
+typedef struct bench_rates_options {
+    const char *path; /* NULL: `shape` */
+    const bench_model_shape *shape;
+    tsr_dtype type; /* of the matrices */
+    int64_t sequences, prompt;
+    double seconds; /* to measure one model with one number of rows */
+    double timeout;
+    const char *device;
+    bench_destination to;
+} bench_rates_options;
+
+/* The time of a pass of `rows` rows is pass + layers · layer + elements of the layers' matrices ·
+ * element + elements of the head · head, in seconds. Only one row of a prompt goes through the
+ * head. */
+typedef struct bench_rates_pass {
+    int64_t rows;
+    double pass, layer, element, head;
+} bench_rates_pass;
+
+/* What a rank has measured, as it is sent to rank 0. */
+typedef struct bench_rates_rank {
+    char device[256];
+    double collective; /* the seconds that an all-reduce of a tensor takes longer than one of host
+                        * memory; 0 for a single rank */
+    bench_rates_pass pass[BENCH_RATES_PASSES];
+} bench_rates_rank;
+
+typedef struct bench_rates_report {
+    char name[256];
+    tsr_model_config config;
+    tsr_dtype type;
+    double element_bytes; /* of the layers' matrices */
+    int ranks, passes;
+    bench_rates_rank *rank; /* [ranks] */
+} bench_rates_report;
+
+/* Measures on all ranks, and prints on rank 0. Returns an exit code. */
+int bench_rates_run(bench_rates_options *options);
+
+void bench_rates_write(const bench_rates_report *report, bench_format format, FILE *out);
+
+#endif
