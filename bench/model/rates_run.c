@@ -18,7 +18,7 @@
 #define FEW_LAYERS 2
 #define MANY_LAYERS 6
 /* Into how many parts a tensor-parallel group would divide the smaller models. */
-#define PARTS 8
+#define PARTS 2
 #define REDUCTIONS 32
 
 /* The models whose times are compared. */
