@@ -1,6 +1,6 @@
 /* Objects that higher folders keep for each device, for example memory, pipelines and tuning
- * tables. The device can close and destroy them through function pointers; it does not depend on
- * those folders. */
+ * tables. The device closes and destroys them through function pointers, so src/gpu/device/ does
+ * not depend on those folders. */
 #ifndef TSR_GPU_DEVICE_ATTACHMENT_H
 #define TSR_GPU_DEVICE_ATTACHMENT_H
 
@@ -13,8 +13,8 @@
  * key with which the attachment is found. */
 typedef struct tsr__attachment_kind {
     tsr_status (*create)(tsr_device *device, void **out);
-    /* Called by tsr_device_close, for example to save files; may be NULL. Holders of references may
-     * still use the device afterwards. */
+    /* Called by tsr_device_close, for example to save files; may be NULL. Streams and buffers that
+     * still have references to the device may use it afterwards. */
     void (*close)(tsr_device *device, void *attachment);
     /* Called when the device is destroyed, before its VkDevice is destroyed. */
     void (*destroy)(tsr_device *device, void *attachment);

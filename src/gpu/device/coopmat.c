@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-/* True if the device has the features that the kernels require; see
+/* True if the device has the features that the kernels with cooperative matrices require; see
  * shaders/gpu/matmul_coopmat.glsl. The size of subgroups must be known, because the kernels divide
  * a workgroup's tile among its subgroups. */
 static bool has_needs(const tsr__capabilities *capabilities, const tsr_device_info *info)
@@ -19,15 +19,15 @@ static bool fits(const tsr_coopmat_shape *shape, const char *element)
            !shape->saturating && shape->subgroup_scope;
 }
 
-/* True for the sizes that divide tiles without a remainder and whose rows have at least 16
- * bytes. */
+/* True for the numbers of rows or columns of a cooperative matrix that divide a kernel's tiles
+ * without a remainder, and with which a row of f16 has at least 16 bytes. */
 static bool regular(uint32_t size)
 {
     return size == 8 || size == 16 || size == 32;
 }
 
-/* Returns the index of the shape with the most multiply-adds, which reuses loaded elements most
- * often, or -1 if no shape can be used. */
+/* Returns the index of the usable shape with the most multiply-adds for each instruction, because
+ * it uses each loaded element most often; -1 if no shape can be used. */
 static int best_of(const tsr_device_info *info, const char *element)
 {
     uint32_t most = 0;
@@ -54,9 +54,9 @@ static bool any(const tsr__coopmat2_units units[TSR__COOPMAT2_GROUPS])
     return false;
 }
 
-/* For each dtype for which no matrices of subgroups can be used, drops the matrices that a
- * workgroup shares, too. Both kinds need the same features, and products that the kernels with
- * shared matrices cannot compute need matrices of subgroups. */
+/* Gives up matrices that a workgroup shares for each dtype for which no matrices of one subgroup
+ * can be used: both need the same features, and the kernels with shared matrices cannot compute all
+ * products, so they rely on the kernels with matrices of subgroups for the rest. */
 static void choose_coopmat2(tsr__capabilities *capabilities, tsr_device_info *info)
 {
     tsr__coopmat2 *shared = &capabilities->coopmat2;

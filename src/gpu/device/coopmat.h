@@ -6,9 +6,9 @@
 #include "gpu/device/probe.h"
 
 /* Sets coopmat_used, coopmat_bf16_used, coopmat_subgroup_size, coopmat2 and coopmat2_bf16 of a
- * probed device, and removes from its capabilities the matrices of workgroups that are not used. No
- * matrices are used if the device lacks something that the kernels need, or if the driver is known
- * to list matrices that the GPU does not have. */
+ * probed device, and removes from its capabilities the matrices shared by a workgroup that are not
+ * used. No matrices are used if the device lacks something that the kernels need, or if the driver
+ * is known to list matrices that the GPU does not have. */
 void tsr__coopmat_choose(tsr__capabilities *capabilities, tsr_device_info *info);
 
 /* The shape that kernels for operands of this dtype use on the device; NULL: none. */

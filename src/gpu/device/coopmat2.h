@@ -5,18 +5,18 @@
 
 #include <stdint.h>
 
-/* The numbers of which a matrix's rows, columns and products must be multiples; 0: there are no
- * such matrices. */
+/* For a product of matrices m × k and k × n: the numbers of which m, n and k must be multiples. All
+ * are 0 if workgroups cannot share matrices. */
 typedef struct tsr__coopmat2_units {
     uint32_t m, n, k;
 } tsr__coopmat2_units;
 
-/* Workgroups of 32, 64, 128 and 256 invocations share matrices. */
+/* The number of workgroup sizes that can share matrices: 32, 64, 128 and 256 invocations. */
 #define TSR__COOPMAT2_GROUPS 4
 
 typedef struct tsr__coopmat2 {
-    uint32_t max_dimension; /* the largest number of rows, columns or products */
-    /* the units for operands of each dtype with sums in f32; element i is for 32 << i
+    uint32_t max_dimension; /* the largest m, n or k of a product */
+    /* the units for operands of each dtype with sums in f32; element i is for workgroups of 32 << i
      * invocations */
     tsr__coopmat2_units f16[TSR__COOPMAT2_GROUPS], bf16[TSR__COOPMAT2_GROUPS];
 } tsr__coopmat2;

@@ -17,8 +17,9 @@ static void free_device(tsr_device *device)
 {
     if (device->handle) {
         /* Every stream waits for its work before it is destroyed, so that no work is left. This
-         * call waits for what the driver still does after that work. It is skipped on null
-         * hardware, which cannot wait and on which no stream was created. */
+         * call waits for what the driver still does after that work. It is skipped if there are no
+         * spare timelines, because then the device had no stream, or is lost. Mesa's null hardware
+         * never has one, and its calls for waiting fail. */
         if (device->spare_timelines)
             wait_idle(device);
         tsr__timelines_destroy_spare(device);

@@ -13,35 +13,37 @@
 
 typedef struct tsr__timeline tsr__timeline;
 
-/* The kinds of devices among which the choice of kernels distinguishes. */
+/* The kinds of devices for which different kernels are chosen. */
 typedef enum tsr__device_class {
     TSR__CLASS_GPU,
     TSR__CLASS_LAVAPIPE, /* Mesa's CPU driver: fast only in straight-line code */
     TSR__CLASS_CPU       /* other CPU drivers, for example SwiftShader */
 } tsr__device_class;
 
-/* Returns the shader variant for the device. tsr_device_params can ask for the packed one
- * instead. */
+/* Returns the variant of the shaders that suits the device. tsr_device_params can ask for
+ * TSR__STORAGE_W32 on any device. */
 static inline tsr__storage tsr__storage_of(const tsr_device_info *info)
 {
     return info->storage16 && info->storage8 ? TSR__STORAGE_S16 : TSR__STORAGE_W32;
 }
 
-/* Work is counted in multiply-adds. TSR__BYTE_WORK is the work of reading or writing one byte: most
- * GPUs do about that many multiply-adds in the same time. TSR__GPU_WORK_LIMIT is the work at which
- * a batch is submitted, and the largest work of one dispatch of a large product, for which even a
- * small GPU takes less than a second. Drivers assume that a GPU that is busy for a few seconds
- * hangs, and reset it. */
+/* The work of commands is counted in multiply-adds. Reading or writing one byte counts as
+ * TSR__BYTE_WORK of them, because most GPUs do about that many in the same time.
+ * TSR__GPU_WORK_LIMIT is the work at which a batch is submitted, and the largest work of one
+ * dispatch of a large product, for which even a small GPU takes less than a second. Drivers assume
+ * that a GPU that is busy for a few seconds hangs, and reset it. */
 #define TSR__BYTE_WORK 16
 #define TSR__GPU_WORK_LIMIT 137438953472.0 /* 2³⁷ */
-/* The work that a GPU does in the time of one step of a serial loop, which waits for memory. Each
- * step of a loop whose steps depend on each other counts as at least this much work, however few
- * invocations there are. */
+/* The least work that one step of a serial loop counts as, however few invocations run it. In such
+ * a loop each step needs the result of the previous one, so the GPU waits for memory in each step;
+ * meanwhile it could do this many multiply-adds. */
 #define TSR__STEP_WORK 131072.0 /* 2¹⁷ */
-/* The limit for slow GPUs that are known to be reset early (known_faults.c). */
+/* The limit instead of TSR__GPU_WORK_LIMIT for slow GPUs that drivers are known to reset early
+ * (known_faults.c). */
 #define TSR__SHORT_WORK_LIMIT (TSR__GPU_WORK_LIMIT / 16)
 
-/* The number of chunks of a staging ring (stream/staging.h). */
+/* The number of chunks of the ring of staging memory that a stream has for each direction
+ * (stream/staging.h). */
 #define TSR__STAGING_CHUNKS 4
 
 /* A queue of the device. Its commands may use only the pipeline stages and the accesses that its
@@ -53,11 +55,11 @@ typedef struct tsr__queue {
     VkAccessFlags reads, writes;
 } tsr__queue;
 
-/* What keeps subnormal f16 numbers when they are widened to f32. */
+/* What a kernel must do to keep subnormal f16 numbers when it widens them to f32. */
 typedef enum tsr__subnormals {
-    TSR__SUBNORMALS_KEPT,    /* they are always kept: drivers for the CPU */
-    TSR__SUBNORMALS_BY_MODE, /* they are kept in shaders that demand it (DenormPreserve) */
-    TSR__SUBNORMALS_BY_CODE  /* only shaders that widen f16 by integer arithmetic keep them */
+    TSR__SUBNORMALS_KEPT,    /* nothing; drivers for the CPU always keep them */
+    TSR__SUBNORMALS_BY_MODE, /* it must demand the mode DenormPreserve */
+    TSR__SUBNORMALS_BY_CODE  /* it must widen f16 by integer arithmetic */
 } tsr__subnormals;
 
 struct tsr_device {
@@ -69,8 +71,8 @@ struct tsr_device {
     tsr__device_class device_class;
     tsr__storage storage; /* the variant of each shader that this device uses */
     bool disk_cache;      /* pipelines and tuning are read from files */
-    /* the host's CPUs execute this device's work, so the host may make copies in the device's
-     * place */
+    /* the device is a driver for the host's CPUs, so the host may copy tensors itself instead of
+     * submitting a command */
     bool host_copies;
     /* The host's processor keeps up with straight-line code of 52 KiB: it has 32 vector registers,
      * and its first-level cache has 64 KiB for instructions. lavapipe's kernels can then be
@@ -83,16 +85,19 @@ struct tsr_device {
     uint64_t transfer_least_bytes;
     uint32_t timestamp_bits;
     uint32_t max_workgroup_subgroups;
-    double work_limit; /* one of the limits above, or infinity on CPU drivers */
+    /* the work at which a batch is submitted: one of the two limits above, or infinity on CPU
+     * drivers */
+    double work_limit;
     bool subgroup_votes;
     bool subgroup_quads;
-    tsr__coopmat2 coopmat2; /* the matrices that a workgroup shares, as kernels use them */
+    tsr__coopmat2 coopmat2; /* the matrices shared by a workgroup that kernels use */
     bool dot2;              /* an instruction adds two products of f16 to a sum in f32 */
     bool int8_dot;          /* shaders can add up four products of bytes in one instruction */
     tsr__subnormals subnormals;
     bool self_tested; /* kernels are tested before their first use (self_test.h) */
-    /* Returns an error if a pipeline's shader failed its self-test. Sets *settled to whether later
-     * calls for the same pipeline would return the same. NULL: there are no self-tests. */
+    /* Returns an error if a pipeline's shader failed its self-test. Sets *settled to whether the
+     * result is final: later calls for the same pipeline would return the same. NULL: there are no
+     * self-tests. */
     tsr_status (*admit)(tsr_device *device, int shader, const uint32_t *spec, int spec_count,
                         bool *settled);
     bool subgroups_demanded; /* a pipeline can require full subgroups of a given size */
@@ -100,7 +105,7 @@ struct tsr_device {
     VkPhysicalDeviceMemoryProperties memory_properties;
     uint64_t memory_limit_bytes;    /* a limit that the caller has set; 0: none */
     uint32_t max_allocations;       /* the largest number of slabs */
-    bool wants_mapping;             /* map tensors if there is suitable memory */
+    bool wants_mapping;             /* the host maps tensors if there is suitable memory */
     bool wants_direct_uploads;      /* the host writes tensors directly, but does not read them */
     uint64_t staging_chunk_bytes;   /* the size of a chunk of a staging ring (staging.h) */
     uint64_t host_import_alignment; /* the alignment that host memory must have to be imported; 0:

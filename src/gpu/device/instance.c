@@ -107,7 +107,8 @@ static tsr_status create(tsr__instance *instance)
         .sType = VK_STRUCTURE_TYPE_APPLICATION_INFO,
         .pApplicationName = "tessera",
         .pEngineName = "tessera",
-        /* 1.3 allows SPIR-V 1.6 on the devices that have it, which some shaders need. */
+        /* Vulkan 1.3 is requested because some shaders are SPIR-V 1.6; devices with Vulkan 1.2 can
+         * still be used. */
         .apiVersion =
             instance->api_version < VK_API_VERSION_1_3 ? VK_API_VERSION_1_2 : VK_API_VERSION_1_3,
     };
@@ -147,8 +148,8 @@ tsr_status tsr__instance_acquire(tsr__instance **out)
     tsr_status status = TSR_OK;
     pthread_mutex_lock(&lock);
     if (users > 0 && tsr__fork_inherited(generation)) {
-        /* The child cannot create an instance of its own either: SwiftShader, for example, would
-         * wait in it for threads that exist only in the parent. */
+        /* A child process cannot create an instance of its own either: SwiftShader, for example,
+         * would wait in it for threads that exist only in the parent process. */
         status = tsr__fail(TSR_ERR_INVALID,
                            "the parent process had devices open when it forked, and drivers do not "
                            "survive fork(): fork before opening a device, or call exec");

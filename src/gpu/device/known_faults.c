@@ -12,8 +12,9 @@
 
 /* Conditions ----------------------------------------------------------------------------------- */
 
-/* RDNA 3 is AMD's first generation with matrix instructions. It is also the first whose 8-bit dot
- * products take operands of mixed signs, and drivers report that. */
+/* True for AMD's GPUs before RDNA 3, the first generation with matrix instructions. RDNA 3 is also
+ * the first whose 8-bit dot products take a signed and an unsigned operand, which drivers report
+ * correctly. */
 static bool before_rdna3(const tsr__capabilities *capabilities, const tsr_device_info *info)
 {
     return info->coopmat && !capabilities->mixed_dot_products;
@@ -26,8 +27,9 @@ static bool integrated_with_coopmat(const tsr__capabilities *capabilities,
     return info->coopmat && info->type == TSR_DEVICE_INTEGRATED;
 }
 
-/* Intel's first matrix units that are worth using are those of Xe2, whose results have 16 columns.
- * Drivers list results of 8 columns for every GPU since Skylake. */
+/* True for Intel's GPUs before Xe2. Xe2 has the first matrix units that are worth using; their
+ * results have 16 columns. Drivers list matrices with results of 8 columns for every GPU since
+ * Skylake. */
 static bool before_xe2(const tsr__capabilities *capabilities, const tsr_device_info *info)
 {
     (void)capabilities;
@@ -49,7 +51,7 @@ static bool integrated(const tsr__capabilities *capabilities, const tsr_device_i
     return info->type == TSR_DEVICE_INTEGRATED;
 }
 
-/* All subgroups of GCN have 64 invocations; RDNA also has subgroups of 32. */
+/* All subgroups of AMD's GCN have 64 invocations; its successor RDNA also has subgroups of 32. */
 static bool discrete_gcn(const tsr__capabilities *capabilities, const tsr_device_info *info)
 {
     (void)capabilities;
@@ -69,7 +71,8 @@ static bool imports_host_memory(const tsr__capabilities *capabilities, const tsr
     return info->external_memory_host;
 }
 
-/* Drivers for CPUs compute with half floats only if the processor does. */
+/* True if the driver loads and stores f16 but does not compute with it. Drivers for CPUs are like
+ * that if the processor has no instructions for f16. */
 static bool stores_halves_only(const tsr__capabilities *capabilities, const tsr_device_info *info)
 {
     (void)capabilities;
@@ -78,11 +81,12 @@ static bool stores_halves_only(const tsr__capabilities *capabilities, const tsr_
 
 /* The table ------------------------------------------------------------------------------------ */
 
-/* Known faults that need no line: RADV before Mesa 25.3 is slow if the padding of rows in shared
- * memory is not a multiple of 16 bytes, but TSR_MM_COOPMAT_PAD is one (kernels/coopmat.c). Adreno's
- * driver cannot build some pipelines (ggml-org/llama.cpp#28635), which the self-test finds. Another
- * project does not use attention by cooperative matrices on Turing (ggml-org/llama.cpp#19290); this
- * library does if its self-test passes. */
+/* Three known faults need no line in this table: RADV before Mesa 25.3 is slow if the padding of
+ * rows in shared memory is not a multiple of 16 bytes, but the library's padding,
+ * TSR_MM_COOPMAT_PAD, is a multiple (kernels/coopmat.c). Adreno's driver cannot build some
+ * pipelines (ggml-org/llama.cpp#28635), which the self-test finds. Another project does not use
+ * attention by cooperative matrices on Turing (ggml-org/llama.cpp#19290); this library does if its
+ * self-test passes. */
 static const tsr__known_fault table[] = {
     {.name = "amd-emulated-coopmat",
      .description = "lists cooperative matrices although the GPU has no matrix units",
@@ -196,7 +200,8 @@ bool tsr__known_fault_matches(const tsr__known_fault *fault, const tsr__capabili
            (!fault->condition || fault->condition(capabilities, info));
 }
 
-/* Applying it ---------------------------------------------------------------------------------- */
+/* Applying the table
+ * ---------------------------------------------------------------------------------- */
 
 static bool wanted(void)
 {
@@ -253,7 +258,8 @@ void tsr__known_faults_apply(tsr__capabilities *capabilities, tsr_device_info *i
     const tsr__known_fault *fault;
     int count = 0;
 
-    /* All faults are found before the first one changes anything. */
+    /* Find all faults before applying the first one, because its effect changes what the conditions
+     * of others read. */
     for (int i = 0; wanted() && (fault = tsr__known_fault_at(i)) != NULL; i++)
         if (tsr__known_fault_matches(fault, capabilities, info))
             found[count++] = fault;

@@ -8,14 +8,14 @@
 
 typedef enum tsr__fault_effect {
     TSR__FAULT_NO_COOPMAT, /* kernels do not use cooperative matrices */
-    /* the same, and the driver is not asked for the shapes of its matrices */
+    /* kernels do not use cooperative matrices, and the driver is not asked for their shapes */
     TSR__FAULT_NO_COOPMAT_QUERY,
-    TSR__FAULT_SUBGROUPS_OF_32, /* subgroups count as 32 invocations, and no pipeline requires full
-                                   subgroups */
-    TSR__FAULT_NO_HOST_IMPORT,  /* memory of the host is not imported */
+    /* the library assumes subgroups of 32 invocations, and no pipeline requires full subgroups */
+    TSR__FAULT_SUBGROUPS_OF_32,
+    TSR__FAULT_NO_HOST_IMPORT, /* memory of the host is not imported */
     /* kernels have no 16-bit variables, and widen f16 by integer arithmetic */
     TSR__FAULT_NO_HALVES,
-    TSR__FAULT_SHORT_WORK, /* batches and dispatches have less work */
+    TSR__FAULT_SHORT_WORK, /* the limit of work for batches and dispatches is lower */
     TSR__FAULT_EFFECTS
 } tsr__fault_effect;
 
@@ -27,7 +27,7 @@ typedef struct tsr__known_fault {
     const char *name;        /* the name for users, for example "amd-emulated-coopmat" */
     const char *description; /* a clause whose subject is the driver */
     const char *source;      /* the public report */
-    VkDriverId drivers[3];   /* one of these; the list ends with the first 0 */
+    VkDriverId drivers[3];   /* the drivers that have the fault; a 0 ends a shorter list */
     uint32_t vendor_id;
     uint32_t first_device, last_device;   /* device ids, inclusive */
     uint32_t first_version, last_version; /* as the driver encodes them, inclusive */

@@ -13,9 +13,9 @@
 bool tsr__mesa_is_faster_wide(const char *vendor, unsigned family, unsigned model)
 {
     /* Zen 5 computes vectors of 512 bits at once: models up to 0x1f are servers, 0x40 to 0x4f
-     * desktops. Its mobile models compute them in halves, as Zen 4 does, and have not been
-     * measured. On Intel's processors, lavapipe's stores of such vectors, lane by lane, take longer
-     * than the vectors save. */
+     * desktops. The mobile models of Zen 5 compute such a vector as two of 256 bits, as Zen 4 does,
+     * and have not been measured. On Intel's processors, lavapipe is slower with vectors of 512
+     * bits, because it stores them lane by lane. */
     return strcmp(vendor, "AuthenticAMD") == 0 && family == 0x1a &&
            (model <= 0x1f || (model >= 0x40 && model <= 0x4f));
 }
@@ -23,7 +23,7 @@ bool tsr__mesa_is_faster_wide(const char *vendor, unsigned family, unsigned mode
 #if defined(__x86_64__)
 static bool is_faster_wide(void)
 {
-    const unsigned extended = 15; /* the basic family to which the extended one is added */
+    const unsigned extended = 15; /* only to this basic family the extended family is added */
     unsigned most, version, ebx, ecx, edx;
     char vendor[13] = "";
     if (!__get_cpuid(0, &most, &ebx, &ecx, &edx))
@@ -77,8 +77,9 @@ static tsr_status find_narrow_lavapipe(const tsr__instance *instance, bool *foun
         instance->vk.GetPhysicalDeviceProperties2(devices[i], &properties);
         all_cpus = all_cpus && properties.properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU;
         narrow = narrow || (driver.driverID == VK_DRIVER_ID_MESA_LLVMPIPE &&
-                            /* 25.0 takes minutes to compile some kernels for such vectors, and
-                             * the compiler of 26.2 writes beyond the end of an array. */
+                            /* Vectors of 512 bits are used with this version of Mesa only: 25.0
+                             * takes minutes to compile some kernels for them, and the compiler of
+                             * 26.2 writes beyond the end of an array. */
                             tsr__mesa_version(driver.driverInfo) == TSR__MESA_OF_DEBIAN_12);
     }
     tsr__free(devices);
@@ -95,9 +96,9 @@ tsr_status tsr__mesa_widen(const tsr__instance *instance, bool *widened)
     if (!*widened)
         return TSR_OK;
     (void)setenv("LP_NATIVE_VECTOR_WIDTH", "512", 0);
-    /* Mesa's cache of compiled shaders does not distinguish widths, but it does distinguish values
-     * of this variable. With this value, textures are sampled in another way; shaders for computing
-     * do not change. */
+    /* Mesa's cache of compiled shaders would return shaders compiled for narrower vectors. It keeps
+     * shaders compiled with different values of GALLIVM_PERF apart, so set that variable, too. This
+     * value changes how textures are sampled, but no compute shader. */
     (void)setenv("GALLIVM_PERF", "no_aos_sampling", 0);
     return TSR_OK;
 }

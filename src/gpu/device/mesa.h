@@ -7,9 +7,9 @@
 
 /* If the instance's only devices are CPUs, and lavapipe, Mesa's driver for CPUs, computes faster
  * with wider vectors than it has now, sets environment variables that widen them, and sets
- * *widened. The driver reads the variables when it is loaded, so that the caller must then create
- * the instance again. If a program or its user has set one of the variables, they stay as they are.
- */
+ * *widened. The driver reads the variables when it is loaded, so if *widened is true, the caller
+ * must destroy the instance and create it again. If a program or its user has set one of the
+ * variables, they stay as they are. */
 tsr_status tsr__mesa_widen(const tsr__instance *instance, bool *widened);
 
 /* Returns the version of Mesa in lavapipe's driverInfo, for example "Mesa 22.3.6 (LLVM 15.0.6)", as

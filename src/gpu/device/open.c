@@ -122,7 +122,9 @@ static void fill_request(const tsr_device_info *info, const tsr__capabilities *c
         .storageBuffer8BitAccess = info->storage8,
         .vulkanMemoryModel = capabilities->vulkan_memory_model,
         .vulkanMemoryModelDeviceScope =
-            capabilities->vulkan_memory_model, /* atomics with this model need device scope */
+            /* requested with the memory model, because the shaders that use it have atomics of
+             * device scope */
+        capabilities->vulkan_memory_model,
     };
     request->vulkan11 = (VkPhysicalDeviceVulkan11Features){
         .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_FEATURES,
@@ -279,13 +281,15 @@ static double work_limit_of(const tsr_device_info *info, const tsr__capabilities
     return capabilities->short_work ? TSR__SHORT_WORK_LIMIT : TSR__GPU_WORK_LIMIT;
 }
 
-/* The sizes of a chunk of a staging ring. If a device has memory of its own, the host can be tens
- * of megabytes ahead of the bus. Other devices rarely need staging, so their chunks are small
- * enough to share slabs. */
+/* The sizes of a chunk of a staging ring. If a device has memory of its own, large chunks let the
+ * host fill staging memory tens of megabytes ahead of what the bus has transferred. Other devices
+ * rarely need staging, so their chunks are small enough to share a slab (memory.h) with other
+ * buffers. */
 #define OWN_MEMORY_CHUNK_BYTES (UINT64_C(16) << 20)
 #define SHARED_MEMORY_CHUNK_BYTES (UINT64_C(3) << 20)
 #define LEAST_STAGING_BYTES (UINT64_C(256) << 10)
-/* A bus of 25 GB/s transfers this in about the time that one queue needs to wait for another. */
+/* The size from which transfers use the transfer queue. A bus of 25 GB/s transfers it in about the
+ * time that it takes to make one queue wait for another. */
 #define LEAST_TRANSFER_BYTES (UINT64_C(256) << 10)
 
 static uint64_t staging_chunk_bytes(const tsr_device_info *info, const tsr_device_params *params)

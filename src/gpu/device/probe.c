@@ -128,14 +128,15 @@ static bool has_extension(const extension_set *set, const char *name)
     return false;
 }
 
-/* Whether the driver allocates more than the size that it reports for the heap: lavapipe of Mesa 22
- * reports 2 GiB, and later versions the machine's memory. */
+/* True if the driver allocates more memory than the heap size that it reports. lavapipe of Mesa 22
+ * always reports 2 GiB; later versions report the machine's memory. */
 static bool claims_too_little(const tsr_device_info *info)
 {
     return strcmp(info->driver_name, "llvmpipe") == 0 && !info->memory_budget;
 }
 
-/* Returns the bytes of the system's pages: 4 KiB on most processors, up to 64 KiB on arm64. */
+/* Returns the size of the operating system's memory pages: 4 KiB on most processors, up to 64 KiB
+ * on arm64. */
 static uint64_t page_bytes(void)
 {
     const long bytes = sysconf(_SC_PAGESIZE);
@@ -350,8 +351,8 @@ static tsr_status probe_features(const tsr__instance *instance, const extension_
     info->coopmat = coopmat.cooperativeMatrix;
     info->coopmat_bf16 = coopmat.cooperativeMatrix && bf16.shaderBFloat16Type &&
                          bf16.shaderBFloat16CooperativeMatrix;
-    /* The shaders for these matrices are SPIR-V 1.6, in which specialization constants as the size
-     * of a workgroup require maintenance4. */
+    /* The shaders for matrices shared by a workgroup are SPIR-V 1.6, where a workgroup size that is
+     * a specialization constant requires maintenance4. */
     capabilities->has_coopmat2 =
         info->coopmat && coopmat2.cooperativeMatrixWorkgroupScope &&
         coopmat2.cooperativeMatrixFlexibleDimensions &&
@@ -361,7 +362,8 @@ static tsr_status probe_features(const tsr__instance *instance, const extension_
     capabilities->dot2 =
         dot_products.shaderMixedFloatDotProductFloat16AccFloat32 && vulkan12.shaderFloat16;
     info->int8_dot = info->int8_dot && int8_dot.shaderIntegerDotProduct;
-    /* CPU drivers emulate the instruction. They run the kernels in tests. */
+    /* CPU drivers emulate the dot-product instruction. It counts as present there, so that tests
+     * can run the kernels that use it. */
     capabilities->int8_dot =
         info->int8_dot || (info->type == TSR_DEVICE_CPU && int8_dot.shaderIntegerDotProduct);
     capabilities->int16 = features.features.shaderInt16;

@@ -11,8 +11,9 @@
 typedef struct tsr__capabilities {
     VkPhysicalDevice physical;
     VkPhysicalDeviceMemoryProperties memory;
-    uint32_t queue_family;    /* the queue family to which the library submits */
-    uint32_t transfer_family; /* the family for transfers beside computing; UINT32_MAX: none */
+    uint32_t queue_family; /* the queue family to which the library submits */
+    /* the family for copies while the other queue computes; UINT32_MAX: none */
+    uint32_t transfer_family;
     uint32_t timestamp_bits;
     bool int16;
     bool vulkan_memory_model;
@@ -23,10 +24,10 @@ typedef struct tsr__capabilities {
     uint32_t max_workgroup_subgroups; /* 0: unknown */
     /* the largest number of allocations of device memory at the same time */
     uint32_t max_allocations;
-    /* shaders can demand that f16 keeps subnormal numbers without demanding anything of f32 */
+    /* shaders can demand that subnormal f16 numbers are kept, independently of those of f32 */
     bool f16_subnormals;
     bool no_halves;      /* known fault: shaders must not compute with f16 */
-    bool subgroup_votes; /* subgroups can vote in compute shaders */
+    bool subgroup_votes; /* compute shaders can use subgroupAll and subgroupAny */
     bool subgroup_quads; /* the four invocations of a quad can exchange values in compute shaders */
     bool mixed_dot_products; /* the GPU has an instruction for signed by unsigned 8-bit dot products
                               */
@@ -35,7 +36,8 @@ typedef struct tsr__capabilities {
     bool memory_budget;
     uint64_t host_import_alignment; /* 0 if VK_EXT_external_memory_host is missing */
     VkDriverId driver;
-    /* the device can share cooperative matrices in a workgroup, and load them as tensors */
+    /* the invocations of a workgroup can share cooperative matrices (VK_NV_cooperative_matrix2),
+     * and load them with tensor addressing */
     bool has_coopmat2;
     tsr__coopmat2 coopmat2; /* the shared matrices that kernels use */
     bool coopmat_faulty;    /* a known fault forbids cooperative matrices */
@@ -58,11 +60,12 @@ static inline bool tsr__probe_subgroups(const tsr__capabilities *capabilities,
             info->subgroup_size_min == info->subgroup_size_max);
 }
 
-/* probe_coopmat.c: lists the shapes of cooperative matrices of subgroups. */
+/* In probe_coopmat.c. Lists the shapes of cooperative matrices that one subgroup holds. */
 tsr_status tsr__probe_coopmat(const tsr__instance *instance, VkPhysicalDevice physical,
                               tsr_device_info *info);
-/* probe_coopmat.c: reads which matrices a workgroup can share. The kernels declare no shared
- * memory, so that the driver always has the shared memory that it needs for these matrices. */
+/* In probe_coopmat.c. Reads which matrices a workgroup can share. Ignores how much shared memory
+ * the driver itself needs for such matrices: it always has enough, because the kernels that use
+ * them declare none. */
 tsr_status tsr__probe_coopmat2(const tsr__instance *instance, tsr__capabilities *capabilities);
 
 /* Updates the budget and the usage of heaps[info->heap_count]. */

@@ -61,8 +61,8 @@ void tsr__timeline_release(tsr_device *device, tsr__timeline *timeline)
 {
     if (!timeline || --timeline->references > 0)
         return;
-    /* The last point was not reached because the device was lost. It never will be, so the
-     * semaphore cannot be used again. */
+    /* The device was lost before the semaphore reached the last submitted value. It will never
+     * reach it, so no other stream can use the semaphore. */
     if (timeline->reached != timeline->submitted) {
         destroy(device, timeline);
         return;

@@ -14,7 +14,7 @@
 struct tsr__timeline {
     VkSemaphore semaphore;
     struct tsr_stream *stream; /* NULL after the stream was destroyed; its work is then complete */
-    uint64_t submitted;        /* the last point submitted to the device */
+    uint64_t submitted;        /* the point of the last batch submitted to the device */
     uint64_t reached;          /* the last point that is known to be reached */
     /* The total size of the buffers that were last used on this timeline and to which only batches
      * still have references. */

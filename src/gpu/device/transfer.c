@@ -1,6 +1,6 @@
 #include "gpu/device/transfer.h"
 
-/* Returns how well a family suits transfers: 3 is best, 0 means that it does not. Families of video
+/* Returns how well a queue family suits transfers: 3 is best, 0 means not at all. Families of video
  * engines get 0: they can transfer, but these engines have other work. */
 static int suits_transfers(const VkQueueFamilyProperties *family)
 {
@@ -30,7 +30,7 @@ uint32_t tsr__transfer_family(const VkQueueFamilyProperties2 *families, uint32_t
     return best;
 }
 
-/* The part of a GPU's memory that the host can map without a resizable BAR. */
+/* How much of a GPU's memory the host can map without a resizable BAR. */
 #define SMALL_BAR_BYTES (UINT64_C(256) << 20)
 
 uint32_t tsr__transfer_direct_type(const VkPhysicalDeviceMemoryProperties *properties,
@@ -47,8 +47,9 @@ uint32_t tsr__transfer_direct_type(const VkPhysicalDeviceMemoryProperties *prope
     for (uint32_t i = 0; i < properties->memoryTypeCount; i++) {
         const VkMemoryType *type = &properties->memoryTypes[i];
         const uint64_t size = properties->memoryHeaps[type->heapIndex].size;
-        /* Cached types would also suit, but drivers offer them only if host and device share one
-         * memory. Types with other flags need features that the library does not request. */
+        /* Memory types with other flags are not used. Types with HOST_CACHED would also suit, but
+         * drivers offer them only if host and device share one memory. Types with other flags need
+         * features that the library does not request. */
         if ((allowed & (1U << i)) && type->propertyFlags == needed && size > SMALL_BAR_BYTES &&
             size == largest)
             return i;

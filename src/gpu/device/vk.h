@@ -105,7 +105,8 @@ typedef struct tsr__vk_device {
 #undef TSR__VK_MEMBER
 
 /* tsr__vk_load_global() opens the Vulkan loader, which is never closed, because drivers cannot be
- * unloaded safely. The other functions load the functions of an instance and of a device. */
+ * unloaded safely. tsr__vk_load_instance and tsr__vk_load_device load the functions of an instance
+ * and of a device. */
 tsr_status tsr__vk_load_global(const tsr__vk_global **out);
 tsr_status tsr__vk_load_instance(const tsr__vk_global *global, VkInstance instance,
                                  tsr__vk_instance *out);

@@ -5,9 +5,9 @@ tsr_status tsr__memory_create_buffer(tsr_device *device, uint64_t size, const vo
                                      VkBuffer *out, VkMemoryRequirements *requirements)
 {
     /* Both queues may use a buffer at the same time, for example different rows of a tensor, so
-     * neither queue owns it. This costs nothing: it would prevent the compression of images, but
-     * drivers do not compress buffers, and Mesa's drivers do not even store a buffer's sharing
-     * mode. */
+     * buffers are created with VK_SHARING_MODE_CONCURRENT if there are two queues. This costs
+     * nothing: it would prevent the compression of images, but drivers do not compress buffers, and
+     * Mesa's drivers do not even store a buffer's sharing mode. */
     const uint32_t families[] = {device->compute.family, device->transfer.family};
     const bool shared = device->transfer.handle != VK_NULL_HANDLE;
     VkBufferCreateInfo info = {

@@ -54,8 +54,9 @@ void tsr__buffer_release(tsr__buffer *buffer)
 {
     if (!buffer || tsr__device_is_inherited(buffer->device))
         return;
-    /* If two threads release at the same time, it is possible that neither sees the other's
-     * release. The buffer is then not counted, which is harmless. */
+    /* If two threads release references at the same time, each may still count the other's
+     * reference. left_bytes then lacks this buffer, which only lets the stream record a little more
+     * before it waits. */
     const unsigned held = atomic_load(&buffer->held);
     if (held > 0 && atomic_load(&buffer->references) == held + 1 &&
         !atomic_exchange(&buffer->left, true))

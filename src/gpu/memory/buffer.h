@@ -10,8 +10,9 @@ typedef enum tsr__buffer_kind {
     TSR__BUFFER_DEVICE,
     TSR__BUFFER_UPLOAD,   /* host-visible staging, written by the CPU */
     TSR__BUFFER_READBACK, /* host-visible and cached staging, read by the CPU */
-    /* Like READBACK, but if the device can import host memory, networks can access the buffer, too.
-     * It is then pinned, so it is meant for long-lived buffers. */
+    /* As TSR__BUFFER_READBACK. If the device can import host memory, the buffer is ordinary memory
+     * of the process, so network interfaces can access it, too. The system cannot move such memory
+     * or swap it out, so use this kind for long-lived buffers. */
     TSR__BUFFER_SHARED
 } tsr__buffer_kind;
 
@@ -28,10 +29,11 @@ typedef struct tsr__buffer {
     VkBuffer handle;
     uint64_t address; /* the address of this buffer's first byte */
     void *host;       /* the host's address of the first byte; NULL if it is not mapped */
-    /* the host's address of memory that it can write, but read only very slowly; otherwise NULL */
+    /* the host's address of the first byte if the host may only write the memory, because reading
+     * it over the bus is very slow; otherwise NULL */
     void *direct;
     atomic_uint references;
-    atomic_uint held; /* the number of references that batches have */
+    atomic_uint held; /* how many of `references` belong to batches */
     /* true if only batches have references, and last_timeline->left_bytes counts the buffer */
     atomic_bool left;
     /* The stream that used the buffer last, and the point at which that use is complete; see
@@ -47,9 +49,9 @@ tsr_status tsr__buffer_create(tsr_device *device, tsr__buffer_kind kind, uint64_
 void tsr__buffer_retain(tsr__buffer *buffer);
 void tsr__buffer_release(tsr__buffer *buffer);
 
-/* Like retain and release, for batches, which keep references to the buffers that their commands
- * use. If only batches have references, the memory becomes free when they are complete; until then,
- * left_bytes of the buffer's timeline counts it. */
+/* Retain and release for batches, which keep references to the buffers that their commands use. If
+ * only batches have references to a buffer, its memory becomes free when these batches are
+ * complete; until then, left_bytes of the buffer's timeline counts it. */
 void tsr__buffer_hold(tsr__buffer *buffer);
 void tsr__buffer_unhold(tsr__buffer *buffer);
 

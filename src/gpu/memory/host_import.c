@@ -16,16 +16,16 @@ static tsr_status create_buffer(tsr_device *device, uint64_t size, VkBuffer *out
     return tsr__memory_create_buffer(device, size, &external, out, requirements);
 }
 
-/* True if the driver refuses to import the memory. The specification has
- * VK_ERROR_INVALID_EXTERNAL_HANDLE for this, but every other error counts as a refusal, too, except
- * lack of memory and a lost device. */
+/* True if the driver refuses to import the memory. Drivers should then return
+ * VK_ERROR_INVALID_EXTERNAL_HANDLE, but this function counts every error as a refusal, except lack
+ * of memory and a lost device. */
 static bool is_refusal(VkResult result)
 {
     return result < 0 && tsr__vk_status(result) == TSR_ERR_DRIVER;
 }
 
-/* Chooses a memory type for the buffer, or UINT32_MAX if the device cannot import this memory for
- * it. */
+/* Chooses one of the `allowed` memory types with which the device can import the memory at `host`;
+ * UINT32_MAX if there is none. */
 static tsr_status choose_type(tsr_device *device, const VkPhysicalDeviceMemoryProperties *types,
                               void *host, uint32_t allowed, uint32_t *out)
 {

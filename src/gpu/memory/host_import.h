@@ -1,6 +1,6 @@
-/* Memory of the process that the device uses directly (VK_EXT_external_memory_host). The memory
- * that drivers map is often not ordinary memory: networks cannot register it, and other processes
- * cannot read it. */
+/* Memory of the process that the device uses directly (VK_EXT_external_memory_host). It replaces
+ * memory that the driver allocates and maps, which network interfaces often cannot register and
+ * other processes cannot read. */
 #ifndef TSR_GPU_MEMORY_HOST_IMPORT_H
 #define TSR_GPU_MEMORY_HOST_IMPORT_H
 

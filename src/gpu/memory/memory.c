@@ -18,7 +18,7 @@
 #define SLAB_BYTES (UINT64_C(16) << 20)
 /* A buffer of at least this size gets its own slab, because it would fill most of a shared one. */
 #define DEDICATED_BYTES (UINT64_C(4) << 20)
-/* Empty slabs may keep 1/KEPT_SHARE of their heap's size. */
+/* Empty slabs that are kept for later buffers may occupy 1/KEPT_SHARE of their heap. */
 #define KEPT_SHARE 16
 #define KIND_COUNT 4
 
@@ -29,9 +29,10 @@ typedef struct device_memory {
     pthread_mutex_t lock;
     tsr__slab *slabs;
     uint64_t allocated_bytes, used_bytes;
-    bool mapped;      /* whether the host maps tensors */
-    bool direct;      /* whether the host maps tensors only to write them */
-    uint64_t emptied; /* the number of times that a slab has become empty */
+    bool mapped; /* whether the host maps tensors */
+    /* whether the host maps tensors to write them, but never reads them through the mapping */
+    bool direct;
+    uint64_t emptied; /* how often any slab has become empty */
 } device_memory;
 
 /* Slabs ---------------------------------------------------------------------------------------- */
@@ -91,7 +92,7 @@ static tsr_status choose_types(tsr_device *device, device_memory *memory)
         type[TSR__BUFFER_DEVICE] = direct;
     type[TSR__BUFFER_UPLOAD] = tsr__memory_find_type(properties, allowed, host, 0, local | cached);
     type[TSR__BUFFER_READBACK] = tsr__memory_find_type(properties, allowed, host, cached, local);
-    /* used if host memory cannot be imported */
+    /* the type for TSR__BUFFER_SHARED if host memory cannot be imported */
     type[TSR__BUFFER_SHARED] = type[TSR__BUFFER_READBACK];
     return TSR_OK;
 }
@@ -249,8 +250,8 @@ static tsr_status slab_allocate(tsr_device *device, const device_memory *memory,
     VkResult result = tsr__memory_allocate(device, requirements.size, memory->type[slab->kind],
                                            NULL, &slab->memory);
     if (result < 0) {
-        /* VK_ERROR_TOO_MANY_OBJECTS means that all parts of the process together have reached the
-         * driver's limit of allocations. */
+        /* The library counts its own allocations (check_room). Nevertheless the driver returns
+         * VK_ERROR_TOO_MANY_OBJECTS if other code in the process has used up its limit. */
         if (result == VK_ERROR_OUT_OF_DEVICE_MEMORY || result == VK_ERROR_TOO_MANY_OBJECTS)
             return out_of_memory(device, memory, slab->kind, slab->size_bytes,
                                  "vkAllocateMemory refused", slab->size_bytes);
@@ -350,10 +351,10 @@ static bool only_of_kind(const device_memory *memory, const tsr__slab *slab)
     return slab->page_count > 0;
 }
 
-/* Frees empty slabs until the rest is within 1/KEPT_SHARE of the heap. The slabs that became empty
- * first are freed first. A program whose steps need the same memory again and again keeps it,
- * because operating systems give memory to programs page by page, filled with zeros, which takes
- * many times as long as using it. */
+/* Frees the empty slabs that became empty first, until the others occupy at most 1/KEPT_SHARE of
+ * the heap. Some are kept because a program whose steps allocate the same memory again and again
+ * would otherwise get new memory each time: operating systems fill new memory with zeros page by
+ * page, which takes many times as long as using it. */
 static void trim_kept(tsr_device *device, device_memory *memory, uint32_t heap)
 {
     for (;;) {
@@ -429,8 +430,8 @@ static tsr_status take_pages(tsr_device *device, device_memory *memory, tsr__buf
             *out_slab = slab;
             return TSR_OK;
         }
-    /* Try a full slab first. If there is no room for it, a slab of exactly the necessary size may
-     * still fit. */
+    /* Try a slab of SLAB_BYTES first, which later buffers can share. If there is no memory for it,
+     * there may still be enough for a slab of only `pages` pages. */
     tsr_status status = slab_create(device, memory, kind, SLAB_BYTES, true, out_slab);
     if (status == TSR_ERR_DEVICE_MEMORY)
         status = slab_create(device, memory, kind, pages * PAGE_BYTES, true, out_slab);

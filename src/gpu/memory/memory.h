@@ -20,7 +20,9 @@ typedef struct tsr__slab {
     uint64_t used_bytes;
     uint64_t page_count; /* the number of pages; 0 if the slab is for a single buffer */
     uint64_t *page_map;  /* one bit for each page, set if the page is taken */
-    uint64_t emptied;    /* gives the order in which slabs became empty */
+    /* the device's count of slabs that had become empty when this one last did; it tells which slab
+     * has been empty longest */
+    uint64_t emptied;
 } tsr__slab;
 
 /* Creates a VkBuffer with the usage flags of all buffers of this library, and returns its memory
@@ -33,14 +35,15 @@ tsr_status tsr__memory_create_buffer(tsr_device *device, uint64_t size, const vo
 VkResult tsr__memory_allocate(tsr_device *device, uint64_t size, uint32_t type, const void *next,
                               VkDeviceMemory *out);
 
-/* Returns the first allowed memory type that has all flags of `required`. Types that also have
- * `wanted` are preferred, then types without `unwanted`. Returns UINT32_MAX if there is none. */
+/* Returns the first allowed memory type that has all flags of `required`. Prefers types that also
+ * have `wanted`; among equal ones, types without `unwanted`. Returns UINT32_MAX if no allowed type
+ * has `required`. */
 uint32_t tsr__memory_find_type(const VkPhysicalDeviceMemoryProperties *properties, uint32_t allowed,
                                VkMemoryPropertyFlags required, VkMemoryPropertyFlags wanted,
                                VkMemoryPropertyFlags unwanted);
 
-/* The first function takes a range of a slab, the second gives it back. size_bytes must not be
- * 0. */
+/* tsr__memory_take reserves a range of a slab for a buffer, tsr__memory_give gives it back.
+ * size_bytes must not be 0. */
 tsr_status tsr__memory_take(tsr_device *device, tsr__buffer_kind kind, uint64_t size_bytes,
                             tsr__slab **out_slab, uint64_t *out_offset, uint64_t *out_reserved);
 void tsr__memory_give(tsr_device *device, tsr__slab *slab, uint64_t offset, uint64_t reserved);

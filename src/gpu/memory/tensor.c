@@ -135,8 +135,9 @@ tsr_status tsr_tensor_reshape(const tsr_tensor *in, int ndim, const int64_t *sha
     VIEW(reshape, ndim, shape);
 }
 
-/* Computes where a layout that the caller made ends, in bytes. The layout must have elements.
- * Returns false on overflow. */
+/* Computes the number of bytes from the tensor's first byte to the end of the last element that a
+ * layout reaches. The caller of the library made the layout. It must have elements. Returns false
+ * on overflow. */
 static bool reach_of(const tsr_layout *layout, uint64_t *out)
 {
     uint64_t last = (uint64_t)layout->offset;

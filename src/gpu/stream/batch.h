@@ -23,7 +23,7 @@ typedef struct tsr__batch {
     size_t pipeline_count, pipeline_capacity;
 } tsr__batch;
 
-/* Creates a batch for queues of the family. */
+/* Creates a batch for queues of family `queue_family`. */
 tsr_status tsr__batch_create(tsr_device *device, uint32_t queue_family, tsr__batch **out);
 void tsr__batch_destroy(tsr_device *device, tsr__batch *batch);
 

@@ -1,5 +1,5 @@
 /* The accesses to buffers that a stream has recorded since its last barrier. A barrier is recorded
- * only if a command depends on one of them. */
+ * only before a command that depends on one of these accesses. */
 #ifndef TSR_GPU_STREAM_HAZARDS_H
 #define TSR_GPU_STREAM_HAZARDS_H
 
@@ -10,8 +10,8 @@
 typedef struct tsr__hazards {
     int count;
     tsr__access access[TSR__HAZARDS_MAX];
-    /* for each access, `pieces` of its dispatch (tsr__dispatch); accesses with the same number
-     * other than 0 do not conflict */
+    /* for each access, the member `pieces` of its dispatch (tsr__dispatch): accesses of dispatches
+     * with the same number other than 0 do not conflict */
     uint32_t pieces[TSR__HAZARDS_MAX];
 } tsr__hazards;
 
@@ -19,8 +19,8 @@ typedef struct tsr__hazards {
  * to add the accesses. */
 bool tsr__hazards_conflict(const tsr__hazards *pending, const tsr__access *access, int count,
                            uint32_t pieces);
-/* Adds accesses. If they conflict, the caller must first have recorded a barrier and called
- * tsr__hazards_clear. */
+/* Adds the accesses of a command to the pending ones. If tsr__hazards_conflict was true, the caller
+ * must first have recorded a barrier and called tsr__hazards_clear. */
 void tsr__hazards_add(tsr__hazards *pending, const tsr__access *access, int count, uint32_t pieces);
 void tsr__hazards_clear(tsr__hazards *pending);
 

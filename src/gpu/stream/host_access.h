@@ -13,8 +13,8 @@ bool tsr__device_shares_tensors(const tsr_device *device);
 tsr_status tsr__tensor_synchronise(const tsr_stream *stream,
                                    const tsr_tensor *tensor) TSR_NODISCARD;
 
-/* True if two tensors have elements in common or if that is possible. If `same` is not NULL, *same
- * is set to whether they have the same elements at the same positions. */
+/* True if the two tensors have elements in common, or if this check cannot exclude it. If `same` is
+ * not NULL, *same is set to whether each index is the same element in both tensors. */
 bool tsr__tensors_overlap(const tsr_tensor *a, const tsr_tensor *b, bool *same);
 
 /* True if `part` is a view of `whole` and has this layout. */

@@ -11,7 +11,8 @@ static tsr_status run_as(tsr_stream *stream, tsr__stream_mode mode, tsr__steps *
 
 tsr_status tsr__stream_atomic(tsr_stream *stream, tsr__steps *steps, void *work)
 {
-    if (stream->mode != TSR__STREAM_SINGLE) /* a step of another atomic operation calls this */
+    /* another atomic operation calls this as one of its steps */
+    if (stream->mode != TSR__STREAM_SINGLE)
         return steps(stream, work);
     stream->preflight_serial = stream->serial;
     TSR__TRY(run_as(stream, TSR__STREAM_PREFLIGHT, steps, work));

@@ -9,8 +9,9 @@
  * smaller, because the device has nothing to do until this batch arrives. Each following batch may
  * have twice as many operations as the one before it. */
 #define FIRST_BATCH_OPERATIONS 12
-/* BATCH_OPERATIONS for atomic operations, which must be in one batch if possible. The limit bounds
- * the driver's memory. */
+/* The number of operations after which a batch is submitted in the middle of an atomic operation,
+ * which should be in one batch if possible. There is a limit because the driver needs memory for
+ * each recorded command. */
 #define BATCH_OPERATIONS_ATOMIC (BATCH_OPERATIONS + 1024)
 /* The largest number of batches in flight; it is enough to keep any device busy. The memory of
  * destroyed tensors becomes free only when batches complete, so without a limit, a program that
@@ -67,14 +68,15 @@ static tsr_status retire_complete(tsr_stream *stream)
     return TSR_OK;
 }
 
-/* Prepares the batch that follows the open one, so that nothing can fail when the open one is
- * replaced. */
+/* Prepares stream->next, the batch that will replace the open one, so that replacing cannot fail.
+ */
 static tsr_status make_next(tsr_stream *stream)
 {
     if (stream->next)
         return TSR_OK;
     TSR__TRY(retire_complete(stream));
-    /* Release what complete transfers hold now, because the next transfer may be much later. */
+    /* Also release the buffers that complete batches of the transfer stream hold: that stream does
+     * so by itself only at its next transfer, which may be much later. */
     if (stream->transfers)
         TSR__TRY(retire_complete(stream->transfers));
     TSR__TRY(let_device_catch_up(stream));
@@ -106,8 +108,8 @@ static tsr_status open_batch(tsr_stream *stream)
         stream->most_operations = BATCH_OPERATIONS;
     if (stream->owner)
         stream->open->owner_point = tsr__stream_last_point(stream->owner);
-    /* A batch is not ordered after earlier batches of the queue by itself, so it begins with a
-     * barrier. */
+    /* Begin with a barrier, because Vulkan does not make the commands of a batch wait for earlier
+     * batches of the queue. */
     tsr__stream_barrier(stream);
     return TSR_OK;
 }
@@ -147,8 +149,8 @@ static bool used_elsewhere(const tsr_stream *stream, const tsr__buffer *buffer)
            timeline->reached < buffer->last_point;
 }
 
-/* Makes the batch of the following commands start after another stream's work up to `point`.
- * Submits that work first if necessary. */
+/* Makes the commands that are recorded next wait until stream `other->stream` has reached `point`.
+ * Submits that stream's batch first if necessary. */
 static tsr_status wait_for_other(tsr_stream *stream, tsr__timeline *other, uint64_t point)
 {
     if (noted(stream, other, point))
@@ -177,8 +179,9 @@ tsr_status tsr__stream_join_transfers(tsr_stream *stream)
 }
 
 /* Blocks if destroyed tensors to which only batches still have references occupy more memory than
- * the limit. Without this, a program that creates and destroys tensors and never waits would run
- * out of memory, however little it uses at a time. */
+ * stream->left_limit, until they occupy at most half of it. Without this, a program that creates
+ * and destroys tensors and never waits would run out of memory, however little it uses at a time.
+ */
 static tsr_status bring_memory_back(tsr_stream *stream)
 {
     const uint64_t limit = stream->left_limit;
@@ -220,7 +223,7 @@ tsr_status tsr__stream_begin(tsr_stream *stream, const tsr__access *access, int 
                                                 : not_held(stream, access, count));
 }
 
-/* Adds a reference to the buffer to the batch, but only one for each buffer. */
+/* Lets the open batch keep a reference to the buffer, unless it already has one. */
 static void hold(tsr_stream *stream, tsr__buffer *buffer)
 {
     if (is_held(stream, buffer))
@@ -296,8 +299,8 @@ static tsr_status run(tsr_stream *stream, tsr__pipeline *pipeline, const tsr__di
         tsr__pipeline_release(pipeline);
         return status;
     }
-    /* The preflight also adds the pipeline to the batch, so that it still exists when the command
-     * is recorded. */
+    /* The batch keeps a reference to the pipeline from the preflight on, so that the pipeline still
+     * exists when the command is recorded after it. */
     TSR__TRY(tsr__batch_hold_pipeline(stream->open, pipeline));
     if (stream->mode == TSR__STREAM_PREFLIGHT)
         return TSR_OK;
@@ -332,8 +335,8 @@ tsr_status tsr__stream_run(tsr_stream *stream, tsr__pipeline *pipeline,
     return run(stream, pipeline, dispatch);
 }
 
-/* The number of regions that are converted to offsets within the slab's buffer at a time, as
- * vkCmdCopyBuffer needs them. */
+/* The largest number of regions of one vkCmdCopyBuffer. The command needs offsets within the slab's
+ * VkBuffer, so the regions are converted to these in an array of this size. */
 #define REGIONS_AT_ONCE 128
 
 tsr_status tsr__stream_copy(tsr_stream *stream, tsr__access source, tsr__access destination,

@@ -18,7 +18,8 @@ tsr_status tsr__require_on_device(const char *op, const char *name, const tsr_st
     if (tensor->buffer->device == device)
         return TSR_OK;
     const tsr_device_info *where = &tensor->buffer->device->info;
-    /* The device may have been opened twice; the text then says so. */
+    /* The tensor's device may be the same physical device, opened a second time; the error text
+     * then says so. */
     TSR__REQUIRE(where->index != device->info.index,
                  "%s: %s is on device %d (%s), the stream on another device object", op, name,
                  where->index, where->name);

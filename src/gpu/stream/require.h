@@ -14,7 +14,7 @@ tsr_status tsr__require_on_device(const char *op, const char *name, const tsr_st
 tsr_status tsr__require_no_blocks(const char *op, const char *name,
                                   const tsr_tensor *tensor) TSR_NODISCARD;
 
-/* Makes both checks. */
+/* Makes the checks of tsr__require_on_device and tsr__require_no_blocks. */
 tsr_status tsr__require_tensor(const char *op, const char *name, const tsr_stream *stream,
                                const tsr_tensor *tensor) TSR_NODISCARD;
 

@@ -1,6 +1,6 @@
-/* The scratch memory of a stream, which is lent to one operation after another. The uses of a
- * buffer do not overlap, because the stream executes in order, and the accesses that operations
- * declare cause barriers between them. */
+/* The scratch memory of a stream, which is lent to one operation after another. Operations that use
+ * the same buffer do not run at the same time: the stream executes in order, and the accesses that
+ * each operation declares cause barriers between them. */
 #include "gpu/stream/state.h"
 
 #include <string.h>
@@ -12,9 +12,10 @@
 #define POST_ALIGN 16
 
 /* True if a command was recorded after the buffer was lent. The operation that requested the buffer
- * then already has all its scratch memory, so the buffer can be lent again. Commands of a preflight
- * count, too; otherwise an operation that is composed of others would need more scratch memory in
- * the preflight than when it is recorded. */
+ * then already has all its scratch memory, so the buffer can be lent again. The commands of a
+ * preflight (stream.h) count as recorded, too; otherwise the operations that an atomic operation
+ * consists of could not use the same buffer one after another in the preflight, as they do when
+ * they are recorded. */
 static bool unused(const tsr_stream *stream, const tsr__scratch_buffer *entry)
 {
     const bool of_caller =
@@ -39,7 +40,8 @@ static tsr__scratch_buffer *smallest_fit(tsr_stream *stream, uint64_t size, bool
     return best;
 }
 
-/* Drops one buffer that is not in use, so that the new buffer replaces one that was too small. */
+/* Drops one buffer that is not lent at present, all of which are too small for the current
+ * operation; a new buffer replaces it. */
 static void drop_one_unused(tsr_stream *stream)
 {
     for (size_t i = 0; i < stream->scratch_count; i++)
@@ -121,8 +123,9 @@ tsr_status tsr__stream_idle_scratch(tsr_stream *stream, uint64_t size_bytes, tsr
     return lend(stream, size_bytes, idle, out);
 }
 
-/* If the buffer for posts is full, a new one replaces it. The batches that read the old one keep
- * references to it, so its memory is free when they are complete. */
+/* Copies the data behind what earlier calls have copied to the buffer stream->posts. If that buffer
+ * is full, a new one replaces it. The batches that read the old one keep references to it, so its
+ * memory is free when they are complete. */
 tsr_status tsr__stream_post(tsr_stream *stream, const void *data, uint64_t size_bytes,
                             tsr__access *out)
 {

@@ -38,7 +38,7 @@ static tsr_status take(tsr_stream *stream, tsr__staging *staging, tsr__buffer_ki
         if (!staging->chunk[next]) {
             const tsr_status status =
                 create_chunk(stream->device, staging, kind, &staging->chunk[next]);
-            /* If there is no memory for another chunk, the ring goes round with those it has. */
+            /* If there is no memory for another chunk, use the existing chunks in turn. */
             if (status == TSR_ERR_DEVICE_MEMORY && next > 0)
                 next = 0;
             else
@@ -56,8 +56,9 @@ static tsr_status take(tsr_stream *stream, tsr__staging *staging, tsr__buffer_ki
     return TSR_OK;
 }
 
-/* Returns the stream that performs a transfer. Transfers of buffers that the host maps stay in
- * their stream, because its points say when the host may read the buffers. */
+/* Returns the stream that performs a transfer. Buffers that the host maps are copied by the stream
+ * itself, because the host reads such a buffer once the stream has reached the point of its last
+ * use. */
 static tsr_stream *stream_for(tsr_stream *stream, const tsr__buffer *buffer, uint64_t size_bytes)
 {
     const bool small = size_bytes < stream->device->transfer_least_bytes;
@@ -89,11 +90,12 @@ tsr_status tsr__staging_upload(tsr_stream *stream, tsr__buffer *buffer, uint64_t
 {
     tsr_stream *on = stream_for(stream, buffer, size_bytes);
     TSR__TRY(upload_pieces(on, buffer, offset_bytes, data, size_bytes));
-    /* Submit the transfer now, so that it runs at the same time as the stream's work. */
+    /* If the transfer stream does the copies, submit them now, so that they run at the same time as
+     * the stream's own commands. */
     return on == stream ? TSR_OK : tsr__stream_start(on);
 }
 
-/* A recorded copy whose result the host will read. */
+/* A recorded copy of one piece to staging memory, from which the host has not read it yet. */
 typedef struct readback {
     tsr__access staged;
     uint64_t point;
@@ -137,12 +139,12 @@ static tsr_status readback_finish(tsr_stream *stream, const readback *piece, uin
 tsr_status tsr__staging_download(tsr_stream *stream, tsr__buffer *buffer, uint64_t offset_bytes,
                                  void *data, uint64_t size_bytes)
 {
-    /* Submit the stream's own work, so that it runs while the copies wait only for what they
-     * read. */
+    /* Submit the stream's own commands now: they run at the same time as the copies on the transfer
+     * queue, which wait only for the commands that write the copied buffer. */
     if (stream->transfers)
         TSR__TRY(tsr_stream_submit(stream));
     stream = stream_for(stream, buffer, size_bytes);
-    /* The device performs one copy while the host reads the previous one. */
+    /* The device copies one piece while the host reads the previous one. */
     readback earlier = {0}, latest = {0};
     bool have_earlier = false;
     for (uint64_t done = 0; done < size_bytes;) {

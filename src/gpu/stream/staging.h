@@ -5,7 +5,8 @@
 
 #include "gpu/stream/state.h"
 
-/* Records copies of `size_bytes` bytes from `data` to the buffer, from `offset_bytes` on. */
+/* Copies `size_bytes` bytes from `data` to staging memory, and records their copies to the buffer,
+ * from `offset_bytes` on. The caller may then change `data`. */
 tsr_status tsr__staging_upload(tsr_stream *stream, tsr__buffer *buffer, uint64_t offset_bytes,
                                const void *data, uint64_t size_bytes);
 

@@ -7,7 +7,7 @@
 #include "gpu/stream/hazards.h"
 #include "gpu/stream/stream.h"
 
-/* The largest number of points of other streams for which the next batch can wait. */
+/* The largest number of other streams for which the next batch can wait. */
 #define TSR__STREAM_WAITS_MAX 8
 
 typedef struct tsr__stream_wait {
@@ -27,7 +27,7 @@ typedef struct tsr__staging {
     uint64_t chunk_bytes; /* the size of new chunks */
     tsr__buffer *chunk[TSR__STAGING_CHUNKS];
     int current;
-    uint64_t used_bytes; /* bytes in use of the current chunk */
+    uint64_t used_bytes; /* the number of bytes of the current chunk that transfers have taken */
 } tsr__staging;
 
 /* What a stream does with the commands that it gets; see tsr__stream_atomic. */
@@ -41,8 +41,8 @@ struct tsr_stream {
     tsr_device *device;
     const tsr__queue *queue; /* the queue to which batches are submitted */
     /* The stream that does this stream's large uploads and downloads on the device's transfer
-     * queue; NULL on devices with one queue. The use of buffers orders the two streams, as it
-     * orders any streams. */
+     * queue; NULL on devices with one queue. Commands of the two streams that use the same buffer
+     * wait for each other, as commands of any two streams do. */
     tsr_stream *transfers;
     const tsr_stream *owner; /* the stream whose `transfers` this is, or NULL */
     tsr__stream_mode mode;
@@ -90,8 +90,8 @@ static inline uint64_t tsr__stream_last_point(const tsr_stream *stream)
     return stream->open ? stream->open->point : stream->timeline->submitted;
 }
 
-/* Blocks until the stream's own batches up to `point` are complete, like tsr_stream_wait_point, but
- * does not wait for its transfers on the other queue. */
+/* Blocks until the stream's own batches up to `point` are complete. Unlike tsr_stream_wait_point,
+ * it does not wait for the stream's transfers on the transfer queue. */
 tsr_status tsr__stream_wait_batches(tsr_stream *stream, uint64_t point, uint64_t timeout_ns);
 
 /* Makes the commands that are recorded later wait for the stream's uploads and downloads. */
@@ -99,8 +99,8 @@ tsr_status tsr__stream_join_transfers(tsr_stream *stream);
 
 /* Must be called after each command. Submits the batch if it is full. */
 tsr_status tsr__stream_recorded(tsr_stream *stream);
-/* Submits what is recorded. Like tsr__stream_recorded, this fails only if commands were dropped: a
- * batch that the queue refuses is submitted later. */
+/* Submits what is recorded. Fails only if commands were dropped: if the queue refuses a batch, it
+ * is submitted later, and the call succeeds. The same holds for tsr__stream_recorded. */
 tsr_status tsr__stream_start(tsr_stream *stream);
 
 /* Records a barrier: all commands recorded later wait for all commands recorded earlier. */
@@ -109,8 +109,7 @@ void tsr__stream_barrier(tsr_stream *stream);
 /* Releases the references of batches that are known to be complete. */
 void tsr__stream_retire(tsr_stream *stream);
 
-/* Drops the references to the timelines of other streams for which the next batch should have
- * waited. */
+/* Empties `waits`, and drops its references to the timelines of other streams. */
 void tsr__stream_drop_waits(tsr_stream *stream);
 
 /* Prevents scratch memory that an operation requested before its preflight from being lent again

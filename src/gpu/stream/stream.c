@@ -5,8 +5,9 @@
 #include "base/checked.h"
 #include "gpu/memory/memory.h"
 
-/* The size of staging chunks of computing streams, if the device has a transfer queue: these
- * streams then stage only small transfers. */
+/* The size of the staging chunks of streams on the compute queue if the device has a transfer
+ * queue: the transfer stream then does the large transfers, so these streams stage only small ones.
+ */
 #define SMALL_CHUNK_BYTES (UINT64_C(1) << 20)
 
 static uint64_t chunk_bytes_of(const tsr_device *device, const tsr__queue *queue)

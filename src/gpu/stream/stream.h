@@ -61,8 +61,8 @@ typedef struct tsr__copy_region {
     uint64_t source_bytes, destination_bytes, size_bytes;
 } tsr__copy_region;
 
-/* Records vkCmdCopyBuffer. Regions must not overlap. `source` and `destination` must contain all of
- * them. */
+/* Records vkCmdCopyBuffer. Regions must not overlap. `source` and `destination` must be ranges that
+ * contain all regions. */
 tsr_status tsr__stream_copy(tsr_stream *stream, tsr__access source, tsr__access destination,
                             const tsr__copy_region *regions, uint32_t count);
 
@@ -90,17 +90,17 @@ typedef tsr_status tsr__steps(tsr_stream *stream, void *work);
  * batch, the driver may refuse a later batch. */
 tsr_status tsr__stream_atomic(tsr_stream *stream, tsr__steps *steps, void *work) TSR_NODISCARD;
 
-/* True during the preflight. Operations of many commands may then leave out commands that use the
- * same pipelines and the same buffers as earlier ones. */
+/* True during the preflight. An operation may then leave out commands that use the same pipelines
+ * and the same buffers as its earlier commands. */
 bool tsr__stream_in_preflight(const tsr_stream *stream);
 
 /* Provides a scratch buffer for the operation that is being recorded. The stream owns the buffer
  * and lends it to later operations, too, so the caller must not release it. An operation must
  * request all of its scratch memory before its first command. */
 tsr_status tsr__stream_scratch(tsr_stream *stream, uint64_t size_bytes, tsr__buffer **out);
-/* The same as tsr__stream_scratch, for operations that are composed of other operations. The buffer
- * is not lent again until the caller gives it back with tsr__stream_return_scratch, which also
- * accepts NULL. */
+/* The same as tsr__stream_scratch, for operations that call other operations. The buffer is not
+ * lent again, for example to these, until the caller gives it back with tsr__stream_return_scratch,
+ * which also accepts NULL. */
 tsr_status tsr__stream_keep_scratch(tsr_stream *stream, uint64_t size_bytes, tsr__buffer **out);
 void tsr__stream_return_scratch(tsr_stream *stream, const tsr__buffer *buffer);
 /* The same as tsr__stream_scratch, for memory that the host writes immediately. Sets *out to NULL

@@ -38,10 +38,10 @@ static void barrier_to_host(tsr_stream *stream)
                                           NULL);
 }
 
-/* Drops a batch whose recording cannot be ended, with its commands. While these were recorded,
- * their buffers were marked as used at a point that the next batch will have again, so this point
- * is reset. The buffers were also marked as last used on this stream, although other streams may
- * still be working on them; therefore this function waits for those streams. */
+/* Drops a batch whose recording cannot be ended, with its commands. When these commands were
+ * recorded, their buffers got the batch's point as last_point. The next batch will have the same
+ * point, so last_point is reset. The buffers were also marked as last used on this stream, although
+ * other streams may still be working on them; therefore this function waits for those streams. */
 static void drop_open(tsr_stream *stream)
 {
     tsr__batch *batch = stream->open;
@@ -120,10 +120,10 @@ static tsr_status queue_open(tsr_stream *stream)
     return TSR_OK;
 }
 
-/* Slows the stream down according to TESSERA_SLOWDOWN. Waits for the batch that ends at `point`,
- * then sleeps until its time since `submitted_ns` has been multiplied by the factor. `submitted_ns`
- * is the time before the submission, because the device may start and even finish during that
- * call. */
+/* Slows the stream down by the factor of TESSERA_SLOWDOWN. Waits for the batch that ends at
+ * `point`, then sleeps until the time since `submitted_ns` is as many times as long as the batch
+ * took. `submitted_ns` is the time before the submission, because the device may start and even
+ * finish during that call. */
 static tsr_status slow_down(tsr_stream *stream, uint64_t point, uint64_t submitted_ns)
 {
     if (stream->slowdown <= 1)
@@ -171,8 +171,9 @@ tsr_status tsr_stream_mark(tsr_stream *stream, uint64_t *out_point)
     return TSR_OK;
 }
 
-/* Returns the last point of the stream's transfers that are part of its work up to `point`; 0 if
- * all of these are complete. */
+/* Some of the stream's uploads and downloads run on its transfer stream. Returns the point of the
+ * transfer stream at which those are complete that were recorded before the stream's own `point`; 0
+ * if they are complete already. */
 static uint64_t transfers_until(const tsr_stream *stream, uint64_t point)
 {
     const tsr_stream *transfers = stream->transfers;
@@ -248,7 +249,7 @@ bool tsr__buffer_idle(tsr__buffer *buffer)
     tsr__timeline *timeline = buffer->last_timeline;
     if (!timeline || !timeline->stream || timeline->reached >= buffer->last_point)
         return true;
-    /* An error of this query is not lost: the next wait reports it. */
+    /* If the query fails, the buffer counts as in use; the next wait reports the error. */
     return tsr__timeline_poll(buffer->device, timeline) == TSR_OK &&
            timeline->reached >= buffer->last_point;
 }

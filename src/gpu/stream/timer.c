@@ -1,4 +1,4 @@
-/* Measures a part of a stream with the device's timestamps. */
+/* Measures how long the commands between two calls take, with timestamps of the device. */
 #include "gpu/stream/state.h"
 
 static tsr_status timer_prepare(tsr_stream *stream)
