@@ -6,7 +6,7 @@
 #include "base/alloc.h"
 #include "base/float16.h"
 
-/* A case, with members that the functions which compute cases do not need. */
+/* A case, and members that only this file needs. */
 typedef struct full_case {
     tsr__case c;
     uint32_t outputs; /* a mask of the tensors that are outputs: bit i for tensor i */
@@ -44,7 +44,7 @@ static double decode(tsr_dtype dtype, const void *elements, size_t index)
     return (double)((const float *)elements)[index];
 }
 
-/* The dtypes of cases have at most 4 bytes. */
+/* The number of elements of a tensor of a case. */
 static size_t elements_of(const tsr_tensor *tensor)
 {
     return (size_t)tsr_layout_count(tsr_tensor_layout(tensor));
@@ -64,7 +64,8 @@ static tsr_status add(tsr__case *c, tsr_dtype dtype, int ndim, const int64_t *sh
     return TSR_OK;
 }
 
-/* Uploads the values of the tensor that was added last, or NaN if `poison` is set. */
+/* Uploads the values of the tensor that was added last. If `poison` is set, uploads NaN instead, so
+ * that an element that the kernel does not write is noticed. */
 static tsr_status upload(tsr__case *c, bool poison)
 {
     const int last = c->count - 1;
@@ -109,8 +110,8 @@ tsr_status tsr__case_indices(tsr__case *c, int64_t count, const int32_t *indices
     return tsr__case_given(c, TSR_I32, 1, &count);
 }
 
-/* The largest error of a result, relative to the larger of 1 and its size. Kernels compute in f32
- * and round their results to the dtype. */
+/* The largest error that a result may have, relative to the larger of 1 and the result's absolute
+ * value. Kernels compute in f32 and round their results to the dtype. */
 static double tolerance_of(tsr_dtype dtype)
 {
     return dtype == TSR_F16 ? 0x1p-9 : dtype == TSR_BF16 ? 0x1p-6 : 0x1p-16;
@@ -129,7 +130,7 @@ static tsr_status compare(full_case *full, int output, bool *out)
     for (size_t i = 0; i < count; i++) {
         double want = c->value[output][i];
         double error = fabs(decode(dtype, elements, i) - want);
-        /* false also for NaN */
+        /* the comparison is false also if the error is NaN */
         *out = *out && error <= tolerance_of(dtype) * fmax(1, fabs(want));
     }
     return TSR_OK;

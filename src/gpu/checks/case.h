@@ -18,7 +18,7 @@ typedef struct tsr__case {
 /* Computes the results of a case on the device and, in `value`, on the host. */
 typedef tsr_status tsr__case_fn(tsr__case *c, tsr_dtype dtype);
 
-/* Runs a case, and compares all outputs with what the host computed. */
+/* Runs a case, and sets *out to whether all outputs agree with what the host computed. */
 tsr_status tsr__case_run(tsr_device *device, tsr__case_fn *run, tsr_dtype dtype, bool *out);
 
 /* Adds a contiguous tensor with at most TSR__CASE_ELEMENTS elements. Tensors are numbered from 0 in

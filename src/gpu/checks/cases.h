@@ -28,7 +28,8 @@ tsr__case_fn tsr__case_entropy_shard_divided;
 tsr__case_fn tsr__case_random, tsr__case_dropout;
 
 /* products.c: attention, packing, and weights in blocks. For cases with weights in blocks, `dtype`
- * is a block format, or the dtype of the other tensors, which are then multiplied by q8_0. */
+ * is either a block format (the other tensors are then f32) or a float dtype, that of the other
+ * tensors (the weights are then q8_0). */
 tsr__case_fn tsr__case_attention, tsr__case_attention_few, tsr__case_attention_grad,
     tsr__case_attention_delta;
 tsr__case_fn tsr__case_attention_coopmat, tsr__case_attention_coopmat_grad;

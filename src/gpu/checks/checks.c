@@ -1,5 +1,5 @@
-/* Which case tests which kernel, and opening devices whose kernels are tested. Kernels for products
- * have cases of their own (matmul/self_test.c). */
+/* Which case tests which kernel; and tsr_device_open, which opens devices whose kernels are tested.
+ * Kernels for products are tested by matmul/self_test.c. */
 #include "gpu/checks/checks.h"
 
 #include <string.h>
@@ -17,17 +17,19 @@
 
 typedef struct shader_case {
     tsr__shader shader;
-    int dtype_at; /* which specialization constant has the dtype of the input */
+    int dtype_at; /* the number of the specialization constant that is the dtype of the input */
     tsr__case_fn *run;
-    const char *name; /* NULL: the shader's */
+    const char *name; /* the kernel's name; NULL: the shader's name */
     /* The case is for pipelines whose specialization constant number `when` is from `first` to
      * `last`. If `when` is 0, it is for all pipelines. */
     int when;
     uint32_t first, last;
-    tsr_dtype only; /* the only dtype of a kernel that has no constant for it; 0: several */
-    bool blocks;    /* the case also tests each block format */
-    bool (*takes)(tsr_dtype format); /* block formats that the kernel has; NULL: all */
-    bool by_bytes; /* constant `dtype_at` has the size of an element instead of its dtype */
+    /* the dtype of a kernel that has only one, and no constant for it; 0: the kernel has several */
+    tsr_dtype only;
+    bool blocks; /* the case also tests each block format */
+    /* returns whether the kernel can read a block format; NULL: it reads all */
+    bool (*takes)(tsr_dtype format);
+    bool by_bytes; /* constant number `dtype_at` is the size of an element instead of the dtype */
     bool optional; /* some devices lack the kernel, or never choose it */
 } shader_case;
 
@@ -42,13 +44,15 @@ typedef struct shader_case {
  * cases for these shaders differ. */
 enum { ACTIVATE_GRADIENT = 3, ATTENTION_KIND = 3 };
 
-/* A kernel that computes one phase of rows that are divided into segments (shaders/params/rows.h).
- * PHASE_AT is its specialization constant for the phase. */
+/* A kernel for long rows that are divided into segments, one for each workgroup
+ * (shaders/params/rows.h). A first dispatch computes results of the segments, a last one combines
+ * them; PHASE_AT is the number of the specialization constant that tells which of these phases a
+ * pipeline computes. */
 #define DIVIDED(SHADER, DTYPE_AT, PHASE_AT, RUN)                                                   \
     CASE_WITH(SHADER, DTYPE_AT, RUN, .name = #RUN, .when = (PHASE_AT), .first = TSR_PHASE_FIRST,   \
               .last = TSR_PHASE_LAST, .optional = true)
 
-/* A kernel of attention by cooperative matrices, which has one dtype. */
+/* A kernel for attention with cooperative matrices. Each is for one dtype. */
 #define BY_MATRICES(SHADER, DTYPE, RUN, FIRST, LAST)                                               \
     CASE_WITH(SHADER, 0, RUN, .name = #RUN, .when = ATTENTION_KIND, .first = (FIRST),              \
               .last = (LAST), .only = (DTYPE), .optional = true)
@@ -130,7 +134,7 @@ static const char *name_of(const shader_case *entry)
 static _Thread_local struct {
     const char *name;
     tsr_dtype dtype;
-    bool used; /* the case has asked for the kernel */
+    bool used; /* the case has requested a pipeline of this kernel */
 } testing;
 
 static tsr_status not_used(const tsr_device *device)
@@ -209,9 +213,9 @@ static tsr_status admit_for(tsr_device *device, const shader_case *entry, tsr_dt
                      name_of(entry), tsr_dtype_name(dtype), device->info.name);
 }
 
-/* Notes whether the running case asks for the kernel that it tests. If it asks for a kernel for CPU
- * drivers instead, the device computes the operation without the tested kernel. The case then ends
- * before that other kernel is compiled. */
+/* Is called for each pipeline that the running case requests, and notes whether it is one of the
+ * tested kernel. If the case requests a kernel for CPU drivers first, the device computes the
+ * operation without the tested kernel; the case then ends before that other kernel is compiled. */
 static tsr_status admit_in_check(const tsr_device *device, int shader, const uint32_t *spec,
                                  int spec_count)
 {

@@ -9,8 +9,8 @@
 typedef struct tsr__check {
     const char *name;
     tsr__case_fn *run;
-    tsr_dtype only; /* the only dtype of the kernel; 0: several */
-    bool blocks;    /* the case takes block formats, and float dtypes too if `only` is 0 */
+    tsr_dtype only; /* the kernel's dtype if it has only one; 0: it has several */
+    bool blocks;    /* the case tests block formats, and float dtypes too if `only` is 0 */
     bool optional;  /* some devices lack the kernel, or never choose it */
 } tsr__check;
 

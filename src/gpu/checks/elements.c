@@ -11,7 +11,7 @@
 
 enum { ROWS = 5, COLUMNS = 133 };
 
-/* The second operand is one row, which is broadcast. */
+/* Multiplies a matrix by one row, which is broadcast. */
 tsr_status tsr__case_multiply(tsr__case *c, tsr_dtype dtype)
 {
     TSR__TRY(tsr__case_input(c, dtype, TSR__SHAPE_2(ROWS, COLUMNS)));
@@ -41,7 +41,7 @@ tsr_status tsr__case_silu_mul(tsr__case *c, tsr_dtype dtype)
     return tsr_activate_mul(c->stream, c->tensor[2], c->tensor[0], c->tensor[1], TSR_ACT_SILU);
 }
 
-/* Converts to f32, or from f32 to f16, and transposes. */
+/* Copies a transposed view to a tensor of another dtype: f32, or f16 if `dtype` is f32. */
 tsr_status tsr__case_transpose(tsr__case *c, tsr_dtype dtype)
 {
     enum { HEIGHT = 37, WIDTH = 43 };
@@ -58,7 +58,7 @@ tsr_status tsr__case_transpose(tsr__case *c, tsr_dtype dtype)
     return status;
 }
 
-/* Converts every second column to f32, or from f32 to f16. */
+/* Copies every second column to a tensor of another dtype: f32, or f16 if `dtype` is f32. */
 tsr_status tsr__case_copy(tsr__case *c, tsr_dtype dtype)
 {
     enum { HALF = (COLUMNS + 1) / 2 };
@@ -100,8 +100,8 @@ tsr_status tsr__case_rope(tsr__case *c, tsr_dtype dtype)
     return status;
 }
 
-/* The selected rows lie between two other dimensions. Rows of a matrix would be selected by the
- * kernels for embeddings. */
+/* The cases of index_select and index_add select along the middle one of three dimensions, because
+ * rows of a matrix would be selected by the kernels for embeddings. */
 enum { PICKED = 6, PLANES = 3, INNER = 37 };
 static const int32_t picked[PICKED] = {4, 0, 2, 2, 1, 4};
 
@@ -191,8 +191,8 @@ tsr_status tsr__case_sgd(tsr__case *c, tsr_dtype dtype)
     return tsr_sgd_step(c->stream, c->tensor[1], c->tensor[0], c->tensor[2], NULL, &params);
 }
 
-/* The first step, from moments of 0, so that the corrected moments are the gradient and its
- * square. */
+/* The first step, from moments of 0: after the correction of their bias, the moments are the
+ * gradient and its square. */
 tsr_status tsr__case_adamw(tsr__case *c, tsr_dtype dtype)
 {
     const double rate = 0.125, decay = 0.25;
@@ -214,7 +214,8 @@ tsr_status tsr__case_adamw(tsr__case *c, tsr_dtype dtype)
                           &params);
 }
 
-/* The norm of the gradients is 3/2, and the norm that the scale enforces is 1. */
+/* The squares of the gradients add up to 9. The gradients are to be divided by 2, so their norm is
+ * 3/2, and the largest norm that is allowed is 1. The scale is therefore 1 / (3/2) / 2. */
 tsr_status tsr__case_clip_scale(tsr__case *c, tsr_dtype dtype)
 {
     (void)dtype;

@@ -13,10 +13,12 @@
 #include "tessera/ops.h"
 #include "tessera/quant.h"
 
-/* Attention, two heads that read one kv head, with a causal mask ------------------------------- */
+/* Attention of two heads that read one kv head, with a causal mask -------------------------------
+ */
 
 enum { HEADS = 2, WIDTH = 24 };
-/* Calls with more than 40 queries use cooperative matrices. */
+/* Attention with more than 40 queries uses the kernels with cooperative matrices, so there are
+ * cases with fewer and with more. */
 enum { QUERIES = 37, KEYS = QUERIES + 4, MANY_QUERIES = 101, MANY_KEYS = MANY_QUERIES + 4 };
 
 static double dot(const double *a, const double *b)
@@ -28,8 +30,8 @@ static double dot(const double *a, const double *b)
     return sum;
 }
 
-/* The probabilities of the first `seen` keys for a query. Returns the logarithm of the sum of the
- * exponentials of its scores. */
+/* Writes the attention probabilities of the first `seen` keys for the query `q` to `p`. Returns the
+ * logarithm of the sum of the exponentials of its scores. */
 static double probabilities(const double *q, const double *k, int seen, double *p)
 {
     double largest = -INFINITY, sum = 0;
@@ -46,7 +48,8 @@ static double probabilities(const double *q, const double *k, int seen, double *
     return lse;
 }
 
-/* The number of keys that query r % queries of head r / queries sees. */
+/* The number of keys that a query sees. Row r of tensor q is query r % queries of head r / queries.
+ */
 static int seen_by(int r, int keys, int queries)
 {
     return keys - queries + r % queries + 1;
@@ -139,8 +142,8 @@ tsr_status tsr__case_attention_grad(tsr__case *c, tsr_dtype dtype)
     return attention_grad(c, dtype, KEYS, QUERIES);
 }
 
-/* With 16-bit tensors, delta is read only by kernels for cooperative matrices, which are used for
- * many queries. */
+/* Tests the kernel that computes delta, Σ dy · y of each query. With 16-bit tensors, only kernels
+ * with cooperative matrices read delta, so there are enough queries that these are used. */
 tsr_status tsr__case_attention_delta(tsr__case *c, tsr_dtype dtype)
 {
     return attention_grad(c, dtype, MANY_KEYS, MANY_QUERIES);
@@ -285,7 +288,8 @@ tsr_status tsr__case_long_quant_product(tsr__case *c, tsr_dtype dtype)
     return product_with_blocks(c, dtype, 2, LONG_DEPTH);
 }
 
-/* The largest of each 32 elements is 127/512, so that rounding to 8 bits changes nothing. */
+/* The kernel rounds the first tensor to 8 bits, with a scale for each 32 elements. The largest of
+ * each 32 is 127/512, so the scale is a power of two and rounding changes nothing. */
 tsr_status tsr__case_int8_product(tsr__case *c, tsr_dtype dtype)
 {
     enum { ROWS = 2 };

@@ -3,8 +3,8 @@
 #include "gpu/checks/cases.h"
 #include "tessera/ops.h"
 
-/* The count needs more than one workgroup, and leaves an incomplete block of four numbers at each
- * end. */
+/* The generator makes blocks of four numbers. With this offset and count, the first and the last
+ * block are used only in part, and more than one workgroup is needed. */
 enum { COUNT = 301 };
 static const tsr_random_params source = {.seed = UINT64_C(0x9e3779b97f4a7c15), .offset = 3};
 

@@ -10,7 +10,8 @@
 enum { ROWS = 5, COLUMNS = 133, SHORT = 7 };
 /* the length of one row that is divided into segments */
 enum { LONG = 16391 };
-/* SUMS sums of SUMMED elements each, which are two chunks */
+/* the cases of sums compute SUMS results, each the sum of SUMMED elements; these are two of the
+ * chunks of elements that reduce.c adds up separately */
 enum { SUMMED = 300, SUMS = 36 };
 
 /* The rows of a case. */
@@ -20,7 +21,7 @@ typedef struct extent {
 
 static const extent some = {ROWS, COLUMNS}, one = {1, LONG};
 
-/* Cases of divided rows need a device that divides rows. */
+/* Fails if the device does not divide long rows into segments. */
 static tsr_status require_division(const tsr__case *c)
 {
     return tsr__segments_suit(tsr_stream_device(c->stream), 1, LONG) ? TSR_OK : TSR_ERR_UNSUPPORTED;
@@ -61,8 +62,8 @@ tsr_status tsr__case_softmax(tsr__case *c, tsr_dtype dtype)
     return softmax(c, dtype, some, false);
 }
 
-/* Computes logarithms, because probabilities of so many elements would be less than the
- * tolerance. */
+/* Tests the logarithm of the softmax, because the probabilities of so many elements are smaller
+ * than the tolerance of the comparison. */
 tsr_status tsr__case_softmax_divided(tsr__case *c, tsr_dtype dtype)
 {
     TSR__TRY(require_division(c));
@@ -216,7 +217,7 @@ tsr_status tsr__case_cross_entropy_divided(tsr__case *c, tsr_dtype dtype)
     return cross_entropy(c, dtype, one);
 }
 
-/* The values of elements repeat, which also tests the order of equal elements. */
+/* The values of the inputs repeat, so this also tests that equal elements keep their order. */
 tsr_status tsr__case_topk(tsr__case *c, tsr_dtype dtype)
 {
     enum { MOST = 5 };

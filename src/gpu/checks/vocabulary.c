@@ -7,7 +7,8 @@
 #include "gpu/checks/cases.h"
 #include "gpu/ops/common/segments.h"
 
-/* The part of the vocabulary, and indices that are in it, or before or after it. */
+/* This rank's part of the vocabulary has HERE indices from FIRST on. The tested indices are in this
+ * part, before it or after it. */
 enum { FIRST = 10, HERE = 6, WIDTH = 35, ROWS = 9 };
 static const int32_t indices[ROWS] = {11, 15, 10, 9, 11, 16, 14, 11, 10};
 
@@ -45,7 +46,7 @@ enum { LABELS = 5, CLASSES = 71, OTHERS = 4 /* classes of the other part, which 
 enum { MANY_CLASSES = 16391 };
 static const int32_t labels[LABELS] = {4, 74, 0, 3, 40};
 
-/* The logit of a class of the other part, for which no tensor is needed. */
+/* The logit of a class of the other part; no tensor contains these logits. */
 static double other_logit(int row, int class)
 {
     return (double)((row * 5 + class * 3) % 9 - 4) / 4;

@@ -1,7 +1,8 @@
-/* Copies two kinds of pieces (tensor/pieces.h): those whose rows have gaps, and those whose rows
- * are columns in src, which are transposed in tiles. A tile is several cache lines wide and high,
- * so that each line is read or written completely and only once, regardless of the distance between
- * rows or columns. Neighbouring cache lines are accessed one after the other, which is fast. */
+/* Copies pieces of tensors (tensor/pieces.h) of two kinds: those whose rows have gaps, and those
+ * whose rows in dst are columns in src, which are transposed in tiles. A tile is several cache
+ * lines wide and high, so that each cache line is read or written completely and only once,
+ * regardless of the distance between rows or columns. Neighbouring cache lines are accessed one
+ * after the other, which is fast. */
 #include <string.h>
 
 #include "base/checked.h"
@@ -13,23 +14,26 @@ enum {
     VECTOR_BYTES = 16,
     RUN_BYTES = 256,        /* the length of a tile's column in src, in bytes */
     TILE_BYTES = 32 * 1024, /* the largest tile, in bytes; it fits the second-level cache */
-    BAND_TILES = 16,        /* the number of neighbouring tiles in a band */
+    BAND_TILES = 16,        /* the number of tiles side by side in a band (copy.h) */
     STRAIGHT_ROWS = 16,
     MAX_COLUMNS = 512,
     ROW_BYTES = MAX_COLUMNS * 8,
 };
 
-/* Two dimensions of a piece, and how they are divided. */
+/* A plane is what two dimensions of a piece span, its rows and columns. Planes are divided into
+ * bands (copy.h), and bands into tiles. Arrays with two elements are for dst and src. */
 typedef struct plane {
     int row_dim, column_dim; /* −1: there is only one row */
     uint32_t rows, columns;
-    bool turned; /* rows of dst are columns in src, and there are enough elements to transpose */
+    /* transpose: columns of src are rows of dst, and both dimensions are at least one vector long
+     */
+    bool turned;
     uint32_t band_rows, tile_rows, tile_columns, band_columns;
     uint64_t row_step[2], step[2]; /* bytes to the next row and to the next column */
 } plane;
 
-/* Returns the dimension, except the innermost one, along which src's elements are closest to each
- * other. */
+/* Returns the dimension with the smallest stride in src that is not 0, except the innermost
+ * dimension. */
 static int closest_dim(const tsr__piece *piece)
 {
     int inner = piece->ndim - 1, best = inner - 1;
@@ -159,7 +163,7 @@ static void copy_tile(const tsr__host_piece *work, const plane *p, char *to, con
         put(work, to + row * p->row_step[0], p->step[0], tile + row * pitch, bytes, columns);
 }
 
-/* Copies a band: all columns, or some of them, of some rows of one plane. */
+/* Copies band `number`, counted through all planes of the piece. */
 static void copy_band(const tsr__host_piece *work, const plane *p, uint64_t number)
 {
     const tsr__piece *piece = work->piece;

@@ -12,7 +12,8 @@ bool tsr__copy_host_knows(tsr_dtype to, tsr_dtype from);
  * from which the layouts' offsets count. No element of dst may occur twice in dst, or in src. */
 void tsr__copy_host(const tsr_layout *dst, void *to, const tsr_layout *src, const void *from);
 
-/* The copy of one piece (tensor/pieces.h), which several threads can divide among each other. */
+/* The copy of one piece: a part of a tensor whose sizes and strides fit 32 bits (tensor/pieces.h).
+ * Several threads can share it. */
 typedef struct tsr__host_piece {
     const tsr__piece *piece; /* operand 0 is dst */
     char *to;
@@ -26,8 +27,9 @@ bool tsr__host_rows(const tsr__host_piece *work);
 /* Copies elements `first` to end − 1 of the piece, counted in row-major order. */
 void tsr__host_copy_rows(const tsr__host_piece *work, uint64_t first, uint64_t end);
 
-/* Any piece can be divided into bands of some rows and columns. The first function returns the
- * number of bands; the second copies bands `first` to end − 1. */
+/* Threads share pieces whose rows have gaps, or are short or transposed, by bands: blocks of
+ * neighbouring rows and columns. tsr__host_bands returns the number of bands of the piece;
+ * tsr__host_copy_bands copies bands `first` to end − 1. */
 uint64_t tsr__host_bands(const tsr__host_piece *work);
 void tsr__host_copy_bands(const tsr__host_piece *work, uint64_t first, uint64_t end);
 

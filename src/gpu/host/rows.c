@@ -5,7 +5,8 @@
 #include "gpu/ops/common/walk.h"
 
 enum {
-    /* the minimum number of elements; shorter rows are copied faster one element at a time */
+    /* the minimum number of elements in a row; the elements of shorter rows are copied faster one
+     * at a time */
     SHORTEST_ROW = 8,
 };
 

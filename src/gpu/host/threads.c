@@ -1,5 +1,5 @@
-/* Threads for one piece of work. A part runs in a thread of its own; a share is the part of work on
- * memory that one thread does. */
+/* Threads that exist only for one call. tsr__host_parts runs each part of the caller's work in a
+ * thread of its own. tsr__host_share divides work on memory into one share for each thread. */
 #include "gpu/host/threads.h"
 
 #include <pthread.h>
@@ -10,8 +10,8 @@
 
 enum {
     MAX_SHARES = 4, /* more threads do not increase the memory's bandwidth */
-    /* The minimum number of bytes for one thread. Copying them takes about 100 µs; starting and
-     * ending a thread takes 20 to 40 µs. */
+    /* The minimum number of bytes for one thread: copying them takes about 100 µs, while starting
+     * and ending a thread takes 20 to 40 µs. */
     SHARE_BYTES = 2 << 20,
 };
 
@@ -38,7 +38,7 @@ int tsr__host_processors(void)
 }
 
 /* Starts one thread for each of the first `count` parts, and returns the number of threads that
- * could be started. The threads block all signals, so that the process's own threads handle
+ * could be started. The threads block all signals, so that threads of the caller's program handle
  * them. */
 static int start(pthread_t *threads, part *parts, int count)
 {
@@ -88,7 +88,9 @@ static int share_count(uint64_t bytes)
 {
     const uint64_t count = tsr__min_u64(bytes / SHARE_BYTES, MAX_SHARES);
 
-    if (count < 2) /* most copies are this small; counting the processors would take too long */
+    /* one thread is enough; return before counting the processors, which takes longer than most
+     * copies */
+    if (count < 2)
         return 1;
     return (int)tsr__min_u64(count, (uint64_t)tsr__host_processors());
 }

@@ -9,7 +9,7 @@ enum { TSR__HOST_THREADS_MAX = 16 };
 /* The number of processors that are online, at least 1. */
 int tsr__host_processors(void);
 
-/* Does one part of the work. */
+/* Does part number `part` of the work. */
 typedef void tsr__host_part(void *work, int part);
 
 /* Runs parts 0 to count − 1, each in its own thread, one of them in the caller's thread, and blocks
@@ -20,9 +20,9 @@ void tsr__host_parts(int count, tsr__host_part *run, void *work);
 /* Does the work's units `first` to end − 1. */
 typedef void tsr__host_work(const void *work, uint64_t first, uint64_t end);
 
-/* Does all `units` of work on host memory, which together read or write `bytes` bytes. Blocks until
- * they are done. A single processor cannot use the memory's full bandwidth; if there is enough
- * work, up to 4 threads share it. */
+/* Does work on host memory that consists of `units` equal units, for example rows, which together
+ * read or write `bytes` bytes. Blocks until it is done. A single processor cannot use the memory's
+ * full bandwidth; if there is enough work, up to 4 threads share it. */
 void tsr__host_share(uint64_t units, uint64_t bytes, tsr__host_work *run, const void *work);
 
 #endif

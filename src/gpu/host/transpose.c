@@ -1,7 +1,7 @@
-/* Transposes squares of elements whose rows are vectors of 16 bytes. In one round, each vector of
- * the first half is interleaved with the corresponding vector of the second half. Each round
- * rotates the bits of every element's position by one, so that log2(edge) rounds transpose the
- * square. */
+/* Transposes squares of elements, each row of which is a vector of 16 bytes. One pass interleaves
+ * each row of the upper half with the row at the same position of the lower half. This rotates the
+ * bits of every element's index (row · edge + column) by one, so log2(edge) passes swap row and
+ * column. */
 #include "gpu/host/transpose.h"
 
 #include <string.h>

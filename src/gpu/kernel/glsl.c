@@ -50,7 +50,8 @@ static tsr_status compile(shaderc_compiler_t compiler, shaderc_compile_options_t
 tsr_status tsr__glsl_compile(const char *name, const char *glsl, uint32_t **out,
                              uint64_t *out_count)
 {
-    /* Without a #version line, glslang would assume version 110 and print a complaint to stdout. */
+    /* Without a #version line, the compiler (glslang in shaderc) would assume version 110 and print
+     * a warning to stdout. */
     TSR__REQUIRE(strstr(glsl, "#version"), "%s does not compile: there is no #version line", name);
     shaderc_compiler_t compiler = shaderc_compiler_initialize();
     shaderc_compile_options_t options = shaderc_compile_options_initialize();

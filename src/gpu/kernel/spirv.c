@@ -26,8 +26,8 @@ static tsr_status check_header(const char *name, const uint32_t *words, uint64_t
     return TSR_OK;
 }
 
-/* Checks one capability that the module declares. The table has the capabilities for which the
- * device may have been opened without support; the driver checks all others. */
+/* Checks that the device was opened with a capability that the module declares. The table has the
+ * capabilities that it may lack; the driver checks all others. */
 static tsr_status check_capability(const tsr__spirv_source *source, uint32_t capability)
 {
     const tsr_device_info *info = source->info;
@@ -97,8 +97,8 @@ static tsr_status check_local_size(const tsr__spirv_source *source, const uint32
     return TSR_OK;
 }
 
-/* Notes the instruction that sets the workgroup size. A second one is refused, because the driver
- * might use that one. */
+/* Notes the instruction that sets the workgroup size. Refuses a second such instruction, because
+ * the driver might use another one than these checks. */
 static tsr_status note_size(const tsr__spirv_source *source, const uint32_t **noted,
                             const uint32_t *instruction)
 {
@@ -153,7 +153,8 @@ static tsr_status check_instruction(tsr__spirv_source *source, const uint32_t *i
     }
 }
 
-/* Sizes given by constants -----------------------------------------------------------------------
+/* Workgroup sizes given by constants
+ * -----------------------------------------------------------------------
  *
  * These functions require that the lengths of all instructions have been checked. */
 

@@ -1,8 +1,8 @@
 /* Computes the length of a block of push constants from its layout decorations. */
 #include "gpu/kernel/spirv_source.h"
 
-/* The largest number of types that are visited. In a damaged module a type may contain itself.
- * Types beyond this number count as empty. */
+/* The largest number of types that are visited, because in a damaged module a type may contain
+ * itself. Types beyond this number count as 0 bytes. */
 #define TYPES_MAX 512
 
 typedef struct measure {
@@ -10,7 +10,7 @@ typedef struct measure {
     int types_left;
 } measure;
 
-/* The layout of the matrices in a member of a struct. */
+/* The layout of a struct's member that is a matrix, or an array of matrices. */
 typedef struct matrix_layout {
     uint64_t stride;
     bool row_major;
@@ -30,8 +30,8 @@ static const uint32_t *find_type(const tsr__spirv_source *source, uint32_t id, u
     return NULL;
 }
 
-/* Returns a decoration of a struct's member, or of the id itself if the member is WHOLE. Returns
- * NULL if there is none. */
+/* Returns the instruction that gives decoration `wanted` to a struct's member, or to the id itself
+ * if the member is WHOLE. Returns NULL if there is none. */
 #define WHOLE UINT32_MAX
 static const uint32_t *find_decoration(const tsr__spirv_source *source, uint32_t id,
                                        uint32_t member, uint32_t wanted)
@@ -85,8 +85,8 @@ static uint64_t array_bytes(measure *m, const uint32_t *type, matrix_layout matr
            bytes_of(m, type[2], matrices);
 }
 
-/* The vectors (rows or columns) of a matrix are `stride` bytes apart, but the last one ends without
- * padding. */
+/* Returns the size of a matrix. Its vectors (rows or columns) are `stride` bytes apart; no padding
+ * follows the last one. */
 static uint64_t matrix_bytes(measure *m, const uint32_t *type, matrix_layout layout)
 {
     const uint32_t *column = find_type(m->source, type[2], 4);

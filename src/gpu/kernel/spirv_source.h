@@ -58,7 +58,8 @@ typedef struct tsr__spirv_source {
     bool in_function;
     bool has_main;
     uint32_t main_id;
-    /* the instructions that set the workgroup size by constants; NULL if there is none */
+    /* the instructions that set the workgroup size by constants: one by the decoration
+     * WorkgroupSize, one by an execution mode; NULL if there is none */
     const uint32_t *size_built_in, *size_mode;
 } tsr__spirv_source;
 

@@ -22,8 +22,8 @@ typedef struct file_header {
     uint64_t data_hash;
 } file_header;
 
-/* Hashes word by word, which is faster: whenever a device is opened, some hundred thousand words
- * are hashed. */
+/* Hashes 32-bit words instead of bytes to save time: some hundred thousand words are hashed
+ * whenever a device is opened. */
 uint64_t tsr__cache_hash_shaders(tsr__storage storage, const char *prefix)
 {
     uint64_t hash = TSR__HASH_START;
@@ -50,9 +50,9 @@ bool tsr__cache_path(const tsr__cache_kind *kind, uint64_t name, char path[TSR__
 
 /* Reading -------------------------------------------------------------------------------------- */
 
-/* Opens a regular file. Returns NULL if there is none or it cannot be read. If `path` is not a
- * regular file, *refused gives that as the reason; opening a FIFO for reading, for example, would
- * block until a writer opens it. */
+/* Opens a regular file. Returns NULL if there is no file or it cannot be read. Refuses anything
+ * that is not a regular file, and sets *refused to that reason; a FIFO, for example, could make the
+ * caller block. */
 static FILE *open_regular(const char *path, const char **refused)
 {
     struct stat status;
@@ -68,7 +68,8 @@ static FILE *open_regular(const char *path, const char **refused)
     return file;
 }
 
-/* Checks the header before its fields are used. Returns what is wrong with it, or NULL. */
+/* Checks the header before its fields are used. Returns what is wrong with it, or NULL if nothing
+ * is. */
 static const char *header_flaw(const tsr__cache_kind *kind, const tsr__cache_key *key,
                                const file_header *header)
 {

@@ -1,7 +1,7 @@
 /* Files in the cache folder, $XDG_CACHE_HOME/tessera or ~/.cache/tessera. A file has a header, then
- * the contents, with a checksum. The header contains everything on which the contents depend. Files
- * are written under another name and then renamed, so that a reader sees either the old file or the
- * new one. */
+ * the contents. The header has a checksum of the contents, and the key: everything on which the
+ * contents depend. Files are written under another name and then renamed, so that a reader sees
+ * either the old file or the new one. */
 #ifndef TSR_GPU_PIPELINE_CACHE_FILE_H
 #define TSR_GPU_PIPELINE_CACHE_FILE_H
 
@@ -10,8 +10,8 @@
 #include "gpu/device/vk.h"
 #include "gpu/pipeline/shader.h"
 
-/* The key of a file: everything on which the contents can depend. It has no padding, because keys
- * are compared and hashed as bytes. */
+/* The key of a file: the device, driver and shaders on which the contents can depend. It has no
+ * padding, because keys are compared and hashed as bytes. */
 typedef struct tsr__cache_key {
     uint8_t cache_uuid[VK_UUID_SIZE];
     uint8_t device_uuid[VK_UUID_SIZE];
@@ -30,7 +30,7 @@ typedef struct tsr__cache_kind {
 #define TSR__CACHE_PATH 1024
 
 /* Writes "FOLDER/PREFIX-NAME.bin", where NAME is `name` in hexadecimal. Returns false if there is
- * no cache folder, because neither variable is set to an absolute path. */
+ * no cache folder, because no environment variable gives an absolute path for it. */
 bool tsr__cache_path(const tsr__cache_kind *kind, uint64_t name, char path[TSR__CACHE_PATH]);
 
 /* Returns a hash of the SPIR-V of the shaders whose names start with `prefix`, in one variant. */

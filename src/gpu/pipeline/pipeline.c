@@ -21,13 +21,13 @@ struct tsr__pipeline {
     /* The following fields are used only for built-in shaders. */
     tsr__pipeline *next;
     uint64_t last_use; /* the value of `uses` when the pipeline was last used */
-    bool admitted;     /* device->admit need not be asked again */
+    bool admitted;     /* device->admit has accepted this pipeline for good */
     tsr__shader shader;
     int spec_count;
     uint32_t spec[TSR__SPEC_MAX];
 };
 
-/* SPIR-V that tests use instead of a shader's own. */
+/* SPIR-V from which tests build a shader's pipelines, instead of the built-in SPIR-V. */
 typedef struct replacement {
     tsr__shader shader;
     const uint32_t *code;
@@ -173,8 +173,8 @@ static tsr_status build(tsr_device *device, const device_pipelines *pipelines, c
         .sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_REQUIRED_SUBGROUP_SIZE_CREATE_INFO_EXT,
         .requiredSubgroupSize = subgroup_size,
     };
-    /* Request a size only if there is a choice. Drivers of GPUs with only one subgroup size may not
-     * support required sizes. */
+    /* Require a subgroup size only if the device has several. Drivers of GPUs with only one size
+     * may not support the requirement. */
     bool choice = device->info.subgroup_size_min < device->info.subgroup_size_max;
     VkComputePipelineCreateInfo info = {
         .sType = VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO,
@@ -211,8 +211,9 @@ static tsr__pipeline *find(tsr__pipeline *entry, tsr__shader shader, const uint3
     return NULL;
 }
 
-/* Returns the subgroup size that a shader requires, or 0. Some shaders divide a workgroup among its
- * subgroups themselves, so they must know the number of subgroups. */
+/* Returns the subgroup size that a shader requires, or 0. Some shaders give each subgroup of a
+ * workgroup its own share of the work, so the number of subgroups must be known when the pipeline
+ * is built. */
 static uint32_t subgroup_size_of(const tsr_device *device, tsr__shader shader)
 {
     switch (shader) {
@@ -256,7 +257,8 @@ static tsr_status build_entry(tsr_device *device, const device_pipelines *pipeli
     if (status == TSR_OK && special)
         status = build(device, pipelines, binary->name, special, special_bytes, NULL, 0,
                        subgroup_size_of(device, shader), &entry->pipeline);
-    /* this is a build without cpu_kernels, in which the driver specialises the shader */
+    /* `special` is NULL in builds without the option cpu_kernels; the driver then applies the
+     * constants */
     else if (status == TSR_OK)
         status = build(device, pipelines, binary->name, code, size_bytes, spec, spec_count,
                        subgroup_size_of(device, shader), &entry->pipeline);
@@ -338,9 +340,9 @@ static tsr__pipeline **bucket_of(device_pipelines *pipelines, tsr__shader shader
     return &pipelines->buckets[hash % BUCKETS];
 }
 
-/* Asks device->admit, if there is one, whether the shader may be used. A shader's own test uses its
- * pipelines before the answer is known. The lock is released in the meantime, because the test
- * builds pipelines. */
+/* Asks device->admit, if there is one, whether the shader may be used; this may run its self-test.
+ * The lock is released in the meantime, because the test builds pipelines, perhaps also this one.
+ */
 static tsr_status admit_unlocked(tsr_device *device, device_pipelines *pipelines,
                                  tsr__shader shader, const uint32_t *spec, int spec_count,
                                  bool *settled)

@@ -2,10 +2,10 @@
  * Pipelines are built when they are first used and kept in memory; the driver caches them on disk.
  *
  * On GPUs, every pipeline is kept until the device is destroyed. On CPU drivers there is a limit,
- * tsr__pipelines_limit(), because each pipeline is machine code of about 3 MB, and the kernels for
- * matrix products are specialised for the shape. At the limit, each new pipeline replaces the least
- * recently used one that no unfinished batch uses. The limit is exceeded only while unfinished
- * batches use all pipelines. */
+ * tsr__pipelines_limit(), because each pipeline is machine code of about 3 MB, and there may be
+ * many: kernels for matrix products have one for each shape of the product. At the limit, each new
+ * pipeline replaces the least recently used one that no unfinished batch uses. The limit is
+ * exceeded only while unfinished batches use all pipelines. */
 #ifndef TSR_GPU_PIPELINE_PIPELINE_H
 #define TSR_GPU_PIPELINE_PIPELINE_H
 
@@ -28,8 +28,8 @@ tsr_status tsr__pipeline_get(tsr_device *device, tsr__shader shader, const uint3
                              int spec_count, tsr__pipeline **out);
 
 /* True unless tsr__pipeline_get would refuse the shader because of its self-test. This call runs
- * the test if necessary. It is for operations that can use another shader instead. Only the
- * constants that are dtypes matter. */
+ * the test if necessary. It is for operations that can use another shader instead. Of `spec`, only
+ * the constants that are dtypes matter, because a shader is tested once for each dtype. */
 static inline bool tsr__shader_admitted(tsr_device *device, tsr__shader shader,
                                         const uint32_t *spec, int spec_count)
 {
@@ -53,9 +53,10 @@ void tsr__pipeline_retain(tsr__pipeline *pipeline);
 void tsr__pipeline_release(tsr__pipeline *pipeline);
 VkPipeline tsr__pipeline_handle(const tsr__pipeline *pipeline);
 
-/* Calls `visit` for each statistic that the driver reports about a pipeline
- * (VK_KHR_pipeline_executable_properties). tsr__pipelines_capture must have been on when the
- * pipeline was built. Returns TSR_ERR_UNSUPPORTED if the device reports no statistics. */
+/* tsr__pipelines_capture makes the driver keep statistics of the pipelines that are built while it
+ * is on. tsr__pipeline_statistics calls `visit` for each statistic of such a pipeline
+ * (VK_KHR_pipeline_executable_properties). It returns TSR_ERR_UNSUPPORTED if the device has no
+ * statistics. */
 typedef void (*tsr__statistic_fn)(void *user, const char *name, double value);
 tsr_status tsr__pipelines_capture(tsr_device *device, bool on);
 tsr_status tsr__pipeline_statistics(tsr_device *device, VkPipeline pipeline,
@@ -63,7 +64,7 @@ tsr_status tsr__pipeline_statistics(tsr_device *device, VkPipeline pipeline,
 
 /* The number of pipelines built since the device was opened. */
 uint64_t tsr__pipelines_built(const tsr_device *device);
-/* The number of these pipelines that still exist. */
+/* The number of pipelines of built-in shaders that exist now. */
 uint64_t tsr__pipelines_kept(const tsr_device *device);
 
 /* Calls `visit` for every pipeline of a built-in shader that exists. For tests. */
@@ -78,8 +79,9 @@ void tsr__pipelines_visit(const tsr_device *device, tsr__pipeline_fn visit, void
 uint64_t tsr__pipelines_limit(const tsr_device *device);
 tsr_status tsr__pipelines_set_limit(tsr_device *device, uint64_t limit);
 
-/* Builds pipelines of this shader from other SPIR-V from now on, for tests that break a kernel.
- * At most four shaders are replaced. `code` must remain valid. Not thread-safe. */
+/* Makes later pipelines of this shader use the SPIR-V at `code` instead of the built-in one, for
+ * tests that break a kernel on purpose. At most four shaders are replaced. `code` must remain
+ * valid. Not thread-safe. */
 tsr_status tsr__pipelines_replace(tsr_device *device, tsr__shader shader, const uint32_t *code,
                                   size_t size_bytes);
 

@@ -27,8 +27,8 @@ static uint32_t opcode_at(const uint32_t *code, size_t at)
     return code[at] & 0xffff;
 }
 
-/* The places in a module that change so that subnormal numbers are kept. A place is 0 if the module
- * does not have it. */
+/* The places in a module that must change so that it keeps subnormal numbers: ids, and indices of
+ * words. A place that the module does not have is 0. */
 typedef struct places {
     uint32_t entry, constant; /* ids of the entry point and of WIDEN_F16 */
     size_t after_entries;     /* the instruction that follows the entry points */
@@ -62,7 +62,8 @@ static places find_places(const uint32_t *code, size_t words)
     return found;
 }
 
-/* Adds the execution mode DenormPreserve for 16 bits, which SPIR-V 1.4 has without an extension. */
+/* Writes a copy of the module with the execution mode DenormPreserve for 16-bit floats. SPIR-V has
+ * this mode without an extension since version 1.4. */
 static size_t add_mode(const uint32_t *code, size_t words, const places *found, uint32_t *out)
 {
     const uint32_t capability[] = {2 << 16 | OP_CAPABILITY, CAPABILITY_DENORM_PRESERVE};

@@ -6,9 +6,9 @@
 
 #include "gpu/device/device.h"
 
-/* Writes a copy of a module that widens subnormal f16 numbers exactly on the device. *out is NULL
- * if the module itself does so, or has no such conversion. The caller frees it with tsr__free.
- * Errors: TSR_ERR_NO_MEMORY. */
+/* Writes a copy of the module, changed so that it keeps subnormal f16 numbers on this device when
+ * it widens them to f32. *out is NULL if the module needs no change for that. The caller frees *out
+ * with tsr__free. Errors: TSR_ERR_NO_MEMORY. */
 tsr_status tsr__keep_subnormals(const tsr_device *device, const uint32_t *code, size_t size_bytes,
                                 uint32_t **out, size_t *out_size_bytes) TSR_NODISCARD;
 

@@ -27,7 +27,7 @@ static void take_tests(void *opaque, int part)
     run *all = opaque;
     int taken;
 
-    (void)part; /* each thread takes the next test */
+    (void)part; /* the thread's number does not matter: each thread takes the next test */
     while ((taken = atomic_fetch_add(&all->next, 1)) < all->list->count) {
         const tsr__kernel_test *test = &all->list->tests[taken];
         (void)tsr__kernel_works(all->device, test->name, test->dtype, test->check);

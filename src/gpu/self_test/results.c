@@ -27,7 +27,8 @@ static uint64_t hash_text(uint64_t hash, const char *text)
     return tsr__hash(hash, text, strlen(text) + 1);
 }
 
-/* Results, like tunings, belong to a kind of device, so the identity contains no UUIDs. */
+/* Returns the key of the file with results. Results hold for all devices of the same model, driver
+ * and build, so the key contains no UUIDs. */
 static tsr__cache_key identify(const tsr_device_info *info, tsr__storage storage)
 {
     tsr__cache_key key;
@@ -43,7 +44,8 @@ static tsr__cache_key identify(const tsr_device_info *info, tsr__storage storage
     return key;
 }
 
-/* The file's name does not depend on the kernels, so that another build replaces the file. */
+/* Writes the key and the path of the file. The path does not depend on the kernels, so that another
+ * build of the library replaces the file instead of adding one. */
 static bool locate(const tsr_device_info *info, tsr__storage storage, tsr__cache_key *key,
                    char path[TSR__CACHE_PATH])
 {
@@ -53,7 +55,7 @@ static bool locate(const tsr_device_info *info, tsr__storage storage, tsr__cache
     return tsr__cache_path(&file_kind, name, path);
 }
 
-/* Adds the entry to the results, unless encode() cannot have written it. */
+/* Adds the entry to the results, unless it has values that encode() never writes. */
 static void decode(const file_entry *entry, tsr_self_tests *out)
 {
     tsr_self_test result = {.dtype = (tsr_dtype)entry->dtype, .right = entry->right == 1};

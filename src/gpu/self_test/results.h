@@ -5,8 +5,8 @@
 #include "gpu/pipeline/cache_file.h"
 #include "tessera/device.h"
 
-/* Reads the results that are stored for a device, or none. A file for another build, or a damaged
- * one, counts as no file. Errors: TSR_ERR_NO_MEMORY. */
+/* Reads the results that are stored for a device. The list is empty if there is no file, or if it
+ * is damaged or from another build of the library. Errors: TSR_ERR_NO_MEMORY. */
 tsr_status tsr__results_read(const tsr_device_info *info, tsr__storage storage,
                              tsr_self_tests *out) TSR_NODISCARD;
 

@@ -26,8 +26,8 @@ tsr_status tsr__self_test_mode_wanted(tsr__self_test_mode *out)
 
 /* What a device knows about its kernels ------------------------------------------------------- */
 
-/* A kernel whose result is known. Entries do not change, so that they can be found without a lock.
- * Kernels are identified by the addresses of their names. */
+/* A kernel whose test result is known. Verdicts in the list do not change, so they can be found
+ * without a lock. Kernels are identified by the addresses of their names. */
 typedef struct verdict {
     const char *name;
     tsr_dtype dtype;
@@ -98,7 +98,8 @@ static const verdict *find(const self_tests *tests, const char *name, tsr_dtype 
     return NULL;
 }
 
-/* The caller holds the lock. If the list is full, the kernel will be tested again. */
+/* Adds a verdict. The caller holds the lock. If the list is full, nothing is added, and the kernel
+ * will be tested again at its next use. */
 static void add(self_tests *tests, const char *name, tsr_dtype dtype, bool right)
 {
     int count = atomic_load(&tests->count);
@@ -172,8 +173,8 @@ static bool test(tsr_device *device, self_tests *tests, const char *name, tsr_dt
     return right;
 }
 
-/* Returns the verdict that the file has for the kernel, after adding it to `tests`; NULL if it has
- * none. */
+/* Looks up the kernel in the results that were read from the file. Adds its verdict to `tests` and
+ * returns it; NULL if the file had none. */
 static const verdict *recall(const tsr_device *device, self_tests *tests, const char *name,
                              tsr_dtype dtype)
 {
@@ -197,7 +198,7 @@ bool tsr__kernel_works(tsr_device *device, const char *name, tsr_dtype dtype, ts
 
     if (checking || !device->self_tested)
         return true;
-    /* If there is no memory for the results, no test can run, and the kernel may be used. */
+    /* If there is no memory for the list of results, the kernel may be used without a test. */
     if (tsr__device_attach(device, &tests_kind, &attachment) != TSR_OK)
         return true;
     self_tests *tests = attachment;
