@@ -7,7 +7,7 @@
 #include "include/exp_log.glsl"
 #include "params/softmax_chunks.h"
 
-// Whether the function has a second operand, b.
+// True if the function has a second operand, b.
 const bool GRADIENT = FUNCTION == TSR_SOFTMAX_GRAD || FUNCTION == TSR_SOFTMAX_LOG_GRAD;
 
 // Computes an element from the scale of its row. For softmax, the caller passes e^(a − largest) as

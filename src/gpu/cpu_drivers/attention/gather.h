@@ -6,13 +6,13 @@
 
 #include "gpu/cpu_drivers/attention/blocks.h"
 
-/* Whether the call has pages or lengths, so that its keys and values are to be gathered. */
+/* True if the call has pages or lengths, so that its keys and values are to be gathered. */
 static inline bool tsr__attention_gathers(const tsr__attention *call)
 {
     return call->params.pages || call->params.q_lengths || call->params.kv_lengths;
 }
 
-/* Whether the kernel can gather the keys and values of this call. */
+/* True if the kernel can gather the keys and values of this call. */
 bool tsr__attention_gather_suits(const tsr__attention *call);
 
 /* Copies the heads of the slice in `x`, which is the call's k or v, to `to`: f32 [batches,

@@ -223,7 +223,7 @@ static bool rows_collide(const tsr__matmul_problem *p)
            repacking_a_pays(p);
 }
 
-/* Whether the host should pack both operands into panels (panels.h). The kernels read panels a
+/* True if the host should pack both operands into panels (panels.h). The kernels read panels a
  * fifth faster than lines, but only slightly faster if the operands are f32 and one dispatch covers
  * all of k. Packing takes as much time as panels save in about a hundred rows. Fewer rows are
  * enough if b has to be packed anyway. The longest stretches are as fast without panels. */

@@ -5,7 +5,7 @@
 
 #include "gpu/ops/norm/plane.h"
 
-/* Whether these kernels should compute `output`, one of TSR_NORM_…. */
+/* True if these kernels should compute `output`, one of TSR_NORM_…. */
 bool tsr__norm_chunks_suit(const tsr__norm *norm, const tsr__norm_plane *plane, uint32_t output);
 
 /* The size of the scratch memory for a plane, without the rows' statistics. */

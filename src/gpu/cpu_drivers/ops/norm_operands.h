@@ -18,7 +18,7 @@ typedef struct tsr__norm_operands {
 tsr__norm_operands tsr__norm_operands_of(const tsr__norm *norm, const tsr__norm_plane *plane,
                                          uint32_t output);
 
-/* Whether the kernels support all operands. */
+/* True if the kernels support all operands. */
 bool tsr__norm_operands_suit(const tsr__norm_operands *operands);
 
 /* Lists the operands in the order of the kernels' specialization constants: y, x, dy, weight,

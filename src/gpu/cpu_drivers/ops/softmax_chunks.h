@@ -32,7 +32,7 @@ uint32_t tsr__softmax_alignment(const tsr__softmax_operand *operand);
 /* True if the kernels for Mesa's CPU driver support all operands. */
 bool tsr__softmax_operands_suit(const tsr__softmax_rows *work);
 
-/* Whether these kernels should be used. Does not use work->scratch. */
+/* True if these kernels should be used. Does not use work->scratch. */
 bool tsr__softmax_chunks_suit(const tsr__softmax_rows *work);
 
 uint64_t tsr__softmax_scratch_bytes(const tsr__softmax_rows *work);

@@ -5,7 +5,7 @@
 #include "gpu/ops/common/rows.h"
 #include "shaders/params/sum_squares.h"
 
-/* Whether the kernel should be used for the `count` elements from `address` on. The tensor must
+/* True if the kernel should be used for the `count` elements from `address` on. The tensor must
  * have no gaps. */
 bool tsr__squares_suit(const tsr_tensor *x, uint64_t address, int64_t count);
 

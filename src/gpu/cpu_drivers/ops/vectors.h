@@ -6,7 +6,7 @@
 #include "gpu/ops/common/walk.h"
 
 /* The smallest number of elements for which these kernels are used. With fewer, creating a pipeline
- * takes too long: 80 ms, or 5 ms from a cache. */
+ * (80 ms, or 5 ms from a cache) takes more time than the kernels save. */
 #define TSR__MIN_VECTORS 2048
 /* The number of vectors per lane. More take longer to compile; fewer save less time than starting a
  * subgroup takes. */
@@ -21,7 +21,7 @@
 #define TSR__VECTORS_MAX_PLANES 16
 #define TSR__VECTORS_OPERANDS 4
 
-/* Whether the device is Mesa's CPU driver with the features that these kernels need. */
+/* True if the device is Mesa's CPU driver with the features that these kernels need. */
 bool tsr__vectors_suit(const tsr_device *device);
 
 /* Returns the largest of 8, 4, 2 and 1 that divides `bits`. If `bits` is the bitwise or of several
