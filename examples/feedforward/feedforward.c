@@ -130,7 +130,9 @@ static void compare(const float *got, const float *want, int64_t count, figures 
 {
     for (int64_t i = 0; i < count; i++) {
         double error = fabs((double)got[i] - (double)want[i]);
-        out->error = error <= out->error ? out->error : error; /* keeps a NaN */
+        /* If out->error is NaN, it is not replaced, because nothing is larger than it. */
+        if (isnan(error) || error > out->error)
+            out->error = error;
         out->scale = fmax(out->scale, fabs((double)want[i]));
     }
 }
