@@ -104,7 +104,7 @@ void main()
 
     float s[OTHERS], dp[OTHERS];
     int first_seen = int(row0 + lane) - POSITION; // with KEYS, the first query that sees the key
-    int seen = int(row0 + lane) + POSITION;       // otherwise: the last key that the query sees
+    int seen = int(row0 + lane) + POSITION;       // without KEYS, the last key that the query sees
     float largest = MINUS_INFINITY, delta = 0.0;
     precise float sum = 0.0;
     vec4 result[QUADS], result_v[QUADS];

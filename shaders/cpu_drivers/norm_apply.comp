@@ -31,7 +31,7 @@ layout(constant_id = 5) const uint X_DTYPE = TSR_DT_F32;
 layout(constant_id = 6) const uint DY_DTYPE = TSR_DT_F32;
 layout(constant_id = 7) const uint WEIGHT_DTYPE = TSR_DT_F32; // 0: none
 layout(constant_id = 8) const uint BIAS_DTYPE = TSR_DT_F32;
-layout(constant_id = 9) const uint Y_FORM = 8; // the alignment of the vectors of an operand, in bytes
+layout(constant_id = 9) const uint Y_FORM = 8; // the alignment of y's vectors in bytes; below, that of the other operands
 layout(constant_id = 10) const uint X_FORM = 8;
 layout(constant_id = 11) const uint DY_FORM = 8;
 layout(constant_id = 12) const uint WEIGHT_FORM = 8;

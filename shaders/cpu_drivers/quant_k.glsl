@@ -17,7 +17,7 @@ const bool WIDE = LANES == 16;
 const uint TURNS = WIDE ? GROUPS / 2 : GROUPS;
 const uint TURN_ELEMENTS = LANES * 4;
 
-// Each lane gets one of eight words. With sixteen lanes, both halves get the same eight.
+// Loads eight words, one for each lane. With sixteen lanes, both halves get the same eight.
 uint load_words(uint64_t line)
 {
     const uint64_t at0 = 0, at4 = 16, at8 = 0, at12 = 16;
@@ -25,7 +25,7 @@ uint load_words(uint64_t line)
     return floatBitsToUint(value);
 }
 
-// Each of sixteen lanes gets one of sixteen words.
+// Loads sixteen words, one for each of sixteen lanes.
 uint load_all_words(uint64_t line)
 {
     const uint64_t at0 = 0, at4 = 16, at8 = 32, at12 = 48;

@@ -225,14 +225,14 @@ void keep()
     }
 }
 
-// Converts a number to the units of scores. Masks may contain the lowest number, which must not
-// become -inf.
+// Divides a number, for example an element of the mask, by ln 2, as all scores are. Masks may contain
+// the lowest number, which must not become -inf.
 float binary(float natural)
 {
     return max(natural * LOG2_E, LOWEST);
 }
 
-// Converts a query's lse to the units of scores. If the query sees no key, its lse and all its
+// Divides a query's lse by ln 2, as all scores are. If the query sees no key, its lse and all its
 // scores are -inf; with 0 as the lse, its probabilities are 0.
 float binary_lse(float lse)
 {

@@ -54,7 +54,7 @@ void add_group(row_part own, uint h, float shift, inout vec4 sums)
     }
 }
 
-// Computes a row that is in registers, by the three loops.
+// Computes a row that stays in registers. Loops over it find the largest element, add up the exponentials, and store the result.
 void held_row(row_part own, uvec2 a, uvec2 y)
 {
     [[unroll]] for (uint h = 0u; h < HELD; h++)

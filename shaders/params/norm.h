@@ -12,7 +12,7 @@ struct tsr_norm_rows {
     TSR_UINT strides[2];
 };
 
-/* The type's name in both languages. */
+/* The type's name: C needs the word struct, GLSL does not allow it. */
 #ifdef __STDC_VERSION__
 #define TSR_NORM_ROWS struct tsr_norm_rows
 #else

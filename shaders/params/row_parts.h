@@ -12,7 +12,7 @@ struct tsr_row_parts {
     TSR_UINT magic, shift; /* to divide by `across`; see params/walk.h */
 };
 
-/* The type's name in both languages. */
+/* The type's name: C needs the word struct, GLSL does not allow it. */
 #ifdef __STDC_VERSION__
 #define TSR_ROW_PARTS struct tsr_row_parts
 #else

@@ -17,7 +17,7 @@ struct tsr_walk {
     TSR_UINT magic[3];
 };
 
-/* The type's name in both languages. */
+/* The type's name: C needs the word struct, GLSL does not allow it. */
 #ifdef __STDC_VERSION__
 #define TSR_WALK struct tsr_walk
 #else

@@ -169,7 +169,7 @@ static int list_passes(const work *w, tsr__attention_pass passes[3])
     return count;
 }
 
-/* Whether delta may be computed from y. If y has 16 bits, its rounding errors would show in the
+/* True if delta may be computed from y. If y has 16 bits, its rounding errors would show in the
  * gradients, except with the kernels for matrix units, which round ds to 16 bits in any case. */
 static bool delta_from_y(const tsr__attention *c, const tsr__attention_pass *passes, int count)
 {

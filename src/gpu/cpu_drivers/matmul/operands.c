@@ -179,7 +179,7 @@ static bool widening_a_pays(const tsr__matmul_problem *p)
     return is_16_bit(&p->a) && repacking_a_pays(p);
 }
 
-/* True if the call would have the longest stretches if b is transposed. */
+/* True if k would be divided into the longest stretches (plan.h) if b were transposed. */
 static bool is_long(const tsr__matmul_call *call)
 {
     const tsr__lavapipe_product product = tsr__lavapipe_panels_product(call);

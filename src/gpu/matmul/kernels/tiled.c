@@ -43,8 +43,9 @@ static bool loads_suit(const tsr__matmul_config *config, const tsr__matmul_devic
     return !config->vectors || a_vectors || b_vectors;
 }
 
-/* The widest loads, in elements. If two loads provide the elements of a pair, an invocation needs
- * twice as many elements of each operand as a load has. */
+/* The largest number of elements of a load. The two elements of a pair can come from two loads
+ * (matmul_pairs_fetch.glsl). Loads of eight are therefore possible only if each invocation loads at
+ * least sixteen elements of each operand. */
 static int64_t load_width(const tsr__matmul_config *config)
 {
     uint32_t lines = config->bm < config->bn ? config->bm : config->bn;
