@@ -1,4 +1,4 @@
-/* Stores the keys and values of a step. */
+/* Stores the keys and values of a step's tokens in the cache. */
 #include <string.h>
 
 #include "gpu/kv_cache/kv_cache.h"
@@ -78,8 +78,8 @@ static tsr_status add_append(const tsr_kv_cache *cache, tsr__dispatches *list, i
     return tsr__dispatches_add(list, &dispatch);
 }
 
-/* Whether the heads of `next` follow those of `first` in one tensor, as they do if one product has
- * computed both. */
+/* True if the heads of `next` follow those of `first` in one buffer with the same strides, as if
+ * both were one tensor. This is so if one matrix product has computed keys and values. */
 static bool follows(const tsr_tensor *first, const tsr_tensor *next)
 {
     const tsr_layout *a = &first->layout, *b = &next->layout;
@@ -113,8 +113,8 @@ tsr_status tsr_kv_cache_append(tsr_kv_cache *cache, int layer, const tsr_tensor 
 
 /* With rotation ------------------------------------------------------------------------------ */
 
-/* Whether any four neighbouring components of a row are aligned to their size, in x and in the
- * cache. */
+/* True if every group of four components of a row can be read and written as one vector, because it
+ * starts at a multiple of its size in x and in the cache. */
 static bool in_vectors(const tsr_tensor *x, const tsr_tensor *cached)
 {
     const tsr_layout *l = &x->layout;
@@ -146,7 +146,8 @@ static uint64_t rotated_items(const tsr_tensor *q, int64_t kv_heads)
            (((uint64_t)shape[3] / 2 + 3) / 4);
 }
 
-/* Whether rope_append.comp can compute the step, and is the fastest way. */
+/* True if rope_append.comp can rotate and store the step's queries, keys and values, and is the
+ * fastest way. */
 static bool rotated_suits(const tsr_kv_cache *cache, const tsr_rope *rope, const tsr_tensor *q,
                           const tsr_tensor *k, const tsr_tensor *v)
 {

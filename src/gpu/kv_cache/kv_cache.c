@@ -168,7 +168,8 @@ static tsr_status fill_step(const tsr_kv_cache *cache, int count, const int *seq
         s->tokens = tokens[i] > s->tokens ? tokens[i] : s->tokens;
         s->even = s->even && tokens[i] == tokens[0];
     }
-    /* kv_len counts all tokens of complete pages here, and attention requires kv_len < 2^31. */
+    /* Attention gets the number of keys for which the pages of a sequence have room as kv_len, and
+     * requires that it is less than 2^31. */
     TSR__REQUIRE(per_sequence <= INT32_MAX / cache->params.page_tokens,
                  "kv_cache: %lld pages of %lld tokens in one sequence; less than 2^31 tokens are "
                  "possible",

@@ -5,8 +5,8 @@
 #include "gpu/kv_cache/pages.h"
 #include "tessera/kv_cache.h"
 
-/* The sequences of one step. The tensors except `all` are views of `all`,
- * which is i32 and contains them in this order. */
+/* A step appends tokens to some sequences. `all` is an i32 tensor that describes the step; the
+ * other tensors are views of it, one behind the other in this order. */
 typedef struct tsr__kv_step {
     /* count: the number of sequences; tokens: the largest number of tokens of a sequence */
     int64_t count, tokens;
@@ -21,8 +21,9 @@ struct tsr_kv_cache {
     tsr__kv_step step;
 };
 
-/* [layers, pages, 2 · kv_heads, page_tokens, head_dim]. In each page, the heads of keys come first,
- * then those of values. Sequences take the pages with the lowest numbers first. */
+/* The tensor with all keys and values: [layers, pages, 2 · kv_heads, page_tokens, head_dim]. In
+ * each page, the heads of keys come first, then those of values. Sequences take the free pages with
+ * the lowest numbers first. */
 tsr_tensor *tsr__kv_cache_memory(const tsr_kv_cache *cache);
 
 /* Checks that a step has begun and that the layer exists. */

@@ -138,8 +138,8 @@ tsr_status tsr__pages_remove(tsr__page_table *table, int sequence)
     return TSR_OK;
 }
 
-/* Whether the sequence's next token belongs in the sequence's last page and other sequences use
- * that page, too. */
+/* True if the sequence's next token belongs in its last page, and other sequences use that page,
+ * too. */
 static bool writes_to_shared(const tsr__page_table *table, const tsr__sequence *sequence)
 {
     return sequence->length % table->page_tokens != 0 &&
@@ -163,8 +163,9 @@ static tsr_status count_pages(const tsr__page_table *table, int count, const int
                      "possible",
                      (long long)tokens[i], sequences[i], (long long)sequence->length, INT32_MAX);
         needed += pages_for(table, sequence->length + tokens[i]) - sequence->count;
-        /* If two sequences of the step share a page, the second one to write could keep it without
-         * a copy. The count ignores this, so it may be one page too high. */
+        /* Count a page for a copy of the shared page. If all sequences that share it are in this
+         * step, the last of them could write to the page itself; this count ignores that, so it may
+         * be one page too high. */
         needed += tokens[i] > 0 && writes_to_shared(table, sequence);
     }
     *out = needed;

@@ -44,8 +44,9 @@ tsr_status tsr__pages_fork(tsr__page_table *table, int sequence, int *out) TSR_N
 tsr_status tsr__pages_truncate(tsr__page_table *table, int sequence, int64_t length) TSR_NODISCARD;
 tsr_status tsr__pages_remove(tsr__page_table *table, int sequence) TSR_NODISCARD;
 
-/* Makes `count` sequences longer by `tokens`. copies[count] gets one entry for each of them: the
- * page that the caller must copy, or from = -1 if there is none. On failure nothing has changed. */
+/* Makes sequence sequences[i] longer by tokens[i], for `count` sequences. Sets copies[i] to the
+ * page that the caller must copy for it, or to from = -1 if there is none. On failure nothing has
+ * changed. */
 tsr_status tsr__pages_extend(tsr__page_table *table, int count, const int *sequences,
                              const int64_t *tokens, tsr__page_copy *copies) TSR_NODISCARD;
 /* Undoes the last tsr__pages_extend, which must have had the same arguments. */

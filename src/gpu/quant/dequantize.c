@@ -47,7 +47,7 @@ bool tsr__quant_is_scaled_words(tsr_dtype dtype)
            (f->code == TSR__QUANT_LINEAR || f->code == TSR__QUANT_SIGNED);
 }
 
-/* The number of elements that one invocation converts. */
+/* The number of elements that one invocation converts: those whose low bits fill a 32-bit word. */
 static uint32_t unit_of(tsr_dtype dtype)
 {
     return 4 * (8u / tsr__quant_format_of(dtype)->low.bits);
@@ -59,7 +59,8 @@ typedef struct conversion {
     int outer; /* the number of leading dimensions over which the host loops */
 } conversion;
 
-/* The form (TSR_ROW_…) of the rows of y. Rows have a multiple of 4 elements. */
+/* The form (TSR_ROW_…) of the rows of y. The length of rows is a multiple of 4, because it is a
+ * multiple of a block's length. */
 static uint32_t form_of(const tsr_tensor *y)
 {
     const tsr_layout *l = &y->layout;

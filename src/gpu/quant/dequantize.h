@@ -8,8 +8,8 @@
 /* Writes the specialization constants that describe a block format to shaders. */
 void tsr__quant_describe(tsr_dtype dtype, uint32_t spec[TSR_QUANT_SPECS]);
 
-/* True for the formats that matmul_blocks.comp reads. Their blocks have 32 elements: an f16 scale,
- * and then the planes in a multiple of 4 bytes. */
+/* True for the formats that matmul_blocks.comp reads. Their blocks of 32 elements consist of an f16
+ * scale and then the bits of the elements, which take a multiple of 4 bytes. */
 bool tsr__quant_is_scaled_words(tsr_dtype dtype);
 
 /* Records y = x, where x is in blocks and y is a float tensor of the same shape. y's strides may

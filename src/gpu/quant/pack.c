@@ -1,4 +1,5 @@
-/* Packs and unpacks numbers; pack.h describes the format. Kernels pack pairs of blocks. */
+/* Packs and unpacks numbers; pack.h describes the format. A kernel's unit of packing is two blocks,
+ * because they fill whole 32-bit words. */
 #include "gpu/quant/pack.h"
 
 #include "base/checked.h"
@@ -8,14 +9,15 @@
 
 enum {
     WORKGROUP = 64,
-    STEPS = 16,       /* groups of four elements that an invocation compares */
+    /* groups of four elements that an invocation reads to find the largest element */
+    STEPS = 16,
     UNITS_ON_CPU = 8, /* groups of four elements that an invocation unpacks; 1 on a GPU */
     WORD = sizeof(uint32_t),
     PAIR = 2 * TSR_PACK_BLOCK,
 };
 
-/* The largest number of elements of a dispatch, a multiple of the number that a workgroup
- * processes. */
+/* The largest number of elements that one dispatch processes; it is a multiple of the number that a
+ * workgroup processes. */
 #define PIECE_MAX (UINT64_C(1) << 27)
 
 static uint64_t pairs_for(uint64_t count)
@@ -39,8 +41,9 @@ static uint64_t address_at(const tsr_tensor *x, uint64_t element)
     return tsr__tensor_address(x) + element * tsr_dtype_size(x->layout.dtype);
 }
 
-/* A range of a tensor's elements. It consists of whole units, for which the kernels need no checks
- * of bounds, or it is partial. */
+/* A range of a tensor's elements that one dispatch processes. It consists either of whole units, as
+ * many elements as a workgroup or invocation always processes, so that the kernels need no checks
+ * of bounds; or it is partial, the rest of less than a unit. */
 typedef struct piece {
     uint64_t first;
     uint32_t count;
@@ -58,7 +61,8 @@ static bool next_piece(piece *p, uint64_t count, uint64_t unit)
     return left > 0;
 }
 
-/* A kernel's dispatch for a piece of a float tensor; `at` is the piece's address. */
+/* Returns the dispatch of a kernel for a piece of the tensor `floats`; `at` is the piece's address.
+ */
 static tsr__dispatch dispatch_of(tsr__shader shader, const tsr_tensor *floats, uint64_t at,
                                  bool partial, const void *push, uint32_t push_bytes)
 {
@@ -100,8 +104,8 @@ static tsr_status find_largest(tsr_stream *stream, const packing *pack)
     return TSR_OK;
 }
 
-/* Records packing `pairs` pairs of blocks. If `partial` is set, these are the last ones: they are
- * incomplete and contain the factor. */
+/* Records packing `pairs` pairs of blocks, from pair number `first` on. If `partial` is set, they
+ * are the last pairs, which the elements do not fill and whose last word is the factor (pack.h). */
 static tsr_status pack_pairs(tsr_stream *stream, const packing *pack, uint64_t first,
                              uint64_t pairs, bool partial)
 {

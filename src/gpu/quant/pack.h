@@ -1,9 +1,9 @@
 /* Numbers in 8 bits, for slow connections. `count` elements are packed in whole blocks of TSR_Q8_0,
- * as tsr_quantize makes them. The last four bytes of the blocks are not elements, but a factor: an
- * f32 that is a power of two. The values are those of the blocks times the factor, which brings the
- * largest element near the largest that a block can hold. Without it, small gradients would become
- * 0, because scales of blocks are f16. If an element is NaN or infinite, the factor is NaN, and so
- * are all values.
+ * as tsr_quantize makes them. The last four bytes of the last block are not elements but a factor,
+ * an f32 that is a power of two: the elements are the values of the blocks times the factor. It is
+ * chosen so that the largest element of the tensor is near the largest value that a block can hold.
+ * Without it, small gradients would become 0, because scales of blocks are f16. If an element is
+ * NaN or infinite, the factor is NaN, and so are all values.
  *
  * Two blocks are 17 words of 32 bits. The number of blocks is even, and the number of words is
  * tsr__packed_words. This header contains no Vulkan types, so that parallel/ can include it. */

@@ -30,8 +30,9 @@ static uint64_t encode_float(double value, unsigned mantissa_bits, unsigned expo
     uint64_t kept = mantissa >> drop, rest = mantissa & ((UINT64_C(1) << drop) - 1);
     uint64_t half = UINT64_C(1) << (drop - 1);
     kept += rest > half || (rest == half && (kept & 1));
-    /* The implicit bit of the mantissa adds 1 to the exponent field. A carry out of the mantissa
-     * adds 1, too. */
+    /* `kept` still has the mantissa's implicit bit. The addition turns it into 1 in the exponent
+     * field, which therefore starts as exponent − 1. If rounding carries out of the mantissa, the
+     * exponent also grows by 1. */
     return sign | (((uint64_t)(exponent - 1) << mantissa_bits) + kept);
 }
 
@@ -62,7 +63,7 @@ uint64_t tsr__encode(double value, tsr_dtype dtype)
         return encode_integer(value, 0, UINT32_MAX, 0, UINT32_MAX);
     case TSR_I64:
         return encode_integer(value, -0x1p63, 0x1p63, UINT64_C(1) << 63, INT64_MAX);
-    default: /* TSR_U8: callers exclude the dtypes that have no elements */
+    default: /* TSR_U8: callers exclude block formats */
         return encode_integer(value, 0, UINT8_MAX, 0, UINT8_MAX);
     }
 }

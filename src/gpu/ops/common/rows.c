@@ -103,8 +103,8 @@ uint32_t tsr__row_form(const tsr_device *device, const tsr__piece *piece, int op
 uint32_t tsr__matrix_row_form(const tsr_tensor *matrix)
 {
     const tsr_layout *layout = &matrix->layout;
-    /* Only the remainder of the stride's division by 4 matters. A piece cannot describe a large
-     * stride, so the stride between its two rows is that remainder. */
+    /* The form depends only on the stride between rows modulo 4 elements. Strides in a piece have
+     * 32 bits, so this piece of two rows has the remainder as its stride. */
     tsr__piece rows = {.ndim = 1, .shape = {layout->shape[0] > 1 ? 2 : 1}};
     rows.strides[0][0] = (uint32_t)(layout->strides[0] % 4);
     return tsr__row_form(matrix->buffer->device, &rows, 0, layout->dtype,
@@ -123,7 +123,7 @@ bool tsr__rows_alone(const tsr_device *device, uint64_t rows)
 
 uint32_t tsr__processors(const tsr_device *device)
 {
-    const uint32_t least = 32; /* assumed if the driver does not report the number */
+    const uint32_t least = 32; /* used if the driver does not report the number */
 
     return device->info.processor_count > 0 ? device->info.processor_count : least;
 }
@@ -144,11 +144,12 @@ int64_t tsr__steps_within_work(const tsr_device *device, double step_work)
 
 uint32_t tsr__thread_group_for(const tsr_device *device, uint64_t rows, int64_t count)
 {
-    /* An invocation reads its row up to four times, four elements per iteration. */
+    /* One invocation per row reads the row up to four times, four elements per iteration, so it
+     * needs up to `count` iterations. */
     const bool alone = tsr__rows_alone(device, rows) && count <= tsr__most_iterations(device);
-    /* Few long rows leave most of a GPU idle, so that each needs more invocations. Their number
-     * does not depend on the number of rows, so that the bits of a row do not depend on it
-     * either. */
+    /* Long rows get more invocations, because a few of them would otherwise leave most of a GPU
+     * idle. The number of invocations determines the order of additions. It does not depend on the
+     * number of rows, so that a row gives the same bits whatever that number is. */
     const uint32_t many = 512;
     const bool many_run =
         device->device_class == TSR__CLASS_GPU && device->info.max_workgroup_invocations >= many;
@@ -165,7 +166,8 @@ uint32_t tsr__thread_group_workgroup(uint32_t threads)
 void tsr__thread_group_hold(tsr__dispatch *dispatch, const tsr_device *device, uint32_t threads,
                             int64_t count)
 {
-    const int64_t most = 8; /* 32 elements of each operand */
+    /* groups of four elements that an invocation keeps: 32 elements of each operand */
+    const int64_t most = 8;
     const int64_t at_once = 4 * (int64_t)threads, fours = (count + at_once - 1) / at_once;
 
     if (device->device_class != TSR__CLASS_GPU || fours > most)

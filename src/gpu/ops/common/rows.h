@@ -38,8 +38,9 @@ tsr_status tsr__require_reduced(const char *op, const tsr_tensor *y, const tsr_t
                                 tsr_layout *out) TSR_NODISCARD;
 
 /* Returns the form (TSR_ROW_…) in which rows can be read. A row has `count` elements that are
- * `step` elements apart. The piece describes where rows start; the first row starts at `address`.
- * Forms are ordered: the smallest form of several operands can be used for all of them. */
+ * `step` elements apart. `piece` has one element for each row: its strides for `operand` say where
+ * the rows start. The first row starts at `address`. The forms' values are ordered: if several
+ * operands must have the same form, the smallest of theirs suits them all. */
 uint32_t tsr__row_form(const tsr_device *device, const tsr__piece *piece, int operand,
                        tsr_dtype dtype, uint64_t address, int64_t step, int64_t count);
 
@@ -55,11 +56,12 @@ uint64_t tsr__stride_bytes(const tsr_tensor *tensor, int dim);
  * between all invocations of a workgroup. */
 bool tsr__rows_alone(const tsr_device *device, uint64_t rows);
 
-/* The number of a GPU's processors (SMs, compute units) among which workgroups are distributed. */
+/* The number of processors (SMs, compute units) of a GPU; each workgroup runs on one of them. */
 uint32_t tsr__processors(const tsr_device *device);
 
 /* The largest number of iterations that all loops of an invocation together may execute in one
- * dispatch. Mesa's CPU driver ends a loop after 65535 iterations. */
+ * dispatch. On CPU drivers it is 60000, because Mesa's ends every loop after 65535 iterations, even
+ * if work is left. */
 uint32_t tsr__most_iterations(const tsr_device *device);
 
 /* The largest number of steps of a serial loop in one dispatch, within tsr__most_iterations() and
@@ -67,15 +69,15 @@ uint32_t tsr__most_iterations(const tsr_device *device);
  * step. */
 int64_t tsr__steps_within_work(const tsr_device *device, double step_work);
 
-/* The first function returns the number of invocations in a thread group, which computes one row of
- * softmax, normalisation or cross-entropy. The second returns the size of workgroups for thread
- * groups of that size. */
+/* A thread group is the invocations that compute one row of softmax, normalisation or
+ * cross-entropy. tsr__thread_group_for returns their number; tsr__thread_group_workgroup returns
+ * the size of workgroups, which consist of one or more thread groups of `threads` invocations. */
 uint32_t tsr__thread_group_for(const tsr_device *device, uint64_t rows, int64_t count);
 uint32_t tsr__thread_group_workgroup(uint32_t threads);
 
 /* Lets the kernel keep rows of `count` elements in registers if they fit there, so that each
- * element is loaded once. `dispatch` computes complete rows; its kernel's next specialization
- * constants must be PHASE and HELD. */
+ * element is loaded once. `dispatch` computes complete rows. If they fit, adds the specialization
+ * constants PHASE and HELD to it, which must be the next ones of its kernel. */
 void tsr__thread_group_hold(tsr__dispatch *dispatch, const tsr_device *device, uint32_t threads,
                             int64_t count);
 

@@ -5,7 +5,8 @@
 #include "gpu/memory/tensor.h"
 
 enum {
-    /* Rows of fewer segments take one workgroup less time than two or three dispatches do. */
+    /* One workgroup computes a row of fewer segments in less time than the two or three dispatches
+     * take in which each segment has a workgroup. */
     LEAST_SEGMENTS = 3,
 };
 

@@ -1,6 +1,7 @@
-/* Several workgroups for each row, where rows are long and too few to keep a GPU busy. They compute
- * the row's segments at the same time, in two or three dispatches. The bits of the results are
- * those of one workgroup per row (shaders/params/rows.h). */
+/* Divides long rows that are too few to keep a GPU busy into segments, each with a workgroup of its
+ * own. The segments of a row are computed at the same time, in two or three dispatches, one for
+ * each phase. The results have the same bits as if one workgroup computed the row
+ * (shaders/params/rows.h). */
 #ifndef TSR_GPU_OPS_COMMON_SEGMENTS_H
 #define TSR_GPU_OPS_COMMON_SEGMENTS_H
 
@@ -11,7 +12,7 @@
 bool tsr__segments_suit(const tsr_device *device, uint64_t rows, int64_t count);
 
 /* True if tsr__segments_suit is true and the kernel for divided rows has not failed its self-test.
- * `whole` is the dispatch of the complete rows. */
+ * `whole` is the dispatch that would compute the complete rows instead. */
 bool tsr__segments_chosen(tsr_device *device, const tsr__dispatch *whole, uint64_t rows,
                           int64_t count);
 

@@ -1,7 +1,8 @@
-/* Embedding and cross-entropy for one rank's part of a vocabulary. The part is the rows first …
- * first + n − 1 of a table, or the classes of these numbers in logits. Indices are i32, i64, u32 or
- * u8 and refer to the complete vocabulary; a rank ignores those that are not in its part. This
- * header contains no Vulkan types, so that parallel/ can include it. */
+/* Embedding and cross-entropy for one rank's part of a vocabulary. The part is the indices first …
+ * first + n − 1 of the vocabulary: these rows of the embedding's table, or these classes (columns)
+ * of the logits. Indices are i32, i64, u32 or u8 and refer to the complete vocabulary; a rank
+ * ignores those that are not in its part. This header contains no Vulkan types, so that parallel/
+ * can include it. */
 #ifndef TSR_GPU_OPS_COMMON_VOCABULARY_H
 #define TSR_GPU_OPS_COMMON_VOCABULARY_H
 

@@ -1,5 +1,6 @@
-/* Properties of pieces (tensor/pieces.h), and the push constants from which invocations compute
- * where in a piece their elements are (shaders/include/walk.glsl). */
+/* Properties of pieces, the parts of tensors that one dispatch computes (tensor/pieces.h), and the
+ * push constants from which invocations compute where in a piece their elements are
+ * (shaders/include/walk.glsl). */
 #ifndef TSR_GPU_OPS_COMMON_WALK_H
 #define TSR_GPU_OPS_COMMON_WALK_H
 
@@ -23,12 +24,13 @@ void tsr__walk_divisor(uint32_t divisor, uint32_t *magic, uint32_t *shift);
  * dimensions that the piece lacks have stride 0. */
 void tsr__walk_strides(const tsr__piece *piece, int operand, uint32_t out[TSR_WALK_DIMS]);
 
-/* The first function returns the size of a piece's innermost dimension, the second an operand's
- * stride along it, or 1 if the size is 1. */
+/* tsr__piece_inner returns the size of a piece's innermost dimension; tsr__piece_inner_stride
+ * returns an operand's stride along that dimension, or 1 if its size is 1. */
 uint32_t tsr__piece_inner(const tsr__piece *piece);
 uint32_t tsr__piece_inner_stride(const tsr__piece *piece, int operand);
 
-/* Returns the elements of a row of the piece, or 1 if the rows of operand 0 or 1 have gaps. */
+/* Returns the number of elements in a row of the piece (along the innermost dimension), or 1 if the
+ * rows of operand 0 or 1 have gaps. */
 uint32_t tsr__piece_row_elements(const tsr__piece *piece);
 
 /* Restricts the innermost dimension to the elements begin … end − 1, in all operands. */
@@ -37,12 +39,13 @@ void tsr__piece_columns(tsr__piece *piece, int operands, uint32_t begin, uint32_
 /* The device address of a piece's first element in an operand. */
 uint64_t tsr__piece_address(const tsr__piece *piece, int operand, const tsr_tensor *tensor);
 
-/* Returns the dimension along which operand 1 is contiguous if operand 0 is contiguous along its
- * innermost dimension and the two are different. Otherwise returns -1. */
+/* For transpositions: if operand 0 is contiguous along the innermost dimension and operand 1 along
+ * another one, returns that other dimension. Otherwise returns -1. */
 int tsr__piece_transposed(const tsr__piece *piece);
 
-/* Returns the offset in elements of plane number `plane` from the piece's start. A plane extends
- * over the piece's dimensions `a` and `b` (-1: there is no such dimension). */
+/* A plane of a piece consists of the elements along dimensions `a` and `b` (-1: there is no such
+ * dimension); there is one for each index of the other dimensions. Returns the offset in elements
+ * of plane number `plane` from the piece's start. */
 uint64_t tsr__piece_plane(const tsr__piece *piece, int operand, int a, int b, uint32_t plane);
 
 /* True if the operand's innermost stride is 1 and the address of each row is a multiple of

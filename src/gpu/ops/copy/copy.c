@@ -8,8 +8,8 @@
 #include "tensor/overlap.h"
 #include "tessera/ops.h"
 
-/* Copies on one device. No shader transposes and converts at the same time, so the source is first
- * made contiguous if that is faster. */
+/* Copies on one device. No shader transposes and converts to another dtype at the same time, so a
+ * source of another dtype is first made contiguous if that is faster. */
 static tsr_status copy_on_device(tsr_stream *stream, const tsr_tensor *dst, const tsr_tensor *src)
 {
     if (tsr__dtype_is_block(dst->layout.dtype)) {
@@ -29,7 +29,8 @@ static tsr_status copy_on_device(tsr_stream *stream, const tsr_tensor *dst, cons
     return status;
 }
 
-/* Creates a contiguous tensor on the stream's device from `data`, which are the elements of src. */
+/* Creates a contiguous tensor with the shape and dtype of src on the stream's device, and uploads
+ * `data`, which are the elements of src. */
 static tsr_status bring_over(tsr_stream *stream, const tsr_tensor *src, const void *data,
                              uint64_t size_bytes, tsr_tensor **out)
 {
@@ -88,7 +89,8 @@ static tsr_status copy_across(tsr_stream *stream, tsr_tensor *dst, const tsr_ten
     return status;
 }
 
-/* Elements in blocks are copied to and from floats, and to tensors of the same block format. */
+/* Checks that the dtypes can be copied: block formats only to and from floats, and to the same
+ * block format. */
 static tsr_status check_dtypes(tsr_dtype dst, tsr_dtype src)
 {
     const bool dst_is_block = tsr__dtype_is_block(dst), src_is_block = tsr__dtype_is_block(src);

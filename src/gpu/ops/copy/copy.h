@@ -5,7 +5,7 @@
 
 #include "gpu/ops/common/walk.h"
 
-/* Copies with the fastest of the methods that the other functions implement. */
+/* Copies with the fastest of the methods below. */
 tsr_status tsr__copy_local(tsr_stream *stream, const tsr_tensor *dst,
                            const tsr_tensor *src) TSR_NODISCARD;
 
@@ -21,8 +21,9 @@ tsr_status tsr__copy_rows(tsr_stream *stream, const tsr_tensor *dst, const tsr_t
 /* Copies with shaders. Supports all views and dtypes. */
 tsr_status tsr__copy_shader(tsr_stream *stream, const tsr_tensor *dst, const tsr_tensor *src);
 
-/* Transposes pieces on Mesa's CPU driver. tsr__copy_transpose_cut divides a piece in two parts, as
- * tsr__vectors_cut does. */
+/* Transposes pieces on Mesa's CPU driver. tsr__copy_transpose_cut divides a piece into `vectors`,
+ * which tsr__copy_transpose can copy, and `rest`, which it cannot. Returns false if it can copy
+ * nothing. */
 bool tsr__copy_transpose_cut(const tsr__piece *piece, const tsr_tensor *dst, const tsr_tensor *src,
                              tsr__piece *vectors, tsr__piece *rest);
 tsr_status tsr__copy_transpose(tsr_stream *stream, const tsr__piece *piece, const tsr_tensor *dst,

@@ -13,8 +13,9 @@ static uint64_t repeat(uint64_t bits, uint64_t size)
     return bits;
 }
 
-/* From this size on, GPUs use a shader that stores 16 bytes per invocation. A transfer command may
- * run on a copy engine, which reaches only a fraction of the memory's bandwidth. */
+/* The size from which GPUs use a shader that stores 16 bytes per invocation instead of
+ * vkCmdFillBuffer, because that command may run on a copy engine, which reaches only a fraction of
+ * the memory's bandwidth. */
 #define LARGE_BYTES (1 << 20)
 
 static bool suits_command(const tsr_tensor *dst, uint64_t pattern)

@@ -22,7 +22,8 @@ static tsr_status read_floats(tsr_stream *stream, const tsr_tensor *src, float *
     return status;
 }
 
-/* Reads src on the stream if it is on the stream's device, and otherwise on a stream of its own. */
+/* Reads src with `stream` if it is on the same device, and otherwise with a new stream of src's
+ * device. */
 static tsr_status fetch(tsr_stream *stream, const tsr_tensor *src, float *values, uint64_t count)
 {
     tsr_stream *other;

@@ -4,7 +4,8 @@
 #include "base/checked.h"
 #include "gpu/ops/copy/copy.h"
 
-/* The largest number of regions in one command. It limits the host memory that they need. */
+/* The largest number of regions in one command; it limits the host memory for the list of regions.
+ */
 #define REGIONS_MAX 16384
 
 /* The minimum length of rows; a shader copies shorter rows faster (measured with `tessera bench
@@ -19,7 +20,7 @@ static uint64_t shortest_row_bytes(const tsr_device *device)
     case TSR__CLASS_GPU:
         break;
     }
-    return 1 << 20; /* one dispatch is faster than many regions of this size */
+    return 1 << 20; /* on a GPU, one dispatch is faster than many regions of this size */
 }
 
 static void begin_walk(tsr__pieces *walk, const tsr_tensor *dst, const tsr_tensor *src)
@@ -76,8 +77,9 @@ static tsr_status add_row(copy_batch *batch, tsr__copy_region row)
  * odometer. */
 static tsr_status add_piece(copy_batch *batch, const tsr__piece *piece, uint64_t size)
 {
-    /* If the innermost dimension has been divided among pieces and one element of it remains for
-     * the last piece, that piece does not have this dimension. */
+    /* In a tensor whose innermost dimension is divided among pieces, the last piece may have only
+     * one element of it. That piece does not have the dimension at all, so all its dimensions count
+     * as outer ones. */
     uint32_t inner = tsr__piece_row_elements(piece);
     int outer_dims = inner > 1 ? piece->ndim - 1 : piece->ndim;
     uint32_t position[TSR__PIECE_DIMS] = {0};
@@ -105,8 +107,9 @@ static tsr_status record_rows(tsr_stream *stream, void *work)
 {
     row_copy *copy = work;
     copy_batch *batch = &copy->batch;
-    /* The preflight (tsr__stream_atomic) only prepares what the commands need, which depends on the
-     * memory of the two tensors. All copies of rows have the same, so one is enough. */
+    /* The preflight (tsr__stream_atomic) only prepares what the commands need: references to the
+     * buffers of the two tensors, and waits for other streams. All commands need the same, so one
+     * command without regions is enough. */
     if (tsr__stream_in_preflight(stream))
         return tsr__stream_copy(stream, batch->source, batch->destination, NULL, 0);
     tsr__pieces walk;

@@ -1,13 +1,14 @@
-/* Copies with shaders, one dispatch per piece. The units in which a shader copies are as wide as
- * the addresses allow. Transposed pieces have their own kernels. */
+/* Copies with shaders, one dispatch per piece. If dst and src have the same dtype, a shader copies
+ * units of up to 16 bytes, as wide as the alignment of the addresses allows. Transposed pieces have
+ * their own kernels. */
 #include "gpu/cpu_drivers/ops/vectors.h"
 #include "gpu/ops/copy/copy.h"
 #include "shaders/params/copy.h"
 #include "shaders/params/copy_tile.h"
 #include "shaders/params/vectors.h"
 
-/* How a piece is copied: the piece, whose sizes count units, and what units are in source and
- * destination (TSR_COPY_… or a dtype). */
+/* How a piece is copied: the piece, whose sizes count units, and the kinds of units in source and
+ * destination (TSR_COPY_… for bits that are not converted, or a dtype). */
 typedef struct copy_plan {
     tsr__piece piece;
     uint32_t source_kind, destination_kind;
@@ -73,8 +74,8 @@ static void fill_dispatch(const copy_plan *plan, const tsr_tensor *dst, const ts
     tsr__walk_strides(&plan->piece, 0, push->destination_strides);
     tsr__walk_strides(&plan->piece, 1, push->source_strides);
 
-    /* Modes that the kernel does not use get a fixed value, so that they do not cause additional
-     * pipelines. */
+    /* Modes are specialization constants. If the kernel does not use them, they get a fixed value,
+     * because each other value would be another pipeline. */
     bool modes = group == 4 && plan->unit_bytes < 16;
     uint32_t dst_mode = modes ? inner_mode(&plan->piece, 0, dst) : TSR_COPY_STRIDED;
     uint32_t src_mode = modes ? inner_mode(&plan->piece, 1, src) : TSR_COPY_STRIDED;
@@ -167,8 +168,8 @@ static bool vectors_of(const tsr_tensor *dst, const tsr_tensor *src, tsr__vector
            (tsr__dtype_is_float(dst->layout.dtype) && tsr__dtype_is_float(src->layout.dtype));
 }
 
-/* Copies most of the piece with the fastest kernel that can be used, and the rest with the general
- * kernel. */
+/* Copies the piece. Kernels for CPU drivers copy as much of it as they can, the other kernels the
+ * rest. */
 static tsr_status copy_piece(tsr_stream *stream, const tsr__piece *piece, const tsr_tensor *dst,
                              const tsr_tensor *src)
 {

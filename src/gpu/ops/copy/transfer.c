@@ -23,8 +23,8 @@ static tsr_status pack(const tsr_layout *view, tsr_layout *out)
     return tsr_layout_init(view->dtype, view->ndim, view->shape, out);
 }
 
-/* Copies between a tensor whose buffer is mapped at `mapped` and contiguous host memory. One of
- * `to` and `from` is NULL: it gives the direction. */
+/* Copies between a tensor whose buffer is mapped at `mapped` and contiguous host memory. Copies
+ * from the tensor to `to`, or from `from` to the tensor; the other one is NULL. */
 static tsr_status copy_mapped(const tsr_tensor *tensor, void *mapped, void *to, const void *from)
 {
     const tsr_layout *view = &tensor->layout;
@@ -37,7 +37,8 @@ static tsr_status copy_mapped(const tsr_tensor *tensor, void *mapped, void *to, 
     return TSR_OK;
 }
 
-/* Creates a contiguous tensor of the same shape in scratch memory. */
+/* Initialises `out` as a contiguous tensor with the shape and dtype of `tensor`, in scratch memory.
+ */
 static tsr_status packed_alias(tsr_stream *stream, const tsr_tensor *tensor, tsr_tensor *out)
 {
     uint64_t bytes =

@@ -60,8 +60,8 @@ static uint32_t inner_mode(const tsr__piece *piece, int operand, const tsr_tenso
     case 0:
         return TSR_EW_ONE;
     case 1:
-        /* The elements are contiguous, but groups of four are not aligned. The kernel has a form
-         * for this only for y, which it stores, and not for inputs. */
+        /* The elements are contiguous, but groups of four are not aligned. The kernel has a variant
+         * for this (TSR_EW_RUN) only for y; it reads such inputs element by element. */
         return operand == 0 ? TSR_EW_RUN : TSR_EW_STRIDED;
     }
     return TSR_EW_STRIDED;
@@ -173,7 +173,8 @@ static tsr_status run_piece(tsr_stream *stream, const tsr__elementwise *work,
     return rest.count == 0 ? TSR_OK : run_strided(stream, work, operands, &rest);
 }
 
-/* The operations of one call, and the contiguous copies of their inputs. */
+/* The operations of one call of tsr__elementwise_run, and their operands. Inputs may be replaced by
+ * contiguous copies. */
 typedef struct call {
     const tsr__elementwise *work;
     int count;

@@ -11,9 +11,9 @@ typedef struct tsr__elementwise_input {
 
 typedef struct tsr__elementwise {
     const char *op; /* the function's name, with which error texts begin */
-    /* If `activation` is true, `function` is a tsr_activation. One input is activated; with two
-     * inputs, the result is act'(a) · b, or act(a) · b if `multiplied` is true. If `activation` is
-     * false, `function` is TSR_EW_…. */
+    /* If `activation` is true, `function` is a tsr_activation. With one input, the result is
+     * act(a). With two inputs, it is act'(a) · b, or act(a) · b if `multiplied` is true. If
+     * `activation` is false, `function` is TSR_EW_…. */
     bool activation, multiplied;
     uint32_t function; /* the kernel's specialization constant FUNCTION */
     float alpha, beta; /* unused with three inputs */

@@ -43,8 +43,8 @@ tsr_status tsr_maximum(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a, c
     return binary(stream, "maximum", TSR_EW_MAXIMUM, y, a, b);
 }
 
-/* Runs the operations that compute da and db. One of the two gradients may be NULL. The first
- * operation must not write to an input of the second. */
+/* Runs the operations that compute da and db. One of the two gradients may be NULL. Fails if da,
+ * which the first operation writes, overlaps an input of the second. */
 static tsr_status run_gradients(tsr_stream *stream, const char *op, const tsr__elementwise work[2])
 {
     const tsr_tensor *da = work[0].y, *db = work[1].y;

@@ -10,16 +10,17 @@
 #define WORKGROUP 64
 #define ROWS_MAX (INT64_C(1) << 26) /* rows per dispatch */
 #define WIDTH_MAX (INT64_C(1) << 24)
-/* The gradient's rows are divided into buckets; a workgroup computes some columns of one bucket.
- * More buckets use more of the device, but every workgroup reads all indices. Each processor of a
- * GPU gets up to GROUPS_PER_PROCESSOR workgroups of up to WIDEST invocations, all of which run at
- * the same time. CPU drivers have few cores. They get narrow workgroups, and only as many buckets
- * as are necessary to have GROUPS_ON_CPU workgroups. */
+/* In the kernel for the gradient, the rows of the table are divided into buckets, and a workgroup
+ * computes some columns of the rows of one bucket. More buckets keep more of the device busy, but
+ * every workgroup reads all indices. Each processor of a GPU gets up to GROUPS_PER_PROCESSOR
+ * workgroups of up to WIDEST invocations, all of which run at the same time. CPU drivers have few
+ * cores. They get narrow workgroups, and only as many buckets as are necessary to have
+ * GROUPS_ON_CPU workgroups. */
 #define GROUPS_PER_PROCESSOR 8
 #define WIDEST 256
 #define GROUPS_ON_CPU 8
 #define WORKGROUP_ON_CPU 8
-/* The number of indices that an invocation reads together on GPUs. */
+/* The number of indices that an invocation reads before it looks at the first of them, on GPUs. */
 #define SCAN 8
 
 static tsr_status check(const char *op, tsr_stream *stream, const char *table_name,
@@ -49,8 +50,7 @@ static tsr_status check(const char *op, tsr_stream *stream, const char *table_na
     return TSR_OK;
 }
 
-/* Sets the push constants for the rows of y from `from` on. Their number is limited to that of one
- * dispatch. */
+/* Sets the push constants of the dispatch for the rows of y from `from` on, at most ROWS_MAX. */
 static void fill_push(struct tsr_embedding_params *push, const tsr_tensor *table,
                       const tsr_tensor *y, const tsr_tensor *indices, int64_t first, int64_t from)
 {
@@ -136,8 +136,9 @@ tsr_status tsr__embedding(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *t
     return status;
 }
 
-/* The workgroups of the gradient's kernel: their size, their number across the columns, and the
- * number of buckets, a power of two. */
+/* The workgroups of the gradient's kernel: the number of invocations of each, the number of
+ * workgroups into which the columns are divided, and the number of buckets of rows, a power of two.
+ */
 typedef struct division {
     uint32_t workgroup, across, buckets;
 } division;
@@ -153,7 +154,8 @@ static division divide_on_cpu(uint32_t width)
     return d;
 }
 
-/* There are no more buckets than rows of dy, rounded up to a power of two. */
+/* Returns the workgroups of the gradient's kernel. There are at most as many buckets as rows of dy,
+ * rounded up to a power of two, because more would have nothing to do. */
 static division divide(const tsr_device *device, uint32_t width, int64_t rows)
 {
     const uint32_t most = GROUPS_PER_PROCESSOR * tsr__processors(device);
@@ -194,7 +196,8 @@ tsr_status tsr__embedding_grad(tsr_stream *stream, tsr_tensor *gradient, const t
     TSR__TRY(tsr__require_disjoint(op, "gradient", gradient, "indices", indices, false));
     const tsr_device *device = gradient->buffer->device;
     const int64_t width = gradient->layout.shape[1];
-    /* Each row of dy is read, and a row of the gradient is read and written. */
+    /* The work of one row of dy: it is read, and the row of the gradient to which it is added is
+     * read and written. */
     const double row_work =
         (double)(width > 0 ? width : 1) * TSR__BYTE_WORK *
         (double)(2 * tsr_dtype_size(gradient->layout.dtype) + tsr_dtype_size(dy->layout.dtype));

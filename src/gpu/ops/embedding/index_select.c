@@ -9,8 +9,8 @@
 
 enum {
     WORKGROUP = 64,
-    /* The number of buckets into which the indices of a gradient are divided, as in embedding.c; a
-     * workgroup computes one bucket. */
+    /* The number of buckets into which the indices along `dim` of the gradient are divided, on
+     * GPUs. A workgroup computes the elements of one bucket, as in embedding.c. */
     BUCKETS = 64,
     GROUPS_ON_CPU = 8,
 };
@@ -201,7 +201,8 @@ static tsr_status add_piece(tsr_stream *stream, const selection *s, const tsr__p
     tsr__groups_for(push.walk.items, WORKGROUP, dispatch.groups);
     dispatch.groups[2] = push.buckets;
     const int64_t rows = s->indices->layout.shape[0];
-    /* An element of dy is read, and one of dx is read and written. */
+    /* The work of one index: for each of its elements, one of dy is read, and one of dx is read and
+     * written. */
     const double row_work =
         (double)push.walk.items * TSR__BYTE_WORK *
         (double)(2 * tsr_dtype_size(s->x->layout.dtype) + tsr_dtype_size(s->y->layout.dtype));

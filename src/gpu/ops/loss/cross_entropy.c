@@ -48,8 +48,7 @@ static tsr_status check(tsr_stream *stream, tsr_tensor *loss, tsr_tensor *gradie
     return TSR_OK;
 }
 
-/* Adds the dispatch for the rows from `first` on. Their number is limited to that of one
- * dispatch. */
+/* Adds the dispatch for the rows from `first` on, at most ROWS_MAX. */
 static tsr_status add_dispatch(tsr__dispatches *list, tsr_stream *stream, tsr_tensor *loss,
                                tsr_tensor *gradient, const tsr_tensor *logits,
                                const tsr_tensor *labels, float scale, int64_t first)

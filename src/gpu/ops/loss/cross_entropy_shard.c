@@ -9,8 +9,9 @@
 
 #define ROWS_MAX (INT64_C(1) << 30) /* rows per dispatch */
 
-/* The arguments of either step: the statistics of a part, or the results. Arguments that the step
- * does not have are NULL. */
+/* The arguments of one of two steps. The first computes the statistics of this rank's part of the
+ * classes, the second computes the results from the statistics of all parts. Arguments that the
+ * step does not have are NULL. */
 typedef struct step {
     const char *op;
     tsr_tensor *loss, *gradient;
@@ -92,8 +93,7 @@ static void add_outputs(const step *s, uint64_t skip, struct tsr_cross_entropy_s
     }
 }
 
-/* Adds the dispatch for the rows from `from` on. Their number is limited to that of one
- * dispatch. */
+/* Adds the dispatch for the rows from `from` on, at most ROWS_MAX. */
 static tsr_status add_dispatch(tsr__dispatches *list, tsr_stream *stream, const step *s,
                                int64_t from)
 {

@@ -1,11 +1,12 @@
 /* The gradients of layer and RMS normalisation, in four steps. The first step computes the
- * statistics of each row, as in the forward pass. The second step computes, for weight and bias,
- * sums over chunks of rows; it comes before the third, because dx may overwrite x or dy. The third
- * step computes dx. The fourth step adds up the sums of all chunks.
+ * statistics of each row, as in the forward pass. The second step divides the rows into chunks and
+ * computes, for the gradients of weight and bias, the sums over the rows of each chunk. It comes
+ * before the third step, which computes dx, because dx may overwrite x or dy. The fourth step adds
+ * up the sums of all chunks.
  *
  * On Mesa's CPU driver, special kernels can replace the second and fourth step: they write the
- * products for the weight to scratch memory, and a reduction adds up their columns. The kernels for
- * short rows need no statistics. */
+ * products dy · normalised x, which the gradient of the weight sums over all rows, to scratch
+ * memory, and a reduction adds up their columns. The kernels for short rows need no statistics. */
 #include "base/checked.h"
 #include "gpu/cpu_drivers/ops/norm_chunks.h"
 #include "gpu/cpu_drivers/ops/norm_short.h"
@@ -19,29 +20,33 @@
 #define WORKGROUP 64
 #define MAX_PRODUCTS (UINT64_C(1) << 24) /* 64 MiB of scratch memory */
 
-/* One call of a gradient function. */
+/* One call of tsr_layer_norm_grad or tsr_rms_norm_grad. */
 typedef struct gradient {
-    /* x, dy, dx if it is computed, and `added` if the kernel adds it; the bias is unused */
+    /* its operands are x, dy, dx if it is computed, and `added` if the kernel adds it; its bias is
+     * unused */
     tsr__norm norm;
     tsr_tensor *dx, *dweight, *dbias;
     const tsr_tensor *added; /* another gradient, which is added to dx; or NULL */
     bool accumulate;
     tsr__buffer *stats; /* the statistics of all rows */
-    /* scratch memory of the kernels that divide rows into chunks; large enough for any plane */
+    /* scratch memory of the kernels that divide long rows into chunks (norm_chunks.h); large enough
+     * for any plane */
     tsr__buffer *parts;
     uint64_t parts_bytes;
     tsr__buffer *partials; /* see tsr__norm_partials */
-    uint64_t chunks;       /* the number of chunks of rows */
+    /* the number of chunks into which the rows are divided for the second step */
+    uint64_t chunks;
     /* The matrices whose columns are added up for dweight and dbias. Usually they are f32 [chunks,
      * columns], one after the other in one scratch buffer. */
     tsr_tensor sums[2];
-    /* sums[] contains the products (TSR_NORM_PRODUCTS) and dy, with a row for each row of x instead
-     * of each chunk */
+    /* sums[] are the products (TSR_NORM_PRODUCTS) and dy, which have a row for each row of x
+     * instead of each chunk of rows */
     bool has_products;
-    /* One kernel computes parts of both sums (norm_short.h), and sums[] has a row for each part.
-     * The choice does not depend on dx, so that the bits of the sums do not depend on it either. */
+    /* Each workgroup of one kernel (norm_short.h) computes both sums over its rows, and sums[] has
+     * a row for each workgroup. The choice does not depend on whether dx is computed, so the bits
+     * of the sums do not either. */
     bool in_parts;
-    bool dx_in_parts; /* the kernel that computes the parts also computes dx, and adds `added` */
+    bool dx_in_parts; /* if in_parts is set: the kernel also computes dx, and adds `added` */
     tsr__dispatches list;
 } gradient;
 
@@ -188,7 +193,8 @@ static tsr_status add_dx(gradient *g, const tsr__norm_plane *plane)
     return tsr__dispatches_add(&g->list, &dispatch);
 }
 
-/* True if special kernels should compute the products: the plane must contain all rows. */
+/* True if kernels for Mesa's CPU driver should write the products dy · normalised x to scratch
+ * memory, or sum them. The plane must contain all rows. */
 static bool takes_products(const gradient *g, const tsr__norm_plane *plane)
 {
     return (g->dweight || g->dbias) && plane->rows == (uint64_t)tsr__norm_rows(&g->norm) &&
@@ -196,7 +202,7 @@ static bool takes_products(const gradient *g, const tsr__norm_plane *plane)
            tsr__norm_kernels_of(&g->norm, plane, TSR_NORM_PRODUCTS) != TSR__NORM_GENERAL;
 }
 
-/* True if the kernel that sums products in parts should compute them. */
+/* True if the kernel should be used whose workgroups sum the products over their rows. */
 static bool takes_parts(const gradient *g, const tsr__norm_plane *plane)
 {
     return is_short(g, plane, TSR_NORM_PRODUCTS) && tsr__norm_short_parts_suit(&g->norm, plane);
@@ -246,8 +252,8 @@ static tsr_tensor matrix(tsr_dtype dtype, uint64_t offset, uint64_t rows, uint64
                         .buffer = buffer};
 }
 
-/* Requests scratch memory for the parts of both sums, `rows` rows each. Each of these matrices is
- * followed by room for `room` more of its size. */
+/* Requests scratch memory for the matrices sums[0] and sums[1], with `rows` rows each. Each matrix
+ * is followed by unused memory of `room` times its size. */
 static tsr_status prepare_sums(gradient *g, tsr_stream *stream, uint64_t rows, uint64_t room)
 {
     const uint64_t columns = tsr__norm_columns(&g->norm), all = rows * (1 + room) * columns;
@@ -318,8 +324,9 @@ static tsr_status add_sums(gradient *g, tsr_stream *stream)
     return TSR_OK;
 }
 
-/* Adds the dispatches that compute the products or parts and those that add them up. Unless they
- * compute dx, they must come before the dispatches for dx, which may overwrite dy. */
+/* Adds the dispatches that compute sums[] (products of each row, or sums over the rows of each
+ * workgroup), and those that add up its columns. They must come before the dispatches for dx, which
+ * may overwrite dy, unless they also compute dx. */
 static tsr_status add_products(gradient *g, const tsr__norm_plane *plane, tsr_stream *stream)
 {
     tsr__buffer *products = g->sums[0].buffer;
@@ -335,7 +342,7 @@ static tsr_status add_products(gradient *g, const tsr__norm_plane *plane, tsr_st
     return add_sums(g, stream);
 }
 
-/* Sets g->dx_in_parts. If it is true, `added` becomes an operand. */
+/* Sets g->dx_in_parts. If it is true, `added` becomes an operand of g->norm. */
 static void choose_dx_in_parts(gradient *g)
 {
     tsr__norm_planes planes;

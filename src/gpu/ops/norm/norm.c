@@ -13,8 +13,8 @@
 tsr__norm_kernels tsr__norm_kernels_of(const tsr__norm *norm, const tsr__norm_plane *plane,
                                        uint32_t output)
 {
-    /* If rows have more columns, the kernels for chunks are about as fast as those for short rows,
-     * and their pipelines compile in a quarter of the time. */
+    /* From about this many columns on, the kernels of norm_chunks.h are about as fast as those of
+     * norm_short.h, and their pipelines compile in a quarter of the time. */
     const uint32_t many_columns = 768;
     if (!tsr__vectors_suit(norm->operand[0]->buffer->device))
         return TSR__NORM_GENERAL;
@@ -25,9 +25,9 @@ tsr__norm_kernels tsr__norm_kernels_of(const tsr__norm *norm, const tsr__norm_pl
     return is_short ? TSR__NORM_SHORT : TSR__NORM_GENERAL;
 }
 
-/* Adds the dispatch of the general kernel or of the kernel for short rows. It writes the result to
- * operand 1 or, if `stats` is not NULL, only the statistics to `stats`. `partials` is used if the
- * rows are divided into segments. */
+/* Adds the dispatch of the general kernel or of the kernel for short rows. The dispatch writes the
+ * result to operand 1 or, if `stats` is not NULL, only the statistics of the rows to `stats`.
+ * `partials` is used if the rows are divided into segments. */
 static tsr_status add(tsr__dispatches *list, const tsr__norm *norm, const tsr__norm_plane *plane,
                       tsr__buffer *partials, tsr__buffer *stats)
 {
@@ -113,8 +113,8 @@ static bool in_chunks(const tsr__norm *norm, const tsr__norm_plane *plane)
     return tsr__norm_kernels_of(norm, plane, TSR_NORM_RESULT) == TSR__NORM_CHUNKS;
 }
 
-/* The scratch memory of the kernels that divide rows into chunks, and that for rows that are
- * divided into segments. NULL if no plane uses them. */
+/* Scratch memory; a member is NULL if no plane uses it. `scratch` and `stats` are for the kernels
+ * of norm_chunks.h, `partials` is for rows that are divided into segments. */
 typedef struct row_buffers {
     tsr__buffer *scratch, *stats;
     tsr__buffer *partials;

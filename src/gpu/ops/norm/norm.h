@@ -5,8 +5,8 @@
 
 #include "gpu/ops/norm/plane.h"
 
-/* The kernels with which `output`, one of TSR_NORM_…, of a plane is computed: those of
- * norm_short.h, those of norm_chunks.h, or the general ones. */
+/* Which kernels compute `output` (TSR_NORM_…: the result, the statistics, gradients) of a plane of
+ * rows: those of norm_short.h, those of norm_chunks.h, or the general ones. */
 typedef enum tsr__norm_kernels {
     TSR__NORM_GENERAL,
     TSR__NORM_SHORT,

@@ -30,7 +30,7 @@ tsr_status tsr__norm_check(const tsr__norm *norm, const tsr_stream *stream)
         TSR__TRY(tsr__norm_check_vector(norm, stream, "weight", norm->weight));
     if (norm->bias)
         TSR__TRY(tsr__norm_check_vector(norm, stream, "bias", norm->bias));
-    /* A device may treat smaller numbers as 0. */
+    /* Smaller numbers are subnormal, and a device may treat them as 0. */
     TSR__REQUIRE(norm->epsilon >= FLT_MIN && norm->epsilon <= FLT_MAX,
                  "%s: epsilon is %g; it must be finite and at least %g", norm->op,
                  (double)norm->epsilon, (double)FLT_MIN);

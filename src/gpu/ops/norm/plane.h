@@ -14,8 +14,8 @@ typedef struct tsr__norm {
     float epsilon;
     const tsr_tensor *weight, *bias; /* NULL if there is none */
     int count;                       /* the number of operands */
-    /* x is first; all operands have its shape. Gradients have x, dy, dx and, if it is added to dx,
-     * another gradient. */
+    /* x is first; all operands have its shape. A gradient has x, dy, dx, and a fourth operand if
+     * one is added to dx. */
     const tsr_tensor *operand[TSR__NORM_OPERANDS];
 } tsr__norm;
 
@@ -30,7 +30,8 @@ tsr_status tsr__norm_check_vector(const tsr__norm *norm, const tsr_stream *strea
 int64_t tsr__norm_rows(const tsr__norm *norm);
 uint32_t tsr__norm_columns(const tsr__norm *norm);
 
-/* Rows along at most two dimensions; push constants have no room for more. */
+/* A plane. Its rows extend along at most two dimensions, because push constants have no room for
+ * the strides of more. */
 typedef struct tsr__norm_plane {
     struct tsr_norm_rows operand[TSR__NORM_OPERANDS];
     uint32_t rows, inner;

@@ -1,4 +1,5 @@
-/* The factor by which a step multiplies the gradients, computed by the device. */
+/* tsr__clip_scale: the device computes the factor by which an optimizer's step multiplies the
+ * gradients, so that their norm is limited. */
 #include <math.h>
 
 #include "gpu/ops/optimizer/optimizer.h"

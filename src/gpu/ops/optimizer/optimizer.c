@@ -11,7 +11,7 @@
 
 enum {
     WORKGROUP = 64,
-    VECTORS_UNITS = 4, /* the number of vectors per lane */
+    VECTORS_UNITS = 4, /* the number of vectors that one invocation computes */
     /* the number of subgroups per workgroup; identity[] in the push constants has this many
      * entries */
     VECTORS_SUBGROUPS = 8,
@@ -71,8 +71,8 @@ tsr_status tsr__optimizer_require_rate(const char *op, const char *name, float v
 }
 
 /* Sets the push constants for plane number `k` of a piece. A plane extends over the piece's last
- * two dimensions. `slot` gives the number in the piece of each operand of the optimizer; it is -1
- * for operands that do not exist. */
+ * two dimensions. slot[i] is the number that operand i of the optimizer has in the piece; -1 if
+ * this call does not have the operand. */
 static void fill_plane(struct tsr_optimizer_params *push, const tsr__optimizer *optimizer,
                        const int *slot, const tsr__piece *piece, uint32_t k)
 {
@@ -97,7 +97,7 @@ static void fill_plane(struct tsr_optimizer_params *push, const tsr__optimizer *
     push->count = push->columns * (row >= 0 ? piece->shape[row] : 1);
 }
 
-/* One call. `slot` has the same meaning as in fill_plane(). */
+/* One call of tsr__optimizer_record. */
 typedef struct step {
     tsr_stream *stream;
     const tsr__optimizer *optimizer;
@@ -140,7 +140,8 @@ static bool has_vectors(const step *s, const tsr__piece *piece)
     return true;
 }
 
-/* Runs the kernel for vectors on the first elements of the piece, which form complete vectors. */
+/* Runs optimizer_vectors.comp on as many elements of the piece, from its start on, as form complete
+ * vectors. */
 static tsr_status run_vectors(step *s, const tsr__piece *piece, uint32_t group)
 {
     uint32_t lanes = tsr_stream_device(s->stream)->info.subgroup_size;

@@ -1,6 +1,6 @@
-/* Checks the optimizers' params, except the tensors. Also declares steps with scaled gradients.
- * Error texts begin with `op`. This header contains no Vulkan types, so that parallel/ can include
- * it. */
+/* Checks of tsr_sgd_params and tsr_adamw_params, and steps that first multiply the gradient by a
+ * scale. Error texts begin with `op`. This header contains no Vulkan types, so that parallel/ can
+ * include it. */
 #ifndef TSR_GPU_OPS_OPTIMIZER_STEP_PARAMS_H
 #define TSR_GPU_OPS_OPTIMIZER_STEP_PARAMS_H
 
@@ -14,8 +14,8 @@ enum { TSR__SCALE_FLOATS = 2 };
 /* What the gradients of a step are multiplied by. */
 typedef struct tsr__gradient_scale {
     float value;
-    /* NULL: `value` counts. Otherwise f32 [TSR__SCALE_FLOATS], which the step reads when the device
-     * makes it: the factor, and 0 if the step must change nothing, otherwise 1. */
+    /* NULL: the factor is `value`. Otherwise a tensor f32 [TSR__SCALE_FLOATS] that the kernel
+     * reads: the factor, and then 1, or 0 if the step must change nothing. */
     const tsr_tensor *at;
 } tsr__gradient_scale;
 

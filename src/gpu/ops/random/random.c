@@ -12,8 +12,9 @@
 
 #define WORKGROUP 64
 
-/* Checks that the last element's index fits in 64 bits, and its distance from the first element's
- * index in 63 bits. */
+/* The index of an element selects its random numbers: the offset plus the position times
+ * index_strides. Checks that the last element's index fits in 64 bits, and its distance from the
+ * first one's in 63 bits. */
 static tsr_status check_indices(const char *op, const tsr_layout *index, uint64_t offset)
 {
     uint64_t distance = 0;
@@ -41,8 +42,9 @@ static tsr_status check(const char *op, const tsr_stream *stream, const tsr_tens
     TSR__TRY(tsr__require_tensor(op, "y", stream, y));
     TSR__TRY(tsr__require_writable(op, "y", y));
     TSR__REQUIRE(params != NULL, "%s: params is NULL", op);
-    /* The dtype is u8, so that an index counts as one byte. A piece spans fewer than 2^31 bytes,
-     * and therefore fewer than 2^31 indices. */
+    /* The layout of indices has dtype u8, so that each index counts as one byte: the division into
+     * pieces, which span fewer than 2^31 bytes in every operand, then also keeps the indices of a
+     * piece within 2^31. */
     TSR__TRY(tsr_layout_init(TSR_U8, y->layout.ndim, y->layout.shape, index));
     for (int i = 0; i < index->ndim && params->index_strides; i++) {
         TSR__REQUIRE(params->index_strides[i] >= 0,
@@ -79,14 +81,16 @@ static void fill_push(struct tsr_random_fill_params *push, const tsr__piece *pie
         align_right(piece, piece->strides[1], 0, push->x_strides);
         push->x = x->buffer->address + (uint64_t)piece->offset[1] * tsr_dtype_size(x->layout.dtype);
     }
-    /* If indices are consecutive along a row, there is one invocation for each Philox block; see
-     * random_walk.glsl. */
+    /* Philox makes blocks of four numbers. If indices are consecutive along a row, one invocation
+     * computes each block (random_walk.glsl). (size + 6) / 4 is the most blocks that a row touches,
+     * because its first and last block may be partly used. */
     uint32_t size = push->shape[3];
     uint32_t per_row = push->index_strides[3] == 1 ? (size + 6) / 4 : size;
     push->invocations = piece->count / size * per_row;
 }
 
-/* True if a piece is one contiguous row whose first element is the first of a Philox block. */
+/* True if a piece is one contiguous row that begins with a complete Philox block of four numbers.
+ */
 static bool is_dense(const struct tsr_random_fill_params *push, bool has_x)
 {
     const uint64_t starts = push->y | push->index | (has_x ? push->x : 0);
@@ -129,8 +133,8 @@ static tsr_status add_piece(tsr__dispatches *list, tsr__dispatch dispatch, const
 }
 
 /* Records `shader` for all elements of y. If x is not NULL, it has y's shape. `spec` has the
- * spec_count constants that follow the workgroup size and DENSE. This function sets the fields of
- * `push` that determine which random words an element gets. */
+ * spec_count constants that follow the workgroup size and DENSE. This function sets those fields of
+ * `push` that describe y, x and the indices of elements; the caller sets the others. */
 static tsr_status record(tsr_stream *stream, tsr__shader shader, const uint32_t *spec,
                          int spec_count, tsr_tensor *y, const tsr_tensor *x,
                          const tsr_random_params *params, const tsr_layout *index,
@@ -279,8 +283,9 @@ tsr_status tsr_dropout(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x, f
     TSR__TRY(check(op, stream, y, params, &index));
     TSR__REQUIRE(p >= 0 && p < 1, "%s: p is %g; 0 <= p < 1 is needed", op, (double)p);
 
-    /* The largest p below 1 is 1 − 2^-24, so the threshold is below 2^32. The threshold and the
-     * scale are each rounded only once. */
+    /* An element is dropped if its random 32-bit word is less than the threshold. p is at most 1 −
+     * 2^-24, so the threshold is less than 2^32. Computing in double rounds threshold and scale
+     * only once. */
     struct tsr_random_fill_params push = {
         .threshold = (uint32_t)floor((double)p * 0x1p32 + 0.5),
         .scale = (float)(1 / (1 - (double)p)),

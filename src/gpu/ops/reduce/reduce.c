@@ -5,7 +5,7 @@
  * chunk is reduced as a tree (shaders/include/reduce.glsl). Therefore the order of additions
  * depends only on the shape, and not on strides, on the kernels that run, or on the device.
  *
- * On GPUs, a workgroup reduces all chunks of a row if there are few, and then their values, which
+ * On GPUs, if a row has few chunks, one workgroup reduces all of them and then their values. This
  * needs neither scratch memory nor a second dispatch. */
 #include "gpu/ops/reduce/reduce.h"
 
@@ -19,19 +19,20 @@
 #include "base/checked.h"
 
 #define WORKGROUP 64
-#define LONG_CHUNK 1024 /* needs fewer passes than short chunks */
-#define SHORT_CHUNK 256 /* gives more parallel work than long chunks if there are few rows */
+#define LONG_CHUNK 1024 /* fewer passes (dispatches one after the other) than with short chunks */
+#define SHORT_CHUNK 256 /* more work at the same time than with long chunks, for few rows */
 #define ENOUGH_JOBS 4096
 #define SHORT_ROW 32 /* one invocation reduces rows up to this length */
 /* The following numbers are for GPUs. */
 #define AHEAD_OF_LONG 256   /* rows of at least this length are reduced with more loads in flight */
 #define LARGE_WORKGROUP 256 /* the largest workgroup in reductions of columns */
-/* least number of groups of four columns that a workgroup loads together */
+/* the least number of groups of four neighbouring columns in a workgroup */
 #define LEAST_COLUMNS 4u
-#define INVOCATIONS_WANTED 256u /* occupy a processor if each has 8 loads of 16 bytes in flight */
+/* as many keep a processor busy if each has 8 loads of 16 bytes in flight */
+#define INVOCATIONS_WANTED 256u
 #define PASSES_MAX 8 /* enough for 2^63 elements if each pass divides the length by 256 */
 
-/* The properties that all dispatches of one call have in common. */
+/* One call: its dispatches, and what they have in common. */
 typedef struct pass_list {
     tsr_stream *stream;
     uint32_t kind; /* TSR_REDUCE_KIND_… */
@@ -48,7 +49,7 @@ static bool is_argmax(const pass_list *r)
     return r->kind == TSR_REDUCE_KIND_ARGMAX;
 }
 
-/* Elements in memory: those of a tensor, or partial results in scratch memory. */
+/* The input or output of a dispatch: a tensor, or partial results in scratch memory. */
 typedef struct place {
     tsr_layout layout; /* the layout without the reduced dimension */
     uint64_t address;  /* the address from which the layout's offset counts */
@@ -66,9 +67,9 @@ static int64_t chunk_length(int64_t rows, int64_t count)
     return rows >= ENOUGH_JOBS / chunks ? LONG_CHUNK : SHORT_CHUNK;
 }
 
-/* Returns the form in which four neighbouring columns can be loaded at once, TSR_ROW_DENSE4 or
- * TSR_ROW_ALIGNED4, or another one if they cannot. The innermost dimension of x must be contiguous,
- * and every group of four must start at a multiple of 4 bytes. */
+/* Returns TSR_ROW_DENSE4 or TSR_ROW_ALIGNED4 (rows.h) if a kernel can load four neighbouring
+ * columns of x at once, and otherwise TSR_ROW_STRIDED. The innermost dimension of x must be
+ * contiguous, and every group of four must start at a multiple of 4 bytes. */
 static uint32_t columns_form(const tsr__piece *piece, const place *x, uint64_t address)
 {
     uint64_t size = tsr_dtype_size(x->layout.dtype);
@@ -86,8 +87,9 @@ static uint32_t columns_form(const tsr__piece *piece, const place *x, uint64_t a
     return misaligned % 4 == 0 ? TSR_ROW_DENSE4 : TSR_ROW_STRIDED;
 }
 
-/* The number of invocations that reduce four columns with chunks of `count` elements. `groups` is
- * the number of groups of four columns, times the number of their chunks. */
+/* The number of invocations that together reduce one chunk, of `count` elements in each column, of
+ * four neighbouring columns. `groups` is the number of groups of four columns, times the number of
+ * their chunks. */
 static uint32_t column_threads(const tsr_device *device, uint64_t groups, int64_t count)
 {
     const uint64_t enough = (uint64_t)tsr__processors(device) * INVOCATIONS_WANTED;
@@ -95,7 +97,8 @@ static uint32_t column_threads(const tsr_device *device, uint64_t groups, int64_
 
     if (device->device_class != TSR__CLASS_GPU)
         return threads;
-    /* Each invocation loads at least 8 times, because it has 8 loads in flight. */
+    /* Double the number while too few invocations are wanted to keep the GPU busy, and each would
+     * still have at least 8 loads, as many as it has in flight. */
     while (threads < 32 && threads * groups < enough && 16 * (int64_t)threads <= count)
         threads *= 2;
     return threads;
@@ -108,9 +111,9 @@ static uint32_t column_workgroup(const tsr_device *device, uint32_t threads)
     return tsr__min_u32(wanted, device->info.max_workgroup_invocations);
 }
 
-/* True if the workgroups that reduce rows of x also reduce the values of their chunks. If rows are
- * not contiguous, they may be reduced as columns, and a workgroup must then have room for
- * LEAST_COLUMNS groups. */
+/* True if one workgroup should reduce all chunks of a row of x, and then their values. Rows that
+ * are not contiguous may be reduced as columns; all chunks of LEAST_COLUMNS groups of four columns
+ * must then fit in a workgroup. */
 static bool reduces_chunks(const pass_list *r, const place *x, int64_t chunk)
 {
     const tsr_device *device = x->access.buffer->device;
@@ -210,7 +213,7 @@ static void choose_reduce(tsr__dispatch *dispatch, struct tsr_reduce_params *par
         dispatch->shader = TSR__SHADER_REDUCE_SHORT;
         dispatch->spec_count = 6;
         dispatch->spec[4] = form;
-        /* QUADS of reduce_short.comp, the number of groups of four elements */
+        /* the constant QUADS of reduce_short.comp: how many groups of four elements cover a row */
         dispatch->spec[5] = x->count <= 4 ? 1 : x->count <= 16 ? 4 : 8;
         tsr__groups_for(params->jobs, WORKGROUP, dispatch->groups);
     }
@@ -218,8 +221,9 @@ static void choose_reduce(tsr__dispatch *dispatch, struct tsr_reduce_params *par
 
 static tsr_status add_pass(pass_list *r, const place *x, const place *y, uint32_t unit);
 
-/* Adds the dispatches of tsr__reduction_columns_add, which divides each column into parts and
- * reduces these, and then the pass that reduces the results of the parts. */
+/* Adds the dispatches of tsr__reduction_columns_add, which divides each column into
+ * TSR__REDUCTION_PARTS ranges and reduces each range to one value, and then the pass that reduces
+ * the values of each column. */
 static tsr_status add_columns(pass_list *r, const tsr__reduction *own, const place *y)
 {
     const struct tsr_reduce_params *params = own->params;
@@ -246,9 +250,9 @@ static tsr_status add_columns(pass_list *r, const tsr__reduction *own, const pla
 }
 
 /* Adds the dispatches that reduce rows of x, of x->count elements each, to the elements of y. For
- * argmax, `unit` is the number of the tensor's elements for which each element of x stands; it is 1
- * unless x contains partial results. For other reductions it is the length of the chunks into which
- * the kernels divide rows, or 1. */
+ * argmax, `unit` is how many elements of the tensor each element of x represents: 1, or more if x
+ * has partial results. For other reductions, `unit` is the length of the chunks into which the
+ * kernel itself divides rows, or 1 if it does not. */
 static tsr_status add_pass(pass_list *r, const place *x, const place *y, uint32_t unit)
 {
     const tsr_layout *layouts[2] = {&x->layout, &y->layout};
@@ -308,8 +312,9 @@ static tsr_status add_pass(pass_list *r, const place *x, const place *y, uint32_
     return TSR_OK;
 }
 
-/* Describes the partial results of `chunks` chunks, beginning with number `first`. They are
- * row-major [chunks, rows…] and begin at `offset_bytes` in the scratch buffer. */
+/* Describes the partial results of `chunks` chunks of each row, from chunk number `first` on. The
+ * partial results of all chunks are row-major [chunks, rows…] and begin at `offset_bytes` in the
+ * scratch buffer. */
 static place partials(const pass_list *r, const tsr_layout *rows, tsr__buffer *scratch,
                       uint64_t offset_bytes, int64_t first, int64_t chunks)
 {
@@ -370,8 +375,9 @@ static tsr_status add_partial_pass(pass_list *r, place *x, int64_t chunk, tsr__b
     return TSR_OK;
 }
 
-/* Computes the passes that write partial results: the length of their chunks, and the size in bytes
- * of all partial results together. */
+/* Plans the passes that write partial results: each pass reduces the chunks of all rows to one
+ * value each, until a row is one chunk. Writes the length of each pass's chunks, the number of
+ * passes, and the size in bytes of all partial results together. */
 static tsr_status plan_passes(const char *op, int64_t rows, int64_t count, uint64_t size,
                               int64_t *chunks, int *passes, uint64_t *scratch_bytes)
 {
@@ -447,7 +453,7 @@ static tsr_status run(pass_list *r, const char *op, tsr_tensor *y, const tsr_lay
     return status;
 }
 
-/* Copies x to y, or adds x to y. Rows of one element need no reduction. */
+/* The reduction of rows of one element: copies x to y, or adds it to y if `accumulate` is set. */
 static tsr_status take_single(tsr_stream *stream, const tsr_tensor *y, const tsr_layout *y_rows,
                               const tsr_tensor *x, int dim, bool accumulate)
 {

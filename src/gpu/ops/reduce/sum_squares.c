@@ -1,7 +1,7 @@
-/* The sum of the squares of all elements of several tensors. Tensors are divided into chunks. For
- * each chunk, a partial sum is written to scratch memory; one dispatch computes those of up to five
- * tensors. The partial sums are then added up as in tsr_reduce. The order of additions depends only
- * on the numbers of elements. */
+/* The sum of the squares of all elements of several tensors. Tensors are divided into chunks. A
+ * dispatch writes a partial sum for each chunk to scratch memory; it computes the chunks of up to
+ * five tensors. The partial sums are then added up as in tsr_reduce. The order of additions depends
+ * only on the numbers of elements. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -18,10 +18,12 @@ enum {
     WORKGROUP = 64,
 };
 
-/* The largest number of elements for which one entry of the push constants stands. */
+/* The largest number of elements that one entry of the push constants describes: an entry is a
+ * range of elements of one tensor. */
 #define PIECE_MAX (INT64_C(1) << 27)
 
-/* A dispatch to which tensors are being added. All of them have the same dtype and alignment. */
+/* A dispatch that is being prepared: ranges of tensors are added to its push constants. All of them
+ * have the same dtype and alignment. */
 typedef struct batch {
     struct tsr_sum_squares_params push;
     int entries;
@@ -37,7 +39,9 @@ typedef struct call {
     tsr__access parts; /* the partial sums, in scratch memory */
     uint32_t chunks;   /* the number of chunks that have been added so far */
     float scale;
-    batch general, vectors; /* vectors: complete chunks, for the kernel for CPU drivers */
+    /* the dispatches being prepared: `vectors` is that of a kernel for CPU drivers, which takes
+     * only complete chunks; `general` takes the rest */
+    batch general, vectors;
 } call;
 
 static uint64_t chunks_of(int64_t count)

@@ -24,12 +24,14 @@ static void fill_shape(struct tsr_topk_params *push, const tsr__piece *piece)
 static uint32_t threads_for(const tsr_device *device, uint32_t rows, int64_t count)
 {
     const uint32_t threads = tsr__thread_group_for(device, rows, count);
-    /* One invocation per row is fastest on CPU drivers. For long rows, however, the driver's limit
-     * on iterations would leave none for the loop over outputs. */
+    /* One invocation per row is fastest on CPU drivers. However, Mesa's ends a loop after 65535
+     * iterations, and searching a long row alone could use up all of them, so 128 invocations share
+     * such a row. */
     return device->device_class != TSR__CLASS_GPU && count > 65536 ? 128 : threads;
 }
 
-/* The number of iterations in which a thread group searches a row once. */
+/* The number of iterations that an invocation needs when its thread group searches a row for the
+ * next largest element. */
 static uint32_t search_length(int64_t count, uint32_t threads)
 {
     return (uint32_t)((count - 1) / ((int64_t)threads * TSR_TOPK_UNROLLED)) + 1;
@@ -64,8 +66,9 @@ static tsr_status run_piece(tsr_stream *stream, const call *c, const tsr__piece 
     };
     tsr__groups_for(piece->count, workgroup / threads, dispatch.groups);
     const uint32_t most = (uint32_t)tsr__steps_within_work(device, (double)piece->count * threads);
-    /* An invocation needs these iterations for each output: one of the loop over outputs, one for
-     * every eight other invocations whose results it reads, and those of at most one search. */
+    /* A dispatch finds `rounds` of the k largest elements. For each of them, an invocation needs
+     * one iteration of the loop over outputs, one for every eight invocations of the group, whose
+     * candidates it compares, and those of at most one search. */
     const uint32_t search = search_length(count, threads);
     const uint32_t rounds = (most > search ? most - search : 0) / (search + threads / 8 + 1) + 1;
     for (push.from = 0; push.from < k; push.from = push.to) {

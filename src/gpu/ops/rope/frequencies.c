@@ -90,17 +90,17 @@ static double llama3(const tsr_rope_params *params, double frequency)
     return frequency * ((1 - smooth) / params->factor + smooth);
 }
 
-/* Returns the pair that makes `turns` full turns within the original length. The number of the pair
- * is computed as a real number. */
+/* Returns the number of the pair of components that makes `turns` full turns within the original
+ * length, as a real number. */
 static double pair_of(const tsr_rope_params *params, double turns)
 {
     return (double)params->rotary_dim * log(params->original_length / (2 * pi * turns)) /
            (2 * log(params->theta));
 }
 
-/* Returns the frequency of a pair with YaRN. One share of the frequency is divided by the factor,
- * the rest is not. This share is 0 up to pair `low`, increases linearly, and is 1 from pair `high`
- * on. */
+/* Returns the frequency of a pair with YaRN. The frequency is a mix of the original one and of that
+ * divided by the factor. The share of the latter is 0 up to pair `low`, increases linearly, and is
+ * 1 from pair `high` on. */
 static double yarn(const tsr_rope_params *params, double frequency, double pair)
 {
     const double low = fmax(floor(pair_of(params, params->beta_fast)), 0);

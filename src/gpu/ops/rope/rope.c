@@ -13,7 +13,8 @@
 #include "tessera/ops.h"
 
 #define ITEMS_MAX (UINT64_C(1) << 28) /* invocations per dispatch */
-#define SPAN_MAX (INT64_C(1) << 31)   /* a row has fewer bytes */
+/* the bytes from the first to the last component of a row are fewer */
+#define SPAN_MAX (INT64_C(1) << 31)
 
 struct tsr_rope {
     tsr_rope_params params; /* with defaults filled in */
@@ -103,8 +104,8 @@ typedef struct call {
     bool back;
     tsr_tensor *y;
     const tsr_tensor *x, *positions;
-    /* layouts: of the first elements of y's rows and of x's rows, and of the positions of the
-     * rows */
+    /* three layouts with one element for each row: the first component of y's rows, that of x's
+     * rows, and the rows' positions */
     tsr_layout rows[3];
     tsr__dispatches list;
 } call;
@@ -229,9 +230,9 @@ static void remove_dim(tsr__piece *piece, int dim)
     }
 }
 
-/* Returns the longest dimension along which positions do not change, or -1. On CPUs it is faster to
- * compute angles once for several rows. On GPUs it is not, because there are then fewer
- * invocations, and each does more work. */
+/* Returns the longest dimension along which positions do not change (for example the heads): an
+ * invocation then computes its angle once and rotates all rows along that dimension. Returns -1 if
+ * there is none, and on GPUs, where fewer invocations that each do more work are slower. */
 static int repeated_dim(const call *c, const tsr__piece *piece)
 {
     int best = -1;
@@ -244,8 +245,8 @@ static int repeated_dim(const call *c, const tsr__piece *piece)
     return best;
 }
 
-/* Adds the dispatch that rotates some rows: those of a piece of x, which counts complete rows and
- * has at most 3 dimensions. The pairs of components in a row become its last dimension. */
+/* Adds the dispatch that rotates the rows of a piece. Each element of the piece is a complete row,
+ * and the piece has at most 3 dimensions; the pairs of components in a row become the last one. */
 static tsr_status add_rows(call *c, tsr__piece piece)
 {
     const tsr_rope_params *params = &c->rope->params;

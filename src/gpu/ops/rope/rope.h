@@ -13,7 +13,8 @@ tsr_status tsr__rope_params_complete(const tsr_rope_params *params,
  * tsr__rope_params_complete must have completed the params. */
 void tsr__rope_frequencies(const tsr_rope_params *params, double *out);
 
-/* The completed params of a rope, and its frequencies as params/rope.h describes them. */
+/* tsr__rope_params_of returns the completed params of a rope; tsr__rope_table returns its
+ * frequencies as shaders/params/rope.h describes them. */
 const tsr_rope_params *tsr__rope_params_of(const tsr_rope *rope);
 const tsr_tensor *tsr__rope_table(const tsr_rope *rope);
 

@@ -9,7 +9,8 @@
 #include "tessera/ops.h"
 
 enum {
-    /* the largest number of dispatches for dimensions other than rows and columns */
+    /* the largest number of planes of a piece, and so of dispatches of the kernels for Mesa's CPU
+     * driver; see rows_of() */
     MAX_PLANES = 16,
 };
 
@@ -58,7 +59,7 @@ static void choose(tsr__dispatch *dispatch, const softmax_call *call, uint32_t r
     dispatch->spec[n++] = form;
     dispatch->spec[n++] = call->logarithm;
     dispatch->spec_count = n;
-    /* rows that may be divided into segments are not kept in registers */
+    /* does nothing for rows that may be divided into segments */
     tsr__thread_group_hold(dispatch, call->y->buffer->device, threads, count);
     tsr__groups_for(rows, workgroup / threads, dispatch->groups);
 }
@@ -79,7 +80,7 @@ static uint32_t function_of(const softmax_call *call)
     return call->logarithm ? TSR_SOFTMAX_LOG : TSR_SOFTMAX;
 }
 
-/* Returns the longest dimension of the piece, along which there are the most rows. */
+/* Returns the longest dimension of the piece, whose elements are rows. */
 static int longest_dim(const tsr__piece *piece)
 {
     int longest = 0;
@@ -90,7 +91,8 @@ static int longest_dim(const tsr__piece *piece)
     return longest;
 }
 
-/* Describes the rows of plane number `plane`, which extend along dimension `dim`. */
+/* Describes the rows along dimension `dim` of the piece: a plane. There is one plane for each index
+ * of the other dimensions; `plane` is its number. */
 static tsr__softmax_rows rows_of(const softmax_call *call, const tsr__piece *piece, int dim,
                                  uint32_t plane)
 {
@@ -153,7 +155,8 @@ static tsr_status add_planes(const softmax_call *call, tsr_stream *stream, const
     return TSR_OK;
 }
 
-/* Adds the phases of a piece whose rows are divided into segments. */
+/* Adds the dispatches, one for each phase, of a piece whose rows are divided into segments
+ * (segments.h). */
 static tsr_status add_segments(const softmax_call *call, tsr_stream *stream, tsr__dispatches *list,
                                tsr__dispatch *dispatch, struct tsr_softmax_params *params)
 {
