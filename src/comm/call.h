@@ -1,5 +1,6 @@
-/* A call of an operation: the numbers on which all ranks must agree, as they are sent in messages
- * and formatted in error texts. */
+/* A call: which operation a rank runs, with the arguments on which all ranks must agree (for
+ * example dtype and count). Ranks send each other their calls to compare them, and error texts
+ * describe them. */
 #ifndef TSR_COMM_CALL_H
 #define TSR_COMM_CALL_H
 
@@ -33,7 +34,8 @@ typedef enum tsr__call_kind {
 } tsr__call_kind;
 
 /* Processes of one build send this struct to each other without conversion. Fields that a kind does
- * not use are 0. Counts that may differ between ranks are 0 too. */
+ * not use are 0. Counts that may differ between ranks, such as the size of a rank's own block, are
+ * 0 too. */
 typedef struct tsr__call {
     uint64_t sequence; /* number of collective calls in the communicator before this one */
     uint64_t count;
@@ -50,15 +52,15 @@ typedef struct tsr__call {
 const char *tsr__call_format(const tsr__call *call, char text[TSR__CALL_TEXT]);
 const char *tsr__call_name(int kind);
 
-/* Returns whether two calls agree. Does not compare the calls before them. */
+/* Returns whether two calls agree in everything but `history`. */
 bool tsr__call_same(const tsr__call *a, const tsr__call *b);
 
-/* Returns the `history` of the call that follows this one. */
+/* Returns the `history` that the next call must have: the hash of this call and all before it. */
 uint32_t tsr__call_history(const tsr__call *call);
 
 /* The size of a call's signature, which is the part of the call that fits into a message's tag. It
- * contains the kind, the dtype, the op, and ten bits of a hash of all other fields, including the
- * history. */
+ * contains the kind, the dtype, the op, and ten bits of a hash of all other fields, including
+ * `history`. */
 #define TSR__SIGNATURE_BITS 22
 uint32_t tsr__call_signature(const tsr__call *call);
 /* Formats what a signature contains, for example "all_reduce (sum of f32)". */

@@ -1,6 +1,7 @@
-/* The state of communicators and requests. One tsr_comm_create makes one job. A job has one
- * transport, and contains the first communicator and all communicators derived from it, which all
- * progress together. */
+/* The state of communicators and requests. One tsr_comm_create makes one job: the first
+ * communicator and all communicators that are made from it with tsr_comm_split and similar
+ * functions. They share one transport, and a call that waits for one of them also advances the
+ * operations of the others. */
 #ifndef TSR_COMM_JOB_H
 #define TSR_COMM_JOB_H
 
@@ -15,8 +16,8 @@
 
 #define TSR__COMM_TIMEOUT_NS (60 * TSR__SECOND) /* the default timeout of a communicator */
 #define TSR__COMM_WHY 512                       /* size in bytes of an error's text */
-/* The number of latest calls that a communicator keeps, to compare them with the calls of slower
- * ranks. */
+/* How many of its latest calls a communicator keeps, to compare them with the calls of ranks that
+ * are behind. */
 #define TSR__COMM_PAST 128
 #define TSR__TOMBSTONES 8
 /* The largest job in which every rank connects to every other rank while the communicator is
@@ -49,14 +50,17 @@ struct tsr_comm {
                    */
     int host_count;
     tsr__shm *shm; /* NULL: this communicator does not use shared memory */
-    /* The ranks shm_first … shm_first + shm_count − 1 use `shm`. These are all ranks, or this
-     * rank's subtree if operations run in levels. */
+    /* The ranks shm_first … shm_first + shm_count − 1 use `shm`. These are all ranks, or, if
+     * operations run in levels (inside hosts, then between them), this rank's subtree: the ranks of
+     * its host that combine their data first (algorithms/levels.h). */
     int shm_first, shm_count;
     tsr__levels levels; /* subtrees > 1: some operations run in levels */
-    /* Operations in levels (inside the hosts and between them, algorithms/levels.h) run one after
-     * another. The numbers of those that have been started and that have completed. */
+    /* How many operations in levels have been started, and how many have completed. They run one
+     * after another. */
     uint64_t levels_started, levels_completed;
-    const void **inputs; /* [size]: the contributions to one exact step at a time */
+    /* [size]: scratch memory of one step at a time that combines contributions exactly
+     * (reduce/exact.h): pointers to them */
+    const void **inputs;
     uint64_t timeout_ns;
     bool reproducible;
 
@@ -68,16 +72,17 @@ struct tsr_comm {
 
     tsr__peer_state *peers; /* [size] */
     bool has_departures;    /* at least one rank has left */
-    uint32_t questions;     /* the number of the last question that this rank has asked */
+    /* the number of the last NOTE_ASK that this rank has sent (control.c) */
+    uint32_t questions;
 
     uint64_t grace_until_ns; /* end of the grace period; 0: there is none */
     bool grace_extended;
     tsr_status status; /* TSR_OK until the communicator fails */
     char why[TSR__COMM_WHY];
-    /* Whether tsr__job_apply must still cancel the requests, and report the failure to the other
-     * ranks. */
+    /* must_cancel: tsr__job_apply must still cancel the requests; must_announce: it must still
+     * report the failure to the other ranks */
     bool must_cancel, must_announce;
-    bool was_shrunk; /* there is a communicator of the survivors */
+    bool was_shrunk; /* tsr_comm_shrink has made a communicator of the ranks that are left */
 };
 
 /* A received message that belongs to a different call than the request. */
@@ -99,13 +104,15 @@ struct tsr_request {
 
     /* The complete operation runs in shared memory, without a schedule. */
     bool in_shm;
-    /* The operation in shared memory: the complete one, or the inner step in progress. */
+    /* The operation in shared memory: the complete operation if in_shm is true, otherwise the inner
+     * step in progress (a collective of the ranks of one subtree, algorithms/levels.h). */
     tsr__shm_operation shm;
 
     /* The operation runs in levels, as number `level` of its communicator. */
     bool has_levels;
     uint64_t level;
-    bool inner_running; /* the round in progress is an inner step, which has not completed */
+    /* the current round of the schedule is an inner step, which has not completed */
+    bool inner_running;
 
     /* Unless in_shm is true: the schedule, and the round in progress. */
     tsr__schedule schedule;
@@ -118,9 +125,10 @@ struct tsr_request {
     tsr__divide_fn divide; /* NULL unless the op is AVG */
     uint64_t *starts;      /* where each block starts, if their sizes differ */
     size_t starts_capacity;
-    size_t round_start, round_end; /* the steps of the round in the schedule */
-    bool posted;                   /* the round's messages have been started */
-    tsr__message *messages;        /* one message for each step of the round */
+    /* the first step of the current round in the schedule, and the first one after it */
+    size_t round_start, round_end;
+    bool posted;            /* the round's messages have been started */
+    tsr__message *messages; /* one message for each step of the round */
     size_t message_capacity;
     int in_flight;
     bool has_failed_message;
@@ -130,10 +138,10 @@ struct tsr_request {
     uint64_t started_ns; /* 0: the clock has not been read yet */
     uint64_t deadline_ns, timeout_ns;
     uint64_t ask_ns;   /* when to ask the other ranks next */
-    uint32_t question; /* the number of the last question */
+    uint32_t question; /* the number of the last question (NOTE_ASK) about this request */
     int question_to;   /* the rank that was asked; −1: all ranks */
     bool must_ask;     /* tsr__job_apply has yet to send the question */
-    /* the question that was asked shortly before the deadline; 0: not asked yet */
+    /* the number of the question that was asked shortly before the deadline; 0: not asked yet */
     uint32_t final_question;
     uint64_t answers_due_ns; /* the time until which ranks may answer that question */
     bool gave_way;           /* answers_due_ns has been extended, which happens only once */
@@ -155,7 +163,8 @@ static inline bool tsr__request_is_queued(const tsr_request *request)
     return request->has_levels && request->level != request->comm->levels_completed;
 }
 
-/* A communicator whose messages are discarded. See tsr__tombstone_add. */
+/* A tombstone: the number of a communicator that has failed or was destroyed, whose messages are
+ * received and discarded for a while. See tsr__tombstone_add. */
 typedef struct tsr__tombstone {
     uint32_t comm;
     uint64_t until_ns;
@@ -167,16 +176,17 @@ struct tsr__job {
     int rank, size;
     tsr__transport *transport; /* NULL: the job has one rank */
     tsr__mailbox *mailbox;     /* NULL: ranks of this host can only be reached by connections */
-    /* [size]: the rank and this one reach each other's mailbox, so they need no connection. Both
-     * ranks have the same value. */
+    /* [size]: whether this rank and rank i reach each other's mailbox, so that they need no
+     * connection; both have the same value */
     bool *is_near;
-    bool all_near; /* is_near holds for every two ranks of the job */
+    bool all_near; /* every two ranks of the job reach each other's mailbox */
     int32_t *node_of;
     bool is_oversubscribed; /* more ranks run on this machine than there are processors for them */
     bool spins_long;        /* the last wait that slept was short, see progress.c */
     uint32_t next_id;       /* the number of the next communicator */
     tsr_comm *comms;
-    tsr_request *requests, *unused; /* held by callers; released, for reuse */
+    /* `requests`: those that callers hold; `unused`: released ones, for reuse */
+    tsr_request *requests, *unused;
     int unused_count;
     /* buffers that UCX may still write to until the transport is destroyed */
     struct tsr__retained *retained;

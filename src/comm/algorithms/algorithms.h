@@ -1,15 +1,17 @@
 /* The algorithms of collective operations, as pure functions. Each function adds the steps of one
- * rank to an empty schedule. The operation is complete when every rank has executed its own
- * schedule. `large` selects the variant that sends fewer bytes in more messages. All ranks must
- * pass the same value of `large`, which does not change the results. */
+ * rank (send, receive, copy, combine; schedule.h) to an empty schedule. The operation is complete
+ * when every rank has executed its own schedule. `large` selects the variant that sends fewer bytes
+ * in more messages. All ranks must pass the same value of `large`, which does not change the
+ * results. */
 #ifndef TSR_COMM_ALGORITHMS_ALGORITHMS_H
 #define TSR_COMM_ALGORITHMS_ALGORITHMS_H
 
 #include "comm/algorithms/schedule.h"
 #include "comm/algorithms/tree.h"
 
-/* If `large` is true, the schedule has 2 log2 P rounds, whose messages get smaller and then larger
- * again. Otherwise it has log2 P rounds, each of which exchanges all elements. tree.h defines P. */
+/* If `large` is true, the schedule has 2 log2 P rounds, in which a rank exchanges half of the
+ * elements, then a quarter and so on, and then the same sizes in reverse. Otherwise it has log2 P
+ * rounds, each of which exchanges all elements. tree.h defines P. */
 void tsr__algorithm_all_reduce(tsr__schedule *schedule, int size, int rank, uint64_t count,
                                bool large);
 void tsr__algorithm_reduce(tsr__schedule *schedule, int size, int rank, uint64_t count, int root,
@@ -43,7 +45,8 @@ void tsr__algorithm_barrier(tsr__schedule *schedule, int size, int rank);
 
 /* Functions that these algorithms and those of levels.h share. */
 
-/* The ranks that take part in a step of an algorithm, numbered from 0. */
+/* The ranks that take part in a broadcast or barrier that is a step of an algorithm, numbered from
+ * 0. */
 typedef struct tsr__members {
     int count, mine; /* the number of members, and the number of this rank */
     /* NULL: member i is rank i. Otherwise member i is the rank that holds leaf i of this tree,
@@ -59,7 +62,8 @@ void tsr__algorithm_binomial(tsr__schedule *schedule, const tsr__members *member
 /* Adds a barrier of the members (dissemination). */
 void tsr__algorithm_dissemination(tsr__schedule *schedule, const tsr__members *members);
 /* An all-reduce of the `count` elements from `base` on in RECV among the holders of the tree's
- * leaves. It overwrites the `count` elements from `incoming` on in TEMP. */
+ * leaves. It receives other ranks' elements into the `count` elements of TEMP from `incoming` on.
+ */
 void tsr__algorithm_tree_all_reduce(tsr__schedule *schedule, const tsr__tree *tree, uint64_t base,
                                     uint64_t count, uint64_t incoming, bool large);
 /* A reduce-scatter among the holders of the tree's leaves. Their contributions are in TEMP from
@@ -70,16 +74,16 @@ void tsr__algorithm_tree_reduce_scatter(tsr__schedule *schedule, const tsr__tree
 /* An all-gather by recursive doubling among the ranks that hold leaves (see tree.h). Before it,
  * RECV contains the elements of this rank's leaf; afterwards it contains those of all leaves. If
  * `blocks` is not NULL, a leaf has the blocks of the ranks that share it, and ranks exchange with
- * leaves at distance 1, then 2, 4, …. Otherwise a leaf has its share of the `total` elements from
- * `base` on, and the distances are those in reverse order. */
+ * leaves at distance 1, then 2, 4, …. Otherwise each leaf has an even share of the `total` elements
+ * from `base` on, and ranks exchange with leaves at distance P/2, then P/4, …, 1. */
 void tsr__algorithm_doubling(tsr__schedule *schedule, const tsr__tree *tree,
                              const tsr__blocks *blocks, uint64_t base, uint64_t total);
 static inline tsr__span tsr__block_at(tsr__array array, const tsr__blocks *blocks, int rank)
 {
     return tsr__span_of(array, tsr__block_start(blocks, rank), tsr__block_count(blocks, rank));
 }
-/* Returns the first element of the part of `rank` if `total` elements are divided evenly among the
- * ranks. */
+/* Returns the first of the elements that `rank` gets if `total` elements are divided evenly among
+ * `size` ranks. */
 static inline uint64_t tsr__even_start(uint64_t total, int size, int rank)
 {
     const uint64_t n = (uint64_t)rank, p = (uint64_t)size, rest = total % p;

@@ -4,27 +4,29 @@
 
 #include "base/checked.h"
 
-/* From this size on, sending fewer bytes is faster than sending fewer messages. */
+/* The size of a broadcast from which the algorithm that sends fewer bytes is faster than the one
+ * that sends fewer messages. */
 #define LARGE_BROADCAST_BYTES 65536
 /* In an operation in levels of LARGE_LEVELS_BYTES or more, each rank that holds a leaf exchanges a
  * share of the data with the other subtrees; below, the first rank of a subtree exchanges all of
- * it. If there are two subtrees of up to two leaves, ranks exchange shares at any size, because the
- * only exchange of messages then wakes all ranks at once after a long wait. Up to SMALL_PAIR_BYTES,
- * each rank of such subtrees exchanges all data, so that nothing is left to do after the
- * exchange. */
+ * it. If there are two subtrees of up to two leaves ("a pair"), all ranks exchange messages at any
+ * size: each rank that has slept is then woken by its own message, not by another rank of its
+ * subtree that was woken first. They exchange shares, or up to SMALL_PAIR_BYTES all data, so that
+ * nothing is left to do after the exchange. */
 #define LARGE_LEVELS_BYTES 16384
 #define SMALL_PAIR_BYTES 1024
-/* An all-reduce in levels moves one piece of this size at a time, so that it stays in the cache.
- * For two subtrees of up to two leaves, pieces are smaller, because each message then carries half
- * a piece. */
+/* An all-reduce in levels handles the data in pieces of this size, one after the other, so that a
+ * piece stays in the cache. In a pair, pieces are smaller, because each message carries half a
+ * piece. */
 #define LEVELS_PIECE_BYTES (UINT64_C(512) << 10)
 #define PAIR_PIECE_BYTES (UINT64_C(256) << 10)
-/* The size of the pieces of an all-reduce by messages only. The largest message is half a piece, so
- * that UCX sends it over TCP without its rendezvous protocol (ucx/context.c). With that protocol,
- * two ranks that exchange messages use only one direction of the link at a time. */
+/* The size of the pieces in which an all-reduce by messages only handles the data. The largest
+ * message is half a piece, so that UCX sends it over TCP without its rendezvous protocol
+ * (ucx/context.c). With that protocol, two ranks that exchange messages use only one direction of
+ * the link at a time. */
 #define FLAT_PIECE_BYTES (UINT64_C(1) << 20)
-/* In an all-reduce between two subtrees, shares of MIN_HALVED_BYTES to MAX_HALVED_BYTES are faster
- * in two rounds of smaller messages. */
+/* In an all-reduce between two subtrees, two ranks exchange shares of this size in two rounds of
+ * messages of half the size, which is faster than in one round. */
 #define MIN_HALVED_BYTES (UINT64_C(16) << 10)
 #define MAX_HALVED_BYTES (UINT64_C(64) << 10)
 
@@ -33,7 +35,8 @@ static bool is_pair(const tsr__levels *levels)
     return levels->leaves <= 2 && levels->subtrees == 2;
 }
 
-/* Returns whether each rank of a subtree moves a share of the data. */
+/* Returns whether each rank that holds a leaf exchanges a share of the data with other subtrees,
+ * instead of the first rank exchanging everything. */
 static bool is_shared(const tsr__levels *levels, uint64_t bytes)
 {
     return is_pair(levels) || bytes >= LARGE_LEVELS_BYTES;

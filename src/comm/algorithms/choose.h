@@ -12,7 +12,8 @@ typedef struct tsr__placement {
     const tsr__levels *levels; /* NULL: no ranks share memory */
 } tsr__placement;
 
-/* From this size on, sending fewer bytes is faster than sending fewer messages. */
+/* The size of a reduction from which the algorithm that sends fewer bytes (`large` in algorithms.h)
+ * is faster than the one that sends fewer messages. */
 #define TSR__LARGE_REDUCE_BYTES 16384
 
 /* Each function adds the steps of one rank to an empty schedule, for elements of `element_bytes`.

@@ -1,6 +1,6 @@
 /* Reductions whose result depends on the contributions only, not on the order in which they are
- * combined. The rank that combines an element receives the contributions of all ranks to it. The
- * number of bytes is the same as in recursive halving, but there are more messages. */
+ * combined. The rank that combines an element receives the contributions of all ranks to it. A rank
+ * sends as many bytes as in recursive halving (reduce.c), but in more messages. */
 #include "comm/algorithms/algorithms.h"
 
 /* Receives the contributions of the other ranks into consecutive parts of TEMP, in the order rank +
@@ -30,8 +30,9 @@ static tsr__span share_at(tsr__array array, uint64_t total, int size, int rank)
     return tsr__span_of(array, tsr__even_start(total, size, rank), share_count(total, size, rank));
 }
 
-/* Handles a communicator of one rank. Combines even a single contribution, because combining
- * replaces every NaN by the one NaN that the results of several ranks have. */
+/* Handles a communicator of one rank; returns false if there are more. Combines even a single
+ * contribution, because that replaces every NaN by the one bit pattern that NaNs have in results of
+ * several ranks. */
 static bool alone(tsr__schedule *schedule, int size, uint64_t count)
 {
     if (size == 1)

@@ -1,8 +1,8 @@
 /* Algorithms that move elements without combining them. tree.h explains leaves and positions. */
 #include "comm/algorithms/algorithms.h"
 
-/* Returns where the blocks of leaf `at` start in memory or, if `blocks` is NULL, the share at
- * position `at`. */
+/* Returns the element at which the blocks of the ranks of leaf `at` start or, if `blocks` is NULL,
+ * at which the share at position `at` starts. */
 static uint64_t start_of(const tsr__tree *tree, const tsr__blocks *blocks, uint64_t total, int at)
 {
     return blocks ? tsr__tree_blocks(tree, blocks, at) : tsr__tree_share(tree, total, at);

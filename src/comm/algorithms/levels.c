@@ -10,8 +10,8 @@ static int first_rank(const tsr__tree *tree, int leaf)
     return leaf < tree->extra ? 2 * leaf : leaf + tree->extra;
 }
 
-/* Returns whether the ranks of the `leaves` leaves from `leaf` on are all on one host, and are at
- * most `most`. */
+/* Returns whether the ranks that have the `leaves` leaves from `leaf` on are at most `most` ranks,
+ * all on one host. */
 static bool on_one_host(const tsr__tree *tree, const int *host_of, int leaf, int leaves, int most)
 {
     const int first = first_rank(tree, leaf), end = first_rank(tree, leaf + leaves);
@@ -34,7 +34,8 @@ static int largest_from(const tsr__tree *tree, const int *host_of, int leaf, int
     return leaves;
 }
 
-/* Finds this rank's subtree if all subtrees are as large as possible. out->tree must be set. */
+/* Finds this rank's subtree for uneven subtrees, each of which is as large as possible. out->tree
+ * must be set. */
 static void find_own(const int *host_of, int most, tsr__levels *out)
 {
     const tsr__tree *tree = &out->tree;
@@ -57,8 +58,9 @@ static void find_own(const int *host_of, int most, tsr__levels *out)
 bool tsr__levels_find(int size, int rank, const int *host_of, int most, tsr__levels *out)
 {
     const tsr__tree tree = tsr__tree_of(size, rank, -1);
-    int common = tree.power, largest = 0; /* numbers of leaves */
-    bool shares_leaf = false;             /* two ranks of one host share a leaf */
+    /* the numbers of leaves of the smallest and of the largest subtree */
+    int common = tree.power, largest = 0;
+    bool shares_leaf = false; /* two ranks of one host share a leaf */
     for (int leaf = 0, leaves; leaf < tree.power; leaf += leaves ? leaves : 1) {
         leaves = largest_from(&tree, host_of, leaf, most);
         common = leaves < common ? leaves : common;
@@ -112,7 +114,7 @@ static void inner_barrier(tsr__schedule *schedule, const tsr__levels *levels)
     inner(schedule, levels, TSR__INNER_BARRIER, levels->first, nothing(), nothing(), 0);
 }
 
-/* Returns the place of this rank's leaf: its number in the subtree, from 0. */
+/* Returns the place of this rank's leaf: its number among the leaves of its subtree, from 0. */
 static int my_place(const tsr__levels *levels)
 {
     return levels->tree.leaf - levels->subtree * levels->leaves;
@@ -125,7 +127,7 @@ static tsr__tree tree_between(const tsr__levels *levels, int place)
     return tsr__tree_between(&levels->tree, levels->leaves, place);
 }
 
-/* A range of elements, which is divided evenly among the leaves of a subtree. */
+/* A range of elements. Each leaf of a subtree, by its place, gets an even share of them. */
 typedef struct range {
     uint64_t start, count;
 } range;
@@ -215,9 +217,10 @@ void tsr__levels_all_reduce(tsr__schedule *schedule, const tsr__levels *levels, 
 
 /* Reduce-scatter -------------------------------------------------------------------------------
  *
- * The blocks are first copied into columns. A column has the blocks of the leaves with the same
- * place, in the order of the positions of their subtrees. The inner reduce-scatter gives each
- * holder a column, which is then reduced between the subtrees. */
+ * Each rank has a block for every rank. The blocks are first copied into columns. A column has the
+ * blocks for the leaves that have the same place in their subtrees, in the order of the subtrees'
+ * positions (tree.h). The inner reduce-scatter gives each holder a column, which is then reduced
+ * between the subtrees. */
 
 static uint64_t column_start(const tsr__levels *levels, const void *blocks, int place)
 {

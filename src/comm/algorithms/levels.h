@@ -1,14 +1,15 @@
 /* Collectives in two levels: inside the hosts, and between them.
  *
  * The tree of reductions (tree.h) consists of complete subtrees of 2^k leaves. If the ranks of each
- * subtree share a host, each host can first combine the contributions of its own subtrees. The
- * ranks of a subtree are consecutive, and their own tree equals their part of the tree of all
- * ranks. So the results have the same bits as without levels.
+ * subtree share a host, they can first combine their contributions through shared memory; this is
+ * the inner level. The ranks of a subtree are consecutive, so the tree for a reduction of only
+ * these ranks equals their part of the tree of all ranks. Therefore the results have the same bits
+ * as without levels.
  *
  * An inner step (TSR__STEP_INNER) is a collective of the ranks of one subtree. Between the
- * subtrees, ranks exchange messages. There are two variants. Either all data moves through the
- * first rank of each subtree, or each rank that holds a leaf moves a share (`shared`). All ranks
- * must choose the same variant, which does not change the results. */
+ * subtrees, ranks exchange messages. There are two variants. Either the first rank of each subtree
+ * exchanges all data with the other subtrees, or each rank that holds a leaf exchanges a share of
+ * it (`shared`). All ranks must choose the same variant, which does not change the results. */
 #ifndef TSR_COMM_ALGORITHMS_LEVELS_H
 #define TSR_COMM_ALGORITHMS_LEVELS_H
 
@@ -30,9 +31,10 @@ typedef struct tsr__levels {
  * get the same number of leaves. Returns false if there are no subtrees of more than one rank. */
 bool tsr__levels_find(int size, int rank, const int *host_of, int most, tsr__levels *out);
 
-/* If `piece` is not 0, the all-reduce handles `piece` elements at a time, and each rank moves a
- * share of them. Two subtrees exchange a share in one round, or in two rounds of half the size if
- * `halve` is true. More than two subtrees always halve. The number of bytes is the same. */
+/* If `piece` is 0, the first rank of each subtree exchanges all data. Otherwise the all-reduce
+ * handles `piece` elements at a time, and each rank that holds a leaf exchanges a share of them.
+ * Between two subtrees, two ranks exchange a share in one round, or in two rounds of half the size
+ * if `halve` is true; with more subtrees always by halving. The number of bytes is the same. */
 void tsr__levels_all_reduce(tsr__schedule *schedule, const tsr__levels *levels, uint64_t count,
                             uint64_t piece, bool halve);
 void tsr__levels_reduce_scatter(tsr__schedule *schedule, const tsr__levels *levels,

@@ -1,9 +1,9 @@
 /* Algorithms that combine elements along the tree that tree.h describes. */
 #include "comm/algorithms/algorithms.h"
 
-/* This rank's partial result. Before the first combination it is the caller's input; afterwards it
- * is in `own`. Element i of the operation is at index base + i of the array that has the partial
- * result. */
+/* This rank's partial result of a reduction. Before the first combination it is the caller's input,
+ * TSR__AT_SEND; afterwards it is in the array `own`. Element i of the operation is at index base +
+ * i of the array that has the partial result. */
 typedef struct partial {
     tsr__schedule *schedule;
     const tsr__tree *tree;
@@ -64,10 +64,11 @@ static bool combine_leaf(partial *part, uint64_t total)
     return true;
 }
 
-/* Recursive halving: in each round two ranks divide the elements that both still have between them.
- * Each sends the half that the other keeps, and combines the half that it keeps itself. At the end
- * this rank has the complete result for the elements of its position. Positions at distance P/2,
- * P/4, …, 1 are leaves at distance 1, 2, …, P/2. */
+/* Recursive halving: in each round, two ranks that still have the same elements divide them. Each
+ * keeps one half: it sends the other half of its partial result, receives the other rank's partial
+ * result of its own half, and combines the two. At the end this rank has the complete result for
+ * the elements of its position. Positions at distance P/2, P/4, …, 1 are leaves at distance 1, 2,
+ * …, P/2. */
 static void halve(partial *part, const tsr__positions *layout)
 {
     const tsr__tree *tree = part->tree;
@@ -163,8 +164,9 @@ void tsr__algorithm_all_reduce(tsr__schedule *schedule, int size, int rank, uint
         tsr__schedule_send(schedule, tree.other, all);
 }
 
-/* In each pair of leaves, one leaf receives: the one whose bit `distance` equals that of root's
- * leaf. So root has the result at the end. */
+/* A reduce along the tree to root. Of two leaves that are combined at distance d, the one whose
+ * number has the same bit d as root's leaf receives and combines, so root has the result at the
+ * end. */
 static void reduce_tree(partial *part, uint64_t count)
 {
     const tsr__tree *tree = part->tree;

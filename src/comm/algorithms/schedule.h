@@ -3,8 +3,9 @@
  * numbers of elements.
  *
  * Steps belong to rounds. All messages of a round start at once. When all of them have completed,
- * the local steps of the round run one after the other, and then the next round begins. The
- * messages from one rank to another match in the order of their steps. */
+ * the local steps of the round run one after the other, and then the next round begins. In each
+ * round, the sends from one rank to another match that rank's receives in the order of the steps.
+ */
 #ifndef TSR_COMM_ALGORITHMS_SCHEDULE_H
 #define TSR_COMM_ALGORITHMS_SCHEDULE_H
 
@@ -32,9 +33,9 @@ typedef enum tsr__step_kind {
     TSR__STEP_COPY,    /* to = from */
     TSR__STEP_COMBINE, /* to = op(from, with); `to` equals `from` or `with`, or overlaps neither */
     TSR__STEP_DIVIDE,  /* if the op is AVG, divides `to` by the number of ranks */
-    /* to = op(from, `with` and the spans behind it): combines `from` with `slots` spans that follow
-     * each other in memory, of which `with` is the first. Their order does not change the result
-     * (reduce/exact.h). Divides if the op is AVG. */
+    /* to = op(from, …): combines `from` with `slots` other spans, which follow each other in memory
+     * and of which `with` is the first. Their order does not change the result (reduce/exact.h).
+     * Divides if the op is AVG. */
     TSR__STEP_EXACT,
     /* A collective of the ranks of this rank's subtree, see levels.h. It is the only step of its
      * round. */
@@ -68,9 +69,10 @@ typedef struct tsr__schedule {
     size_t count, capacity;
     uint32_t round; /* the round of the steps that are being added */
     uint64_t temp_count;
-    uint64_t *bounds; /* the bounds of the blocks of inner steps */
+    uint64_t *bounds; /* where the blocks of inner steps start and end: see tsr__step.bounds */
     size_t bounds_count, bounds_capacity;
-    tsr_status status; /* the first failure to add a step, after which the schedule is unusable */
+    /* the error of the first step that could not be added; the schedule is then unusable */
+    tsr_status status;
 } tsr__schedule;
 
 /* Removes the steps. Their memory stays allocated for reuse. */

@@ -10,9 +10,9 @@
  * reduction operations", ICCS 2004) with one fixed sequence of distances. The tree is the same for
  * every element and for every rank that combines elements.
  *
- * If the elements are divided among the leaves, each leaf has the share at its *position*, which is
- * its number with the bits in reverse order. So in each round of recursive halving a rank keeps one
- * half of consecutive elements and gives the other half away. */
+ * Recursive halving divides the elements into P shares and gives each leaf the result of one. The
+ * leaf has the share at its *position*, which is the leaf's number with the bits in reverse order.
+ * With this order, the elements that a rank keeps in each round are consecutive. */
 #ifndef TSR_COMM_ALGORITHMS_TREE_H
 #define TSR_COMM_ALGORITHMS_TREE_H
 
@@ -53,9 +53,9 @@ typedef struct tsr__tree {
     /* Leaf i of this tree is leaf first + i · step of the tree of all ranks. The two trees differ
      * only after tsr__tree_between. */
     int first, step;
-    /* This leaf belongs to an aligned block of `joined` leaves, which an inner step (levels.h) has
-     * already combined or gathered. So the rounds inside the block are left out. 1: there was no
-     * such step. Ranks may have different values. */
+    /* How many leaves, an aligned block that includes this one, an inner step (levels.h) has
+     * already combined or gathered. Algorithms leave out the rounds between these leaves. 1: there
+     * was no such step. Ranks may have different values. */
     int joined;
 } tsr__tree;
 
@@ -87,8 +87,8 @@ static inline tsr__tree tsr__tree_of(int size, int rank, int root)
     return tree;
 }
 
-/* Returns the upper part of a tree: its leaves are those leaves of `tree` that are number `place`
- * in their block of `leaves` leaves. */
+/* Divides the leaves of `tree` into blocks of `leaves` leaves. Returns the tree whose leaves are
+ * number `place` of each block. */
 static inline tsr__tree tsr__tree_between(const tsr__tree *tree, int leaves, int place)
 {
     tsr__tree between = *tree;
@@ -100,7 +100,7 @@ static inline tsr__tree tsr__tree_between(const tsr__tree *tree, int leaves, int
     return between;
 }
 
-/* Returns the position of a leaf. Positions map to leaves in the same way. */
+/* Returns the position of a leaf. The same function returns the leaf of a position. */
 static inline int tsr__tree_position(const tsr__tree *tree, int leaf)
 {
     int position = 0;
@@ -137,9 +137,9 @@ static inline uint64_t tsr__tree_leaf_count(const tsr__tree *tree, const tsr__bl
     return tsr__tree_blocks_end(tree, blocks, leaf) - tsr__tree_blocks(tree, blocks, leaf);
 }
 
-/* The elements that belong to each position, which are consecutive in memory. If `blocks` is NULL,
- * each position has a share of `total` elements. Otherwise it has the blocks of the ranks that
- * share its leaf. */
+/* Which elements belong to each position; they are consecutive in memory. If `blocks` is NULL, each
+ * position has a share of `total` elements. Otherwise it has the blocks of the ranks that share its
+ * leaf. */
 typedef struct tsr__positions {
     const tsr__tree *tree;
     const tsr__blocks *blocks;

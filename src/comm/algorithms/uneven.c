@@ -13,7 +13,8 @@ static tsr__span nothing(void)
     return tsr__span_of(TSR__AT_RECV, 0, 0);
 }
 
-/* Gives `all` to the ranks of the subtree that hold no leaf and have exchanged no messages. */
+/* Broadcasts `all` inside the subtree if some of its ranks hold no leaf, because these have
+ * exchanged no messages. */
 static void give_to_others(tsr__schedule *schedule, const tsr__levels *levels, tsr__span all)
 {
     if (levels->count > levels->leaves)
@@ -24,11 +25,11 @@ static void give_to_others(tsr__schedule *schedule, const tsr__levels *levels, t
 
 /* Positions of shares ----------------------------------------------------------------------------
  *
- * After an inner reduce-scatter of m leaves, each leaf has the elements of P/m positions, as after
- * log2 m rounds of recursive halving. */
+ * After an inner reduce-scatter (among the ranks of one subtree) of m leaves, each leaf has the
+ * elements of P/m positions, as after log2 m rounds of recursive halving. */
 
-/* Returns where the elements that a rank has after the inner step start, or where they end if `end`
- * is true. */
+/* Returns the first element that a rank has after the inner reduce-scatter or, if `end` is true,
+ * the first one behind them. */
 static uint64_t start_after_inner(const tsr__positions *of, const tsr__levels *levels, int rank,
                                   bool end)
 {
@@ -47,7 +48,8 @@ static int add_bounds(tsr__schedule *schedule, const tsr__levels *levels, const 
     return levels->count;
 }
 
-/* Returns this rank's elements after the inner step, counted from `base`. */
+/* Returns the elements that this rank has after the inner reduce-scatter. Element 0 is at `base` of
+ * `array`. */
 static tsr__span own_span(const tsr__levels *levels, const tsr__positions *of, tsr__array array,
                           uint64_t base)
 {
@@ -128,8 +130,8 @@ void tsr__uneven_all_reduce(tsr__schedule *schedule, const tsr__levels *levels, 
 
 /* Reduce-scatter ------------------------------------------------------------------------------- */
 
-/* Moves this rank's contribution to `base` of TEMP in the order of positions. If the leaf is split,
- * adds the contribution of the other rank, which is at `incoming` of TEMP. */
+/* Copies this rank's contribution to `base` of TEMP in the order of positions. If two hosts share
+ * the leaf, combines it with the contribution of the other rank, which is at `incoming` of TEMP. */
 static void arrange(tsr__schedule *schedule, const tsr__levels *levels,
                     const tsr__positions *blocks, uint64_t base, uint64_t incoming)
 {
@@ -224,7 +226,8 @@ void tsr__uneven_all_gather(tsr__schedule *schedule, const tsr__levels *levels,
 /* Broadcast and barrier ------------------------------------------------------------------------ */
 
 /* A binomial tree from root's leaf: leaves at distance P/2 exchange first, then at P/4, down to 1.
- * In each subtree one leaf receives: the one whose place equals that of root's leaf. */
+ * In each subtree, the leaf that receives from other subtrees is the one whose place (number in the
+ * subtree) equals that of root's leaf. */
 void tsr__uneven_broadcast(tsr__schedule *schedule, const tsr__levels *levels, uint64_t count,
                            int root)
 {

@@ -81,8 +81,9 @@ static void unlink_comm(tsr_comm *comm)
     comm->job->references--;
 }
 
-/* Gives up this rank's slot in shared memory. The ranks that have not left the communicator may
- * still read it, so the slot is not reused before they have left. */
+/* Gives up this rank's slot, its part of the shared memory in which it publishes data for this
+ * communicator. Ranks that have not left the communicator may still read the slot, so it is not
+ * reused before they have left. */
 static void retire_slot(const tsr_comm *comm)
 {
     const tsr__job *job = comm->job;
@@ -141,8 +142,8 @@ tsr_status tsr__shm_reserve(tsr__job *job, int size, tsr__shm_reservation *reser
     return TSR_OK;
 }
 
-/* Finds the ranks with which this rank uses shared memory. All ranks come to the same decision.
- * Returns false if there are none. */
+/* Finds the ranks with which this rank uses shared memory, and sets shm_first and shm_count. All
+ * ranks of the communicator decide in the same way. Returns false if there are no such ranks. */
 static bool find_shm_ranks(tsr_comm *comm, const int32_t *slots)
 {
     for (int i = 0; i < comm->size; i++) {
@@ -205,7 +206,8 @@ void tsr__job_end(tsr__job *job, uint64_t until_ns)
 }
 
 /* Cancels the communicator's requests that are still in progress, and separates all its requests
- * from it. Their handles stay valid until the caller destroys them. */
+ * from it, because it is about to be freed. The callers' handles of the requests stay valid until
+ * they are destroyed. */
 static void detach_requests(tsr_comm *comm)
 {
     char text[TSR__CALL_TEXT], why[TSR__CALL_TEXT + 64];

@@ -28,10 +28,11 @@ typedef struct tsr__shm_reservation {
 } tsr__shm_reservation;
 tsr_status tsr__shm_reserve(tsr__job *job, int size,
                             tsr__shm_reservation *reservation) TSR_NODISCARD;
-/* Lets the communicator use the slots if all ranks have one. The slots serve all operations if all
- * ranks can use the shared-memory transport. Otherwise they serve only inner steps
- * (algorithms/levels.h), if ranks that share a host are placed so that there are any. Frees slots
- * that are not used. */
+/* Lets the communicator use the slots of shared memory that its ranks have reserved, if every rank
+ * has one. If all ranks can use the shared-memory transport, all operations use the slots.
+ * Otherwise only inner steps do, collectives of ranks of one host (algorithms/levels.h), provided
+ * that the ranks are placed on hosts so that there are such steps. Frees this rank's slot if it is
+ * not used. */
 void tsr__shm_use(tsr_comm *comm, tsr__shm_reservation *reservation);
 void tsr__shm_cancel(tsr__job *job, tsr__shm_reservation *reservation);
 
@@ -41,17 +42,19 @@ void tsr__job_end(tsr__job *job, uint64_t until_ns);
 
 /* create.c ------------------------------------------------------------------------------------- */
 
-/* The job from which a new job descends: its recovery, and its lineage if the new job continues it
- * (recovery/recovery.h). */
+/* The job from which a new job is made by shrinking or growing, or nothing for a first job. The new
+ * job takes over its recovery, and its lineage if it replaces the old job (recovery/recovery.h). */
 typedef struct tsr__origin {
-    tsr__recovery *recovery;   /* NULL: the new job descends from no other */
-    const tsr__roster *roster; /* the key, lineage and generation; NULL: new ones */
+    tsr__recovery *recovery; /* NULL: the new job descends from no other */
+    /* the key, lineage and generation that the new job takes over; NULL: it makes new ones */
+    const tsr__roster *roster;
     /* If `confirms` is true, each rank tells the others through the bootstrap whether it has
      * succeeded so far, before any rank uses the new job. If `confirms_end` is true, it tells them
      * again when everything is done. So all ranks learn at once if one has failed. With both,
      * either all ranks succeed or none, unless a rank is lost during the last exchange. */
     bool confirms, confirms_end;
-    /* Makes such an exchange. NULL: the ranks exchange empty contributions. */
+    /* Exchanges with all ranks whether they have succeeded. NULL: the ranks do so by an exchange of
+     * empty contributions through the bootstrap. */
     tsr_status (*confirm)(void *user);
     void *user;
 } tsr__origin;
@@ -66,11 +69,11 @@ tsr_status tsr__comm_create_over(tsr__bootstrap *bootstrap, const tsr_comm_param
 /* Returns whether this process is a child, created by fork(), of the process that created the
  * job. */
 bool tsr__job_is_inherited(const tsr__job *job);
-/* Returns an error in such a child, and TSR_OK otherwise. `name` is the function that was
+/* Returns an error if tsr__job_is_inherited, and TSR_OK otherwise. `name` is the function that was
  * called. */
 tsr_status tsr__job_refuse_child(const tsr__job *job, const char *name) TSR_NODISCARD;
-/* In such a child, completes the handle of a request with an error. The request itself continues in
- * the parent. */
+/* In a child of fork(), completes the handle of a request with an error. The request itself
+ * continues in the parent process. */
 void tsr__request_leave_to_parent(tsr_request *request);
 
 #endif

@@ -24,8 +24,8 @@ typedef struct greeting {
     uint32_t reproducible;
     int64_t pid;
     uint64_t pid_space; /* identifies the host and the namespace of `pid`; 0: unknown */
-    /* Each identifies the host and a namespace of this process: that of System V shared memory, and
-     * that of the network; 0: unknown. */
+    /* ipc_space identifies the host and this process's namespace of System V shared memory;
+     * `network` identifies the host and this process's network namespace. 0: unknown */
     uint64_t ipc_space, network;
     /* whether UCX uses shared memory between processes of one host, and
      * whether the user chose that */
@@ -174,14 +174,15 @@ static tsr_status exchange_greetings(tsr__job *job, tsr__bootstrap *bootstrap,
     return status;
 }
 
-/* Two ranks between which UCX would use shared memory, although they do not share a network. */
+/* Two ranks between which UCX would use shared memory, although they are in different network
+ * namespaces. */
 typedef struct parted {
     int first, second; /* first < 0: there are none */
     bool is_chosen;    /* the user has chosen UCX's transports on some rank */
 } parted;
 
-/* Finds the first pair of ranks between which UCX would use shared memory although they do not
- * share a network. All ranks find the same pair. */
+/* Finds the first pair of ranks between which UCX would use shared memory although they are in
+ * different network namespaces. All ranks find the same pair. */
 static tsr_status find_parted(const tsr__bootstrap_gathered *blocks, int size, const greeting *mine,
                               parted *out)
 {
@@ -205,9 +206,9 @@ static tsr_status find_parted(const tsr__bootstrap_gathered *blocks, int size, c
 }
 
 /* Closes the transport, so that it can be opened again without UCX's shared memory. Fails if the
- * user has chosen UCX's transports. With shared memory, UCX 1.13 wakes a process through a socket
- * whose name exists in one network namespace only. So a sleeping rank would not notice messages
- * from a rank in another one. */
+ * user has chosen UCX's transports. The reason is that UCX 1.13, with shared memory, wakes a
+ * sleeping process through a socket whose name exists in one network namespace only. A sleeping
+ * rank would not notice messages from a rank in another network namespace. */
 static tsr_status do_without_shared_memory(tsr__job *job, const parted *found)
 {
     if (found->is_chosen)
@@ -392,7 +393,9 @@ tsr_status tsr__comm_create_over(tsr__bootstrap *bootstrap, const tsr_comm_param
 {
     tsr_comm *comm = NULL;
     tsr_status status = make_job(bootstrap, params, limit, origin, &comm);
-    if (!origin->confirms) /* close sockets before this rank waits for the others */
+    /* the bootstrap is not needed any more: close its sockets before this rank waits for the others
+     */
+    if (!origin->confirms)
         tsr__bootstrap_close(&bootstrap);
     if (status == TSR_OK && origin->confirms)
         status = confirm(bootstrap, limit, origin);
@@ -428,7 +431,8 @@ tsr_status tsr_comm_create(const tsr_comm_params *params, tsr_comm **out)
         params = &defaults;
     const tsr__bootstrap_limit limit = tsr__bootstrap_limit_from_now(
         params->timeout_ns ? params->timeout_ns : TSR__COMM_TIMEOUT_NS);
-    /* read first, so that an invalid variable is reported before other ranks wait for this one */
+    /* read TESSERA_SHARED_MEMORY first, so that an invalid value is reported before other ranks
+     * wait for this one */
     bool enabled;
     tsr_status status = tsr__shm_is_enabled(&enabled);
     if (status == TSR_OK)

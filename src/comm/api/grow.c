@@ -13,7 +13,8 @@
 #include "comm/bootstrap/address.h"
 #include "comm/bootstrap/server.h"
 
-/* The old ranks wait for each other this much longer than for the newcomers. */
+/* The old ranks wait for each other's messages this much longer than the contact waits for the
+ * newcomers. */
 #define MARGIN_NS (5 * TSR__SECOND)
 
 typedef struct growth {
@@ -24,11 +25,12 @@ typedef struct growth {
     tsr__bootstrap_limit limit;
     uint64_t *room; /* [ranks of the new communicator], for confirm() */
     bool has_ended; /* the old ranks know that one of them has failed, and exchange nothing more */
-    tsr_status status; /* the error of a gather, whose text is `error` */
+    tsr_status status; /* the status of the first gather() that failed; `error` has its text */
     tsr__error error;
 } growth;
 
-/* The status of a rank, or what the contact reports about the newcomers. */
+/* What the old ranks tell each other: the status of a rank, and from the contact also the number of
+ * newcomers. */
 typedef struct report {
     int32_t status;
     int32_t newcomers;
@@ -48,8 +50,8 @@ static tsr_status fail_as(const report *told)
     return tsr__fail((tsr_status)told->status, "%s", told->why);
 }
 
-/* Runs an operation. Tries three times if memory is exhausted, because the operation has then not
- * started, and the other ranks wait for this rank. */
+/* Runs an operation of the old communicator. Tries up to three times if memory is exhausted: the
+ * operation has then not started, and giving up would let the other ranks wait for this one. */
 static tsr_status run(const growth *g, const tsr__operation *operation)
 {
     tsr_status status = TSR_ERR_NO_MEMORY;
@@ -77,9 +79,9 @@ static tsr_status broadcast(const growth *g, int from, void *data, uint64_t size
 }
 
 /* Compares the statuses of all old ranks; `mine` is that of this rank. If any rank has an error,
- * fails on all ranks with the error of the lowest such rank. Sets *lowest to the lowest rank for
- * which `is_able` is true, or to INT32_MAX. Allocates nothing itself, so that a rank without memory
- * can report this. */
+ * fails on all ranks with the error of the lowest such rank. Sets *lowest to the lowest rank that
+ * has passed true as `is_able`, or to INT32_MAX. Allocates nothing itself, so that a rank whose
+ * memory is exhausted can still report this. */
 static tsr_status compare(growth *g, tsr_status mine, bool is_able, int32_t *lowest)
 {
     report told = make_report(mine, 0);
@@ -101,8 +103,9 @@ static tsr_status compare(growth *g, tsr_status mine, bool is_able, int32_t *low
     return TSR_OK;
 }
 
-/* On the contact: sends the old ranks' contributions to the newcomers, in pieces that a message can
- * hold, and receives the contributions of the newcomers with the first piece. */
+/* On the contact: sends the old ranks' contributions to the newcomers, in as many messages as their
+ * size requires, and receives the contributions of the newcomers in exchange for the first message.
+ */
 static tsr_status gather_from(growth *g, const uint8_t *old, uint64_t old_bytes, uint8_t *new,
                               uint64_t size_bytes)
 {
@@ -161,7 +164,7 @@ static int gather(void *user, const void *mine, uint64_t size_bytes, void *all)
 }
 
 /* Sets g->contact to the lowest old rank that can listen at the address to which newcomers connect.
- * `status` says whether this rank has failed before. */
+ * If `status` is an error, this rank has failed already, and all ranks fail. */
 static tsr_status find_contact(growth *g, const tsr__rendezvous_params *where, tsr_status status)
 {
     tsr__address address;
@@ -184,8 +187,9 @@ static tsr_status receive(growth *g, const tsr__rendezvous_params *where)
     return tsr__server_introduce(g->server, g->comm->size, &g->limit);
 }
 
-/* The old ranks' part of an exchange of empty contributions with the newcomers: gathers the size of
- * each contribution, 0. After that, no rank can fail alone. */
+/* tsr__origin.confirm of the old ranks. The newcomers confirm by an exchange of empty contributions
+ * through the bootstrap, so the old ranks gather the size of their contributions, 0, in the same
+ * way. After that, no rank can fail alone. */
 static tsr_status confirm(void *user)
 {
     growth *g = user;

@@ -17,7 +17,8 @@
  * communicator is created. */
 #define MAX_CONNECTED 128
 
-/* What this rank reads and writes, in elements. */
+/* How many elements this rank reads from `send` and writes to `recv`, and how they are divided into
+ * blocks. */
 typedef struct extents {
     const tsr__operation *operation;
     const char *name;
@@ -255,8 +256,9 @@ static tsr__call call_of(const extents *e)
     return call;
 }
 
-/* Returns whether an operation needs exact combination: the communicator is reproducible, and with
- * this dtype and op the order of combination could change the result. */
+/* Returns whether contributions must be combined exactly (reduce/exact.h): the communicator is
+ * reproducible, and with this dtype and op the order in which they are combined could change the
+ * result. */
 static bool is_exact(const tsr_comm *comm, const tsr__operation *o)
 {
     const bool is_float =
@@ -291,11 +293,11 @@ static void greet_far(tsr__schedule *schedule, const tsr__job *job)
     }
 }
 
-/* Makes the schedule of the all-gather that connects the ranks. UCX connects two ranks at their
- * first message, and over a network this first message should not be the report of an error. So all
- * ranks connect in a job of up to TSR__MANY_RANKS ranks, and all ranks of different hosts in a job
- * of up to MAX_CONNECTED. Otherwise a rank connects only to those ranks with which most algorithms
- * exchange messages. */
+/* Makes the schedule of the all-gather that connects the ranks when a communicator is created. UCX
+ * connects two ranks at their first message, and connecting over a network takes long, so their
+ * first message should not be the report of an error. So all ranks connect in a job of up to
+ * TSR__MANY_RANKS ranks, and all ranks of different hosts in a job of up to MAX_CONNECTED.
+ * Otherwise a rank connects only to those ranks with which most algorithms exchange messages. */
 static void connect_all(tsr__schedule *schedule, const extents *e, const tsr__job *job)
 {
     if (e->size <= TSR__MANY_RANKS) {
@@ -312,8 +314,8 @@ static void connect_all(tsr__schedule *schedule, const extents *e, const tsr__jo
         tsr__algorithm_barrier(schedule, e->size, e->rank);
 }
 
-/* Makes the schedule of a request. Returns whether it may contain inner steps
- * (algorithms/levels.h). */
+/* Makes the schedule of a request. Returns whether it may contain inner steps, collectives of the
+ * ranks of one subtree (algorithms/levels.h). */
 static bool make_schedule(tsr_request *request, const extents *e)
 {
     const tsr__operation *o = e->operation;
@@ -438,8 +440,9 @@ static tsr_status start(tsr_comm *comm, const tsr__operation *operation, tsr_req
     TSR__TRY(tsr__job_refuse_child(comm->job, name));
     if (comm->status != TSR_OK)
         return tsr__fail(comm->status, "%s", comm->why);
-    /* The count includes requests that have completed. The number of requests in progress differs
-     * between ranks, but all ranks must refuse the same call. */
+    /* comm->held counts all requests that the caller has not released, also completed ones. The
+     * number in progress is not used, because it differs between ranks at any time, and all ranks
+     * must refuse the same call. */
     TSR__REQUIRE(comm->held < TSR_MAX_COMM_REQUESTS,
                  "%s: %d requests have been started and not been waited for", name, comm->held);
     TSR__TRY(tsr__request_create(comm, &request));
@@ -470,7 +473,8 @@ tsr_status tsr__operation_start(tsr_comm *comm, const tsr__operation *operation,
 tsr_status tsr__operation_run(tsr_comm *comm, const tsr__operation *operation)
 {
     tsr_request *request = NULL;
-    /* Does not read the clock here, because most operations complete long before their deadline. */
+    /* Does not read the clock to set a deadline yet: tsr_request_wait does that only for operations
+     * that take long. */
     TSR__TRY(start(comm, operation, &request));
     return tsr_request_wait(&request);
 }

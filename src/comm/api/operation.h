@@ -1,4 +1,4 @@
-/* An operation with the parameters that the caller has passed. Requests are made from it. */
+/* The parameters that the caller of an operation has passed. Requests are made from them. */
 #ifndef TSR_COMM_API_OPERATION_H
 #define TSR_COMM_API_OPERATION_H
 
@@ -24,8 +24,8 @@ tsr_status tsr__operation_start(tsr_comm *comm, const tsr__operation *operation,
                                 tsr_request **out) TSR_NODISCARD;
 /* Starts the operation and blocks until it has completed. */
 tsr_status tsr__operation_run(tsr_comm *comm, const tsr__operation *operation) TSR_NODISCARD;
-/* An all-gather of bytes whose call has the given kind. So other ranks and error texts name, for
- * example, a split instead of an all-gather. */
+/* Runs an all-gather of bytes whose call (call.h) has the given kind, so that errors on this and
+ * other ranks name, for example, a split instead of an all-gather. */
 tsr_status tsr__comm_all_gather_as(tsr_comm *comm, tsr__call_kind kind, const void *send,
                                    void *recv, uint64_t size_bytes) TSR_NODISCARD;
 

@@ -16,7 +16,7 @@ typedef struct tsr__processors {
 /* Returns the processors on which this process may run. */
 tsr__processors tsr__processors_find(void);
 
-/* The ranks of one machine, and the processors on which any of them may run. */
+/* The number of ranks of one machine, and the processors on which at least one of them may run. */
 typedef struct tsr__sharing {
     tsr__processors all;
     int ranks;

@@ -13,7 +13,8 @@
 #include "comm/progress/progress.h"
 #include "comm/recovery/agree.h"
 
-/* The state of a shrink: the ranks that may be left, and their last agreement. */
+/* The state of one call of tsr_comm_shrink: the ranks that may be left, and the generation on which
+ * they agreed last. */
 typedef struct shrinking {
     tsr_comm *comm;
     tsr__roster roster; /* the key, the lineage, and the present generation */
@@ -23,9 +24,10 @@ typedef struct shrinking {
     uint64_t timeout_ns, deadline_ns;
 } shrinking;
 
-/* The first communicator of a job continues the job's lineage. Every other communicator starts its
- * own. Its lineage depends on its first rank too, because the numbers of communicators are not
- * unique (tags.h). */
+/* Sets the lineage: the number that identifies a communicator and all those that replace it after
+ * failures. The first communicator of a job continues the job's lineage. Every other communicator
+ * starts its own, computed from its number and its first rank, because the numbers of communicators
+ * are not unique (tags.h). */
 static void find_lineage(shrinking *s)
 {
     const tsr_comm *comm = s->comm;
@@ -54,7 +56,7 @@ static tsr_status list_members(shrinking *s)
     return TSR_OK;
 }
 
-/* Removes the ranks that are not members of the decision. */
+/* Removes from s->members the ranks that `decision` leaves out. */
 static void apply(shrinking *s, const tsr__decision *decision)
 {
     int count = 0;
@@ -69,7 +71,8 @@ static void apply(shrinking *s, const tsr__decision *decision)
     s->roster.generation = decision->generation;
 }
 
-/* Applies decisions from earlier calls on this communicator that failed after the decision. */
+/* Applies decisions that earlier calls of tsr_comm_shrink on this communicator made before they
+ * failed. */
 static tsr_status apply_known(shrinking *s)
 {
     const tsr__decision *known;
@@ -130,7 +133,8 @@ static tsr_status create(const shrinking *s, tsr__rendezvous *rendezvous, tsr_co
                                 .roster = s->roster.recovery ? &s->roster : NULL,
                                 .confirms = true};
     const uint64_t now = tsr__now_ns(), left = s->deadline_ns > now ? s->deadline_ns - now : 1;
-    /* If a member does not take part after all, there must be time to agree again. */
+    /* Use only half of the time that is left: if a member does not take part after all, the others
+     * must agree again. */
     const tsr__bootstrap_limit limit = tsr__bootstrap_limit_from_now(left / 2 + 1);
     if (!rendezvous)
         return create_alone(s, &params, &limit, &origin, out);
@@ -189,7 +193,8 @@ static tsr_status shrink(shrinking *s, tsr_comm **out)
         tsr__rendezvous *rendezvous = NULL;
         if (s->size > 1)
             TSR__TRY(agree(s, &rendezvous));
-        if (s->size > 1 && !rendezvous) /* no connections come with the decision: agree again */
+        /* the members are not connected, because the decision was made earlier: agree again */
+        if (s->size > 1 && !rendezvous)
             continue;
         const tsr_status status = create(s, rendezvous, out);
         if (status == TSR_OK || !may_be_lost(status))

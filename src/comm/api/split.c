@@ -92,8 +92,8 @@ static tsr_status exchange(tsr_comm *comm, tsr__call_kind kind, int colour, int 
                              .rank = comm->rank,
                              .slot = memory->shm.slot};
     const tsr_status status = tsr__comm_all_gather_as(comm, kind, &mine, memory->all, sizeof mine);
-    /* If the exchange failed here, it may have succeeded on other ranks, which then read this
-     * rank's slot. So the slot is not released for reuse. */
+    /* If the exchange failed on this rank, it may have succeeded on other ranks, which then read
+     * this rank's slot. So setting it to −1 keeps it from being released for reuse. */
     if (comm->status != TSR_OK)
         memory->shm.slot = -1;
     TSR__TRY(status);

@@ -1,5 +1,5 @@
-/* Computes the steps that a collective operation of a communicator would have, without a
- * communicator. */
+/* Computes which messages, copies and combinations a rank would execute in a collective operation,
+ * without a communicator. */
 #include "base/error.h"
 #include "comm/algorithms/choose.h"
 #include "comm/shm/shm.h"
@@ -17,7 +17,8 @@ static bool share_host(const int *hosts, int size)
 }
 
 /* Returns the number of bytes that each of `ranks` ranks reads from other ranks in a collective of
- * `bytes`. An all-reduce takes two passes, the other collectives take one. */
+ * `bytes`. Each pass moves all bytes once; an all-reduce takes two passes, the other collectives
+ * take one. */
 static uint64_t bytes_read(uint64_t bytes, int ranks, int passes)
 {
     return (uint64_t)passes * (bytes / (uint64_t)ranks) * (uint64_t)(ranks - 1);

@@ -4,7 +4,7 @@
 
 #include "base/float16.h"
 
-#define BLOCK 256 /* number of elements that are summed in one pass */
+#define BLOCK 256 /* number of elements that are summed at a time, in arrays on the stack */
 #define LIMBS 34  /* number of 64-bit limbs; the lowest bit of limb 0 stands for 2^−1074 */
 
 /* Elements as doubles ------------------------------------------------------------------------ */
@@ -43,8 +43,8 @@ static void load(tsr_dtype dtype, double *out, const uint8_t *in, size_t start, 
             (double)(dtype == TSR_F16 ? tsr__f32_of_f16(words[i]) : tsr__f32_of_bf16(words[i]));
 }
 
-/* Rounds to f32 with "round to odd". If the result is then rounded to a narrower type, this gives
- * the same value as rounding the original once. */
+/* Rounds to f32 with "round to odd": an inexact result is the neighbour whose last bit is 1.
+ * Rounding it again to f16 or bf16 then gives the same value as rounding the original once. */
 static float odd_float(double value)
 {
     float rounded = (float)value;
@@ -141,8 +141,8 @@ static bool wide_any_below(const wide *sum, unsigned bit)
     return bit % 64 && sum->limbs[bit / 64] << (64 - bit % 64);
 }
 
-/* Returns the sum, rounded to nearest even. If the result will be rounded again, rounds to odd
- * instead. */
+/* Returns the sum, rounded to nearest even. If to_odd is true, rounds to odd instead, because the
+ * result will be rounded again. */
 static double wide_round(wide *sum, bool to_odd)
 {
     if (sum->nan || (sum->plus_infinity && sum->minus_infinity))
@@ -231,7 +231,8 @@ static void sum_block(tsr_dtype dtype, double *out, const void *const *inputs, i
     }
     for (size_t i = 0; i < count; i++) {
         out[i] = round_pair(dtype, high[i], low[i]);
-        /* isfinite() also detects overflow in an intermediate sum. */
+        /* Sum again in integers if two doubles were not enough, or if the result is not finite: an
+         * intermediate sum may have overflowed. */
         if (!(lost[i] == 0 && isfinite(out[i])))
             out[i] = sum_wide(dtype, inputs, n, start + i);
     }

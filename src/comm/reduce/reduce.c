@@ -24,8 +24,8 @@ static const struct {
     [TSR_U32] = {"u32", 4}, [TSR_I64] = {"i64", 8},   [TSR_U8] = {"u8", 1},
 };
 
-/* Returns the row of a table for a dtype. An enum may have any integer value, so invalid dtypes use
- * row 0. */
+/* Returns the row of a kernel table (tsr__kernels) for a dtype. Row 0 has no kernels; it is for
+ * invalid dtypes, because an enum may have any integer value. */
 static size_t row_of(tsr_dtype dtype)
 {
     size_t row = (size_t)dtype;

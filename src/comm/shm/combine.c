@@ -6,7 +6,8 @@
 #define PIECE_BYTES 4096 /* so small that the pieces in use fit into the first-level cache */
 #define LEVELS 6         /* log2 of TSR__SHM_MAX_RANKS */
 
-/* One piece of each contribution, and memory for the partial results of each level of the tree. */
+/* Contributions are combined one piece, a range of elements, at a time. A piece has memory for the
+ * partial result of each level of the tree. */
 typedef struct piece {
     const tsr__combination *combination;
     const void *const *inputs;
@@ -20,8 +21,9 @@ static const uint8_t *input_at(const piece *p, int rank)
     return (const uint8_t *)p->inputs[rank] + p->start * p->combination->element_bytes;
 }
 
-/* Combines the leaves first … first + count − 1, which are a complete subtree. Returns where the
- * result is: `to`, or the contribution itself if there is only one leaf with one rank. */
+/* Combines the contributions of the leaves first … first + count − 1, which are a complete subtree.
+ * Returns where the result is: `to`, or the contribution itself if there is only one leaf, of one
+ * rank. */
 static const uint8_t *evaluate(piece *p, int first, int count, int level, uint8_t *to)
 {
     const uint8_t *left, *right;

@@ -1,11 +1,11 @@
 /* Mailboxes carry notes between processes of one host that have no connection with each other, and
- * notes that must not wait behind messages. Each process reads a pipe without a name. The others
- * open the pipe through /proc and write to it, which only processes of the same user can do.
- * Nothing is allocated or opened for a process to which nothing is sent, so any number of processes
- * can reach each other.
+ * notes that must not wait behind messages. Each process has a pipe without a name, from which it
+ * reads. The other processes open the pipe through /proc and write to it, which only processes of
+ * the same user can do. Nothing is allocated or opened for a process to which nothing is sent, so
+ * any number of processes can reach each other.
  *
- * One thread at a time. All functions accept NULL, which stands for a mailbox that reaches no
- * process. */
+ * Only one thread may use a mailbox at a time. All functions accept NULL, which stands for a
+ * mailbox that reaches no process. */
 #ifndef TSR_COMM_SHM_MAILBOX_H
 #define TSR_COMM_SHM_MAILBOX_H
 

@@ -1,5 +1,5 @@
-/* The memory of the shared-memory transport. Each process shares one region, which contains one
- * slot for each communicator of the process. */
+/* The memory of the shared-memory transport. Each process shares one region with the others. A
+ * region has SLOTS slots; a communicator uses one slot of each of its processes. */
 #include <string.h>
 
 #include "base/alloc.h"
@@ -23,7 +23,8 @@ typedef struct slot_state {
 struct tsr__shm_regions {
     int rank, size; /* the rank of this process in the job, and the number of ranks */
     tsr__shm_memory_key key;
-    tsr__shm_slot **slots_of; /* [size]: the first of each rank's SLOTS slots; NULL: not mapped */
+    /* [size]: for each rank of the job, the first slot of its region; NULL: not mapped */
+    tsr__shm_slot **slots_of;
     slot_state states[SLOTS];
     bool maps_all; /* this process maps the regions of all ranks of this host */
 };

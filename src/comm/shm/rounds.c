@@ -1,7 +1,9 @@
-/* The data of each round of each operation: what a rank publishes, and what it consumes.
+/* The data of each round of each operation: what a rank publishes (writes to its slot), and what it
+ * consumes (reads from the slots of all ranks). A piece is the elements that one round transfers.
  *
- * `send` and `recv` may be the same memory. So publishing a round reads only elements that earlier
- * rounds have not written, and a round is consumed only after it was published. */
+ * `send` and `recv` may be the same memory. So a rank publishes only elements of `send` that
+ * consuming earlier rounds has not overwritten, and it consumes a round only after it has published
+ * its own data of that round. */
 #include <string.h>
 
 #include "base/checked.h"
@@ -19,7 +21,8 @@ static uint64_t bytes_of(const tsr__shm_operation *operation, uint64_t elements)
     return elements * operation->element_bytes;
 }
 
-/* Returns the number of elements of a block that are transferred in a round. */
+/* Returns the number of elements of a block of `block` elements that round number `round`
+ * transfers. */
 static uint64_t piece_count(const tsr__shm_operation *operation, uint64_t block, uint64_t round)
 {
     const uint64_t start = round * operation->piece;
@@ -38,8 +41,8 @@ static share share_of(uint64_t piece, int size, int rank)
     return (share){start, tsr__min_u64(piece - start, each)};
 }
 
-/* Returns where a rank publishes `total_bytes`. Small data goes into the cache line that contains
- * the sequence number. */
+/* Returns where a rank publishes the data of an operation of `total_bytes`. Small data goes into
+ * the cache line that contains the sequence number. */
 static uint8_t *input_at(const tsr__shm *shm, int rank, uint64_t total_bytes)
 {
     const unsigned index = tsr__shm_buffer_index(shm);
@@ -90,7 +93,8 @@ static void prepare_reduction(tsr__shm_operation *operation)
     }
 }
 
-/* Sets the rounds of an operation on blocks. A buffer has room for `pieces` pieces. */
+/* Sets the number of rounds and the size of a piece of an operation that moves blocks, if a rank
+ * publishes `pieces` pieces in each round, which must fit in its buffer together. */
 static void prepare_blocks(int size, tsr__shm_operation *operation, uint64_t pieces)
 {
     const uint64_t block = largest_block(&operation->blocks, size);
@@ -162,7 +166,8 @@ static void publish_reduction(tsr__shm *shm, const tsr__shm_operation *operation
         memcpy(to, from, (size_t)bytes_of(operation, piece));
         return;
     }
-    /* Leaves out this rank's own share, because no other rank reads it. */
+    /* Do not copy this rank's own share of the piece, because only this rank reduces it, so no
+     * other rank reads it. */
     const share own = share_of(piece, shm->size, shm->rank);
     const uint64_t end = own.start + own.count;
     copy(to, from, bytes_of(operation, own.start));
@@ -235,7 +240,7 @@ static void consume_reduce_scatter(tsr__shm *shm, const tsr__shm_operation *oper
 
 /* Moving ------------------------------------------------------------------------------------- */
 
-/* Publishes a piece for each other rank: of the block that this rank sends to it. */
+/* Publishes, for each other rank, a piece of the block that this rank sends to it. */
 static void publish_pieces(tsr__shm *shm, const tsr__shm_operation *operation)
 {
     uint8_t *pieces = pieces_at(shm, shm->rank);

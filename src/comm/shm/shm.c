@@ -39,7 +39,8 @@ void tsr__shm_set_sleeping(tsr__shm *shm, bool sleeping)
     atomic_store(&shm->slots[shm->rank]->sleeping, sleeping);
 }
 
-/* Returns a hash of everything on which the ranks must agree. */
+/* Returns a hash of everything about the operation on which the ranks must agree. Ranks publish it
+ * with their data, so that a different call is noticed. */
 static uint64_t hash_of(const tsr__shm_operation *operation)
 {
     return operation->call->sequence << 32 ^ tsr__call_history(operation->call) ^
@@ -102,11 +103,11 @@ static uint64_t publish(tsr__shm *shm, tsr__shm_operation *operation)
     atomic_store_explicit(&mine->headers[index].line.sequence, shm->sequence, memory_order_release);
     operation->published = true;
     shm->waiting_for = 0;
-    /* Only the last rank to publish wakes the others, because they cannot continue before. The
-     * fence pairs with the fences of the other publishers, so that at least one of them sees the
-     * sequence numbers of all ranks. It also pairs with the fence of a rank that is about to sleep
-     * (progress.c): either that rank sees all sequence numbers, or the last publisher sees its flag
-     * `sleeping`. */
+    /* Only the last rank to publish a round wakes the others, because they cannot continue before.
+     * All ranks execute this fence after they publish, so at least one of them then sees the
+     * sequence numbers of all ranks. A rank that is about to sleep also executes a fence, after it
+     * has set `sleeping` (progress.c): either it sees all sequence numbers, or the last rank to
+     * publish sees its flag. */
     atomic_thread_fence(memory_order_seq_cst);
     return is_last(shm) ? take_sleepers(shm) : 0;
 }
@@ -140,7 +141,8 @@ bool tsr__shm_advance(tsr__shm *shm, tsr__shm_event *event)
             event->wake = publish(shm, operation);
             event->happened = event->wake != 0;
             moved = true;
-            /* return, so that the caller wakes the other ranks before this rank reads much data */
+            /* return, so that the caller wakes the other ranks before this rank consumes the round,
+             * which may take long */
             if (event->happened)
                 break;
         }

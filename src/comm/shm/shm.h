@@ -16,8 +16,8 @@
 #include "comm/shm/memory.h"
 #include "comm/shm/slot.h"
 
-/* The largest number of ranks. Polling more slots would take too long, and a bit mask of 64 bits
- * can represent this many ranks. */
+/* The largest number of ranks of a communicator that uses the transport. Polling more slots would
+ * take too long, and bit masks of ranks have 64 bits. */
 #define TSR__SHM_MAX_RANKS 64
 
 typedef struct tsr__shm tsr__shm; /* the transport of one communicator */
@@ -30,8 +30,8 @@ typedef struct tsr__shm_operation {
     /* The call of this operation, which the ranks compare. Must stay valid until the operation
      * completes. */
     const tsr__call *call;
-    /* The number of this operation among the operations of one call, from 0: a call may have
-     * several inner steps (algorithms/levels.h). */
+    /* The number, from 0, of this operation among those of one call: the transport executes each
+     * inner step of a call as one operation (algorithms/levels.h). */
     uint32_t part;
     /* What the operation does. If it is an inner step, its kind, root and count may differ from
      * those of the call. */
@@ -48,8 +48,9 @@ typedef struct tsr__shm_operation {
     void *owner;
 
     /* tsr__shm_prepare sets these. */
-    uint64_t rounds;       /* 0: this operation cannot use the transport */
-    uint64_t piece;        /* number of elements of all data, or of each block, per round */
+    uint64_t rounds; /* 0: this operation cannot use the transport */
+    /* how many elements of the data, or of each block, one round transfers */
+    uint64_t piece;
     bool each_reduces_all; /* in a small reduction, every rank combines all elements itself */
 
     /* tsr__shm_add sets these, and they change as rounds complete. */
@@ -110,7 +111,9 @@ int tsr__shm_slot_index(const tsr__shm *shm);
 
 /* What the caller of a step must do. */
 typedef struct tsr__shm_event {
-    uint64_t wake;                 /* bit r: rank r sleeps, and all ranks have published */
+    /* the ranks that the caller must wake: bit r is set if rank r sleeps and all ranks have
+     * published the round */
+    uint64_t wake;
     tsr__shm_operation *completed; /* the operation that has completed, or NULL */
     int mismatch;                  /* a rank that has called a different operation; −1: none */
     bool happened;                 /* at least one of the above is set */
@@ -121,9 +124,9 @@ typedef struct tsr__shm_event {
  * that a mismatch can be explained; if it is not known, pass the operation's own call. It must stay
  * valid until the operation has completed. */
 void tsr__shm_add(tsr__shm *shm, tsr__shm_operation *operation, const tsr__call *before);
-/* Publishes and consumes as far as possible without blocking, but returns at the first event.
- * Returns true if anything moved. After an event, call this function again, but after a mismatch
- * call tsr__shm_stop instead. */
+/* Publishes and consumes rounds as far as possible without blocking, but returns at the first
+ * event. Returns true if it has published or consumed anything. After an event, call this function
+ * again, but after a mismatch call tsr__shm_stop instead. */
 bool tsr__shm_advance(tsr__shm *shm, tsr__shm_event *event);
 /* Returns whether operations are in progress. Returns false for NULL. */
 bool tsr__shm_is_busy(const tsr__shm *shm);

@@ -16,10 +16,11 @@
 
 #define TSR__SHM_INLINE_BYTES 48
 #define TSR__SHM_INPUT_BYTES (UINT32_C(256) << 10)
-#define TSR__SHM_RESULT_BYTES (UINT32_C(132) << 10) /* half of an input, rounded up */
+/* a rank's result of a piece is at most half of the input, rounded up */
+#define TSR__SHM_RESULT_BYTES (UINT32_C(132) << 10)
 
-/* One cache line. It holds small data, so that the data arrives together with the sequence
- * number. */
+/* One cache line: the sequence number of a buffer. It also holds the data if that is small, so that
+ * both arrive together. */
 typedef struct tsr__shm_line {
     _Atomic uint64_t sequence;
     uint64_t call_hash;

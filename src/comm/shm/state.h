@@ -8,8 +8,10 @@ struct tsr__shm {
     int rank, size;
     tsr__shm_slot **slots; /* [size] */
     int slot_index;        /* index of this rank's slot in its region */
-    const void **inputs;   /* [size]: the contributions to one reduction at a time */
-    /* number of the round to publish next, or to wait for if it has been published */
+    /* [size]: pointers to the contributions of all ranks, for one reduction at a time */
+    const void **inputs;
+    /* number of the current round: this rank publishes it next or, if it has published it, waits
+     * until the others have */
     uint64_t sequence;
     int waiting_for; /* a rank such that all lower ranks have published this round */
     tsr__shm_operation *first, *last;

@@ -55,7 +55,7 @@ static void set_environment(void)
     (void)setenv("UCX_TCP_RX_SEG_SIZE", TCP_SEGMENT_BYTES, 0);
 }
 
-/* Returns whether the host has a network card for RDMA. */
+/* Returns whether the host has a network interface for RDMA. */
 static bool has_rdma(void)
 {
     bool found = false;

@@ -117,7 +117,7 @@ void tsr__transport_discard(tsr__transport *transport, uint64_t tag, uint64_t ma
     ucp_tag_recv_info_t info;
     ucp_tag_message_h message;
     while ((message = ucp_tag_probe_nb(transport->worker, tag, mask, 1, &info)) != NULL) {
-        /* The buffer is empty, so no data of the message is stored. */
+        /* Receive the message into a buffer of 0 bytes, which discards its data. */
         ucs_status_ptr_t request =
             ucp_tag_msg_recv_nbx(transport->worker, NULL, 0, message, &params);
         if (UCS_PTR_IS_PTR(request))

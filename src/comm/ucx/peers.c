@@ -9,8 +9,8 @@
 #include "comm/ucx/resources.h"
 #include "comm/ucx/state.h"
 
-/* The longest sleep while connections are closed, because the end of their requests causes no
- * event. */
+/* The longest sleep while connections are being closed. UCX signals no event when the request that
+ * closes a connection completes, so this process must check again and again. */
 #define CLOSING_SLEEP_NS 1000000
 
 static void on_error(void *argument, ucp_ep_h endpoint, ucs_status_t status)
@@ -20,7 +20,7 @@ static void on_error(void *argument, ucp_ep_h endpoint, ucs_status_t status)
     tsr__ucx_mark_lost(argument, tsr__ucx_describe(status, text, sizeof text));
 }
 
-/* Copies the addresses into one piece of memory, each at a multiple of 8 bytes. */
+/* Copies the peers' addresses into one allocation, each at a multiple of 8 bytes. */
 static tsr_status copy_addresses(tsr__transport *transport, const tsr__transport_peer *peers)
 {
     size_t bytes = 0;

@@ -18,8 +18,8 @@
  * network in addition to loopback. If the limit allows fewer, UCX aborts the process or reports
  * "Endpoint timeout". */
 #define MIN_DESCRIPTORS 18
-/* If fewer than these descriptors are left, the cause of a failure of UCX is probably that
- * descriptors are missing. */
+/* If UCX fails and fewer than this many file descriptors are left, the lack of descriptors is
+ * probably the cause. */
 #define FEW_DESCRIPTORS 4
 
 /* Counts the files that this process may still open, and reads the limit. Returns false if there is
@@ -52,7 +52,7 @@ static bool count_descriptors(uint64_t *left, uint64_t *limit)
 tsr_status tsr__ucx_check_descriptors(void)
 {
     uint64_t left, limit;
-    /* the transports that the user has chosen may need fewer files */
+    /* no check if the user has chosen UCX's transports, which may need fewer files */
     if (tsr__env_text("UCX_TLS") != NULL)
         return TSR_OK;
     if (count_descriptors(&left, &limit) && left < MIN_DESCRIPTORS)

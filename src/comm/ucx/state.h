@@ -29,13 +29,15 @@ struct tsr__transport {
     int self, size;
     /* an epoll descriptor that watches the worker's event fd, all pidfds, and the caller's file */
     int wake;
-    bool is_readable;        /* the caller's file may be readable */
-    unsigned noticed;        /* number of lost peers */
-    bool has_new_losses;     /* the endpoints of some lost peers are not closed yet */
-    unsigned lost_closed;    /* number of lost peers whose endpoints are closed */
-    uint64_t stuck_since_ns; /* since when a message cannot be read; or 0 */
-    unsigned refusals;       /* how often UCX has refused to sleep since anything moved */
-    bool is_deaf;            /* for tests: behave as if a message could not be read */
+    bool is_readable;     /* the file of tsr__transport_watch_file may be readable */
+    unsigned noticed;     /* number of lost peers */
+    bool has_new_losses;  /* the endpoints of some lost peers are not closed yet */
+    unsigned lost_closed; /* number of lost peers whose endpoints are closed */
+    /* when it was first seen that a message in the queue cannot be read; 0: there is none */
+    uint64_t stuck_since_ns;
+    /* how often UCX has refused to sleep since a message last made progress */
+    unsigned refusals;
+    bool is_deaf; /* for tests: behave as if a message could not be read */
 };
 
 /* Records that a peer is lost. If it is lost already, keeps the first reason. Only changes state,
@@ -54,8 +56,9 @@ tsr_status tsr__ucx_wake_open(tsr__transport *transport) TSR_NODISCARD;
 void tsr__ucx_wake_close(tsr__transport *transport);
 
 /* peers.c */
-/* Connects to a peer, if it is not connected yet, before a message. Returns false if the peer is
- * this process, if it is lost, or if connecting fails. In the last case the peer is then lost. */
+/* Connects to a peer to which a message is to be sent, unless it is connected already. Returns
+ * false if the peer is this process, if it is lost, or if connecting fails. If connecting fails,
+ * the peer counts as lost. */
 bool tsr__ucx_reach(tsr__peer *peer);
 /* Closes all connections. Blocks until `until_ns` at most. */
 void tsr__ucx_disconnect(tsr__transport *transport, uint64_t until_ns);

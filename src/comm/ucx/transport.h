@@ -1,6 +1,7 @@
 /* Messages between processes: a thin layer over UCX's tag matching. The transport numbers its
- * peers, moves bytes and detects lost peers. It does not depend on communicators. There is no
- * thread, so it progresses only inside its functions. One thread at a time.
+ * peers, moves bytes and detects lost peers. It does not depend on communicators. It has no thread
+ * of its own, so messages progress only inside its functions, which only one thread may call at a
+ * time.
  *
  * A message matches the oldest receive whose tag equals the message's tag in all bits that the
  * receive's mask has set. */
@@ -81,9 +82,9 @@ tsr_status tsr__transport_watch_file(tsr__transport *transport, int file) TSR_NO
  * tsr__transport_sleep and tsr__transport_poll_processes check the file. */
 bool tsr__transport_take_readable(tsr__transport *transport);
 
-/* These two functions start `message`, whose on_complete and owner must be set. The message may
- * complete inside the call. Then its state is final when the function returns, and on_complete is
- * not called. */
+/* tsr__transport_send and tsr__transport_recv start `message`, whose on_complete and owner must be
+ * set. If the message completes inside the call, its state is final when the function returns, and
+ * on_complete is not called. */
 void tsr__transport_send(tsr__transport *transport, int peer, uint64_t tag, const void *data,
                          uint64_t size_bytes, tsr__message *message);
 void tsr__transport_recv(tsr__transport *transport, int peer, uint64_t tag, uint64_t mask,
@@ -97,11 +98,12 @@ void tsr__transport_cancel(tsr__transport *transport, tsr__message *message);
  * `mask`. This completes their sends. */
 void tsr__transport_discard(tsr__transport *transport, uint64_t tag, uint64_t mask);
 
-/* Makes progress without blocking. Returns true if anything moved. */
+/* Advances the messages in flight without blocking. Returns true if any of them has made progress.
+ */
 bool tsr__transport_progress(tsr__transport *transport);
 
-/* Blocks until something may have moved, until the monotonic clock reaches `until_ns`, or until a
- * signal. */
+/* Blocks until a message may have made progress, until the monotonic clock reaches `until_ns`, or
+ * until a signal arrives. */
 void tsr__transport_sleep(tsr__transport *transport, uint64_t until_ns);
 
 /* Checks whether watched processes have ended. tsr__transport_sleep does that too. */

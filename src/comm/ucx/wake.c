@@ -14,7 +14,8 @@
 
 /* The longest sleep. It is limited, because UCX detects lost peers only while it progresses. */
 #define MAX_SLEEP_NS (TSR__SECOND / 4)
-/* A running process completes a message within this time, unless it is stopped. */
+/* If a message in this process's queue is still incomplete after this time, its sender counts as
+ * having ended while writing it. A running process completes a message much sooner. */
 #define STUCK_NS (TSR__SECOND / 5)
 
 /* UCX refuses to sleep when there is something to do. It also refuses while a message waits for
@@ -102,7 +103,7 @@ static void process_ended(tsr__peer *peer)
     tsr__ucx_mark_lost(peer, "its process has ended");
     peer->ended = true;
     peer->transport->is_readable = true; /* read the notes that the process sent before it ended */
-    close(peer->process); /* this also removes the process from the epoll descriptor */
+    close(peer->process); /* closing the pidfd also removes it from the epoll descriptor */
     peer->process = -1;
 }
 
@@ -128,8 +129,8 @@ bool tsr__transport_has_ended(const tsr__transport *transport, int peer)
     return transport->peers[peer].ended;
 }
 
-/* UCX signals the event descriptor only after it is armed. Arming fails if there is already
- * something to do. */
+/* Makes UCX signal its event descriptor at the next event. Returns false if there already is
+ * something to do, so this process must not sleep. */
 static bool arm(const tsr__transport *transport)
 {
     return !transport->is_deaf && ucp_worker_arm(transport->worker) == UCS_OK;
