@@ -14,9 +14,9 @@
 #include "base/error.h"
 #include "comm/bootstrap/completion.h"
 
-/* A lookup by getaddrinfo, which has no deadline and takes half a minute or more if name servers do
- * not answer. So another thread calls it. That thread owns the lookup if the caller stops
- * waiting. */
+/* A lookup of a host name. It runs in a thread of its own, because getaddrinfo has no deadline and
+ * takes half a minute or more if name servers do not answer. If the caller stops waiting, the
+ * thread owns this struct and frees it. */
 typedef struct lookup {
     tsr__completion completion;
     int code, reason; /* `code` is what getaddrinfo returned, `reason` is errno after that call */

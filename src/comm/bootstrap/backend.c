@@ -48,7 +48,7 @@ void tsr__bootstrap_gathered_finish(tsr__bootstrap_gathered *gathered)
     *gathered = (tsr__bootstrap_gathered){0};
 }
 
-/* The exchange of a job of one process. */
+/* The exchange of a job of one process: copies the process's own contribution. */
 static tsr_status exchange_alone(void *state, const void *mine, uint64_t size_bytes,
                                  const tsr__bootstrap_limit *limit, tsr__bootstrap_gathered *out)
 {

@@ -18,7 +18,8 @@ typedef struct tsr__bootstrap_backend {
 /* The backend whose state is a tsr__rendezvous. */
 extern const tsr__bootstrap_backend tsr__bootstrap_rendezvous;
 
-/* A process's place in its job. The local numbers are −1 if the backend does not know them. */
+/* A process's place in its job. local_rank and local_size count the processes of its host; they are
+ * −1 if the backend does not know them. */
 typedef struct tsr__bootstrap_place {
     int32_t rank, size, local_rank, local_size;
 } tsr__bootstrap_place;
@@ -45,7 +46,8 @@ tsr_status tsr__bootstrap_gathered_init(int32_t count, const uint64_t *sizes,
  * of one process. */
 tsr_status tsr__bootstrap_choose(tsr__bootstrap_kind *kind, const char **why) TSR_NODISCARD;
 
-/* In node.c: computes the digest of this process's node that tsr__bootstrap_info.node describes. */
+/* In node.c: computes the hash that identifies this process's node, see tsr__bootstrap_info.node.
+ */
 void tsr__bootstrap_node(uint8_t node[TSR__BOOTSTRAP_NODE_SIZE]);
 
 #endif

@@ -18,8 +18,8 @@ struct tsr__bootstrap {
     bool broken; /* an exchange has failed, so ranks may disagree about which exchange is next */
 };
 
-/* Gives each node a number, in the order of the nodes' lowest ranks. Takes time proportional to
- * ranks · nodes. */
+/* Gives each node (the processes that can share memory) a number, in the order of the nodes' lowest
+ * ranks. `nodes` has the hash of each rank's node. Takes time proportional to ranks · nodes. */
 static tsr_status number_nodes(tsr__bootstrap *bootstrap, const tsr__bootstrap_gathered *nodes)
 {
     int32_t size = bootstrap->info.size;
@@ -58,7 +58,8 @@ static void find_local(tsr__bootstrap_info *info)
             below += rank < info->rank;
             all++;
         }
-    /* If the launcher has not set both numbers, use the counted ones. */
+    /* If the launcher has not set both the local rank and the local size, use the numbers that were
+     * counted above. */
     if (info->local_rank < 0 || info->local_size < 0) {
         info->local_rank = below;
         info->local_size = all;

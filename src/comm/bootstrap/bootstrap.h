@@ -47,15 +47,16 @@ typedef struct tsr__bootstrap_params {
 typedef struct tsr__bootstrap_info {
     tsr__bootstrap_kind kind; /* never AUTO */
     int32_t rank, size;
-    /* among the ranks of this node; from the launcher if it sets them, otherwise counted */
+    /* this rank's number among the ranks of its node, and their number; from the launcher if it
+     * sets them, otherwise counted */
     int32_t local_rank, local_size;
     int32_t node_count;
     /* [size]: each rank's node, 0 … node_count − 1. Nodes are in the order
      * of their lowest ranks. */
     const int32_t *node_of;
-    /* A digest that is equal for ranks that can share memory. These are ranks with the same kernel,
-     * the same /dev/shm, and the same IPC, PID and network namespaces. If TESSERA_NODE is set, this
-     * is the digest of its value only. */
+    /* A hash that is equal for ranks that can share memory: those with the same running kernel, the
+     * same /dev/shm, and the same IPC, PID and network namespaces. If TESSERA_NODE is set, this is
+     * the hash of its value only. */
     uint8_t node[TSR__BOOTSTRAP_NODE_SIZE];
     /* The address of this process on the network of the rendezvous, or AF_UNSPEC if there is
      * none. */
@@ -91,8 +92,8 @@ static inline tsr__bootstrap_limit tsr__bootstrap_limit_from_now(uint64_t timeou
 tsr_status tsr__bootstrap_open(const tsr__bootstrap_params *params,
                                tsr__bootstrap **out) TSR_NODISCARD;
 
-/* Like tsr__bootstrap_open, but through a rendezvous that exists already (see recovery/). This
- * function owns the rendezvous from then on, even if it fails. */
+/* The same as tsr__bootstrap_open, but the ranks exchange data through a rendezvous that recovery/
+ * has made. This function owns the rendezvous from then on, even if it fails. */
 struct tsr__rendezvous;
 tsr_status tsr__bootstrap_open_adopted(struct tsr__rendezvous *rendezvous, int32_t rank,
                                        int32_t size, const tsr__bootstrap_limit *limit,

@@ -191,9 +191,9 @@ void tsr__channel_put(tsr__channel *channel, tsr__wire_type type, const void *pa
     channel->sending = true;
 }
 
-/* Returns the part of a piece that is still to be sent. *skip is the number of bytes that have been
- * sent, counted from the start of this piece. The call subtracts the part of them that belongs to
- * this piece. */
+/* A message is sent as three consecutive pieces: head, payload and MAC. Returns the bytes of one
+ * piece that are still to be sent. *skip is how many bytes have been sent from the start of this
+ * piece on; those that belong to this piece are subtracted from it. */
 static struct iovec rest(const uint8_t *piece, size_t size, uint64_t *skip)
 {
     size_t over = *skip < size ? (size_t)*skip : size;

@@ -13,8 +13,8 @@
 typedef struct tsr__channel {
     int fd;
     char peer[TSR__ADDRESS_TEXT_SIZE]; /* the peer's address, for errors and logs */
-    /* name the senders of received and of sent messages: "zero" for rank 0, "rank" for the other
-     * side; see tsr__wire_seal */
+    /* who sends the messages that are received (`in`) and those that are sent (`out`): "zero" for
+     * rank 0, "rank" for the other side; see tsr__wire_seal */
     const char *in, *out;
     bool sealed;
     uint8_t key[TSR__WIRE_MAC];

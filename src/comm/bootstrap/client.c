@@ -16,8 +16,8 @@
 #include "base/error.h"
 #include "comm/bootstrap/backend.h"
 
-/* The other ranks wait this much longer than rank 0. Only rank 0 knows which ranks are missing, so
- * the other ranks wait for its error. */
+/* The other ranks wait this much longer than rank 0 for an exchange. Only rank 0 knows which ranks
+ * are missing, so the others give it time to send them the error that names these. */
 #define GRACE_NS (TSR__SECOND / 4)
 
 /* The shortest and the longest pause between attempts to reach rank 0. */
@@ -41,11 +41,14 @@ typedef struct attempt {
     char why[256];
     /* the last refusal or protocol error from the process that listens at the port */
     char answer[256];
-    uint64_t give_up_ns; /* when to stop and report other_job; 0: not set */
+    /* when to stop trying because rank 0 belongs to another job, and report other_job; 0: it has
+     * not refused this process for that reason */
+    uint64_t give_up_ns;
     char other_job[256]; /* how rank 0's job differs from this process's job */
 } attempt;
 
-/* Sends the pending message and waits for the next one. Returns MORE if the deadline has passed. */
+/* Sends the pending message and waits for the next one. Returns TSR__CHANNEL_MORE if the deadline
+ * has passed. */
 static tsr__channel_event send_and_receive(tsr__channel *channel, uint64_t deadline_ns,
                                            const char **why)
 {
@@ -136,7 +139,8 @@ static bool receive(attempt *try, tsr__wire_type type, tsr_status *status)
         snprintf(try->why, sizeof try->why, "%s",
                  event == TSR__CHANNEL_MORE ? "it does not answer" : why);
     }
-    /* An earlier reason from the peer explains more than the fact that it closed the connection. */
+    /* Keep an earlier reason from the peer if it has only closed the connection now, because the
+     * reason explains more. */
     if (event == TSR__CHANNEL_BAD || try->answer[0] == '\0')
         memcpy(try->answer, try->why, sizeof try->answer);
     return false;
@@ -200,7 +204,8 @@ static bool join(attempt *try, uint64_t deadline_ns, tsr_status *status)
         if (found == TSR_ERR_NO_MEMORY)
             *status = found;
         if (found != TSR_ERR_TIMEOUT ||
-            try->why[0] == '\0') /* a timeout does not replace an earlier reason */
+            /* keep the reason of an earlier attempt if this one has only run out of time */
+            try->why[0] == '\0')
             snprintf(try->why, sizeof try->why, "%s", tsr_last_error());
         return false;
     }
@@ -249,7 +254,8 @@ static tsr_status keep_trying(attempt *try, uint64_t deadline_ns)
     const tsr__rendezvous_params *params = try->params;
     uint64_t pause = SHORTEST_PAUSE_NS;
     tsr_status status = TSR_OK;
-    /* connections are refused until rank 0 has started, so this reason is not logged */
+    /* the reason that was logged last. It starts as "Connection refused", which is then not logged,
+     * because connections are refused until rank 0 has started */
     char logged[sizeof try->why] = "Connection refused";
     while (!join(try, deadline_ns, &status)) {
         if (status != TSR_OK)
@@ -321,7 +327,8 @@ static tsr_status fail_as_rank_zero(const uint8_t *payload, uint64_t size)
     return tsr__fail((tsr_status)code, "%.*s", (int)(size - 4), (const char *)payload + 4);
 }
 
-/* Decodes GATHERED. Checks the sizes in the message, although the message is authenticated. */
+/* Decodes GATHERED. The message is authenticated; its sizes are checked nevertheless, so that an
+ * error of rank 0 cannot cause reads past the end. */
 static tsr_status unpack(const tsr__client *client, const uint8_t *payload, uint64_t size,
                          tsr__bootstrap_gathered *out)
 {
@@ -356,7 +363,8 @@ tsr_status tsr__client_exchange(tsr__client *client, const void *mine, uint64_t 
     uint64_t deadline = limit->deadline_ns;
     deadline = deadline > UINT64_MAX - GRACE_NS ? deadline : deadline + GRACE_NS;
     tsr__channel_event event = send_and_receive(channel, deadline, &why);
-    channel->sending = false; /* the payload belongs to the caller and is not used any more */
+    /* stop sending: the payload belongs to the caller, who may free it now */
+    channel->sending = false;
     switch (event) {
     case TSR__CHANNEL_DONE:
         break;

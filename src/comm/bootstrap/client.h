@@ -11,8 +11,8 @@ typedef struct tsr__client {
     tsr__channel channel;
 } tsr__client;
 
-/* The number of contributions in the first exchange of a process that joins a running job: only
- * that of rank 0, which tsr__server_introduce sends. */
+/* A process that joins a running job does not know the number of ranks at first. Its first exchange
+ * has this many contributions: only that of rank 0, which tsr__server_introduce sends. */
 #define TSR__CLIENT_INTRODUCTION_SIZE 1
 
 /* Connects to rank 0, and tries again until rank 0 accepts this rank. Fails when the deadline has

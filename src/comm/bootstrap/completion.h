@@ -1,6 +1,6 @@
-/* Waiting with a deadline until another thread has completed an operation. The operation may
- * complete after the deadline. So the object that both threads use is freed by the thread that
- * needs it last. */
+/* Lets a thread wait, with a deadline, until another thread has completed an operation. The
+ * operation may complete after the deadline, so whichever thread needs the object last that both
+ * use must free it. */
 #ifndef TSR_COMM_BOOTSTRAP_COMPLETION_H
 #define TSR_COMM_BOOTSTRAP_COMPLETION_H
 

@@ -15,8 +15,8 @@
 #include "base/clock.h"
 #include "base/error.h"
 
-/* The most connections that one step accepts. The limit keeps a flood of connections from delaying
- * the connections that exist. */
+/* The most connections that one call of tsr__server_step accepts, so that a flood of new
+ * connections does not delay the existing ones. */
 #define MAX_ACCEPTED_AT_ONCE 32
 
 void tsr__connection_close(tsr__connection **connection)
@@ -172,7 +172,8 @@ static void handle_proof(tsr__server *server, int index)
     connection->stage = TSR__CONNECTION_JOINED;
     if (params->grows)
         rank = connection->handshake.rank = free_rank(server);
-    (void)tsr__channel_write(channel); /* later steps send what this call could not send */
+    /* later calls of tsr__server_step send what this call could not send */
+    (void)tsr__channel_write(channel);
     server->ranks[rank] = connection;
     server->joined++;
     remove_pending(server, index);
@@ -288,15 +289,15 @@ static tsr_status accept_some(tsr__server *server)
                 tsr__log(TSR_LOG_WARNING, "rendezvous: rank 0 cannot accept a connection: %s",
                          strerror(reason));
             server->accept_errno = reason;
-            /* Drops the oldest pending connection to get a descriptor. Otherwise pending
-             * connections could use up all descriptors and prevent a rank from joining. */
+            /* No file descriptor is free: drop the oldest pending connection to get one. Otherwise
+             * pending connections could use up all descriptors and prevent a rank from joining. */
             if (server->pending_count == 0) {
                 nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
                 break;
             }
             drop(server, 0, "there are too many connections");
         }
-        /* All other errors concern this one connection only, so the loop continues. */
+        /* All other errors of accept() concern one connection only, so the loop continues. */
     }
     return TSR_OK;
 }

@@ -61,7 +61,7 @@ const char *tsr__identity_text(const tsr__identity *identity, tsr__identity_part
 const char *tsr__identity_difference(const tsr__identity *identity, tsr__identity_part part,
                                      char *text, size_t size)
 {
-    /* shows only the last SHOWN bytes of a long path, which say more than the first ones */
+    /* show only the last SHOWN bytes of a long path, which say more than the first ones */
     enum { SHOWN = 100 };
     const size_t length = strlen(identity->executable);
     const char *path = identity->executable + (length > SHOWN ? length - SHOWN : 0);

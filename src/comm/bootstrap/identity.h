@@ -24,7 +24,7 @@
 
 #include "comm/bootstrap/wire.h"
 
-/* The parts of a process's identity. An object of zeros is the identity without any part. */
+/* The parts of a process's identity. If all bytes are 0, the process has none of the parts. */
 typedef struct tsr__identity {
     const char *job_id, *torchrun; /* the values in the environment, or NULL */
     char user[24], slurm[80], executable[PATH_MAX];

@@ -18,12 +18,12 @@ typedef struct join_state {
     /* The backend that makes the exchanges with gather() below, and its state. */
     const tsr__bootstrap_backend *backend;
     void *state;
-    tsr_status status; /* the status of the gather that has failed; `error` is its text */
+    tsr_status status; /* the status of the gather() that has failed; `error` has its text */
     tsr__error error;
 } join_state;
 
-/* Receives the contributions of the old ranks piece by piece, as gather_from() in api/grow.c sends
- * them, and the contributions of the newcomers with the first piece. */
+/* Receives the contributions of the old ranks in several messages, as gather_from() in api/grow.c
+ * sends them, and the contributions of the newcomers with the first of these. */
 static tsr_status gather_all(join_state *join, const void *mine, uint64_t size_bytes, uint8_t *all)
 {
     const uint64_t old_bytes = (uint64_t)join->place.old_size * size_bytes;

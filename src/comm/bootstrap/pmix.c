@@ -213,7 +213,7 @@ static tsr_status find_place(pmix_state *state, tsr__bootstrap_place *place)
                  state->size - 1);
     place->rank = (int32_t)state->me.rank;
     place->size = state->size;
-    /* Not every server provides the local rank and size. */
+    /* Get the local rank and size, which not every server provides. */
     place->local_rank = place->local_size = -1;
     if (get_number(state, true, PMIX_LOCAL_SIZE, 1, state->size, &place->local_size) != TSR_OK ||
         get_number(state, false, PMIX_LOCAL_RANK, 0, place->local_size - 1, &place->local_rank) !=
@@ -228,7 +228,8 @@ tsr_status tsr__bootstrap_open_pmix(const tsr__bootstrap_params *params,
 {
     static const tsr__bootstrap_backend pmix = {"PMIx", exchange, tsr__free, NULL};
     (void)params;
-    /* Without a launcher there is no server, and PMIx_Init would try to reach one. */
+    /* Fail early if no launcher has started this process: PMIx_Init would try to reach a server
+     * that does not exist. */
     TSR__REQUIRE(
         tsr__env_text("PMIX_NAMESPACE") != NULL && tsr__env_text("PMIX_RANK") != NULL,
         "bootstrap: PMIX_NAMESPACE and PMIX_RANK are not set: this process was not started "

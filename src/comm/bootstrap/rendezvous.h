@@ -30,7 +30,8 @@ typedef struct tsr__rendezvous_params {
     uint64_t handshake_ns; /* the time limit of each connection's handshake; 0: 5 s */
 } tsr__rendezvous_params;
 
-/* Sets the address, port, token and identity from the environment. They point to its memory. */
+/* Sets the address, port, token and identity from the environment. The texts stay in the
+ * environment's memory. */
 tsr_status tsr__rendezvous_from_environment(tsr__rendezvous_params *params) TSR_NODISCARD;
 
 /* Opens a rendezvous. On rank 0, blocks until all ranks have joined. On the other ranks, blocks
@@ -41,9 +42,10 @@ tsr_status tsr__rendezvous_open(const tsr__rendezvous_params *params,
 tsr_status tsr__rendezvous_exchange(tsr__rendezvous *rendezvous, const void *mine,
                                     uint64_t size_bytes, const tsr__bootstrap_limit *limit,
                                     tsr__bootstrap_gathered *out) TSR_NODISCARD;
-/* Make a rendezvous from connections that recovery/ has authenticated. On success the rendezvous
- * owns the connections. adopt_server is for rank 0: channels[r] leads to rank r, for 1 <= r <
- * `size`. */
+/* These two functions make a rendezvous from connections that recovery/ has authenticated. On
+ * success the rendezvous owns the connections. On rank 0, tsr__rendezvous_adopt_server gets one to
+ * each other rank: channels[r] leads to rank r, for 1 <= r < `size`. On the other ranks,
+ * tsr__rendezvous_adopt_client gets the one to rank 0. */
 tsr_status tsr__rendezvous_adopt_server(int32_t size, const tsr__channel *channels,
                                         tsr__rendezvous **out) TSR_NODISCARD;
 tsr_status tsr__rendezvous_adopt_client(int32_t rank, int32_t size, const tsr__channel *channel,

@@ -197,7 +197,7 @@ tsr_status tsr__server_adopt(int32_t size, const tsr__channel *channels, tsr__se
     for (int32_t rank = 1; status == TSR_OK && rank < size; rank++) {
         server->ranks[rank] = tsr__calloc(1, sizeof(tsr__connection));
         status = server->ranks[rank] == NULL ? TSR_ERR_NO_MEMORY : TSR_OK;
-        if (status == TSR_OK) /* the caller owns the channels until all connections exist */
+        if (status == TSR_OK) /* the caller keeps the sockets if creating a connection fails */
             server->ranks[rank]->channel.fd = -1;
     }
     if (status != TSR_OK) {
@@ -244,8 +244,8 @@ static tsr_status wait_for_contributions(tsr__server *server, const tsr__bootstr
     }
 }
 
-/* Copies the contributions of all ranks into `all`. Allocates *answer, the payload that is then
- * sent to every rank. */
+/* Copies the contributions of all ranks into `all`. Also allocates *answer, the payload of
+ * GATHERED, which has the same contributions and is sent to every rank. */
 static tsr_status collect(tsr__server *server, const void *mine, uint64_t size_bytes,
                           tsr__bootstrap_gathered *all, uint8_t **answer, uint64_t *answer_size)
 {
@@ -286,7 +286,7 @@ static tsr_status send_all(tsr__server *server, const tsr__bootstrap_limit *limi
         int32_t slow = 0;
         for (int32_t rank = 1; rank < server->params.size; rank++) {
             tsr__connection *connection = server->ranks[rank];
-            /* this rank is lost; the other ranks still receive the answer */
+            /* skip a rank that is lost: the other ranks still receive the answer */
             if (connection == NULL)
                 continue;
             tsr__channel_event event = tsr__channel_write(&connection->channel);
@@ -295,8 +295,8 @@ static tsr_status send_all(tsr__server *server, const tsr__bootstrap_limit *limi
             if (event == TSR__CHANNEL_MORE)
                 slow = rank;
         }
-        /* A rank that has received the answer may leave while others are still receiving it. This
-         * is not an error here. If there is another exchange, that one fails. */
+        /* A rank that leaves after it has received the answer is no error here, even if others are
+         * still receiving theirs. If there is another exchange, that one fails. */
         if (slow == 0)
             return server->lost_early ? fail_lost(server) : TSR_OK;
         if (tsr__now_ns() >= limit->deadline_ns)
@@ -349,7 +349,8 @@ tsr_status tsr__server_exchange(tsr__server *server, const void *mine, uint64_t 
 
 /* Growing ------------------------------------------------------------------------------------ */
 
-/* Renumbers the ranks, because processes that have joined and ended again leave gaps. */
+/* Renumbers the joined processes 1, 2, …, because processes that have joined and ended again leave
+ * gaps. */
 static void close_gaps(tsr__server *server)
 {
     int32_t next = 1;

@@ -14,7 +14,7 @@ typedef struct tsr__introduction {
 } tsr__introduction;
 enum { TSR__INTRODUCTION_SIZE = 12 };
 
-/* Opens a server for processes that join a running job, which must have params->grows. Waits until
+/* Opens a server for processes that join a running job. params->grows must be true. Waits until
  * params->size − 1 of them have joined, or until the timeout. Those that have joined then have the
  * ranks 1, 2, … of the server. Error: TSR_ERR_TIMEOUT if none has joined. */
 tsr_status tsr__server_open_growing(const tsr__rendezvous_params *params, int32_t *joined,

@@ -7,7 +7,8 @@
 #define MS UINT64_C(1000000)
 /* a request that has waited this long asks the other ranks for their calls */
 #define ASK_AFTER_NS (50 * MS)
-/* time for the ranks that are inside a call of the library to answer */
+/* the time that ranks have to answer a question; ranks that are not inside a call of the library do
+ * not answer */
 #define ANSWER_NS (50 * MS)
 #define MAX_ASK_NS (10000 * MS)
 
@@ -112,10 +113,11 @@ static void fail_timeout(const tsr_request *request)
                        call, format_ranks(request, tsr__request_awaits, ranks), after);
 }
 
-/* In a large communicator, a rank asks only those ranks for their calls that it waits for. If all
- * of these have answered and are in the same call, they must be waiting for other ranks. A rank
- * that waits directly for the rank that causes the delay should then report the failure. Returns
- * whether this rank gives those ranks more time, which it does once. */
+/* In a large communicator, a rank asks only those ranks that it waits for which call they are in.
+ * If all of these have answered and are in the same call, they must be waiting for other ranks. The
+ * failure should then be reported by a rank that waits for the cause of the delay itself, because
+ * its report can name the cause. Returns whether this rank gives those ranks more time, which it
+ * does once. */
 static bool gives_way(tsr_request *request)
 {
     char ranks[96];
@@ -128,7 +130,8 @@ static bool gives_way(tsr_request *request)
 }
 
 /* Fails if the deadline has passed. Shortly before the deadline, asks other ranks for their calls
- * once more. So the error can name the ranks that do not answer or have not made the call. */
+ * once more. The answers let the error name the ranks that do not answer or have not made the call.
+ */
 static uint64_t check_collective(tsr_request *request, uint64_t now)
 {
     const uint64_t quarter = request->timeout_ns / 4;

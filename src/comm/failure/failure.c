@@ -24,9 +24,9 @@ void tsr__comm_fail(tsr_comm *comm, bool announce, tsr_status status, const char
     tsr__log(TSR_LOG_WARNING, "comm: rank %d: %s", comm->rank, comm->why);
 }
 
-/* Each doubling of a rank's number delays its report by 2 ms. So the report of the lowest rank
- * reaches all other ranks before they report anything, unless the lowest rank is lost or not in a
- * call. */
+/* In a large communicator, all ranks may detect a failure at the same time. Each doubling of a
+ * rank's number delays its report by 2 ms, so that the report of the lowest rank reaches all other
+ * ranks before they send reports of their own, unless the lowest rank is lost or not in a call. */
 uint64_t tsr__comm_turn_ns(const tsr_comm *comm)
 {
     uint64_t turns = 0;
@@ -38,7 +38,8 @@ uint64_t tsr__comm_turn_ns(const tsr_comm *comm)
 void tsr__request_ask(tsr_request *request, int rank)
 {
     tsr_comm *comm = request->comm;
-    if (++comm->questions == 0) /* 0 means that there was no question */
+    /* the number wraps around; skip 0, which means that there was no question */
+    if (++comm->questions == 0)
         comm->questions = 1;
     request->question = comm->questions;
     request->question_to = rank;

@@ -1,7 +1,7 @@
 /* How communicators fail. A rank detects a failure (a deadline has passed, a peer is gone, or two
- * calls differ) and records it with the functions below, which only change state. The effects are
- * to send messages and to cancel requests. They happen in one place, tsr__job_apply in
- * progress/progress.c, before control returns to the caller.
+ * calls differ) and records it with the functions below, which only change state. tsr__job_apply in
+ * progress/progress.c then carries out the effects: it sends messages and cancels requests, before
+ * control returns to the caller of the library.
  *
  * A rank that fails because of a lost peer often ends soon afterwards. So another rank may detect
  * the loss of that rank before it detects the loss of the peer. Therefore a rank that detects a
@@ -38,14 +38,14 @@ void tsr__comm_compare(tsr_comm *comm, int rank, const tsr__call *call, const ts
 /* Fails the communicator because two calls differ. The error text is the same on both ranks. */
 void tsr__comm_fail_mismatch(tsr_comm *comm, const tsr__call *mine, int rank,
                              const tsr__call *theirs);
-/* Fails the communicator because the sender of an unexpected message was asked for its call and did
- * not answer in time. */
+/* Fails the communicator because a message belongs to another call than the request, and its
+ * sender, asked for its call, did not answer in time. */
 void tsr__request_fail_mismatch(const tsr_request *request);
 
 /* deadline.c ----------------------------------------------------------------------------------- */
 
-/* Returns whether the request waits for `rank`: for data that `rank` must publish or send, or until
- * it has received a message. */
+/* Returns whether the request waits for `rank`: for data that `rank` must publish or send, or for
+ * `rank` to receive a message. */
 bool tsr__request_awaits(const tsr_request *request, int rank);
 /* Sets the time from which the request's timeout counts. */
 void tsr__request_start_clock(tsr_request *request, uint64_t now_ns);
@@ -57,8 +57,8 @@ uint64_t tsr__job_check_deadlines(tsr__job *job, uint64_t now_ns);
 
 /* peer_failure.c ------------------------------------------------------------------------------- */
 
-/* Handles a request with a message that has failed or belongs to another call. If the message
- * belongs to another call, asks its sender for that call. If it has failed, starts the
+/* Handles a request one of whose messages has failed, or has turned out to belong to another call
+ * of its sender. In the second case asks the sender for that call; otherwise starts the
  * communicator's grace period. */
 void tsr__request_message_failed(tsr_request *request);
 /* Starts the grace period if an operation of this communicator waits for a rank that is gone. */

@@ -4,7 +4,8 @@
 #include "comm/failure/failure.h"
 
 #define GRACE_NS UINT64_C(30000000)
-/* The time in which a rank must answer to which call its message belongs. */
+/* The time in which the sender of a message that belongs to another call must answer which call
+ * that is. */
 #define MISMATCH_NS UINT64_C(300000000)
 
 /* Returns whether the rank will not publish or send anything any more. */
@@ -52,8 +53,9 @@ static void start_grace_period(tsr_comm *comm)
 
 /* Messages ----------------------------------------------------------------------------------- */
 
-/* In a collective, asks the sender for its call, so that the error can name the call. For a send or
- * receive, fails at once, because its message contains everything that the error needs. */
+/* Handles a received message that belongs to another call than the request. In a collective, asks
+ * the sender for its call, so that the error can name it. For a send or receive, fails at once,
+ * because the tag and size of the message have everything that the error needs. */
 static void handle_mismatch(tsr_request *request)
 {
     if (request->mismatch.until_ns != 0)
@@ -74,7 +76,8 @@ void tsr__request_message_failed(tsr_request *request)
         start_grace_period(request->comm);
 }
 
-/* Returns a step whose message has failed or will never complete, or NULL. */
+/* Returns a step of the current round whose message has failed, or will never complete because its
+ * peer is gone. Returns NULL if there is none. */
 static const tsr__step *failed_step(const tsr_request *request)
 {
     const tsr_comm *comm = request->comm;
@@ -91,7 +94,8 @@ static const tsr__step *failed_step(const tsr_request *request)
 static void fail_by_step(tsr_request *request, const tsr__step *step)
 {
     tsr_comm *comm = request->comm;
-    /* UCX can fail a message without reporting that the peer is lost. */
+    /* UCX can fail a message without reporting that the peer is lost. Treat the peer as lost then.
+     */
     if (!is_gone(comm, step->peer))
         tsr__transport_close_peer(comm->job->transport, comm->world_of[step->peer],
                                   step->kind == TSR__STEP_SEND ? "a message to it failed"
@@ -101,8 +105,8 @@ static void fail_by_step(tsr_request *request, const tsr__step *step)
 
 /* Grace periods ------------------------------------------------------------------------------ */
 
-/* Returns a rank that is gone and for which the shared-memory transport waits, or −1. It does not
- * wait for data that a rank published before it was gone. */
+/* Returns a rank that is gone and whose data the operation in shared memory still needs, or −1.
+ * Data that a rank published before it was gone is still used. */
 static int awaited_in_shm(const tsr_comm *comm)
 {
     for (int i = 0; i < comm->shm_count && tsr__shm_is_busy(comm->shm); i++) {
@@ -128,7 +132,8 @@ void tsr__comm_check_peers(tsr_comm *comm)
             request->has_failed_message = true;
             tsr__request_message_failed(request);
         } else if (!fails && request->has_failed_message) {
-            /* The rank had sent the message before it was gone, and the message has arrived now. */
+            /* No step has failed any more: the rank that is gone had sent the message before, and
+             * it has arrived now. */
             request->has_failed_message = false;
             comm->job->has_completions = true;
         }
@@ -161,8 +166,9 @@ void tsr__comm_end_grace_period(tsr_comm *comm, uint64_t now_ns)
     }
 }
 
-/* This rank cannot receive messages any more, for example because a process ended while it sent
- * one. So it fails at once: reports of other losses could not arrive. */
+/* Called if this rank cannot receive messages any more, for example because a process ended while
+ * it was writing one. Fails without a grace period, because no reports of other ranks can arrive.
+ */
 void tsr__comm_fail_stuck(tsr_comm *comm)
 {
     char text[TSR__CALL_TEXT];

@@ -7,7 +7,8 @@
 #include "comm/failure/failure.h"
 #include "comm/progress/progress.h"
 
-/* How long to wait for messages before closing connections, and again after closing them. */
+/* How long cancelling waits for messages to complete before it closes their connections, and again
+ * afterwards. */
 #define CANCEL_NS UINT64_C(30000000)
 
 /* Waits until no message of the request is in flight. Returns false if `until_ns` passes before. */
@@ -32,7 +33,7 @@ static tsr__message *message_at(tsr_request *request, size_t step)
 }
 
 /* Closes the connections of messages that UCX could not cancel. Such a message completes only if
- * its peer takes part or the connection is closed. */
+ * its peer receives or sends it, or if the connection is closed. */
 static void close_peers(tsr_request *request)
 {
     for (size_t i = request->round_start; i < request->round_end; i++) {

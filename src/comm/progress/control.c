@@ -7,13 +7,14 @@
 #include "comm/failure/failure.h"
 #include "comm/tags.h"
 
-#define POSTED 4 /* number of receives that are posted at the same time */
+/* number of receives for notes (control messages) that are posted at the same time */
+#define POSTED 4
 #define WAKE_BYTES 8
 #define RETRY_NS UINT64_C(1000000) /* how soon to try a full mailbox again */
 
 typedef enum note_kind {
-    /* Asks for the receiver's call with the sequence number of `call`. The sender is waiting in
-     * `call`. */
+    /* Asks which call the receiver has made with the sequence number of `call`. The sender is
+     * waiting in `call`. */
     NOTE_ASK,
     NOTE_ANSWER, /* the answer to question `number`: `call` is the call of the rank that answers */
     NOTE_ABORT,  /* the sender's communicator has failed */
@@ -33,8 +34,8 @@ typedef struct control_note {
     uint32_t has_call;
     uint32_t unused;
     uint64_t sequence;
-    /* `before` is the call before `call`. If that call is not kept any more, `before` equals
-     * `call`. */
+    /* `before` is the sender's collective call before `call`. If the sender does not keep that call
+     * any more, `before` equals `call`. */
     tsr__call call, before;
     char why[TSR__COMM_WHY];
 } control_note;
@@ -63,7 +64,7 @@ struct tsr__control {
 
 _Static_assert(sizeof(control_note) <= TSR__MAILBOX_MAX_BYTES, "a note fits into a mailbox");
 
-/* Returns the number of bytes of a note that have a meaning. Only these are sent. */
+/* Returns how many bytes of a note are sent: those of the fields that its kind uses. */
 static size_t bytes_of(const control_note *note)
 {
     if (note->kind == NOTE_WAKE)
@@ -157,9 +158,9 @@ static bool needs_note(const tsr_comm *comm, int rank, const control_note *note)
 
 /* Sends a note to a rank. A note that reports a failure must not overtake messages that this rank
  * has sent before, because these may complete the operations of other ranks. If `overtakes` is
- * true, the note is a question or an answer, which may overtake messages. It goes through the
- * mailbox if possible, so it reaches a rank of this host even while that rank cannot receive
- * messages (tsr__transport_is_stuck). */
+ * true, the note is a question or an answer, which may overtake messages. Such a note goes through
+ * the mailbox of a rank of this host, so that it arrives even if that rank cannot receive messages
+ * any more (tsr__transport_is_stuck). */
 static void send_to(tsr_comm *comm, int rank, const control_note *note, bool overtakes)
 {
     tsr__job *job = comm->job;
@@ -186,8 +187,8 @@ static void send_to(tsr_comm *comm, int rank, const control_note *note, bool ove
     }
 }
 
-/* Sends the waiting notes for which there is room in a mailbox now. Notes to a rank that is lost
- * are dropped. */
+/* Tries again to send the notes that wait because a rank's mailbox was full. Drops notes to ranks
+ * that are lost. */
 static void send_waiting(tsr__job *job)
 {
     for (outgoing *slot = job->control->sent; slot && job->control->waiting > 0;
@@ -212,7 +213,7 @@ void tsr__control_flush(tsr__job *job, uint64_t until_ns)
 {
     control_note ignored;
     while (tsr__control_is_behind(job) && tsr__now_ns() < until_ns) {
-        /* another rank may wait until there is room in the mailbox of this one */
+        /* empty this rank's mailbox, because other ranks may wait for room in it */
         while (tsr__mailbox_receive(job->mailbox, &ignored, sizeof ignored) > 0)
             ;
         (void)tsr__transport_progress(job->transport);
@@ -281,8 +282,8 @@ void tsr__control_leave(tsr_comm *comm)
 {
     control_note note = note_of(comm, NOTE_LEAVE);
     note.number = comm->job->references > 1;
-    /* report the failure, because this note may arrive before the NOTE_ABORT of the rank that
-     * failed first */
+    /* NOTE_LEAVE also reports a failure of the communicator, because it may arrive before the
+     * NOTE_ABORT of the rank that failed first */
     put_failure(comm, &note);
     send_note(comm, -1, &note);
 }
@@ -336,9 +337,9 @@ static void handle(tsr_comm *comm, const control_note *note)
     }
 }
 
-/* Keeps a note for a communicator that this rank has not created yet. This rank can be at most one
- * communicator behind the other ranks, and each of them sends at most one NOTE_ABORT and one
- * NOTE_LEAVE for it. */
+/* Keeps a note for a communicator that this rank has not created yet. Few notes are kept: this rank
+ * can be at most one communicator behind the other ranks, and each of them sends at most one
+ * NOTE_ABORT and one NOTE_LEAVE for that communicator. */
 static void keep(tsr__job *job, const control_note *note)
 {
     tsr__control *control = job->control;
@@ -408,7 +409,8 @@ static bool take_mail(tsr__job *job)
     return moved;
 }
 
-/* Receives complete in the order in which they were posted, so `next` completes first. */
+/* Receives complete in the order in which they were posted, so only posted[next] has to be checked.
+ */
 bool tsr__control_progress(tsr__job *job)
 {
     tsr__control *control = job->control;

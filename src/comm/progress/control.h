@@ -10,8 +10,8 @@
 #include "comm/job.h"
 
 tsr_status tsr__control_open(tsr__job *job) TSR_NODISCARD;
-/* Blocks until the notes to ranks whose mailbox is full are sent, at most until `until_ns`. No
- * communicator may be left. */
+/* Blocks until the notes to ranks whose mailbox is full are sent, at most until `until_ns`. All
+ * communicators of the job must have been destroyed. */
 void tsr__control_flush(tsr__job *job, uint64_t until_ns);
 /* Returns whether notes wait for a full mailbox. */
 bool tsr__control_is_behind(const tsr__job *job);
@@ -24,8 +24,8 @@ bool tsr__control_progress(tsr__job *job);
 /* Handles the messages that arrived for a communicator before this rank had created it. */
 void tsr__control_replay(tsr_comm *comm);
 
-/* Each of these functions sends to one rank of the communicator, or to all ranks if `rank` is
- * −1. */
+/* The following functions send a note to one rank of the communicator, or to all other ranks if
+ * `rank` is −1. */
 
 /* Asks which call the rank is in. The answer contains `number`. */
 void tsr__control_ask(tsr_comm *comm, int rank, uint32_t number, const tsr__call *call);

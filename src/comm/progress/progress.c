@@ -9,10 +9,10 @@
 #include "comm/progress/control.h"
 
 #define MS UINT64_C(1000000)
-/* How long to spin before sleeping. The time is SPIN_OVERSUBSCRIBED_NS if other ranks need the
- * processor. It is SPIN_LONG_NS if the last wait that ended in a sleep took less than SPIN_LONG_NS
- * in total, as on a network with some latency, because there the time to sleep and wake is a large
- * part of the wait. */
+/* How long a waiting rank checks again and again (spins) before it sleeps. The time is
+ * SPIN_OVERSUBSCRIBED_NS if other ranks need the processor. It is SPIN_LONG_NS if the last wait
+ * with a sleep took less than SPIN_LONG_NS in total, as on a network with some latency: falling
+ * asleep and waking would be a large part of such a short wait. */
 #define SPIN_NS UINT64_C(100000)
 #define SPIN_OVERSUBSCRIBED_NS UINT64_C(60000)
 #define SPIN_LONG_NS UINT64_C(400000)
@@ -73,8 +73,8 @@ bool tsr__job_apply(tsr__job *job)
 
 /* The loop ----------------------------------------------------------------------------------- */
 
-/* Advances requests whose messages have all completed. If `also_failed` is true, also handles
- * requests with a failed message. */
+/* Advances requests all messages of whose current round have completed. If `also_failed` is true,
+ * also handles requests with a failed message. */
 static void advance_requests(tsr__job *job, bool also_failed)
 {
     bool again = job->has_completions;
@@ -90,15 +90,17 @@ static void advance_requests(tsr__job *job, bool also_failed)
     }
 }
 
-/* Handles the event that the rank number `index` of the ranks that use comm->shm has called a
- * different operation. */
+/* Fails the communicator because rank `index`, counted among the ranks that use comm->shm, has
+ * called a different operation. */
 static void fail_mismatch(tsr_comm *comm, int index)
 {
     tsr__call theirs, before;
     const int rank = comm->shm_first + index;
     tsr__shm_call_of(comm->shm, index, &theirs, &before);
     tsr__comm_compare(comm, rank, &theirs, &before);
-    if (comm->status == TSR_OK) { /* this rank has not made the call with that number yet */
+    /* tsr__comm_compare found no difference: this rank has not made the call with that sequence
+     * number yet */
+    if (comm->status == TSR_OK) {
         const tsr__call *mine = tsr__shm_call(comm->shm);
         tsr__comm_fail_mismatch(comm, mine, rank,
                                 before.sequence == mine->sequence ? &before : &theirs);
@@ -150,8 +152,8 @@ bool tsr__job_progress(tsr__job *job)
     if (!job->transport)
         return false;
     bool moved = tsr__transport_progress(job->transport);
-    /* Handles the data of other ranks first, then their control messages, and failed messages last,
-     * because a control message may give the reason of the failure. */
+    /* First data of other ranks, then their control messages, and failed messages last, because a
+     * control message may say why a message has failed. */
     advance_requests(job, false);
     moved = advance_all_shm(job) || moved;
     moved = tsr__control_progress(job) || moved;
@@ -178,7 +180,7 @@ uint64_t tsr__job_tick(tsr__job *job, uint64_t now_ns)
         tsr__transport_poll_processes(job->transport);
         job->poll_ns = now_ns + MS;
     }
-    /* Everything that has arrived during a grace period must be handled before the period ends. */
+    /* Before a grace period ends, handle everything that has arrived during it. */
     if (tsr__job_has_ended_grace_period(job, now_ns))
         tsr__job_progress_all(job);
     if (tsr__transport_is_stuck(job->transport)) {
@@ -285,8 +287,9 @@ void tsr__request_block(tsr_request *request)
             if (request->done)
                 return;
         }
-        /* Checks deadlines even if something always moves, for example messages that a tombstone
-         * discards. */
+        /* Check deadlines now and then even if every call of tsr__job_progress advances something,
+         * for example because messages for a failed communicator keep arriving and are discarded.
+         */
         if (++rounds % 1024 == 0)
             (void)tsr__job_tick(job, tsr__now_ns());
         if (tsr__job_progress(job)) {
@@ -300,7 +303,7 @@ void tsr__request_block(tsr_request *request)
         if (idle_since == 0)
             idle_since = now;
         if (now - idle_since < spin_ns(job)) {
-            /* the rank that this one waits for may need the processor */
+            /* give up the processor: the rank that this one waits for may need it */
             sched_yield();
             continue;
         }

@@ -7,12 +7,13 @@
 
 /* progress.c ----------------------------------------------------------------------------------- */
 
-/* Advances all operations as far as possible without blocking. Returns true if anything moved. */
+/* Advances all operations of the job as far as possible without blocking. Returns true if any of
+ * them has advanced. */
 bool tsr__job_progress(tsr__job *job);
-/* Calls tsr__job_progress until nothing moves, but at most a few times. */
+/* Calls tsr__job_progress until it returns false, but at most a few times. */
 void tsr__job_progress_all(tsr__job *job);
-/* Checks for processes that have ended, grace periods and deadlines. Returns the time of the next
- * call. */
+/* Handles processes that have ended, and grace periods and deadlines that are over. Returns when it
+ * must be called again. */
 uint64_t tsr__job_tick(tsr__job *job, uint64_t now_ns);
 /* Carries out the effects of state changes that failure/ has recorded: sends questions, reports a
  * failure to the other ranks, and cancels the failed communicator's requests. Blocks for at most 60
@@ -36,7 +37,8 @@ void tsr__request_advance(tsr_request *request);
 /* Cancels a request with messages in flight. Afterwards nothing accesses the caller's buffers.
  * Blocks for at most 60 ms. */
 void tsr__request_cancel(tsr_request *request, tsr_status status, const char *why);
-/* Frees the buffers of messages that never completed. The transport must have been destroyed. */
+/* Frees the buffers that cancelled requests have left because their messages never completed. The
+ * transport must have been destroyed, so that nothing writes to them any more. */
 void tsr__job_free_retained(tsr__job *job);
 
 /* request.c ------------------------------------------------------------------------------------ */

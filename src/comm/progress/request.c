@@ -33,7 +33,7 @@ tsr_status tsr__request_create(tsr_comm *comm, tsr_request **out)
     request->call = (tsr__call){0};
     request->status = TSR_OK;
     request->why[0] = '\0';
-    request->done = true; /* until tsr__request_start */
+    request->done = true; /* false only from tsr__request_start until the request completes */
     request->shm.owner = request;
     request->shm.call = &request->call;
     request->shm.rounds = 0;
@@ -93,7 +93,7 @@ void tsr__request_detach(tsr_request *request)
     request->comm = NULL;
 }
 
-/* Returns the number of steps in the largest round. */
+/* Returns the number of steps in the round of the schedule that has the most. */
 static size_t largest_round(const tsr__schedule *schedule)
 {
     size_t most = 0, count = 0;
@@ -120,7 +120,7 @@ tsr_status tsr__request_allocate(tsr_request *request)
                          (unsigned long long)request->schedule.temp_count);
     if (bytes <= request->temp_bytes)
         return TSR_OK;
-    /* Frees and allocates instead of using realloc, because the old contents are not needed. */
+    /* Free and allocate instead of calling realloc, which would copy the old contents. */
     tsr__free(request->temp);
     request->temp_bytes = 0;
     request->temp = tsr__calloc((size_t)bytes, 1);

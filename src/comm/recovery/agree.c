@@ -10,7 +10,8 @@
 #define MS UINT64_C(1000000)
 #define PATIENCE_NS (150 * MS)
 #define SETTLE_NS (400 * MS)
-/* The longest sleep, because the old communicator must progress too. */
+/* The longest sleep. It is short, because the old communicator must be advanced again and again,
+ * too. */
 #define SLEEP_MS 5
 
 static void sleep_until_event(tsr__agreement *a)

@@ -1,11 +1,13 @@
 /* The agreement of the members of a communicator on the members that continue after a failure.
  *
- * The lowest member that answers leads. Each member calls the members below itself in ascending
- * order and joins the first one that leads. If none of them answers for a short time, it leads
- * itself. It keeps the connections to lower members that do not answer. If one of these answers
- * later, that member becomes the leader instead. The leader decides when every member has joined or
- * ended, or at `collect_until_ns`. It tells the members that have joined. Their connections then
- * become the rendezvous of the new job.
+ * The lowest member that answers leads: it collects the others and decides. To call a member is to
+ * connect to it and ask whether it leads; to join it is to be counted by it. Each member calls the
+ * members below itself in ascending order and joins the first one that leads. If none of them
+ * answers for a short time, it leads itself. It keeps the connections to lower members that do not
+ * answer. If one of these answers later, that member becomes the leader instead. The leader decides
+ * when every member has joined or ended, or at `collect_until_ns`. It tells the members that have
+ * joined. Their connections to the leader then serve as the rendezvous (bootstrap/rendezvous.h) of
+ * the new job.
  *
  * Only a majority may decide. This is more than half of the members that are not known to have
  * ended, or exactly half of them including the lowest. A member is known to have ended if its
@@ -13,10 +15,10 @@
  * groups of members cannot reach each other, at most one of them continues, even if each group
  * believes that the other is lost.
  *
- * Each decision makes the next generation of the lineage, and members remember decisions. So the
- * leader may end before it has told all members, because the others learn the decision from those
- * that were told. A member that is left out finds a message about it in its socket, even if it was
- * stopped and all other members have ended meanwhile. */
+ * The decided members are the next generation of the communicator's lineage, and members remember
+ * decisions. So the leader may end before it has told all members, because the others learn the
+ * decision from those that were told. A member that is left out finds a message (LEFT_OUT) that
+ * says so in its socket, even if it was stopped and all other members have ended meanwhile. */
 #ifndef TSR_COMM_RECOVERY_AGREE_H
 #define TSR_COMM_RECOVERY_AGREE_H
 
@@ -26,8 +28,8 @@
 typedef struct tsr__member {
     tsr__card card;
     bool ended; /* the process of the member is known to have ended */
-    /* The member could not be reached although it had not ended. If it ends later, it still counts
-     * as a member, because it may have continued with other members before. */
+    /* The member could not be reached although it had not ended. It then counts for the majority
+     * even if it ends later, because it may have continued with other members before. */
     bool cut_off;
     int rank; /* its rank in the communicator, for error texts */
 } tsr__member;
@@ -41,7 +43,8 @@ typedef struct tsr__agreement_params {
     int size, self;
     bool without_majority; /* any group of members may decide */
     uint64_t collect_until_ns, deadline_ns, timeout_ns;
-    /* Called again and again; may set `ended` of members. */
+    /* Called again and again during the agreement; may set `ended` of members that it finds to have
+     * ended. */
     void (*progress)(void *user, tsr__member *members, int size);
     void *user;
 } tsr__agreement_params;

@@ -14,14 +14,15 @@ static void close_caller(tsr__caller *from)
     from->has_joined = false;
 }
 
-/* Tells a caller whether this member leads. Tells nothing before this member leads or follows a
- * leader. */
+/* Answers a member that has called to join: LEADING if this member leads, ELSEWHERE if it follows a
+ * leader. Sends nothing as long as neither is the case. */
 tsr_status tsr__agreement_place(tsr__agreement *a, tsr__caller *from)
 {
     if (from->member < 0 || from->has_joined || tsr__link_is_sending(&from->link))
         return TSR_OK;
     if (a->leading) {
-        for (int i = 0; i < a->caller_count; i++) { /* close earlier links of the same member */
+        /* the member has called before: close its earlier links */
+        for (int i = 0; i < a->caller_count; i++) {
             if (&a->callers[i] != from && a->callers[i].member == from->member)
                 close_caller(&a->callers[i]);
         }
@@ -73,14 +74,14 @@ static tsr_status handle_caller_note(tsr__agreement *a, tsr__caller *from)
     const uint32_t kind = size >= 4 ? tsr__wire_get_u32(note) : 0;
     if (kind == TSR__NOTE_JOIN)
         status = handle_join(a, from, note, size);
-    else if (kind == TSR__NOTE_DECIDED) /* the answer to BEHIND */
+    else if (kind == TSR__NOTE_DECIDED) /* this member has asked for it by BEHIND */
         status = tsr__agreement_adopt_note(a, note, size);
     if (from->link.state == TSR__LINK_OPEN)
         tsr__link_next(&from->link);
     return status;
 }
 
-/* Handles a LEFT_OUT, which says that this process is not in a later generation. */
+/* Handles a LEFT_OUT: the other members have decided on a later generation without this process. */
 static tsr_status handle_left_out(tsr__agreement *a, const tsr__left_out *said)
 {
     const tsr__agreement_params *params = a->params;
@@ -118,8 +119,8 @@ tsr_status tsr__agreement_advance_caller(tsr__agreement *a, tsr__caller *from)
     }
 }
 
-/* Returns an entry for a new caller. If all are in use, drops the oldest link that has not sent
- * JOIN. */
+/* Returns an entry of a->callers for a new caller. If all are in use, drops the oldest caller that
+ * has not sent JOIN. */
 static tsr__caller *free_caller(tsr__agreement *a)
 {
     tsr__caller *oldest = NULL;

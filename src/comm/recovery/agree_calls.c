@@ -4,13 +4,14 @@
 #include "base/error.h"
 
 #define MS UINT64_C(1000000)
-/* If a host can be reached, its kernel accepts a connection within this time. */
+/* A member counts as cut off if connecting to it takes longer than this: if its host can be
+ * reached, the host's kernel accepts a connection sooner. */
 #define CUT_OFF_NS (500 * MS)
-/* If the leader sends nothing for this time, it counts as lost. */
+/* If a leader that this member has joined sends nothing for this time, it counts as lost. */
 #define SILENCE_NS (1000 * MS)
 
-/* Follows the leader `member`. If this process was leading, it stops, because `member` is lower.
- * The members that have joined then call `member`. */
+/* Joins the leader `member`. If this process was leading, it stops, because `member` is lower; the
+ * members that have joined this process then call `member`, too. */
 static tsr_status follow(tsr__agreement *a, int member)
 {
     if (a->following >= 0 && a->following != member)
@@ -40,8 +41,8 @@ static tsr_status enter(tsr__agreement *a, int leader, const uint8_t *note, uint
         if (a->decision->uids[i] == a->members[a->self].card.uid)
             rank = i;
     }
-    /* An old decision may come from a member that does not lead. Its connection does not become a
-     * rendezvous. */
+    /* The decision may be an old one from a member that does not lead. The connection to that
+     * member cannot become the rendezvous. */
     if (rank <= 0 || a->decision->uids[0] != a->members[leader].card.uid)
         return TSR_OK;
     TSR__TRY(tsr__rendezvous_adopt_client(rank, a->decision->count, &a->to[leader].channel,
@@ -92,8 +93,9 @@ static void note_lost(tsr__agreement *a, int member, bool refused)
     a->attempts[member]++;
     if (a->following == member)
         a->following = -1;
-    /* If the member has several addresses, the refusing host may be a different one, because both
-     * may use the same address in their inner networks. */
+    /* A refused connection means that the member has ended, but only if the member has one address.
+     * If it has several, another host may have the address at which the connection was refused,
+     * because private addresses are used in many networks. */
     if (refused && a->members[member].card.address_count == 1)
         tsr__agreement_mark_ended(a, member);
 }
@@ -119,7 +121,9 @@ tsr_status tsr__agreement_advance_call(tsr__agreement *a, int member)
             note_lost(a, member, true);
             return TSR_OK;
         case TSR__LINK_LOST:
-        case TSR__LINK_LEFT_OUT: /* only the process that has started a link sends LEFT_OUT */
+        /* invalid here, because only the process that has started a link sends it: treat the link
+         * as lost */
+        case TSR__LINK_LEFT_OUT:
             if (link->is_unreachable)
                 note_cut_off(a, member);
             note_lost(a, member, false);

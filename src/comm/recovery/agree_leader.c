@@ -12,7 +12,7 @@
 /* The longest time to send the decision to the members. */
 #define TELL_NS (1000 * MS)
 
-/* Watches the members that have not joined, to detect whether they have ended. */
+/* Connects to the members that have not joined, to detect whether they have ended. */
 static void watch_missing(tsr__agreement *a, uint64_t now)
 {
     for (int i = a->self + 1; i < a->size; i++) {
@@ -110,8 +110,8 @@ static tsr_status tell_decision(tsr__agreement *a)
             }
         }
     }
-    /* If a member has just been lost, there is no rendezvous. The other members also notice the
-     * loss, and all agree again. */
+    /* If a member's connection has just been lost, no rendezvous is made. The other members also
+     * notice the loss, and all agree again. */
     tsr_status status = TSR_OK;
     if (connected == decision->count && decision->count > 1)
         status = tsr__rendezvous_adopt_server(decision->count, channels, &a->rendezvous);

@@ -32,7 +32,7 @@ bool tsr__agreement_has_joined(const tsr__agreement *a, int member)
     return false;
 }
 
-/* Keeps a decision that this process or another member has made. */
+/* Stores a decision of this process or of another member in the recovery. */
 tsr_status tsr__agreement_adopt(tsr__agreement *a, uint32_t generation, const uint64_t *uids,
                                 int count)
 {

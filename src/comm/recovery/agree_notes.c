@@ -11,7 +11,7 @@ static uint8_t *new_note(tsr__note_kind kind, size_t size)
     return note;
 }
 
-/* Sends a note of two numbers at most. */
+/* Sends a note whose fields are at most two 4-byte numbers. */
 tsr_status tsr__agreement_send_short(tsr__link *link, tsr__note_kind kind, uint32_t first,
                                      uint32_t second)
 {

@@ -7,7 +7,8 @@
 
 struct pollfd;
 
-/* The largest number of connections whose caller has not sent JOIN yet. */
+/* The largest number of connections from processes that have not sent JOIN yet, so that it is not
+ * known whether they are members. */
 #define TSR__AGREEMENT_MAX_STRANGERS 64
 /* How long to wait before calling a member again. */
 #define TSR__AGREEMENT_RETRY_NS UINT64_C(30000000)
@@ -18,9 +19,10 @@ typedef enum tsr__note_kind {
     TSR__NOTE_JOIN = 1,  /* lineage 8, generation 4, count 4; uid 8 of each ended member */
     TSR__NOTE_LEADING,   /* the sender leads, and the receiver has joined it */
     TSR__NOTE_ELSEWHERE, /* the sender does not lead; the receiver must call again */
-    TSR__NOTE_BEHIND,    /* generation 4: the sender asks for the decision after this one */
-    TSR__NOTE_DECIDED,   /* generation 4, count 4; uid 8 of each of its members */
-    TSR__NOTE_FAILED     /* joined 4, not ended 4 (numbers of members): no majority */
+    /* generation 4: the sender's. It asks for the decision that made the next one */
+    TSR__NOTE_BEHIND,
+    TSR__NOTE_DECIDED, /* generation 4, count 4; uid 8 of each of its members */
+    TSR__NOTE_FAILED   /* joined 4, not ended 4 (numbers of members): no majority */
 } tsr__note_kind;
 
 typedef struct tsr__caller {
@@ -33,9 +35,10 @@ typedef struct tsr__agreement {
     const tsr__agreement_params *params;
     tsr__member *members;
     int size, self;
-    tsr__link *to;        /* [size]: the links that this process has started */
-    uint64_t *retry_ns;   /* [size]: when to start the link again */
-    uint64_t *called_ns;  /* [size]: since when the member has not answered; 0: not called */
+    tsr__link *to;      /* [size]: the links that this process has started */
+    uint64_t *retry_ns; /* [size]: when to start the link again */
+    /* [size]: when the member was first called without an answer; 0: it has not been called */
+    uint64_t *called_ns;
     unsigned *attempts;   /* [size] */
     tsr__caller *callers; /* [caller_count]: the links that others have started */
     int caller_count;
@@ -43,7 +46,9 @@ typedef struct tsr__agreement {
     bool leading;
     /* how long a member that has been called may take to answer before the next one is called */
     uint64_t patience_ns;
-    uint64_t settle_ns; /* the shortest time of leading before a decision without all members */
+    /* how long this member must have led before it may decide although not all members have joined
+     */
+    uint64_t settle_ns;
     uint64_t leading_since_ns, beat_ns;
     int following; /* the member that this one has joined; −1: none */
     uint64_t heard_ns;
@@ -53,7 +58,8 @@ typedef struct tsr__agreement {
 
 /* Notes (agree_notes.c) ---------------------------------------------------------------------- */
 
-/* Send a note with at most two numbers, a JOIN, or a DECIDED. Error: TSR_ERR_NO_MEMORY. */
+/* These functions send one note: one whose fields are at most two numbers, a JOIN, or a DECIDED.
+ * Error: TSR_ERR_NO_MEMORY. */
 tsr_status tsr__agreement_send_short(tsr__link *link, tsr__note_kind kind, uint32_t first,
                                      uint32_t second) TSR_NODISCARD;
 tsr_status tsr__agreement_send_join(const tsr__agreement *a, tsr__link *link) TSR_NODISCARD;
@@ -65,15 +71,15 @@ tsr_status tsr__agreement_send_decided(tsr__link *link,
 /* Returns the index of the member with this uid, or -1 if there is none. */
 int tsr__agreement_member(const tsr__agreement *a, uint64_t uid);
 
-/* Marks a member as ended. Does nothing for -1, for this process, and for a member that is cut
- * off. */
+/* Marks member number `member` as ended. Does nothing if `member` is −1 or this process, or if the
+ * member is cut off. */
 void tsr__agreement_mark_ended(tsr__agreement *a, int member);
 
 bool tsr__agreement_has_joined(const tsr__agreement *a, int member);
 
-/* Keep a decision of this process, or the decision in a DECIDED of another member. If it makes the
- * next generation, it is the result of the agreement. An invalid note is ignored. Error:
- * TSR_ERR_NO_MEMORY. */
+/* The first function stores a decision of this process, the second the decision in another member's
+ * DECIDED; an invalid note is ignored. If the decision makes the next generation, it is the result
+ * of the agreement. Error: TSR_ERR_NO_MEMORY. */
 tsr_status tsr__agreement_adopt(tsr__agreement *a, uint32_t generation, const uint64_t *uids,
                                 int count) TSR_NODISCARD;
 tsr_status tsr__agreement_adopt_note(tsr__agreement *a, const uint8_t *note,
@@ -91,8 +97,8 @@ tsr_status tsr__agreement_accept(tsr__agreement *a) TSR_NODISCARD;
 /* Handles what a caller has sent. */
 tsr_status tsr__agreement_advance_caller(tsr__agreement *a, tsr__caller *from) TSR_NODISCARD;
 
-/* Tells a caller whether this member leads. Tells nothing before this member leads or follows a
- * leader. */
+/* Answers a member that has called to join: LEADING if this member leads, ELSEWHERE if it follows a
+ * leader. Sends nothing as long as neither is the case. */
 tsr_status tsr__agreement_place(tsr__agreement *a, tsr__caller *from) TSR_NODISCARD;
 
 /* Calling others (agree_calls.c) ------------------------------------------------------------- */

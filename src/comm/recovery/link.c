@@ -38,8 +38,8 @@ static socklen_t card_address(const tsr__card *card, unsigned attempt, struct so
     return sizeof v6;
 }
 
-/* Returns whether an error of connect() is caused by the network. The end of the other process
- * during connect() causes other errors. */
+/* Returns whether an error of connect() means that the network does not lead to the other host. If
+ * the other process has ended, connect() fails with other errors. */
 static bool is_of_network(int error)
 {
     return error == EHOSTUNREACH || error == ENETUNREACH || error == ENETDOWN ||
@@ -109,7 +109,8 @@ static tsr__link_event lose(tsr__link *link, tsr__link_event event)
     return event;
 }
 
-/* Returns NOTHING if the connection is not established yet, and OPENED if it is. */
+/* Returns TSR__LINK_NOTHING if the connection is not established yet, and TSR__LINK_OPENED if it
+ * is. */
 static tsr__link_event finish_connecting(tsr__link *link)
 {
     struct pollfd one = {.fd = link->channel.fd, .events = POLLOUT};
@@ -155,7 +156,9 @@ static tsr__link_event handle_answer(tsr__link *link)
         memcpy(link->handshake.zero_nonce, tsr__channel_payload(channel, &size), TSR__WIRE_NONCE);
         tsr__wire_prove("rank", link->key, TSR__WIRE_MAC, &link->handshake, mac);
         tsr__channel_take(channel, 1u << TSR__WIRE_WELCOME);
-        if (channel->sending) /* the answer to HELLO has arrived before HELLO was sent */
+        /* an answer has arrived although HELLO is not completely sent, so the other process breaks
+         * the protocol */
+        if (channel->sending)
             return lose(link, TSR__LINK_LOST);
         tsr__channel_put(channel, TSR__WIRE_MEMBER, mac, sizeof mac);
         return TSR__LINK_NOTHING;

@@ -1,8 +1,9 @@
 /* One connection between two processes of a job that recover from a failure. It never blocks.
  *
- * The process that calls and the process that answers prove to each other that they know the job's
- * key (wire.h). Then both may send notes. A process may also only connect, without a handshake, to
- * watch whether the other process has ended. */
+ * The process that connects (calls) and the process that accepts (answers) prove to each other that
+ * they know the job's key (bootstrap/wire.h). Then both may send notes, short messages that
+ * agree_state.h defines. A process may also only connect, without a handshake, to watch whether the
+ * other process has ended. */
 #ifndef TSR_COMM_RECOVERY_LINK_H
 #define TSR_COMM_RECOVERY_LINK_H
 
@@ -32,7 +33,7 @@ typedef struct tsr__link {
     bool is_caller;
     bool calls;          /* send HELLO once the link is connected */
     bool is_refused;     /* connect() has failed already, because nothing listens */
-    bool is_unreachable; /* the network does not lead to the other host */
+    bool is_unreachable; /* connect() failed because the network does not lead to the other host */
     uint64_t since_ns;   /* when the link was started */
     uint64_t caller_uid;
     const uint8_t *key;
@@ -49,8 +50,9 @@ typedef struct tsr__left_out {
     uint64_t uid;
 } tsr__left_out;
 
-/* Starts to connect to a process, through one address of its card, which `attempt` selects in turn.
- * If `calls` is false, only watches the process. `key` must stay valid. */
+/* Starts to connect to the process that has the card `to`, at one of its addresses: address number
+ * `attempt` modulo their number. If `calls` is false, only watches the process. `key` must stay
+ * valid. */
 void tsr__link_connect(tsr__link *link, const tsr__card *to, unsigned attempt, bool calls,
                        uint64_t own_uid, const uint8_t *key);
 /* Answers the caller of an accepted connection, which the link owns. */

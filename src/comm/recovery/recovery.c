@@ -124,7 +124,8 @@ static void start_listening(tsr__recovery *recovery)
     struct sockaddr_storage address;
     const socklen_t size = bind_address(&recovery->card, &address);
     recovery->listener = listen_on(&address, size, &recovery->card.port);
-    if (recovery->listener < 0 && recovery->card.address_count > 1) { /* a host without IPv6 */
+    /* the host may have no IPv6: listen with IPv4 only */
+    if (recovery->listener < 0 && recovery->card.address_count > 1) {
         struct sockaddr_in any = {.sin_family = AF_INET};
         memset(&address, 0, sizeof address);
         memcpy(&address, &any, sizeof any);

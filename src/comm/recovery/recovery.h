@@ -40,16 +40,16 @@ typedef struct tsr__decision {
     uint64_t uids[]; /* [count], in the order of their ranks */
 } tsr__decision;
 
-/* The part of the recovery that a job and all jobs descending from it share in one process. */
+/* What a job, and all jobs that shrinking and growing make from it, share in one process. */
 typedef struct tsr__recovery {
     int references;
     int listener; /* −1: none */
     char why[160];
     tsr__card card;
-    tsr__decision *decisions; /* the latest first */
+    tsr__decision *decisions; /* the decisions that this process knows, the latest first */
 } tsr__recovery;
 
-/* What a job needs so that its ranks find each other after a failure. */
+/* What a job needs to know so that its ranks find each other after a failure. */
 typedef struct tsr__roster {
     tsr__recovery *recovery; /* NULL: the job has never had a second rank */
     tsr__card *cards;        /* [size] */
