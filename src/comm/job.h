@@ -65,7 +65,9 @@ struct tsr_comm {
     bool reproducible;
 
     uint64_t sequence; /* number of the next collective call */
-    uint32_t history;  /* a hash of all collective calls so far */
+    /* a hash of all collective calls of the communicator so far, with which ranks compare their
+     * histories */
+    uint32_t history;
     tsr__call past[TSR__COMM_PAST];
     int running; /* number of requests in progress */
     int held;    /* number of requests that the caller has not released, complete or not */
@@ -87,10 +89,12 @@ struct tsr_comm {
 
 /* A received message that belongs to a different call than the request. */
 typedef struct tsr__mismatch {
-    int rank;           /* the sender; −1: there is no such message */
-    uint32_t signature; /* the signature of the sender's call; for a send or receive, the dtype */
+    int rank; /* the sender; −1: there is no such message */
+    /* the signature of the sender's call (call.h); for a send or receive, its dtype instead */
+    uint32_t signature;
     uint64_t sent_bytes, expected_bytes;
-    uint64_t until_ns; /* end of the time in which the sender may answer with its call */
+    /* when the time is over in which the sender, asked for its call, may answer */
+    uint64_t until_ns;
 } tsr__mismatch;
 
 struct tsr_request {
@@ -108,13 +112,15 @@ struct tsr_request {
      * step in progress (a collective of the ranks of one subtree, algorithms/levels.h). */
     tsr__shm_operation shm;
 
-    /* The operation runs in levels, as number `level` of its communicator. */
+    /* The operation runs in levels (inside hosts, then between them); `level` counts such
+     * operations of the communicator. */
     bool has_levels;
     uint64_t level;
     /* the current round of the schedule is an inner step, which has not completed */
     bool inner_running;
 
-    /* Unless in_shm is true: the schedule, and the round in progress. */
+    /* Unless in_shm is true: the schedule (algorithms/schedule.h), its data, and its current round.
+     */
     tsr__schedule schedule;
     const uint8_t *send;
     uint8_t *recv;
@@ -132,12 +138,13 @@ struct tsr_request {
     size_t message_capacity;
     int in_flight;
     bool has_failed_message;
-    bool is_cancelled; /* the functions that handle completed messages must ignore this request */
+    /* the request was cancelled, so the functions that handle completed messages must ignore it */
+    bool is_cancelled;
     tsr__mismatch mismatch;
 
     uint64_t started_ns; /* 0: the clock has not been read yet */
     uint64_t deadline_ns, timeout_ns;
-    uint64_t ask_ns;   /* when to ask the other ranks next */
+    uint64_t ask_ns;   /* when to ask the other ranks for their calls next */
     uint32_t question; /* the number of the last question (NOTE_ASK) about this request */
     int question_to;   /* the rank that was asked; −1: all ranks */
     bool must_ask;     /* tsr__job_apply has yet to send the question */
@@ -182,8 +189,10 @@ struct tsr__job {
     bool all_near; /* every two ranks of the job reach each other's mailbox */
     int32_t *node_of;
     bool is_oversubscribed; /* more ranks run on this machine than there are processors for them */
-    bool spins_long;        /* the last wait that slept was short, see progress.c */
-    uint32_t next_id;       /* the number of the next communicator */
+    /* the last wait in which this rank slept was short, so it spins for longer before it sleeps
+     * (progress.c) */
+    bool spins_long;
+    uint32_t next_id; /* the number of the next communicator */
     tsr_comm *comms;
     /* `requests`: those that callers hold; `unused`: released ones, for reuse */
     tsr_request *requests, *unused;
@@ -200,7 +209,7 @@ struct tsr__job {
     tsr__tombstone tombstones[TSR__TOMBSTONES];
     unsigned next_tombstone;
     bool has_tombstones; /* some tombstones have not expired */
-    tsr__roster roster;  /* what the ranks need to find each other after a failure */
+    tsr__roster roster;  /* what this rank knows in order to find the others after a failure */
 };
 
 #endif

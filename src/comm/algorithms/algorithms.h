@@ -33,12 +33,14 @@ void tsr__algorithm_all_gather(tsr__schedule *schedule, int size, int rank,
                                const tsr__blocks *blocks, bool large);
 void tsr__algorithm_broadcast(tsr__schedule *schedule, int size, int rank, uint64_t count, int root,
                               bool large);
-/* Only root reads `blocks`. `count` is the size of this rank's block. */
+/* `blocks` are the blocks of all ranks, which only root reads. `count` is the size of this rank's
+ * block. */
 void tsr__algorithm_gather(tsr__schedule *schedule, int size, int rank, const tsr__blocks *blocks,
                            uint64_t count, int root);
 void tsr__algorithm_scatter(tsr__schedule *schedule, int size, int rank, const tsr__blocks *blocks,
                             uint64_t count, int root);
-/* `in_place` means that SEND and RECV are the same memory. */
+/* `in_place` is true if the input (TSR__AT_SEND) and the output (TSR__AT_RECV) are the same memory.
+ */
 void tsr__algorithm_all_to_all(tsr__schedule *schedule, int size, int rank, const tsr__blocks *send,
                                const tsr__blocks *recv, bool in_place);
 void tsr__algorithm_barrier(tsr__schedule *schedule, int size, int rank);
@@ -59,7 +61,7 @@ typedef struct tsr__members {
  * others, then four to four. */
 void tsr__algorithm_binomial(tsr__schedule *schedule, const tsr__members *members, int root,
                              tsr__span all);
-/* Adds a barrier of the members (dissemination). */
+/* Adds a barrier of the members, by the dissemination algorithm. */
 void tsr__algorithm_dissemination(tsr__schedule *schedule, const tsr__members *members);
 /* An all-reduce of the `count` elements from `base` on in RECV among the holders of the tree's
  * leaves. It receives other ranks' elements into the `count` elements of TEMP from `incoming` on.

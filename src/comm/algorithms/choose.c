@@ -49,8 +49,8 @@ static bool is_small_pair(const tsr__levels *levels, uint64_t bytes)
     return !levels->uneven && is_pair(levels) && bytes <= SMALL_PAIR_BYTES;
 }
 
-/* Returns the same placement, marked as uneven, because the algorithms for uneven subtrees exchange
- * all data of a subtree. */
+/* Marks equal subtrees as uneven. The algorithms for uneven subtrees are then used, in which each
+ * rank that holds a leaf exchanges all data of its subtree. */
 static tsr__levels as_uneven(const tsr__levels *levels)
 {
     tsr__levels uneven = *levels;
@@ -59,8 +59,8 @@ static tsr__levels as_uneven(const tsr__levels *levels)
     return uneven;
 }
 
-/* An all-reduce by messages only, one piece at a time. It uses the algorithm for uneven subtrees,
- * with each rank as a subtree of its own. */
+/* An all-reduce by messages only, of `piece` elements at a time. It uses the algorithm for uneven
+ * subtrees, and treats each rank as a subtree of its own. */
 static void reduce_pieces(tsr__schedule *schedule, const tsr__placement *placement, uint64_t count,
                           uint64_t piece)
 {
@@ -126,7 +126,8 @@ bool tsr__choose_all_gather(tsr__schedule *schedule, const tsr__placement *place
     const tsr__levels *levels = placement->levels;
     const uint64_t bytes = tsr__block_start(blocks, placement->size) * element_bytes;
     const bool large = bytes >= LARGE_BROADCAST_BYTES;
-    /* If the number of ranks is not a power of two (extra > 0), the ring sends fewer bytes. */
+    /* Use the algorithm without levels, a ring if `large`: if the number of ranks is not a power of
+     * two (extra > 0), it sends fewer bytes. */
     if (!levels || (levels->uneven && large && levels->tree.extra > 0)) {
         tsr__algorithm_all_gather(schedule, placement->size, placement->rank, blocks, large);
         return false;

@@ -6,7 +6,7 @@
 
 #include "comm/algorithms/levels.h"
 
-/* A rank of a communicator. */
+/* A rank of a communicator, and which other ranks share memory with it. */
 typedef struct tsr__placement {
     int size, rank;
     const tsr__levels *levels; /* NULL: no ranks share memory */

@@ -107,7 +107,8 @@ static tsr__span share_of(const tsr__tree *tree, uint64_t count, int leaf)
     return tsr__span_of(TSR__AT_RECV, start, tsr__tree_share(tree, count, position + 1) - start);
 }
 
-/* Scatters the elements and then gathers them on all ranks (van de Geijn's algorithm). */
+/* A broadcast: root scatters the elements, then an all-gather brings them to all ranks (van de
+ * Geijn's algorithm). */
 static void broadcast_shares(tsr__schedule *schedule, int size, int rank, uint64_t count, int root)
 {
     const tsr__tree tree = tsr__tree_of(size, rank, -1);

@@ -60,7 +60,7 @@ bool tsr__levels_find(int size, int rank, const int *host_of, int most, tsr__lev
     const tsr__tree tree = tsr__tree_of(size, rank, -1);
     /* the numbers of leaves of the smallest and of the largest subtree */
     int common = tree.power, largest = 0;
-    bool shares_leaf = false; /* two ranks of one host share a leaf */
+    bool shares_leaf = false; /* whether there are two ranks of one host that share a leaf */
     for (int leaf = 0, leaves; leaf < tree.power; leaf += leaves ? leaves : 1) {
         leaves = largest_from(&tree, host_of, leaf, most);
         common = leaves < common ? leaves : common;
@@ -132,14 +132,15 @@ typedef struct range {
     uint64_t start, count;
 } range;
 
-/* Returns where the share of a place starts, counted from the start of the range. */
+/* Returns where the share of the leaf with this place starts, counted from the start of the range.
+ */
 static uint64_t share_start(const tsr__levels *levels, const void *user, int place)
 {
     const range *of = user;
     return tsr__even_start(of->count, levels->leaves, place);
 }
 
-/* Returns this rank's share, which is empty if it holds no leaf. */
+/* Returns this rank's share of the range, which is empty if the rank holds no leaf. */
 static tsr__span my_share(const tsr__levels *levels, const range *of)
 {
     const uint64_t start = share_start(levels, of, my_place(levels));
@@ -274,7 +275,7 @@ void tsr__levels_reduce_scatter(tsr__schedule *schedule, const tsr__levels *leve
 
 /* All-gather ----------------------------------------------------------------------------------- */
 
-/* The blocks of the leaves of one subtree. */
+/* Which blocks a subtree has: those of the ranks of its leaves. */
 typedef struct subtree_blocks {
     const tsr__blocks *blocks;
     int subtree;
@@ -416,7 +417,8 @@ void tsr__levels_barrier(tsr__schedule *schedule, const tsr__levels *levels, boo
     inner_barrier(schedule, levels);
     if (shared ? levels->tree.holds : levels->tree.rank == levels->first)
         tsr__algorithm_dissemination(schedule, &members);
-    /* the ranks that have not exchanged messages wait for those that have */
+    /* ranks that have exchanged no messages with other subtrees wait for those of their subtree
+     * that have */
     if (!shared || levels->count > levels->leaves)
         inner_barrier(schedule, levels);
 }

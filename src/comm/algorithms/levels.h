@@ -18,9 +18,9 @@
 typedef struct tsr__levels {
     tsr__tree tree; /* the tree of all ranks */
     bool uneven;    /* subtrees have different numbers of leaves */
-    int leaves;     /* number of leaves in each subtree; if uneven, in this rank's */
+    int leaves;     /* number of leaves in each subtree; if uneven, in this rank's subtree */
     int subtrees;   /* number of subtrees */
-    int subtree;    /* the subtree of this rank */
+    int subtree;    /* the number of this rank's subtree, from 0 */
     int first;      /* the first rank of this rank's subtree */
     int count;      /* number of ranks in this rank's subtree */
 } tsr__levels;

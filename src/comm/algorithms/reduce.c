@@ -36,7 +36,8 @@ static void combine(partial *part, uint64_t start, uint64_t end)
                           own_at(part, start, end));
 }
 
-/* After this call, the partial result is in `own`. */
+/* Ends a round in which this rank has combined elements: from now on, its partial result is in
+ * `own`. */
 static void end_round(partial *part)
 {
     part->now = part->own;
@@ -231,7 +232,7 @@ static bool arrange(partial *part, const tsr__positions *layout)
 {
     const tsr__tree *tree = part->tree;
     const uint64_t total = layout->total;
-    if (tree->power <= 2) /* positions equal leaves */
+    if (tree->power <= 2) /* with one or two leaves, positions (tree.h) equal the leaves' numbers */
         return combine_leaf(part, total);
     if (!tree->holds) {
         tsr__schedule_send(part->schedule, tree->other, now_at(part, 0, total));

@@ -43,18 +43,18 @@ typedef enum tsr__step_kind {
 } tsr__step_kind;
 
 typedef enum tsr__inner_kind {
-    TSR__INNER_ALL_REDUCE,     /* `to` = op over all ranks of `from` */
-    TSR__INNER_REDUCE,         /* `to` on `peer` = op over all ranks of `from` */
+    TSR__INNER_ALL_REDUCE,     /* `to` on all ranks = the reduction of `from` of all ranks */
+    TSR__INNER_REDUCE,         /* `to` on rank `peer` = the reduction of `from` of all ranks */
     TSR__INNER_REDUCE_SCATTER, /* `to` = this rank's block of the reduction of `from` */
-    TSR__INNER_ALL_GATHER,     /* `to` = the blocks `from` of all ranks */
-    TSR__INNER_BROADCAST,      /* `to` = `to` of the rank `peer` */
+    TSR__INNER_ALL_GATHER,     /* `to` = `from` of all ranks, one block after the other */
+    TSR__INNER_BROADCAST,      /* `to` of rank `peer` is copied to `to` of all ranks */
     TSR__INNER_BARRIER
 } tsr__inner_kind;
 
 typedef struct tsr__step {
     tsr__step_kind kind;
     uint32_t round;
-    int peer; /* a rank of the communicator */
+    int peer; /* the other rank of a send or receive, or the root of an inner step */
     int slots;
     tsr__span from, with, to;
     tsr__inner_kind inner;

@@ -109,7 +109,8 @@ static inline int tsr__tree_position(const tsr__tree *tree, int leaf)
     return position;
 }
 
-/* Returns where the share at a position starts if `total` elements are divided evenly. */
+/* Returns where the share at `position` starts if `total` elements are divided evenly among all
+ * positions. */
 static inline uint64_t tsr__tree_share(const tsr__tree *tree, uint64_t total, int position)
 {
     const uint64_t n = (uint64_t)position, p = (uint64_t)tree->power;
@@ -117,7 +118,7 @@ static inline uint64_t tsr__tree_share(const tsr__tree *tree, uint64_t total, in
     return n * (total / p) + (n < rest ? n : rest);
 }
 
-/* Return where a leaf's elements start and end if they are the blocks of the leaf's ranks. */
+/* The following two functions return where the blocks of the ranks of a leaf start and end. */
 static inline uint64_t tsr__tree_blocks(const tsr__tree *tree, const tsr__blocks *blocks, int leaf)
 {
     const int at = tree->first + leaf * tree->step;

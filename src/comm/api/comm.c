@@ -15,7 +15,8 @@
  * flight. */
 #define DELIVERY_FAILED_NS UINT64_C(50000000)
 
-/* Sets which ranks share a host. */
+/* Sets host_of, host_count, local_rank and local_size: which ranks of the communicator share a
+ * host. */
 static void find_hosts(tsr_comm *comm)
 {
     const int32_t *node_of = comm->job->node_of;

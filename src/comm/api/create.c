@@ -23,7 +23,8 @@ typedef struct greeting {
     uint32_t version;
     uint32_t reproducible;
     int64_t pid;
-    uint64_t pid_space; /* identifies the host and the namespace of `pid`; 0: unknown */
+    /* identifies the host and the PID namespace in which `pid` is valid; 0: unknown */
+    uint64_t pid_space;
     /* ipc_space identifies the host and this process's namespace of System V shared memory;
      * `network` identifies the host and this process's network namespace. 0: unknown */
     uint64_t ipc_space, network;
@@ -75,7 +76,8 @@ static tsr_status open_bootstrap(const tsr_comm_params *params, uint64_t timeout
                                out);
 }
 
-/* Reads another rank's greeting. Fails if this rank cannot work with that rank. */
+/* Reads another rank's greeting. Fails if the two ranks run different versions, or if only one of
+ * them is reproducible. */
 static tsr_status check_greeting(const tsr__bootstrap_gathered *blocks, int rank,
                                  const greeting *mine, greeting *out)
 {
@@ -177,7 +179,7 @@ static tsr_status exchange_greetings(tsr__job *job, tsr__bootstrap *bootstrap,
 /* Two ranks between which UCX would use shared memory, although they are in different network
  * namespaces. */
 typedef struct parted {
-    int first, second; /* first < 0: there are none */
+    int first, second; /* two ranks of the job; first < 0: there is no such pair */
     bool is_chosen;    /* the user has chosen UCX's transports on some rank */
 } parted;
 
@@ -274,7 +276,7 @@ static tsr_status make_world(tsr__job *job, const tsr_comm_params *params, tsr_c
     return TSR_OK;
 }
 
-/* Prepares what the ranks need to find each other after a failure. */
+/* Fills in job->roster: what the ranks need to find each other after a failure. */
 static tsr_status prepare_recovery(tsr__job *job, const tsr__bootstrap_info *info,
                                    const tsr__origin *origin)
 {

@@ -23,7 +23,8 @@ typedef struct growth {
     tsr__server *server; /* only on the contact */
     int newcomers;
     tsr__bootstrap_limit limit;
-    uint64_t *room; /* [ranks of the new communicator], for confirm() */
+    /* one number for each rank of the new communicator: memory in which confirm() gathers */
+    uint64_t *room;
     bool has_ended; /* the old ranks know that one of them has failed, and exchange nothing more */
     tsr_status status; /* the status of the first gather() that failed; `error` has its text */
     tsr__error error;
@@ -217,7 +218,9 @@ static tsr_status create(growth *g, const tsr_comm_params *params, tsr_comm **ou
         status = tsr__comm_create_over(bootstrap, params, &g->limit, &origin, out);
     if (status == TSR_OK)
         return TSR_OK;
-    if (g->status != TSR_OK) { /* the error of gather() says more than `status` */
+    /* creating the communicator has failed because gather() had: report the error of gather()
+     * instead */
+    if (g->status != TSR_OK) {
         tsr__error_put_back(&g->error);
         status = g->status;
     }

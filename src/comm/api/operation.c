@@ -87,7 +87,7 @@ static tsr_status check_bytes(const extents *e, uint64_t count)
     return TSR_OK;
 }
 
-/* Checks the total size of blocks that have `each` elements. */
+/* Fails if the total size of all ranks' blocks, of `each` elements each, is too large. */
 static tsr_status check_even(const extents *e, uint64_t each)
 {
     uint64_t total;
@@ -266,7 +266,7 @@ static bool is_exact(const tsr_comm *comm, const tsr__operation *o)
     return comm->reproducible && is_float && o->op != TSR_OP_MIN && o->op != TSR_OP_MAX;
 }
 
-/* All ranks send their contributions to all others, in one round. */
+/* An all-gather in one round: every rank sends its contribution to all others. */
 static void exchange_all(tsr__schedule *schedule, const extents *e)
 {
     const uint64_t count = e->blocks.each;

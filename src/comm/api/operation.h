@@ -11,7 +11,9 @@ typedef struct tsr__operation {
     int peer, tag; /* `peer` is root, or the other rank of a send or receive */
     const void *send;
     void *recv;
-    uint64_t count; /* the size of each block if all have the same size, otherwise of all data */
+    /* in elements: the size of each rank's block if the operation has blocks of equal size,
+     * otherwise of all data */
+    uint64_t count;
     /* Block sizes, for the kinds whose names end in _V. In all_to_all_v, `counts` is for send and
      * `recv_counts` for recv. `counts` is for recv in all_gather_v and gather_v, and for send in
      * the others. */

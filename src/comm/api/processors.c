@@ -8,7 +8,7 @@
 
 #include "base/hash.h"
 
-/* Hashes the identity of the running kernel. */
+/* Returns a hash that identifies the running kernel, and so the machine; 0 if it is unknown. */
 static uint64_t find_machine(void)
 {
     char text[128];

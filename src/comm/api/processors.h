@@ -22,10 +22,11 @@ typedef struct tsr__sharing {
     int ranks;
 } tsr__sharing;
 
-/* Adds a rank, unless it is on another machine than the first one that was added. */
+/* Adds a rank and its processors to `sharing`, unless it is on another machine than the first rank
+ * that was added. */
 void tsr__sharing_add(tsr__sharing *sharing, const tsr__processors *of_rank);
 
-/* Returns whether there are more ranks than processors. */
+/* Returns whether more ranks than processors have been added. */
 bool tsr__sharing_is_oversubscribed(const tsr__sharing *sharing);
 
 #endif

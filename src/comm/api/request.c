@@ -41,7 +41,8 @@ tsr_status tsr_request_wait(tsr_request **request)
     return collect(request);
 }
 
-/* Cancels a receive that no message has matched. No other rank can notice this. */
+/* Cancels a request that is a receive if no message has matched it. No other rank can notice this.
+ * Returns whether it has cancelled the request. */
 static bool cancel_receive(tsr_request *request)
 {
     if (request->call.kind != TSR__CALL_RECV || request->in_flight != 1)

@@ -40,7 +40,8 @@ static tsr_comm_step inner_step(const tsr__step *step, const tsr__levels *levels
                        step->inner == TSR__INNER_ALL_REDUCE);
 }
 
-/* Converts a step to a step of the public API. Returns false if its kind is not public. */
+/* Converts a step of a schedule to a tsr_comm_step. Returns false for kinds of steps that the
+ * public API leaves out. */
 static bool convert(const tsr__step *step, const tsr__levels *levels, tsr_comm_step *out)
 {
     switch (step->kind) {

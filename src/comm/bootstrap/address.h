@@ -26,7 +26,7 @@ tsr_status tsr__address_find(const char *host, uint16_t port, uint64_t deadline_
 /* Returns whether this host has the address. */
 bool tsr__address_is_here(const tsr__address *address);
 
-/* Fills in `loopback` and `text` of an address from accept(). */
+/* Sets the members `loopback` and `text` of an address that accept() has returned. */
 void tsr__address_describe(tsr__address *address);
 
 #endif

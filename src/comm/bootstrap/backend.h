@@ -7,11 +7,11 @@
 
 /* How an open bootstrap exchanges contributions. */
 typedef struct tsr__bootstrap_backend {
-    const char *name; /* the name in the log, which prints "through NAME" */
+    const char *name; /* how the log names the backend, after the word "through" */
     tsr_status (*exchange)(void *state, const void *mine, uint64_t size_bytes,
                            const tsr__bootstrap_limit *limit, tsr__bootstrap_gathered *out);
     void (*close)(void *state);
-    /* Gives tsr__bootstrap_info.own_address. NULL if the backend has no network. */
+    /* Writes the value of tsr__bootstrap_info.own_address. NULL if the backend uses no network. */
     bool (*own_address)(void *state, struct sockaddr_storage *out);
 } tsr__bootstrap_backend;
 

@@ -23,7 +23,7 @@ struct tsr__bootstrap {
 static tsr_status number_nodes(tsr__bootstrap *bootstrap, const tsr__bootstrap_gathered *nodes)
 {
     int32_t size = bootstrap->info.size;
-    /* [node]: the lowest rank of each node */
+    /* for each node that has been found, its lowest rank */
     int32_t *first = tsr__calloc((size_t)size, sizeof *first);
     if (first == NULL)
         return TSR_ERR_NO_MEMORY;
@@ -75,7 +75,8 @@ static tsr_status exchange(tsr__bootstrap *bootstrap, const void *mine, uint64_t
     return status;
 }
 
-/* Waits for all ranks, and determines which of them share a node. */
+/* Makes the first exchange, which waits for all ranks, and determines which of them share a node.
+ */
 static tsr_status meet(tsr__bootstrap *bootstrap, const tsr__bootstrap_limit *limit)
 {
     bootstrap->node_of = tsr__calloc((size_t)bootstrap->info.size, sizeof *bootstrap->node_of);

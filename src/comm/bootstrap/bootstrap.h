@@ -45,7 +45,7 @@ typedef struct tsr__bootstrap_params {
 } tsr__bootstrap_params;
 
 typedef struct tsr__bootstrap_info {
-    tsr__bootstrap_kind kind; /* never AUTO */
+    tsr__bootstrap_kind kind; /* the kind that is used; never AUTO */
     int32_t rank, size;
     /* this rank's number among the ranks of its node, and their number; from the launcher if it
      * sets them, otherwise counted */

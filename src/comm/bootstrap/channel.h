@@ -22,7 +22,7 @@ typedef struct tsr__channel {
 
     /* The message that is being received. Its type must be in the set `wanted`. Its size is checked
      * before memory is allocated for it. */
-    unsigned wanted;       /* the types that are allowed, as 1u << type | … */
+    unsigned wanted;       /* a bit mask of the types that are allowed: 1u << type for each */
     uint64_t max_gathered; /* the size in bytes of the largest possible GATHERED */
     uint8_t header[TSR__WIRE_HEADER];
     tsr__wire_type type;
@@ -41,8 +41,9 @@ typedef struct tsr__channel {
 } tsr__channel;
 
 typedef enum tsr__channel_event {
-    TSR__CHANNEL_MORE,     /* the socket would block */
-    TSR__CHANNEL_DONE,     /* a message has been received, or all has been sent */
+    TSR__CHANNEL_MORE, /* the socket would block */
+    /* a complete message has been received, or the message has been sent completely */
+    TSR__CHANNEL_DONE,
     TSR__CHANNEL_CLOSED,   /* the peer has closed the connection */
     TSR__CHANNEL_BAD,      /* the peer has violated the protocol */
     TSR__CHANNEL_NO_MEMORY /* memory is exhausted, and the error is recorded */

@@ -22,7 +22,8 @@ tsr_status tsr__client_open(const tsr__rendezvous_params *params, tsr__client **
  * connection. */
 tsr_status tsr__client_adopt(int32_t rank, int32_t size, const tsr__channel *channel,
                              tsr__client **out) TSR_NODISCARD;
-/* Sets the number of ranks in later exchanges. */
+/* Sets the number of ranks that take part in later exchanges, once a process that joins a running
+ * job has learnt it. */
 void tsr__client_set_size(tsr__client *client, int32_t size);
 tsr_status tsr__client_exchange(tsr__client *client, const void *mine, uint64_t size_bytes,
                                 const tsr__bootstrap_limit *limit,

@@ -188,7 +188,7 @@ static tsr_status advance_pending(tsr__server *server, int index)
         const char *why = "the connection broke";
         tsr__channel_event event = tsr__channel_write(&connection->channel);
         if (event == TSR__CHANNEL_MORE)
-            return TSR_OK; /* the process has not read the previous answer yet */
+            return TSR_OK; /* the process has not read the previous message completely */
         if (event == TSR__CHANNEL_DONE)
             event = tsr__channel_read(&connection->channel, &why);
         switch (event) {
@@ -238,7 +238,7 @@ static tsr_status advance_joined(tsr__server *server, int32_t rank)
         return TSR_OK;
     if (server->listener < 0)
         tsr__server_lose(server, rank, why);
-    else /* the rank's process may be restarted and join again */
+    else /* ranks are still joining, so this rank's process may be restarted and join again */
         tsr__log(TSR_LOG_WARNING, "rendezvous: rank %" PRId32 " at %s left: %s", rank,
                  connection->channel.peer, why);
     tsr__connection_close(&server->ranks[rank]);

@@ -30,13 +30,14 @@ typedef struct tsr__server {
     tsr__address address;
     int listener;     /* −1 once all ranks have joined */
     int accept_errno; /* why the last accept() failed for lack of resources, or 0 */
-    tsr__connection *pending[TSR__MAX_PENDING]; /* oldest first */
+    /* the connections whose handshake is not complete, the oldest first */
+    tsr__connection *pending[TSR__MAX_PENDING];
     int pending_count;
     tsr__connection **ranks; /* [size]: NULL for rank 0 and for ranks that have not joined */
     int32_t joined;
     char refused[256]; /* the address of the last refused process and the reason, or "" */
 
-    /* The rank whose connection was lost after all ranks had joined. */
+    /* The first rank whose connection was lost after all ranks had joined. */
     int32_t lost_rank; /* −1: none */
     const char *lost_why;
     bool lost_early; /* the rank was lost before it had received everything that was sent to it */

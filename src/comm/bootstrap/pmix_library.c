@@ -11,7 +11,7 @@
 #include "base/error.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-/* Guarded by `lock`. */
+/* `lock` guards the following variables. */
 static tsr__pmix_library library;
 static bool opened, joined;
 static pmix_proc_t myself;

@@ -86,7 +86,9 @@ static tsr_status abort_all(tsr__server *server, tsr_status status)
             continue;
         tsr__channel_put(&connection->channel, TSR__WIRE_ABORT, payload, 4 + length);
         (void)tsr__channel_write(&connection->channel);
-        connection->channel.sending = false; /* the payload is a local variable of this function */
+        /* give up what could not be sent, because the payload is a local variable of this function
+         */
+        connection->channel.sending = false;
     }
     return status;
 }

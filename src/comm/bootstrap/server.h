@@ -8,7 +8,7 @@
 tsr_status tsr__server_open(const tsr__rendezvous_params *params, tsr__server **out) TSR_NODISCARD;
 /* The first message to a process that joins a running job. */
 typedef struct tsr__introduction {
-    int32_t old_size;  /* the number of ranks of the job before */
+    int32_t old_size;  /* the number of ranks that the job had before it grew */
     int32_t newcomers; /* the number of processes that join */
     int32_t index;     /* the receiver's number among the newcomers, from 0 */
 } tsr__introduction;

@@ -92,7 +92,7 @@ typedef struct tsr__wire_handshake {
     uint8_t rank_nonce[TSR__WIRE_NONCE], zero_nonce[TSR__WIRE_NONCE];
 } tsr__wire_handshake;
 
-/* Writes a header. */
+/* Writes the header of a message to `out`. */
 void tsr__wire_header(tsr__wire_type type, uint64_t size, uint8_t out[TSR__WIRE_HEADER]);
 /* Reads a header. Returns NULL, or a text that says what is wrong with the header. */
 const char *tsr__wire_read_header(const uint8_t bytes[TSR__WIRE_HEADER], tsr__wire_type *type,

@@ -1,4 +1,4 @@
-/* Deadlines of requests, and the errors of requests whose deadline has passed. */
+/* Checks the deadlines of requests, and writes the errors of those whose deadline has passed. */
 #include <inttypes.h>
 #include <stdio.h>
 

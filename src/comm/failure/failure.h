@@ -49,7 +49,7 @@ void tsr__request_fail_mismatch(const tsr_request *request);
 bool tsr__request_awaits(const tsr_request *request, int rank);
 /* Sets the time from which the request's timeout counts. */
 void tsr__request_start_clock(tsr_request *request, uint64_t now_ns);
-/* Returns whether the grace period of a communicator has ended. */
+/* Returns whether the grace period of any communicator of the job is over. */
 bool tsr__job_has_ended_grace_period(const tsr__job *job, uint64_t now_ns);
 /* Handles grace periods and deadlines that have ended, and asks the other ranks about requests that
  * have waited for a long time. Returns the time of the next call. */

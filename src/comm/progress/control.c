@@ -10,7 +10,8 @@
 /* number of receives for notes (control messages) that are posted at the same time */
 #define POSTED 4
 #define WAKE_BYTES 8
-#define RETRY_NS UINT64_C(1000000) /* how soon to try a full mailbox again */
+/* how long to wait before a note is sent again to a mailbox that was full */
+#define RETRY_NS UINT64_C(1000000)
 
 typedef enum note_kind {
     /* Asks which call the receiver has made with the sequence number of `call`. The sender is
@@ -53,8 +54,8 @@ struct tsr__control {
         control_note note;
         bool has_arrived;
     } posted[POSTED];
-    int next;     /* index in `posted` of the receive that completes next */
-    bool closing; /* no more receives are posted */
+    int next;     /* the index in `posted` of the oldest receive, which completes first */
+    bool closing; /* the channel is being closed, so no more receives are posted */
     outgoing *sent;
     int waiting; /* the number of notes in `sent` that wait for room in a mailbox */
     /* Notes for communicators that do not exist on this rank yet. */
@@ -362,7 +363,8 @@ static void dispatch(tsr__job *job, const control_note *note)
             return;
         }
     }
-    /* This rank has already destroyed the communicator, or has not created it yet. */
+    /* This rank does not have the communicator: it has destroyed it already, or has not created it
+     * yet. */
     if (note->kind == NOTE_LEAVE && note->comm < job->next_id)
         tsr__shm_reader_left(job->shm_regions, note->comm, note->world);
     if (note->comm >= job->next_id)

@@ -16,7 +16,8 @@
 #define SPIN_NS UINT64_C(100000)
 #define SPIN_OVERSUBSCRIBED_NS UINT64_C(60000)
 #define SPIN_LONG_NS UINT64_C(400000)
-/* How often to poll shared memory before checking for messages. */
+/* The number of times that a waiting rank polls shared memory before it runs the complete progress
+ * loop. */
 #define SHM_POLLS 200
 #define SHM_POLLS_OVERSUBSCRIBED 8
 
@@ -107,7 +108,8 @@ static void fail_mismatch(tsr_comm *comm, int index)
     }
 }
 
-/* Ends an operation of shared memory: a complete request, or an inner step of one. */
+/* Called when an operation in shared memory has completed: completes the request, or ends its inner
+ * step. */
 static void end_shm_operation(tsr_request *request)
 {
     if (request->in_shm) {
@@ -233,7 +235,7 @@ static void relax(void)
 #endif
 }
 
-/* Polls shared memory only. This is much faster than the complete progress loop. */
+/* Polls shared memory a number of times, which is much faster than the complete progress loop. */
 static void spin_shm(tsr_request *request)
 {
     const int polls = request->job->is_oversubscribed ? SHM_POLLS_OVERSUBSCRIBED : SHM_POLLS;

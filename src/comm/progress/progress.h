@@ -50,7 +50,7 @@ void tsr__request_release(tsr_request *request);
 /* Separates a completed request from its communicator, which is about to be freed. The handle stays
  * valid. */
 void tsr__request_detach(tsr_request *request);
-/* Allocates the memory that the schedule needs. */
+/* Allocates the request's memory for its schedule: temporary elements and messages. */
 tsr_status tsr__request_allocate(tsr_request *request) TSR_NODISCARD;
 /* Completes a request, none of whose messages may be in flight. The request exists until it is
  * released. */

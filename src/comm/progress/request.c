@@ -134,7 +134,9 @@ void tsr__request_finish(tsr_request *request, tsr_status status)
 {
     if (request->has_levels) {
         request->comm->levels_completed++;
-        request->job->has_completions = true; /* the next operation in levels may start */
+        /* advance the requests: the next operation in levels, which has waited for this one, may
+         * start */
+        request->job->has_completions = true;
     }
     request->inner_running = false;
     request->status = status;

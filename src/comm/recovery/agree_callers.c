@@ -44,7 +44,8 @@ static tsr_status handle_join(tsr__agreement *a, tsr__caller *from, const uint8_
     const uint32_t count = size >= 20 ? tsr__wire_get_u32(note + 16) : UINT32_MAX;
     if (count > TSR__BOOTSTRAP_MAX_RANKS || size != 20 + 8 * (uint64_t)count ||
         tsr__wire_get_u64(note + 4) != params->lineage) {
-        close_caller(from); /* the caller tries again later */
+        /* the note is damaged or of another lineage; the caller may try again */
+        close_caller(from);
         return TSR_OK;
     }
     const uint32_t generation = tsr__wire_get_u32(note + 12);
@@ -141,7 +142,7 @@ tsr_status tsr__agreement_accept(tsr__agreement *a)
     for (int i = 0; i < TSR__AGREEMENT_MAX_STRANGERS && a->params->recovery->listener >= 0; i++) {
         const int fd = accept(a->params->recovery->listener, NULL, NULL);
         if (fd < 0)
-            return TSR_OK; /* no connection is waiting, or the waiting one has ended */
+            return TSR_OK; /* no connection waits to be accepted, or it has ended already */
         tsr__caller *place = free_caller(a);
         const int flags = fcntl(fd, F_GETFL);
         if (!place || flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0 ||

@@ -1,4 +1,5 @@
-/* Finds the member of an agreement that leads. */
+/* Finds the member that leads an agreement: calls the members below this one, and follows the
+ * leader. */
 #include "comm/recovery/agree_state.h"
 
 #include "base/error.h"
@@ -30,7 +31,8 @@ static tsr_status follow(tsr__agreement *a, int member)
     return TSR_OK;
 }
 
-/* Becomes a member of the generation that the leader has decided on. */
+/* Handles the decision of the leader: stores it and, if this process is a member of the new
+ * generation, makes the rendezvous. */
 static tsr_status enter(tsr__agreement *a, int leader, const uint8_t *note, uint64_t size)
 {
     int rank = -1;

@@ -1,4 +1,4 @@
-/* Leads an agreement. */
+/* What the leader of an agreement does: collects the members, decides, and tells them. */
 #include "comm/recovery/agree_state.h"
 
 #include <poll.h>
@@ -37,7 +37,7 @@ static tsr_status beat(tsr__agreement *a, uint64_t now)
     return TSR_OK;
 }
 
-/* Waits until all notes to the callers have been sent, for a limited time. */
+/* Waits, at most for TELL_NS, until all notes to the callers have been sent. */
 static void flush_callers(tsr__agreement *a)
 {
     tsr__left_out ignored;
@@ -155,7 +155,8 @@ tsr_status tsr__agreement_lead(tsr__agreement *a, uint64_t now)
         there++;
         joined += i == a->self || tsr__agreement_has_joined(a, i);
     }
-    /* The leader is the lowest member that takes part. */
+    /* With exactly half of the members, the lowest of them must take part; as the lowest member
+     * that takes part leads, it must be this process. */
     const bool majority = params->without_majority || 2 * joined > there ||
                           (2 * joined == there && lowest == a->self);
     const bool settled =

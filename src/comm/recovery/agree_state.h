@@ -1,4 +1,4 @@
-/* The state of an agreement (agree.h), and the functions of its parts. */
+/* The state of an agreement (agree.h), and the functions that the agree_*.c files share. */
 #ifndef TSR_COMM_RECOVERY_AGREE_STATE_H
 #define TSR_COMM_RECOVERY_AGREE_STATE_H
 
@@ -16,9 +16,10 @@ struct pollfd;
 /* The kinds of notes, each with its fields. The number after the name of a field is its size in
  * bytes. Integers are little-endian. */
 typedef enum tsr__note_kind {
-    TSR__NOTE_JOIN = 1,  /* lineage 8, generation 4, count 4; uid 8 of each ended member */
-    TSR__NOTE_LEADING,   /* the sender leads, and the receiver has joined it */
-    TSR__NOTE_ELSEWHERE, /* the sender does not lead; the receiver must call again */
+    TSR__NOTE_JOIN = 1, /* lineage 8, generation 4, count 4; uid 8 of each ended member */
+    TSR__NOTE_LEADING,  /* the sender leads, and the receiver has joined it */
+    /* the sender does not lead, so the receiver must look for the leader again */
+    TSR__NOTE_ELSEWHERE,
     /* generation 4: the sender's. It asks for the decision that made the next one */
     TSR__NOTE_BEHIND,
     TSR__NOTE_DECIDED, /* generation 4, count 4; uid 8 of each of its members */
@@ -36,7 +37,7 @@ typedef struct tsr__agreement {
     tsr__member *members;
     int size, self;
     tsr__link *to;      /* [size]: the links that this process has started */
-    uint64_t *retry_ns; /* [size]: when to start the link again */
+    uint64_t *retry_ns; /* [size]: when this process may connect to the member again */
     /* [size]: when the member was first called without an answer; 0: it has not been called */
     uint64_t *called_ns;
     unsigned *attempts;   /* [size] */
@@ -85,16 +86,17 @@ tsr_status tsr__agreement_adopt(tsr__agreement *a, uint32_t generation, const ui
 tsr_status tsr__agreement_adopt_note(tsr__agreement *a, const uint8_t *note,
                                      uint64_t size) TSR_NODISCARD;
 
-/* Records that there was no majority, and returns TSR_ERR_TIMEOUT. */
+/* Records the error that only `joined` of the `there` members that have not ended have joined,
+ * which is no majority. Returns TSR_ERR_TIMEOUT. */
 tsr_status tsr__agreement_fail_majority(const tsr__agreement *a, uint32_t joined,
                                         uint32_t there) TSR_NODISCARD;
 
 /* Answering callers (agree_callers.c) -------------------------------------------------------- */
 
-/* Accepts all connections that are waiting. */
+/* Accepts all connections that wait at the listener. */
 tsr_status tsr__agreement_accept(tsr__agreement *a) TSR_NODISCARD;
 
-/* Handles what a caller has sent. */
+/* Handles the notes that a caller has sent. */
 tsr_status tsr__agreement_advance_caller(tsr__agreement *a, tsr__caller *from) TSR_NODISCARD;
 
 /* Answers a member that has called to join: LEADING if this member leads, ELSEWHERE if it follows a
@@ -111,7 +113,7 @@ void tsr__agreement_seek(tsr__agreement *a, uint64_t now);
  * member whether it leads. Otherwise the link only shows whether the member has ended. */
 void tsr__agreement_link(tsr__agreement *a, int member, bool calls, uint64_t now);
 
-/* Handles what a member has answered. */
+/* Handles the events of the link to a member that this process has called or watches. */
 tsr_status tsr__agreement_advance_call(tsr__agreement *a, int member) TSR_NODISCARD;
 
 /* Leading (agree_leader.c) ------------------------------------------------------------------- */

@@ -55,9 +55,10 @@ typedef struct tsr__left_out {
  * valid. */
 void tsr__link_connect(tsr__link *link, const tsr__card *to, unsigned attempt, bool calls,
                        uint64_t own_uid, const uint8_t *key);
-/* Answers the caller of an accepted connection, which the link owns. */
+/* Makes a link from a connection that was accepted, and answers the caller's handshake. The link
+ * owns the socket. */
 void tsr__link_answer(tsr__link *link, int fd, const uint8_t *key);
-/* Starts the handshake on a link that has only watched. */
+/* Starts the handshake on a link that has only watched the other process. */
 void tsr__link_call(tsr__link *link, uint64_t own_uid);
 void tsr__link_close(tsr__link *link);
 

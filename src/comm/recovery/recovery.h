@@ -65,13 +65,15 @@ void tsr__recovery_retain(tsr__recovery *recovery);
 /* Stops listening if this was the last reference. Sets the pointer to NULL. Accepts NULL. */
 void tsr__recovery_release(tsr__recovery **recovery);
 
-/* Draws a new seed. Call this each time before the card is sent. */
+/* Puts a new random seed into this process's card. Call this each time before the card is sent to
+ * the ranks of a new job. */
 void tsr__recovery_draw_seed(tsr__recovery *recovery);
 /* Sets the key and the lineage of a job that descends from no other, from the card of rank 0. The
  * key also depends on TESSERA_TOKEN, so the card alone does not reveal it. */
 void tsr__roster_derive(tsr__roster *roster);
 
-/* Returns the decision that made this generation, or NULL. */
+/* Returns the decision that made generation `generation` of `lineage`, or NULL if this process
+ * knows none. */
 const tsr__decision *tsr__recovery_find(const tsr__recovery *recovery, uint64_t lineage,
                                         uint32_t generation);
 /* Keeps a decision, unless there already is one for this generation. */

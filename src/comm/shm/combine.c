@@ -3,8 +3,9 @@
 #include "comm/reduce/exact.h"
 #include "comm/shm/shm.h"
 
-#define PIECE_BYTES 4096 /* so small that the pieces in use fit into the first-level cache */
-#define LEVELS 6         /* log2 of TSR__SHM_MAX_RANKS */
+/* the size of a piece: so small that the pieces of all levels fit into the first-level cache */
+#define PIECE_BYTES 4096
+#define LEVELS 6 /* the largest number of levels of the tree: log2 of TSR__SHM_MAX_RANKS */
 
 /* Contributions are combined one piece, a range of elements, at a time. A piece has memory for the
  * partial result of each level of the tree. */

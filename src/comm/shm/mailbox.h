@@ -32,7 +32,8 @@ tsr__mailbox *tsr__mailbox_open(int size);
 /* Sets the pointer to NULL. */
 void tsr__mailbox_close(tsr__mailbox **mailbox);
 tsr__mailbox_key tsr__mailbox_get_key(const tsr__mailbox *mailbox);
-/* Returns a file that is readable when a note has arrived, or −1. */
+/* Returns a file descriptor that is readable when a note has arrived, or −1 if there is no mailbox.
+ */
 int tsr__mailbox_file(const tsr__mailbox *mailbox);
 
 /* Makes the mailbox of another process known. The caller must watch that process, and must send it

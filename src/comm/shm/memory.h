@@ -21,7 +21,7 @@ typedef struct tsr__shm_memory_key {
  * when it is first written. On failure, logs the reason and the size, sets key->file to −1 and
  * returns NULL; the caller can continue without this memory. */
 void *tsr__shm_memory_create(size_t size_bytes, tsr__shm_memory_key *key);
-/* From now on, prevents other processes from finding the memory. */
+/* Closes the file of the memory, so that no more processes can find it. */
 void tsr__shm_memory_seal(tsr__shm_memory_key *key);
 /* Maps the memory of another process. If that is impossible, logs the reason and returns NULL. */
 void *tsr__shm_memory_open(const tsr__shm_memory_key *key, size_t size_bytes);

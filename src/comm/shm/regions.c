@@ -129,7 +129,8 @@ void tsr__shm_slot_retire(tsr__shm_regions *regions, int slot, uint32_t comm, co
     memcpy(state->readers, readers, (size_t)count * sizeof *readers);
 }
 
-/* Removes a reader. The slot becomes free when it has no readers left. */
+/* Removes a rank from those that may still read a slot. The slot becomes free when there are none
+ * left. */
 static void drop_reader(slot_state *state, int reader)
 {
     for (int at = state->reader_count - 1; at >= 0; at--) {

@@ -87,7 +87,8 @@ static void prepare_reduction(tsr__shm_operation *operation)
     operation->each_reduces_all = bytes_of(operation, count) <= EACH_REDUCES_ALL_BYTES;
     operation->rounds = operation->each_reduces_all ? 1 : rounds_of(count, most) + 1;
     operation->piece = most;
-    if (!operation->each_reduces_all) { /* the pieces have nearly equal sizes */
+    /* a large reduction: make the pieces nearly equal in size */
+    if (!operation->each_reduces_all) {
         const uint64_t even = tsr__div_up_u64(count, operation->rounds - 1);
         operation->piece = tsr__min_u64(tsr__align_up_u64(even, 64), most);
     }
@@ -286,7 +287,7 @@ static void consume_scatter(const tsr__shm *shm, const tsr__shm_operation *opera
         copy(operation->recv + bytes_of(operation, at), from, bytes_of(operation, count));
 }
 
-/* Publishes a piece of this rank's block. */
+/* Publishes the current round's piece of this rank's block, for all ranks. */
 static void publish_block(tsr__shm *shm, const tsr__shm_operation *operation)
 {
     const uint64_t block = tsr__block_count(&operation->blocks, shm->rank);

@@ -73,7 +73,7 @@ tsr_status tsr__shm_regions_open(int rank, int size, tsr__shm_regions **out) TSR
 /* Unmaps all regions and sets the pointer to NULL. Accepts NULL. */
 void tsr__shm_regions_close(tsr__shm_regions **regions);
 
-/* The following functions accept NULL for `regions`. */
+/* All following functions of regions.c accept NULL for `regions`. */
 
 /* Returns what other processes need to map the region of this process. */
 tsr__shm_memory_key tsr__shm_regions_key(const tsr__shm_regions *regions);
@@ -109,7 +109,7 @@ void tsr__shm_destroy(tsr__shm **shm);
 /* Returns the index of this rank's slot in its region. */
 int tsr__shm_slot_index(const tsr__shm *shm);
 
-/* What the caller of a step must do. */
+/* What the caller of tsr__shm_advance must do. */
 typedef struct tsr__shm_event {
     /* the ranks that the caller must wake: bit r is set if rank r sleeps and all ranks have
      * published the round */
@@ -136,7 +136,8 @@ const tsr__call *tsr__shm_call(const tsr__shm *shm);
 void tsr__shm_call_of(const tsr__shm *shm, int rank, tsr__call *call, tsr__call *before);
 /* Returns whether the operation in progress waits until `rank` publishes. */
 bool tsr__shm_awaits(const tsr__shm *shm, int rank);
-/* Sets whether this rank must be woken when all ranks have published the round. */
+/* Tells the other ranks, in this rank's slot, whether this rank must be woken when all ranks have
+ * published the round. */
 void tsr__shm_set_sleeping(tsr__shm *shm, bool sleeping);
 /* Removes all operations and makes both buffers of this rank unusable, so that a late rank cannot
  * complete an operation that this rank has cancelled. Accepts NULL. */

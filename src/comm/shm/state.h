@@ -13,7 +13,7 @@ struct tsr__shm {
     /* number of the current round: this rank publishes it next or, if it has published it, waits
      * until the others have */
     uint64_t sequence;
-    int waiting_for; /* a rank such that all lower ranks have published this round */
+    int waiting_for; /* the lowest rank that is not known to have published this round */
     tsr__shm_operation *first, *last;
 };
 

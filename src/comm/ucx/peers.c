@@ -208,7 +208,8 @@ void tsr__ucx_disconnect(tsr__transport *transport, uint64_t until_ns)
         else
             tsr__transport_sleep(transport, tsr__deadline_ns(CLOSING_SLEEP_NS));
     }
-    /* Destroying the worker completes the requests that are still in progress. */
+    /* Give up the requests that are still closing connections: destroying the worker completes
+     * them. */
     for (int i = 0; i < transport->size; i++) {
         if (transport->peers[i].closing)
             ucp_request_free(transport->peers[i].closing);

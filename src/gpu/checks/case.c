@@ -44,7 +44,7 @@ static double decode(tsr_dtype dtype, const void *elements, size_t index)
     return (double)((const float *)elements)[index];
 }
 
-/* The number of elements of a tensor of a case. */
+/* Returns the number of elements of a tensor. */
 static size_t elements_of(const tsr_tensor *tensor)
 {
     return (size_t)tsr_layout_count(tsr_tensor_layout(tensor));

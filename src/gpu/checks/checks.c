@@ -57,7 +57,7 @@ enum { ACTIVATE_GRADIENT = 3, ATTENTION_KIND = 3 };
     CASE_WITH(SHADER, 0, RUN, .name = #RUN, .when = ATTENTION_KIND, .first = (FIRST),              \
               .last = (LAST), .only = (DTYPE), .optional = true)
 
-/* Kernels that are not listed are used without a test. */
+/* The cases, and which kernels they test. Kernels that are not listed are used without a test. */
 static const shader_case cases[] = {
     CASE(SOFTMAX, 2, softmax),
     CASE(SOFTMAX_GRAD, 2, softmax_grad),

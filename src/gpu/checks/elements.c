@@ -105,7 +105,7 @@ tsr_status tsr__case_rope(tsr__case *c, tsr_dtype dtype)
 enum { PICKED = 6, PLANES = 3, INNER = 37 };
 static const int32_t picked[PICKED] = {4, 0, 2, 2, 1, 4};
 
-/* Returns which input element is element `i` of the selection. */
+/* Returns the index of the input element that index_select copies to element `i`. */
 static int picked_from(int i)
 {
     const int plane = i / (PICKED * INNER), row = picked[i / INNER % PICKED];
@@ -227,7 +227,8 @@ tsr_status tsr__case_clip_scale(tsr__case *c, tsr_dtype dtype)
     return tsr__clip_scale(c->stream, c->tensor[1], c->tensor[0], 1, 2);
 }
 
-/* One sequence of seven tokens in pages of four. The places after the last token stay 0. */
+/* One sequence of seven tokens in pages of four. The places of the last page after the last token
+ * stay 0. */
 enum { TOKENS = 7, PAGE = 4, PAGES = 2, HEADS = 3, KV_HEADS = 2, HEAD_DIM = 10 };
 
 static tsr_status append(const tsr__case *c, tsr_kv_cache *cache)
@@ -289,7 +290,7 @@ static tsr_status append_rotated(const tsr__case *c, tsr_kv_cache *cache, const 
     return tsr_copy(c->stream, c->tensor[2], &part[0]);
 }
 
-/* Computes on the host what row `row` of tensor 0 becomes. */
+/* Rotates row number `row` of tensor 0 on the host. */
 static void rotated_row(tsr__case *c, int row)
 {
     enum { PAIRS = HEAD_DIM / 2 };

@@ -117,7 +117,8 @@ static void add_gradients(tsr__case *c, int r, int keys, int queries)
     }
 }
 
-/* The host computes y and lse, so that the gradients do not depend on the forward kernel. */
+/* Tests the gradients of attention. The host computes the inputs y and lse, so that the test does
+ * not depend on the forward kernel. */
 static tsr_status attention_grad(tsr__case *c, tsr_dtype dtype, int keys, int queries)
 {
     TSR__TRY(add_inputs(c, dtype, keys, queries));
@@ -190,13 +191,15 @@ static void invent_blocks(const tsr_quant_format *format, uint8_t *blocks, uint6
     for (uint64_t i = 0; i < bytes; i += (uint64_t)format->block_bytes)
         if (format->dtype == TSR_NVFP4)
             for (int group = 0; group < 4; group++)
-                blocks[i + (uint64_t)group] = (uint8_t)(8 + 3 * group); /* scales of 1/64 to 1/28 */
+                /* four scales, from 1/64 to 1/28 */
+                blocks[i + (uint64_t)group] = (uint8_t)(8 + 3 * group);
         else
             memcpy(blocks + i, &scale, sizeof scale);
 }
 
 /* Adds weights in a block format. The host's values are read back from the blocks, so that both
- * sides use the same rounded values. They are at most 1/8, so that results are about 1. */
+ * sides use the same rounded values. The values of the weights are at most 1/8, so that the
+ * products are about 1. */
 static tsr_status add_weights(tsr__case *c, tsr_dtype format, int columns, int depth)
 {
     uint8_t blocks[MAX_WEIGHTS * 2];
@@ -251,7 +254,8 @@ static tsr_dtype split(tsr_dtype dtype, tsr_dtype *floats)
     return block ? dtype : TSR_Q8_0;
 }
 
-/* Multiplies the first tensor, [rows,depth], by weights. */
+/* Multiplies tensor 0, [rows,depth], by weights in blocks, [COLUMNS,depth], which this function
+ * adds. */
 static tsr_status multiply_blocks(tsr__case *c, tsr_dtype dtype, int rows, int depth,
                                   bool allow_int8)
 {

@@ -23,7 +23,7 @@ tsr_status tsr__case_random(tsr__case *c, tsr_dtype dtype)
     return tsr_random_uniform(c->stream, c->tensor[0], 1, 2, &source);
 }
 
-/* Drops a quarter of the elements. */
+/* Dropout with p = 1/4. */
 tsr_status tsr__case_dropout(tsr__case *c, tsr_dtype dtype)
 {
     TSR__TRY(tsr__case_input(c, dtype, TSR__SHAPE_1(COUNT)));

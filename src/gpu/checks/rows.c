@@ -8,13 +8,13 @@
 #include "tessera/ops.h"
 
 enum { ROWS = 5, COLUMNS = 133, SHORT = 7 };
-/* the length of one row that is divided into segments */
+/* the length of the only row in cases whose row is divided into segments */
 enum { LONG = 16391 };
 /* the cases of sums compute SUMS results, each the sum of SUMMED elements; these are two of the
  * chunks of elements that reduce.c adds up separately */
 enum { SUMMED = 300, SUMS = 36 };
 
-/* The rows of a case. */
+/* The number of rows of a case, and their length. */
 typedef struct extent {
     int count, length;
 } extent;
@@ -27,7 +27,8 @@ static tsr_status require_division(const tsr__case *c)
     return tsr__segments_suit(tsr_stream_device(c->stream), 1, LONG) ? TSR_OK : TSR_ERR_UNSUPPORTED;
 }
 
-/* The logarithm of the sum of a row's exponentials, and the largest element. */
+/* Returns the logarithm of the sum of a row's exponentials, and writes the row's largest element.
+ */
 static double log_sum(const double *row, int length, double *largest)
 {
     double sum = 0;

@@ -42,7 +42,7 @@ tsr_status tsr__case_embedding_grad(tsr__case *c, tsr_dtype dtype)
 /* Cross-entropy -------------------------------------------------------------------------------- */
 
 enum { LABELS = 5, CLASSES = 71, OTHERS = 4 /* classes of the other part, which come first */ };
-/* the classes of one row that is divided into segments */
+/* the number of classes in the case whose only row is divided into segments */
 enum { MANY_CLASSES = 16391 };
 static const int32_t labels[LABELS] = {4, 74, 0, 3, 40};
 

@@ -28,7 +28,8 @@ typedef struct tsr__attachments {
     struct {
         const tsr__attachment_kind *kind;
         void *attachment;
-    } entry[TSR__MAX_ATTACHMENTS]; /* entries with indices below `count` do not change */
+        /* entries with indices below `count` do not change, so they can be read without the lock */
+    } entry[TSR__MAX_ATTACHMENTS];
 } tsr__attachments;
 
 /* Returns the device's attachment of this kind, which the first call creates. Thread-safe. `create`
@@ -36,7 +37,7 @@ typedef struct tsr__attachments {
 tsr_status tsr__device_attach(tsr_device *device, const tsr__attachment_kind *kind,
                               void **out) TSR_NODISCARD;
 
-/* Returns the attachment, or NULL if it has not been created yet. */
+/* Returns the device's attachment of this kind, or NULL if it has not been created yet. */
 void *tsr__device_attachment(const tsr_device *device, const tsr__attachment_kind *kind);
 
 /* The following functions are for device.c only. */

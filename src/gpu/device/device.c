@@ -1,4 +1,4 @@
-/* The lifetime of an open device. */
+/* Retains, releases and destroys open devices. */
 #include "gpu/device/device.h"
 
 #include "base/alloc.h"

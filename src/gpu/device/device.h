@@ -57,9 +57,9 @@ typedef struct tsr__queue {
 
 /* What a kernel must do to keep subnormal f16 numbers when it widens them to f32. */
 typedef enum tsr__subnormals {
-    TSR__SUBNORMALS_KEPT,    /* nothing; drivers for the CPU always keep them */
-    TSR__SUBNORMALS_BY_MODE, /* it must demand the mode DenormPreserve */
-    TSR__SUBNORMALS_BY_CODE  /* it must widen f16 by integer arithmetic */
+    TSR__SUBNORMALS_KEPT,    /* nothing: drivers for the CPU always keep such numbers */
+    TSR__SUBNORMALS_BY_MODE, /* the kernel must have the execution mode DenormPreserve */
+    TSR__SUBNORMALS_BY_CODE  /* the kernel must widen f16 by integer arithmetic */
 } tsr__subnormals;
 
 struct tsr_device {
@@ -69,7 +69,7 @@ struct tsr_device {
     tsr__vk_device vk;
     tsr_device_info info;
     tsr__device_class device_class;
-    tsr__storage storage; /* the variant of each shader that this device uses */
+    tsr__storage storage; /* which variant of the shaders this device uses */
     bool disk_cache;      /* pipelines and tuning are read from files */
     /* the device is a driver for the host's CPUs, so the host may copy tensors itself instead of
      * submitting a command */
@@ -79,7 +79,8 @@ struct tsr_device {
      * longer. */
     bool long_code;
     tsr__queue compute;
-    tsr__queue transfer; /* copies while the other queue computes; many devices have none */
+    /* a queue for copies at the same time as computations; many devices have none */
+    tsr__queue transfer;
     /* Uploads and downloads of at least this size use the transfer queue. Smaller ones take less
      * time than it takes to make one queue wait for the other. */
     uint64_t transfer_least_bytes;
@@ -103,18 +104,19 @@ struct tsr_device {
     bool subgroups_demanded; /* a pipeline can require full subgroups of a given size */
 
     VkPhysicalDeviceMemoryProperties memory_properties;
-    uint64_t memory_limit_bytes;    /* a limit that the caller has set; 0: none */
-    uint32_t max_allocations;       /* the largest number of slabs */
+    uint64_t memory_limit_bytes; /* a limit that the caller has set; 0: none */
+    /* the largest number of slabs (memory/memory.h), each of which is one allocation */
+    uint32_t max_allocations;
     bool wants_mapping;             /* the host maps tensors if there is suitable memory */
     bool wants_direct_uploads;      /* the host writes tensors directly, but does not read them */
-    uint64_t staging_chunk_bytes;   /* the size of a chunk of a staging ring (staging.h) */
+    uint64_t staging_chunk_bytes;   /* the size of one of the TSR__STAGING_CHUNKS chunks */
     uint64_t host_import_alignment; /* the alignment that host memory must have to be imported; 0:
                                        no import */
 
     pthread_mutex_t queue_lock;     /* protects both queues */
     tsr__timeline *spare_timelines; /* protected by queue_lock */
     tsr__attachments attachments;
-    /* the value of the fork generation (base/fork.h) when the device was opened */
+    /* the fork generation (base/fork.h) of the process that opened the device */
     unsigned generation;
     atomic_bool lost;
     atomic_uint references;

@@ -12,7 +12,7 @@ typedef enum tsr__fault_effect {
     TSR__FAULT_NO_COOPMAT_QUERY,
     /* the library assumes subgroups of 32 invocations, and no pipeline requires full subgroups */
     TSR__FAULT_SUBGROUPS_OF_32,
-    TSR__FAULT_NO_HOST_IMPORT, /* memory of the host is not imported */
+    TSR__FAULT_NO_HOST_IMPORT, /* no memory of the process is imported as device memory */
     /* kernels have no 16-bit variables, and widen f16 by integer arithmetic */
     TSR__FAULT_NO_HALVES,
     TSR__FAULT_SHORT_WORK, /* the limit of work for batches and dispatches is lower */
@@ -22,15 +22,17 @@ typedef enum tsr__fault_effect {
 typedef bool tsr__fault_condition(const tsr__capabilities *capabilities,
                                   const tsr_device_info *info);
 
-/* A line of the table. A device has the fault if all members that are not 0 apply to it. */
+/* One fault: a line of the table. A device has the fault if all members from `drivers` to
+ * `condition` that are not 0 apply to it. */
 typedef struct tsr__known_fault {
     const char *name;        /* the name for users, for example "amd-emulated-coopmat" */
-    const char *description; /* a clause whose subject is the driver */
+    const char *description; /* what the driver does wrong: a clause whose subject is the driver */
     const char *source;      /* the public report */
     VkDriverId drivers[3];   /* the drivers that have the fault; a 0 ends a shorter list */
     uint32_t vendor_id;
-    uint32_t first_device, last_device;   /* device ids, inclusive */
-    uint32_t first_version, last_version; /* as the driver encodes them, inclusive */
+    uint32_t first_device, last_device; /* device ids, inclusive */
+    /* versions of the driver, as the driver encodes them, inclusive */
+    uint32_t first_version, last_version;
     tsr__fault_condition *condition;
     tsr__fault_effect effect;
 } tsr__known_fault;

@@ -59,7 +59,7 @@ tsr_status tsr_device_list_init(tsr_device_list *out)
     tsr__instance *instance;
     tsr_status status = tsr__instance_acquire(&instance);
     if (status == TSR_ERR_NOT_FOUND && !tsr__validation_wanted()) {
-        /* There is a loader but no driver, so the list is empty. */
+        /* If there is a Vulkan loader but no driver, the list is empty; this is not an error. */
         *out = (tsr_device_list){0};
         return TSR_OK;
     }
@@ -259,7 +259,7 @@ static bool keeps_long_code(void)
 #ifdef _SC_LEVEL1_ICACHE_SIZE
     const long cache_bytes = sysconf(_SC_LEVEL1_ICACHE_SIZE);
 #else
-    const long cache_bytes = 0; /* unknown */
+    const long cache_bytes = 0; /* the system does not tell it */
 #endif
     const long enough_bytes = 65536;
 

@@ -93,7 +93,7 @@ static void format_uuid(tsr_device_info *info)
     }
 }
 
-/* The extensions of a device. */
+/* The list of extensions that a device has. */
 typedef struct extension_set {
     uint32_t count;
     VkExtensionProperties *list;
@@ -467,8 +467,8 @@ static void probe_properties(const tsr__instance *instance, const extension_set 
             tsr__min_u64(info->max_allocation_bytes, maintenance4.maxBufferSize);
     capabilities->max_allocations = properties.properties.limits.maxMemoryAllocationCount;
     capabilities->host_import_alignment = host_memory.minImportedHostPointerAlignment;
-    /* Kernels of operating systems import whole pages, but drivers report 4 KiB even if pages are
-     * larger. */
+    /* Operating systems can import only whole pages of memory, but drivers report an alignment of 4
+     * KiB even if pages are larger. */
     if (capabilities->host_import_alignment > 0)
         capabilities->host_import_alignment =
             tsr__max_u64(capabilities->host_import_alignment, page_bytes());
@@ -541,7 +541,7 @@ tsr_status tsr__probe(const tsr__instance *instance, VkPhysicalDevice physical, 
     if (status == TSR_ERR_NO_MEMORY)
         return status;
     if (status != TSR_OK) {
-        /* Other devices stay in the list even if the driver of one device fails. */
+        /* If the driver of one device fails, the others stay in the list. */
         unusable(info, tsr_last_error());
         tsr__log(TSR_LOG_WARNING, "device %d (%s) cannot be used: %s", index, info->name,
                  info->unusable_reason);
@@ -552,7 +552,7 @@ tsr_status tsr__probe(const tsr__instance *instance, VkPhysicalDevice physical, 
         unusable(info, "it has no compute queue");
     else if (info->heap_count == 0)
         unusable(info, "it has no memory");
-    /* Mesa's null hardware has timestamps with an infinite period. */
+    /* Treat timestamps as missing if their period is infinite, as on Mesa's null hardware. */
     if (capabilities->timestamp_bits == 0 || !isfinite(info->timestamp_period_ns))
         info->timestamp_period_ns = 0;
     return TSR_OK;

@@ -19,7 +19,8 @@ typedef struct tsr__capabilities {
     bool vulkan_memory_model;
     bool subgroup_size_control;
     bool full_subgroups; /* a pipeline can require full subgroups */
-    /* a pipeline can require a subgroup size; not on NVK, which has only one size */
+    /* a pipeline can require a subgroup size; false for NVK, for example, which has only one size
+     */
     bool subgroup_sizes_in_compute;
     uint32_t max_workgroup_subgroups; /* 0: unknown */
     /* the largest number of allocations of device memory at the same time */
@@ -39,14 +40,15 @@ typedef struct tsr__capabilities {
     /* the invocations of a workgroup can share cooperative matrices (VK_NV_cooperative_matrix2),
      * and load them with tensor addressing */
     bool has_coopmat2;
-    tsr__coopmat2 coopmat2; /* the shared matrices that kernels use */
+    tsr__coopmat2 coopmat2; /* the matrices shared by a workgroup that kernels use */
     bool coopmat_faulty;    /* a known fault forbids cooperative matrices */
-    bool short_work;        /* a known fault demands batches and dispatches with less work */
+    /* a known fault demands a lower limit of work for batches and dispatches */
+    bool short_work;
 } tsr__capabilities;
 
-/* Fills in both results. `index` is the device's position in the listing. If the driver returns an
- * error, the device is marked as not usable, and the error becomes the reason. The function itself
- * fails only with TSR_ERR_NO_MEMORY. */
+/* Fills in *info and *capabilities. `index` is the device's position in the listing. If the driver
+ * returns an error, the device is marked as not usable, and the error becomes the reason. The
+ * function itself fails only with TSR_ERR_NO_MEMORY. */
 tsr_status tsr__probe(const tsr__instance *instance, VkPhysicalDevice physical, int index,
                       tsr_device_info *info, tsr__capabilities *capabilities);
 
@@ -68,7 +70,7 @@ tsr_status tsr__probe_coopmat(const tsr__instance *instance, VkPhysicalDevice ph
  * them declare none. */
 tsr_status tsr__probe_coopmat2(const tsr__instance *instance, tsr__capabilities *capabilities);
 
-/* Updates the budget and the usage of heaps[info->heap_count]. */
+/* Updates budget_bytes and usage_bytes of all info->heap_count elements of `heaps`. */
 void tsr__probe_budget(const tsr__instance *instance, VkPhysicalDevice physical,
                        const tsr_device_info *info, tsr_heap_info *heaps);
 

@@ -12,7 +12,8 @@
 
 enum {
     VECTOR_BYTES = 16,
-    RUN_BYTES = 256,        /* the length of a tile's column in src, in bytes */
+    /* the length of a tile along a column, which is contiguous in src, in bytes */
+    RUN_BYTES = 256,
     TILE_BYTES = 32 * 1024, /* the largest tile, in bytes; it fits the second-level cache */
     BAND_TILES = 16,        /* the number of tiles side by side in a band (copy.h) */
     STRAIGHT_ROWS = 16,
@@ -23,7 +24,8 @@ enum {
 /* A plane is what two dimensions of a piece span, its rows and columns. Planes are divided into
  * bands (copy.h), and bands into tiles. Arrays with two elements are for dst and src. */
 typedef struct plane {
-    int row_dim, column_dim; /* −1: there is only one row */
+    /* the dimensions of the rows and of the columns; row_dim is −1 if there is only one row */
+    int row_dim, column_dim;
     uint32_t rows, columns;
     /* transpose: columns of src are rows of dst, and both dimensions are at least one vector long
      */
@@ -73,7 +75,9 @@ static plane plane_of(const tsr__host_piece *work)
         p.tile_rows = p.band_rows = tsr__min_u32(RUN_BYTES / work->from_bytes, p.rows);
         p.tile_columns = tsr__min_u32(TILE_BYTES / work->from_bytes / p.tile_rows, MAX_COLUMNS);
     } else if (p.columns < least && p.rows > p.columns) {
-        set_dims(&p, work, inner, row_dim); /* a few long rows are faster than many short rows */
+        /* exchange rows and columns, because a few long rows are copied faster than many short ones
+         */
+        set_dims(&p, work, inner, row_dim);
     }
     p.band_columns = BAND_TILES * p.tile_columns;
     return p;

@@ -93,7 +93,7 @@ static tsr_status build_glsl(tsr_kernel *kernel, const tsr_kernel_params *params
     return status;
 }
 
-/* Batches that have not run yet hold references to the kernel's pipeline. */
+/* The pipeline exists longer if batches that have not run yet hold references to it. */
 void tsr_kernel_destroy(tsr_kernel **kernel)
 {
     if (!kernel || !*kernel)

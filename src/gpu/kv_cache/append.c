@@ -138,7 +138,7 @@ static tsr__dispatch rotated_dispatch(const tsr_kv_cache *cache, const tsr_rope 
     };
 }
 
-/* The number of invocations of rope_append.comp. */
+/* Returns the number of invocations that rope_append.comp needs. */
 static uint64_t rotated_items(const tsr_tensor *q, int64_t kv_heads)
 {
     const int64_t *shape = q->layout.shape;

@@ -202,7 +202,7 @@ typedef struct copying {
     const tsr__page_copy *copies;
 } copying;
 
-/* Returns a view of one page in all layers. */
+/* Makes *out a view of page number `page` in all layers. */
 static tsr_status page_of(const tsr_kv_cache *cache, int32_t page, tsr_tensor *out)
 {
     tsr_layout layout;

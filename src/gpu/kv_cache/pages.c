@@ -22,7 +22,7 @@ tsr_status tsr__pages_init(tsr__page_table *table, int64_t page_tokens, int64_t 
         tsr__pages_finish(table);
         return TSR_ERR_NO_MEMORY;
     }
-    /* the page with the lowest number is last, so that it is taken first */
+    /* pages are taken from the end of the list, so put the lowest number last to use it first */
     for (int64_t i = 0; i < pages; i++)
         table->free[i] = (int32_t)(pages - 1 - i);
     return TSR_OK;
@@ -57,7 +57,8 @@ static void release(tsr__page_table *table, int32_t page)
         table->free[table->free_count++] = page;
 }
 
-/* Takes a page. The caller must have checked that there is a free one. */
+/* Takes a free page for a sequence and returns its number. The caller must have checked that there
+ * is one. */
 static int32_t take(tsr__page_table *table)
 {
     const int32_t page = table->free[--table->free_count];
@@ -146,7 +147,7 @@ static bool writes_to_shared(const tsr__page_table *table, const tsr__sequence *
            table->references[sequence->pages[sequence->count - 1]] > 1;
 }
 
-/* Checks the arguments of a step and counts the pages that it takes. */
+/* Checks the arguments of a step, and counts the free pages that it will take. */
 static tsr_status count_pages(const tsr__page_table *table, int count, const int *sequences,
                               const int64_t *tokens, int64_t *out)
 {

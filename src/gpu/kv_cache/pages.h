@@ -36,7 +36,7 @@ tsr_status tsr__pages_init(tsr__page_table *table, int64_t page_tokens, int64_t 
                            int sequences) TSR_NODISCARD;
 void tsr__pages_finish(tsr__page_table *table);
 
-/* Returns NULL if there is no such sequence. */
+/* Returns sequence number `sequence`, or NULL if there is none. */
 tsr__sequence *tsr__pages_find(const tsr__page_table *table, int sequence);
 
 tsr_status tsr__pages_add(tsr__page_table *table, int *out) TSR_NODISCARD;

@@ -21,11 +21,11 @@ struct tsr_stream;
 
 typedef struct tsr__buffer {
     tsr_device *device;
-    struct tsr__slab *slab;  /* the slab of which the buffer is a part */
+    struct tsr__slab *slab;  /* the allocation of which the buffer is a part (memory.h) */
     uint64_t slab_offset;    /* where the buffer begins in the slab */
     uint64_t size_bytes;     /* the size that was requested */
     uint64_t reserved_bytes; /* the size that the slab has reserved */
-    /* the slab's buffer; offsets in it are slab_offset plus offsets in this buffer */
+    /* the VkBuffer of the whole slab; this buffer begins at slab_offset in it */
     VkBuffer handle;
     uint64_t address; /* the address of this buffer's first byte */
     void *host;       /* the host's address of the first byte; NULL if it is not mapped */

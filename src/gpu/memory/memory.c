@@ -114,7 +114,7 @@ static tsr_status create_memory(tsr_device *device, void **out)
     return TSR_OK;
 }
 
-/* The caller must have released all buffers. */
+/* Frees all slabs. All buffers must have been released. */
 static void destroy_memory(tsr_device *device, void *attachment)
 {
     device_memory *memory = attachment;
@@ -169,7 +169,8 @@ static uint32_t slab_count(const device_memory *memory)
     return count;
 }
 
-/* Returns the budget of a heap, and how much of it is in use. */
+/* Returns the budget of a heap (how many bytes of it the process may use), and writes how many are
+ * in use. */
 static uint64_t budget_of(const tsr_device *device, const device_memory *memory, uint32_t heap,
                           uint64_t *in_use)
 {
@@ -514,7 +515,7 @@ static uint64_t minus(uint64_t a, uint64_t b)
     return a > b ? a - b : 0;
 }
 
-/* Memory that is allocated but not in use counts as left. */
+/* Memory of slabs that no buffer uses counts as left, too. */
 tsr_status tsr__memory_left(tsr_device *device, uint64_t *out)
 {
     device_memory *memory;

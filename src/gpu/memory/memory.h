@@ -15,7 +15,9 @@ typedef struct tsr__slab {
     uint64_t address;
     uint8_t *host;   /* the slab's mapping; NULL if it is not mapped */
     bool write_only; /* the host must not read the mapping: it is device memory over a bus */
-    void *own;       /* the process's own memory that contains `host`, or NULL: host_import.h */
+    /* the allocation of the process that contains `host` if the memory is imported (host_import.h),
+     * or NULL */
+    void *own;
     uint64_t size_bytes;
     uint64_t used_bytes;
     uint64_t page_count; /* the number of pages; 0 if the slab is for a single buffer */

@@ -178,7 +178,7 @@ static bool lock_until(int descriptor, uint64_t deadline_ns, bool *locked)
     const struct timespec pause = {.tv_nsec = 2000000};
     while (!(*locked = flock(descriptor, LOCK_EX | LOCK_NB) == 0)) {
         if (errno != EWOULDBLOCK)
-            return true; /* this file system has no locks */
+            return true; /* no lock, but no error: this file system has no locks */
         if (tsr__now_ns() >= deadline_ns)
             return false;
         nanosleep(&pause, NULL);

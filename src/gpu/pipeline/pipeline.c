@@ -41,7 +41,7 @@ typedef struct device_pipelines {
     bool capture;
     tsr__cache_key key;
     uint64_t built; /* the number of pipelines built since the device was opened */
-    /* the value of `built` when the driver's cache was last written to disk */
+    /* the value of `built` when the driver's cache was last written to its file */
     uint64_t saved_built;
     uint64_t kept, limit;
     uint64_t uses; /* the number of calls of tsr__pipeline_get */

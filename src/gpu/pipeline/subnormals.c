@@ -31,8 +31,8 @@ static uint32_t opcode_at(const uint32_t *code, size_t at)
  * words. A place that the module does not have is 0. */
 typedef struct places {
     uint32_t entry, constant; /* ids of the entry point and of WIDEN_F16 */
-    size_t after_entries;     /* the instruction that follows the entry points */
-    size_t value;             /* the value of WIDEN_F16 */
+    size_t after_entries;     /* the index of the first word behind the OpEntryPoint instructions */
+    size_t value;             /* the index of the word with the value of WIDEN_F16 */
 } places;
 
 static places find_places(const uint32_t *code, size_t words)

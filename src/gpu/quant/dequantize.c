@@ -56,7 +56,9 @@ static uint32_t unit_of(tsr_dtype dtype)
 typedef struct conversion {
     const tsr_tensor *y, *x, *indices; /* indices may be NULL */
     int64_t first;
-    int outer; /* the number of leading dimensions over which the host loops */
+    /* the number of leading (outer) dimensions, for each index of which there are dispatches of
+     * their own */
+    int outer;
 } conversion;
 
 /* The form (TSR_ROW_…) of the rows of y. The length of rows is a multiple of 4, because it is a

@@ -79,7 +79,7 @@ static tsr__dispatch dispatch_of(tsr__shader shader, const tsr_tensor *floats, u
 
 typedef struct packing {
     const tsr_tensor *x, *y;
-    tsr__access largest; /* a word of scratch memory */
+    tsr__access largest; /* a word of scratch memory that gets the bits of the largest element */
     uint64_t count;
 } packing;
 

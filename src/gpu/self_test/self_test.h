@@ -10,8 +10,9 @@
 #include "gpu/device/device.h"
 
 typedef enum tsr__self_test_mode {
-    TSR__SELF_TEST_FIRST_USE, /* a kernel is tested before its first use, if no file has a result */
-    TSR__SELF_TEST_OFF,       /* all kernels are used */
+    /* a kernel is tested before its first use, unless the file has its result */
+    TSR__SELF_TEST_FIRST_USE,
+    TSR__SELF_TEST_OFF, /* no kernel is tested; all are used */
     /* opening a device tests all kernels that the device uses, even if a file has their results */
     TSR__SELF_TEST_FULL
 } tsr__self_test_mode;

@@ -93,7 +93,7 @@ static tsr_status make_next(tsr_stream *stream)
 
 static tsr_status open_batch(tsr_stream *stream)
 {
-    /* A batch that the queue refused earlier must be submitted first. */
+    /* If the queue refused the open batch earlier, submit that batch first. */
     if (stream->open && stream->open->ended)
         TSR__TRY(tsr_stream_submit(stream));
     if (stream->open)

@@ -58,7 +58,8 @@ static tsr_status create(tsr_stream *stream, uint64_t size_bytes, tsr__buffer **
         tsr__buffer_create(stream->device, TSR__BUFFER_DEVICE, size_bytes, out);
     if (status != TSR_ERR_DEVICE_MEMORY)
         return status;
-    /* When batches complete, the memory of destroyed tensors becomes free. */
+    /* There is no memory: wait until the batches are complete, which frees the memory of destroyed
+     * tensors, and try again. */
     TSR__TRY(tsr_stream_wait(stream));
     return tsr__buffer_create(stream->device, TSR__BUFFER_DEVICE, size_bytes, out);
 }
@@ -116,8 +117,8 @@ tsr_status tsr__stream_idle_scratch(tsr_stream *stream, uint64_t size_bytes, tsr
     TSR__TRY(tsr__device_check(stream->device));
     tsr__scratch_buffer *idle = smallest_fit(stream, size_bytes, true);
     *out = NULL;
-    /* If recorded work uses a buffer of this size, *out stays NULL, because otherwise each
-     * operation in flight could get its own buffer. */
+    /* If there is a buffer of this size but recorded work uses it, *out stays NULL and the caller
+     * does without. Otherwise each operation in flight could get a buffer of its own. */
     if (!idle && smallest_fit(stream, size_bytes, false))
         return TSR_OK;
     return lend(stream, size_bytes, idle, out);
@@ -144,7 +145,7 @@ tsr_status tsr__stream_post(tsr_stream *stream, const void *data, uint64_t size_
     }
     tsr__buffer *posts = stream->posts;
     uint8_t *memory = posts->host ? posts->host : posts->direct;
-    if (!memory) /* there is no suitable memory type, or mapping it has failed */
+    if (!memory) /* the host cannot write device memory, or mapping it has failed */
         return TSR_OK;
     const uint64_t at = stream->post_used_bytes;
     memcpy(memory + at, data, size_bytes);

@@ -1,4 +1,4 @@
-/* The members of a stream, for the files that implement it. */
+/* The members of a stream, and functions that only the files of this folder use. */
 #ifndef TSR_GPU_STREAM_STATE_H
 #define TSR_GPU_STREAM_STATE_H
 
@@ -11,14 +11,15 @@
 #define TSR__STREAM_WAITS_MAX 8
 
 typedef struct tsr__stream_wait {
-    tsr__timeline *timeline; /* the wait holds a reference to it */
+    tsr__timeline *timeline; /* the other stream's timeline, to which this holds a reference */
     uint64_t point;
 } tsr__stream_wait;
 
 typedef struct tsr__scratch_buffer {
     tsr__buffer *buffer;
-    uint64_t lent_serial; /* the value of stream->serial when the buffer was last lent */
-    bool kept;            /* if set, the buffer is not lent to another operation */
+    /* the value of tsr_stream.serial when the buffer was last lent to an operation */
+    uint64_t lent_serial;
+    bool kept; /* if set, the buffer is not lent to another operation */
 } tsr__scratch_buffer;
 
 /* Staging memory for one direction. It is a ring of chunks, so that the device copies one chunk
@@ -62,7 +63,7 @@ struct tsr_stream {
     tsr__scratch_buffer *scratch;
     size_t scratch_count, scratch_capacity;
     tsr__buffer *posts;       /* the buffer that tsr__stream_post fills at present, or NULL */
-    uint64_t post_used_bytes; /* the number of used bytes of `posts` */
+    uint64_t post_used_bytes; /* how many bytes of `posts` earlier calls have filled */
     tsr__staging upload, readback;
     VkQueryPool timer;
     bool timer_begun, timer_ended;

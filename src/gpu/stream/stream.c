@@ -82,7 +82,8 @@ void tsr_stream_destroy(tsr_stream **stream)
 
     if (tsr_stream_wait(closing) != TSR_OK) {
         tsr__log(TSR_LOG_ERROR, "stream_destroy: %s", tsr_last_error());
-        /* The device may still run work. It must end before the stream's buffers are freed. */
+        /* Waiting for the stream has failed, so the device may still run its work, which must end
+         * before the buffers are freed. */
         pthread_mutex_lock(&device->queue_lock);
         (void)TSR__VK(&device->vk, DeviceWaitIdle, device->handle);
         pthread_mutex_unlock(&device->queue_lock);

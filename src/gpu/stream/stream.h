@@ -32,7 +32,8 @@ typedef struct tsr__dispatch {
     uint32_t spec[TSR__SPEC_MAX];
     const void *push;
     uint32_t push_bytes; /* at most TSR__PUSH_MAX, a multiple of 4 */
-    uint32_t groups[3];  /* within the device's limits; if one of them is 0, nothing is recorded */
+    /* the number of workgroups, within the device's limits; if one is 0, nothing is recorded */
+    uint32_t groups[3];
     /* the work in multiply-adds; 0: it is estimated from the bytes of `access` */
     double work;
     /* Dispatches with the same number other than 0 are pieces of one computation: none reads or

@@ -137,7 +137,8 @@ static tsr_status slow_down(tsr_stream *stream, uint64_t point, uint64_t submitt
     return TSR_OK;
 }
 
-/* If vkQueueSubmit fails, the batch is kept, and the next call tries again. */
+/* Submits the open batch. If vkQueueSubmit fails, the batch is kept, and the next call tries again.
+ */
 tsr_status tsr_stream_submit(tsr_stream *stream)
 {
     TSR__REQUIRE(stream != NULL, "stream_submit: stream is NULL");

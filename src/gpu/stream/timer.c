@@ -20,7 +20,8 @@ static tsr_status timer_prepare(tsr_stream *stream)
             return tsr__device_fail(device, result, "vkCreateQueryPool");
         }
     }
-    /* Uploads and downloads that were recorded earlier must be complete before the timestamp. */
+    /* Uploads and downloads on the transfer queue that were recorded earlier must be complete
+     * before the timestamp is taken. */
     TSR__TRY(tsr__stream_join_transfers(stream));
     return tsr__stream_begin(stream, NULL, 0);
 }

@@ -32,7 +32,8 @@ static tsr_status record_list(tsr_stream *stream, void *work)
 tsr_status tsr__dispatches_record(tsr__dispatches *list, tsr_stream *stream)
 {
     for (size_t i = 0; i < list->count; i++)
-        /* This is set here, because list->push may move whenever it grows. */
+        /* Set the pointers to the push constants only now, because list->push may have moved when
+         * it grew. */
         list->items[i].push = list->push[i];
     return tsr__stream_atomic(stream, record_list, list);
 }

@@ -15,7 +15,7 @@ typedef struct tsr__elementwise {
      * act(a). With two inputs, it is act'(a) · b, or act(a) · b if `multiplied` is true. If
      * `activation` is false, `function` is TSR_EW_…. */
     bool activation, multiplied;
-    uint32_t function; /* the kernel's specialization constant FUNCTION */
+    uint32_t function; /* the value of the kernel's specialization constant FUNCTION */
     float alpha, beta; /* unused with three inputs */
     tsr_tensor *y;
     const char *y_name;

@@ -8,7 +8,7 @@
 #include "tensor/check.h"
 
 #define WORKGROUP 64
-#define ROWS_MAX (INT64_C(1) << 26) /* rows per dispatch */
+#define ROWS_MAX (INT64_C(1) << 26) /* the largest number of rows of one dispatch */
 #define WIDTH_MAX (INT64_C(1) << 24)
 /* In the kernel for the gradient, the rows of the table are divided into buckets, and a workgroup
  * computes some columns of the rows of one bucket. More buckets keep more of the device busy, but

@@ -5,7 +5,7 @@
 #include "tensor/check.h"
 #include "tessera/ops.h"
 
-#define ROWS_MAX (INT64_C(1) << 30) /* rows per dispatch */
+#define ROWS_MAX (INT64_C(1) << 30) /* the largest number of rows of one dispatch */
 
 static tsr_status check(tsr_stream *stream, tsr_tensor *loss, tsr_tensor *gradient,
                         const tsr_tensor *logits, const tsr_tensor *labels)

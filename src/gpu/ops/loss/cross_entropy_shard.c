@@ -7,7 +7,7 @@
 #include "shaders/params/cross_entropy_shard.h"
 #include "tensor/check.h"
 
-#define ROWS_MAX (INT64_C(1) << 30) /* rows per dispatch */
+#define ROWS_MAX (INT64_C(1) << 30) /* the largest number of rows of one dispatch */
 
 /* The arguments of one of two steps. The first computes the statistics of this rank's part of the
  * classes, the second computes the results from the statistics of all parts. Arguments that the

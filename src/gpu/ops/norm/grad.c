@@ -18,7 +18,8 @@
 #include "tessera/ops.h"
 
 #define WORKGROUP 64
-#define MAX_PRODUCTS (UINT64_C(1) << 24) /* 64 MiB of scratch memory */
+/* the largest number of products in scratch memory: 64 MiB of f32 */
+#define MAX_PRODUCTS (UINT64_C(1) << 24)
 
 /* One call of tsr_layer_norm_grad or tsr_rms_norm_grad. */
 typedef struct gradient {
@@ -28,12 +29,15 @@ typedef struct gradient {
     tsr_tensor *dx, *dweight, *dbias;
     const tsr_tensor *added; /* another gradient, which is added to dx; or NULL */
     bool accumulate;
-    tsr__buffer *stats; /* the statistics of all rows */
+    /* the statistics of all rows: the mean, the factor by which a row is scaled, and sums for dx
+     * (params/norm.h) */
+    tsr__buffer *stats;
     /* scratch memory of the kernels that divide long rows into chunks (norm_chunks.h); large enough
      * for any plane */
     tsr__buffer *parts;
     uint64_t parts_bytes;
-    tsr__buffer *partials; /* see tsr__norm_partials */
+    /* partial results of rows that are divided into segments, see tsr__norm_partials */
+    tsr__buffer *partials;
     /* the number of chunks into which the rows are divided for the second step */
     uint64_t chunks;
     /* The matrices whose columns are added up for dweight and dbias. Usually they are f32 [chunks,

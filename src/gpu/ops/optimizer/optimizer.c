@@ -102,7 +102,8 @@ typedef struct step {
     tsr_stream *stream;
     const tsr__optimizer *optimizer;
     const float *numbers;
-    uint64_t scale; /* the address of the scale in memory; 0: the scale is one of the numbers */
+    /* the device address of the gradients' scale; 0: the scale is one of `numbers` */
+    uint64_t scale;
     int slot[TSR_OPT_OPERANDS];
     tsr__dispatch dispatch;
 } step;

@@ -52,7 +52,7 @@ static bool is_argmax(const pass_list *r)
 /* The input or output of a dispatch: a tensor, or partial results in scratch memory. */
 typedef struct place {
     tsr_layout layout; /* the layout without the reduced dimension */
-    uint64_t address;  /* the address from which the layout's offset counts */
+    uint64_t address;  /* the device address from which the layout's offset counts */
     tsr__access access;
     /* size and stride, in elements, of the reduced dimension; for inputs only */
     int64_t count, step;
@@ -78,7 +78,8 @@ static uint32_t columns_form(const tsr__piece *piece, const place *x, uint64_t a
         piece->shape[inner] < 4)
         return TSR_ROW_STRIDED;
     uint64_t misaligned = address | (uint64_t)x->step * size;
-    if (piece->shape[inner] % 4 != 0) /* the last group ends with the last column */
+    /* the last group of four overlaps the one before it, so that it ends with the last column */
+    if (piece->shape[inner] % 4 != 0)
         misaligned |= piece->shape[inner] * size;
     for (int d = 0; d < inner; d++)
         misaligned |= piece->strides[0][d] * size;

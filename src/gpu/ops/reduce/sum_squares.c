@@ -123,7 +123,7 @@ static tsr_status add_tensor(call *c, const tsr_tensor *x)
     return TSR_OK;
 }
 
-/* Adds the dispatches that set y to the sum of all partial sums. */
+/* Adds the dispatches that add up all partial sums and write the result to y. */
 static tsr_status add_total(call *c, tsr_tensor *y)
 {
     tsr_layout one = y->layout, parts = {.dtype = TSR_F32,

@@ -218,7 +218,7 @@ static tsr_status add_pairs(call *c, const tsr__piece *piece, uint32_t repeats,
     return tsr__dispatches_add(&c->list, &dispatch);
 }
 
-/* Removes a dimension from a piece. */
+/* Removes dimension `dim` from a piece, which then describes its first index along it. */
 static void remove_dim(tsr__piece *piece, int dim)
 {
     piece->ndim--;
