@@ -12,15 +12,18 @@
 
 typedef struct attention_case {
     int64_t batch, heads, kv_heads, q_len, kv_len, head_dim;
-    double scale, softcap; /* 0: the defaults */
+    double scale, softcap; /* 0: the library's default */
     bool causal;
     int64_t window;
-    double *mask;                 /* [batch, heads, q_len, kv_len], or NULL */
-    double *q_length, *kv_length; /* [batch], or NULL */
-    int32_t *kv_head;             /* [heads], or NULL */
-    double *q, *k, *v, *dy;       /* dy may be NULL */
+    double *mask; /* [batch, heads, q_len, kv_len], or NULL: no mask */
+    /* [batch], or NULL: all sequences have q_len queries and kv_len keys */
+    double *q_length, *kv_length;
+    /* [heads]: the key head of each query head, or NULL: the usual groups */
+    int32_t *kv_head;
+    double *q, *k, *v, *dy; /* dy may be NULL */
     double *y, *lse, *dq, *dk, *dv;
-    /* The magnitudes to which rounding errors of dq and dk are relative if the gradients cancel. */
+    /* The terms of dq and dk may cancel. Then the results are small, and their rounding errors
+     * are relative to these magnitudes of the terms. */
     double natural_q, natural_k;
 } attention_case;
 
@@ -88,7 +91,7 @@ static inline double *attention_random_mask(gpu_random *random, int64_t count, t
     return mask;
 }
 
-/* Sets the rows of keys from a sequence's length on to NaN. */
+/* Sets the keys past the length of each sequence to NaN, because attention must not read them. */
 static inline void attention_spoil_keys(const attention_case *c, double *values)
 {
     for (int64_t n = 0; n < attention_keys_count(c); n++) {
@@ -100,7 +103,8 @@ static inline void attention_spoil_keys(const attention_case *c, double *values)
     }
 }
 
-/* Returns the score of a query and a key, or -inf. *slope is its derivative by scale · q·k. */
+/* Returns the score of a query and a key, or -inf if the query does not see the key. *slope is
+ * the derivative of the score by scale · q·k. */
 static inline double attention_score(const attention_case *c, int64_t b, int64_t h, int64_t i,
                                      int64_t j, const double *q, const double *k, double *slope)
 {
@@ -125,7 +129,7 @@ static inline double attention_score(const attention_case *c, int64_t b, int64_t
     return score;
 }
 
-/* Computes the results from the inputs. */
+/* Computes y, lse and, if there is dy, the gradients. */
 static inline void attention_solve(attention_case *c)
 {
     const int64_t rows = attention_queries_count(c), keys = attention_keys_count(c),
@@ -186,7 +190,7 @@ static inline void attention_free(attention_case *c)
     *c = (attention_case){0};
 }
 
-/* Returns half a unit in the last place, relative to the value. */
+/* Returns half a unit in the last place, as a fraction of the value. */
 static inline double attention_half_unit(tsr_dtype dtype)
 {
     return dtype == TSR_F32 ? 0x1p-24 : dtype == TSR_F16 ? 0x1p-11 : 0x1p-8;

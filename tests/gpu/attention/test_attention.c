@@ -9,7 +9,7 @@
 
 #define F32_ERROR 2e-6
 
-/* A case and its tensors, which are views. */
+/* A case and its tensors, which are views of larger tensors. */
 typedef struct problem {
     attention_case c;
     const tsr_dtype *dtypes;
@@ -35,9 +35,9 @@ static const tsr_dtype mixtures[][9] = {
 };
 enum { Q, K, V, DY, Y, DQ, DK, DV, MASK };
 
-/* Adds options by the bits of `number`. Among any eight consecutive numbers, any two options occur
- * together, each alone, and both missing. Any two numbers that use the same mixture of dtypes
- * differ in the mask, the soft cap and both lengths. */
+/* Adds options; the bits of `number` choose them. Among any eight consecutive numbers, any two
+ * options occur together, each alone, and both missing. Any two numbers that use the same
+ * mixture of dtypes differ in the mask, the soft cap and both lengths. */
 static void add_options(problem *p, gpu_random *random, int number)
 {
     attention_case *c = &p->c;
@@ -136,7 +136,8 @@ static bool may_round(const problem *p)
     return gpu->device_class == TSR__CLASS_GPU && used >= 0;
 }
 
-/* Compares the results. Those for which the problem has no tensor are left out. */
+/* Compares the results with the references. Results for which the problem has no tensor are left
+ * out. */
 static void check(problem *p, const char *name)
 {
     attention_case *c = &p->c;
@@ -205,7 +206,8 @@ START_TEST(agrees_with_doubles)
 {
     static const int64_t dims[] = {17, 64, 250, 3, 8, 66, 32, 96, 1, 256, 128, 200};
     gpu_random random = {(uint64_t)_i + 1};
-    /* Compiling the kernels takes most of the time. */
+    /* Compiling the kernels takes most of the time, so only the first round uses all mixtures of
+     * dtypes; the other rounds use two. */
     const int first = _i == 0 ? 0 : _i % 3, count = _i == 0 ? 4 : 2;
     for (int n = first; n < first + count; n++) {
         char name[128];
@@ -298,7 +300,8 @@ START_TEST(agrees_with_doubles_for_short_sequences)
 }
 END_TEST
 
-/* For Intel's GPUs, the kernel's loops have no constant number of trips. */
+/* Makes the device look like one from Intel, for which the kernel has loops whose number of
+ * trips is not a constant. */
 START_TEST(agrees_with_doubles_as_on_intel)
 {
     gpu_random random = {41};
@@ -312,7 +315,8 @@ START_TEST(agrees_with_doubles_as_on_intel)
 }
 END_TEST
 
-/* Few queries, for which the keys are cut into parts. */
+/* Calls with so few queries that the keys are divided into ranges, which different workgroups
+ * read. */
 START_TEST(agrees_with_doubles_for_few_queries)
 {
     static const int64_t dims[] = {64, 1, 20, 128, 20, 250, 128, 64};
@@ -327,7 +331,8 @@ START_TEST(agrees_with_doubles_for_few_queries)
                            .q_len = gpu_random_between(&random, 1, 2),
                            .kv_len = gpu_random_between(&random, 1, 1500),
                            .head_dim = dims[number]}};
-        /* lavapipe uses the kernel for few queries also with lengths and lse. */
+        /* Sets lengths of the sequences, because lavapipe uses the kernel for few queries for
+         * calls with lengths and lse, too. */
         p.c.kv_length = attention_random_lengths(&random, p.c.batch, p.c.kv_len);
         p.kv_lengths = gpu_new(TSR_I32, 1, &p.c.batch);
         gpu_put(p.kv_lengths, p.c.kv_length);
@@ -338,7 +343,8 @@ START_TEST(agrees_with_doubles_for_few_queries)
 }
 END_TEST
 
-/* `plain`: the tensors have no gaps, so that lavapipe gathers the pages before it multiplies. */
+/* `plain`: the tensors have no gaps, so that lavapipe copies the pages to consecutive memory
+ * before it multiplies. */
 typedef struct paging {
     int64_t q_len, page_len, head_dim;
     bool q_lengths, plain;
@@ -436,7 +442,7 @@ START_TEST(reads_pages)
 }
 END_TEST
 
-/* Tests the kernel for few queries, with several blocks of keys in pages. */
+/* Tests the kernel for few queries with several blocks of keys, where the keys are in pages. */
 START_TEST(reads_pages_for_few_queries)
 {
     gpu_random random = {75};
@@ -444,8 +450,9 @@ START_TEST(reads_pages_for_few_queries)
 }
 END_TEST
 
-/* Tensors without gaps, whose pages lavapipe gathers. In one case there are more keys than a block
- * of scores can hold, and an odd number of columns; in the other, several blocks of queries. */
+/* Tensors without gaps, for which lavapipe copies the pages to consecutive memory. The first
+ * case has more keys than a block of scores can hold, and an odd head_dim; the second has
+ * several blocks of queries. */
 START_TEST(gathers_pages)
 {
     gpu_random random = {(uint64_t)_i + 90};
@@ -460,7 +467,8 @@ START_TEST(gathers_pages)
 }
 END_TEST
 
-/* Several blocks of keys and of queries, and groups of heads of different sizes. */
+/* More queries and keys than one block of each, and key heads that serve different numbers of
+ * query heads. */
 START_TEST(agrees_with_doubles_in_several_blocks)
 {
     gpu_random random = {(uint64_t)_i + 100};
@@ -477,7 +485,7 @@ START_TEST(agrees_with_doubles_in_several_blocks)
                        .softcap = _i == 3 ? 3 : 0}};
     const int64_t mask_shape[] = {1, p.c.heads, 1, p.c.kv_len};
     if (_i == 1 || _i == 2) {
-        /* This mask broadcasts. */
+        /* This mask is the same for all queries, so its dimension of queries has size 1. */
         double *values = attention_random_mask(&random, p.c.heads * p.c.kv_len, p.dtypes[MASK]);
         p.c.mask = attention_doubles(attention_queries_count(&p.c) * p.c.kv_len);
         for (int64_t n = 0; n < attention_queries_count(&p.c) * p.c.kv_len; n++)
@@ -492,7 +500,8 @@ START_TEST(agrees_with_doubles_in_several_blocks)
 }
 END_TEST
 
-/* Attention does not store all scores, which would take 1 GiB for each head of 16,384 queries. */
+/* Checks that attention does not store all scores, which would take 1 GiB for each head of
+ * 16,384 queries. */
 START_TEST(takes_little_memory)
 {
     const int64_t shape[] = {1, 1, 16384, 64}, last[] = {1, 1, 1, 64};
@@ -505,7 +514,8 @@ START_TEST(takes_little_memory)
     gpu_poison(y);
     uint64_t before, after;
     tsr_device_memory_usage(gpu, NULL, &before);
-    /* For all keys, a CPU driver without special kernels would take minutes. */
+    /* With all keys, a CPU driver without special kernels would take minutes, so SwiftShader
+     * uses a window. */
     const int64_t window = gpu_is_swiftshader() ? 64 : 0;
     GPU_OK(tsr_attention(queue, y, lse, q, k, v,
                          tsr_attention_params(.causal = true, .window = window)));
@@ -513,7 +523,7 @@ START_TEST(takes_little_memory)
     tsr_device_memory_usage(gpu, NULL, &after);
     ck_assert_uint_le(after - before, UINT64_C(64) << 20);
 
-    /* Compares the last query with a separate call for it. */
+    /* Compares the last query's result with that of a separate call for this query. */
     tsr_tensor *one = gpu_new(TSR_F32, 4, last), *of_y, *of_q;
     GPU_OK(tsr_tensor_slice(q, 2, -1, TSR_END, 1, &of_q));
     GPU_OK(tsr_tensor_slice(y, 2, -1, TSR_END, 1, &of_y));
@@ -558,7 +568,7 @@ START_TEST(accepts_nothing)
 }
 END_TEST
 
-/* Mistakes ----------------------------------------------------------------------------------- */
+/* Refused calls ------------------------------------------------------------------------------ */
 
 static tsr_tensor *zeros(tsr_dtype dtype, int ndim, const int64_t *shape)
 {
@@ -675,7 +685,7 @@ START_TEST(refuses_params)
 }
 END_TEST
 
-/* On lavapipe, each variant uses another kernel. */
+/* Variants of the call. On lavapipe, each uses another kernel. */
 typedef enum variant { PLAIN, LENGTHS, LENGTHS_WITHOUT_LSE, SHORT } variant;
 
 /* Every allocation and every Vulkan call fails once. Nothing may leak, and the result must be
@@ -761,7 +771,8 @@ START_TEST(sends_parameters)
         if (i < FEW && reached)
             ck_assert_uint_eq(queue->barriers, barriers);
     }
-    /* A command counts once, or twice if it has a preflight. */
+    /* The stream's `serial` grows by one for each command, and by another one if the command has
+     * a preflight. */
     const uint64_t commands = queue->serial - serial;
     ck_assert_uint_eq(commands, (reached ? 2 : 4) * (CALLS - 1));
     gpu_get(y, values);

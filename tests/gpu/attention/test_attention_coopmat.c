@@ -9,14 +9,15 @@
 typedef struct problem {
     attention_case c;
     tsr_dtype dtype;
-    /* The tensors have no gaps, so that the kernel loads vectors if it can. */
+    /* The tensors have no gaps, so that the kernel can load vectors instead of single elements. */
     bool plain;
     tsr_tensor *q, *k, *v, *dy, *y, *lse, *dq, *dk, *dv, *mask, *q_lengths, *kv_lengths, *pages;
     tsr_tensor *parents[16];
     int parent_count;
 } problem;
 
-/* How many pipelines the device was asked for, with and without cooperative matrices. */
+/* How many pipelines the library has requested since the last check, with and without
+ * cooperative matrices. */
 static int asked_matrices, asked_others;
 static bool refuses_matrices;
 
@@ -54,7 +55,8 @@ static bool has_matrices(tsr_dtype dtype)
     if (!has_matrices(dtype))                                                                      \
     SKIP("no cooperative matrices of %s", tsr_dtype_name(dtype))
 
-/* Checks which kind of kernel the last call asked for. */
+/* Checks whether the last call requested only kernels with cooperative matrices, or only other
+ * kernels. */
 static void check_asked(bool matrices)
 {
     ck_assert_int_eq(asked_matrices > 0, matrices);
@@ -74,7 +76,7 @@ static tsr_tensor *make(problem *p, gpu_random *random, tsr_dtype dtype, int ndi
     return tensor;
 }
 
-/* Adds options by the bits of `number`, as in test_attention.c. */
+/* Adds options; the bits of `number` choose them, as in test_attention.c. */
 static void add_options(problem *p, gpu_random *random, int number)
 {
     attention_case *c = &p->c;
@@ -110,7 +112,8 @@ static void add_options(problem *p, gpu_random *random, int number)
     }
 }
 
-/* `q_size` is the magnitude of the queries; large ones make scores large. */
+/* Makes the problem's tensors with random values. `q_size` is the magnitude of the queries;
+ * large queries make large scores. */
 static void make_tensors(problem *p, gpu_random *random, double q_size)
 {
     attention_case *c = &p->c;
@@ -159,10 +162,10 @@ static tsr_attention_params params_of(const problem *p)
                                   .kv_head = p->c.kv_head};
 }
 
-/* Compares the results. Those for which the problem has no tensor are left out. The kernels round
- * probabilities, and their gradients, to the dtype before they multiply them, with an error of half
- * a unit each. The error of a sum of such products is therefore relative to the magnitude of the
- * products: `natural`. */
+/* Compares the results with the references. Results for which the problem has no tensor are left
+ * out. The kernels round probabilities, and their gradients, to the dtype before they multiply
+ * them, with an error of half a unit each. The error of a sum of such products is therefore
+ * relative to the magnitude of the products: `natural`. */
 static void check(const problem *p, const char *name)
 {
     const attention_case *c = &p->c;
@@ -226,8 +229,8 @@ static void compute(problem *p, gpu_random *random, double q_size)
     free_problem(p);
 }
 
-/* Makes a driver for the CPU use the kernels for AMD and for NVIDIA alternately. Those for AMD read
- * fragments along k, which takes transposed tiles. */
+/* Makes a CPU driver look like a GPU of AMD and of NVIDIA alternately, for which the kernels
+ * differ: those for AMD load fragments along k, which needs transposed tiles. */
 static void pretend(int number)
 {
     if (gpu->info.type == TSR_DEVICE_CPU)
@@ -256,8 +259,9 @@ START_TEST(agrees_with_doubles)
 }
 END_TEST
 
-/* Scores rise from block to block, so that the maxima of rows rise often. Masks have the lowest
- * numbers, which must not be taken for unseen keys. */
+/* Scores rise from one block of keys to the next, so that the running maximum of each row rises
+ * often. A few rows have masks of -inf or the lowest finite number; the kernel must not treat
+ * keys with the latter as masked. */
 START_TEST(follows_maxima)
 {
     NEEDS_MATRICES(_i ? TSR_BF16 : TSR_F16);
@@ -295,7 +299,7 @@ START_TEST(follows_maxima)
 }
 END_TEST
 
-/* The keys of prompts are in pages of a cache that sequences share. */
+/* The keys are in pages of a cache, and sequences share some pages. */
 START_TEST(reads_pages)
 {
     enum { PAGES = 7, COUNT = 6, PAGE = 24 };

@@ -5,7 +5,7 @@
 
 #define F32_ERROR 2e-6
 
-/* Returns the values of a golden tensor; the caller frees them. */
+/* Returns the values of the tensor `name` of a case in the file; the caller frees them. */
 static double *values_of(const json_t *one, const char *name, int64_t count)
 {
     golden_tensor tensor = golden_tensor_load(one, name);
@@ -71,8 +71,8 @@ static attention_case case_of(const json_t *one)
     return c;
 }
 
-/* Returns the magnitude to which errors are relative. It is the largest value, unless the values
- * are small only because large ones cancel. */
+/* Returns the magnitude to which rounding errors are relative: the largest result, or `natural`,
+ * the magnitude of the terms, if the terms cancel and all results are small. */
 static double relative_to(double most, double natural)
 {
     return most < 0.03 * natural ? natural : most;
@@ -170,8 +170,9 @@ static tsr_tensor *slice(const tsr_tensor *from, int dim, int64_t first, int64_t
     return view;
 }
 
-/* A query is computed with a cache that grows, but in one call: each query is a sequence of its own
- * length, and all sequences read the same keys. */
+/* Generation computes one query after the other with a cache that grows. This test computes all
+ * of them in one call: each query is a sequence of its own length, and all sequences read the
+ * same keys. */
 static void check_decode(const json_t *one)
 {
     const json_t *list = golden_list(one, "kv_lens"), *length;
@@ -223,7 +224,8 @@ START_TEST(decodes_like_pytorch)
 }
 END_TEST
 
-/* Computes the queries of a sequence in chunks. Each chunk sees the keys up to its end. */
+/* Computes the queries of a sequence in consecutive chunks, with one call for each. A chunk's
+ * keys end at its last query. */
 static void check_chunks(const json_t *one)
 {
     golden_tensor want = golden_tensor_load(one, "y");

@@ -1,5 +1,7 @@
-/* Packing operands into panels (panels.h). Every element must be at its place with its value,
- * elements that a stretch of k skips must be 0, and nothing else may be written. */
+/* Packing operands into panels (panels.h): copies in the order in which kernels read them. A
+ * panel holds one stretch of k, that is, the range of k that one dispatch computes. Every
+ * element must be at its place with its value, elements that a stretch skips must be 0, and
+ * nothing else may be written. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,7 +18,7 @@ enum {
 
 static const uint32_t poison = 0x7fc0dead;
 
-/* Returns the value of a line at element k. */
+/* Returns the value of element k of a line (a row of a or a column of b). */
 static float number(uint32_t line, uint32_t k)
 {
     return (float)(1 + (line * 31 + k * 7) % 251); /* bf16 represents it exactly in eight bits */
@@ -46,7 +48,8 @@ typedef struct panels {
     float *packed;
 } panels;
 
-/* Returns the index of the element of a line that lane `lane` reads in a step. */
+/* Returns the index in its line of the element that lane `lane` reads in step `step` of a
+ * stretch. */
 static uint32_t element_of(const panels *p, const tsr__lavapipe_stretch *s, uint32_t step,
                            uint32_t lane)
 {
@@ -147,7 +150,7 @@ START_TEST(every_element_at_its_place)
 }
 END_TEST
 
-/* The operands are large enough for several threads. */
+/* The operands are large enough that several threads pack them. */
 START_TEST(megabytes)
 {
     panels p = {.product = {.form = TSR__LAVAPIPE_NT, .m = 99, .n = 99, .k = 3000, .lanes = 8},
@@ -159,7 +162,7 @@ END_TEST
 
 #define LOOPS_K 1024
 
-/* Returns element i of a line of 16-bit elements, as the bits of a float. */
+/* Returns the f32 bits of element i of a line of 16-bit elements. */
 static uint32_t widened(const uint16_t *line, uint32_t i, tsr__panel_source source, uint32_t lanes)
 {
     float value;
@@ -178,8 +181,8 @@ static uint32_t widened(const uint16_t *line, uint32_t i, tsr__panel_source sour
     return bits;
 }
 
-/* Checks that the panels of these lines have the expected bits, and that those of other lines are
- * unchanged. A NaN of f16 may become any NaN. */
+/* Checks that the panel has the expected bits for the first `lines` lines, and is unchanged for
+ * the others. A NaN of f16 may become any NaN. */
 static void check_lines(const uint32_t *panel, const uint16_t *from, size_t pitch, uint32_t lines,
                         tsr__panel_source source, uint32_t lanes)
 {
@@ -194,7 +197,7 @@ static void check_lines(const uint32_t *panel, const uint16_t *from, size_t pitc
     }
 }
 
-/* Tests all values of 16 bits, from an unaligned address. */
+/* Tests lines that contain all values of 16 bits, from an unaligned address. */
 static void check_loops(const tsr__panel_loops *loops, tsr__panel_source source, uint32_t lanes)
 {
     static uint16_t from[LINES * 2 * LOOPS_K + 1];
@@ -214,7 +217,7 @@ static void check_loops(const tsr__panel_loops *loops, tsr__panel_source source,
         }
 }
 
-/* Tests all instruction sets that this processor has. */
+/* Tests the loops for each instruction set that this processor has. */
 START_TEST(loops_of_every_level)
 {
     static const void *const levels[] = TSR__LEVEL_TABLES(tsr__panel_loops_);

@@ -1,6 +1,8 @@
-/* How products are divided for Mesa's CPU driver, as arithmetic. plan.h explains pieces, stretches,
- * parts and panels. Every element of y must get all of k, once and in order, from pieces that are
- * inside the operands and within the limits of a dispatch. */
+/* How products are divided for Mesa's CPU driver, as arithmetic. plan.h explains pieces (the
+ * dispatches of a product), stretches (the ranges of k that pieces cover), parts (matrices of
+ * partial sums, each over a range of k) and panels (packed operands). Every element of y must
+ * get all of k, once and in order, from pieces that are inside the operands and within the
+ * limits of a dispatch. */
 #include <stdlib.h>
 
 #include "base/checked.h"
@@ -10,24 +12,26 @@
 
 typedef struct cut {
     tsr__lavapipe_product product;
-    uint32_t *next_k;  /* [m, n]: the next k of each element of y; NULL: only count the products */
-    uint64_t products; /* number so far */
+    /* [m, n]: the k that each element of y needs next; NULL: only count the products */
+    uint32_t *next_k;
+    uint64_t products; /* the number of products that the pieces so far compute */
     bool once;         /* the result of tsr__lavapipe_once() */
-    /* About the last piece: its first column, the column after its last one, and the number of its
-     * columns that an earlier piece has computed. */
+    /* About the last piece: its first column, the column after its last one, and how many of its
+     * columns the piece before had already computed. */
     uint64_t col;
     uint32_t end_col, again;
 } cut;
 
-/* The start of a piece, computed from the offsets of its operands. Strides are those of
- * product_of(). */
+/* The first element of y and the first k of a piece, computed from the offsets of its operands.
+ * Strides are those of product_of(). */
 typedef struct corner {
     uint64_t row, col, k;
-    uint32_t skip; /* how many of the elements from k on are skipped */
+    uint32_t skip; /* The piece skips this many elements from k on, because earlier pieces have
+                      added them. */
 } corner;
 
-/* With panels: finds the stretch of a piece. The panels of all lines for one stretch follow those
- * for the previous stretch. */
+/* For operands in panels: finds the range of k of a piece. The panels of all lines for one
+ * stretch follow those for the previous stretch. */
 static void find_panels(const cut *c, const tsr__lavapipe_piece *piece, corner *at)
 {
     const tsr__lavapipe_product *p = &c->product;
@@ -78,7 +82,8 @@ static corner corner_of(const cut *c, const tsr__lavapipe_piece *piece)
     return at;
 }
 
-/* Checks that blocks of rows are in z, and that only few workgroups are past the last row. */
+/* Checks that the z dimension of the dispatch counts blocks of rows, and that only few
+ * workgroups are past the last row. */
 static void check_blocks(const tsr__lavapipe_product *p, const tsr__lavapipe_piece *piece,
                          uint32_t tiles)
 {
@@ -94,8 +99,8 @@ static void check_blocks(const tsr__lavapipe_product *p, const tsr__lavapipe_pie
     ck_assert(piece->groups[0] * blocks - tiles <= tiles / 32);
 }
 
-/* Checks that a piece of a sum of outer products has complete tiles, and that all lines are at
- * constant distances. */
+/* Checks that a piece of a sum of outer products has complete tiles, and that the strides
+ * between lines are constants of the pipeline. */
 static void check_outer(const tsr__lavapipe_product *p, const tsr__lavapipe_piece *piece,
                         uint32_t row_tiles)
 {
@@ -125,11 +130,13 @@ static tsr_status take(void *user, const tsr__lavapipe_piece *piece)
     const bool careful = piece->constants[TSR__LAVAPIPE_CAREFUL] != 0;
     const bool in_parts = piece->constants[TSR__LAVAPIPE_PARTS] != 0;
     const bool fresh = piece->constants[TSR__LAVAPIPE_FRESH] != 0;
-    const bool outer = p->outer; /* each subgroup of a workgroup computes a part of one tile */
+    /* if set, each subgroup of a workgroup sums another range of k of the same tile */
+    const bool outer = p->outer;
     const uint32_t parts = outer ? subgroups : in_parts ? piece->groups[!nt] : 1;
     const uint32_t col_groups =
         piece->groups[outer ? p->m <= p->n : (!in_parts || nt) && !piece->turned];
-    const uint32_t tile_groups = outer ? 1 : subgroups; /* subgroups along the columns */
+    /* subgroups of a workgroup that compute neighbouring columns */
+    const uint32_t tile_groups = outer ? 1 : subgroups;
     const corner at = corner_of(c, piece);
     const uint64_t first = at.k + at.skip, k_count = (uint64_t)piece->k * parts - at.skip;
 
@@ -139,23 +146,24 @@ static tsr_status take(void *user, const tsr__lavapipe_piece *piece)
     ck_assert(at.row + piece->m <= p->m && at.col + piece->n <= p->n && first + k_count <= p->k);
     ck_assert(piece->constants[TSR__LAVAPIPE_LANES] == p->lanes);
     ck_assert(piece->constants[TSR__LAVAPIPE_BATCHED] == 0);
-    /* A kernel without TSR__LAVAPIPE_CAREFUL executes all its steps and computes complete tiles
-     * along n. */
+    /* A kernel without TSR__LAVAPIPE_CAREFUL has no checks of bounds: it executes all its steps
+     * and computes complete tiles along n. */
     ck_assert(piece->k == steps || (careful && piece->k == p->k && piece->k < steps));
     ck_assert(nt || careful || piece->n % tile_cols == 0 || (fresh && piece->n > tile_cols));
     ck_assert(!nt || (vectors % width == 0 && piece->n % width == 0));
     ck_assert(nt || piece->constants[TSR__LAVAPIPE_FORM] == (p->form == TSR__LAVAPIPE_TN));
-    /* Only the pieces that reach the end of k write y. */
+    /* Only the pieces that reach the end of k apply the epilogue and write y. */
     const uint32_t finish = piece->constants[TSR__LAVAPIPE_FINISH];
     ck_assert(finish == (at.k + (uint64_t)piece->k * parts == p->k ? p->finish : 0));
     ck_assert(!finish || nt || fresh);
-    /* Columns may be computed twice only if the piece sets all sums, from all of k. */
+    /* A column may be computed by two pieces only if each piece overwrites the sums with the
+     * products of all of k. */
     ck_assert(outer || !fresh ||
               (!nt && !careful && !piece->accumulate && first == 0 && k_count == p->k));
     ck_assert((piece->constants[TSR__LAVAPIPE_FULL] != 0) ==
               (p->form == TSR__LAVAPIPE_TN && !careful && piece->m % tile_rows == 0));
-    /* 64-bit stores are used if four elements are stored at once and every row starts at a 64-bit
-     * word. */
+    /* Stores of 64 bits are used if four elements are stored at once and every row starts at a
+     * multiple of 8 bytes. */
     ck_assert((piece->constants[TSR__LAVAPIPE_PAIRS] != 0) ==
               ((finish || outer ? p->y_paired : p->sums_paired) && at.col % 2 == 0 &&
                (nt ? width == 4 : !careful && piece->n % 4 == 0)));
@@ -164,8 +172,8 @@ static tsr_status take(void *user, const tsr__lavapipe_piece *piece)
                                : piece->sums % 2 == 0 && (parts == 1 || p->m * p->n % 2 == 0)));
     ck_assert(piece->skip < piece->k && !(in_parts && piece->skip > 0));
     ck_assert(piece->skip == 0 || piece->constants[TSR__LAVAPIPE_SKIPS] == 1);
-    /* The workgroups cover the piece, and are within the limit of a dispatch. */
-    if (in_parts && nt) /* tiles of rows are in z */
+    /* The workgroups cover the piece, and their number is within the limit of a dispatch. */
+    if (in_parts && nt) /* z counts tiles of rows */
         ck_assert(piece->groups[2] == tsr__div_up_u32(piece->m, tile_rows) && piece->block == 0 &&
                   piece->constants[TSR__LAVAPIPE_PARTS] == (piece->groups[2] > 1 ? 2 : 1));
     else if (outer)
@@ -179,7 +187,7 @@ static tsr_status take(void *user, const tsr__lavapipe_piece *piece)
     ck_assert(((uint64_t)col_groups * tile_groups - tile_groups) * tile_cols < piece->n);
     ck_assert(piece->groups[0] <= 4095 && piece->groups[1] <= 4095);
     ck_assert(piece->groups[2] <= (in_parts && nt && p->alone ? 4095 : 8));
-    /* The pieces at the start of k must set the sums, for all parts, before any piece adds to
+    /* The pieces at the start of k must overwrite the sums of all parts before any piece adds to
      * them. */
     ck_assert(piece->accumulate == (first != 0 || p->accumulate));
     ck_assert(outer || parts <= p->parts);
@@ -187,8 +195,8 @@ static tsr_status take(void *user, const tsr__lavapipe_piece *piece)
     if (first == 0) {
         ck_assert(p->parts == 1 || parts == p->parts);
     }
-    /* The last tile along n may begin in columns of the previous piece. It then sets their sums
-     * again. */
+    /* The last tile along n may begin in columns of the previous piece. It then computes their
+     * sums a second time. */
     if (at.col != c->col) {
         c->again = c->end_col - (uint32_t)at.col;
         ck_assert(c->again < piece->n);
@@ -251,7 +259,7 @@ static void check_plan(tsr__lavapipe_form form, uint32_t m, uint32_t n, uint32_t
               (form == TSR__LAVAPIPE_NT && c.product.alone && m * n <= 1 << 13) ||
               (form == TSR__LAVAPIPE_TN && c.product.alone && tsr__lavapipe_outer(m, n, k, lanes)));
     if (c.product.parts > 1)
-        c.product.accumulate = false; /* the addition of the parts accumulates */
+        c.product.accumulate = false; /* adding up the parts accumulates */
     else if (!c.product.outer &&
              (form == TSR__LAVAPIPE_NT ||
               (m > 1 && n >= 4 * lanes && !accumulate && tsr__lavapipe_is_short(k))))
@@ -274,8 +282,8 @@ START_TEST(random_products)
 }
 END_TEST
 
-/* Operands are in panels. A product has some rows of a at a time, perhaps too few to use panels by
- * themselves. */
+/* Operands are in panels. The product may be a band of rows of a larger product, perhaps with
+ * too few rows to use panels by itself. */
 START_TEST(products_in_panels)
 {
     uint64_t random = 12;
@@ -327,7 +335,7 @@ static tsr_status keep_first(void *user, const tsr__lavapipe_piece *piece)
     return TSR_ERR_TIMEOUT; /* stops the plan */
 }
 
-/* The longest stretches, with and without panels. */
+/* Products that are divided into the longest stretches, with and without panels. */
 START_TEST(long_products)
 {
     uint64_t random = 19;
@@ -372,8 +380,8 @@ START_TEST(long_products)
 }
 END_TEST
 
-/* The sizes from which tsr__lavapipe_is_long() is true (rows, k and m · n · k), and the numbers of
- * rows that fill tiles of six better than tiles of four. */
+/* Tests from which sizes on tsr__lavapipe_is_long() is true (number of rows, k, and m · n · k),
+ * and with which numbers of rows tiles of six rows waste less than tiles of four. */
 START_TEST(products_that_are_long)
 {
     static const struct {
@@ -406,7 +414,8 @@ START_TEST(products_that_are_long)
 }
 END_TEST
 
-/* Few rows, with k divided into parts: numbers around each limit of m, n and k. */
+/* Few rows, with k divided into ranges that are summed in parallel: sizes around each limit of
+ * m, n and k. */
 START_TEST(few_long_rows)
 {
     uint64_t random = 9;
@@ -425,7 +434,8 @@ START_TEST(few_long_rows)
 }
 END_TEST
 
-/* Few elements of y: sizes around each limit of the number of parts. */
+/* Few elements of y and a long k, which is divided into ranges: sizes around each limit of the
+ * number of ranges. */
 START_TEST(few_deep_elements)
 {
     uint64_t random = 11;
@@ -444,7 +454,7 @@ START_TEST(few_deep_elements)
 }
 END_TEST
 
-/* One stretch covers k, and lanes are along n. */
+/* k is so short that one stretch covers it, and lanes are along n. */
 START_TEST(short_k)
 {
     uint64_t random = 13;
@@ -463,7 +473,8 @@ START_TEST(short_k)
 }
 END_TEST
 
-/* Sums of outer products, with parts of 64, 96 or 128 elements of k, in one dispatch or several. */
+/* Sums of outer products, with k divided into ranges of 64, 96 or 128 elements, in one dispatch
+ * or several. */
 START_TEST(outer_products)
 {
     uint64_t random = 17;
@@ -476,7 +487,7 @@ START_TEST(outer_products)
         const uint32_t k = length * (uint32_t)random_between(&random, 2, i % 5 ? 20 : 40);
         check_plan(TSR__LAVAPIPE_TN, m, n, k, lanes, i % 7 == 0, true);
         if (m % 4 == 3 || !tsr__lavapipe_outer(m, n, k, lanes))
-            continue; /* one of several matrices, or too small */
+            continue; /* y is one of several matrices, or too small for outer products */
         in_parts++;
         several += k / length > 8;
     }
@@ -485,8 +496,9 @@ START_TEST(outer_products)
 }
 END_TEST
 
-/* The limits of outer products: whole parts, columns of whole tiles, and fewer elements in all
- * parts of y than in copies of the operands. */
+/* The limits of outer products: k is a multiple of the ranges that are summed in parallel, n a
+ * multiple of a tile, and all partial sums together have fewer elements than copies of the
+ * operands would have. */
 START_TEST(outer_products_that_suit)
 {
     ck_assert(tsr__lavapipe_outer(512, 128, 768, 8));
@@ -526,19 +538,20 @@ static uint32_t row_parts(uint32_t n, uint32_t k)
         &(tsr__lavapipe_product){.form = TSR__LAVAPIPE_NN, .m = 1, .n = n, .k = k, .lanes = 8});
 }
 
-/* The limits from which parts are faster; see docs/log/matmul-lavapipe.md. */
+/* The sizes from which summing ranges of k in parallel is faster; see
+ * docs/log/matmul-lavapipe.md. */
 START_TEST(parts_of_one_row)
 {
     ck_assert_uint_eq(row_parts(256, 255), 1);
     ck_assert_uint_eq(row_parts(256, 256), 8);
     ck_assert_uint_eq(row_parts(1 << 14, 127), 1);
     ck_assert_uint_eq(row_parts(512, 128), 4);
-    ck_assert_uint_eq(row_parts(8192, 255), 1); /* here k has two long stretches */
+    ck_assert_uint_eq(row_parts(8192, 255), 1); /* here k would be two long stretches */
     ck_assert_uint_eq(row_parts(8192, 256), 8);
     ck_assert_uint_eq(row_parts(1024, 1023), 16);
     ck_assert_uint_eq(row_parts(1024, 1024), 32);
     ck_assert_uint_eq(row_parts(4096, 4096), 32);
-    ck_assert_uint_eq(row_parts(1 << 16, 256), 16); /* here each part has 16 lines */
+    ck_assert_uint_eq(row_parts(1 << 16, 256), 16); /* here each range of k has 16 elements */
     ck_assert_uint_eq(row_parts(64, 4096), 32);
 }
 END_TEST
@@ -549,7 +562,7 @@ static uint32_t deep_parts(uint32_t m, uint32_t n, uint32_t k, bool alone)
         .form = TSR__LAVAPIPE_NT, .m = m, .n = n, .k = k, .lanes = 8, .alone = alone});
 }
 
-/* Parts are used from four stretches of 64 steps of 8 elements on; see
+/* k is divided into ranges if it has at least four stretches of 64 steps of 8 elements; see
  * docs/log/matmul-lavapipe.md. */
 START_TEST(parts_of_few_elements)
 {
@@ -586,10 +599,10 @@ static const struct {
     {4096, 1024, 256, false, 64, 8, 8},
     {32760, 1024, 256, false, 512, 8, 8},
     {32760, 1024, 256, true, 4095, 1, 8},
-    /* With 18 workgroups, one would be past the last row. */
+    /* Two blocks of rows would take 18 workgroups, of which one would be past the last row. */
     {68, 1024, 1024, false, 17, 1, 16},
     {72, 1024, 1024, false, 9, 2, 16},
-    /* each subgroup works by itself */
+    /* n is short, so the subgroups of a workgroup compute different rows */
     {2048, 100, 256, false, 32, 8, 8},
     {4096, 100, 256, false, 32, 8, 8},
     {512, 100, 256, true, 64, 1, 8},
@@ -631,19 +644,21 @@ static const struct {
     {1024, 1024, 1024, TSR_BF16, 4, 4, 64, TSR__LAVAPIPE_NT},
     {1024, 1024, 1024, TSR_F16, 4, 4, 64, TSR__LAVAPIPE_NT},
     {25, 4096, 4096, TSR_F32, 4, 4, 64, TSR__LAVAPIPE_NT},
-    /* one stretch for all of k, except for few rows, or if all stretches are about as long */
+    /* one stretch for all of k, except with few rows, or if several stretches of equal length
+     * cover k */
     {768, 128, 384, TSR_F32, 4, 4, 48, TSR__LAVAPIPE_NT},
     {128, 512, 768, TSR_F32, 4, 4, 96, TSR__LAVAPIPE_NT},
     {128, 128, 768, TSR_BF16, 4, 4, 96, TSR__LAVAPIPE_NT},
     {64, 128, 768, TSR_F32, 4, 4, 64, TSR__LAVAPIPE_NT},
     {12, 2048, 768, TSR_F32, 4, 4, 64, TSR__LAVAPIPE_NT},
     {768, 128, 640, TSR_F32, 4, 4, 64, TSR__LAVAPIPE_NT},
-    /* few rows, in the tiles that waste the fewest rows */
+    /* few rows, with the number of rows in a tile that wastes the fewest */
     {24, 4096, 4096, TSR_F32, 8, 4, 128, TSR__LAVAPIPE_NT},
     {18, 4096, 4096, TSR_F32, 6, 4, 128, TSR__LAVAPIPE_NT},
     {16, 4096, 4096, TSR_F16, 8, 4, 128, TSR__LAVAPIPE_NT},
     {12, 4096, 4096, TSR_F16, 6, 4, 128, TSR__LAVAPIPE_NT},
-    /* a few rows, with a small b, and with a b so large that a dispatch reads a long range of k */
+    /* one row or a few, first with a small b, then with a b so large that a dispatch reads a
+     * long range of k */
     {1, 512, 256, TSR_F32, 1, 8, 32, TSR__LAVAPIPE_NT},
     {1, 512, 512, TSR_F32, 1, 4, 64, TSR__LAVAPIPE_NT},
     {1, 512, 1024, TSR_F32, 1, 4, 128, TSR__LAVAPIPE_NT},
@@ -680,8 +695,8 @@ START_TEST(sizes_of_tiles)
 }
 END_TEST
 
-/* Large products with a short k have pipelines in which the stride of b is a constant, if the
- * constant fits an instruction. Other products share their pipelines. */
+/* Large products with a short k use pipelines in which the stride of b is a constant, if the
+ * constant fits an instruction. Other products share pipelines that read the stride. */
 START_TEST(constant_lines)
 {
     static const struct {
@@ -712,7 +727,7 @@ START_TEST(constant_lines)
 }
 END_TEST
 
-/* Sizes up to the limits of lavapipe's code for products. */
+/* The largest sizes that the kernels for lavapipe take. */
 START_TEST(huge_products)
 {
     static const uint32_t sizes[][3] = {

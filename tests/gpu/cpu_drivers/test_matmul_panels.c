@@ -1,5 +1,6 @@
-/* tsr_matmul on Mesa's CPU driver, where the host may pack operands in panels (panels.h). The bits
- * must be the same as if kernels pack them. */
+/* tsr_matmul on Mesa's CPU driver, where the host's CPUs may pack operands in panels (panels.h),
+ * the order in which kernels read them. The result must have the same bits as if kernels pack
+ * them. */
 #include "gpu/matmul/matmul_case.h"
 #include "gpu/pipeline/pipeline.h"
 
@@ -17,18 +18,18 @@ static uint32_t *product_bits(const tsr_tensor *a, const tsr_tensor *b, int64_t 
     return bits;
 }
 
-/* If no recorded work uses the operands, the host's CPUs pack them in panels. Otherwise kernels
- * pack and widen them, or widen them during the multiplication. Which of these happens depends on
- * timing, so the result must not depend on it. */
+/* If no recorded work uses the operands, the host's CPUs pack them in panels. If recorded work
+ * uses them, kernels pack and widen them, or widen them during the multiplication. Which of
+ * these happens depends on timing, so the result must not depend on it. */
 START_TEST(the_same_bits_whoever_packs)
 {
     enum { K = 1100, N = 520 };
     static const tsr_dtype pairs[][2] = {{TSR_F16, TSR_F16},  {TSR_F32, TSR_F16},
                                          {TSR_F32, TSR_BF16}, {TSR_BF16, TSR_BF16},
                                          {TSR_F32, TSR_F32},  {TSR_BF16, TSR_F32}};
-    /* The last rounds use the longest stretches of k, with tiles of six rows if b is read in place,
-     * and of four rows if b is in panels. If vectors do not have 8 lanes, stretches have their
-     * usual length. */
+    /* The last rounds use the longest stretches (ranges of k for one dispatch), with tiles of
+     * six rows if b is read in place, and of four rows if b is in panels. If vectors do not have
+     * 8 lanes, stretches have their usual length. */
     const bool long_code = _i >= 18,
                in_order = long_code && _i % 3 == 0 && gpu->info.subgroup_size == 8;
     const tsr_dtype *const dtypes = pairs[long_code ? 1 : _i / 3];
@@ -55,8 +56,8 @@ START_TEST(the_same_bits_whoever_packs)
         gpu->host_copies = host_copies && by_host;
         bits[by_host] = product_bits(a, view, rows, N);
     }
-    /* Operands that the host has packed in panels need other pipelines than the product before, so
-     * more pipelines show that the host has packed. With the longest stretches of k and a b that is
+    /* Kernels that read panels are other pipelines than those of the product before, so new
+     * pipelines show that the host has packed. With the longest stretches of k and a b that is
      * read in place (in_order), nothing is packed. */
     pipelines[2] = tsr__pipelines_built(gpu);
     ck_assert((pipelines[2] > pipelines[1]) == !in_order);
@@ -70,26 +71,29 @@ START_TEST(the_same_bits_whoever_packs)
 }
 END_TEST
 
-/* On processors with a large instruction cache, products have longer stretches of k, in panels or
- * not, and tiles of six rows or of four. Other tests compute such products only if the processor
- * has this cache. */
+/* On processors with a large instruction cache, dispatches cover longer stretches of k, with
+ * operands in panels or not, in tiles of six rows or of four. Other tests compute such products
+ * only if the processor has this cache. */
 START_TEST(long_stretches)
 {
     gpu_random random = {66};
-    matmul_case c = plain_case(100, 5652, 250); /* k: 5 long stretches, a half one, a rest */
+    /* k is covered by 5 long stretches, one of half the length, and a remainder */
+    matmul_case c = plain_case(100, 5652, 250);
 
     c.transpose_b = true;
     c.b = TSR_F16;
     gpu->long_code = true;
     run_case(&random, &c);
-    c = plain_case(100, 2048, 700); /* two stretches, the second with an epilogue */
+    /* k is two long stretches; the second one applies the epilogue */
+    c = plain_case(100, 2048, 700);
     c.transpose_b = true;
     c.b = c.y = TSR_F16;
     c.bias = TSR_F32;
     c.bias_shape = (batch_shape){1, {700}};
     c.activation = TSR_ACT_SILU;
     run_case(&random, &c);
-    c = plain_case(28, 4100, 1201); /* tiles of four rows, columns that do not fill a tile */
+    /* tiles of four rows; columns that do not fill a tile; k with a remainder */
+    c = plain_case(28, 4100, 1201);
     c.transpose_b = c.views = c.accumulate = true;
     c.a = c.b = TSR_BF16;
     c.alpha = 0.5f;
@@ -122,11 +126,11 @@ START_TEST(panels_behind_other_work)
     GPU_OK(tsr_fill(queue, other, 1));
     product(y[0], a, b);
     built = tsr__pipelines_built(gpu);
-    product(y[1], a, b); /* the first product has yet to read a and b: kernels pack them */
+    product(y[1], a, b); /* kernels must pack a and b, which the first product still has to read */
     ck_assert_uint_gt(tsr__pipelines_built(gpu), built);
     ck_assert_uint_gt(built, before);
     GPU_OK(tsr_random_uniform(queue, a, -1, 1, &(tsr_random_params){.seed = 3}));
-    product(y[2], a, b); /* a product of values that recorded work has not computed yet */
+    product(y[2], a, b); /* an operand that recorded work has not computed yet */
     GPU_OK(tsr_stream_wait(queue));
     product(y[3], a, b);
     for (int i = 0; i < 4; i++) {
@@ -146,7 +150,8 @@ START_TEST(panels_behind_other_work)
 }
 END_TEST
 
-/* There is memory for both operands, but not for their panels. */
+/* Memory runs out after the operands: there is none for their panels, and the product must be
+ * computed without them. */
 START_TEST(memory_without_room_for_panels)
 {
     enum { SIDE = 300, K = 1030 };
@@ -190,8 +195,9 @@ START_TEST(memory_without_room_for_panels)
 }
 END_TEST
 
-/* y has a few more rows than a band: the rows whose f32 sums fit into scratch memory, and are then
- * rounded together. The last rows are also computed as a separate product. */
+/* y has a few more rows than one band. A band is the rows whose f32 sums fit into scratch
+ * memory, from which they are rounded together. The last rows are also computed as a separate
+ * product. */
 START_TEST(the_same_bits_in_bands)
 {
     enum { M = 530, K = 1030, N = 16500, LAST = 30 };
@@ -229,7 +235,8 @@ START_TEST(the_same_bits_in_bands)
 }
 END_TEST
 
-/* If rows are a multiple of 4 KiB apart, they are packed first. */
+/* Rows whose distance is a multiple of 4 KiB share cache lines; they are packed before the
+ * product. */
 START_TEST(the_same_bits_for_rows_that_collide)
 {
     enum { M = 17, K = 2048, N = 520, PADDED = K + 24 };

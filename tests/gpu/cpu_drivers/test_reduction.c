@@ -126,8 +126,8 @@ static void check(shape s, call c)
 
 static const call sum = {TSR_F32, TSR_F32, TSR_REDUCE_SUM, false, VALUES_RANDOM};
 
-/* Lengths around multiples of the tree's lanes, of the elements that a subgroup reads at once, and
- * of chunks. */
+/* Lengths around multiples of what the tree of lanes adds at once, of what a subgroup reads at
+ * once, and of the chunks that rows are divided into. */
 static const int64_t lengths[] = {32, 33, 128, 250, 256, 1000, 1024};
 
 START_TEST(row_lengths)
@@ -144,7 +144,8 @@ START_TEST(column_lengths)
 }
 END_TEST
 
-/* Rows and columns that are reduced in chunks: long and short ones, complete and incomplete. */
+/* Rows and columns so long that they are divided into chunks of elements, whose results are
+ * reduced again. The last chunk is complete or not. */
 START_TEST(chunks)
 {
     check((shape){1, 1, 70000, 2, 0, 0}, sum);
@@ -156,7 +157,7 @@ START_TEST(chunks)
 }
 END_TEST
 
-/* Numbers of columns around multiples of those of a subgroup and of a workgroup. */
+/* Numbers of columns around multiples of what a subgroup and a workgroup reduce at once. */
 START_TEST(widths)
 {
     for (int64_t columns = 7; columns < 35; columns++)
@@ -199,7 +200,7 @@ START_TEST(planes)
 }
 END_TEST
 
-/* Sums of -0 are 0, because they start with the empty sum. */
+/* Sums of -0 are 0, because they start with the sum of no elements, which is 0. */
 START_TEST(zeros)
 {
     call c = sum;
@@ -212,7 +213,8 @@ START_TEST(zeros)
 }
 END_TEST
 
-/* Equal elements and NaN, in rows and columns of all kinds. */
+/* Maxima and minima of equal elements, of zeros of both signs, and of NaN, along rows and
+ * columns. */
 START_TEST(largest_and_smallest)
 {
     static const tsr_reduction how[] = {TSR_REDUCE_MAX, TSR_REDUCE_MIN, ARGMAX};
@@ -234,8 +236,8 @@ START_TEST(largest_and_smallest)
 }
 END_TEST
 
-/* Tests which reductions use these kernels. If none did, the tests above would compare the general
- * kernels with themselves. */
+/* Checks for which reductions these kernels are chosen. If they never were, the tests above
+ * would compare the general kernels with themselves. */
 static bool suits_as(uint32_t kind, bool columns, tsr_dtype dtype, uint32_t jobs, uint32_t count,
                      uint64_t step)
 {
@@ -307,5 +309,6 @@ TESTS(reduction_packed)
 {
     tcase_add_checked_fixture(tests, gpu_setup_packed, gpu_teardown);
     add_all(tests);
-    tcase_add_loop_test(tests, largest_and_smallest, 0, 3); /* f32: others use general kernels */
+    /* Three rounds are f32; the other dtypes use general kernels. */
+    tcase_add_loop_test(tests, largest_and_smallest, 0, 3);
 }

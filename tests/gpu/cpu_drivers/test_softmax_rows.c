@@ -22,7 +22,8 @@ typedef struct shape {
     int64_t planes, rows, columns, gap, offset;
 } shape;
 
-/* dtypes of a, b and y. If an operation is in place, y is a, or b in gradients. */
+/* The dtypes of a, b and y. If an operation is in place, it writes y over a, or over b if it is
+ * a gradient. */
 typedef struct kind {
     tsr_dtype a, b, y;
     bool in_place;
@@ -30,8 +31,8 @@ typedef struct kind {
 
 typedef struct operand {
     tsr_tensor *whole, *view;
-    double *values;       /* of the view's elements */
-    unsigned char *start; /* the bits of the complete buffer */
+    double *values;       /* those of the view's elements */
+    unsigned char *start; /* the bits of the complete buffer before the operation */
     uint64_t bytes;
 } operand;
 
@@ -122,7 +123,7 @@ static void assert_close_at(const char *what, shape s, int64_t index, double got
                      tolerance);
 }
 
-/* Computes Σ e^(x − largest), and the largest. */
+/* Returns Σ e^(x − largest), and sets *largest to the largest x. */
 static double exponentials(const double *x, int64_t count, double *largest)
 {
     double sum = 0;
@@ -223,8 +224,8 @@ START_TEST(planes)
 }
 END_TEST
 
-/* There are so many elements in total that the kernel for short rows also takes rows of more than
- * 1024 elements. */
+/* The tensor has so many elements that the kernel for short rows is used even though the rows
+ * have more than 1024 elements. */
 START_TEST(many_long_rows)
 {
     check_forward((shape){1, 2100, 2047, 1, 0}, plain, false);
@@ -244,8 +245,8 @@ START_TEST(float16)
 }
 END_TEST
 
-/* Computes cross-entropy in one call, and in `parts` as ranks would compute it. The gradient may
- * overwrite the logits. */
+/* Computes cross-entropy in one call, and in `parts` calls, each with a range of the columns, as
+ * ranks that divide the vocabulary would. The gradient may overwrite the logits. */
 static void check_cross_entropy(shape s, kind k, int parts)
 {
     gpu_random random = {(uint64_t)s.columns + 2};
@@ -257,7 +258,7 @@ static void check_cross_entropy(shape s, kind k, int parts)
     double *label = memory(s.rows, sizeof *label), *losses = memory(s.rows, sizeof *losses);
 
     for (int64_t r = 0; r < s.rows;
-         r++) /* among them the last columns, and -100, which is ignored */
+         r++) /* some labels are among the last columns, some are -100, which is ignored */
         label[r] = (double)(r % 7 == 3   ? -100
                             : r % 5 == 0 ? s.columns - 1 - r % 4
                                          : gpu_random_between(&random, 0, s.columns - 1));
@@ -360,7 +361,7 @@ static void fill_row(double *row, int64_t count, int64_t number)
         if (number == 5)
             row[j] = j == 1 ? 3e38 : -3e38;
         if (number == 6)
-            row[j] = j == 0 ? 0 : -80; /* values for which e^x becomes subnormal */
+            row[j] = j == 0 ? 0 : -80; /* e^x is subnormal for most elements */
         if (number == 7)
             row[j] = j == 0 ? 0 : -95;
     }
@@ -390,7 +391,8 @@ static void check_extremes(int64_t columns)
         double largest, sum = exponentials(x + row * columns, columns, &largest);
         int64_t number = row % KINDS;
         for (int64_t i = row * columns; i < (row + 1) * columns; i++) {
-            if (number == 1 || number == 3 || number == 4) { /* all are NaN, as in PyTorch */
+            /* All results of such a row are NaN, as in PyTorch. */
+            if (number == 1 || number == 3 || number == 4) {
                 ck_assert(isnan(y[i]) && isnan(log_y[i]));
                 continue;
             }
@@ -414,8 +416,9 @@ START_TEST(extreme_values)
 }
 END_TEST
 
-/* Computes softmax of rows that need scratch memory and several dispatches. The nth event of a kind
- * fails, for all n. Each call must give an error and leave y unchanged, or give the result. */
+/* Computes softmax of rows that need scratch memory and several dispatches. The nth event of a
+ * kind (an allocation or a Vulkan call) fails, for all n. Each call must give an error and leave
+ * y unchanged, or give the result. */
 static void survive_faults(tsr__fault_kind fault, int code)
 {
     shape s = {1, 40, 1300, 1, 0};
@@ -486,7 +489,7 @@ START_TEST(own_kernels_are_used)
     ck_assert(!tsr__softmax_short_suit(&work));
     work.rows = 400;
     work.count = 1025;
-    work.a.address++; /* no longer the address of a float */
+    work.a.address++; /* no longer a multiple of a float's size */
     ck_assert(!tsr__softmax_chunks_suit(&work));
     work.a.address--;
     work.b = (tsr__softmax_operand){.address = 4096, .stride = UINT64_C(1) << 32, .dtype = TSR_F32};
@@ -501,8 +504,8 @@ START_TEST(own_kernels_are_used)
 }
 END_TEST
 
-/* There are more parts than one dispatch covers. Only the division is tested, because running it
- * would take gigabytes. */
+/* Rows that are divided into more parts than one dispatch covers. Only the division is tested,
+ * because computing the result would take gigabytes. */
 START_TEST(rows_for_several_dispatches)
 {
     enum { ROWS = 600000, ACROSS = 3 };

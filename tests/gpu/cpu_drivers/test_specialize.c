@@ -1,4 +1,5 @@
-/* Specialization of shaders before the driver gets them: its arithmetic and the form of its result.
+/* Specialization of shaders: the library replaces specialization constants by their values and
+ * folds them before the driver gets the shader. Tests its arithmetic and the form of its result.
  * All other GPU tests, which run with the validation layers, show that the result is valid and
  * equivalent. */
 #include <string.h>
@@ -64,7 +65,7 @@ START_TEST(constant_folding)
         if (cases[i].opcode == 169)
             continue; /* tested below */
         values[0].known = false;
-        if (cases[i].count == 1 || cases[i].opcode != 166) /* x || true has a known value */
+        if (cases[i].count == 1 || cases[i].opcode != 166) /* x || true is known */
             ck_assert_msg(!tsr__spirv_fold(cases[i].opcode, values, cases[i].count).known,
                           "case %d", (int)i);
     }
@@ -80,7 +81,7 @@ START_TEST(leaves_what_it_cannot_know)
     ck_assert(!tsr__spirv_fold(129, (tsr__spirv_value[]){one, one}, 2).known); /* FAdd */
     ck_assert(!tsr__spirv_fold(169, (tsr__spirv_value[]){unknown, one, one}, 3).known);
     ck_assert(!tsr__spirv_fold(169, (tsr__spirv_value[]){one, unknown, one}, 3).known);
-    /* One known operand is enough. */
+    /* For these instructions, one known operand determines the result. */
     ck_assert(tsr__spirv_fold(169, (tsr__spirv_value[]){one, one, unknown}, 3).bits == 1);
     ck_assert(tsr__spirv_fold(166, (tsr__spirv_value[]){unknown, one}, 2).bits == 1);
     tsr__spirv_value both = tsr__spirv_fold(167, (tsr__spirv_value[]){unknown, zero}, 2);
@@ -98,8 +99,8 @@ static size_t count_opcode(const uint32_t *code, size_t bytes, uint32_t low, uin
     return count;
 }
 
-/* Every built-in shader with the defaults of its constants: no specialization constant may be left,
- * and no shader may have grown. */
+/* Specializes every built-in shader with the default values of its constants: no specialization
+ * constant may be left, and no shader may have grown. */
 START_TEST(every_shader)
 {
     const uint32_t *seen = NULL;
@@ -122,7 +123,8 @@ START_TEST(every_shader)
 }
 END_TEST
 
-/* A copy of 16-byte units needs only a twentieth of its shader. */
+/* Of the shader for copies, a copy of 16-byte units needs only a twentieth; the rest must be
+ * removed. */
 START_TEST(removes_what_is_dead)
 {
     const tsr__shader_binary *copy = &tsr__shader_binaries[TSR__SHADER_COPY];

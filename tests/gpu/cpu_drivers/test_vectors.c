@@ -28,8 +28,8 @@ typedef struct operand {
     uint64_t size_bytes;
 } operand;
 
-/* Writes floats of all magnitudes that stay finite in a few operations, and some that are not
- * finite; or integers of any bits. */
+/* Fills x with random elements: floats of all magnitudes that stay finite in a few operations,
+ * and some that are not finite; or integers of any bits. */
 static void fill_random(gpu_random *random, operand *x, int64_t count)
 {
     static const double odd[] = {0, -0.0, INFINITY, -INFINITY, 1e-6, -3e-8};
@@ -202,8 +202,8 @@ START_TEST(mixtures)
 }
 END_TEST
 
-/* Lengths around the shortest one for which these kernels are used, and around multiples of
- * vectors, blocks and workgroups. */
+/* Lengths around the shortest one for which these kernels are used, and around multiples of the
+ * vectors, blocks and workgroups that compute a row. */
 START_TEST(line_lengths)
 {
     static const int64_t all[] = {0,    1,    15,   2047,  2048,  2049,  2050,  2111,
@@ -216,7 +216,7 @@ START_TEST(line_lengths)
 }
 END_TEST
 
-/* All alignments of all operands. */
+/* Operands that start at all alignments: offsets of 0 to 3 elements. */
 START_TEST(offsets)
 {
     for (int64_t y = 0; y < 4; y++) {
@@ -226,8 +226,9 @@ START_TEST(offsets)
 }
 END_TEST
 
-/* Row lengths around multiples of a lane's and of a subgroup's vectors, with gaps, a bias and a
- * column. */
+/* Row lengths around multiples of what a lane and a subgroup load at once, with gaps between
+ * rows. One operand may be a row that all rows share (a bias) or a column that all columns
+ * share. */
 START_TEST(row_lengths)
 {
     static const int64_t lengths[] = {3, 15, 16, 17, 31, 33, 64, 67, 100, 127, 128, 129, 300};
@@ -250,7 +251,8 @@ START_TEST(one_element_for_all)
 }
 END_TEST
 
-/* y is the same view as an input, so that overlapping blocks must not be computed twice. */
+/* y is the same view as an input. A row whose length is no multiple of a block must not be
+ * covered by overlapping blocks, because the second one would read results of the first. */
 static tsr_status run_in_place(operand *x)
 {
     tsr_status status = tsr_add(queue, x[0].view, x[0].view, x[1].view);
@@ -431,8 +433,8 @@ START_TEST(optimizers)
 }
 END_TEST
 
-/* Tests which pieces use these kernels. If none did, the tests above would compare the general
- * kernels with themselves. */
+/* Checks for which shapes these kernels are chosen. If they never were, the tests above would
+ * compare the general kernels with themselves. */
 static bool cut(tsr_dtype dtype, int64_t rows, int64_t columns, int64_t pitch, tsr__piece *rest)
 {
     gpu_random random = {1};

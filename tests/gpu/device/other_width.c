@@ -14,8 +14,8 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: other_width PROGRAM\n");
         return EXIT_FAILURE;
     }
-    /* Listing the devices loads the driver. If the library sets the variable, it must load the
-     * driver again, which reads it. */
+    /* Listing the devices loads the driver, which reads LP_NATIVE_VECTOR_WIDTH. If the library
+     * then sets this variable, it must load the driver again. */
     const bool is_set = getenv("LP_NATIVE_VECTOR_WIDTH");
     tsr_device_list devices = {0};
     if (tsr_device_list_init(&devices)) {

@@ -66,7 +66,7 @@ START_TEST(opened_by_index_uuid_name_and_environment)
     setenv("TESSERA_DEVICE", "a device nobody has", 1);
     GPU_FAILS(tsr_device_open(NULL, &device), TSR_ERR_NOT_FOUND,
               "no device matches \"a device nobody has\"; there is 0 (");
-    /* The parameter takes precedence over the environment variable. */
+    /* The parameter `device` takes precedence over the environment variable. */
     GPU_OK(tsr_device_open(tsr_device_params(.device = "0"), &device));
     tsr_device_close(&device);
 }
@@ -87,8 +87,8 @@ START_TEST(errors_leave_the_output_alone)
 }
 END_TEST
 
-/* First the listing's query of a device's extensions fails; then the same query fails while
- * opening. */
+/* In the first half, the query of a device's extensions fails while devices are listed; in the
+ * second, while the device is opened. */
 START_TEST(a_device_that_fails_to_answer_is_listed)
 {
     const char *const reason =
@@ -136,7 +136,7 @@ START_TEST(an_invalid_slowdown_is_refused)
     setenv("TESSERA_SLOWDOWN", no_slowdowns[_i], 1);
     GPU_FAILS(tsr_device_open(NULL, &device), TSR_ERR_INVALID, text);
     ck_assert_ptr_null(device);
-    /* tsr_stream_create reads the variable, too. */
+    /* tsr_stream_create reads TESSERA_SLOWDOWN, too. */
     tsr_stream *stream = NULL;
     unsetenv("TESSERA_SLOWDOWN");
     GPU_OK(tsr_device_open(NULL, &device));
@@ -160,7 +160,7 @@ START_TEST(slowdowns)
 }
 END_TEST
 
-/* Locales with another decimal point than C; those that the host lacks are skipped. */
+/* Locales with another decimal point than that of "C"; those that the host lacks are skipped. */
 START_TEST(slowdowns_in_any_locale)
 {
     static const char *const locales[] = {"de_DE.UTF-8", "fr_FR.UTF-8", "ps_AF.UTF-8", "C"};
@@ -243,7 +243,8 @@ START_TEST(versions_of_mesa)
 }
 END_TEST
 
-/* gpu_load_libraries has set the variables, or the processor or driver does not have them set. */
+/* Where LP_NATIVE_VECTOR_WIDTH is set, by gpu_load_libraries or by the user, lavapipe's
+ * subgroups must have that width. */
 START_TEST(lavapipe_has_the_width_that_was_set)
 {
     tsr_device *device = NULL;

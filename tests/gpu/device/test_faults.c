@@ -1,7 +1,7 @@
-/* Makes every host allocation and every Vulkan call that can fail do so, one after another, in a
- * workload that uses all of the library. Each time the status must be right and the text must name
- * the call, outputs must be unchanged, the remaining objects must still be able to do the work, and
- * all objects can be closed. The sanitizer lane detects leaks. */
+/* Runs a workload that uses all of the library, and makes every host allocation and every Vulkan
+ * call that can fail do so, one in each run. Each time the status must be right and the text
+ * must name the call, outputs must be unchanged, the remaining objects must still be able to do
+ * the work, and all objects can be closed. The sanitizer lane detects leaks. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,7 +18,8 @@ static const uint32_t saxpy_spirv[] =
 
 /* The workload --------------------------------------------------------------------------------- */
 
-/* INNER is small because every failure rebuilds all pipelines, and CPU drivers unroll it. */
+/* INNER is small because pipelines are rebuilt after every failure, and compiling takes longer
+ * the more CPU drivers unroll the loop over INNER. */
 enum { ROWS = 24, COLUMNS = 40, INNER = 8, LONG = 300000 };
 
 typedef struct work {
@@ -33,7 +34,7 @@ typedef struct work {
     bool staged;
 } work;
 
-/* The value of outputs before a call that fails, and therefore after it. */
+/* Outputs point to this before a call that fails, and must still do so after it. */
 static char unwritten;
 
 /* For functions that create an object: on failure the output must be unchanged. A second run uses
@@ -166,7 +167,7 @@ static tsr_status compute(work *w)
     return tsr_copy(w->stream, w->host, w->sum);
 }
 
-/* Runs operations of several dispatches. */
+/* Runs operations that need several dispatches each. */
 static tsr_status compute_in_parts(work *w)
 {
     TRY(tsr_random_uniform(w->stream, w->longer, 0, 1, &(tsr_random_params){.seed = 6}));
@@ -229,7 +230,7 @@ static tsr_status many_commands(work *w)
     return tsr_stream_wait(w->stream);
 }
 
-/* Calls functions that have no status. Their failures are logged. */
+/* Calls functions that return no status. They must log their failures. */
 static tsr_status save(work *w)
 {
     tsr_device_save_cache(w->device);
@@ -257,7 +258,7 @@ static tsr_status close_all(work *w)
 typedef struct step {
     const char *name;
     tsr_status (*run)(work *w);
-    bool silent; /* cannot report a failure, but must log it */
+    bool silent; /* the step cannot return an error, but must log it */
 } step;
 
 static const step steps[] = {
@@ -277,7 +278,7 @@ static const step steps[] = {
     {"save", save, true},
 };
 #define STEPS (sizeof steps / sizeof *steps)
-#define BEFORE_COMPUTING 5 /* steps that only create objects */
+#define BEFORE_COMPUTING 5 /* the number of steps that only create objects */
 
 /* Checking ------------------------------------------------------------------------------------- */
 
@@ -319,9 +320,9 @@ static bool is_of_next_batch(const char *site)
     return false;
 }
 
-/* Returns true for failures after which the library succeeds nevertheless: an optional query;
- * memory that is then allocated in smaller portions; a cache that is not read; a batch that
- * continues. */
+/* Returns true for failures that the library must handle so that the call still succeeds: an
+ * optional query; memory that is then allocated in smaller portions; a cache file that is not
+ * read; a batch that continues. */
 static bool made_up_for(tsr__fault_kind kind, int code, const char *site, const step *where)
 {
     static const char *const slab[] = {"vkCreateBuffer", "vkAllocateMemory", "vkBindBufferMemory",
@@ -400,7 +401,7 @@ static const step *run_steps(work *w, size_t count, tsr_status *status)
     return struck;
 }
 
-/* Sweeps --------------------------------------------------------------------------------------- */
+/* Runs of the workload with one failure each --------------------------------------------------- */
 
 #define SITES_MAX 64
 static const char *sites[SITES_MAX];
@@ -536,9 +537,9 @@ static void fail_unseen(void)
     }
 }
 
-/* Returns true if the nth event must fail with this code. All codes at all events would take
- * minutes, mostly for pipelines. Therefore each event gets one code, and on a slow driver only
- * every other event fails. TESSERA_FAULTS_ALL=1 selects all. */
+/* Returns true if the nth event must fail with this error code. Failing every event with every
+ * code would take minutes, mostly for pipelines. Therefore each event gets one code, and on a
+ * slow driver only every other event fails. TESSERA_FAULTS_ALL=1 selects all. */
 static bool due(uint64_t nth, int code_index)
 {
     if (getenv("TESSERA_FAULTS_ALL"))
@@ -546,7 +547,8 @@ static bool due(uint64_t nth, int code_index)
     return (fast_driver || nth % 2 == 0) && (nth + fast_driver) % 3 == (uint64_t)code_index;
 }
 
-/* Makes no sweep over all calls, so every function counts as not failed yet. */
+/* Does not fail one call after the other first, so fail_unseen() has to make every function
+ * fail. */
 START_TEST(every_function_fails)
 {
     if (!fast_driver)
@@ -575,7 +577,7 @@ START_TEST(vulkan_calls_fail)
 }
 END_TEST
 
-/* Mapped memory needs fewer Vulkan calls and the same allocations. */
+/* Uses mapped memory, which needs fewer Vulkan calls but the same allocations as staging. */
 START_TEST(allocations_fail)
 {
     tsr_log_set(on_log, NULL, TSR_LOG_WARNING);
@@ -601,7 +603,7 @@ START_TEST(closing_fails)
         tsr__fault_arm(TSR__FAULT_NONE, 0, 0);
         run_steps(&w, STEPS, &status);
         ck_assert_ok(status);
-        ck_assert_ok(tsr_fill(w.stream, w.total, 1)); /* destroying waits for it */
+        ck_assert_ok(tsr_fill(w.stream, w.total, 1)); /* destroying the stream waits for it */
         log_text[0] = '\0';
         tsr__fault_arm(TSR__FAULT_VULKAN, nth, codes[_i]);
         close_all(&w);
@@ -633,7 +635,7 @@ START_TEST(closing_a_lost_device_fails)
 }
 END_TEST
 
-/* These calls are made only with the layers. */
+/* Makes the calls fail that are made only with validation layers. */
 START_TEST(layers_fail)
 {
     if (!layers_wanted)
@@ -662,7 +664,8 @@ END_TEST
 
 /* A batch that cannot be ended ----------------------------------------------------------------- */
 
-/* The next recording must hold its buffers, even if the dropped batch had marked them as held. */
+/* After a batch was dropped, the next recording must keep alive the buffers that it uses, even
+ * if the dropped batch had marked them as kept alive. */
 START_TEST(dropped_batch_leaves_no_marks)
 {
     const int64_t shape[] = {64};
@@ -682,9 +685,9 @@ START_TEST(dropped_batch_leaves_no_marks)
 }
 END_TEST
 
-/* Fills a batch while the nth call fails. If that call ends the batch, the error must be returned
- * at once, since no later call would have anything to wait for. Returns whether it was that
- * call. */
+/* Fills a batch while the nth call fails. If that call is the one that ends the batch, the error
+ * must be returned at once, since no later call would have anything to wait for. Returns whether
+ * it was that call. */
 static bool dropped_full_batch_is_reported_at(uint64_t nth)
 {
     const int64_t shape[] = {64};
@@ -718,7 +721,7 @@ START_TEST(dropped_full_batch_is_reported)
 }
 END_TEST
 
-/* If a timer's commands were dropped, reading it fails instead of blocking for ever. */
+/* If the commands of a timer were dropped, reading the timer fails instead of blocking for ever. */
 START_TEST(dropped_timer_is_gone)
 {
     gpu_setup();
@@ -736,8 +739,8 @@ START_TEST(dropped_timer_is_gone)
 }
 END_TEST
 
-/* Dropping a batch must still wait for the other stream's work that the batch would have waited
- * for. */
+/* Dropping a batch must still make later work wait for the other stream's work that the batch
+ * would have waited for. */
 START_TEST(dropped_batch_keeps_the_order_of_streams)
 {
     const int64_t shape[] = {1 << 20};

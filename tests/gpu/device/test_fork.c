@@ -1,4 +1,4 @@
-/* Children of fork(), in which the driver's threads do not exist. */
+/* The library in children of fork(), in which the driver's threads do not exist. */
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -16,8 +16,9 @@ static bool refused(tsr_status status)
            strstr(tsr_last_error(), "was opened by the process that forked this one");
 }
 
-/* Returns the number of the check that failed; 0: none. The child must not use Check's assertions,
- * which are for its parent. A call that waits for the driver would never return. */
+/* Uses the parent's device in the child. Returns the number of the check that failed; 0: none.
+ * The child must not use Check's assertions, which work only in its parent. A call that waits
+ * for the driver would never return. */
 static int be_child(void)
 {
     float one = 1;
@@ -97,7 +98,7 @@ static int use_a_device(void)
     return value != 5;
 }
 
-/* A device that was closed before the fork does not matter. */
+/* If the parent closed its device before the fork, the child can open its own. */
 START_TEST(a_child_opens_its_own_where_none_is_open)
 {
     gpu_teardown();

@@ -9,12 +9,14 @@
 #include "support/check_main.h"
 #include "support/gpu.h"
 
-/* A device, and the names of its faults in the table's order, separated by spaces. */
+/* A device, and the names of its known faults in the order of the library's table, separated by
+ * spaces. */
 typedef struct invented {
     VkDriverId driver;
     uint32_t vendor, device, version;
     tsr_device_type type;
-    uint32_t columns; /* of results of cooperative matrices; 0: there are none */
+    uint32_t columns; /* the number of columns of the results of cooperative matrices; 0: there are
+                         no cooperative matrices */
     bool mixed_dot_products;
     uint32_t subgroup_min, subgroup_max;
     bool host_import;
@@ -113,7 +115,8 @@ static void make(const invented *device)
     info.subgroup_size = info.subgroup_size_max = device->subgroup_max;
     info.subgroup_size_min = device->subgroup_min;
     info.external_memory_host = device->host_import;
-    /* Processors whose vectors have only 4 floats are older than instructions for f16. */
+    /* Processors whose vectors have only 4 floats are so old that they have no instructions for
+     * f16. */
     info.fp16 = device->subgroup_min != 4;
     info.storage16 = info.storage8 = info.int64 = true;
     info.coopmat = device->columns > 0;
@@ -205,7 +208,7 @@ START_TEST(lines_are_complete)
         ck_assert_msg(fault->drivers[0] != 0, "%s has no driver", fault->name);
         ck_assert(fault->last_device == 0 || fault->first_device <= fault->last_device);
         ck_assert(fault->last_version == 0 || fault->first_version <= fault->last_version);
-        /* Checks that each line of the table applies to an invented device. */
+        /* Checks that each fault of the table applies to an invented device. */
         bool used = false;
         for (size_t d = 0; d < sizeof devices / sizeof *devices; d++)
             used = used || strstr(devices[d].faults, fault->name) != NULL;
@@ -217,8 +220,8 @@ START_TEST(lines_are_complete)
 }
 END_TEST
 
-/* Tests the ends of a line's ranges of versions and devices. The line applies only to its vendor
- * and drivers. */
+/* Tests the first and the last version and device of each fault's ranges, and those just
+ * outside. A fault applies only to its vendor and drivers. */
 START_TEST(ranges_are_inclusive)
 {
     const tsr__known_fault *fault;

@@ -22,7 +22,7 @@ static bool environment_is(const char *name, const char *value)
 
 /* The instance -------------------------------------------------------------------------------- */
 
-/* Tests have one instance at a time. */
+/* The tests have only one instance at a time. */
 static VkInstance instance;
 static void *real_driver;
 static PFN_vkGetInstanceProcAddr next_instance;
@@ -88,8 +88,8 @@ static VKAPI_ATTR void VKAPI_CALL get_properties2(VkPhysicalDevice physical,
     out->properties.deviceType = VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU;
 }
 
-/* Returns the properties of a family. Family 0 has those of the real driver's family, but only one
- * queue; family 1 is invented. */
+/* Returns the properties of a queue family. Family 0 has those of the real driver's family, but
+ * only one queue; family 1 is invented. */
 static VkQueueFamilyProperties family_of(VkPhysicalDevice physical, uint32_t family)
 {
     VkQueueFamilyProperties first[1];
@@ -181,7 +181,7 @@ typedef struct submission {
 
 typedef struct device device;
 
-/* The loader keeps its own data in a queue's first member. */
+/* A queue of this driver. The loader keeps its own data in the first member. */
 typedef struct queue {
     VK_LOADER_DATA loader;
     device *of;
@@ -263,7 +263,7 @@ static void pass_on(queue *on, const submission *work)
     delay(on);
     pthread_mutex_lock(&of->lock);
     if (DEVICE_NEXT(of, QueueSubmit)(of->driver_queue, 1, &submit, VK_NULL_HANDLE) != VK_SUCCESS)
-        abort(); /* the drivers under test do not fail */
+        abort(); /* this driver expects that the real driver does not fail */
     pthread_mutex_unlock(&of->lock);
 }
 
@@ -297,7 +297,7 @@ static submission *copy_of(const VkSubmitInfo *info)
     if (!copy || info->waitSemaphoreCount > MAX_WAITS || info->signalSemaphoreCount > MAX_WAITS ||
         info->commandBufferCount > MAX_WAITS ||
         timeline->sType != VK_STRUCTURE_TYPE_TIMELINE_SEMAPHORE_SUBMIT_INFO)
-        abort(); /* the library submits nothing else */
+        abort(); /* the library submits no other structures */
     copy->wait_count = info->waitSemaphoreCount;
     copy->signal_count = info->signalSemaphoreCount;
     copy->command_count = info->commandBufferCount;
@@ -413,7 +413,7 @@ static VKAPI_ATTR void VKAPI_CALL destroy_device(VkDevice handle,
     free(of);
 }
 
-/* Functions that name families and memory types ----------------------------------------------- */
+/* Functions whose arguments name queue families or memory types ------------------------------- */
 
 static VKAPI_ATTR VkResult VKAPI_CALL create_pool(VkDevice handle,
                                                   const VkCommandPoolCreateInfo *info,
@@ -530,7 +530,7 @@ static VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL find_of_instance(VkInstance of, 
     return own && next ? own : next;
 }
 
-/* What the loader calls ---------------------------------------------------------------------- */
+/* What the Vulkan loader calls --------------------------------------------------------------- */
 
 EXPORT PFN_vkVoidFunction vk_icdGetInstanceProcAddr(VkInstance of, const char *name);
 EXPORT PFN_vkVoidFunction vk_icdGetInstanceProcAddr(VkInstance of, const char *name)

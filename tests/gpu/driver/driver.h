@@ -15,8 +15,8 @@
 
 #include <stdbool.h>
 
-/* Exported by the driver as `test_driver_hold`: while a family is held, its queue starts nothing
- * new. */
+/* The type of the function that the driver exports as `test_driver_hold`: while a queue family
+ * is held, its queue starts no new submission. */
 typedef void test_driver_hold_fn(unsigned family, bool hold);
 
 #endif

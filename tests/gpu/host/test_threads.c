@@ -1,4 +1,5 @@
-/* Work that is divided among threads. Each unit is done once, and the caller sees all results. */
+/* Work that is divided among threads of the host. Each unit is done once, and the caller sees
+ * all results. */
 #include <pthread.h>
 #include <stdbool.h>
 #include <string.h>
@@ -24,7 +25,9 @@ START_TEST(parts_run_once)
     for (int count = 1; count <= TSR__HOST_THREADS_MAX; count++) {
         parts all = {.caller = pthread_self()};
         tsr__host_parts(count, do_part, &all);
-        for (int i = 0; i < TSR__HOST_THREADS_MAX; i++) /* the caller does the last part */
+        /* 2: a thread of the library did the part; 1: the caller did it, which must be the last
+         * part */
+        for (int i = 0; i < TSR__HOST_THREADS_MAX; i++)
             ck_assert_int_eq(all.done[i], i < count - 1 ? 2 : i == count - 1);
     }
 }

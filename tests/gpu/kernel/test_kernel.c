@@ -73,8 +73,8 @@ static void check_saxpy(tsr_kernel *kernel, float factor, uint32_t workgroup)
     gpu_put(tx, x);
     gpu_put(ty, y);
     run_saxpy(kernel, ty, tx, N - 1, 0.5f, workgroup);
-    /* The second run reads the first one's result. The arguments tell the library that it needs a
-     * barrier between them. */
+    /* The second run reads the result of the first. From the arguments the library knows that it
+     * needs a barrier between them. */
     run_saxpy(kernel, ty, tx, N - 1, 2, workgroup);
     gpu_get(ty, got);
     for (int i = 0; i < N; i++)
@@ -129,8 +129,8 @@ START_TEST(subgroups_of_a_size)
 }
 END_TEST
 
-/* Sequences that include the library's operations and other streams are ordered by the declared
- * arguments. */
+/* Kernels run in the right order with the library's operations and with other streams, because
+ * their arguments declare what they read and write. */
 START_TEST(ordered_with_other_work)
 {
     const int64_t shape[] = {N};
@@ -141,7 +141,7 @@ START_TEST(ordered_with_other_work)
     const tsr_kernel_argument arguments[] = {{.tensor = x}, {.tensor = y, .written = true}};
     GPU_OK(tsr_fill(queue, x, 1));
     GPU_OK(tsr_fill(queue, y, 0));
-    for (int i = 0; i < 300; i++) /* more than a batch holds */
+    for (int i = 0; i < 300; i++) /* more commands than a batch holds */
         GPU_OK(tsr_kernel_run(i % 7 == 0 ? other : queue, kernel, arguments, &(scalars){N, 1},
                               (uint32_t[]){16, 1, 1}));
     tsr_kernel_destroy(&kernel); /* recorded runs still execute */
@@ -322,7 +322,7 @@ START_TEST(blocks_of_push_constants)
 }
 END_TEST
 
-/* GLSL ----------------------------------------------------------------------------------------- */
+/* Kernels in GLSL ------------------------------------------------------------------------------ */
 
 START_TEST(glsl_runs)
 {
@@ -412,7 +412,7 @@ START_TEST(what_the_device_lacks)
 }
 END_TEST
 
-/* Invalid modules ------------------------------------------------------------------------------ */
+/* Invalid SPIR-V ------------------------------------------------------------------------------- */
 
 static void refuse(const uint32_t *words, uint64_t count, tsr_status status, const char *text)
 {
@@ -452,7 +452,8 @@ START_TEST(spirv_garbage_is_refused)
 }
 END_TEST
 
-/* An entry point for another stage, or with another name, does not count. */
+/* An entry point for another stage than compute, or with another name than "main", is not
+ * accepted. */
 START_TEST(entry_point_is_needed)
 {
     for (size_t at = 5; at < SAXPY_WORDS; at += saxpy_spirv[at] >> 16)
@@ -465,7 +466,7 @@ START_TEST(entry_point_is_needed)
 }
 END_TEST
 
-/* The module is truncated anywhere, or a random word is changed. The check must return and not
+/* Truncates the module at every word, and changes random words. The check must return and not
  * crash. Only the check runs, because a module that passes it may still be invalid in ways that
  * only a driver detects. */
 START_TEST(check_survives_anything)
@@ -473,7 +474,8 @@ START_TEST(check_survives_anything)
     gpu_random random = {.state = 1};
     const tsr_device_info *info = tsr_device_get_info(gpu);
     for (uint64_t count = 0; count < SAXPY_WORDS; count++) {
-        uint32_t *words = malloc((size_t)count * sizeof *words + 1); /* ASan checks its end */
+        /* The memory has this size so that ASan reports reads past the end */
+        uint32_t *words = malloc((size_t)count * sizeof *words + 1);
         ck_assert_ptr_nonnull(words);
         memcpy(words, saxpy_spirv, (size_t)count * sizeof *words);
         (void)!tsr__spirv_check(info, "cut", words, count, NULL, 0, 24);
@@ -497,8 +499,8 @@ END_TEST
 
 /* Workgroup sizes given by constants ----------------------------------------------------------- */
 
-/* Finds saxpy's instruction `op` whose word number `n` is `word`. Returns the place of its word
- * number `wanted`. */
+/* Finds the instruction `op` of saxpy whose word number `n` is `word`. Returns the index in the
+ * module of that instruction's word number `wanted`. */
 static size_t find_word(uint32_t op, size_t n, uint32_t word, size_t wanted)
 {
     for (size_t at = 5; at < SAXPY_WORDS; at += saxpy_spirv[at] >> 16)
@@ -536,8 +538,8 @@ START_TEST(workgroups_of_constants)
 }
 END_TEST
 
-/* The workgroup size is %VECTOR = OpSpecConstantComposite %type %x %one %one. %x is specialization
- * constant 0; if it is not set, it has the module's value. */
+/* In this module, the workgroup size is %VECTOR = OpSpecConstantComposite %type %x %one %one. %x
+ * is specialization constant 0; its default is in the module. */
 START_TEST(workgroups_of_damaged_constants)
 {
     const size_t decoration = find_word(71, 3, 25, 0); /* BuiltIn WorkgroupSize */
@@ -549,7 +551,8 @@ START_TEST(workgroups_of_damaged_constants)
     refuse_changed(constant + 3, 0, "workgroups of 0 x 1 x 1 invocations");
     refuse_changed(vector + 5, UINT32_MAX,
                    "a workgroup size is %4294967295, not a 32-bit constant");
-    refuse_changed(vector + 3, saxpy_spirv[vector + 2], "not a 32-bit constant"); /* the vector */
+    /* a vector instead of a scalar */
+    refuse_changed(vector + 3, saxpy_spirv[vector + 2], "not a 32-bit constant");
     refuse_changed(vector + 2, 0, "not a vector of three constants");
     refuse_changed(decoration + 1, UINT32_MAX, "WorkgroupSize is %4294967295, not a vector");
     refuse_changed(decoration + 1, x, "not a vector of three constants");
@@ -588,11 +591,12 @@ START_TEST(workgroups_by_mode)
     GPU_FAILS(tsr__spirv_check(info, "m", size_by_mode, MODE_WORDS, constants, 4, 0),
               TSR_ERR_INVALID, "m: workgroups of 1048576 x 2 x 1 invocations");
     memcpy(words, size_by_mode, sizeof words);
-    words[18] = 5; /* a type */
+    words[18] = 5; /* the ID of a type instead of a constant */
     GPU_FAILS(tsr__spirv_check(info, "m", words, MODE_WORDS, NULL, 0, 0), TSR_ERR_INVALID,
               "a workgroup size is %5, not a 32-bit constant");
     for (uint64_t count = 0; count < MODE_WORDS; count++) {
-        uint32_t *cut = malloc((size_t)count * sizeof *cut + 1); /* ASan checks its end */
+        /* The memory has this size so that ASan reports reads past the end */
+        uint32_t *cut = malloc((size_t)count * sizeof *cut + 1);
         ck_assert_ptr_nonnull(cut);
         memcpy(cut, size_by_mode, (size_t)count * sizeof *cut);
         (void)!tsr__spirv_check(info, "cut", cut, count, constants, 4, 0);
@@ -608,7 +612,7 @@ START_TEST(workgroups_by_mode)
 }
 END_TEST
 
-/* Arguments ------------------------------------------------------------------------------------ */
+/* Refused arguments ---------------------------------------------------------------------------- */
 
 START_TEST(create_errors)
 {

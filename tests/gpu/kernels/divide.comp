@@ -1,4 +1,5 @@
-// Computes y = a / b by include/divide.glsl. p.wrong makes the first quotient wrong.
+// Computes y = a / b with the division of include/divide.glsl. p.wrong makes the first quotient
+// wrong.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_buffer_reference : require

@@ -13,8 +13,8 @@
 
 enum { MOST = 7, LONGEST = 60, KV_HEADS = 2, HEADS = 4, MOST_DIM = 16, LAYERS = 2 };
 
-/* The contents of a sequence: a number for each token, which determines the token's keys and
- * values. */
+/* What the cache should hold of a sequence: a number for each token, which determines the
+ * token's keys and values. */
 typedef struct record {
     bool used;
     int64_t length;
@@ -25,11 +25,11 @@ typedef struct model {
     tsr_kv_cache *cache;
     record sequence[MOST];
     int64_t page_tokens, pages, dim;
-    int next; /* a token that no sequence has had */
+    int next; /* the number for the next new token */
 } model;
 
-/* Returns component d of a token's key (0) or value (1), for a head and layer. It is in [-1, 1] and
- * exact in f16. */
+/* Returns component d of a token's key (what = 0) or value (what = 1), for a head and layer. It
+ * is in [-1, 1] and exact in f16. */
 static double component(int token, int layer, int what, int64_t head, int64_t d)
 {
     const uint64_t mixed = ((uint64_t)token * 31 + (uint64_t)layer * 7 + (uint64_t)what * 3 +
@@ -45,7 +45,7 @@ static double *doubles(int64_t count)
     return values;
 }
 
-/* One step ----------------------------------------------------------------------------------- */
+/* One step of the model ---------------------------------------------------------------------- */
 
 static void attend(const record *r, int64_t dim, int layer, const double *q, int64_t head,
                    int64_t position, double *out)
@@ -67,7 +67,8 @@ static void attend(const record *r, int64_t dim, int layer, const double *q, int
             out[d] += exp(score[j] - most) / sum * component(r->token[j], layer, 1, kv, d);
 }
 
-/* Appends and attends for one layer. If `fused`, keys and values are parts of one tensor. */
+/* Appends keys and values to the cache and computes attention, for one layer. If `fused`, keys
+ * and values are parts of one tensor. */
 static void run_layer(model *m, int layer, int count, const int *sequences, const int64_t *tokens,
                       int64_t most, bool fused, gpu_random *random)
 {
@@ -132,8 +133,8 @@ static int64_t pages_for(const model *m, int64_t tokens)
     return (tokens + m->page_tokens - 1) / m->page_tokens;
 }
 
-/* Makes a step: chooses some sequences and their numbers of tokens, which are a prompt, one token
- * each, or any numbers. */
+/* Makes a step: chooses some sequences, and for each the number of new tokens: long prompts, one
+ * token each, or any number. */
 static void step(model *m, gpu_random *random)
 {
     int sequences[MOST], count = 0;
@@ -153,7 +154,7 @@ static void step(model *m, gpu_random *random)
     }
     if (count == 0 || needed > tsr_kv_cache_free_pages(m->cache))
         return;
-    for (int i = count - 1; i > 0; i--) { /* in any order */
+    for (int i = count - 1; i > 0; i--) { /* sequences in any order */
         const int64_t k = gpu_random_between(random, 0, i), t = tokens[i];
         const int s = sequences[i];
         sequences[i] = sequences[k];
@@ -216,7 +217,8 @@ static void change(model *m, gpu_random *random)
 START_TEST(sequences_keep_their_tokens)
 {
     gpu_random random = {(uint64_t)_i + 1};
-    /* CPU drivers have a kernel of their own for larger pages with features in whole vectors. */
+    /* The third round has pages of 16 tokens with 16 features, for which CPU drivers have a
+     * kernel of their own. */
     static const int64_t page_tokens[] = {4, 1, 16, 9}, dim[] = {5, 5, 16, 8};
     model m = {.page_tokens = page_tokens[_i], .pages = 150 / page_tokens[_i] + 8, .dim = dim[_i]};
     GPU_OK(tsr_kv_cache_create(
@@ -238,7 +240,7 @@ START_TEST(sequences_keep_their_tokens)
 }
 END_TEST
 
-/* Rotation ----------------------------------------------------------------------------------- */
+/* Rotation of queries and keys while they are stored ----------------------------------------- */
 
 enum { ROTATED_HEADS = 3, ROTATED_PAGE = 4, ROTATED_PAGES = 12, BATCH = 3 };
 
@@ -247,11 +249,11 @@ typedef struct rotation {
     int64_t dim;
     tsr_dtype dtype, cache_dtype;
     int64_t padding; /* elements between the rows of x */
-    bool apart;      /* values are a tensor of their own */
+    bool apart;      /* the values are in a tensor of their own */
     int64_t before[BATCH], tokens[BATCH];
 } rotation;
 
-/* Rotates a row in place. */
+/* Rotates one row (a head of a token) in place. */
 static void rotate_row(const rotation *r, double *row, int64_t position)
 {
     double frequencies[MOST_DIM / 2];
@@ -364,9 +366,9 @@ static void run_rotation(const rotation *r, gpu_random *random)
     free(in);
 }
 
-/* Usually one dispatch rotates and stores. On CPU drivers there are several dispatches if there are
- * many tokens, if only a part of a row is rotated, or if the values are in a tensor of their
- * own. */
+/* Usually one dispatch both rotates and stores. On CPU drivers there are several dispatches if
+ * there are many tokens, if only a part of a row is rotated, or if the values are in a tensor of
+ * their own. */
 START_TEST(rotates_and_appends)
 {
     static const tsr_dtype floats[] = {TSR_F32, TSR_F16, TSR_BF16};
@@ -400,7 +402,7 @@ START_TEST(rotates_and_appends)
 }
 END_TEST
 
-/* Mistakes ----------------------------------------------------------------------------------- */
+/* Refused calls ------------------------------------------------------------------------------ */
 
 static tsr_kv_cache *small_cache(int64_t pages)
 {
@@ -563,7 +565,8 @@ TESTS(kv_cache)
     tcase_add_test(tests, refuses_steps);
 }
 
-/* The calls that fail include those that build pipelines. */
+/* The Vulkan calls that fail include those that build pipelines, so this device must not share
+ * pipelines with other tests. */
 TESTS(kv_cache_failures)
 {
     tcase_add_checked_fixture(tests, gpu_setup_not_shared, gpu_teardown);

@@ -21,8 +21,8 @@ typedef struct batch_shape {
 
 typedef struct matmul_case {
     int64_t m, n, k;
-    batch_shape batch;            /* of y */
-    batch_shape a_batch, b_batch; /* broadcast to that of y */
+    batch_shape batch;            /* the batch dimensions of y */
+    batch_shape a_batch, b_batch; /* those of a and b */
     tsr_dtype a, b, y;
     bool transpose_a, transpose_b;
     bool views; /* tensors are random slices of larger ones; otherwise they are row-major */
@@ -30,7 +30,7 @@ typedef struct matmul_case {
     tsr_matmul_scale scale;
     bool accumulate;
     tsr_activation activation;
-    tsr_dtype bias; /* 0: none */
+    tsr_dtype bias; /* the dtype of the bias; 0: no bias */
     batch_shape bias_shape;
 } matmul_case;
 
@@ -141,7 +141,7 @@ static inline double activated(double x, tsr_activation activation)
     }
 }
 
-/* Compares element (row, col) of batch matrix `batch`. */
+/* Compares element (row, col) of matrix number `batch` of y with double precision. */
 static inline void check_element(const matmul_case *c, const operand *a, const operand *b,
                                  const operand *y, const operand *bias, const double *got,
                                  int64_t batch, int64_t row, int64_t col)
