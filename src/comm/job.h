@@ -58,8 +58,8 @@ struct tsr_comm {
     /* How many operations in levels have been started, and how many have completed. They run one
      * after another. */
     uint64_t levels_started, levels_completed;
-    /* [size]: scratch memory of one step at a time that combines contributions exactly
-     * (reduce/exact.h): pointers to them */
+    /* [size]: pointers to the contributions that a step combines exactly (reduce/exact.h); one step
+     * at a time uses this array */
     const void **inputs;
     uint64_t timeout_ns;
     bool reproducible;

@@ -127,7 +127,8 @@ static tsr__tree tree_between(const tsr__levels *levels, int place)
     return tsr__tree_between(&levels->tree, levels->leaves, place);
 }
 
-/* A range of elements. Each leaf of a subtree, by its place, gets an even share of them. */
+/* A range of elements, of which each leaf of a subtree gets an even share, in the order of the
+ * leaves' places. */
 typedef struct range {
     uint64_t start, count;
 } range;
@@ -303,8 +304,9 @@ static tsr__span leaf_span(const tsr__tree *tree, const tsr__blocks *blocks, int
                         tsr__tree_leaf_count(tree, blocks, leaf));
 }
 
-/* Each holder exchanges its leaf's blocks with the holders of the same place in the other subtrees.
- * Then each subtree gathers the blocks of every other subtree. */
+/* An all-gather in which each rank that holds a leaf exchanges the leaf's blocks with the ranks
+ * that hold the leaves of the same place in the other subtrees. Then the ranks of each subtree
+ * gather the blocks of all other subtrees from each other. */
 static void gather_by_all(tsr__schedule *schedule, const tsr__levels *levels,
                           const tsr__blocks *blocks)
 {

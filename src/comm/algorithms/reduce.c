@@ -22,7 +22,7 @@ static tsr__span own_at(const partial *part, uint64_t start, uint64_t end)
     return tsr__span_of(part->own, part->own_base + start, end - start);
 }
 
-/* Receives elements start … end − 1 of the peer's partial result. */
+/* Receives elements start … end − 1 of the peer's partial result into TEMP. */
 static void receive(const partial *part, int peer, uint64_t start, uint64_t end)
 {
     tsr__schedule_recv(part->schedule, peer,
@@ -109,7 +109,7 @@ static tsr__span own_share(const partial *part, const tsr__positions *layout)
                   tsr__position_start(layout, position + 1));
 }
 
-/* The all-reduce of the ranks that hold leaves. The result is in RECV. */
+/* The part of an all-reduce that only ranks with a leaf take part in. The result is in RECV. */
 static void reduce_all(partial *part, uint64_t count, bool large)
 {
     tsr__schedule *schedule = part->schedule;

@@ -30,7 +30,7 @@ typedef struct tsr__span {
 typedef enum tsr__step_kind {
     TSR__STEP_SEND,    /* sends `from` to `peer` */
     TSR__STEP_RECV,    /* receives `to` from `peer` */
-    TSR__STEP_COPY,    /* to = from */
+    TSR__STEP_COPY,    /* copies `from` to `to` */
     TSR__STEP_COMBINE, /* to = op(from, with); `to` equals `from` or `with`, or overlaps neither */
     TSR__STEP_DIVIDE,  /* if the op is AVG, divides `to` by the number of ranks */
     /* to = op(from, …): combines `from` with `slots` other spans, which follow each other in memory

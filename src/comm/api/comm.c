@@ -11,8 +11,8 @@
 /* How long destroying the last communicator of a job may wait until this rank's messages are
  * delivered. */
 #define DELIVERY_NS (2 * TSR__SECOND)
-/* The same limit for a job that has failed, in which only control messages about the failure are in
- * flight. */
+/* This limit instead of DELIVERY_NS is for a job that has failed, in which only control messages
+ * about the failure are in flight. */
 #define DELIVERY_FAILED_NS UINT64_C(50000000)
 
 /* Sets host_of, host_count, local_rank and local_size: which ranks of the communicator share a

@@ -120,7 +120,8 @@ static void end_shm_operation(tsr_request *request)
     tsr__request_advance(request);
 }
 
-/* Advances the communicator's shared-memory operations as far as possible. */
+/* Advances the communicator's operations in shared memory as far as possible, and carries out their
+ * events (wakes ranks, completes requests). Returns true if any has advanced. */
 static bool advance_shm(tsr_comm *comm)
 {
     tsr__shm_event event;

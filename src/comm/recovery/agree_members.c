@@ -1,4 +1,5 @@
-/* The members of an agreement and their states. */
+/* The members of an agreement: finds them, marks those that have ended, and stores decisions about
+ * them. */
 #include "comm/recovery/agree_state.h"
 
 #include "base/alloc.h"

@@ -59,8 +59,9 @@ static void add_interfaces(tsr__card *card)
     freeifaddrs(all);
 }
 
-/* Ranks of one host use loopback. Ranks of several hosts use the network of their rendezvous. If
- * the bootstrap had no network, they use all networks of this host. */
+/* Puts the addresses into the card at which other ranks can reach this one. In a job on one host,
+ * that is loopback. In a job on several hosts, it is this host's address on the network of the
+ * rendezvous or, if the bootstrap used no network, all addresses of this host. */
 static void choose_addresses(tsr__card *card, const tsr__bootstrap_info *info)
 {
     if (info->node_count > 1 && info->own_address.ss_family != AF_UNSPEC)

@@ -137,7 +137,7 @@ void tsr__shm_prepare(int size, tsr__shm_operation *operation)
 
 /* Reductions --------------------------------------------------------------------------------- */
 
-/* Combines the contributions to which shm->inputs points. */
+/* Combines the contributions of all ranks, to which shm->inputs points, into `out`. */
 static void combine(tsr__shm *shm, const tsr__shm_operation *operation, void *out, uint64_t count)
 {
     const tsr__combination combination = {.combine = operation->combine,

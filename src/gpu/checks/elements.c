@@ -267,8 +267,9 @@ tsr_status tsr__case_kv_append(tsr__case *c, tsr_dtype dtype)
     return status;
 }
 
-/* Appends the same tokens as append(), by the operation that also rotates queries and keys. Along
- * its heads, tensor 0 consists of queries, keys and values. */
+/* Appends the same tokens as append(), by the operation that also rotates queries and keys. The
+ * heads of tensor 0 are first those of the queries, then those of the keys, then those of the
+ * values. */
 static tsr_status append_rotated(const tsr__case *c, tsr_kv_cache *cache, const tsr_rope *rope)
 {
     tsr_tensor part[3];

@@ -181,7 +181,8 @@ tsr_status tsr__case_attention_few(tsr__case *c, tsr_dtype dtype)
 
 enum { COLUMNS = 5, DEPTH = 256, LONG_DEPTH = 1280, MAX_WEIGHTS = COLUMNS * LONG_DEPTH };
 
-/* Makes blocks, from arbitrary bits and small scales, of a format that the library cannot write. */
+/* Makes blocks of a format to which the library cannot quantise: the elements are arbitrary bits,
+ * and the scales are small. */
 static void invent_blocks(const tsr_quant_format *format, uint8_t *blocks, uint64_t bytes)
 {
     const uint16_t scale = tsr__f16_of_f32(format->block_count == 32 ? 0x1p-10F : 0x1p-15F);

@@ -75,8 +75,8 @@ struct tsr_device {
      * submitting a command */
     bool host_copies;
     /* The host's processor keeps up with straight-line code of 52 KiB: it has 32 vector registers,
-     * and its first-level cache has 64 KiB for instructions. lavapipe's kernels can then be
-     * longer. */
+     * and its first-level cache has 64 KiB for instructions. Kernels for lavapipe may then have
+     * that much code. */
     bool long_code;
     tsr__queue compute;
     /* a queue for copies at the same time as computations; many devices have none */

@@ -1,4 +1,4 @@
-/* Errors of Vulkan calls on a device, and the checks of its state. */
+/* Records errors of Vulkan calls on a device, and checks whether the device can still be used. */
 #include "base/fork.h"
 #include "gpu/device/device.h"
 

@@ -21,8 +21,9 @@ enum {
     ROW_BYTES = MAX_COLUMNS * 8,
 };
 
-/* A plane is what two dimensions of a piece span, its rows and columns. Planes are divided into
- * bands (copy.h), and bands into tiles. Arrays with two elements are for dst and src. */
+/* A plane consists of the elements of a piece along two dimensions, its rows and columns. Planes
+ * are divided into bands (copy.h), and bands into tiles. Arrays with two elements are for dst and
+ * src. */
 typedef struct plane {
     /* the dimensions of the rows and of the columns; row_dim is −1 if there is only one row */
     int row_dim, column_dim;

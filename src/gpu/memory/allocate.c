@@ -1,4 +1,4 @@
-/* Creates buffers and allocates memory. */
+/* Creates VkBuffers and allocates their memory, without slabs (memory.c). */
 #include "gpu/memory/memory.h"
 
 tsr_status tsr__memory_create_buffer(tsr_device *device, uint64_t size, const void *next,

@@ -32,7 +32,8 @@ typedef struct device_memory {
     bool mapped; /* whether the host maps tensors */
     /* whether the host maps tensors to write them, but never reads them through the mapping */
     bool direct;
-    uint64_t emptied; /* how often any slab has become empty */
+    /* how often any slab has become empty; tsr__slab.emptied is the value at that time */
+    uint64_t emptied;
 } device_memory;
 
 /* Slabs ---------------------------------------------------------------------------------------- */

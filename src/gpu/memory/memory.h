@@ -22,8 +22,8 @@ typedef struct tsr__slab {
     uint64_t used_bytes;
     uint64_t page_count; /* the number of pages; 0 if the slab is for a single buffer */
     uint64_t *page_map;  /* one bit for each page, set if the page is taken */
-    /* the device's count of slabs that had become empty when this one last did; it tells which slab
-     * has been empty longest */
+    /* grows with each slab that becomes empty, so the lowest value marks the slab that has been
+     * empty longest */
     uint64_t emptied;
 } tsr__slab;
 

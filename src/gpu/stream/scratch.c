@@ -40,8 +40,8 @@ static tsr__scratch_buffer *smallest_fit(tsr_stream *stream, uint64_t size, bool
     return best;
 }
 
-/* Drops one buffer that is not lent at present, all of which are too small for the current
- * operation; a new buffer replaces it. */
+/* Called if all buffers that are not lent at present are too small for an operation. Drops one of
+ * them, and the caller creates a larger one. */
 static void drop_one_unused(tsr_stream *stream)
 {
     for (size_t i = 0; i < stream->scratch_count; i++)

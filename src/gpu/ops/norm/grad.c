@@ -29,8 +29,7 @@ typedef struct gradient {
     tsr_tensor *dx, *dweight, *dbias;
     const tsr_tensor *added; /* another gradient, which is added to dx; or NULL */
     bool accumulate;
-    /* the statistics of all rows: the mean, the factor by which a row is scaled, and sums for dx
-     * (params/norm.h) */
+    /* the statistics of all rows: 1 / √(variance + ε) and the mean (shaders/params/norm.h) */
     tsr__buffer *stats;
     /* scratch memory of the kernels that divide long rows into chunks (norm_chunks.h); large enough
      * for any plane */

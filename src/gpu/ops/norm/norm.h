@@ -15,9 +15,9 @@ typedef enum tsr__norm_kernels {
 tsr__norm_kernels tsr__norm_kernels_of(const tsr__norm *norm, const tsr__norm_plane *plane,
                                        uint32_t output);
 
-/* Adds the dispatches that write the statistics of the plane's rows. Must not be called if the
- * choice is TSR__NORM_CHUNKS: these kernels compute the statistics with
- * tsr__norm_chunks_add_stats. `partials` is what tsr__norm_partials provides. */
+/* Adds the dispatches that write the statistics of the plane's rows. Must not be called if
+ * TSR__NORM_CHUNKS is chosen for the plane, because tsr__norm_chunks_add_stats then writes the
+ * statistics. `partials` is what tsr__norm_partials provides. */
 tsr_status tsr__norm_stats_add(tsr__dispatches *list, const tsr__norm *norm,
                                const tsr__norm_plane *plane, tsr__buffer *partials,
                                tsr__buffer *stats) TSR_NODISCARD;

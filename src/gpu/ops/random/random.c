@@ -35,7 +35,7 @@ static tsr_status check_indices(const char *op, const tsr_layout *index, uint64_
 }
 
 /* Checks y and the params. Sets *index to a layout with y's shape, the index strides, and offset 0.
- * Pieces can then treat the indices like one more operand. */
+ * The division into pieces can then treat the indices of random numbers like one more operand. */
 static tsr_status check(const char *op, const tsr_stream *stream, const tsr_tensor *y,
                         const tsr_random_params *params, tsr_layout *index)
 {

@@ -22,13 +22,13 @@
 #define LONG_CHUNK 1024 /* fewer passes (dispatches one after the other) than with short chunks */
 #define SHORT_CHUNK 256 /* more work at the same time than with long chunks, for few rows */
 #define ENOUGH_JOBS 4096
-#define SHORT_ROW 32 /* one invocation reduces rows up to this length */
+#define SHORT_ROW 32 /* rows of up to this length are reduced by one invocation each */
 /* The following numbers are for GPUs. */
 #define AHEAD_OF_LONG 256   /* rows of at least this length are reduced with more loads in flight */
 #define LARGE_WORKGROUP 256 /* the largest workgroup in reductions of columns */
 /* the least number of groups of four neighbouring columns in a workgroup */
 #define LEAST_COLUMNS 4u
-/* as many keep a processor busy if each has 8 loads of 16 bytes in flight */
+/* this many invocations keep a processor of a GPU busy if each has 8 loads of 16 bytes in flight */
 #define INVOCATIONS_WANTED 256u
 #define PASSES_MAX 8 /* enough for 2^63 elements if each pass divides the length by 256 */
 

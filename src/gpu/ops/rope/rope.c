@@ -13,7 +13,7 @@
 #include "tessera/ops.h"
 
 #define ITEMS_MAX (UINT64_C(1) << 28) /* invocations per dispatch */
-/* the bytes from the first to the last component of a row are fewer */
+/* a row must span fewer bytes, from its first to its last component */
 #define SPAN_MAX (INT64_C(1) << 31)
 
 struct tsr_rope {

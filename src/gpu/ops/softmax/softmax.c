@@ -64,8 +64,8 @@ static void choose(tsr__dispatch *dispatch, const softmax_call *call, uint32_t r
     tsr__groups_for(rows, workgroup / threads, dispatch->groups);
 }
 
-/* Lists a, b and y. A forward pass has no b; its input is listed twice, so that there are always
- * three tensors. */
+/* Writes a, b and y to `tensors`. A forward pass has no b; its input a is written twice, so that
+ * there are always three tensors. */
 static void tensors_of(const softmax_call *call, const tsr_tensor *tensors[3])
 {
     tensors[0] = call->a;
