@@ -9,27 +9,17 @@
 #define TEXT_KEY "gpt.characters"
 
 typedef struct identity {
-    char model[256];
+    char model[320];
     char characters[32];
 } identity;
 
-/* Returns the 64-bit FNV-1a hash of the characters' numbers. */
-static uint64_t hash_characters(const gpt_text *text)
-{
-    uint64_t hash = 0xcbf29ce484222325;
-    for (int i = 0; i < text->vocabulary; i++)
-        for (int byte = 0; byte < 4; byte++)
-            hash = (hash ^ (text->characters[i] >> 8 * byte & 0xff)) * 0x100000001b3;
-    return hash;
-}
-
 static void identify(const gpt_config *config, tsr_dtype dtype, const gpt_text *text, identity *out)
 {
-    char model[192];
+    char model[300];
     gpt_config_describe(config, sizeof model, model);
     snprintf(out->model, sizeof out->model, "%s, %s", model, tsr_dtype_name(dtype));
     snprintf(out->characters, sizeof out->characters, "%d:%016" PRIx64, text->vocabulary,
-             hash_characters(text));
+             text_hash(text));
 }
 
 tsr_status checkpoint_save(gpt_model *model, const gpt_text *text, const char *path, bool parts)
@@ -44,14 +34,14 @@ tsr_status checkpoint_save(gpt_model *model, const gpt_text *text, const char *p
 }
 
 /* Returns whether the file belongs to the model and the text that the options describe. */
-static bool compare(const char *path, const identity *file, const identity *self, char *error,
-                    size_t error_size)
+static bool compare(const char *path, const gpt_text *text, const identity *file,
+                    const identity *self, char *error, size_t error_size)
 {
     if (strcmp(file->model, self->model) != 0)
         snprintf(error, error_size, "%s has a model of %s; the options describe one of %s", path,
                  file->model, self->model);
     else if (strcmp(file->characters, self->characters) != 0)
-        snprintf(error, error_size, "%s is of a text with other characters", path);
+        snprintf(error, error_size, "%s is of a text with other %s", path, text_unit(text));
     else
         return true;
     return false;
@@ -66,7 +56,7 @@ static tsr_status check_parts(const gpt_model *model, const gpt_text *text, cons
                                       file.model));
     TRY(tsr_checkpoint_parts_metadata(path, model->job->world, TEXT_KEY, sizeof file.characters,
                                       file.characters));
-    return compare(path, &file, &self, error, error_size) ? TSR_OK : TSR_ERR_INVALID;
+    return compare(path, text, &file, &self, error, error_size) ? TSR_OK : TSR_ERR_INVALID;
 }
 
 tsr_status checkpoint_load(gpt_model *model, const gpt_text *text, const char *path, bool parts,
@@ -86,7 +76,7 @@ bool checkpoint_check(const char *path, const gpt_config *config, tsr_dtype dtyp
     identify(config, dtype, text, &self);
     if (tsr_checkpoint_metadata(path, MODEL_KEY, sizeof file.model, file.model) == TSR_OK &&
         tsr_checkpoint_metadata(path, TEXT_KEY, sizeof file.characters, file.characters) == TSR_OK)
-        return compare(path, &file, &self, error, error_size);
+        return compare(path, text, &file, &self, error, error_size);
     snprintf(error, error_size, "this is no checkpoint of gpt: %s", tsr_last_error());
     return false;
 }

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <jansson.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -12,15 +13,44 @@ const char *gpt_style_name(gpt_style style)
     return style == GPT_STYLE_LLAMA ? "llama" : "gpt2";
 }
 
+int gpt_config_head_dim(const gpt_config *config)
+{
+    return config->head_dim ? config->head_dim : config->width / config->heads;
+}
+
+/* Appends text to `text`, which has `size` bytes. */
+#if defined(__GNUC__)
+__attribute__((format(printf, 3, 4)))
+#endif
+static void
+append(char *text, size_t size, const char *format, ...)
+{
+    const size_t used = strlen(text);
+    va_list arguments;
+    va_start(arguments, format);
+    if (used < size)
+        vsnprintf(text + used, size - used, format, arguments);
+    va_end(arguments);
+}
+
 void gpt_config_describe(const gpt_config *c, size_t size, char *text)
 {
-    int used = snprintf(text, size,
-                        "%s, %d blocks, %d heads, %d key/value heads, %d wide, %d inside, %d "
-                        "tokens, %d characters, epsilon %g",
-                        gpt_style_name(c->style), c->layers, c->heads, c->kv_heads, c->width,
-                        c->inner, c->block, c->vocabulary, c->norm_eps);
-    if (c->style == GPT_STYLE_LLAMA && (size_t)used < size)
-        snprintf(text + used, size - (size_t)used, ", theta %g", c->rope_theta);
+    snprintf(text, size,
+             "%s, %d blocks, %d heads, %d key/value heads, %d wide, %d inside, %d tokens, %d "
+             "characters, epsilon %g",
+             gpt_style_name(c->style), c->layers, c->heads, c->kv_heads, c->width, c->inner,
+             c->block, c->vocabulary, c->norm_eps);
+    if (c->style != GPT_STYLE_LLAMA)
+        return;
+    append(text, size, ", theta %g", c->rope.theta);
+    if (c->rope.scaling != TSR_ROPE_SCALING_NONE)
+        append(text, size, ", scaling %d by %g", (int)c->rope.scaling, c->rope.factor);
+    if (gpt_config_head_dim(c) * c->heads != c->width)
+        append(text, size, ", %d per head", c->head_dim);
+    if (c->window)
+        append(text, size, ", a window of %lld", (long long)c->window);
+    append(text, size, "%s%s%s", c->tied ? ", tied" : "", c->qkv_bias ? ", biases" : "",
+           c->qk_norm ? ", q/k norms" : "");
 }
 
 gpt_config gpt_config_default(gpt_style style)
@@ -34,7 +64,7 @@ gpt_config gpt_config_default(gpt_style style)
                             .inner = 344,
                             .block = 64,
                             .norm_eps = 1e-5,
-                            .rope_theta = 10000};
+                            .rope = {.theta = 10000}};
     return (gpt_config){.style = style,
                         .layers = 4,
                         .heads = 4,
@@ -42,7 +72,8 @@ gpt_config gpt_config_default(gpt_style style)
                         .width = 128,
                         .inner = 512,
                         .block = 64,
-                        .norm_eps = 1e-5};
+                        .norm_eps = 1e-5,
+                        .tied = true};
 }
 
 /* Returns the values with which nanoGPT trains a small model on a CPU. */
@@ -65,7 +96,7 @@ gpt_training gpt_training_default(void)
 
 bool gpt_config_check(const gpt_config *config, char *error, size_t error_size)
 {
-    if (config->width % config->heads != 0)
+    if (config->head_dim == 0 && config->width % config->heads != 0)
         snprintf(error, error_size, "a width of %d does not divide over %d heads", config->width,
                  config->heads);
     else if (config->heads % config->kv_heads != 0)
@@ -75,10 +106,10 @@ bool gpt_config_check(const gpt_config *config, char *error, size_t error_size)
         snprintf(error, error_size,
                  "the style gpt2 has as many key/value heads as heads, %d, not %d", config->heads,
                  config->kv_heads);
-    else if (config->style == GPT_STYLE_LLAMA && config->width / config->heads % 2 != 0)
+    else if (config->style == GPT_STYLE_LLAMA && gpt_config_head_dim(config) % 2 != 0)
         snprintf(error, error_size,
                  "rotary positions need an even number of features per head, not %d",
-                 config->width / config->heads);
+                 gpt_config_head_dim(config));
     else
         return true;
     return false;
@@ -142,7 +173,7 @@ static void read_run(reader *r, const json_t *root, gpt_config *config, gpt_trai
     read_int(r, model, "inter", 1, &config->inner);
     read_int(r, model, "block", 1, &config->block);
     read_number(r, model, "eps", &config->norm_eps);
-    read_number(r, model, "theta", &config->rope_theta);
+    read_number(r, model, "theta", &config->rope.theta);
     read_int(r, model, "batch", 1, &training->batch);
     read_int(r, model, "steps", 0, &training->steps);
     read_int(r, model, "seed", 0, &seed);
@@ -156,6 +187,18 @@ static void read_run(reader *r, const json_t *root, gpt_config *config, gpt_trai
     read_number(r, how, "eps", &training->eps);
     read_number(r, how, "wd", &training->weight_decay);
     read_number(r, how, "clip", &training->clip);
+}
+
+/* Refuses what only gpt_config_read_model() reads. */
+static void refuse_unread(reader *r, const json_t *root)
+{
+    const json_t *scaling = json_object_get(root, "rope_scaling");
+    if (json_is_true(json_object_get(root, "tie_word_embeddings")))
+        fail_at(r, "tie_word_embeddings", "is true, which needs --model instead of --config");
+    if (scaling && !json_is_null(scaling))
+        fail_at(r, "rope_scaling", "is given, which needs --model instead of --config");
+    if (json_is_true(json_object_get(root, "attention_bias")))
+        fail_at(r, "attention_bias", "is true, which gpt cannot train");
 }
 
 /* Reads the members of Hugging Face's config.json. */
@@ -178,7 +221,9 @@ static void read_model(reader *r, const json_t *root, gpt_config *config)
     read_int(r, root, llama ? "max_position_embeddings" : "n_positions", 1, &config->block);
     read_int(r, root, "vocab_size", 1, &config->vocabulary);
     read_number(r, root, llama ? "rms_norm_eps" : "layer_norm_epsilon", &config->norm_eps);
-    read_number(r, root, "rope_theta", &config->rope_theta);
+    read_number(r, root, "rope_theta", &config->rope.theta);
+    if (llama)
+        refuse_unread(r, root);
 }
 
 static json_t *load(const char *path, char *error, size_t error_size)
@@ -215,6 +260,67 @@ bool gpt_config_read(const char *path, gpt_config *config, gpt_training *trainin
         return false;
     *config = read;
     *training = how;
+    return true;
+}
+
+/* Returns what of a model gpt cannot train, or NULL. */
+static const char *unsupported(const tsr_model_config *m)
+{
+    if (m->norm != TSR_NORM_RMS || m->norm_bias || m->learned_positions || !m->gated)
+        return "another kind of block than Llama's";
+    if (m->output_bias || m->mlp_bias)
+        return "biases besides those of q, k and v";
+    if (m->activation != TSR_ACT_SILU)
+        return "another activation than silu";
+    if (m->window != 0 && m->window_from != 0)
+        return "layers with and without a window";
+    if (m->rope.rotary_dim != 0 && m->rope.rotary_dim != m->head_dim)
+        return "heads of which only a part is rotated";
+    return NULL;
+}
+
+bool gpt_config_read_model(const char *folder, int most_block, gpt_config *config, char *error,
+                           size_t error_size)
+{
+    tsr_model_config m;
+    if (tsr_model_config_read(folder, &m) != TSR_OK) {
+        snprintf(error, error_size, "%s", tsr_last_error());
+        return false;
+    }
+    const char *what = unsupported(&m);
+    const struct {
+        const char *name;
+        int64_t value;
+    } sizes[] = {{"width", m.width},        {"hidden features", m.hidden}, {"heads", m.heads},
+                 {"head size", m.head_dim}, {"vocabulary", m.vocabulary},  {"context", m.context}};
+    if (what)
+        snprintf(error, error_size, "%s: a model of %s has %s, which gpt cannot train", folder,
+                 m.architecture, what);
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes && !what; i++) {
+        if (sizes[i].value > MAX_SIZE) {
+            what = sizes[i].name;
+            snprintf(error, error_size, "%s: the model's %s, %lld, is above %d", folder, what,
+                     (long long)sizes[i].value, MAX_SIZE);
+        }
+    }
+    if (what)
+        return false;
+    *config = (gpt_config){.style = GPT_STYLE_LLAMA,
+                           .layers = m.layers,
+                           .heads = (int)m.heads,
+                           .kv_heads = (int)m.kv_heads,
+                           .width = (int)m.width,
+                           .inner = (int)m.hidden,
+                           .block = m.context < most_block ? (int)m.context : most_block,
+                           .context = (int)m.context,
+                           .vocabulary = (int)m.vocabulary,
+                           .norm_eps = m.norm_epsilon,
+                           .tied = m.tied,
+                           .head_dim = (int)m.head_dim,
+                           .qkv_bias = m.qkv_bias,
+                           .qk_norm = m.qk_norm,
+                           .window = m.window,
+                           .rope = m.rope};
     return true;
 }
 
@@ -282,7 +388,7 @@ static json_t *config_json(const gpt_config *c, tsr_dtype dtype)
             c->layers, "num_attention_heads", c->heads, "num_key_value_heads", c->kv_heads,
             "hidden_size", c->width, "intermediate_size", c->inner, "max_position_embeddings",
             c->block, "vocab_size", c->vocabulary, "rms_norm_eps", c->norm_eps, "rope_theta",
-            c->rope_theta, "hidden_act", "silu", "tie_word_embeddings", 0, "attention_bias", 0,
+            c->rope.theta, "hidden_act", "silu", "tie_word_embeddings", 0, "attention_bias", 0,
             "mlp_bias", 0, "torch_dtype", torch_dtype(dtype));
     return json_pack("{s:[s], s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:f, s:s, s:b, s:s}",
                      "architectures", "GPT2LMHeadModel", "model_type", "gpt2", "n_layer", c->layers,
@@ -292,13 +398,32 @@ static json_t *config_json(const gpt_config *c, tsr_dtype dtype)
                      torch_dtype(dtype));
 }
 
-bool gpt_config_write(const char *path, const gpt_config *config, tsr_dtype dtype, char *error,
-                      size_t error_size)
+static bool dump(json_t *root, const char *path, char *error, size_t error_size)
 {
-    json_t *root = config_json(config, dtype);
     int status = root ? json_dump_file(root, path, JSON_INDENT(2) | JSON_REAL_PRECISION(9)) : -1;
     if (status != 0)
         snprintf(error, error_size, "%s: %s", path, root ? strerror(errno) : "out of memory");
     json_decref(root);
     return status == 0;
+}
+
+bool gpt_config_write(const char *path, const gpt_config *config, tsr_dtype dtype, char *error,
+                      size_t error_size)
+{
+    return dump(config_json(config, dtype), path, error, error_size);
+}
+
+bool gpt_config_copy(const char *from, const char *to, tsr_dtype dtype, char *error,
+                     size_t error_size)
+{
+    /* Hugging Face's name of the member was torch_dtype until 2025. */
+    static const char *const names[] = {"dtype", "torch_dtype"};
+    json_t *root = load(from, error, error_size);
+    if (!root)
+        return false;
+    const bool is_new = json_object_get(root, names[0]) != NULL;
+    for (int i = 0; i < 2; i++)
+        if (json_object_get(root, names[i]) || (i == 1 && !is_new))
+            json_object_set_new(root, names[i], json_string(torch_dtype(dtype)));
+    return dump(root, to, error, error_size);
 }

@@ -9,19 +9,26 @@
 #include "tessera/tessera.h"
 
 typedef enum gpt_style {
-    GPT_STYLE_GPT2 = 0, /* learned positions, layer norm, GELU; the head shares the embedding */
-    GPT_STYLE_LLAMA = 1 /* rotary positions, RMS norm, SwiGLU, grouped queries; its own head */
+    GPT_STYLE_GPT2 = 0, /* learned positions, layer norm, GELU; the head is the embedding */
+    GPT_STYLE_LLAMA = 1 /* rotary positions, RMS norm, SwiGLU, grouped queries */
 } gpt_style;
 
 typedef struct gpt_config {
     gpt_style style;
     int layers, heads, kv_heads;
-    int width; /* features of a token between blocks; a multiple of heads */
-    int inner; /* hidden features of the MLP */
-    int block; /* the most tokens that attention sees */
+    int width;   /* features of a token between blocks; a multiple of heads */
+    int inner;   /* hidden features of the MLP */
+    int block;   /* the most tokens that attention sees */
+    int context; /* positions that a given model was made for; 0: block */
     int vocabulary;
     double norm_eps;
-    double rope_theta; /* Llama only */
+    bool tied; /* the head is the embedding; always true of GPT-2 */
+    /* Llama only: */
+    int head_dim;         /* features of a head; 0: width / heads */
+    bool qkv_bias;        /* q, k and v have biases, as in Qwen2 */
+    bool qk_norm;         /* q and k are normalised, as in Qwen3 */
+    int64_t window;       /* as in tsr_attention_params, as in Mistral; 0: none */
+    tsr_rope_params rope; /* rotary_dim is not used: all features of a head are rotated */
 } gpt_config;
 
 typedef struct gpt_training {
@@ -66,6 +73,9 @@ void gpt_config_describe(const gpt_config *config, size_t size, char *text);
 gpt_config gpt_config_default(gpt_style style);
 gpt_training gpt_training_default(void);
 
+/* Returns the number of features of a head. */
+int gpt_config_head_dim(const gpt_config *config);
+
 /* Checks sizes that depend on each other. On failure returns false with a sentence in `error`. */
 bool gpt_config_check(const gpt_config *config, char *error, size_t error_size);
 
@@ -74,6 +84,11 @@ bool gpt_config_check(const gpt_config *config, char *error, size_t error_size);
  * below return false with a sentence in `error`. */
 bool gpt_config_read(const char *path, gpt_config *config, gpt_training *training, char *error,
                      size_t error_size);
+/* Reads config.json of a folder that holds a model of Hugging Face: Llama, Mistral, Qwen2 or Qwen3,
+ * with everything that the model's results depend on. The block is the model's context, but at most
+ * `most_block`. */
+bool gpt_config_read_model(const char *folder, int most_block, gpt_config *config, char *error,
+                           size_t error_size);
 /* Reads the member "offsets" of a recorded run. */
 bool gpt_offsets_read(const char *path, gpt_offsets *out, char *error, size_t error_size);
 void gpt_offsets_free(gpt_offsets *offsets);
@@ -81,5 +96,8 @@ void gpt_offsets_free(gpt_offsets *offsets);
 /* Writes config.json with Hugging Face's names. `dtype` is that of the weights. */
 bool gpt_config_write(const char *path, const gpt_config *config, tsr_dtype dtype, char *error,
                       size_t error_size);
+/* Copies a model's config.json, with another dtype of the weights. */
+bool gpt_config_copy(const char *from, const char *to, tsr_dtype dtype, char *error,
+                     size_t error_size);
 
 #endif

@@ -12,6 +12,7 @@ typedef struct writer {
     int sequence;
     int32_t *tokens; /* [prompt + count] */
     int64_t length;
+    tsr_decode_state state;
     float *logits; /* [vocabulary] */
 } writer;
 
@@ -57,10 +58,10 @@ static tsr_status make_room(writer *w)
     return read_tokens(w, w->length - kept, kept);
 }
 
-static void print(const writer *w, int32_t token)
+static void print(writer *w, int32_t token)
 {
     if (w->model->job->rank == 0) {
-        text_print(w->text, token, stdout);
+        text_print(w->text, &w->state, token, stdout);
         fflush(stdout);
     }
 }
@@ -84,6 +85,8 @@ static tsr_status write_text(writer *w)
         TRY(tsr_sampling_draw(&sampling, 0, w->length, w->model->config.vocabulary, w->logits, 0,
                               NULL, &token));
         w->tokens[w->length++] = token;
+        if (text_is_end(w->text, token))
+            break;
         print(w, token);
     }
     return TSR_OK;

@@ -1,5 +1,5 @@
-/* Trains a small language model on the characters of a text, over any number of processes, and
- * writes a text with it. See README.md in the folder above. */
+/* Trains a small language model on a text, or continues the training of a given model, over any
+ * number of processes, and writes a text with it. See README.md in the folder above. */
 #include <errno.h>
 #include <math.h>
 #include <signal.h>
@@ -365,8 +365,7 @@ static tsr_status write_text(run *r)
     int32_t *prompt;
     if (o->characters == 0)
         return TSR_OK;
-    if (!text_encode(&r->text, o->prompt ? o->prompt : "\n", &prompt, &params.prompt_count,
-                     r->error, sizeof r->error))
+    if (!text_encode(&r->text, o->prompt, &prompt, &params.prompt_count, r->error, sizeof r->error))
         return TSR_ERR_INVALID;
     if (r->job.rank == 0)
         printf("\n");
@@ -475,7 +474,7 @@ static int train(run *r)
         report_setting(&r->model, o, &r->text);
     status = learn(r);
     if (status == TSR_OK && o->save)
-        status = weights_save(&r->model, o->save, r->error, sizeof r->error);
+        status = weights_save(&r->model, o->save, o->given_model, r->error, sizeof r->error);
     if (status == TSR_OK && o->save && r->job.rank == 0 &&
         !text_write_tokenizer(&r->text, o->save, r->error, sizeof r->error))
         status = TSR_ERR_IO;
@@ -559,21 +558,34 @@ static bool check_folders(run *r)
            check_folder(r, o->curve) && check_folder(r, o->log);
 }
 
+/* Compares the text's vocabulary with that of the model, which may be larger than its tokenizer's.
+ */
+static bool check_vocabulary(run *r)
+{
+    gpt_options *o = &r->options;
+    const int model = o->model.vocabulary, text = r->text.vocabulary;
+    if (model == 0)
+        o->model.vocabulary = text;
+    else if (o->given_model && text > model)
+        snprintf(r->error, sizeof r->error, "%s has a vocabulary of %d, but %s has %d tokens",
+                 o->given_model, model, o->tokenizer, text);
+    else if (!o->given_model && text != model)
+        snprintf(r->error, sizeof r->error,
+                 "%s describes a vocabulary of %d, but %s has %d different %s", o->config, model,
+                 o->tokenizer ? o->tokenizer : o->text, text, text_unit(&r->text));
+    return !*r->error;
+}
+
 /* Finds all errors that can be found without a device, before a device is opened. */
 static bool read_files(run *r)
 {
     gpt_options *o = &r->options;
     int32_t *prompt;
     int64_t count;
-    if (!text_read(o->text, o->model.block, &r->text, r->error, sizeof r->error))
+    if (!text_read(o->text, o->tokenizer, o->model.block, &r->text, r->error, sizeof r->error) ||
+        !check_vocabulary(r) ||
+        (o->save && !text_check_tokenizer(&r->text, r->error, sizeof r->error)))
         return false;
-    if (o->model.vocabulary != 0 && o->model.vocabulary != r->text.vocabulary) {
-        snprintf(r->error, sizeof r->error,
-                 "%s describes a vocabulary of %d, but %s has %d different characters", o->config,
-                 o->model.vocabulary, o->text, r->text.vocabulary);
-        return false;
-    }
-    o->model.vocabulary = r->text.vocabulary;
     if (r->text.train - o->model.block < windows_of_step(o)) {
         snprintf(r->error, sizeof r->error, "%s has %lld windows of %d; a step needs %lld", o->text,
                  (long long)(r->text.train - o->model.block), o->model.block,

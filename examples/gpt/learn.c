@@ -175,14 +175,16 @@ tsr_status model_learn(gpt_model *self, const gpt_batch *batches)
 
 static tsr_status clip(gpt_model *self, bool deferred, double *grad_norm)
 {
-    static const char *const tied[] = {"wte.weight", NULL};
     const gpt_training *t = &self->training;
+    const bool elsewhere = self->tied && !self->is_first;
+    const char *const tied[] = {elsewhere ? tsr_fsdp_parameter(self->tied, 0, 0)->name : NULL,
+                                NULL};
     /* The first and the last stage both have the embedding that is also the head. Only the first
      * stage counts it. */
     return tsr_optimizer_clip(
         self->optimizer, t->clip > 0 ? (float)t->clip : INFINITY,
         tsr_optimizer_clip_params(.group = self->job->tensor_group, .stages = self->job->stage_comm,
-                                  .counted_elsewhere = self->is_first ? NULL : tied,
+                                  .counted_elsewhere = elsewhere ? tied : NULL,
                                   .deferred = deferred),
         grad_norm);
 }

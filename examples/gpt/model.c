@@ -104,7 +104,8 @@ static tsr_status create_blocks(gpt_model *self, const gpt_model_params *params,
     const tsr_init_params output = {TSR_INIT_NORMAL, seed,
                                     DEVIATION / sqrtf(2.0f * (float)c->layers)};
     const tsr_partition_params uneven = {.kind = TSR_PARTITION_UNEVEN};
-    const tsr_rope_params rope = {.rotary_dim = c->width / c->heads, .theta = c->rope_theta};
+    tsr_rope_params rope = c->rope;
+    rope.rotary_dim = gpt_config_head_dim(c);
     self->blocks = calloc((size_t)self->block_count, sizeof *self->blocks);
     if (!self->blocks)
         return TSR_ERR_NO_MEMORY;
@@ -118,8 +119,13 @@ static tsr_status create_blocks(gpt_model *self, const gpt_model_params *params,
                                       .epsilon = (float)c->norm_eps},
                              .attention = {.heads = c->heads,
                                            .kv_heads = c->kv_heads,
-                                           .no_bias = true,
+                                           .head_dim = c->head_dim,
+                                           .no_bias = !c->qkv_bias,
+                                           .no_output_bias = true,
                                            .rope = llama ? &rope : NULL,
+                                           .qk_norm = c->qk_norm,
+                                           .norm_epsilon = (float)c->norm_eps,
+                                           .window = c->window,
                                            .partition = uneven,
                                            .init = init,
                                            .output_init = output},
@@ -146,7 +152,7 @@ static tsr_status create_layers(gpt_model *self, const gpt_model_params *params)
     const tsr_init_params init = {TSR_INIT_NORMAL, (uint64_t)seed, DEVIATION};
     const tsr_partition_params uneven = {.kind = TSR_PARTITION_UNEVEN};
     tsr_group *group = params->job->tensor_group;
-    if (self->is_first || (self->is_last && !is_llama(self)))
+    if (self->is_first || (self->is_last && c->tied))
         TRY(tsr_embedding_create(
             tsr_embedding_params(.group = group, .name = is_llama(self) ? "embed_tokens" : "wte",
                                  .vocabulary_size = c->vocabulary, .width = c->width,
@@ -227,13 +233,13 @@ static tsr_status create_sharded(gpt_model *self, const char *strategy_name, int
     return status;
 }
 
-/* GPT-2's head is its embedding: two layers share one parameter, which is therefore a unit without
- * a layer. It has a sharding of its own, so that the first and the last stage have the same
- * shards. */
+/* A tied head is the embedding: two layers share one parameter, which is therefore a unit without a
+ * layer. It has a sharding of its own, so that the first and the last stage have the same shards.
+ */
 static tsr_status shard_tied(gpt_model *self, const char *strategy)
 {
     tsr_parameter tokens = {0};
-    if (is_llama(self) || !self->embedding)
+    if (!self->config.tied || !self->embedding)
         return TSR_OK;
     tsr_status status = draw_tokens(self, &tokens);
     const tsr_fsdp_unit unit = {.parameter_count = 1, .parameters = &tokens};
@@ -256,13 +262,13 @@ static int add_unit(gpt_model *self, int *count, tsr_fsdp_unit *units, tsr_layer
 
 static tsr_status shard_rest(gpt_model *self, const char *strategy, tsr_fsdp_unit *units)
 {
-    const bool llama = is_llama(self);
+    const bool tied = self->config.tied;
     tsr_parameter positions = {0};
     tsr_status status = TSR_OK;
     int count = 0;
-    if (self->is_first && llama)
+    if (self->is_first && !tied)
         self->embedding_unit = add_unit(self, &count, units, self->embedding, NULL);
-    if (self->is_first && !llama) {
+    if (self->is_first && !is_llama(self)) {
         status = draw_positions(self, &positions);
         self->positions_unit = add_unit(self, &count, units, NULL, &positions);
     }
@@ -271,7 +277,7 @@ static tsr_status shard_rest(gpt_model *self, const char *strategy, tsr_fsdp_uni
         add_unit(self, &count, units, self->blocks[i], NULL);
     if (self->is_last)
         self->norm_unit = add_unit(self, &count, units, self->norm, NULL);
-    if (self->is_last && llama)
+    if (self->is_last && !tied)
         self->head_unit = add_unit(self, &count, units, self->head, NULL);
     if (status == TSR_OK)
         status = create_sharded(self, strategy, count, units, &self->sharded);

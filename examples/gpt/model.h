@@ -37,15 +37,16 @@ typedef struct gpt_model {
     int stage_blocks[GPT_MAX_STAGES]; /* how many blocks each stage has */
     int block_count;                  /* blocks of this stage */
 
-    /* NULL if another stage has the layer. The last stage of GPT-2 also has the embedding. */
+    /* NULL if another stage has the layer. If the head is the embedding, the last stage has that,
+     * too. */
     tsr_layer *embedding, *norm, *head;
     tsr_layer **blocks; /* [block_count] */
-    tsr_fsdp *tied;     /* the embedding that is also the head; in GPT-2's first and last stage */
+    tsr_fsdp *tied;     /* the embedding that is also the head; in the first and the last stage */
     tsr_fsdp *sharded;  /* all other parameters */
     gpt_unit *units;    /* all units of this stage, in the order of the forward pass */
     int unit_count;
-    /* Numbers of units in `sharded`. Only GPT-2 has positions there, and only Llama an embedding
-     * and a head. */
+    /* Numbers of units in `sharded`. Only GPT-2 has positions there. The embedding and the head are
+     * there unless they are tied. */
     int embedding_unit, positions_unit, block_unit, norm_unit, head_unit;
 
     tsr_optimizer *optimizer;

@@ -3,30 +3,38 @@
 #include <stdio.h>
 #include <string.h>
 
+typedef enum condition { ALWAYS = 0, WITH_QKV_BIAS, WITH_QK_NORM } condition;
+
 typedef struct renaming {
     const char *ours, *theirs;
+    condition when; /* which models have the parameter */
 } renaming;
 
 static const renaming gpt2_names[] = {
-    {"norm1.weight", "ln_1.weight"},
-    {"attention.q.weight", "attn.c_attn.weight"},
-    {"attention.k.weight", "attn.c_attn.weight"},
-    {"attention.v.weight", "attn.c_attn.weight"},
-    {"attention.o.weight", "attn.c_proj.weight"},
-    {"norm2.weight", "ln_2.weight"},
-    {"mlp.up.weight", "mlp.c_fc.weight"},
-    {"mlp.down.weight", "mlp.c_proj.weight"},
+    {"norm1.weight", "ln_1.weight", ALWAYS},
+    {"attention.q.weight", "attn.c_attn.weight", ALWAYS},
+    {"attention.k.weight", "attn.c_attn.weight", ALWAYS},
+    {"attention.v.weight", "attn.c_attn.weight", ALWAYS},
+    {"attention.o.weight", "attn.c_proj.weight", ALWAYS},
+    {"norm2.weight", "ln_2.weight", ALWAYS},
+    {"mlp.up.weight", "mlp.c_fc.weight", ALWAYS},
+    {"mlp.down.weight", "mlp.c_proj.weight", ALWAYS},
 };
 static const renaming llama_names[] = {
-    {"norm1.weight", "input_layernorm.weight"},
-    {"attention.q.weight", "self_attn.q_proj.weight"},
-    {"attention.k.weight", "self_attn.k_proj.weight"},
-    {"attention.v.weight", "self_attn.v_proj.weight"},
-    {"attention.o.weight", "self_attn.o_proj.weight"},
-    {"norm2.weight", "post_attention_layernorm.weight"},
-    {"mlp.gate.weight", "mlp.gate_proj.weight"},
-    {"mlp.up.weight", "mlp.up_proj.weight"},
-    {"mlp.down.weight", "mlp.down_proj.weight"},
+    {"norm1.weight", "input_layernorm.weight", ALWAYS},
+    {"attention.q.weight", "self_attn.q_proj.weight", ALWAYS},
+    {"attention.k.weight", "self_attn.k_proj.weight", ALWAYS},
+    {"attention.v.weight", "self_attn.v_proj.weight", ALWAYS},
+    {"attention.q.bias", "self_attn.q_proj.bias", WITH_QKV_BIAS},
+    {"attention.k.bias", "self_attn.k_proj.bias", WITH_QKV_BIAS},
+    {"attention.v.bias", "self_attn.v_proj.bias", WITH_QKV_BIAS},
+    {"attention.q_norm.weight", "self_attn.q_norm.weight", WITH_QK_NORM},
+    {"attention.k_norm.weight", "self_attn.k_norm.weight", WITH_QK_NORM},
+    {"attention.o.weight", "self_attn.o_proj.weight", ALWAYS},
+    {"norm2.weight", "post_attention_layernorm.weight", ALWAYS},
+    {"mlp.gate.weight", "mlp.gate_proj.weight", ALWAYS},
+    {"mlp.up.weight", "mlp.up_proj.weight", ALWAYS},
+    {"mlp.down.weight", "mlp.down_proj.weight", ALWAYS},
 };
 
 static bool is_llama(const gpt_config *config)
@@ -34,7 +42,7 @@ static bool is_llama(const gpt_config *config)
     return config->style == GPT_STYLE_LLAMA;
 }
 
-/* Returns the names of a block's parameters. */
+/* Returns the names of a block's parameters. Not every model has all of them. */
 static const renaming *block_names(const gpt_config *config, int *count)
 {
     if (is_llama(config)) {
@@ -45,15 +53,42 @@ static const renaming *block_names(const gpt_config *config, int *count)
     return gpt2_names;
 }
 
-/* The number of parameters outside blocks. GPT-2: embedding, positions, norm. Llama: embedding,
- * norm, head. */
-#define OUTSIDE 3
+static bool has(const gpt_config *config, const renaming *name)
+{
+    return name->when == ALWAYS || (name->when == WITH_QKV_BIAS && config->qkv_bias) ||
+           (name->when == WITH_QK_NORM && config->qk_norm);
+}
+
+/* Returns the name of a block's parameter `index` of those that the model has; NULL: there are not
+ * so many. */
+static const renaming *block_name(const gpt_config *config, int index)
+{
+    int count;
+    const renaming *names = block_names(config, &count);
+    for (int i = 0; i < count; i++)
+        if (has(config, &names[i]) && index-- == 0)
+            return &names[i];
+    return NULL;
+}
+
+static int names_per_block(const gpt_config *config)
+{
+    int count = 0;
+    while (block_name(config, count))
+        count++;
+    return count;
+}
+
+/* Returns the number of parameters outside blocks. GPT-2: embedding, positions, norm. Llama:
+ * embedding, norm and, unless it is the embedding, the head. */
+static int names_outside(const gpt_config *config)
+{
+    return is_llama(config) && config->tied ? 2 : 3;
+}
 
 int names_count(const gpt_config *config)
 {
-    int of_block;
-    block_names(config, &of_block);
-    return OUTSIDE + config->layers * of_block;
+    return names_outside(config) + config->layers * names_per_block(config);
 }
 
 static void set(gpt_parameter *out, int ndim, int64_t rows, int64_t columns)
@@ -66,9 +101,8 @@ static void set(gpt_parameter *out, int ndim, int64_t rows, int64_t columns)
 static void outside_blocks(const gpt_config *c, int index, gpt_parameter *out)
 {
     bool llama = is_llama(c);
-    const char *const names[2][OUTSIDE] = {
-        {"wte.weight", "wpe.weight", "ln_f.weight"},
-        {"embed_tokens.weight", "norm.weight", "lm_head.weight"}};
+    const char *const names[2][3] = {{"wte.weight", "wpe.weight", "ln_f.weight"},
+                                     {"embed_tokens.weight", "norm.weight", "lm_head.weight"}};
     snprintf(out->name, sizeof out->name, "%s", names[llama][index]);
     if (index == (llama ? 1 : 2))
         set(out, 1, c->width, 1);
@@ -76,26 +110,38 @@ static void outside_blocks(const gpt_config *c, int index, gpt_parameter *out)
         set(out, 2, strcmp(out->name, "wpe.weight") == 0 ? c->block : c->vocabulary, c->width);
 }
 
+/* Sets the shape of a block's parameter. */
+static void in_a_block(const gpt_config *c, const char *inner, gpt_parameter *out)
+{
+    const int64_t dim = gpt_config_head_dim(c), q = dim * c->heads, kv = dim * c->kv_heads;
+    const struct {
+        const char *name;
+        int ndim;
+        int64_t rows, columns;
+    } shapes[] = {
+        {"attention.q.weight", 2, q, c->width},   {"attention.k.weight", 2, kv, c->width},
+        {"attention.v.weight", 2, kv, c->width},  {"attention.q.bias", 1, q, 1},
+        {"attention.k.bias", 1, kv, 1},           {"attention.v.bias", 1, kv, 1},
+        {"attention.q_norm.weight", 1, dim, 1},   {"attention.k_norm.weight", 1, dim, 1},
+        {"attention.o.weight", 2, c->width, q},   {"mlp.gate.weight", 2, c->inner, c->width},
+        {"mlp.up.weight", 2, c->inner, c->width}, {"mlp.down.weight", 2, c->width, c->inner}};
+    set(out, 1, c->width, 1); /* a norm of the block */
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        if (strcmp(inner, shapes[i].name) == 0)
+            set(out, shapes[i].ndim, shapes[i].rows, shapes[i].columns);
+}
+
 void names_at(const gpt_config *c, int index, gpt_parameter *out)
 {
-    int of_block;
-    const renaming *table = block_names(c, &of_block);
-    if (index < OUTSIDE) {
+    const int outside = names_outside(c), of_block = names_per_block(c);
+    if (index < outside) {
         outside_blocks(c, index, out);
         return;
     }
-    int block = (index - OUTSIDE) / of_block;
-    const char *inner = table[(index - OUTSIDE) % of_block].ours;
-    int64_t kv = (int64_t)c->width / c->heads * c->kv_heads;
+    const int block = (index - outside) / of_block;
+    const char *inner = block_name(c, (index - outside) % of_block)->ours;
     snprintf(out->name, sizeof out->name, is_llama(c) ? "layers.%d.%s" : "h.%d.%s", block, inner);
-    if (strncmp(inner, "norm", 4) == 0)
-        set(out, 1, c->width, 1);
-    else if (strcmp(inner, "attention.k.weight") == 0 || strcmp(inner, "attention.v.weight") == 0)
-        set(out, 2, kv, c->width);
-    else if (strcmp(inner, "mlp.down.weight") == 0)
-        set(out, 2, c->width, c->inner);
-    else
-        set(out, 2, strncmp(inner, "mlp", 3) == 0 ? c->inner : c->width, c->width);
+    in_a_block(c, inner, out);
 }
 
 /* Returns the part of a name like "h.3.mlp.up.weight" after the block's number; NULL for a

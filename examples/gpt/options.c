@@ -4,9 +4,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define PROGRAM "gpt"
 #define MAX_WIDTH (1 << 20)
+#define MODEL_BLOCK 256 /* the block of a given model, if its context is larger */
 
 enum {
     OPT_ACCUMULATE = 256,
@@ -36,6 +38,7 @@ enum {
     OPT_LOAD,
     OPT_LOG,
     OPT_MIN_LEARNING_RATE,
+    OPT_MODEL,
     OPT_OFFSETS,
     OPT_PARTS,
     OPT_PIPELINE,
@@ -50,6 +53,7 @@ enum {
     OPT_TEMPERATURE,
     OPT_TEXT,
     OPT_TIMEOUT,
+    OPT_TOKENIZER,
     OPT_TOP_K,
     OPT_WARMUP,
     OPT_WEIGHT_DECAY,
@@ -87,6 +91,7 @@ static const struct option known[] = {
     {"load", required_argument, NULL, OPT_LOAD},
     {"log", required_argument, NULL, OPT_LOG},
     {"min-learning-rate", required_argument, NULL, OPT_MIN_LEARNING_RATE},
+    {"model", required_argument, NULL, OPT_MODEL},
     {"offsets", required_argument, NULL, OPT_OFFSETS},
     {"parts", no_argument, NULL, OPT_PARTS},
     {"pipeline", required_argument, NULL, OPT_PIPELINE},
@@ -101,6 +106,7 @@ static const struct option known[] = {
     {"temperature", required_argument, NULL, OPT_TEMPERATURE},
     {"text", required_argument, NULL, OPT_TEXT},
     {"timeout", required_argument, NULL, OPT_TIMEOUT},
+    {"tokenizer", required_argument, NULL, OPT_TOKENIZER},
     {"top-k", required_argument, NULL, OPT_TOP_K},
     {"warmup", required_argument, NULL, OPT_WARMUP},
     {"weight-decay", required_argument, NULL, OPT_WEIGHT_DECAY},
@@ -242,10 +248,12 @@ static bool take(int option, const char *value, gpt_options *out, given_sizes *g
         {OPT_INIT, &out->init},
         {OPT_LOAD, &out->load},
         {OPT_LOG, &out->log},
+        {OPT_MODEL, &out->given_model},
         {OPT_OFFSETS, &out->offsets},
         {OPT_PROMPT, &out->prompt},
         {OPT_SAVE, &out->save},
         {OPT_TEXT, &out->text},
+        {OPT_TOKENIZER, &out->tokenizer},
     };
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         if (files[i].option == option) {
@@ -316,7 +324,44 @@ static void replace_number(double given, double *out)
         *out = given;
 }
 
-/* Takes the sizes from --style or --config, and replaces those that the command line gives. */
+/* Takes a model's sizes, weights and tokenizer from the folder of --model. */
+static bool take_model(gpt_options *out, const given_sizes *given)
+{
+    static const char *const weights[] = {"model.safetensors", "model.safetensors.index.json"};
+    char error[512];
+    const char *folder = out->given_model;
+    if (out->config || out->init || given->style_given || given->layers || given->heads ||
+        given->kv_heads || given->width || given->inner)
+        return wrong_option(PROGRAM,
+                            "--model excludes --config, --init, --style, --layers, --heads, "
+                            "--kv-heads, --width and --inner",
+                            "");
+    if (!gpt_config_read_model(folder, MODEL_BLOCK, &out->model, error, sizeof error)) {
+        fprintf(stderr, PROGRAM ": %s\n", error);
+        return false;
+    }
+    if (given->block > out->model.context) {
+        fprintf(stderr, PROGRAM ": --block %d is above the context of %s, %d\n", given->block,
+                folder, out->model.context);
+        return false;
+    }
+    /* One of the two exists, or the configuration could not have been read. */
+    for (int i = 0; i < 2; i++) {
+        snprintf(out->given_weights, sizeof out->given_weights, "%s/%s", folder, weights[i]);
+        if (access(out->given_weights, R_OK) == 0)
+            break;
+    }
+    if (!out->load)
+        out->init = out->given_weights;
+    if (!out->tokenizer)
+        out->tokenizer = folder;
+    out->training.learning_rate = 5e-5;
+    out->training.min_learning_rate = 5e-6;
+    return true;
+}
+
+/* Takes the sizes from --style, --config or --model, and replaces those that the command line
+ * gives. */
 static bool complete(gpt_options *out, const given_sizes *given)
 {
     char error[512];
@@ -324,6 +369,8 @@ static bool complete(gpt_options *out, const given_sizes *given)
     gpt_training *training = &out->training;
     *model = gpt_config_default(given->style);
     *training = gpt_training_default();
+    if (out->given_model && !take_model(out, given))
+        return false;
     if (out->config && !gpt_config_read(out->config, model, training, error, sizeof error)) {
         fprintf(stderr, PROGRAM ": %s\n", error);
         return false;
@@ -433,10 +480,15 @@ void gpt_options_help(void)
     printf(
         "usage: gpt [options]\n"
         "\n"
-        "Trains a small language model on the characters of a text, over any number of processes,\n"
-        "and then writes a text of its own.\n"
+        "Trains a small language model on the characters of a text, or continues the training of "
+        "a\n"
+        "given model on its tokens, over any number of processes, and then writes a text.\n"
         "\n"
         "the model:\n"
+        "  --model FOLDER         continue with this model of Hugging Face's format: Llama, "
+        "Mistral,\n"
+        "                         Qwen2 or Qwen3, with its tokenizer; tessera convert makes such\n"
+        "                         a folder from a GGUF file\n"
         "  --style STYLE          gpt2 (default): learned positions, layer norm, GELU;\n"
         "                         llama: rotary positions, RMS norm, SwiGLU, grouped queries\n"
         "  --layers N             blocks (4)\n"
@@ -444,24 +496,31 @@ void gpt_options_help(void)
         "  --kv-heads N           key/value heads (llama: 2)\n"
         "  --width N              features of a token (128)\n"
         "  --inner N              hidden features of the MLP (4 times the width; llama: 8/3)\n"
-        "  --block N              tokens that attention sees at most (64)\n"
+        "  --block N              tokens that attention sees at most (64; with --model its "
+        "context,\n"
+        "                         but at most 256)\n"
         "  --dropout P            probability (0)\n"
         "  --dtype TYPE           of the parameters: f32, f16 or bf16 (f32)\n"
         "\n"
         "the training:\n"
         "  --text FILE            UTF-8; the last tenth is held out (Shakespeare's plays)\n"
+        "  --tokenizer PATH       tokens of this tokenizer instead of characters: a folder or a "
+        "file\n"
+        "                         (that of --model)\n"
         "  --steps N              (2000)\n"
         "  --batch N              windows in a step, over all ranks (12)\n"
         "  --accumulate N         a step adds the gradients of N such batches (1)\n"
-        "  --learning-rate X      highest (0.001); with --warmup N (100) steps before, and a "
-        "cosine\n"
-        "  --min-learning-rate X  down to this one (0.0001) at step --decay N (the last)\n"
+        "  --learning-rate X      highest (0.001; with --model 0.00005); with --warmup N (100) "
+        "steps\n"
+        "                         before, and a cosine\n"
+        "  --min-learning-rate X  down to this one (a tenth) at step --decay N (the last)\n"
         "  --weight-decay X       of matrices (0.1)\n"
         "  --clip X               largest norm of the gradient; 0: none (1)\n"
         "  --seed N               (1)\n"
         "  --recompute            keep only the inputs of blocks, and compute the rest twice\n"
         "  --eval-every N         steps between evaluations (250); --eval-batches N each (20)\n"
-        "\n"
+        "\n");
+    printf(
         "processes and devices:\n"
         "  --ranks N              start N processes of this host\n"
         "  --grid DxT             D data-parallel by T tensor-parallel ranks (1xN)\n"
@@ -489,16 +548,17 @@ void gpt_options_help(void)
         "  --parts                --checkpoint and --load: each rank has a file of its own, on "
         "its\n"
         "                         host; no file system needs to be shared\n"
-        "  --save FILE            save the model with Hugging Face's names, config.json and\n"
-        "                         tokenizer.json, for tessera generate\n"
+        "  --save FILE            save the model with Hugging Face's names, config.json and the\n"
+        "                         tokenizer, for tessera generate\n"
         "  --log FILE             a line of JSON for each step\n"
         "  --curve FILE           plot the losses as SVG\n"
         "  --config FILE, --init FILE, --offsets FILE\n"
         "                         repeat a recorded run: its sizes, first weights and windows\n"
         "\n"
         "at the end:\n"
-        "  --prompt TEXT          where the text begins (a line break)\n"
-        "  --characters N         to write (400)\n"
+        "  --prompt TEXT          where the text begins (a line break, or as the tokenizer "
+        "begins)\n"
+        "  --characters N         to write, or tokens (400)\n"
         "  --temperature X        0: always the most likely character (0.8)\n"
         "  --top-k N              only the N most likely ones; 0: all (0)\n");
 }

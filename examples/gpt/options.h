@@ -7,11 +7,14 @@
 
 typedef struct gpt_options {
     const char *text, *device;
+    const char *tokenizer;    /* NULL: tokens are characters */
+    const char *given_model;  /* folder of the model whose training continues; NULL: none */
+    char given_weights[4096]; /* its weights; `init` may point here */
     const char *config, *init, *offsets;  /* files of a recorded run; NULL: none */
     const char *load, *checkpoint, *save; /* NULL: none */
     const char *log, *curve;              /* NULL: none */
     bool parts;                           /* `load` and `checkpoint` are in parts */
-    const char *prompt;                   /* NULL: a line break */
+    const char *prompt;                   /* NULL: see text_encode() */
     int ranks;                            /* 0: as many as were launched */
     int data, tensor;     /* the grid: data-parallel by tensor-parallel ranks; 0: not given */
     gpt_stages stages;    /* of a pipeline; count 0: not given */
@@ -24,7 +27,7 @@ typedef struct gpt_options {
     bool elastic;                 /* continue without lost ranks */
     int eval_every, eval_batches; /* steps between evaluations; batches of each. 0: none */
     int checkpoint_every;         /* steps between checkpoints; 0: only at the end */
-    int characters;               /* to write at the end */
+    int characters;               /* or tokens of the tokenizer, to write at the end */
     double temperature;           /* 0: always the most likely token */
     int top_k;                    /* draw from the most likely tokens only; 0: from all */
     int workers;

@@ -38,7 +38,7 @@ static tsr_status view(const tsr_tensor *tensor, tsr_tensor **out)
 
 /* The embedding and the head --------------------------------------------------------------------
  *
- * Those of GPT-2 borrow the parameter that they share. */
+ * If the head is the embedding, both borrow the parameter that they share. */
 
 static tsr_status lend(gpt_model *self, tsr_layer *layer, tsr_pass pass)
 {
@@ -53,7 +53,8 @@ static tsr_status take_back(gpt_model *self, tsr_layer *layer)
     return tsr_fsdp_end(self->tied, TIED);
 }
 
-/* Runs the embedding or the head forward. `unit` is its unit in `sharded`, which only Llama has. */
+/* Runs the embedding or the head forward. `unit` is its unit in `sharded`; tied layers have
+ * none. */
 static tsr_status end_forward(gpt_model *self, tsr_layer *layer, int unit, const tsr_tensor *x,
                               tsr_layer_saved **saved, tsr_tensor **y)
 {

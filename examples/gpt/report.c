@@ -46,9 +46,11 @@ void report_setting(const gpt_model *model, const gpt_options *options, const gp
         printf("; %d micro-batches, of which each stage waits for %.0f %%\n", t->accumulate,
                100 * tsr_pipeline_bubble(job->stages, t->accumulate));
     }
-    printf("text      %lld characters of %d kinds, the last %lld held out; %s\n",
-           (long long)text->count, text->vocabulary, (long long)(text->count - text->train),
+    printf("text      %lld %s of %d kinds, the last %lld held out; %s\n", (long long)text->count,
+           text_unit(text), text->vocabulary, (long long)(text->count - text->train),
            options->text);
+    if (options->given_model)
+        printf("continues %s\n", options->given_model);
     printf("model     %s, %d blocks, %d heads, %d wide, %d tokens, %.2f million parameters, %s\n",
            gpt_style_name(c->style), c->layers, c->heads, c->width, c->block,
            (double)names_elements(c) * 1e-6, tsr_dtype_name(options->dtype));

@@ -5,9 +5,12 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "common/common.h"
 
+#define PATH_SIZE 4096
 #define FILE_MAX ((size_t)1 << 30) /* bytes */
 #define UNICODE_MAX 0x10FFFF
 
@@ -102,6 +105,20 @@ static bool collect_vocabulary(gpt_text *text, const uint32_t *characters, int64
     return text->characters != NULL;
 }
 
+/* Checks the number of tokens, and divides them into the part to train on and the held-out part. */
+static bool divide(const char *path, int block, gpt_text *text, const failure *error)
+{
+    text->train = text->count - (text->count + 9) / 10;
+    /* A window needs one more token, which is only predicted. */
+    if (text->count - text->train > block)
+        return true;
+    return fail(error,
+                "%s: of %lld %s the last tenth, %lld, is held out; a block of %d needs at least %d "
+                "there",
+                path, (long long)text->count, text_unit(text),
+                (long long)(text->count - text->train), block, block + 1);
+}
+
 static bool tokenize(const char *path, const char *bytes, size_t size, int block, gpt_text *text,
                      const failure *error)
 {
@@ -109,17 +126,7 @@ static bool tokenize(const char *path, const char *bytes, size_t size, int block
     if (!characters)
         return fail(error, "%s: out of memory", path);
     text->count = decode_all(path, bytes, size, characters, error);
-    text->train = text->count - (text->count + 9) / 10;
-    bool good = text->count >= 0;
-    if (good && text->count == 0)
-        good = fail(error, "%s: the file is empty", path);
-    /* A window needs one more character, which is only predicted. */
-    if (good && text->count - text->train <= block)
-        good = fail(error,
-                    "%s: of %lld characters the last tenth, %lld, is held out; a block of %d needs "
-                    "at least %d there",
-                    path, (long long)text->count, (long long)(text->count - text->train), block,
-                    block + 1);
+    bool good = text->count >= 0 && divide(path, block, text, error);
     if (good) {
         text->tokens = malloc((size_t)text->count * sizeof *text->tokens);
         good = text->tokens && collect_vocabulary(text, characters, text->count);
@@ -132,15 +139,45 @@ static bool tokenize(const char *path, const char *bytes, size_t size, int block
     return good;
 }
 
-bool text_read(const char *path, int block, gpt_text *out, char *error, size_t error_size)
+/* Gives the tokens of bytes[size], with those that the tokenizer adds around a text. */
+static bool encode_with(const gpt_text *text, const char *name, const char *bytes, size_t size,
+                        int32_t **tokens, int64_t *count, const failure *error)
+{
+    int32_t *ids = NULL;
+    uint64_t length = 0;
+    if (tsr_tokenizer_encode(text->tokenizer, bytes, size, NULL, &ids, &length) != TSR_OK)
+        return fail(error, "%s: %s", name, tsr_last_error());
+    *tokens = malloc((size_t)length * sizeof **tokens + 1);
+    if (*tokens)
+        memcpy(*tokens, ids, (size_t)length * sizeof **tokens);
+    *count = (int64_t)length;
+    tsr_tokenizer_free_ids(&ids);
+    return *tokens ? true : fail(error, "%s: out of memory", name);
+}
+
+static bool tokenize_with(const char *path, const char *bytes, size_t size, int block,
+                          gpt_text *text, const failure *error)
+{
+    if (tsr_tokenizer_open(text->tokenizer_path, &text->tokenizer) != TSR_OK)
+        return fail(error, "%s", tsr_last_error());
+    text->vocabulary = tsr_tokenizer_size(text->tokenizer);
+    return encode_with(text, path, bytes, size, &text->tokens, &text->count, error) &&
+           divide(path, block, text, error);
+}
+
+bool text_read(const char *path, const char *tokenizer_path, int block, gpt_text *out, char *error,
+               size_t error_size)
 {
     const failure into = {error, error_size};
-    gpt_text text = {0};
+    gpt_text text = {.tokenizer_path = tokenizer_path};
     char *bytes;
     size_t size;
     if (!read_file(path, FILE_MAX, &bytes, &size, error, error_size))
         return false;
-    bool good = tokenize(path, bytes, size, block, &text, &into);
+    bool good = size > 0 || fail(&into, "%s: the file is empty", path);
+    if (good)
+        good = tokenizer_path ? tokenize_with(path, bytes, size, block, &text, &into)
+                              : tokenize(path, bytes, size, block, &text, &into);
     free(bytes);
     if (good)
         *out = text;
@@ -153,14 +190,56 @@ void text_free(gpt_text *text)
 {
     free(text->tokens);
     free(text->characters);
+    tsr_tokenizer_destroy(&text->tokenizer);
     *text = (gpt_text){0};
+}
+
+const char *text_unit(const gpt_text *text)
+{
+    return text->tokenizer ? "tokens" : "characters";
+}
+
+/* Adds bytes to a 64-bit FNV-1a hash. */
+static uint64_t hash_bytes(uint64_t hash, const void *bytes, size_t size)
+{
+    for (size_t i = 0; i < size; i++)
+        hash = (hash ^ ((const unsigned char *)bytes)[i]) * 0x100000001b3;
+    return hash;
+}
+
+uint64_t text_hash(const gpt_text *text)
+{
+    uint64_t hash = 0xcbf29ce484222325;
+    for (int i = 0; i < text->vocabulary; i++) {
+        const char *spelling = NULL;
+        size_t size = 0;
+        if (!text->tokenizer) {
+            const uint32_t c = text->characters[i];
+            const unsigned char bytes[] = {(unsigned char)c, (unsigned char)(c >> 8),
+                                           (unsigned char)(c >> 16), (unsigned char)(c >> 24)};
+            hash = hash_bytes(hash, bytes, sizeof bytes);
+        } else if (tsr_tokenizer_spelling(text->tokenizer, i, &spelling, &size) == TSR_OK) {
+            hash = hash_bytes(hash, spelling, size + 1); /* with the zero byte at its end */
+        }
+    }
+    return hash;
 }
 
 bool text_encode(const gpt_text *text, const char *string, int32_t **tokens, int64_t *count,
                  char *error, size_t error_size)
 {
     const failure into = {error, error_size};
+    if (!string && text->tokenizer) {
+        if (!encode_with(text, "the prompt", "", 0, tokens, count, &into))
+            return false;
+        if (*count > 0)
+            return true;
+        free(*tokens);
+    }
+    string = string ? string : "\n";
     size_t size = strlen(string);
+    if (text->tokenizer && size > 0)
+        return encode_with(text, "the prompt", string, size, tokens, count, &into);
     uint32_t *characters = malloc((size + 1) * sizeof *characters);
     int32_t *found = malloc((size + 1) * sizeof *found);
     bool good = characters && found;
@@ -206,10 +285,21 @@ static int write_character(uint32_t c, char bytes[4])
     return length;
 }
 
-void text_print(const gpt_text *text, int32_t token, FILE *file)
+void text_print(const gpt_text *text, tsr_decode_state *state, int32_t token, FILE *file)
 {
-    char bytes[4];
-    fwrite(bytes, 1, (size_t)write_character(text->characters[token], bytes), file);
+    char character[4];
+    const char *bytes = character;
+    size_t size = 0;
+    if (!text->tokenizer)
+        size = (size_t)write_character(text->characters[token], character);
+    else if (tsr_tokenizer_decode_next(text->tokenizer, state, token, &bytes, &size) != TSR_OK)
+        return; /* a model's vocabulary may be larger than the tokenizer's: the token has no text */
+    fwrite(bytes, 1, size, file);
+}
+
+bool text_is_end(const gpt_text *text, int32_t token)
+{
+    return text->tokenizer && tsr_tokenizer_is_end(text->tokenizer, token);
 }
 
 /* Returns the vocabulary as a BPE tokenizer without merges: each token is a character. */
@@ -227,13 +317,83 @@ static json_t *tokenizer_json(const gpt_text *text)
                      "unk_token", "fuse_unk", 0, "byte_fallback", 0, "vocab", vocabulary, "merges");
 }
 
+/* Writes the path of the file `name` in the folder of the file `beside`. */
+static bool path_beside(const char *beside, const char *name, size_t size, char *path)
+{
+    const char *slash = strrchr(beside, '/');
+    const int folder = slash ? (int)(slash - beside) + 1 : 0;
+    return (size_t)snprintf(path, size, "%.*s%s", folder, beside, name) < size;
+}
+
+/* The files that together are a tokenizer. One of the first two is necessary. */
+static const char *const tokenizer_files[] = {"tokenizer.json", "tokenizer.model",
+                                              "tokenizer_config.json"};
+#define TOKENIZER_FILES 3
+#define NECESSARY_FILES 2
+
+/* Writes the path of a file of the tokenizer. Returns whether it exists. */
+static bool tokenizer_file(const gpt_text *text, int i, size_t size, char *path)
+{
+    char inside[PATH_SIZE];
+    const bool is_folder =
+        (size_t)snprintf(inside, sizeof inside, "%s/", text->tokenizer_path) < sizeof inside &&
+        access(inside, F_OK) == 0;
+    return path_beside(is_folder ? inside : text->tokenizer_path, tokenizer_files[i], size, path) &&
+           access(path, R_OK) == 0;
+}
+
+bool text_check_tokenizer(const gpt_text *text, char *error, size_t error_size)
+{
+    const failure into = {error, error_size};
+    char path[PATH_SIZE];
+    for (int i = 0; i < NECESSARY_FILES; i++)
+        if (!text->tokenizer || tokenizer_file(text, i, sizeof path, path))
+            return true;
+    return fail(&into,
+                "--save copies tokenizer.json or tokenizer.model, and there is none at %s; "
+                "tessera convert makes a folder with one from a GGUF file",
+                text->tokenizer_path);
+}
+
+static bool copy_file(const char *from, const char *to, const failure *error)
+{
+    char *bytes;
+    size_t size;
+    if (!read_file(from, FILE_MAX, &bytes, &size, error->text, error->size))
+        return false;
+    FILE *file = fopen(to, "wb");
+    bool good = file && fwrite(bytes, 1, size, file) == size;
+    good = (!file || fclose(file) == 0) && good;
+    free(bytes);
+    return good || fail(error, "%s: %s", to, strerror(errno));
+}
+
+static bool copy_tokenizer(const gpt_text *text, const char *model, const failure *error)
+{
+    char from[PATH_SIZE], to[PATH_SIZE];
+    struct stat source, target;
+    for (int i = 0; i < TOKENIZER_FILES; i++) {
+        if (!tokenizer_file(text, i, sizeof from, from))
+            continue;
+        if (!path_beside(model, tokenizer_files[i], sizeof to, to))
+            return fail(error, "%s: the path is too long", model);
+        /* The model may be saved into the folder from which it was read. */
+        if (stat(from, &source) == 0 && stat(to, &target) == 0 && source.st_dev == target.st_dev &&
+            source.st_ino == target.st_ino)
+            continue;
+        if (!copy_file(from, to, error))
+            return false;
+    }
+    return true;
+}
+
 bool text_write_tokenizer(const gpt_text *text, const char *model, char *error, size_t error_size)
 {
-    char path[4096];
-    const char *slash = strrchr(model, '/');
-    const int folder = slash ? (int)(slash - model) + 1 : 0;
+    char path[PATH_SIZE];
     const failure into = {error, error_size};
-    if ((size_t)snprintf(path, sizeof path, "%.*stokenizer.json", folder, model) >= sizeof path)
+    if (text->tokenizer)
+        return copy_tokenizer(text, model, &into);
+    if (!path_beside(model, tokenizer_files[0], sizeof path, path))
         return fail(&into, "%s: the path is too long", model);
     json_t *root = tokenizer_json(text);
     const int status = root ? json_dump_file(root, path, JSON_COMPACT) : -1;

@@ -264,19 +264,25 @@ static tsr_status save_all(saving *s, const char *path)
                                tsr_checkpoint_params(.stages = m->job->stage_comm));
 }
 
-static bool write_config(const gpt_model *m, const char *path, char *error, size_t error_size)
+static bool write_config(const gpt_model *m, const char *path, const char *given_model, char *error,
+                         size_t error_size)
 {
-    char name[4096];
+    char name[4096], given[4096];
     const char *slash = strrchr(path, '/');
     int folder = slash ? (int)(slash - path) + 1 : 0;
     if ((size_t)snprintf(name, sizeof name, "%.*sconfig.json", folder, path) >= sizeof name) {
         snprintf(error, error_size, "%s: the path is too long", path);
         return false;
     }
-    return gpt_config_write(name, &m->config, m->dtype, error, error_size);
+    if (!given_model)
+        return gpt_config_write(name, &m->config, m->dtype, error, error_size);
+    /* gpt_config_read_model() has read this file, so its path is not too long. */
+    snprintf(given, sizeof given, "%s/config.json", given_model);
+    return gpt_config_copy(given, name, m->dtype, error, error_size);
 }
 
-tsr_status weights_save(gpt_model *model, const char *path, char *error, size_t error_size)
+tsr_status weights_save(gpt_model *model, const char *path, const char *given_model, char *error,
+                        size_t error_size)
 {
     saving s = {.model = model};
     tsr_status status = TSR_ERR_NO_MEMORY;
@@ -290,7 +296,8 @@ tsr_status weights_save(gpt_model *model, const char *path, char *error, size_t 
         status = save_all(&s, path);
     if (status != TSR_OK && *error == '\0')
         snprintf(error, error_size, "%s", tsr_last_error());
-    if (status == TSR_OK && model->job->rank == 0 && !write_config(model, path, error, error_size))
+    if (status == TSR_OK && model->job->rank == 0 &&
+        !write_config(model, path, given_model, error, error_size))
         status = TSR_ERR_IO;
     for (int i = 0; s.owned && i < s.count; i++)
         tsr_tensor_destroy(&s.owned[i]);

@@ -11,9 +11,11 @@
  * names_check_file() finds the same errors without a device. */
 tsr_status weights_load(gpt_model *model, const char *path, char *error, size_t error_size);
 
-/* Writes the model to `path`, and config.json into the same folder. All ranks call it; rank 0
+/* Writes the model to `path`, and config.json into the same folder: that of the folder
+ * `given_model`, from which the model was read, unless it is NULL. All ranks call it; rank 0
  * writes. For GPT-2, matrices are transposed and biases of 0 are added, because other programs
  * expect both. */
-tsr_status weights_save(gpt_model *model, const char *path, char *error, size_t error_size);
+tsr_status weights_save(gpt_model *model, const char *path, const char *given_model, char *error,
+                        size_t error_size);
 
 #endif

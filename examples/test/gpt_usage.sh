@@ -53,6 +53,25 @@ refuses "--warmup 30 is not less than --decay 20" --steps 20 --warmup 30
 refuses "--offsets needs --config" --offsets x
 refuses "--load and --init exclude each other" --load a --init b
 refuses "unexpected argument x" x
+
+model=$data/../model/stories260K-hf # without a tokenizer
+refuses "--model excludes --config, --init, --style, --layers" --model "$model" --layers 2
+refuses "$folder/none: No such file" --model "$folder/none"
+refuses "--block 1024 is above the context of $model, 512" --model "$model" --block 1024
+refuses "$model has no tokenizer.json, tokenizer.model or" --model "$model"
+gguf=$data/../model/stories260K-f32.gguf
+refuses "--save copies tokenizer.json or tokenizer.model, and there is none at $gguf" --tokenizer "$gguf" --save "$folder/model.safetensors"
+refuses "the prompt is empty" --tokenizer "$gguf" --prompt ''
+cp "$model/config.json" "$folder"
+refuses "$folder has neither model.safetensors nor" --model "$folder"
+refuses '"tie_word_embeddings" is true, which needs --model instead of --config' --config "$folder/config.json"
+sed 's/"vocab_size": 512/"vocab_size": 511/' "$model/config.json" >"$folder/config.json"
+cp "$model/model.safetensors" "$folder"
+refuses "$folder has a vocabulary of 511, but $gguf has 512 tokens" --model "$folder" --tokenizer "$gguf"
+sed 's/"llama"/"gpt2"/; s/"hidden_act"/"n_embd": 64, "n_head": 8, "n_layer": 5, "n_positions": 512, "hidden_act"/' "$model/config.json" \
+    >"$folder/config.json"
+refuses "a model of gpt2 has another kind of block than Llama's, which gpt cannot train" --model "$folder"
+rm "$folder/config.json" "$folder/model.safetensors"
 refuses "--pipeline takes a number from 1 to 64, not 0" --pipeline 0
 refuses "--pipeline 5 has more stages than the model has blocks, 4" --pipeline 5
 refuses "--blocks takes even, rates or numbers, as 3,1, not 3,x" --pipeline 2 --blocks 3,x
