@@ -59,7 +59,7 @@ window=${window%,}
 last=$(tail -n 1 "$folder/ids")
 
 for model in stories qwen2 qwen3 mistral; do
-    if [ $model != stories ]; then
+    if [ "$model" != stories ]; then
         mkdir "$folder/$model"
         "$random_model" $model "$folder/$model" >"$folder/out" 2>&1 || fail "the model of $model cannot be written"
         cp "$folder/stories/tokenizer"* "$folder/$model"
@@ -71,7 +71,7 @@ for model in stories qwen2 qwen3 mistral; do
     set -- $(loss_of_logits "$folder/logits")
     [ "$2" = "$block" ] || fail "$model: logits of $2 tokens, not of $block"
     equal "$1" "$(held_out)" || fail "$model: the loss is $(held_out), but $1 by the logits"
-    [ $model = stories ] && untrained=$1
+    [ "$model" = stories ] && untrained=$1
 done
 
 mkdir "$folder/saved"
