@@ -51,6 +51,11 @@ layout(constant_id = 10) const uint PARTS = 0;
 // for itself.
 layout(constant_id = 12) const uint PAIRS = 0;
 
+// 1: a barrier divides the kernel into phases. The driver runs a workgroup's subgroups one after the
+// other, each up to the next barrier, so that the code of a phase stays in the processor's first
+// cache for instructions. It is 0 for newer versions of Mesa (tsr__mesa_takes_phases).
+layout(constant_id = 19) const uint PHASES = 1;
+
 const uint SUBGROUPS = WORKGROUP / LANES;
 const uint A_BYTES = BYTES_OF(A_DTYPE);
 const uint B_BYTES = BYTES_OF(B_DTYPE);
@@ -64,10 +69,15 @@ const int GROUP = STEPS < 2 ? STEPS : 2;
 // never stores anything, because identity[0] is 0. Its address is a mix() with 0, because the
 // driver adds a constant 0 to every address. If nothing used that constant, the driver would make
 // one more pass to remove it.
+//
+// It is also a branch that separates all loads from the first store. LLVM 22 takes many seconds to
+// compile a basic block in which a store follows thousands of loads. Mesa 26 removes branches of up
+// to about twelve instructions, so that PIN computes a little more than that.
 #define PIN(values, first, count)                                                                  \
     if (p.identity[0] != 0) {                                                                      \
         float pinned = 0.0;                                                                        \
         [[unroll]] for (int e = 0; e < (count); e++) pinned += values[(first) + e];                \
+        [[unroll]] for (int e = 0; e < 16; e++) pinned = pinned * pinned + 1.0;                    \
         Float(mix(uint64_t(0), p.sums, p.accumulate != 0)).v = pinned;                             \
     }
 

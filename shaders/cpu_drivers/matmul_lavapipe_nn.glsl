@@ -145,6 +145,10 @@ void main()
     uint across_index = mix(gl_WorkGroupID.y, gl_WorkGroupID.x, across);
     uint row0 = PARTS == 1 ? 0 : uniform_index(down_index) * TM;
     uint part = PARTS == 3 ? p.identity[p.identity[gl_SubgroupID]] : PARTS == 1 ? uniform_index(gl_WorkGroupID.y) : 0;
+    // The driver stores what is used after a barrier where it is first computed. identity[0] is 0; it
+    // is read here so that no such store follows the loads of the products (see PIN).
+    if (PARTS == 3)
+        part |= p.identity[0];
     bool own;
     uint tiles = (p.n + TN * LANES - 1) / (TN * LANES);
     uint col0 = lavapipe_tile(across_index, PARTS == 3 ? 1 : SUBGROUPS, tiles, own) * TN * LANES;
@@ -242,9 +246,8 @@ void main()
         }
     float slope[TM * TN];
     if ((MODE & TSR_MM_SLOPE) != 0) {
-        // The driver runs a workgroup's subgroups one after the other, each up to the barrier, so
-        // that the code of the products stays in the processor's first cache, and then this code.
-        barrier();
+        if (PHASES != 0)
+            barrier();
         [[unroll]] for (int e = 0; e < TM * TN; e++)
             c[e] = activate_with_slope(c[e], slope[e]);
     } else if (ACTIVATION != TSR_ACTIVATION_NONE) {

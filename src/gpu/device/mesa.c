@@ -58,6 +58,14 @@ unsigned tsr__mesa_version(const char *driver_info)
     return major < 100 && minor < 100 ? (unsigned)(major * 100 + minor) : 0;
 }
 
+bool tsr__mesa_takes_phases(const char *driver_info)
+{
+    /* Before a barrier, the driver stores each value that is used later, at the place where it is
+     * computed. Newer versions of LLVM take up to minutes to compile such stores after thousands of
+     * loads. */
+    return tsr__mesa_version(driver_info) <= TSR__MESA_OF_DEBIAN_12;
+}
+
 /* Finds out whether all devices of the instance are CPUs, and one of them is a lavapipe that can
  * have wider vectors. Drivers of GPUs, which take long to load, are not loaded again. */
 static tsr_status find_narrow_lavapipe(const tsr__instance *instance, bool *found)

@@ -128,6 +128,7 @@ static tsr_status take(void *user, const tsr__lavapipe_piece *piece)
     const uint32_t steps = piece->constants[TSR__LAVAPIPE_STEPS] * (nt ? p->lanes : 1);
     const uint32_t width = nt ? piece->constants[TSR__LAVAPIPE_FORM] : 1;
     const bool careful = piece->constants[TSR__LAVAPIPE_CAREFUL] != 0;
+    ck_assert_int_eq(piece->constants[TSR__LAVAPIPE_PHASES], p->phases);
     const bool in_parts = piece->constants[TSR__LAVAPIPE_PARTS] != 0;
     const bool fresh = piece->constants[TSR__LAVAPIPE_FRESH] != 0;
     /* if set, each subgroup of a workgroup sums another range of k of the same tile */
@@ -360,6 +361,7 @@ START_TEST(long_products)
                              .finish = n % 3,
                              .parts = 1,
                              .long_code = i % 7 > 0,
+                             .phases = i % 5 > 0,
                              .panels = i % 3 == 0,
                              .a_lines = m + 8,
                              .b_lines = n + 4}};

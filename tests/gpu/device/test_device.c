@@ -227,19 +227,22 @@ START_TEST(versions_of_mesa)
     static const struct {
         const char *driver_info;
         unsigned version;
+        bool takes_phases;
     } versions[] = {
-        {"Mesa 22.3.6 (LLVM 15.0.6)", TSR__MESA_OF_DEBIAN_12},
-        {"Mesa 25.0.7-2+deb13u1 (LLVM 19.1.7)", 2500},
-        {"Mesa 26.2.6-1 (LLVM 22.1.8)", 2602},
-        {"Mesa 26.10", 2610},
-        {"Mesa 22", 0},
-        {"Mesa", 0},
-        {"", 0},
-        {"22.3.6", 0},
-        {"Mesa 99999999999999999999.0", 0},
+        {"Mesa 22.3.6 (LLVM 15.0.6)", TSR__MESA_OF_DEBIAN_12, true},
+        {"Mesa 25.0.7-2+deb13u1 (LLVM 19.1.7)", 2500, false},
+        {"Mesa 26.2.6-1 (LLVM 22.1.8)", 2602, false},
+        {"Mesa 26.10", 2610, false},
+        {"Mesa 22", 0, true},
+        {"Mesa", 0, true},
+        {"", 0, true},
+        {"22.3.6", 0, true},
+        {"Mesa 99999999999999999999.0", 0, true},
     };
-    for (size_t i = 0; i < sizeof versions / sizeof *versions; i++)
+    for (size_t i = 0; i < sizeof versions / sizeof *versions; i++) {
         ck_assert_uint_eq(tsr__mesa_version(versions[i].driver_info), versions[i].version);
+        ck_assert_int_eq(tsr__mesa_takes_phases(versions[i].driver_info), versions[i].takes_phases);
+    }
 }
 END_TEST
 

@@ -78,9 +78,9 @@ static bool sizes_suit(const tsr__attention *c)
 bool tsr__attention_short_suits(const tsr__attention *c)
 {
     const tsr_device *device = tsr_stream_device(c->stream);
-    /* Newer versions of Mesa need a minute (25.0) or more (26.2) to compile this kernel. */
+    /* Barriers divide this kernel into phases. Without them, products are faster (Mesa 26.2). */
     if (!tsr__vectors_suit(device) || !is_plain(c) || !has_own_head(c) || !sizes_suit(c) ||
-        tsr__mesa_version(device->info.driver_info) > TSR__MESA_OF_DEBIAN_12)
+        !tsr__mesa_takes_phases(device->info.driver_info))
         return false;
     if (!rows_suit(c->q) || !same_strides(c->q, c->k) || !same_strides(c->q, c->v) ||
         !rows_suit(c->y) || (c->lse && !tsr_layout_is_contiguous(&c->lse->layout)))

@@ -8,6 +8,7 @@
 #include "gpu/cpu_drivers/matmul/operands.h"
 #include "gpu/cpu_drivers/matmul/panels.h"
 #include "gpu/cpu_drivers/matmul/plan.h"
+#include "gpu/device/mesa.h"
 #include "shaders/params/matmul.h"
 #include "shaders/params/matmul_cpu.h"
 
@@ -250,6 +251,7 @@ static bool sums_are_paired(const product_run *r)
 static tsr__lavapipe_product product_of(const product_run *r, int64_t rows)
 {
     const tsr__matmul_problem *p = &r->operands.problem;
+    const tsr_device *device = tsr_stream_device(r->call->stream);
 
     return (tsr__lavapipe_product){
         .form = p->b.row == 1   ? TSR__LAVAPIPE_NT
@@ -274,7 +276,8 @@ static tsr__lavapipe_product product_of(const product_run *r, int64_t rows)
         .finish = r->finish,
         .parts = r->parts,
         .outer = r->outer,
-        .long_code = tsr_stream_device(r->call->stream)->long_code,
+        .long_code = device->long_code,
+        .phases = tsr__mesa_takes_phases(device->info.driver_info),
         .panels = r->operands.panels,
         .a_lines = tsr__lavapipe_panel_lines((uint32_t)p->m),
         .b_lines = tsr__lavapipe_panel_lines((uint32_t)p->n),

@@ -38,6 +38,7 @@ typedef struct tsr__lavapipe_product {
     uint32_t parts;
     bool outer;                /* see tsr__lavapipe_outer */
     bool long_code;            /* see struct tsr_device */
+    bool phases;               /* see tsr__mesa_takes_phases */
     bool panels;               /* a and b are in panels (panels.h) */
     uint32_t a_lines, b_lines; /* the number of lines in all panels, including padding */
     uint32_t first_row;        /* the first line of this product in a's panels */
@@ -67,6 +68,7 @@ enum {
      * pipeline; otherwise 0 */
     TSR__LAVAPIPE_B_LINE,
     TSR__LAVAPIPE_A_LINE,
+    TSR__LAVAPIPE_PHASES,
     TSR__LAVAPIPE_CONSTANTS
 };
 
