@@ -34,8 +34,12 @@ shared float parts[2 * THREADS];
 shared float row_factor[ROWS];
 shared uvec4 scratch[THREADS]; // first the addresses of a block's rows of v, at the end the results of the slices
 
-// Returns n, the number of iterations of a loop. The compiler does not know it if ROLLED is 1.
-uint trips_of(uint n) { return ROLLED != 0u ? min(n, p.quads) : n; }
+// Returns n, the number of iterations of a loop, which divides THREADS. If ROLLED is 1, p.quads is THREADS, and the compiler knows neither
+// the number nor a bound of it: newer versions of Mesa unroll loops that have a bound, such as min(n, p.quads).
+uint trips_of(uint n) { return ROLLED != 0u ? p.quads / (THREADS / n) : n; }
+// Returns 0. The compiler does not know it if ROLLED is 1. If a loop's counter were the index of an array, as with one row or one quad, newer
+// versions of Mesa would take the array's length for a bound of the loop, and unroll it to more nested branches than lavapipe can compile.
+uint zero() { return ROLLED != 0u ? p.quads / THREADS - 1u : 0u; }
 
 uint batch;
 attention_sequence sequence;
@@ -136,7 +140,7 @@ void main()
         barrier();
         most = largest;
         [[unroll]] for (uint n = 0u; n < trips_of(SHARERS); n++)
-            most = max(most, parts[row * SHARERS + n]);
+            most = max(most, parts[zero() + row * SHARERS + n]);
         float shift = most == tsr_minus_infinity ? 0.0 : most;
         float factor = tsr_exp(largest - shift), own = 0.0;
         [[unroll]] for (uint n = 0u; n < trips_of(SHARE); n++) {
@@ -169,7 +173,7 @@ void main()
     barrier();
     sum = 0.0;
     [[unroll]] for (uint n = 0u; n < trips_of(SHARERS); n++)
-        sum += parts[THREADS + row * SHARERS + n];
+        sum += parts[THREADS + zero() + row * SHARERS + n];
     if (Y_DTYPE != 0u && sharer == 0u)
         row_factor[row] = sum == 0.0 ? 0.0 : 1.0 / sum;
     for (uint r = 0u; r < ROWS; r++) {
@@ -184,7 +188,7 @@ void main()
         if (exists && thread < QUADS) {
             vec4 total = vec4(0.0);
             [[unroll]] for (uint n = 0u; n < trips_of(SLICES); n++)
-                total += uintBitsToFloat(scratch[n * QUADS + thread]);
+                total += uintBitsToFloat(scratch[zero() + n * QUADS + thread]);
             uvec2 y = uvec2(0u);
             if (Y_DTYPE != 0u) {
                 total *= row_factor[r];

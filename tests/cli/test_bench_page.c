@@ -638,7 +638,8 @@ END_TEST
 /* The output is recognised by its own name, through links, and as the target of standard output. */
 START_TEST(a_page_does_not_replace_its_input)
 {
-    char first[MADE_PATH], second[MADE_PATH], names[4][MADE_PATH + 8], arguments[320], want[320];
+    char first[MADE_PATH], second[MADE_PATH], names[4][MADE_PATH + 8], want[320],
+        arguments[8 * MADE_PATH];
     made_write(made_run(), first);
     made_write(made_run(), second);
     for (int i = 0; i < 4; i++)
