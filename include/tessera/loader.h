@@ -19,7 +19,8 @@
  *
  * Only one thread at a time may use a loader; this thread also runs the sampler. The caller's
  * functions run in the workers' threads, several at the same time, or without workers in the
- * caller's thread. They must not call the loader. A child after fork() has no workers: reading and
+ * caller's thread. They must not call the loader: reading and moving fail there with
+ * TSR_ERR_INVALID. A child after fork() has no workers: reading and
  * moving fail there with TSR_ERR_INVALID, and destroying only frees the child's memory. A loader
  * without workers can be used in both processes independently. */
 #ifndef TESSERA_LOADER_H
@@ -57,7 +58,7 @@ typedef struct tsr_loader_work {
     const int64_t *indices; /* [count], at least one */
     const uint8_t *mask;    /* [count]: 0 for an index that is only padding (TSR_TAIL_PAD_MASK) */
     uint64_t count;
-    void *data; /* [capacity_bytes], aligned to 64 bytes; contents undefined */
+    void *data; /* [capacity_bytes], aligned to 64 bytes; contents undefined. NULL for 0 bytes */
     uint64_t capacity_bytes;
 
     /* Depends only on the params' seed and node, the epoch and the batch, so random numbers drawn
@@ -105,8 +106,9 @@ typedef struct tsr_loader_params {
     tsr_status (*load_item)(void *user, tsr_loader_work *work, int64_t index, void *item);
     tsr_status (*load_batch)(void *user, tsr_loader_work *work);
     void *user;
-    uint64_t item_bytes;  /* memory for each index of a batch. load_item fills one such part; the
-                             parts follow each other directly */
+    uint64_t item_bytes;  /* memory for each index of a batch. load_item fills one such part, its
+                             argument `item`, which is NULL if item_bytes is 0; the parts follow
+                             each other directly */
     uint64_t batch_bytes; /* additional memory for each batch; not with load_item */
 
     /* Each worker calls worker_init, if not NULL, before its first batch; if it fails, so does the

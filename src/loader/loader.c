@@ -158,7 +158,7 @@ int64_t tsr_loader_epoch(const tsr_loader *loader)
 tsr_status tsr_loader_set_epoch(tsr_loader *loader, int64_t epoch)
 {
     TSR__REQUIRE(loader != NULL, "loader set epoch: loader is NULL");
-    TSR__TRY(tsr__loader_refuse_child(loader, "loader set epoch"));
+    TSR__TRY(tsr__loader_check_caller(loader, "loader set epoch"));
     TSR__TRY(tsr_sampler_set_epoch(loader->batches, epoch));
     tsr__loader_go_to(loader, 0);
     return TSR_OK;
@@ -167,7 +167,7 @@ tsr_status tsr_loader_set_epoch(tsr_loader *loader, int64_t epoch)
 tsr_status tsr_loader_seek(tsr_loader *loader, uint64_t position)
 {
     TSR__REQUIRE(loader != NULL, "loader seek: loader is NULL");
-    TSR__TRY(tsr__loader_refuse_child(loader, "loader seek"));
+    TSR__TRY(tsr__loader_check_caller(loader, "loader seek"));
     TSR__TRY(tsr_sampler_seek(loader->batches, position));
     tsr__loader_go_to(loader, position);
     return TSR_OK;
@@ -197,7 +197,7 @@ tsr_status tsr_loader_resume(tsr_loader *loader, const void *data, size_t size_b
 {
     TSR__REQUIRE(loader != NULL && data != NULL, "loader resume: %s is NULL",
                  loader != NULL ? "data" : "loader");
-    TSR__TRY(tsr__loader_refuse_child(loader, "loader resume"));
+    TSR__TRY(tsr__loader_check_caller(loader, "loader resume"));
     TSR__TRY(tsr_sampler_resume(loader->batches, data, size_bytes));
     tsr__loader_go_to(loader, tsr_sampler_position(loader->batches));
     return TSR_OK;

@@ -121,6 +121,8 @@ void tsr__loader_copy_text(char out[TSR__REASON_BYTES], const char *text);
  * slot's new state, TSR__SLOT_LOADED or TSR__SLOT_FAILED, is only returned, and the caller must set
  * it. */
 tsr__slot_state tsr__loader_run(tsr__worker *worker, tsr__slot *slot);
+/* Returns whether the calling thread is inside one of the caller's functions for this loader. */
+bool tsr__loader_is_running(const tsr_loader *loader);
 /* Calls the caller's worker_finish if worker_init has succeeded. Call this function when a worker
  * ends. */
 void tsr__loader_worker_end(tsr__worker *worker);
@@ -128,9 +130,9 @@ void tsr__loader_worker_end(tsr__worker *worker);
 /* Creates the lock and starts the threads of all workers. If this fails, tsr__loader_stop undoes
  * the steps that succeeded. */
 tsr_status tsr__loader_start(tsr_loader *loader);
-/* Fails in a process that fork() has created, because the workers' threads do not exist there. The
- * error text starts with `what`. */
-tsr_status tsr__loader_refuse_child(const tsr_loader *loader, const char *what);
+/* Fails in a process that fork() has created, because the workers' threads do not exist there, and
+ * in the caller's functions. The error text starts with `what`. */
+tsr_status tsr__loader_check_caller(const tsr_loader *loader, const char *what);
 void tsr__loader_stop(tsr_loader *loader);
 /* Adds batch number `tail` to the batches in progress, with the state queued or failed. The other
  * members of its slot must have been set. */

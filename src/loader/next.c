@@ -72,8 +72,11 @@ static tsr_status tell_reason(const tsr__slot *slot, const char *what, const cha
 {
     if (slot->reason[0] != '\0')
         return tsr__fail(slot->status, "%s: %s", what, slot->reason);
-    return tsr__fail(slot->status, "%s: %s failed with %s", what, function,
-                     tsr_status_name(slot->status));
+    const char *name = tsr_status_name(slot->status);
+    if (strcmp(name, "TSR_ERR_?") == 0)
+        return tsr__fail(slot->status, "%s: %s returned %d, which is no tsr_status", what, function,
+                         (int)slot->status);
+    return tsr__fail(slot->status, "%s: %s failed with %s", what, function, name);
 }
 
 static tsr_status tell(tsr_loader *loader, const tsr__slot *slot)
@@ -139,7 +142,7 @@ tsr_status tsr_loader_next(tsr_loader *loader, tsr_loader_batch *batch, bool *go
                  loader == NULL  ? "loader"
                  : batch == NULL ? "batch"
                                  : "got");
-    TSR__TRY(tsr__loader_refuse_child(loader, "loader next"));
+    TSR__TRY(tsr__loader_check_caller(loader, "loader next"));
     struct timespec deadline, *limit = NULL;
     if (loader->params.timeout_ns != 0) {
         tsr__loader_deadline(loader->params.timeout_ns, &deadline);
@@ -197,7 +200,7 @@ tsr_status tsr_loader_failed(const tsr_loader *loader, tsr_loader_failure *out)
 tsr_status tsr_loader_skip(tsr_loader *loader)
 {
     TSR__REQUIRE(loader != NULL, "loader skip: loader is NULL");
-    TSR__TRY(tsr__loader_refuse_child(loader, "loader skip"));
+    TSR__TRY(tsr__loader_check_caller(loader, "loader skip"));
     tsr_loader_failure failure;
     TSR__TRY(tsr_loader_failed(loader, &failure));
     loader->failed = false;

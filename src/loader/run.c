@@ -45,8 +45,8 @@ static tsr_status load_items(const tsr_loader_params *params, tsr_loader_work *w
 {
     for (uint64_t i = 0; i < slot->count && !tsr_loader_stopping(work); i++) {
         *place = work->place = i;
-        TSR__TRY(params->load_item(params->user, work, slot->indices[i],
-                                   slot->data + i * params->item_bytes));
+        uint8_t *item = params->item_bytes > 0 ? slot->data + i * params->item_bytes : NULL;
+        TSR__TRY(params->load_item(params->user, work, slot->indices[i], item));
     }
     return TSR_OK;
 }
@@ -61,7 +61,7 @@ static tsr__slot_state load(tsr__worker *worker, tsr__slot *slot)
         .indices = slot->indices,
         .mask = slot->mask,
         .count = slot->count,
-        .data = slot->data,
+        .data = loader->capacity_bytes > 0 ? slot->data : NULL,
         .capacity_bytes = loader->capacity_bytes,
         .seed = batch_seed(loader, slot),
         .worker = &worker->self,
@@ -100,12 +100,23 @@ static tsr__slot_state begin(tsr__worker *worker, tsr__slot *slot)
     return load(worker, slot);
 }
 
+/* The loader whose functions this thread is running, or NULL. */
+static _Thread_local const tsr_loader *running;
+
+bool tsr__loader_is_running(const tsr_loader *loader)
+{
+    return running == loader;
+}
+
 tsr__slot_state tsr__loader_run(tsr__worker *worker, tsr__slot *slot)
 {
+    const tsr_loader *const outer = running;
     /* Clear the thread's error text, so that `fail` finds only texts that this batch has recorded.
      * Restore the old text afterwards, because a successful call must not change it. */
     const tsr__error before = tsr__error_take();
+    running = worker->loader;
     tsr__slot_state state = begin(worker, slot);
+    running = outer;
     tsr__error_put_back(&before);
     return state;
 }

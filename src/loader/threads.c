@@ -130,8 +130,11 @@ static bool is_inherited(const tsr_loader *loader)
     return loader->params.workers > 0 && tsr__fork_inherited(loader->generation);
 }
 
-tsr_status tsr__loader_refuse_child(const tsr_loader *loader, const char *what)
+tsr_status tsr__loader_check_caller(const tsr_loader *loader, const char *what)
 {
+    TSR__REQUIRE(!tsr__loader_is_running(loader),
+                 "%s: called by a function of this loader's params, which must not use the loader",
+                 what);
     TSR__REQUIRE(!is_inherited(loader),
                  "%s: the loader's workers belong to the process that forked this one", what);
     return TSR_OK;

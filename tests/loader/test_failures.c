@@ -365,6 +365,45 @@ START_TEST(the_longest_timeout)
 }
 END_TEST
 
+static tsr_status reads_its_loader(void *user, tsr_loader_work *work, int64_t index, void *item)
+{
+    tsr_loader_batch batch;
+    bool got;
+    (void)user;
+    (void)work;
+    (void)index;
+    if (item != NULL)
+        atomic_fetch_add(&data.wrong, 1);
+    (void)!tsr_loader_seek(loader, 2);
+    return tsr_loader_next(loader, &batch, &got);
+}
+
+static tsr_status returns_no_status(void *user, tsr_loader_work *work, int64_t index, void *item)
+{
+    (void)user;
+    (void)work;
+    (void)index;
+    (void)item;
+    return (tsr_status)5;
+}
+
+START_TEST(functions_that_call_their_loader)
+{
+    for (int workers = 0; workers <= 1; workers++) {
+        create(tsr_loader_params(.n = 4, .workers = workers, .load_item = reads_its_loader));
+        check_failure(TSR_ERR_INVALID,
+                      "loader: batch 0 of epoch 0: index 0: loader next: called by a function of "
+                      "this loader's params, which must not use the loader",
+                      0, 0, 0, 0);
+        create(tsr_loader_params(.n = 4, .workers = workers, .load_item = returns_no_status));
+        check_failure(
+            (tsr_status)5,
+            "loader: batch 0 of epoch 0: index 0: load_item returned 5, which is no tsr_status", 0,
+            0, 0, 0);
+    }
+}
+END_TEST
+
 TESTS(loader_failures)
 {
     tcase_add_checked_fixture(tests, reset_data, destroy);
@@ -375,6 +414,7 @@ TESTS(loader_failures)
     tcase_add_test(tests, success_does_not_change_the_last_error);
     tcase_add_test(tests, a_long_reason_is_cut);
     tcase_add_test(tests, functions_that_set_invalid_values);
+    tcase_add_test(tests, functions_that_call_their_loader);
     tcase_add_test(tests, an_index_out_of_range);
     tcase_add_test(tests, a_sampler_that_fails);
     tcase_add_test(tests, moving_clears_failures);
