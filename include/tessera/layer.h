@@ -103,10 +103,18 @@ TSR_API TSR_NODISCARD tsr_status tsr_layer_find_parameter(const tsr_layer *layer
 /* Clears the gradients: the next backward pass starts from 0. The gradients keep their memory. */
 TSR_API void tsr_layer_zero_grad(tsr_layer *layer);
 
+/* Freezes a layer, with all parts of an MLP, a self-attention layer or a block, or, with false,
+ * lets it be trained again. The backward pass of a frozen layer computes dx only: the parameters
+ * get no gradients, which then need no memory, and are not changed by an optimizer. The gradients
+ * that they already have remain. Matrices of a frozen layer may be in a block format (quant.h);
+ * each is converted to the parameter's dtype, in temporary memory, when dx is computed. A layer of
+ * an FSDP model (fsdp.h) must not be frozen. Must be the same on all ranks. */
+TSR_API void tsr_layer_set_frozen(tsr_layer *layer, bool frozen);
+
 /* Sets the memory of a parameter's values and gradient to tensors of the caller. The layer keeps
  * views of them. Both must have the shape of this rank's part and no repeated element; `tensor`
  * must have the parameter's dtype, the gradient may have any float dtype. A matrix may be in a
- * block format (quant.h) instead; the layer then has a forward pass, but no backward pass. NULL
+ * block format (quant.h) instead; the layer then has a backward pass only if it is frozen. NULL
  * removes the memory, for the parameters of deferred layers that exist only while they are needed.
  * If `grad_holds` is true, the next backward pass adds to the contents of `grad`; otherwise it
  * overwrites them. Errors: TSR_ERR_INVALID. */

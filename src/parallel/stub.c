@@ -84,6 +84,7 @@ ANSWER(const tsr_parameter *, tsr_layer_parameter, (const tsr_layer *layer, int 
 TSR__ABSENT(tsr_layer_find_parameter, const tsr_layer *layer, const char *name,
             const tsr_parameter **out)
 NOTHING(tsr_layer_zero_grad, tsr_layer *layer)
+NOTHING(tsr_layer_set_frozen, tsr_layer *layer, bool frozen)
 TSR__ABSENT(tsr_layer_set_parameter, tsr_layer *layer, int index, tsr_tensor *tensor,
             tsr_tensor *grad, bool grad_holds)
 TSR__ABSENT(tsr_layer_initial, const tsr_layer *layer, int index, tsr_stream *stream, int64_t first,

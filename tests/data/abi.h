@@ -1045,6 +1045,9 @@ TSR_API const tsr_parameter *tsr_layer_parameter(const tsr_layer *layer, int ind
 TSR_API tsr_status tsr_layer_find_parameter(const tsr_layer *layer, const char *name,
                                                           const tsr_parameter **out);
 TSR_API void tsr_layer_zero_grad(tsr_layer *layer);
+TSR_API void tsr_layer_set_frozen(tsr_layer *layer, 
+                                                   _Bool 
+                                                        frozen);
 TSR_API tsr_status tsr_layer_set_parameter(tsr_layer *layer, int index,
                                                          tsr_tensor *tensor, tsr_tensor *grad,
                                                         _Bool 

@@ -350,7 +350,7 @@ CASE(last_error, "passes that succeed keep the last error, even if an input must
     }
 }
 
-CASE(block_parameters, "weights in a block format have a forward pass only")
+CASE(block_parameters, "weights in a block format have no gradient")
 {
     tsr_layer *layer = NULL;
     tsr_layer_saved *saved = NULL;
@@ -368,7 +368,8 @@ CASE(block_parameters, "weights in a block format have a forward pass only")
     OK(tsr_layer_set_parameter(layer, 0, blocks, NULL, false));
     OK(tsr_layer_forward(layer, x, &saved, &y));
     FAILS(tsr_layer_backward(layer, saved, y, &dx), TSR_ERR_INVALID,
-          "column_linear up: up.weight is q8_0; weights in a block format have no backward pass");
+          "column_linear up: up.weight is q8_0; weights in a block format have no gradient, so the "
+          "layer must be frozen (tsr_layer_set_frozen)");
     CHECK(!tsr_layer_parameter(layer, 0)->grad && !tsr_layer_parameter(layer, 1)->grad,
           "there are gradients");
     tsr_layer_saved_destroy(&saved);

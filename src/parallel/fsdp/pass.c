@@ -1,4 +1,5 @@
 #include "parallel/fsdp/fsdp.h"
+#include "parallel/layers/layer.h"
 
 static tsr_status check_unit(const tsr_fsdp *model, const char *who, int unit)
 {
@@ -137,10 +138,13 @@ tsr_status tsr_fsdp_backward(tsr_fsdp *model, int unit, const tsr_layer_saved *s
 {
     tsr_tensor *gradient = NULL;
     TSR__TRY(check_unit(model, "fsdp_backward", unit));
-    TSR__REQUIRE(model->units[unit].layer, "fsdp_backward: unit %d is not a layer", unit);
+    tsr_layer *layer = model->units[unit].layer;
+    TSR__REQUIRE(layer, "fsdp_backward: unit %d is not a layer", unit);
+    TSR__REQUIRE(!layer->frozen,
+                 "fsdp_backward: %s, unit %d, is frozen; all layers of a model are trained",
+                 layer->who, unit);
     TSR__TRY(tsr_fsdp_begin(model, unit, TSR_PASS_BACKWARD));
-    tsr_status status =
-        tsr_layer_backward(model->units[unit].layer, saved, dy, dx ? &gradient : NULL);
+    tsr_status status = tsr_layer_backward(layer, saved, dy, dx ? &gradient : NULL);
     tsr_status ended = end(model, unit, status == TSR_OK);
     if (status == TSR_OK)
         status = ended;

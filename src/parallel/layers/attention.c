@@ -271,6 +271,10 @@ static tsr_status norm_grads(tsr__attention *a, tsr__temps *temps, const tsr_ten
     parts raw = {0};
     TSR__TRY(by_heads(a, temps, qkv, &all));
     TSR__TRY(split(a, temps, all, &raw));
+    for (int i = Q_NORM; layer->frozen && i <= K_NORM; i++)
+        TSR__TRY(norm_grad(a, &raw, d, i, NULL, false));
+    if (layer->frozen)
+        return TSR_OK;
     if (layer->size == 1) {
         for (int i = Q_NORM; i <= K_NORM; i++) {
             tsr__layer_parameter *parameter = &layer->parameter[i];

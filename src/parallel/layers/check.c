@@ -95,8 +95,9 @@ static tsr_status check_trains(const tsr_layer *layer, const tsr_parameter *para
 {
     const tsr_layout *layout = parameter->tensor ? tsr_tensor_layout(parameter->tensor) : NULL;
     TSR__REQUIRE(!layout || !tsr__dtype_is_block(layout->dtype),
-                 "%s: %s is %s; weights in a block format have no backward pass", layer->who,
-                 parameter->name, tsr_dtype_name(layout->dtype));
+                 "%s: %s is %s; weights in a block format have no gradient, so the layer must be "
+                 "frozen (tsr_layer_set_frozen)",
+                 layer->who, parameter->name, tsr_dtype_name(layout->dtype));
     return TSR_OK;
 }
 
@@ -105,7 +106,7 @@ tsr_status tsr__layer_check_backward(const tsr_layer *layer, bool weights, const
 {
     if (weights)
         TSR__TRY(check_memory(layer, false));
-    for (int i = 0; i < layer->parameter_count; i++) {
+    for (int i = 0; i < layer->parameter_count && !layer->frozen; i++) {
         TSR__TRY(check_trains(layer, &layer->parameter[i].seen));
         TSR__TRY(check_apart(layer, &layer->parameter[i].seen, "x", x));
         TSR__TRY(check_apart(layer, &layer->parameter[i].seen, "dy", dy));

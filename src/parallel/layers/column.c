@@ -97,7 +97,7 @@ static tsr_status forward_with(tsr__linear *linear, tsr__temps *temps, const tsr
     TSR__TRY(multiply(linear, temps, local, ready, activation));
     /* A gathered sequence is not kept. The backward pass gathers it again, because the sequence is
      * divided in order to save this memory. */
-    if (saved && gathers(linear) && linear->input == TSR_LAYOUT_GATHER)
+    if (saved && gathers(linear) && linear->input == TSR_LAYOUT_GATHER && !linear->base.frozen)
         TSR__TRY(tsr__keep(ready, &saved->ready));
     if (linear->output == TSR_LAYOUT_FULL && linear->base.size > 1) {
         TSR__TRY(tsr__temp_like(temps, ready, tsr_tensor_layout(x)->dtype, -1, linear->output_size,
@@ -234,9 +234,11 @@ static tsr_status multiply_back(tsr__linear *linear, tsr__temps *temps, const ts
     int count;
     TSR__TRY(tsr__column_blocks(linear, temps, blocks, &count));
     for (int i = 0; i < count; i++) {
+        const tsr_tensor *weight;
         tsr_tensor *part;
+        TSR__TRY(tsr__weight_floats(linear, temps, blocks[i].weight, &weight));
         TSR__TRY(tsr__temp_slice(temps, dy2, 1, blocks[i].first, blocks[i].count, &part));
-        TSR__TRY(tsr_matmul(linear->base.stream, dx2, part, blocks[i].weight,
+        TSR__TRY(tsr_matmul(linear->base.stream, dx2, part, weight,
                             tsr_matmul_params(.accumulate = i > 0)));
     }
     return TSR_OK;
@@ -251,6 +253,17 @@ typedef struct back {
     tsr_group_request *gathering, *reducing;
 } back;
 
+/* Creates the tensor of this rank's contribution to the gradient of the full input. */
+static tsr_status new_partial(back *pass, tsr_dtype dtype)
+{
+    const tsr__linear *linear = pass->linear;
+    tsr_layout whole = *tsr_tensor_layout(pass->saved->x);
+    if (linear->input == TSR_LAYOUT_SEQUENCE)
+        whole.shape[linear->sequence_dim] *= linear->base.size;
+    whole.shape[whole.ndim - 1] = linear->input_size;
+    return tsr__temp_new(pass->temps, dtype, whole.ndim, whole.shape, &pass->partial);
+}
+
 /* Computes this rank's contribution to the gradient of x, and starts to sum the contributions of
  * all ranks. */
 static tsr_status start_reducing(back *pass, const tsr_tensor *dy2)
@@ -262,8 +275,7 @@ static tsr_status start_reducing(back *pass, const tsr_tensor *dy2)
     const tsr_dtype sums = linear->reduce_f32 && !alone ? TSR_F32 : dtype;
     tsr_group *group = linear->base.group;
     tsr_tensor *dx2;
-    TSR__TRY(
-        tsr__temp_like(pass->temps, pass->ready, sums, -1, linear->input_size, &pass->partial));
+    TSR__TRY(new_partial(pass, sums));
     TSR__TRY(tsr__temp_flatten(pass->temps, pass->partial, &dx2));
     TSR__TRY(multiply_back(linear, pass->temps, dy2, dx2));
     pass->dx = pass->partial;
@@ -287,7 +299,7 @@ static tsr_status run_back(back *pass, const tsr_tensor *dy, tsr_tensor **dx)
     const tsr_tensor *x = pass->saved->x;
     TSR__TRY(check_gradient(linear, x, dy));
     pass->ready = pass->saved->ready ? pass->saved->ready : pass->saved->x;
-    if (gathers(linear) && !pass->saved->ready)
+    if (gathers(linear) && !pass->saved->ready && !linear->base.frozen)
         TSR__TRY(gather_start(linear, pass->temps, x, &pass->ready, &pass->gathering));
 
     tsr_tensor *dy2, *x2;
@@ -297,8 +309,10 @@ static tsr_status run_back(back *pass, const tsr_tensor *dy, tsr_tensor **dx)
     if (dx)
         TSR__TRY(start_reducing(pass, dy2));
     TSR__TRY(tsr_group_wait(&pass->gathering));
-    TSR__TRY(tsr__temp_flatten(pass->temps, pass->ready, &x2));
-    TSR__TRY(tsr__column_add_grads(linear, pass->temps, dy2, x2));
+    if (!linear->base.frozen) {
+        TSR__TRY(tsr__temp_flatten(pass->temps, pass->ready, &x2));
+        TSR__TRY(tsr__column_add_grads(linear, pass->temps, dy2, x2));
+    }
     if (!dx)
         return TSR_OK;
     if (pass->reducing)

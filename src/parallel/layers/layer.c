@@ -200,6 +200,8 @@ tsr_status tsr_layer_backward(tsr_layer *layer, const tsr_layer_saved *saved, co
     TSR__REQUIRE(saved->layer == layer, "%s: `saved` is from %s", layer->who, saved->layer->who);
     TSR__TRY(tsr__layer_check_input(layer, "dy", dy));
     TSR__TRY(tsr__layer_check_backward(layer, dx != NULL, saved->x, dy));
+    if (layer->frozen && !dx)
+        return TSR_OK;
     tsr_tensor *result = NULL;
     TSR__TRY(layer->type->backward(layer, saved, dy, dx ? &result : NULL));
     if (dx)
@@ -291,6 +293,15 @@ tsr_status tsr_layer_find_parameter(const tsr_layer *layer, const char *name,
         return tsr__fail(TSR_ERR_NOT_FOUND, "%s: there is no parameter '%s'", layer->who, name);
     *out = found;
     return TSR_OK;
+}
+
+void tsr_layer_set_frozen(tsr_layer *layer, bool frozen)
+{
+    if (!layer)
+        return;
+    layer->frozen = frozen;
+    for (int i = 0; i < TSR__MAX_CHILDREN; i++)
+        tsr_layer_set_frozen(layer->child[i], frozen);
 }
 
 void tsr_layer_zero_grad(tsr_layer *layer)

@@ -80,6 +80,7 @@ struct tsr_layer {
     int rank, size;
     char *name; /* "" if the layer has no name */
     char *who;  /* the start of error texts: the type and the name */
+    bool frozen; /* see tsr_layer_set_frozen; the same as in the children */
     int parameter_count;
     tsr__layer_parameter parameter[TSR__MAX_LAYER_PARAMETERS];
     /* NULL at the end; the children's parameters follow the layer's own */

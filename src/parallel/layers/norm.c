@@ -117,8 +117,9 @@ static tsr_status backward_with(tsr_layer *layer, const tsr_layer_saved *saved,
     tsr_status status =
         dx ? tsr__temp_new(&temps, layout->dtype, layout->ndim, layout->shape, &out) : TSR_OK;
     if (status == TSR_OK)
-        status =
-            n->sequence && layer->size > 1 ? add_summed(n, &temps, &in, out) : add_own(n, &in, out);
+        status = layer->frozen                    ? gradients(n, out, NULL, NULL, &in, false)
+                 : n->sequence && layer->size > 1 ? add_summed(n, &temps, &in, out)
+                                                  : add_own(n, &in, out);
     if (status == TSR_OK && dx)
         *dx = tsr__temp_take(&temps, out);
     tsr__temps_finish(&temps);

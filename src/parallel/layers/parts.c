@@ -3,6 +3,7 @@
 #include "parallel/layers/linear.h"
 
 #include "gpu/stream/host_access.h"
+#include "tensor/dtype.h"
 
 /* Joint memory ------------------------------------------------------------------------------- */
 
@@ -74,6 +75,21 @@ tsr_status tsr__column_blocks(tsr__linear *linear, tsr__temps *temps,
         }
         blocks[p] = (tsr__block){weight, bias, part->at, part->length};
     }
+    return TSR_OK;
+}
+
+tsr_status tsr__weight_floats(const tsr__linear *linear, tsr__temps *temps,
+                              const tsr_tensor *weight, const tsr_tensor **out)
+{
+    const tsr_layout *layout = tsr_tensor_layout(weight);
+    *out = weight;
+    if (!tsr__dtype_is_block(layout->dtype))
+        return TSR_OK;
+    tsr_tensor *floats;
+    TSR__TRY(tsr__temp_new(temps, linear->base.parameter[0].seen.dtype, layout->ndim, layout->shape,
+                           &floats));
+    TSR__TRY(tsr_copy(linear->base.stream, floats, weight));
+    *out = floats;
     return TSR_OK;
 }
 

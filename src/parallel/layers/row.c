@@ -197,9 +197,11 @@ static tsr_status add_weight_grads(tsr__linear *linear, const tsr_tensor *dy2, c
 static tsr_status multiply_back(back *pass, tsr_tensor *dx2, const tsr_tensor *dy2)
 {
     const tsr_layer *layer = &pass->linear->base;
-    const tsr_tensor *weight = layer->parameter[0].seen.tensor;
+    const tsr_tensor *weight;
     tsr_tensor *factor2 = NULL;
     bool recorded = false;
+    TSR__TRY(
+        tsr__weight_floats(pass->linear, pass->temps, layer->parameter[0].seen.tensor, &weight));
     if (pass->factor) {
         TSR__TRY(tsr__temp_flatten(pass->temps, pass->factor, &factor2));
         TSR__TRY(tsr__matmul_times(layer->stream, dx2, dy2, weight, factor2, &recorded));
@@ -237,8 +239,10 @@ static tsr_status run_back(back *pass, const tsr_layer_saved *saved, const tsr_t
     TSR__TRY(whole_gradient(pass, dy, &dy2));
     if (dx)
         TSR__TRY(input_gradient(pass, dy2, &result));
-    TSR__TRY(own_features(linear, pass->temps, saved->ready ? saved->ready : saved->x, &x2));
-    TSR__TRY(add_weight_grads(linear, dy2, x2));
+    if (!linear->base.frozen) {
+        TSR__TRY(own_features(linear, pass->temps, saved->ready ? saved->ready : saved->x, &x2));
+        TSR__TRY(add_weight_grads(linear, dy2, x2));
+    }
     if (!dx)
         return TSR_OK;
     if (pass->gathering)
