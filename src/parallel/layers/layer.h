@@ -78,8 +78,8 @@ struct tsr_layer {
     tsr_stream *stream;
     tsr_device *device;
     int rank, size;
-    char *name; /* "" if the layer has no name */
-    char *who;  /* the start of error texts: the type and the name */
+    char *name;  /* "" if the layer has no name */
+    char *who;   /* the start of error texts: the type and the name */
     bool frozen; /* see tsr_layer_set_frozen; the same as in the children */
     int parameter_count;
     tsr__layer_parameter parameter[TSR__MAX_LAYER_PARAMETERS];

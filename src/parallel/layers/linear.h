@@ -130,8 +130,8 @@ tsr_status tsr__column_blocks(tsr__linear *linear, tsr__temps *temps,
 tsr_status tsr__column_add_grads(tsr__linear *linear, tsr__temps *temps, const tsr_tensor *dy2,
                                  const tsr_tensor *x2) TSR_NODISCARD;
 
-/* Gets `weight` as a matrix of floats: itself, or, if it is in a block format, a temporary tensor of
- * the parameter's dtype. */
+/* Gets `weight` as a matrix of floats: itself, or, if it is in a block format, a temporary tensor
+ * of the parameter's dtype. */
 tsr_status tsr__weight_floats(const tsr__linear *linear, tsr__temps *temps,
                               const tsr_tensor *weight, const tsr_tensor **out) TSR_NODISCARD;
 
