@@ -61,6 +61,15 @@ build_with() {
     build_in "build/$1" "$@"
 }
 
+# Sets $wrapper so that processes of the tests that need the same kernel at the same time compile it once. Other libraries that tests
+# preload are in $preloaded.
+# shellcheck disable=SC2034 # run_suites uses it
+compile_kernels_once() {
+    once=$root/build/compile_once.so
+    gcc -std=gnu11 -D_GNU_SOURCE -O1 -shared -fPIC -o "$once" "$root/tests/lanes/compile_once.c" || return 1
+    wrapper="env LD_PRELOAD=${preloaded:+$preloaded:}$once"
+}
+
 # run_suites FOLDER SUITE…: runs these suites together, except tests that are also in one of $without_suites. Prints a line for each test
 # program when it ends, and counts every TAP point. A suite without tests is an error, because it means that the driver is missing.
 run_suites() {

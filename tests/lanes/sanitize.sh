@@ -8,8 +8,9 @@ CC=clang CC_LD=lld configure build/sanitize --werror -Db_sanitize=address,undefi
 timeout_multiplier=4
 export CK_TIMEOUT_MULTIPLIER=4
 gcc -shared -fPIC -o build/sanitize/keep_modules.so tests/lanes/keep_modules.c || exit 1
-wrapper="env LD_PRELOAD=$root/build/sanitize/keep_modules.so"
-# With it, a driver that was loaded does not read its variables again, so they are set from the start (src/gpu/device/mesa.h).
+preloaded=$root/build/sanitize/keep_modules.so
+compile_kernels_once || exit 1
+# With keep_modules.so, a driver that was loaded does not read its variables again, so they are set from the start (src/gpu/device/mesa.h).
 export LP_NATIVE_VECTOR_WIDTH=256 GALLIVM_PERF=
 # Tests request impossible sizes and expect NULL.
 ASAN_OPTIONS=allocator_may_return_null=1

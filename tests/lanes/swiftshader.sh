@@ -7,5 +7,5 @@ if [ -z "$driver_options" ]; then # --without-swiftshader was given
     exit 0
 fi
 # shellcheck disable=SC2086 # options
-build_with gcc $driver_options || exit 1
+build_with gcc $driver_options && compile_kernels_once || exit 1
 run_suites build/gcc swiftshader
