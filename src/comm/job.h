@@ -150,7 +150,7 @@ struct tsr_request {
     bool must_ask;     /* tsr__job_apply has yet to send the question */
     /* the number of the question that was asked shortly before the deadline; 0: not asked yet */
     uint32_t final_question;
-    uint64_t answers_due_ns; /* the time until which ranks may answer that question */
+    uint64_t answers_due_ns; /* until when ranks may answer final_question */
     bool gave_way;           /* answers_due_ns has been extended, which happens only once */
 
     char why[TSR__COMM_WHY]; /* the text of the request's error */

@@ -47,8 +47,8 @@ typedef struct tsr__tree {
     int leaf;  /* the leaf of this rank */
     int other; /* the rank that shares this leaf, or −1 */
     bool holds;
-    /* In a pair that contains root, root holds the leaf. In every other pair the even rank does.
-     * −1: there is no root. */
+    /* The root of the operation; −1: it has none. Of two ranks that share a leaf, root holds the
+     * leaf if it is one of them, and otherwise the even rank does. */
     int root;
     /* Leaf i of this tree is leaf first + i · step of the tree of all ranks. The two trees differ
      * only after tsr__tree_between. */

@@ -281,7 +281,8 @@ static tsr_status collect(tsr__server *server, const void *mine, uint64_t size_b
     return status;
 }
 
-/* Sends the messages that have been put into the channels, until the limit. */
+/* Sends the messages that have been put into the channels of the ranks. Fails if that is not
+ * complete at the limit's deadline. */
 static tsr_status send_all(tsr__server *server, const tsr__bootstrap_limit *limit)
 {
     for (;;) {

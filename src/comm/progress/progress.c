@@ -91,8 +91,8 @@ static void advance_requests(tsr__job *job, bool also_failed)
     }
 }
 
-/* Fails the communicator because rank `index`, counted among the ranks that use comm->shm, has
- * called a different operation. */
+/* Fails the communicator because rank shm_first + `index` has called a different operation in
+ * shared memory. */
 static void fail_mismatch(tsr_comm *comm, int index)
 {
     tsr__call theirs, before;

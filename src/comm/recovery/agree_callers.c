@@ -75,7 +75,7 @@ static tsr_status handle_caller_note(tsr__agreement *a, tsr__caller *from)
     const uint32_t kind = size >= 4 ? tsr__wire_get_u32(note) : 0;
     if (kind == TSR__NOTE_JOIN)
         status = handle_join(a, from, note, size);
-    else if (kind == TSR__NOTE_DECIDED) /* this member has asked for it by BEHIND */
+    else if (kind == TSR__NOTE_DECIDED) /* the decision that this member has asked for by BEHIND */
         status = tsr__agreement_adopt_note(a, note, size);
     if (from->link.state == TSR__LINK_OPEN)
         tsr__link_next(&from->link);

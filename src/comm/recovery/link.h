@@ -64,7 +64,8 @@ void tsr__link_close(tsr__link *link);
 
 /* Returns the events of poll() after which tsr__link_advance must be called. */
 short tsr__link_events(const tsr__link *link);
-/* Advances the link and returns the first event. Call it again until it returns NOTHING. */
+/* Advances the link until the first event, and returns it. Call this again until it returns
+ * TSR__LINK_NOTHING. */
 tsr__link_event tsr__link_advance(tsr__link *link, tsr__left_out *left_out);
 
 /* Returns the note that has arrived. It is valid until tsr__link_next. */

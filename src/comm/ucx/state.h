@@ -27,7 +27,8 @@ struct tsr__transport {
     tsr__peer *peers;
     uint8_t *addresses; /* the addresses of all peers */
     int self, size;
-    /* an epoll descriptor that watches the worker's event fd, all pidfds, and the caller's file */
+    /* an epoll descriptor that watches UCX's event descriptor, the pidfds of all peers, and the
+     * file of tsr__transport_watch_file */
     int wake;
     bool is_readable;     /* the file of tsr__transport_watch_file may be readable */
     unsigned noticed;     /* number of lost peers */

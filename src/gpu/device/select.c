@@ -116,7 +116,8 @@ static bool contains_ignoring_case(const char *text, const char *part)
     return false;
 }
 
-/* True if the device matches the key. */
+/* A function that returns whether a device has the UUID `key`, or a name that contains the text
+ * `key`. */
 typedef bool (*match_fn)(const tsr_device_info *device, const void *key);
 
 static bool match_uuid(const tsr_device_info *device, const void *key)

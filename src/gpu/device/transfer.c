@@ -47,8 +47,8 @@ uint32_t tsr__transfer_direct_type(const VkPhysicalDeviceMemoryProperties *prope
     for (uint32_t i = 0; i < properties->memoryTypeCount; i++) {
         const VkMemoryType *type = &properties->memoryTypes[i];
         const uint64_t size = properties->memoryHeaps[type->heapIndex].size;
-        /* Memory types with other flags are not used. Types with HOST_CACHED would also suit, but
-         * drivers offer them only if host and device share one memory. Types with other flags need
+        /* Use only types that have exactly the needed flags. Types that also have HOST_CACHED would
+         * suit, but drivers offer them only if host and device share one memory. Other flags need
          * features that the library does not request. */
         if ((allowed & (1U << i)) && type->propertyFlags == needed && size > SMALL_BAR_BYTES &&
             size == largest)

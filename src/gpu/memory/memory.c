@@ -252,8 +252,9 @@ static tsr_status slab_allocate(tsr_device *device, const device_memory *memory,
     VkResult result = tsr__memory_allocate(device, requirements.size, memory->type[slab->kind],
                                            NULL, &slab->memory);
     if (result < 0) {
-        /* The library counts its own allocations (check_room). Nevertheless the driver returns
-         * VK_ERROR_TOO_MANY_OBJECTS if other code in the process has used up its limit. */
+        /* This device object stays within the driver's limit of allocations (check_room).
+         * VK_ERROR_TOO_MANY_OBJECTS therefore means that other code in the process has used up a
+         * part of the limit. */
         if (result == VK_ERROR_OUT_OF_DEVICE_MEMORY || result == VK_ERROR_TOO_MANY_OBJECTS)
             return out_of_memory(device, memory, slab->kind, slab->size_bytes,
                                  "vkAllocateMemory refused", slab->size_bytes);

@@ -26,7 +26,8 @@ tsr_status tsr__norm_check(const tsr__norm *norm, const tsr_stream *stream) TSR_
 tsr_status tsr__norm_check_vector(const tsr__norm *norm, const tsr_stream *stream, const char *name,
                                   const tsr_tensor *vector) TSR_NODISCARD;
 
-/* The number of x's rows, and the number of elements of a row. */
+/* tsr__norm_rows returns the number of x's rows, tsr__norm_columns the number of elements of a row.
+ */
 int64_t tsr__norm_rows(const tsr__norm *norm);
 uint32_t tsr__norm_columns(const tsr__norm *norm);
 

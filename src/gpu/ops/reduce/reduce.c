@@ -98,8 +98,8 @@ static uint32_t column_threads(const tsr_device *device, uint64_t groups, int64_
 
     if (device->device_class != TSR__CLASS_GPU)
         return threads;
-    /* Double the number while too few invocations are wanted to keep the GPU busy, and each would
-     * still have at least 8 loads, as many as it has in flight. */
+    /* Double the number as long as there are too few invocations to keep the GPU busy, and each
+     * would still have at least 8 loads, as many as it has in flight. */
     while (threads < 32 && threads * groups < enough && 16 * (int64_t)threads <= count)
         threads *= 2;
     return threads;
