@@ -5,7 +5,7 @@
 #include "gpu/matmul/matmul.h"
 
 static tsr__matmul_override override;
-static const tsr__matmul_override *forced; /* the choice of forced_matmul; NULL: the usual one */
+static const tsr__matmul_override *forced; /* what forced_matmul uses; NULL: the library chooses */
 
 /* Makes forced_matmul use the kernel called `name` from now on. */
 static inline void force(const char *name)
@@ -26,7 +26,7 @@ static inline void force_both(const char *name, uint32_t splits)
     forced = &override;
 }
 
-/* As tsr_matmul, with the forced choice. */
+/* Like tsr_matmul, but uses the forced kernel. */
 static inline tsr_status forced_matmul(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a,
                                        const tsr_tensor *b, const tsr_matmul_params *params)
 {

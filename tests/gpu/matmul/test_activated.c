@@ -1,6 +1,6 @@
-/* Products that also compute the derivative of their activation, and products with a factor for
- * each element. Compares them with double precision, and bit by bit with the same operations in
- * several calls. */
+/* Products that also compute the derivative of their activation, and products whose elements are
+ * each multiplied by a factor. Compares them with double precision, and bit by bit with the same
+ * operations in several calls. */
 #include "gpu/matmul/activated.h"
 
 #include <math.h>
@@ -14,15 +14,15 @@
 
 typedef struct shape {
     int64_t m, n, k;
-    int64_t times_k; /* k of products with factors */
+    int64_t times_k; /* k in the tests of products with factors */
     int64_t padding; /* unused elements after the rows of y and the second result */
     bool bias;
     bool suits; /* lavapipe has a kernel for this shape */
 } shape;
 
-/* Each length of k needs a pipeline, for the product and for the same operations in several calls.
- * So both kinds of products use only a few of the lengths that have kernels on lavapipe: the first,
- * the last, and some between them. */
+/* Each length of k needs a pipeline, both for the fused product and for the same operations in
+ * several calls. So both kinds of products use only a few of the lengths for which lavapipe has
+ * fused kernels: the first, the last, and some between them. */
 static const shape shapes[] = {
     {.m = 49, .n = 64, .k = 32, .times_k = 64, .suits = true},
     {.m = 96, .n = 128, .k = 128, .times_k = 96, .bias = true, .suits = true},
@@ -193,7 +193,8 @@ START_TEST(factors)
 }
 END_TEST
 
-/* If the device has no kernel for such products, nothing is recorded, whatever the shape is. */
+/* If the device has no kernel for such products, the functions record nothing, whatever the
+ * shape is, and say so. */
 START_TEST(depends_on_the_device)
 {
     gpu_random random = {23};

@@ -1,5 +1,5 @@
-/* Tests the table of chips: its ranges, which of its lines a device gets, and contributed
- * tunings. */
+/* Tests the table of chips, whose lines give the tiles and tunings for ranges of device numbers:
+ * its ranges, which of its lines a device gets, and tunings that users contributed. */
 #include <string.h>
 
 #include "base/fault.h"
@@ -37,8 +37,9 @@ static void list_is_sound(const char *chip, const tsr__chip_tile *tiles)
     for (const tsr__chip_tile *tile = tiles; tile->config; tile++) {
         const tsr__matmul_config *config = tsr__matmul_config_named(tile->config);
         ck_assert_msg(config, "%s: there is no configuration %s", chip, tile->config);
-        /* The list begins with the largest tile. Otherwise smaller tiles behind a larger one could
-         * never be chosen. */
+        /* The list must begin with the largest tile, because the first tile that suits is
+         * chosen: smaller tiles behind a larger one only get products for which the larger one
+         * does not suit. */
         if (tile > tiles) {
             const tsr__matmul_config *before = tsr__matmul_config_named(tile[-1].config);
             ck_assert_msg(config->bm * config->bn <= before->bm * before->bn,
@@ -148,7 +149,7 @@ END_TEST
 /* Contributed tunings -------------------------------------------------------------------------- */
 
 static const tsr__chip_tuning lines[] = {
-    /* in the form in which files have them */
+    /* in the form that files of contributed tunings have */
     {TSR_F32, true, false, 0, 512, 1024, 4096, "tiled-64x128", 2},
     {TSR_F16, false, true, 3, 64, 64, 64, "tiled-m", 0},
     {TSR_F32, true, false, 0, 16, 16, 16, "a kernel of another build", 0},

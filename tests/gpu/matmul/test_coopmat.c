@@ -1,6 +1,6 @@
-/* tsr_matmul with cooperative matrices, if the driver has usable ones. Tests each kernel on shapes
- * at its limits, with all kinds of operands and epilogues. If the driver has none, the tests print
- * that and only check that the kernels refuse. */
+/* tsr_matmul with cooperative matrices, if the driver has usable ones. Tests each kernel on
+ * shapes at its limits, with all kinds of operands and epilogues. If the driver has none, the
+ * tests print that and only check that products with these kernels are refused. */
 #include <stdio.h>
 
 #include "gpu/matmul/chooser.h"
@@ -36,7 +36,7 @@ static void setup_bf16(void)
     setup(TSR_BF16);
 }
 
-/* Returns whether the device runs kernel `i`. Its shared memory may be too small for some
+/* Returns whether the device can run kernel `i`. Its shared memory may be too small for some
  * kernels. */
 static bool runs(int i)
 {
@@ -46,7 +46,7 @@ static bool runs(int i)
     return here && tsr__matmul_fragment_for(config, &device, dtype).m > 0;
 }
 
-/* Runs a case with kernel `i` and with k in `splits` parts. */
+/* Runs a case with kernel `i` and with k divided into `splits` ranges, whose sums are added up. */
 static void run_with(gpu_random *random, int i, uint32_t splits, const matmul_case *c)
 {
     force_both(kernels[i], splits);
@@ -72,17 +72,17 @@ static matmul_case float16_case(int64_t m, int64_t k, int64_t n)
     return c;
 }
 
-/* m, k, n: one element; odd sizes; a fragment; a tile of both kernels and one more element; one
- * size that is no multiple of 4; several tiles in both directions; k of several steps and a
- * remainder. */
+/* m, k, n: one element; odd sizes; a fragment (a matrix of one instruction); a tile of both
+ * kernels, and one more element; one size that is no multiple of 4; several tiles in both
+ * directions; k of several steps and a remainder. */
 static const int64_t shapes[][3] = {
     {1, 1, 1},    {3, 5, 7},     {8, 8, 8},     {64, 32, 64},   {65, 33, 63},
     {64, 36, 62}, {66, 64, 128}, {129, 96, 68}, {130, 70, 260}, {32, 1000, 40},
 };
 #define SHAPES ((int)(sizeof shapes / sizeof *shapes))
 
-/* The loop variable says which of a and b are transposed. Each is loaded along k or along lines, as
- * vectors if sizes and strides allow. */
+/* The loop variable says which of a and b are transposed. That decides whether each is loaded
+ * along k or across it, as vectors if sizes and strides allow. */
 START_TEST(all_transpositions)
 {
     gpu_random random = {(uint64_t)_i + 3};
@@ -213,8 +213,8 @@ START_TEST(integers_are_exact)
 }
 END_TEST
 
-/* Infinities and NaN in one row do not change other rows. Values beyond the edges have no effect
- * either: the operands are the upper left parts of larger tensors full of NaN. */
+/* Infinities and NaN in one row must not change other rows. Values outside the operands must
+ * have no effect either: the operands are the upper left parts of larger tensors full of NaN. */
 START_TEST(special_values_do_not_spread)
 {
     enum { SIZE = 70, AROUND = 80 };

@@ -1,6 +1,7 @@
-/* tsr_matmul with cooperative matrices that all subgroups of a workgroup share, if the driver has
- * usable ones. Tests each kernel on all forms of operands and epilogues, and at edges. If the
- * driver has none, the tests print that and only check that the kernels refuse. */
+/* tsr_matmul with cooperative matrices that all subgroups of a workgroup share, if the driver
+ * has usable ones. Tests each kernel on all forms of operands and epilogues, and on incomplete
+ * tiles. If the driver has none, the tests print that and only check that products with these
+ * kernels are refused. */
 #include <stdio.h>
 
 #include "gpu/matmul/chooser.h"
@@ -44,8 +45,8 @@ static const tsr__matmul_config *kernel_at(int index)
     return NULL;
 }
 
-/* Runs a case with a kernel and with k in `splits` parts. If `fits` and the device runs the kernel,
- * the result must be right; otherwise the case must be refused. */
+/* Runs a case with a kernel and with k divided into `splits` ranges. If `fits` and the device
+ * runs the kernel, the result must be right; if not, the case must be refused. */
 static void run_with(gpu_random *random, const tsr__matmul_config *kernel, uint32_t splits,
                      const matmul_case *c, bool fits)
 {
@@ -84,8 +85,8 @@ static matmul_case float16_case(int64_t m, int64_t k, int64_t n)
     return c;
 }
 
-/* m, k, n: less than a tile; whole tiles; more than one tile in each direction, with an incomplete
- * step; several unrolled steps. */
+/* m, k, n: less than a tile; whole tiles; more than one tile in each direction, with a k that is
+ * no multiple of the loop's step; a k of several unrolled steps. */
 static const int64_t shapes[][3] = {
     {16, 16, 16}, {24, 40, 1000}, {256, 64, 256}, {264, 72, 136}, {136, 712, 264}, {256, 1024, 512},
 };

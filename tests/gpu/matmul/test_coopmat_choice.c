@@ -9,7 +9,7 @@
 #include "shaders/params/matmul.h"
 #include "support/check_main.h"
 
-/* The shape ------------------------------------------------------------------------------------ */
+/* The choice of a shape of cooperative matrices ------------------------------------------------ */
 
 static tsr__capabilities capabilities;
 static tsr_device_info info;
@@ -86,7 +86,7 @@ START_TEST(largest_bf16_shape_with_f32_sums)
 }
 END_TEST
 
-/* These requirements do not affect f16. */
+/* bf16 needs these two features; f16 does not. */
 START_TEST(bf16_has_its_own_requirements)
 {
     bool *needs[] = {&info.coopmat_bf16, &capabilities.int16};
@@ -100,7 +100,7 @@ START_TEST(bf16_has_its_own_requirements)
 }
 END_TEST
 
-/* Each requirement is missing in turn. */
+/* Removes one requirement after the other; each time no matrices may be used. */
 START_TEST(none_if_a_requirement_is_missing)
 {
     bool *needs[] = {&info.coopmat,
@@ -146,7 +146,7 @@ static const tsr__coopmat2 workgroup_matrices = {
     .bf16 = {{16, 16, 16}, {16, 16, 16}, {32, 16, 16}, {32, 32, 16}},
 };
 
-/* Matrices of workgroups need all that matrices of subgroups need, and more. */
+/* Matrices that a workgroup shares need all that matrices of subgroups need, and more. */
 START_TEST(matrices_of_workgroups)
 {
     bool *needs[] = {&capabilities.has_coopmat2, &info.coopmat, &info.int64};
@@ -178,7 +178,7 @@ START_TEST(matrices_of_workgroups)
 }
 END_TEST
 
-/* The kernel ----------------------------------------------------------------------------------- */
+/* The choice of a kernel ----------------------------------------------------------------------- */
 
 #define VENDOR_AMD 0x1002
 #define VENDOR_INTEL 0x8086
@@ -227,8 +227,8 @@ static bool can_choose(const char *name)
     return tsr__matmul_can_choose(&device, tsr__matmul_config_named(name));
 }
 
-/* A full self-test leaves out configurations that only tunings choose. chosen() checks that it
- * leaves out nothing else. */
+/* A full self-test leaves out configurations that are used only if a tuning names them. chosen()
+ * checks that it leaves out nothing else. */
 START_TEST(configurations_that_only_tunings_choose)
 {
     static const char *const tuned[] = {"tiled-m-k32", "tiled-32x64", "coopmat2-128x128",
@@ -255,8 +255,10 @@ START_TEST(large_products_of_f16)
 {
     device.vendor_id = VENDOR_AMD;
     ck_assert_str_eq(chosen(TSR_F16, 4096, 4096, 4096), "coopmat-l");
-    ck_assert_str_eq(chosen(TSR_F16, 512, 1024, 1024), "coopmat-s"); /* 32 large tiles */
-    ck_assert_str_eq(chosen(TSR_F16, 64, 4096, 65536), "coopmat-s"); /* half of a large tile */
+    /* With the large tile there would be only 32 tiles. */
+    ck_assert_str_eq(chosen(TSR_F16, 512, 1024, 1024), "coopmat-s");
+    /* m is half of a large tile. */
+    ck_assert_str_eq(chosen(TSR_F16, 64, 4096, 65536), "coopmat-s");
     ck_assert_str_eq(chosen(TSR_F16, 32, 32, 32), "coopmat-s");
     ck_assert_str_eq(chosen(TSR_F16, 31, 32, 32), "tiled-s");
     ck_assert_str_eq(chosen(TSR_F16, 32, 32, 31), "tiled-s");
@@ -265,8 +267,8 @@ START_TEST(large_products_of_f16)
 }
 END_TEST
 
-/* The largest tile that gives enough tiles is chosen. The parts into which a long k is split count
- * as tiles. */
+/* The library chooses the largest tile that gives the GPU enough workgroups. If a long k is
+ * divided into ranges, each range of a tile counts. */
 START_TEST(products_of_f16_on_nvidia)
 {
     ck_assert_str_eq(chosen(TSR_F16, 4096, 4096, 4096), "coopmat-xl");
@@ -296,7 +298,7 @@ END_TEST
 
 START_TEST(long_k_gives_large_tiles_work)
 {
-    ck_assert_str_eq(chosen(TSR_F32, 128, 4096, 4096), "tiled-l"); /* 32 tiles, 4 parts */
+    ck_assert_str_eq(chosen(TSR_F32, 128, 4096, 4096), "tiled-l"); /* 32 tiles, k in 4 ranges */
     ck_assert_str_eq(chosen(TSR_F32, 1024, 1024, 1024), "tiled-m");
 }
 END_TEST
@@ -308,7 +310,7 @@ START_TEST(tiles_for_amd)
     device.subgroup_size_min = 32;
     ck_assert_str_eq(chosen(TSR_F32, 4096, 4096, 4096), "tiled-l");
     ck_assert_str_eq(chosen(TSR_F32, 1024, 1024, 1024), "tiled-m8");
-    ck_assert_str_eq(chosen(TSR_F32, 1023, 1023, 1023), "tiled-m"); /* no vectors */
+    ck_assert_str_eq(chosen(TSR_F32, 1023, 1023, 1023), "tiled-m"); /* no loads of vectors */
     tsr__matmul_problem mixed = product(TSR_F32, TSR_F32, 4096, 4096, 4096);
     tsr__matmul_plan plan;
     mixed.b.offset = 1; /* only a can be loaded as vectors */
@@ -328,7 +330,7 @@ START_TEST(tiles_for_intel)
     device.coopmat = device.coopmat_bf16 = (tsr_coopmat_shape){.m = 8, .n = 16, .k = 16};
     device.coopmat_subgroup_size = device.subgroup_size_min = 16;
     ck_assert_str_eq(chosen(TSR_F32, 4096, 4096, 4096), "tiled-m8");
-    ck_assert_str_eq(chosen(TSR_F32, 1023, 1023, 1023), "tiled-m"); /* no vectors */
+    ck_assert_str_eq(chosen(TSR_F32, 1023, 1023, 1023), "tiled-m"); /* no loads of vectors */
     ck_assert_str_eq(chosen(TSR_F16, 4096, 4096, 4096), "coopmat-s256");
     ck_assert_str_eq(chosen(TSR_BF16, 4096, 4096, 4096), "coopmat-s256");
     ck_assert_str_eq(chosen(TSR_F16, 31, 4096, 4096), "tiled-s");
@@ -346,7 +348,7 @@ START_TEST(tiles_for_a_small_gpu)
     ck_assert_str_eq(chosen(TSR_F32, 512, 512, 512), "tiled-s");
     device.processors = 80;
     ck_assert_str_eq(chosen(TSR_F32, 512, 512, 512), "tiled-s");
-    device.processors = 8; /* 13 tiles are enough; there are 16 */
+    device.processors = 8; /* with 8 processors 13 tiles are enough, and there are 16 */
     ck_assert_str_eq(chosen(TSR_F32, 512, 512, 512), "tiled-l");
     ck_assert_str_eq(chosen(TSR_F32, 256, 256, 256), "tiled-m8");
     ck_assert_str_eq(chosen(TSR_F16, 512, 512, 512), "coopmat-l");
@@ -364,7 +366,7 @@ START_TEST(products_of_bf16)
     ck_assert_str_eq(plan.config->name, "coopmat-xl");
     plan.config->family->pipeline(plan.config, &plan.variant, &shader, spec);
     ck_assert_int_eq(shader, TSR__SHADER_MATMUL_COOPMAT_BF16);
-    ck_assert_uint_eq(spec[8], 8); /* k of a bf16 fragment, not of an f16 one */
+    ck_assert_uint_eq(spec[8], 8); /* the k of a bf16 fragment, not of an f16 one */
     device.coopmat = (tsr_coopmat_shape){0};
     ck_assert_str_eq(chosen(TSR_BF16, 4096, 4096, 4096), "coopmat-xl");
     ck_assert_str_eq(chosen(TSR_F16, 4096, 4096, 4096), "tiled-l");
@@ -377,8 +379,8 @@ START_TEST(products_of_bf16)
 }
 END_TEST
 
-/* On AMD's GPUs, two workgroups should fit in shared memory. For bf16, the sums have shared memory
- * of their own. */
+/* On AMD's GPUs, two workgroups should fit in the shared memory of a processor. With bf16, the
+ * sums need shared memory beside that of the operands. */
 START_TEST(fragments_that_are_stored_together)
 {
     const tsr__matmul_config *config = tsr__matmul_config_named("coopmat-l");
@@ -441,7 +443,8 @@ START_TEST(long_k_is_split)
 }
 END_TEST
 
-/* With few rows, a large GPU needs four times as many workgroups, to keep its memory busy. */
+/* With few rows, a large GPU needs four times as many workgroups to keep its memory busy, so k
+ * is divided into more ranges. */
 START_TEST(few_rows_have_more_parts)
 {
     tsr__matmul_problem few = product(TSR_F16, TSR_F16, 8, 16384, 64),
@@ -470,8 +473,9 @@ static uint32_t parts(int64_t m, int64_t k, int64_t n)
     return plan.splits;
 }
 
-/* 132 processors need the same time for 144 tiles as for 264. If k is divided into fifths, they
- * need only 6 / 5 of the time for 132 tiles. */
+/* 132 processors need the same time for 144 tiles as for 264: two rounds. With k divided into
+ * five ranges, 144 tiles are 720 workgroups, which take six rounds of a fifth each: 6 / 5 of the
+ * time for 132 tiles. */
 START_TEST(few_processors_are_idle_in_the_end)
 {
     device.processors = 132;
@@ -499,7 +503,7 @@ START_TEST(forced_but_unsupported)
 }
 END_TEST
 
-/* Matrices of workgroups ----------------------------------------------------------------------- */
+/* Matrices that a workgroup shares ------------------------------------------------------------- */
 
 static bool fits(const char *name, const tsr__matmul_problem *problem)
 {
@@ -514,7 +518,7 @@ START_TEST(only_tunings_share_matrices)
 }
 END_TEST
 
-/* On a device with cooperative matrices of workgroups, every configuration runs unless its tile is
+/* On a device with matrices that a workgroup shares, every configuration runs unless its tile is
  * no multiple of what the device requires. */
 START_TEST(tiles_of_workgroups)
 {
@@ -551,21 +555,21 @@ START_TEST(operands_of_workgroups)
     p.a.offset = 4;
     ck_assert(!fits(name, &p));
     p.a.offset = 8;
-    p.a.row = 56; /* rows overlap */
+    p.a.row = 56; /* the rows of a overlap */
     ck_assert(!fits(name, &p));
     p.a.row = 72;
     ck_assert(fits(name, &p));
     p.a.col = 2;
     ck_assert(!fits(name, &p));
     p.a.col = 1;
-    p.b.col = 0; /* all columns are the same */
+    p.b.col = 0; /* all columns of b are the same */
     ck_assert(!fits(name, &p));
     p.b.col = 1; /* b is [k,n], where n is no multiple of 8 */
     p.b.row = 104;
     ck_assert(!fits(name, &p));
     p.n = 104;
     ck_assert(fits(name, &p));
-    p.b.row = 1 << 26; /* more than 32 bits of offsets */
+    p.b.row = 1 << 26; /* offsets need more than 32 bits */
     ck_assert(!fits(name, &p));
     p.b.row = 104;
     p.y.dtype = TSR_F16;
@@ -578,7 +582,8 @@ START_TEST(operands_of_workgroups)
 }
 END_TEST
 
-/* y can be stored as a tensor if its rows start at multiples of 16 bytes. */
+/* The kernel can store y with tensor instructions if the rows of y start at multiples of 16
+ * bytes. */
 START_TEST(stores_of_workgroups)
 {
     const tsr__matmul_config *config = tsr__matmul_config_named("coopmat2-128x256");
@@ -605,7 +610,7 @@ START_TEST(stores_of_workgroups)
 }
 END_TEST
 
-/* Tiles ---------------------------------------------------------------------------------------- */
+/* The constants of all tiles ------------------------------------------------------------------- */
 
 typedef struct seen {
     const tsr__matmul_device *device;
@@ -618,8 +623,8 @@ static bool by_line(uint32_t load)
            load == TSR_MM_LOAD_VEC8_LINE;
 }
 
-/* Checks the shader's constants: the tile consists of complete fragments, loads are complete
- * vectors of eight, and shared memory suffices. */
+/* Checks the shader's constants: the tile consists of complete fragments, each thread loads
+ * complete vectors of eight, and shared memory suffices. */
 static void check_variant(void *user, const tsr__matmul_config *config,
                           const tsr__matmul_variant *variant)
 {
@@ -644,8 +649,8 @@ static void check_variant(void *user, const tsr__matmul_config *config,
     ck_assert_uint_eq(bm * bk % 8, 0);
     ck_assert_uint_eq(bn * bk % 8, 0);
     ck_assert_uint_le(subgroups, on->max_subgroups);
-    /* As in the shader: shared memory has padded 16-bit elements and afterwards the sums. Both use
-     * the same place, except for bf16. */
+    /* Computes the shader's use of shared memory: padded 16-bit elements of the operands, and
+     * afterwards the sums, in the same place except for bf16. */
     bool a_by_line = by_line(spec[10]) && !spec[14], b_by_line = by_line(spec[11]) && !spec[14];
     uint32_t a_rows = a_by_line ? bk : bm, a_row = (a_by_line ? bm : bk) + 8;
     uint32_t b_rows = b_by_line ? bk : bn, b_row = (b_by_line ? bn : bk) + 8;
@@ -689,7 +694,8 @@ START_TEST(tiles_are_covered_on_every_device)
 }
 END_TEST
 
-/* The strides of the operands decide how they are loaded. */
+/* The strides of the operands decide how the kernel loads them: as vectors of eight, of four, or
+ * as single elements. */
 START_TEST(loads_follow_strides)
 {
     const tsr__matmul_config *config = tsr__matmul_config_named("coopmat-s");

@@ -1,5 +1,5 @@
-/* Compares gated products with double precision, and in f32 with the bits of tsr_matmul followed by
- * tsr_activate_mul. */
+/* Compares gated products, act(a · gate) ⊙ (a · up), with double precision, and in f32 with the
+ * bits of tsr_matmul followed by tsr_activate_mul. */
 #include "gpu/matmul/gated.h"
 
 #include <math.h>
@@ -111,7 +111,8 @@ static void compare(const gated_case *c, const double *a, const double *b, const
         }
 }
 
-/* Computes the same result in two calls, and compares the bits. */
+/* Computes the same result with tsr_matmul and tsr_activate_mul, and compares the bits with
+ * `got`. */
 static void compare_steps(const gated_case *c, const tsr_tensor *a, const tsr_tensor *b,
                           const tsr_tensor *bias, const double *got)
 {
@@ -202,7 +203,7 @@ START_TEST(matches_double_precision)
 }
 END_TEST
 
-/* Tests products by integers. test_matmul_quant.c examines their errors. */
+/* Tests products that multiply integers of 8 bits. test_matmul_quant.c examines their errors. */
 START_TEST(matches_steps_by_integers)
 {
     static const tsr_dtype formats[] = {TSR_Q4_0, TSR_Q5_0, TSR_Q8_0};
@@ -224,7 +225,8 @@ START_TEST(matches_steps_by_integers)
 }
 END_TEST
 
-/* Products of many rows have no gated kernel, so the caller computes them in two steps. */
+/* For many rows there is no gated kernel, so the function must say that the caller has to
+ * compute two steps. */
 START_TEST(many_rows_have_no_kernel)
 {
     gpu_random random = {12};

@@ -1,4 +1,5 @@
-/* tsr_matmul: all kernels on shapes at their limits, with all ways of dividing k and dispatches. */
+/* tsr_matmul: all kernels on shapes at their limits, with all ways of dividing k, and of
+ * dividing products into dispatches. */
 #include "gpu/matmul/matmul_case.h"
 #include "gpu/matmul/matmul_force.h"
 #include "gpu/pipeline/pipeline.h"
@@ -36,9 +37,10 @@ static const int64_t shapes[][3] = {
 };
 #define SHAPES ((int)(sizeof shapes / sizeof *shapes))
 
-/* The loop variable says which of a and b are transposed. Each shape is tested with two of the four
- * combinations; the fuzz tests use all of them. The larger tiles have the same code as the small
- * one and are slow to compile on CPU drivers: each is tested with one combination. */
+/* The loop variable says which of a and b are transposed. Each shape is tested with two of the
+ * four combinations; the fuzz tests use all of them. The kernels with larger tiles have the same
+ * code as that with the small one and are slow to compile on CPU drivers, so each of them is
+ * tested with one combination. */
 START_TEST(all_kernels_with_all_transpositions)
 {
     gpu_random random = {(uint64_t)_i + 7};
@@ -52,8 +54,8 @@ START_TEST(all_kernels_with_all_transpositions)
             if (tsr__matmul_config_at(j)->bm <= 32 || larger++ % 4 == _i)
                 ran += run_with(&random, &c, j);
     }
-    /* At least these kernels run: the small tile and one of the larger ones if they fit, the kernel
-     * for wide strides, and one of the driver's own. */
+    /* At least four kernels run for each shape: the one with the small tile, one with a larger
+     * tile if it fits, the one for wide strides, and one of the driver's own. */
     ck_assert_int_ge(ran, 4 * (SHAPES / 2));
 }
 END_TEST
@@ -71,13 +73,13 @@ START_TEST(all_kernels_with_an_epilogue)
     c.activation = TSR_ACT_GELU_TANH;
     c.transpose_b = true;
     ck_assert_int_ge(run_with_all(&random, &c, true), 4);
-    c.m = 2; /* use the kernels for few rows */
+    c.m = 2; /* two rows, for the kernels for few rows */
     ck_assert_int_ge(run_with_all(&random, &c, true), 4);
 }
 END_TEST
 
-/* If the loop variable is 1, configurations with larger tiles run, too. They have the same code as
- * the small ones. */
+/* If the loop variable is 1, kernels with larger tiles run, too. They have the same code as
+ * those with small ones. */
 START_TEST(all_kernels_on_views_and_batches)
 {
     gpu_random random = {13};
@@ -125,9 +127,9 @@ START_TEST(large_products_of_mixed_dtypes)
 }
 END_TEST
 
-/* Mesa's CPU driver reads both operands as words of two elements. If k is not a multiple of a pair
- * of steps, the last stretch of k starts earlier. The loop variable says whether b is
- * transposed. */
+/* Mesa's CPU driver reads two bf16 elements as one word. If k is not a multiple of what two
+ * steps of the kernel read, the last stretch (the range of k of a dispatch) starts earlier and
+ * overlaps the previous one. */
 START_TEST(bf16_in_pairs_of_steps)
 {
     static const int64_t depths[] = {16, 80, 544, 1056};
@@ -144,8 +146,8 @@ START_TEST(bf16_in_pairs_of_steps)
 }
 END_TEST
 
-/* Mesa's CPU driver handles a k that is shorter than a vector lane by lane. Each length of k is
- * tested with half of the sizes, because compiling takes long. */
+/* Mesa's CPU driver loads the elements of a vector one by one if k is shorter than a vector.
+ * Each length of k is tested with half of the sizes, because compiling takes long. */
 START_TEST(short_k)
 {
     static const tsr_dtype dtypes[] = {TSR_F32, TSR_F16, TSR_BF16};
@@ -171,10 +173,10 @@ START_TEST(short_k)
 }
 END_TEST
 
-/* The longest stretches of k on Mesa's CPU driver: without a remainder, with a remainder that
- * starts earlier, and with one that does not. Each is tested with two of the three dtypes, because
- * these kernels are slow to compile. Tiles have eight, six and four rows, and the last tile is not
- * full. */
+/* On Mesa's CPU driver each dispatch covers a stretch (a range) of k. Tests the longest
+ * stretches: without a remainder, with a remainder that overlaps the stretch before, and with
+ * one that does not. Each is tested with two of the three dtypes, because these kernels are slow
+ * to compile. Tiles have eight, six and four rows, and the last tile is not full. */
 START_TEST(long_stretches)
 {
     static const tsr_dtype dtypes[] = {TSR_F32, TSR_F16, TSR_BF16};
@@ -191,8 +193,8 @@ START_TEST(long_stretches)
 }
 END_TEST
 
-/* There are enough columns that Mesa's CPU driver widens a first, and enough rows that it widens b:
- * if only one operand is bf16, and if both have 16 bits. */
+/* There are enough columns that Mesa's CPU driver converts a to f32 before the product, and
+ * enough rows that it converts b, too: if only one operand is bf16, and if both have 16 bits. */
 START_TEST(float16_operands_are_widened)
 {
     static const tsr_dtype a_dtypes[] = {TSR_BF16, TSR_F16, TSR_F32, TSR_F16, TSR_F32};
@@ -208,8 +210,8 @@ START_TEST(float16_operands_are_widened)
         for (c.m = 260; c.m <= 521; c.m += 261)
             run_case(&random, &c);
     }
-    /* With too few columns, neither an f16 a nor its b is widened. Two bf16 operands are read as
-     * words. */
+    /* With too few columns, neither a nor b is converted first if a is f16. Two bf16 operands
+     * are read as words of two elements. */
     c.n = 40;
     c.m = 521;
     for (size_t i = 0; i < sizeof a_dtypes / sizeof *a_dtypes; i++) {
@@ -227,8 +229,8 @@ START_TEST(float16_operands_are_widened)
 }
 END_TEST
 
-/* There are so many rows that Mesa's CPU driver divides them into blocks, the last of which is not
- * full. k has two stretches, and the second adds to the sums that the first has stored. */
+/* There are so many rows that Mesa's CPU driver divides them into blocks, the last of which is
+ * not full. Two dispatches cover k, and the second adds to the sums that the first has stored. */
 START_TEST(many_rows)
 {
     gpu_random random = {31};
@@ -239,7 +241,7 @@ START_TEST(many_rows)
     run_case(&random, &c);
     c.a = c.b = c.y = TSR_F16;
     run_case(&random, &c);
-    c.n = 52; /* one subgroup per workgroup */
+    c.n = 52; /* so few columns that a workgroup has only one subgroup */
     run_case(&random, &c);
 }
 END_TEST
@@ -327,8 +329,9 @@ START_TEST(shapes_share_pipelines)
 }
 END_TEST
 
-/* If a dispatch may do the work of only 64 rows, rows, matrices of a batch, or both are divided. k
- * is in one part or in several. Each dispatch is submitted as a batch of its own. */
+/* A dispatch may do only the work of 64 rows. So rows, matrices of a batch, or both are divided
+ * among dispatches, with k in one range or in several. Each dispatch is submitted as a batch of
+ * its own. */
 START_TEST(long_products_are_divided)
 {
     static const struct {
@@ -350,7 +353,7 @@ START_TEST(long_products_are_divided)
             run_case(&random, &c);
             ck_assert_uint_ge(queue->timeline->submitted - before, cases[i].least);
         }
-    /* The kernel for wide strides divides only rows. */
+    /* The kernel for wide strides can be divided only by rows. */
     matmul_case c = plain_case(200, 256, 40);
     uint64_t before = queue->timeline->submitted;
     force_both("wide", 1);

@@ -23,9 +23,9 @@ START_TEST(bias_in_every_form)
 }
 END_TEST
 
-/* The special kernels for CPU drivers compute neighbouring elements of a row together. Tests rows
- * whose lengths are and are not multiples of four, columns that are not adjacent, and views that
- * start anywhere. */
+/* The kernels for CPU drivers compute neighbouring elements of a row together. Tests rows whose
+ * lengths are and are not multiples of four, columns that are not adjacent, and views that start
+ * at any element. */
 START_TEST(epilogue_on_rows_of_any_length)
 {
     static const tsr_dtype dtypes[] = {TSR_F32, TSR_F16, TSR_BF16};
@@ -49,12 +49,13 @@ START_TEST(epilogue_on_rows_of_any_length)
 }
 END_TEST
 
-/* On Mesa's CPU driver, the kernel for the last stretch of k applies the epilogue. The last stretch
- * is the only one, the second one, or one that starts earlier. With a long k, a separate kernel
- * applies the epilogue. The numbers of columns are multiples of four, of two, and odd. */
+/* On Mesa's CPU driver each dispatch covers a stretch (a range) of k, and the dispatch for the
+ * last one applies the epilogue. Tests a single stretch, two, and a last one that overlaps the
+ * one before. With a long k, a separate kernel applies the epilogue. The numbers of columns are
+ * multiples of four, of two, and odd. */
 static const struct {
     int64_t n, k;
-    tsr_dtype y, bias; /* 0: none */
+    tsr_dtype y, bias; /* 0: no bias */
     tsr_activation activation;
     int64_t matrices;
     bool views;
@@ -131,10 +132,10 @@ START_TEST(alpha_zero)
     const double a[4] = {1, NAN, INFINITY, 2}, y[4] = {5, 6, 7, 8};
     double out[4];
 
-    /* If alpha is not set, it is 1: row 0 is [1 + NaN·0, NaN]. */
+    /* If alpha is not set, it is 1. Row 0 of the result is then [1 + NaN·0, NaN]. */
     tiny(a, y, NULL, out);
     ck_assert(isnan(out[0]) && isnan(out[1]));
-    /* With a factor of 0, the product does not count, even if it is NaN. */
+    /* With a factor of 0 the product is not used, even if it is NaN. */
     tiny(a, y, tsr_matmul_params(.scale = TSR_MATMUL_SCALE_ZERO), out);
     for (int i = 0; i < 4; i++)
         ck_assert_double_eq(out[i], 0);
@@ -155,8 +156,8 @@ START_TEST(y_is_read_only_to_accumulate)
 }
 END_TEST
 
-/* Infinities and NaN in one row or column do not change other rows or columns through the edges of
- * tiles. */
+/* Infinities and NaN in one row or column must not change other rows or columns, not even those
+ * that share an incomplete tile with them. */
 START_TEST(special_values_do_not_spread)
 {
     enum { SIZE = 37 };
@@ -198,9 +199,9 @@ START_TEST(special_values_do_not_spread)
 }
 END_TEST
 
-/* Multiplies every f16 value by one, next to zeros. The loop variable says where these values are:
- * in rows of a, in columns of b along k, or in b along the columns. 3 and 4 are as 0 and 1, with a
- * k that is no multiple of a vector. */
+/* Multiplies every f16 value by one and adds products of zeros. The loop variable says where
+ * these values are: in rows of a, in columns of b along k, or in b along the columns. Rounds 3
+ * and 4 repeat 0 and 1 with a k that is no multiple of a vector. */
 START_TEST(all_f16_values)
 {
     enum { ALL = 65536, OTHER = 12 };

@@ -6,7 +6,8 @@
 
 #define PARTS 4
 
-/* Returns the number of cases in a test. Creating pipelines takes most of the time. */
+/* Returns the number of problems in each part. Creating pipelines takes most of the time, so
+ * there are few. */
 static int cases_per_part(void)
 {
     const char *wish = getenv("TESSERA_TEST_PROBLEMS");
@@ -46,7 +47,7 @@ static int64_t any_size(gpu_random *random)
     }
 }
 
-/* Returns some of y's dimensions, counted from the right, each with its size or 1. */
+/* Returns a shape that broadcasts to `to`: some of its last dimensions, each with its size or 1. */
 static batch_shape broadcastable(gpu_random *random, const batch_shape *to)
 {
     batch_shape shape = {.ndim = (int)gpu_random_between(random, 0, to->ndim)};
@@ -126,7 +127,7 @@ static void fuzz(uint64_t seed, int cases)
     for (int i = 0; i < cases; i++) {
         matmul_case c = any_case(&random);
         gpu_random same = random;
-        /* Lets the host copy operands that must be packed, in every other case. */
+        /* In every other case, lets the host's CPUs copy operands that must be packed. */
         gpu->host_copies = host_copies && i % 2;
         force_something(&random, &device);
         if (override.config && try_case(&same, &c) == TSR_OK) {

@@ -6,7 +6,7 @@
 #include "gpu/matmul/matmul_force.h"
 #include "shaders/params/matmul.h"
 
-/* The choice ----------------------------------------------------------------------------------- */
+/* The choice of a kernel ----------------------------------------------------------------------- */
 
 static tsr__matmul_device device_with_dot2(void)
 {
@@ -90,7 +90,8 @@ static uint32_t width_of(uint32_t load)
                                                                          : 4;
 }
 
-/* As in matmul_pairs_fetch.glsl: a thread makes one load along k, or two loads along lines. */
+/* Checks the loads of matmul_pairs_fetch.glsl: a thread makes one load along k, or two loads
+ * across it, and all threads together load whole tiles. */
 static void check_side(uint32_t lines, uint32_t bk, uint32_t threads, uint32_t load)
 {
     bool along_k = load == TSR_MM_LOAD_VEC_K || load == TSR_MM_LOAD_VEC8_K;
@@ -136,8 +137,8 @@ static matmul_case f16_case(int64_t m, int64_t k, int64_t n)
     return c;
 }
 
-/* Returns whether the device has the instruction, because GPUs use these kernels only with it.
- * Without it, all cases must be refused, and the test counts as skipped. */
+/* Returns whether the driver can run these kernels: GPUs need the instruction for dot products
+ * of two f16. Without it all cases must be refused, and the test counts as skipped. */
 static bool applies(void)
 {
     return gpu->device_class != TSR__CLASS_GPU || gpu->dot2;
@@ -155,7 +156,7 @@ static void check_refusal(tsr_status status)
     tests_skip("this GPU has no instruction that adds two products of f16");
 }
 
-/* Runs a case with the forced kernel. */
+/* Runs a case with the forced kernel, or checks that it is refused. */
 static void run_forced(gpu_random *random, const matmul_case *c)
 {
     if (applies())
@@ -164,8 +165,8 @@ static void run_forced(gpu_random *random, const matmul_case *c)
         check_refusal(try_case(random, c));
 }
 
-/* m, k, n: multiples of 8, of 4 and odd sizes; a k of whole steps, of whole steps and a part, and
- * of one element. */
+/* m, k, n: multiples of 8, of 4 and odd sizes; a k of whole steps of the kernel's loop, of whole
+ * steps and a remainder, and of one element. */
 static const int64_t shapes[][3] = {{40, 64, 72}, {36, 100, 44}, {33, 65, 35}, {5, 1, 3}};
 #define SHAPES ((int)(sizeof shapes / sizeof *shapes))
 
@@ -221,7 +222,7 @@ START_TEST(epilogues_splits_and_batches)
 }
 END_TEST
 
-/* Products of two f16 are exact in f32, even the largest and the smallest ones. */
+/* The product of two f16 is exact in f32, even for the largest and the smallest values. */
 START_TEST(products_are_exact)
 {
     const float a_values[] = {65504, 0x1p-14f, 0x1.ffcp0f, -3};
@@ -279,14 +280,14 @@ TESTS(matmul_pairs)
     tcase_add_test(tests, other_dtypes_are_refused);
 }
 
-/* Larger tiles take long to compile. */
+/* Larger tiles, which take long to compile. */
 TESTS(matmul_pairs_slow)
 {
     tcase_add_checked_fixture(tests, gpu_setup, gpu_teardown);
     tcase_add_loop_test(tests, larger_tiles, 1, 3);
 }
 
-/* On a driver for the CPU, the kernels are refused as on a GPU without the instruction. */
+/* Makes a CPU driver look like a GPU without the instruction, so that the kernels are refused. */
 TESTS(matmul_pairs_as_gpu)
 {
     tcase_add_checked_fixture(tests, gpu_setup_as_gpu, gpu_teardown);

@@ -23,7 +23,7 @@ static double largest_error(tsr_dtype dtype)
     return dtype == TSR_F32 ? 0x1p-22 : dtype == TSR_F16 ? 0x1p-10 : 0x1p-7;
 }
 
-/* A matrix [n,k] in blocks, and its values. */
+/* A matrix [n,k] in a block format, and its values as floats. */
 typedef struct weights {
     tsr_tensor *tensor;
     float *values;
@@ -38,7 +38,7 @@ static weights weights_of(const tsr_quant_format *format, int64_t n, int64_t k, 
     uint8_t *blocks = allocate(size);
     if (format->quantizes) {
         ck_assert_ok(tsr_quantize(format->dtype, source, n * k, blocks, size));
-    } else { /* bytes that give scales from 2^-8 to 2^-6 */
+    } else { /* bytes of scales from 2^-8 to 2^-6 */
         for (uint64_t i = 0; i < size; i++)
             blocks[i] =
                 (uint8_t)(i % (uint64_t)format->block_bytes == 1 ? 0x1c + i % 7 : (i * 37) & 0x3f);
@@ -114,7 +114,7 @@ static double activated(double x, tsr_activation activation)
     return activation == TSR_ACT_RELU ? fmax(x, 0) : x;
 }
 
-/* Returns the largest error that rounding element c of a row [k] to 8 bits can make. */
+/* Returns the largest error of element c of a row [k] that is rounded to 8 bits in blocks of 32. */
 static double int8_error(const double *row, int64_t c)
 {
     double largest = 0;
@@ -243,9 +243,9 @@ START_TEST(random_products)
 }
 END_TEST
 
-/* The formats that have kernels of their own on lavapipe: each number of rows, k in one part and in
- * several, and a k that does not fill vectors. A kernel takes longer to compile for more rows and
- * for a longer k, so k is longest with few rows. */
+/* Tests the formats that have kernels of their own on lavapipe: each number of rows, k in one
+ * range and divided into several, and a k that does not fill vectors. A kernel takes longer to
+ * compile for more rows and for a longer k, so k is longest with few rows. */
 START_TEST(few_rows)
 {
     static const int64_t rows[] = {1, 2, 3, 4, 5, 8},
@@ -271,8 +271,9 @@ START_TEST(few_rows)
 }
 END_TEST
 
-/* One and two rows, for which GPUs have other kernels. They run in one pass and in several, with
- * blocks at all multiples of 2 bytes, by floats and by integers. */
+/* Products of one and two rows, for which GPUs have other kernels. The lengths need one pass
+ * over k or several. Blocks start at all multiples of 2 bytes. The kernels multiply floats or
+ * integers. */
 START_TEST(long_rows)
 {
     static const tsr_dtype dtypes[] = {TSR_Q4_0, TSR_Q5_0, TSR_Q8_0};
@@ -297,7 +298,8 @@ START_TEST(long_rows)
 }
 END_TEST
 
-/* Multiplies a row [1,1024] by four columns. Integers may be used if `allow_int8`. */
+/* Multiplies a row [1,1024] by four columns. The kernel may multiply 8-bit integers if
+ * `allow_int8`. */
 static void multiply_row(const double *values, const tsr_tensor *b, bool allow_int8, double *y)
 {
     tsr_tensor *a = gpu_new(TSR_F32, 2, (int64_t[]){1, 1024}),
@@ -310,9 +312,9 @@ static void multiply_row(const double *values, const tsr_tensor *b, bool allow_i
     tsr_tensor_destroy(&result);
 }
 
-/* Integers are used where they are allowed: the products are rounded and differ from others. A row
- * that 8 bits can represent gives the same result. NaN and infinity stay visible, and blocks of
- * tiny elements become 0. */
+/* Where integers are allowed, they are used: the row is rounded to 8 bits, so results differ
+ * from those of floats. A row that 8 bits can represent gives the same result. NaN and infinity
+ * must show in the result, and blocks of tiny elements become 0. */
 START_TEST(int8_products)
 {
     enum { DEPTH = 1024 };
@@ -358,8 +360,8 @@ START_TEST(int8_products)
 }
 END_TEST
 
-/* If a group allows integers, its layers do, too: results are those of tsr_matmul with that
- * permission. */
+/* If a group allows integers, its layers use them, too: their results are those of tsr_matmul
+ * with that permission. */
 START_TEST(layers_allow_int8)
 {
     enum { DEPTH = 1024, COLUMNS = 4 };
@@ -404,7 +406,7 @@ START_TEST(layers_allow_int8)
 }
 END_TEST
 
-/* There are more rows of b than fit one panel of 8 MiB. */
+/* b has more rows than fit into one panel: CPU drivers unpack at most 8 MiB of b's rows at once. */
 START_TEST(panels)
 {
     gpu_random random = {.state = 5};

@@ -1,4 +1,4 @@
-/* Tests errors of tsr_matmul, and the state after failures. */
+/* Tests errors of tsr_matmul, and that failed calls leave y and the stream usable. */
 #include "base/fault.h"
 #include "gpu/matmul/matmul_case.h"
 #include "gpu/matmul/matmul_force.h"
@@ -167,10 +167,10 @@ END_TEST
 
 static const struct {
     int64_t m, k, n;
-    uint32_t splits; /* 0: the usual number */
+    uint32_t splits; /* into how many ranges k is divided; 0: the usual number */
 } faulty[] = {
-    {3, 512, 5, 2},      /* with scratch, and two pipelines */
-    {130, 1030, 133, 0}, /* with operands in panels, which the host writes to scratch */
+    {3, 512, 5, 2},      /* with scratch memory, and two pipelines */
+    {130, 1030, 133, 0}, /* the host writes operands in panels to scratch */
 };
 
 /* Makes each allocation or Vulkan call of a product fail in turn. A product that fails must leave y

@@ -27,7 +27,7 @@ START_TEST(sizes_of_zero)
 }
 END_TEST
 
-/* Drivers for the CPU compute many small matrices per dispatch and keep the sums in scratch
+/* CPU drivers compute many small matrices in each dispatch and keep the f32 sums in scratch
  * memory. */
 START_TEST(a_batch_of_small_matrices)
 {
@@ -54,8 +54,8 @@ START_TEST(a_batch_of_small_matrices)
 }
 END_TEST
 
-/* k is so long that CPU drivers split it into parts with separate sums: two parts with two rounds
- * each and a remainder, and sixteen parts with two rounds each. */
+/* k is so long that CPU drivers divide it into ranges with separate sums: first two ranges of
+ * two dispatches each and a remainder, then sixteen ranges of two dispatches each. */
 START_TEST(few_long_rows)
 {
     static const tsr_dtype dtypes[] = {TSR_F32, TSR_F16, TSR_BF16};
@@ -79,14 +79,14 @@ START_TEST(few_long_rows)
     c.alpha = 0.125f;
     c.batch = c.b_batch = (batch_shape){1, {2}};
     run_case(&random, &c);
-    c = plain_case(130, 9223, 3); /* has so many rows that a and b change roles */
+    c = plain_case(130, 9223, 3); /* so many rows that a and b change roles */
     run_case(&random, &c);
 }
 END_TEST
 
-/* There are few elements, and k is so long that CPU drivers compute parts of it in parallel: four
- * parts with two rounds each, and a remainder. Some cases fill tiles with rows and some do not;
- * workgroups have several tiles along n or one. */
+/* y has few elements, and k is so long that CPU drivers compute ranges of it in parallel: four
+ * ranges of two dispatches each, and a remainder. Some cases fill tiles with rows and some do
+ * not; workgroups have several tiles along n or one. */
 START_TEST(few_elements_with_a_long_k)
 {
     static const tsr_dtype dtypes[] = {TSR_F32, TSR_F16, TSR_BF16};
@@ -116,9 +116,9 @@ START_TEST(few_elements_with_a_long_k)
 }
 END_TEST
 
-/* Tests the kernel of GPUs for few rows. In a round, each of its invocations loads vectors of four
- * elements along k: first several vectors each, then one each, and in the last round only some
- * invocations still have one. With 5 rows, all rounds load one each. */
+/* Tests the kernel of GPUs for few rows. In each pass of its loop over k, every invocation loads
+ * vectors of four elements: first several vectors per invocation, then one, and in the last pass
+ * only some invocations still have one. With 5 rows, all passes load one vector each. */
 START_TEST(few_long_rows_on_gpus)
 {
     static const int64_t rows[] = {1, 2, 5};
@@ -136,10 +136,10 @@ START_TEST(few_long_rows_on_gpus)
 }
 END_TEST
 
-/* One row and a row-major b: Mesa's CPU driver divides k into parts, up to 32 in each dispatch.
- * Tests two dispatches with 32 parts and a remainder of k, where the last columns do not fill a
- * tile and have their own dispatches; fewer parts; the longer parts for many short lines of b; and
- * the shorter parts for a large b. */
+/* One row and a row-major b: Mesa's CPU driver divides k into ranges that it sums in parallel,
+ * up to 32 in each dispatch. Tests two dispatches with 32 ranges and a remainder of k, where the
+ * last columns do not fill a tile and have their own dispatches; fewer ranges; the longer ranges
+ * for many short rows of b; and the shorter ranges for a large b. */
 START_TEST(one_long_row)
 {
     static const tsr_dtype dtypes[] = {TSR_F32, TSR_F16, TSR_BF16};
@@ -150,7 +150,7 @@ START_TEST(one_long_row)
         c.a = c.b = dtypes[i];
         run_case(&random, &c);
     }
-    c = plain_case(1, 1541, 701); /* sums of the parts start at odd columns */
+    c = plain_case(1, 1541, 701); /* partial sums start at odd columns */
     c.accumulate = true;
     run_case(&random, &c);
     c = plain_case(1, 300, 512);
@@ -172,7 +172,7 @@ START_TEST(one_long_row)
 END_TEST
 
 /* Tests a small row-major b. On Mesa's CPU driver it is multiplied with lanes along n if k is
- * short; otherwise it is packed for lanes along k. */
+ * short; if k is long, it is packed for lanes along k. */
 START_TEST(small_row_major_b)
 {
     static const int64_t rows[] = {1, 3, 37}, columns[] = {9, 40, 300};
@@ -192,8 +192,8 @@ START_TEST(small_row_major_b)
 END_TEST
 
 /* Large products, for which the host packs the operands in panels on Mesa's CPU driver. In each
- * operand one of the two strides is 1, k ends at the end of a stretch or within one, sizes fill
- * tiles or do not, and all dtypes are tested. */
+ * operand one of the two strides is 1. k fills the ranges that a dispatch covers, or not; sizes
+ * fill tiles or do not; all dtypes are tested. */
 START_TEST(large_operands)
 {
     static const int64_t sizes[][3] = {
@@ -249,7 +249,7 @@ START_TEST(batches_of_every_rank)
 }
 END_TEST
 
-/* There are more matrices than a dispatch can have workgroups in z, so the batch is divided. */
+/* There are more matrices than the z dimension of a dispatch can have, so the batch is divided. */
 START_TEST(seventy_thousand_matrices)
 {
     enum { BATCH = 70000 };
@@ -264,8 +264,8 @@ START_TEST(seventy_thousand_matrices)
     gpu_put(a, x);
     gpu_put(b, twist);
     gpu_poison(y);
-    /* y is viewed as [batch, n, m], so that rows are not evenly spaced over all matrices and cannot
-     * be merged. */
+    /* Computes the transposed product. y is viewed as [batch, n, m], so that its rows are not
+     * evenly spaced over all matrices, which could otherwise be computed as one. */
     GPU_OK(tsr_tensor_transpose(y, 1, 2, &yt));
     GPU_OK(tsr_tensor_transpose(b, 0, 1, &bt));
     GPU_OK(forced_matmul(queue, yt, bt, a, tsr_matmul_params(.transpose_b = true)));
@@ -380,7 +380,7 @@ START_TEST(float16_that_starts_at_odd_elements)
 }
 END_TEST
 
-/* One dispatch covers k. Tests all dtypes, and results of every form. Drivers for the CPU then
+/* Products of one dispatch. Tests all dtypes, and epilogues of every form. CPU drivers then
  * place lanes along n, and compute some of the last columns twice. */
 START_TEST(short_k)
 {
@@ -410,9 +410,10 @@ START_TEST(short_k)
 }
 END_TEST
 
-/* Both operands are contiguous from one k to the next, as for the gradients of a layer's weights.
- * CPU drivers compute parts of k (of 128, 96 or 64 elements) in one dispatch, or in two dispatches
- * if there are more than 16 parts. Other sizes are near the limits of these kernels. */
+/* Both operands are contiguous along their rows and columns and not along k, as for the
+ * gradients of a layer's weights. CPU drivers sum ranges of k (of 128, 96 or 64 elements) in one
+ * dispatch, or in two dispatches if there are more than 16 ranges. Other sizes are near the
+ * limits of these kernels. */
 START_TEST(weight_gradients)
 {
     static const int64_t sizes[][3] = {
@@ -438,8 +439,9 @@ START_TEST(weight_gradients)
 }
 END_TEST
 
-/* A bias with the shape of y, as for a residual branch, or with one column for all columns. Lanes
- * are along n, or along k in one stretch or several. The row stride may be any. */
+/* A bias with the shape of y, as for a residual branch, or one column that all columns share.
+ * The kernels have lanes along n, or along k with one dispatch or several. The row stride may be
+ * any. */
 START_TEST(bias_matrices)
 {
     static const int64_t sizes[][3] = {

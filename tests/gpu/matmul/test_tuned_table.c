@@ -1,5 +1,5 @@
-/* Tests the parts of a tuning that need no device: classes of products, and tables and their
- * encoding. */
+/* Tests the parts of a tuning (kernels that measurements chose) that need no device: the classes
+ * of similar products that share a choice, and the encoded tables of choices. */
 #include <string.h>
 
 #include "base/alloc.h"
@@ -10,7 +10,7 @@
 #include "support/gpu.h"
 #include "tessera/tuning.h"
 
-/* Classes -------------------------------------------------------------------------------------- */
+/* Classes of products -------------------------------------------------------------------------- */
 
 typedef struct product {
     int64_t m, k, n;
@@ -68,7 +68,7 @@ START_TEST(classes_differ_by_what_affects_speed)
     uint64_t whole = class_of(p);
     ck_assert_uint_ne(class_of((product){64, 1024, 512, TSR_F16, true, 0}), whole);
     ck_assert_uint_ne(class_of((product){64, 1024, 512, TSR_F32, false, 0}), whole);
-    /* A k that is no multiple of a vector, and an epilogue, make other classes. */
+    /* A k that is no multiple of a vector makes another class, and so does an epilogue. */
     ck_assert_uint_ne(class_of((product){64, 1023, 512, TSR_F32, true, 0}), whole);
     ck_assert_uint_ne(class_of((product){64, 1024, 512, TSR_F32, true, 0.5f}), whole);
     ck_assert_uint_eq(class_of((product){64, 1024, 512, TSR_F32, true, 1}), whole);
@@ -96,7 +96,7 @@ START_TEST(numbers_without_a_class)
                       (unsigned long long)bad[i]);
         ck_assert_uint_eq(shape_class.m, 77);
     }
-    /* Every number that is accepted encodes to the same number again. */
+    /* The class that decoding gives for a number must encode to the same number. */
     gpu_random random = {5};
     int taken = 0;
     for (int i = 0; i < 100000; i++) {
@@ -111,7 +111,7 @@ START_TEST(numbers_without_a_class)
 }
 END_TEST
 
-/* Tables --------------------------------------------------------------------------------------- */
+/* Tables of choices ---------------------------------------------------------------------------- */
 
 static const tsr__matmul_config *any_config(uint64_t number)
 {
@@ -121,7 +121,7 @@ static const tsr__matmul_config *any_config(uint64_t number)
     return tsr__matmul_config_at((int)(number % (uint64_t)count));
 }
 
-/* Makes a table with entries of different classes, added in mixed order. */
+/* Makes a table with entries of different classes, which are not added in order. */
 static tsr__tuned_table made_table(int count)
 {
     tsr__tuned_table table = {0};
@@ -187,7 +187,7 @@ START_TEST(later_entries_replace_and_cancel)
     ck_assert_uint_eq(table.count, 10);
     ck_assert_uint_eq(tsr__tuned_table_find(&table, third)->splits, 7);
     ck_assert_ptr_null(tsr__tuned_table_find(&table, fifth)->config);
-    /* A cancelled entry is not stored. */
+    /* An entry whose choice was cancelled is not stored. */
     void *data;
     size_t bytes;
     ck_assert_ok(tsr__tuned_table_encode(&table, &data, &bytes));
@@ -221,7 +221,7 @@ START_TEST(names_of_configurations_fit)
 }
 END_TEST
 
-#define RECORD 40 /* bytes: class, name of 24, splits, zero */
+#define RECORD 40 /* bytes of a record: class, name (24), splits, zero */
 
 static void refuses(const void *data, size_t bytes, const char *text)
 {
@@ -270,8 +270,8 @@ START_TEST(hostile_tables_are_refused)
     memcpy(data, saved, bytes);
     data[2 * RECORD + 36] = 1;
     ck_assert(tsr__tuned_table_decode(data, bytes, &again) == TSR_ERR_INVALID);
-    /* If the kernel of an entry does not exist in this build, the entry is skipped, and the others
-     * are kept. */
+    /* If this build has no kernel with the name in an entry, the entry is skipped, and the
+     * others are kept. */
     memcpy(data, saved, bytes);
     memcpy(data + RECORD + 8, "no-such-kernel\0\0\0\0\0\0\0\0\0", 24);
     ck_assert_ok(tsr__tuned_table_decode(data, bytes, &again));
@@ -302,7 +302,7 @@ START_TEST(random_changes_are_safe)
         }
         *byte = was;
     }
-    ck_assert_int_gt(accepted, 0); /* some give other valid splits or names */
+    ck_assert_int_gt(accepted, 0); /* some changes give another valid record */
     tsr__free(data);
     tsr__tuned_table_finish(&table);
 }

@@ -26,7 +26,8 @@ static char last_warning[1024];
 static tsr_tensor *y, *a, *b;
 
 static const tsr_matmul_params params = {.transpose_b = true};
-static const tsr_matmul_params halved = {.transpose_b = true, .alpha = 0.5f}; /* another class */
+/* Its epilogue makes it another class of products. */
+static const tsr_matmul_params halved = {.transpose_b = true, .alpha = 0.5f};
 
 static void note_warning(void *user, tsr_log_level level, const char *message)
 {
@@ -86,7 +87,7 @@ static tsr_tuning_info look(const tsr_matmul_params *how)
     return info;
 }
 
-/* Returns a choice for the product with a kernel that is not the usual one. */
+/* Returns the choice of a kernel that the library would not choose for the product. */
 static tsr_tuning_choice other_choice(void)
 {
     tsr_tuning_choice choice;
@@ -172,7 +173,7 @@ START_TEST(every_candidate_computes_the_product)
         for (int i = 0; i < M * N; i++)
             ck_assert(got[i] - usual[i] < 1e-4f && usual[i] - got[i] < 1e-4f);
     }
-    /* There are at least the tiles and the kernel without tiles. */
+    /* The candidates include at least the tiles and the kernel without tiles. */
     ck_assert_int_ge(count, 4);
     char text[96];
     snprintf(text, sizeof text, "tuning_candidate: there are %d candidates; index is %d", count,
@@ -183,7 +184,8 @@ START_TEST(every_candidate_computes_the_product)
 }
 END_TEST
 
-/* Sets a choice that cannot compute the product, as a file might contain it. */
+/* Sets a choice that cannot compute the product. The public function refuses it, but a file
+ * might contain it. */
 static void set_anyway(const char *config)
 {
     tsr__tuned_entry entry = {.shape_class = look(&params).shape_class,
@@ -240,7 +242,8 @@ START_TEST(stored_tunings_are_used)
     setenv("TESSERA_TUNING", "0", 1);
     reopen();
     ck_assert(!look(&params).tuned);
-    /* Storing another class keeps the first, although this device object has not read it. */
+    /* Saving a choice for another class keeps the first in the file, although this device object
+     * has not read it. */
     tune(&halved, &choice);
     GPU_OK(tsr_tuning_save(gpu));
     setenv("TESSERA_TUNING", "1", 1);
@@ -274,8 +277,8 @@ static void flip(long offset)
     fclose(file);
 }
 
-/* Returns the number of classes that the next device would use from the file. Does not open a
- * device, because that takes long. */
+/* Returns the number of classes that a device opened now would use from the file. Does not open
+ * a device, because that takes long. */
 static int classes_in_use(void)
 {
     tsr__tuned *tuned;
@@ -338,7 +341,7 @@ START_TEST(files_of_other_kernels_and_invalid_tables_are_refused)
     key.shader_hash--;
     ck_assert_int_eq(tsr__cache_store(&tsr__tuned_file, path, &key, "", 0), 0);
     ck_assert_int_eq(classes_in_use(), 0);
-    ck_assert_int_eq(warnings, 1); /* an empty tuning is valid */
+    ck_assert_int_eq(warnings, 1); /* 1: no further warning; an empty file of tunings is valid */
     ck_assert_int_eq(tsr__cache_store(&tsr__tuned_file, path, &key, "nonsense", 8), 0);
     ck_assert_int_eq(classes_in_use(), 0);
     ck_assert_int_eq(warnings, 2);
@@ -420,8 +423,8 @@ START_TEST(processes_save_concurrently)
 }
 END_TEST
 
-/* If another process keeps holding the lock, the error names the lock, and nothing is lost. If the
- * lock file cannot be opened at all, no lock is used. */
+/* If another process keeps holding the lock of the file, the error names the lock, and no choice
+ * is lost. If the lock file cannot be opened at all, the library saves without a lock. */
 START_TEST(the_lock_is_held)
 {
     tsr_tuning_choice choice = other_choice();
@@ -485,7 +488,7 @@ START_TEST(allocations_fail)
 }
 END_TEST
 
-/* Mistakes ------------------------------------------------------------------------------------- */
+/* Refused calls -------------------------------------------------------------------------------- */
 
 START_TEST(mistakes)
 {
@@ -546,7 +549,7 @@ START_TEST(empty_products_have_no_class)
 }
 END_TEST
 
-/* Threads -------------------------------------------------------------------------------------- */
+/* Threads that set and find choices ------------------------------------------------------------ */
 
 typedef struct reader {
     const tsr__matmul_problem *problem;
@@ -562,7 +565,8 @@ static void *read_often(void *user)
         if (!tsr__tuned_find(tuned_of_gpu(), r->problem, &config, &splits))
             continue;
         r->found++;
-        /* The configuration and the number of splits must come from the same entry. */
+        /* The kernel and the number of ranges of k must come from the same entry: the test
+         * stores only two pairs. */
         r->wrong += strcmp(config->name, splits == 3 ? "tiled-s" : "wide") != 0;
     }
     return NULL;

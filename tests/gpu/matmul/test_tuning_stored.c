@@ -16,7 +16,7 @@
 
 static tsr_device_list list;
 static tsr__tuned_owner owner;
-static char path[TSR__CACHE_PATH]; /* the device's own file */
+static char path[TSR__CACHE_PATH]; /* the file that this device would read */
 
 static void setup(void)
 {
@@ -177,8 +177,8 @@ START_TEST(files_of_another_driver_version_are_reported)
     snprintf(older, sizeof older, "%s/tessera/tuning-1.bin", cache_folder);
     snprintf(newer, sizeof newer, "%s/tessera/tuning-2.bin", cache_folder);
 
-    /* Files of other devices, a file for kernels with another kind of storage, a copy, a writer's
-     * temporary file, and a file that is not a tuning are not reported. */
+    /* None of these is reported: files of other devices, a file for kernels with another kind of
+     * storage, a copy, a writer's temporary file, and a file that is not a tuning. */
     other.device_id++;
     store(older, &other, "", 0);
     says_none();
@@ -209,7 +209,7 @@ START_TEST(files_of_another_driver_version_are_reported)
     store(newer, &other, "", 0);
     ck_assert_int_eq(utime(newer, &later), 0);
     refused(newer, "it was made for another build or setting of the driver");
-    /* If the device has its own file, that one is reported. */
+    /* If the device has its own file, tsr_tuning_find reports that one. */
     store(path, &key, "", 0);
     ck_assert_int_eq(find().state, TSR_TUNING_USED);
 }

@@ -1,4 +1,5 @@
-/* Tests slabs and pages, limits, and lack of memory. */
+/* Tests slabs (blocks of device memory that tensors share), mapped pages, limits, and lack of
+ * memory. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -61,7 +62,7 @@ START_TEST(tensors_do_not_overlap_and_are_freed)
     for (int i = 0; i < TENSORS; i++)
         tsr_tensor_destroy(&tensors[i]);
     ck_assert_uint_eq(used(), 0);
-    /* The tensors fit one slab, which is kept. */
+    /* The tensors fit into one slab of 16 MiB, which is kept for later tensors. */
     ck_assert_uint_le(allocated(), UINT64_C(16) << 20);
 }
 END_TEST
@@ -83,7 +84,7 @@ START_TEST(memory_of_large_tensors_is_kept)
 {
     const tsr_device_info *info = tsr_device_get_info(gpu);
     const uint64_t share = info->heaps[0].size_bytes / 16;
-    /* Three slabs of this size are kept. */
+    /* The size is such that the limit allows three kept slabs. */
     int64_t size = (int64_t)(share / 4 + (1 << 20)), less = size - size / 16;
     tsr_tensor *tensor[4];
     uint64_t address[4];
@@ -104,7 +105,7 @@ START_TEST(memory_of_large_tensors_is_kept)
     ck_assert_uint_lt(used(), allocated());
     for (int i = 0; i < 3; i++)
         tsr_tensor_destroy(&tensor[i]);
-    /* A tensor of another size does not get a kept slab. */
+    /* A tensor of half the size does not get one of the kept slabs. */
     tensor[0] = gpu_new(TSR_U8, 1, (int64_t[]){size / 2});
     ck_assert_uint_gt(allocated(), 3 * (uint64_t)size);
     tsr_tensor_destroy(&tensor[0]);
@@ -180,8 +181,8 @@ START_TEST(memory_that_networks_can_access)
 {
     tsr_tensor *host = NULL;
     ck_assert(tsr_device_get_info(gpu)->external_memory_host == (gpu->host_import_alignment > 0));
-    /* Tests imported host memory, and a device that cannot import it. The sizes differ, because
-     * otherwise a kept slab would be used again. */
+    /* Tests memory that the device imports from the host, and a device that cannot import it.
+     * The sizes differ, because a kept slab would be used again for the same size. */
     for (int imports = 1; imports >= 0; imports--) {
         if (!imports)
             gpu->host_import_alignment = 0;
@@ -213,8 +214,8 @@ START_TEST(imported_memory_is_whole_pages)
 }
 END_TEST
 
-/* A driver may refuse to import this memory, either when it is queried or when it is allocated.
- * Then the driver's own memory is used. */
+/* A driver may refuse to import host memory, either when it is queried or when it is allocated.
+ * Then the library allocates memory of the driver. */
 START_TEST(memory_that_the_driver_refuses)
 {
     int refused = 0;
@@ -312,8 +313,8 @@ START_TEST(a_limit_of_the_callers_own)
     tsr_device *device;
     tsr_tensor *a, *b = NULL;
     GPU_OK(tsr_device_open(tsr_device_params(.memory_limit_bytes = 6 << 20), &device));
-    /* There is not enough memory for a usual slab, so a slab of exactly the needed size is
-     * allocated. */
+    /* The limit leaves too little for a slab of the usual size, so the library allocates a slab
+     * of exactly the needed size. */
     GPU_OK(tsr_tensor_create(device, TSR_U8, 1, (int64_t[]){1 << 20}, &a));
     GPU_FAILS(tsr_tensor_create(device, TSR_U8, 1, (int64_t[]){6 << 20}, &b), TSR_ERR_DEVICE_MEMORY,
               "the limit set for this device is 6291456 bytes");
@@ -321,7 +322,8 @@ START_TEST(a_limit_of_the_callers_own)
     GPU_OK(tsr_tensor_create(device, TSR_U8, 1, (int64_t[]){5 << 20}, &b));
     tsr_tensor_destroy(&a);
     tsr_tensor_destroy(&b);
-    /* Kept slabs of the first tensors must not prevent this allocation. */
+    /* The slabs of the destroyed tensors are kept; they must be freed to make room for this
+     * tensor. */
     GPU_OK(tsr_tensor_create(device, TSR_U8, 1, (int64_t[]){6 << 20}, &b));
     tsr_tensor_destroy(&b);
     tsr_device_close(&device);

@@ -1,4 +1,5 @@
-/* Tests creating tensors and transferring them to and from the host, mapped and staged. */
+/* Tests creating tensors and transferring them to and from the host, by mapped memory and by
+ * staging buffers. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -116,7 +117,7 @@ static void check_places(const tsr_layout *layout)
     free(received);
 }
 
-/* Some sizes are large enough for several threads. */
+/* Some sizes are so large that several threads share the copy. */
 START_TEST(every_element_in_its_place)
 {
     static const tsr_dtype dtypes[] = {TSR_U8, TSR_BF16, TSR_U32, TSR_I64};
@@ -148,8 +149,8 @@ START_TEST(many_small_ones_in_order)
         float values[8];
         for (int j = 0; j < 8; j++)
             values[j] = (float)(i + j);
-        /* From the second round on the tensor is busy. The caller may still reuse the data at
-         * once. */
+        /* From the second round on, recorded work still uses the tensor. The caller may
+         * nevertheless reuse the data as soon as the upload returns. */
         GPU_OK(tsr_tensor_upload(queue, x, values, sizeof values));
         memset(values, 0xff, sizeof values);
         GPU_OK(tsr_add(queue, sum, sum, x));
@@ -180,7 +181,7 @@ START_TEST(mapping)
         ck_assert_int_eq(values[8], -5);
         ck_assert_int_eq(values[7], 7);
     } else {
-        /* Only uploads and downloads can access memory that cannot be mapped. */
+        /* Tensors in memory that cannot be mapped can only be uploaded and downloaded. */
         char words[400];
         snprintf(words, sizeof words,
                  "tensor_map: the memory of %s cannot be mapped; upload and download instead",

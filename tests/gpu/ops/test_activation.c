@@ -71,7 +71,7 @@ static double derivative(double x, tsr_activation activation)
     return 1;
 }
 
-/* Fills x mostly with values for which the functions are curved; also with all magnitudes of f32
+/* Fills x mostly with values at which the functions are curved; also with all magnitudes of f32
  * and its special values. */
 static void fill_inputs(double *x)
 {
@@ -152,7 +152,7 @@ START_TEST(matches_double_precision)
 }
 END_TEST
 
-/* Near 0, GELU and SiLU are x/2 and have the same relative precision as elsewhere. */
+/* Near 0, GELU and SiLU are x/2. Their relative error must be as small there as elsewhere. */
 START_TEST(keeps_its_digits_near_zero)
 {
     double x[64], got[64];

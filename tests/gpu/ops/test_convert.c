@@ -22,7 +22,7 @@ static uint64_t f32_edge(gpu_random *random, int i)
            UINT32_MAX;
 }
 
-/* Returns an integer of any magnitude, including powers of two and their neighbours. */
+/* Returns the bits of an integer of any magnitude, including powers of two and their neighbours. */
 static uint64_t integer_edge(gpu_random *random)
 {
     int shift = (int)gpu_random_between(random, 0, 63);
@@ -38,11 +38,11 @@ static uint64_t integer_edge(gpu_random *random)
 static uint64_t pattern(gpu_random *random, tsr_dtype dtype, int i)
 {
     if (tsr_dtype_size(dtype) <= 2)
-        return (uint64_t)i; /* all values */
+        return (uint64_t)i; /* dtypes of up to 16 bits: all values */
     if (dtype != TSR_F32)
         return integer_edge(random);
     switch (i % 4) {
-    case 0: /* beyond the range of integers */
+    case 0: /* numbers beyond the range of integers */
         return gpu_bits((double)(int64_t)integer_edge(random), TSR_F32) + (uint64_t)(i / 4 % 3) - 1;
     case 1:
         return gpu_random_u64(random) & UINT32_MAX;
@@ -96,7 +96,7 @@ static const double values[] = {
     255.99,   4e9,       5e9,  -3e9,     1e19,          -1e19,
     INFINITY, -INFINITY, NAN,  7e-46,    1.00048828125, 1.00048828125000022};
 
-/* tsr_fill rounds once, from double, and fills views of any strides. */
+/* tsr_fill rounds its double to the dtype only once, and fills views of any strides. */
 START_TEST(fills)
 {
     gpu_random random = {9};
@@ -133,8 +133,8 @@ START_TEST(fills)
 }
 END_TEST
 
-/* Fills columns `first` to COLUMNS - `last` of a matrix. All of it is more than 1 MiB, and GPUs
- * store 16 bytes at once where rows allow it. */
+/* Fills columns `first` to COLUMNS - `last` of a matrix of more than 1 MiB. GPUs store 16 bytes
+ * at once where the rows' addresses allow it. */
 START_TEST(fills_large_matrices)
 {
     enum { ROWS = 3, COLUMNS = 400016 };

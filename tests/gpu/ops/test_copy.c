@@ -12,7 +12,7 @@
 
 static const tsr_dtype dtypes[] = {TSR_F32, TSR_F16, TSR_BF16, TSR_I32, TSR_U32, TSR_I64, TSR_U8};
 
-/* One dtype for each size. */
+/* One dtype for each size of an element. */
 static const tsr_dtype sizes[] = {TSR_U8, TSR_BF16, TSR_F32, TSR_I64};
 
 /* A tensor, a view of it, and a copy of its buffer in host memory. */
@@ -157,8 +157,8 @@ static int random_source_shape(gpu_random *random, int ndim, const int64_t *shap
 
 static void fuzz(uint64_t seed, int cases)
 {
-    /* test_convert.c tests all conversions. These are one to a wider dtype, one to a narrower
-     * dtype, and one to a dtype of the same size. */
+    /* Copies may convert. test_convert.c tests all conversions; these are some to a wider dtype,
+     * to a narrower dtype, and to a dtype of the same size. */
     static const tsr_dtype pairs[][2] = {{TSR_F32, TSR_F16},
                                          {TSR_BF16, TSR_F32},
                                          {TSR_I64, TSR_U8},
@@ -189,8 +189,8 @@ START_TEST(random_views)
 }
 END_TEST
 
-/* Checks a copy whose rows are columns in src; both are views of larger tensors, at an odd offset
- * or not. */
+/* Checks a copy whose rows are columns in src. Both are views of larger tensors, which start
+ * `odd` elements after the first. */
 static void check_transpose(gpu_random *random, tsr_dtype dtype, const int64_t *cut,
                             const int *order, int64_t odd)
 {
@@ -236,8 +236,8 @@ START_TEST(transposes_that_convert)
 }
 END_TEST
 
-/* Tests row lengths around the thresholds and alignments of all ways to copy, with slices as source
- * and as destination. */
+/* Tests a row length with slices as source and as destination. The callers choose lengths around
+ * the thresholds and alignments of all ways to copy. */
 static void check_row(gpu_random *random, tsr_dtype dtype, int64_t length, int64_t start)
 {
     int64_t wide[] = {7, length + start + 3}, narrow[] = {7, length};
@@ -298,8 +298,8 @@ START_TEST(large_and_contiguous)
 }
 END_TEST
 
-/* There are so many bytes that several host threads share the copy, and start in the middle of a
- * row. */
+/* There are so many bytes that several host threads share the copy. Some threads start in the
+ * middle of a row. */
 START_TEST(long_rows)
 {
     gpu_random random = {9};
@@ -309,15 +309,15 @@ START_TEST(long_rows)
     image_slice(&src, 1, 1, TSR_END, 1);
     check_copy(&dst, &src);
     image_drop(&src);
-    src = image_whole(&random, TSR_U8, 2, narrow); /* this is one row, in effect */
+    src = image_whole(&random, TSR_U8, 2, narrow); /* a copy of one row, since there are no gaps */
     check_copy(&dst, &src);
     image_drop(&dst);
     image_drop(&src);
 }
 END_TEST
 
-/* Several host threads share the copy of rows that have gaps, or that are columns in src, so that
- * the parts of the threads end between rows and columns. */
+/* Several host threads share the copy of rows that have gaps, or that are columns in src. Each
+ * thread starts and ends between rows or columns. */
 START_TEST(large_pieces)
 {
     static const tsr_dtype pairs[][2] = {{TSR_F32, TSR_F32}, {TSR_F16, TSR_F32}, {TSR_U8, TSR_U8}};
@@ -346,7 +346,7 @@ START_TEST(large_pieces)
 }
 END_TEST
 
-/* Recorded work uses the destination, so the host cannot copy at once. */
+/* Recorded work uses the destination, so the host cannot copy at once, and the copy is recorded. */
 START_TEST(busy_rows)
 {
     gpu_random random = {8};
@@ -501,7 +501,7 @@ START_TEST(refuses)
 }
 END_TEST
 
-/* Uses a second device object in place of another device. */
+/* Copies between two device objects of the same GPU, as if they were two devices. */
 START_TEST(across_devices)
 {
     tsr_device *second;

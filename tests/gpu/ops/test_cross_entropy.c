@@ -44,8 +44,8 @@ static void gradient_of(const double *logits, int64_t classes, int64_t label, do
             ignored(label, classes) ? 0 : scale * (exp(logits[j] - largest) / sum - (j == label));
 }
 
-/* Writes labels of any dtype. An eighth of them is outside the classes: negative, just past the
- * end, or with a valid class only in the low word, as far as the dtype allows. */
+/* Writes labels of any dtype. An eighth of them are no classes: negative, just past the last
+ * class, or with a valid class only in the low word, as far as the dtype allows. */
 static void random_labels(gpu_random *random, tsr_tensor *labels, int64_t classes, int64_t *out)
 {
     const tsr_layout *layout = tsr_tensor_layout(labels);
@@ -212,7 +212,7 @@ START_TEST(extreme_values)
     three(1, (double[]){-INFINITY, -INFINITY, -INFINITY}, (double[]){2}, loss, gradient);
     ck_assert(isnan(loss[0]) && isnan(gradient[0]) && isnan(gradient[2]));
 
-    /* An ignored row gives 0 for any values, and does not change other rows. */
+    /* An ignored row (label -100) gives 0 for any values, and does not change other rows. */
     three(2, (double[]){NAN, INFINITY, -INFINITY, 1, 1, 1}, (double[]){-100, 1}, loss, gradient);
     ck_assert(loss[0] == 0 && gradient[0] == 0 && gradient[1] == 0 && gradient[2] == 0);
     assert_close(loss[1], log(3), 2e-7, "the row beside an ignored one", 1);

@@ -177,8 +177,8 @@ static double turned_value(const view_of_values *y, const view_of_values *x, boo
     return x->values[transposed ? (plane * columns + column) * rows + row : n];
 }
 
-/* Checks operations in which a, b or both are transposed. They have enough elements to be made
- * contiguous first. */
+/* Checks operations in which a, b or both are transposed. The tensors are so large that the
+ * library first copies transposed operands to contiguous memory. */
 static void check_turned(gpu_random *random, function f, const tsr_dtype *dtypes, bool a_turned,
                          bool b_turned)
 {

@@ -66,7 +66,7 @@ static double want_extremum(const double *x, int option)
     return option == 0 ? fmin(x[0], x[1]) : fmax(x[0], x[1]);
 }
 
-/* `option` selects minimum's da, minimum's db, maximum's da or maximum's db. */
+/* `option` selects the gradient: da of minimum, db of minimum, da of maximum or db of maximum. */
 static tsr_status run_extremum_grad(tsr_tensor *y, tsr_tensor *const *x, int option)
 {
     tsr_tensor *da = option % 2 == 0 ? y : NULL, *db = option % 2 == 1 ? y : NULL;
@@ -173,7 +173,7 @@ static double want_compare(const double *x, int option)
     return x[0] >= x[1];
 }
 
-/* `option` 0 has both operands, 1 has no b, and 2 has no a. */
+/* `option` says which operands tsr_where gets: 0: a and b; 1: only a; 2: only b. */
 static tsr_status run_where(tsr_tensor *y, tsr_tensor *const *x, int option)
 {
     return tsr_where(queue, y, x[0], option < 2 ? x[1] : NULL,
@@ -457,9 +457,9 @@ static void fill_ends(double *x, uint64_t seed)
         x[i] = special[seed == 1 ? i % SPECIAL : i / SPECIAL];
 }
 
-/* Returns whether the reference in double precision can be compared with the result in f32.
- * Intermediate results, such as quotients of quotients and products with slopes, may leave the
- * range of f32. */
+/* Returns whether the reference in double precision can be compared with the result in f32. It
+ * cannot if an intermediate result, such as a quotient of quotients or a product with a slope,
+ * leaves the range of f32. */
 static bool in_range(const function *f, const double *x)
 {
     if (f->relative == 0)

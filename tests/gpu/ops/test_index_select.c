@@ -19,7 +19,7 @@ static double *doubles(int64_t count)
 
 typedef struct selection {
     int ndim, dim;
-    int64_t shape[TSR_MAX_DIMS], y_shape[TSR_MAX_DIMS]; /* of x and of y */
+    int64_t shape[TSR_MAX_DIMS], y_shape[TSR_MAX_DIMS]; /* the shapes of x and of y */
     int64_t outer, inner;                               /* elements before and after `dim` */
     tsr_dtype x, y, indices;
     bool views, accumulate;
@@ -49,7 +49,7 @@ static selection random_selection(gpu_random *random)
     return s;
 }
 
-/* Makes indices, of which a few are outside. */
+/* Makes indices, of which a few are outside the dimension. */
 static tsr_tensor *make_indices(gpu_random *random, const selection *s, double *values,
                                 tsr_tensor **parent)
 {
@@ -141,7 +141,7 @@ static void check_select(gpu_random *random, const selection *s)
     drop(&o);
 }
 
-/* Checks the gradient: s->shape is that of dx, and s->y_shape that of dy. */
+/* Checks the gradient. Here s->shape is the shape of dx, and s->y_shape that of dy. */
 static void check_grad(gpu_random *random, const selection *s)
 {
     operands o = make_operands(random, s);
@@ -193,7 +193,7 @@ START_TEST(adds)
 }
 END_TEST
 
-/* Tests longer dimensions without gaps, with many indices for each element. */
+/* Tests longer dimensions without gaps, in which many indices select each element. */
 START_TEST(larger)
 {
     static const selection cases[] = {
@@ -218,7 +218,8 @@ START_TEST(larger)
 }
 END_TEST
 
-/* There are more indices than 65535, the number of iterations that lavapipe's loops can have. */
+/* There are more indices than 65535. lavapipe ends loops after that many iterations, so several
+ * dispatches or loops must share the indices. */
 START_TEST(many_indices)
 {
     const int64_t count = 70001, size = 3;

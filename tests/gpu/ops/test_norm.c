@@ -19,7 +19,8 @@ typedef struct norm_case {
     bool centred;
     int ndim;
     int64_t size[MAX_DIMS];
-    tsr_dtype x, dy, y, vectors; /* dx has y's; weight, bias and their gradients have `vectors` */
+    /* dx has y's dtype; weight, bias and their gradients have `vectors` */
+    tsr_dtype x, dy, y, vectors;
     bool weighted, biased, accumulate;
     bool in_place; /* y is x, and dx is x or dy */
     bool strided;
@@ -169,7 +170,8 @@ static void check_forward(gpu_random *random, const norm_case *c)
     destroy(&bias);
 }
 
-/* The sums of a column for weight and bias, and the sums of the absolute values of their terms. */
+/* The reference for one column of the gradients of weight and bias: the sums over all rows, and
+ * the sums of the absolute values of their terms. */
 typedef struct column {
     double weight, weight_size, bias, bias_size;
 } column;
@@ -278,17 +280,17 @@ static norm_case plain(int64_t rows, int64_t columns)
                        .epsilon = 1e-5F};
 }
 
-/* Returns a case with random views of up to five dimensions that cannot be merged: kernels take two
- * dimensions of rows, and the host iterates over the others. Rows have 1 to 40 elements, sometimes
- * hundreds. */
+/* Returns a case with random views of up to five dimensions that cannot be merged. Kernels
+ * iterate over two dimensions of rows, and the host over the others. Rows have 1 to 40 elements,
+ * sometimes hundreds. */
 static norm_case random_case(gpu_random *random)
 {
     static const tsr_dtype mixtures[3][4] = {{TSR_F32, TSR_F32, TSR_F32, TSR_F32},
                                              {TSR_F16, TSR_F32, TSR_BF16, TSR_F32},
                                              {TSR_BF16, TSR_F16, TSR_F16, TSR_BF16}};
-    /* There are few combinations, because kernels are compiled for each. Any two options occur
-     * together, each alone, and both missing. Each mixture of dtypes has each option and each kind
-     * of normalisation once. */
+    /* The options of a round. There are few combinations, because kernels are compiled for each.
+     * Any two options occur together, each alone, and both missing. Each mixture of dtypes has
+     * each option and each kind of normalisation once. */
     static const bool options[6][4] = {{true, false, true, true},   {false, true, false, false},
                                        {true, true, false, true},   {false, false, true, false},
                                        {true, false, false, false}, {false, true, true, true}};
@@ -325,7 +327,8 @@ START_TEST(random_views)
 }
 END_TEST
 
-/* If the device has no 16-bit storage, the test above has already used these kernels. */
+/* Tests kernels that access two 16-bit floats as one word. If the device has no 16-bit storage,
+ * the test above has already used these kernels. */
 START_TEST(packed_float16)
 {
     gpu_random random = {72};
@@ -347,8 +350,9 @@ START_TEST(any_number_of_columns)
 }
 END_TEST
 
-/* Numbers of rows around multiples of chunks of rows; so many that the sums of the chunks are
- * reduced in several passes; and so many that CPU drivers compute each row in one invocation. */
+/* Numbers of rows around multiples of the chunks of rows over which the gradients of weight and
+ * bias are summed; so many rows that the sums of the chunks are reduced in several passes; and
+ * so many that CPU drivers compute each row in one invocation. */
 START_TEST(any_number_of_rows)
 {
     static const int64_t counts[] = {1, 31, 32, 33, 64, 300, 1037, 9000};
@@ -405,7 +409,7 @@ START_TEST(rows_without_gaps)
         c.centred = i != 2;
         if (i < 2)
             check_both(&random, c);
-        else /* kernels for the longest rows take long to compile */
+        else /* not the longest rows, whose kernels take long to compile */
             check_passes(&random, &c);
         check_gaps(&random, c, 3, i % 4);
     }
@@ -436,8 +440,8 @@ START_TEST(float16_without_gaps)
 }
 END_TEST
 
-/* Longer rows, which Mesa's CPU driver divides into parts: with a last part that overlaps the
- * previous one, with whole parts only, and with hundreds of parts. */
+/* Longer rows, which Mesa's CPU driver divides into ranges of columns: with a last range that
+ * overlaps the previous one, with whole ranges only, and with hundreds of them. */
 START_TEST(long_rows)
 {
     static const int64_t sizes[][2] = {{40, 1026}, {17, 2052}, {9, 4096}, {10, 6000}, {1, 150002}};
@@ -467,7 +471,7 @@ START_TEST(long_rows_of_float16)
 }
 END_TEST
 
-/* Checks which kernels of Mesa's CPU driver the tests above cover, with vectors of 256 bits. */
+/* Checks which kernels of Mesa's CPU driver the tests above use if vectors have 256 bits. */
 START_TEST(kernels_by_length)
 {
     static const struct {
@@ -477,7 +481,7 @@ START_TEST(kernels_by_length)
     } table[] = {
         {400, 31, TSR_F32, TSR__NORM_GENERAL},  {400, 32, TSR_F32, TSR__NORM_SHORT},
         {100, 768, TSR_F32, TSR__NORM_SHORT},   {100, 770, TSR_F32, TSR__NORM_CHUNKS},
-        {20, 1024, TSR_F32, TSR__NORM_SHORT}, /* has few elements */
+        {20, 1024, TSR_F32, TSR__NORM_SHORT}, /* few elements in total */
         {64, 1023, TSR_F32, TSR__NORM_SHORT}, /* has an odd length */
         {64, 1025, TSR_F32, TSR__NORM_GENERAL}, {40, 1026, TSR_F32, TSR__NORM_CHUNKS},
         {30, 1100, TSR_F16, TSR__NORM_CHUNKS},  {30, 1102, TSR_BF16, TSR__NORM_GENERAL},
@@ -521,8 +525,8 @@ START_TEST(large_offsets)
 }
 END_TEST
 
-/* Without variance the result is exactly the bias; any rounding error in the deviations would be
- * multiplied by 1/√epsilon. */
+/* Checks rows whose elements are equal. Without variance the result is exactly the bias; any
+ * rounding error in the deviations from the mean would be multiplied by 1/√epsilon. */
 static void check_equal_elements(gpu_random *random, int64_t rows, int64_t count)
 {
     const int64_t size[] = {rows, count};
@@ -588,7 +592,8 @@ START_TEST(nan_and_infinities)
         for (int64_t j = 0; j < count; j++) {
             ck_assert(isfinite(got[j]) && isfinite(got[3 * count + j]));
             ck_assert(isnan(got[count + j]));
-            /* As in PyTorch: ∞ · 0 is NaN, and the other elements are divided by ∞. */
+            /* As in PyTorch, the element ∞ gives ∞ · 0 = NaN, and the other elements are divided
+             * by ∞. */
             ck_assert(centred || j == last ? isnan(got[2 * count + j]) : got[2 * count + j] == 0);
         }
     }
@@ -652,8 +657,9 @@ START_TEST(gradients_on_their_own)
 }
 END_TEST
 
-/* If dx is f32 and there are at least 65536 elements, Mesa's CPU driver computes all gradients in
- * one kernel that sums its rows. Tests odd numbers of rows, and rows whose halves overlap. */
+/* If dx is f32 and there are at least 65536 elements, Mesa's CPU driver computes all gradients
+ * in one kernel, each invocation of which sums several rows for weight and bias. Tests odd
+ * numbers of rows, and rows whose two halves overlap. */
 START_TEST(sums_of_parts)
 {
     gpu_random random = {80};
@@ -882,8 +888,8 @@ START_TEST(mistakes_are_named)
 END_TEST
 
 /* Computes the gradients, which take scratch memory and several dispatches, after `before` other
- * dispatches. The nth event of a kind fails, for all n. Each call must give an error and leave
- * everything unchanged, or succeed. */
+ * dispatches. The nth event of a kind (an allocation or a Vulkan call) fails, for all n. Each
+ * call must give an error and leave everything unchanged, or succeed. */
 static void survive_faults(int64_t rows, int64_t columns, int before, tsr__fault_kind fault,
                            int code)
 {
@@ -940,9 +946,9 @@ START_TEST(failures_leave_nothing_half_done)
 }
 END_TEST
 
-/* There are many rows, and they are so long that one invocation cannot compute a row on lavapipe:
- * all loops of an invocation together end after 65535 iterations. Each row has a single 1, which is
- * its last element. */
+/* There are many rows, and they are so long that one invocation cannot compute a row on
+ * lavapipe, which ends all loops of an invocation after 65535 iterations together. Each row has
+ * a single 1, which is its last element. */
 START_TEST(many_very_long_rows)
 {
     enum {
@@ -1006,7 +1012,7 @@ TESTS(norm_slow)
     tcase_add_test(tests, large_offsets);
 }
 
-/* Uses the workgroups of GPUs on any device. */
+/* Uses the kernels with the workgroups of GPUs on any device. */
 TESTS(norm_as_gpu)
 {
     tcase_add_checked_fixture(tests, gpu_setup_as_gpu, gpu_teardown);

@@ -87,7 +87,7 @@ static void check_step(setup *s, bool state2)
         double *exact = malloc((size_t)(s->count + 1) * sizeof *exact);
         ck_assert_ptr_nonnull(exact);
         check("master", s->master, s->p, s->count, f32);
-        /* The parameter is exactly the master copy's value, rounded. */
+        /* The parameter must be exactly the master copy, rounded to the parameter's dtype. */
         gpu_get(s->master, exact);
         for (int64_t i = 0; i < s->count; i++)
             exact[i] = gpu_rounded(exact[i], s->parameter_dtype);
@@ -253,7 +253,7 @@ START_TEST(adamw_late_step)
 }
 END_TEST
 
-/* Shapes --------------------------------------------------------------------------------------- */
+/* Shapes of parameters ------------------------------------------------------------------------- */
 
 /* Tests views of all kinds with up to eight dimensions that cannot be merged. */
 START_TEST(any_views)
@@ -315,8 +315,7 @@ START_TEST(neighbours_are_untouched)
 }
 END_TEST
 
-/* With weight decay 0 the parameter's value does not influence the step, so an infinite parameter
- * affects nothing else. */
+/* With weight decay 0, an infinite parameter must not make the momentum infinite or NaN. */
 START_TEST(sgd_keeps_nan_out)
 {
     const int64_t shape[] = {2};
@@ -340,7 +339,7 @@ START_TEST(sgd_keeps_nan_out)
 }
 END_TEST
 
-/* Errors --------------------------------------------------------------------------------------- */
+/* Refused calls -------------------------------------------------------------------------------- */
 
 typedef struct tensors {
     tsr_tensor *f, *f2, *f3, *f4, *h, *u, *wide;
@@ -434,9 +433,9 @@ START_TEST(adamw_errors)
 }
 END_TEST
 
-/* For scales that are powers of two, a step with a scaled gradient has the same bits as a step with
- * the product. The scale is a number, and then in device memory. If the second number in that
- * memory is 0, the step changes nothing. */
+/* Steps may multiply the gradient by a scale, given as a number or in device memory. For scales
+ * that are powers of two, such a step must have the same bits as a step with the scaled
+ * gradient. If the second number in that memory is 0, the step must change nothing. */
 static void check_scaled(tsr_dtype dtype, bool adamw, int64_t count)
 {
     tsr_tensor *t[4], *gradient = gpu_new(TSR_F32, 1, &count),

@@ -16,7 +16,8 @@ static const tsr_dtype floats[] = {TSR_F32, TSR_F16, TSR_BF16};
 static const int64_t counts[] = {1, 31, 32, 33, 63, 64, 65, 96, 1000, 4095, 4096, 70001};
 enum { COUNTS = sizeof counts / sizeof *counts, PAIR_BYTES = 68 };
 
-/* Packs on the host as pack.h describes: whole pairs of blocks, and the factor at the end. */
+/* Packs on the host in the format that pack.h describes: whole pairs of blocks of 32 numbers,
+ * and one factor for all at the end. */
 static uint8_t *packed_by_host(const float *values, int64_t count, uint64_t *bytes)
 {
     const int64_t pairs = ((count + 31) / 32 + 2) / 2;
@@ -39,8 +40,8 @@ static uint8_t *packed_by_host(const float *values, int64_t count, uint64_t *byt
     return packed;
 }
 
-/* Makes values whose blocks have very different magnitudes, and values halfway between two levels,
- * which are rounded away from 0. */
+/* Makes values whose blocks have very different magnitudes, and values halfway between two 8-bit
+ * numbers, which are rounded away from 0. */
 static void make_values(gpu_random *random, float *values, int64_t count, float scale,
                         tsr_dtype dtype)
 {
@@ -109,7 +110,8 @@ START_TEST(bytes_are_those_of_the_host)
 }
 END_TEST
 
-/* Returns the value of an element of packed bytes. */
+/* Returns the value of element i of packed bytes; `blocks` are the elements before the
+ * multiplication by the common factor. */
 static float unpacked(const uint8_t *packed, uint64_t bytes, const float *blocks, int64_t i)
 {
     float factor;
@@ -187,7 +189,7 @@ START_TEST(not_finite)
 }
 END_TEST
 
-/* Division ------------------------------------------------------------------------------------- */
+/* Division on the device ----------------------------------------------------------------------- */
 
 static uint32_t bits_of(float value)
 {
@@ -205,9 +207,9 @@ static float from_bits(uint32_t bits)
 
 enum { QUOTIENTS = 200000 };
 
-/* Makes pair number i. The pairs are random bits; numbers near 1; a divisor and its product with a
- * number, so that the quotient is near a float; pairs whose results are subnormal or nearly so,
- * some of them halfway between two floats; integers; and the limits below. */
+/* Makes the ith dividend and divisor. They are random bits; numbers near 1; a divisor and its
+ * product with a number, so that the quotient is near a float; pairs whose results are subnormal
+ * or nearly so, some of them halfway between two floats; integers; and the limits below. */
 static void make_pair(gpu_random *random, int i, uint32_t *a, uint32_t *b)
 {
     static const uint32_t limits[] = {0,          1,          2,          3,          0x7fffff,
@@ -236,7 +238,9 @@ static void make_pair(gpu_random *random, int i, uint32_t *a, uint32_t *b)
     }
 }
 
-/* The loop variable says by how much the device's quotient is wrong: Vulkan allows 2.5 units. */
+/* Quotients on the device must have the bits of the host's, although Vulkan allows an error of
+ * 2.5 units in the last place. The loop variable says by how much the device's first quotient is
+ * wrong. */
 START_TEST(quotients_are_those_of_the_host)
 {
     const int64_t count = QUOTIENTS;

@@ -54,7 +54,7 @@ static tsr_tensor *upload(const tsr_quant_format *format, int ndim, const int64_
     return tensor;
 }
 
-/* Copies all rows of the golden file to f32. */
+/* Copies all rows of the golden file to f32 and compares them with the file's values. */
 START_TEST(golden_rows)
 {
     const tsr_quant_format *format = tsr_quant_format_at(_i);
@@ -89,8 +89,8 @@ START_TEST(golden_rows)
 }
 END_TEST
 
-/* Copies a part of a tensor of up to 6 dimensions, cut at blocks, to any view of floats, and
- * back. */
+/* Copies a slice of a tensor of up to 6 dimensions, which starts and ends at whole blocks, to
+ * any view of floats, and back. */
 static void copy_part(gpu_random *random, const tsr_quant_format *format)
 {
     const int ndim = (int)gpu_random_between(random, 1, 6), last = ndim - 1;
@@ -137,7 +137,7 @@ static void copy_part(gpu_random *random, const tsr_quant_format *format)
     GPU_OK(tsr_tensor_upload(queue, view, again, bytes_of(format, count)));
     GPU_OK(tsr_tensor_download(queue, x, blocks, bytes_of(format, whole)));
 
-    /* copy from floats to this part only */
+    /* copy floats to the slice only */
     if (format->quantizes) {
         uint8_t *after = allocate(bytes_of(format, whole));
         for (int64_t i = 0; i < count; i++)
@@ -146,7 +146,7 @@ static void copy_part(gpu_random *random, const tsr_quant_format *format)
         GPU_OK(tsr_copy(queue, view, y));
         GPU_OK(tsr_tensor_download(queue, view, again, bytes_of(format, count)));
         ck_assert_mem_eq(again, cut, bytes_of(format, count));
-        /* check that nothing else has changed */
+        /* check that the elements outside the slice have not changed */
         GPU_OK(tsr_copy(queue, view, same));
         GPU_OK(tsr_tensor_download(queue, x, after, bytes_of(format, whole)));
         ck_assert_mem_eq(after, blocks, bytes_of(format, whole));
@@ -182,7 +182,7 @@ START_TEST(parts_of_some)
 }
 END_TEST
 
-/* A block format has at most 2^31 rows in the shader's dimensions; broadcasting repeats rows. */
+/* Copies a row of blocks to a tensor with many rows, to which it is broadcast. */
 START_TEST(broadcasts)
 {
     const tsr_quant_format *format = tsr_quant_format_of(TSR_Q8_0);

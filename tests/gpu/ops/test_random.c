@@ -91,7 +91,8 @@ START_TEST(million_words_match_the_host)
 }
 END_TEST
 
-/* Random views with all alignments of rows to blocks: strided, transposed and with steps. */
+/* Random views, whose rows start at all places of a block of four random words: strided,
+ * transposed and with steps. */
 START_TEST(any_view_and_offset)
 {
     gpu_random random = {.state = 77};
@@ -133,8 +134,8 @@ START_TEST(writes_nothing_else)
 }
 END_TEST
 
-/* Indices that cross 2^32 and 2^34 (where the block's low word overflows), and indices at the end
- * of 64 bits. */
+/* Indices that cross 2^32 and 2^34 (where the low word of the block's number overflows), and
+ * indices at the end of 64 bits. */
 START_TEST(indices_are_64_bit)
 {
     const uint64_t offsets[] = {(UINT64_C(1) << 32) - 7, (UINT64_C(1) << 34) - 7,
@@ -150,7 +151,7 @@ START_TEST(indices_are_64_bit)
 }
 END_TEST
 
-/* Strides so long that the tensor has to be divided into pieces, and strides in any order. */
+/* Strides so long that the tensor has to be divided among dispatches, and strides in any order. */
 START_TEST(any_index_strides)
 {
     const int64_t strides[][3] = {{1, 4, 12},
@@ -190,7 +191,8 @@ START_TEST(indices_reach_63_bits)
 }
 END_TEST
 
-/* A shard that passes its position gets the numbers of the complete tensor at that position. */
+/* A shard of a tensor is filled with its position in the complete tensor. It must get the
+ * numbers that the complete tensor has there. */
 START_TEST(shard_equals_slice_of_whole)
 {
     enum { ROWS = 37, COLUMNS = 29 };
@@ -294,8 +296,8 @@ static tsr_random_params find_words(uint64_t seed, uint32_t a, uint32_t b, uint3
     };
 }
 
-/* Words at both ends of the range, in its middle, and on both sides of the edges of all octaves of
- * the normal distribution's table. */
+/* Random words at both ends of the range, in its middle, and on both sides of the edges of all
+ * octaves in the table with which the normal distribution is computed. */
 START_TEST(extreme_words_match_the_host)
 {
     const int64_t shape[] = {1, 1, 3};
@@ -398,7 +400,7 @@ END_TEST
 
 enum { MAX_RUN = 67, RUN_ROOM = MAX_RUN + 8 };
 
-/* Creates a view of `count` elements from element `start` on, in a poisoned buffer. */
+/* Creates a view of `count` elements from element `start` on, in a buffer full of poison. */
 static tsr_tensor *run_within(tsr_dtype dtype, int64_t start, int64_t count, tsr_tensor **whole)
 {
     tsr_tensor *run;
@@ -547,8 +549,8 @@ START_TEST(dropout_of_runs)
 }
 END_TEST
 
-/* A word equal to the threshold is kept, and the next lower word is dropped, in complete and in
- * partial blocks. */
+/* Dropout keeps an element whose random word equals the threshold, and drops one whose word is
+ * less by one, in complete and in incomplete blocks of four words. */
 START_TEST(dropout_at_its_threshold)
 {
     const tsr_random_params params = find_words(SEED, 0x40000000, 0x3fffffff, 0x40000001);
@@ -565,7 +567,7 @@ START_TEST(dropout_at_its_threshold)
 }
 END_TEST
 
-/* In place, a dropped element becomes 0 even if it is NaN or infinite. */
+/* If y is x, a dropped element becomes 0 even if it is NaN or infinite. */
 START_TEST(dropout_in_place_drops_nan)
 {
     enum { COUNT = 4096 };
@@ -584,7 +586,7 @@ START_TEST(dropout_in_place_drops_nan)
 }
 END_TEST
 
-/* Errors --------------------------------------------------------------------------------------- */
+/* Refused calls -------------------------------------------------------------------------------- */
 
 START_TEST(errors_name_the_values)
 {
@@ -677,7 +679,7 @@ TESTS(random)
     tcase_add_test(tests, errors_name_the_values);
 }
 
-/* Uses the table of constants, as on GPUs. */
+/* Uses the kernels for GPUs, which read a table of constants. */
 TESTS(random_as_gpu)
 {
     tcase_add_checked_fixture(tests, gpu_setup_as_gpu, gpu_teardown);

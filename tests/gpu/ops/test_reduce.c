@@ -9,7 +9,7 @@
 #include "support/close.h"
 #include "support/gpu.h"
 
-/* Helpers */
+/* Functions that the tests share */
 
 static double *doubles(int64_t count)
 {
@@ -137,7 +137,7 @@ START_TEST(reduces_random_views)
 }
 END_TEST
 
-/* The tree */
+/* The order of additions, which is a tree */
 
 /* Reduces one chunk in f32 in the documented order: lane j % 32, halved over j / 4 % 8, then over
  * j % 4. */
@@ -170,7 +170,8 @@ static float tree_sum(const float *x, int64_t rows, int64_t count, int64_t step)
     return sum;
 }
 
-/* Sums [rows, count] along its last dimension and compares all bits. */
+/* Sums [rows, count] along its last dimension and compares the bits with those of the tree on
+ * the host. */
 static void assert_tree(tsr_tensor *x, const float *values, int64_t rows, int64_t count)
 {
     tsr_tensor *y = gpu_new(TSR_F32, 1, &rows);
@@ -237,7 +238,7 @@ START_TEST(tree_depends_on_the_shape_only)
 END_TEST
 
 /* On GPUs, the number of processors decides how many invocations share columns, and whether one
- * dispatch reduces both the chunks and their results. */
+ * dispatch reduces both the chunks of a row and their results. The bits must not depend on it. */
 START_TEST(tree_does_not_depend_on_the_gpu)
 {
     static const int64_t shapes[][2] = {
@@ -291,7 +292,7 @@ START_TEST(long_sums_are_accurate)
 }
 END_TEST
 
-/* A dimension of stride 0 is reduced, and then the other dimension. */
+/* Reduces a dimension of stride 0, and then the other dimension. */
 START_TEST(reduces_broadcast_views)
 {
     double values[5] = {1, 2, 3, 4, 5}, got[5];
@@ -320,7 +321,7 @@ END_TEST
 
 /* Values that are not numbers */
 
-/* Row r has a NaN at element r, and row `count` has none; columns have the same. */
+/* Row r has a NaN at element r, and the last row has none; the same holds for columns. */
 START_TEST(nan_anywhere_gives_nan)
 {
     enum { COUNT = 70, ROWS = COUNT + 1 };
@@ -507,7 +508,7 @@ START_TEST(packed_float16)
 }
 END_TEST
 
-/* Mistakes */
+/* Refused calls */
 
 START_TEST(mistakes_are_named)
 {

@@ -14,7 +14,7 @@
 
 static const tsr_dtype floats[] = {TSR_F32, TSR_F16, TSR_BF16};
 
-/* Returns half a unit in the last place, relative to the value. */
+/* Returns half a unit in the last place, as a fraction of the value. */
 static double half_unit(tsr_dtype dtype)
 {
     return dtype == TSR_F32 ? 0x1p-24 : dtype == TSR_F16 ? 0x1p-11 : 0x1p-8;
@@ -27,7 +27,7 @@ static double *doubles(int64_t count)
     return values;
 }
 
-/* PyTorch ------------------------------------------------------------------------------------ */
+/* Comparison with PyTorch -------------------------------------------------------------------- */
 
 static double number(const json_t *object, const char *name)
 {
@@ -85,7 +85,7 @@ static void check_frequencies(const json_t *one, const tsr_rope_params *params)
 typedef tsr_status turning(tsr_stream *, const tsr_rope *, tsr_tensor *, const tsr_tensor *,
                            const tsr_tensor *);
 
-/* Checks one direction: `in` [B,T,H,D] of the file must give `out`. */
+/* Checks the rotation or its gradient: `in` [B,T,H,D] of the file must give `out`. */
 static void check_direction(const json_t *one, const tsr_rope *rope, turning *turn,
                             const tsr_tensor *positions, const char *in_name, const char *out_name)
 {
@@ -140,10 +140,11 @@ START_TEST(agrees_with_pytorch)
 }
 END_TEST
 
-/* Double precision --------------------------------------------------------------------------- */
+/* Comparison with double precision ----------------------------------------------------------- */
 
 /* Computes the rotation of `rows` rows of `width` components; row r has position places[r].
- * `scales` gets |u| + |w| for each component. */
+ * `scales` gets, for each component, the sum of the absolute values of the two terms, to which
+ * errors are relative. */
 static void expected(const tsr_rope_params *params, bool back, int64_t rows, int64_t width,
                      const double *places, const double *x, double *y, double *scales)
 {
@@ -279,8 +280,7 @@ START_TEST(turns_views_of_any_layout)
 }
 END_TEST
 
-/* The layouts that models use: queries and keys are parts of one product's output, and are rotated
- * in place. */
+/* Rotates queries and keys in place that are parts of one product's output, as in models. */
 START_TEST(turns_a_part_of_a_product_in_place)
 {
     enum { BATCH = 2, LENGTH = 5, HEADS = 6, WIDTH = 16, TURNED = 4 };
@@ -355,7 +355,7 @@ START_TEST(turns_many_rows)
 }
 END_TEST
 
-/* Mistakes ----------------------------------------------------------------------------------- */
+/* Refused calls ------------------------------------------------------------------------------ */
 
 START_TEST(refuses_params)
 {

@@ -1,6 +1,6 @@
-/* Rows that are divided into segments, each with a workgroup of its own. The results must have the
- * same bits as those of one workgroup per row, for any strides. The tests of the operations check
- * with the same lengths that these bits are right. */
+/* Rows that are divided into segments (ranges of columns), each with a workgroup of its own. The
+ * results must have the same bits as those of one workgroup per row, for any strides. That these
+ * bits are right is checked with the same lengths by the tests of the operations. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +12,7 @@
 #include "support/check_main.h"
 #include "support/gpu.h"
 
-/* The layout of rows in memory. */
+/* How the rows lie in memory. */
 typedef enum placing { CONTIGUOUS, GAPS_BETWEEN_ROWS, GAPS_BETWEEN_ELEMENTS, PLACINGS } placing;
 
 enum { RESULTS = 3 };
@@ -88,10 +88,11 @@ static tsr_status cross_entropy_shard(tsr_stream *stream, const call *c)
 typedef struct operation {
     const char *name;
     tsr_status (*run)(tsr_stream *stream, const call *c);
-    int more; /* other outputs: vectors of a row's length, or (`losses`) of one loss per row and of
-                 statistics */
+    /* How many other outputs there are: vectors of a row's length, or (`losses`) the losses of
+     * the rows and statistics. */
+    int more;
     bool losses;
-    bool in_place; /* y may be x; otherwise it may be dy */
+    bool in_place; /* y may be x; if not set, y may be dy */
 } operation;
 
 static const operation operations[] = {
