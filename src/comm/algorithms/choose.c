@@ -10,9 +10,9 @@
 /* In an operation in levels of LARGE_LEVELS_BYTES or more, each rank that holds a leaf exchanges a
  * share of the data with the other subtrees; below, the first rank of a subtree exchanges all of
  * it. If there are two subtrees of up to two leaves ("a pair"), all ranks exchange messages at any
- * size: each rank that has slept is then woken by its own message, not by another rank of its
- * subtree that was woken first. They exchange shares, or up to SMALL_PAIR_BYTES all data, so that
- * nothing is left to do after the exchange. */
+ * size: every rank then receives a message of its own, so that after a long wait all ranks wake at
+ * once. They exchange shares, or up to SMALL_PAIR_BYTES all data, so that nothing is left to do
+ * after the exchange. */
 #define LARGE_LEVELS_BYTES 16384
 #define SMALL_PAIR_BYTES 1024
 /* An all-reduce in levels handles the data in pieces of this size, one after the other, so that a

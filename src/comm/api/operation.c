@@ -294,10 +294,10 @@ static void greet_far(tsr__schedule *schedule, const tsr__job *job)
 }
 
 /* Makes the schedule of the all-gather that connects the ranks when a communicator is created. UCX
- * connects two ranks at their first message, and connecting over a network takes long, so their
- * first message should not be the report of an error. So all ranks connect in a job of up to
- * TSR__MANY_RANKS ranks, and all ranks of different hosts in a job of up to MAX_CONNECTED.
- * Otherwise a rank connects only to those ranks with which most algorithms exchange messages. */
+ * connects two ranks at their first message, and over a network this first message should not be
+ * the report of an error. So all ranks connect in a job of up to TSR__MANY_RANKS ranks, and all
+ * ranks of different hosts in a job of up to MAX_CONNECTED. Otherwise a rank connects only to those
+ * ranks with which most algorithms exchange messages. */
 static void connect_all(tsr__schedule *schedule, const extents *e, const tsr__job *job)
 {
     if (e->size <= TSR__MANY_RANKS) {
@@ -473,8 +473,8 @@ tsr_status tsr__operation_start(tsr_comm *comm, const tsr__operation *operation,
 tsr_status tsr__operation_run(tsr_comm *comm, const tsr__operation *operation)
 {
     tsr_request *request = NULL;
-    /* Does not read the clock to set a deadline yet: tsr_request_wait does that only for operations
-     * that take long. */
+    /* Does not read the clock to set a deadline, because most operations in shared memory complete
+     * long before it; tsr__job_check_deadlines sets the deadline of those that do not. */
     TSR__TRY(start(comm, operation, &request));
     return tsr_request_wait(&request);
 }
