@@ -62,8 +62,9 @@ void *ranks_shared(void)
     return common->user;
 }
 
-/* Linux gives the ports from 32768 on to sockets that ask for any port; ranks use such ports after
- * losses. A port below 32768 is free unless another test chooses it, too. */
+/* Linux gives the ports from 32768 on to sockets that ask for any port. Ranks use such ports
+ * after losses, so this function chooses a port below 32768, which is free unless another test
+ * chooses it, too. */
 void ranks_choose_port(void)
 {
     enum { LOWEST = 15000, HIGHEST = 32767, TRIES = 1000 };
@@ -90,20 +91,22 @@ void ranks_choose_port(void)
 const char *__asan_default_options(void);
 const char *__lsan_default_options(void);
 
-/* Disables symbols, because reading them takes each rank ten times as long as all its work. Reports
- * still contain addresses, for addr2line, and the name of the library that leaks. */
+/* Disables symbols in the sanitizer's reports, because reading them takes each rank ten times as
+ * long as all its work. Reports still contain addresses, for addr2line, and the name of the
+ * library that leaks. */
 const char *__asan_default_options(void)
 {
     return "symbolize=0";
 }
 
-/* The leak checker fails on the thread-local memory of libraries that have just been unloaded. */
+/* Disables the leak checker's search in thread-local memory: it fails on that of libraries that
+ * have just been unloaded. */
 const char *__lsan_default_options(void)
 {
     return "use_tls=0:print_suppressions=0";
 }
 
-/* In a rank ------------------------------------------------------------------------------------ */
+/* Functions that run in a rank ----------------------------------------------------------------- */
 
 void rank_fail(const char *format, ...)
 {
@@ -160,8 +163,8 @@ static int all_gather(void *user, const void *mine, uint64_t size_bytes, void *a
     return 0;
 }
 
-/* Ends with exit(), so that a leak checker runs. A failed dlopen leaves its message in thread-local
- * memory, which the checker does not search; the second dlerror() frees it. */
+/* Ends the rank with exit(), so that a leak checker runs. A failed dlopen leaves its message in
+ * thread-local memory, which the checker does not search; the second dlerror() frees it. */
 static void leave(void)
 {
     (void)dlerror();
@@ -241,9 +244,9 @@ static void be_rank(int rank)
     run_and_leave();
 }
 
-/* In the test ---------------------------------------------------------------------------------- */
+/* Functions that run in the test --------------------------------------------------------------- */
 
-/* Returns true in the new process. */
+/* Forks. Returns true in the new process. */
 static bool start_process(int number)
 {
     const pid_t parent = getpid();

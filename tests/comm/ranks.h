@@ -13,7 +13,7 @@
 #define MAX_RANKS 20      /* of most tests */
 #define RANKS_CAPACITY 64 /* the largest number of ranks that can be started */
 
-/* The path of data between ranks. */
+/* How data get from one rank to another. */
 typedef enum ranks_path {
     PATH_SHM,      /* the shared-memory transport, if it serves the operation */
     PATH_MESSAGES, /* messages, which UCX sends through shared memory */
@@ -26,16 +26,17 @@ typedef struct ranks_job {
     int size;
     ranks_path path;
     bool reproducible;
-    const char *hosts;   /* the name of each rank's host, one letter each; NULL: all share one */
+    const char *hosts; /* each rank's host, named by one letter; NULL: all ranks are on one host */
     uint64_t timeout_ns; /* 0: 20 s */
-    int fault; /* n > 0: the n-th allocation of the last rank fails, counted from its start */
+    int fault; /* n > 0: the n-th allocation of the last rank fails, counted from the start of its
+                  process */
     /* The function that each rank runs. The rank ends when it returns or when a need() fails. */
     void (*run)(tsr_comm *comm, void *user);
     void *user;
 } ranks_job;
 
 typedef struct rank_record {
-    char failure[1024]; /* the need() that failed; "" if run() returned */
+    char failure[1024]; /* the text of the need() that failed; "" if run() returned */
     bool has_returned;
     int wait_status;
     double seconds; /* from the start of the job until it ended */
@@ -44,8 +45,8 @@ typedef struct rank_record {
 /* Starts all ranks and waits for them. Fails the test unless all of them succeed. */
 void ranks_run(const ranks_job *job);
 
-/* As ranks_run, but in steps: ranks_start starts the ranks, and the functions below wait for them
- * and check them. */
+/* Like ranks_run, but in steps: ranks_start starts the ranks, and the functions below wait for
+ * them and check them. */
 void ranks_start(const ranks_job *job);
 /* Starts one more process, which joins by tsr_comm_create with TSR_BOOTSTRAP_JOIN and then calls
  * `run`. Returns its number; the first such process has number `size` of the job. If joining fails,
@@ -69,7 +70,7 @@ void *ranks_shared(void);
  * from now on. */
 void ranks_choose_port(void);
 
-/* In a rank ------------------------------------------------------------------------------------ */
+/* Functions that run in a rank ----------------------------------------------------------------- */
 
 double seconds_now(void);
 void rest_ms(int ms);

@@ -72,8 +72,8 @@ START_TEST(a_receive_that_completes_late)
 }
 END_TEST
 
-/* A sender gives up and reuses its memory. A receiver that makes no progress before that must get
- * the data that was sent, or an error. */
+/* A sender gives up and reuses its memory. A receiver that makes no progress until then must get
+ * the data that was sent, or an error, but not the new contents. */
 static void read_late(tsr_comm *comm, void *user)
 {
     enum { COUNT = 5000 };

@@ -1,5 +1,5 @@
-/* Creating a communicator: the parameters that it refuses, and the deadline. One deadline covers
- * all steps, whichever of them a rank does not reach. */
+/* Creating a communicator: the parameters that it refuses, and the deadline, which is one for
+ * all steps: it must hold whichever step another rank does not reach. */
 #include <dlfcn.h>
 #include <netinet/in.h>
 #include <signal.h>
@@ -24,7 +24,7 @@ static void set_variables(int rank, uint16_t port)
     setenv("RANK", rank == 0 ? "0" : "1", 1);
 }
 
-/* Joins the bootstrap late, and does nothing more. */
+/* Starts the bootstrap late as rank 1, and then does nothing more, so that rank 0 waits for it. */
 static void be_rank_one(uint16_t port)
 {
     tsr__bootstrap *bootstrap;
@@ -51,7 +51,8 @@ static uint16_t free_port(void)
 
 START_TEST(variables_of_ucx)
 {
-    const char *const values[][2] = {{NULL, "256k"}, {"128k", "128k"}}; /* before, afterwards */
+    /* Pairs of the value before and the one afterwards. */
+    const char *const values[][2] = {{NULL, "256k"}, {"128k", "128k"}};
     for (int i = 0; i < 2; i++) {
         tsr__transport *transport = NULL;
         unsetenv("UCX_TCP_RX_SEG_SIZE");
@@ -61,7 +62,7 @@ START_TEST(variables_of_ucx)
         ck_assert_str_eq(getenv("UCX_TCP_RX_SEG_SIZE"), values[i][1]);
         tsr__transport_destroy(&transport, tsr__now_ns() + 1000000000);
     }
-    (void)dlerror(); /* for the leak checker, as in ranks.c */
+    (void)dlerror(); /* frees its message for the leak checker, as in ranks.c */
     (void)dlerror();
 }
 END_TEST
@@ -87,7 +88,7 @@ START_TEST(one_deadline_covers_all_steps)
     ck_assert_double_lt(seconds_now() - start, 3);
     kill(other, SIGKILL);
     waitpid(other, NULL, 0);
-    (void)dlerror(); /* for the leak checker, as in ranks.c */
+    (void)dlerror(); /* frees its message for the leak checker, as in ranks.c */
     (void)dlerror();
 }
 END_TEST

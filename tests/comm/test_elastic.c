@@ -16,13 +16,14 @@
 #define MS UINT64_C(1000000)
 #define ROUNDS 4
 #define COUNT 2000
-#define GROW_EVERY 8 /* rounds of work */
+#define GROW_EVERY 8 /* ranks look for newcomers after this many sums */
 
 typedef struct progress {
     uint64_t shrink_ns; /* the timeout of shrinking; a short one leaves stopped ranks out */
     _Atomic int started, numbers, finish;
     _Atomic int shrinks, grows, left_out, minorities, works;
-    _Atomic unsigned members[MAX_RANKS]; /* of each process's last communicator, when it ends */
+    /* For each process, the ranks of its last communicator, when it ends */
+    _Atomic unsigned members[MAX_RANKS];
 } progress;
 
 typedef struct worker {
@@ -144,7 +145,7 @@ static void live(tsr_comm *comm, void *user)
         leave(&w);
 }
 
-/* In the test ---------------------------------------------------------------------------------- */
+/* Functions that run in the test --------------------------------------------------------------- */
 
 /* Kills, stops or adds a process. Returns the number of processes. */
 static int disturb(uint64_t *random, int processes)
@@ -202,7 +203,7 @@ static void play(uint64_t seed)
     ranks_wait();
     for (int i = 0; i < processes; i++) {
         const char *failure = ranks_record(i)->failure;
-        /* a process may come too late, or reach the ranks while they fail */
+        /* a process may join too late, or reach the ranks while they fail */
         const bool may = !failure[0] || (i >= 4 && strstr(failure, ": comm_create: "));
         ck_assert_msg(may, "seed %llu: process %d: %s", (unsigned long long)seed, i, failure);
         ck_assert_msg(ranks_record(i)->wait_status == 0 || ranks_record(i)->wait_status == SIGKILL,

@@ -1,5 +1,5 @@
-/* Compares exact sums with those of another method: expansions of non-overlapping doubles (J. R.
- * Shewchuk, 1997), which are rounded by integer arithmetic. */
+/* Compares exact sums with those of another method: expansions, that is, sums of doubles whose
+ * bits do not overlap (J. R. Shewchuk, 1997), which are rounded by integer arithmetic. */
 #include <stdlib.h>
 
 #include "comm/reduce/exact.h"
@@ -7,7 +7,7 @@
 
 #define MAX 40
 
-/* The exact sum of numbers, as doubles whose bits do not overlap, the smallest first. */
+/* The exact sum of numbers, as a list of doubles whose bits do not overlap, the smallest first. */
 typedef struct expansion {
     double parts[MAX + 1];
     int count;
@@ -33,8 +33,8 @@ static void expand(expansion *sum, double x)
     sum->count = kept;
 }
 
-/* Adds the parts from the largest on until a sum is not exact, and returns that sum. `rest` is its
- * error, and `third` the next part, which breaks ties. */
+/* Adds the doubles of an expansion from the largest on until a sum is not exact, and returns
+ * that sum. `rest` is its error, and `third` the next double, which decides if `rest` is a tie. */
 static double top_of(const expansion *sum, double *rest, double *third)
 {
     int n = sum->count - 1;
@@ -51,7 +51,8 @@ static double top_of(const expansion *sum, double *rest, double *third)
     return high;
 }
 
-/* Rounds to odd: if the sum is not exact, returns the neighbouring double whose last bit is 1. */
+/* Rounds an expansion to odd: if the sum is not exact, returns the neighbouring double whose
+ * last bit is 1. Rounding that to fewer bits is then right. */
 static double odd_of(const expansion *sum)
 {
     double rest, third, high = top_of(sum, &rest, &third);
@@ -63,7 +64,7 @@ static double odd_of(const expansion *sum)
     return high;
 }
 
-/* Rounds to nearest even in f64. */
+/* Rounds an expansion to the nearest double, ties to even. */
 static double nearest_of(const expansion *sum)
 {
     double rest, third, high = top_of(sum, &rest, &third);
@@ -104,9 +105,9 @@ static uint64_t random_value(uint64_t *random, tsr_dtype dtype, int kind)
     const double unit = (double)(int64_t)(random_next(random) >> 11) * 0x1p-52 - 1;
     const int range = dtype == TSR_F16 ? 14 : dtype == TSR_F64 ? 900 : 120;
     switch (kind) {
-    case 0: /* of similar size */
+    case 0: /* numbers of similar size */
         return bits_of_float(unit, dtype);
-    case 1: /* of any size */
+    case 1: /* numbers of any size */
         return bits_of_float(unit * ldexp(1, (int)random_between(random, -range, range)), dtype);
     case 2: /* ties, and small values that break them */
         return bits_of_float(
@@ -134,7 +135,7 @@ START_TEST(sums)
             for (uint64_t j = 0; j < COUNT; j++)
                 store(memory[i], j, dtype, random_value(&random, dtype, _i % 4));
         }
-        /* Some contributions cancel each other. */
+        /* Makes some contributions cancel each other. */
         for (uint64_t j = 0; n > 2 && j < COUNT; j += 3)
             store(memory[1], j, dtype,
                   load(memory[0], j, dtype) ^ UINT64_C(1) << (8 * element - 1));

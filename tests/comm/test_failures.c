@@ -14,11 +14,12 @@
 
 #define DEADLINE_MS 200
 
-/* The operation that the ranks repeat until it fails, the error they expect, and their results. */
+/* What the ranks do: the operation that they repeat until it fails, the error that they expect,
+ * and what they found. */
 typedef struct scene {
     int operation;
     uint64_t count;
-    bool is_slow; /* the deadline is DEADLINE_MS */
+    bool is_slow; /* the ranks set a deadline of DEADLINE_MS */
     tsr_status status;
     const char *words;
     /* Written by the ranks, in memory that they share. */
@@ -98,8 +99,8 @@ static void until_it_fails(tsr_comm *comm, void *user)
     tsr_status status = TSR_OK;
     atomic_fetch_add(&seen->ready, 1);
     if (what->is_slow) {
-        /* Waits for all ranks, because a rank that is still creating the communicator would miss
-         * this deadline. */
+        /* Waits for all ranks before it sets the deadline, because a rank that is still creating
+         * the communicator would miss it. */
         need(all_are_ready(tsr_comm_size(comm)));
         tsr_comm_set_timeout(comm, DEADLINE_MS * UINT64_C(1000000));
     }
@@ -111,7 +112,7 @@ static void until_it_fails(tsr_comm *comm, void *user)
     snprintf(first, sizeof first, "%s", tsr_last_error());
     snprintf(seen->errors[rank], sizeof seen->errors[rank], "%.255s", first);
     seen->lacks_words[rank] = !strstr(first, what->words);
-    /* The error stays the same. */
+    /* Later calls must give the same error. */
     need_error(tsr_comm_status(comm), what->status, first);
     need_error(tsr_comm_barrier(comm), what->status, first);
     tsr_comm *other = NULL;
@@ -121,8 +122,9 @@ static void until_it_fails(tsr_comm *comm, void *user)
     seen->destroying_s[rank] = seconds_now() - start;
 }
 
-/* Returns what is wrong with an attempt, or NULL. Every rank but `victim` must get its error, which
- * contains the words, within `late` seconds of `since`, and destroy the communicator quickly. */
+/* Returns what is wrong with an attempt, or NULL if all is right. Every rank but `victim` must
+ * get its error, which contains the words, within `late` seconds of `since`, and destroy the
+ * communicator quickly. */
 static const char *check_attempt(int size, int victim, double since, double late)
 {
     static char text[512];
@@ -214,7 +216,8 @@ START_TEST(stopped)
 }
 END_TEST
 
-/* A rank that only tests its request, and never blocks, also detects a killed rank. */
+/* A rank that only tests its request with tsr_request_test, and never blocks, must also detect a
+ * killed rank. */
 static void test_until_it_fails(tsr_comm *comm, void *user)
 {
     tsr_request *request;
@@ -290,9 +293,9 @@ START_TEST(left_alone)
 }
 END_TEST
 
-/* Calls an operation that the other ranks have given up. If their part of it arrives before their
- * error, as may happen on a busy machine, this call succeeds and the next one fails. The others may
- * have ended, and their last messages may be lost. */
+/* Calls, as the late rank, an operation that the other ranks have given up. If their data arrive
+ * before their error, as may happen on a busy machine, this call succeeds and the next one
+ * fails. The others may have ended, and their last messages may be lost. */
 static void be_late(tsr_comm *comm)
 {
     float data = 0;
@@ -309,8 +312,8 @@ typedef struct punctuality {
     bool others_late[MAX_RANKS]; /* the error names another rank than the late one */
 } punctuality;
 
-/* One rank is late. The others time out at their deadline, and the late rank then gets the
- * error. */
+/* One rank is late. The others must fail at their deadline, and the late rank must then get the
+ * same error. */
 static void late(tsr_comm *comm, void *user)
 {
     const int rank = tsr_comm_rank(comm), size = tsr_comm_size(comm), late_rank = size - 1;
@@ -409,7 +412,8 @@ static void never_received(tsr_comm *comm, void *user)
 {
     float *data = rank_memory(4000000);
     tsr_comm *other;
-    /* Over TCP, newer versions of UCX buffer the complete message and complete its send. */
+    /* Over TCP, newer versions of UCX buffer the complete message, so the send succeeds without
+     * a receive. */
     const bool over_tcp = getenv("UCX_TLS") != NULL;
     (void)user;
     tsr_comm_set_timeout(comm, UINT64_C(5000000000));
@@ -424,8 +428,8 @@ static void never_received(tsr_comm *comm, void *user)
                        "100 ms");
         need(seconds_now() - start < 2);
     }
-    /* The barrier fails if the send could not be cancelled, because the connection was then
-     * closed. */
+    /* If UCX could not cancel the send, the library closed the connection, and the barrier
+     * fails. */
     if (tsr_comm_barrier(comm) == TSR_OK && tsr_comm_status(comm) == TSR_OK)
         tsr_comm_destroy(&other);
 }
@@ -450,8 +454,8 @@ static void never_sent(tsr_comm *comm, void *user)
     tsr_comm_destroy(&other);
 }
 
-/* Each case has a job of its own: if the first one cannot be cancelled, its connection is closed at
- * some later time. */
+/* Runs each case in a job of its own: if the message of the first case cannot be cancelled, its
+ * connection is closed at some later time. */
 START_TEST(messages)
 {
     ranks_run(&(ranks_job){.size = 2, .path = (ranks_path)_i, .run = never_received});
@@ -459,7 +463,7 @@ START_TEST(messages)
 }
 END_TEST
 
-/* Waiting needs hardly any processor time. */
+/* A rank that waits must need hardly any processor time. */
 static void wait_long(tsr_comm *comm, void *user)
 {
     struct timespec before, after;
@@ -477,8 +481,8 @@ static void wait_long(tsr_comm *comm, void *user)
         rank_fail("%g s of processor time for waiting 0.6 s", cpu);
 }
 
-/* Waiting needs hardly any processor time even while UCX refuses to sleep. It refuses while
- * messages wait for room in the queue of a rank that does not read them. */
+/* A rank that waits must need hardly any processor time even while UCX refuses to sleep, which
+ * it does while messages wait for room in the queue of a rank that does not read them. */
 static void wait_for_room(tsr_comm *comm, void *user)
 {
     enum { MESSAGES = 2000 };

@@ -1,5 +1,5 @@
-/* Every allocation fails in turn. The call that needed it must return TSR_ERR_NO_MEMORY, nothing
- * may leak, no rank may hang, and a call that has not started can be repeated. */
+/* Makes every allocation fail in turn. The call that needed it must return TSR_ERR_NO_MEMORY,
+ * nothing may leak, no rank may hang, and a call that failed before it started can be repeated. */
 #include <string.h>
 
 #include "base/fault.h"
@@ -9,10 +9,10 @@
 typedef struct agreement {
     _Atomic uint64_t armed; /* the number of the allocation that fails in the next round */
     _Atomic int failures;   /* number of calls that returned TSR_ERR_NO_MEMORY */
-    _Atomic bool last;      /* there are fewer than `armed` allocations */
+    _Atomic bool last;      /* set if the operations make fewer than `armed` allocations */
 } agreement;
 
-/* Repeats the call until it does not fail for lack of memory. */
+/* Repeats the call as long as it fails for lack of memory. */
 #define again(call)                                                                                \
     do {                                                                                           \
         tsr_status again_status_;                                                                  \
@@ -75,14 +75,16 @@ START_TEST(operations)
     ranks_run(
         &(ranks_job){.size = 2 + _i / PATHS, .path = (ranks_path)(_i % PATHS), .run = fail_each});
     shared = ranks_shared();
-    /* Some failed allocations are not errors, such as those for notes to other ranks. */
+    /* At least half of the failed allocations must be errors. Others are not, such as those for
+     * notes to other ranks. */
     ck_assert_int_gt((int)shared->armed, 20);
     ck_assert_int_gt(shared->failures, (int)shared->armed / 2);
 }
 END_TEST
 
-/* Creates a communicator. The last rank has no memory, so the others find that it is missing. Not
- * tested over TCP: UCX 1.13 ends a process whose peer ends while a connection is being made. */
+/* Creates a communicator while allocations of the last rank fail, so the other ranks find that
+ * it is missing. Not tested over TCP: UCX 1.13 ends a process whose peer ends while a connection
+ * is being made. */
 
 static void meet(tsr_comm *comm, void *user)
 {

@@ -1,4 +1,4 @@
-/* Children of fork() do not affect their parent, whatever they do with its communicator. */
+/* Children of fork() must not affect their parent, whatever they do with its communicator. */
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -6,7 +6,8 @@
 
 #define WHOSE "the communicator is that of the process that forked this one"
 
-/* Returns the number of the check that failed, because only the parent may use rank_fail(). */
+/* Runs in the child. Returns the number of the check that failed, because only the parent may
+ * use rank_fail(). */
 static int be_child(tsr_comm *comm, tsr_request *waited, tsr_request *tested,
                     tsr_request *cancelled)
 {

@@ -1,4 +1,4 @@
-/* Communicators that derive from others. */
+/* Communicators that are split or duplicated from others. */
 #define TSR__UCX_LIBRARY_ITSELF
 #include <signal.h>
 #include <stdlib.h>
@@ -19,7 +19,7 @@ static int32_t sum_of(tsr_comm *comm, int32_t value)
     return sum;
 }
 
-/* Rows and columns of a grid, as tensor and data parallelism use them. */
+/* Splits the ranks into the rows and columns of a grid, as tensor and data parallelism use them. */
 static void grid(tsr_comm *comm, void *user)
 {
     const int rank = tsr_comm_rank(comm), size = tsr_comm_size(comm), columns = *(int *)user;
@@ -39,7 +39,8 @@ static void grid(tsr_comm *comm, void *user)
         need(sum_of(none, 9) == 9);
     }
     tsr_comm_destroy(&none);
-    /* Operations of the three communicators at the same time, completed in different orders. */
+    /* Runs operations of all three communicators at the same time, and completes them in
+     * different orders. */
     int32_t a = rank, b = rank, c = rank;
     tsr_request *requests[3];
     for (int i = 0; i < 20; i++) {
@@ -81,8 +82,8 @@ START_TEST(rows_and_columns)
 }
 END_TEST
 
-/* Makes more communicators than there are slots at a time, and many one after another. The ranks
- * destroy them at different speeds. */
+/* Makes more communicators at a time than shared memory has slots for, and then many one after
+ * another. The ranks destroy them at different speeds. */
 static void many(tsr_comm *comm, void *user)
 {
     enum { AT_A_TIME = 20 };
@@ -165,7 +166,8 @@ START_TEST(wrong_colours)
 }
 END_TEST
 
-/* Thousands of operations on a communicator, so that the sequence numbers in tags wrap around. */
+/* Runs thousands of operations on a communicator, so that the sequence numbers in the messages'
+ * tags wrap around. */
 static void long_lived(tsr_comm *comm, void *user)
 {
     (void)user;
@@ -179,7 +181,7 @@ START_TEST(sequence_numbers_wrap_around)
 }
 END_TEST
 
-/* As tsr_comm_duplicate, with a pause in which all other ranks destroy their new communicator. */
+/* Like tsr_comm_duplicate, with a pause in which all other ranks destroy their new communicator. */
 static tsr_comm *duplicate_slowly(tsr_comm *comm)
 {
     const int rank = tsr_comm_rank(comm), size = tsr_comm_size(comm);
@@ -203,7 +205,8 @@ static tsr_comm *duplicate_slowly(tsr_comm *comm)
     return child;
 }
 
-/* The last rank to make a communicator learns which ranks have already left it. */
+/* Other ranks leave a new communicator before the last rank has made it. The last rank must
+ * learn who has left. */
 static void leave_early(tsr_comm *comm, void *user)
 {
     const int32_t rank = tsr_comm_rank(comm), last = tsr_comm_size(comm) - 1;
@@ -293,7 +296,8 @@ START_TEST(equal_numbers_are_distinguished)
 }
 END_TEST
 
-/* Continues until all ranks have received all notes. */
+/* Makes progress until all ranks have received the notes about communicators that others have
+ * left. */
 static void listen_all(tsr_comm *comm)
 {
     for (int i = 0; i < 20; i++) {
@@ -320,7 +324,8 @@ static void make_both(tsr_comm *comm, tsr_comm **pair, tsr_comm **most)
     listen_all(comm);
 }
 
-/* Rank 1 must not reuse the slot that it had reserved, because the other ranks read it. */
+/* Rank 1 reserved a slot of shared memory for a communicator that it failed to make. It must not
+ * reuse this slot, because the other ranks read it. */
 static void same_slot(tsr_comm *comm, void *user)
 {
     const int rank = tsr_comm_rank(comm);
@@ -448,7 +453,7 @@ START_TEST(slots_of_killed_ranks)
 }
 END_TEST
 
-/* As `outlive`, but the rank is killed after the others have destroyed the communicators. */
+/* Like `outlive`, but the rank is killed after the others have destroyed the communicators. */
 static void outstay(tsr_comm *comm, void *user)
 {
     enum { MANY = 12 };

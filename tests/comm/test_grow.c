@@ -32,7 +32,7 @@ static void check_sum(tsr_comm *comm)
         rank_fail("the sum is 0x%x with %d ranks", (unsigned)data[0], size);
 }
 
-/* Down to one and up again ------------------------------------------------------------------- */
+/* From four ranks to one, and to four again -------------------------------------------------- */
 
 static void replace(tsr_comm **comm, tsr_comm *by)
 {
@@ -131,7 +131,7 @@ START_TEST(from_one_to_four)
 }
 END_TEST
 
-/* Nobody comes, or a stranger ---------------------------------------------------------------- */
+/* No newcomer, or one with a wrong token ----------------------------------------------------- */
 
 static void wait_in_vain(tsr_comm *comm, void *user)
 {
@@ -146,7 +146,7 @@ static void wait_in_vain(tsr_comm *comm, void *user)
                TSR_ERR_TIMEOUT, "grow: no process has joined at 127.0.0.1:");
     check_sum(comm);
     atomic_store(&shown->want, 1);
-    for (bool has_knocked = false; !has_knocked;) { /* the newcomer may need some time */
+    for (bool has_knocked = false; !has_knocked;) { /* until the newcomer has asked to join */
         need_error(tsr_comm_grow(comm, tsr_comm_grow_params(.timeout_ns = 300 * MS), &next),
                    TSR_ERR_TIMEOUT, "grow: no process has joined at 127.0.0.1:");
         has_knocked = strstr(tsr_last_error(), "has another TESSERA_TOKEN") != NULL;
@@ -212,7 +212,7 @@ static void grow_until_one_stays(tsr_comm *comm, void *user)
         int32_t go_on = status == TSR_OK;
         need(status == TSR_OK || !next);
         need_ok(tsr_comm_all_reduce(comm, &go_on, &go_on, 1, TSR_I32, TSR_OP_SUM));
-        need(go_on == 0 || go_on == 2); /* both newcomers or none */
+        need(go_on == 0 || go_on == 2); /* both newcomers have joined, or none */
         if (!go_on)
             continue;
         int32_t one = 1, sum;
@@ -245,7 +245,7 @@ START_TEST(one_is_killed_while_it_joins)
         ranks_signal(number, SIGKILL);
     }
     atomic_store(&shown->stop, 1);
-    for (int i = 0; i < 4; i++) /* the last attempts may reach the ranks while they cannot answer */
+    for (int i = 0; i < 4; i++) /* the last two may reach the ranks while they cannot answer */
         ranks_join(be_there, NULL, 3000 * MS);
     ranks_wait();
     ranks_check(0);
@@ -255,7 +255,8 @@ END_TEST
 
 /* Failing allocations ------------------------------------------------------------------------ */
 
-/* If the ranks have failed at the very end, the newcomer may be alone. */
+/* Makes a sum if the newcomer is not alone, which it may be if the ranks failed at the very end
+ * of growing. */
 static void sum_if_possible(tsr_comm *comm)
 {
     int32_t one = 1, sum = 0;

@@ -146,7 +146,8 @@ static char *memory_there(void)
     return text;
 }
 
-/* Other processes use such memory for a while, too, so only memory that stays is an error. */
+/* Checks that no memory is left behind. Other processes use such memory for a while, too, so
+ * only memory that stays is an error. */
 static void need_nothing_left(const char *before)
 {
     char *after = memory_there();

@@ -12,8 +12,8 @@
 
 typedef struct placement {
     const char *hosts;
-    /* leaves of each subtree; UNEVEN: the subtrees have different numbers of leaves; 0: there are
-     * no subtrees */
+    /* how many ranks (leaves) each subtree of the tree of additions has; UNEVEN: different
+     * numbers; 0: there are no subtrees */
     int leaves;
 } placement;
 #define UNEVEN (-1)
@@ -128,7 +128,7 @@ START_TEST(for_any_placement)
 }
 END_TEST
 
-/* Runs several operations at once, with and without levels, and waits for them in another order. */
+/* Starts several operations, with and without levels, and waits for them in another order. */
 static void overlapping(tsr_comm *comm, void *user)
 {
     enum { REQUESTS = 6 };
@@ -168,7 +168,7 @@ START_TEST(several_at_once)
 }
 END_TEST
 
-/* Communicators of some of the ranks have levels of their own. */
+/* Communicators of some of the ranks must have levels of their own. */
 static void split(tsr_comm *comm, void *user)
 {
     const int rank = tsr_comm_rank(comm);
@@ -291,7 +291,7 @@ START_TEST(a_rank_is_lost_in_a_round)
 }
 END_TEST
 
-/* After a loss, the ranks that are left have levels of their own. */
+/* After a loss, the communicator of the ranks that are left must have levels of its own. */
 static void go_on(tsr_comm *comm, void *user)
 {
     _Atomic int *met = ranks_shared();
@@ -374,8 +374,9 @@ START_TEST(a_rank_misbehaves)
 }
 END_TEST
 
-/* A rank may ask whom a call waits for that itself waits for an earlier one in levels. Neither a
- * receive nor a completed call that the caller has not released is that earlier one. */
+/* The operation that one rank calls waits for an earlier one in levels. Another rank asks for
+ * whom it waits. A receive is not such an earlier operation, and neither is a completed
+ * operation that the caller has not released. */
 static void wait_for_earlier(tsr_comm *comm, void *user)
 {
     atomic_int *seen = ranks_shared();

@@ -17,8 +17,8 @@ static int many(void)
     return text ? atoi(text) : TSR__MANY_RANKS + 4;
 }
 
-/* Returns the ranks' hosts: two, each with half of the leaves of the tree of sums
- * (algorithms/tree.h), so that operations run in levels. */
+/* Returns the hosts of the ranks: two hosts, each with half of the leaves of the tree of
+ * additions (algorithms/tree.h), so that operations run in levels. */
 static const char *two_hosts(int size)
 {
     static char hosts[RANKS_CAPACITY + 1];
@@ -31,7 +31,7 @@ static const char *two_hosts(int size)
     return hosts;
 }
 
-/* The ways are shared memory, levels, and messages. */
+/* The three ways in which operations run: shared memory, levels, and messages. */
 #define WAYS 3
 static void start(int size, int round, void (*run)(tsr_comm *comm, void *user))
 {
@@ -103,7 +103,7 @@ static void blocks(tsr_comm *comm)
     }
 }
 
-/* Splits the ranks into two halves, of every second rank each. Both are communicators like any
+/* Splits the ranks into those with even and odd numbers. Both communicators must work like any
  * other. */
 static void halves(tsr_comm *comm)
 {
@@ -116,7 +116,7 @@ static void halves(tsr_comm *comm)
     tsr_comm_destroy(&half);
 }
 
-/* One rank makes another call than the others. */
+/* One rank calls another operation than the others. */
 static void differs(tsr_comm *comm)
 {
     tsr_comm *child;
@@ -130,7 +130,7 @@ static void differs(tsr_comm *comm)
     tsr_comm_destroy(&child);
 }
 
-/* One rank makes no call. Ranks that wait for it name it, and may send their error to the
+/* One rank calls nothing. Ranks that wait for it must name it, and may send their error to the
  * others. */
 static void does_not_call(tsr_comm *comm)
 {
@@ -149,7 +149,7 @@ static void does_not_call(tsr_comm *comm)
     need_ok(tsr_comm_barrier(comm));
 }
 
-/* One rank destroys the communicator. */
+/* One rank destroys the communicator while the others use it. */
 static void leaves(tsr_comm *comm)
 {
     tsr_comm *child;

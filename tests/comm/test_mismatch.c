@@ -78,7 +78,8 @@ static const struct {
 };
 #define CASES ((int)(sizeof cases / sizeof cases[0]))
 
-/* In the first round the last rank but one differs, in the second the last. */
+/* In the first round the last rank but one calls another operation; in the second, the last rank
+ * does. */
 static void differ(tsr_comm *comm, void *user)
 {
     const int size = tsr_comm_size(comm), rank = tsr_comm_rank(comm);

@@ -5,7 +5,7 @@
 #include "support/check_main.h"
 #include "tessera/comm.h"
 
-/* An all-gather in which every rank contributes the bytes of this one. */
+/* The bootstrap's all-gather: every rank contributes the same bytes as this one. */
 static int all_alike(void *user, const void *mine, uint64_t size_bytes, void *all)
 {
     const int size = *(const int *)user;

@@ -39,7 +39,7 @@ static void buffer_end(buffer *ended)
     free(ended->memory);
 }
 
-/* A case ------------------------------------------------------------------------------------- */
+/* One operation with all its variables ------------------------------------------------------- */
 
 typedef struct trial {
     tsr_comm *comm;
@@ -79,7 +79,8 @@ static void try_reduce(const trial *t)
     buffer_end(&recv);
 }
 
-/* Returns the size of a rank's block. Sizes differ between ranks, and some are 0. */
+/* Returns the number of elements in a rank's block. Ranks have different numbers, some of them
+ * 0. */
 static uint64_t block_of(const trial *t, int rank)
 {
     return rank % 3 == 1 ? 0 : t->count + (uint64_t)(rank * 5 % 7);
@@ -223,7 +224,7 @@ static void try_all_to_all(const trial *t, bool is_uneven)
     buffer_end(&recv);
 }
 
-/* Each rank sends to the next, and then to all others at the same time. */
+/* Each rank sends a message to the next rank, and then one to every other rank at the same time. */
 static void try_messages(const trial *t)
 {
     buffer out = buffer_of(t->count, t->dtype, 1), in = buffer_of(t->count, t->dtype, 2);
@@ -242,7 +243,7 @@ static void try_messages(const trial *t)
     buffer_end(&in);
 }
 
-/* All of them -------------------------------------------------------------------------------- */
+/* All operations ----------------------------------------------------------------------------- */
 
 static void try_reductions(trial *t)
 {
@@ -304,7 +305,8 @@ START_TEST(every_operation)
 }
 END_TEST
 
-/* Sizes below and above every threshold, and sizes of several pieces. */
+/* Sizes below and above every threshold between algorithms, and sizes that are sent in several
+ * pieces. */
 static void larger(tsr_comm *comm, void *user)
 {
     static const uint64_t counts[] = {1000, 4095, 4097, 16385, 65536, 70001};

@@ -1,4 +1,4 @@
-/* Results have the same bits, however they are computed. */
+/* Results must have the same bits, however they are computed. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -67,8 +67,9 @@ END_TEST
 
 static const tsr_dtype exact_dtypes[] = {TSR_F32, TSR_F64, TSR_F16, TSR_BF16};
 
-/* Returns contribution number `who`. Only three contributions are not neutral, so that any job of
- * at least 3 ranks has all of them. Which ranks have them depends on the element. */
+/* Returns contribution number `who`. Only three contributions are not neutral (0 for sums, 1 for
+ * products), so that any job of at least 3 ranks has all of them and all jobs must give the same
+ * result. Which contributions these are depends on the element. */
 static uint64_t contribution(int who, int size, uint64_t index, tsr_dtype dtype, tsr_op op)
 {
     const int real = (who + (int)(index % (uint64_t)size)) % size;

@@ -9,7 +9,7 @@ typedef struct run {
     tsr_dtype dtype;
     bool sequence;
     int sequence_dim;
-    int64_t lead[2]; /* batch and tokens; the batch is 1 if no_batch */
+    int64_t lead[2]; /* the sizes of batch and tokens; the batch is 1 if no_batch */
     bool no_batch;   /* x is [tokens,size] */
     tsr_random_params random;
     float p;
@@ -20,7 +20,8 @@ static double tolerance(tsr_dtype dtype)
     return dtype == TSR_F32 ? 4e-5 : dtype == TSR_F16 ? 2e-2 : 1.5e-1;
 }
 
-/* Checks errors relative to the largest value, because the values are sums of sums. */
+/* Checks that errors are small relative to the largest value. They are not small relative to
+ * each value, because the values are sums of sums that may cancel. */
 static void check_near(const char *what, const tsr_tensor *tensor, const double *want,
                        int64_t count, double limit)
 {

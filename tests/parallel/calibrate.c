@@ -44,8 +44,9 @@ CASE(rate_mistakes, "calibrate: mistakes are refused")
           "calibrate: dtype is i32; f32, f16 or bf16 is needed");
 }
 
-/* Returns the efficiency of dividing `length` by these rates, or evenly, in units of `align`.
- * Simulates the time that all ranks take, as a check of the formula. */
+/* Returns the efficiency of dividing `length` by these rates or evenly, in multiples of `align`:
+ * the speed of all ranks together as a fraction of the sum of their rates. It simulates the work
+ * of the ranks, as a check of the library's formula. */
 static double simulated(uint64_t length, int count, const double *rates, bool weighted,
                         uint64_t align)
 {
@@ -60,7 +61,7 @@ static double simulated(uint64_t length, int count, const double *rates, bool we
         left[r] = (double)ranges[r].count;
         all += rates[r];
     }
-    for (;;) { /* until the next rank is done */
+    for (;;) { /* each pass ends when the next rank is done */
         double next = INFINITY;
         for (int r = 0; r < count; r++)
             if (left[r] > 0 && left[r] / rates[r] < next)
@@ -87,7 +88,8 @@ CASE(one_slowed, "calibrate: with one rank slowed 3 times, at least 90 % of the 
         for (int i = 0; i < 3; i++) {
             const double even = simulated(lengths[i], count, rates, false, 1);
             const double weighted = simulated(lengths[i], count, rates, true, i > 0 ? 32 : 1);
-            /* All ranks wait for the slow one, which has 1/count of the work. */
+            /* With an even division, all ranks wait for the slow one, which has 1/count of the
+             * work. */
             CHECK(fabs(even - count / 3.0 / sum) < 0.02, "%d ranks, even: %g", count, even);
             CHECK(weighted >= 0.9, "%d ranks, %llu: %g", count, (unsigned long long)lengths[i],
                   weighted);
@@ -95,7 +97,7 @@ CASE(one_slowed, "calibrate: with one rank slowed 3 times, at least 90 % of the 
     }
     const double two[2] = {1, 1.0 / 3};
     CHECK(simulated(4096, 2, two, false, 1) == 0.5, "evenly among two is half");
-    /* An error of 5 % in a measured rate costs at most 5 %. */
+    /* If a measured rate is wrong by 5 %, the division must lose at most 5 %. */
     const double measured[2] = {1.05, 1.0 / 3};
     tsr_shard_range ranges[2];
     OK(tsr_partition(

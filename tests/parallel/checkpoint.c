@@ -5,9 +5,10 @@
 
 #include "parallel/fsdp/fsdp.h"
 
-/* Grids -------------------------------------------------------------------------------------- */
+/* The same checkpoint on different grids ----------------------------------------------------- */
 
-/* The first `data` × `tensor` ranks are a grid; the others do not take part. */
+/* A grid of data × tensor parallel ranks: the first data · tensor ranks; the others do not take
+ * part. */
 typedef struct grid {
     int data, tensor;
     bool has_me;

@@ -8,8 +8,8 @@
 
 #include "base/fault.h"
 
-/* Returns this rank's text for an error that occurs on rank `of`. On the other ranks, the text
- * names that rank. */
+/* Returns the text that this rank must get for an error that occurs on rank `of`. On the other
+ * ranks, the text names that rank. */
 static const char *told_by(int of, const char *who, const char *text)
 {
     static char said[512];
@@ -104,7 +104,8 @@ CASE(repeated, "checkpoint: a view that repeats elements is saved, and refused b
         unlink(path);
 }
 
-/* A tensor [8,ranks,3] is divided along dim 1. One of its bytes changes. */
+/* Tests a tensor [8,ranks,3] that is divided along dim 1, in which one byte of the file was
+ * changed. */
 CASE(damaged, "checkpoint: a tensor that ranks read in parts is verified by all of them together")
 {
     char path[SHARED_PATH], want[256], tail[256];
@@ -140,8 +141,8 @@ CASE(damaged, "checkpoint: a tensor that ranks read in parts is verified by all 
     if (world)
         OK(tsr_comm_barrier(world));
     snprintf(want, sizeof want, "checkpoint_load: %s: the data of 'cube' are damaged", path);
-    /* The tensor is divided by columns, by rows, and not at all, so that every rank reads all of
-     * it. */
+    /* The ranks read the tensor divided by columns, then by rows, and then not at all, so that
+     * every rank reads all of it. */
     tsr_checkpoint_entry rows = whole;
     rows.shard_dim = 0;
     rows.offset = my_rank == 0 ? 0 : my_rank < 8 ? my_rank : 8;
@@ -211,7 +212,7 @@ CASE(disagreement, "checkpoint: ranks whose entries differ write nothing")
     const char *const metadata[] = {"epoch", other ? "1" : "2", NULL};
     NOT_SAVED(1, tsr_checkpoint_params(.metadata = metadata),
               said_by(1, "the metadata are not the same as on rank 0"));
-    /* All ranks detect these errors by themselves. */
+    /* Each rank detects these errors by itself, so its text names no other rank. */
     e.shard_dim = 0;
     e.offset = my_rank > 0;
     e.length = 7;
@@ -233,8 +234,8 @@ CASE(disagreement, "checkpoint: ranks whose entries differ write nothing")
         unlink(path);
 }
 
-/* Half of the rows and half of the columns have the same offset and length along their
- * dimensions. */
+/* Some ranks have half of the rows and others half of the columns, with the same offset and
+ * length along their dimensions. */
 CASE(dimensions, "checkpoint: ranks that divide along different dimensions write nothing")
 {
     char path[SHARED_PATH];
@@ -286,7 +287,8 @@ static tsr_checkpoint_entry pair(int32_t data[2])
                                   .data = data};
 }
 
-/* Saves a model in one file with an index. Only the file's header has the metadata `epoch`. */
+/* Saves a model in one file with an index. Only the header of the model's file, not the index,
+ * has the metadata `epoch`. */
 static void save_indexed(const char *folder, const char *epoch)
 {
     char path[3 * SHARED_PATH];

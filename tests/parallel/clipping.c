@@ -26,7 +26,7 @@ static int sextet(char c)
     return at && c ? (int)(at - digits) : -1;
 }
 
-/* Decodes the numbers of {dtype, shape, b64}. */
+/* Decodes the elements of a tensor in the file: {dtype, shape, b64}. */
 static double *decode(const json_t *tensor, int *ndim, int64_t *shape)
 {
     const bool is_f64 = strcmp(json_string_value(json_object_get(tensor, "dtype")), "f64") == 0;
@@ -127,8 +127,8 @@ static void clip_and_step(tsr_optimizer *optimizer, const golden *g)
     OK(tsr_optimizer_step(optimizer, 1));
 }
 
-/* Checks tensors that all ranks have in full or, if `divided`, tensors whose parts along dim 0 the
- * ranks have (tensors of one element are not divided). */
+/* Checks the golden tensors. All ranks have them in full or, if `divided`, each rank has a range
+ * of their dim 0 (tensors of one element are not divided). */
 static void check_tensors(const golden *g, bool divided)
 {
     tsr_optimizer *optimizer = sgd_optimizer();
@@ -232,7 +232,7 @@ CASE(clip_golden, "clipping: PyTorch's numbers, whole, divided and sharded")
     json_decref(document);
 }
 
-/* Layers ------------------------------------------------------------------------------------- */
+/* Gradients of layers ------------------------------------------------------------------------ */
 
 enum {
     IN = 6,
@@ -409,7 +409,7 @@ CASE(clip_grid, "clipping: a grid of sharded, divided and gathered parameters ha
     tsr_group_destroy(&alone);
 }
 
-/* Parts that several ranks have -------------------------------------------------------------- */
+/* Ranges of a parameter that several ranks have ---------------------------------------------- */
 
 typedef struct part {
     tsr_optimizer *optimizer;
@@ -571,7 +571,7 @@ CASE(overflow, "clipping: a gradient that overflows on one rank makes all ranks 
     }
     CHECK(skipped == 1 && tsr_optimizer_steps(optimizer) == 3, "%d steps were skipped", skipped);
     CHECK(scaler.scale == 1024, "the scale is %g",
-          (double)scaler.scale); /* the scale was halved and doubled */
+          (double)scaler.scale); /* the scale was halved once and doubled once */
     check_layers_same(mlp, unchanged, "skipped", 0);
     tsr_optimizer_destroy(&optimizer);
     tsr_layer_destroy(&mlp);
@@ -629,7 +629,8 @@ static void check_deferred(float max_norm, float loss_scale)
         OK(tsr_optimizer_step(later, 0.5f));
         OK(tsr_optimizer_zero_grad(now));
         OK(tsr_optimizer_zero_grad(later));
-        /* Gives both the same parameters, so that the next norms have the same bits. */
+        /* Gives both optimizers' layers the same parameters, so that the next norms have the
+         * same bits. */
         check_layers_same(other, mlp, "deferred", 2e-6);
         for (int i = 0; i < tsr_layer_parameter_count(mlp); i++)
             OK(tsr_copy(queue, tsr_layer_parameter(other, i)->tensor,
@@ -653,7 +654,7 @@ CASE(deferred, "clipping: a norm that is read later makes the same steps")
     check_deferred(1000, 1);
 }
 
-/* If a step overflows, its state does not change either. */
+/* If the gradients of a step are not finite, the optimizer's state must not change either. */
 CASE(deferred_overflow, "clipping: a norm that is read later and is not finite skips the step")
 {
     tsr_layer *mlp = mlp_in(group, TSR_F32), *unchanged = mlp_in(group, TSR_F32);
@@ -752,8 +753,8 @@ static uint8_t *decayed_model(tsr_group *in, const char *const *gather, uint64_t
     return bytes;
 }
 
-/* The order of the additions in the norm depends on the shards. Therefore all bits agree only if
- * one rank has all shards, or if everything is gathered. */
+/* The order of the additions in the norm depends on the shards. Therefore all bits must agree
+ * with those of other groups only if one rank has all shards, or if everything is gathered. */
 CASE(decay_models, "optimizer: decay_matrices and clipping have the same bits in FSDP models")
 {
     tsr_group *alone = NULL;
@@ -767,7 +768,7 @@ CASE(decay_models, "optimizer: decay_matrices and clipping have the same bits in
     tsr_group_destroy(&alone);
 }
 
-/* Mistakes ----------------------------------------------------------------------------------- */
+/* Refused calls ------------------------------------------------------------------------------ */
 
 CASE(clip_mistakes, "clipping: mistakes are errors that name the values")
 {
@@ -818,15 +819,15 @@ CASE(clip_mistakes, "clipping: mistakes are errors that name the values")
     model_finish(&m);
 }
 
-/* Clips repeatedly, and lets each allocation of the last rank fail in turn. With `anew` each call
- * is the first one of its optimizer, which also computes the shares of the ranks. */
+/* Clips repeatedly, each time with another allocation of the last rank failing. With `anew` each
+ * call is the first one of its optimizer, which also allocates what later calls reuse. */
 static void clip_with_failures(bool anew)
 {
     tsr_layer *mlp = mlp_in(group, TSR_F32);
     tsr_optimizer *optimizer = sgd_optimizer();
     OK(tsr_optimizer_add_layer(optimizer, mlp));
     mlp_pass(mlp, 0, ROWS, 1);
-    OK(tsr_optimizer_clip(optimizer, 1, NULL, NULL)); /* creates the shares and pipelines */
+    OK(tsr_optimizer_clip(optimizer, 1, NULL, NULL)); /* creates what later calls use */
     int32_t reached = 1, failed = 0;
     for (uint64_t nth = 0; reached; nth++) {
         if (anew) {
@@ -854,7 +855,7 @@ static void clip_with_failures(bool anew)
     tsr_layer_destroy(&mlp);
 }
 
-/* A rank that runs out of memory sends this news to the others, and all return an error. */
+/* A rank that runs out of memory tells the others, and all return an error. */
 CASE(clip_failures, "clipping: no rank waits for one that failed")
 {
     clip_with_failures(false);

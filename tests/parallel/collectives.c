@@ -59,7 +59,8 @@ static void all_reduce_case(tsr_group *through, const sized *s, tsr_dtype dtype,
     tsr_tensor *tensor = some_tensor(gaps, dtype, s->ndim, s->shape);
     double *mine = whole_numbers(sequence, my_rank, count), *want = sum_of_ranks(sequence, count);
     tensor_put(tensor, mine);
-    /* The operation sees work recorded before it, and work recorded after it sees the result. */
+    /* The operation must see work recorded before it, and work recorded after it must see the
+     * result. */
     if (dtype != TSR_U8 && dtype != TSR_I32)
         OK(tsr_scale(queue, tensor, tensor, 1, 1));
     OK(tsr_group_all_reduce(through, tensor, TSR_OP_SUM));
@@ -483,8 +484,8 @@ CASE(mistakes, "mistakes in the arguments of operations are named")
     tsr_tensor_destroy(&wrong);
 }
 
-/* Each rank sends another number of elements, in several pieces through host memory; one rank sends
- * none. Several exchanges are in progress at the same time. */
+/* Each rank sends another number of elements, in several transfers through host memory; one rank
+ * sends none. Several exchanges are in progress at the same time. */
 CASE(exchange, "fsdp: copies need exchanges: each rank sends to one rank and receives from another")
 {
     enum { TIMES = 3 };

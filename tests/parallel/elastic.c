@@ -32,12 +32,12 @@ typedef struct worker {
     tsr_sampler *sampler;
     int64_t step;
     int sampler_ranks;
-    int64_t sampled_from; /* the step that begins with item `first_item` of the sampler */
+    int64_t sampled_from; /* the first step that uses `sampler`; it begins with item `first_item` */
     uint64_t first_item;
-    int64_t looked_at; /* the last step before which the ranks looked for newcomers */
+    int64_t looked_at; /* the last step before which the ranks looked for processes that join */
     int grows;         /* how often the ranks have grown since this process takes part, its own join
                         * included */
-    int rebuilding;    /* the number of the present rebuilding */
+    int rebuilding;    /* how many times the objects have been rebuilt, this time included */
     bool moving, armed, has_rebuilt;
 } worker;
 
@@ -91,8 +91,8 @@ static bool is_victim(elastic_point point, int64_t at)
     return find_loss(point, at)->victims >> w.number & 1;
 }
 
-/* Kills this process if the job has a loss at this point. Returns whether the process fails here
- * while others succeed (`behind`). */
+/* Kills this process if the job has a loss at this point. Returns whether this process must
+ * instead get an error while others succeed (`behind`). */
 static bool come_to(elastic_point point, int64_t at)
 {
     if (is_victim(point, at))
@@ -329,7 +329,7 @@ static tsr_status save_step(void)
     return tsr_fsdp_save(w.model, path, NULL);
 }
 
-/* Rebuilding --------------------------------------------------------------------------------- */
+/* Rebuilding after a change of the ranks ----------------------------------------------------- */
 
 static void use(tsr_comm *comm)
 {
@@ -430,8 +430,8 @@ static tsr_status join(bool *is_out)
     return rebuild();
 }
 
-/* Continues with the ranks that are left. If this process is out, joins them. Returns false if this
- * process cannot continue. */
+/* Continues with the ranks that are left. If this process is no longer a member, joins them
+ * again. Returns false if this process cannot continue. */
 static bool go_on(bool is_out)
 {
     const double from = seconds_now();
@@ -473,7 +473,7 @@ static tsr_status grow(uint64_t timeout_ns)
     return rebuild();
 }
 
-/* The loop ----------------------------------------------------------------------------------- */
+/* The training loop -------------------------------------------------------------------------- */
 
 /* Computes the parameters in double precision, and checks that the model is close. */
 static tsr_status check_values(void)
@@ -629,7 +629,7 @@ void elastic_join(tsr_comm *comm, void *user)
     run(comm, user, true);
 }
 
-/* In the test -------------------------------------------------------------------------------- */
+/* Functions that run in the test ------------------------------------------------------------- */
 
 void elastic_start(elastic_job *job)
 {

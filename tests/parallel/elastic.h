@@ -18,7 +18,7 @@
 typedef enum elastic_point {
     POINT_NONE,
     POINT_BACKWARD,       /* in the backward pass: some gradients are reduced, others are not */
-    POINT_BEFORE_BARRIER, /* in the step: all gradients have been sent to the copies */
+    POINT_BEFORE_BARRIER, /* in the step: all gradients have been sent */
     POINT_AFTER_BARRIER,  /* in the step: some ranks have passed the barrier */
     POINT_MOVING,         /* in tsr_fsdp_rebuild, while shards are moved */
     POINT_REBUILT         /* in tsr_fsdp_rebuild, at its end */

@@ -104,8 +104,8 @@ static void free_inputs(inputs *in)
     tsr_tensor_destroy(&in->indices);
 }
 
-/* Set if there was no memory for a new batch. The full batch is then submitted, recording
- * continues, and no call fails. */
+/* Set if there was no memory for a new batch of commands. The full batch is then submitted,
+ * recording continues, and no call fails. */
 static bool went_on;
 
 static void note_full_batch(void *user, tsr_log_level level, const char *message)

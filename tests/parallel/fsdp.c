@@ -6,7 +6,7 @@
 
 #include "parallel/fsdp/fsdp.h"
 
-/* Strategies --------------------------------------------------------------------------------- */
+/* Strategies for dividing parameters --------------------------------------------------------- */
 
 /* A strategy that the test implements: the ranges of each parameter are in the opposite order of
  * the ranks. */
@@ -128,7 +128,7 @@ CASE(whole_layers, "fsdp: the values of layers that are not deferred are kept")
     free(want);
 }
 
-/* Copies ------------------------------------------------------------------------------------- */
+/* Copies of other ranks' shards -------------------------------------------------------------- */
 
 /* Checks the copy of another rank's shard. That rank sends the shard, for comparison. */
 static void check_copy(tsr_fsdp *m, const char *what, const tsr_tensor *own, const tsr_tensor *copy)
@@ -329,7 +329,7 @@ CASE(unsharded,
     model_finish(&m);
 }
 
-/* Memory ------------------------------------------------------------------------------------- */
+/* Memory that the plan predicts -------------------------------------------------------------- */
 
 #define BIG_UNITS 6
 #define BIG_ROWS 96
@@ -345,7 +345,8 @@ static void look_at(peak *p)
     p->most = used > p->most ? used : p->most;
 }
 
-/* Trains units of the caller's own parameters, whose passes need no memory except the model's. */
+/* Trains units of the caller's own parameters. Passes need no memory except the model's, so that
+ * the memory can be compared with the plan. */
 static void train_big(tsr_fsdp *m, peak *p)
 {
     for (int step = 0; step < 2; step++) {
@@ -482,7 +483,7 @@ CASE(chunks, "fsdp: shards that exceed one allocation use several; others are st
     check_chunks(&(model_case){.sharded = {.optimizer = TSR_OPTIMIZER_SGD}});
 }
 
-/* Slots -------------------------------------------------------------------------------------- */
+/* Memory for units that are gathered ahead --------------------------------------------------- */
 
 CASE(ahead,
      "fsdp: the next unit is gathered while one is used, and a gathered one is not gathered again")
@@ -555,7 +556,7 @@ CASE(shards, "fsdp: shards are those of the plan, and values written to them are
     model_finish(&m);
 }
 
-/* Dimensions of size 0 are allowed everywhere, even if nothing else in the unit needs memory. */
+/* Parameters may have dimensions of size 0, even if nothing else in the unit needs memory. */
 CASE(nothing, "fsdp: units whose parameters have no elements are used and stepped")
 {
     const tsr_parameter empty[] = {

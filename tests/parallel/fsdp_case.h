@@ -8,7 +8,8 @@
 #define MODEL_LAYERS 3
 #define MODEL_ROWS 6 /* rows of a rank's batch */
 
-/* The pattern that always gathers every parameter, as in plain data parallelism. */
+/* The pattern that matches every parameter, for the list of parameters that are always gathered,
+ * as in plain data parallelism. */
 extern const char *const everything[];
 
 typedef struct model_case {
@@ -46,8 +47,9 @@ uint8_t *file_bytes(const char *path, uint64_t *size);
  * them. All ranks of the model's group must call it. */
 uint8_t *model_bytes(model *m, uint64_t *size);
 
-/* The linker replaces tsr__adamw_step. adamw_steps counts its calls since it was set to 0. The call
- * with number adamw_failing_step, counted from 0, fails with TSR_ERR_NO_MEMORY; -1: none. */
+/* The linker replaces tsr__adamw_step by a function that counts its calls in adamw_steps since
+ * that was set to 0. The call with number adamw_failing_step, counted from 0, fails with
+ * TSR_ERR_NO_MEMORY; -1: none fails. */
 extern int adamw_steps, adamw_failing_step;
 
 /* Returns the device memory that is in use after all recorded work is done. */

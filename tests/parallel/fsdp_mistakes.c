@@ -1,4 +1,4 @@
-/* Sharded parameters: errors, and the state after them. */
+/* Sharded parameters: errors, and that the model stays usable after them. */
 #include "parallel/fsdp_case.h"
 
 #include <unistd.h>
@@ -190,7 +190,7 @@ CASE(no_slot, "fsdp: using more units than fit in memory is an error")
     model_finish(&m);
 }
 
-/* While in use ------------------------------------------------------------------------------- */
+/* Calls that are refused while units are in use ---------------------------------------------- */
 
 /* Checks that element 0 of this rank's shard of a gradient is `want`; 0: there is no gradient. */
 static void check_grad(tsr_fsdp *m, uint64_t param, double want)
@@ -263,7 +263,7 @@ CASE(in_use, "fsdp: reading shards while units are in use changes nothing")
     look_while_in_use(everything);
 }
 
-/* Steps -------------------------------------------------------------------------------------- */
+/* Steps with wrong numbers ------------------------------------------------------------------- */
 
 static void wrong_sgd(tsr_fsdp *m)
 {
@@ -383,7 +383,8 @@ CASE(failed_reduction, "fsdp: a pass whose reduction fails leaves no gradient")
         case_skip("one rank reduces nothing");
         return;
     }
-    /* The largest numbers fail when the reduction of the first parameter is already in progress. */
+    /* How many allocations succeed before one fails. For the largest numbers, the reduction of
+     * the first parameter is already in progress. */
     const uint64_t sharded[] = {0, 1, 2, 5, 9, 12}, gathered[] = {0, 1, 2, 4, 6};
     for (size_t i = 0; i < sizeof sharded / sizeof *sharded; i++)
         fail_reduction(NULL, sharded[i]);

@@ -8,11 +8,11 @@
 #define HOST_MOST_PARAMETERS 24
 
 typedef struct host_model {
-    /* Exactly one is not NULL. kv_heads and head_dim must not be 0. */
+    /* Exactly one of the two is not NULL. Its kv_heads and head_dim must not be 0. */
     const tsr_self_attention_params *attention;
     const tsr_block_params *block;
     int64_t batch, tokens, size;
-    /* Parameters are found by the ends of their names, such as "q.weight". */
+    /* The full parameters. Functions find them by the ends of their names, such as "q.weight". */
     int count;
     const char *name[HOST_MOST_PARAMETERS];
     double *parameter[HOST_MOST_PARAMETERS];

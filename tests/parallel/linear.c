@@ -104,7 +104,7 @@ CASE(different_weights, "each rank has different weight values")
 
 CASE(concatenated_weights, "concatenated weights across ranks equal the full weight")
 {
-    /* A group of one process has the full weight. */
+    /* A group of one process has the full weight as its shard. */
     tsr_group *alone = NULL;
     OK(tsr_group_create(NULL, queue, NULL, &alone));
     tsr_linear_params params = {.input_size = IN, .output_size = OUT, .init = {.seed = 5}};
@@ -358,7 +358,7 @@ CASE(names_of_layers, "layers with different names have different weights and pa
         free(weights[i]);
 }
 
-/* All options -------------------------------------------------------------------------------- */
+/* All combinations of options ---------------------------------------------------------------- */
 
 static const tsr_layer_layout inputs[2][3] = {
     {TSR_LAYOUT_FULL, TSR_LAYOUT_GATHER, TSR_LAYOUT_SEQUENCE},
@@ -495,7 +495,7 @@ CASE(linear_mistakes, "mistakes in a linear layer's params are named")
     CHECK(!tsr_linear_local_weight(NULL) && !tsr_linear_local_bias(NULL), "something of nothing");
 }
 
-/* The same errors occur with one rank and with several. Dimension 2 is the last one. */
+/* One rank must get the same errors as several. Dimension 2 of x is the last one, the features. */
 CASE(sequence_mistakes, "a sequence_dim that x does not have is an error")
 {
     static const int wrong[] = {2, 3, 7};

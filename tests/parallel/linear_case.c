@@ -147,7 +147,7 @@ void linear_case_run(const linear_case *c)
     OK(c->row ? tsr_row_linear_create(p, &layer) : tsr_column_linear_create(p, &layer));
     double *w = whole_parameter(layer, 0), *bias = NULL;
     if (!p->no_bias) {
-        /* Writes this rank's part of other values to the bias, which is 0 until then. */
+        /* Writes other values to this rank's range of the bias, which is 0 until then. */
         double *values = numbers(c->sequence + 2, n, w_dtype);
         const tsr_parameter *b = tsr_layer_parameter(layer, 1);
         tensor_put(b->tensor, values + b->offset);

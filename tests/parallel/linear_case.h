@@ -19,8 +19,8 @@ typedef struct linear_case {
  * after zero_grad. */
 void linear_case_run(const linear_case *c);
 
-/* Return the start and size of a rank's part: of equal parts, or of UNEVEN ones. Computed without
- * the library. */
+/* Return the start and size of a rank's range of `size` features that are divided evenly, or by
+ * the partition UNEVEN. They are computed without the library. */
 int64_t part_start(int64_t size, int rank);
 int64_t part_count(int64_t size, int rank);
 

@@ -1,4 +1,5 @@
-/* The caller's mistakes are detected before anything is sent, and the group stays usable. */
+/* Mistakes of the caller must be detected before anything is sent, and the group must stay
+ * usable. */
 #include "parallel/spmd.h"
 
 static void check_goes_on(tsr_group *through)
@@ -199,8 +200,9 @@ typedef struct pass {
     tsr_tensor *x, *y, *dy, **dx;
 } pass;
 
-/* Runs passes while parameter `index` has no memory, and gives the memory back afterwards. If
- * `needed`, the backward pass needs the parameter. It never needs a bias. */
+/* Runs passes while parameter `index` has no memory, which must fail, and gives the memory back
+ * afterwards. `needed` says whether the backward pass needs the parameter; it never needs a
+ * bias. */
 static void check_no_memory(const pass *p, int index, bool needed)
 {
     const tsr_parameter *parameter = tsr_layer_parameter(p->layer, index);
@@ -224,7 +226,8 @@ static void check_no_memory(const pass *p, int index, bool needed)
     tsr_tensor_destroy(&memory);
 }
 
-/* Runs passes while the gradient of parameter `index` is in the memory of x, or of dy. */
+/* Runs passes while the gradient of parameter `index` is in the memory of x or dy, which must be
+ * refused. */
 static void check_gradient_on(const pass *p, int index, const tsr_tensor *place, const char *format)
 {
     const tsr_parameter *parameter = tsr_layer_parameter(p->layer, index);

@@ -116,7 +116,8 @@ static tsr_status apply_grad(void *user, tsr_stream *stream, tsr_tensor *dx, con
     return tsr_activate_grad(stream, dx, x, dy, *(const tsr_activation *)user);
 }
 
-/* Checks errors relative to the largest value, because the values are sums of sums. */
+/* Checks that errors are small relative to the largest value. They are not small relative to
+ * each value, because the values are sums of sums that may cancel. */
 static void check_near(const char *what, const double *got, const double *want, int64_t count,
                        double tolerance)
 {
@@ -509,8 +510,8 @@ CASE(deferred, "a deferred layer uses the memory that it is lent, and only that 
     OK(tsr_layer_set_parameter(deferred, 4, NULL, NULL, false));
     FAILS(tsr_layer_forward(deferred, tx, NULL, &got), TSR_ERR_INVALID,
           "row_linear: down.weight has no memory");
-    /* One parameter uses the caller's memory, and the others the layer's own. Then gate and up are
-     * computed in two products. */
+    /* One parameter is in the caller's memory, and the others are in the layer's own. Since gate
+     * and up are then not adjacent, they need two products. */
     OK(tsr_layer_set_parameter(layer, 0, tsr_layer_parameter(deferred, 0)->tensor, NULL, false));
     tsr_layer_saved *saved = NULL;
     OK(tsr_layer_forward(layer, tx, &saved, &got));

@@ -100,7 +100,7 @@ static void train(tsr_optimizer *optimizer, subject *s, int first, int end)
     }
 }
 
-/* By hand ------------------------------------------------------------------------------------ */
+/* Steps on the host -------------------------------------------------------------------------- */
 
 enum { PARAMETERS = 5 }; /* 4 of the MLP, and the tensor */
 
@@ -263,7 +263,7 @@ CASE(changed_values, "optimizer: master copies follow values that the program wr
     subject_finish(&s);
 }
 
-/* FSDP --------------------------------------------------------------------------------------- */
+/* Files of FSDP models ----------------------------------------------------------------------- */
 
 static uint8_t *train_model(tsr_optimizer_kind kind, bool through_optimizer, uint64_t *size)
 {
@@ -451,8 +451,8 @@ CASE(file_of_both, "optimizer: its file is an FSDP model's, and either loads the
 
 /* Failures ----------------------------------------------------------------------------------- */
 
-/* Checks an error whose text starts with `start`. The checks of the operations refuse wrong
- * numbers, under the optimizer's name. */
+/* Checks an error whose text starts with `start`. The operations themselves refuse wrong
+ * numbers; the text has the optimizer's name instead of theirs. */
 static void refused(tsr_status status, const char *start)
 {
     CHECK(status == TSR_ERR_INVALID, "%s gave %s", start, tsr_status_name(status));

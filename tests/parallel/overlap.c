@@ -23,7 +23,7 @@ static void sleep_until(double when)
         nanosleep(&(struct timespec){.tv_nsec = left < 0.9 ? (long)(left * 1e9) : 900000000}, NULL);
 }
 
-/* The slow wire ------------------------------------------------------------------------------ */
+/* The slow network --------------------------------------------------------------------------- */
 
 #define MAX_UNDER_WAY 64
 static struct {
@@ -126,8 +126,8 @@ static double seconds(tsr_group *through, int parts)
     return best;
 }
 
-/* Returns the time in parts relative to the time in one piece, on a wire that takes as long as the
- * product. */
+/* Returns the time of a product and its reduction in several pieces, relative to the time in one
+ * piece, on a network on which the reduction takes as long as the product. */
 static double measure(tsr_group *alone)
 {
     double compute = seconds(alone, 1), fast_wire = seconds(group, 1);

@@ -143,8 +143,8 @@ static tsr_pipeline_run_params run_params(stage *s, int batches, int64_t size)
                                      .user = s};
 }
 
-/* The same kernels get the same values, so results are equal unless ranks have different
- * devices. */
+/* Checks that results are equal to those of one process. The same kernels get the same values,
+ * so all bits agree unless ranks have different devices. */
 static void check_equal(const char *what, const double *got, const double *want, int64_t count)
 {
     for (int64_t i = 0; i < count; i++)
@@ -307,8 +307,8 @@ CASE(refuses, "pipeline: wrong params are refused before anything is sent")
     tsr_pipeline_destroy(&pipeline);
 }
 
-/* One stage fails. Its error names the pass, and the other stages get an error before the
- * deadline. */
+/* One stage fails. Its error must name the pass, and the other stages must get an error before
+ * the deadline. */
 static void check_failure(int guilty, bool wrong, bool missing, const char *text)
 {
     stage s;
@@ -475,7 +475,8 @@ static void set_entry(tsr_checkpoint_entry *entry, char name[40], const char *pr
                                     .data = data};
 }
 
-/* Saves from host memory of one process the parameters that the stages save. */
+/* Saves the parameters of all stages from the host memory of one process, for a comparison of
+ * the files. */
 static void save_whole(const char *path)
 {
     static const char *const prefixes[] = {"", "optimizer.moment1.", "optimizer.moment2."};

@@ -9,7 +9,7 @@ typedef struct sim_message {
     const element *from; /* the sender's memory, if sends wait for their receives */
     element *copy;       /* its contents when the send started */
     uint64_t count;
-    uint64_t heard; /* what the sender had heard when the send started */
+    uint64_t heard; /* what the sender had heard (rank.heard) when the send started */
     bool taken;
 } sim_message;
 
@@ -122,8 +122,8 @@ static element combined(element a, element b)
         .index = a.index, .ranks = a.ranks | b.ranks, .order = mix(mix(a.order) + mix(b.order))};
 }
 
-/* Checks that an exact step combines only contributions, not partial results. Exact steps have no
- * order. */
+/* Checks that an exact step combines only contributions of single ranks, not partial results.
+ * The order of exact steps does not matter. */
 static void exact(sim_rank *rank, const tsr__step *step)
 {
     const element *from = memory_of(rank, step->from);
@@ -204,7 +204,7 @@ static bool receive(sim_job *sim, int me)
     return moved;
 }
 
-/* Returns the step inside a host that a rank has begun, or NULL. */
+/* Returns the inner step (a collective inside a host) that a rank has begun, or NULL. */
 static const tsr__step *inner_step(const sim_job *sim, int rank)
 {
     const sim_state *state = &states[rank];
@@ -214,7 +214,8 @@ static const tsr__step *inner_step(const sim_job *sim, int rank)
     return begun ? &schedule->steps[state->next] : NULL;
 }
 
-/* Combines element `index` of the inputs along the tree of `count` ranks. */
+/* Combines element `index` of the inputs of `count` ranks from `first` on, in the order of the
+ * tree of additions. */
 static element inner_sum(sim_job *sim, int first, int count, uint64_t index)
 {
     element level[SIM_RANKS];
@@ -272,7 +273,8 @@ static void check_inner(sim_job *sim, int first, int count)
         uint64_t total = 0;
         ck_assert(other->inner == step->inner && other->peer == step->peer);
         ck_assert(step->peer >= first && step->peer < first + count);
-        ck_assert(states[first + i].after == states[first + i].next + 1); /* alone in its round */
+        /* An inner step is alone in its round. */
+        ck_assert(states[first + i].after == states[first + i].next + 1);
         if (!blocks.starts)
             continue;
         ck_assert(other->ranks == count);

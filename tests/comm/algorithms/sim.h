@@ -1,5 +1,6 @@
 /* Simulates all ranks of an operation in one process. An element is not a number. It records its
- * index, the ranks whose contributions it contains, and the order in which they were combined. */
+ * index, the ranks whose contributions it contains, and the order in which they were combined.
+ * So a test can check all of these. */
 #ifndef TESTS_COMM_PATTERN_SIM_H
 #define TESTS_COMM_PATTERN_SIM_H
 
@@ -11,10 +12,11 @@
 #define SIM_RANKS 64
 
 typedef struct element {
-    uint32_t index; /* POISON if it is not an element */
+    uint32_t index; /* POISON: memory that holds no element */
     uint32_t divided;
     uint64_t ranks; /* bit r: the element contains rank r's contribution */
-    uint64_t order; /* a hash of how elements were combined; a+b and b+a have the same */
+    uint64_t order; /* a hash of the order in which contributions were combined; a+b and b+a have
+                       the same */
 } element;
 #define POISON UINT32_MAX
 

@@ -1,6 +1,6 @@
 /* Every algorithm, for 1 … 64 ranks, with even and uneven counts, in place and not, small and
- * large. Each rank must get the right elements, and the order of combination must be the same for
- * every element, every rank and every algorithm. */
+ * large. Each rank must get the right elements, and all algorithms must combine the
+ * contributions to every element in the same order on every rank. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,7 +24,7 @@ static bool is_skipped(int size, size_t c, unsigned flags)
     return size > 20 && (size % each != 0 || (flags ^ (c + (size_t)(size / each))) % 8 != 0);
 }
 
-/* Defines a test. It runs in one process for every eight numbers of ranks. */
+/* Defines a test. Each of its processes (Check's loop variable) runs eight numbers of ranks. */
 #define PATTERN_TEST(name)                                                                         \
     static void name##_of(int size);                                                               \
     START_TEST(name)                                                                               \
@@ -54,8 +54,8 @@ static void begin(int size, bool rendezvous)
         all.ranks[r].levels = &placed[r];
 }
 
-/* Gives a rank send[send_count] and recv[recv_count]. In place, recv is at send + offset, or, if
- * offset is negative, send is at recv − offset. */
+/* Allocates send[send_count] and recv[recv_count] for a rank. In place, recv is at send +
+ * offset, or, if offset is negative, send is at recv − offset. */
 static void give(int rank, uint64_t send_count, uint64_t recv_count, bool in_place, int64_t offset)
 {
     sim_rank *mine = &all.ranks[rank];
@@ -82,7 +82,7 @@ static void take_back(int rank, bool in_place, int64_t offset)
         free(mine->recv);
 }
 
-/* Returns blocks of 0 … 9 elements; if `even`, all of the same size. */
+/* Returns blocks, one for each rank, of 0 … 9 elements; if `even`, all have the same size. */
 static tsr__blocks random_blocks(uint64_t *random, int size, bool even)
 {
     if (even)
@@ -93,8 +93,8 @@ static tsr__blocks random_blocks(uint64_t *random, int size, bool even)
     return (tsr__blocks){.starts = starts};
 }
 
-/* Computes the documented order recursively, independently of the algorithms' code: leaves 0 … P−1
- * are combined at distance 1 first. */
+/* Computes recursively, independently of the algorithms' code, the documented order in which
+ * contributions are combined: leaves 0 … P−1 of a tree, first those at distance 1. */
 static element expected_leaf(int size, int extra, int leaf, uint64_t index);
 static uint64_t mixed(uint64_t x)
 {
@@ -134,7 +134,7 @@ static void check_reduced(int rank, uint64_t at, uint64_t index, bool exact)
     element got = all.ranks[rank].recv[at], want = expected(all.size, index);
     ck_assert(got.index == index);
     ck_assert(got.ranks == want.ranks);
-    ck_assert(got.divided == (exact || all.size > 1)); /* one rank has nothing to divide */
+    ck_assert(got.divided == (exact || all.size > 1)); /* with one rank, nothing is divided */
     ck_assert(exact ? got.order == 0 : got.order == want.order);
 }
 
@@ -440,7 +440,7 @@ PATTERN_TEST(barrier)
     check_barrier(size, tsr__algorithm_barrier);
 }
 
-/* Levels ------------------------------------------------------------------------------------- */
+/* Operations in levels: inside hosts, then between them -------------------------------------- */
 
 static void levels_all_reduce(tsr__schedule *schedule, int size, int rank, uint64_t count,
                               bool large)
@@ -606,7 +606,8 @@ START_TEST(no_levels)
 }
 END_TEST
 
-/* Places the largest job on hosts of 8 ranks and of 64 ranks: each subtree is a host. */
+/* Places the largest job on hosts of 8 ranks, and on hosts of 64 ranks: each host is a subtree
+ * of the tree of additions. */
 START_TEST(many_ranks)
 {
     static int host_of[4096];
@@ -630,7 +631,8 @@ START_TEST(many_ranks)
 }
 END_TEST
 
-/* With `large`, the rank that sends most must send fewer bytes. */
+/* With `large`, an algorithm may take more steps, but the rank that sends most must send fewer
+ * bytes. */
 START_TEST(large_sends_fewer_bytes)
 {
     const uint64_t count = 1 << 20;

@@ -1,6 +1,7 @@
-/* References for reductions, computed one element at a time with exact doubles and the processor's
- * rounding, without tessera's own conversions. Tests of communicators check tens of millions of
- * elements. Therefore powers of two are multiplied: frexp and ldexp would take most of the time. */
+/* References for reductions, computed one element at a time with exact doubles and the
+ * processor's rounding, without tessera's own conversions. Tests of communicators check tens of
+ * millions of elements. Therefore these functions scale by multiplying by powers of two; frexp
+ * and ldexp would take most of the time. */
 #ifndef TESTS_COMM_REDUCE_NUMBERS_H
 #define TESTS_COMM_REDUCE_NUMBERS_H
 
@@ -99,13 +100,14 @@ static inline uint64_t bits_of_float(double x, tsr_dtype dtype)
         return infinity | UINT64_C(1) << (mantissa - 1);
     if (isinf(x))
         return sign | infinity;
-    /* |x| is in 2^exponent … 2^(exponent + 1), or x is too small for either type. */
+    /* The exponent of x: |x| is in 2^exponent … 2^(exponent + 1), or x is so small that either
+     * type rounds it to 0. */
     int exponent = (int)(bits_of_double(x) >> 52 & 0x7ff) - 1023;
     int last = exponent < 1 - bias ? 1 - bias - mantissa : exponent - mantissa;
     double units = fabs(x) * power_of_two(-last);
     units = (units + 0x1p52) - 0x1p52; /* rounded to an integer */
-    /* Subnormal numbers have no leading one. A number that is rounded up to the next power of two
-     * carries into the exponent. */
+    /* Adding (not or-ing) the mantissa lets a number that is rounded up to the next power of two
+     * carry into the exponent. Subnormal numbers have no leading one. */
     uint64_t magnitude = ((uint64_t)(last + bias + mantissa - 1) << mantissa) + (uint64_t)units;
     return sign | (magnitude < infinity ? magnitude : infinity);
 }

@@ -39,8 +39,8 @@ static void wake(job *all, uint64_t ranks)
     }
 }
 
-/* Advances to the next event that is not a wake-up. Polls first, and then sleeps as progress.c
- * does. */
+/* Advances the transport to the next event that is not a wake-up. Polls first, and then sleeps
+ * as progress.c does. */
 static tsr__shm_event advance(rank *me)
 {
     tsr__shm_event event;
@@ -66,7 +66,7 @@ static tsr__shm_event advance(rank *me)
     }
 }
 
-/* Returns element i of what a rank contributes to a call. */
+/* Returns element i of the data that rank `from` contributes to an operation. */
 static int32_t element(const tsr__call *call, int from, uint64_t i)
 {
     return (from + 1) * (int32_t)((i * 7 + call->sequence) % 1000);
@@ -77,8 +77,8 @@ static int32_t sum(const tsr__call *call, int size, uint64_t i)
     return size * (size + 1) / 2 * element(call, 0, i);
 }
 
-/* Returns whether operations of this kind have blocks, one for each rank, as their input; the next
- * function is for their output. */
+/* Returns whether the input of operations of this kind consists of blocks, one for each rank;
+ * the next function says so of their output. */
 static bool has_input_blocks(int kind)
 {
     return kind == TSR__CALL_REDUCE_SCATTER || kind == TSR__CALL_ALL_TO_ALL ||
@@ -90,7 +90,7 @@ static bool has_output_blocks(int kind)
     return kind == TSR__CALL_ALL_GATHER || kind == TSR__CALL_ALL_TO_ALL || kind == TSR__CALL_GATHER;
 }
 
-/* Returns element i of what this rank receives from a call. */
+/* Returns element i of what this rank must receive from an operation. */
 static int32_t expected(const rank *me, const tsr__call *call, uint64_t i)
 {
     const uint64_t count = call->count, mine = (uint64_t)me->number * count;
@@ -111,8 +111,8 @@ static int32_t expected(const rank *me, const tsr__call *call, uint64_t i)
     }
 }
 
-/* Makes the list of calls, which is the same on all ranks: every kind, from a few bytes to several
- * rounds. */
+/* Makes the list of operations, which is the same on all ranks: every kind, with sizes from a
+ * few bytes to several times a slot's memory. */
 static void make_calls(rank *me)
 {
     static const tsr__call_kind kinds[] = {
@@ -187,8 +187,8 @@ static void *make_all_calls(void *user)
     return NULL;
 }
 
-/* Runs `body` on each rank. Ranks are threads with a slot in the same region. `meet` of them use
- * the barrier. */
+/* Runs `body` on each rank. Ranks are threads, each with a slot in the same region. `meet` of
+ * the ranks use the barrier. */
 static void run(job *all, int meet, void *(*body)(void *user))
 {
     static const int owner[RANKS] = {0};
@@ -231,7 +231,7 @@ START_TEST(operations_of_every_kind)
 }
 END_TEST
 
-/* After some calls that agree, rank 1 makes another call than the rest. */
+/* After some operations that agree, rank 1 calls another operation than the rest. */
 static void *differ(void *user)
 {
     rank *me = user;
@@ -249,7 +249,8 @@ static void *differ(void *user)
     tsr__shm_call_of(me->shm, event.mismatch, &theirs, &before);
     ck_assert_uint_eq(theirs.count, me->number == 1 ? 12 : 13);
     ck_assert(tsr__call_same(&before, &me->calls[last - 1]));
-    pthread_barrier_wait(&me->all->barrier); /* stopping would end what other ranks wait for */
+    /* A rank that stopped earlier would end what others wait for */
+    pthread_barrier_wait(&me->all->barrier);
     tsr__shm_stop(me->shm);
     return NULL;
 }

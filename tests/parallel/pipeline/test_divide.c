@@ -1,5 +1,5 @@
-/* The division of blocks over stages: it is as good as the best of all divisions within the memory;
- * and its errors. */
+/* The division of blocks over stages must be as fast as the best of all divisions that fit the
+ * memory. Also tests the errors. */
 #include <math.h>
 
 #include "support/check_main.h"
