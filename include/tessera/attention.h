@@ -5,8 +5,8 @@
  *     tsr_attention_grad(stream, dq, dk, dv, dy, y, lse, q, k, v,
  *                        tsr_attention_params(.causal = true));
  *
- * Source: Dao, "FlashAttention-2" (2023), for the computation in blocks and the recomputation in
- * the backward pass. The rules at the top of ops.h hold here, too. */
+ * Source: Dao, "FlashAttention-2" (2023), for the computation in blocks of queries and keys and the
+ * recomputation of scores in the backward pass. The rules at the top of ops.h hold here, too. */
 #ifndef TESSERA_ATTENTION_H
 #define TESSERA_ATTENTION_H
 
@@ -29,8 +29,9 @@ extern "C" {
  * kv_length; with `causal` only those with j ≤ p; with `window` only those with p − window < j ≤ p.
  *
  * If a query sees no key, or only keys with a score of −inf, its y is 0 and its lse is −inf. The
- * same holds for the queries from q_length on. The gradients of these queries, and of the keys from
- * kv_length on, are 0. The elements of k and v from kv_length on may have any value, also NaN. */
+ * queries from q_length on have the same y and lse. The gradients of these queries, and of the keys
+ * from kv_length on, are 0. The elements of k and v from kv_length on may have any value, also
+ * NaN. */
 typedef struct tsr_attention_params {
     float scale;   /* 0: 1/√head_dim */
     float softcap; /* 0: none; otherwise positive */
@@ -58,7 +59,7 @@ typedef struct tsr_attention_params {
 /* Computes y and lse from q, k and v.
  *
  * q and y are [batch, heads, q_len, head_dim], k and v [batch, kv_heads, kv_len, head_dim] (or
- * caches of pages), lse [batch, heads, q_len]. lse is the natural logarithm of the sum of the
+ * caches, see `pages`), lse [batch, heads, q_len]. lse is the natural logarithm of the sum of the
  * exponentials of a query's scores. Only tsr_attention_grad needs it; otherwise it may be NULL.
  * head_dim is 1 to TSR_MAX_HEAD_DIM, heads at most TSR_MAX_HEADS, q_len and kv_len are below 2^31;
  * other sizes may be 0. q, k, v and y are f32, f16 or bf16 in any mixture, lse is f32. The tensors
@@ -88,8 +89,9 @@ TSR_API TSR_NODISCARD tsr_status tsr_attention(tsr_stream *stream, tsr_tensor *y
  * not grow with the sizes; on lavapipe also f32 copies of the keys and values of one kv head, and
  * f32 sums of the sizes of k and v, if these are not f32.
  *
- * Errors: as tsr_attention; TSR_ERR_UNSUPPORTED on lavapipe if lengths are given and there are more
- * than about 10,000 keys, or as many queries of the heads that read one kv head. */
+ * Errors: as tsr_attention; TSR_ERR_UNSUPPORTED on lavapipe if q_lengths or kv_lengths is given and
+ * there are more than about 10,000 keys, or more than about 10,000 queries in all heads that read
+ * one kv head together. */
 TSR_API TSR_NODISCARD tsr_status tsr_attention_grad(tsr_stream *stream, tsr_tensor *dq,
                                                     tsr_tensor *dk, tsr_tensor *dv,
                                                     const tsr_tensor *dy, const tsr_tensor *y,

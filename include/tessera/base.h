@@ -56,8 +56,8 @@ typedef enum tsr_status {
  * string is in static storage. */
 TSR_API const char *tsr_status_name(tsr_status status);
 
-/* Returns the text of the calling thread's last error, which names the values, such as
- * "matmul: inner dimensions differ: a is [3,4], b is [5,6]". It is empty before the first error.
+/* Returns the text of the calling thread's last error, which names the values that are wrong, such
+ * as "matmul: inner dimensions differ: a is [3,4], b is [5,6]". It is empty before the first error.
  * The string belongs to the library and is valid until the thread's next failing call. Success does
  * not clear it. */
 TSR_API const char *tsr_last_error(void);

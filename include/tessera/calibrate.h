@@ -1,5 +1,5 @@
-/* Calibration: measures how fast each rank is. The rates are for partitions (shard.h), layers and
- * plans on GPUs that differ.
+/* Calibration: measures how fast each rank is. Partitions (shard.h), layers and plans take these
+ * rates to give faster ranks more work.
  *
  *     double *rates = calloc(ranks, sizeof *rates);
  *     tsr_calibrate(group, NULL, rates);
@@ -37,10 +37,10 @@ typedef struct tsr_calibrate_params {
 TSR_API TSR_NODISCARD tsr_status tsr_calibrate(tsr_group *group, const tsr_calibrate_params *params,
                                                double *rates);
 
-/* Computes how good a division is: rank r works on ranges[r].count units at rates[r] units per
- * second, and all ranks wait for the last. Returns the units per second of all ranks together,
- * divided by the sum of the rates: 1 is perfect, and an even division among rates 3 and 1 gives
- * 0.5. Returns 0 if a rank of rate 0 has work, or if there is no work. */
+/* Computes how good a division is: rank r has ranges[r].count units of work, such as rows, does
+ * rates[r] units per second, and waits for the slowest rank. Returns the units per second of all
+ * ranks together, divided by the sum of the rates: 1 is perfect, and an even division among rates 3
+ * and 1 gives 0.5. Returns 0 if a rank of rate 0 has work, or if there is no work. */
 TSR_API double tsr_partition_efficiency(int ranks, const tsr_shard_range *ranges,
                                         const double *rates);
 

@@ -10,7 +10,7 @@
  *
  * Models bring their format as a template, a program in the language Jinja. Templates are not
  * executed: the format is recognised by the strings in them. What a template adds by itself, such
- * as a date or an introduction, is left out, and so are tools.
+ * as a date or an introduction, is left out, and so are the descriptions of tools.
  *
  * The text of a message is only text: a control token's spelling in it, such as "<|im_end|>", does
  * not become the control token, so a message cannot pretend to be another one.
@@ -68,7 +68,7 @@ TSR_API TSR_NODISCARD tsr_status tsr_chat_format_parse(const char *name, tsr_cha
 /* Gives the format of the tokenizer's template, which comes from the GGUF file, or from
  * chat_template.jinja or tokenizer_config.json beside the tokenizer. Errors: TSR_ERR_NOT_FOUND if
  * there is no template; TSR_ERR_UNSUPPORTED, quoting the start of the template, if it has none of
- * these formats. */
+ * the formats above. */
 TSR_API TSR_NODISCARD tsr_status tsr_chat_format_of(const tsr_tokenizer *tokenizer,
                                                     tsr_chat_format *out);
 
@@ -86,8 +86,8 @@ typedef struct tsr_chat_message {
 
 typedef enum tsr_chat_after {
     TSR_CHAT_AFTER_NOTHING = 0, /* the ids begin a conversation */
-    TSR_CHAT_AFTER_END = 1,     /* the ids follow a reply that was ended by one of its tokens */
-    TSR_CHAT_AFTER_CUT = 2      /* the ids follow a reply that was cut off: its end comes first */
+    TSR_CHAT_AFTER_END = 1,     /* the ids follow a reply that ends with an end token */
+    TSR_CHAT_AFTER_CUT = 2      /* after a reply without its end token, with which the ids begin */
 } tsr_chat_after;
 
 typedef struct tsr_chat_params {

@@ -15,7 +15,7 @@
  * If the job fails at any moment, PATH is the complete previous file or the complete new one. The
  * next save replaces a PATH.partial that a killed job left behind. Each rank writes its own parts,
  * so PATH must be in a file system that all ranks see; otherwise saving fails and PATH is
- * unchanged. `parts` needs no such file system (see below).
+ * unchanged. A checkpoint in parts (see below) needs no such file system.
  *
  * The file follows the format's specification (github.com/huggingface/safetensors): tensors are
  * row-major and follow each other without gaps, the widest dtypes first, so that each tensor is
@@ -64,8 +64,8 @@ extern "C" {
 /* This rank's part of a named tensor. Along dimension `shard_dim` the part is elements offset …
  * offset + length − 1. Of these, in row-major order, this rank has `count` elements from element
  * `first` on. The parts of all ranks must make up the full tensor. Several ranks may have the same
- * part, which is then written once. Parts that overlap in any other way, or leave elements out, are
- * an error. */
+ * part, which is then written once. It is an error if parts overlap in any other way or leave
+ * elements out. */
 typedef struct tsr_checkpoint_entry {
     const char *name; /* UTF-8, 1 … TSR_SHARD_MAX_NAME bytes; unique; not "__metadata__" */
     tsr_dtype dtype;
@@ -137,8 +137,8 @@ TSR_API TSR_NODISCARD tsr_status tsr_checkpoint_save(const char *path, tsr_comm 
  * TSR_ERR_NOT_FOUND for a file or a tensor that does not exist; TSR_ERR_IO; TSR_ERR_NO_MEMORY;
  * those of the stream and the communicator. For a checkpoint in parts also: TSR_ERR_NOT_FOUND if no
  * checkpoint is complete, naming a missing part; TSR_ERR_INVALID for parts that do not make up a
- * tensor, differ although they have the same number and identity, or belong to two complete
- * checkpoints of one generation. If an older generation is loaded because a newer one is
+ * tensor, for two different files that claim to be the same part of the same checkpoint, or for two
+ * complete checkpoints of one generation. If an older generation is loaded because a newer one is
  * incomplete, that is logged as a warning. */
 TSR_API TSR_NODISCARD tsr_status tsr_checkpoint_load(const char *path, tsr_comm *comm,
                                                      tsr_stream *stream, int count,

@@ -1,6 +1,6 @@
 /* The files of a checkpoint in parts (checkpoint.h), looked at by one process: what they hold,
- * whether they are complete and intact, and all of them as one file. A file of one part, such as
- * tsr_checkpoint_save writes, or another program, can be looked at, too.
+ * whether they are complete and intact, and all of them as one file. A checkpoint in a single file,
+ * from tsr_checkpoint_save or another program, can be looked at, too.
  *
  *     tsr_checkpoint_files *files = NULL;
  *     tsr_checkpoint_files_open(2, (const char *[]){"a/model", "b/model"}, &files);
@@ -46,9 +46,9 @@ typedef struct tsr_checkpoint_part {
 } tsr_checkpoint_part;
 
 typedef struct tsr_checkpoint_summary {
-    const char *id;      /* the identity of the checkpoint; "" for a file that is no part */
-    uint64_t generation; /* 0 for a file that is no part */
-    const char *missing; /* a sentence about the first missing part; NULL: all are there */
+    const char *id;      /* the identity of the checkpoint; "" for a checkpoint in a single file */
+    uint64_t generation; /* 0 for a checkpoint in a single file */
+    const char *missing; /* a sentence about the first missing part; NULL: no part is missing */
     int part_count;
     const tsr_checkpoint_part *parts; /* [part_count] */
     uint64_t tensor_count;
@@ -63,8 +63,9 @@ typedef struct tsr_checkpoint_summary {
  * generation that is complete; if none is complete, the newest generation. Reads headers only.
  *
  * Errors: TSR_ERR_NOT_FOUND for a file or a checkpoint that does not exist; TSR_ERR_INVALID for
- * wrong headers, for several files that are no parts, for a folder, and as tsr_checkpoint_load;
- * TSR_ERR_UNSUPPORTED for a dtype that checkpoints do not have; TSR_ERR_IO; TSR_ERR_NO_MEMORY. */
+ * wrong headers, for several files that are not parts of a checkpoint, for a folder, and as
+ * tsr_checkpoint_load; TSR_ERR_UNSUPPORTED for a dtype that checkpoints do not have; TSR_ERR_IO;
+ * TSR_ERR_NO_MEMORY. */
 TSR_API TSR_NODISCARD tsr_status tsr_checkpoint_files_open(int count, const char *const *paths,
                                                            tsr_checkpoint_files **out);
 /* Closes the files and sets *files to NULL. NULL is allowed. */
@@ -88,10 +89,10 @@ TSR_API char *tsr_checkpoint_slice_format(const tsr_checkpoint_tensor *tensor,
 TSR_API TSR_NODISCARD tsr_status tsr_checkpoint_files_verify(const tsr_checkpoint_files *files);
 
 /* Writes one safetensors file with the full tensors, sorted by name, and the metadata. Makes all
- * checks of tsr_checkpoint_files_verify. Needs memory for the headers and a piece of a tensor only.
- * Replaces `path` atomically if it is a regular file, when the new file is on the disk. Errors:
- * those of tsr_checkpoint_files_verify; TSR_ERR_IO if `path` is something other than a regular
- * file. */
+ * checks of tsr_checkpoint_files_verify. Copies tensors in small pieces, so it needs memory for the
+ * headers and one piece only. Replaces `path` atomically if it is a regular file, when the new file
+ * is on the disk. Errors: those of tsr_checkpoint_files_verify; TSR_ERR_IO if `path` is something
+ * other than a regular file. */
 TSR_API TSR_NODISCARD tsr_status tsr_checkpoint_files_merge(const tsr_checkpoint_files *files,
                                                             const char *path);
 

@@ -42,10 +42,10 @@ typedef struct tsr_request tsr_request;
 
 /* How the processes of a job find each other. */
 typedef enum tsr_bootstrap {
-    TSR_BOOTSTRAP_AUTO = 0,     /* PMIX, ENV, SINGLE or JOIN, depending on the environment */
+    TSR_BOOTSTRAP_AUTO = 0,     /* PMIX, ENV, SINGLE or JOIN, depending on environment variables */
     TSR_BOOTSTRAP_PMIX = 1,     /* mpirun, prterun, srun --mpi=pmix */
     TSR_BOOTSTRAP_ENV = 2,      /* RANK, WORLD_SIZE, MASTER_ADDR, …: tessera launch, torchrun */
-    TSR_BOOTSTRAP_CALLBACK = 3, /* the caller's all-gather */
+    TSR_BOOTSTRAP_CALLBACK = 3, /* by the all-gather function in tsr_comm_params */
     TSR_BOOTSTRAP_SINGLE = 4,   /* this process alone; needs no network, and no UCX in the build */
     TSR_BOOTSTRAP_JOIN = 5      /* this process joins a running job: see tsr_comm_grow */
 } tsr_bootstrap;
@@ -108,7 +108,8 @@ TSR_API TSR_NODISCARD tsr_status tsr_comm_duplicate(tsr_comm *comm, tsr_comm **o
 
 typedef struct tsr_comm_shrink_params {
     uint64_t timeout_ns; /* 0: the communicator's timeout */
-    /* Go on even without a majority. The caller must know that no other group of ranks does. */
+    /* Go on even if the ranks that call are not a majority (see below). The caller must know that
+     * no other group of ranks goes on. */
     bool without_majority;
 } tsr_comm_shrink_params;
 #define tsr_comm_shrink_params(...) (&(tsr_comm_shrink_params){__VA_ARGS__})
@@ -119,13 +120,13 @@ typedef struct tsr_comm_shrink_params {
  *
  * A rank takes part by calling. The call waits for a rank that has not called until its process is
  * known to have ended, but for at most half the timeout: a stopped rank costs that time. If a rank
- * fails during the call, the others agree again.
+ * fails during the call, the others repeat the agreement without it.
  *
  * Two groups of ranks that cannot reach each other never both go on. A group goes on if it is more
- * than half of the ranks that are not known to have ended, or half of them and has the lowest one.
- * A rank is known to have ended if it ran on the same host and its process has ended, or if its
- * host refuses connections to it. After processes were killed, therefore, any number of ranks may
- * go on, even one, while stopped ranks and broken networks need a majority.
+ * than half of the ranks that are not known to have ended, or half of them and includes the lowest
+ * rank among them. A rank is known to have ended if it ran on the same host and its process has
+ * ended, or if its host refuses connections to it. After processes were killed, therefore, any
+ * number of ranks may go on, even one, while stopped ranks and broken networks need a majority.
  *
  * `comm` fails on all its ranks at the start of the call (TSR_ERR_PEER_LOST: "rank 1 shrinks the
  * communicator"), so that ranks which wait in an operation can call, too. It must still be
@@ -252,8 +253,9 @@ typedef enum tsr_op {
  * Order: the result has the same bits on every rank and in every run. The partial results that are
  * combined, and the order in which they are combined, depend on the number of ranks N only, not on
  * the count, the buffers or the transport. Let P be the largest power of two with P ≤ N. First
- * ranks 2i and 2i + 1 are combined for each i < N − P. Then the P partial results are combined at
- * distance 1, then 2, 4, …, P/2.
+ * ranks 2i and 2i + 1 are combined for each i < N − P. Then the P partial results are combined in
+ * pairs: first those whose numbers differ by 1, then their results, whose numbers differ by 2, then
+ * by 4, …, P/2.
  *
  * In a `reproducible` communicator the result depends on the contributions only: neither on which
  * rank made which, nor on the number of ranks. An additional contribution of 0 to a sum, or of 1 to
@@ -339,9 +341,9 @@ TSR_API TSR_NODISCARD tsr_status tsr_comm_gather_v_start(tsr_comm *comm, const v
                                                          tsr_dtype dtype, int root,
                                                          uint64_t timeout_ns, tsr_request **out);
 
-/* Distributes root's send[size · count]: rank r gets block r in recv[count]. Other ranks do not use
- * send, and may pass NULL. On root, recv may be its block of send. scatter_v: rank r gets counts[r]
- * elements. */
+/* Distributes root's send[size · count]: rank r gets its block r, of `count` elements, in
+ * recv[count]. Other ranks do not use send, and may pass NULL. On root, recv may be its block of
+ * send. scatter_v: rank r gets counts[r] elements. */
 TSR_API TSR_NODISCARD tsr_status tsr_comm_scatter(tsr_comm *comm, const void *send, void *recv,
                                                   uint64_t count, tsr_dtype dtype, int root);
 TSR_API TSR_NODISCARD tsr_status tsr_comm_scatter_start(tsr_comm *comm, const void *send,
@@ -357,7 +359,7 @@ TSR_API TSR_NODISCARD tsr_status tsr_comm_scatter_v_start(tsr_comm *comm, const 
                                                           uint64_t timeout_ns, tsr_request **out);
 
 /* Sends block r of send[size · count] to rank r, and receives block r of recv[size · count] from
- * it. recv may be send, at the cost of a temporary copy. */
+ * it; blocks have `count` elements. recv may be send, at the cost of a temporary copy. */
 TSR_API TSR_NODISCARD tsr_status tsr_comm_all_to_all(tsr_comm *comm, const void *send, void *recv,
                                                      uint64_t count, tsr_dtype dtype);
 TSR_API TSR_NODISCARD tsr_status tsr_comm_all_to_all_start(tsr_comm *comm, const void *send,
@@ -412,8 +414,9 @@ typedef enum tsr_comm_step_kind {
                               * shared memory, in which each rank reads `bytes` of others */
 } tsr_comm_step_kind;
 
-/* A step of a rank. All steps of a round start together, and the next round starts when they have
- * ended. The messages from one rank to another match in their order. */
+/* One thing that a rank does in a collective. An algorithm is a sequence of rounds: all steps of a
+ * round start together, and the next round starts when they have ended. The n-th message that a
+ * rank sends to another is the n-th that the other receives from it. */
 typedef struct tsr_comm_step {
     tsr_comm_step_kind kind;
     uint32_t round;

@@ -18,8 +18,8 @@ extern "C" {
 
 typedef struct tsr_convert_params {
     /* The dtype of matrices in the destination: f32, f16, bf16, or in GGUF files also a block
-     * format that can be quantised (quant.h). 0: each keeps its own, except that folders of Hugging
-     * Face have f32 instead of block formats. */
+     * format that can be quantised (quant.h). 0: each matrix keeps its dtype, except that block
+     * formats become f32 in folders of Hugging Face. */
     tsr_dtype type;
     bool replace;      /* an existing destination is replaced */
     bool no_tokenizer; /* the destination has no tokenizer */
@@ -34,9 +34,9 @@ typedef struct tsr_convert_params {
 #define tsr_convert_params(...) (&(tsr_convert_params){__VA_ARGS__})
 
 typedef struct tsr_convert_stats {
-    uint64_t tensors;       /* the tensors of the destination */
-    uint64_t kept;          /* matrices that have their source's dtype instead of `type` */
-    uint64_t read_bytes;    /* bytes of weights in the source */
+    uint64_t tensors;    /* number of tensors in the destination */
+    uint64_t kept;       /* number of matrices that have their source's dtype instead of `type` */
+    uint64_t read_bytes; /* bytes of weights in the source */
     uint64_t written_bytes; /* bytes of all files of the destination */
 } tsr_convert_stats;
 
@@ -56,10 +56,10 @@ typedef struct tsr_convert_stats {
  *   one exception that converters in general use make as well: GGUF files cannot say that text is
  *   normalised to NFC.
  *
- * The weights pass through pieces of a few MiB. Everything is written under a temporary name beside
- * the destination and renamed at the end, so a conversion that fails, is stopped or is killed
- * leaves the destination as it was. With `replace`, the files of an existing folder that have the
- * names above are replaced or removed, one after the other; others stay.
+ * Weights are read, converted and written in pieces of a few MiB. Everything is written under a
+ * temporary name beside the destination and renamed at the end, so a conversion that fails, is
+ * stopped or is killed leaves the destination as it was. With `replace`, the files of an existing
+ * folder that have the names above are replaced or removed, one after the other; others stay.
  *
  * Errors: those of tsr_model_config_read, tsr_shard_list_open and tsr_tokenizer_open;
  * TSR_ERR_INVALID if the destination has another extension, if it exists and `replace` is false, if

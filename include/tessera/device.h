@@ -58,7 +58,7 @@ typedef struct tsr_coopmat_shape {
     uint32_t m, n, k;
     const char *a, *b, *c, *result;
     bool saturating;
-    bool subgroup_scope; /* otherwise the scope is the workgroup or another */
+    bool subgroup_scope; /* a subgroup shares each matrix; false: a workgroup, for example */
 } tsr_coopmat_shape;
 
 #define TSR_MAX_KNOWN_FAULTS 16
@@ -67,7 +67,7 @@ typedef struct tsr_coopmat_shape {
  * about it. With the environment variable TESSERA_KNOWN_FAULTS=0 the library does nothing. */
 typedef struct tsr_known_fault {
     const char *name;        /* for example "amd-emulated-coopmat" */
-    const char *description; /* what the driver does, without a subject */
+    const char *description; /* what the driver does: a sentence without its subject */
     const char *effect;      /* what the library does: a sentence without a full stop */
     const char *source;      /* the report: REPOSITORY#NUMBER on GitHub, several with commas */
 } tsr_known_fault;
@@ -184,7 +184,7 @@ typedef struct tsr_device_params {
     uint64_t memory_limit_bytes;
     /* The size of the staging memory of a stream for each direction, at least 256 KiB. 0: 64 MiB if
      * the device has memory of its own, otherwise 12 MiB. It is allocated when it is used; if there
-     * is not enough memory, less of it is. */
+     * is not enough memory, less is allocated. */
     uint64_t staging_bytes;
 } tsr_device_params;
 
@@ -230,7 +230,7 @@ TSR_API void tsr_device_close(tsr_device **device);
 TSR_API const tsr_device_info *tsr_device_get_info(const tsr_device *device);
 
 /* Gives the bytes that this device object has allocated from the driver, and how many of these
- * tensors and scratch use. Either pointer may be NULL. */
+ * bytes tensors and scratch memory use. Either pointer may be NULL. */
 TSR_API void tsr_device_memory_usage(const tsr_device *device, uint64_t *allocated_bytes,
                                      uint64_t *used_bytes);
 

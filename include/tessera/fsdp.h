@@ -89,8 +89,9 @@ typedef struct tsr_fsdp_params {
     tsr_dtype grad_dtype; /* the dtype of gradients, in memory and in messages; 0: f32 */
     tsr_op reduction; /* how the gradients of the ranks are combined: TSR_OP_AVG or TSR_OP_SUM; 0:
                          TSR_OP_AVG */
-    /* How many units are gathered ahead, at most TSR_MAX_FSDP_AHEAD; 0: 1. -1: no unit is gathered
-     * ahead. This needs less memory, for the full parameters and gradients of one unit only. */
+    /* How many units after the one in use are gathered already, at most TSR_MAX_FSDP_AHEAD; 0: 1.
+     * -1: no unit is gathered ahead. This needs less memory, for the full parameters and gradients
+     * of one unit only. */
     int ahead;
     /* 1: each rank also has a copy of another rank's shards, so that a lost rank costs no
      * checkpoint: see "Lost and new ranks" below. 0: no copies. Must be the same on all ranks. */
@@ -133,8 +134,8 @@ typedef enum tsr_pass {
  * tsr_fsdp_parameter returns them. At most 1 + `ahead` units may be in use at the same time. In a
  * backward pass of a unit without a layer, the gradients are undefined after `begin` and must be
  * written; `end` starts to reduce them. The gradients of several backward passes before a step are
- * added; each pass after the first needs memory for another gradient of the elements that this rank
- * keeps of the unit.
+ * added; each pass after the first needs memory for another gradient of this rank's shards of the
+ * unit.
  *
  * tsr_fsdp_begin blocks until the unit's parameters have been gathered; a backward pass also blocks
  * until the gradients whose memory it needs have been reduced. tsr_fsdp_end usually returns at
@@ -195,10 +196,10 @@ TSR_API int64_t tsr_fsdp_steps(const tsr_fsdp *model);
 /* Lost and new ranks ----------------------------------------------------------------------------
  *
  * With `replicas` = 1, each rank has a copy of the shards, moments and master copies of one other
- * rank. For as many ranks as possible, that is a rank on another host. The copy is part of each
- * step: a rank sends its reduced gradients to the rank that has its copy, and both make the step
- * with them. Between devices that compute the step with different rounding, the copy is equal up to
- * this rounding. Always-gathered parameters need no copy.
+ * rank. If possible, the copy is on another host than the shards. Copies are updated in each step:
+ * a rank sends its reduced gradients to the rank that has its copy, and both update the shards with
+ * them. Between devices that compute the step with different rounding, the copy is equal up to this
+ * rounding. Always-gathered parameters need no copy.
  *
  * Cost: the memory of another shard with its gradient and state (replica_bytes, as much as
  * parameter_bytes + gradient_bytes + optimizer_bytes without always-gathered parameters); and per
@@ -208,10 +209,11 @@ TSR_API int64_t tsr_fsdp_steps(const tsr_fsdp *model);
  * at once. tsr_fsdp_create, tsr_fsdp_load and tsr_fsdp_changed send all shards to their copies, and
  * block until that is done.
  *
- * A step is made by all ranks or by none: no rank changes its shards before all have the gradients
- * of theirs and of their copies. So if a rank is lost while others make a step, these go on from
- * the state before the step or from that after it, and at most one step is lost. With several
- * models in one tsr_optimizer, this is true for all of them together.
+ * A step is made by all ranks or by none: no rank changes its shards before all ranks have the
+ * gradients of their own shards and of the shards that they keep copies of. So if a rank is lost
+ * during a step, all other ranks go on from the state before the step, or all from the state after
+ * it, and at most one step is lost. With several models in one tsr_optimizer, a step is made for
+ * all of them or for none.
  *
  *     if (tsr_comm_shrink(world, NULL, &smaller) == TSR_OK &&     // after TSR_ERR_PEER_LOST
  *         tsr_group_create(smaller, stream, NULL, &group) == TSR_OK &&

@@ -49,7 +49,8 @@ typedef struct tsr_sampling_params {
 } tsr_sampling_params;
 #define tsr_sampling_params(...) (&(tsr_sampling_params){__VA_ARGS__})
 
-/* Checks params. Errors: TSR_ERR_INVALID naming the value. `params` may be NULL. */
+/* Checks that the values are in their ranges. Errors: TSR_ERR_INVALID naming the value that is not.
+ * `params` may be NULL. */
 TSR_API TSR_NODISCARD tsr_status tsr_sampling_check(const tsr_sampling_params *params);
 
 /* Computes the probabilities of all tokens after the filters above: probabilities[count], 0 for
@@ -161,14 +162,15 @@ typedef struct tsr_generated {
     tsr_finish finish;
 } tsr_generated;
 
-/* Generates the next token of each sequence that has not ended: computes the parts of prompts that
- * have not been computed, and the step of all others together. Writes one entry per sequence to
- * tokens[sequences], in the order of their numbers, and their number to *count; 0 if all have
- * ended. A sequence that has ended stays until it is removed. Blocks until the tokens are chosen.
+/* Generates the next token of each sequence that has not ended: computes the prompts of new
+ * sequences, and the last tokens of all other sequences in one pass. Writes one entry for each of
+ * these sequences to tokens[sequences], in the order of their numbers, and the number of entries to
+ * *count; 0 if all sequences have ended. A sequence that has ended stays until it is removed.
+ * Blocks until the tokens are chosen.
  *
  * Errors: TSR_ERR_DEVICE_MEMORY if the cache has too few free pages (removing a sequence helps),
- * TSR_ERR_INVALID for logits that are NaN, and on all ranks before anything is computed if they
- * have given different params, prompts or ways to choose tokens; those of tsr_layer_forward. After
+ * TSR_ERR_INVALID for logits that are NaN, and on all ranks before anything is computed if the
+ * ranks have given different params, prompts or sampling params; those of tsr_layer_forward. After
  * an error of a pass, remove all sequences. */
 TSR_API TSR_NODISCARD tsr_status tsr_generator_step(tsr_generator *generator, tsr_generated *tokens,
                                                     int *count);
@@ -179,7 +181,7 @@ TSR_API TSR_NODISCARD tsr_status tsr_generator_step(tsr_generator *generator, ts
 TSR_API void tsr_generator_interrupt(tsr_generator *generator);
 
 typedef struct tsr_generator_stats {
-    uint64_t prompt_tokens, generated_tokens; /* computed so far */
+    uint64_t prompt_tokens, generated_tokens; /* tokens computed so far */
     uint64_t prompt_ns, generated_ns;         /* the time that computing these took */
 } tsr_generator_stats;
 TSR_API void tsr_generator_get_stats(const tsr_generator *generator, tsr_generator_stats *out);

@@ -46,8 +46,9 @@ typedef struct tsr_group_params {
     /* Use the ring of host memory even if all tensors can be mapped. It is enough that one rank
      * sets this. The environment variable TESSERA_FORCE_STAGING=1 sets it for a process. */
     bool force_staging;
-    /* The bytes of each of the ring's four pieces, at least 64 KiB, rounded up to pages; 0: 2 MiB.
-     * If the ranks give different values, the largest counts. */
+    /* The size in bytes of each of the four buffers that the ring of host memory consists of, at
+     * least 64 KiB, rounded up to pages; 0: 2 MiB. If the ranks give different values, the largest
+     * counts. */
     uint64_t piece_bytes;
     /* The dtype in which layers (layer.h) send activations and their gradients over this group, by
      * the operations of "Slow connections" below: sums, and the reduce-scatters and all-gathers of
@@ -96,8 +97,8 @@ TSR_API bool tsr_group_is_staged(const tsr_group *group);
 
 /* Operations ------------------------------------------------------------------------------------
  *
- * Tensors may have any dtype and be views with any strides. A view that is not contiguous, or in
- * which the parts for the ranks are not, costs copies on the device. A negative `dim` counts from
+ * Tensors may have any dtype and be views with any strides. A view that is not contiguous, or whose
+ * parts for the ranks are not contiguous, costs copies on the device. A negative `dim` counts from
  * the end. Reductions have the bits of tsr_comm_all_reduce, no matter how a tensor is cut, copied
  * or staged.
  *
@@ -138,8 +139,8 @@ TSR_API TSR_NODISCARD tsr_status tsr_group_reduce_scatter(tsr_group *group, tsr_
  *     wire       bytes per element   error of an element x, at most
  *     TSR_F16    2                   |x| · 2^-11, from 2^-14 to 65504
  *     TSR_BF16   2                   |x| · 2^-8
- *     TSR_Q8_0   1.0625              max |x| · (1/254 + 1/2048), for blocks from 2^-28 times the
- *                                    largest element of the tensor on
+ * TSR_Q8_0 1.0625 max |x| · (1/254 + 1/2048), if max |x| is at least 2^-28 times the
+ * largest element of the tensor
  *
  * max |x| is the largest element of x's block: 32 elements that follow each other in row-major
  * order in what one rank sends to another. In f16, larger elements become infinite, smaller ones
@@ -150,10 +151,10 @@ TSR_API TSR_NODISCARD tsr_status tsr_group_reduce_scatter(tsr_group *group, tsr_
  * f32 additions. Contributions are added in f32, in the order of ranks. The device packs and
  * unpacks, and only the narrow format is sent or staged. */
 
-/* All-reduce: tensor = the sum of the tensors of all ranks, each of which is rounded once, without
- * intermediate sums. All ranks get the same bits. Each rank sends its contribution to every other
- * rank, which is less than an all-reduce of f32 sends with up to 3 ranks (16 bits) or 7 ranks
- * (blocks). Blocks until done. */
+/* All-reduce: tensor = the sum of the tensors of all ranks. Each rank's tensor is rounded once, and
+ * no intermediate sum is rounded to `wire`. All ranks get the same bits. Each rank sends its
+ * contribution to every other rank, which is less than an all-reduce of f32 sends with up to 3
+ * ranks (16 bits) or 7 ranks (blocks). Blocks until done. */
 TSR_API TSR_NODISCARD tsr_status tsr_group_all_reduce_wire(tsr_group *group, tsr_tensor *tensor,
                                                            tsr_dtype wire);
 

@@ -20,12 +20,12 @@
  *
  * Each rank stores its shard of a weight only. Initial values are drawn element by element from
  * Philox at the element's position in the full weight, and scaled by the full weight's fan-in and
- * fan-out. The full weight is therefore the same for any number of ranks, any partition, and both
- * ways to divide it.
+ * fan-out. The full weight is therefore the same for any number of ranks, any partition, and
+ * column- and row-parallel layers.
  *
  * Errors of all calls: TSR_ERR_INVALID with a text that names the layer and the values, the errors
  * of recording on a stream, and those of tsr_group operations. If a forward or backward pass fails,
- * no output is written; gradients may have been added to.
+ * no output is written; gradients of parameters may already have changed.
  *
  * Threads: as for the layer's group. */
 #ifndef TESSERA_LAYER_H
@@ -75,7 +75,8 @@ TSR_API tsr_group *tsr_layer_group(const tsr_layer *layer);
 /* This rank's part of a parameter. The layer owns everything in it. */
 typedef struct tsr_parameter {
     const char *name; /* "weight", or "mlp.up.weight" if the layer has a name */
-    /* This rank's part, [.., length, ..]. NULL in a deferred layer without memory. */
+    /* This rank's part: global_shape, but `length` in dimension shard_dim. NULL in a deferred layer
+     * without memory. */
     tsr_tensor *tensor;
     /* The gradient, of the same shape; f32 unless params.grad_dtype is set. NULL before the first
      * backward pass. */
@@ -150,7 +151,8 @@ typedef enum tsr_layer_layout {
     TSR_LAYOUT_DEFAULT = 0,
     /* Every rank has the full tensor. A row-parallel layer takes its part of it as a view. */
     TSR_LAYOUT_FULL = 1,
-    /* Each rank has its part of the features; of an input, those of its columns of the weight. */
+    /* Each rank has its part of the features; for an input, the features that its columns of the
+     * weight multiply. */
     TSR_LAYOUT_SHARDED = 2,
     /* For inputs only: each rank has a part of the features, as `other_partition` divides them, and
      * the layer gathers the parts of all ranks. */

@@ -19,10 +19,10 @@
  *
  * Only one thread at a time may use a loader; this thread also runs the sampler. The caller's
  * functions run in the workers' threads, several at the same time, or without workers in the
- * caller's thread. They must not call the loader: reading and moving fail there with
- * TSR_ERR_INVALID. A child after fork() has no workers: reading and
- * moving fail there with TSR_ERR_INVALID, and destroying only frees the child's memory. A loader
- * without workers can be used in both processes independently. */
+ * caller's thread. They must not call the loader: reading and changing the position fail there with
+ * TSR_ERR_INVALID. A child after fork() has no workers: reading and changing the position fail
+ * there with TSR_ERR_INVALID, too, and destroying only frees the child's memory. A loader without
+ * workers can be used in both processes independently. */
 #ifndef TESSERA_LOADER_H
 #define TESSERA_LOADER_H
 
@@ -101,8 +101,8 @@ typedef struct tsr_loader_params {
     tsr_order order;
     tsr_torch_options torch; /* data_loader need not be set */
 
-    /* Exactly one of the two. A function that fails returns a status other than TSR_OK. load_item
-     * is called for each index, and of `work` it may only set `reason`. */
+    /* Set either load_item or load_batch. A function that fails returns a status other than TSR_OK.
+     * load_item is called for each index, and of `work` it may only set `reason`. */
     tsr_status (*load_item)(void *user, tsr_loader_work *work, int64_t index, void *item);
     tsr_status (*load_batch)(void *user, tsr_loader_work *work);
     void *user;
@@ -134,8 +134,8 @@ typedef struct tsr_loader_params {
 #define TSR_MAX_LOADER_PREFETCH 65536
 
 /* Creates a loader. It allocates memory for workers · prefetch + 1 batches (one without workers):
- * for each batch batch_bytes, and item_bytes + 9 for each index that a batch may have. The workers'
- * stacks come in addition.
+ * for each batch batch_bytes, and item_bytes + 9 for each index that a batch may have (8 bytes for
+ * the index, 1 for the mask). The workers' stacks come in addition.
  *
  * Errors: TSR_ERR_INVALID for combinations that PyTorch's DataLoader refuses too:
  *
@@ -204,8 +204,9 @@ TSR_API uint64_t tsr_loader_length(const tsr_loader *loader);
 TSR_API uint64_t tsr_loader_position(const tsr_loader *loader);
 TSR_API int64_t tsr_loader_epoch(const tsr_loader *loader);
 
-/* These do the same as tsr_sampler_set_epoch and tsr_sampler_seek, with the same errors. Batches
- * loaded ahead are discarded. The calls do not wait for batches that are being loaded. */
+/* tsr_loader_set_epoch and tsr_loader_seek do the same as tsr_sampler_set_epoch and
+ * tsr_sampler_seek, with the same errors. Batches loaded ahead are discarded. The calls do not wait
+ * for batches that are being loaded. */
 TSR_API TSR_NODISCARD tsr_status tsr_loader_set_epoch(tsr_loader *loader, int64_t epoch);
 TSR_API TSR_NODISCARD tsr_status tsr_loader_seek(tsr_loader *loader, uint64_t position);
 

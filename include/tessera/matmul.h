@@ -16,7 +16,7 @@ typedef enum tsr_activation {
     TSR_ACT_SILU = 4       /* x / (1 + e^-x) */
 } tsr_activation;
 
-/* The factor of the product. */
+/* The factor by which the product op(a) · op(b) is multiplied. */
 typedef enum tsr_matmul_scale {
     TSR_MATMUL_SCALE_ALPHA = 0, /* `alpha`; an alpha of 0, the value of an unset field, means 1 */
     TSR_MATMUL_SCALE_ZERO = 1 /* 0: the product is left out, even if it has NaN; alpha must be 0 */

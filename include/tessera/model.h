@@ -23,7 +23,7 @@ extern "C" {
 #endif
 
 #define TSR_MODEL_MAX_LAYERS 1024
-#define TSR_MODEL_MAX_WIDTH 1048576  /* also of heads · head_dim */
+#define TSR_MODEL_MAX_WIDTH 1048576  /* features of a token; also the most heads · head_dim */
 #define TSR_MODEL_MAX_HIDDEN 8388608 /* hidden features of an MLP */
 #define TSR_MODEL_MAX_VOCABULARY 16777216
 #define TSR_MODEL_MAX_CONTEXT 1073741824 /* positions */
@@ -54,7 +54,7 @@ typedef struct tsr_model_config {
     /* Layers from window_from on see only the last `window` tokens. 0: all layers see all. */
     int64_t window;
     int window_from;
-    bool tied; /* the head is the embedding */
+    bool tied; /* the output head uses the weights of the embedding */
     /* The ids of the token that begins a text (-1: none), and of those that end one. */
     int32_t bos;
     int end_count;
@@ -97,10 +97,11 @@ typedef struct tsr_model_params {
      * ignored with stage_layers. NULL: all the same. */
     const double *stage_rates;
     /* The bytes of device memory that this rank's weights and its cache may take. 0: all that the
-     * device has left. Ranks that share a device each count all of it. */
+     * device has left. If ranks share a device, each of them counts all of that device's memory. */
     uint64_t memory_bytes;
     /* The cache of keys and values of the generator that will be created: sequences of `context`
-     * tokens each. It counts when it is decided whether the model fits. context 0: no cache. */
+     * tokens each. Its memory counts when tsr_model_open checks whether the model fits. context 0:
+     * no cache. */
     int64_t context;
     int sequences;         /* 0: 1 */
     tsr_dtype cache_dtype; /* f32, f16 or bf16; 0: f32 */
@@ -113,7 +114,7 @@ typedef struct tsr_model_params {
 
 /* Opens a model: reads its configuration, checks that the files have each tensor in the shape that
  * the configuration implies, and then reads this rank's weights. Weights of another dtype are
- * converted. Needs host memory for one staging piece of at most a few MiB. All ranks must call it,
+ * converted. Needs host memory for one staging buffer of at most a few MiB. All ranks must call it,
  * with files of the same contents. Blocks until all ranks have read their weights. `path` may be a
  * folder, a GGUF file, or a safetensors file or index with a config.json beside it.
  *
@@ -171,8 +172,8 @@ TSR_API void tsr_model_get_stats(const tsr_model *model, tsr_model_stats *out);
 typedef struct tsr_model_plan_params {
     int ranks;       /* 0: 1 */
     tsr_dtype dtype; /* as `dtype` in tsr_model_params */
-    /* As in tsr_model_params, but with the rates of all ranks. Of these, each stage uses those of
-     * its ranks. */
+    /* As in tsr_model_params, but with the rates of the ranks of all stages. Each stage uses the
+     * rates of its own ranks. */
     tsr_partition_params partition;
     /* The cache of keys and values: sequences of `context` tokens each. */
     int64_t context;       /* 0: the model's */
@@ -191,7 +192,7 @@ typedef struct tsr_model_rank_plan {
     uint64_t embedding_bytes;                    /* the embedding, and learned positions */
     uint64_t attention_bytes, mlp_bytes, norm_bytes;
     uint64_t head_bytes;   /* 0 if the head is the embedding */
-    uint64_t weight_bytes; /* the sum of these; equals that of tsr_model_stats */
+    uint64_t weight_bytes; /* the sum of the five above; equals weight_bytes of tsr_model_stats */
     uint64_t cache_bytes;
     uint64_t total_bytes; /* weights and cache, without activations and staging memory */
     /* What generating a token reads and multiplies: all weights except tables of which it needs one
@@ -207,9 +208,10 @@ typedef struct tsr_model_fit {
     /* The bytes that the rank with the largest shortage lacks; 0: all ranks fit. */
     uint64_t missing_bytes;
     int rank; /* the rank with the largest shortage; -1: all ranks fit */
-    /* If they do not fit: the smallest number of ranks with equal shares that would fit, if each
-     * had the smallest of the memories; and the widest dtype with which the given ranks would fit.
-     * 0: none. With several stages, the ranks are in more stages, each with as many ranks as now.
+    /* If a rank does not fit: the smallest number of ranks with equal shares that would fit, if
+     * each had the smallest of the memories; and the widest dtype with which the given ranks would
+     * fit. 0: none. With several stages, the ranks are in more stages, each with as many ranks as
+     * now.
      */
     int ranks;
     tsr_dtype dtype;
@@ -218,9 +220,9 @@ typedef struct tsr_model_fit {
 /* Computes what each rank will hold of a model, from the headers of its files, and writes it to
  * ranks[params->ranks]. Reads no weights, and needs no device. memory_bytes[params->ranks] is the
  * memory of each rank, or 0 for no limit; `fit` then says whether the plan fits. Both may be NULL.
- * Memory also decides how layers are divided over stages, as in tsr_model_open. If they do not fit,
- * stages get more layers than they have memory for, as few more as possible. Errors: those of
- * tsr_model_config_read and tsr_shard_list_open; TSR_ERR_NOT_FOUND, TSR_ERR_INVALID and
+ * Memory also decides how layers are divided over stages, as in tsr_model_open. If the layers do
+ * not fit, stages get more of them than they have memory for, as few more as possible. Errors:
+ * those of tsr_model_config_read and tsr_shard_list_open; TSR_ERR_NOT_FOUND, TSR_ERR_INVALID and
  * TSR_ERR_UNSUPPORTED for tensors, as tsr_model_open; TSR_ERR_OVERFLOW if the cache is larger than
  * 2^63 − 1 bytes; TSR_ERR_INVALID for a param, naming it, and those of tsr_partition. */
 TSR_API TSR_NODISCARD tsr_status tsr_model_plan(const char *path,

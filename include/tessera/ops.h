@@ -122,8 +122,8 @@ TSR_API TSR_NODISCARD tsr_status tsr_compare(tsr_stream *stream, tsr_tensor *y, 
                                              const tsr_tensor *b, tsr_comparison comparison);
 /* y = a where the condition is not 0, otherwise b. The condition is u8 or a float, and NaN counts
  * as not 0. All inputs broadcast to y's shape. If a or b is NULL, its value is 0; at least one must
- * be given. The gradients are where(condition, dy, NULL) for a and where(condition, NULL, dy) for
- * b. */
+ * be given. The gradients come from this function, too: with dy as a and NULL as b for a, and with
+ * NULL as a and dy as b for b. */
 TSR_API TSR_NODISCARD tsr_status tsr_where(tsr_stream *stream, tsr_tensor *y,
                                            const tsr_tensor *condition, const tsr_tensor *a,
                                            const tsr_tensor *b);
@@ -138,8 +138,9 @@ TSR_API TSR_NODISCARD tsr_status tsr_axpy(tsr_stream *stream, tsr_tensor *y, flo
 TSR_API TSR_NODISCARD tsr_status tsr_activate(tsr_stream *stream, tsr_tensor *y,
                                               const tsr_tensor *x, tsr_activation activation);
 /* y = act(x) · b, as gated MLPs need it. x and b broadcast to y's shape, and y may be either of
- * them. The activation is not rounded to y's dtype before the multiplication. The gradients are
- * tsr_activate_mul of dy for b, and tsr_activate_grad of dy · b for x. */
+ * them. The activation is not rounded to y's dtype before the multiplication. The gradient of b is
+ * act(x) · dy, which tsr_activate_mul computes with dy instead of b; that of x is tsr_activate_grad
+ * of dy · b. */
 TSR_API TSR_NODISCARD tsr_status tsr_activate_mul(tsr_stream *stream, tsr_tensor *y,
                                                   const tsr_tensor *x, const tsr_tensor *b,
                                                   tsr_activation activation);
@@ -167,8 +168,8 @@ TSR_API TSR_NODISCARD tsr_status tsr_reduce(tsr_stream *stream, tsr_tensor *y, c
                                             int dim, tsr_reduction reduction, bool accumulate);
 
 /* y = the index along `dim` of the largest element, or of the first of them if several are equal.
- * NaN counts as the largest. y is i32, and its shape is as for tsr_reduce. The dimension must have
- * at least one element. */
+ * NaN counts as the largest. y is i32 and has x's shape without dimension `dim`, or with size 1
+ * there. The dimension must have at least one element. */
 TSR_API TSR_NODISCARD tsr_status tsr_argmax(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x,
                                             int dim);
 
@@ -329,7 +330,7 @@ TSR_API TSR_NODISCARD tsr_status tsr_random_normal(tsr_stream *stream, tsr_tenso
                                                    float deviation,
                                                    const tsr_random_params *params);
 
-/* y = the random 32-bit words. y is u32. */
+/* y = the random 32-bit words that tsr_random_params describes. y is u32. */
 TSR_API TSR_NODISCARD tsr_status tsr_random_bits(tsr_stream *stream, tsr_tensor *y,
                                                  const tsr_random_params *params);
 

@@ -117,17 +117,20 @@ typedef struct tsr_optimizer_clip_params {
      * group of the first layer or model that was added; units of FSDP models then must not be
      * divided. */
     tsr_group *group;
-    /* The stages of a pipeline: a communicator as in tsr_pipeline_params. The sums of the stages
-     * are added, so that the norm is that of the complete model. NULL: there are no stages. */
+    /* The stages of a pipeline: a communicator as in tsr_pipeline_params. The sums of squares of
+     * the stages are added, so that the norm is that of the complete model. NULL: there are no
+     * stages. */
     tsr_comm *stages;
-    /* The names of parameters that another stage has, too, and counts, such as an embedding that is
-     * also the head. Ends with NULL. NULL: none. */
+    /* The names of parameters that this stage must leave out of the norm because another stage has
+     * them, too, and counts them, such as an embedding that is also the head. Ends with NULL. NULL:
+     * none. */
     const char *const *counted_elsewhere;
     /* Do not wait for the norm: `norm` must be NULL, tsr_optimizer_norm gives the norm later, and
      * the host meanwhile records the next step. If this rank has all parameters, the device
-     * computes the factor; otherwise the call waits all the same, because the ranks' sums are added
-     * on the host. If the norm is not finite, the next step changes nothing, although it is
-     * counted. A norm above 1.8e19 then counts as not finite, and one below 1e-19 may be 0. */
+     * computes the factor; otherwise the call waits all the same, because the sums of squares of
+     * the ranks are added on the host. If the norm is not finite, the next step changes nothing,
+     * although it is counted. A norm above 1.8e19 then counts as not finite, and one below 1e-19
+     * may be 0. */
     bool deferred;
 } tsr_optimizer_clip_params;
 #define tsr_optimizer_clip_params(...) (&(tsr_optimizer_clip_params){__VA_ARGS__})
@@ -138,12 +141,12 @@ typedef struct tsr_optimizer_clip_params {
  * is part of the step. A max_norm of INFINITY clips nothing. A norm that is not finite is not an
  * error: the caller decides what to do (tsr_loss_scaler_update).
  *
- * Every element of the model counts once. The sums of tensor-parallel parts are added over the
- * ranks of their layer's group, and those of shards over the ranks of the FSDP model. If several
- * ranks have the same elements, such as those of biases and always-gathered parameters, these count
- * for one rank only. In data parallelism without FSDP, the gradients must have been averaged
- * before, so that they are the same on all its ranks. The norm has the same bits on all ranks,
- * because the order of additions depends on shapes and the number of ranks only.
+ * Every element of the model counts once. The sums of squares of tensor-parallel parts are added
+ * over the ranks of their layer's group, and those of shards over the ranks of the FSDP model. If
+ * several ranks have the same elements, such as those of biases and always-gathered parameters,
+ * these elements count for one rank only. In data parallelism without FSDP, the gradients must have
+ * been averaged before, so that they are the same on all its ranks. The norm has the same bits on
+ * all ranks, because the order of additions depends on shapes and the number of ranks only.
  *
  * Collective: all ranks of these groups must call it. Blocks until the gradients have been computed
  * and reduced, and the norm has been read, unless `deferred` is set. `params` may be NULL. A call

@@ -47,8 +47,9 @@ typedef struct tsr_pipeline_step {
  * outside 1 … TSR_MAX_PIPELINE_BATCHES. */
 TSR_API TSR_NODISCARD tsr_status tsr_pipeline_schedule(int stage, int stages, int micro_batches,
                                                        tsr_pipeline_step *steps);
-/* Returns the largest number of micro-batches between their forward and their backward pass:
- * min(stages − stage, micro_batches). 0 for arguments that tsr_pipeline_schedule refuses. */
+/* Returns the largest number of micro-batches that at any time have had their forward but not yet
+ * their backward pass on a stage: min(stages − stage, micro_batches). 0 for arguments that
+ * tsr_pipeline_schedule refuses. */
 TSR_API int tsr_pipeline_in_flight(int stage, int stages, int micro_batches);
 /* Returns the part of the time for which a stage is idle if all passes take equally long on all
  * stages: (stages − 1) / (micro_batches + stages − 1). NaN for arguments that tsr_pipeline_schedule
@@ -68,7 +69,7 @@ typedef struct tsr_pipeline_divide_params {
     /* [stages]: the memory of each stage; 0: no limit. NULL: no limits. */
     const uint64_t *memory_bytes;
     uint64_t block_bytes; /* bytes for parameters, gradients and optimizer state of a block */
-    /* The same for what comes before the first block and after the last one. */
+    /* The bytes, as in block_bytes, of the layers before the first block and after the last one. */
     uint64_t first_bytes, last_bytes;
     /* What a block keeps of a micro-batch from its forward to its backward pass. Stage s keeps that
      * of tsr_pipeline_in_flight(s, stages, micro_batches) micro-batches. */
@@ -142,10 +143,10 @@ typedef struct tsr_pipeline_run_params {
 
 /* Runs the steps of this stage's schedule for all micro-batches. Collective: all stages must call
  * it, with the same params except for the functions. A receive is started before the pass that
- * precedes its use, and sends end during later passes. Both make progress only while these passes
- * wait for something, and overlap with computation then. Memory for one received tensor in each
- * direction is needed in addition to the activations that the schedule keeps. Blocks until this
- * stage has made all passes and sent all tensors; work on the device may still be in progress.
+ * precedes its use, and sends end during later passes. Receives and sends make progress only while
+ * the passes wait for something, and overlap with computation then. Memory for one received tensor
+ * in each direction is needed in addition to the activations that the schedule keeps. Blocks until
+ * this stage has made all passes and sent all tensors; work on the device may still be in progress.
  *
  * Errors: TSR_ERR_INVALID for wrong params, before anything is sent, and for a y or dx that is
  * missing or of another dtype or shape; those of the functions, and of tsr_group operations, with

@@ -122,8 +122,9 @@ TSR_API TSR_NODISCARD tsr_status tsr_dotnet_shuffle(tsr_dotnet *rng, uint64_t co
 
 /* threefry2x32-20 ------------------------------------------------------------------------------ */
 
-/* A key. MLX and JAX use keys where other systems use generators. Source: Salmon et al., as above.
- * The layout of keys and counters is that of MLX 0.32 (and of JAX without partitionable threefry).
+/* A key. MLX and JAX use keys where other systems use generators. Source: the article of Salmon et
+ * al. that tsr_philox_block names. The layout of keys and counters is that of MLX 0.32 (and of JAX
+ * without partitionable threefry).
  */
 typedef struct tsr_threefry_key {
     uint32_t words[2];
@@ -161,7 +162,7 @@ TSR_API TSR_NODISCARD tsr_status tsr_threefry_randint(tsr_threefry_key key, int3
 TSR_API TSR_NODISCARD tsr_status tsr_threefry_permutation(tsr_threefry_key key, uint64_t n,
                                                           int64_t *out);
 /* mx.argsort(mx.random.uniform((n,))): as tsr_threefry_permutation, but sorts uniform floats
- * instead of words of bits; more of them are equal. Errors as for tsr_threefry_permutation. */
+ * instead of words of bits, which are more often equal. Errors as for tsr_threefry_permutation. */
 TSR_API TSR_NODISCARD tsr_status tsr_threefry_argsort_uniform(tsr_threefry_key key, uint64_t n,
                                                               int64_t *out);
 
@@ -214,8 +215,8 @@ typedef struct tsr_rng {
  * outside INT32_MIN … INT32_MAX. */
 TSR_API TSR_NODISCARD tsr_status tsr_rng_init(tsr_rng_kind kind, uint64_t seed, tsr_rng *out);
 
-/* These call the generator's next_u32, next_u64 and next_double. For .NET they return 4 or 8 bytes
- * of NextBytes, lowest first, and NextDouble. */
+/* These three functions call the function of the generator's kind, for example tsr_philox_next_u32.
+ * For .NET they return 4 or 8 bytes of NextBytes, lowest first, and NextDouble. */
 TSR_API uint32_t tsr_rng_next_u32(tsr_rng *rng);
 TSR_API uint64_t tsr_rng_next_u64(tsr_rng *rng);
 TSR_API double tsr_rng_next_double(tsr_rng *rng);

@@ -84,8 +84,8 @@ TSR_API TSR_NODISCARD tsr_status tsr_rope_apply(tsr_stream *stream, const tsr_ro
 
 /* The gradient of tsr_rope_apply: dx = dy, rotated in the opposite direction, times
  * attention_factor. dx may be the same view as dy. With an attention_factor of 1 this is also the
- * inverse of tsr_rope_apply. Shapes, dtypes and errors are as there. Both record their work and do
- * not wait for it. */
+ * inverse of tsr_rope_apply. Shapes, dtypes and errors are as for tsr_rope_apply. Both functions
+ * record their work and do not wait for it. */
 TSR_API TSR_NODISCARD tsr_status tsr_rope_grad(tsr_stream *stream, const tsr_rope *rope,
                                                tsr_tensor *dx, const tsr_tensor *dy,
                                                const tsr_tensor *positions);

@@ -70,15 +70,16 @@ TSR_API TSR_NODISCARD tsr_status tsr_sampler_next(tsr_sampler *sampler, int64_t 
  * batch of one. *count is the number of indices, 0 at the end of the epoch. If `mask` is not NULL,
  * mask[i] is 1 for an index that counts and 0 for one that was added as padding
  * (TSR_TAIL_PAD_MASK). Errors: TSR_ERR_INVALID if `capacity` is less than tsr_sampler_batch_max or
- * 1; otherwise as above. */
+ * 1; otherwise as tsr_sampler_next. */
 TSR_API TSR_NODISCARD tsr_status tsr_sampler_next_batch(tsr_sampler *sampler, uint64_t capacity,
                                                         int64_t *indices, uint8_t *mask,
                                                         uint64_t *count);
 
 /* Reads as many items as fit: `capacity` indices, fewer only at the end of the epoch. A sampler of
  * batches gives whole batches while there is room for the largest one. *count is the number of
- * indices written, 0 only at the end of the epoch or for capacity 0. `mask` is as above. Errors are
- * those of tsr_sampler_next_batch. After a failure the position has not changed. */
+ * indices written, 0 only at the end of the epoch or for capacity 0. `mask` is as for
+ * tsr_sampler_next_batch. Errors are those of tsr_sampler_next_batch. After a failure the position
+ * has not changed. */
 TSR_API TSR_NODISCARD tsr_status tsr_sampler_fill(tsr_sampler *sampler, uint64_t capacity,
                                                   int64_t *indices, uint8_t *mask, uint64_t *count);
 
@@ -90,7 +91,7 @@ TSR_API TSR_NODISCARD tsr_status tsr_sampler_seek(tsr_sampler *sampler, uint64_t
 
 /* Moves to the start of this epoch, which then gives the same items again. If the epoch was resumed
  * with another number of ranks (tsr_sampler_resume), it then has all of its items again, not only
- * the rest. */
+ * those that were left when the state was saved. */
 TSR_API TSR_NODISCARD tsr_status tsr_sampler_reset(tsr_sampler *sampler);
 
 /* Moves to the start of an epoch. A new sampler is in epoch 0. Errors: TSR_ERR_INVALID for an epoch
@@ -193,9 +194,9 @@ typedef struct tsr_torch_options {
 /* The permutation of 0 … n − 1 that the order feistel uses, for any n up to 2^62. It is a plain
  * value of 64 bytes, from which any element is computed in constant time. The permutation is a
  * Feistel network on a grid of about √n by √n instead of on bits: alternating rounds add a hash of
- * one coordinate to the other, and results outside of n are permuted again (cycle walking). Source:
- * Black and Rogaway, "Ciphers with arbitrary finite domains" (CT-RSA 2002). It must not be used to
- * keep anything secret. */
+ * one coordinate to the other, and a result that is not below n is permuted again until it is
+ * (cycle walking). Source: Black and Rogaway, "Ciphers with arbitrary finite domains" (CT-RSA
+ * 2002). It must not be used to keep anything secret. */
 typedef struct tsr_feistel {
     uint64_t n;
     uint32_t rows, columns;
@@ -267,7 +268,7 @@ typedef struct tsr_sampler_subset_params {
 
 /* Gives each of the indices once, in random order, as PyTorch's SubsetRandomSampler. Epochs are as
  * for tsr_sampler_create_random. `count` may be 0. Errors: TSR_ERR_INVALID if indices is NULL and
- * count is not 0; otherwise as above. */
+ * count is not 0; otherwise as tsr_sampler_create_random. */
 TSR_API TSR_NODISCARD tsr_status tsr_sampler_create_subset(const tsr_sampler_subset_params *params,
                                                            tsr_sampler **out);
 
@@ -299,8 +300,9 @@ typedef struct tsr_sampler_weighted_params {
  * Order torch: as PyTorch's WeightedRandomSampler, which calls torch.multinomial, with at most 2^24
  * weights. With replacement, the results equal PyTorch's bit for bit. Without replacement, and from
  * PyTorch 2.0 on also for a single sample, they equal those of a PyTorch built without MKL, unless
- * the last bit of the system's log1p differs; equal keys are ordered by index. Each epoch continues
- * with the numbers of one generator that follow those of the previous epoch.
+ * the last bit of the system's log1p differs; indices for which equal random numbers are drawn come
+ * in ascending order. Each epoch continues with the numbers of one generator that follow those of
+ * the previous epoch.
  *
  * Order mlx: as mx.random.categorical(log(weights / sum), num_samples=…). It draws a number for
  * each pair of a sample and a weight, at most 2^32 − 1 in total, and takes time in proportion to
@@ -393,8 +395,8 @@ typedef struct tsr_sampler_distributed_params {
  * and TSR_TAIL_DROP reads one item for every rank before this sampler gives one.
  *
  * Errors: TSR_ERR_INVALID if both n and base are set, for n above 2^62, ranks or rank out of range,
- * and as for random; TSR_ERR_OVERFLOW if a wrapped sampler has more than 2^62 items; the errors of
- * tsr_rank_from_environment and of the wrapped sampler; TSR_ERR_NO_MEMORY. */
+ * and as for tsr_sampler_create_random; TSR_ERR_OVERFLOW if a wrapped sampler has more than 2^62
+ * items; the errors of tsr_rank_from_environment and of the wrapped sampler; TSR_ERR_NO_MEMORY. */
 TSR_API TSR_NODISCARD tsr_status
 tsr_sampler_create_distributed(const tsr_sampler_distributed_params *params, tsr_sampler **out);
 
@@ -402,8 +404,8 @@ tsr_sampler_create_distributed(const tsr_sampler_distributed_params *params, tsr
  * the rest of the epoch. */
 typedef struct tsr_distributed_info {
     int64_t ranks, rank;
-    uint64_t n;      /* items to be partitioned, or TSR_LENGTH_UNKNOWN */
-    uint64_t total;  /* items of all ranks, with padding and without dropped ones */
+    uint64_t n;      /* items that are divided over the ranks, or TSR_LENGTH_UNKNOWN */
+    uint64_t total;  /* items that all ranks get together: with padding, without dropped items */
     uint64_t length; /* items of this rank */
 } tsr_distributed_info;
 /* Gives the sizes of a distributed sampler. Errors: TSR_ERR_INVALID for another kind of sampler. */

@@ -77,9 +77,9 @@ TSR_API TSR_NODISCARD tsr_status tsr_seed_hashed(const tsr_seed_point *point, in
 
 /* 128 bits: the seed and stream of a tsr_philox. No two points have the same key, whatever their
  * bases. The key is Philox4x32-10 of the counter (low, high word of p, low, high word of base),
- * where p is the number of tsr_seed_hashed, under the key 0x5445535345524131 ("TESSERA1"). This is
- * also a bijection. The words of the result, lowest first, are the seed and then the stream. Errors
- * as for tsr_seed_hashed. */
+ * where p is the number of tsr_seed_hashed, under the key 0x5445535345524131 ("TESSERA1"). For this
+ * key, Philox is a bijection of 128-bit numbers. The words of the result, lowest first, are the
+ * seed and then the stream. Errors as for tsr_seed_hashed. */
 typedef struct tsr_seed_key {
     uint64_t seed;
     uint64_t stream;
@@ -101,8 +101,8 @@ typedef struct tsr_seed_manager_params {
     tsr_status (*derive)(void *user, const tsr_seed_point *point, int64_t *seed);
     void *user;
 
-    tsr_rng_kind rng; /* of every stream. Hashed seeds need Philox or threefry: the others use or
-                         accept only 32 bits of a seed */
+    tsr_rng_kind rng; /* the generator of every stream. Hashed seeds need Philox or threefry: the
+                         other generators use or accept only 32 bits of a seed */
     int device_count; /* devices of this process; 0: one. Hashed: at most 256 */
     int worker_count; /* workers that tsr_seed_global seeds; 0: none. Hashed: at most 1024 */
     int node;         /* number of this process; documented formulas require 0 */
@@ -147,8 +147,8 @@ TSR_API TSR_NODISCARD tsr_status tsr_seed_workers(tsr_seed_manager *manager, int
 TSR_API TSR_NODISCARD tsr_status tsr_seed_worker(tsr_seed_manager *manager, int worker,
                                                  int64_t seed);
 
-/* These give the seed of the process, a device or a worker. Errors: TSR_ERR_NOT_FOUND if it has not
- * been seeded: "seed: device 3 has not been seeded". */
+/* tsr_seed_of_process, _device and _worker give the seed of the process, a device or a worker.
+ * Errors: TSR_ERR_NOT_FOUND if it has not been seeded: "seed: device 3 has not been seeded". */
 TSR_API TSR_NODISCARD tsr_status tsr_seed_of_process(const tsr_seed_manager *manager,
                                                      int64_t *seed);
 TSR_API TSR_NODISCARD tsr_status tsr_seed_of_device(const tsr_seed_manager *manager, int device,
@@ -181,11 +181,11 @@ TSR_API void tsr_seed_log_clear(tsr_seed_manager *manager);
 
 /* Snapshots ------------------------------------------------------------------------------------ */
 
-/* These save every stream, with its seed and the state of its generator, and the epoch. Equal
- * states give equal bytes, on every machine. The result is written to the caller's memory, of
- * `capacity_bytes`. *size_bytes is the number of bytes written, or, if `data` or `text` is NULL,
- * the number needed. The JSON ends in a newline, without a zero byte. Errors: TSR_ERR_INVALID if
- * `capacity_bytes` is too small or a generator is damaged. */
+/* tsr_seed_save and tsr_seed_save_json save every stream, with its seed and the state of its
+ * generator, and the epoch. Equal states give equal bytes, on every machine. The result is written
+ * to the caller's memory, of `capacity_bytes`. *size_bytes is the number of bytes written, or, if
+ * `data` or `text` is NULL, the number needed. The JSON ends in a newline, without a zero byte.
+ * Errors: TSR_ERR_INVALID if `capacity_bytes` is too small or a generator is damaged. */
 TSR_API TSR_NODISCARD tsr_status tsr_seed_save(const tsr_seed_manager *manager,
                                                size_t capacity_bytes, void *data,
                                                size_t *size_bytes);
@@ -193,9 +193,10 @@ TSR_API TSR_NODISCARD tsr_status tsr_seed_save_json(const tsr_seed_manager *mana
                                                     size_t capacity_bytes, char *text,
                                                     size_t *size_bytes);
 
-/* These restore exactly the streams of a snapshot: other streams are no longer seeded. The log and
- * the params do not change. The input may be any bytes. On failure nothing has changed. Errors:
- * TSR_ERR_INVALID naming the offset and the reason, TSR_ERR_NO_MEMORY. */
+/* tsr_seed_restore and tsr_seed_restore_json restore exactly the streams of a snapshot: other
+ * streams are no longer seeded. The log and the params do not change. The input may be any bytes.
+ * On failure nothing has changed. Errors: TSR_ERR_INVALID naming the offset and the reason,
+ * TSR_ERR_NO_MEMORY. */
 TSR_API TSR_NODISCARD tsr_status tsr_seed_restore(tsr_seed_manager *manager, const void *data,
                                                   size_t size_bytes);
 TSR_API TSR_NODISCARD tsr_status tsr_seed_restore_json(tsr_seed_manager *manager, const char *text,

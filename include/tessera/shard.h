@@ -244,11 +244,11 @@ typedef struct tsr_shard_plan_params {
 } tsr_shard_plan_params;
 #define tsr_shard_plan_params(...) (&(tsr_shard_plan_params){__VA_ARGS__})
 
-/* Creates the plan of a strategy for parameters and ranks. It copies everything. Errors:
- * TSR_ERR_INVALID for an empty list, a bad name, shape, dtype or pattern, two parameters with the
- * same name, a strategy that leaves elements out or assigns them twice, or a rank whose memory is
- * too small; TSR_ERR_OVERFLOW if sizes do not fit in 63 bits; TSR_ERR_NO_MEMORY; errors of the
- * strategy. */
+/* Creates the plan of a strategy for parameters and ranks. The plan keeps copies of all arguments.
+ * Errors: TSR_ERR_INVALID for an empty list, a bad name, shape, dtype or pattern, two parameters
+ * with the same name, a strategy that leaves elements out or assigns them twice, or a rank whose
+ * memory is too small; TSR_ERR_OVERFLOW if sizes do not fit in 63 bits; TSR_ERR_NO_MEMORY; errors
+ * of the strategy. */
 TSR_API TSR_NODISCARD tsr_status tsr_shard_plan_create(const tsr_shard_strategy *strategy,
                                                        uint64_t param_count,
                                                        const tsr_shard_param *params,
@@ -303,7 +303,7 @@ typedef struct tsr_shard_summary {
     uint64_t least_bytes;    /* total_bytes of the rank that has the least */
     /* The time that the slowest rank needs for its shards, relative to a perfect division: the
      * largest sharded_bytes / rate of a rank, over the sum of all sharded_bytes / the sum of all
-     * rates. 1 is perfect. Infinite if a rank of rate 0 has a shard. */
+     * rates. 1 is perfect, larger is slower. Infinite if a rank of rate 0 has a shard. */
     double imbalance;
 } tsr_shard_summary;
 TSR_API void tsr_shard_plan_summary(const tsr_shard_plan *plan, tsr_shard_summary *summary);

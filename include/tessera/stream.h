@@ -9,9 +9,9 @@
  * 1024 of them, or they take more than tenths of a second on a small GPU.
  *
  * Recording an operation usually returns at once. It blocks until the device has caught up if the
- * device is 32 batches behind, or if destroyed tensors whose work is unfinished occupy more than an
- * eighth of the device's memory. With TESSERA_SLOWDOWN it blocks until the batch is complete
- * whenever it submits one.
+ * device is 32 batches behind, or if destroyed tensors that unfinished work still uses occupy more
+ * than an eighth of the device's memory. With TESSERA_SLOWDOWN it blocks until the batch is
+ * complete whenever it submits one.
  *
  * Threads: one thread at a time may use a stream, and all streams that share tensors with it. */
 #ifndef TESSERA_STREAM_H
@@ -35,10 +35,10 @@ TSR_API void tsr_stream_destroy(tsr_stream **stream);
 TSR_API tsr_device *tsr_stream_device(const tsr_stream *stream);
 
 /* Submits everything recorded so far and returns without waiting for it; with TESSERA_SLOWDOWN,
- * blocks until it is complete. If the queue refuses it, the work is kept and the next submit tries
- * again. If recording cannot be ended, the work is dropped, and the error text gives the number of
- * operations. Errors: TSR_ERR_NO_MEMORY, TSR_ERR_DEVICE_MEMORY, TSR_ERR_DRIVER,
- * TSR_ERR_DEVICE_LOST; the functions that wait return them, too. */
+ * blocks until it is complete. If the device's queue refuses the work, it is kept and the next
+ * submit tries again. If the driver cannot end the recording, the work is dropped, and the error
+ * text gives the number of operations. Errors: TSR_ERR_NO_MEMORY, TSR_ERR_DEVICE_MEMORY,
+ * TSR_ERR_DRIVER, TSR_ERR_DEVICE_LOST; the functions that wait return them, too. */
 TSR_API TSR_NODISCARD tsr_status tsr_stream_submit(tsr_stream *stream);
 
 /* Submits everything recorded so far. Blocks until all of the stream's work is complete. Errors: as
@@ -64,8 +64,9 @@ TSR_API TSR_NODISCARD tsr_status tsr_stream_reached(tsr_stream *stream, uint64_t
 
 /* Measure the time between two places of the stream with the device's timestamps. _begin and _end
  * record them. _read submits the stream, blocks until all of its work is complete, and gives the
- * nanoseconds between the last pair. Errors: TSR_ERR_UNSUPPORTED if the queue has no timestamps;
- * TSR_ERR_INVALID if _end has no _begin before it, or _read no _end since the last _begin. */
+ * nanoseconds between the last _begin and the last _end. Errors: TSR_ERR_UNSUPPORTED if the queue
+ * has no timestamps; TSR_ERR_INVALID if _end has no _begin before it, or _read no _end since the
+ * last _begin. */
 TSR_API TSR_NODISCARD tsr_status tsr_stream_timer_begin(tsr_stream *stream);
 TSR_API TSR_NODISCARD tsr_status tsr_stream_timer_end(tsr_stream *stream);
 TSR_API TSR_NODISCARD tsr_status tsr_stream_timer_read(tsr_stream *stream, uint64_t *out_ns);

@@ -32,8 +32,8 @@
  * utf8proc; letters of newer versions of Unicode may be cut differently. As in llama.cpp, a
  * tokenizer from a GGUF file of Qwen2 does not normalise text, whereas one from its tokenizer.json
  * does. Bytes that are not UTF-8 are encoded as themselves, whereas both references replace them by
- * U+FFFD in byte-level vocabularies. If two tokens that are searched in the text overlap, the one
- * that starts first is found, and of those that start at the same place the longest.
+ * U+FFFD in byte-level vocabularies. If two added tokens overlap in the text, the one that starts
+ * first is found, and of those that start at the same place the longest.
  *
  * Threads: a tokenizer does not change after opening, and any number of threads may use it. */
 #ifndef TESSERA_TOKENIZER_H
@@ -61,8 +61,8 @@ typedef enum tsr_tokenizer_kind {
     TSR_TOKENIZER_SPM = 0,
     /* BPE by a list of merges, over characters. */
     TSR_TOKENIZER_BPE = 1,
-    /* BPE by a list of merges, over bytes, inside words that an expression cuts (GPT-2 and its
-     * descendants). */
+    /* BPE by a list of merges, over bytes, inside the words into which a regular expression cuts
+     * the text (GPT-2 and its descendants). */
     TSR_TOKENIZER_BYTE_BPE = 2
 } tsr_tokenizer_kind;
 
@@ -84,8 +84,9 @@ TSR_API void tsr_tokenizer_destroy(tsr_tokenizer **tokenizer);
 TSR_API const char *tsr_tokenizer_kind_name(tsr_tokenizer_kind kind);
 TSR_API tsr_tokenizer_kind tsr_tokenizer_kind_of(const tsr_tokenizer *tokenizer);
 
-/* Returns the name of the expression that cuts a text into words, such as "gpt-2", "llama-bpe" or
- * "qwen2", or "none". The string belongs to the library and is valid as long as the tokenizer. */
+/* Returns the name of the regular expression that cuts a text into words, such as "gpt-2",
+ * "llama-bpe" or "qwen2", or "none". The string belongs to the library and is valid as long as the
+ * tokenizer. */
 TSR_API const char *tsr_tokenizer_words_name(const tsr_tokenizer *tokenizer);
 
 /* Returns the number of tokens; ids are 0 to this number − 1. A model's vocabulary may be larger,
@@ -145,8 +146,8 @@ typedef struct tsr_encode_params {
  * proportional to n log n, also for a text without spaces.
  *
  * Errors: TSR_ERR_INVALID if the text is longer than TSR_TOKENIZER_MAX_TEXT, if normalisers of a
- * tokenizer.json make it more than 64 times as long and 4096 bytes, or if it has a byte for which
- * the vocabulary has neither a token nor an unknown token; TSR_ERR_NO_MEMORY. */
+ * tokenizer.json make it longer than 64 times its length plus 4096 bytes, or if it has a byte for
+ * which the vocabulary has neither a token nor an unknown token; TSR_ERR_NO_MEMORY. */
 TSR_API TSR_NODISCARD tsr_status tsr_tokenizer_encode(const tsr_tokenizer *tokenizer,
                                                       const void *text, size_t size_bytes,
                                                       const tsr_encode_params *params,
@@ -167,7 +168,7 @@ typedef enum tsr_decode_control {
  * independent of it. */
 typedef struct tsr_decode_state {
     tsr_decode_control control;
-    int32_t place; /* whether text has begun, and what came before */
+    int32_t place; /* whether text has begun, and what kind of token came before */
 } tsr_decode_state;
 
 /* Gives the bytes that the next token adds to the text; there may be none. They belong to the

@@ -83,13 +83,14 @@ typedef struct tsr_self_attention_params {
     bool qk_norm;
     float norm_epsilon;   /* the epsilon of qk_norm; 0: 1e-5 */
     tsr_dtype norm_dtype; /* the dtype of the weights of qk_norm; 0: `dtype` */
-    /* Every token sees every token. Otherwise a token sees itself and the tokens before it. */
+    /* Every token sees every token. If false, a token sees only itself and the tokens before it. */
     bool not_causal;
     int64_t window; /* as in tsr_attention_params */
     float scale, softcap;
     bool sequence; /* x and y are divided along sequence_dim */
     int sequence_dim;
-    /* of the kv heads or the query heads, see above; `align` counts these heads */
+    /* how the kv heads or the query heads are divided, see above; `align` is a number of these
+     * heads */
     tsr_partition_params partition;
     tsr_dtype dtype;
     tsr_init_params init;
@@ -118,16 +119,17 @@ TSR_API TSR_NODISCARD tsr_status tsr_self_attention_heads(const tsr_layer *layer
  * z = x + dropout(attention(norm1(x)))
  * y = z + dropout(mlp(norm2(z)))
  *
- * The normalisation comes before each part, as in GPT-2 and Llama. Parameters are named
- * "norm1.weight", "attention.q.weight", "norm2.weight", "mlp.up.weight" and so on, and come in this
- * order. */
+ * The normalisation comes before attention and before the MLP, as in GPT-2 and Llama. Parameters
+ * are named "norm1.weight", "attention.q.weight", "norm2.weight", "mlp.up.weight" and so on, and
+ * come in this order. */
 
 typedef struct tsr_block_params {
     tsr_group *group;
     const char *name;
     int64_t size; /* the size of the last dimension of x, y and z */
-    /* The params of the parts. The block sets these fields itself: group, name, the sizes of x and
-     * y, sequence, sequence_dim, dtype, grad_dtype and deferred; norm.dtype only if it is 0. */
+    /* The params of normalisation, attention and MLP. The block sets these fields itself: group,
+     * name, the sizes of x and y, sequence, sequence_dim, dtype, grad_dtype and deferred;
+     * norm.dtype only if it is 0. */
     tsr_norm_params norm;
     tsr_self_attention_params attention;
     tsr_mlp_params mlp;
@@ -169,8 +171,8 @@ TSR_API TSR_NODISCARD tsr_status tsr_block_set_dropout(tsr_layer *block, float p
  * their numbers of tokens. x is [count, largest number of tokens, size]; of sequence i only the
  * first tokens[i] rows are used. Their keys and values are appended to layer `cache_layer` of the
  * cache. The positions of the tokens follow those that are in the cache. There is no dropout, and
- * no backward pass. Errors: TSR_ERR_INVALID for another kind of layer, a cache without a step and
- * other shapes, and those of tsr_layer_forward. */
+ * no backward pass. Errors: TSR_ERR_INVALID for another kind of layer, a cache for which
+ * tsr_kv_cache_begin was not called, and other shapes, and those of tsr_layer_forward. */
 TSR_API TSR_NODISCARD tsr_status tsr_layer_forward_cached(tsr_layer *layer, const tsr_tensor *x,
                                                           tsr_kv_cache *cache, int cache_layer,
                                                           tsr_tensor **y);

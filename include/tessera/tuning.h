@@ -37,8 +37,9 @@ extern "C" {
 /* A way to compute a product. */
 typedef struct tsr_tuning_choice {
     char kernel[TSR_TUNING_KERNEL_SIZE]; /* a configuration's name, such as "tiled-m" */
-    /* The largest number of parts into which k is divided. The parts are summed separately, and
-     * their sums are added at the end. 0: the number that the kernel usually takes. */
+    /* The largest number of ranges into which k is divided. The products of each range are summed
+     * separately, and these partial sums are added at the end. 0: the number of ranges that the
+     * kernel usually takes. */
     uint32_t splits;
 } tsr_tuning_choice;
 
