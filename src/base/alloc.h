@@ -20,7 +20,7 @@ typedef struct tsr__bytes {
     uint8_t *data;
     size_t size, capacity;
 } tsr__bytes;
-/* On failure nothing changes. */
+/* Appends `size` bytes. On failure `to` does not change. */
 tsr_status tsr__bytes_append(tsr__bytes *to, const void *bytes, size_t size) TSR_NODISCARD;
 
 /* Returns a copy of `text`. Returns NULL and records the error if there is not enough memory. */

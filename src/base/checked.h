@@ -62,7 +62,8 @@ static inline uint32_t tsr__pow2_above(uint32_t value)
     return power;
 }
 
-/* `alignment` must be a power of two, and value + alignment must fit 64 bits. */
+/* Rounds `value` up to a multiple of `alignment`, which must be a power of two; value + alignment
+ * must fit 64 bits. */
 static inline uint64_t tsr__align_up_u64(uint64_t value, uint64_t alignment)
 {
     return (value + alignment - 1) & ~(alignment - 1);

@@ -15,8 +15,8 @@ static inline uint64_t tsr__now_ns(void)
     return (uint64_t)now.tv_sec * TSR__SECOND + (uint64_t)now.tv_nsec;
 }
 
-/* Returns the time `timeout_ns` from now. A timeout too long for the clock gives UINT64_MAX, which
- * never passes. */
+/* Returns the time of the monotonic clock `timeout_ns` from now. A timeout too long for the clock
+ * gives UINT64_MAX, which never passes. */
 static inline uint64_t tsr__deadline_ns(uint64_t timeout_ns)
 {
     uint64_t now = tsr__now_ns();

@@ -1,7 +1,7 @@
 /* Computes CRC-32C with the processor's instruction. Without this instruction it uses tables that
  * process 8 bytes at a time (Kounavis and Berry, "A systematic approach to building high
- * performance software-based CRC generators", 2005). A shift multiplies the state by a power of x
- * modulo the polynomial, as zlib's crc32_combine does. */
+ * performance software-based CRC generators", 2005). tsr__crc32c_shift multiplies the state by a
+ * power of x modulo the polynomial, as zlib's crc32_combine does. */
 #include "base/crc32c.h"
 
 #include <pthread.h>

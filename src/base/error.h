@@ -23,8 +23,8 @@ tsr_status tsr__fail(tsr_status status, const char *format, ...) TSR__PRINTF(2, 
  * caller uses this function to say to which larger operation a failed step belongs. */
 tsr_status tsr__fail_context(tsr_status status, const char *format, ...) TSR__PRINTF(2, 3);
 
-/* A saved error text. Calls may replace the thread's error text. A caller that must keep its
- * present text takes this text before such calls and puts it back after them. */
+/* A saved error text. Code that must not change the thread's error text, but calls functions that
+ * may record another one, takes the text before these calls and puts it back after them. */
 typedef struct tsr__error {
     char text[TSR__ERROR_TEXT];
 } tsr__error;

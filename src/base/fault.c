@@ -55,7 +55,7 @@ bool tsr__fault_hit(tsr__fault_kind kind, const char *site)
         return false;
     if (kind == TSR__FAULT_NONE || atomic_fetch_sub(&events_left, 1) != 0)
         return false;
-    atomic_store(&armed_kind, TSR__FAULT_NONE); /* only one event fails */
+    atomic_store(&armed_kind, TSR__FAULT_NONE); /* disarm, so that only one event fails */
     atomic_store(&failed_site, site);
     return true;
 }

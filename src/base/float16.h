@@ -27,7 +27,7 @@ static inline uint32_t tsr__bits_of_f32(float value)
     return bits;
 }
 
-/* Returns the value. Replaces any NaN by the positive quiet NaN whose payload is 0. */
+/* Returns `value`, or the positive quiet NaN whose payload is 0 if `value` is any NaN. */
 static inline float tsr__tidy_f32(float value)
 {
     return value == value ? value : tsr__f32_of_bits(TSR__NAN_F32);

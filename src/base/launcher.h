@@ -13,9 +13,9 @@ typedef enum tsr__launcher {
     TSR__LAUNCHER_JOIN       /* TESSERA_BOOT is join: the process joins a running job */
 } tsr__launcher;
 
-/* Gives the launcher and the reason for the choice. The text of the reason, `*why`, is in static
- * storage. Errors: TSR_ERR_INVALID if TESSERA_BOOT has an unknown value, or if only one of RANK and
- * WORLD_SIZE is set. The error text starts with `what` and a colon. */
+/* Gives the launcher that the variables name and the reason for the choice. The text of the reason,
+ * `*why`, is in static storage. Errors: TSR_ERR_INVALID if TESSERA_BOOT has an unknown value, or if
+ * only one of RANK and WORLD_SIZE is set. The error text starts with `what` and a colon. */
 tsr_status tsr__launcher_find(const char *what, tsr__launcher *out, const char **why) TSR_NODISCARD;
 
 #endif

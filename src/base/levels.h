@@ -5,7 +5,7 @@
 
 #include <stdbool.h>
 
-/* Of two instruction sets, the better one has the higher number. */
+/* Instruction sets, the slowest first: a higher number means a better one. */
 typedef enum tsr__level {
     TSR__LEVEL_BASE,
     TSR__LEVEL_AVX2,

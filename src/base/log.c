@@ -24,8 +24,8 @@ void tsr_log_set(tsr_log_fn fn, void *user, tsr_log_level level)
     pthread_mutex_unlock(&sink_lock);
 }
 
-/* Calls the caller's log function. The lock is not held during this call, so that the log function
- * may call the library. */
+/* Calls the caller's log function. Does not hold sink_lock during the call, so that the caller's
+ * function may itself call the library. */
 void tsr__log(tsr_log_level level, const char *format, ...)
 {
     if ((int)level > atomic_load_explicit(&sink_level, memory_order_relaxed))

@@ -1,7 +1,7 @@
 /* Include this header in files whose loops the compiler vectorises. Each such file is compiled once
  * for each instruction set, and TSR__LEVEL is then the name of the instruction set (see the lists
- * in src/base/meson.build). The compiler may neither fuse multiplications with additions nor
- * reorder them, so that the results have the same bits with all instruction sets. */
+ * in src/base/meson.build). Its options forbid the compiler to fuse multiplications with additions
+ * or to reorder them, so that the results have the same bits with all instruction sets. */
 #ifndef TSR_BASE_LOOPS_H
 #define TSR_BASE_LOOPS_H
 

@@ -16,8 +16,8 @@
                          &#name[sizeof "tsr_" - 1]);                                               \
     }
 
-/* Defines the stub of a destroy function. The stub only sets *object to NULL, because no object can
- * exist. */
+/* Defines the stub of a destroy function. The stub only sets *object to NULL, because the stubs
+ * create no objects that it would have to free. */
 #define TSR__FORGET(name, type)                                                                    \
     void name(type **object) /* NOLINT(bugprone-macro-parentheses) */                              \
     {                                                                                              \

@@ -8,7 +8,7 @@
 static const float table[32][8] = {TSR_NORMAL_TABLE(ROW)};
 #undef ROW
 
-/* `value` must not be 0. */
+/* Returns the number of the highest bit of `value` that is 1. `value` must not be 0. */
 static int highest_bit(uint32_t value)
 {
     int bit = 0;
@@ -17,16 +17,16 @@ static int highest_bit(uint32_t value)
     return bit;
 }
 
-/* Every sum and product is stored in a variable, so that no intermediate result has more precision
- * than a float. */
+/* Every sum and product is stored in a float variable, because compilers may keep intermediate
+ * results of longer expressions in a wider type, which would change the bits. */
 float tsr__normal_from_word(uint32_t word)
 {
     /* the number of words on the same side of the middle that give values further from 0 */
     uint32_t below = word >> 31 ? ~word : word;
     uint32_t t = 2 * below + 1;
     int octave = highest_bit(t);
-    /* The distance from t to the next power of two. In the last octave, the unsigned subtraction
-     * wraps to the right value. */
+    /* The distance from t to the next power of two. If that is 2^32, it is 0 as a uint32, and the
+     * subtraction wraps around to the right value. */
     uint32_t distance = (UINT32_C(2) << octave) - t;
     int excess = highest_bit(distance) - 23; /* the number of bits that a float cannot hold */
     if (excess > 0) {

@@ -41,9 +41,10 @@ char tsr__json_peek(tsr__json *json);
 
 /* Reads an opening bracket, which must be `bracket`: '{' or '['. */
 tsr_status tsr__json_enter(tsr__json *json, char bracket) TSR_NODISCARD;
-/* Gives whether the object has another member, or the array another element. Call these functions
- * after tsr__json_enter and after each value. They read the comma, and a member's name with its
- * colon. If there are no more members or elements, they read the closing bracket. */
+/* tsr__json_member gives whether the object has another member, tsr__json_element whether the array
+ * has another element. Call them after tsr__json_enter and after each value. They read the comma,
+ * and a member's name with its colon. If there are no more members or elements, they read the
+ * closing bracket. */
 tsr_status tsr__json_member(tsr__json *json, char key[TSR__JSON_TEXT], bool *more) TSR_NODISCARD;
 tsr_status tsr__json_element(tsr__json *json, bool *more) TSR_NODISCARD;
 
@@ -69,8 +70,8 @@ int tsr__json_find(const char *const *names, const char *key);
  * `names` does not contain `key`, or if the bit was already set. */
 tsr_status tsr__json_known(tsr__json *json, const char *const *names, const char *key,
                            unsigned *seen, int *number) TSR_NODISCARD;
-/* Checks that `seen` has the bits of all `names`. `start` is the offset of their object, for the
- * error text. */
+/* Checks that an object had all members: `seen` must have the bits that tsr__json_known sets for
+ * all `names`. `start` is the offset of the object, for the error text. */
 tsr_status tsr__json_required(tsr__json *json, size_t start, const char *const *names,
                               unsigned seen) TSR_NODISCARD;
 

@@ -60,9 +60,9 @@ tsr_status tsr__json_enter(tsr__json *json, char bracket)
     return TSR_OK;
 }
 
-/* Moves from one member or element to the next, or past the closing bracket. If the last character
- * that was read is an opening bracket, no member or element has been read yet, because no value
- * ends in an opening bracket. */
+/* Moves from one member or element to the next, or past the closing bracket. Expects no comma
+ * before the first one. It is the first one if the last character that was read is an opening
+ * bracket, because no value ends in an opening bracket. */
 static tsr_status between(tsr__json *json, char closing, bool *more)
 {
     size_t before = json->at;

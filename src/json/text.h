@@ -9,7 +9,7 @@
 #define TSR__MAX_NAME 4096
 
 /* Returns what is wrong with a name: "is empty", "is too long", "is not UTF-8" or "has a control
- * character". Returns NULL if the name has no problem. A name without a problem can be written to a
+ * character". Returns NULL if the name has no problem. A name without a problem can be printed to a
  * terminal unchanged. In JSON, only its quotes and backslashes must be escaped. */
 const char *tsr__name_problem(const char *text, size_t length);
 

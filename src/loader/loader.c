@@ -153,8 +153,8 @@ int64_t tsr_loader_epoch(const tsr_loader *loader)
     return loader != NULL ? tsr_sampler_epoch(loader->batches) : 0;
 }
 
-/* Moves the sampler first. If this fails, the sampler's position still fits the batches in
- * progress. */
+/* Moves the sampler first. If this fails, the sampler has not moved, and the batches loaded ahead
+ * remain valid. */
 tsr_status tsr_loader_set_epoch(tsr_loader *loader, int64_t epoch)
 {
     TSR__REQUIRE(loader != NULL, "loader set epoch: loader is NULL");

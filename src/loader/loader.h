@@ -71,7 +71,8 @@ struct tsr_loader {
     uint64_t capacity_bytes;
 
     tsr__worker *workers; /* if there are no worker threads, one entry for the caller's thread */
-    /* number of workers whose condition variable exists, and number of workers whose thread runs */
+    /* made: number of workers whose condition variable exists; started: number of workers whose
+     * thread runs */
     int made, started;
     bool have_lock, have_done;
     unsigned generation; /* generation of the process that started the threads: see base/fork.h */
@@ -85,7 +86,7 @@ struct tsr_loader {
 
     /* Only the caller's thread uses these members. */
     bool ended;  /* the epoch ends before batch number `tail` */
-    bool failed; /* the batch at `head` failed, and the caller has been told */
+    bool failed; /* the batch at `head` failed, and the caller has got its error */
     /* the error if the sampler failed to give batch number `tail`, otherwise TSR_OK */
     tsr_status sampler_status;
     char sampler_reason[TSR__REASON_BYTES];
@@ -103,7 +104,7 @@ static inline tsr__worker *tsr__loader_worker_of(const tsr_loader *loader, uint6
     return &loader->workers[batch % count];
 }
 
-/* Returns the largest number of batches that may be in progress. */
+/* Returns the largest number of batches that may be in progress at the same time. */
 static inline uint64_t tsr__loader_ahead(const tsr_loader *loader)
 {
     return loader->params.workers == 0 ? 1 : loader->slot_count - 1;

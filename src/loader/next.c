@@ -29,8 +29,8 @@ static void draw(tsr_loader *loader)
     const tsr__error before = tsr__error_take();
     tsr__slot *slot = tsr__slot_of(loader, loader->tail);
     uint64_t count = 0;
-    /* Save the sampler's state before this batch. When the caller saves the loader at this batch,
-     * the sampler will have moved on. */
+    /* Keep the sampler's state before this batch, for tsr_loader_save: when the caller has reached
+     * this batch, the sampler has already been read further. */
     if (tsr_sampler_save(loader->batches, sizeof slot->sampler, slot->sampler,
                          &slot->sampler_bytes) != TSR_OK)
         slot->sampler_bytes = 0;

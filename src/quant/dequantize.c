@@ -14,7 +14,7 @@ static void dequantize_block(const tsr__quant_format *format, const uint8_t *blo
         float *value = values + i;
         switch ((tsr__quant_code)format->code) {
         case TSR__QUANT_LINEAR:
-            if (format->bias == 0) /* the formats with a minimum */
+            if (format->bias == 0) /* only formats without a bias have a minimum */
                 for (int j = 0; j < format->sub; j++)
                     value[j] = scale * (float)level[j] + min;
             else

@@ -1,9 +1,11 @@
-/* How each block format arranges its bits. The table drives all conversions; only the coding of the
- * scales and the choice of scales when quantising need code of their own.
+/* How each block format arranges its bits. A table with one entry for each format (formats.c)
+ * describes this, and one code converts all formats by it. Only reading and writing scales, and
+ * choosing them when quantising, need code for each kind of format.
  *
- * Element i of a block is scale[i / sub]·x + min[i / sub], where x is its level minus `bias`, or
- * the entry of a code book at its level. A level is an unsigned integer. Its low bits are in one
- * plane of the block, and its high bits, if any, in a second one. */
+ * Element i of a block is scale[i / sub]·x + min[i / sub], where x is the element's level minus
+ * `bias`, or entry number `level` of a code book, which is a list of 16 values. A level is an
+ * unsigned integer. The low bits of all levels are in one plane of the block, which is a range of
+ * its bytes, and their high bits, if any, in a second plane. */
 #ifndef TSR_QUANT_FORMAT_H
 #define TSR_QUANT_FORMAT_H
 
@@ -11,7 +13,7 @@
 
 enum {
     TSR__QUANT_MAX_COUNT = 256, /* the largest block_count */
-    TSR__QUANT_MAX_SUBS = 16,   /* the most groups of elements with a scale of their own */
+    TSR__QUANT_MAX_SUBS = 16,   /* the most groups; the elements of a group share a scale */
     TSR__QUANT_MAX_BYTES = 256  /* more than the largest block_bytes */
 };
 
@@ -33,7 +35,7 @@ typedef enum tsr__quant_scales {
     TSR__QUANT_4_4,      /* f16 factors for the 4-bit scale and 4-bit minimum of each group */
     TSR__QUANT_6_6,      /* f16 factors for the 6-bit scale and 6-bit minimum of each group */
     TSR__QUANT_S6,       /* an f16 factor for the 6-bit scale of each group, which has a sign */
-    TSR__QUANT_S6_SPLIT, /* like S6, with the bits in another order (iq4_xs) */
+    TSR__QUANT_S6_SPLIT, /* like S6, but the bits of the scales are in another order (iq4_xs) */
     TSR__QUANT_S8        /* an f16 factor for the 8-bit scale of each group, which has a sign */
 } tsr__quant_scales;
 
@@ -57,7 +59,7 @@ typedef struct tsr__quant_format {
     uint8_t scales_offset; /* offset of the scales of the groups, or of the E8M0 byte */
 } tsr__quant_format;
 
-/* Returns the row of the table, or NULL if the dtype is not a block format. */
+/* Returns the description of a block format, or NULL if the dtype is not one. */
 const tsr__quant_format *tsr__quant_format_of(tsr_dtype dtype);
 
 /* Checks the dtype, the count and the size in bytes, and gives the format. `who` is the name of the
@@ -73,7 +75,8 @@ void tsr__quant_unpack(const tsr__quant_format *format, const uint8_t *block, ui
 /* Writes the planes of one block. Other bytes of the block are not changed. */
 void tsr__quant_pack(const tsr__quant_format *format, const uint8_t *levels, uint8_t *block);
 
-/* Scales and minimums of the groups of one block. */
+/* Scales and minimums of the groups of one block: entry g is for elements g · sub to g · sub + sub
+ * − 1. */
 typedef struct tsr__quant_groups {
     float scale[TSR__QUANT_MAX_SUBS], min[TSR__QUANT_MAX_SUBS];
 } tsr__quant_groups;

@@ -17,8 +17,8 @@
 #define AT(id) [(id)-FIRST]
 enum { FIRST = TSR_Q4_0 };
 
-/* Ordered by dtype, without gaps: the dtype is looked up at every use of a tensor's address. Planes
- * are {offset, bits, run}. */
+/* Ordered by dtype, without gaps, so that finding a format is one array access: every use of a
+ * tensor's address finds one. Planes are {offset, bits, run}. */
 static const tsr__quant_format formats[] = {
     AT(TSR_Q4_0) = {FORMAT(TSR_Q4_0, "q4_0", 32, 18, 2, true), .low = {2, 4, 16}, .sub = 32,
                     .bias = 8, .scales = TSR__QUANT_F16},

@@ -77,14 +77,16 @@ static unsigned read_6_split(const uint8_t *from, unsigned group)
     return low | ((unsigned)tsr__get_u16(from) >> (2 * group) & 3) << 4;
 }
 
-/* Returns half of 2^(exponent - 127). The result is subnormal for exponents 0 and 1. */
+/* Returns half of 2^(exponent - 127): the code book of such formats holds twice the values. The
+ * result is subnormal for exponents 0 and 1. */
 static float half_power(unsigned exponent)
 {
     return tsr__f32_of_bits(exponent < 2 ? 0x200000u << exponent : (exponent - 1) << 23);
 }
 
 /* Returns half of an unsigned float with 4 bits of exponent and 3 of mantissa, which are the low 7
- * bits of the code. The bits 127 are NaN in the format's definition, but ggml reads them as 0. */
+ * bits of the code. The bits 127 are NaN in the definition of this float, but ggml reads them as
+ * 0. */
 static float half_ue4m3(unsigned code)
 {
     const unsigned exponent = code >> 3 & 15, mantissa = code & 7;
@@ -165,11 +167,12 @@ static int clamp(int value, int low, int high)
     return value < low ? low : value > high ? high : value;
 }
 
-/* Writes scales and minimums without sign, as multiples of the largest one divided by `top`. A
- * negative scale would wrap to a large integer. If `top` is 63, the integer is then limited to
- * `top`. If `top` is 15, it would change the bits of the minimum, as in the reference. But the
- * search for Q2_K does not seem to give negative scales: in 10 million groups made to have fits
- * with a negative scale, the error of such a fit was at least twice that of the best one. */
+/* Writes scales and minimums without sign, as integers from 0 to `top` that count multiples of the
+ * largest one divided by `top`. A negative scale would wrap to a large integer. If `top` is 63,
+ * such an integer is limited to `top`. If `top` is 15, it would change the bits of the minimum in
+ * the same byte, as in llama.cpp. But the search for Q2_K does not seem to give negative scales: in
+ * 10 million groups made to have fits with a negative scale, the error of such a fit was at least
+ * twice that of the best one. */
 static void write_unsigned(const tsr__quant_format *format, const tsr__quant_groups *groups,
                            unsigned top, uint8_t *block)
 {
@@ -239,6 +242,7 @@ void tsr__quant_write_groups(const tsr__quant_format *format, const tsr__quant_g
     case TSR__QUANT_E8M0:
     case TSR__QUANT_UE4M3:
     case TSR__QUANT_S6_SPLIT:
-        break; /* another function writes E8M0; the other two formats can only be read */
+        break; /* another function writes E8M0; formats with the other two kinds of scales can only
+                  be read */
     }
 }

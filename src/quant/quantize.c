@@ -7,8 +7,8 @@
 #include "quant/format.h"
 #include "quant/search.h"
 
-/* If a block has a larger element, its scale does not fit f16, in any format that stores scales in
- * f16. Without larger elements, no sum of a search overflows. */
+/* With an element of larger magnitude, the scale of a block does not fit f16, in any format that
+ * stores scales in f16. Without such elements, no sum in the search for a scale overflows. */
 #define LARGEST 5e8f
 
 /* Converts to an integer, cutting off the fraction. Returns 0 for a value that does not fit. */
@@ -83,8 +83,9 @@ static void quantize_e8m0(const tsr__quant_format *format, const float *x, uint8
     float far = 0;
     for (int i = 0; i < count; i++)
         far = fabsf(x[i]) > far ? fabsf(x[i]) : far;
-    /* The largest code stands for 6 = 1.5·2^2. If all magnitudes are below 2^-125, the exponent
-     * wraps around, and the elements become 0. */
+    /* The largest value of the code book stands for 6 = 1.5·2^2, hence the 2. If all magnitudes are
+     * below 2^-125, the exponent would be negative and wraps around to a large one, so that all
+     * levels become 0. */
     const int exponent = far > 0 ? (int)floorf(log2f(far)) - 2 + 127 : 0;
     block[format->scales_offset] = (uint8_t)exponent;
     tsr__quant_read_groups(format, block, &groups);

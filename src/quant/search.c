@@ -5,7 +5,7 @@
 
 #include "quant/format.h"
 
-/* A group without a larger magnitude is treated as all zeros. */
+/* A group in which no element has a larger magnitude is treated as all zeros. */
 #define NEGLIGIBLE 1e-15f
 
 static int limited(float value, int low, int high)
@@ -173,8 +173,9 @@ float tsr__quant_search_scales(int count, int half, const float *x, uint8_t *lev
     return scale;
 }
 
-/* Replaces one level by the level that fits best with the scale of the other elements, if that
- * improves the fit. */
+/* Computes the best scale for the group's other elements, and the level of element x that is
+ * nearest with this scale. Replaces the element's level by it if the error of the whole group
+ * becomes smaller. */
 static bool improve(int half, float x, int8_t *level, fitted *sums)
 {
     const float weight = x * x, old = (float)*level;

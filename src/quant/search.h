@@ -28,7 +28,8 @@ float tsr__quant_search_min(const tsr__quant_min_search *search, const float *x,
  * scales. */
 float tsr__quant_search_scales(int count, int half, const float *x, uint8_t *levels);
 
-/* Does the same, but starts with one scale and then improves one level after the other. */
+/* Finds levels and a scale as tsr__quant_search_scales does, but tries one scale only, and then
+ * improves one level after the other. */
 float tsr__quant_search_levels(int count, int half, const float *x, uint8_t *levels);
 
 #endif

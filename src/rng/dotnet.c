@@ -9,8 +9,9 @@
 #define LAST 55
 #define MAX UINT32_C(0x7fffffff)
 
-/* Adds INT32_MAX if the value, a difference, is negative as an int32. The function only checks the
- * sign bit, because .NET also uses the wrapped difference of two extreme table entries. */
+/* Adds INT32_MAX if the value, a difference, is negative as an int32. The difference of two table
+ * entries may have wrapped; .NET then uses the wrapped value, and so does this function, which only
+ * checks the sign bit. */
 static uint32_t lifted(uint32_t value)
 {
     return (value >> 31) != 0 ? value + MAX : value;

@@ -24,8 +24,8 @@ tsr__mlx_words tsr__mlx_words_of(tsr_threefry_key key, uint64_t count)
 }
 
 /* Each counter gives two words, one in the first half of all words and one in the second half.
- * Returns the distance between the two. If the number of words is odd, the middle word is the only
- * word of its counter. */
+ * Returns the distance between the positions of the two words. If the number of words is odd, the
+ * middle word is the only word of its counter. */
 static uint64_t distance_of(const tsr__mlx_words *words)
 {
     return words->half + words->odd;

@@ -1,5 +1,6 @@
 /* The 32-bit random words that MLX computes from a threefry key. All other random values of MLX are
- * computed from these words. The value of word i also depends on the total number of words. */
+ * computed from these words. The value of word i also depends on how many words are computed from
+ * the key. */
 #ifndef TSR_RNG_MLX_WORDS_H
 #define TSR_RNG_MLX_WORDS_H
 

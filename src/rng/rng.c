@@ -128,8 +128,9 @@ uint64_t tsr_rng_below(tsr_rng *rng, uint64_t n)
         return below_u32(rng, (uint32_t)n);
     if (n == UINT64_C(1) << 32)
         return tsr_rng_next_u32(rng);
-    /* Standard C has no 128-bit product. So the result is the remainder modulo n, and the last 2^64
-     * mod n values are rejected. */
+    /* Standard C has no 128-bit product, so the result is the remainder of a random 64-bit value
+     * modulo n. The last 2^64 mod n values are rejected, because with them some remainders would be
+     * more probable. */
     uint64_t surplus = (0 - n) % n, value;
     do
         value = tsr_rng_next_u64(rng);

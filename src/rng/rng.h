@@ -20,12 +20,12 @@ tsr_status tsr__torch_version(const char *what, tsr_torch_version version, tsr_t
 /* The maximum number of words from one key, because threefry's counters have 32 bits. */
 #define TSR__MAX_THREEFRY_WORDS UINT64_C(0xffffffff)
 
-/* These functions return value number i of the `count` values that tsr_threefry_uniform or
- * tsr_threefry_randint computes. */
+/* tsr__threefry_uniform_at and tsr__threefry_randint_at return value number i of the `count` values
+ * that tsr_threefry_uniform or tsr_threefry_randint computes. */
 float tsr__threefry_uniform_at(tsr_threefry_key key, uint64_t count, uint64_t i);
 int32_t tsr__threefry_randint_at(tsr_threefry_key key, int32_t low, int32_t high, uint64_t count,
                                  uint64_t i);
-/* Does the same as tsr_threefry_argsort_uniform, with 32-bit results. */
+/* Does the same as tsr_threefry_argsort_uniform, but writes 32-bit indices. */
 tsr_status tsr__threefry_argsort_narrow(tsr_threefry_key key, uint64_t n, uint32_t *out);
 
 #endif

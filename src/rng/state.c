@@ -7,7 +7,8 @@
  *     dotnet     table[1 … 55]: i32[55]  next: u32
  *     threefry   key: u32[2]  position: u64
  *
- * Members that follow from the others, such as a cached block, are not saved. */
+ * Members of a generator that can be computed from the saved ones, such as its cached block of
+ * words, are not saved. */
 #include <inttypes.h>
 #include <string.h>
 

@@ -41,7 +41,8 @@ tsr_status tsr_torch_randint(tsr_mt19937 *rng, tsr_torch_version version, int64_
     return TSR_OK;
 }
 
-/* Fisher and Yates' shuffle, from the first element to the last. Each choice draws 32 bits. */
+/* Fisher and Yates' shuffle, from the first element to the last. Each swap draws 32 bits to choose
+ * the other element. */
 static void shuffle_forward(tsr_mt19937 *rng, uint64_t n, int64_t *out)
 {
     for (uint64_t i = 0; i < n; i++)
@@ -58,8 +59,8 @@ static void shuffle_forward(tsr_mt19937 *rng, uint64_t n, int64_t *out)
     }
 }
 
-/* The "inside-out" shuffle, which builds the permutation element by element. Each choice draws 64
- * bits. */
+/* The "inside-out" shuffle, which builds the permutation element by element. Each element draws 64
+ * bits to choose its place. */
 static void shuffle_inside_out(tsr_mt19937 *rng, uint64_t n, int64_t *out)
 {
     for (uint64_t i = 0; i < n; i++) {

@@ -36,8 +36,8 @@ void tsr__sampler_set_inner(tsr_sampler *sampler, tsr_sampler *inner)
     sampler->fingerprint = tsr__fingerprint(~sampler->fingerprint, inner->fingerprint);
 }
 
-/* Returns the value as a state stores it: a signed value in zigzag form, and
- * only a part of a hash. */
+/* Returns the value as a state stores it: a signed value in zigzag form (tsr__zigzag), and only
+ * some bits of a hash. */
 static uint64_t stored(const tsr__sampler_param *param)
 {
     if (param->form == TSR__PARAM_SIGNED)

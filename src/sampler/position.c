@@ -135,8 +135,8 @@ static tsr_status apply(tsr_sampler *sampler, tsr__state_reader *reader)
 }
 
 /* Saves the sampler's state, so that it can be restored later. After an earlier failure, the
- * caller's own sampler may not be at the saved position. If it has a state of its own, it must seek
- * to this position before it can be saved. */
+ * caller's own sampler may not be at the saved position. If the caller's sampler has a state of its
+ * own, it must first be moved to this position, because its state can only be saved there. */
 static tsr_status save_before(tsr_sampler *sampler, tsr__rollback *out)
 {
     const tsr__error last = tsr__error_take();

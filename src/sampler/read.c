@@ -20,8 +20,9 @@ static tsr_status read_items(tsr_sampler *sampler, uint64_t capacity, int64_t *i
     return status;
 }
 
-/* Returns the part of the capacity that reading can use. Only this part of the mask is set, because
- * a caller may pass a capacity that is larger than its arrays. */
+/* Returns how many indices a read can give at most, which may be less than the capacity. The mask
+ * is set to 1 only for this many indices, because a caller may pass a capacity that is larger than
+ * its arrays. */
 static uint64_t useful_capacity(const tsr_sampler *sampler, uint64_t capacity)
 {
     if (sampler->batch_max != 0)

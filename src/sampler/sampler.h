@@ -42,16 +42,16 @@ typedef struct tsr__state_writer {
 typedef struct tsr__state_reader {
     const uint8_t *data;
     size_t size, at;
-    /* the state is that of a sampler inside a distributed one, so its number of ranks must not
-     * change */
+    /* the state is read for a sampler that a distributed sampler wraps, so its number of ranks must
+     * not change */
     bool nested;
-    /* the state is that of a sampler inside a batch sampler, so its position may be rounded up
-     * beyond the end */
+    /* the state is read for a sampler that a batch sampler wraps. Its position is a number of
+     * batches times their size, so it may be beyond the end */
     bool rounded;
 } tsr__state_reader;
 
-/* Write and read a number. A number is stored with seven bits in each byte, lowest bits first. The
- * top bit of a byte is set if another byte follows. */
+/* tsr__state_put and tsr__state_get write and read a number, which is stored with seven bits in
+ * each byte, lowest bits first. The top bit of a byte is set if another byte follows. */
 void tsr__state_put(tsr__state_writer *writer, uint64_t value);
 void tsr__state_put_bytes(tsr__state_writer *writer, const void *data, size_t size_bytes);
 tsr_status tsr__state_get(tsr__state_reader *reader, uint64_t *value);
@@ -100,10 +100,10 @@ typedef struct tsr__sampler_class {
      * new position. It must also work after any failure. NULL if moving needs no work and the
      * length is known. */
     tsr_status (*seek)(tsr_sampler *sampler, uint64_t position, uint64_t *reached);
-    /* Write and read the data that a state contains in addition to epoch and position. NULL if
-     * there are none. On failure nothing changes. `load` sets *resumed to the position at which the
-     * sampler continues. This is `position`, unless the items are now partitioned among another
-     * number of ranks. */
+    /* Write and read the data that a state of this kind of sampler contains in addition to epoch
+     * and position. Both are NULL if it contains nothing else. On failure nothing changes. `load`
+     * sets *resumed to the position at which the sampler continues. This is `position`, unless the
+     * items are now partitioned among another number of ranks. */
     tsr_status (*save)(const tsr_sampler *sampler, tsr__state_writer *writer);
     tsr_status (*load)(tsr_sampler *sampler, uint64_t position, tsr__state_reader *reader,
                        uint64_t *resumed);
@@ -204,7 +204,7 @@ static inline uint64_t tsr__batch_max(int64_t batch_size, uint64_t items)
     return tsr__min_u64((uint64_t)batch_size, tsr__max_u64(items, 1));
 }
 
-/* If a call has failed, moves the sampler back to its position. */
+/* If must_seek is set, because a call has failed, moves the sampler back to `position`. */
 tsr_status tsr__sampler_recover(tsr_sampler *sampler);
 
 /* Adds a value to a fingerprint, which is a hash. Do not use it for data

@@ -4,9 +4,10 @@
  *     epoch  position  own data of each sampler …  checksum: u32
  *
  * Integers are little-endian. The epoch (in zigzag form), the position and the samplers' own data
- * are numbers with seven bits per byte. The position of a wrapped sampler is not stored, because it
- * follows from the position of the sampler that wraps it. The samplers' own data follow each other,
- * starting with the outermost sampler. */
+ * are numbers with seven bits per byte. The epoch and the position are those of the outermost
+ * sampler. The position of a wrapped sampler is not stored, because it follows from the position of
+ * the sampler that wraps it. The samplers' own data follow each other, starting with the outermost
+ * sampler. */
 #include <inttypes.h>
 #include <string.h>
 

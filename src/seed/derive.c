@@ -7,7 +7,7 @@
 
 #define OPS_PER_DEVICE 1000
 
-/* The number of bits of each part of a packed tsr_seed_point; 64 bits in total. */
+/* The number of bits of each member of a tsr_seed_point in the packed form; 64 bits in total. */
 #define KIND_BITS 2
 #define NODE_BITS 14
 #define DEVICE_BITS 8
@@ -30,8 +30,8 @@ const char *tsr_seed_kind_name(tsr_seed_kind kind)
     return "?";
 }
 
-/* Checks that a part of the caller's point is 0, because the formula of this kind of stream does
- * not use it. */
+/* Checks that a member of the caller's tsr_seed_point is 0, because the documented formula for this
+ * kind of seed does not use it. */
 static tsr_status must_be_zero(tsr_seed_kind kind, const char *part, int64_t value)
 {
     TSR__REQUIRE(value == 0,
@@ -94,7 +94,7 @@ tsr_status tsr_seed_deterministic(int64_t base, int device, int op, int64_t *see
         &(tsr_seed_point){.base = base, .kind = TSR_SEED_OP, .device = device, .op = op}, seed);
 }
 
-/* Appends a part, as the lowest bits, to the parts that are already packed. */
+/* Appends the value of a member, as the lowest bits, to the members that are already packed. */
 static tsr_status pack(const char *part, int64_t value, int bits, uint64_t *packed)
 {
     int64_t most = (INT64_C(1) << bits) - 1;

@@ -100,7 +100,7 @@ tsr_status tsr_seed_set_epoch(tsr_seed_manager *manager, int64_t epoch)
     return TSR_OK;
 }
 
-/* One of several streams that are to be seeded together: either all of them or none. */
+/* One of several streams that are seeded together: if one of them cannot be seeded, none is. */
 typedef struct seeding {
     tsr_seed_kind kind;
     int id;

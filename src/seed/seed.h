@@ -9,7 +9,7 @@
 #define TSR__SEED_MAX_EPOCH 1048575
 
 /* A stream of random numbers, for the process, for a device or for a worker. Each stream is a
- * separate allocation, so that pointers to its generator stay valid. */
+ * separate allocation, so that pointers to its generator stay valid when streams are added. */
 typedef struct tsr__seed_stream {
     tsr_seed_kind kind;
     int id;
@@ -37,7 +37,7 @@ tsr_status tsr__seed_merge(tsr__seed_set *set, tsr__seed_set *fresh);
 void tsr__seed_set_finish(tsr__seed_set *set);
 
 struct tsr_seed_manager {
-    tsr_seed_manager_params params; /* after defaults have been filled in */
+    tsr_seed_manager_params params; /* the caller's, with defaults instead of zeros */
     int64_t epoch;
     tsr__seed_set set;
     tsr_seed_event *log;

@@ -13,7 +13,7 @@ static bool precedes(const tsr__seed_stream *stream, tsr_seed_kind kind, int id)
     return stream->kind < kind || (stream->kind == kind && stream->id < id);
 }
 
-/* Returns the position of the stream, or the position where it would be inserted. */
+/* Returns the stream's index in the sorted list, or the index at which it would be inserted. */
 static size_t position_of(const tsr__seed_set *set, tsr_seed_kind kind, int id)
 {
     size_t low = 0, high = set->count;

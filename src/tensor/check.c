@@ -22,7 +22,8 @@ tsr_status tsr__shape_check_bytes(const char *who, tsr_dtype dtype, int ndim, co
                  "%s: %s has blocks of %lld elements along the last dimension, and shape %s does "
                  "not consist of whole ones",
                  who, tsr_dtype_name(dtype), (long long)block, TSR__SHAPE(ndim, shape));
-    /* Elements of block formats are counted with at least one byte. */
+    /* tsr_dtype_size is 0 for block formats. Count one byte per element then, which is more than
+     * their blocks need or as much. */
     uint64_t bytes = tsr__max_u64(tsr_dtype_size(dtype), 1);
     bool fits = true;
     for (int i = 0; i < ndim && fits; i++)

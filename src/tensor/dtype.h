@@ -39,8 +39,8 @@ static inline uint64_t tsr__dtype_bytes(tsr_dtype dtype, uint64_t elements)
     return elements / tsr__dtype_block(dtype) * tsr__dtype_block_bytes(dtype);
 }
 
-/* Returns a u8 layout of the bytes of a layout in blocks. It has the same rows. Copies and the
- * comparison of layouts can treat its elements like any others. */
+/* Returns a u8 layout of the bytes of a layout in blocks. Each row of blocks becomes a row of
+ * bytes. Copies and the overlap test can then treat the bytes like elements of any other dtype. */
 tsr_layout tsr__layout_of_bytes(const tsr_layout *layout);
 
 #endif

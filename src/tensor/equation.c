@@ -3,8 +3,8 @@
 #include "base/checked.h"
 
 /* The search ends without an answer after this many nodes of the search tree, which takes much less
- * than a millisecond. For views that were cut from one parent, it needs only a few nodes per
- * dimension. */
+ * than a millisecond. For views that were sliced from one tensor, the search needs only a few nodes
+ * per dimension. */
 #define NODE_LIMIT 20000
 
 void tsr__equation_add(tsr__equation *equation, uint64_t weight, uint64_t limit)

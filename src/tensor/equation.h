@@ -20,8 +20,8 @@ typedef struct tsr__equation {
  * the sum. The sum of all weight·limit must fit 64 bits. */
 void tsr__equation_add(tsr__equation *equation, uint64_t weight, uint64_t limit);
 
-/* Combines all terms that have the same weight into one term. This changes the number of solutions,
- * but not whether there are any. */
+/* Combines all terms that have the same weight into one term, whose limit is the sum of theirs.
+ * This changes the number of solutions, but not whether there are any. */
 void tsr__equation_join(tsr__equation *equation);
 
 typedef enum tsr__equation_answer {

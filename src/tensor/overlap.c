@@ -53,7 +53,8 @@ static bool same_elements(const tsr_layout *a, const tsr_layout *b)
 }
 
 /* Adds the terms for the distances of the elements from the first element. A distance is Σ
- * weight·x. `unit` is an element's size in the unit in which the equation counts. */
+ * weight·x. `unit` is the size of an element: in bytes if the equation counts bytes, 1 if it counts
+ * elements. */
 static void add_dims(tsr__equation *equation, const tsr_layout *layout, uint64_t unit)
 {
     for (int i = 0; i < layout->ndim; i++)
@@ -88,8 +89,8 @@ tsr__overlap tsr__layout_overlap(const tsr_layout *a, const tsr_layout *b)
     tsr__equation equation = {0};
     uint64_t target = b_bytes.end_bytes - 1 - a_bytes.begin_bytes;
     if (a_size == b_size) {
-        /* Two elements are either the same or have no byte in common, so count in elements. The
-         * equation then needs no p and q. */
+        /* An element of `a` and one of `b` are either the same or have no byte in common, so the
+         * equation can count elements instead of bytes, and needs no p and q. */
         add_dims(&equation, a, 1);
         add_dims(&equation, b, 1);
         target = (b_bytes.end_bytes - a_bytes.begin_bytes) / a_size - 1;

@@ -13,8 +13,8 @@ typedef struct tsr__extent {
 tsr__extent tsr__layout_extent(const tsr_layout *layout);
 
 /* Returns true if two indices of the layout refer to the same element, as in a broadcast view. The
- * result of writing through such a layout would be ambiguous. The search is bounded; the function
- * also returns true if the search could not exclude such indices. */
+ * result of writing through such a layout would be ambiguous. The search for them (equation.h)
+ * stops after a limited number of steps; the function then returns true, too. */
 bool tsr__layout_repeats(const tsr_layout *layout);
 
 typedef enum tsr__overlap {
@@ -24,9 +24,9 @@ typedef enum tsr__overlap {
     TSR__OVERLAP_PARTIAL, /* some bytes in common, or the search could not rule that out */
 } tsr__overlap;
 
-/* Compares the bytes that the layouts use. The answer is exact for views that were cut from one
- * parent and have the same strides. For other layouts the search is bounded; if it ends without an
- * answer, the function returns TSR__OVERLAP_PARTIAL. */
+/* Compares the bytes that the layouts use. The answer is exact for views that were sliced from one
+ * tensor and have the same strides. For other layouts, the search for a common byte (equation.h)
+ * stops after a limited number of steps; the function then returns TSR__OVERLAP_PARTIAL. */
 tsr__overlap tsr__layout_overlap(const tsr_layout *a, const tsr_layout *b);
 
 #endif

@@ -5,14 +5,15 @@
 #define PIECE_COUNT_LIMIT (UINT64_C(1) << 30)
 #define PIECE_BYTES_LIMIT (UINT64_C(1) << 31)
 
-/* Compares two dimensions. The result is negative if `a` belongs outside `b`, and positive if `a`
- * belongs inside `b`. The strides of operand 0 decide. If they are equal, those of the next operand
- * decide, and so on. */
+/* Compares two dimensions. The result is negative if the loop over `a` belongs outside the loop
+ * over `b`, and positive if it belongs inside. The strides of operand 0 decide. If they are equal,
+ * those of the next operand decide, and so on. */
 static int order_of(const tsr__pieces *walk, int a, int b)
 {
     for (int op = 0; op < walk->operands; op++) {
-        /* A dimension with the stride 0 repeats elements. Its 0 − 1 wraps to the largest value, so
-         * that it goes outside, where it does not reduce locality. */
+        /* A dimension with the stride 0 repeats elements. Here, 0 − 1 wraps to the largest value,
+         * so that the dimension becomes an outer one, and the inner ones stay those with
+         * neighbouring elements. */
         uint64_t a_stride = (uint64_t)walk->strides[op][a] - 1;
         uint64_t b_stride = (uint64_t)walk->strides[op][b] - 1;
         if (a_stride != b_stride)
@@ -151,8 +152,8 @@ void tsr__pieces_init(tsr__pieces *walk, int operands, const tsr_layout *const *
     choose_steps(walk, layouts, max_count);
 }
 
-/* Makes the piece that starts at the walk's position. The piece contains only the dimensions in
- * which it extends. */
+/* Makes the piece that starts at the walk's position. The piece has only those dimensions in which
+ * its size is more than 1. */
 static void cut_piece(const tsr__pieces *walk, tsr__piece *piece)
 {
     *piece = (tsr__piece){.count = 1, .shape = {1, 1, 1, 1}};

@@ -3,9 +3,10 @@
  *
  * The walk first removes dimensions of size 1 and merges dimensions that are adjacent in every
  * operand. It then divides the remaining dimensions until a piece has at most TSR__PIECE_DIMS
- * dimensions and `max_count` elements, and until each operand's last byte is less than 2^31 bytes
- * from the piece's start. A kernel therefore needs one 64-bit base address per operand and computes
- * everything else in 32 bits. A larger tensor only needs more dispatches. */
+ * dimensions and `max_count` elements, and until, in each operand, the last byte of the piece is
+ * less than 2^31 bytes from its first byte. (An operand is one of the tensors of an operation.) A
+ * kernel therefore needs one 64-bit base address per operand and computes everything else in 32
+ * bits. A larger tensor only needs more dispatches. */
 #ifndef TSR_TENSOR_PIECES_H
 #define TSR_TENSOR_PIECES_H
 
@@ -23,7 +24,7 @@ typedef struct tsr__piece {
     /* in elements, from the buffer's start */
     int64_t offset[TSR__PIECE_OPERANDS];
     int64_t index; /* row-major index of the piece's first element among all elements */
-    /* how much a step in each dimension adds to the index */
+    /* how much one step along each dimension adds to that index */
     int64_t index_strides[TSR__PIECE_DIMS];
 } tsr__piece;
 

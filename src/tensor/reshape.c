@@ -1,6 +1,7 @@
 /* Reshapes a layout without copying the elements. The dimensions of both shapes are divided into
  * groups that have the same number of elements. This is possible only if, within each group of the
- * old shape, consecutive elements all have the same distance from each other. */
+ * old shape, all elements that follow each other in row-major order have the same distance in
+ * memory. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -48,7 +49,7 @@ static bool regroup(const tsr_layout *in, tsr_layout *view)
             continue;
         }
         /* Form one group of dimensions of `in`: add the next outer dimension to the group while its
-         * stride continues that of the group. */
+         * stride is the group's inner stride times the group's size. */
         uint64_t size = (uint64_t)in->shape[from];
         uint64_t inner = (uint64_t)in->strides[from];
         uint64_t next = inner * size; /* (size − 1)·stride fits 63 bits, so this fits 64 */
@@ -95,7 +96,7 @@ tsr_status tsr_layout_reshape(const tsr_layout *in, int ndim, const int64_t *sha
     TSR__TRY(tsr__shape_check_bytes("reshape", in->dtype, ndim, sizes));
 
     tsr_layout view;
-    /* sets the strides that an empty view keeps */
+    /* sets row-major strides, which an empty view keeps */
     TSR__TRY(tsr_layout_init(in->dtype, ndim, sizes, &view));
     view.offset = in->offset;
     int64_t count = tsr_layout_count(in);

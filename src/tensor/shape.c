@@ -19,7 +19,7 @@ char *tsr_shape_format(int ndim, const int64_t *shape, char *text, size_t size)
         else
             length = snprintf(text + used, size - used, "%s%" PRId64, i ? "," : "", shape[i]);
         if (length < 0 || (size_t)length >= size - used)
-            break; /* the text is cut; snprintf has terminated it */
+            break; /* no room for the rest of the text; snprintf has terminated it */
         used += (size_t)length;
     }
     return text;

@@ -14,7 +14,8 @@
 
 #include "platform/windows/text.h"
 
-/* This file calls the functions of the C library that the macros of include/ replace. */
+/* This file calls the functions of the C library itself, so remove the macros of include/ that
+ * replace them. */
 #undef open
 #undef write
 #undef fopen
@@ -208,8 +209,8 @@ int posix_fallocate(int descriptor, off_t at, off_t size)
     return tsr__windows_ftruncate(descriptor, at + size) == 0 ? 0 : errno;
 }
 
-/* Locks a byte far behind the end of the file, because Windows does not let other processes read a
- * locked range. */
+/* Locks one byte far behind the end of the file instead of the file, because Windows does not let
+ * other processes read a locked range. */
 int flock(int descriptor, int operation)
 {
     const HANDLE handle = handle_of(descriptor);

@@ -31,7 +31,8 @@ static BOOL WINAPI create_folder(const wchar_t *path)
     return CreateDirectoryW(path, NULL);
 }
 
-/* Also removes read-only files, because on POSIX only the permissions of the folder matter. */
+/* Also removes read-only files, which DeleteFile refuses: on POSIX only the permissions of the
+ * folder matter. */
 static BOOL WINAPI delete_file(const wchar_t *path)
 {
     const DWORD attributes = GetFileAttributesW(path);

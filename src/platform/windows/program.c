@@ -1,5 +1,6 @@
-/* Starts a program: converts its arguments to UTF-8, and switches off the translation of bytes in
- * its standard files. Programs link it with -municode, which makes the C library call wmain. */
+/* Starts a program: converts its arguments to UTF-8, and switches off the translation of line ends
+ * in its standard input and output. Programs link it with -municode, which makes the C library call
+ * wmain. */
 #include <fcntl.h>
 #include <io.h>
 #include <stdlib.h>

@@ -21,7 +21,8 @@ bool tsr__path_cache(char *out, size_t size)
     const int wrote = snprintf(out, size, "%s", base);
     if (wrote <= 0 || (size_t)wrote >= size)
         return false;
-    for (char *c = out; *c; c++) /* the rest of the library appends parts with slashes */
+    /* use slashes, because the rest of the library appends file names with slashes */
+    for (char *c = out; *c; c++)
         *c = *c == '\\' ? '/' : *c;
     return true;
 }

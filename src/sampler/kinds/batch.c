@@ -1,5 +1,6 @@
-/* Makes batches from the indices of another sampler, the base. Batch b starts with index number b ·
- * size of the base, so the base's position follows from this sampler's position. */
+/* Makes batches of `size` indices from the indices of another sampler, the base. Batch b starts
+ * with index number b · size of the base, so the base's position follows from this sampler's
+ * position. */
 #include <inttypes.h>
 
 #include "sampler/order/passes.h"

@@ -19,8 +19,8 @@ typedef struct curriculum {
     tsr__order_keys draw; /* the key for draws with replacement */
 } curriculum;
 
-/* Returns the bits of a non-negative double as an integer. Such integers have the same order as the
- * doubles. */
+/* Returns the bits of a non-negative double as an integer. The integers of two doubles compare as
+ * the doubles do. */
 static int64_t key_of(double difficulty)
 {
     int64_t bits;

@@ -6,7 +6,8 @@
 #include "sampler/sampler.h"
 
 #define MAX_NAME 31
-/* The number of indices that are read at a time in order to discard them. */
+/* Indices that come before the position to move to are read and discarded, at most this many at a
+ * time. */
 #define PIECE 512
 
 typedef struct custom {
@@ -17,7 +18,7 @@ typedef struct custom {
     uint64_t at; /* number of the item that the caller's sampler gives next */
     /* whether `at` and the epoch are right, because no call has failed since they were set */
     bool known;
-    uint64_t seen;    /* number of items that this epoch has at least */
+    uint64_t seen;    /* the epoch has at least this many items, because they have been read */
     int64_t *scratch; /* memory for batches that are discarded */
 } custom;
 
@@ -158,7 +159,8 @@ static tsr_status load(tsr_sampler *sampler, uint64_t position, tsr__state_reade
         return TSR__STATE_FAIL(reader, "%" PRIu64 " bytes are more than a sampler may save",
                                size_bytes);
     TSR__TRY(tsr__state_get_bytes(reader, (size_t)size_bytes, &bytes));
-    sampler->must_seek = true; /* the saved `at` may differ from the position at which to resume */
+    /* the saved `at` may differ from the position at which the sampler resumes */
+    sampler->must_seek = true;
     tsr_status status = self->ops.load(self->self, bytes, (size_t)size_bytes);
     if (status != TSR_OK)
         return failed(self, "load", status);

@@ -14,8 +14,9 @@ static uint64_t length(const tsr_sampler *sampler)
     return tsr__partition_length(&self->partition, self->partition.rank);
 }
 
-/* Returns the largest number of items that a rank can have. A single rank has all items, and with
- * more ranks, padding never gives a rank more than that. */
+/* Returns the largest number of items that a rank can have with any number of ranks: the number of
+ * all items, because a single rank has all of them, and padding never gives one of several ranks
+ * more. */
 static uint64_t most(const tsr_sampler *sampler)
 {
     const tsr__distributed *self = (const tsr__distributed *)sampler;
@@ -151,8 +152,8 @@ static tsr_status read_inner(tsr__distributed *self, uint64_t first, uint64_t co
     return TSR_OK;
 }
 
-/* Reads the items of one run. Each item is a single index, or a batch if the wrapped sampler gives
- * batches. *got is the number of indices. */
+/* Reads the items of one run (partition.h). Each item is a single index, or a batch if the wrapped
+ * sampler gives batches. *got is the number of indices. */
 static tsr_status read_run(tsr__distributed *self, const tsr__partition_run *run, uint64_t capacity,
                            int64_t *indices, uint8_t *mask, uint64_t *got)
 {
@@ -321,8 +322,8 @@ static tsr_status check_params(const tsr_sampler_distributed_params *params, int
     return TSR_OK;
 }
 
-/* Adds all parameters that determine the order of all items. The number of ranks and the rank do
- * not belong to them. */
+/* Adds to the sampler's params all that determine the order of all items. The number of ranks and
+ * the rank do not affect this order. */
 static void add_params(tsr__distributed *self, tsr_sampler *inner)
 {
     const bool is_dataset = inner == NULL, is_torch = self->order.kind == TSR_ORDER_TORCH;

@@ -11,7 +11,7 @@ typedef struct random_sampler {
     bool replacement;
     uint64_t n, samples;
     tsr__shuffled shuffled; /* for draws with replacement, only its generator is used */
-    uint64_t words;         /* with replacement: how many words of the generator an index takes */
+    uint64_t words;         /* with replacement: how many draws of the generator each index takes */
     tsr__draws draws;
     tsr__order_keys keys; /* keys of the epoch; used in the order FEISTEL with replacement */
 } random_sampler;
@@ -41,8 +41,8 @@ static uint64_t multiply_high(uint64_t a, uint64_t b, uint64_t *low)
 }
 
 /* Returns draw number `index` of an epoch: a number below n, with exactly equal probabilities. One
- * block of the random generator gives two attempts. If both must be rejected, the next attempts use
- * another key. */
+ * block of Philox has two 64-bit values, each of which is one attempt. If both must be rejected,
+ * the next two attempts use a block with another key. */
 static uint64_t drawn(const tsr__order_keys *keys, uint64_t index, uint64_t n)
 {
     uint64_t rejected = (0 - n) % n;
@@ -137,7 +137,7 @@ static void add_params(random_sampler *self, const tsr_sampler_random_params *pa
     tsr__sampler_add_torch(base, params->order == TSR_ORDER_TORCH, &self->shuffled.passes.torch);
 }
 
-/* Prepares the generator for draws with replacement. They need no shuffle. */
+/* Prepares the generator for draws with replacement. No shuffle has to be prepared for them. */
 static tsr_status prepare_replacement(const tsr_sampler_random_params *params, random_sampler *self)
 {
     tsr__passes *generator = &self->shuffled.passes;
@@ -175,7 +175,8 @@ tsr_status tsr_sampler_create_random(const tsr_sampler_random_params *params, ts
     self->n = params->n;
     self->samples = samples;
     self->replacement = params->replacement;
-    /* After the permutations that it uses completely, PyTorch always draws one more. */
+    /* PyTorch always draws one permutation more than the epoch uses completely, even if it uses
+     * nothing of the last one. */
     uint64_t rounds = params->order == TSR_ORDER_TORCH ? samples / params->n + 1
                                                        : tsr__div_up_u64(samples, params->n);
     tsr_status status = tsr__shuffled_init("random", params->order, params->n, rounds, params->seed,

@@ -126,8 +126,8 @@ static tsr_status lay_out(stratified *self)
         status = tsr__assign_classes(sizes, self->classes, self->count, self->base.batch_max,
                                      self->places);
     }
-    /* Here places[p] is the class of place p. Replace it by the number of the next member of this
-     * class. */
+    /* Here places[p] is the class of place p. Replace it by the number of the first member of this
+     * class that has no place yet. */
     for (uint64_t p = 0; status == TSR_OK && p < self->count; p++) {
         uint32_t class_index = self->places[p];
         int64_t left = sizes[class_index]--;

@@ -12,8 +12,8 @@ typedef struct group {
     const uint32_t *members;
     /* number of classes, and number of places that they have together so far */
     uint64_t count, given;
-    /* how many places the next class should have minus how many it has, multiplied by the number of
-     * all items */
+    /* how many places the class of the group whose turn is next should have by now minus how many
+     * it has, multiplied by the number of all items to stay an integer */
     int64_t behind;
 } group;
 

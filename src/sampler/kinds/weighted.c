@@ -2,11 +2,11 @@
  * ways:
  *
  *     feistel, with replacement       an alias table
- *     feistel, without                the largest random keys, once per epoch
+ * feistel, without the indices with the largest random keys, once per epoch
  *     torch, with replacement         cumulative sums
  *     torch, without, or one sample   the largest of PyTorch's keys, once per epoch
- *     mlx, with replacement           the largest logit with noise, for each sample
- *     mlx, without                    the largest logits with noise, once per epoch */
+ * mlx, with replacement the largest sum of logit and noise, for each sample
+ * mlx, without the largest sums of logit and noise, once per epoch */
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>

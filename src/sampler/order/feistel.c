@@ -13,8 +13,8 @@
 #define KEYS 6
 #define GOLDEN UINT64_C(0x9e3779b97f4a7c15)
 
-/* For n up to this number, the permutation is stored in one key, with four bits for each element.
- * On such small grids, the rounds would hardly mix the elements. */
+/* For n up to this number, the permutation itself is stored in one of the 64-bit keys, with four
+ * bits for each element. On such small grids, the rounds would hardly mix the elements. */
 #define MAX_PACKED 16
 
 typedef struct cell {
@@ -22,7 +22,8 @@ typedef struct cell {
 } cell;
 
 /* Returns the number of rounds. A round mixes less on a small grid, so small grids need more
- * rounds. With these numbers, the permutations pass the statistical tests of pairs. */
+ * rounds. With these numbers of rounds, the permutations pass statistical tests of where pairs of
+ * elements go. */
 static int rounds_for(uint64_t n)
 {
     return n < (UINT64_C(1) << 12) ? 12 : n < (UINT64_C(1) << 20) ? 8 : KEYS;
@@ -93,7 +94,8 @@ static uint64_t moved_back(const tsr_feistel *order, uint64_t element)
 
 void tsr__order_key(uint64_t seed, uint64_t epoch, uint64_t pass, tsr__order_keys *out)
 {
-    /* One Philox block hashes all three numbers. Its four words are the seed and the stream. */
+    /* One Philox block hashes seed, epoch and pass. Its four words are the resulting seed and
+     * stream. */
     uint32_t counter[4] = {(uint32_t)epoch, (uint32_t)(epoch >> 32), (uint32_t)pass,
                            (uint32_t)(pass >> 32)};
     uint32_t key[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)}, words[4];
@@ -103,8 +105,8 @@ void tsr__order_key(uint64_t seed, uint64_t epoch, uint64_t pass, tsr__order_key
 }
 
 /* Returns a permutation of n ≤ 16 elements as a word with four bits for each element, computed with
- * Fisher and Yates' shuffle. The probabilities of a choice differ from uniform ones by less than
- * 2^-28. */
+ * Fisher and Yates' shuffle. Each swap's choice is uniform up to differences of probability of less
+ * than 2^-28. */
 static uint64_t packed(uint64_t n, tsr_philox *rng)
 {
     uint64_t order = UINT64_C(0xfedcba9876543210);

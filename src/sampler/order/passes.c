@@ -48,7 +48,8 @@ tsr_status tsr__passes_init(const char *what, tsr_order order, int64_t seed,
     if (order == TSR_ORDER_TORCH) {
         TSR__TRY(tsr__torch_version(what, torch->version, &passes.torch.version));
         if (torch->global_generator) {
-            draws = WORDS_OF_64; /* an epoch only draws the seed of a separate generator */
+            draws = WORDS_OF_64; /* PyTorch seeds a separate generator in each epoch, by one 64-bit
+                                    draw from the global one */
             draws_fit = true;
         }
         uint64_t first = torch->data_loader ? WORDS_OF_64 : 0;

@@ -1,6 +1,6 @@
 /* The orders torch, dotnet and mlx have a generator that is seeded only once. The epochs then draw
- * from it one after the other. Every epoch draws equally many values, so the generator's state at
- * the start of an epoch follows from the epoch's number and need not be saved. */
+ * from it one after the other. Every epoch draws the same number of values, so the generator's
+ * state at the start of an epoch follows from the epoch's number and need not be saved. */
 #ifndef TSR_SAMPLER_ORDER_PASSES_H
 #define TSR_SAMPLER_ORDER_PASSES_H
 
@@ -11,7 +11,7 @@ typedef struct tsr__passes {
     uint64_t seed;
     /* the options; the default version has been replaced by the one it stands for */
     tsr_torch_options torch;
-    /* number of all draws of an epoch; UINT64_MAX if 64 bits cannot hold it */
+    /* number of draws in each epoch; UINT64_MAX if 64 bits cannot hold it */
     uint64_t draws;
     int64_t epoch;
     tsr_rng start; /* the generator at the start of the epoch */

@@ -67,7 +67,8 @@ static tsr_status make(tsr__shuffled *shuffled, uint64_t round)
         break;
     case TSR_ORDER_MLX:
         tsr__draws_to(draws, passes, round, 1);
-        /* Count the draw first, because the key is drawn even if computing the table then fails. */
+        /* Count the draw before computing the table, because the key has been drawn even if
+         * computing the table fails. */
         draws->next++;
         TSR__TRY(tsr__table_mlx(&shuffled->order.table, shuffled->n,
                                 tsr_threefry_next_key(&draws->rng.as.threefry.key)));

@@ -17,7 +17,7 @@ static unsigned digit(int64_t key, int place)
 }
 
 /* A radix sort that starts with the lowest digit. Most digits are usually equal in all keys; for
- * such a digit, the function only counts and moves nothing. */
+ * such a digit, the function counts the keys with each value of the digit, but moves no key. */
 tsr_status tsr__sorted(const int64_t *keys, uint64_t count, uint32_t **out)
 {
     uint32_t *from = tsr__calloc(count, sizeof *from);

@@ -8,9 +8,10 @@
  * order. count must be at most 2^32. The caller must free *out. */
 tsr_status tsr__sorted(const int64_t *keys, uint64_t count, uint32_t **out);
 
-/* Checks for the samplers that have a property of each item, such as its length. `items` must not
- * be NULL, and `count` must not be too large. The batch size must be positive, and the order must
- * be feistel or none. */
+/* Check the params of samplers that use a property of each item, such as its length.
+ * tsr__sorted_check fails if `items`, the array of this property, is NULL or `count` is too large;
+ * tsr__sorted_check_batches fails if the batch size is not positive or the order is neither feistel
+ * nor none. */
 tsr_status tsr__sorted_check(const char *what, const void *items, const char *name, uint64_t count);
 tsr_status tsr__sorted_check_batches(const char *what, int64_t batch_size, tsr_order order);
 

@@ -1,7 +1,7 @@
 /* The shuffles of PyTorch, .NET and MLX, in a table with 4 bytes per element. The shuffles of
  * PyTorch and .NET swap elements that can be anywhere in memory. The choice of these elements
- * depends only on the generator. Therefore several of them are chosen in advance and prefetched
- * into the cache. */
+ * depends only on the generator. Therefore the next AHEAD of them are chosen in advance and
+ * prefetched into the cache. */
 #include <inttypes.h>
 
 #include "base/alloc.h"
@@ -102,8 +102,8 @@ tsr_status tsr__table_dotnet(tsr__table *table, uint64_t n, tsr_dotnet *rng)
     for (uint64_t left = n; left > 1;) {
         uint64_t count = left - 1 < AHEAD ? left - 1 : AHEAD;
         for (uint64_t j = 0; j < count; j++) {
-            /* This is .NET's Next(0, i + 1). With some seeds, Next() returns -1 once, for which
-             * .NET throws an exception. */
+            /* This is .NET's Next(0, i + 1). With some seeds, Next() returns -1 once; .NET then
+             * throws an exception, and this function chooses element 0. */
             double drawn = tsr_dotnet_next_double(rng) * (double)(left - j);
             chosen[j] = drawn < 0 ? 0 : (uint64_t)drawn;
             FETCH(elements + chosen[j]);

@@ -28,7 +28,8 @@ static cut cut_of(uint64_t items, uint64_t ranks, tsr_tail tail)
     case TSR_TAIL_PAD_MASK:
         break;
     }
-    /* Padding makes all ranges equally long. Count only the items before the padding. */
+    /* Padding makes all ranges equally long. The cut counts only the items before the padding, so
+     * the last ranges may be shorter or empty. */
     size += more != 0;
     if (size == 0)
         return (cut){{0, 0}, {0, 0}, 0};
@@ -46,8 +47,8 @@ static uint64_t after(uint64_t size, uint64_t given)
     return size - tsr__min_u64(size, given);
 }
 
-/* Returns how many of `items` items remain after each rank has given `given` of them. At the end of
- * the epoch none remain, so that dropped items do not remain either. */
+/* Returns how many of `items` items remain after each rank has given `given` of them. If the ranks
+ * have given all their items, none remain, not even the items that TSR_TAIL_DROP leaves out. */
 static uint64_t left_of(uint64_t items, uint64_t ranks, tsr_tail tail, uint64_t given)
 {
     if (given >= longest(items, ranks, tail))
@@ -97,8 +98,8 @@ uint64_t tsr__partition_length(const tsr__partition *partition, uint64_t rank)
 }
 
 /* Converts a position among the items that an earlier partition left over to a position among all
- * items of that partition. Consecutive positions may not stay consecutive, so *run is reduced to
- * the number of items that do. */
+ * items of that partition. Of the *run consecutive positions from `at` on, only the first ones may
+ * be consecutive there, too; *run is reduced to their number. */
 static uint64_t go_back(const tsr__partition_before *before, tsr_tail tail, uint64_t at,
                         uint64_t *run)
 {

@@ -10,7 +10,8 @@
  * ranks. */
 typedef struct numbers {
     const char *rank, *ranks;
-    /* the launcher also sets `rank` to 0 for the job's script, although the script is not a rank */
+    /* the launcher also sets the variable `rank`, to 0, for the job's batch script, which is not a
+     * rank */
     bool tells_scripts;
 } numbers;
 

@@ -14,8 +14,9 @@
 #define FETCH(address) (void)(address)
 #endif
 
-/* Returns the factor that makes the mean share 1. The sum is computed with Neumaier's compensated
- * summation, so that it is also accurate for hundreds of millions of weights. */
+/* Returns the factor that converts weights to shares, whose mean is 1. The sum is computed with
+ * Neumaier's compensated summation, so that it is also accurate for hundreds of millions of
+ * weights. */
 static double scale_of(const tsr__weights *weights, double largest)
 {
     double sum = 0, lost = 0;
@@ -28,8 +29,8 @@ static double scale_of(const tsr__weights *weights, double largest)
 }
 
 /* Fills columns whose own share is less than 1 from columns whose share is larger than 1.
- * `heaviest` is the index of a largest weight. If rounding leaves unfilled space in a column of
- * weight 0, `heaviest` gets this space. */
+ * `heaviest` is the index of a largest weight. If rounding errors leave part of a column of an
+ * index of weight 0 unfilled, index `heaviest` gets this part. */
 static void even_out(const tsr__weights *weights, uint32_t heaviest, tsr__alias *alias)
 {
     union tsr__alias_share *own = alias->own;

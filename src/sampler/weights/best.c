@@ -34,8 +34,9 @@ static bool is_worse(double key, uint32_t index, double other_key, uint32_t othe
     return key < other_key || (!(key > other_key) && index > other_index);
 }
 
-/* Puts an entry into the heap of the first `count` entries. `hole` is a free place. Entries below
- * it move up until no entry below the free place is worse than the new one. */
+/* Puts an entry into the heap of the first `count` entries. `hole` is a free place. The worse of
+ * the two entries below the free place moves up into it until neither is worse than the new entry,
+ * which then takes the free place. */
 static void sink(tsr__best *best, uint64_t count, uint64_t hole, double key, uint32_t index)
 {
     for (uint64_t child; (child = 2 * hole + 1) < count; hole = child) {

@@ -36,7 +36,8 @@ typedef struct tsr__alias {
 /* Computes the table. `largest` must be the largest weight and must be above 0. */
 tsr_status tsr__alias_init(const tsr__weights *weights, double largest, tsr__alias *out);
 void tsr__alias_finish(tsr__alias *alias);
-/* Writes the draws with the numbers first … first + count − 1 of the generator's stream. */
+/* Writes draws number first … first + count − 1; draw i uses block i of the Philox stream that
+ * `keys` selects. */
 void tsr__alias_fill(const tsr__alias *alias, const tsr__order_keys *keys, uint64_t first,
                      uint64_t count, int64_t *out);
 

@@ -7,7 +7,8 @@
 
 #include "shard/formats/file.h"
 
-/* The types of values that callers use by name. The types 0 to 5, 10 and 11 are integers. */
+/* The numbers of the types of metadata values that callers need by name. The types 0 to 5, 10 and
+ * 11 are integers. */
 enum {
     TSR__GGUF_U32 = 4,
     TSR__GGUF_I32 = 5,
@@ -18,7 +19,7 @@ enum {
     TSR__GGUF_F64 = 12
 };
 
-/* A place in the header of a file. */
+/* A reader at an offset, `at`, in the header of a file, and the last name that it has read. */
 typedef struct tsr__gguf {
     tsr__file *file;
     uint64_t at;
@@ -28,7 +29,8 @@ typedef struct tsr__gguf {
 /* Reads the start of the file: magic, version and counts. */
 tsr_status tsr__gguf_head(tsr__gguf *gguf, uint64_t *tensors, uint64_t *metadata) TSR_NODISCARD;
 
-/* Read a part of the header, which error texts call `part`, and move past it. */
+/* Read bytes or an integer at the reader's offset, and move past them. `part` is the name of what
+ * is read, for error texts. */
 tsr_status tsr__gguf_take(tsr__gguf *gguf, uint64_t size, const char *part,
                           void *out) TSR_NODISCARD;
 tsr_status tsr__gguf_u32(tsr__gguf *gguf, const char *part, uint32_t *out) TSR_NODISCARD;

@@ -10,8 +10,8 @@
 
 #define MAX_DEPTH 8 /* the maximum depth of arrays inside arrays */
 
-/* The size in bytes of a value of each type. It is 0 for strings and
- * arrays, which have a length. */
+/* The size in bytes of a value of each type. It is 0 for strings and arrays, whose size depends on
+ * their length. */
 static const unsigned value_bytes[] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
 #define TYPES (sizeof value_bytes / sizeof *value_bytes)
 

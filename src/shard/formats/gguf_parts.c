@@ -18,7 +18,7 @@
 
 typedef struct part {
     int64_t number, count;
-    int64_t tensors;                           /* of all parts; -1: the file does not say */
+    int64_t tensors; /* number of tensors in all parts; -1: the file does not say */
     char architecture[TSR_SHARD_MAX_NAME + 1]; /* "": the file does not say */
 } part;
 
@@ -41,7 +41,7 @@ static tsr_status read_part(tsr__file *file, part *out)
         TSR__TRY(tsr__gguf_name_of(file, &values[3], out->architecture));
     TSR__REQUIRE(out->count >= 0 && out->count <= MAX_PARTS,
                  "gguf: split.count is %" PRId64 "; 0 to %d is possible", out->count, MAX_PARTS);
-    if (out->count == 0) /* written for a model that is not split */
+    if (out->count == 0) /* split.count is 0 in a model that is not split */
         out->count = 1;
     TSR__REQUIRE(out->number >= 0 && out->number < out->count,
                  "gguf: split.no is %" PRId64 ", but split.count %" PRId64, out->number,
@@ -54,8 +54,8 @@ static void print_ending(char ending[MAX_ENDING], int64_t number, int64_t count)
     snprintf(ending, MAX_ENDING, "-%05" PRId64 "-of-%05" PRId64 ".gguf", number + 1, count);
 }
 
-/* Checks that `path` is the first part, and sets *stem to the length of the path without the ending
- * that contains the part's number. */
+/* Checks that `path` is the first part. Sets *stem to the length of the path without its ending,
+ * "-00001-of-00003.gguf". */
 static tsr_status check_first(const char *path, const part *first, size_t *stem)
 {
     char ending[MAX_ENDING], first_ending[MAX_ENDING];
@@ -76,7 +76,7 @@ static tsr_status check_first(const char *path, const part *first, size_t *stem)
     return TSR_OK;
 }
 
-/* Appends the tensors of a part, whose name is stored with each of them. */
+/* Appends the tensors of a part to `params`. Each of them stores `name`, the part's file name. */
 static tsr_status add_part(tsr__file *file, const char *name, tsr__params *params)
 {
     tsr__params read = {0};
@@ -126,7 +126,8 @@ static tsr_status read_other(const char *path, const char *name, int64_t number,
                                                            : tsr__fail_context(status, "%s", path);
 }
 
-/* Checks that no tensor is in two parts, and that there are as many as the first part says. */
+/* Checks that no tensor is in two parts, and that all parts together have as many tensors as the
+ * first part says. */
 static tsr_status check_tensors(const part *first, const tsr__params *params)
 {
     tsr__param_name *names = NULL;
@@ -159,7 +160,7 @@ static tsr_status read_parts(const char *path, tsr__file *file, const part *firs
     TSR__TRY(add_part(file, name, params));
     for (int64_t number = 1; number < first->count; number++) {
         print_ending(ending, number, first->count);
-        memcpy(other + stem, ending, strlen(ending) + 1); /* as long as that of the first part */
+        memcpy(other + stem, ending, strlen(ending) + 1); /* all endings are equally long */
         TSR__TRY(read_other(other, name, number, first, params));
     }
     return check_tensors(first, params);

@@ -12,7 +12,7 @@
 
 #define MAX_PATH 4096
 
-/* A member of the weight map. */
+/* A member of the weight map: the name of a parameter and the name of the file that contains it. */
 typedef struct index_entry {
     char *name;
     char *file;
@@ -120,7 +120,7 @@ static int by_file(const void *a, const void *b)
     return order != 0 ? order : by_name(a, b);
 }
 
-/* Reads one file and appends its parameters. */
+/* Reads the header of one of the model's files and appends its parameters. */
 static tsr_status read_file(const char *path, const char *name, tsr__params *params)
 {
     tsr__file file;

@@ -28,9 +28,9 @@ tsr_status tsr__read_json(tsr__file *file, tsr__params *params, bool *is_index) 
 tsr_status tsr__read_index(const char *path, tsr__file *file, tsr__params *params) TSR_NODISCARD;
 
 /* Reads a parameter from JSON. In a plan, the parameter may have a member "shards", and *shards is
- * set to the offset of its value. In a list, it has no such member, and `shards` is NULL. Its
- * strings are stored in `text`. Error texts name the parameter by `number` until its name has been
- * read, and then by its name; they also do so after the call. */
+ * set to the offset of its value. In a list, it has no such member, and `shards` is NULL. The
+ * strings of `param` point into `text`. The call sets the subject of error texts: the parameter's
+ * number until its name has been read, then its name; this remains the subject after the call. */
 typedef struct tsr__param_text {
     char key[TSR__JSON_TEXT];
     char name[TSR__JSON_TEXT];
@@ -42,7 +42,7 @@ tsr_status tsr__json_param(tsr__json *json, tsr__param_text *text, uint64_t numb
 /* Reads an array of sizes into shape and ndim. */
 tsr_status tsr__json_shape(tsr__json *json, tsr_shard_param *param) TSR_NODISCARD;
 
-/* The place of a parameter's weights in a file, and the place of its entry in the header. */
+/* Where a parameter's weights are in a file, and where the header describes it. */
 typedef struct tsr__span {
     uint64_t start, end; /* offsets from the start of the weights */
     uint64_t header_at;

@@ -6,7 +6,7 @@
 #include "tessera/shard.h"
 
 /* One step of a pattern: a character, any character, any text (a star), or a set of characters.
- * STEP_BAD is an invalid step. */
+ * STEP_BAD means that the pattern is malformed. */
 typedef enum step_kind { STEP_CHARACTER, STEP_ANY, STEP_STAR, STEP_SET, STEP_BAD } step_kind;
 typedef struct pattern_step {
     step_kind kind;
@@ -30,8 +30,8 @@ static uint32_t character_at(const char *text, const char **next)
     return character;
 }
 
-/* Reads a character of a pattern. A backslash before the character is skipped. Returns false at the
- * end of the pattern. */
+/* Reads a character of a pattern. A backslash before the character is skipped. Returns false if the
+ * pattern ends instead. */
 static bool escaped_at(const char *pattern, uint32_t *character, const char **next)
 {
     if (*pattern == '\\')
@@ -89,9 +89,9 @@ static bool fits(const pattern_step *step, uint32_t character)
     return step->kind == STEP_ANY || (step->kind == STEP_CHARACTER && step->character == character);
 }
 
-/* Compares a text with a pattern. If a later step does not match, only the last star must be tried
- * again, with a longer text. Therefore the function needs at most length of the pattern × length of
- * the text steps. */
+/* Compares a text with a pattern. If a step after a star does not match, the last star before this
+ * step is tried again with one more character; earlier stars need not be. Therefore the function
+ * needs at most length of the pattern × length of the text steps. */
 static bool match_text(const char *pattern, const char *text, const char *end)
 {
     const char *star = NULL, *star_text = NULL, *next = text;

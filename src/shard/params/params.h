@@ -7,11 +7,12 @@
 
 #include "tessera/shard.h"
 
-/* Find the dtype with this name, or with this number in GGUF files. Return false if there is no
- * such dtype; they do not record an error. */
+/* Find the dtype with this name, or with this number in GGUF files. Return false, without recording
+ * an error, if there is no such dtype. */
 bool tsr__dtype_by_name(const char *name, tsr_shard_dtype *out);
 bool tsr__dtype_by_gguf(uint32_t number, tsr_shard_dtype *out);
-/* Finds the number in GGUF files. Returns false if GGUF does not have this dtype. */
+/* Finds the number that a dtype has in GGUF files. Returns false if GGUF does not have this
+ * dtype. */
 bool tsr__dtype_gguf_number(const char *name, uint32_t *out);
 
 typedef struct tsr__params {
@@ -19,9 +20,9 @@ typedef struct tsr__params {
     size_t count, capacity;
 } tsr__params;
 
-/* Checks a parameter and computes the members that follow from the others: dtype, count,
- * size_bytes, block_count and block_bytes. A layer of NULL stays NULL. Errors: TSR_ERR_INVALID,
- * TSR_ERR_OVERFLOW. The error text does not contain the parameter's name. */
+/* Checks a parameter and computes its members that follow from name of the dtype and shape: dtype,
+ * count, size_bytes, block_count and block_bytes. A layer of NULL stays NULL. Errors:
+ * TSR_ERR_INVALID, TSR_ERR_OVERFLOW. The error text does not contain the parameter's name. */
 tsr_status tsr__param_resolve(tsr_shard_param *param) TSR_NODISCARD;
 
 /* Copies a parameter and its strings, completes the copy as tsr__param_resolve does, and appends

@@ -19,11 +19,12 @@ typedef struct plan_reader {
     uint64_t ranks;
     double *rates;
     uint64_t *memory_bytes;
-    size_t *shards; /* the offset of the shards of each parameter; 0 if it has none */
+    size_t *shards; /* for each parameter, the offset of its member "shards" in the text; 0 if it
+                       has none */
     size_t shards_capacity;
 } plan_reader;
 
-/* Finds the offsets of all members. */
+/* Finds the offsets of all members of the plan's object. */
 static tsr_status find_members(plan_reader *reader)
 {
     static const char *const names[] = {"schema", "schema_version", "tessera", "strategy", "ranks",
@@ -72,8 +73,8 @@ static tsr_status read_schema(plan_reader *reader)
     return TSR_OK;
 }
 
-/* Reads one number for each rank into one of the arrays `reals` and `integers`. The other one must
- * be NULL. */
+/* Reads an array of one number for each rank, into `reals` or `integers`; the caller passes one of
+ * them, and NULL for the other. */
 static tsr_status read_numbers(plan_reader *reader, int member, double *reals, uint64_t *integers)
 {
     tsr__json *json = &reader->json;

@@ -1,6 +1,6 @@
-/* Divides units among ranks in proportion to weights and within limits. Weighted partitions and the
- * weighted strategy use this. The functions use only integers, so that the result is the same on
- * all machines. */
+/* Divides units (groups of elements that must stay together) among ranks, in proportion to weights
+ * and within limits. Weighted partitions and the weighted strategy use this. The functions use only
+ * integers, so that the result is the same on all machines. */
 #ifndef TSR_SHARD_STRATEGY_APPORTION_H
 #define TSR_SHARD_STRATEGY_APPORTION_H
 
@@ -27,11 +27,11 @@ void tsr__apportion_finish(tsr__apportion_work *work);
 uint64_t tsr__apportion(tsr__apportion_work *work, uint64_t units, const uint64_t *weights,
                         const uint64_t *limits, uint64_t *counts);
 
-/* Assigns the last unit if no rank has room for a complete unit. The last unit may be shorter than
- * the others: it has `last` elements or bytes instead of `unit`. It goes to the last rank that has
- * any units, or to the first rank after it that has room. rooms[r] is the total that rank r can
- * take, or 0 if the weight of rank r is 0. Adds 1 to the rank's element of counts[ranks]. Returns
- * false if no rank has room. */
+/* Assigns the last unit if tsr__apportion has left it over because no rank has room for a complete
+ * unit. The last unit may be shorter than the others: it has `last` elements or bytes instead of
+ * `unit`. It goes to the last rank that has any units, or to the first rank after it that has room.
+ * rooms[r] is the total that rank r can take, or 0 if the weight of rank r is 0. Adds 1 to the
+ * entry of counts[ranks] for the rank that gets it. Returns false if no rank has room. */
 bool tsr__apportion_short(int ranks, const uint64_t *rooms, uint64_t unit, uint64_t last,
                           uint64_t *counts);
 

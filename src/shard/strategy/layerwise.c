@@ -12,7 +12,9 @@
 #include "shard/strategy/wide.h"
 #include "json/text.h"
 
-/* A parameter of a layer. In the list of layers, an entry is the layer's first parameter. */
+/* A parameter, with the layer that it belongs to. There is a list of all parameters, sorted by
+ * layer, and a list of layers, in which each layer is represented by its first parameter. The
+ * members from layer_bytes on are set in the list of layers only. */
 typedef struct member {
     const char *layer;
     uint64_t param;

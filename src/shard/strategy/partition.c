@@ -9,8 +9,8 @@
 #include "shard/strategy/apportion.h"
 #include "tessera/shard.h"
 
-/* A length, and how many units it has. A unit has `align` elements; the
- * last unit may be shorter. */
+/* A length to be divided among ranks, and the number of its units. A unit is `align` elements that
+ * no two ranks share; the last unit may be shorter. */
 typedef struct length_cut {
     uint64_t length, align, units;
     int ranks;

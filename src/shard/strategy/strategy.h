@@ -13,9 +13,9 @@ typedef struct tsr__strategy_data {
     char **layerwise_layers;
 } tsr__strategy_data;
 
-/* Computes the number of elements in one unit of a parameter. A rank gets complete units, except
- * that the last unit may be shorter. A unit is the least common multiple of the alignment and of
- * the number of elements in the dtype's block. An alignment of 0 counts as 1. Errors:
+/* Computes the number of elements in one unit of a parameter. A unit is never divided among ranks.
+ * The last unit of a parameter may be shorter. A unit is the least common multiple of the alignment
+ * and of the number of elements in the dtype's block. An alignment of 0 counts as 1. Errors:
  * TSR_ERR_OVERFLOW. */
 tsr_status tsr__shard_unit(const tsr_shard_param *param, uint64_t align,
                            uint64_t *unit) TSR_NODISCARD;

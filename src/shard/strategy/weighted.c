@@ -20,7 +20,7 @@ typedef struct weighted_state {
     size_t ranks;
     uint64_t *target;  /* bytes that the rank still needs to reach its target */
     uint64_t *room;    /* bytes of memory that are left; 0 for a rank whose weight is 0 */
-    uint64_t *weights; /* temporary values, as are the following arrays */
+    uint64_t *weights; /* this array and those below hold temporary values */
     uint64_t *limits;
     uint64_t *counts; /* the number of units for each rank */
     uint64_t *extra;
@@ -50,7 +50,8 @@ static tsr_status set_targets(const tsr_shard_request *request, weighted_state *
         return tsr__fail_context(status, "shard");
     for (size_t r = 0; r < state->ranks; r++) {
         uint64_t memory = request->memory_bytes != NULL ? request->memory_bytes[r] : UINT64_MAX;
-        /* All parameters together have less than 2^63 bytes. */
+        /* Limit the room to 2^63 − 1 bytes, which no rank can fill: all parameters together are
+         * smaller. */
         uint64_t room = memory > gathered ? tsr__min_u64(memory - gathered, INT64_MAX) : 0;
         state->room[r] = state->weights[r] > 0 ? room : 0;
     }

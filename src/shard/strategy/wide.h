@@ -33,8 +33,8 @@ static inline uint64_t tsr__mul_div(uint64_t a, uint64_t b, uint64_t c, uint64_t
         *remainder = product.low % c;
         return product.low / c;
     }
-    /* Divide bit by bit. The high word of the product is less than c, because the quotient is at
-     * most a. */
+    /* Divide bit by bit, starting with the high word as the remainder. It is less than c, because
+     * the quotient is at most a and so fits 64 bits. */
     uint64_t rest = product.high, quotient = 0;
     for (int bit = 63; bit >= 0; bit--) {
         rest = rest << 1 | (product.low >> bit & 1);

@@ -5,7 +5,7 @@
 #define RTLD_NOW 0
 #define RTLD_LOCAL 0
 
-/* For a name without a folder, Windows searches its own list of folders. */
+/* dlopen with a name without a folder searches the folders that LoadLibrary searches. */
 void *dlopen(const char *name, int flags);
 void *dlsym(void *library, const char *symbol);
 char *dlerror(void);

@@ -5,7 +5,7 @@
 
 #include_next <fcntl.h>
 
-/* Flags that Windows lacks. tsr__windows_open ignores those that are 0. */
+/* Flags of open that Windows lacks. Those that are 0 have no effect. */
 #define O_CLOEXEC 0
 #define O_NONBLOCK 0
 #define O_NOFOLLOW 0
