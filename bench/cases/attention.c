@@ -8,7 +8,8 @@
 #include "bench/harness/data.h"
 #include "cli/lib/memory.h"
 
-/* Small cases come first: their rates predict the time of larger ones. */
+/* The shapes to measure. Small ones come first: their rates predict how long larger ones take, so
+ * that those that take too long can be left out. */
 static const struct size {
     int64_t batch, heads, q_len, kv_len, head_dim;
 } sizes[] = {
@@ -134,7 +135,8 @@ static double product(const float *a, const float *b, int64_t count)
     return sum;
 }
 
-/* Returns a row of the operand's tensor. */
+/* Returns row number `row` of a head in the host's copy of an operand (q, k, v, y or a
+ * gradient). */
 static const float *row_at(const attention *test, int operand, int64_t head, int64_t row)
 {
     const struct size *s = test->size;
@@ -170,8 +172,9 @@ static void probabilities(const attention *test, int64_t head, int64_t query, do
         p[j] /= sum;
 }
 
-/* Compares a row with `want`. The tolerance is relative to the largest summand. It allows for the
- * rounding of f32, or, with cooperative matrices, for the rounding of probabilities to their
+/* Compares a row of a result with the expected values, `want`. The tolerance is relative to
+ * `magnitude`, the largest summand. It allows for the rounding of f32, or, with cooperative
+ * matrices, for the rounding of probabilities to their
  * dtype. */
 static void compare(attention *test, bench_check *check, int operand, int64_t head, int64_t row,
                     const double *want, double magnitude)
@@ -186,8 +189,8 @@ static void compare(attention *test, bench_check *check, int operand, int64_t he
                               (test->dtype == TSR_F32 ? 0 : 1e-7));
 }
 
-/* Returns the n-th of the queries or keys that are compared, and its head. They are spread over all
- * heads. */
+/* Returns which query or key is the n-th to be compared, and its head. Those to be compared are
+ * spread over all heads. */
 static int64_t sampled(const attention *test, int operand, int64_t n, int64_t *head)
 {
     const int64_t rows = of_keys(operand) ? test->size->kv_len : test->size->q_len;
@@ -297,8 +300,8 @@ static bool verify_backward(attention *test, bench_row *row)
 
 /* Timing --------------------------------------------------------------------------------------- */
 
-/* Returns the operations on the scores that queries see: two products forward, five more
- * backward. */
+/* Returns the floating-point operations of a pass over the scores that the causal mask keeps: those
+ * of two products forward, and of five products backward. */
 static double work_of(const struct size *s, bool backward)
 {
     const double keys = (double)s->kv_len - ((double)s->q_len - 1) / 2;

@@ -4,8 +4,9 @@
  *
  * Each rank is a stage. Its passes sleep, so that they take a known time also if there are fewer
  * processors than stages: 10 ms forward and 20 ms backward. Tensors of 4 KB go from stage to stage.
- * The output is the part of a run's time in which stages make no pass, the mean of all stages. The
- * best of several runs counts, because other work on the machine only adds to the waiting. */
+ * The output is the fraction of a run's time in which a stage makes no pass, averaged over the
+ * stages. The best of several runs counts, because other work on the machine only adds to the
+ * waiting. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

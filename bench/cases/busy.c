@@ -4,7 +4,8 @@
 
 #include "bench/harness/clock.h"
 
-/* The side of the square matrices. On a GPU of 20 TFLOP/s a product takes about a millisecond. */
+/* The numbers of rows and columns of the matrices. On a GPU of 20 TFLOP/s a product takes about a
+ * millisecond. */
 #define GPU_SIDE 2048
 #define CPU_SIDE 384
 

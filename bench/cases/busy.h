@@ -21,7 +21,8 @@ typedef struct bench_busy {
 bool bench_busy_init(bench_context *context, bench_busy *busy);
 void bench_busy_finish(bench_busy *busy);
 
-/* Sets `pending` so that these products take at least `ns`. It is at most BENCH_BUSY_MOST. */
+/* Sets `pending`, the number of products to keep in the queue, so that they take at least `ns`
+ * together, but to at most BENCH_BUSY_MOST. */
 void bench_busy_for(bench_busy *busy, double ns);
 /* Records and submits products until `pending` of them have not ended. Does not wait. */
 tsr_status bench_busy_fill(bench_busy *busy);

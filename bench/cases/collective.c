@@ -11,7 +11,8 @@
 #include "bench/harness/bench.h"
 #include "cli/lib/memory.h"
 
-/* The number of rounds of measurement with a peer. Each round measures the library and the peer. */
+/* With a peer (the MPI that the library is compared with), the measurement is repeated this many
+ * times, each time with the library and then with the peer. */
 #define ROUNDS 3
 
 /* Returns the bus factor of nccl-tests. The data rate times this factor is the rate at which each

@@ -28,7 +28,7 @@ typedef struct collective_sizes {
 } collective_sizes;
 
 /* Returns the number of elements for a size in bytes. In all-gather and reduce-scatter each rank
- * has an equal part of them. 0: there are too few for each rank to have an element. */
+ * has an equal part of them. The result is 0 if there are fewer elements than ranks. */
 static inline uint64_t collective_elements(collective_kind kind, int ranks, uint64_t bytes)
 {
     const uint64_t count = bytes / sizeof(float);
@@ -50,11 +50,11 @@ static inline float collective_sum(int ranks, uint64_t index)
     return sum;
 }
 
-/* How many samples are taken, and how long each takes. A sample is the mean time of `batch`
- * consecutive calls, which together take at least half a millisecond. Ranks leave the barrier
- * before a sample at different times: over a slow link, as far apart as a message takes. To hide
- * that difference, a sample has at least ten calls, unless they take longer than 10 ms. There are
- * as many samples as fit into the time, but at least 5 and at most COLLECTIVE_MAX_SAMPLES. */
+/* How many samples are taken, and how many calls each sample times. A sample is the mean time of
+ * `batch` consecutive calls, which together take at least half a millisecond. Ranks leave the
+ * barrier before a sample at different times: over a slow link, as far apart as a message takes. To
+ * hide that difference, a sample has at least ten calls, unless they take longer than 10 ms. There
+ * are as many samples as fit into the time, but at least 5 and at most COLLECTIVE_MAX_SAMPLES. */
 typedef struct collective_effort {
     uint64_t batch;
     int samples;

@@ -17,14 +17,14 @@ typedef struct part {
     double ns[COLLECTIVE_MAX_SAMPLES];
 } part;
 
-/* What is measured; all ranks have the same plan. */
+/* What all ranks measure: the kind of operation, the sizes and the time for each size. */
 typedef struct plan {
     collective_kind kind;
     const collective_sizes *sizes;
     double seconds; /* for each size */
 } plan;
 
-/* The result of a rank. */
+/* What a rank has measured, for each size. */
 typedef struct measured {
     int hosts;
     part parts[COLLECTIVE_MAX_SIZES];
@@ -85,8 +85,8 @@ static tsr_status time_batch(const rank_state *own, uint64_t batch, double *ns)
     return status;
 }
 
-/* Runs the warm-up. From its times, rank 0 chooses the number and the length of samples for all
- * ranks. */
+/* Runs the warm-up calls. From their times, rank 0 chooses how many samples all ranks take, and how
+ * many calls a sample has. */
 static tsr_status decide(const rank_state *own, collective_effort *effort)
 {
     int64_t numbers[3] = {1, 1, 1}; /* batch, samples, and whether the warm-up continues */
@@ -158,7 +158,8 @@ static tsr_status measure_rank(tsr_comm *comm, const void *user, void *result)
                          what->sizes, out->parts);
 }
 
-/* Combines the samples of the ranks: each sample becomes the time of the slowest rank. */
+/* Combines the ranks' samples of one size: sample i of the result is the longest of the times that
+ * the ranks have measured for their sample i. */
 static void join(const measured *all, int ranks, int size, collective_result *out)
 {
     *out = (collective_result){0};

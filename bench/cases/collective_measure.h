@@ -12,7 +12,7 @@ typedef struct collective_result {
     int hosts; /* the number of hosts on which the ranks are */
     uint64_t checked, wrong;
     double got, want;                  /* the value of a wrong element, and its expected value */
-    double ns[COLLECTIVE_MAX_SAMPLES]; /* the times of the slowest rank */
+    double ns[COLLECTIVE_MAX_SAMPLES]; /* the samples: each is the time of the slowest rank */
 } collective_result;
 
 /* Measures each size for `seconds` with `ranks` ranks (ranks.h). In a job, only rank 0 gets the

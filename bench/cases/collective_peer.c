@@ -21,7 +21,8 @@ bool collective_peer_exists(bench_context *context)
                                              "MPI, because no MPI was found");
 }
 
-/* Parses the rest of a line "size BYTES BATCH NANOSECONDS…" of the peer program, after "size ". */
+/* Parses what follows "size " in a line "size BYTES BATCH NANOSECONDS…" that the peer program
+ * prints. */
 static void read_samples(char *line, const collective_sizes *sizes,
                          collective_result results[COLLECTIVE_MAX_SIZES])
 {

@@ -9,7 +9,8 @@
  * error. */
 bool collective_peer_exists(bench_context *context);
 
-/* As collective_measure; also writes the name of the MPI to `version`. */
+/* Measures as collective_measure does, but with MPI, in `ranks` processes that mpirun starts.
+ * Writes the name and version of the MPI to `version`. */
 bool collective_peer_run(bench_context *context, collective_kind kind, int ranks,
                          const collective_sizes *sizes, double seconds,
                          collective_result results[COLLECTIVE_MAX_SIZES], char *version,

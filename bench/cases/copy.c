@@ -19,11 +19,11 @@
 typedef struct copy {
     bench_context *context;
     tsr_dtype from_dtype, to_dtype;
-    int64_t rows, columns; /* of the complete source */
-    int64_t kept;          /* the view has the first `kept` columns */
+    int64_t rows, columns; /* of the matrix from which is copied */
+    int64_t kept;          /* the view that is copied has the first `kept` columns of the matrix */
     bool transpose;
-    float *values; /* the complete source in f32 */
-    /* `source` has the bytes of the source, and `wanted` those that the destination should have */
+    float *values; /* the matrix in f32, on the host */
+    /* `source` has the bytes of the matrix, and `wanted` those that the destination should have */
     void *source, *wanted;
     void *result;
     uint64_t source_bytes, result_bytes;
@@ -183,8 +183,9 @@ static bool verify(copy *test, bench_row *row, const copy_case *which)
     return bench_verified(context, row);
 }
 
-/* Starts the products. They take twice as long as the transfer alone, so that they run until the
- * transfer ends. With one queue, the transfer begins only when they have ended. */
+/* Starts the products that run during the transfer. They take twice as long as the transfer alone,
+ * so that they still run when it ends. On a device with only one queue, the transfer begins only
+ * when the products have ended. */
 static bool begin_products(copy *test, const copy_case *which)
 {
     bench_context *context = test->context;

@@ -13,7 +13,7 @@
 #define SHORT_ROW 512
 #define EPSILON 1e-5F
 
-/* Statistics of a row that is normalised. */
+/* Values that the expected results of normalising a row, and of its gradient, are computed from. */
 typedef struct row_stats {
     double mean, factor; /* the mean that is subtracted, and the factor by which the difference is
                             multiplied */
@@ -27,10 +27,11 @@ typedef struct operands {
     float *a, *b, *y;
     void *bytes;
     tsr_tensor *device_a, *device_b, *device_y;
-    tsr_tensor *device_labels;               /* for cross-entropy */
-    tsr_tensor *device_weight, *device_bias; /* for normalisation: the first two rows of b */
-    row_stats *stats;                        /* of all rows; NULL until they are needed */
-    double sum;                              /* of the current row */
+    tsr_tensor *device_labels; /* for cross-entropy */
+    /* for normalisation; views of the first two rows of b */
+    tsr_tensor *device_weight, *device_bias;
+    row_stats *stats; /* of all rows; NULL until they are needed */
+    double sum;       /* over the current row: exponentials for softmax, y · dy for its gradient */
 } operands;
 
 /* One operation, and its expected result in double precision. */
@@ -43,7 +44,8 @@ typedef struct op {
     bool per_row, labelled;
     tsr_status (*run)(tsr_stream *stream, operands *test);
     double (*want)(operands *test, uint64_t i); /* the expected value of element i, or of row i */
-    /* in multiples of the rounding error of f32, relative to max(typical, |want|) */
+    /* the largest error that is accepted, in rounding errors of f32 relative to max(typical,
+     * |want|) */
     double tolerance;
     double typical;
 } op;
@@ -95,7 +97,8 @@ static tsr_status softmax(tsr_stream *stream, operands *test)
     return tsr_softmax(stream, test->device_y, test->device_a);
 }
 
-/* Must be called for the elements of a row in ascending order. */
+/* The sum of a row's exponentials is computed at its first element, so the function must be called
+ * for the elements of a row in ascending order. */
 static double want_softmax(operands *test, uint64_t i)
 {
     uint64_t columns = (uint64_t)test->op->columns;

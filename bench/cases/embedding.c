@@ -98,8 +98,8 @@ static bool verify_forward(embedding *test, bench_row *row)
 }
 
 /* Clears the gradients, runs one backward pass and checks it. The device adds the rows of an index
- * in the order of the tokens; the expected sums are computed in the same order, so that they must
- * be equal. */
+ * in the order of the tokens; the expected sums are computed in the same order, so that device and
+ * host must give equal bits. */
 static bool verify_backward(embedding *test, bench_row *row)
 {
     bench_context *context = test->context;

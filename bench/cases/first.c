@@ -84,7 +84,8 @@ static bool run_steps(first *test)
         took[i] = bench_now_ns() - start;
     }
     /* The result is verified after the timing, because verifying first would warm up caches. One
-     * check covers all steps. */
+     * check of the last step's result covers all steps, because each step uses the results of those
+     * before it. */
     bench_use_device(test->context);
     bench_check check;
     if (!verify(test, &check))

@@ -49,7 +49,7 @@ static bool read_document(bench_context *context, steps *all, const char *text)
             break;
         bench_row *row = row_for(context, all, count++, what);
         bench_sample(row, median);
-        row->check.checked++; /* verified by the process, which has succeeded */
+        row->check.checked++; /* verified by the process; otherwise it had failed */
     }
     json_decref(document);
     if (count == 0)

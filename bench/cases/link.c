@@ -16,7 +16,8 @@ enum {
     MAX_SIZES = 8,
     MAX_SAMPLES = 50,
     BUSY_SAMPLES = 5,
-    /* A larger message may not fit into the buffers of a connection, so that sending it waits. */
+    /* The use of processors is measured only for messages up to this size: a larger one may not fit
+     * into the buffers of a connection, and its sender would wait. */
     MAX_BUSY_BYTES = 65536,
     TAG = 1,
 };
@@ -28,8 +29,8 @@ enum {
             return tried;                                                                          \
     } while (0)
 
-/* Latency is half of a round trip of the small message, and bandwidth is the rate of the large
- * one. */
+/* The sizes of messages in bytes: half of a round trip of the small one is the latency, and the
+ * rate of the large one is the bandwidth. */
 static const int64_t usual_sizes[] = {8, 4 << 20};
 
 typedef struct plan {
@@ -42,7 +43,8 @@ typedef struct plan {
 /* The times of one size between this rank and a higher one. */
 typedef struct link_figures {
     uint64_t batch, checked, wrong;
-    double leader_ns; /* about the time of a message, by the lower rank's clock */
+    /* about the time of a message; the lower rank measures it and tells the other */
+    double leader_ns;
     int samples;
     double ns[MAX_SAMPLES]; /* the time of one message: half of a round trip */
     /* The time that a message uses this rank's processor: on the lower rank for sending it, on the
@@ -51,7 +53,8 @@ typedef struct link_figures {
     double busy_ns[BUSY_SAMPLES];
 } link_figures;
 
-/* The result of a rank. Its figures follow, [ranks][MAX_SIZES]. */
+/* The result of a rank. `links` has [ranks][MAX_SIZES] entries, one for each other rank and size of
+ * messages. */
 typedef struct rank_result {
     int host; /* the number of its host */
     turns_figures turns;
@@ -85,8 +88,8 @@ static uint8_t content(int rank, uint64_t at)
     return (uint8_t)(at * 7 + at / 251 + (uint64_t)rank * 13 + 1);
 }
 
-/* Compares what the peer has sent with what it should send. The leader gets the counts of both
- * ranks. */
+/* Compares what the peer has sent with what it should send. The rank that leads (the lower one)
+ * also gets the other rank's numbers of checked and wrong bytes. */
 static tsr_status verify(const pair *p, link_figures *out)
 {
     uint64_t counts[2] = {p->bytes, 0}, theirs[2] = {0, 0};
@@ -113,8 +116,8 @@ static tsr_status time_batch(const pair *p, uint64_t batch, double *ns)
     return status;
 }
 
-/* Takes the samples. From the time of the first round trips, the leader decides how many both ranks
- * make. */
+/* Takes the samples. From the time of the first round trips, the rank that leads decides how many
+ * round trips and samples both ranks make. */
 static tsr_status measure(const pair *p, double seconds, link_figures *out)
 {
     int64_t effort[3] = {0, 0, 0};

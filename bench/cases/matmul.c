@@ -10,7 +10,8 @@
 #include "bench/harness/reference.h"
 #include "cli/lib/memory.h"
 
-/* A square; one token; a few tokens with a wide layer; a prompt; a batch with a narrow layer. */
+/* m, k and n: a square product; one token; a few tokens with a wide layer; a prompt; a batch with a
+ * narrow layer. */
 static const bench_shape default_shapes[] = {
     {1024, 1024, 1024}, {1, 4096, 4096}, {16, 4096, 11008}, {128, 4096, 4096}, {512, 1024, 4096},
 };
@@ -31,9 +32,10 @@ typedef struct matmul {
     int64_t batch; /* 0: there is no batch dimension */
     bench_shape shape;
     tsr_dtype dtype;
-    float *x, *w, *y;                          /* on the host, in f32 */
-    float *in_f32;                             /* y before rounding; NULL if y is f32 */
-    void *x_bytes, *w_bytes, *y_bytes, *again; /* in the dtype */
+    float *x, *w, *y; /* on the host, in f32 */
+    float *in_f32;    /* the expected y before it is rounded to the dtype; NULL if y is f32 */
+    /* x, w and y in the dtype of the case; `again` is y after the timed runs */
+    void *x_bytes, *w_bytes, *y_bytes, *again;
     tsr_tensor *device_x, *device_w, *device_y;
 } matmul;
 
@@ -126,7 +128,7 @@ static bool verify(matmul *test, bench_row *row)
     BENCH_TRY(test->context,
               bench_product_in_f32(test->context, test->device_y, test->device_x, test->device_w,
                                    tsr_matmul_params(.transpose_b = true), &test->in_f32));
-    /* Stops at the first wrong batch. */
+    /* Check one product of the batch after the other, up to the first one that is wrong. */
     const bench_shape *s = &test->shape;
     uint64_t checked = 0;
     double worst = 0;
@@ -184,9 +186,10 @@ static double work_of(const matmul *test)
            (double)test->shape.n;
 }
 
-/* Returns the ceiling of arithmetic. For f16 and bf16 products with cooperative matrices it is the
- * ceiling of f16 cooperative matrices, because GPUs multiply both dtypes at the same rate. For all
- * other products it is the ceiling of f32 multiply-adds. */
+/* Returns the ceiling of arithmetic (ceilings.h) with which this case is compared. For f16 and bf16
+ * products with cooperative matrices it is the ceiling of f16 cooperative matrices, because GPUs
+ * multiply both dtypes at the same rate. For all other products it is the ceiling of f32
+ * multiply-adds. */
 static const bench_row *arithmetic_of(const matmul *test)
 {
     const tsr_device_info *info = test->context->info;

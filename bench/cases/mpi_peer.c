@@ -12,7 +12,7 @@
 static collective_kind kind;
 static int rank, ranks;
 static float *send, *recv;
-#define MAX_RANKS 16 /* the largest --ranks */
+#define MAX_RANKS 16 /* the largest value of the option --ranks of tessera bench */
 
 static int counts[MAX_RANKS];
 static uint64_t count;
@@ -56,7 +56,8 @@ static double time_batch(uint64_t batch)
     return (bench_now_ns() - start) / (double)batch;
 }
 
-/* As in collective_measure.c, rank 0 chooses the number and the length of samples for all ranks. */
+/* As in collective_measure.c, rank 0 chooses how many samples all ranks take, and how many calls a
+ * sample has. */
 static collective_effort decide(double seconds)
 {
     collective_effort effort = {.batch = 1, .samples = 1};

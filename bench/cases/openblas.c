@@ -24,8 +24,8 @@ static void find(void *library, const char *symbol, void *function)
     memcpy(function, &address, sizeof address);
 }
 
-/* Returns the name of the OpenBLAS kernels that suit this processor. NULL if the oldest kernels may
- * be the right ones. */
+/* Returns the name of the OpenBLAS kernels that suit this processor. Returns NULL if the processor
+ * may be so old that OpenBLAS's oldest kernels are the right ones. */
 static const char *fitting_core(void)
 {
 #if defined(__x86_64__)

@@ -20,7 +20,7 @@ typedef struct method {
     const char *name;
     /* The dtype of the parameter and its gradient. If it is not f32, there is a master copy. */
     tsr_dtype dtype;
-    bool second; /* the method has a second moment */
+    bool second; /* the optimizer has a second moment (AdamW) */
     void (*step)(double x[STATES]);
 } method;
 
@@ -175,8 +175,8 @@ static bool verify(optimizer *test, bench_row *row)
     return bench_verified(context, row);
 }
 
-/* Returns the bytes of a step. The gradient is read. If there is a master copy, the parameter is
- * only written. All other tensors are read and written. */
+/* Returns the number of bytes that a step reads and writes. The gradient is read. If there is a
+ * master copy, the parameter is only written. All other tensors are read and written. */
 static double bytes_of(const method *how)
 {
     double bytes = 0;

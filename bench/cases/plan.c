@@ -96,7 +96,7 @@ static bool write_model(bench_context *context, const char *path, uint64_t *data
 typedef struct planner {
     char path[BENCH_FOLDER_SIZE + 32];
     tsr_shard_kind kind;
-    tsr_shard_plan *plan; /* of the last run */
+    tsr_shard_plan *plan; /* the plan that the last run made */
 } planner;
 
 static tsr_status make_plan(tsr_stream *stream, void *user)

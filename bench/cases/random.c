@@ -108,8 +108,8 @@ static void finish(numbers *test)
     free(test->y);
 }
 
-/* Checks the numbers against the random words of the host's generator. Must be called after one or
- * more runs. */
+/* Checks the device's random numbers: the host computes the random word of each number and the
+ * distribution's function checks the number. Must be called after one or more runs. */
 static bool verify(numbers *test, bench_row *row)
 {
     bench_context *context = test->context;

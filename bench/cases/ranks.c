@@ -12,11 +12,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* The largest number of bytes that a rank contributes to the bootstrap's all-gather. */
+/* The started processes find each other by an all-gather through shared memory
+ * (TSR_BOOTSTRAP_CALLBACK). The most bytes that each contributes to one call, and the most
+ * calls. */
 #define MAX_BLOCK 4096
 #define EXCHANGES 8
 
-/* Memory that the processes share, followed by their results. */
+/* Memory that the started processes share. The results of all ranks follow in `results`. */
 typedef struct shared {
     _Atomic int arrived[EXCHANGES];
     _Atomic bool has_failed;

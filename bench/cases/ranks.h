@@ -11,7 +11,7 @@
 #define BENCH_MAX_STARTED 16
 
 typedef struct bench_ranks_work {
-    const char *name; /* of the benchmark, for error texts */
+    const char *name; /* the benchmark's name, for error texts */
     /* Runs on every rank. `result` is zeroed memory for the rank's result. A failing `run` must
      * return an error of the library, whose text tsr_last_error() has. */
     tsr_status (*run)(tsr_comm *comm, const void *user, void *result);

@@ -24,7 +24,8 @@ static tsr_status read_chunk(tsr_stream *stream, void *user)
     reader *own = user;
     uint64_t count;
     tsr_status status = tsr_sampler_fill(own->sampler, CHUNK, own->indices, NULL, &count);
-    /* Epochs are long, but after many repetitions an epoch may end. */
+    /* An epoch has more indices than one repetition reads, but ends after many repetitions; go on
+     * with the next epoch then. */
     if (status == TSR_OK && count < CHUNK)
         status = tsr_sampler_set_epoch(own->sampler, ++own->epoch);
     return status;

@@ -42,7 +42,8 @@ static void find_processors(uint64_t out[WORDS])
         out[i / 64] |= UINT64_C(1) << i % 64;
 }
 
-/* Makes `rounds` all-reduces, in which each rank adds 1, and measures their time. */
+/* Makes `rounds` all-reduces of one number, to which each rank contributes 1, and measures their
+ * time. */
 static tsr_status add_up(tsr_comm *host, int rounds, turns_figures *out, double *ns)
 {
     const double start = bench_now_ns();

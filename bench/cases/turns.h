@@ -9,11 +9,12 @@
 #define TURNS_MAX_SIZES 8
 
 typedef struct turns_figures {
-    int64_t ranks, processors; /* of the host */
-    /* A turn is the time for which one of the ranks that share a processor has it: in an all-reduce
-     * of one number, each rank has one turn. These are the times of turns while the other ranks
-     * poll (awake), and after they have gone to sleep (asleep). They mean something only on the
-     * first rank of a host. No samples if each rank of the host has a processor of its own. */
+    int64_t ranks, processors; /* the numbers of ranks and of processors of the host */
+    /* If ranks share a processor, they take turns: a turn is the time for which one rank runs
+     * before the next one does, and in an all-reduce of one number each rank has one turn. awake_ns
+     * are times of turns while the waiting ranks poll, asleep_ns after they have gone to sleep.
+     * They mean something only on the first rank of a host. No samples if each rank of the host has
+     * a processor of its own. */
     int samples;
     double awake_ns[TURNS_SAMPLES], asleep_ns[TURNS_SAMPLES];
     int64_t sum, wanted; /* the sum that the all-reduces have given, and the expected one */
@@ -22,7 +23,7 @@ typedef struct turns_figures {
     double memory_ns[TURNS_MAX_SIZES][TURNS_SAMPLES];
 } turns_figures;
 
-/* The sizes of all-reduces, in ascending order, and how long to measure each figure. */
+/* What to measure: all-reduces of the sizes `bytes`, in ascending order, each for `seconds`. */
 typedef struct turns_plan {
     double seconds;
     int size_count;

@@ -15,7 +15,8 @@ static const uint32_t code[] =
 /* The subgroups in a workgroup: most GPUs have four matrix units per core. */
 #define SUBGROUPS 4
 #define STEPS_IN_ROUND 8
-#define MAX_ROUNDS (1u << 13) /* keeps sums below 2^24, so that f32 is exact */
+/* Limits sums to less than 2^24, below which f32 represents integers exactly. */
+#define MAX_ROUNDS (1u << 13)
 #define MAX_CHAINS 8
 
 typedef struct peak {
@@ -127,7 +128,7 @@ static bool verify(peak *test, bench_check *check)
 static bool lengthen(peak *test)
 {
     bench_check ignored;
-    return verify(test, &ignored) && /* also builds the pipeline */
+    return verify(test, &ignored) && /* the run that is verified also builds the pipeline */
            bench_lengthen(test->context, &(bench_task){.run = run_peak, .user = test},
                           &test->rounds, MAX_ROUNDS);
 }
@@ -142,7 +143,8 @@ static void finish(peak *test)
 
 static bool measure_again(bench_context *context, bench_row *row);
 
-/* Measures into `row`, or into a new row if it is NULL. Returns NULL on failure. */
+/* Measures the ceiling and stores it in `row`, or in a new row of the results if `row` is NULL.
+ * Returns the row, or NULL on failure. */
 static bench_row *measure(peak *test, bench_row *row)
 {
     bench_context *context = test->context;

@@ -1,7 +1,7 @@
 // Measures the rate of products of cooperative matrices: independent chains of c = a·b + c in
 // registers, where a and b are f16 and c is f32. a and b come from memory, and the sum of the
 // chains is written to memory, so that no compiler can compute the result or leave work out. All
-// subgroups compute the same.
+// subgroups compute the same values.
 #version 450
 #extension GL_EXT_buffer_reference : require
 #extension GL_EXT_control_flow_attributes : require

@@ -27,7 +27,7 @@ typedef struct variant {
     uint64_t code_bytes;
     uint32_t steps_in_round;
     const char *method;
-    double tolerance; /* of the sum, relative */
+    double tolerance; /* the largest relative error of the sum that is accepted */
     void (*choose)(float constants[CONSTANTS], double rounds);
     /* The sum that an invocation must return. */
     double (*sum)(double a, double b, double start, uint32_t chains, uint32_t rounds);
@@ -50,8 +50,8 @@ static tsr_status run_peak(tsr_stream *stream, void *user)
 }
 
 /* f32: a chain of N steps uses a = 1 − c/N, where c is a constant, and b of about 1/N. With these
- * values the chain does not converge before the last step, so that the result depends on every
- * step. */
+ * values the chain is still changing at its last step, so that the result shows whether any step
+ * was left out. */
 #define STEPS_F32 16
 
 static void choose_f32(float constants[CONSTANTS], double rounds)
@@ -183,7 +183,7 @@ static bool create(peak *test)
 static bool lengthen(peak *test)
 {
     bench_check ignored;
-    return verify(test, &ignored) && /* also builds the pipeline */
+    return verify(test, &ignored) && /* the run that is verified also builds the pipeline */
            bench_lengthen(test->context, &(bench_task){.run = run_peak, .user = test},
                           &test->rounds, MAX_ROUNDS);
 }
@@ -197,7 +197,8 @@ static void finish(peak *test)
 
 static bool measure_again(bench_context *context, bench_row *row);
 
-/* Measures into `row`, or into a new row if it is NULL. Returns NULL on failure. */
+/* Measures the ceiling and stores it in `row`, or in a new row of the results if `row` is NULL.
+ * Returns the row, or NULL on failure. */
 static bench_row *measure(peak *test, bench_row *row)
 {
     bench_context *context = test->context;

@@ -6,8 +6,9 @@
 
 layout(local_size_x = 128) in;
 
-// The number of vectors, each of four chains. One vector fits into the registers of any CPU; with
-// more, a GPU computes one chain while it waits for another.
+// The number of vectors, each of four chains. One vector fits into the registers of any CPU. With
+// more vectors, a GPU can compute the next step of one chain while it waits for the result of
+// another.
 layout(constant_id = 0) const uint VECTORS = 2;
 
 layout(buffer_reference, std430, buffer_reference_align = 4) buffer floats {

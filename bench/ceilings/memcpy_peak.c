@@ -12,7 +12,8 @@
 #define BYTES ((size_t)64 << 20) /* larger than most caches, like the tensors of `bench copy` */
 #define PIECE ((size_t)1 << 20)
 #define PIECES ((int)(BYTES / PIECE))
-#define PASSES 4 /* makes the time to start the threads negligible */
+/* Copies per measurement: so many that the time to start the threads is negligible. */
+#define PASSES 4
 #define MAX_THREADS 64
 
 /* Each thread takes the next piece of the copy whenever it has finished one, as the threads of CPU

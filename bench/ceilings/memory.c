@@ -92,7 +92,8 @@ static void finish(mover *test)
 
 static bool measure_again(bench_context *context, bench_row *row);
 
-/* Measures into `row`, or into a new row if it is NULL. Returns NULL on failure. */
+/* Measures the bandwidth and stores it in `row`, or in a new row of the results if `row` is NULL.
+ * Returns the row, or NULL on failure. */
 static bench_row *measure(bench_context *context, uint32_t vectors, bench_row *row)
 {
     mover test = {.context = context, .vectors = vectors};

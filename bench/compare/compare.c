@@ -12,8 +12,8 @@
 static bench_compare_options chosen = {.threshold = 5};
 static bench_destination destination;
 
-/* The files of one side of the comparison (old or new): the one that is an argument, and those that
- * repeated options name. */
+/* The files with runs of one side of the comparison (old or new): all[0] is the argument of the
+ * command, the `further` files after it come from options that may be repeated. */
 typedef struct paths {
     int further;
     const char *all[BENCH_MAX_RUNS];
@@ -54,8 +54,8 @@ static bool has_ceilings(const bench_runs *side)
     return false;
 }
 
-/* Fails if no result can be compared as --of-ceiling says, because success would be misleading
- * then. */
+/* Fails if --of-ceiling is given but no result can be compared as a part of its ceiling: the
+ * comparison would then succeed without having compared what was asked for. */
 static int check_parts(const bench_runs *old, const bench_runs *new, const bench_pair *pairs,
                        int count)
 {
@@ -113,8 +113,9 @@ static bool has_failures(const bench_runs *side)
     return false;
 }
 
-/* Checks the runs. If a new run has failures, only the old runs are checked for results, so that
- * the failures are reported even if there is nothing to compare. */
+/* Checks the runs. Checks that the runs have results to compare. If a benchmark has failed in a new
+ * run, the new runs need not have any, so that the failure is reported even if there is nothing to
+ * compare. */
 static int check(const bench_runs *old, const bench_runs *new, const bench_pair *pairs, int count)
 {
     bool failed = has_failures(new);

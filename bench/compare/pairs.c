@@ -69,9 +69,10 @@ static bench_range as_it_is(const bench_figures *one)
 }
 
 /* Computes a result as a part of its ceiling. The range of the part comes from the spread of the
- * result and the spread of the ceiling; a high ceiling gives a low part. Both spreads are assumed
- * to be independent factors, so the squares of their logarithms are added. If the machine was in
- * fact slow for both at the same time, the range is too large, and some changes remain
+ * result and the spread of the ceiling; the highest value of the ceiling gives the lowest part.
+ * Both spreads are assumed to be independent factors, so the squares of their logarithms are added.
+ * If the machine was in fact slow for both at the same time, the range is too large, and some
+ * changes remain
  * undecided. */
 static bench_range part_of(const bench_figures *one, const bench_figures *ceiling)
 {

@@ -36,9 +36,9 @@ typedef struct bench_pair {
 
 /* The largest number of old runs, or of new runs. */
 #define BENCH_MAX_RUNS 16
-/* If both sides have at least this number of runs, only the medians of the runs are compared. With
- * 5 runs on each side that do not differ, all medians of one side are above all of the other in one
- * of 126 cases by chance. */
+/* If both sides have at least this number of runs, only the medians of the runs are compared. If
+ * old and new are equally fast, then with 5 runs on each side all medians of one side are above all
+ * of the other in one of 126 cases by chance. */
 #define BENCH_MANY_RUNS 5
 typedef struct bench_runs {
     int count;

@@ -7,7 +7,7 @@
 #include "bench/compare/missing.h"
 
 typedef struct bench_compare_options {
-    double threshold; /* per cent */
+    double threshold; /* changes of up to this many per cent do not count */
     bool show_all, of_ceiling, allow_missing;
 } bench_compare_options;
 
@@ -21,14 +21,15 @@ typedef struct bench_compare_counts {
 typedef struct bench_comparison {
     const bench_runs *old, *new;
     const bench_pair *pairs;
-    int count; /* of pairs */
+    int count; /* number of pairs */
     const bench_missing *missing;
     const bench_compare_counts *seen;
     const bench_compare_options *how;
 } bench_comparison;
 
-/* Write the runs, the results that changed, failed or are missing, and the totals. Text goes to
- * standard output; the other formats may be written to a file. */
+/* Write which runs are compared, the results that changed, failed or are missing, and how many
+ * results there are of each kind. Text goes to standard output; the other formats may be written to
+ * a file. */
 void bench_compare_text(const bench_comparison *all);
 void bench_compare_markdown(const bench_comparison *all, FILE *out);
 /* Write all results, one per row or object, also those that did not change. */

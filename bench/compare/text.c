@@ -89,7 +89,8 @@ static const char *device_name(const bench_pair *pair)
     return pair->old->device >= 0 ? pair->old_run->devices[pair->old->device].name : "host";
 }
 
-/* Returns a table of the results that changed, or of all; NULL if it would be empty. */
+/* Returns a table of the results whose verdict is listed (is_news), or of all results; NULL if it
+ * would be empty. */
 static cli_table *table_of(const bench_comparison *all)
 {
     int rows = 0;
