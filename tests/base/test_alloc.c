@@ -28,7 +28,7 @@ START_TEST(size_0_gives_a_pointer)
 }
 END_TEST
 
-/* volatile, because otherwise the compiler would warn about the constant size. */
+/* The size is volatile, because the compiler would warn about a constant of this size. */
 static volatile size_t huge = SIZE_MAX / 2;
 
 START_TEST(calloc_overflow_is_recorded)

@@ -1,4 +1,5 @@
-/* Tests CRC-32C against the examples of RFC 3720, and the combination of the checksums of parts. */
+/* Tests CRC-32C against the examples of RFC 3720, and the computation of a text's checksum from
+ * the checksums of its parts. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -58,7 +59,8 @@ START_TEST(shifts_append_zeros)
     for (size_t size = 0; size < sizeof zeros; size += 13)
         ck_assert_uint_eq(tsr__crc32c_shift(0x12345678, size),
                           tsr__crc32c_state(0x12345678, zeros, size));
-    /* The shifts of consecutive parts add up, even for more bytes than memory can hold. */
+    /* The checksum of a text can be shifted past more bytes in several steps, even past more
+     * bytes than memory can hold. */
     ck_assert_uint_eq(
         tsr__crc32c_shift(tsr__crc32c_shift(99, UINT64_C(1) << 62), UINT64_C(1) << 62),
         tsr__crc32c_shift(99, UINT64_C(1) << 63));

@@ -38,8 +38,8 @@ START_TEST(the_old_text_may_be_an_argument)
 }
 END_TEST
 
-/* Tries every length around the limit, so that the cut is both within and between two-byte
- * characters. */
+/* Tries every length around the limit, so that the limit is both between two-byte characters and
+ * within one. */
 START_TEST(long_texts_are_cut_between_characters)
 {
     char text[3000];
@@ -118,7 +118,7 @@ START_TEST(require_and_try)
     ck_assert_ok(passes_on(1));
     ck_assert_error(passes_on(-4), TSR_ERR_INVALID, "n is -4");
     ck_assert_ok(passes_on(1));
-    ck_assert_str_eq(tsr_last_error(), "n is -4"); /* success does not clear it */
+    ck_assert_str_eq(tsr_last_error(), "n is -4"); /* a success does not clear the text */
 }
 END_TEST
 

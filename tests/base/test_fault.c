@@ -23,7 +23,7 @@ START_TEST(counts_its_own_kind_only)
     ck_assert(tsr__fault_hit(TSR__FAULT_VULKAN, "v1"));
     ck_assert_str_eq(tsr__fault_site(), "v1");
     ck_assert_int_eq(tsr__fault_code(), -3);
-    for (int i = 0; i < 10; i++) /* it fails only once */
+    for (int i = 0; i < 10; i++) /* the injected failure occurs only once */
         ck_assert(!tsr__fault_hit(TSR__FAULT_VULKAN, "v2"));
     ck_assert_str_eq(tsr__fault_site(), "v1");
 }

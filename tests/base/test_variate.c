@@ -34,7 +34,8 @@ static void check_accuracy(uint32_t word)
                   "z(%08x) = %.9g, exactly %.12g", word, z, exact);
 }
 
-/* Tests both ends, both sides of every octave's edge, and samples of all words. */
+/* Tests random words at both ends of the range, on both sides of the edges of each octave in the
+ * table, and samples of all words. */
 START_TEST(normal_is_accurate)
 {
     for (uint32_t i = 0; i < 20000; i++) {
@@ -143,7 +144,7 @@ START_TEST(uniform_rounds_as_documented)
 {
     ck_assert_float_eq(tsr__uniform_from_word(0, -3, 5), -3);
     ck_assert_float_eq(tsr__uniform_from_word(0xff, -3, 5),
-                       -3); /* the low eight bits are ignored */
+                       -3); /* the low eight bits of the word are ignored */
     ck_assert_float_eq(tsr__uniform_from_word(0x100, 0, 1), 0x1p-24f);
     ck_assert_float_eq(tsr__uniform_from_word(UINT32_MAX, 0, 1), 1 - 0x1p-24f);
     /* 1 + (1 − 2^-24)·1 rounds to 2, which is out of range, so the result is the float below it. */

@@ -25,7 +25,7 @@ void job_start(int slot, job_fn function, void *user);
 
 /* Waits for the process and fails the test if it crashed or leaked. */
 const job_rank *job_wait(int slot);
-/* Returns the job_rank of a process, which may still be running. */
+/* Returns the job_rank of a process that may still be running. */
 const job_rank *job_look(int slot);
 pid_t job_pid(int slot);
 /* Kills the process with SIGKILL and waits for it. */

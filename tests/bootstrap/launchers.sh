@@ -1,6 +1,7 @@
 #!/bin/sh
-# launchers.sh ROOT RANK INTRUDER TOOL PMIX SUMMING: real processes, started by the installed launchers, join their job and reduce. TOOL is
-# tessera, or empty; PMIX is 1 if the library was built with PMIx; SUMMING is empty in a build without UCX.
+# launchers.sh ROOT RANK INTRUDER TOOL PMIX SUMMING: checks that real processes, started by the installed launchers,
+# join their job and reduce. TOOL is tessera, or empty; PMIX is 1 if the library was built with PMIx; SUMMING is empty
+# in a build without UCX.
 set -u
 rank=$2
 intruder=$3
@@ -18,7 +19,7 @@ printf 'leak:PMIx_Init\nleak:PMIx_Fence_nb\n' >"$folder/leaks"
 export LSAN_OPTIONS="suppressions=$folder/leaks:print_suppressions=0"
 export ASAN_OPTIONS="${ASAN_OPTIONS-}:fast_unwind_on_malloc=0:malloc_context_size=30"
 
-# all_joined COUNT PREFIX: every rank has printed its place twice, as the program `rank` does.
+# all_joined COUNT PREFIX: checks that every rank has printed its place twice, as the program `rank` does.
 all_joined() {
     sed "s/^$2//" "$folder/out" | sort | uniq -c >"$folder/counts"
     for r in $(seq 0 $(($1 - 1))); do
@@ -28,7 +29,7 @@ all_joined() {
         }
     done
 }
-# all_well COUNT PREFIX: every rank has printed its place once, as the program `summing` does.
+# all_well COUNT PREFIX: checks that every rank has printed its place once, as the program `summing` does.
 all_well() {
     [ "$(sed "s/^$2//" "$folder/out" | grep -c "^rank [0-9]* of $1, local [0-9]* of $1: well\$")" = "$1" ] || {
         cat "$folder/out"
@@ -44,7 +45,8 @@ under_mpirun() {
 sums_under_launch() {
     "$tool" launch -n "$1" "$summing" 50 1000 >"$folder/out" && all_well "$1" '\[ *[0-9]*\] '
 }
-# SIGHUP ends a rank. This fails if UCX has installed its own signal handlers. The process that runs the tests may ignore the signal.
+# Checks that SIGHUP ends a rank, which fails if UCX has installed its own signal handlers. The ranks restore the
+# default effect, because the process that runs the tests may ignore the signal.
 hangup_ends_a_rank() {
     # shellcheck disable=SC2016 # for the shells of the ranks
     SUMMING=$summing READY=$folder/ready "$tool" launch -n 2 sh -c 'env --default-signal=HUP "$SUMMING" 1000000000 100 >"$READY.$RANK" & pid=$!

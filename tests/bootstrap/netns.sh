@@ -29,7 +29,7 @@ across() {
     start_zero 10.98.0.1
     look_until_it_listens "$b" 10.98.0.1 || return 1
     on "$b" "$intruder" 10.98.0.1 29511 garbage || return 1
-    # The process has the right rank, but a wrong token, and then no token.
+    # Starts a process with the right rank and a wrong token, and then one without a token.
     MASTER_ADDR=10.98.0.1 RANK=1 TESSERA_TOKEN=fedcba9876543210 TEST_TIMEOUT_MS=2000 on "$b" "$rank" \
         >"$folder/wrong" 2>&1 && return 1
     MASTER_ADDR=10.98.0.1 RANK=1 TESSERA_TOKEN='' on "$b" "$rank" >"$folder/none" 2>&1 && return 1
@@ -62,7 +62,7 @@ loopback_is_closed() {
     done
     ip -n "$b" address delete 127.0.0.1/8 dev lo && ip -n "$b" route add 127.0.0.1 via 10.98.0.1 dev veth0 || return 1
     on "$b" "$intruder" 127.0.0.1 29511 garbage || return 1
-    # A process with the token is dropped, too: a rendezvous on loopback is for one machine.
+    # A process with the token must be dropped, too: a rendezvous on loopback is for one machine.
     MASTER_ADDR=127.0.0.1 RANK=1 TEST_TIMEOUT_MS=2000 on "$b" "$rank" >"$folder/far" 2>&1 && return 1
     MASTER_ADDR=127.0.0.1 RANK=1 on "$a" "$rank" && wait "$zero"
 }

@@ -116,8 +116,8 @@ launched() {
         return 1
     }
 }
-# all_joined COUNT NODES: every rank has printed its place twice, as the program `rank` does. For the ranks, all Slurm nodes of one machine
-# are one node unless TESSERA_NODE names them.
+# all_joined COUNT NODES: checks that every rank has printed its place twice, as the program `rank` does. For the ranks,
+# all Slurm nodes of one machine are one node unless TESSERA_NODE names them.
 all_joined() {
     sort "$folder/out" | uniq -c >"$folder/counts"
     [ "$(grep -c "^ *2 rank [0-9]* of $1, local [0-9]* of [0-9]*, node [0-9]* of $2\$" "$folder/counts")" = "$1" ] || {
@@ -148,7 +148,7 @@ sums_on_two_nodes() {
     SUMMING=$summing launched srun --mpi=pmix --overcommit --nodes=2 -n 4 \
         sh -c 'TESSERA_NODE=$SLURMD_NODENAME exec "$SUMMING" 50 1000' && all_well 4
 }
-# When a rank is killed, the others name it long before their deadline, and the job ends.
+# When a rank is killed, the others must name it long before their deadline, and the job must end.
 names_who_was_killed() {
     # shellcheck disable=SC2016 # for the shells of the ranks
     SUMMING=$summing launched srun --mpi=pmix --overcommit --nodes=1 -n 3 --kill-on-bad-exit=0 \
@@ -162,7 +162,7 @@ logs_which_and_why() {
     cat "$folder/err"
     grep 'log: bootstrap: rank 1 of 2, .*, through PMIx: PMIX_NAMESPACE and PMIX_RANK are set$' "$folder/err"
 }
-# Without PMIx, each rank would be a job of its own.
+# Without PMIx, each rank must find that it is a job of its own.
 without_pmix() {
     launched srun --overcommit --nodes=1 -n 2 "$rank" && return 1
     grep '^TSR_ERR_INVALID: bootstrap: SLURM_STEP_NUM_TASKS is 2 but .*: start it with srun --mpi=pmix, or set TESSERA_BOOT=single$' \
@@ -181,14 +181,14 @@ in_a_batch() {
     timeout 60 sbatch --wait --quiet -D "$folder" -o "$folder/out" -e "$folder/err" "$folder/job"
     all_joined 2 1
 }
-# The batch script has SLURM_PROCID and SLURM_NTASKS, too, but is not a rank.
+# The batch script has SLURM_PROCID and SLURM_NTASKS, too, but must not count as a rank.
 beside_a_batch() {
     # shellcheck disable=SC2016 # for the shell of the job
     printf '#!/bin/sh\n#SBATCH --ntasks=2 --overcommit --nodes=1\necho "$SLURM_PROCID $SLURM_NTASKS" >&2\n"%s"\n' "$rank" >"$folder/job"
     timeout 60 sbatch --wait --quiet -D "$folder" -o "$folder/out" -e "$folder/err" "$folder/job"
     all_joined 1 1 && grep '^0 2$' "$folder/err"
 }
-# A rank that never joins is an error at the deadline, not a hang.
+# If a rank never joins, the others must get an error at the deadline and not hang.
 names_its_deadline() {
     # shellcheck disable=SC2016 # for the shells of the ranks
     TEST_TIMEOUT_MS=500 RANK_PROGRAM=$rank launched srun --mpi=pmix --overcommit --nodes=1 -n 2 --kill-on-bad-exit=1 \

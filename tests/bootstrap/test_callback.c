@@ -27,7 +27,7 @@ typedef struct gatherer {
     int node_of[MAX_SIZE], node_count, local_rank, local_size;
 } gatherer;
 
-/* Waits for all threads. Returns true in exactly one of them. */
+/* Waits until all threads have called this function. Returns true in exactly one of them. */
 static bool all_here(void)
 {
     return pthread_barrier_wait(&table.barrier) != 0;
@@ -93,7 +93,7 @@ static void *run(void *user)
         me->status = check_exchange(bootstrap, me, 0);
     if (me->status != TSR_OK) {
         snprintf(me->error, sizeof me->error, "%s", tsr_last_error());
-        if (bootstrap != NULL) { /* further exchanges fail, too */
+        if (bootstrap != NULL) { /* further exchanges must fail, too */
             tsr__bootstrap_gathered all;
             ck_assert(tsr__bootstrap_exchange(bootstrap, "x", 1, NULL, &all) == TSR_ERR_INVALID);
             ck_assert(strcmp(tsr_last_error(), "bootstrap: an earlier exchange failed") == 0);

@@ -11,9 +11,10 @@
 #include "support/check_main.h"
 
 static tsr__rendezvous_params params[2];
-static int failing;   /* the rank whose allocations fail */
-static uint64_t nth;  /* the allocation that fails */
-#define NOT_REACHED 7 /* returned instead of a status: there are fewer allocations than `nth` */
+static int failing;  /* the rank whose allocations fail */
+static uint64_t nth; /* the allocation that fails */
+/* NOT_REACHED is returned instead of a status if there are fewer allocations than `nth`. */
+#define NOT_REACHED 7
 
 static tsr_status meet_failing(int slot, void *user)
 {

@@ -42,7 +42,8 @@ START_TEST(is_user_and_executable)
     ck_assert_int_gt(readlink("/proc/self/exe", path, sizeof path - 1), 0);
     ck_assert_str_eq(text(TSR__IDENTITY_USER, true), user);
     ck_assert_str_eq(text(TSR__IDENTITY_EXECUTABLE, true), path);
-    /* Between machines, user ids and folders may differ, so they are left out. */
+    /* User ids and folders may differ between machines, so a job on several machines leaves them
+     * out of its identity. */
     ck_assert_str_eq(text(TSR__IDENTITY_USER, false), "(none)");
     ck_assert_str_eq(text(TSR__IDENTITY_EXECUTABLE, false), strrchr(path, '/') + 1);
     for (int loopback = 0; loopback < 2; loopback++) {
@@ -60,7 +61,8 @@ static const struct {
     {"SLURM_JOB_ID=12 SLURM_STEP_ID=3", "(none)", "12.3"},
     {"SLURM_JOB_ID=12", "(none)", "12"},
     {"SLURM_JOB_ID=13 SLURM_HET_JOB_ID=12 SLURM_STEP_ID=3", "(none)", "12.3"},
-    /* Each node's torchrun may be a step of its own, so the step does not count. */
+    /* Each node's torchrun may be a Slurm step of its own, so the step is no part of the
+     * identity. */
     {"SLURM_JOB_ID=12 SLURM_STEP_ID=3 TORCHELASTIC_RUN_ID=a", "a", "12"},
 };
 

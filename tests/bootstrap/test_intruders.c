@@ -32,7 +32,7 @@ static void start_rank_zero(uint64_t handshake_ns)
     job_start(0, job_meet, &params[0]);
 }
 
-/* Starts the other ranks. All must succeed, soon. */
+/* Starts the other ranks. All must succeed within a short time. */
 static void meet(void)
 {
     for (int rank = 1; rank < RANKS; rank++)
@@ -78,7 +78,7 @@ START_TEST(with_another_token)
 }
 END_TEST
 
-/* A recorded handshake cannot be used again. */
+/* A recorded handshake must not be accepted a second time. */
 START_TEST(with_a_replayed_handshake)
 {
     start_rank_zero(0);
@@ -103,7 +103,7 @@ START_TEST(with_a_replayed_handshake)
 }
 END_TEST
 
-/* A proof is valid for one rank only. */
+/* A proof must be valid for one rank only. */
 START_TEST(with_the_proof_of_another_rank)
 {
     start_rank_zero(0);
@@ -114,7 +114,7 @@ START_TEST(with_the_proof_of_another_rank)
     handshake.rank = 2;
     client_send(fd, spoken, client_proof("rank", TOKEN, NULL, &handshake, spoken));
     assert_closed(fd, 2000);
-    /* The proof that rank 0 sends is not valid for a rank, either. */
+    /* The proof that rank 0 sends must not be valid for a rank, either. */
     fd = client_connect(port);
     handshake.rank = 1;
     ck_assert_int_eq(client_hello(fd, &handshake, body), TSR__WIRE_CHALLENGE);
@@ -152,7 +152,8 @@ START_TEST(as_an_impossible_rank)
 }
 END_TEST
 
-/* Two processes with the right token and the same rank. */
+/* Two processes prove that they are the same rank, with the right token. The second must be
+ * refused. */
 START_TEST(as_a_rank_that_has_joined)
 {
     start_rank_zero(0);
@@ -163,7 +164,7 @@ START_TEST(as_a_rank_that_has_joined)
     tsr__wire_type type = client_join(second, &handshake, TOKEN, NULL, body, spoken, &spoken_size);
     assert_refused(second, type, TSR__WIRE_DUPLICATE,
                    ": rank 1 has already joined, from 127.0.0.1:");
-    close(first); /* so that the rank is free again */
+    close(first); /* afterwards another process can be this rank */
     job_wait_for(0, "left: it closed the connection\n", 1);
     meet();
 }
@@ -266,7 +267,7 @@ START_TEST(with_invalid_headers)
 }
 END_TEST
 
-/* A HELLO, followed at once by more data. */
+/* A client sends a HELLO, and at once more data. */
 START_TEST(that_do_not_wait_for_an_answer)
 {
     start_rank_zero(0);

@@ -123,8 +123,8 @@ START_TEST(a_name_that_does_not_exist)
 }
 END_TEST
 
-/* The answer comes after the caller has given up. If it were not freed, a leak checker would report
- * it. */
+/* The name service answers after the caller has given up. If the library did not free the
+ * answer, a leak checker would report it. */
 static tsr_status miss_the_answer(int slot, void *user)
 {
     tsr__address address;

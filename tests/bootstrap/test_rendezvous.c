@@ -1,4 +1,4 @@
-/* Rendezvous that succeed, and those that fail. */
+/* Rendezvous of ranks that succeed, and those that fail. */
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -152,7 +152,7 @@ START_TEST(another_job_is_refused)
 }
 END_TEST
 
-/* A rank 0 may start while the previous job still uses the port. */
+/* A rank 0 must be able to start while the previous job still uses the port. */
 START_TEST(the_port_of_a_job_that_ends_may_be_used)
 {
     prepare(2, 20 * TSR__SECOND);
@@ -171,7 +171,7 @@ START_TEST(the_port_of_a_job_that_ends_may_be_used)
 }
 END_TEST
 
-/* A process that listens at the port without knowing the token is not trusted. */
+/* A rank must not trust a process that listens at the port without knowing the token. */
 START_TEST(a_false_rank_zero_is_not_trusted)
 {
     char expected[256];
@@ -191,7 +191,7 @@ START_TEST(a_false_rank_zero_is_not_trusted)
     client_receive(fd, heard, TSR__WIRE_HEADER + TSR__WIRE_HELLO_SIZE);
     client_send(fd, said, client_message(said, TSR__WIRE_CHALLENGE, heard, TSR__WIRE_NONCE));
     client_receive(fd, heard, TSR__WIRE_HEADER + TSR__WIRE_PROOF_SIZE);
-    /* sends the rank's own proof back */
+    /* answers with the rank's own proof */
     client_send(fd, said,
                 client_message(said, TSR__WIRE_WELCOME, heard + TSR__WIRE_HEADER, TSR__WIRE_MAC));
     client_receive_until_closed(fd, heard, sizeof heard, 2000);
@@ -205,7 +205,8 @@ START_TEST(a_false_rank_zero_is_not_trusted)
 }
 END_TEST
 
-/* Leaves one free file descriptor, which the listener takes. */
+/* Leaves one free file descriptor, which the listening socket takes, so that no connection can
+ * be accepted. */
 static tsr_status meet_without_descriptors(int slot, void *user)
 {
     int next = dup(0);
@@ -317,7 +318,7 @@ START_TEST(over_ipv6)
 }
 END_TEST
 
-/* Failures after all ranks have joined. */
+/* Tests failures after all ranks have joined. */
 
 static tsr_status join_and_leave(int slot, void *user)
 {
@@ -372,7 +373,7 @@ static tsr_status contribute_much(int slot, void *user)
     return status;
 }
 
-/* The last rank reads the result late. */
+/* The last rank reads the result late, and the others may already have left. */
 START_TEST(a_rank_that_has_the_result_may_leave)
 {
     enum { SIZE = 5, ANSWER = TSR__WIRE_HEADER + TSR__WIRE_SEAL + 4 * SIZE + 50 };
@@ -485,7 +486,7 @@ START_TEST(a_restarted_rank_may_join)
 }
 END_TEST
 
-/* A byte of a message after the proof is changed in transit. */
+/* A byte of a message after the proof is changed in transit. The receiver must notice. */
 START_TEST(changed_messages_are_noticed)
 {
     prepare(2, 20 * TSR__SECOND);
@@ -510,7 +511,7 @@ START_TEST(changed_messages_are_noticed)
 }
 END_TEST
 
-/* A message is sent twice. */
+/* A message is sent twice. The receiver must notice. */
 START_TEST(repeated_messages_are_noticed)
 {
     prepare(2, 20 * TSR__SECOND);

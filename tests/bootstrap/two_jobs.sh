@@ -33,7 +33,7 @@ explained() {
         grep -qE 'could not join rank 0 at .*, within 4.0 s: Connection refused' "$folder/$1.err"
 }
 
-# start NUMBER PROCESS…: starts the processes of both jobs in this order.
+# start NUMBER PROCESS…: starts the processes of both jobs in this order. NUMBER distinguishes the orders.
 start() {
     number=$1
     shift
@@ -46,7 +46,8 @@ start() {
     done
     wait
 }
-# check NUMBER PROCESS…: each process has succeeded or explained its failure, and at least one job has succeeded.
+# check NUMBER PROCESS…: checks that each process has succeeded or explained its failure, and that at least one job has
+# succeeded.
 check() {
     number=$1
     shift

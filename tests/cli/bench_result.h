@@ -4,11 +4,11 @@
 
 #include <jansson.h>
 
-/* Runs the tool with these arguments, which must select JSON, and checks all results. *count is the
- * number of results that are not ceilings. */
+/* Runs the tool with these arguments, which must select JSON, and checks all results. *count is
+ * the number of results without the ceilings, the limits of the machine. */
 json_t *bench_result_run(const char *arguments, int *count);
 
-/* As bench_result_run, for a run that must be on one device. */
+/* Like bench_result_run, but requires that all results are of one device. */
 json_t *bench_result_run_on_device(const char *arguments, int *count);
 
 /* Returns the number of results of a benchmark, including ceilings. */

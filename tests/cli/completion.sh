@@ -18,7 +18,8 @@ suggests() {
     if [ "$wanted" = nothing ]; then [ ${#COMPREPLY[@]} = 0 ]; else [[ $list == *" $wanted "* ]]; fi
 }
 
-# complete WORD…: for this command, suggests exactly the options that its help has, after two spaces or after a comma.
+# complete WORD…: checks that for this command exactly the options in its help are suggested; in the help they follow
+# two spaces or a comma.
 complete_options() {
     local expected got
     expected=$("$tool" help "$@" | awk '/^options:$/ { inside = 1; next } /^[^ ]/ { inside = 0 } inside && /^  -/ { print $1 }' | tr -d , | sort)

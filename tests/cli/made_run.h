@@ -9,7 +9,8 @@
  * measured as well, a ceiling, and a result of the host. */
 json_t *made_run(void);
 
-/* Returns made_run() with a second device of the same name. Result 6 is a copy on that device. */
+/* Returns made_run() with a second device of the same name, on which result 6, a copy, was
+ * measured. */
 json_t *made_run_on_twins(void);
 
 /* Returns result `which` of a run; 0 is the matmul, 2 the round trip. */

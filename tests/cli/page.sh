@@ -14,8 +14,8 @@ browser=$(command -v chromium || command -v chromium-browser || true)
 measures() {
     "$tool" bench --time 0.002 -o "$folder/run.json" >"$folder/run.txt"
 }
-# Tunes a product for which kernels are measured, and one that is left out. The result is stored in a temporary folder, so that it does not
-# affect other programs.
+# Tunes a product whose kernels are measured, and one that is too large and left out. The result is stored in a
+# temporary folder, so that it does not affect other programs.
 tunes() {
     env XDG_CACHE_HOME="$folder/cache" "$tool" bench --tune --device 0 --time 0.02 --dtype f32 --shape 40x64x48 \
         --shape 2048x2048x2048 -o "$folder/tuning.json" >"$folder/tuning.txt" && grep -q '"left_out": \[$' "$folder/tuning.json"
@@ -23,19 +23,19 @@ tunes() {
 valid() { # NAME SCHEMA
     "$validator" -i "$folder/$1.json" "docs/$2.schema.json"
 }
-# compare exits with 3 if something failed in the new run.
+# compares ARGUMENT…: succeeds if `tessera bench compare` exits with 3, because something failed in the new run.
 compares() {
     sed 's/"failures": \[\]/"failures": [{"benchmark": "copy", "device": null, "text": "wrong"}]/' "$folder/run.json" \
         >"$folder/failed.json"
     "$tool" bench compare "$folder/run.json" "$folder/failed.json" --of-ceiling --json >"$folder/compare.json"
     [ $? -eq 3 ] && valid compare compare && grep -q '"unit": "fraction"' "$folder/compare.json"
 }
-# The schema refuses a document after a change.
+# Checks that the schema refuses a document after a change.
 invalid() { # NAME SCHEMA SED-COMMAND
     sed "$3" "$folder/$1.json" >"$folder/spoilt.json"
     ! cmp -s "$folder/$1.json" "$folder/spoilt.json" && ! valid spoilt "$2"
 }
-# Checks the published files as 'bench --submit' did, and draws their page.
+# Checks the published files as `bench --submit` does, and draws their page.
 published() {
     "$tool" bench report --check docs/results/*.json -o "$folder/results.html" && well_formed results
 }

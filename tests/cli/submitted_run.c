@@ -25,7 +25,8 @@ void submitted_set(json_t *document, const char *place, const char *name, json_t
     ck_assert_int_eq(json_object_set_new(submitted_at(document, place), name, value), 0);
 }
 
-/* Adds the members that older files lack, and sets the work of the result to match its value. */
+/* Adds the members that made_run() lacks, and sets the result's amount of work so that it
+ * matches the rate. */
 static void complete(json_t *result)
 {
     json_t *value = json_object_get(result, "value");

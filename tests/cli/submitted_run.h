@@ -4,13 +4,13 @@
 
 #include <jansson.h>
 
-/* Returns made_run() with figures that follow from their samples, on a quiet machine. The ceiling
- * of the copy, result 1, is memcpy of the host, result 4. */
+/* Returns made_run() with statistics that follow from their samples, measured on a quiet
+ * machine. The ceiling of the copy, result 1, is memcpy of the host, result 4. */
 json_t *submitted_source(void);
 /* Returns submitted_source() with a second device of the same name, on which only the copy was
  * measured. */
 json_t *submitted_source_on_twins(void);
-/* Returns what is published of submitted_source(): its first five results. */
+/* Returns the part of submitted_source() that is published: its first five results. */
 json_t *submitted_run(void);
 
 /* Returns the value at a path such as "results/0/value"; "" is the document. */

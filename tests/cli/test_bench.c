@@ -63,7 +63,7 @@ START_TEST(launch_starts_fresh_processes)
     ck_assert_double_ge(tool_number(tool_member(last, "verified"), "values"), 3);
     json_decref(document);
 
-    /* An error names the benchmark, not the command 'launch'. */
+    /* The error must name the benchmark 'bench launch', not the command 'tessera launch'. */
     setenv("TMPDIR", "/nonexistent", 1);
     tool_result result = tool_run("bench launch --time 0.001");
     unsetenv("TMPDIR");
@@ -92,7 +92,8 @@ static void write_duplicate(const char *icd, char *path, size_t size)
     ck_assert_int_eq(rename(made, path), 0);
 }
 
-/* A device that appears twice has the same UUID twice, as with two drivers of one GPU. */
+/* If a device appears twice, as with two drivers of one GPU, both have the same UUID, and the
+ * tool must still distinguish them. */
 START_TEST(launch_distinguishes_devices_of_one_uuid)
 {
     const char *own = getenv("VK_DRIVER_FILES");
@@ -191,7 +192,7 @@ END_TEST
 
 static const char peer_run[] = "bench matmul --peer --json --time 0.002 --shape 33x65x17";
 
-/* Returns true if a warning of the run is about the peer. */
+/* Returns true if a warning of the run is about the library that is compared with (--peer). */
 static bool warns_of_peer(const json_t *document)
 {
     const json_t *warning;

@@ -19,7 +19,7 @@ static bool reads(json_t *run, char problem[BENCH_PROBLEM])
     bool done = bench_document_read(path, &document, problem);
     if (done)
         bench_document_free(&document);
-    /* Removes the path at the start, because it differs between runs. */
+    /* Removes the path at the start of the error's text, because it differs between runs. */
     size_t length = strlen(path) + 2;
     if (!done && strncmp(problem, path, length - 2) == 0)
         memmove(problem, problem + length, strlen(problem + length) + 1);
@@ -97,7 +97,7 @@ START_TEST(a_malformed_run_does_no_harm)
 END_TEST
 
 static const struct {
-    const char *path[3]; /* member names, from the first result downwards */
+    const char *path[3]; /* the names of nested members, starting in a result */
     const char *value, *sentence;
 } spoilt[] = {
     {{"device"}, "1", "results[0]: \"device\" is not an index below 1"},
@@ -150,7 +150,7 @@ START_TEST(errors_name_the_member)
 }
 END_TEST
 
-/* Paths of runs, and the names that distinguish them. */
+/* Paths of files of runs, and the shorter names by which the output distinguishes them. */
 static const struct {
     const char *paths[4], *names[4];
 } named[] = {
@@ -178,7 +178,8 @@ START_TEST(names_distinguish_runs)
 }
 END_TEST
 
-/* If a long name is cut, the end and the number remain, in complete characters. */
+/* A name that is too long is cut: its end and the number must remain, and no character may be
+ * cut apart. */
 START_TEST(long_names_are_cut)
 {
     char path[2 * BENCH_NAME + 16] = "";

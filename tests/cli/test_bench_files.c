@@ -18,8 +18,8 @@ static tool_result compare(json_t *old, json_t *new_run, const char *options)
     return result;
 }
 
-/* Medians and 10th and 90th percentiles of the new run. In the old run, result 0 has 100 (95 to
- * 105) GFLOP/s, and result 2 has 50 (47.5 to 52.5) µs. */
+/* Medians and 10th and 90th percentiles of results 0 and 2 in the new run. In the old run,
+ * result 0 has 100 (95 to 105) GFLOP/s, and result 2 has 50 (47.5 to 52.5) µs. */
 static const struct {
     const char *what;
     size_t which;
@@ -78,8 +78,8 @@ START_TEST(shows_what_changed)
 }
 END_TEST
 
-/* A run passes if it is not decided whether its results changed. A changed ceiling is counted, but
- * is not a failure. */
+/* A run passes if the spread of its results is too large to decide whether they changed. A
+ * changed ceiling is counted, but is not a failure. */
 START_TEST(shows_what_is_not_decided)
 {
     json_t *new_run = made_run();
@@ -120,7 +120,8 @@ START_TEST(what_is_missing_is_counted)
     ck_assert_ptr_nonnull(strstr(result.out, "\nMISSING in the new run: copy on Made GPU\n"));
     tool_result_free(&result);
 
-    /* If a result is missing and another is slower, the exit status is that of the slower one. */
+    /* If one result is missing and another is slower, the exit status must be that for slower
+     * results. */
     made_set(new_run, 0, 80, 79, 81);
     result = compare(made_run(), new_run, "");
     ck_assert_int_eq(result.exit_code, 3);
@@ -261,8 +262,8 @@ static const struct {
     int exit_code;
     const char *says;
 } series[] = {
-    /* The first run of the new side is slower than the first old one, but all runs together are no
-     * regression. */
+    /* The first new run is slower than the first old one, but taken together the new runs are
+     * not. */
     {{80, 99, 95}, 0, "95.0 GFLOP/s  75.0 GFLOP/s – 104 GFLOP/s  +5.3 %"},
     {{70, 60, 65},
      3,
@@ -385,7 +386,7 @@ START_TEST(a_file_cannot_be_given_twice)
 }
 END_TEST
 
-/* Compares with a new run in which a benchmark has failed. */
+/* Makes a comparison with a new run in which a benchmark has failed. */
 static void fails_in(json_t *new_run, const char *options)
 {
     json_array_append_new(
@@ -501,8 +502,8 @@ START_TEST(nothing_to_compare_is_a_failure)
 }
 END_TEST
 
-/* Returns a run in which all results belong to another benchmark; the ceilings, results 3 and 4,
- * are unchanged. */
+/* Returns a run in which all results that are not ceilings belong to another benchmark; the
+ * ceilings, results 3 and 4, are unchanged. */
 static json_t *other_figures(void)
 {
     json_t *run = made_run();
@@ -512,7 +513,7 @@ static json_t *other_figures(void)
     return run;
 }
 
-/* Returns a run as `tessera bench peak` writes it. */
+/* Returns a run as `tessera bench peak` writes it, which has only ceilings. */
 static json_t *ceilings_alone(void)
 {
     json_t *run = made_run(), *results = json_object_get(run, "results");

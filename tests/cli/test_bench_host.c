@@ -15,7 +15,8 @@
 #include "support/check_main.h"
 #include "tsr_config.h"
 
-/* Ten sizes with two and with four ranks, and the memory's bandwidth as the ceiling. */
+/* The numbers of results: collectives of ten sizes with two and with four ranks, and one more,
+ * the memory's bandwidth, as their ceiling. */
 #if TSR__HAVE_UCX
 enum { ALL_REDUCES = 20, ALL_REDUCE_CEILINGS = 1 };
 #else
@@ -83,7 +84,8 @@ START_TEST(every_result_is_valid)
 END_TEST
 
 #if TSR__HAVE_UCX
-/* Two runs have results with the same cases, because measured values are not part of a case. */
+/* Two runs must have results with the same cases, so that they can be compared: measured values
+ * must not be part of a case. */
 START_TEST(collectives_can_be_compared)
 {
     char paths[2][32] = {"/tmp/tessera-test-XXXXXX", "/tmp/tessera-test-XXXXXX"}, arguments[160];
@@ -258,7 +260,8 @@ START_TEST(a_peer_is_measured_alternately)
 }
 END_TEST
 #else
-/* A missing MPI is reported before anything is measured, which would take ten minutes. */
+/* A missing MPI must be reported before the benchmark measures anything else, which would take
+ * ten minutes. */
 START_TEST(a_missing_peer_is_reported_at_once)
 {
     unsetenv("TESSERA_BENCH_MPI");
@@ -271,7 +274,7 @@ START_TEST(a_missing_peer_is_reported_at_once)
 END_TEST
 #endif
 
-/* Messages of mpirun are passed on. */
+/* The tool must pass on the messages of mpirun. */
 START_TEST(a_failing_peer_names_the_reason)
 {
     char folder[] = "/tmp/tessera-test-XXXXXX", mpirun[64], path[4096];
@@ -314,7 +317,8 @@ static int children_of(pid_t parent)
     return count;
 }
 
-/* The ranks end when the tool ends for any reason. They hold the other end of this pipe. */
+/* The ranks must end when the tool ends for any reason. They hold the other end of this pipe, so
+ * reading it ends when they have ended. */
 START_TEST(ranks_end_with_the_tool)
 {
     static const int signals[] = {SIGTERM, SIGKILL};
@@ -411,7 +415,7 @@ START_TEST(prints_every_format)
 }
 END_TEST
 
-/* The output on standard output is JSON, and the file has the format of its name. */
+/* Standard output gets JSON, while the file has the format of its extension. */
 START_TEST(a_file_has_the_format_of_its_name)
 {
     static const char *const begins[][2] = {
@@ -537,7 +541,8 @@ START_TEST(other_ranks_are_silent)
 }
 END_TEST
 
-/* A single variable of a launcher that was left over in a shell is ignored. */
+/* If only one of a launcher's variables is set, as it may be left over in a shell, the tool
+ * ignores it. */
 START_TEST(one_variable_of_a_rank_is_ignored)
 {
     setenv(_i == 0 ? "RANK" : "WORLD_SIZE", "1", 1);

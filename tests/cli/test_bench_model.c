@@ -21,7 +21,7 @@ static void check_result(const json_t *result, const char *test, int tokens)
         mean += tokens / json_number_value(json_array_get(seconds, i)) / 2;
     const double got = tool_number(result, "tokens_per_s");
     ck_assert_msg(got > 0.999 * mean && got < 1.001 * mean, "%g tokens/s, not %g", got, mean);
-    /* The deviation of two values is their distance / √2. */
+    /* The standard deviation of two values is their distance / √2. */
     const double first = tokens / json_number_value(json_array_get(seconds, 0));
     const double second = tokens / json_number_value(json_array_get(seconds, 1));
     const double deviation = tool_number(result, "deviation") * 1.4142135623730951;
@@ -62,8 +62,8 @@ START_TEST(a_file_is_measured)
     ck_assert_str_eq(tool_text(model, "name"), "stories260K-f16.gguf");
     ck_assert_str_eq(tool_text(model, "dtype"), "f16");
     ck_assert_int_eq((int)tool_number(model, "parameters"), 260032);
-    /* The model's head shares the embedding, and the head is read for each token. So all weights
-     * are read. */
+    /* Each token reads all weights: the output layer shares the embedding's weights, and reads
+     * them completely. */
     const double read_bytes =
         tool_number(model, "weight_bytes") * tool_number(generated, "tokens_per_s");
     const double got = tool_number(generated, "weight_bytes_per_s");
@@ -139,7 +139,7 @@ START_TEST(tables)
     ck_assert_int_eq(tool_count(md.out, " ± "), 1);
     ck_assert_int_eq(tool_count(md.out, "communication"), 0); /* one rank does not communicate */
     tool_result_free(&md);
-    /* The model has a context of 512. */
+    /* The model's context has 512 tokens, so a prompt of 513 must be refused. */
     tool_result text = tool_run("bench model " MODEL " -n 3 -r 2 -p 513 -o text");
     ck_assert_msg(text.exit_code == 0, "%s", text.err);
     ck_assert_str_eq(text.err,
@@ -181,7 +181,7 @@ START_TEST(mistakes_are_named)
 }
 END_TEST
 
-/* The refusal comes before weights are read: this file has none. */
+/* The tool must refuse before it reads weights: this file has none. */
 START_TEST(learned_positions_are_a_limit)
 {
     static const char config[] = "{\"model_type\":\"gpt2\",\"vocab_size\":40,\"n_positions\":64,"

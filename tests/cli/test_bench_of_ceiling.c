@@ -1,5 +1,7 @@
-/* Tests tessera bench compare --of-ceiling. If the machine's speed changes, the ceilings change,
- * too, and no result counts as changed. If one kernel changes, its result does. */
+/* Tests tessera bench compare --of-ceiling, which compares results as fractions of their
+ * ceilings (the limits that were measured on the same machine). If the machine's speed changes,
+ * the ceilings change, too, and no result counts as changed. If one kernel changes, its result
+ * does. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,9 +21,9 @@ static void limit(json_t *run, size_t which, size_t ceiling, const char *name, d
                                   "fraction", fraction));
 }
 
-/* Returns a run with a product of 100 GFLOP/s and an arithmetic ceiling of 200, and with a copy of
- * 20 GB/s and a memory ceiling of 40. Ranges are 5 % to each side, so both results are 50 % (46.6
- * to 53.7) of their ceilings. */
+/* Returns a run with a product of 100 GFLOP/s and an arithmetic ceiling of 200, and with a copy
+ * of 20 GB/s and a memory ceiling of 40. Percentiles are 5 % to each side, so both results are
+ * 50 % (46.6 to 53.7) of their ceilings. */
 static json_t *limited_run(void)
 {
     json_t *run = made_run(), *results = json_object_get(run, "results");
@@ -40,7 +42,7 @@ static void scale(json_t *run, size_t which, double factor)
     made_set(run, which, factor * tool_number(value, "median"), factor * low, factor * high);
 }
 
-/* Multiplies a result's part of its ceiling by a factor. */
+/* Multiplies by a factor the fraction of its ceiling that a result reaches. */
 static void scale_part(json_t *run, size_t which, double factor)
 {
     json_t *ceiling = json_object_get(made_result(run, which), "ceiling");
@@ -122,7 +124,8 @@ START_TEST(the_speed_of_the_machine_is_no_change)
 }
 END_TEST
 
-/* The ranges were computed by hand: 50 % times e to the power of ±√(ln²(100/95) + ln²(105/100)). */
+/* The ranges in the output were computed by hand: 50 % times e to the power of ±√(ln²(100/95) +
+ * ln²(105/100)). */
 START_TEST(prints_everything)
 {
     char want[2048];
@@ -156,8 +159,8 @@ START_TEST(prints_everything)
 }
 END_TEST
 
-/* The spread of the ceilings counts: a difference of 8 % between the parts is a change if the
- * ceilings are steady, and no change if the ceiling of either run varies as much. */
+/* The spread of the ceilings counts: a difference of 8 % between the fractions is a change if
+ * the ceilings are steady, and no change if the ceiling of either run varies as much. */
 START_TEST(the_spread_of_ceilings_counts)
 {
     for (int unsteady = 0; unsteady < 3; unsteady++) {
@@ -192,8 +195,8 @@ START_TEST(results_without_ceilings_are_compared_directly)
 }
 END_TEST
 
-/* If a result has another ceiling in the new run, its absolute values are compared, because parts
- * would be misleading. */
+/* If the new run measured a result against another ceiling, the fractions cannot be compared, so
+ * absolute values are. */
 START_TEST(results_with_another_ceiling_are_compared_directly)
 {
     json_t *run = limited_run();
@@ -205,7 +208,8 @@ START_TEST(results_with_another_ceiling_are_compared_directly)
     json_object_set_new(json_object_get(made_result(run, PEAK), "case"), "dtype",
                         json_string("f16"));
     answers(limited_run(), run, mode, 0, "in both runs: matmul\n");
-    /* Which variant of a ceiling was the fastest does not matter. */
+    /* A result's ceiling is the fastest of several variants; it does not matter which one that
+     * was. */
     run = limited_run();
     json_object_set_new(json_object_get(made_result(run, MEMORY), "case"), "threads",
                         json_integer(4));
@@ -213,8 +217,9 @@ START_TEST(results_with_another_ceiling_are_compared_directly)
 }
 END_TEST
 
-/* The ceiling is too low in the old run, then in the new one, then in both, as if the machine had
- * been busy. Compared as parts, the product would seem slower or faster. */
+/* Results above their ceiling show that the ceiling is too low, as if the machine had been busy
+ * while it was measured: in the old run, then in the new one, then in both. Compared as
+ * fractions, the product would seem slower or faster. */
 START_TEST(results_above_their_ceiling_are_compared_directly)
 {
     for (int which = 1; which <= 3; which++) {
@@ -243,7 +248,7 @@ START_TEST(results_above_their_ceiling_are_compared_directly)
 }
 END_TEST
 
-/* Numbers that a run cannot have, but a file can. */
+/* Spreads that no run can have, but a file can. */
 START_TEST(any_spread_can_be_compared)
 {
     json_t *run = limited_run();
@@ -290,7 +295,7 @@ START_TEST(a_malformed_ceiling_is_refused)
 }
 END_TEST
 
-/* Returns a run whose product reaches this part of its ceiling. */
+/* Returns a run whose product reaches this fraction of its ceiling. */
 static json_t *run_at(double part)
 {
     json_t *run = limited_run();

@@ -40,8 +40,8 @@ static char *page_of(json_t *first, json_t *second)
     return page;
 }
 
-/* Returns a run on a device of this type, with a device copy of 2500 GB/s as a ceiling; the memcpy
- * ceiling is 40 GB/s. */
+/* Returns a run on a device of this type. The device's copy of 2500 GB/s is a ceiling, and so is
+ * the host's memcpy of 40 GB/s. */
 static json_t *run_on(const char *type)
 {
     json_t *run = made_run(), *copy = json_deep_copy(made_result(run, 3));
@@ -92,8 +92,8 @@ START_TEST(pairs_are_a_matrix)
 }
 END_TEST
 
-/* The memory ceiling of a GPU is not memcpy, which all-reduce measures; the memory ceiling of a CPU
- * driver is not its device copy. */
+/* As the memory ceiling of a GPU, the page must not use memcpy, which all-reduce measures; as
+ * that of a CPU driver, it must not use the device's copy. */
 START_TEST(memory_is_the_devices_own)
 {
     static const struct {
@@ -137,7 +137,7 @@ START_TEST(the_page_shows_every_result)
 }
 END_TEST
 
-/* A kernel that is faster than the copy is the ceiling of a GPU's memory. */
+/* If a kernel is faster than the copy, the page uses its speed as the ceiling of a GPU's memory. */
 START_TEST(the_faster_of_copy_and_kernel_is_the_memory)
 {
     for (int faster = 0; faster < 2; faster++) {
@@ -272,7 +272,7 @@ START_TEST(there_are_no_empty_sections)
 }
 END_TEST
 
-/* Values as far apart as possible, and values that are all equal: every chart has finite
+/* Values as far apart as possible, and values that are all equal. Every chart must have finite
  * coordinates. */
 START_TEST(any_range_can_be_drawn)
 {
@@ -332,7 +332,8 @@ START_TEST(powers_of_two_are_whole)
 }
 END_TEST
 
-/* A chart of two times spans their decades: 1, 10 and 100 µs. */
+/* The axis of a chart of two times must reach from one power of ten to another: 1, 10 and 100
+ * µs. */
 START_TEST(decades_are_whole)
 {
     json_t *run = made_run();
@@ -378,7 +379,8 @@ END_TEST
 static const char hostile[] = "</title></style><script>alert(1)</script><img src=x onerror='a' "
                               "title=\"b\">&amp;\xe2\x80\xae\x01";
 
-/* Replaces all strings whose value may be any text. */
+/* Replaces each string whose value may be any text by one that would break a page that does not
+ * escape it. */
 static void poison(json_t *value)
 {
     const char *name;

@@ -122,7 +122,7 @@ START_TEST(a_good_run_passes)
     bench_reasons reasons;
     check(submitted_run(), &reasons);
     ck_assert_msg(reasons.count == 0, "%s", reasons.text[0]);
-    json_t *run = submitted_run(); /* a system that does not count other processes */
+    json_t *run = submitted_run(); /* as on a system that does not count other processes */
     submitted_set(run, "noise", "other_cpus", json_null());
     check(run, &reasons);
     ck_assert_msg(reasons.count == 0, "%s", reasons.text[0]);
@@ -186,7 +186,7 @@ START_TEST(a_figure_above_its_ceiling_is_refused)
 {
     json_t *run = submitted_run();
     bench_reasons reasons;
-    made_set(run, 3, 93.4579, 90, 95); /* the ceiling of the product, which has 100 GFLOP/s */
+    made_set(run, 3, 93.4579, 90, 95); /* makes the product of 100 GFLOP/s exceed its ceiling */
     submitted_set(run, "results/3", "work", json_real(934579));
     submitted_set(run, "results/0/ceiling", "fraction", json_real(1.07));
     check(run, &reasons);
@@ -197,7 +197,7 @@ START_TEST(a_figure_above_its_ceiling_is_refused)
 }
 END_TEST
 
-/* Results of other software are not published, because its authors may forbid it. */
+/* Results of other software must not be published, because its authors may forbid it. */
 START_TEST(peers_are_refused)
 {
     json_t *run = submitted_run();
@@ -226,7 +226,7 @@ START_TEST(noisy_results_are_refused)
 }
 END_TEST
 
-/* Removes each member, and gives each a wrong type. Each time, the sentence must name the
+/* Removes each member in turn, and gives it a wrong type. Each time the sentence must name the
  * member. */
 static int spoil(json_t *root, json_t *value)
 {

@@ -71,7 +71,7 @@ static json_t *read_file(const char *name)
     return document;
 }
 
-/* The file has what is published, with one result per line. */
+/* The file must have the published part of the run, with one result per line. */
 START_TEST(writes_a_file)
 {
     char messages[2048], want[256], line[4096];
@@ -223,7 +223,7 @@ START_TEST(a_name_that_is_taken_meanwhile)
     failing = NULL;
     snprintf(path, sizeof path, "%s/" FIRST ".json", folder);
     ck_assert_int_eq(stat(path, &status), 0);
-    ck_assert_int_eq((int)status.st_size, 0); /* the other process's file */
+    ck_assert_int_eq((int)status.st_size, 0); /* the other process's file is unchanged */
     remove(path);
     ck_assert(is_empty());
 }

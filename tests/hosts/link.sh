@@ -24,9 +24,10 @@ over_a_gap() {
     show
     [ "$well" = 4 ]
 }
-# The rank gets an error that names the operation and a rank on the other host. It gets the error not before the deadline, unless the other
-# rank is lost, and within a bound that even a busy machine keeps. Then it destroys the communicator. Tests on one host (comm-failures)
-# check that errors come within 100 ms of a deadline.
+# told_in_time RANK DEADLINE_MS: checks that the rank got an error that names the operation and a rank on the other
+# host: not before the deadline, unless the other rank is lost, and within a bound that even a busy machine keeps; and
+# that the rank then destroyed the communicator. Tests on one host (comm-failures) check that errors come within 100 ms
+# of a deadline.
 told_in_time() { # RANK DEADLINE_MS
     [ "$1" -lt 2 ] && others='[23]' || others='[01]'
     took=$(sed -n "s/^failed after \([0-9]*\) ms: TSR_ERR_\(TIMEOUT\|PEER_LOST\): all_reduce .* ranks\? $others.*/\1/p" "$folder/err.$1")
@@ -45,8 +46,8 @@ for_good() { # COUNT
         told_in_time "$r" 1500 || return 1
     done
 }
-# A rank of one host is killed. Every other rank gets an error that names the operation and the killed rank, and not an error because of the
-# deadline.
+# killed COUNT RANK: kills a rank of one host. Every other rank must get an error that names the operation and the
+# killed rank, and not an error because of the deadline.
 killed() { # COUNT RANK
     TEST_TIMEOUT_MS=40000 start_all 100000000 "$1"
     all_ready || return 1
@@ -58,7 +59,8 @@ killed() { # COUNT RANK
         [ "$r" = "$2" ] || grep -q "TSR_ERR_PEER_LOST: all_reduce .*rank $2 is lost" "$folder/err.$r" || return 1
     done
 }
-# A rank is killed while the ranks connect, MS after it knows its place. The other ranks end in time with an error, and not by a signal.
+# killed_meanwhile MS RANK DEADLINE_MS: kills a rank while the ranks connect, MS after it knows its place. The other
+# ranks must end in time with an error, and not by a signal.
 killed_meanwhile() { # MS RANK DEADLINE_MS
     TEST_TIMEOUT_MS=1500 TEST_CREATE_MS=$3 TEST_LOG=1 start_all 100000000 10
     wait_for "bootstrap: rank $2 of 4" "$folder/err.$2" && sleep "0.$(printf %03d "$1")"
@@ -87,7 +89,8 @@ point "large sums fail in time if the link stays down" for_good 1000000
 point "the first rank of a host is killed" killed 10 2
 point "the last rank of a host is killed" killed 1000000 1
 point "a rank is killed while the ranks connect" killed_while_connecting
-# The two hosts share processes and IPC. So UCX would use its shared memory between them if it could, and messages would get lost.
+# The two hosts share processes and IPC. So UCX would use shared memory between them if it could, and messages would get
+# lost; the library must prevent that.
 parted() {
     unset UCX_TLS UCX_NET_DEVICES
     TEST_TIMEOUT_MS=20000 TEST_LOG=1 start_all 10 3000000

@@ -25,7 +25,7 @@ sums() { # COUNT HOST…
     show
     [ "$well" = "$#" ]
 }
-# Exactly these ranks, in this order, have continued and ended well.
+# only RANK…: checks that exactly these ranks, in this order, have continued and ended well.
 only() { # RANK…
     new=0
     for rank in "$@"; do
@@ -34,7 +34,7 @@ only() { # RANK…
     done
     [ "$well" = "$#" ]
 }
-# Both ranks of a host are killed at once, as if it had lost its power.
+# host_is_lost COUNT: kills both ranks of a host at once, as if it had lost its power.
 host_is_lost() { # COUNT
     place 1 1 2 2 3 3
     TEST_TIMEOUT_MS=20000 TEST_SHRINK_MS=20000 start_all 100000000 "$1"
@@ -45,7 +45,8 @@ host_is_lost() { # COUNT
     show
     only 0 1 4 5
 }
-# The host's packets are dropped, but its interface stays up. It has two of six ranks, so the others continue.
+# host_is_cut_off HOST RANK…: drops the host's packets, while its interface stays up. It has two of six ranks, so the
+# others continue.
 host_is_cut_off() { # HOST RANK…
     cut_off=$1
     shift

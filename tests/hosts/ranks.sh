@@ -20,7 +20,7 @@ start_all() {
         r=$((r + 1))
     done
 }
-# Waits for all ranks. `well` is the number of ranks that succeeded.
+# Waits for all ranks. Sets `well` to the number of ranks that succeeded.
 wait_all() {
     well=0
     for pid in $pids; do
@@ -44,7 +44,7 @@ kill_rank() { # RANK
         r=$((r + 1))
     done
 }
-# The rank has continued as NEW-RANK of SIZE ranks, and ended well.
+# goes_on RANK NEW-RANK SIZE: checks that the rank has continued as NEW-RANK of SIZE ranks, and ended well.
 goes_on() { # RANK NEW-RANK SIZE
     grep -q "^rank $2 of $3, .*: well$" "$folder/out.$1"
 }

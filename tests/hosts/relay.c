@@ -39,13 +39,14 @@
 #define DEVICE "slow0"
 
 enum {
-    /* The offload header, and one packet of the largest size, which may hold many segments of TCP.
-     * Large packets let a processor that also runs the ranks keep up with a fast link. */
+    /* Room for the offload header and one packet of the largest size, which may hold many
+     * segments of TCP. Large packets let a processor that also runs the ranks keep up with a
+     * fast link. */
     PACKET_BYTES = 10 + 65536,
     PACKETS = 4096, /* the most packets on a link in one direction */
     MOST_HOSTS = 8,
-    /* The longest time by which a sleeping process is assumed to wake up late; also the initial
-     * assumption. */
+    /* The longest time by which a sleeping process is assumed to wake up late; late_ns starts
+     * with it. */
     LATE_NS = 60000,
     /* The relay polls instead of sleeping for waits up to the average lateness plus this time. */
     SPIN_NS = 5000,
@@ -182,7 +183,8 @@ static packet remove_first(way *w)
     return p;
 }
 
-/* Reads the packets that a host has sent. Returns false if the device has failed. */
+/* Reads the packets that a host has sent, and sends them over its link. Returns false if the
+ * device has failed. */
 static bool take(int host, const settings *s)
 {
     static uint8_t bytes[PACKET_BYTES];

@@ -33,12 +33,13 @@ both_well() {
     grep -q '^rank 0 of 2, .*: well$' "$folder/0" && grep -q '^rank 1 of 2, .*: well$' "$folder/1"
 }
 
-# The sums are right, because UCX uses other memory than /dev/shm.
+# sums OPTIONS: checks that the sums are right, because UCX uses other memory than /dev/shm.
 sums() { # OPTIONS
     with_shm "$1" sh "$folder/both"
     both_well && grep -q 'log: comm: /dev/shm has no room for UCX, which uses System V shared memory instead' "$folder/0" "$folder/1"
 }
-# UCX must use /dev/shm, because its transports are chosen. The error names the cause and the remedies.
+# fails OPTIONS CAUSE: makes UCX use /dev/shm by choosing its transports, and checks that the error names the cause and
+# the remedies.
 fails() { # OPTIONS, the cause
     UCX_TLS=posix,self with_shm "$1" sh "$folder/both"
     cat "$folder/0" "$folder/1"

@@ -9,7 +9,7 @@ cd "$1" || exit 1
 make_hosts "ranks on two hosts" "$@"
 . tests/hosts/ranks.sh
 
-# The process of the rank is killed. The three others continue, across the hosts.
+# killed COUNT RANK: kills the process of the rank. The three others must continue, across the hosts.
 killed() { # COUNT RANK
     TEST_TIMEOUT_MS=20000 TEST_SHRINK_MS=20000 start_all 100000000 "$1"
     all_ready || return 1

@@ -14,7 +14,8 @@ make_hosts "ranks on two hosts with a slow link" "$@"
 received() { # HOST
     ip netns exec "$1" cat /sys/class/net/slow0/statistics/rx_bytes
 }
-# All sums are right, and they came through the link: at least BYTES in each direction, in at least MS.
+# sums ROUNDS COUNT BYTES MS: checks that all sums are right, and that they came through the link: at least BYTES in
+# each direction, in at least MS.
 sums() { # ROUNDS COUNT BYTES MS
     from=$(date +%s%N)
     start_all "$1" "$2"

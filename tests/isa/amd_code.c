@@ -6,8 +6,8 @@
 
 #include "isa/program.h"
 
-/* Returns the width of a memory instruction, from its name. Instructions with two offsets move
- * twice as much. */
+/* Returns the width of a memory instruction in bytes per lane, from its name. Instructions with
+ * two offsets move twice as much. */
 static int width_of(const char *op)
 {
     static const struct {

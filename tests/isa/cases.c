@@ -22,8 +22,8 @@ static tsr_tensor *keep(tsr_tensor *tensor)
     return tensors[tensor_count++] = tensor;
 }
 
-/* Makes a new tensor. Its sizes are the following arguments, which end with −1. It is destroyed
- * after the case. */
+/* Makes a new tensor of the case, which is destroyed after the case. The sizes are the following
+ * arguments, which end with −1. */
 static tsr_tensor *make(tsr_dtype dtype, ...)
 {
     int64_t shape[TSR_MAX_DIMS];
@@ -107,7 +107,7 @@ static void record_product(const product *p)
                                      .activation = p->bias ? TSR_ACT_GELU_TANH : TSR_ACT_NONE)));
 }
 
-/* The stride between rows of a does not fit 32 bits. */
+/* Records a product in which the stride between rows of a does not fit 32 bits. */
 static void wide_product(void)
 {
     const int64_t shape[] = {4, INT64_C(1) << 33};
@@ -256,7 +256,7 @@ static void rope(void)
     tsr_rope_destroy(&angles);
 }
 
-/* Rows ----------------------------------------------------------------------------------------- */
+/* Operations on rows --------------------------------------------------------------------------- */
 
 static void softmax(void)
 {
@@ -273,7 +273,7 @@ static void softmax_few_rows(void)
     ck_assert_ok(tsr_softmax(queue, make(TSR_F32, 1, 50257, -1), make(TSR_F32, 1, 50257, -1)));
 }
 
-/* Several workgroups compute each row. */
+/* The rows are few and long, so several workgroups compute each row. */
 static void few_rows(void)
 {
     tsr_tensor *x = make(TSR_F32, 1, 50257, -1), *dy = make(TSR_F32, 1, 50257, -1);
@@ -397,7 +397,7 @@ static void topk(void)
                           make(TSR_F32, 1, 50257, -1), 1));
 }
 
-/* Tables --------------------------------------------------------------------------------------- */
+/* Operations with tables of rows --------------------------------------------------------------- */
 
 static void embedding(void)
 {
@@ -425,7 +425,7 @@ static void index_select_gradient(void)
                                        false));
 }
 
-/* Elements ------------------------------------------------------------------------------------- */
+/* Operations on elements ----------------------------------------------------------------------- */
 
 static void add(void)
 {

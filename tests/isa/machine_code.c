@@ -30,7 +30,7 @@ double isa_bytes(const isa_accesses *accesses)
     return bytes;
 }
 
-/* Blocks ------------------------------------------------------------------------------------- */
+/* Blocks of instructions --------------------------------------------------------------------- */
 
 bool isa_begins(const char *text, const char *start)
 {
@@ -134,7 +134,7 @@ static void find_loops(isa_program *p)
     }
 }
 
-/* Paths -------------------------------------------------------------------------------------- */
+/* Paths through the blocks ------------------------------------------------------------------- */
 
 /* A path, and the sum of what it executes. `order` is the sequence of its instructions, in which
  * those of an inner loop occur once. */
@@ -148,7 +148,7 @@ static void add_instruction(isa_figures *sum, isa_instruction in)
 {
     const double times = in.weight;
 
-    /* clocks of shared memory for 64 lanes, by width */
+    /* How many clocks shared memory needs for an access of 64 lanes, by the width of the access. */
     static const double clocks[ISA_WIDTHS] = {2, 2, 4, 6, 8};
 
     switch (in.kind) {
@@ -397,8 +397,8 @@ static double weight_of(const isa_figures *sum)
     return sum->fma + isa_bytes(&sum->load);
 }
 
-/* Finds the main loop and its path. Returns false if there is no loop with loads or
- * multiply-adds. */
+/* Finds the main loop (see machine_code.h) and its path. Returns false if there is no loop with
+ * loads or multiply-adds. */
 static bool find_main(const isa_program *p, double fma_per_step, isa_span *main_loop, path *out)
 {
     bool found = false;
@@ -424,7 +424,7 @@ static bool find_main(const isa_program *p, double fma_per_step, isa_span *main_
     return found;
 }
 
-/* Counts what follows the main loop. */
+/* Counts stores and vector instructions after the main loop. */
 static void read_result(const isa_program *p, int begin, isa_figures *out)
 {
     isa_span rest = {begin, p->block_count - 1};

@@ -11,7 +11,7 @@
 
 #include <stdbool.h>
 
-/* Numbers of accesses of one kind, for each width. Widths are bytes per lane. */
+/* The numbers of accesses of one kind for each width, in bytes per lane. */
 #define ISA_WIDTHS 5 /* 1 or 2, 4, 8, 12, 16 */
 typedef struct isa_accesses {
     double count[ISA_WIDTHS];
@@ -26,7 +26,8 @@ typedef struct isa_figures {
     double address; /* instructions among `valu` that compute with 64 bits */
     double salu;
     isa_accesses load, store, lds_read, lds_write;
-    double lds_clocks; /* how long 64 lanes keep shared memory busy, at 128 B per clock */
+    double lds_clocks; /* for how long accesses of 64 lanes keep shared memory busy, at 128 B per
+                          clock */
     int waits;         /* waits for loads between the first load and the first multiply-add */
     double flight;     /* the most bytes per lane that are loaded without a wait */
     /* After the main loop: stores, and the number of other vector instructions for each 4 bytes

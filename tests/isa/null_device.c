@@ -79,7 +79,7 @@ static void destroy_buffer(VkDevice device, VkBuffer buffer, const VkAllocationC
     (void)device, (void)buffer, (void)a;
 }
 
-/* Synchronisation: everything is complete as soon as it is submitted. -------------------------- */
+/* Synchronisation, in which everything is complete as soon as it is submitted ------------------ */
 
 static VkResult create_semaphore(VkDevice device, const VkSemaphoreCreateInfo *info,
                                  const VkAllocationCallbacks *allocator, VkSemaphore *out)

@@ -28,7 +28,7 @@ typedef enum isa_kind {
 typedef struct isa_instruction {
     isa_kind kind;
     int amount;    /* multiply-adds per lane, instructions for pairs, or the index of a width */
-    double weight; /* the part of the subgroup that the instruction computes */
+    double weight; /* which fraction of the subgroup the instruction computes */
 } isa_instruction;
 
 typedef struct isa_block {
