@@ -10,7 +10,7 @@
 
 /* The model ------------------------------------------------------------------------------------ */
 
-/* How a tensor is divided over ranks. */
+/* Which ranks have which elements of a tensor. */
 typedef enum division { ROWS, COLUMNS, RANGES, EVERYONE, LAST } division;
 
 static const struct {

@@ -9,7 +9,7 @@
 
 typedef struct hosts_model {
     tsr_checkpoint_entry entries[HOSTS_TENSORS];
-    /* [tensor]: the elements of this rank, as bytes */
+    /* For each tensor, the bytes of this rank's elements. */
     unsigned char memory[HOSTS_TENSORS][4096];
 } hosts_model;
 
@@ -17,7 +17,8 @@ typedef struct hosts_model {
 void hosts_model_init(hosts_model *model, int rank, int size, int version);
 /* Fills the memory with bytes that no version has. */
 void hosts_model_clear(hosts_model *model);
-/* Returns the version that all elements have, or -1 if there is none. */
+/* Returns the version that all elements of the rank have, or -1 if they do not have the same
+ * one. */
 int hosts_model_version(const hosts_model *model, int rank, int size, int highest);
 
 /* For fixtures: folders "a", "b", "c" and "all" in the folder of the test, and their removal. */

@@ -1,4 +1,5 @@
-/* Files in which one byte has changed are refused, unless the change makes no difference. */
+/* Files in which one byte was changed must be refused, unless the change makes no difference to
+ * what is loaded. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -76,7 +77,8 @@ START_TEST(every_change_of_a_byte_is_refused_or_harmless)
     /* Of all changes, only those of the key "tessera.crc32c" remain undetected: the file then has
      * no checksums. */
     ck_assert_uint_le(harmless, strlen("tessera.crc32c") * sizeof changes);
-    /* Without checksums, these changes load wrong values. */
+    /* If the checksums are not verified, all changes of data load wrong values. So the test
+     * would notice missing checks. */
     ck_assert_uint_gt(loaded_without, 37 * sizeof changes - 1);
     free(file);
 }
@@ -129,7 +131,8 @@ START_TEST(files_without_checksums_load)
 }
 END_TEST
 
-/* A tensor that is read only in part, or not at all, is not verified. */
+/* A checksum covers a whole tensor. So a tensor that is read only in part, or not at all, is not
+ * verified. */
 START_TEST(only_complete_tensors_are_verified)
 {
     const char *path = in_folder("parts");

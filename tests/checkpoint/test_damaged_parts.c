@@ -199,8 +199,8 @@ START_TEST(every_allocation_fails_in_turn)
         tsr_status status = save_alone(version + 1);
         bool reached = tsr__fault_site() != NULL;
         tsr__fault_disarm();
-        /* If memory runs out after the new checkpoint is complete, saving succeeds and old files
-         * may stay. */
+        /* If memory runs out after the new checkpoint is complete, saving may succeed, and old
+         * files may stay. */
         ck_assert(status == TSR_OK || (reached && status == TSR_ERR_NO_MEMORY));
         if (!reached)
             break;
@@ -234,7 +234,8 @@ static tsr_status merge(void)
     return status;
 }
 
-/* Memory and system calls fail in turn. At every time, a file with the final name is complete. */
+/* Allocations and system calls of merging fail in turn. At every time, a file with the final
+ * name must be complete. */
 START_TEST(merging_fails)
 {
     make_parts(1, false);

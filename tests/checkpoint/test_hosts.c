@@ -127,7 +127,7 @@ START_TEST(a_shared_folder)
 }
 END_TEST
 
-/* System calls that write fail on one rank, one after the other. */
+/* On one rank, each system call that writes fails in turn. */
 static void full_disk(tsr_comm *comm, void *user)
 {
     const plan *p = user;
@@ -146,9 +146,9 @@ static void full_disk(tsr_comm *comm, void *user)
         need(rank == 2 || strstr(tsr_last_error(), "checkpoint_save: rank 2: "));
         const int now = load(p, comm, version + 1);
         need(now == version || now == version + 1);
-        /* The new checkpoint is complete, and only the index has failed. */
+        /* Either the new checkpoint is complete, and only writing the index has failed … */
         late += now == version + 1;
-        /* Otherwise the old files have their names again, and there are no others. */
+        /* … or the old files have their names again, and there are no other files. */
         need(now > version || (hosts_files("a") == 3 && hosts_files("b") == 2));
         version = now;
         need(nth < 40 && late <= 3);

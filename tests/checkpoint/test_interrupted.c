@@ -1,4 +1,4 @@
-/* If saving does not complete, the previous file stays. */
+/* If saving does not complete, the previous file must stay. */
 #include <errno.h>
 #include <signal.h>
 #include <stdint.h>
@@ -51,8 +51,8 @@ static int32_t whole_version(void)
     return version;
 }
 
-/* Each system call of saving fails in turn. Afterwards the folder has only the old file, or only
- * the new one if just the synchronisation of the folder failed. */
+/* Each system call of saving fails in turn. Afterwards the folder must have only the old file,
+ * or only the new one if just the synchronisation of the folder failed. */
 START_TEST(every_call_fails_in_turn)
 {
     ck_assert_ok(save_version(1));
@@ -154,7 +154,7 @@ START_TEST(killed_at_random_moments)
 }
 END_TEST
 
-/* A symbolic link with the name of the partial file is not followed. */
+/* The file that saving writes first must not be written through a symbolic link of that name. */
 START_TEST(a_link_as_partial_file)
 {
     write_file(in_folder("victim"), "mine", 4);
@@ -187,7 +187,7 @@ START_TEST(the_path_is_a_link)
 }
 END_TEST
 
-/* Something that is not a regular file, such as /dev/null, is not replaced. */
+/* A path that is not a regular file, such as /dev/null, must not be replaced. */
 START_TEST(only_regular_files_are_replaced)
 {
     struct stat before, after;

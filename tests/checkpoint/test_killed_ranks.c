@@ -31,8 +31,8 @@ static void save_for_ever(tsr_comm *comm, void *user)
         snprintf(text, sizeof text, "%d", (int)version);
         for (int i = 0; i < EACH; i++)
             data[i] = version;
-        /* Rank r has columns of all rows, so its ranges of the file lie between those of the other
-         * ranks. */
+        /* Rank r has some columns of all rows, so its ranges of the file lie between those of
+         * the other ranks. */
         const tsr_checkpoint_entry entry = {.name = "x",
                                             .dtype = TSR_I32,
                                             .ndim = 2,

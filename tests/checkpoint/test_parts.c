@@ -1,5 +1,5 @@
-/* Tests parts of entries, which one process reads as any rank would; mistakes of the caller;
- * damaged files. */
+/* Tests slices of tensors, which one process reads as any rank would; refused calls; damaged
+ * files. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>

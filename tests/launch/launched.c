@@ -38,8 +38,8 @@ void make_folder(void)
     strcpy(folder, "/tmp/tessera-launch-XXXXXX");
     ck_assert_ptr_nonnull(mkdtemp(folder));
     setenv("FOLDER", folder, 1);
-    /* The process that runs the tests may ignore these signals: because of nohup, or because a
-     * shell without a terminal runs it in the background. */
+    /* Restores the default effect of these signals, which the process that runs the tests may
+     * ignore: because of nohup, or because a shell without a terminal runs it in the background. */
     signal(SIGHUP, SIG_DFL);
     signal(SIGINT, SIG_DFL);
     signal(SIGQUIT, SIG_DFL);
@@ -162,7 +162,8 @@ void wait_for_text(const char *name, const char *what, int times)
     ck_abort_msg("not %d times '%s' in: %.2000s", times, what, text);
 }
 
-/* Returns whether a signal has been sent to a process that has not yet received it. */
+/* Returns whether a signal is pending: it has been sent to the process, which has not yet
+ * received it. */
 static bool is_pending(pid_t pid, int number)
 {
     char path[64], line[256];

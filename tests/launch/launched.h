@@ -21,11 +21,11 @@ const char *in_folder(const char *name);
 /* Returns the text of a file in that folder, for free(); empty if there is none. */
 char *read_file(const char *name);
 
-/* The descriptor for the standard output of jobs that are started next; −1: a file. */
+/* Where the standard output of jobs goes that are started next: a descriptor, or −1 for a file. */
 extern int output_to;
 
-/* Opens a terminal: the end that a person sees and types at. ptsname() has the name of the other
- * end. */
+/* Opens a terminal, and returns the end that a person sees and types at. ptsname() has the name
+ * of the other end. */
 int open_screen(void);
 
 /* Writes a file in that folder. */

@@ -61,7 +61,8 @@ START_TEST(takes_the_best_type)
 }
 END_TEST
 
-/* Tests the order that tessera/device.h documents for tsr_device_open, from the worst type on. */
+/* Tests the order that tessera/device.h documents for tsr_device_open, from the worst type of
+ * device on. */
 START_TEST(takes_what_a_program_alone_would_open)
 {
     static const tsr_device_type better_and_better[] = {TSR_DEVICE_CPU, TSR_DEVICE_OTHER,

@@ -54,7 +54,7 @@ START_TEST(keeps_going_without_a_rank)
     assert_has(job.err, ") was ended by signal 9, Killed; the others continue\n");
     assert_has(job.err, ") exited with status 5; the others continue\n");
     done(&job);
-    /* No rank succeeds. */
+    /* No rank succeeds, so the job must end. */
     job = launch("-n~2~--keep-going~sh~-c~exit 3");
     ck_assert_int_eq(job.status, 3);
     assert_has(job.err, ") exited with status 3; the others continue\n");
@@ -102,7 +102,8 @@ START_TEST(kills_a_rank_that_does_not_end)
 }
 END_TEST
 
-/* Each rank starts a process in its group, and one in a session of its own. */
+/* Each rank starts a process in its own process group, and one in a session of its own. Both
+ * must end with the job. */
 static const char with_children[] =
     "-n~2~--grace~0.3~sh~-c~trap '' TERM; "
     "sh -c 'echo $$ >$FOLDER/child.$RANK; trap \"\" TERM; while :; do sleep 1; done' & "

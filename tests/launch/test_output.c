@@ -78,7 +78,8 @@ START_TEST(keeps_output_and_error_apart)
 }
 END_TEST
 
-/* A process outside the job holds the pipe open, for example a service that a rank has started. */
+/* A process outside the job, such as a service that a rank has started, holds the pipe open. The
+ * job must end nevertheless. */
 START_TEST(does_not_wait_for_processes_outside_the_job)
 {
     char path[64];
@@ -149,7 +150,7 @@ START_TEST(a_closed_pipe_is_silent)
 }
 END_TEST
 
-/* If SIGPIPE is ignored, a closed pipe is an error, as for other programs. */
+/* If SIGPIPE is ignored, a closed pipe must be an error of the launcher, as for other programs. */
 START_TEST(a_closed_pipe_is_named_if_sigpipe_is_ignored)
 {
     char command[512];

@@ -107,7 +107,8 @@ START_TEST(writes_to_a_terminal_that_stops)
 }
 END_TEST
 
-/* Lines reach rank 0 one by one, before the end of the input, which Ctrl-D is. */
+/* Lines that are typed must reach rank 0 one by one, before the end of the input, which Ctrl-D
+ * is. */
 START_TEST(passes_on_what_is_typed)
 {
     session s =

@@ -103,7 +103,8 @@ START_TEST(ends_where_nobody_reads)
 }
 END_TEST
 
-/* poll() reports a terminal as writable even if it has room for less than a line. */
+/* poll() reports a terminal as writable even if it has room for less than a line. So the
+ * launcher must not rely on that. */
 START_TEST(ends_where_a_terminal_is_stuck)
 {
     int screen = open_screen();

@@ -1,4 +1,4 @@
-/* A failure is reported in place of its batch, and the batch can be retried. */
+/* A failure to load must be reported in place of its batch, and the batch can be retried. */
 #include "one_loader.h"
 
 /* Checks that the next batch fails with these values, and that the position does not change. */
@@ -103,8 +103,8 @@ START_TEST(only_a_failed_batch_can_be_skipped)
 }
 END_TEST
 
-/* Calls functions of the library while loading. They record an error text in the worker's thread,
- * which the caller cannot see. */
+/* While loading, the worker calls functions of the library that fail. They record an error text
+ * in the worker's thread, which the caller cannot see. */
 static tsr_status use_the_library(void *user, tsr_loader_work *work)
 {
     tsr_sampler *sampler;
@@ -129,8 +129,8 @@ START_TEST(the_reason_is_found)
                       "loader: batch 1 of epoch 0: index 1: length-sorted: batch size 0 is not "
                       "positive",
                       1, 1, 0, workers == 2);
-        /* A failure without a reason does not get the error text of an earlier function as its
-         * reason. */
+        /* If the caller's function gives no reason for its failure, the error must not contain
+         * the text of an earlier error. */
         create(tsr_loader_params(.load_batch = say_nothing, .n = 3, .workers = workers));
         check_next(0);
         check_failure(TSR_ERR_UNSUPPORTED,
@@ -237,7 +237,8 @@ START_TEST(an_index_out_of_range)
 }
 END_TEST
 
-/* The failure of a sampler is reported after the batches before it, however early it happened. */
+/* The failure of a sampler must be reported after the batches before it, however early it
+ * happened. */
 START_TEST(a_sampler_that_fails)
 {
     for (int workers = 0; workers <= 3; workers++) {
@@ -264,7 +265,7 @@ START_TEST(a_sampler_that_fails)
 }
 END_TEST
 
-/* If the loader moves to another batch or epoch, it forgets failures. */
+/* If the loader moves to another batch or epoch, it must forget failures. */
 START_TEST(moving_clears_failures)
 {
     tsr_loader_failure failure;

@@ -6,7 +6,8 @@
 
 #define WHOSE "the loader's workers belong to the process that forked this one"
 
-/* Returns the number of the check that failed, because only the parent can report with Check. */
+/* Uses the loader in the child. Returns the number of the check that failed, because only the
+ * parent can report with Check. */
 static int be_child(const void *state, size_t state_bytes)
 {
     tsr_loader_batch batch;
@@ -33,8 +34,8 @@ static void expect_success(pid_t child)
     ck_assert_msg(status == 0, "the child ended with status %#x", (unsigned)status);
 }
 
-/* A child cannot use the workers, whatever they do at the time of the fork, even if one of them
- * holds the lock. */
+/* A child must not use its parent's workers, whatever they do at the time of the fork, even if
+ * one of them holds the lock. */
 START_TEST(a_child_cannot_use_its_parents_workers)
 {
     uint8_t state[TSR_SAMPLER_STATE_BYTES];

@@ -91,8 +91,8 @@ START_TEST(with_workers)
 }
 END_TEST
 
-/* The caller's sampler is destroyed neither by a loader whose creation failed nor by a destroyed
- * loader. */
+/* A sampler of the caller must not be destroyed by a loader whose creation failed, nor when the
+ * loader is destroyed. */
 START_TEST(the_sampler_remains_the_callers)
 {
     tsr_sampler *sampler = NULL;

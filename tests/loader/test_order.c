@@ -1,4 +1,4 @@
-/* Batches have the same bytes in the same order, for any number of workers. */
+/* Batches must have the same bytes in the same order for any number of workers. */
 #include "one_loader.h"
 #include "support/golden.h"
 
@@ -6,7 +6,8 @@ static const int worker_counts[] = {0, 1, 2, 3, 8};
 
 enum { WORKER_COUNTS = sizeof worker_counts / sizeof *worker_counts };
 
-/* Destroys the loader after reading to the end, and checks that no worker was loading a batch. */
+/* Destroys the loader after its last batch was read, and checks that no worker was loading a
+ * batch. */
 static void destroy_idle(void)
 {
     destroy();
@@ -136,7 +137,7 @@ START_TEST(every_item_once_in_each_epoch)
 }
 END_TEST
 
-/* Compares with PyTorch's DataLoader. */
+/* Compares the batches with those of PyTorch's DataLoader. */
 START_TEST(batches_equal_those_of_torch)
 {
     json_t *document = golden_load("torch_batch_sampler"), *one;
@@ -223,7 +224,7 @@ START_TEST(any_kind_of_sampler)
 }
 END_TEST
 
-/* Continues with a sampler that has already given some items. */
+/* The loader gets a sampler that has already given some items, and must continue after them. */
 START_TEST(a_sampler_that_has_been_read_before)
 {
     tsr_sampler *base = NULL, *batches = NULL;
@@ -242,7 +243,8 @@ START_TEST(a_sampler_that_has_been_read_before)
 }
 END_TEST
 
-/* Memory is allocated for the existing items, not for the largest possible batch. */
+/* A batch may be as large as the caller likes; the loader must allocate memory only for the
+ * items that exist. */
 START_TEST(batches_larger_than_the_dataset)
 {
     tsr_sampler *all = NULL, *base = NULL;

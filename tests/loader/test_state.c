@@ -43,8 +43,8 @@ START_TEST(batches_loaded_ahead_are_not_used)
 }
 END_TEST
 
-/* The state of this sampler does not follow from its position. The saved state is the one before
- * the next batch, although the sampler has already gone further. */
+/* The state of this sampler does not follow from its position. The loader must save the
+ * sampler's state before the next batch, although the sampler has already gone further. */
 START_TEST(a_sampler_with_a_state_of_its_own)
 {
     for (uint64_t used = 0; used <= 5; used++)

@@ -20,7 +20,7 @@ START_TEST(destroyed_after_any_number_of_batches)
 }
 END_TEST
 
-/* Batch 0 loads at once; all others take forever unless they are stopped. */
+/* Batch 0 loads at once; all other batches take forever unless the loader is stopped. */
 START_TEST(batches_not_begun_are_not_waited_for)
 {
     data.hold = true;
@@ -45,7 +45,8 @@ static tsr_status wait_at_first(void *user, tsr_loader_work *work, int64_t index
     return TSR_OK;
 }
 
-/* A batch in progress is not waited for either, once its present item is loaded. */
+/* If a worker is loading the items of a batch one by one, stopping waits only for its present
+ * item. */
 START_TEST(between_two_items_a_worker_may_stop)
 {
     atomic_store(&items, 0);
@@ -90,7 +91,8 @@ START_TEST(another_epoch_does_not_wait)
 }
 END_TEST
 
-/* Makes all operations of a reader in random order and compares with a loader without workers. */
+/* Makes all operations of a reader in random order, and compares the batches with those of a
+ * loader without workers. */
 typedef struct model {
     tsr_loader *plain;
     source plain_data;

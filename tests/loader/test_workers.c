@@ -106,8 +106,8 @@ START_TEST(hashed_seeds)
 }
 END_TEST
 
-/* The two expected numbers come from a program in another language, written from the header
- * alone. */
+/* The two expected numbers come from a program in another language, which was written from the
+ * header alone. */
 START_TEST(seeds_of_batches)
 {
     drawn all[50], others[50];
@@ -144,7 +144,7 @@ START_TEST(workers_live_as_long_as_the_loader)
 }
 END_TEST
 
-/* A worker without a batch does not call worker_init or worker_finish. */
+/* For a worker that gets no batch, worker_init and worker_finish must not be called. */
 START_TEST(workers_without_work)
 {
     create(tsr_loader_params(.user = &data, .load_item = fixture_item, .item_bytes = sizeof(record),
@@ -225,8 +225,8 @@ START_TEST(workers_block_signals)
 END_TEST
 #endif
 
-/* However slowly the caller reads, the workers load no more batches than documented, into no more
- * memory. */
+/* However slowly the caller reads, the workers must load no more batches ahead than documented,
+ * into no more memory. */
 START_TEST(memory_is_bounded)
 {
     const void *seen[16];
@@ -250,8 +250,8 @@ START_TEST(memory_is_bounded)
 }
 END_TEST
 
-/* The caller's batch does not change, even when the workers have begun all batches that may be
- * loaded ahead. */
+/* The batch that the caller holds must not change, even when the workers have begun all batches
+ * that may be loaded ahead. */
 START_TEST(a_batch_is_valid_until_the_next)
 {
     create(tsr_loader_params(.user = &data, .load_item = fixture_item, .item_bytes = sizeof(record),

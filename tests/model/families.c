@@ -18,7 +18,7 @@ static void make_prompt(uint64_t seed, int32_t ids[TOKENS])
         ids[i] = (int32_t)((number(seed, i) + 1) / 2 * MADE_VOCABULARY);
 }
 
-/* Computes the logits of a prompt in two calls, one for each part. */
+/* Computes the logits of a prompt that is passed in two calls. */
 static void compute(tsr_model *model, const int32_t *ids, float *logits)
 {
     tsr_generator *generator = NULL;
@@ -67,7 +67,8 @@ CASE(families_gguf, "families: GGUF files, in one to three parts")
     for (int f = 0; f < made_family_count; f++) {
         made_model made;
         made_family family = made_families[f];
-        /* GGUF has no parameters for this scaling, and llama.cpp has no window in Qwen 2. */
+        /* Skips what a format cannot express: GGUF has no parameters for this scaling, and
+         * llama.cpp has no window in Qwen 2. */
         if (family.scaling == MADE_LLAMA3)
             family.scaling = MADE_NONE;
         if (strcmp(family.type, "qwen2") == 0)
@@ -78,8 +79,8 @@ CASE(families_gguf, "families: GGUF files, in one to three parts")
     }
 }
 
-/* Rounds the weights as q8_0 does, except matrices whose rows, or a rank's part of them, are not
- * whole blocks. */
+/* Rounds the weights as the type q8_0 does. Matrices stay as they are if their rows, or a rank's
+ * columns of them, are not whole blocks. */
 static void round_to_blocks(made_model *made)
 {
     const tsr_dtype dtype = TSR_Q8_0;
@@ -184,7 +185,7 @@ CASE(families_rates, "families: shares by rate, even none")
     made_finish(&made);
 }
 
-/* Bytes -------------------------------------------------------------------------------------- */
+/* The bytes that ranks read ------------------------------------------------------------------ */
 
 typedef struct progress {
     uint64_t calls, done, total;
@@ -235,7 +236,7 @@ CASE(bytes, "families: a rank reads the bytes of its part only, of one file and 
     made_finish(&made);
 }
 
-/* Mistakes ----------------------------------------------------------------------------------- */
+/* Refused files ------------------------------------------------------------------------------ */
 
 static void refuse(made_model *made, tsr_status status, const char *words)
 {

@@ -2,7 +2,8 @@
 #include "base/error.h"
 #include "model/fuzz.h"
 
-/* The file is so large that the tensors of all models fit. It is a hole, which takes no space. */
+/* The size of the file, in which the tensors of all models fit. Most of the file is a hole,
+ * which takes no space. */
 #define FILE_BYTES ((uint64_t)1 << 40)
 
 /* Opens the files, and if that succeeds, checks their contents. */

@@ -1,4 +1,5 @@
-/* Generators: sequences together and alone, the choice of tokens, ends, interrupts and mistakes. */
+/* Generators: sequences together and alone, the choice of tokens, the ends of sequences,
+ * interrupts, and refused calls. */
 #include <math.h>
 
 #include "base/fault.h"
@@ -137,7 +138,7 @@ CASE(batches, "generation: a sequence gets in a batch what it gets alone")
     close_made();
 }
 
-/* Draws -------------------------------------------------------------------------------------- */
+/* Drawing tokens ----------------------------------------------------------------------------- */
 
 typedef struct logits_seen {
     float last[MADE_VOCABULARY];
@@ -188,7 +189,7 @@ CASE(draws, "generation: tokens are those that any rank draws from the logits")
     close_made();
 }
 
-/* Ends --------------------------------------------------------------------------------------- */
+/* The ends of sequences ---------------------------------------------------------------------- */
 
 /* Makes steps until all sequences have ended, and returns the last token. */
 static tsr_generated last_of(tsr_generator *generator, int *steps)
@@ -286,7 +287,7 @@ CASE(continuing, "generation: an ended sequence goes on with more tokens")
     OK(tsr_generator_continue(generator, sequence, 5, more, 6));
     memcpy(ids + length, more, sizeof more);
     prompt = length += 5;
-    /* The last token of the previous round was not in the cache. */
+    /* The last token of a round is not in the cache, so the next round must compute it, too. */
     CHECK(extend(generator, ids, &length, first + 6) == TSR_FINISH_MAX_TOKENS, "another end");
     CHECK(length == prompt + 6, "%d tokens", (int)(length - prompt));
     memcpy(again, ids, sizeof again);
@@ -359,14 +360,14 @@ CASE(interrupts, "generation: an interrupt on one rank ends all sequences on all
               (int)tokens[i].token, tsr_finish_name(tokens[i].finish));
     OK(tsr_generator_step(generator, tokens, &count));
     CHECK(count == 0, "%d tokens", count);
-    /* An interrupt ends the processing of a prompt between two of its passes. */
+    /* An interrupt must end the processing of a prompt between two of its passes. */
     OK(tsr_generator_remove(generator, 1));
     add_sequence(generator, 3, &(tsr_sampling_params){0});
     if (my_rank == 0)
         tsr_generator_interrupt(generator);
     OK(tsr_generator_step(generator, tokens, &count));
     CHECK(count == 1 && tokens[0].finish == TSR_FINISH_INTERRUPT, "%d tokens", count);
-    /* An interrupt that comes after the end of all sequences does not end the next one. */
+    /* An interrupt that comes after the end of all sequences must not end the next sequence. */
     tsr_generator_interrupt(generator);
     OK(tsr_generator_step(generator, tokens, &count));
     CHECK(count == 0, "%d tokens", count);
@@ -379,7 +380,7 @@ CASE(interrupts, "generation: an interrupt on one rank ends all sequences on all
     close_made();
 }
 
-/* Mistakes ----------------------------------------------------------------------------------- */
+/* Refused calls ------------------------------------------------------------------------------ */
 
 static void continuing_mistakes(tsr_generator *generator, int sequence)
 {
@@ -409,8 +410,8 @@ static void continuing_mistakes(tsr_generator *generator, int sequence)
     OK(tsr_generator_continue(generator, sequence, 1, ids, 1));
 }
 
-/* Fails with a text that starts with these words on all ranks; the rest of it is about this rank.
- */
+/* Checks that the call fails with a text that starts with these words on all ranks; the rest of
+ * the text is about this rank. */
 static void all_fail(tsr_generator *generator, const char *words)
 {
     tsr_generated tokens[2];

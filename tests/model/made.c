@@ -187,7 +187,7 @@ void made_remove(made_model *m, const char *name)
     *t = m->tensors[--m->count];
 }
 
-/* Hugging Face ------------------------------------------------------------------------------- */
+/* Files of Hugging Face ---------------------------------------------------------------------- */
 
 static FILE *create(const made_model *m, const char *name, char path[160])
 {
@@ -283,7 +283,7 @@ const char *made_write_hf(made_model *m)
     return m->folder;
 }
 
-/* GGUF --------------------------------------------------------------------------------------- */
+/* Files of GGUF ------------------------------------------------------------------------------ */
 
 static void put_text(FILE *file, const char *text)
 {
@@ -355,8 +355,8 @@ static void gguf_name(const char *name, char out[96])
     }
 }
 
-/* Returns the values in GGUF's order. Matrices of GPT-2 are transposed. The rows of q and k of a
- * Llama are interleaved: reshape(heads, 2, head_dim / 2, …).swap(1, 2). */
+/* Returns the values in the order that GGUF files have. Matrices of GPT-2 are transposed. The
+ * rows of q and k of a Llama are interleaved: reshape(heads, 2, head_dim / 2, …).swap(1, 2). */
 static float *gguf_values(const made_model *m, const made_tensor *t, int64_t shape[2])
 {
     float *out = need((size_t)elements(t), sizeof *out);
@@ -418,14 +418,14 @@ static int write_metadata(const made_model *m, FILE *file)
     return 0;
 }
 
-/* The tensors number, number + count, … are in part `number` of `count`. */
+/* Writes file `number` of `count`, which has the tensors number, number + count, … */
 static uint64_t tensors_in_part(const made_model *m, int number, int count)
 {
     return (uint64_t)((m->count - number + count - 1) / count);
 }
 
-/* Writes the head of a part: as llama.cpp's gguf-split does it, only the first one has the model's
- * metadata. */
+/* Writes the header of one of several files. As llama.cpp's gguf-split does it, only the first
+ * file has the model's metadata. */
 static void write_gguf_head(const made_model *m, FILE *file, int number, int count)
 {
     const uint64_t model_keys = number == 0 ? (uint64_t)write_metadata(m, NULL) : 0;
@@ -504,8 +504,8 @@ static const float *values_in(made_model *m, int layer, const char *name)
     return t ? t->values : NULL;
 }
 
-/* Computes y[rows] = W x + bias. The matrix is as in the file, and may have further rows before
- * these. */
+/* Computes y[rows] = W x + bias. The matrix has the layout of the file, and may have further
+ * rows before these. */
 static void linear(made_model *m, int layer, const char *name, int first, int rows, int all,
                    int columns, const double *x, double *y)
 {
@@ -576,7 +576,7 @@ static void turn(const made_model *m, double *head, int position)
 
 enum { Q = MADE_HEADS * MADE_HEAD_DIM };
 
-/* q, k and v of all tokens of a layer. */
+/* Computes q, k and v of all tokens for a layer. */
 typedef struct projections {
     double q[MADE_CONTEXT][Q], k[MADE_CONTEXT][Q], v[MADE_CONTEXT][Q];
 } projections;

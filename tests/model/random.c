@@ -87,8 +87,8 @@ static void check_logits(const float *logits)
         sum += (double)logits[i];
         squares += (double)logits[i] * (double)logits[i];
     }
-    /* The norm of a row of the head is about 1, and features are about 1 in magnitude, so logits
-     * have a deviation of about 1. */
+    /* Logits must have a deviation of about 1, because the norm of a row of the output matrix is
+     * about 1, and so are the features. */
     const double deviation = sqrt(squares / count - sum / count * sum / count);
     CHECK(deviation > 0.5 && deviation < 2, "logits have a standard deviation of %g", deviation);
 }
@@ -153,7 +153,7 @@ CASE(sizes, "random models: parameters, bytes and tables")
     CHECK(strcmp(tsr_model_get_config(model)->architecture, "llama") == 0, "another architecture");
     CHECK(stats.parameters == 2 * table + WIDTH + LAYERS * layer, "%d parameters",
           (int)stats.parameters);
-    /* A token reads one row of the embedding. The head is another table. */
+    /* The output matrix is not the embedding here. Of the embedding, a token reads only one row. */
     if (ranks == 1)
         CHECK(stats.table_bytes == 2 * table, "tables of %d bytes", (int)stats.table_bytes);
     CHECK(stats.table_bytes > 0 && stats.table_bytes < stats.weight_bytes, "tables of %d bytes",

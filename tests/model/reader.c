@@ -1,6 +1,6 @@
-/* Reading weights: any number of threads read the same elements, directly to memory and through
- * staging memory; and the error for a file that has become shorter. The tensors are longer than a
- * piece. */
+/* Reading weights: any number of threads must read the same elements, directly to memory and
+ * through staging memory; and the error for a file that has become shorter. The tensors are
+ * longer than what a thread reads at once. */
 #include "model/reader.h"
 
 #include <inttypes.h>
@@ -59,7 +59,7 @@ static void write_file(char path[])
     }
 }
 
-/* A part of one of the tensors, to be read as a dtype. */
+/* A slice of one of the tensors, to be read as a dtype. */
 typedef struct wanted {
     int tensor;
     tsr_dtype dtype;
@@ -192,7 +192,8 @@ CASE(pieces, "reader: pieces of tensors, by several threads and through staging 
     unlink(path);
 }
 
-/* Reading the tensors after the first missing one would fail, too, with another text. */
+/* The error must be about the first tensor that is missing. Reading the next ones would fail,
+ * too, with another text. */
 CASE(shorter, "reader: the first tensor that a file lacks is named, for any number of threads")
 {
     char path[] = "/tmp/tessera-reader-XXXXXX";

@@ -7,7 +7,7 @@
 
 enum { SEED = 5, STAGES = 2, SEQUENCES = 5, TOKENS = 8, SHOWN = 3 };
 
-/* This rank's place. Each stage has ranks / 2 ranks. */
+/* This rank's place in the job, which has two stages of ranks / 2 ranks each. */
 typedef struct place {
     tsr_comm *row, *stages;
     tsr_group *group, *alone;
@@ -106,7 +106,8 @@ static void compare(const texts *got, const texts *want, int sequences)
     }
 }
 
-/* Tests families with a separate head, without one, and with learned positions. */
+/* Tests families whose output matrix is separate from the embedding, a family in which it is
+ * not, and one with learned positions. */
 CASE(same, "stages: the tokens and probabilities of one process")
 {
     static texts got, want;
@@ -200,7 +201,7 @@ static void expect_layers(const place *p, tsr_group *on, uint64_t memory_bytes, 
     tsr_model_close(&model);
 }
 
-/* The first stage has 3 of 5 layers, because the last one has the head. */
+/* The first stage gets 3 of the 5 layers, because the last stage has the output matrix. */
 CASE(memory, "stages: layers move from a stage with too little memory")
 {
     place p;
@@ -213,7 +214,8 @@ CASE(memory, "stages: layers move from a stage with too little memory")
     place_finish(&p);
 }
 
-/* The memory that is given to no rank is that of its device. Tensors have whole pages of it. */
+/* The limit of memory is not given, so it is that of the device. Tensors occupy whole pages of
+ * it. */
 CASE(devices, "stages: layers move from a device with too little memory")
 {
     place p;
@@ -270,7 +272,7 @@ CASE(too_small, "stages: all ranks say which stage lacks how much, and what woul
     snprintf(start, sizeof start,
              "model: the weights and the cache of %sstage 0 (layers 0 to 3) need ", of);
     expect_too_small(&p, first_stage_bytes(4), given, 8, start, "or the dtype f16 would fit");
-    /* A context beyond the model's counts in full. */
+    /* If the caller asks for a longer context than the model's, the memory for all of it counts. */
     expect_too_small(&p, UINT64_C(1) << 30, given, TSR_MODEL_MAX_CONTEXT, start,
                      "; no more stages and no other dtype would fit");
     place_finish(&p);
@@ -297,7 +299,8 @@ CASE(mistakes, "stages: mistakes are errors that name the values, on all ranks")
                                               .stage_layers = wrong[i].layers),
                              &model),
               TSR_ERR_INVALID, wrong[i].text);
-    /* Each stage could be opened, but one layer would be missing or computed twice. */
+    /* Each stage could be opened with these layers, but together they would miss a layer or have
+     * it twice. */
     const int different[STAGES][STAGES] = {{2, 3}, {3, 2}};
     char divided[240];
     snprintf(divided, sizeof divided,

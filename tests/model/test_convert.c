@@ -65,7 +65,7 @@ static void expect_nothing_in_work(void)
     closedir(entries);
 }
 
-/* Tensors -------------------------------------------------------------------------------------- */
+/* Conversions of tensors ----------------------------------------------------------------------- */
 
 static uint8_t *read_tensor(const char *path, const tsr_shard_param *p)
 {
@@ -147,7 +147,7 @@ START_TEST(stories_equal_the_recorded_files)
 }
 END_TEST
 
-/* Rows have 256 elements, so every matrix can have the K formats. */
+/* Rows have 256 elements, a block of the K formats, so every matrix can have these formats. */
 START_TEST(a_synthetic_model_equals_the_recorded_files)
 {
     static const struct {
@@ -166,7 +166,7 @@ START_TEST(a_synthetic_model_equals_the_recorded_files)
         const int compared = compare(at("k.gguf"), recorded);
         ck_assert_msg(compared >= cases[i].least, "%d tensors have the same type", compared);
     }
-    /* Blocks that keep their format keep their bits. */
+    /* If blocks keep their format, their bytes must not change. */
     tsr_convert_stats stats;
     snprintf(recorded, sizeof recorded, TEST_DATA "/model/synth-A-q4_k_m.gguf");
     ck_assert_ok(tsr_model_convert(recorded, at("copy.gguf"), NULL, &stats));
@@ -193,8 +193,8 @@ START_TEST(families_there_and_back)
         snprintf(folder_path, sizeof folder_path, "%s/%d", work.path, f);
         ck_assert_ok(tsr_model_convert(hf, gguf, NULL, NULL));
         ck_assert_ok(tsr_model_convert(gguf, folder_path, NULL, NULL));
-        /* Every tensor comes back, also the one that GPT-2's files have for q, k and v, which
-         * made.count counts as one. */
+        /* Every tensor must come back after two conversions. GPT-2's files have one tensor for
+         * q, k and v, which made.count counts as one. */
         ck_assert_int_eq(compare(hf, folder_path), made.count);
         snprintf(own, sizeof own, "%s", made_write_gguf(&made, 1));
         ck_assert_int_eq(compare(gguf, own), made.count);
@@ -230,7 +230,7 @@ START_TEST(llama_3)
 }
 END_TEST
 
-/* Tokenizers ----------------------------------------------------------------------------------- */
+/* Conversions of tokenizers -------------------------------------------------------------------- */
 
 /* Writes a folder with a model of one layer of zeros, and a tokenizer. */
 static const char *tiny(int vocabulary, const char *more, const char *tokenizer, const char *as)
@@ -615,7 +615,8 @@ START_TEST(gguf_files_of_one_model)
 }
 END_TEST
 
-/* tokenizer.json does not have the scores, and tokenizer.model does not have the added tokens. */
+/* tokenizer.json does not have the tokens' scores, and tokenizer.model does not have the added
+ * tokens, so a conversion needs both files. */
 START_TEST(scores_come_from_tokenizer_model)
 {
     tsr_tokenizer *t = NULL;
@@ -821,7 +822,7 @@ START_TEST(byte_level_tokenizers_are_refused)
 }
 END_TEST
 
-/* What cannot be said ------------------------------------------------------------------------ */
+/* What the other format cannot express ------------------------------------------------------- */
 
 START_TEST(configurations_are_refused)
 {
@@ -899,7 +900,7 @@ START_TEST(a_vocabulary_that_is_too_small)
 }
 END_TEST
 
-/* Mistakes and failures ------------------------------------------------------------------------ */
+/* Refused calls and failures ------------------------------------------------------------------- */
 
 START_TEST(destinations_are_checked)
 {

@@ -40,7 +40,7 @@ START_TEST(params_are_checked)
 }
 END_TEST
 
-/* The sum over all ranks is the model, and only norms are on more than one rank. */
+/* What all ranks hold together must be the model once, except that several ranks hold the norms. */
 START_TEST(shares_add_up)
 {
     tsr_model_rank_plan one, four[4];
@@ -59,7 +59,7 @@ START_TEST(shares_add_up)
 }
 END_TEST
 
-/* Checks what would fit by planning it. */
+/* Checks a prediction of what would fit by making a plan for it. */
 START_TEST(what_would_fit_fits)
 {
     tsr_model_rank_plan ranks[TSR_MODEL_PLAN_MAX_ADVICE];
@@ -91,8 +91,8 @@ START_TEST(what_would_fit_fits)
 }
 END_TEST
 
-/* Two stages of two ranks, of which the last ones are three times as fast. The head of stories260K
- * is the embedding, so that the first and the last stage have it. */
+/* Two stages of two ranks, of which the last ones are three times as fast. The embedding of
+ * stories260K is also its output matrix, so the first and the last stage both have it. */
 START_TEST(stages_add_up)
 {
     tsr_model_rank_plan one, ranks[4];
@@ -119,7 +119,7 @@ START_TEST(stages_add_up)
         ck_assert_uint_eq(ranks[2 * stage].embedding_bytes + ranks[2 * stage + 1].embedding_bytes,
                           one.embedding_bytes);
     ck_assert(ranks[0].heads == 4 && ranks[2].heads == 2 && ranks[3].heads == 6);
-    /* Only the last stage computes the head. */
+    /* Only the last stage computes logits. */
     ck_assert_uint_eq(ranks[0].token_bytes,
                       ranks[0].attention_bytes + ranks[0].mlp_bytes + ranks[0].norm_bytes);
     ck_assert_uint_eq(ranks[2].token_bytes, ranks[2].weight_bytes);
@@ -159,8 +159,7 @@ START_TEST(stages_have_what_their_memory_holds)
 }
 END_TEST
 
-/* Layers of different sizes: every division that fits into some memory is found with that memory.
- */
+/* Layers have different sizes. The library must find every division that fits into some memory. */
 START_TEST(stages_of_different_layers)
 {
     static const int all[][3] = {{1, 1, 3}, {1, 2, 2}, {1, 3, 1}, {2, 1, 2}, {2, 2, 1}, {3, 1, 1}};

@@ -16,8 +16,8 @@ static tsr_sampler *share_of(tsr_sampler *base, int64_t ranks)
     return out;
 }
 
-/* Makes a sampler with ten indices in an epoch. The last two kinds make the first of `ranks` shares
- * of these indices. */
+/* Makes a sampler with ten indices in an epoch. The last two kinds divide these indices among
+ * `ranks` ranks, and are that of the first rank. */
 static tsr_sampler *ten(int kind, int64_t ranks)
 {
     static const int64_t indices[N] = {3, 1, 4, 1, 5, 9, 2, 6, 5, 3};

@@ -118,7 +118,7 @@ static void counter_destroy(void *self)
     ((counter *)self)->destroyed++;
 }
 
-/* Only the required functions are set. */
+/* A sampler that sets only the required functions must work. */
 static const tsr_sampler_ops least = {
     .struct_size = sizeof(tsr_sampler_ops), .fill = counter_fill, .set_epoch = counter_set_epoch};
 
@@ -300,8 +300,8 @@ static tsr_sampler *wrapped(tsr_sampler *base, int how)
     return sampler;
 }
 
-/* A sampler can resume after a failure of any of its functions. It refuses a state only while the
- * function fails. */
+/* A sampler must be able to resume after a failure of any of its functions. It refuses a state
+ * only while the function fails. */
 START_TEST(own_states_after_failures)
 {
     static const char *const functions[] = {"fill", "set_epoch", "load"};
@@ -402,7 +402,8 @@ START_TEST(reading_continues_from_own_states)
 }
 END_TEST
 
-/* After any failure, the next call continues after the last successful one. */
+/* After a failure of any function, the next call must continue after the last item that was
+ * given. */
 START_TEST(failures_change_nothing)
 {
     int64_t indices[20];
@@ -541,7 +542,8 @@ START_TEST(a_refused_epoch_with_a_delayed_rollback)
 }
 END_TEST
 
-/* Checks a process's share of n items if n is unknown. */
+/* Checks the items of one of several ranks out of n items, if the sampler does not know n in
+ * advance. */
 static void check_unknown(uint64_t n, int64_t ranks, tsr_tail tail)
 {
     for (int64_t rank = 0; rank < ranks; rank++) {

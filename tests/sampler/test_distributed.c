@@ -30,7 +30,7 @@ static uint64_t expected_length(const tsr_sampler_distributed_params *params)
     }
 }
 
-/* Gives the complete order, which a single rank reads. */
+/* Computes the complete order of the items, by reading it as a single rank. */
 static void complete_order(tsr_sampler_distributed_params params, int64_t *order)
 {
     uint64_t count;
@@ -123,7 +123,8 @@ START_TEST(all_shares_in_reference_orders)
                     params.order = TSR_ORDER_MLX;
                     check_all_ranks(params);
                     params.order = TSR_ORDER_DOTNET;
-                    /* The order dotnet drops other items: see its golden file. */
+                    /* The order dotnet drops other items than the definition here says: see its
+                     * golden file. */
                     if (params.tail != TSR_TAIL_DROP)
                         check_all_ranks(params);
                 }
@@ -269,7 +270,7 @@ static void check_wrapped(uint64_t n, int64_t ranks, tsr_tail tail, tsr_split sp
             tsr_sampler_random_params(.n = 1000, .num_samples = (int64_t)n, .seed = 4), &base));
         int64_t *order = read_all(base, &count);
         ck_assert(count == n);
-        /* The base may already have been read to its end. */
+        /* The wrapped sampler may already have been read to its end. */
         tsr_sampler *sampler =
             share(tsr_sampler_distributed_params(.base = base, .ranks = ranks, .rank = rank,
                                                  .tail = tail, .split = split));
@@ -302,7 +303,7 @@ START_TEST(wrapped_samplers_are_partitioned_like_datasets)
 }
 END_TEST
 
-/* A batch goes to one rank completely, and padding batches are masked completely. */
+/* A batch must go to one rank completely, and padding batches must be masked completely. */
 START_TEST(batches_are_partitioned)
 {
     int64_t batch[3];

@@ -39,8 +39,7 @@ START_TEST(every_allocation_may_fail)
         bool reached = tsr__fault_site() != NULL;
         if (is_created) {
             if (status != TSR_OK) {
-                /* If an order could not be computed for lack of memory, the next call computes
-                 * it. */
+                /* If memory for an order was lacking, the next call must compute the order. */
                 ck_assert_int_eq(status, TSR_ERR_NO_MEMORY);
                 tsr__fault_disarm();
                 ck_assert_ok(add_up(sampler, &sum));

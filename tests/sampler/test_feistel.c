@@ -31,7 +31,8 @@ static void check_bijection(uint64_t n, uint64_t seed, uint8_t *seen)
                 ck_abort_msg("n %" PRIu64 ": %" PRIu64 " at %" PRIu64, n, element, first + i);
             seen[element / 8] = (uint8_t)(seen[element / 8] | 1u << element % 8);
         }
-        /* The elements of a fill equal those of single calls, and tsr_feistel_find inverts them. */
+        /* The elements that one call fills must equal those of single calls, and
+         * tsr_feistel_find must invert them. */
         for (uint64_t i = 0; i<count; i += n> 4096 ? 997 : 1) {
             ck_assert(tsr_feistel_at(&order, first + i) == (uint64_t)elements[i]);
             ck_assert(tsr_feistel_find(&order, (uint64_t)elements[i]) == first + i);
@@ -54,7 +55,7 @@ START_TEST(bijection_around_powers)
     for (unsigned k = 12; k <= 24; k++) {
         check_bijection((UINT64_C(1) << k) - 1, k, seen);
         check_bijection(UINT64_C(1) << k, k, seen);
-        /* For even k these are also powers of 4. */
+        /* For even k these sizes are powers of 4, too. */
         check_bijection((UINT64_C(1) << k) + 1, k, seen);
     }
     /* Sizes near the product of the two sides of a grid. */
@@ -134,7 +135,8 @@ static void check_keys(int n, int keys)
     double all = keys, cells = (double)n * n, pairs = (double)n * (n - 1);
     double by_place = chi_square(places, (uint64_t)cells, all / n);
     ck_assert_chance(by_place, (n - 1.0) * (n - 1));
-    /* The diagonal is always empty, so its contribution is subtracted from the statistic. */
+    /* An element is never its own neighbour: these counts are 0, so their contribution is
+     * subtracted from the statistic. */
     for (int i = 0; i < n; i++)
         ck_assert(neighbours[i * n + i] == 0 && ends[i * n + i] == 0);
     if (n > 2) {
@@ -180,14 +182,16 @@ END_TEST
 
 enum { SIDE = 32, BINS = SIDE * SIDE };
 
-/* Returns the number of the part of 0 … n − 1 in which an element is; there are 32 equal parts. */
+/* Divides 0 … n − 1 into 32 equal ranges, and returns the number of the range in which an
+ * element is. */
 static uint64_t part(uint64_t element, uint64_t n)
 {
     return (uint64_t)((double)element / (double)n * SIDE) % SIDE;
 }
 
-/* Checks elements that are `distance` places apart, over the first 2^18 places: their parts are
- * independent, and so are their differences. */
+/* Checks elements that are `distance` places apart, over the first 2^18 places: the ranges of 0
+ * … n − 1 in which they are must be independent, and so must the differences between these
+ * ranges. */
 static void check_distance(const tsr_feistel *order, uint64_t distance)
 {
     enum { PLACES = 1 << 18 };

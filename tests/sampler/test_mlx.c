@@ -124,7 +124,7 @@ START_TEST(subsets)
 }
 END_TEST
 
-/* One call of randint gives all samples. */
+/* MLX draws all samples with one call of randint; so must the sampler. */
 START_TEST(replacement)
 {
     enum { SAMPLES = 1001, EPOCH = 2 };

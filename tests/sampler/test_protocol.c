@@ -17,7 +17,7 @@ static tsr_sampler *create(int kind)
     return sampler;
 }
 
-/* An epoch that is read item by item. All other ways of reading are compared with it. */
+/* An epoch that was read item by item. All other ways of reading are compared with these items. */
 typedef struct epoch {
     uint64_t items, indices;
     uint64_t start[200]; /* the start of each item, and the end */
@@ -124,7 +124,7 @@ START_TEST(a_state_restores_the_position)
     for (uint64_t from = 0; from <= expected.items; from++) {
         uint8_t state[TSR_SAMPLER_STATE_BYTES], ahead[TSR_SAMPLER_STATE_BYTES];
         size_t size, ahead_size;
-        /* A sampler at another position writes the same state. */
+        /* A sampler at another position must write the same state for this position. */
         ck_assert_ok(tsr_sampler_seek(saved, expected.items - from));
         ck_assert_ok(tsr_sampler_save_at(saved, from, sizeof ahead, ahead, &ahead_size));
         ck_assert_ok(tsr_sampler_seek(saved, from));
@@ -157,7 +157,8 @@ START_TEST(epochs_can_be_repeated)
 }
 END_TEST
 
-/* Any changed byte is detected, and the sampler continues as if nothing had happened. */
+/* Loading a state must detect any changed byte, and the sampler must continue as if nothing had
+ * happened. */
 START_TEST(damaged_states_are_refused)
 {
     tsr_sampler *sampler = create(_i);
@@ -278,7 +279,7 @@ END_TEST
 
 #define CASES(test) tcase_add_loop_test(tests, test, 0, KINDS)
 
-/* A sampler keeps the sampler that it wraps, whichever handle is destroyed first. */
+/* A sampler keeps the sampler that it wraps alive, whichever handle is destroyed first. */
 START_TEST(wrapped_samplers_live_as_long_as_they_are_used)
 {
     for (int base_first = 0; base_first < 2; base_first++) {

@@ -61,8 +61,8 @@ START_TEST(batch_script)
 }
 END_TEST
 
-/* As for a communicator, PMIx takes precedence over RANK unless PMIx started a torchrun, and
- * TESSERA_BOOT takes precedence over everything. */
+/* For the rank of a sampler, as for that of a communicator, PMIx takes precedence over RANK
+ * unless PMIx started a torchrun, and TESSERA_BOOT takes precedence over everything. */
 START_TEST(ranks_equal_those_of_communicators)
 {
     set("RANK", "4");

@@ -58,7 +58,7 @@ static void run(shared_epoch *job, int64_t ranks, uint64_t steps)
             for (uint64_t i = 0; i < count; i++)
                 job->given[indices[i]] = (uint8_t)(job->given[indices[i]] + mask[i]);
         }
-        /* All ranks take the same number of steps, except with uneven tails. */
+        /* All ranks must take the same number of steps, except with uneven tails. */
         ck_assert(job->params.tail == TSR_TAIL_UNEVEN || taken == UINT64_MAX || taken == step);
         taken = step;
         if (rank == 0)
@@ -79,7 +79,7 @@ static void check_given(const shared_epoch *job, const char *what)
                          tsr_split_name(job->params.split), i, job->given[i]);
         missing += job->given[i] == 0;
     }
-    /* Ranks that reach the end may leave out up to ranks − 1 items. */
+    /* If the tail is dropped, the ranks that reach the end may leave out up to ranks − 1 items. */
     uint64_t most = job->params.tail == TSR_TAIL_DROP ? (uint64_t)job->max_ranks - 1 : 0;
     if (missing > most)
         ck_abort_msg("%s: n %" PRIu64 ", %s, %s: %" PRIu64 " are missing", what, job->params.n,
@@ -140,7 +140,7 @@ START_TEST(changes_inside_batches)
 }
 END_TEST
 
-/* All ranks that resume agree on the remaining items, in all orders. */
+/* All ranks that resume must agree on the remaining items, in all orders. */
 START_TEST(remaining_items)
 {
     uint8_t state[TSR_SAMPLER_STATE_BYTES];
@@ -169,7 +169,8 @@ START_TEST(remaining_items)
     ck_assert_ok(tsr_sampler_seek(sampler, 8));
     ck_assert_ok(tsr_sampler_next(sampler, &index, &got));
     ck_assert_int_eq(index, 2);
-    /* If it is saved and resumed with the same number of ranks, the sampler keeps its partition. */
+    /* If the sampler is saved and resumed with the same number of ranks, it keeps its partition
+     * of the items. */
     ck_assert_ok(tsr_sampler_seek(sampler, 3));
     ck_assert_ok(tsr_sampler_save(sampler, sizeof state, state, &size));
     ck_assert_ok(tsr_sampler_set_epoch(sampler, 0));

@@ -81,7 +81,8 @@ START_TEST(shuffling_only_moves_batches)
     for (int round = 0; round < 300; round++) {
         uint64_t count = (uint64_t)random_between(&state, 0, round < 280 ? 60 : 2000);
         int64_t size = random_between(&state, 1, 40);
-        /* Few different lengths give many ties; other lengths use every byte of the key. */
+        /* Few different lengths give many ties; the other lengths differ in every byte of the
+         * key by which they are sorted. */
         int64_t most = round % 3 == 0 ? 3 : round % 3 == 1 ? 100000 : INT64_MAX - 1;
         for (uint64_t i = 0; i < count; i++)
             lengths[i] = random_between(&state, 0, most);

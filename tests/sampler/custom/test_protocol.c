@@ -143,7 +143,8 @@ START_TEST(states_of_other_parameters_are_refused)
         tsr_sampler_destroy(&same);
         tsr_sampler_destroy(&other);
     }
-    /* The label of a single item is a parameter, too. */
+    /* Of a sampler's parameters, changes the label of a single item: a state must not be
+     * accepted with other labels. */
     tsr_sampler *from = made(2), *to;
     ck_assert_ok(tsr_sampler_save(from, sizeof state, state, &size));
     labels[COUNT - 1]++;
@@ -154,7 +155,8 @@ START_TEST(states_of_other_parameters_are_refused)
 }
 END_TEST
 
-/* All ranks together give every item of the wrapped sampler once, and batches stay complete. */
+/* All ranks together must give every item of the wrapped sampler once, and batches must stay
+ * complete. */
 START_TEST(partitioned_among_ranks)
 {
     for (int kind = 0; kind < KINDS; kind++)

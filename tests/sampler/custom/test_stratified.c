@@ -65,7 +65,7 @@ START_TEST(the_same_as_by_brute_force)
         int64_t batch = random_between(&state, 1, 40), classes = random_between(&state, 1, LABELS);
         for (uint64_t i = 0; i < count; i++) {
             int64_t label = random_between(&state, 0, classes - 1);
-            /* In every other round, the sizes of the classes are skewed. */
+            /* In every other round, some classes are much larger than others. */
             labels[i] = round % 2 == 0 ? label : label * random_between(&state, 0, label) / classes;
         }
         create(tsr_sampler_stratified_params(.labels = labels, .count = count, .batch_size = batch,
@@ -100,7 +100,7 @@ START_TEST(proportions_that_fit_are_exact)
 }
 END_TEST
 
-/* The items of a small class are spread over the epoch, so they do not run out early. */
+/* The items of a small class must be spread over the epoch, so that they do not run out early. */
 START_TEST(a_rare_class_is_spread_over_the_epoch)
 {
     int64_t labels[200] = {0};
@@ -181,7 +181,8 @@ START_TEST(order_depends_on_seed_and_epoch)
     items_epoch(sampler, 0, &all);
     items_epoch(sampler, 1, &others);
     ck_assert(!items_equal_from(&all, 0, &others));
-    /* Each class is shuffled with a key of its own, so the orders differ. */
+    /* Each class is shuffled with a key of its own, so the items of two classes must have
+     * different orders. */
     int64_t order[3][22];
     int at[3] = {0};
     for (uint64_t p = 0; p < 64; p++) {
