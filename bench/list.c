@@ -11,7 +11,7 @@ extern const bench bench_random_fill, bench_first;
 extern const bench bench_all_reduce, bench_all_gather, bench_reduce_scatter, bench_link;
 extern const bench bench_rng, bench_samplers, bench_plan;
 
-/* In the order of a complete run: ceilings first. */
+/* A complete run measures in this order: ceilings first. */
 /* clang-format off */
 const bench *const bench_list[] = {
 #if TSR__HAVE_VULKAN

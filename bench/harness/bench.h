@@ -1,10 +1,10 @@
 /* The interface between benchmarks and the harness. docs/benchmarks.md shows how to add a benchmark
  * in a small file.
  *
- * A benchmark's run() adds rows. For each row it names the case, runs the work once, checks the
- * result, and then lets the harness time the work. The harness refuses to time a row that was not
- * verified. The code that prints reports reads only rows, and contains nothing that is specific to
- * a benchmark. */
+ * A benchmark's run() adds rows. A row is one result: a case and its times. For each row, run()
+ * names the case, runs the work once, checks the result, and then lets the harness time the work.
+ * The harness refuses to time a row that was not verified. The code that prints reports reads only
+ * rows, and contains nothing that is specific to a benchmark. */
 #ifndef TSR_BENCH_HARNESS_BENCH_H
 #define TSR_BENCH_HARNESS_BENCH_H
 
@@ -34,7 +34,8 @@ typedef struct bench_options {
     int64_t size_mib, ranks;
     int64_t min_bytes, max_bytes, step_factor; /* in bytes; 0: not given */
     bool peer, large;
-    /* This is a complete run (complete.h): cases that take too long on this device are left out. */
+    /* This is a complete run (complete.h): cases of which one repetition takes longer than
+     * `seconds` on this device are left out. */
     bool complete;
     int dtype_count;
     tsr_dtype dtypes[BENCH_MAX_DTYPES];
@@ -52,8 +53,8 @@ enum {
     BENCH_RANKS = 32,
     BENCH_BYTES = 64,
     BENCH_ONE_SHAPE = 128, /* only one shape may be given; set together with BENCH_SHAPES */
-    /* Every rank gets an equal part of the bytes, so that each needs at least one element. Set
-     * together with BENCH_BYTES. */
+    /* The benchmark divides the bytes equally among the ranks, so that --min-bytes must give each
+     * rank at least one element. Set together with BENCH_BYTES. */
     BENCH_SHARES = 256
 };
 
@@ -63,7 +64,7 @@ typedef struct bench {
     const char *name;
     const char *summary;
     const char *help;  /* what exactly is measured, in lines of at most 100 characters */
-    unsigned takes;    /* BENCH_SHAPES | … */
+    unsigned takes;    /* the options that the benchmark accepts: BENCH_SHAPES | … */
     bool opens_device; /* run() opens the device itself, because that is part of the measurement */
     bool host_only;    /* needs no device; also exists in builds without Vulkan */
     bool alone;        /* left out of a complete run, because another benchmark covers it */
@@ -90,7 +91,7 @@ typedef struct bench_row {
     int param_count;
     bench_param params[BENCH_MAX_PARAMS];
     bench_unit unit;
-    double work;       /* of one repetition */
+    double work;       /* the work of one repetition, which `unit` explains */
     double bytes;      /* the fewest bytes that the operation must read and write; 0: unknown */
     double bus_factor; /* for collectives: the bytes that the links between ranks carry, divided by
                           `bytes`; 0: not a collective */
@@ -99,14 +100,14 @@ typedef struct bench_row {
     /* The ceilings (see bench/ceilings/ceilings.h) that limit the row: the device's highest rate of
      * arithmetic and of memory. NULL: unknown. */
     const struct bench_row *arithmetic, *memory;
-    /* Only in the row of a ceiling: measures the ceiling again. */
+    /* Only in the row of a ceiling: measures the ceiling again and keeps the faster result. */
     bool (*again)(bench_context *context, struct bench_row *row);
     char peer_name[128];
     bench_samples peer;
     double peak_bytes;     /* peak memory of a process that did only the work of this row; 0: not
                               measured */
-    const char *elsewhere; /* the published result of another system, which was not measured in this
-                              run; or NULL */
+    const char *elsewhere; /* text about a published result of another system, which was not
+                              measured in this run; or NULL */
 } bench_row;
 
 /* A case or benchmark that was left out of a complete run, or that failed. */
@@ -165,13 +166,13 @@ bench_row *bench_add(bench_context *context, const char *benchmark, bench_unit u
 void bench_text(bench_row *row, const char *name, const char *format, ...) CLI_PRINTF(3, 4);
 void bench_integer(bench_row *row, const char *name, int64_t value);
 
-/* Converts the time of one repetition to the row's unit: GFLOP/s, GB/s, or
+/* Converts `ns`, the time of one repetition, to a value in the row's unit: GFLOP/s, GB/s, or
  * nanoseconds per action. */
 double bench_value(const bench_row *row, double ns);
 /* Returns the value of the row's median time by the host's clock. */
 double bench_median(const bench_row *row);
 /* Returns the ceiling that limits the row. If the row has a ceiling of arithmetic and one of
- * memory, it is the one by which the row would take more time. NULL: unknown. */
+ * memory, it is the one at which the row's work would take longer. NULL: unknown. */
 const bench_row *bench_ceiling(const bench_row *row);
 /* Returns the row's median value divided by its ceiling; 0 if it has no ceiling. */
 double bench_fraction(const bench_row *row);
@@ -201,8 +202,8 @@ void bench_leave_out(bench_context *context, const char *benchmark, const char *
 bool bench_worthwhile(bench_context *context, const char *benchmark, double ns, const char *format,
                       ...) CLI_PRINTF(4, 5);
 
-/* As bench_worthwhile, but also in runs that are not complete: returns false if one repetition
- * takes more than 20 s. For cases that the user did not ask for. */
+/* Does the same as bench_worthwhile, but in every run it also returns false if one repetition takes
+ * more than 20 s. For cases that the user did not ask for. */
 bool bench_bearable(bench_context *context, const char *benchmark, double ns, const char *format,
                     ...) CLI_PRINTF(4, 5);
 
@@ -236,14 +237,14 @@ typedef struct bench_task {
     bool no_device_clock; /* the device's timestamps would not cover what is measured */
 } bench_task;
 
-/* Warms up, then takes samples until the time is used up. Each sample runs the task often enough to
- * last long enough, then waits for the stream. Fails if the row was not verified. */
+/* Warms up, then takes samples until the time is used up. Each sample repeats the task until it
+ * lasts at least a millisecond, then waits for the stream. Fails if the row was not verified. */
 bool bench_measure(bench_context *context, bench_row *row, const bench_task *task);
-/* Measures the same work done by something else, for comparison. */
+/* Measures the same work done by other software, the peer, for comparison. */
 bool bench_measure_peer(bench_context *context, bench_row *row, const char *peer_name,
                         const bench_task *task);
-/* Doubles *rounds, the length of a kernel's loop, until the time to start the kernel is negligible,
- * but not beyond `most`. */
+/* Doubles *rounds, how often a kernel's loop runs, until the time to start the kernel is
+ * negligible, but not beyond `most`. */
 bool bench_lengthen(bench_context *context, const bench_task *task, uint32_t *rounds,
                     uint32_t most);
 /* Measures the ceilings of the rows from `first` on again. */

@@ -9,7 +9,8 @@
 typedef struct bench_check {
     const char *method; /* what was compared with what, in words; NULL: nothing was compared */
     uint64_t checked, wrong;
-    /* The element with the largest error in relation to its tolerance: */
+    /* The element whose error is the largest in relation to its tolerance: its value, the expected
+     * value, and so on. */
     double got, want, tolerance;
     double excess; /* the error of this element, divided by its tolerance */
     int64_t row, column;

@@ -51,8 +51,8 @@ static void deadly_set(sigset_t *set)
         sigaddset(set, deadly[i]);
 }
 
-/* Replaces only the handler `old`, so that a signal that is ignored, as with nohup, stays
- * ignored. */
+/* Sets the handler `with` for the signals whose handler is `old`. A signal that is ignored, as with
+ * nohup, has another handler and so stays ignored. */
 static void replace_handlers(void (*old)(int), void (*with)(int))
 {
     struct sigaction found, action = {.sa_handler = with};
@@ -108,8 +108,8 @@ void bench_folder_remove(const char *path)
     replace_handlers(clear_away, SIG_DFL);
 }
 
-/* Returns a copy of the environment in which the variables for the folders of all known caches are
- * `cache`. */
+/* Returns a copy of the environment in which the variables that name folders of caches (the
+ * library's and Mesa's) have the value `cache`. */
 static char **environment_with(const char *cache)
 {
     static const char *const replaced[] = {"XDG_CACHE_HOME=", "MESA_SHADER_CACHE_DIR="};

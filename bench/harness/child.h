@@ -8,8 +8,8 @@
 
 /* Returns the folder in which temporary folders are created: TMPDIR or /tmp. */
 const char *bench_folder_parent(void);
-/* Creates a temporary folder; there may be only one at a time. It is also removed if SIGINT,
- * SIGTERM or SIGHUP ends the program. On failure returns false and sets errno. */
+/* Creates a temporary folder; the program may have only one at a time. It is also removed if
+ * SIGINT, SIGTERM or SIGHUP ends the program. On failure returns false and sets errno. */
 bool bench_folder_create(char path[BENCH_FOLDER_SIZE]);
 /* Removes the folder with its contents. */
 void bench_folder_remove(const char *path);

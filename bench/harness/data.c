@@ -5,7 +5,8 @@
 
 uint64_t bench_random(uint64_t seed, uint64_t n)
 {
-    /* splitmix64, whose state is a plain counter. */
+    /* The generator splitmix64. Its state is a counter, so that the n-th word can be computed at
+     * once. */
     uint64_t z = seed + (n + 1) * 0x9E3779B97F4A7C15u;
     z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
     z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
@@ -33,8 +34,7 @@ void bench_random_values(float *values, uint64_t count, tsr_dtype dtype, uint64_
     }
 }
 
-/* Rounds to f16. It is written independently of the shaders, because it
- * checks their conversions. */
+/* Rounds to f16. This code shares nothing with the shaders, because it checks their conversions. */
 static uint16_t f16_of(float value)
 {
     uint32_t bits;

@@ -18,7 +18,8 @@
  * result. They raise their clocks only after some tenths of a second with work. */
 #define GPU_WARM_UP_NS 2e8
 
-/* Two measurements of the same thing differ by a few per cent. */
+/* A result up to this many times its ceiling counts as within it, because two measurements of the
+ * same work differ by a few per cent. */
 #define CEILING_TOLERANCE 1.05
 /* Data of up to this size may be in caches: the largest last-level caches have 256 MiB. */
 #define LARGEST_CACHE (256.0 * (1 << 20))
@@ -37,7 +38,8 @@ bench_row *bench_add(bench_context *context, const char *benchmark, bench_unit u
 
 static bench_param *add_param(bench_row *row, const char *name)
 {
-    /* If a row has too many parameters, each overwrites the last one. A test detects that. */
+    /* If a row has too many parameters, each overwrites the last one. A test checks that no row has
+     * too many. */
     if (row->param_count < BENCH_MAX_PARAMS)
         row->param_count++;
     bench_param *param = &row->params[row->param_count - 1];
@@ -65,7 +67,7 @@ double bench_value(const bench_row *row, double ns)
 {
     if (row->unit == BENCH_TIME)
         return ns / row->work;
-    return ns > 0 ? row->work / ns : 0; /* per nanosecond equals giga per second */
+    return ns > 0 ? row->work / ns : 0; /* work per nanosecond equals giga-work per second */
 }
 
 double bench_median(const bench_row *row)

@@ -17,7 +17,7 @@
 
 #include "bench/harness/clock.h"
 
-/* Asks the processor itself for its name. "?" if it cannot be asked. */
+/* Gets the processor's name by its instruction CPUID; "?" on processors without it. */
 static void ask_cpu_name(char *name, size_t size)
 {
     snprintf(name, size, "?");
@@ -33,7 +33,8 @@ static void ask_cpu_name(char *name, size_t size)
 #endif
 }
 
-/* Reads the CPU's name from Linux's /proc/cpuinfo, which has no such line for some processors. */
+/* Reads the CPU's name from Linux's /proc/cpuinfo, which has no line "model name" for some
+ * processors. */
 static void read_cpu_name(char *name, size_t size)
 {
     static const char label[] = "model name";
@@ -120,7 +121,8 @@ void bench_noise_begin(bench_noise *noise)
 void bench_noise_end(bench_noise *noise)
 {
     double busy = read_busy(), seconds = (bench_now_ns() - noise->start_ns) / 1e9;
-    /* The kernel counts in ticks, which are too coarse for a short run. */
+    /* The system counts CPU time in ticks, which are too coarse for runs of less than half a
+     * second. */
     if (busy < 0 || noise->start_busy < 0 || seconds < 0.5)
         return;
     double others = busy - noise->start_busy - (own_seconds() - noise->start_own);

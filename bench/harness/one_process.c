@@ -78,7 +78,7 @@ void bench_folder_remove(const char *path)
     DIR *folder = opendir(path);
     for (const struct dirent *entry; folder != NULL && (entry = readdir(folder)) != NULL;) {
         snprintf(file, sizeof file, "%s/%s", path, entry->d_name);
-        (void)unlink(file); /* leaves "." and ".." alone */
+        (void)unlink(file); /* fails for "." and "..", which need not be removed */
     }
     if (folder != NULL)
         closedir(folder);

@@ -7,7 +7,8 @@
 typedef struct bench_progress {
     bool shown; /* standard error is a terminal */
     double start_ns;
-    int steps, step; /* of a complete run; steps 0: a single benchmark, for which no bar is shown */
+    int steps, step; /* the number of steps of a complete run and the present one; steps 0: a single
+                        benchmark, for which no bar is shown */
     char where[96];  /* the step's device */
 } bench_progress;
 

@@ -57,7 +57,7 @@ static void check_all_rows(bench_check *check, const bench_shape *shape, const f
         for (int64_t i = 0; i < shape->k; i++)
             w_signed[i] += signs[column] * (double)w[column * shape->k + i];
     }
-    /* Allows five standard deviations of the sum of n rounding errors. */
+    /* Allows five standard deviations of the sum of the rounding errors of a row's n elements. */
     double element = bench_rounding(TSR_F32) * sqrt((double)shape->k);
     double tolerance = 5 * sqrt((double)shape->n) * spread_of(shape->k) * element;
     for (int64_t row = 0; row < shape->m; row++) {
@@ -115,8 +115,8 @@ void bench_check_matmul(bench_check *check, const bench_shape *shape, const floa
 /* Products in f32 ------------------------------------------------------------------------------ */
 
 /* The number of elements that are computed at a time, because the device may have no memory for an
- * f32 copy of y. If one slice of the first dimension has more elements, one slice is computed at a
- * time. */
+ * f32 copy of all of y. They are whole slices y[i] of its first dimension; a slice with more
+ * elements than this is computed alone. */
 #define MAX_AT_ONCE ((int64_t)1 << 24)
 
 typedef struct product {
@@ -126,7 +126,7 @@ typedef struct product {
     tsr_layout y;
 } product;
 
-/* Computes `rows` slices of the first dimension of y, from `first` on. */
+/* Computes y[first], …, y[first + rows − 1]. */
 static tsr_status compute(const product *all, int64_t first, int64_t rows, float *out)
 {
     tsr_tensor *x = NULL, *w = NULL, *y = NULL;

@@ -9,7 +9,8 @@
 typedef struct bench_samples {
     int count;
     uint64_t repetitions; /* number of repetitions in a sample; the sample is their mean time */
-    double *ns;           /* per repetition, in the order of measuring */
+    /* [count]: the mean time of a repetition in each sample, in the order of measuring */
+    double *ns;
 } bench_samples;
 
 /* Returns the number of repetitions in a sample of about `sample_ns`, if one takes `ns`: 1 to
@@ -33,7 +34,8 @@ void bench_sort(double *values, int count);
  * neighbours. */
 double bench_quantile(const double *ascending, int count, double p);
 
-/* Returns true if the 10th and 90th percentiles are so far apart that the median means little. */
+/* Returns true if the 10th and 90th percentiles are so far apart (more than 20 % of the median)
+ * that the median means little. */
 bool bench_is_noisy(const bench_summary *summary);
 
 #endif

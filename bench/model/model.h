@@ -30,7 +30,7 @@ char *bench_model_shape_names(size_t size, char *text);
 typedef struct bench_model_options {
     const char *path; /* NULL: a generated model */
     const bench_model_shape *shape;
-    tsr_dtype type; /* of a generated model's matrices */
+    tsr_dtype type; /* the dtype of a generated model's matrices */
     tsr_dtype dtype, cache_dtype;
     int64_t prompt_tokens, generate, repetitions, prefill, sequences;
     cli_stages stages;
@@ -46,7 +46,8 @@ typedef struct bench_model_rank {
     int64_t heads, kv_heads;
     int first_layer, layers;
     uint64_t weight_bytes, table_bytes, open_ns;
-    double memory; /* its memory ceiling in bytes per second, while all ranks measured theirs */
+    double memory; /* the bandwidth of its memory (a ceiling: bench/ceilings/ceilings.h) in bytes
+                      per second, measured on all ranks at the same time */
 } bench_model_rank;
 
 /* One of the tests. Names such as pp512, tg128 and 4xtg128 mean: process a prompt of 512 tokens,
@@ -54,10 +55,10 @@ typedef struct bench_model_rank {
 typedef struct bench_model_test {
     char name[32];
     bool generates;
-    int64_t tokens; /* of all sequences */
+    int64_t tokens; /* the number of tokens of all sequences together */
     int sequences;
     int count;
-    double *seconds;       /* [count]: of each repetition, on rank 0 */
+    double *seconds;       /* [count]: the time of each repetition, measured by rank 0 */
     double *communication; /* [ranks]: the part of the time in which a rank waited for others */
 } bench_model_test;
 
@@ -78,13 +79,13 @@ typedef struct bench_model_report {
  * code. */
 int bench_model_run(bench_model_options *options);
 
-/* Figures of a test. */
+/* Results of a test, computed from its repetitions. */
 typedef struct bench_model_figures {
     double mean, deviation; /* tokens per second; the deviation of a single repetition is 0 */
     double communication;   /* the mean of all ranks */
     /* `weights`: bytes of weights that all ranks read per second while they generate; each weight
-     * is read once in a step. `memory`: `weights` as a part of the sum of the ranks' memory
-     * ceilings. Both are 0 for prompts, which read weights once for many tokens. */
+     * is read once in a step. `memory`: `weights` divided by the sum of the ranks' memory
+     * bandwidths. Both are 0 for prompts, which read weights once for many tokens. */
     double weights, memory;
 } bench_model_figures;
 bench_model_figures bench_model_summarize(const bench_model_report *report,

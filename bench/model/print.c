@@ -76,7 +76,8 @@ static void name_devices(const bench_model_report *report, char *text, size_t si
 
 /* Tables ------------------------------------------------------------------------------------- */
 
-/* Creates a table with the columns that both tables have first. */
+/* Creates a table with the first columns of the text and the CSV table, which are the same in
+ * both. */
 static cli_table *table_for(void)
 {
     cli_table *table = cli_table_create();

@@ -10,8 +10,9 @@
 
 extern const cli_command bench_rates_command;
 
-/* The numbers of rows 1, 2, 4, …, which are passes of that many sequences, and the rows of a
- * prompt. */
+/* The most kinds of passes that are measured. The rows of a pass (the tokens that go through the
+ * model together) are 1, 2, 4, … for generating with that many sequences, and, in the last one, the
+ * tokens of a prompt. */
 #define BENCH_RATES_PASSES 12
 
 typedef struct bench_rates_options {
@@ -19,15 +20,15 @@ typedef struct bench_rates_options {
     const bench_model_shape *shape;
     tsr_dtype type; /* of the matrices */
     int64_t sequences, prompt;
-    double seconds; /* to measure one model with one number of rows */
+    double seconds; /* the time for measuring one kind of pass of one model */
     double timeout;
     const char *device;
     bench_destination to;
 } bench_rates_options;
 
-/* The time of a pass of `rows` rows is pass + layers · layer + elements of the layers' matrices ·
- * element + elements of the head · head, in seconds. Only one row of a prompt goes through the
- * head. */
+/* The times, in seconds, of which the time of a pass of `rows` rows consists: pass + layer · number
+ * of layers + element · elements of the layers' matrices + head · elements of the head's matrix.
+ * Only one row of a prompt goes through the head. */
 typedef struct bench_rates_pass {
     int64_t rows;
     double pass, layer, element, head;
@@ -36,8 +37,8 @@ typedef struct bench_rates_pass {
 /* What a rank has measured, as it is sent to rank 0. */
 typedef struct bench_rates_rank {
     char device[256];
-    double collective; /* the seconds that an all-reduce of a tensor takes longer than one of host
-                        * memory; 0 for a single rank */
+    double collective; /* how many seconds longer an all-reduce of a tensor takes than one of as
+                          much host memory; 0 for a single rank */
     bench_rates_pass pass[BENCH_RATES_PASSES];
 } bench_rates_rank;
 
@@ -45,7 +46,7 @@ typedef struct bench_rates_report {
     char name[256];
     tsr_model_config config;
     tsr_dtype type;
-    double element_bytes; /* of the layers' matrices */
+    double element_bytes; /* bytes per element of the layers' matrices */
     int ranks, passes;
     bench_rates_rank *rank; /* [ranks] */
 } bench_rates_report;

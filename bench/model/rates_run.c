@@ -17,11 +17,13 @@
 #define MAX_SAMPLES 512
 #define FEW_LAYERS 2
 #define MANY_LAYERS 6
-/* Into how many parts a tensor-parallel group would divide the smaller models. */
+/* The smaller models are as large as the part of one rank in a tensor-parallel group of this many
+ * ranks. */
 #define PARTS 2
 #define REDUCTIONS 32
 
-/* The models whose times are compared. */
+/* The models whose times are compared: the full width with few and many layers, and the part of one
+ * rank with few and many layers. */
 enum { WHOLE, DEEP_WHOLE, PART, DEEP_PART, MODELS };
 
 typedef struct job {
@@ -122,7 +124,7 @@ static bool time_passes(job *j, int sequences, int64_t prompt, double *seconds)
     for (int64_t i = 0; i < length; i++)
         tokens[i] = (int32_t)(i * 7 % vocabulary);
     const double end = bench_now_ns() + j->options->seconds * 1e9;
-    /* The first round warms up. */
+    /* The first round, which generates all tokens of all sequences once, warms up. */
     for (int round = 0; good && count < MAX_SAMPLES && (round < 2 || bench_now_ns() < end);
          round++) {
         for (int s = 0; good && s < sequences; s++)
@@ -135,7 +137,7 @@ static bool time_passes(job *j, int sequences, int64_t prompt, double *seconds)
                                   &numbers[s]),
                 "tsr_generator_add");
         const int timed = prompt > 0 ? 1 : TOKENS;
-        if (good && prompt == 0) /* the pass of the prompts */
+        if (good && prompt == 0) /* the first pass computes the prompts, so it is not measured */
             good = bench_passed(of(j), tsr_generator_step(j->generator, generated, &given),
                                 "tsr_generator_step");
         const double start = bench_now_ns();
@@ -174,7 +176,8 @@ static int count_passes(const bench_rates_options *o)
     return count + (o->prompt > 0);
 }
 
-/* Measures all numbers of rows with a model. All ranks start each of them together. */
+/* Measures the passes of a model for each number of rows. All ranks start each measurement
+ * together. */
 static bool time_model(job *j, const tsr_model_config *config, double seconds[BENCH_RATES_PASSES],
                        double *weight_bytes)
 {
@@ -208,8 +211,8 @@ static bool time_model(job *j, const tsr_model_config *config, double seconds[BE
 /* Fitting -------------------------------------------------------------------------------------- */
 
 /* Divides a time into a fixed part and one for each element, from the times of a whole layer or
- * head and of a part of it. Noise makes the fixed part at least 0, and *element at least `low`, its
- * value with fewer rows. */
+ * head and of a part of it. Because measured times are noisy, the fixed part is limited to at least
+ * 0, and *element to at least `low`, its value with fewer rows. */
 static void split(double whole, double part, double elements, double part_elements, double low,
                   double *fixed, double *element)
 {
@@ -218,8 +221,8 @@ static void split(double whole, double part, double elements, double part_elemen
     *fixed = fmax(whole - elements * *element, 0);
 }
 
-/* Returns the time of a layer, from the times with few layers and with many. If noise hides it,
- * says so, and returns a small one. */
+/* Returns the time of a layer, from the times with few layers and with many. If the difference is
+ * too small or negative because of noise, prints a note and returns a small time. */
 static double layer_seconds(const job *j, double few, double many)
 {
     const double layer = (many - few) / (MANY_LAYERS - FEW_LAYERS), least = 1e-3 * few;
@@ -254,8 +257,8 @@ static void fit(job *j, const tsr_model_config config[MODELS],
 
 /* Collectives ---------------------------------------------------------------------------------- */
 
-/* Returns the time of work on the device, of the work and an all-reduce of a tensor after it, and
- * of an all-reduce of as much host memory. */
+/* Measures three times: of some work on the device, of the same work followed by an all-reduce of a
+ * tensor, and of an all-reduce of as much host memory. */
 static bool time_reductions(job *j, float *host, int64_t count, double seconds[3])
 {
     tsr_stream *stream = j->context.stream;
@@ -299,7 +302,7 @@ static bool measure_collective(job *j)
         good = time_reductions(j, host, width, seconds);
         if (good && round > 0)
             samples[count++] = seconds[1] - seconds[0] - seconds[2];
-        /* Rank 0 decides for all. */
+        /* Rank 0 decides whether all ranks take another sample. */
         more = round < 3 || (bench_now_ns() < end && count < MAX_SAMPLES);
         good =
             good && bench_passed(of(j), tsr_comm_broadcast(j->comm, &more, sizeof more, TSR_U8, 0),

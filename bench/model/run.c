@@ -73,9 +73,9 @@ static void count_cache(const bench_model_options *o, tsr_model_params *params)
     params->cache_dtype = o->cache_dtype;
 }
 
-/* Refuses a test that needs more positions than the model has learned. If the model has no learned
- * positions, only notes that the test needs more tokens than the model was made for; its rates are
- * valid all the same. */
+/* Refuses a test that needs more positions than a model with learned positions has. If the model
+ * has no learned positions, only notes that the test needs more tokens than the model was made for;
+ * its rates are valid all the same. */
 static bool check_context(job *j, const char *option, int64_t value, int64_t needed,
                           const tsr_model_config *config)
 {
@@ -93,7 +93,8 @@ static bool check_context(job *j, const char *option, int64_t value, int64_t nee
     return true;
 }
 
-/* Ignores errors in the model's files: opening the model reports them on all ranks. */
+/* Checks the tests' lengths before the model is opened. Ignores errors in the model's files:
+ * opening the model reports them on all ranks. */
 static bool check_contexts(job *j)
 {
     const bench_model_options *o = j->options;
@@ -222,7 +223,8 @@ static bool generator_for(job *j, int sequences, int64_t context, logits_seen *s
     return true;
 }
 
-/* Adds all sequences to the generator. Each continues the first tokens of the prompt greedily. */
+/* Adds all sequences to the generator. Each begins with the first tokens of the prompt; the most
+ * likely token follows each time. */
 static bool add(job *j, int sequences, int64_t prompt_count, int64_t max_tokens)
 {
     for (int i = 0; i < sequences; i++)
@@ -352,7 +354,8 @@ static bool measure(job *j, bool generates, int64_t tokens)
     return gather(j, &part, test->communication, sizeof part);
 }
 
-/* All ranks measure at the same time, because they may share a memory. */
+/* All ranks measure their memory's bandwidth at the same time, because devices may share a
+ * memory. */
 static bool measure_memory(job *j, bool again)
 {
     bench_progress_show(&j->context.progress, "memory");

@@ -17,7 +17,7 @@ static const bench_model_shape shapes[] = {
     {"llama-1b", LLAMA(22, 2048, 5632, 32, 4, 2048)},   /* TinyLlama 1.1B */
     {"llama-7b", LLAMA(32, 4096, 11008, 32, 32, 4096)}, /* Llama 2 7B */
     {"llama-110m", LLAMA(12, 768, 2048, 12, 12, 1024)}, /* llama2.c's stories110M */
-    {"llama-15m", LLAMA(6, 256, 768, 8, 4, 1024)},      /* near llama2.c's stories15M */
+    {"llama-15m", LLAMA(6, 256, 768, 8, 4, 1024)},      /* about as large as stories15M */
 };
 #define SHAPES (sizeof shapes / sizeof *shapes)
 

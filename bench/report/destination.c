@@ -36,7 +36,7 @@ bool bench_destination_read(void *user, const char *text, char *problem, size_t 
         to->chosen = true;
         return true;
     }
-    /* A misspelt format must not become the name of a file. */
+    /* A file's name must contain '.' or '/', so that a misspelt format is not taken for one. */
     if (strpbrk(text, "./") == NULL) {
         snprintf(problem, size,
                  "takes text, md, csv, json, or a file whose name contains '.' or '/', not '%.40s'",

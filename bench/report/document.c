@@ -44,8 +44,8 @@ static void write_label(bench_fields *in, bench_figures *figures)
         }
         used += (size_t)length;
     }
-    cli_text_mend(figures->label); /* the names come from the file, too, so they may contain control
-                                      characters */
+    cli_text_mend(figures->label); /* the parameters' names come from the file as well, so they may
+                                      contain control characters */
 }
 
 static void read_value(bench_fields *in, const json_t *result, bench_figures *out)
@@ -145,9 +145,9 @@ static void read_device(bench_fields *in, const json_t *device, bench_device_fig
     }
 }
 
-/* Renames the second device with the same name to "NAME (2)", and so on. Goes backwards, because
- * the number of a device is computed from the names before it, which must not have been changed
- * yet. */
+/* Renames the second device with the same name to "NAME (2)", and so on. Starts with the last
+ * device, because a device's number is the number of devices before it with the same name, so their
+ * names must not have changed yet. */
 static void number_devices(const json_t *devices, bench_document *out)
 {
     for (int i = out->device_count - 1; i > 0; i--) {

@@ -23,8 +23,8 @@ typedef struct bench_figures {
     const char *ceiling; /* the name of its ceiling; NULL: it has none */
     int ceiling_place;   /* the index of its ceiling among the results */
     bench_standing standing;
-    double device_ns; /* by the device's clock; 0: it has none */
-    int samples;      /* the number of samples, each of which is the mean of `repetitions` */
+    double device_ns; /* the median by the device's clock; 0: there are no device samples */
+    int samples; /* the number of samples; each is the mean time of `repetitions` repetitions */
     double repetitions;
     const char *method; /* how it was verified */
     const char *peer;   /* other software that did the same work; NULL: none */
@@ -40,7 +40,7 @@ typedef struct bench_device_figures {
 
 #define BENCH_NAME 160
 typedef struct bench_document {
-    json_t *root; /* owns all strings */
+    json_t *root; /* the JSON document, which owns all strings of this struct */
     const char *path;
     char name[BENCH_NAME]; /* the file's name, without .json and unnecessary folders */
     const char *tessera, *time, *cpu, *os;
@@ -56,8 +56,8 @@ typedef struct bench_document {
 #define BENCH_PROBLEM 512
 /* Reads a file; `path` must outlive the document. On failure writes a sentence into `problem`. */
 bool bench_document_read(const char *path, bench_document *document, char problem[BENCH_PROBLEM]);
-/* As bench_document_read, for a document in memory, which becomes a part of `document`. `path`
- * names it. */
+/* Does the same as bench_document_read for JSON that is already in memory; `document` then owns
+ * `root`. `path` is its name in messages. */
 bool bench_document_take(json_t *root, const char *path, bench_document *document,
                          char problem[BENCH_PROBLEM]);
 void bench_document_free(bench_document *document);

@@ -13,7 +13,7 @@
  * with more are refused. */
 #define BENCH_MAX_FIELDS 100000
 
-/* The place that is being read, and the first error. */
+/* The state of reading: which object is being read, and the first error. */
 typedef struct bench_fields {
     char where[64]; /* for example "results[7]" */
     char problem[512];

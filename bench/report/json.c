@@ -34,8 +34,8 @@ static void add_samples(json_t *object, const char *name, const bench_samples *s
         cli_json_append_real(all, samples->ns[i]);
 }
 
-/* Adds the values of a row in its unit. "low" and "high" are the ends of the middle 80 % of the
- * samples. */
+/* Adds the median of a row's samples and the range around it, in the row's unit. "low" and "high"
+ * are the ends of the middle 80 % of the samples. */
 static void add_value(json_t *object, const bench_row *row)
 {
     bench_summary summary = bench_summarize(&row->host);

@@ -22,7 +22,7 @@ static const char *const style[] = {
 };
 
 typedef struct format {
-    const char *name, *usual; /* `usual` is the file name if none is given */
+    const char *name, *usual; /* `usual`: the name of the file to write if none is given */
     void (*write)(const page_context *page);
 } format;
 static void write_page(const page_context *page);
@@ -170,7 +170,8 @@ static void write_quantity(const page_context *page, const quantity *what)
     fputs("</tr>\n", out);
 }
 
-/* Writes the best results of the devices. Writes nothing if the page has only hosts. */
+/* Writes the table of the best results of each device. Writes nothing if the runs have no devices,
+ * only hosts. */
 static void write_summary(const page_context *page)
 {
     FILE *out = page->out;

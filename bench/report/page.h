@@ -10,7 +10,8 @@ extern const cli_command bench_report_command;
 
 /* Parts of the page ---------------------------------------------------------------------------- */
 
-/* The results of one device of a run, or of its host. Each series has a colour. */
+/* A series: the results of one device of a run, or of its host, which have one colour in all
+ * drawings. */
 typedef struct page_series {
     const bench_document *run;
     int device; /* -1: the host */
@@ -31,7 +32,8 @@ typedef struct page {
  * outlive the page. The caller frees page.series. */
 page_context page_of(const bench_document *runs, int count);
 
-/* Adds a series with a unique name. Adds nothing if the device has neither results nor ceilings. */
+/* Adds the series of a device, with a name that no other series has. Adds nothing if the device has
+ * neither results nor ceilings. */
 void page_add_series(page_context *page, const bench_document *run, int device);
 
 /* Returns the best result of the series in a benchmark, which may be a ceiling. If `name` is not

@@ -14,7 +14,8 @@
 #define BAR 12
 #define LINE 18
 #define CASE_GAP 10
-#define MAX_DECADES 24 /* smaller values are drawn at the left edge */
+/* The most powers of ten that the axis covers; smaller values are drawn at its left edge. */
+#define MAX_DECADES 24
 
 typedef struct scale {
     bool is_log;
@@ -44,8 +45,9 @@ static const bench_figures *find(const page_series *series, const bench_figures 
     return NULL;
 }
 
-/* Inserts a case after the one that precedes it in its own run, so that cases which only some
- * devices have are next to similar ones. Returns its index. */
+/* Adds a case to the chart, unless it has the case already: after the case `before`, which precedes
+ * it in its own run, so that a case which only some devices have is next to similar ones. Returns
+ * its index. */
 static int add_case(chart *all, const bench_figures *one, int before)
 {
     for (int i = 0; i < all->count; i++)
@@ -106,7 +108,7 @@ static void choose_scale(chart *all)
         all->scale.is_log = all->scale.is_log || all->is_time || fastest / UNLIKE > slowest;
     }
     all->scale.high = ceiling > high && ceiling < CEILING_ROOM * high ? ceiling : high;
-    if (all->scale.is_log) { /* at least one decade */
+    if (all->scale.is_log) { /* the axis covers at least one power of ten */
         all->scale.high = ceil(log10(fmax(high, ceiling)));
         double lowest = floor(log10(low < high ? low : high / 10));
         all->scale.low = fmin(fmax(lowest, all->scale.high - MAX_DECADES), all->scale.high - 1);

@@ -38,7 +38,8 @@ static bool is_point(const page_series *series, const bench_figures *one)
            one->median > 0 && strcmp(one->unit, "GFLOP/s") == 0;
 }
 
-/* Returns false if there is nothing to show. */
+/* Chooses the ranges of the axes so that they contain all products and limits. Returns false if
+ * there is no product. */
 static bool choose_axes(const page_series *series, double peak, axes *out)
 {
     double x_low = INFINITY, x_high = 0, y_low = INFINITY, y_high = peak;
@@ -135,7 +136,8 @@ static const bench_figures *arithmetic_of(const page_series *series, int dtype)
     return dtype > 0 && matrices != NULL ? matrices : page_best(series, "fma_peak", "dtype", "f32");
 }
 
-/* Returns false if there is nothing to draw. */
+/* Finds the ceilings of memory and of the arithmetic of each dtype. Returns false if the drawing
+ * would have no limits or no products. */
 static bool find_limits(const page_series *series, limits *out)
 {
     double highest = 0;

@@ -11,14 +11,15 @@
 #define BENCH_SCHEMA "tessera.bench"
 #define BENCH_SCHEMA_VERSION 2
 
-/* A run is suspect if other processes used more than this part of all CPUs, or if more than this
- * part of its results is noisy. */
+/* A run gets a warning if other processes used more than this fraction of all CPUs, or if more than
+ * this fraction of its results is noisy. */
 #define BENCH_BUSY_SHARE 0.1
 #define BENCH_NOISY_SHARE 0.25
 
 /* Prints the results as tables; `what` is NULL for a complete run. */
 void bench_report_text(const bench_context *context, const bench *what);
-/* Returns the document of docs/bench.schema.json, which the caller owns. */
+/* Returns the results as the JSON document that docs/bench.schema.json describes. The caller owns
+ * it. */
 json_t *bench_report_document(const bench_context *context, const bench *what);
 /* Writes the results in any format. Markdown and CSV are what `tessera bench report` makes of the
  * document. */

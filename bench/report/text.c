@@ -145,7 +145,8 @@ static void add_cells(cli_table *table, const bench_row *row, shown columns)
     }
 }
 
-/* Writes the cells of the columns that only some benchmarks have. */
+/* Writes the last cells of a row, in the columns that only some tables have (peak memory, results
+ * of other systems). */
 static void add_last_cells(cli_table *table, const bench_row *row, shown columns)
 {
     char text[CLI_BYTES_TEXT];
@@ -156,7 +157,8 @@ static void add_last_cells(cli_table *table, const bench_row *row, shown columns
         cli_table_cell(table, "%s", row->elsewhere != NULL ? row->elsewhere : "");
 }
 
-/* Returns true for the fastest variant of a ceiling. */
+/* Returns true if no other row of the same ceiling is faster: some ceilings are measured with
+ * several variants of a kernel. */
 static bool is_best(const bench_context *context, const bench_row *row)
 {
     for (int i = 0; i < context->row_count; i++) {

@@ -54,7 +54,8 @@ static json_int_t ceiling_of(const json_t *result)
     return json_is_object(ceiling) ? json_integer_value(json_object_get(ceiling, "result")) : -1;
 }
 
-/* Marks the results of the device, and the ceilings of the host that they refer to. */
+/* Sets kept[i] for the results of the device, and for the ceilings of the host that these results
+ * refer to. */
 static void mark(const json_t *results, size_t device, bool *kept)
 {
     const json_t *one;
@@ -79,7 +80,7 @@ static void renumber(json_t *result, const json_int_t *places, size_t count)
         cli_json_add(json_object_get(result, "ceiling"), "result", json_integer(places[ceiling]));
 }
 
-/* Keeps the results of the device and their ceilings. */
+/* Removes all results but those of the device and their ceilings. */
 static void keep_results(json_t *results, size_t device)
 {
     const size_t count = json_array_size(results);
@@ -98,7 +99,8 @@ static void keep_results(json_t *results, size_t device)
     free(places);
 }
 
-/* Keeps the notes about cases of the device that were left out, or benchmarks that failed. */
+/* Removes the notes (about cases that were left out, or benchmarks that failed) that are not about
+ * the device. */
 static void keep_notes(json_t *notes, size_t device)
 {
     for (size_t i = json_array_size(notes); i-- > 0;)

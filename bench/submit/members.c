@@ -9,7 +9,7 @@
 
 typedef enum kind {
     TEXT,
-    NUMBER,   /* of at least 0 */
+    NUMBER,   /* a number of at least 0 */
     POSITIVE, /* a normal number above 0 */
     WHOLE,    /* an integer of at least 0 */
     INTEGER,
@@ -19,7 +19,7 @@ typedef enum kind {
     NUMBERS,
     TEXTS,
     CASE,   /* an object of texts and integers, whose names differ between benchmarks */
-    NOTHING /* null: the format has the member, but it is not published */
+    NOTHING /* null: bench.schema.json requires the member, but its value is not published */
 } kind;
 
 typedef struct member {

@@ -11,7 +11,8 @@ void bench_own_names(char machine[BENCH_TRACE], char user[BENCH_TRACE])
     const struct passwd *entry = getpwuid(geteuid());
     if (gethostname(machine, BENCH_TRACE) != 0)
         machine[0] = '\0';
-    machine[BENCH_TRACE - 1] = '\0'; /* POSIX permits a name that is cut without its end */
+    /* gethostname may cut a long name and leave out the terminating zero */
+    machine[BENCH_TRACE - 1] = '\0';
     machine[strcspn(machine, ".")] = '\0';
     snprintf(user, BENCH_TRACE, "%s", entry != NULL ? entry->pw_name : "");
 }

@@ -16,13 +16,14 @@
 #include "cli/lib/numbers.h"
 
 #define FIRST_YEAR "2026"
-/* How far a figure may differ from the value that is computed again from its samples. Rounding
- * changes it by less. */
+/* The relative difference up to which a median or quantile in the file equals the one that is
+ * computed again from its samples. Rounding to six digits changes it by less. */
 #define SAME 1e-3
-/* The device's time of a repetition is included in the host's time. Their medians may nevertheless
- * be in the opposite order by a little. */
+/* The host's time of a repetition includes the device's time. The median of the device's times may
+ * nevertheless be larger by a little, but not more than by this factor. */
 #define MOST_OF_HOST 1.1
-/* A ceiling's kernel runs long, so that most of the host's time is the device's. */
+/* The kernel of a ceiling runs long, so that the device's time is most of the host's time, and at
+ * least this fraction. */
 #define LEAST_OF_HOST 0.3
 
 void bench_reason(bench_reasons *reasons, const char *format, ...)
@@ -123,7 +124,7 @@ static double median_by(const bench_document *run, int i, const char *clock)
     return median;
 }
 
-/* Computes the part of the ceiling again, as bench_fraction does. */
+/* Computes again which fraction of its ceiling a result is, as bench_fraction does. */
 static double fraction_of(const bench_document *run, const bench_figures *one, double ns)
 {
     const bench_figures *ceiling = &run->results[one->ceiling_place];
@@ -131,7 +132,8 @@ static double fraction_of(const bench_document *run, const bench_figures *one, d
     return rate / ceiling->median;
 }
 
-/* Reports the first figure that does not follow from its samples. */
+/* Reports the first result in which a median, a quantile or a fraction is not what its samples
+ * give. */
 static void check_figures(const bench_document *run, bench_reasons *reasons)
 {
     for (int i = 0; i < run->result_count; i++) {

@@ -13,7 +13,7 @@
 #include "cli/lib/output.h"
 #include "cli/lib/say.h"
 
-#define MAX_COPIES 99 /* files of one device, driver and date */
+#define MAX_COPIES 99 /* the most files of one device, driver and date; they get numbers */
 #define PATH_TEXT 4096
 
 /* Appends a text to a name of `size` bytes. Letters become lower case. Letters, digits, and points
@@ -95,7 +95,8 @@ static void write_lines(const json_t *document, FILE *out)
     fputs("\n}\n", out);
 }
 
-/* Writes the first path of this name that nothing has. On failure sets errno. */
+/* Writes the first path, without or with a number after the name, at which no file exists. On
+ * failure sets errno. */
 static bool find_free(const char *folder, const char *name, char path[PATH_TEXT])
 {
     struct stat status;

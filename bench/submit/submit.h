@@ -9,7 +9,8 @@
 #include "bench/report/document.h"
 #include "cli/lib/say.h"
 
-/* The shortest --time of a run whose results are exact enough. */
+/* The shortest --time with which results may be submitted; with a shorter one they are not exact
+ * enough. */
 #define BENCH_SUBMIT_SECONDS 0.05
 
 /* Returns a document of one device of a run: its results and the ceilings that they refer to. It

@@ -4,7 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#define SHORTEST_NAME 3 /* shorter names are parts of other texts by chance */
+/* In bytes. Shorter names of users or machines occur in other texts by chance. */
+#define SHORTEST_NAME 3
 
 static bool is_path(const char *text)
 {
@@ -72,7 +73,8 @@ const char *bench_find_name(const json_t *submission, const char *name)
     return found != NULL ? found : find_in_notes(json_object_get(submission, "failures"), name);
 }
 
-/* Writes the name of a member in front of the path in `place`. */
+/* Puts the name of a member in front of the path in `place`, which describes where inside the
+ * member a difference is. */
 static void put_before(char place[BENCH_PLACE], const char *name)
 {
     char inner[BENCH_PLACE];

@@ -132,8 +132,8 @@ tsr_matmul_params tune_case_params(const tune_case *test, bool bias)
                                .bias = bias ? test->bias : NULL};
 }
 
-/* Records the product with the kernel of `choice`; NULL: the kernel that tsr_matmul would use
- * without a tuning. */
+/* Records the product with the kernel that `choice` names; NULL: the built-in kernel, which
+ * tsr_matmul would use without a tuning. */
 static tsr_status record(tune_case *test, bool bias, const tsr_tuning_choice *choice)
 {
     tsr_matmul_params params = tune_case_params(test, bias);
@@ -211,8 +211,9 @@ bool tune_case_create(bench_context *context, const tune_product *product, tune_
     return done;
 }
 
-/* Compares `got` with the verified result. Both may have errors from the order of summation, which
- * bench_check_matmul tolerates, and from rounding to the dtype. The tolerance allows for both. */
+/* Compares `got` with the verified result. Either result may have errors from the order of
+ * summation, as large as bench_check_matmul tolerates, and from rounding to the dtype. The
+ * tolerance is the sum of these errors. */
 static void compare(const tune_case *test, bool bias, const float *got, bench_check *check)
 {
     const bench_shape *s = &test->product.shape;

@@ -16,7 +16,8 @@ typedef struct tune_case {
     bench_context *context;
     tune_product product;
     tsr_tensor *x, *w, *y, *bias;
-    float *plain, *bias_values; /* `plain` is x·w as the built-in kernel computed it, verified */
+    float *plain, *bias_values; /* `plain` is x·w without bias, as the built-in kernel has computed
+                                   it, after verification */
     void *bytes;                /* memory to download y to, in the dtype */
     tsr_tuning_info info;
     double usual_ns; /* approximate time of one product with the built-in kernel */

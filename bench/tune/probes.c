@@ -9,7 +9,8 @@ static bool alike(int64_t a, int64_t b)
 }
 
 /* Return the largest and the smallest size in the same class as `size`. They are multiples of 4
- * exactly if `size` is a multiple of 4, because this distinguishes classes, too. */
+ * exactly if `size` is one, because sizes that are and sizes that are not belong to different
+ * classes. */
 static int64_t largest_like(int64_t size)
 {
     int64_t largest = 1;

@@ -7,7 +7,8 @@
 
 #define TUNE_PROBES 3
 #define TUNE_REASON 256
-/* How often a product that seems too slow is measured, because the machine may just be busy. */
+/* How often a product is measured before it counts as too slow to be tuned; once is not enough,
+ * because the machine may be busy. */
 #define TUNE_TRIES 3
 
 /* The probes: the smallest and the largest product of the class, and the product for which the

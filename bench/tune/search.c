@@ -13,12 +13,13 @@
 #define SCREEN_SAMPLE_NS 2e5
 #define FAR_BEHIND 2.0
 #define HOPELESS 4.0
-#define BEYOND_NOISE 20.0 /* even on a busy machine, two equal kernels never differ that much */
+/* On a busy machine, samples of two equally fast kernels may differ, but never by this factor. */
+#define BEYOND_NOISE 20.0
 #define NEAR 0.9
 #define FINALISTS 4
 
 /* Constants of the main measurement. */
-#define SAMPLES_WANTED 60 /* per measurement; half of them measure the built-in kernel */
+#define SAMPLES_WANTED 60 /* half of them of the built-in kernel, half of the candidate */
 #define SHORTEST_SAMPLE_NS 1e6
 #define MIN_PAIRS 7
 #define MAX_PAIRS 200
@@ -27,8 +28,8 @@
  * if it is faster in nine of ten pairs of samples. */
 #define GAIN 1.03
 
-/* Measurements of products with at most this number of rows say little about the speed of tiled
- * kernels on products with more rows. */
+/* A tiled kernel that is slow on products of at most this many rows may still be fast on products
+ * with more rows, so such measurements do not count there. */
 #define FEW_ROWS 8
 
 /* Measuring ------------------------------------------------------------------------------------ */
@@ -174,7 +175,7 @@ static bool screen(tune_probes *s, tune_given_up *given_up, finalists *list, int
 
 /* Deciding ------------------------------------------------------------------------------------- */
 
-/* Gets the kernel that computes a probe with the present tuning. */
+/* Describes the kernel with which the device computes a probe now, with the present tuning. */
 static bool inspect(tune_probes *s, int probe, bool bias, tsr_tuning_info *out)
 {
     const tune_case *test = &s->all[probe];
