@@ -49,7 +49,7 @@ bool parse_dtype(const char *program, const char *text, tsr_dtype *out)
 bool parse_number(const char *program, const char *name, const char *text, double least,
                   double *out)
 {
-    const double most = 1e9; /* is exact as a float, and the number of ns fits 64 bits */
+    const double most = 1e9; /* exact as a float, and as nanoseconds it fits 64 bits */
     char *end;
     double value = strtod(text, &end);
     if (end == text || *end != '\0' || !(value >= least && value <= most)) {

@@ -8,7 +8,7 @@
 
 #include "tessera/tessera.h"
 
-/* Returns the status of a call that failed. */
+/* If the call fails, returns its status from the calling function. */
 #define TRY(call)                                                                                  \
     do {                                                                                           \
         tsr_status status_ = (call);                                                               \
@@ -16,7 +16,7 @@
             return status_;                                                                        \
     } while (0)
 
-/* Returns the seconds since a fixed time. */
+/* Returns the seconds since some fixed time in the past; for differences only. */
 double seconds_now(void);
 
 /* Prints to standard error what is wrong with an option. Always returns false. */

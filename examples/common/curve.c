@@ -16,7 +16,7 @@
 typedef struct chart {
     FILE *file;
     const curve_params *params;
-    double last;         /* the value at the right end of the horizontal axis */
+    double last; /* the value of x at the right end of the horizontal axis, which starts at 0 */
     double lowest, step; /* the vertical axis: its lower end and the distance of its ticks */
     int steps;
 } chart;
@@ -114,7 +114,8 @@ static void draw_line(const chart *c, int index)
         fprintf(c->file, "%.1f,%.1f ", x, y);
     }
     fprintf(c->file, "\"/>\n");
-    /* The names of lines that end close together are written one above the other. */
+    /* Two lines may end close together, so the name of the first is written below its end and that
+     * of the second above. */
     if (any)
         fprintf(c->file, "<text class=\"line%d\" x=\"%.1f\" y=\"%.1f\">%s</text>\n", index, x + 8,
                 y + (index == 0 ? 12 : -4), line->name);

@@ -13,8 +13,8 @@ typedef struct curve_line {
 
 typedef struct curve_params {
     const char *title;
-    const char *unit;    /* below the horizontal axis: "epoch" */
-    curve_line lines[2]; /* training; held out */
+    const char *unit;    /* what x counts, for example "epoch"; written below the horizontal axis */
+    curve_line lines[2]; /* the losses of training data; those of held-out data */
     bool is_logarithmic;
 } curve_params;
 

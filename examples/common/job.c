@@ -25,7 +25,7 @@ static bool is_launched(void)
     return variable("RANK") || variable("PMIX_RANK") || is_joining();
 }
 
-#define HEAD 6 /* words of "tessera launch -n N --keep-going --" */
+#define HEAD 6 /* the number of words of "tessera launch -n N --keep-going --" */
 
 bool job_launch(const example_job_params *params, char **argv)
 {
@@ -112,7 +112,7 @@ tsr_status job_grow(example_job *self, int count, bool *grown)
     const tsr_comm_grow_params *params =
         tsr_comm_grow_params(.count = count, .timeout_ns = 50000000);
     *grown = tsr_comm_grow(self->world, params, &larger) == TSR_OK;
-    /* Usually no process waits to join. */
+    /* If no process has joined, which is the usual case, the call fails but the job goes on. */
     return *grown ? change_world(self, larger) : tsr_comm_status(self->world);
 }
 
@@ -121,8 +121,8 @@ void job_settle(example_job *self)
     tsr_group_destroy(&self->old_data_group);
 }
 
-/* All ranks of an elastic job are data-parallel. stage_comm and tensor_group contain only this
- * rank, so they stay valid when the other ranks change. */
+/* Sets up an elastic job, in which all ranks are data-parallel. stage_comm and tensor_group contain
+ * only this rank, so they stay valid when other ranks are lost or join. */
 static tsr_status init_elastic(example_job *self, const example_job_params *params, char error[256])
 {
     tsr_comm *world = self->world;

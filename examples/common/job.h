@@ -6,12 +6,13 @@
 #include "common/common.h"
 
 typedef struct example_job_params {
-    const char *program; /* the start of messages */
+    const char *program; /* the program's name, with which error messages start */
     int ranks;           /* 0: as many as were launched */
     int data, tensor;    /* the grid; 0: 1 data-parallel rank, all ranks tensor-parallel */
     int stages;          /* of a pipeline; each stage is a grid of ranks; 0: 1 */
     tsr_dtype wire;      /* dtype in which tensor-parallel activations are sent; 0: unchanged */
-    int batch;           /* must divide over the data-parallel ranks, unless the job is elastic */
+    int batch; /* rows of a batch; a multiple of the number of data-parallel ranks, unless the job
+                  is elastic */
     /* All ranks are data-parallel. The job can continue without lost ranks, and with new ones
      * (job_shrink, job_grow). */
     bool elastic;
@@ -26,14 +27,16 @@ typedef struct example_job {
     int stages;       /* number of grids; the ranks of a stage are consecutive */
     int data_rank, tensor_rank, stage;
     tsr_comm *data_comm;
-    tsr_comm *stage_comm; /* the ranks with the same place in the grids of all stages */
+    tsr_comm *stage_comm; /* the ranks that have this rank's place in the grids of the other stages,
+                             and this rank */
     tsr_device *device;
     tsr_stream *stream;
     tsr_group *data_group;   /* a column of the grid: same part of the parameters, other data */
     tsr_group *tensor_group; /* a row of the grid: same data, other parts of the parameters */
     bool joined;             /* this process has joined a job that was running */
     int batch;
-    tsr_group *old_data_group; /* only between a change of a job's ranks and job_settle() */
+    tsr_group *old_data_group; /* the group before the last change of ranks, until job_settle()
+                                  destroys it */
 } example_job;
 
 /* Connects to the other ranks. Call job_finish() afterwards, also on failure. If the grid does not
@@ -45,8 +48,8 @@ void job_finish(example_job *self);
 int job_rows(const example_job *self);
 int job_first_row(const example_job *self);
 
-/* Continues without the lost ranks after TSR_ERR_PEER_LOST or TSR_ERR_TIMEOUT. If `*again` is set,
- * a further rank was lost, and the call must be repeated. */
+/* Continues without the lost ranks after TSR_ERR_PEER_LOST or TSR_ERR_TIMEOUT. Sets *again if a
+ * further rank was lost meanwhile; the call must then be repeated. */
 tsr_status job_shrink(example_job *self, bool *again);
 /* Adds up to `count` processes that wait to join. Sets *grown to whether there were any. */
 tsr_status job_grow(example_job *self, int count, bool *grown);

@@ -9,11 +9,11 @@
 
 #define PIXEL_MAX 16
 #define VALUES (DIGITS_PIXELS + 1)
-#define FILE_MAX ((size_t)64 << 20) /* bytes; a larger file is not a digits file */
+#define FILE_MAX ((size_t)64 << 20) /* the largest size of a file; larger ones are refused */
 
 typedef struct reader {
     const char *path;
-    const char *at, *end; /* the text not read yet */
+    const char *at, *end; /* the part of the text that has not been read yet */
     int64_t line;
     char *error;
     size_t error_size;

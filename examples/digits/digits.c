@@ -101,8 +101,8 @@ static void tell(training *t, const digits_options *options, const epoch_result 
         report_json_epoch(t->log, result);
 }
 
-/* Continues after the epochs of a loaded checkpoint. If the checkpoint already has all epochs, the
- * model is only evaluated. */
+/* Trains for the epochs that are left: all, or those after the last one of a loaded checkpoint. If
+ * none is left, the model is only evaluated. */
 static tsr_status run_epochs(training *t, const digits_options *options)
 {
     int first = 0;

@@ -23,7 +23,8 @@ static tsr_status load(void *user, tsr_loader_work *work)
     return TSR_OK;
 }
 
-/* Splits the images. The split does not depend on the training's seed. */
+/* Chooses the images for training or those held out. The choice does not depend on the training's
+ * seed, so that trainings with different seeds can be compared. */
 static tsr_status choose_items(images *self, images_part part)
 {
     tsr_feistel order;
@@ -38,9 +39,9 @@ static tsr_status choose_items(images *self, images_part part)
     return TSR_OK;
 }
 
-/* Each row of the grid gets every data-th image of the epoch's order, where `data` is the number of
- * rows. All rows together load the batch that a single row would load, so the trained model does
- * not depend on the grid. */
+/* Of the epoch's order of images, row r of the grid of ranks gets the images r, r + n, r + 2n, …,
+ * where n is the number of rows. Together the rows load the batch that a single row would load, so
+ * the trained model does not depend on the grid. */
 static tsr_status create_loader(images *self, images_part part, const example_job *job,
                                 const digits_options *options)
 {

@@ -6,7 +6,8 @@
 #include "data.h"
 #include "options.h"
 
-/* A part of the file's images: a fifth, drawn at random, is held out; the rest is for training. */
+/* Either the images for training or those held out, which are a fifth of the file's images, drawn
+ * at random. */
 typedef struct images {
     const digits_data *data;
     int64_t *items; /* [count]: indices of the file's images */
@@ -31,7 +32,7 @@ tsr_status images_init(images *self, const digits_data *data, images_part part,
                        const example_job *job, const digits_options *options);
 void images_finish(images *self);
 
-/* Gives the next batch of the epoch. *got is false at its end. */
+/* Gives the next batch of the epoch. *got is false if the epoch has no more batches. */
 tsr_status images_next(images *self, tsr_stream *stream, images_batch *out, bool *got);
 void images_batch_finish(images_batch *batch);
 

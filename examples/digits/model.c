@@ -31,8 +31,9 @@ static tsr_status create_layers(model *self, const example_job *job, const digit
     return tsr_row_linear_create(&params, &self->layers[MODEL_DOWN]);
 }
 
-/* The parameters of each unit are gathered over the grid's column before use. Without a strategy,
- * every rank has all parameters and only gradients are exchanged. */
+/* Makes a tsr_fsdp of the layers, each of which is a unit: its parameters are divided over the
+ * ranks of the grid's column and gathered before use. With the strategy "none", every rank of the
+ * column has all parameters, and only gradients are exchanged. */
 static tsr_status shard(model *self, const example_job *job, const digits_options *options)
 {
     static const char *const everything[] = {"*", NULL};
@@ -121,8 +122,8 @@ static tsr_status backward(model *self, const example_job *job, const tsr_tensor
     return status;
 }
 
-/* Adds the cross-entropy to the sum. If `dlogits` is not NULL, writes the gradient of the mean over
- * the images of all ranks to it. */
+/* Adds the cross-entropy of this rank's images to self->loss_sum. If `dlogits` is not NULL, writes
+ * the gradient of the mean over the images of all ranks to it. */
 static tsr_status add_loss(model *self, const example_job *job, const images_batch *batch,
                            const tsr_tensor *logits, tsr_tensor *dlogits)
 {
@@ -193,7 +194,8 @@ tsr_status model_save(model *self, const example_job *job, const char *path, int
                          &(tsr_fsdp_file_params){.world = job->world, .metadata = metadata});
 }
 
-/* Reads the number of epochs. Files of other programs have only parameters. */
+/* Reads the number of finished epochs from a checkpoint. A file of another program has no such
+ * number; then *model_only is set, because the file has only parameters. */
 static tsr_status read_epochs(const char *path, int *epochs, bool *model_only)
 {
     char text[16], *end;

@@ -93,7 +93,7 @@ static bool take(int option, const char *value, digits_options *out)
     case OPT_STRATEGY:
         return parse_strategy(PROGRAM, value, &out->strategy);
     case OPT_TIMEOUT:
-        /* 0 would select the library's default. */
+        /* A timeout of 0 is refused, because to the library it means its default. */
         return parse_number(PROGRAM, "timeout", value, 0.001, &out->timeout_seconds);
     case OPT_WEIGHT_DECAY:
         return parse_number(PROGRAM, "weight-decay", value, 0, &out->weight_decay);

@@ -9,7 +9,8 @@ typedef struct digits_options {
     const char *load, *save, *save_init, *log, *curve; /* files; NULL: none */
     int ranks;                                         /* 0: as many as were launched */
     int data, tensor;     /* the grid: data-parallel × tensor-parallel ranks; 0: not set */
-    const char *strategy; /* how data-parallel ranks share parameters; "none": each has all */
+    const char *strategy; /* the sharding strategy of data-parallel ranks; "none": each has all
+                             parameters */
     int hidden, epochs, batch, workers;
     int64_t seed;
     tsr_dtype dtype;

@@ -29,7 +29,7 @@ void report_setting(const example_job *job, const digits_options *options, int64
 
 void report_epoch(const epoch_result *result, int epochs)
 {
-    if (result->images == 0) { /* before the first epoch of this run */
+    if (result->images == 0) { /* the evaluation before the first epoch of this run */
         printf("epoch        loss  held out   accuracy   images/s  communication\n");
         printf("%5d           –  %8.5f   %6.2f %%          –              –\n", result->epoch,
                result->held_out_loss, percent(result));

@@ -16,8 +16,8 @@ typedef struct epoch_result {
     int64_t images; /* images trained on; 0 in the results from before the first epoch */
 } epoch_result;
 
-/* Plots `count` results. The first is from before the training. Returns false, with a message on
- * standard error, if the file cannot be written. */
+/* Plots `count` results. The first result is the evaluation before the training. Returns false,
+ * with a message on standard error, if the file cannot be written. */
 bool report_curve(const char *path, const epoch_result *results, int count);
 
 void report_setting(const example_job *job, const digits_options *options, int64_t train,
@@ -25,7 +25,7 @@ void report_setting(const example_job *job, const digits_options *options, int64
 void report_epoch(const epoch_result *result, int epochs);
 void report_end(const epoch_result *results, int count);
 
-/* Each of these functions writes one line. */
+/* Each of the following functions writes one line of JSON. */
 void report_json_setting(FILE *file, const example_job *job, const digits_options *options);
 void report_json_epoch(FILE *file, const epoch_result *result);
 

@@ -10,7 +10,8 @@
 typedef struct block_sizes {
     int64_t width, hidden;
     tsr_dtype dtype;
-    char prefix[BLOCK_PREFIX_SIZE]; /* before "gate_proj.weight" in the file */
+    char prefix[BLOCK_PREFIX_SIZE]; /* what precedes "gate_proj.weight" in the names of the file,
+                                       for example "model.layers.0.mlp." */
 } block_sizes;
 
 #define BLOCK_PROBLEM 512

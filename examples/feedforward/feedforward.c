@@ -24,7 +24,8 @@ typedef struct place {
     tsr_device *device;
     tsr_stream *stream;
     tsr_group *group, *alone;    /* all ranks; this rank alone, for the result to compare with */
-    char problem[BLOCK_PROBLEM]; /* what is wrong, unless the library has the error */
+    char problem[BLOCK_PROBLEM]; /* what is wrong with the file; "" if tsr_last_error() has the
+                                    error instead */
 } place;
 
 static tsr_status place_init(place *self, const feedforward_options *options)
@@ -65,8 +66,8 @@ static tsr_status pass(const place *self, tsr_layer *layer, const tsr_tensor *x,
 }
 
 typedef struct figures {
-    double seconds;               /* of a pass: the median */
-    double communication_seconds; /* of a pass: the mean wait for other ranks */
+    double seconds;               /* the median time of a forward pass */
+    double communication_seconds; /* the mean time of a pass that this rank waited for others */
     double error, scale;          /* the largest difference, the largest value */
 } figures;
 
@@ -174,8 +175,8 @@ static void print_setting(const place *self, const feedforward_options *options,
     printf("ranks         %d, %d tokens in a pass\n", tsr_comm_size(self->comm), options->tokens);
 }
 
-/* Returns whether rounding explains the error: partial sums in half precision are rounded before
- * they are added. */
+/* Returns whether rounding can explain the largest difference from one process's result: with f16
+ * and bf16, the ranks' partial sums are rounded before they are added. */
 static bool is_close(const block_sizes *sizes, const figures *f)
 {
     double epsilon = sizes->dtype == TSR_F32 ? 0x1p-24 : sizes->dtype == TSR_F16 ? 0x1p-11 : 0x1p-8;

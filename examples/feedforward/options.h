@@ -8,7 +8,7 @@ typedef struct feedforward_options {
     const char *file, *device;
     bool generate, help;
     int tokens, runs;
-    int width, hidden; /* of the generated block */
+    int width, hidden; /* the sizes of the block that --generate writes */
     tsr_dtype dtype;
 } feedforward_options;
 

@@ -8,7 +8,7 @@ folder=$(mktemp -d) || exit 1
 trap 'rm -rf "$folder"' EXIT
 failures=0
 
-# trains GRID STRATEGY RANKS: the training succeeds and writes its log.
+# trains GRID STRATEGY RANKS: a training with these options succeeds and writes its log.
 trains() {
     timeout 120 "$digits" --ranks "$3" --grid "$1" --strategy "$2" --epochs 4 --log "$folder/$1.$2" >"$folder/out" 2>&1 || {
         echo "grid $1, strategy $2:"

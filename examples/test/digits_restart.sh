@@ -50,6 +50,6 @@ grep -q '"epoch": 30,' "$folder/log" && fail "the training was over before the k
 train 2x1 disturbed --load "$folder/disturbed" || fail "resuming from the checkpoint failed"
 cmp "$folder/undisturbed" "$folder/disturbed" || fail "the resumed training gave a different file"
 
-# Another grid reads the same file.
+# A training on another grid resumes from the same checkpoint.
 train 1x2 other --load "$folder/undisturbed" || fail "another grid could not load the checkpoint"
 grep -q 'held-out images right' "$folder/out" || fail "another grid reported no accuracy"

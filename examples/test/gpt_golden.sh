@@ -59,7 +59,8 @@ both() { # RANKS OPTION...
 }
 
 if [ "$which" = few ]; then
-    # This run of one rank compiles kernels that both ranks of the next run would otherwise compile at the same time.
+    # Run one rank first, to fill the cache of compiled kernels: both ranks of the next run would otherwise
+    # compile the same kernels at the same time.
     run gpt2 1 --batch 6 --accumulate 2 --recompute
     run gpt2 2 --grid 2x1 --strategy full --recompute
     run llama 2 --grid 1x2

@@ -9,7 +9,7 @@ cd "$1" || exit 1
 . tests/hosts/hosts.sh
 make_hosts "stages on two hosts" "$@"
 export MASTER_ADDR=10.98.0.1 TESSERA_MASTER_PORT=29512 TESSERA_TOKEN=0123456789abcdef
-# Prevents the use of shared memory, which two real hosts do not have.
+# Keep UCX from using shared memory, which two real hosts do not have.
 export UCX_TLS=tcp,self UCX_NET_DEVICES=veth0
 
 train() { # LOG OPTION…

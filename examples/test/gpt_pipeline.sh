@@ -65,7 +65,7 @@ train 1 "$@" --steps 6 --load "$folder/half" --save "$folder/a/model.safetensors
 train 3 "$@" --steps 6 --load "$folder/half" --save "$folder/b/model.safetensors" --pipeline 3 || fail "three stages cannot save"
 cmp "$folder/a/model.safetensors" "$folder/b/model.safetensors" || fail "the model that stages save is another file"
 
-# A rank of the last stage is killed.
+# If a rank of the last stage is killed, the ranks of the other stages end with a sentence.
 train 3 --steps 100000 --pipeline 3 --eval-every 0 --log "$folder/log" &
 job=$!
 for _ in $(seq 400); do
@@ -80,7 +80,8 @@ kill -KILL "$victim"
 wait $job && fail "the job ended well although a rank was killed"
 grep -Eq 'gpt: rank [01]: .*(stage [01] (receiving from|sending to) stage|rank [0-9])' "$folder/out" || fail "no rank says what happened"
 
-# A stage is stopped in the first step. To the other stage this looks like a stage that compiles kernels for longer than the timeout.
+# A stage is stopped in the first step. The other stage cannot distinguish this from a stage that compiles kernels for longer than
+# the timeout, so its sentence must name this possible reason.
 GPT_FAIL=1:0:stop train 2 --steps 2 --pipeline 2 --eval-every 0 --timeout 10 && fail "the job ended well although a rank was stopped"
 grep -q 'gpt: rank 0: .*: not done after 10 s; no answer from rank 1 at present; in the first step ranks compile their kernels, which may need a longer --timeout' \
     "$folder/out" || fail "it does not say what may take long in the first step"

@@ -76,7 +76,7 @@ mkfifo "$folder/pipe"
 victim=$!
 exec 3<"$folder/pipe"
 for _ in $(seq 100); do
-    grep -q '^SigCgt:.*[2367abef]$' "/proc/$victim/status" && break # it catches SIGINT
+    grep -q '^SigCgt:.*[2367abef]$' "/proc/$victim/status" && break # gpt has installed its handler of SIGINT
     sleep 0.1
 done
 for _ in $(seq 20); do
@@ -91,7 +91,7 @@ wait "$victim"
 grep -q '^device ' "$folder/out" || fail "an interrupt loses the first line"
 grep -q '^Stopped' "$folder/out" || fail "the training was not interrupted"
 
-# A rank is killed.
+# A training of which a rank is killed resumes from its last checkpoint.
 train 2 --grid 2x1 --strategy full --steps 120 --checkpoint "$folder/killed" --checkpoint-every 10 --log "$folder/killed.log" &
 job=$!
 reaches "$folder/killed.log" 21 || fail "the training did not reach step 21"
@@ -147,7 +147,7 @@ refuses 'is of a text with other characters' --text "$folder/text"
 # With bf16 and micro-batches, the losses are those of one batch, on any grid, also across the end of an epoch and with dropout.
 train 1 --steps 1 --dtype bf16 --save "$folder/model.safetensors" || fail "bf16 failed"
 grep -q '"torch_dtype": "bfloat16"' "$folder/config.json" || fail "config.json does not name bf16"
-head -c 325 "$tinyshakespeare" >"$folder/text" # 34 batches of 8 windows, and 4 windows more
+head -c 325 "$tinyshakespeare" >"$folder/text" # so short that an epoch is 34 batches of 8 windows and 4 more windows
 set -- --text "$folder/text" --dropout 0.2 --steps 38
 train 1 "$@" --batch 8 --log "$folder/undisturbed.log" || fail "a batch of 8 failed"
 train 1 "$@" --batch 4 --accumulate 2 --log "$folder/resumed.log" || fail "micro-batches failed"
