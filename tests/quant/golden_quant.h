@@ -27,7 +27,7 @@ static inline size_t golden_decode(const char *text, void *out, size_t size)
     return count;
 }
 
-/* Returns the format whose name the golden files spell in capitals. */
+/* Returns the format that a golden file names, in capitals unlike the library. */
 static inline const tsr_quant_format *golden_format(const char *name)
 {
     const tsr_quant_format *format;

@@ -62,7 +62,8 @@ START_TEST(dequantizes)
 }
 END_TEST
 
-/* Returns whether the scales of a row do not fit f16. Such rows are refused. */
+/* Returns whether the scales of a row's blocks do not fit f16. The library must refuse such
+ * rows. */
 static bool overflows(const tsr_quant_format *format, const json_t *row)
 {
     const bool huge = strcmp(golden_text(row, "row"), "huge_1e30_scale_overflows_fp16") == 0;
@@ -102,7 +103,8 @@ START_TEST(quantizes)
 }
 END_TEST
 
-/* Tests a matrix of random weights by the hashes of its blocks and of its values. */
+/* Quantises a matrix of random weights, and compares the hashes of its blocks and of its values
+ * with the golden file's. */
 START_TEST(matrix)
 {
     json_t *file = golden_load("quant_matvec");
@@ -146,7 +148,7 @@ START_TEST(matrix)
 }
 END_TEST
 
-/* Each type of the golden file is in the library's table of formats. */
+/* Each type of the golden file must be in the library's table of formats. */
 START_TEST(knows_all)
 {
     int count = 0;

@@ -122,8 +122,9 @@ START_TEST(refuses_values)
 }
 END_TEST
 
-/* The error of a quantised element is at most about the distance of two levels. Blocks depend only
- * on their own elements, and nothing is written past the end. */
+/* The error of a quantised element must be at most about the distance of two neighbouring values
+ * of the format. Blocks must depend only on their own elements, and nothing may be written past
+ * the end. */
 START_TEST(approximates)
 {
     const tsr_quant_format *format;
@@ -157,7 +158,7 @@ START_TEST(approximates)
 }
 END_TEST
 
-/* Any bytes are valid blocks. */
+/* Any bytes must be accepted as blocks. */
 START_TEST(reads_any_bytes)
 {
     const tsr_quant_format *format;

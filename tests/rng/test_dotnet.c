@@ -107,7 +107,7 @@ START_TEST(seeds_with_the_same_stream)
 }
 END_TEST
 
-/* For a sample of seeds, results are in their documented ranges, even if 32-bit sums wrap. */
+/* For a sample of seeds, results must be in their documented ranges, even if 32-bit sums wrap. */
 START_TEST(results_stay_in_range)
 {
     for (int64_t step = INT32_MIN; step <= INT32_MAX; step += 2147483) {

@@ -1,5 +1,5 @@
-/* Computes MLX's words many at a time, and compares them with words computed one at a time, whose
- * hash has known answers. */
+/* Computes MLX's random words many at a time, and compares them with words computed one at a
+ * time, whose hash has known answers. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,7 +9,8 @@
 
 #define POISON UINT32_C(0xa5a5a5a5)
 
-/* Odd and even counts around the ends of vectors and runs. */
+/* Odd and even counts of words, around multiples of a vector and of the runs that are computed
+ * together. */
 static const uint64_t counts[] = {0,  1,    2,    3,    4,    5,    15,   16,   17,   31,  32,
                                   33, 2046, 2047, 2048, 2049, 2050, 2079, 4096, 4097, 9001};
 #define COUNTS (sizeof counts / sizeof *counts)
@@ -30,8 +31,8 @@ static void take(void *user, uint64_t position, const uint32_t *words, size_t co
     to->count += count;
 }
 
-/* Checks that there are as many words as positions and that all are right, which shows that each
- * was taken once. */
+/* Checks that there are as many words as positions and that all are right. Since each position
+ * was taken once, none is missing. */
 static void check_words(const tsr__mlx_words *words, const taken *got)
 {
     ck_assert_uint_eq(got->count, words->count);
@@ -70,7 +71,7 @@ START_TEST(best_level)
 }
 END_TEST
 
-/* Values of every width, at any address, with an incomplete last word. */
+/* Sorts values of every width, at any address, with an incomplete last word. */
 START_TEST(bits)
 {
     const int width = 1 << _i;
@@ -111,7 +112,8 @@ START_TEST(numbers)
 }
 END_TEST
 
-/* Each index occurs once, and the words are sorted; equal words are sorted by index. */
+/* After sorting, each index must occur once, and the words must be in order, equal words in the
+ * order of their indices. */
 START_TEST(permutation)
 {
     const uint64_t count = counts[_i];

@@ -47,7 +47,7 @@ START_TEST(init_errors)
 }
 END_TEST
 
-/* The generic functions give the same values as the functions of each generator. */
+/* The generic functions must give the same values as the functions of each generator. */
 START_TEST(same_as_the_generators_own)
 {
     tsr_rng rng;
@@ -194,8 +194,8 @@ START_TEST(below_is_uniform)
 }
 END_TEST
 
-/* n is three quarters of the range. Without rejection, a third of the values would occur twice as
- * often. */
+/* n is three quarters of the range of a word. If the generator did not reject words, a third of
+ * the values would occur twice as often. */
 START_TEST(below_is_unbiased_for_large_n)
 {
     enum { THIRDS = 3, DRAWS = 100000 };

@@ -36,7 +36,7 @@ START_TEST(continues_where_it_was_saved)
 }
 END_TEST
 
-/* The bytes are the same on every machine and in every later release of version 1. */
+/* A state must have the same bytes on every machine and in every later release of version 1. */
 START_TEST(format_is_fixed)
 {
     /* version, kind, seed, stream, position */
@@ -132,7 +132,7 @@ START_TEST(rejections_name_offset_and_reason)
 }
 END_TEST
 
-/* Writes a matching checksum, so that only the state is wrong. */
+/* Writes the checksum that fits the bytes, so that only the state is wrong. */
 static void reseal(size_t size)
 {
     uint64_t checksum = UINT64_C(0xcbf29ce484222325);
@@ -184,8 +184,7 @@ START_TEST(every_changed_byte_is_noticed)
 }
 END_TEST
 
-/* Random bytes with a valid header and checksum are either rejected or give a generator that
- * works. */
+/* Random bytes with a valid header and checksum must be rejected or give a generator that works. */
 START_TEST(noise_does_no_harm)
 {
     uint64_t state = 1;

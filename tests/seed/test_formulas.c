@@ -52,7 +52,7 @@ START_TEST(get_deterministic_seed_is_deterministic)
 }
 END_TEST
 
-/* "Ensure uniqueness across devices and operations". */
+/* The specification's "Ensure uniqueness across devices and operations". */
 START_TEST(get_deterministic_seed_is_unique)
 {
     enum { DEVICES = 16, OPS = 1000, SEEDS = DEVICES * OPS };
@@ -120,7 +120,8 @@ START_TEST(documented_rejects_parts_it_does_not_use)
 }
 END_TEST
 
-/* Packs a point into 64 bits by multiplication, independently of the library. */
+/* Packs a point (what a seed is for: a process, device, worker or operation) into 64 bits by
+ * multiplication, independently of the library. */
 static uint64_t packed(const tsr_seed_point *point)
 {
     uint64_t value = (uint64_t)point->kind;
@@ -163,7 +164,7 @@ static uint64_t threefry_inverse(uint64_t base, uint64_t value)
     return (uint64_t)(x0 - keys[0]) << 32 | (x1 - keys[1]);
 }
 
-/* Every point can be computed from its seed, so no two points of a base share a seed. */
+/* Every point can be computed back from its seed, so no two points of a base seed share a seed. */
 START_TEST(hashed_seeds_are_invertible)
 {
     uint64_t state = 1;
@@ -229,7 +230,7 @@ START_TEST(hashed_seeds_of_a_grid_do_not_collide)
 }
 END_TEST
 
-/* If one part changes by one, about half of the bits change. */
+/* If one part of a point changes by one, about half of the bits of the seed must change. */
 START_TEST(hashed_seeds_depend_on_every_part)
 {
     uint64_t state = 5;
@@ -257,7 +258,8 @@ START_TEST(hashed_seeds_depend_on_every_part)
             for (uint64_t differ = (uint64_t)x ^ (uint64_t)y; differ != 0; differ &= differ - 1)
                 bits++;
         }
-        /* These are 64,000 coin flips. The range is eight standard deviations to each side. */
+        /* The changed bits are 64,000 coin flips. The allowed range is eight standard deviations
+         * to each side. */
         ck_assert_int_gt(bits, 31000);
         ck_assert_int_lt(bits, 33000);
     }

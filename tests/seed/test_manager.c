@@ -217,7 +217,7 @@ START_TEST(data_loading_multiple_workers)
 }
 END_TEST
 
-/* The same base seed gives the same numbers in another run. */
+/* The same base seed must give the same numbers in another run. */
 START_TEST(seeding_is_reproducible_across_runs)
 {
     tsr_seed_manager *other = NULL;
@@ -253,14 +253,14 @@ START_TEST(streams_are_generators_of_their_seeds)
         ck_assert_ok(tsr_seed_stream(seeds, TSR_SEED_DEVICE, 3, &stream));
         for (int i = 0; i < 10; i++)
             ck_assert_uint_eq(tsr_rng_next_u32(stream), tsr_rng_next_u32(&expected));
-        /* Seeding other streams does not move this stream. */
+        /* Seeding other streams must not move this stream. */
         tsr_rng *again = NULL;
         ck_assert_ok(tsr_seed_all_devices(seeds, 0, 3));
         ck_assert_ok(tsr_seed_workers(seeds, 0, 300));
         ck_assert_ok(tsr_seed_stream(seeds, TSR_SEED_DEVICE, 3, &again));
         ck_assert_ptr_eq(again, stream);
         ck_assert_uint_eq(tsr_rng_next_u32(stream), tsr_rng_next_u32(&expected));
-        /* Seeding again restarts the stream. */
+        /* Seeding again must restart the stream. */
         ck_assert_ok(tsr_seed_device(seeds, 3, -12));
         ck_assert_ok(tsr_rng_init((tsr_rng_kind)kind, (uint64_t)-12, &expected));
         ck_assert_uint_eq(tsr_rng_next_u32(stream), tsr_rng_next_u32(&expected));
@@ -293,13 +293,13 @@ START_TEST(hashed_manager)
     ck_assert_ok(tsr_seed_hashed(
         &(tsr_seed_point){.base = 42, .kind = TSR_SEED_WORKER, .node = 3, .worker = 1}, &expected));
     ck_assert_int_eq(worker, expected);
-    /* Another epoch gives other seeds. */
+    /* Another epoch must give other seeds. */
     ck_assert_ok(tsr_seed_set_epoch(seeds, 1));
     ck_assert_ok(tsr_seed_workers(seeds, 42, 2));
     int64_t later = worker;
     ck_assert_ok(tsr_seed_of_worker(seeds, 1, &later));
     ck_assert_int_ne(later, worker);
-    /* For too many devices, nothing changes. */
+    /* A call with too many devices must fail and change nothing. */
     ck_assert_error(tsr_seed_all_devices(seeds, 42, 257), TSR_ERR_INVALID,
                     "seed: device 256 is outside 0 to 255, which hashed seeds have room for");
     check_device(1, device);
@@ -470,7 +470,7 @@ START_TEST(every_allocation_may_fail)
 }
 END_TEST
 
-/* A call that fails for lack of memory leaves the manager unchanged. */
+/* A call that fails for lack of memory must leave the manager unchanged. */
 START_TEST(failed_allocations_change_nothing)
 {
     int failed = 0;

@@ -101,7 +101,7 @@ START_TEST(every_stream_continues)
         check_same_stream(manager, other, TSR_SEED_DEVICE, 7);
         check_same_stream(manager, other, TSR_SEED_WORKER, 2);
 
-        /* Restores into the same manager, which has drawn more numbers since. */
+        /* Restores the snapshot into the same manager, which has drawn more numbers since. */
         ck_assert_ok(forms[form].restore(manager, data, size));
         free(again);
         again = saved(manager, forms[form].save, &again_size);
@@ -210,7 +210,7 @@ static void check_rejected(tsr_seed_manager *manager, restore_fn restore, const 
     free(after);
 }
 
-/* Writes a matching checksum at the end of the data. */
+/* Writes the checksum that fits the data at its end. */
 static void reseal(char *data, size_t size)
 {
     uint64_t checksum = UINT64_C(0xcbf29ce484222325);
@@ -402,7 +402,7 @@ START_TEST(every_change_is_detected_or_harmless)
         (void)!tsr_seed_restore_json(other, text, size);
         text[i] = kept;
     }
-    /* All bytes are needed, except the last newline. */
+    /* Without any of the bytes, except the last newline, the snapshot must be refused. */
     for (size_t shorter = 0; shorter < size - 1; shorter++)
         ck_assert(tsr_seed_restore_json(other, text, shorter) == TSR_ERR_INVALID);
     free(text);

@@ -17,7 +17,8 @@ typedef struct bytes {
 
 static inline void put_bytes(bytes *to, const void *data, size_t size)
 {
-    /* Allocates exactly this size, so that reading past the end is detected. */
+    /* Copies the bytes to memory of exactly this size, so that sanitizers detect reads past the
+     * end. */
     to->data = realloc(to->data, to->size + size > 0 ? to->size + size : 1);
     ck_assert_ptr_nonnull(to->data);
     if (size > 0)

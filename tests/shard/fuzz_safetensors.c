@@ -11,7 +11,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         fuzz_check_refusal(status, "safetensors");
     tsr_shard_list_destroy(&list);
 
-    /* The same bytes are the beginning of a file of the largest size. */
+    /* Parses the same bytes as the beginning of a file of the largest size. */
     status = tsr_shard_list_parse(TSR_SHARD_SAFETENSORS, data, size, INT64_MAX, &list);
     if (status == TSR_OK)
         fuzz_check_list(list, INT64_MAX);

@@ -127,7 +127,7 @@ START_TEST(any_byte_changed)
 }
 END_TEST
 
-/* Each function makes a file with one error. It appends to an empty file. */
+/* Each of the following functions appends a file with one error to an empty buffer. */
 static void not_gguf(bytes *file)
 {
     put_bytes(file, "GGML\3\0\0\0", 8);
@@ -391,7 +391,7 @@ START_TEST(endless_strings)
 }
 END_TEST
 
-/* A string that goes beyond the limit, although nothing follows it. */
+/* A string of a key must be refused if it goes beyond the limit, even though nothing follows it. */
 START_TEST(a_huge_string)
 {
     bytes file = {0};

@@ -19,7 +19,7 @@ static void destroy(void)
     folder_destroy(&in);
 }
 
-/* JSON ----------------------------------------------------------------------------------------- */
+/* Lists in JSON -------------------------------------------------------------------------------- */
 
 static tsr_status parse(const char *text, tsr_shard_list **list)
 {
@@ -133,7 +133,7 @@ START_TEST(no_prefix_of_json_is_a_list)
 }
 END_TEST
 
-/* Files ---------------------------------------------------------------------------------------- */
+/* Finding the format of a file ----------------------------------------------------------------- */
 
 static const char one[] = "{\"w\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}";
 
@@ -222,7 +222,7 @@ START_TEST(files_that_cannot_be_read)
 }
 END_TEST
 
-/* Indices -------------------------------------------------------------------------------------- */
+/* Indices of models in several files ----------------------------------------------------------- */
 
 static void write_part(const char *name, const char *header, size_t weights)
 {
@@ -368,7 +368,7 @@ enum { PARTS = 3, NONE = INT32_MIN };
 #define PART_2 "m-00002-of-00003.gguf"
 #define PART_3 "m-00003-of-00003.gguf"
 
-/* `architecture` may be NULL: the part does not say it. */
+/* `architecture` may be NULL: this file does not name it. */
 static void write_gguf_part_of(const char *architecture, const gguf_part *part)
 {
     enum { STRING = 8, U64 = 10, I32 = 5 };
@@ -551,7 +551,7 @@ START_TEST(every_allocation_may_fail)
 }
 END_TEST
 
-/* 70 billion parameters ------------------------------------------------------------------------ */
+/* A model of 70 billion parameters ------------------------------------------------------------- */
 
 typedef struct header {
     char *text;
@@ -637,7 +637,7 @@ START_TEST(seventy_billion_parameters)
     }
     tsr_shard_list_destroy(&list);
 
-    /* The file is now without its last byte. */
+    /* The file now lacks its last byte, and must be refused. */
     ck_assert_int_eq(truncate(path, (off_t)(file.size + made.offset - 1)), 0);
     check_open_fails(path, TSR_ERR_INVALID,
                      "%s: safetensors: offset 86007: tensor 'model.norm.weight': it ends at byte "

@@ -156,7 +156,7 @@ START_TEST(patterns_match_like_a_slow_matcher)
 }
 END_TEST
 
-/* Patterns for which backtracking matchers are slow are matched quickly. */
+/* Patterns for which backtracking matchers are slow must be matched quickly. */
 START_TEST(no_pattern_is_slow)
 {
     char name[TSR_SHARD_MAX_NAME + 1], pattern[201];
@@ -192,7 +192,7 @@ START_TEST(natural_order)
                                          "m",
                                          "ä"};
     enum { COUNT = sizeof sorted / sizeof *sorted };
-    /* Equal numbers are ordered by their bytes. */
+    /* Numbers in names that are equal, such as 1 and 01, must be ordered by their bytes. */
     ck_assert_int_lt(tsr_shard_compare_names("layer02", "layer2"), 0);
     for (int i = 0; i < COUNT; i++)
         for (int j = 0; j < COUNT; j++) {
@@ -281,7 +281,8 @@ START_TEST(long_names)
     name[TSR_SHARD_MAX_NAME] = '\0';
     ck_assert_uint_lt(strlen(tsr__name_short(name, text)), TSR__NAME_SHORT);
     ck_assert_str_eq(text + strlen(text) - 6, "aaa…");
-    /* A name that is too long is not cut in the middle of a character. */
+    /* If an error text cuts a name that is too long, it must not cut it in the middle of a
+     * character. */
     for (size_t i = 1; i + 1 < TSR_SHARD_MAX_NAME; i += 2)
         memcpy(name + i, "ä", 2);
     tsr__name_short(name, text);

@@ -135,7 +135,7 @@ START_TEST(sizes_of_every_kind)
 }
 END_TEST
 
-/* Without limits, each share is rounded down or up. */
+/* Without limits, each rank must get its exact share, rounded down or up. */
 START_TEST(weighted_is_proportional)
 {
     uint64_t state = 1;
@@ -154,7 +154,7 @@ START_TEST(weighted_is_proportional)
             ranges));
         check_ranges(length, ranks, 1, ranges);
         for (int r = 0; r < ranks; r++) {
-            /* Rates are rounded to 32 bits, so the difference is far below one element. */
+            /* The library rounds rates to 32 bits, so the difference is far below one element. */
             double exact = (double)length * rates[r] / sum;
             ck_assert((double)ranges[r].count < exact + 1.001);
             ck_assert((double)ranges[r].count > exact - 1.001);
@@ -179,7 +179,8 @@ static bool can_hold(uint64_t length, int ranks, const double *rates, const uint
     return units == 0;
 }
 
-/* Everything that fits is placed. A rank below its limit gets its share of the rest. */
+/* Everything that fits within the limits must be placed. A rank below its limit must get its
+ * share of the rest. */
 START_TEST(limits_are_kept)
 {
     uint64_t state = 2;

@@ -57,7 +57,8 @@ START_TEST(parameters_are_complete)
 }
 END_TEST
 
-/* For each element, its owner and the owner's ranges agree. Totals are sums of ranges. */
+/* For each element, the rank that owns it must be the one whose range contains it, and totals
+ * must be the sums of ranges. */
 START_TEST(queries_agree)
 {
     for (int kind = 0; kind < 4; kind++) {
@@ -404,7 +405,7 @@ START_TEST(too_many_ranges)
 }
 END_TEST
 
-/* Memory that is exactly enough is enough. */
+/* A memory limit that is exactly enough must be enough. */
 START_TEST(memory_is_a_limit_of_every_strategy)
 {
     for (int kind = 0; kind < 4; kind++) {

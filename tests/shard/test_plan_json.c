@@ -168,7 +168,7 @@ START_TEST(the_capacity_is_checked)
 }
 END_TEST
 
-/* Numbers in JSON have a decimal point in every locale. */
+/* Numbers in JSON must have a decimal point in every locale. */
 START_TEST(any_locale)
 {
     static const char *const locales[] = {"de_DE.UTF-8", "fr_FR.UTF-8", "ps_AF.UTF-8", "C"};
@@ -194,7 +194,7 @@ START_TEST(any_locale)
 }
 END_TEST
 
-/* Reading -------------------------------------------------------------------------------------- */
+/* Reading plans -------------------------------------------------------------------------------- */
 
 #define HEAD "{\"schema\":\"tessera.plan\",\"schema_version\":1,\"strategy\":\"s\",\"ranks\":2,"
 #define P "\"params\":["
@@ -314,7 +314,7 @@ START_TEST(no_text)
 }
 END_TEST
 
-/* A text with one changed byte is refused, or gives a valid plan. */
+/* A text with one changed byte must be refused, or give a valid plan. */
 START_TEST(any_byte_changed)
 {
     tsr_shard_plan *plan = plan_of(NULL, LIST, list, tsr_shard_plan_params(.ranks = 3));

@@ -76,7 +76,7 @@ START_TEST(full_with_other_partitions)
 }
 END_TEST
 
-/* Quantised dtypes are divided only between blocks. */
+/* Quantised dtypes must be divided only between blocks. */
 START_TEST(blocks_are_not_divided)
 {
     static const tsr_shard_param list[] = {
@@ -152,8 +152,8 @@ START_TEST(equal_layers_in_natural_order)
 }
 END_TEST
 
-/* The assignment is the same for any order of the list, and within Graham's bound: no rank has more
- * than the mean plus the largest layer. */
+/* The assignment must be the same for any order of the list, and within Graham's bound: no rank
+ * has more than the mean plus the largest layer. */
 START_TEST(layers_are_balanced)
 {
     uint64_t state = 6;
@@ -306,7 +306,7 @@ START_TEST(weighted_by_rate)
     tsr_shard_plan *plan =
         plan_of(tsr_shard_strategy_params(.kind = TSR_SHARD_WEIGHTED), MODEL, model,
                 tsr_shard_plan_params(.ranks = 3, .rates = (double[]){3, 0, 1}));
-    /* 576 bytes are divided into 432 and 144. */
+    /* The 576 bytes must be divided into 432 and 144. */
     ck_assert_uint_eq(total_of(plan, 0).sharded_bytes, 432);
     ck_assert_uint_eq(total_of(plan, 1).sharded_bytes, 0);
     ck_assert_uint_eq(total_of(plan, 2).sharded_bytes, 144);
@@ -386,7 +386,7 @@ START_TEST(weighted_within_memory)
 }
 END_TEST
 
-/* All memory must be used, with element sizes that divide each other. */
+/* All memory of the ranks must be used, with sizes of elements that divide each other. */
 START_TEST(weighted_fills_memory_exactly)
 {
     static const tsr_shard_param list[] = {

@@ -67,7 +67,7 @@ END {
         search(file, seen, before)
         if (!(file in seen))
             continue
-        # The circle of `file` consists of the sources that it reaches and that also reach it.
+        # The circle of `file` consists of the sources that `file` reaches and that also reach `file`.
         members = 0
         across = 0
         for (other in seen) {

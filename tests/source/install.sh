@@ -36,7 +36,7 @@ asks_for_nothing_else() {
     printf '%s\n' "$words"
     [ "$words" = "$(printf '%s\n' "-I$prefix/include" "-L$libdir" -ltessera | sort)" ]
 }
-# Only the tool and the tests use jansson; the library has its own JSON reader.
+# Programs must not need jansson: only the tool and the tests use it; the library has its own JSON reader.
 static_needs_no_jansson() {
     ! pkg-config --libs --static tessera | grep jansson
 }

@@ -5,8 +5,8 @@
 /* The folder's path; valid while the folder exists. */
 extern char cache_folder[64];
 
-/* Creates the folder, sets XDG_CACHE_HOME to it and unsets TESSERA_TUNING. The drivers' own caches
- * are not moved, because compiling all kernels again takes long. */
+/* Creates the folder, sets XDG_CACHE_HOME to it and unsets TESSERA_TUNING. The drivers' own
+ * caches stay in their usual place, because compiling all kernels again takes long. */
 void cache_folder_make(void);
 
 void cache_folder_remove(void);

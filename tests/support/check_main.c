@@ -153,7 +153,8 @@ void tests_remove(const char *path)
 
 int main(void)
 {
-    /* Check's own limit of 4 s per test is too short for a sanitizer on a loaded machine. */
+    /* Sets a longer limit than Check's 4 s per test, which is too short for a sanitizer on a
+     * loaded machine. */
     setenv("CK_DEFAULT_TIMEOUT", "300", 0);
 
     skipped =

@@ -60,8 +60,8 @@ static void close_shared_device(void)
     tsr_device_close(&shared.device);
 }
 
-/* Runs at the end of a program that shares devices. Closing the last device must not cause messages
- * either. */
+/* Runs at the end of a program that shares devices. Closing the last device must not cause
+ * validation messages either. */
 static void end_of_program(void)
 {
     close_shared_device();

@@ -11,8 +11,8 @@
 extern tsr_device *gpu;   /* the device under test: TESSERA_DEVICE or the driver's first */
 extern tsr_stream *queue; /* a stream on it */
 
-/* For tcase_add_checked_fixture. The teardown fails the test if there are validation messages, or
- * if memory is still in use. */
+/* For tcase_add_checked_fixture. gpu_teardown fails the test if there are validation messages,
+ * or if memory is still in use. */
 void gpu_setup(void);
 void gpu_teardown(void);
 
@@ -55,8 +55,8 @@ void gpu_get(tsr_tensor *tensor, double *values);
 /* Returns the value of `x` stored as `dtype`: floats are rounded once, to nearest even; integers
  * are truncated and saturated, and NaN is 0. */
 double gpu_rounded(double x, tsr_dtype dtype);
-/* gpu_bits returns the bits of that value, and gpu_value the value of bits. They do not use the
- * library's conversions, because they are the reference for these. */
+/* gpu_bits returns the bits of that stored value, and gpu_value the value of such bits. They do
+ * not use the library's conversions, because they are the reference for these. */
 uint64_t gpu_bits(double x, tsr_dtype dtype);
 double gpu_value(uint64_t bits, tsr_dtype dtype);
 /* Read and write element `index` of an array of `dtype` in host memory. */

@@ -48,7 +48,7 @@ static uint32_t f32_of_interest(uint64_t *random, uint32_t i)
     case 4:
         return widened(half, TSR_F16) + (uint32_t)random_between(random, 0, 2) - 1;
     }
-    /* This is the value halfway to the next f16, also for subnormal values. */
+    /* `tie` is the value halfway to the next f16, also for subnormal values. */
     double x = float_of(half, TSR_F16);
     bool subnormal = (half & 0x7c00) == 0;
     uint32_t tie = subnormal ? (uint32_t)bits_of_float(x + ldexp(signbit(x) ? -1 : 1, -25), TSR_F32)

@@ -137,7 +137,7 @@ START_TEST(extents)
 }
 END_TEST
 
-/* The parents have the largest possible sizes. The result is still exact and quick. */
+/* Views of parents of the largest possible sizes. The result must still be exact and quick. */
 START_TEST(huge)
 {
     tsr_layout parent, a, b;
@@ -146,7 +146,8 @@ START_TEST(huge)
     ck_assert(!tsr__layout_repeats(&parent));
     ck_assert_int_eq(tsr__layout_overlap(&parent, &parent), TSR__OVERLAP_SAME);
 
-    /* The left and right half of the columns do not overlap, nor do even and odd rows. */
+    /* The left and right half of a matrix's columns do not overlap, nor do its even and odd
+     * rows. */
     ck_assert_ok(tsr_layout_slice(&parent, 1, 0, columns / 2, 1, &a));
     ck_assert_ok(tsr_layout_slice(&parent, 1, columns / 2, TSR_END, 1, &b));
     ck_assert_int_eq(tsr__layout_overlap(&a, &b), TSR__OVERLAP_NONE);
@@ -157,7 +158,8 @@ START_TEST(huge)
     ck_assert_int_eq(tsr__layout_overlap(&a, &b), TSR__OVERLAP_NONE);
     ck_assert(!tsr__layout_repeats(&a));
 
-    /* The largest possible extents, added in one sum. */
+    /* The layouts reach as far as possible in each dimension, so that a sum over the dimensions
+     * could overflow. */
     tsr_layout far = {.dtype = TSR_U8, .ndim = 1, .shape = {2}, .strides = {INT64_MAX - 1}};
     tsr_layout near = {.dtype = TSR_U8, .ndim = 1, .shape = {INT64_MAX - 2}, .strides = {1}};
     near.offset = 1;
@@ -167,7 +169,8 @@ START_TEST(huge)
 }
 END_TEST
 
-/* For these strides, the search would take too long. It gives up quickly, with the safe answer. */
+/* For these strides, an exact search would take too long. The function must give up quickly,
+ * with the safe answer that they overlap. */
 START_TEST(giving_up)
 {
     tsr_layout a = {.dtype = TSR_U8, .ndim = 8};

@@ -1,5 +1,6 @@
-/* Compares pieces with brute force: together they must visit every element once, at the right
- * address in every operand. */
+/* Compares the pieces (parts of at most a few dimensions) into which tensors are divided with
+ * brute force: together they must visit every element once, at the right address in every
+ * operand. */
 #include <string.h>
 
 #include "support/check_main.h"
@@ -246,7 +247,8 @@ START_TEST(huge)
     ck_assert_ok(tsr_layout_init(TSR_F32, 1, &giant, &floats));
     walk_huge(2, (const tsr_layout *[]){&bytes, &floats}, 33);
 
-    /* Rows are longer than a piece may be. In a transposed layout, neighbours are a row apart. */
+    /* Rows are longer than the limit of a piece. In a transposed layout, neighbours are a row
+     * apart. */
     int64_t shape[] = {300, INT64_C(1) << 30};
     ck_assert_ok(tsr_layout_init(TSR_F32, 2, shape, &floats));
     ck_assert_ok(tsr_layout_init(TSR_F32, 2, (int64_t[]){shape[1], shape[0]}, &other));

@@ -225,7 +225,8 @@ START_TEST(broadcast)
 }
 END_TEST
 
-/* Sizes are far beyond 32 bits, so only the arithmetic can be tested. */
+/* Sizes are far beyond 32 bits, so no memory is behind the layouts, and only the arithmetic is
+ * tested. */
 START_TEST(huge)
 {
     int64_t rows = INT64_C(1) << 30, columns = (INT64_C(1) << 28) + 3;

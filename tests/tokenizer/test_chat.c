@@ -77,8 +77,8 @@ static ids encode(const tsr_tokenizer *with, const tsr_chat_params *params)
     return got;
 }
 
-/* Asserts that the ids are those of a text in which every control token is recognised, and frees
- * them. */
+/* Asserts that the ids are those that encoding gives for a text if it recognises every control
+ * token, and frees them. */
 static void ck_assert_ids(ids got, const char *text, int format)
 {
     int32_t *wanted = NULL;
@@ -256,7 +256,7 @@ START_TEST(a_list_of_templates_has_a_default)
 }
 END_TEST
 
-/* Texts ---------------------------------------------------------------------------------------- */
+/* The text of messages ------------------------------------------------------------------------- */
 
 static int occurrences(ids of, const char *spelling)
 {
@@ -319,7 +319,8 @@ START_TEST(some_formats_strip_spaces)
 }
 END_TEST
 
-/* A tokenizer that adds BOS by itself adds it once at the start, and not to later messages. */
+/* If a tokenizer adds BOS by itself, the format must have it once at the start, and not before
+ * later messages. */
 START_TEST(a_conversation_begins_with_one_bos)
 {
     tsr_tokenizer *own = NULL;
@@ -344,7 +345,7 @@ START_TEST(a_conversation_begins_with_one_bos)
 }
 END_TEST
 
-/* Mistakes ------------------------------------------------------------------------------------- */
+/* Refused calls -------------------------------------------------------------------------------- */
 
 START_TEST(mistakes_are_named)
 {

@@ -26,7 +26,7 @@ static tsr_tokenizer *read_text(const char *json)
     return tokenizer;
 }
 
-/* Merging -------------------------------------------------------------------------------------- */
+/* Merges of byte-pair encoding ----------------------------------------------------------------- */
 
 /* Applies the definition: as long as there is a pair in the list, merges the leftmost one of the
  * lowest rank. */
@@ -191,7 +191,7 @@ START_TEST(the_first_and_longest_added_token_is_found)
     HAS_IDS(tokenizer, "ab><ab>", 12, 6, 5);
     HAS_IDS(tokenizer, "<<b", 4, 4, 2);
     HAS_IDS(tokenizer, "b", 2);
-    /* As plain text, control tokens are merged from their letters. */
+    /* In a plain text, control tokens are not recognised, but merged from their letters. */
     const octets text = {.data = (char[]){"<ab>"}, .size = 4};
     ck_assert(cases_encodes(tokenizer, "text", &text, NULL, (const int32_t[]){4, 6, 5}, 3));
     ck_assert(tsr_tokenizer_is_control(tokenizer, 11));
@@ -343,7 +343,8 @@ START_TEST(normalisers_cannot_multiply_a_text_without_a_limit)
     ck_assert_error(tsr_tokenizer_encode(tokenizer, text, 100, NULL, &ids, &count), TSR_ERR_INVALID,
                     "tokenizer: step 3 of the normaliser makes a text of 100 bytes longer than the "
                     "limit, of which 10496 bytes are left");
-    /* The limit is one for all parts of a text: 27136 for 360 bytes. 512 are used for each part. */
+    /* All parts of a text share one limit of the normaliser: 27136 bytes for a text of 360
+     * bytes. Each part uses 512 of them. */
     for (int i = 0; i < PARTS * 4; i++)
         text[i] = "a<x>"[i % 4];
     ck_assert_error(tsr_tokenizer_encode(tokenizer, text, PARTS * 4,

@@ -289,7 +289,7 @@ static bytes llama2c_file(void)
 
 START_TEST(llama2c_files_may_end_anywhere)
 {
-    /* A file that ends after a token is a shorter vocabulary. */
+    /* A file of llama2.c that ends after a token must be accepted as a shorter vocabulary. */
     check_file(tsr__tokenizer_read_llama2c, llama2c_file(), 4 + 3 * 8 + 5 + 5 + 6);
 }
 END_TEST

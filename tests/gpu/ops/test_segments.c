@@ -209,8 +209,9 @@ static double *outputs(const operation *o, const call *c, size_t *count)
                  gpu->info.max_workgroup_invocations);                                             \
     } while (0)
 
-/* Turns the division of rows on or off. The devices of these tests report no number of processors.
- * With one processor, any row keeps the device busy, so no row is divided. */
+/* Turns the division of rows on or off by setting the number of processors. The devices of these
+ * tests report none, which allows the division. With one processor, any row keeps the device
+ * busy, so no row is divided. */
 static void divide(bool divided)
 {
     gpu->info.processor_count = divided ? 0 : 1;
@@ -292,7 +293,7 @@ START_TEST(only_few_long_rows_are_divided)
 }
 END_TEST
 
-/* The number of segments is limited, and together they cover the row. */
+/* The number of segments of a row is limited, and together they must cover the row. */
 START_TEST(segments_of_any_length)
 {
     gpu_random random = {5};
@@ -312,7 +313,7 @@ START_TEST(segments_of_any_length)
 }
 END_TEST
 
-/* Rows in four dimensions with gaps are not divided, but their results are right. */
+/* Rows in four dimensions with gaps must not be divided, and their results must be right. */
 START_TEST(rows_in_four_dimensions)
 {
     enum { COUNT = 16388 };
@@ -343,8 +344,8 @@ START_TEST(rows_in_four_dimensions)
 }
 END_TEST
 
-/* The nth event of a kind fails, for all n. Each call gives an error and leaves the outputs
- * unchanged, or succeeds. */
+/* The nth event of a kind (an allocation or a Vulkan call) fails, for all n. Each call must give
+ * an error and leave the outputs unchanged, or succeed. */
 static void survive(const operation *o, tsr__fault_kind fault, int code)
 {
     static const tsr_dtype f32[] = {TSR_F32, TSR_F32};

@@ -185,7 +185,7 @@ START_TEST(softmax_with_packed_float16)
 }
 END_TEST
 
-/* Sizes and values at the edges */
+/* Sizes and values at the limits */
 
 /* Compares one row of `count` classes, forward and backward, with the reference. */
 static void wide_case(int64_t count)
@@ -314,7 +314,7 @@ START_TEST(extreme_values)
     for (int i = 0; i < 4; i++)
         ck_assert(isnan(y[i]) && isnan(log_y[i]));
 
-    /* Values for which e^x becomes subnormal. */
+    /* Values for which e^x is subnormal. */
     four((double[]){0, -80, -87, -300}, y, log_y);
     assert_close(y[1], exp(-80), 1e-6 * exp(-80), "small probability", 1);
     assert_close(y[2], exp(-87), 1e-6 * exp(-87), "small probability", 2);
@@ -385,7 +385,7 @@ START_TEST(gradients_match_finite_differences)
 }
 END_TEST
 
-/* Mistakes */
+/* Refused calls */
 
 START_TEST(mistakes_are_named)
 {

@@ -83,7 +83,8 @@ START_TEST(random_lists)
 }
 END_TEST
 
-/* Sizes around multiples of a chunk, more tensors than one dispatch covers, and many chunks. */
+/* Tensors whose sizes are around multiples of the chunks over which kernels sum, more tensors
+ * than one dispatch covers, and tensors of many chunks. */
 START_TEST(sizes)
 {
     static const int64_t lengths[] = {1,   2,   3,    4,    5,    255,      511,
@@ -103,7 +104,7 @@ START_TEST(sizes)
 }
 END_TEST
 
-/* The bits do not depend on a tensor's address or strides. */
+/* The bits of the sum must not depend on a tensor's address or strides. */
 START_TEST(same_bits_anywhere)
 {
     const int64_t shape[] = {70, 91}, wide[] = {70, 95}, flat = 70 * 91 + 1;

@@ -31,7 +31,7 @@ static int descending(const void *a, const void *b)
     return x->index < y->index ? -1 : 1;
 }
 
-/* A shape: `dim` has `count` elements, of which k are wanted. */
+/* A tensor with `count` elements along `dim`, of which the k largest are wanted. */
 typedef struct topk_case {
     int ndim, dim;
     int64_t shape[TSR_MAX_DIMS];
@@ -107,7 +107,8 @@ static void check_case(gpu_random *random, const topk_case *c)
                     gpu_random_between(random, 0, 1) ? c->dim : c->dim - c->ndim));
     gpu_get(values, got);
     gpu_get(indices, at);
-    /* Sorting many long rows completely would take too long. */
+    /* Compares only some of many long rows, because sorting all of them completely on the host
+     * would take too long. */
     for (int64_t row = 0; row < rows && c->k > 0; row += rows * count > 1000000 ? 51 : 1)
         check_row(c, row, in, got, at);
     free(in);

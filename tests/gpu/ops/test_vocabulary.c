@@ -1,5 +1,6 @@
-/* Compares operations on a part of a vocabulary with the host and with tsr_cross_entropy:
- * embedding, its gradient, and the two steps of cross-entropy with divided classes. */
+/* Compares operations on a range of a vocabulary's rows with the host and with
+ * tsr_cross_entropy: embedding, its gradient, and the two steps of cross-entropy whose classes
+ * are divided among ranks. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,8 +20,8 @@ static double *doubles(int64_t count)
 static const tsr_dtype floats[] = {TSR_F32, TSR_F16, TSR_BF16};
 static const tsr_dtype index_dtypes[] = {TSR_I32, TSR_I64, TSR_U32, TSR_U8};
 
-/* Makes random indices into a table of `size` rows. A few of them are outside the table, as if in
- * other parts. */
+/* Makes random indices into a table of `size` rows. A few of them are outside the table, as if
+ * other ranks had their rows. */
 static void random_indices(gpu_random *random, tsr_tensor *tensor, double *indices, int64_t count,
                            int64_t size)
 {
@@ -34,8 +35,8 @@ static void random_indices(gpu_random *random, tsr_tensor *tensor, double *indic
     gpu_put(tensor, indices);
 }
 
-/* As gpu_random_view, but without gaps inside rows. Rows are at any distance from each other and
- * from the start. */
+/* Like gpu_random_view, but without gaps inside rows. Rows are at any distance from each other
+ * and from the start. */
 static tsr_tensor *rows_apart(gpu_random *random, tsr_dtype dtype, int ndim, const int64_t *shape,
                               tsr_tensor **parent)
 {
@@ -189,7 +190,8 @@ START_TEST(a_million_rows)
 }
 END_TEST
 
-/* Divides the classes into `parts` on one device, and computes what each rank would compute. */
+/* Divides the classes into `parts` ranges on one device, and computes what the rank of each
+ * range would compute. */
 static void entropy_case(gpu_random *random, int64_t rows, int64_t classes, int parts, int turn)
 {
     tsr_dtype dtype = floats[turn % 3];

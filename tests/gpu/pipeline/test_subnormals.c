@@ -211,7 +211,7 @@ START_TEST(products)
 }
 END_TEST
 
-/* Modules -------------------------------------------------------------------------------------- */
+/* Changes to SPIR-V modules -------------------------------------------------------------------- */
 
 /* From the specification of SPIR-V. */
 enum { OP_EXECUTION_MODE = 16, OP_CAPABILITY = 17, OP_SPEC_CONSTANT = 50 };
@@ -256,9 +256,9 @@ START_TEST(modules_demand_the_mode)
 }
 END_TEST
 
-/* The device's way of keeping subnormal numbers fits the device. A GPU must not be assumed to keep
- * them by itself. A driver for the CPU needs no mode. Only a device that has the mode may use
- * it. */
+/* The way in which the library keeps subnormal numbers must fit the device. A GPU must not be
+ * assumed to keep them by itself. A CPU driver needs no mode. Only a device that has the mode
+ * may use it. */
 START_TEST(the_device_has_a_way)
 {
     const bool is_cpu = gpu->info.type == TSR_DEVICE_CPU;

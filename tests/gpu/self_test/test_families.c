@@ -5,8 +5,8 @@
 #include "support/check_main.h"
 #include "support/gpu.h"
 
-/* Each test opens a device and runs each PARTS-th case: in an emulator, opening a device takes
- * longer than most cases. */
+/* The tests divide the cases: each opens a device and runs every PARTS-th case, because in an
+ * emulator opening a device takes longer than most cases. */
 #define PARTS 4
 
 /* Runs a case. If the device cannot compute the operation, that is an error, unless its kernel is

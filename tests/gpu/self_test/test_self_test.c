@@ -134,7 +134,7 @@ static void remove_folder(void)
     cache_folder_remove();
 }
 
-/* Products ------------------------------------------------------------------------------------- */
+/* Kernels of products -------------------------------------------------------------------------- */
 
 /* Computes a product of ones: every element of y is `k`. */
 static tsr_status product_of(tsr_dtype dtype, int64_t m, int64_t k, double *out)
@@ -228,7 +228,7 @@ START_TEST(an_error_if_no_kernel_is_left)
 }
 END_TEST
 
-/* k is long enough to be split, and y has few tiles. */
+/* k is so long that the library would divide it into ranges, and y has few tiles. */
 START_TEST(without_the_sum_k_is_not_split)
 {
     const int64_t k = 1024;

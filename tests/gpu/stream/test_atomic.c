@@ -11,7 +11,7 @@
 #include "support/check_main.h"
 #include "support/gpu.h"
 
-/* Tensors of a call ---------------------------------------------------------------------------- */
+/* The tensors of a call ------------------------------------------------------------------------ */
 
 enum { TENSORS = 6, TARGETS = 3, NEARLY_A_BATCH = 94 };
 
@@ -74,7 +74,7 @@ static void transpose_last(scene *s)
 }
 
 /* Adds a view of every second element along every dimension. With more than four dimensions, the
- * operation on it is divided into many pieces. */
+ * operation on it is divided into many dispatches. */
 static void add_every_second(scene *s, tsr_dtype dtype, int ndim, const int64_t *shape,
                              double value)
 {
@@ -100,7 +100,7 @@ static void clear_away(scene *s)
     *s = (scene){0};
 }
 
-/* Contents of the targets ---------------------------------------------------------------------- */
+/* The contents of the targets ------------------------------------------------------------------ */
 
 typedef struct contents {
     unsigned char *bytes[TARGETS];
@@ -182,7 +182,7 @@ static void arrange_rows(scene *s)
     add_matrix(s, TSR_F32, 20, 1024, 3);
 }
 
-/* The operation has more pieces than a batch normally has commands. */
+/* The operation needs more dispatches than a batch normally has commands. */
 static void arrange_reversal(scene *s)
 {
     static const int64_t fours[] = {4, 4, 4, 4, 4, 4, 4, 4};
@@ -226,7 +226,7 @@ static tsr_status step_of_sgd(const scene *s)
                         &(tsr_sgd_params){.learning_rate = 1});
 }
 
-/* CPU drivers divide k of this product and accumulate in y. */
+/* CPU drivers divide k of this product among dispatches that add to y. */
 static void arrange_product(scene *s)
 {
     s->targets = 1;
@@ -241,7 +241,7 @@ static tsr_status product(const scene *s)
     return tsr_matmul(queue, at(s, 0), at(s, 1), at(s, 2), tsr_matmul_params(.accumulate = true));
 }
 
-/* The last part of k adds the bias to the sums of the earlier parts in y. */
+/* The dispatch for the last range of k adds the bias to the sums of the earlier ranges in y. */
 static void arrange_layer(scene *s)
 {
     s->targets = 1;
@@ -274,7 +274,7 @@ static tsr_status wide_product(const scene *s)
                            &(tsr__matmul_override){.config = "wide"});
 }
 
-/* The sums of the parts of k are in scratch memory, and their sum goes to y. */
+/* k is divided into ranges whose sums are in scratch memory; another dispatch adds them up in y. */
 static tsr_status split_product(const scene *s)
 {
     return tsr__matmul_run(queue, at(s, 0), at(s, 1), at(s, 2),
@@ -352,7 +352,8 @@ static tsr_status sum(const scene *s)
     return tsr_reduce(queue, at(s, 0), at(s, 1), 1, TSR_REDUCE_SUM, true);
 }
 
-/* CPU drivers add whole chunks and the rest in two dispatches, and their sums in a third one. */
+/* CPU drivers sum whole chunks in one dispatch, the remaining elements in a second one, and the
+ * results in a third one. */
 static tsr_status squares(const scene *s)
 {
     return tsr_sum_squares(queue, at(s, 0), (const tsr_tensor *[]){at(s, 1)}, 1, 1);
@@ -441,7 +442,7 @@ static const operation operations[] = {
 };
 enum { OPERATIONS = sizeof operations / sizeof *operations };
 
-/* Failing -------------------------------------------------------------------------------------- */
+/* Making calls fail ---------------------------------------------------------------------------- */
 
 static void ignore(void *user, tsr_log_level level, const char *message)
 {

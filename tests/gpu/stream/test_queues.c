@@ -41,7 +41,7 @@ static void setup(void)
     family_of[TRANSFER] = (unsigned)gpu->info.transfer_queue_family;
 }
 
-/* As setup, but the host can write no device memory, so that all transfers use the queues. */
+/* Like setup, but the host can write no device memory, so that all transfers use the queues. */
 static void setup_staged(void)
 {
     setup();
@@ -83,7 +83,7 @@ static void check_is(tsr_stream *stream, tsr_tensor *tensor, float first)
     free(got);
 }
 
-/* Which queues and which memory -------------------------------------------------------------- */
+/* The choice of queues and of memory --------------------------------------------------------- */
 
 START_TEST(families_are_chosen_by_what_they_can_do)
 {
@@ -178,7 +178,7 @@ START_TEST(one_queue_on_request)
 }
 END_TEST
 
-/* Order -------------------------------------------------------------------------------------- */
+/* The order of transfers and other work ------------------------------------------------------ */
 
 START_TEST(small_transfers_stay_on_their_queue)
 {
@@ -270,8 +270,8 @@ START_TEST(transfers_go_on_during_work)
 }
 END_TEST
 
-/* If a tensor is destroyed during its upload, its memory becomes free when the upload is complete,
- * and not before. */
+/* If a tensor is destroyed during its upload, its memory must become free when the upload is
+ * complete, and not before. */
 START_TEST(memory_of_transfers_becomes_free)
 {
     tsr_tensor *x = gpu_new(TSR_F32, 1, &large), *z = gpu_new(TSR_F32, 1, (int64_t[]){1000});
@@ -500,7 +500,7 @@ START_TEST(uploads_are_staged_if_mapping_fails)
 }
 END_TEST
 
-/* The staging ring --------------------------------------------------------------------------- */
+/* The ring of staging memory ----------------------------------------------------------------- */
 
 START_TEST(less_memory_makes_smaller_chunks)
 {

@@ -1,5 +1,5 @@
-/* The limit on the work of a dispatch. With the smallest limit, every operation is divided as far
- * as possible, and its results have the same bits. */
+/* The limit on the work of a dispatch. With the smallest limit, every operation is divided into
+ * as many dispatches as possible, and its results must have the same bits. */
 #include <stdlib.h>
 #include <string.h>
 
