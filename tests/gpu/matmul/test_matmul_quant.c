@@ -406,7 +406,8 @@ START_TEST(layers_allow_int8)
 }
 END_TEST
 
-/* b has more rows than fit into one panel: CPU drivers unpack at most 8 MiB of b's rows at once. */
+/* Products for which the rows of b are unpacked in panels before the multiplication. In the case
+ * of 1100 × 2048, b has more rows than fit into one panel of 8 MiB. */
 START_TEST(panels)
 {
     gpu_random random = {.state = 5};

@@ -218,8 +218,8 @@ START_TEST(larger)
 }
 END_TEST
 
-/* There are more indices than 65535. lavapipe ends loops after that many iterations, so several
- * dispatches or loops must share the indices. */
+/* There are more indices than 65535. lavapipe ends loops after that many iterations, so no loop
+ * may go over all indices. */
 START_TEST(many_indices)
 {
     const int64_t count = 70001, size = 3;
