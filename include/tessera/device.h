@@ -69,7 +69,7 @@ typedef struct tsr_known_fault {
     const char *name;        /* for example "amd-emulated-coopmat" */
     const char *description; /* what the driver does: a sentence without its subject */
     const char *effect;      /* what the library does: a sentence without a full stop */
-    const char *source;      /* the report: REPOSITORY#NUMBER on GitHub, several with commas */
+    const char *source;      /* the report on GitHub: REPOSITORY#NUMBER; commas between several */
 } tsr_known_fault;
 
 typedef struct tsr_device_info {

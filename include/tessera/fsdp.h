@@ -127,7 +127,7 @@ TSR_API TSR_NODISCARD tsr_status tsr_fsdp_backward(tsr_fsdp *model, int unit,
 
 typedef enum tsr_pass {
     TSR_PASS_FORWARD = 0, /* the units after this one are gathered ahead */
-    TSR_PASS_BACKWARD = 1 /* the units before it are gathered ahead; its gradients get memory */
+    TSR_PASS_BACKWARD = 1 /* the units before this one are gathered ahead */
 } tsr_pass;
 
 /* Between begin and end, a unit's parameters are complete: those of its layer have memory, and
@@ -157,7 +157,7 @@ TSR_API int tsr_fsdp_parameter_count(const tsr_fsdp *model, int unit);
 typedef struct tsr_fsdp_shard {
     tsr_shard_range range;
     tsr_tensor *value, *grad;
-    tsr_tensor *master;            /* f32; f16 and bf16 parameters only */
+    tsr_tensor *master;            /* f32 copy of `value`; f16 and bf16 only */
     tsr_tensor *moment1, *moment2; /* for SGD, moment1 is the velocity */
 } tsr_fsdp_shard;
 /* Blocks until all gradients in progress have been reduced. Units may be in use; the gradients of a

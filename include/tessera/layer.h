@@ -165,11 +165,11 @@ typedef enum tsr_layer_layout {
 
 typedef enum tsr_init {
     TSR_INIT_DEFAULT = 0,        /* linear: XAVIER_NORMAL; embedding: NORMAL with deviation 1 */
-    TSR_INIT_XAVIER_NORMAL = 1,  /* deviation √(2 / (in + out)); biases 0 */
+    TSR_INIT_XAVIER_NORMAL = 1,  /* normal, deviation √(2 / (in + out)); biases 0 */
     TSR_INIT_XAVIER_UNIFORM = 2, /* uniform in ±√(6 / (in + out)); biases 0 */
-    TSR_INIT_KAIMING_NORMAL = 3, /* deviation √(2 / in); biases 0 */
+    TSR_INIT_KAIMING_NORMAL = 3, /* normal, deviation √(2 / in); biases 0 */
     TSR_INIT_TORCH = 4,          /* uniform in ±1/√in, also for biases, as torch.nn.Linear */
-    TSR_INIT_NORMAL = 5,         /* `deviation`; 0: 1. Biases 0 */
+    TSR_INIT_NORMAL = 5,         /* normal, with `deviation` (0: 1); biases 0 */
     TSR_INIT_ZEROS = 6,
     TSR_INIT_NONE = 7 /* undefined until written */
 } tsr_init;
@@ -181,7 +181,7 @@ typedef enum tsr_init {
 typedef struct tsr_init_params {
     tsr_init kind;
     uint64_t seed;
-    float deviation; /* TSR_INIT_NORMAL */
+    float deviation; /* the standard deviation, for TSR_INIT_NORMAL */
 } tsr_init_params;
 
 typedef struct tsr_linear_params {

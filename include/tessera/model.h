@@ -152,15 +152,15 @@ TSR_API tsr_group *tsr_model_group(const tsr_model *model);
 TSR_API tsr_dtype tsr_model_dtype(const tsr_model *model);
 
 typedef struct tsr_model_stats {
-    uint64_t parameters;     /* the parameters of the full model; a tied head counts once */
-    uint64_t weight_bytes;   /* the weights that this rank keeps on its device */
-    uint64_t table_bytes;    /* of these, tables of which a token needs one row: an embedding that
-                                is not the head, and learned positions */
-    tsr_dtype dtype;         /* the dtype of most of weight_bytes */
-    uint64_t read_bytes;     /* weights that this rank has read from files */
-    uint64_t open_ns;        /* the time that opening took */
+    uint64_t parameters;   /* the parameters of the full model; a tied head counts once */
+    uint64_t weight_bytes; /* the weights that this rank keeps on its device */
+    uint64_t table_bytes;  /* the part of weight_bytes in tables of which a token needs one row: an
+                              embedding that is not the head, and learned positions */
+    tsr_dtype dtype;       /* the dtype of most of weight_bytes */
+    uint64_t read_bytes;   /* weights that this rank has read from files */
+    uint64_t open_ns;      /* the time that opening took */
     int64_t heads, kv_heads; /* numbers of heads of this rank */
-    int first_layer, layers; /* the layers of this rank's stage */
+    int first_layer, layers; /* of this rank's stage: the first layer, and the number of layers */
 } tsr_model_stats;
 TSR_API void tsr_model_get_stats(const tsr_model *model, tsr_model_stats *out);
 
@@ -198,9 +198,9 @@ typedef struct tsr_model_rank_plan {
     /* What generating a token reads and multiplies: all weights except tables of which it needs one
      * row. */
     uint64_t token_bytes;
-    uint64_t token_parameters; /* elements of matrices */
+    uint64_t token_parameters; /* the elements of the matrices among them */
     int stage;
-    int first_layer, layers; /* the layers of the stage */
+    int first_layer, layers; /* of the stage: the first layer, and the number of layers */
 } tsr_model_rank_plan;
 
 /* Whether a plan fits. */

@@ -272,7 +272,8 @@ typedef struct tsr_sgd_params {
     float dampening;
     float weight_decay; /* L2: grad += weight_decay · parameter */
     bool nesterov;      /* needs momentum > 0 and dampening 0 */
-    bool first_step;    /* velocity = grad, as in PyTorch's first step; its contents are ignored */
+    bool first_step;    /* set velocity = grad, as PyTorch's first step does; its old contents are
+                           ignored */
 } tsr_sgd_params;
 
 /* One step of SGD as torch.optim.SGD defines it. All tensors have the parameter's shape; velocity

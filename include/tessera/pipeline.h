@@ -33,7 +33,7 @@
 extern "C" {
 #endif
 
-#define TSR_MAX_PIPELINE_BATCHES 1048576 /* micro-batches of a run */
+#define TSR_MAX_PIPELINE_BATCHES 1048576 /* the most micro-batches of a run */
 
 /* The schedule ------------------------------------------------------------------------------- */
 

@@ -23,7 +23,7 @@
 typedef enum tsr__slot_state {
     TSR__SLOT_FREE,
     TSR__SLOT_QUEUED,
-    TSR__SLOT_BUSY, /* only the worker uses the slot, except for `abandoned` */
+    TSR__SLOT_BUSY, /* a worker loads the slot's batch; other threads may only set `abandoned` */
     TSR__SLOT_LOADED,
     TSR__SLOT_FAILED
 } tsr__slot_state;

@@ -32,11 +32,11 @@ typedef enum tsr__quant_scales {
     TSR__QUANT_F16_MIN,  /* one f16 for the block, and an f16 minimum that is added */
     TSR__QUANT_E8M0,     /* one power of two, as the byte of its exponent */
     TSR__QUANT_UE4M3,    /* a byte per group: 4 bits of exponent, 3 of mantissa */
-    TSR__QUANT_4_4,      /* f16 factors for the 4-bit scale and 4-bit minimum of each group */
-    TSR__QUANT_6_6,      /* f16 factors for the 6-bit scale and 6-bit minimum of each group */
-    TSR__QUANT_S6,       /* an f16 factor for the 6-bit scale of each group, which has a sign */
+    TSR__QUANT_4_4,      /* 4-bit scale and minimum per group, times two f16 of the block */
+    TSR__QUANT_6_6,      /* like 4_4, with 6 bits */
+    TSR__QUANT_S6,       /* a signed 6-bit scale per group, times an f16 of the block */
     TSR__QUANT_S6_SPLIT, /* like S6, but the bits of the scales are in another order (iq4_xs) */
-    TSR__QUANT_S8        /* an f16 factor for the 8-bit scale of each group, which has a sign */
+    TSR__QUANT_S8        /* like S6, with 8 bits */
 } tsr__quant_scales;
 
 /* How a level is converted to x. */

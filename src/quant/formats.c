@@ -59,7 +59,7 @@ enum { FORMATS = sizeof formats / sizeof *formats };
 
 const tsr__quant_format *tsr__quant_format_of(tsr_dtype dtype)
 {
-    const size_t row = (size_t)dtype - FIRST; /* dtypes before the first one wrap around */
+    const size_t row = (size_t)dtype - FIRST; /* lower dtypes wrap around to a large index */
     return row < FORMATS ? &formats[row] : NULL;
 }
 

@@ -176,7 +176,7 @@ static void cut_piece(const tsr__pieces *walk, tsr__piece *piece)
         piece->index_strides[piece->ndim] = walk->index_strides[i];
         piece->ndim++;
     }
-    if (piece->ndim == 0) /* a single element */
+    if (piece->ndim == 0) /* the piece is a single element; give it one dimension */
         piece->ndim = 1;
 }
 

@@ -50,7 +50,7 @@ static tsr_status read_metadata(gguf_reader *reader, uint64_t count)
         uint32_t type = 0;
         TSR__TRY(tsr__gguf_name(&reader->gguf, "a metadata key"));
         bool is_alignment = strcmp(reader->gguf.name, "general.alignment") == 0;
-        if (!is_alignment) /* the error texts of read_alignment already contain the key's name */
+        if (!is_alignment) /* error texts of read_alignment already name the key */
             tsr__subject_set(&reader->gguf.file->subject, "key", reader->gguf.name, i);
         TSR__TRY(tsr__gguf_u32(&reader->gguf, "a value's type", &type));
         TSR__TRY(is_alignment ? read_alignment(reader, type) : tsr__gguf_skip(&reader->gguf, type));
