@@ -29,7 +29,7 @@ typedef struct attention {
     const struct size *size;
     tsr_dtype dtype;
     bool backward;
-    float *values[OPERANDS]; /* on the host */
+    float *values[OPERANDS]; /* the operands' elements on the host */
     float *lse;
     tsr_tensor *tensor[OPERANDS], *device_lse;
 } attention;

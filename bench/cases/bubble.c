@@ -26,7 +26,7 @@ typedef struct job {
     tsr_stream *stream;
     tsr_pipeline *pipeline;
     int rank, stages, batches;
-    double busy; /* seconds in passes */
+    double busy; /* seconds that this stage has spent in passes */
 } job;
 
 static double now(void)

@@ -21,7 +21,7 @@ typedef struct part {
 typedef struct plan {
     collective_kind kind;
     const collective_sizes *sizes;
-    double seconds; /* for each size */
+    double seconds; /* how long each size is measured */
 } plan;
 
 /* What a rank has measured, for each size. */

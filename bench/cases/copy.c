@@ -12,7 +12,8 @@
 
 #define SEED 9
 #define DEFAULT_MIB 64
-#define COMPLETE_MIB 16 /* size of conversions and transposes in a complete run on CPU drivers */
+/* In a complete run on CPU drivers, the size of tensors that are converted or transposed. */
+#define COMPLETE_MIB 16
 
 /* The operands of one copy: a matrix on the device, a view of it as the source, and the
  * destination. */
@@ -29,7 +30,7 @@ typedef struct copy {
     uint64_t source_bytes, result_bytes;
     tsr_tensor *whole, *view, *to;
     const bench_row *ceiling;
-    bench_busy busy; /* only for copies that run while products are computed */
+    bench_busy busy; /* the products; used only by copies that run while products are computed */
 } copy;
 
 static tsr_status run_copy(tsr_stream *stream, void *user)
@@ -69,7 +70,7 @@ typedef struct copy_case {
     const char *name;
     tsr_status (*run)(tsr_stream *stream, void *user);
     tsr_dtype from, to;
-    bool half;         /* copy the left half of a square matrix */
+    bool half;         /* the case copies the left half of a square matrix */
     int64_t row_bytes; /* bytes in a row of the matrix; 0: the matrix is square */
     bool transpose;
     bool alone; /* left out of a complete run */

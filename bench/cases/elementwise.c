@@ -27,10 +27,10 @@ typedef struct operands {
     float *a, *b, *y;
     void *bytes;
     tsr_tensor *device_a, *device_b, *device_y;
-    tsr_tensor *device_labels; /* for cross-entropy */
+    tsr_tensor *device_labels; /* the labels, for cross-entropy */
     /* for normalisation; views of the first two rows of b */
     tsr_tensor *device_weight, *device_bias;
-    row_stats *stats; /* of all rows; NULL until they are needed */
+    row_stats *stats; /* [rows]; NULL until they are needed */
     double sum;       /* over the current row: exponentials for softmax, y · dy for its gradient */
 } operands;
 

@@ -16,7 +16,7 @@
 /* The rows for the steps of `tessera bench first`. Each run of that benchmark gives one sample for
  * every row. A row has the name of its step. */
 typedef struct steps {
-    const char *caches; /* "empty" or "warm" */
+    const char *caches; /* what the caches on disk were at the start: "empty" or "warm" */
     int count;
     bench_row *rows[STEPS];
 } steps;
@@ -61,7 +61,8 @@ static bool read_document(bench_context *context, steps *all, const char *text)
 static bool run_once(bench_context *context, steps *all, const char *cache)
 {
     bench_child_result result;
-    char index[16]; /* selected by index, because two drivers of one GPU give it the same UUID */
+    char index[16]; /* the child selects the device by index: two drivers of one GPU give it the
+                       same UUID */
     snprintf(index, sizeof index, "%d", context->info->index);
     char *const arguments[] = {"bench", "first", "--json", "--device", index, NULL};
     if (!bench_child_run(arguments, cache, &result))

@@ -56,7 +56,7 @@ typedef struct link_figures {
 /* The result of a rank. `links` has [ranks][MAX_SIZES] entries, one for each other rank and size of
  * messages. */
 typedef struct rank_result {
-    int host; /* the number of its host */
+    int host; /* the number of the host on which the rank runs */
     turns_figures turns;
     _Alignas(16) link_figures links[];
 } rank_result;

@@ -7,7 +7,7 @@
 #include "bench/harness/data.h"
 #include "cli/lib/memory.h"
 
-#define COUNT ((uint64_t)1 << 23) /* larger than caches */
+#define COUNT ((uint64_t)1 << 23) /* elements of each tensor: more than caches hold */
 
 static const tsr_adamw_params adamw = {
     .learning_rate = 0.01f, .beta1 = 0.9f, .beta2 = 0.99f, .weight_decay = 0.1f, .step = 3};

@@ -1,4 +1,4 @@
-#define _DEFAULT_SOURCE /* for MAP_ANONYMOUS */
+#define _DEFAULT_SOURCE /* declares MAP_ANONYMOUS */
 #include "bench/cases/ranks.h"
 
 #include <errno.h>

@@ -9,7 +9,8 @@
 #include "bench/harness/data.h"
 #include "cli/lib/memory.h"
 
-#define BYTES ((size_t)64 << 20) /* larger than most caches, like the tensors of `bench copy` */
+/* The size of the copy: larger than most caches, as in `bench copy`. */
+#define BYTES ((size_t)64 << 20)
 #define PIECE ((size_t)1 << 20)
 #define PIECES ((int)(BYTES / PIECE))
 /* Copies per measurement: so many that the time to start the threads is negligible. */

@@ -7,7 +7,7 @@
 /* A benchmark for which the old and the new runs have no result in common, on one device or on the
  * host. */
 typedef struct bench_missing {
-    const bench_document *run; /* an old run that has results of the benchmark */
+    const bench_document *run; /* an old run that has results of this benchmark */
     int device;                /* the index of the device in the document `run`; -1: the host */
     const char *benchmark;
 } bench_missing;

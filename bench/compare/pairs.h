@@ -20,13 +20,13 @@ typedef struct bench_range {
 
 /* A result that the old and the new runs have. */
 typedef struct bench_pair {
-    const bench_document *old_run, *new_run; /* one run of each side that has it */
+    const bench_document *old_run, *new_run; /* one run of each side that has the result */
     const bench_figures *old, *new;
     const char *of; /* the ceiling that `was` and `is` are parts of; NULL: absolute values */
     /* The result is compared by its absolute value because, in a run, its part of the ceiling is
      * above BENCH_MAX_OF_CEILING. */
     bool above_ceiling;
-    bool is_time;        /* less is better */
+    bool is_time;        /* the values are times, so less is better */
     bench_range was, is; /* the values that are compared */
 } bench_pair;
 

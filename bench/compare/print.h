@@ -14,7 +14,7 @@ typedef struct bench_compare_options {
 /* How many results of each kind there are. Ceilings are counted in ceilings_changed only. */
 typedef struct bench_compare_counts {
     int compared, slower, faster, same, not_decided, parts, ceilings_changed, only_old, only_new;
-    int failures; /* in the new runs */
+    int failures; /* benchmarks that failed in the new runs */
     int missing;
 } bench_compare_counts;
 

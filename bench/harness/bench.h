@@ -30,9 +30,11 @@ typedef struct bench_shape {
 /* The options of the command line. If a list is empty, the benchmark uses its own defaults. */
 typedef struct bench_options {
     const char *device;
-    double seconds; /* to spend on timing one row */
+    double seconds; /* the time to spend on measuring one row */
     int64_t size_mib, ranks;
-    int64_t min_bytes, max_bytes, step_factor; /* in bytes; 0: not given */
+    /* Sizes of collective operations in bytes: min_bytes, and so on up to max_bytes, each
+     * step_factor times the previous one; 0: not given. */
+    int64_t min_bytes, max_bytes, step_factor;
     bool peer, large;
     /* This is a complete run (complete.h): cases of which one repetition takes longer than
      * `seconds` on this device are left out. */

@@ -15,8 +15,8 @@ bool bench_folder_create(char path[BENCH_FOLDER_SIZE]);
 void bench_folder_remove(const char *path);
 
 typedef struct bench_child_result {
-    int exit_code; /* 128 + the signal number if a signal ended it */
-    char *output;  /* its standard output; for free() */
+    int exit_code; /* the child's exit code; 128 + the signal number if a signal ended it */
+    char *output;  /* the child's standard output; the caller frees it with free() */
 } bench_child_result;
 
 /* Runs the program with these arguments (argv[1] onwards, ending with NULL) and with `cache` as

@@ -4,7 +4,7 @@
 
 typedef struct bench_host {
     char cpu[128]; /* "?" if the system does not say */
-    int cpus;      /* online */
+    int cpus;      /* CPUs that are online */
     char os[256];  /* system, release and architecture */
     char time[32]; /* the time of the call, ISO 8601 in UTC */
 } bench_host;

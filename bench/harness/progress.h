@@ -5,7 +5,7 @@
 #include <stdbool.h>
 
 typedef struct bench_progress {
-    bool shown; /* standard error is a terminal */
+    bool shown; /* progress is shown: standard error is a terminal */
     double start_ns;
     int steps, step; /* the number of steps of a complete run and the present one; steps 0: a single
                         benchmark, for which no bar is shown */

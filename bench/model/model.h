@@ -28,7 +28,7 @@ const bench_model_shape *bench_model_shape_find(const char *name);
 char *bench_model_shape_names(size_t size, char *text);
 
 typedef struct bench_model_options {
-    const char *path; /* NULL: a generated model */
+    const char *path; /* the model's file or folder; NULL: a generated model */
     const bench_model_shape *shape;
     tsr_dtype type; /* the dtype of a generated model's matrices */
     tsr_dtype dtype, cache_dtype;
@@ -67,8 +67,8 @@ typedef struct bench_model_test {
 typedef struct bench_model_report {
     char name[256];
     const tsr_model_config *config;
-    tsr_dtype dtype;     /* in which most weights are kept */
-    uint64_t parameters; /* of the full model */
+    tsr_dtype dtype;     /* the dtype in which most weights are kept */
+    uint64_t parameters; /* the number of parameters of the full model */
     int ranks;
     bench_model_rank *rank; /* [ranks] */
     int test_count;
@@ -82,7 +82,8 @@ int bench_model_run(bench_model_options *options);
 /* Results of a test, computed from its repetitions. */
 typedef struct bench_model_figures {
     double mean, deviation; /* tokens per second; the deviation of a single repetition is 0 */
-    double communication;   /* the mean of all ranks */
+    double communication;   /* the part of the time in which a rank waited for others, averaged over
+                               the ranks */
     /* `weights`: bytes of weights that all ranks read per second while they generate; each weight
      * is read once in a step. `memory`: `weights` divided by the sum of the ranks' memory
      * bandwidths. Both are 0 for prompts, which read weights once for many tokens. */

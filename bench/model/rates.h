@@ -16,9 +16,9 @@ extern const cli_command bench_rates_command;
 #define BENCH_RATES_PASSES 12
 
 typedef struct bench_rates_options {
-    const char *path; /* NULL: `shape` */
+    const char *path; /* the model's file or folder; NULL: a model is generated from `shape` */
     const bench_model_shape *shape;
-    tsr_dtype type; /* of the matrices */
+    tsr_dtype type; /* the dtype of the matrices */
     int64_t sequences, prompt;
     double seconds; /* the time for measuring one kind of pass of one model */
     double timeout;

@@ -31,8 +31,8 @@ typedef struct job {
     bench_options harness;
     bench_context context;
     tsr_comm *comm;
-    tsr_group *alone; /* this rank */
-    tsr_group *all;   /* all ranks */
+    tsr_group *alone; /* a group of this rank only */
+    tsr_group *all;   /* a group of all ranks */
     tsr_model *model;
     tsr_generator *generator;
     tsr_tensor *tensor;

@@ -15,7 +15,7 @@ typedef enum bench_format {
 } bench_format;
 
 typedef struct bench_destination {
-    bench_format format; /* of standard output; the initial value is the default */
+    bench_format format; /* the format of standard output; the initial value is the default */
     const char *path;    /* a file to write as well; NULL: none */
     bool json;           /* --json was given */
     bool chosen;         /* --output named a format */

@@ -12,7 +12,7 @@
 
 typedef struct bench_figures {
     const char *benchmark;
-    int device; /* its index in the document; -1: the host */
+    int device; /* the device's index in the document; -1: the host */
     bool is_ceiling, noisy, is_time;
     const json_t *which; /* the parameters of the case */
     char label[192];     /* the case in words: "f32 1×4096×4096" */
@@ -26,7 +26,7 @@ typedef struct bench_figures {
     double device_ns; /* the median by the device's clock; 0: there are no device samples */
     int samples; /* the number of samples; each is the mean time of `repetitions` repetitions */
     double repetitions;
-    const char *method; /* how it was verified */
+    const char *method; /* how the result was verified, in words */
     const char *peer;   /* other software that did the same work; NULL: none */
     double peer_median; /* in the same unit as the median */
     double busbw;       /* bus bandwidth of a collective operation, in GB/s; 0: not a collective */
@@ -44,7 +44,7 @@ typedef struct bench_document {
     const char *path;
     char name[BENCH_NAME]; /* the file's name, without .json and unnecessary folders */
     const char *tessera, *time, *cpu, *os;
-    const char *alone; /* the only benchmark of the run; NULL: all */
+    const char *alone; /* the only benchmark of the run; NULL: the run measured all */
     int cpus;
     double duration_s;
     int device_count, result_count;

@@ -17,7 +17,7 @@
 #define BOTTOM 52.0
 
 typedef struct axes {
-    double x_low, x_high, y_low, y_high; /* exponents of two */
+    double x_low, x_high, y_low, y_high; /* the ends of the axes, as exponents of two */
 } axes;
 
 static double x_of(const axes *of, double intensity)

@@ -14,11 +14,11 @@ typedef enum kind {
     WHOLE,    /* an integer of at least 0 */
     INTEGER,
     TRUTH,
-    OBJECT, /* an object with the members of a table */
+    OBJECT, /* an object whose members another table lists */
     OBJECTS,
     NUMBERS,
     TEXTS,
-    CASE,   /* an object of texts and integers, whose names differ between benchmarks */
+    CASE, /* the parameters of a case: texts and integers, whose names differ between benchmarks */
     NOTHING /* null: bench.schema.json requires the member, but its value is not published */
 } kind;
 

@@ -8,8 +8,8 @@
 typedef struct example_job_params {
     const char *program; /* the program's name, with which error messages start */
     int ranks;           /* 0: as many as were launched */
-    int data, tensor;    /* the grid; 0: 1 data-parallel rank, all ranks tensor-parallel */
-    int stages;          /* of a pipeline; each stage is a grid of ranks; 0: 1 */
+    int data, tensor;    /* the grid's sizes; both 0: all ranks are tensor-parallel */
+    int stages;          /* the stages of a pipeline, each of which is a grid of ranks; 0: 1 */
     tsr_dtype wire;      /* dtype in which tensor-parallel activations are sent; 0: unchanged */
     int batch; /* rows of a batch; a multiple of the number of data-parallel ranks, unless the job
                   is elastic */

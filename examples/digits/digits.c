@@ -21,7 +21,7 @@ typedef struct training {
     images train, held_out;
     model model;
     FILE *log;
-    epoch_result *results; /* [epochs + 1] */
+    epoch_result *results; /* [epochs + 1]: before the training, and after each epoch */
     int count;
 } training;
 

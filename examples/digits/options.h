@@ -6,7 +6,7 @@
 
 typedef struct digits_options {
     const char *csv, *device;
-    const char *load, *save, *save_init, *log, *curve; /* files; NULL: none */
+    const char *load, *save, *save_init, *log, *curve; /* paths of files; NULL: not given */
     int ranks;                                         /* 0: as many as were launched */
     int data, tensor;     /* the grid: data-parallel × tensor-parallel ranks; 0: not set */
     const char *strategy; /* the sharding strategy of data-parallel ranks; "none": each has all

@@ -9,9 +9,9 @@
 
 typedef struct epoch_result {
     int epoch;                    /* number of finished epochs */
-    double loss, held_out_loss;   /* means over images */
+    double loss, held_out_loss;   /* means over the images of the training, and of those held out */
     int64_t right, held_out;      /* held-out images: those classified correctly, and all */
-    double seconds;               /* of training, without evaluation */
+    double seconds;               /* the time of the training, without evaluation */
     double communication_seconds; /* time for which this rank waited for others */
     int64_t images; /* images trained on; 0 in the results from before the first epoch */
 } epoch_result;

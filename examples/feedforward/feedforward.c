@@ -23,7 +23,7 @@ typedef struct place {
     tsr_comm *comm;
     tsr_device *device;
     tsr_stream *stream;
-    tsr_group *group, *alone;    /* all ranks; this rank alone, for the result to compare with */
+    tsr_group *group, *alone; /* of all ranks; of this rank only, for the result to compare with */
     char problem[BLOCK_PROBLEM]; /* what is wrong with the file; "" if tsr_last_error() has the
                                     error instead */
 } place;
@@ -68,7 +68,8 @@ static tsr_status pass(const place *self, tsr_layer *layer, const tsr_tensor *x,
 typedef struct figures {
     double seconds;               /* the median time of a forward pass */
     double communication_seconds; /* the mean time of a pass that this rank waited for others */
-    double error, scale;          /* the largest difference, the largest value */
+    /* the largest difference from one process's result, and that result's largest magnitude */
+    double error, scale;
 } figures;
 
 static int compare_doubles(const void *a, const void *b)

@@ -15,7 +15,7 @@ typedef struct family {
     const char *name, *class;
     int head_dim;
     bool qkv_bias, qk_norm, tied;
-    const char *more; /* members of config.json */
+    const char *more; /* additional members of config.json, as JSON */
 } family;
 
 static const family families[] = {
