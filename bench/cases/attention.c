@@ -156,7 +156,8 @@ static int64_t seen(const attention *test, int64_t query)
     return test->size->kv_len - test->size->q_len + query + 1;
 }
 
-/* Computes the probabilities of a query's keys in double precision. */
+/* Computes the softmax of a query's scores over the keys that it sees, p[j], in double
+ * precision. */
 static void probabilities(const attention *test, int64_t head, int64_t query, double *p)
 {
     double most = -INFINITY, sum = 0;
@@ -224,7 +225,7 @@ static bool verify_forward(attention *test, bench_row *row)
     return bench_verified(test->context, row);
 }
 
-/* Computes a row of dq. */
+/* Computes the expected row of dq for one query. */
 static void expect_query(const attention *test, int64_t head, int64_t query, double *p,
                          double *want)
 {
@@ -245,7 +246,7 @@ static void expect_query(const attention *test, int64_t head, int64_t query, dou
     }
 }
 
-/* Computes a row of dk and of dv, from all queries that see the key. */
+/* Computes the expected rows of dk and dv for one key, from all queries that see it. */
 static void expect_key(const attention *test, int64_t head, int64_t key, double *p, double *dk,
                        double *dv)
 {

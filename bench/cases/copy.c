@@ -172,7 +172,8 @@ static void check_bits(const copy *test, bench_check *check, int64_t columns)
     }
 }
 
-/* Checks the destination. Must be called after one or more runs of the copy. */
+/* Compares the destination with the expected elements. Must be called after one or more runs of the
+ * copy. */
 static bool verify(copy *test, bench_row *row, const copy_case *which)
 {
     bench_context *context = test->context;

@@ -366,7 +366,8 @@ static void finish(operands *test)
     free(test->bytes);
 }
 
-/* Checks the results. Must be called after one or more runs of the operation. */
+/* Compares the results with the expected values. Must be called after one or more runs of the
+ * operation. */
 static bool verify(operands *test, bench_row *row)
 {
     bench_context *context = test->context;

@@ -70,7 +70,7 @@ typedef struct pair {
     uint8_t *send, *recv;
 } pair;
 
-/* Sends one message each way. */
+/* Sends a message from one rank of the pair to the other and one back. */
 static tsr_status round_trip(const pair *p)
 {
     tsr_status status = TSR_OK;
@@ -304,7 +304,8 @@ static bool add_hosts(bench_context *context, const plan *what, const all_result
     return true;
 }
 
-/* Takes the sizes from the options. Fails if there are more than MAX_SIZES. */
+/* Chooses the sizes of messages: those of the options, or the usual ones. Fails if there are more
+ * than MAX_SIZES. */
 static bool choose_sizes(bench_context *context, plan *out)
 {
     const bench_options *options = context->options;

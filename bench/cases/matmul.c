@@ -146,7 +146,7 @@ static bool verify(matmul *test, bench_row *row)
     return true;
 }
 
-/* Checks that the result of the timed runs is exactly the verified one. */
+/* Checks that the last timed run gave the same bits as the run that was verified. */
 static bool verify_again(matmul *test)
 {
     uint64_t size;
@@ -245,8 +245,8 @@ static bool run_case(matmul *test, double *rate)
     char batch[32] = "";
     if (test->batch > 0)
         snprintf(batch, sizeof batch, "%lld of ", (long long)test->batch);
-    /* *rate is the best rate of the smaller products. A larger product rarely has more than twice
-     * this rate. */
+    /* *rate is the best rate of the products measured so far, which are smaller. It predicts the
+     * time of this product, because a larger product rarely has more than twice this rate. */
     if (*rate > 0 && !bench_worthwhile(test->context, name_of(test), work_of(test) / *rate,
                                        "%s %s%lldx%lldx%lld", tsr_dtype_name(test->dtype), batch,
                                        (long long)s->m, (long long)s->k, (long long)s->n))

@@ -6,7 +6,8 @@
 
 #include "bench/report/report.h"
 
-/* The C interface to BLAS. Its enumerators have had these values since it was published. */
+/* Constants and a function of CBLAS, the C interface to BLAS. The constants have had these values
+ * since it was published. */
 enum { ROW_MAJOR = 101, NO_TRANSPOSE = 111, TRANSPOSE = 112 };
 typedef void (*sgemm_fn)(int order, int transpose_a, int transpose_b, int m, int n, int k,
                          float alpha, const float *a, int lda, const float *b, int ldb, float beta,
@@ -71,7 +72,8 @@ bool bench_openblas_load(char *problem, size_t size)
         snprintf(problem, size, "--peer: the OpenBLAS found here has no cblas_sgemm");
         return false;
     }
-    /* The configuration starts with, for example, "OpenBLAS 0.3.21"; compile options follow. */
+    /* openblas_get_config() returns, for example, "OpenBLAS 0.3.21" and then compile options. Keep
+     * the first two words. */
     const char *text = config != NULL ? config() : "OpenBLAS";
     const char *end = strchr(text, ' ');
     size_t length = end != NULL ? (size_t)(end - text) + 1 + strcspn(end + 1, " ") : strlen(text);

@@ -139,7 +139,7 @@ static tsr_status create_torch(tsr_sampler **out)
         out);
 }
 
-/* Reads the next epoch completely. */
+/* Moves the sampler to the next epoch and reads all of it. */
 static tsr_status read_epoch(tsr_stream *stream, void *user)
 {
     (void)stream;

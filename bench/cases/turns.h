@@ -18,7 +18,8 @@ typedef struct turns_figures {
     int samples;
     double awake_ns[TURNS_SAMPLES], asleep_ns[TURNS_SAMPLES];
     int64_t sum, wanted; /* the sum that the all-reduces have given, and the expected one */
-    /* The times of all-reduces for each size, if the host has several ranks. */
+    /* How long all-reduces of each size take, for the row "memory"; no samples if the host has one
+     * rank. */
     int memory_samples[TURNS_MAX_SIZES];
     double memory_ns[TURNS_MAX_SIZES][TURNS_SAMPLES];
 } turns_figures;
@@ -30,7 +31,8 @@ typedef struct turns_plan {
     const uint64_t *bytes;
 } turns_plan;
 
-/* Measures on all ranks; all hosts measure at the same time. */
+/* Measures turns and memory. All ranks of `comm` must call it; all hosts measure at the same
+ * time. */
 TSR_NODISCARD tsr_status turns_measure(tsr_comm *comm, const turns_plan *plan, turns_figures *out);
 
 /* Adds the rows of a host from the figures of its first rank: "turn" if its ranks share processors,

@@ -114,7 +114,7 @@ static tsr_status run(job *j)
                                                     .columns = j->given.columns / j->size,
                                                     .duration_ns = 1000000000),
                                rates);
-    /* The rate of each rank when it computes complete products, at the same time as the others. */
+    /* Measure the rate of each rank when all ranks compute complete products at the same time. */
     if (status == TSR_OK)
         status = time_part(j, j->given.columns, &alone, &together);
     const double rate = 1 / alone;

@@ -20,7 +20,7 @@ static const uint32_t code_f16[] =
 #define MAX_ROUNDS (1u << 14)
 #define MAX_VECTORS 4
 
-/* The differences between dtypes. */
+/* What differs between the measurements for f32 and f16. */
 typedef struct variant {
     tsr_dtype dtype;
     const uint32_t *code;
@@ -29,7 +29,7 @@ typedef struct variant {
     const char *method;
     double tolerance; /* the largest relative error of the sum that is accepted */
     void (*choose)(float constants[CONSTANTS], double rounds);
-    /* The sum that an invocation must return. */
+    /* Computes the sum that each invocation of the shader must write. */
     double (*sum)(double a, double b, double start, uint32_t chains, uint32_t rounds);
 } variant;
 

@@ -16,7 +16,7 @@ static const uint32_t stream_code[] =
 #define GPU_BYTES ((uint64_t)256 << 20)
 #define CPU_BYTES ((uint64_t)64 << 20)
 
-/* These numbers are also in the shader. */
+/* The shader, memory_stream.comp, has the same numbers. */
 #define THREADS 256
 #define VECTOR_BYTES 16
 #define ROW_OF_GROUPS                                                                              \

@@ -36,7 +36,7 @@ void bench_compare_markdown(const bench_comparison *all, FILE *out);
 void bench_compare_csv(const bench_comparison *all, FILE *out);
 void bench_compare_json(const bench_comparison *all, FILE *out);
 
-/* Returns the name of a verdict in JSON and CSV. */
+/* Returns the word for a verdict in JSON and CSV, such as "slower". */
 const char *bench_verdict_name(bench_verdict verdict);
 
 #endif

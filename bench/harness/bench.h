@@ -211,7 +211,7 @@ bool bench_bearable(bench_context *context, const char *benchmark, double ns, co
 
 /* Failures ------------------------------------------------------------------------------------- */
 
-/* Records the reason and returns false. */
+/* Records the reason why the benchmark has failed and returns false. */
 bool bench_fail(bench_context *context, const char *format, ...) CLI_PRINTF(2, 3);
 /* Returns whether `status` is TSR_OK; otherwise records the error. Used by BENCH_TRY. */
 bool bench_passed(bench_context *context, tsr_status status, const char *what);
@@ -249,10 +249,11 @@ bool bench_measure_peer(bench_context *context, bench_row *row, const char *peer
  * negligible, but not beyond `most`. */
 bool bench_lengthen(bench_context *context, const bench_task *task, uint32_t *rounds,
                     uint32_t most);
-/* Measures the ceilings of the rows from `first` on again. */
+/* Measures again all ceilings with which the rows from `first` on are compared. */
 bool bench_ceilings_again(bench_context *context, int first);
 
-/* Adds a sample that the benchmark took itself. */
+/* Adds a sample to the row, for a benchmark that measures times itself instead of calling
+ * bench_measure. */
 void bench_sample(bench_row *row, double ns);
 
 /* All benchmarks; the list ends with NULL. list.c has a line for each. */

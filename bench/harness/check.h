@@ -16,7 +16,8 @@ typedef struct bench_check {
     int64_t row, column;
 } bench_check;
 
-/* Resets a check. */
+/* Starts a check in which nothing has been compared yet. `method` says what will be compared with
+ * what. */
 void bench_check_begin(bench_check *check, const char *method);
 
 /* Compares one element. NaN is wrong unless `want` is NaN. A tolerance of 0 requires equality. */

@@ -39,7 +39,7 @@ static void clear_away(int number)
     }
     if (posix_spawn(&remover, "/bin/rm", NULL, NULL, argv, environ) == 0)
         waitpid(remover, NULL, 0);
-    /* The signal is blocked until the handler returns, and then has its default effect. */
+    /* The signal is blocked until this handler returns; then the raised signal ends the process. */
     signal(number, SIG_DFL);
     raise(number);
 }

@@ -17,7 +17,7 @@ void bench_progress_begin(bench_progress *progress);
 void bench_progress_step(bench_progress *progress, const char *where);
 /* Shows what is being measured. */
 void bench_progress_show(const bench_progress *progress, const char *what);
-/* Removes the line. */
+/* Removes the line from the terminal. */
 void bench_progress_end(const bench_progress *progress);
 
 #endif

@@ -9,7 +9,8 @@
 #define QUICK_PRODUCTS 2e8
 #define SIGNS_SEED 77
 
-/* Computes four partial sums, so that an addition does not have to wait for the previous one. */
+/* Adds the products of a and b to four sums in turn, so that an addition does not have to wait for
+ * the previous one. */
 static double dot(const float *a, const float *b, int64_t count)
 {
     double sum[4] = {0};

@@ -158,7 +158,8 @@ static bool time_passes(job *j, int sequences, int64_t prompt, double *seconds)
     return good;
 }
 
-/* Returns the rows of a pass: 1, 2, 4, … sequences up to the option's, and last a prompt. */
+/* Returns the number of rows of a pass: 1, 2, 4, … (one row per sequence) up to --sequences; the
+ * last pass is a prompt. */
 static int64_t rows_of(const job *j, int pass, bool *is_prompt)
 {
     *is_prompt = j->options->prompt > 0 && pass == j->report.passes - 1;
@@ -235,7 +236,7 @@ static double layer_seconds(const job *j, double few, double many)
     return least;
 }
 
-/* Computes the times of passes from those of the four models. */
+/* Computes the numbers of bench_rates_pass for each pass from the times of the four models. */
 static void fit(job *j, const tsr_model_config config[MODELS],
                 double seconds[MODELS][BENCH_RATES_PASSES])
 {

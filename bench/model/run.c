@@ -293,7 +293,7 @@ static bool barrier(job *j)
     return true;
 }
 
-/* Runs a test once. */
+/* Runs a test once. Gives the time and how long this rank waited for others. */
 static bool repeat(job *j, const bench_model_test *test, bool keep, double *seconds, double *waited)
 {
     const int64_t prompt = test->generates ? 1 : test->tokens;
@@ -314,7 +314,7 @@ static bool repeat(job *j, const bench_model_test *test, bool keep, double *seco
     return remove_all(j, sequences);
 }
 
-/* Gathers `size` bytes of each rank. */
+/* Collects `size` bytes of each rank in `all`, on all ranks. */
 static bool gather(job *j, const void *own, void *all, size_t size)
 {
     BENCH_TRY(of(j), tsr_comm_all_gather(j->comm, own, all, size, TSR_U8));

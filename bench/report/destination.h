@@ -21,7 +21,8 @@ typedef struct bench_destination {
     bool chosen;         /* --output named a format */
 } bench_destination;
 
-/* The entries of --output and --json for a command's table of options. */
+/* The options --output and --json as entries of a command's table of options; they set members of
+ * `to`. */
 #define BENCH_DESTINATION_OPTIONS(to)                                                              \
     {"json", NULL, "the same as -o json: print JSON with everything, and nothing else",            \
      .flag = &(to).json},                                                                          \

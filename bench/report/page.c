@@ -69,7 +69,8 @@ static const cli_option options[] = {
 static void write_head(const page_context *page)
 {
     FILE *out = page->out;
-    /* The policy prevents scripts from running, even if some text is not escaped by mistake. */
+    /* The content security policy prevents scripts from running, in case some text is not escaped
+     * by mistake. */
     fputs("<!DOCTYPE html>\n<html xmlns=\"http://www.w3.org/1999/xhtml\" lang=\"en\">\n<head>\n"
           "<meta charset=\"utf-8\"/>\n<meta http-equiv=\"Content-Security-Policy\" "
           "content=\"default-src 'none'; style-src 'unsafe-inline'\"/>\n"

@@ -99,7 +99,7 @@ static void write_matrix(FILE *out, const page_series *series, const matrix *all
     fputs("</table></div>\n", out);
 }
 
-/* Returns whether no result before this one has the same size. */
+/* Returns whether this result is the series' first one with its size of messages. */
 static bool is_first(const page_series *series, int result, const char *benchmark)
 {
     const bench_figures *all = series->run->results;

@@ -94,7 +94,7 @@ const char *page_standing(const bench_figures *one)
                                           : "";
 }
 
-/* Returns true if no result before this one belongs to the same benchmark. */
+/* Returns true if this result is the first one of its benchmark in all runs. */
 static bool is_first(const page_context *page, int run, int result)
 {
     const char *name = page->runs[run].results[result].benchmark;

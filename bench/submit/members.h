@@ -7,7 +7,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Returns a copy of a run with only the members of the table, at every depth. */
+/* Returns a copy of a run's document in which all objects have only the members that the table
+ * lists. */
 json_t *bench_members_select(const json_t *run);
 
 /* Checks that the document has all members of the table, with their types, and no other. Otherwise

@@ -203,7 +203,7 @@ void bench_self_check(const bench_document *run, bench_reasons *reasons)
 {
     char problem[BENCH_REASON];
     reasons->count = 0;
-    /* The other checks read members that bench_document_take does not require. */
+    /* Check the members first: the other checks read members that a run need not have. */
     if (!bench_members_check(run->root, problem, sizeof problem)) {
         bench_reason(reasons, "%s", problem);
         return;

@@ -72,7 +72,7 @@ bool parse_seed(const char *program, const char *text, int64_t *out)
     return true;
 }
 
-/* Parses a grid such as "2x1". */
+/* Parses a grid such as "2x1": data-parallel × tensor-parallel ranks. */
 bool parse_grid(const char *program, const char *text, int *data, int *tensor)
 {
     char *end;

@@ -31,7 +31,7 @@ bool parse_seed(const char *program, const char *text, int64_t *out);
 bool parse_dtype(const char *program, const char *text, tsr_dtype *out);
 /* Parses DATAxTENSOR, for example "2x1". */
 bool parse_grid(const char *program, const char *text, int *data, int *tensor);
-/* Accepts "none" or the name of a sharding strategy. */
+/* Checks that `text` is "none" or the name of a sharding strategy, and sets *out to it. */
 bool parse_strategy(const char *program, const char *text, const char **out);
 
 /* Reads a file of less than `max_size` bytes into memory of malloc. On failure returns false and

@@ -21,7 +21,8 @@ typedef struct chart {
     int steps;
 } chart;
 
-/* Returns the height of a loss on the vertical axis, before scaling. */
+/* Returns where a loss is on the vertical axis: the loss itself, or its logarithm if the axis is
+ * logarithmic. */
 static double level(const chart *c, double loss)
 {
     return c->params->is_logarithmic ? log10(loss) : loss;

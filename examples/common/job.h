@@ -53,7 +53,8 @@ int job_first_row(const example_job *self);
 tsr_status job_shrink(example_job *self, bool *again);
 /* Adds up to `count` processes that wait to join. Sets *grown to whether there were any. */
 tsr_status job_grow(example_job *self, int count, bool *grown);
-/* Must be called after a change of ranks, when the old data-parallel group is no longer in use. */
+/* Destroys the data-parallel group of before the last change of ranks. Call it when nothing uses
+ * that group any more. */
 void job_settle(example_job *self);
 /* Returns whether the status means that a rank is lost. */
 bool job_has_lost(tsr_status status);

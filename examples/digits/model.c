@@ -109,7 +109,7 @@ static tsr_status forward(model *self, const example_job *job, const tsr_tensor 
                             learning ? &p->saved[MODEL_DOWN] : NULL, &p->logits);
 }
 
-/* Computes the gradients of this rank's images and starts their reductions. */
+/* Computes the gradients for this rank's images, and starts to add them over the ranks. */
 static tsr_status backward(model *self, const example_job *job, const tsr_tensor *dlogits,
                            const passage *p)
 {

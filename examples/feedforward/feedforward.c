@@ -132,7 +132,7 @@ static void compare(const float *got, const float *want, int64_t count, figures 
 {
     for (int64_t i = 0; i < count; i++) {
         double error = fabs((double)got[i] - (double)want[i]);
-        /* If out->error is NaN, it is not replaced, because nothing is larger than it. */
+        /* A NaN becomes the error and stays it, because no number is larger than NaN. */
         if (isnan(error) || error > out->error)
             out->error = error;
         out->scale = fmax(out->scale, fabs((double)want[i]));

@@ -377,7 +377,7 @@ TSR_API TSR_NODISCARD tsr_status tsr_comm_all_to_all_v_start(
     tsr_comm *comm, const void *send, const uint64_t *send_counts, void *recv,
     const uint64_t *recv_counts, tsr_dtype dtype, uint64_t timeout_ns, tsr_request **out);
 
-/* Blocks until all ranks have called it. */
+/* A barrier: returns on each rank when all ranks have called it. */
 TSR_API TSR_NODISCARD tsr_status tsr_comm_barrier(tsr_comm *comm);
 TSR_API TSR_NODISCARD tsr_status tsr_comm_barrier_start(tsr_comm *comm, uint64_t timeout_ns,
                                                         tsr_request **out);

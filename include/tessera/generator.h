@@ -112,7 +112,8 @@ typedef struct tsr_sequence_params {
     tsr_sampling_params sampling;
     uint64_t number;    /* selects the stream of random numbers (see tsr_sampling_params) */
     int64_t max_tokens; /* tokens to generate; 0: until the context is full */
-    /* Tokens that end the sequence: the model's own, unless ignore_end is set, and these. Copied */
+    /* Tokens that end the sequence: the model's end tokens, unless ignore_end is set, and those in
+     * stop[stop_count], which is copied */
     bool ignore_end;
     const int32_t *stop;
     int stop_count;

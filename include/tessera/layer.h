@@ -146,7 +146,7 @@ TSR_API TSR_NODISCARD tsr_status tsr_layer_gather_parameter(const tsr_layer *lay
  *                       on every rank, is added once
  */
 
-/* How an input or output is divided over the ranks. */
+/* How the input or the output of a layer is divided over the ranks. */
 typedef enum tsr_layer_layout {
     TSR_LAYOUT_DEFAULT = 0,
     /* Every rank has the full tensor. A row-parallel layer takes its part of it as a view. */

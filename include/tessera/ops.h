@@ -134,7 +134,7 @@ TSR_API TSR_NODISCARD tsr_status tsr_scale(tsr_stream *stream, tsr_tensor *y, co
 /* y = alpha · x + y. x broadcasts to y's shape. */
 TSR_API TSR_NODISCARD tsr_status tsr_axpy(tsr_stream *stream, tsr_tensor *y, float alpha,
                                           const tsr_tensor *x);
-/* y = act(x). y may be x. */
+/* y = act(x), the activation function of each element. y may be x. */
 TSR_API TSR_NODISCARD tsr_status tsr_activate(tsr_stream *stream, tsr_tensor *y,
                                               const tsr_tensor *x, tsr_activation activation);
 /* y = act(x) · b, as gated MLPs need it. x and b broadcast to y's shape, and y may be either of

@@ -24,7 +24,8 @@ typedef struct tsr_quant_format {
 
 /* Returns the format of a dtype, or NULL if the dtype is not a block format. */
 TSR_API const tsr_quant_format *tsr_quant_format_of(tsr_dtype dtype);
-/* Returns the formats one after the other, index 0 first, and NULL past the last one. */
+/* Returns block format number `index`, counted from 0, or NULL past the last one. For listing all
+ * formats. */
 TSR_API const tsr_quant_format *tsr_quant_format_at(int index);
 
 /* Gives the bytes of `count` elements: of a row of `count` columns, or of any number of whole rows.

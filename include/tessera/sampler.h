@@ -485,7 +485,7 @@ TSR_API TSR_NODISCARD tsr_status tsr_sampler_create(const tsr_sampler_ops *ops, 
 
 /* Samplers that depend on properties of the items ---------------------------------------------- */
 
-/* The largest number of items of the samplers below. */
+/* The largest number of items of length-sorted, stratified and curriculum samplers. */
 #define TSR_MAX_SAMPLER_SORTED (UINT64_C(1) << 31)
 
 typedef struct tsr_sampler_length_sorted_params {

@@ -35,7 +35,8 @@ typedef enum tsr_seed_kind {
  * static storage. */
 TSR_API const char *tsr_seed_kind_name(tsr_seed_kind kind);
 
-/* What a seed is for. Members that do not apply are 0. */
+/* What a seed is for: the base seed, and the process, device, worker or operation that gets the
+ * seed. Members that do not apply are 0. */
 typedef struct tsr_seed_point {
     int64_t base;
     tsr_seed_kind kind;

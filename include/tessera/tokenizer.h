@@ -59,7 +59,8 @@ typedef enum tsr_tokenizer_kind {
     /* SentencePiece-style BPE: merges the neighbours whose union has the highest score. Characters
      * that the vocabulary lacks become tokens of bytes, <0x00> to <0xFF>. */
     TSR_TOKENIZER_SPM = 0,
-    /* BPE by a list of merges, over characters. */
+    /* BPE by a list of merges, of which each merges two neighbouring texts; the first texts are
+     * characters. */
     TSR_TOKENIZER_BPE = 1,
     /* BPE by a list of merges, over bytes, inside the words into which a regular expression cuts
      * the text (GPT-2 and its descendants). */
@@ -131,7 +132,7 @@ typedef enum tsr_encode_control {
     /* A control token's spelling in the text, such as "<|eot_id|>", is ordinary text. This is the
      * choice for text from outside. Added tokens that are not control tokens are recognised. */
     TSR_ENCODE_CONTROL_TEXT = 0,
-    /* Such a spelling becomes the control token. */
+    /* A control token's spelling in the text becomes the control token. */
     TSR_ENCODE_CONTROL_TOKEN = 1
 } tsr_encode_control;
 

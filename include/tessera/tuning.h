@@ -34,7 +34,7 @@ extern "C" {
 #define TSR_TUNING_KERNEL_SIZE 24
 #define TSR_TUNING_MAX_SPLITS 64
 
-/* A way to compute a product. */
+/* A kernel, and into how many ranges it divides k. */
 typedef struct tsr_tuning_choice {
     char kernel[TSR_TUNING_KERNEL_SIZE]; /* a configuration's name, such as "tiled-m" */
     /* The largest number of ranges into which k is divided. The products of each range are summed

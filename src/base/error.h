@@ -29,7 +29,8 @@ typedef struct tsr__error {
     char text[TSR__ERROR_TEXT];
 } tsr__error;
 
-/* Returns the thread's error text and clears it. */
+/* tsr__error_take returns the thread's error text and clears it; tsr__error_put_back records it
+ * again. */
 tsr__error tsr__error_take(void);
 void tsr__error_put_back(const tsr__error *error);
 

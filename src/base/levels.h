@@ -28,7 +28,7 @@ typedef enum tsr__level {
     }
 #endif
 
-/* True if this processor supports the instruction set. */
+/* Returns whether this processor supports the instruction set. */
 bool tsr__level_is_here(tsr__level level);
 
 /* Returns the function table of the best instruction set that this processor supports. */

@@ -21,7 +21,8 @@ static int highest_bit(uint32_t value)
  * results of longer expressions in a wider type, which would change the bits. */
 float tsr__normal_from_word(uint32_t word)
 {
-    /* the number of words on the same side of the middle that give values further from 0 */
+    /* words below and above 2^31 give negative and positive values; `below` counts the words of the
+     * same sign whose values are further from 0 */
     uint32_t below = word >> 31 ? ~word : word;
     uint32_t t = 2 * below + 1;
     int octave = highest_bit(t);

@@ -109,7 +109,7 @@ tsr_status tsr__json_element(tsr__json *json, bool *more)
 
 /* Strings -------------------------------------------------------------------------------------- */
 
-/* Where the decoded string is written. If `text` is NULL, the bytes are discarded. */
+/* The memory into which a string is decoded. If `text` is NULL, the bytes are discarded. */
 typedef struct buffer {
     char *text;
     size_t used, size;

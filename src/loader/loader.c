@@ -132,7 +132,8 @@ tsr_status tsr_loader_create(const tsr_loader_params *params, tsr_loader **out)
         tsr_loader_destroy(&loader);
         return status;
     }
-    /* Continue at the position of the caller's sampler, which the caller may have read before. */
+    /* Start with the batch at the sampler's position: the caller may have read the sampler
+     * before. */
     tsr__loader_go_to(loader, tsr_sampler_position(loader->batches));
     *out = loader;
     return TSR_OK;

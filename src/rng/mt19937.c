@@ -27,7 +27,7 @@ static inline uint32_t twisted(uint32_t upper, uint32_t lower, uint32_t shifted)
     return shifted ^ (mixed >> 1) ^ ((0u - (lower & 1u)) & TWIST);
 }
 
-/* Replaces the generator's words by the next ones. */
+/* Replaces the generator's 624 words by the next 624. */
 static void twist(tsr_mt19937 *rng)
 {
     uint32_t *words = rng->words;

@@ -6,7 +6,8 @@
 
 #define TSR__MT19937_WORDS 624
 
-/* Returns the 53 low bits as a fraction in [0, 1), as PyTorch converts bits to a double. */
+/* Returns the low 53 of 64 random bits as a fraction in [0, 1), as PyTorch converts bits to a
+ * double. */
 static inline double tsr__unit_double(uint64_t bits)
 {
     return (double)(bits & ((UINT64_C(1) << 53) - 1)) * (1.0 / 9007199254740992.0);

@@ -55,7 +55,7 @@ typedef struct tsr__state_reader {
 void tsr__state_put(tsr__state_writer *writer, uint64_t value);
 void tsr__state_put_bytes(tsr__state_writer *writer, const void *data, size_t size_bytes);
 tsr_status tsr__state_get(tsr__state_reader *reader, uint64_t *value);
-/* Reads size_bytes bytes: *data points to them inside the state. */
+/* Reads `size_bytes` bytes without copying them: sets *data to where they are in the state. */
 tsr_status tsr__state_get_bytes(tsr__state_reader *reader, size_t size_bytes, const uint8_t **data);
 
 /* Fails with TSR_ERR_INVALID and a text that starts with "sampler resume: offset …: ". */

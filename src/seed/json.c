@@ -18,7 +18,8 @@
 #define FORMAT "tessera.seed-snapshot"
 #define VERSION 1
 
-/* Writes the snapshot. None of its strings contains a character that must be escaped. */
+/* Writes the snapshot as JSON. Strings are not escaped, because none contains a character that must
+ * be. */
 static tsr_status write_streams(const tsr_seed_manager *manager, tsr__json_writer *to)
 {
     uint8_t state[TSR_RNG_STATE_BYTES];

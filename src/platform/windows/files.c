@@ -289,7 +289,8 @@ int stat(const char *path, struct stat *out)
     wchar_t *wide = tsr__windows_wide(path);
     if (!wide)
         return -1;
-    /* Requests no access, so that the call succeeds for files that this process may not read. */
+    /* Open the file with no access (0), which succeeds even for files that this process may not
+     * read. */
     const HANDLE handle =
         CreateFileW(wide, 0, FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE, NULL,
                     OPEN_EXISTING, FILE_FLAG_BACKUP_SEMANTICS, NULL);

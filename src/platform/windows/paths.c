@@ -14,7 +14,7 @@
 
 #include "platform/windows/text.h"
 
-/* Calls a function of Windows for one path. Returns 0, or -1 with errno set. */
+/* Calls a function of Windows with a path, converted to UTF-16. Returns 0, or -1 with errno set. */
 static int with_path(const char *path, BOOL(WINAPI *function)(const wchar_t *))
 {
     wchar_t *wide = tsr__windows_wide(path);

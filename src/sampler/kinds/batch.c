@@ -12,7 +12,7 @@ typedef struct batch {
     bool drop_last;
 } batch;
 
-/* Returns the number of batches that this number of indices gives. */
+/* Returns the number of batches into which `indices` indices are divided. */
 static uint64_t batches(const batch *self, uint64_t indices)
 {
     return self->drop_last ? indices / self->size : tsr__div_up_u64(indices, self->size);

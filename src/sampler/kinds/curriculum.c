@@ -34,7 +34,7 @@ static uint64_t length(const tsr_sampler *sampler)
     return ((const curriculum *)sampler)->samples;
 }
 
-/* Returns how many items have this difficulty or a lower one. */
+/* Returns how many items have a key of at most `key`. */
 static uint64_t up_to(const curriculum *self, int64_t key)
 {
     uint64_t low = 0, high = self->count;

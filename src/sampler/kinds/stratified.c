@@ -114,7 +114,7 @@ static tsr_status find_classes(stratified *self, const int64_t *labels)
     return TSR_OK;
 }
 
-/* Computes the array `places`. */
+/* Computes the array `places`: which member is at each place of an epoch. */
 static tsr_status lay_out(stratified *self)
 {
     int64_t *sizes = tsr__calloc(self->classes, sizeof *sizes);

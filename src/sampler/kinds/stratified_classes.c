@@ -6,7 +6,7 @@
 #include "base/alloc.h"
 #include "sampler/order/sorted.h"
 
-/* All classes of one size: members[0 … count − 1] are their numbers. */
+/* All classes that have `size` items: members[0 … count − 1] are the numbers of these classes. */
 typedef struct group {
     int64_t size;
     const uint32_t *members;
@@ -44,8 +44,8 @@ static void sink(heap *groups, uint64_t place)
     groups->at[place] = sinking;
 }
 
-/* Computes how many places the group's next class lacks, if it is entitled to its proportion of the
- * first `places` places. `count` is the number of all places. */
+/* Computes `behind`: how many of the first `places` places the group's next class should have minus
+ * how many it has, times `count`, the number of all places. */
 static void measure(group *one, uint64_t places, uint64_t count)
 {
     one->behind = one->size * (int64_t)places - (int64_t)(one->given / one->count) * (int64_t)count;

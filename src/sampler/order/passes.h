@@ -35,7 +35,7 @@ void tsr__passes_begin(const tsr__passes *passes, tsr_rng *out);
  * off another key. */
 tsr_threefry_key tsr__passes_key(const tsr__passes *passes);
 
-/* A generator within one epoch. Items are drawn from it one after the other. */
+/* A generator from which the items of one epoch are drawn one after the other. */
 typedef struct tsr__draws {
     tsr_rng rng;
     bool begun;

@@ -3,7 +3,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 
-/* Returns the number of draws of the generator that one permutation needs. */
+/* Returns how many numbers are drawn from the generator for one permutation. */
 static uint64_t draws_of(const tsr__shuffled *shuffled)
 {
     if (shuffled->passes.order == TSR_ORDER_TORCH)

@@ -25,7 +25,7 @@ typedef struct tsr__partition {
     /* For an interleaved split: the number of items at the start of the order that earlier
      * partitions have given. */
     uint64_t offset;
-    /* For a contiguous split: the earlier partitions, oldest first. */
+    /* For a contiguous split: the earlier partitions of this epoch, oldest first. */
     tsr__partition_before before[TSR__MAX_REPARTITIONS];
     int count;
     /* number of items to partition: n minus those that earlier partitions have given */

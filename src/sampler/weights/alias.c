@@ -85,7 +85,8 @@ tsr_status tsr__alias_init(const tsr__weights *weights, double largest, tsr__ali
     even_out(weights, heaviest, &alias);
     for (uint64_t i = 0; i < alias.count; i++) {
         double share = alias.own[i].share;
-        /* A full column has only one index, so both choices must give this index. */
+        /* A full column contains only its own index, so draws must give this index for any
+         * level. */
         if (share >= 1)
             alias.other[i] = (uint32_t)i;
         alias.own[i].below = share >= 1 ? UINT64_MAX : (uint64_t)(share * 18446744073709551616.0);

@@ -26,7 +26,8 @@ typedef struct tsr__gguf {
     char name[TSR_SHARD_MAX_NAME + 1];
 } tsr__gguf;
 
-/* Reads the start of the file: magic, version and counts. */
+/* Reads the start of the file: the magic number, the version, and the numbers of tensors and of
+ * keys. */
 tsr_status tsr__gguf_head(tsr__gguf *gguf, uint64_t *tensors, uint64_t *metadata) TSR_NODISCARD;
 
 /* Read bytes or an integer at the reader's offset, and move past them. `part` is the name of what
@@ -44,7 +45,7 @@ tsr_status tsr__gguf_string(tsr__gguf *gguf, const char *part, size_t capacity, 
 /* Skips a value. It is an error if the file does not contain all of it. */
 tsr_status tsr__gguf_skip(tsr__gguf *gguf, uint32_t type) TSR_NODISCARD;
 
-/* A key to look up, and a description of its value. */
+/* A key that the caller looks up in the metadata, and the type, number and place of its values. */
 typedef struct tsr__gguf_value {
     const char *key;
     bool found, is_array;
@@ -63,7 +64,7 @@ tsr_status tsr__gguf_find(tsr__file *file, tsr__gguf_value *values, size_t count
 tsr_status tsr__gguf_check_array(tsr__file *file, const tsr__gguf_value *value, uint32_t type,
                                  const char *wanted) TSR_NODISCARD;
 
-/* Read a value that was found. A value of another type is an error. */
+/* Read a value that tsr__gguf_find has found. A value of another type is an error. */
 tsr_status tsr__gguf_integer(tsr__file *file, const tsr__gguf_value *value,
                              int64_t *out) TSR_NODISCARD;
 /* Reads a float, or an integer, which is converted. */

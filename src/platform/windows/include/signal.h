@@ -20,7 +20,8 @@ struct sigaction {
     int sa_flags;
 };
 
-/* Without SA_RESETHAND, the handler stays installed after a signal, as in POSIX. */
+/* Installs a handler, which stays installed after a signal unless SA_RESETHAND is set, as in
+ * POSIX. */
 int tsr__windows_sigaction(int number, const struct sigaction *action, struct sigaction *before);
 #define sigaction(...) tsr__windows_sigaction(__VA_ARGS__)
 
