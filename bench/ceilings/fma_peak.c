@@ -66,8 +66,8 @@ static void choose_f32(float constants[CONSTANTS], double rounds)
     }
 }
 
-/* Returns the sum of the final values of the chains, from the formula a^N·c + b·(1 − a^N)/(1 − a)
- * for a chain that starts at c. */
+/* Returns the sum that an f32 invocation must write: the final values of all chains, from the
+ * formula a^N·c + b·(1 − a^N)/(1 − a) for a chain that starts at c. */
 static double sum_f32(double a, double b, double start, uint32_t chains, uint32_t rounds)
 {
     double power = exp((double)rounds * STEPS_F32 * log(a)), sum = 0;
@@ -90,8 +90,8 @@ static void choose_f16(float constants[CONSTANTS], double rounds)
     }
 }
 
-/* Returns the sum of the first chain's values after every round, plus the final values of all
- * chains. */
+/* Returns the sum that an f16 invocation must write: the first chain's values after every round,
+ * plus the final values of all chains. */
 static double sum_f16(double a, double b, double start, uint32_t chains, uint32_t rounds)
 {
     (void)a;

@@ -14,8 +14,8 @@ typedef struct bench_missing {
 
 /* Finds missing benchmarks, in the order of the old runs. Returns their number; free *out with
  * free(). Three things do not count as missing: single cases, because runs differ in which cases
- * they leave out as too long; ceilings; and what no new run should have measured, because a run of
- * one benchmark measures only this benchmark, on one device. */
+ * they leave out as too long; ceilings; and what no new run was asked to measure: a run of one
+ * benchmark measures only this benchmark, on one device. */
 int bench_missing_find(const bench_runs *old, const bench_runs *new, const bench_pair *pairs,
                        int count, bench_missing **out);
 

@@ -77,8 +77,8 @@ static bool has_changed(bench_verdict what)
     return what == BENCH_GOT_SLOWER || what == BENCH_GOT_FASTER;
 }
 
-/* Returns true if the pair belongs in the list of results with this verdict. Ceilings whose change
- * is not decided are not listed. */
+/* Returns true if a pair with this verdict is listed: if it has changed or may have changed.
+ * Ceilings that may have changed are not listed. */
 static bool is_news(const bench_pair *pair, bench_verdict what)
 {
     return has_changed(what) || (what == BENCH_NOT_DECIDED && !pair->old->is_ceiling);

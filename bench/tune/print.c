@@ -27,7 +27,7 @@ static void print_result(cli_table *table, const tune_result *result)
 {
     char product[128], usual[CHOICE_TEXT], winner[CHOICE_TEXT];
     tsr_tuning_choice shown = result->usual;
-    /* do not show a number of splits of 1, which is the default */
+    /* show the number of splits only if the kernel divides k, that is, if it is more than 1 */
     shown.splits = shown.splits > 1 ? shown.splits : 0;
     tune_product_text(&result->product, product, sizeof product);
     cli_table_cell(table, "%s", product);

@@ -18,7 +18,7 @@
 #define NEAR 0.9
 #define FINALISTS 4
 
-/* Constants of the main measurement. */
+/* Constants of the main measurement, which follows the screening. */
 #define SAMPLES_WANTED 60 /* half of them of the built-in kernel, half of the candidate */
 #define SHORTEST_SAMPLE_NS 1e6
 #define MIN_PAIRS 7

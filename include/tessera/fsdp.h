@@ -127,7 +127,7 @@ TSR_API TSR_NODISCARD tsr_status tsr_fsdp_backward(tsr_fsdp *model, int unit,
 
 typedef enum tsr_pass {
     TSR_PASS_FORWARD = 0, /* the units after this one are gathered ahead */
-    TSR_PASS_BACKWARD = 1 /* the units before this one are gathered ahead */
+    TSR_PASS_BACKWARD = 1 /* units before it are gathered ahead, and its gradients get memory */
 } tsr_pass;
 
 /* Between begin and end, a unit's parameters are complete: those of its layer have memory, and

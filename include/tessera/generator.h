@@ -124,7 +124,7 @@ typedef struct tsr_sequence_params {
  * step computes its prompt, so this call does not wait. Sequences are numbered 0 … sequences − 1; a
  * removed sequence's number is used again. Errors:
  * TSR_ERR_INVALID for a prompt that is empty, longer than the context or has an id outside the
- * vocabulary, for params of sampling, or if there are `sequences` sequences already;
+ * vocabulary, for wrong sampling params, or if there are `sequences` sequences already;
  * TSR_ERR_NO_MEMORY. */
 TSR_API TSR_NODISCARD tsr_status tsr_generator_add(tsr_generator *generator,
                                                    const tsr_sequence_params *params, int *out);
@@ -163,11 +163,11 @@ typedef struct tsr_generated {
     tsr_finish finish;
 } tsr_generated;
 
-/* Generates the next token of each sequence that has not ended: computes the prompts of new
- * sequences, and the last tokens of all other sequences in one pass. Writes one entry for each of
- * these sequences to tokens[sequences], in the order of their numbers, and the number of entries to
- * *count; 0 if all sequences have ended. A sequence that has ended stays until it is removed.
- * Blocks until the tokens are chosen.
+/* Generates the next token of each sequence that has not ended: computes the tokens that have not
+ * gone through the model yet: the prompts of new sequences, and for all other sequences together
+ * their last token. Writes one entry for each of these sequences to tokens[sequences], in the order
+ * of their numbers, and the number of entries to *count; 0 if all sequences have ended. A sequence
+ * that has ended stays until it is removed. Blocks until the tokens are chosen.
  *
  * Errors: TSR_ERR_DEVICE_MEMORY if the cache has too few free pages (removing a sequence helps),
  * TSR_ERR_INVALID for logits that are NaN, and on all ranks before anything is computed if the

@@ -32,7 +32,7 @@ typedef struct tsr_kernel_params {
     const uint32_t *spirv; /* words of a SPIR-V module */
     uint64_t spirv_words;
     const char *name;          /* the name in error texts; NULL: "kernel" */
-    int tensor_count;          /* tensors: as many addresses start the push constants */
+    int tensor_count;          /* number of tensors, whose addresses begin the push constants */
     uint32_t scalar_bytes;     /* bytes of scalars after the addresses, a multiple of 4 */
     const uint32_t *constants; /* specialization constants 0, 1, …, as 32-bit patterns */
     int constant_count;        /* at most 24 */

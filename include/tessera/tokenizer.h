@@ -59,8 +59,8 @@ typedef enum tsr_tokenizer_kind {
     /* SentencePiece-style BPE: merges the neighbours whose union has the highest score. Characters
      * that the vocabulary lacks become tokens of bytes, <0x00> to <0xFF>. */
     TSR_TOKENIZER_SPM = 0,
-    /* BPE by a list of merges, of which each merges two neighbouring texts; the first texts are
-     * characters. */
+    /* BPE by a list of merges: starts with the characters of a text and merges neighbours, the
+     * first merges of the list first. */
     TSR_TOKENIZER_BPE = 1,
     /* BPE by a list of merges, over bytes, inside the words into which a regular expression cuts
      * the text (GPT-2 and its descendants). */

@@ -83,7 +83,7 @@ static void try_term(search *s, int term, uint64_t target)
     if (target > s->reach[term] || target % s->step[term] != 0)
         return;
 
-    /* Try only values of x for which the later terms can add up to the remainder. */
+    /* Try only values of x for which the later terms can add up to what is left of the target. */
     uint64_t weight = s->equation->weight[term], rest = s->reach[term + 1];
     uint64_t x = target > rest ? tsr__div_up_u64(target - rest, weight) : 0;
     uint64_t last = tsr__min_u64(s->equation->limit[term], target / weight);

@@ -19,9 +19,9 @@ typedef struct tsr__piece {
     int ndim;                        /* 1..TSR__PIECE_DIMS */
     uint32_t count;                  /* number of elements: the product of `shape` */
     uint32_t shape[TSR__PIECE_DIMS]; /* outermost first; entries past ndim are 1 */
-    /* in elements; entries past ndim are 0 */
+    /* strides of each operand, in elements; entries past ndim are 0 */
     uint32_t strides[TSR__PIECE_OPERANDS][TSR__PIECE_DIMS];
-    /* in elements, from the buffer's start */
+    /* where the piece starts in each operand, in elements from the buffer's start */
     int64_t offset[TSR__PIECE_OPERANDS];
     int64_t index; /* row-major index of the piece's first element among all elements */
     /* how much one step along each dimension adds to that index */

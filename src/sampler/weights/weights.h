@@ -69,8 +69,8 @@ void tsr__best_offer(tsr__best *best, double key, uint32_t index);
  * before another index is offered. */
 void tsr__best_sort(tsr__best *best);
 
-/* Compute the keys of all indices for the orders feistel and torch, and offer them. An index of
- * weight 0 gets no key. */
+/* Compute the keys of all indices, for the orders feistel and torch, and offer them to `best`,
+ * which keeps the largest. An index of weight 0 gets no key. */
 void tsr__weights_draw_native(const tsr__weights *weights, const tsr__order_keys *keys,
                               tsr__best *best);
 void tsr__weights_draw_torch(const tsr__weights *weights, tsr_mt19937 *rng, tsr__best *best);
@@ -90,7 +90,7 @@ void tsr__logits_finish(tsr__logits *logits);
 int64_t tsr__logits_draw(const tsr__logits *logits, tsr_threefry_key key, uint64_t draws,
                          uint64_t draw);
 /* For draws without replacement: adds noise to the logits of all indices with a share above 0, and
- * offers the sums as keys. */
+ * offers the sums as keys to `best`. */
 void tsr__logits_offer(const tsr__logits *logits, tsr_threefry_key key, tsr__best *best);
 
 #endif

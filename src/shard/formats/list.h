@@ -39,7 +39,7 @@ typedef struct tsr__param_text {
 } tsr__param_text;
 tsr_status tsr__json_param(tsr__json *json, tsr__param_text *text, uint64_t number,
                            tsr_shard_param *param, size_t *shards) TSR_NODISCARD;
-/* Reads an array of sizes into shape and ndim. */
+/* Reads an array of sizes into the shape and ndim of `param`. */
 tsr_status tsr__json_shape(tsr__json *json, tsr_shard_param *param) TSR_NODISCARD;
 
 /* Where a parameter's weights are in a file, and where the header describes it. */

@@ -8,7 +8,7 @@
 
 #include "tessera/base.h"
 
-/* Temporary memory, which several calls can use one after the other. */
+/* Temporary memory for tsr__apportion, which several calls can use one after the other. */
 typedef struct tsr__apportion_work {
     struct tsr__apportion_rank *ranks;
     int count;

@@ -4,7 +4,7 @@
 
 #include "tessera/shard.h"
 
-/* The parameters of a built-in strategy. tsr_shard_strategy.user points to them. */
+/* The settings of a built-in strategy. tsr_shard_strategy.user points to them. */
 typedef struct tsr__strategy_data {
     tsr_shard_kind kind;
     tsr_partition_kind partition;

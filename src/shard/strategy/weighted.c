@@ -27,7 +27,8 @@ typedef struct weighted_state {
     tsr__apportion_work work;
 } weighted_state;
 
-/* A parameter and the unit into which it is divided. */
+/* The index of a parameter, and its unit, the part that no two ranks share, in elements and in
+ * bytes. */
 typedef struct cut_item {
     uint64_t param, unit, unit_bytes;
 } cut_item;
