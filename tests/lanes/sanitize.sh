@@ -10,8 +10,13 @@ export CK_TIMEOUT_MULTIPLIER=4
 gcc -shared -fPIC -o build/sanitize/keep_modules.so tests/lanes/keep_modules.c || exit 1
 preloaded=$root/build/sanitize/keep_modules.so
 compile_kernels_once || exit 1
-# With keep_modules.so, a driver that was loaded does not read its variables again, so they are set from the start (src/gpu/device/mesa.h).
-export LP_NATIVE_VECTOR_WIDTH=256 GALLIVM_PERF=
+# With keep_modules.so, a driver that was loaded does not read its variables again, so they are set from the start, to the values that the
+# library chooses for this processor (src/gpu/device/mesa.h): the cache has the kernels of other lanes for this width of vectors only.
+if build/sanitize/tests/gpu/other_width /bin/true | grep -qx '# vectors of 256 bits'; then
+    export LP_NATIVE_VECTOR_WIDTH=512 GALLIVM_PERF=no_aos_sampling
+else
+    export LP_NATIVE_VECTOR_WIDTH=256 GALLIVM_PERF=
+fi
 # Tests request impossible sizes and expect NULL.
 ASAN_OPTIONS=allocator_may_return_null=1
 # The driver's compiler makes far more allocations than tessera. For each of them, the sanitizer walks the stack, and uses new pages after
