@@ -11,6 +11,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "support/at_end.h"
+
 #define MAX_LISTS 64
 #define MAX_SKIPS 256
 
@@ -189,6 +191,8 @@ int main(void)
     int run = srunner_ntests_run(runner);
     int failed = srunner_ntests_failed(runner);
     srunner_free(runner);
+    if (tests_at_end)
+        tests_at_end();
 
     if (run == 0) /* TAP would count no tests as skipped, and nobody would notice */
         fprintf(stderr, "no test was run\n");

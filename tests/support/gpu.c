@@ -10,6 +10,7 @@
 #include "base/checked.h"
 #include "gpu/device/instance.h"
 #include "gpu/stream/stream.h"
+#include "support/at_end.h"
 #include "support/gpu_libraries.h"
 #include "support/random.h"
 
@@ -75,10 +76,7 @@ static void end_of_program(void)
 
 static void keep_device(int kind)
 {
-    static bool registered;
-    if (!registered)
-        atexit(end_of_program);
-    registered = true;
+    tests_at_end = end_of_program;
     shared.kind = kind;
     shared.device = gpu;
     shared.info = gpu->info;
