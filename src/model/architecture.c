@@ -53,7 +53,7 @@ static const tsr__weight_name gpt2_outside[] = {
     {"head", "lm_head", "output"},
     {NULL, NULL, NULL},
 };
-/* q, k and v are the rows of one matrix. */
+/* The files keep the weights of q, k and v in one matrix, so the three have the same name. */
 static const tsr__weight_name gpt2_inside[] = {
     {"norm1", "ln_1", "attn_norm"},
     {"attention.q", "attn.c_attn", "attn_qkv"},
@@ -66,12 +66,13 @@ static const tsr__weight_name gpt2_inside[] = {
     {NULL, NULL, NULL},
 };
 
-/* The fields that all descendants of Llama have in common. */
+/* The fields of tsr__architecture whose values all descendants of Llama share. */
 #define USUAL                                                                                      \
     .hf_prefix = "model.", .hf_block = "layers.", .keys = &usual_keys, .outside = usual_outside,   \
     .inside = usual_inside, .norm = TSR_NORM_RMS, .gated = true, .activation = TSR_ACT_SILU
 
-/* If several rows have the same name in GGUF, readers take the first. */
+/* Several architectures may have the same name in GGUF: tsr__architecture_by_gguf returns the first
+ * of them. */
 static const tsr__architecture table[] = {
     {
         .name = "llama",

@@ -1,5 +1,5 @@
 /* The table of architectures: how their files name sizes and weights, and what distinguishes their
- * layers. A new family that differs only in these is a new row. */
+ * layers. To support a family of models that differs only in these, add a row to the table. */
 #ifndef TSR_MODEL_ARCHITECTURE_H
 #define TSR_MODEL_ARCHITECTURE_H
 
@@ -31,9 +31,9 @@ typedef struct tsr__architecture {
     bool gated;
     bool learned_positions;
     bool qk_norm;
-    bool qkv_bias, output_bias, mlp_bias; /* used if config.json does not say */
-    bool tied;                            /* used if config.json does not say */
-    bool has_window;                      /* the sliding_window of config.json has an effect */
+    bool qkv_bias, output_bias, mlp_bias; /* which biases exist if config.json does not say */
+    bool tied;                 /* the head is the embedding's matrix, if config.json does not say */
+    bool has_window;           /* the sliding_window of config.json has an effect */
     bool window_needs_switch;  /* sliding_window has an effect only if use_sliding_window is true */
     bool hf_transposed;        /* matrices of layers are [in, out] in Hugging Face files */
     bool gguf_interleaved;     /* rows of q and k are in the order of TSR_ROPE_ADJACENT in GGUF */

@@ -65,7 +65,7 @@ static tsr_status size_within(const tsr__facts *facts, const char *what, int64_t
     return TSR_OK;
 }
 
-/* Takes the sizes of the model, except those of heads. */
+/* Checks the sizes of the model, except those of heads, and copies them to `out`. */
 static tsr_status take_sizes(const tsr__facts *facts, tsr_model_config *out)
 {
     TSR__TRY(size_within(facts, "number of layers", facts->layers, TSR_MODEL_MAX_LAYERS));

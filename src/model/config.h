@@ -5,10 +5,10 @@
 #include "model/architecture.h"
 #include "model/files.h"
 
-/* A value that a file does not have. */
+/* Stands for a value that the model's files do not give. */
 #define TSR__UNSET (-1)
 
-/* The frequency scaling as files name it. */
+/* The frequency scaling of rotary positions, with the names and numbers that files have. */
 typedef struct tsr__rope_facts {
     char type[32]; /* "": none */
     double theta, factor, original_length;

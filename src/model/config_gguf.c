@@ -1,6 +1,7 @@
 /* Reads a model's configuration from the metadata of a GGUF file. Keys begin with the name of the
- * architecture, so the file is read twice: first for this name. What the metadata leave out follows
- * from the tensors. Source of the keys: github.com/ggml-org/ggml, docs/gguf.md. */
+ * architecture, so the file is read twice: first for this name. Values that the metadata leave out
+ * are derived from the list of tensors. Source of the keys: github.com/ggml-org/ggml, docs/gguf.md.
+ */
 #include <stdio.h>
 #include <string.h>
 
@@ -125,7 +126,7 @@ static tsr_status read_values(metadata *m)
 
 /* From tensors ------------------------------------------------------------------------------- */
 
-/* Reads the divisors of frequencies that files of Llama 3 have. */
+/* Reads the tensor with the divisors of rotary frequencies, which files of Llama 3 have. */
 static tsr_status read_rope_factors(tsr__file *file, const tsr_shard_param *param,
                                     tsr__facts *facts)
 {
@@ -163,11 +164,12 @@ static tsr_status read_file(const tsr__model_files *files, metadata *m)
     tsr__facts *facts = m->facts;
     TSR__TRY(read_architecture(m));
     TSR__TRY(read_values(m));
-    /* GGUF has no name of its own for Mistral's models. */
+    /* GGUF files of Mistral's models have the name "llama", too. The sliding window tells them
+     * apart. */
     if (facts->window > 0 && strcmp(facts->architecture->gguf, "llama") == 0)
         facts->architecture = tsr__architecture_by_name("mistral");
-    /* The attention factor in the file multiplies the one that YaRN computes from the scaling
-     * factor. */
+    /* The factor in the file is relative to the one that YaRN computes from the scaling factor;
+     * attention_factor is the product of both. */
     if (strcmp(facts->rope.type, "yarn") == 0 && facts->rope.attention_factor != TSR__UNSET)
         facts->rope.attention_factor *= tsr__yarn_attention(facts->rope.factor);
     return read_tensors(m->file, files, facts);

@@ -44,7 +44,7 @@ static tsr_status read_bool(config_reader *r, int *out)
     return TSR_OK;
 }
 
-/* Reads a token or a list of tokens. */
+/* Reads the id of a token that ends a text, or a list of such ids. */
 static tsr_status read_end_tokens(config_reader *r)
 {
     int64_t id = TSR__UNSET;

@@ -32,7 +32,8 @@ static tsr_status widen(tsr_model *m, tsr_tensor **at)
     return status;
 }
 
-/* Gives the features before this stage's first layer. */
+/* Creates the input of this stage's first layer: from the tokens' ids in the first stage, from the
+ * features of the previous stage in the others. */
 static tsr_status enter(tsr_model *m, int64_t count, int64_t tokens, const int32_t *ids,
                         const tsr_tensor *from, tsr_tensor **out)
 {

@@ -148,7 +148,8 @@ void tsr_generator_get_stats(const tsr_generator *generator, tsr_generator_stats
 
 /* Sequences ---------------------------------------------------------------------------------- */
 
-/* `which` says what the ids are, in the error text. */
+/* Checks that the ids are tokens of the vocabulary. `which` says in the error text where the ids
+ * come from. */
 static tsr_status check_ids(const tsr_generator *g, const int32_t *ids, int64_t count,
                             const char *which)
 {

@@ -15,7 +15,7 @@ typedef struct tsr__sequence {
     tsr_finish finish;
     int cache;      /* the number of the sequence in the cache */
     int64_t length; /* the number of tokens */
-    int64_t seen;   /* the number of tokens, from the first on, that the cache has */
+    int64_t seen;   /* the number of first tokens that are in the cache */
     int64_t limit;  /* the largest length */
     tsr_finish at_limit;
     int32_t *tokens;
@@ -26,7 +26,8 @@ typedef struct tsr__sequence {
     int stop_count;
 } tsr__sequence;
 
-/* What callers must ask for on all ranks alike. */
+/* The kinds of arguments that must be the same on all ranks. Each kind has a digest, a hash of
+ * them. */
 typedef enum tsr__same {
     TSR__SAME_SETTINGS,
     TSR__SAME_PROMPTS,
@@ -40,14 +41,14 @@ struct tsr_generator {
     bool prefill_given; /* the caller's params give `prefill` */
     tsr_model *model;
     tsr_kv_cache *cache;
-    int count;                 /* the number of `sequences` */
-    tsr__sequence *sequences;  /* [count] */
-    float *logits;             /* [count, vocabulary]: those that the next tokens are chosen from */
-    float *shown;              /* [prefill, vocabulary]: those that only the caller gets; or NULL */
-    int32_t *ids;              /* [max(count, prefill)] */
-    int32_t *votes;            /* [count + 1]: what the ranks agree on */
-    double *log_probabilities; /* [count]: those of the chosen tokens */
-    uint64_t same[TSR__SAME_COUNT]; /* digests of all that callers have asked for */
+    int count;                      /* the number of `sequences` */
+    tsr__sequence *sequences;       /* [count] */
+    float *logits;                  /* [count, vocabulary]: from which the next tokens are chosen */
+    float *shown;                   /* [prefill, vocabulary]: logits for the caller only; or NULL */
+    int32_t *ids;                   /* [max(count, prefill)] */
+    int32_t *votes;                 /* [count + 1]: of each sequence, and of interrupts */
+    double *log_probabilities;      /* [count]: those of the chosen tokens */
+    uint64_t same[TSR__SAME_COUNT]; /* digests of all calls' arguments */
     bool unchecked;                 /* sequences got tokens since ranks compared their digests */
     /* The sequence that got tokens last, for error texts: its number and values at that time,
      * without its memory; the number of these tokens, the first and the last of them. */
@@ -59,10 +60,11 @@ struct tsr_generator {
     atomic_bool interrupt;
 };
 
-/* Add the params of a new generator to its digests; the last `count` tokens of a sequence, and its
- * limit; a new sequence with everything that is asked for it. */
+/* Adds the params of a new generator to its digests. */
 void tsr__generator_note_settings(tsr_generator *generator);
+/* Adds the last `count` tokens of a sequence, and the sequence's limit, to the digests. */
 void tsr__generator_note_tokens(tsr_generator *generator, int number, int64_t count);
+/* Adds a new sequence, with all arguments of the call that created it, to the digests. */
 void tsr__generator_note_sequence(tsr_generator *generator, int number);
 /* Compares the digests of all ranks. If one of them differs, all ranks get TSR_ERR_INVALID, and the
  * error text says what differs and which values this rank has. */

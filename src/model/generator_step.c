@@ -10,8 +10,9 @@
 #include "model/model.h"
 
 #define PARTS_FOR_STAGE 4
-/* The most parts of a prompt in one run of the stages are this number, or PARTS_FOR_STAGE for each
- * stage if that is more. Ranks look for interrupts between runs. */
+/* A prompt passes through the stages in parts, which are ranges of its tokens. One run of the
+ * stages takes at most USUAL_PARTS of them, or PARTS_FOR_STAGE for each stage if that is more.
+ * Ranks look for interrupts between runs. */
 #define USUAL_PARTS 32
 #define MAX_PARTS (PARTS_FOR_STAGE * TSR_MODEL_MAX_LAYERS)
 #define LEAST_PART 64 /* the fewest tokens of a part */
@@ -98,8 +99,8 @@ static void show_last(const tsr_generator *g, int number)
 }
 
 /* Computes the next part of a prompt. The logits after its last token are needed if the part ends
- * the prompt, or if the caller wants them. The caller may also want those of the first positions of
- * a sequence, of which the part may have some. */
+ * the prompt, or if the caller wants them. The caller may also want the logits of a sequence's
+ * first positions, some of which may be in this part. */
 static tsr_status prefill(tsr_generator *g, int number)
 {
     tsr__sequence *s = &g->sequences[number];
@@ -131,8 +132,8 @@ static tsr_status prefill(tsr_generator *g, int number)
     return TSR_OK;
 }
 
-/* How the rest of a prompt is divided over passes: `count` of `size` tokens each, after one of
- * `first` tokens, if that is not 0. */
+/* How the remaining tokens of a prompt are divided: a pass of `first` tokens, unless `first` is 0,
+ * and then `count` passes of `size` tokens each. */
 typedef struct prompt_parts {
     int64_t first, size, count;
 } prompt_parts;
@@ -351,7 +352,8 @@ static tsr_status prefill_all(tsr_generator *g, int count, const int *numbers, b
     return TSR_OK;
 }
 
-/* Divides the sequences that have not ended into those with a prompt to compute and the others. */
+/* Lists the sequences that have not ended: those with a prompt to compute, and those that only need
+ * their next token. */
 static void divide(const tsr_generator *g, int *running, int *all, int *prompts, int *first,
                    int *steps, int *next)
 {

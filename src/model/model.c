@@ -171,8 +171,9 @@ static tsr_status agree(const tsr_model *m, tsr_status own)
 {
     const int rank = tsr_group_rank(m->group), ranks = tsr_group_size(m->group);
     const int stage = tsr_pipeline_stage(m->pipeline);
-    /* This rank's number over all stages if it has failed, otherwise -1; then the highest of all
-     * ranks. The highest division is also the lowest one if all are equal. */
+    /* votes[0]: this rank's number over all stages if it has failed, otherwise -1. The other two
+     * become the highest `division` and minus the lowest one; both have the same magnitude if all
+     * ranks divide the layers the same way. */
     int32_t votes[] = {own == TSR_OK ? -1 : stage * ranks + rank, m->division, -m->division};
     const tsr__error text = tsr__error_take();
     const tsr_status status = tsr__model_all_max(m, votes, sizeof votes / sizeof *votes);

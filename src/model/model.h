@@ -14,14 +14,14 @@ struct tsr_model {
     tsr_partition_params partition;
     int64_t *vocabulary; /* [ranks]: how the vocabulary is divided */
     tsr_pipeline *pipeline;
-    tsr_comm *stages; /* one rank of each stage, with the same place in it; NULL: one stage */
+    tsr_comm *stages; /* the ranks with this rank's number in each stage; NULL: one stage */
     /* [ranks of all stages, by stages]: memory for the model, and rates, 0 if there are none */
     uint64_t *memory_bytes;
     double *rates;
     bool is_first, is_last;
     int first_layer, layer_count; /* the layers of this stage */
     int32_t division;             /* a hash of how many layers each stage has */
-    /* Each is NULL if only another stage has it. The last stage has the embedding, too, if it is
+    /* A layer that only another stage has is NULL. The last stage has the embedding, too, if it is
      * also the head. */
     tsr_layer *embedding, *norm, *head;
     tsr_layer **blocks;    /* [config.layers], of which this stage has layer_count */

@@ -42,7 +42,7 @@ void tsr__model_plan_finish(tsr__model_plan *plan)
 
 /* Shares --------------------------------------------------------------------------------------- */
 
-/* What a rank has of the sizes that are divided. */
+/* The heads, hidden features and entries of the vocabulary that a rank has. */
 typedef struct share {
     tsr_shard_range heads, kv_heads, hidden, vocabulary;
     bool all_kv_heads; /* the rank has the parameters of all kv heads */
@@ -101,7 +101,7 @@ static tsr_status divide_stage(const tsr__kept *kept, const tsr__weights *weight
     return TSR_OK;
 }
 
-/* What all ranks have of what is divided. */
+/* The shares of all ranks, and the dtypes of their weights. */
 typedef struct division {
     tsr__kept kept;
     share *shares; /* [ranks] */
@@ -203,7 +203,7 @@ static bool is_norm(const char *ours)
     return starts(ours, "norm") || strstr(ours, "_norm.");
 }
 
-/* Which end of the model a rank's stage is. */
+/* Whether a rank's stage is the first or the last one of the model. */
 typedef struct ends {
     bool first, last;
 } ends;
@@ -224,7 +224,7 @@ static bool has_outside(const tsr_model_config *c, const tsr__planned *item, end
     return of.last;
 }
 
-/* Adds a parameter to what a rank holds. */
+/* Adds the bytes of a rank's part of a parameter to the rank's plan. */
 static void add_item(const tsr__kept *kept, const tsr__planned *item, const share *s, ends of,
                      tsr_model_rank_plan *out)
 {
@@ -243,8 +243,8 @@ static void add_item(const tsr__kept *kept, const tsr__planned *item, const shar
       : starts(item->ours, "mlp.")       ? &out->mlp_bytes
                                          : &out->head_bytes) += bytes;
     out->weight_bytes += bytes;
-    /* A token needs only one row of a table, so tables do not count. The embedding is a table where
-     * it is not also the head. */
+    /* A token reads only one row of a table of embeddings or positions, so token_bytes leaves out
+     * these tables. The embedding is a table where it is not also the head. */
     if (is_positions || (is_embedding && !(kept->config->tied && of.last)))
         return;
     out->token_bytes += bytes;

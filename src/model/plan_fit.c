@@ -77,7 +77,7 @@ static tsr_status find_ranks(const tsr__model_plan *plan, const tsr_model_plan_p
     return TSR_OK;
 }
 
-/* Finds the widest dtype that would fit on these ranks. */
+/* Finds the widest dtype of weights with which the model would fit on these ranks. */
 static tsr_status find_dtype(const tsr__model_plan *plan, const tsr_model_plan_params *params,
                              const uint64_t *memory_bytes, tsr_dtype *out)
 {

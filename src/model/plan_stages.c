@@ -46,7 +46,7 @@ static tsr_status divide_within(const tsr_model_plan_params *p, const tsr_model_
 
 #define MOST_MOVES 4
 
-/* What limits the layers of stages. */
+/* The memory of the ranks, and how many layers each stage can hold with it. */
 typedef struct room {
     const tsr_model_plan_params *params;
     const tsr_model_config *config;
@@ -69,7 +69,7 @@ static uint64_t rank_limit(const room *r, int rank, int first)
     return (uint64_t)(last - first);
 }
 
-/* Returns how many of the largest layers a rank's memory holds. */
+/* Returns how many layers a rank's memory holds if they are the model's largest ones. */
 static uint64_t least_limit(const room *r, int rank)
 {
     const int layers = r->config->layers;

@@ -57,7 +57,8 @@ tsr_status tsr__quantize_rows(tsr_dtype dtype, const float *values, int64_t rows
             pthread_join(parts[t].thread, NULL);
         failed = failed || parts[t].status != TSR_OK;
     }
-    /* Quantises everything again, so that the error text does not depend on the number of threads.
+    /* After a failure, this thread quantises everything again, so that the error text does not
+     * depend on the number of threads.
      */
     return failed ? tsr_quantize(dtype, values, rows * columns, blocks, size_bytes) : TSR_OK;
 }

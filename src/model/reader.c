@@ -1,5 +1,5 @@
-/* Reads weights: the bytes of a rank's part only, in pieces of at most PIECE_BYTES, unless a single
- * row is longer.
+/* Reads weights: the bytes of a rank's part only, in pieces, which are ranges of rows of at most
+ * PIECE_BYTES, unless a single row is longer.
  *
  * If the host reaches a tensor's memory, threads read pieces straight to their places, and convert
  * them on the way if necessary. The system then copies each byte once; most of the remaining time
@@ -67,7 +67,7 @@ static segment segment_of(const tsr_shard_param *param, int64_t row, int64_t fir
     };
 }
 
-/* Returns what a part needs of each row of the file. */
+/* Returns the segment of each row of the file that contains a rank's part. */
 static segment segment_for(const tsr__weight *w, const tsr__weight_part *part)
 {
     return w->transposed
@@ -103,7 +103,7 @@ typedef struct piece {
     int64_t first, rows; /* rows of the part */
 } piece;
 
-/* Returns whether the file has the bytes that the tensor needs, row by row. */
+/* Returns whether rows of the file can be copied to the tensor without conversion. */
 static bool same_bytes(const tsr__weight *w, tsr_dtype to)
 {
     return !w->transposed && tsr__elements_dtype(w->file) == to;
@@ -187,7 +187,8 @@ static tsr_status read_transposed(tsr__weight_reader *r, const piece *p)
     return TSR_OK;
 }
 
-/* Quantises the converted elements into `raw`, which is not needed any more. */
+/* Quantises the converted elements into `raw`, whose bytes from the file are not needed any more.
+ */
 static tsr_status quantise(tsr__weight_reader *r, const piece *p)
 {
     const uint64_t bytes = bytes_of(p, p->to);

@@ -43,7 +43,7 @@ void tsr__weight_reader_init(const tsr__model_files *files, tsr_stream *stream, 
                              tsr__weight_reader *out);
 void tsr__weight_reader_finish(tsr__weight_reader *reader);
 
-/* Returns the bytes of the file that reading a part takes. */
+/* Returns how many bytes of the file reading a part takes. */
 uint64_t tsr__weight_part_bytes(const tsr__weight *weight, const tsr__weight_part *part);
 
 /* Reads a part into a contiguous tensor of its shape, in order with the stream. Its dtype is f32,

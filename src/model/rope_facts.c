@@ -135,7 +135,8 @@ double tsr__llama3_divisor(const tsr_rope_params *rope, int64_t i)
 tsr_status tsr__rope_from_factors(const char *file, double theta, int64_t count,
                                   const float *factors, tsr__rope_facts *rope)
 {
-    /* All models whose files have such factors use these parameters, except for `factor`. */
+    /* All models whose GGUF files have divisors of frequencies use these parameters of Llama 3's
+     * scaling; only `factor` differs between them. */
     tsr_rope_params llama3 = {.rotary_dim = 2 * count,
                               .theta = theta,
                               .factor = 1,

@@ -34,7 +34,8 @@ const char *tsr_finish_name(tsr_finish finish)
 }
 
 /* Buckets that divide tokens by how far their logits are below the largest, so that only tokens of
- * a few buckets need to be put in order. The last bucket has all that are far below. */
+ * a few buckets need to be put in order. The last bucket has all tokens that are too far below for
+ * the others. */
 #define BUCKETS 4096
 #define BUCKETS_PER_UNIT 256
 

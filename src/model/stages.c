@@ -19,7 +19,7 @@ tsr_status tsr__model_connect(tsr_model *m, const tsr_model_params *params)
 
 /* The memory of a model on all ranks --------------------------------------------------------- */
 
-/* What a rank tells the others. */
+/* The indices of the numbers that a rank sends to the others: its memory in bytes and its rate. */
 enum { MEMORY, RATE, TOLD };
 
 static tsr_status own_memory(const tsr_model *m, const tsr_model_params *params, double *told)
@@ -96,7 +96,8 @@ static tsr_status describe(const tsr_model *m, const tsr_model_params *params,
                            tsr_model_plan_params *out)
 {
     const int stages = tsr_pipeline_stages(m->pipeline);
-    /* A generator refuses a context beyond learned positions, and names them. */
+    /* A context beyond the learned positions counts as their number here. The generator refuses it
+     * later, with an error that names the positions. */
     const bool capped = m->config.learned_positions && params->context > m->config.context;
     *out = (tsr_model_plan_params){
         .ranks = stages * tsr_group_size(m->group),

@@ -158,7 +158,7 @@ bool tsr__weights_parameter(const tsr_model_config *config, int layer, int index
 
 /* Names -------------------------------------------------------------------------------------- */
 
-/* Returns the names of a weight without its ending. */
+/* Returns the names that files have for one of our weights, without ".weight" or ".bias". */
 static const tsr__weight_name *name_of(const tsr__weights *w, int layer, const char *ours)
 {
     const tsr__weight_name *names = layer < 0 ? w->architecture->outside : w->architecture->inside;

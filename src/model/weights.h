@@ -17,7 +17,7 @@ typedef struct tsr__weights {
 } tsr__weights;
 
 /* The place of one of our parameters: rows first_row … first_row + rows − 1 of a tensor
- * [all_rows, columns]. A tensor of one dimension counts as one of rows with one element. */
+ * [all_rows, columns]. A tensor of one dimension counts as a matrix with one column. */
 typedef struct tsr__weight {
     const tsr_shard_param *file;
     int64_t first_row, rows, all_rows, columns;

@@ -1,5 +1,5 @@
-/* Writes a model's configuration: the metadata of a GGUF file, or config.json. What the format
- * cannot say is lost silently; tsr__config_compare finds it. */
+/* Writes a model's configuration: the metadata of a GGUF file, or config.json. Values that the
+ * format cannot express are left out without an error; tsr__config_compare finds them. */
 #ifndef TSR_MODEL_CONVERT_CONFIG_H
 #define TSR_MODEL_CONVERT_CONFIG_H
 
@@ -26,7 +26,7 @@ void tsr__config_print(const tsr_model_config *config, tsr_dtype dtype, tsr__jso
 void tsr__generation_config_print(const tsr_model_config *config, tsr__json_writer *writer);
 
 /* Checks that a configuration that was written and read back computes the same. Errors:
- * TSR_ERR_UNSUPPORTED, naming the value that the destination cannot say. */
+ * TSR_ERR_UNSUPPORTED, naming a value that the destination cannot express. */
 tsr_status tsr__config_compare(const tsr_model_config *source, const tsr_model_config *written,
                                const char *destination) TSR_NODISCARD;
 

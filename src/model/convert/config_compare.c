@@ -10,7 +10,7 @@ static tsr_status differs(const char *destination, const char *what, double sour
                      what, source, written);
 }
 
-/* Files hold numbers with the precision of f32. */
+/* Compares numbers with a tolerance, because GGUF files store them as f32. */
 static bool near(double a, double b)
 {
     return fabs(a - b) <= 1e-6 * fmax(fabs(a), fabs(b));

@@ -75,8 +75,8 @@ static tsr_status put_scaling(put *p, const tsr_rope_params *rope)
         put_integer(p, "rope.scaling.original_context_length", (int64_t)rope->original_length));
     TSR__TRY(put_real(p, "rope.scaling.yarn_beta_fast", rope->beta_fast));
     TSR__TRY(put_real(p, "rope.scaling.yarn_beta_slow", rope->beta_slow));
-    /* The attention factor in the file multiplies the one that YaRN computes from the scaling
-     * factor. */
+    /* The factor in the file is relative to the one that YaRN computes from the scaling factor;
+     * attention_factor is the product of both. */
     return put_real(p, "rope.scaling.attn_factor",
                     rope->attention_factor / tsr__yarn_attention(rope->factor));
 }

@@ -48,8 +48,8 @@ static tsr_status add_tensor(tsr__conversion *c, const tsr__converted *tensor)
     return TSR_OK;
 }
 
-/* Plans the tensor that holds one of our parameters, unless it is planned already: q, k and v may
- * be one tensor. */
+/* Adds the destination's tensor that holds this parameter to the list, unless the list has it
+ * already, as when one tensor holds q, k and v. */
 static tsr_status plan_parameter(tsr__conversion *c, int layer, const tsr__parameter *p)
 {
     tsr__converted t = {.ndim = p->ndim};
@@ -163,7 +163,8 @@ static bool is_same(const char *path, const struct stat *destination)
            info.st_ino == destination->st_ino;
 }
 
-/* Sets *out to whether the destination is the source, a file of it, or the folder that has it. */
+/* Sets *out to whether the destination is the source, a file of the source, or the folder that
+ * contains the source. */
 static tsr_status is_source(const tsr__conversion *c, const char *destination, bool *out)
 {
     const tsr__params *params = &c->files.list->params;
@@ -205,7 +206,8 @@ static tsr_status open_source(tsr__conversion *c, const char *source, const char
     return plan_tensors(c);
 }
 
-/* Notes the tokens that no longer end a text, except those that readers know by their spelling. */
+/* Tells the caller which tokens end a text in the source but not in the destination, except those
+ * that readers know by their spelling. */
 static void note_ends(const tsr__conversion *c, const tsr_model_config *written)
 {
     for (int i = 0; i < c->config.end_count; i++) {

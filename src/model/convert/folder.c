@@ -10,7 +10,7 @@
 #include "shard/formats/file.h"
 #include "tokenizer/save.h"
 
-/* What a document is printed from. */
+/* The arguments of the functions that print one JSON file. */
 typedef struct document {
     const tsr__conversion *conversion;
     tsr_dtype dtype; /* the dtype of most weights */
@@ -114,7 +114,7 @@ static tsr_status write_weights_header(tsr__conversion *c, const document *d)
 
 /* The tokenizer -------------------------------------------------------------------------------- */
 
-/* Writes a file whose contents `save` makes. */
+/* Writes a file of the tokenizer, whose contents `save` returns. */
 static tsr_status write_saved(tsr__conversion *c, const char *name,
                               tsr_status (*save)(const tsr_tokenizer *tokenizer, char **out,
                                                  size_t *size))

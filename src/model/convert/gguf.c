@@ -100,7 +100,8 @@ static tsr_status put_no_tokenizer(const tsr_model_config *config, tsr__gguf_wri
     return TSR_OK;
 }
 
-/* Changes a name if readers would conclude from it how added tokens are searched, and be wrong. */
+/* Readers conclude from a model's name whether its added tokens include the spaces after them.
+ * Changes the name if that would be wrong. */
 static void fit_name(const tsr__conversion *c, char name[128])
 {
     static const char prefix[] = "phi-3 ";
@@ -163,7 +164,7 @@ static tsr_status put_all(tsr__conversion *c, const tsr_shard_param *factors, ts
     return put_tensors(c, factors, w);
 }
 
-/* Writes the header, and the factors of frequencies, which are the last tensor. */
+/* Writes the header, and the last tensor: `factors`, the divisors of rotary frequencies. */
 static tsr_status write_header(tsr__conversion *c, const tsr__gguf_writer *w,
                                const uint8_t *factors, uint64_t factor_bytes)
 {

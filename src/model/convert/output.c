@@ -11,7 +11,8 @@
 #include "base/alloc.h"
 #include "platform/paths.h"
 
-/* The files of a folder that a conversion writes, or that would be read instead of them. */
+/* The names of all files that a conversion to a folder can write, and of those that programs would
+ * read instead. */
 static const char *const names[] = {"model.safetensors.index.json",
                                     "model.safetensors",
                                     "generation_config.json",
@@ -55,7 +56,7 @@ static tsr_status create_partial(tsr__output *out)
                        : (out->descriptor = open(
                               out->partial, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666)) < 0) {
         const tsr_status status = failed("create", out->partial);
-        tsr__free(out->partial); /* not ours to remove */
+        tsr__free(out->partial); /* this process did not create it, so it must not remove it */
         out->partial = NULL;
         return status;
     }

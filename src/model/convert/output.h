@@ -31,8 +31,8 @@ tsr_status tsr__output_weights(tsr__output *output, const char *name, uint64_t s
 tsr_status tsr__output_write(tsr__output *output, const void *data, uint64_t size,
                              uint64_t at) TSR_NODISCARD;
 
-/* Gives everything its final name. In a folder that exists, the files that a conversion can write
- * are replaced, or removed if they have not been written. */
+/* Renames the file or folder from its temporary name to its final one. In a folder that exists, the
+ * files that a conversion can write are replaced, or removed if they have not been written. */
 tsr_status tsr__output_commit(tsr__output *output) TSR_NODISCARD;
 
 #endif

@@ -153,7 +153,8 @@ static tsr_status transpose_rows(tsr__tensor_copier *c, const tsr__converted *t,
 tsr_status tsr__tensor_convert(tsr__tensor_copier *c, const tsr__converted *t)
 {
     const int64_t head = t->split_head > 0 ? t->split_head : t->join_head;
-    /* Pieces hold whole heads, and whole blocks of the source's columns. */
+    /* A piece is the range of the destination's rows that is converted at a time. It has whole
+     * heads or, if those rows are columns of the source, whole blocks of the source's rows. */
     const int64_t unit = t->transposed ? (int64_t)t->from->block_count : head > 0 ? head : 1;
     int64_t step = PIECE_ELEMENTS / t->columns / unit * unit;
     step = step < unit ? unit : step;

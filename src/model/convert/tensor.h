@@ -27,7 +27,8 @@ typedef struct tsr__tensor_copier {
     bool (*progress)(void *user, uint64_t done_bytes, uint64_t total_bytes);
     void *user;
     uint64_t done_bytes, total_bytes;
-    /* a piece: `raw` as in the source, `values` as f32, `made` as in the destination */
+    /* the rows that are being converted: `raw` as in the source, `values` as f32, `made` as in the
+     * destination */
     uint8_t *raw, *made;
     float *values, *scratch;
     size_t raw_bytes, made_bytes, value_count, scratch_count;
