@@ -175,7 +175,8 @@ static tsr_status check_wire(const char *who, const char *name, const tsr_tensor
     return tsr__group_wire_check(who, wire);
 }
 
-/* Creates a request for the operation `serves`, whose data an operation `kind` moves. */
+/* Creates a request for the caller's operation `serves`, whose data an operation `kind` sends as
+ * dtype `wire`. */
 static tsr_status new_wire_request(tsr_group *group, tsr__group_kind kind, tsr__group_kind serves,
                                    tsr_dtype wire, tsr_group_request **out)
 {
@@ -271,8 +272,8 @@ static tsr_status check_place(const char *who, const tsr_group_request *request,
                      SHAPE_OF(tsr_tensor_layout(whole)), SHAPE_OF(tsr_tensor_layout(part)), rank);
 }
 
-/* Checks the shapes and the places of a gather's or a scatter's tensors, and stores the sizes of
- * the parts. In a group of one rank, records the copy. */
+/* Checks the shapes of the tensors of an all-gather or a reduce-scatter, and whether they overlap,
+ * and stores the sizes of the ranks' parts. In a group of one rank, records the copy. */
 static tsr_status take_parts(const char *who, tsr_group_request *request, const parts_call *call,
                              bool gathers)
 {

@@ -23,7 +23,7 @@ static tsr_status progress(tsr_group *group)
             bool reached = false;
             if (group->active_count < TSR__MAX_GROUP_ACTIVE)
                 TSR__TRY(tsr_stream_reached(group->stream, request->point, &reached));
-            /* Operations start in order, so the ones behind this one cannot start either. */
+            /* Requests start in the order of the queue, so later ones cannot start either. */
             if (!reached)
                 return TSR_OK;
             TSR__TRY(start(request));

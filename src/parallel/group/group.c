@@ -9,7 +9,7 @@
 #include "gpu/stream/host_access.h"
 
 #define PIECE_BYTES (UINT64_C(2) << 20)
-/* so that a piece has at least one element for each of 4096 ranks */
+/* 16 bytes for each of 4096 ranks: one element of 8 bytes to send, and one to receive */
 #define MIN_PIECE_BYTES (UINT64_C(64) << 10)
 #define MAX_PIECE_BYTES (UINT64_C(1) << 30)
 #define PAGE_BYTES (UINT64_C(4) << 10)

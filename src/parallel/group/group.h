@@ -70,14 +70,15 @@ struct tsr_group_request {
     /* The caller's tensor, to which `out` is copied at the end. If NULL, `out` is a view of the
      * caller's tensor. */
     tsr_tensor *target;
-    /* Not 0: what is sent has this dtype. `serves` is then the operation that the caller wants, and
-     * `kind` the one that moves its data. */
+    /* If not 0, the data are sent as this dtype. `serves` is then the operation that the caller
+     * wants, and `kind` the operation that moves its data (see wire.c). */
     tsr_dtype wire;
     tsr__group_kind serves;
     int dim;
     int64_t *sizes;
 
-    /* A point of the stream. When the device has reached it, the data have been computed. */
+    /* A value of the stream's timeline. When the device has reached it, the data have been
+     * computed. */
     uint64_t point;
     tsr__group_state state;
     tsr__group_active active; /* direct path only */
@@ -94,7 +95,7 @@ typedef struct tsr__group_piece {
     uint8_t *host;
     tsr_group_request *request; /* the request that uses the piece; NULL: the piece is free */
     uint64_t first;             /* number of elements of each block before this piece */
-    /* a point of the stream; when it is reached, the device has filled the piece */
+    /* a value of the stream's timeline; when it is reached, the device has filled the piece */
     uint64_t point;
     bool started;
     tsr__group_active active;
@@ -103,9 +104,9 @@ typedef struct tsr__group_piece {
 /* What the groups of a stream are waiting for. */
 typedef struct tsr__group_pending {
     bool device;
-    uint64_t point;          /* the earliest point of the stream that a group waits for */
-    int transports;          /* number of groups that wait for other ranks */
-    tsr_group *group;        /* the last group that waits for other ranks */
+    uint64_t point;   /* the earliest value of the stream's timeline that a group waits for */
+    int transports;   /* number of groups that wait for other ranks */
+    tsr_group *group; /* the last group that waits for other ranks */
     tsr_request **transport; /* the oldest operation of `group` */
 } tsr__group_pending;
 
@@ -135,7 +136,7 @@ struct tsr_group {
     int rank, size;
     const tsr__group_path *path;
     uint64_t piece_bytes;
-    tsr_dtype wire; /* 0: activations are sent as they are */
+    tsr_dtype wire; /* activations are sent as this dtype; 0: as their own */
     bool allow_int8;
     tsr__group_piece piece[TSR__GROUP_PIECES];
     int oldest, piece_count;        /* the pieces in use are oldest, oldest + 1, … */
@@ -149,9 +150,9 @@ struct tsr_group {
 
 /* wire.c ------------------------------------------------------------------------------------- */
 
-/* Checks a wire dtype. */
+/* Checks that data can be sent as dtype `wire`: 0 (the tensor's own), f32, f16, bf16 or q8_0. */
 tsr_status tsr__group_wire_check(const char *caller, tsr_dtype wire) TSR_NODISCARD;
-/* True if tensors of `dtype` are sent in fewer bytes with this wire. */
+/* Returns whether a tensor of `dtype` takes fewer bytes if it is sent as dtype `wire`. */
 bool tsr__group_wire_narrows(tsr_dtype wire, tsr_dtype dtype);
 /* Each of these functions sets the operands of a request that `serves` the operation in its name,
  * and records the packing of what this rank sends. The group must have several ranks. The sizes of

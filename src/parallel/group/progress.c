@@ -16,7 +16,7 @@
 
 /* The groups of a stream --------------------------------------------------------------------- */
 
-/* guards the list, but not the sets in it */
+/* guards the list `sets`, but not the contents of the sets */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static tsr__group_set *sets;
 
@@ -125,8 +125,9 @@ static tsr__group_pending find_pending(const tsr__group_set *set)
     return all;
 }
 
-/* Blocks for a while, but returns early if one of the events in `all` happens. Ignores failures of
- * the stream, because the next round of progress detects them. */
+/* Blocks until the device or the other ranks have done what the groups wait for, if it is only one
+ * of the two; otherwise polls or sleeps for a short time. Ignores failures of the stream, because
+ * the next round of progress detects them. */
 static void block(tsr_stream *stream, const tsr__group_pending *all, uint64_t spent_ns)
 {
     tsr_status status = TSR_OK;

@@ -41,8 +41,8 @@ static uint64_t count_from(uint64_t block, uint64_t first, uint64_t most)
     return block > first ? tsr__min_u64(block - first, most) : 0;
 }
 
-/* Sets group->counts to the number of elements of each block in the piece that starts at `first`,
- * and group->recv_counts likewise. */
+/* Sets group->counts and group->recv_counts to the number of elements of each block, sent and
+ * received, in the piece that starts at element `first` of the blocks. */
 static void count(const tsr_group_request *request, uint64_t first)
 {
     tsr_group *group = request->group;
@@ -85,7 +85,8 @@ static tsr_status copy(const tsr_group_request *request, const tsr__group_piece 
     return status;
 }
 
-/* Copies between the request's full tensor and a piece: the piece's range of all blocks. */
+/* Copies the piece's range of every rank's block between the piece and the request's full tensor.
+ */
 static tsr_status copy_blocks(const tsr_group_request *request, const tsr__group_piece *piece,
                               bool fill, tsr_tensor *flat)
 {

@@ -232,8 +232,8 @@ static tsr_status unpack_blocks(const tsr_group_request *request, tsr_tensor *to
     return status;
 }
 
-/* *sum = *sum + the contribution of rank r. The sum with the last rank's contribution is written to
- * `to` instead. */
+/* Replaces *sum by a new tensor, *sum + the contribution of rank r. If r is the last rank, writes
+ * this sum to `to` instead. */
 static tsr_status add(const tsr_group_request *request, int r, tsr_tensor **sum, tsr_tensor *to)
 {
     const tsr_layout *layout = tsr_tensor_layout(to);
@@ -270,7 +270,7 @@ static tsr_status add_floats(const tsr_group_request *request, tsr_tensor *to)
     return status;
 }
 
-/* Records unpacking the parts of all ranks. */
+/* Records, for each rank, unpacking its part from request->out to its place in `whole`. */
 static tsr_status unpack_parts(const tsr_group_request *request, const tsr_tensor *whole)
 {
     int64_t at = 0, first = 0;

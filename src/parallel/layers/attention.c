@@ -92,7 +92,7 @@ static tsr_attention_params params_of(const tsr__attention *a)
 
 /* Normalises queries and keys if the layer has norms. If `kept` is true, the normalised values go
  * to new memory, *normalised; otherwise they replace those in `qkv`, and *normalised is NULL. *out
- * is the views of the heads. */
+ * are views of the normalised heads. */
 static tsr_status normalise(tsr__attention *a, tsr__temps *temps, const tsr_tensor *qkv, bool kept,
                             parts *out, tsr_tensor **normalised)
 {
@@ -175,8 +175,8 @@ static tsr_status forward_with(tsr__attention *a, tsr__temps *temps, const tsr_t
 
 /* With a cache ------------------------------------------------------------------------------- */
 
-/* Checks that x has the shape of the cache's step. If x is divided, its shape after gathering
- * counts. */
+/* Checks that x has the shape of the cache's step. If x is divided over the ranks, checks the shape
+ * that x has after it has been gathered. */
 static tsr_status check_step(const tsr__attention *a, const tsr_tensor *x,
                              const tsr_tensor *positions)
 {
@@ -194,7 +194,8 @@ static tsr_status check_step(const tsr__attention *a, const tsr_tensor *x,
     return TSR_OK;
 }
 
-/* Applies the rotary embedding if the layer has one, and stores the keys and values. */
+/* Applies the rotary embedding if the layer has one, and stores the keys and values in the cache.
+ */
 static tsr_status append(const tsr__attention *a, const tsr__cached *cached, const parts *in)
 {
     if (a->rope)
@@ -259,9 +260,9 @@ static tsr_status norm_grad(tsr__attention *a, const parts *raw, const parts *d,
                              a->base.parameter[which].seen.tensor, a->norm_epsilon, accumulate);
 }
 
-/* Backward pass of the norms of queries and keys. Replaces the gradients after normalisation by
- * those before it, in place. Adds the gradients of the norms' weights, which are summed over the
- * ranks. */
+/* Backward pass of the norms of queries and keys. In `d`, replaces the gradients of the normalised
+ * queries and keys by those of the queries and keys before normalisation. Adds the gradients of the
+ * norms' weights, which are summed over the ranks. */
 static tsr_status norm_grads(tsr__attention *a, tsr__temps *temps, const tsr_tensor *qkv,
                              const parts *d)
 {

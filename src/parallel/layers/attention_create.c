@@ -141,7 +141,7 @@ static tsr_linear_params linear_params(const tsr__attention *a, const plan *p)
         .dtype = params->dtype,
         .input = params->sequence ? TSR_LAYOUT_SEQUENCE : TSR_LAYOUT_FULL,
         .sequence_dim = params->sequence_dim,
-        /* not used, because each part has sizes of its own */
+        /* not used, because queries, keys and values each have sizes of their own */
         .partition = {.kind = TSR_PARTITION_UNEVEN},
         .init = params->init,
         .grad_dtype = params->grad_dtype,

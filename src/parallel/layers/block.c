@@ -19,7 +19,8 @@ typedef struct block {
 
 /* Dropout ------------------------------------------------------------------------------------ */
 
-/* Returns the number of a random stream. Each branch of each block has its own random stream. */
+/* Returns the number of the random sequence that dropout uses in a branch (attention or MLP) of a
+ * block. Each branch of each block has its own. */
 static uint64_t stream_of(const block *b, const tsr__dropout *dropout, const char *branch)
 {
     uint64_t hash = tsr__hash(TSR__HASH_START, b->base.name, strlen(b->base.name));
@@ -115,7 +116,7 @@ static tsr_status forward_cached(tsr_layer *layer, const tsr_tensor *x, const ts
 
 /* Backward ----------------------------------------------------------------------------------- */
 
-/* *dx = dy + the gradient that comes through the branch. `dx` may be NULL. */
+/* *dx = dy + the gradient that comes through the branch's layer and norm. `dx` may be NULL. */
 static tsr_status branch_backward(block *b, int norm, const char *name,
                                   const tsr_layer_saved *saved, const tsr_tensor *dy,
                                   tsr_tensor **dx)

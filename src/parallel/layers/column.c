@@ -126,7 +126,7 @@ tsr_status tsr__column_forward(tsr_layer *layer, const tsr_tensor *x, tsr_layer_
     return tsr__column_forward_activated(layer, x, TSR_ACT_NONE, saved, y);
 }
 
-/* Sets *y to NULL if no kernel computes act(gate) · up in one product. */
+/* Computes y = act(gate) · up. Sets *y to NULL if no kernel does that in one product. */
 static tsr_status forward_gated(tsr__linear *linear, tsr__temps *temps, const tsr_tensor *x,
                                 tsr_activation activation, tsr_tensor **y)
 {

@@ -87,8 +87,9 @@ tsr_status tsr__initial_fill(const tsr__layer_parameter *parameter, tsr_stream *
     return fill(parameter, stream, out, start(&parameter->seen), strides);
 }
 
-/* State for filling a range of a part that has only some columns of each row. Such a range consists
- * of the end of a row, complete rows, and the start of a row. */
+/* State of filling a range of elements of a rank's part, if the part has only some columns of each
+ * row of the parameter. Such a range consists of the end of a row, complete rows, and the start of
+ * a row. */
 typedef struct cutter {
     const tsr__layer_parameter *parameter;
     tsr_stream *stream;

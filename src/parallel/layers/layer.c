@@ -115,7 +115,8 @@ tsr_status tsr__layer_partition(const tsr_layer *layer, const char *what, int64_
 
 /* Passes ------------------------------------------------------------------------------------- */
 
-/* What a forward pass gets besides x. Both may be NULL. Only layers with `forward_added` get them.
+/* What a forward pass gets besides x. Both members may be NULL. Only layers with `forward_added`
+ * get them.
  */
 typedef struct extra {
     const tsr__cached *cached;

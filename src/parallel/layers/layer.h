@@ -10,7 +10,8 @@
  *     column.c     passes of column-parallel layers
  *     row.c        passes of row-parallel layers
  *     parts.c      column-parallel layers that consist of several parts
- *     product.c    a product that reduces finished parts while it computes others
+ *     product.c    a product that sums its finished rows or columns over the ranks while it
+ *                  computes others
  *     attention.c, attention_create.c, block.c, dropout.c, embedding.c, mlp.c, norm.c, vocabulary.c
  *                  the layers and operations that these files are named after */
 #ifndef TSR_PARALLEL_LAYERS_LAYER_H
@@ -57,13 +58,14 @@ typedef struct tsr__cached {
 
 typedef struct tsr__layer_type {
     const char *name; /* for example "row_linear" */
-    /* As tsr_layer_forward and tsr_layer_backward. Only `saved` and `dx` may be NULL. */
+    /* The passes that tsr_layer_forward and tsr_layer_backward call. Only `saved` and `dx` may be
+     * NULL. */
     tsr_status (*forward)(tsr_layer *layer, const tsr_tensor *x, tsr_layer_saved *saved,
                           tsr_tensor **y);
     tsr_status (*backward)(tsr_layer *layer, const tsr_layer_saved *saved, const tsr_tensor *dy,
                            tsr_tensor **dx);
     void (*finish)(tsr_layer *layer); /* releases the fields that only this type has; may be NULL */
-    /* This is like tsr_layer_forward_cached. NULL for layers without attention. */
+    /* The pass that tsr_layer_forward_cached calls. NULL for layers without attention. */
     tsr_status (*forward_cached)(tsr_layer *layer, const tsr_tensor *x, const tsr__cached *cached,
                                  tsr_tensor **y);
     /* *y = layer(x) + added, as `forward` or, if `cached` is not NULL, as `forward_cached`. `added`
@@ -145,11 +147,12 @@ tsr_status tsr__layer_has_sequence_dim(const tsr_layer *layer, int dim,
  * `what`. */
 tsr_status tsr__layer_dtype(const tsr_layer *layer, const char *what, tsr_dtype given,
                             tsr_dtype *out) TSR_NODISCARD;
-/* These two functions make all checks of the layer and its children that do not depend on shapes,
- * before anything is sent. Forward: all parameters must have memory. Backward: if `weights` is
- * true, the pass needs the weights, so they must have memory. No gradient may overlap a tensor from
- * which it is computed. */
+/* Checks, before a forward pass sends anything, that all parameters of the layer and its children
+ * have memory. */
 tsr_status tsr__layer_check_forward(const tsr_layer *layer) TSR_NODISCARD;
+/* Checks, before a backward pass sends anything, that no gradient of the layer and its children
+ * overlaps a tensor from which it is computed. If `weights` is true, the pass needs the weights, so
+ * they must have memory. */
 tsr_status tsr__layer_check_backward(const tsr_layer *layer, bool weights, const tsr_tensor *x,
                                      const tsr_tensor *dy) TSR_NODISCARD;
 /* Checks that `tensor` can be the memory of a parameter, unless it is NULL. It must have the shape
@@ -258,7 +261,8 @@ tsr_status tsr__temp_reshape(tsr__temps *temps, const tsr_tensor *in, int ndim,
 /* Gives any tensor another shape: creates a view, or a copy if no view is possible. */
 tsr_status tsr__temp_reshape_any(tsr__temps *temps, const tsr_tensor *in, int ndim,
                                  const int64_t *shape, tsr_tensor **out) TSR_NODISCARD;
-/* Reshapes a tensor [.., features] to [rows, features], as tsr__temp_reshape_any does. */
+/* Gives a tensor [.., features] the shape [rows, features]: creates a view, or a copy if no view is
+ * possible. */
 tsr_status tsr__temp_flatten(tsr__temps *temps, const tsr_tensor *in,
                              tsr_tensor **out) TSR_NODISCARD;
 /* Creates a tensor with the shape of `in`, except that dimension `dim` has size `size`. */

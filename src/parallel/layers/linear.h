@@ -56,12 +56,12 @@ static inline int tsr__weight_of(const tsr__linear *linear, int part)
     return part * (linear->has_bias ? 2 : 1);
 }
 
-/* The first function returns the number of rows of a part's parameter that this rank keeps. The
- * second one returns the first of these rows that this rank computes. */
+/* Returns the number of rows of a part's parameter that this rank keeps. */
 static inline int64_t tsr__part_rows(const tsr__column_part *part)
 {
     return part->replicated ? part->output_size : part->length;
 }
+/* Returns the first of the rows that this rank keeps whose features it computes. */
 static inline int64_t tsr__part_start(const tsr__column_part *part)
 {
     return part->replicated ? part->first : 0;
@@ -78,7 +78,7 @@ tsr_status tsr__row_create(const tsr_linear_params *params, const char *part,
  * texts then have this layer's name, not a child's. */
 tsr_status tsr__linear_check(const tsr_layer *layer, const tsr_linear_params *params) TSR_NODISCARD;
 
-/* column.c, row.c: the passes, with the types of tsr__layer_type. */
+/* column.c, row.c: the passes, as tsr__layer_type declares them. */
 tsr_status tsr__column_forward(tsr_layer *layer, const tsr_tensor *x, tsr_layer_saved *saved,
                                tsr_tensor **y) TSR_NODISCARD;
 tsr_status tsr__column_backward(tsr_layer *layer, const tsr_layer_saved *saved,
@@ -87,7 +87,7 @@ tsr_status tsr__row_forward(tsr_layer *layer, const tsr_tensor *x, tsr_layer_sav
                             tsr_tensor **y) TSR_NODISCARD;
 tsr_status tsr__row_backward(tsr_layer *layer, const tsr_layer_saved *saved, const tsr_tensor *dy,
                              tsr_tensor **dx) TSR_NODISCARD;
-/* The type's forward_added of row-parallel layers; `cached` is not used. */
+/* The function forward_added (see tsr__layer_type) of row-parallel layers; `cached` is not used. */
 tsr_status tsr__row_forward_added(tsr_layer *layer, const tsr_tensor *x, const tsr__cached *cached,
                                   const tsr_tensor *added, tsr_layer_saved *saved,
                                   tsr_tensor **y) TSR_NODISCARD;
@@ -102,8 +102,8 @@ tsr_status tsr__column_forward_activated(tsr_layer *layer, const tsr_tensor *x,
 tsr_status tsr__column_forward_sloped(tsr_layer *layer, const tsr_tensor *x,
                                       tsr_activation activation, tsr_layer_saved **saved,
                                       tsr_tensor **slope, tsr_tensor **y) TSR_NODISCARD;
-/* The backward pass of a layer with a SHARDED input: *dx is also multiplied by `factor`, which has
- * the shape of *dx. */
+/* The backward pass of a row-parallel layer with a SHARDED input: *dx is also multiplied by
+ * `factor`, which has the shape of *dx. */
 tsr_status tsr__row_backward_times(tsr_layer *layer, const tsr_layer_saved *saved,
                                    const tsr_tensor *dy, const tsr_tensor *factor,
                                    tsr_tensor **dx) TSR_NODISCARD;

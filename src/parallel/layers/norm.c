@@ -51,7 +51,7 @@ static tsr_status forward(tsr_layer *layer, const tsr_tensor *x, tsr_layer_saved
     return status;
 }
 
-/* What a backward pass reads. `added` is added to dx; it may be NULL. */
+/* The tensors that a backward pass reads. `added` is added to dx; it may be NULL. */
 typedef struct incoming {
     const tsr_tensor *x, *dy, *added;
 } incoming;
@@ -68,7 +68,8 @@ static tsr_status gradients(const norm *n, tsr_tensor *dx, tsr_tensor *dweight, 
                                             in->added, n->epsilon, accumulate);
 }
 
-/* Computes gradients that are summed over the ranks, because each rank has different rows. */
+/* Computes dx, and the gradients of the weight and the bias, which are summed over the ranks
+ * because each rank has different rows of x. */
 static tsr_status add_summed(norm *n, tsr__temps *temps, const incoming *in, tsr_tensor *dx)
 {
     tsr__partials sums = {.layer = &n->base, .temps = temps};

@@ -7,8 +7,8 @@
 
 /* Joint memory ------------------------------------------------------------------------------- */
 
-/* Returns a pointer to a part's tensor: its weight (`which` is 0) or bias (1), or the gradient of
- * that. */
+/* Returns a pointer to a part's weight (`which` is 0) or bias (1) or, if `grad` is true, to the
+ * gradient of this parameter. */
 static tsr_tensor **memory_of(tsr__linear *linear, int part, int which, bool grad)
 {
     tsr_parameter *seen = &linear->base.parameter[tsr__weight_of(linear, part) + which].seen;
@@ -117,8 +117,8 @@ static tsr_status need_joint_grad(tsr__linear *linear, tsr__temps *temps, int wh
     return TSR_OK;
 }
 
-/* Returns whether all parts treat their gradients alike: all are added to, or all are
- * overwritten. */
+/* Returns whether the new gradients of all parts are added to the old ones, or all overwrite the
+ * old ones. */
 static bool alike(const tsr__linear *linear, int which)
 {
     const tsr__layer_parameter *parameter = linear->base.parameter;
@@ -149,7 +149,7 @@ static void filled(tsr__linear *linear, int which)
         linear->base.parameter[tsr__weight_of(linear, p) + which].grad_empty = false;
 }
 
-/* Adds the gradient of a part that is not replicated. */
+/* Adds the gradient of the weight (`which` is 0) or bias (1) of part p, which is not replicated. */
 static tsr_status add_part(tsr__linear *linear, tsr__temps *temps, int p, int which,
                            const tsr_tensor *dy2, const tsr_tensor *x2)
 {

@@ -15,7 +15,7 @@
 #define MAX_PARTS 16
 
 typedef struct part {
-    int64_t first, count; /* rows or columns */
+    int64_t first, count; /* the part's range of rows or columns of y */
     tsr_tensor *y;        /* the part's view of y */
     tsr_tensor *sum;      /* the tensor that is reduced over the ranks; may be `y` */
     tsr_group_request *request;
@@ -75,7 +75,7 @@ static tsr_status compute(summing *work, part *each)
     return multiply(work, sum2, x2, weight, NULL);
 }
 
-/* These two functions set a part's view of y, and the tensor that is reduced. */
+/* Sets the view of y, and the tensor that is reduced, of a part that is a range of rows. */
 static tsr_status place_rows(summing *work, part *each)
 {
     tsr_tensor *y2;
@@ -89,6 +89,7 @@ static tsr_status place_rows(summing *work, part *each)
     return tsr__temp_new(work->temps, work->dtype, 2, layout->shape, &each->sum);
 }
 
+/* Sets the view of y, and the tensor that is reduced, of a part that is a range of columns. */
 static tsr_status place_columns(summing *work, part *each)
 {
     const tsr__product *product = work->product;
@@ -188,7 +189,8 @@ tsr_status tsr__product_reduced(const tsr__linear *linear, tsr__temps *temps,
     if (linear->base.size == 1)
         return multiply_alone(&work);
     work.dtype = linear->reduce_f32 ? TSR_F32 : y->dtype;
-    /* If y is divided along its columns, a range of columns could belong to other ranks. */
+    /* If y is divided along its columns, a range of columns could belong to other ranks, so the
+     * product is not divided into parts. */
     bool features_divided = product->dim == product->whole->ndim - 1;
     int64_t m = rows_of(product->x2), n = tsr_tensor_layout(product->weight)->shape[0];
     uint64_t size_bytes = (uint64_t)tsr_layout_count(product->whole) * tsr_dtype_size(work.dtype);

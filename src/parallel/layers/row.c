@@ -33,8 +33,8 @@ static bool gathers(const tsr__linear *linear)
     return linear->input == TSR_LAYOUT_GATHER && !linear->same_split;
 }
 
-/* Gathers x from all ranks. This is needed if this rank's part of x is not the part for its part of
- * the weight. */
+/* Gathers x from all ranks. This is needed if this rank's part of x does not have the features that
+ * its columns of the weight multiply. */
 static tsr_status gather(const tsr__linear *linear, tsr__temps *temps, const tsr_tensor *x,
                          tsr_tensor **out)
 {
