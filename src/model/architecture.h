@@ -40,8 +40,9 @@ typedef struct tsr__architecture {
     tsr_activation activation; /* the activation of models in GGUF files, which do not name one */
 } tsr__architecture;
 
-/* Return the row with this name, or NULL. */
+/* Returns the row whose `name` this is, or NULL. */
 const tsr__architecture *tsr__architecture_by_name(const char *name);
+/* Returns the first row whose `gguf` this is, or NULL. */
 const tsr__architecture *tsr__architecture_by_gguf(const char *name);
 /* Writes the names of all architectures, separated by commas, to `text` and returns it. */
 char *tsr__architecture_names(size_t size, char *text);

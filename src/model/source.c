@@ -105,7 +105,7 @@ tsr_status tsr__need_bytes(uint8_t **memory, size_t *have, size_t count)
 {
     void *bytes = *memory;
     const tsr_status status = tsr__need_staging(&bytes, have, count, 1);
-    *memory = bytes; /* also after a failure, when it is NULL */
+    *memory = bytes; /* after a failure it is NULL, because the old memory has been freed */
     return status;
 }
 

@@ -9,7 +9,7 @@ static const char who[] = "optimizer_clip";
 static double factor_of(double value, float max_norm)
 {
     const double factor = isinf(max_norm) ? 1 : (double)max_norm / (value + 1e-6);
-    return factor > 1 ? 1 : factor; /* NaN stays NaN */
+    return factor > 1 ? 1 : factor; /* a NaN in `value` gives a NaN here, not 1 */
 }
 
 static tsr_status clip_now(tsr__norm *n, tsr_status mine, float max_norm, double loss_scale)

@@ -112,7 +112,7 @@ static tsr_status another_failed(void)
                      who);
 }
 
-/* This rank's part of each sum -------------------------------------------------------------------
+/* The elements whose squares this rank adds ------------------------------------------------------
  *
  * Several ranks may have the same part along shard_dim, for example if there are fewer kv heads
  * than ranks. The lowest of these ranks adds the squares of the part. In this file, the share of a
@@ -142,8 +142,8 @@ static tsr_status list_share(tsr__norm *n, tsr_group *tensor, const tsr_paramete
     return TSR_OK;
 }
 
-/* Removes elements other … other_end − 1 from the range first … end − 1, because a lower rank has
- * them. */
+/* Removes elements other … other_end − 1, which a lower rank has, from the range first … end − 1.
+ */
 static tsr_status take_away(const tsr_parameter *parameter, int64_t other, int64_t other_end,
                             int64_t *first, int64_t *end)
 {
@@ -186,8 +186,9 @@ static tsr_status set_share(tsr__norm *n, tsr_group *tensor, const tsr_parameter
     return TSR_OK;
 }
 
-/* Returns `mine` if it is an error, and an error if another rank has one. All ranks of the group
- * must call it, so that no rank waits for one that has failed. */
+/* Returns `mine` if it is an error. Returns another error if `mine` is none, but another rank of
+ * the group has one. All ranks of the group must call it, so that no rank waits for one that has
+ * failed. */
 static tsr_status agree(tsr_group *group, tsr_status mine)
 {
     const tsr__error why = tsr__error_take();
@@ -223,14 +224,15 @@ static tsr_status share_in_group(tsr__norm *n, tsr_group *group, tsr_status stat
     return status;
 }
 
-/* Sets this rank's shares to everything that the rank has. Afterwards share_in_group removes the
- * elements that lower ranks have. */
+/* Sets this rank's share of a parameter to all elements that the rank has. Afterwards
+ * share_in_group removes the elements that lower ranks have. */
 static tsr_status share_all(tsr__norm *n, tsr_group *tensor, const tsr_parameter *parameter,
                             tsr__optimizer_item *item, tsr__optimizer_model *model, int index,
                             void *user)
 {
     (void)n, (void)user;
-    /* If all ranks of the layer's group have the full parameter, the first rank adds it. */
+    /* If all ranks of the layer's group have the full parameter, the first rank adds the squares.
+     */
     const bool mine = parameter->shard_dim >= 0 || tsr_group_rank(tensor) == 0;
     if (item) {
         item->own_first = 0;
@@ -387,8 +389,8 @@ static bool is_lost(double sum, double limit)
     return limit > 1 ? sum > limit : sum < limit;
 }
 
-/* Computes the sums again with another scale. Uses the new sums only for the classes whose first
- * sum is out of range. */
+/* Computes the sums again with another scale. Uses the new sums only for the classes whose sum so
+ * far is beyond `limit`. */
 static tsr_status sum_again(tsr__norm *n, tsr_tensor *sums, double limit, float scale)
 {
     float again[TSR__NORM_CLASSES];
@@ -464,9 +466,10 @@ tsr_status tsr__norm_sum_over_ranks(tsr__norm *n, tsr_status mine, double *out)
         all.failed += m.failed;
         all.unshared += m.unshared;
     }
-    /* Only the number of this stage counts, because each stage has shares of its own. */
+    /* Only the number of ranks of this stage counts, because each stage computes its shares by
+     * itself. */
     const double unshared = all.unshared;
-    all.failed += mine != TSR_OK; /* needed if there are no classes */
+    all.failed += mine != TSR_OK; /* if there are no classes, no sum has counted the failure yet */
     TSR__TRY(reduce(n->stages, &all));
     if (unshared > 0) /* this makes all ranks compute the shares again in the next call */
         n->optimizer->shared_items = SIZE_MAX;

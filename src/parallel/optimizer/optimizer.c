@@ -139,8 +139,8 @@ static tsr_status check_tensor(const tsr_optimizer *optimizer, const char *who,
     return TSR_OK;
 }
 
-/* Makes room for `count` items behind the existing ones, filled with zeros. The caller increases
- * item_count when the new items are complete. */
+/* Makes room in the list of parameters for `count` items behind the existing ones, filled with
+ * zeros. The caller increases item_count when the new items are complete. */
 static tsr_status make_room(tsr_optimizer *optimizer, int count)
 {
     void *items = optimizer->items;
@@ -349,7 +349,8 @@ static void end_step(tsr_optimizer *optimizer)
         optimizer->models[i].stepped = false;
 }
 
-/* Each phase of a step is done for all models before the next one: see tsr__fsdp_prepare. */
+/* Steps all FSDP models: first prepares all of them, then lets the ranks meet for all, then updates
+ * all; tsr__fsdp_prepare explains why. */
 static tsr_status step_models(tsr_optimizer *optimizer, float learning_rate)
 {
     for (size_t i = 0; i < optimizer->model_count; i++)

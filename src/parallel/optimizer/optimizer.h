@@ -16,7 +16,7 @@ typedef struct tsr__optimizer_item {
      * layer. */
     tsr_layer *layer;
     int index;
-    tsr_parameter own; /* its tensors are views, and its name is a copy */
+    tsr_parameter own; /* the caller's tensor: views of its memory, and a copy of its name */
     char *name;
     tsr_tensor *moment1, *moment2, *master;
     bool stepped; /* the step in progress has already updated this item */
@@ -35,11 +35,13 @@ typedef struct tsr__optimizer_model {
 
 /* For clip.c: the norm that was computed last. */
 typedef struct tsr__optimizer_norm {
-    bool exists, waits; /* waits: the norm follows from `seen`; otherwise it is `value` */
+    /* waits: the norm is computed from `seen` when it is needed; otherwise it is `value` */
+    bool exists, waits;
     double value;
     /* For norms that the device computes while the host goes on; created when first used. */
     tsr_tensor *sum, *scale; /* f32 [1] and [TSR__SCALE_FLOATS], in the device's memory */
-    tsr_tensor *seen;        /* `sum` in host memory, valid when the stream has reached `point` */
+    /* `sum` in host memory, valid when the stream's timeline has reached `point` */
+    tsr_tensor *seen;
     uint64_t point;
     double loss_scale;
 } tsr__optimizer_norm;

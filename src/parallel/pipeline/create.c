@@ -8,7 +8,8 @@
 static tsr_status link_pairs(tsr_pipeline *pipeline, const tsr_pipeline_params *params, int first)
 {
     const int stage = pipeline->stage, pair = (stage + 2 - first) / 2;
-    const bool is_upper = (stage - first) % 2 == 0; /* the earlier stage of its pair */
+    /* whether this rank's stage is the earlier one of its pair */
+    const bool is_upper = (stage - first) % 2 == 0;
     const int other = is_upper ? stage + 1 : stage - 1;
     const bool alone = other < 0 || other >= pipeline->stages;
     tsr_comm *comm = NULL;

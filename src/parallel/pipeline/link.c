@@ -1,4 +1,4 @@
-/* Links: tensors on their way between neighbouring stages. In a group of two ranks, sending is a
+/* Sends tensors to neighbouring stages, and receives them. In a group of two ranks, sending is a
  * broadcast from one to the other. */
 #include "base/clock.h"
 #include "parallel/pipeline/pipeline.h"
@@ -49,7 +49,7 @@ tsr_status tsr__pipeline_take(tsr_pipeline *pipeline, tsr__pipeline_inbox *inbox
     *out = NULL;
     if (!inbox->link->group)
         return TSR_OK;
-    /* The device computes the passes so far while this stage waits. */
+    /* The device computes the passes recorded so far while the host waits for the tensor. */
     TSR__TRY(tsr_stream_submit(pipeline->stream));
     tsr_status status = wait_for(pipeline, &inbox->request);
     TSR__TRY(context(pipeline, status, "receiving from", micro_batch, inbox->link->other));

@@ -31,7 +31,8 @@ struct tsr_pipeline {
     tsr_pipeline_stats stats;
 };
 
-/* What a run receives over a link. The next tensor is received before it is needed. */
+/* The tensors that a run of the schedule receives over a link. The next tensor is received before
+ * it is needed. */
 typedef struct tsr__pipeline_inbox {
     const tsr__pipeline_link *link;
     const tsr_pipeline_run_params *params;
@@ -40,15 +41,15 @@ typedef struct tsr__pipeline_inbox {
     tsr_group_request *request; /* the request of the receive that was started last */
 } tsr__pipeline_inbox;
 
-/* What a run sends over a link. */
+/* The tensors that a run of the schedule sends over a link. */
 typedef struct tsr__pipeline_outbox {
     const tsr__pipeline_link *link;
     int sent, done;               /* number of sends that have been started, and that have ended */
     tsr_group_request **requests; /* [micro_batches] */
 } tsr__pipeline_outbox;
 
-/* link.c: With a link that has no group, these functions do nothing, and tsr__pipeline_take gives
- * NULL. */
+/* link.c: If a link has no group, because there is no neighbour, the functions below do nothing,
+ * and tsr__pipeline_take gives NULL. */
 
 /* Starts to receive the next tensor, unless all have been received. */
 tsr_status tsr__pipeline_post(tsr_pipeline *pipeline, tsr__pipeline_inbox *inbox) TSR_NODISCARD;
@@ -61,7 +62,8 @@ tsr_status tsr__pipeline_put(tsr_pipeline *pipeline, tsr__pipeline_outbox *outbo
                              tsr_tensor *tensor) TSR_NODISCARD;
 /* Blocks until all sends have ended. */
 tsr_status tsr__pipeline_flush(tsr_pipeline *pipeline, tsr__pipeline_outbox *outbox) TSR_NODISCARD;
-/* Frees what is left after a failure. The groups must have failed. */
+/* Frees the tensors and requests that are left after a failure. The links' groups must have failed.
+ */
 void tsr__pipeline_inbox_drop(tsr__pipeline_inbox *inbox);
 void tsr__pipeline_outbox_drop(tsr__pipeline_outbox *outbox);
 

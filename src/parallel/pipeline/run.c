@@ -1,4 +1,5 @@
-/* Runs the schedule of a stage. */
+/* Runs the 1F1B schedule of a stage: calls the caller's forward and backward functions, and sends
+ * and receives tensors. */
 #include <stdio.h>
 
 #include "base/alloc.h"
@@ -42,7 +43,8 @@ static tsr_status fail(tsr_pipeline *pipeline, tsr_status status)
 
 /* Passes ------------------------------------------------------------------------------------- */
 
-/* Checks what a pass has created. `is_sent` says whether a neighbour waits for it. */
+/* Checks the tensor that the caller's function has created in a pass. `is_sent` says whether a
+ * neighbour waits for this tensor. */
 static tsr_status check_created(const run *r, const char *name, int micro_batch, bool is_sent,
                                 const tsr_tensor *created)
 {

@@ -1,4 +1,4 @@
-/* The 1F1B schedule, as arithmetic. */
+/* The 1F1B schedule (one forward, one backward pass): computes the order of a stage's passes. */
 #include <math.h>
 
 #include "base/error.h"
