@@ -116,8 +116,8 @@ static tsr_status divide_by_limits(const room *r, int *layers)
     return divide_within(r->params, r->config, r->limits, layers);
 }
 
-/* Returns the time that a stage with `layers` layers needs for a token, in the unit that the rates
- * imply. */
+/* Returns the time that a stage with `layers` layers needs for a token, in units of the time that a
+ * stage of rate 1 needs for one layer. */
 static double stage_time(const room *r, int stage, uint64_t layers)
 {
     const tsr_model_plan_params *p = r->params;

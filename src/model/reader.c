@@ -266,8 +266,9 @@ static bool take(gang *g, size_t *at, segment *s, piece *out)
         const tsr__weight_pending *from = &r->pending[g->at];
         *at = g->at;
         *s = segment_for(&from->weight, &from->part);
-        /* Pieces that need no staging memory are large: two threads that write to the same page of
-         * 2 MiB for the first time would both fill it with zeros. */
+        /* The system fills a page of 2 MiB with zeros at the first write to it, and twice if two
+         * threads write to it at the same time. Pieces that need no staging memory are therefore
+         * not made smaller for several threads. */
         const bool same = same_bytes(&from->weight, from->dtype);
         const int64_t left = from->part.rows - g->row,
                       step = same ? step_of(&from->weight, s->bytes, PIECE_BYTES)

@@ -150,9 +150,9 @@ tsr_status tsr__layer_dtype(const tsr_layer *layer, const char *what, tsr_dtype 
 /* Checks, before a forward pass sends anything, that all parameters of the layer and its children
  * have memory. */
 tsr_status tsr__layer_check_forward(const tsr_layer *layer) TSR_NODISCARD;
-/* Checks, before a backward pass sends anything, that no gradient of the layer and its children
- * overlaps a tensor from which it is computed. If `weights` is true, the pass needs the weights, so
- * they must have memory. */
+/* Checks the layer and its children before a backward pass sends anything. If they are not frozen,
+ * no weight may be in a block format, and no gradient may overlap x or dy, from which it is
+ * computed. If `weights` is true, the pass needs the weights, so they must have memory. */
 tsr_status tsr__layer_check_backward(const tsr_layer *layer, bool weights, const tsr_tensor *x,
                                      const tsr_tensor *dy) TSR_NODISCARD;
 /* Checks that `tensor` can be the memory of a parameter, unless it is NULL. It must have the shape

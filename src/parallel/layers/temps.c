@@ -29,8 +29,8 @@ tsr_status tsr__temp_new(tsr__temps *temps, tsr_dtype dtype, int ndim, const int
     TSR__TRY(check_room(temps));
     tsr_status status = tsr_tensor_create(device, dtype, ndim, shape, &tensor);
     if (status == TSR_ERR_DEVICE_MEMORY) {
-        /* The device releases the memory of earlier passes only when it has completed their work,
-         * so this waits for the device. */
+        /* Memory that earlier passes no longer need becomes free only when the device has completed
+         * their work. So this waits for the device, and tries again. */
         TSR__TRY(tsr_stream_wait(temps->stream));
         status = tsr_tensor_create(device, dtype, ndim, shape, &tensor);
     }
