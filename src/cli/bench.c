@@ -196,7 +196,8 @@ static bool has_sizes(void)
     return chosen.min_bytes > 0 || chosen.max_bytes > 0 || chosen.step_factor > 0;
 }
 
-/* Sets defaults for the sizes that were not given, unless none of them was given. */
+/* Gives the sizes that the user did not give their defaults. Changes nothing if the user gave none
+ * of the sizes. */
 static int fill_sizes(void)
 {
     if (!has_sizes())
@@ -372,8 +373,8 @@ static int check_tuning(const char *name)
     return CLI_DONE;
 }
 
-/* Tunes matrix products. After a failure, the results that were found before the failure are
- * stored, but not printed. */
+/* Measures which kernels are fastest for matrix products and stores the choice for this device.
+ * After a failure, the choices that were made before it are stored, but not printed. */
 static int run_tuning(bench_context *context)
 {
     tune_report tuning;

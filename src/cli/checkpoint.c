@@ -21,7 +21,8 @@
     "PATH is the name of a checkpoint in parts, such as FOLDER/model, its index, or one file. "    \
     "Several paths give the folders in which its parts are.\n"
 
-/* Reports an error of the library, with the name of the command instead of that of the function. */
+/* Prints the library's last error, with the name of the command in place of that of the library's
+ * function. */
 static int library_failed(const char *command)
 {
     static const char functions[] = "checkpoint_files_";
@@ -91,7 +92,8 @@ static void print_parts(const tsr_checkpoint_summary *summary)
     cli_table_destroy(&table);
 }
 
-/* Prints where the slices of a tensor are, as in "1[0:3] 2[3:6]". */
+/* Prints which files of the checkpoint have which slices of a tensor: "1[0:3] 2[3:6]" means that
+ * file 1 has the slice [0:3] and file 2 the slice [3:6]. */
 static void print_slices(cli_table *table, const tsr_checkpoint_tensor *tensor)
 {
     enum { MOST = 8 };

@@ -53,7 +53,8 @@ static bool same_family(const tsr_queue_family_info *a, const tsr_queue_family_i
            a->transfer == b->transfer && a->timestamp_bits == b->timestamp_bits;
 }
 
-/* Families with equal properties share one line, because SwiftShader has sixteen equal families. */
+/* Prints the queue families. Families with equal properties share one line: SwiftShader, for
+ * example, has sixteen equal families. */
 static void print_queues(FILE *out, const tsr_device_info *info)
 {
     const tsr_queue_family_info *families = info->queue_families;

@@ -34,7 +34,8 @@ static void help(FILE *out)
                   "report.\n");
 }
 
-/* Returns the command that has a subcommand with this name, or NULL. For `tessera help report`. */
+/* Returns a command that has a subcommand with this name, or NULL. It makes `tessera help report`
+ * work as `tessera help bench report` does. */
 static const cli_command *find_part(const char *word)
 {
     for (int i = 0; cli_commands[i] != NULL; i++) {

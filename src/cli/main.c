@@ -39,8 +39,8 @@ static int run(int argc, char **argv)
     return part != NULL ? part->run(argc - 2, argv + 2) : command->run(argc - 1, argv + 1);
 }
 
-/* Prints a message of the library, for example that a cache cannot be written, or of the validation
- * layers. */
+/* Prints a message of the library (for example that a cache cannot be written) or of Vulkan's
+ * validation layers. */
 static void print_log(void *user, tsr_log_level level, const char *message)
 {
     (void)user;

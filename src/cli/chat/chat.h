@@ -15,7 +15,7 @@ typedef struct chat_options {
 extern chat_options chat_chosen;
 /* Reads the arguments into chat_chosen and inference_chosen. Returns an exit code. */
 int chat_options_read(int argc, char **argv);
-/* Prints the options' part of the command's help. */
+/* Prints the lines of the command's help that describe its options. */
 void chat_options_help(FILE *out);
 
 /* A message. It is the same on all ranks. */

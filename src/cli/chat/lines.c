@@ -9,7 +9,7 @@
 #include "cli/lib/memory.h"
 #include "cli/lib/terminal.h"
 
-/* The longest time that a person may take for a message: ten years. */
+/* The time that rank 0 may take to read a message, while the other ranks wait for it: ten years. */
 #define PATIENCE_NS UINT64_C(315360000000000000)
 
 static void prompt(const char *sign)

@@ -27,7 +27,7 @@ typedef struct chat {
     tsr_chat_after after;
 } chat;
 
-/* Prints for the person who writes the messages. */
+/* Prints a note to the user, on standard error. Only rank 0 prints. */
 #define NOTE(chat, ...) ((chat)->job.first ? cli_say(__VA_ARGS__) : (void)0)
 
 /* Opening -------------------------------------------------------------------------------------- */
@@ -92,7 +92,7 @@ static tsr_status add_token(chat *c, reply *r, int32_t token)
     size_t size = 0;
     bool stopped = false;
     c->length++;
-    if (token >= tsr_tokenizer_size(c->tokenizer)) /* padding of the vocabulary */
+    if (token >= tsr_tokenizer_size(c->tokenizer)) /* padding: no text */
         return TSR_OK;
     const tsr_status status = tsr_text_stream_add(r->stream, token, &text, &size, &stopped);
     if (status == TSR_OK)
@@ -225,8 +225,8 @@ typedef enum command { CLEAR, EXIT, HELP, COMMANDS } command;
 
 static const char *const commands[] = {[CLEAR] = "/clear", [EXIT] = "/exit", [HELP] = "/help"};
 
-/* Returns the command that is the line's first word; COMMANDS: the line is a message. Sets *alone
- * to whether nothing but blanks follows the command. */
+/* Returns the command, such as /clear, that is the first word of the line, or COMMANDS if the line
+ * is a message. Sets *alone to whether nothing but blanks follows the command. */
 static command command_of(const chat_line *line, bool *alone)
 {
     for (int i = 0; i < COMMANDS; i++) {
@@ -265,9 +265,10 @@ static tsr_status obey(chat *c, const chat_line *line, bool *ended, tsr_finish *
     return TSR_OK;
 }
 
-/* Reads messages and replies to them, until replies cannot be printed any more, which main reports.
- * In a job of several ranks, an interrupt during a reply ends the conversation, because the same
- * signal has ended ranks that had already finished the reply. */
+/* Reads messages and replies to them until the input ends or standard output cannot be written to;
+ * main reports the latter. In a job of several ranks, an interrupt during a reply ends the
+ * conversation: the signal reaches all ranks, and has ended those that had already finished the
+ * reply. */
 static tsr_status talk(chat *c, int *code)
 {
     bool ended = false;
@@ -293,7 +294,8 @@ static tsr_status talk(chat *c, int *code)
     return TSR_OK;
 }
 
-/* Prints an error with the prefix "chat: ". The library's errors about formats already have it. */
+/* Prints an error with the prefix "chat: ". If `by_format` is true, the library has written the
+ * problem, which then already begins with this prefix. */
 static int failed(const char *problem, bool by_format)
 {
     static const char name[] = "chat: ";

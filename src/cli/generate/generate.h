@@ -31,8 +31,8 @@ extern const cli_option generate_option_table[];
 /* Reads the arguments into generate_chosen. Returns an exit code. */
 int generate_options_read(int argc, char **argv);
 
-/* The text of a sequence: the prompt and what was generated, without an end that later tokens may
- * still change. */
+/* The text of a sequence: the prompt and the generated text. Bytes at the end that later tokens may
+ * still change are not in it yet. */
 typedef struct generate_text {
     tsr_text_stream *stream; /* NULL: there is no tokenizer */
     char *bytes;             /* NULL: no text yet */
@@ -68,7 +68,7 @@ typedef struct generate_result {
 } generate_result;
 
 void generate_result_add(generate_result *result, const tsr_generated *token);
-/* Keeps the logits of the next position. */
+/* Appends a row of logits: those of the position after the last row. */
 void generate_result_add_logits(generate_result *result, int64_t vocabulary, const float *logits);
 void generate_result_finish(generate_result *result);
 
@@ -82,9 +82,9 @@ typedef struct generate_summary {
 /* Prints the JSON document. */
 void generate_print_json(const generate_summary *summary, int count,
                          const generate_result *results);
-/* Prints what a step has added: text, or ids if there is no tokenizer. If there are several
- * sequences, prints all of them when all have ended. Returns false if standard output cannot be
- * written. */
+/* Prints what the last step has added to the sequence: text, or ids if there is no tokenizer. With
+ * several sequences, prints nothing until all have ended, and then prints each completely. Returns
+ * false if standard output cannot be written. */
 bool generate_print_step(const tsr_tokenizer *tokenizer, int count, generate_result *results);
 
 #endif

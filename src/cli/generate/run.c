@@ -110,8 +110,9 @@ static tsr_status keep(job *j, generate_result *result, const tsr_generated *tok
     return status;
 }
 
-/* Stores and prints the tokens of a step. All ranks have the same tokens, so they remove the same
- * sequences. Sets *ended if the text cannot be printed any more. */
+/* Stores and prints the tokens that one step has generated. All ranks get the same tokens, so they
+ * end the same sequences without a message. Sets *ended if standard output cannot be written any
+ * more. */
 static tsr_status keep_all(job *j, int count, const tsr_generated *tokens, bool *ended)
 {
     for (int t = 0; t < count; t++) {

@@ -7,7 +7,8 @@
 #include "cli/lib/memory.h"
 #include "cli/lib/say.h"
 
-/* Returns whether a tokenizer is needed. Without one, a model can only continue ids. */
+/* Returns whether an option needs the model's tokenizer. Without a tokenizer, prompts and output
+ * are ids. */
 static bool needs_text(void)
 {
     bool needed = generate_chosen.stop_count > 0;

@@ -28,7 +28,7 @@ typedef struct inference_options {
 /* The values of the options. They are the defaults until the options have been read. */
 extern inference_options inference_chosen;
 
-/* Entries for tables of options. */
+/* Entries for the tables of options of these commands. */
 /* clang-format off */
 /* Options for choosing tokens. */
 #define INFERENCE_SAMPLING_OPTIONS                                                                 \
@@ -114,12 +114,13 @@ typedef struct inference_job {
     char problem[160]; /* an error in the options that the library does not detect; "": none */
 } inference_job;
 
-/* Opens the model on this rank's device, for `sequences` sequences. Without --context these may
- * have `context` tokens each, or as many as the model was made for if that is less. The caller must
- * call inference_close even if this fails. */
+/* Opens the model on this rank's device, with a cache for `sequences` sequences. The length of a
+ * sequence is limited to --context tokens. Without this option, the limit is `context` or, if that
+ * is less, the context for which the model was trained. The caller must call inference_close even
+ * if this fails. */
 tsr_status inference_open(inference_job *job, int64_t context, int sequences);
 void inference_close(inference_job *job);
-/* Returns the sentence about what failed. */
+/* Returns the sentence that describes the last error. */
 const char *inference_problem(const inference_job *job);
 
 /* Makes SIGINT and SIGTERM end the generator's sequences at the next token. A second signal ends

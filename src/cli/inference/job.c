@@ -61,7 +61,7 @@ void inference_catch_signals(tsr_generator *generator)
 {
     static const int signals[] = {SIGINT, SIGTERM};
     struct sigaction action = {.sa_handler = generator != NULL ? on_signal : SIG_DFL};
-    /* SA_RESTART: text that is being written is not lost. */
+    /* SA_RESTART: calls of write() continue after the signal, so no output is lost. */
     action.sa_flags = generator != NULL ? (int)SA_RESETHAND | SA_RESTART : 0;
     if (generator != NULL)
         interruptible = generator;
@@ -87,8 +87,8 @@ static void show_progress(void *user, uint64_t done_bytes, uint64_t total_bytes)
     fflush(stderr);
 }
 
-/* Returns `context`, or the model's own context if that is less. Ignores errors in the model's
- * files: opening the model reports them on all ranks. */
+/* Returns `context` or, if that is less, the context for which the model was trained. Ignores
+ * errors in the model's files, because opening the model reports them later, on all ranks. */
 static int64_t limit_context(int64_t context)
 {
     tsr_model_config config;

@@ -16,7 +16,8 @@ tsr_sampling_params inference_sampling(void)
     return (tsr_sampling_params){.seed = (uint64_t)o->seed,
                                  .temperature = o->greedy ? 0 : o->temperature,
                                  .top_k = o->top_k,
-                                 /* 0 would be the library's default, all tokens */
+                                 /* The library reads 0 as its default, which keeps all tokens. The
+                                  * smallest positive number keeps only the most likely one. */
                                  .top_p = o->top_p > 0 ? o->top_p : DBL_MIN,
                                  .min_p = o->min_p,
                                  .repetition_penalty = o->repetition_penalty};

@@ -37,8 +37,8 @@ static bool is_rank(const launch_rank *ranks, int count, pid_t pid)
     return is;
 }
 
-/* Reads the list again until no child is left to reap, for two reasons: one SIGCHLD may stand for
- * several children, and the kernel leaves some children out if others are removed from the list
+/* Reaps until the kernel's list has no child left that has ended. One pass is not enough: one
+ * SIGCHLD may stand for several children, and the list may lack some children if others are removed
  * while it is being read. */
 void launch_children_reap(const launch_rank *ranks, int count, pid_t guard)
 {

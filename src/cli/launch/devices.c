@@ -72,8 +72,8 @@ static void list_and_write(int to, pid_t launcher)
     _exit(written == (ssize_t)sizeof found ? 0 : 1);
 }
 
-/* Lists devices in another process, because drivers start threads and some drivers crash. Finding
- * no device is not an error. */
+/* Lists devices in a child process, so that threads and crashes of drivers do not affect the
+ * launcher. If no device is found, the list is empty, which is not an error. */
 static void list_apart(launch_devices *out)
 {
     int ends[2];

@@ -111,7 +111,7 @@ char **launch_env_of_rank(const launch_env *env, int rank, bool joins)
     size_t kept = 0, most = 16; /* the largest number of new variables */
     while (environ[kept] != NULL)
         kept++;
-    /* Everything is in one block of memory: the pointers, and behind them the new texts. */
+    /* One block of memory contains the array of pointers and, after it, the new variables. */
     char **all = cli_alloc((kept + most) * sizeof *all + (size_t)length + 1, 1);
     char *text = (char *)(all + kept + most);
     memcpy(text, own, (size_t)length + 1);

@@ -16,12 +16,12 @@
 
 #include "cli/launch/launch.h"
 
-/* The largest number of searches for processes. Several may be needed, because processes may start
- * others while they are being killed. */
+/* The largest number of passes over all processes. One pass may miss processes that were started
+ * while others were being killed. */
 #define MAX_ROUNDS 50
 
-/* Closes all files except one. Otherwise a process that reads the launcher's output would not see
- * its end while the guard runs. */
+/* Closes all files except `but`. The guard would otherwise keep the launcher's output pipe open,
+ * and the reader of this pipe would wait for its end until the guard ends. */
 static void close_files(int but)
 {
     long most = sysconf(_SC_OPEN_MAX);
@@ -59,7 +59,8 @@ static bool has_variable(const char *pid, const char *variable)
     return has;
 }
 
-/* Kills the processes that have this variable. Returns whether there were any. */
+/* Kills all processes whose initial environment contains this "NAME=value". Returns whether there
+ * were any. */
 static bool kill_some(const char *variable)
 {
     DIR *all = opendir("/proc");

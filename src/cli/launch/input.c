@@ -6,8 +6,8 @@
 
 #include "cli/launch/launch.h"
 
-/* How often to look whether the launcher has come into the foreground. Nothing tells it: a shell's
- * `fg` sends no SIGCONT to a job that is running. */
+/* How often to check whether the launcher is in the foreground. Polling is needed because a shell's
+ * `fg` sends no SIGCONT to a job that is already running. */
 #define BACKGROUND_MS 200
 
 bool launch_input_needed(int number)
@@ -29,8 +29,9 @@ void launch_input_finish(launch_input *input)
     input->to = -1;
 }
 
-/* Returns whether the terminal may be read: it belongs to another process group while the launcher
- * is in the background. A terminal that is not the session's belongs to no group. */
+/* Returns whether the launcher may read the terminal: while the launcher is in the background, the
+ * terminal belongs to another process group. A terminal that does not control the session belongs
+ * to no group and may be read. */
 static bool is_in_foreground(void)
 {
     const pid_t group = tcgetpgrp(STDIN_FILENO);
@@ -56,7 +57,8 @@ void launch_input_pass(launch_input *input)
 {
     ssize_t count;
     if (input->used == 0) {
-        /* Another process may have read the line in the meantime. */
+        /* poll() reported a line, but another process may have read it since. The timer keeps
+         * read() from blocking. */
         launch_interrupt_calls(true);
         count = read(STDIN_FILENO, input->bytes, sizeof input->bytes);
         launch_interrupt_calls(false);

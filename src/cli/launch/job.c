@@ -1,5 +1,5 @@
-/* The state of a running job. Signals to the launcher, ranks that end, and the deadlines that both
- * set change it. */
+/* The state of a running job. It changes when the launcher receives a signal, when a rank ends, and
+ * when a deadline that one of these has set is reached. */
 #include <errno.h>
 #include <limits.h>
 #include <poll.h>
@@ -67,8 +67,8 @@ void launch_job_stop(launch_job *job, int signal)
 static const int passed_on[] = {SIGINT,  SIGTERM, SIGHUP,  SIGQUIT,
                                 SIGUSR1, SIGUSR2, SIGTSTP, SIGCONT};
 
-/* The handler of launch_interrupt_calls(). It does nothing, but a signal with a handler interrupts
- * calls. */
+/* The handler for the timer of launch_interrupt_calls(). It does nothing: that a signal has a
+ * handler is enough to make a blocking call return EINTR. */
 static void on_alarm(int signal)
 {
     (void)signal;
@@ -199,8 +199,8 @@ void launch_job_keep_deadline(launch_job *job)
         return;
     signal_all(job, SIGKILL);
     job->killed = true;
-    /* The children of the killed processes become children of the launcher, which kills them
-     * next. */
+    /* The orphans of killed processes become children of the launcher, so it must kill again after
+     * a short time. */
     job->kill_at_ms = job->sweeping ? launch_now_ms() + SWEEP_MS : LAUNCH_NEVER;
 }
 

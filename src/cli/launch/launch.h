@@ -94,7 +94,8 @@ struct pollfd launch_input_poll(const launch_input *input, int *timeout_ms);
 /* Reads a line, or writes one, without blocking. */
 void launch_input_pass(launch_input *input);
 
-/* Settings that the launcher inherits and changes for itself. Ranks get the inherited ones back. */
+/* Settings that the launcher has inherited and changed for itself. Each rank starts with the
+ * inherited ones. */
 typedef struct launch_inherited {
     sigset_t mask;
     struct sigaction pipe, alarm;
@@ -114,11 +115,11 @@ typedef struct launch_job {
     struct pollfd *polls;
     bool stopping; /* a signal that ends the ranks has been sent to them */
     bool killed;   /* SIGKILL has been sent */
-    /* all ranks have ended, and the processes that they have started are being stopped */
+    /* all ranks have ended, and the orphans that they have left are being ended */
     bool sweeping;
     bool output_lost;   /* some output could not be written before give_up_at_ms */
     int64_t kill_at_ms; /* when to send SIGKILL */
-    /* When to discard output that nobody reads. Only a signal to the launcher sets this time. */
+    /* When to discard output that nobody reads. Only a signal that ends the job sets this time. */
     int64_t give_up_at_ms;
     /* the exit code of the launcher, which is that of the first rank that has failed */
     int code;
@@ -131,7 +132,7 @@ typedef struct launch_job {
 bool launch_job_catch_signals(launch_job *job);
 /* Handles the signals that have arrived and the ranks that have ended. */
 void launch_job_handle_signals(launch_job *job);
-/* Sends SIGKILL if kill_at_ms has passed. */
+/* Sends SIGKILL to the job's processes if the time kill_at_ms has passed. */
 void launch_job_keep_deadline(launch_job *job);
 /* Sends a signal that ends the job's processes. The first call starts the grace period. */
 void launch_job_stop(launch_job *job, int signal);

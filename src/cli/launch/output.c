@@ -11,9 +11,9 @@
 #define READ_BYTES ((size_t)65536)
 #define MAX_LINE ((size_t)1 << 20) /* longer lines are divided */
 
-/* The bytes that one call writes. Usually these are as many lines as fit into PIPE_BUF, because a
- * pipe accepts that many bytes in one piece, so that output of other processes cannot come between.
- * A longer line is written alone. */
+/* The bytes that one call of write() gets. Usually these are as many complete lines as fit into
+ * PIPE_BUF: the kernel writes that many bytes to a pipe without output of other processes in
+ * between. A line longer than PIPE_BUF is written by a call of its own. */
 typedef struct block {
     char *bytes;
     size_t used, capacity;
@@ -55,8 +55,8 @@ static bool add_line(const launch_stream *stream, launch_job *job, block *to, co
     return true;
 }
 
-/* Writes the lines whose ends are at `from` or later. If `last` is true, also writes an incomplete
- * line at the end. */
+/* Writes the lines in stream->line that end at offset `from` or later. If `last` is true, also
+ * writes an incomplete line at the end. */
 static bool pass_lines(launch_stream *stream, launch_job *job, size_t from, bool last)
 {
     block lines = {0};

@@ -29,8 +29,8 @@ static void run_program(const start *how)
 {
     int reason = 0;
     (void)setpgid(0, 0);
-    /* The kernel kills the rank when the launcher ends. The launcher may have ended before this
-     * call, so its number is compared. */
+    /* The kernel kills the rank when the launcher ends, but only if that happens after this call. A
+     * different parent shows that the launcher has already ended. */
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != how->launcher)
         _exit(LAUNCH_CANNOT_RUN);
     for (int i = 0; i < 2; i++)

@@ -11,9 +11,9 @@
 #include "cli/launch/launch.h"
 #include "cli/lib/memory.h"
 
-/* Ends the job because a stream cannot be written to. Prints the message once, and only if the job
- * is not being stopped already. If the reader has closed the pipe, as head(1) does, this is not an
- * error: then the launcher ends like a process that SIGPIPE has ended. */
+/* Ends the job because the output of a stream cannot be passed on. Prints the reason, except if the
+ * job is being stopped already. If the reader has closed the pipe, as head(1) does, this is not an
+ * error: the launcher ends as if by SIGPIPE. */
 static void give_up(launch_job *job, launch_stream *stream)
 {
     const int reason = errno;
@@ -86,7 +86,7 @@ static bool all_gone(launch_job *job)
         return false;
     const bool first = !job->sweeping;
     job->sweeping = true;
-    /* With --keep-going one success is enough, unless the job was stopped. */
+    /* With --keep-going, the job has succeeded if one rank has, unless a signal stopped the job. */
     if (first && job->options->keep_going && job->some_succeeded && !job->stopping)
         job->code = CLI_DONE;
     if (reap_all(job))

@@ -24,7 +24,7 @@ static struct {
     plan_cluster_options cluster; /* options for --cluster, which sets `hosts` */
 } chosen = {.model = {.latency_us = -1}};
 
-/* The strategy that tsr_shard_kind does not have. */
+/* The name of the strategy for generating text, which has no value in tsr_shard_kind. */
 static const char inference[] = "inference";
 
 static bool read_dtype(void *user, const char *value, char *problem, size_t size)

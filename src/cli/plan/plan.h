@@ -17,7 +17,7 @@ typedef struct plan_list {
 bool plan_list_add(plan_list *list, const char *text);
 void plan_list_free(plan_list *list);
 
-/* Reads a finite number that is not negative. */
+/* Reads a number such as a rate. Returns false if it is negative or not finite. */
 bool plan_read_rate(const char *text, double *out);
 
 /* Prints the plan as tables. `path` and `format` describe the file that the parameters come

@@ -53,8 +53,8 @@ static bool read_line(FILE *file, char line[MAX_LINE + 1], size_t *length)
     return true;
 }
 
-/* Reads lines until the end of the file. An element has 8 bytes, whichever of the two types it
- * has. */
+/* Reads lines until the end of the file, one number each, into a new array. Integers and reals both
+ * have 8 bytes. */
 static int read_lines(FILE *file, const char *path, const char *what, read_fn read, void **values,
                       uint64_t *count)
 {

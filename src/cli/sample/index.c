@@ -6,7 +6,7 @@
 #include "cli/lib/say.h"
 #include "cli/sample/sample.h"
 
-/* Returns the number of indices per epoch. 0 means the number of items. */
+/* Returns the number of indices to draw per epoch. The library reads 0 as the number of items. */
 static int64_t samples_of(const sample_options *options)
 {
     return options->num_samples < 0 ? 0 : options->num_samples;

@@ -81,7 +81,7 @@ static bool read_format(void *user, const char *text, char *problem, size_t size
     return false;
 }
 
-/* Whether these options were given. The values of their enums do not show this. */
+/* Whether these options were given. Their enums have no value for "not given". */
 static bool has_order, has_tail, has_split;
 
 static bool read_order(void *user, const char *text, char *problem, size_t size)
@@ -201,7 +201,7 @@ const cli_option sample_option_table[] = {
     {0},
 };
 
-/* Whether an option was given, and the option's bit. */
+/* Connects an option with its SAMPLE_… bit, and says whether it was given. */
 typedef struct given_option {
     bool given;
     unsigned bit;

@@ -1,12 +1,12 @@
-/* The output of `tessera sample`. It is written piece by piece, because there may be billions of
- * numbers. */
+/* The output of `tessera sample`. Numbers are written as soon as they are known, because there may
+ * be billions of them. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "cli/sample/sample.h"
 
-/* Marks an index as padding, for TSR_TAIL_PAD_MASK. */
+/* In text, follows an index that only pads a rank's share, with TSR_TAIL_PAD_MASK. */
 #define MARK '*'
 
 sample_output sample_output_start(sample_format format, const char *kind)

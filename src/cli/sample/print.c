@@ -73,7 +73,7 @@ static void start(printer *print, const char *list)
 static void print_items(printer *print, bool mask_only)
 {
     const uint8_t *mask = print->masks ? print->mask : NULL;
-    /* If the mask is the list to print, its values are printed like indices. */
+    /* For the list of the mask, prints the mask's values in place of the indices. */
     for (uint64_t i = 0; mask_only && i < print->count; i++)
         print->indices[i] = print->mask[i];
     if (print->batches)

@@ -67,8 +67,8 @@ static const sample_kind *find(const char *name)
     return NULL;
 }
 
-/* Returns the kind that "batch" wraps if --sampler was not given. It is the kind that takes the
- * other options that were given. */
+/* Returns the kind of sampler that "batch" wraps if --sampler was not given: the kind to which the
+ * other given options belong. */
 static const sample_kind *guess_inner(unsigned given)
 {
     if (given & (SAMPLE_RANKS | SAMPLE_TAIL))
@@ -114,7 +114,8 @@ static int check(const sample_kind *kind, const sample_kind *inner, const sample
     snprintf(name, sizeof name, "%s%s%s", kind->name, inner != NULL ? " of " : "",
              inner != NULL ? inner->name : "");
     if (inner != NULL) {
-        /* The wrapped kind determines the items and their order. */
+        /* The number of items and their order belong to the wrapped kind: it takes these
+         * options. */
         takes = (takes & ~(unsigned)(SAMPLE_N | SAMPLE_ORDER | SAMPLE_TORCH)) | inner->takes;
         needs = (needs & ~(unsigned)SAMPLE_N) | inner->needs;
     }

@@ -94,8 +94,8 @@ extern const sample_kind sample_sequential, sample_random, sample_subset, sample
     sample_batch, sample_distributed, sample_length_sorted, sample_stratified, sample_curriculum,
     sample_raw;
 
-/* Returns CLI_DONE for TSR_OK. Otherwise prints the library's error. Then returns CLI_USAGE for
- * invalid arguments and CLI_FAILED for all other errors. */
+/* Returns CLI_DONE if the status is TSR_OK. Otherwise prints the library's error, and returns
+ * CLI_USAGE for invalid arguments or CLI_FAILED for any other error. */
 int sample_checked(tsr_status status);
 
 /* Prints the indices of a sampler that --epoch, --epochs, --from, --limit and --format select. */

@@ -57,8 +57,8 @@ static int read_wire(tsr_dtype wire, double *bytes)
     }
 }
 
-/* Chooses the candidates to show: the fastest that fits, and the two fastest of the others. If none
- * fits, the three fastest. */
+/* Chooses the candidates to print: the fastest that fits into memory, and the two fastest of all
+ * others. If no candidate fits, the three fastest. */
 static void choose(const plan_candidates *all, plan_outcome *out)
 {
     out->best = -1;
@@ -72,8 +72,8 @@ static void choose(const plan_candidates *all, plan_outcome *out)
             out->shown[out->shown_count++] = i;
 }
 
-/* Writes why a candidate is slower: the part of its time that exceeds that of the best candidate
- * most. */
+/* Writes why a candidate is slower than the best: of computing, messages of each dimension and
+ * waiting, the one whose time exceeds that of the best candidate most. */
 static void compare(const plan_prediction *best, const plan_prediction *one,
                     char text[PLAN_REASON_TEXT])
 {

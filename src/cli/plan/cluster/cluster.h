@@ -19,7 +19,8 @@ typedef struct plan_cluster_options {
  * exit code. */
 int plan_cluster_run(const char *path, const plan_cluster_options *chosen);
 
-/* What is printed. `best` is the number of the best candidate; −1: none fits. */
+/* The result of the search, which is printed. `best` is the index of the best candidate; −1: no
+ * candidate fits into memory. */
 typedef struct plan_outcome {
     const char *path;
     const tsr_model_config *config;

@@ -7,7 +7,8 @@
 #include "cli/lib/say.h"
 #include "cli/plan/cluster/cost.h"
 
-/* The state of a rank whose steps are simulated. */
+/* The state of a rank whose steps are simulated. Steps of a rank with the same round number start
+ * together; the next round starts when all of them are done. */
 typedef struct player {
     uint64_t at, end; /* the start of its current round, and the end of its steps */
     double now;       /* when the current round started */
@@ -52,7 +53,7 @@ static void match_messages(const play_state *p)
             while (p->steps[in].kind != TSR_COMM_STEP_RECV || p->steps[in].peer != from ||
                    p->match[in])
                 in++;
-            p->match[in] = 1; /* taken */
+            p->match[in] = 1; /* this step has its sender */
             p->match[out] = in;
         }
 }
@@ -91,15 +92,16 @@ static void assign_processors(const play_state *p)
 /* The seconds for which a round keeps the processor of its rank busy. */
 typedef struct round_work {
     double copies;
-    /* For messages between hosts. A message's own time already includes this time for its rank, so
-     * it delays only the other ranks of the processor. Their measured time to wake includes it,
-     * too, so the larger of the two counts. */
+    /* The time that messages to other hosts keep the processor busy. It does not delay the rank
+     * itself, because the time of the link includes it, but only the other ranks of its processor.
+     * The measured time to wake a rank includes it too, so the larger of the two times counts. */
     double messages;
 } round_work;
 
-/* Returns when a rank that is ready at `when` has done its work. It starts after the ranks of its
- * processor that were ready before it. Ranks of other groups on the same processor make the same
- * steps at the same time, so each of them takes a turn, too. */
+/* Returns when a rank that is ready at `when` has done the work of its round. It starts after the
+ * ranks of its processor that were ready before it. Ranks of other groups on the same processor are
+ * not simulated: they are assumed to take the same steps at the same time, so each of them takes a
+ * turn, too. */
 static double take_turn(const play_state *p, int rank, double when, round_work work)
 {
     const plan_group *g = p->group;
@@ -287,7 +289,8 @@ static double play_all(const play_state *p)
     return last;
 }
 
-/* Plays through all steps. The time that this takes grows with the square of their number. */
+/* Simulates a collective and returns its seconds. The simulation's own run time grows with the
+ * square of the number of steps. */
 static double play(const plan_group *g, tsr_collective kind, double bytes)
 {
     const size_t size = (size_t)g->size, hosts = (size_t)g->hosts;
@@ -322,7 +325,8 @@ static double play(const plan_group *g, tsr_collective kind, double bytes)
     return seconds;
 }
 
-/* Large data moves in pieces of the same size, so that time grows in proportion to bytes. */
+/* Simulates at most 512 MiB, and extrapolates: large data is sent in messages of a fixed size, so
+ * the time grows in proportion to the bytes. */
 double plan_collective_seconds(const plan_group *g, tsr_collective kind, double bytes)
 {
     const double played = 256.0 * 1048576;

@@ -15,8 +15,8 @@ plan_link plan_link_of(double latency, double bandwidth)
         .count = 2, .bytes = {0, large}, .seconds = {latency, latency + large / bandwidth}};
 }
 
-/* Returns the time per byte between two points. It is not negative, even if noise of the
- * measurement would make it so. */
+/* Returns the additional time per byte between sizes i and i + 1 of the link's measurements. It is
+ * at least 0, even if noise made the larger message faster. */
 static double slope(const plan_link *link, int i)
 {
     const double rise = link->seconds[i + 1] - link->seconds[i];

@@ -14,9 +14,9 @@
 
 #include "tessera/comm.h"
 
-/* The times of messages of several sizes, in ascending order. Between two sizes the time is
- * interpolated. Above the largest size it grows with the bandwidth between the last two. Several
- * points are needed, because UCX changes its protocol at some sizes. */
+/* The measured times of messages of several sizes, in ascending order of sizes. Between two sizes,
+ * the time is interpolated. Above the largest size, it grows with the bandwidth between the last
+ * two. A latency and a bandwidth are not enough, because UCX changes its protocol at some sizes. */
 #define PLAN_LINK_POINTS 16
 typedef struct plan_link {
     int count; /* 0: there is no link; otherwise at least 2 */
@@ -40,7 +40,7 @@ typedef struct plan_turns {
 /* If ranks share processors, a rank that has waited for this time sleeps. */
 #define PLAN_POLL_SECONDS 60e-6
 
-/* Returns how long a rank that sleeps waits for its turn after its message has arrived. */
+/* Returns how long a sleeping rank waits until it runs, counted from the arrival of its message. */
 double plan_turns_seconds(const plan_turns *turns);
 
 /* The measured cost of collectives of a host's ranks in shared memory. */

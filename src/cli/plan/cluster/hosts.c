@@ -12,9 +12,9 @@
 #include "cli/lib/say.h"
 #include "cli/plan/plan.h"
 
-/* The default time until another rank of a processor runs, in microseconds: if the processor
- * switches from one polling rank to another, and if a sleeping rank is woken. Measured by tessera
- * bench link on an Intel Xeon of two virtual processors (docs/communication.md). */
+/* Defaults, in microseconds, for ranks that share a processor: the time until the processor
+ * switches from one polling rank to another, and the time until a sleeping rank runs. Measured by
+ * tessera bench link on an Intel Xeon of two virtual processors (docs/communication.md). */
 #define AWAKE_US 1.5
 #define ASLEEP_US 15
 
@@ -313,7 +313,7 @@ typedef struct means {
     int counts[PLAN_LINK_POINTS];
 } means;
 
-/* What the ranks of a job have measured. */
+/* Times of messages, and the processor time that they take, for each pair of hosts. */
 typedef struct measured {
     means *links, *message_work; /* [hosts][hosts] */
 } measured;
@@ -421,8 +421,8 @@ static bool add_turn(const reader *r, const json_t *result, double seconds)
 }
 
 /* Stores the time of an all-reduce of a host's ranks. The smallest all-reduce gives the latency.
- * The additional time of a larger one is the work of the ranks of a processor, one after the
- * other. */
+ * What a larger one takes longer is the work of all ranks that share a processor, because they work
+ * one after the other. */
 static bool add_memory(const reader *r, const json_t *result, double seconds)
 {
     host_case at;
@@ -516,8 +516,9 @@ static bool read_pass(const reader *r, const json_t *object, int number, plan_ra
     return true;
 }
 
-/* Reads what a rank has measured. The rates that follow from it also replace those of the
- * description, for training and for dividing the model. */
+/* Reads what tessera bench rates has measured for a rank. The rates of the rank (see plan_rank)
+ * that are computed from it replace those of the description for training and for dividing the
+ * model. */
 static bool read_measured_rank(const reader *r, const json_t *object, int number,
                                double element_bytes)
 {

@@ -11,8 +11,9 @@
 #define PLAN_MAX_CLUSTER_RANKS 256
 #define PLAN_HOST_NAME 64
 
-/* The measured time of a pass with this number of rows: pass + layers · layer + elements of the
- * layers' matrices · element + elements of the head · head, in seconds. */
+/* The measured time of a pass with this number of rows, in seconds. It is the sum of four terms:
+ * `pass`, `layer` times the number of layers, `element` times the number of elements of the layers'
+ * matrices, and `head` times that of the head. */
 typedef struct plan_pass {
     double rows, pass, layer, element, head;
 } plan_pass;

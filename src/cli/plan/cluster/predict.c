@@ -43,7 +43,7 @@ static int parts_of_sequences(const plan_work *w, const plan_grid *g)
     return parts;
 }
 
-/* Returns the number of rows in one pass. */
+/* Returns the number of rows (tokens that are computed together) in one pass. */
 static double rows_of_pass(const plan_work *w, const plan_grid *g)
 {
     switch (w->goal) {
@@ -100,8 +100,9 @@ static void free_group(plan_group *group)
 
 /* Computing ------------------------------------------------------------------------------------ */
 
-/* Returns the measured time of a pass with this number of rows, interpolated between those that
- * were measured. With more rows than any of them, elements take longer in proportion. */
+/* Returns the measured time of a pass with this number of rows, interpolated between the measured
+ * numbers of rows. Above the largest of them, the time per element of a matrix grows in proportion
+ * to the rows. */
 static plan_pass pass_of(const plan_rank *rank, double rows)
 {
     const plan_pass *last = &rank->pass[rank->passes - 1], *high = rank->pass;
@@ -131,7 +132,7 @@ static double measured_seconds(const plan_cluster *c, const plan_work *w, const 
     const plan_part *part = &g->parts[place];
     const double rows = rows_of_pass(w, g);
     const plan_pass here = pass_of(rank, rows),
-                    /* for a prompt, only the last row goes through the head */
+                    /* for a prompt, only its last token goes through the head */
         head = w->goal == PLAN_PROMPT ? pass_of(rank, 1) : here;
     double seconds = here.pass + g->blocks[stage] * here.layer +
                      share_of_blocks(w, g, stage) * part->block_parameters * here.element;
@@ -151,7 +152,7 @@ static double compute_seconds(const plan_cluster *c, const plan_work *w, const p
     if (rank->passes > 0 && w->goal != PLAN_TRAINING)
         return measured_seconds(c, w, g, stage, place);
     const double share = share_of_blocks(w, g, stage), rows = rows_of_pass(w, g),
-                 /* for a prompt, only the last row goes through the head */
+                 /* for a prompt, only its last token goes through the head */
         head_rows = w->goal == PLAN_PROMPT ? 1 : rows;
     double parameters = share * part->block_parameters * rows, bytes = share * part->block_bytes;
     if (last) {
@@ -168,9 +169,9 @@ static double compute_seconds(const plan_cluster *c, const plan_work *w, const p
     return fmax(flops / rank->flops, bytes / rank->bandwidth) + fixed;
 }
 
-/* Returns the time of the collectives of a row in a pass. These are two all-reduces of the
- * activations for each block, two more in the backward pass, one for the embedding, and those for
- * the logits or their gradient. */
+/* Returns the time of the collectives of one tensor-parallel group (a row of the grid) in a pass.
+ * These are two all-reduces of the activations for each block, two more in the backward pass, one
+ * for the embedding, and those for the logits or their gradient. */
 static double tensor_seconds(const plan_cluster *c, const plan_work *w, const plan_grid *g,
                              int stage, int row)
 {
@@ -185,7 +186,7 @@ static double tensor_seconds(const plan_cluster *c, const plan_work *w, const pl
     plan_group group = make_group(c, g, place, 1, g->tensor);
     if (last && w->goal == PLAN_TRAINING) {
         reductions++;
-        /* the largest logit, the sum of exponentials and the target's logit of each row */
+        /* for each token: the largest logit, the sum of exponentials, and the target's logit */
         others = 3;
         logits = others *
                  plan_collective_seconds(&group, TSR_COLLECTIVE_ALL_REDUCE, rows * sizeof(float));
@@ -219,8 +220,8 @@ static pass stage_pass(const plan_cluster *c, const plan_work *w, const plan_gri
     return slowest;
 }
 
-/* Returns the time to send the activations of a pass to the next stage. The ranks of all rows and
- * columns send theirs over the same link. */
+/* Returns the time to send the activations of a pass to the next stage. All ranks of a stage send
+ * at the same time over the same link. */
 static double send_seconds(const plan_cluster *c, const plan_work *w, const plan_grid *g, int stage)
 {
     const double bytes = rows_of_pass(w, g) * w->width * sizeof(float);
@@ -335,10 +336,10 @@ static void predict_training(const plan_cluster *c, const plan_work *w, const pl
     free(nothing);
 }
 
-/* Returns how long a stage computes for a part, if its ranks share the processors of `host` with
- * ranks of other stages. The rates of ranks were measured while all ranks computed. With a single
- * part, only the ranks of one stage compute at a time. With several parts, all ranks compute, but
- * each needs a processor only for its own work. */
+/* Returns how long a stage computes for one part (the work of one pass), if its ranks share the
+ * processors of `host` with ranks of other stages. The rates of ranks were measured while all ranks
+ * computed. With a single part, only the ranks of one stage compute at a time. With several parts,
+ * all ranks compute, but each needs a processor only for its own work. */
 static double shared_seconds(const plan_cluster *c, const plan_grid *g, const pass *passes,
                              int parts, int stage, int host)
 {
@@ -391,7 +392,7 @@ static void add_agreement(const plan_cluster *c, const plan_work *w, const plan_
     free_group(&across);
 }
 
-/* Predicts generation. The parts of the sequences follow each other through the stages. The next
+/* Predicts generation. The stages compute the parts of the sequences one after the other. The next
  * token of any part only starts when the last part has left the last stage, because all ranks then
  * agree on the tokens. */
 static void predict_generation(const plan_cluster *c, const plan_work *w, const plan_grid *g,
@@ -413,8 +414,8 @@ static void predict_generation(const plan_cluster *c, const plan_work *w, const 
     add_agreement(c, w, g, out);
 }
 
-/* Predicts one pass of a long prompt. The passes follow each other through the stages, so the
- * slowest stage determines the time. */
+/* Predicts one pass of a long prompt. A stage starts the next pass while later stages compute the
+ * earlier ones, so the slowest stage determines the time. */
 static void predict_prompt(const plan_grid *g, const pass *passes, plan_prediction *out)
 {
     const pass *slowest = &passes[slowest_stage(passes, g->stages)];

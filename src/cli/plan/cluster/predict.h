@@ -22,8 +22,9 @@ typedef struct plan_work {
     double wire_bytes;  /* the size of an element of activations when tensor parallelism sends it */
 } plan_work;
 
-/* The part of a model that one rank of a tensor-parallel group would have if there were a single
- * stage. block_* and cache_bytes are of all blocks together; a stage has its share of them. */
+/* The share of a model that one rank of a tensor-parallel group would have if there were a single
+ * stage. block_* and cache_bytes are sums over all blocks; a stage with some of the blocks has a
+ * proportional part of them. */
 typedef struct plan_part {
     double block_bytes, block_parameters; /* of weights; the latter counts elements of matrices */
     double embedding_bytes;               /* on the first stage */
@@ -54,7 +55,7 @@ typedef struct plan_prediction {
 void plan_predict(const plan_cluster *cluster, const plan_work *work, const plan_grid *grid,
                   plan_prediction *out);
 
-/* Describes how ranks share processors, which limits how far predictions can be trusted. */
+/* Describes where ranks share processors. Predictions are less accurate there. */
 typedef struct plan_sharing {
     /* Among the hosts with more ranks than processors, the host with the most ranks for each
      * processor. Hosts with less than one processor come first. −1: there is no such host. */

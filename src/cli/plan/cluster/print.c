@@ -27,7 +27,7 @@ static double speed(const plan_outcome *o, const plan_candidate *c)
     return tokens / c->predicted.seconds;
 }
 
-/* Writes the hosts whose ranks take part, and these ranks, as in "left 0-1, right 2". */
+/* Writes the hosts and the ranks that a candidate uses, as in "left 0-1, right 2". */
 static char *places(const plan_outcome *o, const plan_candidate *c, size_t size, char *text)
 {
     const plan_cluster *cluster = o->search->cluster;

@@ -10,7 +10,7 @@
 /* With more hosts than this, only all hosts together and each host alone are tried. */
 #define MAX_SUBSET_HOSTS 6
 
-/* The ranks of which grids are made. */
+/* The ranks from which one set of candidates is made: each grid uses all of them. */
 typedef struct pool {
     int count;
     int ranks[PLAN_MAX_CLUSTER_RANKS];
@@ -50,7 +50,7 @@ static plan_part part_of(const plan_search *s, const tsr_model_config *m,
     };
 }
 
-/* Returns the rate of a rank by which work is divided. */
+/* Returns the rate of a rank, in proportion to which it gets work. */
 static double rate_of(const plan_search *s, int rank)
 {
     const plan_rank *r = &s->cluster->rank[rank];
@@ -108,7 +108,7 @@ static plan_grid grid_of(const plan_candidate *c, const plan_part *parts, const 
                        .parts = parts};
 }
 
-/* Returns by how many bytes a rank exceeds its memory. */
+/* Returns how many bytes a rank would need in addition to the memory that it has. */
 static double missing_bytes(const plan_search *s, const plan_candidate *c, int place, double memory)
 {
     const uint64_t limit = s->cluster->rank[c->ranks[place]].memory;
@@ -133,7 +133,8 @@ static uint64_t most_blocks(const plan_search *s, const plan_candidate *c, const
     return 0;
 }
 
-/* Moves blocks from stages that have too little memory for them, if those then fit. */
+/* If stages have too many blocks for their memory, divides the blocks again, with the memory as a
+ * limit. Changes nothing if the model does not fit then either. */
 static tsr_status move_blocks(const plan_search *s, const plan_candidate *c, const plan_part *parts,
                               const tsr_pipeline_divide_params *by_rates)
 {
@@ -157,8 +158,8 @@ static tsr_status move_blocks(const plan_search *s, const plan_candidate *c, con
 }
 
 /* Divides the blocks among stages by their rates and memory. The rate of a stage is that of its
- * slowest row, and the rate of a row is the sum of its ranks' rates. The head counts as additional
- * blocks of the last stage. */
+ * slowest tensor-parallel group, which is the sum of its ranks' rates. The head counts as
+ * additional blocks of the last stage. */
 static tsr_status divide_blocks(const plan_search *s, const plan_candidate *c,
                                 const plan_part *parts)
 {
@@ -250,7 +251,7 @@ static tsr_status add_shape(const plan_search *s, const tsr_model_config *m, con
     return status;
 }
 
-/* Adds all grids of the ranks of a pool. */
+/* Adds all grids that use all ranks of a pool. */
 static tsr_status add_pool(const plan_search *s, const tsr_model_config *m, const pool *from,
                            plan_candidates *out)
 {
@@ -286,14 +287,14 @@ static pool pool_of(const plan_cluster *c, unsigned hosts, bool all)
     return out;
 }
 
-/* Returns whether the time of this rank alone can be predicted. */
+/* Returns whether the time of this rank alone can be predicted, which needs a processor for it. */
 static bool has_processor(const plan_cluster *c, int rank)
 {
     return !plan_sharing_of(c, 1, &rank).is_part;
 }
 
-/* Returns whether an earlier rank has the same properties as this one, and its time alone can be
- * predicted if that of this one can. */
+/* Returns whether an earlier rank makes a candidate of this rank alone superfluous: it has the same
+ * properties, and its time can be predicted if this rank's time can. */
 static bool is_known(const plan_cluster *c, int rank)
 {
     const plan_rank *r = &c->rank[rank];
