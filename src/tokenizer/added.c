@@ -41,7 +41,8 @@ static int compare(const tsr__added *added, const tsr__added_token *a, const tsr
     return a->start < b->start ? -1 : a->start > b->start; /* the order in which they were added */
 }
 
-/* Uses heap sort, because qsort passes no context (here the strings) to its comparison function. */
+/* Heap sort is used because the comparison needs the strings of `added`, and qsort cannot pass them
+ * to its comparison function. */
 static void sift(tsr__added *added, size_t at, size_t count)
 {
     for (size_t child; (child = 2 * at + 1) < count; at = child) {
@@ -137,7 +138,8 @@ static const tsr__added_token *longest_at(const tsr__added *added, const tsr__pa
     int byte = (unsigned char)text[at];
     size_t low = added->first[byte], high = added->first[byte + 1];
     for (size_t place = 1; low < high; place++) {
-        /* The token at `low` is the shortest one. */
+        /* All tokens low … high - 1 have the same first `place` bytes, and the token at `low` is
+         * the shortest. */
         const tsr__added_token *token = &added->tokens[low];
         if (token->size == place) {
             if ((!token->control || tsr__parts_contain(control, at, at + place)) &&

@@ -30,12 +30,13 @@ tsr_status tsr__added_add(tsr__added *added, const char *text, size_t size,
  * first counts. */
 void tsr__added_sort(tsr__added *added);
 
-/* A part of a text. */
+/* A range of a text, in bytes. */
 typedef struct tsr__part {
     size_t start, end;
 } tsr__part;
 
-/* The parts of a text in which control tokens are recognised. They ascend and do not touch. */
+/* The ranges of a text in which control tokens are recognised. They are in ascending order and do
+ * not touch each other. */
 typedef struct tsr__parts {
     const tsr__part *parts;
     size_t count; /* 0: nowhere */
@@ -50,9 +51,9 @@ typedef struct tsr__found {
     int32_t id;
 } tsr__found;
 
-/* Finds the first token in text[from … size - 1], and of those that start at the same place the
- * longest. Control tokens are found only inside the parts of `control`. Returns false if there is
- * no token. A token with strip_left includes no spaces before `from`. */
+/* Finds the added token that starts first in text[from … size - 1]. If several start there, finds
+ * the longest. Control tokens are found only inside the ranges of `control`. Returns false if the
+ * text contains no token. A token with strip_left does not include spaces before `from`. */
 bool tsr__added_search(const tsr__added *added, const tsr__parts *control, const char *text,
                        size_t size, size_t from, tsr__found *found);
 

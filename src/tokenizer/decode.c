@@ -1,4 +1,5 @@
-/* Decoding: the bytes of the tokens, one after the other. */
+/* Decodes ids: the text is the bytes of all tokens, one after the other, without some of the
+ * spaces. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -37,9 +38,9 @@ tsr_status tsr_tokenizer_decode_next(const tsr_tokenizer *tokenizer, tsr_decode_
     size_t stripped = strips && is_text && size > 0 && piece[0] == ' ';
     *bytes = piece + stripped;
     *size_bytes = size - stripped;
-    /* A user-defined token that stands for its own spelling was found in the text as it is, so what
-     * follows it is treated as after a control token. One whose spelling has "▁" for spaces can
-     * only be the result of merges, and is text. */
+    /* After a user-defined token that was found in the text before merging, the text is treated as
+     * after a control token. Such a token stands for its own spelling. If the spelling contains "▁"
+     * for spaces, the token can only be the result of merges, and is treated as text. */
     bool was_found = token->type == TSR__TOKEN_USER && size == token->spelling_size;
     state->place = was_found || is_control ? AFTER_CONTROL : IN_TEXT;
     return TSR_OK;

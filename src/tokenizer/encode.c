@@ -53,8 +53,8 @@ static tsr_status no_token(const char *text, size_t size)
                      tsr__spelling_text(text, size, shown));
 }
 
-/* Appends an unknown part of the text: the unknown token, or nothing if it becomes one token with
- * the unknown part before it. */
+/* Appends the unknown token for a character that has no token. If `after_unknown` is true and the
+ * tokenizer makes one token of neighbouring unknown characters, appends nothing. */
 static tsr_status unknown_symbol(encoder *e, const char *text, size_t at, size_t size,
                                  bool after_unknown)
 {
@@ -67,8 +67,9 @@ static tsr_status unknown_symbol(encoder *e, const char *text, size_t at, size_t
     return TSR_OK;
 }
 
-/* Appends the symbols of each byte: its token; without one, the three bytes of U+FFFD; without
- * tokens for these, the unknown token. */
+/* Appends a symbol for each byte of a character that has no token. Its id is the token of the byte.
+ * If the byte has no token, appends the three bytes of U+FFFD instead and, if these have none
+ * either, the unknown token. */
 static tsr_status byte_symbols(encoder *e, const char *text, size_t size)
 {
     static const unsigned char replacement[] = {0xef, 0xbf, 0xbd};
@@ -91,10 +92,10 @@ static tsr_status byte_symbols(encoder *e, const char *text, size_t size)
     return TSR_OK;
 }
 
-/* Returns the size of the character at the start of a text. For SentencePiece-style tokenizers only
- * the first byte decides, as in llama.cpp, which matters for text that is not UTF-8. Unlike in
- * llama.cpp, a character ends before "▁", because decoding would otherwise not give back the space
- * for which it stands. */
+/* Returns the size of the character at the start of a text. For SentencePiece-style tokenizers, the
+ * first byte alone determines the size, as in llama.cpp, even if the bytes after it are not valid
+ * UTF-8. Unlike in llama.cpp, a character ends before "▁", because decoding would otherwise lose
+ * the space for which "▁" stands. */
 static size_t character_size(const tsr_tokenizer *tokenizer, const char *text, size_t size)
 {
     uint32_t code;
@@ -135,8 +136,8 @@ static tsr_status character_symbols(encoder *e, const char *text, size_t size)
     return TSR_OK;
 }
 
-/* Appends the ids of a symbol that is not a token: those of its bytes or, if one has none, the
- * unknown token. */
+/* Appends ids for a symbol that is not a token: the tokens of its bytes or, if one of its bytes has
+ * no token, the unknown token. */
 static tsr_status put_bytes(encoder *e, const char *text, size_t size, bool *after_unknown)
 {
     const tsr_tokenizer *tokenizer = e->tokenizer;
@@ -223,9 +224,9 @@ static tsr_status encode_plain(encoder *e, const char *text, size_t size, bool f
     return TSR_OK;
 }
 
-/* Divides the text at the tokens of added[stage], and encodes the parts between them. Stage 0
- * normalises these parts and passes them to stage 1, which recognises control tokens in a part only
- * if `control` contains all of it: normalisation changes offsets. */
+/* Divides the text at the tokens of added[stage], and encodes the ranges between the tokens. Stage
+ * 0 normalises each range and passes it to stage 1. Normalisation changes offsets, so stage 1
+ * recognises control tokens only in a range that was inside `control` as a whole. */
 static tsr_status encode_stage(encoder *e, int stage, const tsr__parts *control, const char *text,
                                size_t size, bool first)
 {
@@ -266,7 +267,7 @@ static tsr_status encode(encoder *e, const char *text, size_t size, const tsr__e
     TSR__TRY(encode_stage(e, 0, &how->control, text, size, how->starts));
     for (size_t i = 0; i < tokenizer->after && how->adds_after; i++)
         TSR__TRY(put(e, tokenizer->around[tokenizer->before + i]));
-    if (e->ids == NULL) { /* without ids, the caller still gets an array */
+    if (e->ids == NULL) { /* the caller gets an array even if the text has no ids */
         e->ids = tsr__calloc(1, sizeof *e->ids);
         return e->ids != NULL ? TSR_OK : TSR_ERR_NO_MEMORY;
     }

@@ -7,7 +7,8 @@
 
 #include "tokenizer/matchers.h"
 
-/* The names that GGUF files use. All names of a row stand for the same steps. */
+/* The names that GGUF files use for ways to cut texts into words, and the steps of each. Several
+ * names may stand for the same steps. */
 typedef struct named {
     const char *names; /* one or more, separated by spaces */
     bool whole_words, adds_bos;
@@ -94,8 +95,8 @@ tsr_status tsr__words_by_name(const char *name, tsr__words *words, bool *whole_w
                      name);
 }
 
-/* The regular expressions of tokenizer.json. Each of the first COVERING ones leaves no character of
- * a text unmatched. */
+/* The regular expressions in files named tokenizer.json. Each of the first COVERING expressions
+ * matches every character of any text. */
 #define COVERING 6
 #define SPACES "\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
 #define CONTRACTIONS "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
@@ -155,8 +156,7 @@ static const struct {
     {" ?[^(\\s|[.,!?…。，、।۔،])]+", "bloom", tsr__match_bloom},
 };
 
-/* Appends a step that cuts texts into words. If the name is not NULL, it becomes the name of this
- * way of cutting. */
+/* Appends a step that cuts texts into words. If `name` is not NULL, words->name becomes `name`. */
 static tsr_status add_step(tsr__words *words, tsr__matcher matcher, const char *name)
 {
     TSR__REQUIRE(words->count < TSR__MAX_WORD_STEPS,
@@ -167,8 +167,8 @@ static tsr_status add_step(tsr__words *words, tsr__matcher matcher, const char *
     return TSR_OK;
 }
 
-/* Returns whether an expression is `known`, one of the table. The table writes line breaks as \\r
- * and \\n; files may have the characters themselves. */
+/* Returns whether an expression is the same as `known`, an expression of the table. The table
+ * writes line breaks as \\r and \\n; a file may contain the line breaks themselves. */
 static bool is_expression(const char *expression, const char *known)
 {
     for (; *expression != '\0'; expression++, known++) {

@@ -22,9 +22,10 @@ tsr_status tsr__words_add_gpt2(tsr__words *words) TSR_NODISCARD;
 tsr_status tsr__words_add_digits(tsr__words *words, bool individual) TSR_NODISCARD;
 tsr_status tsr__words_add_space_signs(tsr__words *words) TSR_NODISCARD;
 
-/* Finds the name by which GGUF files call these steps. In GGUF files, the steps cut off "'s" and
- * the like in upper or lower case, but only with ASCII letters. Errors: TSR_ERR_UNSUPPORTED if
- * there is none for these steps and `whole_words`. */
+/* Finds the name that GGUF files use for these steps and this value of `whole_words`. A step of a
+ * GGUF file may differ from that of tokenizer.json: in a contraction such as "'s", it compares
+ * only ASCII letters without regard to case. Errors: TSR_ERR_UNSUPPORTED if there is no such
+ * name. */
 tsr_status tsr__words_find_name(const tsr__words *words, bool whole_words,
                                 char out[TSR__WORDS_NAME]) TSR_NODISCARD;
 

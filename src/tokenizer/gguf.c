@@ -53,7 +53,7 @@ static const char *const keys[VALUES] = {
     [NAME] = "general.name",
 };
 
-/* The size of a merge, "left right". Each of the two is at most as long as a token. */
+/* The most bytes of a merge, which is written as "left right". Both sides are tokens. */
 #define MAX_MERGE (2 * TSR_TOKENIZER_MAX_TOKEN_BYTES + 1)
 
 typedef struct reader {
@@ -192,7 +192,7 @@ static tsr_status read_bool(reader *r, int value, bool *out)
     return r->values[value].found ? tsr__gguf_bool(r->file, &r->values[value], out) : TSR_OK;
 }
 
-/* Reads the special ids, and which of them stand around a text. */
+/* Reads the ids of special tokens, and whether BOS and EOS are added around a text. */
 static tsr_status read_ids(reader *r, bool adds_bos)
 {
     tsr_tokenizer *tokenizer = r->tokenizer;

@@ -66,8 +66,8 @@ typedef struct reader {
     char key[TSR__JSON_TEXT], other[TSR__JSON_TEXT];
 } reader;
 
-/* Sets places[i] to where the value of the member names[i] of an object starts. Leaves it 0 if the
- * member is missing or null. */
+/* Sets places[i] to the offset of the value of the object's member names[i]. Leaves places[i] at 0
+ * if this member is missing or null. */
 static tsr_status find_members(reader *r, const char *const *names, size_t *places)
 {
     bool more = false;
@@ -85,8 +85,8 @@ static tsr_status find_members(reader *r, const char *const *names, size_t *plac
     }
 }
 
-/* Checks an id, so that a small file cannot make the library allocate much: a token takes at least
- * 5 bytes of the file. */
+/* Limits an id by the size of the file, so that a small file cannot make the library allocate much
+ * memory. Each token takes at least 5 bytes of the file. */
 static tsr_status check_id(const reader *r, size_t at, uint64_t id)
 {
     if (id > r->json.size / 5)
@@ -242,7 +242,7 @@ static tsr_status read_added_members(reader *r, added_token *token, bool *comple
     return TSR_OK;
 }
 
-/* Adds the token to the vocabulary, or changes its type there. */
+/* Adds an added token to the vocabulary. If the vocabulary has it already, changes its type. */
 static tsr_status put_in_vocabulary(reader *r, const added_token *token, size_t size)
 {
     tsr__vocabulary *vocabulary = &r->tokenizer->vocabulary;

@@ -1,13 +1,13 @@
-/* The parts of tokenizer.json around the model: normaliser, pre-tokenizer, post-processor, decoder.
- * A file with an unknown type of them is refused, and the error names the type, because leaving it
- * out would give wrong ids. */
+/* The members of tokenizer.json beside "model": normaliser, pre-tokenizer, post-processor, decoder.
+ * If one of them has a type that is not known, the file is refused with an error that names the
+ * type: without it, the ids would be wrong. */
 #include <inttypes.h>
 #include <string.h>
 
 #include "tokenizer/expressions.h"
 #include "tokenizer/json.h"
 
-#define MAX_DEPTH 4 /* the largest depth of sequences inside sequences */
+#define MAX_DEPTH 4 /* the most levels of "Sequence" elements inside each other */
 #define TYPE_TEXT 64
 
 static const char space_sign[] = "▁";
@@ -27,8 +27,8 @@ typedef struct member {
     size_t *place; /* set to where the value starts; the value is skipped */
 } member;
 
-/* Reads the members of an object that `members` lists, up to one without a name, and skips all
- * others. A null is skipped, too. */
+/* Reads those members of an object that `members` lists; the list ends with a member without a
+ * name. Skips all other members, and members whose value is null. */
 static tsr_status read_members(tsr__json *json, const member *members)
 {
     char key[TSR__JSON_TEXT];
@@ -156,8 +156,8 @@ static tsr_status read_split(tsr__json *json, tsr__words *words)
     TSR__TRY(read_pattern(json, pattern, expression, &is_regex));
     if (!is_regex)
         return unsupported(json, "pre-tokenizer Split at the string", expression);
-    /* Inverted "Removed" keeps only the matches. That is the same as "Isolated" if the matches
-     * leave nothing out. */
+    /* Inverted "Removed" removes the text between the matches. If the matches leave nothing out,
+     * this is the same as "Isolated". */
     bool keeps_matches = invert && strcmp(behaviour, "Removed") == 0;
     if (!keeps_matches && (invert || strcmp(behaviour, "Isolated") != 0))
         return unsupported(json, "pre-tokenizer Split with the behaviour", behaviour);
@@ -352,7 +352,7 @@ static tsr_status read_post_processor(tsr__json *json, void *pointer, int depth)
     TSR__TRY(tsr__json_type(json, sizeof type, type));
     if (strcmp(type, "Sequence") == 0)
         return read_sequence(json, "processors", read_post_processor, pointer, depth);
-    if (strcmp(type, "ByteLevel") == 0) /* changes offsets only */
+    if (strcmp(type, "ByteLevel") == 0) /* changes only offsets in the text, not ids */
         return tsr__json_skip(json);
     bool is_pair = strcmp(type, "RobertaProcessing") == 0 || strcmp(type, "BertProcessing") == 0;
     if (!is_pair && strcmp(type, "TemplateProcessing") != 0)

@@ -6,7 +6,7 @@
 #include "base/alloc.h"
 #include "tokenizer/open.h"
 
-#define HEAD 8 /* bytes of score and length */
+#define HEAD 8 /* the bytes of a token's score and length, before its text */
 
 static tsr_status read_tokens(tsr__file *file, tsr_tokenizer *tokenizer, float **scores)
 {

@@ -107,7 +107,7 @@ size_t tsr__match_gpt2(const tsr__letter *text, size_t at, size_t end, size_t *s
     return spaces(text, at, end);
 }
 
-/* What differs between the expressions of Llama 3, Qwen 2 and the like; see styled(). */
+/* The differences between the expressions of Llama 3, Qwen 2 and similar models; see styled(). */
 typedef struct style {
     spelling contractions;
     size_t digits;    /* the largest number of digits in a piece */
@@ -148,7 +148,7 @@ size_t tsr__match_llama3_any_case(const tsr__letter *text, size_t at, size_t end
                   (style){.contractions = ANY_CASE, .digits = 3, .letters = TSR__LETTER});
 }
 
-/* As llama3, with \p{N} instead of \p{N}{1,3}. */
+/* The expression of Llama 3, above styled(), with \p{N} instead of \p{N}{1,3}. */
 size_t tsr__match_qwen2(const tsr__letter *text, size_t at, size_t end, size_t *skip)
 {
     (void)skip;
@@ -163,7 +163,7 @@ size_t tsr__match_qwen2_any_case(const tsr__letter *text, size_t at, size_t end,
                   (style){.contractions = ANY_CASE, .digits = 1, .letters = TSR__LETTER});
 }
 
-/* As qwen2, with [\p{L}\p{M}] for letters. */
+/* The expression of Qwen 2 with [\p{L}\p{M}] in place of \p{L}. */
 size_t tsr__match_qwen35(const tsr__letter *text, size_t at, size_t end, size_t *skip)
 {
     (void)skip;
@@ -180,7 +180,8 @@ size_t tsr__match_qwen35_any_case(const tsr__letter *text, size_t at, size_t end
         (style){.contractions = ANY_CASE, .digits = 1, .letters = TSR__LETTER | TSR__MARK});
 }
 
-/* Which letters may stand in the first and in the second part of a word. */
+/* Some expressions divide a word into a first part without small letters and a second part without
+ * capitals. This says which letters each part may have. */
 typedef enum parts_of_words {
     BY_CLASS, /* [\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}] and [\p{Ll}\p{Lm}\p{Lo}\p{M}] */
     BY_ASCII  /* \p{L} without a-z, and \p{L} without A-Z */

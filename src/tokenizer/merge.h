@@ -11,10 +11,10 @@ typedef struct tsr__pair {
     int32_t left, right, merged;
     uint32_t rank;
 } tsr__pair;
-/* Says which symbols merge. If `ranks` is NULL, the list of pairs says it: the pairs with the same
- * left token stand together, sorted by the right token. Otherwise two symbols merge if their texts
- * together are a token; the rank of the pair is ranks[id] of this token, and TSR__NEVER if it does
- * not merge. */
+/* Defines which pairs of symbols merge. If `ranks` is NULL, the pairs of the list merge: pairs with
+ * the same left token are neighbours, sorted by the right token. Otherwise two symbols merge if
+ * their texts together are a token. The rank of the pair is then ranks[id] of this token; it does
+ * not merge if this is TSR__NEVER. */
 typedef struct tsr__merges {
     tsr__pair *pairs;
     size_t count, capacity;
@@ -45,7 +45,7 @@ tsr_status tsr__merges_in_order(const tsr__merges *merges, tsr__pair **out) TSR_
 tsr_status tsr__merges_by_scores(tsr__merges *merges, const tsr__vocabulary *vocabulary,
                                  const float *scores) TSR_NODISCARD;
 
-/* A piece of text. Its id is -1 if it is not a token. */
+/* A range of the text that is being merged. Its id is -1 if it is not a token. */
 typedef struct tsr__symbol {
     uint32_t start, size; /* size 0: the symbol was merged into the one before it */
     uint32_t previous, next;

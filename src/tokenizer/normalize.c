@@ -41,7 +41,7 @@ tsr_status tsr__append(tsr__strings *to, const char *text, size_t size)
     return TSR_OK;
 }
 
-/* What a step writes to. */
+/* Where a step of a normaliser writes its result. */
 typedef struct output {
     tsr__strings *to;
     size_t limit;      /* the most bytes */
@@ -59,9 +59,9 @@ static tsr_status append(const output *out, const char *text, size_t size)
 
 /* Unicode's normal forms ----------------------------------------------------------------------- */
 
-/* Sorts a run of characters whose combining classes are not 0 by these classes; characters of the
- * same class keep their order. It is a counting sort, because a text may have millions of them in a
- * row. */
+/* Sorts neighbouring combining characters by their combining class, which is not 0. Characters of
+ * the same class keep their order. A counting sort is used because a hostile text may have millions
+ * of them in a row. */
 static tsr_status sort_marks(int32_t *codes, size_t count)
 {
     size_t places[257] = {0};

@@ -197,13 +197,15 @@ static tsr_status read_any(const char *path, tsr__file *file, tsr_tokenizer *tok
     uint64_t size = file->size < sizeof start ? file->size : sizeof start;
     file->what = "tokenizer";
     TSR__TRY(tsr__file_read(file, 0, size, "the start", start));
-    /* The name of an empty or damaged GGUF file still says what it should be. */
+    /* A name that ends in .gguf is enough, so that the error about an empty or damaged file says
+     * that it should be GGUF. */
     if (memcmp(start, "GGUF", 4) == 0 || ends_in(path, ".gguf"))
         return tsr__tokenizer_read_gguf(file, tokenizer);
     if (is_json(start, size))
         return read_json(path, file, tokenizer);
-    /* tokenizer.model begins with the mark of a piece, 0x0a, and its length. Where a llama2.c file
-     * begins with 0x0a, its longest token has 10 bytes, and the next byte is 0. */
+    /* A tokenizer.model begins with the mark of the field of its first piece, 0x0a, and the size of
+     * the piece, which is not 0. A llama2.c file begins with the size of its longest token in 4
+     * bytes: if the first byte is 0x0a, the next is 0. */
     if (start[0] == 0x0a && start[1] != 0)
         return read_model(path, file, tokenizer);
     return tsr__tokenizer_read_llama2c(file, tokenizer);

@@ -1,5 +1,6 @@
-/* Writes a tokenizer in the formats of models' files. A tokenizer that would give other ids in the
- * format is refused with TSR_ERR_UNSUPPORTED, and the error text names the reason. */
+/* Writes a tokenizer into the files of models. If a format cannot describe a tokenizer completely,
+ * so that readers of the file would get other ids, the functions return TSR_ERR_UNSUPPORTED, and
+ * the error text names the reason. */
 #ifndef TSR_TOKENIZER_SAVE_H
 #define TSR_TOKENIZER_SAVE_H
 
@@ -14,7 +15,7 @@
 tsr_status tsr__tokenizer_put_gguf(const tsr_tokenizer *tokenizer, int64_t vocabulary, int32_t bos,
                                    const int32_t *ends, int end_count, bool phi3,
                                    tsr__gguf_writer *writer, bool *drops_nfc) TSR_NODISCARD;
-/* Returns whether an added token includes the spaces after it. */
+/* Returns whether any added token includes the spaces after it. */
 bool tsr__tokenizer_strips_right(const tsr_tokenizer *tokenizer);
 
 /* Sets *out to the text of tokenizer.json for byte-level BPE. The caller must free it. */
@@ -30,10 +31,10 @@ tsr_status tsr__tokenizer_save_config(const tsr_tokenizer *tokenizer, char **out
 tsr_status tsr__tokenizer_save_model(const tsr_tokenizer *tokenizer, char **out,
                                      size_t *size) TSR_NODISCARD;
 
-/* Checks that the tokens around a text are BOS before it or none, and EOS after it or none. */
+/* Checks that the ids which are added to each text are at most BOS before it and EOS after it. */
 tsr_status tsr__tokenizer_check_around(const tsr_tokenizer *tokenizer) TSR_NODISCARD;
-/* Checks that added tokens are searched as they are spelled, without conditions on what is beside
- * them, because `format` cannot say these. With `may_strip`, tokens may include the spaces after
+/* Checks that added tokens are found wherever a text contains their spelling. `format` cannot
+ * describe any other condition. If `may_strip` is true, tokens may include the spaces after
  * them. */
 tsr_status tsr__tokenizer_check_added(const char *format, bool may_strip,
                                       const tsr_tokenizer *tokenizer) TSR_NODISCARD;

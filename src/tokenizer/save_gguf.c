@@ -54,8 +54,9 @@ bool tsr__tokenizer_strips_right(const tsr_tokenizer *t)
     return false;
 }
 
-/* Checks that exactly those added tokens include the spaces after them that do so in every GGUF
- * file of Phi-3, and that the tokens are there without which llama.cpp opens no such file. */
+/* Checks the added tokens of a Phi-3 model. GGUF files do not say which of them include the spaces
+ * after them, so these must be the same as in all GGUF files of Phi-3. The tokens that llama.cpp
+ * requires in such a file must also exist. */
 static tsr_status check_phi3(const tsr_tokenizer *t)
 {
     const tsr__vocabulary *v = &t->vocabulary;
@@ -199,8 +200,8 @@ static tsr_status put_id(const tsr_tokenizer *t, tsr__gguf_writer *w, const char
                : tsr__gguf_put_u32(w, key, id < 0 ? UINT32_MAX : (uint32_t)id);
 }
 
-/* Writes the tokens that end a text or a turn, for which there are three keys. Readers know some
- * others by their spellings. */
+/* Writes the tokens that end a text or a turn. There are three keys for them. Readers recognise
+ * further ones by their spellings. */
 static tsr_status put_ends(const tsr_tokenizer *t, const int32_t *ends, int count,
                            tsr__gguf_writer *w)
 {

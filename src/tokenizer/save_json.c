@@ -11,7 +11,7 @@
 
 static const char format[] = "tokenizer.json";
 
-/* How texts are searched for an added token. */
+/* How a text is searched for an added token: before or after it is normalised. */
 typedef struct search {
     const tsr__added_token *token; /* NULL: texts are not searched for the token */
     bool normalized;
@@ -211,8 +211,9 @@ static tsr_status print_document(printer *p, void (*print)(printer *), char **ou
     return TSR_OK;
 }
 
-/* Sets searches[vocabulary.count]. An entry of "added_tokens" says for one token how it is
- * searched, and that it is searched. */
+/* Sets searches[vocabulary.count] from the added tokens. Fails if the list "added_tokens" of the
+ * file cannot describe a search: it has one entry for each token, and texts are searched for every
+ * token in it. */
 static tsr_status find_searches(const tsr_tokenizer *t, search *searches)
 {
     for (int part = 0; part < 2; part++)

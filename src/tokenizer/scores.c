@@ -1,6 +1,6 @@
-/* Opens the tokenizer.model that has the scores which its tokenizer.json lacks. With some of these
- * pairs of files, tokenizer.json divides texts differently than SentencePiece does. So the ids of a
- * few texts are compared. */
+/* Opens tokenizer.model beside a tokenizer.json, for the scores of tokens that tokenizer.json
+ * lacks. In some of these pairs of files, tokenizer.json divides texts differently than
+ * SentencePiece does. Therefore the ids that both give for a few texts are compared. */
 #include <string.h>
 
 #include "base/alloc.h"

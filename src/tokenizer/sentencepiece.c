@@ -74,7 +74,8 @@ static tsr_status read_field(message *m, field *out)
 
 /* Pieces --------------------------------------------------------------------------------------- */
 
-/* Sets the type of a token that was not an added one. */
+/* Sets the type of a token that was not an added token until now. If its type makes it an added
+ * token, it is also added to added[0]. */
 static tsr_status set_type(tsr_tokenizer *t, int32_t id, tsr__token_type type)
 {
     tsr__token *token = &t->vocabulary.tokens[id];
@@ -128,8 +129,9 @@ static tsr_status read_piece(reader *r, message m)
     return add_piece(r, text, size, (tsr__token_type)type, bits);
 }
 
-/* Makes a token of the file an added one if it is an added token in `all`. A control token such as
- * Phi-3's "</s>" may be an added token there that is text. */
+/* Gives a token of the file the type that it has in `all`, the vocabulary of tokenizer.json, if it
+ * is an added token there. A control token of the file, such as Phi-3's "</s>", may be a
+ * user-defined token in tokenizer.json. Any other difference is an error. */
 static tsr_status take_type(reader *r, int32_t id, const tsr__vocabulary *all)
 {
     tsr__token *here = &r->tokenizer->vocabulary.tokens[id];
@@ -154,7 +156,7 @@ static tsr_status take_type(reader *r, int32_t id, const tsr__vocabulary *all)
                                               : "an added one");
 }
 
-/* Sets how added tokens are searched as in `added`. */
+/* Takes over from `added` how texts are searched for its added tokens. */
 static tsr_status take_searches(reader *r)
 {
     const tsr_tokenizer *from = r->added;
@@ -174,8 +176,8 @@ static tsr_status take_searches(reader *r)
     return TSR_OK;
 }
 
-/* Checks that the tokens of `added` begin with those of the file, and adds the others to the
- * vocabulary. */
+/* Checks that the vocabulary of `added` begins with the tokens of the file, and adds its other
+ * tokens to the vocabulary. */
 static tsr_status add_others(reader *r)
 {
     const tsr__vocabulary *v = &r->tokenizer->vocabulary, *all = &r->added->vocabulary;
@@ -264,7 +266,7 @@ static tsr_status read_model(reader *r, message m)
     return TSR_OK;
 }
 
-/* Refuses a file that asks for something that this library does not do. */
+/* Fails if the file requires something that this library does not do. */
 static tsr_status refuse(const reader *r)
 {
     const char *what = !r->is_bpe           ? "that is not BPE"

@@ -119,7 +119,8 @@ static size_t find_stop(const tsr_text_stream *s)
     return SIZE_MAX;
 }
 
-/* Returns the size of the held bytes without their longest end with which a stop string begins. */
+/* Returns how many of the held bytes come before their longest end that is the beginning of a stop
+ * string. Later tokens may complete this stop string. */
 static size_t before_stops(const tsr_text_stream *s)
 {
     for (size_t at = s->of_prompt; at < s->held_size; at++)
@@ -149,8 +150,9 @@ static size_t before_part(const char *text, size_t size)
 
 /* Giving out ----------------------------------------------------------------------------------- */
 
-/* Makes room for holding `held` bytes and for giving all of them out, so that no call fails after
- * it has changed the stream. A byte that is not UTF-8 may be replaced by 3 bytes. */
+/* Reserves memory for `held` bytes in the stream and for giving out all of them, so that no call
+ * fails after it has changed the stream. The text given out may be longer, because 3 bytes may
+ * replace each byte that is not UTF-8. */
 static tsr_status need_room(tsr_text_stream *s, size_t held)
 {
     void *memory = s->held;

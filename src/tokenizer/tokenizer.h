@@ -21,14 +21,15 @@ struct tsr_tokenizer {
     /* the tokens that are searched in a text: added[0] before normalisation, added[1] after it */
     tsr__added added[2];
     tsr__normalizer normalizer;
-    /* Changes text between tokens of added[1], after `normalizer`. Readers add steps only for
-     * spaces and "▁", so that it makes no text more than 6 times as long. */
+    /* Changes text between tokens of added[1], after `normalizer`. Its steps only concern spaces
+     * and "▁", so a text becomes at most 6 times as long. */
     tsr__normalizer late;
     tsr__words words;
 
     char *chat_template; /* from the GGUF file, or from a file beside the tokenizer's; NULL: none */
 
-    /* the `before` ids in front of a text, and then the `after` ids that follow it */
+    /* the ids that are added to each text: `before` ids in front of it, and then `after` ids that
+     * follow it */
     int32_t *around;
     size_t before, after, around_capacity;
 
@@ -40,9 +41,9 @@ struct tsr_tokenizer {
 /* Creates an empty tokenizer, without special ids. Returns NULL if there is no memory. */
 tsr_tokenizer *tsr__tokenizer_create(void) TSR_NODISCARD;
 
-/* Adds an id to those before or after a text. All ids before the text must be added first. Errors:
- * TSR_ERR_INVALID if there are TSR__MAX_AROUND already; a template may name the same long list of
- * ids again and again, so that a small file would take much memory. */
+/* Adds an id to those that are added before or after each text. The ids before the text must be
+ * added first. Errors: TSR_ERR_INVALID if there are TSR__MAX_AROUND already. Without this limit, a
+ * small file could take much memory: its template may name the same long list of ids many times. */
 #define TSR__MAX_AROUND 64
 tsr_status tsr__tokenizer_add_around(tsr_tokenizer *tokenizer, int32_t id,
                                      bool after) TSR_NODISCARD;

@@ -78,8 +78,8 @@ tsr_status tsr__vocabulary_add(tsr__vocabulary *vocabulary, uint64_t id, const c
     return TSR_OK;
 }
 
-/* Returns the entry of the table for a spelling: the one that has it or, if there is none, the free
- * one where it would be. */
+/* Returns the entry of the hash table for a spelling: the entry that contains it or, if none does,
+ * the free entry in which it would be stored. */
 static uint32_t *entry_of(const tsr__vocabulary *vocabulary, const char *text, size_t size)
 {
     size_t at = (size_t)tsr__siphash(vocabulary->key, text, size) & vocabulary->mask;

@@ -43,7 +43,8 @@ static tsr_status add_end(tsr__pieces *pieces, size_t end)
     return TSR_OK;
 }
 
-/* Cuts the piece of the characters start … end - 1 at the matches of one step. */
+/* Cuts characters start … end - 1 into pieces: each match of `match`, and each gap between
+ * matches. */
 static tsr_status cut_piece(tsr__matcher match, tsr__pieces *pieces, size_t start, size_t end)
 {
     size_t gap = start;

@@ -13,9 +13,9 @@ typedef struct tsr__letter {
     uint32_t classes;
 } tsr__letter;
 
-/* Returns the number of characters that the expression matches at `at`, or 0. It sees only the
- * characters before `end`. The caller sets *skip to 1. If there is no match, the function may raise
- * it to n if no match starts at any of at … at + n - 1. */
+/* Returns the number of characters that the expression matches at `at`, or 0. The expression does
+ * not see characters from `end` on. The caller sets *skip to 1. If there is no match, the function
+ * may set *skip to n, which says that no match starts at any of at … at + n - 1 either. */
 typedef size_t (*tsr__matcher)(const tsr__letter *text, size_t at, size_t end, size_t *skip);
 
 #define TSR__MAX_WORD_STEPS 8
@@ -28,8 +28,8 @@ typedef struct tsr__words {
 
 void tsr__words_set_name(tsr__words *words, const char *name);
 
-/* Pieces of a text: ends[count] are the offsets in bytes where they end. The other fields are work
- * memory of tsr__words_cut. */
+/* The pieces of a text: piece i ends at byte offset ends[i], where the next one starts. The other
+ * fields are work memory of tsr__words_cut. */
 typedef struct tsr__pieces {
     tsr__letter *letters;
     size_t letter_capacity;

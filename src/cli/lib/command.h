@@ -14,8 +14,8 @@ typedef struct cli_command {
     /* Runs the command and returns an exit code. argv[0] is the command's name. Must write to
      * standard output only on success. */
     int (*run)(int argc, char **argv);
-    /* Prints the text of `tessera help NAME` below the heading: what the command does, and its
-     * options. */
+    /* Prints the part of `tessera help NAME` that follows the heading: what the command does, and
+     * its options. */
     void (*help)(FILE *out);
     /* True if the arguments may contain the command line of another program, whose --help is not
      * meant for this command. The command then looks for --help itself. */

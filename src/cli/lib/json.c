@@ -11,7 +11,7 @@
 #include "cli/lib/text.h"
 #include "tessera/base.h"
 
-/* Number of significant digits. Measurements are less precise than that. */
+/* The number of significant digits of a real number: more than measurements are precise to. */
 #define REAL_DIGITS 12
 
 static void require(bool done)

@@ -31,9 +31,9 @@ void cli_json_text(json_t *object, const char *name, const char *text);
  * not change the names of members. */
 void cli_json_mend(json_t *value);
 
-/* These functions add an element to an array, which owns the element. */
+/* Adds an element to an array, which owns the element. */
 void cli_json_append(json_t *array, json_t *value);
-void cli_json_append_real(json_t *array, double value); /* null as in cli_json_real */
+void cli_json_append_real(json_t *array, double value); /* infinity and NaN are written as null */
 json_t *cli_json_append_object(json_t *array);
 
 /* Prints the document and a newline to standard output, and frees the document. */

@@ -142,7 +142,8 @@ static bool close_file(cli_output *output)
     return written;
 }
 
-/* Removes the temporary file if it has no name yet. Keeps errno. */
+/* Ends the output. If `done` is false, removes the temporary file, and the target stays as it was.
+ * Keeps errno. */
 static bool finish(cli_output *output, bool done)
 {
     const int reason = errno;

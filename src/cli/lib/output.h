@@ -32,7 +32,7 @@ bool cli_output_begin(const char *path, cli_output *output);
  * failed. */
 bool cli_output_end(cli_output *output);
 
-/* Does the same for a file that must be new. If a file with this name exists by now, fails with
+/* As cli_output_end, but the target must be new. If a file with its name exists by now, fails with
  * EEXIST and does not change that file. */
 bool cli_output_end_new(cli_output *output);
 

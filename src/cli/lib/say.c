@@ -9,7 +9,8 @@
  * cut. The buffers are on the stack, because the message may be that memory is exhausted. */
 #define MAX 9216
 
-/* Writes the byte as an escape sequence of C, with at most four characters. Returns the end. */
+/* Writes the byte as an escape sequence such as \n or \x1b, of at most four characters. Returns the
+ * end of the sequence. */
 static char *escape_byte(char byte, char *out)
 {
     int length =

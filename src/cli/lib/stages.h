@@ -31,9 +31,9 @@ TSR_NODISCARD tsr_status cli_stages_create(cli_stages *stages, tsr_comm *job, ts
                                            const tsr_group_params *params, tsr_group **group,
                                            tsr_comm **across);
 
-/* Fills in how the model is divided: among stages by --stage-layers or by the rates and the memory
- * of all ranks, and inside a stage by the rates of its ranks. `out` refers to arrays of
- * `stages`. */
+/* Fills in the members of `out` that divide the model: among stages by --stage-layers or by the
+ * rates and the memory of all ranks, and inside a stage by the rates of its ranks. `out` then
+ * points to arrays of `stages`, which must outlive it. */
 void cli_stages_divide(cli_stages *stages, const tsr_comm *job, tsr_model_params *out);
 
 #endif

@@ -59,7 +59,7 @@ void cli_table_column(cli_table *table, const char *heading, unsigned how)
     cli_table_cell(table, "%s", heading);
 }
 
-/* The layout of a table for the available width. */
+/* How a table is printed in the available width. */
 typedef struct shape {
     int rows; /* number of rows, including the headings */
     int widths[COLUMNS];
@@ -206,7 +206,7 @@ void cli_table_markdown(const cli_table *table, FILE *out)
         *width = needed > *width ? needed : *width;
     }
     const int rows = table->columns > 0 ? table->count / table->columns : 0;
-    for (int line = 0; line <= rows; line++) { /* the second line is the rule */
+    for (int line = 0; line <= rows; line++) { /* the second line is below the headings: dashes */
         fputc('|', out);
         for (int c = 0; c < table->columns; c++) {
             const int row = line == 0 ? 0 : line - 1;

@@ -202,7 +202,8 @@ void cli_line(FILE *out, const char *format, ...)
 
 /* Standard output ---------------------------------------------------------------------------- */
 
-/* The errno of the first flush or large write that failed; later ones may succeed. */
+/* The errno of the first flush or large write that failed. It is kept because later ones may
+ * succeed although output is missing. */
 static int flush_problem;
 
 bool cli_flush(void)

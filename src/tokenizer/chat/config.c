@@ -5,7 +5,7 @@
 #include "tokenizer/open.h"
 #include "json/json.h"
 
-/* Reads a string of the document into memory that the caller must free. */
+/* Reads a JSON string into new memory, which the caller must free. */
 static tsr_status read_string(tsr__json *json, char **out)
 {
     char *text = tsr__calloc(json->size + 1, 1);
@@ -39,7 +39,7 @@ static tsr_status read_named(tsr__json *json, char **name, char **template)
     }
 }
 
-/* Reads a list of named templates, and takes the one named "default". */
+/* Reads a list of named templates. Sets *out to the template named "default". */
 static tsr_status read_list(tsr__json *json, char **out)
 {
     bool more = false;

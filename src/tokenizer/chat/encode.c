@@ -8,8 +8,8 @@
 #include "tokenizer/encode.h"
 #include "tokenizer/normalize.h"
 
-/* The text of a conversation. `parts` are the format's strings; only there control tokens are
- * recognised. */
+/* The text of a conversation. `parts` are the ranges of it that come from the chat format. Control
+ * tokens are recognised only there, so that a user's message cannot contain any. */
 typedef struct script {
     const tsr_tokenizer *tokenizer;
     const tsr__chat_format *format;
@@ -36,8 +36,8 @@ static tsr_status put_token(script *s, int32_t id, const char *what)
     return put(s, tsr__token_spelling(&s->tokenizer->vocabulary, id), token->spelling_size);
 }
 
-/* Appends a string of the chat format, and records its range as a part, in which control tokens are
- * recognised. Strings of the format with no message text between them become one part. */
+/* Appends a string of the chat format, and adds its range to `parts`. A range that directly follows
+ * another one extends it. */
 static tsr_status put_own(script *s, const char *string)
 {
     const size_t start = s->text.size;
@@ -97,8 +97,8 @@ static tsr_status put_user(script *s, const tsr_chat_message *message,
     return put_own(s, s->format->user[1]);
 }
 
-/* Appends a reply up to its last token. What follows that token is appended before the next
- * message. */
+/* Appends a reply up to the token that ends it. The string that the format has after this token is
+ * appended with the next message, because the model does not generate it. */
 static tsr_status put_reply(script *s, const tsr_chat_message *message)
 {
     TSR__TRY(put_own(s, s->format->header));

@@ -139,8 +139,8 @@ tsr_status tsr_chat_format_parse(const char *name, tsr_chat_format *out)
 
 /* Templates ------------------------------------------------------------------------------------ */
 
-/* Finds the format of a template with [INST]. The formats of Mistral differ by the spaces around
- * it. */
+/* Finds the format of a template that contains [INST]. The formats of Mistral's models differ by
+ * the spaces around [INST]. */
 static tsr_chat_format find_instruct(const char *template)
 {
     if (strstr(template, "[SYSTEM_PROMPT]") != NULL)
@@ -150,7 +150,7 @@ static tsr_chat_format find_instruct(const char *template)
         return TSR_CHAT_LLAMA2;
     if (strstr(template, " [INST]") != NULL)
         return TSR_CHAT_MISTRAL_V1;
-    /* Templates that know tools came with the third version of the tokenizer. */
+    /* Mistral's templates for calls of tools exist since version 3 of its tokenizer. */
     if (strstr(template, "[AVAILABLE_TOOLS]") == NULL)
         return TSR_CHAT_MISTRAL;
     return strstr(template, "[INST] ") != NULL ? TSR_CHAT_MISTRAL_V3 : TSR_CHAT_MISTRAL_TEKKEN;
@@ -169,7 +169,7 @@ static bool user_ends_by_eos(const char *template)
 
 static tsr_chat_format find_format(const char *template)
 {
-    /* Phi 4 puts a token between the role and the text, as no known format does. */
+    /* Phi 4 has <|im_sep|> between the role and the text. No format of the table has this. */
     if (strstr(template, "<|im_start|>") != NULL)
         return strstr(template, "<|im_sep|>") == NULL ? TSR_CHAT_CHATML : TSR_CHAT_MODEL;
     if (strstr(template, "<|start_header_id|>") != NULL)

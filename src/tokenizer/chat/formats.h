@@ -4,7 +4,8 @@
 
 #include "tessera/chat.h"
 
-/* In a format's strings, these bytes stand for the spellings of the tokenizer's BOS and EOS. */
+/* In a format's strings, these bytes stand for the tokenizer's BOS and EOS tokens, whose spellings
+ * replace them. */
 #define TSR__CHAT_BOS '\1'
 #define TSR__CHAT_EOS '\2'
 
