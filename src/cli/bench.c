@@ -342,7 +342,8 @@ static int run_all(bench_context *context)
     return done ? report(context, NULL) : cli_failed("%s", context->error);
 }
 
-/* Checks --submit before the measurement. */
+/* Fails, before the measurement, if --submit cannot store its results: it needs a complete run of
+ * sufficient length, and a folder that can be written. */
 static int check_submission(const bench *what)
 {
     if (submit_folder == NULL)

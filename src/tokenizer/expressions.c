@@ -95,8 +95,8 @@ tsr_status tsr__words_by_name(const char *name, tsr__words *words, bool *whole_w
                      name);
 }
 
-/* The regular expressions in files named tokenizer.json. Each of the first COVERING expressions
- * matches every character of any text. */
+/* The regular expressions in files named tokenizer.json. The matches of each of the first COVERING
+ * expressions leave out no character of any text. */
 #define COVERING 6
 #define SPACES "\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
 #define CONTRACTIONS "(?i:'s|'t|'re|'ve|'m|'ll|'d)"

@@ -16,10 +16,11 @@ tsr_status tsr__words_by_name(const char *name, tsr__words *words, bool *whole_w
 tsr_status tsr__words_add_expression(tsr__words *words, const char *expression,
                                      bool must_cover) TSR_NODISCARD;
 
-/* Append the step of GPT-2; the step that cuts off digits, one by one if `individual` is true,
- * otherwise as numbers; and the step that cuts in front of each "▁". */
+/* Appends the step of GPT-2. */
 tsr_status tsr__words_add_gpt2(tsr__words *words) TSR_NODISCARD;
+/* Appends a step that cuts off each digit if `individual` is true, otherwise each number. */
 tsr_status tsr__words_add_digits(tsr__words *words, bool individual) TSR_NODISCARD;
+/* Appends a step that cuts in front of each "▁". */
 tsr_status tsr__words_add_space_signs(tsr__words *words) TSR_NODISCARD;
 
 /* Finds the name that GGUF files use for these steps and this value of `whole_words`. A step of a

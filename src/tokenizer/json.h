@@ -12,12 +12,13 @@ bool tsr__json_take_null(tsr__json *json);
  * type[size]. Afterwards the reader is at the start of the object again. */
 tsr_status tsr__json_type(tsr__json *json, size_t size, char *type) TSR_NODISCARD;
 
-/* Read the values of the members "normalizer", "pre_tokenizer" and "post_processor" into the
- * tokenizer. *byte_level tells whether the pre-tokenizer writes bytes in the alphabet of
- * alphabet.h. */
+/* Reads the value of the member "normalizer" into the tokenizer. */
 tsr_status tsr__json_normalizer(tsr__json *json, tsr_tokenizer *tokenizer) TSR_NODISCARD;
+/* Reads the value of the member "pre_tokenizer" into the tokenizer. Sets *byte_level to whether the
+ * pre-tokenizer writes bytes in the alphabet of alphabet.h. */
 tsr_status tsr__json_pre_tokenizer(tsr__json *json, tsr_tokenizer *tokenizer,
                                    bool *byte_level) TSR_NODISCARD;
+/* Reads the value of the member "post_processor" into the tokenizer. */
 tsr_status tsr__json_post_processor(tsr__json *json, tsr_tokenizer *tokenizer) TSR_NODISCARD;
 
 /* What the decoder does, which tsr__json_decoder reads from the value of the member "decoder". */

@@ -7,8 +7,8 @@
 
 typedef enum tsr__normal_kind {
     TSR__PREPEND,           /* puts `to` in front of a text that is not empty */
-    TSR__PREPEND_NEW,       /* like PREPEND, but only if the text does not start with `to` */
-    TSR__PREPEND_FIRST_NEW, /* like PREPEND_NEW, but only at the start of the whole text */
+    TSR__PREPEND_NEW,       /* as TSR__PREPEND, but only if the text does not start with `to` */
+    TSR__PREPEND_FIRST_NEW, /* as TSR__PREPEND_NEW, but only at the start of the whole text */
     TSR__REPLACE,           /* replaces each `from` by `to` */
     TSR__NFC,
     TSR__NFD,

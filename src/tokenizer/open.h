@@ -5,14 +5,17 @@
 #include "shard/formats/file.h"
 #include "tokenizer/tokenizer.h"
 
-/* Each of the functions named read fills an empty tokenizer and completes it; on an error, the
- * caller still destroys it. This one reads the keys tokenizer.* of a GGUF file. */
+/* The functions tsr__tokenizer_read_… fill an empty tokenizer and complete it. On an error, the
+ * caller must still destroy it. */
+
+/* Reads the keys tokenizer.* of a GGUF file. */
 tsr_status tsr__tokenizer_read_gguf(tsr__file *file, tsr_tokenizer *tokenizer) TSR_NODISCARD;
 /* Reads tok….bin of llama2.c. */
 tsr_status tsr__tokenizer_read_llama2c(tsr__file *file, tsr_tokenizer *tokenizer) TSR_NODISCARD;
 /* Reads tokenizer.model of SentencePiece. */
 tsr_status tsr__tokenizer_read_model(tsr__file *file, tsr_tokenizer *tokenizer) TSR_NODISCARD;
-/* Does the same, and adds the tokens that `added` has after those of the file. Errors:
+/* Reads tokenizer.model of SentencePiece, and adds the tokens that `added` has after those of the
+ * file. Errors:
  * TSR_ERR_UNSUPPORTED if `added` does not begin with the file's tokens and ids. */
 tsr_status tsr__tokenizer_read_model_with(tsr__file *file, const tsr_tokenizer *added,
                                           tsr_tokenizer *tokenizer) TSR_NODISCARD;

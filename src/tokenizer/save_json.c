@@ -72,7 +72,8 @@ static void print_pre_tokenizer(printer *p)
                               "\"trim_offsets\": true, \"use_regex\": false}]},\n");
 }
 
-/* Prints a text, which the template calls `sequence`, and the tokens around it. */
+/* Prints the elements of a template for one text: the ids before it, the text, whose name in the
+ * template is `sequence`, and the ids after it. */
 static void print_template(printer *p, const char *sequence, int type)
 {
     const tsr_tokenizer *t = p->t;

@@ -19,7 +19,8 @@ struct tsr_text_stream {
     stop *stops; /* [stop_count] */
     int stop_count;
     tsr__strings strings;
-    /* The bytes that have not been given out yet. The first `of_prompt` are the prompt's. */
+    /* The bytes that have not been given out yet. The first `of_prompt` bytes belong to the prompt,
+     * in which stop strings are not searched. */
     char *held;
     size_t held_size, held_capacity, of_prompt;
     /* the text that the last call gave out */

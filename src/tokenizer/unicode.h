@@ -32,9 +32,10 @@ size_t tsr__character(const char *text, size_t size, uint32_t *code);
 /* Returns the classes of a character, as a sum of the bits above. */
 unsigned tsr__classes(uint32_t code);
 
-/* Return whether text[size] ends in, or starts with, a character of a word: a letter, mark, decimal
+/* Returns whether the last character of text[size] may be part of a word: a letter, mark, decimal
  * digit or connector such as the underscore. */
 bool tsr__word_ends(const char *text, size_t size);
+/* Returns whether the first character of text[size] may be part of a word. */
 bool tsr__word_starts(const char *text, size_t size);
 
 /* Returns the size of text[size] without the spaces at its end. */

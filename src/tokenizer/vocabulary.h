@@ -19,7 +19,8 @@ typedef enum tsr__token_type {
     TSR__TOKEN_BYTE = 6 /* <0x00> to <0xFF> */
 } tsr__token_type;
 
-/* Strings one after the other; a zero byte follows each. */
+/* A buffer of strings, one after the other, which are referred to by their offsets in `data`.
+ * tsr__strings_add puts a zero byte behind each. */
 typedef struct tsr__strings {
     char *data;
     size_t size, capacity;

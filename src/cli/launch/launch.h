@@ -73,7 +73,7 @@ typedef struct launch_stream {
 typedef struct launch_rank {
     pid_t pid; /* number of the process and of its process group */
     bool running;
-    int place; /* the rank that this process replaces; its own number if it replaces none */
+    int place; /* the rank that this process replaces, or its own rank if it replaces none */
     launch_stream streams[2];
 } launch_rank;
 

@@ -242,7 +242,7 @@ static int check_options(tsr_shard_kind kind)
                                "--bandwidth, --gflops and --latency");
     const struct {
         bool given;
-        unsigned kinds; /* the kinds that take the option, as bits */
+        unsigned kinds; /* the kinds of strategies that take the option, as bits */
         const char *name;
     } all[] = {
         {chosen.rates.count > 0,

@@ -12,7 +12,7 @@
 typedef struct tsr__chat_format {
     const char *name;
     bool needs_bos;        /* starts with BOS even if the tokenizer adds none itself */
-    bool strips;           /* removes spaces at both ends of texts */
+    bool strips;           /* removes spaces at both ends of each message's text */
     bool system_in_user;   /* puts the system's message into the user's first one */
     const char *system[2]; /* what stands before and after the text of the system */
     const char *user[2];   /* what stands before and after the text of the user */

@@ -72,8 +72,8 @@ static void choose(const plan_candidates *all, plan_outcome *out)
             out->shown[out->shown_count++] = i;
 }
 
-/* Writes why a candidate is slower than the best: of computing, messages of each dimension and
- * waiting, the one whose time exceeds that of the best candidate most. */
+/* Writes why a candidate is slower than the best. Its time consists of computing, three kinds of
+ * messages, and waiting; the reason is the one that exceeds that of the best candidate most. */
 static void compare(const plan_prediction *best, const plan_prediction *one,
                     char text[PLAN_REASON_TEXT])
 {

@@ -33,7 +33,8 @@ double plan_link_bandwidth(const plan_link *link);
 /* How ranks share the processors of a host. */
 typedef struct plan_turns {
     double ranks; /* ranks for each processor; less than 1 counts as 1 */
-    /* the time until another rank of the processor runs, if that rank polls, and if it sleeps */
+    /* the time until the processor runs its next rank: `awake` if that rank polls, `asleep` if it
+     * sleeps */
     double awake, asleep;
 } plan_turns;
 

@@ -494,7 +494,8 @@ static bool read_measured(const reader *r, const json_t *root, const measured *t
 
 /* Measured rates ------------------------------------------------------------------------------- */
 
-/* Reads a pass of a rank, after those with fewer rows. */
+/* Reads the measured time of a rank's passes with one number of rows, and appends it to rank->pass.
+ * The numbers of rows must ascend. */
 static bool read_pass(const reader *r, const json_t *object, int number, plan_rank *rank)
 {
     const double last = rank->passes > 0 ? rank->pass[rank->passes - 1].rows : 0;

@@ -205,7 +205,7 @@ static double tensor_seconds(const plan_cluster *c, const plan_work *w, const pl
     return sum;
 }
 
-/* Returns the time of a pass on the slowest row of a stage. */
+/* Returns the time of a pass on a stage, which is that of its slowest tensor-parallel group. */
 static pass stage_pass(const plan_cluster *c, const plan_work *w, const plan_grid *g, int stage)
 {
     pass slowest = {0, 0};
@@ -269,7 +269,7 @@ static void add_data(const plan_cluster *c, const plan_work *w, const plan_grid 
         if (place % each >= g->tensor || g->data == 1)
             continue;
         plan_group group = make_group(c, g, place, g->tensor, g->data);
-        /* all columns do this at the same time, over the same link */
+        /* all tensor-parallel ranks send their shares at the same time, over the same link */
         const double bytes = parameters * sizeof(float) * g->tensor;
         slowest = fmax(
             slowest, g->sharded

@@ -29,7 +29,7 @@ typedef struct plan_search {
     const plan_cluster *cluster;
     plan_work work; /* plan_search_run fills in the numbers of the model */
     tsr_dtype dtype, cache_dtype;
-    int64_t context; /* 0: that of the model */
+    int64_t context; /* 0: the model's own context */
 } plan_search;
 
 /* Finds grids on all hosts together, on each subset of the hosts (on each single host if there are
