@@ -8,7 +8,7 @@ typedef struct tsr__added_token {
     uint64_t start; /* where the text to find starts in `strings` */
     uint32_t size;
     int32_t id;
-    bool control;                 /* found only where the caller of the search allows it */
+    bool control;                 /* found only in the ranges that the caller of the search gives */
     bool single_word;             /* found only if no letter or digit is beside it */
     bool strip_left, strip_right; /* the token includes the spaces on its left or right */
 } tsr__added_token;
@@ -43,7 +43,7 @@ typedef struct tsr__parts {
 } tsr__parts;
 
 extern const tsr__parts tsr__everywhere;
-/* Returns whether text[start … end - 1] lies in one of the parts. */
+/* Returns whether text[start … end - 1] lies completely in one of the ranges. */
 bool tsr__parts_contain(const tsr__parts *parts, size_t start, size_t end);
 
 typedef struct tsr__found {

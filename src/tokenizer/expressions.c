@@ -194,7 +194,7 @@ tsr_status tsr__words_add_expression(tsr__words *words, const char *expression, 
                      tsr__spelling_text(expression, strlen(expression), shown));
 }
 
-/* Returns the step that GGUF files use where tokenizer.json uses `matcher`. Both differ only in
+/* Returns the step that GGUF files use where tokenizer.json uses `matcher`. The two differ only in
  * whether U+017F, the long s, counts as an s after an apostrophe. */
 static tsr__matcher named_step(tsr__matcher matcher)
 {

@@ -1,4 +1,4 @@
-/* The parts of the reader of tokenizer.json. */
+/* The functions of json_parts.c, with which json.c reads tokenizer.json. */
 #ifndef TSR_TOKENIZER_JSON_H
 #define TSR_TOKENIZER_JSON_H
 

@@ -25,7 +25,7 @@ typedef struct tsr__merges {
 
 void tsr__merges_finish(tsr__merges *merges);
 
-/* Adds a pair to the list; its rank is the number of pairs before it. */
+/* Adds a pair to the list. The rank of the first pair is 0, that of the next 1, and so on. */
 tsr_status tsr__merges_add(tsr__merges *merges, int32_t left, int32_t right,
                            int32_t merged) TSR_NODISCARD;
 /* Adds merge `number` of a file, which is given by the spellings of two tokens. Errors:
@@ -53,7 +53,7 @@ typedef struct tsr__symbol {
 } tsr__symbol;
 typedef struct tsr__candidate {
     uint64_t order; /* the rank in the upper and the left symbol in the lower 32 bits */
-    uint32_t size;  /* of both symbols; the candidate is stale if they have another one */
+    uint32_t size;  /* of both symbols together; if it has changed, the candidate is stale */
     int32_t merged;
 } tsr__candidate;
 typedef struct tsr__merge_work {

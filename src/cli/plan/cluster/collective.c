@@ -156,9 +156,8 @@ static void start_round(const play_state *p, int rank)
 }
 
 /* Returns when the last rank reaches a collective in shared memory, which is step `step` of `rank`.
- * Returns a negative number if this is not known yet. All ranks of the collective make the same
- * collectives in shared memory in the same order, so the number of earlier ones identifies the step
- * of another rank. */
+ * Returns a negative number if this is not known yet. All ranks of the host take their collectives
+ * in shared memory in the same order, so this is the n-th one of each of these ranks. */
 static double all_present(const play_state *p, int rank, uint64_t step)
 {
     int before = 0;

@@ -48,9 +48,9 @@ double plan_turns_seconds(const plan_turns *turns);
 typedef struct plan_memory_cost {
     int ranks;
     double latency; /* the time without data, if each rank has a processor */
-    /* the time that the data of a collective keeps the processor of a rank busy, by the number of
-     * bytes that the rank reads from others; count 0: not measured, so the link inside the host is
-     * used */
+    /* the time for which the data of a collective keeps the processor of a rank busy, as a function
+     * of the number of bytes that the rank reads from other ranks. If count is 0, it was not
+     * measured, and the link inside the host is used instead. */
     plan_link work;
 } plan_memory_cost;
 

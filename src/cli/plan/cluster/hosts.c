@@ -23,7 +23,7 @@ typedef struct reader {
     const char *path;
     char *error;
     plan_cluster *cluster;
-    bool has_rates; /* another file has the rates of ranks */
+    bool has_rates; /* another file has the rates of ranks, so this one may lack them */
 } reader;
 
 static bool wrong(const reader *r, const char *format, ...) CLI_PRINTF(2, 3);
@@ -236,8 +236,8 @@ static bool read_rank(const reader *r, const json_t *object, const char *host, i
     return true;
 }
 
-/* Reads a host and its ranks. The link inside it is read later, when the number of hosts is
- * known. */
+/* Reads a host and its ranks. The link between its ranks is read later, because its place in the
+ * array depends on the number of hosts. */
 static bool read_host(const reader *r, const json_t *object, int number)
 {
     static const char *const names[] = {"name",    "ranks",         "link", "processors",
@@ -343,8 +343,8 @@ static bool add_point(const reader *r, means *to, double bytes, double seconds)
     return true;
 }
 
-/* Adds a result for two ranks: the time of a message, or the time that it keeps their processors
- * busy. */
+/* Adds a measurement between two ranks: either the time of a message, or the time for which the
+ * message keeps their processors busy. */
 static bool add_pair(const reader *r, const json_t *result, double seconds, means *to)
 {
     const plan_cluster *c = r->cluster;

@@ -33,8 +33,8 @@ static double share_of_blocks(const plan_work *w, const plan_grid *g, int stage)
     return (double)g->blocks[stage] / w->layers;
 }
 
-/* Returns into how many parts of the same size the generator divides the sequences, so that stages
- * compute at the same time. */
+/* Returns into how many parts of equal size the generator divides the sequences: with one part for
+ * each stage, all stages compute at the same time. */
 static int parts_of_sequences(const plan_work *w, const plan_grid *g)
 {
     int parts = g->stages < w->sequences ? g->stages : w->sequences;

@@ -42,7 +42,7 @@ typedef struct plan_grid {
     const int *ranks;
     bool sharded;           /* data-parallel ranks share parameters, gradients and state (FSDP) */
     const int *blocks;      /* [stages] */
-    const plan_part *parts; /* [stages · data · tensor] */
+    const plan_part *parts; /* [stages · data · tensor], by place */
 } plan_grid;
 
 typedef struct plan_prediction {
