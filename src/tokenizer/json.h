@@ -1,4 +1,4 @@
-/* The functions of json_parts.c, with which json.c reads tokenizer.json. */
+/* Functions that json.c and json_parts.c share, the two files of the reader of tokenizer.json. */
 #ifndef TSR_TOKENIZER_JSON_H
 #define TSR_TOKENIZER_JSON_H
 
