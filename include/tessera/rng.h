@@ -172,7 +172,7 @@ TSR_API TSR_NODISCARD tsr_status tsr_threefry_argsort_uniform(tsr_threefry_key k
 typedef struct tsr_threefry {
     tsr_threefry_key key;
     uint64_t position; /* the index of the next word; may be set to any value at any time */
-    uint64_t pair;     /* the b whose hash `words` holds; UINT64_MAX if none */
+    uint64_t pair;     /* the counter b whose words `words` holds; UINT64_MAX if none */
     uint32_t words[2];
 } tsr_threefry;
 

@@ -59,8 +59,8 @@ typedef struct cursor {
     uint32_t row, rows, col, cols;
     uint32_t k;     /* the next element of k: the sums already contain the products before it */
     uint32_t steps; /* the number of steps of the next dispatch */
-    /* the number of ranges of k that one dispatch computes into separate sums; 0: one range, which
-     * is added to the first sums */
+    /* the number of ranges of k of which one dispatch stores the sums separately; 0: one range,
+     * whose sums are added to those of earlier dispatches */
     uint32_t parts;
     bool careful; /* loads must not cross the edge of the matrix */
 } cursor;
@@ -431,7 +431,9 @@ static bool is_fresh(const tsr__lavapipe_product *p)
  * a pipeline. */
 static uint32_t constant_line(const tsr__lavapipe_product *p, uint64_t stride)
 {
-    const uint64_t most = UINT16_MAX; /* offsets of all steps fit the 31 bits of an instruction */
+    /* The offset in bytes of the last of at most 128 lines fits the 31 bits that an instruction of
+     * x86 has for it. */
+    const uint64_t most = UINT16_MAX;
     const bool pays = p->outer || (is_fresh(p) && exceeds(p, WHOLE_LOG2));
 
     return pays && stride <= most ? (uint32_t)stride : 0;
