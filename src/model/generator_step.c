@@ -185,8 +185,9 @@ static tsr_status prefill_stages(tsr_generator *g, int number)
     const prompt_parts parts = divide_prompt(g, s->length - s->seen);
     const int64_t most = most_parts(g);
     const int count = (int)(parts.count < most ? parts.count : most);
-    /* The shorter part comes first: its logits are not needed, so no stage waits until it has
-     * passed all stages. */
+    /* If the prompt does not divide into equal parts, its first part is shorter and runs alone,
+     * because run_parts takes parts of one size. It is not the last part, so its logits are not
+     * needed, and no stage waits for it to pass all stages. */
     if (parts.first > 0)
         TSR__TRY(run_parts(g, number, 1, parts.first, false));
     return run_parts(g, number, count, parts.size, s->seen + count * parts.size == s->length);

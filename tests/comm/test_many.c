@@ -86,7 +86,7 @@ static void messages(tsr_comm *comm)
     need(received == from);
 }
 
-/* All ranks send blocks of different sizes to the last rank, as messages. */
+/* Gathers blocks of different sizes, some of them empty, on the last rank. */
 static void blocks(tsr_comm *comm)
 {
     const int size = tsr_comm_size(comm), rank = tsr_comm_rank(comm);

@@ -1,5 +1,5 @@
-/* Compares frozen layers with the same layers in training, and with layers whose weights are
- * floats. */
+/* Compares frozen layers with the same layers in training, and frozen layers whose weights are in a
+ * block format with those whose weights are floats. */
 #include "parallel/spmd.h"
 
 #define FEATURES 32

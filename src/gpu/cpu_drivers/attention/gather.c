@@ -11,7 +11,8 @@ enum {
     SUBGROUPS = 8, /* the number of subgroups per workgroup, at most the length of identity[]
                       (lavapipe.glsl) */
     MAX_GROUPS = 65535,
-    /* shaders split an index into digits of this many bits and look each up in identity[] */
+    /* Shaders split an index into digits of this many bits and look each up in identity[], so that
+     * the driver's compiler takes the index for the same in all lanes (lavapipe.glsl). */
     DIGIT_BITS = 3,
 };
 
