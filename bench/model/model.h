@@ -24,8 +24,9 @@ typedef struct bench_model_shape {
 
 /* Returns the shape with this name, or NULL. */
 const bench_model_shape *bench_model_shape_find(const char *name);
-/* Writes the names of all shapes, separated by commas, to `text` and returns it. */
-char *bench_model_shape_names(size_t size, char *text);
+/* For cli_option.read: finds the shape with the name `text`. `user` points to a pointer to a shape.
+ */
+bool bench_model_read_shape(void *user, const char *text, char *problem, size_t size);
 
 typedef struct bench_model_options {
     const char *path; /* the model's file or folder; NULL: a generated model */

@@ -17,22 +17,11 @@ static bench_rates_options chosen = {
     .to = {.format = BENCH_AS_TEXT},
 };
 
-static bool read_shape(void *user, const char *text, char *problem, size_t size)
-{
-    char names[128];
-    (void)user;
-    chosen.shape = bench_model_shape_find(text);
-    if (chosen.shape == NULL)
-        snprintf(problem, size, "takes %s, not '%.40s'",
-                 bench_model_shape_names(sizeof names, names), text);
-    return chosen.shape != NULL;
-}
-
 static const cli_option options[] = {
     {"shape", "NAME",
      "without MODEL: the shape of the model: llama-1b, llama-7b, llama-110m or llama-15m (default: "
      "llama-1b)",
-     .read = read_shape},
+     .read = bench_model_read_shape, .user = &chosen.shape},
     {"type", "TYPE",
      "the type of its matrices: f32, f16, bf16 or a block format, such as q4_k (default: f16)",
      .read = cli_read_matrix_dtype, .user = &chosen.type},

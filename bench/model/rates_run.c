@@ -8,6 +8,7 @@
 
 #include "bench/ceilings/ceilings.h"
 #include "bench/harness/clock.h"
+#include "bench/harness/samples.h"
 #include "cli/lib/memory.h"
 #include "cli/lib/say.h"
 
@@ -91,16 +92,10 @@ static double head_elements(const tsr_model_config *c)
 
 /* Timing --------------------------------------------------------------------------------------- */
 
-static int ascending(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static double median(double *values, int count)
 {
-    qsort(values, (size_t)count, sizeof *values, ascending);
-    return (values[(count - 1) / 2] + values[count / 2]) / 2;
+    bench_sort(values, count);
+    return bench_quantile(values, count, 0.5);
 }
 
 static bool barrier(job *j)

@@ -29,11 +29,22 @@ const bench_model_shape *bench_model_shape_find(const char *name)
     return NULL;
 }
 
-char *bench_model_shape_names(size_t size, char *text)
+/* Writes the names of all shapes, separated by commas, to `text` and returns it. */
+static char *all_names(size_t size, char *text)
 {
     size_t used = 0;
     for (size_t i = 0; i < SHAPES && used < size; i++)
         used +=
             (size_t)snprintf(text + used, size - used, "%s%s", i > 0 ? ", " : "", shapes[i].name);
     return text;
+}
+
+bool bench_model_read_shape(void *user, const char *text, char *problem, size_t size)
+{
+    char names[128];
+    const bench_model_shape *shape = bench_model_shape_find(text);
+    if (shape == NULL)
+        snprintf(problem, size, "takes %s, not '%.40s'", all_names(sizeof names, names), text);
+    *(const bench_model_shape **)user = shape;
+    return shape != NULL;
 }
