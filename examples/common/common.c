@@ -154,3 +154,10 @@ int checked_output(const char *program, int code)
         fprintf(stderr, "%s: cannot write to standard output: %s\n", program, strerror(errno));
     return code == 0 ? 1 : code;
 }
+
+bool path_beside(const char *beside, const char *name, size_t size, char *path)
+{
+    const char *slash = strrchr(beside, '/');
+    const int folder = slash ? (int)(slash - beside) + 1 : 0;
+    return (size_t)snprintf(path, size, "%.*s%s", folder, beside, name) < size;
+}

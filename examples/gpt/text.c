@@ -317,14 +317,6 @@ static json_t *tokenizer_json(const gpt_text *text)
                      "unk_token", "fuse_unk", 0, "byte_fallback", 0, "vocab", vocabulary, "merges");
 }
 
-/* Writes the path of the file `name` in the folder of the file `beside`. */
-static bool path_beside(const char *beside, const char *name, size_t size, char *path)
-{
-    const char *slash = strrchr(beside, '/');
-    const int folder = slash ? (int)(slash - beside) + 1 : 0;
-    return (size_t)snprintf(path, size, "%.*s%s", folder, beside, name) < size;
-}
-
 /* The files that together are a tokenizer. One of the first two is necessary. */
 static const char *const tokenizer_files[] = {"tokenizer.json", "tokenizer.model",
                                               "tokenizer_config.json"};

@@ -268,9 +268,7 @@ static bool write_config(const gpt_model *m, const char *path, const char *given
                          size_t error_size)
 {
     char name[4096], given[4096];
-    const char *slash = strrchr(path, '/');
-    int folder = slash ? (int)(slash - path) + 1 : 0;
-    if ((size_t)snprintf(name, sizeof name, "%.*sconfig.json", folder, path) >= sizeof name) {
+    if (!path_beside(path, "config.json", sizeof name, name)) {
         snprintf(error, error_size, "%s: the path is too long", path);
         return false;
     }
