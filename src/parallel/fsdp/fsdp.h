@@ -26,8 +26,8 @@
 #define TSR__FSDP_ALIGN 64 /* alignment in bytes of parameters in a slot or pool */
 
 typedef struct tsr__fsdp_param {
-    /* The parameter as the caller sees it. tensor and grad are NULL while
-     * the unit is not in use. */
+    /* The parameter as the caller sees it. Its `tensor` and `grad` are NULL while the unit is not
+     * in use. */
     tsr_parameter seen;
     char *name;
     int64_t shape[TSR_MAX_DIMS]; /* the shape of this rank's part of the layer's parameter */
@@ -55,10 +55,10 @@ typedef struct tsr__fsdp_unit {
     bool slotted;     /* at least one parameter is not resident */
     bool in_use;
     tsr_pass pass;
-    /* replica.c: backward passes whose gradients have been reduced since the last step, and how
-     * many there were before the last step. */
+    /* replica.c: `passes` counts the backward passes since the last step whose gradients have been
+     * reduced. `expected` is the count at the last step that followed a pass, or 1. */
     int passes, expected;
-    bool sent; /* the gradients of `expected` passes are being sent to the copies, or have been */
+    bool sent; /* the gradients of `expected` passes are being sent to the copy, or have been */
 } tsr__fsdp_unit;
 
 typedef struct tsr__fsdp_slot {
@@ -74,10 +74,10 @@ typedef struct tsr__fsdp_chunk {
 /* pool.c: the memory for all shards of one kind. It consists of chunks, which are tensors, and each
  * chunk is divided into parts. */
 typedef struct tsr__fsdp_pool {
-    uint64_t most; /* size of a chunk in bytes; a chunk for one larger part may be larger */
+    uint64_t most; /* the most bytes of a chunk; a larger part has a chunk of its own */
     size_t count, capacity;
     tsr__fsdp_chunk *chunks;
-    uint64_t shard_bytes; /* the bytes of shards, without resident parameters, which come last */
+    uint64_t shard_bytes; /* the bytes of shards; resident parameters follow, and are not counted */
     bool made;            /* the chunks have memory */
     size_t at;            /* the chunk of the next part */
     uint64_t at_bytes;    /* the position of the next part in its chunk */
@@ -88,7 +88,7 @@ typedef struct tsr__fsdp_pools {
     tsr__fsdp_pool values, gradients, state;
 } tsr__fsdp_pools;
 
-/* step.c: one optimizer step. Exactly one of the two pointers to params is set. */
+/* step.c: one optimizer step. Exactly one of `sgd` and `adamw` is not NULL. */
 typedef struct tsr__fsdp_step {
     const tsr_sgd_params *sgd;
     const tsr_adamw_params *adamw;
@@ -96,25 +96,27 @@ typedef struct tsr__fsdp_step {
     bool decay_matrices;       /* only parameters of two or more dimensions have weight decay */
 } tsr__fsdp_step;
 
-/* How far the next step has come. */
+/* The state of the next optimizer step. */
 typedef enum tsr__fsdp_progress {
     TSR__FSDP_IDLE = 0,
     /* This rank has the gradients of its shards and of its copies, so it can make the step without
      * the other ranks. */
     TSR__FSDP_PREPARED = 1,
-    /* All ranks are prepared. Only from then on, ranks change their shards. */
+    /* All ranks are prepared. No rank changes its shards before that. */
     TSR__FSDP_MET = 2
 } tsr__fsdp_progress;
 
-/* replica.c: the copy of the shards of rank `from`. Rank `to` keeps that of this rank's shards. */
+/* replica.c: this rank's copy of the shards of rank `from`. Rank `to` keeps the copy of this rank's
+ * shards. */
 typedef struct tsr__fsdp_replica {
     tsr_comm *comm;   /* NULL: there are no copies */
     tsr_group *group; /* the group that sends gradients while the device computes */
     bool changed;     /* the caller may have changed gradients that have been sent */
     int from, to, distance;
-    tsr__fsdp_param *params; /* [param_count]: dtype, ndim, range and tensors only */
+    tsr__fsdp_param *params; /* [param_count]; `reducing` is the exchange of gradients */
     tsr__fsdp_pools pools;
-    /* Host memory for one piece each, if the network cannot use the device's memory. */
+    /* Host memory for the piece to send and the piece to receive, if the network cannot access the
+     * device's memory. Otherwise NULL. */
     void *sent, *received;
 } tsr__fsdp_replica;
 
@@ -158,7 +160,7 @@ struct tsr_fsdp {
     int slot_count;
     tsr__fsdp_slot slots[TSR__MAX_FSDP_SLOTS];
     tsr__fsdp_slot grad_slots[TSR__MAX_FSDP_SLOTS];
-    int grad_next; /* the gradient slot whose reduction was started first */
+    int grad_next; /* the gradient slot to take next, unless its unit is in use */
     tsr_fsdp_memory memory;
 };
 
@@ -196,13 +198,13 @@ tsr_status tsr__fsdp_take_ranges(tsr_fsdp *model) TSR_NODISCARD;
 /* memory.c: tsr__fsdp_in_memory returns the shards of a set, params[param_count], in the order of
  * their memory: first those of all matrices, that is, of parameters with two or more dimensions,
  * and then those of all others. An optimizer step often treats the two kinds differently, and this
- * way each kind is one range. Then follow resident parameters in the same way, so that everything
- * that is copied to another rank is one range, too. `at` is 0 to tsr__fsdp_places − 1. Returns NULL
- * if there is no shard at this place. */
+ * way each kind is one range. Resident parameters come last, also with matrices first. So
+ * everything that is copied to another rank is one range, too. `at` is 0 to tsr__fsdp_places − 1.
+ * Returns NULL if there is no shard at this place. */
 int tsr__fsdp_places(const tsr_fsdp *model);
 tsr__fsdp_param *tsr__fsdp_in_memory(const tsr_fsdp *model, tsr__fsdp_param *params, int at);
 tsr_status tsr__fsdp_make_slots(tsr_fsdp *model) TSR_NODISCARD;
-/* Allocates the shards of a set, from their ranges. */
+/* Allocates the shards of a set. The caller has set their ranges, and whether they are resident. */
 tsr_status tsr__fsdp_make_shards(tsr_fsdp *model, tsr__fsdp_param *params,
                                  tsr__fsdp_pools *pools) TSR_NODISCARD;
 void tsr__fsdp_free_shards(tsr__fsdp_param *params, int count, tsr__fsdp_pools *pools);
@@ -216,8 +218,8 @@ tsr_status tsr__fsdp_fresh_state(tsr_fsdp *model) TSR_NODISCARD;
 tsr_status tsr__fsdp_fresh_masters(tsr_fsdp *model) TSR_NODISCARD;
 
 /* slots.c: Starts to gather a unit, unless it already has a slot. This may take the slot of another
- * unit, but not of one that the pass uses next: `from` and the units after it in direction `step`
- * (1 or -1). Sets *out to false if no slot is available. */
+ * unit, but not of a unit that is in use or that the pass uses next. Those are `slot_count` units
+ * from `from` on, in direction `step` (1 or -1). Sets *out to false if no slot is available. */
 tsr_status tsr__fsdp_gather(tsr_fsdp *model, int unit, int from, int step, bool *out) TSR_NODISCARD;
 /* Blocks until the unit has been gathered. */
 tsr_status tsr__fsdp_wait_gathered(tsr_fsdp *model, int unit) TSR_NODISCARD;
@@ -238,7 +240,8 @@ tsr_status tsr__fsdp_collect_all(tsr_fsdp *model) TSR_NODISCARD;
 tsr_status tsr__fsdp_check_not_in_use(const tsr_fsdp *model, const char *who) TSR_NODISCARD;
 
 /* step.c: A step has three phases. If an optimizer has several models, each phase is done for all
- * of them before the next one. So if a rank is lost, either all models make the step or none does.
+ * of them before the next phase. So if a rank is lost, either all models make the step or none
+ * does.
  *
  * tsr__fsdp_prepare checks the params, blocks until the gradients have been reduced, and sends them
  * to the copies. tsr__fsdp_meet blocks until all ranks are prepared; without copies it does not
@@ -252,12 +255,13 @@ tsr_status tsr__fsdp_apply(tsr_fsdp *model) TSR_NODISCARD;
  * copies. tsr__fsdp_refresh sends values and state to the copies; it is collective, and blocks
  * until done.
  *
- * tsr__fsdp_send_ahead must be called after each backward pass of a unit. It starts to send the
- * unit's gradients if this is probably the last pass before the step: if the unit has now had as
- * many passes as before the previous step. tsr__fsdp_wait_sent blocks until the gradients of one
- * parameter have been sent and received. tsr__fsdp_stop_sending does so for all parameters, and
- * then counts all gradients as not sent. tsr__fsdp_send_gradients blocks until all copies have all
- * gradients, and sends those that have not been sent or have changed since. */
+ * tsr__fsdp_send_ahead must be called when the gradients of a unit's backward pass have been
+ * reduced. It starts to send the unit's gradients if this was probably the last pass before the
+ * step, that is, if the unit has now had as many passes as before the previous step.
+ * tsr__fsdp_wait_sent blocks until the gradients of one parameter have been sent and received.
+ * tsr__fsdp_stop_sending does so for all parameters, and then marks all gradients as not sent.
+ * tsr__fsdp_send_gradients blocks until all copies have all gradients, and sends those that have
+ * not been sent or have changed since. */
 tsr_status tsr__fsdp_choose_replica(tsr_fsdp *model, int replicas) TSR_NODISCARD;
 tsr_status tsr__fsdp_make_replica(tsr_fsdp *model) TSR_NODISCARD;
 tsr_status tsr__fsdp_refresh(tsr_fsdp *model) TSR_NODISCARD;
@@ -266,7 +270,8 @@ tsr_status tsr__fsdp_wait_sent(tsr_fsdp *model, int param) TSR_NODISCARD;
 tsr_status tsr__fsdp_stop_sending(tsr_fsdp *model) TSR_NODISCARD;
 tsr_status tsr__fsdp_send_gradients(tsr_fsdp *model) TSR_NODISCARD;
 void tsr__fsdp_finish_replica(tsr_fsdp *model);
-/* Returns the rank that has the copy of `rank`'s shards. `distance` is that of the replica. */
+/* Returns the rank that has the copy of `rank`'s shards. `distance` is that of
+ * tsr__fsdp_replica. */
 static inline int tsr__fsdp_holder(int rank, int distance, int size)
 {
     return (rank + distance) % size;
@@ -287,11 +292,11 @@ typedef struct tsr__fsdp_move {
     tsr_fsdp *to;
     const tsr_shard_plan *plan; /* the plan of `from`; all ranks have it */
     int from_size;
-    const int *providers; /* [from_size]: the rank that has the shards of each rank of `from` */
+    const int *providers; /* [from_size]: the rank that sends each old rank's shards; -1: none */
     const bool *has;      /* [to->size]: whether each rank has a part of `from` */
 } tsr__fsdp_move;
-/* Sends the values and the state of all shards to the ranks that keep them, and to their copies.
- * Collective. */
+/* Sends the values and the state of all shards to the ranks of `to` that keep the shards or their
+ * copies. Collective. */
 tsr_status tsr__fsdp_move_all(const tsr__fsdp_move *move) TSR_NODISCARD;
 
 /* file.c */
@@ -303,7 +308,8 @@ tsr_status tsr__fsdp_synchronise(tsr_fsdp *model, const char *who) TSR_NODISCARD
 tsr_status tsr__fsdp_list(const tsr_fsdp *model, bool model_only,
                           tsr__training_list *list) TSR_NODISCARD;
 /* Must be called after the entries have been read from a file. Discards gathered parameters and
- * gradients, and sets the number of steps. */
+ * gradients. Sets the number of steps or, if `model_only` is true, resets the optimizer's state.
+ * Then sends the shards to their copies. Collective. */
 tsr_status tsr__fsdp_loaded(tsr_fsdp *model, bool model_only, int64_t steps) TSR_NODISCARD;
 
 #endif

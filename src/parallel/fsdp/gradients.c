@@ -12,8 +12,8 @@ static tsr_status new_extra(tsr_fsdp *model, tsr__fsdp_param *p)
                              (int64_t[]){(int64_t)p->range.count}, &p->extra);
 }
 
-/* Takes a free slot. If there is none, blocks until a slot whose gradients are being reduced is
- * free. */
+/* Takes the first slot from `grad_next` on whose unit is not in use. If the slot's gradients are
+ * being reduced, blocks until that is done. */
 static tsr_status take_slot(tsr_fsdp *model, int unit)
 {
     int index = -1;
@@ -129,9 +129,9 @@ static tsr_status reduce_param(tsr_fsdp *model, const tsr__fsdp_unit *u, tsr__fs
     return TSR_OK;
 }
 
-/* Called after a failure of one parameter. Discards the pass's gradients of the other parameters
- * whose reduction has started. So either all parameters of the unit get the gradient or none
- * does. */
+/* Discards this pass's gradients of a unit, after the reduction of one parameter could not be
+ * started. Waits for the reductions that have been started. So either all parameters of the unit
+ * get their gradient or none does. */
 static void discard_pass(tsr_fsdp *model, const tsr__fsdp_unit *u)
 {
     for (int i = u->first; i < u->first + u->count; i++) {

@@ -1,5 +1,6 @@
-/* Moves the values and the state of a model's shards to a model of another set of ranks. One
- * exchange between all ranks moves everything that belongs to one parameter. */
+/* Moves the values and the state of a model's shards to a model of another set of ranks. For each
+ * parameter, one exchange between all ranks moves its values and state; if there are copies, a
+ * second exchange fills them. */
 #include <string.h>
 
 #include "base/alloc.h"
@@ -43,7 +44,8 @@ static int provider(const tsr__fsdp_move *m, int param, int q, int rank)
         return m->providers[q];
     if (m->has[rank])
         return rank;
-    /* The parameters are spread over the ranks that have them, so that these share the sending. */
+    /* `rank` has joined. Different parameters come from different ranks, so that all ranks that
+     * have them share the sending. */
     int found = -1;
     for (int r = 0, skip = param % m->to->size; found < 0; r = (r + 1) % m->to->size)
         if (m->has[r] && skip-- <= 0)
@@ -73,8 +75,8 @@ static tsr_shard_range overlap(tsr_shard_range a, tsr_shard_range b)
 }
 
 /* Returns which elements of the shard of the old rank `q` the rank `from` sends to `to`: those that
- * are in the new shard of `to` or, with `copies`, in the shard of which `to` keeps a copy. None if
- * another rank provides them. */
+ * are in the new shard of `to` or, with `copies`, in the shard of which `to` keeps a copy. The
+ * range is empty if another rank sends them. */
 static tsr_status part(const tsr__fsdp_move *m, int param, bool copies, int q, int from, int to,
                        tsr_shard_range *out)
 {
@@ -117,7 +119,7 @@ static tsr_status copy_part(tsr_stream *stream, const tsr__fsdp_param *p, tsr_sh
     return TSR_OK;
 }
 
-/* An exchange of one parameter. */
+/* The exchange of one parameter. The memory is for the largest of all exchanges. */
 typedef struct exchange {
     uint64_t *sent_bytes, *received_bytes; /* [ranks] */
     uint8_t *sent, *received;

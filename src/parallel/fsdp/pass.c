@@ -17,7 +17,7 @@ tsr_status tsr__fsdp_check_not_in_use(const tsr_fsdp *model, const char *who)
     return TSR_OK;
 }
 
-/* Showing and hiding ------------------------------------------------------------------------- */
+/* Tensors of units in use -------------------------------------------------------------------- */
 
 static tsr_status set_tensor(tsr_fsdp *model, const tsr__fsdp_unit *u, tsr__fsdp_param *p)
 {
@@ -51,7 +51,7 @@ static tsr_status set_tensors(tsr_fsdp *model, int unit)
     return TSR_OK;
 }
 
-/* Starts to gather the units that come next in the pass, as far as there are slots. */
+/* Starts to gather the units that come next in the pass, as long as there are slots for them. */
 static tsr_status gather_ahead(tsr_fsdp *model, int unit, tsr_pass pass)
 {
     const int step = pass == TSR_PASS_FORWARD ? 1 : -1;
@@ -177,7 +177,7 @@ tsr_status tsr_fsdp_shard_of(tsr_fsdp *model, uint64_t param, tsr_fsdp_shard *ou
                  model->param_count);
     TSR__TRY(tsr__fsdp_collect_all(model));
     const tsr__fsdp_param *p = &model->params[param];
-    /* The caller may write to the gradient, so it must not be on its way to the copy any more. */
+    /* The caller may write to the gradient, so sending it to the copy must have ended. */
     TSR__TRY(tsr__fsdp_wait_sent(model, (int)param));
     model->replica.changed = model->replica.changed || p->grad_holds;
     *out = (tsr_fsdp_shard){.range = p->range};

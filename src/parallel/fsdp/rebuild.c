@@ -1,8 +1,9 @@
 /* Models on another set of ranks, after ranks were lost or have joined.
  *
- * Ranks may have failed at different points. All of them must go on from the same step of the same
- * generation, so they agree on the latest that any of them has reached. The others can always
- * follow: before a rank changes its shards, all ranks are prepared for the step, and before a rank
+ * The generation of a model is how often it has been rebuilt. The ranks may have been interrupted
+ * at different points. All of them must go on from the same step of the same generation, so they
+ * agree on the latest that any of them has reached. If there are copies, the others can always
+ * follow: before a rank changes its shards, all ranks are prepared for the step. Before a rank
  * replaces its model by a rebuilt one, all ranks have completed theirs. */
 #include <stdio.h>
 #include <string.h>
@@ -14,7 +15,7 @@
 
 static const char who[] = "fsdp_rebuild";
 
-/* What a rank tells the others about its model. Processes of one build send this struct to each
+/* What a rank sends to the others about its model. Processes of one build send this struct to each
  * other without conversion. */
 typedef struct report {
     int64_t has; /* whether the rank has a model of the generation from which all go on */
@@ -26,14 +27,14 @@ typedef struct report {
 typedef struct rebuilding {
     tsr_comm *comm;
     int rank, size;
-    tsr_fsdp *from; /* NULL: this rank has no model that goes on */
+    tsr_fsdp *from; /* the model from which to go on; NULL: this rank has none */
     tsr_fsdp *to;
-    int64_t generation; /* the generation of `from` */
+    int64_t generation; /* the generation from which the ranks go on */
     int64_t step;       /* the step from which the ranks go on */
     report *reports;    /* [size] */
     int root;           /* the lowest rank that has a model */
     tsr_shard_plan *plan;
-    int *providers; /* [from_size]: the rank that has the shards; −1: none */
+    int *providers; /* [old size]: the rank that has the shards of each old rank; −1: none */
     bool *has;      /* [size] */
 } rebuilding;
 
@@ -53,7 +54,8 @@ static void end_requests(tsr_fsdp *model)
     }
 }
 
-/* Chooses the model that goes on. Other models of this rank remain until the end. */
+/* Chooses the generation from which all ranks go on, and sets b->from to this rank's model of that
+ * generation, if it has one. The rank's other models are destroyed only at the end. */
 static tsr_status choose_model(tsr_fsdp *model, rebuilding *b)
 {
     /* This rank's generation: known[0] if all ranks are known to have completed it, otherwise

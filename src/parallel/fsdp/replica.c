@@ -1,5 +1,5 @@
 /* Copies of shards. Each rank has a copy of the shards of one other rank, with moments and master
- * copies, and makes every optimizer step for the copy, too, from the gradients that the other rank
+ * copies, and also applies every optimizer step to the copy, with the gradients that the other rank
  * sends. So only gradients are sent, and a rank that is lost leaves no copy that is half updated.
  *
  * The gradients of a unit are sent after its last backward pass before a step, while the device
@@ -95,7 +95,7 @@ tsr_status tsr__fsdp_make_replica(tsr_fsdp *model)
     for (int i = 0; i < model->param_count; i++) {
         const tsr__fsdp_param *p = &model->params[i];
         r->params[i].seen = (tsr_parameter){.dtype = p->seen.dtype, .ndim = p->seen.ndim};
-        if (!p->resident) /* every rank has resident parameters */
+        if (!p->resident) /* resident parameters need no copy: every rank has them */
             r->params[i].range =
                 (tsr_shard_range){(uint64_t)p->starts[r->from], (uint64_t)p->sizes[r->from]};
     }
@@ -120,14 +120,14 @@ void tsr__fsdp_finish_replica(tsr_fsdp *model)
 
 /* Sending ------------------------------------------------------------------------------------ */
 
-/* A range of a chunk; the other rank has the same range. */
+/* A range of a chunk. The rank at the other end of the transfer uses the same range. */
 typedef struct piece {
     tsr_tensor *tensor; /* NULL: the piece is empty */
     void *data;         /* where the communicator reads or writes the piece */
     uint64_t bytes;
 } piece;
 
-/* Sends one piece, and receives another one. */
+/* Sends the piece `out` to rank `to`, and receives `in` from rank `from`. */
 static tsr_status swap(const tsr__fsdp_replica *r, const piece *out, const piece *in)
 {
     tsr_request *sending = NULL, *receiving = NULL;
@@ -147,8 +147,8 @@ static tsr_status swap(const tsr__fsdp_replica *r, const piece *out, const piece
     return status;
 }
 
-/* Gives the piece at `at_bytes` of a chunk. Its data are at `host`, or in the chunk's memory if
- * `host` is NULL. */
+/* Sets *out to the piece at `at_bytes` of a chunk. Its data are at `host`, or in the chunk's memory
+ * if `host` is NULL. */
 static tsr_status piece_of(const tsr__fsdp_chunk *chunk, uint64_t at_bytes, void *host, piece *out)
 {
     *out = (piece){.data = host};
@@ -281,7 +281,8 @@ tsr_status tsr__fsdp_stop_sending(tsr_fsdp *model)
     return status;
 }
 
-/* Returns whether the copy of this rank's gradients lacks one or has one that has changed since. */
+/* Returns whether the copy lacks a gradient of this rank, or has one that may have changed since it
+ * was sent. */
 static bool is_stale(const tsr_fsdp *model)
 {
     for (int u = 0; u < model->unit_count; u++)

@@ -1,7 +1,7 @@
 /* Memory for full parameters. All units share a few slots. A unit keeps its slot until another unit
  * needs it, so it can be used again without another gather. Gathering starts only after the device
  * has completed the work that was recorded before. So a unit can be gathered into a slot that
- * recorded work of the previous unit still uses. */
+ * recorded work of the slot's previous unit still uses. */
 #include "parallel/fsdp/fsdp.h"
 
 #include "tessera/ops.h"

@@ -143,8 +143,8 @@ static void remember(tsr_fsdp *model, const tsr__fsdp_step *how)
     }
 }
 
-/* The params in `how` must have been checked, even on a rank that has no parameters: such a rank
- * must fail, or count the step, like the others. */
+/* The params in `how` must have been checked, even on a rank without shards: such a rank must fail,
+ * or count the step, like the others. */
 static tsr_status prepare(tsr_fsdp *model, const char *who, const tsr__fsdp_step *how)
 {
     TSR__TRY(tsr__fsdp_check_not_in_use(model, who));
