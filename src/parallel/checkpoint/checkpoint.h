@@ -88,7 +88,8 @@ typedef struct tsr__owned {
     tsr__region of;
     int owner;
 } tsr__owned;
-/* The words of the error texts: "WHO: 'x': the UNITs of OWNER 1 and OWNER 2 overlap". */
+/* How to check a cover. The texts are words of the errors: "WHO: 'x': the UNITs of OWNER 1 and
+ * OWNER 2 overlap". */
 typedef struct tsr__cover {
     const char *who, *owner, *unit;
     bool doubles; /* allow several owners of one region, which then counts for the lowest */
@@ -105,8 +106,8 @@ tsr_status tsr__cover_check(const tsr__cover *cover, const tsr_checkpoint_entry 
  * failure of the lowest of them, with its error text and its number. `comm` may be NULL. */
 tsr_status tsr__checkpoint_agree(tsr_comm *comm, const char *who, tsr_status mine) TSR_NODISCARD;
 
-/* Checks that `hash` is the same on all ranks. `what` is the start of the error text, such as "the
- * plan is". The rest of the text is " not the same as on rank 0". */
+/* Checks that `hash`, without its lowest bit, is the same on all ranks. `what` is the start of the
+ * error text, such as "the plan is". The rest of the text is " not the same as on rank 0". */
 tsr_status tsr__checkpoint_same(tsr_comm *comm, const char *who, const char *what,
                                 uint64_t hash) TSR_NODISCARD;
 
@@ -151,7 +152,7 @@ void tsr__checkpoint_merged_finish(tsr__checkpoint_merged *merged);
 /* layout.c ----------------------------------------------------------------------------------- */
 
 typedef struct tsr__checkpoint_layout {
-    /* the length of the JSON, the JSON, and spaces up to a multiple of 8 bytes */
+    /* 8 bytes that hold the length of the rest; the JSON; spaces up to a multiple of 8 bytes */
     char *header;
     uint64_t header_bytes; /* the size of `header` */
     uint64_t size_bytes;   /* the size of the file */
@@ -230,8 +231,8 @@ tsr_status tsr__metadata_read(const char *header, uint64_t header_bytes, const c
 /* Returns the text of a key, or NULL. */
 const char *tsr__metadata_find(const tsr__metadata *metadata, const char *key);
 void tsr__metadata_finish(tsr__metadata *metadata);
-/* Copies `found` to the caller's text[size]. Errors: TSR_ERR_NOT_FOUND if it is NULL,
- * TSR_ERR_INVALID if it does not fit. */
+/* Copies `found`, the text of `key`, to the caller's text[size]. Errors: TSR_ERR_NOT_FOUND if
+ * `found` is NULL, TSR_ERR_INVALID if it does not fit. */
 tsr_status tsr__metadata_give(const char *who, const char *path, const char *key, const char *found,
                               size_t size, char *text) TSR_NODISCARD;
 

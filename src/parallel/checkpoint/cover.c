@@ -63,9 +63,9 @@ static tsr_status twice(const tsr__cover *cover, const tsr_checkpoint_entry *ent
                      cover->doubles ? ", and are not the same" : "");
 }
 
-/* Checks that regions cover the full tensor. They are sorted, and there are no duplicates and no
- * empty ones. Along the divided dimension, each part must start where the previous one ends. Within
- * a part, each range must start where the previous one ends. */
+/* Checks that regions cover the full tensor. They are sorted, and none is empty. Along the divided
+ * dimension, each part must start where the previous one ends. Within a part, each range must start
+ * where the previous one ends. */
 static tsr_status check_cover(const tsr__cover *cover, const tsr_checkpoint_entry *entry,
                               const tsr__owned *list, int count)
 {

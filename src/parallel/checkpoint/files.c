@@ -1,4 +1,5 @@
-/* The files of a checkpoint, looked at by one process. */
+/* The public functions that read the files of a checkpoint in one process, without a
+ * communicator. */
 #define _POSIX_C_SOURCE 200809L
 #include "tessera/checkpoint_files.h"
 
@@ -92,8 +93,8 @@ static const tsr__part *first_part(const tsr__parts *parts)
     return part;
 }
 
-/* Returns whether the metadata with this key come from the program that saved the file, not from
- * this library. */
+/* Returns false for the keys with which the library describes parts and checksums. A merged file
+ * has other checksums and no parts. */
 static bool is_callers(const char *key)
 {
     return strcmp(key, TSR__PART_KEY) != 0 && strcmp(key, TSR__CHECKSUM_KEY) != 0;

@@ -28,7 +28,7 @@ static tsr_status append_format(tsr__bytes *to, const char *format, ...)
     return tsr__bytes_append(to, line, (size_t)size);
 }
 
-/* Appends one character of a JSON string, and escapes the character if JSON requires that. */
+/* Appends the escape sequence of a character that JSON does not allow in a string. */
 static tsr_status append_escaped(tsr__bytes *to, char c)
 {
     static const char known[] = "\"\\\b\f\n\r\t", letters[] = "\"\\bfnrt";

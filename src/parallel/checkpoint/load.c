@@ -114,7 +114,8 @@ static tsr_status read_checksums(reader *r, const char *header, uint64_t header_
     return TSR_OK;
 }
 
-/* Reads the header, and adds it to the hash with which ranks check that they read the same file. */
+/* Reads the header and the checksums in it. Adds the header to the hash with which ranks check that
+ * they read the same file. */
 static tsr_status read_header(reader *r, const tsr__params *params)
 {
     uint8_t bytes[8];
@@ -138,8 +139,8 @@ static tsr_status open_file(reader *r, const char *path, tsr__params *params)
     return read_header(r, params);
 }
 
-/* Opens the file that contains `param`, unless it is already open. A file of an index may have
- * changed since its list was read. So its header is read again and compared. */
+/* Opens the file that contains `param`, unless it is already open. A file that an index names may
+ * have changed since `list` was read, so the header is read again and compared. */
 static tsr_status open_for(reader *r, const tsr_shard_param *param)
 {
     if (r->open && (!param->file || (r->name && strcmp(r->name, param->file) == 0)))
@@ -227,9 +228,9 @@ static tsr_status read_all(reader *r, tsr_stream *stream, int count,
 
 /* Checksums ---------------------------------------------------------------------------------- */
 
-/* What is needed to compare checksums, with one element for each parameter. */
+/* The arrays for comparing checksums. Each has one element for each parameter of the files. */
 typedef struct tally {
-    /* one per parameter; empty if this rank does not read the parameter */
+    /* the entry that reads the parameter; without elements if there is none on this rank */
     tsr_checkpoint_entry *entries;
     bool *mine, *complete;
     uint32_t *states;

@@ -1,5 +1,5 @@
-/* A file that a checkpoint is written to: first under a temporary name, which becomes the final one
- * when the file is complete and on the disk. Tests can make each system call fail. */
+/* A file that a checkpoint is written to. It has a temporary name until it is complete and on the
+ * disk. Tests can make each system call fail. */
 #ifndef TSR_PARALLEL_CHECKPOINT_OUTPUT_H
 #define TSR_PARALLEL_CHECKPOINT_OUTPUT_H
 
@@ -19,7 +19,7 @@ typedef struct tsr__checkpoint_output {
  * as "write". */
 tsr_status tsr__checkpoint_output_fail(const char *who, int error, const char *what,
                                        const char *path);
-/* Returns whether a test wants the next system call to fail, and sets errno then. */
+/* Returns whether a test wants the system call named `site` to fail, and if so, sets errno. */
 bool tsr__checkpoint_output_faulty(const char *site);
 
 /* Sets the names: `path`, and `path` with `ending` appended as the temporary one. Opens nothing.

@@ -26,7 +26,8 @@ void tsr__part_finish(tsr__part *part)
 
 /* Stored slices ------------------------------------------------------------------------------ */
 
-/* Returns whether the entry has all elements of its block, which is `length` along `shard_dim`. */
+/* Returns whether the entry has all elements of its block, which has size `length` along
+ * `shard_dim`. */
 static bool is_block(const tsr_checkpoint_entry *entry)
 {
     const tsr__checkpoint_rows rows = tsr__checkpoint_rows_of(entry);

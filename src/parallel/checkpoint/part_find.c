@@ -12,8 +12,8 @@
 
 /* What a rank sees --------------------------------------------------------------------------- */
 
-/* Keeps the error of the first part that cannot be read. It matters only if that part turns out to
- * be missing. */
+/* Keeps the error of the first part that cannot be read. Loading reports it only if a part is
+ * missing. */
 static tsr_status note_problem(const char *path, tsr_status status, tsr__view *view)
 {
     if (status == TSR_ERR_NO_MEMORY)

@@ -15,7 +15,7 @@
 
 static const char who[] = "checkpoint_load";
 
-/* The memory for the pieces of all ranks in one step, unless LEAST_PIECE_BYTES needs more. */
+/* The most bytes of the pieces of all ranks in one step, unless LEAST_PIECE_BYTES needs more. */
 #define STEP_BYTES (UINT64_C(64) << 20)
 #define LEAST_PIECE_BYTES (UINT64_C(64) << 10)
 #define GROUP 128 /* tensors whose wanted regions are exchanged in one call */
@@ -145,7 +145,7 @@ typedef struct loading {
                         failed */
 } loading;
 
-/* The reading by one rank, and the piece that the rank reads in this step. */
+/* How far one rank has read its slices, and the piece that it reads in this step. */
 typedef struct source {
     size_t slice;         /* the slice to go on with, counted from the tensor's first one */
     uint64_t next;        /* the element of that slice to go on with */
@@ -239,7 +239,8 @@ static tsr_status exchange(loader *l)
     return tsr_request_wait(&request);
 }
 
-/* Loads the slices of a tensor. Returns an error of the communicator only. */
+/* Loads the slices of a tensor. Returns an error of the communicator only; keep() stores other
+ * errors. */
 static tsr_status load_slices(loader *l, const loading *t)
 {
     memset(l->sources, 0, (size_t)l->ranks * sizeof *l->sources);
@@ -261,7 +262,7 @@ static tsr_status load_slices(loader *l, const loading *t)
 
 /* Tensors ------------------------------------------------------------------------------------ */
 
-/* Puts the elements that have arrived into the entry's tensor. */
+/* A tsr__checkpoint_move_fn that reads from host memory, `user`, instead of a file. */
 static tsr_status put(void *user, uint64_t at, uint64_t size, void *data)
 {
     memcpy(data, (const uint8_t *)user + at, size);
@@ -270,8 +271,7 @@ static tsr_status put(void *user, uint64_t at, uint64_t size, void *data)
 
 static tsr_status upload(loader *l, const tsr_checkpoint_entry *entry, uint8_t *memory)
 {
-    /* Describes the entry as a list of elements, so that positions in the file are those in
-     * `memory`. */
+    /* `flat` has one dimension, so that the transfer reads `memory` from its start to its end. */
     tsr_checkpoint_entry flat = *entry;
     flat.ndim = 1;
     flat.shape[0] = (int64_t)entry->count;

@@ -51,7 +51,7 @@ static void saver_finish(saver *s)
     tsr__part_place_finish(&s->place);
 }
 
-/* The checkpoint before ---------------------------------------------------------------------- */
+/* The previous checkpoint -------------------------------------------------------------------- */
 
 static tsr_status give_back_name(const saver *s, const tsr__seen *seen)
 {

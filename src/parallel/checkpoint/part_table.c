@@ -27,7 +27,7 @@ void tsr__parts_finish(tsr__parts *parts)
 
 /* Headers ------------------------------------------------------------------------------------ */
 
-/* What the rank that reads a part broadcasts before the header. */
+/* The rank that reads a part broadcasts this before the header. */
 typedef struct preamble {
     uint64_t header_bytes, file_bytes;
 } preamble;
@@ -205,7 +205,8 @@ static tsr_status look(const char *who, const char *path, tsr__view *view)
     return status;
 }
 
-/* If a part is missing because some rank cannot read it, says why. */
+/* Fails because a part is missing. If a rank could not read some part, the error says why, because
+ * that may be the missing one. */
 static tsr_status fail_missing(const char *who, tsr_comm *comm, const tsr__view *view,
                                const tsr__error *missing)
 {

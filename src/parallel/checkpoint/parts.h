@@ -19,11 +19,10 @@
  * Saving never damages the previous checkpoint. Each save has a random identity and a generation,
  * one more than any that the ranks see. All ranks write and synchronise temporary files. When all
  * have succeeded, each renames its part of the old checkpoint to NAME.previous, and its temporary
- * file to NAME. When all have done that, they remove what is old. So at any moment each folder
- * holds its parts of the old checkpoint or, once every folder holds the new ones, of the new
- * checkpoint. Loading takes the newest generation of which the ranks together see all parts. Saving
- * starts by giving the parts of this generation their names back, if an earlier save was
- * interrupted. */
+ * file to NAME. When all have done that, they remove what is old. So no folder loses its parts of
+ * the old checkpoint before every folder holds its parts of the new one. Loading takes the newest
+ * generation of which the ranks together see all parts. If an earlier save was interrupted, the
+ * next one first gives the parts of this generation their names back. */
 #ifndef TSR_PARALLEL_CHECKPOINT_PARTS_H
 #define TSR_PARALLEL_CHECKPOINT_PARTS_H
 
@@ -47,8 +46,8 @@ typedef struct tsr__part_place {
 tsr_status tsr__part_place_init(const char *who, const char *path,
                                 tsr__part_place *out) TSR_NODISCARD;
 void tsr__part_place_finish(tsr__part_place *place);
-/* These return the path of a part and of the index, with `ending` appended. The caller must free
- * it. NULL: no memory. */
+/* These return the path of a part, with `ending` appended, and the path of the index. The caller
+ * must free it. NULL: no memory. */
 char *tsr__part_path(const tsr__part_place *place, int number, int of, const char *ending);
 char *tsr__part_index_path(const tsr__part_place *place);
 
@@ -101,12 +100,12 @@ void tsr__part_finish(tsr__part *part);
  * full tensor. */
 void tsr__slice_name_region(const tsr_checkpoint_entry *entry,
                             char text[TSR_CHECKPOINT_SLICE_TEXT]);
-/* Gives what a part stores for an entry with elements: the name and shape of the slice. The rest of
- * *out is the entry's. *out owns its name. */
+/* Sets *out to the tensor that a part stores for an entry: it has the name and the shape of the
+ * slice, and the dtype and memory of the entry. *out owns its name. */
 tsr_status tsr__slice_stored(const char *who, const tsr_checkpoint_entry *entry,
                              tsr_checkpoint_entry *out) TSR_NODISCARD;
-/* Returns the text of the metadata TSR__PART_KEY, which the caller must free, or NULL. stored[i] is
- * what is stored for entries[i]. */
+/* Returns the text of the metadata TSR__PART_KEY, which the caller must free. NULL: no memory.
+ * stored[i] is what is stored for entries[i]. */
 char *tsr__part_describe(const tsr__part_id *id, int count, const tsr_checkpoint_entry *entries,
                          const tsr_checkpoint_entry *stored);
 
@@ -125,7 +124,7 @@ typedef struct tsr__view {
     size_t count, capacity;
     tsr__error problem; /* the error of the first part that cannot be read; "" if there is none */
 } tsr__view;
-/* Adds all parts in a folder whose names begin with `stem`. */
+/* Adds all parts in a folder that have the NAME `stem`, including those that end in ".previous". */
 tsr_status tsr__view_add_folder(const char *folder, const char *stem,
                                 tsr__view *view) TSR_NODISCARD;
 /* Adds one file, also one that is no part. */
@@ -140,8 +139,8 @@ typedef struct tsr__chosen {
     int *mine;           /* [of]: the index of the part in this rank's view; -1: not there */
 } tsr__chosen;
 /* Chooses the newest checkpoint that is complete over the views of all ranks. If none is, chooses
- * the newest incomplete one, with *missing set to a sentence about its first missing part. `path`
- * names the checkpoint in error texts. */
+ * the newest incomplete one, with *missing set to a sentence about its first missing part;
+ * otherwise the text of *missing is "". `path` names the checkpoint in error texts. */
 tsr_status tsr__parts_choose(const char *who, tsr_comm *comm, const char *path,
                              const tsr__view *view, tsr__chosen *out,
                              tsr__error *missing) TSR_NODISCARD;
@@ -168,7 +167,7 @@ typedef struct tsr__parts {
     size_t tensor_count;
     tsr__params params; /* the tensors as parameters */
 } tsr__parts;
-/* Reads the headers of all parts. All ranks of `comm` get the same table. */
+/* Reads the headers of all parts that are not missing. All ranks of `comm` get the same table. */
 tsr_status tsr__parts_read(const char *who, tsr_comm *comm, const tsr__view *view,
                            const tsr__chosen *chosen, tsr__parts *out) TSR_NODISCARD;
 /* Finds, chooses and reads the checkpoint `path`. All its parts must be there. */
@@ -192,7 +191,8 @@ tsr_status tsr__part_reader_init(const char *who, const tsr__parts *parts,
                                  tsr__part_reader *out) TSR_NODISCARD;
 void tsr__part_reader_finish(tsr__part_reader *reader);
 /* Reads `size` bytes of a slice, from byte `at` of it on, into reader->piece. *state is the state
- * of the checksum, 0 for at = 0. After the last byte, compares the checksum. */
+ * of the checksum, which the caller must set to 0 before the first piece. After the last byte,
+ * compares the checksum. */
 tsr_status tsr__part_reader_piece(tsr__part_reader *reader, const tsr__slice *slice, uint64_t at,
                                   uint64_t size, uint32_t *state) TSR_NODISCARD;
 

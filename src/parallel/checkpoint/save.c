@@ -70,8 +70,8 @@ static tsr_status join_file(writer *w, const tsr__checkpoint_layout *layout)
     return TSR_OK;
 }
 
-/* Writes this rank's parts. Sets states[count], the states of the parts' checksums, in the order of
- * the entries. */
+/* Writes the parts for which mine[count] is true, and sets their states[count], the states of the
+ * checksums. Both arrays are in the order of the entries. */
 static tsr_status write_parts(writer *w, tsr_stream *stream, int count,
                               const tsr_checkpoint_entry *entries,
                               const tsr__checkpoint_layout *layout, const bool *mine,

@@ -60,8 +60,8 @@ static tsr_status compare_kinds(const tsr__training_file *file)
                                 file->model_only ? 2 : 0);
 }
 
-/* Makes an array of metadata that contains the number of steps and the caller's pairs. The caller
- * must free it. */
+/* Makes an array of metadata: the number of steps, unless `model_only` is true, and the pairs in
+ * `given`. The caller must free the array. */
 static tsr_status join_metadata(const tsr__training_file *file, const char *steps,
                                 const char *const *given, const char ***out)
 {

@@ -14,9 +14,9 @@ typedef struct mover {
     void *file;
 } mover;
 
-/* Moves elements first … first + count − 1 of the part; `data` is the first of them. Elements that
- * follow each other in the part also follow each other in the file, but only until the end of a
- * row. */
+/* Moves elements first … first + count − 1 of the part; `data` points to the first of them.
+ * Elements that follow each other in the part also follow each other in the file, but only until
+ * the end of a row. */
 static tsr_status move_elements(const mover *m, uint64_t first, uint64_t count, uint8_t *data)
 {
     const tsr__checkpoint_rows *rows = &m->rows;
