@@ -98,8 +98,8 @@ static void check_gradients(run *r, const double *dy, double times)
     }
 }
 
-/* Runs forward passes with and without saving; two backward passes, whose gradients are added; and
- * one backward pass without dx. */
+/* Runs forward passes with and without saving. Then runs two backward passes whose gradients are
+ * added, the second one without dx, and one more backward pass after zero_grad. */
 static void run_all(run *r, uint64_t sequence)
 {
     host_model *h = &r->host;

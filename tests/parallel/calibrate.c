@@ -44,9 +44,9 @@ CASE(rate_mistakes, "calibrate: mistakes are refused")
           "calibrate: dtype is i32; f32, f16 or bf16 is needed");
 }
 
-/* Returns the efficiency of dividing `length` by these rates or evenly, in multiples of `align`:
- * the speed of all ranks together as a fraction of the sum of their rates. It simulates the work
- * of the ranks, as a check of the library's formula. */
+/* Divides `length` by these rates or evenly, in multiples of `align`, and returns the efficiency:
+ * the speed of all ranks together as a fraction of the sum of their rates. Simulates the work of
+ * the ranks, to check the library's formula. */
 static double simulated(uint64_t length, int count, const double *rates, bool weighted,
                         uint64_t align)
 {

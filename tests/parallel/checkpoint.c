@@ -7,8 +7,8 @@
 
 /* The same checkpoint on different grids ----------------------------------------------------- */
 
-/* A grid of data × tensor parallel ranks: the first data · tensor ranks; the others do not take
- * part. */
+/* A grid of data × tensor ranks. It consists of the first data · tensor ranks of the job; the other
+ * ranks do not take part. */
 typedef struct grid {
     int data, tensor;
     bool has_me;
@@ -67,7 +67,7 @@ static void through(const grid *g, const char *path, const uint8_t *want, uint64
         uint64_t size;
         OK(tsr_shard_strategy_create(tsr_shard_strategy_params(.kind = kinds[k]), &strategy));
         grid_model(g, strategy, &m);
-        /* The same checkpoint exists as a file and in parts. */
+        /* The checkpoint exists as one file and in parts; one strategy loads the parts. */
         OK(tsr_fsdp_load(m.sharded, path,
                          tsr_fsdp_file_params(.world = g->world, .parts = k == 1)));
         CHECK(tsr_fsdp_steps(m.sharded) == 2, "%lld steps", (long long)tsr_fsdp_steps(m.sharded));

@@ -141,8 +141,8 @@ CASE(damaged, "checkpoint: a tensor that ranks read in parts is verified by all 
     if (world)
         OK(tsr_comm_barrier(world));
     snprintf(want, sizeof want, "checkpoint_load: %s: the data of 'cube' are damaged", path);
-    /* The ranks read the tensor divided by columns, then by rows, and then not at all, so that
-     * every rank reads all of it. */
+    /* The ranks read the tensor divided along dim 1, and then divided along dim 0. Then every rank
+     * reads all of it. */
     tsr_checkpoint_entry rows = whole;
     rows.shard_dim = 0;
     rows.offset = my_rank == 0 ? 0 : my_rank < 8 ? my_rank : 8;

@@ -127,8 +127,8 @@ static void clip_and_step(tsr_optimizer *optimizer, const golden *g)
     OK(tsr_optimizer_step(optimizer, 1));
 }
 
-/* Checks the golden tensors. All ranks have them in full or, if `divided`, each rank has a range
- * of their dim 0 (tensors of one element are not divided). */
+/* Checks tensors of PyTorch's results. All ranks have them in full or, if `divided`, each rank has
+ * a range of their dim 0 (tensors of one element are not divided). */
 static void check_tensors(const golden *g, bool divided)
 {
     tsr_optimizer *optimizer = sgd_optimizer();
@@ -168,8 +168,8 @@ static void check_tensors(const golden *g, bool divided)
     }
 }
 
-/* Checks sharded tensors. Only rank 0 contributes gradients. Every second tensor is always
- * gathered. */
+/* Checks the same tensors as parameters of an FSDP model. Only rank 0 contributes gradients. Some
+ * of the tensors are always gathered. */
 static void check_shards(const golden *g)
 {
     static const char *const gather[] = {"1", "3", "5", "7", NULL};
@@ -276,7 +276,7 @@ static void mlp_pass(tsr_layer *mlp, int64_t first, int64_t rows, float scale)
     free(dy_values);
 }
 
-/* Checks that all ranks have the same bits. */
+/* Checks that the norm has the same bits on all ranks. */
 static void check_same_everywhere(double norm)
 {
     int64_t bits, most, least;
@@ -605,8 +605,8 @@ CASE(clip_once, "clipping: it holds for one step, until gradients are set to 0")
     tsr_tensor_destroy(&grad);
 }
 
-/* Compares two optimizers with the same gradients. One of them computes its factor on the device
- * while the host continues. */
+/* Compares two optimizers with the same gradients. One of them computes the factor of clipping on
+ * the device while the host continues. */
 static void check_deferred(float max_norm, float loss_scale)
 {
     tsr_layer *mlp = mlp_in(group, TSR_F32), *other = mlp_in(group, TSR_F32);
@@ -753,8 +753,8 @@ static uint8_t *decayed_model(tsr_group *in, const char *const *gather, uint64_t
     return bytes;
 }
 
-/* The order of the additions in the norm depends on the shards. Therefore all bits must agree
- * with those of other groups only if one rank has all shards, or if everything is gathered. */
+/* The order of the additions in the norm depends on the shards. Therefore models that gather
+ * different parameters must have the same bits only in a group of one rank. */
 CASE(decay_models, "optimizer: decay_matrices and clipping have the same bits in FSDP models")
 {
     tsr_group *alone = NULL;
@@ -855,7 +855,7 @@ static void clip_with_failures(bool anew)
     tsr_layer_destroy(&mlp);
 }
 
-/* A rank that runs out of memory tells the others, and all return an error. */
+/* If a rank runs out of memory, all ranks return an error. */
 CASE(clip_failures, "clipping: no rank waits for one that failed")
 {
     clip_with_failures(false);

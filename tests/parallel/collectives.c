@@ -6,8 +6,8 @@
 
 static const tsr_dtype dtypes[] = {TSR_F32, TSR_F16, TSR_BF16, TSR_I32, TSR_U8};
 
-/* Returns rank r's tensor of a case. It has small integers, so that sums are exact in every
- * dtype. */
+/* Returns the values of rank `rank`'s tensor. They are small integers, so that sums are exact in
+ * every dtype. */
 static double *whole_numbers(uint64_t sequence, int rank, int64_t count)
 {
     double *values = doubles(count);
@@ -290,7 +290,7 @@ CASE(other_streams, "an operation waits for what other streams do with its tenso
     tsr_tensor *a = tensor_new(TSR_F32, 2, (int64_t[]){size, size});
     tsr_tensor *b = tensor_new(TSR_F32, 2, (int64_t[]){size, size});
     OK(tsr_fill(other, a, 1));
-    for (int i = 0; i < 8; i++) { /* takes some time; the sum of size ones is scaled to 1 */
+    for (int i = 0; i < 8; i++) { /* takes some time; the elements of a · a are `size` */
         OK(tsr_matmul(other, b, a, a, NULL));
         OK(tsr_scale(other, a, b, 1 / (float)size, 0));
     }
@@ -354,7 +354,7 @@ CASE(groups, "groups return their rank, size, stream and communicator")
 }
 
 /* Returns whether the communicator can read the tensors of every rank in place. TEST_DISCRETE names
- * the ranks that use staging. With TEST_GPU, at least one rank's device is no CPU driver. */
+ * the ranks that use staging. With TEST_GPU, at least one rank's device is a GPU. */
 static bool all_ranks_share_tensors(void)
 {
     const char *discrete = getenv("TEST_DISCRETE");

@@ -35,8 +35,7 @@ typedef struct worker {
     int64_t sampled_from; /* the first step that uses `sampler`; it begins with item `first_item` */
     uint64_t first_item;
     int64_t looked_at; /* the last step before which the ranks looked for processes that join */
-    int grows;         /* how often the ranks have grown since this process takes part, its own join
-                        * included */
+    int grows;         /* how often ranks have joined since this process started, itself included */
     int rebuilding;    /* how many times the objects have been rebuilt, this time included */
     bool moving, armed, has_rebuilt;
 } worker;
@@ -100,7 +99,8 @@ static bool come_to(elastic_point point, int64_t at)
     return find_loss(point, at)->behind >> w.number & 1;
 }
 
-/* The linker replaces the following functions of the library. */
+/* The linker replaces the following functions of the library by __wrap_…, which kill this process
+ * at the points that the job names. */
 tsr_status __real_tsr_comm_barrier(tsr_comm *comm);
 tsr_status __wrap_tsr_comm_barrier(tsr_comm *comm);
 tsr_status __wrap_tsr_comm_barrier(tsr_comm *comm)
@@ -342,7 +342,7 @@ static void use(tsr_comm *comm)
     tsr_comm_set_timeout(comm, timeout_ns());
 }
 
-/* Uses this sampler, which is at the present step. */
+/* Uses this sampler, which is at the current step. */
 static void use_sampler(tsr_sampler *sampler)
 {
     w.sampler = sampler;
@@ -376,7 +376,7 @@ static tsr_status rebuild_sampler(void)
     return TSR_OK;
 }
 
-/* Builds all objects for the ranks of the present communicator. */
+/* Rebuilds all objects for the ranks of the current communicator. */
 static tsr_status rebuild(void)
 {
     tsr_group *old = w.group;

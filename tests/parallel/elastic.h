@@ -60,8 +60,9 @@ typedef struct elastic_shared {
     _Atomic int final_ranks, final_steps;
 } elastic_shared;
 
-/* What each process runs: elastic_rank in the first ranks, and elastic_join in a process that
- * joins, or that has joined if it has a communicator. `user` is the job. */
+/* The functions that processes run. The first ranks of a job run elastic_rank. A further process
+ * runs elastic_join: if `comm` is NULL, it must still join; otherwise it has joined already. `user`
+ * is the job. */
 void elastic_rank(tsr_comm *comm, void *user);
 void elastic_join(tsr_comm *comm, void *user);
 /* Starts the first ranks of a job. */

@@ -33,7 +33,8 @@ static int gradients(const tsr_layer *layer)
     return count;
 }
 
-/* Checks a new layer: frozen, it gives the dx that it gives in training, and no gradients. */
+/* Checks a new layer: while it is frozen, it computes the same dx as in training, and no
+ * gradients. */
 static void check_frozen(const char *what, tsr_layer *layer, const int64_t *shape)
 {
     double *values = numbers(1, count_of(3, shape), TSR_F32);

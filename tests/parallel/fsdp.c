@@ -474,7 +474,7 @@ static void check_chunks(const model_case *c)
     }
 }
 
-/* After the memory has been allocated, limits the size of one allocation. The number of chunks
+/* The size of one allocation is limited while the second model is created. The number of chunks
  * decides how many parameters are stepped together, and the bits must not depend on it. */
 CASE(chunks, "fsdp: shards that exceed one allocation use several; others are stepped together")
 {

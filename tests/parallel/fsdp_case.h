@@ -31,20 +31,20 @@ void model_make(const model_case *c, model *out);
 void model_finish(model *m);
 
 /* Runs forward and backward passes with rows first … first + rows − 1 of a global batch. The loss
- * is the sum over outputs of y · target, times `scale`. */
+ * is the sum over outputs of y · target + y² / 4, times `scale`. */
 void model_pass(model *m, int64_t first, int64_t rows, uint64_t sequence, float scale);
 /* Runs step number `step`. Its batch has MODEL_ROWS rows for each of `data_ranks`. */
 void model_step(model *m, int64_t step, int data_rank, int data_ranks);
 void model_update(model *m);
 
-/* Gets the path of a file that is the same on all ranks of `comm`; and reads a file's bytes, for
- * free(). */
+/* shared_path gets the path of a temporary file, which is the same on all ranks of `comm`.
+ * file_bytes reads a file of at most 1 MiB; free() the bytes. */
 #define SHARED_PATH 64
 void shared_path(tsr_comm *comm, const char *name, char path[SHARED_PATH]);
 uint8_t *file_bytes(const char *path, uint64_t *size);
 
-/* Returns the gathered values of all parameters and of the optimizer's state, as bytes; free()
- * them. All ranks of the model's group must call it. */
+/* Returns the bytes of a checkpoint, which has all parameters and the optimizer's state; free()
+ * them. All ranks of the group, or of `world`, must call it. */
 uint8_t *model_bytes(model *m, uint64_t *size);
 
 /* The linker replaces tsr__adamw_step by a function that counts its calls in adamw_steps since

@@ -62,7 +62,7 @@ static void turn(double *head, const tsr_rope_params *rope, int64_t position)
     }
 }
 
-/* Normalises and rotates x [rows, heads · d] of one batch entry. */
+/* Normalises and rotates x [batch · tokens, heads · d]. */
 static void prepare(const host_model *m, const tsr_self_attention_params *p, double *x,
                     int64_t heads, const char *norm)
 {

@@ -11,7 +11,7 @@
 #define OUT 37
 #define SEED UINT64_C(0x123456789abcdef)
 
-/* Returns a partition; their ranges are very different. */
+/* Returns one of two partitions, whose ranges are very different. */
 static const tsr_partition_params *partition(int kind)
 {
     static double rates[64];
@@ -96,7 +96,7 @@ CASE(initial_kinds, "initial: each kind has the range of the full layer's fan-in
     static const struct {
         tsr_init kind;
         bool normal;
-        double square; /* of the scale of the weight */
+        double square; /* the square of the weight's scale */
         double bias;   /* the scale of the bias; 0: biases are 0 */
     } kinds[] = {
         {TSR_INIT_XAVIER_NORMAL, true, 2.0 / (IN + OUT), 0},

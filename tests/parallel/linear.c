@@ -46,7 +46,7 @@ CASE(output_dimensions, "output dimensions are [batch_size, ..., output_size]")
 
 CASE(sum_of_locals, "output matches the expected sum of rank-local computations")
 {
-    /* Row r of the weight is all 1, and rank r's input is r + 1. */
+    /* All weights are 1, and rank r's input is r + 1. */
     tsr_layer *layer = new_row(&(tsr_linear_params){
         .input_size = 4 * ranks, .output_size = 3, .no_bias = true, .name = "sum"});
     OK(tsr_fill(queue, tsr_linear_local_weight(layer), 1));

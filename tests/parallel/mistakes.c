@@ -147,7 +147,7 @@ static tsr_layer *new_linear(int kind)
                                 .output_size = 2 * ranks,
                                 .input = layouts[kind][0],
                                 .output = layouts[kind][1]};
-    if (kind == LINEAR_KINDS - 1) /* divides the weight in another way than x */
+    if (kind == LINEAR_KINDS - 1) /* the weight is divided in another way than x */
         params.partition = (tsr_partition_params){.kind = TSR_PARTITION_WEIGHTED, .rates = rates};
     tsr_layer *layer = NULL;
     OK(kind < COLUMN_KINDS ? tsr_column_linear_create(&params, &layer)

@@ -37,7 +37,7 @@ void case_register(const char *name, case_fn run);
 
 __attribute__((format(printf, 3, 4), noreturn)) void case_fail(const char *file, int line,
                                                                const char *format, ...);
-/* Skips the rest of this case. All ranks must call it. */
+/* Reports this case as skipped. All ranks must call it, and then return from the case. */
 __attribute__((format(printf, 1, 2))) void case_skip(const char *format, ...);
 
 #define CHECK(condition, ...)                                                                      \
@@ -68,7 +68,7 @@ double *numbers(uint64_t sequence, int64_t count, tsr_dtype dtype);
 double *doubles(int64_t count);
 
 tsr_tensor *tensor_new(tsr_dtype dtype, int ndim, const int64_t *shape);
-/* Creates a tensor with these values, and reads the values of a tensor; free() them. */
+/* tensor_of creates a tensor with these values. values_of reads a tensor's values; free() them. */
 tsr_tensor *tensor_of(tsr_dtype dtype, int ndim, const int64_t *shape, const double *values);
 double *values_of(const tsr_tensor *tensor);
 void tensor_put(tsr_tensor *tensor, const double *values);

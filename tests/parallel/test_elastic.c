@@ -135,7 +135,8 @@ START_TEST(needs_no_copies_of_gathered_parameters)
 }
 END_TEST
 
-/* A process joins. Then one of the first ranks is lost, which may have been the only one. */
+/* A process joins. In two of the jobs, rank 0 is lost afterwards; in one of these, it was the only
+ * rank at first. */
 static const struct {
     elastic_job job;
     int ranks; /* how many ranks there are at the end */

@@ -1,8 +1,8 @@
 /* Many rounds of training with random kills, stops and joins. Sometimes a second process is killed
- * immediately, while the others are still recovering from the first loss. It is never a neighbour
- * of the first one, because neighbours have copies of each other's shards. In the end all
- * parameters must be those of an undisturbed training. TESSERA_TEST_ROUNDS is the number of jobs,
- * TESSERA_TEST_SEED the first seed. */
+ * immediately, while the others are still recovering from the first loss. Its rank is never the one
+ * before or after that of the first, because then one of the two would have the copies of the
+ * other's shards. In the end all parameters must be those of an undisturbed training.
+ * TESSERA_TEST_ROUNDS is the number of jobs, TESSERA_TEST_SEED the first seed. */
 #define _DEFAULT_SOURCE
 #include <signal.h>
 #include <stdio.h>
@@ -34,7 +34,7 @@ static int count(const crowd *c)
     return c->processes - __builtin_popcount(c->killed);
 }
 
-/* Waits until all processes train together. */
+/* Waits until all processes that have not been killed train together. */
 static void settle(const crowd *c, const char *after)
 {
     const elastic_shared *shared = ranks_shared();
@@ -69,7 +69,8 @@ static void kill_one(crowd *c, int process)
     c->kills++;
 }
 
-/* Returns whether neither of two processes can have the other's copies, whatever the distance. */
+/* Returns whether neither of the ranks a and b keeps the copies of the other's shards, if each
+ * rank's copies are `distance` ranks after it. */
 static bool are_apart(int ranks, int distance, int a, int b)
 {
     return (a + distance) % ranks != b && (b + distance) % ranks != a;

@@ -218,7 +218,7 @@ CASE(entropies, "vocabulary-parallel cross-entropy: loss and gradient")
             .in_place = i % 3 == 0,
             .want_loss = i % 4 != 3,
             .spread = i % 5 == 0 ? 32 : 4,
-            .shift = i % 6 == 2 ? -500 : 0, /* far below what a rank without classes has */
+            .shift = i % 6 == 2 ? -500 : 0, /* all logits are far below 0 */
             .sequence = 400 + (uint64_t)i};
         entropy_case_run(&c);
     }

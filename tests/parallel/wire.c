@@ -16,7 +16,8 @@ static double *contribution(int rank, int64_t count, double scale)
     return values;
 }
 
-/* Returns the largest error for element i that group.h allows in a sum of these contributions. */
+/* Returns the largest error that group.h allows for element i of one rank's contribution. The error
+ * of a sum may be the sum of these. */
 static double allowed(const double *values, int64_t count, int64_t i, tsr_dtype wire)
 {
     double largest = 0;

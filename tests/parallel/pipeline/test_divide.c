@@ -20,7 +20,7 @@ START_TEST(divides_evenly)
 {
     expect(tsr_pipeline_divide_params(.blocks = 4, .stages = 2), (int[]){2, 2});
     expect(tsr_pipeline_divide_params(.blocks = 5, .stages = 1), (int[]){5});
-    /* The last stages keep the fewest activations, so they have more blocks. */
+    /* The last stages keep the fewest activations, so they get the additional blocks. */
     expect(tsr_pipeline_divide_params(.blocks = 8, .stages = 3), (int[]){2, 3, 3});
     expect(tsr_pipeline_divide_params(.blocks = 3, .stages = 3), (int[]){1, 1, 1});
     expect(tsr_pipeline_divide_params(.blocks = 8, .stages = 3, .last_cost = 1), (int[]){3, 3, 2});
