@@ -19,7 +19,7 @@ export CK_TIMEOUT_MULTIPLIER=4
 result=0
 run_suites build/arm64 emulated || result=1
 
-# Runs whole programs, with the self-tests of their kernels. The text must be that of other processors.
+# Runs whole programs, with the self-tests of their kernels. The generated text must be the same as on other processors.
 whole_programs() {
     . tests/source/tap.sh
     point "digits learns on lavapipe" learned_digits

@@ -1,9 +1,10 @@
 /* Preloaded by lanes, so that processes which need the same kernel at the same time, such as the
  * ranks of a job, compile it once. When Mesa does not find a kernel in its cache of compiled
- * shaders, it compiles it and adds it later. Here, the first process that does not find a kernel
- * locks its name until the kernel is in the cache, or until the process ends. Others wait for the
- * file. They wait for a limited time, because a test may have stopped the process that compiles, or
- * the cache may not accept files; after that, a process waits for none. */
+ * shaders, it compiles the kernel, and adds the result to the cache later. The first process that
+ * does not find a kernel locks a byte of a file, which stands for the kernel, until the kernel is
+ * in the cache or the process ends. Others wait for that. They wait for a limited time, because a
+ * test may have stopped the process that compiles, or the cache may not accept files. After that, a
+ * process never waits again. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -89,8 +90,8 @@ static bool set_lock(off_t byte, short type)
 
 enum state { HELD, LOCKED, BUSY };
 
-/* Locks the byte. Returns HELD if this process has locked it before, or locks nothing, and BUSY if
- * another process has locked it. */
+/* Locks the byte. Returns BUSY if another process has locked it. Returns HELD if this process has
+ * locked it before, or cannot lock or no longer locks anything. */
 static enum state try_to_lock(off_t byte)
 {
     enum state state = HELD;
@@ -160,7 +161,8 @@ int rename(const char *from, const char *to)
     return result;
 }
 
-/* The thread in which Mesa writes to the cache, for which others wait, keeps its priority. */
+/* Lets the thread in which Mesa writes to the cache keep its priority, because other processes wait
+ * for what it writes. */
 int setpriority(__priority_which_t which, id_t who, int value)
 {
     if (!next_setpriority)

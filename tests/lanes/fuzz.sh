@@ -16,7 +16,7 @@ done
 # shellcheck disable=SC2086 # several words
 build build/fuzz $programs || exit 1
 seconds=${FUZZ_SECONDS:-30}
-# Copies the golden files, unless they are large, so that they are inputs, too.
+# Copies small files of tests/data, so that they are inputs, too. Most targets have none.
 golden() { # TARGET
     mkdir -p "build/fuzz/golden/$1"
     case $1 in

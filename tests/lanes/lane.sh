@@ -21,7 +21,8 @@ find_drivers() {
     fi
 }
 
-# With ccache, if it is installed, builds share object files: the names and paths in their commands are relative to folders of one depth.
+# Builds share object files through ccache, if it is installed. The paths in their commands are relative to folders of the same depth, so
+# the commands are equal.
 ccache=$(command -v ccache || true)
 export CCACHE_DIR="${CCACHE_DIR:-$root/build/ccache}"
 # With CCACHE_DEPEND, ccache takes the names of included files from the compiler, and does not run the preprocessor a second time to find
@@ -85,7 +86,7 @@ run_suites() {
     done
     log=$folder/meson-logs/testlog${wrapper:+-${wrapper%% *}}.json # the name that meson gives it
     rm -f "$log"
-    # Two more than there are processors, because some tests mostly wait for other processes.
+    # Two tests more than there are processors run at the same time, because some tests mostly wait for other processes.
     # shellcheck disable=SC2086 # options
     {
         meson test -C "$folder" --no-rebuild --print-errorlogs --num-processes $(($(nproc) + 2)) $suites \

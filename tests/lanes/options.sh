@@ -6,7 +6,7 @@
 . "$(dirname "$0")/lane.sh"
 array=tests/lanes/options.txt
 
-# The programs of the suite `same` are, byte for byte, those of the default build.
+# Checks that the programs of the suite `same` are, byte for byte, those of the default build.
 same_programs() { # BUILD
     . tests/source/tap.sh
     for program in $(meson test -C "$1" --no-rebuild --list --suite same 2>/dev/null | sed -n 's|^tessera:[^ ]* / ||p'); do

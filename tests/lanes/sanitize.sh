@@ -10,8 +10,9 @@ export CK_TIMEOUT_MULTIPLIER=4
 gcc -shared -fPIC -o build/sanitize/keep_modules.so tests/lanes/keep_modules.c || exit 1
 preloaded=$root/build/sanitize/keep_modules.so
 compile_kernels_once || exit 1
-# With keep_modules.so, a driver that was loaded does not read its variables again, so they are set from the start, to the values that the
-# library chooses for this processor (src/gpu/device/mesa.h): the cache has the kernels of other lanes for this width of vectors only.
+# keep_modules.so keeps a driver loaded, so it does not read its environment variables again. They are therefore set from the start. They
+# have the values that the library chooses for this processor (src/gpu/device/mesa.h), because the cache has the kernels of other lanes for
+# this width of vectors only.
 if build/sanitize/tests/gpu/other_width /bin/true | grep -qx '# vectors of 256 bits'; then
     export LP_NATIVE_VECTOR_WIDTH=512 GALLIVM_PERF=no_aos_sampling
 else

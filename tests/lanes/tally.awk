@@ -14,8 +14,7 @@ function skip(what) {
     sub(/.*"result": "/, "", result)
     sub(/".*/, "", result)
 
-    # The output of a test is one JSON string, in which a literal
-    #  separates lines.
+    # The output of a test is one JSON string, in which the two characters \n separate lines.
     output = $0
     if (sub(/.*"stdout": "/, "", output))
         sub(/", "result": ".*/, "", output)

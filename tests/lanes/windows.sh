@@ -41,7 +41,7 @@ for test in $gpu; do
 done >>"$folder.tap"
 grep '^not ok' "$folder.tap"
 
-# Runs the tool with a model in a folder whose name is not ASCII.
+# Runs a command, and prints and counts a test that passes if the command succeeds.
 point() { # NAME COMMAND…
     name=$1
     shift
@@ -103,6 +103,7 @@ learns() {
     WINEPATH="Z:$(echo "$folder/src" | tr / '\134')" wine "$folder/examples/digits.exe" --epochs 2 | tee "$folder.said"
     awk '$1 == 2 { good = $4 > 90 } END { exit !good }' "$folder.said"
 }
+# The name of the model's folder is not ASCII.
 models="$folder-modèles-模型"
 mkdir -p "$models"
 cp tests/data/model/stories260K-f32.gguf "$models/"
