@@ -1,5 +1,6 @@
 #!/bin/sh
-# mistakes.sh ROOT: what the runner of tutorials must find: outputs that differ, and blocks that it would not run.
+# mistakes.sh ROOT: tests the runner of tutorials. found.awk must find outputs that differ, and blocks.awk must refuse
+# blocks that would not run.
 # shellcheck disable=SC2016 # backquotes are fences of Markdown
 set -u
 root=$1

@@ -2,9 +2,9 @@
 # run.sh ROOT BUILD TUTORIAL: runs the blocks of one tutorial as a reader would, in a fresh folder, with an installed copy of BUILD. If
 # BUILD is "installed", uses what the system has installed.
 # Blocks of sh run one after the other, each in a shell of its own. A block of text must be in the output of the block of sh before it.
-# TEST_HAVE lists what this machine has for blocks that need it, such as "slurm". If it lacks the word, the "instead" command of the block
-# runs, or the block is skipped, together with the text after it. TUTORIAL_FILES is a folder with the files that the reader has in the
-# current folder.
+# TEST_HAVE lists what this machine has for blocks that need it, such as "slurm". If the word is not in the list, the "instead" command of
+# the block runs, or the block is skipped, together with the text after it. TUTORIAL_FILES is a folder with the files that the reader has in
+# the current folder.
 set -u
 root=$1
 build=$2
