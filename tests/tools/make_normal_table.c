@@ -21,8 +21,8 @@
 
 static const long double PI = 3.141592653589793238462643383279502884L;
 
-/* Returns z > 0 with tail probability p ≤ 1/2, by Newton's method on the logarithm of the tail, or,
- * if z is small, on the distance from 1/2: both are almost straight lines there. */
+/* Returns z > 0 with tail probability p ≤ 1/2. Uses Newton's method on the logarithm of the tail
+ * or, if p > 0.1, on the tail's distance from 1/2. Each is almost a linear function of z there. */
 static long double inverse(long double p)
 {
     long double z = p > 0.1L ? (0.5L - p) * sqrtl(2 * PI) : sqrtl(-2 * logl(p)) - 1;
