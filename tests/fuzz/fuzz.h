@@ -24,8 +24,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
         }                                                                                          \
     } while (0)
 
-/* Checks that an error names the offset: "gguf: offset 24: …". Inputs of this size must not run out
- * of memory. */
+/* Checks that an error names the offset: "gguf: offset 24: …". TSR_ERR_NO_MEMORY is not allowed,
+ * because the inputs are small. */
 static inline void fuzz_check_refusal(tsr_status status, const char *what)
 {
     char start[32];
@@ -34,8 +34,8 @@ static inline void fuzz_check_refusal(tsr_status status, const char *what)
     FUZZ_CHECK(strncmp(tsr_last_error(), start, strlen(start)) == 0);
 }
 
-/* Checks an accepted list: its parameters are consistent, and every plan for them is valid and is
- * the same after saving and loading. `file_bytes` is 0 if there are no weights. */
+/* Checks an accepted list: its parameters are consistent, and the plan of each strategy is valid
+ * and is the same after saving and loading. `file_bytes` is 0 if there are no weights. */
 static inline void fuzz_check_list(const tsr_shard_list *list, uint64_t file_bytes)
 {
     uint64_t count = tsr_shard_list_param_count(list), ranges = 0;
