@@ -139,8 +139,9 @@ TSR_API TSR_NODISCARD tsr_status tsr_group_reduce_scatter(tsr_group *group, tsr_
  *     wire       bytes per element   error of an element x, at most
  *     TSR_F16    2                   |x| · 2^-11, from 2^-14 to 65504
  *     TSR_BF16   2                   |x| · 2^-8
- * TSR_Q8_0 1.0625 max |x| · (1/254 + 1/2048), if max |x| is at least 2^-28 times the
- * largest element of the tensor
+ *     TSR_Q8_0   1.0625              max |x| · (1/254 + 1/2048)
+ *
+ * The last row holds if max |x| is at least 2^-28 times the largest element of the tensor.
  *
  * max |x| is the largest element of x's block: 32 elements that follow each other in row-major
  * order in what one rank sends to another. In f16, larger elements become infinite, smaller ones

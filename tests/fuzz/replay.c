@@ -9,8 +9,12 @@ static int replay(const char *folder, const char *name)
     char path[512];
     snprintf(path, sizeof path, "%s/%s", folder, name);
     FILE *file = fopen(path, "rb");
-    if (file == NULL || fseek(file, 0, SEEK_END) != 0)
+    if (file == NULL)
         return 0;
+    if (fseek(file, 0, SEEK_END) != 0) {
+        fclose(file);
+        return 0;
+    }
     size_t size = (size_t)ftell(file);
     rewind(file);
     /* The memory has exactly this size, so that reading past the end is detected. */

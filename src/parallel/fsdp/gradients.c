@@ -12,15 +12,19 @@ static tsr_status new_extra(tsr_fsdp *model, tsr__fsdp_param *p)
                              (int64_t[]){(int64_t)p->range.count}, &p->extra);
 }
 
-/* Takes the first slot from `grad_next` on whose unit is not in use. If the slot's gradients are
- * being reduced, blocks until that is done. */
+/* Takes a free slot. If there is none, takes one whose gradients are being reduced, and blocks
+ * until that is done. The search begins at `grad_next`. */
 static tsr_status take_slot(tsr_fsdp *model, int unit)
 {
     int index = -1;
-    for (int i = 0; i < model->slot_count && index < 0; i++) {
+    for (int i = 0; i < model->slot_count; i++) {
         const int at = (model->grad_next + i) % model->slot_count;
         const int other = model->grad_slots[at].unit;
-        if (other < 0 || !model->units[other].in_use)
+        if (other < 0) {
+            index = at;
+            break;
+        }
+        if (index < 0 && !model->units[other].in_use)
             index = at;
     }
     TSR__REQUIRE(index >= 0, "fsdp_begin: %d units are in use; there is no memory for another one",
