@@ -16,15 +16,16 @@ static inline double chi_square(const uint32_t *counts, uint64_t cells, double e
     return sum;
 }
 
-/* Returns the deviation from the expectation in standard deviations, by Wilson and Hilferty's
- * approximation. 3.09 corresponds to p = 0.001. */
+/* Returns by how many standard deviations the statistic is above its expectation, by Wilson and
+ * Hilferty's approximation. A value above 3.09 has a probability of 0.001. */
 static inline double chi_deviation(double statistic, double freedom)
 {
     double part = 2 / (9 * freedom);
     return (cbrt(statistic / freedom) - (1 - part)) / sqrt(part);
 }
 
-/* Requires p > 0.001 on both sides: the counts are neither too uneven nor too even. */
+/* Requires that the counts are neither too uneven nor too even: each has a probability of 0.0005 if
+ * the counts are random. */
 #define ck_assert_chance(statistic, freedom)                                                       \
     do {                                                                                           \
         double ck_deviation_ = chi_deviation(statistic, freedom);                                  \

@@ -1,4 +1,5 @@
-/* Makes one sampler of each kind in each of its orders, for tests of behaviour that all share. */
+/* Makes samplers of the kinds that do not depend on properties of the items, with different orders
+ * and parameters, for tests of behaviour that all samplers share. */
 #ifndef TESTS_SAMPLER_KINDS_H
 #define TESTS_SAMPLER_KINDS_H
 

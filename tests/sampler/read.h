@@ -8,9 +8,9 @@
 #include "support/check_main.h"
 #include "tessera/sampler.h"
 
-/* Returns the rest of the epoch in memory from malloc(). Reads the indices in pieces of odd
- * sizes, so that the ends of these pieces differ from the boundaries within the sampler. If
- * `mask` is not NULL, *mask gets an entry for each index. */
+/* Returns the rest of the epoch in memory from malloc(). Reads the indices in pieces of varying
+ * sizes, so that pieces also end where the sampler has computed only a part of an order. If `mask`
+ * is not NULL, *mask gets an entry for each index. */
 static inline int64_t *read_masked(tsr_sampler *sampler, uint64_t *count, uint8_t **mask)
 {
     uint64_t capacity = tsr_sampler_batch_max(sampler) + 1021, room = 0, total = 0, got = 0;

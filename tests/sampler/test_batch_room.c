@@ -17,7 +17,7 @@ static tsr_sampler *share_of(tsr_sampler *base, int64_t ranks)
 }
 
 /* Makes a sampler with ten indices in an epoch. The last two kinds divide these indices among
- * `ranks` ranks, and are that of the first rank. */
+ * `ranks` ranks; the sampler is that of rank 0. */
 static tsr_sampler *ten(int kind, int64_t ranks)
 {
     static const int64_t indices[N] = {3, 1, 4, 1, 5, 9, 2, 6, 5, 3};
@@ -97,8 +97,8 @@ START_TEST(one_batch_of_all_items)
 }
 END_TEST
 
-/* If fewer ranks continue, one rank may get in one batch what four ranks had left, so there must be
- * room for it. */
+/* If fewer ranks continue, one rank may get in one batch what four ranks had left. There must be
+ * room for such a batch. */
 START_TEST(with_fewer_ranks_batches_grow)
 {
     uint8_t state[TSR_SAMPLER_STATE_BYTES];
@@ -130,7 +130,8 @@ START_TEST(empty_datasets)
 }
 END_TEST
 
-/* The number of items is unknown, so it does not limit the size of a batch. */
+/* The functions of a custom sampler. Its number of items is known only for the current epoch, so it
+ * must not limit the size of a batch. */
 static tsr_status none_left(void *self, uint64_t capacity, int64_t *indices, uint8_t *mask,
                             uint64_t *count)
 {

@@ -1,16 +1,17 @@
-/* Samplers that the caller implements, alone and inside other samplers. */
+/* Tests samplers that the caller implements, alone and inside other samplers. */
 #include <inttypes.h>
 #include <string.h>
 
 #include "sampler/read.h"
 #include "tessera/sampler.h"
 
-/* A sampler that gives 1000 · epoch + 0 … n − 1, and fails on request. */
+/* A custom sampler that gives the indices 1000 · epoch + offset + 0 … n − 1, and fails on
+ * request. */
 typedef struct counter {
     uint64_t n, at;
     int64_t epoch;
     uint64_t seeks, starts;
-    const char *failing; /* the function that fails */
+    const char *failing; /* the name of the function that fails, or of another failure */
     uint64_t fail_from;  /* fill fails from this item on */
     int64_t offset;      /* added to each index; saved in the state */
     int destroyed;
@@ -300,8 +301,8 @@ static tsr_sampler *wrapped(tsr_sampler *base, int how)
     return sampler;
 }
 
-/* A sampler must be able to resume after a failure of any of its functions. It refuses a state
- * only while the function fails. */
+/* A sampler must be able to resume after a failure of any of its functions. It refuses a valid
+ * state only as long as the function fails. */
 START_TEST(own_states_after_failures)
 {
     static const char *const functions[] = {"fill", "set_epoch", "load"};
@@ -317,7 +318,7 @@ START_TEST(own_states_after_failures)
         ck_assert_ok(tsr_sampler_fill(sampler, 5, indices, NULL, &count));
         ck_assert_ok(tsr_sampler_save(sampler, sizeof state, state, &size));
         ck_assert_ok(tsr_sampler_fill(sampler, 5, indices, NULL, &count));
-        if (function == 2) /* even after a load that failed */
+        if (function == 2) /* the failure of load must not change the position 0 */
             ck_assert_ok(tsr_sampler_reset(sampler));
         const uint64_t position = tsr_sampler_position(sampler);
         self.failing = functions[function];
@@ -338,8 +339,8 @@ START_TEST(own_states_after_failures)
 }
 END_TEST
 
-/* A sampler with a state of its own is inside a batch sampler, which is inside a distributed one,
- * with different numbers of ranks. */
+/* A custom sampler with a state of its own is inside a distributed sampler, which is inside a batch
+ * sampler. The state is saved with two ranks and loaded with three. */
 START_TEST(own_states_of_wrapped_samplers)
 {
     uint8_t state[TSR_SAMPLER_STATE_BYTES];
@@ -363,7 +364,7 @@ START_TEST(own_states_of_wrapped_samplers)
     ck_assert_ok(tsr_sampler_next_batch(batches[0], 4, batch, NULL, &count));
     ck_assert_ok(tsr_sampler_save(batches[0], sizeof state, state, &size));
     ck_assert_ok(tsr_sampler_resume(batches[1], state, size));
-    /* 24 items have been given so far. */
+    /* The two ranks have given three batches of 4 each, 24 items. */
     ck_assert_ok(tsr_sampler_next_batch(batches[1], 4, batch, NULL, &count));
     ck_assert(count == 4 && batch[0] == 124 && batch[1] == 127);
     tsr_sampler_destroy(&batches[0]);
@@ -402,8 +403,8 @@ START_TEST(reading_continues_from_own_states)
 }
 END_TEST
 
-/* After a failure of any function, the next call must continue after the last item that was
- * given. */
+/* After a failure of fill, set_epoch or seek, the next call must continue after the last item that
+ * was given. */
 START_TEST(failures_change_nothing)
 {
     int64_t indices[20];
@@ -438,8 +439,9 @@ START_TEST(failures_change_nothing)
 }
 END_TEST
 
-/* After any failure of a sampler that is wrapped once or twice, the next call on the outer sampler
- * continues after the last successful one. */
+/* A custom sampler is inside a distributed sampler, which is inside a batch sampler. After a
+ * failure of the custom sampler, the next call must continue after the last batch that was
+ * given. */
 START_TEST(failures_of_wrapped_samplers_change_nothing)
 {
     int64_t batch[3];
@@ -480,8 +482,8 @@ static tsr_status stay_in_epoch_3(void *self_, int64_t epoch)
     return self->epoch == 3 ? TSR_ERR_IO : counter_set_epoch(self, epoch);
 }
 
-/* A state is refused, and the previous position cannot be restored at once. Later reads still
- * continue from there. */
+/* A state is refused, and going back to the previous position fails at first, too. Once it is
+ * possible, reads continue from there. */
 START_TEST(a_refused_state_with_a_delayed_rollback)
 {
     tsr_sampler_ops ops = with_state();
@@ -519,8 +521,8 @@ static uint64_t unknown_in_epoch_3(void *self_)
     return self->epoch == 3 ? TSR_LENGTH_UNKNOWN : self->n;
 }
 
-/* A new epoch is refused, and the old one cannot be restored at once. The first error is reported,
- * and later reads give the old epoch. */
+/* A new epoch is refused, and going back to the old epoch fails at first, too. The error is that of
+ * the refusal. Once going back is possible, reads give the old epoch. */
 START_TEST(a_refused_epoch_with_a_delayed_rollback)
 {
     counter self = {.n = 50};
@@ -542,8 +544,8 @@ START_TEST(a_refused_epoch_with_a_delayed_rollback)
 }
 END_TEST
 
-/* Checks the items of one of several ranks out of n items, if the sampler does not know n in
- * advance. */
+/* Divides a custom sampler of n items, which does not know n in advance, among ranks. Checks the
+ * items that each rank gets. */
 static void check_unknown(uint64_t n, int64_t ranks, tsr_tail tail)
 {
     for (int64_t rank = 0; rank < ranks; rank++) {
@@ -721,7 +723,7 @@ START_TEST(errors)
         "distributed: a contiguous split needs the length of the custom sampler, which "
         "is unknown");
     tsr_sampler_destroy(&base);
-    /* A sampler gives fewer items than its length. */
+    /* The sampler gives fewer items than the length that it reported. */
     ops = all();
     ops.seek = NULL;
     base = create(&ops, &self);

@@ -1,5 +1,6 @@
-/* Distributed samplers: the shares of all ranks for every small n, number of ranks, tail and split;
- * examples of the specification; wrapped samplers. */
+/* Tests distributed samplers: the shares of all ranks for every small n, number of ranks, tail and
+ * split; examples of the specification, a C# sampler (see
+ * tests/data/dotnet_distributed_sampler.json); and wrapped samplers. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,7 +31,7 @@ static uint64_t expected_length(const tsr_sampler_distributed_params *params)
     }
 }
 
-/* Computes the complete order of the items, by reading it as a single rank. */
+/* Gets the complete order of the items, which is that of a single rank. */
 static void complete_order(tsr_sampler_distributed_params params, int64_t *order)
 {
     uint64_t count;
@@ -42,8 +43,9 @@ static void complete_order(tsr_sampler_distributed_params params, int64_t *order
     tsr_sampler_destroy(&sampler);
 }
 
-/* Reads all ranks and compares with the definition: every index is given, none twice except as
- * padding, all ranks have the same number of steps, and the masks add up to n. */
+/* Reads the shares of all ranks and compares them with the definition. No index occurs twice except
+ * as padding, and all occur, unless the tail is dropped. Except with uneven tails, all shares have
+ * the same length. With pad-mask, the masks add up to n. */
 static void check_all_ranks(tsr_sampler_distributed_params params)
 {
     enum { MAX = 4096 };
@@ -123,8 +125,8 @@ START_TEST(all_shares_in_reference_orders)
                     params.order = TSR_ORDER_MLX;
                     check_all_ranks(params);
                     params.order = TSR_ORDER_DOTNET;
-                    /* The order dotnet drops other items than the definition here says: see its
-                     * golden file. */
+                    /* With the tail drop, the order dotnet leaves out other items than the
+                     * definition here says; test_golden.c tests it. */
                     if (params.tail != TSR_TAIL_DROP)
                         check_all_ranks(params);
                 }
@@ -148,7 +150,7 @@ START_TEST(padding_wraps_as_often_as_needed)
 }
 END_TEST
 
-/* The specification's example "For 10 samples across 3 processes". */
+/* Tests the example "For 10 samples across 3 processes" of the specification. */
 START_TEST(partitions_of_the_specification)
 {
     const int64_t padded[3][4] = {{0, 3, 6, 9}, {1, 4, 7, 0}, {2, 5, 8, 1}};
@@ -241,8 +243,8 @@ START_TEST(epochs_differ_and_repeat)
 }
 END_TEST
 
-/* The order feistel uses seed and epoch as a pair: (0, 1) differs from (1, 0), unlike in the
- * reference orders. */
+/* The order feistel uses seed and epoch as a pair: (0, 1) differs from (1, 0). The orders torch,
+ * dotnet and mlx use the sum of the two. */
 START_TEST(seed_and_epoch_are_not_added)
 {
     int64_t a[64], b[64];
@@ -270,7 +272,7 @@ static void check_wrapped(uint64_t n, int64_t ranks, tsr_tail tail, tsr_split sp
             tsr_sampler_random_params(.n = 1000, .num_samples = (int64_t)n, .seed = 4), &base));
         int64_t *order = read_all(base, &count);
         ck_assert(count == n);
-        /* The wrapped sampler may already have been read to its end. */
+        /* `base` has been read to its end, which must make no difference. */
         tsr_sampler *sampler =
             share(tsr_sampler_distributed_params(.base = base, .ranks = ranks, .rank = rank,
                                                  .tail = tail, .split = split));

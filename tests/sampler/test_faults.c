@@ -1,10 +1,10 @@
-/* Every allocation of every kind of sampler fails once. The result must be an error without a leak
- * (which the sanitizers check) and without a change. */
+/* Makes every allocation of every kind of sampler fail once. The call must return an error, leak
+ * nothing (which the sanitizers check) and change nothing. */
 #include "base/fault.h"
 #include "sampler/kinds.h"
 
-/* Adds the indices of the rest of the epoch to `sum`. On failure the position is after the last
- * index in it. */
+/* Adds the indices of the rest of the epoch to `sum`. After a failure, the position is that after
+ * the last index that was added. */
 static tsr_status add_up(tsr_sampler *sampler, uint64_t *sum)
 {
     int64_t indices[64];

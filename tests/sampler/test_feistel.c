@@ -1,4 +1,5 @@
-/* The order feistel is a bijection for every size that could be special, and looks random. */
+/* Tests that the order feistel is a bijection for every size that could be special, and that it
+ * looks random. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,8 +17,8 @@ static tsr_feistel order_of(uint64_t n, uint64_t seed, uint64_t epoch, uint64_t 
     return order;
 }
 
-/* Checks that every element occurs once. `seen` must have n bits, all 0, and is all 0 again
- * afterwards. */
+/* Checks that every element occurs once. `seen` must have n / 8 + 1 bytes, all 0, and is all 0
+ * again afterwards. */
 static void check_bijection(uint64_t n, uint64_t seed, uint8_t *seen)
 {
     static int64_t elements[PIECE];
@@ -53,12 +54,13 @@ START_TEST(bijection_around_powers)
 {
     uint8_t *seen = calloc((1u << 24) / 8 + 2, 1);
     for (unsigned k = 12; k <= 24; k++) {
+        /* If k is even, 2^k is also a power of 4, so the grid of its elements is a square. */
         check_bijection((UINT64_C(1) << k) - 1, k, seen);
         check_bijection(UINT64_C(1) << k, k, seen);
-        /* For even k these sizes are powers of 4, too. */
         check_bijection((UINT64_C(1) << k) + 1, k, seen);
     }
-    /* Sizes near the product of the two sides of a grid. */
+    /* Tests sizes near side · side and side · (side + 1), for which the grid has no unused
+     * cells. */
     for (uint64_t side = 100; side < 1500; side += 199)
         for (uint64_t n = side * side - 1; n <= side * side + 1; n++) {
             check_bijection(n, 5, seen);
@@ -68,7 +70,7 @@ START_TEST(bijection_around_powers)
 }
 END_TEST
 
-/* Checks orders that are too large for a bitmap: tsr_feistel_find must invert tsr_feistel_at. */
+/* Tests orders that are too large for a bitmap: tsr_feistel_find must invert tsr_feistel_at. */
 START_TEST(large_orders_can_be_inverted)
 {
     const uint64_t sizes[] = {
@@ -135,14 +137,15 @@ static void check_keys(int n, int keys)
     double all = keys, cells = (double)n * n, pairs = (double)n * (n - 1);
     double by_place = chi_square(places, (uint64_t)cells, all / n);
     ck_assert_chance(by_place, (n - 1.0) * (n - 1));
-    /* An element is never its own neighbour: these counts are 0, so their contribution is
-     * subtracted from the statistic. */
+    /* The n counts of an element beside itself are 0, but chi_square expects them, too. What they
+     * add to the statistic is subtracted. */
     for (int i = 0; i < n; i++)
         ck_assert(neighbours[i * n + i] == 0 && ends[i * n + i] == 0);
     if (n > 2) {
         double by_neighbours = chi_square(neighbours, (uint64_t)cells, all * (n - 1) / pairs) -
                                all * (n - 1) / pairs * n;
-        /* Pairs of neighbours in one order exclude others, so their counts vary slightly less. */
+        /* In one order, an element has only one successor, so the counts vary slightly less than
+         * independent counts. Therefore only the upper limit is checked. */
         ck_assert_msg(chi_deviation(by_neighbours, pairs - 1) < 3.29, "neighbours of n %d", n);
         double by_ends = chi_square(ends, (uint64_t)cells, all / pairs) - all / pairs * n;
         ck_assert_chance(by_ends, pairs - 1);
@@ -189,9 +192,9 @@ static uint64_t part(uint64_t element, uint64_t n)
     return (uint64_t)((double)element / (double)n * SIDE) % SIDE;
 }
 
-/* Checks elements that are `distance` places apart, over the first 2^18 places: the ranges of 0
- * … n − 1 in which they are must be independent, and so must the differences between these
- * ranges. */
+/* Checks the pairs of elements that are `distance` places apart, for the first 2^18 places. The
+ * ranges (see part()) of the two elements must be independent, and their differences must be evenly
+ * distributed. */
 static void check_distance(const tsr_feistel *order, uint64_t distance)
 {
     enum { PLACES = 1 << 18 };
@@ -215,7 +218,8 @@ static void check_distance(const tsr_feistel *order, uint64_t distance)
                   chi_deviation(by_part, BINS - 1), chi_deviation(by_difference, BINS - 1));
 }
 
-/* The limit is 4.1 standard deviations, because 81 pairs of numbers are checked. */
+/* The limit in check_distance is 4.1 standard deviations, because two statistics are compared for
+ * each of 64 combinations. */
 START_TEST(large_orders_are_random)
 {
     const uint64_t sizes[] = {1 << 20,           (1 << 20) + 1,     10000019,

@@ -1,11 +1,12 @@
-/* Compares every case of the golden files, which hold real outputs of PyTorch and of .NET. */
+/* Compares the samplers with every case of the golden files, which hold recorded output of PyTorch
+ * and of a C# sampler. */
 #include "sampler/order/passes.h"
 #include "sampler/read.h"
 #include "sampler/sampler.h"
 #include "support/golden.h"
 
-/* Compares all epochs of a sampler with a golden list of lists, and the generator's next outputs
- * after each epoch. */
+/* Compares all epochs of a sampler with a golden list of lists, and the next output of the
+ * generator after the last epoch. */
 static void check_epochs(const char *id, tsr_sampler *sampler, const json_t *out)
 {
     size_t e;
@@ -20,7 +21,7 @@ static void check_epochs(const char *id, tsr_sampler *sampler, const json_t *out
             golden_compare(id, epoch, indices, count);
             ck_assert_uint_eq(tsr_sampler_length(sampler), count);
         } else {
-            /* The file has the number and the hash of the indices in all batches. */
+            /* For batches, the file has the number of all their indices and a hash of them. */
             ck_assert_uint_eq(count, (uint64_t)golden_integer(flat, "count"));
             ck_assert_uint_eq(golden_hash(indices, count),
                               golden_hex(golden_member(flat, "fnv1a64")));
@@ -35,8 +36,8 @@ static void check_epochs(const char *id, tsr_sampler *sampler, const json_t *out
     }
 }
 
-/* Checks that an epoch's batches have the first and last size that the file gives, and that they
- * equal the listed ones. */
+/* Compares the batches of an epoch with the file: their number, the sizes of the first and the last
+ * one, and the indices of the batches that the file lists. */
 static void check_batches(const char *id, tsr_sampler *sampler, const json_t *epoch)
 {
     uint64_t most = tsr_sampler_batch_max(sampler), number = 0, got = 0, last = 0;
@@ -385,7 +386,8 @@ START_TEST(batches_equal_torch)
 }
 END_TEST
 
-/* With 214,748,364 items or more, PyTorch 2.6 draws 64 bits for each. The test takes 2.6 GB. */
+/* With 214,748,364 items or more, PyTorch 2.6 draws 64 bits for each item, and PyTorch 1.13 still
+ * draws 32. The test takes 2.6 GB. */
 START_TEST(hundreds_of_millions_equal_torch)
 {
     SKIP_UNLESS_HUGE("2.6 GB and minutes");

@@ -1,13 +1,13 @@
-/* Tests the order mlx. Permutations are compared with those of a reimplementation of MLX's
- * argsort(uniform), which are in the golden file (MLX itself was not run for it); all else with
- * functions of rng.h, or with sums that this file computes. */
+/* Tests the order mlx. Compares permutations with those of a reimplementation of MLX's
+ * argsort(uniform) in the golden file (which was made without MLX itself). Compares everything else
+ * with functions of rng.h, or with sums that this file computes. */
 #include <math.h>
 
 #include "sampler/chi.h"
 #include "sampler/read.h"
 #include "support/golden.h"
 
-/* The share of a single process is the golden file's permutation. */
+/* The share of a single rank must be the permutation in the golden file. */
 START_TEST(shares_equal_mlx)
 {
     json_t *document = golden_load("threefry2x32_kat"), *one;
@@ -214,7 +214,8 @@ START_TEST(categorical)
 }
 END_TEST
 
-/* Gets the indices of the largest sums of one draw, in the order of the sums. */
+/* Without replacement, the sampler must give the indices of the largest sums of one draw, the
+ * largest sum first. */
 START_TEST(categorical_without_replacement)
 {
     enum { SAMPLES = WEIGHTS - 1, EPOCHS = 300 };

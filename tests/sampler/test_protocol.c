@@ -1,5 +1,5 @@
-/* Behaviour that all samplers share: every way of reading gives the same items from every position,
- * a state restores the position, and errors. */
+/* Tests behaviour that all samplers share: every way of reading gives the same items from every
+ * position, and a state restores the position. Also tests errors. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -20,7 +20,7 @@ static tsr_sampler *create(int kind)
 /* An epoch that was read item by item. All other ways of reading are compared with these items. */
 typedef struct epoch {
     uint64_t items, indices;
-    uint64_t start[200]; /* the start of each item, and the end */
+    uint64_t start[200]; /* where each item starts in index[], and the end of the last */
     int64_t index[500];
     uint8_t mask[500];
 } epoch;
@@ -41,7 +41,8 @@ static void read_epoch(tsr_sampler *sampler, epoch *out)
     ck_assert(tsr_sampler_length(sampler) == out->items);
 }
 
-/* Reads to the end by fills of `size`, and compares. The sampler is at item `from`. */
+/* Reads from item `from`, where the sampler is, to the end with fills of `size` indices, and
+ * compares the indices and masks with `expected`. */
 static void check_rest(int kind, tsr_sampler *sampler, const epoch *expected, uint64_t from,
                        uint64_t size)
 {
@@ -198,7 +199,7 @@ static size_t seal(uint8_t *state, size_t body)
     return body + 4;
 }
 
-/* States with a valid checksum and impossible contents do no harm either. */
+/* States with a valid checksum and random contents must do no harm. */
 START_TEST(states_with_any_contents)
 {
     tsr_sampler *sampler = create(_i);
@@ -214,8 +215,8 @@ START_TEST(states_with_any_contents)
         ck_assert_ok(tsr_sampler_seek(sampler, 2));
         ck_assert_ok(tsr_sampler_save(sampler, sizeof saved, saved, &size));
         memcpy(state, saved, size);
-        /* Reaching a distant epoch of a generator takes long, so the epoch, one byte, is not
-         * changed. */
+        /* The epoch, which is one byte, is not changed, because some orders reach a distant epoch
+         * only by drawing the numbers of all epochs before it. */
         const size_t position = contents_at(state) + 1;
         size_t body = size - 4;
         if (round % 3 == 0)
@@ -359,7 +360,8 @@ TESTS(protocol)
     CASES(states_of_others_are_refused);
 }
 
-/* Contents are epoch, position, ranks, rank, and then the offset or the earlier partitions. */
+/* The contents are the epoch and the position. Distributed samplers add the number of ranks, the
+ * rank, and the offset or the earlier partitions. */
 START_TEST(impossible_contents)
 {
     tsr_sampler *sampler = create(1);
@@ -583,7 +585,7 @@ START_TEST(a_trillion_items)
 }
 END_TEST
 
-/* Memory that a refused call must not write to. */
+/* The outputs of refused calls, which must not write to them. */
 static struct {
     int64_t indices[16], rank;
     uint8_t state[TSR_SAMPLER_STATE_BYTES];
@@ -608,7 +610,8 @@ START_TEST(properties_of_null)
 }
 END_TEST
 
-/* Calls every function that returns a status, in the header's order. */
+/* This test and creating_with_nulls call the functions that return a status, in the order of the
+ * header, with NULL for one pointer after the other. */
 START_TEST(reading_with_nulls)
 {
     tsr_sampler *s = create(1);

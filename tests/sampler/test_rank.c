@@ -1,4 +1,5 @@
-/* Tests rank and number of ranks from the variables of launchers. */
+/* Tests how tsr_rank_from_environment finds the rank and the number of ranks in the variables of
+ * launchers. */
 #include <stdlib.h>
 
 #include "sampler/read.h"

@@ -1,5 +1,5 @@
-/* Epochs that one number of ranks begins and other numbers continue: every item must be given
- * exactly once. */
+/* Tests epochs that one number of ranks begins and other numbers of ranks continue: every item must
+ * be given exactly once. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,8 +33,8 @@ static tsr_sampler *member(const shared_epoch *job, int64_t rank)
     return sampler;
 }
 
-/* Lets `ranks` ranks start from the job's state and take `steps` steps, or fewer at the end. The
- * state of rank 0 then becomes the job's state. */
+/* Makes `ranks` ranks start from the state of the job and take `steps` steps, or fewer at the end.
+ * The state of rank 0 then becomes the state of the job. */
 static void run(shared_epoch *job, int64_t ranks, uint64_t steps)
 {
     uint8_t state[TSR_SAMPLER_STATE_BYTES];
@@ -259,8 +259,8 @@ START_TEST(only_the_outermost_changes)
 }
 END_TEST
 
-/* A share of a resumed sampler gives that sampler's complete epoch, although the wrapped sampler
- * was resumed with only the rest of it. */
+/* Wrapping a sampler starts its epoch again: a share of a resumed sampler has the items of the
+ * complete epoch, not only those that were left. */
 START_TEST(a_share_of_a_resumed_share)
 {
     uint8_t state[TSR_SAMPLER_STATE_BYTES];

@@ -1,6 +1,6 @@
-/* Distributed samplers for which resuming fails, and then the rollback fails, too. Once the
- * rollback succeeds, they are in their previous state, even if that was the rest of an epoch begun
- * with other ranks. */
+/* Tests distributed samplers for which resuming fails and then going back to the previous state
+ * fails, too. Once going back is possible, they must be in their previous state, even if that was
+ * the rest of an epoch that other ranks began. */
 #include <string.h>
 
 #include "sampler/read.h"
@@ -9,7 +9,7 @@
 typedef struct items {
     uint64_t n, at;
     int64_t epoch;
-    bool refuse; /* refuses states, and then other epochs */
+    bool refuse; /* load fails; in epoch 3, set_epoch fails, too */
 } items;
 
 static uint64_t items_length(void *self_)
@@ -56,7 +56,7 @@ static tsr_status items_load(void *self_, const void *data, size_t size_bytes)
     return TSR_OK;
 }
 
-/* Returns the share of the first of `ranks` ranks; if `in_batches`, in batches of one. */
+/* Returns the share of rank 0 of `ranks` ranks; with in_batches, as batches of one index. */
 static tsr_sampler *share_of(items *self, int64_t ranks, bool in_batches)
 {
     const tsr_sampler_ops ops = {.struct_size = sizeof ops,
@@ -96,8 +96,7 @@ START_TEST(the_rest_of_an_epoch_is_restored)
     uint64_t count;
     items of_four = {.n = 50}, own = {.n = 50};
     tsr_sampler *four = share_of(&of_four, 4, in_batches), *two = share_of(&own, 2, in_batches);
-    /* Each of four ranks has given three items. Each of the two ranks that continue has given
-     * one. */
+    /* Each of four ranks gives three items. Then two ranks continue, and each of them gives one. */
     for (int i = 0; i < 3; i++)
         check_next(four, 4 * i);
     ck_assert_ok(tsr_sampler_save(four, sizeof before, before, &before_size));

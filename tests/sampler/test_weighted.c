@@ -1,5 +1,5 @@
-/* Weighted samplers, and random samplers with replacement: the frequency of each index is right.
- * test_golden.c compares them with PyTorch. */
+/* Tests that weighted samplers, and random samplers with replacement, give each index with the
+ * right frequency. test_golden.c compares them with PyTorch. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -20,8 +20,8 @@ static double total(const double *weights, uint64_t count)
     return sum;
 }
 
-/* Adds up the parts of a table that each index has, and compares them with its weight. This checks
- * the method without drawing. */
+/* Adds up the parts of the alias table that lead to each index, and compares the sums with the
+ * weights. This checks the method without drawing. */
 static void check_table(const double *weights, uint64_t count)
 {
     tsr__alias alias;
@@ -68,7 +68,7 @@ START_TEST(tables_hold_the_weights)
             case 3: /* one weight is nearly the total */
                 weights[i] = i == count / 2 ? 1e6 : u;
                 break;
-            case 4: /* distributions with long tails */
+            case 4: /* a distribution with a long tail */
                 weights[i] = exp(20 * u);
                 break;
             case 5: /* large weights come last */
@@ -77,7 +77,7 @@ START_TEST(tables_hold_the_weights)
             case 6: /* large weights come first */
                 weights[i] = i < count / 3 ? 5 : 0;
                 break;
-            default: /* small integers, so that some shares are exactly 1 */
+            default: /* small integers, so that some weights equal the mean */
                 weights[i] = (double)(random_next(&random) % 3);
                 break;
             }
@@ -96,7 +96,7 @@ static tsr_sampler *create(const tsr_sampler_weighted_params *params)
     return sampler;
 }
 
-/* Checks that each index is drawn in proportion to its weight, over several epochs. */
+/* Checks that each index is drawn in proportion to its weight, over two epochs. */
 static void check_draws(const double *weights, uint64_t count, tsr_order order)
 {
     enum { DRAWS = 400000 };
@@ -189,8 +189,8 @@ END_TEST
 
 enum { PAIR_ITEMS = 5 };
 
-/* Checks the first two draws without replacement: they are i and then j with probability w_i / W ·
- * w_j / (W − w_i). */
+/* Checks the first two draws without replacement: they must be i and then j with probability w_i /
+ * W · w_j / (W − w_i), where W is the sum of the weights. */
 static void check_pairs(const double weights[PAIR_ITEMS], tsr_order order)
 {
     enum { N = PAIR_ITEMS, EPOCHS = 60000 };
@@ -236,7 +236,7 @@ START_TEST(draws_without_replacement)
     static const double near[] = {1, 0, 2, 4, 0.5}, far[] = {1e-10, 1e300, 2e-10, 4e-10, 3e-10};
     check_pairs(near, TSR_ORDER_FEISTEL);
     check_pairs(near, TSR_ORDER_TORCH);
-    /* If they are divided by the largest weight, the others underflow. */
+    /* Divided by the largest weight of `far`, the other weights would underflow. */
     check_pairs(far, TSR_ORDER_FEISTEL);
 }
 END_TEST
@@ -331,8 +331,8 @@ START_TEST(errors)
 }
 END_TEST
 
-/* Draws with replacement in every order. With n = 3 · 2^60, a quarter of the first attempts is
- * rejected. */
+/* Draws with replacement in the orders feistel, torch and dotnet. With n = 3 · 2^60, one of 16
+ * attempts is rejected. */
 START_TEST(random_with_replacement)
 {
     enum { DRAWS = 300000 };
@@ -361,7 +361,8 @@ START_TEST(random_with_replacement)
                       (int)((double)indices[i] / (double)n * 6)]++;
         }
         for (uint64_t part = 0; part < parts; part++) {
-            /* If n is small, parts may differ in size by one index. */
+            /* If n is not divisible by the number of parts, the parts differ in size by up to one
+             * index. */
             double low = ceil((double)part / (double)parts * (double)n),
                    high = ceil((double)(part + 1) / (double)parts * (double)n),
                    expected = (high - low) / (double)n * DRAWS;

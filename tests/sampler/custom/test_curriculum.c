@@ -36,7 +36,7 @@ START_TEST(items_are_easy_enough_for_the_epoch)
     for (int round = 0; round < 300; round++) {
         uint64_t count = (uint64_t)random_between(&state, 1, 200);
         int64_t samples = random_between(&state, 1, 300), epochs = random_between(&state, 1, 9);
-        for (uint64_t i = 0; i < count; i++) /* difficulties are often exactly at a threshold */
+        for (uint64_t i = 0; i < count; i++) /* many are at a threshold */
             difficulties[i] = (double)random_between(&state, round % 4, 8) / 8;
         create(tsr_sampler_curriculum_params(.difficulties = difficulties, .count = count,
                                              .num_samples = samples, .max_epochs = epochs,
@@ -121,8 +121,8 @@ START_TEST(negative_zero_equals_zero)
 }
 END_TEST
 
-/* Returns the chi-square of how often each of `valid` easy items among 12 is drawn, over many
- * epochs. */
+/* Of 12 items, `valid` are easy enough to be drawn. Counts how often each of these is drawn in many
+ * epochs, and returns the chi-square statistic of the counts. */
 static double chi_square(int64_t samples, uint64_t valid, int64_t epochs)
 {
     double difficulties[12], chi = 0;

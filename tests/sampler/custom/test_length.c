@@ -1,4 +1,4 @@
-/* Length-sorted batches, compared with a sort by the test. */
+/* Tests the length-sorted sampler: compares its batches with those of a sort by the test. */
 #include <stdlib.h>
 
 #include "items.h"
@@ -56,7 +56,7 @@ START_TEST(order_none_gives_sorted_batches)
 }
 END_TEST
 
-/* Checks that the shuffled batches are the sorted ones, each once. */
+/* Checks that the epoch has every batch of the sorted items once, in any order. */
 static void check_batches(const int64_t *sorted, uint64_t count, uint64_t size)
 {
     static uint64_t place[MAX_ITEMS];
@@ -81,8 +81,8 @@ START_TEST(shuffling_only_moves_batches)
     for (int round = 0; round < 300; round++) {
         uint64_t count = (uint64_t)random_between(&state, 0, round < 280 ? 60 : 2000);
         int64_t size = random_between(&state, 1, 40);
-        /* Few different lengths give many ties; the other lengths differ in every byte of the
-         * key by which they are sorted. */
+        /* With lengths of at most 3 there are many ties. With lengths up to INT64_MAX − 1, all
+         * eight bytes by which the sampler sorts differ. */
         int64_t most = round % 3 == 0 ? 3 : round % 3 == 1 ? 100000 : INT64_MAX - 1;
         for (uint64_t i = 0; i < count; i++)
             lengths[i] = random_between(&state, 0, most);

@@ -1,5 +1,5 @@
-/* Behaviour that all samplers share, tested with the samplers that depend on properties of the
- * items. */
+/* Tests behaviour that all samplers share, with the samplers that depend on properties of the items
+ * (test_protocol.c in the folder above has the others). */
 #include <stdio.h>
 
 #include "base/fault.h"
@@ -143,8 +143,7 @@ START_TEST(states_of_other_parameters_are_refused)
         tsr_sampler_destroy(&same);
         tsr_sampler_destroy(&other);
     }
-    /* Of a sampler's parameters, changes the label of a single item: a state must not be
-     * accepted with other labels. */
+    /* Changes the label of a single item. A sampler with other labels must refuse the state. */
     tsr_sampler *from = made(2), *to;
     ck_assert_ok(tsr_sampler_save(from, sizeof state, state, &size));
     labels[COUNT - 1]++;
@@ -225,7 +224,7 @@ START_TEST(every_allocation_fails_in_turn)
             tsr_sampler *sampler = NULL;
             tsr__fault_arm(TSR__FAULT_ALLOC, nth, 0);
             tsr_status status = make(kind, &sampler);
-            if (status == TSR_OK) /* creation succeeds first, and later calls allocate nothing */
+            if (status == TSR_OK) /* after its creation, a sampler allocates nothing */
                 items_epoch(sampler, 2, &all);
             failed = tsr__fault_site() != NULL;
             tsr__fault_disarm();

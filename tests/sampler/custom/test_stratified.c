@@ -1,5 +1,5 @@
-/* Stratified batches, compared with a brute-force assignment of places that uses exact
- * fractions. */
+/* Tests the stratified sampler: compares its batches with a brute-force assignment of classes to
+ * places that uses exact fractions. */
 #include "items.h"
 #include "support/random.h"
 
@@ -17,10 +17,11 @@ static void destroy(void)
     tsr_sampler_destroy(&sampler);
 }
 
-/* Labels in these tests are 0 … 49. */
+/* The tests that count items by label use labels 0 … 49. */
 enum { LABELS = 50 };
 
-/* Applies the rule of the header literally: for each place, compares all classes. */
+/* Computes the class of each place by the rule in sampler.h: for each place, compares all
+ * classes. */
 static void assign_by_rule(const int64_t *labels, int64_t count, int64_t batch, int64_t *classes)
 {
     int64_t size[LABELS] = {0}, given[LABELS] = {0};
@@ -77,7 +78,8 @@ START_TEST(the_same_as_by_brute_force)
 }
 END_TEST
 
-/* If exact proportions are possible, batches have them, even with many classes. */
+/* If the number of items of each class in a batch can be exact, it is, with any values of
+ * labels. */
 START_TEST(proportions_that_fit_are_exact)
 {
     int64_t labels[1000];
@@ -112,7 +114,7 @@ START_TEST(a_rare_class_is_spread_over_the_epoch)
     for (uint64_t p = 0; p < 200; p++)
         if (labels[all.indices[p]] == 1)
             found[at++] = p / 10;
-    ck_assert_uint_eq(at, 4); /* one in the middle of each quarter of the 20 batches */
+    ck_assert_uint_eq(at, 4); /* there is one in the middle of each quarter of the 20 batches */
     for (uint64_t i = 0; i < 4; i++)
         ck_assert_uint_eq(found[i], 5 * i + 2);
 }
@@ -126,7 +128,7 @@ START_TEST(classes_of_one_item_each)
     create(tsr_sampler_stratified_params(.labels = labels, .count = 97, .batch_size = 8));
     items_epoch(sampler, 2, &all);
     ck_assert_uint_eq(all.count, 13);
-    for (uint64_t p = 0; p < 97; p++) /* the classes alternate by label */
+    for (uint64_t p = 0; p < 97; p++) /* equally large classes come in the order of labels */
         ck_assert_int_eq(labels[all.indices[p]], (int64_t)p - 40);
 }
 END_TEST
