@@ -133,11 +133,12 @@ static int check_text(const tsr_tokenizer *tokenizer, const char *name, const js
     return same;
 }
 
-/* Returns whether a byte-level vocabulary has a token for a byte. Some vocabularies have none for
- * bytes that start rare characters, or that valid UTF-8 never has; these bytes become U+FFFD. */
+/* Returns whether a byte-level vocabulary has a token for a byte from 0xC0 on. Some vocabularies
+ * have none for bytes that start rare characters, or that valid UTF-8 never has; these bytes become
+ * U+FFFD. */
 static bool has_byte(const tsr_tokenizer *tokenizer, unsigned char byte)
 {
-    /* The alphabet of byte-level vocabularies has these bytes as U+00C0 to U+00FF. */
+    /* Byte-level vocabularies spell these bytes as the characters U+00C0 to U+00FF. */
     const char spelling[2] = {(char)0xc3, (char)(byte - 0x40)};
     const char *bytes;
     size_t size;
@@ -188,8 +189,9 @@ static int comes_back(const tsr_tokenizer *tokenizer, const char *name, const oc
     return same;
 }
 
-/* Checks outputs of llama.cpp. In byte-level vocabularies it replaces bytes that are not UTF-8 by
- * U+FFFD; for such texts only decoding is checked. */
+/* Compares with outputs of llama.cpp. In byte-level vocabularies, llama.cpp replaces bytes that are
+ * not UTF-8 by U+FFFD. For texts with such bytes, this function only checks that encoding and
+ * decoding give the text back. */
 static int check_llama(const tsr_tokenizer *tokenizer, const char *name, const json_t *one)
 {
     const tsr_encode_params plain = {.add = TSR_ENCODE_ADD_NONE};
@@ -216,7 +218,8 @@ static int check_llama(const tsr_tokenizer *tokenizer, const char *name, const j
     return good;
 }
 
-/* Checks outputs of Hugging Face's tokenizers, which always recognise control tokens in a text. */
+/* Compares with outputs of Hugging Face's tokenizers, which always recognise control tokens in a
+ * text. */
 static int check_hugging_face(const tsr_tokenizer *tokenizer, const char *name, const json_t *one)
 {
     const tsr_encode_params tokens = {.add = TSR_ENCODE_ADD_NONE,

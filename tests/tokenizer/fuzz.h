@@ -38,7 +38,7 @@ static inline void fuzz_check_decode(const tsr_tokenizer *tokenizer, const int32
     free(text);
 }
 
-/* Encodes a text in each way. All ids must be in range. */
+/* Encodes a text with each combination of two options. All ids must be in range. */
 static inline void fuzz_check_encode(const tsr_tokenizer *tokenizer, const void *text, size_t size)
 {
     for (int way = 0; way < 4; way++) {

@@ -1,5 +1,5 @@
-/* golden TOKENIZER GOLDEN.json…: compares a tokenizer's file with golden files. For vocabularies
- * that are not in this repository; see golden.sh. */
+/* golden TOKENIZER GOLDEN.json…: compares a tokenizer file with golden files. It serves
+ * vocabularies that are not in this repository; see golden.sh. */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -1,5 +1,5 @@
-/* Encoding and decoding, compared with a naive implementation, on long and random texts, and with
- * every kind of wrong argument. */
+/* Tests encoding and decoding: compares them with a naive implementation, and tests long texts,
+ * random texts and every kind of wrong argument. */
 #include "tokenizer/open.h"
 
 #include <stdio.h>
@@ -28,8 +28,8 @@ static tsr_tokenizer *read_text(const char *json)
 
 /* Merges of byte-pair encoding ----------------------------------------------------------------- */
 
-/* Applies the definition: as long as there is a pair in the list, merges the leftmost one of the
- * lowest rank. */
+/* Applies the definition: as long as the symbols contain a pair of the list, merges the leftmost of
+ * the pairs with the lowest rank. */
 static size_t merge_naively(const int (*merges)[3], size_t merge_count, int *symbols, size_t count)
 {
     for (size_t rank = 0; rank < merge_count;) {
@@ -235,8 +235,8 @@ START_TEST(unknown_characters_are_fused_on_request)
     HAS_IDS(tokenizer, "a\xc3\xa9\xc3\xa8", 1, 3, 4, 0);
     ck_assert_int_eq(tsr_tokenizer_unknown(tokenizer), 0);
     tsr_tokenizer_destroy(&tokenizer);
-    /* Unknown bytes of a word become one "?" if fuse_unk is true. It is not fused with a "?" of the
-     * text. */
+    /* If fuse_unk is true, unknown bytes of a word become one "?". This token is not fused with
+     * that of a "?" in the text. */
 #define BYTES_FUSED(fuses)                                                                         \
     "{\"model\":{\"type\":\"BPE\",\"unk_token\":\"?\",\"fuse_unk\":" fuses                         \
     ",\"vocab\":{\"?\":0,\"a\":1},\"merges\":[]},\"pre_tokenizer\":{\"type\":\"ByteLevel\","       \
@@ -294,7 +294,7 @@ START_TEST(a_million_marks_are_put_in_order)
     tsr__normalizer normalizer = {0};
     tsr__strings text = {0}, result = {0}, other = {0};
     ck_assert_ok(tsr__normalizer_add(&normalizer, TSR__NFD, "", 0, "", 0));
-    for (int i = 0; i < PAIRS; i++) /* classes 230 and 220 */
+    for (int i = 0; i < PAIRS; i++) /* marks of the combining classes 230 and 220 */
         ck_assert_ok(tsr__append(&text, "\xcc\x81\xcc\xa3", 4));
     ck_assert_ok(tsr__normalize(&normalizer, text.data, text.size, true, NULL, &result, &other));
     ck_assert_uint_eq(result.size, text.size);
@@ -400,7 +400,8 @@ END_TEST
 START_TEST(streaming_gives_the_text)
 {
     tsr_tokenizer *tokenizer = open_tokenizer("stories260K-vocab.gguf");
-    /* The ids are BOS, the space that was added, "The", and a byte. */
+    /* The ids are BOS, twice " The", EOS, " The", and the byte 0xff. Decoding leaves out the space
+     * after BOS and after EOS. */
     static const int32_t ids[] = {1, 291, 291, 2, 291, 258};
     static const char *const skipped[] = {"", "The", " The", "", "The", "\xff"};
     static const char *const spelled[] = {"<s>", "The", " The", "</s>", "The", "\xff"};

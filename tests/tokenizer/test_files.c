@@ -1,4 +1,5 @@
-/* Files of tokenizers: refusals name what is wrong, and failed allocations leak nothing. */
+/* Tests files of tokenizers: refusals must name what is wrong, and failed allocations must leak
+ * nothing. */
 #include "tokenizer/cases.h"
 #include "tokenizer/open.h"
 
@@ -52,13 +53,13 @@ static const uint32_t spm_types[] = {2, 3, 3, 1, 1, 1};
 /* 0, 0, 0, -1, -2 and -0.5, as bits of floats */
 static const uint32_t spm_scores[] = {0, 0, 0, 0xbf800000, 0xc0000000, 0xbf000000};
 
-/* What makes a file different from the usual one. */
+/* How the file that spm_file() makes differs from a valid one. */
 typedef struct change {
     const char *model, *pre; /* NULL: llama, none */
     const char *token;       /* instead of token 4 */
     uint32_t score, type;    /* of token 4; 0: unchanged */
     uint32_t bos;            /* 0: unchanged */
-    size_t scores, types;    /* how many there are; 0: unchanged */
+    size_t scores, types;    /* the numbers of scores and types; 0: unchanged */
     bool no_scores, no_tokens, two_models, real_types;
 } change;
 
@@ -201,7 +202,8 @@ START_TEST(merges_of_unknown_tokens_are_refused)
 }
 END_TEST
 
-/* Checks that every prefix of a file is refused, and that every allocation may fail. */
+/* Checks that the file is refused if it is cut to fewer than `least` bytes, and may be accepted if
+ * it is cut to more; and that any allocation may fail. */
 static void check_file(read_fn read, bytes file, size_t least)
 {
     tsr_tokenizer *tokenizer = NULL;
@@ -289,7 +291,8 @@ static bytes llama2c_file(void)
 
 START_TEST(llama2c_files_may_end_anywhere)
 {
-    /* A file of llama2.c that ends after a token must be accepted as a shorter vocabulary. */
+    /* A file that ends after the third token, or after a later one, is a shorter vocabulary and may
+     * be accepted. */
     check_file(tsr__tokenizer_read_llama2c, llama2c_file(), 4 + 3 * 8 + 5 + 5 + 6);
 }
 END_TEST
@@ -531,7 +534,7 @@ START_TEST(tokenizer_json_may_end_anywhere)
             ck_assert_int_eq(status, TSR_ERR_NO_MEMORY);
             continue;
         }
-        /* The text is read only if there is memory. It has bytes without tokens. */
+        /* No allocation failed any more. The text has a byte without a token. */
         ck_assert_int_eq(status, TSR_ERR_INVALID);
         ck_assert_str_eq(tsr_last_error(), "tokenizer: the vocabulary has no token for byte 0xc3, "
                                            "and no unknown token");
@@ -542,7 +545,7 @@ END_TEST
 
 /* tokenizer.model ------------------------------------------------------------------------------ */
 
-/* Appends a field whose value is bytes, or a number. */
+/* These two functions append a field: one whose value is bytes, and one whose value is a number. */
 static void put_field(bytes *to, int number, const void *data, size_t size)
 {
     put_integer(to, (uint64_t)number << 3 | 2, 1);
@@ -572,7 +575,9 @@ static void put_piece(bytes *to, const char *text, float score, int type)
     free(piece.data);
 }
 
-/* Makes a file with two numbers among the training's parameters, and one among the normaliser's. */
+/* Makes a file whose last piece has the type `type`. Among the training's parameters, field
+ * `training` has the value `value`; among the normaliser's, field `normalizer` has the value
+ * `flag`. */
 static bytes model_file(int type, int training, int value, int normalizer, int flag)
 {
     static const struct {

@@ -1,5 +1,5 @@
-/* Text streams: their text is the decoded text of all tokens, cut at the first stop string. How the
- * tokens divide the text makes no difference. */
+/* Tests text streams: their text must be the decoded text of all tokens, cut at the first stop
+ * string. How the tokens divide the text must make no difference. */
 #include <stdio.h>
 #include <string.h>
 
@@ -30,7 +30,7 @@ static tsr_text_stream *create(int count, const char *const *stops, tsr_text_inv
     return stream;
 }
 
-/* Returns the token of a byte. */
+/* Returns the id of the token that stands for a byte. */
 static int32_t byte_token(unsigned char byte)
 {
     char spelling[8];
@@ -122,7 +122,7 @@ START_TEST(the_first_stop_string_counts)
     adds(stream, 'a', "a", false);
     adds(stream, 'b', "", true);
     ends(stream, "");
-    /* The stop string is inside one token, and in the middle of a character. */
+    /* The stop string is a single byte in the middle of a character. */
     static const char *const inside[] = {"\x82"};
     stream = create(1, inside, TSR_TEXT_INVALID_REPLACE);
     adds(stream, 0xe2, "", false);

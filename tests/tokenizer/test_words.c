@@ -1,4 +1,4 @@
-/* Compares the expressions that cut texts into words with another engine for regular
+/* Compares how texts are cut into words with the recorded matches of another engine for regular
  * expressions. */
 #include <stdio.h>
 
