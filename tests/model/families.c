@@ -1,5 +1,5 @@
-/* Models of every family with random weights, compared with a forward pass in double precision;
- * files that contradict themselves; and which bytes a rank reads. */
+/* Tests models of every family with random weights: compares them with a forward pass in double
+ * precision, and checks which bytes a rank reads. Also tests files that contradict themselves. */
 #include "model/made.h"
 #include "parallel/spmd.h"
 
@@ -18,7 +18,7 @@ static void make_prompt(uint64_t seed, int32_t ids[TOKENS])
         ids[i] = (int32_t)((number(seed, i) + 1) / 2 * MADE_VOCABULARY);
 }
 
-/* Computes the logits of a prompt that is passed in two calls. */
+/* Computes the logits of a prompt in passes of at most 7 tokens. */
 static void compute(tsr_model *model, const int32_t *ids, float *logits)
 {
     tsr_generator *generator = NULL;
@@ -79,8 +79,8 @@ CASE(families_gguf, "families: GGUF files, in one to three parts")
     }
 }
 
-/* Rounds the weights as the type q8_0 does. Matrices stay as they are if their rows, or a rank's
- * columns of them, are not whole blocks. */
+/* Rounds the weights as the type q8_0 does. Matrices stay as they are if their rows, or the columns
+ * that a rank holds of them, are not whole blocks; so do position embeddings. */
 static void round_to_blocks(made_model *made)
 {
     const tsr_dtype dtype = TSR_Q8_0;

@@ -1,5 +1,5 @@
-/* Functions for the fuzz targets of models: a file that has the input, and checks of what was
- * read. */
+/* Functions for the fuzz targets of models: they write the input to a file, and check what the
+ * library has read from it. */
 #ifndef TESTS_MODEL_FUZZ_H
 #define TESTS_MODEL_FUZZ_H
 
@@ -12,7 +12,7 @@
 #include "model/config.h"
 #include "model/weights.h"
 
-/* The number of layers whose weights are looked up. More layers would only take time. */
+/* The largest number of layers whose weights are looked up. More layers would only take time. */
 #define FUZZ_LAYERS 8
 
 /* Writes the input to a file without a name, and extends the file to `size` bytes. Returns its
@@ -69,7 +69,8 @@ static inline void fuzz_check_config(const tsr_model_config *c)
     FUZZ_CHECK(isfinite(c->rope.factor) && isfinite(c->rope.attention_factor));
 }
 
-/* Checks that all weights of a layer, or those outside layers (−1), are inside their tensors. */
+/* Checks that weights of a layer are inside their tensors; if `layer` is −1, the weights that
+ * belong to no layer. */
 static inline void fuzz_check_weights(const tsr__weights *weights, int layer)
 {
     static const char *const ours[] = {

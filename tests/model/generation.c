@@ -1,4 +1,4 @@
-/* Generators: sequences together and alone, the choice of tokens, the ends of sequences,
+/* Tests generators: sequences together and alone, the choice of tokens, the ends of sequences,
  * interrupts, and refused calls. */
 #include <math.h>
 
@@ -54,7 +54,7 @@ static int add_sequence(tsr_generator *generator, int which, const tsr_sampling_
     return sequence;
 }
 
-/* What a sequence has generated. */
+/* The tokens that a sequence has generated, and why it has ended. */
 typedef struct text {
     int32_t tokens[MOST];
     int count;
@@ -90,7 +90,8 @@ static void alone(int which, const tsr_sampling_params *sampling, text *out)
     tsr_generator_destroy(&generator);
 }
 
-/* Adds sequences while others run, in two rounds, so that a sequence number is used again. */
+/* Adds sequences while others run. Sequence 0 is removed when it has ended, and the last sequence
+ * gets its number. */
 static void together(const tsr_sampling_params *sampling, text texts[SEQUENCES])
 {
     tsr_generator *generator = generator_of(SEQUENCES - 1, false);
@@ -191,7 +192,8 @@ CASE(draws, "generation: tokens are those that any rank draws from the logits")
 
 /* The ends of sequences ---------------------------------------------------------------------- */
 
-/* Makes steps until all sequences have ended, and returns the last token. */
+/* Makes steps until all sequences have ended, and returns the last token. *steps is the number of
+ * steps that gave tokens. */
 static tsr_generated last_of(tsr_generator *generator, int *steps)
 {
     tsr_generated token = {0}, last = {0};
@@ -287,7 +289,8 @@ CASE(continuing, "generation: an ended sequence goes on with more tokens")
     OK(tsr_generator_continue(generator, sequence, 5, more, 6));
     memcpy(ids + length, more, sizeof more);
     prompt = length += 5;
-    /* The last token of a round is not in the cache, so the next round must compute it, too. */
+    /* The last token that was generated is not in the cache yet, so the next prefill must compute
+     * it, too. */
     CHECK(extend(generator, ids, &length, first + 6) == TSR_FINISH_MAX_TOKENS, "another end");
     CHECK(length == prompt + 6, "%d tokens", (int)(length - prompt));
     memcpy(again, ids, sizeof again);
@@ -410,8 +413,8 @@ static void continuing_mistakes(tsr_generator *generator, int sequence)
     OK(tsr_generator_continue(generator, sequence, 1, ids, 1));
 }
 
-/* Checks that the call fails with a text that starts with these words on all ranks; the rest of
- * the text is about this rank. */
+/* Checks that a step fails on all ranks with a text that starts with these words. The rest of the
+ * text is about this rank. */
 static void all_fail(tsr_generator *generator, const char *words)
 {
     tsr_generated tokens[2];
@@ -489,7 +492,7 @@ CASE(mistakes, "generation: mistakes")
         tsr_generator_create(tsr_generator_params(.model = model, .cache_tokens = -1), &generator),
         TSR_ERR_INVALID,
         "generator: cache_tokens is -1, logits_positions 0; neither may be negative");
-    /* More tokens than the sequences can have take no more memory. */
+    /* If cache_tokens is more than the sequences can have, the cache gets no larger. */
     OK(tsr_generator_create(tsr_generator_params(.model = model, .cache_tokens = INT64_MAX),
                             &generator));
     tsr_generator_destroy(&generator);
@@ -587,7 +590,7 @@ CASE(failures, "generation: memory runs out, and the driver fails")
     }
     made_init(&made, &made_families[5], SEED);
     const char *path = made_write_hf(&made);
-    while (fails_at(path, TSR__FAULT_ALLOC, UINT64_MAX)) /* the first call builds the pipelines */
+    while (fails_at(path, TSR__FAULT_ALLOC, UINT64_MAX)) /* only builds the pipelines */
         ;
     for (uint64_t nth = 0; fails_at(path, TSR__FAULT_ALLOC, nth); nth += 1 + nth / 8)
         ;

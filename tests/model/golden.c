@@ -89,9 +89,9 @@ static int32_t *ids_of(const json_t *list, int64_t *count)
     return ids;
 }
 
-/* Returns how many tokens of a recorded text can be compared. llama.cpp rounds activations,
- * which changes a few of its tokens. The file names the first token that a computation with
- * exact weights does not give. */
+/* Returns how many tokens of a recorded text can be compared. llama.cpp rounds activations, which
+ * changes a few of its tokens. The file says which tokens differ from those of a computation in
+ * double precision; only the tokens before them are compared. */
 static int64_t comparable(const json_t *one, int64_t count)
 {
     const json_t *differs = json_object_get(one, "exact_argmax_differs_at");

@@ -62,7 +62,8 @@ static bool is_gpt2(const made_model *m)
     return m->family.learned_positions;
 }
 
-/* Adds a tensor of random values, `spread` around `middle`. With 0 columns it has one dimension. */
+/* Adds a tensor of random values from middle − spread to middle + spread. It has one dimension if
+ * `columns` is 0. */
 static void add(made_model *m, uint64_t *state, const char *name, int64_t rows, int64_t columns,
                 double middle, double spread)
 {
@@ -87,7 +88,7 @@ static void add_in(made_model *m, uint64_t *state, int layer, const char *name, 
     add(m, state, full, rows, columns, middle, spread);
 }
 
-/* Adds a matrix and its bias. */
+/* Adds a matrix and, if `bias` is set, its bias. */
 static void add_linear(made_model *m, uint64_t *state, int layer, const char *name, int64_t rows,
                        int64_t columns, bool bias)
 {
@@ -418,13 +419,14 @@ static int write_metadata(const made_model *m, FILE *file)
     return 0;
 }
 
-/* Writes file `number` of `count`, which has the tensors number, number + count, … */
+/* Returns the number of tensors in file `number` of `count`, which has the tensors number, number +
+ * count, … */
 static uint64_t tensors_in_part(const made_model *m, int number, int count)
 {
     return (uint64_t)((m->count - number + count - 1) / count);
 }
 
-/* Writes the header of one of several files. As llama.cpp's gguf-split does it, only the first
+/* Writes the header of file `number` of `count`. As with llama.cpp's gguf-split, only the first
  * file has the model's metadata. */
 static void write_gguf_head(const made_model *m, FILE *file, int number, int count)
 {
@@ -486,7 +488,7 @@ static void write_gguf_part(const made_model *m, int number, int count, char pat
 const char *made_write_gguf(made_model *m, int parts)
 {
     static char path[160];
-    for (int number = parts; number-- > 0;) /* the first one last, because its path is returned */
+    for (int number = parts; number-- > 0;) /* the first file is last: its path is returned */
         write_gguf_part(m, number, parts, path);
     return path;
 }
@@ -504,8 +506,8 @@ static const float *values_in(made_model *m, int layer, const char *name)
     return t ? t->values : NULL;
 }
 
-/* Computes y[rows] = W x + bias. The matrix has the layout of the file, and may have further
- * rows before these. */
+/* Computes y[rows] = W x + bias with the rows of the matrix from `first` on. The matrix has the
+ * layout of the file, and `all` rows. */
 static void linear(made_model *m, int layer, const char *name, int first, int rows, int all,
                    int columns, const double *x, double *y)
 {
@@ -576,7 +578,7 @@ static void turn(const made_model *m, double *head, int position)
 
 enum { Q = MADE_HEADS * MADE_HEAD_DIM };
 
-/* Computes q, k and v of all tokens for a layer. */
+/* The q, k and v of all tokens in one layer. */
 typedef struct projections {
     double q[MADE_CONTEXT][Q], k[MADE_CONTEXT][Q], v[MADE_CONTEXT][Q];
 } projections;

@@ -1,4 +1,4 @@
-/* Small models with random weights of each family: their files, and their logits in double
+/* Makes small models with random weights of each family: their files, and their logits in double
  * precision, computed independently of the library. */
 #ifndef TESTS_MODEL_MADE_H
 #define TESTS_MODEL_MADE_H
@@ -14,7 +14,7 @@ typedef struct made_family {
     const char *type; /* the member model_type */
     bool learned_positions, layer_norm, gated, qk_norm, tied;
     bool qkv_bias, output_bias, mlp_bias;
-    bool transposed, fused; /* how Hugging Face files have the matrices */
+    bool transposed, fused; /* Hugging Face files have matrices as [in, out]; q, k and v as one */
     int window, window_from;
     made_scaling scaling;
     const char *json; /* further members of config.json, after a leading comma */
@@ -31,7 +31,7 @@ enum {
     MADE_CONTEXT = 64
 };
 
-/* A tensor as Hugging Face has it. */
+/* A tensor with the name, the shape and the order of values of a Hugging Face file. */
 typedef struct made_tensor {
     char name[96];
     int ndim;
@@ -52,7 +52,7 @@ extern const int made_family_count;
 
 /* Draws the weights, and creates a folder for files. */
 void made_init(made_model *model, const made_family *family, uint64_t seed);
-/* Removes the folder. */
+/* Removes the folder, and frees the weights. */
 void made_finish(made_model *model);
 
 /* Write the files: a folder of Hugging Face, or a GGUF file in 1 to 3 parts. Return the path, which
@@ -60,7 +60,8 @@ void made_finish(made_model *model);
 const char *made_write_hf(made_model *model);
 const char *made_write_gguf(made_model *model, int parts);
 
-/* Returns the tensor with this name, without its prefix. */
+/* Returns the tensor with this name, such as "layers.0.mlp.up_proj.weight" (without the prefix that
+ * it has in files), or NULL. */
 made_tensor *made_find(made_model *model, const char *name);
 void made_remove(made_model *model, const char *name);
 

@@ -1,5 +1,5 @@
-/* Models with random weights: they are the same for any number of ranks, in every type; their size,
- * and mistakes. */
+/* Tests models with random weights: the weights must be the same for any number of ranks, and in
+ * every type except for rounding. Also tests the sizes of models, and mistakes. */
 #include "base/fault.h"
 #include "parallel/spmd.h"
 
@@ -107,7 +107,7 @@ CASE(ranks_agree, "random models: weights do not depend on the number of ranks")
         check_logits(alone);
         CHECK(distance(together, alone) < 1e-4, "%s: logits differ by %g",
               tsr_dtype_name(dtypes[d]), distance(together, alone));
-        /* In another type the model has the same values, except for rounding. */
+        /* In another type, the model must have the same values, except for rounding. */
         const double most = dtypes[d] == TSR_Q4_0 ? 2 : 0.2;
         CHECK(distance(alone, exact) < most, "%s: logits differ by %g from those in f32",
               tsr_dtype_name(dtypes[d]), distance(alone, exact));
@@ -153,7 +153,8 @@ CASE(sizes, "random models: parameters, bytes and tables")
     CHECK(strcmp(tsr_model_get_config(model)->architecture, "llama") == 0, "another architecture");
     CHECK(stats.parameters == 2 * table + WIDTH + LAYERS * layer, "%d parameters",
           (int)stats.parameters);
-    /* The output matrix is not the embedding here. Of the embedding, a token reads only one row. */
+    /* Here the output matrix is separate from the embedding. The embedding is a table: a token
+     * reads only one of its rows. */
     if (ranks == 1)
         CHECK(stats.table_bytes == 2 * table, "tables of %d bytes", (int)stats.table_bytes);
     CHECK(stats.table_bytes > 0 && stats.table_bytes < stats.weight_bytes, "tables of %d bytes",
@@ -204,7 +205,7 @@ CASE(refused, "random models: mistakes")
             "model: tensor model.layers.0.mlp.down_proj.weight has 80 columns, which are not "
             "whole blocks of q8_0's 32 elements",
             TSR_Q8_0, changed.hidden = 80);
-    tsr_model_config large = llama; /* the bytes of its cache are 2^64 */
+    tsr_model_config large = llama; /* its cache would have 2^64 bytes */
     large.layers = 8;
     large.kv_heads = large.heads;
     large.head_dim = 512 / large.heads;

@@ -1,6 +1,6 @@
-/* Reading weights: any number of threads must read the same elements, directly to memory and
- * through staging memory; and the error for a file that has become shorter. The tensors are
- * longer than what a thread reads at once. */
+/* Tests reading weights: any number of threads must read the same elements, directly to memory and
+ * through staging memory. The tensors are longer than what a thread reads at once. Also tests the
+ * error for a file that has become shorter. */
 #include "model/reader.h"
 
 #include <inttypes.h>

@@ -1,4 +1,4 @@
-/* Models whose layers are divided over two stages, compared with the model of one process. */
+/* Compares models whose layers are divided over two stages with the model of one process. */
 #include "model/made.h"
 #include "parallel/spmd.h"
 
@@ -106,8 +106,8 @@ static void compare(const texts *got, const texts *want, int sequences)
     }
 }
 
-/* Tests families whose output matrix is separate from the embedding, a family in which it is
- * not, and one with learned positions. */
+/* Tests a family whose output matrix is separate from the embedding, one in which it is the
+ * embedding, and one with learned positions. */
 CASE(same, "stages: the tokens and probabilities of one process")
 {
     static texts got, want;

@@ -1,5 +1,5 @@
-/* Conversions between Hugging Face folders and GGUF. Compares tensors with files of other programs,
- * and tokenizers with recorded ids; tests what is left after a failure. */
+/* Tests conversions between Hugging Face folders and GGUF: compares tensors with files of other
+ * programs, and tokenizers with recorded ids; tests what is left after a failure. */
 #include <dirent.h>
 #include <math.h>
 #include <signal.h>
@@ -10,7 +10,7 @@
 
 #include "base/alloc.h"
 #include "base/fault.h"
-#include "model/files.h" /* before the test's own "bytes" */
+#include "model/files.h" /* must come before shard/files.h, which declares the type `bytes` */
 #include "model/made.h"
 #include "model/tiny.h"
 #include "shard/files.h"
@@ -333,9 +333,9 @@ static const char *word(bool flag)
 }
 
 /* Writes a tokenizer.json with the merges that follow from the scores, as Hugging Face converts
- * such tokenizers, with one more token, and with the further entries `added` of its list of added
- * tokens. If not `complete`, the first merge is left out. With `strips`, tokens include the spaces
- * after them, and "</s>" is text, as in files of Phi-3. */
+ * such tokenizers. It has one more token, <|im_end|>; `added` are further entries of its list of
+ * added tokens. If not `complete`, the merges that give the first merged token are left out. With
+ * `strips`, tokens include the spaces after them, and "</s>" is text, as in files of Phi-3. */
 static void write_json(const char *path, const tsr_tokenizer *t, bool complete, bool strips,
                        const char *added)
 {
@@ -372,7 +372,8 @@ static void write_json(const char *path, const tsr_tokenizer *t, bool complete, 
         fprintf(file, ": %d", (int)id);
     }
     fputs("}, \"merges\": [", file);
-    /* In this vocabulary, higher ids have lower scores. */
+    /* In this vocabulary, higher ids have lower scores, so the merges are in the order of their
+     * ranks. */
     for (int32_t id = complete ? 259 : 260; id < count; id++)
         put_merges(file, t, id, &first);
     fputs("]}}", file);
@@ -419,7 +420,7 @@ START_TEST(chat_templates_travel)
                                                 {"stories260K.tok512.bin", "tok512.bin"}};
     const bool is_spm = _i == 1;
     const char *source = tiny(1800, "", tokenizers[_i][0], tokenizers[_i][1]);
-    if (is_spm) { /* the tokenizer is a folder with tokenizer.model */
+    if (is_spm) { /* makes a folder with tokenizer.model, and calls it "tiny" */
         ck_assert_ok(tsr_model_convert(source, at("spm"), NULL, NULL));
         ck_assert_int_eq(rename(at("tiny"), at("other")), 0);
         ck_assert_int_eq(rename(at("spm"), at("tiny")), 0);
@@ -466,7 +467,7 @@ START_TEST(end_tokens_travel)
 }
 END_TEST
 
-/* GPT-2 with the exact GELU, as examples/gpt has it. */
+/* Tests GPT-2 with the exact GELU, which examples/gpt writes. */
 START_TEST(exact_gelu)
 {
     made_model made;
@@ -518,8 +519,8 @@ START_TEST(an_index_is_followed)
 }
 END_TEST
 
-/* Writes part `number` of a GGUF file in the way of llama.cpp's gguf-split: with one of `count`
- * tensors, and with the file's metadata if it is the first part. */
+/* Writes part `number` of a GGUF file as llama.cpp's gguf-split does. The part has the tensors
+ * number, number + count, …; the first part also has the metadata. */
 static void write_gguf_part(const char *whole, const char *name, uint64_t number, uint64_t count)
 {
     tsr__file file;
@@ -701,7 +702,8 @@ static const char *phi3_folder(const char *added)
     return at("folder");
 }
 
-/* In GGUF files, the model's name says that added tokens include the spaces after them. */
+/* No key of GGUF says that added tokens include the spaces after them; a name of the model that
+ * contains "phi-3" or "phi3" says it. */
 START_TEST(tokens_of_phi3_include_spaces)
 {
     static const octets text = {.data = "a<|im_end|> \n b</s> c<|endoftext|> d <s> e", .size = 42};
@@ -728,7 +730,8 @@ START_TEST(tokens_of_phi3_include_spaces)
     tsr_tokenizer_free_ids(&ids);
     refuses(at(files[0]), at("back"), NULL, TSR_ERR_UNSUPPORTED,
             "tokenizer.model cannot say that added token '</s>' includes the spaces beside it");
-    /* A model of this name whose tokens do not do that is called otherwise. */
+    /* If the added tokens of a model with such a name do not include spaces, the new file must have
+     * another name. */
     copy_file(STORIES "-q8_0mix.gguf", at("my-Phi3.gguf"));
     ck_assert_ok(tsr_model_convert(at("my-Phi3.gguf"), at("plain.gguf"), NULL, NULL));
     check_name(at("plain.gguf"), "model");
@@ -863,7 +866,7 @@ START_TEST(tokenizers_are_refused)
 }
 END_TEST
 
-/* A tokenizer as examples/gpt writes it: each token is a character. */
+/* Tests a tokenizer as examples/gpt writes it, in which each token is a character. */
 START_TEST(a_tokenizer_of_characters)
 {
     static const char json[] =
@@ -983,7 +986,7 @@ START_TEST(a_full_disk_is_an_error)
 END_TEST
 #endif
 
-/* Writes a model with one element that a type cannot hold. */
+/* Writes a model whose last element has this value. */
 static const char *with_element(float value)
 {
     const char *source = tiny(40, "", NULL, NULL);

@@ -1,5 +1,5 @@
-/* Plans of what ranks will hold, and of what would fit. families.c checks that models keep the
- * planned bytes. */
+/* Tests plans of what ranks will hold, and of what would fit. families.c checks that models keep
+ * the planned bytes. */
 #include "base/fault.h"
 #include "support/check_main.h"
 #include "tessera/model.h"
@@ -91,8 +91,9 @@ START_TEST(what_would_fit_fits)
 }
 END_TEST
 
-/* Two stages of two ranks, of which the last ones are three times as fast. The embedding of
- * stories260K is also its output matrix, so the first and the last stage both have it. */
+/* Plans two stages of two ranks each; the last rank is three times as fast as the others. The
+ * embedding of stories260K is also its output matrix, so the first and the last stage both have
+ * it. */
 START_TEST(stages_add_up)
 {
     tsr_model_rank_plan one, ranks[4];
@@ -126,7 +127,8 @@ START_TEST(stages_add_up)
 }
 END_TEST
 
-/* Plans three stages of one rank, and checks how many layers each has. */
+/* Plans three stages of one rank each with this memory. Checks how many layers each stage has, and
+ * whether the plan fits. */
 static void expect_layers(const uint64_t *memory, const int *layers, bool fits)
 {
     tsr_model_rank_plan ranks[3];
@@ -159,7 +161,8 @@ START_TEST(stages_have_what_their_memory_holds)
 }
 END_TEST
 
-/* Layers have different sizes. The library must find every division that fits into some memory. */
+/* The layers of this model have different sizes. If a division of the layers needs exactly the
+ * memory that there is, the library must find a division that fits. */
 START_TEST(stages_of_different_layers)
 {
     static const int all[][3] = {{1, 1, 3}, {1, 2, 2}, {1, 3, 1}, {2, 1, 2}, {2, 2, 1}, {3, 1, 1}};

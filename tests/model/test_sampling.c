@@ -68,8 +68,9 @@ static int descending(const void *a, const void *b)
     return x->logit != y->logit ? (x->logit < y->logit) - (x->logit > y->logit) : y->id - x->id;
 }
 
-/* Compares the tokens that filters keep with those that follow from a sorted list. The scales give
- * logits that are close together, spread out, and far apart; some are equal. */
+/* Compares the tokens that filters keep with those that follow from a sorted list. The scales make
+ * all logits equal, close together, spread out, or far apart; a third of them have only five
+ * values. */
 START_TEST(filters_keep_the_same_tokens_as_a_sorted_list)
 {
     static const double scales[] = {0, 0.01, 3, 500};

@@ -17,7 +17,7 @@ static FILE *create(const char *folder, const char *name)
     return file;
 }
 
-/* Writes the header of the weights. Returns the bytes of the weights. */
+/* Writes the header of the weights. Returns the size of the weights in bytes. */
 static uint64_t write_header(char *header, size_t size, int vocabulary)
 {
     static const struct {
