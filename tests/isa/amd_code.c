@@ -96,7 +96,7 @@ static isa_instruction classify(const char *op, const char *line)
     return (isa_instruction){ISA_SALU, 1, 1};
 }
 
-/* A line that begins with "BB" begins a block. Lines before the first block are no code. */
+/* A line that begins with "BB" begins a block. Lines before the first block are not code. */
 bool isa_amd_line(isa_program *p, const char *line)
 {
     char op[64];

@@ -130,7 +130,8 @@ static void quant_product(void)
                             tsr_matmul_params(.transpose_b = true)));
 }
 
-/* Products of one row with the weights of a model with 1.1 G parameters. */
+/* Records products of one row with block-quantised weights, in a size of a model with 1.1 · 10⁹
+ * parameters. */
 static void blocks_product(void)
 {
     static const tsr_dtype formats[] = {TSR_Q4_0, TSR_Q5_0, TSR_Q8_0};
@@ -141,7 +142,7 @@ static void blocks_product(void)
                                 tsr_matmul_params(.transpose_b = true, .allow_int8 = i >= 3)));
 }
 
-/* A gated product, as in an MLP, of one row. */
+/* Records gated products of one row, as MLPs have them. */
 static void gated_product(void)
 {
     static const tsr_dtype weights[] = {TSR_F16, TSR_Q8_0};
@@ -212,7 +213,8 @@ static void attention_decode(void)
     attention(TSR_F16, 32, 1, 4096, 128, false);
 }
 
-/* Rotates queries and keys, and appends keys and values, of 16 tokens from one product. */
+/* Records the rotation of queries and keys, and the appending of keys and values, for 16 tokens
+ * whose q, k and v are in one tensor. */
 static void rotated(tsr_kv_cache *pages)
 {
     static const int64_t first[] = {0, 32, 40, 48};

@@ -16,7 +16,7 @@
 
 #include "isa/program.h"
 
-/* If the first block after a jump has no label, it gets a number of its own, from this one on. */
+/* Blocks without a label, such as those after a jump, get numbers from this one on. */
 #define UNNAMED 100000
 
 /* Returns the number of the label after the text `before`, for example of "jip:L8", or −1. */
@@ -39,7 +39,7 @@ static int bytes_of(const char *access, bool *uniform)
     if (strstr(access, "untyped_") && channels)
         return 4 * (int)strspn(channels + 1, "xyzw");
     if (!element)
-        return 2; /* scattered accesses have no name */
+        return 2; /* the comments of scattered accesses name no width */
     sscanf(element, ".d%d%n", &bits, &end);
     sscanf(element + end, "u32%n", &end);
     const char *times = strchr(element + 1, 'x');
@@ -49,7 +49,8 @@ static int bytes_of(const char *access, bool *uniform)
     return bits / 8 * count;
 }
 
-/* Returns the kind and width of a message, from its comment. */
+/* Returns the kind and width of a memory access ("send"), from the comment at the end of its
+ * line. */
 static isa_instruction message(const char *line, double weight)
 {
     const char *semicolon = strrchr(line, ';');
@@ -98,7 +99,8 @@ static isa_instruction classify(const char *op, const char *operands, const char
                              weight};
 }
 
-/* Returns tokens of a line as bits: those of the results for which the line waits, or its own. */
+/* Returns tokens in a line as bits: with `waits`, the tokens of the results for which the line
+ * waits; otherwise the tokens that it sets. */
 static uint32_t tokens_of(const char *line, bool waits)
 {
     uint32_t tokens = 0;

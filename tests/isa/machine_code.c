@@ -148,7 +148,7 @@ static void add_instruction(isa_figures *sum, isa_instruction in)
 {
     const double times = in.weight;
 
-    /* How many clocks shared memory needs for an access of 64 lanes, by the width of the access. */
+    /* The clocks that shared memory needs for an access of 64 lanes, by the width of the access. */
     static const double clocks[ISA_WIDTHS] = {2, 2, 4, 6, 8};
 
     switch (in.kind) {
@@ -245,8 +245,8 @@ static void append(path *to, const path *from, const int *more, int count)
 
 static path best_path(const isa_program *p, isa_span range, bool cycle, double fma_per_step);
 
-/* Makes `candidate` the path to a block if it is better than the present one. Takes over its
- * memory. */
+/* Makes `candidate` the path to a block if it is better than the present path. Takes ownership of
+ * candidate.order. */
 static void offer(path *to, path candidate)
 {
     if (to->reached && !better(&candidate.sum, &to->sum)) {
@@ -311,8 +311,8 @@ static int entry_of(const isa_program *p, isa_span range, int from, int to)
 }
 
 /* Returns the path from the beginning of `range` to its end. If `cycle` is set, the end is a jump
- * back to the beginning; otherwise it is the end of the program or the last block. Inner loops
- * count as often as it takes to make fma_per_step multiply-adds, or once. */
+ * back to the beginning; otherwise it is the end of the program or the last block. An inner loop
+ * counts as often as is needed for fma_per_step multiply-adds, but at least once. */
 static path best_path(const isa_program *p, isa_span range, bool cycle, double fma_per_step)
 {
     int count = range.end - range.begin + 2; /* the last entry stands for the end of the path */

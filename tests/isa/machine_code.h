@@ -1,11 +1,11 @@
 /* Reads the machine code of GPUs as Mesa's drivers print it, and counts what limits a kernel's
  * speed.
  *
- * The counts are those of the main loop, which is the outermost loop with the most multiply-adds
- * and loads, or of the complete program if it has no loop. They follow one path through the loop:
- * the one with the most multiply-adds; among equal ones, the one with the most bytes loaded,
- * stored, and moved to and from shared memory; and finally the one with the fewest other
- * instructions. Code for edges and tails is therefore not counted. */
+ * The counts are those of the main loop, or of the complete program if it has no loop. The main
+ * loop is the outermost loop with the largest sum of multiply-adds and bytes loaded. The counts
+ * follow one path through the loop: the one with the most multiply-adds; among equal ones, that
+ * with the most bytes loaded, then stored, then moved to and from shared memory; and finally that
+ * with the fewest other instructions. Code for edges and tails is therefore not counted. */
 #ifndef TESTS_ISA_MACHINE_CODE_H
 #define TESTS_ISA_MACHINE_CODE_H
 
@@ -21,7 +21,7 @@ typedef struct isa_figures {
     bool loop;      /* these figures are those of a loop */
     double fma;     /* multiply-adds per lane */
     double pairs;   /* instructions that make two multiply-adds, on pairs of 16-bit elements */
-    double matrix;  /* products of matrices of 16×16×16, which also count as multiply-adds */
+    double matrix;  /* products by matrix units, which also count as multiply-adds */
     double valu;    /* other vector instructions */
     double address; /* instructions among `valu` that compute with 64 bits */
     double salu;
@@ -30,17 +30,17 @@ typedef struct isa_figures {
                           clock */
     int waits;         /* waits for loads between the first load and the first multiply-add */
     double flight;     /* the most bytes per lane that are loaded without a wait */
-    /* After the main loop: stores, and the number of other vector instructions for each 4 bytes
-     * stored. */
+    /* The stores after the main loop, and the number of vector instructions there for each element
+     * stored, or for each 4 bytes if the element is wider. */
     isa_accesses result;
     double result_valu;
 } isa_figures;
 
-/* What is needed to read code of Intel's GPUs. An instruction computes all lanes of a subgroup, or
- * some of them. */
+/* Values without which code of Intel's GPUs cannot be read. An instruction computes all lanes of a
+ * subgroup, or some of them. */
 typedef struct isa_gpu {
     int width;  /* invocations in a subgroup */
-    int native; /* those that the GPU computes at once: fewer are not faster */
+    int native; /* lanes that the GPU computes at once; fewer take as long */
 } isa_gpu;
 
 /* Reads the machine code `text`. `gpu` is NULL for AMD's GPUs. `fma_per_step` is the number of

@@ -13,7 +13,7 @@
 static PFN_vkCreateComputePipelines create_pipelines;
 static null_dispatch dispatches[DISPATCHES_MAX];
 static int dispatch_count;
-static bool taken; /* the dispatches were returned to the caller */
+static bool taken; /* null_device_take() has returned the dispatches */
 static VkPipeline bound;
 static uint64_t next_address = 1 << 20;
 
@@ -30,7 +30,8 @@ static VkResult allocate_memory(VkDevice device, const VkMemoryAllocateInfo *inf
     return VK_SUCCESS;
 }
 
-/* All mappings share these bytes, because nobody reads them. Only transfers are mapped. */
+/* All mappings share these bytes, because their contents do not matter. Only memory for transfers
+ * is mapped. */
 static VkResult map_memory(VkDevice device, VkDeviceMemory memory, VkDeviceSize offset,
                            VkDeviceSize size, VkMemoryMapFlags flags, void **out)
 {

@@ -1,8 +1,9 @@
 /* Judges every kernel for GPUs by its machine code, without a GPU. The driver compiles the kernels
  * of the cases in cases.c: RADV for the family that RADV_FORCE_FAMILY names, or Intel's driver for
- * INTEL_STUB_GPU_PLATFORM. Prints a table of figures, and compares it with the limits in
- * shaders/gpu/limits.txt, and with the figures of the same release of Mesa in TEST_ISA_FIGURES, so
- * that the effect of a change is visible. TEST_ISA_WRITE=1 writes these figures. */
+ * INTEL_STUB_GPU_PLATFORM. The tests print a table of figures, and compare it with the limits in
+ * shaders/gpu/limits.txt. They also compare it with the figures of the same release of Mesa in the
+ * folder "figures", so that the effect of a change is visible. TEST_ISA_WRITE=1 writes these
+ * figures. */
 #include <dirent.h>
 #include <fnmatch.h>
 #include <stdio.h>
@@ -27,7 +28,7 @@ typedef struct row {
     double waves;        /* RADV only: subgroups that a SIMD can hold */
     double width, fills; /* Intel only: lanes of a subgroup, and reads of spilled registers */
     isa_figures isa;
-    bool keeps_subnormals; /* of f16 */
+    bool keeps_subnormals; /* f16 keeps subnormal numbers */
 } row;
 
 static row rows[ROWS_MAX];
@@ -36,7 +37,7 @@ static tsr_device *device;
 
 /* Compiling ------------------------------------------------------------------------------------ */
 
-/* Adds a statistic of RADV, or of Intel's driver. */
+/* Adds a statistic of RADV or of Intel's driver to a row. */
 static void take_statistic(void *user, const char *name, double value)
 {
     row *r = user;
@@ -157,7 +158,7 @@ static bool family_begins(const char *start)
     return strncmp(FAMILY, start, strlen(start)) == 0;
 }
 
-/* Returns the vector instructions of one step that multiply and add. */
+/* Returns the number of vector instructions of one step that multiply and add. */
 static double fma_instructions(const row *r)
 {
     return r->isa.fma - r->isa.pairs;
@@ -170,7 +171,9 @@ static double clocks_of_products(const row *r)
     bool rdna4 = family_begins("gfx12") || family_begins("navi4");
     bool rdna3 = family_begins("gfx11") || family_begins("navi3");
 
-    if (isa_family_is_intel()) /* 8 × 16 × 16 in 16 clocks, where 16 lanes add in one */
+    /* On Intel's GPUs, a product of 8 × 16 × 16 takes 16 clocks, and a multiply-add of 16 lanes
+     * takes one. */
+    if (isa_family_is_intel())
         return r->isa.matrix > 0 ? r->isa.matrix * 16 : r->isa.fma;
     if (r->isa.matrix > 0)
         return r->isa.matrix * (rdna4 ? 16 : 32);
@@ -275,8 +278,8 @@ static void print_table(FILE *out, const char *mark)
 
 /* The file of figures -------------------------------------------------------------------------- */
 
-/* Writes the heading of a file of figures. They depend on the release of the driver and on the
- * compiler that made the SPIR-V. */
+/* Writes the heading of a file of figures. It names what the figures depend on: the family, the
+ * release of the driver, and the compiler that made the SPIR-V. */
 static void figures_heading(char *text, size_t size)
 {
     snprintf(text, size, "# %s, %s, %s\n", FAMILY, tsr_device_get_info(device)->driver_info,
@@ -495,7 +498,7 @@ START_TEST(every_kernel_has_a_case)
 }
 END_TEST
 
-/* Tests a kernel that widens f16. */
+/* The kernel of this case converts f16 to f32. */
 START_TEST(subnormals_of_f16_are_kept)
 {
     int found = 0;
@@ -511,7 +514,7 @@ END_TEST
 
 TESTS(isa)
 {
-    /* Runs once for all tests, which do not call the driver. */
+    /* The kernels are compiled once for all tests. The tests themselves do not call the driver. */
     tcase_add_unchecked_fixture(tests, compile_cases, close_device);
     tcase_add_test(tests, figures_are_those_in_the_tree);
     tcase_add_test(tests, limits_are_kept);

@@ -4,7 +4,7 @@
 #include "support/check_main.h"
 
 /* A product as it should be: the next loads are issued before the multiply-adds, which are in an
- * inner loop. The branch to BB4 jumps over code for the end of k. */
+ * inner loop. The branch to BB3 jumps over code for the end of k. */
 static const char product[] = "BB0:\n"
                               "\tglobal_load_dwordx4 v[0:3], v[4:5], off ; 00\n"
                               "BB1:\n"
@@ -53,8 +53,8 @@ START_TEST(counts_a_step_of_a_product)
 }
 END_TEST
 
-/* Instructions that make two products: one alone, two in one instruction, and one together with
- * another instruction. */
+/* Each instruction dot2 makes two products. One is alone, two are in one dual instruction, and one
+ * is in a dual instruction with a move. */
 static const char pairs[] =
     "BB0:\n"
     "\tglobal_load_b128 v[0:3], v[4:5], off ; 00\n"
@@ -79,7 +79,7 @@ START_TEST(counts_products_of_pairs)
 }
 END_TEST
 
-/* Matrix units, and a wait before their first product. */
+/* Products by matrix units. A wait for a load comes before the first of them. */
 static const char matrices[] =
     "BB0:\n"
     "\tglobal_load_b128 v[0:3], v[4:5], off ; 00\n"
@@ -103,8 +103,8 @@ START_TEST(counts_products_of_matrices)
 }
 END_TEST
 
-/* After the main loop, a second loop stores. The program first jumps to the condition of that
- * loop. */
+/* After the main loop, a second loop stores. Before each loop, the program jumps to the condition
+ * of the loop. */
 static const char rotated[] = "BB0:\n"
                               "\ts_branch BB2 ; 00\n"
                               "BB1:\n"
@@ -185,8 +185,8 @@ START_TEST(reads_a_program_without_a_loop)
 }
 END_TEST
 
-/* Intel's code: instructions for half of the subgroup, uniform loads, registers in scratch memory,
- * a loop with a branch, and a wait before the first multiply-add. */
+/* Code for Intel's GPUs. It has instructions for half of the subgroup, uniform loads, registers in
+ * scratch memory, a loop with a branch, and a wait before the first multiply-add. */
 static const char intel_product[] =
     "(W)     send.ugm (1)              r86     r95    null:0  0x00000000  0x0210C580   {$1}  // "
     "wr:1+0, rd:1; load.ugm.d32x8t.a64\n"
@@ -228,8 +228,8 @@ START_TEST(reads_code_for_intel)
     ck_assert(f.loop);
     ck_assert_equal(f.fma, 2 * 0.5);
     ck_assert_equal(f.address, 0.5);
-    /* break and if compute all lanes, and so do endif and while; a move of one lane costs 16
-     * lanes */
+    /* break, if, endif and while compute all lanes. Three instructions compute 16 of 32 lanes; one
+     * of them moves a single lane, but costs as much. */
     ck_assert_equal(f.valu, 4 + 3 * 0.5);
     ck_assert_equal(f.load.count[4], 0.5);
     ck_assert_equal(f.load.count[0], 0.5);

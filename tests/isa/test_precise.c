@@ -69,7 +69,7 @@ START_TEST(additions_of_a_fixed_order_are_precise)
 }
 END_TEST
 
-/* Tests the test: other kernels have additions that may be fused. */
+/* Checks that the test above can fail: other kernels have additions that may be fused. */
 START_TEST(other_kernels_have_free_additions)
 {
     const tsr__shader_binary *binary = &tsr__shader_binaries[TSR__SHADER_ROPE];
