@@ -53,8 +53,8 @@ static void check_result(const json_t *results, const json_t *result)
         const json_t *other = json_array_get(results, (size_t)tool_number(ceiling, "result"));
         ck_assert_ptr_nonnull(other);
         double whole = tool_number(tool_member(other, "value"), "median"), own = median;
-        /* Where memory limits two operations, their rates are compared in bytes, because their
-         * units differ. */
+        /* Rates in different units, such as GFLOP/s of an operation and GB/s of its ceiling, are
+         * compared in bytes. */
         if (strcmp(tool_text(value, "unit"), tool_text(tool_member(other, "value"), "unit")) != 0)
             own = tool_number(result, "bytes") / host_ns;
         ck_assert_double_eq_tol(tool_number(ceiling, "fraction") / (own / whole), 1, 1e-9);

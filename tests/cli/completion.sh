@@ -18,8 +18,8 @@ suggests() {
     if [ "$wanted" = nothing ]; then [ ${#COMPREPLY[@]} = 0 ]; else [[ $list == *" $wanted "* ]]; fi
 }
 
-# complete WORD…: checks that for this command exactly the options in its help are suggested; in the help they follow
-# two spaces or a comma.
+# complete_options WORD…: checks that exactly the options in the help of this command are suggested. In the help, a long
+# option follows two spaces, and a comma may follow the option.
 complete_options() {
     local expected got
     expected=$("$tool" help "$@" | awk '/^options:$/ { inside = 1; next } /^[^ ]/ { inside = 0 } inside && /^  -/ { print $1 }' | tr -d , | sort)

@@ -25,7 +25,7 @@ tunes() {
 valid() { # NAME SCHEMA
     "$validator" -i "$folder/$1.json" "docs/$2.schema.json"
 }
-# compares ARGUMENT…: succeeds if `tessera bench compare` exits with 3, because something failed in the new run.
+# Succeeds if `tessera bench compare` exits with 3, because something failed in the new run, and its JSON fits the schema.
 compares() {
     sed 's/"failures": \[\]/"failures": [{"benchmark": "copy", "device": null, "text": "wrong"}]/' "$folder/run.json" \
         >"$folder/failed.json"

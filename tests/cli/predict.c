@@ -1,5 +1,5 @@
-/* Prints what the cost model of tessera plan --cluster predicts for an all-reduce of all ranks, to
- * be compared with tessera bench all-reduce by hand:
+/* Prints what the cost model of tessera plan --cluster predicts for an all-reduce of all ranks, so
+ * that one can compare it with the output of tessera bench all-reduce:
  *
  *     predict-all-reduce CLUSTER.json LINKS.json BYTES…
  *

@@ -1,5 +1,5 @@
-/* Every benchmark runs, verifies and reports on this driver. Speeds are not tested. The benchmark
- * of attention needs minutes on a CPU, so only the complete run measures it. */
+/* Tests that every benchmark runs, verifies and reports on this driver. Speeds are not tested. The
+ * benchmark of attention needs minutes on a CPU, so only the complete run measures it. */
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -92,7 +92,7 @@ static void write_duplicate(const char *icd, char *path, size_t size)
     ck_assert_int_eq(rename(made, path), 0);
 }
 
-/* If a device appears twice, as with two drivers of one GPU, both have the same UUID, and the
+/* If a device appears twice, for example with two drivers of one GPU, both have the same UUID. The
  * tool must still distinguish them. */
 START_TEST(launch_distinguishes_devices_of_one_uuid)
 {

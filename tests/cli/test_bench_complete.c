@@ -1,4 +1,4 @@
-/* The complete run, which `tessera bench` without a name performs. */
+/* Tests the complete run, which `tessera bench` without a name performs. */
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>

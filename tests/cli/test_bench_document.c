@@ -46,8 +46,9 @@ START_TEST(reads_a_run)
 }
 END_TEST
 
-/* Removes every member of every object, and replaces it by values of other types. Most of these
- * files must be refused, and none may do harm. */
+/* The number of files that spoil() has tried, and of those that were refused. spoil() replaces
+ * every member of every object by values of other types. Most of these files must be refused, and
+ * none may do harm. */
 typedef struct tally {
     int tried, refused;
 } tally;
@@ -150,7 +151,7 @@ START_TEST(errors_name_the_member)
 }
 END_TEST
 
-/* Paths of files of runs, and the shorter names by which the output distinguishes them. */
+/* Paths of files of runs, and the shorter names by which the output must distinguish them. */
 static const struct {
     const char *paths[4], *names[4];
 } named[] = {
@@ -178,7 +179,7 @@ START_TEST(names_distinguish_runs)
 }
 END_TEST
 
-/* A name that is too long is cut: its end and the number must remain, and no character may be
+/* A name that is too long must be cut. Its end and its number must remain, and no character may be
  * cut apart. */
 START_TEST(long_names_are_cut)
 {

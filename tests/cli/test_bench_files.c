@@ -1,4 +1,4 @@
-/* tessera bench compare: changes between the files of two runs. */
+/* Tests tessera bench compare: changes between the files of two runs. */
 #include <stdio.h>
 #include <string.h>
 
@@ -18,8 +18,9 @@ static tool_result compare(json_t *old, json_t *new_run, const char *options)
     return result;
 }
 
-/* Medians and 10th and 90th percentiles of results 0 and 2 in the new run. In the old run,
- * result 0 has 100 (95 to 105) GFLOP/s, and result 2 has 50 (47.5 to 52.5) µs. */
+/* The median and the 10th and 90th percentiles of result `which` in the new run. In the old run,
+ * result 0 has 100 (95 to 105) GFLOP/s, result 2 has 50 (47.5 to 52.5) µs, and result 3, a ceiling,
+ * has 200 (190 to 210) GFLOP/s. */
 static const struct {
     const char *what;
     size_t which;
@@ -236,7 +237,7 @@ START_TEST(tables_for_programs_and_chats)
 }
 END_TEST
 
-/* Compares three runs on each side. The old ones have 100, 90 and 110 GFLOP/s (85 to 115
+/* Compares three runs on each side. The old runs have 100, 90 and 110 GFLOP/s (85 to 115
  * together). */
 static tool_result compare_more(const double medians[3], const char *options)
 {
@@ -284,9 +285,9 @@ START_TEST(several_runs_show_their_spread)
 }
 END_TEST
 
-/* Compares up to five runs of 100 to 104 GFLOP/s with as many of 90, each with a spread of 20.
- * Fewer than five runs are not enough to decide. Five runs are enough, unless one new run is like
- * the old ones. */
+/* Compares up to five runs of 100 to 104 GFLOP/s with as many of 90; the percentiles of each run
+ * are 20 GFLOP/s below and above its median. Fewer than five runs are not enough to decide. Five
+ * runs are enough, unless the result of one new run is like the old ones. */
 static const struct {
     int runs;
     double last; /* median of the last new run */
@@ -386,7 +387,7 @@ START_TEST(a_file_cannot_be_given_twice)
 }
 END_TEST
 
-/* Makes a comparison with a new run in which a benchmark has failed. */
+/* Adds a failed benchmark to the new run, and checks that the comparison reports it. */
 static void fails_in(json_t *new_run, const char *options)
 {
     json_array_append_new(
@@ -423,7 +424,7 @@ START_TEST(another_device_does_not_match)
 }
 END_TEST
 
-/* A device whose name differs only in parentheses is the same one, with another driver. */
+/* A device whose name differs only in parentheses is the same device with another driver. */
 START_TEST(a_renamed_device_is_the_same)
 {
     json_t *new_run = made_run(), *device = json_array_get(json_object_get(new_run, "devices"), 0);

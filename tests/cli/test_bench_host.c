@@ -1,4 +1,4 @@
-/* Benchmarks that need no device run, verify and report. */
+/* Tests that the benchmarks that need no device run, verify and report. */
 #include <glob.h>
 #include <signal.h>
 #include <stdio.h>
@@ -15,8 +15,8 @@
 #include "support/check_main.h"
 #include "tsr_config.h"
 
-/* The numbers of results: collectives of ten sizes with two and with four ranks, and one more,
- * the memory's bandwidth, as their ceiling. */
+/* The numbers of results of collectives, which have ten sizes with two and with four ranks; and of
+ * their ceiling, which is the bandwidth of the memory. */
 #if TSR__HAVE_UCX
 enum { ALL_REDUCES = 20, ALL_REDUCE_CEILINGS = 1 };
 #else
@@ -32,7 +32,7 @@ static const struct {
     {"bench plan --json --time 0.001", 4, 0},
 #if TSR__HAVE_UCX
     {"bench all-reduce --ranks 2 --json --time 0.001", 10, 0},
-    /* the messages of each pair, and the all-reduces of the host */
+    /* messages between each pair of ranks, and all-reduces of all ranks */
     {"bench link --ranks 3 --json --time 0.001", 6 + 2, 0},
     {"bench link -b 4 -e 64 -f 4 --json --time 0.001", 3 + 3, 0},
 #endif
@@ -42,7 +42,8 @@ static const struct {
 #endif
 };
 
-/* Counts the results with a peak of memory. The peak includes 4 bytes for each of 10^7 items. */
+/* Counts the results for which the peak of memory was measured. The peak includes 4 bytes for each
+ * of 10^7 items. */
 static int with_memory(const json_t *document)
 {
     int measured = 0;
@@ -122,7 +123,8 @@ START_TEST(collectives_can_be_compared)
 }
 END_TEST
 
-/* As in nccl-tests, all ranks have equal shares, so that sizes may be a little smaller. */
+/* As in nccl-tests, all ranks have equal shares, so a size may be a little smaller than the
+ * requested one. */
 static const struct {
     const char *arguments;
     int64_t bytes[4], busbw_over_rate; /* the ratio of busbw and rate, times 6 */
@@ -222,7 +224,7 @@ START_TEST(a_job_refuses_other_ranks)
 }
 END_TEST
 
-/* The mistake is reported before anything is measured. */
+/* The tool must report the mistake before it measures anything. */
 START_TEST(sizes_without_an_element_are_refused)
 {
     tool_refuses("bench all-gather --ranks 4 -b 4 -e 12 --time 0.001",
@@ -448,7 +450,8 @@ START_TEST(prints_the_json_for_a_dash)
 }
 END_TEST
 
-/* Sends a signal twice, as timeout(1) does: to the process and to its group. */
+/* Sends a signal twice. The tool also gets two signals from timeout(1), which sends one to the
+ * process and one to its group. */
 static void interrupt_twice(int number)
 {
     char folder[] = "/tmp/tessera-test-XXXXXX", out[] = "/dev/null";
@@ -511,7 +514,7 @@ START_TEST(a_failure_is_reported_among_the_rest)
 }
 END_TEST
 
-/* A device that does not exist is reported before anything is measured. */
+/* The tool must report a device that does not exist before it measures anything. */
 START_TEST(a_missing_device_is_reported_at_once)
 {
     tool_result result = tool_run("bench --device nowhere --time 600");
@@ -526,7 +529,7 @@ END_TEST
 static const char *const for_one[] = {"bench --time 0.001", "bench rng --time 0.001",
                                       "bench --tune --time 0.001"};
 
-/* Of several processes, only the first measures and reports. */
+/* If several processes run a benchmark for one process, only rank 0 measures and reports. */
 START_TEST(other_ranks_are_silent)
 {
     setenv("RANK", "1", 1);
@@ -541,8 +544,8 @@ START_TEST(other_ranks_are_silent)
 }
 END_TEST
 
-/* If only one of a launcher's variables is set, as it may be left over in a shell, the tool
- * ignores it. */
+/* If only one of a launcher's two variables is set, for example because it is left over in a shell,
+ * the tool ignores it. */
 START_TEST(one_variable_of_a_rank_is_ignored)
 {
     setenv(_i == 0 ? "RANK" : "WORLD_SIZE", "1", 1);

@@ -1,4 +1,5 @@
-/* tessera bench model: its three formats, with a file and with generated models, and mistakes. */
+/* Tests tessera bench model: its output formats, with a file and with generated models, and
+ * mistakes. Also tests tessera bench rates. */
 #include <stdio.h>
 #include <string.h>
 
@@ -94,7 +95,7 @@ START_TEST(a_job_is_measured)
 }
 END_TEST
 
-/* Two sequences are generated at the same time over two stages; these two numbers need not be
+/* Three sequences are generated at the same time over two stages; the two numbers need not be
  * equal. */
 START_TEST(stages_are_measured)
 {
@@ -127,7 +128,7 @@ START_TEST(tables)
     ck_assert_int_eq(strncmp(csv.out, headings, strlen(headings)), 0);
     ck_assert_int_eq(tool_count(csv.out, "\n"), 3);
     ck_assert_int_eq(tool_count(csv.out, "\"llama-15m q8_0, generated\","), 2);
-    ck_assert_int_eq(tool_count(csv.out, ",q8_0,22"), 2); /* the weights have 22 MB */
+    ck_assert_int_eq(tool_count(csv.out, ",q8_0,22"), 2); /* the weights take 22 MB */
     ck_assert_int_eq(tool_count(csv.out, ",21105920,1,pp9,9,2,"), 1);
     ck_assert_int_eq(tool_count(csv.out, ",tg3,3,2,"), 1);
     tool_result_free(&csv);
@@ -139,7 +140,7 @@ START_TEST(tables)
     ck_assert_int_eq(tool_count(md.out, " ± "), 1);
     ck_assert_int_eq(tool_count(md.out, "communication"), 0); /* one rank does not communicate */
     tool_result_free(&md);
-    /* The model's context has 512 tokens, so a prompt of 513 must be refused. */
+    /* The model's context has 512 tokens. A prompt of 513 must be measured with a warning. */
     tool_result text = tool_run("bench model " MODEL " -n 3 -r 2 -p 513 -o text");
     ck_assert_msg(text.exit_code == 0, "%s", text.err);
     ck_assert_str_eq(text.err,

@@ -195,8 +195,8 @@ START_TEST(results_without_ceilings_are_compared_directly)
 }
 END_TEST
 
-/* If the new run measured a result against another ceiling, the fractions cannot be compared, so
- * absolute values are. */
+/* If the new run measured a result against another ceiling, the fractions cannot be compared, and
+ * the values themselves are compared. */
 START_TEST(results_with_another_ceiling_are_compared_directly)
 {
     json_t *run = limited_run();
@@ -208,8 +208,8 @@ START_TEST(results_with_another_ceiling_are_compared_directly)
     json_object_set_new(json_object_get(made_result(run, PEAK), "case"), "dtype",
                         json_string("f16"));
     answers(limited_run(), run, mode, 0, "in both runs: matmul\n");
-    /* A result's ceiling is the fastest of several variants; it does not matter which one that
-     * was. */
+    /* The ceiling of a result is the fastest of several variants. Two runs may have different
+     * variants. */
     run = limited_run();
     json_object_set_new(json_object_get(made_result(run, MEMORY), "case"), "threads",
                         json_integer(4));
@@ -248,7 +248,7 @@ START_TEST(results_above_their_ceiling_are_compared_directly)
 }
 END_TEST
 
-/* Spreads that no run can have, but a file can. */
+/* A file can contain spreads that no run has. */
 START_TEST(any_spread_can_be_compared)
 {
     json_t *run = limited_run();
@@ -304,8 +304,8 @@ static json_t *run_at(double part)
     return run;
 }
 
-/* Each further run is compared with its own ceilings. A run with a result above its ceiling does
- * not count. */
+/* Each further run is compared by its own ceilings. A run with a result above its ceiling does not
+ * count for this result. */
 START_TEST(further_runs_use_their_own_ceilings)
 {
     char further[2][MADE_PATH], options[256];

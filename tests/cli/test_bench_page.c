@@ -92,8 +92,8 @@ START_TEST(pairs_are_a_matrix)
 }
 END_TEST
 
-/* As the memory ceiling of a GPU, the page must not use memcpy, which all-reduce measures; as
- * that of a CPU driver, it must not use the device's copy. */
+/* For a GPU, the memory ceiling on the page must not be memcpy, which is measured for all-reduces;
+ * for a CPU driver, it must not be the copy on the device. */
 START_TEST(memory_is_the_devices_own)
 {
     static const struct {
@@ -178,7 +178,7 @@ START_TEST(large_rates_are_in_tera)
 }
 END_TEST
 
-/* Each dtype has the roof of its own arithmetic, and the axis goes up to the highest. */
+/* Each dtype has the roof of its own arithmetic, and the axis reaches up to the highest roof. */
 START_TEST(each_dtype_has_its_roof)
 {
     json_t *run = run_with_f16(), *peak = json_deep_copy(made_result(run, 3));
@@ -252,7 +252,7 @@ START_TEST(results_above_their_ceiling_are_marked)
 }
 END_TEST
 
-/* A heading without content would be a mistake. */
+/* Sections without content must have no heading. */
 START_TEST(there_are_no_empty_sections)
 {
     static const char glance[] = "<h2>At a glance</h2>",
@@ -272,8 +272,8 @@ START_TEST(there_are_no_empty_sections)
 }
 END_TEST
 
-/* Values as far apart as possible, and values that are all equal. Every chart must have finite
- * coordinates. */
+/* Draws values as far apart as possible, and values that are all equal. Every chart must have
+ * finite coordinates. */
 START_TEST(any_range_can_be_drawn)
 {
     static const double ranges[][3] = {{1e-300, 1e-300, 1e300},
@@ -296,8 +296,8 @@ START_TEST(any_range_can_be_drawn)
 }
 END_TEST
 
-/* If a GPU and a CPU are compared, the rates of both are visible: they are dots on a logarithmic
- * scale, which also has room for every ceiling. */
+/* If a GPU and a CPU are compared, the rates of both must be visible: they are dots on a
+ * logarithmic scale, which also has room for every ceiling. */
 START_TEST(unlike_devices_are_on_a_logarithmic_scale)
 {
     for (int unlike = 0; unlike < 2; unlike++) {
@@ -346,7 +346,7 @@ START_TEST(decades_are_whole)
 }
 END_TEST
 
-/* Two files of the same name: legends and headings name the folder as well. */
+/* If two files have the same name, legends and headings also name the folder. */
 START_TEST(files_of_the_same_name_are_distinguished)
 {
     char folder[] = "/tmp/tessera-test-XXXXXX", paths[2][64], arguments[256];
@@ -464,7 +464,7 @@ START_TEST(a_page_that_cannot_be_written)
 }
 END_TEST
 
-/* Prints the page and nothing else, and creates no file named "-". */
+/* With -o -, the tool must print the page and nothing else, and create no file named "-". */
 START_TEST(a_page_on_standard_output)
 {
     char path[MADE_PATH], arguments[160];
@@ -482,7 +482,7 @@ START_TEST(a_page_on_standard_output)
 }
 END_TEST
 
-/* Writes a page in the format of the file's extension or of --format. */
+/* Writes a page in the format of the extension `end` or of --format, and returns its text. */
 static char *written_as(json_t *run, const char *end, const char *options)
 {
     char path[MADE_PATH], output[MADE_PATH + 8], arguments[320];
@@ -637,7 +637,8 @@ START_TEST(what_is_not_drawn_is_listed)
 }
 END_TEST
 
-/* The output is recognised by its own name, through links, and as the target of standard output. */
+/* The tool must not overwrite its input. It recognises an input by its own name, through links, and
+ * as the target of standard output. */
 START_TEST(a_page_does_not_replace_its_input)
 {
     char first[MADE_PATH], second[MADE_PATH], names[4][MADE_PATH + 8], want[320],

@@ -226,8 +226,8 @@ START_TEST(noisy_results_are_refused)
 }
 END_TEST
 
-/* Removes each member in turn, and gives it a wrong type. Each time the sentence must name the
- * member. */
+/* Removes each member in turn, and replaces it by two wrong values. Each time, the error must name
+ * the member. Returns the number of tries. */
 static int spoil(json_t *root, json_t *value)
 {
     static const char *const wrong[] = {"[[]]", "-0.5"};

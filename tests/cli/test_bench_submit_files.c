@@ -157,8 +157,9 @@ START_TEST(a_folder_that_is_missing)
 }
 END_TEST
 
-/* Each system call fails in turn. The failure is reported with its reason, and no file is left. */
-static const char *failing; /* the function that fails from now on */
+/* These functions replace those of the C library, so that each call can fail. The failure must be
+ * reported with its reason, and no file may be left. */
+static const char *failing; /* the name of the function that fails from now on */
 static int failure;
 
 int __real_fsync(int descriptor);
@@ -241,8 +242,8 @@ START_TEST(a_disk_that_is_full)
 }
 END_TEST
 
-/* For two cards of the same name, the second file has a number. If one card is refused, the other's
- * file is still written. */
+/* If two cards have the same name, the second file gets a number. If one card is refused, the file
+ * of the other card must still be written. */
 START_TEST(each_device_has_a_file)
 {
     char messages[2048];
@@ -330,7 +331,7 @@ START_TEST(files_are_named_after_the_device)
 }
 END_TEST
 
-/* Every file of docs/results passes the self-check, and has the name that the tool gave it. */
+/* Every file in docs/results must pass the self-check, and have a name that the tool gives. */
 START_TEST(published_files_are_submissions)
 {
     DIR *results = opendir(TEST_RESULTS);

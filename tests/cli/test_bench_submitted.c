@@ -48,7 +48,7 @@ START_TEST(a_page_of_several_submissions)
 }
 END_TEST
 
-/* Without --check, even a run that would not be published is drawn. */
+/* With --check, a run that would not be published is refused. Without it, the run is drawn. */
 START_TEST(a_check_names_what_is_wrong)
 {
     char path[MADE_PATH], arguments[160], want[512];
@@ -163,8 +163,7 @@ START_TEST(hostile_files_are_refused)
 }
 END_TEST
 
-/* Files that would need much stack or memory, files that are cut at any length, and files with any
- * byte changed, are refused. */
+/* Files that would need much stack or memory must be refused. */
 START_TEST(deep_and_large_files_are_refused)
 {
     enum { SIZE = 1 << 20 };

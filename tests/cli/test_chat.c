@@ -1,4 +1,4 @@
-/* tessera chat: conversations with a small model, which knows only stories, and mistakes. */
+/* Tests tessera chat: conversations with a small model, which knows only stories, and mistakes. */
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -22,7 +22,8 @@ static void feed(const char *text)
     tool_feed(text, strlen(text));
 }
 
-/* The token ids of a conversation and of the replies to it, as `generate` gives them. */
+/* The token ids of a conversation and of the replies to it, and the text of the last reply, as
+ * `generate` gives them. */
 typedef struct oracle {
     int32_t ids[256];
     uint64_t count;
@@ -51,7 +52,7 @@ static void add_message(oracle *o, const tsr_tokenizer *tokenizer, tsr_chat_afte
     add_bytes(o, tokenizer, after, text, strlen(text));
 }
 
-/* Lets `generate` reply, and adds the ids of the reply. */
+/* Makes `generate` reply, and adds the ids of the reply. */
 static void reply(oracle *o)
 {
     char arguments[2048] = "generate " MODEL " --greedy --json --max-tokens 12 --ids ";
@@ -70,8 +71,8 @@ static void reply(oracle *o)
     json_decref(document);
 }
 
-/* Replies are what `generate` writes after the conversation so far. The messages include one of two
- * lines and an empty one. A second conversation is not affected by the first.
+/* Replies must be what `generate` writes after the conversation so far. One message has two lines.
+ * An empty line is not a message. The conversation before /clear must not affect the one after it.
  * Lines may end as on Windows. */
 START_TEST(replies_continue_the_conversation)
 {
@@ -129,8 +130,8 @@ START_TEST(unreadable_input_is_an_error)
 }
 END_TEST
 
-/* If the input breaks off within a line, the incomplete line is not a message. Closing a connection
- * with unread bytes breaks it off. */
+/* If the input breaks off within a line, the incomplete line is not a message. The test closes a
+ * connection with unread bytes, which breaks the input off. */
 START_TEST(input_that_breaks_off_is_an_error)
 {
     int ends[2];
@@ -248,7 +249,7 @@ START_TEST(an_interrupt_ends_the_chat_of_ranks)
 }
 END_TEST
 
-/* Fills a pipe, except for the last bytes. Returns how many bytes it holds then. */
+/* Fills a pipe, except for the last `except` bytes. Returns how many bytes it then holds. */
 static int fill(int from, int to, int except)
 {
     static char bytes[4096];
@@ -275,7 +276,8 @@ static void wait_until_blocked(int from, int before)
     }
 }
 
-/* The tool is writing while the signal comes, as when a pager or a terminal has stopped reading. */
+/* The signal arrives while the tool is writing, as when a pager or a terminal has stopped
+ * reading. */
 START_TEST(an_interrupt_loses_no_text)
 {
     int in[2], out[2], status;

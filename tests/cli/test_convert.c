@@ -1,4 +1,5 @@
-/* tessera convert: converts a model to another format and back; error messages; an interrupt. */
+/* Tests tessera convert: converts a model to another format and back, and tests error messages and
+ * an interrupt. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -89,7 +90,8 @@ static bool exists(const char *path)
     return access(path, F_OK) == 0;
 }
 
-/* Interrupts the conversion of a file that is so large that it cannot be complete by then. */
+/* Interrupts the conversion of a file that is so large that its conversion cannot be complete by
+ * then. */
 START_TEST(an_interrupt_leaves_nothing)
 {
     static const int signals[] = {SIGINT, SIGTERM};

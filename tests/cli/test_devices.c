@@ -206,7 +206,8 @@ END_TEST
 
 /* Tunings -------------------------------------------------------------------------------------- */
 
-/* Stores another kernel for one class of products, in a file with the date 2026-01-02T03:04:05Z. */
+/* Stores another kernel than the default for one class of products, in a file with the date
+ * 2026-01-02T03:04:05Z. */
 static void store_tuning(char path[TSR_TUNING_PATH_SIZE])
 {
     const struct utimbuf then = {.actime = 1767323045, .modtime = 1767323045};
@@ -293,8 +294,8 @@ START_TEST(a_refused_tuning_has_a_reason)
     tsr_device_list list;
     store_tuning(path);
 
-    /* A tuning for another version of the driver is stored under another name, and contains that
-     * version. */
+    /* A tuning for another version of the driver is in a file with another name, and contains that
+     * version. This file imitates one. */
     snprintf(other, sizeof other, "%s/tessera/tuning-0.bin", cache_folder);
     ck_assert_int_eq(rename(path, other), 0);
     FILE *file = fopen(other, "r+b");

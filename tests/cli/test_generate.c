@@ -1,4 +1,4 @@
-/* tessera generate: text and JSON of a small model, and mistakes. */
+/* Tests tessera generate: text and JSON of a small model, and mistakes. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* A job of tessera generate ends with a sentence if one of its ranks is killed. */
+/* Tests that a job of tessera generate ends with an error message if one of its ranks is killed. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,5 @@
-/* tessera generate with stages: any division of a model's layers, and parts of long prompts. */
+/* Tests tessera generate with stages: any division of a model's layers, and parts of long
+ * prompts. */
 #include <stdio.h>
 #include <string.h>
 

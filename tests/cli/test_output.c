@@ -1,4 +1,4 @@
-/* Output files that are replaced atomically. */
+/* Tests output files that are replaced atomically. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -55,7 +55,8 @@ START_TEST(replaces_the_file_at_the_end)
 }
 END_TEST
 
-/* The temporary file is removed, too: remove_folder checks that. */
+/* cli_output_end_new() must not replace a file. It must also remove its temporary file, which
+ * remove_folder() checks. */
 START_TEST(a_new_file_replaces_nothing)
 {
     cli_output output;

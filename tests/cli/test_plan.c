@@ -1,4 +1,4 @@
-/* tessera plan: tables, JSON, and messages for wrong arguments and files. */
+/* Tests tessera plan: tables, JSON, and messages for wrong arguments and files. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -341,8 +341,8 @@ START_TEST(says_what_would_fit)
 }
 END_TEST
 
-/* The layers that generate gives to two stages, whose first one has a small memory; see
- * test_generate_stages.c. */
+/* A plan must divide the layers over two stages as generate does; see test_generate_stages.c. In
+ * some cases, the first stage has little memory. */
 START_TEST(plans_stages)
 {
     static const struct {
@@ -386,8 +386,8 @@ START_TEST(plans_stages)
 }
 END_TEST
 
-/* One rank has no memory for the model, two are the fastest, and the third
- * is behind a slow link. */
+/* One rank of the host left has too little memory for the model. The two ranks of this host are the
+ * fastest. The third rank is behind a slow link. */
 START_TEST(finds_a_grid)
 {
     tool_result result = tool_run("plan " STORIES " --cluster hosts.json");
@@ -431,7 +431,8 @@ START_TEST(finds_a_grid)
 }
 END_TEST
 
-/* The grid of stages on two hosts, whose first one has memory for 2 of 5 layers in f16. */
+/* Of two hosts, the first has memory for 2 of 5 layers in f16. The grid with two stages must divide
+ * the layers accordingly. */
 START_TEST(moves_layers_of_a_grid)
 {
     static const char text[] =
@@ -478,7 +479,7 @@ START_TEST(says_which_predictions_hold)
          4,
          0},
         {{"2", "0.5"}, "\nthe best:\n", "not predicted", 2, 2},
-        /* left has more ranks for each processor, but only right has less than one processor */
+        /* Left has more ranks for each processor, but only right has less than one processor. */
         {{"1", "0.9"},
          ": 2 ranks share 1 processor of left; the prediction may be",
          "not pred",
@@ -491,7 +492,8 @@ START_TEST(says_which_predictions_hold)
          "too low",
          5,
          5},
-        /* the rank on right alone is predicted, although an equal rank on left is not */
+        /* A grid of only the rank on right is predicted, although a grid of an equal rank on left
+         * is not. */
         {{"0.5", "2"}, "\nthe best:\n", "best: not predicted", 5, 5},
     };
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
@@ -524,7 +526,7 @@ START_TEST(says_which_predictions_hold)
 }
 END_TEST
 
-/* A training has data-parallel grids, with and without shards. */
+/* For training, there are data-parallel grids, with and without shards. */
 START_TEST(finds_a_grid_for_training)
 {
     json_t *document = tool_json("plan " STORIES " --cluster hosts.json --goal training --batch 6 "

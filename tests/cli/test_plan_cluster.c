@@ -60,7 +60,8 @@ static const struct {
     /* Two ranks on two hosts: one exchange of all data, or two exchanges of halves. */
     {2, {0, 1}, 1e4, A + 1e4 / B, A + 5e3 / B},
     {2, {0, 1}, 1e6, 2 * (A + 5e5 / B), A + 5e5 / B},
-    /* In levels: two local ranks exchange a share each, and use the same link. */
+    /* Two hosts with two ranks each, in two levels: inside a host, then between the hosts. Each
+     * rank exchanges its share with the other host, and both shares use the same link. */
     {4, {0, 0, 1, 1}, 1e4, A + 1e4 / B, A + 5e3 / B},
     /* Two rounds, each with quarters of the data. The second message of a rank starts when the
      * first message of the other rank has left, so that the link is always busy. */
@@ -70,11 +71,11 @@ static const struct {
     /* Four hosts with two ranks each. A rank's messages sometimes wait for those of the other rank
      * of its host. The times were worked out by hand. */
     {8, {0, 0, 1, 1, 2, 2, 3, 3}, 65536, 1119.2e-6, 609.6e-6},
-    /* Ranks that alternate between the hosts have no levels. The first round is between hosts, and
-     * two ranks share the link; the second round is inside a host. */
+    /* If ranks alternate between the hosts, the algorithm has no levels. The first round is between
+     * hosts, and two ranks share the link; the second round is inside a host. */
     {4, {0, 1, 0, 1}, 1e4, A + 2e4 / B, A + 1e4 / B},
-    /* Three ranks: the first two share a leaf, which gets two blocks of three. If they are on two
-     * hosts, their messages share the link with those of the third. */
+    /* With three ranks, the first two act as one rank (they share a leaf) and get two of the three
+     * blocks. If they are on two hosts, their messages share the link with those of the third. */
     {3, {0, 0, 1}, 1e4, A + 1e4 / B, A + 6664 / B},
     {3, {0, 1, 1}, 1e4, 2 * A + 3e4 / B, 2 * A + 19992 / B},
 };
@@ -91,8 +92,8 @@ START_TEST(costs_of_collectives)
 }
 END_TEST
 
-/* 2^20 times the data take 2^20 times as long, less the start. Playing through all steps would take
- * days. */
+/* 2^20 times the data must take 2^20 times as long, apart from the latency. Simulating all steps
+ * would take days. */
 START_TEST(costs_of_large_collectives)
 {
     static const int host[] = {0, 1, 1, 2};
@@ -120,8 +121,8 @@ START_TEST(costs_inside_a_host)
 }
 END_TEST
 
-/* Hosts with fewer processors than ranks: in each round ranks wait for their turn on a processor,
- * and copies take turns. */
+/* If a host has fewer processors than ranks, its ranks wait in each round for their turn on a
+ * processor, and their copies take turns. */
 START_TEST(costs_of_turns)
 {
     static const int two[4] = {0, 0, 1, 1}, apart[4] = {0, 1, 0, 1}, one[4] = {0};
@@ -133,14 +134,15 @@ START_TEST(costs_of_turns)
     ck_assert_double_eq_tol(plan_turns_seconds(&turns[0]), 8e-6, 1e-12);
     ck_assert_double_eq(plan_turns_seconds(&turns[1]), 0);
     ck_assert_double_eq(plan_turns_seconds(&turns[2]), 0);
-    /* In levels: both ranks of the first host end the first collective inside the host in turn, but
-     * waiting for the link takes longer. So two turns count: one after the messages, for which the
-     * ranks have slept, and one in the last collective inside the host, for which they poll. */
+    /* With two levels, both ranks of the first host end the first collective inside the host in
+     * turn, but waiting for the link takes longer. So two turns count: one after the messages, for
+     * which the ranks have slept, and one in the last collective inside the host, for which they
+     * poll. */
     ck_assert_double_eq_tol(plan_collective_seconds(&g, TSR_COLLECTIVE_ALL_REDUCE, 1e4),
                             A + 1e4 / B + 8e-6 + 1e-6, 1e-9);
     ck_assert_double_eq_tol(plan_collective_seconds(&g, TSR_COLLECTIVE_REDUCE_SCATTER, 1e4),
                             A + 5e3 / B, 1e-9);
-    /* Two rounds of messages, for which the ranks sleep. */
+    /* There are two rounds of messages, for which the ranks sleep. */
     g = group_of(4, apart);
     g.turns = turns;
     ck_assert_double_eq_tol(plan_collective_seconds(&g, TSR_COLLECTIVE_ALL_REDUCE, 1e4),
@@ -156,8 +158,8 @@ START_TEST(costs_of_turns)
     links[0] = plan_link_of(1e-6, 1e9);
     ck_assert_double_eq_tol(plan_collective_seconds(&g, TSR_COLLECTIVE_ALL_REDUCE, 4e6),
                             2e-6 + 1e-6 + 2 * 2 * 3e6 / 1e9, 1e-9);
-    /* With the measured costs of the memory: 1 µs for each kB that a rank reads. There is no
-     * latency, because turns contain it. */
+    /* The measured cost of the memory is 1 µs for each kB that a rank reads. There is no latency,
+     * because turns contain it. */
     static const plan_memory_cost memory[4] = {{4, 5e-6, {2, {0, 1e6}, {0, 1e-3}}}};
     g.memory = memory;
     ck_assert_double_eq_tol(plan_collective_seconds(&g, TSR_COLLECTIVE_ALL_REDUCE, 4e6),
@@ -185,7 +187,8 @@ START_TEST(costs_of_a_pipeline)
     /* One micro-batch passes all stages forward and backward. */
     ck_assert_double_eq_tol(plan_pipeline_seconds(3, 1, passes, none), 12, 1e-12);
     ck_assert_double_eq_tol(plan_pipeline_seconds(3, 1, passes, sends), 13.5, 1e-12);
-    /* For equal stages, the formula of the pipeline's bubble holds. */
+    /* For equal stages, the formula of the pipeline's bubble holds: (micro-batches + stages − 1)
+     * times the passes of a stage. */
     ck_assert_double_eq_tol(plan_pipeline_seconds(2, 4, equal, none), 5 * 3, 1e-12);
     ck_assert_double_eq_tol(plan_pipeline_seconds(2, 1000, equal, none), 1001 * 3, 1e-9);
     /* The slowest stage is always busy, except that it waits for 1 before its first backward pass.
@@ -219,7 +222,7 @@ static const int both[] = {0, 1};
 static plan_cluster cluster;
 static plan_prediction predicted;
 
-/* A part of 4 blocks with 4 MB of weights, and a head of 1 MB. */
+/* A part of 4 blocks with 4 MB of weights, and an embedding and a head of 1 MB each. */
 static const plan_part whole = {.block_bytes = 4e6,
                                 .block_parameters = 1e6,
                                 .embedding_bytes = 1e6,
@@ -284,7 +287,7 @@ START_TEST(predicts_generation)
     work.sequences = 2;
     expect(&work, &(plan_grid){1, 1, 2, both, false, three_one, parts}, 2 * 4.25e-3,
            A + 1000 / B + A + 12 / B, 3.375e-3);
-    /* Three sequences are three parts, because parts have the same size. */
+    /* Three sequences are divided into three parts, because all parts must have the same size. */
     work.sequences = 3;
     plan_grid grid = {1, 1, 2, both, false, three_one, parts};
     two_hosts(&cluster);
@@ -294,8 +297,8 @@ START_TEST(predicts_generation)
 }
 END_TEST
 
-/* Measured passes: between two numbers of rows times are interpolated, above the largest one those
- * of elements grow. */
+/* Predicts from measured passes. Between two measured numbers of rows, times are interpolated.
+ * Above the largest number, only the times of elements grow. */
 START_TEST(predicts_from_measured_passes)
 {
     static const struct {
@@ -346,13 +349,13 @@ START_TEST(predicts_training)
     plan_part part = whole;
     const plan_part parts[2] = {part, part};
     const int four[] = {4}, three_one[] = {3, 1};
-    /* 20 rows, three passes of 1.25 million multiplications and additions; 28 bytes for each of 1.5
-     * million parameters. */
+    /* There are 20 rows and three passes, each with 1.25 million multiply-adds for each row. The
+     * update of the weights moves 28 bytes for each of 1.5 million parameters. */
     const double alone = 3 * 2 * 1.25e6 * 20 / 1e9;
-    const double end = 2 * (A + 8 / B); /* the norm and the loss */
+    const double end = 2 * (A + 8 / B); /* for the norm and the loss */
     expect(&work, &(plan_grid){1, 1, 1, both, false, four, parts}, alone + 1.5e6 * 28 / 1e9, 0, 0);
     /* With data parallelism, each rank has half of the rows, and the slower rank counts. Gradients
-     * of 6 MB are sent in pieces of 1 MiB or in three phases. */
+     * of 6 MB are sent in pieces of 1 MiB; with shards, they are sent in three phases. */
     expect(&work, &(plan_grid){2, 1, 1, both, false, four, parts}, alone + 1.5e6 * 28 / 5e8,
            2 * (6 * A + 3e6 / B) + end, 0);
     expect(&work, &(plan_grid){2, 1, 1, both, true, four, parts}, alone + 7.5e5 * 28 / 5e8,
@@ -495,7 +498,7 @@ END_TEST
     "{\"benchmark\": \"" name "\", \"case\": {\"host\": " host ", \"ranks\": " ranks               \
     ", \"processors\": 1, " more "}, \"host_ns\": {\"median\": " ns "}}"
 
-/* What the measuring job has found about a host is used where the description says nothing. */
+/* Measured values of a host must be used where the description has none. */
 START_TEST(reads_measured_hosts)
 {
     char error[PLAN_CLUSTER_ERROR] = "";
@@ -532,8 +535,8 @@ START_TEST(reads_measured_hosts)
     ck_assert_double_eq_tol(cluster.asleep_seconds[1], 5e-6, 1e-12);
     ck_assert_int_eq(cluster.memory[0].ranks, 2);
     ck_assert_double_eq_tol(cluster.memory[0].latency, 2e-6, 1e-12);
-    /* two ranks share the processor, one after the other; each reads as many bytes as the data
-     * have */
+    /* Two ranks share the processor, one after the other. Each reads as many bytes as the data
+     * have. */
     ck_assert_double_eq_tol(plan_link_seconds(&cluster.memory[0].work, 1008), 2e-6, 1e-12);
     ck_assert_int_eq(cluster.memory[1].work.count, 0);
     ck_assert_double_eq_tol(plan_link_seconds(&cluster.message_work[1], 508), 25e-6, 1e-12);
@@ -541,7 +544,7 @@ START_TEST(reads_measured_hosts)
 }
 END_TEST
 
-/* Reads a description without rates, and these. */
+/* Reads a description of a cluster without rates, and these rates. */
 static bool read_rates(const char *rates, char error[PLAN_CLUSTER_ERROR])
 {
     static const char hosts[] = "{\"hosts\": [{\"name\": \"a\", \"ranks\": [{\"memory\": 1000}]}]}";

@@ -1,4 +1,4 @@
-/* Values of the options of tessera plan. */
+/* Tests how values of the options of tessera plan are read. */
 #include "cli/lib/numbers.h"
 #include "cli/plan/plan.h"
 #include "support/check_main.h"

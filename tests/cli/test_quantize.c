@@ -1,4 +1,4 @@
-/* tessera quantize: bytes of golden files through pipes. */
+/* Tests tessera quantize: sends bytes of golden files through pipes. */
 #include <stdio.h>
 
 #include "cli/tool.h"
@@ -20,7 +20,8 @@ static void converts(const char *arguments, const void *in, size_t in_size, cons
     tool_result_free(&result);
 }
 
-/* Converts row 0 of the golden file twice, in both directions, in every format. */
+/* Converts two copies of row 0 of the golden file: to blocks in the formats that can be quantised,
+ * and back in all formats. */
 START_TEST(converts_golden_rows)
 {
     json_t *golden = golden_load("quant_blocks"), *type;

@@ -1,4 +1,4 @@
-/* tessera sample raw: golden values, output formats, and messages for wrong arguments. */
+/* Tests tessera sample raw: golden values, output formats, and messages for wrong arguments. */
 #include <stdio.h>
 
 #include "cli/sample_run.h"
@@ -67,8 +67,8 @@ START_TEST(raw_dotnet_is_next)
 }
 END_TEST
 
-/* A permutation of 0 items draws nothing, so the next values are the
- * generator's first two words. */
+/* A permutation of at most one item draws nothing, so next_u64 consists of the generator's first
+ * two words. */
 START_TEST(raw_mt19937_is_torch)
 {
     json_t *document = golden_load("torch_randperm"), *one;
@@ -92,7 +92,8 @@ START_TEST(raw_mt19937_is_torch)
 }
 END_TEST
 
-/* Blocks 0 and 1 with key 0, also without options. The first is a published known answer. */
+/* Without options, the tool must print blocks 0, 1, … of Philox with key 0. Block 0 is a published
+ * known answer. */
 START_TEST(raw_philox_is_the_default)
 {
     ck_assert_uint_eq(run_i64("sample raw"), 10);

@@ -84,7 +84,7 @@ START_TEST(reads_many)
 }
 END_TEST
 
-/* Reads a file, which must fail, and returns the message, for free(). */
+/* Reads a file, which must fail. Returns the message; the caller frees it. */
 static char *complaint(const char *name, bool reals)
 {
     FILE *capture = tmpfile();

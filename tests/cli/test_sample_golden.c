@@ -237,7 +237,7 @@ static void add_base(const json_t *in)
     add_flag("global-generator", strstr(kind, "global") != NULL);
 }
 
-/* Checks the batches of one epoch from number `first` on. */
+/* Checks the batches of one epoch. The first of them is batch `first` of the printed list. */
 static void check_batches(const char *id, const json_t *epoch, const json_t *batches, size_t first)
 {
     const json_t *sizes = golden_member(epoch, "sizes"), *flat = golden_member(epoch, "flat");

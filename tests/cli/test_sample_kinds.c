@@ -1,5 +1,5 @@
-/* tessera sample: compares every kind with the library's sampler, and tests output formats and all
- * examples in the help and the manual. */
+/* Tests tessera sample: compares every kind with the library's sampler, and tests output formats
+ * and all examples in the help and the manual. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -169,7 +169,7 @@ START_TEST(samplers_of_samplers)
 }
 END_TEST
 
-/* Pairs of commands with the same output. */
+/* The two commands of each pair must print the same. */
 static const char *const same[][2] = {
     {"sample batch --sampler random --n 20 --seed 3 --batch 6 --drop-last",
      "sample random --n 20 --seed 3 --batch 6 --drop-last"},

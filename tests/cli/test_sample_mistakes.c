@@ -1,5 +1,5 @@
-/* tessera sample: wrong arguments and files give exit status 2, one sentence on standard error, and
- * no output. */
+/* Tests that wrong arguments and files of tessera sample give exit status 2, one sentence on
+ * standard error, and no output. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* tessera tokenize: ids and texts through pipes. */
+/* Tests tessera tokenize: sends ids and texts through pipes. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -89,7 +89,7 @@ START_TEST(ids_become_text)
 }
 END_TEST
 
-/* All bytes are unchanged after both directions. */
+/* Encoding and then decoding must leave all bytes unchanged. */
 START_TEST(all_bytes_come_back)
 {
     char bytes[256], ids[4096];

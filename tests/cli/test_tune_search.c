@@ -1,4 +1,4 @@
-/* The search of bench --tune, with a simulated library and clock: which kernel it chooses. */
+/* Tests which kernel the search of bench --tune chooses, with a simulated library and clock. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,7 +10,8 @@
 static double gain;
 static int stumbles_every;
 
-/* Whether the candidate is stored for products without and with a bias. */
+/* [0] is for products without a bias, [1] for those with a bias. tuned: the candidate is stored;
+ * was_set: the search has stored or removed it. */
 static bool tuned[2], was_set[2];
 static int products;
 
@@ -56,7 +57,7 @@ bool tune_case_verify(tune_case *test, bool bias, const tsr_tuning_choice *choic
     return true;
 }
 
-/* Replace the library's functions. */
+/* These functions replace those of the library. */
 tsr_status __wrap_tsr_tuning_candidate(tsr_stream *stream, const tsr_tensor *y, const tsr_tensor *a,
                                        const tsr_tensor *b, const tsr_matmul_params *params,
                                        int index, tsr_tuning_choice *out);

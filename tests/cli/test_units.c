@@ -1,4 +1,5 @@
-/* The tool's parts that need no device. Above all, wrong results must not pass verification. */
+/* Tests the parts of the tool that need no device. Above all, wrong results must not pass
+ * verification. */
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
@@ -47,8 +48,8 @@ START_TEST(summaries_do_not_depend_on_order)
 }
 END_TEST
 
-/* A result above its ceiling is marked. If its data are small enough for caches, they are the
- * reason; otherwise there is a warning. */
+/* A result above its ceiling is marked. If its data are small enough for caches, the mark says that
+ * caches are the reason; otherwise there is a warning. */
 START_TEST(results_above_their_ceiling_are_marked)
 {
     char text[BENCH_WARNINGS][BENCH_WARNING_SIZE];
@@ -291,9 +292,8 @@ START_TEST(references_accept_honest_results_and_nothing_else)
         else
             y[at] += (float)(4 * rounding);
         bench_check_matmul(&check, shape, x, w, y, dtype, in_f32);
-        /* An error that is not larger than the rounding of the element or its sum cannot be
-         * detected.
-         */
+        /* An error that is not larger than the rounding of the element or of its sum cannot be
+         * detected. */
         double change = fabs((double)y[at] - (double)kept);
         if (!(change < 3 * rounding + 0.02))
             ck_assert_msg(!bench_check_passed(&check, text, sizeof text), "%g for %g",
@@ -313,8 +313,8 @@ START_TEST(references_accept_honest_results_and_nothing_else)
 }
 END_TEST
 
-/* Checks a table as it is printed at this width; NULL: unlimited. The last column but one is
- * optional. */
+/* Checks a table as it is printed at a width of `columns`, or of any width if it is NULL. The last
+ * column but one is optional. */
 static void check_table(const char *columns, const char *locale, const char *expected)
 {
     char text[512];
@@ -488,7 +488,7 @@ START_TEST(reals_are_decimal_and_in_range)
 }
 END_TEST
 
-/* Numbers keep three significant digits, however small they are. */
+/* Numbers have three significant digits, but at most six decimals. */
 START_TEST(numbers_keep_their_digits)
 {
     static const struct {

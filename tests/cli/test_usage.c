@@ -300,7 +300,7 @@ static int each_command(const char *parent, void (*check)(const char *command))
     char *help = help_of(parent), words[2][32], name[80], *rest;
     bool listed = false;
     int count = 0;
-    /* strtok_r, because `check` uses strtok. */
+    /* Uses strtok_r, because `check` uses strtok. */
     for (char *line = strtok_r(help, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
         listed = line[0] == ' ' ? listed : strstr(line, "commands:") != NULL;
         if (!listed || strncmp(line, "  ", 2) != 0 || line[2] == ' ')
@@ -382,8 +382,8 @@ START_TEST(the_manual_has_the_options_of_help)
 }
 END_TEST
 
-/* Tries every letter, because there is no list of the letters that the tool accepts. All of them
- * need a value, so that the tool does nothing. */
+/* Tries every letter except h, because there is no list of the letters that the tool accepts. All
+ * of them need a value, so the tool does nothing. */
 START_TEST(accepted_letters_are_documented)
 {
     static const char letters[] = "abcdefgijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
@@ -406,7 +406,7 @@ START_TEST(accepted_letters_are_documented)
 }
 END_TEST
 
-/* The manual has the options of all commands, and of the tool itself. */
+/* The manual must have the options that all commands share, and those of the tool itself. */
 START_TEST(the_manual_has_the_common_options)
 {
     static const char *const words[] = {"--help", "-h", "--version"};
@@ -451,11 +451,11 @@ START_TEST(a_full_disk_is_a_failure)
 {
     /* A redirection needs a shell, so the test uses system(). */
     int status = system(TEST_TOOL " sample raw --count 1000000000000 >/dev/full 2>/dev/null");
-    ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == 1); /* otherwise it takes hours */
+    ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == 1); /* a tool that goes on takes hours */
     status = system(TEST_TOOL " help >/dev/full 2>/dev/null");
     ck_assert_int_eq(status, 1 << 8);
 
-    /* The reason is named, also for a text that is written at once. */
+    /* The error must name the reason, even if the tool writes all of its text with one call. */
     char text[200] = "";
     FILE *pipe = popen(TEST_TOOL " plan " TEST_DATA
                                  "/model/stories260K-f16.gguf --ranks 2 --json 2>&1 >/dev/full",

@@ -17,15 +17,15 @@ typedef struct tool_result {
 tool_result tool_run(const char *arguments);
 /* As tool_run, with these values of LC_ALL and COLUMNS. */
 tool_result tool_run_in(const char *arguments, const char *locale, const char *columns);
-/* As tool_run, with standard output to `out`, which is closed at the end. */
+/* As tool_run, but in the present locale, and with standard output to `out`, which is closed at the
+ * end. */
 tool_result tool_run_into(const char *arguments, FILE *out);
-/* As tool_run, but appends standard output to this file. `out` has the whole contents of the
- * file. */
+/* As tool_run, but in the present locale, and appends standard output to this file. `out` has the
+ * whole contents of the file. */
 tool_result tool_run_appending(const char *arguments, const char *path);
-/* Runs the tool, alone or as two ranks, with `input` as its standard input. Interrupts it once when
- * it has printed some tokens, as a terminal does: with all processes of its group. When the tool
- * has ended the line after that, sends it `afterwards`. Both texts may be NULL. `err` stays
- * empty. */
+/* Runs the tool, alone or as two ranks, with `input` as its standard input. Once it has printed
+ * some tokens, interrupts it as a terminal does, with all processes of its group. When the tool has
+ * then ended the line, sends it `afterwards`. Both texts may be NULL. `err` stays empty. */
 tool_result tool_interrupt(const char *arguments, bool launched, const char *input,
                            const char *afterwards);
 /* These bytes become the standard input of the tools that the test runs from now on; they can be
