@@ -4,7 +4,13 @@
 # shared library has undefined symbols (b_lundef), because only the program contains the sanitizer's functions.
 . "$(dirname "$0")/lane.sh"
 CC=clang CC_LD=lld configure build/sanitize --werror -Db_sanitize=address,undefined -Db_lundef=false -Doptimization=1 -Ddebug=false \
-    '-Dc_args=-fsanitize=float-cast-overflow -fno-sanitize-recover=all -g1' && build build/sanitize || exit 1
+    '-Dc_args=-fsanitize=float-cast-overflow -fno-sanitize-recover=all -g1' || exit 1
+# Tests in the suite `repeats` run the same code as other tests, with other numbers of ranks or with all benchmarks one after another. The
+# driver's cache has the shaders that other lanes have compiled: compiling them again would take half of this lane's time.
+without_suites="slow repeats"
+programs=$(python3 tests/lanes/needed.py build/sanitize unit lavapipe --without "$without_suites") || exit 1
+# shellcheck disable=SC2086 # several words
+build build/sanitize $programs tests/gpu/other_width || exit 1
 timeout_multiplier=4
 export CK_TIMEOUT_MULTIPLIER=4
 gcc -shared -fPIC -o build/sanitize/keep_modules.so tests/lanes/keep_modules.c || exit 1
@@ -27,7 +33,4 @@ export ASAN_OPTIONS=$ASAN_OPTIONS:malloc_context_size=8:quarantine_size_mb=4:thr
 # guess, which depends on an address, ends the leak check with a fatal error.
 export ASAN_OPTIONS=$ASAN_OPTIONS:intercept_tls_get_addr=0
 export UBSAN_OPTIONS=print_stacktrace=1
-# Tests in the suite `repeats` run the same code as other tests, with other numbers of ranks or with all benchmarks one after another. The
-# driver's cache has the shaders that other lanes have compiled: compiling them again would take half of this lane's time.
-without_suites="slow repeats"
 run_suites build/sanitize unit lavapipe
