@@ -8,6 +8,17 @@
 
 #define MAX_SIZE (1 << 20) /* of any of a model's dimensions */
 
+/* Hugging Face's names of activations. */
+static const char *const activation_names[] = {[TSR_ACT_RELU] = "relu",
+                                               [TSR_ACT_GELU_TANH] = "gelu_new",
+                                               [TSR_ACT_GELU_ERF] = "gelu",
+                                               [TSR_ACT_SILU] = "silu"};
+#define ACTIVATIONS (sizeof activation_names / sizeof *activation_names)
+
+/* A member of config.json that only gpt writes and reads, true for a GPT-2 with biases. Files of
+ * one without biases have biases of 0, because other programs expect them. */
+#define BIAS_KEY "bias"
+
 const char *gpt_style_name(gpt_style style)
 {
     return style == GPT_STYLE_LLAMA ? "llama" : "gpt2";
@@ -16,6 +27,16 @@ const char *gpt_style_name(gpt_style style)
 int gpt_config_head_dim(const gpt_config *config)
 {
     return config->head_dim ? config->head_dim : config->width / config->heads;
+}
+
+int gpt_config_positions(const gpt_config *config)
+{
+    return config->context ? config->context : config->block;
+}
+
+void gpt_config_add_biases(gpt_config *config)
+{
+    config->norm_bias = config->qkv_bias = config->output_bias = config->mlp_bias = true;
 }
 
 /* Appends text to `text`, which has `size` bytes. */
@@ -33,15 +54,8 @@ append(char *text, size_t size, const char *format, ...)
     va_end(arguments);
 }
 
-void gpt_config_describe(const gpt_config *c, size_t size, char *text)
+static void describe_llama(const gpt_config *c, size_t size, char *text)
 {
-    snprintf(text, size,
-             "%s, %d blocks, %d heads, %d key/value heads, %d wide, %d inside, %d tokens, %d "
-             "characters, epsilon %g",
-             gpt_style_name(c->style), c->layers, c->heads, c->kv_heads, c->width, c->inner,
-             c->block, c->vocabulary, c->norm_eps);
-    if (c->style != GPT_STYLE_LLAMA)
-        return;
     append(text, size, ", theta %g", c->rope.theta);
     if (c->rope.scaling != TSR_ROPE_SCALING_NONE)
         append(text, size, ", scaling %d by %g", (int)c->rope.scaling, c->rope.factor);
@@ -49,8 +63,33 @@ void gpt_config_describe(const gpt_config *c, size_t size, char *text)
         append(text, size, ", %d per head", c->head_dim);
     if (c->window)
         append(text, size, ", a window of %lld", (long long)c->window);
-    append(text, size, "%s%s%s", c->tied ? ", tied" : "", c->qkv_bias ? ", biases" : "",
-           c->qk_norm ? ", q/k norms" : "");
+    append(text, size, "%s", c->tied ? ", tied" : "");
+}
+
+static void describe_gpt2(const gpt_config *c, size_t size, char *text)
+{
+    if (gpt_config_positions(c) != c->block)
+        append(text, size, ", %d positions", gpt_config_positions(c));
+    append(text, size, "%s", c->tied ? "" : ", not tied");
+}
+
+void gpt_config_describe(const gpt_config *c, size_t size, char *text)
+{
+    const gpt_config usual = gpt_config_default(c->style);
+    snprintf(text, size,
+             "%s, %d blocks, %d heads, %d key/value heads, %d wide, %d inside, %d tokens, %d "
+             "characters, epsilon %g",
+             gpt_style_name(c->style), c->layers, c->heads, c->kv_heads, c->width, c->inner,
+             c->block, c->vocabulary, c->norm_eps);
+    if (c->style == GPT_STYLE_LLAMA)
+        describe_llama(c, size, text);
+    else
+        describe_gpt2(c, size, text);
+    append(text, size, "%s%s%s%s%s", c->qkv_bias ? ", biases" : "",
+           c->output_bias ? ", output biases" : "", c->mlp_bias ? ", MLP biases" : "",
+           c->norm_bias ? ", norm biases" : "", c->qk_norm ? ", q/k norms" : "");
+    if (c->activation != usual.activation)
+        append(text, size, ", %s", activation_names[c->activation]);
 }
 
 gpt_config gpt_config_default(gpt_style style)
@@ -64,6 +103,7 @@ gpt_config gpt_config_default(gpt_style style)
                             .inner = 344,
                             .block = 64,
                             .norm_eps = 1e-5,
+                            .activation = TSR_ACT_SILU,
                             .rope = {.theta = 10000}};
     return (gpt_config){.style = style,
                         .layers = 4,
@@ -73,6 +113,7 @@ gpt_config gpt_config_default(gpt_style style)
                         .inner = 512,
                         .block = 64,
                         .norm_eps = 1e-5,
+                        .activation = TSR_ACT_GELU_ERF,
                         .tied = true};
 }
 
@@ -156,6 +197,21 @@ static void read_number(reader *r, const json_t *object, const char *key, double
         *out = number;
 }
 
+static void read_activation(reader *r, const json_t *object, const char *key, tsr_activation *out)
+{
+    const json_t *value = json_object_get(object, key);
+    const char *name = json_string_value(value);
+    if (!value || json_is_null(value))
+        return;
+    for (size_t i = 0; name && i < ACTIVATIONS; i++) {
+        if (activation_names[i] && strcmp(activation_names[i], name) == 0) {
+            *out = (tsr_activation)i;
+            return;
+        }
+    }
+    fail_at(r, key, "is none of relu, gelu, gelu_new and silu");
+}
+
 /* Reads the members of a recorded run. */
 static void read_run(reader *r, const json_t *root, gpt_config *config, gpt_training *training)
 {
@@ -190,15 +246,20 @@ static void read_run(reader *r, const json_t *root, gpt_config *config, gpt_trai
 }
 
 /* Refuses what only gpt_config_read_model() reads. */
-static void refuse_unread(reader *r, const json_t *root)
+static void refuse_unread(reader *r, const json_t *root, bool llama)
 {
+    static const char *const switches[] = {"tie_word_embeddings", "attention_bias", "mlp_bias"};
     const json_t *scaling = json_object_get(root, "rope_scaling");
-    if (json_is_true(json_object_get(root, "tie_word_embeddings")))
-        fail_at(r, "tie_word_embeddings", "is true, which needs --model instead of --config");
+    if (!llama) {
+        if (json_is_false(json_object_get(root, switches[0])))
+            fail_at(r, switches[0], "is false, which needs --model instead of --config");
+        return;
+    }
+    for (size_t i = 0; i < sizeof switches / sizeof *switches; i++)
+        if (json_is_true(json_object_get(root, switches[i])))
+            fail_at(r, switches[i], "is true, which needs --model instead of --config");
     if (scaling && !json_is_null(scaling))
         fail_at(r, "rope_scaling", "is given, which needs --model instead of --config");
-    if (json_is_true(json_object_get(root, "attention_bias")))
-        fail_at(r, "attention_bias", "is true, which gpt cannot train");
 }
 
 /* Reads the members of Hugging Face's config.json. */
@@ -222,8 +283,10 @@ static void read_model(reader *r, const json_t *root, gpt_config *config)
     read_int(r, root, "vocab_size", 1, &config->vocabulary);
     read_number(r, root, llama ? "rms_norm_eps" : "layer_norm_epsilon", &config->norm_eps);
     read_number(r, root, "rope_theta", &config->rope.theta);
-    if (llama)
-        refuse_unread(r, root);
+    read_activation(r, root, llama ? "hidden_act" : "activation_function", &config->activation);
+    if (!llama && json_is_true(json_object_get(root, BIAS_KEY)))
+        gpt_config_add_biases(config);
+    refuse_unread(r, root, llama);
 }
 
 static json_t *load(const char *path, char *error, size_t error_size)
@@ -266,15 +329,14 @@ bool gpt_config_read(const char *path, gpt_config *config, gpt_training *trainin
 /* Returns what of a model gpt cannot train, or NULL. */
 static const char *unsupported(const tsr_model_config *m)
 {
-    if (m->norm != TSR_NORM_RMS || m->norm_bias || m->learned_positions || !m->gated)
-        return "another kind of block than Llama's";
-    if (m->output_bias || m->mlp_bias)
-        return "biases besides those of q, k and v";
-    if (m->activation != TSR_ACT_SILU)
-        return "another activation than silu";
+    const bool llama =
+                   m->norm == TSR_NORM_RMS && !m->norm_bias && !m->learned_positions && m->gated,
+               gpt2 = m->norm == TSR_NORM_LAYER && m->learned_positions && !m->gated;
+    if (!llama && !gpt2)
+        return "another kind of block than Llama's and GPT-2's";
     if (m->window != 0 && m->window_from != 0)
         return "layers with and without a window";
-    if (m->rope.rotary_dim != 0 && m->rope.rotary_dim != m->head_dim)
+    if (llama && m->rope.rotary_dim != 0 && m->rope.rotary_dim != m->head_dim)
         return "heads of which only a part is rotated";
     return NULL;
 }
@@ -305,7 +367,7 @@ bool gpt_config_read_model(const char *folder, int most_block, gpt_config *confi
     }
     if (what)
         return false;
-    *config = (gpt_config){.style = GPT_STYLE_LLAMA,
+    *config = (gpt_config){.style = m.learned_positions ? GPT_STYLE_GPT2 : GPT_STYLE_LLAMA,
                            .layers = m.layers,
                            .heads = (int)m.heads,
                            .kv_heads = (int)m.kv_heads,
@@ -315,9 +377,13 @@ bool gpt_config_read_model(const char *folder, int most_block, gpt_config *confi
                            .context = (int)m.context,
                            .vocabulary = (int)m.vocabulary,
                            .norm_eps = m.norm_epsilon,
+                           .activation = m.activation,
                            .tied = m.tied,
-                           .head_dim = (int)m.head_dim,
                            .qkv_bias = m.qkv_bias,
+                           .output_bias = m.output_bias,
+                           .mlp_bias = m.mlp_bias,
+                           .norm_bias = m.norm_bias,
+                           .head_dim = (int)m.head_dim,
                            .qk_norm = m.qk_norm,
                            .window = m.window,
                            .rope = m.rope};
@@ -388,14 +454,17 @@ static json_t *config_json(const gpt_config *c, tsr_dtype dtype)
             c->layers, "num_attention_heads", c->heads, "num_key_value_heads", c->kv_heads,
             "hidden_size", c->width, "intermediate_size", c->inner, "max_position_embeddings",
             c->block, "vocab_size", c->vocabulary, "rms_norm_eps", c->norm_eps, "rope_theta",
-            c->rope.theta, "hidden_act", "silu", "tie_word_embeddings", 0, "attention_bias", 0,
-            "mlp_bias", 0, "torch_dtype", torch_dtype(dtype));
-    return json_pack("{s:[s], s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:f, s:s, s:b, s:s}",
-                     "architectures", "GPT2LMHeadModel", "model_type", "gpt2", "n_layer", c->layers,
-                     "n_head", c->heads, "n_embd", c->width, "n_inner", c->inner, "n_positions",
-                     c->block, "vocab_size", c->vocabulary, "layer_norm_epsilon", c->norm_eps,
-                     "activation_function", "gelu", "tie_word_embeddings", 1, "torch_dtype",
-                     torch_dtype(dtype));
+            c->rope.theta, "hidden_act", activation_names[c->activation], "tie_word_embeddings", 0,
+            "attention_bias", 0, "mlp_bias", 0, "torch_dtype", torch_dtype(dtype));
+    json_t *root = json_pack(
+        "{s:[s], s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:f, s:s, s:b, s:s}", "architectures",
+        "GPT2LMHeadModel", "model_type", "gpt2", "n_layer", c->layers, "n_head", c->heads, "n_embd",
+        c->width, "n_inner", c->inner, "n_positions", c->block, "vocab_size", c->vocabulary,
+        "layer_norm_epsilon", c->norm_eps, "activation_function", activation_names[c->activation],
+        "tie_word_embeddings", 1, "torch_dtype", torch_dtype(dtype));
+    if (c->norm_bias)
+        json_object_set_new(root, BIAS_KEY, json_true());
+    return root;
 }
 
 static bool dump(json_t *root, const char *path, char *error, size_t error_size)

@@ -22,10 +22,14 @@ typedef struct gpt_config {
     int context; /* positions that a given model was made for; 0: block */
     int vocabulary;
     double norm_eps;
-    bool tied; /* the head is the embedding; always true of GPT-2 */
+    tsr_activation activation; /* of the MLP */
+    bool tied;                 /* the head is the embedding */
+    /* Which layers have biases: q, k and v; the output of attention; those of the MLP. */
+    bool qkv_bias, output_bias, mlp_bias;
+    /* GPT-2 only: */
+    bool norm_bias; /* norms have biases */
     /* Llama only: */
     int head_dim;         /* features of a head; 0: width / heads */
-    bool qkv_bias;        /* q, k and v have biases, as in Qwen2 */
     bool qk_norm;         /* q and k are normalised, as in Qwen3 */
     int64_t window;       /* as in tsr_attention_params, as in Mistral; 0: none */
     tsr_rope_params rope; /* rotary_dim is not used: all features of a head are rotated */
@@ -75,6 +79,11 @@ gpt_training gpt_training_default(void);
 
 /* Returns the number of features of a head. */
 int gpt_config_head_dim(const gpt_config *config);
+/* Returns the number of learned positions of GPT-2: the context, of which a training may use only
+ * the first `block`. */
+int gpt_config_positions(const gpt_config *config);
+/* Gives biases to all norms and linear layers except for the head. */
+void gpt_config_add_biases(gpt_config *config);
 
 /* Checks sizes that depend on each other. On failure returns false with a sentence in `error`. */
 bool gpt_config_check(const gpt_config *config, char *error, size_t error_size);
@@ -84,9 +93,9 @@ bool gpt_config_check(const gpt_config *config, char *error, size_t error_size);
  * below return false with a sentence in `error`. */
 bool gpt_config_read(const char *path, gpt_config *config, gpt_training *training, char *error,
                      size_t error_size);
-/* Reads config.json of a folder that holds a model of Hugging Face: Llama, Mistral, Qwen2 or Qwen3,
- * with everything that the model's results depend on. The block is the model's context, but at most
- * `most_block`. */
+/* Reads config.json of a folder that holds a model of Hugging Face: Llama, Mistral, Qwen2, Qwen3 or
+ * GPT-2, with everything that the model's results depend on. The block is the model's context, but
+ * at most `most_block`. */
 bool gpt_config_read_model(const char *folder, int most_block, gpt_config *config, char *error,
                            size_t error_size);
 /* Reads the member "offsets" of a recorded run. */

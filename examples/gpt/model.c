@@ -115,13 +115,13 @@ static tsr_status create_blocks(gpt_model *self, const gpt_model_params *params,
         TRY(tsr_block_create(
             tsr_block_params(.group = params->job->tensor_group, .name = name, .size = c->width,
                              .norm = {.kind = llama ? TSR_NORM_RMS : TSR_NORM_LAYER,
-                                      .no_bias = true,
+                                      .no_bias = !c->norm_bias,
                                       .epsilon = (float)c->norm_eps},
                              .attention = {.heads = c->heads,
                                            .kv_heads = c->kv_heads,
                                            .head_dim = c->head_dim,
                                            .no_bias = !c->qkv_bias,
-                                           .no_output_bias = true,
+                                           .no_output_bias = !c->output_bias,
                                            .rope = llama ? &rope : NULL,
                                            .qk_norm = c->qk_norm,
                                            .norm_epsilon = (float)c->norm_eps,
@@ -130,9 +130,9 @@ static tsr_status create_blocks(gpt_model *self, const gpt_model_params *params,
                                            .init = init,
                                            .output_init = output},
                              .mlp = {.hidden_size = c->inner,
-                                     .no_bias = true,
+                                     .no_bias = !c->mlp_bias,
                                      .gated = llama,
-                                     .activation = llama ? TSR_ACT_SILU : TSR_ACT_GELU_ERF,
+                                     .activation = c->activation,
                                      .partition = uneven,
                                      .init = init,
                                      .output_init = output},
@@ -162,11 +162,12 @@ static tsr_status create_layers(gpt_model *self, const gpt_model_params *params)
     TRY(create_blocks(self, params, (uint64_t)seed));
     if (!self->is_last)
         return TSR_OK;
-    TRY(tsr_norm_create(
-        tsr_norm_params(.group = group, .name = is_llama(self) ? "norm" : "ln_f", .size = c->width,
-                        .no_bias = true, .kind = is_llama(self) ? TSR_NORM_RMS : TSR_NORM_LAYER,
-                        .epsilon = (float)c->norm_eps, .dtype = params->dtype, .deferred = true),
-        &self->norm));
+    TRY(tsr_norm_create(tsr_norm_params(.group = group, .name = is_llama(self) ? "norm" : "ln_f",
+                                        .size = c->width, .no_bias = !c->norm_bias,
+                                        .kind = is_llama(self) ? TSR_NORM_RMS : TSR_NORM_LAYER,
+                                        .epsilon = (float)c->norm_eps, .dtype = params->dtype,
+                                        .deferred = true),
+                        &self->norm));
     return tsr_column_linear_create(
         tsr_linear_params(.group = group, .name = "lm_head", .input_size = c->width,
                           .output_size = c->vocabulary, .no_bias = true, .dtype = params->dtype,
@@ -198,7 +199,7 @@ static tsr_status draw_tokens(const gpt_model *self, tsr_parameter *out)
 /* Creates the learned positions, which every rank of a row has. */
 static tsr_status draw_positions(const gpt_model *self, tsr_parameter *out)
 {
-    int64_t seed, shape[2] = {self->config.block, self->config.width};
+    int64_t seed, shape[2] = {gpt_config_positions(&self->config), self->config.width};
     const tsr_seed_point point = {.base = self->training.seed, .kind = TSR_SEED_OP, .op = 1};
     TRY(tsr_seed_hashed(&point, &seed));
     *out = (tsr_parameter){.name = "wpe.weight",

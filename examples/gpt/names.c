@@ -3,92 +3,145 @@
 #include <stdio.h>
 #include <string.h>
 
-typedef enum condition { ALWAYS = 0, WITH_QKV_BIAS, WITH_QK_NORM } condition;
+/* Which models have a parameter. */
+typedef enum condition {
+    ALWAYS = 0,
+    WITH_NORM_BIAS,
+    WITH_QKV_BIAS,
+    WITH_OUTPUT_BIAS,
+    WITH_MLP_BIAS,
+    WITH_QK_NORM,
+    NOT_TIED
+} condition;
 
 typedef struct renaming {
     const char *ours, *theirs;
-    condition when; /* which models have the parameter */
+    condition when;
+    int part, parts; /* `theirs` has several of our parameters: this one's number, and how many */
 } renaming;
 
-static const renaming gpt2_names[] = {
-    {"norm1.weight", "ln_1.weight", ALWAYS},
-    {"attention.q.weight", "attn.c_attn.weight", ALWAYS},
-    {"attention.k.weight", "attn.c_attn.weight", ALWAYS},
-    {"attention.v.weight", "attn.c_attn.weight", ALWAYS},
-    {"attention.o.weight", "attn.c_proj.weight", ALWAYS},
-    {"norm2.weight", "ln_2.weight", ALWAYS},
-    {"mlp.up.weight", "mlp.c_fc.weight", ALWAYS},
-    {"mlp.down.weight", "mlp.c_proj.weight", ALWAYS},
+static const renaming gpt2_outside[] = {
+    {"wte.weight", "transformer.wte.weight", ALWAYS, 0, 1},
+    {"wpe.weight", "transformer.wpe.weight", ALWAYS, 0, 1},
+    {"ln_f.weight", "transformer.ln_f.weight", ALWAYS, 0, 1},
+    {"ln_f.bias", "transformer.ln_f.bias", WITH_NORM_BIAS, 0, 1},
+    {"lm_head.weight", "lm_head.weight", NOT_TIED, 0, 1},
 };
-static const renaming llama_names[] = {
-    {"norm1.weight", "input_layernorm.weight", ALWAYS},
-    {"attention.q.weight", "self_attn.q_proj.weight", ALWAYS},
-    {"attention.k.weight", "self_attn.k_proj.weight", ALWAYS},
-    {"attention.v.weight", "self_attn.v_proj.weight", ALWAYS},
-    {"attention.q.bias", "self_attn.q_proj.bias", WITH_QKV_BIAS},
-    {"attention.k.bias", "self_attn.k_proj.bias", WITH_QKV_BIAS},
-    {"attention.v.bias", "self_attn.v_proj.bias", WITH_QKV_BIAS},
-    {"attention.q_norm.weight", "self_attn.q_norm.weight", WITH_QK_NORM},
-    {"attention.k_norm.weight", "self_attn.k_norm.weight", WITH_QK_NORM},
-    {"attention.o.weight", "self_attn.o_proj.weight", ALWAYS},
-    {"norm2.weight", "post_attention_layernorm.weight", ALWAYS},
-    {"mlp.gate.weight", "mlp.gate_proj.weight", ALWAYS},
-    {"mlp.up.weight", "mlp.up_proj.weight", ALWAYS},
-    {"mlp.down.weight", "mlp.down_proj.weight", ALWAYS},
+static const renaming gpt2_inside[] = {
+    {"norm1.weight", "ln_1.weight", ALWAYS, 0, 1},
+    {"norm1.bias", "ln_1.bias", WITH_NORM_BIAS, 0, 1},
+    {"attention.q.weight", "attn.c_attn.weight", ALWAYS, 0, 3},
+    {"attention.k.weight", "attn.c_attn.weight", ALWAYS, 1, 3},
+    {"attention.v.weight", "attn.c_attn.weight", ALWAYS, 2, 3},
+    {"attention.q.bias", "attn.c_attn.bias", WITH_QKV_BIAS, 0, 3},
+    {"attention.k.bias", "attn.c_attn.bias", WITH_QKV_BIAS, 1, 3},
+    {"attention.v.bias", "attn.c_attn.bias", WITH_QKV_BIAS, 2, 3},
+    {"attention.o.weight", "attn.c_proj.weight", ALWAYS, 0, 1},
+    {"attention.o.bias", "attn.c_proj.bias", WITH_OUTPUT_BIAS, 0, 1},
+    {"norm2.weight", "ln_2.weight", ALWAYS, 0, 1},
+    {"norm2.bias", "ln_2.bias", WITH_NORM_BIAS, 0, 1},
+    {"mlp.up.weight", "mlp.c_fc.weight", ALWAYS, 0, 1},
+    {"mlp.up.bias", "mlp.c_fc.bias", WITH_MLP_BIAS, 0, 1},
+    {"mlp.down.weight", "mlp.c_proj.weight", ALWAYS, 0, 1},
+    {"mlp.down.bias", "mlp.c_proj.bias", WITH_MLP_BIAS, 0, 1},
 };
+static const renaming llama_outside[] = {
+    {"embed_tokens.weight", "model.embed_tokens.weight", ALWAYS, 0, 1},
+    {"norm.weight", "model.norm.weight", ALWAYS, 0, 1},
+    {"lm_head.weight", "lm_head.weight", NOT_TIED, 0, 1},
+};
+static const renaming llama_inside[] = {
+    {"norm1.weight", "input_layernorm.weight", ALWAYS, 0, 1},
+    {"attention.q.weight", "self_attn.q_proj.weight", ALWAYS, 0, 1},
+    {"attention.k.weight", "self_attn.k_proj.weight", ALWAYS, 0, 1},
+    {"attention.v.weight", "self_attn.v_proj.weight", ALWAYS, 0, 1},
+    {"attention.q.bias", "self_attn.q_proj.bias", WITH_QKV_BIAS, 0, 1},
+    {"attention.k.bias", "self_attn.k_proj.bias", WITH_QKV_BIAS, 0, 1},
+    {"attention.v.bias", "self_attn.v_proj.bias", WITH_QKV_BIAS, 0, 1},
+    {"attention.q_norm.weight", "self_attn.q_norm.weight", WITH_QK_NORM, 0, 1},
+    {"attention.k_norm.weight", "self_attn.k_norm.weight", WITH_QK_NORM, 0, 1},
+    {"attention.o.weight", "self_attn.o_proj.weight", ALWAYS, 0, 1},
+    {"attention.o.bias", "self_attn.o_proj.bias", WITH_OUTPUT_BIAS, 0, 1},
+    {"norm2.weight", "post_attention_layernorm.weight", ALWAYS, 0, 1},
+    {"mlp.gate.weight", "mlp.gate_proj.weight", ALWAYS, 0, 1},
+    {"mlp.gate.bias", "mlp.gate_proj.bias", WITH_MLP_BIAS, 0, 1},
+    {"mlp.up.weight", "mlp.up_proj.weight", ALWAYS, 0, 1},
+    {"mlp.up.bias", "mlp.up_proj.bias", WITH_MLP_BIAS, 0, 1},
+    {"mlp.down.weight", "mlp.down_proj.weight", ALWAYS, 0, 1},
+    {"mlp.down.bias", "mlp.down_proj.bias", WITH_MLP_BIAS, 0, 1},
+};
+
+/* A list of parameters, of which not every model has all. */
+typedef struct table {
+    const renaming *names;
+    int count;
+} table;
+#define TABLE(names)                                                                               \
+    {                                                                                              \
+        names, sizeof(names) / sizeof *(names)                                                     \
+    }
+static const table outside_blocks[] = {
+    [GPT_STYLE_GPT2] = TABLE(gpt2_outside), [GPT_STYLE_LLAMA] = TABLE(llama_outside)};
+static const table inside_blocks[] = {
+    [GPT_STYLE_GPT2] = TABLE(gpt2_inside), [GPT_STYLE_LLAMA] = TABLE(llama_inside)};
 
 static bool is_llama(const gpt_config *config)
 {
     return config->style == GPT_STYLE_LLAMA;
 }
 
-/* Returns the names of a block's parameters. Not every model has all of them. */
-static const renaming *block_names(const gpt_config *config, int *count)
-{
-    if (is_llama(config)) {
-        *count = sizeof llama_names / sizeof *llama_names;
-        return llama_names;
-    }
-    *count = sizeof gpt2_names / sizeof *gpt2_names;
-    return gpt2_names;
-}
-
 static bool has(const gpt_config *config, const renaming *name)
 {
-    return name->when == ALWAYS || (name->when == WITH_QKV_BIAS && config->qkv_bias) ||
-           (name->when == WITH_QK_NORM && config->qk_norm);
+    switch (name->when) {
+    case ALWAYS:
+        return true;
+    case WITH_NORM_BIAS:
+        return config->norm_bias;
+    case WITH_QKV_BIAS:
+        return config->qkv_bias;
+    case WITH_OUTPUT_BIAS:
+        return config->output_bias;
+    case WITH_MLP_BIAS:
+        return config->mlp_bias;
+    case WITH_QK_NORM:
+        return config->qk_norm;
+    case NOT_TIED:
+        return !config->tied;
+    }
+    return false;
 }
 
-/* Returns the name of a block's parameter `index` of those that the model has; NULL: there are not
- * so many. */
-static const renaming *block_name(const gpt_config *config, int index)
+/* Returns parameter `index` of those in a table that the model has; NULL: there are not so many. */
+static const renaming *entry_at(const gpt_config *config, const table *tables, int index)
 {
-    int count;
-    const renaming *names = block_names(config, &count);
-    for (int i = 0; i < count; i++)
-        if (has(config, &names[i]) && index-- == 0)
-            return &names[i];
+    const table *t = &tables[config->style];
+    for (int i = 0; i < t->count; i++)
+        if (has(config, &t->names[i]) && index-- == 0)
+            return &t->names[i];
     return NULL;
 }
 
-static int names_per_block(const gpt_config *config)
+static int count_entries(const gpt_config *config, const table *tables)
 {
     int count = 0;
-    while (block_name(config, count))
+    while (entry_at(config, tables, count))
         count++;
     return count;
 }
 
-/* Returns the number of parameters outside blocks. GPT-2: embedding, positions, norm. Llama:
- * embedding, norm and, unless it is the embedding, the head. */
-static int names_outside(const gpt_config *config)
+static const renaming *find_entry(const gpt_config *config, const table *tables, const char *ours)
 {
-    return is_llama(config) && config->tied ? 2 : 3;
+    const table *t = &tables[config->style];
+    int i = 0;
+    while (i + 1 < t->count && strcmp(t->names[i].ours, ours) != 0)
+        i++;
+    return &t->names[i];
 }
 
 int names_count(const gpt_config *config)
 {
-    return names_outside(config) + config->layers * names_per_block(config);
+    return count_entries(config, outside_blocks) +
+           config->layers * count_entries(config, inside_blocks);
 }
 
 static void set(gpt_parameter *out, int ndim, int64_t rows, int64_t columns)
@@ -98,16 +151,15 @@ static void set(gpt_parameter *out, int ndim, int64_t rows, int64_t columns)
     out->columns = columns;
 }
 
-static void outside_blocks(const gpt_config *c, int index, gpt_parameter *out)
+/* Sets the shape of a parameter outside blocks. */
+static void outside_a_block(const gpt_config *c, const char *name, gpt_parameter *out)
 {
-    bool llama = is_llama(c);
-    const char *const names[2][3] = {{"wte.weight", "wpe.weight", "ln_f.weight"},
-                                     {"embed_tokens.weight", "norm.weight", "lm_head.weight"}};
-    snprintf(out->name, sizeof out->name, "%s", names[llama][index]);
-    if (index == (llama ? 1 : 2))
+    if (strcmp(name, "wpe.weight") == 0)
+        set(out, 2, gpt_config_positions(c), c->width);
+    else if (strncmp(name, "ln_f.", 5) == 0 || strncmp(name, "norm.", 5) == 0)
         set(out, 1, c->width, 1);
     else
-        set(out, 2, strcmp(out->name, "wpe.weight") == 0 ? c->block : c->vocabulary, c->width);
+        set(out, 2, c->vocabulary, c->width);
 }
 
 /* Sets the shape of a block's parameter. */
@@ -124,8 +176,9 @@ static void in_a_block(const gpt_config *c, const char *inner, gpt_parameter *ou
         {"attention.k.bias", 1, kv, 1},           {"attention.v.bias", 1, kv, 1},
         {"attention.q_norm.weight", 1, dim, 1},   {"attention.k_norm.weight", 1, dim, 1},
         {"attention.o.weight", 2, c->width, q},   {"mlp.gate.weight", 2, c->inner, c->width},
-        {"mlp.up.weight", 2, c->inner, c->width}, {"mlp.down.weight", 2, c->width, c->inner}};
-    set(out, 1, c->width, 1); /* a norm of the block */
+        {"mlp.up.weight", 2, c->inner, c->width}, {"mlp.down.weight", 2, c->width, c->inner},
+        {"mlp.gate.bias", 1, c->inner, 1},        {"mlp.up.bias", 1, c->inner, 1}};
+    set(out, 1, c->width, 1); /* a norm of the block, or the bias of one of its two outputs */
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         if (strcmp(inner, shapes[i].name) == 0)
             set(out, shapes[i].ndim, shapes[i].rows, shapes[i].columns);
@@ -133,13 +186,16 @@ static void in_a_block(const gpt_config *c, const char *inner, gpt_parameter *ou
 
 void names_at(const gpt_config *c, int index, gpt_parameter *out)
 {
-    const int outside = names_outside(c), of_block = names_per_block(c);
+    const int outside = count_entries(c, outside_blocks),
+              of_block = count_entries(c, inside_blocks);
     if (index < outside) {
-        outside_blocks(c, index, out);
+        const char *name = entry_at(c, outside_blocks, index)->ours;
+        snprintf(out->name, sizeof out->name, "%s", name);
+        outside_a_block(c, name, out);
         return;
     }
     const int block = (index - outside) / of_block;
-    const char *inner = block_name(c, (index - outside) % of_block)->ours;
+    const char *inner = entry_at(c, inside_blocks, (index - outside) % of_block)->ours;
     snprintf(out->name, sizeof out->name, is_llama(c) ? "layers.%d.%s" : "h.%d.%s", block, inner);
     in_a_block(c, inner, out);
 }
@@ -175,28 +231,18 @@ int64_t names_elements(const gpt_config *config)
 void names_find(const gpt_config *config, const gpt_parameter *parameter, gpt_place *out)
 {
     bool llama = is_llama(config);
-    int block, count, i = 0;
+    int block;
     const char *inner = in_block(parameter->name, &block);
-    *out = (gpt_place){.rows = parameter->rows};
-    if (!inner) {
-        bool is_head = strcmp(parameter->name, "lm_head.weight") == 0;
-        snprintf(out->name, sizeof out->name, "%s%s",
-                 is_head ? ""
-                 : llama ? "model."
-                         : "transformer.",
-                 parameter->name);
-        return;
-    }
-    const renaming *table = block_names(config, &count);
-    while (i + 1 < count && strcmp(table[i].ours, inner) != 0)
-        i++;
-    snprintf(out->name, sizeof out->name, llama ? "model.layers.%d.%s" : "transformer.h.%d.%s",
-             block, table[i].theirs);
-    out->is_matrix = !llama && parameter->ndim == 2;
-    if (!llama && strcmp(table[i].theirs, "attn.c_attn.weight") == 0) {
-        out->first_row = (int64_t)(i - 1) * config->width;
-        out->rows = 3 * (int64_t)config->width;
-    }
+    const renaming *entry = inner ? find_entry(config, inside_blocks, inner)
+                                  : find_entry(config, outside_blocks, parameter->name);
+    *out = (gpt_place){.first_row = entry->part * parameter->rows,
+                       .rows = entry->parts * parameter->rows,
+                       .is_matrix = inner && !llama && parameter->ndim == 2};
+    if (inner)
+        snprintf(out->name, sizeof out->name, llama ? "model.layers.%d.%s" : "transformer.h.%d.%s",
+                 block, entry->theirs);
+    else
+        snprintf(out->name, sizeof out->name, "%s", entry->theirs);
 }
 
 /* Files -------------------------------------------------------------------------------------- */
@@ -208,6 +254,18 @@ static const tsr_shard_param *find_in_list(const tsr_shard_list *list, const cha
         if (strcmp(all[i].name, name) == 0)
             return &all[i];
     return NULL;
+}
+
+/* Finds a tensor by its name in a complete model. Files of a model without its head, such as those
+ * that OpenAI's GPT-2 has at Hugging Face, have the names without the first component. */
+static const tsr_shard_param *find_tensor(const tsr_shard_list *list, const char *name)
+{
+    static const char *const prefixes[] = {"transformer.", "model."};
+    const tsr_shard_param *found = find_in_list(list, name);
+    for (int i = 0; i < 2 && !found; i++)
+        if (strncmp(name, prefixes[i], strlen(prefixes[i])) == 0)
+            found = find_in_list(list, name + strlen(prefixes[i]));
+    return found;
 }
 
 static void wrong_shape(const char *path, const tsr_shard_param *file,
@@ -233,7 +291,7 @@ const tsr_shard_param *names_in_file(const char *path, const tsr_shard_list *lis
                                      const gpt_place *place, bool *transposed, char *error,
                                      size_t error_size)
 {
-    const tsr_shard_param *file = find_in_list(list, place->name);
+    const tsr_shard_param *file = find_tensor(list, place->name);
     int64_t columns = parameter->columns;
     if (!file) {
         snprintf(error, error_size, "%s: there is no tensor %s", path, place->name);
@@ -246,7 +304,7 @@ const tsr_shard_param *names_in_file(const char *path, const tsr_shard_list *lis
     /* The shape of a square matrix does not tell whether it is transposed. A matrix of the same
      * file that is not square does. */
     if (as_linear && *transposed) {
-        const tsr_shard_param *other = find_in_list(list, "transformer.h.0.attn.c_attn.weight");
+        const tsr_shard_param *other = find_tensor(list, "transformer.h.0.attn.c_attn.weight");
         *transposed = other && other->ndim == 2 && other->shape[0] == config->width;
         as_linear = !*transposed;
     }

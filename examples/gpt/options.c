@@ -13,6 +13,7 @@
 enum {
     OPT_ACCUMULATE = 256,
     OPT_BATCH,
+    OPT_BIAS,
     OPT_BLOCK,
     OPT_BLOCKS,
     OPT_CHARACTERS,
@@ -65,6 +66,7 @@ enum {
 static const struct option known[] = {
     {"accumulate", required_argument, NULL, OPT_ACCUMULATE},
     {"batch", required_argument, NULL, OPT_BATCH},
+    {"bias", no_argument, NULL, OPT_BIAS},
     {"block", required_argument, NULL, OPT_BLOCK},
     {"blocks", required_argument, NULL, OPT_BLOCKS},
     {"characters", required_argument, NULL, OPT_CHARACTERS},
@@ -118,7 +120,7 @@ static const struct option known[] = {
 /* Sizes that the command line gives; 0: not given. They take precedence over those of --style and
  * --config. */
 typedef struct given_sizes {
-    bool style_given;
+    bool style_given, bias;
     gpt_style style;
     int layers, heads, kv_heads, width, inner, block;
     int batch, accumulate, steps, warmup, decay;                          /* −1: not given */
@@ -262,6 +264,9 @@ static bool take(int option, const char *value, gpt_options *out, given_sizes *g
         }
     }
     switch (option) {
+    case OPT_BIAS:
+        given->bias = true;
+        return true;
     case OPT_CHARACTERS:
         return parse_int(PROGRAM, "characters", value, 0, 1 << 30, &out->characters);
     case OPT_CHECKPOINT_EVERY:
@@ -331,10 +336,10 @@ static bool take_model(gpt_options *out, const given_sizes *given)
     char error[512];
     const char *folder = out->given_model;
     if (out->config || out->init || given->style_given || given->layers || given->heads ||
-        given->kv_heads || given->width || given->inner)
+        given->kv_heads || given->width || given->inner || given->bias)
         return wrong_option(PROGRAM,
                             "--model excludes --config, --init, --style, --layers, --heads, "
-                            "--kv-heads, --width and --inner",
+                            "--kv-heads, --width, --inner and --bias",
                             "");
     if (!gpt_config_read_model(folder, MODEL_BLOCK, &out->model, error, sizeof error)) {
         fprintf(stderr, PROGRAM ": %s\n", error);
@@ -380,6 +385,13 @@ static bool complete(gpt_options *out, const given_sizes *given)
                 gpt_style_name(given->style), out->config, gpt_style_name(model->style));
         return false;
     }
+    if (given->bias && model->style != GPT_STYLE_GPT2) {
+        fprintf(stderr, PROGRAM ": --bias is for the style gpt2, not for %s\n",
+                gpt_style_name(model->style));
+        return false;
+    }
+    if (given->bias)
+        gpt_config_add_biases(model);
     bool as_many = model->kv_heads == model->heads;
     replace_int(given->layers, 0, &model->layers);
     replace_int(given->heads, 0, &model->heads);
@@ -487,10 +499,12 @@ void gpt_options_help(void)
         "the model:\n"
         "  --model FOLDER         continue with this model of Hugging Face's format: Llama, "
         "Mistral,\n"
-        "                         Qwen2 or Qwen3, with its tokenizer; tessera convert makes such\n"
-        "                         a folder from a GGUF file\n"
+        "                         Qwen2, Qwen3 or GPT-2, with its tokenizer; tessera convert "
+        "makes\n"
+        "                         such a folder from a GGUF file\n"
         "  --style STYLE          gpt2 (default): learned positions, layer norm, GELU;\n"
         "                         llama: rotary positions, RMS norm, SwiGLU, grouped queries\n"
+        "  --bias                 gpt2: norms and linear layers have biases, as GPT-2's do\n"
         "  --layers N             blocks (4)\n"
         "  --heads N              attention heads (4)\n"
         "  --kv-heads N           key/value heads (llama: 2)\n"

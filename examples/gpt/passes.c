@@ -110,14 +110,31 @@ static tsr_status add_positions(gpt_model *self, passage *p, int64_t first)
     return status;
 }
 
+/* Computes the gradient of the learned positions. It is 0 for those after the last token of a
+ * window. */
+static tsr_status sum_position_grads(gpt_model *self, const tsr_tensor *dy, tsr_tensor *grad)
+{
+    const int64_t count = tsr_tensor_layout(dy)->shape[1], all = tsr_tensor_layout(grad)->shape[0];
+    tsr_stream *stream = self->job->stream;
+    tsr_tensor *used = NULL, *unused = NULL;
+    TRY(tsr_tensor_slice(grad, 0, 0, count, 1, &used));
+    tsr_status status = tsr_reduce(stream, used, dy, 0, TSR_REDUCE_SUM, false);
+    if (status == TSR_OK && count < all)
+        status = tsr_tensor_slice(grad, 0, count, all, 1, &unused);
+    if (unused)
+        status = tsr_fill(stream, unused, 0);
+    tsr_tensor_destroy(&used);
+    tsr_tensor_destroy(&unused);
+    return status;
+}
+
 static tsr_status positions_backward(gpt_model *self, const tsr_tensor *dy)
 {
     if (!has_positions(self))
         return TSR_OK;
     TRY(tsr_fsdp_begin(self->sharded, self->positions_unit, TSR_PASS_BACKWARD));
-    TRY(tsr_reduce(self->job->stream,
-                   tsr_fsdp_parameter(self->sharded, self->positions_unit, 0)->grad, dy, 0,
-                   TSR_REDUCE_SUM, false));
+    TRY(sum_position_grads(self, dy,
+                           tsr_fsdp_parameter(self->sharded, self->positions_unit, 0)->grad));
     return tsr_fsdp_end(self->sharded, self->positions_unit);
 }
 

@@ -17,19 +17,31 @@ static void describe(const tsr_parameter *p, gpt_parameter *out)
 
 /* Loading ------------------------------------------------------------------------------------ */
 
+/* A complete tensor of the file, as [out, in]. */
+typedef struct file_tensor {
+    char name[GPT_NAME_MAX]; /* "": none */
+    tsr_tensor *tensor;
+} file_tensor;
+
 typedef struct loading {
     gpt_model *model;
     const char *path;
     tsr_shard_list *list;
-    char name[GPT_NAME_MAX]; /* the name of the tensor that is in `full`; "": none */
-    tsr_tensor *full;
+    /* The last matrix and the last vector that were read, because GPT-2's q, k and v, which come
+     * one after the other, are in one matrix and one vector. */
+    file_tensor matrix, vector;
     char *error;
     size_t error_size;
 } loading;
 
-/* Reads the complete tensor into `full`, as [out, in]. */
-static tsr_status read_full(loading *l, const gpt_parameter *p, const gpt_place *where)
+static file_tensor *place_of(loading *l, const gpt_parameter *p)
 {
+    return p->ndim == 2 ? &l->matrix : &l->vector;
+}
+
+static tsr_status read_complete(loading *l, const gpt_parameter *p, const gpt_place *where)
+{
+    file_tensor *to = place_of(l, p);
     bool transposed;
     tsr_dtype dtype;
     const tsr_shard_param *file = names_in_file(l->path, l->list, &l->model->config, p, where,
@@ -37,33 +49,34 @@ static tsr_status read_full(loading *l, const gpt_parameter *p, const gpt_place 
     if (!file)
         return TSR_ERR_INVALID;
     TRY(tsr_dtype_parse(file->dtype, &dtype));
-    tsr_tensor_destroy(&l->full);
-    TRY(tsr_tensor_create(l->model->job->device, dtype, file->ndim, file->shape, &l->full));
-    tsr_checkpoint_entry entry = {.name = where->name,
+    tsr_tensor_destroy(&to->tensor);
+    *to->name = '\0';
+    TRY(tsr_tensor_create(l->model->job->device, dtype, file->ndim, file->shape, &to->tensor));
+    tsr_checkpoint_entry entry = {.name = file->name,
                                   .dtype = dtype,
                                   .ndim = file->ndim,
                                   .shard_dim = -1,
                                   .count = file->count,
-                                  .tensor = l->full};
+                                  .tensor = to->tensor};
     memcpy(entry.shape, file->shape, (size_t)file->ndim * sizeof *entry.shape);
     TRY(tsr_checkpoint_load(l->path, NULL, l->model->job->stream, 1, &entry, NULL));
     if (transposed) {
         tsr_tensor *view = NULL;
-        TRY(tsr_tensor_transpose(l->full, 0, 1, &view));
-        tsr_tensor_destroy(&l->full);
-        l->full = view;
+        TRY(tsr_tensor_transpose(to->tensor, 0, 1, &view));
+        tsr_tensor_destroy(&to->tensor);
+        to->tensor = view;
     }
-    snprintf(l->name, sizeof l->name, "%s", where->name);
+    snprintf(to->name, sizeof to->name, "%s", where->name);
     return TSR_OK;
 }
 
 /* Slices the part that tensor parallelism gives this rank. */
-static tsr_status slice_part(const loading *l, const gpt_place *where, const tsr_parameter *p,
+static tsr_status slice_part(const tsr_tensor *all, const gpt_place *where, const tsr_parameter *p,
                              tsr_tensor **out)
 {
     int64_t rows = p->global_shape[0];
     tsr_tensor *own = NULL;
-    TRY(tsr_tensor_slice(l->full, 0, where->first_row, where->first_row + rows, 1, &own));
+    TRY(tsr_tensor_slice(all, 0, where->first_row, where->first_row + rows, 1, &own));
     tsr_status status = p->shard_dim < 0 ? tsr_tensor_slice(own, 0, 0, rows, 1, out)
                                          : tsr_tensor_slice(own, p->shard_dim, p->offset,
                                                             p->offset + p->length, 1, out);
@@ -106,11 +119,12 @@ static tsr_status load_parameter(loading *l, const gpt_unit *unit, int index)
     describe(p, &described);
     names_find(&l->model->config, &described, &where);
     TRY(tsr_fsdp_shard_of(unit->sharded, unit->first + (uint64_t)index, &shard));
-    if (strcmp(where.name, l->name) != 0)
-        TRY(read_full(l, &described, &where));
+    const file_tensor *from = place_of(l, &described);
+    if (strcmp(where.name, from->name) != 0)
+        TRY(read_complete(l, &described, &where));
     if (!shard.value)
         return TSR_OK;
-    TRY(slice_part(l, &where, p, &part));
+    TRY(slice_part(from->tensor, &where, p, &part));
     tsr_status status = store(l, part, &shard);
     tsr_tensor_destroy(&part);
     return status;
@@ -137,7 +151,8 @@ tsr_status weights_load(gpt_model *model, const char *path, char *error, size_t 
     tsr_status status = load_all(&l);
     if (status != TSR_OK && *error == '\0')
         snprintf(error, error_size, "%s", tsr_last_error());
-    tsr_tensor_destroy(&l.full);
+    tsr_tensor_destroy(&l.matrix.tensor);
+    tsr_tensor_destroy(&l.vector.tensor);
     tsr_shard_list_destroy(&l.list);
     return status;
 }
@@ -152,17 +167,25 @@ typedef struct saving {
     int count, capacity;
 } saving;
 
+/* Returns the number of the entry for a tensor of the file, or −1. */
+static int find_entry(const saving *s, const char *name)
+{
+    for (int i = 0; i < s->count; i++)
+        if (strcmp(s->places[i].name, name) == 0)
+            return i;
+    return -1;
+}
+
 /* Finds the entry for a tensor of the file, or adds one with where->rows rows. */
 static tsr_status add_entry(saving *s, const gpt_place *where, tsr_dtype dtype, int ndim,
                             int64_t columns, tsr_tensor **memory)
 {
-    for (int i = 0; i < s->count; i++) {
-        if (strcmp(s->places[i].name, where->name) == 0) {
-            *memory = s->owned[i];
-            return TSR_OK;
-        }
+    int at = find_entry(s, where->name);
+    if (at >= 0) {
+        *memory = s->owned[at];
+        return TSR_OK;
     }
-    int at = s->count;
+    at = s->count;
     int64_t shape[2] = {where->rows, columns};
     tsr_checkpoint_entry *entry = &s->entries[at];
     TRY(tsr_tensor_create(s->model->job->device, dtype, ndim, shape, &s->owned[at]));
@@ -223,22 +246,30 @@ static tsr_status keep_unit(saving *s, const gpt_unit *unit)
     return tsr_fsdp_end(unit->sharded, unit->number);
 }
 
-/* Changes the entries to GPT-2's format: matrices are transposed, and matrices and norms get biases
- * of zero. */
+/* Adds a bias of zero for the weight of an entry, unless it has a bias. */
+static tsr_status need_bias(saving *s, int weight)
+{
+    gpt_place bias = s->places[weight];
+    tsr_tensor *memory;
+    strcpy(strrchr(bias.name, '.'), ".bias");
+    if (find_entry(s, bias.name) >= 0)
+        return TSR_OK;
+    TRY(add_entry(s, &bias, s->entries[weight].dtype, 1, 1, &memory));
+    return tsr_fill(s->model->job->stream, memory, 0);
+}
+
+/* Changes the entries to GPT-2's format: matrices are transposed, and all matrices and norms have
+ * biases. */
 static tsr_status as_hugging_face(saving *s)
 {
     int last = s->count;
     for (int i = 0; i < last; i++) {
         tsr_checkpoint_entry *entry = &s->entries[i];
-        tsr_tensor *view = NULL, *memory;
-        gpt_place bias = s->places[i];
-        bool is_norm = entry->ndim == 1;
-        if (!bias.is_matrix && !is_norm)
+        tsr_tensor *view = NULL;
+        if (!s->places[i].is_matrix && entry->ndim != 1)
             continue;
-        strcpy(strrchr(bias.name, '.'), ".bias");
-        TRY(add_entry(s, &bias, entry->dtype, 1, 1, &memory));
-        TRY(tsr_fill(s->model->job->stream, memory, 0));
-        if (is_norm)
+        TRY(need_bias(s, i));
+        if (entry->ndim == 1)
             continue;
         TRY(tsr_tensor_transpose(s->owned[i], 0, 1, &view));
         tsr_tensor_destroy(&s->owned[i]);

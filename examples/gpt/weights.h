@@ -13,8 +13,8 @@ tsr_status weights_load(gpt_model *model, const char *path, char *error, size_t 
 
 /* Writes the model to `path`, and config.json into the same folder: that of the folder
  * `given_model`, from which the model was read, unless it is NULL. All ranks call it; rank 0
- * writes. For GPT-2, matrices are transposed and biases of 0 are added, because other programs
- * expect both. */
+ * writes. For GPT-2, matrices are transposed, and biases that the model lacks are written as 0,
+ * because other programs expect both. */
 tsr_status weights_save(gpt_model *model, const char *path, const char *given_model, char *error,
                         size_t error_size);
 

@@ -28,9 +28,9 @@ train() {
 held_out() {
     sed -n 's/.*"held_out_loss": \([0-9.]*\).*/\1/p' "$folder/log" | tail -1
 }
-# equal A B: the two losses differ by at most 2e-6 of their values.
+# equal A B [MOST]: the two losses differ by at most MOST (2e-6) of their values.
 equal() {
-    awk -v a="$1" -v b="$2" 'BEGIN { d = a - b; exit !(a > 0 && b > 0 && d <= 2e-6 * a && -d <= 2e-6 * a) }'
+    awk -v a="$1" -v b="$2" -v most="${3:-2e-6}" 'BEGIN { d = a - b; exit !(a > 0 && b > 0 && d <= most * a && -d <= most * a) }'
 }
 
 # Prints the mean loss of the tokens that follow each token of $window, from the logits in a file.
@@ -50,28 +50,41 @@ loss_of_logits() {
 }
 
 "$tessera" convert "$gguf" "$folder/stories" >"$folder/out" 2>&1 || fail "the GGUF file cannot be converted"
-"$tessera" tokenize "$folder/stories" <"$folder/text" | sed -n '/"ids"/,/\]/s/^ *\([0-9]\{1,\}\),\{0,1\}$/\1/p' >"$folder/ids"
-count=$(wc -l <"$folder/ids")
-held=$(((count + 9) / 10))
-block=$((held - 1))
-window=$(tail -n "$held" "$folder/ids" | head -n "$block" | tr '\n' ',')
-window=${window%,}
-last=$(tail -n 1 "$folder/ids")
+# ids FILE: prints the tokens of a file, one a line.
+ids() {
+    "$tessera" tokenize "$folder/stories" <"$1" | sed -n '/"ids"/,/\]/s/^ *\([0-9]\{1,\}\),\{0,1\}$/\1/p'
+}
+# use_ids: sets `block`, `window` and `last` to the held-out part of the tokens in the file ids.
+use_ids() {
+    count=$(wc -l <"$folder/ids")
+    held=$(((count + 9) / 10))
+    block=$((held - 1))
+    window=$(tail -n "$held" "$folder/ids" | head -n "$block" | tr '\n' ',')
+    window=${window%,}
+    last=$(tail -n 1 "$folder/ids")
+}
+ids "$folder/text" >"$folder/ids"
+use_ids
 
-for model in stories qwen2 qwen3 mistral; do
+# check_logits MODEL: the loss of the last evaluation of MODEL is that of the logits that `tessera generate` computes.
+check_logits() {
+    "$tessera" generate "$folder/$1" --ids "$window" --greedy --max-tokens 1 --json --logits "$block" >"$folder/logits" 2>"$folder/out" ||
+        fail "there are no logits of $1"
+    loss_of_logits "$folder/logits" >"$folder/loss"
+    read -r by_logits rows <"$folder/loss"
+    [ "$rows" = "$block" ] || fail "$1: logits of $rows tokens, not of $block"
+    equal "$by_logits" "$(held_out)" || fail "$1: the loss is $(held_out), but $by_logits by the logits"
+}
+
+for model in stories qwen2 qwen3 mistral llama gpt2; do
     if [ "$model" != stories ]; then
         mkdir "$folder/$model"
         "$random_model" $model "$folder/$model" >"$folder/out" 2>&1 || fail "the model of $model cannot be written"
         cp "$folder/stories/tokenizer"* "$folder/$model"
     fi
     train $model --steps 0 || fail "$model is not evaluated"
-    "$tessera" generate "$folder/$model" --ids "$window" --greedy --max-tokens 1 --json --logits "$block" >"$folder/logits" 2>"$folder/out" ||
-        fail "there are no logits of $model"
-    # shellcheck disable=SC2046 # two words
-    set -- $(loss_of_logits "$folder/logits")
-    [ "$2" = "$block" ] || fail "$model: logits of $2 tokens, not of $block"
-    equal "$1" "$(held_out)" || fail "$model: the loss is $(held_out), but $1 by the logits"
-    [ "$model" = stories ] && untrained=$1
+    check_logits "$model"
+    [ "$model" = stories ] && untrained=$by_logits
 done
 
 mkdir "$folder/saved"
@@ -94,4 +107,36 @@ grep -q '^Once upon a time' "$folder/out" || fail "the saved model has forgotten
 # A save into the model's own folder keeps the tokenizer.
 train saved --steps 0 --save "$folder/saved/model.safetensors" || fail "the model is not saved into its own folder"
 cmp "$folder/stories/tokenizer.model" "$folder/saved/tokenizer.model" || fail "the tokenizer has changed"
+
+# In GPT-2 all linear layers have biases. A bias of attention's output or of the MLP's is added once, whatever the grid. There are more
+# learned positions than a window has tokens.
+mkdir "$folder/gpt2-saved"
+train gpt2 --steps 4 --learning-rate 0.01 --recompute --save "$folder/gpt2-saved/model.safetensors" || fail "gpt2: one rank does not train"
+trained=$(held_out)
+check_logits gpt2-saved
+for grid in '--grid 1x2' '--grid 2x1 --strategy full' '--pipeline 2 --batch 2 --accumulate 2'; do
+    # shellcheck disable=SC2086 # options
+    train gpt2 --steps 4 --learning-rate 0.01 --ranks 2 $grid || fail "gpt2: $grid does not train"
+    equal "$trained" "$(held_out)" 1e-5 || fail "gpt2: $grid ends with a loss of $(held_out), one rank with $trained"
+done
+train gpt2-saved --steps 0 || fail "gpt2: the saved model does not load"
+equal "$trained" "$(held_out)" || fail "gpt2: the saved model has a loss of $(held_out), not $trained"
+
+# A new model with biases begins as one without. Its saved biases are read with --config and --init, too.
+small() {
+    timeout 240 "$gpt" --text "$folder/text" --batch 4 --block 16 --eval-batches 2 --learning-rate 0.01 --warmup 0 --characters 0 --log "$folder/log" \
+        "$@" >"$folder/out" 2>&1
+}
+mkdir "$folder/new"
+small --width 32 --layers 2 --steps 0 || fail "a model without biases is not evaluated"
+untrained=$(held_out)
+small --width 32 --layers 2 --steps 0 --bias || fail "a model with biases is not evaluated"
+equal "$untrained" "$(held_out)" || fail "a new model with biases has a loss of $(held_out), one without has $untrained"
+small --width 32 --layers 2 --steps 6 --bias --save "$folder/new/model.safetensors" || fail "a model with biases does not train"
+trained=$(held_out)
+small --steps 0 --config "$folder/new/config.json" --init "$folder/new/model.safetensors" || fail "a model with biases does not load"
+equal "$trained" "$(held_out)" || fail "a model with biases has a loss of $(held_out) after loading, not $trained"
+sed -i 's/"bias": true/"bias": false/' "$folder/new/config.json"
+small --steps 0 --config "$folder/new/config.json" --init "$folder/new/model.safetensors" || fail "a model does not load without its biases"
+equal "$trained" "$(held_out)" && fail "the biases did not learn anything"
 exit 0

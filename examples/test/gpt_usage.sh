@@ -46,6 +46,7 @@ refuses "4 heads do not divide over 3 key/value heads" --style llama --kv-heads 
 refuses "the style gpt2 has as many key/value heads as heads, 4, not 2" --kv-heads 2
 refuses "rotary positions need an even number of features per head, not 3" --style llama --width 12
 refuses "--style takes gpt2 or llama, not bert" --style bert
+refuses "--bias is for the style gpt2, not for llama" --style llama --bias
 refuses "--layers takes a number from 1 to 1000, not 0" --layers 0
 refuses "--accumulate takes a number from 1 to 4096, not 0" --accumulate 0
 refuses "--dropout takes a number from 0 to below 1" --dropout 1
@@ -70,7 +71,7 @@ cp "$model/model.safetensors" "$folder"
 refuses "$folder has a vocabulary of 511, but $gguf has 512 tokens" --model "$folder" --tokenizer "$gguf"
 sed 's/"llama"/"gpt2"/; s/"hidden_act"/"n_embd": 64, "n_head": 8, "n_layer": 5, "n_positions": 512, "hidden_act"/' "$model/config.json" \
     >"$folder/config.json"
-refuses "a model of gpt2 has another kind of block than Llama's, which gpt cannot train" --model "$folder"
+refuses "$folder/model.safetensors: there is no tensor transformer.wte.weight" --model "$folder" --tokenizer "$gguf"
 rm "$folder/config.json" "$folder/model.safetensors"
 refuses "--pipeline takes a number from 1 to 64, not 0" --pipeline 0
 refuses "--pipeline 5 has more stages than the model has blocks, 4" --pipeline 5
@@ -92,6 +93,12 @@ echo '{"model_type": "gpt2", "n_layer": -1}' >"$config"
 refuses "$config: \"n_layer\" is not a number from 1 to 1048576" --config "$config"
 echo '{"model_type": "gpt2", "vocab_size": 50257}' >"$config"
 refuses "$config describes a vocabulary of 50257, but" --config "$config"
+echo '{"model_type": "gpt2", "activation_function": "mish"}' >"$config"
+refuses '"activation_function" is none of relu, gelu, gelu_new and silu' --config "$config"
+echo '{"model_type": "gpt2", "tie_word_embeddings": false}' >"$config"
+refuses '"tie_word_embeddings" is false, which needs --model instead of --config' --config "$config"
+echo '{"model_type": "llama", "mlp_bias": true}' >"$config"
+refuses '"mlp_bias" is true, which needs --model instead of --config' --config "$config"
 echo '{"model_type": "llama"}' >"$config"
 refuses "--style gpt2, but $config describes a model of style llama" --config "$config" --style gpt2
 echo '{"model_type": ' >"$config"

@@ -1,7 +1,9 @@
 /* random_model FAMILY FOLDER: writes a small model with random weights and 512 tokens in Hugging
  * Face's format, for the tests of gpt. Each family has something that the others lack: qwen2 biases
- * and a tied head, qwen3 normalised q and k, heads that together are wider than the model, and
- * YaRN, mistral a window and the frequencies of Llama 3. */
+ * of q, k and v and a tied head, qwen3 normalised q and k, heads that together are wider than the
+ * model, and YaRN, mistral a window and the frequencies of Llama 3, llama biases of all linear
+ * layers, gpt2 what distinguishes GPT-2 from Llama. The tensors of gpt2 have the names without
+ * "transformer." that OpenAI's models have at Hugging Face. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,25 +11,42 @@
 
 #include "tessera/tessera.h"
 
-enum { LAYERS = 2, WIDTH = 64, HEADS = 4, KV_HEADS = 2, INNER = 96, VOCABULARY = 512, MOST = 64 };
+enum {
+    LAYERS = 2,
+    WIDTH = 64,
+    HEADS = 4,
+    KV_HEADS = 2,
+    INNER = 96,
+    VOCABULARY = 512,
+    CONTEXT = 256,
+    MOST = 64
+};
 
 typedef struct family {
     const char *name, *class;
     int head_dim;
-    bool qkv_bias, qk_norm, tied;
-    const char *more; /* additional members of config.json, as JSON */
+    bool qkv_bias, all_bias, qk_norm, tied; /* all_bias: attention's output and the MLP */
+    const char *more;                       /* additional members of config.json, as JSON */
 } family;
 
 static const family families[] = {
-    {"qwen2", "Qwen2ForCausalLM", 16, true, false, true, "\"use_sliding_window\": false"},
-    {"qwen3", "Qwen3ForCausalLM", 32, false, true, false,
+    {"qwen2", "Qwen2ForCausalLM", 16, true, false, false, true, "\"use_sliding_window\": false"},
+    {"qwen3", "Qwen3ForCausalLM", 32, false, false, true, false,
      "\"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 4.0, "
      "\"original_max_position_embeddings\": 64}"},
-    {"mistral", "MistralForCausalLM", 16, false, false, false,
+    {"mistral", "MistralForCausalLM", 16, false, false, false, false,
      "\"sliding_window\": 7, \"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8.0, "
      "\"low_freq_factor\": 1.0, \"high_freq_factor\": 4.0, "
      "\"original_max_position_embeddings\": 32}"},
+    {"llama", "LlamaForCausalLM", 16, true, true, false, false,
+     "\"attention_bias\": true, \"mlp_bias\": true"},
+    {"gpt2", "GPT2LMHeadModel", 16, true, true, false, true, ""},
 };
+
+static bool is_gpt2(const family *f)
+{
+    return strcmp(f->name, "gpt2") == 0;
+}
 
 /* The tensors of the file. */
 static tsr_checkpoint_entry entries[MOST];
@@ -49,9 +68,10 @@ static float next_number(void)
 }
 
 /* Adds a tensor [rows, columns], or [rows] if columns is 0, with numbers from middle − spread to
- * middle + spread. */
-static void add(int layer, const char *name, int64_t rows, int64_t columns, float middle,
-                float spread)
+ * middle + spread. `layer` is −1 for a tensor outside layers, and layers have names that begin as
+ * the format `layers`. */
+static void add_named(const char *layers, int layer, const char *name, int64_t rows,
+                      int64_t columns, float middle, float spread)
 {
     const int64_t elements = rows * (columns ? columns : 1);
     float *data = malloc((size_t)elements * sizeof *data);
@@ -59,10 +79,10 @@ static void add(int layer, const char *name, int64_t rows, int64_t columns, floa
         fail("too many or too large tensors");
     for (int64_t i = 0; i < elements; i++)
         data[i] = middle + spread * next_number();
-    if (layer < 0)
-        snprintf(names[count], sizeof names[count], "%s.weight", name);
-    else
-        snprintf(names[count], sizeof names[count], "model.layers.%d.%s", layer, name);
+    char *text = names[count];
+    const size_t size = sizeof names[count];
+    const int used = layer < 0 ? 0 : snprintf(text, size, "%s%d.", layers, layer);
+    snprintf(text + used, size - (size_t)used, "%s", name);
     entries[count] = (tsr_checkpoint_entry){.name = names[count],
                                             .dtype = TSR_F32,
                                             .ndim = columns ? 2 : 1,
@@ -71,6 +91,18 @@ static void add(int layer, const char *name, int64_t rows, int64_t columns, floa
                                             .count = (uint64_t)elements,
                                             .data = data};
     count++;
+}
+
+static void add(int layer, const char *name, int64_t rows, int64_t columns, float middle,
+                float spread)
+{
+    add_named("model.layers.", layer, name, rows, columns, middle, spread);
+}
+
+static void add_gpt2(int layer, const char *name, int64_t rows, int64_t columns, float middle,
+                     float spread)
+{
+    add_named("h.", layer, name, rows, columns, middle, spread);
 }
 
 static void add_layer(const family *f, int i)
@@ -85,6 +117,12 @@ static void add_layer(const family *f, int i)
         add(i, "self_attn.k_proj.bias", kv, 0, 0, 0.5f);
         add(i, "self_attn.v_proj.bias", kv, 0, 0, 0.5f);
     }
+    if (f->all_bias) {
+        add(i, "self_attn.o_proj.bias", WIDTH, 0, 0, 0.5f);
+        add(i, "mlp.gate_proj.bias", INNER, 0, 0, 0.5f);
+        add(i, "mlp.up_proj.bias", INNER, 0, 0, 0.5f);
+        add(i, "mlp.down_proj.bias", WIDTH, 0, 0, 0.5f);
+    }
     if (f->qk_norm) {
         add(i, "self_attn.q_norm.weight", f->head_dim, 0, 1, 0.5f);
         add(i, "self_attn.k_norm.weight", f->head_dim, 0, 1, 0.5f);
@@ -96,6 +134,66 @@ static void add_layer(const family *f, int i)
     add(i, "post_attention_layernorm.weight", WIDTH, 0, 1, 0.1f);
 }
 
+/* Hugging Face has the matrices of GPT-2's layers as [in, out]. */
+static void add_gpt2_layer(int i)
+{
+    add_gpt2(i, "ln_1.weight", WIDTH, 0, 1, 0.1f);
+    add_gpt2(i, "ln_1.bias", WIDTH, 0, 0, 0.5f);
+    add_gpt2(i, "attn.c_attn.weight", WIDTH, 3 * WIDTH, 0, 0.3f);
+    add_gpt2(i, "attn.c_attn.bias", 3 * WIDTH, 0, 0, 0.5f);
+    add_gpt2(i, "attn.c_proj.weight", WIDTH, WIDTH, 0, 0.3f);
+    add_gpt2(i, "attn.c_proj.bias", WIDTH, 0, 0, 0.5f);
+    add_gpt2(i, "ln_2.weight", WIDTH, 0, 1, 0.1f);
+    add_gpt2(i, "ln_2.bias", WIDTH, 0, 0, 0.5f);
+    add_gpt2(i, "mlp.c_fc.weight", WIDTH, INNER, 0, 0.3f);
+    add_gpt2(i, "mlp.c_fc.bias", INNER, 0, 0, 0.5f);
+    add_gpt2(i, "mlp.c_proj.weight", INNER, WIDTH, 0, 0.3f);
+    add_gpt2(i, "mlp.c_proj.bias", WIDTH, 0, 0, 0.5f);
+}
+
+static void add_gpt2_model(void)
+{
+    add_gpt2(-1, "wte.weight", VOCABULARY, WIDTH, 0, 0.5f);
+    add_gpt2(-1, "wpe.weight", CONTEXT, WIDTH, 0, 0.5f);
+    for (int i = 0; i < LAYERS; i++)
+        add_gpt2_layer(i);
+    add_gpt2(-1, "ln_f.weight", WIDTH, 0, 1, 0.1f);
+    add_gpt2(-1, "ln_f.bias", WIDTH, 0, 0, 0.5f);
+}
+
+static void add_model(const family *f)
+{
+    add(-1, "model.embed_tokens.weight", VOCABULARY, WIDTH, 0, 1);
+    for (int i = 0; i < LAYERS; i++)
+        add_layer(f, i);
+    add(-1, "model.norm.weight", WIDTH, 0, 1, 0.1f);
+    if (!f->tied)
+        add(-1, "lm_head.weight", VOCABULARY, WIDTH, 0, 0.5f);
+}
+
+static void write_gpt2_config(FILE *file)
+{
+    fprintf(file,
+            "{\"model_type\": \"gpt2\", \"architectures\": [\"GPT2LMHeadModel\"], "
+            "\"activation_function\": \"gelu_new\", \"n_layer\": %d, \"n_embd\": %d, "
+            "\"n_head\": %d, \"n_inner\": %d, \"vocab_size\": %d, \"n_positions\": %d, "
+            "\"layer_norm_epsilon\": 1e-5, \"bos_token_id\": 1, \"eos_token_id\": 2}\n",
+            LAYERS, WIDTH, HEADS, INNER, VOCABULARY, CONTEXT);
+}
+
+static void write_usual_config(const family *f, FILE *file)
+{
+    fprintf(file,
+            "{\"model_type\": \"%s\", \"architectures\": [\"%s\"], \"hidden_act\": \"silu\", "
+            "\"num_hidden_layers\": %d, \"hidden_size\": %d, \"num_attention_heads\": %d, "
+            "\"num_key_value_heads\": %d, \"head_dim\": %d, \"intermediate_size\": %d, "
+            "\"vocab_size\": %d, \"max_position_embeddings\": %d, \"rms_norm_eps\": 1e-6, "
+            "\"rope_theta\": 10000.0, \"bos_token_id\": 1, \"eos_token_id\": 2, "
+            "\"tie_word_embeddings\": %s, \"torch_dtype\": \"float32\", %s}\n",
+            f->name, f->class, LAYERS, WIDTH, HEADS, KV_HEADS, f->head_dim, INNER, VOCABULARY,
+            CONTEXT, f->tied ? "true" : "false", f->more);
+}
+
 static void write_config(const family *f, const char *folder)
 {
     char path[4096];
@@ -103,15 +201,10 @@ static void write_config(const family *f, const char *folder)
     FILE *file = fopen(path, "w");
     if (!file)
         fail("config.json cannot be written");
-    fprintf(file,
-            "{\"model_type\": \"%s\", \"architectures\": [\"%s\"], \"hidden_act\": \"silu\", "
-            "\"num_hidden_layers\": %d, \"hidden_size\": %d, \"num_attention_heads\": %d, "
-            "\"num_key_value_heads\": %d, \"head_dim\": %d, \"intermediate_size\": %d, "
-            "\"vocab_size\": %d, \"max_position_embeddings\": 256, \"rms_norm_eps\": 1e-6, "
-            "\"rope_theta\": 10000.0, \"bos_token_id\": 1, \"eos_token_id\": 2, "
-            "\"tie_word_embeddings\": %s, \"torch_dtype\": \"float32\", %s}\n",
-            f->name, f->class, LAYERS, WIDTH, HEADS, KV_HEADS, f->head_dim, INNER, VOCABULARY,
-            f->tied ? "true" : "false", f->more);
+    if (is_gpt2(f))
+        write_gpt2_config(file);
+    else
+        write_usual_config(f, file);
     if (fclose(file) != 0)
         fail("config.json cannot be written");
 }
@@ -124,13 +217,11 @@ int main(int argc, char **argv)
         if (strcmp(argv[1], families[i].name) == 0)
             f = &families[i];
     if (!f)
-        fail("usage: random_model qwen2|qwen3|mistral FOLDER");
-    add(-1, "model.embed_tokens", VOCABULARY, WIDTH, 0, 1);
-    for (int i = 0; i < LAYERS; i++)
-        add_layer(f, i);
-    add(-1, "model.norm", WIDTH, 0, 1, 0.1f);
-    if (!f->tied)
-        add(-1, "lm_head", VOCABULARY, WIDTH, 0, 0.5f);
+        fail("usage: random_model qwen2|qwen3|mistral|llama|gpt2 FOLDER");
+    if (is_gpt2(f))
+        add_gpt2_model();
+    else
+        add_model(f);
     write_config(f, argv[2]);
     snprintf(path, sizeof path, "%s/model.safetensors", argv[2]);
     if (tsr_checkpoint_save(path, NULL, NULL, count, entries, NULL) != TSR_OK)
