@@ -582,8 +582,11 @@ static bool read_files(run *r)
     gpt_options *o = &r->options;
     int32_t *prompt;
     int64_t count;
-    if (!text_read(o->text, o->tokenizer, o->model.block, &r->text, r->error, sizeof r->error) ||
-        !check_vocabulary(r) ||
+    const gpt_text_params params = {.path = o->text,
+                                    .tokenizer = o->tokenizer,
+                                    .separator = o->separator,
+                                    .block = o->model.block};
+    if (!text_read(&params, &r->text, r->error, sizeof r->error) || !check_vocabulary(r) ||
         (o->save && !text_check_tokenizer(&r->text, r->error, sizeof r->error)))
         return false;
     if (r->text.train - o->model.block < windows_of_step(o)) {

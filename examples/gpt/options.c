@@ -48,6 +48,7 @@ enum {
     OPT_RECOMPUTE,
     OPT_SAVE,
     OPT_SEED,
+    OPT_SEPARATOR,
     OPT_STEPS,
     OPT_STRATEGY,
     OPT_STYLE,
@@ -102,6 +103,7 @@ static const struct option known[] = {
     {"recompute", no_argument, NULL, OPT_RECOMPUTE},
     {"save", required_argument, NULL, OPT_SAVE},
     {"seed", required_argument, NULL, OPT_SEED},
+    {"separator", required_argument, NULL, OPT_SEPARATOR},
     {"steps", required_argument, NULL, OPT_STEPS},
     {"strategy", required_argument, NULL, OPT_STRATEGY},
     {"style", required_argument, NULL, OPT_STYLE},
@@ -242,7 +244,7 @@ static bool take(int option, const char *value, gpt_options *out, given_sizes *g
     const struct {
         int option;
         const char **out;
-    } files[] = {
+    } texts[] = {
         {OPT_CHECKPOINT, &out->checkpoint},
         {OPT_CONFIG, &out->config},
         {OPT_CURVE, &out->curve},
@@ -254,12 +256,13 @@ static bool take(int option, const char *value, gpt_options *out, given_sizes *g
         {OPT_OFFSETS, &out->offsets},
         {OPT_PROMPT, &out->prompt},
         {OPT_SAVE, &out->save},
+        {OPT_SEPARATOR, &out->separator},
         {OPT_TEXT, &out->text},
         {OPT_TOKENIZER, &out->tokenizer},
     };
-    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
-        if (files[i].option == option) {
-            *files[i].out = value;
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        if (texts[i].option == option) {
+            *texts[i].out = value;
             return true;
         }
     }
@@ -484,6 +487,10 @@ bool gpt_options_parse(int argc, char **argv, gpt_options *out)
         return wrong_option(PROGRAM, "--offsets needs --config", "");
     if (out->load && out->init)
         return wrong_option(PROGRAM, "--load and --init exclude each other", "");
+    if (out->separator && !*out->separator)
+        return wrong_option(PROGRAM, "--separator is empty", "");
+    if (out->separator && !out->tokenizer && !out->given_model)
+        return wrong_option(PROGRAM, "--separator needs --tokenizer or --model", "");
     return check_elastic(out) && complete(out, &given);
 }
 
@@ -521,6 +528,9 @@ void gpt_options_help(void)
         "  --tokenizer PATH       tokens of this tokenizer instead of characters: a folder or a "
         "file\n"
         "                         (that of --model)\n"
+        "  --separator TEXT       documents of the text are separated by this, as "
+        "'<|endoftext|>';\n"
+        "                         a token that ends a text follows each document\n"
         "  --steps N              (2000)\n"
         "  --batch N              windows in a step, over all ranks (12)\n"
         "  --accumulate N         a step adds the gradients of N such batches (1)\n"

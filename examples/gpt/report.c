@@ -49,6 +49,8 @@ void report_setting(const gpt_model *model, const gpt_options *options, const gp
     printf("text      %lld %s of %d kinds, the last %lld held out; %s\n", (long long)text->count,
            text_unit(text), text->vocabulary, (long long)(text->count - text->train),
            options->text);
+    if (text->documents > 0)
+        printf("documents %lld\n", (long long)text->documents);
     if (options->given_model)
         printf("continues %s\n", options->given_model);
     printf("model     %s, %d blocks, %d heads, %d wide, %d tokens, %.2f million parameters, %s\n",

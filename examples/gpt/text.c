@@ -155,29 +155,107 @@ static bool encode_with(const gpt_text *text, const char *name, const char *byte
     return *tokens ? true : fail(error, "%s: out of memory", name);
 }
 
-static bool tokenize_with(const char *path, const char *bytes, size_t size, int block,
-                          gpt_text *text, const failure *error)
+/* Returns the place of a string in bytes[size], or `size` if it is not there. */
+static size_t find_string(const char *bytes, size_t size, const char *string)
 {
-    if (tsr_tokenizer_open(text->tokenizer_path, &text->tokenizer) != TSR_OK)
-        return fail(error, "%s", tsr_last_error());
-    text->vocabulary = tsr_tokenizer_size(text->tokenizer);
-    return encode_with(text, path, bytes, size, &text->tokens, &text->count, error) &&
-           divide(path, block, text, error);
+    const size_t length = strlen(string);
+    for (size_t at = 0; at + length <= size; at++) {
+        const char *first = memchr(bytes + at, string[0], size - at - length + 1);
+        if (!first)
+            break;
+        at = (size_t)(first - bytes);
+        if (memcmp(first, string, length) == 0)
+            return at;
+    }
+    return size;
 }
 
-bool text_read(const char *path, const char *tokenizer_path, int block, gpt_text *out, char *error,
-               size_t error_size)
+/* Returns the token that ends a text, or −1: the one that the files name, or the only one whose
+ * spelling says so. Files of GPT-2 name none, but have <|endoftext|>. */
+static int32_t end_token(const tsr_tokenizer *tokenizer)
+{
+    int32_t end = tsr_tokenizer_eos(tokenizer);
+    int ends = 0;
+    if (end >= 0)
+        return end;
+    for (int32_t i = 0; i < tsr_tokenizer_size(tokenizer); i++) {
+        if (tsr_tokenizer_is_end(tokenizer, i)) {
+            end = i;
+            ends++;
+        }
+    }
+    return ends == 1 ? end : -1;
+}
+
+/* Adds the tokens of a document and `end`, unless the tokenizer has added that. */
+static bool add_document(const char *path, const char *bytes, size_t size, int32_t end,
+                         gpt_text *text, const failure *error)
+{
+    int32_t *tokens;
+    int64_t count;
+    if (size == 0)
+        return true;
+    if (!encode_with(text, path, bytes, size, &tokens, &count, error))
+        return false;
+    int32_t *all = realloc(text->tokens, (size_t)(text->count + count + 1) * sizeof *all);
+    if (all) {
+        memcpy(all + text->count, tokens, (size_t)count * sizeof *all);
+        text->tokens = all;
+        text->count += count;
+        if (count == 0 || tokens[count - 1] != end)
+            all[text->count++] = end;
+        text->documents++;
+    }
+    free(tokens);
+    return all ? true : fail(error, "%s: out of memory", path);
+}
+
+static bool add_documents(const gpt_text_params *params, const char *bytes, size_t size,
+                          gpt_text *text, const failure *error)
+{
+    const size_t length = strlen(params->separator);
+    const int32_t end = end_token(text->tokenizer);
+    if (end < 0)
+        return fail(error,
+                    "%s does not say which token ends a text, which --separator needs; "
+                    "\"eos_token\" in tokenizer_config.json does",
+                    params->tokenizer);
+    if (find_string(bytes, size, params->separator) == size)
+        return fail(error, "%s does not have the separator '%.80s'", params->path,
+                    params->separator);
+    for (size_t at = 0; at < size;) {
+        const size_t document = find_string(bytes + at, size - at, params->separator);
+        if (!add_document(params->path, bytes + at, document, end, text, error))
+            return false;
+        at += document == size - at ? document : document + length;
+    }
+    return true;
+}
+
+static bool tokenize_with(const gpt_text_params *params, const char *bytes, size_t size,
+                          gpt_text *text, const failure *error)
+{
+    if (tsr_tokenizer_open(params->tokenizer, &text->tokenizer) != TSR_OK)
+        return fail(error, "%s", tsr_last_error());
+    text->vocabulary = tsr_tokenizer_size(text->tokenizer);
+    const bool good = params->separator ? add_documents(params, bytes, size, text, error)
+                                        : encode_with(text, params->path, bytes, size,
+                                                      &text->tokens, &text->count, error);
+    return good && divide(params->path, params->block, text, error);
+}
+
+bool text_read(const gpt_text_params *params, gpt_text *out, char *error, size_t error_size)
 {
     const failure into = {error, error_size};
-    gpt_text text = {.tokenizer_path = tokenizer_path};
+    gpt_text text = {.tokenizer_path = params->tokenizer};
     char *bytes;
     size_t size;
-    if (!read_file(path, FILE_MAX, &bytes, &size, error, error_size))
+    if (!read_file(params->path, FILE_MAX, &bytes, &size, error, error_size))
         return false;
-    bool good = size > 0 || fail(&into, "%s: the file is empty", path);
+    bool good = size > 0 || fail(&into, "%s: the file is empty", params->path);
     if (good)
-        good = tokenizer_path ? tokenize_with(path, bytes, size, block, &text, &into)
-                              : tokenize(path, bytes, size, block, &text, &into);
+        good = params->tokenizer ? tokenize_with(params, bytes, size, &text, &into)
+                                 : tokenize(params->path, bytes, size, params->block, &text, &into);
     free(bytes);
     if (good)
         *out = text;

@@ -19,13 +19,22 @@ typedef struct gpt_text {
     int vocabulary;
     tsr_tokenizer *tokenizer; /* NULL: tokens are characters */
     const char *tokenizer_path;
+    int64_t documents; /* that a separator divides the text into; 0: there is no separator */
 } gpt_text;
 
-/* Reads a UTF-8 file and, unless it is NULL, the tokenizer of a folder or file. Each of the two
- * parts of the text must have more than `block` tokens. On failure returns false, writes a sentence
- * to `error`, and leaves `out` unchanged. tokenizer_path must remain valid. */
-bool text_read(const char *path, const char *tokenizer_path, int block, gpt_text *out, char *error,
-               size_t error_size);
+/* Where a text is, and how it becomes tokens. The strings must remain valid. */
+typedef struct gpt_text_params {
+    const char *path;      /* a UTF-8 file */
+    const char *tokenizer; /* a folder or file; NULL: tokens are characters */
+    /* What separates documents, with a tokenizer. Each of them is encoded as a text of its own, and
+     * the token that ends a text follows. Empty ones are left out. NULL: one document without an
+     * end. */
+    const char *separator;
+    int block; /* each of the two parts of the text must have more tokens */
+} gpt_text_params;
+
+/* On failure returns false, writes a sentence to `error`, and leaves `out` unchanged. */
+bool text_read(const gpt_text_params *params, gpt_text *out, char *error, size_t error_size);
 void text_free(gpt_text *text);
 
 /* Returns what tokens are: "tokens" or "characters". */

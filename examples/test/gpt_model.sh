@@ -122,6 +122,26 @@ done
 train gpt2-saved --steps 0 || fail "gpt2: the saved model does not load"
 equal "$trained" "$(held_out)" || fail "gpt2: the saved model has a loss of $(held_out), not $trained"
 
+# Two documents: each is a text of its own, which begins with token 1, and token 2 ends it. Both are in the window.
+head -c 1400 "$folder/text" >"$folder/first"
+tail -c 100 "$folder/text" >"$folder/second"
+{
+    cat "$folder/first"
+    printf '<|endoftext|>'
+    cat "$folder/second"
+} >"$folder/documents"
+for document in first second; do
+    ids "$folder/$document"
+    echo 2
+done >"$folder/ids"
+use_ids
+case ",$window,$last," in
+*,2,1,*,2,) ;;
+*) fail "the held-out part does not have the end of both documents: $window,$last" ;;
+esac
+train stories --steps 0 --text "$folder/documents" --separator '<|endoftext|>' || fail "documents are not read"
+check_logits stories
+
 # A new model with biases begins as one without. Its saved biases are read with --config and --init, too.
 small() {
     timeout 240 "$gpt" --text "$folder/text" --batch 4 --block 16 --eval-batches 2 --learning-rate 0.01 --warmup 0 --characters 0 --log "$folder/log" \

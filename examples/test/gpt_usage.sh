@@ -63,6 +63,17 @@ refuses "$model has no tokenizer.json, tokenizer.model or" --model "$model"
 gguf=$data/../model/stories260K-f32.gguf
 refuses "--save copies tokenizer.json or tokenizer.model, and there is none at $gguf" --tokenizer "$gguf" --save "$folder/model.safetensors"
 refuses "the prompt is empty" --tokenizer "$gguf" --prompt ''
+refuses "--separator needs --tokenizer or --model" --separator '##'
+refuses "--separator is empty" --tokenizer "$gguf" --separator ''
+# A document has the token that begins a text, its own tokens, and the token that ends a text. Empty documents have none.
+printf '####a###b##a##' >"$text"
+refuses "of 11 tokens the last tenth, 2, is held out" --text "$text" --tokenizer "$gguf" --separator '##'
+refuses "of 0 tokens the last tenth, 0, is held out" --text "$text" --tokenizer "$gguf" --separator '####a###b##a##'
+# GPT-2's tokenizer names no token that ends a text, but it has only one that does. Llama 3's has two.
+mini=$data/../tokenizer/mini
+refuses "of 7 tokens the last tenth, 1, is held out" --text "$text" --tokenizer "$mini-gpt2.tokenizer.json" --separator '##'
+refuses "does not say which token ends a text" --text "$text" --tokenizer "$mini-llama3.tokenizer.json" --separator '##'
+refuses "$text does not have the separator '#####a##'" --text "$text" --tokenizer "$gguf" --separator '#####a##'
 cp "$model/config.json" "$folder"
 refuses "$folder has neither model.safetensors nor" --model "$folder"
 refuses '"tie_word_embeddings" is true, which needs --model instead of --config' --config "$folder/config.json"
