@@ -21,10 +21,16 @@ find_drivers() {
     fi
 }
 
+# What compilers and drivers have made is kept for all builds and clones of this user, so that only the first run on a machine compiles
+# everything. It is used again only for the same input and the same compiler or driver.
+caches=${XDG_CACHE_HOME:-${HOME:-$root/build}/.cache}/tessera-tests
+mkdir -p "$caches" 2>/dev/null || caches=$root/build
+
 # Builds share object files through ccache, if it is installed. The paths in their commands are relative to folders of the same depth, so
 # the commands are equal.
 ccache=$(command -v ccache || true)
-export CCACHE_DIR="${CCACHE_DIR:-$root/build/ccache}"
+export CCACHE_DIR="${CCACHE_DIR:-$caches/ccache}"
+export CCACHE_MAXSIZE="${CCACHE_MAXSIZE:-1G}"
 # With CCACHE_DEPEND, ccache takes the names of included files from the compiler, and does not run the preprocessor a second time to find
 # them.
 export CCACHE_DEPEND=1
@@ -32,7 +38,7 @@ export CCACHE_DEPEND=1
 # Builds also share compiled shaders and what drivers make of them: Mesa compiles a kernel only once for all builds, benchmarks and
 # packages.
 export PATH="$root/tests/lanes/bin:$PATH"
-export MESA_SHADER_CACHE_DIR="$root/build/driver-cache"
+export MESA_SHADER_CACHE_DIR="$caches/driver"
 
 # compile_with_ccache COMPILER [ARGUMENT…]: sets $ccache_options to the options for `configure` with which ccache runs this cross compiler.
 # shellcheck disable=SC2034 # the lanes use it
