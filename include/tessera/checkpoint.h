@@ -134,12 +134,13 @@ TSR_API TSR_NODISCARD tsr_status tsr_checkpoint_save(const char *path, tsr_comm 
  * The file may be hostile. Errors: TSR_ERR_INVALID for entries that are wrong, or are views that
  * repeat elements; for a wrong header (as tsr_shard_list_open); for a tensor whose shape or dtype
  * differs from its entry's, naming both; for a checksum that does not match, naming the tensor;
- * TSR_ERR_NOT_FOUND for a file or a tensor that does not exist; TSR_ERR_IO; TSR_ERR_NO_MEMORY;
- * those of the stream and the communicator. For a checkpoint in parts also: TSR_ERR_NOT_FOUND if no
- * checkpoint is complete, naming a missing part; TSR_ERR_INVALID for parts that do not make up a
- * tensor, for two different files that claim to be the same part of the same checkpoint, or for two
- * complete checkpoints of one generation. If an older generation is loaded because a newer one is
- * incomplete, that is logged as a warning. */
+ * TSR_ERR_NOT_FOUND for a file or a tensor that does not exist, with advice if there are parts of
+ * such a checkpoint and `parts` is not set; TSR_ERR_IO; TSR_ERR_NO_MEMORY; those of the stream and
+ * the communicator. For a checkpoint in parts also: TSR_ERR_NOT_FOUND if no checkpoint is complete,
+ * naming a missing part; TSR_ERR_INVALID for parts that do not make up a tensor, for two different
+ * files that claim to be the same part of the same checkpoint, or for two complete checkpoints of
+ * one generation. If an older generation is loaded because a newer one is incomplete, that is
+ * logged as a warning. */
 TSR_API TSR_NODISCARD tsr_status tsr_checkpoint_load(const char *path, tsr_comm *comm,
                                                      tsr_stream *stream, int count,
                                                      const tsr_checkpoint_entry *entries,

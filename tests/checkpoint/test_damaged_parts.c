@@ -103,6 +103,42 @@ START_TEST(missing_damaged_or_mixed)
 }
 END_TEST
 
+/* Loads `file` in the folder as one file or an index, and checks the error's text. */
+static bool load_undivided_is_refused(const char *file, const char *words)
+{
+    static const char advice[] = "; this checkpoint was written in parts, one of which is ";
+    hosts_model_init(&model, 0, 1, 0);
+    if (!refused(tsr_checkpoint_load(on_host("all", file), NULL, NULL, HOSTS_TENSORS, model.entries,
+                                     NULL),
+                 TSR_ERR_NOT_FOUND, words))
+        return false;
+    const char *found = strstr(tsr_last_error(), advice);
+    return found && strstr(found, "-of-00004.safetensors: load it with `.parts = true`");
+}
+
+/* If a checkpoint in parts is loaded as if it were one file, the error says how to load it. */
+START_TEST(loaded_without_parts)
+{
+    char text[16], want[700];
+    make_parts(1, false);
+    snprintf(want, sizeof want, "cannot open %s: No such file", on_host("all", "model"));
+    ck_assert(load_undivided_is_refused("model", want));
+    snprintf(want, sizeof want, "cannot open %s: No such", on_host("all", "model.safetensors"));
+    ck_assert(load_undivided_is_refused("model.safetensors", want));
+    ck_assert(load_undivided_is_refused("model.safetensors.index.json", ": there is no '"));
+    ck_assert(refused(tsr_checkpoint_metadata(on_host("all", "model"), "x", sizeof text, text),
+                      TSR_ERR_NOT_FOUND, "metadata with tsr_checkpoint_parts_metadata"));
+    ck_assert_int_eq(unlink(part(3)), 0);
+    snprintf(want, sizeof want, "cannot open %s: No such file", part(3));
+    ck_assert(load_undivided_is_refused("model.safetensors.index.json", want));
+
+    ck_assert(refused(tsr_checkpoint_load(on_host("all", "other"), NULL, NULL, HOSTS_TENSORS,
+                                          model.entries, NULL),
+                      TSR_ERR_NOT_FOUND, "No such file"));
+    ck_assert_ptr_null(strstr(tsr_last_error(), "in parts"));
+}
+END_TEST
+
 /* Replaces a text in a file by one of the same length. */
 static void replace(const char *path, const char *from, const char *to)
 {
@@ -303,6 +339,7 @@ TESTS(damaged_parts)
     tcase_set_timeout(tests, 120);
     tcase_add_checked_fixture(tests, hosts_make, hosts_remove);
     tcase_add_test(tests, missing_damaged_or_mixed);
+    tcase_add_test(tests, loaded_without_parts);
     tcase_add_test(tests, hostile_descriptions);
     tcase_add_test(tests, random_headers);
     tcase_add_test(tests, every_allocation_fails_in_turn);

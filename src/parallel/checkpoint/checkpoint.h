@@ -12,7 +12,8 @@
  *     save.c      saves a checkpoint
  *     load.c      loads a checkpoint
  *     part*.c     checkpoints in parts (parts.h)
- *     metadata.c  reads the metadata of a file
+ *     metadata.c  reads metadata from the header of a file
+ *     lookup.c    tsr_checkpoint_metadata, which opens a file for one text of its metadata
  *     training.c  files with optimizer state, for FSDP models and for optimizers */
 #ifndef TSR_PARALLEL_CHECKPOINT_H
 #define TSR_PARALLEL_CHECKPOINT_H

@@ -287,6 +287,16 @@ static tsr_status check_sums(const reader *r, tsr_comm *comm, tally *t)
     return TSR_OK;
 }
 
+/* Finds the tensors that the entries read. The index of a checkpoint in parts lists slices, not
+ * tensors. */
+static tsr_status find(const reader *r, int count, const tsr_checkpoint_entry *entries, bool strict,
+                       const tsr_shard_param **found)
+{
+    const tsr_status status =
+        tsr__checkpoint_match(who, r->path, params_of(r), count, entries, strict, found);
+    return r->list ? tsr__parts_explain(r->path, status) : status;
+}
+
 static tsr_status load(reader *r, tsr_comm *comm, tsr_stream *stream, int count,
                        const tsr_checkpoint_entry *entries, bool strict)
 {
@@ -294,11 +304,11 @@ static tsr_status load(reader *r, tsr_comm *comm, tsr_stream *stream, int count,
     tally t = {0};
     tsr_status status = tsr__checkpoint_check(who, r->path, stream, false, count, entries);
     if (status == TSR_OK)
-        status = open_path(r);
+        status = tsr__parts_explain(r->path, open_path(r));
     if (status == TSR_OK && (found = tsr__calloc((size_t)count, sizeof *found)) == NULL)
         status = TSR_ERR_NO_MEMORY;
     if (status == TSR_OK)
-        status = tsr__checkpoint_match(who, r->path, params_of(r), count, entries, strict, found);
+        status = find(r, count, entries, strict, found);
     if (status == TSR_OK && r->has_checksums)
         status = tally_make(r, count, entries, found, &t);
     status = tsr__checkpoint_agree(comm, who, status);

@@ -3,8 +3,6 @@
 
 #include "base/alloc.h"
 #include "parallel/checkpoint/checkpoint.h"
-#include "shard/formats/file.h"
-#include "shard/formats/list.h"
 #include "json/json.h"
 
 /* Which pairs to keep, and the key that is being read. */
@@ -103,47 +101,4 @@ tsr_status tsr__metadata_give(const char *who, const char *path, const char *key
                  strlen(found) + 1, size);
     memcpy(text, found, strlen(found) + 1);
     return TSR_OK;
-}
-
-/* Checks the complete header first, and then parses it again to find the key. */
-static tsr_status look(tsr__file *file, const char *key, tsr__metadata *out)
-{
-    tsr__params params = {0};
-    uint8_t bytes[8];
-    char *header = NULL;
-    tsr_status status = tsr__read_safetensors(file, &params);
-    const uint64_t count = params.count;
-    tsr__params_finish(&params);
-    if (status == TSR_OK)
-        status = tsr__file_read(file, 0, sizeof bytes, "the header's length", bytes);
-    if (status != TSR_OK)
-        return status;
-    const uint64_t size = tsr__little_endian(bytes, 8);
-    TSR__TRY(tsr__file_load(file, 0, 8 + size, "the header", &header));
-    uint32_t *checksums = NULL;
-    status = tsr__checksums_read(header, 8 + size, count, &checksums);
-    tsr__free(checksums);
-    if (status == TSR_OK)
-        status = tsr__metadata_read(header, 8 + size, key, out);
-    tsr__free(header);
-    return status;
-}
-
-tsr_status tsr_checkpoint_metadata(const char *path, const char *key, size_t size, char *text)
-{
-    static const char who[] = "checkpoint_metadata";
-    TSR__REQUIRE(path && key && text, "%s: %s is NULL", who, !path ? "path" : key ? "text" : "key");
-    tsr__metadata metadata = {0};
-    tsr__file file;
-    tsr_status status = tsr__file_open(path, &file);
-    if (status == TSR_OK) {
-        status = look(&file, key, &metadata);
-        tsr__file_close(&file);
-    }
-    if (status == TSR_OK)
-        status = tsr__metadata_give(who, path, key, tsr__metadata_find(&metadata, key), size, text);
-    else if (status != TSR_ERR_NO_MEMORY)
-        status = tsr__fail_context(status, "%s: %s", who, path);
-    tsr__metadata_finish(&metadata);
-    return status;
 }

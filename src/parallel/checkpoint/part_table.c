@@ -205,6 +205,27 @@ static tsr_status look(const char *who, const char *path, tsr__view *view)
     return status;
 }
 
+tsr_status tsr__parts_explain(const char *path, tsr_status status)
+{
+    if (status != TSR_ERR_NOT_FOUND)
+        return status;
+    const tsr__error problem = tsr__error_take();
+    tsr__view view = {0};
+    const tsr_status looked = look("checkpoint", path, &view);
+    if (looked == TSR_ERR_NO_MEMORY)
+        status = looked;
+    else if (looked == TSR_OK && view.count > 0)
+        status = tsr__fail(status,
+                           "%s; this checkpoint was written in parts, one of which is %s: load it "
+                           "with `.parts = true`, and read its metadata with "
+                           "tsr_checkpoint_parts_metadata",
+                           problem.text, view.items[0].path);
+    else
+        tsr__error_put_back(&problem);
+    tsr__view_finish(&view);
+    return status;
+}
+
 /* Fails because a part is missing. If a rank could not read some part, the error says why, because
  * that may be the missing one. */
 static tsr_status fail_missing(const char *who, tsr_comm *comm, const tsr__view *view,

@@ -173,6 +173,10 @@ tsr_status tsr__parts_read(const char *who, tsr_comm *comm, const tsr__view *vie
 /* Finds, chooses and reads the checkpoint `path`. All its parts must be there. */
 tsr_status tsr__parts_open(const char *who, const char *path, tsr_comm *comm,
                            tsr__parts *out) TSR_NODISCARD;
+/* After a failure to open `path` as one file or an index, or to find a tensor in an index: if the
+ * status is TSR_ERR_NOT_FOUND and this process sees parts of such a checkpoint, appends to the
+ * error text that they must be loaded as parts. Returns `status`, or TSR_ERR_NO_MEMORY. */
+tsr_status tsr__parts_explain(const char *path, tsr_status status) TSR_NODISCARD;
 /* Checks that the slices of each tensor make up the tensor. */
 tsr_status tsr__parts_check_cover(const char *who, const tsr__parts *parts) TSR_NODISCARD;
 void tsr__parts_finish(tsr__parts *parts);
