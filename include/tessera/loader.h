@@ -72,9 +72,11 @@ typedef struct tsr_loader_work {
 
     /* The function may set the following. */
     uint64_t size_bytes; /* bytes used in `data`; initially count · item_bytes + batch_bytes */
-    uint64_t place;      /* position in `indices` of the index being read; errors name this index */
-    const char *reason;  /* why it fails, in a few words; copied. NULL: the text of tsr_last_error
-                            if a function of the library failed in this call */
+    /* The position in `indices` of the index being read, below `count`. If the function fails,
+     * errors name this index. */
+    uint64_t place;
+    const char *reason; /* why it fails, in a few words; copied. NULL: the text of tsr_last_error
+                           if a function of the library failed in this call */
 
     const void *internal;
 } tsr_loader_work;
@@ -185,9 +187,12 @@ TSR_API TSR_NODISCARD tsr_status tsr_loader_next(tsr_loader *loader, tsr_loader_
 typedef struct tsr_loader_failure {
     uint64_t batch;
     int64_t epoch;
-    int64_t index;  /* the index that was being read */
-    uint64_t place; /* the position of that index in the batch */
-    int worker;     /* -1 for an index that is not below n, which no worker reads */
+    /* The index that was being read, and its position in the batch. If load_batch set a place that
+     * is not below the batch's count, index is -1, and place is what the function set. If
+     * load_batch used too many bytes, this is the first index. */
+    int64_t index;
+    uint64_t place;
+    int worker; /* -1 for an index that is not below n, which no worker reads */
     tsr_status status;
 } tsr_loader_failure;
 /* Gives the failure of the last call of tsr_loader_next. Errors: TSR_ERR_NOT_FOUND if it did not

@@ -29,10 +29,11 @@ typedef enum tsr__slot_state {
 } tsr__slot_state;
 
 typedef enum tsr__loader_trouble {
-    TSR__TROUBLE_LOAD, /* load_item or load_batch failed */
-    TSR__TROUBLE_INIT, /* worker_init failed */
-    TSR__TROUBLE_SIZE, /* load_batch set size_bytes above capacity_bytes */
-    TSR__TROUBLE_INDEX /* the sampler gave an index that is not below n */
+    TSR__TROUBLE_LOAD,  /* load_item or load_batch failed */
+    TSR__TROUBLE_PLACE, /* load_batch failed, and set a place that is not below the count */
+    TSR__TROUBLE_INIT,  /* worker_init failed */
+    TSR__TROUBLE_SIZE,  /* load_batch set size_bytes above capacity_bytes */
+    TSR__TROUBLE_INDEX  /* the sampler gave an index that is not below n */
 } tsr__loader_trouble;
 
 #define TSR__REASON_BYTES 1024
@@ -52,7 +53,7 @@ typedef struct tsr__slot {
     /* The following members are valid if loading the batch failed. */
     tsr__loader_trouble trouble;
     tsr_status status;
-    uint64_t place;
+    uint64_t place;                 /* not below `count` for TSR__TROUBLE_PLACE */
     char reason[TSR__REASON_BYTES]; /* an empty text if no reason is known */
 } tsr__slot;
 

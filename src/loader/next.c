@@ -82,7 +82,7 @@ static tsr_status tell_reason(const tsr__slot *slot, const char *what, const cha
 static tsr_status tell(tsr_loader *loader, const tsr__slot *slot)
 {
     const tsr_loader_params *params = &loader->params;
-    char batch[64], what[128];
+    char batch[64], what[160];
     loader->failed = true;
     (void)snprintf(batch, sizeof batch, "loader: batch %" PRIu64 " of epoch %" PRId64, slot->batch,
                    slot->epoch);
@@ -90,6 +90,11 @@ static tsr_status tell(tsr_loader *loader, const tsr__slot *slot)
     case TSR__TROUBLE_LOAD:
         (void)snprintf(what, sizeof what, "%s: index %" PRId64, batch, slot->indices[slot->place]);
         return tell_reason(slot, what, params->load_item != NULL ? "load_item" : "load_batch");
+    case TSR__TROUBLE_PLACE:
+        (void)snprintf(what, sizeof what,
+                       "%s: load_batch set place %" PRIu64 " in a batch of %" PRIu64, batch,
+                       slot->place, slot->count);
+        return tell_reason(slot, what, "load_batch");
     case TSR__TROUBLE_INIT:
         (void)snprintf(what, sizeof what, "%s: worker %d", batch,
                        tsr__loader_worker_of(loader, slot->batch)->self.id);
@@ -187,7 +192,7 @@ tsr_status tsr_loader_failed(const tsr_loader *loader, tsr_loader_failure *out)
     *out = (tsr_loader_failure){
         .batch = slot->batch,
         .epoch = slot->epoch,
-        .index = slot->indices[slot->place],
+        .index = slot->trouble == TSR__TROUBLE_PLACE ? -1 : slot->indices[slot->place],
         .place = slot->place,
         .worker = slot->trouble == TSR__TROUBLE_INDEX
                       ? -1

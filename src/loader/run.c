@@ -76,8 +76,11 @@ static tsr__slot_state load(tsr__worker *worker, tsr__slot *slot)
     } else {
         status = params->load_batch(params->user, &work);
         slot->size_bytes = work.size_bytes;
-        slot->place = tsr__min_u64(work.place, slot->count - 1);
+        /* A function that has succeeded may leave the place after the last index. */
+        slot->place = status != TSR_OK ? work.place : 0;
     }
+    if (status != TSR_OK && slot->place >= slot->count)
+        return fail(slot, TSR__TROUBLE_PLACE, status, work.reason);
     if (status != TSR_OK)
         return fail(slot, TSR__TROUBLE_LOAD, status, work.reason);
     if (slot->size_bytes > loader->capacity_bytes)

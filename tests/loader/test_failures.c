@@ -193,6 +193,15 @@ static tsr_status lose_its_place(void *user, tsr_loader_work *work)
     return TSR_ERR_IO;
 }
 
+/* Fails only by using too many bytes. */
+static tsr_status ends_after_its_place(void *user, tsr_loader_work *work)
+{
+    (void)user;
+    work->place = work->count;
+    work->size_bytes++;
+    return TSR_OK;
+}
+
 START_TEST(functions_that_set_invalid_values)
 {
     for (int workers = 0; workers <= 2; workers++) {
@@ -205,8 +214,14 @@ START_TEST(functions_that_set_invalid_values)
         create(tsr_loader_params(.load_batch = lose_its_place, .n = 6, .batch_size = 2,
                                  .workers = workers));
         check_failure(TSR_ERR_IO,
-                      "loader: batch 0 of epoch 0: index 1: load_batch failed with TSR_ERR_IO", 0,
-                      1, 1, 0);
+                      "loader: batch 0 of epoch 0: load_batch set place 18446744073709551615 in a "
+                      "batch of 2: load_batch failed with TSR_ERR_IO",
+                      0, -1, UINT64_MAX, 0);
+        create(tsr_loader_params(.load_batch = ends_after_its_place, .item_bytes = 1, .n = 6,
+                                 .batch_size = 2, .workers = workers));
+        check_failure(TSR_ERR_INVALID,
+                      "loader: batch 0 of epoch 0: load_batch used 3 bytes, there are 2", 0, 0, 0,
+                      0);
     }
 }
 END_TEST
