@@ -26,6 +26,8 @@ static tsr_status create(const char *op, tsr_device *device, tsr__buffer_kind ki
 {
     TSR__REQUIRE(device != NULL && out != NULL, "%s: %s is NULL", op, device ? "out" : "device");
     tsr_layout layout;
+    /* tsr_layout_init makes the same checks. Here the error texts name the caller's function. */
+    TSR__TRY(tsr__shape_check_bytes(op, dtype, ndim, shape));
     TSR__TRY(tsr_layout_init(dtype, ndim, shape, &layout));
     uint64_t size = tsr__dtype_bytes(dtype, (uint64_t)tsr_layout_count(&layout));
     tsr__buffer *buffer;
@@ -158,8 +160,7 @@ tsr_status tsr_tensor_view(const tsr_tensor *in, const tsr_layout *layout, tsr_t
                  !in       ? "in"
                  : !layout ? "layout"
                            : "out");
-    tsr_layout checked;
-    TSR__TRY(tsr_layout_init(layout->dtype, layout->ndim, layout->shape, &checked));
+    TSR__TRY(tsr__shape_check_bytes("tensor_view", layout->dtype, layout->ndim, layout->shape));
     TSR__REQUIRE(layout->offset >= 0, "tensor_view: offset is %lld", (long long)layout->offset);
     for (int i = 0; i < layout->ndim; i++)
         TSR__REQUIRE(layout->strides[i] >= 0, "tensor_view: stride %d is %lld", i,

@@ -261,6 +261,26 @@ START_TEST(too_large_tensors_are_an_error_that_names_the_values)
 }
 END_TEST
 
+START_TEST(errors_begin_with_the_name_of_the_function)
+{
+    const int64_t negative = -3;
+    tsr_layout layout = {.dtype = TSR_F32, .ndim = 1, .shape = {-3}, .strides = {1}};
+    tsr_tensor *tensor = NULL, *small = gpu_new(TSR_F32, 1, (int64_t[]){10});
+#define BEGINS(call, text)                                                                         \
+    GPU_FAILS(call, TSR_ERR_INVALID, text);                                                        \
+    ck_assert_ptr_eq(strstr(tsr_last_error(), text), tsr_last_error())
+    BEGINS(tsr_tensor_create(gpu, TSR_F32, 1, &negative, &tensor), "tensor_create: size -3");
+    BEGINS(tsr_tensor_create(gpu, TSR_F32, 9, &negative, &tensor), "tensor_create: 9 dimensions");
+    BEGINS(tsr_tensor_create(gpu, TSR_F64, 0, NULL, &tensor), "tensor_create: tensors cannot be");
+    BEGINS(tsr_tensor_create_host(gpu, TSR_F32, 1, &negative, &tensor),
+           "tensor_create_host: size -3");
+    BEGINS(tsr_tensor_view(small, &layout, &tensor), "tensor_view: size -3");
+#undef BEGINS
+    ck_assert_ptr_null(tensor);
+    tsr_tensor_destroy(&small);
+}
+END_TEST
+
 /* lavapipe of Debian 12 reports a heap of 2 GiB, but allocates more. The test allocates only a
  * little more than that, because the memory may really be used: meson makes malloc fill it. */
 START_TEST(lavapipe_has_the_memory_of_the_machine)
@@ -413,6 +433,7 @@ TESTS(memory)
     tcase_add_test(tests, imported_memory_is_whole_pages);
     tcase_add_test(tests, memory_that_the_driver_refuses);
     tcase_add_test(tests, too_large_tensors_are_an_error_that_names_the_values);
+    tcase_add_test(tests, errors_begin_with_the_name_of_the_function);
     tcase_add_test(tests, lavapipe_has_the_memory_of_the_machine);
 #ifndef _WIN32
     tcase_add_test(tests, drivers_for_the_cpu_use_large_pages);

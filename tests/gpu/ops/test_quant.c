@@ -279,7 +279,7 @@ START_TEST(views)
     GPU_OK(tsr_layout_init(TSR_Q8_0, 2, (int64_t[]){4, 64}, &layout));
     GPU_OK(tsr_tensor_view(bytes, &layout, &x));
     GPU_FAILS(tsr_tensor_create(gpu, TSR_Q8_0, 2, (int64_t[]){4, 40}, &out), TSR_ERR_INVALID,
-              "layout_init: q8_0 has blocks of 32 elements along the last dimension, and shape "
+              "tensor_create: q8_0 has blocks of 32 elements along the last dimension, and shape "
               "[4,40] does not consist of whole ones");
     GPU_FAILS(tsr_tensor_create(gpu, TSR_Q8_0, 0, NULL, &out), TSR_ERR_INVALID, "whole ones");
     GPU_FAILS(tsr_tensor_slice(x, 1, 16, 48, 1, &out), TSR_ERR_INVALID,
