@@ -91,7 +91,7 @@ typedef struct bench_row {
     int device_place;
     bool is_ceiling;
     int param_count;
-    bench_param params[BENCH_MAX_PARAMS];
+    bench_param params[BENCH_MAX_PARAMS + 1]; /* a row that uses the last one fails */
     bench_unit unit;
     double work;       /* the work of one repetition, which `unit` explains */
     double bytes;      /* the fewest bytes that the operation must read and write; 0: unknown */
@@ -163,7 +163,8 @@ bool bench_reports(const bench_context *context);
 /* Rows ----------------------------------------------------------------------------------------- */
 
 /* Adds a row, which the context owns. bench_text and bench_integer add the parameters that name the
- * case; all rows of a benchmark have the same parameters. */
+ * case; all rows of a benchmark have the same parameters, at most BENCH_MAX_PARAMS. With more,
+ * bench_verified and bench_measure fail. */
 bench_row *bench_add(bench_context *context, const char *benchmark, bench_unit unit, double work);
 void bench_text(bench_row *row, const char *name, const char *format, ...) CLI_PRINTF(3, 4);
 void bench_integer(bench_row *row, const char *name, int64_t value);
@@ -224,7 +225,8 @@ bool bench_passed(bench_context *context, tsr_status status, const char *what);
             return false;                                                                          \
     } while (0)
 
-/* Returns true if the row's check passed; otherwise records what is wrong. */
+/* Returns true if the row's check passed and the row has not too many parameters; otherwise records
+ * what is wrong. */
 bool bench_verified(bench_context *context, const bench_row *row);
 
 /* Timing --------------------------------------------------------------------------------------- */

@@ -38,9 +38,9 @@ bench_row *bench_add(bench_context *context, const char *benchmark, bench_unit u
 
 static bench_param *add_param(bench_row *row, const char *name)
 {
-    /* If a row has too many parameters, each overwrites the last one. A test checks that no row has
-     * too many. */
-    if (row->param_count < BENCH_MAX_PARAMS)
+    /* The first parameter too many is kept for the error text of bench_verified; any further one
+     * overwrites it. */
+    if (row->param_count <= BENCH_MAX_PARAMS)
         row->param_count++;
     bench_param *param = &row->params[row->param_count - 1];
     *param = (bench_param){.name = name};
@@ -142,6 +142,11 @@ void bench_describe(const bench_row *row, char *text, size_t size)
 bool bench_verified(bench_context *context, const bench_row *row)
 {
     char reason[512], name[256];
+    if (row->param_count > BENCH_MAX_PARAMS)
+        return bench_fail(context,
+                          "bench %s: a row may have %d parameters (BENCH_MAX_PARAMS), and '%s' is "
+                          "one too many",
+                          row->benchmark, BENCH_MAX_PARAMS, row->params[BENCH_MAX_PARAMS].name);
     if (bench_check_passed(&row->check, reason, sizeof reason))
         return true;
     bench_describe(row, name, sizeof name);

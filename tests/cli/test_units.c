@@ -131,6 +131,31 @@ START_TEST(a_ceiling_is_the_best_of_its_measurements)
 }
 END_TEST
 
+START_TEST(a_row_with_too_many_parameters_fails)
+{
+    bench_options options = {.seconds = 0.001};
+    bench_context context = {.options = &options};
+    bench_row row = {.benchmark = "test", .unit = BENCH_TIME, .work = 1};
+    static const char *const names[] = {"a", "b", "c", "d", "e", "f", "one more", "two more"};
+    struct timespec duration = {0};
+    const bench_task task = {.run = sleep_for, .user = &duration, .host_only = true};
+    bench_check_begin(&row.check, "test");
+    bench_check_value(&row.check, 0, 0, 1, 1, 0);
+    for (int i = 0; i < BENCH_MAX_PARAMS; i++)
+        bench_integer(&row, names[i], i);
+    ck_assert(bench_measure(&context, &row, &task));
+    bench_text(&row, names[BENCH_MAX_PARAMS], "value");
+    for (int more = 0; more < 2; more++) {
+        ck_assert(!bench_measure(&context, &row, &task));
+        ck_assert_ptr_nonnull(strstr(context.error, more ? "two more" : "one more"));
+        ck_assert_int_eq(strncmp(context.error, "bench test: a row may have 6 parameters ", 40), 0);
+        bench_integer(&row, names[BENCH_MAX_PARAMS + 1], 1);
+    }
+    ck_assert_str_eq(row.params[BENCH_MAX_PARAMS - 1].text, "5");
+    bench_samples_free(&row.host);
+}
+END_TEST
+
 START_TEST(checks_remember_the_worst)
 {
     char text[512];
@@ -511,6 +536,7 @@ TESTS(units)
     tcase_add_test(tests, results_above_their_ceiling_are_marked);
     tcase_add_test(tests, the_slower_of_two_ceilings_limits);
     tcase_add_test(tests, a_ceiling_is_the_best_of_its_measurements);
+    tcase_add_test(tests, a_row_with_too_many_parameters_fails);
     tcase_add_test(tests, checks_remember_the_worst);
     tcase_add_test(tests, nan_is_wrong);
     tcase_add_test(tests, halves_round_to_nearest_even);
