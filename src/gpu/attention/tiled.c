@@ -95,8 +95,8 @@ static tsr_status check_count(const tsr__attention *c)
 {
     const uint64_t rows = (uint64_t)(c->batch * c->heads) * (uint64_t)c->q_len;
     TSR__REQUIRE(c->q_len == 0 || rows <= UINT32_MAX,
-                 "%s: %lld sequences of %lld heads with %lld queries; at most 2^32 rows are "
-                 "possible",
+                 "%s: %lld sequences of %lld heads with %lld queries; at most 2^32 - 1 rows "
+                 "are possible",
                  c->op, (long long)c->batch, (long long)c->heads, (long long)c->q_len);
     return TSR_OK;
 }

@@ -3,6 +3,7 @@
 #include "attention_case.h"
 
 #include "base/fault.h"
+#include "gpu/attention/call.h"
 #include "gpu/device/device.h"
 #include "gpu/device/vendors.h"
 #include "gpu/stream/state.h"
@@ -736,6 +737,17 @@ static void survive(tsr__fault_kind kind, int code, variant which)
         tsr_tensor_destroy(&tensors[i]);
 }
 
+/* The kernels number the rows with 32 bits. Tensors of so many rows would need more memory than
+ * most devices have, so the test calls the function that would record the kernels. */
+START_TEST(refuses_too_many_rows)
+{
+    tsr__attention call = {.op = "attention", .batch = 1 << 16, .heads = 1 << 8, .q_len = 1 << 8};
+    GPU_FAILS(tsr__attention_tiled(&call), TSR_ERR_INVALID,
+              "attention: 65536 sequences of 256 heads with 256 queries; at most 2^32 - 1 rows are "
+              "possible");
+}
+END_TEST
+
 START_TEST(survives_failures)
 {
     if (gpu_is_swiftshader() && _i > 0)
@@ -802,6 +814,7 @@ TESTS(attention)
     tcase_add_loop_test(tests, gathers_pages, 0, 4);
     tcase_add_test(tests, refuses_tensors);
     tcase_add_test(tests, refuses_params);
+    tcase_add_test(tests, refuses_too_many_rows);
     tcase_add_loop_test(tests, survives_failures, 0, 4);
 }
 
