@@ -1,7 +1,5 @@
 #include "gpu/ops/elementwise/elementwise.h"
 
-#include <string.h>
-
 #include "gpu/cpu_drivers/copy/contiguous.h"
 #include "gpu/cpu_drivers/ops/vectors.h"
 #include "shaders/params/elementwise.h"
@@ -210,9 +208,11 @@ static tsr_status make_contiguous(tsr_stream *stream, operand_set *operands,
     if (tsr_layout_count(&operands->tensor[0].layout) == 0)
         return TSR_OK;
     inputs->count = operands->count - 1;
-    memcpy(inputs->input, &operands->tensor[1], (size_t)inputs->count * sizeof *inputs->input);
+    for (int i = 0; i < inputs->count; i++)
+        inputs->input[i] = operands->tensor[1 + i];
     tsr_status status = tsr__make_contiguous(stream, &operands->tensor[0], inputs);
-    memcpy(&operands->tensor[1], inputs->input, (size_t)inputs->count * sizeof *inputs->input);
+    for (int i = 0; i < inputs->count; i++)
+        operands->tensor[1 + i] = inputs->input[i];
     return status;
 }
 
