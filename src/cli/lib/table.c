@@ -39,12 +39,7 @@ void cli_table_cell(cli_table *table, const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
-    int length = vsnprintf(NULL, 0, format, arguments);
-    va_end(arguments);
-    size_t size = length < 0 ? 1 : (size_t)length + 1;
-    char *text = cli_alloc(size, 1);
-    va_start(arguments, format);
-    vsnprintf(text, size, format, arguments);
+    char *text = cli_format_list(format, arguments);
     va_end(arguments);
     table->texts = cli_resize(table->texts, (size_t)table->count + 1, sizeof *table->texts);
     table->texts[table->count++] = cli_localized(text);

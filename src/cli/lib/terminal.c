@@ -103,23 +103,28 @@ void cli_put(FILE *out, const char *text)
     free(copy);
 }
 
-static char *format_list(const char *format, va_list arguments)
+char *cli_format_list(const char *format, va_list arguments)
 {
-    va_list again;
-    va_copy(again, arguments);
-    int length = vsnprintf(NULL, 0, format, again);
-    va_end(again);
-    size_t size = length < 0 ? 1 : (size_t)length + 1;
-    char *text = cli_alloc(size, 1);
-    vsnprintf(text, size, format, arguments);
-    return text;
+    char *text = NULL;
+    for (size_t size = 128;;) {
+        va_list again;
+        text = cli_resize(text, size, 1);
+        va_copy(again, arguments);
+        const int length = vsnprintf(text, size, format, again);
+        va_end(again);
+        if (length < 0)
+            text[0] = '\0';
+        if (length < 0 || (size_t)length < size)
+            return text;
+        size = (size_t)length + 1;
+    }
 }
 
 void cli_print(FILE *out, const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
-    char *text = format_list(format, arguments);
+    char *text = cli_format_list(format, arguments);
     va_end(arguments);
     cli_put(out, text);
     free(text);
@@ -189,7 +194,7 @@ void cli_line(FILE *out, const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
-    char *text = format_list(format, arguments);
+    char *text = cli_format_list(format, arguments);
     va_end(arguments);
     if (cli_columns(out) > 0) {
         cli_wrap(out, text);

@@ -21,6 +21,9 @@ int cli_text_width(const char *text);
  * becomes "-", and "µs" becomes "us"), and all other characters by question marks. */
 char *cli_localized(const char *text);
 
+/* Returns a formatted text; free it with free(). */
+char *cli_format_list(const char *format, va_list arguments) CLI_PRINTF(1, 0);
+
 /* These functions write UTF-8 text in the encoding of the locale. */
 void cli_put(FILE *out, const char *text);
 void cli_print(FILE *out, const char *format, ...) CLI_PRINTF(2, 3);
