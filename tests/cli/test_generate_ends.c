@@ -3,15 +3,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/tool_config.h"
 #include "launch/launched.h"
 #include "support/check_main.h"
 
+#define MODEL TEST_DATA "/model/stories260K-f16.gguf"
 /* Asks for more tokens than any machine generates while the test runs. */
-#define GENERATE                                                                                   \
-    "\"$0\" generate " TEST_DATA "/model/stories260K-f16.gguf -p Once --ignore-end "               \
-    "--max-tokens 50000 --context 60000"
+#define GENERATE "\"$0\" generate " MODEL " -p Once --ignore-end --max-tokens 50000 --context 60000"
 
 /* Starts a job, waits for its first tokens, and kills generate on rank 1. */
 static launched kill_one(const char *script)
@@ -71,10 +71,51 @@ START_TEST(the_others_name_the_lost_rank)
 }
 END_TEST
 
+/* Each pair of options decides when texts end. Ranks that have different ones fail at once. */
+START_TEST(ranks_end_texts_in_the_same_way)
+{
+    static const struct {
+        const char *first, *second, *error;
+    } cases[] = {
+        {"--stop time", "--stop little",
+         "generate: not all ranks have the same --stop; this one has 1, the first is 'time'"},
+        {"--stop time", "--stop time --stop was",
+         "generate: not all ranks have the same --stop; this one has 1, the first is 'time'"},
+        {"", "--stop time", "generate: not all ranks have the same --stop; this one has none"},
+        {"--stop time", "", "generate: not all ranks have the same --stop; this one has 1, the "},
+        {"--max-tokens 9 --context 60", "--max-tokens 10 --context 60",
+         "not all ranks end sequences in the same way; sequence 0 of this rank has at most "},
+        {"--ignore-end --max-tokens 9", "--max-tokens 9",
+         "not all ranks end sequences in the same way; sequence 0 of this rank has at most "},
+        {"--context 50", "--context 60", "not all ranks have the same params; this one has "},
+    };
+    if (!TEST_HAVE_UCX)
+        SKIP("the library was built without UCX");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char arguments[1536];
+        snprintf(arguments, sizeof arguments,
+                 "-n~2~--no-prefix~sh~-c~if [ $RANK = 0 ]; then set -- %s; else set -- %s; fi; "
+                 "\"$0\" generate " MODEL " -p Once --timeout 60 \"$@\"; code=$?; "
+                 "echo $code >$FOLDER/end.$RANK; until [ -s $FOLDER/end.0 ] && "
+                 "[ -s $FOLDER/end.1 ]; do sleep 0.02; done; exit $code~" TEST_TOOL,
+                 cases[i].first, cases[i].second);
+        launched job = launch(arguments);
+        ck_assert_int_eq(job.status, 1);
+        ck_assert_str_eq(job.out, "");
+        ck_assert_int_eq(count(job.err, "tessera: generate: "), 2);
+        assert_has(job.err, cases[i].error);
+        done(&job);
+        for (int rank = 0; rank < 2; rank++)
+            unlink(in_folder(rank == 0 ? "end.0" : "end.1"));
+    }
+}
+END_TEST
+
 TESTS(generate_ends)
 {
     tcase_set_timeout(tests, 120);
     tcase_add_checked_fixture(tests, make_folder, remove_folder);
     tcase_add_test(tests, a_killed_rank_ends_the_job);
     tcase_add_test(tests, the_others_name_the_lost_rank);
+    tcase_add_test(tests, ranks_end_texts_in_the_same_way);
 }

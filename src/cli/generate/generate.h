@@ -55,6 +55,10 @@ tsr_status generate_text_add(generate_text *text, const tsr_tokenizer *tokenizer
 tsr_status generate_text_end(generate_text *text);
 void generate_text_finish(generate_text *text);
 
+/* Checks that all ranks have the same strings of --stop. All ranks must call it. If they differ,
+ * all ranks get TSR_ERR_INVALID, and the sentence in problem[size] names this rank's strings. */
+tsr_status generate_check_stops(tsr_comm *comm, char *problem, size_t size);
+
 /* The results of one sequence. */
 typedef struct generate_result {
     int32_t *ids; /* [count]: the ids of the prompt, then the generated ones */

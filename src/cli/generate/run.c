@@ -153,6 +153,8 @@ static tsr_status run_job(job *j)
     if (status == TSR_OK)
         status = inference_open(&j->base, context_needed(), generate_chosen.prompt_count);
     if (status == TSR_OK)
+        status = generate_check_stops(j->base.comm, j->base.problem, sizeof j->base.problem);
+    if (status == TSR_OK)
         status = create_generator(j);
     if (status == TSR_OK)
         status = add_prompts(j);
