@@ -62,10 +62,6 @@ int main(int argc, char **argv)
 {
     hold_standard_files();
     tsr_log_set(print_log, NULL, TSR_LOG_WARNING);
-    int code = run(argc, argv);
     /* The command has failed if the disk is full or the pipe was closed. */
-    const int problem = cli_flush_end();
-    if (problem != 0 && code == CLI_DONE)
-        code = cli_failed("cannot write to standard output: %s", strerror(problem));
-    return code;
+    return cli_end_output(run(argc, argv));
 }

@@ -1,4 +1,5 @@
 /* Tests that a job of tessera generate ends with an error message if one of its ranks is killed. */
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -111,6 +112,34 @@ START_TEST(ranks_end_texts_in_the_same_way)
 }
 END_TEST
 
+/* Rank 0 says why it ends before it leaves the others, so the launcher cannot end it first. */
+START_TEST(a_full_disk_ends_all_ranks)
+{
+    if (!TEST_HAVE_UCX)
+        SKIP("the library was built without UCX");
+    output_to = open("/dev/full", O_WRONLY | O_CLOEXEC);
+    ck_assert_int_ge(output_to, 0);
+    launched job = launch("-n~2~--no-prefix~sh~-c~" GENERATE "; code=$?; echo $code >$FOLDER/"
+                          "end.$RANK; until [ -s $FOLDER/end.0 ] && [ -s $FOLDER/end.1 ]; do "
+                          "sleep 0.02; done; exit $code~" TEST_TOOL);
+    close(output_to);
+    output_to = -1;
+    ck_assert_int_eq(job.status, 1);
+    const char *reason =
+        strstr(job.err, "tessera: cannot write to standard output: No space left on device\n");
+    const char *other = strstr(job.err, "tessera: generate: ");
+    ck_assert_msg(reason && other && reason < other, "wrong texts: %s", job.err);
+    assert_has(other, "rank 0 has destroyed the communicator");
+    ck_assert_int_eq(count(job.err, "No space left on device"), 1);
+    for (int rank = 0; rank < 2; rank++) {
+        char *status = read_file(rank == 0 ? "end.0" : "end.1");
+        ck_assert_str_eq(status, "1\n");
+        free(status);
+    }
+    done(&job);
+}
+END_TEST
+
 TESTS(generate_ends)
 {
     tcase_set_timeout(tests, 120);
@@ -118,4 +147,5 @@ TESTS(generate_ends)
     tcase_add_test(tests, a_killed_rank_ends_the_job);
     tcase_add_test(tests, the_others_name_the_lost_rank);
     tcase_add_test(tests, ranks_end_texts_in_the_same_way);
+    tcase_add_test(tests, a_full_disk_ends_all_ranks);
 }

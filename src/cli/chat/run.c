@@ -314,6 +314,7 @@ static int run(int argc, char **argv)
         status = talk(&c, &code);
     if (status != TSR_OK)
         code = failed(inference_problem(&c.job), c.needs_format);
+    code = cli_end_output(code); /* before the other ranks fail, because this one leaves them */
     close_chat(&c);
     return code;
 }

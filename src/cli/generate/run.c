@@ -188,6 +188,9 @@ static int run(int argc, char **argv)
         print_result(j);
     if (status == TSR_OK && j->interrupted)
         code = INFERENCE_INTERRUPTED;
+    /* Say this now: when this rank has closed its communicator, the other ranks fail, and the
+     * launcher may end this process. */
+    code = cli_end_output(code);
     close_job(j);
     free(j);
     return code;

@@ -226,9 +226,19 @@ void cli_write(const char *bytes, size_t size)
         flush_problem = errno != 0 ? errno : EIO;
 }
 
-int cli_flush_end(void)
+/* Writes the rest of standard output. If some of the output could not be written, returns the
+ * errno; otherwise 0. */
+static int flush_end(void)
 {
     (void)cli_flush();
     /* stdio has not kept the reason of a write that failed between two flushes */
     return flush_problem != 0 ? flush_problem : ferror(stdout) ? EIO : 0;
+}
+
+int cli_end_output(int code)
+{
+    const int problem = flush_end();
+    return problem != 0 && code == CLI_DONE
+               ? cli_failed("cannot write to standard output: %s", strerror(problem))
+               : code;
 }

@@ -41,11 +41,11 @@ void cli_line(FILE *out, const char *format, ...) CLI_PRINTF(2, 3);
 /* Writes the buffered standard output now. Returns false if some of standard output could not be
  * written, now or earlier. */
 bool cli_flush(void);
-/* Writes bytes to standard output. If that fails, cli_flush_end returns the errno, which stdio
+/* Writes bytes to standard output. If that fails, cli_end_output prints the reason, which stdio
  * keeps only if bytes remain in its buffer. */
 void cli_write(const char *bytes, size_t size);
-/* Writes the rest of standard output at the end. If some of the output could not be written,
- * returns the errno; otherwise 0. */
-int cli_flush_end(void);
+/* Writes the rest of standard output. Returns `code`, the exit code of the command. If that is
+ * CLI_DONE but some of the output could not be written, prints why, and returns CLI_FAILED. */
+int cli_end_output(int code);
 
 #endif
