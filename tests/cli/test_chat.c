@@ -154,6 +154,8 @@ START_TEST(a_full_disk_ends_the_chat)
         tool_run_into("chat " MODEL " --format vicuna --greedy --ignore-end --context 60000", full);
     ck_assert_int_eq(result.exit_code, 1);
     ck_assert_str_eq(result.err,
+                     "tessera: note: --context is 60000, but the model was made for 512 tokens; "
+                     "longer texts may become worse\n"
                      "tessera: cannot write to standard output: No space left on device\n");
     tool_result_free(&result);
 }

@@ -170,6 +170,26 @@ START_TEST(mistakes_are_named)
 }
 END_TEST
 
+START_TEST(a_long_context_is_noted)
+{
+    static const char note[] = "tessera: note: --context is 513, but the model was made for 512 "
+                               "tokens; longer texts may become worse\n";
+    for (int ranks = 1; ranks <= (TEST_HAVE_UCX ? 2 : 1); ranks++) {
+        char arguments[512];
+        snprintf(arguments, sizeof arguments,
+                 "%s generate " FOLDER " --ids 1 --greedy --max-tokens 4 --context 513",
+                 ranks > 1 ? "launch --no-prefix -n 2 -- " TEST_TOOL : "");
+        tool_result result = tool_run(ranks > 1 ? arguments : arguments + 1);
+        ck_assert_int_eq(result.exit_code, 0);
+        ck_assert_str_eq(result.out, "1 403 407 261 378\n");
+        ck_assert_str_eq(result.err, note);
+        tool_result_free(&result);
+    }
+    tool_prints("generate " FOLDER " --ids 1 --greedy --max-tokens 4 --context 512",
+                "1 403 407 261 378\n");
+}
+END_TEST
+
 /* The tool prints text as soon as it has it, and ends if text cannot be written. Generating all of
  * these tokens would take minutes. */
 START_TEST(a_full_disk_ends_the_text)
@@ -181,6 +201,8 @@ START_TEST(a_full_disk_ends_the_text)
                                        full);
     ck_assert_int_eq(result.exit_code, 1);
     ck_assert_str_eq(result.err,
+                     "tessera: note: --context is 60000, but the model was made for 512 tokens; "
+                     "longer texts may become worse\n"
                      "tessera: cannot write to standard output: No space left on device\n");
     tool_result_free(&result);
 }
@@ -221,6 +243,7 @@ TESTS(generate)
     tcase_add_test(tests, seeds_choose_texts);
     tcase_add_test(tests, zeros_take_the_most_likely_token);
     tcase_add_test(tests, mistakes_are_named);
+    tcase_add_test(tests, a_long_context_is_noted);
     tcase_add_test(tests, a_full_disk_ends_the_text);
     tcase_add_test(tests, an_interrupt_ends_the_text);
     tcase_add_test(tests, an_interrupt_ends_the_text_on_all_ranks);

@@ -116,8 +116,8 @@ typedef struct inference_job {
 
 /* Opens the model on this rank's device, with a cache for `sequences` sequences. The length of a
  * sequence is limited to --context tokens. Without this option, the limit is `context` or, if that
- * is less, the context for which the model was trained. The caller must call inference_close even
- * if this fails. */
+ * is less, the context for which the model was trained. If --context is longer than that, rank 0
+ * prints a note. The caller must call inference_close even if this fails. */
 tsr_status inference_open(inference_job *job, int64_t context, int sequences);
 void inference_close(inference_job *job);
 /* Returns the sentence that describes the last error. */

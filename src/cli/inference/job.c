@@ -1,4 +1,5 @@
 /* Opens a model on all ranks of a job. */
+#include <inttypes.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,6 +7,7 @@
 
 #include "cli/inference/inference.h"
 #include "cli/lib/memory.h"
+#include "cli/lib/say.h"
 #include "cli/lib/terminal.h"
 
 /* Tokenizers ----------------------------------------------------------------------------------- */
@@ -126,6 +128,17 @@ static tsr_status create_groups(inference_job *j)
     return cli_stages_create(stages, j->comm, j->stream, &params, &j->group, &j->stages);
 }
 
+/* Says on rank 0 if sequences may become longer than those of the model's training. With learned
+ * positions they cannot, and creating the generator fails. */
+static void note_long_context(const inference_job *j)
+{
+    const tsr_model_config *config = tsr_model_get_config(j->model);
+    if (j->first && j->context > config->context && !config->learned_positions)
+        cli_say("note: --context is %" PRId64 ", but the model was made for %" PRId64
+                " tokens; longer texts may become worse",
+                j->context, config->context);
+}
+
 tsr_status inference_open(inference_job *j, int64_t context, int sequences)
 {
     const inference_options *o = &inference_chosen;
@@ -142,6 +155,8 @@ tsr_status inference_open(inference_job *j, int64_t context, int sequences)
         status = create_groups(j);
     if (status == TSR_OK)
         status = open_model(j, sequences);
+    if (status == TSR_OK)
+        note_long_context(j);
     return status;
 }
 
