@@ -53,7 +53,7 @@ text '%s\rx\n' "$good"
 refuses "$file:1: a stray carriage return" "$file"
 text '%s\n\0\n' "$good"
 refuses "$file:2: value 1 is not a number" "$file"
-refuses "/nowhere/digits.csv: No such file" /nowhere/digits.csv
+refuses "/proc/nowhere/digits.csv: No such file" /proc/nowhere/digits.csv
 refuses "digits: /: " /
 
 refuses "unrecognized option '--fast'" --fast
@@ -73,7 +73,7 @@ refuses "--strategy takes none, full, layerwise, hybrid or weighted, not some" -
 refuses "more than one FILE: b" a b
 
 # Empty variables count as not set, so the missing program is the tool in PATH.
-said=$(RANK='' PMIX_RANK='' TESSERA_TOOL='' PATH=/nowhere "$digits" --ranks 2 2>&1)
+said=$(RANK='' PMIX_RANK='' TESSERA_TOOL='' PATH=/proc/nowhere "$digits" --ranks 2 2>&1)
 case "$said" in
 "digits: tessera: No such file or directory"*) ;;
 *)

@@ -42,7 +42,7 @@ refuses 2 "missing FILE"
 refuses 2 "more than one FILE: b" a b
 refuses 2 "--tokens takes a number from 1 to 1048576, not 0" --tokens 0 a
 refuses 2 "--dtype takes f32, f16 or bf16, not i8" --dtype i8 a
-refuses 1 "/nowhere/block.safetensors" /nowhere/block.safetensors
+refuses 1 "/proc/nowhere/block.safetensors" /proc/nowhere/block.safetensors
 
 said=$("$feedforward" --help 2>&1 >/dev/full)
 status=$?

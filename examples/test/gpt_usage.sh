@@ -5,7 +5,7 @@ set -u
 gpt=$1
 data=$2
 # Nothing in this test may need a driver.
-export VK_DRIVER_FILES=/nonexistent VK_ICD_FILENAMES=/nonexistent
+export VK_DRIVER_FILES=/proc/nonexistent VK_ICD_FILENAMES=/proc/nonexistent
 folder=$(mktemp -d) || exit 1
 trap 'rm -rf "$folder"' EXIT
 failures=0

@@ -64,11 +64,11 @@ START_TEST(launch_starts_fresh_processes)
     json_decref(document);
 
     /* The error must name the benchmark 'bench launch', not the command 'tessera launch'. */
-    setenv("TMPDIR", "/nonexistent", 1);
+    setenv("TMPDIR", "/proc/nonexistent", 1);
     tool_result result = tool_run("bench launch --time 0.001");
     unsetenv("TMPDIR");
     ck_assert_int_eq(result.exit_code, 1);
-    ck_assert_str_eq(result.err, "tessera: bench launch: no temporary folder in /nonexistent: "
+    ck_assert_str_eq(result.err, "tessera: bench launch: no temporary folder in /proc/nonexistent: "
                                  "No such file or directory\n");
     tool_result_free(&result);
 }

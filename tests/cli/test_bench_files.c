@@ -353,12 +353,12 @@ START_TEST(one_of_several_runs_may_lack_a_result)
     ck_assert_ptr_null(strstr(result.out, "only in"));
     ck_assert_ptr_nonnull(strstr(result.out, "FAILED in the new run: matmul: wrong\n"));
     tool_result_free(&result);
-    snprintf(arguments, sizeof arguments, "bench compare %s %s --old /nonexistent", paths[0],
+    snprintf(arguments, sizeof arguments, "bench compare %s %s --old /proc/nonexistent", paths[0],
              paths[1]);
     result = tool_run(arguments);
     ck_assert_int_eq(result.exit_code, 2);
     ck_assert_str_eq(result.out, "");
-    ck_assert_ptr_nonnull(strstr(result.err, "/nonexistent"));
+    ck_assert_ptr_nonnull(strstr(result.err, "/proc/nonexistent"));
     tool_result_free(&result);
     for (int i = 0; i < 3; i++)
         remove(paths[i]);

@@ -178,7 +178,8 @@ START_TEST(mistakes_are_named)
                                           "are both 0; nothing is left to measure\n");
     tool_fails(SMALL "--rates 1,2", "bench model: --rates has 2 values for 1 rank");
     tool_fails(SMALL "--stages 2", "bench model: --stages 2 does not divide 1 rank");
-    tool_fails("bench model /nowhere", "bench model: model: /nowhere: No such file or directory");
+    tool_fails("bench model /proc/nowhere",
+               "bench model: model: /proc/nowhere: No such file or directory");
 }
 END_TEST
 

@@ -429,8 +429,8 @@ static const struct {
      "tessera: bench report: missing FILE; 'tessera bench -o FILE.json' writes one\n"},
     {"bench report " TEN TEN TEN "a a a",
      "tessera: bench report: too many files: 33; the maximum is 32\n"},
-    {"bench report /nonexistent.json",
-     "tessera: bench report: cannot read '/nonexistent.json': No such file or directory\n"},
+    {"bench report /proc/nonexistent.json",
+     "tessera: bench report: cannot read '/proc/nonexistent.json': No such file or directory\n"},
     {"bench report /tmp", "tessera: bench report: cannot read '/tmp': Is a directory\n"},
     {"bench compare /dev/null /dev/null",
      "tessera: bench compare: /dev/null: line 1: '[' or '{' expected near end of file\n"},
@@ -451,7 +451,7 @@ START_TEST(a_page_that_cannot_be_written)
     made_write(made_run(), path);
     static const struct {
         const char *output, *reason;
-    } outputs[] = {{"/nonexistent/a.html", "No such file or directory"},
+    } outputs[] = {{"/proc/nonexistent/a.html", "No such file or directory"},
                    {"/dev/full", "No space left on device"}};
     for (int i = 0; i < 2; i++) {
         snprintf(arguments, sizeof arguments, "bench report %s -o %s", path, outputs[i].output);

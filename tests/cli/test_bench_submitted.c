@@ -220,8 +220,8 @@ END_TEST
 
 START_TEST(folders_are_checked_before_the_run)
 {
-    tool_fails("bench --submit /nonexistent",
-               "tessera: bench: --submit: cannot write into '/nonexistent': No such file or "
+    tool_fails("bench --submit /proc/nonexistent",
+               "tessera: bench: --submit: cannot write into '/proc/nonexistent': No such file or "
                "directory\n");
     tool_fails("bench --submit /dev/null",
                "tessera: bench: --submit: cannot write into '/dev/null': Not a directory\n");

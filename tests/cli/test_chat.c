@@ -217,8 +217,8 @@ START_TEST(mistakes_are_named)
                  "deepseek, not 'gemma'\n");
     tool_fails("chat " MODEL, "tessera: chat: the model's files have no chat template; choose a "
                               "format by its name with --format\n");
-    tool_fails("chat /nowhere --format chatml",
-               "tokenizer: cannot open /nowhere: No such file or directory");
+    tool_fails("chat /proc/nowhere --format chatml",
+               "tokenizer: cannot open /proc/nowhere: No such file or directory");
     tool_prints(CHAT, "");
 }
 END_TEST

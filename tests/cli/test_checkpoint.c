@@ -120,8 +120,8 @@ START_TEST(mistakes)
     tool_refuses("checkpoint merge " BOTH, "tessera: checkpoint merge: missing --output FILE\n");
     tool_fails("checkpoint merge " BOTH " -o /dev/null --force",
                "tessera: checkpoint merge: /dev/null is not a regular file");
-    tool_fails("checkpoint verify /nonexistent",
-               "tessera: checkpoint verify: there is neither a file /nonexistent");
+    tool_fails("checkpoint verify /proc/nonexistent",
+               "tessera: checkpoint verify: there is neither a file /proc/nonexistent");
 }
 END_TEST
 

@@ -160,7 +160,7 @@ START_TEST(mistakes_are_named)
                "tessera: generate: --stage-layers has 2 values for 1 stage\n");
     tool_fails("generate " FOLDER " --ids 1 --stage-layers 4",
                "tessera: generate: model: the stages have 4 layers, but the model has 5\n");
-    tool_fails("generate /nowhere --ids 1", "model: /nowhere: No such file or directory");
+    tool_fails("generate /proc/nowhere --ids 1", "model: /proc/nowhere: No such file or directory");
     tool_fails("generate " FOLDER " --prompt x", "no tokenizer.json, tokenizer.model or tok*.bin");
     tool_fails("generate " MODEL " --ids 1,512",
                "token 1 of the prompt is 512; the vocabulary has 0 to 511");

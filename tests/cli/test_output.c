@@ -119,7 +119,7 @@ static const struct {
     const char *path;
     int reason;
 } impossible[] = {
-    {"", ENOENT}, {"/nonexistent/a", ENOENT}, {"/tmp", EISDIR}, {"/dev/null/a", ENOTDIR}};
+    {"", ENOENT}, {"/proc/nonexistent/a", ENOENT}, {"/tmp", EISDIR}, {"/dev/null/a", ENOTDIR}};
 
 START_TEST(impossible_paths_have_a_reason)
 {

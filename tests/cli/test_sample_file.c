@@ -140,9 +140,9 @@ END_TEST
 
 START_TEST(files_that_cannot_be_read)
 {
-    char *text = complaint("/nonexistent/file", false);
-    ck_assert_str_eq(text,
-                     "tessera: sample: cannot read /nonexistent/file: No such file or directory\n");
+    char *text = complaint("/proc/nonexistent/file", false);
+    ck_assert_str_eq(
+        text, "tessera: sample: cannot read /proc/nonexistent/file: No such file or directory\n");
     free(text);
     text = complaint("/tmp", true);
     ck_assert_str_eq(text, "tessera: sample: cannot read /tmp: Is a directory\n");

@@ -142,8 +142,8 @@ START_TEST(wrong_arguments_are_refused)
     tool_refuses("tokenize a b", "tessera: tokenize: unexpected argument 'b'\n");
     tool_refuses("tokenize --decode --no-bos a",
                  "tessera: tokenize: --decode does not take --no-bos\n");
-    tool_refuses("tokenize /nonexistent",
-                 "tessera: tokenize: cannot open /nonexistent: No such file or directory\n");
+    tool_refuses("tokenize /proc/nonexistent",
+                 "tessera: tokenize: cannot open /proc/nonexistent: No such file or directory\n");
 }
 END_TEST
 

@@ -57,11 +57,12 @@ START_TEST(of_memory)
     if (tsr__ucx_posix_fits())
         ck_assert_str_eq(text, "Out of memory; this process may be short of memory ('ulimit -v', a "
                                "container's limit)");
-    setenv("UCX_POSIX_DIR", "/nonexistent", 1);
+    setenv("UCX_POSIX_DIR", "/proc/nonexistent", 1);
     ck_assert(!tsr__ucx_posix_fits());
     ck_assert_str_eq(
         describe(UCS_ERR_NO_MEMORY),
-        "Out of memory; /nonexistent is missing: No such file or directory: make it larger and "
+        "Out of memory; /proc/nonexistent is missing: No such file or directory: make it larger "
+        "and "
         "writable (docker run --shm-size=1g), set UCX_POSIX_DIR to a folder that has room, or do "
         "without it (UCX_TLS=^posix)");
 }

@@ -59,9 +59,10 @@ END_TEST
 
 START_TEST(says_what_cannot_be_run)
 {
-    launched job = launch("-n~3~/nonexistent/program");
-    ck_assert_str_eq(job.err, "tessera: launch: cannot run '/nonexistent/program': No such file or "
-                              "directory\n");
+    launched job = launch("-n~3~/proc/nonexistent/program");
+    ck_assert_str_eq(job.err,
+                     "tessera: launch: cannot run '/proc/nonexistent/program': No such file or "
+                     "directory\n");
     ck_assert_int_eq(job.status, 127);
     done(&job);
     job = launch("-n~3~/etc/passwd");

@@ -59,8 +59,8 @@ END_TEST
 
 START_TEST(leaves_a_device_that_is_set)
 {
-    setenv("VK_DRIVER_FILES", "/nonexistent.json", 1);
-    setenv("VK_ICD_FILENAMES", "/nonexistent.json", 1);
+    setenv("VK_DRIVER_FILES", "/proc/nonexistent.json", 1);
+    setenv("VK_ICD_FILENAMES", "/proc/nonexistent.json", 1);
     unsetenv("TESSERA_DEVICE");
     launched job = launch("-n~1~sh~-c~echo ${TESSERA_DEVICE-none}");
     ck_assert_str_eq(job.out, "[0] none\n"); /* the machine has no device */

@@ -265,8 +265,8 @@ CASE(mistakes, "families: tensors that are missing or have another shape")
     tsr_model *model = NULL;
     FAILS(tsr_model_open(NULL, NULL, &model), TSR_ERR_INVALID, "model: path is NULL");
     FAILS(tsr_model_open("x", NULL, NULL), TSR_ERR_INVALID, "model: out is NULL");
-    FAILS(tsr_model_open("/nowhere", NULL, &model), TSR_ERR_NOT_FOUND,
-          "model: /nowhere: No such file or directory");
+    FAILS(tsr_model_open("/proc/nowhere", NULL, &model), TSR_ERR_NOT_FOUND,
+          "model: /proc/nowhere: No such file or directory");
     made_finish(&made);
     made_init(&made, &made_families[0], SEED);
     FAILS(
@@ -297,7 +297,7 @@ CASE(one_rank_fails, "families: a rank without files fails all ranks")
     made_model made;
     tsr_model *model = NULL;
     made_init(&made, &made_families[0], SEED);
-    const char *path = my_rank == ranks - 1 ? "/nowhere" : made_write_hf(&made);
+    const char *path = my_rank == ranks - 1 ? "/proc/nowhere" : made_write_hf(&made);
     const tsr_status status = tsr_model_open(path, NULL, &model);
     CHECK(status != TSR_OK && !model, "it opens");
     if (my_rank < ranks - 1) {

@@ -322,7 +322,7 @@ CASE(mistakes, "stages: mistakes are errors that name the values, on all ranks")
                          &model),
           TSR_ERR_INVALID, "model: the stages have 1 layers, but the model has 2");
     const tsr_status status =
-        tsr_model_open(my_rank == ranks - 1 ? "/nowhere" : path,
+        tsr_model_open(my_rank == ranks - 1 ? "/proc/nowhere" : path,
                        tsr_model_params(.group = p.group, .stages = p.stages), &model);
     snprintf(text, sizeof text, "model: rank %d of stage 1 could not open the model",
              ranks / STAGES - 1);

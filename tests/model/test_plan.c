@@ -36,7 +36,8 @@ START_TEST(params_are_checked)
                                                          .stage_layers = (int[]){3, 3}),
                                    NULL, ranks, NULL),
                     TSR_ERR_INVALID, "model: the stages have 6 layers, but the model has 5");
-    ck_assert_int_eq(tsr_model_plan("/nonexistent", NULL, NULL, ranks, NULL), TSR_ERR_NOT_FOUND);
+    ck_assert_int_eq(tsr_model_plan("/proc/nonexistent", NULL, NULL, ranks, NULL),
+                     TSR_ERR_NOT_FOUND);
 }
 END_TEST
 

@@ -187,7 +187,7 @@ static void check_open_fails(const char *path, tsr_status status, const char *te
 START_TEST(files_that_cannot_be_read)
 {
     char path[160];
-    check_open_fails("/nonexistent/model.gguf", TSR_ERR_NOT_FOUND,
+    check_open_fails("/proc/nonexistent/model.gguf", TSR_ERR_NOT_FOUND,
                      "shard: cannot open %s: No such file or directory");
     check_open_fails(in.path, TSR_ERR_INVALID, "shard: %s is not a regular file");
 #ifndef _WIN32 /* Windows has no pipes in the file system */
