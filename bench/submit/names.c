@@ -9,10 +9,11 @@
 void bench_own_names(char machine[BENCH_TRACE], char user[BENCH_TRACE])
 {
     const struct passwd *entry = getpwuid(geteuid());
-    if (gethostname(machine, BENCH_TRACE) != 0)
-        machine[0] = '\0';
+    char host[BENCH_TRACE];
+    if (gethostname(host, sizeof host) != 0)
+        host[0] = '\0';
     /* gethostname may cut a long name and leave out the terminating zero */
-    machine[BENCH_TRACE - 1] = '\0';
-    machine[strcspn(machine, ".")] = '\0';
+    host[sizeof host - 1] = '\0';
+    snprintf(machine, BENCH_TRACE, "%.*s", (int)strcspn(host, "."), host);
     snprintf(user, BENCH_TRACE, "%s", entry != NULL ? entry->pw_name : "");
 }
