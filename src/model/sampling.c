@@ -334,7 +334,7 @@ tsr_status tsr_sampling_draw(const tsr_sampling_params *params, uint64_t number,
     TSR__TRY(check(params, count, logits, history_count, history));
     /* The most likely token is taken without a draw, so no probabilities are needed. */
     if (params->temperature == 0 && !penalises(params)) {
-        int64_t best;
+        int64_t best = 0;
         TSR__TRY(check_logits(count, logits, &best));
         *token = (int32_t)best;
         return TSR_OK;
