@@ -14,6 +14,7 @@
 enum {
     LAYERS = 2,
     WIDTH = 64,
+    QKV = 3 * WIDTH,
     HEADS = 4,
     KV_HEADS = 2,
     INNER = 96,
@@ -139,8 +140,8 @@ static void add_gpt2_layer(int i)
 {
     add_gpt2(i, "ln_1.weight", WIDTH, 0, 1, 0.1f);
     add_gpt2(i, "ln_1.bias", WIDTH, 0, 0, 0.5f);
-    add_gpt2(i, "attn.c_attn.weight", WIDTH, 3 * WIDTH, 0, 0.3f);
-    add_gpt2(i, "attn.c_attn.bias", 3 * WIDTH, 0, 0, 0.5f);
+    add_gpt2(i, "attn.c_attn.weight", WIDTH, QKV, 0, 0.3f);
+    add_gpt2(i, "attn.c_attn.bias", QKV, 0, 0, 0.5f);
     add_gpt2(i, "attn.c_proj.weight", WIDTH, WIDTH, 0, 0.3f);
     add_gpt2(i, "attn.c_proj.bias", WIDTH, 0, 0, 0.5f);
     add_gpt2(i, "ln_2.weight", WIDTH, 0, 1, 0.1f);

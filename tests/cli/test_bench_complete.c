@@ -38,7 +38,8 @@ static void can_be_published(const json_t *run)
     json_decref(submission);
 }
 
-/* If the environment names a file in TEST_COMPLETE_RUN, the run is written to it after all checks. */
+/* After all checks, the run is written to the file that the environment names in TEST_COMPLETE_RUN.
+ */
 START_TEST(without_a_name_all_benchmarks_run)
 {
     const char *file = getenv("TEST_COMPLETE_RUN");
