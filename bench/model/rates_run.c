@@ -172,8 +172,8 @@ static int count_passes(const bench_rates_options *o)
     return count + (o->prompt > 0);
 }
 
-/* Measures the passes of a model for each number of rows. All ranks start each measurement
- * together. */
+/* Measures forward passes of a model, in seconds, for each number of rows (tokens) of a pass. All
+ * ranks start each measurement together. */
 static bool time_model(job *j, const tsr_model_config *config, double seconds[BENCH_RATES_PASSES],
                        double *weight_bytes)
 {

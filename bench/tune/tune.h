@@ -22,8 +22,8 @@ typedef struct tune_report {
     tune_result *results;
 } tune_report;
 
-/* Tunes every usable device, or the one that --device names, and stores the winner of each
- * class. */
+/* Tunes every usable device, or the one that --device names. Stores the winner of each class of
+ * products in the device's tuning file. */
 bool bench_tune(bench_context *context, tune_report *out);
 void bench_tune_finish(tune_report *report);
 

@@ -142,7 +142,7 @@ esac
 train stories --steps 0 --text "$folder/documents" --separator '<|endoftext|>' || fail "documents are not read"
 check_logits stories
 
-# A new model with biases begins as one without. Its saved biases are read with --config and --init, too.
+# The biases of a new model are 0, so it begins with the loss of a model without biases. --config and --init read the biases that it saves.
 small() {
     timeout 240 "$gpt" --text "$folder/text" --batch 4 --block 16 --eval-batches 2 --learning-rate 0.01 --warmup 0 --characters 0 --log "$folder/log" \
         "$@" >"$folder/out" 2>&1

@@ -59,7 +59,7 @@ for style in gpt2 llama; do
     text | cut -c 1-12 >"$folder/short"
     cut -c 1-12 "$folder/text" | cmp - "$folder/short" || fail "$style: tessera generate writes another text"
 done
-# Stages write the file that one process writes. (For GPT-2 the tensors are in another order.)
+# The file that several stages save is that of a training in one process. (For GPT-2 the tensors are in another order.)
 mkdir "$folder/a" "$folder/b"
 train 1 "$@" --steps 6 --load "$folder/half" --save "$folder/a/model.safetensors" || fail "one process cannot save"
 train 3 "$@" --steps 6 --load "$folder/half" --save "$folder/b/model.safetensors" --pipeline 3 || fail "three stages cannot save"

@@ -146,13 +146,14 @@ TSR_API TSR_NODISCARD tsr_status tsr_sampler_save_at(const tsr_sampler *sampler,
  *
  * A distributed sampler may have another number of ranks than the saved one. It then continues with
  * the rest of the epoch, which are exactly the items that the saved ranks have not given, and
- * divides the rest among its ranks. Position 0 is then the first item of the rest, and the length
- * is the number of items in the rest. When the state is saved, every rank must have given the same
- * number of items as the rank whose state is used. All ranks resume from the same state; with
- * TSR_TAIL_UNEVEN it must be that of rank 0, which has the most items (TSR_ERR_INVALID if the rest
- * does not follow from the state). Two kinds of samplers cannot be resumed with another number of
- * ranks (TSR_ERR_INVALID): one with the order dotnet and TSR_TAIL_DROP, because its order depends
- * on the number of ranks, and a distributed sampler that wraps another distributed sampler. */
+ * divides the rest among its ranks. Position 0 is then the first item of the rank's share of the
+ * rest, and the length is that of the share. When the state is saved, every rank must have given
+ * the same number of items as the rank whose state is used. All ranks resume from the same state;
+ * with TSR_TAIL_UNEVEN it must be that of rank 0, which has the most items (otherwise
+ * TSR_ERR_INVALID, if the rest cannot be found). Two kinds of samplers cannot be resumed with
+ * another number of ranks (TSR_ERR_INVALID): one with the order dotnet and TSR_TAIL_DROP, because
+ * its order depends on the number of ranks, and a distributed sampler that wraps another
+ * distributed sampler. */
 TSR_API TSR_NODISCARD tsr_status tsr_sampler_resume(tsr_sampler *sampler, const void *data,
                                                     size_t size_bytes);
 

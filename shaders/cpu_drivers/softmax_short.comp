@@ -50,8 +50,8 @@ void main()
     uint row = min(number, p.rows - 1), overlap = p.overlap;
     uint64_t a_at = p.a + uint64_t(row) * p.a_row, b_at = p.b + uint64_t(row) * p.b_row;
 
-    // The driver unrolls only loops with constant bounds, and each loop makes it pass over the
-    // shader once more.
+    // The bounds of all loops are constants, because the driver unrolls no others. There are few loops,
+    // because the driver passes over the whole shader once for each one that it unrolls.
     vec4 a[UNITS], b[UNITS];
     float largest = uintBitsToFloat(0xff800000u);
     precise float sum = 0.0;

@@ -310,7 +310,7 @@ uvec2 own_place(uint n)
         subgroupBarrier();                                                                         \
     }
 
-// Sets `products` to the products of all own rows with the rows of a tile.
+// Sets `products` to the products of all rows of the subgroup, which are in `fragments`, with the rows of a tile.
 #define MULTIPLY(products, fragments, tile_begin)                                                  \
     [[unroll]] for (uint j = 0; j < OTHERS; j++) {                                                 \
         [[unroll]] for (uint b = 0; b < ROW_BLOCKS; b++)                                           \

@@ -12,8 +12,8 @@
 #include "base/error.h"
 #include "tessera/sampler.h"
 
-/* The largest number of items. The sum of two such numbers, also if rounded
- * up, still fits 64 bits. */
+/* The largest number of items. Two such numbers can be added, and the sum can be rounded up to a
+ * multiple of another such number, without an overflow of 64 bits. */
 #define TSR__MAX_ITEMS TSR_MAX_FEISTEL
 
 /* Saved states contain these values, so their meaning must never change. */

@@ -415,6 +415,7 @@ static void destroy(void)
     folder_destroy(&in);
 }
 
+/* Reads a description of a cluster and, unless it is NULL, the output of `bench link`. */
 static bool read_texts(const char *hosts, const char *measured, char error[PLAN_CLUSTER_ERROR])
 {
     char path[160];
@@ -470,22 +471,34 @@ END_TEST
     "{\"benchmark\": \"link\", \"case\": {\"rank\": " rank ", \"peer\": " peer                     \
     ", \"hosts\": \"" hosts "\", \"bytes\": " bytes "}, \"host_ns\": {\"median\": " ns "}}"
 
+/* Reads a description of a cluster and an output of `bench link` with these results. */
+static bool read_results(const char *hosts, size_t count, const char *const *results,
+                         char error[PLAN_CLUSTER_ERROR])
+{
+    char measured[8192] = "{\"results\": [";
+    for (size_t i = 0; i < count; i++) {
+        const size_t used = strlen(measured);
+        const int length =
+            snprintf(measured + used, sizeof measured - used, "%s%s", i > 0 ? "," : "", results[i]);
+        ck_assert(length > 0 && (size_t)length < sizeof measured - used - 2);
+    }
+    strcat(measured, "]}");
+    return read_texts(hosts, measured, error);
+}
+
 START_TEST(reads_measured_links)
 {
     char error[PLAN_CLUSTER_ERROR] = "";
-    const bool read = read_texts(
-        "{\"hosts\": [{\"name\": \"a\", \"ranks\": [" RANK ", \"count\": 2}]}," HOST("b", "") "]}",
-        "{\"results\": [{\"benchmark\": \"memcpy\"}," RESULT("0", "1", "same", "8", "500.0") "," RESULT(
-            "0", "1", "same", "1000",
-            "1000.0") "," RESULT("0", "2", "two", "1000",
-                                 "300000.0") "," RESULT("0", "2", "two", "8",
-                                                        "100000.0") "," RESULT("1", "2", "two", "8",
-                                                                               "120000.0") "," RESULT("1",
-                                                                                                      "2",
-                                                                                                      "two",
-                                                                                                      "1000",
-                                                                                                      "200000.0") "]}",
-        error);
+    static const char *const results[] = {"{\"benchmark\": \"memcpy\"}",
+                                          RESULT("0", "1", "same", "8", "500.0"),
+                                          RESULT("0", "1", "same", "1000", "1000.0"),
+                                          RESULT("0", "2", "two", "1000", "300000.0"),
+                                          RESULT("0", "2", "two", "8", "100000.0"),
+                                          RESULT("1", "2", "two", "8", "120000.0"),
+                                          RESULT("1", "2", "two", "1000", "200000.0")};
+    const bool read = read_results("{\"hosts\": [{\"name\": \"a\", \"ranks\": [" RANK
+                                   ", \"count\": 2}]}," HOST("b", "") "]}",
+                                   sizeof results / sizeof *results, results, error);
     ck_assert_msg(read, "%s", error);
     ck_assert_double_eq_tol(plan_link_seconds(&cluster.links[0], 8), 500e-9, 1e-12);
     ck_assert_double_eq_tol(plan_link_seconds(&cluster.links[1], 8), 110e-6, 1e-12);
@@ -502,31 +515,26 @@ END_TEST
 START_TEST(reads_measured_hosts)
 {
     char error[PLAN_CLUSTER_ERROR] = "";
-    const bool read =
-        read_texts(
-            "{\"hosts\": [{\"name\": \"a\", \"ranks\": [" RANK
-            ", \"count\": 2}]}, {\"name\": \"b\", "
-            "\"processors\": 3, \"turn_us\": 5, \"ranks\": [" RANK ", \"count\": 2}]}]}",
-            "{\"results\": [" RESULT("0", "1", "same", "8", "500.0") "," RESULT("0", "1", "same", "1000", "900.0") "," RESULT(
-                "2", "3", "same",
-                "8", "500.0") "," RESULT("2", "3", "same", "1000",
-                                         "900.0") "," RESULT("0", "2", "two", "8",
-                                                             "1e5") "," RESULT("0", "2", "two",
-                                                                               "1000",
-                                                                               "2e5") "," RESULT_OF("message",
-                                                                                                    "0", "2", "8", "2e4") "," RESULT_OF("message", "0", "2", "1008", "3e4") "," HOST_RESULT("turn", "0", "2", "\"others\": \"awake\"", "700") "," HOST_RESULT("turn", "0", "2", "\"others\": \"asleep\"", "9000") "," HOST_RESULT("turn",
-                                                                                                                                                                                                                                                                                                                                  "1",
-                                                                                                                                                                                                                                                                                                                                  "2",
-                                                                                                                                                                                                                                                                                                                                  "\"others\": \"asleep\"", "9000") "," HOST_RESULT("memory",
-                                                                                                                                                                                                                                                                                                                                                                                    "0",
-                                                                                                                                                                                                                                                                                                                                                                                    "2",
-                                                                                                                                                                                                                                                                                                                                                                                    "\"bytes\": 8",
-                                                                                                                                                                                                                                                                                                                                                                                    "2000") "," HOST_RESULT("memory",
-                                                                                                                                                                                                                                                                                                                                                                                                            "0",
-                                                                                                                                                                                                                                                                                                                                                                                                            "2",
-                                                                                                                                                                                                                                                                                                                                                                                                            "\"bytes\": 1008",
-                                                                                                                                                                                                                                                                                                                                                                                                            "6000") "]}",
-            error);
+    static const char *const results[] = {
+        RESULT("0", "1", "same", "8", "500.0"),
+        RESULT("0", "1", "same", "1000", "900.0"),
+        RESULT("2", "3", "same", "8", "500.0"),
+        RESULT("2", "3", "same", "1000", "900.0"),
+        RESULT("0", "2", "two", "8", "1e5"),
+        RESULT("0", "2", "two", "1000", "2e5"),
+        RESULT_OF("message", "0", "2", "8", "2e4"),
+        RESULT_OF("message", "0", "2", "1008", "3e4"),
+        HOST_RESULT("turn", "0", "2", "\"others\": \"awake\"", "700"),
+        HOST_RESULT("turn", "0", "2", "\"others\": \"asleep\"", "9000"),
+        HOST_RESULT("turn", "1", "2", "\"others\": \"asleep\"", "9000"),
+        HOST_RESULT("memory", "0", "2", "\"bytes\": 8", "2000"),
+        HOST_RESULT("memory", "0", "2", "\"bytes\": 1008", "6000"),
+    };
+    const bool read = read_results(
+        "{\"hosts\": [{\"name\": \"a\", \"ranks\": [" RANK
+        ", \"count\": 2}]}, {\"name\": \"b\", \"processors\": 3, \"turn_us\": 5, \"ranks\": [" RANK
+        ", \"count\": 2}]}]}",
+        sizeof results / sizeof *results, results, error);
     ck_assert_msg(read, "%s", error);
     ck_assert_double_eq(cluster.processors[0], 1);
     ck_assert_double_eq_tol(cluster.awake_seconds[0], 0.7e-6, 1e-12);
@@ -535,8 +543,8 @@ START_TEST(reads_measured_hosts)
     ck_assert_double_eq_tol(cluster.asleep_seconds[1], 5e-6, 1e-12);
     ck_assert_int_eq(cluster.memory[0].ranks, 2);
     ck_assert_double_eq_tol(cluster.memory[0].latency, 2e-6, 1e-12);
-    /* Two ranks share the processor, one after the other. Each reads as many bytes as the data
-     * have. */
+    /* 1008 bytes take 6 µs in the memory of the first host, 2 of which are the latency. The other 4
+     * are the work of its two ranks, which share a processor. The second host was not measured. */
     ck_assert_double_eq_tol(plan_link_seconds(&cluster.memory[0].work, 1008), 2e-6, 1e-12);
     ck_assert_int_eq(cluster.memory[1].work.count, 0);
     ck_assert_double_eq_tol(plan_link_seconds(&cluster.message_work[1], 508), 25e-6, 1e-12);

@@ -7,7 +7,7 @@
 
 static char command[512];
 
-/* Starts the command "sample KIND"; options follow. */
+/* Begins the text of the command with "sample KIND"; add() appends options. */
 static void start(const char *kind)
 {
     snprintf(command, sizeof command, "sample %s", kind);

@@ -310,9 +310,10 @@ static int entry_of(const isa_program *p, isa_span range, int from, int to)
     return entry;
 }
 
-/* Returns the path from the beginning of `range` to its end. If `cycle` is set, the end is a jump
- * back to the beginning; otherwise it is the end of the program or the last block. An inner loop
- * counts as often as is needed for fma_per_step multiply-adds, but at least once. */
+/* Returns the most expensive path from the beginning of `range` to its end. If `cycle` is set, the
+ * end is a jump back to the beginning; otherwise it is the end of the program or the last block. On
+ * the path, an inner loop is repeated until it has made fma_per_step multiply-adds, at least once.
+ */
 static path best_path(const isa_program *p, isa_span range, bool cycle, double fma_per_step)
 {
     int count = range.end - range.begin + 2; /* the last entry stands for the end of the path */

@@ -16,7 +16,8 @@ same_programs() { # BUILD
     plan
 }
 
-# passes BUILD COMPILER VALUE…: builds with these values of the options, in the array's order, and runs the tests of the build.
+# passes BUILD COMPILER VALUE…: builds with these values of the options, in the order of the columns of options.txt, and runs the tests of the
+# build.
 passes() {
     row=$1
     by=$2

@@ -195,7 +195,8 @@ START_TEST(impossible_sizes)
 }
 END_TEST
 
-/* The full range of int32, whose bounds MLX's floats cannot represent. */
+/* MLX computes in floats, which cannot represent the upper bound of int32, so it clamps the
+ * results. */
 START_TEST(randint_is_clamped)
 {
     enum { COUNT = 4096 };

@@ -1,4 +1,5 @@
-/* A file of its own, because not every program that links gpu.c has the main() of check_main.c. */
+/* tests_at_end is in a file of its own, because check_main.c also has main(), and some programs
+ * that link gpu.c have another one. */
 #include "support/at_end.h"
 
 void (*tests_at_end)(void);

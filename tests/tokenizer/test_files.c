@@ -575,8 +575,8 @@ static void put_piece(bytes *to, const char *text, float score, int type)
     free(piece.data);
 }
 
-/* Makes a file whose last piece has the type `type`. Among the training's parameters, field
- * `training` has the value `value`; among the normaliser's, field `normalizer` has the value
+/* Makes a file whose last piece has the type `type`. Field number `training` of the training's
+ * parameters has the value `value`, and field number `normalizer` of the normaliser's has the value
  * `flag`. */
 static bytes model_file(int type, int training, int value, int normalizer, int flag)
 {

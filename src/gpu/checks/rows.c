@@ -10,8 +10,8 @@
 enum { ROWS = 5, COLUMNS = 133, SHORT = 7 };
 /* the length of the only row in cases whose row is divided into segments */
 enum { LONG = 16391 };
-/* the cases of sums compute SUMS results, each the sum of SUMMED elements; these are two of the
- * chunks of elements that reduce.c adds up separately */
+/* the cases of sums compute SUMS results, each the sum of SUMMED elements, which reduce.c divides
+ * into two chunks and adds up separately */
 enum { SUMMED = 300, SUMS = 36 };
 
 /* The number of rows of a case, and their length. */

@@ -17,8 +17,8 @@ tsr_status tsr__mesa_widen(const tsr__instance *instance, bool *widened);
 unsigned tsr__mesa_version(const char *driver_info);
 #define TSR__MESA_OF_DEBIAN_12 2203U
 
-/* True if long kernels for this lavapipe should have barriers only to divide their code into phases
- * (PHASES in shaders/cpu_drivers/matmul_lavapipe.glsl). */
+/* True if long kernels for this lavapipe should have additional barriers, whose only purpose is to
+ * divide their code into phases (PHASES in shaders/cpu_drivers/matmul_lavapipe.glsl). */
 bool tsr__mesa_takes_phases(const char *driver_info);
 
 /* True if lavapipe computes faster with vectors of 512 bits on the processors of this vendor (the

@@ -38,7 +38,8 @@ tsr_status tsr__matmul_check(tsr_stream *stream, const tsr_tensor *y, const tsr_
     const tsr_tensor *bias = params ? params->bias : NULL;
 
     TSR__TRY(check(stream, y, a, b, bias));
-    /* The problem needs only the positions of elements, which do not depend on the dtype. */
+    /* The description of the product (tsr__matmul_problem) has only positions of elements, which do
+     * not depend on the dtype. */
     tsr_layout b_layout = b->layout;
     if (tsr__dtype_is_block(b->layout.dtype)) {
         TSR__TRY(tsr__matmul_check_quant(b, params));

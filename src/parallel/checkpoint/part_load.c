@@ -48,7 +48,8 @@ static void keep(loader *l, tsr_status status)
 
 /* Elements that a piece of a slice and a wanted region have in common ------------------------ */
 
-/* A block of a tensor as rows, and a range of its elements. */
+/* `count` elements of a block of a tensor, from element `first` of the block on. `block` has the
+ * rows of that block. */
 typedef struct span {
     tsr__checkpoint_rows block;
     uint64_t first, count;

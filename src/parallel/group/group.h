@@ -34,7 +34,7 @@ typedef enum tsr__group_kind {
 } tsr__group_kind;
 
 /* The operations of a communicator that a request has in progress: one, or those that receive and
- * send in an exchange. NULL: done, or not started. */
+ * send in an exchange. An entry is NULL if its operation is done or not started. */
 typedef struct tsr__group_active {
     tsr_request *each[2];
 } tsr__group_active;

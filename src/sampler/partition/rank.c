@@ -10,8 +10,8 @@
  * ranks. */
 typedef struct numbers {
     const char *rank, *ranks;
-    /* the launcher also sets the variable `rank`, to 0, for the job's batch script, which is not a
-     * rank */
+    /* true: the launcher also sets the variable whose name is in `rank`, to 0, for the job's batch
+     * script, which is not a rank */
     bool tells_scripts;
 } numbers;
 

@@ -30,7 +30,8 @@ bool tsr__lavapipe_is_outer(const tsr__matmul_problem *problem, uint32_t lanes);
 tsr_status tsr__lavapipe_operands_prepare(const tsr__matmul_call *call,
                                           tsr__lavapipe_operands *out) TSR_NODISCARD;
 
-/* Records the commands that pack the copies, or packs panels on the host. */
+/* Makes the copies that tsr__lavapipe_operands_prepare has chosen: if `panels` is set, the host
+ * packs both operands now; otherwise commands are recorded. */
 tsr_status tsr__lavapipe_operands_pack(const tsr__matmul_call *call,
                                        tsr__lavapipe_operands *operands) TSR_NODISCARD;
 

@@ -8,8 +8,8 @@
  */
 #define REGIONS_MAX 16384
 
-/* The minimum length of rows; a shader copies shorter rows faster (measured with `tessera bench
- * copy`). */
+/* The minimum length of rows for which vkCmdCopyBuffer with a region for each row is used. A shader
+ * copies shorter rows faster (measured with `tessera bench copy`). */
 static uint64_t shortest_row_bytes(const tsr_device *device)
 {
     switch (device->device_class) {
