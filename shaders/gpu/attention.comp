@@ -34,6 +34,10 @@ layout(constant_id = 12) const uint PAGED = 0;
 // 1: the numbers of iterations of the loops over products are not constant, so that drivers do not
 // unroll these loops. Unrolled, they need more registers than Intel's GPUs have.
 layout(constant_id = 13) const uint ROLLED = 0;
+// 1: main loads CALL.head_dim before its first branch. Otherwise its first load is in a loop that loads a tile, and code after the loop uses the
+// load's address, too. lavapipe of Mesa 26.2 keeps such an address in a register that only active invocations set. It executes the loop even
+// if no invocation of a subgroup is active, for example in surplus workgroups, and then loads from address 0.
+layout(constant_id = 14) const uint EARLY = 0;
 
 const uint TM = 4;
 const uint ACROSS = 16;
@@ -62,7 +66,9 @@ uint chunk_trips() { return ROLLED != 0u ? p.quads / QUADS * CHUNKS : CHUNKS; }
 uint tile_x, tile_y;
 uint batch;
 attention_sequence sequence;
+uint early_head_dim; // CALL.head_dim if EARLY is 1
 
+#define HEAD_DIM (EARLY != 0u ? early_head_dim : CALL.head_dim)
 #include "include/attention_rows.glsl"
 
 // Loads one chunk (64 columns) of rows into own_tile, from row `first` on. Rows from `end` on are 0 and are not read. `end` must be greater
@@ -155,14 +161,14 @@ void store_result(rows_of x, int first, int end)
         barrier();
         for (uint e = gl_LocalInvocationIndex; e < BX * QUADS; e += THREADS) {
             uint row = e / QUADS, column = chunk * COLUMNS + e % QUADS * 4u;
-            if (first + int(row) >= end || column >= CALL.head_dim)
+            if (first + int(row) >= end || column >= HEAD_DIM)
                 continue;
             vec4 value = own_tile[row * TILE_ROW + e % QUADS] * row_factor[row];
             uvec2 at = row_address(x, uint(first) + row);
             uvec2 bits[4];
             [[unroll]] for (uint k = 0u; k < 4u; k++)
                 bits[k] = uvec2(tsr_bits_of(value[k], OUT_DTYPE), 0u);
-            uint size = tsr_dtype_bytes(OUT_DTYPE), count = min(4u, CALL.head_dim - column);
+            uint size = tsr_dtype_bytes(OUT_DTYPE), count = min(4u, HEAD_DIM - column);
             if (x.column.x == size)
                 tsr_store_run(tsr_at(at, column * size), 0u, size, count, bits);
             else
@@ -416,6 +422,8 @@ void key_gradient(uint kv_head, int j0)
 
 void main()
 {
+    if (EARLY != 0u)
+        early_head_dim = CALL.head_dim;
     tile_x = gl_LocalInvocationIndex % ACROSS;
     tile_y = gl_LocalInvocationIndex / ACROSS;
     uint group = tsr_flat_group();

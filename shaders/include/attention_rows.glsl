@@ -3,6 +3,11 @@
 #ifndef TSR_ATTENTION_ROWS_GLSL
 #define TSR_ATTENTION_ROWS_GLSL
 
+// The columns of a head. The including file can define another expression that has this value.
+#ifndef HEAD_DIM
+#define HEAD_DIM CALL.head_dim
+#endif
+
 // The rows of one operand, for one head.
 struct rows_of {
     uvec2 at, row, column;
@@ -43,7 +48,7 @@ uvec2 row_address(rows_of x, uint row)
 // Loads four columns of the row at an address. Columns from head_dim on are 0.
 vec4 load_quad_at(rows_of x, uvec2 at, uint column, uint dtype)
 {
-    uint dim = CALL.head_dim;
+    uint dim = HEAD_DIM;
     if (LOAD == TSR_ATTENTION_LOAD_VECTOR) {
         vec4 value = tsr_load_dense4(tsr_at(at, min(column, dim - 4u) * tsr_dtype_bytes(dtype)), dtype);
         return column < dim ? value : vec4(0.0);

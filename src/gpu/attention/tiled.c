@@ -47,8 +47,9 @@ static tsr_status run_pass(const tsr__attention_pass *p)
     const tsr__attention *c = p->call;
     if (tsr__attention_coopmat_suits(p))
         return tsr__attention_coopmat(p);
+    const tsr_device *device = tsr_stream_device(c->stream);
     const tsr_layout *own = &p->out->layout;
-    const tile t = tile_for(tsr_stream_device(c->stream), own->shape[2]);
+    const tile t = tile_for(device, own->shape[2]);
     uint64_t blocks = tsr__div_up_u64((uint64_t)own->shape[2], rows_of(&t));
     blocks *= (uint64_t)(own->shape[0] * own->shape[1]);
     if (blocks == 0)
@@ -57,12 +58,12 @@ static tsr_status run_pass(const tsr__attention_pass *p)
                                             .quads = TSR_ATTENTION_QUADS};
     tsr__dispatch dispatch = {
         .shader = TSR__SHADER_ATTENTION,
-        .spec_count = 14,
+        .spec_count = 15,
         .spec = {t.threads, t.tn, (uint32_t)(c->head_dim + COLUMNS - 1) / COLUMNS, p->kind,
                  dtype_of(c->q), dtype_of(c->k), dtype_of(c->v), dtype_of(c->dy), dtype_of(p->out),
                  dtype_of(c->params.mask), tsr__attention_load(c), c->params.softcap > 0,
-                 c->params.pages != NULL,
-                 tsr_stream_device(c->stream)->info.vendor_id == TSR__VENDOR_INTEL},
+                 c->params.pages != NULL, device->info.vendor_id == TSR__VENDOR_INTEL,
+                 device->info.type == TSR_DEVICE_CPU},
     };
     tsr__attention_pass_access(p, &dispatch);
     const double work = tsr__attention_pass_work(p, rows_of(&t));
