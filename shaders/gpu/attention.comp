@@ -34,9 +34,9 @@ layout(constant_id = 12) const uint PAGED = 0;
 // 1: the numbers of iterations of the loops over products are not constant, so that drivers do not
 // unroll these loops. Unrolled, they need more registers than Intel's GPUs have.
 layout(constant_id = 13) const uint ROLLED = 0;
-// 1: main loads CALL.head_dim before its first branch. Otherwise its first load is in a loop that loads a tile, and code after the loop uses the
-// load's address, too. lavapipe of Mesa 26.2 keeps such an address in a register that only active invocations set. It executes the loop even
-// if no invocation of a subgroup is active, for example in surplus workgroups, and then loads from address 0.
+// 1: main loads CALL.head_dim before its first branch. Otherwise its first load is where a tile is loaded, and later code uses the load's
+// address, too. lavapipe of Mesa 26.2 keeps that address in a variable that only active invocations set. It also executes the load in subgroups
+// that have no active invocation, and then loads from address 0.
 layout(constant_id = 14) const uint EARLY = 0;
 
 const uint TM = 4;
