@@ -21,6 +21,7 @@ layout(constant_id = 10) const uint Y_DTYPE = 0; // 0: there are several parts
 // 1: the numbers of iterations of loops are not constant, so that drivers do not unroll these loops. The results have the same bits.
 // lavapipe compiles each load to a loop over lanes, so without unrolling it compiles a pipeline in a quarter of the time.
 layout(constant_id = 11) const uint ROLLED = 0;
+layout(constant_id = 12) const uint EARLY = 0; // as in attention.comp
 
 // The values are added up in slices: each group of QUADS invocations takes every SLICES-th of a block's THREADS keys.
 const uint SLICES = THREADS / QUADS;
@@ -43,7 +44,9 @@ uint zero() { return ROLLED != 0u ? p.quads / THREADS - 1u : 0u; }
 
 uint batch;
 attention_sequence sequence;
+uint early_head_dim; // CALL.head_dim if EARLY is 1
 
+#define HEAD_DIM (EARLY != 0u ? early_head_dim : CALL.head_dim)
 #include "include/attention_rows.glsl"
 
 // Loads this invocation's columns of AHEAD rows of v, the first of which is number `column` of a block that has `rows` rows. Rows past the
@@ -66,6 +69,8 @@ void find_query(uint first_reader, uint n, out uint head, out int query)
 
 void main()
 {
+    if (EARLY != 0u)
+        early_head_dim = CALL.head_dim;
     uint thread = gl_LocalInvocationIndex, group = tsr_flat_group();
     if (group >= p.count)
         return;
@@ -184,7 +189,7 @@ void main()
         bool exists = first_query + r < queries;
         find_query(first_reader, min(first_query + r, queries - 1u), head, query);
         uint number = (batch * CALL.heads + head) * CALL.q_len + uint(query);
-        uvec2 to = tsr_at_mul(p.partial, number * p.parts + part, 4u * (CALL.head_dim + 2u));
+        uvec2 to = tsr_at_mul(p.partial, number * p.parts + part, 4u * (HEAD_DIM + 2u));
         if (exists && thread < QUADS) {
             vec4 total = vec4(0.0);
             [[unroll]] for (uint n = 0u; n < trips_of(SLICES); n++)
@@ -195,7 +200,7 @@ void main()
                 y = tsr_at_stride(attention_head(CALL.y, batch, head), uint(query), CALL.y.row);
             }
             for (uint n = 0u; n < 4u; n++)
-                if (thread * 4u + n < CALL.head_dim) {
+                if (thread * 4u + n < HEAD_DIM) {
                     if (Y_DTYPE != 0u)
                         tsr_store_float(tsr_at_stride(y, thread * 4u + n, CALL.y.column), 0u, Y_DTYPE, total[n]);
                     else

@@ -110,14 +110,15 @@ static tsr_status run_parts(const few *f)
 {
     const tsr__attention *c = f->call;
     const tsr_attention_params *p = &c->params;
+    const tsr_device *device = tsr_stream_device(c->stream);
     tsr__dispatch dispatch = {
         .shader = TSR__SHADER_ATTENTION_FEW,
-        .spec_count = 12,
+        .spec_count = 13,
         .spec = {THREADS, f->cut.rows, quads_of(c), (uint32_t)c->q->layout.dtype,
                  (uint32_t)c->k->layout.dtype, (uint32_t)c->v->layout.dtype,
                  p->mask ? (uint32_t)p->mask->layout.dtype : 0, tsr__attention_load(c),
                  p->softcap > 0, p->pages != NULL, f->partial ? 0 : (uint32_t)c->y->layout.dtype,
-                 tsr_stream_device(c->stream)->device_class == TSR__CLASS_LAVAPIPE},
+                 device->device_class == TSR__CLASS_LAVAPIPE, device->info.type == TSR_DEVICE_CPU},
     };
     dispatch.access_count = tsr__attention_reads(c, &f->description, dispatch.access);
     dispatch.access[dispatch.access_count++] =
