@@ -1,6 +1,6 @@
 /* tessera bench rates: how fast each rank computes, while all ranks compute, for tessera plan
- * --cluster. Its code is in two files: options and output (rates.c), and measuring
- * (rates_run.c). */
+ * --cluster. Its code is in three files: options and output (rates.c), measuring (rates_run.c), and
+ * what follows from the measured times (rates_fit.c). */
 #ifndef TSR_BENCH_MODEL_RATES_H
 #define TSR_BENCH_MODEL_RATES_H
 
@@ -34,6 +34,29 @@ typedef struct bench_rates_pass {
     double pass, layer, element, head;
 } bench_rates_pass;
 
+/* The models whose times are compared: the full width with few and many layers, and the part of one
+ * rank with few and many layers. */
+enum {
+    BENCH_RATES_WHOLE,
+    BENCH_RATES_DEEP_WHOLE,
+    BENCH_RATES_PART,
+    BENCH_RATES_DEEP_PART,
+    BENCH_RATES_MODELS
+};
+#define BENCH_RATES_FEW_LAYERS 2
+#define BENCH_RATES_MANY_LAYERS 6
+
+/* The measured times of a rank's passes, in seconds. */
+typedef struct bench_rates_times {
+    char device[256];
+    double seconds[BENCH_RATES_MODELS][BENCH_RATES_PASSES];
+} bench_rates_times;
+
+/* The numbers of elements of a layer's matrices and of the head's, in one of the models. */
+typedef struct bench_rates_size {
+    double layer, head;
+} bench_rates_size;
+
 /* What a rank has measured, as it is sent to rank 0. */
 typedef struct bench_rates_rank {
     char device[256];
@@ -53,6 +76,21 @@ typedef struct bench_rates_report {
 
 /* Measures on all ranks, and prints on rank 0. Returns an exit code. */
 int bench_rates_run(bench_rates_options *options);
+
+/* Replaces the times of `rank` by the mean over those ranks of times[ranks] that have a device of
+ * the same name and whose times, added up over all models and `passes` passes, differ from this
+ * rank's by at most an eighth. Equal ranks differ by noise, which the differences that
+ * bench_rates_fit computes would enlarge. */
+void bench_rates_average(int ranks, const bench_rates_times *times, int rank, int passes,
+                         bench_rates_times *out);
+
+/* Computes pass, layer, element and head of pass[passes], whose rows are set, from the times. With
+ * `prompt`, the last pass is that of a prompt. Noise can make no number negative. Returns false if
+ * a time with many layers is not longer than the one with few by at least a thousandth for each
+ * layer: then *noisy is the first pass of which that is so. */
+bool bench_rates_fit(const bench_rates_times *times,
+                     const bench_rates_size size[BENCH_RATES_MODELS], int passes, bool prompt,
+                     bench_rates_pass *pass, int *noisy);
 
 void bench_rates_write(const bench_rates_report *report, bench_format format, FILE *out);
 

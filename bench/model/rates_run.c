@@ -16,16 +16,13 @@
 /* The tokens that a sequence generates before it ends and another one begins. */
 #define TOKENS 32
 #define MAX_SAMPLES 512
-#define FEW_LAYERS 2
-#define MANY_LAYERS 6
 /* The smaller models are as large as the part of one rank in a tensor-parallel group of this many
  * ranks. */
 #define PARTS 2
 #define REDUCTIONS 32
-
-/* The models whose times are compared: the full width with few and many layers, and the part of one
- * rank with few and many layers. */
-enum { WHOLE, DEEP_WHOLE, PART, DEEP_PART, MODELS };
+/* All models are measured this many times in turn, because only differences of their times count,
+ * and machines become faster and slower. */
+#define ROUNDS 4
 
 typedef struct job {
     bench_rates_options *options;
@@ -62,9 +59,11 @@ static int64_t parts_of(const tsr_model_config *config)
 static tsr_model_config config_of(const tsr_model_config *full, int which)
 {
     tsr_model_config config = *full;
-    config.layers = which == DEEP_WHOLE || which == DEEP_PART ? MANY_LAYERS : FEW_LAYERS;
+    config.layers = which == BENCH_RATES_DEEP_WHOLE || which == BENCH_RATES_DEEP_PART
+                        ? BENCH_RATES_MANY_LAYERS
+                        : BENCH_RATES_FEW_LAYERS;
     config.window_from = 0;
-    if (which == PART || which == DEEP_PART) {
+    if (which == BENCH_RATES_PART || which == BENCH_RATES_DEEP_PART) {
         /* A model with a single head has no smaller number of heads, but a smaller MLP. */
         const int64_t parts = parts_of(full);
         config.heads /= parts;
@@ -118,7 +117,7 @@ static bool time_passes(job *j, int sequences, int64_t prompt, double *seconds)
     bool good = true;
     for (int64_t i = 0; i < length; i++)
         tokens[i] = (int32_t)(i * 7 % vocabulary);
-    const double end = bench_now_ns() + j->options->seconds * 1e9;
+    const double end = bench_now_ns() + j->options->seconds * 1e9 / ROUNDS;
     /* The first round, which generates all tokens of all sequences once, warms up. */
     for (int round = 0; good && count < MAX_SAMPLES && (round < 2 || bench_now_ns() < end);
          round++) {
@@ -204,53 +203,6 @@ static bool time_model(job *j, const tsr_model_config *config, double seconds[BE
     return true;
 }
 
-/* Fitting -------------------------------------------------------------------------------------- */
-
-/* Divides a time into a fixed part and one for each element, from the times of a whole layer or
- * head and of a part of it. Because measured times are noisy, the fixed part is limited to at least
- * 0, and *element to at least `low`, its value with fewer rows. */
-static void split(double whole, double part, double elements, double part_elements, double low,
-                  double *fixed, double *element)
-{
-    const double most = whole / elements, least = fmax(fmin(low, most), 1e-3 * most);
-    *element = fmin(fmax((whole - part) / (elements - part_elements), least), most);
-    *fixed = fmax(whole - elements * *element, 0);
-}
-
-/* Returns the time of a layer, from the times with few layers and with many. If the difference is
- * too small or negative because of noise, prints a note and returns a small time. */
-static double layer_seconds(const job *j, double few, double many)
-{
-    const double layer = (many - few) / (MANY_LAYERS - FEW_LAYERS), least = 1e-3 * few;
-    if (layer >= least)
-        return layer;
-    cli_say(
-        "bench rates: warning: on rank %d a pass takes %g ms with %d layers, and %g ms with %d; "
-        "measure longer (--time), without other programs",
-        j->rank, few * 1e3, FEW_LAYERS, many * 1e3, MANY_LAYERS);
-    return least;
-}
-
-/* Computes the numbers of bench_rates_pass for each pass from the times of the four models. */
-static void fit(job *j, const tsr_model_config config[MODELS],
-                double seconds[MODELS][BENCH_RATES_PASSES])
-{
-    for (int i = 0; i < j->report.passes; i++) {
-        bool is_prompt;
-        bench_rates_pass *out = &j->own.pass[i];
-        const bench_rates_pass *before = i > 0 ? out - 1 : NULL;
-        out->rows = rows_of(j, i, &is_prompt);
-        const double layer = layer_seconds(j, seconds[WHOLE][i], seconds[DEEP_WHOLE][i]),
-                     part = layer_seconds(j, seconds[PART][i], seconds[DEEP_PART][i]);
-        split(layer, part, block_elements(&config[WHOLE]), block_elements(&config[PART]),
-              before ? before->element : 0, &out->layer, &out->element);
-        split(fmax(seconds[WHOLE][i] - FEW_LAYERS * layer, 1e-9),
-              fmax(seconds[PART][i] - FEW_LAYERS * part, 0), head_elements(&config[WHOLE]),
-              head_elements(&config[PART]), before && !is_prompt ? before->head : 0, &out->pass,
-              &out->head);
-    }
-}
-
 /* Collectives ---------------------------------------------------------------------------------- */
 
 /* Measures three times: of some work on the device, of the same work followed by an all-reduce of a
@@ -332,24 +284,75 @@ static bool open_job(job *j)
     return true;
 }
 
+/* Measures all models in turn, and stores the median of the rounds in `times`. */
+static bool time_models(job *j, const tsr_model_config config[BENCH_RATES_MODELS],
+                        bench_rates_times *times, double bytes[BENCH_RATES_MODELS])
+{
+    static const char *const names[BENCH_RATES_MODELS] = {
+        "two layers", "six layers", "parts of two layers", "parts of six layers"};
+    double seconds[BENCH_RATES_MODELS][ROUNDS][BENCH_RATES_PASSES];
+    for (int round = 0; round < ROUNDS; round++) {
+        for (int m = 0; m < BENCH_RATES_MODELS; m++) {
+            bench_progress_show(&j->context.progress, names[m]);
+            if (!time_model(j, &config[m], seconds[m][round], &bytes[m]))
+                return false;
+        }
+    }
+    for (int m = 0; m < BENCH_RATES_MODELS; m++) {
+        for (int i = 0; i < j->report.passes; i++) {
+            double of_rounds[ROUNDS];
+            for (int round = 0; round < ROUNDS; round++)
+                of_rounds[round] = seconds[m][round][i];
+            times->seconds[m][i] = median(of_rounds, ROUNDS);
+        }
+    }
+    return true;
+}
+
+/* Sets the passes of this rank from the times of all ranks. */
+static bool fit(job *j, const tsr_model_config config[BENCH_RATES_MODELS], bench_rates_times *own)
+{
+    bench_rates_size size[BENCH_RATES_MODELS];
+    bench_rates_times mean;
+    bool is_prompt;
+    int noisy;
+    bench_rates_times *all = cli_alloc((size_t)j->report.ranks, sizeof *all);
+    snprintf(own->device, sizeof own->device, "%s", j->own.device);
+    const bool gathered = bench_passed(
+        of(j), tsr_comm_all_gather(j->comm, own, all, sizeof *own, TSR_U8), "tsr_comm_all_gather");
+    if (gathered)
+        bench_rates_average(j->report.ranks, all, j->rank, j->report.passes, &mean);
+    free(all);
+    if (!gathered)
+        return false;
+    for (int m = 0; m < BENCH_RATES_MODELS; m++)
+        size[m] = (bench_rates_size){block_elements(&config[m]), head_elements(&config[m])};
+    for (int i = 0; i < j->report.passes; i++)
+        j->own.pass[i].rows = rows_of(j, i, &is_prompt);
+    if (!bench_rates_fit(&mean, size, j->report.passes, j->options->prompt > 0, j->own.pass,
+                         &noisy))
+        cli_say("bench rates: warning: on rank %d a pass of %lld rows takes as long with %d layers "
+                "as with %d; measure longer (--time), without other programs",
+                j->rank, (long long)j->own.pass[noisy].rows, BENCH_RATES_MANY_LAYERS,
+                BENCH_RATES_FEW_LAYERS);
+    return true;
+}
+
 static bool measure_all(job *j)
 {
-    double seconds[MODELS][BENCH_RATES_PASSES], bytes[MODELS];
-    tsr_model_config config[MODELS];
-    for (int m = 0; m < MODELS; m++) {
-        static const char *const names[MODELS] = {"two layers", "six layers", "parts of two layers",
-                                                  "parts of six layers"};
+    double bytes[BENCH_RATES_MODELS];
+    tsr_model_config config[BENCH_RATES_MODELS];
+    bench_rates_times own = {0};
+    for (int m = 0; m < BENCH_RATES_MODELS; m++)
         config[m] = config_of(&j->report.config, m);
-        bench_progress_show(&j->context.progress, names[m]);
-        if (!time_model(j, &config[m], seconds[m], &bytes[m]))
-            return false;
-    }
-    j->report.element_bytes = (bytes[DEEP_WHOLE] - bytes[WHOLE]) / (MANY_LAYERS - FEW_LAYERS) /
-                              block_elements(&config[WHOLE]);
-    bench_progress_show(&j->context.progress, "collectives");
-    if (!measure_collective(j))
+    if (!time_models(j, config, &own, bytes))
         return false;
-    fit(j, config, seconds);
+    j->report.element_bytes = (bytes[BENCH_RATES_DEEP_WHOLE] - bytes[BENCH_RATES_WHOLE]) /
+                              (BENCH_RATES_MANY_LAYERS - BENCH_RATES_FEW_LAYERS) /
+                              block_elements(&config[BENCH_RATES_WHOLE]);
+    bench_progress_show(&j->context.progress, "collectives");
+    if (!measure_collective(j) || !fit(j, config, &own))
+        return false;
     j->report.rank = cli_alloc((size_t)j->report.ranks, sizeof *j->report.rank);
     BENCH_TRY(of(j), tsr_comm_all_gather(j->comm, &j->own, j->report.rank, sizeof j->own, TSR_U8));
     return true;

@@ -1,0 +1,91 @@
+/* What bench rates concludes from the times that it has measured. */
+#include <math.h>
+#include <string.h>
+
+#include "bench/model/rates.h"
+
+#define EQUAL_WITHIN 0.125
+
+static double all_seconds(const bench_rates_times *times, int passes)
+{
+    double sum = 0;
+    for (int m = 0; m < BENCH_RATES_MODELS; m++)
+        for (int i = 0; i < passes; i++)
+            sum += times->seconds[m][i];
+    return sum;
+}
+
+void bench_rates_average(int ranks, const bench_rates_times *times, int rank, int passes,
+                         bench_rates_times *out)
+{
+    const bench_rates_times *own = &times[rank];
+    const double own_seconds = all_seconds(own, passes);
+    int equal = 0;
+    *out = *own;
+    memset(out->seconds, 0, sizeof out->seconds);
+    for (int r = 0; r < ranks; r++) {
+        if (strcmp(times[r].device, own->device) != 0 ||
+            fabs(all_seconds(&times[r], passes) - own_seconds) > EQUAL_WITHIN * own_seconds)
+            continue;
+        equal++;
+        for (int m = 0; m < BENCH_RATES_MODELS; m++)
+            for (int i = 0; i < passes; i++)
+                out->seconds[m][i] += times[r].seconds[m][i];
+    }
+    for (int m = 0; m < BENCH_RATES_MODELS; m++)
+        for (int i = 0; i < passes; i++)
+            out->seconds[m][i] /= equal;
+}
+
+/* Divides a time into a fixed part and one for each element, from the times of a whole layer or
+ * head and of a part of it. Because measured times are noisy, the fixed part is limited to at least
+ * 0, and *element to at least `low`, its value with fewer rows. */
+static void split(double whole, double part, double elements, double part_elements, double low,
+                  double *fixed, double *element)
+{
+    const double most = whole / elements, least = fmax(fmin(low, most), 1e-3 * most);
+    *element = fmin(fmax((whole - part) / (elements - part_elements), least), most);
+    *fixed = fmax(whole - elements * *element, 0);
+}
+
+/* Sets *layer to the time of a layer, from the times with few layers and with many. If the
+ * difference is too small or negative because of noise, returns false, and *layer is a small time.
+ */
+static bool find_layer(double few, double many, double *layer)
+{
+    const double least = 1e-3 * few;
+    *layer = (many - few) / (BENCH_RATES_MANY_LAYERS - BENCH_RATES_FEW_LAYERS);
+    if (*layer >= least)
+        return true;
+    *layer = least;
+    return false;
+}
+
+bool bench_rates_fit(const bench_rates_times *times,
+                     const bench_rates_size size[BENCH_RATES_MODELS], int passes, bool prompt,
+                     bench_rates_pass *pass, int *noisy)
+{
+    const bench_rates_size *whole_size = &size[BENCH_RATES_WHOLE],
+                           *part_size = &size[BENCH_RATES_PART];
+    bool clear = true;
+    for (int i = 0; i < passes; i++) {
+        const bench_rates_pass *before = i > 0 ? &pass[i - 1] : NULL;
+        const bool is_prompt = prompt && i == passes - 1;
+        const double whole = times->seconds[BENCH_RATES_WHOLE][i],
+                     part = times->seconds[BENCH_RATES_PART][i];
+        double layer, part_layer;
+        bool found = find_layer(whole, times->seconds[BENCH_RATES_DEEP_WHOLE][i], &layer);
+        found = find_layer(part, times->seconds[BENCH_RATES_DEEP_PART][i], &part_layer) && found;
+        if (clear && !found) {
+            clear = false;
+            *noisy = i;
+        }
+        split(layer, part_layer, whole_size->layer, part_size->layer, before ? before->element : 0,
+              &pass[i].layer, &pass[i].element);
+        split(fmax(whole - BENCH_RATES_FEW_LAYERS * layer, 1e-9),
+              fmax(part - BENCH_RATES_FEW_LAYERS * part_layer, 0), whole_size->head,
+              part_size->head, before && !is_prompt ? before->head : 0, &pass[i].pass,
+              &pass[i].head);
+    }
+    return clear;
+}

@@ -1,0 +1,94 @@
+/* What bench rates concludes from measured times. */
+#include <stdio.h>
+#include <string.h>
+
+#include "bench/model/rates.h"
+#include "support/check_main.h"
+
+#define PASSES 2
+
+static const bench_rates_size sizes[BENCH_RATES_MODELS] = {
+    [BENCH_RATES_WHOLE] = {1e6, 8e6},
+    [BENCH_RATES_DEEP_WHOLE] = {1e6, 8e6},
+    [BENCH_RATES_PART] = {5e5, 4e6},
+    [BENCH_RATES_DEEP_PART] = {5e5, 4e6},
+};
+static const bench_rates_pass known[PASSES] = {
+    {.rows = 1, .pass = 1e-3, .layer = 2e-4, .element = 1e-9, .head = 5e-10},
+    {.rows = 2, .pass = 1e-3, .layer = 3e-4, .element = 1.5e-9, .head = 5e-10},
+};
+
+/* Returns the times that a rank with these numbers measures, multiplied by `slower`. */
+static bench_rates_times times_of(const char *device, double slower)
+{
+    bench_rates_times times = {0};
+    snprintf(times.device, sizeof times.device, "%s", device);
+    for (int m = 0; m < BENCH_RATES_MODELS; m++) {
+        const bool deep = m == BENCH_RATES_DEEP_WHOLE || m == BENCH_RATES_DEEP_PART;
+        const int layers = deep ? BENCH_RATES_MANY_LAYERS : BENCH_RATES_FEW_LAYERS;
+        for (int i = 0; i < PASSES; i++)
+            times.seconds[m][i] =
+                slower *
+                (known[i].pass + layers * (known[i].layer + sizes[m].layer * known[i].element) +
+                 sizes[m].head * known[i].head);
+    }
+    return times;
+}
+
+START_TEST(finds_the_numbers)
+{
+    const bench_rates_times times = times_of("x", 1);
+    bench_rates_pass pass[PASSES] = {{0}};
+    int noisy = -1;
+    ck_assert(bench_rates_fit(&times, sizes, PASSES, false, pass, &noisy));
+    ck_assert_int_eq(noisy, -1);
+    for (int i = 0; i < PASSES; i++) {
+        ck_assert_double_eq_tol(pass[i].pass, known[i].pass, 1e-9);
+        ck_assert_double_eq_tol(pass[i].layer, known[i].layer, 1e-9);
+        ck_assert_double_eq_tol(pass[i].element, known[i].element, 1e-15);
+        ck_assert_double_eq_tol(pass[i].head, known[i].head, 1e-15);
+    }
+}
+END_TEST
+
+/* Times in which more layers take no longer are noise. */
+START_TEST(tells_noise)
+{
+    bench_rates_times times = times_of("x", 1);
+    bench_rates_pass pass[PASSES] = {{0}};
+    int noisy = -1;
+    times.seconds[BENCH_RATES_DEEP_PART][1] = 0.9 * times.seconds[BENCH_RATES_PART][1];
+    ck_assert(!bench_rates_fit(&times, sizes, PASSES, false, pass, &noisy));
+    ck_assert_int_eq(noisy, 1);
+    for (int i = 0; i < PASSES; i++)
+        ck_assert(pass[i].pass >= 0 && pass[i].layer >= 0 && pass[i].element > 0 &&
+                  pass[i].head >= 0);
+}
+END_TEST
+
+/* Rank 0 differs from ranks 1 and 3 by less than an eighth, these differ from each other by more,
+ * rank 2 is slower, and rank 4 has another device. */
+START_TEST(averages_equal_ranks)
+{
+    const bench_rates_times times[] = {times_of("x", 1.0), times_of("x", 1.1), times_of("x", 2.0),
+                                       times_of("x", 0.9), times_of("y", 1.03)};
+    static const double expected[] = {1, 1.05, 2, 0.95, 1.03};
+    const bench_rates_times one = times_of("x", 1);
+    for (int rank = 0; rank < 5; rank++) {
+        bench_rates_times mean;
+        bench_rates_average(5, times, rank, PASSES, &mean);
+        ck_assert_str_eq(mean.device, times[rank].device);
+        for (int m = 0; m < BENCH_RATES_MODELS; m++)
+            for (int i = 0; i < PASSES; i++)
+                ck_assert_double_eq_tol(mean.seconds[m][i] / one.seconds[m][i], expected[rank],
+                                        1e-9);
+    }
+}
+END_TEST
+
+TESTS(rates)
+{
+    tcase_add_test(tests, finds_the_numbers);
+    tcase_add_test(tests, tells_noise);
+    tcase_add_test(tests, averages_equal_ranks);
+}
