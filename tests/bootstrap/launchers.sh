@@ -59,15 +59,25 @@ hangup_ends_a_rank() {
 sums_under_mpirun() {
     "$1" --allow-run-as-root --map-by :OVERSUBSCRIBE -n "$2" "$summing" 50 1000 >"$folder/out" && all_well "$2" ''
 }
+# Starts an agent that listens on a port, and sets $agent and $port. Other tests may use some of the ports. They are below those that the
+# kernel gives to outgoing connections.
+start_agent() {
+    first=$(($$ % 10000 + 20000))
+    for port in $(seq "$first" $((first + 50))); do
+        "$intruder" 127.0.0.1 "$port" agent >"$folder/agent" 2>"$folder/agent.problem" &
+        agent=$!
+        until grep -q ready "$folder/agent"; do
+            kill -0 "$agent" 2>/dev/null || continue 2
+            sleep 0.02
+        done
+        return
+    done
+    cat "$folder/agent.problem"
+    return 1
+}
 # Sets the variables of torchrun, with its agent at MASTER_PORT. No rank may connect to the agent or bind its port.
 under_torchrun() {
-    port=$(($$ % 20000 + 20000))
-    "$intruder" 127.0.0.1 "$port" agent >"$folder/agent" &
-    agent=$!
-    until grep -q ready "$folder/agent"; do
-        kill -0 "$agent" || return 1
-        sleep 0.02
-    done
+    start_agent || return 1
     pids=
     for r in 0 1 2; do
         RANK=$r LOCAL_RANK=$r WORLD_SIZE=3 LOCAL_WORLD_SIZE=3 MASTER_ADDR=localhost MASTER_PORT=$port \
@@ -85,7 +95,7 @@ under_torchrun() {
 # Without -r and -t, torch 1.13 fails under Python 3.11.
 run_torchrun() {
     torchrun --nproc_per_node 3 -r 1 -t 1 --log_dir "$folder/torchrun" --master_addr 127.0.0.1 \
-        --master_port $(($$ % 20000 + 21000)) --no_python "$rank" >"$folder/out" 2>"$folder/err"
+        --master_port $(($$ % 10000 + 21000)) --no_python "$rank" >"$folder/out" 2>"$folder/err"
 }
 really_under_torchrun() {
     [ "$torchrun_status" = 0 ] && all_joined 3 '\[default[0-9]*\]:' && return
