@@ -52,7 +52,8 @@ typedef struct bench_rates_times {
     double seconds[BENCH_RATES_MODELS][BENCH_RATES_PASSES];
 } bench_rates_times;
 
-/* The numbers of elements of a layer's matrices and of the head's, in one of the models. */
+/* The numbers of elements of a layer's matrices and of the head's, in the models of full width or
+ * in those of a part. */
 typedef struct bench_rates_size {
     double layer, head;
 } bench_rates_size;
@@ -88,8 +89,8 @@ void bench_rates_average(int ranks, const bench_rates_times *times, int rank, in
  * `prompt`, the last pass is that of a prompt. Noise can make no number negative. Returns false if
  * a time with many layers is not longer than the one with few by at least a thousandth for each
  * layer: then *noisy is the first pass of which that is so. */
-bool bench_rates_fit(const bench_rates_times *times,
-                     const bench_rates_size size[BENCH_RATES_MODELS], int passes, bool prompt,
+bool bench_rates_fit(const bench_rates_times *times, const bench_rates_size *whole_size,
+                     const bench_rates_size *part_size, int passes, bool prompt,
                      bench_rates_pass *pass, int *noisy);
 
 void bench_rates_write(const bench_rates_report *report, bench_format format, FILE *out);

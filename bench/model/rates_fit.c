@@ -61,12 +61,10 @@ static bool find_layer(double few, double many, double *layer)
     return false;
 }
 
-bool bench_rates_fit(const bench_rates_times *times,
-                     const bench_rates_size size[BENCH_RATES_MODELS], int passes, bool prompt,
+bool bench_rates_fit(const bench_rates_times *times, const bench_rates_size *whole_size,
+                     const bench_rates_size *part_size, int passes, bool prompt,
                      bench_rates_pass *pass, int *noisy)
 {
-    const bench_rates_size *whole_size = &size[BENCH_RATES_WHOLE],
-                           *part_size = &size[BENCH_RATES_PART];
     bool clear = true;
     for (int i = 0; i < passes; i++) {
         const bench_rates_pass *before = i > 0 ? &pass[i - 1] : NULL;

@@ -312,7 +312,9 @@ static bool time_models(job *j, const tsr_model_config config[BENCH_RATES_MODELS
 /* Sets the passes of this rank from the times of all ranks. */
 static bool fit(job *j, const tsr_model_config config[BENCH_RATES_MODELS], bench_rates_times *own)
 {
-    bench_rates_size size[BENCH_RATES_MODELS];
+    const tsr_model_config *whole = &config[BENCH_RATES_WHOLE], *part = &config[BENCH_RATES_PART];
+    const bench_rates_size whole_size = {block_elements(whole), head_elements(whole)},
+                           part_size = {block_elements(part), head_elements(part)};
     bench_rates_times mean;
     bool is_prompt;
     int noisy;
@@ -325,16 +327,19 @@ static bool fit(job *j, const tsr_model_config config[BENCH_RATES_MODELS], bench
     free(all);
     if (!gathered)
         return false;
-    for (int m = 0; m < BENCH_RATES_MODELS; m++)
-        size[m] = (bench_rates_size){block_elements(&config[m]), head_elements(&config[m])};
     for (int i = 0; i < j->report.passes; i++)
         j->own.pass[i].rows = rows_of(j, i, &is_prompt);
-    if (!bench_rates_fit(&mean, size, j->report.passes, j->options->prompt > 0, j->own.pass,
-                         &noisy))
-        cli_say("bench rates: warning: on rank %d a pass of %lld rows takes as long with %d layers "
-                "as with %d; measure longer (--time), without other programs",
-                j->rank, (long long)j->own.pass[noisy].rows, BENCH_RATES_MANY_LAYERS,
-                BENCH_RATES_FEW_LAYERS);
+    if (!bench_rates_fit(&mean, &whole_size, &part_size, j->report.passes, j->options->prompt > 0,
+                         j->own.pass, &noisy))
+        cli_say(
+            "bench rates: warning: on rank %d a pass of %lld rows takes %g ms with %d layers and "
+            "%g ms with %d; with parts of them, %g and %g ms; measure longer (--time), without "
+            "other programs",
+            j->rank, (long long)j->own.pass[noisy].rows,
+            mean.seconds[BENCH_RATES_WHOLE][noisy] * 1e3, BENCH_RATES_FEW_LAYERS,
+            mean.seconds[BENCH_RATES_DEEP_WHOLE][noisy] * 1e3, BENCH_RATES_MANY_LAYERS,
+            mean.seconds[BENCH_RATES_PART][noisy] * 1e3,
+            mean.seconds[BENCH_RATES_DEEP_PART][noisy] * 1e3);
     return true;
 }
 

@@ -7,12 +7,7 @@
 
 #define PASSES 2
 
-static const bench_rates_size sizes[BENCH_RATES_MODELS] = {
-    [BENCH_RATES_WHOLE] = {1e6, 8e6},
-    [BENCH_RATES_DEEP_WHOLE] = {1e6, 8e6},
-    [BENCH_RATES_PART] = {5e5, 4e6},
-    [BENCH_RATES_DEEP_PART] = {5e5, 4e6},
-};
+static const bench_rates_size whole_size = {1e6, 8e6}, part_size = {5e5, 4e6};
 static const bench_rates_pass known[PASSES] = {
     {.rows = 1, .pass = 1e-3, .layer = 2e-4, .element = 1e-9, .head = 5e-10},
     {.rows = 2, .pass = 1e-3, .layer = 3e-4, .element = 1.5e-9, .head = 5e-10},
@@ -25,12 +20,14 @@ static bench_rates_times times_of(const char *device, double slower)
     snprintf(times.device, sizeof times.device, "%s", device);
     for (int m = 0; m < BENCH_RATES_MODELS; m++) {
         const bool deep = m == BENCH_RATES_DEEP_WHOLE || m == BENCH_RATES_DEEP_PART;
+        const bench_rates_size *size =
+            m == BENCH_RATES_PART || m == BENCH_RATES_DEEP_PART ? &part_size : &whole_size;
         const int layers = deep ? BENCH_RATES_MANY_LAYERS : BENCH_RATES_FEW_LAYERS;
         for (int i = 0; i < PASSES; i++)
             times.seconds[m][i] =
                 slower *
-                (known[i].pass + layers * (known[i].layer + sizes[m].layer * known[i].element) +
-                 sizes[m].head * known[i].head);
+                (known[i].pass + layers * (known[i].layer + size->layer * known[i].element) +
+                 size->head * known[i].head);
     }
     return times;
 }
@@ -40,7 +37,7 @@ START_TEST(finds_the_numbers)
     const bench_rates_times times = times_of("x", 1);
     bench_rates_pass pass[PASSES] = {{0}};
     int noisy = -1;
-    ck_assert(bench_rates_fit(&times, sizes, PASSES, false, pass, &noisy));
+    ck_assert(bench_rates_fit(&times, &whole_size, &part_size, PASSES, false, pass, &noisy));
     ck_assert_int_eq(noisy, -1);
     for (int i = 0; i < PASSES; i++) {
         ck_assert_double_eq_tol(pass[i].pass, known[i].pass, 1e-9);
@@ -58,7 +55,7 @@ START_TEST(tells_noise)
     bench_rates_pass pass[PASSES] = {{0}};
     int noisy = -1;
     times.seconds[BENCH_RATES_DEEP_PART][1] = 0.9 * times.seconds[BENCH_RATES_PART][1];
-    ck_assert(!bench_rates_fit(&times, sizes, PASSES, false, pass, &noisy));
+    ck_assert(!bench_rates_fit(&times, &whole_size, &part_size, PASSES, false, pass, &noisy));
     ck_assert_int_eq(noisy, 1);
     for (int i = 0; i < PASSES; i++)
         ck_assert(pass[i].pass >= 0 && pass[i].layer >= 0 && pass[i].element > 0 &&
