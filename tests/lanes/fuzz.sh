@@ -4,7 +4,7 @@
 # build/fuzz; add them to tests/MODULE/corpus.
 . "$(dirname "$0")/lane.sh"
 . tests/source/tap.sh
-CC=clang CC_LD=lld configure build/fuzz --werror -Dvulkan=disabled -Dshaderc=disabled -Dtools=disabled -Dfuzz=enabled \
+CC="${ccache:+ccache }clang" CC_LD=lld configure build/fuzz --werror -Dvulkan=disabled -Dshaderc=disabled -Dtools=disabled -Dfuzz=enabled \
     -Db_sanitize=address,undefined -Db_lundef=false -Ddebug=false \
     -Dc_args='-fsanitize=fuzzer-no-link -fno-sanitize-recover=all -g1' || exit 1
 
