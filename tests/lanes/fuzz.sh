@@ -6,7 +6,7 @@
 . tests/source/tap.sh
 CC="${ccache:+ccache }clang" CC_LD=lld configure build/fuzz --werror -Dvulkan=disabled -Dshaderc=disabled -Dtools=disabled -Dfuzz=enabled \
     -Db_sanitize=address,undefined -Db_lundef=false -Ddebug=false \
-    -Dc_args='-fsanitize=fuzzer-no-link -fno-sanitize-recover=all -g1' || exit 1
+    -Dc_args='-fsanitize=fuzzer-no-link -fno-sanitize-recover=all -g1 -fdebug-prefix-map='"$root=." || exit 1
 
 targets="checkpoint/part model/gguf model/json shard/gguf shard/params shard/plan shard/safetensors tokenizer/gguf tokenizer/json"
 programs=
