@@ -85,13 +85,13 @@ int bench_rates_run(bench_rates_options *options);
 void bench_rates_average(int ranks, const bench_rates_times *times, int rank, int passes,
                          bench_rates_times *out);
 
-/* Computes pass, layer, element and head of pass[passes], whose rows are set, from the times. With
- * `prompt`, the last pass is that of a prompt. Noise can make no number negative. Returns false if
- * a time with many layers is not longer than the one with few by at least a thousandth for each
- * layer: then *noisy is the first pass of which that is so. */
+/* Computes pass, layer, element and head of pass[passes], whose rows are set, from the times. Noise
+ * can make no number negative. Returns false if a time with many layers is not longer than the one
+ * with few by at least a thousandth for each layer: then *noisy is the first pass of which that is
+ * so. */
 bool bench_rates_fit(const bench_rates_times *times, const bench_rates_size *whole_size,
-                     const bench_rates_size *part_size, int passes, bool prompt,
-                     bench_rates_pass *pass, int *noisy);
+                     const bench_rates_size *part_size, int passes, bench_rates_pass *pass,
+                     int *noisy);
 
 void bench_rates_write(const bench_rates_report *report, bench_format format, FILE *out);
 

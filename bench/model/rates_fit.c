@@ -38,13 +38,12 @@ void bench_rates_average(int ranks, const bench_rates_times *times, int rank, in
 }
 
 /* Divides a time into a fixed part and one for each element, from the times of a whole layer or
- * head and of a part of it. Because measured times are noisy, the fixed part is limited to at least
- * 0, and *element to at least `low`, its value with fewer rows. */
-static void split(double whole, double part, double elements, double part_elements, double low,
-                  double *fixed, double *element)
+ * head and of a part of it. Noise cannot make either negative, or *element 0. */
+static void split(double whole, double part, double elements, double part_elements, double *fixed,
+                  double *element)
 {
-    const double most = whole / elements, least = fmax(fmin(low, most), 1e-3 * most);
-    *element = fmin(fmax((whole - part) / (elements - part_elements), least), most);
+    const double most = whole / elements;
+    *element = fmin(fmax((whole - part) / (elements - part_elements), 1e-3 * most), most);
     *fixed = fmax(whole - elements * *element, 0);
 }
 
@@ -62,13 +61,11 @@ static bool find_layer(double few, double many, double *layer)
 }
 
 bool bench_rates_fit(const bench_rates_times *times, const bench_rates_size *whole_size,
-                     const bench_rates_size *part_size, int passes, bool prompt,
-                     bench_rates_pass *pass, int *noisy)
+                     const bench_rates_size *part_size, int passes, bench_rates_pass *pass,
+                     int *noisy)
 {
     bool clear = true;
     for (int i = 0; i < passes; i++) {
-        const bench_rates_pass *before = i > 0 ? &pass[i - 1] : NULL;
-        const bool is_prompt = prompt && i == passes - 1;
         const double whole = times->seconds[BENCH_RATES_WHOLE][i],
                      part = times->seconds[BENCH_RATES_PART][i];
         double layer, part_layer;
@@ -78,12 +75,11 @@ bool bench_rates_fit(const bench_rates_times *times, const bench_rates_size *who
             clear = false;
             *noisy = i;
         }
-        split(layer, part_layer, whole_size->layer, part_size->layer, before ? before->element : 0,
-              &pass[i].layer, &pass[i].element);
+        split(layer, part_layer, whole_size->layer, part_size->layer, &pass[i].layer,
+              &pass[i].element);
         split(fmax(whole - BENCH_RATES_FEW_LAYERS * layer, 1e-9),
               fmax(part - BENCH_RATES_FEW_LAYERS * part_layer, 0), whole_size->head,
-              part_size->head, before && !is_prompt ? before->head : 0, &pass[i].pass,
-              &pass[i].head);
+              part_size->head, &pass[i].pass, &pass[i].head);
     }
     return clear;
 }

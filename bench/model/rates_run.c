@@ -329,8 +329,7 @@ static bool fit(job *j, const tsr_model_config config[BENCH_RATES_MODELS], bench
         return false;
     for (int i = 0; i < j->report.passes; i++)
         j->own.pass[i].rows = rows_of(j, i, &is_prompt);
-    if (!bench_rates_fit(&mean, &whole_size, &part_size, j->report.passes, j->options->prompt > 0,
-                         j->own.pass, &noisy))
+    if (!bench_rates_fit(&mean, &whole_size, &part_size, j->report.passes, j->own.pass, &noisy))
         cli_say(
             "bench rates: warning: on rank %d a pass of %lld rows takes %g ms with %d layers and "
             "%g ms with %d; with parts of them, %g and %g ms; measure longer (--time), without "

@@ -461,6 +461,50 @@ START_TEST(moves_layers_of_a_grid)
 }
 END_TEST
 
+/* Rank 1 needs longer for a layer, although the fit of its times says that elements cost nothing.
+ * So it gets fewer layers, or a smaller part of them. The options divide the model in the same
+ * way. */
+START_TEST(divides_by_measured_rates)
+{
+    static const char two[] =
+        "{\"link\": {\"latency_us\": 5, \"gbytes_per_second\": 1}, \"hosts\": ["
+        "{\"name\": \"a\", \"ranks\": [{}]}, {\"name\": \"b\", \"ranks\": [{}]}]}",
+                      pass[] = "{\"passes\": [{\"rows\": 1, \"pass_us\": 1, \"layer_us\": %g, "
+                               "\"million_elements_us\": %g, \"million_head_elements_us\": 500}]}";
+    char ranks[2][256], rates[700], path[160];
+    int seen = 0;
+    snprintf(ranks[0], sizeof ranks[0], pass, 10.0, 1000.0);
+    snprintf(ranks[1], sizeof ranks[1], pass, 200.0, 1e-3);
+    snprintf(rates, sizeof rates,
+             "{\"schema\": \"tessera.bench.rates\", \"model\": {\"bytes_per_element\": 2}, "
+             "\"ranks\": [%s, %s]}",
+             ranks[0], ranks[1]);
+    folder_write(&in, "two.json", two, strlen(two), path);
+    folder_write(&in, "rates.json", rates, strlen(rates), path);
+    json_t *document = tool_json("plan " STORIES " --cluster two.json --rank-rates rates.json "
+                                 "--context 9 --json",
+                                 "tessera.plan.cluster");
+    const json_t *all = tool_member(document, "candidates");
+    for (size_t i = 0; i < json_array_size(all); i++) {
+        const json_t *one = json_array_get(all, i), *used = tool_member(one, "ranks");
+        const int tensor = (int)tool_number(one, "tensor"),
+                  stages = (int)tool_number(one, "stages");
+        /* A layer has 45312 elements. Half of it takes rank 0 10 + 22.656 µs. */
+        ck_assert_str_eq(tool_text(one, "options"), tensor == 2   ? "--rates 6.12,1"
+                                                    : stages == 2 ? "--stages 2 --stage-layers 4,1"
+                                                                  : "");
+        ck_assert_int_eq(json_is_true(tool_member(one, "by_rates")), tensor == 2);
+        if (tensor == 1 && stages == 1)
+            continue;
+        ck_assert_double_gt(tool_number(json_array_get(used, 0), "memory_bytes"),
+                            2 * tool_number(json_array_get(used, 1), "memory_bytes"));
+        seen++;
+    }
+    ck_assert_int_eq(seen, 2);
+    json_decref(document);
+}
+END_TEST
+
 /* Predictions are uncertain if ranks share processors of one host, and missing if ranks on several
  * hosts share them. */
 START_TEST(says_which_predictions_hold)
@@ -543,11 +587,22 @@ START_TEST(finds_a_grid_for_training)
         ck_assert_double_eq_tol(tool_number(one, "tokens_per_second") * tool_number(one, "seconds"),
                                 6 * 2 * 32, 1e-6);
         shapes[data][stages]++;
-        sharded += json_is_true(tool_member(one, "sharded"));
+        const bool shares = json_is_true(tool_member(one, "sharded"));
+        sharded += shares;
+        if (data == 3)
+            ck_assert_str_eq(tool_text(one, "options"),
+                             shares ? "--grid 3x1 --strategy full" : "--grid 3x1");
+        if (stages == 3)
+            ck_assert_str_eq(tool_text(one, "options"), "--grid 1x1 --pipeline 3 --blocks 2,2,1");
     }
     ck_assert(shapes[3][1] == 2 && shapes[2][1] == 2 && shapes[1][3] == 1 && shapes[1][2] == 1);
     ck_assert_int_eq(sharded, 2);
     json_decref(document);
+    tool_result result =
+        tool_run("plan " STORIES " --cluster hosts.json --goal training --batch 6 --context 32");
+    ck_assert_msg(strstr(result.out, "\n\noptions of examples/gpt: --grid ") != NULL, "%s",
+                  result.out);
+    tool_result_free(&result);
 }
 END_TEST
 
@@ -578,6 +633,7 @@ TESTS(plan)
     tcase_add_test(tests, plans_stages);
     tcase_add_test(tests, finds_a_grid);
     tcase_add_test(tests, moves_layers_of_a_grid);
+    tcase_add_test(tests, divides_by_measured_rates);
     tcase_add_test(tests, finds_a_grid_for_training);
     tcase_add_test(tests, says_which_predictions_hold);
     tcase_add_test(tests, help_explains_strategies);

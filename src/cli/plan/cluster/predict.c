@@ -43,8 +43,7 @@ static int parts_of_sequences(const plan_work *w, const plan_grid *g)
     return parts;
 }
 
-/* Returns the number of rows (tokens that are computed together) in one pass. */
-static double rows_of_pass(const plan_work *w, const plan_grid *g)
+double plan_rows_of_pass(const plan_work *w, const plan_grid *g)
 {
     switch (w->goal) {
     case PLAN_GENERATION:
@@ -100,10 +99,7 @@ static void free_group(plan_group *group)
 
 /* Computing ------------------------------------------------------------------------------------ */
 
-/* Returns the measured time of a pass with this number of rows, interpolated between the measured
- * numbers of rows. Above the largest of them, the time per element of a matrix grows in proportion
- * to the rows. */
-static plan_pass pass_of(const plan_rank *rank, double rows)
+plan_pass plan_pass_of(const plan_rank *rank, double rows)
 {
     const plan_pass *last = &rank->pass[rank->passes - 1], *high = rank->pass;
     while (high < last && high->rows < rows)
@@ -130,10 +126,10 @@ static double measured_seconds(const plan_cluster *c, const plan_work *w, const 
 {
     const plan_rank *rank = rank_at(c, g, place);
     const plan_part *part = &g->parts[place];
-    const double rows = rows_of_pass(w, g);
-    const plan_pass here = pass_of(rank, rows),
+    const double rows = plan_rows_of_pass(w, g);
+    const plan_pass here = plan_pass_of(rank, rows),
                     /* for a prompt, only its last token goes through the head */
-        head = w->goal == PLAN_PROMPT ? pass_of(rank, 1) : here;
+        head = w->goal == PLAN_PROMPT ? plan_pass_of(rank, 1) : here;
     double seconds = here.pass + g->blocks[stage] * here.layer +
                      share_of_blocks(w, g, stage) * part->block_parameters * here.element;
     if (stage == g->stages - 1)
@@ -151,7 +147,7 @@ static double compute_seconds(const plan_cluster *c, const plan_work *w, const p
     const bool last = stage == g->stages - 1;
     if (rank->passes > 0 && w->goal != PLAN_TRAINING)
         return measured_seconds(c, w, g, stage, place);
-    const double share = share_of_blocks(w, g, stage), rows = rows_of_pass(w, g),
+    const double share = share_of_blocks(w, g, stage), rows = plan_rows_of_pass(w, g),
                  /* for a prompt, only its last token goes through the head */
         head_rows = w->goal == PLAN_PROMPT ? 1 : rows;
     double parameters = share * part->block_parameters * rows, bytes = share * part->block_bytes;
@@ -176,7 +172,7 @@ static double tensor_seconds(const plan_cluster *c, const plan_work *w, const pl
                              int stage, int row)
 {
     const bool first = stage == 0, last = stage == g->stages - 1;
-    const double rows = rows_of_pass(w, g), bytes = rows * w->width * w->wire_bytes;
+    const double rows = plan_rows_of_pass(w, g), bytes = rows * w->width * w->wire_bytes;
     const int place = place_of(g, stage, row, 0);
     int reductions = 2 * g->blocks[stage] * (w->goal == PLAN_TRAINING ? 2 : 1) + first;
     int others = 0;
@@ -224,7 +220,7 @@ static pass stage_pass(const plan_cluster *c, const plan_work *w, const plan_gri
  * at the same time over the same link. */
 static double send_seconds(const plan_cluster *c, const plan_work *w, const plan_grid *g, int stage)
 {
-    const double bytes = rows_of_pass(w, g) * w->width * sizeof(float);
+    const double bytes = plan_rows_of_pass(w, g) * w->width * sizeof(float);
     const int each = g->data * g->tensor;
     double longest = 0;
     for (int i = 0; i < each; i++) {
@@ -477,7 +473,7 @@ double plan_memory(const plan_work *w, const plan_grid *g, int place)
         return share * (part->block_bytes + part->cache_bytes) +
                (first ? part->embedding_bytes : 0) +
                (last && !(part->tied && first) ? part->head_bytes : 0);
-    const double parameters = parameters_at(w, g, place), rows = rows_of_pass(w, g);
+    const double parameters = parameters_at(w, g, place), rows = plan_rows_of_pass(w, g);
     const int after = g->stages - stage,
               in_flight = after < w->micro_batches ? after : w->micro_batches;
     /* With sharded parameters, a rank has the complete parameters and gradients of two blocks. */

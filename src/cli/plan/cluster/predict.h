@@ -52,6 +52,15 @@ typedef struct plan_prediction {
     double idle;                            /* part of `seconds`: waiting for other stages */
 } plan_prediction;
 
+/* Returns the number of rows (tokens that are computed together) in one pass. Uses only the numbers
+ * of data-parallel ranks and stages of the grid. */
+double plan_rows_of_pass(const plan_work *work, const plan_grid *grid);
+
+/* Returns the measured time of a pass with this number of rows, interpolated between the measured
+ * numbers of rows. Above the largest of them, the time per element of a matrix grows in proportion
+ * to the rows. The rank must have measured passes. */
+plan_pass plan_pass_of(const plan_rank *rank, double rows);
+
 void plan_predict(const plan_cluster *cluster, const plan_work *work, const plan_grid *grid,
                   plan_prediction *out);
 

@@ -1,5 +1,6 @@
 /* Prints the grids that were found, as text and as JSON. */
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -154,6 +155,36 @@ static void print_ranks(const plan_outcome *o)
     cli_table_destroy(&table);
 }
 
+#define OPTIONS_TEXT 4096
+
+static void append(char text[OPTIONS_TEXT], const char *format, ...)
+{
+    const size_t used = strlen(text);
+    va_list values;
+    va_start(values, format);
+    vsnprintf(text + used, OPTIONS_TEXT - used, format, values);
+    va_end(values);
+}
+
+/* Writes the options with which programs divide the model like this, if any are needed: those of
+ * tessera generate, chat and bench model, and for training those of examples/gpt. */
+static char *options_of(const plan_outcome *o, const plan_candidate *c, char text[OPTIONS_TEXT])
+{
+    const bool training = o->search->work.goal == PLAN_TRAINING;
+    text[0] = '\0';
+    if (training)
+        append(text, " --grid %dx%d%s", c->data, c->tensor, c->sharded ? " --strategy full" : "");
+    if (c->stages > 1) {
+        append(text, training ? " --pipeline %d --blocks" : " --stages %d --stage-layers",
+               c->stages);
+        for (int s = 0; s < c->stages; s++)
+            append(text, "%s%d", s > 0 ? "," : " ", c->blocks[s]);
+    }
+    for (int i = 0; !training && c->by_rates && i < c->count; i++)
+        append(text, "%s" PLAN_RATE_FORMAT, i > 0 ? "," : " --rates ", c->rates[i]);
+    return text[0] == ' ' ? text + 1 : text;
+}
+
 void plan_cluster_print(const plan_outcome *o)
 {
     const plan_cluster *cluster = o->search->cluster;
@@ -175,6 +206,12 @@ void plan_cluster_print(const plan_outcome *o)
         return;
     puts(o->shown_count > 1 ? "\nthe best:" : "the best:");
     print_ranks(o);
+    char text[OPTIONS_TEXT];
+    const char *options = options_of(o, &o->candidates->all[o->best], text);
+    if (options[0])
+        cli_line(stdout, "\noptions of %s: %s",
+                 o->search->work.goal == PLAN_TRAINING ? "examples/gpt" : "tessera generate",
+                 options);
 }
 
 /* JSON ----------------------------------------------------------------------------------------- */
@@ -219,6 +256,8 @@ static void add_candidate(json_t *list, const plan_outcome *o, int number)
         cli_json_text(rank, "host", cluster->names[cluster->rank[c->ranks[i]].host]);
         cli_json_u64(rank, "memory_bytes", plan_whole_bytes(c->memory[i]));
     }
+    char options[OPTIONS_TEXT];
+    cli_json_text(object, "options", options_of(o, c, options));
     cli_json_bool(object, "fits", c->missing_bytes == 0);
     cli_json_bool(object, "best", number == o->best);
     if (number != o->best && (c->missing_bytes > 0 || o->best >= 0)) {

@@ -1,6 +1,7 @@
 #include "cli/plan/cluster/search.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -50,46 +51,60 @@ static plan_part part_of(const plan_search *s, const tsr_model_config *m,
     };
 }
 
-/* Returns the rate of a rank, in proportion to which it gets work. */
-static double rate_of(const plan_search *s, int rank)
+/* Returns the speed of a rank, in proportion to which it gets work: if its passes were measured,
+ * the inverse of the time for its part of a layer in a group of equal ranks. */
+static double speed_of(const plan_search *s, const plan_candidate *c, int rank)
 {
     const plan_rank *r = &s->cluster->rank[rank];
-    return s->work.goal == PLAN_GENERATION ? r->bandwidth : r->flops;
+    if (r->passes == 0 || s->work.goal == PLAN_TRAINING)
+        return s->work.goal == PLAN_GENERATION ? r->bandwidth : r->flops;
+    const plan_grid grid = {.data = c->data, .tensor = c->tensor, .stages = c->stages};
+    const plan_pass pass = plan_pass_of(r, plan_rows_of_pass(&s->work, &grid));
+    return 1 / (pass.layer + pass.element * s->layer_parameters / c->tensor);
 }
 
-/* Measured rates of equal ranks differ by noise, so small differences do not count. */
-static bool rates_differ(const plan_search *s, const int *ranks, int count)
+/* Measured speeds of equal ranks differ by noise. If those of all ranks of a candidate differ by no
+ * more than this, all count as equal. */
+#define NOISE 1.1
+
+/* Sets the rates of the ranks of a candidate: their speeds in relation to the slowest one, with the
+ * three digits that are printed, so that a program that is given them divides the model equally. */
+static void set_rates(const plan_search *s, plan_candidate *c)
 {
-    double least = rate_of(s, ranks[0]), most = least;
-    for (int i = 1; i < count; i++) {
-        least = fmin(least, rate_of(s, ranks[i]));
-        most = fmax(most, rate_of(s, ranks[i]));
+    double least = INFINITY, most = 0;
+    bool measured = true;
+    for (int i = 0; i < c->count; i++) {
+        c->rates[i] = speed_of(s, c, c->ranks[i]);
+        least = fmin(least, c->rates[i]);
+        most = fmax(most, c->rates[i]);
+        measured = measured && s->cluster->rank[c->ranks[i]].passes > 0;
     }
-    return most > least * (s->cluster->rank[ranks[0]].passes > 0 ? 1.1 : 1);
+    const bool equal = measured && most <= NOISE * least;
+    for (int i = 0; i < c->count; i++) {
+        char text[32];
+        snprintf(text, sizeof text, PLAN_RATE_FORMAT, c->rates[i] / least);
+        c->rates[i] = equal ? 1 : strtod(text, NULL);
+        c->by_rates = c->by_rates || c->rates[i] != c->rates[i - i % c->tensor];
+    }
 }
 
 /* Computes the part of the model that each rank of a tensor-parallel group has. */
-static tsr_status divide_row(const plan_search *s, const tsr_model_config *m, const int *ranks,
-                             int count, plan_part *out)
+static tsr_status divide_row(const plan_search *s, const tsr_model_config *m,
+                             const plan_candidate *c, int row, plan_part *out)
 {
-    double *rates = cli_alloc((size_t)count, sizeof *rates);
-    tsr_model_rank_plan *plans = cli_alloc((size_t)count, sizeof *plans);
-    const bool differ = rates_differ(s, ranks, count);
-    for (int i = 0; i < count; i++)
-        rates[i] = rate_of(s, ranks[i]);
+    tsr_model_rank_plan *plans = cli_alloc((size_t)c->tensor, sizeof *plans);
     const tsr_status status = tsr_model_plan(
         s->path,
-        tsr_model_plan_params(.ranks = count,
+        tsr_model_plan_params(.ranks = c->tensor,
                               .dtype = s->work.goal == PLAN_TRAINING ? TSR_F32 : s->dtype,
-                              .partition = {.kind = differ ? TSR_PARTITION_WEIGHTED
-                                                           : TSR_PARTITION_UNEVEN,
-                                            .rates = differ ? rates : NULL},
+                              .partition = {.kind = c->by_rates ? TSR_PARTITION_WEIGHTED
+                                                                : TSR_PARTITION_UNEVEN,
+                                            .rates = c->by_rates ? c->rates + row : NULL},
                               .context = s->context, .sequences = s->work.sequences,
                               .cache_dtype = s->cache_dtype),
         NULL, plans, NULL);
-    for (int i = 0; i < count && status == TSR_OK; i++)
+    for (int i = 0; i < c->tensor && status == TSR_OK; i++)
         out[i] = part_of(s, m, &plans[i]);
-    free(rates);
     free(plans);
     return status;
 }
@@ -157,6 +172,22 @@ static tsr_status move_blocks(const plan_search *s, const plan_candidate *c, con
     return status == TSR_ERR_DEVICE_MEMORY ? TSR_OK : status;
 }
 
+/* Returns how many blocks take as long as the head, on the first rank of the last stage. */
+static double head_blocks(const plan_search *s, const plan_candidate *c, const plan_part *parts)
+{
+    const int place = c->count - c->count / c->stages;
+    const plan_part *part = &parts[place];
+    const plan_rank *rank = &s->cluster->rank[c->ranks[place]];
+    const double block = part->block_parameters / s->work.layers;
+    if (s->work.goal == PLAN_PROMPT || block <= 0)
+        return 0;
+    if (rank->passes == 0 || s->work.goal == PLAN_TRAINING)
+        return part->head_parameters / block;
+    const plan_grid grid = grid_of(c, parts, c->blocks);
+    const plan_pass pass = plan_pass_of(rank, plan_rows_of_pass(&s->work, &grid));
+    return part->head_parameters * pass.head / (pass.layer + block * pass.element);
+}
+
 /* Divides the blocks among stages by their rates and memory. The rate of a stage is that of its
  * slowest tensor-parallel group, which is the sum of its ranks' rates. The head counts as
  * additional blocks of the last stage. */
@@ -169,15 +200,14 @@ static tsr_status divide_blocks(const plan_search *s, const plan_candidate *c,
         for (int row = 0; row < c->data; row++) {
             double sum = 0;
             for (int column = 0; column < c->tensor; column++)
-                sum += rate_of(s, c->ranks[(stage * c->data + row) * c->tensor + column]);
+                sum += c->rates[(stage * c->data + row) * c->tensor + column];
             rates[stage] = fmin(rates[stage], sum);
         }
     }
-    const double head = s->work.goal == PLAN_PROMPT || parts->block_parameters <= 0
-                            ? 0
-                            : parts->head_parameters * s->work.layers / parts->block_parameters;
-    const tsr_pipeline_divide_params params = {
-        .blocks = s->work.layers, .stages = c->stages, .rates = rates, .last_cost = head};
+    const tsr_pipeline_divide_params params = {.blocks = s->work.layers,
+                                               .stages = c->stages,
+                                               .rates = rates,
+                                               .last_cost = head_blocks(s, c, parts)};
     tsr_status status = tsr_pipeline_divide(&params, c->blocks);
     if (status == TSR_OK && c->stages > 1)
         status = move_blocks(s, c, parts, &params);
@@ -205,6 +235,7 @@ static void free_candidate(plan_candidate *c)
     free(c->ranks);
     free(c->blocks);
     free(c->memory);
+    free(c->rates);
 }
 
 static tsr_status make(const plan_search *s, const tsr_model_config *m, const pool *from,
@@ -215,13 +246,13 @@ static tsr_status make(const plan_search *s, const tsr_model_config *m, const po
     out->ranks = cli_alloc((size_t)out->count, sizeof *out->ranks);
     out->blocks = cli_alloc((size_t)out->stages, sizeof *out->blocks);
     out->memory = cli_alloc((size_t)out->count, sizeof *out->memory);
+    out->rates = cli_alloc((size_t)out->count, sizeof *out->rates);
     memcpy(out->ranks, from->ranks, (size_t)out->count * sizeof *out->ranks);
     plan_part *parts = cli_alloc((size_t)out->count, sizeof *parts);
     tsr_status status = TSR_OK;
-    for (int row = 0; row < out->count && status == TSR_OK; row += out->tensor) {
-        out->by_rates = out->by_rates || rates_differ(s, out->ranks + row, out->tensor);
-        status = divide_row(s, m, out->ranks + row, out->tensor, parts + row);
-    }
+    set_rates(s, out);
+    for (int row = 0; row < out->count && status == TSR_OK; row += out->tensor)
+        status = divide_row(s, m, out, row, parts + row);
     if (status == TSR_OK)
         status = divide_blocks(s, out, parts);
     if (status == TSR_OK)
@@ -346,6 +377,17 @@ static int compare(const void *a, const void *b)
     return x->stages != y->stages ? x->stages - y->stages : x->sharded - y->sharded;
 }
 
+/* Counts the elements of a layer's matrices. */
+static tsr_status count_layer(plan_search *s, const tsr_model_config *config)
+{
+    tsr_model_rank_plan whole;
+    const tsr_status status = tsr_model_plan(
+        s->path, tsr_model_plan_params(.ranks = 1, .context = s->context), NULL, &whole, NULL);
+    if (status == TSR_OK)
+        s->layer_parameters = part_of(s, config, &whole).block_parameters / config->layers;
+    return status;
+}
+
 tsr_status plan_search_run(plan_search *s, tsr_model_config *config, plan_candidates *out)
 {
     *out = (plan_candidates){0};
@@ -356,7 +398,9 @@ tsr_status plan_search_run(plan_search *s, tsr_model_config *config, plan_candid
     s->work.width = (double)config->width;
     s->work.vocabulary = (double)config->vocabulary;
     s->work.context = (double)(s->context > 0 ? s->context : config->context);
-    status = add_all(s, config, out);
+    status = count_layer(s, config);
+    if (status == TSR_OK)
+        status = add_all(s, config, out);
     if (status != TSR_OK)
         plan_candidates_free(out);
     else

@@ -5,6 +5,9 @@
 #include "cli/plan/cluster/predict.h"
 #include "tessera/model.h"
 
+/* How rates are printed. The options of other programs accept them. */
+#define PLAN_RATE_FORMAT "%.3g"
+
 typedef struct plan_candidate {
     int data, tensor, stages;
     bool sharded;
@@ -13,6 +16,7 @@ typedef struct plan_candidate {
     int *ranks;     /* [count] numbers of the ranks in the cluster, ascending */
     int *blocks;    /* [stages] */
     double *memory; /* [count], bytes */
+    double *rates;  /* [count]: the speeds of the ranks in relation to the slowest one */
     plan_prediction predicted;
     plan_sharing sharing;
     double missing_bytes; /* the most bytes that a rank lacks; 0: all ranks have enough */
@@ -27,7 +31,8 @@ typedef struct plan_candidates {
 typedef struct plan_search {
     const char *path; /* path of the model */
     const plan_cluster *cluster;
-    plan_work work; /* plan_search_run fills in the numbers of the model */
+    plan_work work;          /* plan_search_run fills in the numbers of the model */
+    double layer_parameters; /* elements of a layer's matrices; plan_search_run sets it */
     tsr_dtype dtype, cache_dtype;
     int64_t context; /* 0: the model's own context */
 } plan_search;
