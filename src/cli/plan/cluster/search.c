@@ -68,7 +68,8 @@ static double speed_of(const plan_search *s, const plan_candidate *c, int rank)
 #define NOISE 1.1
 
 /* Sets the rates of the ranks of a candidate: their speeds in relation to the slowest one, with the
- * three digits that are printed, so that a program that is given them divides the model equally. */
+ * three digits that are printed, so that programs which get them as an option divide the model in
+ * the same way. */
 static void set_rates(const plan_search *s, plan_candidate *c)
 {
     double least = INFINITY, most = 0;
