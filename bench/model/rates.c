@@ -12,7 +12,7 @@ static bench_rates_options chosen = {
     .type = TSR_F16,
     .sequences = 1,
     .prompt = 256,
-    .seconds = 1,
+    .seconds = 3,
     .timeout = 600,
     .to = {.format = BENCH_AS_TEXT},
 };
@@ -29,7 +29,7 @@ static const cli_option options[] = {
      .integer = &chosen.sequences, .low = 1, .high = TSR_GENERATOR_MAX_SEQUENCES},
     {"prompt-tokens", "N", "measure a pass of a prompt of N tokens; 0: none (default: 256)",
      .integer = &chosen.prompt, .low = 0, .high = 1 << 16, .letter = 'p'},
-    {"time", "SECONDS", "time for each model and number of rows (default: 1)",
+    {"time", "SECONDS", "time for each model and number of rows (default: 3)",
      .real = &chosen.seconds, .low = 0.001, .high = 600},
     {"device", "DEVICE",
      "index, UUID or part of the name (default: TESSERA_DEVICE, or the fastest)",
@@ -50,12 +50,13 @@ static void help(FILE *out)
         "each by itself. Start it with the ranks and hosts of the job that is planned.\n"
         "\n"
         "Each rank generates with models of random weights, which have layers of MODEL's or "
-        "--shape's width: two and six layers, and two and six of which each has half of the "
-        "heads, the MLP and the vocabulary, or only of the MLP. All are measured four times in "
-        "turn, and times of equal ranks are averaged. From these times "
+        "--shape's width: two and eight layers, the same with half of the heads and the MLP (or "
+        "only of the MLP), and two layers with half of the vocabulary and with a tiny one. All are "
+        "measured four times in turn, and times of equal ranks are averaged. "
+        "From these times "
         "follow the time of a pass that depends neither on layers nor on sizes ('pass'), that of a "
-        "layer without its size ('layer'), and those of 10⁶ elements of the layers' matrices "
-        "('layers') and of the head ('head'). 'collective' is what an all-reduce of a tensor takes "
+        "layer and of the head without their sizes ('layer', 'head'), and those of 10⁶ elements of "
+        "their matrices (µs/10⁶). 'collective' is what an all-reduce of a tensor takes "
         "longer than one of host memory, for all ranks of the job.\n");
     cli_options_help(out, options);
 }
@@ -91,9 +92,9 @@ const cli_command bench_rates_command = {
 
 static cli_table *make_table(const bench_rates_report *report)
 {
-    static const char *const headings[] = {"rank",          "rows",          "pass µs",
-                                           "layer µs",      "layers µs/10⁶", "head µs/10⁶",
-                                           "collective µs", "device",        NULL};
+    static const char *const headings[] = {
+        "rank",    "rows",        "pass µs",       "layer µs", "layers µs/10⁶",
+        "head µs", "head µs/10⁶", "collective µs", "device",   NULL};
     cli_table *table = cli_table_create();
     for (int i = 0; headings[i] != NULL; i++)
         cli_table_column(table, headings[i], headings[i + 1] != NULL ? CLI_RIGHT : CLI_LEFT);
@@ -106,7 +107,8 @@ static cli_table *make_table(const bench_rates_report *report)
             cli_table_cell(table, "%.1f", pass->pass * 1e6);
             cli_table_cell(table, "%.1f", pass->layer * 1e6);
             cli_table_cell(table, "%.4g", pass->element * 1e12);
-            cli_table_cell(table, "%.4g", pass->head * 1e12);
+            cli_table_cell(table, "%.1f", pass->head * 1e6);
+            cli_table_cell(table, "%.4g", pass->head_element * 1e12);
             cli_table_cell(table, "%.1f", rank->collective * 1e6);
             cli_table_cell(table, "%s", rank->device);
         }
@@ -135,7 +137,8 @@ static void write_json(const bench_rates_report *report, FILE *out)
             cli_json_real(pass, "pass_us", from->pass * 1e6);
             cli_json_real(pass, "layer_us", from->layer * 1e6);
             cli_json_real(pass, "million_elements_us", from->element * 1e12);
-            cli_json_real(pass, "million_head_elements_us", from->head * 1e12);
+            cli_json_real(pass, "head_us", from->head * 1e6);
+            cli_json_real(pass, "million_head_elements_us", from->head_element * 1e12);
         }
     }
     cli_json_write(document, out);

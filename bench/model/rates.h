@@ -27,24 +27,28 @@ typedef struct bench_rates_options {
 } bench_rates_options;
 
 /* The times, in seconds, of which the time of a pass of `rows` rows consists: pass + layer · number
- * of layers + element · elements of the layers' matrices + head · elements of the head's matrix.
- * Only one row of a prompt goes through the head. */
+ * of layers + element · elements of the layers' matrices, and with the head also head +
+ * head_element · elements of the head's matrix. Only one row of a prompt goes through the head. */
 typedef struct bench_rates_pass {
     int64_t rows;
-    double pass, layer, element, head;
+    double pass, layer, element, head, head_element;
 } bench_rates_pass;
 
-/* The models whose times are compared: the full width with few and many layers, and the part of one
- * rank with few and many layers. */
+/* The models whose times are compared. Layers are compared in models with few and many layers, of
+ * the full width or of the part of one rank. All have the whole head, so that no model is small
+ * enough for weights to stay in a processor's cache. Heads are compared in models with few layers
+ * of the full width: with the whole vocabulary, the part of one rank, and a tiny one. */
 enum {
     BENCH_RATES_WHOLE,
     BENCH_RATES_DEEP_WHOLE,
     BENCH_RATES_PART,
     BENCH_RATES_DEEP_PART,
+    BENCH_RATES_PART_HEAD,
+    BENCH_RATES_TINY_HEAD,
     BENCH_RATES_MODELS
 };
-#define BENCH_RATES_FEW_LAYERS 2
-#define BENCH_RATES_MANY_LAYERS 6
+#define BENCH_RATES_FEW_LAYERS 1
+#define BENCH_RATES_MANY_LAYERS 5
 
 /* The measured times of a rank's passes, in seconds. */
 typedef struct bench_rates_times {
@@ -52,11 +56,10 @@ typedef struct bench_rates_times {
     double seconds[BENCH_RATES_MODELS][BENCH_RATES_PASSES];
 } bench_rates_times;
 
-/* The numbers of elements of a layer's matrices and of the head's, in the models of full width or
- * in those of a part. */
-typedef struct bench_rates_size {
-    double layer, head;
-} bench_rates_size;
+/* The numbers of elements of a layer's matrices, and of the matrix of a head. */
+typedef struct bench_rates_sizes {
+    double layer, part_layer, head, part_head;
+} bench_rates_sizes;
 
 /* What a rank has measured, as it is sent to rank 0. */
 typedef struct bench_rates_rank {
@@ -85,13 +88,12 @@ int bench_rates_run(bench_rates_options *options);
 void bench_rates_average(int ranks, const bench_rates_times *times, int rank, int passes,
                          bench_rates_times *out);
 
-/* Computes pass, layer, element and head of pass[passes], whose rows are set, from the times. Noise
+/* Computes the times of pass[passes], whose rows are set, from the times. Noise
  * can make no number negative. Returns false if a time with many layers is not longer than the one
  * with few by at least a thousandth for each layer: then *noisy is the first pass of which that is
  * so. */
-bool bench_rates_fit(const bench_rates_times *times, const bench_rates_size *whole_size,
-                     const bench_rates_size *part_size, int passes, bench_rates_pass *pass,
-                     int *noisy);
+bool bench_rates_fit(const bench_rates_times *times, const bench_rates_sizes *sizes, int passes,
+                     bench_rates_pass *pass, int *noisy);
 
 void bench_rates_write(const bench_rates_report *report, bench_format format, FILE *out);
 

@@ -37,11 +37,16 @@ void bench_rates_average(int ranks, const bench_rates_times *times, int rank, in
             out->seconds[m][i] /= equal;
 }
 
-/* Divides a time into a fixed part and one for each element, from the times of a whole layer or
- * head and of a part of it. Noise cannot make either negative, or *element 0. */
+/* Divides a time into a fixed part and one for each element, from the times of a matrix and of a
+ * part of it. Noise cannot make either negative, or *element 0. */
 static void split(double whole, double part, double elements, double part_elements, double *fixed,
                   double *element)
 {
+    if (elements <= part_elements) { /* the head of a vocabulary of one token */
+        *element = 0;
+        *fixed = whole;
+        return;
+    }
     const double most = whole / elements;
     *element = fmin(fmax((whole - part) / (elements - part_elements), 1e-3 * most), most);
     *fixed = fmax(whole - elements * *element, 0);
@@ -60,9 +65,8 @@ static bool find_layer(double few, double many, double *layer)
     return false;
 }
 
-bool bench_rates_fit(const bench_rates_times *times, const bench_rates_size *whole_size,
-                     const bench_rates_size *part_size, int passes, bench_rates_pass *pass,
-                     int *noisy)
+bool bench_rates_fit(const bench_rates_times *times, const bench_rates_sizes *sizes, int passes,
+                     bench_rates_pass *pass, int *noisy)
 {
     bool clear = true;
     for (int i = 0; i < passes; i++) {
@@ -75,11 +79,12 @@ bool bench_rates_fit(const bench_rates_times *times, const bench_rates_size *who
             clear = false;
             *noisy = i;
         }
-        split(layer, part_layer, whole_size->layer, part_size->layer, &pass[i].layer,
-              &pass[i].element);
-        split(fmax(whole - BENCH_RATES_FEW_LAYERS * layer, 1e-9),
-              fmax(part - BENCH_RATES_FEW_LAYERS * part_layer, 0), whole_size->head,
-              part_size->head, &pass[i].pass, &pass[i].head);
+        split(layer, part_layer, sizes->layer, sizes->part_layer, &pass[i].layer, &pass[i].element);
+        const double layers = BENCH_RATES_FEW_LAYERS * layer;
+        pass[i].pass = fmax(times->seconds[BENCH_RATES_TINY_HEAD][i] - layers, 0);
+        split(fmax(whole - layers - pass[i].pass, 1e-9),
+              times->seconds[BENCH_RATES_PART_HEAD][i] - layers - pass[i].pass, sizes->head,
+              sizes->part_head, &pass[i].head, &pass[i].head_element);
     }
     return clear;
 }

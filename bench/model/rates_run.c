@@ -13,16 +13,33 @@
 #include "cli/lib/say.h"
 
 #define SEED 1
-/* The tokens that a sequence generates before it ends and another one begins. */
+/* The tokens that a sequence generates before it ends and another one begins, and those of one
+ * sample. */
 #define TOKENS 32
+#define CHUNK 8
 #define MAX_SAMPLES 512
 /* The smaller models are as large as the part of one rank in a tensor-parallel group of this many
  * ranks. */
 #define PARTS 2
+#define TINY_VOCABULARY 16
 #define REDUCTIONS 32
-/* All models are measured this many times in turn, because only differences of their times count,
- * and machines become faster and slower. */
+/* How many times the models are measured in turn if they do not fit into memory together. */
 #define ROUNDS 4
+
+/* A model that is measured, for one kind of pass at a time. */
+typedef struct subject {
+    tsr_model *model;
+    tsr_generator *generator;
+    int left; /* the tokens that its sequences still generate */
+    int count;
+    double samples[MAX_SAMPLES]; /* seconds of a pass */
+} subject;
+
+/* A kind of pass. */
+typedef struct kind {
+    int sequences;
+    int64_t prompt; /* the tokens of the prompt; 0: generates instead */
+} kind;
 
 typedef struct job {
     bench_rates_options *options;
@@ -31,8 +48,10 @@ typedef struct job {
     tsr_comm *comm;
     tsr_group *alone; /* a group of this rank only */
     tsr_group *all;   /* a group of all ranks */
-    tsr_model *model;
-    tsr_generator *generator;
+    subject subjects[BENCH_RATES_MODELS];
+    tsr_generated *generated; /* [sequences] */
+    int *numbers;             /* [sequences]: in a generator; equal in all generators */
+    int32_t *tokens;          /* [prompt, or 1] */
     tsr_tensor *tensor;
     int rank;
     bench_rates_rank own;
@@ -56,21 +75,31 @@ static int64_t parts_of(const tsr_model_config *config)
     return parts;
 }
 
+/* Returns the size of the tiny vocabulary, which is at most half of the model's. */
+static int64_t tiny_vocabulary(const tsr_model_config *full)
+{
+    const int64_t part = (full->vocabulary + PARTS - 1) / PARTS;
+    return part < TINY_VOCABULARY ? part : TINY_VOCABULARY;
+}
+
 static tsr_model_config config_of(const tsr_model_config *full, int which)
 {
+    const bool is_part = which == BENCH_RATES_PART || which == BENCH_RATES_DEEP_PART,
+               is_deep = which == BENCH_RATES_DEEP_WHOLE || which == BENCH_RATES_DEEP_PART;
     tsr_model_config config = *full;
-    config.layers = which == BENCH_RATES_DEEP_WHOLE || which == BENCH_RATES_DEEP_PART
-                        ? BENCH_RATES_MANY_LAYERS
-                        : BENCH_RATES_FEW_LAYERS;
+    config.layers = is_deep ? BENCH_RATES_MANY_LAYERS : BENCH_RATES_FEW_LAYERS;
     config.window_from = 0;
-    if (which == BENCH_RATES_PART || which == BENCH_RATES_DEEP_PART) {
+    if (is_part) {
         /* A model with a single head has no smaller number of heads, but a smaller MLP. */
         const int64_t parts = parts_of(full);
         config.heads /= parts;
         config.kv_heads /= parts;
         config.hidden = parts > 1 ? config.hidden / parts : (config.hidden + PARTS - 1) / PARTS;
-        config.vocabulary = (config.vocabulary + PARTS - 1) / PARTS;
     }
+    if (which == BENCH_RATES_PART_HEAD)
+        config.vocabulary = (config.vocabulary + PARTS - 1) / PARTS;
+    if (which == BENCH_RATES_TINY_HEAD)
+        config.vocabulary = tiny_vocabulary(full);
     config.bos = 0;
     config.end_count = 0;
     return config;
@@ -103,64 +132,15 @@ static bool barrier(job *j)
     return true;
 }
 
-/* Generates with `sequences` sequences, or computes a prompt of `prompt` tokens if that is not 0,
- * until the time is over, and stores the median time of a pass. */
-static bool time_passes(job *j, int sequences, int64_t prompt, double *seconds)
+/* Returns a kind of pass: with 1, 2, 4, … rows (one row per sequence) up to --sequences; the last
+ * one is a prompt. */
+static kind kind_of(const job *j, int pass)
 {
-    double samples[MAX_SAMPLES];
-    int count = 0, given;
-    const int64_t length = prompt > 0 ? prompt : 1,
-                  vocabulary = tsr_model_get_config(j->model)->vocabulary;
-    int32_t *tokens = cli_alloc((size_t)length, sizeof *tokens);
-    tsr_generated *generated = cli_alloc((size_t)sequences, sizeof *generated);
-    int *numbers = cli_alloc((size_t)sequences, sizeof *numbers);
-    bool good = true;
-    for (int64_t i = 0; i < length; i++)
-        tokens[i] = (int32_t)(i * 7 % vocabulary);
-    const double end = bench_now_ns() + j->options->seconds * 1e9 / ROUNDS;
-    /* The first round, which generates all tokens of all sequences once, warms up. */
-    for (int round = 0; good && count < MAX_SAMPLES && (round < 2 || bench_now_ns() < end);
-         round++) {
-        for (int s = 0; good && s < sequences; s++)
-            good = bench_passed(
-                of(j),
-                tsr_generator_add(j->generator,
-                                  tsr_sequence_params(.prompt = tokens, .prompt_count = length,
-                                                      .max_tokens = prompt > 0 ? 1 : TOKENS + 1,
-                                                      .ignore_end = true),
-                                  &numbers[s]),
-                "tsr_generator_add");
-        const int timed = prompt > 0 ? 1 : TOKENS;
-        if (good && prompt == 0) /* the first pass computes the prompts, so it is not measured */
-            good = bench_passed(of(j), tsr_generator_step(j->generator, generated, &given),
-                                "tsr_generator_step");
-        const double start = bench_now_ns();
-        for (int i = 0; good && i < timed; i++)
-            good = bench_passed(of(j), tsr_generator_step(j->generator, generated, &given),
-                                "tsr_generator_step");
-        if (round > 0)
-            samples[count++] = (bench_now_ns() - start) * 1e-9 / timed;
-        for (int s = 0; good && s < sequences; s++)
-            good = bench_passed(of(j), tsr_generator_remove(j->generator, numbers[s]),
-                                "tsr_generator_remove");
-    }
-    free(tokens);
-    free(generated);
-    free(numbers);
-    if (good)
-        *seconds = median(samples, count);
-    return good;
-}
-
-/* Returns the number of rows of a pass: 1, 2, 4, … (one row per sequence) up to --sequences; the
- * last pass is a prompt. */
-static int64_t rows_of(const job *j, int pass, bool *is_prompt)
-{
-    *is_prompt = j->options->prompt > 0 && pass == j->report.passes - 1;
+    const bench_rates_options *o = j->options;
     const int64_t rows = INT64_C(1) << pass;
-    return *is_prompt                     ? j->options->prompt
-           : rows < j->options->sequences ? rows
-                                          : j->options->sequences;
+    if (o->prompt > 0 && pass == j->report.passes - 1)
+        return (kind){.sequences = 1, .prompt = o->prompt};
+    return (kind){.sequences = (int)(rows < o->sequences ? rows : o->sequences)};
 }
 
 static int count_passes(const bench_rates_options *o)
@@ -171,35 +151,196 @@ static int count_passes(const bench_rates_options *o)
     return count + (o->prompt > 0);
 }
 
-/* Measures forward passes of a model, in seconds, for each number of rows (tokens) of a pass. All
- * ranks start each measurement together. */
-static bool time_model(job *j, const tsr_model_config *config, double seconds[BENCH_RATES_PASSES],
-                       double *weight_bytes)
+static int64_t rows_of(const job *j, int pass)
 {
-    tsr_model_stats stats;
+    const kind k = kind_of(j, pass);
+    return k.prompt > 0 ? k.prompt : k.sequences;
+}
+
+static void make_input(job *j)
+{
+    const size_t length = j->options->prompt > 0 ? (size_t)j->options->prompt : 1,
+                 sequences = (size_t)j->options->sequences;
+    j->tokens = cli_alloc(length, sizeof *j->tokens);
+    for (size_t i = 0; i < length; i++)
+        j->tokens[i] = (int32_t)((int64_t)i * 7 % tiny_vocabulary(&j->report.config));
+    j->generated = cli_alloc(sequences, sizeof *j->generated);
+    j->numbers = cli_alloc(sequences, sizeof *j->numbers);
+}
+
+static bool step(job *j, const subject *s)
+{
+    int given;
+    BENCH_TRY(of(j), tsr_generator_step(s->generator, j->generated, &given));
+    return true;
+}
+
+static bool add_sequences(job *j, const subject *s, const kind *k)
+{
+    for (int i = 0; i < k->sequences; i++)
+        BENCH_TRY(of(j), tsr_generator_add(
+                             s->generator,
+                             tsr_sequence_params(.prompt = j->tokens,
+                                                 .prompt_count = k->prompt > 0 ? k->prompt : 1,
+                                                 .max_tokens = k->prompt > 0 ? 1 : TOKENS + 1,
+                                                 .ignore_end = true),
+                             &j->numbers[i]));
+    return true;
+}
+
+static bool remove_sequences(job *j, const subject *s, const kind *k)
+{
+    for (int i = 0; i < k->sequences; i++)
+        BENCH_TRY(of(j), tsr_generator_remove(s->generator, j->numbers[i]));
+    return true;
+}
+
+/* Computes a prompt, or some tokens of each sequence, and keeps the time of a pass, unless this
+ * only warms up. */
+static bool sample(job *j, subject *s, const kind *k, bool warms_up)
+{
+    const int steps = k->prompt > 0 ? 1 : CHUNK;
+    if (s->left == 0) {
+        s->left = k->prompt > 0 ? 1 : TOKENS;
+        /* The first step of a new sequence computes its own prompt of one token, so it is not
+         * measured. */
+        if (!add_sequences(j, s, k) || (k->prompt == 0 && !step(j, s)))
+            return false;
+    }
+    const double start = bench_now_ns();
+    for (int i = 0; i < steps; i++)
+        if (!step(j, s))
+            return false;
+    if (!warms_up)
+        s->samples[s->count++] = (bench_now_ns() - start) * 1e-9 / steps;
+    s->left -= steps;
+    return s->left > 0 || remove_sequences(j, s, k);
+}
+
+static bool create_generators(job *j, subject *subjects, int count, const kind *k)
+{
+    const int64_t context = k->prompt > 0 ? k->prompt : TOKENS + 1;
+    for (int i = 0; i < count; i++) {
+        subject *s = &subjects[i];
+        s->left = s->count = 0;
+        tsr_generator_destroy(&s->generator);
+        BENCH_TRY(of(j), tsr_generator_create(
+                             tsr_generator_params(.model = s->model, .sequences = k->sequences,
+                                                  .context = context, .prefill = context,
+                                                  .omit_log_probabilities = true),
+                             &s->generator));
+    }
+    return true;
+}
+
+/* Measures a kind of pass of open models, in seconds. The models take turns, because only
+ * differences of their times count, and machines become faster and slower. All ranks start
+ * together. */
+static bool time_pass(job *j, subject *subjects, int count, const kind *k, double seconds,
+                      double *times)
+{
+    if (!create_generators(j, subjects, count, k) || !barrier(j))
+        return false;
+    const double end = bench_now_ns() + seconds * 1e9 * count;
+    /* In the first rounds, all tokens of a sequence are generated once to warm up. */
+    const int warm = k->prompt > 0 ? 1 : TOKENS / CHUNK;
+    for (int round = 0; round < warm + MAX_SAMPLES && (round <= warm || bench_now_ns() < end);
+         round++)
+        for (int i = 0; i < count; i++)
+            if (!sample(j, &subjects[i], k, round < warm))
+                return false;
+    for (int i = 0; i < count; i++)
+        times[i] = median(subjects[i].samples, subjects[i].count);
+    return barrier(j);
+}
+
+static tsr_status open_model(job *j, const tsr_model_config *config, subject *s, double *bytes)
+{
     const bench_rates_options *o = j->options;
     const int64_t most = o->prompt > TOKENS + 1 ? o->prompt : TOKENS + 1;
     const tsr_model_params params = {
         .group = j->alone, .context = most, .sequences = (int)o->sequences};
-    BENCH_TRY(of(j), tsr_model_create_random(config, o->type, SEED, &params, &j->model));
-    tsr_model_get_stats(j->model, &stats);
-    *weight_bytes = (double)stats.weight_bytes;
-    for (int i = 0; i < j->report.passes; i++) {
-        bool is_prompt;
-        const int64_t rows = rows_of(j, i, &is_prompt);
-        const int sequences = is_prompt ? 1 : (int)rows;
-        const int64_t context = is_prompt ? rows : TOKENS + 1;
-        BENCH_TRY(of(j), tsr_generator_create(
-                             tsr_generator_params(.model = j->model, .sequences = sequences,
-                                                  .context = context, .prefill = context,
-                                                  .omit_log_probabilities = true),
-                             &j->generator));
-        if (!barrier(j) || !time_passes(j, sequences, is_prompt ? rows : 0, &seconds[i]) ||
-            !barrier(j))
-            return false;
-        tsr_generator_destroy(&j->generator);
+    tsr_model_stats stats;
+    const tsr_status status = tsr_model_create_random(config, o->type, SEED, &params, &s->model);
+    if (status != TSR_OK)
+        return status;
+    tsr_model_get_stats(s->model, &stats);
+    *bytes = (double)stats.weight_bytes;
+    return TSR_OK;
+}
+
+static void close_models(job *j)
+{
+    for (int m = 0; m < BENCH_RATES_MODELS; m++) {
+        tsr_generator_destroy(&j->subjects[m].generator);
+        tsr_model_close(&j->subjects[m].model);
     }
-    tsr_model_close(&j->model);
+}
+
+/* Opens all models. If a rank has too little memory for all of them together, *together is false on
+ * all ranks, and none is open. */
+static bool open_together(job *j, const tsr_model_config config[BENCH_RATES_MODELS],
+                          double bytes[BENCH_RATES_MODELS], bool *together)
+{
+    int32_t lacks_memory = 0;
+    for (int m = 0; m < BENCH_RATES_MODELS && !lacks_memory; m++) {
+        const tsr_status status = open_model(j, &config[m], &j->subjects[m], &bytes[m]);
+        lacks_memory = status == TSR_ERR_DEVICE_MEMORY || status == TSR_ERR_NO_MEMORY;
+        if (!lacks_memory)
+            BENCH_TRY(of(j), status);
+    }
+    BENCH_TRY(of(j),
+              tsr_comm_all_reduce(j->comm, &lacks_memory, &lacks_memory, 1, TSR_I32, TSR_OP_MAX));
+    *together = !lacks_memory;
+    if (lacks_memory)
+        close_models(j);
+    return true;
+}
+
+/* Measures the models one after the other, several times, and takes the medians. */
+static bool time_in_turn(job *j, const tsr_model_config config[BENCH_RATES_MODELS],
+                         bench_rates_times *times, double bytes[BENCH_RATES_MODELS])
+{
+    double seconds[BENCH_RATES_MODELS][BENCH_RATES_PASSES][ROUNDS];
+    for (int round = 0; round < ROUNDS; round++)
+        for (int m = 0; m < BENCH_RATES_MODELS; m++) {
+            subject *s = &j->subjects[m];
+            BENCH_TRY(of(j), open_model(j, &config[m], s, &bytes[m]));
+            for (int i = 0; i < j->report.passes; i++) {
+                const kind k = kind_of(j, i);
+                if (!time_pass(j, s, 1, &k, j->options->seconds / ROUNDS, &seconds[m][i][round]))
+                    return false;
+            }
+            close_models(j);
+        }
+    for (int m = 0; m < BENCH_RATES_MODELS; m++)
+        for (int i = 0; i < j->report.passes; i++)
+            times->seconds[m][i] = median(seconds[m][i], ROUNDS);
+    return true;
+}
+
+/* Measures all kinds of passes of all models. */
+static bool time_models(job *j, const tsr_model_config config[BENCH_RATES_MODELS],
+                        bench_rates_times *times, double bytes[BENCH_RATES_MODELS])
+{
+    bool together;
+    bench_progress_show(&j->context.progress, "models");
+    if (!open_together(j, config, bytes, &together))
+        return false;
+    if (!together && j->rank == 0)
+        cli_say("bench rates: the models do not fit into memory together; they are measured one "
+                "after the other, which is less exact");
+    if (!together)
+        return time_in_turn(j, config, times, bytes);
+    for (int i = 0; i < j->report.passes; i++) {
+        const kind k = kind_of(j, i);
+        double seconds[BENCH_RATES_MODELS];
+        if (!time_pass(j, j->subjects, BENCH_RATES_MODELS, &k, j->options->seconds, seconds))
+            return false;
+        for (int m = 0; m < BENCH_RATES_MODELS; m++)
+            times->seconds[m][i] = seconds[m];
+    }
+    close_models(j);
     return true;
 }
 
@@ -284,39 +425,16 @@ static bool open_job(job *j)
     return true;
 }
 
-/* Measures all models in turn, and stores the median of the rounds in `times`. */
-static bool time_models(job *j, const tsr_model_config config[BENCH_RATES_MODELS],
-                        bench_rates_times *times, double bytes[BENCH_RATES_MODELS])
-{
-    static const char *const names[BENCH_RATES_MODELS] = {
-        "two layers", "six layers", "parts of two layers", "parts of six layers"};
-    double seconds[BENCH_RATES_MODELS][ROUNDS][BENCH_RATES_PASSES];
-    for (int round = 0; round < ROUNDS; round++) {
-        for (int m = 0; m < BENCH_RATES_MODELS; m++) {
-            bench_progress_show(&j->context.progress, names[m]);
-            if (!time_model(j, &config[m], seconds[m][round], &bytes[m]))
-                return false;
-        }
-    }
-    for (int m = 0; m < BENCH_RATES_MODELS; m++) {
-        for (int i = 0; i < j->report.passes; i++) {
-            double of_rounds[ROUNDS];
-            for (int round = 0; round < ROUNDS; round++)
-                of_rounds[round] = seconds[m][round][i];
-            times->seconds[m][i] = median(of_rounds, ROUNDS);
-        }
-    }
-    return true;
-}
-
 /* Sets the passes of this rank from the times of all ranks. */
 static bool fit(job *j, const tsr_model_config config[BENCH_RATES_MODELS], bench_rates_times *own)
 {
-    const tsr_model_config *whole = &config[BENCH_RATES_WHOLE], *part = &config[BENCH_RATES_PART];
-    const bench_rates_size whole_size = {block_elements(whole), head_elements(whole)},
-                           part_size = {block_elements(part), head_elements(part)};
+    const bench_rates_sizes sizes = {
+        .layer = block_elements(&config[BENCH_RATES_WHOLE]),
+        .part_layer = block_elements(&config[BENCH_RATES_PART]),
+        .head = head_elements(&config[BENCH_RATES_WHOLE]),
+        .part_head = head_elements(&config[BENCH_RATES_PART_HEAD]),
+    };
     bench_rates_times mean;
-    bool is_prompt;
     int noisy;
     bench_rates_times *all = cli_alloc((size_t)j->report.ranks, sizeof *all);
     snprintf(own->device, sizeof own->device, "%s", j->own.device);
@@ -328,8 +446,8 @@ static bool fit(job *j, const tsr_model_config config[BENCH_RATES_MODELS], bench
     if (!gathered)
         return false;
     for (int i = 0; i < j->report.passes; i++)
-        j->own.pass[i].rows = rows_of(j, i, &is_prompt);
-    if (!bench_rates_fit(&mean, &whole_size, &part_size, j->report.passes, j->own.pass, &noisy))
+        j->own.pass[i].rows = rows_of(j, i);
+    if (!bench_rates_fit(&mean, &sizes, j->report.passes, j->own.pass, &noisy))
         cli_say(
             "bench rates: warning: on rank %d a pass of %lld rows takes %g ms with %d layers and "
             "%g ms with %d; with parts of them, %g and %g ms; measure longer (--time), without "
@@ -349,6 +467,7 @@ static bool measure_all(job *j)
     bench_rates_times own = {0};
     for (int m = 0; m < BENCH_RATES_MODELS; m++)
         config[m] = config_of(&j->report.config, m);
+    make_input(j);
     if (!time_models(j, config, &own, bytes))
         return false;
     j->report.element_bytes = (bytes[BENCH_RATES_DEEP_WHOLE] - bytes[BENCH_RATES_WHOLE]) /
@@ -366,8 +485,6 @@ static void close_job(job *j)
 {
     free(j->report.rank);
     tsr_tensor_destroy(&j->tensor);
-    tsr_generator_destroy(&j->generator);
-    tsr_model_close(&j->model);
     tsr_group_destroy(&j->all);
     tsr_group_destroy(&j->alone);
     bench_finish(&j->context);

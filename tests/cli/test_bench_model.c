@@ -238,6 +238,7 @@ START_TEST(rates_of_a_job)
             ck_assert_double_ge(tool_number(pass, "pass_us"), 0);
             ck_assert_double_ge(tool_number(pass, "layer_us"), 0);
             ck_assert_double_gt(tool_number(pass, "million_elements_us"), 0);
+            ck_assert_double_ge(tool_number(pass, "head_us"), 0);
             ck_assert_double_gt(tool_number(pass, "million_head_elements_us"), 0);
         }
     }

@@ -306,12 +306,13 @@ START_TEST(predicts_from_measured_passes)
         int sequences;
         double seconds;
     } cases[] = {
-        /* 3 ms, 4 layers of 1 ms, 10⁶ elements of the layers and 2.5 · 10⁵ of the head */
-        {PLAN_GENERATION, 1, 3e-3 + 4e-3 + 1e-2 + 2.5e-3},
-        {PLAN_GENERATION, 3, 4e-3 + 4 * 2e-3 + 2e-2 + 2.5e-3},
-        {PLAN_GENERATION, 10, 5e-3 + 4 * 3e-3 + 2 * 3e-2 + 2 * 2.5e-3},
+        /* 3 ms, 4 layers of 1 ms, 10⁶ elements of the layers; 1 ms and 2.5 · 10⁵ elements of the
+         * head */
+        {PLAN_GENERATION, 1, 3e-3 + 4e-3 + 1e-2 + 1e-3 + 2.5e-3},
+        {PLAN_GENERATION, 3, 4e-3 + 4 * 2e-3 + 2e-2 + 1.5e-3 + 2.5e-3},
+        {PLAN_GENERATION, 10, 5e-3 + 4 * 3e-3 + 2 * 3e-2 + 2e-3 + 2 * 2.5e-3},
         /* one row of a prompt goes through the head */
-        {PLAN_PROMPT, 1, 5e-3 + 4 * 3e-3 + 3e-2 + 2.5e-3},
+        {PLAN_PROMPT, 1, 5e-3 + 4 * 3e-3 + 3e-2 + 1e-3 + 2.5e-3},
     };
     const plan_part parts[1] = {whole};
     const int four[] = {4};
@@ -321,8 +322,8 @@ START_TEST(predicts_from_measured_passes)
         work.pass_tokens = 5;
         two_hosts(&cluster);
         cluster.rank[0].passes = 2;
-        cluster.rank[0].pass[0] = (plan_pass){1, 3e-3, 1e-3, 1e-8, 1e-8};
-        cluster.rank[0].pass[1] = (plan_pass){5, 5e-3, 3e-3, 3e-8, 1e-8};
+        cluster.rank[0].pass[0] = (plan_pass){1, 3e-3, 1e-3, 1e-8, 1e-3, 1e-8};
+        cluster.rank[0].pass[1] = (plan_pass){5, 5e-3, 3e-3, 3e-8, 2e-3, 1e-8};
         plan_predict(&cluster, &work, &grid, &predicted);
         plan_cluster_free(&cluster);
         ck_assert_double_eq_tol(predicted.compute, cases[i].seconds, 1e-9);
@@ -567,7 +568,7 @@ static bool read_rates(const char *rates, char error[PLAN_CLUSTER_ERROR])
     "[" ranks "]}"
 #define PASS(rows, elements)                                                                       \
     "{\"rows\": " rows ", \"pass_us\": 30, \"layer_us\": 20, \"million_elements_us\": " elements   \
-    ", \"million_head_elements_us\": 40}"
+    ", \"head_us\": 15, \"million_head_elements_us\": 40}"
 
 START_TEST(reads_measured_rates)
 {
@@ -595,7 +596,8 @@ START_TEST(reads_measured_rates)
     ck_assert_double_eq_tol(rank->pass[1].pass, 30e-6, 1e-12);
     ck_assert_double_eq_tol(rank->pass[1].layer, 20e-6, 1e-12);
     ck_assert_double_eq_tol(rank->pass[1].element, 3.2e-9, 1e-15);
-    ck_assert_double_eq_tol(rank->pass[1].head, 40e-12, 1e-18);
+    ck_assert_double_eq_tol(rank->pass[1].head, 15e-6, 1e-12);
+    ck_assert_double_eq_tol(rank->pass[1].head_element, 40e-12, 1e-18);
     ck_assert_double_eq_tol(rank->collective_seconds, 7e-6, 1e-12);
     ck_assert_double_eq_tol(rank->bandwidth, 2e10, 1);
     ck_assert_double_eq_tol(rank->flops, 4e10, 1);

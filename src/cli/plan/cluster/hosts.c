@@ -500,20 +500,29 @@ static bool read_pass(const reader *r, const json_t *object, int number, plan_ra
 {
     const double last = rank->passes > 0 ? rank->pass[rank->passes - 1].rows : 0;
     char where[64];
-    double rows = 0, pass = 0, layer = 0, element = 0, head = 0;
+    plan_pass read = {0};
     snprintf(where, sizeof where, "passes[%d] of rank %d", rank->passes, number);
     if (rank->passes == PLAN_PASSES)
         return wrong(r, "rank %d has more than %d passes", number, PLAN_PASSES);
-    if (!read_number(r, object, where, (limits){"rows", 0, 1e9, false}, &rows) ||
-        !read_number(r, object, where, (limits){"pass_us", 0, 1e9, true}, &pass) ||
-        !read_number(r, object, where, (limits){"layer_us", 0, 1e9, true}, &layer) ||
-        !read_number(r, object, where, (limits){"million_elements_us", 0, 1e12, false}, &element) ||
-        !read_number(r, object, where, (limits){"million_head_elements_us", 0, 1e12, true}, &head))
-        return false;
-    if (rows <= last)
-        return wrong(r, "%s has %g rows, after %g; they must ascend", where, rows, last);
-    rank->pass[rank->passes++] =
-        (plan_pass){rows, pass * 1e-6, layer * 1e-6, element * 1e-12, head * 1e-12};
+    const struct {
+        limits of;
+        double *out, unit;
+    } numbers[] = {
+        {{"rows", 0, 1e9, false}, &read.rows, 1},
+        {{"pass_us", 0, 1e9, true}, &read.pass, 1e-6},
+        {{"layer_us", 0, 1e9, true}, &read.layer, 1e-6},
+        {{"million_elements_us", 0, 1e12, false}, &read.element, 1e-12},
+        {{"head_us", 0, 1e9, true}, &read.head, 1e-6},
+        {{"million_head_elements_us", 0, 1e12, true}, &read.head_element, 1e-12},
+    };
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        if (!read_number(r, object, where, numbers[i].of, numbers[i].out))
+            return false;
+        *numbers[i].out *= numbers[i].unit;
+    }
+    if (read.rows <= last)
+        return wrong(r, "%s has %g rows, after %g; they must ascend", where, read.rows, last);
+    rank->pass[rank->passes++] = read;
     return true;
 }
 

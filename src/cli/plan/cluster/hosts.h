@@ -11,11 +11,12 @@
 #define PLAN_MAX_CLUSTER_RANKS 256
 #define PLAN_HOST_NAME 64
 
-/* The measured time of a pass with this number of rows, in seconds. It is the sum of four terms:
- * `pass`, `layer` times the number of layers, `element` times the number of elements of the layers'
- * matrices, and `head` times that of the head. */
+/* The measured time of a pass with this number of rows, in seconds. It is the sum of `pass`,
+ * `layer` times the number of layers, and `element` times the number of elements of the layers'
+ * matrices; on the last stage also of `head`, and `head_element` times the number of elements of
+ * the head. */
 typedef struct plan_pass {
-    double rows, pass, layer, element, head;
+    double rows, pass, layer, element, head, head_element;
 } plan_pass;
 #define PLAN_PASSES 16
 

@@ -107,14 +107,16 @@ plan_pass plan_pass_of(const plan_rank *rank, double rows)
     plan_pass out = *high;
     if (rows > high->rows) {
         out.element *= rows / high->rows;
-        out.head *= rows / high->rows;
+        out.head_element *= rows / high->rows;
     } else if (high > rank->pass) {
         const plan_pass *low = high - 1;
         const double part = (rows - low->rows) / (high->rows - low->rows);
-        out = (plan_pass){rows, low->pass + part * (high->pass - low->pass),
+        out = (plan_pass){rows,
+                          low->pass + part * (high->pass - low->pass),
                           low->layer + part * (high->layer - low->layer),
                           low->element + part * (high->element - low->element),
-                          low->head + part * (high->head - low->head)};
+                          low->head + part * (high->head - low->head),
+                          low->head_element + part * (high->head_element - low->head_element)};
     }
     return out;
 }
@@ -133,7 +135,7 @@ static double measured_seconds(const plan_cluster *c, const plan_work *w, const 
     double seconds = here.pass + g->blocks[stage] * here.layer +
                      share_of_blocks(w, g, stage) * part->block_parameters * here.element;
     if (stage == g->stages - 1)
-        seconds += part->head_parameters * head.head;
+        seconds += head.head + part->head_parameters * head.head_element;
     return seconds;
 }
 

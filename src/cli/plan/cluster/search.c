@@ -186,7 +186,8 @@ static double head_blocks(const plan_search *s, const plan_candidate *c, const p
         return part->head_parameters / block;
     const plan_grid grid = grid_of(c, parts, c->blocks);
     const plan_pass pass = plan_pass_of(rank, plan_rows_of_pass(&s->work, &grid));
-    return part->head_parameters * pass.head / (pass.layer + block * pass.element);
+    return (pass.head + part->head_parameters * pass.head_element) /
+           (pass.layer + block * pass.element);
 }
 
 /* Divides the blocks among stages by their rates and memory. The rate of a stage is that of its
