@@ -36,15 +36,16 @@ typedef struct bench_rates_pass {
 
 /* The models whose times are compared. Layers are compared in models with few and many layers, of
  * the full width or of the part of one rank. All have the whole head, so that no model is small
- * enough for weights to stay in a processor's cache. Heads are compared in models with few layers
- * of the full width: with the whole vocabulary, the part of one rank, and a tiny one. */
+ * enough for weights to stay in a processor's cache. The head is compared with the part of one
+ * rank. Few and many layers with hardly any elements, without a head, give the time of a pass. */
 enum {
     BENCH_RATES_WHOLE,
     BENCH_RATES_DEEP_WHOLE,
     BENCH_RATES_PART,
     BENCH_RATES_DEEP_PART,
     BENCH_RATES_PART_HEAD,
-    BENCH_RATES_TINY_HEAD,
+    BENCH_RATES_EMPTY,
+    BENCH_RATES_DEEP_EMPTY,
     BENCH_RATES_MODELS
 };
 #define BENCH_RATES_FEW_LAYERS 1

@@ -42,12 +42,12 @@ void bench_rates_average(int ranks, const bench_rates_times *times, int rank, in
 static void split(double whole, double part, double elements, double part_elements, double *fixed,
                   double *element)
 {
-    if (elements <= part_elements) { /* the head of a vocabulary of one token */
-        *element = 0;
-        *fixed = whole;
+    const double most = whole / elements;
+    if (elements <= part_elements) { /* there was no smaller matrix */
+        *element = most;
+        *fixed = 0;
         return;
     }
-    const double most = whole / elements;
     *element = fmin(fmax((whole - part) / (elements - part_elements), 1e-3 * most), most);
     *fixed = fmax(whole - elements * *element, 0);
 }
@@ -72,7 +72,7 @@ bool bench_rates_fit(const bench_rates_times *times, const bench_rates_sizes *si
     for (int i = 0; i < passes; i++) {
         const double whole = times->seconds[BENCH_RATES_WHOLE][i],
                      part = times->seconds[BENCH_RATES_PART][i];
-        double layer, part_layer;
+        double layer, part_layer, empty_layer;
         bool found = find_layer(whole, times->seconds[BENCH_RATES_DEEP_WHOLE][i], &layer);
         found = find_layer(part, times->seconds[BENCH_RATES_DEEP_PART][i], &part_layer) && found;
         if (clear && !found) {
@@ -80,8 +80,10 @@ bool bench_rates_fit(const bench_rates_times *times, const bench_rates_sizes *si
             *noisy = i;
         }
         split(layer, part_layer, sizes->layer, sizes->part_layer, &pass[i].layer, &pass[i].element);
-        const double layers = BENCH_RATES_FEW_LAYERS * layer;
-        pass[i].pass = fmax(times->seconds[BENCH_RATES_TINY_HEAD][i] - layers, 0);
+        const double layers = BENCH_RATES_FEW_LAYERS * layer,
+                     empty = times->seconds[BENCH_RATES_EMPTY][i];
+        (void)find_layer(empty, times->seconds[BENCH_RATES_DEEP_EMPTY][i], &empty_layer);
+        pass[i].pass = fmax(empty - BENCH_RATES_FEW_LAYERS * empty_layer, 0);
         split(fmax(whole - layers - pass[i].pass, 1e-9),
               times->seconds[BENCH_RATES_PART_HEAD][i] - layers - pass[i].pass, sizes->head,
               sizes->part_head, &pass[i].head, &pass[i].head_element);

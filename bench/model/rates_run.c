@@ -21,7 +21,9 @@
 /* The smaller models are as large as the part of one rank in a tensor-parallel group of this many
  * ranks. */
 #define PARTS 2
-#define TINY_VOCABULARY 16
+/* The sizes of models with hardly any elements, if the whole model is not smaller. */
+#define EMPTY_HIDDEN 256
+#define EMPTY_VOCABULARY 16
 #define REDUCTIONS 32
 /* How many times the models are measured in turn if they do not fit into memory together. */
 #define ROUNDS 4
@@ -65,43 +67,73 @@ static bench_context *of(job *j)
 
 /* Models --------------------------------------------------------------------------------------- */
 
-/* Returns the largest number up to PARTS by which the heads and the MLP can be divided. */
-static int64_t parts_of(const tsr_model_config *config)
+static int64_t least(int64_t a, int64_t b)
 {
-    int64_t parts = PARTS;
-    while (config->heads % parts != 0 || config->kv_heads % parts != 0 ||
-           config->hidden % parts != 0)
-        parts--;
-    return parts;
+    return a < b ? a : b;
 }
 
-/* Returns the size of the tiny vocabulary, which is at most half of the model's. */
-static int64_t tiny_vocabulary(const tsr_model_config *full)
+static int64_t part_of(int64_t size)
 {
-    const int64_t part = (full->vocabulary + PARTS - 1) / PARTS;
-    return part < TINY_VOCABULARY ? part : TINY_VOCABULARY;
+    return (size + PARTS - 1) / PARTS;
 }
 
-static tsr_model_config config_of(const tsr_model_config *full, int which)
+/* Returns the elements of a block of this dtype. Rows of matrices have whole blocks. */
+static int64_t block_of(tsr_dtype type)
 {
-    const bool is_part = which == BENCH_RATES_PART || which == BENCH_RATES_DEEP_PART,
-               is_deep = which == BENCH_RATES_DEEP_WHOLE || which == BENCH_RATES_DEEP_PART;
-    tsr_model_config config = *full;
-    config.layers = is_deep ? BENCH_RATES_MANY_LAYERS : BENCH_RATES_FEW_LAYERS;
-    config.window_from = 0;
-    if (is_part) {
-        /* A model with a single head has no smaller number of heads, but a smaller MLP. */
-        const int64_t parts = parts_of(full);
-        config.heads /= parts;
-        config.kv_heads /= parts;
-        config.hidden = parts > 1 ? config.hidden / parts : (config.hidden + PARTS - 1) / PARTS;
+    const tsr_quant_format *format = tsr_quant_format_of(type);
+    return format != NULL ? format->block_count : 1;
+}
+
+/* Gives each layer the part of the heads and of the MLP that one rank would have. Heads that cannot
+ * be divided stay as they are. */
+static void take_part(tsr_model_config *c, int64_t block)
+{
+    if (c->heads % PARTS == 0 && c->kv_heads % PARTS == 0 &&
+        c->heads / PARTS * c->head_dim % block == 0) {
+        c->heads /= PARTS;
+        c->kv_heads /= PARTS;
     }
-    if (which == BENCH_RATES_PART_HEAD)
-        config.vocabulary = (config.vocabulary + PARTS - 1) / PARTS;
-    if (which == BENCH_RATES_TINY_HEAD)
-        config.vocabulary = tiny_vocabulary(full);
+    c->hidden = least(c->hidden, (part_of(c->hidden) + block - 1) / block * block);
+}
+
+/* Gives each layer as few elements as possible. */
+static void take_little(tsr_model_config *c, int64_t block)
+{
+    int64_t heads = 1;
+    while (heads < c->heads && heads * c->head_dim % block != 0)
+        heads++;
+    c->heads = heads;
+    c->kv_heads = 1;
+    c->hidden = least(c->hidden, EMPTY_HIDDEN);
+}
+
+/* Returns the vocabulary of the models without a head. The tokens of the input are part of all
+ * vocabularies. */
+static int64_t empty_vocabulary(const tsr_model_config *full)
+{
+    return least(part_of(full->vocabulary), EMPTY_VOCABULARY);
+}
+
+static tsr_model_config config_of(const job *j, int which)
+{
+    const tsr_model_config *full = &j->report.config;
+    const int64_t block = block_of(j->options->type);
+    tsr_model_config config = *full;
+    config.layers = which == BENCH_RATES_DEEP_WHOLE || which == BENCH_RATES_DEEP_PART ||
+                            which == BENCH_RATES_DEEP_EMPTY
+                        ? BENCH_RATES_MANY_LAYERS
+                        : BENCH_RATES_FEW_LAYERS;
+    config.window_from = 0;
     config.bos = 0;
     config.end_count = 0;
+    if (which == BENCH_RATES_PART || which == BENCH_RATES_DEEP_PART)
+        take_part(&config, block);
+    if (which == BENCH_RATES_PART_HEAD)
+        config.vocabulary = part_of(full->vocabulary);
+    if (which == BENCH_RATES_EMPTY || which == BENCH_RATES_DEEP_EMPTY) {
+        take_little(&config, block);
+        config.vocabulary = empty_vocabulary(full);
+    }
     return config;
 }
 
@@ -163,7 +195,7 @@ static void make_input(job *j)
                  sequences = (size_t)j->options->sequences;
     j->tokens = cli_alloc(length, sizeof *j->tokens);
     for (size_t i = 0; i < length; i++)
-        j->tokens[i] = (int32_t)((int64_t)i * 7 % tiny_vocabulary(&j->report.config));
+        j->tokens[i] = (int32_t)((int64_t)i * 7 % empty_vocabulary(&j->report.config));
     j->generated = cli_alloc(sequences, sizeof *j->generated);
     j->numbers = cli_alloc(sequences, sizeof *j->numbers);
 }
@@ -466,7 +498,7 @@ static bool measure_all(job *j)
     tsr_model_config config[BENCH_RATES_MODELS];
     bench_rates_times own = {0};
     for (int m = 0; m < BENCH_RATES_MODELS; m++)
-        config[m] = config_of(&j->report.config, m);
+        config[m] = config_of(j, m);
     make_input(j);
     if (!time_models(j, config, &own, bytes))
         return false;

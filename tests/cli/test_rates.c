@@ -32,10 +32,14 @@ static bench_rates_times times_of(const char *device, double slower)
     bench_rates_times times = {0};
     snprintf(times.device, sizeof times.device, "%s", device);
     for (int m = 0; m < BENCH_RATES_MODELS; m++) {
-        const bool deep = m == BENCH_RATES_DEEP_WHOLE || m == BENCH_RATES_DEEP_PART,
-                   part = m == BENCH_RATES_PART || m == BENCH_RATES_DEEP_PART;
-        const double layer = part ? sizes.part_layer : sizes.layer,
-                     head = m == BENCH_RATES_TINY_HEAD   ? 0
+        const bool deep = m == BENCH_RATES_DEEP_WHOLE || m == BENCH_RATES_DEEP_PART ||
+                          m == BENCH_RATES_DEEP_EMPTY,
+                   part = m == BENCH_RATES_PART || m == BENCH_RATES_DEEP_PART,
+                   empty = m == BENCH_RATES_EMPTY || m == BENCH_RATES_DEEP_EMPTY;
+        const double layer = empty  ? 1e3
+                             : part ? sizes.part_layer
+                                    : sizes.layer,
+                     head = empty                        ? 0
                             : m == BENCH_RATES_PART_HEAD ? sizes.part_head
                                                          : sizes.head;
         const int layers = deep ? BENCH_RATES_MANY_LAYERS : BENCH_RATES_FEW_LAYERS;
