@@ -31,6 +31,10 @@ static const cli_option options[] = {
      .integer = &chosen.prompt, .low = 0, .high = 1 << 16, .letter = 'p'},
     {"time", "SECONDS", "time for each model and number of rows (default: 3)",
      .real = &chosen.seconds, .low = 0.001, .high = 600},
+    {"memory", "LIST",
+     "device memory of each rank for the models, such as 8G,12G, or one value for all (default: "
+     "what each device has left)",
+     .read = cli_read_memory, .user = &chosen.stages.memory},
     {"device", "DEVICE",
      "index, UUID or part of the name (default: TESSERA_DEVICE, or the fastest)",
      .text = &chosen.device},

@@ -22,6 +22,7 @@ typedef struct bench_rates_options {
     int64_t sequences, prompt;
     double seconds; /* the time for measuring one kind of pass of one model */
     double timeout;
+    cli_stages stages; /* only its memory is used */
     const char *device;
     bench_destination to;
 } bench_rates_options;

@@ -286,12 +286,17 @@ static bool time_pass(job *j, subject *subjects, int count, const kind *k, doubl
     return barrier(j);
 }
 
-static tsr_status open_model(job *j, const tsr_model_config *config, subject *s, double *bytes)
+/* Opens a model beside models of `used` bytes. */
+static tsr_status open_model(job *j, const tsr_model_config *config, double used, subject *s,
+                             double *bytes)
 {
     const bench_rates_options *o = j->options;
     const int64_t most = o->prompt > TOKENS + 1 ? o->prompt : TOKENS + 1;
-    const tsr_model_params params = {
-        .group = j->alone, .context = most, .sequences = (int)o->sequences};
+    tsr_model_params params = {.group = j->alone, .context = most, .sequences = (int)o->sequences};
+    cli_stages_divide(&j->options->stages, j->comm, &params);
+    if (params.memory_bytes > 0) /* 0: no limit was given */
+        params.memory_bytes =
+            (double)params.memory_bytes > used ? params.memory_bytes - (uint64_t)used : 1;
     tsr_model_stats stats;
     const tsr_status status = tsr_model_create_random(config, o->type, SEED, &params, &s->model);
     if (status != TSR_OK)
@@ -315,11 +320,14 @@ static bool open_together(job *j, const tsr_model_config config[BENCH_RATES_MODE
                           double bytes[BENCH_RATES_MODELS], bool *together)
 {
     int32_t lacks_memory = 0;
+    double used = 0;
     for (int m = 0; m < BENCH_RATES_MODELS && !lacks_memory; m++) {
-        const tsr_status status = open_model(j, &config[m], &j->subjects[m], &bytes[m]);
+        const tsr_status status = open_model(j, &config[m], used, &j->subjects[m], &bytes[m]);
         lacks_memory = status == TSR_ERR_DEVICE_MEMORY || status == TSR_ERR_NO_MEMORY;
-        if (!lacks_memory)
+        if (!lacks_memory) {
             BENCH_TRY(of(j), status);
+            used += bytes[m];
+        }
     }
     BENCH_TRY(of(j),
               tsr_comm_all_reduce(j->comm, &lacks_memory, &lacks_memory, 1, TSR_I32, TSR_OP_MAX));
@@ -337,7 +345,7 @@ static bool time_in_turn(job *j, const tsr_model_config config[BENCH_RATES_MODEL
     for (int round = 0; round < ROUNDS; round++)
         for (int m = 0; m < BENCH_RATES_MODELS; m++) {
             subject *s = &j->subjects[m];
-            BENCH_TRY(of(j), open_model(j, &config[m], s, &bytes[m]));
+            BENCH_TRY(of(j), open_model(j, &config[m], 0, s, &bytes[m]));
             for (int i = 0; i < j->report.passes; i++) {
                 const kind k = kind_of(j, i);
                 if (!time_pass(j, s, 1, &k, j->options->seconds / ROUNDS, &seconds[m][i][round]))
@@ -444,6 +452,8 @@ static bool open_job(job *j)
                                      &j->comm));
     j->rank = tsr_comm_rank(j->comm);
     j->report.ranks = tsr_comm_size(j->comm);
+    if (!cli_stages_fit(&o->stages, j->report.ranks, j->context.error, sizeof j->context.error))
+        return false;
     j->report.type = o->type;
     j->report.passes = count_passes(o);
     j->report.config = o->shape->config;

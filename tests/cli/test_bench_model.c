@@ -258,6 +258,36 @@ START_TEST(rates_of_a_job)
 }
 END_TEST
 
+/* If memory holds one model but not all of them, they are measured one after the other. */
+START_TEST(rates_with_little_memory)
+{
+    static const struct {
+        const char *memory, *says;
+        int code;
+    } cases[] = {
+        {"1G", "", 0},
+        {"700K",
+         "tessera: bench rates: the models do not fit into memory together; they are measured one "
+         "after the other, which is less exact\n",
+         0},
+        {"100K", "tessera: bench rates: model: the weights and the cache of rank 0 of 1 need ", 1},
+        {"1G,1G", "tessera: bench rates: --memory has 2 values for 1 rank\n", 1},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char arguments[300];
+        snprintf(arguments, sizeof arguments,
+                 "bench rates " MODEL " --type f16 -p 0 --time 0.001 --memory %s", cases[i].memory);
+        tool_result result = tool_run(arguments);
+        ck_assert_msg(result.exit_code == cases[i].code, "%s: %s", cases[i].memory, result.err);
+        ck_assert_msg(cases[i].says[0] ? strstr(result.err, cases[i].says) != NULL
+                                       : strstr(result.err, "memory") == NULL,
+                      "%s: %s", cases[i].memory, result.err);
+        ck_assert_int_eq(strstr(result.out, "layer µs") != NULL, cases[i].code == 0);
+        tool_result_free(&result);
+    }
+}
+END_TEST
+
 TESTS(bench_model)
 {
     tcase_set_timeout(tests, 300);
@@ -268,4 +298,5 @@ TESTS(bench_model)
     tcase_add_test(tests, mistakes_are_named);
     tcase_add_test(tests, learned_positions_are_a_limit);
     tcase_add_test(tests, rates_of_a_job);
+    tcase_add_test(tests, rates_with_little_memory);
 }
