@@ -39,6 +39,7 @@ export CCACHE_DEPEND=1
 # packages.
 export PATH="$root/tests/lanes/bin:$PATH"
 export MESA_SHADER_CACHE_DIR="$caches/driver"
+export KEPT_SHADERS="$caches/spirv" # for bin/glslc
 
 # compile_with_ccache COMPILER [ARGUMENT…]: sets $ccache_options to the options for `configure` with which ccache runs this cross compiler.
 # shellcheck disable=SC2034 # the lanes use it
