@@ -57,9 +57,8 @@ static void help(FILE *out)
         "--shape's width: one and five layers, the same with half of the heads and the MLP (or "
         "only of the MLP), one layer with half of the vocabulary, and one and five layers with "
         "hardly anything. They take turns after a few tokens, and times of equal ranks are "
-        "averaged. "
-        "From these times "
-        "follow the time of a pass that depends neither on layers nor on sizes ('pass'), that of a "
+        "averaged. From these times follow the time of a pass that depends neither on layers nor "
+        "on sizes ('pass'), that of a "
         "layer and of the head without their sizes ('layer', 'head'), and those of 10⁶ elements of "
         "their matrices (µs/10⁶). 'collective' is what an all-reduce of a tensor takes "
         "longer than one of host memory, for all ranks of the job.\n");

@@ -90,10 +90,9 @@ int bench_rates_run(bench_rates_options *options);
 void bench_rates_average(int ranks, const bench_rates_times *times, int rank, int passes,
                          bench_rates_times *out);
 
-/* Computes the times of pass[passes], whose rows are set, from the times. Noise
- * can make no number negative. Returns false if a time with many layers is not longer than the one
- * with few by at least a thousandth for each layer: then *noisy is the first pass of which that is
- * so. */
+/* Computes the times of pass[passes], whose rows are set, from the measured times. Noise can make
+ * no number negative. Returns false if a time with many layers is not longer than the one with few
+ * by at least a thousandth for each layer: then *noisy is the first pass of which that is so. */
 bool bench_rates_fit(const bench_rates_times *times, const bench_rates_sizes *sizes, int passes,
                      bench_rates_pass *pass, int *noisy);
 

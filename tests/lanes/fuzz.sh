@@ -4,9 +4,8 @@
 # build/fuzz; add them to tests/MODULE/corpus.
 . "$(dirname "$0")/lane.sh"
 . tests/source/tap.sh
-CC="${ccache:+ccache }clang" CC_LD=lld configure build/fuzz --werror -Dvulkan=disabled -Dshaderc=disabled -Dtools=disabled -Dfuzz=enabled \
-    -Db_sanitize=address,undefined -Db_lundef=false -Ddebug=false \
-    -Dc_args='-fsanitize=fuzzer-no-link -fno-sanitize-recover=all -g1 -fdebug-prefix-map='"$root=." || exit 1
+CC_LD=lld configure_in build/fuzz clang -Dvulkan=disabled -Dshaderc=disabled -Dtools=disabled -Dfuzz=enabled \
+    -Db_sanitize=address,undefined -Db_lundef=false "-Dc_args=-fsanitize=fuzzer-no-link -fno-sanitize-recover=all $line_numbers" || exit 1
 
 targets="checkpoint/part model/gguf model/json shard/gguf shard/params shard/plan shard/safetensors tokenizer/gguf tokenizer/json"
 programs=

@@ -6,5 +6,4 @@ CC=clang configure build/clang --werror -Ddebug=false || exit 1
 headers=$(ninja -C build/clang -t targets all | sed -n 's/^\(.*\.inc\): .*/\1/p')
 # shellcheck disable=SC2086 # several words
 build build/clang $headers || exit 1
-# shellcheck disable=SC2154 # lane.sh sets it
 run_tap tests/source/lint.sh "$root/build/clang" "$caches/clang-tidy"

@@ -1,10 +1,10 @@
 #!/bin/sh
 # Sanitizers: unit tests and the lavapipe suite under clang's address, leak and undefined-behaviour sanitizers.
-# Clang's sanitizers find more than gcc's, for example offsets from NULL. Reports need line numbers but no variables (-g1). A sanitized
-# shared library has undefined symbols (b_lundef), because only the program contains the sanitizer's functions.
+# Clang's sanitizers find more than gcc's, for example offsets from NULL. A sanitized shared library has undefined symbols (b_lundef), because
+# only the program contains the sanitizer's functions.
 . "$(dirname "$0")/lane.sh"
-CC="${ccache:+ccache }clang" CC_LD=lld configure build/sanitize --werror -Db_sanitize=address,undefined -Db_lundef=false -Doptimization=1 -Ddebug=false \
-    '-Dc_args=-fsanitize=float-cast-overflow -fno-sanitize-recover=all -g1 -fdebug-prefix-map='"$root=." || exit 1
+CC_LD=lld configure_in build/sanitize clang -Db_sanitize=address,undefined -Db_lundef=false -Doptimization=1 \
+    "-Dc_args=-fsanitize=float-cast-overflow -fno-sanitize-recover=all $line_numbers" || exit 1
 # Tests in the suite `repeats` run the same code as other tests, with other numbers of ranks or with all benchmarks one after another. The
 # driver's cache has the shaders that other lanes have compiled: compiling them again would take half of this lane's time.
 without_suites="slow repeats"

@@ -6,8 +6,7 @@
 programs='tests/test-base tests/test-comm_shm tests/test-host_threads tests/test-loader tests/test-quantize_rows tests/bootstrap/test-bootstrap'
 # The thread sanitizer does not support fences, which some code for several processes uses: gcc would warn (-Wno-tsan).
 # shellcheck disable=SC2086 # several words
-CC="${ccache:+ccache }gcc" configure build/tsan --werror -Dvulkan=disabled -Dshaderc=disabled -Dtools=disabled -Db_sanitize=thread -Ddebug=false \
-    '-Dc_args=-Wno-tsan -g1 -fdebug-prefix-map='"$root=." &&
+configure_in build/tsan gcc -Dvulkan=disabled -Dshaderc=disabled -Dtools=disabled -Db_sanitize=thread "-Dc_args=-Wno-tsan $line_numbers" &&
     build build/tsan $programs || exit 1
 timeout_multiplier=4
 export CK_TIMEOUT_MULTIPLIER=4

@@ -1,8 +1,8 @@
 """tidy.py BUILD [CACHE]: checks the C sources that BUILD/compile_commands.json compiles with clang-tidy.
 
 A source that several programs share is checked once for each set of macros and instruction sets. CACHE is a folder with an empty file for
-each check that has passed. The name of the file is a hash of all that the check depends on: the source, the files that it includes, the
-command, .clang-tidy and the version of clang-tidy.
+each check that has passed. The name of the file is a hash of what the check depends on: the source, the files of this project that it
+includes, the command, .clang-tidy and the version of clang-tidy. The system's headers are no part of it.
 """
 
 import functools
@@ -16,14 +16,14 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 
 ROOT = os.getcwd()
-INCLUDE = re.compile(rb'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
+INCLUDE = re.compile(rb'^\s*#\s*include\s*["<]([^">]+)[">]', re.MULTILINE)
 # Flags of outputs. Those from the third one on have a value.
 OUTPUTS = ["-c", "-MD", "-MQ", "-MF", "-o"]
 
 
 @functools.lru_cache(None)
 def read(path):
-    """The hash of a file, and the names that it includes in quotes."""
+    """The hash of a file, and the names that it includes."""
     with open(path, "rb") as file:
         content = file.read()
     return hashlib.sha256(content).digest(), [name.decode() for name in INCLUDE.findall(content)]

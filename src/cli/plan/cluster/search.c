@@ -51,15 +51,39 @@ static plan_part part_of(const plan_search *s, const tsr_model_config *m,
     };
 }
 
+/* The grid whose stage s has blocks[s] blocks. */
+static plan_grid grid_of(const plan_candidate *c, const plan_part *parts, const int *blocks)
+{
+    return (plan_grid){.data = c->data,
+                       .tensor = c->tensor,
+                       .stages = c->stages,
+                       .ranks = c->ranks,
+                       .sharded = c->sharded,
+                       .blocks = blocks,
+                       .parts = parts};
+}
+
+/* Returns whether measured passes of a rank count. They are not measured for training. */
+static bool has_passes(const plan_search *s, const plan_rank *rank)
+{
+    return rank->passes > 0 && s->work.goal != PLAN_TRAINING;
+}
+
+/* Returns the measured pass of a rank with as many rows as a pass of the candidate has. */
+static plan_pass pass_of(const plan_search *s, const plan_candidate *c, const plan_rank *rank)
+{
+    const plan_grid grid = grid_of(c, NULL, NULL);
+    return plan_pass_of(rank, plan_rows_of_pass(&s->work, &grid));
+}
+
 /* Returns the speed of a rank, in proportion to which it gets work: if its passes were measured,
  * the inverse of the time for its part of a layer in a group of equal ranks. */
 static double speed_of(const plan_search *s, const plan_candidate *c, int rank)
 {
     const plan_rank *r = &s->cluster->rank[rank];
-    if (r->passes == 0 || s->work.goal == PLAN_TRAINING)
+    if (!has_passes(s, r))
         return s->work.goal == PLAN_GENERATION ? r->bandwidth : r->flops;
-    const plan_grid grid = {.data = c->data, .tensor = c->tensor, .stages = c->stages};
-    const plan_pass pass = plan_pass_of(r, plan_rows_of_pass(&s->work, &grid));
+    const plan_pass pass = pass_of(s, c, r);
     return 1 / (pass.layer + pass.element * s->layer_parameters / c->tensor);
 }
 
@@ -111,18 +135,6 @@ static tsr_status divide_row(const plan_search *s, const tsr_model_config *m,
 }
 
 /* Candidates ----------------------------------------------------------------------------------- */
-
-/* The grid whose stage s has blocks[s] blocks. */
-static plan_grid grid_of(const plan_candidate *c, const plan_part *parts, const int *blocks)
-{
-    return (plan_grid){.data = c->data,
-                       .tensor = c->tensor,
-                       .stages = c->stages,
-                       .ranks = c->ranks,
-                       .sharded = c->sharded,
-                       .blocks = blocks,
-                       .parts = parts};
-}
 
 /* Returns how many bytes a rank would need in addition to the memory that it has. */
 static double missing_bytes(const plan_search *s, const plan_candidate *c, int place, double memory)
@@ -182,10 +194,9 @@ static double head_blocks(const plan_search *s, const plan_candidate *c, const p
     const double block = part->block_parameters / s->work.layers;
     if (s->work.goal == PLAN_PROMPT || block <= 0)
         return 0;
-    if (rank->passes == 0 || s->work.goal == PLAN_TRAINING)
+    if (!has_passes(s, rank))
         return part->head_parameters / block;
-    const plan_grid grid = grid_of(c, parts, c->blocks);
-    const plan_pass pass = plan_pass_of(rank, plan_rows_of_pass(&s->work, &grid));
+    const plan_pass pass = pass_of(s, c, rank);
     return (pass.head + part->head_parameters * pass.head_element) /
            (pass.layer + block * pass.element);
 }
