@@ -61,6 +61,14 @@ typedef struct gpt_stages {
     int blocks[GPT_MAX_STAGES];
 } gpt_stages;
 
+#define GPT_MAX_TENSOR 64
+
+/* In what proportions the ranks of a tensor-parallel group divide the model. */
+typedef struct gpt_tensor_rates {
+    int count; /* 0: evenly */
+    double values[GPT_MAX_TENSOR];
+} gpt_tensor_rates;
+
 /* Where the windows of a recorded run start: offsets[step * batch + row]. */
 typedef struct gpt_offsets {
     int64_t *values;

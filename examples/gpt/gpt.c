@@ -413,6 +413,7 @@ static tsr_status prepare(run *r)
                                                   .config = &o->model,
                                                   .training = &o->training,
                                                   .stages = &o->stages,
+                                                  .tensor_rates = &o->tensor_rates,
                                                   .strategy = o->strategy,
                                                   .dtype = o->dtype,
                                                   .recompute = o->recompute,

@@ -21,13 +21,12 @@ static tsr_status sum_losses(gpt_model *self, const passage *p, const tsr_tensor
     int64_t rows = layout->shape[0] * layout->shape[1];
     double all = tokens_of_batch(self) * self->training.accumulate;
     tsr_tensor *logits = NULL, *labels = NULL;
-    const tsr_partition_params uneven = {.kind = TSR_PARTITION_UNEVEN};
     TRY(tsr_tensor_reshape(p->logits, 2, (int64_t[]){rows, layout->shape[2]}, &logits));
     tsr_status status = tsr_tensor_reshape(y, 1, &rows, &labels);
     if (status == TSR_OK)
         status = tsr_vocabulary_cross_entropy(self->job->tensor_group, self->losses, dlogits,
-                                              logits, labels, self->config.vocabulary, &uneven,
-                                              (float)(1 / all));
+                                              logits, labels, self->config.vocabulary,
+                                              &self->partition, (float)(1 / all));
     if (status == TSR_OK)
         status = tsr_reduce(self->job->stream, self->loss_sum, self->losses, 0, TSR_REDUCE_SUM,
                             accumulate);

@@ -94,6 +94,13 @@ static int first_block(const gpt_model *self)
 
 /* Layers ------------------------------------------------------------------------------------- */
 
+static tsr_partition_params partition_by(const gpt_tensor_rates *rates)
+{
+    if (rates->count == 0)
+        return (tsr_partition_params){.kind = TSR_PARTITION_UNEVEN};
+    return (tsr_partition_params){.kind = TSR_PARTITION_WEIGHTED, .rates = rates->values};
+}
+
 static tsr_status create_blocks(gpt_model *self, const gpt_model_params *params, uint64_t seed)
 {
     const gpt_config *c = &self->config;
@@ -103,7 +110,6 @@ static tsr_status create_blocks(gpt_model *self, const gpt_model_params *params,
      * number of these outputs in all blocks, as in GPT-2. */
     const tsr_init_params output = {TSR_INIT_NORMAL, seed,
                                     DEVIATION / sqrtf(2.0f * (float)c->layers)};
-    const tsr_partition_params uneven = {.kind = TSR_PARTITION_UNEVEN};
     tsr_rope_params rope = c->rope;
     rope.rotary_dim = gpt_config_head_dim(c);
     self->blocks = calloc((size_t)self->block_count, sizeof *self->blocks);
@@ -126,14 +132,14 @@ static tsr_status create_blocks(gpt_model *self, const gpt_model_params *params,
                                            .qk_norm = c->qk_norm,
                                            .norm_epsilon = (float)c->norm_eps,
                                            .window = c->window,
-                                           .partition = uneven,
+                                           .partition = self->partition,
                                            .init = init,
                                            .output_init = output},
                              .mlp = {.hidden_size = c->inner,
                                      .no_bias = !c->mlp_bias,
                                      .gated = llama,
                                      .activation = c->activation,
-                                     .partition = uneven,
+                                     .partition = self->partition,
                                      .init = init,
                                      .output_init = output},
                              .recompute = params->recompute, .dtype = params->dtype,
@@ -150,13 +156,12 @@ static tsr_status create_layers(gpt_model *self, const gpt_model_params *params)
     const tsr_seed_point point = {.base = params->training->seed, .kind = TSR_SEED_OP, .op = 0};
     TRY(tsr_seed_hashed(&point, &seed));
     const tsr_init_params init = {TSR_INIT_NORMAL, (uint64_t)seed, DEVIATION};
-    const tsr_partition_params uneven = {.kind = TSR_PARTITION_UNEVEN};
     tsr_group *group = params->job->tensor_group;
     if (self->is_first || (self->is_last && c->tied))
         TRY(tsr_embedding_create(
             tsr_embedding_params(.group = group, .name = is_llama(self) ? "embed_tokens" : "wte",
                                  .vocabulary_size = c->vocabulary, .width = c->width,
-                                 .dtype = params->dtype, .partition = uneven, .init = init,
+                                 .dtype = params->dtype, .partition = self->partition, .init = init,
                                  .deferred = true),
             &self->embedding));
     TRY(create_blocks(self, params, (uint64_t)seed));
@@ -171,7 +176,7 @@ static tsr_status create_layers(gpt_model *self, const gpt_model_params *params)
     return tsr_column_linear_create(
         tsr_linear_params(.group = group, .name = "lm_head", .input_size = c->width,
                           .output_size = c->vocabulary, .no_bias = true, .dtype = params->dtype,
-                          .partition = uneven, .init = init, .deferred = true),
+                          .partition = self->partition, .init = init, .deferred = true),
         &self->head);
 }
 
@@ -350,6 +355,7 @@ tsr_status model_init(gpt_model *self, const gpt_model_params *params)
                         .config = *params->config,
                         .training = *params->training,
                         .dtype = params->dtype,
+                        .partition = partition_by(params->tensor_rates),
                         .is_elastic = params->elastic,
                         .rebuilds = params->job->joined};
     TRY(divide_blocks(self, params->stages));

@@ -11,9 +11,10 @@ typedef struct gpt_model_params {
     const example_job *job;
     const gpt_config *config;
     const gpt_training *training;
-    const gpt_stages *stages; /* how blocks are divided */
-    const char *strategy;     /* how data-parallel ranks share parameters; "none": each has all */
-    tsr_dtype dtype;          /* of parameters and activations */
+    const gpt_stages *stages;             /* how blocks are divided */
+    const gpt_tensor_rates *tensor_rates; /* must outlive the model */
+    const char *strategy; /* how data-parallel ranks share parameters; "none": each has all */
+    tsr_dtype dtype;      /* of parameters and activations */
     bool recompute;
     bool elastic; /* parameters have replicas, for model_rebuild() */
 } gpt_model_params;
@@ -32,6 +33,7 @@ typedef struct gpt_model {
     gpt_training training;
     tsr_dtype dtype;
     bool is_elastic, rebuilds;
+    tsr_partition_params partition; /* how tensor-parallel ranks divide the model */
     tsr_pipeline *pipeline;
     bool is_first, is_last;           /* whether this stage is the first, or the last */
     int stage_blocks[GPT_MAX_STAGES]; /* how many blocks each stage has */

@@ -53,6 +53,7 @@ enum {
     OPT_STRATEGY,
     OPT_STYLE,
     OPT_TEMPERATURE,
+    OPT_TENSOR_RATES,
     OPT_TEXT,
     OPT_TIMEOUT,
     OPT_TOKENIZER,
@@ -108,6 +109,7 @@ static const struct option known[] = {
     {"strategy", required_argument, NULL, OPT_STRATEGY},
     {"style", required_argument, NULL, OPT_STYLE},
     {"temperature", required_argument, NULL, OPT_TEMPERATURE},
+    {"tensor-rates", required_argument, NULL, OPT_TENSOR_RATES},
     {"text", required_argument, NULL, OPT_TEXT},
     {"timeout", required_argument, NULL, OPT_TIMEOUT},
     {"tokenizer", required_argument, NULL, OPT_TOKENIZER},
@@ -219,6 +221,23 @@ static bool take_blocks(const char *text, gpt_stages *out)
     return true;
 }
 
+/* Parses the rates of tensor-parallel ranks, such as "3,1". */
+static bool take_tensor_rates(const char *text, gpt_tensor_rates *out)
+{
+    char *end;
+    out->count = 0;
+    for (const char *at = text;; at = end + 1) {
+        const double rate = strtod(at, &end);
+        if (end == at || !(rate > 0 && rate <= 1e9) || out->count == GPT_MAX_TENSOR ||
+            (*end != '\0' && *end != ','))
+            return wrong_option(PROGRAM, "--tensor-rates takes numbers above 0, as 3,1, not ",
+                                text);
+        out->values[out->count++] = rate;
+        if (*end == '\0')
+            return true;
+    }
+}
+
 /* Checks that the model can be divided into these stages. */
 static bool check_stages(const gpt_stages *stages, int layers)
 {
@@ -301,6 +320,8 @@ static bool take(int option, const char *value, gpt_options *out, given_sizes *g
         return parse_strategy(PROGRAM, value, &out->strategy);
     case OPT_TEMPERATURE:
         return parse_number(PROGRAM, "temperature", value, 0, &out->temperature);
+    case OPT_TENSOR_RATES:
+        return take_tensor_rates(value, &out->tensor_rates);
     case OPT_TIMEOUT:
         /* 0 would select the library's default. */
         return parse_number(PROGRAM, "timeout", value, 0.001, &out->timeout_seconds);
@@ -432,6 +453,21 @@ static bool complete(gpt_options *out, const given_sizes *given)
     return false;
 }
 
+static bool check_tensor_rates(const gpt_options *o)
+{
+    const int count = o->tensor_rates.count;
+    if (count == 0 || count == o->tensor)
+        return true;
+    if (o->tensor == 0)
+        fprintf(stderr, PROGRAM ": --tensor-rates needs --grid\n");
+    else
+        fprintf(stderr,
+                PROGRAM ": --tensor-rates has %d number%s; the groups of --grid %dx%d "
+                        "have %d ranks\n",
+                count, count == 1 ? "" : "s", o->data, o->tensor, o->tensor);
+    return false;
+}
+
 static bool check_elastic(const gpt_options *o)
 {
     if (o->elastic && o->tensor > 1)
@@ -491,7 +527,7 @@ bool gpt_options_parse(int argc, char **argv, gpt_options *out)
         return wrong_option(PROGRAM, "--separator is empty", "");
     if (out->separator && !out->tokenizer && !out->given_model)
         return wrong_option(PROGRAM, "--separator needs --tokenizer or --model", "");
-    return check_elastic(out) && complete(out, &given);
+    return check_tensor_rates(out) && check_elastic(out) && complete(out, &given);
 }
 
 void gpt_options_help(void)
@@ -548,6 +584,9 @@ void gpt_options_help(void)
         "processes and devices:\n"
         "  --ranks N              start N processes of this host\n"
         "  --grid DxT             D data-parallel by T tensor-parallel ranks (1xN)\n"
+        "  --tensor-rates LIST    with --grid: the T ranks divide heads, MLP and vocabulary in "
+        "these\n"
+        "                         proportions, as 3,1 (evenly)\n"
         "  --pipeline P           P stages, one such grid each, with the blocks divided over "
         "them;\n"
         "                         --accumulate batches pass through them one after the other\n"

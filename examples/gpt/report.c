@@ -37,6 +37,12 @@ void report_setting(const gpt_model *model, const gpt_options *options, const gp
            info->driver_info);
     printf("ranks     %d: %d data-parallel × %d tensor-parallel, parameters shared: %s\n",
            job->ranks, job->data, job->tensor, options->strategy);
+    if (options->tensor_rates.count > 0) {
+        printf("shares    of tensor-parallel ranks: %g", options->tensor_rates.values[0]);
+        for (int i = 1; i < options->tensor_rates.count; i++)
+            printf(", %g", options->tensor_rates.values[i]);
+        printf("\n");
+    }
     if (options->wire)
         printf("wire      activations are sent as %s\n", tsr_dtype_name(options->wire));
     if (job->stages > 1) {

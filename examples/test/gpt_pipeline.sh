@@ -38,7 +38,7 @@ text() {
 for style in gpt2 llama; do
     # Data-parallel ranks use other dropout masks than one process, so dropout is off with them.
     dropout=0 grid='--grid 2x1 --strategy full --blocks rates'
-    [ "$style" = llama ] && dropout=0.2 grid='--grid 1x2 --blocks 2,1'
+    [ "$style" = llama ] && dropout=0.2 grid='--grid 1x2 --tensor-rates 3,1 --blocks 2,1'
     set -- --style "$style" --dropout "$dropout"
     train 1 "$@" --steps 6 --checkpoint "$folder/half" || fail "$style: one process failed"
     train 1 "$@" --steps 12 --log "$folder/one.log" || fail "$style: one process failed"

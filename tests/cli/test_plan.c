@@ -606,6 +606,52 @@ START_TEST(finds_a_grid_for_training)
 }
 END_TEST
 
+/* Ranks with rates of 3, 1, 2 and 1. In each place of a group the slowest rank counts, and ranks in
+ * the same place have the same part. A stage of ranks 0 and 1 is as fast as one of 2 and 3, because
+ * rank 1 limits it. */
+START_TEST(divides_trainings_by_rates)
+{
+    static const char four[] =
+        "{\"link\": {\"latency_us\": 5, \"gbytes_per_second\": 1}, \"hosts\": [{\"name\": \"a\", "
+        "\"link\": {\"latency_us\": 5, \"gbytes_per_second\": 1}, \"ranks\": ["
+        "{\"gflops\": 30, \"memory_gbytes_per_second\": 1}, "
+        "{\"gflops\": 10, \"memory_gbytes_per_second\": 1}, "
+        "{\"gflops\": 20, \"memory_gbytes_per_second\": 1}, "
+        "{\"gflops\": 10, \"memory_gbytes_per_second\": 1}]}]}";
+    char path[160];
+    int seen = 0;
+    folder_write(&in, "four.json", four, strlen(four), path);
+    json_t *document = tool_json("plan " STORIES " --cluster four.json --goal training --batch 4 "
+                                 "--context 32 --accumulate 2 --format json",
+                                 "tessera.plan.cluster");
+    const json_t *all = tool_member(document, "candidates");
+    for (size_t i = 0; i < json_array_size(all); i++) {
+        const json_t *one = json_array_get(all, i), *used = tool_member(one, "ranks");
+        const int data = (int)tool_number(one, "data"), tensor = (int)tool_number(one, "tensor"),
+                  stages = (int)tool_number(one, "stages");
+        if (data * tensor * stages < 4 || json_is_true(tool_member(one, "sharded")))
+            continue;
+        const char *options = data == 2 && tensor == 2     ? "--grid 2x2 --tensor-rates 2,1"
+                              : stages == 2 && tensor == 2 ? "--grid 1x2 --pipeline 2 --blocks "
+                                                             "3,2 --tensor-rates 2,1"
+                              : tensor == 4                ? "--grid 1x4 --tensor-rates 3,1,2,1"
+                                                           : NULL;
+        if (options == NULL)
+            continue;
+        ck_assert_str_eq(tool_text(one, "options"), options);
+        ck_assert(json_is_true(tool_member(one, "by_rates")));
+        double memory[4];
+        for (size_t r = 0; r < 4; r++)
+            memory[r] = tool_number(json_array_get(used, r), "memory_bytes");
+        ck_assert_double_gt(memory[0], memory[1]);
+        ck_assert(data == 1 || (memory[0] == memory[2] && memory[1] == memory[3]));
+        seen++;
+    }
+    ck_assert_int_eq(seen, 3);
+    json_decref(document);
+}
+END_TEST
+
 START_TEST(help_explains_strategies)
 {
     static const char *const words[] = {
@@ -635,6 +681,7 @@ TESTS(plan)
     tcase_add_test(tests, moves_layers_of_a_grid);
     tcase_add_test(tests, divides_by_measured_rates);
     tcase_add_test(tests, finds_a_grid_for_training);
+    tcase_add_test(tests, divides_trainings_by_rates);
     tcase_add_test(tests, says_which_predictions_hold);
     tcase_add_test(tests, help_explains_strategies);
 }

@@ -63,10 +63,15 @@ static plan_grid grid_of(const plan_candidate *c, const plan_part *parts, const 
                        .parts = parts};
 }
 
+static bool is_training(const plan_search *s)
+{
+    return s->work.goal == PLAN_TRAINING;
+}
+
 /* Returns whether measured passes of a rank count. They are not measured for training. */
 static bool has_passes(const plan_search *s, const plan_rank *rank)
 {
-    return rank->passes > 0 && s->work.goal != PLAN_TRAINING;
+    return rank->passes > 0 && !is_training(s);
 }
 
 /* Returns the measured pass of a rank with as many rows as a pass of the candidate has. */
@@ -91,6 +96,23 @@ static double speed_of(const plan_search *s, const plan_candidate *c, int rank)
  * more than this, all count as equal. */
 #define NOISE 1.1
 
+/* Sets the shares of a training: the speed of the slowest rank at each place of a tensor-parallel
+ * group. */
+static void set_shares(plan_candidate *c)
+{
+    for (int column = 0; column < c->tensor; column++) {
+        c->shares[column] = c->rates[column];
+        for (int row = c->tensor; row < c->count; row += c->tensor)
+            c->shares[column] = fmin(c->shares[column], c->rates[row + column]);
+    }
+}
+
+/* Returns the rates by which the ranks of a tensor-parallel group divide the model. */
+static const double *group_rates(const plan_search *s, const plan_candidate *c, int first)
+{
+    return is_training(s) ? c->shares : &c->rates[first];
+}
+
 /* Sets the rates of the ranks of a candidate: their speeds in relation to the slowest one, with the
  * three digits that are printed, so that programs which get them as an option divide the model in
  * the same way. */
@@ -109,7 +131,11 @@ static void set_rates(const plan_search *s, plan_candidate *c)
         char text[32];
         snprintf(text, sizeof text, PLAN_RATE_FORMAT, c->rates[i] / least);
         c->rates[i] = equal ? 1 : strtod(text, NULL);
-        c->by_rates = c->by_rates || c->rates[i] != c->rates[i - i % c->tensor];
+    }
+    set_shares(c);
+    for (int i = 0; i < c->count; i++) {
+        const double *rates = group_rates(s, c, i - i % c->tensor);
+        c->by_rates = c->by_rates || rates[i % c->tensor] != rates[0];
     }
 }
 
@@ -120,11 +146,10 @@ static tsr_status divide_row(const plan_search *s, const tsr_model_config *m,
     tsr_model_rank_plan *plans = cli_alloc((size_t)c->tensor, sizeof *plans);
     const tsr_status status = tsr_model_plan(
         s->path,
-        tsr_model_plan_params(.ranks = c->tensor,
-                              .dtype = s->work.goal == PLAN_TRAINING ? TSR_F32 : s->dtype,
+        tsr_model_plan_params(.ranks = c->tensor, .dtype = is_training(s) ? TSR_F32 : s->dtype,
                               .partition = {.kind = c->by_rates ? TSR_PARTITION_WEIGHTED
                                                                 : TSR_PARTITION_UNEVEN,
-                                            .rates = c->by_rates ? c->rates + row : NULL},
+                                            .rates = c->by_rates ? group_rates(s, c, row) : NULL},
                               .context = s->context, .sequences = s->work.sequences,
                               .cache_dtype = s->cache_dtype),
         NULL, plans, NULL);
@@ -201,21 +226,31 @@ static double head_blocks(const plan_search *s, const plan_candidate *c, const p
            (pass.layer + block * pass.element);
 }
 
+/* Returns the speed of a tensor-parallel group: how much work it does in the time in which its
+ * slowest rank, in relation to its share, does its share. If the shares are in proportion to the
+ * speeds, this is the sum of the speeds. */
+static double group_speed(const plan_search *s, const plan_candidate *c, int first)
+{
+    const double *rates = group_rates(s, c, first);
+    double sum = 0, slowest = INFINITY;
+    for (int column = 0; column < c->tensor; column++) {
+        sum += c->by_rates ? rates[column] : 1;
+        slowest = fmin(slowest, c->rates[first + column] / (c->by_rates ? rates[column] : 1));
+    }
+    return sum * slowest;
+}
+
 /* Divides the blocks among stages by their rates and memory. The rate of a stage is that of its
- * slowest tensor-parallel group, which is the sum of its ranks' rates. The head counts as
- * additional blocks of the last stage. */
+ * slowest tensor-parallel group. The head counts as additional blocks of the last stage. */
 static tsr_status divide_blocks(const plan_search *s, const plan_candidate *c,
                                 const plan_part *parts)
 {
     double *rates = cli_alloc((size_t)c->stages, sizeof *rates);
     for (int stage = 0; stage < c->stages; stage++) {
         rates[stage] = INFINITY;
-        for (int row = 0; row < c->data; row++) {
-            double sum = 0;
-            for (int column = 0; column < c->tensor; column++)
-                sum += c->rates[(stage * c->data + row) * c->tensor + column];
-            rates[stage] = fmin(rates[stage], sum);
-        }
+        for (int row = 0; row < c->data; row++)
+            rates[stage] =
+                fmin(rates[stage], group_speed(s, c, (stage * c->data + row) * c->tensor));
     }
     const tsr_pipeline_divide_params params = {.blocks = s->work.layers,
                                                .stages = c->stages,
@@ -249,6 +284,7 @@ static void free_candidate(plan_candidate *c)
     free(c->blocks);
     free(c->memory);
     free(c->rates);
+    free(c->shares);
 }
 
 static tsr_status make(const plan_search *s, const tsr_model_config *m, const pool *from,
@@ -260,6 +296,7 @@ static tsr_status make(const plan_search *s, const tsr_model_config *m, const po
     out->blocks = cli_alloc((size_t)out->stages, sizeof *out->blocks);
     out->memory = cli_alloc((size_t)out->count, sizeof *out->memory);
     out->rates = cli_alloc((size_t)out->count, sizeof *out->rates);
+    out->shares = cli_alloc((size_t)out->tensor, sizeof *out->shares);
     memcpy(out->ranks, from->ranks, (size_t)out->count * sizeof *out->ranks);
     plan_part *parts = cli_alloc((size_t)out->count, sizeof *parts);
     tsr_status status = TSR_OK;
@@ -281,7 +318,7 @@ static bool is_possible(const plan_search *s, const tsr_model_config *m, const p
 {
     if (c->tensor > m->heads || c->stages > m->layers)
         return false;
-    return s->work.goal == PLAN_TRAINING ? s->work.sequences % c->data == 0 : c->data == 1;
+    return is_training(s) ? s->work.sequences % c->data == 0 : c->data == 1;
 }
 
 static tsr_status add_shape(const plan_search *s, const tsr_model_config *m, const pool *from,

@@ -17,6 +17,10 @@ typedef struct plan_candidate {
     int *blocks;    /* [stages] */
     double *memory; /* [count], bytes */
     double *rates;  /* [count]: the speeds of the ranks in relation to the slowest one */
+    /* [tensor]: for a training, the proportions in which the ranks of each tensor-parallel group
+     * divide the model. They are equal for all groups, because data-parallel ranks must have the
+     * same part of it. */
+    double *shares;
     plan_prediction predicted;
     plan_sharing sharing;
     double missing_bytes; /* the most bytes that a rank lacks; 0: all ranks have enough */
