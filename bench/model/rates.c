@@ -60,8 +60,9 @@ static void help(FILE *out)
         "averaged. From these times follow the time of a pass that depends neither on layers nor "
         "on sizes ('pass'), that of a "
         "layer and of the head without their sizes ('layer', 'head'), and those of 10⁶ elements of "
-        "their matrices (µs/10⁶). 'collective' is what an all-reduce of a tensor takes "
-        "longer than one of host memory, for all ranks of the job.\n");
+        "their matrices (µs/10⁶). 'collective' is how much longer a collective of tensors takes "
+        "than one of host memory, in a model that all ranks of the job divide; in JSON also in "
+        "models that the ranks of each host divide.\n");
     cli_options_help(out, options);
 }
 
@@ -133,6 +134,7 @@ static void write_json(const bench_rates_report *report, FILE *out)
         json_t *rank = cli_json_append_object(ranks);
         cli_json_text(rank, "device", report->rank[r].device);
         cli_json_real(rank, "collective_us", report->rank[r].collective * 1e6);
+        cli_json_real(rank, "host_collective_us", report->rank[r].host_collective * 1e6);
         json_t *passes = cli_json_add_array(rank, "passes");
         for (int i = 0; i < report->passes; i++) {
             const bench_rates_pass *from = &report->rank[r].pass[i];

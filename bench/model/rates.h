@@ -66,8 +66,9 @@ typedef struct bench_rates_sizes {
 /* What a rank has measured, as it is sent to rank 0. */
 typedef struct bench_rates_rank {
     char device[256];
-    double collective; /* how many seconds longer an all-reduce of a tensor takes than one of as
-                          much host memory; 0 for a single rank */
+    /* How many seconds longer a collective of tensors takes than one of as much host memory: of all
+     * ranks, and of the ranks of its host. 0 for a single rank. */
+    double collective, host_collective;
     bench_rates_pass pass[BENCH_RATES_PASSES];
 } bench_rates_rank;
 
@@ -95,6 +96,11 @@ void bench_rates_average(int ranks, const bench_rates_times *times, int rank, in
  * by at least a thousandth for each layer: then *noisy is the first pass of which that is so. */
 bool bench_rates_fit(const bench_rates_times *times, const bench_rates_sizes *sizes, int passes,
                      bench_rates_pass *pass, int *noisy);
+
+/* Returns how long a rank computes for a pass of a model with this number of layers, of which it
+ * has the part of one of `ranks` ranks. */
+double bench_rates_part_seconds(const bench_rates_pass *pass, const bench_rates_sizes *sizes,
+                                int layers, int ranks);
 
 void bench_rates_write(const bench_rates_report *report, bench_format format, FILE *out);
 

@@ -90,3 +90,10 @@ bool bench_rates_fit(const bench_rates_times *times, const bench_rates_sizes *si
     }
     return clear;
 }
+
+double bench_rates_part_seconds(const bench_rates_pass *pass, const bench_rates_sizes *sizes,
+                                int layers, int ranks)
+{
+    return pass->pass + layers * (pass->layer + sizes->layer / ranks * pass->element) + pass->head +
+           sizes->head / ranks * pass->head_element;
+}

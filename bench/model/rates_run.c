@@ -24,7 +24,6 @@
 /* The sizes of models with hardly any elements, if the whole model is not smaller. */
 #define EMPTY_HIDDEN 256
 #define EMPTY_VOCABULARY 16
-#define REDUCTIONS 32
 /* How many times the models are measured in turn if they do not fit into memory together. */
 #define ROUNDS 4
 
@@ -49,12 +48,10 @@ typedef struct job {
     bench_context context;
     tsr_comm *comm;
     tsr_group *alone; /* a group of this rank only */
-    tsr_group *all;   /* a group of all ranks */
     subject subjects[BENCH_RATES_MODELS];
     tsr_generated *generated; /* [sequences] */
     int *numbers;             /* [sequences]: in a generator; equal in all generators */
     int32_t *tokens;          /* [prompt, or 1] */
-    tsr_tensor *tensor;
     int rank;
     bench_rates_rank own;
     bench_rates_report report;
@@ -287,12 +284,12 @@ static bool time_pass(job *j, subject *subjects, int count, const kind *k, doubl
 }
 
 /* Opens a model beside models of `used` bytes. */
-static tsr_status open_model(job *j, const tsr_model_config *config, double used, subject *s,
-                             double *bytes)
+static tsr_status open_model(job *j, tsr_group *group, const tsr_model_config *config, double used,
+                             subject *s, double *bytes)
 {
     const bench_rates_options *o = j->options;
     const int64_t most = o->prompt > TOKENS + 1 ? o->prompt : TOKENS + 1;
-    tsr_model_params params = {.group = j->alone, .context = most, .sequences = (int)o->sequences};
+    tsr_model_params params = {.group = group, .context = most, .sequences = (int)o->sequences};
     cli_stages_divide(&j->options->stages, j->comm, &params);
     if (params.memory_bytes > 0) /* 0: no limit was given */
         params.memory_bytes =
@@ -322,7 +319,8 @@ static bool open_together(job *j, const tsr_model_config config[BENCH_RATES_MODE
     int32_t lacks_memory = 0;
     double used = 0;
     for (int m = 0; m < BENCH_RATES_MODELS && !lacks_memory; m++) {
-        const tsr_status status = open_model(j, &config[m], used, &j->subjects[m], &bytes[m]);
+        const tsr_status status =
+            open_model(j, j->alone, &config[m], used, &j->subjects[m], &bytes[m]);
         lacks_memory = status == TSR_ERR_DEVICE_MEMORY || status == TSR_ERR_NO_MEMORY;
         if (!lacks_memory) {
             BENCH_TRY(of(j), status);
@@ -345,7 +343,7 @@ static bool time_in_turn(job *j, const tsr_model_config config[BENCH_RATES_MODEL
     for (int round = 0; round < ROUNDS; round++)
         for (int m = 0; m < BENCH_RATES_MODELS; m++) {
             subject *s = &j->subjects[m];
-            BENCH_TRY(of(j), open_model(j, &config[m], 0, s, &bytes[m]));
+            BENCH_TRY(of(j), open_model(j, j->alone, &config[m], 0, s, &bytes[m]));
             for (int i = 0; i < j->report.passes; i++) {
                 const kind k = kind_of(j, i);
                 if (!time_pass(j, s, 1, &k, j->options->seconds / ROUNDS, &seconds[m][i][round]))
@@ -386,60 +384,122 @@ static bool time_models(job *j, const tsr_model_config config[BENCH_RATES_MODELS
 
 /* Collectives ---------------------------------------------------------------------------------- */
 
-/* Measures three times: of some work on the device, of the same work followed by an all-reduce of a
- * tensor, and of an all-reduce of as much host memory. */
-static bool time_reductions(job *j, float *host, int64_t count, double seconds[3])
+/* The all-reduces of a tensor-parallel pass with many layers: two for each layer, and one for the
+ * embedding. */
+#define PASS_REDUCTIONS (2 * BENCH_RATES_MANY_LAYERS + 1)
+
+/* The ranks that divide a model, and the host memory of the collectives of one pass. */
+typedef struct party {
+    tsr_comm *comm;
+    tsr_group *group;
+    float *activations, *own_logits, *logits;
+    uint64_t width, own_vocabulary;
+} party;
+
+static bool create_party(job *j, tsr_comm *comm, const tsr_model_config *config, party *out)
 {
-    tsr_stream *stream = j->context.stream;
-    for (int what = 0; what < 3; what++) {
-        if (!barrier(j))
-            return false;
-        const double start = bench_now_ns();
-        for (int i = 0; i < REDUCTIONS; i++) {
-            if (what < 2)
-                BENCH_TRY(of(j), tsr_add(stream, j->tensor, j->tensor, j->tensor));
-            if (what == 1)
-                BENCH_TRY(of(j), tsr_group_all_reduce(j->all, j->tensor, TSR_OP_SUM));
-            if (what == 2)
-                BENCH_TRY(of(j), tsr_comm_all_reduce(j->comm, host, host, (uint64_t)count, TSR_F32,
-                                                     TSR_OP_SUM));
-        }
-        BENCH_TRY(of(j), tsr_stream_wait(stream));
-        seconds[what] = (bench_now_ns() - start) * 1e-9 / REDUCTIONS;
-    }
+    const uint64_t ranks = (uint64_t)tsr_comm_size(comm);
+    out->comm = comm;
+    out->width = (uint64_t)config->width;
+    out->own_vocabulary = ((uint64_t)config->vocabulary + ranks - 1) / ranks;
+    out->activations = cli_alloc(out->width, sizeof *out->activations);
+    out->own_logits = cli_alloc(out->own_vocabulary, sizeof *out->own_logits);
+    out->logits = cli_alloc(out->own_vocabulary * ranks, sizeof *out->logits);
+    BENCH_TRY(of(j), tsr_group_create(comm, j->context.stream, tsr_group_params(0), &out->group));
     return true;
 }
 
-static bool measure_collective(job *j)
+static void free_party(party *p)
 {
-    const int64_t width = j->report.config.width;
-    tsr_stream *stream = j->context.stream;
-    tsr_device *device = tsr_stream_device(stream);
-    double samples[MAX_SAMPLES];
-    int count = 0, more = 1;
-    if (j->report.ranks == 1)
-        return true;
-    float *host = cli_alloc((size_t)width, sizeof *host);
+    tsr_group_destroy(&p->group);
+    free(p->activations);
+    free(p->own_logits);
+    free(p->logits);
+}
+
+/* Makes the collectives of a tensor-parallel pass with data in host memory. With the last one, the
+ * ranks agree on the token. */
+static bool exchange(job *j, const party *p)
+{
+    int32_t token[2] = {0};
+    for (int i = 0; i < PASS_REDUCTIONS; i++)
+        BENCH_TRY(of(j), tsr_comm_all_reduce(p->comm, p->activations, p->activations, p->width,
+                                             TSR_F32, TSR_OP_SUM));
+    BENCH_TRY(of(j),
+              tsr_comm_all_gather(p->comm, p->own_logits, p->logits, p->own_vocabulary, TSR_F32));
+    BENCH_TRY(of(j), tsr_comm_all_reduce(p->comm, token, token, 2, TSR_I32, TSR_OP_MAX));
+    return true;
+}
+
+/* Measures a pass of the model that the ranks divide, and its collectives in host memory, in turn.
+ * Each time is that of the slowest rank. */
+static bool time_divided(job *j, subject *s, const party *p, double *pass, double *exchanges)
+{
+    const kind k = {.sequences = 1};
+    const int warm = TOKENS / CHUNK;
+    double samples[MAX_SAMPLES], slowest[2];
+    uint8_t more = 1;
+    if (!create_generators(j, s, 1, &k))
+        return false;
     const double end = bench_now_ns() + j->options->seconds * 1e9;
-    bool good = bench_passed(of(j), tsr_group_create(j->comm, stream, tsr_group_params(0), &j->all),
-                             "tsr_group_create") &&
-                bench_passed(of(j), tsr_tensor_create(device, TSR_F32, 1, &width, &j->tensor),
-                             "tsr_tensor_create") &&
-                bench_passed(of(j), tsr_fill(stream, j->tensor, 0), "tsr_fill");
-    for (int round = 0; good && more; round++) {
-        double seconds[3];
-        good = time_reductions(j, host, width, seconds);
-        if (good && round > 0)
-            samples[count++] = seconds[1] - seconds[0] - seconds[2];
-        /* Rank 0 decides whether all ranks take another sample. */
-        more = round < 3 || (bench_now_ns() < end && count < MAX_SAMPLES);
-        good =
-            good && bench_passed(of(j), tsr_comm_broadcast(j->comm, &more, sizeof more, TSR_U8, 0),
-                                 "tsr_comm_broadcast");
+    for (int round = 0; more; round++) {
+        if (!sample(j, s, &k, round < warm))
+            return false;
+        const double start = bench_now_ns();
+        for (int i = 0; i < CHUNK; i++)
+            if (!exchange(j, p))
+                return false;
+        if (round >= warm)
+            samples[s->count - 1] = (bench_now_ns() - start) * 1e-9 / CHUNK;
+        /* The first rank decides whether all ranks take another sample. */
+        more = round < warm + 3 || (bench_now_ns() < end && s->count < MAX_SAMPLES);
+        BENCH_TRY(of(j), tsr_comm_broadcast(p->comm, &more, 1, TSR_U8, 0));
     }
-    if (good)
-        j->own.collective = fmax(median(samples, count), 0);
-    free(host);
+    slowest[0] = median(s->samples, s->count);
+    slowest[1] = median(samples, s->count);
+    BENCH_TRY(of(j), tsr_comm_all_reduce(p->comm, slowest, slowest, 2, TSR_F64, TSR_OP_MAX));
+    *pass = slowest[0];
+    *exchanges = slowest[1];
+    return true;
+}
+
+/* Measures how much longer a collective of tensors takes than one of as much host memory: that by
+ * which a pass of a model that the ranks of `comm` divide is longer than the computation of the
+ * slowest rank and the collectives in host memory, for each collective. */
+static bool measure_collective(job *j, tsr_comm *comm, const tsr_model_config *config,
+                               const bench_rates_sizes *sizes, double *out)
+{
+    const int ranks = tsr_comm_size(comm);
+    double computes = bench_rates_part_seconds(&j->own.pass[0], sizes, (int)config->layers, ranks),
+           bytes, pass = 0, exchanges = 0;
+    party p = {0};
+    if (ranks == 1)
+        return true;
+    BENCH_TRY(of(j), tsr_comm_all_reduce(comm, &computes, &computes, 1, TSR_F64, TSR_OP_MAX));
+    bool good = create_party(j, comm, config, &p) &&
+                bench_passed(of(j), open_model(j, p.group, config, 0, &j->subjects[0], &bytes),
+                             "tsr_model_create_random") &&
+                time_divided(j, &j->subjects[0], &p, &pass, &exchanges);
+    *out = fmax(pass - computes - exchanges, 0) / (PASS_REDUCTIONS + 1);
+    close_models(j);
+    free_party(&p);
+    return good;
+}
+
+/* Measures collectives of all ranks, and of the ranks of each host, of all hosts at the same
+ * time. */
+static bool measure_collectives(job *j, const tsr_model_config *config,
+                                const bench_rates_sizes *sizes)
+{
+    tsr_comm *host = NULL;
+    if (!measure_collective(j, j->comm, config, sizes, &j->own.collective))
+        return false;
+    j->own.host_collective = j->own.collective;
+    if (tsr_comm_host_count(j->comm) == 1)
+        return true;
+    BENCH_TRY(of(j), tsr_comm_split(j->comm, tsr_comm_host(j->comm, j->rank), j->rank, &host));
+    const bool good = measure_collective(j, host, config, sizes, &j->own.host_collective);
+    tsr_comm_destroy(&host);
     return good;
 }
 
@@ -468,14 +528,8 @@ static bool open_job(job *j)
 }
 
 /* Sets the passes of this rank from the times of all ranks. */
-static bool fit(job *j, const tsr_model_config config[BENCH_RATES_MODELS], bench_rates_times *own)
+static bool fit(job *j, const bench_rates_sizes *sizes, bench_rates_times *own)
 {
-    const bench_rates_sizes sizes = {
-        .layer = block_elements(&config[BENCH_RATES_WHOLE]),
-        .part_layer = block_elements(&config[BENCH_RATES_PART]),
-        .head = head_elements(&config[BENCH_RATES_WHOLE]),
-        .part_head = head_elements(&config[BENCH_RATES_PART_HEAD]),
-    };
     bench_rates_times mean;
     int noisy;
     bench_rates_times *all = cli_alloc((size_t)j->report.ranks, sizeof *all);
@@ -489,7 +543,7 @@ static bool fit(job *j, const tsr_model_config config[BENCH_RATES_MODELS], bench
         return false;
     for (int i = 0; i < j->report.passes; i++)
         j->own.pass[i].rows = rows_of(j, i);
-    if (!bench_rates_fit(&mean, &sizes, j->report.passes, j->own.pass, &noisy))
+    if (!bench_rates_fit(&mean, sizes, j->report.passes, j->own.pass, &noisy))
         cli_say(
             "bench rates: warning: on rank %d a pass of %lld rows takes %g ms with %d layers and "
             "%g ms with %d; with parts of them, %g and %g ms; measure longer (--time), without "
@@ -509,14 +563,19 @@ static bool measure_all(job *j)
     bench_rates_times own = {0};
     for (int m = 0; m < BENCH_RATES_MODELS; m++)
         config[m] = config_of(j, m);
+    const bench_rates_sizes sizes = {
+        .layer = block_elements(&config[BENCH_RATES_WHOLE]),
+        .part_layer = block_elements(&config[BENCH_RATES_PART]),
+        .head = head_elements(&config[BENCH_RATES_WHOLE]),
+        .part_head = head_elements(&config[BENCH_RATES_PART_HEAD]),
+    };
     make_input(j);
     if (!time_models(j, config, &own, bytes))
         return false;
     j->report.element_bytes = (bytes[BENCH_RATES_DEEP_WHOLE] - bytes[BENCH_RATES_WHOLE]) /
-                              (BENCH_RATES_MANY_LAYERS - BENCH_RATES_FEW_LAYERS) /
-                              block_elements(&config[BENCH_RATES_WHOLE]);
+                              (BENCH_RATES_MANY_LAYERS - BENCH_RATES_FEW_LAYERS) / sizes.layer;
     bench_progress_show(&j->context.progress, "collectives");
-    if (!measure_collective(j) || !fit(j, config, &own))
+    if (!fit(j, &sizes, &own) || !measure_collectives(j, &config[BENCH_RATES_DEEP_WHOLE], &sizes))
         return false;
     j->report.rank = cli_alloc((size_t)j->report.ranks, sizeof *j->report.rank);
     BENCH_TRY(of(j), tsr_comm_all_gather(j->comm, &j->own, j->report.rank, sizeof j->own, TSR_U8));
@@ -526,8 +585,6 @@ static bool measure_all(job *j)
 static void close_job(job *j)
 {
     free(j->report.rank);
-    tsr_tensor_destroy(&j->tensor);
-    tsr_group_destroy(&j->all);
     tsr_group_destroy(&j->alone);
     bench_finish(&j->context);
     tsr_comm_destroy(&j->comm);

@@ -232,6 +232,11 @@ START_TEST(rates_of_a_job)
         static const int rows[] = {1, 2, 3, 9};
         const json_t *passes = tool_member(json_array_get(ranks, r), "passes");
         ck_assert_uint_eq(json_array_size(passes), 4);
+        /* all ranks are on one host */
+        const json_t *rank = json_array_get(ranks, r);
+        ck_assert_double_ge(tool_number(rank, "collective_us"), 0);
+        ck_assert_double_eq(tool_number(rank, "host_collective_us"),
+                            tool_number(rank, "collective_us"));
         for (size_t i = 0; i < 4; i++) {
             const json_t *pass = json_array_get(passes, i);
             ck_assert_int_eq((int)tool_number(pass, "rows"), rows[i]);

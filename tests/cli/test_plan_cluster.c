@@ -199,9 +199,84 @@ START_TEST(costs_of_a_pipeline)
 }
 END_TEST
 
+START_TEST(times_of_stages)
+{
+    const double compute[] = {1, 2, 1}, messages[] = {0.5, 0.5, 0.5}, sends[] = {0.1, 0.1, 0};
+    const int ranks[] = {1, 1, 1};
+    plan_stages stages = {.count = 3,
+                          .parts = 3,
+                          .hosts = 1,
+                          .compute = compute,
+                          .messages = messages,
+                          .sends = sends,
+                          .ranks = ranks,
+                          .processors = (const double[]){0}};
+    /* The first part passes all stages, and the others follow the slowest stage. */
+    ck_assert_double_eq_tol(plan_stages_seconds(&stages), 5.5 + 0.2 + 2 * 2.5, 1e-12);
+    stages.processors = (const double[]){3};
+    ck_assert_double_eq_tol(plan_stages_seconds(&stages), 5.5 + 0.2 + 2 * 2.5, 1e-12);
+    /* One processor computes for all stages. It has nothing to do only while a single part is on
+     * its way: at the start for messages of 0.5 and 0.1, and at the end for 0.5. */
+    stages.processors = (const double[]){1};
+    stages.parts = 1;
+    ck_assert_double_eq_tol(plan_stages_seconds(&stages), 5.5 + 0.2, 1e-12);
+    /* Two stages, two parts. The second stage begins its first part at 1.6, while the first stage
+     * computes its second part (0.9 are left, and it began at 1.5), so both are half as fast until
+     * 3.4. Then the second stage has 1.1 left, and the other part to compute: 3.4 + 1.1 + 0.5 + 2 +
+     * 0.5. */
+    stages.count = 2;
+    stages.parts = 2;
+    ck_assert_double_eq_tol(plan_stages_seconds(&stages), 7.5, 1e-12);
+}
+END_TEST
+
+START_TEST(times_of_stages_on_hosts)
+{
+    /* The first stage has a rank on each host, and is done when the slower one is. The second stage
+     * has one on the second host, which has one processor for both. */
+    const double compute[] = {1, 2, 0, 4}, none[] = {0, 0}, processors[] = {1, 1};
+    const int ranks[] = {1, 1, 0, 1};
+    const plan_stages stages = {.count = 2,
+                                .parts = 2,
+                                .hosts = 2,
+                                .compute = compute,
+                                .messages = none,
+                                .sends = none,
+                                .ranks = ranks,
+                                .processors = processors};
+    ck_assert_double_eq_tol(plan_stages_seconds(&stages), 2 * (2 + 4), 1e-12);
+}
+END_TEST
+
+/* Times that cannot be represented exactly, and differ by little: the simulation ends, and the
+ * processor always has something to do. */
+START_TEST(times_of_many_stages)
+{
+    enum { STAGES = 48, PARTS = 40 };
+    double compute[STAGES], none[STAGES] = {0}, sum = 0;
+    int ranks[STAGES];
+    for (int s = 0; s < STAGES; s++) {
+        compute[s] = 1e-4 + 1e-14 * (s % 7) + 1e-18 * s;
+        sum += PARTS * compute[s];
+        ranks[s] = 1;
+    }
+    const double one[] = {1};
+    const plan_stages stages = {.count = STAGES,
+                                .parts = PARTS,
+                                .hosts = 1,
+                                .compute = compute,
+                                .messages = none,
+                                .sends = none,
+                                .ranks = ranks,
+                                .processors = one};
+    ck_assert_double_eq_tol(plan_stages_seconds(&stages), sum, 1e-9);
+}
+END_TEST
+
 /* Predictions ---------------------------------------------------------------------------------- */
 
 static bool waits_for_device;
+static bool share_host;   /* both ranks are on the first host */
 static double processors; /* processors of the second host; 0: enough for all ranks */
 
 /* Describes two hosts with one rank each: 1 and 0.5 GFLOP/s, 1 and 0.5 GB/s. */
@@ -211,11 +286,16 @@ static void two_hosts(plan_cluster *out)
     out->rank[0] = (plan_rank){.host = 0, .flops = 1e9, .bandwidth = 1e9};
     out->rank[1] = (plan_rank){.host = 1, .flops = 5e8, .bandwidth = 5e8};
     out->rank[1].collective_seconds = waits_for_device ? 100e-6 : 0;
+    out->rank[1].host_collective_seconds = waits_for_device ? 40e-6 : 0;
     out->processors[1] = processors;
     out->awake_seconds[1] = out->asleep_seconds[1] = 8e-6;
     out->links = calloc(4, sizeof *out->links);
     ck_assert_ptr_nonnull(out->links);
     out->links[1] = out->links[2] = plan_link_of(A, B);
+    if (share_host) {
+        out->rank[1].host = 0;
+        out->links[0] = plan_link_of(A, B);
+    }
 }
 
 static const int both[] = {0, 1};
@@ -294,6 +374,26 @@ START_TEST(predicts_generation)
     plan_predict(&cluster, &work, &grid, &predicted);
     plan_cluster_free(&cluster);
     ck_assert_double_eq_tol(predicted.compute, 3 * 4.166666666666667e-3, 1e-9);
+}
+END_TEST
+
+/* A collective of ranks of one host waits for the device for less time than others. */
+START_TEST(waits_for_devices_of_a_host)
+{
+    const plan_work work = work_of(PLAN_GENERATION, 1);
+    const plan_part parts[2] = {whole, whole};
+    const plan_grid grid = {1, 2, 1, both, false, (const int[]){4}, parts};
+    double seconds[2];
+    share_host = true;
+    for (int i = 0; i < 2; i++) {
+        waits_for_device = i == 1;
+        two_hosts(&cluster);
+        plan_predict(&cluster, &work, &grid, &predicted);
+        plan_cluster_free(&cluster);
+        seconds[i] = predicted.seconds;
+    }
+    share_host = waits_for_device = false;
+    ck_assert_double_eq_tol(seconds[1] - seconds[0], 10 * 40e-6, 1e-9);
 }
 END_TEST
 
@@ -579,6 +679,9 @@ START_TEST(reads_measured_rates)
         {"{}", "rates.json: is not the output of tessera bench rates --json"},
         {RATES(""), "rates.json: has 0 ranks, but the cluster has 1"},
         {RATES("{}"), "rates.json: rank 0 has no passes"},
+        {RATES("{\"host_collective_us\": -1, \"passes\": [" PASS("2", "1") "]}"),
+         "rates.json: \"host_collective_us\" of rank 0 is -1; it must be at least 0 and at most "
+         "1e+07"},
         {RATES("{\"passes\": [" PASS("2", "1") "," PASS("2", "1") "]}"),
          "rates.json: passes[1] of rank 0 has 2 rows, after 2; they must ascend"},
         {RATES("{\"passes\": [" PASS("2", "0") "]}"),
@@ -599,8 +702,15 @@ START_TEST(reads_measured_rates)
     ck_assert_double_eq_tol(rank->pass[1].head, 15e-6, 1e-12);
     ck_assert_double_eq_tol(rank->pass[1].head_element, 40e-12, 1e-18);
     ck_assert_double_eq_tol(rank->collective_seconds, 7e-6, 1e-12);
+    ck_assert_double_eq_tol(rank->host_collective_seconds, 7e-6, 1e-12);
     ck_assert_double_eq_tol(rank->bandwidth, 2e10, 1);
     ck_assert_double_eq_tol(rank->flops, 4e10, 1);
+    plan_cluster_free(&cluster);
+    ck_assert_msg(read_rates(RATES("{\"collective_us\": 7, \"host_collective_us\": 3, \"passes\": "
+                                   "[" PASS("1", "100") "]}"),
+                             error),
+                  "%s", error);
+    ck_assert_double_eq_tol(cluster.rank[0].host_collective_seconds, 3e-6, 1e-12);
     plan_cluster_free(&cluster);
     for (size_t i = 0; i < COUNT_OF(wrong); i++) {
         ck_assert(!read_rates(wrong[i].rates, error));
@@ -723,7 +833,11 @@ TESTS(plan_cluster)
     tcase_add_test(tests, costs_inside_a_host);
     tcase_add_test(tests, costs_of_turns);
     tcase_add_test(tests, costs_of_a_pipeline);
+    tcase_add_test(tests, times_of_stages);
+    tcase_add_test(tests, times_of_stages_on_hosts);
+    tcase_add_test(tests, times_of_many_stages);
     tcase_add_test(tests, predicts_generation);
+    tcase_add_test(tests, waits_for_devices_of_a_host);
     tcase_add_test(tests, predicts_from_measured_passes);
     tcase_add_test(tests, predicts_prompts);
     tcase_add_test(tests, predicts_training);

@@ -103,9 +103,20 @@ START_TEST(averages_equal_ranks)
 }
 END_TEST
 
+START_TEST(times_of_parts)
+{
+    /* all of two layers and the head; half of them; their fixed times stay */
+    ck_assert_double_eq_tol(bench_rates_part_seconds(&known[0], &sizes, 2, 1),
+                            1e-3 + 2 * (2e-4 + 1e-3) + 2e-4 + 4e-3, 1e-12);
+    ck_assert_double_eq_tol(bench_rates_part_seconds(&known[0], &sizes, 2, 2),
+                            1e-3 + 2 * (2e-4 + 0.5e-3) + 2e-4 + 2e-3, 1e-12);
+}
+END_TEST
+
 TESTS(rates)
 {
     tcase_add_test(tests, finds_the_numbers);
     tcase_add_test(tests, tells_noise);
     tcase_add_test(tests, averages_equal_ranks);
+    tcase_add_test(tests, times_of_parts);
 }

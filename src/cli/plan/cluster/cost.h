@@ -79,4 +79,21 @@ double plan_collective_seconds(const plan_group *group, tsr_collective kind, dou
 double plan_pipeline_seconds(int stages, int micro_batches, const double *passes,
                              const double *sends);
 
+/* The stages of a model that generates. Each stage computes the parts of the sequences one after
+ * the other, and sends each to the next stage. */
+typedef struct plan_stages {
+    int count, parts, hosts;
+    /* [count][hosts]: seconds that the stage's ranks on a host compute for a part, if each rank has
+     * a processor */
+    const double *compute;
+    const double *messages; /* [count]: seconds of a part's collectives, which need no processor */
+    const double *sends;    /* [count]: seconds of a message to the next stage */
+    const int *ranks;       /* [count][hosts]: the ranks of a stage on each host */
+    const double *processors; /* [hosts]; 0: one for each rank */
+} plan_stages;
+
+/* Returns the time until the last stage has the last part. The ranks of a host that compute at the
+ * same time share its processors. */
+double plan_stages_seconds(const plan_stages *stages);
+
 #endif

@@ -230,7 +230,7 @@ static bool read_rank(const reader *r, const json_t *object, const char *host, i
     rank.flops = gflops * 1e9;
     rank.bandwidth = gbytes * 1e9;
     rank.layer_seconds = layer_us * 1e-6;
-    rank.collective_seconds = collective_us * 1e-6;
+    rank.collective_seconds = rank.host_collective_seconds = collective_us * 1e-6;
     for (int i = 0; i < (int)count; i++)
         c->rank[c->ranks++] = rank;
     return true;
@@ -539,6 +539,10 @@ static bool read_measured_rank(const reader *r, const json_t *object, int number
     snprintf(where, sizeof where, "rank %d", number);
     if (!read_number(r, object, where, (limits){"collective_us", 0, 1e7, true}, &collective))
         return false;
+    double host_collective = collective; /* files of earlier versions do not have it */
+    if (!read_number(r, object, where, (limits){"host_collective_us", 0, 1e7, true},
+                     &host_collective))
+        return false;
     for (size_t i = 0; i < json_array_size(passes); i++)
         if (!read_pass(r, json_array_get(passes, i), number, rank))
             return false;
@@ -546,6 +550,7 @@ static bool read_measured_rank(const reader *r, const json_t *object, int number
         return wrong(r, "rank %d has no passes", number);
     const plan_pass *first = &rank->pass[0], *last = &rank->pass[rank->passes - 1];
     rank->collective_seconds = collective * 1e-6;
+    rank->host_collective_seconds = host_collective * 1e-6;
     rank->layer_seconds = first->layer;
     rank->bandwidth = element_bytes / first->element;
     rank->flops = 2 * last->rows / last->element;

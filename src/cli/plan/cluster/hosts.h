@@ -28,8 +28,8 @@ typedef struct plan_rank {
     double bandwidth;            /* bytes per second from memory */
     double layer_seconds;        /* the fixed additional time of a layer */
     /* the fixed time that a collective of tensors takes, in addition to that of its messages, until
-     * the device continues */
-    double collective_seconds;
+     * the device continues; and that of a collective of ranks of one host */
+    double collective_seconds, host_collective_seconds;
     uint64_t memory; /* bytes; 0: no limit */
 } plan_rank;
 

@@ -194,8 +194,13 @@ static double tensor_seconds(const plan_cluster *c, const plan_work *w, const pl
         logits = plan_collective_seconds(&group, TSR_COLLECTIVE_REDUCE_SCATTER,
                                          sequences * w->vocabulary * sizeof(float));
     }
-    for (int column = 0; column < g->tensor; column++)
-        device = fmax(device, rank_at(c, g, place + column)->collective_seconds);
+    bool one_host = true;
+    for (int column = 1; column < g->tensor; column++)
+        one_host = one_host && group.host[column] == group.host[0];
+    for (int column = 0; column < g->tensor; column++) {
+        const plan_rank *rank = rank_at(c, g, place + column);
+        device = fmax(device, one_host ? rank->host_collective_seconds : rank->collective_seconds);
+    }
     const double sum =
         reductions * plan_collective_seconds(&group, TSR_COLLECTIVE_ALL_REDUCE, bytes) + logits +
         (reductions + others) * device;
@@ -334,41 +339,37 @@ static void predict_training(const plan_cluster *c, const plan_work *w, const pl
     free(nothing);
 }
 
-/* Returns how long a stage computes for one part (the work of one pass), if its ranks share the
- * processors of `host` with ranks of other stages. The rates of ranks were measured while all ranks
- * computed. With a single part, only the ranks of one stage compute at a time. With several parts,
- * all ranks compute, but each needs a processor only for its own work. */
-static double shared_seconds(const plan_cluster *c, const plan_grid *g, const pass *passes,
-                             int parts, int stage, int host)
+/* Returns how long the stages need for all parts of the sequences. Measured rates are those while
+ * all ranks compute, so a rank that has its processor for itself is faster. */
+static double stages_seconds(const plan_cluster *c, const plan_work *w, const plan_grid *g,
+                             const pass *passes, const double *sends, int parts)
 {
+    const size_t count = (size_t)g->stages, hosts = (size_t)c->hosts;
     const int each = g->data * g->tensor;
-    const plan_turns turns = turns_of(c, g, host);
-    const double alone = passes[stage].compute / fmax(turns.ranks, 1);
-    double all = 0, own = 0;
-    int ranks = 0;
-    if (turns.ranks <= 1)
-        return passes[stage].compute;
-    for (int place = 0; place < each * g->stages; place++) {
-        if (rank_at(c, g, place)->host != host)
-            continue;
-        ranks++;
-        all += passes[place / each].compute;
-        own += place / each == stage ? passes[stage].compute : 0;
-    }
-    return fmax(alone, (parts > 1 ? all : own) / ranks);
-}
-
-static void share_processors(const plan_cluster *c, const plan_grid *g, int parts, pass *passes)
-{
-    const int each = g->data * g->tensor;
-    double *seconds = cli_alloc((size_t)g->stages, sizeof *seconds);
-    for (int place = 0; place < each * g->stages; place++) {
+    double *compute = cli_alloc(count * hosts, sizeof *compute);
+    double *messages = cli_alloc(count, sizeof *messages);
+    int *ranks = cli_alloc(count * hosts, sizeof *ranks);
+    for (int place = 0; place < g->stages * each; place++) {
         const int stage = place / each, host = rank_at(c, g, place)->host;
-        seconds[stage] = fmax(seconds[stage], shared_seconds(c, g, passes, parts, stage, host));
+        const size_t at = (size_t)stage * hosts + (size_t)host;
+        const plan_turns turns = turns_of(c, g, host);
+        const double shared = compute_seconds(c, w, g, stage, place);
+        ranks[at]++;
+        compute[at] = fmax(compute[at], shared / fmax(turns.ranks, 1));
+        messages[stage] = passes[stage].tensor;
     }
-    for (int s = 0; s < g->stages; s++)
-        passes[s].compute = seconds[s];
-    free(seconds);
+    const double seconds = plan_stages_seconds(&(plan_stages){.count = g->stages,
+                                                              .parts = parts,
+                                                              .hosts = c->hosts,
+                                                              .compute = compute,
+                                                              .messages = messages,
+                                                              .sends = sends,
+                                                              .ranks = ranks,
+                                                              .processors = c->processors});
+    free(compute);
+    free(messages);
+    free(ranks);
+    return seconds;
 }
 
 /* Adds the time in which all ranks agree on the tokens that the last stage has chosen: first the
@@ -394,21 +395,18 @@ static void add_agreement(const plan_cluster *c, const plan_work *w, const plan_
  * token of any part only starts when the last part has left the last stage, because all ranks then
  * agree on the tokens. */
 static void predict_generation(const plan_cluster *c, const plan_work *w, const plan_grid *g,
-                               pass *passes, const double *sends, plan_prediction *out)
+                               const pass *passes, const double *sends, plan_prediction *out)
 {
     const int parts = parts_of_sequences(w, g);
-    share_processors(c, g, parts, passes);
-    double once = 0, through = 0;
-    for (int s = 0; s < g->stages; s++) {
-        once += passes[s].compute + passes[s].tensor;
-        through += sends[s];
-    }
+    const double all = stages_seconds(c, w, g, passes, sends, parts);
     const pass *slowest = &passes[slowest_stage(passes, g->stages)];
-    const double busy = slowest->compute + slowest->tensor;
-    out->compute = parts * slowest->compute;
-    out->tensor = parts * slowest->tensor;
+    double through = 0;
+    for (int s = 0; s < g->stages; s++)
+        through += sends[s];
     out->pipeline = through;
-    out->idle = once - busy;
+    out->tensor = parts * slowest->tensor;
+    out->compute = fmin(parts * slowest->compute, all - out->pipeline - out->tensor);
+    out->idle = all - out->pipeline - out->tensor - out->compute;
     add_agreement(c, w, g, out);
 }
 
