@@ -35,6 +35,11 @@ static double *left(const line *l, int stage, int host)
     return &l->left[stage * l->stages->hosts + host];
 }
 
+static int ranks_on(const line *l, int stage, int host)
+{
+    return l->stages->ranks[stage * l->stages->hosts + host];
+}
+
 static void share_processors(const line *l)
 {
     for (int host = 0; host < l->stages->hosts; host++)
@@ -42,7 +47,7 @@ static void share_processors(const line *l)
     for (int s = l->first; s < l->end; s++)
         for (int host = l->state[s].host; host < l->state[s].end; host++)
             if (*left(l, s, host) > 0)
-                l->speed[host] += l->stages->ranks[s * l->stages->hosts + host];
+                l->speed[host] += ranks_on(l, s, host);
     for (int host = 0; host < l->stages->hosts; host++) {
         const double processors = l->stages->processors[host], ranks = l->speed[host];
         l->speed[host] = processors > 0 && ranks > processors ? processors / ranks : 1;
@@ -143,12 +148,11 @@ static void find_hosts(const line *l)
 {
     const int hosts = l->stages->hosts;
     for (int s = 0; s < l->stages->count; s++) {
-        const int *ranks = &l->stages->ranks[s * hosts];
         state *here = &l->state[s];
-        while (here->host < hosts && ranks[here->host] == 0)
+        while (here->host < hosts && ranks_on(l, s, here->host) == 0)
             here->host++;
         for (int host = here->host; host < hosts; host++)
-            here->end = ranks[host] > 0 ? host + 1 : here->end;
+            here->end = ranks_on(l, s, host) > 0 ? host + 1 : here->end;
     }
 }
 
