@@ -18,8 +18,8 @@ typedef struct gpt_options {
     const char *prompt;                   /* NULL: see text_encode() */
     int ranks;                            /* 0: as many as were launched */
     int data, tensor; /* the grid: data-parallel by tensor-parallel ranks; 0: not given */
-    gpt_tensor_rates tensor_rates;
-    gpt_stages stages;    /* of a pipeline; count 0: not given */
+    gpt_tensor_rates tensor_rates; /* needs a given grid */
+    gpt_stages stages;             /* of a pipeline; count 0: not given */
     const char *strategy; /* how data-parallel ranks share parameters; "none": each has all */
     gpt_config model;
     gpt_training training;
