@@ -248,28 +248,47 @@ START_TEST(times_of_stages_on_hosts)
 }
 END_TEST
 
-/* Times that cannot be represented exactly, and differ by little: the simulation ends, and the
- * processor always has something to do. */
+/* The simulation ends, whatever rounding leaves of a time: four stages on each of eight hosts with
+ * two processors, whose times are small multiples of one time, so that many things happen nearly at
+ * once. The answer is between the work of the busiest host and that of all stages one after the
+ * other. */
 START_TEST(times_of_many_stages)
 {
-    enum { STAGES = 48, PARTS = 40 };
-    double compute[STAGES], none[STAGES] = {0}, sum = 0;
-    int ranks[STAGES];
-    for (int s = 0; s < STAGES; s++) {
-        compute[s] = 1e-4 + 1e-14 * (s % 7) + 1e-18 * s;
-        sum += PARTS * compute[s];
-        ranks[s] = 1;
-    }
-    const double one[] = {1};
+    enum { HOSTS = 8, EACH = 4, STAGES = EACH * HOSTS, PARTS = 16 };
+    double compute[STAGES * HOSTS] = {0}, messages[STAGES], sends[STAGES], two[HOSTS];
+    int ranks[STAGES * HOSTS] = {0};
+    uint32_t random = 1;
     const plan_stages stages = {.count = STAGES,
                                 .parts = PARTS,
-                                .hosts = 1,
+                                .hosts = HOSTS,
                                 .compute = compute,
-                                .messages = none,
-                                .sends = none,
+                                .messages = messages,
+                                .sends = sends,
                                 .ranks = ranks,
-                                .processors = one};
-    ck_assert_double_eq_tol(plan_stages_seconds(&stages), sum, 1e-9);
+                                .processors = two};
+    for (int i = 0; i < HOSTS; i++)
+        two[i] = 2;
+    for (int i = 0; i < 300; i++) {
+        const double each = 1e-4 / (i + 3);
+        double busiest = 0, all = 0;
+        for (int s = 0; s < STAGES; s++) {
+            random = random * 1664525 + 1013904223;
+            const double work = each * (1 + random / 65536 % 3);
+            compute[s * HOSTS + s / EACH] = work;
+            ranks[s * HOSTS + s / EACH] = 1;
+            messages[s] = each * (random / 262144 % 2);
+            sends[s] = each * (random / 1048576 % 2);
+            all += PARTS * (work + messages[s] + sends[s]);
+        }
+        for (int host = 0; host < HOSTS; host++) {
+            double busy = 0;
+            for (int s = host * EACH; s < (host + 1) * EACH; s++)
+                busy += PARTS * compute[s * HOSTS + host] / 2;
+            busiest = fmax(busiest, busy);
+        }
+        const double time = plan_stages_seconds(&stages);
+        ck_assert_msg(time >= busiest && time <= all, "%g is not in %g … %g", time, busiest, all);
+    }
 }
 END_TEST
 
