@@ -230,7 +230,9 @@ static bool take_tensor_rates(const char *text, gpt_tensor_rates *out)
         const double rate = strtod(at, &end);
         if (end == at || !(rate > 0 && rate <= 1e9) || out->count == GPT_MAX_TENSOR ||
             (*end != '\0' && *end != ','))
-            return wrong_option(PROGRAM, "--tensor-rates takes numbers above 0, as 3,1, not ",
+            return wrong_option(PROGRAM,
+                                "--tensor-rates takes up to 64 numbers above 0 and up to 1e9, as "
+                                "3,1, not ",
                                 text);
         out->values[out->count++] = rate;
         if (*end == '\0')

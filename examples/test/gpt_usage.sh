@@ -90,8 +90,10 @@ refuses "--blocks takes even, rates or numbers, as 3,1, not 3,x" --pipeline 2 --
 refuses "--blocks takes even, rates or numbers, as 3,1, not 4,0" --pipeline 2 --blocks 4,0
 refuses "--blocks has 2 numbers; there are 1 stages" --blocks 3,1
 refuses "--blocks has 5 blocks together; the model has 4" --pipeline 2 --blocks 3,2
-refuses "--tensor-rates takes numbers above 0, as 3,1, not 3,0" --grid 1x2 --tensor-rates 3,0
-refuses "--tensor-rates takes numbers above 0, as 3,1, not 3;1" --grid 1x2 --tensor-rates '3;1'
+refuses "--tensor-rates takes up to 64 numbers above 0 and up to 1e9, as 3,1, not 3,0" --grid 1x2 --tensor-rates 3,0
+refuses "--tensor-rates takes up to 64 numbers above 0 and up to 1e9, as 3,1, not 3;1" --grid 1x2 --tensor-rates '3;1'
+refuses "--tensor-rates takes up to 64 numbers above 0 and up to 1e9, as 3,1, not 1,2e9" --grid 1x2 --tensor-rates 1,2e9
+refuses "as 3,1, not 1$(printf ',1%.0s' $(seq 64))" --grid 1x2 --tensor-rates "1$(printf ',1%.0s' $(seq 64))"
 refuses "--tensor-rates has 1 number; the groups of --grid 1x2 have 2 ranks" --grid 1x2 --tensor-rates 3
 refuses "--tensor-rates needs --grid" --tensor-rates 3,1
 refuses "--wire takes f32, f16, bf16 or q8_0, not q4_0" --wire q4_0

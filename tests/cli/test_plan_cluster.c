@@ -215,8 +215,7 @@ START_TEST(times_of_stages)
     ck_assert_double_eq_tol(plan_stages_seconds(&stages), 5.5 + 0.2 + 2 * 2.5, 1e-12);
     stages.processors = (const double[]){3};
     ck_assert_double_eq_tol(plan_stages_seconds(&stages), 5.5 + 0.2 + 2 * 2.5, 1e-12);
-    /* One processor computes for all stages. It has nothing to do only while a single part is on
-     * its way: at the start for messages of 0.5 and 0.1, and at the end for 0.5. */
+    /* A single part never needs more than one processor. */
     stages.processors = (const double[]){1};
     stages.parts = 1;
     ck_assert_double_eq_tol(plan_stages_seconds(&stages), 5.5 + 0.2, 1e-12);

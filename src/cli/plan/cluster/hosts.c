@@ -539,7 +539,7 @@ static bool read_measured_rank(const reader *r, const json_t *object, int number
     snprintf(where, sizeof where, "rank %d", number);
     if (!read_number(r, object, where, (limits){"collective_us", 0, 1e7, true}, &collective))
         return false;
-    double host_collective = collective; /* files of earlier versions do not have it */
+    double host_collective = collective; /* if the file does not have it */
     if (!read_number(r, object, where, (limits){"host_collective_us", 0, 1e7, true},
                      &host_collective))
         return false;

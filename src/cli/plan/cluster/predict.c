@@ -356,8 +356,9 @@ static double stages_seconds(const plan_cluster *c, const plan_work *w, const pl
         const double shared = compute_seconds(c, w, g, stage, place);
         ranks[at]++;
         compute[at] = fmax(compute[at], shared / fmax(turns.ranks, 1));
-        messages[stage] = passes[stage].tensor;
     }
+    for (int s = 0; s < g->stages; s++)
+        messages[s] = passes[s].tensor;
     const double seconds = plan_stages_seconds(&(plan_stages){.count = g->stages,
                                                               .parts = parts,
                                                               .hosts = c->hosts,
@@ -405,6 +406,7 @@ static void predict_generation(const plan_cluster *c, const plan_work *w, const 
         through += sends[s];
     out->pipeline = through;
     out->tensor = parts * slowest->tensor;
+    /* The slowest stage may need less: `passes` has the times while all ranks compute. */
     out->compute = fmin(parts * slowest->compute, all - out->pipeline - out->tensor);
     out->idle = all - out->pipeline - out->tensor - out->compute;
     add_agreement(c, w, g, out);

@@ -180,12 +180,12 @@ static char *options_of(const plan_outcome *o, const plan_candidate *c, char tex
         for (int s = 0; s < c->stages; s++)
             append(text, "%s%d", s > 0 ? "," : " ", c->blocks[s]);
     }
-    for (int i = 0; c->by_rates && i < (training ? c->tensor : c->count); i++)
-        append(text, "%s" PLAN_RATE_FORMAT,
-               i > 0      ? ","
-               : training ? " --tensor-rates "
-                          : " --rates ",
-               training ? c->shares[i] : c->rates[i]);
+    const double *rates = training ? c->shares : c->rates;
+    const int count = training ? c->tensor : c->count;
+    if (c->by_rates)
+        append(text, training ? " --tensor-rates" : " --rates");
+    for (int i = 0; c->by_rates && i < count; i++)
+        append(text, "%s" PLAN_RATE_FORMAT, i > 0 ? "," : " ", rates[i]);
     return text[0] == ' ' ? text + 1 : text;
 }
 

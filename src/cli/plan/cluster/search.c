@@ -132,7 +132,8 @@ static void set_rates(const plan_search *s, plan_candidate *c)
         snprintf(text, sizeof text, PLAN_RATE_FORMAT, c->rates[i] / least);
         c->rates[i] = equal ? 1 : strtod(text, NULL);
     }
-    set_shares(c);
+    if (is_training(s))
+        set_shares(c);
     for (int i = 0; i < c->count; i++) {
         const double *rates = group_rates(s, c, i - i % c->tensor);
         c->by_rates = c->by_rates || rates[i % c->tensor] != rates[0];
@@ -234,8 +235,8 @@ static double group_speed(const plan_search *s, const plan_candidate *c, int fir
     const double *rates = group_rates(s, c, first);
     double sum = 0, slowest = INFINITY;
     for (int column = 0; column < c->tensor; column++) {
-        sum += c->by_rates ? rates[column] : 1;
-        slowest = fmin(slowest, c->rates[first + column] / (c->by_rates ? rates[column] : 1));
+        sum += rates[column];
+        slowest = fmin(slowest, c->rates[first + column] / rates[column]);
     }
     return sum * slowest;
 }
