@@ -49,16 +49,16 @@ tsr_status tsr__parameter_check_memory(const tsr_layer *layer,
         return TSR_OK;
     const bool values = dtype != (tsr_dtype)0;
     const tsr_layout *layout = tsr_tensor_layout(tensor);
-    tsr_layout part = {.ndim = parameter->seen.ndim};
-    tsr__parameter_shape(parameter, part.shape);
+    tsr_layout shard = {.ndim = parameter->seen.ndim};
+    tsr__parameter_shape(parameter, shard.shape);
     TSR__REQUIRE(tsr_tensor_device(tensor) == layer->device,
                  "%s: the %s of %s is on another device", layer->who, what, parameter->name);
     const bool right_dtype =
-        values ? layout->dtype == dtype || (part.ndim == 2 && tsr__dtype_is_block(layout->dtype))
+        values ? layout->dtype == dtype || (shard.ndim == 2 && tsr__dtype_is_block(layout->dtype))
                : tsr__dtype_is_float(layout->dtype);
-    TSR__REQUIRE(right_dtype && tsr_layout_same_shape(&part, layout),
+    TSR__REQUIRE(right_dtype && tsr_layout_same_shape(&shard, layout),
                  "%s: the %s of %s must be %s %s, but is %s %s", layer->who, what, parameter->name,
-                 values ? tsr_dtype_name(dtype) : "a float", TSR__SHAPE(part.ndim, part.shape),
+                 values ? tsr_dtype_name(dtype) : "a float", TSR__SHAPE(shard.ndim, shard.shape),
                  tsr_dtype_name(layout->dtype), TSR__SHAPE_OF(tensor));
     /* Neither values nor gradients may repeat elements, because training writes to both. */
     TSR__REQUIRE(!tsr__layout_repeats(layout),
@@ -70,7 +70,7 @@ tsr_status tsr__parameter_check_memory(const tsr_layer *layer,
 static tsr_status check_memory(const tsr_layer *layer, bool biases)
 {
     for (int i = 0; i < layer->parameter_count; i++)
-        if (biases || layer->parameter[i].seen.ndim > 1)
+        if (biases || layer->parameter[i]->seen.ndim > 1)
             TSR__TRY(tsr__parameter_require(layer, i));
     return TSR_OK;
 }
@@ -78,7 +78,7 @@ static tsr_status check_memory(const tsr_layer *layer, bool biases)
 tsr_status tsr__layer_check_forward(const tsr_layer *layer)
 {
     TSR__TRY(check_memory(layer, true));
-    for (int i = 0; i < TSR__MAX_CHILDREN && layer->child[i]; i++)
+    for (int i = 0; i < layer->child_count; i++)
         TSR__TRY(tsr__layer_check_forward(layer->child[i]));
     return TSR_OK;
 }
@@ -107,13 +107,13 @@ tsr_status tsr__layer_check_backward(const tsr_layer *layer, bool weights, const
     if (weights)
         TSR__TRY(check_memory(layer, false));
     for (int i = 0; i < layer->parameter_count && !layer->frozen; i++) {
-        TSR__TRY(check_trains(layer, &layer->parameter[i].seen));
-        TSR__TRY(check_apart(layer, &layer->parameter[i].seen, "x", x));
-        TSR__TRY(check_apart(layer, &layer->parameter[i].seen, "dy", dy));
+        TSR__TRY(check_trains(layer, &layer->parameter[i]->seen));
+        TSR__TRY(check_apart(layer, &layer->parameter[i]->seen, "x", x));
+        TSR__TRY(check_apart(layer, &layer->parameter[i]->seen, "dy", dy));
     }
     /* The backward pass of the first child needs the second child's input gradient. Computing that
      * gradient needs the second child's weights. */
-    for (int i = 0; i < TSR__MAX_CHILDREN && layer->child[i]; i++)
+    for (int i = 0; i < layer->child_count; i++)
         TSR__TRY(tsr__layer_check_backward(layer->child[i], weights || i > 0, x, dy));
     return TSR_OK;
 }

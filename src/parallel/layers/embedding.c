@@ -1,4 +1,4 @@
-/* Vocabulary-parallel embedding. Each rank looks up the indices that are in its part of the table
+/* Vocabulary-parallel embedding. Each rank looks up the indices that are in its shard of the table
  * and uses zeros for all others. The results are then summed over the ranks. For each element only
  * one rank has a value other than 0, so the sum is exact. */
 #include "gpu/ops/common/vocabulary.h"
@@ -9,15 +9,14 @@
 typedef struct embedding {
     tsr_layer base; /* parameter 0 is the table */
     int64_t vocabulary_size, width;
-    int64_t *sizes;
-    int64_t first;
+    tsr__division division; /* the shards of the vocabulary */
     tsr_layer_layout output;
     int sequence_dim;
 } embedding;
 
 static void finish(tsr_layer *layer)
 {
-    tsr__free(((embedding *)layer)->sizes);
+    tsr__free(((embedding *)layer)->division.sizes);
 }
 
 /* Converts indices of any shape to a tensor of one dimension. */
@@ -41,15 +40,15 @@ static tsr_status check_indices(const embedding *e, const tsr_tensor *x)
     return TSR_OK;
 }
 
-/* Gets the shape of the full y, the shape of this rank's part, and the dimension along which y is
+/* Gets the shape of the full y, the shape of this rank's shard, and the dimension along which y is
  * divided (-1: y is not divided). */
 static tsr_status output_shape(const embedding *e, const tsr_tensor *x, tsr_layout *whole,
-                               tsr_layout *part, int *dim)
+                               tsr_layout *shard, int *dim)
 {
     const tsr_layer *layer = &e->base;
     *whole = *tsr_tensor_layout(x);
     whole->shape[whole->ndim++] = e->width;
-    *part = *whole;
+    *shard = *whole;
     *dim = -1;
     if (e->output == TSR_LAYOUT_SEQUENCE)
         TSR__TRY(tsr__layer_has_sequence_dim(layer, e->sequence_dim, whole));
@@ -59,33 +58,33 @@ static tsr_status output_shape(const embedding *e, const tsr_tensor *x, tsr_layo
     TSR__REQUIRE(whole->shape[*dim] % layer->size == 0,
                  "%s: dimension %d of %s is not divisible by %d ranks", layer->who, *dim,
                  TSR__SHAPE(whole->ndim, whole->shape), layer->size);
-    part->shape[*dim] /= layer->size;
+    shard->shape[*dim] /= layer->size;
     return TSR_OK;
 }
 
 static tsr_status forward_with(embedding *e, tsr__temps *temps, const tsr_tensor *x, tsr_tensor **y)
 {
     tsr_layer *layer = &e->base;
-    tsr_layout whole, part;
+    tsr_layout whole, shard;
     int dim;
-    tsr_tensor *indices, *sum, *sum2, *mine;
+    tsr_tensor *indices, *sum, *sum2, *local;
     TSR__TRY(check_indices(e, x));
-    TSR__TRY(output_shape(e, x, &whole, &part, &dim));
-    tsr_tensor *table = layer->parameter[0].seen.tensor;
-    const tsr_dtype dtype = layer->parameter[0].seen.dtype;
+    TSR__TRY(output_shape(e, x, &whole, &shard, &dim));
+    tsr_tensor *table = layer->parameter[0]->seen.tensor;
+    const tsr_dtype dtype = layer->parameter[0]->seen.dtype;
     TSR__TRY(flat_indices(temps, x, &indices));
     TSR__TRY(tsr__temp_new(temps, dtype, whole.ndim, whole.shape, &sum));
     TSR__TRY(tsr__temp_flatten(temps, sum, &sum2));
-    TSR__TRY(tsr__embedding(layer->stream, sum2, table, indices, e->first));
+    TSR__TRY(tsr__embedding(layer->stream, sum2, table, indices, e->division.first));
     if (dim < 0) {
         TSR__TRY(tsr_group_all_reduce_wire(layer->group, sum, tsr_group_wire(layer->group)));
         *y = tsr__temp_take(temps, sum);
         return TSR_OK;
     }
-    TSR__TRY(tsr__temp_new(temps, dtype, part.ndim, part.shape, &mine));
-    TSR__TRY(tsr_group_reduce_scatter_wire(layer->group, mine, sum, dim, NULL,
+    TSR__TRY(tsr__temp_new(temps, dtype, shard.ndim, shard.shape, &local));
+    TSR__TRY(tsr_group_reduce_scatter_wire(layer->group, local, sum, dim, NULL,
                                            tsr_group_wire(layer->group)));
-    *y = tsr__temp_take(temps, mine);
+    *y = tsr__temp_take(temps, local);
     return TSR_OK;
 }
 
@@ -103,25 +102,25 @@ static tsr_status backward_with(embedding *e, tsr__temps *temps, const tsr_tenso
                                 const tsr_tensor *dy)
 {
     tsr_layer *layer = &e->base;
-    tsr_layout whole, part;
+    tsr_layout whole, shard;
     int dim;
-    const tsr_tensor *all = dy;
+    const tsr_tensor *full_dy = dy;
     tsr_tensor *indices, *dy2, *gathered;
-    TSR__TRY(output_shape(e, x, &whole, &part, &dim));
-    TSR__REQUIRE(tsr_layout_same_shape(&part, tsr_tensor_layout(dy)), "%s: dy is %s; y was %s",
-                 layer->who, TSR__SHAPE_OF(dy), TSR__SHAPE(part.ndim, part.shape));
+    TSR__TRY(output_shape(e, x, &whole, &shard, &dim));
+    TSR__REQUIRE(tsr_layout_same_shape(&shard, tsr_tensor_layout(dy)), "%s: dy is %s; y was %s",
+                 layer->who, TSR__SHAPE_OF(dy), TSR__SHAPE(shard.ndim, shard.shape));
     if (dim >= 0) {
         TSR__TRY(
             tsr__temp_new(temps, tsr_tensor_layout(dy)->dtype, whole.ndim, whole.shape, &gathered));
         TSR__TRY(tsr_group_all_gather_wire(layer->group, gathered, dy, dim, NULL,
                                            tsr_group_wire(layer->group)));
-        all = gathered;
+        full_dy = gathered;
     }
     TSR__TRY(flat_indices(temps, x, &indices));
-    TSR__TRY(tsr__temp_flatten(temps, all, &dy2));
+    TSR__TRY(tsr__temp_flatten(temps, full_dy, &dy2));
     TSR__TRY(tsr__parameter_need_grad(layer, 0));
-    tsr__layer_parameter *table = &layer->parameter[0];
-    TSR__TRY(tsr__embedding_grad(layer->stream, table->seen.grad, dy2, indices, e->first,
+    tsr__layer_parameter *table = layer->parameter[0];
+    TSR__TRY(tsr__embedding_grad(layer->stream, table->seen.grad, dy2, indices, e->division.first,
                                  !table->grad_empty));
     table->grad_empty = false;
     return TSR_OK;
@@ -139,7 +138,7 @@ static tsr_status backward(tsr_layer *layer, const tsr_layer_saved *saved, const
 
 static const tsr__layer_type embedding_type = {"embedding", forward, backward, finish, NULL, NULL};
 
-static tsr_status fill(embedding *e, const tsr_embedding_params *params)
+static tsr_status init_embedding(embedding *e, const tsr_embedding_params *params)
 {
     tsr_layer *layer = &e->base;
     TSR__REQUIRE(params->vocabulary_size >= 1 && params->vocabulary_size <= INT32_MAX &&
@@ -159,14 +158,13 @@ static tsr_status fill(embedding *e, const tsr_embedding_params *params)
     if (e->output == TSR_LAYOUT_SEQUENCE)
         TSR__TRY(tsr__layer_check_sequence_dim(layer, e->sequence_dim));
     TSR__TRY(tsr__layer_partition(layer, "vocabulary_size", e->vocabulary_size, "partition",
-                                  &params->partition, &e->sizes, &e->first));
+                                  &params->partition, &e->division));
     tsr__parameter_spec spec = {
         .name = "weight",
         .ndim = 2,
         .shape = {e->vocabulary_size, e->width},
         .shard_dim = 0,
-        .first = e->first,
-        .sizes = e->sizes,
+        .division = &e->division,
         .init = params->init,
         .fan_in = e->vocabulary_size,
         .fan_out = e->width,
@@ -185,7 +183,7 @@ tsr_status tsr_embedding_create(const tsr_embedding_params *params, tsr_layer **
     tsr_layer *layer;
     TSR__TRY(
         tsr__layer_new(&embedding_type, sizeof(embedding), params->group, params->name, &layer));
-    tsr_status status = fill((embedding *)layer, params);
+    tsr_status status = init_embedding((embedding *)layer, params);
     if (status != TSR_OK) {
         tsr_layer_destroy(&layer);
         return status;

@@ -53,15 +53,31 @@ void tsr_layer_destroy(tsr_layer **layer)
         return;
     tsr_layer *closing = *layer;
     *layer = NULL;
-    for (int i = 0; i < TSR__MAX_CHILDREN; i++)
+    for (int i = 0; i < closing->child_count; i++)
         tsr_layer_destroy(&closing->child[i]);
     if (closing->type->finish)
         closing->type->finish(closing);
     for (int i = 0; i < closing->parameter_count; i++)
-        tsr__parameter_finish(&closing->parameter[i]);
+        tsr__parameter_destroy(&closing->parameter[i]);
+    tsr__free(closing->child);
+    tsr__free(closing->parameter);
     tsr__free(closing->name);
     tsr__free(closing->who);
     tsr__free(closing);
+}
+
+tsr_status tsr__layer_add_child(tsr_layer *layer, tsr_layer *child)
+{
+    void *children = layer->child;
+    tsr_status status = tsr__grow(&children, &layer->child_capacity, (size_t)layer->child_count + 1,
+                                  sizeof(tsr_layer *));
+    layer->child = children;
+    if (status != TSR_OK) {
+        tsr_layer_destroy(&child);
+        return status;
+    }
+    layer->child[layer->child_count++] = child;
+    return TSR_OK;
 }
 
 tsr_group *tsr_layer_group(const tsr_layer *layer)
@@ -76,24 +92,26 @@ tsr_status tsr__keep(const tsr_tensor *tensor, tsr_tensor **out)
 
 /* Dividing ----------------------------------------------------------------------------------- */
 
-static tsr_status cut(const tsr_layer *layer, int64_t size, const tsr_partition_params *params,
-                      int64_t *sizes, int64_t *first)
+static tsr_status compute_shards(const tsr_layer *layer, int64_t size,
+                                 const tsr_partition_params *params, tsr__division *out)
 {
     tsr_shard_range *ranges = tsr__calloc((size_t)layer->size, sizeof *ranges);
     if (!ranges)
         return TSR_ERR_NO_MEMORY;
     tsr_status status = tsr_partition((uint64_t)size, layer->size, params, ranges);
     for (int r = 0; status == TSR_OK && r < layer->size; r++)
-        sizes[r] = (int64_t)ranges[r].count;
-    if (status == TSR_OK)
-        *first = (int64_t)ranges[layer->rank].start;
+        out->sizes[r] = (int64_t)ranges[r].count;
+    if (status == TSR_OK) {
+        out->first = (int64_t)ranges[layer->rank].start;
+        out->length = (int64_t)ranges[layer->rank].count;
+    }
     tsr__free(ranges);
     return status;
 }
 
 tsr_status tsr__layer_partition(const tsr_layer *layer, const char *what, int64_t size,
                                 const char *field, const tsr_partition_params *params,
-                                int64_t **sizes, int64_t *first)
+                                tsr__division *out)
 {
     tsr_partition_params chosen = *params;
     if (chosen.kind == TSR_PARTITION_EVEN)
@@ -101,34 +119,35 @@ tsr_status tsr__layer_partition(const tsr_layer *layer, const char *what, int64_
     TSR__REQUIRE(chosen.kind != TSR_PARTITION_STRICT || size % layer->size == 0,
                  "%s: %s %lld is not divisible by %d ranks; %s UNEVEN or WEIGHTED allows it",
                  layer->who, what, (long long)size, layer->size, field);
-    int64_t *counts = tsr__calloc((size_t)layer->size, sizeof *counts);
-    if (!counts)
+    tsr__division division = {.sizes = tsr__calloc((size_t)layer->size, sizeof(int64_t))};
+    if (!division.sizes)
         return TSR_ERR_NO_MEMORY;
-    tsr_status status = cut(layer, size, &chosen, counts, first);
+    tsr_status status = compute_shards(layer, size, &chosen, &division);
     if (status != TSR_OK) {
-        tsr__free(counts);
+        tsr__free(division.sizes);
         return tsr__fail_context(status, "%s: %s", layer->who, what);
     }
-    *sizes = counts;
+    *out = division;
     return TSR_OK;
 }
 
 /* Passes ------------------------------------------------------------------------------------- */
 
-/* What a forward pass gets besides x. Both members may be NULL. Only layers with `forward_added`
- * get them.
- */
-typedef struct extra {
+/* Inputs of a forward pass other than x. Both members may be NULL. Only layers with `forward_added`
+ * have such inputs. */
+typedef struct extra_inputs {
     const tsr__cached *cached;
     const tsr_tensor *added;
-} extra;
+} extra_inputs;
 
 tsr_status tsr__layer_saved_new(const tsr_layer *layer, const tsr_tensor *x, tsr_layer_saved **out)
 {
-    tsr_layer_saved *saved = tsr__calloc(1, sizeof *saved);
+    const size_t children = (size_t)layer->child_count * sizeof(tsr_layer_saved *);
+    tsr_layer_saved *saved = tsr__calloc(1, sizeof *saved + children);
     if (!saved)
         return TSR_ERR_NO_MEMORY;
     saved->layer = layer;
+    saved->child_count = layer->child_count;
     tsr_status status = tsr__keep(x, &saved->x);
     if (status == TSR_OK)
         *out = saved;
@@ -137,7 +156,7 @@ tsr_status tsr__layer_saved_new(const tsr_layer *layer, const tsr_tensor *x, tsr
     return status;
 }
 
-static tsr_status forward_with(tsr_layer *layer, const tsr_tensor *x, const extra *with,
+static tsr_status forward_with(tsr_layer *layer, const tsr_tensor *x, const extra_inputs *extra,
                                tsr_layer_saved **saved, tsr_tensor **y)
 {
     TSR__TRY(tsr__layer_check_forward(layer));
@@ -146,8 +165,8 @@ static tsr_status forward_with(tsr_layer *layer, const tsr_tensor *x, const extr
         TSR__TRY(tsr__layer_saved_new(layer, x, &keep));
     tsr_tensor *result = NULL;
     tsr_status status =
-        with ? layer->type->forward_added(layer, x, with->cached, with->added, keep, &result)
-             : layer->type->forward(layer, x, keep, &result);
+        extra ? layer->type->forward_added(layer, x, extra->cached, extra->added, keep, &result)
+              : layer->type->forward(layer, x, keep, &result);
     if (status != TSR_OK) {
         tsr_tensor_destroy(&result);
         tsr_layer_saved_destroy(&keep);
@@ -170,7 +189,7 @@ tsr_status tsr__layer_forward_added(tsr_layer *layer, const tsr_tensor *x,
                                     const tsr__cached *cached, const tsr_tensor *added,
                                     tsr_layer_saved **saved, tsr_tensor **y)
 {
-    return forward_with(layer, x, &(extra){cached, added}, saved, y);
+    return forward_with(layer, x, &(extra_inputs){cached, added}, saved, y);
 }
 
 tsr_status tsr_layer_forward_cached(tsr_layer *layer, const tsr_tensor *x, tsr_kv_cache *cache,
@@ -216,13 +235,13 @@ void tsr_layer_saved_destroy(tsr_layer_saved **saved)
         return;
     tsr_layer_saved *closing = *saved;
     *saved = NULL;
-    for (int i = 0; i < TSR__MAX_CHILDREN; i++)
+    for (int i = 0; i < closing->child_count; i++)
         tsr_layer_saved_destroy(&closing->child[i]);
     tsr_tensor_destroy(&closing->x);
-    tsr_tensor_destroy(&closing->ready);
+    tsr_tensor_destroy(&closing->gathered_x);
     tsr_tensor_destroy(&closing->hidden);
-    for (int i = 0; i < 2; i++)
-        tsr_tensor_destroy(&closing->kept[i]);
+    tsr_tensor_destroy(&closing->lse);
+    tsr_tensor_destroy(&closing->normalised);
     tsr__free(closing);
 }
 
@@ -233,7 +252,7 @@ int tsr_layer_parameter_count(const tsr_layer *layer)
     if (!layer)
         return 0;
     int count = layer->parameter_count;
-    for (int i = 0; i < TSR__MAX_CHILDREN; i++)
+    for (int i = 0; i < layer->child_count; i++)
         count += tsr_layer_parameter_count(layer->child[i]);
     return count;
 }
@@ -247,7 +266,7 @@ static tsr_layer *owner_of(const tsr_layer *layer, int *index)
     if (*index < layer->parameter_count)
         return (tsr_layer *)layer;
     *index -= layer->parameter_count;
-    for (int i = 0; i < TSR__MAX_CHILDREN; i++) {
+    for (int i = 0; i < layer->child_count; i++) {
         int count = tsr_layer_parameter_count(layer->child[i]);
         if (*index < count)
             return owner_of(layer->child[i], index);
@@ -259,15 +278,16 @@ static tsr_layer *owner_of(const tsr_layer *layer, int *index)
 const tsr_parameter *tsr_layer_parameter(const tsr_layer *layer, int index)
 {
     tsr_layer *owner = owner_of(layer, &index);
-    return owner ? &owner->parameter[index].seen : NULL;
+    return owner ? &owner->parameter[index]->seen : NULL;
 }
 
-static bool is_called(const char *full, const char *name)
+/* Returns whether `full` is `name`, or ends in a dot and `name`. */
+static bool has_name(const char *full, const char *name)
 {
-    size_t length = strlen(full), part = strlen(name);
-    if (part > length || strcmp(full + length - part, name) != 0)
+    size_t length = strlen(full), suffix = strlen(name);
+    if (suffix > length || strcmp(full + length - suffix, name) != 0)
         return false;
-    return part == length || full[length - part - 1] == '.';
+    return suffix == length || full[length - suffix - 1] == '.';
 }
 
 tsr_status tsr_layer_find_parameter(const tsr_layer *layer, const char *name,
@@ -284,7 +304,7 @@ tsr_status tsr_layer_find_parameter(const tsr_layer *layer, const char *name,
             *out = parameter;
             return TSR_OK;
         }
-        if (!is_called(parameter->name, name))
+        if (!has_name(parameter->name, name))
             continue;
         TSR__REQUIRE(!found, "%s: '%s' matches both %s and %s", layer->who, name, found->name,
                      parameter->name);
@@ -301,7 +321,7 @@ void tsr_layer_set_frozen(tsr_layer *layer, bool frozen)
     if (!layer)
         return;
     layer->frozen = frozen;
-    for (int i = 0; i < TSR__MAX_CHILDREN; i++)
+    for (int i = 0; i < layer->child_count; i++)
         tsr_layer_set_frozen(layer->child[i], frozen);
 }
 
@@ -310,8 +330,8 @@ void tsr_layer_zero_grad(tsr_layer *layer)
     if (!layer)
         return;
     for (int i = 0; i < layer->parameter_count; i++)
-        layer->parameter[i].grad_empty = true;
-    for (int i = 0; i < TSR__MAX_CHILDREN; i++)
+        layer->parameter[i]->grad_empty = true;
+    for (int i = 0; i < layer->child_count; i++)
         tsr_layer_zero_grad(layer->child[i]);
 }
 
@@ -322,7 +342,7 @@ tsr_status tsr_layer_set_parameter(tsr_layer *layer, int index, tsr_tensor *tens
     tsr_layer *owner = owner_of(layer, &index);
     TSR__REQUIRE(owner, "layer_set_parameter: index %d is outside %d parameters", asked,
                  tsr_layer_parameter_count(layer));
-    tsr__layer_parameter *parameter = &owner->parameter[index];
+    tsr__layer_parameter *parameter = owner->parameter[index];
     TSR__TRY(
         tsr__parameter_check_memory(owner, parameter, "tensor", tensor, parameter->seen.dtype));
     TSR__TRY(tsr__parameter_check_memory(owner, parameter, "gradient", grad, (tsr_dtype)0));
@@ -350,7 +370,7 @@ tsr_status tsr_layer_initial(const tsr_layer *layer, int index, tsr_stream *stre
     TSR__REQUIRE(owner, "layer_initial: index %d is outside %d parameters", asked,
                  tsr_layer_parameter_count(layer));
     TSR__REQUIRE(out, "layer_initial: out is NULL");
-    const tsr__layer_parameter *parameter = &owner->parameter[index];
+    const tsr__layer_parameter *parameter = owner->parameter[index];
     const tsr_layout *layout = tsr_tensor_layout(out);
     TSR__REQUIRE(layout->ndim == 1 && tsr_layout_is_contiguous(layout),
                  "layer_initial: out is %s; a contiguous tensor of one dimension is needed",
@@ -372,7 +392,7 @@ tsr_status tsr_layer_gather_parameter(const tsr_layer *layer, int index, tsr_ten
                  tsr_layer_parameter_count(layer));
     TSR__REQUIRE(out, "layer_gather_parameter: out is NULL");
     TSR__TRY(tsr__parameter_require(owner, index));
-    const tsr__layer_parameter *parameter = &owner->parameter[index];
+    const tsr__layer_parameter *parameter = owner->parameter[index];
     const tsr_parameter *seen = &parameter->seen;
     tsr_tensor *whole = NULL;
     TSR__TRY(tsr_tensor_create(owner->device, seen->dtype, seen->ndim, seen->global_shape, &whole));

@@ -1,19 +1,24 @@
 /* The internal functions of layers.
  *
- *     layer.c      common to all layers: passes, parameters by index and name
- *     parameter.c  a rank's part of a parameter, and its gradient
- *     initial.c    initial values of parameters
- *     check.c      checks arguments
- *     temps.c      temporary tensors of one pass
- *     partials.c   gradients that are summed over the ranks
- *     linear.c     creates linear layers
- *     column.c     passes of column-parallel layers
- *     row.c        passes of row-parallel layers
- *     parts.c      column-parallel layers that consist of several parts
- *     product.c    a product that sums its finished rows or columns over the ranks while it
- *                  computes others
- *     attention.c, attention_create.c, block.c, dropout.c, embedding.c, mlp.c, norm.c, vocabulary.c
- *                  the layers and operations that these files are named after */
+ *     layer.c                 common to all layers: passes, parameters by index and name
+ *     parameter.c             a rank's shard of a parameter, and its gradient
+ *     initial_values.c        initial values of parameters
+ *     check.c                 checks arguments
+ *     temporary_tensors.c     tensors that exist during one pass
+ *     replicated_gradients.c  sums over the ranks of gradients of parameters that all ranks have
+ *
+ *     linear_create.c         creates column- and row-parallel linear layers
+ *     column_linear.c         passes of column-parallel layers
+ *     column_blocks.c         products and gradients of the column blocks of such a layer
+ *     row_linear.c            passes of row-parallel layers
+ *     overlapped_product.c    a product whose chunks are summed over the ranks while the device
+ *                             computes the next chunk
+ *
+ *     self_attention.c, self_attention_create.c, transformer_block.c, dropout_shard.c, embedding.c,
+ *     mlp.c, norm.c, vocabulary_cross_entropy.c
+ *                             the layers and operations that these files are named after
+ *
+ * A *shard* is what one rank has of a parameter or tensor that the ranks divide among them. */
 #ifndef TSR_PARALLEL_LAYERS_LAYER_H
 #define TSR_PARALLEL_LAYERS_LAYER_H
 
@@ -26,8 +31,13 @@
 #define TSR__SHAPE_OF(tensor)                                                                      \
     TSR__SHAPE(tsr_tensor_layout(tensor)->ndim, tsr_tensor_layout(tensor)->shape)
 
-#define TSR__MAX_LAYER_PARAMETERS 6
-#define TSR__MAX_CHILDREN 4
+/* The division of a number of features, rows or heads among the ranks. The owner of the struct must
+ * free `sizes`. */
+typedef struct tsr__division {
+    int64_t *sizes; /* [ranks]: the sizes of the ranks' shards; NULL: not divided */
+    int64_t first;  /* the start of this rank's shard */
+    int64_t length; /* sizes[rank] */
+} tsr__division;
 
 /* The distribution of a parameter's initial values. */
 typedef enum tsr__draw {
@@ -41,7 +51,7 @@ typedef enum tsr__draw {
 typedef struct tsr__layer_parameter {
     tsr_parameter seen; /* the parameter as the caller sees it */
     char *name;
-    const int64_t *sizes; /* [ranks]: the sizes of the ranks' parts along shard_dim */
+    const int64_t *sizes; /* [ranks]: the sizes of the ranks' shards along shard_dim */
     tsr_dtype grad_dtype;
     /* The values in `grad` are not valid and count as 0. The next gradient overwrites them. */
     bool grad_empty;
@@ -83,10 +93,10 @@ struct tsr_layer {
     char *name;  /* "" if the layer has no name */
     char *who;   /* the start of error texts: the type and the name */
     bool frozen; /* see tsr_layer_set_frozen; the same as in the children */
-    int parameter_count;
-    tsr__layer_parameter parameter[TSR__MAX_LAYER_PARAMETERS];
-    /* NULL at the end; the children's parameters follow the layer's own */
-    tsr_layer *child[TSR__MAX_CHILDREN];
+    int parameter_count, child_count;
+    size_t parameter_capacity, child_capacity;
+    tsr__layer_parameter **parameter; /* the addresses of the structs never change */
+    tsr_layer **child;                /* the children's parameters follow the layer's own */
 };
 
 /* Dropout of a block's branches. If p is 0, there is no dropout. */
@@ -98,15 +108,17 @@ typedef struct tsr__dropout {
 struct tsr_layer_saved {
     const tsr_layer *layer;
     tsr_tensor *x;
-    /* x, gathered from all ranks; NULL if it was not gathered, or is not kept */
-    tsr_tensor *ready;
-    /* MLP: the input of the activation function or, if `sloped` is true, its derivative.
-     * Attention: queries, keys and values. */
+    /* linear layers: x, gathered from all ranks; NULL if x was not gathered, or is not kept */
+    tsr_tensor *gathered_x;
+    /* MLP: the input of the activation function or, if `sloped` is true, the derivative of the
+     * activation function. Self-attention: queries, keys and values before normalisation. */
     tsr_tensor *hidden;
     bool sloped;
-    tsr_tensor *kept[2]; /* attention only: log-sum-exp, and the normalised queries and keys */
-    tsr__dropout dropout;
-    tsr_layer_saved *child[TSR__MAX_CHILDREN];
+    tsr_tensor *lse;        /* self-attention: log-sum-exp of each query's scores */
+    tsr_tensor *normalised; /* self-attention: normalised queries and keys, or NULL */
+    tsr__dropout dropout;   /* transformer blocks */
+    int child_count;
+    tsr_layer_saved *child[]; /* the same order as the layer's children */
 };
 
 /* layer.c */
@@ -115,6 +127,8 @@ struct tsr_layer_saved {
  * layer uses the default group. */
 tsr_status tsr__layer_new(const tsr__layer_type *type, size_t size, tsr_group *group,
                           const char *name, tsr_layer **out) TSR_NODISCARD;
+/* Appends a child, which then belongs to the layer. On failure destroys the child. */
+tsr_status tsr__layer_add_child(tsr_layer *layer, tsr_layer *child) TSR_NODISCARD;
 /* Creates the struct in which the forward pass of a layer saves tensors, with a view of x. */
 tsr_status tsr__layer_saved_new(const tsr_layer *layer, const tsr_tensor *x,
                                 tsr_layer_saved **out) TSR_NODISCARD;
@@ -125,12 +139,11 @@ tsr_status tsr__layer_forward_added(tsr_layer *layer, const tsr_tensor *x,
                                     tsr_layer_saved **saved, tsr_tensor **y) TSR_NODISCARD;
 /* Creates a view of a caller's tensor, which keeps the tensor's memory alive. */
 tsr_status tsr__keep(const tsr_tensor *tensor, tsr_tensor **out) TSR_NODISCARD;
-/* Divides a size among the group's ranks as `params` says. *sizes is an array of the ranks' sizes,
- * which the caller must free. *first is the start of this rank's part. Error texts call the size
- * `what` and the params `field`. */
+/* Divides a size among the group's ranks as `params` says. Error texts call the size `what` and the
+ * params `field`. */
 tsr_status tsr__layer_partition(const tsr_layer *layer, const char *what, int64_t size,
                                 const char *field, const tsr_partition_params *params,
-                                int64_t **sizes, int64_t *first) TSR_NODISCARD;
+                                tsr__division *out) TSR_NODISCARD;
 
 /* check.c */
 
@@ -155,10 +168,11 @@ tsr_status tsr__layer_check_forward(const tsr_layer *layer) TSR_NODISCARD;
  * computed. If `weights` is true, the pass needs the weights, so they must have memory. */
 tsr_status tsr__layer_check_backward(const tsr_layer *layer, bool weights, const tsr_tensor *x,
                                      const tsr_tensor *dy) TSR_NODISCARD;
-/* Checks that `tensor` can be the memory of a parameter, unless it is NULL. It must have the shape
- * of this rank's part, and must not repeat an element. `dtype` is that of the values, for which a
- * matrix may be in a block format instead; 0: the tensor is a gradient, and may be any float. Error
- * texts call the tensor `what`. */
+/* Checks that `tensor` can be the memory of a parameter, unless `tensor` is NULL. The tensor must
+ * have the shape of this rank's shard, and must not repeat an element. If `dtype` is not 0, the
+ * tensor holds values: it must have this dtype or, if it is a matrix, may be in a block format. If
+ * `dtype` is 0, the tensor is a gradient, and may have any float dtype. Error texts call the tensor
+ * `what`. */
 tsr_status tsr__parameter_check_memory(const tsr_layer *layer,
                                        const tsr__layer_parameter *parameter, const char *what,
                                        const tsr_tensor *tensor, tsr_dtype dtype) TSR_NODISCARD;
@@ -169,17 +183,16 @@ typedef struct tsr__parameter_spec {
     tsr_dtype dtype, grad_dtype;
     int ndim;
     int64_t shape[2];
-    int shard_dim;
-    int64_t first;
-    const int64_t *sizes;
+    int shard_dim;                 /* the dimension that the ranks divide; -1: none */
+    const tsr__division *division; /* of shard_dim; the layer keeps a pointer to `sizes` */
     tsr_init_params init;
     int64_t fan_in, fan_out;
-    bool bias;
+    bool bias; /* initial values are those of a bias: 0, unless init is TORCH or NONE */
     bool ones; /* the initial values are 1, unless init is NONE */
 } tsr__parameter_spec;
 /* Adds a parameter without memory to a layer. */
 tsr_status tsr__parameter_add(tsr_layer *layer, const tsr__parameter_spec *spec) TSR_NODISCARD;
-/* Gets the shape of this rank's part. */
+/* Gets the shape of this rank's shard. */
 static inline void tsr__parameter_shape(const tsr__layer_parameter *parameter, int64_t shape[2])
 {
     const tsr_parameter *seen = &parameter->seen;
@@ -198,54 +211,60 @@ tsr_status tsr__parameter_add_weight_grad(tsr_layer *layer, int index, const tsr
 /* grad += the column sums of dy2 [m,n]. */
 tsr_status tsr__parameter_add_bias_grad(tsr_layer *layer, int index,
                                         const tsr_tensor *dy2) TSR_NODISCARD;
-void tsr__parameter_finish(tsr__layer_parameter *parameter);
+void tsr__parameter_destroy(tsr__layer_parameter **parameter);
 
-struct tsr__temps;
-
-/* partials.c: gradients that are summed over the ranks. Each rank computes its contribution, called
- * its share. Initialise the struct as {.layer = …, .temps = …}. Call begin, compute the shares, and
+/* replicated_gradients.c: gradients of parameters that every rank has completely, while each rank
+ * computes only its contribution to the gradient. One all-reduce sums all of them. Initialise the
+ * struct as {.layer = …, .temps = …}. Add the parameters, allocate, compute the contributions, and
  * call start and finish. Call cancel in any case, also after an error. */
-typedef struct tsr__partials {
+struct tsr__temps;
+typedef struct tsr__replicated_grads {
     tsr_layer *layer;
     struct tsr__temps *temps;
-    tsr_tensor *all;
     int count;
-    struct {
-        int index; /* index among the layer's own parameters */
-        tsr_tensor *share;
-    } item[TSR__MAX_LAYER_PARAMETERS];
+    size_t capacity;
+    struct tsr__grad_contribution {
+        int index; /* the parameter's index among the layer's own parameters */
+        tsr_tensor *contribution;
+    } * item;
+    tsr_tensor *joint; /* the memory of all contributions */
     tsr_group_request *request;
-} tsr__partials;
-/* Allocates the shares of the gradients of parameters indices[count]. If `zeros` is true, the
- * shares are set to 0. This is needed if not all elements of a share are computed. */
-tsr_status tsr__partials_begin(tsr__partials *sums, const int *indices, int count,
-                               bool zeros) TSR_NODISCARD;
-/* Gets the share of the gradient of parameter `index`, to which the caller writes. It is f32 and
- * has the parameter's shape. */
-tsr_status tsr__partials_take(const tsr__partials *sums, int index, tsr_tensor **out) TSR_NODISCARD;
-tsr_status tsr__partials_start(tsr__partials *sums) TSR_NODISCARD;
-/* Blocks until the shares have been summed over the ranks, and adds the sums to the gradients. */
-tsr_status tsr__partials_finish(tsr__partials *sums) TSR_NODISCARD;
-void tsr__partials_cancel(tsr__partials *sums);
+} tsr__replicated_grads;
+/* Adds a parameter, by its index among the layer's own. */
+tsr_status tsr__replicated_grads_add(tsr__replicated_grads *grads, int index) TSR_NODISCARD;
+/* Allocates the contributions to the gradients of the added parameters. `zeros` must be true if the
+ * caller will not compute all elements. */
+tsr_status tsr__replicated_grads_allocate(tsr__replicated_grads *grads, bool zeros) TSR_NODISCARD;
+/* Gets the contribution to the gradient of parameter `index`, to which the caller writes. The
+ * tensor is f32 and has the parameter's shape. */
+tsr_status tsr__replicated_grads_get(const tsr__replicated_grads *grads, int index,
+                                     tsr_tensor **out) TSR_NODISCARD;
+/* Starts the all-reduce. */
+tsr_status tsr__replicated_grads_start(tsr__replicated_grads *grads) TSR_NODISCARD;
+/* Blocks until the contributions of all ranks have been summed, and adds the sums to the
+ * gradients. */
+tsr_status tsr__replicated_grads_finish(tsr__replicated_grads *grads) TSR_NODISCARD;
+void tsr__replicated_grads_cancel(tsr__replicated_grads *grads);
 
-/* initial.c */
+/* initial_values.c */
+
+/* Chooses the distribution of a parameter's initial values. */
 void tsr__initial_choose(tsr__layer_parameter *parameter, const tsr__parameter_spec *spec);
-/* Writes the initial values of this rank's part to `out`, whose shape is [rows,columns] or
+/* Writes the initial values of this rank's shard to `out`, whose shape is [rows,columns] or
  * [rows]. */
 tsr_status tsr__initial_fill(const tsr__layer_parameter *parameter, tsr_stream *stream,
                              tsr_tensor *out) TSR_NODISCARD;
-/* Writes the initial values of some elements of this rank's part to a contiguous tensor of one
- * dimension. The elements are first, first + 1, …, and must be inside the part. */
+/* Writes the initial values of some elements of this rank's shard to a contiguous tensor of one
+ * dimension. The elements are first, first + 1, …, and must be inside the shard. */
 tsr_status tsr__initial_range(const tsr__layer_parameter *parameter, tsr_stream *stream,
                               int64_t first, tsr_tensor *out) TSR_NODISCARD;
 
-/* temps.c: a list of tensors that are destroyed together. Initialise it as {.stream = …}. The
- * tensors that the functions below return belong to the list. */
-#define TSR__MAX_TEMPS 160
+/* temporary_tensors.c: a list of tensors that are destroyed together. Initialise the list as
+ * {.stream = …}. The tensors that the functions below return belong to the list. */
 typedef struct tsr__temps {
     tsr_stream *stream;
-    int count;
-    tsr_tensor *item[TSR__MAX_TEMPS + 8];
+    size_t count, capacity;
+    tsr_tensor **item;
 } tsr__temps;
 void tsr__temps_finish(tsr__temps *temps);
 tsr_status tsr__temp_new(tsr__temps *temps, tsr_dtype dtype, int ndim, const int64_t *shape,
@@ -268,8 +287,8 @@ tsr_status tsr__temp_flatten(tsr__temps *temps, const tsr_tensor *in,
 /* Creates a tensor with the shape of `in`, except that dimension `dim` has size `size`. */
 tsr_status tsr__temp_like(tsr__temps *temps, const tsr_tensor *in, tsr_dtype dtype, int dim,
                           int64_t size, tsr_tensor **out) TSR_NODISCARD;
-/* Adds a tensor to the list. The list has room for a few more tensors than TSR__MAX_TEMPS. */
-void tsr__temp_keep(tsr__temps *temps, tsr_tensor *tensor);
+/* Adds a tensor to the list. On failure destroys the tensor. */
+tsr_status tsr__temp_keep(tsr__temps *temps, tsr_tensor *tensor) TSR_NODISCARD;
 /* Removes a tensor from the list. After this call, the tensor belongs to the caller. */
 tsr_tensor *tsr__temp_take(tsr__temps *temps, tsr_tensor *tensor);
 

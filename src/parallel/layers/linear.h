@@ -1,84 +1,77 @@
-/* Linear layers, column- and row-parallel. */
+/* Linear layers: y = x · weightᵀ + bias. In a column-parallel layer, each rank has some rows of the
+ * weight [output_size, input_size] and computes some features of y. In a row-parallel layer, each
+ * rank has some columns of the weight and computes a contribution to all features of y.
+ *
+ * A column-parallel layer consists of one or more *column blocks*, which have the same x: gate and
+ * up, or query, key and value. y contains the features of all blocks, one block after the other.
+ * layer.h defines the word shard. */
 #ifndef TSR_PARALLEL_LAYERS_LINEAR_H
 #define TSR_PARALLEL_LAYERS_LINEAR_H
 
 #include "parallel/layers/layer.h"
 
-#define TSR__MAX_LINEAR_PARTS 3
+#define TSR__MAX_OVERLAP_CHUNKS 16
 
-/* A part of a column-parallel layer. Such a layer may consist of several layers with the same
- * input: gate and up, or query, key and value. y contains the outputs of all parts, one after the
- * other. */
-typedef struct tsr__column_part {
-    /* for example "gate" for the weight "gate.weight"; may be "" if there is only one part */
-    const char *name;
-    int64_t output_size;
-    /* The features of this rank, and the number of features of each rank. If `sizes` is NULL, the
-     * params decide how the features are divided. */
-    int64_t first, length;
-    const int64_t *sizes; /* [ranks]; the layer copies it */
-    /* If true, every rank keeps the full parameter but computes only its own features. Other ranks
-     * may compute the same features. The gradient is summed over the ranks. `sizes` must be
-     * NULL. */
-    bool replicated;
-    int64_t at; /* position of the part's features in y; set by tsr__column_create */
-} tsr__column_part;
-
+/* What column- and row-parallel layers have in common. */
 typedef struct tsr__linear {
     tsr_layer base;
-    bool row;
-    int parts;
-    tsr__column_part part[TSR__MAX_LINEAR_PARTS]; /* for column-parallel layers only */
-    /* number of features of y on this rank, summed over all parts */
-    int64_t features;
-    int64_t input_size, output_size; /* output_size is that of the first part */
+    int64_t input_size, output_size; /* of the full layer; output_size: all blocks together */
     tsr_layer_layout input, output;
     int sequence_dim;
     bool has_bias, reduce_f32;
-    int overlap_parts;
-    /* [ranks]: the sizes along the divided dimension of the weight (of the first part's weight). */
-    int64_t *sizes;
-    int64_t first, length;
-    int64_t *part_sizes[TSR__MAX_LINEAR_PARTS]; /* copies of the parts' own sizes, or NULL */
-    /* [ranks]: the sizes of the parts of the features that the weight is not divided along, which
-     * params.other_partition divides: those of x if `input` is GATHER in a column-parallel layer,
-     * or those of y if `output` is SHARDED in a row-parallel layer. NULL: they are not divided. */
-    int64_t *other_sizes;
-    int64_t other_first;
-    /* Row-parallel layers with a GATHER input only: x is divided like the weight, so nothing is
-     * gathered. */
-    bool same_split;
 } tsr__linear;
 
-/* Returns the index of a part's weight. If there is a bias, its index is one higher. */
-static inline int tsr__weight_of(const tsr__linear *linear, int part)
-{
-    return part * (linear->has_bias ? 2 : 1);
-}
+typedef struct tsr__column_block {
+    /* for example "gate" for the weight "gate.weight"; may be "" if there is only one block */
+    const char *name;
+    int64_t output_size;
+    /* The shards of the block's features. If `sizes` is NULL in the argument of tsr__column_create,
+     * and the block is not replicated, params->partition divides the features. */
+    tsr__division division;
+    /* If true, every rank keeps the full parameter but computes only its own features,
+     * division.first and division.length, which other ranks may compute too. The gradient is summed
+     * over the ranks. division.sizes must be NULL. */
+    bool replicated;
+    int64_t start; /* position in y of the block's features; set by tsr__column_create */
+} tsr__column_block;
 
-/* Returns the number of rows of a part's parameter that this rank keeps. */
-static inline int64_t tsr__part_rows(const tsr__column_part *part)
-{
-    return part->replicated ? part->output_size : part->length;
-}
-/* Returns the first of the rows that this rank keeps whose features it computes. */
-static inline int64_t tsr__part_start(const tsr__column_part *part)
-{
-    return part->replicated ? part->first : 0;
-}
+typedef struct tsr__column_linear {
+    tsr__linear linear;
+    int block_count;
+    tsr__column_block *block;
+    int64_t features; /* number of features of y on this rank, summed over all blocks */
+    /* The shards of x's features if `input` is GATHER; otherwise x has all features. */
+    tsr__division input_division;
+} tsr__column_linear;
 
-/* linear.c: creates a column-parallel layer of several parts. params->output_size must be that of
- * the first part. */
+typedef struct tsr__row_linear {
+    tsr__linear linear;
+    tsr__division weight_division; /* the shards of the weight's columns */
+    /* The shards of x's features if `input` is GATHER. If they are those of the weight's columns,
+     * `same_division` is true, and x is not gathered. */
+    tsr__division input_division;
+    bool same_division;
+    tsr__division output_division; /* the shards of y's features if `output` is SHARDED */
+    int overlap_chunks;            /* params.overlap_parts; 0: see overlapped_product.c */
+} tsr__row_linear;
+
+/* linear_create.c */
+
+/* Creates a column-parallel layer of several blocks. The layer copies the blocks and their
+ * divisions. params->output_size is that of a block without a division of its own. */
 tsr_status tsr__column_create(const tsr_linear_params *params, int count,
-                              const tsr__column_part *parts, tsr_layer **out) TSR_NODISCARD;
-tsr_status tsr__row_create(const tsr_linear_params *params, const char *part,
+                              const tsr__column_block *blocks, tsr_layer **out) TSR_NODISCARD;
+/* Creates a row-parallel layer. `prefix` and a dot are put before the names of its parameters; it
+ * may be "". */
+tsr_status tsr__row_create(const tsr_linear_params *params, const char *prefix,
                            tsr_layer **out) TSR_NODISCARD;
 
 /* Checks the params that a layer passes to linear layers, its children, except for sizes. Error
  * texts then have this layer's name, not a child's. */
 tsr_status tsr__linear_check(const tsr_layer *layer, const tsr_linear_params *params) TSR_NODISCARD;
 
-/* column.c, row.c: the passes, as tsr__layer_type declares them. */
+/* column_linear.c, row_linear.c: the passes, as tsr__layer_type in layer.h declares them. */
+
 tsr_status tsr__column_forward(tsr_layer *layer, const tsr_tensor *x, tsr_layer_saved *saved,
                                tsr_tensor **y) TSR_NODISCARD;
 tsr_status tsr__column_backward(tsr_layer *layer, const tsr_layer_saved *saved,
@@ -87,70 +80,89 @@ tsr_status tsr__row_forward(tsr_layer *layer, const tsr_tensor *x, tsr_layer_sav
                             tsr_tensor **y) TSR_NODISCARD;
 tsr_status tsr__row_backward(tsr_layer *layer, const tsr_layer_saved *saved, const tsr_tensor *dy,
                              tsr_tensor **dx) TSR_NODISCARD;
-/* The function forward_added (see tsr__layer_type) of row-parallel layers; `cached` is not used. */
+/* The function forward_added of row-parallel layers; `cached` is not used. */
 tsr_status tsr__row_forward_added(tsr_layer *layer, const tsr_tensor *x, const tsr__cached *cached,
                                   const tsr_tensor *added, tsr_layer_saved *saved,
                                   tsr_tensor **y) TSR_NODISCARD;
+
 /* The forward pass of a column-parallel layer, in which the product also applies an activation. */
 tsr_status tsr__column_forward_activated(tsr_layer *layer, const tsr_tensor *x,
                                          tsr_activation activation, tsr_layer_saved *saved,
                                          tsr_tensor **y) TSR_NODISCARD;
-
 /* The forward pass of a column-parallel layer with an activation, for a later backward pass: *slope
  * becomes the derivative of the activation. If no kernel computes both y and slope in one product,
  * or the layer gathers x or y, *y is NULL, and nothing is recorded. */
 tsr_status tsr__column_forward_sloped(tsr_layer *layer, const tsr_tensor *x,
                                       tsr_activation activation, tsr_layer_saved **saved,
                                       tsr_tensor **slope, tsr_tensor **y) TSR_NODISCARD;
+/* The forward pass of a layer with the blocks gate and up, *y = act(gate) · up, in one dispatch. No
+ * backward pass can follow. If there is no kernel for that, or the layer gathers x or y, *y is
+ * NULL, and nothing is recorded. */
+tsr_status tsr__column_forward_gated(tsr_layer *layer, const tsr_tensor *x,
+                                     tsr_activation activation, tsr_tensor **y) TSR_NODISCARD;
 /* The backward pass of a row-parallel layer with a SHARDED input: *dx is also multiplied by
  * `factor`, which has the shape of *dx. */
 tsr_status tsr__row_backward_times(tsr_layer *layer, const tsr_layer_saved *saved,
                                    const tsr_tensor *dy, const tsr_tensor *factor,
                                    tsr_tensor **dx) TSR_NODISCARD;
 
-/* The forward pass of the layer with the parts gate and up, *y = act(gate) · up, in one dispatch if
- * there is a kernel for that, no backward pass will follow, and the layer neither gathers x nor y.
- * Otherwise *y is NULL, and nothing is recorded. */
-tsr_status tsr__column_forward_gated(tsr_layer *layer, const tsr_tensor *x,
-                                     tsr_activation activation, tsr_tensor **y) TSR_NODISCARD;
+/* column_blocks.c: computes column blocks with as few products as the layout of their memory
+ * allows. */
 
-/* parts.c: computes the parts of a column-parallel layer with as few products as the layout of
- * their memory allows. */
+/* The index of a block's weight or bias among the layer's parameters. */
+typedef enum tsr__weight_or_bias { TSR__WEIGHT, TSR__BIAS } tsr__weight_or_bias;
+static inline int tsr__block_parameter(const tsr__column_linear *column, int block,
+                                       tsr__weight_or_bias which)
+{
+    return block * (column->linear.has_bias ? 2 : 1) + (int)which;
+}
+/* Returns the number of rows of a block's weight that this rank keeps. */
+static inline int64_t tsr__block_rows(const tsr__column_block *block)
+{
+    return block->replicated ? block->output_size : block->division.length;
+}
 
-/* A product of all parts or of one part: its weight, its bias, and its range of features in y. */
-typedef struct tsr__block {
+/* The product of one block or of all blocks: its weight, its bias, and its range of features in y.
+ */
+typedef struct tsr__column_product {
     const tsr_tensor *weight, *bias;
-    int64_t first, count;
-} tsr__block;
-/* Finds the products that compute a layer, and their number. All parameters must have memory. */
-tsr_status tsr__column_blocks(tsr__linear *linear, tsr__temps *temps,
-                              tsr__block blocks[TSR__MAX_LINEAR_PARTS], int *count) TSR_NODISCARD;
-/* Adds the gradients of all parameters. They are computed from dy2 [m,features] and x2
- * [m,input_size]. */
-tsr_status tsr__column_add_grads(tsr__linear *linear, tsr__temps *temps, const tsr_tensor *dy2,
-                                 const tsr_tensor *x2) TSR_NODISCARD;
-
-/* Gets `weight` as a matrix of floats: itself, or, if it is in a block format, a temporary tensor
- * of the parameter's dtype. */
+    int64_t start, length;
+} tsr__column_product;
+/* The products that compute a layer: `count` is 1 if one product computes all blocks, otherwise the
+ * number of blocks. */
+typedef struct tsr__column_products {
+    int count;
+    tsr__column_product joint; /* if one product computes several blocks; otherwise all NULL */
+} tsr__column_products;
+/* All parameters must have memory. */
+tsr_status tsr__column_products_find(tsr__column_linear *column, tsr__temps *temps,
+                                     tsr__column_products *out) TSR_NODISCARD;
+/* Gets product `index`, 0 … count − 1. */
+tsr_status tsr__column_products_get(tsr__column_linear *column, tsr__temps *temps,
+                                    const tsr__column_products *products, int index,
+                                    tsr__column_product *out) TSR_NODISCARD;
+/* Adds the gradients of all parameters, computed from dy2 [m,features] and x2 [m,input_size]. */
+tsr_status tsr__column_add_grads(tsr__column_linear *column, tsr__temps *temps,
+                                 const tsr_tensor *dy2, const tsr_tensor *x2) TSR_NODISCARD;
+/* Gets `weight` as a matrix of floats: `weight`, or, if `weight` is in a block format, a temporary
+ * tensor of the parameter's dtype. */
 tsr_status tsr__weight_floats(const tsr__linear *linear, tsr__temps *temps,
                               const tsr_tensor *weight, const tsr_tensor **out) TSR_NODISCARD;
 
-/* product.c */
+/* overlapped_product.c */
 
-/* A product of each rank, and the sum of these products over the ranks. */
-typedef struct tsr__product {
+/* A product on each rank, and the sum of these products over the ranks. */
+typedef struct tsr__reduced_product {
     const tsr_tensor *x2, *weight; /* [m,k], [n,k] */
-    const tsr_tensor *bias;        /* NULL, or [n], or the part of [n] that belongs to y */
+    const tsr_tensor *bias;        /* NULL, or [n], or the shard of [n] that belongs to y */
     const tsr_tensor *added;       /* NULL, or a tensor with y's shape, which is added to y */
     tsr_tensor *y;                 /* contiguous; the last dimension is the features */
     const tsr_layout *whole;       /* the layout [.., n] of the full sum */
-    /* y is this rank's part of the sum along this dimension; -1: y is the full sum */
-    int dim;
-    /* the sizes of the ranks' parts along dim; NULL: all parts are equal */
-    const int64_t *sizes;
-} tsr__product;
+    int dim;              /* y is this rank's shard along this dimension; -1: the full sum */
+    const int64_t *sizes; /* the sizes of the ranks' shards along dim; NULL: all equal */
+} tsr__reduced_product;
 /* y = sum over ranks of x · weightᵀ + bias + added. */
-tsr_status tsr__product_reduced(const tsr__linear *linear, tsr__temps *temps,
-                                const tsr__product *product) TSR_NODISCARD;
+tsr_status tsr__product_reduced(const tsr__row_linear *row, tsr__temps *temps,
+                                const tsr__reduced_product *product) TSR_NODISCARD;
 
 #endif

@@ -1,10 +1,12 @@
-/* MLP: a column-parallel layer, an activation function on its divided output, and a row-parallel
+/* MLP: a column-parallel layer, an activation function on this rank's features, and a row-parallel
  * layer. */
 #include "base/alloc.h"
 #include "parallel/layers/linear.h"
 
+enum { UP, DOWN };
+
 typedef struct mlp {
-    tsr_layer base; /* child[0] is up, or gate and up; child[1] is down */
+    tsr_layer base; /* child UP computes up, or gate and up; child DOWN computes y */
     bool gated;
     tsr_activation activation;
     tsr_activation_fn activate;
@@ -40,8 +42,8 @@ static tsr_status activate_grad(const mlp *m, tsr_tensor *dx, const tsr_tensor *
 }
 
 /* Creates views of gate and up in the output of the column-parallel layer. */
-static tsr_status split(tsr__temps *temps, const tsr_tensor *hidden, tsr_tensor **gate,
-                        tsr_tensor **up)
+static tsr_status split_gate_up(tsr__temps *temps, const tsr_tensor *hidden, tsr_tensor **gate,
+                                tsr_tensor **up)
 {
     const tsr_layout *layout = tsr_tensor_layout(hidden);
     int64_t length = layout->shape[layout->ndim - 1] / 2;
@@ -51,13 +53,13 @@ static tsr_status split(tsr__temps *temps, const tsr_tensor *hidden, tsr_tensor 
 
 /* Computes the input of the row-parallel layer. If `keep` is true, `hidden` must not be
  * overwritten. */
-static tsr_status activated(const mlp *m, tsr__temps *temps, tsr_tensor *hidden, bool keep,
-                            tsr_tensor **out)
+static tsr_status apply_activation(const mlp *m, tsr__temps *temps, tsr_tensor *hidden, bool keep,
+                                   tsr_tensor **out)
 {
     const tsr_layout *layout = tsr_tensor_layout(hidden);
     tsr_tensor *gate = hidden, *up = NULL;
     if (m->gated)
-        TSR__TRY(split(temps, hidden, &gate, &up));
+        TSR__TRY(split_gate_up(temps, hidden, &gate, &up));
     if (!m->gated && !keep)
         *out = hidden;
     else
@@ -68,43 +70,47 @@ static tsr_status activated(const mlp *m, tsr__temps *temps, tsr_tensor *hidden,
 
 /* Passes ------------------------------------------------------------------------------------- */
 
-/* A forward pass that no backward pass will follow. The product also applies the activation, and
- * the gate. If no kernel can do that, *y is unchanged. */
+/* A forward pass without a backward pass. One product also applies the activation, and multiplies
+ * by the gate if there is one. If no kernel can do that, *y is unchanged. */
 static tsr_status forward_fused(const mlp *m, const tsr_tensor *x, const tsr_tensor *added,
                                 tsr_tensor **y)
 {
     tsr_tensor *hidden = NULL;
     if (m->gated)
-        TSR__TRY(tsr__column_forward_gated(m->base.child[0], x, m->activation, &hidden));
+        TSR__TRY(tsr__column_forward_gated(m->base.child[UP], x, m->activation, &hidden));
     else
-        TSR__TRY(tsr__column_forward_activated(m->base.child[0], x, m->activation, NULL, &hidden));
+        TSR__TRY(tsr__column_forward_activated(m->base.child[UP], x, m->activation, NULL, &hidden));
     if (!hidden)
         return TSR_OK;
-    tsr_status status = tsr__layer_forward_added(m->base.child[1], hidden, NULL, added, NULL, y);
+    tsr_status status = tsr__layer_forward_added(m->base.child[DOWN], hidden, NULL, added, NULL, y);
     tsr_tensor_destroy(&hidden);
     return status;
 }
 
-/* Computes the input of the row-parallel layer, and what the backward pass needs of the activation
- * function: its derivative, if one kernel computes both, otherwise its input. */
+/* Computes *product, the input of the row-parallel layer, and *hidden, which the backward pass
+ * needs (see tsr_layer_saved in layer.h): the derivative of the activation function if one kernel
+ * computes both, otherwise the function's input. */
 static tsr_status forward_hidden(const mlp *m, tsr__temps *temps, const tsr_tensor *x,
                                  tsr_layer_saved *saved, tsr_tensor **hidden, tsr_tensor **product)
 {
     tsr_tensor *slope = NULL, *y = NULL;
     if (saved && !m->gated && !m->activate)
-        TSR__TRY(tsr__column_forward_sloped(m->base.child[0], x, m->activation, &saved->child[0],
+        TSR__TRY(tsr__column_forward_sloped(m->base.child[UP], x, m->activation, &saved->child[UP],
                                             &slope, &y));
     if (y) {
-        tsr__temp_keep(temps, slope);
-        tsr__temp_keep(temps, y);
+        tsr_status status = tsr__temp_keep(temps, slope);
+        if (status != TSR_OK)
+            tsr_tensor_destroy(&y);
+        TSR__TRY(status);
+        TSR__TRY(tsr__temp_keep(temps, y));
         saved->sloped = true;
         *hidden = slope;
         *product = y;
         return TSR_OK;
     }
-    TSR__TRY(tsr_layer_forward(m->base.child[0], x, saved ? &saved->child[0] : NULL, hidden));
-    tsr__temp_keep(temps, *hidden);
-    return activated(m, temps, *hidden, saved != NULL, product);
+    TSR__TRY(tsr_layer_forward(m->base.child[UP], x, saved ? &saved->child[UP] : NULL, hidden));
+    TSR__TRY(tsr__temp_keep(temps, *hidden));
+    return apply_activation(m, temps, *hidden, saved != NULL, product);
 }
 
 static tsr_status forward_with(const mlp *m, tsr__temps *temps, const tsr_tensor *x,
@@ -112,8 +118,8 @@ static tsr_status forward_with(const mlp *m, tsr__temps *temps, const tsr_tensor
 {
     tsr_tensor *hidden = NULL, *product;
     TSR__TRY(forward_hidden(m, temps, x, saved, &hidden, &product));
-    TSR__TRY(tsr__layer_forward_added(m->base.child[1], product, NULL, added,
-                                      saved ? &saved->child[1] : NULL, y));
+    TSR__TRY(tsr__layer_forward_added(m->base.child[DOWN], product, NULL, added,
+                                      saved ? &saved->child[DOWN] : NULL, y));
     if (saved)
         saved->hidden = tsr__temp_take(temps, hidden);
     return TSR_OK;
@@ -156,8 +162,8 @@ static tsr_status hidden_gradient(const mlp *m, tsr__temps *temps, const tsr_ten
     tsr_tensor *gate, *up, *dgate, *dup;
     const tsr_layout *layout = tsr_tensor_layout(hidden);
     TSR__TRY(tsr__temp_like(temps, hidden, layout->dtype, 0, layout->shape[0], out));
-    TSR__TRY(split(temps, hidden, &gate, &up));
-    TSR__TRY(split(temps, *out, &dgate, &dup));
+    TSR__TRY(split_gate_up(temps, hidden, &gate, &up));
+    TSR__TRY(split_gate_up(temps, *out, &dgate, &dup));
     TSR__TRY(activate_mul(m, dup, gate, da));
     TSR__TRY(tsr_mul(stream, da, da, up));
     return activate_grad(m, dgate, gate, da);
@@ -171,16 +177,16 @@ static tsr_status backward(tsr_layer *layer, const tsr_layer_saved *saved, const
                  "%s: activate_grad is NULL; a backward pass needs it", layer->who);
     tsr__temps temps = {.stream = layer->stream};
     tsr_tensor *da = NULL, *dhidden;
-    tsr_status status =
-        saved->sloped
-            ? tsr__row_backward_times(layer->child[1], saved->child[1], dy, saved->hidden, &da)
-            : tsr_layer_backward(layer->child[1], saved->child[1], dy, &da);
+    tsr_status status = saved->sloped
+                            ? tsr__row_backward_times(layer->child[DOWN], saved->child[DOWN], dy,
+                                                      saved->hidden, &da)
+                            : tsr_layer_backward(layer->child[DOWN], saved->child[DOWN], dy, &da);
     if (status == TSR_OK && saved->sloped)
         dhidden = da;
     else if (status == TSR_OK)
         status = hidden_gradient(m, &temps, saved->hidden, da, &dhidden);
     if (status == TSR_OK)
-        status = tsr_layer_backward(layer->child[0], saved->child[0], dhidden, dx);
+        status = tsr_layer_backward(layer->child[UP], saved->child[UP], dhidden, dx);
     tsr_tensor_destroy(&da);
     tsr__temps_finish(&temps);
     return status;
@@ -194,7 +200,7 @@ static const tsr__layer_type mlp_type = {"mlp", forward, backward, NULL, NULL, f
  * texts must use the names of tsr_mlp_params. */
 static tsr_status check_params(const tsr_layer *layer, const tsr_mlp_params *params)
 {
-    int64_t *sizes, first;
+    tsr__division division;
     TSR__REQUIRE(
         params->input_size >= 1 && params->hidden_size >= 1 && params->output_size >= 1,
         "%s: input_size is %lld, hidden_size %lld, output_size %lld; all must be at least 1",
@@ -208,8 +214,8 @@ static tsr_status check_params(const tsr_layer *layer, const tsr_mlp_params *par
     if (params->sequence)
         TSR__TRY(tsr__layer_check_sequence_dim(layer, params->sequence_dim));
     TSR__TRY(tsr__layer_partition(layer, "hidden_size", params->hidden_size, "partition",
-                                  &params->partition, &sizes, &first));
-    tsr__free(sizes);
+                                  &params->partition, &division));
+    tsr__free(division.sizes);
     return TSR_OK;
 }
 
@@ -238,10 +244,13 @@ static tsr_status create_children(mlp *m, const tsr_mlp_params *params)
     if (params->output_init.kind != TSR_INIT_DEFAULT)
         down.init = params->output_init;
     down.output = params->sequence ? TSR_LAYOUT_SEQUENCE : TSR_LAYOUT_FULL;
-    static const tsr__column_part parts[] = {{.name = "gate"}, {.name = "up"}};
-    TSR__TRY(tsr__column_create(&up, params->gated ? 2 : 1, params->gated ? parts : parts + 1,
-                                &m->base.child[0]));
-    return tsr__row_create(&down, "down", &m->base.child[1]);
+    static const tsr__column_block gate_up[] = {{.name = "gate"}, {.name = "up"}};
+    tsr_layer *child;
+    TSR__TRY(tsr__column_create(&up, params->gated ? 2 : 1, params->gated ? gate_up : gate_up + 1,
+                                &child));
+    TSR__TRY(tsr__layer_add_child(&m->base, child));
+    TSR__TRY(tsr__row_create(&down, "down", &child));
+    return tsr__layer_add_child(&m->base, child);
 }
 
 tsr_status tsr_mlp_create(const tsr_mlp_params *params, tsr_layer **out)

@@ -1,4 +1,4 @@
-/* Normalisation layers. Every rank has all parameters, and normalises the rows of its own part of
+/* Normalisation layers. Every rank has all parameters, and normalises the rows of its own shard of
  * x. */
 #include "parallel/layers/norm.h"
 
@@ -21,7 +21,7 @@ static bool has_bias(const norm *n)
 
 static const tsr_tensor *bias_of(const norm *n)
 {
-    return has_bias(n) ? n->base.parameter[1].seen.tensor : NULL;
+    return has_bias(n) ? n->base.parameter[1]->seen.tensor : NULL;
 }
 
 /* Passes ------------------------------------------------------------------------------------- */
@@ -40,7 +40,7 @@ static tsr_status forward(tsr_layer *layer, const tsr_tensor *x, tsr_layer_saved
     tsr_tensor *out;
     tsr_status status = tsr__temp_new(&temps, layout->dtype, layout->ndim, layout->shape, &out);
     if (status == TSR_OK) {
-        const tsr_tensor *weight = layer->parameter[0].seen.tensor;
+        const tsr_tensor *weight = layer->parameter[0]->seen.tensor;
         status = n->kind == TSR_NORM_RMS
                      ? tsr_rms_norm(layer->stream, out, x, weight, n->epsilon)
                      : tsr_layer_norm(layer->stream, out, x, weight, bias_of(n), n->epsilon);
@@ -60,7 +60,7 @@ static tsr_status gradients(const norm *n, tsr_tensor *dx, tsr_tensor *dweight, 
                             const incoming *in, bool accumulate)
 {
     tsr_stream *stream = n->base.stream;
-    const tsr_tensor *weight = n->base.parameter[0].seen.tensor;
+    const tsr_tensor *weight = n->base.parameter[0]->seen.tensor;
     return n->kind == TSR_NORM_RMS
                ? tsr__rms_norm_grad_added(stream, dx, dweight, in->x, in->dy, weight, in->added,
                                           n->epsilon, accumulate)
@@ -68,39 +68,50 @@ static tsr_status gradients(const norm *n, tsr_tensor *dx, tsr_tensor *dweight, 
                                             in->added, n->epsilon, accumulate);
 }
 
+/* Computes dx, and this rank's contributions to the gradients of the weight and the bias. */
+static tsr_status contribute(const norm *n, tsr__replicated_grads *grads, const incoming *in,
+                             tsr_tensor *dx)
+{
+    tsr_tensor *dweight, *dbias = NULL;
+    for (int i = 0; i < n->base.parameter_count; i++)
+        TSR__TRY(tsr__replicated_grads_add(grads, i));
+    TSR__TRY(tsr__replicated_grads_allocate(grads, false));
+    TSR__TRY(tsr__replicated_grads_get(grads, 0, &dweight));
+    if (has_bias(n))
+        TSR__TRY(tsr__replicated_grads_get(grads, 1, &dbias));
+    return gradients(n, dx, dweight, dbias, in, false);
+}
+
 /* Computes dx, and the gradients of the weight and the bias, which are summed over the ranks
  * because each rank has different rows of x. */
 static tsr_status add_summed(norm *n, tsr__temps *temps, const incoming *in, tsr_tensor *dx)
 {
-    tsr__partials sums = {.layer = &n->base, .temps = temps};
-    tsr_tensor *dweight, *dbias = NULL;
-    TSR__TRY(tsr__partials_begin(&sums, (int[]){0, 1}, n->base.parameter_count, false));
-    TSR__TRY(tsr__partials_take(&sums, 0, &dweight));
-    if (has_bias(n))
-        TSR__TRY(tsr__partials_take(&sums, 1, &dbias));
-    TSR__TRY(gradients(n, dx, dweight, dbias, in, false));
-    tsr_status status = tsr__partials_start(&sums);
+    tsr__replicated_grads grads = {.layer = &n->base, .temps = temps};
+    tsr_status status = contribute(n, &grads, in, dx);
     if (status == TSR_OK)
-        status = tsr__partials_finish(&sums);
-    tsr__partials_cancel(&sums);
+        status = tsr__replicated_grads_start(&grads);
+    if (status == TSR_OK)
+        status = tsr__replicated_grads_finish(&grads);
+    tsr__replicated_grads_cancel(&grads);
     return status;
 }
 
-static tsr_status add_own(norm *n, const incoming *in, tsr_tensor *dx)
+/* The same if every rank has all rows of x, so that nothing is summed over the ranks. */
+static tsr_status add_local(norm *n, const incoming *in, tsr_tensor *dx)
 {
-    tsr__layer_parameter *parameter = n->base.parameter;
+    tsr__layer_parameter *const *parameter = n->base.parameter;
     for (int i = 0; i < n->base.parameter_count; i++)
         TSR__TRY(tsr__parameter_need_grad(&n->base, i));
-    tsr_tensor *weight = parameter[0].seen.grad,
-               *bias = has_bias(n) ? parameter[1].seen.grad : NULL;
-    if (!bias || parameter[0].grad_empty == parameter[1].grad_empty) {
-        TSR__TRY(gradients(n, dx, weight, bias, in, !parameter[0].grad_empty));
+    tsr_tensor *weight = parameter[0]->seen.grad,
+               *bias = has_bias(n) ? parameter[1]->seen.grad : NULL;
+    if (!bias || parameter[0]->grad_empty == parameter[1]->grad_empty) {
+        TSR__TRY(gradients(n, dx, weight, bias, in, !parameter[0]->grad_empty));
     } else {
-        TSR__TRY(gradients(n, NULL, NULL, bias, in, !parameter[1].grad_empty));
-        TSR__TRY(gradients(n, dx, weight, NULL, in, !parameter[0].grad_empty));
+        TSR__TRY(gradients(n, NULL, NULL, bias, in, !parameter[1]->grad_empty));
+        TSR__TRY(gradients(n, dx, weight, NULL, in, !parameter[0]->grad_empty));
     }
     for (int i = 0; i < n->base.parameter_count; i++)
-        parameter[i].grad_empty = false;
+        parameter[i]->grad_empty = false;
     return TSR_OK;
 }
 
@@ -120,7 +131,7 @@ static tsr_status backward_with(tsr_layer *layer, const tsr_layer_saved *saved,
     if (status == TSR_OK)
         status = layer->frozen                    ? gradients(n, out, NULL, NULL, &in, false)
                  : n->sequence && layer->size > 1 ? add_summed(n, &temps, &in, out)
-                                                  : add_own(n, &in, out);
+                                                  : add_local(n, &in, out);
     if (status == TSR_OK && dx)
         *dx = tsr__temp_take(&temps, out);
     tsr__temps_finish(&temps);
@@ -172,7 +183,7 @@ tsr_status tsr__norm_epsilon(const tsr_layer *layer, const char *what, float giv
     return TSR_OK;
 }
 
-static tsr_status fill(norm *n, const tsr_norm_params *params)
+static tsr_status init_norm(norm *n, const tsr_norm_params *params)
 {
     tsr_layer *layer = &n->base;
     TSR__REQUIRE(params->size >= 1, "%s: size is %lld; it must be at least 1", layer->who,
@@ -198,7 +209,7 @@ tsr_status tsr_norm_create(const tsr_norm_params *params, tsr_layer **out)
     TSR__REQUIRE(params && out, "norm: %s is NULL", params ? "out" : "params");
     tsr_layer *layer;
     TSR__TRY(tsr__layer_new(&norm_type, sizeof(norm), params->group, params->name, &layer));
-    tsr_status status = fill((norm *)layer, params);
+    tsr_status status = init_norm((norm *)layer, params);
     if (status != TSR_OK) {
         tsr_layer_destroy(&layer);
         return status;

@@ -1,4 +1,4 @@
-/* Parameters of layers: their memory and gradients. */
+/* Parameters of layers: a rank's shard of the values, and of the gradient. */
 #include "parallel/layers/layer.h"
 
 #include <stdio.h>
@@ -6,7 +6,8 @@
 
 #include "base/alloc.h"
 
-static tsr_status join(const char *layer, const char *name, char **out)
+/* Makes the full name of a parameter: for "mlp" and "up.weight", "mlp.up.weight". */
+static tsr_status join_names(const char *layer, const char *name, char **out)
 {
     size_t size = strlen(layer) + strlen(name) + 2;
     char *text = tsr__calloc(size, 1);
@@ -17,12 +18,32 @@ static tsr_status join(const char *layer, const char *name, char **out)
     return TSR_OK;
 }
 
+static tsr_status append(tsr_layer *layer, tsr__layer_parameter *parameter)
+{
+    void *array = layer->parameter;
+    tsr_status status = tsr__grow(&array, &layer->parameter_capacity,
+                                  (size_t)layer->parameter_count + 1, sizeof parameter);
+    layer->parameter = array;
+    if (status == TSR_OK)
+        layer->parameter[layer->parameter_count++] = parameter;
+    return status;
+}
+
 tsr_status tsr__parameter_add(tsr_layer *layer, const tsr__parameter_spec *spec)
 {
-    tsr__layer_parameter *parameter = &layer->parameter[layer->parameter_count];
-    TSR__TRY(join(layer->name, spec->name, &parameter->name));
-    layer->parameter_count++;
-    parameter->sizes = spec->sizes;
+    tsr__layer_parameter *parameter = tsr__calloc(1, sizeof *parameter);
+    if (!parameter)
+        return TSR_ERR_NO_MEMORY;
+    tsr_status status = join_names(layer->name, spec->name, &parameter->name);
+    if (status == TSR_OK)
+        status = append(layer, parameter);
+    if (status != TSR_OK) {
+        tsr__parameter_destroy(&parameter);
+        return status;
+    }
+    const tsr__division whole = {.length = spec->shape[0]};
+    const tsr__division *division = spec->shard_dim < 0 ? &whole : spec->division;
+    parameter->sizes = division->sizes;
     parameter->grad_dtype = spec->grad_dtype;
     parameter->grad_empty = true;
     parameter->seen = (tsr_parameter){
@@ -31,8 +52,8 @@ tsr_status tsr__parameter_add(tsr_layer *layer, const tsr__parameter_spec *spec)
         .ndim = spec->ndim,
         .global_shape = {spec->shape[0], spec->shape[1]},
         .shard_dim = spec->shard_dim,
-        .offset = spec->shard_dim < 0 ? 0 : spec->first,
-        .length = spec->shard_dim < 0 ? spec->shape[0] : spec->sizes[layer->rank],
+        .offset = division->first,
+        .length = division->length,
     };
     tsr__initial_choose(parameter, spec);
     return TSR_OK;
@@ -40,7 +61,7 @@ tsr_status tsr__parameter_add(tsr_layer *layer, const tsr__parameter_spec *spec)
 
 tsr_status tsr__parameter_allocate(tsr_layer *layer, int index)
 {
-    tsr__layer_parameter *parameter = &layer->parameter[index];
+    tsr__layer_parameter *parameter = layer->parameter[index];
     int64_t shape[2];
     tsr__parameter_shape(parameter, shape);
     TSR__TRY(tsr_tensor_create(layer->device, parameter->seen.dtype, parameter->seen.ndim, shape,
@@ -50,14 +71,14 @@ tsr_status tsr__parameter_allocate(tsr_layer *layer, int index)
 
 tsr_status tsr__parameter_require(const tsr_layer *layer, int index)
 {
-    TSR__REQUIRE(layer->parameter[index].seen.tensor, "%s: %s has no memory", layer->who,
-                 layer->parameter[index].name);
+    TSR__REQUIRE(layer->parameter[index]->seen.tensor, "%s: %s has no memory", layer->who,
+                 layer->parameter[index]->name);
     return TSR_OK;
 }
 
 tsr_status tsr__parameter_need_grad(tsr_layer *layer, int index)
 {
-    tsr__layer_parameter *parameter = &layer->parameter[index];
+    tsr__layer_parameter *parameter = layer->parameter[index];
     if (parameter->seen.grad)
         return TSR_OK;
     int64_t shape[2];
@@ -70,7 +91,7 @@ tsr_status tsr__parameter_add_weight_grad(tsr_layer *layer, int index, const tsr
                                           const tsr_tensor *x2)
 {
     TSR__TRY(tsr__parameter_need_grad(layer, index));
-    tsr__layer_parameter *parameter = &layer->parameter[index];
+    tsr__layer_parameter *parameter = layer->parameter[index];
     TSR__TRY(
         tsr_matmul(layer->stream, parameter->seen.grad, dy2, x2,
                    tsr_matmul_params(.transpose_a = true, .accumulate = !parameter->grad_empty)));
@@ -81,16 +102,19 @@ tsr_status tsr__parameter_add_weight_grad(tsr_layer *layer, int index, const tsr
 tsr_status tsr__parameter_add_bias_grad(tsr_layer *layer, int index, const tsr_tensor *dy2)
 {
     TSR__TRY(tsr__parameter_need_grad(layer, index));
-    tsr__layer_parameter *parameter = &layer->parameter[index];
+    tsr__layer_parameter *parameter = layer->parameter[index];
     TSR__TRY(tsr_reduce(layer->stream, parameter->seen.grad, dy2, 0, TSR_REDUCE_SUM,
                         !parameter->grad_empty));
     parameter->grad_empty = false;
     return TSR_OK;
 }
 
-void tsr__parameter_finish(tsr__layer_parameter *parameter)
+void tsr__parameter_destroy(tsr__layer_parameter **parameter)
 {
-    tsr_tensor_destroy(&parameter->seen.tensor);
-    tsr_tensor_destroy(&parameter->seen.grad);
-    tsr__free(parameter->name);
+    tsr__layer_parameter *closing = *parameter;
+    tsr_tensor_destroy(&closing->seen.tensor);
+    tsr_tensor_destroy(&closing->seen.grad);
+    tsr__free(closing->name);
+    tsr__free(closing);
+    *parameter = NULL;
 }

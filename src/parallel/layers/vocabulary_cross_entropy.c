@@ -18,7 +18,7 @@ typedef struct loss_call {
 } loss_call;
 
 /* Finds the classes that belong to this rank. */
-static tsr_status find_part(loss_call *call, const tsr_partition_params *partition)
+static tsr_status find_classes(loss_call *call, const tsr_partition_params *partition)
 {
     static const tsr_partition_params equal;
     const int ranks = tsr_group_size(call->group), rank = tsr_group_rank(call->group);
@@ -42,7 +42,7 @@ static tsr_status find_part(loss_call *call, const tsr_partition_params *partiti
 }
 
 /* Sets the numbers for a rank that has no classes: the largest logit is −∞, and the sum is 0. */
-static tsr_status no_classes(tsr__temps *temps, tsr_tensor *mine)
+static tsr_status stats_without_classes(tsr__temps *temps, tsr_tensor *mine)
 {
     tsr_tensor *most;
     TSR__TRY(tsr_fill(temps->stream, mine, 0));
@@ -50,7 +50,7 @@ static tsr_status no_classes(tsr__temps *temps, tsr_tensor *mine)
     return tsr_fill(temps->stream, most, -INFINITY);
 }
 
-static tsr_status run(const loss_call *call, tsr__temps *temps)
+static tsr_status compute_loss(const loss_call *call, tsr__temps *temps)
 {
     const int64_t rows = tsr_tensor_layout(call->logits)->shape[0];
     const int64_t shape[] = {tsr_group_size(call->group), 3, rows};
@@ -64,7 +64,7 @@ static tsr_status run(const loss_call *call, tsr__temps *temps)
         TSR__TRY(
             tsr__cross_entropy_part(temps->stream, mine2, call->logits, call->labels, call->first));
     else
-        TSR__TRY(no_classes(temps, mine2));
+        TSR__TRY(stats_without_classes(temps, mine2));
     TSR__TRY(tsr_group_all_gather(call->group, stats, mine, 0, NULL));
     return tsr__cross_entropy_whole(temps->stream, call->loss, call->dlogits, call->logits,
                                     call->labels, stats, call->first, call->classes, call->scale);
@@ -89,9 +89,9 @@ tsr_status tsr_vocabulary_cross_entropy(tsr_group *group, tsr_tensor *loss, tsr_
                       .labels = labels,
                       .classes = classes,
                       .scale = grad_scale};
-    TSR__TRY(find_part(&call, partition));
+    TSR__TRY(find_classes(&call, partition));
     tsr__temps temps = {.stream = tsr_group_stream(group)};
-    tsr_status status = run(&call, &temps);
+    tsr_status status = compute_loss(&call, &temps);
     tsr__temps_finish(&temps);
     return status;
 }

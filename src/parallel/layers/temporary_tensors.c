@@ -1,17 +1,25 @@
 /* Temporary tensors of one pass of a layer. */
 #include "parallel/layers/layer.h"
 
-static tsr_status add(tsr__temps *temps, tsr_tensor *tensor, tsr_tensor **out)
+#include "base/alloc.h"
+
+tsr_status tsr__temp_keep(tsr__temps *temps, tsr_tensor *tensor)
 {
+    void *item = temps->item;
+    tsr_status status = tsr__grow(&item, &temps->capacity, temps->count + 1, sizeof(tsr_tensor *));
+    temps->item = item;
+    if (status != TSR_OK) {
+        tsr_tensor_destroy(&tensor);
+        return status;
+    }
     temps->item[temps->count++] = tensor;
-    *out = tensor;
     return TSR_OK;
 }
 
-static tsr_status check_room(const tsr__temps *temps)
+static tsr_status keep_as(tsr__temps *temps, tsr_tensor *tensor, tsr_tensor **out)
 {
-    TSR__REQUIRE(temps->count < TSR__MAX_TEMPS, "layer: more than %d tensors in one pass",
-                 TSR__MAX_TEMPS);
+    TSR__TRY(tsr__temp_keep(temps, tensor));
+    *out = tensor;
     return TSR_OK;
 }
 
@@ -19,6 +27,9 @@ void tsr__temps_finish(tsr__temps *temps)
 {
     while (temps->count > 0)
         tsr_tensor_destroy(&temps->item[--temps->count]);
+    tsr__free(temps->item);
+    temps->item = NULL;
+    temps->capacity = 0;
 }
 
 tsr_status tsr__temp_new(tsr__temps *temps, tsr_dtype dtype, int ndim, const int64_t *shape,
@@ -26,43 +37,39 @@ tsr_status tsr__temp_new(tsr__temps *temps, tsr_dtype dtype, int ndim, const int
 {
     tsr_tensor *tensor = NULL;
     tsr_device *device = tsr_stream_device(temps->stream);
-    TSR__TRY(check_room(temps));
     tsr_status status = tsr_tensor_create(device, dtype, ndim, shape, &tensor);
     if (status == TSR_ERR_DEVICE_MEMORY) {
         /* Memory that earlier passes no longer need becomes free only when the device has completed
-         * their work. So this waits for the device, and tries again. */
+         * their work, so wait for the device and try again. */
         TSR__TRY(tsr_stream_wait(temps->stream));
         status = tsr_tensor_create(device, dtype, ndim, shape, &tensor);
     }
     TSR__TRY(status);
-    return add(temps, tensor, out);
+    return keep_as(temps, tensor, out);
 }
 
 tsr_status tsr__temp_slice(tsr__temps *temps, const tsr_tensor *in, int dim, int64_t start,
                            int64_t count, tsr_tensor **out)
 {
     tsr_tensor *tensor = NULL;
-    TSR__TRY(check_room(temps));
     TSR__TRY(tsr_tensor_slice(in, dim, start, start + count, 1, &tensor));
-    return add(temps, tensor, out);
+    return keep_as(temps, tensor, out);
 }
 
 tsr_status tsr__temp_transpose(tsr__temps *temps, const tsr_tensor *in, int dim0, int dim1,
                                tsr_tensor **out)
 {
     tsr_tensor *tensor = NULL;
-    TSR__TRY(check_room(temps));
     TSR__TRY(tsr_tensor_transpose(in, dim0, dim1, &tensor));
-    return add(temps, tensor, out);
+    return keep_as(temps, tensor, out);
 }
 
 tsr_status tsr__temp_reshape(tsr__temps *temps, const tsr_tensor *in, int ndim,
                              const int64_t *shape, tsr_tensor **out)
 {
     tsr_tensor *tensor = NULL;
-    TSR__TRY(check_room(temps));
     TSR__TRY(tsr_tensor_reshape(in, ndim, shape, &tensor));
-    return add(temps, tensor, out);
+    return keep_as(temps, tensor, out);
 }
 
 /* Returns whether a view with this shape exists. Does not record an error if there is none. */
@@ -106,14 +113,9 @@ tsr_status tsr__temp_like(tsr__temps *temps, const tsr_tensor *in, tsr_dtype dty
     return tsr__temp_new(temps, dtype, layout.ndim, layout.shape, out);
 }
 
-void tsr__temp_keep(tsr__temps *temps, tsr_tensor *tensor)
-{
-    temps->item[temps->count++] = tensor;
-}
-
 tsr_tensor *tsr__temp_take(tsr__temps *temps, tsr_tensor *tensor)
 {
-    for (int i = 0; i < temps->count; i++)
+    for (size_t i = 0; i < temps->count; i++)
         if (temps->item[i] == tensor) {
             temps->item[i] = temps->item[--temps->count];
             break;

@@ -1,6 +1,6 @@
-/* Self-attention. It consists of a column-parallel layer that computes queries, keys and values,
- * the attention of this rank's heads, and a row-parallel layer. */
-#include "parallel/layers/attention.h"
+/* The passes of self-attention: a column-parallel layer computes queries, keys and values, then
+ * follow the attention of this rank's heads and a row-parallel layer. */
+#include "parallel/layers/self_attention.h"
 
 #include <string.h>
 
@@ -31,13 +31,13 @@ static tsr_status by_heads(const tsr__attention *a, tsr__temps *temps, const tsr
 
 /* Views of the query, key and value heads in a tensor [batch, heads + 2 · kv_heads, tokens,
  * head_dim]. */
-typedef struct parts {
+typedef struct qkv_heads {
     tsr_tensor *q, *k, *v;
     tsr_tensor *qk; /* the heads of q and k together */
-} parts;
+} qkv_heads;
 
-static tsr_status split(const tsr__attention *a, tsr__temps *temps, const tsr_tensor *all,
-                        parts *out)
+static tsr_status split_heads(const tsr__attention *a, tsr__temps *temps, const tsr_tensor *all,
+                              qkv_heads *out)
 {
     const int64_t heads = a->heads.count, kv_heads = a->heads.kv_count;
     TSR__TRY(tsr__temp_slice(temps, all, 1, 0, heads, &out->q));
@@ -53,19 +53,19 @@ static tsr_status need_positions(tsr__attention *a, tsr__temps *temps, int64_t t
                                  tsr_tensor **out)
 {
     const tsr_layer *layer = &a->base;
-    int64_t there = a->positions ? tsr_tensor_layout(a->positions)->shape[0] : 0;
-    if (there < tokens) {
-        there = there * 2 > tokens ? there * 2 : tokens;
-        int32_t *values = tsr__calloc((size_t)there, sizeof *values);
+    int64_t length = a->positions ? tsr_tensor_layout(a->positions)->shape[0] : 0;
+    if (length < tokens) {
+        length = length * 2 > tokens ? length * 2 : tokens;
+        int32_t *values = tsr__calloc((size_t)length, sizeof *values);
         if (!values)
             return TSR_ERR_NO_MEMORY;
-        for (int64_t i = 0; i < there; i++)
+        for (int64_t i = 0; i < length; i++)
             values[i] = (int32_t)i;
         tsr_tensor *positions = NULL;
-        tsr_status status = tsr_tensor_create(layer->device, TSR_I32, 1, &there, &positions);
+        tsr_status status = tsr_tensor_create(layer->device, TSR_I32, 1, &length, &positions);
         if (status == TSR_OK)
             status = tsr_tensor_upload(layer->stream, positions, values,
-                                       (uint64_t)there * sizeof *values);
+                                       (uint64_t)length * sizeof *values);
         tsr__free(values);
         if (status != TSR_OK) {
             tsr_tensor_destroy(&positions);
@@ -90,30 +90,30 @@ static tsr_attention_params params_of(const tsr__attention *a)
 
 /* Forward ------------------------------------------------------------------------------------ */
 
-/* Normalises queries and keys if the layer has norms. If `kept` is true, the normalised values go
- * to new memory, *normalised; otherwise they replace those in `qkv`, and *normalised is NULL. *out
- * are views of the normalised heads. */
-static tsr_status normalise(tsr__attention *a, tsr__temps *temps, const tsr_tensor *qkv, bool kept,
-                            parts *out, tsr_tensor **normalised)
+/* Normalises queries and keys if the layer has norms. If `keep_raw` is true, the normalised values
+ * go to new memory, *normalised; otherwise the normalised values replace those in `qkv`, and
+ * *normalised is NULL. *out are views of the normalised heads. */
+static tsr_status normalise(tsr__attention *a, tsr__temps *temps, const tsr_tensor *qkv,
+                            bool keep_raw, qkv_heads *out, tsr_tensor **normalised)
 {
     const tsr_layer *layer = &a->base;
     tsr_tensor *all;
     TSR__TRY(by_heads(a, temps, qkv, &all));
-    TSR__TRY(split(a, temps, all, out));
+    TSR__TRY(split_heads(a, temps, all, out));
     *normalised = NULL;
     if (a->qk_norm) {
-        parts to = *out;
-        if (kept) {
+        qkv_heads to = *out;
+        if (keep_raw) {
             tsr_tensor *view;
             TSR__TRY(tsr__temp_like(temps, qkv, tsr_tensor_layout(qkv)->dtype, -1,
                                     (a->heads.count + a->heads.kv_count) * a->heads.head_dim,
                                     normalised));
             TSR__TRY(by_heads(a, temps, *normalised, &view));
-            TSR__TRY(split(a, temps, view, &to));
+            TSR__TRY(split_heads(a, temps, view, &to));
         }
-        TSR__TRY(tsr_rms_norm(layer->stream, to.q, out->q, layer->parameter[Q_NORM].seen.tensor,
+        TSR__TRY(tsr_rms_norm(layer->stream, to.q, out->q, layer->parameter[Q_NORM]->seen.tensor,
                               a->norm_epsilon));
-        TSR__TRY(tsr_rms_norm(layer->stream, to.k, out->k, layer->parameter[K_NORM].seen.tensor,
+        TSR__TRY(tsr_rms_norm(layer->stream, to.k, out->k, layer->parameter[K_NORM]->seen.tensor,
                               a->norm_epsilon));
         to.v = out->v;
         *out = to;
@@ -124,7 +124,7 @@ static tsr_status normalise(tsr__attention *a, tsr__temps *temps, const tsr_tens
 /* Computes the attention of this rank's heads: *y [.., tokens, heads · head_dim]. `lse` may be
  * NULL. */
 static tsr_status attend(tsr__attention *a, tsr__temps *temps, const tsr_tensor *qkv,
-                         const parts *in, tsr_tensor **lse, tsr_tensor **y)
+                         const qkv_heads *in, tsr_tensor **lse, tsr_tensor **y)
 {
     const tsr_layout *layout = tsr_tensor_layout(qkv), *q = tsr_tensor_layout(in->q);
     tsr_tensor *view;
@@ -151,10 +151,11 @@ static tsr_status forward_with(tsr__attention *a, tsr__temps *temps, const tsr_t
 {
     tsr_layer *layer = &a->base;
     tsr_tensor *qkv = NULL, *heads, *positions = NULL, *lse, *normalised;
-    parts in = {0};
+    qkv_heads in = {0};
     TSR__TRY(check_input(a, x));
-    TSR__TRY(tsr_layer_forward(layer->child[0], x, saved ? &saved->child[0] : NULL, &qkv));
-    tsr__temp_keep(temps, qkv);
+    TSR__TRY(tsr_layer_forward(layer->child[TSR__ATTENTION_QKV], x,
+                               saved ? &saved->child[TSR__ATTENTION_QKV] : NULL, &qkv));
+    TSR__TRY(tsr__temp_keep(temps, qkv));
     const tsr_layout *layout = tsr_tensor_layout(qkv);
     if (a->rope)
         TSR__TRY(need_positions(a, temps, layout->shape[layout->ndim - 2], &positions));
@@ -162,14 +163,14 @@ static tsr_status forward_with(tsr__attention *a, tsr__temps *temps, const tsr_t
     if (a->rope && a->heads.count > 0)
         TSR__TRY(tsr_rope_apply(layer->stream, a->rope, in.qk, in.qk, positions));
     TSR__TRY(attend(a, temps, qkv, &in, saved ? &lse : NULL, &heads));
-    TSR__TRY(tsr__layer_forward_added(layer->child[1], heads, NULL, added,
-                                      saved ? &saved->child[1] : NULL, y));
+    TSR__TRY(tsr__layer_forward_added(layer->child[TSR__ATTENTION_OUTPUT], heads, NULL, added,
+                                      saved ? &saved->child[TSR__ATTENTION_OUTPUT] : NULL, y));
     if (!saved)
         return TSR_OK;
     saved->hidden = tsr__temp_take(temps, qkv);
-    saved->kept[0] = tsr__temp_take(temps, lse);
+    saved->lse = tsr__temp_take(temps, lse);
     if (normalised)
-        saved->kept[1] = tsr__temp_take(temps, normalised);
+        saved->normalised = tsr__temp_take(temps, normalised);
     return TSR_OK;
 }
 
@@ -180,7 +181,7 @@ static tsr_status forward_with(tsr__attention *a, tsr__temps *temps, const tsr_t
 static tsr_status check_step(const tsr__attention *a, const tsr_tensor *x,
                              const tsr_tensor *positions)
 {
-    const tsr__linear *qkv = (const tsr__linear *)a->base.child[0];
+    const tsr__linear *qkv = (const tsr__linear *)a->base.child[TSR__ATTENTION_QKV];
     TSR__REQUIRE(positions, "%s: the cache has no step; tsr_kv_cache_begin starts one",
                  a->base.who);
     const tsr_layout *step = tsr_tensor_layout(positions);
@@ -196,7 +197,8 @@ static tsr_status check_step(const tsr__attention *a, const tsr_tensor *x,
 
 /* Applies the rotary embedding if the layer has one, and stores the keys and values in the cache.
  */
-static tsr_status append(const tsr__attention *a, const tsr__cached *cached, const parts *in)
+static tsr_status append_to_cache(const tsr__attention *a, const tsr__cached *cached,
+                                  const qkv_heads *in)
 {
     if (a->rope)
         return tsr__kv_cache_append_rotated(cached->cache, cached->layer, a->rope, in->q, in->k,
@@ -210,21 +212,22 @@ static tsr_status cached_with(tsr__attention *a, tsr__temps *temps, const tsr_te
     tsr_layer *layer = &a->base;
     const tsr_tensor *step = tsr_kv_cache_positions(cached->cache);
     tsr_tensor *qkv = NULL, *heads, *normalised, *view;
-    parts in = {0};
+    qkv_heads in = {0};
     TSR__TRY(check_input(a, x));
     TSR__TRY(check_step(a, x, step));
-    TSR__TRY(tsr_layer_forward(layer->child[0], x, NULL, &qkv));
-    tsr__temp_keep(temps, qkv);
+    TSR__TRY(tsr_layer_forward(layer->child[TSR__ATTENTION_QKV], x, NULL, &qkv));
+    TSR__TRY(tsr__temp_keep(temps, qkv));
     TSR__TRY(normalise(a, temps, qkv, false, &in, &normalised));
     TSR__TRY(tsr__temp_like(temps, qkv, tsr_tensor_layout(qkv)->dtype, -1,
                             a->heads.count * a->heads.head_dim, &heads));
     if (a->heads.count > 0) {
         const tsr_attention_params params = params_of(a);
         TSR__TRY(by_heads(a, temps, heads, &view));
-        TSR__TRY(append(a, cached, &in));
+        TSR__TRY(append_to_cache(a, cached, &in));
         TSR__TRY(tsr_kv_cache_attention(cached->cache, cached->layer, view, NULL, in.q, &params));
     }
-    return tsr__layer_forward_added(layer->child[1], heads, NULL, added, NULL, y);
+    return tsr__layer_forward_added(layer->child[TSR__ATTENTION_OUTPUT], heads, NULL, added, NULL,
+                                    y);
 }
 
 static tsr_status forward_added(tsr_layer *layer, const tsr_tensor *x, const tsr__cached *cached,
@@ -252,48 +255,59 @@ static tsr_status forward_cached(tsr_layer *layer, const tsr_tensor *x, const ts
 
 /* Backward ----------------------------------------------------------------------------------- */
 
-static tsr_status norm_grad(tsr__attention *a, const parts *raw, const parts *d, int which,
+/* Backward pass of one norm (`which` is Q_NORM or K_NORM), in place in `d`. `raw` are the heads
+ * before normalisation. */
+static tsr_status norm_grad(tsr__attention *a, const qkv_heads *raw, const qkv_heads *d, int which,
                             tsr_tensor *dweight, bool accumulate)
 {
     tsr_tensor *dx = which == Q_NORM ? d->q : d->k;
     return tsr_rms_norm_grad(a->base.stream, dx, dweight, which == Q_NORM ? raw->q : raw->k, dx,
-                             a->base.parameter[which].seen.tensor, a->norm_epsilon, accumulate);
+                             a->base.parameter[which]->seen.tensor, a->norm_epsilon, accumulate);
+}
+
+/* The same for both norms, with gradients of the weights that are summed over the ranks. */
+static tsr_status sum_norm_grads(tsr__attention *a, tsr__replicated_grads *grads,
+                                 const qkv_heads *raw, const qkv_heads *d)
+{
+    for (int i = Q_NORM; i <= K_NORM; i++)
+        TSR__TRY(tsr__replicated_grads_add(grads, i));
+    TSR__TRY(tsr__replicated_grads_allocate(grads, false));
+    for (int i = Q_NORM; i <= K_NORM; i++) {
+        tsr_tensor *contribution;
+        TSR__TRY(tsr__replicated_grads_get(grads, i, &contribution));
+        TSR__TRY(norm_grad(a, raw, d, i, contribution, false));
+    }
+    TSR__TRY(tsr__replicated_grads_start(grads));
+    return tsr__replicated_grads_finish(grads);
 }
 
 /* Backward pass of the norms of queries and keys. In `d`, replaces the gradients of the normalised
  * queries and keys by those of the queries and keys before normalisation. Adds the gradients of the
  * norms' weights, which are summed over the ranks. */
 static tsr_status norm_grads(tsr__attention *a, tsr__temps *temps, const tsr_tensor *qkv,
-                             const parts *d)
+                             const qkv_heads *d)
 {
     tsr_layer *layer = &a->base;
-    tsr__partials sums = {.layer = layer, .temps = temps};
-    tsr_tensor *all, *share;
-    parts raw = {0};
+    tsr__replicated_grads grads = {.layer = layer, .temps = temps};
+    tsr_tensor *all;
+    qkv_heads raw = {0};
     TSR__TRY(by_heads(a, temps, qkv, &all));
-    TSR__TRY(split(a, temps, all, &raw));
+    TSR__TRY(split_heads(a, temps, all, &raw));
     for (int i = Q_NORM; layer->frozen && i <= K_NORM; i++)
         TSR__TRY(norm_grad(a, &raw, d, i, NULL, false));
     if (layer->frozen)
         return TSR_OK;
     if (layer->size == 1) {
         for (int i = Q_NORM; i <= K_NORM; i++) {
-            tsr__layer_parameter *parameter = &layer->parameter[i];
+            tsr__layer_parameter *parameter = layer->parameter[i];
             TSR__TRY(tsr__parameter_need_grad(layer, i));
             TSR__TRY(norm_grad(a, &raw, d, i, parameter->seen.grad, !parameter->grad_empty));
             parameter->grad_empty = false;
         }
         return TSR_OK;
     }
-    TSR__TRY(tsr__partials_begin(&sums, (int[]){Q_NORM, K_NORM}, 2, false));
-    for (int i = Q_NORM; i <= K_NORM; i++) {
-        TSR__TRY(tsr__partials_take(&sums, i, &share));
-        TSR__TRY(norm_grad(a, &raw, d, i, share, false));
-    }
-    tsr_status status = tsr__partials_start(&sums);
-    if (status == TSR_OK)
-        status = tsr__partials_finish(&sums);
-    tsr__partials_cancel(&sums);
+    tsr_status status = sum_norm_grads(a, &grads, &raw, d);
+    tsr__replicated_grads_cancel(&grads);
     return status;
 }
 
@@ -303,31 +317,31 @@ static tsr_status attend_grad(tsr__attention *a, tsr__temps *temps, const tsr_la
 {
     const tsr_layout *layout = tsr_tensor_layout(saved->hidden);
     tsr_tensor *all, *dall, *dy, *y, *positions;
-    parts in = {0}, d = {0};
+    qkv_heads in = {0}, d = {0};
     TSR__TRY(tsr__temp_new(temps, layout->dtype, layout->ndim, layout->shape, dqkv));
     if (a->heads.count > 0) {
         const tsr_attention_params params = params_of(a);
         TSR__TRY(by_heads(a, temps, saved->hidden, &all));
-        TSR__TRY(split(a, temps, all, &in));
-        if (saved->kept[1]) {
-            const parts raw = in;
-            TSR__TRY(by_heads(a, temps, saved->kept[1], &all));
-            TSR__TRY(split(a, temps, all, &in));
+        TSR__TRY(split_heads(a, temps, all, &in));
+        if (saved->normalised) {
+            const qkv_heads raw = in;
+            TSR__TRY(by_heads(a, temps, saved->normalised, &all));
+            TSR__TRY(split_heads(a, temps, all, &in));
             in.v = raw.v;
         }
         TSR__TRY(by_heads(a, temps, *dqkv, &dall));
-        TSR__TRY(split(a, temps, dall, &d));
+        TSR__TRY(split_heads(a, temps, dall, &d));
         TSR__TRY(by_heads(a, temps, dheads, &dy));
-        TSR__TRY(by_heads(a, temps, saved->child[1]->x, &y));
-        TSR__TRY(tsr_attention_grad(a->base.stream, d.q, d.k, d.v, dy, y, saved->kept[0], in.q,
-                                    in.k, in.v, &params));
+        TSR__TRY(by_heads(a, temps, saved->child[TSR__ATTENTION_OUTPUT]->x, &y));
+        TSR__TRY(tsr_attention_grad(a->base.stream, d.q, d.k, d.v, dy, y, saved->lse, in.q, in.k,
+                                    in.v, &params));
         if (a->rope) {
             TSR__TRY(need_positions(a, temps, layout->shape[layout->ndim - 2], &positions));
             TSR__TRY(tsr_rope_grad(a->base.stream, a->rope, d.qk, d.qk, positions));
         }
     } else if (a->qk_norm) {
         TSR__TRY(by_heads(a, temps, *dqkv, &dall));
-        TSR__TRY(split(a, temps, dall, &d));
+        TSR__TRY(split_heads(a, temps, dall, &d));
     }
     return a->qk_norm ? norm_grads(a, temps, saved->hidden, &d) : TSR_OK;
 }
@@ -340,11 +354,13 @@ static tsr_status backward(tsr_layer *layer, const tsr_layer_saved *saved, const
     tsr_tensor *dheads = NULL, *dqkv;
     for (int i = 0; i < layer->parameter_count; i++)
         TSR__TRY(tsr__parameter_require(layer, i));
-    tsr_status status = tsr_layer_backward(layer->child[1], saved->child[1], dy, &dheads);
+    tsr_status status = tsr_layer_backward(layer->child[TSR__ATTENTION_OUTPUT],
+                                           saved->child[TSR__ATTENTION_OUTPUT], dy, &dheads);
     if (status == TSR_OK)
         status = attend_grad(a, &temps, saved, dheads, &dqkv);
     if (status == TSR_OK)
-        status = tsr_layer_backward(layer->child[0], saved->child[0], dqkv, dx);
+        status = tsr_layer_backward(layer->child[TSR__ATTENTION_QKV],
+                                    saved->child[TSR__ATTENTION_QKV], dqkv, dx);
     tsr_tensor_destroy(&dheads);
     tsr__temps_finish(&temps);
     return status;
@@ -365,7 +381,7 @@ tsr_status tsr_self_attention_heads(const tsr_layer *layer, tsr_heads *out)
 {
     TSR__REQUIRE(layer && out, "self_attention_heads: %s is NULL", layer ? "out" : "layer");
     const tsr_layer *found = layer->type == &tsr__self_attention_type ? layer : NULL;
-    for (int i = 0; i < TSR__MAX_CHILDREN && layer->child[i]; i++)
+    for (int i = 0; i < layer->child_count; i++)
         if (layer->child[i]->type == &tsr__self_attention_type)
             found = layer->child[i];
     TSR__REQUIRE(found, "%s: it has no self-attention", layer->who);

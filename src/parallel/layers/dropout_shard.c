@@ -1,5 +1,5 @@
-/* Dropout of a rank's part of a tensor. The mask is the part's range of the full tensor's mask, so
- * the result does not depend on how the tensor is divided. */
+/* Dropout of a rank's shard of a tensor. The mask is the shard's range of the full tensor's mask,
+ * so the result does not depend on how the tensor is divided. */
 #include "base/checked.h"
 #include "parallel/layers/layer.h"
 

@@ -21,7 +21,7 @@ typedef struct block {
 
 /* Returns the number of the random sequence that dropout uses in a branch (attention or MLP) of a
  * block. Each branch of each block has its own. */
-static uint64_t stream_of(const block *b, const tsr__dropout *dropout, const char *branch)
+static uint64_t subsequence_of(const block *b, const tsr__dropout *dropout, const char *branch)
 {
     uint64_t hash = tsr__hash(TSR__HASH_START, b->base.name, strlen(b->base.name));
     hash = tsr__hash(hash, branch, strlen(branch));
@@ -32,10 +32,11 @@ static uint64_t stream_of(const block *b, const tsr__dropout *dropout, const cha
     return hash;
 }
 
-/* y = dropout of x. Uses the part of the full tensor's mask that belongs to x, because x is this
- * rank's part of that tensor. */
-static tsr_status drop(const block *b, const tsr__dropout *dropout, const char *branch,
-                       tsr_tensor *y, const tsr_tensor *x)
+/* y = dropout of x, this rank's shard of a tensor. Uses the shard's range of the full tensor's
+ * mask.
+ */
+static tsr_status apply_dropout(const block *b, const tsr__dropout *dropout, const char *branch,
+                                tsr_tensor *y, const tsr_tensor *x)
 {
     const tsr_layout *layout = tsr_tensor_layout(x);
     int64_t strides[TSR_MAX_DIMS];
@@ -56,7 +57,7 @@ static tsr_status drop(const block *b, const tsr__dropout *dropout, const char *
                          b->base.who, TSR__SHAPE_OF(x), (unsigned long long)dropout->offset);
     const tsr_random_params params = {
         .seed = dropout->seed,
-        .subsequence = stream_of(b, dropout, branch),
+        .subsequence = subsequence_of(b, dropout, branch),
         .offset = offset,
         .index_strides = strides,
     };
@@ -79,7 +80,7 @@ static tsr_status branch_forward(block *b, int norm, const char *name, const tsr
         dropped ? NULL : x, saved ? &saved->child[norm + 1] : NULL, &out);
     tsr_tensor_destroy(&normalised);
     if (status == TSR_OK && dropped)
-        status = drop(b, dropout, name, out, out);
+        status = apply_dropout(b, dropout, name, out, out);
     if (status == TSR_OK && dropped)
         status = tsr_add(b->base.stream, out, out, x);
     if (status == TSR_OK)
@@ -116,7 +117,7 @@ static tsr_status forward_cached(tsr_layer *layer, const tsr_tensor *x, const ts
 
 /* Backward ----------------------------------------------------------------------------------- */
 
-/* *dx = dy + the gradient that comes through the branch's layer and norm. `dx` may be NULL. */
+/* *dx = dy + the gradient of x through the branch's layer and norm. `dx` may be NULL. */
 static tsr_status branch_backward(block *b, int norm, const char *name,
                                   const tsr_layer_saved *saved, const tsr_tensor *dy,
                                   tsr_tensor **dx)
@@ -128,7 +129,7 @@ static tsr_status branch_backward(block *b, int norm, const char *name,
     if (saved->dropout.p > 0) {
         status = tsr__temp_new(&temps, layout->dtype, layout->ndim, layout->shape, &dropped);
         if (status == TSR_OK)
-            status = drop(b, &saved->dropout, name, dropped, dy);
+            status = apply_dropout(b, &saved->dropout, name, dropped, dy);
     }
     if (status == TSR_OK)
         status = tsr_layer_backward(b->base.child[norm + 1], saved->child[norm + 1],
@@ -161,11 +162,9 @@ static tsr_status both_backward(block *b, const tsr_layer_saved *saved, const ts
 static tsr_status recompute(block *b, const tsr_layer_saved *saved, const tsr_tensor *dy,
                             tsr_tensor **dx)
 {
-    tsr_layer_saved *again = tsr__calloc(1, sizeof *again);
+    tsr_layer_saved *again = NULL;
     tsr_tensor *y = NULL;
-    if (!again)
-        return TSR_ERR_NO_MEMORY;
-    again->layer = saved->layer;
+    TSR__TRY(tsr__layer_saved_new(&b->base, saved->x, &again));
     again->dropout = saved->dropout;
     tsr_status status = both_forward(b, &saved->dropout, NULL, saved->x, again, &y);
     tsr_tensor_destroy(&y);
@@ -184,7 +183,7 @@ static tsr_status backward(tsr_layer *layer, const tsr_layer_saved *saved, const
     return b->recompute ? recompute(b, saved, dy, dx) : both_backward(b, saved, dy, dx);
 }
 
-/* Making ------------------------------------------------------------------------------------- */
+/* Creating ----------------------------------------------------------------------------------- */
 
 static const tsr__layer_type block_type = {"block", forward, backward, NULL, forward_cached, NULL};
 
@@ -208,24 +207,25 @@ tsr_status tsr_block_set_dropout(tsr_layer *layer, float p, const tsr_random_par
 }
 
 /* Makes the name of a child: for "h.0" and "norm1", "h.0.norm1". */
-static tsr_status child_name(const tsr_layer *layer, const char *part, char **out)
+static tsr_status child_name(const tsr_layer *layer, const char *last, char **out)
 {
-    const size_t size = strlen(layer->name) + strlen(part) + 2;
+    const size_t size = strlen(layer->name) + strlen(last) + 2;
     *out = tsr__calloc(size, 1);
     if (!*out)
         return TSR_ERR_NO_MEMORY;
     strcpy(*out, layer->name);
     if (*layer->name)
         strcat(*out, ".");
-    strcat(*out, part);
+    strcat(*out, last);
     return TSR_OK;
 }
 
-static tsr_status create_norm(block *b, const tsr_block_params *params, int which, const char *part)
+static tsr_status create_norm(block *b, const tsr_block_params *params, const char *last)
 {
     tsr_norm_params norm = params->norm;
+    tsr_layer *child = NULL;
     char *name;
-    TSR__TRY(child_name(&b->base, part, &name));
+    TSR__TRY(child_name(&b->base, last, &name));
     norm.group = b->base.group;
     norm.name = name;
     norm.size = params->size;
@@ -233,14 +233,15 @@ static tsr_status create_norm(block *b, const tsr_block_params *params, int whic
     norm.dtype = params->norm.dtype != 0 ? params->norm.dtype : params->dtype;
     norm.grad_dtype = params->grad_dtype;
     norm.deferred = params->deferred;
-    tsr_status status = tsr_norm_create(&norm, &b->base.child[which]);
+    tsr_status status = tsr_norm_create(&norm, &child);
     tsr__free(name);
-    return status;
+    return status == TSR_OK ? tsr__layer_add_child(&b->base, child) : status;
 }
 
 static tsr_status create_attention(block *b, const tsr_block_params *params)
 {
     tsr_self_attention_params attention = params->attention;
+    tsr_layer *child = NULL;
     char *name;
     TSR__TRY(child_name(&b->base, "attention", &name));
     attention.group = b->base.group;
@@ -251,14 +252,15 @@ static tsr_status create_attention(block *b, const tsr_block_params *params)
     attention.dtype = params->dtype;
     attention.grad_dtype = params->grad_dtype;
     attention.deferred = params->deferred;
-    tsr_status status = tsr_self_attention_create(&attention, &b->base.child[ATTENTION]);
+    tsr_status status = tsr_self_attention_create(&attention, &child);
     tsr__free(name);
-    return status;
+    return status == TSR_OK ? tsr__layer_add_child(&b->base, child) : status;
 }
 
 static tsr_status create_mlp(block *b, const tsr_block_params *params)
 {
     tsr_mlp_params mlp = params->mlp;
+    tsr_layer *child = NULL;
     char *name;
     TSR__TRY(child_name(&b->base, "mlp", &name));
     mlp.group = b->base.group;
@@ -269,21 +271,21 @@ static tsr_status create_mlp(block *b, const tsr_block_params *params)
     mlp.dtype = params->dtype;
     mlp.grad_dtype = params->grad_dtype;
     mlp.deferred = params->deferred;
-    tsr_status status = tsr_mlp_create(&mlp, &b->base.child[MLP]);
+    tsr_status status = tsr_mlp_create(&mlp, &child);
     tsr__free(name);
-    return status;
+    return status == TSR_OK ? tsr__layer_add_child(&b->base, child) : status;
 }
 
-static tsr_status fill(block *b, const tsr_block_params *params)
+static tsr_status init_block(block *b, const tsr_block_params *params)
 {
     b->recompute = params->recompute;
     b->sequence = params->sequence;
     b->sequence_dim = params->sequence_dim;
     TSR__REQUIRE(params->size >= 1, "%s: size is %lld; it must be at least 1", b->base.who,
                  (long long)params->size);
-    TSR__TRY(create_norm(b, params, NORM1, "norm1"));
+    TSR__TRY(create_norm(b, params, "norm1"));
     TSR__TRY(create_attention(b, params));
-    TSR__TRY(create_norm(b, params, NORM2, "norm2"));
+    TSR__TRY(create_norm(b, params, "norm2"));
     return create_mlp(b, params);
 }
 
@@ -292,7 +294,7 @@ tsr_status tsr_block_create(const tsr_block_params *params, tsr_layer **out)
     TSR__REQUIRE(params && out, "block: %s is NULL", params ? "out" : "params");
     tsr_layer *layer;
     TSR__TRY(tsr__layer_new(&block_type, sizeof(block), params->group, params->name, &layer));
-    tsr_status status = fill((block *)layer, params);
+    tsr_status status = init_block((block *)layer, params);
     if (status != TSR_OK) {
         tsr_layer_destroy(&layer);
         return status;

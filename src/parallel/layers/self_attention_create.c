@@ -1,6 +1,6 @@
-/* Creates self-attention layers. Divides the heads among the ranks, and creates the layer that
+/* Creates self-attention layers: divides the heads among the ranks, and creates the layer that
  * computes queries, keys and values, and the layer that computes the output. */
-#include "parallel/layers/attention.h"
+#include "parallel/layers/self_attention.h"
 
 #include <math.h>
 
@@ -10,24 +10,26 @@
 #include "parallel/layers/norm.h"
 
 /* The params, with defaults filled in, and the division of the heads. */
-typedef struct plan {
+typedef struct head_plan {
     tsr_self_attention_params params;
-    bool replicated;           /* every rank has the parameters of all kv heads */
-    int64_t *heads, *kv_heads; /* [ranks]: numbers of heads; kv_heads is NULL if replicated */
-    int64_t *features, *kv_features;
-} plan;
+    bool replicated; /* every rank has the parameters of all kv heads */
+    /* The heads that `partition` divides: kv heads, or query heads if replicated. */
+    tsr__division divided_heads;
+    /* The features of the query heads and of the kv heads. If replicated, kv_features.sizes is
+     * NULL. */
+    tsr__division features, kv_features;
+} head_plan;
 
-static void plan_finish(plan *p)
+static void head_plan_finish(head_plan *p)
 {
-    tsr__free(p->heads);
-    tsr__free(p->kv_heads);
-    tsr__free(p->features);
-    tsr__free(p->kv_features);
+    tsr__free(p->divided_heads.sizes);
+    tsr__free(p->features.sizes);
+    tsr__free(p->kv_features.sizes);
 }
 
 /* Checks ------------------------------------------------------------------------------------- */
 
-static tsr_status check_sizes(const tsr_layer *layer, plan *p)
+static tsr_status check_sizes(const tsr_layer *layer, head_plan *p)
 {
     tsr_self_attention_params *params = &p->params;
     TSR__REQUIRE(params->size >= 1 && params->heads >= 1 && params->heads <= TSR_MAX_HEADS,
@@ -49,7 +51,7 @@ static tsr_status check_sizes(const tsr_layer *layer, plan *p)
     return TSR_OK;
 }
 
-static tsr_status check_params(const tsr_layer *layer, plan *p)
+static tsr_status check_params(const tsr_layer *layer, head_plan *p)
 {
     const tsr_self_attention_params *params = &p->params;
     TSR__TRY(check_sizes(layer, p));
@@ -75,61 +77,65 @@ static tsr_status check_params(const tsr_layer *layer, plan *p)
 
 /* Heads -------------------------------------------------------------------------------------- */
 
-static tsr_status scaled(const tsr_layer *layer, const int64_t *sizes, int64_t factor,
-                         int64_t **out)
+/* Gets a division with `factor` elements for each element of `in`. */
+static tsr_status scale_division(const tsr_layer *layer, const tsr__division *in, int64_t factor,
+                                 tsr__division *out)
 {
-    *out = tsr__calloc((size_t)layer->size, sizeof **out);
-    if (!*out)
+    int64_t *sizes = tsr__calloc((size_t)layer->size, sizeof *sizes);
+    if (!sizes)
         return TSR_ERR_NO_MEMORY;
     for (int r = 0; r < layer->size; r++)
-        (*out)[r] = sizes[r] * factor;
+        sizes[r] = in->sizes[r] * factor;
+    *out = (tsr__division){sizes, in->first * factor, in->length * factor};
     return TSR_OK;
 }
 
 /* Finds the kv heads that the query heads of this rank read. These kv heads are consecutive. */
-static tsr_status set_kv_heads(tsr__attention *a, const plan *p)
+static tsr_status set_kv_heads(tsr__attention *a, const head_plan *p)
 {
-    const int64_t group = p->params.heads / p->params.kv_heads;
+    const int64_t per_kv_head = p->params.heads / p->params.kv_heads;
     tsr_heads *heads = &a->heads;
-    heads->kv_first = heads->first / group;
-    heads->kv_count =
-        heads->count == 0 ? 0 : (heads->first + heads->count - 1) / group + 1 - heads->kv_first;
+    heads->kv_first = heads->first / per_kv_head;
+    heads->kv_count = heads->count == 0
+                          ? 0
+                          : (heads->first + heads->count - 1) / per_kv_head + 1 - heads->kv_first;
     a->kv_head = tsr__calloc((size_t)heads->count + 1, sizeof *a->kv_head);
     if (!a->kv_head)
         return TSR_ERR_NO_MEMORY;
     a->regular = true;
     for (int64_t h = 0; h < heads->count; h++) {
-        a->kv_head[h] = (int32_t)((heads->first + h) / group - heads->kv_first);
+        a->kv_head[h] = (int32_t)((heads->first + h) / per_kv_head - heads->kv_first);
         a->regular = a->regular && a->kv_head[h] == h * heads->kv_count / heads->count;
     }
     return TSR_OK;
 }
 
-static tsr_status divide(tsr__attention *a, plan *p)
+/* Divides the kv heads among the ranks, with the query heads that read them. If there are fewer kv
+ * heads than ranks, divides the query heads instead. */
+static tsr_status divide_heads(tsr__attention *a, head_plan *p)
 {
     const tsr_layer *layer = &a->base;
-    const int64_t heads = p->params.heads, kv_heads = p->params.kv_heads;
-    const tsr_partition_params partition = p->params.partition;
-    p->replicated = kv_heads < layer->size;
-    if (p->replicated) {
-        TSR__TRY(tsr__layer_partition(layer, "heads", heads, "partition", &partition, &p->heads,
-                                      &a->heads.first));
-    } else {
-        TSR__TRY(tsr__layer_partition(layer, "kv_heads", kv_heads, "partition", &partition,
-                                      &p->kv_heads, &a->heads.first));
-        TSR__TRY(scaled(layer, p->kv_heads, heads / kv_heads, &p->heads));
-        TSR__TRY(scaled(layer, p->kv_heads, p->params.head_dim, &p->kv_features));
-        a->heads.first *= heads / kv_heads;
-    }
-    TSR__TRY(scaled(layer, p->heads, p->params.head_dim, &p->features));
-    a->heads.count = p->heads[layer->rank];
-    a->heads.head_dim = p->params.head_dim;
-    return set_kv_heads(a, p);
+    const tsr_self_attention_params *params = &p->params;
+    p->replicated = params->kv_heads < layer->size;
+    const int64_t queries = p->replicated ? 1 : params->heads / params->kv_heads;
+    TSR__TRY(tsr__layer_partition(layer, p->replicated ? "heads" : "kv_heads",
+                                  p->replicated ? params->heads : params->kv_heads, "partition",
+                                  &params->partition, &p->divided_heads));
+    TSR__TRY(scale_division(layer, &p->divided_heads, queries * params->head_dim, &p->features));
+    if (!p->replicated)
+        TSR__TRY(scale_division(layer, &p->divided_heads, params->head_dim, &p->kv_features));
+    a->heads.first = p->divided_heads.first * queries;
+    a->heads.count = p->divided_heads.length * queries;
+    a->heads.head_dim = params->head_dim;
+    TSR__TRY(set_kv_heads(a, p));
+    p->kv_features.first = a->heads.kv_first * params->head_dim;
+    p->kv_features.length = a->heads.kv_count * params->head_dim;
+    return TSR_OK;
 }
 
 /* Layers ------------------------------------------------------------------------------------- */
 
-static tsr_linear_params linear_params(const tsr__attention *a, const plan *p)
+static tsr_linear_params linear_params(const tsr__attention *a, const head_plan *p)
 {
     const tsr_self_attention_params *params = &p->params;
     return (tsr_linear_params){
@@ -141,8 +147,6 @@ static tsr_linear_params linear_params(const tsr__attention *a, const plan *p)
         .dtype = params->dtype,
         .input = params->sequence ? TSR_LAYOUT_SEQUENCE : TSR_LAYOUT_FULL,
         .sequence_dim = params->sequence_dim,
-        /* not used, because queries, keys and values each have sizes of their own */
-        .partition = {.kind = TSR_PARTITION_UNEVEN},
         .init = params->init,
         .grad_dtype = params->grad_dtype,
         .reduce_f32 = params->reduce_f32,
@@ -151,32 +155,28 @@ static tsr_linear_params linear_params(const tsr__attention *a, const plan *p)
     };
 }
 
-static tsr_status create_input(tsr__attention *a, const plan *p)
+static tsr_status create_input(tsr__attention *a, const head_plan *p)
 {
-    const int64_t size = p->params.head_dim;
     const tsr_linear_params linear = linear_params(a, p);
-    const tsr__column_part kv = {
-        .output_size = p->params.kv_heads * size,
-        .first = a->heads.kv_first * size,
-        .length = a->heads.kv_count * size,
-        .sizes = p->kv_features,
+    const tsr__column_block q = {
+        .name = "q",
+        .output_size = p->params.heads * p->params.head_dim,
+        .division = p->features,
+    };
+    const tsr__column_block k = {
+        .name = "k",
+        .output_size = p->params.kv_heads * p->params.head_dim,
+        .division = p->kv_features,
         .replicated = p->replicated,
     };
-    tsr__column_part parts[3] = {{
-                                     .name = "q",
-                                     .output_size = p->params.heads * size,
-                                     .first = a->heads.first * size,
-                                     .length = a->heads.count * size,
-                                     .sizes = p->features,
-                                 },
-                                 kv,
-                                 kv};
-    parts[1].name = "k";
-    parts[2].name = "v";
-    return tsr__column_create(&linear, 3, parts, &a->base.child[0]);
+    tsr__column_block v = k;
+    v.name = "v";
+    tsr_layer *child;
+    TSR__TRY(tsr__column_create(&linear, 3, (tsr__column_block[]){q, k, v}, &child));
+    return tsr__layer_add_child(&a->base, child);
 }
 
-static tsr_status create_output(tsr__attention *a, const plan *p)
+static tsr_status create_output(tsr__attention *a, const head_plan *p)
 {
     const tsr_self_attention_params *params = &p->params;
     tsr_linear_params linear = linear_params(a, p);
@@ -191,10 +191,12 @@ static tsr_status create_output(tsr__attention *a, const plan *p)
         tsr__max_u64(params->partition.align, 1) * (uint64_t)(unit * params->head_dim);
     if (params->output_init.kind != TSR_INIT_DEFAULT)
         linear.init = params->output_init;
-    return tsr__row_create(&linear, "o", &a->base.child[1]);
+    tsr_layer *child;
+    TSR__TRY(tsr__row_create(&linear, "o", &child));
+    return tsr__layer_add_child(&a->base, child);
 }
 
-static tsr_status create_norms(tsr__attention *a, const plan *p)
+static tsr_status create_norms(tsr__attention *a, const head_plan *p)
 {
     const tsr_self_attention_params *params = &p->params;
     static const char *const names[] = {"q_norm.weight", "k_norm.weight"};
@@ -212,11 +214,11 @@ static tsr_status create_norms(tsr__attention *a, const plan *p)
     return TSR_OK;
 }
 
-static tsr_status fill(tsr__attention *a, plan *p)
+static tsr_status init_attention(tsr__attention *a, head_plan *p)
 {
     tsr_layer *layer = &a->base;
     TSR__TRY(check_params(layer, p));
-    TSR__TRY(divide(a, p));
+    TSR__TRY(divide_heads(a, p));
     a->causal = !p->params.not_causal;
     a->window = p->params.window;
     a->scale = p->params.scale;
@@ -235,11 +237,11 @@ tsr_status tsr_self_attention_create(const tsr_self_attention_params *params, ts
 {
     TSR__REQUIRE(params && out, "self_attention: %s is NULL", params ? "out" : "params");
     tsr_layer *layer;
-    plan p = {.params = *params};
+    head_plan p = {.params = *params};
     TSR__TRY(tsr__layer_new(&tsr__self_attention_type, sizeof(tsr__attention), params->group,
                             params->name, &layer));
-    tsr_status status = fill((tsr__attention *)layer, &p);
-    plan_finish(&p);
+    tsr_status status = init_attention((tsr__attention *)layer, &p);
+    head_plan_finish(&p);
     if (status != TSR_OK) {
         tsr_layer_destroy(&layer);
         return status;

@@ -44,8 +44,8 @@ void tsr__initial_choose(tsr__layer_parameter *parameter, const tsr__parameter_s
     parameter->seed = spec->init.seed;
 }
 
-static tsr_status fill(const tsr__layer_parameter *parameter, tsr_stream *stream, tsr_tensor *out,
-                       int64_t first, const int64_t *index_strides)
+static tsr_status draw_values(const tsr__layer_parameter *parameter, tsr_stream *stream,
+                              tsr_tensor *out, int64_t first, const int64_t *index_strides)
 {
     const tsr_random_params params = {
         .seed = parameter->seed,
@@ -74,8 +74,8 @@ static int64_t row_size(const tsr_parameter *seen)
     return seen->ndim == 2 ? seen->global_shape[1] : 1;
 }
 
-/* Returns the position in the full parameter of the first element of this rank's part. */
-static int64_t start(const tsr_parameter *seen)
+/* Returns the position in the full parameter of the first element of this rank's shard. */
+static int64_t shard_start(const tsr_parameter *seen)
 {
     return seen->shard_dim == 1 ? seen->offset : seen->offset * row_size(seen);
 }
@@ -84,39 +84,39 @@ tsr_status tsr__initial_fill(const tsr__layer_parameter *parameter, tsr_stream *
                              tsr_tensor *out)
 {
     const int64_t strides[2] = {row_size(&parameter->seen), 1};
-    return fill(parameter, stream, out, start(&parameter->seen), strides);
+    return draw_values(parameter, stream, out, shard_start(&parameter->seen), strides);
 }
 
-/* State of filling a range of elements of a rank's part, if the part has only some columns of each
- * row of the parameter. Such a range consists of the end of a row, complete rows, and the start of
- * a row. */
-typedef struct cutter {
+/* The state while a range of elements of a rank's shard is written, if the shard has only some
+ * columns of each row of the parameter. Such a range consists of the end of a row, complete rows,
+ * and the start of a row. */
+typedef struct column_shard_writer {
     const tsr__layer_parameter *parameter;
     tsr_stream *stream;
     tsr_tensor *out;
-    int64_t columns; /* number of columns of the part */
-    int64_t done;    /* number of elements of `out` that have been filled */
-} cutter;
+    int64_t done; /* number of elements of `out` that have been written */
+} column_shard_writer;
 
-static tsr_status fill_rows(cutter *cut, int64_t row, int64_t column, int64_t rows, int64_t columns)
+static tsr_status write_rows(column_shard_writer *writer, int64_t row, int64_t column, int64_t rows,
+                             int64_t columns)
 {
-    const tsr_parameter *seen = &cut->parameter->seen;
+    const tsr_parameter *seen = &writer->parameter->seen;
     if (rows * columns == 0)
         return TSR_OK;
-    tsr_tensor *part = NULL;
-    tsr_layout layout = *tsr_tensor_layout(cut->out);
+    tsr_tensor *view = NULL;
+    tsr_layout layout = *tsr_tensor_layout(writer->out);
     layout.ndim = 2;
     layout.shape[0] = rows;
     layout.shape[1] = columns;
     layout.strides[0] = columns;
     layout.strides[1] = 1;
-    layout.offset += cut->done;
-    TSR__TRY(tsr_tensor_view(cut->out, &layout, &part));
-    tsr_status status =
-        fill(cut->parameter, cut->stream, part, start(seen) + row * row_size(seen) + column,
-             (int64_t[]){row_size(seen), 1});
-    tsr_tensor_destroy(&part);
-    cut->done += rows * columns;
+    layout.offset += writer->done;
+    TSR__TRY(tsr_tensor_view(writer->out, &layout, &view));
+    tsr_status status = draw_values(writer->parameter, writer->stream, view,
+                                    shard_start(seen) + row * row_size(seen) + column,
+                                    (int64_t[]){row_size(seen), 1});
+    tsr_tensor_destroy(&view);
+    writer->done += rows * columns;
     return status;
 }
 
@@ -128,16 +128,16 @@ tsr_status tsr__initial_range(const tsr__layer_parameter *parameter, tsr_stream 
     if (count == 0)
         return TSR_OK;
     if (seen->shard_dim != 1)
-        return fill(parameter, stream, out, start(seen) + first, NULL);
+        return draw_values(parameter, stream, out, shard_start(seen) + first, NULL);
 
     const int64_t columns = seen->length;
-    cutter cut = {parameter, stream, out, columns, 0};
+    column_shard_writer writer = {parameter, stream, out, 0};
     int64_t row = first / columns, column = first % columns;
     if (column > 0) {
         int64_t head = columns - column < count ? columns - column : count;
-        TSR__TRY(fill_rows(&cut, row++, column, 1, head));
+        TSR__TRY(write_rows(&writer, row++, column, 1, head));
     }
-    int64_t rows = (count - cut.done) / columns;
-    TSR__TRY(fill_rows(&cut, row, 0, rows, columns));
-    return fill_rows(&cut, row + rows, 0, 1, count - cut.done);
+    int64_t rows = (count - writer.done) / columns;
+    TSR__TRY(write_rows(&writer, row, 0, rows, columns));
+    return write_rows(&writer, row + rows, 0, 1, count - writer.done);
 }

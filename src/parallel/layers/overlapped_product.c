@@ -1,0 +1,205 @@
+/* A product whose partial results are summed over the ranks. The product is divided into overlap
+ * chunks: while one chunk is being reduced, the device computes the next one.
+ *
+ * If there are so many rows that the rows of one chunk still use the full device, the chunks are
+ * ranges of rows. Such chunks are contiguous in y and can be reduced in place. Otherwise the chunks
+ * are ranges of columns, so that the weight is still read only once: with few rows, reading the
+ * weight takes most of the time. Such chunks have memory of their own, and are copied to y when the
+ * bias is added. */
+#include "parallel/layers/linear.h"
+
+/* Limits of chunks whose number the caller did not choose. With smaller chunks, messages would cost
+ * more time than the overlap saves. More chunks would save little additional time. */
+#define MIN_CHUNK_BYTES (UINT64_C(512) << 10)
+#define MAX_CHUNKS_BY_SIZE 8
+/* The least number of rows of a chunk that is a range of rows. */
+#define MIN_CHUNK_ROWS 64
+
+typedef struct overlap_chunk {
+    int64_t first, count; /* the chunk's range of rows or columns of y */
+    tsr_tensor *y;        /* the chunk's view of y */
+    tsr_tensor *sum;      /* the tensor that is reduced over the ranks; may be `y` */
+    tsr_group_request *request;
+} overlap_chunk;
+
+typedef struct reduced_run {
+    const tsr__row_linear *row;
+    tsr__temps *temps;
+    const tsr__reduced_product *product;
+    tsr_dtype dtype; /* dtype of the partial sums */
+    bool by_rows;    /* chunks are ranges of rows; otherwise of columns */
+    int count;
+    overlap_chunk chunk[TSR__MAX_OVERLAP_CHUNKS];
+} reduced_run;
+
+/* Returns the number of chunks of a product [m,n] that has size_bytes bytes; 1 means that the
+ * product is not divided. Sets *by_rows to whether the chunks are ranges of rows. */
+static int count_chunks(const tsr__row_linear *row, int64_t m, int64_t n, uint64_t size_bytes,
+                        bool may_cut_rows, bool *by_rows)
+{
+    int64_t wanted = row->overlap_chunks;
+    if (wanted == 0) {
+        uint64_t by_size = size_bytes / MIN_CHUNK_BYTES;
+        wanted = (int64_t)(by_size < MAX_CHUNKS_BY_SIZE ? by_size : MAX_CHUNKS_BY_SIZE);
+    }
+    *by_rows = may_cut_rows && m >= wanted * MIN_CHUNK_ROWS;
+    int64_t most = *by_rows ? m : n;
+    wanted = wanted < most ? wanted : most;
+    return wanted > 1 ? (int)wanted : 1;
+}
+
+static int64_t rows_of(const tsr_tensor *x2)
+{
+    return tsr_tensor_layout(x2)->shape[0];
+}
+
+static tsr_status multiply(const reduced_run *run, tsr_tensor *y2, const tsr_tensor *x2,
+                           const tsr_tensor *weight, const tsr_tensor *bias)
+{
+    return tsr_matmul(
+        run->row->linear.base.stream, y2, x2, weight,
+        tsr_matmul_params(.transpose_b = true, .bias = bias,
+                          .allow_int8 = tsr_group_allows_int8(run->row->linear.base.group)));
+}
+
+/* Computes the chunk's product into `sum`, [.., columns] or [rows, n]. */
+static tsr_status compute_chunk(reduced_run *run, overlap_chunk *chunk)
+{
+    const tsr__reduced_product *product = run->product;
+    tsr_tensor *x2 = NULL, *weight = NULL, *sum2;
+    TSR__TRY(tsr__temp_flatten(run->temps, chunk->sum, &sum2));
+    TSR__TRY(tsr__temp_slice(run->temps, product->x2, 0, run->by_rows ? chunk->first : 0,
+                             run->by_rows ? chunk->count : rows_of(product->x2), &x2));
+    TSR__TRY(tsr__temp_slice(
+        run->temps, product->weight, 0, run->by_rows ? 0 : chunk->first,
+        run->by_rows ? tsr_tensor_layout(product->weight)->shape[0] : chunk->count, &weight));
+    return multiply(run, sum2, x2, weight, NULL);
+}
+
+/* Sets the view of y, and the tensor that is reduced, of a chunk that is a range of rows. */
+static tsr_status place_rows(reduced_run *run, overlap_chunk *chunk)
+{
+    tsr_tensor *y2;
+    TSR__TRY(tsr__temp_flatten(run->temps, run->product->y, &y2));
+    TSR__TRY(tsr__temp_slice(run->temps, y2, 0, chunk->first, chunk->count, &chunk->y));
+    const tsr_layout *layout = tsr_tensor_layout(chunk->y);
+    if (layout->dtype == run->dtype) {
+        chunk->sum = chunk->y;
+        return TSR_OK;
+    }
+    return tsr__temp_new(run->temps, run->dtype, 2, layout->shape, &chunk->sum);
+}
+
+/* Sets the view of y, and the tensor that is reduced, of a chunk that is a range of columns. */
+static tsr_status place_columns(reduced_run *run, overlap_chunk *chunk)
+{
+    const tsr__reduced_product *product = run->product;
+    tsr_layout sum = *product->whole;
+    sum.shape[sum.ndim - 1] = chunk->count;
+    if (run->count > 1) {
+        TSR__TRY(
+            tsr__temp_slice(run->temps, product->y, -1, chunk->first, chunk->count, &chunk->y));
+        return tsr__temp_new(run->temps, run->dtype, sum.ndim, sum.shape, &chunk->sum);
+    }
+    chunk->y = product->y;
+    if (product->dim < 0 && tsr_tensor_layout(product->y)->dtype == run->dtype) {
+        chunk->sum = product->y;
+        return TSR_OK;
+    }
+    return tsr__temp_new(run->temps, run->dtype, sum.ndim, sum.shape, &chunk->sum);
+}
+
+static tsr_status start_reducing(reduced_run *run, overlap_chunk *chunk)
+{
+    const tsr__reduced_product *product = run->product;
+    tsr_group *group = run->row->linear.base.group;
+    if (product->dim < 0)
+        return tsr_group_all_reduce_wire_start(group, chunk->sum, tsr_group_wire(group),
+                                               &chunk->request);
+    const tsr_layout *y = tsr_tensor_layout(chunk->y);
+    tsr_tensor *mine;
+    TSR__TRY(tsr__temp_new(run->temps, run->dtype, y->ndim, y->shape, &mine));
+    TSR__TRY(tsr_group_reduce_scatter_wire_start(group, mine, chunk->sum, product->dim,
+                                                 product->sizes, tsr_group_wire(group),
+                                                 &chunk->request));
+    chunk->sum = mine;
+    return TSR_OK;
+}
+
+/* Waits until a chunk has been reduced, and computes y = sum + bias. */
+static tsr_status finish_chunk(reduced_run *run, overlap_chunk *chunk)
+{
+    tsr_stream *stream = run->row->linear.base.stream;
+    const tsr_tensor *bias = run->product->bias;
+    TSR__TRY(tsr_group_wait(&chunk->request));
+    if (!bias)
+        return chunk->y == chunk->sum ? TSR_OK : tsr_copy(stream, chunk->y, chunk->sum);
+    tsr_tensor *range;
+    if (!run->by_rows && run->count > 1) {
+        TSR__TRY(tsr__temp_slice(run->temps, bias, 0, chunk->first, chunk->count, &range));
+        bias = range;
+    }
+    return tsr_add(stream, chunk->y, chunk->sum, bias);
+}
+
+static tsr_status run_chunks(reduced_run *run)
+{
+    const int64_t size = run->by_rows ? rows_of(run->product->x2)
+                                      : tsr_tensor_layout(run->product->weight)->shape[0];
+    for (int i = 0; i < run->count; i++) {
+        overlap_chunk *chunk = &run->chunk[i];
+        chunk->first = size / run->count * i + size % run->count * i / run->count;
+        int64_t end = size / run->count * (i + 1) + size % run->count * (i + 1) / run->count;
+        chunk->count = end - chunk->first;
+        TSR__TRY(run->by_rows ? place_rows(run, chunk) : place_columns(run, chunk));
+        TSR__TRY(compute_chunk(run, chunk));
+        TSR__TRY(start_reducing(run, chunk));
+    }
+    for (int i = 0; i < run->count; i++)
+        TSR__TRY(finish_chunk(run, &run->chunk[i]));
+    return TSR_OK;
+}
+
+static tsr_status add_to_y(const reduced_run *run, const tsr_tensor *added)
+{
+    tsr_tensor *y = run->product->y;
+    return added ? tsr_add(run->row->linear.base.stream, y, y, added) : TSR_OK;
+}
+
+/* Computes the product in a group of one rank. There is nothing to sum, so the product adds the
+ * bias or, if there is none, `added`. */
+static tsr_status multiply_one_rank(reduced_run *run)
+{
+    const tsr__reduced_product *product = run->product;
+    const tsr_tensor *bias = product->bias, *added = product->added;
+    tsr_tensor *y2, *added2;
+    TSR__TRY(tsr__temp_flatten(run->temps, product->y, &y2));
+    if (added && !bias) {
+        TSR__TRY(tsr__temp_flatten(run->temps, added, &added2));
+        bias = added2;
+        added = NULL;
+    }
+    TSR__TRY(multiply(run, y2, product->x2, product->weight, bias));
+    return add_to_y(run, added);
+}
+
+tsr_status tsr__product_reduced(const tsr__row_linear *row, tsr__temps *temps,
+                                const tsr__reduced_product *product)
+{
+    const tsr__linear *linear = &row->linear;
+    reduced_run run = {.row = row, .temps = temps, .product = product};
+    if (linear->base.size == 1)
+        return multiply_one_rank(&run);
+    run.dtype = linear->reduce_f32 ? TSR_F32 : tsr_tensor_layout(product->y)->dtype;
+    /* If y is divided along its columns, a range of columns could belong to other ranks, so the
+     * product is not divided into chunks. */
+    bool features_divided = product->dim == product->whole->ndim - 1;
+    int64_t m = rows_of(product->x2), n = tsr_tensor_layout(product->weight)->shape[0];
+    uint64_t size_bytes = (uint64_t)tsr_layout_count(product->whole) * tsr_dtype_size(run.dtype);
+    run.count =
+        features_divided ? 1 : count_chunks(row, m, n, size_bytes, product->dim < 0, &run.by_rows);
+    tsr_status status = run_chunks(&run);
+    for (int i = 0; i < run.count; i++)
+        tsr_group_cancel(&run.chunk[i].request);
+    return status == TSR_OK ? add_to_y(&run, product->added) : status;
+}
