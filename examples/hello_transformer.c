@@ -17,7 +17,8 @@ static int32_t letter(int i)
 /* Creates the embedding, the block, the norm and the head, which gives a number for each letter. */
 static tsr_status create_model(tsr_group *group, tsr_layer **model)
 {
-    const tsr_partition_params uneven = {.kind = TSR_PARTITION_UNEVEN};
+    const tsr_partition_params uneven = {.struct_size = sizeof uneven,
+                                         .kind = TSR_PARTITION_UNEVEN};
     return tsr_embedding_create(tsr_embedding_params(.group = group, .name = "embedding",
                                                      .vocabulary_size = LETTERS, .width = SIZE,
                                                      .partition = uneven),

@@ -9,10 +9,17 @@
 
 #define COUNT ((uint64_t)1 << 23) /* elements of each tensor: more than caches hold */
 
-static const tsr_adamw_params adamw = {
-    .learning_rate = 0.01f, .beta1 = 0.9f, .beta2 = 0.99f, .weight_decay = 0.1f, .step = 3};
-static const tsr_sgd_params sgd = {
-    .learning_rate = 0.01f, .momentum = 0.9f, .weight_decay = 0.1f, .nesterov = true};
+static const tsr_adamw_params adamw = {.struct_size = sizeof adamw,
+                                       .learning_rate = 0.01f,
+                                       .beta1 = 0.9f,
+                                       .beta2 = 0.99f,
+                                       .weight_decay = 0.1f,
+                                       .step = 3};
+static const tsr_sgd_params sgd = {.struct_size = sizeof sgd,
+                                   .learning_rate = 0.01f,
+                                   .momentum = 0.9f,
+                                   .weight_decay = 0.1f,
+                                   .nesterov = true};
 
 typedef enum state { PARAMETER, GRADIENT, FIRST, SECOND, MASTER, STATES } state;
 

@@ -11,7 +11,7 @@
 #define COUNT ((uint64_t)1 << 22)
 #define SEED 42
 
-static const tsr_random_params source = {.seed = SEED};
+static const tsr_random_params source = {.struct_size = sizeof source, .seed = SEED};
 
 typedef struct numbers {
     bench_context *context;

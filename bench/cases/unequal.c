@@ -57,9 +57,9 @@ static tsr_status time_part(job *j, int64_t columns, double *alone, double *toge
     if (status == TSR_OK)
         status = tsr_tensor_create(j->device, TSR_F32, 2, (int64_t[]){j->given.rows, columns}, &y);
     if (status == TSR_OK)
-        status = tsr_random_normal(j->stream, x, 0, 1, &(tsr_random_params){.seed = 1});
+        status = tsr_random_normal(j->stream, x, 0, 1, tsr_random_params(.seed = 1));
     if (status == TSR_OK)
-        status = tsr_random_normal(j->stream, w, 0, 1, &(tsr_random_params){.seed = 2});
+        status = tsr_random_normal(j->stream, w, 0, 1, tsr_random_params(.seed = 2));
     for (int i = -2; i < j->given.repeats && status == TSR_OK; i++) { /* two repetitions warm up */
         status = tsr_comm_barrier(j->comm);
         const double start = now();

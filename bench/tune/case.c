@@ -128,7 +128,8 @@ void tune_case_finish(tune_case *test)
 
 tsr_matmul_params tune_case_params(const tune_case *test, bool bias)
 {
-    return (tsr_matmul_params){.transpose_b = test->product.transposed,
+    return (tsr_matmul_params){.struct_size = sizeof(tsr_matmul_params),
+                               .transpose_b = test->product.transposed,
                                .bias = bias ? test->bias : NULL};
 }
 

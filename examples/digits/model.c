@@ -16,7 +16,8 @@ static tsr_status create_layers(model *self, const example_job *job, const digit
     int64_t seed;
     const tsr_seed_point init = {.base = options->seed, .kind = TSR_SEED_OP, .op = 0};
     TRY(tsr_seed_hashed(&init, &seed));
-    tsr_linear_params params = {.group = job->tensor_group,
+    tsr_linear_params params = {.struct_size = sizeof params,
+                                .group = job->tensor_group,
                                 .name = "up",
                                 .input_size = DIGITS_PIXELS,
                                 .output_size = options->hidden,
@@ -191,7 +192,7 @@ tsr_status model_save(model *self, const example_job *job, const char *path, int
     const char *const metadata[] = {"digits.epochs", text, NULL};
     snprintf(text, sizeof text, "%d", epochs);
     return tsr_fsdp_save(self->sharded, path,
-                         &(tsr_fsdp_file_params){.world = job->world, .metadata = metadata});
+                         tsr_fsdp_file_params(.world = job->world, .metadata = metadata));
 }
 
 /* Reads the number of finished epochs from a checkpoint. A file of another program has no such
@@ -214,7 +215,7 @@ static tsr_status read_epochs(const char *path, int *epochs, bool *model_only)
 
 tsr_status model_load(model *self, const example_job *job, const char *path, int *epochs)
 {
-    tsr_fsdp_file_params params = {.world = job->world};
+    tsr_fsdp_file_params params = {.struct_size = sizeof params, .world = job->world};
     TRY(read_epochs(path, epochs, &params.model_only));
     return tsr_fsdp_load(self->sharded, path, &params);
 }

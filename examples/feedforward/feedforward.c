@@ -50,7 +50,7 @@ static void place_finish(place *self)
 static tsr_status create_tokens(const place *self, const block_sizes *sizes, int tokens,
                                 tsr_tensor **out)
 {
-    const tsr_random_params random = {.seed = 1};
+    const tsr_random_params random = {.struct_size = sizeof random, .seed = 1};
     TRY(tsr_tensor_create(self->device, sizes->dtype, 2, (int64_t[]){tokens, sizes->width}, out));
     return tsr_random_normal(self->stream, *out, 0, 1, &random);
 }

@@ -66,7 +66,8 @@ static tsr_status set_dropout(gpt_model *self, int number, bool is_on)
 {
     const gpt_training *t = &self->training;
     int64_t row = (int64_t)number * t->batch + job_first_row(self->job);
-    tsr_random_params random = {.seed = (uint64_t)t->seed,
+    tsr_random_params random = {.struct_size = sizeof random,
+                                .seed = (uint64_t)t->seed,
                                 .subsequence = (uint64_t)tsr_optimizer_steps(self->optimizer),
                                 .offset = (uint64_t)(row * self->config.block) *
                                           (uint64_t)self->config.width};
@@ -133,8 +134,10 @@ static tsr_status evaluate_forward(void *user, int number, const tsr_tensor *x, 
 /* Describes the features that go from stage to stage: `rows` sequences of `tokens` tokens. */
 static tsr_pipeline_run_params features(const gpt_model *self, int64_t rows, int64_t tokens)
 {
-    return (tsr_pipeline_run_params){
-        .dtype = self->dtype, .ndim = 3, .shape = {rows, tokens, self->config.width}};
+    return (tsr_pipeline_run_params){.struct_size = sizeof(tsr_pipeline_run_params),
+                                     .dtype = self->dtype,
+                                     .ndim = 3,
+                                     .shape = {rows, tokens, self->config.width}};
 }
 
 static tsr_status run_batches(gpt_model *self, int count, learning *l)

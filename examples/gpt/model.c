@@ -65,7 +65,8 @@ static tsr_status divide_blocks(gpt_model *self, const gpt_stages *how)
 {
     const example_job *job = self->job;
     double rates[GPT_MAX_STAGES];
-    tsr_pipeline_divide_params divide = {.blocks = self->config.layers, .stages = job->stages};
+    tsr_pipeline_divide_params divide = {
+        .struct_size = sizeof divide, .blocks = self->config.layers, .stages = job->stages};
     if (how->kind == GPT_STAGES_GIVEN) {
         memcpy(self->stage_blocks, how->blocks, sizeof self->stage_blocks);
     } else {
@@ -97,20 +98,27 @@ static int first_block(const gpt_model *self)
 static tsr_partition_params partition_by(const gpt_tensor_rates *rates)
 {
     if (rates->count == 0)
-        return (tsr_partition_params){.kind = TSR_PARTITION_UNEVEN};
-    return (tsr_partition_params){.kind = TSR_PARTITION_WEIGHTED, .rates = rates->values};
+        return (tsr_partition_params){.struct_size = sizeof(tsr_partition_params),
+                                      .kind = TSR_PARTITION_UNEVEN};
+    return (tsr_partition_params){.struct_size = sizeof(tsr_partition_params),
+                                  .kind = TSR_PARTITION_WEIGHTED,
+                                  .rates = rates->values};
 }
 
 static tsr_status create_blocks(gpt_model *self, const gpt_model_params *params, uint64_t seed)
 {
     const gpt_config *c = &self->config;
     bool llama = is_llama(self);
-    const tsr_init_params init = {TSR_INIT_NORMAL, seed, DEVIATION};
+    const tsr_init_params init = {
+        .struct_size = sizeof init, .kind = TSR_INIT_NORMAL, .seed = seed, .deviation = DEVIATION};
     /* Each block adds two outputs to its input. The deviation is divided by the square root of the
      * number of these outputs in all blocks, as in GPT-2. */
-    const tsr_init_params output = {TSR_INIT_NORMAL, seed,
-                                    DEVIATION / sqrtf(2.0f * (float)c->layers)};
+    const tsr_init_params output = {.struct_size = sizeof output,
+                                    .kind = TSR_INIT_NORMAL,
+                                    .seed = seed,
+                                    .deviation = DEVIATION / sqrtf(2.0f * (float)c->layers)};
     tsr_rope_params rope = c->rope;
+    rope.struct_size = sizeof rope;
     rope.rotary_dim = gpt_config_head_dim(c);
     self->blocks = calloc((size_t)self->block_count, sizeof *self->blocks);
     if (!self->blocks)
@@ -155,7 +163,8 @@ static tsr_status create_layers(gpt_model *self, const gpt_model_params *params)
     const gpt_config *c = &self->config;
     const tsr_seed_point point = {.base = params->training->seed, .kind = TSR_SEED_OP, .op = 0};
     TRY(tsr_seed_hashed(&point, &seed));
-    const tsr_init_params init = {TSR_INIT_NORMAL, (uint64_t)seed, DEVIATION};
+    const tsr_init_params init = {
+        .struct_size = sizeof init, TSR_INIT_NORMAL, (uint64_t)seed, DEVIATION};
     tsr_group *group = params->job->tensor_group;
     if (self->is_first || (self->is_last && c->tied))
         TRY(tsr_embedding_create(
@@ -215,7 +224,7 @@ static tsr_status draw_positions(const gpt_model *self, tsr_parameter *out)
                            .length = shape[0]};
     TRY(tsr_tensor_create(self->job->device, self->dtype, 2, shape, &out->tensor));
     return tsr_random_normal(self->job->stream, out->tensor, 0, DEVIATION,
-                             &(tsr_random_params){.seed = (uint64_t)seed});
+                             tsr_random_params(.seed = (uint64_t)seed));
 }
 
 /* Divides these units among data-parallel ranks as --strategy says. */
@@ -319,14 +328,20 @@ static tsr_status shard(gpt_model *self, const char *strategy)
 
 /* The model ---------------------------------------------------------------------------------- */
 
+/* Zero in the configuration is the number zero, not the library's default. */
+static float number(double value)
+{
+    return value == 0 ? (float)TSR_ZERO : (float)value;
+}
+
 static tsr_status create_optimizer(gpt_model *self)
 {
     const gpt_training *t = &self->training;
     TRY(tsr_optimizer_create(
         tsr_optimizer_params(.stream = self->job->stream, .decay_matrices = true,
-                             .adamw = {.beta1 = (float)t->beta1,
-                                       .beta2 = (float)t->beta2,
-                                       .epsilon = (float)t->eps,
+                             .adamw = {.beta1 = number(t->beta1),
+                                       .beta2 = number(t->beta2),
+                                       .epsilon = number(t->eps),
                                        .weight_decay = (float)t->weight_decay}),
         &self->optimizer));
     if (self->tied)

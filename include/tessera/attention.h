@@ -33,6 +33,7 @@ extern "C" {
  * from kv_length on, are 0. The elements of k and v from kv_length on may have any value, also
  * NaN. */
 typedef struct tsr_attention_params {
+    size_t struct_size;
     float scale;   /* 0: 1/√head_dim */
     float softcap; /* 0: none; otherwise positive */
     bool causal;
@@ -54,7 +55,8 @@ typedef struct tsr_attention_params {
     const int32_t *kv_head;
 } tsr_attention_params;
 
-#define tsr_attention_params(...) (&(tsr_attention_params){__VA_ARGS__})
+#define tsr_attention_params(...)                                                                  \
+    (&(tsr_attention_params){.struct_size = sizeof(tsr_attention_params), __VA_ARGS__})
 
 /* Computes y and lse from q, k and v.
  *

@@ -1,15 +1,38 @@
-/* Status codes, error texts, logging and version. Every other header includes this one.
+/* Status codes, error texts, logging, versions, and the rules for structs. Every other header
+ * includes this one.
  *
  * A function that returns a status returns TSR_ERR_INVALID for a pointer that is NULL and must not
  * be. A function that only reads a property of an object returns 0, false or NULL for a NULL
  * object.
  *
- * Macros such as tsr_device_params(.device = "1") are for C only: in C++ they would take the
- * address of a temporary. In C++ fill the struct: `tsr_device_params params{}; params.device =
- * "1";`. */
+ * Structs that can grow. Structs of parameters, structs that a function writes for the caller, and
+ * structs that a caller passes in arrays begin with `size_t struct_size`, so that later releases
+ * can append fields. Each struct of parameters has a macro of its name, which sets struct_size and
+ * points to the struct: tsr_device_params(.device = "1"). Elsewhere, TSR_INIT(tsr_group_stats) is a
+ * value with struct_size set and everything else 0. A function handles a struct of another size
+ * than its own:
+ *
+ *     struct_size is 0      TSR_ERR_INVALID
+ *     a shorter struct      missing fields of parameters are 0; only struct_size bytes are written
+ *     a longer struct       TSR_ERR_INVALID if a field that the library does not know is not 0;
+ *                           such fields of a result become 0
+ *     an array              all elements must have the struct_size of the first, which is the
+ * stride
+ *
+ * Structs without struct_size never change: values such as tsr_layout, tsr_shard_range, and the
+ * states of generators. Structs that only the library creates, and to which it gives pointers, may
+ * get more fields at their end.
+ *
+ * Zero: every field that is 0, false or NULL has its default, which its comment states. Where the
+ * number zero can be wanted and is not the default, pass TSR_ZERO: the negative zero is the number
+ * zero, the positive zero is a field that was not set.
+ *
+ * The macros of parameters are for C only: in C++ they would take the address of a temporary. In
+ * C++ fill a variable: `auto params = TSR_INIT(tsr_device_params); params.device = "1";`. */
 #ifndef TESSERA_BASE_H
 #define TESSERA_BASE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -34,6 +57,21 @@ extern "C" {
 #else
 #define TSR_NODISCARD
 #endif
+
+/* A value of the struct `type` whose struct_size is set and whose other fields are 0. */
+#ifdef __cplusplus
+#define TSR_INIT(type)                                                                             \
+    ([]() {                                                                                        \
+        type tsr_initial_value{};                                                                  \
+        tsr_initial_value.struct_size = sizeof(type);                                              \
+        return tsr_initial_value;                                                                  \
+    }())
+#else
+#define TSR_INIT(type) ((type){.struct_size = sizeof(type)})
+#endif
+
+/* The number zero, in a field of parameters whose default is another number. */
+#define TSR_ZERO (-0.0)
 
 /* The result of a call that can fail. 0 is success, every error is negative. Values never change
  * their meaning. */
@@ -77,8 +115,19 @@ typedef void (*tsr_log_fn)(void *user, tsr_log_level level, const char *message)
  * may change it. */
 TSR_API void tsr_log_set(tsr_log_fn fn, void *user, tsr_log_level level);
 
-/* Returns the library's version, such as "0.1.0". The string is in static storage. */
+/* The version of these headers. TSR_VERSION is a number that grows with each release, for #if. */
+#define TSR_VERSION_MAJOR 0
+#define TSR_VERSION_MINOR 1
+#define TSR_VERSION_PATCH 0
+#define TSR_VERSION (TSR_VERSION_MAJOR * 10000 + TSR_VERSION_MINOR * 100 + TSR_VERSION_PATCH)
+
+/* Returns the library's version, such as "0.1.0", which may be newer than that of the headers with
+ * which a program was built. The string is in static storage. */
 TSR_API const char *tsr_version(void);
+
+/* Returns whether this build of the library has a feature: "vulkan", "ucx", "pmix", "shaderc" or
+ * "cpu_kernels", the options of the build. False for any other name and for NULL. */
+TSR_API bool tsr_has(const char *feature);
 
 #ifdef __cplusplus
 }

@@ -17,6 +17,7 @@ extern "C" {
 #endif
 
 typedef struct tsr_calibrate_params {
+    size_t struct_size;
     /* The product that is measured: y[rows, columns] = x[rows, inner] · w[columns, inner]ᵀ. 0: 256,
      * 1024 and 1024. Pass the sizes of the layer to be divided: which sizes are fast differs
      * between drivers. */
@@ -26,7 +27,8 @@ typedef struct tsr_calibrate_params {
      * later work at the same time. */
     uint64_t duration_ns;
 } tsr_calibrate_params;
-#define tsr_calibrate_params(...) (&(tsr_calibrate_params){__VA_ARGS__})
+#define tsr_calibrate_params(...)                                                                  \
+    (&(tsr_calibrate_params){.struct_size = sizeof(tsr_calibrate_params), __VA_ARGS__})
 
 /* Measures products on the group's stream, after a warm-up that is not measured, and writes the
  * floating-point operations per second of all ranks to the caller's rates[size], with the same bits

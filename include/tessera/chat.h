@@ -91,6 +91,7 @@ typedef enum tsr_chat_after {
 } tsr_chat_after;
 
 typedef struct tsr_chat_params {
+    size_t struct_size;
     tsr_chat_format format;
     /* User and assistant take turns, and the user begins. With TSR_CHAT_AFTER_NOTHING, a message of
      * the system may come before the user's first one. */
@@ -101,7 +102,8 @@ typedef struct tsr_chat_params {
      * message of the user. */
     bool no_reply;
 } tsr_chat_params;
-#define tsr_chat_params(...) (&(tsr_chat_params){__VA_ARGS__})
+#define tsr_chat_params(...)                                                                       \
+    (&(tsr_chat_params){.struct_size = sizeof(tsr_chat_params), __VA_ARGS__})
 
 /* Encodes messages. Sets *ids to an array of *count ids, which the caller frees with
  * tsr_tokenizer_free_ids. Errors: those of tsr_chat_format_of for TSR_CHAT_MODEL; TSR_ERR_INVALID

@@ -87,6 +87,7 @@ TSR_API TSR_NODISCARD tsr_status tsr_checkpoint_entry_init(const tsr_parameter *
                                                            tsr_checkpoint_entry *out);
 
 typedef struct tsr_checkpoint_params {
+    size_t struct_size;
     /* Saving: pairs of a key and a text, ended by NULL: {"epoch", "3", NULL}. The same on all
      * ranks. A key is 1 … TSR_SHARD_MAX_NAME bytes of UTF-8 without control characters, and must be
      * unique. A text is UTF-8 of any length; it may be empty or have several lines. The file's
@@ -106,7 +107,8 @@ typedef struct tsr_checkpoint_params {
     /* Save or load a checkpoint in parts (see above). The same on all ranks. */
     bool parts;
 } tsr_checkpoint_params;
-#define tsr_checkpoint_params(...) (&(tsr_checkpoint_params){__VA_ARGS__})
+#define tsr_checkpoint_params(...)                                                                 \
+    (&(tsr_checkpoint_params){.struct_size = sizeof(tsr_checkpoint_params), __VA_ARGS__})
 
 /* Saves a checkpoint. Collective: all ranks of `comm` must call it with the same path, and with the
  * same entries in the same order, except for a rank's own values: offset, length, first, count and

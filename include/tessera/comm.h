@@ -57,6 +57,7 @@ typedef enum tsr_bootstrap {
 typedef int (*tsr_all_gather_fn)(void *user, const void *mine, uint64_t size_bytes, void *all);
 
 typedef struct tsr_comm_params {
+    size_t struct_size;
     tsr_bootstrap bootstrap;
     /* The timeout of each operation, from its start, and of the creation; 0: 60 s. */
     uint64_t timeout_ns;
@@ -68,7 +69,8 @@ typedef struct tsr_comm_params {
     tsr_all_gather_fn all_gather;
     void *user;
 } tsr_comm_params;
-#define tsr_comm_params(...) (&(tsr_comm_params){__VA_ARGS__})
+#define tsr_comm_params(...)                                                                       \
+    (&(tsr_comm_params){.struct_size = sizeof(tsr_comm_params), __VA_ARGS__})
 
 /* The largest number of ranks; more are TSR_ERR_UNSUPPORTED. */
 #define TSR_MAX_COMM_SIZE 4096
@@ -107,12 +109,14 @@ TSR_API TSR_NODISCARD tsr_status tsr_comm_split(tsr_comm *comm, int colour, int 
 TSR_API TSR_NODISCARD tsr_status tsr_comm_duplicate(tsr_comm *comm, tsr_comm **out);
 
 typedef struct tsr_comm_shrink_params {
+    size_t struct_size;
     uint64_t timeout_ns; /* 0: the communicator's timeout */
     /* Go on even if the ranks that call are not a majority (see below). The caller must know that
      * no other group of ranks goes on. */
     bool without_majority;
 } tsr_comm_shrink_params;
-#define tsr_comm_shrink_params(...) (&(tsr_comm_shrink_params){__VA_ARGS__})
+#define tsr_comm_shrink_params(...)                                                                \
+    (&(tsr_comm_shrink_params){.struct_size = sizeof(tsr_comm_shrink_params), __VA_ARGS__})
 
 /* Creates a communicator of the ranks of `comm` that are left, in the same order, for use after
  * TSR_ERR_PEER_LOST or TSR_ERR_TIMEOUT, or at any other time. All ranks that are left must call it,
@@ -145,12 +149,14 @@ TSR_API TSR_NODISCARD tsr_status tsr_comm_shrink(tsr_comm *comm,
                                                  tsr_comm **out);
 
 typedef struct tsr_comm_grow_params {
+    size_t struct_size;
     /* How many processes may join; 0: one. */
     int count;
     /* How long to wait for them; 0: the communicator's timeout. */
     uint64_t timeout_ns;
 } tsr_comm_grow_params;
-#define tsr_comm_grow_params(...) (&(tsr_comm_grow_params){__VA_ARGS__})
+#define tsr_comm_grow_params(...)                                                                  \
+    (&(tsr_comm_grow_params){.struct_size = sizeof(tsr_comm_grow_params), __VA_ARGS__})
 
 /* Creates a communicator of the ranks of `comm`, in the same order, followed by processes that join
  * the job. Collective on `comm`, with the same `params`; NULL means all defaults. Waits until
@@ -425,13 +431,15 @@ typedef struct tsr_comm_step {
 } tsr_comm_step;
 
 typedef struct tsr_comm_steps_params {
+    size_t struct_size;
     tsr_collective collective;
     int size;         /* the number of ranks, 1 to 4096 */
     const int *hosts; /* [size]: the number of each rank's host */
     int rank;         /* the rank whose steps are listed */
     uint64_t bytes;   /* the bytes of the complete data, which is taken as f32 elements */
 } tsr_comm_steps_params;
-#define tsr_comm_steps_params(...) (&(tsr_comm_steps_params){__VA_ARGS__})
+#define tsr_comm_steps_params(...)                                                                 \
+    (&(tsr_comm_steps_params){.struct_size = sizeof(tsr_comm_steps_params), __VA_ARGS__})
 
 /* Lists what a rank would do in a collective, for models of cost: the messages and memory accesses
  * of the algorithm that the library would choose. Needs no communicator and no other process.

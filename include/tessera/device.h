@@ -165,6 +165,7 @@ TSR_API void tsr_device_list_finish(tsr_device_list *list);
 typedef struct tsr_device tsr_device;
 
 typedef struct tsr_device_params {
+    size_t struct_size;
     /* The device to open: a decimal index of the listing, a UUID (as uuid_text, with or without
      * hyphens), or a part of the name, in upper or lower case. NULL: the environment variable
      * TESSERA_DEVICE, with the same syntax. If that is not set either, the best device: discrete,
@@ -188,7 +189,8 @@ typedef struct tsr_device_params {
     uint64_t staging_bytes;
 } tsr_device_params;
 
-#define tsr_device_params(...) (&(tsr_device_params){__VA_ARGS__})
+#define tsr_device_params(...)                                                                     \
+    (&(tsr_device_params){.struct_size = sizeof(tsr_device_params), __VA_ARGS__})
 
 #define TSR_SELF_TEST_KERNEL_SIZE 24
 #define TSR_MAX_SELF_TESTS 512

@@ -69,6 +69,7 @@ typedef enum tsr_optimizer_kind {
 } tsr_optimizer_kind;
 
 typedef struct tsr_fsdp_params {
+    size_t struct_size;
     tsr_group *group; /* the data-parallel group; NULL: tsr_group_default() */
     int unit_count;
     const tsr_fsdp_unit *units; /* the units, in the order of the forward pass */
@@ -97,7 +98,8 @@ typedef struct tsr_fsdp_params {
      * checkpoint: see "Lost and new ranks" below. 0: no copies. Must be the same on all ranks. */
     int replicas;
 } tsr_fsdp_params;
-#define tsr_fsdp_params(...) (&(tsr_fsdp_params){__VA_ARGS__})
+#define tsr_fsdp_params(...)                                                                       \
+    (&(tsr_fsdp_params){.struct_size = sizeof(tsr_fsdp_params), __VA_ARGS__})
 #define TSR_MAX_FSDP_AHEAD 7
 
 /* Creates a model. Collective. Blocks until all ranks have called it and compared their plans. It
@@ -268,6 +270,7 @@ TSR_API void tsr_fsdp_memory_usage(const tsr_fsdp *model, tsr_fsdp_memory *out);
  * "tessera.steps". The file does not depend on the number of ranks, the grid or the strategy, and
  * may be loaded with any other. It has checksums, which loading verifies (checkpoint.h). */
 typedef struct tsr_fsdp_file_params {
+    size_t struct_size;
     /* All ranks of a grid of data × tensor ranks; they must all make the call. NULL: the ranks of
      * the group. */
     tsr_comm *world;
@@ -280,7 +283,8 @@ typedef struct tsr_fsdp_file_params {
     const char *const *metadata; /* for saving: additional metadata, as in tsr_checkpoint_params */
     bool parts; /* a file for each rank, on its host, as in tsr_checkpoint_params */
 } tsr_fsdp_file_params;
-#define tsr_fsdp_file_params(...) (&(tsr_fsdp_file_params){__VA_ARGS__})
+#define tsr_fsdp_file_params(...)                                                                  \
+    (&(tsr_fsdp_file_params){.struct_size = sizeof(tsr_fsdp_file_params), __VA_ARGS__})
 
 /* Saves the model. Collective. Blocks until the file is on the disk. Errors: those of
  * tsr_checkpoint_save; TSR_ERR_INVALID while a unit is in use. */

@@ -43,6 +43,7 @@ typedef struct tsr_group tsr_group;
 typedef struct tsr_group_request tsr_group_request;
 
 typedef struct tsr_group_params {
+    size_t struct_size;
     /* Use the ring of host memory even if all tensors can be mapped. It is enough that one rank
      * sets this. The environment variable TESSERA_FORCE_STAGING=1 sets it for a process. */
     bool force_staging;
@@ -61,7 +62,8 @@ typedef struct tsr_group_params {
      * passes. Ranks may differ. */
     bool allow_int8;
 } tsr_group_params;
-#define tsr_group_params(...) (&(tsr_group_params){__VA_ARGS__})
+#define tsr_group_params(...)                                                                      \
+    (&(tsr_group_params){.struct_size = sizeof(tsr_group_params), __VA_ARGS__})
 
 /* Creates a group from the ranks of `comm`; NULL means this process alone, as rank 0 of 1.
  * Collective. Blocks until all ranks have called it. The group uses a duplicate of `comm`, so

@@ -27,6 +27,7 @@ extern "C" {
 typedef struct tsr_kernel tsr_kernel;
 
 typedef struct tsr_kernel_params {
+    size_t struct_size;
     const char *glsl; /* source text; needs a build with shaderc. Exactly one of glsl and spirv must
                          be set */
     const uint32_t *spirv; /* words of a SPIR-V module */
@@ -41,7 +42,8 @@ typedef struct tsr_kernel_params {
     uint32_t subgroup_size;
 } tsr_kernel_params;
 
-#define tsr_kernel_params(...) (&(tsr_kernel_params){__VA_ARGS__})
+#define tsr_kernel_params(...)                                                                     \
+    (&(tsr_kernel_params){.struct_size = sizeof(tsr_kernel_params), __VA_ARGS__})
 
 /* Compiles a kernel. Blocks until the driver has built its pipeline. It holds a reference to
  * `device`; `params` is not used after the call. Errors: TSR_ERR_INVALID (the shader does not

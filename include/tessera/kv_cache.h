@@ -21,6 +21,7 @@ extern "C" {
 typedef struct tsr_kv_cache tsr_kv_cache;
 
 typedef struct tsr_kv_cache_params {
+    size_t struct_size;
     tsr_stream *stream; /* all work with the cache is recorded there */
     int layers;
     /* This rank's number of kv heads, which may be 0, and their size, as tsr_self_attention_heads
@@ -31,7 +32,8 @@ typedef struct tsr_kv_cache_params {
     int64_t pages;       /* the number of pages for all sequences together */
     int sequences;       /* the largest number of sequences at the same time */
 } tsr_kv_cache_params;
-#define tsr_kv_cache_params(...) (&(tsr_kv_cache_params){__VA_ARGS__})
+#define tsr_kv_cache_params(...)                                                                   \
+    (&(tsr_kv_cache_params){.struct_size = sizeof(tsr_kv_cache_params), __VA_ARGS__})
 
 /* Creates a cache without sequences, and allocates its pages. Errors: TSR_ERR_INVALID naming the
  * value, TSR_ERR_OVERFLOW, and those of tsr_tensor_create. */

@@ -179,12 +179,14 @@ typedef enum tsr_init {
  * the parameter's full name as subsequence. Layers with different names therefore get different
  * weights. */
 typedef struct tsr_init_params {
+    size_t struct_size;
     tsr_init kind;
     uint64_t seed;
     float deviation; /* the standard deviation, for TSR_INIT_NORMAL */
 } tsr_init_params;
 
 typedef struct tsr_linear_params {
+    size_t struct_size;
     tsr_group *group; /* NULL: tsr_group_default() */
     /* The layer's name, with which its parameters' names start. Copied. NULL: none. */
     const char *name;
@@ -218,7 +220,8 @@ typedef struct tsr_linear_params {
     /* Create the layer without memory for its parameters; see tsr_layer_set_parameter. */
     bool deferred;
 } tsr_linear_params;
-#define tsr_linear_params(...) (&(tsr_linear_params){__VA_ARGS__})
+#define tsr_linear_params(...)                                                                     \
+    (&(tsr_linear_params){.struct_size = sizeof(tsr_linear_params), __VA_ARGS__})
 
 /* Create a linear layer, without communication. Errors: TSR_ERR_INVALID for sizes below 1 or above
  * 2^31 − 1, sizes that the ranks do not divide, layouts that the layer does not support, a negative
@@ -273,6 +276,7 @@ typedef tsr_status (*tsr_activation_grad_fn)(void *user, tsr_stream *stream, tsr
 
 /* Fields that tsr_linear_params has as well, and that have no comment here, are as there. */
 typedef struct tsr_mlp_params {
+    size_t struct_size;
     tsr_group *group;
     const char *name;
     int64_t input_size, hidden_size, output_size;
@@ -294,7 +298,7 @@ typedef struct tsr_mlp_params {
     int overlap_parts;
     bool deferred;
 } tsr_mlp_params;
-#define tsr_mlp_params(...) (&(tsr_mlp_params){__VA_ARGS__})
+#define tsr_mlp_params(...) (&(tsr_mlp_params){.struct_size = sizeof(tsr_mlp_params), __VA_ARGS__})
 
 /* Creates an MLP, without communication. Errors: as for linear layers. */
 TSR_API TSR_NODISCARD tsr_status tsr_mlp_create(const tsr_mlp_params *params, tsr_layer **out);
@@ -303,6 +307,7 @@ TSR_API TSR_NODISCARD tsr_status tsr_mlp_create(const tsr_mlp_params *params, ts
 
 /* Fields that tsr_linear_params has as well, and that have no comment here, are as there. */
 typedef struct tsr_embedding_params {
+    size_t struct_size;
     tsr_group *group;
     const char *name;
     int64_t vocabulary_size, width;
@@ -314,7 +319,8 @@ typedef struct tsr_embedding_params {
     tsr_dtype grad_dtype;
     bool deferred;
 } tsr_embedding_params;
-#define tsr_embedding_params(...) (&(tsr_embedding_params){__VA_ARGS__})
+#define tsr_embedding_params(...)                                                                  \
+    (&(tsr_embedding_params){.struct_size = sizeof(tsr_embedding_params), __VA_ARGS__})
 
 /* Creates an embedding: y[…, width] = weight[x[…]], weight [vocabulary, width], of which each rank
  * has rows. x is i32, i64, u32 or u8, and the same on all ranks. y has the weight's dtype. An index

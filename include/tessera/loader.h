@@ -88,6 +88,7 @@ TSR_API bool tsr_loader_stopping(const tsr_loader_work *work);
 /* Creating ------------------------------------------------------------------------------------- */
 
 typedef struct tsr_loader_params {
+    size_t struct_size;
     /* What to read: a sampler, or n alone. The loader keeps a reference of its own to the sampler.
      * With a sampler, n is the number of items, and an index that is not below n is an error; 0
      * allows any index. */
@@ -130,7 +131,8 @@ typedef struct tsr_loader_params {
      * different random numbers. */
     int node;
 } tsr_loader_params;
-#define tsr_loader_params(...) (&(tsr_loader_params){__VA_ARGS__})
+#define tsr_loader_params(...)                                                                     \
+    (&(tsr_loader_params){.struct_size = sizeof(tsr_loader_params), __VA_ARGS__})
 
 #define TSR_MAX_LOADER_WORKERS 1024
 #define TSR_MAX_LOADER_PREFETCH 65536

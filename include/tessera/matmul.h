@@ -23,6 +23,7 @@ typedef enum tsr_matmul_scale {
 } tsr_matmul_scale;
 
 typedef struct tsr_matmul_params {
+    size_t struct_size;
     bool transpose_a, transpose_b; /* transpose the last two dimensions */
     tsr_matmul_scale scale;
     float alpha;            /* 0 means 1; for a factor of 0 see `scale` */
@@ -38,7 +39,8 @@ typedef struct tsr_matmul_params {
     bool allow_int8;
 } tsr_matmul_params;
 
-#define tsr_matmul_params(...) (&(tsr_matmul_params){__VA_ARGS__})
+#define tsr_matmul_params(...)                                                                     \
+    (&(tsr_matmul_params){.struct_size = sizeof(tsr_matmul_params), __VA_ARGS__})
 
 /* y[…,m,n] = act(alpha · op(a)[…,m,k] · op(b)[…,k,n] + bias), products and sums in f32.
  *

@@ -267,6 +267,7 @@ TSR_API TSR_NODISCARD tsr_status tsr_cross_entropy(tsr_stream *stream, tsr_tenso
 /* Optimizers ----------------------------------------------------------------------------------- */
 
 typedef struct tsr_sgd_params {
+    size_t struct_size;
     float learning_rate;
     float momentum; /* 0: none, and `velocity` may be NULL */
     float dampening;
@@ -275,6 +276,7 @@ typedef struct tsr_sgd_params {
     bool first_step;    /* set velocity = grad, as PyTorch's first step does; its old contents are
                            ignored */
 } tsr_sgd_params;
+#define tsr_sgd_params(...) (&(tsr_sgd_params){.struct_size = sizeof(tsr_sgd_params), __VA_ARGS__})
 
 /* One step of SGD as torch.optim.SGD defines it. All tensors have the parameter's shape; velocity
  * is f32. If `parameter` is f16 or bf16, `master` may be an f32 copy of it: the step is then
@@ -284,14 +286,17 @@ TSR_API TSR_NODISCARD tsr_status tsr_sgd_step(tsr_stream *stream, tsr_tensor *pa
                                               tsr_tensor *master, const tsr_sgd_params *params);
 
 typedef struct tsr_adamw_params {
+    size_t struct_size;
     float learning_rate;
-    float beta1, beta2; /* both 0: 0.9 and 0.999 */
-    float epsilon;      /* 0: 1e-8 */
+    float beta1, beta2; /* 0: 0.9 and 0.999; TSR_ZERO is possible */
+    float epsilon;      /* 0: 1e-8; TSR_ZERO is possible */
     /* Decoupled weight decay: the step first computes
      * parameter -= learning_rate · weight_decay · parameter. */
     float weight_decay;
     int64_t step; /* from 1; the bias corrections 1 − beta^step are computed in double */
 } tsr_adamw_params;
+#define tsr_adamw_params(...)                                                                      \
+    (&(tsr_adamw_params){.struct_size = sizeof(tsr_adamw_params), __VA_ARGS__})
 
 /* One step of AdamW as torch.optim.AdamW defines it. The moments are f32, have the parameter's
  * shape and must be zero before step 1. `master` is as for tsr_sgd_step. */
@@ -309,12 +314,15 @@ TSR_API TSR_NODISCARD tsr_status tsr_adamw_step(tsr_stream *stream, tsr_tensor *
  * Functions return TSR_ERR_OVERFLOW if the last element's index does not fit in 64 bits, or if its
  * distance from the first element's index does not fit in 63 bits. */
 typedef struct tsr_random_params {
+    size_t struct_size;
     uint64_t seed;
     uint64_t subsequence;         /* selects one of the streams of a seed: an operation or a step */
     uint64_t offset;              /* index of the first element */
     const int64_t *index_strides; /* NULL: row-major over this tensor; otherwise one non-negative
                                      entry per dimension */
 } tsr_random_params;
+#define tsr_random_params(...)                                                                     \
+    (&(tsr_random_params){.struct_size = sizeof(tsr_random_params), __VA_ARGS__})
 
 /* y = uniform in [low, high): (bits >> 8) · 2^-24 · (high − low) + low, in f32 with each step
  * rounded once. If rounding, including the rounding to f16 or bf16, gives high or more, the result

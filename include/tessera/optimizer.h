@@ -28,6 +28,7 @@ extern "C" {
 typedef struct tsr_optimizer tsr_optimizer;
 
 typedef struct tsr_optimizer_params {
+    size_t struct_size;
     tsr_stream *stream; /* required; steps are recorded on this stream */
     tsr_optimizer_kind kind;
     /* The settings of the chosen kind; the other struct is ignored. The fields learning_rate, step
@@ -42,7 +43,8 @@ typedef struct tsr_optimizer_params {
      * embeddings, but not biases and the weights of normalisation. */
     bool decay_matrices;
 } tsr_optimizer_params;
-#define tsr_optimizer_params(...) (&(tsr_optimizer_params){__VA_ARGS__})
+#define tsr_optimizer_params(...)                                                                  \
+    (&(tsr_optimizer_params){.struct_size = sizeof(tsr_optimizer_params), __VA_ARGS__})
 
 /* Creates an optimizer without parameters. `stream` must outlive it. Errors: TSR_ERR_INVALID for a
  * missing stream, for the kind TSR_OPTIMIZER_NONE, and for settings that tsr_adamw_step or
@@ -108,6 +110,7 @@ TSR_API TSR_NODISCARD tsr_status tsr_optimizer_step(tsr_optimizer *optimizer, fl
 TSR_API TSR_NODISCARD tsr_status tsr_optimizer_zero_grad(tsr_optimizer *optimizer);
 
 typedef struct tsr_optimizer_clip_params {
+    size_t struct_size;
     /* The norm and the next step use the gradients divided by this factor; 0: 1. Pass the scale of
      * a tsr_loss_scaler by which the loss was multiplied, or, to take the mean of the gradients of
      * several micro-batches that have been added, the number of micro-batches. */
@@ -133,7 +136,8 @@ typedef struct tsr_optimizer_clip_params {
      * may be 0. */
     bool deferred;
 } tsr_optimizer_clip_params;
-#define tsr_optimizer_clip_params(...) (&(tsr_optimizer_clip_params){__VA_ARGS__})
+#define tsr_optimizer_clip_params(...)                                                             \
+    (&(tsr_optimizer_clip_params){.struct_size = sizeof(tsr_optimizer_clip_params), __VA_ARGS__})
 
 /* Computes the norm of all gradients together, √Σ g² (`norm` may be NULL), and makes the next
  * tsr_optimizer_step multiply them by min(1, max_norm / (norm + 1e-6)), as
@@ -194,6 +198,7 @@ TSR_API TSR_NODISCARD tsr_status tsr_optimizer_state_of(const tsr_optimizer *opt
  * and "optimizer.master.NAME". The number of steps is the metadata "tessera.steps". Any number of
  * ranks may load the file, with an optimizer or with an FSDP model. */
 typedef struct tsr_optimizer_file_params {
+    size_t struct_size;
     /* All ranks that hold parts of the parameters; they must all make the call. NULL: the ranks of
      * the group of the first layer or model that was added, or this process alone if none was
      * added. */
@@ -207,7 +212,8 @@ typedef struct tsr_optimizer_file_params {
     const char *const *metadata; /* for saving: additional metadata, as in tsr_checkpoint_params */
     bool parts; /* a file for each rank, on its host, as in tsr_checkpoint_params */
 } tsr_optimizer_file_params;
-#define tsr_optimizer_file_params(...) (&(tsr_optimizer_file_params){__VA_ARGS__})
+#define tsr_optimizer_file_params(...)                                                             \
+    (&(tsr_optimizer_file_params){.struct_size = sizeof(tsr_optimizer_file_params), __VA_ARGS__})
 
 /* Saves parameters and state. Collective. Blocks until the file is on the disk. Errors: those of
  * tsr_checkpoint_save and tsr_fsdp_save; TSR_ERR_INVALID for an FSDP model whose number of steps is

@@ -59,6 +59,7 @@ TSR_API double tsr_pipeline_bubble(int stages, int micro_batches);
 /* Dividing blocks ---------------------------------------------------------------------------- */
 
 typedef struct tsr_pipeline_divide_params {
+    size_t struct_size;
     int blocks, stages;
     /* [stages]: the speed of each stage, in any unit, for example from tsr_calibrate; more than 0.
      * NULL: all the same. */
@@ -76,7 +77,8 @@ typedef struct tsr_pipeline_divide_params {
     uint64_t activation_bytes;
     int micro_batches; /* 0: 1 */
 } tsr_pipeline_divide_params;
-#define tsr_pipeline_divide_params(...) (&(tsr_pipeline_divide_params){__VA_ARGS__})
+#define tsr_pipeline_divide_params(...)                                                            \
+    (&(tsr_pipeline_divide_params){.struct_size = sizeof(tsr_pipeline_divide_params), __VA_ARGS__})
 
 /* Divides blocks over stages and writes the numbers to the caller's counts[stages]. Each stage has
  * at least one block. The slowest stage needs as little time as is possible within the limits of
@@ -93,6 +95,7 @@ TSR_API TSR_NODISCARD tsr_status tsr_pipeline_divide(const tsr_pipeline_divide_p
 typedef struct tsr_pipeline tsr_pipeline;
 
 typedef struct tsr_pipeline_params {
+    size_t struct_size;
     /* One rank of each stage, in the order of the stages. If stages have several ranks, these are
      * the ranks with the same place: rank 0 of every stage, rank 1 of every stage, and so on. NULL:
      * one stage. */
@@ -101,7 +104,8 @@ typedef struct tsr_pipeline_params {
     /* How tensors are sent, as for tsr_group_create; NULL: the defaults. */
     const tsr_group_params *group;
 } tsr_pipeline_params;
-#define tsr_pipeline_params(...) (&(tsr_pipeline_params){__VA_ARGS__})
+#define tsr_pipeline_params(...)                                                                   \
+    (&(tsr_pipeline_params){.struct_size = sizeof(tsr_pipeline_params), __VA_ARGS__})
 
 /* Creates a pipeline. Collective: all ranks of `comm` must call it. Blocks until they have. `comm`
  * may be destroyed afterwards; `stream` must outlive the pipeline. Errors: TSR_ERR_INVALID for
@@ -130,6 +134,7 @@ typedef tsr_status (*tsr_pipeline_backward_fn)(void *user, int micro_batch, cons
                                                tsr_tensor **dx);
 
 typedef struct tsr_pipeline_run_params {
+    size_t struct_size;
     int micro_batches;
     /* The activations between stages on this rank, and their gradients. One stage needs none. */
     tsr_dtype dtype;
@@ -139,7 +144,8 @@ typedef struct tsr_pipeline_run_params {
     tsr_pipeline_backward_fn backward; /* NULL: forward passes only, for evaluation and inference */
     void *user;
 } tsr_pipeline_run_params;
-#define tsr_pipeline_run_params(...) (&(tsr_pipeline_run_params){__VA_ARGS__})
+#define tsr_pipeline_run_params(...)                                                               \
+    (&(tsr_pipeline_run_params){.struct_size = sizeof(tsr_pipeline_run_params), __VA_ARGS__})
 
 /* Runs the steps of this stage's schedule for all micro-batches. Collective: all stages must call
  * it, with the same params except for the functions. A receive is started before the pass that

@@ -40,6 +40,7 @@ typedef enum tsr_rope_scaling {
 } tsr_rope_scaling;
 
 typedef struct tsr_rope_params {
+    size_t struct_size;
     /* The number of components that are rotated, which are the first of a row. Even, at most
      * 65536. */
     int64_t rotary_dim;
@@ -54,7 +55,8 @@ typedef struct tsr_rope_params {
     double beta_fast, beta_slow;                        /* YARN; 0: 32 and 1 */
     double attention_factor; /* YARN; 0: 0.1 · log(factor) + 1, and 1 for factors up to 1 */
 } tsr_rope_params;
-#define tsr_rope_params(...) (&(tsr_rope_params){__VA_ARGS__})
+#define tsr_rope_params(...)                                                                       \
+    (&(tsr_rope_params){.struct_size = sizeof(tsr_rope_params), __VA_ARGS__})
 
 /* Computes the frequencies in double precision, and uploads them to the stream's device. Errors:
  * TSR_ERR_INVALID naming the value, and those of tsr_tensor_create and tsr_tensor_upload. */

@@ -225,6 +225,7 @@ TSR_API void tsr_feistel_fill(const tsr_feistel *order, uint64_t first, uint64_t
 TSR_API TSR_NODISCARD tsr_status tsr_sampler_create_sequential(uint64_t n, tsr_sampler **out);
 
 typedef struct tsr_sampler_random_params {
+    size_t struct_size;
     uint64_t n; /* items to draw from */
     tsr_order order;
     bool replacement;    /* draw each index from all n items, not only from those not yet drawn */
@@ -232,7 +233,8 @@ typedef struct tsr_sampler_random_params {
     int64_t seed; /* for PyTorch's seeds above INT64_MAX: the negative number with the same bits */
     tsr_torch_options torch;
 } tsr_sampler_random_params;
-#define tsr_sampler_random_params(...) (&(tsr_sampler_random_params){__VA_ARGS__})
+#define tsr_sampler_random_params(...)                                                             \
+    (&(tsr_sampler_random_params){.struct_size = sizeof(tsr_sampler_random_params), __VA_ARGS__})
 
 /* Gives a permutation of 0 … n − 1, followed by further permutations if num_samples > n; or draws
  * with replacement.
@@ -259,13 +261,15 @@ TSR_API TSR_NODISCARD tsr_status tsr_sampler_create_random(const tsr_sampler_ran
                                                            tsr_sampler **out);
 
 typedef struct tsr_sampler_subset_params {
+    size_t struct_size;
     const int64_t *indices; /* [count], copied; any values */
     uint64_t count;
     tsr_order order;
     int64_t seed;
     tsr_torch_options torch;
 } tsr_sampler_subset_params;
-#define tsr_sampler_subset_params(...) (&(tsr_sampler_subset_params){__VA_ARGS__})
+#define tsr_sampler_subset_params(...)                                                             \
+    (&(tsr_sampler_subset_params){.struct_size = sizeof(tsr_sampler_subset_params), __VA_ARGS__})
 
 /* Gives each of the indices once, in random order, as PyTorch's SubsetRandomSampler. Epochs are as
  * for tsr_sampler_create_random. `count` may be 0. Errors: TSR_ERR_INVALID if indices is NULL and
@@ -274,6 +278,7 @@ TSR_API TSR_NODISCARD tsr_status tsr_sampler_create_subset(const tsr_sampler_sub
                                                            tsr_sampler **out);
 
 typedef struct tsr_sampler_weighted_params {
+    size_t struct_size;
     /* The weights, [count]: exactly one of the two arrays must be set. They are read only during
      * the call. The sum of the weights need not be 1. */
     const double *weights;
@@ -287,7 +292,9 @@ typedef struct tsr_sampler_weighted_params {
     int64_t seed;
     tsr_torch_options torch;
 } tsr_sampler_weighted_params;
-#define tsr_sampler_weighted_params(...) (&(tsr_sampler_weighted_params){__VA_ARGS__})
+#define tsr_sampler_weighted_params(...)                                                           \
+    (&(tsr_sampler_weighted_params){.struct_size = sizeof(tsr_sampler_weighted_params),            \
+                                    __VA_ARGS__})
 
 /* Draws index i with a probability proportional to weight i. An index of weight 0 is never drawn.
  *
@@ -327,11 +334,13 @@ tsr_sampler_create_weighted(const tsr_sampler_weighted_params *params, tsr_sampl
  * still destroy its own handle of the base. */
 
 typedef struct tsr_sampler_batch_params {
+    size_t struct_size;
     tsr_sampler *base;
     int64_t batch_size; /* may exceed the number of items */
     bool drop_last;     /* leave out the last batch if it is shorter */
 } tsr_sampler_batch_params;
-#define tsr_sampler_batch_params(...) (&(tsr_sampler_batch_params){__VA_ARGS__})
+#define tsr_sampler_batch_params(...)                                                              \
+    (&(tsr_sampler_batch_params){.struct_size = sizeof(tsr_sampler_batch_params), __VA_ARGS__})
 
 /* Gives the indices of the base in batches, in the order of the base, as PyTorch's BatchSampler.
  * Errors: TSR_ERR_INVALID if base is NULL or gives batches, and for a batch size that is not
@@ -366,6 +375,7 @@ TSR_API const char *tsr_split_name(tsr_split split);
 TSR_API TSR_NODISCARD tsr_status tsr_split_parse(const char *name, tsr_split *out);
 
 typedef struct tsr_sampler_distributed_params {
+    size_t struct_size;
     /* What is divided: either a dataset of n items, or the items of another sampler. */
     uint64_t n;
     tsr_sampler *base; /* a sampler of single indices or of batches; NULL if n is set */
@@ -378,7 +388,9 @@ typedef struct tsr_sampler_distributed_params {
     int64_t seed; /* must be the same on all ranks */
     tsr_torch_options torch;
 } tsr_sampler_distributed_params;
-#define tsr_sampler_distributed_params(...) (&(tsr_sampler_distributed_params){__VA_ARGS__})
+#define tsr_sampler_distributed_params(...)                                                        \
+    (&(tsr_sampler_distributed_params){.struct_size = sizeof(tsr_sampler_distributed_params),      \
+                                       __VA_ARGS__})
 
 /* Gives one rank's part of a dataset in shuffled order, or of another sampler's items. All ranks
  * must use the same parameters, except for rank.
@@ -490,6 +502,7 @@ TSR_API TSR_NODISCARD tsr_status tsr_sampler_create(const tsr_sampler_ops *ops, 
 #define TSR_MAX_SAMPLER_SORTED (UINT64_C(1) << 31)
 
 typedef struct tsr_sampler_length_sorted_params {
+    size_t struct_size;
     const int64_t *lengths; /* [count], none negative; read only during the call */
     uint64_t count;
     int64_t batch_size;
@@ -497,7 +510,9 @@ typedef struct tsr_sampler_length_sorted_params {
     tsr_order order;
     int64_t seed;
 } tsr_sampler_length_sorted_params;
-#define tsr_sampler_length_sorted_params(...) (&(tsr_sampler_length_sorted_params){__VA_ARGS__})
+#define tsr_sampler_length_sorted_params(...)                                                      \
+    (&(tsr_sampler_length_sorted_params){.struct_size = sizeof(tsr_sampler_length_sorted_params),  \
+                                         __VA_ARGS__})
 
 /* Gives batches of items of similar length, which need little padding. The items are sorted by
  * length, those of equal length by index, and then divided into batches. The order of the batches
@@ -512,6 +527,7 @@ TSR_API TSR_NODISCARD tsr_status
 tsr_sampler_create_length_sorted(const tsr_sampler_length_sorted_params *params, tsr_sampler **out);
 
 typedef struct tsr_sampler_stratified_params {
+    size_t struct_size;
     /* [count]: the class of each item, any values; read only during the call */
     const int64_t *labels;
     uint64_t count;
@@ -520,7 +536,9 @@ typedef struct tsr_sampler_stratified_params {
     tsr_order order;
     int64_t seed;
 } tsr_sampler_stratified_params;
-#define tsr_sampler_stratified_params(...) (&(tsr_sampler_stratified_params){__VA_ARGS__})
+#define tsr_sampler_stratified_params(...)                                                         \
+    (&(tsr_sampler_stratified_params){.struct_size = sizeof(tsr_sampler_stratified_params),        \
+                                      __VA_ARGS__})
 
 /* Gives batches in each of which the classes have nearly the same proportions as in the full
  * dataset. An epoch has every item once.
@@ -540,13 +558,16 @@ TSR_API TSR_NODISCARD tsr_status
 tsr_sampler_create_stratified(const tsr_sampler_stratified_params *params, tsr_sampler **out);
 
 typedef struct tsr_sampler_curriculum_params {
+    size_t struct_size;
     const double *difficulties; /* [count], each in 0 … 1; read only during the call */
     uint64_t count;
     int64_t num_samples; /* indices in an epoch; 0: count */
     int64_t max_epochs;  /* E in the comment below; at least 1 */
     int64_t seed;
 } tsr_sampler_curriculum_params;
-#define tsr_sampler_curriculum_params(...) (&(tsr_sampler_curriculum_params){__VA_ARGS__})
+#define tsr_sampler_curriculum_params(...)                                                         \
+    (&(tsr_sampler_curriculum_params){.struct_size = sizeof(tsr_sampler_curriculum_params),        \
+                                      __VA_ARGS__})
 
 /* Gives easy items first. Epoch e draws from the items with a difficulty of at most e / (E − 1),
  * and from epoch E − 1 on it draws from all items. If no item is that easy, it draws from the items

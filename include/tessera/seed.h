@@ -96,6 +96,7 @@ typedef enum tsr_seed_strategy {
 } tsr_seed_strategy;
 
 typedef struct tsr_seed_manager_params {
+    size_t struct_size;
     tsr_seed_strategy strategy;
     /* The caller's formula, used instead of the strategy's if not NULL. It receives `user`. If it
      * fails, the call that needs the seed returns its status. */
@@ -108,7 +109,8 @@ typedef struct tsr_seed_manager_params {
     int worker_count; /* workers that tsr_seed_global seeds; 0: none. Hashed: at most 1024 */
     int node;         /* number of this process; documented formulas require 0 */
 } tsr_seed_manager_params;
-#define tsr_seed_params(...) (&(tsr_seed_manager_params){__VA_ARGS__})
+#define tsr_seed_manager_params(...)                                                               \
+    (&(tsr_seed_manager_params){.struct_size = sizeof(tsr_seed_manager_params), __VA_ARGS__})
 
 typedef struct tsr_seed_manager tsr_seed_manager;
 

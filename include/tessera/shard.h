@@ -62,6 +62,7 @@ typedef enum tsr_partition_kind {
 } tsr_partition_kind;
 
 typedef struct tsr_partition_params {
+    size_t struct_size;
     tsr_partition_kind kind;
     /* WEIGHTED: the speed of each rank, in any unit; a rank of rate 0 gets nothing. Rates are
      * rounded to multiples of the largest / 2^32, but not to 0. NULL: all the same. */
@@ -74,7 +75,8 @@ typedef struct tsr_partition_params {
      * of that many elements, of which the last may be shorter. 0: 1. */
     uint64_t align;
 } tsr_partition_params;
-#define tsr_partition_params(...) (&(tsr_partition_params){__VA_ARGS__})
+#define tsr_partition_params(...)                                                                  \
+    (&(tsr_partition_params){.struct_size = sizeof(tsr_partition_params), __VA_ARGS__})
 
 /* Divides `length` elements into consecutive ranges, one for each rank, and writes them to the
  * caller's ranges[ranks]. A rank that gets nothing has count 0, and starts where its neighbours
@@ -203,6 +205,7 @@ TSR_API const char *tsr_shard_kind_name(tsr_shard_kind kind);
 TSR_API TSR_NODISCARD tsr_status tsr_shard_kind_parse(const char *name, tsr_shard_kind *out);
 
 typedef struct tsr_shard_strategy_params {
+    size_t struct_size;
     tsr_shard_kind kind;
     /* FULL, HYBRID: EVEN, STRICT or UNEVEN. */
     tsr_partition_kind partition;
@@ -214,7 +217,8 @@ typedef struct tsr_shard_strategy_params {
     const char *const *full_layers;
     const char *const *layerwise_layers;
 } tsr_shard_strategy_params;
-#define tsr_shard_strategy_params(...) (&(tsr_shard_strategy_params){__VA_ARGS__})
+#define tsr_shard_strategy_params(...)                                                             \
+    (&(tsr_shard_strategy_params){.struct_size = sizeof(tsr_shard_strategy_params), __VA_ARGS__})
 
 /* Creates one of the strategies above. `params` may be NULL; everything it points to is copied.
  * Errors: TSR_ERR_INVALID for an unknown kind, a partition that the kind does not support, or a
@@ -230,6 +234,7 @@ TSR_API void tsr_shard_strategy_destroy(tsr_shard_strategy **strategy);
 typedef struct tsr_shard_plan tsr_shard_plan;
 
 typedef struct tsr_shard_plan_params {
+    size_t struct_size;
     int ranks; /* 1 … TSR_SHARD_MAX_RANKS */
     /* Patterns, as for tsr_shard_match, for parameters that every rank keeps in full. The last one
      * that matches a parameter's name decides; if none does, the parameter's own always_gather. */
@@ -242,7 +247,8 @@ typedef struct tsr_shard_plan_params {
      * error. */
     const uint64_t *memory_bytes;
 } tsr_shard_plan_params;
-#define tsr_shard_plan_params(...) (&(tsr_shard_plan_params){__VA_ARGS__})
+#define tsr_shard_plan_params(...)                                                                 \
+    (&(tsr_shard_plan_params){.struct_size = sizeof(tsr_shard_plan_params), __VA_ARGS__})
 
 /* Creates the plan of a strategy for parameters and ranks. The plan keeps copies of all arguments.
  * Errors: TSR_ERR_INVALID for an empty list, a bad name, shape, dtype or pattern, two parameters

@@ -137,10 +137,12 @@ typedef enum tsr_encode_control {
 } tsr_encode_control;
 
 typedef struct tsr_encode_params {
+    size_t struct_size;
     tsr_encode_add add;
     tsr_encode_control control;
 } tsr_encode_params;
-#define tsr_encode_params(...) (&(tsr_encode_params){__VA_ARGS__})
+#define tsr_encode_params(...)                                                                     \
+    (&(tsr_encode_params){.struct_size = sizeof(tsr_encode_params), __VA_ARGS__})
 
 /* Encodes size_bytes bytes. Sets *ids to an array of *count ids, which the caller frees with
  * tsr_tokenizer_free_ids; it is never NULL on success. `params` may be NULL. The time is
@@ -216,6 +218,7 @@ typedef enum tsr_text_invalid {
 } tsr_text_invalid;
 
 typedef struct tsr_text_stream_params {
+    size_t struct_size;
     const tsr_tokenizer *tokenizer; /* must outlive the stream */
     /* Strings that end the text; it does not contain the one that ended it. They are searched in
      * the bytes of generated tokens, also across tokens, but not in the prompt. If several match,
@@ -225,7 +228,8 @@ typedef struct tsr_text_stream_params {
     tsr_decode_control control;
     tsr_text_invalid invalid;
 } tsr_text_stream_params;
-#define tsr_text_stream_params(...) (&(tsr_text_stream_params){__VA_ARGS__})
+#define tsr_text_stream_params(...)                                                                \
+    (&(tsr_text_stream_params){.struct_size = sizeof(tsr_text_stream_params), __VA_ARGS__})
 
 /* Creates a stream at the start of a text. Errors: TSR_ERR_INVALID for a tokenizer that is NULL, a
  * stop string that is NULL, empty or longer than TSR_TEXT_STREAM_MAX_STOP_BYTES, more of them than

@@ -79,13 +79,15 @@ typedef struct tsr_loss_scaler {
 } tsr_loss_scaler;
 
 typedef struct tsr_loss_scaler_params {
+    size_t struct_size;
     float scale;             /* 0: 65536 */
     float growth;            /* more than 1; 0: 2 */
     float backoff;           /* less than 1; 0: 0.5 */
     int64_t interval;        /* 0: 2000 */
     float smallest, largest; /* bounds of the scale; 0: 1 and 2^24 */
 } tsr_loss_scaler_params;
-#define tsr_loss_scaler_params(...) (&(tsr_loss_scaler_params){__VA_ARGS__})
+#define tsr_loss_scaler_params(...)                                                                \
+    (&(tsr_loss_scaler_params){.struct_size = sizeof(tsr_loss_scaler_params), __VA_ARGS__})
 
 /* Initialises a loss scaler. `params` may be NULL. The scale should be a power of two: it then does
  * not change the bits of the significand of a gradient that is in range. Errors: TSR_ERR_INVALID

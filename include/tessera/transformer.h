@@ -31,6 +31,7 @@ typedef enum tsr_norm_kind {
 
 /* Fields that tsr_linear_params has as well, and that have no comment here, are as there. */
 typedef struct tsr_norm_params {
+    size_t struct_size;
     tsr_group *group;
     const char *name;
     int64_t size; /* the size of the last dimension */
@@ -43,7 +44,8 @@ typedef struct tsr_norm_params {
     tsr_dtype dtype, grad_dtype;
     bool deferred;
 } tsr_norm_params;
-#define tsr_norm_params(...) (&(tsr_norm_params){__VA_ARGS__})
+#define tsr_norm_params(...)                                                                       \
+    (&(tsr_norm_params){.struct_size = sizeof(tsr_norm_params), __VA_ARGS__})
 
 /* Creates a normalisation layer: y[…, size] = (normalised x) · "weight" + "bias". The initial
  * weight is 1, and the initial bias is 0. Every rank has all elements of both. */
@@ -72,6 +74,7 @@ TSR_API TSR_NODISCARD tsr_status tsr_norm_create(const tsr_norm_params *params, 
 
 /* Fields that tsr_linear_params has as well, and that have no comment here, are as there. */
 typedef struct tsr_self_attention_params {
+    size_t struct_size;
     tsr_group *group;
     const char *name;
     int64_t size;                /* the size of the last dimension of x and y */
@@ -101,7 +104,8 @@ typedef struct tsr_self_attention_params {
     int overlap_parts;
     bool deferred;
 } tsr_self_attention_params;
-#define tsr_self_attention_params(...) (&(tsr_self_attention_params){__VA_ARGS__})
+#define tsr_self_attention_params(...)                                                             \
+    (&(tsr_self_attention_params){.struct_size = sizeof(tsr_self_attention_params), __VA_ARGS__})
 
 TSR_API TSR_NODISCARD tsr_status tsr_self_attention_create(const tsr_self_attention_params *params,
                                                            tsr_layer **out);
@@ -124,6 +128,7 @@ TSR_API TSR_NODISCARD tsr_status tsr_self_attention_heads(const tsr_layer *layer
  * come in this order. */
 
 typedef struct tsr_block_params {
+    size_t struct_size;
     tsr_group *group;
     const char *name;
     int64_t size; /* the size of the last dimension of x, y and z */
@@ -141,7 +146,8 @@ typedef struct tsr_block_params {
     tsr_dtype dtype, grad_dtype;
     bool deferred;
 } tsr_block_params;
-#define tsr_block_params(...) (&(tsr_block_params){__VA_ARGS__})
+#define tsr_block_params(...)                                                                      \
+    (&(tsr_block_params){.struct_size = sizeof(tsr_block_params), __VA_ARGS__})
 
 TSR_API TSR_NODISCARD tsr_status tsr_block_create(const tsr_block_params *params, tsr_layer **out);
 

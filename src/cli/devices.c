@@ -11,7 +11,6 @@
 #include "cli/lib/numbers.h"
 #include "cli/lib/options.h"
 #include "cli/lib/terminal.h"
-#include "tsr_config.h"
 
 /* Text ----------------------------------------------------------------------------------------- */
 
@@ -264,7 +263,7 @@ static void print_json(const tsr_device_list *list)
 {
     json_t *document = cli_json_document("tessera.devices", 1);
     json_t *build = cli_json_add_object(document, "build");
-    cli_json_bool(build, "runtime_glsl", TSR__HAVE_SHADERC);
+    cli_json_bool(build, "runtime_glsl", tsr_has("shaderc"));
     json_t *devices = cli_json_add_array(document, "devices");
     for (int i = 0; i < list->count; i++)
         cli_json_append(devices, cli_json_device(&list->devices[i]));
@@ -283,7 +282,7 @@ static void print_text(const tsr_device_list *list)
         puts("");
     }
     printf("tessera %s; kernels from GLSL at run time: %s\n", tsr_version(),
-           TSR__HAVE_SHADERC ? "yes" : "no");
+           tsr_has("shaderc") ? "yes" : "no");
 }
 
 static int run(int argc, char **argv)

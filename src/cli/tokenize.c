@@ -140,7 +140,8 @@ static int print_ids(const tsr_tokenizer *tokenizer, const char *text, size_t si
 {
     int32_t *ids = NULL;
     uint64_t count = 0;
-    const tsr_encode_params params = {.add = no_bos ? TSR_ENCODE_ADD_NONE : TSR_ENCODE_ADD_DEFAULT,
+    const tsr_encode_params params = {.struct_size = sizeof params,
+                                      .add = no_bos ? TSR_ENCODE_ADD_NONE : TSR_ENCODE_ADD_DEFAULT,
                                       .control = parses_special ? TSR_ENCODE_CONTROL_TOKEN
                                                                 : TSR_ENCODE_CONTROL_TEXT};
     if (tsr_tokenizer_encode(tokenizer, text, size, &params, &ids, &count) != TSR_OK)

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/struct_size.h"
 #include "sampler/sampler.h"
 
 #define ALIGNMENT 64
@@ -100,6 +101,7 @@ static tsr_status make_batches(tsr_loader *loader)
     if (params->sampler == NULL)
         TSR__TRY(tsr__loader_make_sampler(params, &own));
     tsr_sampler_batch_params batch = {
+        .struct_size = sizeof batch,
         .base = params->sampler != NULL ? params->sampler : own,
         .batch_size = params->batch_size == 0 ? 1 : params->batch_size,
         .drop_last = params->drop_last,
@@ -121,6 +123,7 @@ tsr_status tsr_loader_create(const tsr_loader_params *params, tsr_loader **out)
 {
     TSR__REQUIRE(params != NULL && out != NULL, "loader: %s is NULL",
                  params != NULL ? "out" : "params");
+    TSR__TAKE(tsr_loader_params, params);
     uint64_t batch_max;
     TSR__TRY(tsr__loader_check(params, &batch_max));
     tsr_loader *loader = tsr__calloc(1, sizeof *loader);

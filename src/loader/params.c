@@ -85,8 +85,11 @@ tsr_status tsr__loader_make_sampler(const tsr_loader_params *params, tsr_sampler
 {
     if (!params->shuffle)
         return tsr_sampler_create_sequential(params->n, out);
-    tsr_sampler_random_params random = {
-        .n = params->n, .order = params->order, .seed = params->seed, .torch = params->torch};
+    tsr_sampler_random_params random = {.struct_size = sizeof random,
+                                        .n = params->n,
+                                        .order = params->order,
+                                        .seed = params->seed,
+                                        .torch = params->torch};
     if (params->order == TSR_ORDER_TORCH)
         random.torch.data_loader = true;
     return tsr_sampler_create_random(&random, out);

@@ -62,6 +62,8 @@ static tsr_status create_block(tsr_model *m, const tsr_partition_params *heads,
 {
     const tsr_model_config *c = &m->config;
     const float epsilon = (float)c->norm_epsilon;
+    tsr_rope_params rope = c->rope;
+    rope.struct_size = sizeof rope;
     return tsr_block_create(
         tsr_block_params(.group = m->group, .size = c->width, .dtype = m->kept.others,
                          .deferred = true,
@@ -74,7 +76,7 @@ static tsr_status create_block(tsr_model *m, const tsr_partition_params *heads,
                                        .head_dim = c->head_dim,
                                        .no_bias = !c->qkv_bias,
                                        .no_output_bias = !c->output_bias,
-                                       .rope = c->learned_positions ? NULL : &c->rope,
+                                       .rope = c->learned_positions ? NULL : &rope,
                                        .qk_norm = c->qk_norm,
                                        .norm_epsilon = epsilon,
                                        .norm_dtype = TSR_F32,

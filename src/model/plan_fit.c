@@ -56,7 +56,7 @@ static tsr_status find_ranks(const tsr__model_plan *plan, const tsr_model_plan_p
               step = params->stages > 1 ? params->ranks / params->stages : 1;
     uint64_t memory[TSR_MODEL_PLAN_MAX_ADVICE];
     tsr_model_plan_params p = *params;
-    p.partition = (tsr_partition_params){0};
+    p.partition = TSR_INIT(tsr_partition_params);
     p.stage_layers = NULL;
     p.stage_rates = NULL;
     for (int n = params->ranks + step; n <= TSR_MODEL_PLAN_MAX_ADVICE; n += step) {

@@ -97,7 +97,8 @@ tsr_status tsr__rope_make(const tsr__facts *facts, int64_t head_dim, int64_t con
                           tsr_rope_params *out)
 {
     const tsr__rope_facts *rope = &facts->rope;
-    tsr_rope_params made = {.rotary_dim = head_dim,
+    tsr_rope_params made = {.struct_size = sizeof made,
+                            .rotary_dim = head_dim,
                             .theta = is_set(rope->theta) ? rope->theta : 10000};
     TSR__REQUIRE(isfinite(made.theta) && made.theta > 0 && made.theta <= 1e15,
                  "%s: the base of rope is %g; a positive number is needed", facts->file,
@@ -137,7 +138,8 @@ tsr_status tsr__rope_from_factors(const char *file, double theta, int64_t count,
 {
     /* All models whose GGUF files have divisors of frequencies use these parameters of Llama 3's
      * scaling; only `factor` differs between them. */
-    tsr_rope_params llama3 = {.rotary_dim = 2 * count,
+    tsr_rope_params llama3 = {.struct_size = sizeof llama3,
+                              .rotary_dim = 2 * count,
                               .theta = theta,
                               .factor = 1,
                               .low_frequency_factor = 1,

@@ -6,6 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "base/struct_size.h"
 
 void tsr__seed_replace(tsr_seed_manager *manager, tsr__seed_set *set, int64_t epoch)
 {
@@ -68,7 +69,8 @@ static tsr_status check_strategy(const tsr_seed_manager *manager)
 tsr_status tsr_seed_manager_create(const tsr_seed_manager_params *params, tsr_seed_manager **out)
 {
     TSR__REQUIRE(out != NULL, "seed: out is NULL");
-    tsr_seed_manager_params chosen = params != NULL ? *params : (tsr_seed_manager_params){0};
+    TSR__TAKE(tsr_seed_manager_params, params);
+    tsr_seed_manager_params chosen = *params;
     TSR__TRY(check_params(&chosen));
     if (chosen.device_count == 0)
         chosen.device_count = 1;

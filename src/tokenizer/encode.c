@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/struct_size.h"
 #include "tokenizer/alphabet.h"
 #include "tokenizer/encode.h"
 #include "tokenizer/tokenizer.h"
@@ -295,14 +296,13 @@ tsr_status tsr__tokenizer_encode_with(const tsr_tokenizer *tokenizer, const char
 tsr_status tsr_tokenizer_encode(const tsr_tokenizer *tokenizer, const void *text, size_t size_bytes,
                                 const tsr_encode_params *params, int32_t **ids, uint64_t *count)
 {
-    static const tsr_encode_params defaults = {0};
     TSR__REQUIRE(tokenizer != NULL && ids != NULL && count != NULL, "tokenizer: %s is NULL",
                  tokenizer == NULL ? "the tokenizer"
                  : ids == NULL     ? "ids"
                                    : "count");
     TSR__REQUIRE(text != NULL || size_bytes == 0, "tokenizer: text is NULL, but has %zu bytes",
                  size_bytes);
-    params = params != NULL ? params : &defaults;
+    TSR__TAKE(tsr_encode_params, params);
     TSR__REQUIRE(params->add == TSR_ENCODE_ADD_DEFAULT || params->add == TSR_ENCODE_ADD_NONE,
                  "tokenizer: add is %d", (int)params->add);
     TSR__REQUIRE(params->control == TSR_ENCODE_CONTROL_TEXT ||

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/struct_size.h"
 #include "tokenizer/tokenizer.h"
 #include "tokenizer/unicode.h"
 
@@ -31,12 +32,9 @@ struct tsr_text_stream {
 
 /* Creating ------------------------------------------------------------------------------------- */
 
-static tsr_status check_params(const tsr_text_stream_params *p, tsr_text_stream **out)
+static tsr_status check_params(const tsr_text_stream_params *p)
 {
-    TSR__REQUIRE(p != NULL && out != NULL && p->tokenizer != NULL, "text stream: %s is NULL",
-                 p == NULL     ? "params"
-                 : out == NULL ? "out"
-                               : "the tokenizer");
+    TSR__REQUIRE(p->tokenizer != NULL, "text stream: the tokenizer is NULL");
     TSR__REQUIRE(p->stop_count >= 0 && p->stop_count <= TSR_TEXT_STREAM_MAX_STOPS,
                  "text stream: stop_count is %d; 0 to %d is possible", p->stop_count,
                  TSR_TEXT_STREAM_MAX_STOPS);
@@ -76,7 +74,10 @@ static tsr_status fill(const tsr_text_stream_params *p, tsr_text_stream *s)
 
 tsr_status tsr_text_stream_create(const tsr_text_stream_params *params, tsr_text_stream **out)
 {
-    TSR__TRY(check_params(params, out));
+    TSR__REQUIRE(params != NULL && out != NULL, "text stream: %s is NULL",
+                 params == NULL ? "params" : "out");
+    TSR__TAKE(tsr_text_stream_params, params);
+    TSR__TRY(check_params(params));
     tsr_text_stream *stream = tsr__calloc(1, sizeof *stream);
     if (stream == NULL)
         return TSR_ERR_NO_MEMORY;

@@ -2,6 +2,7 @@
 #include <math.h>
 
 #include "base/error.h"
+#include "base/struct_size.h"
 #include "tessera/training.h"
 
 static float given(float value, float standard)
@@ -11,8 +12,7 @@ static float given(float value, float standard)
 
 tsr_status tsr_loss_scaler_init(tsr_loss_scaler *scaler, const tsr_loss_scaler_params *params)
 {
-    static const tsr_loss_scaler_params none;
-    params = params ? params : &none;
+    TSR__TAKE(tsr_loss_scaler_params, params);
     TSR__REQUIRE(scaler, "loss_scaler: scaler is NULL");
     const tsr_loss_scaler made = {
         .scale = given(params->scale, 65536),

@@ -35,7 +35,7 @@ typedef struct operands {
 
 static operands create(int64_t m, int64_t k, int64_t n, bool transposed)
 {
-    operands o = {.params = {.transpose_b = transposed}};
+    operands o = {.params = *tsr_matmul_params(.transpose_b = transposed)};
     ck_assert_ok(tsr_tensor_create(device, TSR_F32, 2, (int64_t[]){m, n}, &o.y));
     ck_assert_ok(tsr_tensor_create(device, TSR_F32, 2, (int64_t[]){m, k}, &o.x));
     ck_assert_ok(tsr_tensor_create(device, TSR_F32, 2,

@@ -32,7 +32,7 @@ bool tune_probes_create(tune_probes *s, const tune_product *product)
 tsr_matmul_params tune_case_params(const tune_case *test, bool bias)
 {
     (void)test;
-    return (tsr_matmul_params){.alpha = bias ? 2 : 1};
+    return (tsr_matmul_params){.struct_size = sizeof(tsr_matmul_params), .alpha = bias ? 2 : 1};
 }
 
 bool tune_case_time(tune_case *test, bool bias, const tsr_tuning_choice *choice,

@@ -226,7 +226,8 @@ static void be_newcomer(int rank, uint64_t timeout_ns)
 static void be_rank(int rank)
 {
     set_up(rank);
-    const tsr_comm_params params = {.bootstrap = TSR_BOOTSTRAP_CALLBACK,
+    const tsr_comm_params params = {.struct_size = sizeof params,
+                                    .bootstrap = TSR_BOOTSTRAP_CALLBACK,
                                     .rank = rank,
                                     .size = current.size,
                                     .all_gather = all_gather,

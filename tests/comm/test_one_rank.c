@@ -18,7 +18,8 @@ START_TEST(several_are_refused)
 {
     int size = 2;
     tsr_comm *comm = NULL;
-    const tsr_comm_params params = {.bootstrap = TSR_BOOTSTRAP_CALLBACK,
+    const tsr_comm_params params = {.struct_size = sizeof params,
+                                    .bootstrap = TSR_BOOTSTRAP_CALLBACK,
                                     .rank = 1,
                                     .size = size,
                                     .all_gather = all_alike,

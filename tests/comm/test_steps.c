@@ -85,8 +85,11 @@ START_TEST(of_ranks_that_share_a_host)
     const int hosts[4] = {3, 3, 3, 3};
     tsr_comm_step step;
     uint64_t count = 9;
-    tsr_comm_steps_params params = {
-        .collective = TSR_COLLECTIVE_ALL_REDUCE, .size = 4, .hosts = hosts, .bytes = 4000};
+    tsr_comm_steps_params params = {.struct_size = sizeof params,
+                                    .collective = TSR_COLLECTIVE_ALL_REDUCE,
+                                    .size = 4,
+                                    .hosts = hosts,
+                                    .bytes = 4000};
     ck_assert_ok(tsr_comm_steps(&params, 1, &step, &count));
     ck_assert_uint_eq(count, 1);
     ck_assert_int_eq(step.kind, TSR_COMM_STEP_MEMORY);
@@ -104,14 +107,18 @@ START_TEST(wrong_arguments)
 {
     const int hosts[2] = {0, 1};
     uint64_t count;
-    tsr_comm_steps_params params = {
-        .collective = TSR_COLLECTIVE_ALL_REDUCE, .size = 2, .hosts = hosts, .rank = 2};
+    tsr_comm_steps_params params = {.struct_size = sizeof params,
+                                    .collective = TSR_COLLECTIVE_ALL_REDUCE,
+                                    .size = 2,
+                                    .hosts = hosts,
+                                    .rank = 2};
     ck_assert_error(tsr_comm_steps(&params, 0, NULL, &count), TSR_ERR_INVALID,
                     "comm_steps: rank 2 is not one of 2 ranks");
     params.size = 5000;
     ck_assert_error(tsr_comm_steps(&params, 0, NULL, &count), TSR_ERR_INVALID,
                     "comm_steps: size is 5000; it must be 1 to 4096");
-    params = (tsr_comm_steps_params){.size = 2, .hosts = hosts};
+    params = (tsr_comm_steps_params){
+        .struct_size = sizeof(tsr_comm_steps_params), .size = 2, .hosts = hosts};
     ck_assert_error(tsr_comm_steps(&params, 0, NULL, &count), TSR_ERR_INVALID,
                     "comm_steps: unsupported collective 0");
     ck_assert_error(tsr_comm_steps(NULL, 0, NULL, &count), TSR_ERR_INVALID,

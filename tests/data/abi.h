@@ -23,6 +23,9 @@ typedef enum tsr_log_level {
 typedef void (*tsr_log_fn)(void *user, tsr_log_level level, const char *message);
 TSR_API void tsr_log_set(tsr_log_fn fn, void *user, tsr_log_level level);
 TSR_API const char *tsr_version(void);
+TSR_API 
+       _Bool 
+            tsr_has(const char *feature);
 typedef enum tsr_dtype {
     TSR_F32 = 1,
     TSR_F16 = 2,
@@ -192,6 +195,7 @@ TSR_API tsr_status tsr_device_list_init(tsr_device_list *out);
 TSR_API void tsr_device_list_finish(tsr_device_list *list);
 typedef struct tsr_device tsr_device;
 typedef struct tsr_device_params {
+    size_t struct_size;
     const char *device;
    _Bool 
         force_staging;
@@ -265,6 +269,7 @@ TSR_API tsr_status tsr_stream_timer_begin(tsr_stream *stream);
 TSR_API tsr_status tsr_stream_timer_end(tsr_stream *stream);
 TSR_API tsr_status tsr_stream_timer_read(tsr_stream *stream, uint64_t *out_ns);
 typedef struct tsr_attention_params {
+    size_t struct_size;
     float scale;
     float softcap;
    _Bool 
@@ -297,6 +302,7 @@ typedef enum tsr_bootstrap {
 } tsr_bootstrap;
 typedef int (*tsr_all_gather_fn)(void *user, const void *mine, uint64_t size_bytes, void *all);
 typedef struct tsr_comm_params {
+    size_t struct_size;
     tsr_bootstrap bootstrap;
     uint64_t timeout_ns;
    _Bool 
@@ -311,6 +317,7 @@ TSR_API tsr_status tsr_comm_split(tsr_comm *comm, int colour, int key,
                                                 tsr_comm **out);
 TSR_API tsr_status tsr_comm_duplicate(tsr_comm *comm, tsr_comm **out);
 typedef struct tsr_comm_shrink_params {
+    size_t struct_size;
     uint64_t timeout_ns;
    _Bool 
         without_majority;
@@ -319,6 +326,7 @@ TSR_API tsr_status tsr_comm_shrink(tsr_comm *comm,
                                                  const tsr_comm_shrink_params *params,
                                                  tsr_comm **out);
 typedef struct tsr_comm_grow_params {
+    size_t struct_size;
     int count;
     uint64_t timeout_ns;
 } tsr_comm_grow_params;
@@ -459,6 +467,7 @@ typedef struct tsr_comm_step {
     uint64_t bytes;
 } tsr_comm_step;
 typedef struct tsr_comm_steps_params {
+    size_t struct_size;
     tsr_collective collective;
     int size;
     const int *hosts;
@@ -471,6 +480,7 @@ TSR_API tsr_status tsr_comm_steps(const tsr_comm_steps_params *params,
 typedef struct tsr_group tsr_group;
 typedef struct tsr_group_request tsr_group_request;
 typedef struct tsr_group_params {
+    size_t struct_size;
    _Bool 
         force_staging;
     uint64_t piece_bytes;
@@ -560,6 +570,7 @@ typedef enum tsr_partition_kind {
     TSR_PARTITION_WEIGHTED = 3
 } tsr_partition_kind;
 typedef struct tsr_partition_params {
+    size_t struct_size;
     tsr_partition_kind kind;
     const double *rates;
     const uint64_t *limits;
@@ -620,6 +631,7 @@ typedef enum tsr_shard_kind {
 TSR_API const char *tsr_shard_kind_name(tsr_shard_kind kind);
 TSR_API tsr_status tsr_shard_kind_parse(const char *name, tsr_shard_kind *out);
 typedef struct tsr_shard_strategy_params {
+    size_t struct_size;
     tsr_shard_kind kind;
     tsr_partition_kind partition;
     uint64_t align;
@@ -631,6 +643,7 @@ TSR_API tsr_status tsr_shard_strategy_create(const tsr_shard_strategy_params *pa
 TSR_API void tsr_shard_strategy_destroy(tsr_shard_strategy **strategy);
 typedef struct tsr_shard_plan tsr_shard_plan;
 typedef struct tsr_shard_plan_params {
+    size_t struct_size;
     int ranks;
     const char *const *gather;
     const double *rates;
@@ -700,6 +713,7 @@ TSR_API tsr_shard_format tsr_shard_list_format(const tsr_shard_list *list);
 TSR_API uint64_t tsr_shard_list_param_count(const tsr_shard_list *list);
 TSR_API const tsr_shard_param *tsr_shard_list_param_array(const tsr_shard_list *list);
 typedef struct tsr_calibrate_params {
+    size_t struct_size;
     int64_t rows, inner, columns;
     tsr_dtype dtype;
     uint64_t duration_ns;
@@ -742,6 +756,7 @@ typedef enum tsr_encode_control {
     TSR_ENCODE_CONTROL_TOKEN = 1
 } tsr_encode_control;
 typedef struct tsr_encode_params {
+    size_t struct_size;
     tsr_encode_add add;
     tsr_encode_control control;
 } tsr_encode_params;
@@ -772,6 +787,7 @@ typedef enum tsr_text_invalid {
     TSR_TEXT_INVALID_REPLACE = 1
 } tsr_text_invalid;
 typedef struct tsr_text_stream_params {
+    size_t struct_size;
     const tsr_tokenizer *tokenizer;
     const char *const *stops;
     int stop_count;
@@ -824,6 +840,7 @@ typedef enum tsr_chat_after {
     TSR_CHAT_AFTER_CUT = 2
 } tsr_chat_after;
 typedef struct tsr_chat_params {
+    size_t struct_size;
     tsr_chat_format format;
     const tsr_chat_message *messages;
     int count;
@@ -846,6 +863,7 @@ typedef enum tsr_matmul_scale {
     TSR_MATMUL_SCALE_ZERO = 1
 } tsr_matmul_scale;
 typedef struct tsr_matmul_params {
+    size_t struct_size;
    _Bool 
         transpose_a, transpose_b;
     tsr_matmul_scale scale;
@@ -983,6 +1001,7 @@ TSR_API tsr_status tsr_cross_entropy(tsr_stream *stream, tsr_tensor *loss,
                                                    tsr_tensor *dlogits, const tsr_tensor *logits,
                                                    const tsr_tensor *labels, float grad_scale);
 typedef struct tsr_sgd_params {
+    size_t struct_size;
     float learning_rate;
     float momentum;
     float dampening;
@@ -996,6 +1015,7 @@ TSR_API tsr_status tsr_sgd_step(tsr_stream *stream, tsr_tensor *parameter,
                                               const tsr_tensor *gradient, tsr_tensor *velocity,
                                               tsr_tensor *master, const tsr_sgd_params *params);
 typedef struct tsr_adamw_params {
+    size_t struct_size;
     float learning_rate;
     float beta1, beta2;
     float epsilon;
@@ -1007,6 +1027,7 @@ TSR_API tsr_status tsr_adamw_step(tsr_stream *stream, tsr_tensor *parameter,
                                                 tsr_tensor *moment2, tsr_tensor *master,
                                                 const tsr_adamw_params *params);
 typedef struct tsr_random_params {
+    size_t struct_size;
     uint64_t seed;
     uint64_t subsequence;
     uint64_t offset;
@@ -1075,11 +1096,13 @@ typedef enum tsr_init {
     TSR_INIT_NONE = 7
 } tsr_init;
 typedef struct tsr_init_params {
+    size_t struct_size;
     tsr_init kind;
     uint64_t seed;
     float deviation;
 } tsr_init_params;
 typedef struct tsr_linear_params {
+    size_t struct_size;
     tsr_group *group;
     const char *name;
     int64_t input_size, output_size;
@@ -1112,6 +1135,7 @@ typedef tsr_status (*tsr_activation_fn)(void *user, tsr_stream *stream, tsr_tens
 typedef tsr_status (*tsr_activation_grad_fn)(void *user, tsr_stream *stream, tsr_tensor *dx,
                                              const tsr_tensor *x, const tsr_tensor *dy);
 typedef struct tsr_mlp_params {
+    size_t struct_size;
     tsr_group *group;
     const char *name;
     int64_t input_size, hidden_size, output_size;
@@ -1139,6 +1163,7 @@ typedef struct tsr_mlp_params {
 } tsr_mlp_params;
 TSR_API tsr_status tsr_mlp_create(const tsr_mlp_params *params, tsr_layer **out);
 typedef struct tsr_embedding_params {
+    size_t struct_size;
     tsr_group *group;
     const char *name;
     int64_t vocabulary_size, width;
@@ -1175,6 +1200,7 @@ typedef struct tsr_checkpoint_entry {
 TSR_API tsr_status tsr_checkpoint_entry_init(const tsr_parameter *parameter,
                                                            tsr_checkpoint_entry *out);
 typedef struct tsr_checkpoint_params {
+    size_t struct_size;
     const char *const *metadata;
    _Bool 
         strict;
@@ -1272,6 +1298,7 @@ typedef enum tsr_optimizer_kind {
     TSR_OPTIMIZER_NONE = 2
 } tsr_optimizer_kind;
 typedef struct tsr_fsdp_params {
+    size_t struct_size;
     tsr_group *group;
     int unit_count;
     const tsr_fsdp_unit *units;
@@ -1332,6 +1359,7 @@ typedef struct tsr_fsdp_memory {
 } tsr_fsdp_memory;
 TSR_API void tsr_fsdp_memory_usage(const tsr_fsdp *model, tsr_fsdp_memory *out);
 typedef struct tsr_fsdp_file_params {
+    size_t struct_size;
     tsr_comm *world;
     tsr_comm *stages;
    _Bool 
@@ -1353,6 +1381,7 @@ TSR_API tsr_status tsr_pipeline_schedule(int stage, int stages, int micro_batche
 TSR_API int tsr_pipeline_in_flight(int stage, int stages, int micro_batches);
 TSR_API double tsr_pipeline_bubble(int stages, int micro_batches);
 typedef struct tsr_pipeline_divide_params {
+    size_t struct_size;
     int blocks, stages;
     const double *rates;
     double first_cost, last_cost;
@@ -1366,6 +1395,7 @@ TSR_API tsr_status tsr_pipeline_divide(const tsr_pipeline_divide_params *params,
                                                      int *counts);
 typedef struct tsr_pipeline tsr_pipeline;
 typedef struct tsr_pipeline_params {
+    size_t struct_size;
     tsr_comm *comm;
     tsr_stream *stream;
     const tsr_group_params *group;
@@ -1380,6 +1410,7 @@ typedef tsr_status (*tsr_pipeline_forward_fn)(void *user, int micro_batch, const
 typedef tsr_status (*tsr_pipeline_backward_fn)(void *user, int micro_batch, const tsr_tensor *dy,
                                                tsr_tensor **dx);
 typedef struct tsr_pipeline_run_params {
+    size_t struct_size;
     int micro_batches;
     tsr_dtype dtype;
     int ndim;
@@ -1401,6 +1432,7 @@ typedef struct tsr_pipeline_stats {
 TSR_API void tsr_pipeline_get_stats(const tsr_pipeline *pipeline, tsr_pipeline_stats *out);
 typedef struct tsr_kv_cache tsr_kv_cache;
 typedef struct tsr_kv_cache_params {
+    size_t struct_size;
     tsr_stream *stream;
     int layers;
     int64_t kv_heads, head_dim;
@@ -1440,6 +1472,7 @@ typedef enum tsr_rope_scaling {
     TSR_ROPE_SCALING_YARN = 3
 } tsr_rope_scaling;
 typedef struct tsr_rope_params {
+    size_t struct_size;
     int64_t rotary_dim;
     tsr_rope_pairing pairing;
     double theta;
@@ -1464,6 +1497,7 @@ typedef enum tsr_norm_kind {
     TSR_NORM_RMS = 1
 } tsr_norm_kind;
 typedef struct tsr_norm_params {
+    size_t struct_size;
     tsr_group *group;
     const char *name;
     int64_t size;
@@ -1479,6 +1513,7 @@ typedef struct tsr_norm_params {
 } tsr_norm_params;
 TSR_API tsr_status tsr_norm_create(const tsr_norm_params *params, tsr_layer **out);
 typedef struct tsr_self_attention_params {
+    size_t struct_size;
     tsr_group *group;
     const char *name;
     int64_t size;
@@ -1518,6 +1553,7 @@ typedef struct tsr_heads {
 } tsr_heads;
 TSR_API tsr_status tsr_self_attention_heads(const tsr_layer *layer, tsr_heads *out);
 typedef struct tsr_block_params {
+    size_t struct_size;
     tsr_group *group;
     const char *name;
     int64_t size;
@@ -1718,6 +1754,7 @@ typedef struct tsr_generator_stats {
 TSR_API void tsr_generator_get_stats(const tsr_generator *generator, tsr_generator_stats *out);
 typedef struct tsr_kernel tsr_kernel;
 typedef struct tsr_kernel_params {
+    size_t struct_size;
     const char *glsl;
     const uint32_t *spirv;
     uint64_t spirv_words;
@@ -1906,6 +1943,7 @@ TSR_API void tsr_feistel_fill(const tsr_feistel *order, uint64_t first, uint64_t
                               uint64_t count, int64_t *out);
 TSR_API tsr_status tsr_sampler_create_sequential(uint64_t n, tsr_sampler **out);
 typedef struct tsr_sampler_random_params {
+    size_t struct_size;
     uint64_t n;
     tsr_order order;
    _Bool 
@@ -1917,6 +1955,7 @@ typedef struct tsr_sampler_random_params {
 TSR_API tsr_status tsr_sampler_create_random(const tsr_sampler_random_params *params,
                                                            tsr_sampler **out);
 typedef struct tsr_sampler_subset_params {
+    size_t struct_size;
     const int64_t *indices;
     uint64_t count;
     tsr_order order;
@@ -1926,6 +1965,7 @@ typedef struct tsr_sampler_subset_params {
 TSR_API tsr_status tsr_sampler_create_subset(const tsr_sampler_subset_params *params,
                                                            tsr_sampler **out);
 typedef struct tsr_sampler_weighted_params {
+    size_t struct_size;
     const double *weights;
     const float *weights_f32;
     uint64_t count;
@@ -1939,6 +1979,7 @@ typedef struct tsr_sampler_weighted_params {
 TSR_API tsr_status
 tsr_sampler_create_weighted(const tsr_sampler_weighted_params *params, tsr_sampler **out);
 typedef struct tsr_sampler_batch_params {
+    size_t struct_size;
     tsr_sampler *base;
     int64_t batch_size;
    _Bool 
@@ -1961,6 +2002,7 @@ typedef enum tsr_split {
 TSR_API const char *tsr_split_name(tsr_split split);
 TSR_API tsr_status tsr_split_parse(const char *name, tsr_split *out);
 typedef struct tsr_sampler_distributed_params {
+    size_t struct_size;
     uint64_t n;
     tsr_sampler *base;
     int64_t ranks, rank;
@@ -1998,6 +2040,7 @@ typedef struct tsr_sampler_ops {
 TSR_API tsr_status tsr_sampler_create(const tsr_sampler_ops *ops, void *self,
                                                     tsr_sampler **out);
 typedef struct tsr_sampler_length_sorted_params {
+    size_t struct_size;
     const int64_t *lengths;
     uint64_t count;
     int64_t batch_size;
@@ -2007,6 +2050,7 @@ typedef struct tsr_sampler_length_sorted_params {
 TSR_API tsr_status
 tsr_sampler_create_length_sorted(const tsr_sampler_length_sorted_params *params, tsr_sampler **out);
 typedef struct tsr_sampler_stratified_params {
+    size_t struct_size;
     const int64_t *labels;
     uint64_t count;
     int64_t batch_size;
@@ -2016,6 +2060,7 @@ typedef struct tsr_sampler_stratified_params {
 TSR_API tsr_status
 tsr_sampler_create_stratified(const tsr_sampler_stratified_params *params, tsr_sampler **out);
 typedef struct tsr_sampler_curriculum_params {
+    size_t struct_size;
     const double *difficulties;
     uint64_t count;
     int64_t num_samples;
@@ -2055,6 +2100,7 @@ typedef enum tsr_seed_strategy {
     TSR_SEED_STRATEGY_HASHED = 1
 } tsr_seed_strategy;
 typedef struct tsr_seed_manager_params {
+    size_t struct_size;
     tsr_seed_strategy strategy;
     tsr_status (*derive)(void *user, const tsr_seed_point *point, int64_t *seed);
     void *user;
@@ -2132,6 +2178,7 @@ TSR_API
        _Bool 
             tsr_loader_stopping(const tsr_loader_work *work);
 typedef struct tsr_loader_params {
+    size_t struct_size;
     tsr_sampler *batch_sampler;
     tsr_sampler *sampler;
     uint64_t n;
@@ -2193,6 +2240,7 @@ TSR_API tsr_status tsr_loader_resume(tsr_loader *loader, const void *data,
                                                    size_t size_bytes);
 typedef struct tsr_optimizer tsr_optimizer;
 typedef struct tsr_optimizer_params {
+    size_t struct_size;
     tsr_stream *stream;
     tsr_optimizer_kind kind;
     tsr_adamw_params adamw;
@@ -2216,6 +2264,7 @@ TSR_API tsr_status tsr_optimizer_add_fsdp(tsr_optimizer *optimizer, tsr_fsdp *mo
 TSR_API tsr_status tsr_optimizer_step(tsr_optimizer *optimizer, float learning_rate);
 TSR_API tsr_status tsr_optimizer_zero_grad(tsr_optimizer *optimizer);
 typedef struct tsr_optimizer_clip_params {
+    size_t struct_size;
     float loss_scale;
     tsr_group *group;
     tsr_comm *stages;
@@ -2238,6 +2287,7 @@ TSR_API int tsr_optimizer_parameter_count(const tsr_optimizer *optimizer);
 TSR_API tsr_status tsr_optimizer_state_of(const tsr_optimizer *optimizer, int index,
                                                         tsr_optimizer_state *out);
 typedef struct tsr_optimizer_file_params {
+    size_t struct_size;
     tsr_comm *world;
     tsr_comm *stages;
    _Bool 
@@ -2288,6 +2338,7 @@ typedef struct tsr_loss_scaler {
     int64_t good_steps;
 } tsr_loss_scaler;
 typedef struct tsr_loss_scaler_params {
+    size_t struct_size;
     float scale;
     float growth;
     float backoff;

@@ -480,20 +480,20 @@ static void fill(void)
 static void dropout(void)
 {
     ck_assert_ok(tsr_dropout(queue, make(TSR_F32, 2048, 2048, -1), make(TSR_F32, 2048, 2048, -1),
-                             0.1F, &(tsr_random_params){.seed = 1}));
+                             0.1F, tsr_random_params(.seed = 1)));
 }
 
 static void random_normal(void)
 {
     ck_assert_ok(tsr_random_normal(queue, make(TSR_F32, 2048, 2048, -1), 0.0F, 1.0F,
-                                   &(tsr_random_params){.seed = 1}));
+                                   tsr_random_params(.seed = 1)));
 }
 
 static void adamw(void)
 {
     ck_assert_ok(tsr_adamw_step(queue, make(TSR_F32, 4096, 1024, -1), make(TSR_F32, 4096, 1024, -1),
                                 make(TSR_F32, 4096, 1024, -1), make(TSR_F32, 4096, 1024, -1), NULL,
-                                &(tsr_adamw_params){.learning_rate = 1e-3F, .step = 1}));
+                                tsr_adamw_params(.learning_rate = 1e-3F, .step = 1)));
 }
 
 static void clip_scale(void)
@@ -505,7 +505,7 @@ static void sgd(void)
 {
     ck_assert_ok(tsr_sgd_step(queue, make(TSR_F32, 4096, 1024, -1), make(TSR_F32, 4096, 1024, -1),
                               make(TSR_F32, 4096, 1024, -1), NULL,
-                              &(tsr_sgd_params){.learning_rate = 1e-3F, .momentum = 0.9F}));
+                              tsr_sgd_params(.learning_rate = 1e-3F, .momentum = 0.9F)));
 }
 
 static const struct {

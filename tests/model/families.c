@@ -155,7 +155,7 @@ CASE(families_planned, "families: Hugging Face folders and GGUF files need what 
     char path[512];
     for (int r = 0; r < ranks; r++)
         rates[r] = r == 1 ? 0 : r + 1;
-    const tsr_partition_params even = {0},
+    const tsr_partition_params even = TSR_INIT(tsr_partition_params),
                                weighted = {.kind = TSR_PARTITION_WEIGHTED, .rates = rates};
     for (size_t d = 0; d < sizeof dtypes / sizeof *dtypes; d++) {
         for (int f = 0; f < made_family_count; f++) {
@@ -316,7 +316,7 @@ CASE(no_room, "families: a device that is too small")
     tsr_group *own = NULL;
     tsr_model *model = NULL;
     made_init(&made, &made_families[0], SEED);
-    OK(tsr_device_open(&(tsr_device_params){.memory_limit_bytes = 8192}, &small));
+    OK(tsr_device_open(tsr_device_params(.memory_limit_bytes = 8192), &small));
     OK(tsr_stream_create(small, &stream));
     OK(tsr_group_create(NULL, stream, NULL, &own));
     const tsr_status status =

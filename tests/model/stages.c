@@ -225,7 +225,7 @@ CASE(devices, "stages: layers move from a device with too little memory")
     if (!place_init(&p))
         return;
     const uint64_t limit = p.stage == 0 ? (first_stage_bytes(2) + first_stage_bytes(3)) / 2 : 0;
-    OK(tsr_device_open(&(tsr_device_params){.memory_limit_bytes = limit}, &small));
+    OK(tsr_device_open(tsr_device_params(.memory_limit_bytes = limit), &small));
     OK(tsr_stream_create(small, &stream));
     OK(tsr_group_create(p.row, stream, NULL, &own));
     expect_layers(&p, own, 0, 2);

@@ -101,11 +101,13 @@ START_TEST(stages_add_up)
     const double rates[4] = {1, 1, 1, 3};
     uint64_t layers = 0, norms = 0, cache = 0;
     ck_assert_ok(tsr_model_plan(STORIES, NULL, NULL, &one, NULL));
-    ck_assert_ok(
-        tsr_model_plan(STORIES,
-                       tsr_model_plan_params(.ranks = 4, .stages = 2, .stage_layers = (int[]){2, 3},
-                                             .partition = {TSR_PARTITION_WEIGHTED, .rates = rates}),
-                       NULL, ranks, NULL));
+    ck_assert_ok(tsr_model_plan(
+        STORIES,
+        tsr_model_plan_params(.ranks = 4, .stages = 2, .stage_layers = (int[]){2, 3},
+                              .partition = {.struct_size = sizeof(tsr_partition_params),
+                                            .kind = TSR_PARTITION_WEIGHTED,
+                                            .rates = rates}),
+        NULL, ranks, NULL));
     for (int r = 0; r < 4; r++) {
         ck_assert_int_eq(ranks[r].stage, r / 2);
         ck_assert_int_eq(ranks[r].first_layer, r < 2 ? 0 : 2);

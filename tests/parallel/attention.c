@@ -187,8 +187,9 @@ CASE(norm_layers, "norm layers: gradients over divided rows are those over all r
 /* Attention ---------------------------------------------------------------------------------- */
 
 static const double rates[] = {3, 1, 2, 0, 1, 1, 1, 1};
-static const tsr_rope_params halves = {.rotary_dim = 4};
-static const tsr_rope_params adjacent = {.rotary_dim = 2,
+static const tsr_rope_params halves = {.struct_size = sizeof halves, .rotary_dim = 4};
+static const tsr_rope_params adjacent = {.struct_size = sizeof adjacent,
+                                         .rotary_dim = 2,
                                          .pairing = TSR_ROPE_ADJACENT,
                                          .scaling = TSR_ROPE_SCALING_LINEAR,
                                          .factor = 2,
@@ -225,12 +226,14 @@ static void run_attention(tsr_self_attention_params p, bool no_batch, uint64_t s
 
 CASE(attention_plain, "self-attention: output and gradients, heads divided evenly and unevenly")
 {
-    run_attention((tsr_self_attention_params){.size = 12,
+    run_attention((tsr_self_attention_params){.struct_size = sizeof(tsr_self_attention_params),
+                                              .size = 12,
                                               .heads = 4,
                                               .partition = {.kind = TSR_PARTITION_UNEVEN}},
                   false, 1);
     run_attention(
-        (tsr_self_attention_params){.group = staged,
+        (tsr_self_attention_params){.struct_size = sizeof(tsr_self_attention_params),
+                                    .group = staged,
                                     .size = 10,
                                     .heads = 8,
                                     .head_dim = 3,
@@ -244,7 +247,8 @@ CASE(attention_plain, "self-attention: output and gradients, heads divided evenl
 
 CASE(attention_grouped, "self-attention with grouped queries and rotary embedding")
 {
-    run_attention((tsr_self_attention_params){.size = 9,
+    run_attention((tsr_self_attention_params){.struct_size = sizeof(tsr_self_attention_params),
+                                              .size = 9,
                                               .heads = 8,
                                               .kv_heads = 4,
                                               .head_dim = 4,
@@ -253,7 +257,8 @@ CASE(attention_grouped, "self-attention with grouped queries and rotary embeddin
                                               .window = 3,
                                               .partition = {.kind = TSR_PARTITION_UNEVEN}},
                   false, 3);
-    run_attention((tsr_self_attention_params){.size = 8,
+    run_attention((tsr_self_attention_params){.struct_size = sizeof(tsr_self_attention_params),
+                                              .size = 8,
                                               .heads = 6,
                                               .kv_heads = 3,
                                               .head_dim = 3,
@@ -265,14 +270,16 @@ CASE(attention_grouped, "self-attention with grouped queries and rotary embeddin
 
 CASE(attention_replicated, "self-attention with fewer kv heads than ranks")
 {
-    run_attention((tsr_self_attention_params){.size = 8,
+    run_attention((tsr_self_attention_params){.struct_size = sizeof(tsr_self_attention_params),
+                                              .size = 8,
                                               .heads = 8,
                                               .kv_heads = 1,
                                               .head_dim = 4,
                                               .rope = &halves,
                                               .partition = {.kind = TSR_PARTITION_UNEVEN}},
                   false, 5);
-    run_attention((tsr_self_attention_params){.size = 8,
+    run_attention((tsr_self_attention_params){.struct_size = sizeof(tsr_self_attention_params),
+                                              .size = 8,
                                               .heads = 6,
                                               .kv_heads = 2,
                                               .head_dim = 4,
@@ -284,7 +291,8 @@ CASE(attention_replicated, "self-attention with fewer kv heads than ranks")
 
 CASE(attention_few_heads, "self-attention with fewer heads than ranks: some ranks have none")
 {
-    run_attention((tsr_self_attention_params){.size = 8,
+    run_attention((tsr_self_attention_params){.struct_size = sizeof(tsr_self_attention_params),
+                                              .size = 8,
                                               .heads = 2,
                                               .qk_norm = true,
                                               .rope = &halves,
@@ -294,7 +302,8 @@ CASE(attention_few_heads, "self-attention with fewer heads than ranks: some rank
 
 CASE(attention_sequence, "self-attention with sequence parallelism and per-head norms")
 {
-    run_attention((tsr_self_attention_params){.size = 8,
+    run_attention((tsr_self_attention_params){.struct_size = sizeof(tsr_self_attention_params),
+                                              .size = 8,
                                               .heads = 8,
                                               .kv_heads = 2,
                                               .head_dim = 4,
@@ -304,7 +313,8 @@ CASE(attention_sequence, "self-attention with sequence parallelism and per-head 
                                               .sequence_dim = 1,
                                               .partition = {.kind = TSR_PARTITION_UNEVEN}},
                   false, 8);
-    run_attention((tsr_self_attention_params){.size = 8,
+    run_attention((tsr_self_attention_params){.struct_size = sizeof(tsr_self_attention_params),
+                                              .size = 8,
                                               .heads = 4,
                                               .sequence = true,
                                               .sequence_dim = 0,
@@ -316,7 +326,8 @@ CASE(attention_dtypes, "self-attention in f16 and bf16")
 {
     static const tsr_dtype dtypes[] = {TSR_F16, TSR_BF16};
     for (int i = 0; i < 2; i++)
-        run_attention((tsr_self_attention_params){.size = 8,
+        run_attention((tsr_self_attention_params){.struct_size = sizeof(tsr_self_attention_params),
+                                                  .size = 8,
                                                   .heads = 4,
                                                   .kv_heads = 2,
                                                   .rope = &adjacent,
@@ -345,8 +356,10 @@ static double *mask_of(const char *name, const char *branch, float p,
         bytes[i] = (uint8_t)(random->subsequence >> (8 * i));
     uint64_t hash = fnv(UINT64_C(0xcbf29ce484222325), name, strlen(name));
     hash = fnv(fnv(hash, branch, strlen(branch)), bytes, 8);
-    const tsr_random_params params = {
-        .seed = random->seed, .subsequence = hash, .offset = random->offset};
+    const tsr_random_params params = {.struct_size = sizeof params,
+                                      .seed = random->seed,
+                                      .subsequence = hash,
+                                      .offset = random->offset};
     tsr_tensor *ones = tensor_new(TSR_F32, 1, &count);
     OK(tsr_fill(queue, ones, 1));
     OK(tsr_dropout(queue, ones, ones, p, &params));
@@ -358,7 +371,8 @@ static double *mask_of(const char *name, const char *branch, float p,
 static void run_block(tsr_block_params b, float p, uint64_t sequence)
 {
     tsr_layer *layer = NULL;
-    const tsr_random_params random = {.seed = 5, .subsequence = 77 + sequence, .offset = 3};
+    const tsr_random_params random = {
+        .struct_size = sizeof random, .seed = 5, .subsequence = 77 + sequence, .offset = 3};
     b.name = "h.1";
     b.attention.init.seed = b.mlp.init.seed = sequence;
     b.attention.partition.kind = b.mlp.partition.kind = TSR_PARTITION_UNEVEN;
@@ -381,11 +395,12 @@ static void run_block(tsr_block_params b, float p, uint64_t sequence)
     free(masks[1]);
 }
 
-static const tsr_rope_params pairs = {.rotary_dim = 2};
+static const tsr_rope_params pairs = {.struct_size = sizeof pairs, .rotary_dim = 2};
 
 static tsr_block_params gpt_block(void)
 {
-    return (tsr_block_params){.size = 8,
+    return (tsr_block_params){.struct_size = sizeof(tsr_block_params),
+                              .size = 8,
                               .attention = {.heads = 4},
                               .mlp = {.hidden_size = 10, .activation = TSR_ACT_GELU_TANH}};
 }
@@ -393,6 +408,7 @@ static tsr_block_params gpt_block(void)
 static tsr_block_params llama_block(void)
 {
     return (tsr_block_params){
+        .struct_size = sizeof(tsr_block_params),
         .size = 8,
         .norm = {.kind = TSR_NORM_RMS},
         .attention = {.heads = 4, .kv_heads = 2, .no_bias = true, .rope = &pairs},
@@ -441,11 +457,11 @@ CASE(block_recompute, "recomputation gives the same bits and keeps less memory")
         tsr_layer *layer = NULL;
         tsr_layer_saved *saved = NULL;
         OK(tsr_block_create(&b, &layer));
-        OK(tsr_block_set_dropout(layer, 0.5F, &(tsr_random_params){.seed = 1}));
+        OK(tsr_block_set_dropout(layer, 0.5F, tsr_random_params(.seed = 1)));
         double *x = numbers(3, 2 * 4 * 8, TSR_F32);
         tsr_tensor *tx = tensor_of(TSR_F32, 3, (int64_t[]){2, 4, 8}, x), *y = NULL, *dx = NULL;
         OK(tsr_layer_forward(layer, tx, &saved, &y));
-        OK(tsr_block_set_dropout(layer, 0.1F, &(tsr_random_params){.seed = 2}));
+        OK(tsr_block_set_dropout(layer, 0.1F, tsr_random_params(.seed = 2)));
         OK(tsr_layer_backward(layer, saved, tx, &dx));
         bytes[i][0] = bytes_of(y, &size);
         bytes[i][1] = bytes_of(dx, &size);

@@ -51,7 +51,8 @@ static double simulated(uint64_t length, int count, const double *rates, bool we
                         uint64_t align)
 {
     tsr_shard_range ranges[64];
-    const tsr_partition_params params = {.kind = weighted ? TSR_PARTITION_WEIGHTED
+    const tsr_partition_params params = {.struct_size = sizeof params,
+                                         .kind = weighted ? TSR_PARTITION_WEIGHTED
                                                           : TSR_PARTITION_UNEVEN,
                                          .rates = weighted ? rates : NULL,
                                          .align = align};

@@ -611,7 +611,8 @@ static void check_deferred(float max_norm, float loss_scale)
 {
     tsr_layer *mlp = mlp_in(group, TSR_F32), *other = mlp_in(group, TSR_F32);
     tsr_optimizer *now = sgd_optimizer(), *later = sgd_optimizer();
-    const tsr_optimizer_clip_params at_once = {.loss_scale = loss_scale},
+    const tsr_optimizer_clip_params at_once = {.struct_size = sizeof at_once,
+                                               .loss_scale = loss_scale},
                                     deferred = {.loss_scale = loss_scale, .deferred = true};
     double norm[3], got = 0;
     OK(tsr_optimizer_add_layer(now, mlp));

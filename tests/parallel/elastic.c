@@ -223,13 +223,11 @@ static tsr_status pass(tsr_fsdp *model, int64_t samples, double sum)
 static tsr_status update(tsr_fsdp *model)
 {
     return w.job->momentum
-               ? tsr_fsdp_sgd_step(model, &(tsr_sgd_params){.learning_rate = (float)LEARNING_RATE,
-                                                            .momentum = 0.9f})
-               : tsr_fsdp_adamw_step(model,
-                                     &(tsr_adamw_params){.learning_rate = (float)LEARNING_RATE,
-                                                         .beta1 = 0.9f,
-                                                         .beta2 = 0.99f,
-                                                         .epsilon = 1e-3f});
+               ? tsr_fsdp_sgd_step(
+                     model, tsr_sgd_params(.learning_rate = (float)LEARNING_RATE, .momentum = 0.9f))
+               : tsr_fsdp_adamw_step(model, tsr_adamw_params(.learning_rate = (float)LEARNING_RATE,
+                                                             .beta1 = 0.9f, .beta2 = 0.99f,
+                                                             .epsilon = 1e-3f));
 }
 
 /* Steps -------------------------------------------------------------------------------------- */

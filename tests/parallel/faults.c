@@ -33,7 +33,8 @@ static tsr_status workload(tsr_group *on, tsr_tensor *x, tsr_tensor *dy, tsr_ten
     tsr_layer_saved *saved[5] = {0};
     tsr_tensor *made[12] = {0};
     tsr_group_request *request = NULL;
-    const tsr_partition_params uneven = {.kind = TSR_PARTITION_UNEVEN};
+    const tsr_partition_params uneven = {.struct_size = sizeof uneven,
+                                         .kind = TSR_PARTITION_UNEVEN};
     TRY(tsr_mlp_create(tsr_mlp_params(.group = on, .name = "mlp", .input_size = 6, .hidden_size = 7,
                                       .output_size = 5, .gated = true, .partition = uneven,
                                       .activation = TSR_ACT_SILU, .overlap_parts = 2),
@@ -66,7 +67,7 @@ static tsr_status workload(tsr_group *on, tsr_tensor *x, tsr_tensor *dy, tsr_ten
                                           .mlp = {.hidden_size = 5, .partition = uneven},
                                           .recompute = true),
                          &layers[4]));
-    TRY(tsr_block_set_dropout(layers[4], 0.5F, &(tsr_random_params){.seed = 1}));
+    TRY(tsr_block_set_dropout(layers[4], 0.5F, tsr_random_params(.seed = 1)));
     TRY(tsr_layer_forward(layers[4], x, &saved[4], &made[8]));
     TRY(tsr_layer_backward(layers[4], saved[4], x, &made[9]));
     TRY(tsr_group_all_reduce_start(on, made[0], TSR_OP_SUM, &request));
@@ -211,7 +212,7 @@ CASE(gradients_of_failures, "gradients that count as 0 still do after a failed p
 static tsr_status adamw_step(model *m)
 {
     return tsr_fsdp_adamw_step(m->sharded,
-                               &(tsr_adamw_params){.learning_rate = 0.01f, .epsilon = 1e-3f});
+                               tsr_adamw_params(.learning_rate = 0.01f, .epsilon = 1e-3f));
 }
 
 /* Runs a step in which the step of parameter `at` fails, so that its gradient is kept, and repeats

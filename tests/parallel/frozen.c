@@ -68,8 +68,10 @@ CASE(frozen_layers, "frozen layers have the same dx, and no gradients")
 {
     const int64_t whole[] = {2, TOKENS, FEATURES}, part[] = {2, TOKENS, FEATURES / 4},
                   rows[] = {2, TOKENS * ranks, FEATURES};
-    const tsr_partition_params uneven = {.kind = TSR_PARTITION_UNEVEN};
+    const tsr_partition_params uneven = {.struct_size = sizeof uneven,
+                                         .kind = TSR_PARTITION_UNEVEN};
     tsr_block_params block = {
+        .struct_size = sizeof block,
         .name = "b",
         .size = FEATURES,
         .norm = {.kind = TSR_NORM_RMS},
@@ -126,7 +128,8 @@ static void put_blocks(tsr_layer *layer, tsr_layer *floats, int index)
 CASE(frozen_blocks, "frozen layers whose weights are in a block format have a dx")
 {
     const int64_t shape[] = {2, TOKENS, FEATURES};
-    tsr_mlp_params params = {.name = "m", .input_size = FEATURES, .output_size = FEATURES};
+    tsr_mlp_params params = {
+        .struct_size = sizeof params, .name = "m", .input_size = FEATURES, .output_size = FEATURES};
     double *values = numbers(2, count_of(3, shape), TSR_F32);
     tsr_tensor *x = tensor_of(TSR_F32, 3, shape, values), *dx[2];
     params.hidden_size = 32 * ranks;

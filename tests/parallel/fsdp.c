@@ -284,10 +284,8 @@ static void train_unsharded(tsr_group *alone, int steps, double *out[2 * MODEL_L
                 if (!*v)
                     *v = tensor_new(TSR_F32, p->ndim, p->global_shape);
                 OK(tsr_sgd_step(queue, p->tensor, p->grad, *v, NULL,
-                                &(tsr_sgd_params){.learning_rate = 0.05f,
-                                                  .momentum = 0.9f,
-                                                  .weight_decay = 0.01f,
-                                                  .first_step = s == 0}));
+                                tsr_sgd_params(.learning_rate = 0.05f, .momentum = 0.9f,
+                                               .weight_decay = 0.01f, .first_step = s == 0)));
             }
             tsr_layer_zero_grad(layers[i]);
         }
@@ -363,7 +361,7 @@ static void train_big(tsr_fsdp *m, peak *p)
                 CHECK(!parameter->tensor && !parameter->grad, "memory after a pass");
                 look_at(p);
             }
-        OK(tsr_fsdp_adamw_step(m, &(tsr_adamw_params){.learning_rate = 0.1f}));
+        OK(tsr_fsdp_adamw_step(m, tsr_adamw_params(.learning_rate = 0.1f)));
         look_at(p);
     }
 }
@@ -580,6 +578,6 @@ CASE(nothing, "fsdp: units whose parameters have no elements are used and steppe
         }
         OK(tsr_fsdp_end(m, 0));
     }
-    OK(tsr_fsdp_adamw_step(m, &(tsr_adamw_params){.learning_rate = 1}));
+    OK(tsr_fsdp_adamw_step(m, tsr_adamw_params(.learning_rate = 1)));
     tsr_fsdp_destroy(&m);
 }

@@ -16,6 +16,7 @@ static tsr_linear_params params_of(const model_case *c, const model *m, int laye
     static const char *const names[] = {"first", "block.2", "head"};
     static const int64_t sizes[] = {IN, HIDDEN, MIDDLE, OUT};
     return (tsr_linear_params){
+        .struct_size = sizeof(tsr_linear_params),
         .group = c->tensor ? c->tensor : m->alone,
         .name = names[layer],
         .input_size = sizes[layer],
@@ -89,14 +90,13 @@ void model_pass(model *m, int64_t first, int64_t rows, uint64_t sequence, float 
 void model_update(model *m)
 {
     if (m->sharded->optimizer == TSR_OPTIMIZER_SGD)
-        OK(tsr_fsdp_sgd_step(m->sharded,
-                             &(tsr_sgd_params){.learning_rate = 0.05f,
-                                               .momentum = m->sharded->momentum ? 0.9f : 0,
-                                               .weight_decay = 0.01f}));
+        OK(tsr_fsdp_sgd_step(m->sharded, tsr_sgd_params(.learning_rate = 0.05f,
+                                                        .momentum = m->sharded->momentum ? 0.9f : 0,
+                                                        .weight_decay = 0.01f)));
     else
         OK(tsr_fsdp_adamw_step(
             m->sharded,
-            &(tsr_adamw_params){.learning_rate = 0.01f, .epsilon = 1e-3f, .weight_decay = 0.01f}));
+            tsr_adamw_params(.learning_rate = 0.01f, .epsilon = 1e-3f, .weight_decay = 0.01f)));
 }
 
 void model_step(model *m, int64_t step, int data_rank, int data_ranks)

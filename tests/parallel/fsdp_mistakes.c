@@ -13,13 +13,17 @@ CASE(refused, "fsdp: mistakes are errors on all ranks that name the values")
         {.name = "a", .dtype = TSR_F32, .ndim = 1, .global_shape = {8}, .shard_dim = -1},
         {.name = "a", .dtype = TSR_F32, .ndim = 1, .global_shape = {8}, .shard_dim = -1}};
     tsr_fsdp_unit unit = {.parameter_count = 2, .parameters = p};
-    tsr_fsdp_params params = {.group = group, .unit_count = 1, .units = &unit};
+    tsr_fsdp_params params = {
+        .struct_size = sizeof params, .group = group, .unit_count = 1, .units = &unit};
 #define REFUSED(text)                                                                              \
     do {                                                                                           \
         char want_[512];                                                                           \
         snprintf(want_, sizeof want_, "fsdp_create: %s%s", my_rank > 0 ? "rank 0: " : "", text);   \
         FAILS(tsr_fsdp_create(&params, &m), TSR_ERR_INVALID, want_);                               \
-        params = (tsr_fsdp_params){.group = group, .unit_count = 1, .units = &unit};               \
+        params = (tsr_fsdp_params){.struct_size = sizeof(tsr_fsdp_params),                         \
+                                   .group = group,                                                 \
+                                   .unit_count = 1,                                                \
+                                   .units = &unit};                                                \
     } while (0)
     params.unit_count = 0;
     REFUSED("there are no units");
@@ -54,10 +58,10 @@ CASE(refused, "fsdp: mistakes are errors on all ranks that name the values")
           "fsdp_forward: unit 0 is not a layer");
     OK(tsr_fsdp_begin(m, 0, TSR_PASS_FORWARD));
     FAILS(tsr_fsdp_begin(m, 0, TSR_PASS_FORWARD), TSR_ERR_INVALID, "fsdp_begin: unit 0 is in use");
-    FAILS(tsr_fsdp_adamw_step(m, &(tsr_adamw_params){0}), TSR_ERR_INVALID,
+    FAILS(tsr_fsdp_adamw_step(m, tsr_adamw_params()), TSR_ERR_INVALID,
           "fsdp_adamw_step: unit 0 is in use");
     OK(tsr_fsdp_end(m, 0));
-    FAILS(tsr_fsdp_sgd_step(m, &(tsr_sgd_params){0}), TSR_ERR_INVALID,
+    FAILS(tsr_fsdp_sgd_step(m, tsr_sgd_params()), TSR_ERR_INVALID,
           "fsdp_sgd_step: the model was created for another optimizer");
     tsr_fsdp_destroy(&m);
 
@@ -98,7 +102,11 @@ CASE(rebuilding_mistakes, "fsdp: mistakes in rebuilding are errors that leave th
         {.name = "a", .dtype = TSR_F32, .ndim = 1, .global_shape = {8}, .shard_dim = -1},
         {.name = "b", .dtype = TSR_F32, .ndim = 1, .global_shape = {9}, .shard_dim = -1}};
     const tsr_fsdp_unit unit = {.parameter_count = 2, .parameters = p};
-    tsr_fsdp_params params = {.group = group, .unit_count = 1, .units = &unit, .replicas = 1};
+    tsr_fsdp_params params = {.struct_size = sizeof params,
+                              .group = group,
+                              .unit_count = 1,
+                              .units = &unit,
+                              .replicas = 1};
     FAILS(tsr_fsdp_rebuild(NULL, &m), TSR_ERR_INVALID, "fsdp_rebuild: params is NULL");
     FAILS(tsr_fsdp_rebuild(&params, NULL), TSR_ERR_INVALID, "fsdp_rebuild: model is NULL");
     FAILS(tsr_fsdp_rebuild(&params, &m), TSR_ERR_INVALID,
@@ -150,7 +158,7 @@ CASE(other_kinds, "fsdp: different model_only when saving or loading is an error
     model m;
     uint64_t size, size_after;
     char path[SHARED_PATH];
-    const tsr_fsdp_file_params mine = {.model_only = my_rank == 1};
+    const tsr_fsdp_file_params mine = {.struct_size = sizeof mine, .model_only = my_rank == 1};
     shared_path(world, "kinds", path);
     model_make(&(model_case){.sharded = {.group = group}}, &m);
     model_step(&m, 0, my_rank, ranks);
@@ -250,7 +258,7 @@ static void look_while_in_use(const char *const *gather)
     begin_backward(m, 0, 1);
     FAILS(tsr_fsdp_zero_grad(m), TSR_ERR_INVALID, "fsdp_zero_grad: unit 0 is in use");
     FAILS(tsr_fsdp_changed(m), TSR_ERR_INVALID, "fsdp_changed: unit 0 is in use");
-    FAILS(tsr_fsdp_adamw_step(m, &(tsr_adamw_params){.learning_rate = 1}), TSR_ERR_INVALID,
+    FAILS(tsr_fsdp_adamw_step(m, tsr_adamw_params(.learning_rate = 1)), TSR_ERR_INVALID,
           "fsdp_adamw_step: unit 0 is in use");
     OK(tsr_fsdp_end(m, 0));
     check_grad(m, 0, 7);
@@ -267,17 +275,17 @@ CASE(in_use, "fsdp: reading shards while units are in use changes nothing")
 
 static void wrong_sgd(tsr_fsdp *m)
 {
-    FAILS(tsr_fsdp_sgd_step(m, &(tsr_sgd_params){.learning_rate = -1}), TSR_ERR_INVALID,
+    FAILS(tsr_fsdp_sgd_step(m, tsr_sgd_params(.learning_rate = -1)), TSR_ERR_INVALID,
           "fsdp_sgd_step: learning_rate is -1; it must be finite and at least 0");
-    FAILS(tsr_fsdp_sgd_step(m, &(tsr_sgd_params){.nesterov = true}), TSR_ERR_INVALID,
+    FAILS(tsr_fsdp_sgd_step(m, tsr_sgd_params(.nesterov = true)), TSR_ERR_INVALID,
           "fsdp_sgd_step: nesterov needs momentum > 0 and dampening 0; they are 0 and 0");
 }
 
 static void wrong_adamw(tsr_fsdp *m)
 {
-    FAILS(tsr_fsdp_adamw_step(m, &(tsr_adamw_params){.learning_rate = INFINITY}), TSR_ERR_INVALID,
+    FAILS(tsr_fsdp_adamw_step(m, tsr_adamw_params(.learning_rate = INFINITY)), TSR_ERR_INVALID,
           "fsdp_adamw_step: learning_rate is inf; it must be finite and at least 0");
-    FAILS(tsr_fsdp_adamw_step(m, &(tsr_adamw_params){.beta2 = 1}), TSR_ERR_INVALID,
+    FAILS(tsr_fsdp_adamw_step(m, tsr_adamw_params(.beta2 = 1)), TSR_ERR_INVALID,
           "fsdp_adamw_step: beta2 is 1; 0 <= beta2 < 1 is needed");
 }
 
@@ -288,8 +296,11 @@ static void refuse_numbers(tsr_optimizer_kind optimizer, void (*wrong)(tsr_fsdp 
     tsr_parameter p = {
         .name = "a", .dtype = TSR_F32, .ndim = 1, .global_shape = {1}, .shard_dim = -1};
     tsr_fsdp_unit unit = {.parameter_count = 1, .parameters = &p};
-    tsr_fsdp_params params = {
-        .group = group, .unit_count = 1, .units = &unit, .optimizer = optimizer};
+    tsr_fsdp_params params = {.struct_size = sizeof params,
+                              .group = group,
+                              .unit_count = 1,
+                              .units = &unit,
+                              .optimizer = optimizer};
     tsr_fsdp *m = NULL;
     OK(tsr_fsdp_create(&params, &m));
     wrong(m);
@@ -298,8 +309,8 @@ static void refuse_numbers(tsr_optimizer_kind optimizer, void (*wrong)(tsr_fsdp 
     wrong(m);
     CHECK(tsr_fsdp_steps(m) == 0, "%lld steps", (long long)tsr_fsdp_steps(m));
     check_grad(m, 0, 1);
-    OK(optimizer == TSR_OPTIMIZER_SGD ? tsr_fsdp_sgd_step(m, &(tsr_sgd_params){0})
-                                      : tsr_fsdp_adamw_step(m, &(tsr_adamw_params){0}));
+    OK(optimizer == TSR_OPTIMIZER_SGD ? tsr_fsdp_sgd_step(m, tsr_sgd_params())
+                                      : tsr_fsdp_adamw_step(m, tsr_adamw_params()));
     CHECK(tsr_fsdp_steps(m) == 1, "%lld steps", (long long)tsr_fsdp_steps(m));
     tsr_fsdp_destroy(&m);
 }
@@ -336,7 +347,7 @@ CASE(allocations, "fsdp: every allocation fails in turn, without leaks")
             status = status == TSR_OK ? ended : status;
         }
         if (status == TSR_OK)
-            status = tsr_fsdp_adamw_step(m, &(tsr_adamw_params){.learning_rate = 1});
+            status = tsr_fsdp_adamw_step(m, tsr_adamw_params(.learning_rate = 1));
         bool reached = tsr__fault_site() != NULL;
         tsr__fault_disarm();
         tsr_fsdp_destroy(&m);

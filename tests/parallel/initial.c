@@ -68,7 +68,8 @@ CASE(initial_weights, "initial: the whole weight is the same for any number of r
     static const tsr_dtype dtypes[] = {TSR_F32, TSR_F16, TSR_BF16};
     char want[65], got[65];
     for (int i = 0; i < 12; i++) {
-        tsr_linear_params params = {.group = i % 2 ? staged : group,
+        tsr_linear_params params = {.struct_size = sizeof params,
+                                    .group = i % 2 ? staged : group,
                                     .name = "model.mlp",
                                     .input_size = IN,
                                     .output_size = OUT,
@@ -110,6 +111,7 @@ CASE(initial_kinds, "initial: each kind has the range of the full layer's fan-in
         for (int row = 0; row < 2; row++) {
             tsr_layer *layer = NULL;
             tsr_linear_params params = {
+                .struct_size = sizeof params,
                 .input_size = IN,
                 .output_size = OUT,
                 .partition = *partition(row),
@@ -137,7 +139,8 @@ CASE(initial_ranges, "initial: any range of a rank's part can be drawn by itself
 {
     for (int row = 0; row < 2; row++) {
         tsr_layer *layer = NULL, *deferred = NULL;
-        tsr_linear_params params = {.input_size = IN,
+        tsr_linear_params params = {.struct_size = sizeof params,
+                                    .input_size = IN,
                                     .output_size = OUT,
                                     .partition = *partition(row),
                                     .init = {.kind = TSR_INIT_TORCH, .seed = SEED}};
@@ -210,7 +213,7 @@ CASE(dropout_masks, "initial: dropout masks are the same for any number of ranks
 {
     enum { A = 5, B = 41, C = 6 };
     const int64_t shape[] = {A, B, C};
-    const tsr_random_params params = {.seed = 11, .subsequence = 3};
+    const tsr_random_params params = {.struct_size = sizeof params, .seed = 11, .subsequence = 3};
     double *x = numbers(9, (int64_t)A * B * C, TSR_F32);
     tsr_tensor *whole = tensor_of(TSR_F32, 3, shape, x);
     OK(tsr_dropout(queue, whole, whole, 0.3F, &params));

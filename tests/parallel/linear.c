@@ -25,18 +25,24 @@ static void run_row(tsr_linear_params params, int lead_ndim, const int64_t *lead
 
 CASE(sharded_input, "forward pass with sharded input returns correct full output")
 {
-    run_row((tsr_linear_params){.input_size = IN, .output_size = OUT}, 1, (int64_t[]){7}, 1);
+    run_row((tsr_linear_params){.struct_size = sizeof(tsr_linear_params),
+                                .input_size = IN,
+                                .output_size = OUT},
+            1, (int64_t[]){7}, 1);
 }
 
 CASE(unsharded_input, "forward pass with unsharded input slices and processes correctly")
 {
-    run_row((tsr_linear_params){.input_size = IN, .output_size = OUT, .input = TSR_LAYOUT_FULL}, 1,
-            (int64_t[]){7}, 2);
+    run_row((tsr_linear_params){.struct_size = sizeof(tsr_linear_params),
+                                .input_size = IN,
+                                .output_size = OUT,
+                                .input = TSR_LAYOUT_FULL},
+            1, (int64_t[]){7}, 2);
 }
 
 CASE(output_dimensions, "output dimensions are [batch_size, ..., output_size]")
 {
-    tsr_linear_params params = {.input_size = IN, .output_size = OUT};
+    tsr_linear_params params = {.struct_size = sizeof params, .input_size = IN, .output_size = OUT};
     run_row(params, 0, NULL, 3);
     run_row(params, 1, (int64_t[]){5}, 4);
     run_row(params, 2, (int64_t[]){2, 3}, 5);
@@ -47,8 +53,8 @@ CASE(output_dimensions, "output dimensions are [batch_size, ..., output_size]")
 CASE(sum_of_locals, "output matches the expected sum of rank-local computations")
 {
     /* All weights are 1, and rank r's input is r + 1. */
-    tsr_layer *layer = new_row(&(tsr_linear_params){
-        .input_size = 4 * ranks, .output_size = 3, .no_bias = true, .name = "sum"});
+    tsr_layer *layer = new_row(tsr_linear_params(.input_size = 4 * ranks, .output_size = 3,
+                                                 .no_bias = true, .name = "sum"));
     OK(tsr_fill(queue, tsr_linear_local_weight(layer), 1));
     tsr_tensor *x = tensor_new(TSR_F32, 2, (int64_t[]){2, 4}), *y = NULL;
     OK(tsr_fill(queue, x, my_rank + 1));
@@ -64,7 +70,7 @@ CASE(sum_of_locals, "output matches the expected sum of rank-local computations"
 
 CASE(weight_shape, "weight shard shape is [output_size, input_size/world_size]")
 {
-    tsr_layer *layer = new_row(&(tsr_linear_params){.input_size = IN, .output_size = OUT});
+    tsr_layer *layer = new_row(tsr_linear_params(.input_size = IN, .output_size = OUT));
     const tsr_layout *weight = tsr_tensor_layout(tsr_linear_local_weight(layer));
     int64_t rows, columns;
     OK(tsr_linear_local_shape(layer, &rows, &columns));
@@ -83,7 +89,7 @@ CASE(weight_shape, "weight shard shape is [output_size, input_size/world_size]")
 
 CASE(different_weights, "each rank has different weight values")
 {
-    tsr_layer *layer = new_row(&(tsr_linear_params){.input_size = IN, .output_size = OUT});
+    tsr_layer *layer = new_row(tsr_linear_params(.input_size = IN, .output_size = OUT));
     int64_t shape[] = {ranks, OUT, IN / ranks};
     tsr_tensor *all = tensor_new(TSR_F32, 3, shape), *mine = NULL;
     OK(tsr_tensor_reshape(tsr_linear_local_weight(layer), 3, (int64_t[]){1, OUT, IN / ranks},
@@ -107,7 +113,8 @@ CASE(concatenated_weights, "concatenated weights across ranks equal the full wei
     /* A group of one process has the full weight as its shard. */
     tsr_group *alone = NULL;
     OK(tsr_group_create(NULL, queue, NULL, &alone));
-    tsr_linear_params params = {.input_size = IN, .output_size = OUT, .init = {.seed = 5}};
+    tsr_linear_params params = {
+        .struct_size = sizeof params, .input_size = IN, .output_size = OUT, .init = {.seed = 5}};
     tsr_layer *layer = new_row(&params);
     params.group = alone;
     tsr_layer *full = new_row(&params);
@@ -122,8 +129,8 @@ CASE(concatenated_weights, "concatenated weights across ranks equal the full wei
 
 CASE(bias_once, "bias is added after all-reduce, once and not per rank")
 {
-    tsr_layer *layer = new_row(&(tsr_linear_params){
-        .input_size = IN, .output_size = OUT, .init = {.kind = TSR_INIT_ZEROS}});
+    tsr_layer *layer = new_row(
+        tsr_linear_params(.input_size = IN, .output_size = OUT, .init = {.kind = TSR_INIT_ZEROS}));
     OK(tsr_fill(queue, tsr_linear_local_bias(layer), 0.75));
     for (int m = 1; m < 2000; m *= 40) {
         tsr_tensor *x = tensor_new(TSR_F32, 2, (int64_t[]){m, IN / ranks}), *y = NULL;
@@ -141,8 +148,8 @@ CASE(bias_once, "bias is added after all-reduce, once and not per rank")
 
 CASE(same_bias, "bias values are the same across all ranks")
 {
-    tsr_layer *layer = new_row(&(tsr_linear_params){
-        .input_size = IN, .output_size = OUT, .init = {.kind = TSR_INIT_TORCH, .seed = 3}});
+    tsr_layer *layer = new_row(tsr_linear_params(.input_size = IN, .output_size = OUT,
+                                                 .init = {.kind = TSR_INIT_TORCH, .seed = 3}));
     double *mine = values_of(tsr_linear_local_bias(layer));
     tsr_tensor *sum = tensor_of(TSR_F32, 1, (int64_t[]){OUT}, mine);
     OK(tsr_group_all_reduce(group, sum, TSR_OP_MAX));
@@ -161,8 +168,8 @@ CASE(same_bias, "bias values are the same across all ranks")
 
 CASE(wrong_input, "an error when sharded input has wrong dimensions")
 {
-    tsr_layer *layer = new_row(
-        &(tsr_linear_params){.input_size = 6 * ranks, .output_size = 3, .name = "mlp.down"});
+    tsr_layer *layer =
+        new_row(tsr_linear_params(.input_size = 6 * ranks, .output_size = 3, .name = "mlp.down"));
     tsr_tensor *x = tensor_new(TSR_F32, 2, (int64_t[]){5, 7}), *y = NULL;
     FAILS(
         tsr_layer_forward(layer, x, NULL, &y), TSR_ERR_INVALID,
@@ -170,10 +177,8 @@ CASE(wrong_input, "an error when sharded input has wrong dimensions")
         "input is not sharded, set input = TSR_LAYOUT_FULL");
     CHECK(!y, "an output was written");
     tsr_layer_destroy(&layer);
-    layer = new_row(&(tsr_linear_params){.input_size = 12,
-                                         .output_size = 3,
-                                         .input = TSR_LAYOUT_FULL,
-                                         .partition = {.kind = TSR_PARTITION_UNEVEN}});
+    layer = new_row(tsr_linear_params(.input_size = 12, .output_size = 3, .input = TSR_LAYOUT_FULL,
+                                      .partition = {.kind = TSR_PARTITION_UNEVEN}));
     FAILS(tsr_layer_forward(layer, x, NULL, &y), TSR_ERR_INVALID,
           "row_linear: x is [5,7]; a full input has 12 as its last dimension");
     tsr_layer_destroy(&layer);
@@ -210,7 +215,8 @@ CASE(not_divisible, "an error when input_size is not divisible by world_size")
 
 CASE(zero_bias, "with zero bias")
 {
-    tsr_linear_params params = {.input_size = IN, .output_size = OUT, .no_bias = true};
+    tsr_linear_params params = {
+        .struct_size = sizeof params, .input_size = IN, .output_size = OUT, .no_bias = true};
     tsr_layer *layer = new_row(&params);
     CHECK(!tsr_linear_local_bias(layer) && tsr_layer_parameter_count(layer) == 1, "a bias");
     tsr_layer_destroy(&layer);
@@ -226,21 +232,24 @@ CASE(zero_bias, "with zero bias")
 
 CASE(batch_sizes, "with different batch sizes")
 {
-    tsr_linear_params params = {.input_size = IN, .output_size = OUT};
+    tsr_linear_params params = {.struct_size = sizeof params, .input_size = IN, .output_size = OUT};
     for (int64_t m = 0; m < 300; m = 3 * m + 1)
         run_row(params, 1, &m, 30 + (uint64_t)m);
 }
 
 CASE(contexts, "the default group and custom groups work")
 {
-    tsr_layer *layer = new_row(&(tsr_linear_params){.input_size = IN, .output_size = OUT});
+    tsr_layer *layer = new_row(tsr_linear_params(.input_size = IN, .output_size = OUT));
     CHECK(tsr_layer_group(layer) == group, "not the default group");
     tsr_layer_destroy(&layer);
     tsr_group_set_default(NULL);
     FAILS(tsr_row_linear_create(tsr_linear_params(.input_size = IN, .output_size = OUT), &layer),
           TSR_ERR_INVALID, "row_linear: no group is given, and there is no default one");
-    run_row((tsr_linear_params){.group = staged, .input_size = IN, .output_size = OUT}, 1,
-            (int64_t[]){9}, 40);
+    run_row((tsr_linear_params){.struct_size = sizeof(tsr_linear_params),
+                                .group = staged,
+                                .input_size = IN,
+                                .output_size = OUT},
+            1, (int64_t[]){9}, 40);
     tsr_group_set_default(group);
 
     /* A group of this rank alone has the full layer, for any number of ranks in the job. */
@@ -251,7 +260,7 @@ CASE(contexts, "the default group and custom groups work")
     OK(tsr_group_create(own, queue, NULL, &alone));
     tsr_comm_destroy(&own);
     int64_t rows, columns;
-    layer = new_row(&(tsr_linear_params){.group = alone, .input_size = 23, .output_size = OUT});
+    layer = new_row(tsr_linear_params(.group = alone, .input_size = 23, .output_size = OUT));
     OK(tsr_linear_local_shape(layer, &rows, &columns));
     CHECK(columns == 23, "%lld columns", (long long)columns);
     tsr_layer_destroy(&layer);
@@ -329,8 +338,12 @@ CASE(factory_mlp_output, "factory CreateForMLPOutput: the default params")
 CASE(factory_with_gather, "factory CreateWithGather: a GATHER input, divided in any way")
 {
     static const double rates[64] = {3, 1, 2, 1, 1, 5, 1, 1};
-    const tsr_partition_params unequal = {.kind = TSR_PARTITION_WEIGHTED, .rates = rates};
-    tsr_linear_params params = {.input_size = IN, .output_size = OUT, .input = TSR_LAYOUT_GATHER};
+    const tsr_partition_params unequal = {
+        .struct_size = sizeof unequal, .kind = TSR_PARTITION_WEIGHTED, .rates = rates};
+    tsr_linear_params params = {.struct_size = sizeof params,
+                                .input_size = IN,
+                                .output_size = OUT,
+                                .input = TSR_LAYOUT_GATHER};
     check_factory(&params, &evenly);
     params.other_partition = unequal;
     check_factory(&params, &unequal);
@@ -427,7 +440,8 @@ CASE(rows_staged, "row-parallel through host memory")
 
 CASE(more_ranks, "fewer features than ranks leave some ranks without any")
 {
-    tsr_linear_params params = {.input_size = 1,
+    tsr_linear_params params = {.struct_size = sizeof params,
+                                .input_size = 1,
                                 .output_size = 2,
                                 .partition = {.kind = TSR_PARTITION_UNEVEN},
                                 .other_partition = {.kind = TSR_PARTITION_UNEVEN}};
@@ -442,8 +456,10 @@ CASE(overlap, "a product in parts has the result of a product in one piece")
     uint64_t sequence = 60;
     for (int parts = 1; parts <= 16; parts += 5)
         for (int64_t m = 3; m < 200; m += 190) {
-            tsr_linear_params params = {
-                .input_size = IN, .output_size = OUT, .overlap_parts = parts};
+            tsr_linear_params params = {.struct_size = sizeof params,
+                                        .input_size = IN,
+                                        .output_size = OUT,
+                                        .overlap_parts = parts};
             run_row(params, 1, &m, ++sequence);
             params.group = staged;
             params.dtype = TSR_F16;
@@ -501,7 +517,8 @@ CASE(sequence_mistakes, "a sequence_dim that x does not have is an error")
     static const int wrong[] = {2, 3, 7};
     for (int i = 0; i < 6; i++) {
         const bool row = i >= 3;
-        tsr_linear_params params = {.input_size = 2 * ranks,
+        tsr_linear_params params = {.struct_size = sizeof params,
+                                    .input_size = 2 * ranks,
                                     .output_size = 2 * ranks,
                                     .sequence_dim = wrong[i % 3],
                                     .input = row ? TSR_LAYOUT_DEFAULT : TSR_LAYOUT_SEQUENCE,
@@ -525,8 +542,8 @@ CASE(sequence_mistakes, "a sequence_dim that x does not have is an error")
 
 CASE(pass_mistakes, "mistakes in the arguments of passes are named")
 {
-    tsr_layer *layer = new_row(&(tsr_linear_params){.input_size = 6 * ranks, .output_size = 3});
-    tsr_layer *other = new_row(&(tsr_linear_params){.input_size = 6 * ranks, .output_size = 3});
+    tsr_layer *layer = new_row(tsr_linear_params(.input_size = 6 * ranks, .output_size = 3));
+    tsr_layer *other = new_row(tsr_linear_params(.input_size = 6 * ranks, .output_size = 3));
     tsr_tensor *x = tensor_new(TSR_F32, 2, (int64_t[]){5, 6}), *y = NULL, *dx = NULL;
     tsr_tensor *ids = tensor_new(TSR_I32, 2, (int64_t[]){5, 6});
     tsr_tensor *scalar = tensor_new(TSR_F32, 0, NULL);

@@ -64,7 +64,7 @@ static side input_side(const linear_case *c)
     if (p->input == TSR_LAYOUT_GATHER)
         return make_side(c, p->input_size, last, &p->other_partition);
     if (p->input == TSR_LAYOUT_SEQUENCE)
-        return make_side(c, p->input_size, p->sequence_dim, &(tsr_partition_params){0});
+        return make_side(c, p->input_size, p->sequence_dim, tsr_partition_params());
     return make_side(c, p->input_size, sharded ? last : -1, &p->partition);
 }
 
@@ -73,7 +73,7 @@ static side output_side(const linear_case *c)
     const tsr_linear_params *p = &c->params;
     int last = c->lead_ndim;
     if (p->output == TSR_LAYOUT_SEQUENCE)
-        return make_side(c, p->output_size, p->sequence_dim, &(tsr_partition_params){0});
+        return make_side(c, p->output_size, p->sequence_dim, tsr_partition_params());
     if (c->row && p->output == TSR_LAYOUT_SHARDED)
         return make_side(c, p->output_size, last, &p->other_partition);
     if (!c->row && p->output != TSR_LAYOUT_FULL)

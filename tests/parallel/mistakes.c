@@ -143,12 +143,15 @@ static tsr_layer *new_linear(int kind)
         {TSR_LAYOUT_FULL, TSR_LAYOUT_SHARDED},
         {TSR_LAYOUT_GATHER, TSR_LAYOUT_SEQUENCE}};
     static const double rates[64] = {3, 1, 2, 1, 1, 5, 1, 1};
-    tsr_linear_params params = {.input_size = 4 * ranks,
+    tsr_linear_params params = {.struct_size = sizeof params,
+                                .input_size = 4 * ranks,
                                 .output_size = 2 * ranks,
                                 .input = layouts[kind][0],
                                 .output = layouts[kind][1]};
     if (kind == LINEAR_KINDS - 1) /* the weight is divided in another way than x */
-        params.partition = (tsr_partition_params){.kind = TSR_PARTITION_WEIGHTED, .rates = rates};
+        params.partition = (tsr_partition_params){.struct_size = sizeof(tsr_partition_params),
+                                                  .kind = TSR_PARTITION_WEIGHTED,
+                                                  .rates = rates};
     tsr_layer *layer = NULL;
     OK(kind < COLUMN_KINDS ? tsr_column_linear_create(&params, &layer)
                            : tsr_row_linear_create(&params, &layer));

@@ -461,7 +461,8 @@ CASE(parameters, "parameters are found by name and index, and describe their par
 
 CASE(deferred, "a deferred layer uses the memory that it is lent, and only that long")
 {
-    tsr_mlp_params params = {.input_size = 6,
+    tsr_mlp_params params = {.struct_size = sizeof params,
+                             .input_size = 6,
                              .hidden_size = 2 * ranks,
                              .output_size = 3,
                              .gated = true,

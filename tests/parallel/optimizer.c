@@ -74,6 +74,7 @@ static float rate(int step)
 static tsr_optimizer_params params_of(tsr_optimizer_kind kind, float momentum, bool no_master)
 {
     return (tsr_optimizer_params){
+        .struct_size = sizeof(tsr_optimizer_params),
         .stream = queue,
         .kind = kind,
         .adamw = {.epsilon = 1e-3f, .weight_decay = 0.01f},
@@ -271,7 +272,8 @@ static uint8_t *train_model(tsr_optimizer_kind kind, bool through_optimizer, uin
     tsr_optimizer *optimizer = NULL;
     model_make(&(model_case){.dtype = TSR_F16, .sharded = {.optimizer = kind}}, &m);
     if (through_optimizer) {
-        tsr_optimizer_params params = {.stream = queue,
+        tsr_optimizer_params params = {.struct_size = sizeof params,
+                                       .stream = queue,
                                        .kind = kind,
                                        .adamw = {.epsilon = 1e-3f, .weight_decay = 0.01f},
                                        .sgd = {.momentum = 0.9f, .weight_decay = 0.01f}};
@@ -398,7 +400,8 @@ CASE(file_of_both, "optimizer: its file is an FSDP model's, and either loads the
     tsr_fsdp *sharded = NULL;
     tsr_optimizer *optimizer = NULL;
     OK(tsr_group_create(NULL, queue, NULL, &alone));
-    tsr_linear_params params = {.group = alone,
+    tsr_linear_params params = {.struct_size = sizeof params,
+                                .group = alone,
                                 .name = "linear",
                                 .input_size = IN,
                                 .output_size = OUT,
@@ -532,7 +535,7 @@ CASE(optimizer_mistakes, "optimizer: mistakes are errors that name the values")
     OK(tsr_optimizer_add_fsdp(optimizer, m.sharded));
     FAILS(tsr_optimizer_add_fsdp(optimizer, m.sharded), TSR_ERR_INVALID,
           "optimizer_add_fsdp: the model has been added before");
-    OK(tsr_fsdp_adamw_step(m.sharded, &(tsr_adamw_params){.learning_rate = 0}));
+    OK(tsr_fsdp_adamw_step(m.sharded, tsr_adamw_params(.learning_rate = 0)));
     FAILS(tsr_optimizer_save(optimizer, "/tmp/none", NULL), TSR_ERR_INVALID,
           my_rank > 0 ? "optimizer_save: rank 0: an FSDP model has done 1 steps, the optimizer 0"
                       : "optimizer_save: an FSDP model has done 1 steps, the optimizer 0");

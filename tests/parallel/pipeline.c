@@ -134,7 +134,8 @@ static tsr_pipeline *pipeline_new(const tsr_group_params *params)
 
 static tsr_pipeline_run_params run_params(stage *s, int batches, int64_t size)
 {
-    return (tsr_pipeline_run_params){.micro_batches = batches,
+    return (tsr_pipeline_run_params){.struct_size = sizeof(tsr_pipeline_run_params),
+                                     .micro_batches = batches,
                                      .dtype = TSR_F32,
                                      .ndim = 2,
                                      .shape = {ROWS, size},

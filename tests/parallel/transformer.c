@@ -3,11 +3,12 @@
 #include "parallel/host_transformer.h"
 #include "parallel/linear_case.h"
 
-static const tsr_rope_params turned = {.rotary_dim = 4};
+static const tsr_rope_params turned = {.struct_size = sizeof turned, .rotary_dim = 4};
 
 static tsr_block_params small_block(int64_t heads, int64_t kv_heads)
 {
     return (tsr_block_params){
+        .struct_size = sizeof(tsr_block_params),
         .name = "h.0",
         .size = 4 * heads,
         .norm = {.kind = TSR_NORM_RMS},
@@ -275,7 +276,7 @@ static uint8_t *train_blocks(const char *const *gather, bool recompute, uint64_t
         OK(tsr_fsdp_forward(sharded, 1, between, &saved[1], &y));
         OK(tsr_fsdp_backward(sharded, 1, saved[1], y, &dbetween));
         OK(tsr_fsdp_backward(sharded, 0, saved[0], dbetween, NULL));
-        OK(tsr_fsdp_adamw_step(sharded, &(tsr_adamw_params){.learning_rate = 0.01f}));
+        OK(tsr_fsdp_adamw_step(sharded, tsr_adamw_params(.learning_rate = 0.01f)));
         for (int i = 0; i < 2; i++)
             tsr_layer_saved_destroy(&saved[i]);
         tsr_tensor *all[] = {x, between, y, dbetween};
@@ -407,7 +408,7 @@ CASE(block_mistakes, "mistakes in a block's and a norm's params and in passes ar
           "mlp b.mlp: input_size is 840, hidden_size 0, output_size 840; all must be at least 1");
 
     tsr_block_params b = small_block(4, 4);
-    const tsr_random_params random = {.seed = 1};
+    const tsr_random_params random = {.struct_size = sizeof random, .seed = 1};
     const int64_t strides[] = {1};
     OK(tsr_block_create(&b, &layer));
     OK(tsr_norm_create(tsr_norm_params(.name = "n", .size = 16), &norm));
@@ -424,7 +425,7 @@ CASE(block_mistakes, "mistakes in a block's and a norm's params and in passes ar
           "block h.0: dropout p is 1; 0 <= p < 1 is needed");
     FAILS(tsr_block_set_dropout(layer, 0.5F, NULL), TSR_ERR_INVALID,
           "block h.0: dropout p is 0.5, but params is NULL");
-    FAILS(tsr_block_set_dropout(layer, 0.5F, &(tsr_random_params){.index_strides = strides}),
+    FAILS(tsr_block_set_dropout(layer, 0.5F, tsr_random_params(.index_strides = strides)),
           TSR_ERR_INVALID, "block h.0: index_strides must be NULL");
 
     double *values = numbers(8, 2 * 4 * 17, TSR_F32);

@@ -86,6 +86,7 @@ CASE(embeddings, "vocabulary-parallel embedding: output and gradient")
     static const tsr_dtype index_dtypes[] = {TSR_I32, TSR_I64, TSR_U32, TSR_U8};
     for (int i = 0; i < 12; i++) {
         tsr_embedding_params params = {
+            .struct_size = sizeof params,
             .group = i % 3 == 2 ? staged : group,
             .vocabulary_size = i % 2 ? 24 : 101,
             .width = i % 4 == 3 ? 7 : 12,
@@ -96,11 +97,10 @@ CASE(embeddings, "vocabulary-parallel embedding: output and gradient")
         const int64_t shape[] = {2 * ranks, i % 5 == 4 ? 3 * ranks : 7};
         embedding_case(&params, index_dtypes[i % 4], i % 5 == 0 ? 1 : 2, shape, 300 + (uint64_t)i);
     }
-    embedding_case(&(tsr_embedding_params){.vocabulary_size = 1,
-                                           .width = 5,
-                                           .partition = {.kind = TSR_PARTITION_UNEVEN}},
+    embedding_case(tsr_embedding_params(.vocabulary_size = 1, .width = 5,
+                                        .partition = {.kind = TSR_PARTITION_UNEVEN}),
                    TSR_I32, 1, (int64_t[]){4}, 350);
-    embedding_case(&(tsr_embedding_params){.vocabulary_size = 24, .width = 3}, TSR_I32, 1,
+    embedding_case(tsr_embedding_params(.vocabulary_size = 24, .width = 3), TSR_I32, 1,
                    (int64_t[]){0}, 351);
 }
 
@@ -108,7 +108,8 @@ CASE(embedding_begins, "initial: an embedding's table is the same for any number
 {
     tsr_group *alone = NULL;
     tsr_layer *layer = NULL, *whole = NULL;
-    tsr_embedding_params params = {.name = "embed",
+    tsr_embedding_params params = {.struct_size = sizeof params,
+                                   .name = "embed",
                                    .vocabulary_size = 77,
                                    .width = 10,
                                    .init = {.seed = 4},
@@ -309,8 +310,11 @@ CASE(vocabulary_mistakes, "mistakes with a vocabulary are named")
               tsr_embedding_params(.vocabulary_size = 4, .width = 3, .output = TSR_LAYOUT_SHARDED),
               &layer),
           TSR_ERR_INVALID, "embedding: output 2 is neither FULL nor SEQUENCE");
-    tsr_embedding_params sequence = {
-        .vocabulary_size = ranks, .width = 3, .output = TSR_LAYOUT_SEQUENCE, .sequence_dim = -1};
+    tsr_embedding_params sequence = {.struct_size = sizeof sequence,
+                                     .vocabulary_size = ranks,
+                                     .width = 3,
+                                     .output = TSR_LAYOUT_SEQUENCE,
+                                     .sequence_dim = -1};
     FAILS(tsr_embedding_create(&sequence, &layer), TSR_ERR_INVALID,
           "embedding: sequence_dim is -1; dimensions count from 0");
     OK(tsr_embedding_create(

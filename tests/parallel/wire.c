@@ -347,7 +347,8 @@ CASE(wire_same_bits, "wire: all ranks get the same bits")
 static void run_mlp(tsr_group *on, bool sequence, double **y_out, double **dx_out)
 {
     const int64_t shape[] = {sequence ? 8 : 8 * (int64_t)ranks, 32};
-    const tsr_partition_params uneven = {.kind = TSR_PARTITION_UNEVEN};
+    const tsr_partition_params uneven = {.struct_size = sizeof uneven,
+                                         .kind = TSR_PARTITION_UNEVEN};
     tsr_layer *mlp = NULL;
     tsr_layer_saved *saved = NULL;
     tsr_tensor *y = NULL, *dx = NULL;

@@ -6,7 +6,8 @@ enum { N = 10, KINDS = 8 };
 static tsr_sampler *share_of(tsr_sampler *base, int64_t ranks)
 {
     tsr_sampler *out = NULL;
-    tsr_sampler_distributed_params params = {.ranks = ranks, .tail = TSR_TAIL_PAD_MASK};
+    tsr_sampler_distributed_params params = {
+        .struct_size = sizeof params, .ranks = ranks, .tail = TSR_TAIL_PAD_MASK};
     if (base != NULL)
         params.base = base;
     else

@@ -94,12 +94,14 @@ static void check_all(uint64_t max_n, tsr_order order)
         for (int64_t ranks = 1; ranks <= 16; ranks++)
             for (int t = 0; t < 4; t++)
                 for (int s = 0; s < 2; s++)
-                    check_all_ranks((tsr_sampler_distributed_params){.n = n,
-                                                                     .ranks = ranks,
-                                                                     .order = order,
-                                                                     .tail = tails[t],
-                                                                     .split = splits[s],
-                                                                     .seed = (int64_t)n});
+                    check_all_ranks((tsr_sampler_distributed_params){
+                        .struct_size = sizeof(tsr_sampler_distributed_params),
+                        .n = n,
+                        .ranks = ranks,
+                        .order = order,
+                        .tail = tails[t],
+                        .split = splits[s],
+                        .seed = (int64_t)n});
 }
 
 START_TEST(all_shares_of_all_small_datasets)
@@ -115,7 +117,8 @@ START_TEST(all_shares_in_reference_orders)
         for (int64_t ranks = 1; ranks <= 16; ranks += 5)
             for (int t = 0; t < 4; t++)
                 for (int s = 0; s < 2; s++) {
-                    tsr_sampler_distributed_params params = {.n = n,
+                    tsr_sampler_distributed_params params = {.struct_size = sizeof params,
+                                                             .n = n,
                                                              .ranks = ranks,
                                                              .order = TSR_ORDER_TORCH,
                                                              .tail = tails[t],

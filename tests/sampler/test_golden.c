@@ -251,6 +251,7 @@ START_TEST(distributed_equals_torch)
         bool shuffle = json_is_true(golden_member(in, "shuffle"));
         bool drop_last = json_is_true(golden_member(in, "drop_last"));
         tsr_sampler_distributed_params params = {
+            .struct_size = sizeof params,
             .n = (uint64_t)golden_integer(in, "n"),
             .ranks = golden_integer(in, "num_replicas"),
             .rank = golden_integer(in, "rank"),

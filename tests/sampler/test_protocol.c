@@ -476,7 +476,7 @@ START_TEST(bytes_that_are_not_a_state)
     tsr_seed_manager *manager = NULL; /* its snapshots have another format */
     uint8_t snapshot[TSR_SAMPLER_STATE_BYTES];
     size_t snapshot_size;
-    ck_assert_ok(tsr_seed_manager_create(tsr_seed_params(.rng = TSR_RNG_PHILOX), &manager));
+    ck_assert_ok(tsr_seed_manager_create(tsr_seed_manager_params(.rng = TSR_RNG_PHILOX), &manager));
     ck_assert_ok(tsr_seed_global(manager, 1));
     ck_assert_ok(tsr_seed_save(manager, sizeof snapshot, snapshot, &snapshot_size));
     ck_assert_error(tsr_sampler_resume(sampler, snapshot, snapshot_size), TSR_ERR_INVALID,

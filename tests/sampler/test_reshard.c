@@ -89,8 +89,9 @@ static void check_given(const shared_epoch *job, const char *what)
 static void check_change(uint64_t n, tsr_tail tail, tsr_split split, int64_t batch_size,
                          const int64_t *ranks, const uint64_t *steps, int changes)
 {
-    shared_epoch job = {.params = {.n = n, .tail = tail, .split = split, .seed = 11},
-                        .batch_size = batch_size};
+    shared_epoch job = {
+        .params = *tsr_sampler_distributed_params(.n = n, .tail = tail, .split = split, .seed = 11),
+        .batch_size = batch_size};
     for (int i = 0; i <= changes; i++)
         run(&job, ranks[i], i == changes ? 1000 : steps[i]);
     check_given(&job, "changed ranks");

@@ -54,7 +54,7 @@ END_TEST
 
 START_TEST(seed_all_devices_uses_the_default_count)
 {
-    use(tsr_seed_params(.device_count = 3));
+    use(tsr_seed_manager_params(.device_count = 3));
     ck_assert_ok(tsr_seed_all_devices(seeds, -1, 0));
     check_device(0, -1);
     check_device(2, 1);
@@ -155,7 +155,7 @@ START_TEST(get_deterministic_seed_by_the_manager)
     ck_assert_int_eq(seed, 3059);
     ck_assert_error(tsr_seed_of_op(seeds, 42, 3, 1000, &seed), TSR_ERR_INVALID,
                     "seed: op 1000 is outside 0 to 999 and would take another device's seed");
-    use(tsr_seed_params(.strategy = TSR_SEED_STRATEGY_HASHED, .node = 6));
+    use(tsr_seed_manager_params(.strategy = TSR_SEED_STRATEGY_HASHED, .node = 6));
     ck_assert_ok(tsr_seed_set_epoch(seeds, 8));
     ck_assert_ok(tsr_seed_of_op(seeds, 42, 3, 1000, &hashed));
     ck_assert_ok(tsr_seed_hashed(
@@ -235,7 +235,7 @@ END_TEST
 
 START_TEST(global_seeds_everything)
 {
-    use(tsr_seed_params(.device_count = 2, .worker_count = 3));
+    use(tsr_seed_manager_params(.device_count = 2, .worker_count = 3));
     ck_assert_ok(tsr_seed_global(seeds, 10));
     check_device(1, 11);
     check_worker(2, 12);
@@ -246,7 +246,7 @@ END_TEST
 START_TEST(streams_are_generators_of_their_seeds)
 {
     for (int kind = TSR_RNG_PHILOX; kind <= TSR_RNG_THREEFRY; kind++) {
-        use(tsr_seed_params(.rng = (tsr_rng_kind)kind));
+        use(tsr_seed_manager_params(.rng = (tsr_rng_kind)kind));
         ck_assert_ok(tsr_seed_device(seeds, 3, -12));
         tsr_rng expected, *stream = NULL;
         ck_assert_ok(tsr_rng_init((tsr_rng_kind)kind, (uint64_t)-12, &expected));
@@ -283,8 +283,8 @@ END_TEST
 
 START_TEST(hashed_manager)
 {
-    use(tsr_seed_params(.strategy = TSR_SEED_STRATEGY_HASHED, .node = 3, .device_count = 2,
-                        .worker_count = 2));
+    use(tsr_seed_manager_params(.strategy = TSR_SEED_STRATEGY_HASHED, .node = 3, .device_count = 2,
+                                .worker_count = 2));
     ck_assert_ok(tsr_seed_global(seeds, 42));
     int64_t device = 0, worker = 0, expected = 0;
     ck_assert_ok(tsr_seed_of_device(seeds, 1, &device));
@@ -318,7 +318,7 @@ static tsr_status own_formula(void *user, const tsr_seed_point *point, int64_t *
 START_TEST(a_formula_of_the_callers)
 {
     int refused = 5;
-    use(tsr_seed_params(.derive = own_formula, .user = &refused, .node = 1));
+    use(tsr_seed_manager_params(.derive = own_formula, .user = &refused, .node = 1));
     ck_assert_ok(tsr_seed_all_devices(seeds, 4, 5));
     ck_assert_ok(tsr_seed_workers(seeds, 4, 3));
     check_device(4, 53);
@@ -337,7 +337,7 @@ START_TEST(failing_calls_change_nothing)
     check_device(0, 1);
     ck_assert_uint_eq(tsr_seed_log_count(seeds), 2);
 
-    use(tsr_seed_params(.rng = TSR_RNG_DOTNET));
+    use(tsr_seed_manager_params(.rng = TSR_RNG_DOTNET));
     ck_assert_ok(tsr_seed_all_devices(seeds, 1, 2));
     ck_assert_error(tsr_seed_all_devices(seeds, 2147483646, 3), TSR_ERR_INVALID,
                     "seed: device 2: rng: seed 2147483648 is outside System.Random's -2147483648 "
@@ -350,7 +350,7 @@ END_TEST
 START_TEST(params_are_checked)
 {
     tsr_seed_manager *none = NULL;
-    const struct {
+    struct {
         tsr_seed_manager_params params;
         const char *text;
     } cases[] = {
@@ -373,9 +373,11 @@ START_TEST(params_are_checked)
          "seed: the documented formula for a device has no place for node 1; the hashed strategy "
          "has"},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        cases[i].params.struct_size = sizeof cases[i].params;
         ck_assert_error(tsr_seed_manager_create(&cases[i].params, &none), TSR_ERR_INVALID,
                         cases[i].text);
+    }
     ck_assert_ptr_null(none);
     tsr_seed_manager_destroy(&none);
     tsr_seed_manager_destroy(NULL);
@@ -383,8 +385,8 @@ START_TEST(params_are_checked)
                     "seed: epoch 1048576 is outside 0 to 1048575");
     ck_assert_error(tsr_seed_set_epoch(seeds, -1), TSR_ERR_INVALID,
                     "seed: epoch -1 is outside 0 to 1048575");
-    use(tsr_seed_params(.strategy = TSR_SEED_STRATEGY_HASHED, .node = 16383, .device_count = 256,
-                        .worker_count = 1024));
+    use(tsr_seed_manager_params(.strategy = TSR_SEED_STRATEGY_HASHED, .node = 16383,
+                                .device_count = 256, .worker_count = 1024));
     ck_assert_ok(tsr_seed_global(seeds, -1));
 }
 END_TEST
@@ -442,8 +444,8 @@ END_TEST
 static tsr_status workload(void)
 {
     tsr_seed_manager *manager = NULL;
-    tsr_status status =
-        tsr_seed_manager_create(tsr_seed_params(.device_count = 3, .worker_count = 2), &manager);
+    tsr_status status = tsr_seed_manager_create(
+        tsr_seed_manager_params(.device_count = 3, .worker_count = 2), &manager);
     if (status == TSR_OK)
         status = tsr_seed_device(manager, 1, 9);
     if (status == TSR_OK)

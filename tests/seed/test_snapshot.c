@@ -36,7 +36,7 @@ enum { FORMS = sizeof forms / sizeof *forms };
 static tsr_seed_manager *created(tsr_rng_kind rng)
 {
     tsr_seed_manager *manager = NULL;
-    ck_assert_ok(tsr_seed_manager_create(tsr_seed_params(.rng = rng), &manager));
+    ck_assert_ok(tsr_seed_manager_create(tsr_seed_manager_params(.rng = rng), &manager));
     return manager;
 }
 

@@ -64,8 +64,9 @@ START_TEST(as_documented)
 {
     tsr_shard_range ranges[5];
     uint64_t start = 0;
-    ck_assert_ok(
-        tsr_partition(examples[_i].length, examples[_i].ranks, &examples[_i].params, ranges));
+    tsr_partition_params params = examples[_i].params;
+    params.struct_size = sizeof params;
+    ck_assert_ok(tsr_partition(examples[_i].length, examples[_i].ranks, &params, ranges));
     for (int r = 0; r < examples[_i].ranks; r++) {
         ck_assert_uint_eq(ranges[r].start, start);
         ck_assert_uint_eq(ranges[r].count, examples[_i].counts[r]);
@@ -299,9 +300,10 @@ static const struct {
 START_TEST(mistakes_name_the_values)
 {
     tsr_shard_range ranges[4] = {{7, 7}, {7, 7}, {7, 7}, {7, 7}};
-    ck_assert_error(
-        tsr_partition(mistakes[_i].length, mistakes[_i].ranks, &mistakes[_i].params, ranges),
-        TSR_ERR_INVALID, mistakes[_i].text);
+    tsr_partition_params params = mistakes[_i].params;
+    params.struct_size = sizeof params;
+    ck_assert_error(tsr_partition(mistakes[_i].length, mistakes[_i].ranks, &params, ranges),
+                    TSR_ERR_INVALID, mistakes[_i].text);
     for (int r = 0; r < 4; r++)
         ck_assert(ranges[r].start == 7 && ranges[r].count == 7);
 }

@@ -131,7 +131,8 @@ START_TEST(rates_in_any_unit)
     static const double shares[][2] = {{1, 1}, {3, 1}, {1, 3}, {0, 2}};
     for (size_t i = 0; i < COUNT_OF(shares); i++) {
         tsr_shard_summary summary, expected;
-        tsr_shard_strategy_params params = {.kind = TSR_SHARD_WEIGHTED};
+        tsr_shard_strategy_params params = {.struct_size = sizeof params,
+                                            .kind = TSR_SHARD_WEIGHTED};
         const double rates[] = {shares[i][0] * units[_i], shares[i][1] * units[_i]};
         tsr_shard_plan *plan =
             plan_of(&params, LIST, list, tsr_shard_plan_params(.ranks = 2, .rates = shares[i]));
@@ -300,8 +301,10 @@ START_TEST(options_are_checked)
 {
     tsr_shard_strategy *strategy = strategy_of(NULL);
     tsr_shard_plan *plan = NULL;
-    ck_assert_error(tsr_shard_plan_create(strategy, LIST, list, &bad_options[_i].options, &plan),
-                    TSR_ERR_INVALID, bad_options[_i].text);
+    tsr_shard_plan_params options = bad_options[_i].options;
+    options.struct_size = sizeof options;
+    ck_assert_error(tsr_shard_plan_create(strategy, LIST, list, &options, &plan), TSR_ERR_INVALID,
+                    bad_options[_i].text);
     ck_assert_ptr_null(plan);
     tsr_shard_strategy_destroy(&strategy);
 }

@@ -425,7 +425,8 @@ START_TEST(weighted_places_short_units)
     static const tsr_shard_param list[] = {{.name = "a", .ndim = 1, .shape = {10}, .dtype = "u8"},
                                            {.name = "b", .ndim = 1, .shape = {5}, .dtype = "f32"}};
     const uint64_t memory[] = {8 + 16, 2 + 4};
-    const tsr_shard_strategy_params params = {.kind = TSR_SHARD_WEIGHTED, .align = 4};
+    const tsr_shard_strategy_params params = {
+        .struct_size = sizeof params, .kind = TSR_SHARD_WEIGHTED, .align = 4};
     tsr_shard_plan *plan =
         plan_of(&params, 2, list, tsr_shard_plan_params(.ranks = 2, .memory_bytes = memory));
     for (int r = 0; r < 2; r++)
@@ -496,7 +497,9 @@ static const struct {
 START_TEST(creation_mistakes)
 {
     tsr_shard_strategy *strategy = NULL;
-    ck_assert_error(tsr_shard_strategy_create(&mistakes[_i].params, &strategy), TSR_ERR_INVALID,
+    tsr_shard_strategy_params params = mistakes[_i].params;
+    params.struct_size = sizeof params;
+    ck_assert_error(tsr_shard_strategy_create(&params, &strategy), TSR_ERR_INVALID,
                     mistakes[_i].text);
     ck_assert_ptr_null(strategy);
 }

@@ -194,9 +194,11 @@ static int comes_back(const tsr_tokenizer *tokenizer, const char *name, const oc
  * decoding give the text back. */
 static int check_llama(const tsr_tokenizer *tokenizer, const char *name, const json_t *one)
 {
-    const tsr_encode_params plain = {.add = TSR_ENCODE_ADD_NONE};
-    const tsr_encode_params full = {.control = TSR_ENCODE_CONTROL_TOKEN};
-    const tsr_encode_params tokens = {.add = TSR_ENCODE_ADD_NONE,
+    const tsr_encode_params plain = {.struct_size = sizeof plain, .add = TSR_ENCODE_ADD_NONE};
+    const tsr_encode_params full = {.struct_size = sizeof full,
+                                    .control = TSR_ENCODE_CONTROL_TOKEN};
+    const tsr_encode_params tokens = {.struct_size = sizeof tokens,
+                                      .add = TSR_ENCODE_ADD_NONE,
                                       .control = TSR_ENCODE_CONTROL_TOKEN};
     const json_t *ids = json_object_get(one, "ids"),
                  *more = json_object_get(one, "ids_add1_parse1");
@@ -222,9 +224,11 @@ static int check_llama(const tsr_tokenizer *tokenizer, const char *name, const j
  * text. */
 static int check_hugging_face(const tsr_tokenizer *tokenizer, const char *name, const json_t *one)
 {
-    const tsr_encode_params tokens = {.add = TSR_ENCODE_ADD_NONE,
+    const tsr_encode_params tokens = {.struct_size = sizeof tokens,
+                                      .add = TSR_ENCODE_ADD_NONE,
                                       .control = TSR_ENCODE_CONTROL_TOKEN};
-    const tsr_encode_params full = {.control = TSR_ENCODE_CONTROL_TOKEN};
+    const tsr_encode_params full = {.struct_size = sizeof full,
+                                    .control = TSR_ENCODE_CONTROL_TOKEN};
     const json_t *ids = json_object_get(one, "ids"), *more = json_object_get(one, "ids_special");
     bool skips = json_object_get(one, "decoded_skip_special_b64") != NULL;
     octets text = bytes_of(one, "text_b64"), decoded = bytes_of(one, "decoded_b64");

@@ -43,6 +43,7 @@ static inline void fuzz_check_encode(const tsr_tokenizer *tokenizer, const void 
 {
     for (int way = 0; way < 4; way++) {
         const tsr_encode_params params = {
+            .struct_size = sizeof params,
             .add = way & 1 ? TSR_ENCODE_ADD_NONE : TSR_ENCODE_ADD_DEFAULT,
             .control = way & 2 ? TSR_ENCODE_CONTROL_TOKEN : TSR_ENCODE_CONTROL_TEXT};
         int32_t *ids = NULL;

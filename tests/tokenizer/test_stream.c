@@ -235,6 +235,7 @@ START_TEST(mistakes)
                     TSR_ERR_INVALID, "text stream: the tokenizer is NULL");
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         tsr_text_stream_params params = cases[i].params;
+        params.struct_size = sizeof params;
         params.tokenizer = tokenizer;
         ck_assert_error(tsr_text_stream_create(&params, &stream), TSR_ERR_INVALID, cases[i].text);
     }

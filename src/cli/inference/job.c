@@ -123,7 +123,8 @@ static tsr_status create_groups(inference_job *j)
     cli_stages *stages = &inference_chosen.stages;
     if (!cli_stages_fit(stages, tsr_comm_size(j->comm), j->problem, sizeof j->problem))
         return TSR_ERR_INVALID;
-    const tsr_group_params params = {.wire = inference_chosen.wire,
+    const tsr_group_params params = {.struct_size = sizeof params,
+                                     .wire = inference_chosen.wire,
                                      .allow_int8 = inference_chosen.allow_int8};
     return cli_stages_create(stages, j->comm, j->stream, &params, &j->group, &j->stages);
 }
@@ -147,7 +148,7 @@ tsr_status inference_open(inference_job *j, int64_t context, int sequences)
         tsr_comm_create(tsr_comm_params(.timeout_ns = (uint64_t)(o->timeout * 1e9)), &j->comm);
     if (status == TSR_OK) {
         j->first = tsr_comm_rank(j->comm) == 0;
-        status = tsr_device_open(&(tsr_device_params){.device = o->device}, &j->device);
+        status = tsr_device_open(tsr_device_params(.device = o->device), &j->device);
     }
     if (status == TSR_OK)
         status = tsr_stream_create(j->device, &j->stream);

@@ -251,8 +251,10 @@ static void print_json(const char *path, const plan_model *m, const result *r)
 
 static tsr_status compute(const char *path, const plan_model *m, result *r)
 {
-    const tsr_partition_params partition = {
-        .kind = m->rates ? TSR_PARTITION_WEIGHTED : TSR_PARTITION_UNEVEN, .rates = m->rates};
+    const tsr_partition_params partition = {.struct_size = sizeof partition,
+                                            .kind = m->rates ? TSR_PARTITION_WEIGHTED
+                                                             : TSR_PARTITION_UNEVEN,
+                                            .rates = m->rates};
     const tsr_status status = tsr_model_config_read(path, &r->config);
     return status != TSR_OK
                ? status

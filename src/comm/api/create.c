@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/fork.h"
 #include "base/hash.h"
+#include "base/struct_size.h"
 #include "comm/api/comm.h"
 #include "comm/api/operation.h"
 #include "comm/api/processors.h"
@@ -426,11 +427,9 @@ static tsr_status create_first(tsr__bootstrap *bootstrap, const tsr_comm_params 
 
 tsr_status tsr_comm_create(const tsr_comm_params *params, tsr_comm **out)
 {
-    const tsr_comm_params defaults = {0};
     tsr__bootstrap *bootstrap = NULL;
     TSR__REQUIRE(out, "comm_create: out is NULL");
-    if (!params)
-        params = &defaults;
+    TSR__TAKE(tsr_comm_params, params);
     const tsr__bootstrap_limit limit = tsr__bootstrap_limit_from_now(
         params->timeout_ns ? params->timeout_ns : TSR__COMM_TIMEOUT_NS);
     /* read TESSERA_SHARED_MEMORY first, so that an invalid value is reported before other ranks

@@ -8,6 +8,7 @@
 #include "base/alloc.h"
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/struct_size.h"
 #include "comm/api/comm.h"
 #include "comm/api/operation.h"
 #include "comm/bootstrap/address.h"
@@ -253,15 +254,16 @@ static tsr_status grow(growth *g, tsr__rendezvous_params *where, const tsr_comm_
 tsr_status tsr_comm_grow(tsr_comm *comm, const tsr_comm_grow_params *params, tsr_comm **out)
 {
     TSR__REQUIRE(comm && out, "grow: %s is NULL", comm ? "out" : "comm");
+    TSR__TAKE(tsr_comm_grow_params, params);
     TSR__TRY(tsr__job_refuse_child(comm->job, "grow"));
     TSR__TRY(tsr_comm_status(comm));
-    const int count = params && params->count != 0 ? params->count : 1;
+    const int count = params->count != 0 ? params->count : 1;
     TSR__REQUIRE(count > 0 && count <= TSR__BOOTSTRAP_MAX_RANKS - comm->size,
                  "grow: count is %d; this communicator of %d ranks can get from 1 to %d more",
-                 params ? params->count : 0, comm->size, TSR__BOOTSTRAP_MAX_RANKS - comm->size);
-    const uint64_t timeout_ns =
-        params && params->timeout_ns ? params->timeout_ns : comm->timeout_ns;
-    const tsr_comm_params like = {.timeout_ns = comm->timeout_ns,
+                 params->count, comm->size, TSR__BOOTSTRAP_MAX_RANKS - comm->size);
+    const uint64_t timeout_ns = params->timeout_ns ? params->timeout_ns : comm->timeout_ns;
+    const tsr_comm_params like = {.struct_size = sizeof like,
+                                  .timeout_ns = comm->timeout_ns,
                                   .reproducible = comm->reproducible};
     tsr__rendezvous_params where = {
         .grows = true, .size = 1 + count, .timeout_ns = timeout_ns, .handshake_ns = MARGIN_NS};

@@ -8,6 +8,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/struct_size.h"
 #include "comm/api/comm.h"
 #include "comm/failure/failure.h"
 #include "comm/progress/progress.h"
@@ -127,7 +128,8 @@ static tsr_status create_alone(const shrinking *s, const tsr_comm_params *params
 static tsr_status create(const shrinking *s, tsr__rendezvous *rendezvous, tsr_comm **out)
 {
     const tsr_comm *comm = s->comm;
-    const tsr_comm_params params = {.timeout_ns = comm->timeout_ns,
+    const tsr_comm_params params = {.struct_size = sizeof params,
+                                    .timeout_ns = comm->timeout_ns,
                                     .reproducible = comm->reproducible};
     const tsr__origin origin = {.recovery = s->roster.recovery,
                                 .roster = s->roster.recovery ? &s->roster : NULL,
@@ -223,8 +225,9 @@ static tsr_status check(const tsr_comm *comm, tsr_comm *const *out)
 tsr_status tsr_comm_shrink(tsr_comm *comm, const tsr_comm_shrink_params *params, tsr_comm **out)
 {
     TSR__TRY(check(comm, out));
-    shrinking s = {.comm = comm, .without_majority = params && params->without_majority};
-    s.timeout_ns = params && params->timeout_ns ? params->timeout_ns : comm->timeout_ns;
+    TSR__TAKE(tsr_comm_shrink_params, params);
+    shrinking s = {.comm = comm, .without_majority = params->without_majority};
+    s.timeout_ns = params->timeout_ns ? params->timeout_ns : comm->timeout_ns;
     s.deadline_ns = tsr__deadline_ns(s.timeout_ns);
     TSR__TRY(list_members(&s));
     find_lineage(&s);

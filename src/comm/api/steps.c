@@ -1,6 +1,7 @@
 /* Computes which messages, copies and combinations a rank would execute in a collective operation,
  * without a communicator. */
 #include "base/error.h"
+#include "base/struct_size.h"
 #include "comm/algorithms/choose.h"
 #include "comm/shm/shm.h"
 #include "tessera/comm.h"
@@ -87,7 +88,6 @@ static void make(const tsr_comm_steps_params *p, const tsr__placement *placement
 static tsr_status check(const tsr_comm_steps_params *p, uint64_t capacity,
                         const tsr_comm_step *steps, const uint64_t *count)
 {
-    TSR__REQUIRE(p, "comm_steps: params is NULL");
     TSR__REQUIRE(count, "comm_steps: count is NULL");
     TSR__REQUIRE(steps || capacity == 0, "comm_steps: steps is NULL, but capacity is %llu",
                  (unsigned long long)capacity);
@@ -102,9 +102,12 @@ static tsr_status check(const tsr_comm_steps_params *p, uint64_t capacity,
     return TSR_OK;
 }
 
-tsr_status tsr_comm_steps(const tsr_comm_steps_params *p, uint64_t capacity, tsr_comm_step *steps,
-                          uint64_t *count)
+tsr_status tsr_comm_steps(const tsr_comm_steps_params *params, uint64_t capacity,
+                          tsr_comm_step *steps, uint64_t *count)
 {
+    TSR__REQUIRE(params, "comm_steps: params is NULL");
+    TSR__TAKE(tsr_comm_steps_params, params);
+    const tsr_comm_steps_params *p = params;
     uint64_t found = 0;
     TSR__TRY(check(p, capacity, steps, count));
     if (p->size == 1) {

@@ -2,6 +2,7 @@
 #include "tessera/attention.h"
 
 #include "base/error.h"
+#include "base/struct_size.h"
 #include "gpu/attention/call.h"
 #include "gpu/cpu_drivers/attention/products.h"
 #include "gpu/cpu_drivers/attention/short.h"
@@ -33,6 +34,7 @@ tsr_status tsr_attention(tsr_stream *stream, tsr_tensor *y, tsr_tensor *lse, con
                          const tsr_tensor *k, const tsr_tensor *v,
                          const tsr_attention_params *params)
 {
+    TSR__TAKE(tsr_attention_params, params);
     tsr__attention call = {.op = "attention",
                            .stream = stream,
                            .y = y,
@@ -40,7 +42,7 @@ tsr_status tsr_attention(tsr_stream *stream, tsr_tensor *y, tsr_tensor *lse, con
                            .q = q,
                            .k = k,
                            .v = v,
-                           .params = params ? *params : (tsr_attention_params){0}};
+                           .params = *params};
     TSR__TRY(tsr__attention_check(&call));
     tsr_status status = TSR_OK;
     if (tsr_layout_count(&q->layout) > 0)
@@ -54,6 +56,7 @@ tsr_status tsr_attention_grad(tsr_stream *stream, tsr_tensor *dq, tsr_tensor *dk
                               const tsr_tensor *q, const tsr_tensor *k, const tsr_tensor *v,
                               const tsr_attention_params *params)
 {
+    TSR__TAKE(tsr_attention_params, params);
     TSR__REQUIRE(dq || dk || dv, "attention_grad: dq, dk and dv are all NULL");
     TSR__REQUIRE(dy, "attention_grad: dy is NULL");
     tsr__attention call = {.op = "attention_grad",
@@ -67,7 +70,7 @@ tsr_status tsr_attention_grad(tsr_stream *stream, tsr_tensor *dq, tsr_tensor *dk
                            .q = q,
                            .k = k,
                            .v = v,
-                           .params = params ? *params : (tsr_attention_params){0}};
+                           .params = *params};
     TSR__TRY(tsr__attention_check(&call));
     tsr_status status = backward(&call);
     tsr__attention_finish(&call);

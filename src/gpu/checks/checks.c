@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/struct_size.h"
 #include "gpu/checks/cases.h"
 #include "gpu/matmul/self_test.h"
 #include "gpu/quant/dequantize.h"
@@ -298,6 +299,7 @@ tsr_status tsr_device_open(const tsr_device_params *params, tsr_device **out)
     if (tsr__self_test_mode_wanted(&mode) != TSR_OK)
         return tsr__fail_context(TSR_ERR_INVALID, "device_open");
     TSR__REQUIRE(out != NULL, "device_open: out is NULL");
+    TSR__TAKE(tsr_device_params, params);
     TSR__TRY(tsr__device_open(params, &device));
     if (mode != TSR__SELF_TEST_OFF) {
         device->self_tested = true;

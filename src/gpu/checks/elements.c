@@ -176,8 +176,10 @@ tsr_status tsr__case_silu_grad(tsr__case *c, tsr_dtype dtype)
 tsr_status tsr__case_sgd(tsr__case *c, tsr_dtype dtype)
 {
     const double rate = 0.125, momentum = 0.5, decay = 0.25;
-    const tsr_sgd_params params = {
-        .learning_rate = (float)rate, .momentum = (float)momentum, .weight_decay = (float)decay};
+    const tsr_sgd_params params = {.struct_size = sizeof params,
+                                   .learning_rate = (float)rate,
+                                   .momentum = (float)momentum,
+                                   .weight_decay = (float)decay};
 
     TSR__TRY(tsr__case_input(c, dtype, TSR__SHAPE_1(COLUMNS)));
     TSR__TRY(tsr__case_output(c, TSR_F32, TSR__SHAPE_1(COLUMNS)));
@@ -196,8 +198,10 @@ tsr_status tsr__case_sgd(tsr__case *c, tsr_dtype dtype)
 tsr_status tsr__case_adamw(tsr__case *c, tsr_dtype dtype)
 {
     const double rate = 0.125, decay = 0.25;
-    const tsr_adamw_params params = {
-        .learning_rate = (float)rate, .weight_decay = (float)decay, .step = 1};
+    const tsr_adamw_params params = {.struct_size = sizeof params,
+                                     .learning_rate = (float)rate,
+                                     .weight_decay = (float)decay,
+                                     .step = 1};
 
     TSR__TRY(tsr__case_input(c, dtype, TSR__SHAPE_1(COLUMNS)));
     for (int i = 0; i < 2; i++) {
@@ -325,7 +329,7 @@ tsr_status tsr__case_rope_append(tsr__case *c, tsr_dtype dtype)
                             .pages = PAGES, .sequences = 1),
         &cache);
     if (status == TSR_OK)
-        status = tsr_rope_create(c->stream, &(tsr_rope_params){.rotary_dim = HEAD_DIM}, &rope);
+        status = tsr_rope_create(c->stream, tsr_rope_params(.rotary_dim = HEAD_DIM), &rope);
     if (status == TSR_OK)
         status = append_rotated(c, cache, rope);
     tsr_rope_destroy(&rope);

@@ -85,7 +85,7 @@ static tsr_status attention(tsr__case *c, tsr_dtype dtype, int keys, int queries
         (void)attend(c->value[0] + (size_t)r * WIDTH, c->value[1], c->value[2],
                      seen_by(r, keys, queries), c->value[3] + (size_t)r * WIDTH);
     return tsr_attention(c->stream, c->tensor[3], NULL, c->tensor[0], c->tensor[1], c->tensor[2],
-                         &(tsr_attention_params){.causal = true});
+                         tsr_attention_params(.causal = true));
 }
 
 tsr_status tsr__case_attention(tsr__case *c, tsr_dtype dtype)
@@ -135,7 +135,7 @@ static tsr_status attention_grad(tsr__case *c, tsr_dtype dtype, int keys, int qu
         add_gradients(c, r, keys, queries);
     return tsr_attention_grad(c->stream, c->tensor[6], c->tensor[7], c->tensor[8], c->tensor[3],
                               c->tensor[4], c->tensor[5], c->tensor[0], c->tensor[1], c->tensor[2],
-                              &(tsr_attention_params){.causal = true});
+                              tsr_attention_params(.causal = true));
 }
 
 tsr_status tsr__case_attention_grad(tsr__case *c, tsr_dtype dtype)

@@ -6,7 +6,8 @@
 /* The generator makes blocks of four numbers. With this offset and count, the first and the last
  * block are used only in part, and more than one workgroup is needed. */
 enum { COUNT = 301 };
-static const tsr_random_params source = {.seed = UINT64_C(0x9e3779b97f4a7c15), .offset = 3};
+static const tsr_random_params source = {
+    .struct_size = sizeof source, .seed = UINT64_C(0x9e3779b97f4a7c15), .offset = 3};
 
 static uint32_t word_of(int index)
 {

@@ -357,7 +357,7 @@ static tsr_status open_chosen(tsr__instance *instance, const tsr_device_info *in
 
 static tsr_status open_wanted(const tsr_device_params *params, bool compile_only, tsr_device **out)
 {
-    static const tsr_device_params defaults = {0};
+    static const tsr_device_params defaults = {.struct_size = sizeof defaults};
     TSR__REQUIRE(out != NULL, "device_open: out is NULL");
     if (!params)
         params = &defaults;

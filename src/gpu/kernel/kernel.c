@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/struct_size.h"
 #include "gpu/kernel/spirv.h"
 #include "gpu/pipeline/pipeline.h"
 #include "gpu/stream/stream.h"
@@ -113,6 +114,7 @@ tsr_status tsr_kernel_create(tsr_device *device, const tsr_kernel_params *params
 {
     TSR__REQUIRE(device, "kernel_create: device is NULL");
     TSR__REQUIRE(params, "kernel_create: params is NULL");
+    TSR__TAKE(tsr_kernel_params, params);
     TSR__REQUIRE(out, "kernel_create: out is NULL");
     const char *name = params->name ? params->name : "kernel";
     TSR__TRY(check_params(device, name, params));

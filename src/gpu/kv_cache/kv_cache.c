@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/checked.h"
+#include "base/struct_size.h"
 #include "gpu/stream/stream.h"
 #include "tensor/check.h"
 #include "tessera/ops.h"
@@ -43,6 +44,7 @@ static tsr_status check_params(const tsr_kv_cache_params *p)
 tsr_status tsr_kv_cache_create(const tsr_kv_cache_params *params, tsr_kv_cache **out)
 {
     TSR__REQUIRE(params && out, "kv_cache_create: %s is NULL", params ? "out" : "params");
+    TSR__TAKE(tsr_kv_cache_params, params);
     tsr_kv_cache_params p = *params;
     p.dtype = p.dtype == (tsr_dtype)0 ? TSR_F32 : p.dtype;
     p.page_tokens = p.page_tokens == 0 ? PAGE_TOKENS : p.page_tokens;
@@ -287,8 +289,9 @@ tsr_status tsr__kv_cache_check_step(const char *op, const tsr_kv_cache *cache, i
 tsr_status tsr_kv_cache_attention(tsr_kv_cache *cache, int layer, tsr_tensor *y, tsr_tensor *lse,
                                   const tsr_tensor *q, const tsr_attention_params *params)
 {
+    TSR__TAKE(tsr_attention_params, params);
     const char *op = "kv_cache_attention";
-    tsr_attention_params chosen = params ? *params : (tsr_attention_params){0};
+    tsr_attention_params chosen = *params;
     tsr_tensor k, v;
     TSR__TRY(tsr__kv_cache_check_step(op, cache, layer));
     TSR__REQUIRE(!chosen.pages && !chosen.q_lengths && !chosen.kv_lengths,

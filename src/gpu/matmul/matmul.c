@@ -2,6 +2,7 @@
 #include "tessera/matmul.h"
 
 #include "base/error.h"
+#include "base/struct_size.h"
 #include "gpu/matmul/matmul.h"
 #include "gpu/matmul/quant.h"
 #include "gpu/matmul/self_test.h"
@@ -79,5 +80,6 @@ tsr_status tsr__matmul_run(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *
 tsr_status tsr_matmul(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a, const tsr_tensor *b,
                       const tsr_matmul_params *params)
 {
+    TSR__TAKE(tsr_matmul_params, params);
     return tsr__matmul_run(stream, y, a, b, params, NULL);
 }

@@ -49,8 +49,10 @@ static tsr_dtype y_dtype(const check *c)
 
 static tsr_matmul_params params_of(const check *c)
 {
-    return (tsr_matmul_params){
-        .transpose_a = c->transposed, .transpose_b = !c->transposed, .bias = c->bias};
+    return (tsr_matmul_params){.struct_size = sizeof(tsr_matmul_params),
+                               .transpose_a = c->transposed,
+                               .transpose_b = !c->transposed,
+                               .bias = c->bias};
 }
 
 static tsr_status upload(const check *c, tsr_tensor *tensor, uint32_t seed, void *elements)

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/struct_size.h"
 #include "gpu/matmul/matmul.h"
 #include "gpu/matmul/self_test.h"
 #include "gpu/matmul/tuning/shape_class.h"
@@ -30,6 +31,7 @@ tsr_status tsr_tuning_inspect(tsr_stream *stream, const tsr_tensor *y, const tsr
                               const tsr_tensor *b, const tsr_matmul_params *params,
                               tsr_tuning_info *out)
 {
+    TSR__TAKE(tsr_matmul_params, params);
     tsr__matmul_problem problem;
     tsr__matmul_plan usual, chosen;
     tsr__shape_class shape_class;
@@ -89,6 +91,7 @@ tsr_status tsr_tuning_candidate(tsr_stream *stream, const tsr_tensor *y, const t
                                 const tsr_tensor *b, const tsr_matmul_params *params, int index,
                                 tsr_tuning_choice *out)
 {
+    TSR__TAKE(tsr_matmul_params, params);
     tsr__matmul_problem problem;
     tsr__matmul_plan usual;
     const tsr__matmul_config *config;
@@ -118,6 +121,7 @@ tsr_status tsr_tuning_matmul(tsr_stream *stream, tsr_tensor *y, const tsr_tensor
                              const tsr_tensor *b, const tsr_matmul_params *params,
                              const tsr_tuning_choice *choice)
 {
+    TSR__TAKE(tsr_matmul_params, params);
     /* With an override, the tuning is not used, even if none of the override's fields is set. */
     tsr__matmul_override override = {0};
 
@@ -133,6 +137,7 @@ tsr_status tsr_tuning_set(tsr_stream *stream, const tsr_tensor *y, const tsr_ten
                           const tsr_tensor *b, const tsr_matmul_params *params,
                           const tsr_tuning_choice *choice)
 {
+    TSR__TAKE(tsr_matmul_params, params);
     tsr__matmul_problem problem;
     tsr__shape_class shape_class;
 

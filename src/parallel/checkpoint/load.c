@@ -5,6 +5,7 @@
 #include "base/alloc.h"
 #include "base/crc32c.h"
 #include "base/hash.h"
+#include "base/struct_size.h"
 #include "parallel/checkpoint/checkpoint.h"
 #include "parallel/checkpoint/parts.h"
 #include "platform/paths.h"
@@ -341,8 +342,7 @@ tsr_status tsr_checkpoint_load(const char *path, tsr_comm *comm, tsr_stream *str
                                const tsr_checkpoint_entry *entries,
                                const tsr_checkpoint_params *params)
 {
-    static const tsr_checkpoint_params defaults;
-    params = params ? params : &defaults;
+    TSR__TAKE(tsr_checkpoint_params, params);
     if (params->parts)
         return load_parts(path, comm, stream, count, entries, params);
     reader r = {.path = path, .checksums = !params->no_checksums};

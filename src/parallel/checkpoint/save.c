@@ -13,6 +13,7 @@
 #include "base/alloc.h"
 #include "base/crc32c.h"
 #include "base/hash.h"
+#include "base/struct_size.h"
 #include "parallel/checkpoint/checkpoint.h"
 #include "parallel/checkpoint/output.h"
 #include "parallel/checkpoint/parts.h"
@@ -222,8 +223,7 @@ tsr_status tsr_checkpoint_save(const char *path, tsr_comm *comm, tsr_stream *str
                                const tsr_checkpoint_entry *entries,
                                const tsr_checkpoint_params *params)
 {
-    static const tsr_checkpoint_params defaults;
-    params = params ? params : &defaults;
+    TSR__TAKE(tsr_checkpoint_params, params);
     writer w = {.comm = comm,
                 .rank = comm ? tsr_comm_rank(comm) : 0,
                 .checksums = !params->no_checksums,

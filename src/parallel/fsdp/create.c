@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/struct_size.h"
 #include "parallel/checkpoint/checkpoint.h"
 #include "parallel/group/group.h"
 
@@ -169,6 +170,7 @@ tsr_status tsr_fsdp_create(const tsr_fsdp_params *params, tsr_fsdp **out)
 {
     tsr_fsdp *model = NULL;
     TSR__REQUIRE(params && out, "%s: %s is NULL", who, params ? "out" : "params");
+    TSR__TAKE(tsr_fsdp_params, params);
     TSR__TRY(tsr__fsdp_create_model(params, true, &model));
     tsr__fsdp_take_layers(model);
     *out = model;

@@ -2,6 +2,7 @@
  * is the optimizer's state for the shard. */
 #include <string.h>
 
+#include "base/struct_size.h"
 #include "parallel/checkpoint/checkpoint.h"
 #include "parallel/fsdp/fsdp.h"
 #include "parallel/group/group.h"
@@ -84,9 +85,8 @@ static tsr_status prepare(tsr_fsdp *model, const char *who, bool model_only,
 
 tsr_status tsr_fsdp_save(tsr_fsdp *model, const char *path, const tsr_fsdp_file_params *params)
 {
-    static const tsr_fsdp_file_params none;
     TSR__REQUIRE(model, "fsdp_save: model is NULL");
-    params = params ? params : &none;
+    TSR__TAKE(tsr_fsdp_file_params, params);
     tsr__training_list list = {0};
     tsr_status status = prepare(model, "fsdp_save", params->model_only, &list);
     const tsr__training_file file = file_of(model, "fsdp_save", path, params);
@@ -97,9 +97,8 @@ tsr_status tsr_fsdp_save(tsr_fsdp *model, const char *path, const tsr_fsdp_file_
 
 tsr_status tsr_fsdp_load(tsr_fsdp *model, const char *path, const tsr_fsdp_file_params *params)
 {
-    static const tsr_fsdp_file_params none;
     TSR__REQUIRE(model, "fsdp_load: model is NULL");
-    params = params ? params : &none;
+    TSR__TAKE(tsr_fsdp_file_params, params);
     tsr__training_list list = {0};
     tsr_status status = prepare(model, "fsdp_load", params->model_only, &list);
     tsr__training_file file = file_of(model, "fsdp_load", path, params);

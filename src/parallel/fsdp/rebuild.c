@@ -10,6 +10,7 @@
 
 #include "base/alloc.h"
 #include "base/checked.h"
+#include "base/struct_size.h"
 #include "parallel/fsdp/fsdp.h"
 #include "parallel/group/group.h"
 
@@ -336,6 +337,7 @@ static tsr_status rebuild(rebuilding *b, const tsr_fsdp_params *params, tsr_fsdp
 tsr_status tsr_fsdp_rebuild(const tsr_fsdp_params *params, tsr_fsdp **model)
 {
     TSR__REQUIRE(params && model, "%s: %s is NULL", who, params ? "model" : "params");
+    TSR__TAKE(tsr_fsdp_params, params);
     tsr_group *group = params->group ? params->group : tsr_group_default();
     TSR__REQUIRE(group, "%s: no group is given, and there is no default one", who);
     TSR__TRY(tsr__group_check(group));

@@ -1,3 +1,4 @@
+#include "base/struct_size.h"
 #include "parallel/fsdp/fsdp.h"
 
 #include "gpu/ops/optimizer/step_params.h"
@@ -231,12 +232,16 @@ static tsr_status step(tsr_fsdp *model)
 
 tsr_status tsr_fsdp_sgd_step(tsr_fsdp *model, const tsr_sgd_params *params)
 {
+    TSR__REQUIRE(params, "fsdp_sgd_step: params is NULL");
+    TSR__TAKE(tsr_sgd_params, params);
     TSR__TRY(prepare_sgd(model, &(tsr__fsdp_step){.sgd = params, .scale = {.value = 1}}));
     return step(model);
 }
 
 tsr_status tsr_fsdp_adamw_step(tsr_fsdp *model, const tsr_adamw_params *params)
 {
+    TSR__REQUIRE(params, "fsdp_adamw_step: params is NULL");
+    TSR__TAKE(tsr_adamw_params, params);
     TSR__TRY(prepare_adamw(model, &(tsr__fsdp_step){.adamw = params, .scale = {.value = 1}}));
     return step(model);
 }

@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/struct_size.h"
 #include "parallel/group/group.h"
 #include "tessera/matmul.h"
 #include "tessera/ops.h"
@@ -23,7 +24,7 @@ typedef struct bench {
 
 static tsr_status fill_params(const tsr_calibrate_params *given, bench *b)
 {
-    b->params = given ? *given : (tsr_calibrate_params){0};
+    b->params = *given;
     tsr_calibrate_params *p = &b->params;
     p->rows = p->rows ? p->rows : 256;
     p->inner = p->inner ? p->inner : 1024;
@@ -45,8 +46,8 @@ static tsr_status make(bench *b)
     TSR__TRY(tsr_tensor_create(device, p->dtype, 2, (int64_t[]){p->rows, p->inner}, &b->x));
     TSR__TRY(tsr_tensor_create(device, p->dtype, 2, (int64_t[]){p->columns, p->inner}, &b->w));
     TSR__TRY(tsr_tensor_create(device, p->dtype, 2, (int64_t[]){p->rows, p->columns}, &b->y));
-    TSR__TRY(tsr_random_uniform(b->stream, b->x, -1, 1, &(tsr_random_params){.seed = 1}));
-    return tsr_random_uniform(b->stream, b->w, -1, 1, &(tsr_random_params){.seed = 2});
+    TSR__TRY(tsr_random_uniform(b->stream, b->x, -1, 1, tsr_random_params(.seed = 1)));
+    return tsr_random_uniform(b->stream, b->w, -1, 1, tsr_random_params(.seed = 2));
 }
 
 static tsr_status multiply(bench *b, double *seconds)
@@ -116,6 +117,7 @@ tsr_status tsr_calibrate(tsr_group *group, const tsr_calibrate_params *params, d
 {
     bench b = {0};
     TSR__REQUIRE(group && rates, "%s: %s is NULL", who, group ? "rates" : "group");
+    TSR__TAKE(tsr_calibrate_params, params);
     TSR__TRY(tsr__group_check(group));
     TSR__TRY(fill_params(params, &b));
     b.stream = tsr_group_stream(group);

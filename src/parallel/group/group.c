@@ -6,6 +6,7 @@
 #include "base/alloc.h"
 #include "base/checked.h"
 #include "base/environment.h"
+#include "base/struct_size.h"
 #include "gpu/stream/host_access.h"
 
 #define PIECE_BYTES (UINT64_C(2) << 20)
@@ -83,8 +84,7 @@ static tsr_status fill(tsr_group *group, tsr_comm *comm, const tsr_group_params 
 tsr_status tsr_group_create(tsr_comm *comm, tsr_stream *stream, const tsr_group_params *params,
                             tsr_group **out)
 {
-    static const tsr_group_params none;
-    params = params ? params : &none;
+    TSR__TAKE(tsr_group_params, params);
     TSR__REQUIRE(stream && out, "group_create: %s is NULL", stream ? "out" : "stream");
     TSR__REQUIRE(params->piece_bytes <= MAX_PIECE_BYTES,
                  "group_create: piece_bytes is %llu; at most %llu are allowed",

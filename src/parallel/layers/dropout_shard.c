@@ -1,6 +1,7 @@
 /* Dropout of a rank's shard of a tensor. The mask is the shard's range of the full tensor's mask,
  * so the result does not depend on how the tensor is divided. */
 #include "base/checked.h"
+#include "base/struct_size.h"
 #include "parallel/layers/layer.h"
 
 tsr_status tsr_dropout_shard(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x, float p,
@@ -9,6 +10,7 @@ tsr_status tsr_dropout_shard(tsr_stream *stream, tsr_tensor *y, const tsr_tensor
 {
     const char *who = "dropout_shard";
     TSR__REQUIRE(x && params, "%s: %s is NULL", who, x ? "params" : "x");
+    TSR__TAKE(tsr_random_params, params);
     const tsr_layout *layout = tsr_tensor_layout(x);
     TSR__REQUIRE(dim >= -layout->ndim && dim < layout->ndim,
                  "%s: dim %d is outside a tensor of %d dimensions", who, dim, layout->ndim);
@@ -33,6 +35,7 @@ tsr_status tsr_dropout_shard(tsr_stream *stream, tsr_tensor *y, const tsr_tensor
         return tsr__fail(TSR_ERR_OVERFLOW, "%s: %s with %lld in dim %d has too many elements", who,
                          TSR__SHAPE_OF(x), (long long)global_size, dim);
     const tsr_random_params whole = {
+        .struct_size = sizeof whole,
         .seed = params->seed,
         .subsequence = params->subsequence,
         .offset = first,

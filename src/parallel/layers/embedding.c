@@ -170,7 +170,9 @@ static tsr_status init_embedding(embedding *e, const tsr_embedding_params *param
         .fan_out = e->width,
     };
     if (spec.init.kind == TSR_INIT_DEFAULT)
-        spec.init = (tsr_init_params){.kind = TSR_INIT_NORMAL, .seed = spec.init.seed};
+        spec.init = (tsr_init_params){.struct_size = sizeof(tsr_init_params),
+                                      .kind = TSR_INIT_NORMAL,
+                                      .seed = spec.init.seed};
     TSR__TRY(tsr__layer_dtype(layer, "dtype", params->dtype, &spec.dtype));
     TSR__TRY(tsr__layer_dtype(layer, "grad_dtype", params->grad_dtype, &spec.grad_dtype));
     TSR__TRY(tsr__parameter_add(layer, &spec));

@@ -48,6 +48,7 @@ static tsr_status draw_values(const tsr__layer_parameter *parameter, tsr_stream 
                               tsr_tensor *out, int64_t first, const int64_t *index_strides)
 {
     const tsr_random_params params = {
+        .struct_size = sizeof params,
         .seed = parameter->seed,
         .subsequence = tsr__hash(TSR__HASH_START, parameter->name, strlen(parameter->name)),
         .offset = (uint64_t)first,

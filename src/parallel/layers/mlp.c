@@ -222,6 +222,7 @@ static tsr_status check_params(const tsr_layer *layer, const tsr_mlp_params *par
 static tsr_status create_children(mlp *m, const tsr_mlp_params *params)
 {
     tsr_linear_params up = {
+        .struct_size = sizeof up,
         .group = m->base.group,
         .name = params->name,
         .input_size = params->input_size,

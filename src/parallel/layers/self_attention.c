@@ -80,6 +80,7 @@ static tsr_status need_positions(tsr__attention *a, tsr__temps *temps, int64_t t
 static tsr_attention_params params_of(const tsr__attention *a)
 {
     return (tsr_attention_params){
+        .struct_size = sizeof(tsr_attention_params),
         .scale = a->scale,
         .softcap = a->softcap,
         .causal = a->causal,

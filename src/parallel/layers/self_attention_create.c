@@ -139,6 +139,7 @@ static tsr_linear_params linear_params(const tsr__attention *a, const head_plan 
 {
     const tsr_self_attention_params *params = &p->params;
     return (tsr_linear_params){
+        .struct_size = sizeof(tsr_linear_params),
         .group = a->base.group,
         .name = params->name,
         .input_size = params->size,

@@ -4,6 +4,7 @@
 #include "base/alloc.h"
 #include "base/checked.h"
 #include "base/hash.h"
+#include "base/struct_size.h"
 #include "parallel/layers/layer.h"
 #include "parallel/layers/norm.h"
 #include "tessera/transformer.h"
@@ -56,6 +57,7 @@ static tsr_status apply_dropout(const block *b, const tsr__dropout *dropout, con
         return tsr__fail(TSR_ERR_OVERFLOW, "%s: dropout of %s from offset %llu on overflows",
                          b->base.who, TSR__SHAPE_OF(x), (unsigned long long)dropout->offset);
     const tsr_random_params params = {
+        .struct_size = sizeof params,
         .seed = dropout->seed,
         .subsequence = subsequence_of(b, dropout, branch),
         .offset = offset,
@@ -195,14 +197,10 @@ tsr_status tsr_block_set_dropout(tsr_layer *layer, float p, const tsr_random_par
                  (double)p);
     TSR__REQUIRE(params || p == 0, "%s: dropout p is %g, but params is NULL", layer->who,
                  (double)p);
-    TSR__REQUIRE(!params || !params->index_strides, "%s: index_strides must be NULL", layer->who);
-    tsr__dropout *dropout = &((block *)layer)->dropout;
-    *dropout = (tsr__dropout){.p = p};
-    if (params) {
-        dropout->seed = params->seed;
-        dropout->subsequence = params->subsequence;
-        dropout->offset = params->offset;
-    }
+    TSR__TAKE(tsr_random_params, params);
+    TSR__REQUIRE(!params->index_strides, "%s: index_strides must be NULL", layer->who);
+    ((block *)layer)->dropout = (tsr__dropout){
+        .p = p, .seed = params->seed, .subsequence = params->subsequence, .offset = params->offset};
     return TSR_OK;
 }
 

@@ -2,6 +2,7 @@
 #include <math.h>
 #include <stdint.h>
 
+#include "base/struct_size.h"
 #include "parallel/optimizer/norm.h"
 
 static const char who[] = "optimizer_clip";
@@ -93,10 +94,9 @@ static tsr_status clip_deferred(tsr__norm *n, tsr_status mine, float max_norm, d
 tsr_status tsr_optimizer_clip(tsr_optimizer *optimizer, float max_norm,
                               const tsr_optimizer_clip_params *params, double *norm_out)
 {
-    static const tsr_optimizer_clip_params none;
     TSR__REQUIRE(optimizer, "%s: optimizer is NULL", who);
     TSR__REQUIRE(max_norm >= 0, "%s: max_norm is %g; it must be at least 0", who, (double)max_norm);
-    params = params ? params : &none;
+    TSR__TAKE(tsr_optimizer_clip_params, params);
     TSR__REQUIRE(isfinite(params->loss_scale) && params->loss_scale >= 0,
                  "%s: loss_scale is %g; it must be finite and more than 0", who,
                  (double)params->loss_scale);

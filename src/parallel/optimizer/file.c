@@ -1,5 +1,6 @@
 /* Checkpoints of optimizers. One file contains the parameters and state of layers, of single
  * tensors and of FSDP models. */
+#include "base/struct_size.h"
 #include "parallel/checkpoint/checkpoint.h"
 #include "parallel/fsdp/fsdp.h"
 #include "parallel/group/group.h"
@@ -56,10 +57,9 @@ static tsr__training_file file_of(const tsr_optimizer *optimizer, const char *wh
 tsr_status tsr_optimizer_save(tsr_optimizer *optimizer, const char *path,
                               const tsr_optimizer_file_params *params)
 {
-    static const tsr_optimizer_file_params none;
     const char *who = "optimizer_save";
     TSR__REQUIRE(optimizer, "%s: optimizer is NULL", who);
-    params = params ? params : &none;
+    TSR__TAKE(tsr_optimizer_file_params, params);
     tsr__training_list list = {0};
     tsr_status status = prepare(optimizer, who, params->model_only, true, &list);
     const tsr__training_file file = file_of(optimizer, who, path, params);
@@ -82,10 +82,9 @@ static tsr_status take_over(tsr_optimizer *optimizer, bool model_only, int64_t s
 tsr_status tsr_optimizer_load(tsr_optimizer *optimizer, const char *path,
                               const tsr_optimizer_file_params *params)
 {
-    static const tsr_optimizer_file_params none;
     const char *who = "optimizer_load";
     TSR__REQUIRE(optimizer, "%s: optimizer is NULL", who);
-    params = params ? params : &none;
+    TSR__TAKE(tsr_optimizer_file_params, params);
     tsr__training_list list = {0};
     tsr_status status = prepare(optimizer, who, params->model_only, false, &list);
     tsr__training_file file = file_of(optimizer, who, path, params);

@@ -1,6 +1,7 @@
 /* Creates pipelines: a group for each direction between neighbours, and one of the first and the
  * last stage. */
 #include "base/alloc.h"
+#include "base/struct_size.h"
 #include "parallel/pipeline/pipeline.h"
 
 /* Splits `comm` into the pairs of stages 2i + first and 2i + first + 1, and creates the two groups
@@ -51,6 +52,7 @@ static tsr_status connect(tsr_pipeline *pipeline, const tsr_pipeline_params *par
 tsr_status tsr_pipeline_create(const tsr_pipeline_params *params, tsr_pipeline **out)
 {
     TSR__REQUIRE(params && out, "pipeline_create: %s is NULL", params ? "out" : "params");
+    TSR__TAKE(tsr_pipeline_params, params);
     TSR__REQUIRE(params->stream, "pipeline_create: stream is NULL");
     tsr_pipeline *pipeline = tsr__calloc(1, sizeof *pipeline);
     if (!pipeline)

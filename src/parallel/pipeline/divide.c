@@ -6,6 +6,7 @@
 #include "base/alloc.h"
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/struct_size.h"
 #include "tessera/pipeline.h"
 
 static const char who[] = "pipeline_divide";
@@ -107,6 +108,7 @@ static tsr_status divide(const tsr_pipeline_divide_params *p, int *counts)
 tsr_status tsr_pipeline_divide(const tsr_pipeline_divide_params *params, int *counts)
 {
     TSR__REQUIRE(params && counts, "%s: %s is NULL", who, params ? "counts" : "params");
+    TSR__TAKE(tsr_pipeline_divide_params, params);
     TSR__TRY(check(params));
     int *found = tsr__calloc((size_t)params->stages, sizeof *found);
     if (!found)

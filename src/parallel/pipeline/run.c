@@ -4,6 +4,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/struct_size.h"
 #include "parallel/pipeline/pipeline.h"
 #include "tensor/check.h"
 
@@ -177,8 +178,9 @@ static void finish(run *r)
 
 tsr_status tsr_pipeline_run(tsr_pipeline *pipeline, const tsr_pipeline_run_params *params)
 {
-    run r = {.pipeline = pipeline, .params = params};
     TSR__REQUIRE(pipeline && params, "%s: %s is NULL", who, pipeline ? "params" : "pipeline");
+    TSR__TAKE(tsr_pipeline_run_params, params);
+    run r = {.pipeline = pipeline, .params = params};
     TSR__TRY(check_failed(pipeline));
     TSR__TRY(check_params(pipeline, params));
     const uint64_t start = tsr__now_ns();

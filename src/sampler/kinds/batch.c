@@ -3,6 +3,7 @@
  * position. */
 #include <inttypes.h>
 
+#include "base/struct_size.h"
 #include "sampler/order/passes.h"
 #include "sampler/sampler.h"
 
@@ -99,6 +100,7 @@ tsr_status tsr_sampler_create_batch(const tsr_sampler_batch_params *params, tsr_
 {
     TSR__REQUIRE(params != NULL && out != NULL, "batch: %s is NULL",
                  params != NULL ? "out" : "params");
+    TSR__TAKE(tsr_sampler_batch_params, params);
     TSR__REQUIRE(params->base != NULL, "batch: base is NULL");
     const tsr_sampler *inner = params->base;
     TSR__REQUIRE(inner->batch_max == 0, "batch: a %s sampler gives batches already", inner->name);

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/struct_size.h"
 #include "sampler/order/order.h"
 #include "sampler/order/sorted.h"
 
@@ -129,6 +130,7 @@ tsr_status tsr_sampler_create_curriculum(const tsr_sampler_curriculum_params *pa
 {
     TSR__REQUIRE(params != NULL && out != NULL, "curriculum: %s is NULL",
                  params != NULL ? "out" : "params");
+    TSR__TAKE(tsr_sampler_curriculum_params, params);
     uint64_t samples;
     TSR__TRY(tsr__sorted_check("curriculum", params->difficulties, "difficulties", params->count));
     TSR__TRY(

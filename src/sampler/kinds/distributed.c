@@ -4,6 +4,7 @@
 
 #include "base/alloc.h"
 #include "base/bytes.h"
+#include "base/struct_size.h"
 #include "rng/rng.h"
 #include "sampler/kinds/distributed.h"
 #include "sampler/order/passes.h"
@@ -376,6 +377,7 @@ tsr_status tsr_sampler_create_distributed(const tsr_sampler_distributed_params *
 {
     TSR__REQUIRE(params != NULL && out != NULL, "distributed: %s is NULL",
                  params != NULL ? "out" : "params");
+    TSR__TAKE(tsr_sampler_distributed_params, params);
     int64_t ranks, rank;
     TSR__TRY(check_params(params, &ranks, &rank));
     tsr__distributed *self = (tsr__distributed *)tsr__sampler_new(&class_, sizeof *self);

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/struct_size.h"
 #include "sampler/order/sorted.h"
 
 typedef struct length_sorted {
@@ -80,6 +81,7 @@ tsr_status tsr_sampler_create_length_sorted(const tsr_sampler_length_sorted_para
 {
     TSR__REQUIRE(params != NULL && out != NULL, "length-sorted: %s is NULL",
                  params != NULL ? "out" : "params");
+    TSR__TAKE(tsr_sampler_length_sorted_params, params);
     TSR__TRY(tsr__sorted_check("length-sorted", params->lengths, "lengths", params->count));
     TSR__TRY(tsr__sorted_check_batches("length-sorted", params->batch_size, params->order));
     for (uint64_t i = 0; i < params->count; i++)

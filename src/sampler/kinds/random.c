@@ -2,6 +2,7 @@
 #include <inttypes.h>
 
 #include "base/philox.h"
+#include "base/struct_size.h"
 #include "rng/rng.h"
 #include "sampler/order/shuffled.h"
 #include "sampler/sampler.h"
@@ -166,6 +167,7 @@ tsr_status tsr_sampler_create_random(const tsr_sampler_random_params *params, ts
 {
     TSR__REQUIRE(params != NULL && out != NULL, "random: %s is NULL",
                  params != NULL ? "out" : "params");
+    TSR__TAKE(tsr_sampler_random_params, params);
     uint64_t samples;
     TSR__TRY(tsr__sampler_check_samples("random", params->n, params->num_samples, &samples));
     TSR__TRY(tsr__order_check("random", params->order));

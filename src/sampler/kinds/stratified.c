@@ -7,6 +7,7 @@
 #include <inttypes.h>
 
 #include "base/alloc.h"
+#include "base/struct_size.h"
 #include "sampler/kinds/stratified_classes.h"
 #include "sampler/order/sorted.h"
 
@@ -161,6 +162,7 @@ tsr_status tsr_sampler_create_stratified(const tsr_sampler_stratified_params *pa
 {
     TSR__REQUIRE(params != NULL && out != NULL, "stratified: %s is NULL",
                  params != NULL ? "out" : "params");
+    TSR__TAKE(tsr_sampler_stratified_params, params);
     TSR__TRY(tsr__sorted_check("stratified", params->labels, "labels", params->count));
     TSR__TRY(tsr__sorted_check_batches("stratified", params->batch_size, params->order));
 

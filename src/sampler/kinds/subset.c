@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/struct_size.h"
 #include "sampler/order/shuffled.h"
 #include "sampler/sampler.h"
 
@@ -94,6 +95,7 @@ tsr_status tsr_sampler_create_subset(const tsr_sampler_subset_params *params, ts
 {
     TSR__REQUIRE(params != NULL && out != NULL, "subset: %s is NULL",
                  params != NULL ? "out" : "params");
+    TSR__TAKE(tsr_sampler_subset_params, params);
     TSR__REQUIRE(params->indices != NULL || params->count == 0,
                  "subset: count is %" PRIu64 ", but indices is NULL", params->count);
     TSR__REQUIRE(params->count <= TSR__MAX_ITEMS, "subset: %" PRIu64 " items are more than 2^62",

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/struct_size.h"
 #include "rng/rng.h"
 #include "sampler/order/passes.h"
 #include "sampler/sampler.h"
@@ -233,6 +234,7 @@ tsr_status tsr_sampler_create_weighted(const tsr_sampler_weighted_params *params
 {
     TSR__REQUIRE(params != NULL && out != NULL, "weighted: %s is NULL",
                  params != NULL ? "out" : "params");
+    TSR__TAKE(tsr_sampler_weighted_params, params);
     TSR__REQUIRE(params->weights == NULL || params->weights_f32 == NULL,
                  "weighted: there are weights of both kinds, float and double");
     TSR__REQUIRE(params->weights != NULL || params->weights_f32 != NULL || params->count == 0,

@@ -6,6 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "base/struct_size.h"
 #include "shard/strategy/apportion.h"
 #include "json/text.h"
 
@@ -163,6 +164,7 @@ tsr_status tsr_shard_plan_create(const tsr_shard_strategy *strategy, uint64_t pa
                  strategy == NULL  ? "strategy"
                  : options == NULL ? "options"
                                    : "out");
+    TSR__TAKE(tsr_shard_plan_params, options);
     TSR__REQUIRE(strategy->assign != NULL, "shard: strategy->assign is NULL");
     TSR__REQUIRE(params != NULL || param_count == 0, "shard: params is NULL");
     tsr_shard_plan *plan = NULL;

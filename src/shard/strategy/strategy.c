@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "base/struct_size.h"
 
 static const char *const kind_names[] = {"full", "layerwise", "hybrid", "weighted"};
 #define KINDS ((int)(sizeof kind_names / sizeof *kind_names))
@@ -99,9 +100,10 @@ tsr_status tsr_shard_strategy_create(const tsr_shard_strategy_params *params,
                                      tsr_shard_strategy **out)
 {
     TSR__REQUIRE(out != NULL, "shard: out is NULL");
+    TSR__TAKE(tsr_shard_strategy_params, params);
     static const char *const default_full[] = {"transformer", "attention", NULL};
     static const char *const default_layerwise[] = {"classifier", "head", NULL};
-    tsr_shard_strategy_params chosen = params != NULL ? *params : (tsr_shard_strategy_params){0};
+    tsr_shard_strategy_params chosen = *params;
     TSR__TRY(check_params(&chosen));
     if (chosen.kind == TSR_SHARD_HYBRID && chosen.full_layers == NULL &&
         chosen.layerwise_layers == NULL) {

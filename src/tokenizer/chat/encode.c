@@ -4,6 +4,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "base/struct_size.h"
 #include "tokenizer/chat/formats.h"
 #include "tokenizer/encode.h"
 #include "tokenizer/normalize.h"
@@ -193,6 +194,7 @@ tsr_status tsr_chat_encode(const tsr_tokenizer *tokenizer, const tsr_chat_params
                  : params == NULL  ? "params"
                  : ids == NULL     ? "ids"
                                    : "count");
+    TSR__TAKE(tsr_chat_params, params);
     script s = {.tokenizer = tokenizer};
     TSR__TRY(check(tokenizer, params, &s.format));
     tsr_status status = put_all(&s, params);

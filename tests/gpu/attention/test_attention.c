@@ -116,7 +116,8 @@ static void free_problem(problem *p)
 
 static tsr_attention_params params_of(const problem *p)
 {
-    return (tsr_attention_params){.scale = (float)p->c.scale,
+    return (tsr_attention_params){.struct_size = sizeof(tsr_attention_params),
+                                  .scale = (float)p->c.scale,
                                   .softcap = (float)p->c.softcap,
                                   .causal = p->c.causal,
                                   .window = p->c.window,
@@ -511,7 +512,7 @@ START_TEST(takes_little_memory)
                *lse = gpu_new(TSR_F32, 3, shape);
     tsr_tensor *inputs[] = {q, k, v};
     for (uint64_t i = 0; i < 3; i++)
-        GPU_OK(tsr_random_uniform(queue, inputs[i], -1, 1, &(tsr_random_params){.seed = i}));
+        GPU_OK(tsr_random_uniform(queue, inputs[i], -1, 1, tsr_random_params(.seed = i)));
     gpu_poison(y);
     uint64_t before, after;
     tsr_device_memory_usage(gpu, NULL, &before);
@@ -658,7 +659,7 @@ START_TEST(refuses_params)
                *more = zeros(TSR_I32, 1, &three), *pages = zeros(TSR_I32, 2, table),
                *other_pages = zeros(TSR_I32, 2, wrong_table), *mask = zeros(TSR_F32, 3, mask_shape);
     const int32_t heads[] = {0, 1, 2, 0}, negative[] = {0, 1, 0, -1};
-    const struct {
+    struct {
         tsr_attention_params params;
         const char *words;
     } wrong[] = {
@@ -678,9 +679,11 @@ START_TEST(refuses_params)
         {{.kv_head = heads}, "kv_head[2] is 2; there are 2 kv heads"},
         {{.kv_head = negative}, "kv_head[3] is -1; there are 2 kv heads"},
     };
-    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        wrong[i].params.struct_size = sizeof wrong[i].params;
         GPU_FAILS(tsr_attention(queue, y, lse, q, k, k, &wrong[i].params), TSR_ERR_INVALID,
                   wrong[i].words);
+    }
     GPU_FAILS(tsr_attention_grad(queue, y, NULL, NULL, q, q, lse, q, k, k,
                                  tsr_attention_params(.pages = pages)),
               TSR_ERR_INVALID, "attention_grad: there are no gradients of pages");
@@ -708,6 +711,7 @@ static void survive(tsr__fault_kind kind, int code, variant which)
     for (int i = 0; i < 3; i++)
         gradients[i] = gpu_new(TSR_F32, 4, shape);
     const tsr_attention_params params = {
+        .struct_size = sizeof params,
         .kv_lengths = which == LENGTHS || which == LENGTHS_WITHOUT_LSE ? length : NULL};
     double *got = attention_doubles(count);
     for (int back = 0; back < (which == LENGTHS_WITHOUT_LSE ? 1 : 2); back++) {

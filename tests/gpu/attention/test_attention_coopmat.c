@@ -151,7 +151,8 @@ static void free_problem(problem *p)
 
 static tsr_attention_params params_of(const problem *p)
 {
-    return (tsr_attention_params){.scale = (float)p->c.scale,
+    return (tsr_attention_params){.struct_size = sizeof(tsr_attention_params),
+                                  .scale = (float)p->c.scale,
                                   .softcap = (float)p->c.softcap,
                                   .causal = p->c.causal,
                                   .window = p->c.window,

@@ -99,7 +99,8 @@ static void check_one(const json_t *one)
         gpu_put(mask, c.mask);
     for (int i = 0; i < 5; i++)
         gpu_poison(out[i]);
-    const tsr_attention_params params = {.scale = (float)c.scale,
+    const tsr_attention_params params = {.struct_size = sizeof params,
+                                         .scale = (float)c.scale,
                                          .softcap = (float)c.softcap,
                                          .causal = c.causal,
                                          .window = c.window,

@@ -120,8 +120,8 @@ START_TEST(panels_behind_other_work)
 
     for (int i = 0; i < 4; i++)
         y[i] = gpu_new(TSR_F32, 2, (int64_t[]){M, N});
-    GPU_OK(tsr_random_uniform(queue, a, -1, 1, &(tsr_random_params){.seed = 1}));
-    GPU_OK(tsr_random_uniform(queue, b, -1, 1, &(tsr_random_params){.seed = 2}));
+    GPU_OK(tsr_random_uniform(queue, a, -1, 1, tsr_random_params(.seed = 1)));
+    GPU_OK(tsr_random_uniform(queue, b, -1, 1, tsr_random_params(.seed = 2)));
     GPU_OK(tsr_stream_wait(queue));
     GPU_OK(tsr_fill(queue, other, 1));
     product(y[0], a, b);
@@ -129,7 +129,7 @@ START_TEST(panels_behind_other_work)
     product(y[1], a, b); /* kernels must pack a and b, which the first product still has to read */
     ck_assert_uint_gt(tsr__pipelines_built(gpu), built);
     ck_assert_uint_gt(built, before);
-    GPU_OK(tsr_random_uniform(queue, a, -1, 1, &(tsr_random_params){.seed = 3}));
+    GPU_OK(tsr_random_uniform(queue, a, -1, 1, tsr_random_params(.seed = 3)));
     product(y[2], a, b); /* an operand that recorded work has not computed yet */
     GPU_OK(tsr_stream_wait(queue));
     product(y[3], a, b);
@@ -210,8 +210,8 @@ START_TEST(the_same_bits_in_bands)
     uint16_t *bits[2];
 
     GPU_OK(tsr_tensor_slice(a, 0, M - LAST, M, 1, &last_a));
-    GPU_OK(tsr_random_uniform(queue, a, -1, 1, &(tsr_random_params){.seed = 4}));
-    GPU_OK(tsr_random_uniform(queue, b, -1, 1, &(tsr_random_params){.seed = 5}));
+    GPU_OK(tsr_random_uniform(queue, a, -1, 1, tsr_random_params(.seed = 4)));
+    GPU_OK(tsr_random_uniform(queue, b, -1, 1, tsr_random_params(.seed = 5)));
     for (int by_host = 0; by_host < 2; by_host++) {
         GPU_OK(tsr_fill(queue, y, by_host));
         GPU_OK(tsr_stream_wait(queue));

@@ -392,7 +392,7 @@ static tsr_status run_adamw(operand *x)
     bool master = x[0].dtype != TSR_F32;
     return tsr_adamw_step(
         queue, x[0].view, x[1].view, x[2].view, x[4].view, master ? x[3].view : NULL,
-        &(tsr_adamw_params){.learning_rate = 0.01f, .weight_decay = 0.1f, .step = 3});
+        tsr_adamw_params(.learning_rate = 0.01f, .weight_decay = 0.1f, .step = 3));
 }
 
 static void check_optimizer(operation run, tsr_dtype parameter, tsr_dtype gradient, int64_t count,
@@ -427,6 +427,7 @@ START_TEST(optimizers)
     check_optimizer(run_adamw, TSR_F32, TSR_F32, 5000, 1);
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         sgd = all[i];
+        sgd.struct_size = sizeof sgd;
         check_optimizer(run_sgd, TSR_F32, TSR_F32, 4999, 0);
         check_optimizer(run_sgd, TSR_BF16, TSR_F32, 4999, 0);
     }

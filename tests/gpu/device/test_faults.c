@@ -157,7 +157,7 @@ static bool has_timer(const work *w)
 
 static tsr_status compute(work *w)
 {
-    TRY(tsr_random_uniform(w->stream, w->b, -1, 1, &(tsr_random_params){.seed = 5}));
+    TRY(tsr_random_uniform(w->stream, w->b, -1, 1, tsr_random_params(.seed = 5)));
     if (has_timer(w))
         TRY(tsr_stream_timer_begin(w->stream));
     TRY(tsr_matmul(w->stream, w->y, w->a, w->b, tsr_matmul_params(.bias = w->bias)));
@@ -170,7 +170,7 @@ static tsr_status compute(work *w)
 /* Runs operations that need several dispatches each. */
 static tsr_status compute_in_parts(work *w)
 {
-    TRY(tsr_random_uniform(w->stream, w->longer, 0, 1, &(tsr_random_params){.seed = 6}));
+    TRY(tsr_random_uniform(w->stream, w->longer, 0, 1, tsr_random_params(.seed = 6)));
     TRY(tsr_reduce(w->stream, w->total, w->longer, 0, TSR_REDUCE_SUM, false));
     return tsr_copy(w->stream, w->packed, w->view);
 }
@@ -748,7 +748,7 @@ START_TEST(dropped_batch_keeps_the_order_of_streams)
     tsr_stream *other = NULL;
     GPU_OK(tsr_stream_create(gpu, &other));
     tsr_tensor *t = gpu_new(TSR_F32, 1, shape);
-    GPU_OK(tsr_random_uniform(other, t, 0, 1, &(tsr_random_params){.seed = 1}));
+    GPU_OK(tsr_random_uniform(other, t, 0, 1, tsr_random_params(.seed = 1)));
     GPU_OK(tsr_fill(queue, t, 1));
     tsr__fault_arm(TSR__FAULT_VULKAN, 0, VK_ERROR_OUT_OF_HOST_MEMORY);
     GPU_FAILS(tsr_stream_submit(queue), TSR_ERR_NO_MEMORY, "vkEndCommandBuffer");

@@ -618,7 +618,8 @@ START_TEST(create_errors)
 {
     tsr_kernel *kernel = NULL;
     const uint32_t constants[32] = {64};
-    const tsr_kernel_params good = {.spirv = saxpy_spirv, .spirv_words = SAXPY_WORDS};
+    const tsr_kernel_params good = {
+        .struct_size = sizeof good, .spirv = saxpy_spirv, .spirv_words = SAXPY_WORDS};
     GPU_FAILS(tsr_kernel_create(NULL, &good, &kernel), TSR_ERR_INVALID, "device is NULL");
     GPU_FAILS(tsr_kernel_create(gpu, NULL, &kernel), TSR_ERR_INVALID, "params is NULL");
     GPU_FAILS(tsr_kernel_create(gpu, &good, NULL), TSR_ERR_INVALID, "out is NULL");

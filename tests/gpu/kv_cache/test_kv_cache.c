@@ -389,6 +389,7 @@ START_TEST(rotates_and_appends)
                                        : gpu_random_between(&random, i == 0, 1 + n % 3);
         }
         const tsr_rope_params params = {
+            .struct_size = sizeof params,
             .rotary_dim = n % 7 == 6 && r.dim > 2 ? r.dim - 2 : r.dim,
             .pairing = n % 2 ? TSR_ROPE_ADJACENT : TSR_ROPE_HALVES,
             .theta = 100,
@@ -416,8 +417,13 @@ static tsr_kv_cache *small_cache(int64_t pages)
 
 START_TEST(refuses_params)
 {
-    const tsr_kv_cache_params good = {
-        .stream = queue, .layers = 1, .kv_heads = 1, .head_dim = 4, .pages = 1, .sequences = 1};
+    const tsr_kv_cache_params good = {.struct_size = sizeof good,
+                                      .stream = queue,
+                                      .layers = 1,
+                                      .kv_heads = 1,
+                                      .head_dim = 4,
+                                      .pages = 1,
+                                      .sequences = 1};
     tsr_kv_cache_params wrong[9];
     static const char *const words[] = {
         "stream is NULL",

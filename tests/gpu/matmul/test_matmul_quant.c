@@ -161,6 +161,7 @@ static void check(gpu_random *random, const tsr_quant_format *format, const prod
     gpu_put(bias, bias_values);
 
     tsr_matmul_params params = p->params;
+    params.struct_size = sizeof params;
     params.transpose_b = true;
     const bool has_bias = gpu_random_between(random, 0, 1) == 0;
     params.bias = has_bias ? bias : NULL;
@@ -383,7 +384,8 @@ START_TEST(layers_allow_int8)
         tsr_tensor *y = NULL, *x = gpu_new(TSR_F32, 2, (int64_t[]){1, DEPTH});
         GPU_OK(tsr_group_create(NULL, queue, tsr_group_params(.allow_int8 = allowed), &group));
         ck_assert_int_eq(tsr_group_allows_int8(group), allowed);
-        const tsr_linear_params params = {.group = group,
+        const tsr_linear_params params = {.struct_size = sizeof params,
+                                          .group = group,
                                           .input_size = DEPTH,
                                           .output_size = COLUMNS,
                                           .no_bias = true,

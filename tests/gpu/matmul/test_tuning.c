@@ -25,9 +25,10 @@ static int warnings;
 static char last_warning[1024];
 static tsr_tensor *y, *a, *b;
 
-static const tsr_matmul_params params = {.transpose_b = true};
+static const tsr_matmul_params params = {.struct_size = sizeof params, .transpose_b = true};
 /* Its epilogue makes it another class of products. */
-static const tsr_matmul_params halved = {.transpose_b = true, .alpha = 0.5f};
+static const tsr_matmul_params halved = {
+    .struct_size = sizeof halved, .transpose_b = true, .alpha = 0.5f};
 
 static void note_warning(void *user, tsr_log_level level, const char *message)
 {

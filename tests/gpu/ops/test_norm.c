@@ -634,8 +634,8 @@ START_TEST(gradients_on_their_own)
     tsr_tensor *out[] = {gpu_new(TSR_F32, 2, size), gpu_new(TSR_F32, 1, &columns),
                          gpu_new(TSR_F32, 1, &columns)};
     static double together[3][MAX], alone[MAX];
-    GPU_OK(tsr_random_normal(queue, x, 1, 2, &(tsr_random_params){.seed = 7}));
-    GPU_OK(tsr_random_normal(queue, dy, 0, 1, &(tsr_random_params){.seed = 8}));
+    GPU_OK(tsr_random_normal(queue, x, 1, 2, tsr_random_params(.seed = 7)));
+    GPU_OK(tsr_random_normal(queue, dy, 0, 1, tsr_random_params(.seed = 8)));
     for (int run = -2; run < 3; run++) { /* −2 and −1 compute all gradients, 0 to 2 one each */
         for (int i = 0; i < 3; i++)
             gpu_poison(out[i]);
@@ -694,7 +694,7 @@ static void check_added(tsr_dtype dtype, int64_t rows, int64_t columns, bool cen
         t[i] = i < WEIGHT ? gpu_new(i < ADDED ? TSR_F32 : dtype, 2, size)
                           : gpu_new(TSR_F32, 1, &columns);
     for (int i = 0; i < TENSORS; i++)
-        GPU_OK(tsr_random_normal(queue, t[i], 0, 1, &(tsr_random_params){.seed = (uint64_t)i}));
+        GPU_OK(tsr_random_normal(queue, t[i], 0, 1, tsr_random_params(.seed = (uint64_t)i)));
     if (centred) {
         GPU_OK(tsr__layer_norm_grad_added(queue, t[ONE], t[SUM_ONE], NULL, t[X], t[DY], t[WEIGHT],
                                           t[ADDED], 1e-5F, false));
@@ -901,8 +901,8 @@ static void survive_faults(int64_t rows, int64_t columns, int before, tsr__fault
     static double got[MAX];
     int failed = 0;
     bool reached = true;
-    GPU_OK(tsr_random_normal(queue, x, 1, 2, &(tsr_random_params){.seed = 7}));
-    GPU_OK(tsr_random_normal(queue, dy, 0, 1, &(tsr_random_params){.seed = 8}));
+    GPU_OK(tsr_random_normal(queue, x, 1, 2, tsr_random_params(.seed = 7)));
+    GPU_OK(tsr_random_normal(queue, dy, 0, 1, tsr_random_params(.seed = 8)));
     for (uint64_t nth = 0; reached; nth++) {
         tsr_stream *stream; /* a new one has no scratch memory yet */
         GPU_OK(tsr_stream_create(gpu, &stream));

@@ -9,8 +9,8 @@
 #define STEPS 5
 #define COUNT_MAX 2048
 
-#define SGD(...) (&(tsr_sgd_params){__VA_ARGS__})
-#define ADAMW(...) (&(tsr_adamw_params){__VA_ARGS__})
+#define SGD(...) (&(tsr_sgd_params){.struct_size = sizeof(tsr_sgd_params), __VA_ARGS__})
+#define ADAMW(...) (&(tsr_adamw_params){.struct_size = sizeof(tsr_adamw_params), __VA_ARGS__})
 
 /* An optimizer's tensors, and their values in double precision. */
 typedef struct setup {
@@ -157,6 +157,7 @@ START_TEST(sgd_matches_reference)
     gpu_poison(s->parents[2] ? s->parents[2] : s->state); /* the first step does not read it */
     for (int step = 0; step < STEPS; step++) {
         tsr_sgd_params params = sgd_cases[_i].params;
+        params.struct_size = sizeof params;
         params.first_step = step == 0;
         next_gradient(s, &random);
         GPU_OK(tsr_sgd_step(queue, s->parameter, s->gradient, momentum ? s->state : NULL, s->master,
@@ -175,12 +176,16 @@ END_TEST
 
 /* AdamW ---------------------------------------------------------------------------------------- */
 
+/* The number that a field means: 0 is its default, −0 is zero. */
+static double number(float field, float otherwise)
+{
+    return field != 0 ? (double)field : signbit(field) ? 0 : (double)otherwise;
+}
+
 static void adamw_reference(setup *s, const tsr_adamw_params *params)
 {
-    bool given = params->beta1 != 0 || params->beta2 != 0;
-    double beta1 = given ? (double)params->beta1 : (double)0.9f,
-           beta2 = given ? (double)params->beta2 : (double)0.999f;
-    double epsilon = params->epsilon != 0 ? (double)params->epsilon : 1e-8;
+    double beta1 = number(params->beta1, 0.9f), beta2 = number(params->beta2, 0.999f);
+    double epsilon = number(params->epsilon, 1e-8f);
     double rate = (double)params->learning_rate;
     double correction1 = 1 - pow(beta1, (double)params->step);
     double correction2 = 1 - pow(beta2, (double)params->step);
@@ -208,6 +213,9 @@ static const struct {
       .weight_decay = 0.2f}},
     {TSR_F16, TSR_F32, true, {.learning_rate = 0.003f, .weight_decay = 0.1f}},
     {TSR_BF16, TSR_BF16, false, {.learning_rate = 0.1f, .beta1 = 0.5f}},
+    {TSR_F32, TSR_F32, false, {.learning_rate = 0.1f, .beta1 = TSR_ZERO, .beta2 = 0.9f}},
+    {TSR_F32, TSR_F32, false, {.learning_rate = 0.1f, .beta2 = TSR_ZERO}},
+    {TSR_F32, TSR_F32, false, {.learning_rate = 0.1f, .epsilon = TSR_ZERO}},
 };
 
 static void start_moments(setup *s)
@@ -225,6 +233,7 @@ START_TEST(adamw_matches_reference)
     start_moments(s);
     for (int step = 1; step <= STEPS; step++) {
         tsr_adamw_params params = adamw_cases[_i].params;
+        params.struct_size = sizeof params;
         params.step = step;
         next_gradient(s, &random);
         GPU_OK(tsr_adamw_step(queue, s->parameter, s->gradient, s->state, s->state2, s->master,
@@ -244,7 +253,8 @@ START_TEST(adamw_late_step)
     const int64_t shape[] = {100};
     setup *s = make(&random, TSR_F32, TSR_F32, false, 1, shape);
     start_moments(s);
-    const tsr_adamw_params params = {.learning_rate = 0.5f, .step = 1000000};
+    const tsr_adamw_params params = {
+        .struct_size = sizeof params, .learning_rate = 0.5f, .step = 1000000};
     next_gradient(s, &random);
     GPU_OK(tsr_adamw_step(queue, s->parameter, s->gradient, s->state, s->state2, NULL, &params));
     adamw_reference(s, &params);
@@ -267,11 +277,13 @@ START_TEST(any_views)
         setup *s = make(&random, TSR_F32, TSR_F32, false, ndim, shape);
         start_moments(s);
         next_gradient(s, &random);
-        const tsr_adamw_params adamw = {.learning_rate = 0.1f, .step = 3};
+        const tsr_adamw_params adamw = {
+            .struct_size = sizeof adamw, .learning_rate = 0.1f, .step = 3};
         GPU_OK(tsr_adamw_step(queue, s->parameter, s->gradient, s->state, s->state2, NULL, &adamw));
         adamw_reference(s, &adamw);
         check_step(s, true);
-        const tsr_sgd_params sgd = {.learning_rate = 0.1f, .momentum = 0.9f};
+        const tsr_sgd_params sgd = {
+            .struct_size = sizeof sgd, .learning_rate = 0.1f, .momentum = 0.9f};
         GPU_OK(tsr_sgd_step(queue, s->parameter, s->gradient, s->state, NULL, &sgd));
         sgd_reference(s, &sgd);
         check_step(s, true);
@@ -323,9 +335,9 @@ START_TEST(sgd_keeps_nan_out)
     tsr_tensor *v = gpu_new(TSR_F32, 1, shape);
     gpu_put(p, (double[]){INFINITY, 1});
     gpu_put(g, (double[]){1, 2});
-    GPU_OK(tsr_sgd_step(
-        queue, p, g, v, NULL,
-        &(tsr_sgd_params){.learning_rate = 0.5f, .momentum = 0.5f, .first_step = true}));
+    GPU_OK(
+        tsr_sgd_step(queue, p, g, v, NULL,
+                     tsr_sgd_params(.learning_rate = 0.5f, .momentum = 0.5f, .first_step = true)));
     double got[2];
     gpu_get(v, got);
     ck_assert_double_eq(got[0], 1);
@@ -364,8 +376,9 @@ static void destroy_tensors(tensors *t)
 START_TEST(sgd_errors)
 {
     tensors t = make_tensors();
-    const tsr_sgd_params plain = {.learning_rate = 0.1f};
-    const tsr_sgd_params momentum = {.learning_rate = 0.1f, .momentum = 0.5f};
+    const tsr_sgd_params plain = {.struct_size = sizeof plain, .learning_rate = 0.1f};
+    const tsr_sgd_params momentum = {
+        .struct_size = sizeof momentum, .learning_rate = 0.1f, .momentum = 0.5f};
 #define SGD_FAILS(parameter, gradient, velocity, master, params, words)                            \
     GPU_FAILS(tsr_sgd_step(queue, parameter, gradient, velocity, master, params), TSR_ERR_INVALID, \
               words)
@@ -404,7 +417,8 @@ END_TEST
 START_TEST(adamw_errors)
 {
     tensors t = make_tensors();
-    const tsr_adamw_params params = {.learning_rate = 0.1f, .step = 1};
+    const tsr_adamw_params params = {
+        .struct_size = sizeof params, .learning_rate = 0.1f, .step = 1};
 #define ADAMW_FAILS(parameter, gradient, m1, m2, master, params, words)                            \
     GPU_FAILS(tsr_adamw_step(queue, parameter, gradient, m1, m2, master, params), TSR_ERR_INVALID, \
               words)

@@ -81,7 +81,8 @@ static void check_view(kind what, tsr_tensor *y, const tsr_random_params *params
 /* A million words of each kind in one call have the same bits as on the host. */
 START_TEST(million_words_match_the_host)
 {
-    const tsr_random_params params = {.seed = SEED, .subsequence = SUBSEQUENCE};
+    const tsr_random_params params = {
+        .struct_size = sizeof params, .seed = SEED, .subsequence = SUBSEQUENCE};
     const int64_t shape[] = {1, 1, 1200007};
     tsr_tensor *y = gpu_new(dtype_of((kind)_i), 3, shape);
     gpu_poison(y);
@@ -101,7 +102,8 @@ START_TEST(any_view_and_offset)
         const int64_t shape[] = {gpu_random_between(&random, 1, 4),
                                  gpu_random_between(&random, 1, 9),
                                  gpu_random_between(&random, 0, 23)};
-        tsr_random_params params = {.seed = gpu_random_u64(&random),
+        tsr_random_params params = {.struct_size = sizeof params,
+                                    .seed = gpu_random_u64(&random),
                                     .subsequence = gpu_random_u64(&random),
                                     .offset = gpu_random_u64(&random) >> (i % 60 + 1)};
         tsr_tensor *parent;
@@ -121,7 +123,7 @@ START_TEST(writes_nothing_else)
     tsr_tensor *whole = gpu_new(TSR_U32, 2, shape), *view = NULL;
     gpu_poison(whole);
     GPU_OK(tsr_tensor_slice(whole, 1, 3, 6, 1, &view));
-    GPU_OK(tsr_random_bits(queue, view, &(tsr_random_params){.seed = 5, .offset = 1}));
+    GPU_OK(tsr_random_bits(queue, view, tsr_random_params(.seed = 5, .offset = 1)));
     uint32_t *got = get_raw(whole, 7 * 10 * 4);
     for (uint64_t i = 0; i < 7; i++)
         for (uint64_t j = 0; j < 10; j++)
@@ -141,7 +143,8 @@ START_TEST(indices_are_64_bit)
     const uint64_t offsets[] = {(UINT64_C(1) << 32) - 7, (UINT64_C(1) << 34) - 7,
                                 (UINT64_C(3) << 34) - 2, UINT64_MAX - 4 * 3 * 5 + 1};
     for (size_t i = 0; i < sizeof offsets / sizeof *offsets; i++) {
-        const tsr_random_params params = {.seed = SEED, .offset = offsets[i]};
+        const tsr_random_params params = {
+            .struct_size = sizeof params, .seed = SEED, .offset = offsets[i]};
         const int64_t shape[] = {4, 3, 5};
         tsr_tensor *y = gpu_new(TSR_U32, 3, shape);
         GPU_OK(tsr_random_bits(queue, y, &params));
@@ -162,8 +165,11 @@ START_TEST(any_index_strides)
     const int64_t shapes[][3] = {{3, 4, 6}, {1, 1, 9}, {1, 9, 1}, {4, 1, 1}};
     for (size_t i = 0; i < sizeof strides / sizeof *strides; i++)
         for (uint64_t k = 0; k < 4; k++) {
-            const tsr_random_params params = {
-                .seed = 9, .subsequence = i, .offset = k == 0 ? 3 : 4, .index_strides = strides[i]};
+            const tsr_random_params params = {.struct_size = sizeof params,
+                                              .seed = 9,
+                                              .subsequence = i,
+                                              .offset = k == 0 ? 3 : 4,
+                                              .index_strides = strides[i]};
             tsr_tensor *y = gpu_new(TSR_U32, 3, shapes[k]);
             gpu_poison(y);
             GPU_OK(tsr_random_bits(queue, y, &params));
@@ -178,13 +184,15 @@ END_TEST
 START_TEST(indices_reach_63_bits)
 {
     const int64_t strides[] = {INT64_MAX, 1, 1}, shape[] = {2, 1, 1}, farther[] = {2, 1, 2};
-    const tsr_random_params params = {
-        .seed = SEED, .offset = UINT64_C(1) << 63, .index_strides = strides};
+    const tsr_random_params params = {.struct_size = sizeof params,
+                                      .seed = SEED,
+                                      .offset = UINT64_C(1) << 63,
+                                      .index_strides = strides};
     tsr_tensor *y = gpu_new(TSR_U32, 3, shape), *refused = gpu_new(TSR_U32, 3, farther);
     gpu_poison(y);
     GPU_OK(tsr_random_bits(queue, y, &params));
     check_view(BITS, y, &params);
-    GPU_FAILS(tsr_random_bits(queue, refused, &(tsr_random_params){.index_strides = strides}),
+    GPU_FAILS(tsr_random_bits(queue, refused, tsr_random_params(.index_strides = strides)),
               TSR_ERR_OVERFLOW, "over shape [2,1,2] with index_strides");
     tsr_tensor_destroy(&refused);
     tsr_tensor_destroy(&y);
@@ -201,7 +209,7 @@ START_TEST(shard_equals_slice_of_whole)
     const uint64_t first = 1000003;
     tsr_tensor *whole = gpu_new(TSR_F32, 2, shape);
     GPU_OK(tsr_random_normal(queue, whole, 0, 1,
-                             &(tsr_random_params){.seed = 4, .subsequence = 8, .offset = first}));
+                             tsr_random_params(.seed = 4, .subsequence = 8, .offset = first)));
     for (int dim = 0; dim < 2; dim++)
         for (int64_t begin = 0; begin < shape[dim]; begin += 11) {
             int64_t end = begin + 11 < shape[dim] ? begin + 11 : shape[dim];
@@ -211,10 +219,9 @@ START_TEST(shard_equals_slice_of_whole)
             GPU_OK(tsr_tensor_slice(whole, dim, begin, end, 1, &slice));
             GPU_OK(tsr_random_normal(
                 queue, shard, 0, 1,
-                &(tsr_random_params){.seed = 4,
-                                     .subsequence = 8,
-                                     .offset = first + (uint64_t)(begin * index_strides[dim]),
-                                     .index_strides = index_strides}));
+                tsr_random_params(.seed = 4, .subsequence = 8,
+                                  .offset = first + (uint64_t)(begin * index_strides[dim]),
+                                  .index_strides = index_strides)));
             uint64_t size = (uint64_t)(part[0] * part[1]) * 4;
             void *a = get_raw(shard, size), *b = get_raw(slice, size);
             ck_assert_mem_eq(a, b, size);
@@ -236,7 +243,7 @@ START_TEST(float16_is_rounded)
         for (int what = UNIFORM; what <= NORMAL; what++) {
             enum { COUNT = 1021 };
             const int64_t shape[] = {COUNT};
-            const tsr_random_params params = {.seed = 3, .offset = 2};
+            const tsr_random_params params = {.struct_size = sizeof params, .seed = 3, .offset = 2};
             tsr_tensor *y = gpu_new(dtypes[d], 1, shape);
             gpu_poison(y);
             GPU_OK(draw((kind)what, y, &params));
@@ -290,6 +297,7 @@ static tsr_random_params find_words(uint64_t seed, uint32_t a, uint32_t b, uint3
         philox_inverse(words, key, counter);
     } while (counter[1] >> 30);
     return (tsr_random_params){
+        .struct_size = sizeof(tsr_random_params),
         .seed = seed,
         .subsequence = counter[2] | (uint64_t)counter[3] << 32,
         .offset = (counter[0] | (uint64_t)counter[1] << 32) * 4,
@@ -361,7 +369,7 @@ static void check_below_high(const range *r)
     const int64_t shape[] = {COUNT};
     const double limit = largest_below(r->dtype, (double)r->high);
     tsr_tensor *y = gpu_new(r->dtype, 1, shape);
-    GPU_OK(tsr_random_uniform(queue, y, r->low, r->high, &(tsr_random_params){.seed = 1}));
+    GPU_OK(tsr_random_uniform(queue, y, r->low, r->high, tsr_random_params(.seed = 1)));
     double *got = malloc(COUNT * sizeof *got);
     ck_assert_ptr_nonnull(got);
     gpu_get(y, got);
@@ -391,9 +399,9 @@ START_TEST(empty_tensors_draw_nothing)
 {
     const int64_t shape[] = {3, 0, 5};
     tsr_tensor *y = gpu_new(TSR_F32, 3, shape);
-    GPU_OK(tsr_random_uniform(queue, y, 0, 1, &(tsr_random_params){.offset = UINT64_MAX}));
-    GPU_OK(tsr_random_normal(queue, y, 0, 1, &(tsr_random_params){.offset = UINT64_MAX}));
-    GPU_OK(tsr_dropout(queue, y, y, 0.5f, &(tsr_random_params){.offset = UINT64_MAX}));
+    GPU_OK(tsr_random_uniform(queue, y, 0, 1, tsr_random_params(.offset = UINT64_MAX)));
+    GPU_OK(tsr_random_normal(queue, y, 0, 1, tsr_random_params(.offset = UINT64_MAX)));
+    GPU_OK(tsr_dropout(queue, y, y, 0.5f, tsr_random_params(.offset = UINT64_MAX)));
     tsr_tensor_destroy(&y);
 }
 END_TEST
@@ -430,7 +438,7 @@ static const int64_t run_lengths[] = {1, 3, 4, 5, 8, 11, 64, MAX_RUN};
 
 static void draw_run(kind what, tsr_dtype dtype, int64_t start, int64_t count, uint64_t offset)
 {
-    const tsr_random_params params = {.seed = SEED, .offset = offset};
+    const tsr_random_params params = {.struct_size = sizeof params, .seed = SEED, .offset = offset};
     tsr_tensor *whole, *run = run_within(dtype, start, count, &whole);
     double want[MAX_RUN];
     for (int64_t i = 0; i < count; i++) {
@@ -498,7 +506,8 @@ START_TEST(dropout_matches_the_host)
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
         enum { ROWS = 61, COLUMNS = 83 };
         const int64_t shape[] = {ROWS, COLUMNS};
-        const tsr_random_params params = {.seed = SEED + c, .subsequence = c, .offset = c};
+        const tsr_random_params params = {
+            .struct_size = sizeof params, .seed = SEED + c, .subsequence = c, .offset = c};
         double *x = malloc(ROWS * COLUMNS * sizeof *x);
         ck_assert_ptr_nonnull(x);
         for (int i = 0; i < ROWS * COLUMNS; i++)
@@ -523,7 +532,8 @@ END_TEST
 static void drop_run(tsr_dtype y_dtype, tsr_dtype x_dtype, int64_t start, int64_t count)
 {
     const float p = 0.25f, scale = (float)(1 / (1 - 0.25));
-    const tsr_random_params params = {.seed = SEED, .offset = 8 + (uint64_t)(count % 2)};
+    const tsr_random_params params = {
+        .struct_size = sizeof params, .seed = SEED, .offset = 8 + (uint64_t)(count % 2)};
     tsr_tensor *wholes[2], *y = run_within(y_dtype, start, count, &wholes[0]);
     tsr_tensor *x = run_within(x_dtype, start / 2, count, &wholes[1]);
     double from[MAX_RUN], want[MAX_RUN];
@@ -572,7 +582,7 @@ START_TEST(dropout_in_place_drops_nan)
 {
     enum { COUNT = 4096 };
     const int64_t shape[] = {COUNT};
-    const tsr_random_params params = {.seed = 12, .subsequence = 1};
+    const tsr_random_params params = {.struct_size = sizeof params, .seed = 12, .subsequence = 1};
     double x[COUNT];
     for (int i = 0; i < COUNT; i++)
         x[i] = i % 3 == 0 ? NAN : i % 3 == 1 ? INFINITY : (double)i;
@@ -591,7 +601,7 @@ END_TEST
 START_TEST(errors_name_the_values)
 {
     const int64_t shape[] = {4, 5}, wide[] = {8, 5};
-    const tsr_random_params params = {.seed = 1};
+    const tsr_random_params params = {.struct_size = sizeof params, .seed = 1};
     tsr_tensor *f = gpu_new(TSR_F32, 2, shape), *u = gpu_new(TSR_U32, 2, shape);
     tsr_tensor *w = gpu_new(TSR_F32, 2, wide), *repeated = NULL, *a = NULL, *b = NULL;
     tsr_tensor *h = gpu_new(TSR_F16, 2, shape), *bf = gpu_new(TSR_BF16, 2, shape);
@@ -622,11 +632,11 @@ START_TEST(errors_name_the_values)
     GPU_FAILS(tsr_random_normal(queue, f, 0, NAN, &params), TSR_ERR_INVALID, "deviation is nan");
 
     const int64_t negative[] = {5, -1}, huge[] = {INT64_MAX, INT64_MAX};
-    GPU_FAILS(tsr_random_bits(queue, u, &(tsr_random_params){.index_strides = negative}),
+    GPU_FAILS(tsr_random_bits(queue, u, tsr_random_params(.index_strides = negative)),
               TSR_ERR_INVALID, "index_strides[1] is -1");
-    GPU_FAILS(tsr_random_bits(queue, u, &(tsr_random_params){.index_strides = huge}),
-              TSR_ERR_OVERFLOW, "over shape [4,5] with index_strides");
-    GPU_FAILS(tsr_random_bits(queue, u, &(tsr_random_params){.offset = UINT64_MAX - 18}),
+    GPU_FAILS(tsr_random_bits(queue, u, tsr_random_params(.index_strides = huge)), TSR_ERR_OVERFLOW,
+              "over shape [4,5] with index_strides");
+    GPU_FAILS(tsr_random_bits(queue, u, tsr_random_params(.offset = UINT64_MAX - 18)),
               TSR_ERR_OVERFLOW, "from offset 18446744073709551597");
 
     GPU_OK(tsr_tensor_slice(f, 0, 0, 1, 1, &a));

@@ -43,6 +43,7 @@ static double optional(const json_t *object, const char *name)
 static tsr_rope_params params_of(const json_t *one)
 {
     tsr_rope_params params = {
+        .struct_size = sizeof params,
         .rotary_dim = golden_integer(one, "rotary_dim"),
         .pairing = strcmp(golden_text(one, "pairing"), "halves") == 0 ? TSR_ROPE_HALVES
                                                                       : TSR_ROPE_ADJACENT,
@@ -184,6 +185,7 @@ static void compare(int64_t count, const double *got, const double *want, const 
 static tsr_rope_params random_params(gpu_random *random)
 {
     tsr_rope_params params = {
+        .struct_size = sizeof params,
         .rotary_dim = 2 * gpu_random_between(random, 1, 20),
         .pairing = (tsr_rope_pairing)gpu_random_between(random, 0, 1),
         .theta = gpu_random_between(random, 0, 1) ? 0 : 500000,
@@ -285,7 +287,7 @@ START_TEST(turns_a_part_of_a_product_in_place)
 {
     enum { BATCH = 2, LENGTH = 5, HEADS = 6, WIDTH = 16, TURNED = 4 };
     const int64_t shape[] = {BATCH, LENGTH, HEADS, WIDTH}, length = LENGTH;
-    const tsr_rope_params params = {.rotary_dim = WIDTH};
+    const tsr_rope_params params = {.struct_size = sizeof params, .rotary_dim = WIDTH};
     const int64_t count = BATCH * LENGTH * HEADS * WIDTH;
     double *in = doubles(count), *got = doubles(count), *want = doubles(count),
            *scales = doubles(count), places[LENGTH], rows[BATCH * LENGTH * HEADS];
@@ -325,7 +327,8 @@ END_TEST
 START_TEST(turns_many_rows)
 {
     const int64_t shape[] = {3, 7, 131, 48}, length = 131, count = INT64_C(3) * 7 * 131 * 48;
-    const tsr_rope_params params = {.rotary_dim = 40, .pairing = (tsr_rope_pairing)_i};
+    const tsr_rope_params params = {
+        .struct_size = sizeof params, .rotary_dim = 40, .pairing = (tsr_rope_pairing)_i};
     double *in = doubles(count), *got = doubles(count), *want = doubles(count),
            *scales = doubles(count), *places = doubles(length), *rows = doubles(3 * 7 * length);
     gpu_random random = {9};
@@ -359,7 +362,7 @@ END_TEST
 
 START_TEST(refuses_params)
 {
-    static const struct {
+    struct {
         tsr_rope_params params;
         const char *words;
     } wrong[] = {
@@ -396,8 +399,10 @@ START_TEST(refuses_params)
         {{.rotary_dim = 8, .scaling = TSR_ROPE_SCALING_YARN, .factor = 8}, "original_length is 0"},
     };
     tsr_rope *rope = NULL;
-    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        wrong[i].params.struct_size = sizeof wrong[i].params;
         GPU_FAILS(tsr_rope_create(queue, &wrong[i].params, &rope), TSR_ERR_INVALID, wrong[i].words);
+    }
     GPU_FAILS(tsr_rope_create(NULL, &wrong[0].params, &rope), TSR_ERR_INVALID, "stream is NULL");
     GPU_FAILS(tsr_rope_create(queue, NULL, &rope), TSR_ERR_INVALID, "params is NULL");
     GPU_FAILS(tsr_rope_create(queue, &wrong[0].params, NULL), TSR_ERR_INVALID, "out is NULL");

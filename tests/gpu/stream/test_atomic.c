@@ -222,8 +222,7 @@ static tsr_status axpy(const scene *s)
 
 static tsr_status step_of_sgd(const scene *s)
 {
-    return tsr_sgd_step(queue, at(s, 0), at(s, 1), NULL, NULL,
-                        &(tsr_sgd_params){.learning_rate = 1});
+    return tsr_sgd_step(queue, at(s, 0), at(s, 1), NULL, NULL, tsr_sgd_params(.learning_rate = 1));
 }
 
 /* CPU drivers divide k of this product among dispatches that add to y. */

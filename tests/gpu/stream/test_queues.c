@@ -408,7 +408,8 @@ static uint64_t run_program(uint64_t seed, bool two_queues, bool direct)
 {
     program p = {.data = malloc(MOST * sizeof(float)), .digest = 1};
     gpu_random random = {seed};
-    const tsr_device_params params = {.staging_bytes = 256 << 10, .force_staging = !direct};
+    const tsr_device_params params = {
+        .struct_size = sizeof params, .staging_bytes = 256 << 10, .force_staging = !direct};
     setenv("TESSERA_TRANSFER_QUEUE", two_queues ? "1" : "0", 1);
     GPU_OK(tsr_device_open(&params, &p.device));
     unsetenv("TESSERA_TRANSFER_QUEUE");

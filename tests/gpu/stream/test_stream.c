@@ -155,7 +155,7 @@ START_TEST(waiting_has_a_limit)
     const int64_t many = 1 << 20;
     tsr_tensor *x = gpu_new(TSR_F32, 1, &many);
     for (int i = 0; i < 4; i++)
-        GPU_OK(tsr_random_normal(queue, x, 0, 1, &(tsr_random_params){.seed = (uint64_t)i}));
+        GPU_OK(tsr_random_normal(queue, x, 0, 1, tsr_random_params(.seed = (uint64_t)i)));
     GPU_FAILS(tsr_stream_wait_for(queue, 1), TSR_ERR_TIMEOUT, "work was still running after 1 ns");
     GPU_OK(tsr_stream_wait(queue));
     GPU_OK(tsr_stream_wait_for(queue, 1));

@@ -41,7 +41,8 @@ END_TEST
 
 START_TEST(fits_into_memory)
 {
-    tsr_pipeline_divide_params p = {.blocks = 8,
+    tsr_pipeline_divide_params p = {.struct_size = sizeof p,
+                                    .blocks = 8,
                                     .stages = 2,
                                     .memory_bytes = (uint64_t[]){35, 0},
                                     .block_bytes = 10,
@@ -105,7 +106,8 @@ START_TEST(no_division_is_better)
             limits[s] = 1 + (int)(random_next(&state) % 8);
             memory[s] = (uint64_t)limits[s] * 10;
         }
-        const tsr_pipeline_divide_params p = {.blocks = 3 + (int)(random_next(&state) % 12),
+        const tsr_pipeline_divide_params p = {.struct_size = sizeof p,
+                                              .blocks = 3 + (int)(random_next(&state) % 12),
                                               .stages = 3,
                                               .rates = rates,
                                               .memory_bytes = memory,
@@ -135,7 +137,7 @@ START_TEST(refuses)
     int counts[4];
     ck_assert_error(tsr_pipeline_divide(NULL, counts), TSR_ERR_INVALID,
                     "pipeline_divide: params is NULL");
-    tsr_pipeline_divide_params p = {.blocks = 2, .stages = 3};
+    tsr_pipeline_divide_params p = {.struct_size = sizeof p, .blocks = 2, .stages = 3};
     ck_assert_error(tsr_pipeline_divide(&p, NULL), TSR_ERR_INVALID,
                     "pipeline_divide: counts is NULL");
     ck_assert_error(tsr_pipeline_divide(&p, counts), TSR_ERR_INVALID,

@@ -253,7 +253,8 @@ static tsr_status divide_blocks(const plan_search *s, const plan_candidate *c,
             rates[stage] =
                 fmin(rates[stage], group_speed(s, c, (stage * c->data + row) * c->tensor));
     }
-    const tsr_pipeline_divide_params params = {.blocks = s->work.layers,
+    const tsr_pipeline_divide_params params = {.struct_size = sizeof params,
+                                               .blocks = s->work.layers,
                                                .stages = c->stages,
                                                .rates = rates,
                                                .last_cost = head_blocks(s, c, parts)};

@@ -2,6 +2,8 @@
 #include <inttypes.h>
 #include <math.h>
 
+#include "base/given.h"
+#include "base/struct_size.h"
 #include "gpu/ops/optimizer/optimizer.h"
 #include "gpu/ops/optimizer/step_params.h"
 
@@ -43,9 +45,8 @@ tsr_status tsr__adamw_step(tsr_stream *stream, tsr_tensor *parameter, const tsr_
     };
     TSR__TRY(tsr__optimizer_check(stream, &optimizer));
 
-    bool betas_given = params->beta1 != 0 || params->beta2 != 0;
-    float beta1 = betas_given ? params->beta1 : 0.9f;
-    float beta2 = betas_given ? params->beta2 : 0.999f;
+    float beta1 = tsr__given_float(params->beta1, 0.9f);
+    float beta2 = tsr__given_float(params->beta2, 0.999f);
     double correction1 = 1 - pow((double)beta1, (double)params->step);
     double correction2 = 1 - pow((double)beta2, (double)params->step);
     double rate = (double)params->learning_rate;
@@ -55,7 +56,7 @@ tsr_status tsr__adamw_step(tsr_stream *stream, tsr_tensor *parameter, const tsr_
         [TSR_ADAMW_BETA2] = beta2,
         [TSR_ADAMW_STEP] = (float)(rate / correction1),
         [TSR_ADAMW_ROOT_SCALE] = (float)(1 / sqrt(correction2)),
-        [TSR_ADAMW_EPSILON] = params->epsilon == 0 ? 1e-8f : params->epsilon,
+        [TSR_ADAMW_EPSILON] = tsr__given_float(params->epsilon, 1e-8f),
         [TSR_OPT_GRADIENT_SCALE] = scale.value,
     };
     return tsr__optimizer_record(stream, &optimizer, TSR__SHADER_ADAMW, 0, numbers, scale.at);
@@ -65,6 +66,8 @@ tsr_status tsr_adamw_step(tsr_stream *stream, tsr_tensor *parameter, const tsr_t
                           tsr_tensor *moment1, tsr_tensor *moment2, tsr_tensor *master,
                           const tsr_adamw_params *params)
 {
+    TSR__REQUIRE(params, "adamw_step: params is NULL");
+    TSR__TAKE(tsr_adamw_params, params);
     return tsr__adamw_step(stream, parameter, gradient, moment1, moment2, master, params,
                            (tsr__gradient_scale){.value = 1});
 }

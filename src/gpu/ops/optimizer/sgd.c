@@ -1,6 +1,7 @@
 /* Stochastic gradient descent with momentum. */
 #include <math.h>
 
+#include "base/struct_size.h"
 #include "gpu/ops/optimizer/optimizer.h"
 #include "gpu/ops/optimizer/step_params.h"
 
@@ -62,6 +63,8 @@ tsr_status tsr__sgd_step(tsr_stream *stream, tsr_tensor *parameter, const tsr_te
 tsr_status tsr_sgd_step(tsr_stream *stream, tsr_tensor *parameter, const tsr_tensor *gradient,
                         tsr_tensor *velocity, tsr_tensor *master, const tsr_sgd_params *params)
 {
+    TSR__REQUIRE(params, "sgd_step: params is NULL");
+    TSR__TAKE(tsr_sgd_params, params);
     return tsr__sgd_step(stream, parameter, gradient, velocity, master, params,
                          (tsr__gradient_scale){.value = 1});
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "base/struct_size.h"
 #include "gpu/ops/common/rows.h"
 #include "shaders/params/random.h"
 #include "tensor/check.h"
@@ -41,7 +42,6 @@ static tsr_status check(const char *op, const tsr_stream *stream, const tsr_tens
 {
     TSR__TRY(tsr__require_tensor(op, "y", stream, y));
     TSR__TRY(tsr__require_writable(op, "y", y));
-    TSR__REQUIRE(params != NULL, "%s: params is NULL", op);
     /* The layout of indices has dtype u8, so that each index counts as one byte: the division into
      * pieces, which span fewer than 2^31 bytes in every operand, then also keeps the indices of a
      * piece within 2^31. */
@@ -225,6 +225,8 @@ tsr_status tsr_random_uniform(tsr_stream *stream, tsr_tensor *y, float low, floa
                               const tsr_random_params *params)
 {
     static const char op[] = "random_uniform";
+    TSR__REQUIRE(params, "%s: params is NULL", op);
+    TSR__TAKE(tsr_random_params, params);
     tsr_layout index;
     TSR__TRY(tsr__require_float(op, "y", stream, y));
     TSR__TRY(check(op, stream, y, params, &index));
@@ -245,6 +247,8 @@ tsr_status tsr_random_normal(tsr_stream *stream, tsr_tensor *y, float mean, floa
                              const tsr_random_params *params)
 {
     static const char op[] = "random_normal";
+    TSR__REQUIRE(params, "%s: params is NULL", op);
+    TSR__TAKE(tsr_random_params, params);
     tsr_layout index;
     TSR__TRY(tsr__require_float(op, "y", stream, y));
     TSR__TRY(check(op, stream, y, params, &index));
@@ -261,6 +265,8 @@ tsr_status tsr_random_normal(tsr_stream *stream, tsr_tensor *y, float mean, floa
 tsr_status tsr_random_bits(tsr_stream *stream, tsr_tensor *y, const tsr_random_params *params)
 {
     static const char op[] = "random_bits";
+    TSR__REQUIRE(params, "%s: params is NULL", op);
+    TSR__TAKE(tsr_random_params, params);
     tsr_layout index;
     TSR__TRY(check(op, stream, y, params, &index));
     TSR__REQUIRE(y->layout.dtype == TSR_U32, "%s: y is %s; u32 is needed", op,
@@ -275,6 +281,8 @@ tsr_status tsr_dropout(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x, f
                        const tsr_random_params *params)
 {
     static const char op[] = "dropout";
+    TSR__REQUIRE(params, "%s: params is NULL", op);
+    TSR__TAKE(tsr_random_params, params);
     tsr_layout index;
     TSR__TRY(tsr__require_float(op, "y", stream, y));
     TSR__TRY(tsr__require_float(op, "x", stream, x));

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/struct_size.h"
 #include "gpu/ops/common/rows.h"
 #include "gpu/ops/common/walk.h"
 #include "gpu/stream/host_access.h"
@@ -62,6 +63,7 @@ tsr_status tsr_rope_create(tsr_stream *stream, const tsr_rope_params *params, ts
                  !stream  ? "stream"
                  : params ? "out"
                           : "params");
+    TSR__TAKE(tsr_rope_params, params);
     tsr_rope_params complete;
     TSR__TRY(tsr__rope_params_complete(params, &complete));
     tsr_rope *rope = tsr__calloc(1, sizeof *rope);
