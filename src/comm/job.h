@@ -6,7 +6,7 @@
 #define TSR_COMM_JOB_H
 
 #include "base/clock.h"
-#include "comm/algorithms/levels.h"
+#include "comm/algorithms/choose.h"
 #include "comm/call.h"
 #include "comm/recovery/recovery.h"
 #include "comm/reduce/reduce.h"
@@ -20,12 +20,10 @@
  * are behind. */
 #define TSR__COMM_PAST 128
 #define TSR__TOMBSTONES 8
-/* The largest job in which every rank connects to every other rank while the communicator is
- * created. In a larger job, ranks connect to few others, and send control messages inside a host
- * through mailboxes. Also the largest communicator in which a rank that has waited for a long time
- * asks all other ranks for their calls. In a larger communicator it asks only those that it waits
- * for. */
-#define TSR__MANY_RANKS 32
+/* The largest communicator in which a rank that has waited for a long time asks all other ranks for
+ * their calls. In a larger communicator it asks only those that it waits for, because it is not
+ * connected to the others. */
+#define TSR__MANY_RANKS TSR__CONNECT_ALL_RANKS
 
 typedef struct tsr__job tsr__job;
 typedef struct tsr__control tsr__control;
@@ -50,16 +48,15 @@ struct tsr_comm {
                    */
     int host_count;
     tsr__shm *shm; /* NULL: this communicator does not use shared memory */
-    /* The ranks shm_first … shm_first + shm_count − 1 use `shm`. These are all ranks, or, if
-     * operations run in levels (inside hosts, then between them), this rank's subtree: the ranks of
-     * its host that combine their data first (algorithms/levels.h). */
+    /* The ranks shm_first … shm_first + shm_count − 1 use `shm`. These are all ranks or, if
+     * operations are hierarchical (algorithms/hierarchical.h), the ranks of this rank's subtree. */
     int shm_first, shm_count;
-    tsr__levels levels; /* subtrees > 1: some operations run in levels */
-    /* How many operations in levels have been started, and how many have completed. They run one
+    tsr__hierarchy hierarchy; /* subtrees > 1: some operations are hierarchical */
+    /* How many hierarchical operations have been started, and how many have completed. They run one
      * after another. */
-    uint64_t levels_started, levels_completed;
-    /* [size]: pointers to the contributions that a step combines exactly (reduce/exact.h); one step
-     * at a time uses this array */
+    uint64_t hierarchical_started, hierarchical_completed;
+    /* [size]: pointers to the contributions that a step combines exactly (reduce/exact_combine.h);
+     * one step at a time uses this array */
     const void **inputs;
     uint64_t timeout_ns;
     bool reproducible;
@@ -109,13 +106,13 @@ struct tsr_request {
     /* The complete operation runs in shared memory, without a schedule. */
     bool in_shm;
     /* The operation in shared memory: the complete operation if in_shm is true, otherwise the inner
-     * step in progress (a collective of the ranks of one subtree, algorithms/levels.h). */
+     * step in progress (a collective of the ranks of one subtree, algorithms/hierarchical.h). */
     tsr__shm_operation shm;
 
-    /* The operation runs in levels (inside hosts, then between them); `level` counts such
+    /* The operation is hierarchical (algorithms/hierarchical.h). hierarchical_number counts such
      * operations of the communicator. */
-    bool has_levels;
-    uint64_t level;
+    bool is_hierarchical;
+    uint64_t hierarchical_number;
     /* the current round of the schedule is an inner step, which has not completed */
     bool inner_running;
 
@@ -163,11 +160,12 @@ static inline bool tsr__request_is_running(const tsr_request *request)
     return !request->done && request->comm->status == TSR_OK;
 }
 
-/* Operations in levels (inside the hosts, then between them) run one after another. Returns whether
- * the request is one and must wait for an earlier one of its communicator. */
+/* Returns whether the request is hierarchical and must wait for an earlier hierarchical operation of
+ * its communicator, because these run one after another. */
 static inline bool tsr__request_is_queued(const tsr_request *request)
 {
-    return request->has_levels && request->level != request->comm->levels_completed;
+    return request->is_hierarchical &&
+           request->hierarchical_number != request->comm->hierarchical_completed;
 }
 
 /* A tombstone: the number of a communicator that has failed or was destroyed, whose messages are

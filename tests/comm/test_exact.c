@@ -2,7 +2,7 @@
  * bits do not overlap (J. R. Shewchuk, 1997), which are rounded by integer arithmetic. */
 #include <stdlib.h>
 
-#include "comm/reduce/exact.h"
+#include "comm/reduce/exact_combine.h"
 #include "comm/reduce/numbers.h"
 
 #define MAX 40

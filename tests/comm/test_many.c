@@ -18,7 +18,7 @@ static int many(void)
 }
 
 /* Returns the hosts of the ranks: two hosts, each with half of the leaves of the tree of
- * additions (algorithms/tree.h), so that operations run in levels. */
+ * additions (algorithms/tree.h), so that operations are hierarchical. */
 static const char *two_hosts(int size)
 {
     static char hosts[RANKS_CAPACITY + 1];
@@ -31,7 +31,7 @@ static const char *two_hosts(int size)
     return hosts;
 }
 
-/* The three ways in which operations run: shared memory, levels, and messages. */
+/* The three ways in which operations run: shared memory, hierarchy, and messages. */
 #define WAYS 3
 static void start(int size, int round, void (*run)(tsr_comm *comm, void *user))
 {

@@ -72,7 +72,7 @@ point "gpu/attention includes products and what operators share" parts gpu atten
     matmul ops/common
 point "gpu/checks includes no single operator" parts gpu checks device pipeline stream quant self_test matmul/self_test kv_cache \
     ops/common ops/optimizer/step_params
-point "comm/algorithms includes itself only" parts comm algorithms
+point "comm/algorithms includes itself and call.h" parts comm algorithms call
 point "comm/reduce includes itself only" parts comm reduce
 point "comm/ucx includes itself only" parts comm ucx
 point "comm/bootstrap includes itself only" parts comm bootstrap

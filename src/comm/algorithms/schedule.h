@@ -18,7 +18,7 @@
 
 typedef enum tsr__array {
     TSR__AT_SEND, /* the caller's input, which is only read */
-    TSR__AT_RECV, /* the caller's output, which may be the input or a part of it */
+    TSR__AT_RECV, /* the caller's output, which may overlap the input */
     TSR__AT_TEMP  /* temp_count elements of temporary memory */
 } tsr__array;
 
@@ -34,11 +34,11 @@ typedef enum tsr__step_kind {
     TSR__STEP_COMBINE, /* to = op(from, with); `to` equals `from` or `with`, or overlaps neither */
     TSR__STEP_DIVIDE,  /* if the op is AVG, divides `to` by the number of ranks */
     /* to = op(from, …): combines `from` with `slots` other spans, which follow each other in memory
-     * and of which `with` is the first. Their order does not change the result (reduce/exact.h).
-     * Divides if the op is AVG. */
+     * and of which `with` is the first. Their order does not change the result
+     * (reduce/exact_combine.h). Divides if the op is AVG. */
     TSR__STEP_EXACT,
-    /* A collective of the ranks of this rank's subtree, see levels.h. It is the only step of its
-     * round. */
+    /* A collective of the ranks of this rank's subtree, see hierarchical.h. It is the only step of
+     * its round. */
     TSR__STEP_INNER
 } tsr__step_kind;
 

@@ -5,7 +5,7 @@
  * 2i + 1 share a leaf. One of the two holds the leaf. The other one sends its contribution to the
  * holder before all other steps, and receives the result after them. Every other rank has a leaf of
  * its own. The P leaves are combined in pairs at distance 1, then 2, 4, …, P/2. So every aligned
- * block of 2^k leaves is a complete subtree, and neighbours, which often share a host, are combined
+ * group of 2^k leaves is a complete subtree, and neighbours, which often share a host, are combined
  * first. This is recursive halving and doubling (R. Rabenseifner, "Optimization of collective
  * reduction operations", ICCS 2004) with one fixed sequence of distances. The tree is the same for
  * every element and for every rank that combines elements.
@@ -25,7 +25,7 @@ typedef struct tsr__blocks {
     const uint64_t *starts;
     uint64_t each;
     /* [size], where each block ends; NULL if it ends where the next one starts. Only inner steps
-     * (levels.h) have ends, and their starts are [size]. */
+     * (hierarchical.h) have ends, and their starts are [size]. */
     const uint64_t *ends;
 } tsr__blocks;
 
@@ -42,10 +42,10 @@ static inline uint64_t tsr__block_count(const tsr__blocks *blocks, int rank)
 
 typedef struct tsr__tree {
     int size, rank;
-    int power; /* P in the comment at the top of this file */
-    int extra; /* r in that comment */
-    int leaf;  /* the leaf of this rank */
-    int other; /* the rank that shares this leaf, or −1 */
+    int power;   /* P in the comment at the top of this file */
+    int extra;   /* r in that comment */
+    int leaf;    /* the leaf of this rank */
+    int partner; /* the rank that shares this leaf, or −1 */
     bool holds;
     /* The root of the operation; −1: it has none. Of two ranks that share a leaf, root holds the
      * leaf if it is one of them, and otherwise the even rank does. */
@@ -53,9 +53,9 @@ typedef struct tsr__tree {
     /* Leaf i of this tree is leaf first + i · step of the tree of all ranks. The two trees differ
      * only after tsr__tree_between. */
     int first, step;
-    /* How many leaves, an aligned block that includes this one, an inner step (levels.h) has
-     * already combined or gathered. Algorithms leave out the rounds between these leaves. 1: there
-     * was no such step. Ranks may have different values. */
+    /* The number of leaves that an inner step (hierarchical.h) has already combined or gathered: an
+     * aligned group that includes this rank's leaf. Algorithms leave out the rounds between these
+     * leaves. 1: there was no such step. Ranks may have different values. */
     int joined;
 } tsr__tree;
 
@@ -67,36 +67,36 @@ static inline int tsr__tree_leaf_of(const tsr__tree *tree, int rank)
 /* Returns the rank that holds a leaf. */
 static inline int tsr__tree_holder(const tsr__tree *tree, int leaf)
 {
-    const int at = tree->first + leaf * tree->step;
-    if (at >= tree->extra)
-        return at + tree->extra;
-    return 2 * at + (tree->root == 2 * at + 1);
+    const int of_all = tree->first + leaf * tree->step; /* the leaf in the tree of all ranks */
+    if (of_all >= tree->extra)
+        return of_all + tree->extra;
+    return 2 * of_all + (tree->root == 2 * of_all + 1);
 }
 
 static inline tsr__tree tsr__tree_of(int size, int rank, int root)
 {
-    tsr__tree tree = {.size = size, .rank = rank, .power = 1, .other = -1, .root = root};
+    tsr__tree tree = {.size = size, .rank = rank, .power = 1, .partner = -1, .root = root};
     tree.step = tree.joined = 1;
     while (tree.power <= size / 2)
         tree.power *= 2;
     tree.extra = size - tree.power;
     tree.leaf = tsr__tree_leaf_of(&tree, rank);
     if (tree.leaf < tree.extra)
-        tree.other = rank ^ 1;
+        tree.partner = rank ^ 1;
     tree.holds = tsr__tree_holder(&tree, tree.leaf) == rank;
     return tree;
 }
 
-/* Divides the leaves of `tree` into blocks of `leaves` leaves. Returns the tree whose leaves are
- * number `place` of each block. */
-static inline tsr__tree tsr__tree_between(const tsr__tree *tree, int leaves, int place)
+/* Divides the leaves of `tree` into groups of `leaves` leaves. Returns the tree whose leaves are
+ * leaf number `index` of each group. */
+static inline tsr__tree tsr__tree_between(const tsr__tree *tree, int leaves, int index)
 {
     tsr__tree between = *tree;
     between.power = tree->power / leaves;
     between.leaf = tree->leaf / leaves;
-    between.first = place;
+    between.first = index;
     between.step = leaves;
-    between.other = -1;
+    between.partner = -1;
     return between;
 }
 
@@ -118,18 +118,23 @@ static inline uint64_t tsr__tree_share(const tsr__tree *tree, uint64_t total, in
     return n * (total / p) + (n < rest ? n : rest);
 }
 
+/* Returns the first rank of a leaf of the tree of all ranks. */
+static inline int tsr__tree_first_rank(const tsr__tree *tree, int leaf_of_all)
+{
+    return leaf_of_all < tree->extra ? 2 * leaf_of_all : leaf_of_all + tree->extra;
+}
+
 /* The following two functions return where the blocks of the ranks of a leaf start and end. */
 static inline uint64_t tsr__tree_blocks(const tsr__tree *tree, const tsr__blocks *blocks, int leaf)
 {
-    const int at = tree->first + leaf * tree->step;
-    return tsr__block_start(blocks, at < tree->extra ? 2 * at : at + tree->extra);
+    return tsr__block_start(blocks, tsr__tree_first_rank(tree, tree->first + leaf * tree->step));
 }
 
 static inline uint64_t tsr__tree_blocks_end(const tsr__tree *tree, const tsr__blocks *blocks,
                                             int leaf)
 {
-    const int at = tree->first + leaf * tree->step + 1;
-    return tsr__block_start(blocks, at < tree->extra ? 2 * at : at + tree->extra);
+    return tsr__block_start(blocks,
+                            tsr__tree_first_rank(tree, tree->first + leaf * tree->step + 1));
 }
 
 static inline uint64_t tsr__tree_leaf_count(const tsr__tree *tree, const tsr__blocks *blocks,

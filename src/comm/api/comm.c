@@ -64,7 +64,7 @@ tsr_status tsr__comm_new(tsr__job *job, uint32_t id, int rank, int size, int *wo
     comm->world_of = world_of;
     comm->timeout_ns = like ? like->timeout_ns : TSR__COMM_TIMEOUT_NS;
     comm->reproducible = like && like->reproducible;
-    comm->levels.subtrees = 1;
+    comm->hierarchy.subtrees = 1;
     find_hosts(comm);
     comm->next = job->comms;
     job->comms = comm;
@@ -151,15 +151,20 @@ static bool find_shm_ranks(tsr_comm *comm, const int32_t *slots)
         if (slots[i] < 0)
             return false;
     }
-    comm->shm_first = 0;
-    comm->shm_count = comm->size;
-    if (comm->local_size == comm->size && comm->size <= TSR__SHM_MAX_RANKS)
-        return comm->size > 1;
-    if (!tsr__levels_find(comm->size, comm->rank, comm->host_of, TSR__SHM_MAX_RANKS, &comm->levels))
-        return false;
-    comm->shm_first = comm->levels.first;
-    comm->shm_count = comm->levels.count;
-    return comm->shm_count > 1;
+    switch (tsr__choose_topology(comm->size, comm->rank, comm->host_of, TSR__SHM_MAX_RANKS,
+                                 &comm->hierarchy)) {
+    case TSR__TOPOLOGY_SHARED:
+        comm->shm_first = 0;
+        comm->shm_count = comm->size;
+        return true;
+    case TSR__TOPOLOGY_HIERARCHICAL:
+        comm->shm_first = comm->hierarchy.first;
+        comm->shm_count = comm->hierarchy.count;
+        return comm->shm_count > 1;
+    case TSR__TOPOLOGY_FLAT:
+        break;
+    }
+    return false;
 }
 
 void tsr__shm_use(tsr_comm *comm, tsr__shm_reservation *reservation)

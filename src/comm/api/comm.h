@@ -30,9 +30,9 @@ tsr_status tsr__shm_reserve(tsr__job *job, int size,
                             tsr__shm_reservation *reservation) TSR_NODISCARD;
 /* Lets the communicator use the slots of shared memory that its ranks have reserved, if every rank
  * has one. If all ranks can use the shared-memory transport, all operations use the slots.
- * Otherwise only inner steps do, collectives of ranks of one host (algorithms/levels.h), provided
- * that the ranks are placed on hosts so that there are such steps. Frees this rank's slot if it is
- * not used. */
+ * Otherwise only inner steps do, collectives of ranks of one host (algorithms/hierarchical.h),
+ * provided that the ranks are placed on hosts so that there are such steps. Frees this rank's slot
+ * if it is not used. */
 void tsr__shm_use(tsr_comm *comm, tsr__shm_reservation *reservation);
 void tsr__shm_cancel(tsr__job *job, tsr__shm_reservation *reservation);
 

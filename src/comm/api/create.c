@@ -124,7 +124,7 @@ static tsr_status meet_all(tsr__job *job, const tsr__bootstrap_gathered *blocks,
         job->roster.cards[i] = theirs.card;
         if (i == job->rank)
             continue;
-        if (job->size <= TSR__MANY_RANKS)
+        if (job->size <= TSR__CONNECT_ALL_RANKS)
             TSR__TRY(tsr__transport_connect(job->transport, i));
         meet(job, i, mine, &theirs);
         tsr__sharing_add(&sharing, &theirs.processors);

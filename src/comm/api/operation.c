@@ -13,10 +13,6 @@
 #include "comm/failure/failure.h"
 #include "comm/progress/progress.h"
 
-/* The largest job in which all ranks of different hosts connect to each other while the
- * communicator is created. */
-#define MAX_CONNECTED 128
-
 /* How many elements this rank reads from `send` and writes to `recv`, and how they are divided into
  * blocks. */
 typedef struct extents {
@@ -256,132 +252,38 @@ static tsr__call call_of(const extents *e)
     return call;
 }
 
-/* Returns whether contributions must be combined exactly (reduce/exact.h): the communicator is
- * reproducible, and with this dtype and op the order in which they are combined could change the
+/* Returns whether contributions must be combined exactly (reduce/exact_combine.h): the communicator
+ * is reproducible, and with this dtype and op the order in which they are combined could change the
  * result. */
 static bool is_exact(const tsr_comm *comm, const tsr__operation *o)
 {
     const bool is_float =
         o->dtype == TSR_F32 || o->dtype == TSR_F64 || o->dtype == TSR_F16 || o->dtype == TSR_BF16;
-    return comm->reproducible && is_float && o->op != TSR_OP_MIN && o->op != TSR_OP_MAX;
-}
-
-/* An all-gather in one round: every rank sends its contribution to all others. */
-static void exchange_all(tsr__schedule *schedule, const extents *e)
-{
-    const uint64_t count = e->blocks.each;
-    const tsr__span mine = tsr__span_of(TSR__AT_SEND, 0, count);
-    for (int i = 1; i < e->size; i++) {
-        const int in = (e->rank + e->size - i) % e->size, out = (e->rank + i) % e->size;
-        tsr__schedule_recv(schedule, in, tsr__span_of(TSR__AT_RECV, (uint64_t)in * count, count));
-        tsr__schedule_send(schedule, out, mine);
-    }
-    tsr__schedule_copy(schedule, mine,
-                       tsr__span_of(TSR__AT_RECV, (uint64_t)e->rank * count, count));
-}
-
-/* Exchanges empty messages with all ranks of other hosts. */
-static void greet_far(tsr__schedule *schedule, const tsr__job *job)
-{
-    const tsr__span nothing = tsr__span_of(TSR__AT_RECV, 0, 0);
-    for (int i = 1; i < job->size; i++) {
-        const int in = (job->rank + job->size - i) % job->size, out = (job->rank + i) % job->size;
-        if (!job->is_near[in])
-            tsr__schedule_recv(schedule, in, nothing);
-        if (!job->is_near[out])
-            tsr__schedule_send(schedule, out, nothing);
-    }
-}
-
-/* Makes the schedule of the all-gather that connects the ranks when a communicator is created. UCX
- * connects two ranks at their first message, and over a network this first message should not be
- * the report of an error. So all ranks connect in a job of up to TSR__MANY_RANKS ranks, and all
- * ranks of different hosts in a job of up to MAX_CONNECTED. Otherwise a rank connects only to those
- * ranks with which most algorithms exchange messages. */
-static void connect_all(tsr__schedule *schedule, const extents *e, const tsr__job *job)
-{
-    if (e->size <= TSR__MANY_RANKS) {
-        exchange_all(schedule, e);
-        return;
-    }
-    tsr__algorithm_all_gather(schedule, e->size, e->rank, &e->blocks, false);
-    tsr__schedule_next_round(schedule);
-    if (job->all_near)
-        return;
-    if (e->size <= MAX_CONNECTED)
-        greet_far(schedule, job);
-    else
-        tsr__algorithm_barrier(schedule, e->size, e->rank);
+    return comm->reproducible && is_reduction(o->kind) && is_float && o->op != TSR_OP_MIN &&
+           o->op != TSR_OP_MAX;
 }
 
 /* Makes the schedule of a request. Returns whether it may contain inner steps, collectives of the
- * ranks of one subtree (algorithms/levels.h). */
+ * ranks of one subtree (algorithms/hierarchical.h). */
 static bool make_schedule(tsr_request *request, const extents *e)
 {
     const tsr__operation *o = e->operation;
     const tsr_comm *comm = request->comm;
-    tsr__schedule *schedule = &request->schedule;
-    const int size = e->size, rank = e->rank;
-    const uint64_t element = tsr__element_size(o->dtype), bytes = o->count * element;
-    const uint64_t mine = tsr__block_count(&e->blocks, rank);
-    const bool large = bytes >= TSR__LARGE_REDUCE_BYTES, exact = is_exact(comm, o);
-    const bool in_levels = comm->levels.subtrees > 1 && !exact;
-    const tsr__placement placement = {size, rank, in_levels ? &comm->levels : NULL};
-    switch (o->kind) {
-    case TSR__CALL_ALL_REDUCE:
-        if (!exact)
-            return tsr__choose_all_reduce(schedule, &placement, o->count, element);
-        tsr__algorithm_exact_all_reduce(schedule, size, rank, o->count, large);
-        break;
-    case TSR__CALL_REDUCE:
-        (exact ? tsr__algorithm_exact_reduce : tsr__algorithm_reduce)(schedule, size, rank,
-                                                                      o->count, o->peer, large);
-        break;
-    case TSR__CALL_REDUCE_SCATTER:
-    case TSR__CALL_REDUCE_SCATTER_V:
-        if (!exact)
-            return tsr__choose_reduce_scatter(schedule, &placement, &e->blocks);
-        tsr__algorithm_exact_reduce_scatter(schedule, size, rank, &e->blocks);
-        break;
-    case TSR__CALL_ALL_GATHER:
-    case TSR__CALL_ALL_GATHER_V:
-        return tsr__choose_all_gather(schedule, &placement, &e->blocks, element);
-    case TSR__CALL_SPLIT:
-    case TSR__CALL_DUPLICATE:
-    case TSR__CALL_GROW:
-        return tsr__choose_all_gather(schedule, &(tsr__placement){size, rank, NULL}, &e->blocks,
-                                      element);
-    case TSR__CALL_CREATE:
-        connect_all(schedule, e, request->job);
-        break;
-    case TSR__CALL_BROADCAST:
-        return tsr__choose_broadcast(schedule, &placement, o->count, o->peer, element);
-    case TSR__CALL_GATHER:
-    case TSR__CALL_GATHER_V:
-        tsr__algorithm_gather(schedule, size, rank, &e->blocks, mine, o->peer);
-        break;
-    case TSR__CALL_SCATTER:
-    case TSR__CALL_SCATTER_V:
-        tsr__algorithm_scatter(schedule, size, rank, &e->blocks, mine, o->peer);
-        break;
-    case TSR__CALL_ALL_TO_ALL:
-    case TSR__CALL_ALL_TO_ALL_V:
-        tsr__algorithm_all_to_all(schedule, size, rank, &e->blocks,
-                                  o->recv_counts ? &e->recv_blocks : &e->blocks,
-                                  o->send == o->recv && e->send > 0);
-        break;
-    case TSR__CALL_BARRIER:
-        return tsr__choose_barrier(schedule, &placement);
-    case TSR__CALL_SEND:
-        tsr__schedule_send(schedule, o->peer, tsr__span_of(TSR__AT_SEND, 0, o->count));
-        break;
-    case TSR__CALL_RECV:
-        tsr__schedule_recv(schedule, o->peer, tsr__span_of(TSR__AT_RECV, 0, o->count));
-        break;
-    case TSR__CALL_KINDS:
-        break;
-    }
-    return false;
+    const tsr__collective collective = {
+        .kind = o->kind,
+        .size = e->size,
+        .rank = e->rank,
+        .hierarchy = comm->hierarchy.subtrees > 1 ? &comm->hierarchy : NULL,
+        .count = o->count,
+        .element_bytes = request->element_bytes,
+        .peer = o->peer,
+        .blocks = &e->blocks,
+        .recv_blocks = o->recv_counts ? &e->recv_blocks : &e->blocks,
+        .in_place = o->send == o->recv && e->send > 0,
+        .exact = is_exact(comm, o),
+        .is_near = request->job->is_near,
+        .all_near = request->job->all_near};
+    return tsr__choose_schedule(&request->schedule, &collective);
 }
 
 static void prepare_shm(tsr_request *request, const extents *e)
@@ -398,7 +300,7 @@ static void prepare_shm(tsr_request *request, const extents *e)
     operation->exact = is_exact(request->comm, e->operation);
     operation->blocks = e->blocks;
     tsr__shm_prepare(e->size, operation);
-    request->in_shm = operation->rounds > 0;
+    request->in_shm = true;
 }
 
 static tsr_status fill(tsr_request *request, const tsr__operation *o)
@@ -419,9 +321,9 @@ static tsr_status fill(tsr_request *request, const tsr__operation *o)
         request->combine = comm->job->kernels->combine[o->dtype][o->op];
         request->divide = o->op == TSR_OP_AVG ? comm->job->kernels->divide[o->dtype] : NULL;
     }
-    if (comm->shm && comm->levels.subtrees == 1)
+    if (comm->shm && comm->hierarchy.subtrees == 1 && tsr__choose_shared_memory(o->kind))
         prepare_shm(request, &e);
-    request->has_levels = !request->in_shm && make_schedule(request, &e);
+    request->is_hierarchical = !request->in_shm && make_schedule(request, &e);
     return TSR_OK;
 }
 

@@ -9,14 +9,6 @@
 #define MAX_RANKS 4096
 #define ELEMENT_BYTES sizeof(float)
 
-static bool share_host(const int *hosts, int size)
-{
-    for (int i = 1; i < size; i++)
-        if (hosts[i] != hosts[0])
-            return false;
-    return true;
-}
-
 /* Returns the number of bytes that each of `ranks` ranks reads from other ranks in a collective of
  * `bytes`. Each pass moves all bytes once; an all-reduce takes two passes, the other collectives
  * take one. */
@@ -34,16 +26,16 @@ static tsr_comm_step memory_step(uint32_t round, int first, int ranks, uint64_t 
                            .bytes = bytes_read(bytes, ranks, twice ? 2 : 1)};
 }
 
-static tsr_comm_step inner_step(const tsr__step *step, const tsr__levels *levels)
+static tsr_comm_step inner_step(const tsr__step *step, const tsr__hierarchy *hierarchy)
 {
     const uint64_t count = step->from.count > step->to.count ? step->from.count : step->to.count;
-    return memory_step(step->round, levels->first, levels->count, count * ELEMENT_BYTES,
+    return memory_step(step->round, hierarchy->first, hierarchy->count, count * ELEMENT_BYTES,
                        step->inner == TSR__INNER_ALL_REDUCE);
 }
 
 /* Converts a step of a schedule to a tsr_comm_step. Returns false for kinds of steps that the
  * public API leaves out. */
-static bool convert(const tsr__step *step, const tsr__levels *levels, tsr_comm_step *out)
+static bool convert_step(const tsr__step *step, const tsr__hierarchy *hierarchy, tsr_comm_step *out)
 {
     switch (step->kind) {
     case TSR__STEP_SEND:
@@ -56,7 +48,7 @@ static bool convert(const tsr__step *step, const tsr__levels *levels, tsr_comm_s
                 ELEMENT_BYTES * (step->kind == TSR__STEP_SEND ? step->from.count : step->to.count)};
         return true;
     case TSR__STEP_INNER:
-        *out = inner_step(step, levels);
+        *out = inner_step(step, hierarchy);
         return true;
     case TSR__STEP_COPY:
     case TSR__STEP_COMBINE:
@@ -67,26 +59,28 @@ static bool convert(const tsr__step *step, const tsr__levels *levels, tsr_comm_s
     return false;
 }
 
-static void make(const tsr_comm_steps_params *p, const tsr__placement *placement,
-                 tsr__schedule *schedule)
+static void make_schedule(const tsr_comm_steps_params *p, const tsr__hierarchy *hierarchy,
+                          tsr__schedule *schedule)
 {
+    static const tsr__call_kind kinds[] = {
+        [TSR_COLLECTIVE_ALL_REDUCE] = TSR__CALL_ALL_REDUCE,
+        [TSR_COLLECTIVE_REDUCE_SCATTER] = TSR__CALL_REDUCE_SCATTER,
+        [TSR_COLLECTIVE_ALL_GATHER] = TSR__CALL_ALL_GATHER,
+    };
     const uint64_t count = p->bytes / ELEMENT_BYTES;
     const tsr__blocks blocks = {.each = count / (uint64_t)p->size};
-    switch (p->collective) {
-    case TSR_COLLECTIVE_ALL_REDUCE:
-        (void)tsr__choose_all_reduce(schedule, placement, count, ELEMENT_BYTES);
-        break;
-    case TSR_COLLECTIVE_REDUCE_SCATTER:
-        (void)tsr__choose_reduce_scatter(schedule, placement, &blocks);
-        break;
-    case TSR_COLLECTIVE_ALL_GATHER:
-        (void)tsr__choose_all_gather(schedule, placement, &blocks, ELEMENT_BYTES);
-        break;
-    }
+    const tsr__collective collective = {.kind = kinds[p->collective],
+                                        .size = p->size,
+                                        .rank = p->rank,
+                                        .hierarchy = hierarchy,
+                                        .count = count,
+                                        .element_bytes = ELEMENT_BYTES,
+                                        .blocks = &blocks};
+    (void)tsr__choose_schedule(schedule, &collective);
 }
 
-static tsr_status check(const tsr_comm_steps_params *p, uint64_t capacity,
-                        const tsr_comm_step *steps, const uint64_t *count)
+static tsr_status check_params(const tsr_comm_steps_params *p, uint64_t capacity,
+                               const tsr_comm_step *steps, const uint64_t *count)
 {
     TSR__REQUIRE(count, "comm_steps: count is NULL");
     TSR__REQUIRE(steps || capacity == 0, "comm_steps: steps is NULL, but capacity is %llu",
@@ -109,28 +103,27 @@ tsr_status tsr_comm_steps(const tsr_comm_steps_params *params, uint64_t capacity
     TSR__TAKE(tsr_comm_steps_params, params);
     const tsr_comm_steps_params *p = params;
     uint64_t found = 0;
-    TSR__TRY(check(p, capacity, steps, count));
+    tsr__hierarchy hierarchy;
+    TSR__TRY(check_params(p, capacity, steps, count));
+    const tsr__topology topology =
+        tsr__choose_topology(p->size, p->rank, p->hosts, TSR__SHM_MAX_RANKS, &hierarchy);
     if (p->size == 1) {
         *count = 0;
         return TSR_OK;
     }
-    if (p->size <= TSR__SHM_MAX_RANKS && share_host(p->hosts, p->size)) {
+    if (topology == TSR__TOPOLOGY_SHARED) {
         if (capacity > 0)
             steps[0] =
                 memory_step(0, 0, p->size, p->bytes, p->collective == TSR_COLLECTIVE_ALL_REDUCE);
         *count = 1;
         return TSR_OK;
     }
-    tsr__levels levels;
-    const bool has_levels =
-        tsr__levels_find(p->size, p->rank, p->hosts, TSR__SHM_MAX_RANKS, &levels);
-    const tsr__placement placement = {p->size, p->rank, has_levels ? &levels : NULL};
     tsr__schedule schedule = {0};
-    make(p, &placement, &schedule);
+    make_schedule(p, topology == TSR__TOPOLOGY_HIERARCHICAL ? &hierarchy : NULL, &schedule);
     const tsr_status status = schedule.status;
     for (size_t i = 0; i < schedule.count && status == TSR_OK; i++) {
         tsr_comm_step step;
-        if (!convert(&schedule.steps[i], &levels, &step))
+        if (!convert_step(&schedule.steps[i], &hierarchy, &step))
             continue;
         if (found < capacity)
             steps[found] = step;

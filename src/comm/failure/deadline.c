@@ -62,14 +62,14 @@ static bool is_behind(const tsr_request *request, int rank)
 }
 
 /* Returns the operation that must progress next for this request: the request itself, or an earlier
- * collective in levels (inside the hosts and between them, algorithms/levels.h) that must complete
- * first. */
+ * hierarchical collective (algorithms/hierarchical.h) that must
+ * complete first. */
 static const tsr_request *running_request(const tsr_request *request)
 {
     if (!tsr__request_is_queued(request))
         return request;
     for (const tsr_request *other = request->job->requests; other; other = other->next)
-        if (other->comm == request->comm && other->has_levels && !other->done &&
+        if (other->comm == request->comm && other->is_hierarchical && !other->done &&
             !tsr__request_is_queued(other))
             return other;
     return request;

@@ -4,7 +4,7 @@
 
 #include "comm/failure/failure.h"
 #include "comm/progress/progress.h"
-#include "comm/reduce/exact.h"
+#include "comm/reduce/exact_combine.h"
 #include "comm/tags.h"
 
 static const uint8_t *read_at(const tsr_request *request, tsr__span span)

@@ -213,8 +213,8 @@ tsr_status tsr__request_start(tsr_request *request)
     }
     comm->running++;
     request->done = false;
-    if (request->has_levels)
-        request->level = comm->levels_started++;
+    if (request->is_hierarchical)
+        request->hierarchical_number = comm->hierarchical_started++;
     if (request->in_shm) {
         const tsr__call *before = request->call.sequence > 0
                                       ? tsr__comm_past_call(comm, request->call.sequence - 1)

@@ -38,7 +38,7 @@ tsr_status tsr__request_create(tsr_comm *comm, tsr_request **out)
     request->shm.call = &request->call;
     request->shm.rounds = 0;
     request->shm.part = 0;
-    request->in_shm = request->has_levels = request->inner_running = false;
+    request->in_shm = request->is_hierarchical = request->inner_running = false;
     tsr__schedule_reset(&request->schedule);
     request->send = request->recv = NULL;
     request->combine = NULL;
@@ -132,9 +132,9 @@ tsr_status tsr__request_allocate(tsr_request *request)
 
 void tsr__request_finish(tsr_request *request, tsr_status status)
 {
-    if (request->has_levels) {
-        request->comm->levels_completed++;
-        /* advance the requests: the next operation in levels, which has waited for this one, may
+    if (request->is_hierarchical) {
+        request->comm->hierarchical_completed++;
+        /* advance the requests: the next hierarchical operation, which has waited for this one, may
          * start */
         request->job->has_completions = true;
     }

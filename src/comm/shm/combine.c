@@ -1,6 +1,6 @@
 #include "comm/shm/combine.h"
 
-#include "comm/reduce/exact.h"
+#include "comm/reduce/exact_combine.h"
 #include "comm/shm/shm.h"
 
 /* the size of a piece: so small that the pieces of all levels fit into the first-level cache */

@@ -11,7 +11,7 @@ typedef struct tsr__combination {
     tsr_op op;
     size_t element_bytes;
     int size;   /* number of contributions, at least two */
-    bool exact; /* combine as reduce/exact.h does */
+    bool exact; /* combine as reduce/exact_combine.h does */
 } tsr__combination;
 
 /* `out` may be one of the inputs, or must not overlap any of them. */

@@ -7,12 +7,9 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "comm/algorithms/choose.h"
 #include "comm/shm/combine.h"
 #include "comm/shm/state.h"
-
-/* The size in bytes up to which a reduction takes one round, in which every rank combines all
- * elements itself. Larger reductions take at least two rounds. */
-#define EACH_REDUCES_ALL_BYTES 16384
 
 /* Positions in the data ---------------------------------------------------------------------- */
 
@@ -84,7 +81,7 @@ static void prepare_reduction(tsr__shm_operation *operation)
 {
     const uint64_t count = operation->count;
     const uint64_t most = TSR__SHM_INPUT_BYTES / operation->element_bytes;
-    operation->each_reduces_all = bytes_of(operation, count) <= EACH_REDUCES_ALL_BYTES;
+    operation->each_reduces_all = tsr__choose_one_round(bytes_of(operation, count));
     operation->rounds = operation->each_reduces_all ? 1 : rounds_of(count, most) + 1;
     operation->piece = most;
     /* a large reduction: make the pieces nearly equal in size */

@@ -31,7 +31,7 @@ typedef struct tsr__shm_operation {
      * completes. */
     const tsr__call *call;
     /* The number, from 0, of this operation among those of one call: the transport executes each
-     * inner step of a call as one operation (algorithms/levels.h). */
+     * inner step of a call as one operation (algorithms/hierarchical.h). */
     uint32_t part;
     /* What the operation does. If it is an inner step, its kind, root and count may differ from
      * those of the call. */
@@ -43,7 +43,7 @@ typedef struct tsr__shm_operation {
     uint64_t element_bytes;
     tsr__combine_fn combine;
     tsr__divide_fn divide; /* NULL unless the op is AVG */
-    bool exact;            /* combine as in reduce/exact.h */
+    bool exact;            /* combine as in reduce/exact_combine.h */
     tsr__blocks blocks;
     void *owner;
 

@@ -294,7 +294,7 @@ static bool inner(sim_job *sim, int me)
     element *results[SIM_RANKS];
     if (!inner_step(sim, me))
         return false;
-    const int first = sim->ranks[me].levels->first, count = sim->ranks[me].levels->count;
+    const int first = sim->ranks[me].hierarchy->first, count = sim->ranks[me].hierarchy->count;
     for (int rank = first; rank < first + count; rank++) {
         if (!inner_step(sim, rank))
             return false;

@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "comm/algorithms/levels.h"
+#include "comm/algorithms/hierarchical.h"
 
 #define SIM_RANKS 64
 
@@ -26,9 +26,9 @@ element sim_leaf(int rank, uint64_t index);
  * separate. */
 typedef struct sim_rank {
     tsr__schedule schedule;
-    /* Which ranks take part in this rank's inner steps, the collectives inside a host (levels.h).
-     * NULL: the schedule has no inner steps. */
-    const tsr__levels *levels;
+    /* Which ranks take part in this rank's inner steps, the collectives inside a host
+     * (hierarchical.h). NULL: the schedule has no inner steps. */
+    const tsr__hierarchy *hierarchy;
     element *send, *recv, *temp;
     uint64_t send_count, recv_count;
     uint64_t heard; /* bit r: this rank has heard from rank r, directly or indirectly */

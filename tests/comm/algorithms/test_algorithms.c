@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "comm/algorithms/algorithms.h"
+#include "comm/algorithms/choose.h"
 #include "comm/algorithms/sim.h"
 #include "support/check_main.h"
 #include "support/random.h"
@@ -36,7 +38,8 @@ static bool is_skipped(int size, size_t c, unsigned flags)
     static void name##_of(int size)
 
 static sim_job all;
-static tsr__levels placed[SIM_RANKS]; /* the levels of each rank, in tests of levels */
+static tsr__hierarchy
+    placed[SIM_RANKS]; /* the subtree of each rank, in tests of hierarchical operations */
 static uint64_t starts[SIM_RANKS + 1];
 
 static element *elements(uint64_t count)
@@ -51,7 +54,7 @@ static void begin(int size, bool rendezvous)
 {
     all = (sim_job){.size = size, .rendezvous = rendezvous};
     for (int r = 0; r < size; r++)
-        all.ranks[r].levels = &placed[r];
+        all.ranks[r].hierarchy = &placed[r];
 }
 
 /* Allocates send[send_count] and recv[recv_count] for a rank. In place, recv is at send +
@@ -161,14 +164,27 @@ static void check_all_reduce(int size, uint64_t count, unsigned flags, make_all_
     sim_finish(&all);
 }
 
+static void flat_all_reduce(tsr__schedule *schedule, int size, int rank, uint64_t count, bool large)
+{
+    (large ? tsr__rabenseifner_all_reduce : tsr__recursive_doubling_all_reduce)(schedule, size,
+                                                                                rank, count);
+}
+
+static void exact_all_reduce(tsr__schedule *schedule, int size, int rank, uint64_t count,
+                             bool large)
+{
+    (large ? tsr__exact_all_reduce_two_rounds : tsr__exact_all_reduce_one_round)(schedule, size,
+                                                                                 rank, count);
+}
+
 PATTERN_TEST(all_reduce)
 {
     for (size_t c = 0; c < COUNTS; c++) {
         for (unsigned flags = 0; flags < 8; flags++) {
             if (is_skipped(size, c, flags))
                 continue;
-            check_all_reduce(size, counts[c], flags, tsr__algorithm_all_reduce, false);
-            check_all_reduce(size, counts[c], flags, tsr__algorithm_exact_all_reduce, true);
+            check_all_reduce(size, counts[c], flags, flat_all_reduce, false);
+            check_all_reduce(size, counts[c], flags, exact_all_reduce, true);
         }
     }
 }
@@ -193,6 +209,19 @@ static void check_reduce(int size, uint64_t count, int root, unsigned flags, mak
     sim_finish(&all);
 }
 
+static void flat_reduce(tsr__schedule *schedule, int size, int rank, uint64_t count, int root,
+                        bool large)
+{
+    (large ? tsr__recursive_halving_reduce : tsr__tree_reduce)(schedule, size, rank, count, root);
+}
+
+static void exact_reduce(tsr__schedule *schedule, int size, int rank, uint64_t count, int root,
+                         bool large)
+{
+    (large ? tsr__exact_reduce_two_rounds : tsr__exact_reduce_one_round)(schedule, size, rank,
+                                                                         count, root);
+}
+
 PATTERN_TEST(reduce)
 {
     uint64_t random = (uint64_t)size;
@@ -202,8 +231,8 @@ PATTERN_TEST(reduce)
                 continue;
             for (int i = 0; i < 3; i++) {
                 int root = (int)random_between(&random, 0, size - 1);
-                check_reduce(size, counts[c], root, flags, tsr__algorithm_reduce, false);
-                check_reduce(size, counts[c], root, flags, tsr__algorithm_exact_reduce, true);
+                check_reduce(size, counts[c], root, flags, flat_reduce, false);
+                check_reduce(size, counts[c], root, flags, exact_reduce, true);
             }
         }
     }
@@ -243,8 +272,9 @@ PATTERN_TEST(reduce_scatter)
             if (is_skipped(size, (size_t)i, flags))
                 continue;
             tsr__blocks blocks = random_blocks(&random, size, i % 2 == 0);
-            check_reduce_scatter(size, &blocks, flags, tsr__algorithm_reduce_scatter, false);
-            check_reduce_scatter(size, &blocks, flags, tsr__algorithm_exact_reduce_scatter, true);
+            check_reduce_scatter(size, &blocks, flags, tsr__recursive_halving_reduce_scatter,
+                                 false);
+            check_reduce_scatter(size, &blocks, flags, tsr__exact_reduce_scatter, true);
         }
     }
 }
@@ -280,6 +310,20 @@ static void check_all_gather(int size, const tsr__blocks *blocks, unsigned flags
     sim_finish(&all);
 }
 
+static void flat_all_gather(tsr__schedule *schedule, int size, int rank, const tsr__blocks *blocks,
+                            bool large)
+{
+    (large ? tsr__ring_all_gather : tsr__recursive_doubling_all_gather)(schedule, size, rank,
+                                                                        blocks);
+}
+
+static void direct_all_gather(tsr__schedule *schedule, int size, int rank,
+                              const tsr__blocks *blocks, bool large)
+{
+    (void)large;
+    tsr__direct_all_gather(schedule, size, rank, blocks);
+}
+
 PATTERN_TEST(all_gather)
 {
     uint64_t random = (uint64_t)size;
@@ -287,7 +331,8 @@ PATTERN_TEST(all_gather)
         if (is_skipped(size, flags / 8, flags))
             continue;
         tsr__blocks blocks = random_blocks(&random, size, flags & 8);
-        check_all_gather(size, &blocks, flags, tsr__algorithm_all_gather);
+        check_all_gather(size, &blocks, flags, flat_all_gather);
+        check_all_gather(size, &blocks, flags, direct_all_gather);
     }
 }
 
@@ -311,12 +356,19 @@ static void check_broadcast(int size, uint64_t count, int root, unsigned flags, 
     sim_finish(&all);
 }
 
+static void flat_broadcast(tsr__schedule *schedule, int size, int rank, uint64_t count, int root,
+                           bool large)
+{
+    (large ? tsr__van_de_geijn_broadcast : tsr__binomial_broadcast)(schedule, size, rank, count,
+                                                                    root);
+}
+
 PATTERN_TEST(broadcast)
 {
     for (size_t c = 0; c < COUNTS; c++) {
         for (int root = 0; root < size; root += 1 + size / 5) {
             for (unsigned flags = 0; flags < 4; flags++)
-                check_broadcast(size, counts[c], root, flags, tsr__algorithm_broadcast);
+                check_broadcast(size, counts[c], root, flags, flat_broadcast);
         }
     }
 }
@@ -351,13 +403,13 @@ PATTERN_TEST(gather_and_scatter)
             if (scatter) {
                 for (uint64_t i = 0; i < total && r == root; i++)
                     mine->send[i] = sim_leaf(root, i);
-                tsr__algorithm_scatter(&mine->schedule, size, r, r == root ? &blocks : NULL, count,
-                                       root);
+                tsr__direct_scatter(&mine->schedule, size, r, r == root ? &blocks : NULL, count,
+                                    root);
             } else {
                 for (uint64_t i = 0; i < count; i++)
                     mine->send[i] = sim_leaf(r, start + i);
-                tsr__algorithm_gather(&mine->schedule, size, r, r == root ? &blocks : NULL, count,
-                                      root);
+                tsr__direct_gather(&mine->schedule, size, r, r == root ? &blocks : NULL, count,
+                                   root);
             }
         }
         sim_run(&all);
@@ -402,7 +454,7 @@ PATTERN_TEST(all_to_all)
             give(r, out[r][size], in[r][size], in_place, 0);
             for (uint64_t i = 0; i < out[r][size]; i++)
                 all.ranks[r].send[i] = sim_leaf(r, i);
-            tsr__algorithm_all_to_all(&all.ranks[r].schedule, size, r, &send, &recv, in_place);
+            tsr__direct_all_to_all(&all.ranks[r].schedule, size, r, &send, &recv, in_place);
         }
         sim_run(&all);
         for (int r = 0; r < size; r++) {
@@ -437,104 +489,108 @@ static void check_barrier(int size, make_barrier make)
 
 PATTERN_TEST(barrier)
 {
-    check_barrier(size, tsr__algorithm_barrier);
+    check_barrier(size, tsr__dissemination_barrier);
 }
 
-/* Operations in levels: inside hosts, then between them -------------------------------------- */
+/* Hierarchical operations: inside hosts, then between them ------------------------------------ */
 
-static void levels_all_reduce(tsr__schedule *schedule, int size, int rank, uint64_t count,
-                              bool large)
+static void hierarchical_all_reduce(tsr__schedule *schedule, int size, int rank, uint64_t count,
+                                    bool large)
 {
     (void)size;
     if (placed[rank].uneven)
         tsr__uneven_all_reduce(schedule, &placed[rank], count, large ? 50 : 0);
+    else if (!large)
+        tsr__single_leader_all_reduce(schedule, &placed[rank], count);
     else
-        tsr__levels_all_reduce(schedule, &placed[rank], count, large ? 50 : 0, count % 2 == 0);
+        tsr__multi_leader_all_reduce(schedule, &placed[rank], count, 50, count % 2 == 0);
 }
 
-static void levels_reduce_scatter(tsr__schedule *schedule, int size, int rank,
-                                  const tsr__blocks *blocks)
+static void hierarchical_reduce_scatter(tsr__schedule *schedule, int size, int rank,
+                                        const tsr__blocks *blocks)
 {
     (void)size;
     (placed[rank].uneven ? tsr__uneven_reduce_scatter
-                         : tsr__levels_reduce_scatter)(schedule, &placed[rank], blocks);
+                         : tsr__hierarchical_reduce_scatter)(schedule, &placed[rank], blocks);
 }
 
-static void levels_all_gather(tsr__schedule *schedule, int size, int rank,
-                              const tsr__blocks *blocks, bool large)
+static void hierarchical_all_gather(tsr__schedule *schedule, int size, int rank,
+                                    const tsr__blocks *blocks, bool large)
 {
     (void)size;
     if (placed[rank].uneven)
         tsr__uneven_all_gather(schedule, &placed[rank], blocks);
     else
-        tsr__levels_all_gather(schedule, &placed[rank], blocks, large);
+        tsr__hierarchical_all_gather(schedule, &placed[rank], blocks, large);
 }
 
-static void levels_broadcast(tsr__schedule *schedule, int size, int rank, uint64_t count, int root,
-                             bool large)
+static void hierarchical_broadcast(tsr__schedule *schedule, int size, int rank, uint64_t count,
+                                   int root, bool large)
 {
     (void)size;
     if (placed[rank].uneven)
         tsr__uneven_broadcast(schedule, &placed[rank], count, root);
     else
-        tsr__levels_broadcast(schedule, &placed[rank], count, root, large);
+        tsr__hierarchical_broadcast(schedule, &placed[rank], count, root, large);
 }
 
-static void levels_barrier(tsr__schedule *schedule, int size, int rank)
+static void hierarchical_barrier(tsr__schedule *schedule, int size, int rank)
 {
     (void)size;
     if (placed[rank].uneven)
         tsr__uneven_barrier(schedule, &placed[rank]);
     else
-        tsr__levels_barrier(schedule, &placed[rank], false);
+        tsr__hierarchical_barrier(schedule, &placed[rank], false);
 }
 
-static void levels_barrier_of_all(tsr__schedule *schedule, int size, int rank)
+static void hierarchical_barrier_of_all(tsr__schedule *schedule, int size, int rank)
 {
     (void)size;
     if (placed[rank].uneven)
         tsr__uneven_barrier(schedule, &placed[rank]);
     else
-        tsr__levels_barrier(schedule, &placed[rank], true);
+        tsr__hierarchical_barrier(schedule, &placed[rank], true);
 }
 
-/* Places the ranks on hosts. Returns whether they can use levels; all of them must agree. */
+/* Places the ranks on hosts. Returns whether there are subtrees; all ranks must agree. */
 static bool place(int size, const int *host_of, int most)
 {
-    const bool first = tsr__levels_find(size, 0, host_of, most, &placed[0]);
+    const bool first = tsr__hierarchy_find(size, 0, host_of, most, &placed[0]);
     for (int r = 0; r < size; r++) {
-        ck_assert(tsr__levels_find(size, r, host_of, most, &placed[r]) == first);
+        ck_assert(tsr__hierarchy_find(size, r, host_of, most, &placed[r]) == first);
         if (!first)
             continue;
-        const tsr__levels *levels = &placed[r];
-        ck_assert(levels->uneven == placed[0].uneven && levels->subtrees == placed[0].subtrees);
-        ck_assert(levels->uneven || levels->leaves == placed[0].leaves);
-        ck_assert(levels->first <= r && r < levels->first + levels->count && levels->count <= most);
-        for (int i = levels->first; i < levels->first + levels->count; i++)
+        const tsr__hierarchy *hierarchy = &placed[r];
+        ck_assert(hierarchy->uneven == placed[0].uneven &&
+                  hierarchy->subtrees == placed[0].subtrees);
+        ck_assert(hierarchy->uneven || hierarchy->leaves == placed[0].leaves);
+        ck_assert(hierarchy->first <= r && r < hierarchy->first + hierarchy->count &&
+                  hierarchy->count <= most);
+        for (int i = hierarchy->first; i < hierarchy->first + hierarchy->count; i++)
             ck_assert(host_of[i] == host_of[r]);
     }
     return first;
 }
 
-/* Runs all operations in levels. */
-static void check_levels(int size, uint64_t *random)
+/* Runs all hierarchical operations. */
+static void check_hierarchical(int size, uint64_t *random)
 {
     const uint64_t count = counts[random_between(random, 0, COUNTS - 1)];
     for (unsigned flags = 0; flags < 8; flags++) {
         if (size > 20 && random_between(random, 0, 5) != 0)
             continue;
         tsr__blocks blocks = random_blocks(random, size, random_between(random, 0, 1));
-        check_all_reduce(size, count, flags, levels_all_reduce, false);
-        check_reduce_scatter(size, &blocks, flags, levels_reduce_scatter, false);
-        check_all_gather(size, &blocks, flags, levels_all_gather);
+        check_all_reduce(size, count, flags, hierarchical_all_reduce, false);
+        check_reduce_scatter(size, &blocks, flags, hierarchical_reduce_scatter, false);
+        check_all_gather(size, &blocks, flags, hierarchical_all_gather);
         check_broadcast(size, count, (int)random_between(random, 0, size - 1), flags,
-                        levels_broadcast);
+                        hierarchical_broadcast);
     }
-    check_barrier(size, levels_barrier);
-    check_barrier(size, levels_barrier_of_all);
+    check_barrier(size, hierarchical_barrier);
+    check_barrier(size, hierarchical_barrier_of_all);
 }
 
-PATTERN_TEST(in_levels)
+PATTERN_TEST(hierarchical)
 {
     uint64_t random = (uint64_t)size;
     int host_of[SIM_RANKS];
@@ -547,14 +603,14 @@ PATTERN_TEST(in_levels)
         if (even)
             ck_assert_int_eq(placed[0].leaves, each);
         if (can)
-            check_levels(size, &random);
+            check_hierarchical(size, &random);
     }
     for (int i = 0; i < 4; i++) { /* consecutive ranks on hosts of random sizes */
         host_of[0] = 0;
         for (int r = 1; r < size; r++)
             host_of[r] = host_of[r - 1] + (random_between(&random, 0, 5) == 0);
         if (place(size, host_of, 5 + i * 10))
-            check_levels(size, &random);
+            check_hierarchical(size, &random);
     }
     for (int i = 0; i < 2; i++) { /* pairs of neighbours and single ranks, each on any of 3 hosts */
         for (int r = 0; r < size; r++)
@@ -562,12 +618,12 @@ PATTERN_TEST(in_levels)
                              ? host_of[r - 1]
                              : (int)random_between(&random, 0, 2);
         if (place(size, host_of, 64))
-            check_levels(size, &random);
+            check_hierarchical(size, &random);
     }
 }
 
 /* Checks which ranks share a subtree if the hosts have different numbers of ranks. */
-START_TEST(uneven_levels)
+START_TEST(uneven_subtrees)
 {
     static const struct {
         const char *hosts, *subtrees; /* ranks of one subtree have the same letter */
@@ -593,7 +649,7 @@ START_TEST(uneven_levels)
 }
 END_TEST
 
-START_TEST(no_levels)
+START_TEST(no_subtrees)
 {
     static const int interleaved[] = {0, 1, 0, 1, 0, 1, 0, 1};
     static const int apart[] = {0, 1, 2, 3, 4, 5, 6, 7}, middle[] = {0, 1, 1, 2};
@@ -611,19 +667,19 @@ END_TEST
 START_TEST(many_ranks)
 {
     static int host_of[4096];
-    tsr__levels levels;
+    tsr__hierarchy hierarchy;
     for (int each = 8; each <= 64; each *= 8) {
         for (int r = 0; r < 4096; r++)
             host_of[r] = r / each;
         for (int r = 0; r < 4096; r += 577) {
             tsr__schedule schedule = {0};
             const tsr__blocks blocks = {.each = 3};
-            ck_assert(tsr__levels_find(4096, r, host_of, 64, &levels));
-            ck_assert_int_eq(levels.leaves, each);
-            ck_assert_int_eq(levels.first, r / each * each);
-            tsr__levels_all_reduce(&schedule, &levels, 1000000, 262144, true);
-            tsr__levels_reduce_scatter(&schedule, &levels, &blocks);
-            tsr__levels_all_gather(&schedule, &levels, &blocks, true);
+            ck_assert(tsr__hierarchy_find(4096, r, host_of, 64, &hierarchy));
+            ck_assert_int_eq(hierarchy.leaves, each);
+            ck_assert_int_eq(hierarchy.first, r / each * each);
+            tsr__multi_leader_all_reduce(&schedule, &hierarchy, 1000000, 262144, true);
+            tsr__hierarchical_reduce_scatter(&schedule, &hierarchy, &blocks);
+            tsr__hierarchical_all_gather(&schedule, &hierarchy, &blocks, true);
             ck_assert(schedule.status == TSR_OK);
             tsr__schedule_finish(&schedule);
         }
@@ -642,7 +698,7 @@ START_TEST(large_sends_fewer_bytes)
             for (int r = 0; r < size; r++) {
                 tsr__schedule schedule = {0};
                 uint64_t sent = 0;
-                tsr__algorithm_all_reduce(&schedule, size, r, count, large);
+                flat_all_reduce(&schedule, size, r, count, large);
                 for (size_t s = 0; s < schedule.count; s++)
                     sent +=
                         schedule.steps[s].kind == TSR__STEP_SEND ? schedule.steps[s].from.count : 0;
@@ -659,10 +715,87 @@ START_TEST(large_sends_fewer_bytes)
 }
 END_TEST
 
+/* Checks which algorithm is chosen: the schedule must equal that of the algorithm. */
+static bool same_steps(const tsr__schedule *a, const tsr__schedule *b)
+{
+    bool same = a->count == b->count && a->temp_count == b->temp_count;
+    for (size_t i = 0; i < a->count && same; i++) {
+        const tsr__step *x = &a->steps[i], *y = &b->steps[i];
+        same = x->kind == y->kind && x->round == y->round && x->peer == y->peer &&
+               x->inner == y->inner && x->from.start == y->from.start &&
+               x->from.count == y->from.count && x->to.start == y->to.start &&
+               x->to.count == y->to.count;
+    }
+    return same;
+}
+
+static void check_choice(const tsr__collective *wanted, tsr__schedule *expected_schedule)
+{
+    tsr__schedule chosen = {0};
+    const bool is_hierarchical = tsr__choose_schedule(&chosen, wanted);
+    ck_assert(is_hierarchical == (wanted->hierarchy != NULL && !wanted->exact));
+    ck_assert(same_steps(&chosen, expected_schedule));
+    tsr__schedule_finish(&chosen);
+    tsr__schedule_finish(expected_schedule);
+}
+
+START_TEST(choices)
+{
+    static const int two_hosts[] = {0, 0, 1, 1}, in_turn[] = {0, 1, 0, 1}, one_host[4];
+    tsr__hierarchy hierarchy;
+    tsr__schedule expected_schedule = {0};
+    ck_assert(tsr__choose_topology(4, 1, one_host, 64, &hierarchy) == TSR__TOPOLOGY_SHARED);
+    ck_assert(tsr__choose_topology(1, 0, one_host, 64, &hierarchy) == TSR__TOPOLOGY_FLAT);
+    ck_assert(tsr__choose_topology(4, 1, in_turn, 64, &hierarchy) == TSR__TOPOLOGY_FLAT);
+    ck_assert(tsr__choose_topology(4, 1, two_hosts, 64, &hierarchy) == TSR__TOPOLOGY_HIERARCHICAL);
+    ck_assert(tsr__choose_one_round(16384) && !tsr__choose_one_round(16385));
+    ck_assert(tsr__choose_shared_memory(TSR__CALL_BARRIER));
+    ck_assert(!tsr__choose_shared_memory(TSR__CALL_GATHER_V));
+
+    tsr__collective summed = {
+        .kind = TSR__CALL_ALL_REDUCE, .size = 4, .rank = 1, .element_bytes = 4};
+    summed.count = 4095;
+    tsr__recursive_doubling_all_reduce(&expected_schedule, 4, 1, summed.count);
+    check_choice(&summed, &expected_schedule);
+    summed.count = 4096;
+    tsr__rabenseifner_all_reduce(&expected_schedule, 4, 1, summed.count);
+    check_choice(&summed, &expected_schedule);
+    summed.exact = true;
+    tsr__exact_all_reduce_two_rounds(&expected_schedule, 4, 1, summed.count);
+    check_choice(&summed, &expected_schedule);
+    summed.exact = false;
+    summed.hierarchy = &hierarchy;
+    summed.count = 1024; /* 4 KiB on 4 ranks on 2 hosts */
+    tsr__multi_leader_all_reduce(&expected_schedule, &hierarchy, summed.count, 65536, false);
+    check_choice(&summed, &expected_schedule);
+
+    const tsr__blocks blocks = {.each = 4096};
+    tsr__collective gathered = {
+        .kind = TSR__CALL_ALL_GATHER, .size = 4, .rank = 1, .element_bytes = 4, .blocks = &blocks};
+    tsr__recursive_doubling_all_gather(&expected_schedule, 4, 1, &blocks);
+    check_choice(&gathered, &expected_schedule);
+    gathered.size = 5;
+    tsr__ring_all_gather(&expected_schedule, 5, 1, &blocks);
+    check_choice(&gathered, &expected_schedule);
+
+    tsr__collective spread = {.kind = TSR__CALL_BROADCAST,
+                              .size = 4,
+                              .rank = 1,
+                              .count = 16383,
+                              .element_bytes = 4,
+                              .peer = 2};
+    tsr__binomial_broadcast(&expected_schedule, 4, 1, spread.count, 2);
+    check_choice(&spread, &expected_schedule);
+    spread.count++;
+    tsr__van_de_geijn_broadcast(&expected_schedule, 4, 1, spread.count, 2);
+    check_choice(&spread, &expected_schedule);
+}
+END_TEST
+
 START_TEST(too_much_memory)
 {
     tsr__schedule schedule = {0};
-    tsr__algorithm_exact_all_reduce(&schedule, 3, 0, UINT64_MAX / 2 + 1, false);
+    tsr__exact_all_reduce_one_round(&schedule, 3, 0, UINT64_MAX / 2 + 1);
     ck_assert_error(schedule.status, TSR_ERR_OVERFLOW,
                     "comm: 2 times 9223372036854775808 temporary elements are too many");
     tsr__schedule_finish(&schedule);
@@ -679,10 +812,11 @@ TESTS(patterns)
     tcase_add_loop_test(tests, gather_and_scatter, 0, SIM_RANKS / 8);
     tcase_add_loop_test(tests, all_to_all, 0, SIM_RANKS / 8);
     tcase_add_loop_test(tests, barrier, 0, SIM_RANKS / 8);
-    tcase_add_loop_test(tests, in_levels, 0, SIM_RANKS / 8);
-    tcase_add_test(tests, uneven_levels);
-    tcase_add_test(tests, no_levels);
+    tcase_add_loop_test(tests, hierarchical, 0, SIM_RANKS / 8);
+    tcase_add_test(tests, uneven_subtrees);
+    tcase_add_test(tests, no_subtrees);
     tcase_add_test(tests, many_ranks);
     tcase_add_test(tests, large_sends_fewer_bytes);
+    tcase_add_test(tests, choices);
     tcase_add_test(tests, too_much_memory);
 }

@@ -1,4 +1,4 @@
-/* Operations in levels: ranks are on several hosts, and only ranks on the same host share memory.
+/* Hierarchical operations: ranks are on several hosts, and only ranks on the same host share memory.
  * All hosts are this machine: TESSERA_NODE gives each its name. The bits must be the same for every
  * placement. A lost rank must be detected in every step of an operation. */
 #include <signal.h>
@@ -42,10 +42,10 @@ static void need_placed(const tsr_comm *comm, const placement *placed)
     }
     need(tsr_comm_local_size(comm) == local);
     need(tsr_comm_host(comm, 0) == 0 && tsr_comm_host(comm, size) == -1);
-    need((comm->levels.subtrees > 1) == (placed->leaves != 0));
-    need(comm->levels.uneven == (placed->leaves == UNEVEN));
-    need(placed->leaves <= 0 || comm->levels.leaves == placed->leaves);
-    need((comm->shm != NULL) == (placed->leaves != 0 && comm->levels.count > 1));
+    need((comm->hierarchy.subtrees > 1) == (placed->leaves != 0));
+    need(comm->hierarchy.uneven == (placed->leaves == UNEVEN));
+    need(placed->leaves <= 0 || comm->hierarchy.leaves == placed->leaves);
+    need((comm->shm != NULL) == (placed->leaves != 0 && comm->hierarchy.count > 1));
 }
 
 static void reduce(tsr_comm *comm, uint64_t count, tsr_dtype dtype, tsr_op op, int round)
@@ -128,7 +128,7 @@ START_TEST(for_any_placement)
 }
 END_TEST
 
-/* Starts several operations, with and without levels, and waits for them in another order. */
+/* Starts several operations, hierarchical and flat, and waits for them in another order. */
 static void overlapping(tsr_comm *comm, void *user)
 {
     enum { REQUESTS = 6 };
@@ -168,7 +168,7 @@ START_TEST(several_at_once)
 }
 END_TEST
 
-/* Communicators of some of the ranks must have levels of their own. */
+/* Communicators of some of the ranks must have subtrees of their own. */
 static void split(tsr_comm *comm, void *user)
 {
     const int rank = tsr_comm_rank(comm);
@@ -177,7 +177,7 @@ static void split(tsr_comm *comm, void *user)
     /* The hosts are aaaabbbb: the even ranks are on aabb, the odd ones in reverse order on bbaa. */
     need_ok(tsr_comm_split(comm, rank % 2, rank % 2 ? -rank : rank, &part));
     need(tsr_comm_size(part) == 4 && tsr_comm_host_count(part) == 2);
-    need(part->levels.subtrees == 2 && part->shm);
+    need(part->hierarchy.subtrees == 2 && part->shm);
     need(tsr_comm_host(part, 0) == 0 && tsr_comm_host(part, 1) == 0 && tsr_comm_host(part, 3) == 1);
     reduce(part, 1000, TSR_F32, TSR_OP_SUM, 1);
     reduce(part, MOST, TSR_F32, TSR_OP_SUM, 2);
@@ -187,7 +187,7 @@ static void split(tsr_comm *comm, void *user)
     tsr_comm_destroy(&part);
     /* Each part has one host only. */
     need_ok(tsr_comm_split(comm, tsr_comm_host(comm, rank), 0, &part));
-    need(tsr_comm_host_count(part) == 1 && part->levels.subtrees == 1 && part->shm);
+    need(tsr_comm_host_count(part) == 1 && part->hierarchy.subtrees == 1 && part->shm);
     reduce(part, 1000, TSR_F32, TSR_OP_SUM, 1);
     tsr_comm_destroy(&part);
 }
@@ -291,7 +291,7 @@ START_TEST(a_rank_is_lost_in_a_round)
 }
 END_TEST
 
-/* After a loss, the communicator of the ranks that are left must have levels of its own. */
+/* After a loss, the communicator of the ranks that are left must have subtrees of its own. */
 static void go_on(tsr_comm *comm, void *user)
 {
     _Atomic int *met = ranks_shared();
@@ -304,7 +304,8 @@ static void go_on(tsr_comm *comm, void *user)
     need_error(tsr_comm_barrier(comm), TSR_ERR_PEER_LOST, "rank 1 is lost");
     need_ok(tsr_comm_shrink(comm, NULL, &left));
     need(tsr_comm_size(left) == 3 && tsr_comm_host_count(left) == 2);
-    need(left->levels.subtrees == 2 && left->levels.count == (tsr_comm_rank(left) < 2 ? 2 : 1));
+    need(left->hierarchy.subtrees == 2 &&
+         left->hierarchy.count == (tsr_comm_rank(left) < 2 ? 2 : 1));
     reduce(left, 1000, TSR_F32, TSR_OP_SUM, 1);
     reduce(left, MOST, TSR_F32, TSR_OP_SUM, 2);
     tsr_comm_destroy(&left);
@@ -374,7 +375,7 @@ START_TEST(a_rank_misbehaves)
 }
 END_TEST
 
-/* The operation that one rank calls waits for an earlier one in levels. Another rank asks for
+/* The operation that one rank calls waits for an earlier hierarchical one. Another rank asks for
  * whom it waits. A receive is not such an earlier operation, and neither is a completed
  * operation that the caller has not released. */
 static void wait_for_earlier(tsr_comm *comm, void *user)
@@ -396,7 +397,7 @@ static void wait_for_earlier(tsr_comm *comm, void *user)
                                           &requests[i]));
     if (rank == 0) {
         int awaited = 0;
-        need(requests[1]->has_levels && tsr__request_is_queued(requests[2]));
+        need(requests[1]->is_hierarchical && tsr__request_is_queued(requests[2]));
         for (int other = 1; other < 4; other++) {
             awaited += tsr__request_awaits(requests[1], other);
             need(tsr__request_awaits(requests[2], other) ==
@@ -417,7 +418,7 @@ START_TEST(a_call_waits_for_an_earlier_one)
 }
 END_TEST
 
-TESTS(levels)
+TESTS(hierarchy)
 {
     tcase_add_loop_test(tests, for_any_placement, 0, PLACEMENTS);
     tcase_add_loop_test(tests, several_at_once, 0, 4);

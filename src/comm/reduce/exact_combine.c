@@ -1,4 +1,4 @@
-#include "comm/reduce/exact.h"
+#include "comm/reduce/exact_combine.h"
 
 #include <math.h>
 

@@ -1,8 +1,8 @@
 /* Reductions whose result depends on the contributions only. It does not depend on their order, on
  * zeros added to a sum, or on factors of one in a product. This file implements SUM, AVG and PROD
  * of floats. All other reductions have this property with any implementation. */
-#ifndef TSR_COMM_REDUCE_EXACT_H
-#define TSR_COMM_REDUCE_EXACT_H
+#ifndef TSR_COMM_REDUCE_EXACT_COMBINE_H
+#define TSR_COMM_REDUCE_EXACT_COMBINE_H
 
 #include "comm/reduce/reduce.h"
 
