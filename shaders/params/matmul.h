@@ -66,11 +66,6 @@ TSR_PUSH_CHECK(tsr_matmul_wide_push);
 /* This value of a specialization constant means that the mode is in the push constants. */
 #define TSR_MM_MODE_PUSHED 0xffffffffu
 
-/* The elements that an invocation of matmul_sum.comp computes, a specialization constant. */
-#define TSR_MM_SUM_ONE 0u
-#define TSR_MM_SUM_RUN 1u     /* up to four neighbours of a row; y's rows are contiguous */
-#define TSR_MM_SUM_ALIGNED 2u /* four; y's offset and its other strides are multiples of 4 */
-
 /* How a tile of a or b is loaded, a specialization constant. */
 #define TSR_MM_LOAD_SCALAR 0u /* any strides, one element at a time */
 /* Four neighbours along k. The stride of k is 1; all other strides are multiples of 4. */

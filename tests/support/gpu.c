@@ -82,7 +82,7 @@ static void keep_device(int kind)
     shared.info = gpu->info;
     shared.host_copies = gpu->host_copies;
     shared.long_code = gpu->long_code;
-    shared.device_class = gpu->device_class;
+    shared.device_class = gpu->traits.device_class;
     shared.subnormals = gpu->subnormals;
     shared.work_limit = gpu->work_limit;
 }
@@ -97,7 +97,7 @@ static void open_device(int kind)
         gpu->info = shared.info;
         gpu->host_copies = shared.host_copies;
         gpu->long_code = shared.long_code;
-        gpu->device_class = shared.device_class;
+        tsr__device_treat_as(gpu, shared.device_class);
         gpu->subnormals = shared.subnormals;
         gpu->work_limit = shared.work_limit;
     } else {
@@ -107,7 +107,7 @@ static void open_device(int kind)
         if (kind & (PACKED | AS_GPU))
             gpu->host_copies = false;
         if (kind & AS_GPU)
-            gpu->device_class = TSR__CLASS_GPU;
+            tsr__device_treat_as(gpu, TSR__CLASS_GPU);
         if (getenv("TEST_ONE_DEVICE") && !(kind & NOT_SHARED))
             keep_device(kind);
     }

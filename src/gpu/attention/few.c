@@ -39,7 +39,7 @@ static uint64_t max_queries(const tsr__attention *c)
 
 static cut cut_of(const tsr__attention *c)
 {
-    const bool gpu = tsr_stream_device(c->stream)->device_class == TSR__CLASS_GPU;
+    const bool gpu = !tsr_stream_device(c->stream)->traits.few_invocations;
     const uint64_t queries = max_queries(c), enough = gpu ? 512 : 16;
     cut out = {.rows = queries <= MAX_ROWS / 2 ? MAX_ROWS / 2 : MAX_ROWS};
     out.row_blocks = (uint32_t)tsr__div_up_u64(queries, out.rows);
@@ -74,7 +74,7 @@ bool tsr__attention_few_suit(const tsr__attention *c)
     const tsr_device *device = tsr_stream_device(c->stream);
     const cut how = cut_of(c);
     const bool few = max_queries(c) <= FEW_QUERIES;
-    const bool loops_end = device->device_class == TSR__CLASS_LAVAPIPE && c->kv_len > MAX_KEYS;
+    const bool loops_end = device->traits.ends_loops && c->kv_len > MAX_KEYS;
     return (few || loops_end) && how.groups <= UINT32_MAX && rows_of(c) <= UINT32_MAX / how.parts &&
            device->info.max_workgroup_invocations >= THREADS && kernels_admitted(c);
 }
@@ -118,7 +118,7 @@ static tsr_status run_parts(const few *f)
                  (uint32_t)c->k->layout.dtype, (uint32_t)c->v->layout.dtype,
                  p->mask ? (uint32_t)p->mask->layout.dtype : 0, tsr__attention_load(c),
                  p->softcap > 0, p->pages != NULL, f->partial ? 0 : (uint32_t)c->y->layout.dtype,
-                 device->device_class == TSR__CLASS_LAVAPIPE, device->info.type == TSR_DEVICE_CPU},
+                 device->traits.slow_pipelines, device->info.type == TSR_DEVICE_CPU},
     };
     dispatch.access_count = tsr__attention_reads(c, &f->description, dispatch.access);
     dispatch.access[dispatch.access_count++] =

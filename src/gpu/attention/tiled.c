@@ -30,7 +30,7 @@ static uint32_t shared_bytes(const tile *t)
 static tile tile_for(const tsr_device *device, int64_t rows)
 {
     static const tile tiles[] = {{256, 2}, {128, 2}, {64, 1}};
-    for (int i = rows > 32 && device->device_class == TSR__CLASS_GPU ? 0 : 1; i < 2; i++)
+    for (int i = rows > 32 && !device->traits.few_invocations ? 0 : 1; i < 2; i++)
         if (shared_bytes(&tiles[i]) <= device->info.max_shared_memory_bytes &&
             tiles[i].threads <= device->info.max_workgroup_invocations)
             return tiles[i];
@@ -109,7 +109,7 @@ static tsr_status check_count(const tsr__attention *c)
 static tsr_status check_iterations(const tsr__attention *c)
 {
     const double most_iterations = 60000, block = 32;
-    if (tsr_stream_device(c->stream)->device_class != TSR__CLASS_LAVAPIPE)
+    if (!tsr_stream_device(c->stream)->traits.ends_loops)
         return TSR_OK;
     const int64_t chunks = (c->head_dim + COLUMNS - 1) / COLUMNS;
     const double product = (double)chunks * 21, sum = (double)chunks * 13 + 17;

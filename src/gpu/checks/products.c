@@ -155,9 +155,8 @@ tsr_status tsr__case_attention_delta(tsr__case *c, tsr_dtype dtype)
 static tsr_status require_matrices(const tsr__case *c, tsr_dtype dtype)
 {
     const tsr_device *device = tsr_stream_device(c->stream);
-    return device->device_class == TSR__CLASS_GPU && tsr__coopmat_used(device, dtype)
-               ? TSR_OK
-               : TSR_ERR_UNSUPPORTED;
+    return !device->traits.not_a_chip && tsr__coopmat_used(device, dtype) ? TSR_OK
+                                                                          : TSR_ERR_UNSUPPORTED;
 }
 
 tsr_status tsr__case_attention_coopmat(tsr__case *c, tsr_dtype dtype)

@@ -9,16 +9,10 @@
 #include "gpu/device/coopmat2.h"
 #include "gpu/device/instance.h"
 #include "gpu/device/storage.h"
+#include "gpu/device/traits.h"
 #include "tessera/device.h"
 
 typedef struct tsr__timeline tsr__timeline;
-
-/* The kinds of devices for which different kernels are chosen. */
-typedef enum tsr__device_class {
-    TSR__CLASS_GPU,
-    TSR__CLASS_LAVAPIPE, /* Mesa's CPU driver: fast only in straight-line code */
-    TSR__CLASS_CPU       /* other CPU drivers, for example SwiftShader */
-} tsr__device_class;
 
 /* Returns the variant of the shaders that suits the device. tsr_device_params can ask for
  * TSR__STORAGE_W32 on any device. */
@@ -68,7 +62,7 @@ struct tsr_device {
     VkDevice handle;
     tsr__vk_device vk;
     tsr_device_info info;
-    tsr__device_class device_class;
+    tsr__traits traits;   /* what depends on the kind of driver */
     tsr__storage storage; /* which variant of the shaders this device uses */
     bool disk_cache;      /* pipelines and tuning are read from files */
     /* the device is a driver for the host's CPUs, so the host may copy tensors itself instead of
@@ -128,6 +122,10 @@ tsr_status tsr__device_open(const tsr_device_params *params, tsr_device **out);
 /* Does the same as tsr__device_open, but also opens devices that are not usable. An example is the
  * null hardware of drivers, on which pipelines can be built but no memory can be allocated. */
 tsr_status tsr__device_open_to_compile(const tsr_device_params *params, tsr_device **out);
+
+/* Sets what depends on the kind of driver: the traits. Tests call this function to let a CPU driver
+ * run the kernels of GPUs. */
+void tsr__device_treat_as(tsr_device *device, tsr__device_class device_class);
 
 /* References keep the device usable after tsr_device_close. */
 void tsr__device_retain(tsr_device *device);

@@ -274,6 +274,11 @@ static tsr__device_class class_of(const tsr_device_info *info,
     return info->type == TSR_DEVICE_CPU ? TSR__CLASS_CPU : TSR__CLASS_GPU;
 }
 
+void tsr__device_treat_as(tsr_device *device, tsr__device_class device_class)
+{
+    device->traits = tsr__traits_of(device_class);
+}
+
 static double work_limit_of(const tsr_device_info *info, const tsr__capabilities *capabilities)
 {
     if (info->type == TSR_DEVICE_CPU)
@@ -313,9 +318,10 @@ static tsr_status open_chosen(tsr__instance *instance, const tsr_device_info *in
     device->instance = instance;
     device->physical = capabilities->physical;
     device->info = *info;
-    device->device_class = class_of(info, capabilities);
-    device->host_copies = device->device_class != TSR__CLASS_GPU;
-    device->long_code = device->device_class == TSR__CLASS_LAVAPIPE && keeps_long_code();
+    const tsr__device_class device_class = class_of(info, capabilities);
+    tsr__device_treat_as(device, device_class);
+    device->host_copies = device_class != TSR__CLASS_GPU;
+    device->long_code = device_class == TSR__CLASS_LAVAPIPE && keeps_long_code();
     device->timestamp_bits = capabilities->timestamp_bits;
     device->max_workgroup_subgroups = capabilities->max_workgroup_subgroups;
     device->max_allocations = capabilities->max_allocations;
@@ -332,10 +338,10 @@ static tsr_status open_chosen(tsr__instance *instance, const tsr_device_info *in
     device->dot2 = capabilities->dot2;
     device->int8_dot = capabilities->int8_dot;
     device->coopmat2 = capabilities->coopmat2;
-    device->subnormals = capabilities->no_halves                  ? TSR__SUBNORMALS_BY_CODE
-                         : device->device_class != TSR__CLASS_GPU ? TSR__SUBNORMALS_KEPT
-                         : capabilities->f16_subnormals           ? TSR__SUBNORMALS_BY_MODE
-                                                                  : TSR__SUBNORMALS_BY_CODE;
+    device->subnormals = capabilities->no_halves          ? TSR__SUBNORMALS_BY_CODE
+                         : device_class != TSR__CLASS_GPU ? TSR__SUBNORMALS_KEPT
+                         : capabilities->f16_subnormals   ? TSR__SUBNORMALS_BY_MODE
+                                                          : TSR__SUBNORMALS_BY_CODE;
     device->subgroups_demanded = tsr__probe_subgroups(capabilities, info);
     device->storage = params->force_packed_storage ? TSR__STORAGE_W32 : tsr__storage_of(info);
     device->disk_cache = !params->no_disk_cache;

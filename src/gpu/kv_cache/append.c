@@ -155,7 +155,7 @@ static bool rotated_suits(const tsr_kv_cache *cache, const tsr_rope *rope, const
     const tsr__dispatch dispatch = rotated_dispatch(cache, rope, q, cache->memory);
     return follows(q, k) && follows(k, v) &&
            tsr__rope_params_of(rope)->rotary_dim == cache->params.head_dim &&
-           (device->device_class == TSR__CLASS_GPU ||
+           (!device->traits.few_invocations ||
             cache->step.count * cache->step.tokens <= MAX_TOKENS_ON_CPU) &&
            rotated_items(q, cache->params.kv_heads) <= INT32_MAX &&
            tsr__shader_admitted(device, TSR__SHADER_ROPE_APPEND, dispatch.spec, 3);

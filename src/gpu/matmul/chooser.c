@@ -20,7 +20,7 @@ static tsr_coopmat_shape shape_used(const tsr_device *device, tsr_dtype dtype)
 tsr__matmul_device tsr__matmul_device_of(const tsr_device *device)
 {
     return (tsr__matmul_device){
-        .device_class = device->device_class,
+        .traits = device->traits,
         .vendor_id = device->info.vendor_id,
         .device_id = device->info.device_id,
         .processors = device->info.processor_count,
@@ -57,7 +57,7 @@ static uint64_t enough_tiles(const tsr__matmul_device *device)
 {
     const uint64_t on_large_gpu = 128, on_cpu = 8;
 
-    if (device->device_class != TSR__CLASS_GPU)
+    if (device->traits.few_invocations)
         return on_cpu;
     return tsr__chip_enough(tsr__chip_of(device), device, on_large_gpu);
 }
@@ -102,7 +102,7 @@ static const char *few_rows_name(const tsr__matmul_device *device, const tsr__ma
 
 static const char *usual_name(const tsr__matmul_device *device, const tsr__matmul_problem *p)
 {
-    if (device->device_class != TSR__CLASS_GPU) {
+    if (device->traits.not_a_chip) {
         const tsr__matmul_config *config = tsr__cpu_matmul_choose(device, p);
         return config ? config->name : "tiled-s";
     }
@@ -163,7 +163,7 @@ bool tsr__matmul_can_choose(const tsr__matmul_device *device, const tsr__matmul_
 
     if (lists(all_problems, config->name))
         return true;
-    if (device->device_class != TSR__CLASS_GPU)
+    if (device->traits.not_a_chip)
         return is_for_cpu_drivers(config);
     const tsr__chip *chip = tsr__chip_of(device);
     return lists(few_rows, config->name) || lists(chip->coopmat_tiles, config->name) ||
@@ -177,7 +177,7 @@ bool tsr__matmul_can_choose(const tsr__matmul_device *device, const tsr__matmul_
  * sums of few rows are small, so that splitting costs little. */
 static uint64_t enough_parts(const tsr__matmul_device *device, const tsr__matmul_problem *p)
 {
-    return enough_tiles(device) * (device->device_class == TSR__CLASS_GPU && p->m < 32 ? 4 : 1);
+    return enough_tiles(device) * (!device->traits.few_invocations && p->m < 32 ? 4 : 1);
 }
 
 /* Returns the time for all tiles if k is split into `splits` ranges, in units of the time for
@@ -227,7 +227,7 @@ static void choose_splits(const tsr__matmul_device *device, const tsr__matmul_pr
 
     if (splits == 0) {
         splits = tiles < enough ? enough / tiles : 1;
-        if (tiles >= enough && device->device_class == TSR__CLASS_GPU && device->processors > 0)
+        if (tiles >= enough && !device->traits.few_invocations && device->processors > 0)
             splits = parts_without_rest(device, p, tiles);
         if (splits > k / shortest)
             splits = k / shortest;
@@ -282,7 +282,7 @@ tsr_status tsr__matmul_choose(const tsr__matmul_device *device, tsr__tuned *tune
     }
     /* CPU drivers execute vector loads lane by lane, so that these do not make the tiles for GPUs
      * faster. Using only scalar loads avoids compiling more variants. */
-    bool vectors = device->device_class == TSR__CLASS_GPU || (override && override->config) ||
+    bool vectors = !device->traits.narrow_accesses || (override && override->config) ||
                    plan.config->family->cpu_vectors;
     plan.variant = tsr__matmul_variant_for(plan.config, device, problem, vectors);
     plan.splits = 1;

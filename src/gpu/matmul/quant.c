@@ -37,7 +37,7 @@ static bool admitted(tsr__shader shader, const tsr_tensor *b, const tsr__matmul_
  * take seconds. */
 static bool suits_few(const tsr_tensor *b, const tsr__matmul_problem *p)
 {
-    return b->buffer->device->device_class != TSR__CLASS_CPU && !p->swapped && p->batch_dims == 0 &&
+    return !b->buffer->device->traits.slow_decoding && !p->swapped && p->batch_dims == 0 &&
            p->m <= MAX_ROWS && tsr__matmul_y_narrow(p, MAX_ROWS, 4) &&
            tsr__matmul_side_narrow(&p->a, p->m, p->k) &&
            tsr__dtype_bytes(b->layout.dtype, (uint64_t)b->layout.strides[0]) <= UINT32_MAX &&
@@ -255,8 +255,7 @@ static tsr_status run_panels(tsr_stream *stream, tsr_tensor *y, const tsr_tensor
 {
     const tsr_device *device = tsr_stream_device(stream);
     const int64_t n = b->layout.shape[0], k = b->layout.shape[1], step = 64;
-    const int64_t most =
-        device->device_class == TSR__CLASS_GPU ? PANEL_BYTES_ON_GPU : PANEL_BYTES_ON_CPU;
+    const int64_t most = device->traits.few_invocations ? PANEL_BYTES_ON_CPU : PANEL_BYTES_ON_GPU;
     panels p = {.y = y, .a = a, .b = b, .params = params};
     /* f16 can represent the weights, and products of f16 are the fastest ones. */
     const tsr_dtype dtype = a->layout.dtype == TSR_F16 ? TSR_F16 : TSR_F32;

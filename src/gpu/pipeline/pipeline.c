@@ -100,7 +100,7 @@ static void destroy_pipelines(tsr_device *device, void *attachment)
 
 static uint64_t usual_limit(const tsr_device *device)
 {
-    return device->device_class == TSR__CLASS_GPU ? UINT64_MAX : TSR__CPU_PIPELINES;
+    return device->traits.slow_pipelines ? TSR__CPU_PIPELINES : UINT64_MAX;
 }
 
 static tsr_status create_pipelines(tsr_device *device, void **out)

@@ -161,8 +161,7 @@ static tsr_status record_unpack(tsr_stream *stream, void *work)
 {
     const unpacking *unpack = work;
     const uint64_t bytes = pairs_for(unpack->count) * TSR_PACK_PAIR_WORDS * WORD;
-    const uint32_t units =
-        tsr_stream_device(stream)->device_class == TSR__CLASS_GPU ? 1 : UNITS_ON_CPU;
+    const uint32_t units = tsr_stream_device(stream)->traits.few_invocations ? UNITS_ON_CPU : 1;
     for (piece p = {0}; next_piece(&p, unpack->count, PAIR);) {
         const uint64_t before = p.first / PAIR * TSR_PACK_PAIR_WORDS * WORD;
         const struct tsr_unpack_params push = {

@@ -135,7 +135,7 @@ static bool may_round(const problem *p)
     const int used = dtype == TSR_F16    ? gpu->info.coopmat_used
                      : dtype == TSR_BF16 ? gpu->info.coopmat_bf16_used
                                          : -1;
-    return gpu->device_class == TSR__CLASS_GPU && used >= 0;
+    return gpu->traits.device_class == TSR__CLASS_GPU && used >= 0;
 }
 
 /* Compares the results with the references. Results for which the problem has no tensor are left
@@ -262,7 +262,7 @@ START_TEST(agrees_with_doubles_for_short_sequences)
         {.batch = 5, .heads = 3, .q_len = 32, .kv_len = 24, .head_dim = 40, .causal = true},
         {.batch = 1, .heads = 4, .q_len = 72, .kv_len = 72, .head_dim = 24, .scale = 0.375},
     };
-    if (_i > 0 && gpu->device_class != TSR__CLASS_LAVAPIPE)
+    if (_i > 0 && gpu->traits.device_class != TSR__CLASS_LAVAPIPE)
         SKIP("the kernel for short sequences is lavapipe's");
     gpu_random random = {(uint64_t)_i + 60};
     char name[128];
@@ -520,9 +520,9 @@ START_TEST(takes_little_memory)
      * all keys, these would take minutes on SwiftShader and 16 s on lavapipe, so they get a window.
      */
     const bool for_gradient = _i == 1;
-    const int64_t window = gpu_is_swiftshader()                                  ? 64
-                           : for_gradient && gpu->device_class != TSR__CLASS_GPU ? 1024
-                                                                                 : 0;
+    const int64_t window = gpu_is_swiftshader()                                         ? 64
+                           : for_gradient && gpu->traits.device_class != TSR__CLASS_GPU ? 1024
+                                                                                        : 0;
     GPU_OK(tsr_attention(queue, y, for_gradient ? lse : NULL, q, k, v,
                          tsr_attention_params(.causal = true, .window = window)));
     GPU_OK(tsr_stream_wait(queue));
@@ -775,7 +775,7 @@ START_TEST(sends_parameters)
     const bool reached = gpu->wants_mapping || gpu->wants_direct_uploads;
     gpu_put(q, one);
     gpu_put(k, second);
-    gpu->device_class = TSR__CLASS_GPU;
+    tsr__device_treat_as(gpu, TSR__CLASS_GPU);
     GPU_OK(tsr_fill(queue, y, 0));
     uint64_t serial = 0, barriers = 0;
     for (int i = 0; i < CALLS; i++) {

@@ -91,16 +91,16 @@ static void check(shape s, call c)
     unsigned char *data = contents(&random, c.x, x_count, c.values);
     unsigned char *start = contents(&random, c.y, y_count, c.values), *got[2];
     uint64_t y_bytes = (uint64_t)y_count * tsr_dtype_size(c.y);
-    tsr__device_class own = gpu->device_class;
+    tsr__device_class own = gpu->traits.device_class;
 
     GPU_OK(tsr_tensor_upload(queue, x, data, (uint64_t)x_count * tsr_dtype_size(c.x)));
     for (int pass = 0; pass < 2; pass++) {
         GPU_OK(tsr_tensor_upload(queue, y, start, y_bytes));
-        gpu->device_class = pass == 0 ? own : TSR__CLASS_CPU;
+        tsr__device_treat_as(gpu, pass == 0 ? own : TSR__CLASS_CPU);
         tsr_status status = c.how == ARGMAX
                                 ? tsr_argmax(queue, to, from, s.dim)
                                 : tsr_reduce(queue, to, from, s.dim, c.how, c.accumulate);
-        gpu->device_class = own;
+        tsr__device_treat_as(gpu, own);
         GPU_OK(status);
         got[pass] = malloc(y_bytes);
         ck_assert_ptr_nonnull(got[pass]);
@@ -263,7 +263,7 @@ static bool suits(bool columns, tsr_dtype dtype, uint32_t jobs, uint32_t count, 
 
 START_TEST(borders)
 {
-    bool here = gpu->device_class == TSR__CLASS_LAVAPIPE;
+    bool here = gpu->traits.device_class == TSR__CLASS_LAVAPIPE;
     bool narrow = here && gpu->storage == TSR__STORAGE_S16;
 
     ck_assert_int_eq(suits(false, TSR_F32, 256, 64, 1), here);

@@ -476,7 +476,7 @@ START_TEST(own_kernels_are_used)
                               .a = {.address = 4096, .stride = 4096, .dtype = TSR_F32},
                               .rows = 400,
                               .count = 97};
-    bool lavapipe = gpu->device_class == TSR__CLASS_LAVAPIPE;
+    bool lavapipe = gpu->traits.device_class == TSR__CLASS_LAVAPIPE;
 
     ck_assert_int_eq(tsr__softmax_short_suit(&work), lavapipe);
     ck_assert(!tsr__softmax_chunks_suit(&work));

@@ -83,15 +83,15 @@ typedef tsr_status (*operation)(operand *x);
  * and compares the results. */
 static void compare(operand *x, int count, operation run, const char *name)
 {
-    tsr__device_class own = gpu->device_class;
+    tsr__device_class own = gpu->traits.device_class;
     unsigned char *got[TENSORS];
 
     for (int pass = 0; pass < 2; pass++) {
         for (int i = 0; i < count; i++)
             GPU_OK(tsr_tensor_upload(queue, x[i].buffer, x[i].start, x[i].size_bytes));
-        gpu->device_class = pass == 0 ? own : TSR__CLASS_CPU;
+        tsr__device_treat_as(gpu, pass == 0 ? own : TSR__CLASS_CPU);
         tsr_status status = run(x);
-        gpu->device_class = own;
+        tsr__device_treat_as(gpu, own);
         GPU_OK(status);
         for (int i = 0; i < count; i++) {
             unsigned char *data = malloc(x[i].size_bytes + 8);
@@ -283,7 +283,7 @@ END_TEST
 START_TEST(every_float16)
 {
     int64_t count = 65536;
-    tsr__device_class own = gpu->device_class;
+    tsr__device_class own = gpu->traits.device_class;
     tsr_tensor *half = gpu_new(TSR_F16, 1, &count), *wide = gpu_new(TSR_F32, 1, &count);
     uint16_t *bits = malloc(65536 * sizeof *bits);
     uint32_t *got[2];
@@ -295,9 +295,9 @@ START_TEST(every_float16)
     for (int pass = 0; pass < 2; pass++) {
         got[pass] = malloc(65536 * sizeof *got[pass]);
         ck_assert_ptr_nonnull(got[pass]);
-        gpu->device_class = pass == 0 ? own : TSR__CLASS_CPU;
+        tsr__device_treat_as(gpu, pass == 0 ? own : TSR__CLASS_CPU);
         tsr_status status = tsr_copy(queue, wide, half);
-        gpu->device_class = own;
+        tsr__device_treat_as(gpu, own);
         GPU_OK(status);
         GPU_OK(tsr_tensor_download(queue, wide, got[pass], 65536 * sizeof *got[pass]));
     }
@@ -455,7 +455,7 @@ static bool cut(tsr_dtype dtype, int64_t rows, int64_t columns, int64_t pitch, t
 
 START_TEST(borders)
 {
-    bool here = gpu->device_class == TSR__CLASS_LAVAPIPE;
+    bool here = gpu->traits.device_class == TSR__CLASS_LAVAPIPE;
     tsr__piece rest;
 
     ck_assert_int_eq(cut(TSR_F32, 1, 2048, 2048, &rest), here);

@@ -253,7 +253,7 @@ START_TEST(lavapipe_has_the_width_that_was_set)
     tsr_device *device = NULL;
     GPU_OK(tsr_device_open(NULL, &device));
     const char *width = getenv("LP_NATIVE_VECTOR_WIDTH");
-    if (width && device->device_class == TSR__CLASS_LAVAPIPE)
+    if (width && device->traits.device_class == TSR__CLASS_LAVAPIPE)
         ck_assert_int_eq((int)tsr_device_get_info(device)->subgroup_size, atoi(width) / 32);
     tsr_device_close(&device);
 }

@@ -187,7 +187,7 @@ static tsr__matmul_device device; /* like an NVIDIA GPU */
 
 static void make_gpu(void)
 {
-    device = (tsr__matmul_device){.device_class = TSR__CLASS_GPU,
+    device = (tsr__matmul_device){.traits = tsr__traits_of(TSR__CLASS_GPU),
                                   .vendor_id = 0x10de,
                                   .max_invocations = 1024,
                                   .max_shared_bytes = 49152,
@@ -240,12 +240,12 @@ START_TEST(configurations_that_only_tunings_choose)
     device.dot2 = true;
     ck_assert(can_choose("pairs-l"));
     ck_assert_str_eq(chosen(TSR_F32, 40, 40, 40), "tiled-s");
-    device.device_class = TSR__CLASS_LAVAPIPE;
+    device.traits = tsr__traits_of(TSR__CLASS_LAVAPIPE);
     ck_assert(!can_choose("pairs-l") && !can_choose("tiled-l") && !can_choose("vector-k"));
     ck_assert(can_choose("tiled-s") && can_choose("wide"));
     (void)chosen(TSR_F32, 40, 40, 40);
     (void)chosen(TSR_F16, 2, 2, 2);
-    device.device_class = TSR__CLASS_CPU;
+    device.traits = tsr__traits_of(TSR__CLASS_CPU);
     (void)chosen(TSR_F32, 40, 40, 40);
     (void)chosen(TSR_F32, 2, 40, 40);
 }
@@ -412,9 +412,9 @@ START_TEST(other_dtypes_do_not_use_them)
     }
     device.coopmat_bf16 = (tsr_coopmat_shape){0};
     ck_assert_str_eq(chosen(TSR_BF16, 4096, 4096, 4096), "tiled-l");
-    device.device_class = TSR__CLASS_LAVAPIPE;
+    device.traits = tsr__traits_of(TSR__CLASS_LAVAPIPE);
     ck_assert_str_ne(chosen(TSR_F16, 4096, 4096, 4096), "coopmat-l");
-    device.device_class = TSR__CLASS_GPU;
+    device.traits = tsr__traits_of(TSR__CLASS_GPU);
     device.coopmat = (tsr_coopmat_shape){0};
     ck_assert_str_eq(chosen(TSR_F16, 4096, 4096, 4096), "tiled-l");
 }

@@ -178,7 +178,7 @@ static bool run(const gated_case *c, gpu_random *random)
 START_TEST(matches_double_precision)
 {
     gpu_random random = {11};
-    const bool is_gpu = gpu->device_class == TSR__CLASS_GPU;
+    const bool is_gpu = gpu->traits.device_class == TSR__CLASS_GPU;
     /* GPUs have a kernel for long rows of blocks. SwiftShader takes long to compile it. */
     const bool long_rows = !gpu_is_swiftshader();
     for (int n = 0; n < 40; n++) {
@@ -221,7 +221,7 @@ START_TEST(matches_steps_by_integers)
                                     .activation = TSR_ACT_SILU,
                                     .allow_int8 = true},
                       &random) ||
-                  gpu->device_class != TSR__CLASS_GPU);
+                  gpu->traits.device_class != TSR__CLASS_GPU);
 }
 END_TEST
 

@@ -10,7 +10,7 @@
 
 static tsr__matmul_device device_with_dot2(void)
 {
-    return (tsr__matmul_device){.device_class = TSR__CLASS_GPU,
+    return (tsr__matmul_device){.traits = tsr__traits_of(TSR__CLASS_GPU),
                                 .vendor_id = TSR__VENDOR_AMD,
                                 .max_invocations = 1024,
                                 .max_shared_bytes = 65536,
@@ -141,7 +141,7 @@ static matmul_case f16_case(int64_t m, int64_t k, int64_t n)
  * of two f16. Without it all cases must be refused, and the test counts as skipped. */
 static bool applies(void)
 {
-    return gpu->device_class != TSR__CLASS_GPU || gpu->dot2;
+    return gpu->traits.device_class != TSR__CLASS_GPU || gpu->dot2;
 }
 
 static void check_refusal(tsr_status status)

@@ -488,8 +488,8 @@ START_TEST(kernels_by_length)
         {1, 150002, TSR_F32, TSR__NORM_CHUNKS},
     };
     const tsr_device_info *info = tsr_device_get_info(gpu);
-    if (!TSR__HAVE_CPU_KERNELS || gpu->device_class != TSR__CLASS_LAVAPIPE || !info->storage16 ||
-        info->subgroup_size != 8)
+    if (!TSR__HAVE_CPU_KERNELS || gpu->traits.device_class != TSR__CLASS_LAVAPIPE ||
+        !info->storage16 || info->subgroup_size != 8)
         SKIP("only lavapipe with vectors of 256 bits has these kernels");
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         const int64_t size[] = {table[i].rows, table[i].columns};

@@ -339,7 +339,7 @@ START_TEST(rows_are_added_in_their_order)
     static const int64_t rows[] = {1, 31, 511, 512, 513, 1300};
     const double usual = gpu->work_limit;
     gpu_random random = {55};
-    if (gpu->device_class == TSR__CLASS_GPU && gpu_is_swiftshader())
+    if (gpu->traits.device_class == TSR__CLASS_GPU && gpu_is_swiftshader())
         SKIP("SwiftShader takes 48 s to compile this kernel of GPUs; lavapipe runs it");
     for (size_t r = 0; r < sizeof rows / sizeof *rows; r++)
         add_in_order(&random, rows[r], TSR_F32, false);

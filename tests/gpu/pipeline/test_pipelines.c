@@ -22,7 +22,7 @@ static void use(uint32_t number)
 
 START_TEST(cpu_drivers_keep_a_bounded_number)
 {
-    if (gpu->device_class == TSR__CLASS_GPU)
+    if (gpu->traits.device_class == TSR__CLASS_GPU)
         ck_assert_uint_eq(tsr__pipelines_limit(gpu), UINT64_MAX);
     else
         ck_assert_uint_eq(tsr__pipelines_limit(gpu), TSR__CPU_PIPELINES);

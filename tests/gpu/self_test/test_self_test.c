@@ -427,9 +427,9 @@ START_TEST(all_kernels_are_right)
     tsr_self_tests tests;
     setenv("TESSERA_SELF_TEST", "full", 1);
     gpu_setup();
-    const bool is_cpu = gpu->device_class != TSR__CLASS_GPU;
+    const bool is_cpu = gpu->traits.device_class != TSR__CLASS_GPU;
     const bool has_own_attention =
-        gpu->device_class == TSR__CLASS_LAVAPIPE && tsr__cpu_matmul_config_at(0) != NULL;
+        gpu->traits.device_class == TSR__CLASS_LAVAPIPE && tsr__cpu_matmul_config_at(0) != NULL;
     gpu_teardown();
     tests = stored();
     ck_assert_int_ge(tests.count, 3 * 23);

@@ -305,7 +305,7 @@ START_TEST(pieces_of_an_operation_have_no_barriers_between_them)
     GPU_OK(tsr_fill(queue, whole, 1));
     GPU_OK(tsr_fill(queue, b, 2));
     GPU_OK(tsr_fill(queue, y, 0));
-    gpu->device_class = TSR__CLASS_GPU;
+    tsr__device_treat_as(gpu, TSR__CLASS_GPU);
     const uint64_t before = queue->barriers, operations = queue->open->operations;
     GPU_OK(tsr_matmul(queue, y, a, b, NULL));
     ck_assert_uint_ge(queue->open->operations - operations, 2);

@@ -31,7 +31,7 @@ static bool is_tiny(const tsr__matmul_problem *p)
 const tsr__matmul_config *tsr__cpu_matmul_choose(const tsr__matmul_device *device,
                                                  const tsr__matmul_problem *p)
 {
-    switch (device->device_class) {
+    switch (device->traits.device_class) {
     case TSR__CLASS_LAVAPIPE:
         return is_tiny(p) ? NULL : &configs[LAVAPIPE];
     case TSR__CLASS_CPU:

@@ -19,7 +19,7 @@
 static bool runs(const tsr__matmul_config *config, const tsr__matmul_device *device)
 {
     (void)config;
-    return device->device_class == TSR__CLASS_LAVAPIPE && device->int64 &&
+    return device->traits.device_class == TSR__CLASS_LAVAPIPE && device->int64 &&
            (device->subgroup_size == 4 || device->subgroup_size == 8 ||
             device->subgroup_size == 16);
 }

@@ -52,7 +52,7 @@ static const row_format *format_of(const tsr_tensor *tensor)
 {
     const tsr_device *device = tensor->buffer->device;
     const uint32_t lanes = device->info.subgroup_size;
-    if (device->device_class != TSR__CLASS_LAVAPIPE || device->storage != TSR__STORAGE_S16 ||
+    if (device->traits.device_class != TSR__CLASS_LAVAPIPE || device->storage != TSR__STORAGE_S16 ||
         !device->info.int8)
         return NULL;
     for (size_t i = 0; i < sizeof row_formats / sizeof *row_formats; i++)

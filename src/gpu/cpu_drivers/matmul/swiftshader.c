@@ -8,7 +8,8 @@
 static bool runs(const tsr__matmul_config *config, const tsr__matmul_device *device)
 {
     (void)config;
-    return device->device_class == TSR__CLASS_CPU && device->subgroup_size == 4 && device->quads;
+    return device->traits.device_class == TSR__CLASS_CPU && device->subgroup_size == 4 &&
+           device->quads;
 }
 
 /* True if 32-bit strides suffice. The kernel adds them to a 64-bit address of each line as it steps

@@ -105,7 +105,7 @@ static tiling tile(const tsr__vectors *work, const tsr__piece *piece)
 
 bool tsr__vectors_suit(const tsr_device *device)
 {
-    return device->device_class == TSR__CLASS_LAVAPIPE && device->info.int64 &&
+    return device->traits.device_class == TSR__CLASS_LAVAPIPE && device->info.int64 &&
            device->info.subgroup_size >= 4 && device->info.subgroup_size <= 16;
 }
 

@@ -72,26 +72,14 @@ void tsr__matmul_epilogue(const tsr__matmul_problem *p, struct tsr_matmul_push *
     push->mode = tsr__matmul_mode(p);
 }
 
-/* Returns which elements of y an invocation adds up (TSR_MM_SUM_…). On GPUs and lavapipe it is
- * one element, so that neighbouring invocations store neighbouring elements. */
-static uint32_t sum_form(const tsr__matmul_call *call)
-{
-    const tsr__matmul_problem *p = call->problem;
-
-    if (tsr_stream_device(call->stream)->device_class != TSR__CLASS_CPU || p->y.col != 1)
-        return TSR_MM_SUM_ONE;
-    return p->n % 4 == 0 && tsr__matmul_side_vectors(p, &p->y, p->y.row, 4) ? TSR_MM_SUM_ALIGNED
-                                                                            : TSR_MM_SUM_RUN;
-}
-
 tsr_status tsr__matmul_finish(const tsr__matmul_call *call, tsr__buffer *partial, uint32_t parts,
                               uint32_t matrices, const struct tsr_matmul_push *push)
 {
-    const uint32_t threads = 64, form = sum_form(call);
+    const uint32_t threads = 64;
     struct tsr_matmul_push sum = *push;
     tsr__dispatch dispatch = {.shader = TSR__SHADER_MATMUL_SUM,
-                              .spec_count = 3,
-                              .spec = {threads, tsr__matmul_mode(call->problem), form},
+                              .spec_count = 2,
+                              .spec = {threads, tsr__matmul_mode(call->problem)},
                               .push = &sum,
                               .push_bytes = sizeof sum,
                               .access_count = call->bias ? 3 : 2};
@@ -99,8 +87,7 @@ tsr_status tsr__matmul_finish(const tsr__matmul_call *call, tsr__buffer *partial
     sum.a = partial->address;
     sum.k = parts;
     sum.splits = 1;
-    tsr__groups_for((uint64_t)sum.m * tsr__div_up_u32(sum.n, form == TSR_MM_SUM_ONE ? 1 : 4),
-                    threads, dispatch.groups);
+    tsr__groups_for((uint64_t)sum.m * sum.n, threads, dispatch.groups);
     dispatch.groups[2] = matrices;
     dispatch.access[0] = tsr__read_buffer(partial);
     dispatch.access[1] = tsr__write_of(call->y);

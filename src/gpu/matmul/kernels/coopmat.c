@@ -76,7 +76,7 @@ tsr__matmul_fragment tsr__matmul_fragment_for(const tsr__matmul_config *config,
     /* AMD's GPUs need tiles that are transposed when they are stored. NVIDIA's GPUs transpose
      * fragments while they read them. Intel's compiler would transpose before the products, which
      * then wait for the loads. CPU drivers do the same as AMD's GPUs, to test it. */
-    out.along_k = device->vendor_id == TSR__VENDOR_AMD || device->device_class != TSR__CLASS_GPU;
+    out.along_k = device->vendor_id == TSR__VENDOR_AMD || device->traits.not_a_chip;
     uint32_t subgroups = config->threads / out.subgroup_size;
     out.down = rows_of(config, &out, subgroups);
     if (subgroups > device->max_subgroups || out.down == 0 || config->bk % out.k != 0)

@@ -20,15 +20,14 @@ static uint32_t tile_bytes(const tsr__matmul_config *config)
  * variants spill registers. On CPU drivers, tests run them. */
 static bool runs(const tsr__matmul_config *config, const tsr__matmul_device *device)
 {
-    if (config->family == &tsr__matmul_pairs && device->device_class == TSR__CLASS_GPU &&
-        !device->dot2)
+    if (config->family == &tsr__matmul_pairs && !device->traits.not_a_chip && !device->dot2)
         return false;
     return tile_bytes(config) <= device->max_shared_bytes;
 }
 
 static bool loads_ahead(const tsr__matmul_device *device)
 {
-    return device->device_class == TSR__CLASS_GPU && tsr__chip_of(device)->loads_ahead;
+    return !device->traits.not_a_chip && tsr__chip_of(device)->loads_ahead;
 }
 
 /* True if the kernel does not spill registers. With 8×8 sums and loads_ahead, no registers are left
@@ -78,7 +77,7 @@ static bool fits(const tsr__matmul_config *config, const tsr__matmul_device *dev
 static void specialize_for_device(const tsr__matmul_config *config,
                                   const tsr__matmul_device *device, tsr__matmul_variant *variant)
 {
-    variant->own_mode = device->device_class == TSR__CLASS_GPU;
+    variant->own_mode = !device->traits.slow_pipelines;
     variant->ahead = loads_ahead(device);
     variant->dot2 = config->family == &tsr__matmul_pairs && device->dot2;
 }

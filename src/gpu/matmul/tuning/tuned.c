@@ -148,7 +148,7 @@ static tsr_status collect(const tsr_device *device, tsr__tuned_table *out)
 
     TSR__TRY(load(device, &stored));
     tsr_status status = TSR_OK;
-    if (device->device_class == TSR__CLASS_GPU)
+    if (!device->traits.not_a_chip)
         status = tsr__contributed_add(tsr__chip_of(&chooser_device), out);
     if (status == TSR_OK)
         status = tsr__tuned_table_merge(out, &stored);

@@ -96,7 +96,7 @@ uint32_t tsr__row_form(const tsr_device *device, const tsr__piece *piece, int op
         if (piece->shape[d] > 1)
             misaligned |= piece->strides[operand][d] * size;
     }
-    if (misaligned % (4 * size) == 0 && device->device_class == TSR__CLASS_GPU)
+    if (misaligned % (4 * size) == 0 && !device->traits.narrow_accesses)
         return TSR_ROW_ALIGNED4;
     return misaligned % 4 == 0 ? TSR_ROW_DENSE4 : TSR_ROW_STRIDED;
 }
@@ -119,7 +119,7 @@ uint64_t tsr__stride_bytes(const tsr_tensor *tensor, int dim)
 
 bool tsr__rows_alone(const tsr_device *device, uint64_t rows)
 {
-    return device->device_class != TSR__CLASS_GPU && rows >= 256;
+    return device->traits.slow_barriers && rows >= 256;
 }
 
 uint32_t tsr__processors(const tsr_device *device)
@@ -131,7 +131,7 @@ uint32_t tsr__processors(const tsr_device *device)
 
 uint32_t tsr__most_iterations(const tsr_device *device)
 {
-    return device->device_class == TSR__CLASS_GPU ? UINT32_C(1) << 26 : 60000;
+    return device->traits.most_iterations;
 }
 
 int64_t tsr__steps_within_work(const tsr_device *device, double step_work)
@@ -153,7 +153,7 @@ uint32_t tsr__thread_group_for(const tsr_device *device, uint64_t rows, int64_t 
      * number of rows, so that a row gives the same bits whatever that number is. */
     const uint32_t many = 512;
     const bool many_run =
-        device->device_class == TSR__CLASS_GPU && device->info.max_workgroup_invocations >= many;
+        !device->traits.few_invocations && device->info.max_workgroup_invocations >= many;
     if (count <= 16 || alone)
         return 1;
     return count <= 256 ? 8 : count <= 4096 || !many_run ? 128 : many;
@@ -171,7 +171,7 @@ void tsr__thread_group_hold(tsr__dispatch *dispatch, const tsr_device *device, u
     const int64_t most = 8;
     const int64_t at_once = 4 * (int64_t)threads, fours = (count + at_once - 1) / at_once;
 
-    if (device->device_class != TSR__CLASS_GPU || fours > most)
+    if (device->traits.few_registers || fours > most)
         return;
     if (threads > TSR_UNDIVIDED_THREADS && count > TSR_SEGMENT_LENGTH((uint32_t)count))
         return;

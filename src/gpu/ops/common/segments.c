@@ -17,7 +17,7 @@ static uint64_t segments_of(int64_t count)
 
 bool tsr__segments_suit(const tsr_device *device, uint64_t rows, int64_t count)
 {
-    return device->device_class == TSR__CLASS_GPU && count > 0 && count <= INT32_MAX &&
+    return !device->traits.few_invocations && count > 0 && count <= INT32_MAX &&
            segments_of(count) >= LEAST_SEGMENTS &&
            tsr__thread_group_for(device, rows, count) > TSR_UNDIVIDED_THREADS &&
            rows < tsr__processors(device);

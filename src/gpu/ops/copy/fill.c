@@ -23,7 +23,7 @@ static bool suits_command(const tsr_tensor *dst, uint64_t pattern)
     tsr__access range = tsr__write_of(dst);
     return tsr_layout_is_contiguous(&dst->layout) && (uint32_t)pattern == pattern >> 32 &&
            range.begin_bytes % 4 == 0 && range.end_bytes % 4 == 0 &&
-           (dst->buffer->device->device_class != TSR__CLASS_GPU ||
+           (dst->buffer->device->traits.memcpy_commands ||
             range.end_bytes - range.begin_bytes < LARGE_BYTES);
 }
 
@@ -32,8 +32,8 @@ static tsr_status fill_piece(tsr_stream *stream, const tsr__piece *piece, const 
 {
     const uint32_t size = (uint32_t)tsr_dtype_size(dst->layout.dtype);
     tsr__piece units = *piece;
-    const bool wide = dst->buffer->device->device_class == TSR__CLASS_GPU &&
-                      tsr__piece_widen(&units, 1, &dst) == 16;
+    const bool wide =
+        !dst->buffer->device->traits.narrow_accesses && tsr__piece_widen(&units, 1, &dst) == 16;
     if (wide) {
         piece = &units;
         bits = repeat(bits, size);

@@ -8,21 +8,6 @@
  */
 #define REGIONS_MAX 16384
 
-/* The minimum length of rows for which vkCmdCopyBuffer with a region for each row is used. A shader
- * copies shorter rows faster (measured with `tessera bench copy`). */
-static uint64_t shortest_row_bytes(const tsr_device *device)
-{
-    switch (device->device_class) {
-    case TSR__CLASS_LAVAPIPE:
-        return 1024;
-    case TSR__CLASS_CPU:
-        return 256;
-    case TSR__CLASS_GPU:
-        break;
-    }
-    return 1 << 20; /* on a GPU, one dispatch is faster than many regions of this size */
-}
-
 static void begin_walk(tsr__pieces *walk, const tsr_tensor *dst, const tsr_tensor *src)
 {
     tsr__pieces_init(walk, 2, (const tsr_layout *[]){&dst->layout, &src->layout}, 0);
@@ -39,11 +24,11 @@ bool tsr__copy_rows_suits(const tsr_device *device, const tsr_tensor *dst, const
      * strides. */
     if (!tsr__pieces_next(&walk, &piece) ||
         tsr__piece_row_elements(&piece) * tsr_dtype_size(dst->layout.dtype) <
-            shortest_row_bytes(device))
+            device->traits.command_row_bytes)
         return false;
     /* A GPU may run vkCmdCopyBuffer on a copy engine. On an H100 the copy engine reaches 806 GB/s,
      * whereas the shader reaches 2,250 GB/s if rows consist of complete words. */
-    return device->device_class != TSR__CLASS_GPU ||
+    return device->traits.memcpy_commands ||
            tsr__piece_widen(&piece, 2, (const tsr_tensor *[]){dst, src}) < 4;
 }
 
@@ -131,7 +116,7 @@ tsr_status tsr__copy_rows(tsr_stream *stream, const tsr_tensor *dst, const tsr_t
                                .source = tsr__read_of(src),
                                .destination = tsr__write_of(dst)}};
     copy_batch *batch = &copy.batch;
-    uint64_t rows = bytes / shortest_row_bytes(device) + 1;
+    uint64_t rows = bytes / device->traits.command_row_bytes + 1;
     batch->capacity = (uint32_t)tsr__min_u64(REGIONS_MAX, rows);
     batch->regions = tsr__calloc(batch->capacity, sizeof *batch->regions);
     if (!batch->regions)

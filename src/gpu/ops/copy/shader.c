@@ -49,11 +49,11 @@ static void make_plan(const tsr__piece *piece, const tsr_tensor *dst, const tsr_
 /* The number of neighbouring units that an invocation copies. On a GPU it is one if units have at
  * least 4 bytes, so that a subgroup's accesses are adjacent. It is four for smaller units, because
  * these share a word, and on CPU drivers, where an invocation costs more than an access. */
-static uint32_t group_of(const copy_plan *plan, tsr__device_class device_class)
+static uint32_t group_of(const copy_plan *plan, const tsr_device *device)
 {
     if (tsr__piece_inner(&plan->piece) == 1)
         return 1;
-    return plan->unit_bytes >= 4 && device_class == TSR__CLASS_GPU ? 1 : 4;
+    return plan->unit_bytes >= 4 && !device->traits.few_invocations ? 1 : 4;
 }
 
 static uint32_t inner_mode(const tsr__piece *piece, int operand, const tsr_tensor *tensor)
@@ -67,7 +67,7 @@ static uint32_t inner_mode(const tsr__piece *piece, int operand, const tsr_tenso
 static void fill_dispatch(const copy_plan *plan, const tsr_tensor *dst, const tsr_tensor *src,
                           struct tsr_copy_params *push, tsr__dispatch *dispatch)
 {
-    uint32_t group = group_of(plan, dst->buffer->device->device_class);
+    uint32_t group = group_of(plan, dst->buffer->device);
     push->destination = tsr__piece_address(&plan->piece, 0, dst);
     push->source = tsr__piece_address(&plan->piece, 1, src);
     tsr__walk_init(&push->walk, &plan->piece, group);
@@ -102,8 +102,7 @@ static bool tile_dispatch(const tsr__piece *piece, const tsr_tensor *dst, const 
                           struct tsr_copy_tile_params *push, tsr__dispatch *dispatch)
 {
     int rows = tsr__piece_transposed(piece), columns = piece->ndim - 1;
-    /* Shared memory has no advantage on CPU drivers. */
-    if (dst->buffer->device->device_class != TSR__CLASS_GPU || rows < 0 ||
+    if (dst->buffer->device->traits.slow_barriers || rows < 0 ||
         piece->shape[rows] < SHORTEST_SIDE || piece->shape[columns] < SHORTEST_SIDE)
         return false;
 

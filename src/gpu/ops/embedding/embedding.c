@@ -161,7 +161,7 @@ static division divide(const tsr_device *device, uint32_t width, int64_t rows)
     const uint32_t most = GROUPS_PER_PROCESSOR * tsr__processors(device);
     division d = {.workgroup = WORKGROUP, .buckets = 1};
 
-    if (device->device_class != TSR__CLASS_GPU)
+    if (device->traits.few_invocations)
         return divide_on_cpu(width);
     while (d.workgroup < WIDEST && 4 * d.workgroup < width &&
            2 * d.workgroup <= device->info.max_workgroup_invocations)
@@ -215,7 +215,7 @@ tsr_status tsr__embedding_grad(tsr_stream *stream, tsr_tensor *gradient, const t
         tsr__dispatch dispatch =
             dispatch_of(TSR__SHADER_EMBEDDING_GRAD, &push, gradient, dy, indices, true);
         dispatch.spec[0] = d.workgroup;
-        if (device->device_class == TSR__CLASS_GPU) {
+        if (!device->traits.slow_barriers) {
             dispatch.spec[dispatch.spec_count++] = SCAN;
             dispatch.spec[dispatch.spec_count++] = push.index_bytes;
         }

@@ -170,7 +170,7 @@ static uint32_t buckets_for(const tsr_device *device, uint32_t items)
     const uint32_t groups = tsr__div_up_u32(items, WORKGROUP);
     uint32_t buckets = 1;
     while (buckets < BUCKETS &&
-           (device->device_class == TSR__CLASS_GPU || buckets * groups < GROUPS_ON_CPU))
+           (!device->traits.few_invocations || buckets * groups < GROUPS_ON_CPU))
         buckets *= 2;
     return buckets;
 }

@@ -127,7 +127,7 @@ static tsr_status add_columns(gradient *g, const tsr__norm_plane *plane, uint64_
         .shader = TSR__SHADER_NORM_COLUMNS,
         .spec_count = 5,
         .spec = {WORKGROUP, tsr__norm_dtype(x), tsr__norm_dtype(dy), plane->form,
-                 x->buffer->device->device_class == TSR__CLASS_GPU},
+                 !x->buffer->device->traits.few_registers},
         .push = &params,
         .push_bytes = sizeof params,
         .access_count = 3,

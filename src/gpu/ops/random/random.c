@@ -258,7 +258,7 @@ tsr_status tsr_random_normal(tsr_stream *stream, tsr_tensor *y, float mean, floa
 
     struct tsr_random_fill_params push = {.scale = deviation, .shift = mean};
     const uint32_t spec[] = {TSR_RANDOM_NORMAL, (uint32_t)y->layout.dtype,
-                             tsr_stream_device(stream)->device_class != TSR__CLASS_GPU};
+                             tsr_stream_device(stream)->traits.slow_tables};
     return record(stream, TSR__SHADER_RANDOM_FILL, spec, 3, y, NULL, params, &index, push);
 }
 

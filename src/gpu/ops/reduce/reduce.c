@@ -83,7 +83,7 @@ static uint32_t columns_form(const tsr__piece *piece, const place *x, uint64_t a
         misaligned |= piece->shape[inner] * size;
     for (int d = 0; d < inner; d++)
         misaligned |= piece->strides[0][d] * size;
-    if (misaligned % (4 * size) == 0 && x->access.buffer->device->device_class == TSR__CLASS_GPU)
+    if (misaligned % (4 * size) == 0 && !x->access.buffer->device->traits.narrow_accesses)
         return TSR_ROW_ALIGNED4;
     return misaligned % 4 == 0 ? TSR_ROW_DENSE4 : TSR_ROW_STRIDED;
 }
@@ -96,7 +96,7 @@ static uint32_t column_threads(const tsr_device *device, uint64_t groups, int64_
     const uint64_t enough = (uint64_t)tsr__processors(device) * INVOCATIONS_WANTED;
     uint32_t threads = 4;
 
-    if (device->device_class != TSR__CLASS_GPU)
+    if (device->traits.few_invocations)
         return threads;
     /* Double the number as long as there are too few invocations to keep the GPU busy, and each
      * would still have at least 8 loads, as many as it has in flight. */
@@ -122,7 +122,7 @@ static bool reduces_chunks(const pass_list *r, const place *x, int64_t chunk)
     const int64_t chunks = x->count / chunk + (x->count % chunk != 0);
     uint32_t threads;
 
-    if (device->device_class != TSR__CLASS_GPU || is_argmax(r) || chunks > SHORT_ROW ||
+    if (device->traits.few_invocations || is_argmax(r) || chunks > SHORT_ROW ||
         8 * tsr__pow2_above((uint32_t)chunks) > device->info.max_workgroup_invocations)
         return false;
     if (x->step == 1)
@@ -186,7 +186,7 @@ static void choose_rows(tsr__dispatch *dispatch, const struct tsr_reduce_params 
     const uint32_t slots = tsr__pow2_above(tsr__div_up_u32(params->count, length));
     const uint32_t threads = tsr__rows_alone(device, params->jobs) ? 1 : 8;
     const uint32_t workgroup = threads * slots > WORKGROUP ? threads * slots : WORKGROUP;
-    const bool many = device->device_class == TSR__CLASS_GPU && length >= AHEAD_OF_LONG;
+    const bool many = !device->traits.few_registers && length >= AHEAD_OF_LONG;
 
     dispatch->shader = TSR__SHADER_REDUCE_ROWS;
     dispatch->spec_count = 8;

@@ -21,15 +21,6 @@ static void fill_shape(struct tsr_topk_params *push, const tsr__piece *piece)
     }
 }
 
-static uint32_t threads_for(const tsr_device *device, uint32_t rows, int64_t count)
-{
-    const uint32_t threads = tsr__thread_group_for(device, rows, count);
-    /* One invocation per row is fastest on CPU drivers. However, Mesa's ends a loop after 65535
-     * iterations, and searching a long row alone could use up all of them, so 128 invocations share
-     * such a row. */
-    return device->device_class != TSR__CLASS_GPU && count > 65536 ? 128 : threads;
-}
-
 /* The number of iterations that an invocation needs when its thread group searches a row for the
  * next largest element. */
 static uint32_t search_length(int64_t count, uint32_t threads)
@@ -42,7 +33,7 @@ static tsr_status run_piece(tsr_stream *stream, const call *c, const tsr__piece 
     const tsr_device *device = c->x->buffer->device;
     const int64_t count = c->x->layout.shape[c->dim];
     const uint32_t k = (uint32_t)c->values->layout.shape[c->dim];
-    const uint32_t threads = threads_for(device, piece->count, count);
+    const uint32_t threads = tsr__thread_group_for(device, piece->count, count);
     const uint32_t workgroup = tsr__thread_group_workgroup(threads);
     struct tsr_topk_params push = {
         .x = tsr__piece_address(piece, 0, c->x),

@@ -238,7 +238,7 @@ static void remove_dim(tsr__piece *piece, int dim)
 static int repeated_dim(const call *c, const tsr__piece *piece)
 {
     int best = -1;
-    if (c->x->buffer->device->device_class == TSR__CLASS_GPU)
+    if (!c->x->buffer->device->traits.few_invocations)
         return -1;
     for (int i = 0; i < piece->ndim; i++)
         if (piece->strides[2][i] == 0 && piece->shape[i] > 1 && piece->ndim > 1 &&
