@@ -58,13 +58,13 @@ parts() { # MODULE PART OTHER-PART…
     ! find "src/$module/$part" -name '*.[ch]' -exec grep -nHE "^ *# *include *\"$module/" {} + |
         grep -vE "\"$module/(${pattern#|})[/.]"
 }
-# In addition to its own parts, gpu/pipeline may include the specialisation of shaders for CPU drivers.
 point "gpu/device includes device" parts gpu device
 point "gpu/memory includes device, memory" parts gpu memory device
-point "gpu/pipeline includes device, pipeline" parts gpu pipeline device cpu_drivers/specialize/specialize
+point "gpu/spirv includes device" parts gpu spirv device
+point "gpu/pipeline includes device, spirv" parts gpu pipeline device spirv/spirv
 point "gpu/stream includes device, memory, pipeline, stream" parts gpu stream device memory pipeline
 point "gpu/self_test includes device, host, pipeline" parts gpu self_test device host pipeline
-point "gpu/kernel includes pipeline, stream, kernel" parts gpu kernel pipeline stream
+point "gpu/kernel includes spirv, pipeline, stream, kernel" parts gpu kernel spirv/spirv pipeline stream
 point "gpu/quant includes device, memory, pipeline, stream, quant" parts gpu quant device memory pipeline stream
 point "gpu/ops includes no product" parts gpu ops device memory pipeline stream host quant cpu_drivers
 point "gpu/matmul includes no operator" parts gpu matmul device memory pipeline stream quant self_test cpu_drivers

@@ -16,7 +16,6 @@
 #include "gpu/cpu_drivers/ops/softmax_short.h"
 #include "gpu/cpu_drivers/ops/squares.h"
 #include "gpu/cpu_drivers/ops/vectors.h"
-#include "gpu/cpu_drivers/specialize/specialize.h"
 #include "gpu/ops/copy/copy.h"
 
 #pragma GCC diagnostic ignored "-Wunused-parameter"
@@ -52,16 +51,6 @@ bool tsr__dequantize_vectors_suit(const tsr_tensor *y, const tsr_tensor *x)
 tsr_status tsr__dequantize_vectors(tsr_stream *stream, const tsr_tensor *y, const tsr_tensor *x)
 {
     return tsr__fail(TSR_ERR_UNSUPPORTED, "matmul: built without kernels for CPU drivers");
-}
-
-/* Pipelines ------------------------------------------------------------------------------------ */
-
-tsr_status tsr__specialize(const uint32_t *code, size_t size_bytes, const uint32_t *spec,
-                           int spec_count, uint32_t **out, size_t *out_size_bytes)
-{
-    *out = NULL;
-    *out_size_bytes = 0;
-    return TSR_OK;
 }
 
 /* Which kernels to use ------------------------------------------------------------------------- */

@@ -3,7 +3,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
-#include "gpu/kernel/spirv.h"
+#include "gpu/kernel/glsl.h"
 #include "tsr_config.h"
 
 #if TSR__HAVE_SHADERC

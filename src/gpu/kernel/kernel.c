@@ -6,8 +6,9 @@
 
 #include "base/alloc.h"
 #include "base/struct_size.h"
-#include "gpu/kernel/spirv.h"
+#include "gpu/kernel/glsl.h"
 #include "gpu/pipeline/pipeline.h"
+#include "gpu/spirv/spirv.h"
 #include "gpu/stream/stream.h"
 
 #define ADDRESS_BYTES 8

@@ -5,9 +5,8 @@
 
 #include "base/alloc.h"
 #include "base/hash.h"
-#include "gpu/cpu_drivers/specialize/specialize.h"
 #include "gpu/pipeline/disk_cache.h"
-#include "gpu/pipeline/subnormals.h"
+#include "gpu/spirv/spirv.h"
 
 #define BUCKETS 256
 #define MAX_REPLACED 4
@@ -249,18 +248,14 @@ static tsr_status build_entry(tsr_device *device, const device_pipelines *pipeli
     if (!entry)
         return TSR_ERR_NO_MEMORY;
     uint32_t *kept = NULL, *special = NULL;
-    tsr_status status = tsr__keep_subnormals(device, code, size_bytes, &kept, &size_bytes);
+    tsr_status status = tsr__spirv_keep_subnormals(device, code, size_bytes, &kept, &size_bytes);
     if (kept)
         code = kept;
     if (status == TSR_OK)
-        status = tsr__specialize(code, size_bytes, spec, spec_count, &special, &special_bytes);
-    if (status == TSR_OK && special)
+        status =
+            tsr__spirv_specialize(code, size_bytes, spec, spec_count, &special, &special_bytes);
+    if (status == TSR_OK)
         status = build(device, pipelines, binary->name, special, special_bytes, NULL, 0,
-                       subgroup_size_of(device, shader), &entry->pipeline);
-    /* `special` is NULL in builds without the option cpu_kernels; the driver then applies the
-     * constants */
-    else if (status == TSR_OK)
-        status = build(device, pipelines, binary->name, code, size_bytes, spec, spec_count,
                        subgroup_size_of(device, shader), &entry->pipeline);
     tsr__free(special);
     tsr__free(kept);

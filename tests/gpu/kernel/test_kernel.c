@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "gpu/device/device.h"
-#include "gpu/kernel/spirv.h"
-#include "gpu/kernel/spirv_source.h"
+#include "gpu/spirv/reader.h"
+#include "gpu/spirv/spirv.h"
 #include "support/check_main.h"
 #include "support/gpu.h"
 #include "tsr_config.h"

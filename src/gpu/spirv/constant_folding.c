@@ -1,46 +1,15 @@
-#include "gpu/cpu_drivers/specialize/constant_folding.h"
+#include "gpu/spirv/constant_folding.h"
 
-enum {
-    OP_COPY_OBJECT = 83,
-    OP_BITCAST = 124,
-    OP_S_NEGATE = 126,
-    OP_I_ADD = 128,
-    OP_I_SUB = 130,
-    OP_I_MUL = 132,
-    OP_U_DIV = 134,
-    OP_U_MOD = 137,
-    OP_LOGICAL_EQUAL = 164,
-    OP_LOGICAL_NOT_EQUAL = 165,
-    OP_LOGICAL_OR = 166,
-    OP_LOGICAL_AND = 167,
-    OP_LOGICAL_NOT = 168,
-    OP_SELECT = 169,
-    OP_I_EQUAL = 170,
-    OP_I_NOT_EQUAL = 171,
-    OP_U_GREATER_THAN = 172,
-    OP_S_GREATER_THAN = 173,
-    OP_U_GREATER_THAN_EQUAL = 174,
-    OP_S_GREATER_THAN_EQUAL = 175,
-    OP_U_LESS_THAN = 176,
-    OP_S_LESS_THAN = 177,
-    OP_U_LESS_THAN_EQUAL = 178,
-    OP_S_LESS_THAN_EQUAL = 179,
-    OP_SHIFT_RIGHT_LOGICAL = 194,
-    OP_SHIFT_LEFT_LOGICAL = 196,
-    OP_BITWISE_OR = 197,
-    OP_BITWISE_XOR = 198,
-    OP_BITWISE_AND = 199,
-    OP_NOT = 200
-};
+#include "gpu/spirv/reader.h"
 
-static tsr__spirv_value known(uint32_t bits)
+static tsr__folded_value known(uint32_t bits)
 {
-    return (tsr__spirv_value){true, bits};
+    return (tsr__folded_value){true, bits};
 }
 
-static const tsr__spirv_value unknown = {false, 0};
+static const tsr__folded_value unknown = {false, 0};
 
-static tsr__spirv_value fold_unary(uint32_t opcode, tsr__spirv_value a)
+static tsr__folded_value fold_unary(uint32_t opcode, tsr__folded_value a)
 {
     if (!a.known)
         return unknown;
@@ -64,7 +33,7 @@ static uint32_t ordered(uint32_t bits)
     return bits ^ UINT32_C(0x80000000);
 }
 
-static tsr__spirv_value fold_comparison(uint32_t opcode, uint32_t a, uint32_t b)
+static tsr__folded_value fold_comparison(uint32_t opcode, uint32_t a, uint32_t b)
 {
     switch (opcode) {
     case OP_I_EQUAL:
@@ -93,7 +62,7 @@ static tsr__spirv_value fold_comparison(uint32_t opcode, uint32_t a, uint32_t b)
     return unknown;
 }
 
-static tsr__spirv_value fold_binary(uint32_t opcode, uint32_t a, uint32_t b)
+static tsr__folded_value fold_binary(uint32_t opcode, uint32_t a, uint32_t b)
 {
     switch (opcode) {
     case OP_I_ADD:
@@ -122,14 +91,14 @@ static tsr__spirv_value fold_binary(uint32_t opcode, uint32_t a, uint32_t b)
     return fold_comparison(opcode, a, b);
 }
 
-static bool is_known(tsr__spirv_value value, uint32_t bits)
+static bool is_known(tsr__folded_value value, uint32_t bits)
 {
     return value.known && value.bits == bits;
 }
 
-tsr__spirv_value tsr__spirv_fold(uint32_t opcode, const tsr__spirv_value *operands, int count)
+tsr__folded_value tsr__spirv_fold(uint32_t opcode, const tsr__folded_value *operands, int count)
 {
-    const tsr__spirv_value *v = operands;
+    const tsr__folded_value *v = operands;
     if (count == 1)
         return fold_unary(opcode, v[0]);
     if (count == 3 && opcode == OP_SELECT)

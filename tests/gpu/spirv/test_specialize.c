@@ -4,10 +4,10 @@
  * equivalent. */
 #include <string.h>
 
-#include "gpu/cpu_drivers/specialize/constant_folding.h"
-#include "gpu/cpu_drivers/specialize/module.h"
-#include "gpu/cpu_drivers/specialize/specialize.h"
 #include "gpu/pipeline/shader.h"
+#include "gpu/spirv/constant_folding.h"
+#include "gpu/spirv/reader.h"
+#include "gpu/spirv/spirv.h"
 #include "support/check_main.h"
 
 #include "base/alloc.h"
@@ -56,10 +56,10 @@ START_TEST(constant_folding)
         {200, 1, {0}, 0xffffffff}, /* BitwiseAnd, Not */
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        tsr__spirv_value values[3];
+        tsr__folded_value values[3];
         for (int k = 0; k < cases[i].count; k++)
-            values[k] = (tsr__spirv_value){true, cases[i].operand[k]};
-        tsr__spirv_value got = tsr__spirv_fold(cases[i].opcode, values, cases[i].count);
+            values[k] = (tsr__folded_value){true, cases[i].operand[k]};
+        tsr__folded_value got = tsr__spirv_fold(cases[i].opcode, values, cases[i].count);
         ck_assert_msg(got.known && got.bits == cases[i].result, "case %d: opcode %u gives %u",
                       (int)i, (unsigned)cases[i].opcode, (unsigned)got.bits);
         if (cases[i].opcode == 169)
@@ -74,17 +74,17 @@ END_TEST
 
 START_TEST(leaves_what_it_cannot_know)
 {
-    const tsr__spirv_value unknown = {false, 0}, zero = {true, 0}, one = {true, 1};
-    ck_assert(!tsr__spirv_fold(134, (tsr__spirv_value[]){one, zero}, 2).known); /* 1 / 0 */
-    ck_assert(!tsr__spirv_fold(137, (tsr__spirv_value[]){one, zero}, 2).known);
-    ck_assert(!tsr__spirv_fold(196, (tsr__spirv_value[]){one, {true, 32}}, 2).known);
-    ck_assert(!tsr__spirv_fold(129, (tsr__spirv_value[]){one, one}, 2).known); /* FAdd */
-    ck_assert(!tsr__spirv_fold(169, (tsr__spirv_value[]){unknown, one, one}, 3).known);
-    ck_assert(!tsr__spirv_fold(169, (tsr__spirv_value[]){one, unknown, one}, 3).known);
+    const tsr__folded_value unknown = {false, 0}, zero = {true, 0}, one = {true, 1};
+    ck_assert(!tsr__spirv_fold(134, (tsr__folded_value[]){one, zero}, 2).known); /* 1 / 0 */
+    ck_assert(!tsr__spirv_fold(137, (tsr__folded_value[]){one, zero}, 2).known);
+    ck_assert(!tsr__spirv_fold(196, (tsr__folded_value[]){one, {true, 32}}, 2).known);
+    ck_assert(!tsr__spirv_fold(129, (tsr__folded_value[]){one, one}, 2).known); /* FAdd */
+    ck_assert(!tsr__spirv_fold(169, (tsr__folded_value[]){unknown, one, one}, 3).known);
+    ck_assert(!tsr__spirv_fold(169, (tsr__folded_value[]){one, unknown, one}, 3).known);
     /* For these instructions, one known operand determines the result. */
-    ck_assert(tsr__spirv_fold(169, (tsr__spirv_value[]){one, one, unknown}, 3).bits == 1);
-    ck_assert(tsr__spirv_fold(166, (tsr__spirv_value[]){unknown, one}, 2).bits == 1);
-    tsr__spirv_value both = tsr__spirv_fold(167, (tsr__spirv_value[]){unknown, zero}, 2);
+    ck_assert(tsr__spirv_fold(169, (tsr__folded_value[]){one, one, unknown}, 3).bits == 1);
+    ck_assert(tsr__spirv_fold(166, (tsr__folded_value[]){unknown, one}, 2).bits == 1);
+    tsr__folded_value both = tsr__spirv_fold(167, (tsr__folded_value[]){unknown, zero}, 2);
     ck_assert(both.known && both.bits == 0);
 }
 END_TEST
@@ -112,7 +112,7 @@ START_TEST(every_shader)
             if (!code || code == seen)
                 continue;
             seen = code;
-            ck_assert_ok(tsr__specialize(code, bytes, NULL, 0, &out, &out_bytes));
+            ck_assert_ok(tsr__spirv_specialize(code, bytes, NULL, 0, &out, &out_bytes));
             ck_assert_uint_le(out_bytes, bytes);
             ck_assert_uint_eq(count_opcode(out, out_bytes, OP_SPEC_CONSTANT_TRUE, OP_SPEC_CONSTANT),
                               0);
@@ -131,8 +131,8 @@ START_TEST(removes_what_is_dead)
     const uint32_t spec[] = {64, 8, 8, 1, 0, 0};
     uint32_t *out;
     size_t bytes;
-    ck_assert_ok(
-        tsr__specialize(copy->variant[0].code, copy->variant[0].size_bytes, spec, 6, &out, &bytes));
+    ck_assert_ok(tsr__spirv_specialize(copy->variant[0].code, copy->variant[0].size_bytes, spec, 6,
+                                       &out, &bytes));
     ck_assert_uint_lt(bytes, copy->variant[0].size_bytes / 8);
     ck_assert_uint_eq(count_opcode(out, bytes, 240, 241), 0); /* OpAtomicAnd, OpAtomicOr */
     tsr__free(out);
@@ -146,8 +146,8 @@ START_TEST(out_of_memory)
         uint32_t *out = NULL;
         size_t bytes = 0;
         tsr__fault_arm(TSR__FAULT_ALLOC, n, 0);
-        ck_assert_int_eq(tsr__specialize(copy->variant[0].code, copy->variant[0].size_bytes, NULL,
-                                         0, &out, &bytes),
+        ck_assert_int_eq(tsr__spirv_specialize(copy->variant[0].code, copy->variant[0].size_bytes,
+                                               NULL, 0, &out, &bytes),
                          TSR_ERR_NO_MEMORY);
         tsr__fault_disarm();
         ck_assert_ptr_null(out);

@@ -1,31 +1,12 @@
 /* Changes a shader's SPIR-V so that it keeps subnormal f16 numbers. */
-#include "gpu/pipeline/subnormals.h"
-
 #include <string.h>
 
 #include "base/alloc.h"
-
-/* Numbers from the SPIR-V specification. */
-enum {
-    HEADER_WORDS = 5,
-    OP_ENTRY_POINT = 15,
-    OP_EXECUTION_MODE = 16,
-    OP_CAPABILITY = 17,
-    OP_SPEC_CONSTANT = 50,
-    OP_FUNCTION = 54,
-    OP_DECORATE = 71,
-    DECORATION_SPEC_ID = 1,
-    DENORM_PRESERVE = 4459,
-    CAPABILITY_DENORM_PRESERVE = 4464
-};
+#include "gpu/spirv/reader.h"
+#include "gpu/spirv/spirv.h"
 
 /* The id of the specialization constant WIDEN_F16 in shaders/include/float16.glsl. */
 enum { WIDEN_F16 = 100 };
-
-static uint32_t opcode_at(const uint32_t *code, size_t at)
-{
-    return code[at] & 0xffff;
-}
 
 /* The places in a module that must change so that it keeps subnormal numbers: ids, and indices of
  * words. A place that the module does not have is 0. */
@@ -35,17 +16,18 @@ typedef struct places {
     size_t value;             /* the index of the word with the value of WIDEN_F16 */
 } places;
 
-static places find_places(const uint32_t *code, size_t words)
+static places find_places(const tsr__spirv_module *module)
 {
     places found = {0};
 
-    for (size_t at = HEADER_WORDS; at < words && opcode_at(code, at) != OP_FUNCTION;
-         at += code[at] >> 16) {
-        const uint32_t *w = code + at;
-        switch (opcode_at(code, at)) {
+    for (size_t at = TSR__SPIRV_HEADER;
+         at < module->count && tsr__spirv_opcode(module, at) != OP_FUNCTION;
+         at += tsr__spirv_length(module, at)) {
+        const uint32_t *w = module->words + at;
+        switch (tsr__spirv_opcode(module, at)) {
         case OP_ENTRY_POINT:
             found.entry = w[2];
-            found.after_entries = at + (w[0] >> 16);
+            found.after_entries = at + tsr__spirv_length(module, at);
             break;
         case OP_DECORATE:
             if (w[2] == DECORATION_SPEC_ID && w[3] == WIDEN_F16)
@@ -67,26 +49,27 @@ static places find_places(const uint32_t *code, size_t words)
 static size_t add_mode(const uint32_t *code, size_t words, const places *found, uint32_t *out)
 {
     const uint32_t capability[] = {2 << 16 | OP_CAPABILITY, CAPABILITY_DENORM_PRESERVE};
-    const uint32_t mode[] = {4 << 16 | OP_EXECUTION_MODE, found->entry, DENORM_PRESERVE, 16};
+    const uint32_t mode[] = {4 << 16 | OP_EXECUTION_MODE, found->entry, MODE_DENORM_PRESERVE, 16};
     size_t count = 0;
 
-    memcpy(out, code, HEADER_WORDS * sizeof *code);
-    count += HEADER_WORDS;
+    memcpy(out, code, TSR__SPIRV_HEADER * sizeof *code);
+    count += TSR__SPIRV_HEADER;
     memcpy(out + count, capability, sizeof capability);
     count += 2;
-    memcpy(out + count, code + HEADER_WORDS, (found->after_entries - HEADER_WORDS) * sizeof *code);
-    count += found->after_entries - HEADER_WORDS;
+    memcpy(out + count, code + TSR__SPIRV_HEADER,
+           (found->after_entries - TSR__SPIRV_HEADER) * sizeof *code);
+    count += found->after_entries - TSR__SPIRV_HEADER;
     memcpy(out + count, mode, sizeof mode);
     count += 4;
     memcpy(out + count, code + found->after_entries, (words - found->after_entries) * sizeof *code);
     return count + words - found->after_entries;
 }
 
-tsr_status tsr__keep_subnormals(const tsr_device *device, const uint32_t *code, size_t size_bytes,
-                                uint32_t **out, size_t *out_size_bytes)
+tsr_status tsr__spirv_keep_subnormals(const tsr_device *device, const uint32_t *code,
+                                      size_t size_bytes, uint32_t **out, size_t *out_size_bytes)
 {
     const size_t words = size_bytes / sizeof *code;
-    const places found = find_places(code, words);
+    const places found = find_places(&(tsr__spirv_module){.words = code, .count = words});
 
     *out = NULL;
     if (device->subnormals == TSR__SUBNORMALS_KEPT || found.value == 0)

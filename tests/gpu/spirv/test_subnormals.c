@@ -7,7 +7,7 @@
 #include "base/fault.h"
 #include "gpu/device/device.h"
 #include "gpu/pipeline/pipeline.h"
-#include "gpu/pipeline/subnormals.h"
+#include "gpu/spirv/spirv.h"
 #include "support/check_main.h"
 #include "support/gpu.h"
 #include "tessera/matmul.h"
@@ -243,7 +243,7 @@ START_TEST(modules_demand_the_mode)
         uint32_t *made;
         if (!code)
             continue;
-        GPU_OK(tsr__keep_subnormals(gpu, code, bytes, &made, &made_bytes));
+        GPU_OK(tsr__spirv_keep_subnormals(gpu, code, bytes, &made, &made_bytes));
         if (!made)
             continue;
         changed++;
@@ -275,13 +275,14 @@ START_TEST(nothing_changes_where_subnormals_are_kept)
     uint32_t *made;
     size_t made_bytes;
     gpu->subnormals = TSR__SUBNORMALS_KEPT;
-    GPU_OK(tsr__keep_subnormals(gpu, code, bytes, &made, &made_bytes));
+    GPU_OK(tsr__spirv_keep_subnormals(gpu, code, bytes, &made, &made_bytes));
     ck_assert_ptr_null(made);
     gpu->subnormals = TSR__SUBNORMALS_BY_CODE;
     tsr__fault_arm(TSR__FAULT_ALLOC, 0, 0);
-    GPU_FAILS(tsr__keep_subnormals(gpu, code, bytes, &made, &made_bytes), TSR_ERR_NO_MEMORY, "");
+    GPU_FAILS(tsr__spirv_keep_subnormals(gpu, code, bytes, &made, &made_bytes), TSR_ERR_NO_MEMORY,
+              "");
     tsr__fault_disarm();
-    GPU_OK(tsr__keep_subnormals(gpu, code, bytes, &made, &made_bytes));
+    GPU_OK(tsr__spirv_keep_subnormals(gpu, code, bytes, &made, &made_bytes));
     ck_assert_uint_eq(made_bytes, bytes);
     int differences = 0;
     for (size_t i = 0; i < bytes / 4; i++)

@@ -1,16 +1,5 @@
 /* Basic blocks, and the control flow between them after branches have been decided. */
-#include "gpu/cpu_drivers/specialize/module.h"
-
-uint32_t tsr__spirv_opcode(const tsr__spirv_module *s, size_t at)
-{
-    return s->code[at] & 0xffff;
-}
-
-size_t tsr__spirv_length(const tsr__spirv_module *s, size_t at)
-{
-    size_t length = s->code[at] >> 16;
-    return length == 0 ? s->words - at : length; /* a valid module has no length of 0 */
-}
+#include "gpu/spirv/basic_blocks.h"
 
 bool tsr__spirv_has_result(uint32_t opcode)
 {
@@ -33,55 +22,57 @@ bool tsr__spirv_has_result(uint32_t opcode)
     return opcode < OP_LOOP_MERGE || opcode > OP_UNREACHABLE;
 }
 
-void tsr__spirv_read_blocks(tsr__spirv_module *s)
+void tsr__spirv_read_blocks(tsr__specialization *s)
 {
     tsr__spirv_block *block = NULL;
-    for (size_t at = s->functions; at < s->words; at += tsr__spirv_length(s, at)) {
-        uint32_t opcode = tsr__spirv_opcode(s, at);
+    for (size_t at = s->functions; at < s->module.count; at += tsr__spirv_length(&s->module, at)) {
+        uint32_t opcode = tsr__spirv_opcode(&s->module, at);
         if (opcode == OP_LABEL) {
             block = &s->blocks[s->block_count++];
-            *block = (tsr__spirv_block){.label = s->code[at + 1], .begin = at};
+            *block = (tsr__spirv_block){.label = s->module.words[at + 1], .begin = at};
             s->ids[block->label].block = (uint32_t)s->block_count;
             s->ids[block->label].in_function = true;
         } else if (opcode == OP_LOOP_MERGE || opcode == OP_SELECTION_MERGE) {
             block->merge = at;
         } else if (opcode >= OP_BRANCH && opcode <= OP_UNREACHABLE) {
             block->terminator = at;
-            block->end = at + tsr__spirv_length(s, at);
-        } else if (block && tsr__spirv_has_result(opcode) && tsr__spirv_length(s, at) > 2) {
-            s->ids[s->code[at + 2]].in_function = true;
+            block->end = at + tsr__spirv_length(&s->module, at);
+        } else if (block && tsr__spirv_has_result(opcode) &&
+                   tsr__spirv_length(&s->module, at) > 2) {
+            s->ids[s->module.words[at + 2]].in_function = true;
         }
     }
 }
 
-bool tsr__spirv_decided(const tsr__spirv_module *s, const tsr__spirv_block *block, uint32_t *value)
+bool tsr__spirv_decided(const tsr__specialization *s, const tsr__spirv_block *block,
+                        uint32_t *value)
 {
-    uint32_t opcode = tsr__spirv_opcode(s, block->terminator);
+    uint32_t opcode = tsr__spirv_opcode(&s->module, block->terminator);
     bool selects = (opcode == OP_BRANCH_CONDITIONAL || opcode == OP_SWITCH) && block->merge != 0 &&
-                   tsr__spirv_opcode(s, block->merge) == OP_SELECTION_MERGE;
-    if (!selects || s->keep_branches || !s->ids[s->code[block->terminator + 1]].known)
+                   tsr__spirv_opcode(&s->module, block->merge) == OP_SELECTION_MERGE;
+    if (!selects || s->keep_branches || !s->ids[s->module.words[block->terminator + 1]].known)
         return false;
-    *value = s->ids[s->code[block->terminator + 1]].bits;
+    *value = s->ids[s->module.words[block->terminator + 1]].bits;
     return true;
 }
 
-uint32_t tsr__spirv_switch_target(const tsr__spirv_module *s, const tsr__spirv_block *block,
+uint32_t tsr__spirv_switch_target(const tsr__specialization *s, const tsr__spirv_block *block,
                                   uint32_t value)
 {
-    const uint32_t *w = s->code + block->terminator;
-    for (size_t i = 3; i + 1 < tsr__spirv_length(s, block->terminator); i += 2)
+    const uint32_t *w = s->module.words + block->terminator;
+    for (size_t i = 3; i + 1 < tsr__spirv_length(&s->module, block->terminator); i += 2)
         if (w[i] == value)
             return w[i + 1];
     return w[2];
 }
 
 /* The i-th label to which a block may branch, or 0 past the last. */
-static uint32_t successor(const tsr__spirv_module *s, const tsr__spirv_block *block, size_t i)
+static uint32_t successor(const tsr__specialization *s, const tsr__spirv_block *block, size_t i)
 {
-    const uint32_t *w = s->code + block->terminator;
-    size_t length = tsr__spirv_length(s, block->terminator);
+    const uint32_t *w = s->module.words + block->terminator;
+    size_t length = tsr__spirv_length(&s->module, block->terminator);
     uint32_t value;
-    switch (tsr__spirv_opcode(s, block->terminator)) {
+    switch (tsr__spirv_opcode(&s->module, block->terminator)) {
     case OP_BRANCH:
         return i == 0 ? w[1] : 0;
     case OP_BRANCH_CONDITIONAL:
@@ -96,7 +87,7 @@ static uint32_t successor(const tsr__spirv_module *s, const tsr__spirv_block *bl
     return 0;
 }
 
-static bool branches_to(const tsr__spirv_module *s, const tsr__spirv_block *block, uint32_t label)
+static bool branches_to(const tsr__specialization *s, const tsr__spirv_block *block, uint32_t label)
 {
     uint32_t target;
     for (size_t i = 0; (target = successor(s, block, i)) != 0; i++)
@@ -105,20 +96,20 @@ static bool branches_to(const tsr__spirv_module *s, const tsr__spirv_block *bloc
     return false;
 }
 
-tsr__spirv_block *tsr__spirv_block_of(const tsr__spirv_module *s, uint32_t label)
+tsr__spirv_block *tsr__spirv_block_of(const tsr__specialization *s, uint32_t label)
 {
     return &s->blocks[s->ids[label].block - 1];
 }
 
-bool tsr__spirv_keeps_merge(const tsr__spirv_module *s, const tsr__spirv_block *block)
+bool tsr__spirv_keeps_merge(const tsr__specialization *s, const tsr__spirv_block *block)
 {
     uint32_t value;
     return block->merge != 0 &&
-           !(tsr__spirv_opcode(s, block->terminator) == OP_BRANCH_CONDITIONAL &&
+           !(tsr__spirv_opcode(&s->module, block->terminator) == OP_BRANCH_CONDITIONAL &&
              tsr__spirv_decided(s, block, &value));
 }
 
-static void visit(tsr__spirv_module *s, uint32_t label, bool reached, size_t *pending)
+static void visit(tsr__specialization *s, uint32_t label, bool reached, size_t *pending)
 {
     tsr__spirv_block *block = tsr__spirv_block_of(s, label);
     if (block->kept && (block->reached || !reached))
@@ -128,16 +119,16 @@ static void visit(tsr__spirv_module *s, uint32_t label, bool reached, size_t *pe
     s->work[(*pending)++] = s->ids[label].block - 1;
 }
 
-void tsr__spirv_find_kept(tsr__spirv_module *s)
+void tsr__spirv_find_kept(tsr__specialization *s)
 {
     size_t pending = 0;
     for (size_t i = 0; i < s->block_count; i++)
         s->blocks[i].kept = s->blocks[i].reached = false;
     bool entry = false;
-    for (size_t at = s->functions; at < s->words; at += tsr__spirv_length(s, at)) {
-        uint32_t opcode = tsr__spirv_opcode(s, at);
+    for (size_t at = s->functions; at < s->module.count; at += tsr__spirv_length(&s->module, at)) {
+        uint32_t opcode = tsr__spirv_opcode(&s->module, at);
         if (opcode == OP_LABEL && entry)
-            visit(s, s->code[at + 1], true, &pending);
+            visit(s, s->module.words[at + 1], true, &pending);
         if (opcode == OP_FUNCTION || opcode == OP_LABEL)
             entry = opcode == OP_FUNCTION;
     }
@@ -147,14 +138,14 @@ void tsr__spirv_find_kept(tsr__spirv_module *s)
         for (size_t i = 0; (label = successor(s, block, i)) != 0; i++)
             visit(s, label, block->reached, &pending);
         if (tsr__spirv_keeps_merge(s, block)) {
-            visit(s, s->code[block->merge + 1], false, &pending);
-            if (tsr__spirv_opcode(s, block->merge) == OP_LOOP_MERGE)
-                visit(s, s->code[block->merge + 2], false, &pending);
+            visit(s, s->module.words[block->merge + 1], false, &pending);
+            if (tsr__spirv_opcode(&s->module, block->merge) == OP_LOOP_MERGE)
+                visit(s, s->module.words[block->merge + 2], false, &pending);
         }
     }
 }
 
-bool tsr__spirv_comes_from(const tsr__spirv_module *s, const tsr__spirv_block *to,
+bool tsr__spirv_comes_from(const tsr__specialization *s, const tsr__spirv_block *to,
                            uint32_t from_label)
 {
     const tsr__spirv_block *from = tsr__spirv_block_of(s, from_label);
