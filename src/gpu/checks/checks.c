@@ -1,11 +1,9 @@
-/* Which case tests which kernel; and tsr_device_open, which opens devices whose kernels are tested.
- * Kernels for products are tested by matmul/self_test.c. */
+/* Which case tests which kernel. Kernels for products are tested by matmul/self_test.c. */
 #include "gpu/checks/checks.h"
 
 #include <string.h>
 
 #include "base/error.h"
-#include "base/struct_size.h"
 #include "gpu/checks/cases.h"
 #include "gpu/matmul/self_test.h"
 #include "gpu/quant/dequantize.h"
@@ -231,8 +229,8 @@ static tsr_status admit_in_check(const tsr_device *device, int shader, const uin
                : TSR_OK;
 }
 
-static tsr_status admit(tsr_device *device, int shader, const uint32_t *spec, int spec_count,
-                        bool *settled)
+tsr_status tsr__self_test_admit(tsr_device *device, int shader, const uint32_t *spec,
+                                int spec_count, bool *settled)
 {
     *settled = !tsr__in_check();
     if (!*settled)
@@ -289,24 +287,4 @@ bool tsr__self_test_kernel(tsr_device *device, const char *name, tsr_dtype dtype
         if (strcmp(name_of(&cases[i]), name) == 0)
             return tsr__kernel_works(device, name_of(&cases[i]), dtype, check_shader);
     return true;
-}
-
-tsr_status tsr_device_open(const tsr_device_params *params, tsr_device **out)
-{
-    tsr__self_test_mode mode;
-    tsr_device *device;
-
-    if (tsr__self_test_mode_wanted(&mode) != TSR_OK)
-        return tsr__fail_context(TSR_ERR_INVALID, "device_open");
-    TSR__REQUIRE(out != NULL, "device_open: out is NULL");
-    TSR__TAKE(tsr_device_params, params);
-    TSR__TRY(tsr__device_open(params, &device));
-    if (mode != TSR__SELF_TEST_OFF) {
-        device->self_tested = true;
-        device->admit = admit;
-    }
-    if (mode == TSR__SELF_TEST_FULL)
-        tsr__self_test_all(device);
-    *out = device;
-    return TSR_OK;
 }
