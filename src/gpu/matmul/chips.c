@@ -10,55 +10,57 @@
  * enough such tiles to occupy a GPU. */
 #define TILE(name)                                                                                 \
     {                                                                                              \
-        .config = (name), .enough_tiles = ENOUGH_TILES, .counts_parts = true, .half_rows = true,   \
-        .half_columns = true                                                                       \
+        .config = TSR__MATMUL_##name, .enough_tiles = ENOUGH_TILES, .counts_parts = true,          \
+        .half_rows = true, .half_columns = true                                                    \
     }
 #define END                                                                                        \
     {                                                                                              \
-        .config = NULL                                                                             \
+        .config = TSR__MATMUL_GPU_CONFIGS                                                          \
     }
 
 /* The more elements of y an invocation computes, the less often it reads shared memory, but the
  * more registers it needs. With 4×4 elements, reads of shared memory limit an AMD GPU, and RDNA
  * 3 reaches less than half of its peak. With 8×8, the registers of a SIMD of GCN suffice for
  * only two subgroups, which always have 64 invocations on GCN. */
-static const tsr__chip_tile nvidia_tiles[] = {TILE("tiled-l"), TILE("tiled-m"), END};
-static const tsr__chip_tile rdna_tiles[] = {TILE("tiled-l"), TILE("tiled-m8"), TILE("tiled-m"),
-                                            END};
-static const tsr__chip_tile gcn_tiles[] = {TILE("tiled-m8"), TILE("tiled-m"), END};
+static const tsr__chip_tile nvidia_tiles[] = {TILE(TILED_L), TILE(TILED_M), END};
+static const tsr__chip_tile rdna_tiles[] = {TILE(TILED_L), TILE(TILED_M8), TILE(TILED_M), END};
+static const tsr__chip_tile gcn_tiles[] = {TILE(TILED_M8), TILE(TILED_M), END};
 /* Larger tiles would spill registers: an invocation has 128 registers of 32 bits, in subgroups of 8
  * (Xe) and of 16 (Xe2). For the same reason these chips do not use loads_ahead. */
-static const tsr__chip_tile intel_tiles[] = {TILE("tiled-m8"), TILE("tiled-m"), END};
-static const tsr__chip_tile intel_coopmat_tiles[] = {{.config = "coopmat-s256"}, END};
-static const tsr__chip_tile other_tiles[] = {TILE("tiled-m"), END};
+static const tsr__chip_tile intel_tiles[] = {TILE(TILED_M8), TILE(TILED_M), END};
+static const tsr__chip_tile intel_coopmat_tiles[] = {{.config = TSR__MATMUL_COOPMAT_S256}, END};
+static const tsr__chip_tile other_tiles[] = {TILE(TILED_M), END};
 static const tsr__chip_tile large_pair_tiles[] = {
-    TILE("pairs-l"), TILE("pairs-m8"), TILE("pairs-m"), {.config = "pairs-s"}, END};
+    TILE(PAIRS_L), TILE(PAIRS_M8), TILE(PAIRS_M), {.config = TSR__MATMUL_PAIRS_S}, END};
 static const tsr__chip_tile small_pair_tiles[] = {
-    TILE("pairs-m8"), TILE("pairs-m"), {.config = "pairs-s"}, END};
+    TILE(PAIRS_M8), TILE(PAIRS_M), {.config = TSR__MATMUL_PAIRS_S}, END};
 
 /* Measured on an H100. A larger tile reads shared memory less often for each product. With many
  * small tiles, however, some compute while others wait for memory. */
 #define NVIDIA_TILE(name, tiles)                                                                   \
     {                                                                                              \
-        .config = (name), .enough_tiles = (tiles), .counts_parts = true, .half_rows = true         \
+        .config = TSR__MATMUL_##name, .enough_tiles = (tiles), .counts_parts = true,               \
+        .half_rows = true                                                                          \
     }
 #define NVIDIA_WHOLE_TILE(name)                                                                    \
     {                                                                                              \
-        .config = (name), .enough_tiles = ENOUGH_TILES, .half_rows = true                          \
+        .config = TSR__MATMUL_##name, .enough_tiles = ENOUGH_TILES, .half_rows = true              \
     }
-static const tsr__chip_tile nvidia_coopmat_tiles[] = {NVIDIA_TILE("coopmat-xl", 256),
-                                                      NVIDIA_WHOLE_TILE("coopmat-l64"),
-                                                      NVIDIA_TILE("coopmat-m", ENOUGH_TILES),
-                                                      NVIDIA_TILE("coopmat-s", ENOUGH_TILES),
-                                                      NVIDIA_TILE("coopmat-32", ENOUGH_TILES),
-                                                      {.config = "coopmat-16"},
+static const tsr__chip_tile nvidia_coopmat_tiles[] = {NVIDIA_TILE(COOPMAT_XL, 256),
+                                                      NVIDIA_WHOLE_TILE(COOPMAT_L64),
+                                                      NVIDIA_TILE(COOPMAT_M, ENOUGH_TILES),
+                                                      NVIDIA_TILE(COOPMAT_S, ENOUGH_TILES),
+                                                      NVIDIA_TILE(COOPMAT_32, ENOUGH_TILES),
+                                                      {.config = TSR__MATMUL_COOPMAT_16},
                                                       END};
 /* These configurations compute several times as fast as those without cooperative matrices.
  * Therefore coopmat-s is faster even if y fills only a part of its tile. */
-static const tsr__chip_tile other_coopmat_tiles[] = {
-    {.config = "coopmat-l", .enough_tiles = ENOUGH_TILES, .half_rows = true, .half_columns = true},
-    {.config = "coopmat-s"},
-    END};
+static const tsr__chip_tile other_coopmat_tiles[] = {{.config = TSR__MATMUL_COOPMAT_L,
+                                                      .enough_tiles = ENOUGH_TILES,
+                                                      .half_rows = true,
+                                                      .half_columns = true},
+                                                     {.config = TSR__MATMUL_COOPMAT_S},
+                                                     END};
 #define OTHER_COOPMAT                                                                              \
     .coopmat_tiles = other_coopmat_tiles, .coopmat_m = 32, .coopmat_n = 32, .coopmat_k = 32
 

@@ -7,7 +7,7 @@
 
 /* A tile, and the products for which it is worth using. */
 typedef struct tsr__chip_tile {
-    const char *config; /* a configuration's name; NULL ends a list */
+    tsr__matmul_id config; /* TSR__MATMUL_GPU_CONFIGS ends a list */
     /* y must have this many tiles on a chip with `processors` processors; see tsr__chip_enough */
     uint64_t enough_tiles;
     bool counts_parts; /* the parts into which a long k can be split count as tiles */
@@ -23,7 +23,7 @@ typedef struct tsr__chip_tuning {
     bool with_bias;
     int64_t batch; /* the number of matrices; 0: no batch dimension */
     int64_t m, k, n;
-    const char *config;
+    tsr__matmul_id config;
     uint32_t splits;
 } tsr__chip_tuning;
 

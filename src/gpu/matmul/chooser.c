@@ -2,8 +2,6 @@
  * of the number of ranges into which k is split. */
 #include "gpu/matmul/chooser.h"
 
-#include <string.h>
-
 #include "base/checked.h"
 #include "base/error.h"
 #include "gpu/cpu_drivers/cpu_drivers.h"
@@ -63,24 +61,27 @@ static uint64_t enough_tiles(const tsr__matmul_device *device)
 }
 
 /* Returns the first tile of the list that can compute the problem and is worth using, or NULL. */
-static const char *first_worthwhile(const tsr__chip *chip, const tsr__chip_tile *tiles,
-                                    const tsr__matmul_device *device, const tsr__matmul_problem *p)
+static const tsr__matmul_config *first_worthwhile(const tsr__chip *chip,
+                                                  const tsr__chip_tile *tiles,
+                                                  const tsr__matmul_device *device,
+                                                  const tsr__matmul_problem *p)
 {
-    for (const tsr__chip_tile *tile = tiles; tile->config; tile++) {
-        const tsr__matmul_config *config = tsr__matmul_config_named(tile->config);
+    for (const tsr__chip_tile *tile = tiles; tile->config != TSR__MATMUL_GPU_CONFIGS; tile++) {
+        const tsr__matmul_config *config = tsr__matmul_config_at(tile->config);
         if ((!tile->half_rows || p->m > config->bm / 2) &&
             (!tile->half_columns || p->n > config->bn / 2) &&
             tsr__matmul_config_fits(config, device, p) &&
             tiles_of(config, p) * (tile->counts_parts ? parts_of(p) : 1) >=
                 tsr__chip_enough(chip, device, tile->enough_tiles))
-            return config->name;
+            return config;
     }
     return NULL;
 }
 
 /* Returns the configuration with cooperative matrices, or NULL if none can be used or is faster. */
-static const char *coopmat_name(const tsr__chip *chip, const tsr__matmul_device *device,
-                                const tsr__matmul_problem *p)
+static const tsr__matmul_config *with_matrix_units(const tsr__chip *chip,
+                                                   const tsr__matmul_device *device,
+                                                   const tsr__matmul_problem *p)
 {
     if (p->m < chip->coopmat_m || p->n < chip->coopmat_n || p->k < chip->coopmat_k)
         return NULL;
@@ -89,86 +90,72 @@ static const char *coopmat_name(const tsr__chip *chip, const tsr__matmul_device 
 
 /* Returns the configuration for few rows, or NULL if none can be used. The choice depends on b:
  * neighbouring invocations should read neighbouring elements of b. */
-static const char *few_rows_name(const tsr__matmul_device *device, const tsr__matmul_problem *p)
+static const tsr__matmul_config *for_few_rows(const tsr__matmul_device *device,
+                                              const tsr__matmul_problem *p)
 {
     bool along_columns = p->b.col == 1 || (p->b.row != 1 && p->b.col < p->b.row);
-    const char *name = along_columns ? "vector-col" : "vector-k";
+    const tsr__matmul_config *config =
+        tsr__matmul_config_at(along_columns ? TSR__MATMUL_VECTOR_COL : TSR__MATMUL_VECTOR_K);
 
-    if (!along_columns && p->m > tsr__matmul_config_named(name)->bm)
-        name = "vector-k16";
-    const tsr__matmul_config *config = tsr__matmul_config_named(name);
-    return p->m <= config->bm && tsr__matmul_config_fits(config, device, p) ? name : NULL;
+    if (!along_columns && p->m > config->bm)
+        config = tsr__matmul_config_at(TSR__MATMUL_VECTOR_K16);
+    return p->m <= config->bm && tsr__matmul_config_fits(config, device, p) ? config : NULL;
 }
 
-static const char *usual_name(const tsr__matmul_device *device, const tsr__matmul_problem *p)
+static const tsr__matmul_config *for_gpu(const tsr__matmul_device *device,
+                                         const tsr__matmul_problem *p)
 {
-    if (device->traits.not_a_chip) {
-        const tsr__matmul_config *config = tsr__cpu_matmul_choose(device, p);
-        return config ? config->name : "tiled-s";
-    }
     const tsr__chip *chip = tsr__chip_of(device);
-    const char *name = coopmat_name(chip, device, p);
-    if (!name)
-        name = few_rows_name(device, p);
-    if (!name && device->dot2 && p->a.dtype == TSR_F16 && p->b.dtype == TSR_F16)
-        name = first_worthwhile(chip, chip->pair_tiles, device, p);
-    if (!name)
-        name = first_worthwhile(chip, chip->tiles, device, p);
-    return name ? name : "tiled-s";
+    const tsr__matmul_config *config = with_matrix_units(chip, device, p);
+    if (!config)
+        config = for_few_rows(device, p);
+    if (!config && device->dot2 && p->a.dtype == TSR_F16 && p->b.dtype == TSR_F16)
+        config = first_worthwhile(chip, chip->pair_tiles, device, p);
+    return config ? config : first_worthwhile(chip, chip->tiles, device, p);
 }
 
 static const tsr__matmul_config *usual(const tsr__matmul_device *device,
                                        const tsr__matmul_problem *p)
 {
-    const tsr__matmul_config *config = tsr__matmul_config_named(usual_name(device, p));
+    const tsr__matmul_config *config =
+        device->traits.not_a_chip ? tsr__cpu_matmul_choose(device, p) : for_gpu(device, p);
 
+    if (!config || !tsr__matmul_config_fits(config, device, p))
+        config = tsr__matmul_config_at(TSR__MATMUL_TILED_S);
     if (!tsr__matmul_config_fits(config, device, p))
-        config = tsr__matmul_config_named("tiled-s");
-    if (!tsr__matmul_config_fits(config, device, p))
-        config = tsr__matmul_config_named("wide");
+        config = tsr__matmul_config_at(TSR__MATMUL_WIDE);
     return config;
 }
 
-static bool lists(const tsr__chip_tile *tiles, const char *name)
+static bool lists(const tsr__chip_tile *tiles, int id)
 {
-    for (; tiles && tiles->config; tiles++)
-        if (strcmp(tiles->config, name) == 0)
+    for (; tiles && tiles->config != TSR__MATMUL_GPU_CONFIGS; tiles++)
+        if ((int)tiles->config == id)
             return true;
     return false;
 }
 
-static bool is_for_cpu_drivers(const tsr__matmul_config *config)
-{
-    const tsr__matmul_config *other;
-
-    for (int i = 0; (other = tsr__cpu_matmul_config_at(i)) != NULL; i++)
-        if (other == config)
-            return true;
-    return false;
-}
-
-static bool was_measured(const tsr__chip *chip, const char *name)
+static bool was_measured(const tsr__chip *chip, int id)
 {
     for (int i = 0; i < chip->tuning_count; i++)
-        if (strcmp(chip->tuning[i].config, name) == 0)
+        if ((int)chip->tuning[i].config == id)
             return true;
     return false;
 }
 
 bool tsr__matmul_can_choose(const tsr__matmul_device *device, const tsr__matmul_config *config)
 {
-    static const tsr__chip_tile few_rows[] = {
-        {.config = "vector-col"}, {.config = "vector-k"}, {.config = "vector-k16"}, {0}};
-    static const tsr__chip_tile all_problems[] = {{.config = "tiled-s"}, {.config = "wide"}, {0}};
+    const int id = tsr__matmul_config_index(config);
 
-    if (lists(all_problems, config->name))
+    if (id == TSR__MATMUL_TILED_S || id == TSR__MATMUL_WIDE)
         return true;
     if (device->traits.not_a_chip)
-        return is_for_cpu_drivers(config);
+        return id >= TSR__MATMUL_GPU_CONFIGS;
     const tsr__chip *chip = tsr__chip_of(device);
-    return lists(few_rows, config->name) || lists(chip->coopmat_tiles, config->name) ||
-           (device->dot2 && lists(chip->pair_tiles, config->name)) ||
-           lists(chip->tiles, config->name) || was_measured(chip, config->name);
+    return id == TSR__MATMUL_VECTOR_COL || id == TSR__MATMUL_VECTOR_K ||
+           id == TSR__MATMUL_VECTOR_K16 || lists(chip->coopmat_tiles, id) ||
+           (device->dot2 && lists(chip->pair_tiles, id)) || lists(chip->tiles, id) ||
+           was_measured(chip, id);
 }
 
 /* Returns the number of workgroups up to which k is split. With few rows, reading b takes most
@@ -254,7 +241,7 @@ static bool choose_tuned(tsr__tuned *tuned, const tsr__matmul_device *device,
     if (!tsr__tuned_find(tuned, problem, &config, &out->splits) ||
         !tsr__matmul_config_fits(config, device, problem))
         return false;
-    out->config = config->name;
+    out->config = config;
     return true;
 }
 
@@ -270,15 +257,12 @@ tsr_status tsr__matmul_choose(const tsr__matmul_device *device, tsr__tuned *tune
         plan.tuned = true;
     }
     if (override && override->config) {
-        plan.config = tsr__matmul_config_named(override->config);
-        if (!plan.config)
-            return tsr__fail(TSR_ERR_UNSUPPORTED,
-                             "matmul: no kernel configuration is called \"%s\"", override->config);
+        plan.config = override->config;
         if (!tsr__matmul_config_fits(plan.config, device, problem))
             return tsr__fail(
                 TSR_ERR_UNSUPPORTED,
                 "matmul: the kernel configuration %s cannot compute this product on this device",
-                override->config);
+                plan.config->name);
     }
     /* CPU drivers execute vector loads lane by lane, so that these do not make the tiles for GPUs
      * faster. Using only scalar loads avoids compiling more variants. */

@@ -16,14 +16,14 @@ tsr__matmul_device tsr__matmul_device_of(const tsr_device *device);
 /* Replaces the configuration, the number of ranges into which k is split, or both, for tunings
  * and tests. The chooser decides about fields that are 0. */
 typedef struct tsr__matmul_override {
-    const char *config; /* the name of a configuration */
-    uint32_t splits;    /* the largest number of ranges, if the configuration splits k */
+    const tsr__matmul_config *config;
+    uint32_t splits; /* the largest number of ranges, if the configuration splits k */
 } tsr__matmul_override;
 
 /* Chooses the plan for a problem. `tuned` and `override` may be NULL. If `override` is not NULL,
  * the tuning is not used. It is not used either if the tuned configuration cannot compute this
- * problem. Returns TSR_ERR_UNSUPPORTED if `override` names a configuration that is unknown, does
- * not run on the device or cannot compute the problem. */
+ * problem. Returns TSR_ERR_UNSUPPORTED if the configuration of `override` does not run on the
+ * device or cannot compute the problem. */
 tsr_status tsr__matmul_choose(const tsr__matmul_device *device, tsr__tuned *tuned,
                               const tsr__matmul_problem *problem,
                               const tsr__matmul_override *override, tsr__matmul_plan *out);

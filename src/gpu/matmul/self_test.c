@@ -110,7 +110,7 @@ static tsr_status multiply(check *c, bool *out)
     const size_t bytes = (size_t)(c->m * c->n) * tsr_dtype_size(y_dtype(c));
     const int64_t a_shape[2] = {c->transposed ? c->k : c->m, c->transposed ? c->m : c->k};
     const int64_t b_shape[2] = {c->transposed ? c->k : c->n, c->transposed ? c->n : c->k};
-    const tsr__matmul_override forced = {.config = c->config->name, .splits = c->splits};
+    const tsr__matmul_override forced = {.config = c->config, .splits = c->splits};
 
     TSR__TRY(tsr_stream_create(c->gpu, &c->stream));
     TSR__TRY(tsr_tensor_create(c->gpu, y_dtype(c), 2, (int64_t[]){c->m, c->n}, &c->y));
@@ -174,8 +174,10 @@ static tsr_status run_check(check *c, bool *out)
 
 static tsr_status check_config(tsr_device *gpu, const char *name, tsr_dtype dtype, bool *out)
 {
-    check c = {.gpu = gpu, .config = tsr__matmul_config_named(name), .dtype = dtype};
+    check c = {.gpu = gpu, .dtype = dtype};
 
+    for (int i = 0; (c.config = tsr__matmul_config_at(i)) != NULL && c.config->name != name; i++)
+        continue;
     choose_size(&c, false);
     if (!can_multiply(&c))
         choose_size(&c, true);
@@ -245,7 +247,7 @@ tsr_status tsr__matmul_choose_tested(tsr_device *gpu, tsr__tuned *tuned,
         device.off |= bit;
     }
     if (plan.splits > 1 && !override && !tsr__kernel_works(gpu, sum_name, TSR_F32, check_sum)) {
-        const tsr__matmul_override unsplit = {.config = plan.config->name, .splits = 1};
+        const tsr__matmul_override unsplit = {.config = plan.config, .splits = 1};
         TSR__TRY(tsr__matmul_choose(&device, tuned, problem, &unsplit, &plan));
     }
     *out = plan;

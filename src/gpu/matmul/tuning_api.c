@@ -64,7 +64,7 @@ static bool same_plan(const tsr__matmul_plan *a, const tsr__matmul_plan *b)
  * differ in the number of ranges into which k is split. If there is a plan number `index`,
  * counted from 0, describes it in `out`. */
 static int count_ways(const tsr__matmul_device *device, const tsr__matmul_problem *problem,
-                      const tsr__matmul_plan *usual, const char *config, int index,
+                      const tsr__matmul_plan *usual, const tsr__matmul_config *config, int index,
                       tsr_tuning_choice *out)
 {
     static const uint32_t splits[] = {0, 1, 2, 4, 8, 16, 32};
@@ -107,7 +107,7 @@ tsr_status tsr_tuning_candidate(tsr_stream *stream, const tsr_tensor *y, const t
         for (int i = 0; (config = tsr__matmul_config_at(i)) != NULL; i++) {
             if (!tsr__matmul_config_fits(config, &device, &problem))
                 continue;
-            int ways = count_ways(&device, &problem, &usual, config->name, left, out);
+            int ways = count_ways(&device, &problem, &usual, config, left, out);
             if (left < ways)
                 return TSR_OK;
             left -= ways;
@@ -127,7 +127,7 @@ tsr_status tsr_tuning_matmul(tsr_stream *stream, tsr_tensor *y, const tsr_tensor
 
     if (choice) {
         TSR__TRY(check_choice(choice));
-        override.config = choice->kernel;
+        TSR__TRY(tsr__matmul_config_find(choice->kernel, &override.config));
         override.splits = choice->splits;
     }
     return tsr__matmul_run(stream, y, a, b, params, &override);
@@ -149,9 +149,10 @@ tsr_status tsr_tuning_set(tsr_stream *stream, const tsr_tensor *y, const tsr_ten
     tsr__matmul_device device = tsr__matmul_device_of(gpu);
     tsr__tuned_entry entry = {.shape_class = tsr__shape_class_pack(&shape_class)};
     if (choice) {
-        tsr__matmul_override override = {.config = choice->kernel, .splits = choice->splits};
+        tsr__matmul_override override = {.splits = choice->splits};
         tsr__matmul_plan plan;
         TSR__TRY(check_choice(choice));
+        TSR__TRY(tsr__matmul_config_find(choice->kernel, &override.config));
         TSR__TRY(tsr__matmul_choose(&device, NULL, &problem, &override, &plan));
         entry.config = plan.config;
         entry.splits = choice->splits;

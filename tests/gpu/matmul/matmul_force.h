@@ -10,7 +10,7 @@ static const tsr__matmul_override *forced; /* what forced_matmul uses; NULL: the
 /* Makes forced_matmul use the kernel called `name` from now on. */
 static inline void force(const char *name)
 {
-    override = (tsr__matmul_override){.config = name};
+    override = (tsr__matmul_override){.config = tsr__matmul_config_named(name)};
     forced = &override;
 }
 
@@ -22,7 +22,7 @@ static inline void force_splits(uint32_t splits)
 
 static inline void force_both(const char *name, uint32_t splits)
 {
-    override = (tsr__matmul_override){.config = name, .splits = splits};
+    override = (tsr__matmul_override){.config = tsr__matmul_config_named(name), .splits = splits};
     forced = &override;
 }
 

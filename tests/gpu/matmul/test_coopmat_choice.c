@@ -372,8 +372,9 @@ START_TEST(products_of_bf16)
     ck_assert_str_eq(chosen(TSR_F16, 4096, 4096, 4096), "tiled-l");
     problem = product(TSR_F16, TSR_F16, 64, 64, 64);
     ck_assert_error(
-        tsr__matmul_choose(&device, NULL, &problem, &(tsr__matmul_override){.config = "coopmat-s"},
-                           &plan),
+        tsr__matmul_choose(
+            &device, NULL, &problem,
+            &(tsr__matmul_override){.config = tsr__matmul_config_at(TSR__MATMUL_COOPMAT_S)}, &plan),
         TSR_ERR_UNSUPPORTED,
         "matmul: the kernel configuration coopmat-s cannot compute this product on this device");
 }
@@ -496,8 +497,9 @@ START_TEST(forced_but_unsupported)
 
     device.coopmat = (tsr_coopmat_shape){0};
     ck_assert_error(
-        tsr__matmul_choose(&device, NULL, &problem, &(tsr__matmul_override){.config = "coopmat-l"},
-                           &plan),
+        tsr__matmul_choose(
+            &device, NULL, &problem,
+            &(tsr__matmul_override){.config = tsr__matmul_config_at(TSR__MATMUL_COOPMAT_L)}, &plan),
         TSR_ERR_UNSUPPORTED,
         "matmul: the kernel configuration coopmat-l cannot compute this product on this device");
 }

@@ -12,7 +12,7 @@ static bool run_with(gpu_random *random, const matmul_case *c, int config)
     force(tsr__matmul_config_at(config)->name);
     tsr_status status = try_case(random, c);
     if (status != TSR_OK && status != TSR_ERR_UNSUPPORTED)
-        ck_abort_msg("%s: %s: %s", override.config, case_text(c), tsr_last_error());
+        ck_abort_msg("%s: %s: %s", override.config->name, case_text(c), tsr_last_error());
     forced = NULL;
     return status == TSR_OK;
 }

@@ -111,7 +111,7 @@ static void force_something(gpu_random *random, const tsr__matmul_device *device
     }
     override = (tsr__matmul_override){0};
     if (chance(random, 2))
-        override.config = configs[gpu_random_between(random, 0, count - 1)]->name;
+        override.config = configs[gpu_random_between(random, 0, count - 1)];
     if (chance(random, 5))
         override.splits = (uint32_t)gpu_random_between(random, 2, 5);
     forced = &override;

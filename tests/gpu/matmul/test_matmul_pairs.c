@@ -150,7 +150,7 @@ static void check_refusal(tsr_status status)
 
     snprintf(text, sizeof text,
              "matmul: the kernel configuration %s cannot compute this product on this device",
-             forced->config);
+             forced->config->name);
     ck_assert_int_eq(status, TSR_ERR_UNSUPPORTED);
     ck_assert_str_eq(tsr_last_error(), text);
     tests_skip("this GPU has no instruction that adds two products of f16");

@@ -521,6 +521,9 @@ START_TEST(mistakes)
     ck_assert_error(tsr_tuning_set(queue, y, a, b, &params, tsr_tuning_choice(.kernel = "no-such")),
                     TSR_ERR_UNSUPPORTED, "matmul: no kernel configuration is called \"no-such\"");
     ck_assert_error(
+        tsr_tuning_matmul(queue, y, a, b, &params, tsr_tuning_choice(.kernel = "no-such")),
+        TSR_ERR_UNSUPPORTED, "matmul: no kernel configuration is called \"no-such\"");
+    ck_assert_error(
         tsr_tuning_set(queue, y, a, b, &params, tsr_tuning_choice(.kernel = "vector-k")),
         TSR_ERR_UNSUPPORTED,
         "matmul: the kernel configuration vector-k cannot compute this product on this device");

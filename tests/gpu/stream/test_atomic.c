@@ -268,17 +268,17 @@ static void arrange_batch(scene *s)
 
 static tsr_status wide_product(const scene *s)
 {
-    return tsr__matmul_run(queue, at(s, 0), at(s, 1), at(s, 2),
-                           tsr_matmul_params(.accumulate = true),
-                           &(tsr__matmul_override){.config = "wide"});
+    return tsr__matmul_run(
+        queue, at(s, 0), at(s, 1), at(s, 2), tsr_matmul_params(.accumulate = true),
+        &(tsr__matmul_override){.config = tsr__matmul_config_at(TSR__MATMUL_WIDE)});
 }
 
 /* k is divided into ranges whose sums are in scratch memory; another dispatch adds them up in y. */
 static tsr_status split_product(const scene *s)
 {
-    return tsr__matmul_run(queue, at(s, 0), at(s, 1), at(s, 2),
-                           tsr_matmul_params(.accumulate = true),
-                           &(tsr__matmul_override){.config = "tiled-s", .splits = 4});
+    return tsr__matmul_run(
+        queue, at(s, 0), at(s, 1), at(s, 2), tsr_matmul_params(.accumulate = true),
+        &(tsr__matmul_override){.config = tsr__matmul_config_at(TSR__MATMUL_TILED_S), .splits = 4});
 }
 
 static void arrange_vocabulary(scene *s)

@@ -54,7 +54,7 @@ typedef int operation(operands *o);
 static int multiply(operands *o, const char *config, int64_t m, int64_t n, int64_t batch)
 {
     const int64_t k = 40;
-    tsr__matmul_override forced = {.config = config};
+    tsr__matmul_override forced = {.config = tsr__matmul_config_named(config)};
     tsr_tensor *y = add(o, TSR_F32, SHAPE(batch, m, n)), *a = add(o, TSR_F32, SHAPE(batch, m, k)),
                *b = add(o, TSR_F32, SHAPE(batch, n, k)), *bias = add(o, TSR_F32, SHAPE(n));
     GPU_OK(tsr__matmul_run(queue, y, a, b, tsr_matmul_params(.transpose_b = true, .bias = bias),
@@ -79,7 +79,8 @@ static int matmul_wide(operands *o)
 
 static int matmul_split(operands *o)
 {
-    tsr__matmul_override forced = {.config = "tiled-s", .splits = 3};
+    tsr__matmul_override forced = {.config = tsr__matmul_config_at(TSR__MATMUL_TILED_S),
+                                   .splits = 3};
     tsr_tensor *y = add(o, TSR_F32, SHAPE(40, 24)), *a = add(o, TSR_F32, SHAPE(40, 384)),
                *b = add(o, TSR_F32, SHAPE(384, 24));
     GPU_OK(tsr__matmul_run(queue, y, a, b, NULL, &forced));

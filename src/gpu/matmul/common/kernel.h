@@ -17,6 +17,39 @@
 typedef struct tsr__matmul_family tsr__matmul_family;
 typedef struct tsr__matmul_call tsr__matmul_call;
 
+/* The configurations for GPUs: indices of the table in kernels/configs.c. Those for CPU drivers
+ * follow. */
+typedef enum tsr__matmul_id {
+    TSR__MATMUL_TILED_L,
+    TSR__MATMUL_TILED_M,
+    TSR__MATMUL_TILED_M8,
+    TSR__MATMUL_TILED_S,
+    TSR__MATMUL_TILED_128X64,
+    TSR__MATMUL_TILED_64X128,
+    TSR__MATMUL_TILED_M_K32,
+    TSR__MATMUL_TILED_32X64,
+    TSR__MATMUL_PAIRS_L,
+    TSR__MATMUL_PAIRS_M8,
+    TSR__MATMUL_PAIRS_M,
+    TSR__MATMUL_PAIRS_S,
+    TSR__MATMUL_VECTOR_K,
+    TSR__MATMUL_VECTOR_K16,
+    TSR__MATMUL_VECTOR_COL,
+    TSR__MATMUL_WIDE,
+    TSR__MATMUL_COOPMAT_L,
+    TSR__MATMUL_COOPMAT_S,
+    TSR__MATMUL_COOPMAT_XL,
+    TSR__MATMUL_COOPMAT_L64,
+    TSR__MATMUL_COOPMAT_M,
+    TSR__MATMUL_COOPMAT_32,
+    TSR__MATMUL_COOPMAT_16,
+    TSR__MATMUL_COOPMAT_S256,
+    TSR__MATMUL_COOPMAT2_128X256,
+    TSR__MATMUL_COOPMAT2_128X128,
+    TSR__MATMUL_COOPMAT2_64X128,
+    TSR__MATMUL_GPU_CONFIGS /* their number; also ends lists of configurations */
+} tsr__matmul_id;
+
 typedef struct tsr__matmul_config {
     const char *name;
     const tsr__matmul_family *family;

@@ -2,74 +2,85 @@
 
 #include <string.h>
 
+#include "base/error.h"
 #include "gpu/cpu_drivers/cpu_drivers.h"
 #include "gpu/matmul/kernels/kernels.h"
 #include "shaders/params/matmul.h"
 
-static const tsr__matmul_config configs[] = {
-    {"tiled-l", &tsr__matmul_tiled, .threads = 256, .bm = 128, .bn = 128, .bk = 16, .tm = 8,
-     .tn = 8, .vectors = true},
-    {"tiled-m", &tsr__matmul_tiled, .threads = 256, .bm = 64, .bn = 64, .bk = 16, .tm = 4, .tn = 4},
+static const tsr__matmul_config configs[TSR__MATMUL_GPU_CONFIGS] = {
+    [TSR__MATMUL_TILED_L] = {"tiled-l", &tsr__matmul_tiled, .threads = 256, .bm = 128, .bn = 128,
+                             .bk = 16, .tm = 8, .tn = 8, .vectors = true},
+    [TSR__MATMUL_TILED_M] = {"tiled-m", &tsr__matmul_tiled, .threads = 256, .bm = 64, .bn = 64,
+                             .bk = 16, .tm = 4, .tn = 4},
     /* Half of the invocations of tiled-m, with twice the registers: it reads shared memory less
      * often. */
-    {"tiled-m8", &tsr__matmul_tiled, .threads = 128, .bm = 64, .bn = 64, .bk = 16, .tm = 8, .tn = 4,
-     .vectors = true},
-    {"tiled-s", &tsr__matmul_tiled, .threads = 64, .bm = 32, .bn = 32, .bk = 16, .tm = 4, .tn = 4},
+    [TSR__MATMUL_TILED_M8] = {"tiled-m8", &tsr__matmul_tiled, .threads = 128, .bm = 64, .bn = 64,
+                              .bk = 16, .tm = 8, .tn = 4, .vectors = true},
+    [TSR__MATMUL_TILED_S] = {"tiled-s", &tsr__matmul_tiled, .threads = 64, .bm = 32, .bn = 32,
+                             .bk = 16, .tm = 4, .tn = 4},
     /* Only tunings choose the next four configurations. Their tiles are not square, which suits
      * an m or n that is small, or they process more of k per step. */
-    {"tiled-128x64", &tsr__matmul_tiled, .threads = 256, .bm = 128, .bn = 64, .bk = 16, .tm = 8,
-     .tn = 4, .vectors = true},
-    {"tiled-64x128", &tsr__matmul_tiled, .threads = 256, .bm = 64, .bn = 128, .bk = 16, .tm = 4,
-     .tn = 8, .vectors = true},
-    {"tiled-m-k32", &tsr__matmul_tiled, .threads = 256, .bm = 64, .bn = 64, .bk = 32, .tm = 4,
-     .tn = 4, .vectors = true},
-    {"tiled-32x64", &tsr__matmul_tiled, .threads = 128, .bm = 32, .bn = 64, .bk = 16, .tm = 4,
-     .tn = 4},
+    [TSR__MATMUL_TILED_128X64] = {"tiled-128x64", &tsr__matmul_tiled, .threads = 256, .bm = 128,
+                                  .bn = 64, .bk = 16, .tm = 8, .tn = 4, .vectors = true},
+    [TSR__MATMUL_TILED_64X128] = {"tiled-64x128", &tsr__matmul_tiled, .threads = 256, .bm = 64,
+                                  .bn = 128, .bk = 16, .tm = 4, .tn = 8, .vectors = true},
+    [TSR__MATMUL_TILED_M_K32] = {"tiled-m-k32", &tsr__matmul_tiled, .threads = 256, .bm = 64,
+                                 .bn = 64, .bk = 32, .tm = 4, .tn = 4, .vectors = true},
+    [TSR__MATMUL_TILED_32X64] = {"tiled-32x64", &tsr__matmul_tiled, .threads = 128, .bm = 32,
+                                 .bn = 64, .bk = 16, .tm = 4, .tn = 4},
     /* The next four configurations have tiles of f16 in shared memory. Because f16 has half the
      * size of f32, their steps are twice as long as those above, in as much shared memory. */
-    {"pairs-l", &tsr__matmul_pairs, .threads = 256, .bm = 128, .bn = 128, .bk = 32, .tm = 8,
-     .tn = 8, .vectors = true},
-    {"pairs-m8", &tsr__matmul_pairs, .threads = 128, .bm = 64, .bn = 64, .bk = 32, .tm = 8, .tn = 4,
-     .vectors = true},
-    {"pairs-m", &tsr__matmul_pairs, .threads = 256, .bm = 64, .bn = 64, .bk = 32, .tm = 4, .tn = 4},
-    {"pairs-s", &tsr__matmul_pairs, .threads = 64, .bm = 32, .bn = 32, .bk = 32, .tm = 4, .tn = 4},
-    {"vector-k", &tsr__matmul_vector_k, .threads = 64, .bm = 8, .bn = 4, .bk = 4, .tm = 8, .tn = 4},
-    {"vector-k16", &tsr__matmul_vector_k, .threads = 64, .bm = 16, .bn = 4, .bk = 4, .tm = 16,
-     .tn = 4},
-    {"vector-col", &tsr__matmul_vector_col, .threads = 128, .bm = 8, .bn = 64, .bk = 8, .tm = 8,
-     .tn = 4},
-    {"wide", &tsr__matmul_wide, .threads = 64, .bm = 1, .bn = 64, .bk = 1, .tm = 1, .tn = 1},
-    {"coopmat-l", &tsr__matmul_coopmat, .threads = 256, .bm = 128, .bn = 128, .bk = 32},
-    {"coopmat-s", &tsr__matmul_coopmat, .threads = 128, .bm = 64, .bn = 64, .bk = 32},
+    [TSR__MATMUL_PAIRS_L] = {"pairs-l", &tsr__matmul_pairs, .threads = 256, .bm = 128, .bn = 128,
+                             .bk = 32, .tm = 8, .tn = 8, .vectors = true},
+    [TSR__MATMUL_PAIRS_M8] = {"pairs-m8", &tsr__matmul_pairs, .threads = 128, .bm = 64, .bn = 64,
+                              .bk = 32, .tm = 8, .tn = 4, .vectors = true},
+    [TSR__MATMUL_PAIRS_M] = {"pairs-m", &tsr__matmul_pairs, .threads = 256, .bm = 64, .bn = 64,
+                             .bk = 32, .tm = 4, .tn = 4},
+    [TSR__MATMUL_PAIRS_S] = {"pairs-s", &tsr__matmul_pairs, .threads = 64, .bm = 32, .bn = 32,
+                             .bk = 32, .tm = 4, .tn = 4},
+    [TSR__MATMUL_VECTOR_K] = {"vector-k", &tsr__matmul_vector_k, .threads = 64, .bm = 8, .bn = 4,
+                              .bk = 4, .tm = 8, .tn = 4},
+    [TSR__MATMUL_VECTOR_K16] = {"vector-k16", &tsr__matmul_vector_k, .threads = 64, .bm = 16,
+                                .bn = 4, .bk = 4, .tm = 16, .tn = 4},
+    [TSR__MATMUL_VECTOR_COL] = {"vector-col", &tsr__matmul_vector_col, .threads = 128, .bm = 8,
+                                .bn = 64, .bk = 8, .tm = 8, .tn = 4},
+    [TSR__MATMUL_WIDE] = {"wide", &tsr__matmul_wide, .threads = 64, .bm = 1, .bn = 64, .bk = 1,
+                          .tm = 1, .tn = 1},
+    [TSR__MATMUL_COOPMAT_L] = {"coopmat-l", &tsr__matmul_coopmat, .threads = 256, .bm = 128,
+                               .bn = 128, .bk = 32},
+    [TSR__MATMUL_COOPMAT_S] = {"coopmat-s", &tsr__matmul_coopmat, .threads = 128, .bm = 64,
+                               .bn = 64, .bk = 32},
     /* In this configuration a subgroup of 32 computes 64 × 64 elements. NVIDIA's GPUs have enough
      * registers for that; with RADV they would spill. */
-    {"coopmat-xl", &tsr__matmul_coopmat, .threads = 128, .bm = 128, .bn = 128, .bk = 64,
-     .vendor_id = TSR__VENDOR_NVIDIA},
-    {"coopmat-l64", &tsr__matmul_coopmat, .threads = 256, .bm = 128, .bn = 128, .bk = 64},
-    {"coopmat-m", &tsr__matmul_coopmat, .threads = 128, .bm = 64, .bn = 64, .bk = 64, .buffers = 2},
-    {"coopmat-32", &tsr__matmul_coopmat, .threads = 128, .bm = 32, .bn = 64, .bk = 64,
-     .buffers = 2},
-    {"coopmat-16", &tsr__matmul_coopmat, .threads = 128, .bm = 16, .bn = 64, .bk = 64,
-     .buffers = 2},
+    [TSR__MATMUL_COOPMAT_XL] = {"coopmat-xl", &tsr__matmul_coopmat, .threads = 128, .bm = 128,
+                                .bn = 128, .bk = 64, .vendor_id = TSR__VENDOR_NVIDIA},
+    [TSR__MATMUL_COOPMAT_L64] = {"coopmat-l64", &tsr__matmul_coopmat, .threads = 256, .bm = 128,
+                                 .bn = 128, .bk = 64},
+    [TSR__MATMUL_COOPMAT_M] = {"coopmat-m", &tsr__matmul_coopmat, .threads = 128, .bm = 64,
+                               .bn = 64, .bk = 64, .buffers = 2},
+    [TSR__MATMUL_COOPMAT_32] = {"coopmat-32", &tsr__matmul_coopmat, .threads = 128, .bm = 32,
+                                .bn = 64, .bk = 64, .buffers = 2},
+    [TSR__MATMUL_COOPMAT_16] = {"coopmat-16", &tsr__matmul_coopmat, .threads = 128, .bm = 16,
+                                .bn = 64, .bk = 64, .buffers = 2},
     /* This is coopmat-s with twice the invocations, each of which needs half the registers. On
      * Intel's Xe2, larger tiles spill registers. */
-    {"coopmat-s256", &tsr__matmul_coopmat, .threads = 256, .bm = 64, .bn = 64, .bk = 32},
+    [TSR__MATMUL_COOPMAT_S256] = {"coopmat-s256", &tsr__matmul_coopmat, .threads = 256, .bm = 64,
+                                  .bn = 64, .bk = 32},
     /* Only tunings choose the next configurations, because on an H200 coopmat-xl is a quarter
      * faster. The driver decides how the subgroups divide the tile. */
-    {"coopmat2-128x256", &tsr__matmul_coopmat2, .threads = 256, .bm = 128, .bn = 256, .bk = 64,
-     .steps = 4},
-    {"coopmat2-128x128", &tsr__matmul_coopmat2, .threads = 256, .bm = 128, .bn = 128, .bk = 64,
-     .steps = 4},
-    {"coopmat2-64x128", &tsr__matmul_coopmat2, .threads = 128, .bm = 64, .bn = 128, .bk = 64,
-     .steps = 4},
+    [TSR__MATMUL_COOPMAT2_128X256] = {"coopmat2-128x256", &tsr__matmul_coopmat2, .threads = 256,
+                                      .bm = 128, .bn = 256, .bk = 64, .steps = 4},
+    [TSR__MATMUL_COOPMAT2_128X128] = {"coopmat2-128x128", &tsr__matmul_coopmat2, .threads = 256,
+                                      .bm = 128, .bn = 128, .bk = 64, .steps = 4},
+    [TSR__MATMUL_COOPMAT2_64X128] = {"coopmat2-64x128", &tsr__matmul_coopmat2, .threads = 128,
+                                     .bm = 64, .bn = 128, .bk = 64, .steps = 4},
 };
-#define CONFIGS ((int)(sizeof configs / sizeof *configs))
 
 const tsr__matmul_config *tsr__matmul_config_at(int index)
 {
-    if (index < CONFIGS)
+    if (index < TSR__MATMUL_GPU_CONFIGS)
         return index >= 0 ? &configs[index] : NULL;
-    return tsr__cpu_matmul_config_at(index - CONFIGS);
+    return tsr__cpu_matmul_config_at(index - TSR__MATMUL_GPU_CONFIGS);
 }
 
 const tsr__matmul_config *tsr__matmul_config_named(const char *name)
@@ -80,6 +91,14 @@ const tsr__matmul_config *tsr__matmul_config_named(const char *name)
         if (strcmp(config->name, name) == 0)
             return config;
     return NULL;
+}
+
+tsr_status tsr__matmul_config_find(const char *name, const tsr__matmul_config **out)
+{
+    *out = tsr__matmul_config_named(name);
+    return *out ? TSR_OK
+                : tsr__fail(TSR_ERR_UNSUPPORTED, "matmul: no kernel configuration is called \"%s\"",
+                            name);
 }
 
 int tsr__matmul_config_index(const tsr__matmul_config *config)

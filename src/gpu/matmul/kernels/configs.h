@@ -4,10 +4,14 @@
 
 #include "gpu/matmul/common/kernel.h"
 
-/* Returns the configuration at `index`, or NULL past the end of the table. */
+/* Returns the configuration at `index`, a tsr__matmul_id or higher, or NULL past the end of the
+ * table. */
 const tsr__matmul_config *tsr__matmul_config_at(int index);
-/* Returns the configuration of that name, or NULL if there is none. */
+/* Returns the configuration of that name, or NULL if there is none. Names come from callers and
+ * from files; the library itself uses indices. */
 const tsr__matmul_config *tsr__matmul_config_named(const char *name);
+/* Sets *out to the configuration of that name. Errors: TSR_ERR_UNSUPPORTED. */
+tsr_status tsr__matmul_config_find(const char *name, const tsr__matmul_config **out) TSR_NODISCARD;
 
 /* Returns the index of a configuration of the table. It is less than 64. */
 int tsr__matmul_config_index(const tsr__matmul_config *config);

@@ -27,10 +27,10 @@ static bool classify(const tsr__chip_tuning *line, tsr__shape_class *out)
 static tsr_status add_line(const tsr__chip_tuning *line, tsr__tuned_table *table)
 {
     tsr__shape_class shape_class;
-    tsr__tuned_entry entry = {.config = tsr__matmul_config_named(line->config),
+    tsr__tuned_entry entry = {.config = tsr__matmul_config_at((int)line->config),
                               .splits = line->splits};
 
-    if (!entry.config || !classify(line, &shape_class))
+    if (!classify(line, &shape_class))
         return TSR_OK;
     entry.shape_class = tsr__shape_class_pack(&shape_class);
     TSR__TRY(tsr__tuned_table_set(table, &entry));

@@ -5,8 +5,7 @@
 #include "gpu/matmul/chips.h"
 #include "gpu/matmul/tuning/table.h"
 
-/* Adds the choices of chip->tuning to the table, except those of kernels that this build does
- * not have. Errors: TSR_ERR_NO_MEMORY. */
+/* Adds the choices of chip->tuning to the table. Errors: TSR_ERR_NO_MEMORY. */
 tsr_status tsr__contributed_add(const tsr__chip *chip, tsr__tuned_table *table) TSR_NODISCARD;
 
 #endif
