@@ -1,6 +1,6 @@
 // Reads blocks of quantised elements. The format is in specialization constants (params/quant.h),
 // so the driver removes all code that other formats need. src/quant/ does the same on the host, and
-// the results have the same bits. src/quant/format.h explains planes, runs and levels.
+// the results have the same bits. src/quant/block_format.h explains planes, runs and levels.
 //
 // The unit in which shaders read is four neighbouring bytes of the low plane, which has the low
 // bits of a block's levels. A unit contains 4 · QUANT_PARTS elements: four neighbours in each of

@@ -1,5 +1,5 @@
 /* How a block format is described to shaders, and the push constants of kernels that read
- * blocks. The description is the format's row in the table of formats (src/quant/formats.c),
+ * blocks. The description is the format's row in the table of formats (src/quant/block_formats.c),
  * packed into five specialization constants. */
 #ifndef TSR_PARAMS_QUANT_H
 #define TSR_PARAMS_QUANT_H
@@ -7,13 +7,10 @@
 #include "types.h"
 
 #define TSR_QUANT_SPECS 5
-/* The five constants, with the members of tsr__quant_format (src/quant/format.h) of which they
- * consist:
- * 0: low.offset, low.bits << 8, low.run << 16
- * 1: the same for `high`; 0 if there is no high plane
- * 2: block_count, block_bytes << 16
- * 3: sub, bias << 8, code << 16, scales << 24
- * 4: factor_offset, min_offset << 8, scales_offset << 16 */
+/* The five constants, with the members of tsr__quant_format (src/quant/block_format.h) of which
+ * they consist: 0: low.offset, low.bits << 8, low.run << 16 1: the same for `high`; 0 if there is
+ * no high plane 2: block_count, block_bytes << 16 3: sub, bias << 8, code << 16, scales << 24 4:
+ * factor_offset, min_offset << 8, scales_offset << 16 */
 
 /* The values of tsr__quant_code. src/gpu/quant/dequantize.c asserts that both lists agree. */
 #define TSR_QUANT_LINEAR 0u

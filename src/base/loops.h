@@ -1,7 +1,8 @@
 /* Include this header in files whose loops the compiler vectorises. Each such file is compiled once
- * for each instruction set, and TSR__LEVEL is then the name of the instruction set (see the lists
- * in src/base/meson.build). Its options forbid the compiler to fuse multiplications with additions
- * or to reorder them, so that the results have the same bits with all instruction sets. */
+ * for each instruction set, and TSR__INSTRUCTION_SET is then the name of the instruction set (see
+ * the lists in src/base/meson.build). Its options forbid the compiler to fuse multiplications with
+ * additions or to reorder them, so that the results have the same bits with all instruction sets.
+ */
 #ifndef TSR_BASE_LOOPS_H
 #define TSR_BASE_LOOPS_H
 
@@ -31,10 +32,10 @@ typedef int16_t any_i16 TSR__ANYWHERE;
 typedef int32_t any_i32 TSR__ANYWHERE;
 typedef int64_t any_i64 TSR__ANYWHERE;
 
-#define TSR__LEVEL_JOIN_(prefix, level) prefix##level
-#define TSR__LEVEL_JOIN(prefix, level) TSR__LEVEL_JOIN_(prefix, level)
+#define TSR__INSTRUCTION_SET_JOIN_(prefix, name) prefix##name
+#define TSR__INSTRUCTION_SET_JOIN(prefix, name) TSR__INSTRUCTION_SET_JOIN_(prefix, name)
 /* Appends the name of the instruction set for which the file is being compiled:
- * TSR__LEVEL_NAME(tsr__kernels_) is tsr__kernels_avx2 if TSR__LEVEL is avx2. */
-#define TSR__LEVEL_NAME(prefix) TSR__LEVEL_JOIN(prefix, TSR__LEVEL)
+ * TSR__INSTRUCTION_SET_NAME(tsr__kernels_) is tsr__kernels_avx2 if TSR__INSTRUCTION_SET is avx2. */
+#define TSR__INSTRUCTION_SET_NAME(prefix) TSR__INSTRUCTION_SET_JOIN(prefix, TSR__INSTRUCTION_SET)
 
 #endif

@@ -12,7 +12,7 @@
 #include <stdbool.h>
 
 #include "base/error.h"
-#include "json/text.h"
+#include "json/text_check.h"
 
 typedef struct tsr__json {
     const char *text;

@@ -9,7 +9,7 @@
 #include "base/bytes.h"
 #include "base/float16.h"
 #include "model/config.h"
-#include "shard/formats/gguf.h"
+#include "shard/formats/gguf_metadata.h"
 
 #define KEY_SIZE 128
 

@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "tensor/convert.h"
 #include "tensor/dtype.h"
+#include "tensor/float_conversion.h"
 
 tsr_dtype tsr__elements_dtype(const tsr_shard_param *param)
 {

@@ -3,7 +3,7 @@
 #ifndef TSR_MODEL_FILES_H
 #define TSR_MODEL_FILES_H
 
-#include "shard/formats/list.h"
+#include "shard/formats/readers.h"
 #include "tessera/shard.h"
 
 struct tsr__random_weights; /* random.h */

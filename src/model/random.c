@@ -9,7 +9,7 @@
 
 #include "base/alloc.h"
 #include "base/variate.h"
-#include "tensor/convert.h"
+#include "tensor/float_conversion.h"
 #include "tessera/quant.h"
 #include "tessera/rng.h"
 

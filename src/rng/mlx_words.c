@@ -4,11 +4,12 @@
 
 #include "base/checked.h"
 #include "base/error.h"
-#include "base/levels.h"
+#include "base/instruction_sets.h"
 #include "rng/rng.h"
 #include "rng/threefry_loops.h"
 
-static const void *const levels[TSR__LEVELS] = TSR__LEVEL_TABLES(tsr__threefry_loops_);
+static const void *const instruction_sets[TSR__INSTRUCTION_SETS] =
+    TSR__INSTRUCTION_SET_TABLES(tsr__threefry_loops_);
 
 tsr_status tsr__mlx_words_check(uint64_t count)
 {
@@ -61,13 +62,13 @@ static void each(const tsr__mlx_words *words, const tsr__threefry_loops *loops,
 
 void tsr__mlx_words_each(const tsr__mlx_words *words, tsr__mlx_take_fn *take, void *user)
 {
-    each(words, tsr__level_best(levels), take, user);
+    each(words, tsr__instruction_set_best(instruction_sets), take, user);
 }
 
-bool tsr__mlx_words_each_at(const tsr__mlx_words *words, int level, tsr__mlx_take_fn *take,
-                            void *user)
+bool tsr__mlx_words_each_at(const tsr__mlx_words *words, int instruction_set,
+                            tsr__mlx_take_fn *take, void *user)
 {
-    const tsr__threefry_loops *loops = tsr__level_at(levels, level);
+    const tsr__threefry_loops *loops = tsr__instruction_set_at(instruction_sets, instruction_set);
     if (loops != NULL)
         each(words, loops, take, user);
     return loops != NULL;

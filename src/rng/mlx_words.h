@@ -34,9 +34,9 @@ typedef void tsr__mlx_take_fn(void *user, uint64_t position, const uint32_t *wor
 void tsr__mlx_words_each(const tsr__mlx_words *words, tsr__mlx_take_fn *take, void *user);
 
 /* For tests. Does the same as tsr__mlx_words_each, with the loops that are compiled for the
- * processor's instruction set number `level`, counted from 0. Returns false if the processor has no
- * such instruction set. */
-bool tsr__mlx_words_each_at(const tsr__mlx_words *words, int level, tsr__mlx_take_fn *take,
-                            void *user);
+ * processor's instruction set number `instruction_set`, counted from 0. Returns false if the
+ * processor has no such instruction set. */
+bool tsr__mlx_words_each_at(const tsr__mlx_words *words, int instruction_set,
+                            tsr__mlx_take_fn *take, void *user);
 
 #endif

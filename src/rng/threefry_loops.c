@@ -15,4 +15,4 @@ static void pairs(tsr_threefry_key key, uint32_t first, uint32_t second, size_t 
     }
 }
 
-const tsr__threefry_loops TSR__LEVEL_NAME(tsr__threefry_loops_) = {.pairs = pairs};
+const tsr__threefry_loops TSR__INSTRUCTION_SET_NAME(tsr__threefry_loops_) = {.pairs = pairs};

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "tokenizer/alphabet.h"
+#include "tokenizer/byte_alphabet.h"
 
 tsr_tokenizer *tsr__tokenizer_create(void)
 {

@@ -2,11 +2,11 @@
 #ifndef TSR_TOKENIZER_TOKENIZER_H
 #define TSR_TOKENIZER_TOKENIZER_H
 
-#include "tokenizer/added.h"
-#include "tokenizer/merge.h"
+#include "tokenizer/added_tokens.h"
+#include "tokenizer/bpe_merge.h"
 #include "tokenizer/normalize.h"
+#include "tokenizer/split_words.h"
 #include "tokenizer/vocabulary.h"
-#include "tokenizer/words.h"
 
 struct tsr_tokenizer {
     tsr_tokenizer_kind kind;

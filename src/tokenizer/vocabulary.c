@@ -7,8 +7,8 @@
 #include <sys/random.h>
 
 #include "base/alloc.h"
-#include "tokenizer/siphash.h"
-#include "json/text.h"
+#include "base/bytes.h"
+#include "json/text_check.h"
 
 tsr_status tsr__strings_add(tsr__strings *strings, const void *text, size_t size, uint64_t *start)
 {
@@ -78,11 +78,58 @@ tsr_status tsr__vocabulary_add(tsr__vocabulary *vocabulary, uint64_t id, const c
     return TSR_OK;
 }
 
+/* The hash table ------------------------------------------------------------------------------ */
+
+static uint64_t rotate_left(uint64_t value, int bits)
+{
+    return value << bits | value >> (64 - bits);
+}
+
+static void siphash_round(uint64_t v[4])
+{
+    v[0] += v[1];
+    v[2] += v[3];
+    v[1] = rotate_left(v[1], 13) ^ v[0];
+    v[3] = rotate_left(v[3], 16) ^ v[2];
+    v[0] = rotate_left(v[0], 32);
+    v[2] += v[1];
+    v[0] += v[3];
+    v[1] = rotate_left(v[1], 17) ^ v[2];
+    v[3] = rotate_left(v[3], 21) ^ v[0];
+    v[2] = rotate_left(v[2], 32);
+}
+
+/* SipHash-1-3 of data[size] with a secret key, because an adversary may choose the spellings.
+ * Source: Aumasson and Bernstein, "SipHash: a fast short-input PRF", 2012. */
+static uint64_t siphash(const uint64_t key[2], const void *data, size_t size)
+{
+    const uint8_t *bytes = data;
+    uint64_t v[4] = {key[0] ^ UINT64_C(0x736f6d6570736575), key[1] ^ UINT64_C(0x646f72616e646f6d),
+                     key[0] ^ UINT64_C(0x6c7967656e657261), key[1] ^ UINT64_C(0x7465646279746573)};
+    size_t done = 0;
+    for (; size - done >= 8; done += 8) {
+        uint64_t word = tsr__get_u64(bytes + done);
+        v[3] ^= word;
+        siphash_round(v);
+        v[0] ^= word;
+    }
+    uint64_t last = (uint64_t)size << 56;
+    for (int shift = 0; done < size; done++, shift += 8)
+        last |= (uint64_t)bytes[done] << shift;
+    v[3] ^= last;
+    siphash_round(v);
+    v[0] ^= last;
+    v[2] ^= 0xff;
+    for (int i = 0; i < 3; i++)
+        siphash_round(v);
+    return v[0] ^ v[1] ^ v[2] ^ v[3];
+}
+
 /* Returns the entry of the hash table for a spelling: the entry that contains it or, if none does,
  * the free entry in which it would be stored. */
 static uint32_t *entry_of(const tsr__vocabulary *vocabulary, const char *text, size_t size)
 {
-    size_t at = (size_t)tsr__siphash(vocabulary->key, text, size) & vocabulary->mask;
+    size_t at = (size_t)siphash(vocabulary->key, text, size) & vocabulary->mask;
     for (;; at = (at + 1) & vocabulary->mask) {
         uint32_t entry = vocabulary->table[at];
         if (entry == 0)

@@ -14,7 +14,7 @@
 #include "model/made.h"
 #include "model/tiny.h"
 #include "shard/files.h"
-#include "shard/formats/gguf.h"
+#include "shard/formats/gguf_metadata.h"
 #include "shard/params/params.h"
 #include "support/check_main.h"
 #include "tessera/convert.h"

@@ -1,6 +1,6 @@
 /* Compares the samplers with every case of the golden files, which hold recorded output of PyTorch
  * and of a C# sampler. */
-#include "sampler/order/passes.h"
+#include "sampler/order/epoch_generators.h"
 #include "sampler/read.h"
 #include "sampler/sampler.h"
 #include "support/golden.h"

@@ -8,7 +8,7 @@
 
 #include "sampler/chi.h"
 #include "sampler/read.h"
-#include "sampler/weights/weights.h"
+#include "sampler/weights/weighted_draws.h"
 #include "support/golden.h"
 #include "support/random.h"
 

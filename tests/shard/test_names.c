@@ -5,7 +5,7 @@
 #include "support/check_main.h"
 #include "support/random.h"
 #include "tessera/shard.h"
-#include "json/text.h"
+#include "json/text_check.h"
 
 static bool matches(const char *pattern, const char *name)
 {

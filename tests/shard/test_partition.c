@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "shard/strategy/wide.h"
+#include "shard/strategy/wide_product.h"
 #include "support/check_main.h"
 #include "support/random.h"
 #include "tessera/shard.h"

@@ -31,14 +31,14 @@ point "src/sampler includes base, rng, seed, sampler" allowed src/sampler 'base/
 point "src/loader includes base, rng, seed, sampler, loader" allowed src/loader 'base/' 'rng/' 'seed/' 'sampler/' 'loader/' \
     'tessera/(base|rng|seed|sampler|loader)\.h'
 point "src/training includes base" allowed src/training 'base/' 'tessera/(base|training)\.h'
-point "src/shard includes platform, base, json, shard" allowed src/shard 'base/' 'platform/' 'json/' 'shard/' 'tessera/(base|shard)\.h'
+point "src/shard includes platform, base, json, shard" allowed src/shard 'base/' 'platform/' 'json/' 'shard/' 'tessera/(base|layout|quant|shard)\.h'
 point "src/tokenizer includes base, json, shard/formats, tokenizer" allowed src/tokenizer 'base/' 'json/' 'shard/formats/' \
     'tokenizer/' 'tessera/(base|chat|tokenizer)\.h'
 point "src/gpu includes platform, base, quant, tensor, gpu" allowed src/gpu 'base/' 'platform/' 'quant/' 'tensor/' 'gpu/' 'shaders/' 'tessera/' \
     'tsr_config\.h'
 point "src/comm includes base, comm" allowed src/comm 'base/' 'comm/' 'tessera/(base|comm|layout)\.h' 'tsr_config\.h'
 point "src/parallel includes platform, base, json, tensor, shard, parallel, and gpu's headers without Vulkan" allowed src/parallel \
-    'base/' 'platform/' 'json/' 'tensor/' 'parallel/' 'shard/formats/(file|list)\.h' \
+    'base/' 'platform/' 'json/' 'tensor/' 'parallel/' 'shard/formats/(header_file|readers)\.h' \
     'gpu/(stream/host_access|stream/require|kv_cache/rotated|matmul/activated|matmul/gated|quant/pack|ops/(optimizer/step_params|common/vocabulary|norm/added))\.h' 'tessera/'
 point "src/model includes platform, base, json, shard, tokenizer, tensor, model, threads, and the memory left" allowed src/model 'base/' 'platform/' \
     'json/' 'shard/' 'tokenizer/' 'tensor/' 'model/' 'gpu/host/threads\.h' 'gpu/memory/left\.h' 'tessera/'

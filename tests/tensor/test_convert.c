@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "comm/reduce/numbers.h"
-#include "tensor/convert.h"
+#include "tensor/float_conversion.h"
 
 static const tsr_dtype floats[] = {TSR_F32, TSR_F16, TSR_BF16};
 

@@ -2,7 +2,7 @@
  * tok….bin of llama2.c. */
 #include "tokenizer/fuzz.h"
 
-#include "tokenizer/open.h"
+#include "tokenizer/tokenizer_read.h"
 
 typedef tsr_status (*read_fn)(tsr__file *file, tsr_tokenizer *tokenizer);
 

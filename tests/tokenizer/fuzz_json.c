@@ -1,7 +1,7 @@
 /* Parses any bytes as a tokenizer.json; bytes after a zero byte are its tokenizer_config.json. */
 #include "tokenizer/fuzz.h"
 
-#include "tokenizer/open.h"
+#include "tokenizer/tokenizer_read.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

@@ -9,7 +9,7 @@
 #include "base/fault.h"
 #include "support/golden.h"
 #include "tessera/chat.h"
-#include "tokenizer/open.h"
+#include "tokenizer/tokenizer_read.h"
 
 /* The control tokens of all formats. */
 static const char *const control[] = {

@@ -1,6 +1,6 @@
 /* Tests encoding and decoding: compares them with a naive implementation, and tests long texts,
  * random texts and every kind of wrong argument. */
-#include "tokenizer/open.h"
+#include "tokenizer/tokenizer_read.h"
 
 #include <stdio.h>
 

@@ -1,7 +1,7 @@
 /* Tests files of tokenizers: refusals must name what is wrong, and failed allocations must leak
  * nothing. */
 #include "tokenizer/cases.h"
-#include "tokenizer/open.h"
+#include "tokenizer/tokenizer_read.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -3,7 +3,7 @@
 #include <stdio.h>
 
 #include "support/golden.h"
-#include "tokenizer/expressions.h"
+#include "tokenizer/word_expressions.h"
 
 static void make_words(const json_t *one, tsr__words *words)
 {

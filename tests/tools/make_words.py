@@ -4,7 +4,7 @@
     python3 tests/tools/make_words.py > tests/data/tokenizer/words.json
 
 The cuts are those of the Python module `regex`, an engine that takes the expressions as they are. The
-matchers in src/tokenizer/matchers.c are hand-written and must agree. The texts are random, from
+matchers in src/tokenizer/word_matchers.c are hand-written and must agree. The texts are random, from
 characters that these expressions distinguish, and from pieces that they treat specially."""
 import json
 import random
@@ -30,8 +30,8 @@ CJK = "[一-龥ࠀ-一가-퟿]+"
 KANA = "[一-龥\u3040-ゟ゠-ヿ]+"
 BLOOM = " ?[^(\\s|.,!?…。，、।۔،)]+"
 
-# The letters of DeepSeek-LLM's list, as in matchers.c.
-SOURCE = open("src/tokenizer/matchers.c", encoding="utf-8").read()
+# The letters of DeepSeek-LLM's list, as in word_matchers.c.
+SOURCE = open("src/tokenizer/word_matchers.c", encoding="utf-8").read()
 TABLE = regex.search(r"cased_letters.*?ranges\[\] = \{(.*?)\};", SOURCE, regex.S).group(1)
 PAIRS = regex.findall(r"\{0x([0-9a-f]+), 0x([0-9a-f]+)\}", TABLE)
 LETTERS = "[" + "".join("%s-%s" % (chr(int(a, 16)), chr(int(b, 16))) for a, b in PAIRS) + "]"

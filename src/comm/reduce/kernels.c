@@ -124,8 +124,8 @@ DIVIDE(divide_u8, any_u8, uint32_t, (uint8_t)(x / n))
         NULL, sum, sum, min, max, prod                                                             \
     }
 
-const tsr__kernels TSR__LEVEL_NAME(tsr__kernels_) = {
-    .name = STRING(TSR__LEVEL),
+const tsr__kernels TSR__INSTRUCTION_SET_NAME(tsr__kernels_) = {
+    .name = STRING(TSR__INSTRUCTION_SET),
     .combine =
         {
             [TSR_F32] = OPS(sum_f32, min_f32, max_f32, prod_f32),

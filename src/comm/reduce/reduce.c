@@ -1,18 +1,18 @@
 #include "comm/reduce/reduce.h"
 
-#include "base/levels.h"
+#include "base/instruction_sets.h"
 #include "comm/reduce/kernels.h"
 
-static const void *const levels[TSR__LEVELS] = TSR__LEVEL_TABLES(tsr__kernels_);
+static const void *const levels[TSR__INSTRUCTION_SETS] = TSR__INSTRUCTION_SET_TABLES(tsr__kernels_);
 
 const tsr__kernels *tsr__reduce_kernels_at(int n)
 {
-    return tsr__level_at(levels, n);
+    return tsr__instruction_set_at(levels, n);
 }
 
 const tsr__kernels *tsr__reduce_kernels(void)
 {
-    return tsr__level_best(levels);
+    return tsr__instruction_set_best(levels);
 }
 
 static const struct {

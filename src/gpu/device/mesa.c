@@ -7,7 +7,7 @@
 #endif
 
 #include "base/alloc.h"
-#include "base/levels.h"
+#include "base/instruction_sets.h"
 #include "gpu/device/probe.h"
 
 bool tsr__mesa_is_faster_wide(const char *vendor, unsigned family, unsigned model)
@@ -35,7 +35,7 @@ static bool is_faster_wide(void)
         return false;
     const unsigned basic = version >> 8 & 15, model = version >> 4 & 15,
                    family = basic + (basic == extended ? version >> 20 & 255 : 0);
-    return tsr__level_is_here(TSR__LEVEL_AVX512) &&
+    return tsr__instruction_set_is_supported(TSR__INSTRUCTIONS_AVX512) &&
            tsr__mesa_is_faster_wide(vendor, family, model + (version >> 16 & 15) * 16);
 }
 #else

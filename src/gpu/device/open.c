@@ -6,7 +6,7 @@
 #include "base/alloc.h"
 #include "base/environment.h"
 #include "base/fork.h"
-#include "base/levels.h"
+#include "base/instruction_sets.h"
 #include "gpu/device/device.h"
 #include "gpu/device/probe.h"
 #include "gpu/device/select.h"
@@ -263,7 +263,8 @@ static bool keeps_long_code(void)
 #endif
     const long enough_bytes = 65536;
 
-    return cache_bytes >= enough_bytes && tsr__level_is_here(TSR__LEVEL_AVX512);
+    return cache_bytes >= enough_bytes &&
+           tsr__instruction_set_is_supported(TSR__INSTRUCTIONS_AVX512);
 }
 
 static tsr__device_class class_of(const tsr_device_info *info,

@@ -2,7 +2,7 @@
 #ifndef TSR_GPU_HOST_COPY_H
 #define TSR_GPU_HOST_COPY_H
 
-#include "tensor/convert.h"
+#include "tensor/float_conversion.h"
 #include "tensor/pieces.h"
 
 /* True if the host can copy from one dtype to the other: if they are equal or both are floats. */

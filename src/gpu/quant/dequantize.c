@@ -2,7 +2,7 @@
 #include "gpu/quant/dequantize.h"
 
 #include "base/checked.h"
-#include "quant/format.h"
+#include "quant/block_format.h"
 #include "shaders/params/rows.h"
 
 #define WORKGROUP 64

@@ -5,7 +5,7 @@
 
 #include "model/config.h"
 #include "shard/formats/gguf_write.h"
-#include "json/write.h"
+#include "json/json_write.h"
 
 /* Adds the keys of the configuration, without those of the tokenizer. `name` is the model's name
  * for people. */

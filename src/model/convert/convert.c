@@ -13,7 +13,7 @@
 #include "model/convert/conversion.h"
 #include "model/elements.h"
 #include "tessera/quant.h"
-#include "tokenizer/open.h"
+#include "tokenizer/tokenizer_read.h"
 
 /* Tensors -------------------------------------------------------------------------------------- */
 

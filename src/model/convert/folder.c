@@ -7,8 +7,8 @@
 #include "base/checked.h"
 #include "model/convert/config.h"
 #include "model/convert/conversion.h"
-#include "shard/formats/file.h"
-#include "tokenizer/save.h"
+#include "shard/formats/header_file.h"
+#include "tokenizer/tokenizer_write.h"
 
 /* The arguments of the functions that print one JSON file. */
 typedef struct document {

@@ -8,9 +8,9 @@
 #include "model/convert/config.h"
 #include "model/convert/conversion.h"
 #include "tessera/quant.h"
-#include "tokenizer/phi3.h"
-#include "tokenizer/save.h"
-#include "json/text.h"
+#include "tokenizer/phi3_added_tokens.h"
+#include "tokenizer/tokenizer_write.h"
+#include "json/text_check.h"
 
 /* Gives the number by which GGUF files name the dtype of most of their weights. Returns false if
  * the dtype has none. Source: github.com/ggml-org/ggml, docs/gguf.md, general.file_type. */

@@ -8,7 +8,7 @@
 #include "base/checked.h"
 #include "model/elements.h"
 #include "model/quantize.h"
-#include "tensor/convert.h"
+#include "tensor/float_conversion.h"
 #include "tessera/quant.h"
 
 #define PIECE_ELEMENTS ((int64_t)1 << 20)

@@ -19,7 +19,7 @@
 #define TSR_PARALLEL_CHECKPOINT_H
 
 #include "base/error.h"
-#include "shard/formats/list.h"
+#include "shard/formats/readers.h"
 #include "tessera/checkpoint.h"
 
 /* The timeout for operations in which ranks wait for the disks of other ranks: 10 minutes. */

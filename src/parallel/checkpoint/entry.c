@@ -8,7 +8,7 @@
 #include "base/checked.h"
 #include "tensor/check.h"
 #include "tensor/overlap.h"
-#include "json/text.h"
+#include "json/text_check.h"
 
 tsr_status tsr_checkpoint_entry_init(const tsr_parameter *parameter, tsr_checkpoint_entry *out)
 {

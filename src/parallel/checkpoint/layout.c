@@ -8,8 +8,8 @@
 #include "base/alloc.h"
 #include "base/checked.h"
 #include "parallel/checkpoint/checkpoint.h"
-#include "shard/formats/file.h"
-#include "json/text.h"
+#include "shard/formats/header_file.h"
+#include "json/text_check.h"
 
 #define ALIGN 8 /* alignment in bytes of the first tensor in the file */
 

@@ -9,8 +9,8 @@
 #include "parallel/checkpoint/checkpoint.h"
 #include "parallel/checkpoint/parts.h"
 #include "platform/paths.h"
-#include "shard/formats/file.h"
-#include "shard/formats/list.h"
+#include "shard/formats/header_file.h"
+#include "shard/formats/readers.h"
 
 static const char who[] = "checkpoint_load";
 

@@ -1,8 +1,8 @@
 /* Opens a safetensors file and gives the caller one text of its metadata. */
 #include "base/alloc.h"
 #include "parallel/checkpoint/parts.h"
-#include "shard/formats/file.h"
-#include "shard/formats/list.h"
+#include "shard/formats/header_file.h"
+#include "shard/formats/readers.h"
 
 /* Checks the complete header first, and then parses it again to find the key. */
 static tsr_status look(tsr__file *file, const char *key, tsr__metadata *out)

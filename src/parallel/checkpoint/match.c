@@ -3,7 +3,7 @@
 
 #include "base/alloc.h"
 #include "parallel/checkpoint/checkpoint.h"
-#include "shard/formats/list.h"
+#include "shard/formats/readers.h"
 #include "tensor/check.h"
 
 static tsr_status compare(const char *who, const char *path, const tsr_checkpoint_entry *entry,

@@ -7,10 +7,10 @@
 #include "base/alloc.h"
 #include "base/hash.h"
 #include "parallel/checkpoint/parts.h"
-#include "shard/formats/file.h"
-#include "shard/formats/list.h"
+#include "shard/formats/header_file.h"
+#include "shard/formats/readers.h"
 #include "json/json.h"
-#include "json/write.h"
+#include "json/json_write.h"
 
 static const char what[] = "safetensors";
 

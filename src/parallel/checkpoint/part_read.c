@@ -11,7 +11,7 @@
 #include "base/crc32c.h"
 #include "base/hash.h"
 #include "parallel/checkpoint/parts.h"
-#include "json/text.h"
+#include "json/text_check.h"
 
 /* The most files that a rank keeps open. The usual limit of a process is 1024. */
 #define MOST_OPEN 128

@@ -14,7 +14,7 @@
 #include "parallel/checkpoint/output.h"
 #include "parallel/checkpoint/parts.h"
 #include "platform/paths.h"
-#include "json/write.h"
+#include "json/json_write.h"
 
 static const char who[] = "checkpoint_save";
 static const char previous_ending[] = ".previous", partial_ending[] = ".partial";

@@ -5,7 +5,7 @@
 
 #include "base/alloc.h"
 #include "parallel/checkpoint/parts.h"
-#include "shard/formats/file.h"
+#include "shard/formats/header_file.h"
 #include "tensor/check.h"
 
 void tsr__parts_finish(tsr__parts *parts)

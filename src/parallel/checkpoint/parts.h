@@ -27,7 +27,7 @@
 #define TSR_PARALLEL_CHECKPOINT_PARTS_H
 
 #include "parallel/checkpoint/checkpoint.h"
-#include "shard/formats/list.h"
+#include "shard/formats/readers.h"
 #include "tessera/checkpoint_files.h"
 
 #define TSR__PART_KEY "tessera.part"

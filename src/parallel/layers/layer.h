@@ -3,7 +3,7 @@
  *     layer.c                 common to all layers: passes, parameters by index and name
  *     parameter.c             a rank's shard of a parameter, and its gradient
  *     initial_values.c        initial values of parameters
- *     check.c                 checks arguments
+ *     layer_check.c           checks arguments
  *     temporary_tensors.c     tensors that exist during one pass
  *     replicated_gradients.c  sums over the ranks of gradients of parameters that all ranks have
  *
@@ -14,9 +14,9 @@
  *     overlapped_product.c    a product whose chunks are summed over the ranks while the device
  *                             computes the next chunk
  *
- *     self_attention.c, self_attention_create.c, transformer_block.c, dropout_shard.c, embedding.c,
- *     mlp.c, norm.c, vocabulary_cross_entropy.c
- *                             the layers and operations that these files are named after
+ *     self_attention.c, self_attention_create.c, transformer_block.c, dropout_shard.c,
+ * embedding_layer.c, mlp.c, norm_layer.c, vocabulary_cross_entropy.c the layers and operations that
+ * these files are named after
  *
  * A *shard* is what one rank has of a parameter or tensor that the ranks divide among them. */
 #ifndef TSR_PARALLEL_LAYERS_LAYER_H
@@ -145,7 +145,7 @@ tsr_status tsr__layer_partition(const tsr_layer *layer, const char *what, int64_
                                 const char *field, const tsr_partition_params *params,
                                 tsr__division *out) TSR_NODISCARD;
 
-/* check.c */
+/* layer_check.c */
 
 /* Checks that `x` is a tensor of floats on the layer's device with at least one dimension. */
 tsr_status tsr__layer_check_input(const tsr_layer *layer, const char *name,

@@ -7,7 +7,7 @@
 #include "base/alloc.h"
 #include "gpu/kv_cache/rotated.h"
 #include "parallel/layers/linear.h"
-#include "parallel/layers/norm.h"
+#include "parallel/layers/norm_layer.h"
 
 enum { Q_NORM, K_NORM };
 

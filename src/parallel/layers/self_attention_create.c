@@ -7,7 +7,7 @@
 #include "base/alloc.h"
 #include "base/checked.h"
 #include "parallel/layers/linear.h"
-#include "parallel/layers/norm.h"
+#include "parallel/layers/norm_layer.h"
 
 /* The params, with defaults filled in, and the division of the heads. */
 typedef struct head_plan {

@@ -6,7 +6,7 @@
 #include "base/hash.h"
 #include "base/struct_size.h"
 #include "parallel/layers/layer.h"
-#include "parallel/layers/norm.h"
+#include "parallel/layers/norm_layer.h"
 #include "tessera/transformer.h"
 
 enum { NORM1, ATTENTION, NORM2, MLP };

@@ -12,7 +12,7 @@
 #include <unistd.h>
 #include <windows.h>
 
-#include "platform/windows/text.h"
+#include "platform/windows/utf16.h"
 
 /* Calls a function of Windows with a path, converted to UTF-16. Returns 0, or -1 with errno set. */
 static int with_path(const char *path, BOOL(WINAPI *function)(const wchar_t *))

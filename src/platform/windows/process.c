@@ -11,7 +11,7 @@
 #include <unistd.h>
 #include <windows.h>
 
-#include "platform/windows/text.h"
+#include "platform/windows/utf16.h"
 
 #undef pthread_cond_timedwait
 

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <windows.h>
 
-#include "platform/windows/text.h"
+#include "platform/windows/utf16.h"
 
 int main(int argc, char **argv);
 int wmain(int argc, wchar_t **argv);

@@ -1,4 +1,4 @@
-#include "shard/formats/gguf.h"
+#include "shard/formats/gguf_metadata.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -6,7 +6,7 @@
 #include "base/bytes.h"
 #include "base/checked.h"
 #include "base/float16.h"
-#include "json/text.h"
+#include "json/text_check.h"
 
 #define MAX_DEPTH 8 /* the maximum depth of arrays inside arrays */
 

@@ -7,7 +7,7 @@
 #include "base/bytes.h"
 #include "base/checked.h"
 #include "base/float16.h"
-#include "shard/formats/gguf.h"
+#include "shard/formats/gguf_metadata.h"
 #include "shard/params/params.h"
 
 #define MAGIC 0x46554747u /* "GGUF" */

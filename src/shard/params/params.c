@@ -7,7 +7,7 @@
 #include "base/alloc.h"
 #include "base/checked.h"
 #include "base/error.h"
-#include "json/text.h"
+#include "json/text_check.h"
 
 _Static_assert(TSR_SHARD_MAX_NAME == TSR__MAX_NAME,
                "tsr__name_problem checks the length of parameters' names");

@@ -6,7 +6,7 @@
 #include "base/alloc.h"
 #include "base/checked.h"
 #include "base/error.h"
-#include "shard/strategy/apportion.h"
+#include "shard/strategy/largest_remainder.h"
 #include "tessera/shard.h"
 
 /* A length to be divided among ranks, and the number of its units. A unit is `align` elements that

@@ -1,4 +1,5 @@
-/* Creates the built-in strategies. */
+/* The built-in strategies. Full and hybrid are here; layerwise_strategy.c and weighted_strategy.c
+ * have the others. */
 #include "shard/strategy/strategy.h"
 
 #include <string.h>
@@ -6,6 +7,7 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "base/struct_size.h"
+#include "json/text_check.h"
 
 static const char *const kind_names[] = {"full", "layerwise", "hybrid", "weighted"};
 #define KINDS ((int)(sizeof kind_names / sizeof *kind_names))
@@ -26,6 +28,72 @@ tsr_status tsr_shard_kind_parse(const char *name, tsr_shard_kind *out)
     return tsr__fail(TSR_ERR_NOT_FOUND, "shard: there is no strategy '%.40s'", name);
 }
 
+/* Strategies --------------------------------------------------------------------------------- */
+
+/* Divides one parameter among all ranks. `ranges` are the ranges of this parameter. */
+static tsr_status assign_param(const tsr_shard_request *request, uint64_t param,
+                               tsr_partition_kind partition, uint64_t align,
+                               tsr_shard_range *ranges)
+{
+    const tsr_shard_param *shard_param = &request->params[param];
+    char name[TSR__NAME_SHORT];
+    uint64_t unit = 1;
+    TSR__TRY(tsr__shard_unit(shard_param, align, &unit));
+    tsr_status status =
+        tsr_partition(shard_param->count, request->ranks,
+                      tsr_partition_params(.kind = partition, .align = unit), ranges);
+    if (status == TSR_ERR_INVALID)
+        return tsr__fail_context(status, "shard: parameter '%s'",
+                                 tsr__name_short(shard_param->name, name));
+    return status;
+}
+
+/* The full strategy: every parameter is divided among all ranks. */
+static tsr_status assign_full(const tsr_shard_request *request, const tsr__strategy_data *data,
+                              tsr_shard_range *ranges)
+{
+    for (uint64_t p = 0; p < request->param_count; p++)
+        if (!request->params[p].always_gather)
+            TSR__TRY(assign_param(request, p, data->partition, data->align,
+                                  ranges + p * (uint64_t)request->ranks));
+    return TSR_OK;
+}
+
+/* Sets *out to whether the parameter's layer is assigned to one rank as a whole. */
+static tsr_status is_layerwise(const tsr__strategy_data *data, const tsr_shard_param *param,
+                               bool *out)
+{
+    bool full = false, whole = false;
+    TSR__TRY(tsr_shard_match((const char *const *)data->full_layers, param->layer, false, &full));
+    if (!full)
+        TSR__TRY(tsr_shard_match((const char *const *)data->layerwise_layers, param->layer, false,
+                                 &whole));
+    *out = whole;
+    return TSR_OK;
+}
+
+/* The hybrid strategy: some layers are divided, others are assigned to one rank. */
+static tsr_status assign_hybrid(const tsr_shard_request *request, const tsr__strategy_data *data,
+                                tsr_shard_range *ranges)
+{
+    bool *whole = tsr__calloc(request->param_count, sizeof *whole);
+    if (whole == NULL)
+        return TSR_ERR_NO_MEMORY;
+    tsr_status status = TSR_OK;
+    for (uint64_t p = 0; p < request->param_count && status == TSR_OK; p++) {
+        if (request->params[p].always_gather)
+            continue;
+        status = is_layerwise(data, &request->params[p], &whole[p]);
+        if (status == TSR_OK && !whole[p])
+            status = assign_param(request, p, data->partition, data->align,
+                                  ranges + p * (uint64_t)request->ranks);
+    }
+    if (status == TSR_OK)
+        status = tsr__assign_layerwise(request, whole, ranges);
+    tsr__free(whole);
+    return status;
+}
+
 static tsr_status assign(void *user, const tsr_shard_request *request, tsr_shard_range *ranges)
 {
     const tsr__strategy_data *data = user;
@@ -33,14 +101,16 @@ static tsr_status assign(void *user, const tsr_shard_request *request, tsr_shard
     case TSR_SHARD_LAYERWISE:
         return tsr__assign_layerwise(request, NULL, ranges);
     case TSR_SHARD_HYBRID:
-        return tsr__assign_hybrid(request, data, ranges);
+        return assign_hybrid(request, data, ranges);
     case TSR_SHARD_WEIGHTED:
         return tsr__assign_weighted(request, data->align, ranges);
     case TSR_SHARD_FULL:
         break;
     }
-    return tsr__assign_full(request, data, ranges);
+    return assign_full(request, data, ranges);
 }
+
+/* Creating ----------------------------------------------------------------------------------- */
 
 static void free_patterns(char **patterns)
 {

@@ -1,4 +1,4 @@
-/* Declarations that the built-in strategies share. Each strategy is in a separate file. */
+/* Declarations that the files of the built-in strategies share. */
 #ifndef TSR_SHARD_STRATEGY_STRATEGY_H
 #define TSR_SHARD_STRATEGY_STRATEGY_H
 
@@ -28,24 +28,13 @@ uint64_t tsr__shard_bytes(const tsr_shard_param *param, uint64_t count);
  * does not overflow. */
 uint64_t tsr__gathered_bytes(const tsr_shard_request *request);
 
-/* Divides one parameter among all ranks. `ranges` are the ranges of this parameter. */
-tsr_status tsr__assign_param(const tsr_shard_request *request, uint64_t param,
-                             tsr_partition_kind partition, uint64_t align,
-                             tsr_shard_range *ranges) TSR_NODISCARD;
-
-/* The built-in strategies. They write ranges[param_count * ranks], which must be all 0 before the
- * call. */
-tsr_status tsr__assign_full(const tsr_shard_request *request, const tsr__strategy_data *data,
-                            tsr_shard_range *ranges) TSR_NODISCARD;
+/* Strategies. They write ranges[param_count * ranks], which must be all 0 before the call. */
 
 /* Assigns each layer to one rank. `chosen` marks the parameters that are to be assigned; NULL means
  * all. The ranges of the other parameters must already be set, and are taken into account when the
  * layers are balanced. */
 tsr_status tsr__assign_layerwise(const tsr_shard_request *request, const bool *chosen,
                                  tsr_shard_range *ranges) TSR_NODISCARD;
-
-tsr_status tsr__assign_hybrid(const tsr_shard_request *request, const tsr__strategy_data *data,
-                              tsr_shard_range *ranges) TSR_NODISCARD;
 
 tsr_status tsr__assign_weighted(const tsr_shard_request *request, uint64_t align,
                                 tsr_shard_range *ranges) TSR_NODISCARD;

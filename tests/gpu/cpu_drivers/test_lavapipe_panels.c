@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/float16.h"
-#include "base/levels.h"
+#include "base/instruction_sets.h"
 #include "gpu/cpu_drivers/matmul/panel_loops.h"
 #include "gpu/cpu_drivers/matmul/panels.h"
 #include "support/check_main.h"
@@ -220,11 +220,11 @@ static void check_loops(const tsr__panel_loops *loops, tsr__panel_source source,
 /* Tests the loops for each instruction set that this processor has. */
 START_TEST(loops_of_every_level)
 {
-    static const void *const levels[] = TSR__LEVEL_TABLES(tsr__panel_loops_);
+    static const void *const levels[] = TSR__INSTRUCTION_SET_TABLES(tsr__panel_loops_);
     const tsr__panel_loops *loops;
     int count = 0;
 
-    for (; (loops = tsr__level_at(levels, count)); count++)
+    for (; (loops = tsr__instruction_set_at(levels, count)); count++)
         for (int source = TSR__PANEL_F32; source <= TSR__PANEL_BF16_WORDS; source++)
             for (uint32_t lanes = loops->width; lanes <= 16; lanes *= 2)
                 check_loops(loops, (tsr__panel_source)source, lanes);

@@ -154,5 +154,5 @@ static void pack_any(float *to, const char *from, uint64_t pitch, uint32_t lines
         pack_lanes(to, from, pitch, steps, lanes, source);
 }
 
-const tsr__panel_loops TSR__LEVEL_NAME(tsr__panel_loops_) = {
+const tsr__panel_loops TSR__INSTRUCTION_SET_NAME(tsr__panel_loops_) = {
     .width = WIDTH, .pack = pack_any, .finish = finish};

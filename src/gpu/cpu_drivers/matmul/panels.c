@@ -3,7 +3,7 @@
 #include "gpu/cpu_drivers/matmul/panels.h"
 
 #include "base/checked.h"
-#include "base/levels.h"
+#include "base/instruction_sets.h"
 #include "gpu/cpu_drivers/matmul/panel_loops.h"
 #include "gpu/host/threads.h"
 #include "gpu/host/transpose.h"
@@ -15,7 +15,8 @@ enum {
     TRANSPOSED_K = 128,
 };
 
-static const void *const levels[TSR__LEVELS] = TSR__LEVEL_TABLES(tsr__panel_loops_);
+static const void *const instruction_sets[TSR__INSTRUCTION_SETS] =
+    TSR__INSTRUCTION_SET_TABLES(tsr__panel_loops_);
 
 typedef struct pack {
     const tsr__lavapipe_product *product;
@@ -77,7 +78,7 @@ static const char *source(const pack *w, uint32_t line, uint32_t k)
  * so that clear() may overwrite their results. */
 static const tsr__panel_loops *choose_loops(uint32_t lanes, const float *to)
 {
-    const tsr__panel_loops *best = tsr__level_best(levels);
+    const tsr__panel_loops *best = tsr__instruction_set_best(instruction_sets);
     const bool fits = lanes % best->width == 0 && (uintptr_t)to % (best->width * sizeof *to) == 0;
 
     return fits ? best : &tsr__panel_loops_base;

@@ -2,7 +2,7 @@
 
 #include "base/alloc.h"
 #include "base/checked.h"
-#include "tensor/convert.h"
+#include "tensor/float_conversion.h"
 
 /* Reads the elements of src as f32. */
 static tsr_status read_floats(tsr_stream *stream, const tsr_tensor *src, float *values,

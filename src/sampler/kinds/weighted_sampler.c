@@ -1,0 +1,260 @@
+/* The weighted sampler: indices with probabilities in proportion to weights. It draws in one of six
+ * ways:
+ *
+ *     feistel, with replacement       an alias table
+ * feistel, without the indices with the largest random keys, once per epoch
+ *     torch, with replacement         cumulative sums
+ *     torch, without, or one sample   the largest of PyTorch's keys, once per epoch
+ * mlx, with replacement the largest sum of logit and noise, for each sample
+ * mlx, without the largest sums of logit and noise, once per epoch */
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/struct_size.h"
+#include "rng/rng.h"
+#include "sampler/order/epoch_generators.h"
+#include "sampler/sampler.h"
+#include "sampler/weights/weighted_draws.h"
+
+#define MAX_NATIVE UINT32_MAX
+#define MAX_TORCH (UINT64_C(1) << 24)
+
+typedef struct weighted {
+    tsr_sampler base;
+    uint64_t samples;
+    bool by_keys;
+    tsr__passes passes;
+    tsr__order_keys keys; /* the epoch's keys, in the order feistel */
+    tsr__draws draws;
+    tsr__alias alias;
+    tsr__sums sums;
+    tsr__logits logits;
+    /* Used if each index gets a random key and the indices with the best keys are drawn: a copy of
+     * the weights, and the draws of the epoch, which are valid if `ready` is set. */
+    tsr__weights weights;
+    void *copy;
+    tsr__best best;
+    bool ready;
+} weighted;
+
+static uint64_t length(const tsr_sampler *sampler)
+{
+    return ((const weighted *)sampler)->samples;
+}
+
+static tsr_status set_epoch(tsr_sampler *sampler, int64_t epoch)
+{
+    weighted *self = (weighted *)sampler;
+    if (epoch == self->passes.epoch)
+        return TSR_OK;
+    TSR__TRY(tsr__passes_set("weighted", &self->passes, epoch));
+    tsr__order_key(self->passes.seed, (uint64_t)epoch, 0, &self->keys);
+    self->draws.begun = false;
+    self->ready = false;
+    return TSR_OK;
+}
+
+static void draw_by_keys(weighted *self)
+{
+    self->best.count = 0;
+    if (self->passes.order == TSR_ORDER_TORCH) {
+        tsr_rng rng;
+        tsr__passes_begin(&self->passes, &rng);
+        tsr__weights_draw_torch(&self->weights, &rng.as.mt19937, &self->best);
+    } else if (self->passes.order == TSR_ORDER_MLX) {
+        tsr__logits_offer(&self->logits, tsr__passes_key(&self->passes), &self->best);
+    } else {
+        tsr__weights_draw_native(&self->weights, &self->keys, &self->best);
+    }
+    tsr__best_sort(&self->best);
+    self->ready = true;
+}
+
+static tsr_status fill(tsr_sampler *sampler, uint64_t capacity, int64_t *indices, uint8_t *mask,
+                       uint64_t *count)
+{
+    (void)mask;
+    weighted *self = (weighted *)sampler;
+    uint64_t at = sampler->position, here = tsr__min_u64(capacity, self->samples - at);
+    if (self->by_keys) {
+        if (!self->ready)
+            draw_by_keys(self);
+        for (uint64_t i = 0; i < here; i++)
+            indices[i] = self->best.indices[at + i];
+    } else if (self->passes.order == TSR_ORDER_TORCH) {
+        tsr__draws_to(&self->draws, &self->passes, at, 2);
+        for (uint64_t i = 0; i < here; i++) {
+            double u = tsr_mt19937_next_double(&self->draws.rng.as.mt19937);
+            indices[i] = (int64_t)tsr__sums_find(&self->sums, u);
+        }
+        self->draws.next += here;
+    } else if (self->passes.order == TSR_ORDER_MLX) {
+        const tsr_threefry_key key = tsr__passes_key(&self->passes);
+        for (uint64_t i = 0; i < here; i++)
+            indices[i] = tsr__logits_draw(&self->logits, key, self->samples, at + i);
+    } else {
+        tsr__alias_fill(&self->alias, &self->keys, at, here, indices);
+    }
+    *count = here;
+    return TSR_OK;
+}
+
+static const tsr__passes *passes(const tsr_sampler *sampler)
+{
+    return &((const weighted *)sampler)->passes;
+}
+
+static void finish(tsr_sampler *sampler)
+{
+    weighted *self = (weighted *)sampler;
+    tsr__alias_finish(&self->alias);
+    tsr__sums_finish(&self->sums);
+    tsr__logits_finish(&self->logits);
+    tsr__best_finish(&self->best);
+    tsr__free(self->copy);
+}
+
+static const tsr__sampler_class class_ = {
+    .kind = TSR__SAMPLER_WEIGHTED,
+    .name = "weighted",
+    .fill = fill,
+    .set_epoch = set_epoch,
+    .length = length,
+    .most = length,
+    .passes = passes,
+    .finish = finish,
+};
+
+/* Checks the weights. Gives the largest weight, the number of weights above 0, and a hash of all
+ * weights. */
+static tsr_status check_weights(const tsr__weights *weights, double *largest, uint64_t *above_zero,
+                                uint64_t *hash)
+{
+    *largest = 0;
+    *above_zero = 0;
+    *hash = 0;
+    for (uint64_t i = 0; i < weights->count; i++) {
+        double weight = tsr__weight(weights, i);
+        TSR__REQUIRE(weight >= 0 && isfinite(weight),
+                     "weighted: weight %" PRIu64 " is %g, not a finite number from 0 on", i,
+                     weight);
+        uint64_t bits;
+        weight += 0.0; /* −0 becomes 0 */
+        memcpy(&bits, &weight, sizeof bits);
+        *hash = tsr__fingerprint(*hash, bits);
+        *above_zero += weight > 0;
+        if (weight > *largest)
+            *largest = weight;
+    }
+    TSR__REQUIRE(*above_zero > 0, "weighted: all %" PRIu64 " weights are 0", weights->count);
+    return TSR_OK;
+}
+
+static tsr_status keep_weights(const tsr__weights *weights, weighted *self)
+{
+    size_t size = weights->wide != NULL ? sizeof *weights->wide : sizeof *weights->narrow;
+    self->copy = tsr__calloc((size_t)weights->count, size);
+    if (self->copy == NULL)
+        return TSR_ERR_NO_MEMORY;
+    memcpy(self->copy,
+           weights->wide != NULL ? (const void *)weights->wide : (const void *)weights->narrow,
+           (size_t)weights->count * size);
+    self->weights = (tsr__weights){.count = weights->count};
+    if (weights->wide != NULL)
+        self->weights.wide = self->copy;
+    else
+        self->weights.narrow = self->copy;
+    return tsr__best_init(self->samples, &self->best);
+}
+
+static tsr_status prepare_logits(const tsr__weights *weights, bool no_replacement, weighted *self)
+{
+    uint64_t words;
+    TSR__REQUIRE(no_replacement || (tsr__mul_u64(weights->count, self->samples, &words) &&
+                                    words <= TSR__MAX_THREEFRY_WORDS),
+                 "weighted: MLX draws a number for each of %" PRIu64 " weights and %" PRIu64
+                 " samples, and at most %" PRIu64,
+                 weights->count, self->samples, TSR__MAX_THREEFRY_WORDS);
+    TSR__TRY(tsr__logits_init(weights, &self->logits));
+    if (!no_replacement)
+        return TSR_OK;
+    TSR__REQUIRE(self->samples <= self->logits.above_zero,
+                 "weighted: %" PRIu64 " shares are above 0 in 32 bits, and %" PRIu64
+                 " samples without replacement are more",
+                 self->logits.above_zero, self->samples);
+    return tsr__best_init(self->samples, &self->best);
+}
+
+static tsr_status prepare(const tsr_sampler_weighted_params *params, const tsr__weights *weights,
+                          weighted *self)
+{
+    uint64_t above_zero, hash;
+    double largest;
+    bool is_torch = params->order == TSR_ORDER_TORCH, is_mlx = params->order == TSR_ORDER_MLX;
+    tsr_torch_options torch = params->torch;
+    /* PyTorch's multinomial always draws directly from the global generator */
+    torch.global_generator = false;
+    TSR__TRY(check_weights(weights, &largest, &above_zero, &hash));
+    TSR__REQUIRE(!params->no_replacement || self->samples <= above_zero,
+                 "weighted: %" PRIu64 " weights are above 0, and %" PRIu64
+                 " samples without replacement are more",
+                 above_zero, self->samples);
+
+    TSR__TRY(tsr__torch_version("weighted", torch.version, &torch.version));
+    bool one_by_keys = is_torch && self->samples == 1 && torch.version >= TSR_TORCH_2_0;
+    self->by_keys = params->no_replacement || one_by_keys;
+    uint64_t draws = is_mlx ? 1 : 2 * (self->by_keys ? weights->count : self->samples);
+    TSR__TRY(tsr__passes_init("weighted", params->order, params->seed, &torch, draws, true,
+                              &self->passes));
+    tsr__order_key(self->passes.seed, 0, 0, &self->keys);
+
+    tsr_sampler *base = &self->base;
+    tsr__sampler_add_param(base, "count", TSR__PARAM_COUNT, weights->count);
+    tsr__sampler_add_param(base, "num_samples", TSR__PARAM_COUNT, self->samples);
+    tsr__sampler_add_param(base, "no_replacement", TSR__PARAM_FLAG, params->no_replacement);
+    tsr__sampler_add_param(base, "order", TSR__PARAM_ORDER, (uint64_t)params->order);
+    tsr__sampler_add_param(base, "seed", TSR__PARAM_SIGNED, (uint64_t)params->seed);
+    tsr__sampler_add_torch(base, is_torch, &self->passes.torch);
+    tsr__sampler_add_param(base, "type of weights", TSR__PARAM_HASH,
+                           tsr__fingerprint(0, weights->wide != NULL));
+    tsr__sampler_add_param(base, "weights", TSR__PARAM_HASH, hash);
+
+    if (is_mlx)
+        return prepare_logits(weights, params->no_replacement, self);
+    if (self->by_keys)
+        return keep_weights(weights, self);
+    if (is_torch)
+        return tsr__sums_init(weights, &self->sums);
+    return tsr__alias_init(weights, largest, &self->alias);
+}
+
+tsr_status tsr_sampler_create_weighted(const tsr_sampler_weighted_params *params, tsr_sampler **out)
+{
+    TSR__REQUIRE(params != NULL && out != NULL, "weighted: %s is NULL",
+                 params != NULL ? "out" : "params");
+    TSR__TAKE(tsr_sampler_weighted_params, params);
+    TSR__REQUIRE(params->weights == NULL || params->weights_f32 == NULL,
+                 "weighted: there are weights of both kinds, float and double");
+    TSR__REQUIRE(params->weights != NULL || params->weights_f32 != NULL || params->count == 0,
+                 "weighted: count is %" PRIu64 ", but weights and weights_f32 are NULL",
+                 params->count);
+    TSR__REQUIRE(params->order == TSR_ORDER_FEISTEL || params->order == TSR_ORDER_TORCH ||
+                     params->order == TSR_ORDER_MLX,
+                 "weighted: the order is feistel, torch or mlx, not %s",
+                 tsr_order_name(params->order));
+    uint64_t samples, most = params->order == TSR_ORDER_TORCH ? MAX_TORCH : MAX_NATIVE;
+    TSR__REQUIRE(params->num_samples != 0, "weighted: num_samples is 0");
+    TSR__TRY(tsr__sampler_check_samples("weighted", params->count, params->num_samples, &samples));
+    TSR__REQUIRE(params->count <= most,
+                 "weighted: %" PRIu64 " weights are more than the order %s can draw from, %" PRIu64,
+                 params->count, tsr_order_name(params->order), most);
+
+    const tsr__weights weights = {params->weights, params->weights_f32, params->count};
+    weighted *self = (weighted *)tsr__sampler_new(&class_, sizeof *self);
+    if (self == NULL)
+        return TSR_ERR_NO_MEMORY;
+    self->samples = samples;
+    return tsr__sampler_created(prepare(params, &weights, self), &self->base, out);
+}

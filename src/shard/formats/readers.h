@@ -1,0 +1,69 @@
+/* Readers of parameter lists, one for each format. */
+#ifndef TSR_SHARD_FORMATS_READERS_H
+#define TSR_SHARD_FORMATS_READERS_H
+
+#include "shard/formats/header_file.h"
+#include "shard/params/params.h"
+#include "json/json.h"
+
+struct tsr_shard_list {
+    tsr_shard_format format;
+    tsr__params params;
+};
+
+/* Each of these functions appends the parameters of a file and sets file->what. If it fails, some
+ * parameters may have been appended. */
+tsr_status tsr__read_safetensors(tsr__file *file, tsr__params *params) TSR_NODISCARD;
+tsr_status tsr__read_gguf(tsr__file *file, tsr__params *params) TSR_NODISCARD;
+
+/* Reads a GGUF file and, if it is the first part of a model, the other parts beside it. */
+tsr_status tsr__read_gguf_parts(const char *path, tsr__file *file,
+                                tsr__params *params) TSR_NODISCARD;
+
+/* Reads a list of parameters in JSON. If the file is an index instead, sets *is_index and appends
+ * nothing. */
+tsr_status tsr__read_json(tsr__file *file, tsr__params *params, bool *is_index) TSR_NODISCARD;
+
+/* Reads all files that an index names. They must be in the folder of the index. */
+tsr_status tsr__read_index(const char *path, tsr__file *file, tsr__params *params) TSR_NODISCARD;
+
+/* Reads a parameter from JSON. In a plan, the parameter may have a member "shards", and *shards is
+ * set to the offset of its value. In a list, it has no such member, and `shards` is NULL. The
+ * strings of `param` point into `text`. The call sets the subject of error texts: the parameter's
+ * number until its name has been read, then its name; this remains the subject after the call. */
+typedef struct tsr__param_text {
+    char key[TSR__JSON_TEXT];
+    char name[TSR__JSON_TEXT];
+    char layer[TSR__JSON_TEXT];
+    char dtype[32];
+} tsr__param_text;
+tsr_status tsr__json_param(tsr__json *json, tsr__param_text *text, uint64_t number,
+                           tsr_shard_param *param, size_t *shards) TSR_NODISCARD;
+/* Reads an array of sizes into the shape and ndim of `param`. */
+tsr_status tsr__json_shape(tsr__json *json, tsr_shard_param *param) TSR_NODISCARD;
+
+/* Where a parameter's weights are in a file, and where the header describes it. */
+typedef struct tsr__span {
+    uint64_t start, end; /* offsets from the start of the weights */
+    uint64_t header_at;
+    uint64_t param;
+} tsr__span;
+typedef struct tsr__spans {
+    tsr__span *items;
+    size_t count, capacity;
+} tsr__spans;
+
+/* Adds the span of the parameter that was appended last. */
+tsr_status tsr__spans_add(tsr__spans *spans, const tsr__params *params, uint64_t start,
+                          uint64_t end, uint64_t header_at) TSR_NODISCARD;
+/* Sorts the spans and checks that no two of them overlap. If `gapless` is true, also checks that
+ * they cover 0 … size without gaps. */
+tsr_status tsr__spans_check(const tsr__file *file, const tsr__params *params, tsr__spans *spans,
+                            bool gapless, uint64_t size) TSR_NODISCARD;
+
+/* Checks that no two parameters have the same name. The spans must be in the order of the
+ * parameters. */
+tsr_status tsr__check_names(const char *what, const tsr__params *params,
+                            const tsr__spans *spans) TSR_NODISCARD;
+
+#endif

@@ -1,0 +1,212 @@
+/* Encodes messages: writes them with the strings of the format into one text, notes which parts of
+ * it are the format's, and encodes the text. */
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "base/struct_size.h"
+#include "tokenizer/chat/chat_formats.h"
+#include "tokenizer/encode_text.h"
+#include "tokenizer/normalize.h"
+
+/* The text of a conversation. `parts` are the ranges of it that come from the chat format. Control
+ * tokens are recognised only there, so that a user's message cannot contain any. */
+typedef struct script {
+    const tsr_tokenizer *tokenizer;
+    const tsr__chat_format *format;
+    tsr__strings text;
+    tsr__part *parts;
+    size_t count, capacity;
+} script;
+
+/* Writing -------------------------------------------------------------------------------------- */
+
+static tsr_status put(script *s, const char *text, size_t size)
+{
+    TSR__REQUIRE(size <= TSR_TOKENIZER_MAX_TEXT && s->text.size <= TSR_TOKENIZER_MAX_TEXT - size,
+                 "chat: a text of %zu bytes and the %zu before it are more than the %d allowed",
+                 size, s->text.size, TSR_TOKENIZER_MAX_TEXT);
+    return tsr__append(&s->text, text, size);
+}
+
+static tsr_status put_token(script *s, int32_t id, const char *what)
+{
+    TSR__REQUIRE(id >= 0, "chat: the format %s needs the token %s, which the tokenizer lacks",
+                 s->format->name, what);
+    const tsr__token *token = &s->tokenizer->vocabulary.tokens[id];
+    return put(s, tsr__token_spelling(&s->tokenizer->vocabulary, id), token->spelling_size);
+}
+
+/* Appends a string of the chat format, and adds its range to `parts`. A range that directly follows
+ * another one extends it. */
+static tsr_status put_own(script *s, const char *string)
+{
+    const size_t start = s->text.size;
+    for (; *string != '\0'; string++) {
+        if (*string == TSR__CHAT_BOS)
+            TSR__TRY(put_token(s, s->tokenizer->bos, "BOS"));
+        else if (*string == TSR__CHAT_EOS)
+            TSR__TRY(put_token(s, s->tokenizer->eos, "EOS"));
+        else
+            TSR__TRY(put(s, string, 1));
+    }
+    if (s->text.size == start)
+        return TSR_OK;
+    if (s->count == 0 || s->parts[s->count - 1].end != start) {
+        void *parts = s->parts;
+        TSR__TRY(tsr__grow(&parts, &s->capacity, s->count + 1, sizeof *s->parts));
+        s->parts = parts;
+        s->parts[s->count++].start = start;
+    }
+    s->parts[s->count - 1].end = s->text.size;
+    return TSR_OK;
+}
+
+static bool is_space(char c)
+{
+    return c == ' ' || (c >= '\t' && c <= '\r');
+}
+
+static tsr_status put_message(script *s, const tsr_chat_message *message)
+{
+    const char *text = message->text;
+    size_t size = message->size_bytes;
+    while (s->format->strips && size > 0 && is_space(text[size - 1]))
+        size--;
+    while (s->format->strips && size > 0 && is_space(*text)) {
+        text++;
+        size--;
+    }
+    return size > 0 ? put(s, text, size) : TSR_OK;
+}
+
+static tsr_status put_system(script *s, const tsr_chat_message *message)
+{
+    TSR__TRY(put_own(s, s->format->system[0]));
+    TSR__TRY(put_message(s, message));
+    return put_own(s, s->format->system[1]);
+}
+
+/* Appends a message of the user, with the system's message inside if `system` is not NULL. */
+static tsr_status put_user(script *s, const tsr_chat_message *message,
+                           const tsr_chat_message *system)
+{
+    TSR__TRY(put_own(s, s->format->user[0]));
+    if (system != NULL)
+        TSR__TRY(put_system(s, system));
+    TSR__TRY(put_message(s, message));
+    return put_own(s, s->format->user[1]);
+}
+
+/* Appends a reply up to the token that ends it. The string that the format has after this token is
+ * appended with the next message, because the model does not generate it. */
+static tsr_status put_reply(script *s, const tsr_chat_message *message)
+{
+    TSR__TRY(put_own(s, s->format->header));
+    TSR__TRY(put_own(s, s->format->before));
+    TSR__TRY(put_message(s, message));
+    return put_own(s, s->format->end);
+}
+
+static tsr_status put_start(script *s, tsr_chat_after after)
+{
+    if (after == TSR_CHAT_AFTER_NOTHING)
+        return s->format->needs_bos && s->tokenizer->before == 0 ? put_own(s, "\1") : TSR_OK;
+    if (after == TSR_CHAT_AFTER_CUT)
+        TSR__TRY(put_own(s, s->format->end));
+    return put_own(s, s->format->after_end);
+}
+
+static tsr_status put_all(script *s, const tsr_chat_params *params)
+{
+    const tsr_chat_message *all = params->messages, *system = NULL;
+    TSR__TRY(put_start(s, params->after));
+    for (int i = 0; i < params->count; i++) {
+        if (all[i].role == TSR_CHAT_ASSISTANT) {
+            TSR__TRY(put_reply(s, &all[i]));
+            if (i + 1 < params->count)
+                TSR__TRY(put_own(s, s->format->after_end));
+        } else if (all[i].role == TSR_CHAT_USER) {
+            TSR__TRY(put_user(s, &all[i], system));
+            system = NULL;
+        } else if (s->format->system_in_user) {
+            system = &all[i];
+        } else {
+            TSR__TRY(put_system(s, &all[i]));
+        }
+    }
+    return all[params->count - 1].role == TSR_CHAT_USER && !params->no_reply
+               ? put_own(s, s->format->header)
+               : TSR_OK;
+}
+
+/* Checks --------------------------------------------------------------------------------------- */
+
+static const char *role_name(tsr_chat_role role)
+{
+    static const char *const names[] = {"system", "user", "assistant"};
+    return (int)role >= 0 && (int)role < 3 ? names[role] : "?";
+}
+
+static tsr_status check_messages(const tsr_chat_params *p)
+{
+    TSR__REQUIRE(p->count >= 1 && p->count <= TSR_CHAT_MAX_MESSAGES && p->messages != NULL,
+                 "chat: there are %d messages%s; 1 to %d are possible", p->count,
+                 p->messages == NULL ? " at NULL" : "", TSR_CHAT_MAX_MESSAGES);
+    const bool has_system =
+        p->after == TSR_CHAT_AFTER_NOTHING && p->messages[0].role == TSR_CHAT_SYSTEM;
+    for (int i = 0; i < p->count; i++) {
+        const tsr_chat_message *m = &p->messages[i];
+        const tsr_chat_role wanted = has_system && i == 0        ? TSR_CHAT_SYSTEM
+                                     : (i - has_system) % 2 == 0 ? TSR_CHAT_USER
+                                                                 : TSR_CHAT_ASSISTANT;
+        TSR__REQUIRE(m->role == wanted, "chat: message %d is the %s's (%d) instead of the %s's", i,
+                     role_name(m->role), (int)m->role, role_name(wanted));
+        TSR__REQUIRE(m->text != NULL || m->size_bytes == 0,
+                     "chat: the text of message %d is NULL, but has %zu bytes", i, m->size_bytes);
+    }
+    TSR__REQUIRE(!has_system || p->count > 1, "chat: the system's message has none of the user "
+                                              "after it");
+    return TSR_OK;
+}
+
+static tsr_status check(const tsr_tokenizer *tokenizer, const tsr_chat_params *p,
+                        const tsr__chat_format **format)
+{
+    tsr_chat_format chosen = p->format;
+    TSR__REQUIRE((int)p->after >= 0 && (int)p->after <= TSR_CHAT_AFTER_CUT, "chat: after is %d",
+                 (int)p->after);
+    TSR__TRY(check_messages(p));
+    if (chosen == TSR_CHAT_MODEL)
+        TSR__TRY(tsr_chat_format_of(tokenizer, &chosen));
+    *format = tsr__chat_format_get(chosen);
+    TSR__REQUIRE(*format != NULL, "chat: format is %d; 0 to %d are possible", (int)chosen,
+                 TSR_CHAT_FORMATS - 1);
+    return TSR_OK;
+}
+
+tsr_status tsr_chat_encode(const tsr_tokenizer *tokenizer, const tsr_chat_params *params,
+                           int32_t **ids, uint64_t *count)
+{
+    TSR__REQUIRE(tokenizer != NULL && params != NULL && ids != NULL && count != NULL,
+                 "chat: %s is NULL",
+                 tokenizer == NULL ? "the tokenizer"
+                 : params == NULL  ? "params"
+                 : ids == NULL     ? "ids"
+                                   : "count");
+    TSR__TAKE(tsr_chat_params, params);
+    script s = {.tokenizer = tokenizer};
+    TSR__TRY(check(tokenizer, params, &s.format));
+    tsr_status status = put_all(&s, params);
+    if (status == TSR_OK) {
+        const bool starts = params->after == TSR_CHAT_AFTER_NOTHING;
+        const tsr__encode_how how = {.control = {.parts = s.parts, .count = s.count},
+                                     .starts = starts,
+                                     .adds_before = starts};
+        status = tsr__tokenizer_encode_with(tokenizer, s.text.data != NULL ? s.text.data : "",
+                                            s.text.size, &how, ids, count);
+    }
+    tsr__free(s.text.data);
+    tsr__free(s.parts);
+    return status;
+}

@@ -1,0 +1,28 @@
+/* The chat formats: what stands around the texts of messages. */
+#ifndef TSR_TOKENIZER_CHAT_CHAT_FORMATS_H
+#define TSR_TOKENIZER_CHAT_CHAT_FORMATS_H
+
+#include "tessera/chat.h"
+
+/* In a format's strings, these bytes stand for the tokenizer's BOS and EOS tokens, whose spellings
+ * replace them. */
+#define TSR__CHAT_BOS '\1'
+#define TSR__CHAT_EOS '\2'
+
+typedef struct tsr__chat_format {
+    const char *name;
+    bool needs_bos;        /* starts with BOS even if the tokenizer adds none itself */
+    bool strips;           /* removes spaces at both ends of each message's text */
+    bool system_in_user;   /* puts the system's message into the user's first one */
+    const char *system[2]; /* what stands before and after the text of the system */
+    const char *user[2];   /* what stands before and after the text of the user */
+    const char *header;    /* what begins a reply; the model continues after it */
+    const char *before;    /* follows the header if the text of the reply is given */
+    const char *end;       /* ends a reply */
+    const char *after_end; /* what follows the token that ends a reply */
+} tsr__chat_format;
+
+/* Returns a format of the table, or NULL for TSR_CHAT_MODEL and values out of range. */
+const tsr__chat_format *tsr__chat_format_get(tsr_chat_format format);
+
+#endif

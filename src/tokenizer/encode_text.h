@@ -1,0 +1,18 @@
+/* Encoding with choices that the public interface does not have. Chat messages need them. */
+#ifndef TSR_TOKENIZER_ENCODE_TEXT_H
+#define TSR_TOKENIZER_ENCODE_TEXT_H
+
+#include "tokenizer/tokenizer.h"
+
+typedef struct tsr__encode_how {
+    tsr__parts control;           /* where control tokens are recognised */
+    bool starts;                  /* the text is the start of a sequence, not its continuation */
+    bool adds_before, adds_after; /* adds the ids that the file demands before and after texts */
+} tsr__encode_how;
+
+/* Does what tsr_tokenizer_encode does, with `how` instead of its parameters. `text` is not NULL. */
+tsr_status tsr__tokenizer_encode_with(const tsr_tokenizer *tokenizer, const char *text, size_t size,
+                                      const tsr__encode_how *how, int32_t **ids,
+                                      uint64_t *count) TSR_NODISCARD;
+
+#endif
