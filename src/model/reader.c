@@ -14,7 +14,7 @@
 #include "base/alloc.h"
 #include "base/checked.h"
 #include "base/error.h"
-#include "gpu/host/threads.h"
+#include "gpu/internal.h"
 #include "model/elements.h"
 #include "model/quantize.h"
 #include "tensor/dtype.h"

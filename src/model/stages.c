@@ -5,7 +5,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/hash.h"
-#include "gpu/memory/left.h"
+#include "gpu/internal.h"
 #include "model/model.h"
 #include "model/plan.h"
 

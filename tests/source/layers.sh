@@ -37,11 +37,11 @@ point "src/tokenizer includes base, json, shard/formats, tokenizer" allowed src/
 point "src/gpu includes platform, base, quant, tensor, gpu" allowed src/gpu 'base/' 'platform/' 'quant/' 'tensor/' 'gpu/' 'shaders/' 'tessera/' \
     'tsr_config\.h'
 point "src/comm includes base, comm" allowed src/comm 'base/' 'comm/' 'tessera/(base|comm|layout)\.h' 'tsr_config\.h'
-point "src/parallel includes platform, base, json, tensor, shard, parallel, and gpu's headers without Vulkan" allowed src/parallel \
+point "src/parallel includes platform, base, json, tensor, shard, parallel, gpu/internal.h" allowed src/parallel \
     'base/' 'platform/' 'json/' 'tensor/' 'parallel/' 'shard/formats/(header_file|readers)\.h' \
-    'gpu/(stream/host_access|stream/require|kv_cache/rotated|matmul/activated|matmul/gated|quant/pack|ops/(optimizer/step_params|common/vocabulary|norm/added))\.h' 'tessera/'
-point "src/model includes platform, base, json, shard, tokenizer, tensor, model, threads, and the memory left" allowed src/model 'base/' 'platform/' \
-    'json/' 'shard/' 'tokenizer/' 'tensor/' 'model/' 'gpu/host/threads\.h' 'gpu/memory/left\.h' 'tessera/'
+    'gpu/internal\.h' 'tessera/'
+point "src/model includes platform, base, json, shard, tokenizer, tensor, model, gpu/internal.h" allowed src/model 'base/' 'platform/' \
+    'json/' 'shard/' 'tokenizer/' 'tensor/' 'model/' 'gpu/internal\.h' 'tessera/'
 point "src/cli includes public headers" allowed src/cli 'cli/' 'bench/' 'tessera/' 'tsr_config\.h'
 if [ -d bench ]; then
     point "bench includes public headers and the tool's helpers" allowed bench 'bench/' 'cli/lib/' 'tessera/' 'tsr_config\.h'
@@ -58,19 +58,20 @@ parts() { # MODULE PART OTHER-PART…
     ! find "src/$module/$part" -name '*.[ch]' -exec grep -nHE "^ *# *include *\"$module/" {} + |
         grep -vE "\"$module/(${pattern#|})[/.]"
 }
+# gpu/internal.h declares functions of several folders for the modules above gpu.
 point "gpu/device includes device" parts gpu device
-point "gpu/memory includes device, memory" parts gpu memory device
+point "gpu/memory includes device, memory" parts gpu memory internal device
 point "gpu/spirv includes device" parts gpu spirv device
 point "gpu/pipeline includes device, spirv" parts gpu pipeline device spirv/spirv
-point "gpu/stream includes device, memory, pipeline, stream" parts gpu stream device memory pipeline
+point "gpu/stream includes device, memory, pipeline, stream" parts gpu stream internal device memory pipeline
 point "gpu/self_test includes device, host, pipeline" parts gpu self_test device host pipeline
 point "gpu/kernel includes spirv, pipeline, stream, kernel" parts gpu kernel spirv/spirv pipeline stream
-point "gpu/quant includes device, memory, pipeline, stream, quant" parts gpu quant device memory pipeline stream
-point "gpu/ops includes no product" parts gpu ops device memory pipeline stream host quant cpu_drivers
-point "gpu/matmul includes no operator" parts gpu matmul device memory pipeline stream quant self_test cpu_drivers
+point "gpu/quant includes device, memory, pipeline, stream, quant" parts gpu quant internal device memory pipeline stream
+point "gpu/ops includes no product" parts gpu ops internal device memory pipeline stream host quant cpu_drivers
+point "gpu/matmul includes no operator" parts gpu matmul internal device memory pipeline stream quant self_test cpu_drivers
 point "gpu/attention includes products and what operators share" parts gpu attention device memory pipeline stream cpu_drivers \
     matmul ops/common
-point "gpu/checks includes no single operator" parts gpu checks device pipeline stream quant self_test matmul/self_test kv_cache \
+point "gpu/checks includes no single operator" parts gpu checks internal device pipeline stream quant self_test matmul/self_test kv_cache \
     ops/common ops/optimizer/step_params
 point "comm/algorithms includes itself and call.h" parts comm algorithms call
 point "comm/reduce includes itself only" parts comm reduce

@@ -3,8 +3,8 @@
 #include <math.h>
 
 #include "gpu/checks/cases.h"
+#include "gpu/internal.h"
 #include "gpu/kv_cache/kv_cache.h"
-#include "gpu/kv_cache/rotated.h"
 #include "gpu/ops/optimizer/step_params.h"
 #include "tessera/ops.h"
 #include "tessera/rope.h"

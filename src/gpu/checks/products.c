@@ -6,7 +6,7 @@
 #include "base/float16.h"
 #include "gpu/checks/cases.h"
 #include "gpu/device/coopmat.h"
-#include "gpu/quant/pack.h"
+#include "gpu/internal.h"
 #include "tensor/check.h"
 #include "tessera/attention.h"
 #include "tessera/matmul.h"

@@ -1,6 +1,6 @@
 /* Cases of the operations on a part of a vocabulary: embedding, and cross-entropy of divided
  * classes. */
-#include "gpu/ops/common/vocabulary.h"
+#include "gpu/internal.h"
 
 #include <math.h>
 
@@ -57,7 +57,7 @@ static double logit(const tsr__case *c, int classes, int row, int class)
     return class < OTHERS ? other_logit(row, class) : c->value[0][row * classes + class - OTHERS];
 }
 
-/* Computes the statistics (see vocabulary.h) of classes `from` to `to` - 1. */
+/* Computes the statistics (see tsr__cross_entropy_shard_stats) of classes `from` to `to` - 1. */
 static void find_stats(const tsr__case *c, int rows, int classes, int from, int to, double *stats)
 {
     for (int r = 0; r < rows; r++) {
@@ -95,8 +95,9 @@ static tsr_status cross_entropy_shard(tsr__case *c, tsr_dtype dtype, int rows, i
             c->value[5][r * classes + i] =
                 exp(logit(c, classes, r, OTHERS + i)) / sum - (OTHERS + i == labels[r]);
     }
-    TSR__TRY(tsr__cross_entropy_part(c->stream, c->tensor[3], c->tensor[0], c->tensor[1], OTHERS));
-    return tsr__cross_entropy_whole(c->stream, c->tensor[4], c->tensor[5], c->tensor[0],
+    TSR__TRY(tsr__cross_entropy_shard_stats(c->stream, c->tensor[3], c->tensor[0], c->tensor[1],
+                                            OTHERS));
+    return tsr__cross_entropy_shard(c->stream, c->tensor[4], c->tensor[5], c->tensor[0],
                                     c->tensor[1], c->tensor[2], OTHERS, OTHERS + classes, 1);
 }
 

@@ -1,8 +1,8 @@
 /* Stores the keys and values of a step's tokens in the cache. */
 #include <string.h>
 
+#include "gpu/internal.h"
 #include "gpu/kv_cache/kv_cache.h"
-#include "gpu/kv_cache/rotated.h"
 #include "gpu/ops/common/rows.h"
 #include "gpu/ops/rope/rope.h"
 #include "shaders/params/kv_append.h"

@@ -249,7 +249,7 @@ tsr_status tsr__matmul_choose(const tsr__matmul_device *device, tsr__tuned *tune
                               const tsr__matmul_problem *problem,
                               const tsr__matmul_override *override, tsr__matmul_plan *out)
 {
-    tsr__matmul_plan plan = {.config = usual(device, problem)};
+    tsr__matmul_plan plan = {.method = TSR__MATMUL_FLOATS, .config = usual(device, problem)};
     tsr__matmul_override found;
 
     if (!override && choose_tuned(tuned, device, problem, &found)) {

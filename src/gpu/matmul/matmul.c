@@ -1,12 +1,14 @@
-/* tsr_matmul: checks the arguments, reduces the call to a problem, chooses a kernel and runs it. */
+/* tsr_matmul and the fused products of gpu/internal.h. Each checks its arguments, reduces the call
+ * to a problem, resolves a plan and records it. */
 #include "tessera/matmul.h"
 
 #include "base/error.h"
 #include "base/struct_size.h"
+#include "gpu/internal.h"
 #include "gpu/matmul/matmul.h"
+#include "gpu/matmul/plan.h"
 #include "gpu/matmul/quant.h"
-#include "gpu/matmul/self_test.h"
-#include "gpu/matmul/tuning/tuned.h"
+#include "tensor/check.h"
 
 static tsr_status check(tsr_stream *stream, const tsr_tensor *y, const tsr_tensor *a,
                         const tsr_tensor *b, const tsr_tensor *bias)
@@ -51,30 +53,45 @@ tsr_status tsr__matmul_check(tsr_stream *stream, const tsr_tensor *y, const tsr_
     return check_overlap(y, a, b, bias);
 }
 
+/* Resolves how the call is computed, and records it. Sets *recorded, which may be NULL, to whether
+ * a kernel computes it. */
+static tsr_status run(const tsr__matmul_call *call, const tsr__matmul_override *override,
+                      bool *recorded)
+{
+    const tsr__matmul_problem *p = call->problem;
+    tsr__matmul_plan plan = {.method = TSR__MATMUL_NOTHING};
+
+    if (p->m > 0 && p->n > 0 && p->batch_count > 0) {
+        if (tsr__dtype_is_block(call->b->layout.dtype))
+            tsr__matmul_plan_blocks(call, &plan);
+        else
+            TSR__TRY(tsr__matmul_plan_floats(call, override, &plan));
+    }
+    if (plan.method == TSR__MATMUL_FLOATS)
+        TSR__TRY(plan.config->family->run(call, &plan));
+    else
+        TSR__TRY(tsr__matmul_record_blocks(call, &plan));
+    if (recorded)
+        *recorded = plan.method != TSR__MATMUL_NOTHING;
+    return TSR_OK;
+}
+
 tsr_status tsr__matmul_run(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a,
                            const tsr_tensor *b, const tsr_matmul_params *params,
                            const tsr__matmul_override *override)
 {
     tsr__matmul_problem problem;
-    tsr__matmul_plan plan;
 
     TSR__TRY(tsr__matmul_check(stream, y, a, b, params, &problem));
-    if (problem.m == 0 || problem.n == 0 || problem.batch_count == 0)
-        return TSR_OK;
-    if (tsr__dtype_is_block(b->layout.dtype))
-        return tsr__matmul_run_quant(stream, y, a, b, params, &problem);
-
-    tsr_device *gpu = tsr_stream_device(stream);
-    tsr__tuned *tuned;
-    TSR__TRY(tsr__tuned_of(gpu, &tuned));
-    TSR__TRY(tsr__matmul_choose_tested(gpu, tuned, &problem, override, &plan));
-    tsr__matmul_call call = {.stream = stream,
-                             .problem = &problem,
-                             .y = y,
-                             .a = problem.swapped ? b : a,
-                             .b = problem.swapped ? a : b,
-                             .bias = params ? params->bias : NULL};
-    return plan.config->family->run(&call, &plan);
+    const bool swapped = problem.swapped && !tsr__dtype_is_block(b->layout.dtype);
+    const tsr__matmul_call call = {.stream = stream,
+                                   .problem = &problem,
+                                   .y = y,
+                                   .a = swapped ? b : a,
+                                   .b = swapped ? a : b,
+                                   .bias = params ? params->bias : NULL,
+                                   .params = params};
+    return run(&call, override, NULL);
 }
 
 tsr_status tsr_matmul(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a, const tsr_tensor *b,
@@ -82,4 +99,115 @@ tsr_status tsr_matmul(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a, co
 {
     TSR__TAKE(tsr_matmul_params, params);
     return tsr__matmul_run(stream, y, a, b, params, NULL);
+}
+
+/* Products with an activation function or its slope -------------------------------------------- */
+
+bool tsr__matmul_may_fuse(const tsr_stream *stream)
+{
+    const tsr__matmul_device device = tsr__matmul_device_of(tsr_stream_device(stream));
+    const tsr__matmul_config *config;
+    for (int i = 0; (config = tsr__matmul_config_at(i)) != NULL; i++)
+        if (config->family->fuses && tsr__matmul_config_runs(config, &device))
+            return true;
+    return false;
+}
+
+static tsr_status check_slope(const tsr_stream *stream, const tsr__matmul_call *call)
+{
+    const tsr_tensor *slope = call->slope;
+    TSR__TRY(tsr__require_float("matmul", "slope", stream, slope));
+    TSR__REQUIRE(tsr_layout_same_shape(&slope->layout, &call->y->layout),
+                 "matmul: slope is %s; y is %s",
+                 TSR__SHAPE(slope->layout.ndim, slope->layout.shape),
+                 TSR__SHAPE(call->y->layout.ndim, call->y->layout.shape));
+    TSR__TRY(tsr__require_disjoint("matmul", "slope", slope, "y", call->y, false));
+    TSR__TRY(tsr__require_disjoint("matmul", "slope", slope, "a", call->a, false));
+    TSR__TRY(tsr__require_disjoint("matmul", "slope", slope, "b", call->b, false));
+    return call->bias ? tsr__require_disjoint("matmul", "slope", slope, "bias", call->bias, false)
+                      : TSR_OK;
+}
+
+static bool same_layout(const tsr_tensor *a, const tsr_tensor *b)
+{
+    for (int d = 0; d < a->layout.ndim; d++)
+        if (a->layout.strides[d] != b->layout.strides[d])
+            return false;
+    return a->layout.dtype == b->layout.dtype;
+}
+
+tsr_status tsr__matmul_with_slope(tsr_stream *stream, tsr_tensor *y, tsr_tensor *slope,
+                                  const tsr_tensor *a, const tsr_tensor *b, const tsr_tensor *bias,
+                                  tsr_activation activation, bool *recorded)
+{
+    tsr__matmul_problem problem;
+    const tsr__matmul_call call = {.stream = stream,
+                                   .problem = &problem,
+                                   .y = y,
+                                   .a = a,
+                                   .b = b,
+                                   .bias = bias,
+                                   .slope = slope};
+    *recorded = false;
+    TSR__TRY(tsr__matmul_check(
+        stream, y, a, b,
+        tsr_matmul_params(.transpose_b = true, .bias = bias, .activation = activation), &problem));
+    TSR__TRY(check_slope(stream, &call));
+    if (!same_layout(slope, y) || activation == TSR_ACT_NONE)
+        return TSR_OK;
+    return run(&call, NULL, recorded);
+}
+
+tsr_status tsr__matmul_times(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a,
+                             const tsr_tensor *b, const tsr_tensor *factor, bool *recorded)
+{
+    tsr__matmul_problem problem;
+    const tsr__matmul_call call = {.stream = stream,
+                                   .problem = &problem,
+                                   .y = y,
+                                   .a = a,
+                                   .b = b,
+                                   .bias = factor,
+                                   .times = true};
+    *recorded = false;
+    TSR__TRY(tsr__matmul_check(stream, y, a, b, tsr_matmul_params(.bias = factor), &problem));
+    return run(&call, NULL, recorded);
+}
+
+/* Gated products ------------------------------------------------------------------------------- */
+
+/* Makes *out a view of the first half of a tensor's rows. */
+static tsr_status first_half(const tsr_stream *stream, const char *name, const tsr_tensor *tensor,
+                             tsr_tensor *out)
+{
+    TSR__TRY(tsr__require_on_device("matmul", name, stream, tensor));
+    const tsr_layout *l = &tensor->layout;
+    TSR__REQUIRE(l->ndim >= 1 && l->shape[0] % 2 == 0,
+                 "matmul: %s is %s; a gated product needs an even number of rows", name,
+                 TSR__SHAPE(l->ndim, l->shape));
+    out->buffer = tensor->buffer;
+    return tsr_layout_slice(l, 0, 0, l->shape[0] / 2, 1, &out->layout);
+}
+
+tsr_status tsr__matmul_gated(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a,
+                             const tsr_tensor *b, const tsr_tensor *bias, tsr_activation activation,
+                             bool allow_int8, bool *recorded)
+{
+    tsr__matmul_problem problem;
+    tsr_tensor gate, gate_bias;
+    *recorded = false;
+    TSR__TRY(first_half(stream, "b", b, &gate));
+    if (bias)
+        TSR__TRY(first_half(stream, "bias", bias, &gate_bias));
+    TSR__TRY(
+        tsr__matmul_check(stream, y, a, &gate,
+                          tsr_matmul_params(.transpose_b = true, .bias = bias ? &gate_bias : NULL,
+                                            .activation = activation, .allow_int8 = allow_int8),
+                          &problem));
+    TSR__TRY(tsr__require_disjoint("matmul", "y", y, "b", b, false));
+    if (bias)
+        TSR__TRY(tsr__require_disjoint("matmul", "y", y, "bias", bias, false));
+    const tsr__matmul_call call = {
+        .stream = stream, .problem = &problem, .y = y, .a = a, .b = b, .bias = bias, .gated = true};
+    return run(&call, NULL, recorded);
 }

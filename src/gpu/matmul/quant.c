@@ -1,12 +1,9 @@
-/* Products whose b is in a block format. If a has few rows, they are multiplied by the blocks
- * directly. Otherwise, some rows of b at a time, a panel, are converted to floats in scratch
- * memory, and the panel is multiplied. */
 #include "gpu/matmul/quant.h"
 
 #include "base/checked.h"
 #include "gpu/cpu_drivers/matmul/quant_rows.h"
 #include "gpu/matmul/common/loads.h"
-#include "gpu/matmul/matmul.h"
+#include "gpu/matmul/plan.h"
 #include "gpu/quant/dequantize.h"
 #include "shaders/params/matmul.h"
 #include "tensor/check.h"
@@ -144,20 +141,35 @@ static uint32_t columns_for(uint32_t rows, tsr__shader shader, tsr_dtype blocks)
     return rows > 4 ? 1 : rows > 2 ? 2 : 4;
 }
 
-static tsr_status run_few(const tsr__matmul_call *call, bool gated)
+static void plan_few(const tsr__matmul_call *call, tsr__matmul_plan *out)
 {
     const tsr__matmul_problem *p = call->problem;
     const uint32_t rows = p->m > 4 ? 8 : p->m > 2 ? 4 : (uint32_t)p->m;
     const tsr__shader shader = shader_for(call);
-    const uint32_t columns = columns_for(rows, shader, call->b->layout.dtype);
-    const uint32_t own = gated ? columns / 2 : columns;
+    const uint32_t b_rows = columns_for(rows, shader, call->b->layout.dtype);
+
+    out->method = TSR__MATMUL_BLOCKS;
+    out->gated = call->gated;
+    out->blocks.shader = shader;
+    out->blocks.threads =
+        shader == TSR__SHADER_MATMUL_QUANT
+            ? THREADS
+            : threads_for(tsr_stream_device(call->stream), p->k / 32, rows, b_rows);
+    out->blocks.rows = rows;
+    out->blocks.b_rows = b_rows;
+    out->blocks.at_once = columns_at_once(call, call->gated ? b_rows / 2 : b_rows);
+}
+
+static tsr_status run_few(const tsr__matmul_call *call, const tsr__matmul_plan *plan)
+{
+    const tsr__matmul_problem *p = call->problem;
     few_rows few = {
         .call = call,
         .push = {.a = tsr__matmul_address(call->a, &p->a, 0)},
-        .columns = own,
-        .at_once = columns_at_once(call, own),
+        .columns = plan->gated ? plan->blocks.b_rows / 2 : plan->blocks.b_rows,
+        .at_once = plan->blocks.at_once,
         .dispatch = {
-            .shader = shader,
+            .shader = plan->blocks.shader,
             .spec_count = TSR_QUANT_SPECS + 6,
             .push_bytes = sizeof(struct tsr_matmul_push),
             .pieces = tsr__stream_new_pieces(call->stream),
@@ -174,31 +186,16 @@ static tsr_status run_few(const tsr__matmul_call *call, bool gated)
         (uint32_t)tsr__dtype_bytes(call->b->layout.dtype, (uint64_t)call->b->layout.strides[0]);
     uint32_t *spec = few.dispatch.spec + TSR_QUANT_SPECS;
     tsr__quant_describe(call->b->layout.dtype, few.dispatch.spec);
-    spec[0] = shader == TSR__SHADER_MATMUL_QUANT
-                  ? THREADS
-                  : threads_for(tsr_stream_device(call->stream), p->k / 32, rows, columns);
-    spec[1] = rows;
-    spec[2] = columns;
+    spec[0] = plan->blocks.threads;
+    spec[1] = plan->blocks.rows;
+    spec[2] = plan->blocks.b_rows;
     spec[3] = p->a.dtype;
     spec[4] =
         tsr__matmul_a_load(p, 4) == TSR_MM_LOAD_VEC_K ? TSR_MM_LOAD_VEC_K : TSR_MM_LOAD_SCALAR;
-    spec[5] = gated;
+    spec[5] = plan->gated;
     /* A single dispatch is atomic by itself. */
     return few.at_once >= p->n ? record_few(call->stream, &few)
                                : tsr__stream_atomic(call->stream, record_few, &few);
-}
-
-tsr_status tsr__matmul_few_gated(const tsr__matmul_call *call, bool *recorded)
-{
-    const tsr__matmul_problem *p = call->problem;
-    /* One dispatch must compute all of y, because the shader expects the second factors' rows of b
-     * and bias (gated.h) push.n rows after those of the first factors. */
-    if (p->k == 0 || tsr__quant_rows_suit(call) || !suits_few(call->b, p) || p->m > MAX_ROWS / 2 ||
-        columns_at_once(call, 1) < p->n)
-        return TSR_OK;
-    TSR__TRY(run_few(call, true));
-    *recorded = true;
-    return TSR_OK;
 }
 
 /* Panels --------------------------------------------------------------------------------------- */
@@ -209,9 +206,7 @@ tsr_status tsr__matmul_few_gated(const tsr__matmul_call *call, bool *recorded)
 #define PANEL_BYTES_ON_CPU (INT64_C(8) << 20)
 
 typedef struct panels {
-    tsr_tensor *y;
-    const tsr_tensor *a, *b;
-    const tsr_matmul_params *params;
+    const tsr__matmul_call *call;
     tsr_tensor panel; /* scratch memory for `rows` rows of b */
     int64_t rows;
 } panels;
@@ -223,13 +218,32 @@ static tsr_status slice(const tsr_tensor *tensor, int dim, int64_t start, int64_
     return tsr_layout_slice(&tensor->layout, dim, start, stop, 1, &out->layout);
 }
 
+/* Computes y = a · bᵀ, where b is of floats, as the caller's params say. */
+static tsr_status multiply_floats(tsr_stream *stream, const tsr_tensor *y, const tsr_tensor *a,
+                                  const tsr_tensor *b, const tsr_matmul_params *params)
+{
+    tsr__matmul_problem problem;
+    tsr__matmul_plan plan;
+    TSR__TRY(tsr__matmul_problem_init(&y->layout, &a->layout, &b->layout,
+                                      params->bias ? &params->bias->layout : NULL, params,
+                                      &problem));
+    const tsr__matmul_call call = {.stream = stream,
+                                   .problem = &problem,
+                                   .y = y,
+                                   .a = problem.swapped ? b : a,
+                                   .b = problem.swapped ? a : b,
+                                   .bias = params->bias};
+    TSR__TRY(tsr__matmul_plan_floats(&call, NULL, &plan));
+    return plan.config->family->run(&call, &plan);
+}
+
 /* Multiplies rows `start` to `stop` of b, which give these columns of y. */
 static tsr_status multiply_rows(tsr_stream *stream, const panels *p, int64_t start, int64_t stop)
 {
     tsr_tensor y, b, panel, bias;
-    tsr_matmul_params params = *p->params;
-    TSR__TRY(slice(p->y, -1, start, stop, &y));
-    TSR__TRY(slice(p->b, 0, start, stop, &b));
+    tsr_matmul_params params = *p->call->params;
+    TSR__TRY(slice(p->call->y, -1, start, stop, &y));
+    TSR__TRY(slice(p->call->b, 0, start, stop, &b));
     TSR__TRY(slice(&p->panel, 0, 0, stop - start, &panel));
     if (params.bias != NULL && params.bias->layout.ndim > 0 &&
         params.bias->layout.shape[params.bias->layout.ndim - 1] > 1) {
@@ -238,33 +252,41 @@ static tsr_status multiply_rows(tsr_stream *stream, const panels *p, int64_t sta
     }
     TSR__TRY(tsr__dequantize_vectors_suit(&panel, &b) ? tsr__dequantize_vectors(stream, &panel, &b)
                                                       : tsr__dequantize(stream, &panel, &b));
-    return tsr__matmul_run(stream, &y, p->a, &panel, &params, NULL);
+    return multiply_floats(stream, &y, p->call->a, &panel, &params);
 }
 
 static tsr_status record_panels(tsr_stream *stream, void *work)
 {
     const panels *p = work;
-    const int64_t n = p->b->layout.shape[0];
+    const int64_t n = p->call->b->layout.shape[0];
     for (int64_t start = 0; start < n; start += p->rows)
         TSR__TRY(multiply_rows(stream, p, start, tsr__matmul_min(start + p->rows, n)));
     return TSR_OK;
 }
 
-static tsr_status run_panels(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a,
-                             const tsr_tensor *b, const tsr_matmul_params *params)
+static void plan_panels(const tsr__matmul_call *call, tsr__matmul_plan *out)
 {
-    const tsr_device *device = tsr_stream_device(stream);
-    const int64_t n = b->layout.shape[0], k = b->layout.shape[1], step = 64;
+    const tsr_device *device = tsr_stream_device(call->stream);
+    const int64_t n = call->b->layout.shape[0], k = call->b->layout.shape[1], step = 64;
     const int64_t most = device->traits.few_invocations ? PANEL_BYTES_ON_CPU : PANEL_BYTES_ON_GPU;
-    panels p = {.y = y, .a = a, .b = b, .params = params};
     /* f16 can represent the weights, and products of f16 are the fastest ones. */
-    const tsr_dtype dtype = a->layout.dtype == TSR_F16 ? TSR_F16 : TSR_F32;
-    const int64_t row_bytes = k * (int64_t)tsr_dtype_size(dtype);
-    p.rows = most / row_bytes;
-    p.rows = p.rows > step ? p.rows / step * step : p.rows > 1 ? p.rows : 1;
-    p.rows = tsr__matmul_min(p.rows, n);
-    TSR__TRY(tsr_layout_init(dtype, 2, (int64_t[]){p.rows, k}, &p.panel.layout));
-    TSR__TRY(tsr__stream_keep_scratch(stream, (uint64_t)(p.rows * row_bytes), &p.panel.buffer));
+    const tsr_dtype dtype = call->a->layout.dtype == TSR_F16 ? TSR_F16 : TSR_F32;
+    int64_t rows = most / (k * (int64_t)tsr_dtype_size(dtype));
+
+    rows = rows > step ? rows / step * step : rows > 1 ? rows : 1;
+    out->method = TSR__MATMUL_PANELS;
+    out->panel.dtype = dtype;
+    out->panel.rows = tsr__matmul_min(rows, n);
+}
+
+static tsr_status run_panels(const tsr__matmul_call *call, const tsr__matmul_plan *plan)
+{
+    tsr_stream *stream = call->stream;
+    const int64_t k = call->b->layout.shape[1];
+    const uint64_t row_bytes = (uint64_t)k * tsr_dtype_size(plan->panel.dtype);
+    panels p = {.call = call, .rows = plan->panel.rows};
+    TSR__TRY(tsr_layout_init(plan->panel.dtype, 2, (int64_t[]){p.rows, k}, &p.panel.layout));
+    TSR__TRY(tsr__stream_keep_scratch(stream, (uint64_t)p.rows * row_bytes, &p.panel.buffer));
     /* On CPU drivers, the host may read the operands of a product already while the product is
      * recorded, if no recorded work uses them. The panel, however, gets its values only when
      * recorded work runs. This fill is recorded work that uses the panel, also in the preflight. */
@@ -279,31 +301,62 @@ static tsr_status run_panels(tsr_stream *stream, tsr_tensor *y, const tsr_tensor
 
 /* A product without elements of k, or with the factor 0, does not read b. Any floats can stand for
  * it: here one f32 that is repeated. */
-static tsr_status run_unread(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a,
-                             const tsr_tensor *b, const tsr_matmul_params *params)
+static tsr_status run_unread(const tsr__matmul_call *call)
 {
     tsr_tensor unread = {.buffer = NULL};
     const int64_t one = 1;
     tsr_layout element;
     TSR__TRY(tsr_layout_init(TSR_F32, 1, &one, &element));
-    TSR__TRY(tsr_layout_broadcast(&element, 2, b->layout.shape, &unread.layout));
-    TSR__TRY(tsr__stream_keep_scratch(stream, sizeof(float), &unread.buffer));
-    tsr_status status = tsr__matmul_run(stream, y, a, &unread, params, NULL);
-    tsr__stream_return_scratch(stream, unread.buffer);
+    TSR__TRY(tsr_layout_broadcast(&element, 2, call->b->layout.shape, &unread.layout));
+    TSR__TRY(tsr__stream_keep_scratch(call->stream, sizeof(float), &unread.buffer));
+    tsr_status status = multiply_floats(call->stream, call->y, call->a, &unread, call->params);
+    tsr__stream_return_scratch(call->stream, unread.buffer);
     return status;
 }
 
-tsr_status tsr__matmul_run_quant(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a,
-                                 const tsr_tensor *b, const tsr_matmul_params *params,
-                                 const tsr__matmul_problem *problem)
+/* All ways ------------------------------------------------------------------------------------- */
+
+static void plan_gated(const tsr__matmul_call *call, tsr__matmul_plan *out)
 {
-    const tsr__matmul_call call = {
-        .stream = stream, .problem = problem, .y = y, .a = a, .b = b, .bias = params->bias};
-    if (problem->k == 0)
-        return run_unread(stream, y, a, b, params);
-    if (tsr__quant_rows_suit(&call))
-        return tsr__quant_rows(&call);
-    if (suits_few(b, problem))
-        return run_few(&call, false);
-    return run_panels(stream, y, a, b, params);
+    const tsr__matmul_problem *p = call->problem;
+    /* One dispatch must compute all of y, because the shader expects the second factors' rows of b
+     * and bias push.n rows after those of the first factors. */
+    if (p->k > 0 && !tsr__quant_rows_suit(call) && suits_few(call->b, p) && p->m <= MAX_ROWS / 2 &&
+        columns_at_once(call, 1) >= p->n)
+        plan_few(call, out);
+}
+
+void tsr__matmul_plan_blocks(const tsr__matmul_call *call, tsr__matmul_plan *out)
+{
+    *out = (tsr__matmul_plan){.method = TSR__MATMUL_NOTHING};
+    if (call->gated)
+        plan_gated(call, out);
+    else if (call->slope || call->times)
+        return;
+    else if (call->problem->k == 0)
+        out->method = TSR__MATMUL_BLOCKS_UNREAD;
+    else if (tsr__quant_rows_suit(call))
+        out->method = TSR__MATMUL_BLOCKS_CPU;
+    else if (suits_few(call->b, call->problem))
+        plan_few(call, out);
+    else
+        plan_panels(call, out);
+}
+
+tsr_status tsr__matmul_record_blocks(const tsr__matmul_call *call, const tsr__matmul_plan *plan)
+{
+    switch (plan->method) {
+    case TSR__MATMUL_BLOCKS:
+        return run_few(call, plan);
+    case TSR__MATMUL_BLOCKS_CPU:
+        return tsr__quant_rows(call);
+    case TSR__MATMUL_PANELS:
+        return run_panels(call, plan);
+    case TSR__MATMUL_BLOCKS_UNREAD:
+        return run_unread(call);
+    case TSR__MATMUL_NOTHING:
+    case TSR__MATMUL_FLOATS:
+        break;
+    }
+    return TSR_OK;
 }

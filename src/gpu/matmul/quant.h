@@ -1,4 +1,6 @@
-/* Products whose b is in a block format. */
+/* Products whose b is in a block format. If a has few rows, a kernel multiplies them by the blocks
+ * directly. Otherwise, some rows of b at a time, a panel, are converted to floats in scratch
+ * memory, and multiplied like any other operand. */
 #ifndef TSR_GPU_MATMUL_QUANT_H
 #define TSR_GPU_MATMUL_QUANT_H
 
@@ -8,16 +10,12 @@
 tsr_status tsr__matmul_check_quant(const tsr_tensor *b,
                                    const tsr_matmul_params *params) TSR_NODISCARD;
 
-/* Runs a checked product, whose y is not empty. Few rows are multiplied directly by the blocks. For
- * more rows, some rows of b at a time are converted to floats in scratch memory, and multiplied
- * like any other operand. */
-tsr_status tsr__matmul_run_quant(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a,
-                                 const tsr_tensor *b, const tsr_matmul_params *params,
-                                 const tsr__matmul_problem *problem) TSR_NODISCARD;
+/* Resolves a checked call whose y is not empty. The method is TSR__MATMUL_NOTHING if the call is of
+ * a fused product and no kernel computes it. */
+void tsr__matmul_plan_blocks(const tsr__matmul_call *call, tsr__matmul_plan *out);
 
-/* Computes a checked product as gated.h describes it and sets *recorded to true, if there are few
- * rows. Otherwise records nothing. The problem is that of the first half of b's rows, and the call
- * has all of b and bias. */
-tsr_status tsr__matmul_few_gated(const tsr__matmul_call *call, bool *recorded) TSR_NODISCARD;
+/* Records the product. On failure nothing is recorded. */
+tsr_status tsr__matmul_record_blocks(const tsr__matmul_call *call,
+                                     const tsr__matmul_plan *plan) TSR_NODISCARD;
 
 #endif

@@ -9,7 +9,8 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "base/float16.h"
-#include "gpu/matmul/matmul.h"
+#include "gpu/matmul/chooser.h"
+#include "gpu/matmul/common/call.h"
 
 /* One of two products whose result the host knows: y[m,n] = a[m,k] · b[n,k]ᵀ in f32, or y = a[k,m]ᵀ
  * · b[k,n] + bias[n] in the dtype of the operands. The operands are multiples of 1/8 from -2 to 2,
@@ -105,12 +106,32 @@ static bool is_right(const check *c)
     return true;
 }
 
+/* Records the product with the tested kernel. */
+static tsr_status record(const check *c)
+{
+    const tsr__matmul_override forced = {.config = c->config, .splits = c->splits};
+    const tsr__matmul_device device = tsr__matmul_device_of(c->gpu);
+    const tsr_matmul_params params = params_of(c);
+    tsr__matmul_problem problem;
+    tsr__matmul_plan plan;
+
+    TSR__TRY(tsr__matmul_problem_init(&c->y->layout, &c->a->layout, &c->b->layout,
+                                      c->bias ? &c->bias->layout : NULL, &params, &problem));
+    TSR__TRY(tsr__matmul_choose(&device, NULL, &problem, &forced, &plan));
+    const tsr__matmul_call call = {.stream = c->stream,
+                                   .problem = &problem,
+                                   .y = c->y,
+                                   .a = problem.swapped ? c->b : c->a,
+                                   .b = problem.swapped ? c->a : c->b,
+                                   .bias = c->bias};
+    return plan.config->family->run(&call, &plan);
+}
+
 static tsr_status multiply(check *c, bool *out)
 {
     const size_t bytes = (size_t)(c->m * c->n) * tsr_dtype_size(y_dtype(c));
     const int64_t a_shape[2] = {c->transposed ? c->k : c->m, c->transposed ? c->m : c->k};
     const int64_t b_shape[2] = {c->transposed ? c->k : c->n, c->transposed ? c->n : c->k};
-    const tsr__matmul_override forced = {.config = c->config, .splits = c->splits};
 
     TSR__TRY(tsr_stream_create(c->gpu, &c->stream));
     TSR__TRY(tsr_tensor_create(c->gpu, y_dtype(c), 2, (int64_t[]){c->m, c->n}, &c->y));
@@ -123,8 +144,7 @@ static tsr_status multiply(check *c, bool *out)
         TSR__TRY(tsr_tensor_create(c->gpu, c->dtype, 1, &c->n, &c->bias));
         TSR__TRY(upload(c, c->bias, SEED_BIAS, c->host + c->m * c->n));
     }
-    tsr_matmul_params params = params_of(c);
-    TSR__TRY(tsr__matmul_run(c->stream, c->y, c->a, c->b, &params, &forced));
+    TSR__TRY(record(c));
     TSR__TRY(tsr_tensor_download(c->stream, c->y, c->host, bytes));
     *out = is_right(c);
     return TSR_OK;
@@ -205,53 +225,14 @@ static tsr_status check_sum(tsr_device *gpu, const char *name, tsr_dtype dtype, 
     return tsr__fail(TSR_ERR_UNSUPPORTED, "matmul: %s is not tested", name);
 }
 
-static bool works(tsr_device *gpu, const tsr__matmul_config *config,
-                  const tsr__matmul_problem *problem)
+bool tsr__matmul_config_works(tsr_device *gpu, const tsr__matmul_config *config, tsr_dtype dtype)
 {
-    return tsr__kernel_works(gpu, config->name, problem->a.dtype, check_config) &&
-           (problem->b.dtype == problem->a.dtype ||
-            tsr__kernel_works(gpu, config->name, problem->b.dtype, check_config));
+    return tsr__kernel_works(gpu, config->name, dtype, check_config);
 }
 
-/* Fails with an error text that names the kernels that are off. */
-static tsr_status none_left(const tsr_device *gpu, const tsr__matmul_device *device)
+bool tsr__matmul_sum_works(tsr_device *gpu)
 {
-    const tsr__matmul_config *config;
-    char names[256] = "";
-    size_t used = 0;
-
-    for (int i = 0; (config = tsr__matmul_config_at(i)) != NULL && used < sizeof names; i++)
-        if (device->off >> i & 1)
-            used += (size_t)snprintf(names + used, sizeof names - used, "%s%s",
-                                     used > 0 ? ", " : "", config->name);
-    return tsr__fail(TSR_ERR_UNSUPPORTED,
-                     "matmul: every kernel that could compute this product on %s has failed its "
-                     "self-test: %s; TESSERA_SELF_TEST=off uses them nevertheless",
-                     gpu->info.name, names);
-}
-
-tsr_status tsr__matmul_choose_tested(tsr_device *gpu, tsr__tuned *tuned,
-                                     const tsr__matmul_problem *problem,
-                                     const tsr__matmul_override *override, tsr__matmul_plan *out)
-{
-    tsr__matmul_device device = tsr__matmul_device_of(gpu);
-    tsr__matmul_plan plan;
-
-    while (true) {
-        TSR__TRY(tsr__matmul_choose(&device, tuned, problem, override, &plan));
-        if ((override && override->config) || works(gpu, plan.config, problem))
-            break;
-        uint64_t bit = UINT64_C(1) << tsr__matmul_config_index(plan.config);
-        if (device.off & bit)
-            return none_left(gpu, &device);
-        device.off |= bit;
-    }
-    if (plan.splits > 1 && !override && !tsr__kernel_works(gpu, sum_name, TSR_F32, check_sum)) {
-        const tsr__matmul_override unsplit = {.config = plan.config, .splits = 1};
-        TSR__TRY(tsr__matmul_choose(&device, tuned, problem, &unsplit, &plan));
-    }
-    *out = plan;
-    return TSR_OK;
+    return tsr__kernel_works(gpu, sum_name, TSR_F32, check_sum);
 }
 
 void tsr__matmul_add_tests(tsr_device *gpu, tsr__kernel_tests *list)

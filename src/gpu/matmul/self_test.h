@@ -2,16 +2,15 @@
 #ifndef TSR_GPU_MATMUL_SELF_TEST_H
 #define TSR_GPU_MATMUL_SELF_TEST_H
 
-#include "gpu/matmul/chooser.h"
+#include "gpu/matmul/common/kernel.h"
 #include "gpu/self_test/self_test.h"
 
-/* Chooses as tsr__matmul_choose() does, but leaves out kernels that fail the self-test for the
- * dtypes of the problem's operands. A kernel is tested when it is first chosen; a kernel that
- * `override` names is not tested. Returns TSR_ERR_UNSUPPORTED if every kernel that could compute
- * the problem has failed. */
-tsr_status tsr__matmul_choose_tested(tsr_device *gpu, tsr__tuned *tuned,
-                                     const tsr__matmul_problem *problem,
-                                     const tsr__matmul_override *override, tsr__matmul_plan *out);
+/* True if the kernel may be used for operands of this dtype (tsr__kernel_works). The first call
+ * tests it. */
+bool tsr__matmul_config_works(tsr_device *gpu, const tsr__matmul_config *config, tsr_dtype dtype);
+
+/* The same for the kernel that adds up the sums of all ranges of k. */
+bool tsr__matmul_sum_works(tsr_device *gpu);
 
 /* Adds the tests, for all dtypes, of all kernels for products that the device can choose without a
  * tuning of its own. Other kernels are tested when they are first chosen. */

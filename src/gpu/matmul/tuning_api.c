@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "base/struct_size.h"
 #include "gpu/matmul/matmul.h"
-#include "gpu/matmul/self_test.h"
+#include "gpu/matmul/plan.h"
 #include "gpu/matmul/tuning/shape_class.h"
 #include "gpu/matmul/tuning/tuned.h"
 

@@ -11,8 +11,8 @@
 #include "base/checked.h"
 #include "gpu/device/probe.h"
 #include "gpu/device/transfer.h"
+#include "gpu/internal.h"
 #include "gpu/memory/host_import.h"
-#include "gpu/memory/left.h"
 
 #define PAGE_BYTES (UINT64_C(4) << 10)
 #define SLAB_BYTES (UINT64_C(16) << 20)

@@ -1,6 +1,6 @@
 /* Packs and unpacks numbers; pack.h describes the format. A kernel's unit of packing is two blocks,
  * because they fill whole 32-bit words. */
-#include "gpu/quant/pack.h"
+#include "gpu/internal.h"
 
 #include "base/checked.h"
 #include "gpu/stream/stream.h"

@@ -1,4 +1,4 @@
-#include "gpu/stream/host_access.h"
+#include "gpu/internal.h"
 
 #include "gpu/memory/memory.h"
 #include "gpu/stream/state.h"

@@ -18,7 +18,7 @@
 #define TSR_PARALLEL_FSDP_FSDP_H
 
 #include "base/error.h"
-#include "gpu/ops/optimizer/step_params.h"
+#include "gpu/internal.h"
 #include "parallel/checkpoint/checkpoint.h"
 #include "tessera/fsdp.h"
 

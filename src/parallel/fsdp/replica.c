@@ -7,7 +7,7 @@
  * the prediction is wrong, all gradients are sent when the step is made. */
 #include "base/alloc.h"
 #include "base/checked.h"
-#include "gpu/stream/host_access.h"
+#include "gpu/internal.h"
 #include "parallel/fsdp/fsdp.h"
 #include "parallel/group/group.h"
 

@@ -1,8 +1,7 @@
 #include "base/struct_size.h"
 #include "parallel/fsdp/fsdp.h"
 
-#include "gpu/ops/optimizer/step_params.h"
-#include "gpu/stream/host_access.h"
+#include "gpu/internal.h"
 #include "tessera/ops.h"
 
 static void clear_grads(tsr_fsdp *model)

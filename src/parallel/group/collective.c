@@ -1,8 +1,7 @@
 /* The public operations. They check their arguments, prepare contiguous tensors on the device, and
  * start requests. */
 #include "base/checked.h"
-#include "gpu/stream/host_access.h"
-#include "gpu/stream/require.h"
+#include "gpu/internal.h"
 #include "parallel/group/group.h"
 #include "tensor/check.h"
 #include "tessera/ops.h"

@@ -7,7 +7,7 @@
 #include "base/checked.h"
 #include "base/environment.h"
 #include "base/struct_size.h"
-#include "gpu/stream/host_access.h"
+#include "gpu/internal.h"
 
 #define PIECE_BYTES (UINT64_C(2) << 20)
 /* 16 bytes for each of 4096 ranks: one element of 8 bytes to send, and one to receive */

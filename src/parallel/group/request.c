@@ -1,7 +1,7 @@
 /* Requests: how they are created, queued and completed, and the communicator's operation for
  * each. */
 #include "base/alloc.h"
-#include "gpu/stream/host_access.h"
+#include "gpu/internal.h"
 #include "parallel/group/group.h"
 
 #define EXCHANGE_TAG 1

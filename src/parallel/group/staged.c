@@ -4,7 +4,7 @@
  * copies that have emptied it, so no other synchronisation is needed. In an all-to-all and an
  * exchange, the first half of a piece is sent and the second half received. */
 #include "base/checked.h"
-#include "gpu/stream/host_access.h"
+#include "gpu/internal.h"
 #include "parallel/group/group.h"
 #include "tessera/ops.h"
 

@@ -7,7 +7,7 @@
  *     all-reduce          an all-gather of the ranks' tensors
  *     all-gather          an all-gather
  *     reduce-scatter      an all-to-all: to each rank this rank's contribution to its part */
-#include "gpu/quant/pack.h"
+#include "gpu/internal.h"
 #include "parallel/group/group.h"
 #include "tensor/check.h"
 #include "tessera/ops.h"

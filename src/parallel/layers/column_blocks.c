@@ -2,7 +2,7 @@
  * one product computes all of them. */
 #include "parallel/layers/linear.h"
 
-#include "gpu/stream/host_access.h"
+#include "gpu/internal.h"
 #include "tensor/dtype.h"
 
 /* Joint memory ------------------------------------------------------------------------------- */

@@ -3,8 +3,7 @@
  * x over the ranks while the device computes the gradient of the weight. */
 #include "parallel/layers/linear.h"
 
-#include "gpu/matmul/activated.h"
-#include "gpu/matmul/gated.h"
+#include "gpu/internal.h"
 
 /* The input ---------------------------------------------------------------------------------- */
 

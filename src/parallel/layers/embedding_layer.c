@@ -1,7 +1,7 @@
 /* Vocabulary-parallel embedding. Each rank looks up the indices that are in its shard of the table
  * and uses zeros for all others. The results are then summed over the ranks. For each element only
  * one rank has a value other than 0, so the sum is exact. */
-#include "gpu/ops/common/vocabulary.h"
+#include "gpu/internal.h"
 
 #include "base/alloc.h"
 #include "parallel/layers/layer.h"

@@ -1,7 +1,7 @@
 /* Checks of sizes, tensors and memory that several layers need. */
 #include "parallel/layers/layer.h"
 
-#include "gpu/stream/host_access.h"
+#include "gpu/internal.h"
 #include "tensor/dtype.h"
 #include "tensor/overlap.h"
 

@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-#include "gpu/ops/norm/added.h"
+#include "gpu/internal.h"
 
 typedef struct norm {
     tsr_layer base; /* parameter 0 is the weight; parameter 1 is the bias, if there is one */

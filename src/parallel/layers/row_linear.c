@@ -3,7 +3,7 @@
  * backward pass sends nothing, unless dy is divided, or x was not divided. */
 #include "parallel/layers/linear.h"
 
-#include "gpu/matmul/activated.h"
+#include "gpu/internal.h"
 
 #include <string.h>
 

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "gpu/kv_cache/rotated.h"
+#include "gpu/internal.h"
 #include "parallel/layers/linear.h"
 #include "parallel/layers/norm_layer.h"
 

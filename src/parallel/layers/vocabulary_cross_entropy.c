@@ -2,7 +2,7 @@
  * three numbers: its largest logit, the sum of its exponentials relative to that logit, and the
  * label's logit if the rank has it. These numbers are gathered from all ranks. The loss is computed
  * from them in the order of ranks. */
-#include "gpu/ops/common/vocabulary.h"
+#include "gpu/internal.h"
 
 #include <math.h>
 
@@ -56,17 +56,17 @@ static tsr_status compute_loss(const loss_call *call, tsr__temps *temps)
     const int64_t shape[] = {tsr_group_size(call->group), 3, rows};
     tsr_tensor *stats, *mine, *mine2;
     TSR__TRY(tsr__temp_new(temps, TSR_F32, 3, shape, &stats));
-    TSR__TRY(tsr__cross_entropy_check(temps->stream, call->loss, call->dlogits, call->logits,
-                                      call->labels, stats, call->first, call->classes));
+    TSR__TRY(tsr__cross_entropy_shard_check(temps->stream, call->loss, call->dlogits, call->logits,
+                                            call->labels, stats, call->first, call->classes));
     TSR__TRY(tsr__temp_slice(temps, stats, 0, tsr_group_rank(call->group), 1, &mine));
     TSR__TRY(tsr__temp_reshape(temps, mine, 2, shape + 1, &mine2));
     if (tsr_tensor_layout(call->logits)->shape[1] > 0)
-        TSR__TRY(
-            tsr__cross_entropy_part(temps->stream, mine2, call->logits, call->labels, call->first));
+        TSR__TRY(tsr__cross_entropy_shard_stats(temps->stream, mine2, call->logits, call->labels,
+                                                call->first));
     else
         TSR__TRY(stats_without_classes(temps, mine2));
     TSR__TRY(tsr_group_all_gather(call->group, stats, mine, 0, NULL));
-    return tsr__cross_entropy_whole(temps->stream, call->loss, call->dlogits, call->logits,
+    return tsr__cross_entropy_shard(temps->stream, call->loss, call->dlogits, call->logits,
                                     call->labels, stats, call->first, call->classes, call->scale);
 }
 

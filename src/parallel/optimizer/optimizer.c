@@ -1,7 +1,7 @@
 #include "parallel/optimizer/optimizer.h"
 
 #include "base/alloc.h"
-#include "gpu/ops/optimizer/step_params.h"
+#include "gpu/internal.h"
 #include "parallel/fsdp/fsdp.h"
 #include "parallel/layers/layer.h"
 #include "tessera/ops.h"

@@ -8,7 +8,7 @@
 #define TSR_PARALLEL_OPTIMIZER_OPTIMIZER_H
 
 #include "base/error.h"
-#include "gpu/ops/optimizer/step_params.h"
+#include "gpu/internal.h"
 #include "tessera/optimizer.h"
 
 typedef struct tsr__optimizer_item {

@@ -11,7 +11,7 @@
 #include "gpu/cpu_drivers/ops/softmax_chunks.h"
 #include "gpu/cpu_drivers/ops/softmax_short.h"
 #include "gpu/device/device.h"
-#include "gpu/ops/common/vocabulary.h"
+#include "gpu/internal.h"
 #include "support/check_main.h"
 #include "support/close.h"
 #include "support/gpu.h"
@@ -275,9 +275,9 @@ static void check_cross_entropy(shape s, kind k, int parts)
             GPU_OK(tsr_tensor_slice(d->view, 1, first, end, 1, &dpart));
             GPU_OK(tsr_tensor_select(stats, 0, p, &mine));
             if (step == 0)
-                GPU_OK(tsr__cross_entropy_part(queue, mine, part, labels, first));
+                GPU_OK(tsr__cross_entropy_shard_stats(queue, mine, part, labels, first));
             else
-                GPU_OK(tsr__cross_entropy_whole(queue, loss, dpart, part, labels, stats, first,
+                GPU_OK(tsr__cross_entropy_shard(queue, loss, dpart, part, labels, stats, first,
                                                 s.columns, 0.75F));
             tsr_tensor_destroy(&part);
             tsr_tensor_destroy(&dpart);

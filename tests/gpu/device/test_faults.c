@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "base/fault.h"
+#include "gpu/internal.h"
 #include "gpu/pipeline/pipeline.h"
-#include "gpu/stream/host_access.h"
 #include "gpu/stream/state.h"
 #include "support/check_main.h"
 #include "support/gpu.h"

@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "base/fault.h"
+#include "gpu/internal.h"
 #include "gpu/kv_cache/kv_cache.h"
-#include "gpu/kv_cache/rotated.h"
 #include "gpu/ops/rope/rope.h"
 #include "support/check_main.h"
 #include "support/gpu.h"

@@ -1,7 +1,7 @@
 /* Products that also compute the derivative of their activation, and products whose elements are
  * each multiplied by a factor. Compares them with double precision, and bit by bit with the same
  * operations in several calls. */
-#include "gpu/matmul/activated.h"
+#include "gpu/internal.h"
 
 #include <math.h>
 #include <stdlib.h>

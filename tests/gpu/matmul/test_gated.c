@@ -1,6 +1,6 @@
 /* Compares gated products, act(a · gate) ⊙ (a · up), with double precision, and in f32 with the
  * bits of tsr_matmul followed by tsr_activate_mul. */
-#include "gpu/matmul/gated.h"
+#include "gpu/internal.h"
 
 #include <math.h>
 #include <stdlib.h>

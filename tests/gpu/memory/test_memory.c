@@ -6,9 +6,9 @@
 #include <unistd.h>
 
 #include "base/fault.h"
+#include "gpu/internal.h"
 #include "gpu/memory/memory.h"
 #include "gpu/memory/tensor.h"
-#include "gpu/stream/host_access.h"
 #include "gpu/stream/state.h"
 #include "support/check_main.h"
 #include "support/gpu.h"

@@ -5,7 +5,7 @@
 
 #include "base/fault.h"
 #include "gpu/device/device.h"
-#include "gpu/ops/norm/added.h"
+#include "gpu/internal.h"
 #include "gpu/ops/norm/norm.h"
 #include "support/check_main.h"
 #include "support/close.h"

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "gpu/quant/pack.h"
+#include "gpu/internal.h"
 
 #include "support/check_main.h"
 #include "support/gpu.h"

@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "base/fault.h"
+#include "gpu/internal.h"
 #include "gpu/ops/common/segments.h"
-#include "gpu/ops/common/vocabulary.h"
 #include "gpu/stream/state.h"
 #include "support/check_main.h"
 #include "support/gpu.h"
@@ -77,9 +77,9 @@ static tsr_status cross_entropy_shard(tsr_stream *stream, const call *c)
     tsr_status status = tsr_tensor_select(c->more[1], 0, 0, &mine);
 
     if (status == TSR_OK)
-        status = tsr__cross_entropy_part(stream, mine, c->x, c->labels, 5);
+        status = tsr__cross_entropy_shard_stats(stream, mine, c->x, c->labels, 5);
     if (status == TSR_OK)
-        status = tsr__cross_entropy_whole(stream, c->more[0], c->y, c->x, c->labels, c->more[1], 5,
+        status = tsr__cross_entropy_shard(stream, c->more[0], c->y, c->x, c->labels, c->more[1], 5,
                                           classes + 5, 0.5F);
     tsr_tensor_destroy(&mine);
     return status;

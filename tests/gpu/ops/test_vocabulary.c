@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "gpu/device/device.h"
-#include "gpu/ops/common/vocabulary.h"
+#include "gpu/internal.h"
 #include "support/check_main.h"
 #include "support/gpu.h"
 
@@ -220,9 +220,9 @@ static void entropy_case(gpu_random *random, int64_t rows, int64_t classes, int 
             GPU_OK(tsr_tensor_slice(got, 1, first, end, 1, &dpart));
             GPU_OK(tsr_tensor_select(stats, 0, p, &mine));
             if (step == 0)
-                GPU_OK(tsr__cross_entropy_part(queue, mine, part, labels, first));
+                GPU_OK(tsr__cross_entropy_shard_stats(queue, mine, part, labels, first));
             else
-                GPU_OK(tsr__cross_entropy_whole(queue, loss, dpart, part, labels, stats, first,
+                GPU_OK(tsr__cross_entropy_shard(queue, loss, dpart, part, labels, stats, first,
                                                 classes, 0.5F));
             tsr_tensor_destroy(&part);
             tsr_tensor_destroy(&dpart);
@@ -379,18 +379,18 @@ START_TEST(mistakes_are_named)
     FAILS(tsr__embedding_grad(queue, table, low, ids, 0, false),
           "embedding_grad: gradient [4,5] overlaps dy [3,5]");
     FAILS(tsr__embedding_grad(queue, NULL, low, ids, 0, false), "embedding_grad: gradient is NULL");
-    FAILS(tsr__cross_entropy_part(queue, y, y, ids, 0),
+    FAILS(tsr__cross_entropy_shard_stats(queue, y, y, ids, 0),
           "vocabulary_cross_entropy: stats are f32 [3,5]; contiguous f32 [3,rows] is needed");
-    FAILS(tsr__cross_entropy_part(queue, stats, loss, ids, 0),
+    FAILS(tsr__cross_entropy_shard_stats(queue, stats, loss, ids, 0),
           "vocabulary_cross_entropy: logits are [3], not [rows,classes]");
-    FAILS(tsr__cross_entropy_part(queue, stats, table, ids, 0),
+    FAILS(tsr__cross_entropy_shard_stats(queue, stats, table, ids, 0),
           "vocabulary_cross_entropy: labels are [3]; logits [4,5] need one per row");
-    FAILS(tsr__cross_entropy_part(queue, stats, y, loss, 0),
+    FAILS(tsr__cross_entropy_shard_stats(queue, stats, y, loss, 0),
           "vocabulary_cross_entropy: labels are f32");
-    FAILS(tsr__cross_entropy_part(queue, stats, y, ids, -1),
+    FAILS(tsr__cross_entropy_shard_stats(queue, stats, y, ids, -1),
           "vocabulary_cross_entropy: first class -1 and 5 classes are not within [0,2147483647)");
 #define WHOLE_FAILS(words, ...)                                                                    \
-    FAILS(tsr__cross_entropy_whole(queue, __VA_ARGS__, 1), "vocabulary_cross_entropy: " words)
+    FAILS(tsr__cross_entropy_shard(queue, __VA_ARGS__, 1), "vocabulary_cross_entropy: " words)
     WHOLE_FAILS("loss and dlogits are both NULL", NULL, NULL, y, ids, all_stats, 0, 5);
     WHOLE_FAILS("stats are f32 [3,3]; contiguous f32 [ranks,3,rows]", loss, NULL, y, ids, stats, 0,
                 5);

@@ -4,9 +4,8 @@
 #include <string.h>
 
 #include "base/fault.h"
+#include "gpu/internal.h"
 #include "gpu/matmul/matmul.h"
-#include "gpu/ops/common/vocabulary.h"
-#include "gpu/quant/pack.h"
 #include "gpu/stream/state.h"
 #include "support/check_main.h"
 #include "support/gpu.h"

@@ -7,17 +7,20 @@
 
 struct tsr_matmul_push;
 
-/* A call of tsr_matmul. The tensors are in the problem's order: if the problem has swapped the
- * roles, `a` is the caller's b. */
+/* A call of tsr_matmul, or of one of the fused products of gpu/internal.h. If the problem has
+ * swapped the roles, `a` is the caller's b and `b` the caller's a, unless b is in blocks. */
 struct tsr__matmul_call {
     tsr_stream *stream;
     const tsr__matmul_problem *problem;
     const tsr_tensor *y, *a, *b, *bias; /* bias may be NULL */
-    /* Only for the products of activated.h, if the family's `fuses` allows them. `slope` is the
-     * second result, or NULL. If `times` is true, y is multiplied by the bias instead of adding
-     * it. */
+    /* At most one of the following is set.
+     * slope: tsr__matmul_with_slope's second result.
+     * times: y is multiplied by the bias instead of adding it, as in tsr__matmul_times.
+     * gated: the product is that of tsr__matmul_gated. The problem is that of the first half of b's
+     * rows; the call has all of b and bias. */
     const tsr_tensor *slope;
-    bool times;
+    bool times, gated;
+    const tsr_matmul_params *params; /* the caller's; only for b in blocks */
 };
 
 /* Runs a kernel that takes struct tsr_matmul_push (tiles.c). */

@@ -111,14 +111,40 @@ typedef struct tsr__matmul_variant {
     uint32_t mode;
 } tsr__matmul_variant;
 
-/* How one product is computed. */
+/* The ways to compute a product. */
+typedef enum tsr__matmul_method {
+    TSR__MATMUL_NOTHING,       /* y is empty, or no kernel computes the product in this form */
+    TSR__MATMUL_FLOATS,        /* a configuration multiplies floats */
+    TSR__MATMUL_BLOCKS,        /* a kernel multiplies few rows of a by blocks */
+    TSR__MATMUL_BLOCKS_CPU,    /* the same, by the kernels for CPU drivers */
+    TSR__MATMUL_PANELS,        /* some rows of b at a time, a panel, are converted to floats */
+    TSR__MATMUL_BLOCKS_UNREAD, /* b is in blocks, but k is 0 */
+} tsr__matmul_method;
+
+/* How one product is computed: everything that depends on shapes, dtypes, strides and the device.
+ * It is resolved once (plan.h, quant.h) and then recorded. Only the fields of the method are
+ * set. */
 typedef struct tsr__matmul_plan {
+    tsr__matmul_method method;
+    /* of TSR__MATMUL_FLOATS */
     const tsr__matmul_config *config;
     tsr__matmul_variant variant;
     uint32_t splits;  /* the number of ranges of k; if > 1, another dispatch adds up their sums */
     uint32_t k_chunk; /* the length of each range except the last */
     bool tuned;       /* a tuning chose this plan */
-    bool gated;       /* the product is as gated.h describes it; only with tsr__matmul_vector_k */
+    /* of TSR__MATMUL_FLOATS and TSR__MATMUL_BLOCKS: call->gated */
+    bool gated;
+    struct { /* of TSR__MATMUL_BLOCKS */
+        tsr__shader shader;
+        uint32_t threads; /* invocations per workgroup */
+        uint32_t rows;    /* of a, for which the kernel is specialised */
+        uint32_t b_rows;  /* rows of b that a workgroup multiplies */
+        int64_t at_once;  /* columns of y per dispatch */
+    } blocks;
+    struct { /* of TSR__MATMUL_PANELS */
+        tsr_dtype dtype;
+        int64_t rows; /* of b */
+    } panel;
 } tsr__matmul_plan;
 
 struct tsr__matmul_family {
@@ -153,6 +179,10 @@ struct tsr__matmul_family {
     /* True if `run` computes this product with call->slope or call->times. This pointer is NULL if
      * the family computes none. */
     bool (*fuses)(const tsr__matmul_call *call);
+
+    /* True if `run` computes this product, of plan->splits 1, with call->gated. This pointer is
+     * NULL if the family computes none. */
+    bool (*gates)(const tsr__matmul_problem *problem);
 
     bool splits_k; /* `run` uses plan->splits */
     /* the self-test also computes aᵀ·b, with a bias and a result of the operands' dtype */

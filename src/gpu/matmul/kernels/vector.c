@@ -90,6 +90,11 @@ static int pipeline(const tsr__matmul_config *config, const tsr__matmul_variant 
     return count;
 }
 
+static bool gates(const tsr__matmul_problem *p)
+{
+    return p->k > 0 && p->batch_dims == 0 && tsr__matmul_side_narrow(&p->b, p->k, 2 * p->n);
+}
+
 const tsr__matmul_family tsr__matmul_vector_k = {
     .runs = runs,
     .fits = fits,
@@ -97,6 +102,7 @@ const tsr__matmul_family tsr__matmul_vector_k = {
     .has_variant = has_variant_k,
     .pipeline = pipeline,
     .run = tsr__matmul_run_tiles,
+    .gates = gates,
     .splits_k = true,
 };
 

@@ -2,7 +2,7 @@
 #include "gpu/cpu_drivers/ops/embedding_vectors.h"
 
 #include "base/checked.h"
-#include "gpu/ops/common/vocabulary.h"
+#include "gpu/internal.h"
 #include "gpu/quant/dequantize.h"
 #include "shaders/params/embedding.h"
 #include "tensor/check.h"

@@ -2,8 +2,8 @@
  * the dimension is the first one and the other dimensions can be viewed as one row. */
 #include "shaders/params/index_select.h"
 #include "base/checked.h"
+#include "gpu/internal.h"
 #include "gpu/ops/common/rows.h"
-#include "gpu/ops/common/vocabulary.h"
 #include "gpu/ops/common/walk.h"
 #include "tensor/check.h"
 

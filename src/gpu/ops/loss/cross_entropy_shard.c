@@ -2,8 +2,8 @@
 #include <math.h>
 
 #include "gpu/cpu_drivers/ops/cross_entropy_chunks.h"
+#include "gpu/internal.h"
 #include "gpu/ops/common/segments.h"
-#include "gpu/ops/common/vocabulary.h"
 #include "shaders/params/cross_entropy_shard.h"
 #include "tensor/check.h"
 
@@ -173,8 +173,9 @@ static tsr_status run(const step *s, tsr_stream *stream)
     return status;
 }
 
-tsr_status tsr__cross_entropy_part(tsr_stream *stream, tsr_tensor *stats, const tsr_tensor *logits,
-                                   const tsr_tensor *labels, int64_t first)
+tsr_status tsr__cross_entropy_shard_stats(tsr_stream *stream, tsr_tensor *stats,
+                                          const tsr_tensor *logits, const tsr_tensor *labels,
+                                          int64_t first)
 {
     step s = {.op = "vocabulary_cross_entropy", /* the name of the public function */
               .logits = logits,
@@ -211,15 +212,15 @@ static step whole_step(tsr_tensor *loss, tsr_tensor *dlogits, const tsr_tensor *
                   .whole = true};
 }
 
-tsr_status tsr__cross_entropy_check(tsr_stream *stream, tsr_tensor *loss, tsr_tensor *dlogits,
-                                    const tsr_tensor *logits, const tsr_tensor *labels,
-                                    const tsr_tensor *stats, int64_t first, int64_t classes)
+tsr_status tsr__cross_entropy_shard_check(tsr_stream *stream, tsr_tensor *loss, tsr_tensor *dlogits,
+                                          const tsr_tensor *logits, const tsr_tensor *labels,
+                                          const tsr_tensor *stats, int64_t first, int64_t classes)
 {
     const step s = whole_step(loss, dlogits, logits, labels, stats, first, classes);
     return check_whole(&s, stream);
 }
 
-tsr_status tsr__cross_entropy_whole(tsr_stream *stream, tsr_tensor *loss, tsr_tensor *dlogits,
+tsr_status tsr__cross_entropy_shard(tsr_stream *stream, tsr_tensor *loss, tsr_tensor *dlogits,
                                     const tsr_tensor *logits, const tsr_tensor *labels,
                                     const tsr_tensor *stats, int64_t first, int64_t classes,
                                     float grad_scale)

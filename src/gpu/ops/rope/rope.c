@@ -6,9 +6,9 @@
 
 #include "base/alloc.h"
 #include "base/struct_size.h"
+#include "gpu/internal.h"
 #include "gpu/ops/common/rows.h"
 #include "gpu/ops/common/walk.h"
-#include "gpu/stream/host_access.h"
 #include "shaders/params/rope.h"
 #include "tensor/check.h"
 #include "tessera/ops.h"

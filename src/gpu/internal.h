@@ -1,0 +1,155 @@
+/* What the modules above gpu/ use of it, besides the public headers: src/parallel and src/model
+ * include this header and no other of this folder. It contains no Vulkan types. */
+#ifndef TSR_GPU_INTERNAL_H
+#define TSR_GPU_INTERNAL_H
+
+#include "gpu/host/threads.h"              /* work for several threads */
+#include "gpu/ops/optimizer/step_params.h" /* steps of optimizers, with a scale of gradients */
+#include "gpu/stream/require.h"            /* checks of arguments */
+#include "tessera/kv_cache.h"
+#include "tessera/matmul.h"
+#include "tessera/ops.h"
+#include "tessera/rope.h"
+
+/* Memory of tensors ---------------------------------------------------------------------------- */
+
+/* Returns how many bytes more tensors may take now, within the budget of their heap and the limit
+ * that the caller has set. */
+tsr_status tsr__memory_left(tsr_device *device, uint64_t *out) TSR_NODISCARD;
+
+/* True if the device's tensors are in ordinary memory of the process, which networks and other
+ * processes can access. Memory that a GPU's driver maps is not ordinary in this sense. */
+bool tsr__device_shares_tensors(const tsr_device *device);
+
+/* Blocks until the work that other streams than `stream` do on the tensor's memory is complete. */
+tsr_status tsr__tensor_synchronise(const tsr_stream *stream,
+                                   const tsr_tensor *tensor) TSR_NODISCARD;
+
+/* True if the two tensors have elements in common, or if this check cannot exclude it. If `same` is
+ * not NULL, *same is set to whether each index is the same element in both tensors. */
+bool tsr__tensors_overlap(const tsr_tensor *a, const tsr_tensor *b, bool *same);
+
+/* True if `part` has the same memory as `whole` and the layout `layout`. */
+bool tsr__tensor_is_view(const tsr_tensor *part, const tsr_tensor *whole, const tsr_layout *layout);
+
+/* Fused products ------------------------------------------------------------------------------- */
+
+/* Computes y[m,n] = act(z) and slope[m,n] = act'(z), where z = a[m,k] · b[n,k]ᵀ + bias. slope
+ * has the layout of y; bias is [n] or NULL. The results have the bits of tsr_matmul() followed
+ * by tsr_activate() and tsr_activate_grad().
+ *
+ * Only some products in f32 have a kernel for this, on CPU drivers. If this one has none,
+ * nothing is recorded, and *recorded is false. Errors: those of tsr_matmul(). */
+tsr_status tsr__matmul_with_slope(tsr_stream *stream, tsr_tensor *y, tsr_tensor *slope,
+                                  const tsr_tensor *a, const tsr_tensor *b, const tsr_tensor *bias,
+                                  tsr_activation activation, bool *recorded) TSR_NODISCARD;
+/* Computes y[m,n] = (a[m,k] · b[k,n]) · factor[m,n], where the second product is element by
+ * element. With the slope of tsr__matmul_with_slope() as factor, it continues the backward pass.
+ * The result has the bits of tsr_matmul() followed by tsr_mul(). *recorded and errors are as
+ * above. */
+tsr_status tsr__matmul_times(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a,
+                             const tsr_tensor *b, const tsr_tensor *factor,
+                             bool *recorded) TSR_NODISCARD;
+
+/* True if the stream's device has kernels for these two functions. */
+bool tsr__matmul_may_fuse(const tsr_stream *stream);
+
+/* y[m,n] = act(a[m,k] · gate[n,k]ᵀ + bias of gate) · (a · up[n,k]ᵀ + bias of up) in one dispatch.
+ * b [2n,k] has the rows of gate, then those of up, in any dtype of tsr_matmul. bias is [2n] or
+ * NULL. In f32 the result has the bits of tsr_matmul and tsr_activate_mul, unless tsr_matmul splits
+ * k. allow_int8 is as in tsr_matmul_params.
+ *
+ * Only some products have a kernel for this: those of few rows on GPUs. If this one has none,
+ * nothing is recorded, and *recorded is false. Errors: those of tsr_matmul. */
+tsr_status tsr__matmul_gated(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a,
+                             const tsr_tensor *b, const tsr_tensor *bias, tsr_activation activation,
+                             bool allow_int8, bool *recorded) TSR_NODISCARD;
+
+/* Attention and its cache ---------------------------------------------------------------------- */
+
+/* Rotates the step's queries in place, and stores its rotated keys and its values for one layer.
+ * This takes one dispatch if all are neighbouring heads of one tensor. The shapes are those of
+ * tsr_kv_cache_append and tsr_kv_cache_attention. k may be rotated in place, too. */
+tsr_status tsr__kv_cache_append_rotated(tsr_kv_cache *cache, int layer, const tsr_rope *rope,
+                                        tsr_tensor *q, tsr_tensor *k,
+                                        const tsr_tensor *v) TSR_NODISCARD;
+
+/* Normalisation -------------------------------------------------------------------------------- */
+
+/* The gradients of normalisation in a residual branch: dx is the gradient of x plus `added`, the
+ * gradient that reaches x past the branch. `added` may be NULL, and is not used if dx is NULL. */
+tsr_status tsr__layer_norm_grad_added(tsr_stream *stream, tsr_tensor *dx, tsr_tensor *dweight,
+                                      tsr_tensor *dbias, const tsr_tensor *x, const tsr_tensor *dy,
+                                      const tsr_tensor *weight, const tsr_tensor *added,
+                                      float epsilon, bool accumulate) TSR_NODISCARD;
+tsr_status tsr__rms_norm_grad_added(tsr_stream *stream, tsr_tensor *dx, tsr_tensor *dweight,
+                                    const tsr_tensor *x, const tsr_tensor *dy,
+                                    const tsr_tensor *weight, const tsr_tensor *added,
+                                    float epsilon, bool accumulate) TSR_NODISCARD;
+
+/* Vocabulary shards ---------------------------------------------------------------------------- */
+
+/* Embedding and cross-entropy for one rank's shard of a vocabulary. The shard is the indices first
+ * … first + n − 1 of the vocabulary: these rows of the embedding's table, or these classes
+ * (columns) of the logits. Indices are i32, i64, u32 or u8 and refer to the complete vocabulary; a
+ * rank ignores those that are not in its shard. */
+
+/* y[r] = table[indices[r] − first], or zeros if that row is not in the table. y is [rows,width]. */
+tsr_status tsr__embedding(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *table,
+                          const tsr_tensor *indices, int64_t first) TSR_NODISCARD;
+
+/* gradient[indices[r] − first] += dy[r]. Rows are added in the order of r, so that every run gives
+ * the same bits. If `accumulate` is not set, the gradient is first set to 0. It must not overlap
+ * dy. */
+tsr_status tsr__embedding_grad(tsr_stream *stream, tsr_tensor *gradient, const tsr_tensor *dy,
+                               const tsr_tensor *indices, int64_t first,
+                               bool accumulate) TSR_NODISCARD;
+
+/* Writes the statistics that the other ranks need of this shard's logits, [rows, the shard's
+ * classes]. `stats` is f32 [3,rows] and contiguous. It gets three numbers for each row: the largest
+ * logit, the sum of exponentials relative to it, and the label's logit, or 0 if the label is not in
+ * this shard. */
+tsr_status tsr__cross_entropy_shard_stats(tsr_stream *stream, tsr_tensor *stats,
+                                          const tsr_tensor *logits, const tsr_tensor *labels,
+                                          int64_t first) TSR_NODISCARD;
+
+/* Computes the results of tsr_cross_entropy for this shard from the statistics of all shards,
+ * [ranks,3,rows]. */
+tsr_status tsr__cross_entropy_shard(tsr_stream *stream, tsr_tensor *loss, tsr_tensor *dlogits,
+                                    const tsr_tensor *logits, const tsr_tensor *labels,
+                                    const tsr_tensor *stats, int64_t first, int64_t classes,
+                                    float grad_scale) TSR_NODISCARD;
+/* Makes the checks of tsr__cross_entropy_shard without reading the statistics. */
+tsr_status tsr__cross_entropy_shard_check(tsr_stream *stream, tsr_tensor *loss, tsr_tensor *dlogits,
+                                          const tsr_tensor *logits, const tsr_tensor *labels,
+                                          const tsr_tensor *stats, int64_t first,
+                                          int64_t classes) TSR_NODISCARD;
+
+/* Numbers in 8 bits, for slow connections ------------------------------------------------------ */
+
+/* `count` elements are packed in whole blocks of TSR_Q8_0, as tsr_quantize makes them. The last
+ * four bytes of the last block are not elements but a factor, an f32 that is a power of two: the
+ * elements are the values of the blocks times the factor. It is chosen so that the largest element
+ * of the tensor is near the largest value that a block can hold. Without it, small gradients would
+ * become 0, because scales of blocks are f16. If an element is NaN or infinite, the factor is NaN,
+ * and so are all values.
+ *
+ * Two blocks are 17 words of 32 bits. The number of blocks is even, and the number of words is
+ * tsr__packed_words. */
+
+/* The number of 32-bit words for `count` packed elements; 0 if there are none. */
+int64_t tsr__packed_words(int64_t count);
+
+/* Records packing x, a contiguous tensor of f32, f16 or bf16, to y, contiguous and u32
+ * [tsr__packed_words]. On every device, the bytes are those that the host would write, with one
+ * exception: if a block's scale is subnormal in f32, so that it is 0 in f16, all elements of the
+ * block are 0. */
+tsr_status tsr__pack(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x) TSR_NODISCARD;
+
+/* Records y = the sum of `contributions` packed tensors that follow each other in x, contiguous and
+ * u32. y is contiguous, and f32, f16 or bf16. The sum is computed in f32, in this order, and
+ * rounded once to y's dtype. */
+tsr_status tsr__unpack_sum(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x,
+                           int contributions) TSR_NODISCARD;
+
+#endif

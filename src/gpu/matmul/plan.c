@@ -1,0 +1,93 @@
+#include "gpu/matmul/plan.h"
+
+#include <stdio.h>
+
+#include "base/error.h"
+#include "gpu/matmul/self_test.h"
+#include "gpu/matmul/tuning/tuned.h"
+
+static bool works(tsr_device *gpu, const tsr__matmul_config *config,
+                  const tsr__matmul_problem *problem)
+{
+    return tsr__matmul_config_works(gpu, config, problem->a.dtype) &&
+           (problem->b.dtype == problem->a.dtype ||
+            tsr__matmul_config_works(gpu, config, problem->b.dtype));
+}
+
+/* Fails with an error text that names the kernels that are off. */
+static tsr_status none_left(const tsr_device *gpu, const tsr__matmul_device *device)
+{
+    const tsr__matmul_config *config;
+    char names[256] = "";
+    size_t used = 0;
+
+    for (int i = 0; (config = tsr__matmul_config_at(i)) != NULL && used < sizeof names; i++)
+        if (device->off >> i & 1)
+            used += (size_t)snprintf(names + used, sizeof names - used, "%s%s",
+                                     used > 0 ? ", " : "", config->name);
+    return tsr__fail(TSR_ERR_UNSUPPORTED,
+                     "matmul: every kernel that could compute this product on %s has failed its "
+                     "self-test: %s; TESSERA_SELF_TEST=off uses them nevertheless",
+                     gpu->info.name, names);
+}
+
+tsr_status tsr__matmul_choose_tested(tsr_device *gpu, tsr__tuned *tuned,
+                                     const tsr__matmul_problem *problem,
+                                     const tsr__matmul_override *override, tsr__matmul_plan *out)
+{
+    tsr__matmul_device device = tsr__matmul_device_of(gpu);
+    tsr__matmul_plan plan;
+
+    while (true) {
+        TSR__TRY(tsr__matmul_choose(&device, tuned, problem, override, &plan));
+        if ((override && override->config) || works(gpu, plan.config, problem))
+            break;
+        uint64_t bit = UINT64_C(1) << tsr__matmul_config_index(plan.config);
+        if (device.off & bit)
+            return none_left(gpu, &device);
+        device.off |= bit;
+    }
+    if (plan.splits > 1 && !override && !tsr__matmul_sum_works(gpu)) {
+        const tsr__matmul_override unsplit = {.config = plan.config, .splits = 1};
+        TSR__TRY(tsr__matmul_choose(&device, tuned, problem, &unsplit, &plan));
+    }
+    *out = plan;
+    return TSR_OK;
+}
+
+static bool is_f32(const tsr_tensor *tensor)
+{
+    return !tensor || tensor->layout.dtype == TSR_F32;
+}
+
+/* True if the chosen kernel computes the fused product of the call. */
+static bool computes(const tsr__matmul_call *call, const tsr__matmul_plan *plan)
+{
+    const tsr__matmul_family *family = plan->config->family;
+
+    if (call->gated)
+        return family->gates && plan->splits == 1 && family->gates(call->problem);
+    return family->fuses && family->fuses(call);
+}
+
+tsr_status tsr__matmul_plan_floats(const tsr__matmul_call *call,
+                                   const tsr__matmul_override *override, tsr__matmul_plan *out)
+{
+    const tsr__matmul_problem *p = call->problem;
+    const bool of_f32 = call->slope || call->times, fused = of_f32 || call->gated;
+    tsr_device *gpu = tsr_stream_device(call->stream);
+    tsr__tuned *tuned;
+
+    *out = (tsr__matmul_plan){.method = TSR__MATMUL_NOTHING};
+    if (fused && p->swapped)
+        return TSR_OK;
+    if (of_f32 && (p->k == 0 || !is_f32(call->y) || !is_f32(call->a) || !is_f32(call->b) ||
+                   !is_f32(call->bias)))
+        return TSR_OK;
+    TSR__TRY(tsr__tuned_of(gpu, &tuned));
+    TSR__TRY(tsr__matmul_choose_tested(gpu, tuned, p, override, out));
+    out->gated = call->gated;
+    if (fused && !computes(call, out))
+        out->method = TSR__MATMUL_NOTHING;
+    return TSR_OK;
+}
