@@ -8,7 +8,7 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "comm/bootstrap/backend.h"
-#include "comm/recovery/agree.h"
+#include "comm/recovery/agreement.h"
 #include "comm/shm/mailbox.h"
 #include "comm/shm/memory.h"
 

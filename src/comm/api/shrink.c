@@ -12,7 +12,7 @@
 #include "comm/api/comm.h"
 #include "comm/failure/failure.h"
 #include "comm/progress/progress.h"
-#include "comm/recovery/agree.h"
+#include "comm/recovery/agreement.h"
 
 /* The state of one call of tsr_comm_shrink: the ranks that may be left, and the generation on which
  * they agreed last. */

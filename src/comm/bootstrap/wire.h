@@ -16,14 +16,14 @@
  *                              contributions
  *     0 → rank   ABORT         sealed: status 4, text
  *
- * Ranks that recover from a failure (recovery/link.h) use the same messages in both roles, with
- * these differences:
+ * Ranks that recover from a failure (recovery/link.h) use the same messages, with these differences.
+ * The connector is the process that has started the connection:
  *
- *     caller     HELLO         the caller's number in the recovery 8, nonce 32
- *     caller     MEMBER        MAC 32 of "rank". It replaces PROOF
- *     either     NOTE          sealed: what recovery/agree.c defines
- *     caller     LEFT_OUT      lineage 8, generation 4, number of the receiver 8, MAC 32. It needs
- *                              no handshake, so that a stopped process can read it later
+ *     connector  HELLO         uid of the connector 8 (recovery/recovery.h), nonce 32
+ *     connector  MEMBER        MAC 32 of "rank". It replaces PROOF
+ *     either     NOTE          sealed: what recovery/notes.h defines
+ *     connector  LEFT_OUT      lineage 8, generation 4, uid of the receiver 8, MAC 32. It needs no
+ *                              handshake, so that a stopped process can read it later
  *
  * MAC is HMAC-SHA256. Until the handshake is complete, its key is the token (the empty string if
  * there is none), and every MAC covers the data of the handshake: rank 4, size 4, the rank's nonce

@@ -11,6 +11,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 
+/* the message that may arrive instead of each message of the handshake */
 #define BEFORE_OPEN (1u << TSR__WIRE_LEFT_OUT)
 
 void tsr__link_close(tsr__link *link)
@@ -24,37 +25,37 @@ void tsr__link_close(tsr__link *link)
 
 static socklen_t card_address(const tsr__card *card, unsigned attempt, struct sockaddr_storage *out)
 {
-    const unsigned at = attempt % card->address_count;
+    const unsigned chosen = attempt % card->address_count;
     memset(out, 0, sizeof *out);
-    if (card->addresses[at].family == 4) {
+    if (card->addresses[chosen].family == 4) {
         struct sockaddr_in v4 = {.sin_family = AF_INET, .sin_port = htons((uint16_t)card->port)};
-        memcpy(&v4.sin_addr, card->addresses[at].bytes, sizeof v4.sin_addr);
+        memcpy(&v4.sin_addr, card->addresses[chosen].bytes, sizeof v4.sin_addr);
         memcpy(out, &v4, sizeof v4);
         return sizeof v4;
     }
     struct sockaddr_in6 v6 = {.sin6_family = AF_INET6, .sin6_port = htons((uint16_t)card->port)};
-    memcpy(&v6.sin6_addr, card->addresses[at].bytes, sizeof v6.sin6_addr);
+    memcpy(&v6.sin6_addr, card->addresses[chosen].bytes, sizeof v6.sin6_addr);
     memcpy(out, &v6, sizeof v6);
     return sizeof v6;
 }
 
 /* Returns whether an error of connect() means that the network does not lead to the other host. If
  * the other process has ended, connect() fails with other errors. */
-static bool is_of_network(int error)
+static bool is_network_error(int error)
 {
     return error == EHOSTUNREACH || error == ENETUNREACH || error == ENETDOWN ||
            error == ETIMEDOUT || error == EINVAL || error == EACCES || error == EPERM ||
            error == EADDRNOTAVAIL;
 }
 
-void tsr__link_connect(tsr__link *link, const tsr__card *to, unsigned attempt, bool calls,
+void tsr__link_connect(tsr__link *link, const tsr__card *to, unsigned attempt, bool greets,
                        uint64_t own_uid, const uint8_t *key)
 {
     struct sockaddr_storage address;
     memset(link, 0, sizeof *link);
-    link->is_caller = true;
-    link->calls = calls;
-    link->caller_uid = own_uid;
+    link->is_outgoing = true;
+    link->greets = greets;
+    link->connector_uid = own_uid;
     link->key = key;
     link->since_ns = tsr__now_ns();
     if (to->port == 0 || to->address_count == 0 || to->address_count > TSR__CARD_ADDRESSES)
@@ -67,7 +68,7 @@ void tsr__link_connect(tsr__link *link, const tsr__card *to, unsigned attempt, b
     const int error = connect(fd, (const struct sockaddr *)&address, size) != 0 ? errno : 0;
     link->is_refused = error == ECONNREFUSED;
     if (error != 0 && error != EINPROGRESS && error != EINTR && !link->is_refused) {
-        link->is_unreachable = is_of_network(error);
+        link->is_unreachable = is_network_error(error);
         close(fd);
         return;
     }
@@ -75,7 +76,7 @@ void tsr__link_connect(tsr__link *link, const tsr__card *to, unsigned attempt, b
     link->state = TSR__LINK_CONNECTING;
 }
 
-void tsr__link_answer(tsr__link *link, int fd, const uint8_t *key)
+void tsr__link_accept(tsr__link *link, int fd, const uint8_t *key)
 {
     memset(link, 0, sizeof *link);
     link->key = key;
@@ -86,13 +87,13 @@ void tsr__link_answer(tsr__link *link, int fd, const uint8_t *key)
     link->channel.wanted = 1u << TSR__WIRE_HELLO | BEFORE_OPEN;
 }
 
-void tsr__link_call(tsr__link *link, uint64_t own_uid)
+void tsr__link_greet(tsr__link *link, uint64_t own_uid)
 {
     uint8_t hello[TSR__WIRE_HELLO_SIZE];
-    link->calls = true;
+    link->greets = true;
     if (link->state != TSR__LINK_WATCHING)
         return; /* the link sends HELLO once it is connected */
-    link->caller_uid = own_uid;
+    link->connector_uid = own_uid;
     link->handshake.rank = (uint32_t)own_uid;
     link->handshake.size = (uint32_t)(own_uid >> 32);
     randombytes_buf(link->handshake.rank_nonce, TSR__WIRE_NONCE);
@@ -103,7 +104,8 @@ void tsr__link_call(tsr__link *link, uint64_t own_uid)
     link->state = TSR__LINK_GREETING;
 }
 
-static tsr__link_event lose(tsr__link *link, tsr__link_event event)
+/* Closes the link, and returns the event. */
+static tsr__link_event close_with(tsr__link *link, tsr__link_event event)
 {
     tsr__link_close(link);
     return event;
@@ -113,21 +115,21 @@ static tsr__link_event lose(tsr__link *link, tsr__link_event event)
  * is. */
 static tsr__link_event finish_connecting(tsr__link *link)
 {
-    struct pollfd one = {.fd = link->channel.fd, .events = POLLOUT};
+    struct pollfd connecting = {.fd = link->channel.fd, .events = POLLOUT};
     int reason = 0;
     socklen_t size = sizeof reason;
     if (link->is_refused)
-        return lose(link, TSR__LINK_REFUSED);
-    if (poll(&one, 1, 0) <= 0)
+        return close_with(link, TSR__LINK_REFUSED);
+    if (poll(&connecting, 1, 0) <= 0)
         return TSR__LINK_NOTHING;
     if (getsockopt(link->channel.fd, SOL_SOCKET, SO_ERROR, &reason, &size) != 0)
         reason = errno;
-    link->is_unreachable = is_of_network(reason);
+    link->is_unreachable = is_network_error(reason);
     if (reason != 0)
-        return lose(link, reason == ECONNREFUSED ? TSR__LINK_REFUSED : TSR__LINK_LOST);
+        return close_with(link, reason == ECONNREFUSED ? TSR__LINK_REFUSED : TSR__LINK_LOST);
     link->state = TSR__LINK_WATCHING;
-    if (link->calls)
-        tsr__link_call(link, link->caller_uid);
+    if (link->greets)
+        tsr__link_greet(link, link->connector_uid);
     return TSR__LINK_OPENED;
 }
 
@@ -146,8 +148,8 @@ static bool is_proved(const tsr__link *link, const char *purpose)
     return sodium_memcmp(mac, tsr__channel_payload(&link->channel, &size), sizeof mac) == 0;
 }
 
-/* Handles a message of the handshake that the answering process has sent. */
-static tsr__link_event handle_answer(tsr__link *link)
+/* Handles a message of the handshake from the process that has accepted the connection. */
+static tsr__link_event handle_acceptor_message(tsr__link *link)
 {
     uint8_t mac[TSR__WIRE_MAC];
     uint64_t size;
@@ -159,27 +161,27 @@ static tsr__link_event handle_answer(tsr__link *link)
         /* an answer has arrived although HELLO is not completely sent, so the other process breaks
          * the protocol */
         if (channel->sending)
-            return lose(link, TSR__LINK_LOST);
+            return close_with(link, TSR__LINK_LOST);
         tsr__channel_put(channel, TSR__WIRE_MEMBER, mac, sizeof mac);
         return TSR__LINK_NOTHING;
     }
     if (!is_proved(link, "zero"))
-        return lose(link, TSR__LINK_LOST);
+        return close_with(link, TSR__LINK_LOST);
     open_link(link);
     return TSR__LINK_OPENED;
 }
 
-/* Handles a message of the handshake that the caller has sent. */
-static tsr__link_event handle_call(tsr__link *link)
+/* Handles a message of the handshake from the process that has connected. */
+static tsr__link_event handle_connector_message(tsr__link *link)
 {
     uint8_t mac[TSR__WIRE_MAC];
     uint64_t size;
     tsr__channel *channel = &link->channel;
     if (channel->sending)
-        return lose(link, TSR__LINK_LOST);
+        return close_with(link, TSR__LINK_LOST);
     if (channel->type == TSR__WIRE_HELLO) {
         const uint8_t *hello = tsr__channel_payload(channel, &size);
-        link->caller_uid = tsr__wire_get_u64(hello);
+        link->connector_uid = tsr__wire_get_u64(hello);
         link->handshake.rank = tsr__wire_get_u32(hello);
         link->handshake.size = tsr__wire_get_u32(hello + 4);
         memcpy(link->handshake.rank_nonce, hello + 8, TSR__WIRE_NONCE);
@@ -189,7 +191,7 @@ static tsr__link_event handle_call(tsr__link *link)
         return TSR__LINK_NOTHING;
     }
     if (!is_proved(link, "rank"))
-        return lose(link, TSR__LINK_LOST);
+        return close_with(link, TSR__LINK_LOST);
     tsr__wire_prove("zero", link->key, TSR__WIRE_MAC, &link->handshake, mac);
     tsr__channel_put(channel, TSR__WIRE_WELCOME, mac, sizeof mac);
     open_link(link);
@@ -206,7 +208,7 @@ static tsr__link_event handle_left_out(tsr__link *link, tsr__left_out *out)
                            .uid = tsr__wire_get_u64(bytes + 12)};
     tsr__wire_seal_left_out(link->key, bytes, mac);
     const bool valid = sodium_memcmp(mac, bytes + 20, sizeof mac) == 0;
-    return lose(link, valid ? TSR__LINK_LEFT_OUT : TSR__LINK_LOST);
+    return close_with(link, valid ? TSR__LINK_LEFT_OUT : TSR__LINK_LOST);
 }
 
 static tsr__link_event handle_message(tsr__link *link, tsr__left_out *left_out)
@@ -215,7 +217,7 @@ static tsr__link_event handle_message(tsr__link *link, tsr__left_out *left_out)
         return handle_left_out(link, left_out);
     if (link->state == TSR__LINK_OPEN)
         return TSR__LINK_NOTE;
-    return link->is_caller ? handle_answer(link) : handle_call(link);
+    return link->is_outgoing ? handle_acceptor_message(link) : handle_connector_message(link);
 }
 
 tsr__link_event tsr__link_advance(tsr__link *link, tsr__left_out *left_out)
@@ -226,8 +228,8 @@ tsr__link_event tsr__link_advance(tsr__link *link, tsr__left_out *left_out)
     if (link->state == TSR__LINK_CONNECTING)
         return finish_connecting(link);
     for (;;) {
-        if (tsr__channel_write(&link->channel) == TSR__CHANNEL_CLOSED && link->is_caller)
-            return lose(link, TSR__LINK_LOST);
+        if (tsr__channel_write(&link->channel) == TSR__CHANNEL_CLOSED && link->is_outgoing)
+            return close_with(link, TSR__LINK_LOST);
         if (!link->channel.sending) {
             tsr__free(link->note);
             link->note = NULL;
@@ -245,7 +247,7 @@ tsr__link_event tsr__link_advance(tsr__link *link, tsr__left_out *left_out)
             return TSR__LINK_NO_MEMORY;
         case TSR__CHANNEL_CLOSED:
         case TSR__CHANNEL_BAD:
-            return lose(link, TSR__LINK_LOST);
+            return close_with(link, TSR__LINK_LOST);
         }
     }
 }
@@ -278,12 +280,13 @@ void tsr__link_send(tsr__link *link, uint8_t *note, size_t size)
 void tsr__link_leave_out(tsr__link *link, const tsr__left_out *left_out)
 {
     uint8_t bytes[TSR__WIRE_LEFT_OUT_SIZE];
-    const bool is_possible = link->state == TSR__LINK_WATCHING || link->state == TSR__LINK_GREETING;
+    const bool is_connected =
+        link->state == TSR__LINK_WATCHING || link->state == TSR__LINK_GREETING;
     tsr__wire_put_u64(bytes, left_out->lineage);
     tsr__wire_put_u32(bytes + 8, left_out->generation);
     tsr__wire_put_u64(bytes + 12, left_out->uid);
     tsr__wire_seal_left_out(link->key, bytes, bytes + 20);
-    if (is_possible && link->is_caller && !link->channel.sending) {
+    if (is_connected && link->is_outgoing && !link->channel.sending) {
         tsr__channel_put(&link->channel, TSR__WIRE_LEFT_OUT, bytes, sizeof bytes);
         (void)tsr__channel_write(&link->channel);
     }

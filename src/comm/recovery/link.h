@@ -1,9 +1,9 @@
-/* One connection between two processes of a job that recover from a failure. It never blocks.
+/* One connection between two processes of a job that recover from a failure. No function blocks.
  *
- * The process that connects (calls) and the process that accepts (answers) prove to each other that
- * they know the job's key (bootstrap/wire.h). Then both may send notes, short messages that
- * agree_state.h defines. A process may also only connect, without a handshake, to watch whether the
- * other process has ended. */
+ * The process that connects and the process that accepts prove to each other that they know the
+ * job's key (bootstrap/wire.h). Then both may send notes, short messages that notes.h defines. A
+ * process may also connect without a handshake, only to watch whether the other process has
+ * ended. */
 #ifndef TSR_COMM_RECOVERY_LINK_H
 #define TSR_COMM_RECOVERY_LINK_H
 
@@ -30,12 +30,12 @@ typedef enum tsr__link_event {
 
 typedef struct tsr__link {
     tsr__link_state state;
-    bool is_caller;
-    bool calls;          /* send HELLO once the link is connected */
+    bool is_outgoing;    /* this process has started the link */
+    bool greets;         /* send HELLO once the link is connected */
     bool is_refused;     /* connect() has failed already, because nothing listens */
     bool is_unreachable; /* connect() failed because the network does not lead to the other host */
     uint64_t since_ns;   /* when the link was started */
-    uint64_t caller_uid;
+    uint64_t connector_uid; /* the uid of the process that has started the link */
     const uint8_t *key;
     tsr__channel channel;
     tsr__wire_handshake handshake;
@@ -50,16 +50,16 @@ typedef struct tsr__left_out {
     uint64_t uid;
 } tsr__left_out;
 
-/* Starts to connect to the process that has the card `to`, at one of its addresses: address number
- * `attempt` modulo their number. If `calls` is false, only watches the process. `key` must stay
- * valid. */
-void tsr__link_connect(tsr__link *link, const tsr__card *to, unsigned attempt, bool calls,
+/* Starts to connect to the process that has the card `to`. Successive values of `attempt` try the
+ * addresses of the card round-robin. If `greets` is false, only watches the process. `key` must
+ * stay valid. */
+void tsr__link_connect(tsr__link *link, const tsr__card *to, unsigned attempt, bool greets,
                        uint64_t own_uid, const uint8_t *key);
-/* Makes a link from a connection that was accepted, and answers the caller's handshake. The link
- * owns the socket. */
-void tsr__link_answer(tsr__link *link, int fd, const uint8_t *key);
+/* Makes a link from an accepted connection, and waits for the other process's HELLO. The link owns
+ * the socket. */
+void tsr__link_accept(tsr__link *link, int fd, const uint8_t *key);
 /* Starts the handshake on a link that has only watched the other process. */
-void tsr__link_call(tsr__link *link, uint64_t own_uid);
+void tsr__link_greet(tsr__link *link, uint64_t own_uid);
 void tsr__link_close(tsr__link *link);
 
 /* Returns the events of poll() after which tsr__link_advance must be called. */
@@ -72,7 +72,8 @@ tsr__link_event tsr__link_advance(tsr__link *link, tsr__left_out *left_out);
 const uint8_t *tsr__link_note(const tsr__link *link, uint64_t *size);
 /* Discards the note that has arrived, and prepares for the next one. */
 void tsr__link_next(tsr__link *link);
-/* Sends a note of an open link. Takes ownership of `note`, an allocation. The previous note must
+/* Sends a note through an open link. Takes ownership of `note`, which was allocated by
+ * tsr__calloc. The previous note must
  * have been sent: see tsr__link_is_sending. */
 void tsr__link_send(tsr__link *link, uint8_t *note, size_t size);
 static inline bool tsr__link_is_sending(const tsr__link *link)

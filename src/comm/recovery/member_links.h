@@ -1,0 +1,60 @@
+/* The links between this process and the members of an agreement (agreement.h): those that this
+ * process has started, and those that other processes have started. This file moves bytes; what the
+ * notes mean is up to agreement.c. */
+#ifndef TSR_COMM_RECOVERY_MEMBER_LINKS_H
+#define TSR_COMM_RECOVERY_MEMBER_LINKS_H
+
+#include "comm/bootstrap/rendezvous.h"
+#include "comm/recovery/link.h"
+
+struct pollfd;
+
+/* A link that another process has started. */
+typedef struct tsr__incoming {
+    tsr__link link;
+    int member; /* −1: it is not known which member the process is */
+    bool has_joined;
+} tsr__incoming;
+
+/* The link to a member that this process has started. */
+typedef struct tsr__outgoing {
+    tsr__link link;
+    uint64_t retry_ns; /* when this process may connect to the member again */
+    /* when the member was first asked without an answer; 0: it has not been asked */
+    uint64_t asked_ns;
+    unsigned attempts; /* the number of connections that have failed */
+} tsr__outgoing;
+
+typedef struct tsr__member_links {
+    int size;                /* the number of members */
+    tsr__outgoing *outgoing; /* [size] */
+    tsr__incoming *incoming; /* [incoming_count] */
+    int incoming_count;
+    struct pollfd *polls;
+} tsr__member_links;
+
+tsr_status tsr__member_links_init(tsr__member_links *links, int size) TSR_NODISCARD;
+/* Closes all links and frees the memory, also after tsr__member_links_init has failed. */
+void tsr__member_links_finish(tsr__member_links *links);
+
+/* Accepts all connections that wait at the listener (−1: there is none). If there are too many
+ * links from processes that are not known to be members, the oldest of these is dropped. */
+void tsr__member_links_accept(tsr__member_links *links, int listener, const uint8_t *key);
+/* Sleeps until a link or the listener has an event, but at most for a few milliseconds. */
+void tsr__member_links_poll(tsr__member_links *links, int listener);
+
+void tsr__incoming_close(tsr__incoming *from);
+/* Returns whether the member has joined this process and its link can take a note. */
+bool tsr__incoming_is_ready(const tsr__incoming *from);
+bool tsr__member_links_has_joined(const tsr__member_links *links, int member);
+/* Blocks, at most for a second, until all notes to the joined members have been sent. */
+void tsr__member_links_flush(tsr__member_links *links);
+
+/* Makes the connections of the joined members a rendezvous of the members of the decision, of which
+ * this process is rank 0. Does nothing if not all of them are connected: if a connection has just
+ * been lost, the other members notice the loss, too, and all agree again. */
+tsr_status tsr__member_links_make_rendezvous(tsr__member_links *links,
+                                             const tsr__decision *decision,
+                                             tsr__rendezvous **rendezvous) TSR_NODISCARD;
+
+#endif
