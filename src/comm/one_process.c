@@ -1,7 +1,7 @@
 /* Communicators on Windows, which lacks the sockets, shared memory and transports that several
  * processes need. A communicator has one process. Functions that need another process return
  * TSR_ERR_UNSUPPORTED, or are never called. This file replaces bootstrap/, recovery/, shm/ and
- * api/grow.c. */
+ * api/grow_comm.c. */
 #include <stdbool.h>
 #include <string.h>
 
@@ -10,7 +10,7 @@
 #include "comm/bootstrap/backend.h"
 #include "comm/recovery/agreement.h"
 #include "comm/shm/mailbox.h"
-#include "comm/shm/memory.h"
+#include "comm/shm/memfd.h"
 
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 
@@ -20,7 +20,8 @@ static tsr_status unsupported(const char *who)
                      who);
 }
 
-/* The bootstrap -------------------------------------------------------------------------------- */
+/* The bootstrap -----------------------------------------------------------------------------------
+ */
 
 struct tsr__bootstrap {
     tsr__bootstrap_info info;
@@ -79,7 +80,8 @@ void tsr__bootstrap_close(tsr__bootstrap **bootstrap)
     *bootstrap = NULL;
 }
 
-/* After a failure ------------------------------------------------------------------------------ */
+/* After a failure ---------------------------------------------------------------------------------
+ */
 
 tsr_status tsr__recovery_open(const tsr__bootstrap_info *info, tsr__recovery **out)
 {
@@ -127,7 +129,8 @@ tsr_status tsr_comm_grow(tsr_comm *comm, const tsr_comm_grow_params *params, tsr
     return unsupported("grow");
 }
 
-/* Shared memory -------------------------------------------------------------------------------- */
+/* Shared memory -----------------------------------------------------------------------------------
+ */
 
 void *tsr__shm_memory_create(size_t size_bytes, tsr__shm_memory_key *key)
 {

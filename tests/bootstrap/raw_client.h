@@ -6,7 +6,7 @@
 #include <stdbool.h>
 
 #include "comm/bootstrap/rendezvous.h"
-#include "comm/bootstrap/wire.h"
+#include "comm/bootstrap/wire_protocol.h"
 
 /* Connects to a port of 127.0.0.1; waits until rank 0 listens. */
 int client_connect(uint16_t port);

@@ -4,7 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "comm/bootstrap/identity.h"
+#include "comm/bootstrap/job_identity.h"
 #include "support/check_main.h"
 
 static tsr__identity identity;

@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "bootstrap/job.h"
 #include "bootstrap/raw_client.h"
-#include "comm/bootstrap/connections.h"
+#include "comm/bootstrap/rendezvous_server.h"
 #include "support/check_main.h"
 
 #define TOKEN "the token of the tests"

@@ -1,9 +1,9 @@
 /* The bytes of the rendezvous protocol. The expected values were computed with Python's hmac and
- * hashlib from the description in wire.h. */
+ * hashlib from the description in wire_protocol.h. */
 #include <stdio.h>
 #include <string.h>
 
-#include "comm/bootstrap/wire.h"
+#include "comm/bootstrap/wire_protocol.h"
 #include "support/check_main.h"
 
 static const char *hex(const uint8_t *bytes, size_t size)

@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 #include "base/fault.h"
-#include "comm/job.h"
+#include "comm/comm_state.h"
 #include "support/random.h"
 
 #define MAX_BLOCK 65536

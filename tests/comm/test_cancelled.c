@@ -2,8 +2,8 @@
 #define TSR__UCX_LIBRARY_ITSELF
 #include <stdatomic.h>
 
-#include "comm/job.h"
-#include "comm/ucx/library.h"
+#include "comm/comm_state.h"
+#include "comm/ucx/ucx_library.h"
 #include "comm/values.h"
 
 /* Tests a receive that UCX neither completes nor cancels in time. When UCX completes it, its

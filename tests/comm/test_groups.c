@@ -5,11 +5,11 @@
 #include <string.h>
 
 #include "comm/api/comm.h"
-#include "comm/api/operation.h"
+#include "comm/api/start_operation.h"
+#include "comm/message_tags.h"
 #include "comm/progress/progress.h"
-#include "comm/shm/state.h"
-#include "comm/tags.h"
-#include "comm/ucx/library.h"
+#include "comm/shm/shm_state.h"
+#include "comm/ucx/ucx_library.h"
 #include "comm/values.h"
 
 static int32_t sum_of(tsr_comm *comm, int32_t value)

@@ -1,13 +1,13 @@
-/* Hierarchical operations: ranks are on several hosts, and only ranks on the same host share memory.
- * All hosts are this machine: TESSERA_NODE gives each its name. The bits must be the same for every
- * placement. A lost rank must be detected in every step of an operation. */
+/* Hierarchical operations: ranks are on several hosts, and only ranks on the same host share
+ * memory. All hosts are this machine: TESSERA_NODE gives each its name. The bits must be the same
+ * for every placement. A lost rank must be detected in every step of an operation. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "comm/comm_state.h"
 #include "comm/failure/failure.h"
-#include "comm/job.h"
 #include "comm/values.h"
 
 typedef struct placement {

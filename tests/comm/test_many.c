@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "comm/job.h"
+#include "comm/comm_state.h"
 #include "comm/ranks.h"
 
 static int many(void)

@@ -3,7 +3,7 @@
 #include <sched.h>
 
 #include "comm/api/processors.h"
-#include "comm/job.h"
+#include "comm/comm_state.h"
 #include "comm/ranks.h"
 
 START_TEST(counts_ranks_and_processors_of_one_machine)

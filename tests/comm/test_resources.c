@@ -4,7 +4,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "comm/ucx/resources.h"
+#include "comm/ucx/ucx_errors.h"
 #include "support/check_main.h"
 
 static char text[400];

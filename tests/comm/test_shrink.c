@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "base/fault.h"
-#include "comm/job.h"
+#include "comm/comm_state.h"
 #include "comm/values.h"
 
 #define MS UINT64_C(1000000)

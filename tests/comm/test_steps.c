@@ -1,7 +1,7 @@
 /* tsr_comm_steps returns the steps that a communicator makes. */
 #include <string.h>
 
-#include "comm/job.h"
+#include "comm/comm_state.h"
 #include "comm/ranks.h"
 
 #define MAX_STEPS 256

@@ -73,14 +73,14 @@ point "gpu/attention includes products and what operators share" parts gpu atten
     matmul ops/common
 point "gpu/checks includes no single operator" parts gpu checks internal device pipeline stream quant self_test matmul/self_test kv_cache \
     ops/common ops/optimizer/step_params
-point "comm/algorithms includes itself and call.h" parts comm algorithms call
+point "comm/algorithms includes itself and collective_call.h" parts comm algorithms collective_call
 point "comm/reduce includes itself only" parts comm reduce
 point "comm/ucx includes itself only" parts comm ucx
 point "comm/bootstrap includes itself only" parts comm bootstrap
-point "comm/shm includes algorithms, reduce, shm" parts comm shm algorithms reduce call
+point "comm/shm includes algorithms, reduce, shm" parts comm shm algorithms reduce collective_call
 point "comm/recovery includes bootstrap, recovery" parts comm recovery bootstrap
-point "comm/failure includes failure" parts comm failure job tags
-point "comm/progress includes failure, progress, reduce" parts comm progress failure reduce job tags
+point "comm/failure includes failure" parts comm failure comm_state message_tags
+point "comm/progress includes failure, progress, reduce" parts comm progress failure reduce comm_state message_tags
 point "parallel/group includes group" parts parallel group
 point "parallel/layers includes group, layers" parts parallel layers group
 point "parallel/checkpoint includes itself only" parts parallel checkpoint

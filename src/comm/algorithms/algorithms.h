@@ -12,7 +12,8 @@
 #include "comm/algorithms/schedule.h"
 #include "comm/algorithms/tree.h"
 
-/* reductions.c: along the tree of tree.h ------------------------------------------------------- */
+/* reductions.c: along the tree of tree.h ----------------------------------------------------------
+ */
 
 /* log2 P rounds, each of which exchanges all elements. */
 void tsr__recursive_doubling_all_reduce(tsr__schedule *schedule, int size, int rank,
@@ -27,7 +28,8 @@ void tsr__recursive_halving_reduce(tsr__schedule *schedule, int size, int rank, 
 void tsr__recursive_halving_reduce_scatter(tsr__schedule *schedule, int size, int rank,
                                            const tsr__blocks *blocks);
 
-/* reductions_exact.c: results that depend on the contributions only ---------------------------- */
+/* reductions_exact.c: results that depend on the contributions only -------------------------------
+ */
 
 /* These functions do not combine along the tree, because the order does not change their results
  * (reduce/exact_combine.h). One rank combines all contributions to an element, and every other rank
@@ -43,7 +45,8 @@ void tsr__exact_reduce_two_rounds(tsr__schedule *schedule, int size, int rank, u
 void tsr__exact_reduce_scatter(tsr__schedule *schedule, int size, int rank,
                                const tsr__blocks *blocks);
 
-/* all_gather.c --------------------------------------------------------------------------------- */
+/* all_gather.c ------------------------------------------------------------------------------------
+ */
 
 /* One round: every rank sends its block to all others. */
 void tsr__direct_all_gather(tsr__schedule *schedule, int size, int rank, const tsr__blocks *blocks);
@@ -53,7 +56,8 @@ void tsr__recursive_doubling_all_gather(tsr__schedule *schedule, int size, int r
 /* size − 1 rounds, in each of which a rank passes one block to the next rank. */
 void tsr__ring_all_gather(tsr__schedule *schedule, int size, int rank, const tsr__blocks *blocks);
 
-/* broadcast_barrier.c -------------------------------------------------------------------------- */
+/* broadcast_barrier.c -----------------------------------------------------------------------------
+ */
 
 void tsr__binomial_broadcast(tsr__schedule *schedule, int size, int rank, uint64_t count, int root);
 /* Van de Geijn's algorithm: root scatters the elements, then all ranks gather them. */
@@ -63,7 +67,8 @@ void tsr__dissemination_barrier(tsr__schedule *schedule, int size, int rank);
 /* Exchanges empty messages with every rank i for which is_near[i] is false. */
 void tsr__greet_other_hosts(tsr__schedule *schedule, int size, int rank, const bool *is_near);
 
-/* gather_scatter_all_to_all.c: every block in one message from its owner to its receiver ------- */
+/* gather_scatter_all_to_all.c: every block in one message from its owner to its receiver ----------
+ */
 
 /* `blocks` are the blocks of all ranks, which only root reads. `count` is the size of this rank's
  * block. */

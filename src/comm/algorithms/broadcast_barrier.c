@@ -10,7 +10,8 @@ static int rank_of_member(const tsr__members *members, int number)
                                        : tsr__tree_holder(members->tree, number);
 }
 
-/* Broadcast ------------------------------------------------------------------------------------ */
+/* Broadcast ---------------------------------------------------------------------------------------
+ */
 
 void tsr__members_broadcast(tsr__schedule *schedule, const tsr__members *members, int root,
                             tsr__span data)
@@ -68,7 +69,8 @@ void tsr__van_de_geijn_broadcast(tsr__schedule *schedule, int size, int rank, ui
         tsr__schedule_recv(schedule, tree.partner, all);
 }
 
-/* Barrier -------------------------------------------------------------------------------------- */
+/* Barrier -----------------------------------------------------------------------------------------
+ */
 
 /* After round k every member has received, directly or indirectly, from the 2^(k + 1) − 1 members
  * before it. D. Hensgen, R. Finkel, U. Manber, "Two algorithms for barrier synchronization",

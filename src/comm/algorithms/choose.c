@@ -1,5 +1,5 @@
 /* Chooses the algorithm of every collective operation. Nothing else chooses: the other files of
- * this folder, and shm/rounds.c, only execute what this file has chosen.
+ * this folder, and shm/shm_rounds.c, only execute what this file has chosen.
  *
  * Algorithms by name
  *
@@ -22,7 +22,7 @@
  *     all kinds        hierarchical: single leader or
  *                      multi-leader                         hierarchical.c
  *                      hierarchical, uneven subtrees        hierarchical_uneven.c
- *                      in shared memory                     ../shm/rounds.c
+ *                      in shared memory                     ../shm/shm_rounds.c
  *
  * All reductions combine contributions along the tree of tree.h, whatever the algorithm.
  *
@@ -80,8 +80,8 @@
 #define HIERARCHICAL_CHUNK_BYTES (UINT64_C(512) << 10)
 #define PAIR_CHUNK_BYTES (UINT64_C(256) << 10)
 /* The chunks of an all-reduce by messages only. The largest message is half a chunk, so that UCX
- * sends it over TCP without its rendezvous protocol (ucx/context.c). With that protocol, two ranks
- * that exchange messages use only one direction of the link at a time. */
+ * sends it over TCP without its rendezvous protocol (ucx/ucx_context.c). With that protocol, two
+ * ranks that exchange messages use only one direction of the link at a time. */
 #define FLAT_CHUNK_BYTES (UINT64_C(1) << 20)
 /* In an all-reduce between two subtrees, two ranks exchange shares of this size in two rounds of
  * messages of half the size, which is faster than in one round. */
@@ -93,7 +93,8 @@
  * communicator is created. */
 #define CONNECT_HOSTS_RANKS 128
 
-/* Topology ------------------------------------------------------------------------------------- */
+/* Topology ----------------------------------------------------------------------------------------
+ */
 
 static bool on_one_host(const int *host_of, int size)
 {
@@ -151,7 +152,8 @@ bool tsr__choose_one_round(uint64_t bytes)
     return bytes <= ONE_ROUND_BYTES;
 }
 
-/* Hierarchical operations ---------------------------------------------------------------------- */
+/* Hierarchical operations -------------------------------------------------------------------------
+ */
 
 static bool is_pair(const tsr__hierarchy *hierarchy)
 {
@@ -215,7 +217,8 @@ static void hierarchical_all_gather(tsr__schedule *schedule, const tsr__collecti
     }
 }
 
-/* One operation each --------------------------------------------------------------------------- */
+/* One operation each ------------------------------------------------------------------------------
+ */
 
 /* An all-reduce by messages only, `chunk` elements at a time. It is an all-reduce over uneven
  * subtrees in which each rank is a subtree of its own. */

@@ -5,7 +5,7 @@
 #define TSR_COMM_ALGORITHMS_CHOOSE_H
 
 #include "comm/algorithms/hierarchical.h"
-#include "comm/call.h"
+#include "comm/collective_call.h"
 
 /* How the ranks of a communicator exchange data. */
 typedef enum tsr__topology {
@@ -47,7 +47,7 @@ typedef struct tsr__collective {
      * (reduce/exact_combine.h). */
     bool exact;
     /* Only for TSR__CALL_CREATE: [size], whether this rank reaches rank i without a connection
-     * (job.h), and whether every two ranks of the job reach each other so. */
+     * (comm_state.h), and whether every two ranks of the job reach each other so. */
     const bool *is_near;
     bool all_near;
 } tsr__collective;

@@ -2,7 +2,8 @@
  * explains leaves. */
 #include "comm/algorithms/hierarchical.h"
 
-/* The placement -------------------------------------------------------------------------------- */
+/* The placement -----------------------------------------------------------------------------------
+ */
 
 /* Returns whether the ranks that have the `leaves` leaves from `leaf` on are at most `most` ranks,
  * all on one host. */
@@ -80,7 +81,8 @@ bool tsr__hierarchy_find(int size, int rank, const int *host_of, int most, tsr__
     return true;
 }
 
-/* Inner steps ---------------------------------------------------------------------------------- */
+/* Inner steps -------------------------------------------------------------------------------------
+ */
 
 static tsr__span empty_span(void)
 {
@@ -167,7 +169,8 @@ static int add_bounds(tsr__schedule *schedule, const tsr__hierarchy *hierarchy,
     return hierarchy->count;
 }
 
-/* All-reduce ----------------------------------------------------------------------------------- */
+/* All-reduce --------------------------------------------------------------------------------------
+ */
 
 void tsr__single_leader_all_reduce(tsr__schedule *schedule, const tsr__hierarchy *hierarchy,
                                    uint64_t count)
@@ -272,7 +275,8 @@ void tsr__hierarchical_reduce_scatter(tsr__schedule *schedule, const tsr__hierar
     tsr__leaves_reduce_scatter(schedule, &between, tree->partner, base + start, blocks);
 }
 
-/* All-gather ----------------------------------------------------------------------------------- */
+/* All-gather --------------------------------------------------------------------------------------
+ */
 
 /* Which blocks a subtree has: those of the ranks of its leaves. */
 typedef struct subtree_blocks {
@@ -368,7 +372,8 @@ void tsr__hierarchical_all_gather(tsr__schedule *schedule, const tsr__hierarchy 
         single_leader_gather(schedule, hierarchy, blocks);
 }
 
-/* Broadcast and barrier ------------------------------------------------------------------------ */
+/* Broadcast and barrier ---------------------------------------------------------------------------
+ */
 
 /* Returns the holders of the leaves of `between`, one of each subtree. */
 static tsr__members members_between(const tsr__hierarchy *hierarchy, const tsr__tree *between)

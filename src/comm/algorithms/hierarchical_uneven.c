@@ -63,7 +63,8 @@ static tsr__span own_span(const tsr__hierarchy *hierarchy, const tsr__positions 
     return tsr__span_of(array, base + start, end - start);
 }
 
-/* All-reduce ----------------------------------------------------------------------------------- */
+/* All-reduce --------------------------------------------------------------------------------------
+ */
 
 /* If two hosts share this rank's leaf, one rank sends its contribution to the other, which stores
  * the sum in RECV. Otherwise, a rank that is alone in its subtree copies its contribution to RECV;
@@ -133,7 +134,8 @@ void tsr__uneven_all_reduce(tsr__schedule *schedule, const tsr__hierarchy *hiera
     }
 }
 
-/* Reduce-scatter ------------------------------------------------------------------------------- */
+/* Reduce-scatter ----------------------------------------------------------------------------------
+ */
 
 /* Copies this rank's contribution to `base` of TEMP in the order of positions. If two hosts share
  * the leaf, combines it with the contribution of the other rank, which is at `incoming` of TEMP. */
@@ -186,7 +188,8 @@ void tsr__uneven_reduce_scatter(tsr__schedule *schedule, const tsr__hierarchy *h
         tsr__schedule_recv(schedule, tree->partner, mine);
 }
 
-/* All-gather ----------------------------------------------------------------------------------- */
+/* All-gather --------------------------------------------------------------------------------------
+ */
 
 static void gather_inside(tsr__schedule *schedule, const tsr__hierarchy *hierarchy,
                           const tsr__blocks *blocks)
@@ -229,7 +232,8 @@ void tsr__uneven_all_gather(tsr__schedule *schedule, const tsr__hierarchy *hiera
     deliver_to_other_ranks(schedule, hierarchy, all);
 }
 
-/* Broadcast and barrier ------------------------------------------------------------------------ */
+/* Broadcast and barrier ---------------------------------------------------------------------------
+ */
 
 /* A binomial tree from root's leaf: leaves at distance P/2 exchange first, then at P/4, down to 1.
  * In each subtree, the leaf that receives from other subtrees is the one whose index in the subtree

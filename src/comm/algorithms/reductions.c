@@ -66,7 +66,8 @@ static bool combine_leaf(partial_result *partial, uint64_t total)
     return true;
 }
 
-/* Recursive halving and doubling --------------------------------------------------------------- */
+/* Recursive halving and doubling ------------------------------------------------------------------
+ */
 
 /* Recursive halving: in each round, two ranks that still have the same elements divide them. Each
  * keeps one half: it sends the other half of its partial result, receives the other rank's partial
@@ -112,7 +113,8 @@ static tsr__span own_share(const partial_result *partial, const tsr__positions *
                     tsr__position_start(layout, position + 1));
 }
 
-/* All-reduce ----------------------------------------------------------------------------------- */
+/* All-reduce --------------------------------------------------------------------------------------
+ */
 
 /* The rounds of an all-reduce between the holders of leaves. The result is in RECV. */
 static void reduce_between_holders(partial_result *partial, uint64_t count, bool rabenseifner)
@@ -182,7 +184,8 @@ void tsr__rabenseifner_all_reduce(tsr__schedule *schedule, int size, int rank, u
     all_reduce(schedule, size, rank, count, true);
 }
 
-/* Reduce --------------------------------------------------------------------------------------- */
+/* Reduce ------------------------------------------------------------------------------------------
+ */
 
 /* A reduce along the tree to root. Of two leaves that are combined at distance d, the one whose
  * number has the same bit d as root's leaf receives and combines, so root has the result at the
@@ -259,7 +262,8 @@ void tsr__recursive_halving_reduce(tsr__schedule *schedule, int size, int rank, 
         reduce_by_halving(&partial, count);
 }
 
-/* Reduce-scatter ------------------------------------------------------------------------------- */
+/* Reduce-scatter ----------------------------------------------------------------------------------
+ */
 
 /* Moves this rank's contribution, or the combined contributions of a pair that shares a leaf, to
  * `own` in the order of positions. Returns false on the rank that does not hold the leaf. */

@@ -1,6 +1,6 @@
 /* A schedule: the steps of one rank in one collective operation. Algorithms compute it by
- * arithmetic, without communication; progress/execute.c executes it. Counts and positions are
- * numbers of elements.
+ * arithmetic, without communication; progress/execute_schedule.c executes it. Counts and positions
+ * are numbers of elements.
  *
  * Steps belong to rounds. All messages of a round start at once. When all of them have completed,
  * the local steps of the round run one after the other, and then the next round begins. In each

@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "comm/api/comm.h"
 #include "comm/failure/failure.h"
-#include "comm/progress/control.h"
+#include "comm/progress/control_channel.h"
 #include "comm/progress/progress.h"
 
 /* How long destroying the last communicator of a job may wait until this rank's messages are

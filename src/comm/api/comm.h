@@ -4,9 +4,10 @@
 #define TSR_COMM_API_COMM_H
 
 #include "comm/bootstrap/bootstrap.h"
-#include "comm/job.h"
+#include "comm/comm_state.h"
 
-/* comm.c --------------------------------------------------------------------------------------- */
+/* comm.c ------------------------------------------------------------------------------------------
+ */
 
 /* Creates a communicator of the ranks world_of[0] … world_of[size − 1] of the job. It has the
  * settings of `like`, or the defaults if `like` is NULL. On success it owns world_of. */
@@ -40,7 +41,8 @@ void tsr__shm_cancel(tsr__job *job, tsr__shm_reservation *reservation);
  * sent messages have been delivered, but not longer than until `until_ns`. */
 void tsr__job_end(tsr__job *job, uint64_t until_ns);
 
-/* create.c ------------------------------------------------------------------------------------- */
+/* create_comm.c -----------------------------------------------------------------------------------
+ */
 
 /* The job from which a new job is made by shrinking or growing, or nothing for a first job. The new
  * job takes over its recovery, and its lineage if it replaces the old job (recovery/recovery.h). */
@@ -64,7 +66,8 @@ tsr_status tsr__comm_create_over(tsr__bootstrap *bootstrap, const tsr_comm_param
                                  const tsr__bootstrap_limit *limit, const tsr__origin *origin,
                                  tsr_comm **out) TSR_NODISCARD;
 
-/* fork.c --------------------------------------------------------------------------------------- */
+/* fork_child.c ------------------------------------------------------------------------------------
+ */
 
 /* Returns whether this process is a child, created by fork(), of the process that created the
  * job. */

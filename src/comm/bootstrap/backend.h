@@ -40,14 +40,10 @@ tsr_status tsr__bootstrap_check_size(int64_t size) TSR_NODISCARD;
 tsr_status tsr__bootstrap_gathered_init(int32_t count, const uint64_t *sizes,
                                         tsr__bootstrap_gathered *out) TSR_NODISCARD;
 
-/* In choose.c: chooses the kind that AUTO stands for from the environment. *why is a text for the
- * log, in static storage. Fails if TESSERA_BOOT is invalid. Also fails if a launcher has started
- * several processes that cannot find one another, because otherwise each of them would run as a job
- * of one process. */
+/* In choose_kind.c: chooses the kind that AUTO stands for from the environment. *why is a text for
+ * the log, in static storage. Fails if TESSERA_BOOT is invalid. Also fails if a launcher has
+ * started several processes that cannot find one another, because otherwise each of them would run
+ * as a job of one process. */
 tsr_status tsr__bootstrap_choose(tsr__bootstrap_kind *kind, const char **why) TSR_NODISCARD;
-
-/* In node.c: computes the hash that identifies this process's node, see tsr__bootstrap_info.node.
- */
-void tsr__bootstrap_node(uint8_t node[TSR__BOOTSTRAP_NODE_SIZE]);
 
 #endif

@@ -1,11 +1,15 @@
 /* Opens the backend of a bootstrap, and computes what does not depend on the backend. */
+#include <fcntl.h>
 #include <inttypes.h>
 #include <sodium.h>
 #include <stdbool.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/environment.h"
 #include "base/error.h"
 #include "comm/bootstrap/backend.h"
 
@@ -17,6 +21,57 @@ struct tsr__bootstrap {
     uint64_t timeout_ns;
     bool broken; /* an exchange has failed, so ranks may disagree about which exchange is next */
 };
+
+/* Nodes: which processes can share memory ---------------------------------------------------------
+ */
+
+static void hash_bytes(crypto_generichash_state *hash, const void *bytes, size_t size)
+{
+    crypto_generichash_update(hash, (const unsigned char *)bytes, size);
+}
+
+/* Adds to the hash what identifies the running kernel. All containers on one kernel have the same
+ * value. */
+static void hash_kernel(crypto_generichash_state *hash)
+{
+    char text[256];
+    int file = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+    ssize_t size = file < 0 ? -1 : read(file, text, sizeof text);
+    if (file >= 0)
+        close(file);
+    if (size <= 0) { /* if /proc is not available, uses the host name instead */
+        memset(text, 0, sizeof text);
+        gethostname(text, sizeof text - 1);
+        size = (ssize_t)strlen(text);
+    }
+    hash_bytes(hash, text, (size_t)size);
+}
+
+/* Computes the hash that identifies this process's node, see tsr__bootstrap_info.node. */
+static void identify_node(uint8_t node[TSR__BOOTSTRAP_NODE_SIZE])
+{
+    crypto_generichash_state hash;
+    crypto_generichash_init(&hash, NULL, 0, TSR__BOOTSTRAP_NODE_SIZE);
+    const char *name = tsr__env_text("TESSERA_NODE");
+    if (name != NULL) {
+        hash_bytes(&hash, "name", 4);
+        hash_bytes(&hash, name, strlen(name));
+    } else {
+        static const char *const shared[] = {"/proc/self/ns/ipc", "/proc/self/ns/pid",
+                                             "/proc/self/ns/net", "/dev/shm"};
+        hash_kernel(&hash);
+        for (size_t i = 0; i < sizeof shared / sizeof shared[0]; i++) {
+            struct stat info;
+            uint64_t id[2] = {0};
+            if (stat(shared[i], &info) == 0) {
+                id[0] = (uint64_t)info.st_dev;
+                id[1] = (uint64_t)info.st_ino;
+            }
+            hash_bytes(&hash, id, sizeof id);
+        }
+    }
+    crypto_generichash_final(&hash, node, TSR__BOOTSTRAP_NODE_SIZE);
+}
 
 /* Gives each node (the processes that can share memory) a number, in the order of the nodes' lowest
  * ranks. `nodes` has the hash of each rank's node. Takes time proportional to ranks · nodes. */
@@ -66,8 +121,12 @@ static void find_local(tsr__bootstrap_info *info)
     }
 }
 
-static tsr_status exchange(tsr__bootstrap *bootstrap, const void *mine, uint64_t size_bytes,
-                           const tsr__bootstrap_limit *limit, tsr__bootstrap_gathered *out)
+/* Opening and exchanging --------------------------------------------------------------------------
+ */
+
+static tsr_status exchange_through_backend(tsr__bootstrap *bootstrap, const void *mine,
+                                           uint64_t size_bytes, const tsr__bootstrap_limit *limit,
+                                           tsr__bootstrap_gathered *out)
 {
     tsr_status status =
         bootstrap->backend->exchange(bootstrap->state, mine, size_bytes, limit, out);
@@ -77,15 +136,16 @@ static tsr_status exchange(tsr__bootstrap *bootstrap, const void *mine, uint64_t
 
 /* Makes the first exchange, which waits for all ranks, and determines which of them share a node.
  */
-static tsr_status meet(tsr__bootstrap *bootstrap, const tsr__bootstrap_limit *limit)
+static tsr_status exchange_nodes(tsr__bootstrap *bootstrap, const tsr__bootstrap_limit *limit)
 {
     bootstrap->node_of = tsr__calloc((size_t)bootstrap->info.size, sizeof *bootstrap->node_of);
     if (bootstrap->node_of == NULL)
         return TSR_ERR_NO_MEMORY;
     bootstrap->info.node_of = bootstrap->node_of;
-    tsr__bootstrap_node(bootstrap->info.node);
+    identify_node(bootstrap->info.node);
     tsr__bootstrap_gathered nodes;
-    TSR__TRY(exchange(bootstrap, bootstrap->info.node, TSR__BOOTSTRAP_NODE_SIZE, limit, &nodes));
+    TSR__TRY(exchange_through_backend(bootstrap, bootstrap->info.node, TSR__BOOTSTRAP_NODE_SIZE,
+                                      limit, &nodes));
     tsr_status status = number_nodes(bootstrap, &nodes);
     tsr__bootstrap_gathered_finish(&nodes);
     if (status == TSR_OK)
@@ -118,7 +178,7 @@ static tsr_status open_backend(const tsr__bootstrap_params *params, tsr__bootstr
     bootstrap->info.size = place.size;
     bootstrap->info.local_rank = place.local_rank;
     bootstrap->info.local_size = place.local_size;
-    return meet(bootstrap, &limit);
+    return exchange_nodes(bootstrap, &limit);
 }
 
 tsr_status tsr__bootstrap_open(const tsr__bootstrap_params *params, tsr__bootstrap **out)
@@ -167,7 +227,7 @@ tsr_status tsr__bootstrap_open_adopted(struct tsr__rendezvous *rendezvous, int32
     bootstrap->timeout_ns = limit->timeout_ns;
     bootstrap->info = (tsr__bootstrap_info){
         .kind = TSR__BOOTSTRAP_ENV, .rank = rank, .size = size, .local_rank = -1, .local_size = -1};
-    const tsr_status status = meet(bootstrap, limit);
+    const tsr_status status = exchange_nodes(bootstrap, limit);
     if (status != TSR_OK) {
         tsr__bootstrap_close(&bootstrap);
         return status;
@@ -191,7 +251,8 @@ tsr_status tsr__bootstrap_exchange(tsr__bootstrap *bootstrap, const void *mine, 
                  "bootstrap: a contribution of %" PRIu64 " bytes is NULL", size_bytes);
     TSR__REQUIRE(!bootstrap->broken, "bootstrap: an earlier exchange failed");
     const tsr__bootstrap_limit from_now = tsr__bootstrap_limit_from_now(bootstrap->timeout_ns);
-    return exchange(bootstrap, mine, size_bytes, limit != NULL ? limit : &from_now, out);
+    return exchange_through_backend(bootstrap, mine, size_bytes, limit != NULL ? limit : &from_now,
+                                    out);
 }
 
 void tsr__bootstrap_close(tsr__bootstrap **bootstrap)

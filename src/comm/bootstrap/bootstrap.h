@@ -25,7 +25,7 @@ typedef enum tsr__bootstrap_kind {
     TSR__BOOTSTRAP_ENV,
     TSR__BOOTSTRAP_CALLBACK,
     TSR__BOOTSTRAP_SINGLE,
-    TSR__BOOTSTRAP_JOIN /* joins a running job, whose ranks are growing (api/grow.c) */
+    TSR__BOOTSTRAP_JOIN /* joins a running job, whose ranks are growing (api/grow_comm.c) */
 } tsr__bootstrap_kind;
 
 /* An all-gather function of the caller. Every rank contributes `size_bytes` bytes, and this number

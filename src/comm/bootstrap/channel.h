@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-#include "comm/bootstrap/wire.h"
+#include "comm/bootstrap/wire_protocol.h"
 
 /* Room for more than the longest address,
  * "[ffff:ffff:ffff:ffff:ffff:ffff:255.255.255.255]:65535". */
@@ -70,8 +70,8 @@ const uint8_t *tsr__channel_payload(const tsr__channel *channel, uint64_t *size)
 void tsr__channel_take(tsr__channel *channel, unsigned wanted_next);
 
 /* Starts to send a message. The previous message must have been sent. The payload of a sealed
- * message (one with a MAC, see wire.h) is not copied, so it must stay valid until it has been sent.
- * Other payloads, of at most TSR__WIRE_PROOF_SIZE bytes, are copied. */
+ * message (one with a MAC, see wire_protocol.h) is not copied, so it must stay valid until it has
+ * been sent. Other payloads, of at most TSR__WIRE_PROOF_SIZE bytes, are copied. */
 void tsr__channel_put(tsr__channel *channel, tsr__wire_type type, const void *payload, size_t size);
 
 /* Writes as many bytes as the socket accepts without blocking. */

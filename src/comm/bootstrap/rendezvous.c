@@ -3,8 +3,8 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/error.h"
-#include "comm/bootstrap/client.h"
-#include "comm/bootstrap/server.h"
+#include "comm/bootstrap/rendezvous_client.h"
+#include "comm/bootstrap/rendezvous_server.h"
 
 #define HANDSHAKE_NS (5 * TSR__SECOND)
 

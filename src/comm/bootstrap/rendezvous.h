@@ -4,8 +4,8 @@
  *
  * Any process can connect, so rank 0 does not trust a connection before its handshake is complete.
  * Rank 0 drops and logs a connection that sends unexpected data or is too slow; such a connection
- * never ends the job. Messages after the handshake are authenticated but not encrypted. wire.h
- * describes the protocol, and docs/launching.md describes the guarantees. */
+ * never ends the job. Messages after the handshake are authenticated but not encrypted.
+ * wire_protocol.h describes the protocol, and docs/launching.md describes the guarantees. */
 #ifndef TSR_COMM_BOOTSTRAP_RENDEZVOUS_H
 #define TSR_COMM_BOOTSTRAP_RENDEZVOUS_H
 
@@ -13,7 +13,7 @@
 
 #include "comm/bootstrap/bootstrap.h"
 #include "comm/bootstrap/channel.h"
-#include "comm/bootstrap/identity.h"
+#include "comm/bootstrap/job_identity.h"
 
 typedef struct tsr__rendezvous tsr__rendezvous;
 

@@ -10,9 +10,10 @@
 #ifndef TSR_COMM_FAILURE_FAILURE_H
 #define TSR_COMM_FAILURE_FAILURE_H
 
-#include "comm/job.h"
+#include "comm/comm_state.h"
 
-/* failure.c ------------------------------------------------------------------------------------ */
+/* failure.c ---------------------------------------------------------------------------------------
+ */
 
 /* Records that the communicator has failed. Has no effect if the communicator has failed before.
  * `announce` is true if this rank must report the failure to the other ranks, and false if one of
@@ -27,7 +28,16 @@ uint64_t tsr__comm_turn_ns(const tsr_comm *comm);
  * answers contain the number request->question. */
 void tsr__request_ask(tsr_request *request, int rank);
 
-/* mismatch.c ----------------------------------------------------------------------------------- */
+/* Adds a tombstone for a communicator that has failed, or that was destroyed with operations in
+ * progress. For one second, messages that other ranks have already sent to this communicator are
+ * received and discarded. Without a tombstone, their senders would have to close the connection
+ * before they could use their buffers again. */
+void tsr__tombstone_add(tsr__job *job, uint32_t comm);
+/* Receives and discards the messages that have arrived for communicators with a tombstone. */
+void tsr__tombstones_discard(tsr__job *job);
+
+/* mismatch.c --------------------------------------------------------------------------------------
+ */
 
 /* Returns this rank's call with this sequence number. Returns NULL if this rank has not made that
  * call yet, or if the call is too old to be kept. */
@@ -42,7 +52,8 @@ void tsr__comm_fail_mismatch(tsr_comm *comm, const tsr__call *mine, int rank,
  * sender, asked for its call, did not answer in time. */
 void tsr__request_fail_mismatch(const tsr_request *request);
 
-/* deadline.c ----------------------------------------------------------------------------------- */
+/* deadline.c --------------------------------------------------------------------------------------
+ */
 
 /* Returns whether the request waits for `rank`: for data that `rank` must publish or send, or for
  * `rank` to receive a message. */
@@ -55,7 +66,8 @@ bool tsr__job_has_ended_grace_period(const tsr__job *job, uint64_t now_ns);
  * have waited for a long time. Returns the time of the next call. */
 uint64_t tsr__job_check_deadlines(tsr__job *job, uint64_t now_ns);
 
-/* peer_failure.c ------------------------------------------------------------------------------- */
+/* peer_failure.c ----------------------------------------------------------------------------------
+ */
 
 /* Handles a request one of whose messages has failed, or has turned out to belong to another call
  * of its sender. In the second case asks the sender for that call; otherwise starts the
@@ -70,15 +82,5 @@ void tsr__comm_end_grace_period(tsr_comm *comm, uint64_t now_ns);
 /* Fails the communicator if an operation of it is running, because this process cannot receive
  * messages any more. */
 void tsr__comm_fail_stuck(tsr_comm *comm);
-
-/* tombstone.c ---------------------------------------------------------------------------------- */
-
-/* Adds a tombstone for a communicator that has failed, or that was destroyed with operations in
- * progress. For one second, messages that other ranks have already sent to this communicator are
- * received and discarded. Without a tombstone, their senders would have to close the connection
- * before they could use their buffers again. */
-void tsr__tombstone_add(tsr__job *job, uint32_t comm);
-/* Receives and discards the messages that have arrived for communicators with a tombstone. */
-void tsr__tombstones_discard(tsr__job *job);
 
 #endif

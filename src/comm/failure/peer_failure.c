@@ -51,7 +51,8 @@ static void start_grace_period(tsr_comm *comm)
         comm->grace_until_ns = tsr__deadline_ns(GRACE_NS + tsr__comm_turn_ns(comm));
 }
 
-/* Messages ----------------------------------------------------------------------------------- */
+/* Messages ----------------------------------------------------------------------------------------
+ */
 
 /* Handles a received message that belongs to another call than the request. In a collective, asks
  * the sender for its call, so that the error can name it. For a send or receive, fails at once,
@@ -103,7 +104,8 @@ static void fail_by_step(tsr_request *request, const tsr__step *step)
     fail_gone(comm, &request->call, step->peer);
 }
 
-/* Grace periods ------------------------------------------------------------------------------ */
+/* Grace periods -----------------------------------------------------------------------------------
+ */
 
 /* Returns a rank that is gone and whose data the operation in shared memory still needs, or −1.
  * Data that a rank published before it was gone is still used. */

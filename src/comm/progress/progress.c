@@ -2,11 +2,12 @@
 #include "comm/progress/progress.h"
 
 #include <sched.h>
+#include <stdatomic.h>
 
 #include "base/checked.h"
 #include "base/error.h"
 #include "comm/failure/failure.h"
-#include "comm/progress/control.h"
+#include "comm/progress/control_channel.h"
 
 #define MS UINT64_C(1000000)
 /* How long a waiting rank checks again and again (spins) before it sleeps. The time is
@@ -21,7 +22,8 @@
 #define SHM_POLLS 200
 #define SHM_POLLS_OVERSUBSCRIBED 8
 
-/* The effects of failures and questions that other files have recorded ------------------------ */
+/* The effects of failures and questions that other files have recorded ----------------------------
+ */
 
 static void ask(const tsr_request *request)
 {
@@ -72,7 +74,8 @@ bool tsr__job_apply(tsr__job *job)
     return true;
 }
 
-/* The loop ----------------------------------------------------------------------------------- */
+/* The loop ----------------------------------------------------------------------------------------
+ */
 
 /* Advances requests all messages of whose current round have completed. If `also_failed` is true,
  * also handles requests with a failed message. */
@@ -195,7 +198,8 @@ uint64_t tsr__job_tick(tsr__job *job, uint64_t now_ns)
     return next_ns;
 }
 
-/* Starting and waiting ----------------------------------------------------------------------- */
+/* Starting and waiting ----------------------------------------------------------------------------
+ */
 
 tsr_status tsr__request_start(tsr_request *request)
 {
@@ -258,8 +262,9 @@ static void set_sleeping(const tsr__job *job, bool sleeping)
 }
 
 /* Sleeps until something arrives. First sets this rank's flag `sleeping`. The last rank that
- * publishes a round in shared memory wakes all ranks whose flag it sees (publish() in shm/shm.c).
- * If it has published before this flag was set, the progress call below finds its data. */
+ * publishes a round in shared memory wakes all ranks whose flag it sees (publish() in
+ * shm/shm_operations.c). If it has published before this flag was set, the progress call below
+ * finds its data. */
 static void sleep_until(tsr__job *job, uint64_t wake_ns)
 {
     set_sleeping(job, true);

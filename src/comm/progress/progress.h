@@ -3,9 +3,10 @@
 #ifndef TSR_COMM_PROGRESS_PROGRESS_H
 #define TSR_COMM_PROGRESS_PROGRESS_H
 
-#include "comm/job.h"
+#include "comm/comm_state.h"
 
-/* progress.c ----------------------------------------------------------------------------------- */
+/* progress.c --------------------------------------------------------------------------------------
+ */
 
 /* Advances all operations of the job as far as possible without blocking. Returns true if any of
  * them has advanced. */
@@ -27,12 +28,14 @@ tsr_status tsr__request_start(tsr_request *request) TSR_NODISCARD;
 /* Blocks until the request is done. */
 void tsr__request_block(tsr_request *request);
 
-/* execute.c ------------------------------------------------------------------------------------ */
+/* execute_schedule.c ------------------------------------------------------------------------------
+ */
 
 /* Executes the schedule as far as possible without blocking. */
 void tsr__request_advance(tsr_request *request);
 
-/* cancel.c ------------------------------------------------------------------------------------- */
+/* cancel_request.c --------------------------------------------------------------------------------
+ */
 
 /* Cancels a request with messages in flight. Afterwards nothing accesses the caller's buffers.
  * Blocks for at most 60 ms. */
@@ -41,7 +44,8 @@ void tsr__request_cancel(tsr_request *request, tsr_status status, const char *wh
  * transport must have been destroyed, so that nothing writes to them any more. */
 void tsr__job_free_retained(tsr__job *job);
 
-/* request.c ------------------------------------------------------------------------------------ */
+/* request_memory.c --------------------------------------------------------------------------------
+ */
 
 /* Creates a request of `comm` with an empty schedule. */
 tsr_status tsr__request_create(tsr_comm *comm, tsr_request **out) TSR_NODISCARD;

@@ -4,7 +4,6 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "comm/recovery/member_links.h"
-#include "comm/recovery/notes.h"
 
 #define MS UINT64_C(1000000)
 /* How long a member that has been asked may take to answer before the next one is asked. */
@@ -35,7 +34,8 @@ typedef struct agreement {
     tsr__rendezvous *rendezvous;
 } agreement;
 
-/* Members -------------------------------------------------------------------------------------- */
+/* Members -----------------------------------------------------------------------------------------
+ */
 
 /* Returns the index of the member with this uid, or −1 if there is none. */
 static int find_member(const agreement *a, uint64_t uid)
@@ -71,7 +71,8 @@ static void mark_cut_off(agreement *a, int member)
         a->members[member].cut_off = true;
 }
 
-/* Decisions ------------------------------------------------------------------------------------ */
+/* Decisions ---------------------------------------------------------------------------------------
+ */
 
 /* Stores a decision of this process or of another member. If the decision makes the next
  * generation, it is the result of the agreement. */
@@ -390,7 +391,8 @@ static void seek_leader(agreement *a, uint64_t now)
     a->heartbeat_ns = 0;
 }
 
-/* Leading -------------------------------------------------------------------------------------- */
+/* Leading -----------------------------------------------------------------------------------------
+ */
 
 /* Connects to the members that have not joined, to detect whether they have ended. */
 static void watch_missing(agreement *a, uint64_t now)
@@ -501,7 +503,8 @@ static tsr_status lead(agreement *a, uint64_t now)
     return TSR_OK;
 }
 
-/* The loop ------------------------------------------------------------------------------------- */
+/* The loop ----------------------------------------------------------------------------------------
+ */
 
 static tsr_status advance_agreement(agreement *a)
 {

@@ -15,7 +15,8 @@
 #include "base/environment.h"
 #include "base/error.h"
 
-/* Addresses ---------------------------------------------------------------------------------- */
+/* Addresses ---------------------------------------------------------------------------------------
+ */
 
 /* Adds an address to the card. Ignores families other than IPv4 and IPv6. */
 static void add_address(tsr__card *card, const struct sockaddr *address)
@@ -72,7 +73,8 @@ static void choose_addresses(tsr__card *card, const tsr__bootstrap_info *info)
         add_loopback(card);
 }
 
-/* Listening ---------------------------------------------------------------------------------- */
+/* Listening ---------------------------------------------------------------------------------------
+ */
 
 /* Gives the address to listen on: the only address of the card, or all addresses of the host. */
 static socklen_t bind_address(const tsr__card *card, struct sockaddr_storage *out)
@@ -198,7 +200,8 @@ void tsr__roster_derive(tsr__roster *roster)
     roster->generation = 0;
 }
 
-/* Decisions ---------------------------------------------------------------------------------- */
+/* Decisions ---------------------------------------------------------------------------------------
+ */
 
 const tsr__decision *tsr__recovery_find(const tsr__recovery *recovery, uint64_t lineage,
                                         uint32_t generation)

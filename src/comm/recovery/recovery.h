@@ -12,7 +12,7 @@
 #include <sys/socket.h>
 
 #include "comm/bootstrap/bootstrap.h"
-#include "comm/bootstrap/wire.h"
+#include "comm/bootstrap/wire_protocol.h"
 
 #define TSR__CARD_ADDRESSES 4
 

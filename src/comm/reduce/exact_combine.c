@@ -7,7 +7,8 @@
 #define BLOCK 256 /* number of elements that are summed at a time, in arrays on the stack */
 #define LIMBS 34  /* number of 64-bit limbs; the lowest bit of limb 0 stands for 2^−1074 */
 
-/* Elements as doubles ------------------------------------------------------------------------ */
+/* Elements as doubles -----------------------------------------------------------------------------
+ */
 
 static double double_of_bits(uint64_t bits)
 {
@@ -71,7 +72,8 @@ static void store(tsr_dtype dtype, uint8_t *out, double value)
     }
 }
 
-/* Sums in integers --------------------------------------------------------------------------- */
+/* Sums in integers --------------------------------------------------------------------------------
+ */
 
 typedef struct wide {
     uint64_t limbs[LIMBS]; /* an integer in two's complement, lowest limb first */
@@ -185,7 +187,8 @@ static double sum_wide(tsr_dtype dtype, const void *const *inputs, int n, size_t
     return wide_round(&sum, dtype != TSR_F64);
 }
 
-/* Sums in two doubles ------------------------------------------------------------------------ */
+/* Sums in two doubles -----------------------------------------------------------------------------
+ */
 
 /* Adds value[i] to the pair high[i] + low[i] for each i < count. lost[i] becomes nonzero if the
  * pair cannot hold the sum exactly. */
@@ -238,7 +241,8 @@ static void sum_block(tsr_dtype dtype, double *out, const void *const *inputs, i
     }
 }
 
-/* Products ----------------------------------------------------------------------------------- */
+/* Products ----------------------------------------------------------------------------------------
+ */
 
 /* Compares two numbers, where −0 is less than +0. */
 static bool is_less(double a, double b)

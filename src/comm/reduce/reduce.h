@@ -26,6 +26,9 @@ typedef struct tsr__kernels {
     tsr__divide_fn divide[TSR__REDUCE_DTYPES];
 } tsr__kernels;
 
+/* The tables of kernels, one for each instruction set that this build supports. */
+extern const tsr__kernels tsr__kernels_base, tsr__kernels_avx2, tsr__kernels_avx512;
+
 /* Returns the fastest kernels that this processor supports. */
 const tsr__kernels *tsr__reduce_kernels(void);
 /* Returns the n-th table among those that are built and that this processor supports, or NULL. For

@@ -12,9 +12,9 @@
 #define TSR_COMM_SHM_SHM_H
 
 #include "comm/algorithms/tree.h"
+#include "comm/collective_call.h"
 #include "comm/reduce/reduce.h"
-#include "comm/shm/memory.h"
-#include "comm/shm/slot.h"
+#include "comm/shm/memfd.h"
 
 /* The largest number of ranks of a communicator that uses the transport. Polling more slots would
  * take too long, and bit masks of ranks have 64 bits. */
@@ -61,7 +61,8 @@ typedef struct tsr__shm_operation {
     struct tsr__shm_operation *next;
 } tsr__shm_operation;
 
-/* regions.c: the memory of each rank ----------------------------------------------------------- */
+/* shm_regions.c: the memory of each rank ----------------------------------------------------------
+ */
 
 /* Sets *out to whether TESSERA_SHARED_MEMORY allows this transport. Fails if the variable's value
  * is invalid. */
@@ -73,7 +74,7 @@ tsr_status tsr__shm_regions_open(int rank, int size, tsr__shm_regions **out) TSR
 /* Unmaps all regions and sets the pointer to NULL. Accepts NULL. */
 void tsr__shm_regions_close(tsr__shm_regions **regions);
 
-/* All following functions of regions.c accept NULL for `regions`. */
+/* All following functions of shm_regions.c accept NULL for `regions`. */
 
 /* Returns what other processes need to map the region of this process. */
 tsr__shm_memory_key tsr__shm_regions_key(const tsr__shm_regions *regions);
@@ -95,7 +96,8 @@ void tsr__shm_slot_retire(tsr__shm_regions *regions, int slot, uint32_t comm, co
 void tsr__shm_reader_left(tsr__shm_regions *regions, uint32_t comm, int reader);
 void tsr__shm_reader_ended(tsr__shm_regions *regions, int reader);
 
-/* shm.c: operations in progress ---------------------------------------------------------------- */
+/* shm_operations.c: operations in progress --------------------------------------------------------
+ */
 
 /* Creates the transport of a communicator of at most `max_size` ranks. It cannot be used before
  * tsr__shm_attach. */
@@ -119,10 +121,10 @@ typedef struct tsr__shm_event {
     bool happened;                 /* at least one of the above is set */
 } tsr__shm_event;
 
-/* Appends an operation. Its `rounds` must be set, and its call's `sequence` and `history` (call.h)
- * must be final. `before` is the communicator's previous call, which is published with this one so
- * that a mismatch can be explained; if it is not known, pass the operation's own call. It must stay
- * valid until the operation has completed. */
+/* Appends an operation. Its `rounds` must be set, and its call's `sequence` and `history`
+ * (collective_call.h) must be final. `before` is the communicator's previous call, which is
+ * published with this one so that a mismatch can be explained; if it is not known, pass the
+ * operation's own call. It must stay valid until the operation has completed. */
 void tsr__shm_add(tsr__shm *shm, tsr__shm_operation *operation, const tsr__call *before);
 /* Publishes and consumes rounds as far as possible without blocking, but returns at the first
  * event. Returns true if it has published or consumed anything. After an event, call this function
@@ -143,7 +145,8 @@ void tsr__shm_set_sleeping(tsr__shm *shm, bool sleeping);
  * complete an operation that this rank has cancelled. Accepts NULL. */
 void tsr__shm_stop(tsr__shm *shm);
 
-/* rounds.c: the data of each round ------------------------------------------------------------- */
+/* shm_rounds.c: the data of each round ------------------------------------------------------------
+ */
 
 /* Sets `rounds`, `piece` and `each_reduces_all`. */
 void tsr__shm_prepare(int size, tsr__shm_operation *operation);

@@ -1,0 +1,433 @@
+#include "comm/progress/control_channel.h"
+
+#include <stddef.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "comm/failure/failure.h"
+#include "comm/message_tags.h"
+
+/* number of receives for notes (control messages) that are posted at the same time */
+#define POSTED 4
+#define WAKE_BYTES 8
+/* how long to wait before a note is sent again to a mailbox that was full */
+#define RETRY_NS UINT64_C(1000000)
+
+typedef enum note_kind {
+    /* Asks which call the receiver has made with the sequence number of `call`. The sender is
+     * waiting in `call`. */
+    NOTE_ASK,
+    NOTE_ANSWER, /* the answer to question `number`: `call` is the call of the rank that answers */
+    NOTE_ABORT,  /* the sender's communicator has failed */
+    NOTE_LEAVE,  /* the sender destroys the communicator; `number`: whether its job continues */
+    NOTE_WAKE    /* wakes the receiver; only the first WAKE_BYTES are sent */
+} note_kind;
+
+/* Processes of one build send this struct to each other without conversion. */
+typedef struct control_note {
+    uint32_t kind, comm;
+    int32_t from; /* the sender's rank in the communicator */
+    /* The sender's rank in the job. It identifies the communicator together with `comm` and `from`,
+     * see message_tags.h. */
+    int32_t world;
+    uint32_t number;
+    int32_t status;
+    uint32_t has_call;
+    uint32_t unused;
+    uint64_t sequence;
+    /* `before` is the sender's collective call before `call`. If the sender does not keep that call
+     * any more, `before` equals `call`. */
+    tsr__call call, before;
+    char why[TSR__COMM_WHY];
+} control_note;
+
+typedef struct outgoing {
+    struct outgoing *next;
+    tsr__message message;
+    int waits_for; /* a rank of the job whose mailbox is full; −1: none */
+    control_note note;
+} outgoing;
+
+struct tsr__control {
+    struct {
+        tsr__message message;
+        control_note note;
+        bool has_arrived;
+    } posted[POSTED];
+    int next;     /* the index in `posted` of the oldest receive, which completes first */
+    bool closing; /* the channel is being closed, so no more receives are posted */
+    outgoing *sent;
+    int waiting; /* the number of notes in `sent` that wait for room in a mailbox */
+    /* Notes for communicators that do not exist on this rank yet. */
+    control_note *early;
+    size_t early_count, early_capacity;
+};
+
+_Static_assert(sizeof(control_note) <= TSR__MAILBOX_MAX_BYTES, "a note fits into a mailbox");
+
+/* Returns how many bytes of a note are sent: those of the fields that its kind uses. */
+static size_t bytes_of(const control_note *note)
+{
+    if (note->kind == NOTE_WAKE)
+        return WAKE_BYTES;
+    if (note->status < 0)
+        return sizeof *note;
+    return note->has_call ? offsetof(control_note, why) : offsetof(control_note, call);
+}
+
+static void on_received(tsr__message *message)
+{
+    tsr__job *job = message->owner;
+    tsr__control *control = job->control;
+    for (int i = 0; i < POSTED; i++) {
+        if (&control->posted[i].message == message)
+            control->posted[i].has_arrived = true;
+    }
+}
+
+static void post(tsr__job *job, int i)
+{
+    tsr__control *control = job->control;
+    tsr__message *message = &control->posted[i].message;
+    control->posted[i].has_arrived = false;
+    *message = (tsr__message){.on_complete = on_received, .owner = job};
+    tsr__transport_recv(job->transport, job->rank, TSR__TAG_CONTROL, TSR__TAG_CONTROL_MASK,
+                        &control->posted[i].note, sizeof control->posted[i].note, message);
+    control->posted[i].has_arrived = message->state != TSR__MESSAGE_IN_FLIGHT;
+}
+
+tsr_status tsr__control_open(tsr__job *job)
+{
+    job->control = tsr__calloc(1, sizeof *job->control);
+    if (!job->control)
+        return TSR_ERR_NO_MEMORY;
+    for (int i = 0; i < POSTED; i++)
+        post(job, i);
+    return job->mailbox ? tsr__transport_watch_file(job->transport, tsr__mailbox_file(job->mailbox))
+                        : TSR_OK;
+}
+
+void tsr__control_cancel(tsr__job *job)
+{
+    if (!job->control)
+        return;
+    job->control->closing = true;
+    for (int i = 0; i < POSTED; i++)
+        tsr__transport_cancel(job->transport, &job->control->posted[i].message);
+}
+
+void tsr__control_close(tsr__job *job)
+{
+    if (!job->control)
+        return;
+    while (job->control->sent) {
+        outgoing *next = job->control->sent->next;
+        tsr__free(job->control->sent);
+        job->control->sent = next;
+    }
+    tsr__free(job->control->early);
+    tsr__free(job->control);
+    job->control = NULL;
+}
+
+/* Sending -----------------------------------------------------------------------------------------
+ */
+
+static outgoing *free_slot(tsr__control *control)
+{
+    for (outgoing *slot = control->sent; slot; slot = slot->next) {
+        if (slot->message.state != TSR__MESSAGE_IN_FLIGHT && slot->waits_for < 0)
+            return slot;
+    }
+    outgoing *slot = tsr__calloc(1, sizeof *slot);
+    if (slot) {
+        slot->next = control->sent;
+        slot->waits_for = -1;
+        control->sent = slot;
+    }
+    return slot;
+}
+
+/* Returns whether a note must be sent to a rank. A rank that has left needs only the NOTE_LEAVE
+ * that tells it that this rank will not read its slot any more. */
+static bool needs_note(const tsr_comm *comm, int rank, const control_note *note)
+{
+    const tsr__peer_state *peer = &comm->peers[rank];
+    if (rank == comm->rank || tsr__transport_is_lost(comm->job->transport, comm->world_of[rank]))
+        return false;
+    return !peer->left || (peer->job_continues && comm->shm && note->kind == NOTE_LEAVE);
+}
+
+/* Sends a note to a rank. A note that reports a failure must not overtake messages that this rank
+ * has sent before, because these may complete the operations of other ranks. If `overtakes` is
+ * true, the note is a question or an answer, which may overtake messages. Such a note goes through
+ * the mailbox of a rank of this host, so that it arrives even if that rank cannot receive messages
+ * any more (tsr__transport_is_stuck). */
+static void send_to(tsr_comm *comm, int rank, const control_note *note, bool overtakes)
+{
+    tsr__job *job = comm->job;
+    const int world = comm->world_of[rank];
+    tsr__mailbox_result result = TSR__MAILBOX_UNREACHABLE;
+    if (!needs_note(comm, rank, note))
+        return;
+    if (overtakes || !tsr__transport_is_connected(job->transport, world))
+        result = tsr__mailbox_send(job->mailbox, world, note, bytes_of(note));
+    /* A rank whose mailbox is full is awake, so it need not be woken. */
+    if (result == TSR__MAILBOX_SENT || (result == TSR__MAILBOX_FULL && note->kind == NOTE_WAKE))
+        return;
+    outgoing *slot = free_slot(job->control);
+    if (!slot)
+        return;
+    slot->note = *note;
+    slot->message = (tsr__message){0};
+    if (result == TSR__MAILBOX_FULL) {
+        slot->waits_for = world;
+        job->control->waiting++;
+    } else {
+        tsr__transport_send(job->transport, world, TSR__TAG_CONTROL | tsr__tag_source(job->rank),
+                            &slot->note, bytes_of(note), &slot->message);
+    }
+}
+
+/* Tries again to send the notes that wait because a rank's mailbox was full. Drops notes to ranks
+ * that are lost. */
+static void send_waiting(tsr__job *job)
+{
+    for (outgoing *slot = job->control->sent; slot && job->control->waiting > 0;
+         slot = slot->next) {
+        if (slot->waits_for < 0)
+            continue;
+        if (!tsr__transport_is_lost(job->transport, slot->waits_for) &&
+            tsr__mailbox_send(job->mailbox, slot->waits_for, &slot->note, bytes_of(&slot->note)) ==
+                TSR__MAILBOX_FULL)
+            continue;
+        slot->waits_for = -1;
+        job->control->waiting--;
+    }
+}
+
+bool tsr__control_is_behind(const tsr__job *job)
+{
+    return job->control && job->control->waiting > 0;
+}
+
+void tsr__control_flush(tsr__job *job, uint64_t until_ns)
+{
+    control_note ignored;
+    while (tsr__control_is_behind(job) && tsr__now_ns() < until_ns) {
+        /* empty this rank's mailbox, because other ranks may wait for room in it */
+        while (tsr__mailbox_receive(job->mailbox, &ignored, sizeof ignored) > 0)
+            ;
+        (void)tsr__transport_progress(job->transport);
+        tsr__transport_sleep(job->transport, tsr__deadline_ns(RETRY_NS));
+        send_waiting(job);
+    }
+}
+
+static void send_note(tsr_comm *comm, int rank, const control_note *note)
+{
+    if (!comm->job->control || comm->size == 1)
+        return;
+    const bool overtakes = note->kind != NOTE_WAKE && (rank >= 0 || note->kind == NOTE_ASK);
+    for (int i = 0; i < comm->size; i++) {
+        if (rank == i || rank < 0)
+            send_to(comm, i, note, overtakes);
+    }
+}
+
+static control_note note_of(const tsr_comm *comm, note_kind kind)
+{
+    return (control_note){.kind = (uint32_t)kind,
+                          .comm = comm->id,
+                          .from = comm->rank,
+                          .world = comm->job->rank,
+                          .sequence = comm->sequence};
+}
+
+static void put_calls(const tsr_comm *comm, control_note *note, const tsr__call *call)
+{
+    const tsr__call *before =
+        call->sequence > 0 ? tsr__comm_past_call(comm, call->sequence - 1) : NULL;
+    note->has_call = 1;
+    note->call = *call;
+    note->before = before ? *before : *call;
+}
+
+void tsr__control_ask(tsr_comm *comm, int rank, uint32_t number, const tsr__call *call)
+{
+    control_note note = note_of(comm, NOTE_ASK);
+    note.number = number;
+    put_calls(comm, &note, call);
+    send_note(comm, rank, &note);
+}
+
+static void put_failure(const tsr_comm *comm, control_note *note)
+{
+    note->status = (int32_t)comm->status;
+    memcpy(note->why, comm->why, sizeof note->why);
+}
+
+void tsr__control_abort(tsr_comm *comm, int rank)
+{
+    control_note note = note_of(comm, NOTE_ABORT);
+    put_failure(comm, &note);
+    send_note(comm, rank, &note);
+}
+
+void tsr__control_wake(tsr_comm *comm, int rank)
+{
+    const control_note note = note_of(comm, NOTE_WAKE);
+    send_note(comm, rank, &note);
+}
+
+void tsr__control_leave(tsr_comm *comm)
+{
+    control_note note = note_of(comm, NOTE_LEAVE);
+    note.number = comm->job->references > 1;
+    /* NOTE_LEAVE also reports a failure of the communicator, because it may arrive before the
+     * NOTE_ABORT of the rank that failed first */
+    put_failure(comm, &note);
+    send_note(comm, -1, &note);
+}
+
+/* Receiving ---------------------------------------------------------------------------------------
+ */
+
+static void answer(tsr_comm *comm, const control_note *question)
+{
+    if (comm->status != TSR_OK) {
+        tsr__control_abort(comm, question->from);
+        return;
+    }
+    control_note note = note_of(comm, NOTE_ANSWER);
+    const tsr__call *mine = tsr__comm_past_call(comm, question->call.sequence);
+    note.number = question->number;
+    if (mine)
+        put_calls(comm, &note, mine);
+    send_note(comm, question->from, &note);
+    tsr__comm_compare(comm, question->from, &question->call, &question->before);
+}
+
+static void handle(tsr_comm *comm, const control_note *note)
+{
+    if (note->from < 0 || note->from >= comm->size || note->from == comm->rank ||
+        comm->world_of[note->from] != note->world)
+        return;
+    tsr__peer_state *peer = &comm->peers[note->from];
+    switch ((note_kind)note->kind) {
+    case NOTE_ASK:
+        answer(comm, note);
+        break;
+    case NOTE_ANSWER:
+        peer->answered = note->number;
+        peer->sequence = note->sequence;
+        if (note->has_call)
+            tsr__comm_compare(comm, note->from, &note->call, &note->before);
+        break;
+    case NOTE_ABORT:
+        if (note->status < 0)
+            tsr__comm_fail(comm, false, (tsr_status)note->status, "%s", note->why);
+        break;
+    case NOTE_LEAVE:
+        peer->left = true;
+        peer->job_continues = note->number != 0;
+        if (note->status < 0)
+            tsr__comm_fail(comm, false, (tsr_status)note->status, "%s", note->why);
+        comm->has_departures = true;
+        break;
+    case NOTE_WAKE:
+        break;
+    }
+}
+
+/* Keeps a note for a communicator that this rank has not created yet. Few notes are kept: this rank
+ * can be at most one communicator behind the other ranks, and each of them sends at most one
+ * NOTE_ABORT and one NOTE_LEAVE for that communicator. */
+static void keep(tsr__job *job, const control_note *note)
+{
+    tsr__control *control = job->control;
+    void *early = control->early;
+    if ((note->kind != NOTE_ABORT && note->kind != NOTE_LEAVE) ||
+        control->early_count >= 2 * (size_t)job->size)
+        return;
+    const bool fits = tsr__grow(&early, &control->early_capacity, control->early_count + 1,
+                                sizeof *control->early) == TSR_OK;
+    control->early = early;
+    if (fits)
+        control->early[control->early_count++] = *note;
+}
+
+static void dispatch(tsr__job *job, const control_note *note)
+{
+    for (tsr_comm *comm = job->comms; comm; comm = comm->next) {
+        if (comm->id == note->comm) {
+            handle(comm, note);
+            return;
+        }
+    }
+    /* This rank does not have the communicator: it has destroyed it already, or has not created it
+     * yet. */
+    if (note->kind == NOTE_LEAVE && note->comm < job->next_id)
+        tsr__shm_reader_left(job->shm_regions, note->comm, note->world);
+    if (note->comm >= job->next_id)
+        keep(job, note);
+}
+
+void tsr__control_replay(tsr_comm *comm)
+{
+    tsr__control *control = comm->job->control;
+    size_t kept = 0;
+    for (size_t i = 0; control && i < control->early_count; i++) {
+        if (control->early[i].comm == comm->id)
+            handle(comm, &control->early[i]);
+        else if (control->early[i].comm >= comm->job->next_id)
+            control->early[kept++] = control->early[i];
+    }
+    if (control)
+        control->early_count = kept;
+}
+
+/* Handles a note of which `bytes` bytes have arrived. */
+static void take(tsr__job *job, control_note *note, uint64_t bytes)
+{
+    const bool has_head = bytes >= offsetof(control_note, call);
+    note->why[sizeof note->why - 1] = '\0';
+    if (has_head && bytes == bytes_of(note) && note->kind != NOTE_WAKE)
+        dispatch(job, note);
+}
+
+static bool take_mail(tsr__job *job)
+{
+    control_note note;
+    bool moved = false;
+    if (!job->mailbox || !job->control || job->control->closing)
+        return false;
+    if (job->control->waiting > 0)
+        send_waiting(job);
+    if (!tsr__transport_take_readable(job->transport))
+        return false;
+    for (size_t bytes; (bytes = tsr__mailbox_receive(job->mailbox, &note, sizeof note)) > 0;) {
+        take(job, &note, bytes);
+        moved = true;
+    }
+    return moved;
+}
+
+/* Receives complete in the order in which they were posted, so only posted[next] has to be checked.
+ */
+bool tsr__control_progress(tsr__job *job)
+{
+    tsr__control *control = job->control;
+    bool moved = false;
+    while (control && !control->closing && control->posted[control->next].has_arrived) {
+        const int i = control->next;
+        control_note note = control->posted[i].note;
+        const tsr__message *message = &control->posted[i].message;
+        const uint64_t bytes = message->state == TSR__MESSAGE_DONE ? message->size_bytes : 0;
+        control->next = (i + 1) % POSTED;
+        post(job, i);
+        take(job, &note, bytes);
+        moved = true;
+    }
+    return take_mail(job) || moved;
+}

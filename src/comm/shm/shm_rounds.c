@@ -1,0 +1,407 @@
+/* The data of each round of each operation: what a rank publishes (writes to its slot), and what it
+ * consumes (reads from the slots of all ranks). A piece is the elements that one round transfers.
+ *
+ * `send` and `recv` may be the same memory. So a rank publishes only elements of `send` that
+ * consuming earlier rounds has not overwritten, and it consumes a round only after it has published
+ * its own data of that round. */
+#include <string.h>
+
+#include "base/checked.h"
+#include "comm/algorithms/choose.h"
+#include "comm/shm/shm_state.h"
+
+/* Positions in the data ---------------------------------------------------------------------------
+ */
+
+static uint64_t bytes_of(const tsr__shm_operation *operation, uint64_t elements)
+{
+    return elements * operation->element_bytes;
+}
+
+/* Returns the number of elements of a block of `block` elements that round number `round`
+ * transfers. */
+static uint64_t piece_count(const tsr__shm_operation *operation, uint64_t block, uint64_t round)
+{
+    const uint64_t start = round * operation->piece;
+    return start >= block ? 0 : tsr__min_u64(operation->piece, block - start);
+}
+
+/* The part of a piece that one rank reduces. It consists of complete cache lines. */
+typedef struct share {
+    uint64_t start, count;
+} share;
+
+static share share_of(uint64_t piece, int size, int rank)
+{
+    const uint64_t each = tsr__align_up_u64(tsr__div_up_u64(piece, (uint64_t)size), 64);
+    const uint64_t start = tsr__min_u64(piece, each * (uint64_t)rank);
+    return (share){start, tsr__min_u64(piece - start, each)};
+}
+
+/* Returns where a rank publishes the data of an operation of `total_bytes`. Small data goes into
+ * the cache line that contains the sequence number. */
+static uint8_t *input_at(const tsr__shm *shm, int rank, uint64_t total_bytes)
+{
+    const unsigned index = tsr__shm_buffer_index(shm);
+    tsr__shm_slot *slot = shm->slots[rank];
+    return total_bytes <= TSR__SHM_INLINE_BYTES ? slot->headers[index].line.data
+                                                : slot->buffers[index].input;
+}
+
+/* Returns where a rank publishes one piece for each other rank. */
+static uint8_t *pieces_at(const tsr__shm *shm, int rank)
+{
+    return shm->slots[rank]->buffers[tsr__shm_buffer_index(shm)].input;
+}
+
+static void copy(void *to, const void *from, uint64_t bytes)
+{
+    if (bytes > 0 && to != from)
+        memcpy(to, from, (size_t)bytes);
+}
+
+/* Preparing ---------------------------------------------------------------------------------------
+ */
+
+static uint64_t rounds_of(uint64_t elements, uint64_t piece)
+{
+    return elements <= piece ? 1 : tsr__div_up_u64(elements, piece);
+}
+
+static uint64_t largest_block(const tsr__blocks *blocks, int size)
+{
+    uint64_t most = 0;
+    for (int i = 0; i < size; i++)
+        most = tsr__max_u64(most, tsr__block_count(blocks, i));
+    return most;
+}
+
+/* Sets the rounds of a reduction. A large reduction needs one round more than it has pieces,
+ * because the results of a piece are published together with the next piece. */
+static void prepare_reduction(tsr__shm_operation *operation)
+{
+    const uint64_t count = operation->count;
+    const uint64_t most = TSR__SHM_INPUT_BYTES / operation->element_bytes;
+    operation->each_reduces_all = tsr__choose_one_round(bytes_of(operation, count));
+    operation->rounds = operation->each_reduces_all ? 1 : rounds_of(count, most) + 1;
+    operation->piece = most;
+    /* a large reduction: make the pieces nearly equal in size */
+    if (!operation->each_reduces_all) {
+        const uint64_t even = tsr__div_up_u64(count, operation->rounds - 1);
+        operation->piece = tsr__min_u64(tsr__align_up_u64(even, 64), most);
+    }
+}
+
+/* Sets the number of rounds and the size of a piece of an operation that moves blocks, if a rank
+ * publishes `pieces` pieces in each round, which must fit in its buffer together. */
+static void prepare_blocks(int size, tsr__shm_operation *operation, uint64_t pieces)
+{
+    const uint64_t block = largest_block(&operation->blocks, size);
+    operation->piece = TSR__SHM_INPUT_BYTES / pieces / 64 * 64 / operation->element_bytes;
+    operation->rounds = rounds_of(block, operation->piece);
+}
+
+void tsr__shm_prepare(int size, tsr__shm_operation *operation)
+{
+    switch (operation->kind) {
+    case TSR__CALL_ALL_REDUCE:
+    case TSR__CALL_REDUCE:
+        prepare_reduction(operation);
+        break;
+    case TSR__CALL_REDUCE_SCATTER:
+    case TSR__CALL_REDUCE_SCATTER_V:
+    case TSR__CALL_SCATTER:
+    case TSR__CALL_ALL_TO_ALL:
+        prepare_blocks(size, operation, (uint64_t)size);
+        break;
+    case TSR__CALL_ALL_GATHER:
+    case TSR__CALL_ALL_GATHER_V:
+    case TSR__CALL_GATHER:
+    case TSR__CALL_SPLIT:
+    case TSR__CALL_DUPLICATE:
+        prepare_blocks(size, operation, 1);
+        break;
+    case TSR__CALL_BROADCAST:
+        operation->piece = TSR__SHM_INPUT_BYTES / operation->element_bytes;
+        operation->rounds = rounds_of(operation->count, operation->piece);
+        break;
+    case TSR__CALL_BARRIER:
+        operation->rounds = 1;
+        break;
+    default:
+        operation->rounds = 0;
+    }
+}
+
+/* Reductions --------------------------------------------------------------------------------------
+ */
+
+/* Combines the contributions of all ranks, to which shm->inputs points, into `out`. */
+static void combine(tsr__shm *shm, const tsr__shm_operation *operation, void *out, uint64_t count)
+{
+    const tsr__combination combination = {.combine = operation->combine,
+                                          .divide = operation->divide,
+                                          .dtype = (tsr_dtype)operation->call->dtype,
+                                          .op = (tsr_op)operation->call->op,
+                                          .element_bytes = (size_t)operation->element_bytes,
+                                          .size = shm->size,
+                                          .exact = operation->exact};
+    tsr__combine_all(&combination, shm->inputs, out, (size_t)count);
+}
+
+static bool gets_result(const tsr__shm *shm, const tsr__shm_operation *operation)
+{
+    return operation->kind != TSR__CALL_REDUCE || operation->root == shm->rank;
+}
+
+static void publish_reduction(tsr__shm *shm, const tsr__shm_operation *operation)
+{
+    const uint64_t piece = piece_count(operation, operation->count, operation->round);
+    const uint8_t *from =
+        operation->send + bytes_of(operation, operation->round * operation->piece);
+    if (piece == 0)
+        return;
+    uint8_t *to = input_at(shm, shm->rank, bytes_of(operation, piece));
+    if (operation->each_reduces_all) {
+        memcpy(to, from, (size_t)bytes_of(operation, piece));
+        return;
+    }
+    /* Do not copy this rank's own share of the piece, because only this rank reduces it, so no
+     * other rank reads it. */
+    const share own = share_of(piece, shm->size, shm->rank);
+    const uint64_t end = own.start + own.count;
+    copy(to, from, bytes_of(operation, own.start));
+    copy(to + bytes_of(operation, end), from + bytes_of(operation, end),
+         bytes_of(operation, piece - end));
+}
+
+static void consume_small_reduction(tsr__shm *shm, const tsr__shm_operation *operation)
+{
+    const uint64_t count = operation->count;
+    if (count == 0 || !gets_result(shm, operation))
+        return;
+    for (int i = 0; i < shm->size; i++)
+        shm->inputs[i] =
+            i == shm->rank ? operation->send : input_at(shm, i, bytes_of(operation, count));
+    combine(shm, operation, operation->recv, count);
+}
+
+/* Copies the results that the other ranks have computed for the previous piece. */
+static void consume_results(const tsr__shm *shm, const tsr__shm_operation *operation)
+{
+    if (operation->round == 0 || !gets_result(shm, operation))
+        return;
+    const unsigned index = tsr__shm_buffer_index(shm);
+    const uint64_t piece = piece_count(operation, operation->count, operation->round - 1);
+    uint8_t *to = operation->recv + bytes_of(operation, (operation->round - 1) * operation->piece);
+    for (int i = 1; i < shm->size; i++) {
+        const int from = (shm->rank + i) % shm->size;
+        const share theirs = share_of(piece, shm->size, from);
+        copy(to + bytes_of(operation, theirs.start), shm->slots[from]->buffers[index].result,
+             bytes_of(operation, theirs.count));
+    }
+}
+
+/* Reduces this rank's share of the current piece. Writes the result into the buffer of the next
+ * round. */
+static void consume_share(tsr__shm *shm, const tsr__shm_operation *operation)
+{
+    const uint64_t piece = piece_count(operation, operation->count, operation->round);
+    const share own = share_of(piece, shm->size, shm->rank);
+    const uint64_t at = operation->round * operation->piece + own.start;
+    const unsigned next = tsr__shm_buffer_index(shm) ^ 1;
+    uint8_t *result = shm->slots[shm->rank]->buffers[next].result;
+    if (own.count == 0)
+        return;
+    for (int i = 0; i < shm->size; i++)
+        shm->inputs[i] = i == shm->rank ? operation->send + bytes_of(operation, at)
+                                        : input_at(shm, i, bytes_of(operation, piece)) +
+                                              bytes_of(operation, own.start);
+    combine(shm, operation, result, own.count);
+    if (gets_result(shm, operation))
+        memcpy(operation->recv + bytes_of(operation, at), result,
+               (size_t)bytes_of(operation, own.count));
+}
+
+static void consume_reduce_scatter(tsr__shm *shm, const tsr__shm_operation *operation)
+{
+    const uint64_t block = tsr__block_count(&operation->blocks, shm->rank);
+    const uint64_t count = piece_count(operation, block, operation->round);
+    const uint64_t at = operation->round * operation->piece;
+    const uint64_t start = tsr__block_start(&operation->blocks, shm->rank) + at;
+    const uint64_t offset = bytes_of(operation, (uint64_t)shm->rank * operation->piece);
+    if (count == 0)
+        return;
+    for (int i = 0; i < shm->size; i++)
+        shm->inputs[i] = i == shm->rank ? operation->send + bytes_of(operation, start)
+                                        : pieces_at(shm, i) + offset;
+    combine(shm, operation, operation->recv + bytes_of(operation, at), count);
+}
+
+/* Moving ------------------------------------------------------------------------------------------
+ */
+
+/* Publishes, for each other rank, a piece of the block that this rank sends to it. */
+static void publish_pieces(tsr__shm *shm, const tsr__shm_operation *operation)
+{
+    uint8_t *pieces = pieces_at(shm, shm->rank);
+    for (int i = 0; i < shm->size; i++) {
+        const uint64_t block = tsr__block_count(&operation->blocks, i);
+        const uint64_t count = piece_count(operation, block, operation->round);
+        const uint64_t at =
+            tsr__block_start(&operation->blocks, i) + operation->round * operation->piece;
+        if (i != shm->rank && count > 0)
+            memcpy(pieces + bytes_of(operation, (uint64_t)i * operation->piece),
+                   operation->send + bytes_of(operation, at), (size_t)bytes_of(operation, count));
+    }
+}
+
+static void consume_all_to_all(const tsr__shm *shm, const tsr__shm_operation *operation)
+{
+    const uint64_t offset = bytes_of(operation, (uint64_t)shm->rank * operation->piece);
+    for (int i = 0; i < shm->size; i++) {
+        const int from = (shm->rank + i) % shm->size;
+        const uint64_t block = tsr__block_count(&operation->blocks, from);
+        const uint64_t count = piece_count(operation, block, operation->round);
+        const uint64_t at =
+            tsr__block_start(&operation->blocks, from) + operation->round * operation->piece;
+        if (count > 0)
+            copy(operation->recv + bytes_of(operation, at),
+                 from == shm->rank ? operation->send + bytes_of(operation, at)
+                                   : pieces_at(shm, from) + offset,
+                 bytes_of(operation, count));
+    }
+}
+
+static void consume_scatter(const tsr__shm *shm, const tsr__shm_operation *operation)
+{
+    const int root = operation->root;
+    const uint64_t block = operation->count;
+    const uint64_t count = piece_count(operation, block, operation->round);
+    const uint64_t at = operation->round * operation->piece;
+    const uint8_t *from =
+        root == shm->rank
+            ? operation->send + bytes_of(operation, (uint64_t)root * block + at)
+            : pieces_at(shm, root) + bytes_of(operation, (uint64_t)shm->rank * operation->piece);
+    if (count > 0)
+        copy(operation->recv + bytes_of(operation, at), from, bytes_of(operation, count));
+}
+
+/* Publishes the current round's piece of this rank's block, for all ranks. */
+static void publish_block(tsr__shm *shm, const tsr__shm_operation *operation)
+{
+    const uint64_t block = tsr__block_count(&operation->blocks, shm->rank);
+    const uint64_t count = piece_count(operation, block, operation->round);
+    const uint64_t at = operation->round * operation->piece;
+    if (count > 0)
+        memcpy(input_at(shm, shm->rank, bytes_of(operation, count)),
+               operation->send + bytes_of(operation, at), (size_t)bytes_of(operation, count));
+}
+
+static void consume_blocks(const tsr__shm *shm, const tsr__shm_operation *operation)
+{
+    if (operation->kind == TSR__CALL_GATHER && operation->root != shm->rank)
+        return;
+    const uint64_t offset = operation->round * operation->piece;
+    for (int i = 0; i < shm->size; i++) {
+        const int from = (shm->rank + i) % shm->size;
+        const uint64_t block = tsr__block_count(&operation->blocks, from);
+        const uint64_t count = piece_count(operation, block, operation->round);
+        const uint64_t at = tsr__block_start(&operation->blocks, from) + offset;
+        if (count > 0)
+            copy(operation->recv + bytes_of(operation, at),
+                 from == shm->rank ? operation->send + bytes_of(operation, offset)
+                                   : input_at(shm, from, bytes_of(operation, count)),
+                 bytes_of(operation, count));
+    }
+}
+
+static void publish_broadcast(const tsr__shm *shm, const tsr__shm_operation *operation)
+{
+    const uint64_t count = piece_count(operation, operation->count, operation->round);
+    const uint64_t at = operation->round * operation->piece;
+    if (count > 0 && shm->rank == operation->root)
+        copy(input_at(shm, shm->rank, bytes_of(operation, count)),
+             operation->recv + bytes_of(operation, at), bytes_of(operation, count));
+}
+
+static void consume_broadcast(const tsr__shm *shm, const tsr__shm_operation *operation)
+{
+    const int root = operation->root;
+    const uint64_t count = piece_count(operation, operation->count, operation->round);
+    const uint64_t at = operation->round * operation->piece;
+    if (count > 0 && shm->rank != root)
+        copy(operation->recv + bytes_of(operation, at),
+             input_at(shm, root, bytes_of(operation, count)), bytes_of(operation, count));
+}
+
+/* All kinds ---------------------------------------------------------------------------------------
+ */
+
+void tsr__shm_publish(tsr__shm *shm, tsr__shm_operation *operation)
+{
+    switch (operation->kind) {
+    case TSR__CALL_ALL_REDUCE:
+    case TSR__CALL_REDUCE:
+        publish_reduction(shm, operation);
+        break;
+    case TSR__CALL_SCATTER:
+        if (operation->root == shm->rank)
+            publish_pieces(shm, operation);
+        break;
+    case TSR__CALL_REDUCE_SCATTER:
+    case TSR__CALL_REDUCE_SCATTER_V:
+    case TSR__CALL_ALL_TO_ALL:
+        publish_pieces(shm, operation);
+        break;
+    case TSR__CALL_ALL_GATHER:
+    case TSR__CALL_ALL_GATHER_V:
+    case TSR__CALL_GATHER:
+    case TSR__CALL_SPLIT:
+    case TSR__CALL_DUPLICATE:
+        publish_block(shm, operation);
+        break;
+    case TSR__CALL_BROADCAST:
+        publish_broadcast(shm, operation);
+        break;
+    default:
+        break;
+    }
+}
+
+void tsr__shm_consume(tsr__shm *shm, tsr__shm_operation *operation)
+{
+    switch (operation->kind) {
+    case TSR__CALL_ALL_REDUCE:
+    case TSR__CALL_REDUCE:
+        if (operation->each_reduces_all) {
+            consume_small_reduction(shm, operation);
+        } else {
+            consume_results(shm, operation);
+            consume_share(shm, operation);
+        }
+        break;
+    case TSR__CALL_REDUCE_SCATTER:
+    case TSR__CALL_REDUCE_SCATTER_V:
+        consume_reduce_scatter(shm, operation);
+        break;
+    case TSR__CALL_SCATTER:
+        consume_scatter(shm, operation);
+        break;
+    case TSR__CALL_ALL_TO_ALL:
+        consume_all_to_all(shm, operation);
+        break;
+    case TSR__CALL_ALL_GATHER:
+    case TSR__CALL_ALL_GATHER_V:
+    case TSR__CALL_GATHER:
+    case TSR__CALL_SPLIT:
+    case TSR__CALL_DUPLICATE:
+        consume_blocks(shm, operation);
+        break;
+    case TSR__CALL_BROADCAST:
+        consume_broadcast(shm, operation);
+        break;
+    default:
+        break;
+    }
+}
