@@ -36,7 +36,7 @@ const char *tsr__call_name(int kind)
     return kind >= 0 && kind < TSR__CALL_KINDS ? kinds[kind].name : "?";
 }
 
-static void add(char text[TSR__CALL_TEXT], size_t *used, const char *words)
+static void append_text(char text[TSR__CALL_TEXT], size_t *used, const char *words)
 {
     int written = snprintf(text + *used, TSR__CALL_TEXT - *used, "%s", words);
     *used += written > 0 ? (size_t)written : 0;
@@ -45,46 +45,46 @@ static void add(char text[TSR__CALL_TEXT], size_t *used, const char *words)
 }
 
 /* Appends details such as " (sum of 100 f32, root 3)", or nothing for a kind that has none. */
-static void add_details(char text[TSR__CALL_TEXT], size_t *used, const tsr__call *call)
+static void append_details(char text[TSR__CALL_TEXT], size_t *used, const tsr__call *call)
 {
     char words[48];
     const int kind = call->kind;
     if (kind >= TSR__CALL_KINDS || !kinds[kind].has_dtype)
         return;
-    add(text, used, " (");
+    append_text(text, used, " (");
     if (kinds[kind].has_op) {
-        add(text, used, tsr__op_name((tsr_op)call->op));
-        add(text, used, " of ");
+        append_text(text, used, tsr__op_name((tsr_op)call->op));
+        append_text(text, used, " of ");
     }
     if (kinds[kind].has_count) {
         (void)snprintf(words, sizeof words, "%" PRIu64 " ", call->count);
-        add(text, used, words);
+        append_text(text, used, words);
     }
-    add(text, used, tsr__element_name((tsr_dtype)call->dtype));
+    append_text(text, used, tsr__element_name((tsr_dtype)call->dtype));
     if (kind == TSR__CALL_SEND || kind == TSR__CALL_RECV) {
         (void)snprintf(words, sizeof words, " %s rank %d, tag %d",
                        kind == TSR__CALL_SEND ? "to" : "from", (int)call->peer, call->tag);
-        add(text, used, words);
+        append_text(text, used, words);
     } else if (kinds[kind].has_root) {
         (void)snprintf(words, sizeof words, ", root %d", (int)call->peer);
-        add(text, used, words);
+        append_text(text, used, words);
     } else if (call->counts) {
         (void)snprintf(words, sizeof words, " in blocks %04x", (unsigned)(call->counts & 0xffff));
-        add(text, used, words);
+        append_text(text, used, words);
     }
-    add(text, used, ")");
+    append_text(text, used, ")");
 }
 
 const char *tsr__call_format(const tsr__call *call, char text[TSR__CALL_TEXT])
 {
     size_t used = 0;
     char words[32];
-    add(text, &used, tsr__call_name(call->kind));
+    append_text(text, &used, tsr__call_name(call->kind));
     if (call->kind < TSR__CALL_SEND) {
         (void)snprintf(words, sizeof words, " #%" PRIu64, call->sequence);
-        add(text, &used, words);
+        append_text(text, &used, words);
     }
-    add_details(text, &used, call);
+    append_details(text, &used, call);
     return text;
 }
 
@@ -116,15 +116,15 @@ const char *tsr__signature_format(uint32_t signature, char text[TSR__CALL_TEXT])
 {
     const int kind = (int)(signature >> 17 & 31);
     size_t used = 0;
-    add(text, &used, tsr__call_name(kind));
+    append_text(text, &used, tsr__call_name(kind));
     if (kind < TSR__CALL_KINDS && kinds[kind].has_dtype) {
-        add(text, &used, " (");
+        append_text(text, &used, " (");
         if (kinds[kind].has_op) {
-            add(text, &used, tsr__op_name((tsr_op)(signature >> 10 & 7)));
-            add(text, &used, " of ");
+            append_text(text, &used, tsr__op_name((tsr_op)(signature >> 10 & 7)));
+            append_text(text, &used, " of ");
         }
-        add(text, &used, tsr__element_name((tsr_dtype)(signature >> 13 & 15)));
-        add(text, &used, ")");
+        append_text(text, &used, tsr__element_name((tsr_dtype)(signature >> 13 & 15)));
+        append_text(text, &used, ")");
     }
     return text;
 }

@@ -58,9 +58,8 @@ bool tsr__call_same(const tsr__call *a, const tsr__call *b);
 /* Returns the `history` that the next call must have: the hash of this call and all before it. */
 uint32_t tsr__call_history(const tsr__call *call);
 
-/* The size of a call's signature, which is the part of the call that fits into a message's tag. It
- * contains the kind, the dtype, the op, and ten bits of a hash of all other fields, including
- * `history`. */
+/* The signature of a call is a digest that fits into a message's tag: the kind, the dtype, the op,
+ * and ten bits of a hash of all other fields, including `history`. */
 #define TSR__SIGNATURE_BITS 22
 uint32_t tsr__call_signature(const tsr__call *call);
 /* Formats what a signature contains, for example "all_reduce (sum of f32)". */

@@ -32,9 +32,9 @@ typedef struct tsr__control tsr__control;
 typedef struct tsr__peer_state {
     bool left;          /* the rank has destroyed the communicator */
     bool job_continues; /* the rank has left, but still has other communicators of the job */
-    uint32_t asked;     /* number of the last NOTE_ASK to the rank (progress/control_channel.c) */
-    uint32_t answered;  /* number of the last NOTE_ASK that the rank has answered */
-    uint64_t sequence;  /* number of collective calls that the rank had made when it answered */
+    uint32_t asked;    /* number of the last CONTROL_ASK to the rank (progress/control_channel.c) */
+    uint32_t answered; /* number of the last CONTROL_ASK that the rank has answered */
+    uint64_t sequence; /* number of collective calls that the rank had made when it answered */
 } tsr__peer_state;
 
 struct tsr_comm {
@@ -62,8 +62,7 @@ struct tsr_comm {
     bool reproducible;
 
     uint64_t sequence; /* number of the next collective call */
-    /* a hash of all collective calls of the communicator so far, with which ranks compare their
-     * histories */
+    /* a hash of all collective calls of the communicator so far; ranks compare their hashes */
     uint32_t history;
     tsr__call past[TSR__COMM_PAST];
     int running; /* number of requests in progress */
@@ -71,7 +70,7 @@ struct tsr_comm {
 
     tsr__peer_state *peers; /* [size] */
     bool has_departures;    /* at least one rank has left */
-    /* the number of the last NOTE_ASK that this rank has sent (progress/control_channel.c) */
+    /* the number of the last CONTROL_ASK that this rank has sent (progress/control_channel.c) */
     uint32_t questions;
 
     uint64_t grace_until_ns; /* end of the grace period; 0: there is none */
@@ -91,7 +90,7 @@ typedef struct tsr__mismatch {
      * instead */
     uint32_t signature;
     uint64_t sent_bytes, expected_bytes;
-    /* when the time is over in which the sender, asked for its call, may answer */
+    /* deadline for the sender's answer to which call it is in; 0: not asked */
     uint64_t until_ns;
 } tsr__mismatch;
 
@@ -143,12 +142,12 @@ struct tsr_request {
     uint64_t started_ns; /* 0: the clock has not been read yet */
     uint64_t deadline_ns, timeout_ns;
     uint64_t ask_ns;   /* when to ask the other ranks for their calls next */
-    uint32_t question; /* the number of the last question (NOTE_ASK) about this request */
+    uint32_t question; /* the number of the last question (CONTROL_ASK) about this request */
     int question_to;   /* the rank that was asked; −1: all ranks */
     bool must_ask;     /* tsr__job_apply has yet to send the question */
     /* the number of the question that was asked shortly before the deadline; 0: not asked yet */
     uint32_t final_question;
-    uint64_t answers_due_ns; /* until when ranks may answer final_question */
+    uint64_t answers_due_ns; /* deadline for the answers to final_question */
     bool gave_way;           /* answers_due_ns has been extended, which happens only once */
 
     char why[TSR__COMM_WHY]; /* the text of the request's error */
@@ -169,8 +168,8 @@ static inline bool tsr__request_is_queued(const tsr_request *request)
            request->hierarchical_number != request->comm->hierarchical_completed;
 }
 
-/* A tombstone: the number of a communicator that has failed or was destroyed, whose messages are
- * received and discarded for a while. See tsr__tombstone_add. */
+/* A tombstone: the number of a communicator that has failed or was destroyed, whose late messages
+ * are received and discarded. See tsr__tombstone_add. */
 typedef struct tsr__tombstone {
     uint32_t comm;
     uint64_t until_ns;
@@ -183,7 +182,7 @@ struct tsr__job {
     tsr__transport *transport; /* NULL: the job has one rank */
     tsr__mailbox *mailbox;     /* NULL: ranks of this host can only be reached by connections */
     /* [size]: whether this rank and rank i reach each other's mailbox, so that they need no
-     * connection; both have the same value */
+     * connection; both ranks have the same value */
     bool *is_near;
     bool all_near; /* every two ranks of the job reach each other's mailbox */
     int32_t *node_of;

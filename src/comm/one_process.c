@@ -1,7 +1,7 @@
 /* Communicators on Windows, which lacks the sockets, shared memory and transports that several
  * processes need. A communicator has one process. Functions that need another process return
- * TSR_ERR_UNSUPPORTED, or are never called. This file replaces bootstrap/, recovery/, shm/ and
- * api/grow_comm.c. */
+ * TSR_ERR_UNSUPPORTED, or are never called. This file replaces bootstrap/, recovery/,
+ * shm/mailbox.c, shm/memfd.c and api/grow_comm.c. */
 #include <stdbool.h>
 #include <string.h>
 
@@ -175,13 +175,13 @@ void tsr__mailbox_add(tsr__mailbox *mailbox, int peer, const tsr__mailbox_key *k
 {
 }
 
-tsr__mailbox_result tsr__mailbox_send(tsr__mailbox *mailbox, int peer, const void *note,
+tsr__mailbox_result tsr__mailbox_send(tsr__mailbox *mailbox, int peer, const void *data,
                                       size_t bytes)
 {
     return TSR__MAILBOX_UNREACHABLE;
 }
 
-size_t tsr__mailbox_receive(tsr__mailbox *mailbox, void *note, size_t capacity)
+size_t tsr__mailbox_receive(tsr__mailbox *mailbox, void *data, size_t capacity)
 {
     return 0;
 }

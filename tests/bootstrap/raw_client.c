@@ -101,8 +101,8 @@ size_t client_proof(const char *purpose, const char *token, const char *const *i
 {
     uint8_t proof[TSR__WIRE_PROOF_SIZE];
     tsr__wire_prove(purpose, token, strlen(token), handshake, proof);
-    for (int i = 0; i < TSR__IDENTITY_PARTS; i++)
-        tsr__wire_prove_identity((tsr__identity_part)i, identity != NULL ? identity[i] : NULL,
+    for (int i = 0; i < TSR__IDENTITY_FIELDS; i++)
+        tsr__wire_prove_identity((tsr__identity_field)i, identity != NULL ? identity[i] : NULL,
                                  token, strlen(token), handshake,
                                  proof + (size_t)(1 + i) * TSR__WIRE_MAC);
     return client_message(out, TSR__WIRE_PROOF, proof, sizeof proof);

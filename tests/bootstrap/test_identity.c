@@ -28,9 +28,9 @@ static void init_with(const char *variables)
     tsr__identity_init(&identity);
 }
 
-static const char *text(tsr__identity_part part, bool loopback)
+static const char *text(tsr__identity_field field, bool loopback)
 {
-    const char *found = tsr__identity_text(&identity, part, loopback);
+    const char *found = tsr__identity_text(&identity, field, loopback);
     return found != NULL ? found : "(none)";
 }
 
@@ -78,8 +78,8 @@ START_TEST(is_the_job_id_alone)
 {
     init_with("TESSERA_JOB_ID=nightly TORCHELASTIC_RUN_ID=a SLURM_JOB_ID=12 SLURM_STEP_ID=3");
     ck_assert_str_eq(text(TSR__IDENTITY_JOB_ID, true), "nightly");
-    for (int part = TSR__IDENTITY_JOB_ID + 1; part < TSR__IDENTITY_PARTS; part++)
-        ck_assert_str_eq(text((tsr__identity_part)part, true), "(none)");
+    for (int field = TSR__IDENTITY_JOB_ID + 1; field < TSR__IDENTITY_FIELDS; field++)
+        ck_assert_str_eq(text((tsr__identity_field)field, true), "(none)");
 }
 END_TEST
 

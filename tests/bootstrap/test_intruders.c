@@ -170,11 +170,11 @@ START_TEST(as_a_rank_that_has_joined)
 }
 END_TEST
 
-/* How the identity of a process may differ from that of rank 0: in one part, or in several, of
+/* How the identity of a process may differ from that of rank 0: in one field, or in several, of
  * which the first is given as the reason. */
 static const struct {
-    const char *identity[TSR__IDENTITY_PARTS];
-    tsr__identity_part part;
+    const char *identity[TSR__IDENTITY_FIELDS];
+    tsr__identity_field field;
     const char *log;
 } others[] = {
     {{"a job", "1000", "/bin/a", "run", "3.0"},
@@ -202,7 +202,7 @@ static const struct {
 
 START_TEST(of_another_job)
 {
-    static const char *const same[TSR__IDENTITY_PARTS] = {NULL, "1000", "/bin/a", "run", "3.0"};
+    static const char *const same[TSR__IDENTITY_FIELDS] = {NULL, "1000", "/bin/a", "run", "3.0"};
     start_rank_zero(0);
     job_kill(0);
     for (int rank = 0; rank < RANKS; rank++) {
@@ -217,7 +217,7 @@ START_TEST(of_another_job)
         int fd = client_connect(port);
         tsr__wire_type type =
             client_join(fd, &handshake, TOKEN, others[i].identity, body, spoken, &spoken_size);
-        assert_refused(fd, type, TSR__WIRE_OTHER_JOB + (int)others[i].part, others[i].log);
+        assert_refused(fd, type, TSR__WIRE_OTHER_JOB + (int)others[i].field, others[i].log);
     }
     int fd = client_connect(port);
     ck_assert_int_eq(client_join(fd, &handshake, TOKEN, same, body, spoken, &spoken_size),

@@ -60,7 +60,7 @@ START_TEST(proves_as_described)
 END_TEST
 
 static const struct {
-    tsr__identity_part part;
+    tsr__identity_field field;
     const char *text, *token, *mac;
 } identities[] = {
     {TSR__IDENTITY_JOB_ID, "nightly", "a token of some length",
@@ -79,7 +79,7 @@ START_TEST(proves_identities_as_described)
 {
     uint8_t mac[TSR__WIRE_MAC];
     tsr__wire_handshake made = handshake(1, 3);
-    tsr__wire_prove_identity(identities[_i].part, identities[_i].text, identities[_i].token,
+    tsr__wire_prove_identity(identities[_i].field, identities[_i].text, identities[_i].token,
                              strlen(identities[_i].token), &made, mac);
     ck_assert_str_eq(hex(mac, sizeof mac), identities[_i].mac);
 }

@@ -20,7 +20,7 @@ void tsr__schedule_finish(tsr__schedule *schedule)
     *schedule = (tsr__schedule){0};
 }
 
-static void add(tsr__schedule *schedule, tsr__step step)
+static void append_step(tsr__schedule *schedule, tsr__step step)
 {
     if (schedule->status != TSR_OK)
         return;
@@ -35,33 +35,35 @@ static void add(tsr__schedule *schedule, tsr__step step)
 
 void tsr__schedule_send(tsr__schedule *schedule, int peer, tsr__span from)
 {
-    add(schedule, (tsr__step){.kind = TSR__STEP_SEND, .peer = peer, .from = from});
+    append_step(schedule, (tsr__step){.kind = TSR__STEP_SEND, .peer = peer, .from = from});
 }
 
 void tsr__schedule_recv(tsr__schedule *schedule, int peer, tsr__span to)
 {
-    add(schedule, (tsr__step){.kind = TSR__STEP_RECV, .peer = peer, .to = to});
+    append_step(schedule, (tsr__step){.kind = TSR__STEP_RECV, .peer = peer, .to = to});
 }
 
 void tsr__schedule_copy(tsr__schedule *schedule, tsr__span from, tsr__span to)
 {
-    add(schedule, (tsr__step){.kind = TSR__STEP_COPY, .from = from, .to = to});
+    append_step(schedule, (tsr__step){.kind = TSR__STEP_COPY, .from = from, .to = to});
 }
 
 void tsr__schedule_combine(tsr__schedule *schedule, tsr__span from, tsr__span with, tsr__span to)
 {
-    add(schedule, (tsr__step){.kind = TSR__STEP_COMBINE, .from = from, .with = with, .to = to});
+    append_step(schedule,
+                (tsr__step){.kind = TSR__STEP_COMBINE, .from = from, .with = with, .to = to});
 }
 
 void tsr__schedule_divide(tsr__schedule *schedule, tsr__span data)
 {
-    add(schedule, (tsr__step){.kind = TSR__STEP_DIVIDE, .to = data});
+    append_step(schedule, (tsr__step){.kind = TSR__STEP_DIVIDE, .to = data});
 }
 
 void tsr__schedule_exact(tsr__schedule *schedule, tsr__span from, tsr__span with, int slots,
                          tsr__span to)
 {
-    add(schedule,
+    append_step(
+        schedule,
         (tsr__step){.kind = TSR__STEP_EXACT, .slots = slots, .from = from, .with = with, .to = to});
 }
 
@@ -81,13 +83,13 @@ void tsr__schedule_inner(tsr__schedule *schedule, tsr__inner_kind kind, int peer
                          tsr__span to, int ranks)
 {
     tsr__schedule_next_round(schedule);
-    add(schedule, (tsr__step){.kind = TSR__STEP_INNER,
-                              .peer = peer,
-                              .from = from,
-                              .to = to,
-                              .inner = kind,
-                              .bounds = schedule->bounds_count - 2 * (size_t)ranks,
-                              .ranks = ranks});
+    append_step(schedule, (tsr__step){.kind = TSR__STEP_INNER,
+                                      .peer = peer,
+                                      .from = from,
+                                      .to = to,
+                                      .inner = kind,
+                                      .bounds = schedule->bounds_count - 2 * (size_t)ranks,
+                                      .ranks = ranks});
     tsr__schedule_next_round(schedule);
 }
 

@@ -25,14 +25,15 @@ typedef struct greeting {
     uint32_t reproducible;
     int64_t pid;
     /* identifies the host and the PID namespace in which `pid` is valid; 0: unknown */
-    uint64_t pid_space;
-    /* ipc_space identifies the host and this process's namespace of System V shared memory;
-     * `network` identifies the host and this process's network namespace. 0: unknown */
-    uint64_t ipc_space, network;
+    uint64_t pid_namespace;
+    /* ipc_namespace identifies the host and this process's namespace of System V shared memory;
+     * net_namespace identifies the host and this process's network namespace. 0: unknown */
+    uint64_t ipc_namespace, net_namespace;
     /* whether UCX uses shared memory between processes of one host, and
      * whether the user chose that */
     uint32_t ucx_shares, ucx_is_chosen;
-    /* the keys of the process's shared memory and mailbox, for processes with the same pid_space */
+    /* the keys of the process's shared memory and mailbox, for processes with the same
+     * pid_namespace */
     tsr__shm_memory_key key;
     tsr__mailbox_key mailbox;
     tsr__card card;
@@ -40,8 +41,9 @@ typedef struct greeting {
     uint64_t address_bytes;
 } greeting;
 
-/* Hashes the identity of the running kernel and of one of this process's namespaces. */
-static uint64_t space(const char *namespace)
+/* Returns a hash that identifies the running kernel and one of this process's namespaces; 0 if
+ * unknown. */
+static uint64_t namespace_id(const char *namespace)
 {
     char text[128];
     FILE *file = fopen("/proc/sys/kernel/random/boot_id", "r");
@@ -96,24 +98,25 @@ static tsr_status check_greeting(const tsr__bootstrap_gathered *blocks, int rank
 
 /* Prepares the shared memory, the mailbox and the watching of the process of another rank, which
  * has sent the greeting `theirs`. */
-static void meet(tsr__job *job, int rank, const greeting *mine, greeting *theirs)
+static void prepare_peer(tsr__job *job, int rank, const greeting *mine, greeting *theirs)
 {
-    const bool same_pid_space = theirs->pid_space != 0 && theirs->pid_space == mine->pid_space;
+    const bool same_pid_namespace =
+        theirs->pid_namespace != 0 && theirs->pid_namespace == mine->pid_namespace;
     const bool is_watched =
-        same_pid_space && tsr__transport_watch(job->transport, rank, theirs->pid);
-    if (!same_pid_space)
+        same_pid_namespace && tsr__transport_watch(job->transport, rank, theirs->pid);
+    if (!same_pid_namespace)
         theirs->key.file = -1;
     if (job->node_of[rank] == job->node_of[job->rank])
         tsr__shm_regions_attach(job->shm_regions, rank, &theirs->key);
-    job->is_near[rank] = same_pid_space && theirs->mailbox.file >= 0 && mine->mailbox.file >= 0;
+    job->is_near[rank] = same_pid_namespace && theirs->mailbox.file >= 0 && mine->mailbox.file >= 0;
     /* If that process is not watched, this rank uses a connection instead of a mailbox, because
      * only the connection shows that the process has ended. */
     if (job->is_near[rank] && is_watched)
         tsr__mailbox_add(job->mailbox, rank, &theirs->mailbox);
 }
 
-static tsr_status meet_all(tsr__job *job, const tsr__bootstrap_gathered *blocks,
-                           const greeting *mine)
+static tsr_status prepare_peers(tsr__job *job, const tsr__bootstrap_gathered *blocks,
+                                const greeting *mine)
 {
     greeting theirs;
     tsr__sharing sharing = {0};
@@ -126,7 +129,7 @@ static tsr_status meet_all(tsr__job *job, const tsr__bootstrap_gathered *blocks,
             continue;
         if (job->size <= TSR__CONNECT_ALL_RANKS)
             TSR__TRY(tsr__transport_connect(job->transport, i));
-        meet(job, i, mine, &theirs);
+        prepare_peer(job, i, mine, &theirs);
         tsr__sharing_add(&sharing, &theirs.processors);
         near += job->is_near[i];
     }
@@ -150,7 +153,7 @@ static tsr_status use_greetings(tsr__job *job, const tsr__bootstrap_gathered *bl
     if (status == TSR_OK)
         status = tsr__transport_set_peers(job->transport, job->rank, job->size, peers);
     tsr__free(peers);
-    return status == TSR_OK ? meet_all(job, blocks, mine) : status;
+    return status == TSR_OK ? prepare_peers(job, blocks, mine) : status;
 }
 
 /* Opens the transport, and exchanges the ranks' greetings. */
@@ -179,27 +182,28 @@ static tsr_status exchange_greetings(tsr__job *job, tsr__bootstrap *bootstrap,
 
 /* Two ranks between which UCX would use shared memory, although they are in different network
  * namespaces. */
-typedef struct parted {
+typedef struct namespace_conflict {
     int first, second; /* two ranks of the job; first < 0: there is no such pair */
     bool is_chosen;    /* the user has chosen UCX's transports on some rank */
-} parted;
+} namespace_conflict;
 
 /* Finds the first pair of ranks between which UCX would use shared memory although they are in
  * different network namespaces. All ranks find the same pair. */
-static tsr_status find_parted(const tsr__bootstrap_gathered *blocks, int size, const greeting *mine,
-                              parted *out)
+static tsr_status find_namespace_conflict(const tsr__bootstrap_gathered *blocks, int size,
+                                          const greeting *mine, namespace_conflict *out)
 {
-    *out = (parted){.first = -1};
+    *out = (namespace_conflict){.first = -1};
     greeting *all = tsr__calloc((size_t)size, sizeof *all);
     tsr_status status = all ? TSR_OK : TSR_ERR_NO_MEMORY;
     for (int i = 0; i < size && status == TSR_OK; i++) {
         status = check_greeting(blocks, i, mine, &all[i]);
         int same = 0;
-        while (same < i && (all[same].ipc_space != all[i].ipc_space || !all[same].ucx_shares))
+        while (same < i &&
+               (all[same].ipc_namespace != all[i].ipc_namespace || !all[same].ucx_shares))
             same++;
         out->is_chosen = out->is_chosen || all[i].ucx_is_chosen;
-        if (out->first < 0 && all[i].ucx_shares && all[i].ipc_space != 0 && same < i &&
-            all[same].network != all[i].network) {
+        if (out->first < 0 && all[i].ucx_shares && all[i].ipc_namespace != 0 && same < i &&
+            all[same].net_namespace != all[i].net_namespace) {
             out->first = same;
             out->second = i;
         }
@@ -212,7 +216,7 @@ static tsr_status find_parted(const tsr__bootstrap_gathered *blocks, int size, c
  * user has chosen UCX's transports. The reason is that UCX 1.13, with shared memory, wakes a
  * sleeping process through a socket whose name exists in one network namespace only. A sleeping
  * rank would not notice messages from a rank in another network namespace. */
-static tsr_status do_without_shared_memory(tsr__job *job, const parted *found)
+static tsr_status do_without_shared_memory(tsr__job *job, const namespace_conflict *found)
 {
     if (found->is_chosen)
         return tsr__fail(TSR_ERR_INVALID,
@@ -228,24 +232,24 @@ static tsr_status do_without_shared_memory(tsr__job *job, const parted *found)
     return TSR_OK;
 }
 
-static tsr_status greet(tsr__job *job, tsr__bootstrap *bootstrap, const tsr_comm_params *params,
-                        const tsr__bootstrap_limit *limit)
+static tsr_status greet_ranks(tsr__job *job, tsr__bootstrap *bootstrap,
+                              const tsr_comm_params *params, const tsr__bootstrap_limit *limit)
 {
-    parted found = {.first = -1};
+    namespace_conflict found = {.first = -1};
     tsr__bootstrap_gathered blocks = {0};
     TSR__TRY(tsr__shm_regions_open(job->rank, job->size, &job->shm_regions));
     greeting mine = {.version = VERSION,
                      .reproducible = params->reproducible,
                      .pid = getpid(),
-                     .pid_space = space("/proc/self/ns/pid"),
-                     .ipc_space = space("/proc/self/ns/ipc"),
-                     .network = space("/proc/self/ns/net"),
+                     .pid_namespace = namespace_id("/proc/self/ns/pid"),
+                     .ipc_namespace = namespace_id("/proc/self/ns/ipc"),
+                     .net_namespace = namespace_id("/proc/self/ns/net"),
                      .ucx_is_chosen = tsr__env_text("UCX_TLS") != NULL,
                      .key = tsr__shm_regions_key(job->shm_regions),
                      .card = job->roster.recovery->card,
                      .processors = tsr__processors_find()};
     TSR__TRY(exchange_greetings(job, bootstrap, limit, false, &mine, &blocks));
-    tsr_status status = find_parted(&blocks, job->size, &mine, &found);
+    tsr_status status = find_namespace_conflict(&blocks, job->size, &mine, &found);
     if (status == TSR_OK && found.first >= 0) {
         tsr__bootstrap_gathered_finish(&blocks);
         status = do_without_shared_memory(job, &found);
@@ -259,7 +263,7 @@ static tsr_status greet(tsr__job *job, tsr__bootstrap *bootstrap, const tsr_comm
     return tsr__control_open(job);
 }
 
-static tsr_status make_world(tsr__job *job, const tsr_comm_params *params, tsr_comm **out)
+static tsr_status create_world_comm(tsr__job *job, const tsr_comm_params *params, tsr_comm **out)
 {
     int *world_of = tsr__calloc((size_t)job->size, sizeof *world_of);
     if (!world_of)
@@ -310,7 +314,7 @@ static void set_lineage(tsr__job *job, const tsr__origin *origin)
     }
 }
 
-static tsr_status fill_job(tsr__job *job, tsr__bootstrap *bootstrap, const tsr_comm_params *params,
+static tsr_status init_job(tsr__job *job, tsr__bootstrap *bootstrap, const tsr_comm_params *params,
                            const tsr__bootstrap_limit *limit, const tsr__origin *origin)
 {
     const tsr__bootstrap_info *info = tsr__bootstrap_get_info(bootstrap);
@@ -326,7 +330,7 @@ static tsr_status fill_job(tsr__job *job, tsr__bootstrap *bootstrap, const tsr_c
         return TSR_ERR_NO_MEMORY;
     TSR__TRY(prepare_recovery(job, info, origin));
     if (job->size > 1)
-        TSR__TRY(greet(job, bootstrap, params, limit));
+        TSR__TRY(greet_ranks(job, bootstrap, params, limit));
     set_lineage(job, origin);
     return TSR_OK;
 }
@@ -343,8 +347,8 @@ static uint64_t time_left(const tsr_comm_params *params, const tsr__bootstrap_li
 
 /* Waits until all ranks are connected. Then lets the communicator use the ranks' slots in shared
  * memory. */
-static tsr_status synchronise(tsr_comm *comm, const tsr_comm_params *params,
-                              const tsr__bootstrap_limit *limit)
+static tsr_status connect_and_share_memory(tsr_comm *comm, const tsr_comm_params *params,
+                                           const tsr__bootstrap_limit *limit)
 {
     tsr__shm_reservation shm = {.slot = -1};
     tsr_comm_set_timeout(comm, time_left(params, limit));
@@ -371,16 +375,16 @@ static tsr_status make_job(tsr__bootstrap *bootstrap, const tsr_comm_params *par
         return TSR_ERR_NO_MEMORY;
     tsr_status status = tsr__fork_generation(&job->generation);
     if (status == TSR_OK)
-        status = fill_job(job, bootstrap, params, limit, origin);
+        status = init_job(job, bootstrap, params, limit, origin);
     if (status == TSR_OK)
-        status = make_world(job, params, out);
+        status = create_world_comm(job, params, out);
     if (status != TSR_OK)
         tsr__job_end(job, 0);
     return status;
 }
 
-static tsr_status confirm(tsr__bootstrap *bootstrap, const tsr__bootstrap_limit *limit,
-                          const tsr__origin *origin)
+static tsr_status confirm_success(tsr__bootstrap *bootstrap, const tsr__bootstrap_limit *limit,
+                                  const tsr__origin *origin)
 {
     tsr__bootstrap_gathered nothing;
     if (origin->confirm)
@@ -401,11 +405,11 @@ tsr_status tsr__comm_create_over(tsr__bootstrap *bootstrap, const tsr_comm_param
     if (!origin->confirms)
         tsr__bootstrap_close(&bootstrap);
     if (status == TSR_OK && origin->confirms)
-        status = confirm(bootstrap, limit, origin);
+        status = confirm_success(bootstrap, limit, origin);
     if (status == TSR_OK && comm->size > 1)
-        status = synchronise(comm, params, limit);
+        status = connect_and_share_memory(comm, params, limit);
     if (status == TSR_OK && origin->confirms_end)
-        status = confirm(bootstrap, limit, origin);
+        status = confirm_success(bootstrap, limit, origin);
     tsr__bootstrap_close(&bootstrap);
     if (status != TSR_OK) {
         tsr_comm_destroy(&comm);

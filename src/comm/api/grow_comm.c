@@ -24,10 +24,11 @@ typedef struct growth {
     tsr__server *server; /* only on the contact */
     int newcomers;
     tsr__bootstrap_limit limit;
-    /* one number for each rank of the new communicator: memory in which confirm() gathers */
-    uint64_t *room;
+    /* one number for each rank of the new communicator, gathered by confirm_growth() */
+    uint64_t *confirmations;
     bool has_ended; /* the old ranks know that one of them has failed, and exchange nothing more */
-    tsr_status status; /* the status of the first gather() that failed; `error` has its text */
+    tsr_status status; /* the status of the first gather_for_bootstrap() that failed; `error` has
+                          its text */
     tsr__error error;
 } growth;
 
@@ -47,14 +48,14 @@ static report make_report(tsr_status status, int32_t newcomers)
     return made;
 }
 
-static tsr_status fail_as(const report *told)
+static tsr_status fail_as_reported(const report *told)
 {
     return tsr__fail((tsr_status)told->status, "%s", told->why);
 }
 
 /* Runs an operation of the old communicator. Tries up to three times if memory is exhausted: the
  * operation has then not started, and giving up would let the other ranks wait for this one. */
-static tsr_status run(const growth *g, const tsr__operation *operation)
+static tsr_status run_on_old_comm(const growth *g, const tsr__operation *operation)
 {
     tsr_status status = TSR_ERR_NO_MEMORY;
     for (int i = 0; i < 3 && status == TSR_ERR_NO_MEMORY; i++)
@@ -62,43 +63,44 @@ static tsr_status run(const growth *g, const tsr__operation *operation)
     return status;
 }
 
-static tsr_status all_gather(const growth *g, const void *mine, void *all, uint64_t size_bytes)
+static tsr_status all_gather_bytes(const growth *g, const void *mine, void *all,
+                                   uint64_t size_bytes)
 {
-    return run(g, &(tsr__operation){.kind = TSR__CALL_GROW,
-                                    .send = mine,
-                                    .recv = all,
-                                    .count = size_bytes,
-                                    .dtype = TSR_U8});
+    return run_on_old_comm(g, &(tsr__operation){.kind = TSR__CALL_GROW,
+                                                .send = mine,
+                                                .recv = all,
+                                                .count = size_bytes,
+                                                .dtype = TSR_U8});
 }
 
-static tsr_status broadcast(const growth *g, int from, void *data, uint64_t size_bytes)
+static tsr_status broadcast_bytes(const growth *g, int from, void *data, uint64_t size_bytes)
 {
-    return run(g, &(tsr__operation){.kind = TSR__CALL_BROADCAST,
-                                    .recv = data,
-                                    .count = size_bytes,
-                                    .dtype = TSR_U8,
-                                    .peer = from});
+    return run_on_old_comm(g, &(tsr__operation){.kind = TSR__CALL_BROADCAST,
+                                                .recv = data,
+                                                .count = size_bytes,
+                                                .dtype = TSR_U8,
+                                                .peer = from});
 }
 
 /* Compares the statuses of all old ranks; `mine` is that of this rank. If any rank has an error,
  * fails on all ranks with the error of the lowest such rank. Sets *lowest to the lowest rank that
  * has passed true as `is_able`, or to INT32_MAX. Allocates nothing itself, so that a rank whose
  * memory is exhausted can still report this. */
-static tsr_status compare(growth *g, tsr_status mine, bool is_able, int32_t *lowest)
+static tsr_status compare_statuses(growth *g, tsr_status mine, bool is_able, int32_t *lowest)
 {
     report told = make_report(mine, 0);
     const int32_t rank = g->comm->rank;
     int32_t numbers[2] = {mine != TSR_OK ? rank : INT32_MAX, is_able ? rank : INT32_MAX};
     g->has_ended = true;
-    TSR__TRY(run(g, &(tsr__operation){.kind = TSR__CALL_ALL_REDUCE,
-                                      .send = numbers,
-                                      .recv = numbers,
-                                      .count = 2,
-                                      .dtype = TSR_I32,
-                                      .op = TSR_OP_MIN}));
+    TSR__TRY(run_on_old_comm(g, &(tsr__operation){.kind = TSR__CALL_ALL_REDUCE,
+                                                  .send = numbers,
+                                                  .recv = numbers,
+                                                  .count = 2,
+                                                  .dtype = TSR_I32,
+                                                  .op = TSR_OP_MIN}));
     if (numbers[0] != INT32_MAX) {
-        TSR__TRY(broadcast(g, numbers[0], &told, sizeof told));
-        return fail_as(&told);
+        TSR__TRY(broadcast_bytes(g, numbers[0], &told, sizeof told));
+        return fail_as_reported(&told);
     }
     g->has_ended = false;
     *lowest = numbers[1];
@@ -108,14 +110,14 @@ static tsr_status compare(growth *g, tsr_status mine, bool is_able, int32_t *low
 /* On the contact: sends the old ranks' contributions to the newcomers, in as many messages as their
  * size requires, and receives the contributions of the newcomers in exchange for the first message.
  */
-static tsr_status gather_from(growth *g, const uint8_t *old, uint64_t old_bytes, uint8_t *new,
-                              uint64_t size_bytes)
+static tsr_status exchange_with_newcomers(growth *g, const uint8_t *old, uint64_t old_bytes,
+                                          uint8_t *new, uint64_t size_bytes)
 {
     for (uint64_t done = 0; done < old_bytes;) {
-        const uint64_t piece = tsr__min_u64(old_bytes - done, TSR__BOOTSTRAP_MAX_BYTES);
+        const uint64_t chunk = tsr__min_u64(old_bytes - done, TSR__BOOTSTRAP_MAX_BYTES);
         tsr__bootstrap_gathered blocks;
         bool fits = true;
-        TSR__TRY(tsr__server_exchange(g->server, old + done, piece, &g->limit, &blocks));
+        TSR__TRY(tsr__server_exchange(g->server, old + done, chunk, &g->limit, &blocks));
         for (int i = 0; i < g->newcomers && done == 0; i++) {
             const uint64_t start = blocks.starts[i + 1];
             fits = fits && blocks.starts[i + 2] - start == size_bytes;
@@ -125,40 +127,40 @@ static tsr_status gather_from(growth *g, const uint8_t *old, uint64_t old_bytes,
         tsr__bootstrap_gathered_finish(&blocks);
         TSR__REQUIRE(fits, "a process that joins contributes another number of bytes than %" PRIu64,
                      size_bytes);
-        done += piece;
+        done += chunk;
     }
     return TSR_OK;
 }
 
-static tsr_status gather_all(growth *g, const void *mine, uint64_t size_bytes, uint8_t *all)
+static tsr_status gather_all_ranks(growth *g, const void *mine, uint64_t size_bytes, uint8_t *all)
 {
     const uint64_t old_bytes = (uint64_t)g->comm->size * size_bytes;
     uint8_t *new = all + old_bytes;
     report told = {0};
     int32_t ignored;
-    TSR__TRY(compare(g, TSR_OK, false, &ignored));
+    TSR__TRY(compare_statuses(g, TSR_OK, false, &ignored));
     /* From here on, no rank fails while others succeed, unless a rank is lost. */
-    tsr_status status = all_gather(g, mine, all, size_bytes);
+    tsr_status status = all_gather_bytes(g, mine, all, size_bytes);
     if (status == TSR_OK && g->server) {
-        const tsr_status done = gather_from(g, all, old_bytes, new, size_bytes);
+        const tsr_status done = exchange_with_newcomers(g, all, old_bytes, new, size_bytes);
         told = make_report(done, 0);
     }
     if (status == TSR_OK)
-        status = broadcast(g, g->contact, &told, sizeof told);
+        status = broadcast_bytes(g, g->contact, &told, sizeof told);
     g->has_ended = status != TSR_OK || told.status != TSR_OK;
     TSR__TRY(status);
     if (told.status != TSR_OK)
-        return fail_as(&told);
-    status = broadcast(g, g->contact, new, (uint64_t)g->newcomers * size_bytes);
+        return fail_as_reported(&told);
+    status = broadcast_bytes(g, g->contact, new, (uint64_t)g->newcomers * size_bytes);
     g->has_ended = status != TSR_OK;
     return status;
 }
 
 /* The all-gather function that the bootstrap of the new job calls. */
-static int gather(void *user, const void *mine, uint64_t size_bytes, void *all)
+static int gather_for_bootstrap(void *user, const void *mine, uint64_t size_bytes, void *all)
 {
     growth *g = user;
-    g->status = gather_all(g, mine, size_bytes, all);
+    g->status = gather_all_ranks(g, mine, size_bytes, all);
     if (g->status == TSR_OK)
         return 0;
     g->error = tsr__error_take();
@@ -174,7 +176,7 @@ static tsr_status find_contact(growth *g, const tsr__rendezvous_params *where, t
         status == TSR_OK &&
         tsr__address_find(where->address, where->port, g->limit.deadline_ns, &address) == TSR_OK &&
         tsr__address_is_here(&address);
-    TSR__TRY(compare(g, status, can, &g->contact));
+    TSR__TRY(compare_statuses(g, status, can, &g->contact));
     if (g->contact == INT32_MAX)
         return tsr__fail(
             TSR_ERR_IO, "no rank runs on the machine of MASTER_ADDR, '%.80s', where processes join",
@@ -183,7 +185,7 @@ static tsr_status find_contact(growth *g, const tsr__rendezvous_params *where, t
 }
 
 /* On the contact: waits until the newcomers have joined, and tells them their places. */
-static tsr_status receive(growth *g, const tsr__rendezvous_params *where)
+static tsr_status receive_newcomers(growth *g, const tsr__rendezvous_params *where)
 {
     TSR__TRY(tsr__server_open_growing(where, &g->newcomers, &g->server));
     return tsr__server_introduce(g->server, g->comm->size, &g->limit);
@@ -192,63 +194,63 @@ static tsr_status receive(growth *g, const tsr__rendezvous_params *where)
 /* tsr__origin.confirm of the old ranks. The newcomers confirm by an exchange of empty contributions
  * through the bootstrap, so the old ranks gather the size of their contributions, 0, in the same
  * way. After that, no rank can fail alone. */
-static tsr_status confirm(void *user)
+static tsr_status confirm_growth(void *user)
 {
     growth *g = user;
     const uint64_t nothing = 0;
-    return gather_all(g, &nothing, sizeof nothing, (uint8_t *)g->room);
+    return gather_all_ranks(g, &nothing, sizeof nothing, (uint8_t *)g->confirmations);
 }
 
-static tsr_status create(growth *g, const tsr_comm_params *params, tsr_comm **out)
+static tsr_status create_grown(growth *g, const tsr_comm_params *params, tsr_comm **out)
 {
     tsr__bootstrap *bootstrap = NULL;
     const tsr__origin origin = {
-        .confirms = true, .confirms_end = true, .confirm = confirm, .user = g};
+        .confirms = true, .confirms_end = true, .confirm = confirm_growth, .user = g};
     const int size = g->comm->size + g->newcomers;
-    g->room = tsr__calloc((size_t)size, sizeof *g->room);
-    tsr_status status = g->room ? TSR_OK : TSR_ERR_NO_MEMORY;
+    g->confirmations = tsr__calloc((size_t)size, sizeof *g->confirmations);
+    tsr_status status = g->confirmations ? TSR_OK : TSR_ERR_NO_MEMORY;
     if (status == TSR_OK)
         status = tsr__bootstrap_open(&(tsr__bootstrap_params){.kind = TSR__BOOTSTRAP_CALLBACK,
                                                               .timeout_ns = g->limit.timeout_ns,
                                                               .rank = g->comm->rank,
                                                               .size = size,
-                                                              .gather = gather,
+                                                              .gather = gather_for_bootstrap,
                                                               .user = g},
                                      &bootstrap);
     if (status == TSR_OK)
         status = tsr__comm_create_over(bootstrap, params, &g->limit, &origin, out);
     if (status == TSR_OK)
         return TSR_OK;
-    /* creating the communicator has failed because gather() had: report the error of gather()
-     * instead */
+    /* creating the communicator has failed because gather_for_bootstrap() had: report the error of
+     * gather_for_bootstrap() instead */
     if (g->status != TSR_OK) {
         tsr__error_put_back(&g->error);
         status = g->status;
     }
     if (!g->has_ended) {
         int32_t ignored;
-        status = compare(g, status, false, &ignored);
+        status = compare_statuses(g, status, false, &ignored);
     }
     if (g->server)
         tsr__server_abort(g->server, status);
     return status;
 }
 
-static tsr_status grow(growth *g, tsr__rendezvous_params *where, const tsr_comm_params *params,
-                       tsr_comm **out)
+static tsr_status grow_by_newcomers(growth *g, tsr__rendezvous_params *where,
+                                    const tsr_comm_params *params, tsr_comm **out)
 {
     TSR__TRY(find_contact(g, where, tsr__rendezvous_from_environment(where)));
     report told = {0};
     if (g->contact == g->comm->rank) {
-        const tsr_status status = receive(g, where);
+        const tsr_status status = receive_newcomers(g, where);
         told = make_report(status, g->newcomers);
     }
-    TSR__TRY(broadcast(g, g->contact, &told, sizeof told));
+    TSR__TRY(broadcast_bytes(g, g->contact, &told, sizeof told));
     if (told.status != TSR_OK)
-        return fail_as(&told);
+        return fail_as_reported(&told);
     g->newcomers = told.newcomers;
     g->limit = tsr__bootstrap_limit_from_now(params->timeout_ns);
-    return create(g, params, out);
+    return create_grown(g, params, out);
 }
 
 tsr_status tsr_comm_grow(tsr_comm *comm, const tsr_comm_grow_params *params, tsr_comm **out)
@@ -270,9 +272,9 @@ tsr_status tsr_comm_grow(tsr_comm *comm, const tsr_comm_grow_params *params, tsr
     growth g = {.comm = comm, .limit = tsr__bootstrap_limit_from_now(timeout_ns + MARGIN_NS)};
     /* The other old ranks wait while the contact waits for the newcomers. */
     comm->timeout_ns = tsr__max_u64(like.timeout_ns, timeout_ns) + MARGIN_NS;
-    const tsr_status status = grow(&g, &where, &like, out);
+    const tsr_status status = grow_by_newcomers(&g, &where, &like, out);
     comm->timeout_ns = like.timeout_ns;
     tsr__server_close(&g.server);
-    tsr__free(g.room);
+    tsr__free(g.confirmations);
     return status == TSR_OK ? TSR_OK : tsr__fail_context(status, "grow");
 }

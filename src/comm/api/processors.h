@@ -1,4 +1,4 @@
-/* Finds out whether the ranks of one machine must take turns on its processors. */
+/* Detects oversubscription: more ranks on one machine than processors for them. */
 #ifndef TSR_COMM_API_PROCESSORS_H
 #define TSR_COMM_API_PROCESSORS_H
 

@@ -4,7 +4,7 @@
 #include "comm/failure/failure.h"
 #include "comm/progress/progress.h"
 
-static tsr_status collect(tsr_request **request)
+static tsr_status take_result(tsr_request **request)
 {
     tsr_request *done = *request;
     const tsr_status status = done->status;
@@ -27,7 +27,7 @@ tsr_status tsr_request_test(tsr_request **request, bool *done)
             (void)tsr__job_tick(tested->job, tsr__now_ns());
     }
     *done = !tested || tested->done;
-    return tested && *done ? collect(request) : TSR_OK;
+    return tested && *done ? take_result(request) : TSR_OK;
 }
 
 tsr_status tsr_request_wait(tsr_request **request)
@@ -38,7 +38,7 @@ tsr_status tsr_request_wait(tsr_request **request)
     tsr__request_leave_to_parent(*request);
     if (!(*request)->done)
         tsr__request_block(*request);
-    return collect(request);
+    return take_result(request);
 }
 
 /* Cancels a request that is a receive if no message has matched it. No other rank can notice this.

@@ -58,7 +58,7 @@ static tsr_status list_members(shrinking *s)
 }
 
 /* Removes from s->members the ranks that `decision` leaves out. */
-static void apply(shrinking *s, const tsr__decision *decision)
+static void remove_left_out(shrinking *s, const tsr__decision *decision)
 {
     int count = 0;
     for (int i = 0; i < s->size; i++) {
@@ -74,7 +74,7 @@ static void apply(shrinking *s, const tsr__decision *decision)
 
 /* Applies decisions that earlier calls of tsr_comm_shrink on this communicator made before they
  * failed. */
-static tsr_status apply_known(shrinking *s)
+static tsr_status apply_earlier_decisions(shrinking *s)
 {
     const tsr__decision *known;
     while ((known = tsr__recovery_find(s->roster.recovery, s->roster.lineage,
@@ -83,7 +83,7 @@ static tsr_status apply_known(shrinking *s)
             return tsr__fail(TSR_ERR_PEER_LOST,
                              "the other ranks have gone on without this rank, which did not answer "
                              "in time");
-        apply(s, known);
+        remove_left_out(s, known);
     }
     return TSR_OK;
 }
@@ -99,7 +99,7 @@ static int find_self(const shrinking *s)
 
 /* Lets the old communicator progress, so that other ranks can cancel their messages to this rank.
  * Records which processes have ended. */
-static void progress(void *user, tsr__member *members, int size)
+static void progress_old_comm(void *user, tsr__member *members, int size)
 {
     tsr_comm *comm = user;
     tsr__job *job = comm->job;
@@ -125,7 +125,7 @@ static tsr_status create_alone(const shrinking *s, const tsr_comm_params *params
 
 /* Creates the communicator of the members. `rendezvous` connects them; NULL if this rank is the
  * only member. */
-static tsr_status create(const shrinking *s, tsr__rendezvous *rendezvous, tsr_comm **out)
+static tsr_status create_shrunk(const shrinking *s, tsr__rendezvous *rendezvous, tsr_comm **out)
 {
     const tsr_comm *comm = s->comm;
     const tsr_comm_params params = {.struct_size = sizeof params,
@@ -145,7 +145,7 @@ static tsr_status create(const shrinking *s, tsr__rendezvous *rendezvous, tsr_co
     return tsr__comm_create_over(bootstrap, &params, &limit, &origin, out);
 }
 
-static tsr_status agree(shrinking *s, tsr__rendezvous **rendezvous)
+static tsr_status agree_on_members(shrinking *s, tsr__rendezvous **rendezvous)
 {
     const uint64_t now = tsr__now_ns();
     const uint64_t left = s->deadline_ns > now ? s->deadline_ns - now : 0;
@@ -161,23 +161,23 @@ static tsr_status agree(shrinking *s, tsr__rendezvous **rendezvous)
                                           .collect_until_ns = now + left / 2,
                                           .deadline_ns = s->deadline_ns,
                                           .timeout_ns = s->timeout_ns,
-                                          .progress = progress,
+                                          .progress = progress_old_comm,
                                           .user = s->comm};
     TSR__TRY(tsr__agree(&params, &decision, rendezvous));
-    apply(s, decision);
+    remove_left_out(s, decision);
     return TSR_OK;
 }
 
 /* Returns whether a communicator could not be created because a member has been lost. UCX reports
  * some such losses as missing resources. */
-static bool may_be_lost(tsr_status status)
+static bool may_be_lost_member(tsr_status status)
 {
     return status == TSR_ERR_PEER_LOST || status == TSR_ERR_TIMEOUT || status == TSR_ERR_IO;
 }
 
 /* Returns the error if the deadline has passed and the last attempt failed with an error of UCX
  * about missing resources, which a lost rank can cause. */
-static tsr_status out_of_time(const shrinking *s)
+static tsr_status fail_out_of_time(const shrinking *s)
 {
     char why[256];
     (void)snprintf(why, sizeof why, "%s", tsr_last_error());
@@ -188,27 +188,27 @@ static tsr_status out_of_time(const shrinking *s)
 
 /* Agrees on the members and creates the communicator. Does both again if another rank is lost
  * meanwhile. */
-static tsr_status shrink(shrinking *s, tsr_comm **out)
+static tsr_status shrink_until_deadline(shrinking *s, tsr_comm **out)
 {
-    TSR__TRY(apply_known(s));
+    TSR__TRY(apply_earlier_decisions(s));
     for (;;) {
         tsr__rendezvous *rendezvous = NULL;
         if (s->size > 1)
-            TSR__TRY(agree(s, &rendezvous));
+            TSR__TRY(agree_on_members(s, &rendezvous));
         /* the members are not connected, because the decision was made earlier: agree again */
         if (s->size > 1 && !rendezvous)
             continue;
-        const tsr_status status = create(s, rendezvous, out);
-        if (status == TSR_OK || !may_be_lost(status))
+        const tsr_status status = create_shrunk(s, rendezvous, out);
+        if (status == TSR_OK || !may_be_lost_member(status))
             return status;
         if (tsr__now_ns() >= s->deadline_ns)
-            return status == TSR_ERR_IO ? out_of_time(s) : status;
+            return status == TSR_ERR_IO ? fail_out_of_time(s) : status;
         tsr__log(TSR_LOG_WARNING, "comm: rank %d: shrink: agreeing again: %s", s->comm->rank,
                  tsr_last_error());
     }
 }
 
-static tsr_status check(const tsr_comm *comm, tsr_comm *const *out)
+static tsr_status check_shrink(const tsr_comm *comm, tsr_comm *const *out)
 {
     TSR__REQUIRE(comm && out, "shrink: %s is NULL", comm ? "out" : "comm");
     TSR__TRY(tsr__job_refuse_child(comm->job, "shrink"));
@@ -224,7 +224,7 @@ static tsr_status check(const tsr_comm *comm, tsr_comm *const *out)
 
 tsr_status tsr_comm_shrink(tsr_comm *comm, const tsr_comm_shrink_params *params, tsr_comm **out)
 {
-    TSR__TRY(check(comm, out));
+    TSR__TRY(check_shrink(comm, out));
     TSR__TAKE(tsr_comm_shrink_params, params);
     shrinking s = {.comm = comm, .without_majority = params->without_majority};
     s.timeout_ns = params->timeout_ns ? params->timeout_ns : comm->timeout_ns;
@@ -233,7 +233,8 @@ tsr_status tsr_comm_shrink(tsr_comm *comm, const tsr_comm_shrink_params *params,
     find_lineage(&s);
     tsr__comm_fail(comm, true, TSR_ERR_PEER_LOST, "rank %d shrinks the communicator", comm->rank);
     (void)tsr__job_apply(comm->job);
-    const tsr_status status = comm->size > 1 ? shrink(&s, out) : create(&s, NULL, out);
+    const tsr_status status =
+        comm->size > 1 ? shrink_until_deadline(&s, out) : create_shrunk(&s, NULL, out);
     tsr__free(s.members);
     comm->was_shrunk = status == TSR_OK;
     return status == TSR_OK ? TSR_OK : tsr__fail_context(status, "shrink");

@@ -22,10 +22,10 @@ static int sort_members(const membership *all, int size, int colour, membership 
     for (int i = 0; i < size; i++) {
         if (all[i].colour != colour)
             continue;
-        int at = count++;
-        for (; at > 0 && members[at - 1].key > all[i].key; at--)
-            members[at] = members[at - 1];
-        members[at] = all[i];
+        int slot = count++;
+        for (; slot > 0 && members[slot - 1].key > all[i].key; slot--)
+            members[slot] = members[slot - 1];
+        members[slot] = all[i];
     }
     return count;
 }
@@ -80,8 +80,8 @@ static void release_memory(tsr__job *job, split_memory *memory)
         tsr__free(memory->world_of);
 }
 
-static tsr_status exchange(tsr_comm *comm, tsr__call_kind kind, int colour, int key,
-                           split_memory *memory, uint32_t *id)
+static tsr_status exchange_memberships(tsr_comm *comm, tsr__call_kind kind, int colour, int key,
+                                       split_memory *memory, uint32_t *id)
 {
     TSR__TRY(tsr__job_refuse_child(comm->job, tsr__call_name((int)kind)));
     TSR__TRY(tsr_comm_status(comm));
@@ -118,7 +118,7 @@ static tsr_status split_as(tsr_comm *comm, tsr__call_kind kind, int colour, int 
 {
     split_memory memory = {.shm.slot = -1};
     uint32_t id;
-    tsr_status status = exchange(comm, kind, colour, key, &memory, &id);
+    tsr_status status = exchange_memberships(comm, kind, colour, key, &memory, &id);
     if (status == TSR_OK) {
         comm->job->next_id = id + 1;
         *out = NULL;

@@ -51,7 +51,7 @@ static bool is_uneven(tsr__call_kind kind)
            kind == TSR__CALL_ALL_TO_ALL_V;
 }
 
-static tsr_status check_numbers(const tsr_comm *comm, const tsr__operation *o, const char *name)
+static tsr_status check_arguments(const tsr_comm *comm, const tsr__operation *o, const char *name)
 {
     if (o->kind != TSR__CALL_BARRIER)
         TSR__REQUIRE(tsr__element_size(o->dtype) != 0, "%s: unsupported dtype %d", name,
@@ -104,7 +104,7 @@ static tsr_status add_up(const extents *e, const uint64_t *counts, uint64_t *sta
     return check_bytes(e, starts[e->size]);
 }
 
-static bool overlaps(const uint8_t *a, uint64_t a_bytes, const uint8_t *b, uint64_t b_bytes)
+static bool buffers_overlap(const uint8_t *a, uint64_t a_bytes, const uint8_t *b, uint64_t b_bytes)
 {
     const uintptr_t a_start = (uintptr_t)a, b_start = (uintptr_t)b;
     return a_bytes > 0 && b_bytes > 0 && a_start < b_start + b_bytes && b_start < a_start + a_bytes;
@@ -120,7 +120,8 @@ static tsr_status check_buffers(const extents *e)
                  o->kind == TSR__CALL_BROADCAST || o->kind == TSR__CALL_RECV ? "data" : "recv");
     const bool is_same = (e->same_send && e->same_send == o->send) ||
                          (e->same_recv && e->same_recv == (const uint8_t *)o->recv);
-    TSR__REQUIRE(is_same || !overlaps(o->send, e->send * element, o->recv, e->recv * element),
+    TSR__REQUIRE(is_same ||
+                     !buffers_overlap(o->send, e->send * element, o->recv, e->recv * element),
                  "%s: recv overlaps send", e->name);
     return TSR_OK;
 }
@@ -128,7 +129,7 @@ static tsr_status check_buffers(const extents *e)
 /* Extents -----------------------------------------------------------------------------------------
  */
 
-static const uint8_t *at(const void *start, const extents *e, uint64_t element)
+static const uint8_t *element_at(const void *start, const extents *e, uint64_t element)
 {
     return start ? (const uint8_t *)start + element * tsr__element_size(e->operation->dtype) : NULL;
 }
@@ -154,7 +155,7 @@ static void set_extents(extents *e)
     case TSR__CALL_REDUCE_SCATTER_V:
         e->send = total;
         e->recv = mine;
-        e->same_recv = at(o->send, e, start);
+        e->same_recv = element_at(o->send, e, start);
         break;
     case TSR__CALL_ALL_GATHER:
     case TSR__CALL_ALL_GATHER_V:
@@ -164,19 +165,19 @@ static void set_extents(extents *e)
     case TSR__CALL_GROW:
         e->send = mine;
         e->recv = total;
-        e->same_send = at(o->recv, e, start);
+        e->same_send = element_at(o->recv, e, start);
         break;
     case TSR__CALL_GATHER:
     case TSR__CALL_GATHER_V:
         e->send = mine;
         e->recv = is_root ? total : 0;
-        e->same_send = at(o->recv, e, start);
+        e->same_send = element_at(o->recv, e, start);
         break;
     case TSR__CALL_SCATTER:
     case TSR__CALL_SCATTER_V:
         e->send = is_root ? total : 0;
         e->recv = mine;
-        e->same_recv = at(o->send, e, start);
+        e->same_recv = element_at(o->send, e, start);
         break;
     case TSR__CALL_ALL_TO_ALL:
         e->send = e->recv = total;
@@ -205,7 +206,7 @@ static bool has_blocks(tsr__call_kind kind)
            kind != TSR__CALL_BROADCAST && kind != TSR__CALL_BARRIER && !is_direct(kind);
 }
 
-static tsr_status measure(tsr_request *request, extents *e)
+static tsr_status measure_buffers(tsr_request *request, extents *e)
 {
     const tsr__operation *o = e->operation;
     e->blocks.each = e->recv_blocks.each = o->count;
@@ -306,15 +307,15 @@ static void prepare_shm(tsr_request *request, const extents *e)
     request->in_shm = true;
 }
 
-static tsr_status fill(tsr_request *request, const tsr__operation *o)
+static tsr_status prepare_request(tsr_request *request, const tsr__operation *o)
 {
     tsr_comm *comm = request->comm;
     extents e = {.operation = o,
                  .name = tsr__call_name((int)o->kind),
                  .rank = comm->rank,
                  .size = comm->size};
-    TSR__TRY(check_numbers(comm, o, e.name));
-    TSR__TRY(measure(request, &e));
+    TSR__TRY(check_arguments(comm, o, e.name));
+    TSR__TRY(measure_buffers(request, &e));
     request->call = call_of(&e);
     request->send = o->send;
     request->recv = o->recv;
@@ -337,7 +338,7 @@ static tsr_status receive_first(tsr_comm *comm)
     return comm->status == TSR_OK ? TSR_OK : tsr__fail(comm->status, "%s", comm->why);
 }
 
-static tsr_status start(tsr_comm *comm, const tsr__operation *operation, tsr_request **out)
+static tsr_status start_checked(tsr_comm *comm, const tsr__operation *operation, tsr_request **out)
 {
     const char *name = tsr__call_name((int)operation->kind);
     tsr_request *request;
@@ -351,7 +352,7 @@ static tsr_status start(tsr_comm *comm, const tsr__operation *operation, tsr_req
     TSR__REQUIRE(comm->held < TSR_MAX_COMM_REQUESTS,
                  "%s: %d requests have been started and not been waited for", name, comm->held);
     TSR__TRY(tsr__request_create(comm, &request));
-    tsr_status status = fill(request, operation);
+    tsr_status status = prepare_request(request, operation);
     if (status == TSR_OK && !request->in_shm)
         status = receive_first(comm);
     if (status == TSR_OK)
@@ -368,7 +369,7 @@ tsr_status tsr__operation_start(tsr_comm *comm, const tsr__operation *operation,
 {
     tsr_request *request = NULL;
     TSR__REQUIRE(out, "%s: out is NULL", tsr__call_name((int)operation->kind));
-    TSR__TRY(start(comm, operation, &request));
+    TSR__TRY(start_checked(comm, operation, &request));
     if (!request->done && request->started_ns == 0)
         tsr__request_start_clock(request, tsr__now_ns());
     *out = request;
@@ -380,7 +381,7 @@ tsr_status tsr__operation_run(tsr_comm *comm, const tsr__operation *operation)
     tsr_request *request = NULL;
     /* Does not read the clock to set a deadline, because most operations in shared memory complete
      * long before it; tsr__job_check_deadlines sets the deadline of those that do not. */
-    TSR__TRY(start(comm, operation, &request));
+    TSR__TRY(start_checked(comm, operation, &request));
     return tsr_request_wait(&request);
 }
 

@@ -40,7 +40,7 @@ static tsr_status fail_lookup(int code, int reason)
     }
 }
 
-static int find(const char *host, const char *service, int flags, struct addrinfo **out)
+static int get_addresses(const char *host, const char *service, int flags, struct addrinfo **out)
 {
     const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV | flags};
     return getaddrinfo(host, service, &hints, out);
@@ -54,10 +54,10 @@ static void lookup_free(lookup *request)
     tsr__free(request);
 }
 
-static void *run(void *opaque)
+static void *run_lookup(void *opaque)
 {
     lookup *request = opaque;
-    request->code = find(request->host, request->service, 0, &request->found);
+    request->code = get_addresses(request->host, request->service, 0, &request->found);
     request->reason = errno;
     if (tsr__completion_signal(&request->completion))
         lookup_free(request);
@@ -65,7 +65,7 @@ static void *run(void *opaque)
 }
 
 /* Starts the lookup in a detached thread that receives no signals. Returns 0 or an error number. */
-static int start(lookup *request)
+static int start_lookup(lookup *request)
 {
     pthread_t thread;
     pthread_attr_t attributes;
@@ -74,7 +74,7 @@ static int start(lookup *request)
     pthread_attr_init(&attributes);
     pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    int error = pthread_create(&thread, &attributes, run, request);
+    int error = pthread_create(&thread, &attributes, run_lookup, request);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     pthread_attr_destroy(&attributes);
     return error;
@@ -90,7 +90,7 @@ static tsr_status find_in_thread(const char *host, const char *service, uint64_t
     tsr__completion_init(&request->completion);
     memcpy(request->host, host, size);
     snprintf(request->service, sizeof request->service, "%s", service);
-    int error = start(request);
+    int error = start_lookup(request);
     if (error == 0 && !tsr__completion_wait(&request->completion, deadline_ns))
         return tsr__fail(TSR_ERR_TIMEOUT, "the name service does not answer");
     tsr_status status = TSR_OK;
@@ -112,7 +112,7 @@ static tsr_status look_up(const char *host, uint16_t port, uint64_t deadline_ns,
     char service[8];
     snprintf(service, sizeof service, "%d", (int)port);
     *out = NULL;
-    int code = find(host, service, AI_NUMERICHOST, out);
+    int code = get_addresses(host, service, AI_NUMERICHOST, out);
     if (code == EAI_NONAME) /* `host` is a name, not a numeric address */
         return find_in_thread(host, service, deadline_ns, out);
     return code == 0 ? TSR_OK : fail_lookup(code, errno);
@@ -154,11 +154,11 @@ tsr_status tsr__address_find(const char *host, uint16_t port, uint64_t deadline_
     TSR__TRY(look_up(name, port, deadline_ns, &all));
 
     tsr__address chosen = {.size = 0};
-    for (const struct addrinfo *one = all; one != NULL; one = one->ai_next) {
-        tsr__address address = {.size = one->ai_addrlen};
-        if (one->ai_family != AF_INET && one->ai_family != AF_INET6)
+    for (const struct addrinfo *entry = all; entry != NULL; entry = entry->ai_next) {
+        tsr__address address = {.size = entry->ai_addrlen};
+        if (entry->ai_family != AF_INET && entry->ai_family != AF_INET6)
             continue;
-        memcpy(&address.storage, one->ai_addr, one->ai_addrlen);
+        memcpy(&address.storage, entry->ai_addr, entry->ai_addrlen);
         tsr__address_describe(&address);
         if (chosen.size == 0 || (chosen.loopback && !address.loopback))
             chosen = address;

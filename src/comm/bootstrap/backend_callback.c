@@ -13,8 +13,8 @@ typedef struct callback_state {
     int32_t size;
 } callback_state;
 
-static tsr_status gather(const callback_state *state, const void *mine, uint64_t size_bytes,
-                         void *all)
+static tsr_status call_gather(const callback_state *state, const void *mine, uint64_t size_bytes,
+                              void *all)
 {
     int code = state->gather(state->user, mine, size_bytes, all);
     if (code != 0)
@@ -41,7 +41,7 @@ static tsr_status gather_padded(const callback_state *state, const void *mine, u
     if (status == TSR_OK) {
         if (size_bytes > 0)
             memcpy(padded, mine, size_bytes);
-        status = gather(state, padded, largest, all);
+        status = call_gather(state, padded, largest, all);
     }
     for (int32_t rank = 0; status == TSR_OK && rank < state->size; rank++)
         memcpy(out->bytes + out->starts[rank], all + (uint64_t)rank * largest, sizes[rank]);
@@ -50,8 +50,9 @@ static tsr_status gather_padded(const callback_state *state, const void *mine, u
     return status;
 }
 
-static tsr_status exchange(void *opaque, const void *mine, uint64_t size_bytes,
-                           const tsr__bootstrap_limit *limit, tsr__bootstrap_gathered *out)
+static tsr_status exchange_through_callback(void *opaque, const void *mine, uint64_t size_bytes,
+                                            const tsr__bootstrap_limit *limit,
+                                            tsr__bootstrap_gathered *out)
 {
     const callback_state *state = opaque;
     (void)limit;
@@ -59,7 +60,7 @@ static tsr_status exchange(void *opaque, const void *mine, uint64_t size_bytes,
     if (sizes == NULL)
         return TSR_ERR_NO_MEMORY;
     tsr__bootstrap_gathered all = {0};
-    tsr_status status = gather(state, &size_bytes, sizeof size_bytes, sizes);
+    tsr_status status = call_gather(state, &size_bytes, sizeof size_bytes, sizes);
     if (status == TSR_OK)
         status = tsr__bootstrap_gathered_init(state->size, sizes, &all);
     if (status == TSR_OK)
@@ -76,8 +77,8 @@ tsr_status tsr__bootstrap_open_callback(const tsr__bootstrap_params *params,
                                         tsr__bootstrap_place *place,
                                         const tsr__bootstrap_backend **backend, void **state)
 {
-    static const tsr__bootstrap_backend callback = {"the caller's all-gather", exchange, tsr__free,
-                                                    NULL};
+    static const tsr__bootstrap_backend callback = {"the caller's all-gather",
+                                                    exchange_through_callback, tsr__free, NULL};
     TSR__REQUIRE(params->gather != NULL, "bootstrap: the all-gather callback is NULL");
     TSR__REQUIRE(params->size >= 1, "bootstrap: size is %" PRId32 ", not at least 1", params->size);
     TSR__TRY(tsr__bootstrap_check_size(params->size));

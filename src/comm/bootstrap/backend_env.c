@@ -59,8 +59,9 @@ tsr_status tsr__rendezvous_from_environment(tsr__rendezvous_params *params)
     return TSR_OK;
 }
 
-static tsr_status exchange(void *state, const void *mine, uint64_t size_bytes,
-                           const tsr__bootstrap_limit *limit, tsr__bootstrap_gathered *out)
+static tsr_status exchange_through_rendezvous(void *state, const void *mine, uint64_t size_bytes,
+                                              const tsr__bootstrap_limit *limit,
+                                              tsr__bootstrap_gathered *out)
 {
     return tsr__rendezvous_exchange(state, mine, size_bytes, limit, out);
 }
@@ -76,8 +77,8 @@ static bool own_address(void *state, struct sockaddr_storage *out)
     return tsr__rendezvous_own_address(state, out);
 }
 
-const tsr__bootstrap_backend tsr__bootstrap_rendezvous = {"the environment", exchange, close_env,
-                                                          own_address};
+const tsr__bootstrap_backend tsr__bootstrap_rendezvous = {
+    "the environment", exchange_through_rendezvous, close_env, own_address};
 
 tsr_status tsr__bootstrap_open_env(const tsr__bootstrap_params *params, tsr__bootstrap_place *place,
                                    const tsr__bootstrap_backend **backend, void **state)

@@ -15,16 +15,18 @@ typedef struct join_state {
     tsr__client *client;
     tsr__introduction place;
     uint64_t timeout_ns;
-    /* The backend that makes the exchanges with gather() below, and its state. */
+    /* The backend that makes the exchanges with gather_for_callback() below, and its state. */
     const tsr__bootstrap_backend *backend;
     void *state;
-    tsr_status status; /* the status of the gather() that has failed; `error` has its text */
+    tsr_status
+        status; /* the status of the gather_for_callback() that has failed; `error` has its text */
     tsr__error error;
 } join_state;
 
 /* Receives the contributions of the old ranks in several messages, as gather_from() in
  * api/grow_comm.c sends them, and the contributions of the newcomers with the first of these. */
-static tsr_status gather_all(join_state *join, const void *mine, uint64_t size_bytes, uint8_t *all)
+static tsr_status gather_all_ranks(join_state *join, const void *mine, uint64_t size_bytes,
+                                   uint8_t *all)
 {
     const uint64_t old_bytes = (uint64_t)join->place.old_size * size_bytes;
     uint64_t done = 0;
@@ -33,34 +35,34 @@ static tsr_status gather_all(join_state *join, const void *mine, uint64_t size_b
         tsr__bootstrap_gathered blocks;
         const tsr__bootstrap_limit limit = tsr__bootstrap_limit_from_now(join->timeout_ns);
         TSR__TRY(tsr__client_exchange(join->client, mine, first ? size_bytes : 0, &limit, &blocks));
-        const uint64_t piece = blocks.starts[1];
-        const bool fits = piece > 0 && piece <= old_bytes - done;
+        const uint64_t chunk = blocks.starts[1];
+        const bool fits = chunk > 0 && chunk <= old_bytes - done;
         if (fits)
-            memcpy(all + done, blocks.bytes, (size_t)piece);
-        done += piece;
+            memcpy(all + done, blocks.bytes, (size_t)chunk);
+        done += chunk;
         for (int i = 0; i < join->place.newcomers && first && fits; i++) {
             if (blocks.starts[i + 2] - blocks.starts[i + 1] == size_bytes)
                 memcpy(all + old_bytes + (uint64_t)i * size_bytes,
                        blocks.bytes + blocks.starts[i + 1], (size_t)size_bytes);
         }
         tsr__bootstrap_gathered_finish(&blocks);
-        TSR__REQUIRE(fits, "bootstrap: the running job has sent %" PRIu64 " bytes too many", piece);
+        TSR__REQUIRE(fits, "bootstrap: the running job has sent %" PRIu64 " bytes too many", chunk);
     } while (done < old_bytes);
     return TSR_OK;
 }
 
-static int gather(void *user, const void *mine, uint64_t size_bytes, void *all)
+static int gather_for_callback(void *user, const void *mine, uint64_t size_bytes, void *all)
 {
     join_state *join = user;
-    join->status = gather_all(join, mine, size_bytes, all);
+    join->status = gather_all_ranks(join, mine, size_bytes, all);
     if (join->status == TSR_OK)
         return 0;
     join->error = tsr__error_take();
     return 1;
 }
 
-static tsr_status exchange(void *state, const void *mine, uint64_t size_bytes,
-                           const tsr__bootstrap_limit *limit, tsr__bootstrap_gathered *out)
+static tsr_status exchange_with_job(void *state, const void *mine, uint64_t size_bytes,
+                                    const tsr__bootstrap_limit *limit, tsr__bootstrap_gathered *out)
 {
     join_state *join = state;
     join->status = TSR_OK;
@@ -88,7 +90,7 @@ static bool own_address(void *state, struct sockaddr_storage *out)
 }
 
 /* Connects to the job and learns this process's place. */
-static tsr_status enter(join_state *join)
+static tsr_status join_running_job(join_state *join)
 {
     tsr__rendezvous_params where = {.timeout_ns = join->timeout_ns,
                                     .handshake_ns = 5 * TSR__SECOND};
@@ -118,20 +120,20 @@ tsr_status tsr__bootstrap_open_join(const tsr__bootstrap_params *params,
                                     tsr__bootstrap_place *place,
                                     const tsr__bootstrap_backend **backend, void **state)
 {
-    static const tsr__bootstrap_backend joined = {"the running job", exchange, close_join,
+    static const tsr__bootstrap_backend joined = {"the running job", exchange_with_job, close_join,
                                                   own_address};
     join_state *join = tsr__calloc(1, sizeof *join);
     if (join == NULL)
         return TSR_ERR_NO_MEMORY;
     join->timeout_ns = params->timeout_ns;
-    tsr_status status = enter(join);
+    tsr_status status = join_running_job(join);
     if (status == TSR_OK)
         status = tsr__bootstrap_open_callback(
             &(tsr__bootstrap_params){.kind = TSR__BOOTSTRAP_CALLBACK,
                                      .timeout_ns = params->timeout_ns,
                                      .rank = join->place.old_size + join->place.index,
                                      .size = join->place.old_size + join->place.newcomers,
-                                     .gather = gather,
+                                     .gather = gather_for_callback,
                                      .user = join},
             place, &join->backend, &join->state);
     if (status != TSR_OK) {

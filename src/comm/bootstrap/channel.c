@@ -191,15 +191,15 @@ void tsr__channel_put(tsr__channel *channel, tsr__wire_type type, const void *pa
     channel->sending = true;
 }
 
-/* A message is sent as three consecutive pieces: head, payload and MAC. Returns the bytes of one
- * piece that are still to be sent. *skip is how many bytes have been sent from the start of this
- * piece on; those that belong to this piece are subtracted from it. */
-static struct iovec rest(const uint8_t *piece, size_t size, uint64_t *skip)
+/* A message is sent as three consecutive sections: head, payload and MAC. Returns the bytes of one
+ * section that are still to be sent. *skip is how many bytes have been sent from the start of this
+ * section on; those that belong to this section are subtracted from it. */
+static struct iovec unsent_section(const uint8_t *section, size_t size, uint64_t *skip)
 {
     size_t over = *skip < size ? (size_t)*skip : size;
     *skip -= over;
     struct iovec out = {.iov_len = size - over};
-    const uint8_t *from = size > over ? piece + over : NULL;
+    const uint8_t *from = size > over ? section + over : NULL;
     /* iov_base is not const, but sendmsg does not write to it */
     memcpy(&out.iov_base, &from, sizeof from);
     return out;
@@ -209,11 +209,11 @@ tsr__channel_event tsr__channel_write(tsr__channel *channel)
 {
     while (channel->sending) {
         uint64_t skip = channel->sent;
-        struct iovec pieces[3];
-        pieces[0] = rest(channel->head, channel->head_size, &skip);
-        pieces[1] = rest(channel->payload, channel->payload_size, &skip);
-        pieces[2] = rest(channel->tail, channel->tail_size, &skip);
-        struct msghdr message = {.msg_iov = pieces, .msg_iovlen = 3};
+        struct iovec sections[3];
+        sections[0] = unsent_section(channel->head, channel->head_size, &skip);
+        sections[1] = unsent_section(channel->payload, channel->payload_size, &skip);
+        sections[2] = unsent_section(channel->tail, channel->tail_size, &skip);
+        struct msghdr message = {.msg_iov = sections, .msg_iovlen = 3};
         ssize_t count = sendmsg(channel->fd, &message, MSG_NOSIGNAL);
         if (count < 0 && errno == EINTR)
             continue;

@@ -37,11 +37,11 @@ static const char *or_null(const char *text)
     return text[0] != '\0' ? text : NULL;
 }
 
-const char *tsr__identity_text(const tsr__identity *identity, tsr__identity_part part,
+const char *tsr__identity_text(const tsr__identity *identity, tsr__identity_field field,
                                bool loopback)
 {
     const char *slash = strrchr(identity->executable, '/');
-    switch (part) {
+    switch (field) {
     case TSR__IDENTITY_JOB_ID:
         return identity->job_id;
     case TSR__IDENTITY_USER:
@@ -52,13 +52,13 @@ const char *tsr__identity_text(const tsr__identity *identity, tsr__identity_part
         return identity->torchrun;
     case TSR__IDENTITY_SLURM:
         return or_null(identity->slurm);
-    case TSR__IDENTITY_PARTS:
+    case TSR__IDENTITY_FIELDS:
         break;
     }
     return NULL;
 }
 
-const char *tsr__identity_difference(const tsr__identity *identity, tsr__identity_part part,
+const char *tsr__identity_difference(const tsr__identity *identity, tsr__identity_field field,
                                      char *text, size_t size)
 {
     /* show only the last SHOWN bytes of a long path, which say more than the first ones */
@@ -66,7 +66,7 @@ const char *tsr__identity_difference(const tsr__identity *identity, tsr__identit
     const size_t length = strlen(identity->executable);
     const char *path = identity->executable + (length > SHOWN ? length - SHOWN : 0);
     text[0] = '\0';
-    switch (part) {
+    switch (field) {
     case TSR__IDENTITY_JOB_ID:
         snprintf(text, size, "has another TESSERA_JOB_ID");
         break;
@@ -84,7 +84,7 @@ const char *tsr__identity_difference(const tsr__identity *identity, tsr__identit
         snprintf(text, size, "belongs to another Slurm job or step, this process to %s",
                  identity->slurm[0] != '\0' ? identity->slurm : "none");
         break;
-    case TSR__IDENTITY_PARTS:
+    case TSR__IDENTITY_FIELDS:
         break;
     }
     return text;

@@ -2,7 +2,7 @@
  * same port and the same token, or no token. Without an identity, two jobs on one port could
  * exchange ranks and compute wrong sums without an error.
  *
- *     TESSERA_JOB_ID  If this variable is set, it is the only part. `tessera launch` sets it.
+ *     TESSERA_JOB_ID  If this variable is set, it is the only field. `tessera launch` sets it.
  *                     A user sets it to start different executables as one job.
  *     user            The effective user ID. It is compared on loopback only, because the
  *                     numbers and names of users may differ between machines.
@@ -24,7 +24,7 @@
 
 #include "comm/bootstrap/wire_protocol.h"
 
-/* The parts of a process's identity. If all bytes are 0, the process has none of the parts. */
+/* The fields of a process's identity. If all bytes are 0, the process has none of the fields. */
 typedef struct tsr__identity {
     const char *job_id, *torchrun; /* the values in the environment, or NULL */
     char user[24], slurm[80], executable[PATH_MAX];
@@ -33,16 +33,16 @@ typedef struct tsr__identity {
 /* Reads the environment and /proc. */
 void tsr__identity_init(tsr__identity *identity);
 
-/* Returns the text of one part, which is compared with that of another process. `loopback` says
+/* Returns the text of one field, which is compared with that of another process. `loopback` says
  * whether that process has a loopback address. Returns NULL if this process does not have the
- * part. */
-const char *tsr__identity_text(const tsr__identity *identity, tsr__identity_part part,
+ * field. */
+const char *tsr__identity_text(const tsr__identity *identity, tsr__identity_field field,
                                bool loopback);
 
-/* Describes how another process differs from this one in this part, in words that follow "rank 0 "
+/* Describes how another process differs from this one in this field, in words that follow "rank 0 "
  * or "it ": for example "runs another executable, this process runs '/tmp/a'". The text contains no
  * values of environment variables, except Slurm's numbers. Returns `text`. */
-const char *tsr__identity_difference(const tsr__identity *identity, tsr__identity_part part,
+const char *tsr__identity_difference(const tsr__identity *identity, tsr__identity_field field,
                                      char *text, size_t size);
 
 #endif

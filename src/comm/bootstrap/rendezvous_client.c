@@ -105,14 +105,14 @@ static bool connect_to(attempt *try, const tsr__address *address)
 static void note_refusal(attempt *try, uint8_t reason)
 {
     char difference[180];
-    const int part = (int)reason - TSR__WIRE_OTHER_JOB;
-    if (part < 0 || part >= TSR__IDENTITY_PARTS) {
+    const int field = (int)reason - TSR__WIRE_OTHER_JOB;
+    if (field < 0 || field >= TSR__IDENTITY_FIELDS) {
         snprintf(try->why, sizeof try->why, "%s", tsr__wire_reason_text(reason));
         return;
     }
     snprintf(try->why, sizeof try->why, "rank 0 %s",
-             tsr__identity_difference(&try->params->identity, (tsr__identity_part)part, difference,
-                                      sizeof difference));
+             tsr__identity_difference(&try->params->identity, (tsr__identity_field)field,
+                                      difference, sizeof difference));
     memcpy(try->other_job, try->why, sizeof try->other_job);
     if (try->give_up_ns == 0)
         try->give_up_ns = tsr__deadline_ns(OTHER_JOB_NS);
@@ -120,7 +120,7 @@ static void note_refusal(attempt *try, uint8_t reason)
 
 /* Waits for one message of the handshake. On failure, returns false and sets try->why. If memory is
  * exhausted, sets *status instead. */
-static bool receive(attempt *try, tsr__wire_type type, tsr_status *status)
+static bool receive_handshake(attempt *try, tsr__wire_type type, tsr_status *status)
 {
     const char *why;
     try->channel.wanted = 1u << type | 1u << TSR__WIRE_REFUSED;
@@ -168,19 +168,19 @@ static bool perform_handshake(attempt *try, bool loopback, tsr_status *status)
     tsr__wire_put_u32(hello + 4, handshake->size);
     memcpy(hello + 8, handshake->rank_nonce, TSR__WIRE_NONCE);
     tsr__channel_put(channel, TSR__WIRE_HELLO, hello, sizeof hello);
-    if (!receive(try, TSR__WIRE_CHALLENGE, status))
+    if (!receive_handshake(try, TSR__WIRE_CHALLENGE, status))
         return false;
     memcpy(handshake->zero_nonce, tsr__channel_payload(channel, &size), TSR__WIRE_NONCE);
     tsr__channel_take(channel, 0);
 
     tsr__wire_prove("rank", params->token, params->token_size, handshake, proof);
-    for (int i = 0; i < TSR__IDENTITY_PARTS; i++)
+    for (int i = 0; i < TSR__IDENTITY_FIELDS; i++)
         tsr__wire_prove_identity(
-            (tsr__identity_part)i,
-            tsr__identity_text(&params->identity, (tsr__identity_part)i, loopback), params->token,
+            (tsr__identity_field)i,
+            tsr__identity_text(&params->identity, (tsr__identity_field)i, loopback), params->token,
             params->token_size, handshake, proof + (size_t)(1 + i) * TSR__WIRE_MAC);
     tsr__channel_put(channel, TSR__WIRE_PROOF, proof, sizeof proof);
-    if (!receive(try, TSR__WIRE_WELCOME, status))
+    if (!receive_handshake(try, TSR__WIRE_WELCOME, status))
         return false;
     tsr__wire_prove("zero", params->token, params->token_size, handshake, mac);
     if (sodium_memcmp(mac, tsr__channel_payload(channel, &size), sizeof mac) != 0) {
@@ -195,7 +195,7 @@ static bool perform_handshake(attempt *try, bool loopback, tsr_status *status)
 
 /* Makes one attempt to join. Returns true if this rank has joined. After a failure another attempt
  * may succeed, unless *status is an error. */
-static bool join(attempt *try, uint64_t deadline_ns, tsr_status *status)
+static bool try_to_join(attempt *try, uint64_t deadline_ns, tsr_status *status)
 {
     const tsr__rendezvous_params *params = try->params;
     tsr__address address;
@@ -257,7 +257,7 @@ static tsr_status keep_trying(attempt *try, uint64_t deadline_ns)
     /* the reason that was logged last. It starts as "Connection refused", which is then not logged,
      * because connections are refused until rank 0 has started */
     char logged[sizeof try->why] = "Connection refused";
-    while (!join(try, deadline_ns, &status)) {
+    while (!try_to_join(try, deadline_ns, &status)) {
         if (status != TSR_OK)
             return status;
         uint64_t now = tsr__now_ns();
@@ -329,8 +329,8 @@ static tsr_status fail_as_rank_zero(const uint8_t *payload, uint64_t size)
 
 /* Decodes GATHERED. The message is authenticated; its sizes are checked nevertheless, so that an
  * error of rank 0 cannot cause reads past the end. */
-static tsr_status unpack(const tsr__client *client, const uint8_t *payload, uint64_t size,
-                         tsr__bootstrap_gathered *out)
+static tsr_status decode_gathered(const tsr__client *client, const uint8_t *payload, uint64_t size,
+                                  tsr__bootstrap_gathered *out)
 {
     uint64_t ranks = (uint64_t)client->size, total = 4 * ranks;
     uint64_t *sizes = tsr__calloc((size_t)ranks, sizeof *sizes);
@@ -383,7 +383,7 @@ tsr_status tsr__client_exchange(tsr__client *client, const void *mine, uint64_t 
     const uint8_t *payload = tsr__channel_payload(channel, &size);
     if (channel->type == TSR__WIRE_ABORT)
         return fail_as_rank_zero(payload, size);
-    tsr_status status = unpack(client, payload, size, out);
+    tsr_status status = decode_gathered(client, payload, size, out);
     tsr__channel_take(channel, 1u << TSR__WIRE_GATHERED | 1u << TSR__WIRE_ABORT);
     return status;
 }

@@ -35,7 +35,7 @@ static void remove_pending(tsr__server *server, int index)
             (size_t)(server->pending_count - index) * sizeof server->pending[0]);
 }
 
-static void drop(tsr__server *server, int index, const char *why)
+static void drop_pending(tsr__server *server, int index, const char *why)
 {
     tsr__connection *connection = server->pending[index];
     tsr__log(TSR_LOG_WARNING, "rendezvous: dropped %s: %s", connection->channel.peer, why);
@@ -45,14 +45,14 @@ static void drop(tsr__server *server, int index, const char *why)
 
 /* Drops a process whose settings do not match. Sends the reason first if the socket accepts it
  * without blocking, because the process may be a rank of this job with a mistyped variable. */
-static void refuse(tsr__server *server, int index, int reason, const char *why)
+static void refuse_pending(tsr__server *server, int index, int reason, const char *why)
 {
     tsr__channel *channel = &server->pending[index]->channel;
     channel->sealed = false;
     tsr__channel_put(channel, TSR__WIRE_REFUSED, &(uint8_t){(uint8_t)reason}, 1);
     (void)tsr__channel_write(channel);
     snprintf(server->refused, sizeof server->refused, "%.60s: %.180s", channel->peer, why);
-    drop(server, index, why);
+    drop_pending(server, index, why);
 }
 
 /* Handles HELLO. Returns whether the connection is still pending. */
@@ -72,13 +72,13 @@ static bool handle_hello(tsr__server *server, int index)
     if (!joins && handshake->size != (uint32_t)server->params.size) {
         snprintf(why, sizeof why, "its WORLD_SIZE is %" PRIu32 ", not %" PRId32, handshake->size,
                  server->params.size);
-        refuse(server, index, TSR__WIRE_BAD_SIZE, why);
+        refuse_pending(server, index, TSR__WIRE_BAD_SIZE, why);
         return false;
     }
     if (!joins && (handshake->rank == 0 || handshake->rank >= handshake->size)) {
         snprintf(why, sizeof why, "its rank is %" PRIu32 ", not one from 1 to %" PRId32,
                  handshake->rank, server->params.size - 1);
-        refuse(server, index, TSR__WIRE_BAD_RANK, why);
+        refuse_pending(server, index, TSR__WIRE_BAD_RANK, why);
         return false;
     }
     randombytes_buf(handshake->zero_nonce, TSR__WIRE_NONCE);
@@ -88,24 +88,25 @@ static bool handle_hello(tsr__server *server, int index)
     return true;
 }
 
-/* Returns the first part in which the identity of the connecting process differs from that of this
- * process, or TSR__IDENTITY_PARTS if no part differs. `macs` are the MACs of the identity in
+/* Returns the first field in which the identity of the connecting process differs from that of this
+ * process, or TSR__IDENTITY_FIELDS if no field differs. `macs` are the MACs of the identity in
  * PROOF. */
-static tsr__identity_part find_difference(const tsr__server *server,
-                                          const tsr__wire_handshake *handshake, const uint8_t *macs)
+static tsr__identity_field find_difference(const tsr__server *server,
+                                           const tsr__wire_handshake *handshake,
+                                           const uint8_t *macs)
 {
     const tsr__rendezvous_params *params = &server->params;
     uint8_t expected[TSR__WIRE_MAC];
-    int part = 0;
-    for (; part < TSR__IDENTITY_PARTS; part++, macs += TSR__WIRE_MAC) {
-        tsr__wire_prove_identity((tsr__identity_part)part,
-                                 tsr__identity_text(&params->identity, (tsr__identity_part)part,
+    int field = 0;
+    for (; field < TSR__IDENTITY_FIELDS; field++, macs += TSR__WIRE_MAC) {
+        tsr__wire_prove_identity((tsr__identity_field)field,
+                                 tsr__identity_text(&params->identity, (tsr__identity_field)field,
                                                     server->address.loopback),
                                  params->token, params->token_size, handshake, expected);
         if (sodium_memcmp(macs, expected, sizeof expected) != 0)
             break;
     }
-    return (tsr__identity_part)part;
+    return (tsr__identity_field)field;
 }
 
 /* Returns whether a process that has sent PROOF may join. If not, refuses the process. */
@@ -122,25 +123,25 @@ static bool may_join(tsr__server *server, int index)
     tsr__wire_prove("rank", params->token, params->token_size, &connection->handshake, expected);
     if (sodium_memcmp(proof, expected, sizeof expected) != 0) {
         snprintf(why, sizeof why, "as rank %" PRIu32 " it has another TESSERA_TOKEN", rank);
-        refuse(server, index, TSR__WIRE_BAD_TOKEN, why);
+        refuse_pending(server, index, TSR__WIRE_BAD_TOKEN, why);
         return false;
     }
-    tsr__identity_part part =
+    tsr__identity_field field =
         find_difference(server, &connection->handshake, proof + TSR__WIRE_MAC);
-    if (part != TSR__IDENTITY_PARTS) {
+    if (field != TSR__IDENTITY_FIELDS) {
         snprintf(why, sizeof why, "as rank %" PRIu32 " it %s", rank,
-                 tsr__identity_difference(&params->identity, part, difference, sizeof difference));
-        refuse(server, index, TSR__WIRE_OTHER_JOB + (int)part, why);
+                 tsr__identity_difference(&params->identity, field, difference, sizeof difference));
+        refuse_pending(server, index, TSR__WIRE_OTHER_JOB + (int)field, why);
         return false;
     }
     if (params->grows && server->joined == params->size - 1) {
-        refuse(server, index, TSR__WIRE_FULL, "enough processes have already joined");
+        refuse_pending(server, index, TSR__WIRE_FULL, "enough processes have already joined");
         return false;
     }
     if (!params->grows && server->ranks[rank] != NULL) {
         snprintf(why, sizeof why, "rank %" PRIu32 " has already joined, from %s", rank,
                  server->ranks[rank]->channel.peer);
-        refuse(server, index, TSR__WIRE_DUPLICATE, why);
+        refuse_pending(server, index, TSR__WIRE_DUPLICATE, why);
         return false;
     }
     return true;
@@ -206,7 +207,7 @@ static tsr_status advance_pending(tsr__server *server, int index)
             return TSR_ERR_NO_MEMORY;
         case TSR__CHANNEL_CLOSED:
         case TSR__CHANNEL_BAD:
-            drop(server, index, why);
+            drop_pending(server, index, why);
             is_pending = false;
         }
     }
@@ -260,7 +261,7 @@ static tsr_status add_connection(tsr__server *server, int fd, tsr__address *from
     }
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int));
     if (server->pending_count == TSR__MAX_PENDING)
-        drop(server, 0, "there are too many pending connections");
+        drop_pending(server, 0, "there are too many pending connections");
     tsr__connection *connection = tsr__calloc(1, sizeof *connection);
     if (connection == NULL) {
         close(fd);
@@ -295,7 +296,7 @@ static tsr_status accept_some(tsr__server *server)
                 nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
                 break;
             }
-            drop(server, 0, "there are too many connections");
+            drop_pending(server, 0, "there are too many connections");
         }
         /* All other errors of accept() concern one connection only, so the loop continues. */
     }
@@ -307,7 +308,7 @@ static void drop_expired(tsr__server *server)
     uint64_t now = tsr__now_ns();
     /* Every handshake has the same time limit, so the oldest connection expires first. */
     while (server->pending_count > 0 && server->pending[0]->deadline_ns <= now)
-        drop(server, 0, "its handshake took too long");
+        drop_pending(server, 0, "its handshake took too long");
 }
 
 static nfds_t fill_polls(tsr__server *server)
@@ -371,5 +372,5 @@ void tsr__server_stop_listening(tsr__server *server)
         close(server->listener);
     server->listener = -1;
     while (server->pending_count > 0)
-        drop(server, 0, "all ranks have joined");
+        drop_pending(server, 0, "all ranks have joined");
 }

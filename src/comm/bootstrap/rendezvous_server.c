@@ -14,7 +14,7 @@
 #define LOOKUP_PAUSE_NS 50000000
 #define MAX_LISTED 16 /* the largest number of ranks that an error names */
 
-static double seconds(uint64_t ns)
+static double seconds_of(uint64_t ns)
 {
     return (double)ns * 1e-9;
 }
@@ -73,7 +73,7 @@ static void list_missing(const tsr__server *server, char *text, size_t size)
 
 /* Sends the error that this rank is about to return to all ranks that have joined. Does not
  * block. */
-static tsr_status abort_all(tsr__server *server, tsr_status status)
+static tsr_status abort_all_ranks(tsr__server *server, tsr_status status)
 {
     uint8_t payload[4 + TSR__WIRE_MAX_TEXT];
     size_t length = strlen(tsr_last_error());
@@ -104,7 +104,7 @@ static tsr_status wait_for_ranks(tsr__server *server, uint64_t deadline_ns)
                 "rendezvous: after %.1f s rank 0, which listens on %s, is still waiting for these "
                 "of "
                 "%" PRId32 " ranks: %s%s%s%s%s",
-                seconds(server->params.timeout_ns), server->address.text, server->params.size,
+                seconds_of(server->params.timeout_ns), server->address.text, server->params.size,
                 missing, server->accept_errno != 0 ? "; it cannot accept connections: " : "",
                 server->accept_errno != 0 ? strerror(server->accept_errno) : "",
                 server->refused[0] != '\0' ? "; it refused a process at " : "", server->refused);
@@ -133,7 +133,7 @@ static tsr_status find_address(tsr__server *server, uint64_t deadline_ns)
             return tsr__fail(TSR_ERR_TIMEOUT,
                              "rendezvous: rank 0 could not look up MASTER_ADDR, which is '%.80s', "
                              "within %.1f s: %s",
-                             params->address, seconds(params->timeout_ns), why);
+                             params->address, seconds_of(params->timeout_ns), why);
         if (first)
             tsr__log(TSR_LOG_WARNING,
                      "rendezvous: rank 0 cannot look up MASTER_ADDR, which is '%.80s', yet: %s",
@@ -142,7 +142,7 @@ static tsr_status find_address(tsr__server *server, uint64_t deadline_ns)
     }
 }
 
-static tsr_status allocate(tsr__server *server, size_t size)
+static tsr_status allocate_server(tsr__server *server, size_t size)
 {
     server->listener = -1;
     server->lost_rank = -1;
@@ -154,11 +154,11 @@ static tsr_status allocate(tsr__server *server, size_t size)
     return TSR_OK;
 }
 
-static tsr_status prepare(const tsr__rendezvous_params *params, uint64_t deadline_ns,
-                          tsr__server *server)
+static tsr_status prepare_server(const tsr__rendezvous_params *params, uint64_t deadline_ns,
+                                 tsr__server *server)
 {
     server->params = *params;
-    TSR__TRY(allocate(server, (size_t)params->size));
+    TSR__TRY(allocate_server(server, (size_t)params->size));
     TSR__TRY(find_address(server, deadline_ns));
     TSR__REQUIRE(server->address.loopback || params->token_size > 0,
                  "rendezvous: TESSERA_TOKEN is not set, but %s can be reached from other machines",
@@ -172,14 +172,14 @@ tsr_status tsr__server_open(const tsr__rendezvous_params *params, tsr__server **
     tsr__server *server = tsr__calloc(1, sizeof *server);
     if (server == NULL)
         return TSR_ERR_NO_MEMORY;
-    tsr_status status = prepare(params, deadline, server);
+    tsr_status status = prepare_server(params, deadline, server);
     if (status == TSR_OK)
         status = listen_on(server);
     if (status == TSR_OK)
         status = wait_for_ranks(server, deadline);
     if (status != TSR_OK) {
         if (server->ranks != NULL)
-            abort_all(server, status);
+            abort_all_ranks(server, status);
         tsr__server_close(&server);
         return status;
     }
@@ -195,7 +195,7 @@ tsr_status tsr__server_adopt(int32_t size, const tsr__channel *channels, tsr__se
     if (server == NULL)
         return TSR_ERR_NO_MEMORY;
     server->params.size = size;
-    tsr_status status = allocate(server, (size_t)size);
+    tsr_status status = allocate_server(server, (size_t)size);
     for (int32_t rank = 1; status == TSR_OK && rank < size; rank++) {
         server->ranks[rank] = tsr__calloc(1, sizeof(tsr__connection));
         status = server->ranks[rank] == NULL ? TSR_ERR_NO_MEMORY : TSR_OK;
@@ -240,7 +240,7 @@ static tsr_status wait_for_contributions(tsr__server *server, const tsr__bootstr
             return tsr__fail(TSR_ERR_TIMEOUT,
                              "rendezvous: after %.1f s these of %" PRId32
                              " ranks have not joined the exchange: %s",
-                             seconds(limit->timeout_ns), server->params.size, missing);
+                             seconds_of(limit->timeout_ns), server->params.size, missing);
         }
         TSR__TRY(tsr__server_step(server, limit->deadline_ns));
     }
@@ -248,8 +248,9 @@ static tsr_status wait_for_contributions(tsr__server *server, const tsr__bootstr
 
 /* Copies the contributions of all ranks into `all`. Also allocates *answer, the payload of
  * GATHERED, which has the same contributions and is sent to every rank. */
-static tsr_status collect(tsr__server *server, const void *mine, uint64_t size_bytes,
-                          tsr__bootstrap_gathered *all, uint8_t **answer, uint64_t *answer_size)
+static tsr_status collect_contributions(tsr__server *server, const void *mine, uint64_t size_bytes,
+                                        tsr__bootstrap_gathered *all, uint8_t **answer,
+                                        uint64_t *answer_size)
 {
     int32_t size = server->params.size;
     uint64_t *sizes = tsr__calloc((size_t)size, sizeof *sizes);
@@ -306,7 +307,7 @@ static tsr_status send_all(tsr__server *server, const tsr__bootstrap_limit *limi
             return tsr__fail(TSR_ERR_TIMEOUT,
                              "rendezvous: after %.1f s rank %" PRId32
                              " has not received the result of an exchange",
-                             seconds(limit->timeout_ns), slow);
+                             seconds_of(limit->timeout_ns), slow);
         TSR__TRY(tsr__server_step(server, limit->deadline_ns));
     }
 }
@@ -336,9 +337,9 @@ tsr_status tsr__server_exchange(tsr__server *server, const void *mine, uint64_t 
     tsr__bootstrap_gathered all = {0};
     tsr_status status = wait_for_contributions(server, limit);
     if (status == TSR_OK)
-        status = collect(server, mine, size_bytes, &all, &answer, &answer_size);
+        status = collect_contributions(server, mine, size_bytes, &all, &answer, &answer_size);
     if (status != TSR_OK)
-        abort_all(server, status);
+        abort_all_ranks(server, status);
     else
         status = send_answer(server, answer, answer_size, limit);
     detach_answer(server);
@@ -375,7 +376,7 @@ static tsr_status wait_for_newcomers(tsr__server *server, uint64_t deadline_ns)
         TSR__TRY(tsr__server_step(server, deadline_ns));
     if (server->joined == 0)
         return tsr__fail(TSR_ERR_TIMEOUT, "no process has joined at %s within %.1f s%s%s",
-                         server->address.text, seconds(server->params.timeout_ns),
+                         server->address.text, seconds_of(server->params.timeout_ns),
                          server->refused[0] != '\0' ? "; refused a process at " : "",
                          server->refused);
     return TSR_OK;
@@ -388,7 +389,7 @@ tsr_status tsr__server_open_growing(const tsr__rendezvous_params *params, int32_
     tsr__server *server = tsr__calloc(1, sizeof *server);
     if (server == NULL)
         return TSR_ERR_NO_MEMORY;
-    tsr_status status = prepare(params, deadline, server);
+    tsr_status status = prepare_server(params, deadline, server);
     if (status == TSR_OK)
         status = listen_on(server);
     if (status == TSR_OK)
@@ -432,7 +433,7 @@ tsr_status tsr__server_introduce(tsr__server *server, int32_t old_size,
 
 void tsr__server_abort(tsr__server *server, tsr_status status)
 {
-    (void)abort_all(server, status);
+    (void)abort_all_ranks(server, status);
 }
 
 void tsr__server_close(tsr__server **server)

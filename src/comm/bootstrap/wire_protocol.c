@@ -57,7 +57,7 @@ const char *tsr__wire_read_header(const uint8_t bytes[TSR__WIRE_HEADER], tsr__wi
     return NULL;
 }
 
-static void add(crypto_auth_hmacsha256_state *mac, const void *bytes, size_t size)
+static void mac_update(crypto_auth_hmacsha256_state *mac, const void *bytes, size_t size)
 {
     crypto_auth_hmacsha256_update(mac, (const unsigned char *)bytes, size);
 }
@@ -70,11 +70,11 @@ static void start_proof(crypto_auth_hmacsha256_state *mac, const char *purpose, 
     tsr__wire_put_u32(numbers, handshake->rank);
     tsr__wire_put_u32(numbers + 4, handshake->size);
     crypto_auth_hmacsha256_init(mac, token != NULL ? token : (const void *)"", token_size);
-    add(mac, domain, sizeof domain);
-    add(mac, purpose, strlen(purpose) + 1);
-    add(mac, numbers, sizeof numbers);
-    add(mac, handshake->rank_nonce, sizeof handshake->rank_nonce);
-    add(mac, handshake->zero_nonce, sizeof handshake->zero_nonce);
+    mac_update(mac, domain, sizeof domain);
+    mac_update(mac, purpose, strlen(purpose) + 1);
+    mac_update(mac, numbers, sizeof numbers);
+    mac_update(mac, handshake->rank_nonce, sizeof handshake->rank_nonce);
+    mac_update(mac, handshake->zero_nonce, sizeof handshake->zero_nonce);
 }
 
 void tsr__wire_prove(const char *purpose, const void *token, size_t token_size,
@@ -85,16 +85,16 @@ void tsr__wire_prove(const char *purpose, const void *token, size_t token_size,
     crypto_auth_hmacsha256_final(&mac, out);
 }
 
-void tsr__wire_prove_identity(tsr__identity_part part, const char *text, const void *token,
+void tsr__wire_prove_identity(tsr__identity_field field, const char *text, const void *token,
                               size_t token_size, const tsr__wire_handshake *handshake,
                               uint8_t out[TSR__WIRE_MAC])
 {
-    const uint8_t prefix[2] = {(uint8_t)part, text != NULL};
+    const uint8_t prefix[2] = {(uint8_t)field, text != NULL};
     crypto_auth_hmacsha256_state mac;
     start_proof(&mac, "identity", token, token_size, handshake);
-    add(&mac, prefix, sizeof prefix);
+    mac_update(&mac, prefix, sizeof prefix);
     if (text != NULL)
-        add(&mac, text, strlen(text));
+        mac_update(&mac, text, strlen(text));
     crypto_auth_hmacsha256_final(&mac, out);
 }
 
@@ -106,11 +106,11 @@ void tsr__wire_seal(const char *direction, const uint8_t key[TSR__WIRE_MAC],
     tsr__wire_put_u64(count, number);
     crypto_auth_hmacsha256_state mac;
     crypto_auth_hmacsha256_init(&mac, key, TSR__WIRE_MAC);
-    add(&mac, direction, strlen(direction) + 1);
-    add(&mac, header, TSR__WIRE_HEADER);
-    add(&mac, count, sizeof count);
+    mac_update(&mac, direction, strlen(direction) + 1);
+    mac_update(&mac, header, TSR__WIRE_HEADER);
+    mac_update(&mac, count, sizeof count);
     if (size > 0)
-        add(&mac, payload, size);
+        mac_update(&mac, payload, size);
     crypto_auth_hmacsha256_final(&mac, out);
 }
 
@@ -120,8 +120,8 @@ void tsr__wire_seal_left_out(const uint8_t key[TSR__WIRE_MAC], const uint8_t *fi
     static const char domain[] = "tessera recovery: left out";
     crypto_auth_hmacsha256_state mac;
     crypto_auth_hmacsha256_init(&mac, key, TSR__WIRE_MAC);
-    add(&mac, domain, sizeof domain);
-    add(&mac, fields, TSR__WIRE_LEFT_OUT_SIZE - TSR__WIRE_MAC);
+    mac_update(&mac, domain, sizeof domain);
+    mac_update(&mac, fields, TSR__WIRE_LEFT_OUT_SIZE - TSR__WIRE_MAC);
     crypto_auth_hmacsha256_final(&mac, out);
 }
 

@@ -6,7 +6,7 @@
  *     rank → 0   HELLO         rank 4, size 4, nonce 32. Both numbers are 0 if the process joins
  *                              a running job, which gives it a rank
  *     0 → rank   CHALLENGE     nonce 32
- *     rank → 0   PROOF         MAC 32 of "rank"; then, for each part of a job's identity, MAC 32
+ *     rank → 0   PROOF         MAC 32 of "rank"; then, for each field of a job's identity, MAC 32
  *     0 → rank   WELCOME       MAC 32 of "zero"
  *     0 → rank   REFUSED       reason 1. Rank 0 may send it instead of each message above. It is
  *                              not authenticated, so a rank treats it as a hint
@@ -39,16 +39,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The parts of a job's identity. Two processes belong to the same job only if all parts are equal.
- * job_identity.h describes each part. */
-typedef enum tsr__identity_part {
+/* The fields of a job's identity. Two processes belong to the same job only if all fields are
+ * equal. job_identity.h describes each field. */
+typedef enum tsr__identity_field {
     TSR__IDENTITY_JOB_ID,
     TSR__IDENTITY_USER,
     TSR__IDENTITY_EXECUTABLE,
     TSR__IDENTITY_TORCHRUN,
     TSR__IDENTITY_SLURM,
-    TSR__IDENTITY_PARTS /* the number of parts */
-} tsr__identity_part;
+    TSR__IDENTITY_FIELDS /* the number of fields */
+} tsr__identity_field;
 
 enum {
     TSR__WIRE_VERSION = 2,
@@ -56,7 +56,7 @@ enum {
     TSR__WIRE_NONCE = 32,
     TSR__WIRE_MAC = 32,
     TSR__WIRE_HELLO_SIZE = 4 + 4 + TSR__WIRE_NONCE,
-    TSR__WIRE_PROOF_SIZE = (1 + TSR__IDENTITY_PARTS) * TSR__WIRE_MAC,
+    TSR__WIRE_PROOF_SIZE = (1 + TSR__IDENTITY_FIELDS) * TSR__WIRE_MAC,
     TSR__WIRE_SEAL = 8 + TSR__WIRE_MAC,
     TSR__WIRE_LEFT_OUT_SIZE = 8 + 4 + 8 + TSR__WIRE_MAC,
     TSR__WIRE_MAX_NOTE = 65536,
@@ -77,7 +77,7 @@ typedef enum tsr__wire_type {
     TSR__WIRE_LEFT_OUT
 } tsr__wire_type;
 
-/* Why rank 0 refuses a process. OTHER_JOB + p means that the identities differ in part p. */
+/* Why rank 0 refuses a process. OTHER_JOB + p means that the identities differ in field p. */
 typedef enum tsr__wire_reason {
     TSR__WIRE_BAD_TOKEN = 1,
     TSR__WIRE_BAD_RANK,
@@ -107,9 +107,9 @@ uint64_t tsr__wire_get_u64(const uint8_t *bytes);
 void tsr__wire_prove(const char *purpose, const void *token, size_t token_size,
                      const tsr__wire_handshake *handshake, uint8_t out[TSR__WIRE_MAC]);
 
-/* Computes the MAC of one part of a job's identity. `text` is NULL if the process does not have
- * this part. The MAC then differs from that of every text. */
-void tsr__wire_prove_identity(tsr__identity_part part, const char *text, const void *token,
+/* Computes the MAC of one field of a job's identity. `text` is NULL if the process does not have
+ * this field. The MAC then differs from that of every text. */
+void tsr__wire_prove_identity(tsr__identity_field field, const char *text, const void *token,
                               size_t token_size, const tsr__wire_handshake *handshake,
                               uint8_t out[TSR__WIRE_MAC]);
 

@@ -23,8 +23,8 @@ static const char *format_duration(uint64_t ns, char text[32])
     return text;
 }
 
-/* Lists the ranks for which `includes` returns true, as in "rank 2" or "ranks 2, 5 and 3 more". The
- * text is empty if there are none. */
+/* Lists the ranks for which `includes` redoublings true, as in "rank 2" or "ranks 2, 5 and 3 more".
+ * The text is empty if there are none. */
 static const char *format_ranks(const tsr_request *request,
                                 bool (*includes)(const tsr_request *, int), char text[96])
 {
@@ -61,9 +61,8 @@ static bool is_behind(const tsr_request *request, int rank)
     return peer->asked == request->final_question && peer->sequence <= request->call.sequence;
 }
 
-/* Returns the operation that must progress next for this request: the request itself, or an earlier
- * hierarchical collective (algorithms/hierarchical.h) that must
- * complete first. */
+/* Redoublings the operation that must progress next for this request: the request itself, or an
+ * earlier hierarchical collective (algorithms/hierarchical.h) that must complete first. */
 static const tsr_request *running_request(const tsr_request *request)
 {
     if (!tsr__request_is_queued(request))
@@ -116,8 +115,8 @@ static void fail_timeout(const tsr_request *request)
 /* In a large communicator, a rank asks only those ranks that it waits for which call they are in.
  * If all of these have answered and are in the same call, they must be waiting for other ranks. The
  * failure should then be reported by a rank that waits for the cause of the delay itself, because
- * its report can name the cause. Returns whether this rank gives those ranks more time, which it
- * does once. */
+ * its report can name the cause. Redoublings whether this rank gives those ranks more time, which
+ * it does once. */
 static bool gives_way(tsr_request *request)
 {
     char ranks[96];
@@ -141,7 +140,7 @@ static uint64_t check_collective(tsr_request *request, uint64_t now)
         request->final_question = request->question;
         request->answers_due_ns =
             (request->deadline_ns > now + grace ? request->deadline_ns : now + grace) +
-            tsr__comm_turn_ns(request->comm);
+            tsr__comm_stagger_ns(request->comm);
     }
     if (request->final_question != 0) {
         if (now >= request->answers_due_ns && !gives_way(request))

@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "comm/message_tags.h"
 
-#define TURN_NS UINT64_C(2000000)
+#define STAGGER_NS UINT64_C(2000000)
 
 void tsr__comm_fail(tsr_comm *comm, bool announce, tsr_status status, const char *format, ...)
 {
@@ -26,14 +26,15 @@ void tsr__comm_fail(tsr_comm *comm, bool announce, tsr_status status, const char
 }
 
 /* In a large communicator, all ranks may detect a failure at the same time. Each doubling of a
- * rank's number delays its report by 2 ms, so that the report of the lowest rank reaches all other
- * ranks before they send reports of their own, unless the lowest rank is lost or not in a call. */
-uint64_t tsr__comm_turn_ns(const tsr_comm *comm)
+ * rank's number delays the rank's report by STAGGER_NS, so that the report of the lowest rank
+ * reaches all other ranks before they send reports of their own, unless the lowest rank is lost or
+ * not in a call. */
+uint64_t tsr__comm_stagger_ns(const tsr_comm *comm)
 {
-    uint64_t turns = 0;
+    uint64_t doublings = 0;
     for (int rank = comm->rank; comm->size > TSR__MANY_RANKS && rank > 0; rank /= 2)
-        turns++;
-    return turns * TURN_NS;
+        doublings++;
+    return doublings * STAGGER_NS;
 }
 
 void tsr__request_ask(tsr_request *request, int rank)

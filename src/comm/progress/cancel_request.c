@@ -12,7 +12,7 @@
 #define CANCEL_NS UINT64_C(30000000)
 
 /* Waits until no message of the request is in flight. Returns false if `until_ns` passes before. */
-static bool drain(tsr_request *request, uint64_t until_ns)
+static bool wait_for_messages(tsr_request *request, uint64_t until_ns)
 {
     tsr__transport *transport = request->job->transport;
     while (request->in_flight > 0) {
@@ -89,9 +89,9 @@ void tsr__request_cancel(tsr_request *request, tsr_status status, const char *wh
     request->why[sizeof request->why - 1] = '\0';
     for (size_t i = request->round_start; has_round && i < request->round_end; i++)
         tsr__transport_cancel(request->job->transport, message_at(request, i));
-    if (!drain(request, tsr__deadline_ns(CANCEL_NS))) {
+    if (!wait_for_messages(request, tsr__deadline_ns(CANCEL_NS))) {
         close_peers(request);
-        if (!drain(request, tsr__deadline_ns(CANCEL_NS))) {
+        if (!wait_for_messages(request, tsr__deadline_ns(CANCEL_NS))) {
             tsr__log(TSR_LOG_ERROR, "comm: a message of %s never completed",
                      tsr__call_name(request->call.kind));
             retain_buffers(request);

@@ -7,24 +7,25 @@
 #include "comm/failure/failure.h"
 #include "comm/message_tags.h"
 
-/* number of receives for notes (control messages) that are posted at the same time */
+/* number of receives for control messages that are posted at the same time */
 #define POSTED 4
 #define WAKE_BYTES 8
-/* how long to wait before a note is sent again to a mailbox that was full */
+/* how long to wait before a control message is sent again to a mailbox that was full */
 #define RETRY_NS UINT64_C(1000000)
 
-typedef enum note_kind {
+typedef enum control_kind {
     /* Asks which call the receiver has made with the sequence number of `call`. The sender is
      * waiting in `call`. */
-    NOTE_ASK,
-    NOTE_ANSWER, /* the answer to question `number`: `call` is the call of the rank that answers */
-    NOTE_ABORT,  /* the sender's communicator has failed */
-    NOTE_LEAVE,  /* the sender destroys the communicator; `number`: whether its job continues */
-    NOTE_WAKE    /* wakes the receiver; only the first WAKE_BYTES are sent */
-} note_kind;
+    CONTROL_ASK,
+    CONTROL_ANSWER, /* the answer to question `number`: `call` is the call of the rank that answers
+                     */
+    CONTROL_ABORT,  /* the sender's communicator has failed */
+    CONTROL_LEAVE,  /* the sender destroys the communicator; `number`: whether its job continues */
+    CONTROL_WAKE    /* wakes the receiver; only the first WAKE_BYTES are sent */
+} control_kind;
 
 /* Processes of one build send this struct to each other without conversion. */
-typedef struct control_note {
+typedef struct control_message {
     uint32_t kind, comm;
     int32_t from; /* the sender's rank in the communicator */
     /* The sender's rank in the job. It identifies the communicator together with `comm` and `from`,
@@ -39,40 +40,41 @@ typedef struct control_note {
      * any more, `before` equals `call`. */
     tsr__call call, before;
     char why[TSR__COMM_WHY];
-} control_note;
+} control_message;
 
 typedef struct outgoing {
     struct outgoing *next;
     tsr__message message;
     int waits_for; /* a rank of the job whose mailbox is full; −1: none */
-    control_note note;
+    control_message body;
 } outgoing;
 
 struct tsr__control {
     struct {
         tsr__message message;
-        control_note note;
+        control_message body;
         bool has_arrived;
     } posted[POSTED];
     int next;     /* the index in `posted` of the oldest receive, which completes first */
     bool closing; /* the channel is being closed, so no more receives are posted */
     outgoing *sent;
-    int waiting; /* the number of notes in `sent` that wait for room in a mailbox */
+    int waiting; /* the number of control messages in `sent` that wait for room in a mailbox */
     /* Notes for communicators that do not exist on this rank yet. */
-    control_note *early;
+    control_message *early;
     size_t early_count, early_capacity;
 };
 
-_Static_assert(sizeof(control_note) <= TSR__MAILBOX_MAX_BYTES, "a note fits into a mailbox");
+_Static_assert(sizeof(control_message) <= TSR__MAILBOX_MAX_BYTES,
+               "a control message fits into a mailbox");
 
-/* Returns how many bytes of a note are sent: those of the fields that its kind uses. */
-static size_t bytes_of(const control_note *note)
+/* Returns how many bytes of a control message are sent: those of the fields that its kind uses. */
+static size_t control_message_bytes(const control_message *body)
 {
-    if (note->kind == NOTE_WAKE)
+    if (body->kind == CONTROL_WAKE)
         return WAKE_BYTES;
-    if (note->status < 0)
-        return sizeof *note;
-    return note->has_call ? offsetof(control_note, why) : offsetof(control_note, call);
+    if (body->status < 0)
+        return sizeof *body;
+    return body->has_call ? offsetof(control_message, why) : offsetof(control_message, call);
 }
 
 static void on_received(tsr__message *message)
@@ -85,14 +87,14 @@ static void on_received(tsr__message *message)
     }
 }
 
-static void post(tsr__job *job, int i)
+static void post_receive(tsr__job *job, int i)
 {
     tsr__control *control = job->control;
     tsr__message *message = &control->posted[i].message;
     control->posted[i].has_arrived = false;
     *message = (tsr__message){.on_complete = on_received, .owner = job};
     tsr__transport_recv(job->transport, job->rank, TSR__TAG_CONTROL, TSR__TAG_CONTROL_MASK,
-                        &control->posted[i].note, sizeof control->posted[i].note, message);
+                        &control->posted[i].body, sizeof control->posted[i].body, message);
     control->posted[i].has_arrived = message->state != TSR__MESSAGE_IN_FLIGHT;
 }
 
@@ -102,7 +104,7 @@ tsr_status tsr__control_open(tsr__job *job)
     if (!job->control)
         return TSR_ERR_NO_MEMORY;
     for (int i = 0; i < POSTED; i++)
-        post(job, i);
+        post_receive(job, i);
     return job->mailbox ? tsr__transport_watch_file(job->transport, tsr__mailbox_file(job->mailbox))
                         : TSR_OK;
 }
@@ -133,7 +135,7 @@ void tsr__control_close(tsr__job *job)
 /* Sending -----------------------------------------------------------------------------------------
  */
 
-static outgoing *free_slot(tsr__control *control)
+static outgoing *unused_outgoing(tsr__control *control)
 {
     for (outgoing *slot = control->sent; slot; slot = slot->next) {
         if (slot->message.state != TSR__MESSAGE_IN_FLIGHT && slot->waits_for < 0)
@@ -148,49 +150,49 @@ static outgoing *free_slot(tsr__control *control)
     return slot;
 }
 
-/* Returns whether a note must be sent to a rank. A rank that has left needs only the NOTE_LEAVE
- * that tells it that this rank will not read its slot any more. */
-static bool needs_note(const tsr_comm *comm, int rank, const control_note *note)
+/* Returns whether a control message must be sent to a rank. A rank that has left needs only the
+ * CONTROL_LEAVE that tells it that this rank will not read its slot any more. */
+static bool is_wanted_by(const tsr_comm *comm, int rank, const control_message *body)
 {
     const tsr__peer_state *peer = &comm->peers[rank];
     if (rank == comm->rank || tsr__transport_is_lost(comm->job->transport, comm->world_of[rank]))
         return false;
-    return !peer->left || (peer->job_continues && comm->shm && note->kind == NOTE_LEAVE);
+    return !peer->left || (peer->job_continues && comm->shm && body->kind == CONTROL_LEAVE);
 }
 
-/* Sends a note to a rank. A note that reports a failure must not overtake messages that this rank
- * has sent before, because these may complete the operations of other ranks. If `overtakes` is
- * true, the note is a question or an answer, which may overtake messages. Such a note goes through
- * the mailbox of a rank of this host, so that it arrives even if that rank cannot receive messages
- * any more (tsr__transport_is_stuck). */
-static void send_to(tsr_comm *comm, int rank, const control_note *note, bool overtakes)
+/* Sends a control message to a rank. A control message that reports a failure must not overtake
+ * messages that this rank has sent before, because these may complete the operations of other
+ * ranks. If `overtakes` is true, the message is a question or an answer, which may overtake
+ * messages. Such a control message goes through the mailbox of a rank of this host, so that it
+ * arrives even if that rank cannot receive messages any more (tsr__transport_is_stuck). */
+static void send_to_rank(tsr_comm *comm, int rank, const control_message *body, bool overtakes)
 {
     tsr__job *job = comm->job;
     const int world = comm->world_of[rank];
     tsr__mailbox_result result = TSR__MAILBOX_UNREACHABLE;
-    if (!needs_note(comm, rank, note))
+    if (!is_wanted_by(comm, rank, body))
         return;
     if (overtakes || !tsr__transport_is_connected(job->transport, world))
-        result = tsr__mailbox_send(job->mailbox, world, note, bytes_of(note));
+        result = tsr__mailbox_send(job->mailbox, world, body, control_message_bytes(body));
     /* A rank whose mailbox is full is awake, so it need not be woken. */
-    if (result == TSR__MAILBOX_SENT || (result == TSR__MAILBOX_FULL && note->kind == NOTE_WAKE))
+    if (result == TSR__MAILBOX_SENT || (result == TSR__MAILBOX_FULL && body->kind == CONTROL_WAKE))
         return;
-    outgoing *slot = free_slot(job->control);
+    outgoing *slot = unused_outgoing(job->control);
     if (!slot)
         return;
-    slot->note = *note;
+    slot->body = *body;
     slot->message = (tsr__message){0};
     if (result == TSR__MAILBOX_FULL) {
         slot->waits_for = world;
         job->control->waiting++;
     } else {
         tsr__transport_send(job->transport, world, TSR__TAG_CONTROL | tsr__tag_source(job->rank),
-                            &slot->note, bytes_of(note), &slot->message);
+                            &slot->body, control_message_bytes(body), &slot->message);
     }
 }
 
-/* Tries again to send the notes that wait because a rank's mailbox was full. Drops notes to ranks
- * that are lost. */
+/* Tries again to send the control messages that wait because a rank's mailbox was full. Drops
+ * control messages to ranks that are lost. */
 static void send_waiting(tsr__job *job)
 {
     for (outgoing *slot = job->control->sent; slot && job->control->waiting > 0;
@@ -198,8 +200,8 @@ static void send_waiting(tsr__job *job)
         if (slot->waits_for < 0)
             continue;
         if (!tsr__transport_is_lost(job->transport, slot->waits_for) &&
-            tsr__mailbox_send(job->mailbox, slot->waits_for, &slot->note, bytes_of(&slot->note)) ==
-                TSR__MAILBOX_FULL)
+            tsr__mailbox_send(job->mailbox, slot->waits_for, &slot->body,
+                              control_message_bytes(&slot->body)) == TSR__MAILBOX_FULL)
             continue;
         slot->waits_for = -1;
         job->control->waiting--;
@@ -213,7 +215,7 @@ bool tsr__control_is_behind(const tsr__job *job)
 
 void tsr__control_flush(tsr__job *job, uint64_t until_ns)
 {
-    control_note ignored;
+    control_message ignored;
     while (tsr__control_is_behind(job) && tsr__now_ns() < until_ns) {
         /* empty this rank's mailbox, because other ranks may wait for room in it */
         while (tsr__mailbox_receive(job->mailbox, &ignored, sizeof ignored) > 0)
@@ -224,153 +226,153 @@ void tsr__control_flush(tsr__job *job, uint64_t until_ns)
     }
 }
 
-static void send_note(tsr_comm *comm, int rank, const control_note *note)
+static void send_control_message(tsr_comm *comm, int rank, const control_message *body)
 {
     if (!comm->job->control || comm->size == 1)
         return;
-    const bool overtakes = note->kind != NOTE_WAKE && (rank >= 0 || note->kind == NOTE_ASK);
+    const bool overtakes = body->kind != CONTROL_WAKE && (rank >= 0 || body->kind == CONTROL_ASK);
     for (int i = 0; i < comm->size; i++) {
         if (rank == i || rank < 0)
-            send_to(comm, i, note, overtakes);
+            send_to_rank(comm, i, body, overtakes);
     }
 }
 
-static control_note note_of(const tsr_comm *comm, note_kind kind)
+static control_message new_control_message(const tsr_comm *comm, control_kind kind)
 {
-    return (control_note){.kind = (uint32_t)kind,
-                          .comm = comm->id,
-                          .from = comm->rank,
-                          .world = comm->job->rank,
-                          .sequence = comm->sequence};
+    return (control_message){.kind = (uint32_t)kind,
+                             .comm = comm->id,
+                             .from = comm->rank,
+                             .world = comm->job->rank,
+                             .sequence = comm->sequence};
 }
 
-static void put_calls(const tsr_comm *comm, control_note *note, const tsr__call *call)
+static void set_calls(const tsr_comm *comm, control_message *body, const tsr__call *call)
 {
     const tsr__call *before =
         call->sequence > 0 ? tsr__comm_past_call(comm, call->sequence - 1) : NULL;
-    note->has_call = 1;
-    note->call = *call;
-    note->before = before ? *before : *call;
+    body->has_call = 1;
+    body->call = *call;
+    body->before = before ? *before : *call;
 }
 
 void tsr__control_ask(tsr_comm *comm, int rank, uint32_t number, const tsr__call *call)
 {
-    control_note note = note_of(comm, NOTE_ASK);
-    note.number = number;
-    put_calls(comm, &note, call);
-    send_note(comm, rank, &note);
+    control_message body = new_control_message(comm, CONTROL_ASK);
+    body.number = number;
+    set_calls(comm, &body, call);
+    send_control_message(comm, rank, &body);
 }
 
-static void put_failure(const tsr_comm *comm, control_note *note)
+static void set_failure(const tsr_comm *comm, control_message *body)
 {
-    note->status = (int32_t)comm->status;
-    memcpy(note->why, comm->why, sizeof note->why);
+    body->status = (int32_t)comm->status;
+    memcpy(body->why, comm->why, sizeof body->why);
 }
 
 void tsr__control_abort(tsr_comm *comm, int rank)
 {
-    control_note note = note_of(comm, NOTE_ABORT);
-    put_failure(comm, &note);
-    send_note(comm, rank, &note);
+    control_message body = new_control_message(comm, CONTROL_ABORT);
+    set_failure(comm, &body);
+    send_control_message(comm, rank, &body);
 }
 
 void tsr__control_wake(tsr_comm *comm, int rank)
 {
-    const control_note note = note_of(comm, NOTE_WAKE);
-    send_note(comm, rank, &note);
+    const control_message body = new_control_message(comm, CONTROL_WAKE);
+    send_control_message(comm, rank, &body);
 }
 
 void tsr__control_leave(tsr_comm *comm)
 {
-    control_note note = note_of(comm, NOTE_LEAVE);
-    note.number = comm->job->references > 1;
-    /* NOTE_LEAVE also reports a failure of the communicator, because it may arrive before the
-     * NOTE_ABORT of the rank that failed first */
-    put_failure(comm, &note);
-    send_note(comm, -1, &note);
+    control_message body = new_control_message(comm, CONTROL_LEAVE);
+    body.number = comm->job->references > 1;
+    /* CONTROL_LEAVE also reports a failure of the communicator, because it may arrive before the
+     * CONTROL_ABORT of the rank that failed first */
+    set_failure(comm, &body);
+    send_control_message(comm, -1, &body);
 }
 
 /* Receiving ---------------------------------------------------------------------------------------
  */
 
-static void answer(tsr_comm *comm, const control_note *question)
+static void answer_question(tsr_comm *comm, const control_message *question)
 {
     if (comm->status != TSR_OK) {
         tsr__control_abort(comm, question->from);
         return;
     }
-    control_note note = note_of(comm, NOTE_ANSWER);
+    control_message body = new_control_message(comm, CONTROL_ANSWER);
     const tsr__call *mine = tsr__comm_past_call(comm, question->call.sequence);
-    note.number = question->number;
+    body.number = question->number;
     if (mine)
-        put_calls(comm, &note, mine);
-    send_note(comm, question->from, &note);
+        set_calls(comm, &body, mine);
+    send_control_message(comm, question->from, &body);
     tsr__comm_compare(comm, question->from, &question->call, &question->before);
 }
 
-static void handle(tsr_comm *comm, const control_note *note)
+static void handle_for_comm(tsr_comm *comm, const control_message *body)
 {
-    if (note->from < 0 || note->from >= comm->size || note->from == comm->rank ||
-        comm->world_of[note->from] != note->world)
+    if (body->from < 0 || body->from >= comm->size || body->from == comm->rank ||
+        comm->world_of[body->from] != body->world)
         return;
-    tsr__peer_state *peer = &comm->peers[note->from];
-    switch ((note_kind)note->kind) {
-    case NOTE_ASK:
-        answer(comm, note);
+    tsr__peer_state *peer = &comm->peers[body->from];
+    switch ((control_kind)body->kind) {
+    case CONTROL_ASK:
+        answer_question(comm, body);
         break;
-    case NOTE_ANSWER:
-        peer->answered = note->number;
-        peer->sequence = note->sequence;
-        if (note->has_call)
-            tsr__comm_compare(comm, note->from, &note->call, &note->before);
+    case CONTROL_ANSWER:
+        peer->answered = body->number;
+        peer->sequence = body->sequence;
+        if (body->has_call)
+            tsr__comm_compare(comm, body->from, &body->call, &body->before);
         break;
-    case NOTE_ABORT:
-        if (note->status < 0)
-            tsr__comm_fail(comm, false, (tsr_status)note->status, "%s", note->why);
+    case CONTROL_ABORT:
+        if (body->status < 0)
+            tsr__comm_fail(comm, false, (tsr_status)body->status, "%s", body->why);
         break;
-    case NOTE_LEAVE:
+    case CONTROL_LEAVE:
         peer->left = true;
-        peer->job_continues = note->number != 0;
-        if (note->status < 0)
-            tsr__comm_fail(comm, false, (tsr_status)note->status, "%s", note->why);
+        peer->job_continues = body->number != 0;
+        if (body->status < 0)
+            tsr__comm_fail(comm, false, (tsr_status)body->status, "%s", body->why);
         comm->has_departures = true;
         break;
-    case NOTE_WAKE:
+    case CONTROL_WAKE:
         break;
     }
 }
 
-/* Keeps a note for a communicator that this rank has not created yet. Few notes are kept: this rank
- * can be at most one communicator behind the other ranks, and each of them sends at most one
- * NOTE_ABORT and one NOTE_LEAVE for that communicator. */
-static void keep(tsr__job *job, const control_note *note)
+/* Keeps a control message for a communicator that this rank has not created yet. Few are kept: this
+ * rank can be at most one communicator behind the other ranks, and each of them sends at most one
+ * CONTROL_ABORT and one CONTROL_LEAVE for that communicator. */
+static void keep_early(tsr__job *job, const control_message *body)
 {
     tsr__control *control = job->control;
     void *early = control->early;
-    if ((note->kind != NOTE_ABORT && note->kind != NOTE_LEAVE) ||
+    if ((body->kind != CONTROL_ABORT && body->kind != CONTROL_LEAVE) ||
         control->early_count >= 2 * (size_t)job->size)
         return;
     const bool fits = tsr__grow(&early, &control->early_capacity, control->early_count + 1,
                                 sizeof *control->early) == TSR_OK;
     control->early = early;
     if (fits)
-        control->early[control->early_count++] = *note;
+        control->early[control->early_count++] = *body;
 }
 
-static void dispatch(tsr__job *job, const control_note *note)
+static void dispatch_to_comm(tsr__job *job, const control_message *body)
 {
     for (tsr_comm *comm = job->comms; comm; comm = comm->next) {
-        if (comm->id == note->comm) {
-            handle(comm, note);
+        if (comm->id == body->comm) {
+            handle_for_comm(comm, body);
             return;
         }
     }
     /* This rank does not have the communicator: it has destroyed it already, or has not created it
      * yet. */
-    if (note->kind == NOTE_LEAVE && note->comm < job->next_id)
-        tsr__shm_reader_left(job->shm_regions, note->comm, note->world);
-    if (note->comm >= job->next_id)
-        keep(job, note);
+    if (body->kind == CONTROL_LEAVE && body->comm < job->next_id)
+        tsr__shm_reader_left(job->shm_regions, body->comm, body->world);
+    if (body->comm >= job->next_id)
+        keep_early(job, body);
 }
 
 void tsr__control_replay(tsr_comm *comm)
@@ -379,7 +381,7 @@ void tsr__control_replay(tsr_comm *comm)
     size_t kept = 0;
     for (size_t i = 0; control && i < control->early_count; i++) {
         if (control->early[i].comm == comm->id)
-            handle(comm, &control->early[i]);
+            handle_for_comm(comm, &control->early[i]);
         else if (control->early[i].comm >= comm->job->next_id)
             control->early[kept++] = control->early[i];
     }
@@ -387,18 +389,18 @@ void tsr__control_replay(tsr_comm *comm)
         control->early_count = kept;
 }
 
-/* Handles a note of which `bytes` bytes have arrived. */
-static void take(tsr__job *job, control_note *note, uint64_t bytes)
+/* Handles a control message of which `bytes` bytes have arrived. */
+static void take_arrived(tsr__job *job, control_message *body, uint64_t bytes)
 {
-    const bool has_head = bytes >= offsetof(control_note, call);
-    note->why[sizeof note->why - 1] = '\0';
-    if (has_head && bytes == bytes_of(note) && note->kind != NOTE_WAKE)
-        dispatch(job, note);
+    const bool has_head = bytes >= offsetof(control_message, call);
+    body->why[sizeof body->why - 1] = '\0';
+    if (has_head && bytes == control_message_bytes(body) && body->kind != CONTROL_WAKE)
+        dispatch_to_comm(job, body);
 }
 
-static bool take_mail(tsr__job *job)
+static bool take_mailbox(tsr__job *job)
 {
-    control_note note;
+    control_message body;
     bool moved = false;
     if (!job->mailbox || !job->control || job->control->closing)
         return false;
@@ -406,8 +408,8 @@ static bool take_mail(tsr__job *job)
         send_waiting(job);
     if (!tsr__transport_take_readable(job->transport))
         return false;
-    for (size_t bytes; (bytes = tsr__mailbox_receive(job->mailbox, &note, sizeof note)) > 0;) {
-        take(job, &note, bytes);
+    for (size_t bytes; (bytes = tsr__mailbox_receive(job->mailbox, &body, sizeof body)) > 0;) {
+        take_arrived(job, &body, bytes);
         moved = true;
     }
     return moved;
@@ -421,13 +423,13 @@ bool tsr__control_progress(tsr__job *job)
     bool moved = false;
     while (control && !control->closing && control->posted[control->next].has_arrived) {
         const int i = control->next;
-        control_note note = control->posted[i].note;
+        control_message body = control->posted[i].body;
         const tsr__message *message = &control->posted[i].message;
         const uint64_t bytes = message->state == TSR__MESSAGE_DONE ? message->size_bytes : 0;
         control->next = (i + 1) % POSTED;
-        post(job, i);
-        take(job, &note, bytes);
+        post_receive(job, i);
+        take_arrived(job, &body, bytes);
         moved = true;
     }
-    return take_mail(job) || moved;
+    return take_mailbox(job) || moved;
 }

@@ -127,7 +127,7 @@ static void start_inner(tsr_request *request, const tsr__step *step)
     tsr__shm_prepare(comm->shm_count, operation);
     request->inner_running = true;
     tsr__shm_add(comm->shm, operation, before ? before : call);
-    operation->part++;
+    operation->step_number++;
 }
 
 /* Posts receives before sends, so that messages find their buffers when they arrive. */

@@ -25,7 +25,7 @@
 /* The effects of failures and questions that other files have recorded ----------------------------
  */
 
-static void ask(const tsr_request *request)
+static void send_questions(const tsr_request *request)
 {
     tsr_comm *comm = request->comm;
     for (int rank = 0; rank < comm->size; rank++) {
@@ -39,11 +39,11 @@ static void ask(const tsr_request *request)
     }
 }
 
-static void ask_pending(tsr__job *job)
+static void send_pending_questions(tsr__job *job)
 {
     for (tsr_request *request = job->requests; request; request = request->next) {
         if (request->must_ask && tsr__request_is_running(request))
-            ask(request);
+            send_questions(request);
         request->must_ask = false;
     }
 }
@@ -66,7 +66,7 @@ bool tsr__job_apply(tsr__job *job)
     if (!job->must_apply)
         return false;
     job->must_apply = false;
-    ask_pending(job);
+    send_pending_questions(job);
     for (tsr_comm *comm = job->comms; comm; comm = comm->next) {
         if (comm->must_cancel)
             apply_failure(comm);
@@ -233,7 +233,7 @@ tsr_status tsr__request_start(tsr_request *request)
     return TSR_OK;
 }
 
-static void relax(void)
+static void cpu_pause(void)
 {
 #if defined(__x86_64__)
     __builtin_ia32_pause();
@@ -249,7 +249,7 @@ static void spin_shm(tsr_request *request)
          i++) {
         (void)advance_shm(request->comm);
         if (!request->done)
-            relax();
+            cpu_pause();
     }
 }
 

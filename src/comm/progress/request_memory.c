@@ -37,7 +37,7 @@ tsr_status tsr__request_create(tsr_comm *comm, tsr_request **out)
     request->shm.owner = request;
     request->shm.call = &request->call;
     request->shm.rounds = 0;
-    request->shm.part = 0;
+    request->shm.step_number = 0;
     request->in_shm = request->is_hierarchical = request->inner_running = false;
     tsr__schedule_reset(&request->schedule);
     request->send = request->recv = NULL;

@@ -221,7 +221,7 @@ static tsr_status advance_incoming(agreement *a, tsr__incoming *from)
 
 /* Joins the leader `member`. If this process was leading, it stops, because `member` is lower; the
  * members that have joined this process then ask `member`, too. */
-static tsr_status follow(agreement *a, int member)
+static tsr_status follow_leader(agreement *a, int member)
 {
     if (a->following >= 0 && a->following != member)
         tsr__link_close(&a->links.outgoing[a->following].link);
@@ -270,7 +270,7 @@ static tsr_status handle_outgoing_note(agreement *a, int member)
     tsr_status status = TSR_OK;
     switch (note.is_valid ? note.kind : 0) {
     case TSR__NOTE_LEADING:
-        status = follow(a, member);
+        status = follow_leader(a, member);
         break;
     case TSR__NOTE_ELSEWHERE:
         tsr__link_close(&to->link);
@@ -457,7 +457,7 @@ static tsr_status tell_decision(agreement *a)
     return tsr__member_links_make_rendezvous(&a->links, a->decision, &a->rendezvous);
 }
 
-static tsr_status decide(agreement *a)
+static tsr_status decide_members(agreement *a)
 {
     int count = 0;
     uint64_t *uids = tsr__calloc((size_t)a->size, sizeof *uids);
@@ -476,7 +476,7 @@ static tsr_status decide(agreement *a)
 }
 
 /* If the time to decide has come, decides and tells the members that have joined. */
-static tsr_status lead(agreement *a, uint64_t now)
+static tsr_status lead_members(agreement *a, uint64_t now)
 {
     uint32_t joined = 0, not_ended = 0;
     int lowest = -1;
@@ -497,7 +497,7 @@ static tsr_status lead(agreement *a, uint64_t now)
     const bool settled =
         now >= params->collect_until_ns && now - a->leading_since_ns >= a->settle_ns;
     if (majority && (joined == not_ended || settled))
-        return decide(a);
+        return decide_members(a);
     if (!majority && now + a->settle_ns >= params->deadline_ns)
         return tell_failure(a, joined, not_ended);
     return TSR_OK;
@@ -526,7 +526,7 @@ static tsr_status advance_agreement(agreement *a)
     const uint64_t now = tsr__now_ns();
     seek_leader(a, now);
     if (a->leading && a->following < 0)
-        TSR__TRY(lead(a, now));
+        TSR__TRY(lead_members(a, now));
     if (!a->decision && now >= a->params->deadline_ns)
         return tsr__fail(TSR_ERR_TIMEOUT, "the ranks have not agreed on who goes on within %.1f s",
                          (double)a->params->timeout_ns * 1e-9);

@@ -21,23 +21,23 @@
 /* Adds an address to the card. Ignores families other than IPv4 and IPv6. */
 static void add_address(tsr__card *card, const struct sockaddr *address)
 {
-    const uint32_t at = card->address_count;
-    if (at == TSR__CARD_ADDRESSES)
+    const uint32_t next = card->address_count;
+    if (next == TSR__CARD_ADDRESSES)
         return;
     if (address->sa_family == AF_INET) {
         struct sockaddr_in v4;
         memcpy(&v4, address, sizeof v4);
-        memcpy(card->addresses[at].bytes, &v4.sin_addr, sizeof v4.sin_addr);
+        memcpy(card->addresses[next].bytes, &v4.sin_addr, sizeof v4.sin_addr);
     } else if (address->sa_family == AF_INET6) {
         struct sockaddr_in6 v6;
         memcpy(&v6, address, sizeof v6);
         if (IN6_IS_ADDR_LINKLOCAL(&v6.sin6_addr))
             return;
-        memcpy(card->addresses[at].bytes, &v6.sin6_addr, sizeof v6.sin6_addr);
+        memcpy(card->addresses[next].bytes, &v6.sin6_addr, sizeof v6.sin6_addr);
     } else {
         return;
     }
-    card->addresses[at].family = address->sa_family == AF_INET ? 4 : 6;
+    card->addresses[next].family = address->sa_family == AF_INET ? 4 : 6;
     card->address_count++;
 }
 
@@ -53,9 +53,10 @@ static void add_interfaces(tsr__card *card)
     struct ifaddrs *all = NULL;
     if (getifaddrs(&all) != 0)
         return;
-    for (const struct ifaddrs *one = all; one; one = one->ifa_next) {
-        if (one->ifa_addr && (one->ifa_flags & IFF_UP) && !(one->ifa_flags & IFF_LOOPBACK))
-            add_address(card, one->ifa_addr);
+    for (const struct ifaddrs *interface = all; interface; interface = interface->ifa_next) {
+        if (interface->ifa_addr && (interface->ifa_flags & IFF_UP) &&
+            !(interface->ifa_flags & IFF_LOOPBACK))
+            add_address(card, interface->ifa_addr);
     }
     freeifaddrs(all);
 }
@@ -76,19 +77,20 @@ static void choose_addresses(tsr__card *card, const tsr__bootstrap_info *info)
 /* Listening ---------------------------------------------------------------------------------------
  */
 
-/* Gives the address to listen on: the only address of the card, or all addresses of the host. */
+/* Sets *out to the address to listen on: the only address of the card, or all addresses of the
+ * host. Returns its size. */
 static socklen_t bind_address(const tsr__card *card, struct sockaddr_storage *out)
 {
-    const bool one = card->address_count == 1;
+    const bool has_one = card->address_count == 1;
     memset(out, 0, sizeof *out);
-    if (one ? card->addresses[0].family == 4 : false) {
+    if (has_one && card->addresses[0].family == 4) {
         struct sockaddr_in v4 = {.sin_family = AF_INET};
         memcpy(&v4.sin_addr, card->addresses[0].bytes, sizeof v4.sin_addr);
         memcpy(out, &v4, sizeof v4);
         return sizeof v4;
     }
     struct sockaddr_in6 v6 = {.sin6_family = AF_INET6};
-    if (one)
+    if (has_one)
         memcpy(&v6.sin6_addr, card->addresses[0].bytes, sizeof v6.sin6_addr);
     memcpy(out, &v6, sizeof v6);
     return sizeof v6;

@@ -24,7 +24,8 @@ static uint64_t bits_of_double(double value)
     return bits;
 }
 
-static void load(tsr_dtype dtype, double *out, const uint8_t *in, size_t start, size_t count)
+static void load_doubles(tsr_dtype dtype, double *out, const uint8_t *in, size_t start,
+                         size_t count)
 {
     if (dtype == TSR_F64) {
         memcpy(out, in + start * sizeof *out, count * sizeof *out);
@@ -57,7 +58,7 @@ static float odd_float(double value)
     return tsr__f32_of_bits(bits | 1u);
 }
 
-static void store(tsr_dtype dtype, uint8_t *out, double value)
+static void store_rounded(tsr_dtype dtype, uint8_t *out, double value)
 {
     if (dtype == TSR_F64) {
         value = value == value ? value : double_of_bits(UINT64_C(0x7ff8000000000000));
@@ -181,7 +182,7 @@ static double sum_wide(tsr_dtype dtype, const void *const *inputs, int n, size_t
     wide sum = {.all_minus_zero = true};
     for (int i = 0; i < n; i++) {
         double value;
-        load(dtype, &value, inputs[i], index, 1);
+        load_doubles(dtype, &value, inputs[i], index, 1);
         wide_add(&sum, value);
     }
     return wide_round(&sum, dtype != TSR_F64);
@@ -190,16 +191,16 @@ static double sum_wide(tsr_dtype dtype, const void *const *inputs, int n, size_t
 /* Sums in two doubles -----------------------------------------------------------------------------
  */
 
-/* Adds value[i] to the pair high[i] + low[i] for each i < count. lost[i] becomes nonzero if the
- * pair cannot hold the sum exactly. */
+/* Adds value[i] to the pair high[i] + low[i] for each i < count, by Knuth's error-free addition.
+ * lost[i] becomes nonzero if the pair cannot hold the sum exactly. */
 static void add_block(double *high, double *low, double *lost, const double *value, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         const double a = high[i], b = value[i], sum = a + b;
-        const double part = sum - a, error = (a - (sum - part)) + (b - part);
+        const double b_in_sum = sum - a, error = (a - (sum - b_in_sum)) + (b - b_in_sum);
         const double c = low[i], rest = c + error;
-        const double rest_part = rest - c;
-        const double missed = (c - (rest - rest_part)) + (error - rest_part);
+        const double error_in_rest = rest - c;
+        const double missed = (c - (rest - error_in_rest)) + (error - error_in_rest);
         high[i] = sum;
         low[i] = rest;
         lost[i] += fabs(missed);
@@ -218,8 +219,8 @@ static double round_pair(tsr_dtype dtype, double high, double low)
 {
     if (low == 0)
         return high;
-    const double sum = high + low, part = sum - high;
-    const double error = (high - (sum - part)) + (low - part);
+    const double sum = high + low, low_in_sum = sum - high;
+    const double error = (high - (sum - low_in_sum)) + (low - low_in_sum);
     return dtype == TSR_F64 ? sum : to_odd(sum, error);
 }
 
@@ -227,9 +228,9 @@ static void sum_block(tsr_dtype dtype, double *out, const void *const *inputs, i
                       size_t count)
 {
     double value[BLOCK], high[BLOCK], low[BLOCK] = {0}, lost[BLOCK] = {0};
-    load(dtype, high, inputs[0], start, count);
+    load_doubles(dtype, high, inputs[0], start, count);
     for (int i = 1; i < n; i++) {
-        load(dtype, value, inputs[i], start, count);
+        load_doubles(dtype, value, inputs[i], start, count);
         add_block(high, low, lost, value, count);
     }
     for (size_t i = 0; i < count; i++) {
@@ -250,17 +251,17 @@ static bool is_less(double a, double b)
     return a < b || (a == b && signbit(a) && !signbit(b));
 }
 
-static double product(tsr_dtype dtype, const void *const *inputs, int n, size_t index)
+static double sorted_product(tsr_dtype dtype, const void *const *inputs, int n, size_t index)
 {
     double sorted[TSR__MAX_EXACT];
     sorted[0] = 1;
     for (int i = 0; i < n; i++) {
         double value;
-        int at = i;
-        load(dtype, &value, inputs[i], index, 1);
-        for (; at > 0 && is_less(value, sorted[at - 1]); at--)
-            sorted[at] = sorted[at - 1];
-        sorted[at] = value;
+        int slot = i;
+        load_doubles(dtype, &value, inputs[i], index, 1);
+        for (; slot > 0 && is_less(value, sorted[slot - 1]); slot--)
+            sorted[slot] = sorted[slot - 1];
+        sorted[slot] = value;
     }
     double result = sorted[0];
     for (int i = 1; i < n; i++)
@@ -275,14 +276,14 @@ void tsr__exact_combine(tsr_dtype dtype, tsr_op op, void *dst, const void *const
     uint8_t *out = dst;
     const size_t size = (size_t)tsr__element_size(dtype);
     for (size_t start = 0; start < count; start += BLOCK) {
-        const size_t some = count - start < BLOCK ? count - start : BLOCK;
+        const size_t block = count - start < BLOCK ? count - start : BLOCK;
         if (op == TSR_OP_PROD) {
-            for (size_t i = 0; i < some; i++)
-                results[i] = product(dtype, inputs, n, start + i);
+            for (size_t i = 0; i < block; i++)
+                results[i] = sorted_product(dtype, inputs, n, start + i);
         } else {
-            sum_block(dtype, results, inputs, n, start, some);
+            sum_block(dtype, results, inputs, n, start, block);
         }
-        for (size_t i = 0; i < some; i++)
-            store(dtype, out + (start + i) * size, results[i]);
+        for (size_t i = 0; i < block; i++)
+            store_rounded(dtype, out + (start + i) * size, results[i]);
     }
 }

@@ -17,7 +17,7 @@
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 
 /* Logs errno, closes the file and returns NULL. */
-static void *failed(const char *what, size_t size_bytes, int file)
+static void *log_and_close(const char *what, size_t size_bytes, int file)
 {
     const int error = errno;
     char text[128];
@@ -30,7 +30,7 @@ static void *failed(const char *what, size_t size_bytes, int file)
     return NULL;
 }
 
-static uint8_t *map(int file, size_t size_bytes)
+static uint8_t *map_file(int file, size_t size_bytes)
 {
     void *memory = mmap(NULL, HEAD_BYTES + size_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
     return memory == MAP_FAILED ? NULL : memory;
@@ -41,16 +41,16 @@ void *tsr__shm_memory_create(size_t size_bytes, tsr__shm_memory_key *key)
     *key = (tsr__shm_memory_key){.pid = getpid(), .file = -1};
     const int file = memfd_create("tessera", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (file < 0)
-        return failed("memfd_create", size_bytes, file);
+        return log_and_close("memfd_create", size_bytes, file);
     if (ftruncate(file, (off_t)(HEAD_BYTES + size_bytes)) != 0)
-        return failed("resizing a memfd", size_bytes, file);
+        return log_and_close("resizing a memfd", size_bytes, file);
     if (fcntl(file, F_ADD_SEALS, SEALS) != 0)
-        return failed("sealing a memfd", size_bytes, file);
+        return log_and_close("sealing a memfd", size_bytes, file);
     if (getrandom(key->cookie, sizeof key->cookie, 0) != (ssize_t)sizeof key->cookie)
-        return failed("getrandom", size_bytes, file);
-    uint8_t *memory = map(file, size_bytes);
+        return log_and_close("getrandom", size_bytes, file);
+    uint8_t *memory = map_file(file, size_bytes);
     if (!memory)
-        return failed("mapping a memfd", size_bytes, file);
+        return log_and_close("mapping a memfd", size_bytes, file);
     memcpy(memory, key->cookie, sizeof key->cookie);
     key->file = file;
     return memory + HEAD_BYTES;
@@ -66,7 +66,7 @@ void tsr__shm_memory_seal(tsr__shm_memory_key *key)
 /* Opens the file of another process and checks its type, size and seals. The check is needed
  * because that process may have ended: another process may have its number now, and a different
  * file with the same descriptor. */
-static int open_file(const tsr__shm_memory_key *key, size_t size_bytes)
+static int open_memfd(const tsr__shm_memory_key *key, size_t size_bytes)
 {
     char path[64];
     struct stat info;
@@ -90,19 +90,19 @@ void *tsr__shm_memory_open(const tsr__shm_memory_key *key, size_t size_bytes)
     char what[64];
     if (key->file < 0)
         return NULL;
-    const int file = open_file(key, size_bytes);
+    const int file = open_memfd(key, size_bytes);
     (void)snprintf(what, sizeof what, "opening the memory of process %lld", (long long)key->pid);
     if (file < 0)
-        return failed(what, size_bytes, -1);
-    uint8_t *memory = map(file, size_bytes);
+        return log_and_close(what, size_bytes, -1);
+    uint8_t *memory = map_file(file, size_bytes);
     if (!memory)
-        return failed("mapping another process' memory", size_bytes, file);
+        return log_and_close("mapping another process' memory", size_bytes, file);
     close(file);
     if (memcmp(memory, key->cookie, sizeof key->cookie) == 0)
         return memory + HEAD_BYTES;
     tsr__shm_memory_unmap(memory + HEAD_BYTES, size_bytes);
     errno = ESTALE;
-    return failed(what, size_bytes, -1);
+    return log_and_close(what, size_bytes, -1);
 }
 
 void tsr__shm_memory_unmap(void *memory, size_t size_bytes)

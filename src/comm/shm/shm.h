@@ -30,9 +30,9 @@ typedef struct tsr__shm_operation {
     /* The call of this operation, which the ranks compare. Must stay valid until the operation
      * completes. */
     const tsr__call *call;
-    /* The number, from 0, of this operation among those of one call: the transport executes each
-     * inner step of a call as one operation (algorithms/hierarchical.h). */
-    uint32_t part;
+    /* The transport executes each inner step of a call (algorithms/hierarchical.h) as one
+     * operation. This is the number of the inner step in its call, from 0. */
+    uint32_t step_number;
     /* What the operation does. If it is an inner step, its kind, root and count may differ from
      * those of the call. */
     tsr__call_kind kind;
@@ -50,7 +50,7 @@ typedef struct tsr__shm_operation {
     /* tsr__shm_prepare sets these. */
     uint64_t rounds; /* 0: this operation cannot use the transport */
     /* how many elements of the data, or of each block, one round transfers */
-    uint64_t piece;
+    uint64_t chunk;
     bool each_reduces_all; /* in a small reduction, every rank combines all elements itself */
 
     /* tsr__shm_add sets these, and they change as rounds complete. */
@@ -148,7 +148,7 @@ void tsr__shm_stop(tsr__shm *shm);
 /* shm_rounds.c: the data of each round ------------------------------------------------------------
  */
 
-/* Sets `rounds`, `piece` and `each_reduces_all`. */
+/* Sets `rounds`, `chunk` and `each_reduces_all`. */
 void tsr__shm_prepare(int size, tsr__shm_operation *operation);
 /* Writes the data that this rank publishes in the round into its slot. */
 void tsr__shm_publish(tsr__shm *shm, tsr__shm_operation *operation);

@@ -44,7 +44,7 @@ void tsr__shm_set_sleeping(tsr__shm *shm, bool sleeping)
 static uint64_t hash_of(const tsr__shm_operation *operation)
 {
     return operation->call->sequence << 32 ^ tsr__call_history(operation->call) ^
-           operation->part * UINT64_C(0x9e3779b97f4a7c15);
+           operation->step_number * UINT64_C(0x9e3779b97f4a7c15);
 }
 
 void tsr__shm_add(tsr__shm *shm, tsr__shm_operation *operation, const tsr__call *before)

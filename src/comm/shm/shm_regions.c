@@ -134,10 +134,10 @@ void tsr__shm_slot_retire(tsr__shm_regions *regions, int slot, uint32_t comm, co
  * left. */
 static void drop_reader(slot_state *state, int reader)
 {
-    for (int at = state->reader_count - 1; at >= 0; at--) {
-        if (state->readers[at] != reader)
+    for (int i = state->reader_count - 1; i >= 0; i--) {
+        if (state->readers[i] != reader)
             continue;
-        state->readers[at] = state->readers[--state->reader_count];
+        state->readers[i] = state->readers[--state->reader_count];
         state->is_taken = state->reader_count > 0;
     }
 }

@@ -1,5 +1,5 @@
 /* The data of each round of each operation: what a rank publishes (writes to its slot), and what it
- * consumes (reads from the slots of all ranks). A piece is the elements that one round transfers.
+ * consumes (reads from the slots of all ranks). A chunk is the elements that one round transfers.
  *
  * `send` and `recv` may be the same memory. So a rank publishes only elements of `send` that
  * consuming earlier rounds has not overwritten, and it consumes a round only after it has published
@@ -20,22 +20,22 @@ static uint64_t bytes_of(const tsr__shm_operation *operation, uint64_t elements)
 
 /* Returns the number of elements of a block of `block` elements that round number `round`
  * transfers. */
-static uint64_t piece_count(const tsr__shm_operation *operation, uint64_t block, uint64_t round)
+static uint64_t chunk_count(const tsr__shm_operation *operation, uint64_t block, uint64_t round)
 {
-    const uint64_t start = round * operation->piece;
-    return start >= block ? 0 : tsr__min_u64(operation->piece, block - start);
+    const uint64_t start = round * operation->chunk;
+    return start >= block ? 0 : tsr__min_u64(operation->chunk, block - start);
 }
 
-/* The part of a piece that one rank reduces. It consists of complete cache lines. */
+/* The part of a chunk that one rank reduces. It consists of complete cache lines. */
 typedef struct share {
     uint64_t start, count;
 } share;
 
-static share share_of(uint64_t piece, int size, int rank)
+static share share_of(uint64_t chunk, int size, int rank)
 {
-    const uint64_t each = tsr__align_up_u64(tsr__div_up_u64(piece, (uint64_t)size), 64);
-    const uint64_t start = tsr__min_u64(piece, each * (uint64_t)rank);
-    return (share){start, tsr__min_u64(piece - start, each)};
+    const uint64_t each = tsr__align_up_u64(tsr__div_up_u64(chunk, (uint64_t)size), 64);
+    const uint64_t start = tsr__min_u64(chunk, each * (uint64_t)rank);
+    return (share){start, tsr__min_u64(chunk - start, each)};
 }
 
 /* Returns where a rank publishes the data of an operation of `total_bytes`. Small data goes into
@@ -48,13 +48,13 @@ static uint8_t *input_at(const tsr__shm *shm, int rank, uint64_t total_bytes)
                                                 : slot->buffers[index].input;
 }
 
-/* Returns where a rank publishes one piece for each other rank. */
-static uint8_t *pieces_at(const tsr__shm *shm, int rank)
+/* Returns where a rank publishes one chunk for each other rank. */
+static uint8_t *chunks_of_rank(const tsr__shm *shm, int rank)
 {
     return shm->slots[rank]->buffers[tsr__shm_buffer_index(shm)].input;
 }
 
-static void copy(void *to, const void *from, uint64_t bytes)
+static void copy_bytes(void *to, const void *from, uint64_t bytes)
 {
     if (bytes > 0 && to != from)
         memcpy(to, from, (size_t)bytes);
@@ -63,9 +63,9 @@ static void copy(void *to, const void *from, uint64_t bytes)
 /* Preparing ---------------------------------------------------------------------------------------
  */
 
-static uint64_t rounds_of(uint64_t elements, uint64_t piece)
+static uint64_t rounds_of(uint64_t elements, uint64_t chunk)
 {
-    return elements <= piece ? 1 : tsr__div_up_u64(elements, piece);
+    return elements <= chunk ? 1 : tsr__div_up_u64(elements, chunk);
 }
 
 static uint64_t largest_block(const tsr__blocks *blocks, int size)
@@ -76,29 +76,29 @@ static uint64_t largest_block(const tsr__blocks *blocks, int size)
     return most;
 }
 
-/* Sets the rounds of a reduction. A large reduction needs one round more than it has pieces,
- * because the results of a piece are published together with the next piece. */
+/* Sets the rounds of a reduction. A large reduction needs one round more than it has chunks,
+ * because the results of a chunk are published together with the next chunk. */
 static void prepare_reduction(tsr__shm_operation *operation)
 {
     const uint64_t count = operation->count;
     const uint64_t most = TSR__SHM_INPUT_BYTES / operation->element_bytes;
     operation->each_reduces_all = tsr__choose_one_round(bytes_of(operation, count));
     operation->rounds = operation->each_reduces_all ? 1 : rounds_of(count, most) + 1;
-    operation->piece = most;
-    /* a large reduction: make the pieces nearly equal in size */
+    operation->chunk = most;
+    /* a large reduction: make the chunks nearly equal in size */
     if (!operation->each_reduces_all) {
         const uint64_t even = tsr__div_up_u64(count, operation->rounds - 1);
-        operation->piece = tsr__min_u64(tsr__align_up_u64(even, 64), most);
+        operation->chunk = tsr__min_u64(tsr__align_up_u64(even, 64), most);
     }
 }
 
-/* Sets the number of rounds and the size of a piece of an operation that moves blocks, if a rank
- * publishes `pieces` pieces in each round, which must fit in its buffer together. */
-static void prepare_blocks(int size, tsr__shm_operation *operation, uint64_t pieces)
+/* Sets the number of rounds and the size of a chunk of an operation that moves blocks, if a rank
+ * publishes `chunks` chunks in each round, which must fit in its buffer together. */
+static void prepare_blocks(int size, tsr__shm_operation *operation, uint64_t chunks)
 {
     const uint64_t block = largest_block(&operation->blocks, size);
-    operation->piece = TSR__SHM_INPUT_BYTES / pieces / 64 * 64 / operation->element_bytes;
-    operation->rounds = rounds_of(block, operation->piece);
+    operation->chunk = TSR__SHM_INPUT_BYTES / chunks / 64 * 64 / operation->element_bytes;
+    operation->rounds = rounds_of(block, operation->chunk);
 }
 
 void tsr__shm_prepare(int size, tsr__shm_operation *operation)
@@ -122,8 +122,8 @@ void tsr__shm_prepare(int size, tsr__shm_operation *operation)
         prepare_blocks(size, operation, 1);
         break;
     case TSR__CALL_BROADCAST:
-        operation->piece = TSR__SHM_INPUT_BYTES / operation->element_bytes;
-        operation->rounds = rounds_of(operation->count, operation->piece);
+        operation->chunk = TSR__SHM_INPUT_BYTES / operation->element_bytes;
+        operation->rounds = rounds_of(operation->count, operation->chunk);
         break;
     case TSR__CALL_BARRIER:
         operation->rounds = 1;
@@ -137,7 +137,8 @@ void tsr__shm_prepare(int size, tsr__shm_operation *operation)
  */
 
 /* Combines the contributions of all ranks, to which shm->inputs points, into `out`. */
-static void combine(tsr__shm *shm, const tsr__shm_operation *operation, void *out, uint64_t count)
+static void combine_inputs(tsr__shm *shm, const tsr__shm_operation *operation, void *out,
+                           uint64_t count)
 {
     const tsr__combination combination = {.combine = operation->combine,
                                           .divide = operation->divide,
@@ -156,23 +157,23 @@ static bool gets_result(const tsr__shm *shm, const tsr__shm_operation *operation
 
 static void publish_reduction(tsr__shm *shm, const tsr__shm_operation *operation)
 {
-    const uint64_t piece = piece_count(operation, operation->count, operation->round);
+    const uint64_t chunk = chunk_count(operation, operation->count, operation->round);
     const uint8_t *from =
-        operation->send + bytes_of(operation, operation->round * operation->piece);
-    if (piece == 0)
+        operation->send + bytes_of(operation, operation->round * operation->chunk);
+    if (chunk == 0)
         return;
-    uint8_t *to = input_at(shm, shm->rank, bytes_of(operation, piece));
+    uint8_t *to = input_at(shm, shm->rank, bytes_of(operation, chunk));
     if (operation->each_reduces_all) {
-        memcpy(to, from, (size_t)bytes_of(operation, piece));
+        memcpy(to, from, (size_t)bytes_of(operation, chunk));
         return;
     }
-    /* Do not copy this rank's own share of the piece, because only this rank reduces it, so no
+    /* Do not copy this rank's own share of the chunk, because only this rank reduces it, so no
      * other rank reads it. */
-    const share own = share_of(piece, shm->size, shm->rank);
+    const share own = share_of(chunk, shm->size, shm->rank);
     const uint64_t end = own.start + own.count;
-    copy(to, from, bytes_of(operation, own.start));
-    copy(to + bytes_of(operation, end), from + bytes_of(operation, end),
-         bytes_of(operation, piece - end));
+    copy_bytes(to, from, bytes_of(operation, own.start));
+    copy_bytes(to + bytes_of(operation, end), from + bytes_of(operation, end),
+               bytes_of(operation, chunk - end));
 }
 
 static void consume_small_reduction(tsr__shm *shm, const tsr__shm_operation *operation)
@@ -183,93 +184,94 @@ static void consume_small_reduction(tsr__shm *shm, const tsr__shm_operation *ope
     for (int i = 0; i < shm->size; i++)
         shm->inputs[i] =
             i == shm->rank ? operation->send : input_at(shm, i, bytes_of(operation, count));
-    combine(shm, operation, operation->recv, count);
+    combine_inputs(shm, operation, operation->recv, count);
 }
 
-/* Copies the results that the other ranks have computed for the previous piece. */
+/* Copies the results that the other ranks have computed for the previous chunk. */
 static void consume_results(const tsr__shm *shm, const tsr__shm_operation *operation)
 {
     if (operation->round == 0 || !gets_result(shm, operation))
         return;
     const unsigned index = tsr__shm_buffer_index(shm);
-    const uint64_t piece = piece_count(operation, operation->count, operation->round - 1);
-    uint8_t *to = operation->recv + bytes_of(operation, (operation->round - 1) * operation->piece);
+    const uint64_t chunk = chunk_count(operation, operation->count, operation->round - 1);
+    uint8_t *to = operation->recv + bytes_of(operation, (operation->round - 1) * operation->chunk);
     for (int i = 1; i < shm->size; i++) {
         const int from = (shm->rank + i) % shm->size;
-        const share theirs = share_of(piece, shm->size, from);
-        copy(to + bytes_of(operation, theirs.start), shm->slots[from]->buffers[index].result,
-             bytes_of(operation, theirs.count));
+        const share theirs = share_of(chunk, shm->size, from);
+        copy_bytes(to + bytes_of(operation, theirs.start), shm->slots[from]->buffers[index].result,
+                   bytes_of(operation, theirs.count));
     }
 }
 
-/* Reduces this rank's share of the current piece. Writes the result into the buffer of the next
+/* Reduces this rank's share of the current chunk. Writes the result into the buffer of the next
  * round. */
 static void consume_share(tsr__shm *shm, const tsr__shm_operation *operation)
 {
-    const uint64_t piece = piece_count(operation, operation->count, operation->round);
-    const share own = share_of(piece, shm->size, shm->rank);
-    const uint64_t at = operation->round * operation->piece + own.start;
+    const uint64_t chunk = chunk_count(operation, operation->count, operation->round);
+    const share own = share_of(chunk, shm->size, shm->rank);
+    const uint64_t position = operation->round * operation->chunk + own.start;
     const unsigned next = tsr__shm_buffer_index(shm) ^ 1;
     uint8_t *result = shm->slots[shm->rank]->buffers[next].result;
     if (own.count == 0)
         return;
     for (int i = 0; i < shm->size; i++)
-        shm->inputs[i] = i == shm->rank ? operation->send + bytes_of(operation, at)
-                                        : input_at(shm, i, bytes_of(operation, piece)) +
+        shm->inputs[i] = i == shm->rank ? operation->send + bytes_of(operation, position)
+                                        : input_at(shm, i, bytes_of(operation, chunk)) +
                                               bytes_of(operation, own.start);
-    combine(shm, operation, result, own.count);
+    combine_inputs(shm, operation, result, own.count);
     if (gets_result(shm, operation))
-        memcpy(operation->recv + bytes_of(operation, at), result,
+        memcpy(operation->recv + bytes_of(operation, position), result,
                (size_t)bytes_of(operation, own.count));
 }
 
 static void consume_reduce_scatter(tsr__shm *shm, const tsr__shm_operation *operation)
 {
     const uint64_t block = tsr__block_count(&operation->blocks, shm->rank);
-    const uint64_t count = piece_count(operation, block, operation->round);
-    const uint64_t at = operation->round * operation->piece;
-    const uint64_t start = tsr__block_start(&operation->blocks, shm->rank) + at;
-    const uint64_t offset = bytes_of(operation, (uint64_t)shm->rank * operation->piece);
+    const uint64_t count = chunk_count(operation, block, operation->round);
+    const uint64_t position = operation->round * operation->chunk;
+    const uint64_t start = tsr__block_start(&operation->blocks, shm->rank) + position;
+    const uint64_t offset = bytes_of(operation, (uint64_t)shm->rank * operation->chunk);
     if (count == 0)
         return;
     for (int i = 0; i < shm->size; i++)
         shm->inputs[i] = i == shm->rank ? operation->send + bytes_of(operation, start)
-                                        : pieces_at(shm, i) + offset;
-    combine(shm, operation, operation->recv + bytes_of(operation, at), count);
+                                        : chunks_of_rank(shm, i) + offset;
+    combine_inputs(shm, operation, operation->recv + bytes_of(operation, position), count);
 }
 
 /* Moving ------------------------------------------------------------------------------------------
  */
 
-/* Publishes, for each other rank, a piece of the block that this rank sends to it. */
-static void publish_pieces(tsr__shm *shm, const tsr__shm_operation *operation)
+/* Publishes, for each other rank, a chunk of the block that this rank sends to it. */
+static void publish_chunks(tsr__shm *shm, const tsr__shm_operation *operation)
 {
-    uint8_t *pieces = pieces_at(shm, shm->rank);
+    uint8_t *chunks = chunks_of_rank(shm, shm->rank);
     for (int i = 0; i < shm->size; i++) {
         const uint64_t block = tsr__block_count(&operation->blocks, i);
-        const uint64_t count = piece_count(operation, block, operation->round);
-        const uint64_t at =
-            tsr__block_start(&operation->blocks, i) + operation->round * operation->piece;
+        const uint64_t count = chunk_count(operation, block, operation->round);
+        const uint64_t position =
+            tsr__block_start(&operation->blocks, i) + operation->round * operation->chunk;
         if (i != shm->rank && count > 0)
-            memcpy(pieces + bytes_of(operation, (uint64_t)i * operation->piece),
-                   operation->send + bytes_of(operation, at), (size_t)bytes_of(operation, count));
+            memcpy(chunks + bytes_of(operation, (uint64_t)i * operation->chunk),
+                   operation->send + bytes_of(operation, position),
+                   (size_t)bytes_of(operation, count));
     }
 }
 
 static void consume_all_to_all(const tsr__shm *shm, const tsr__shm_operation *operation)
 {
-    const uint64_t offset = bytes_of(operation, (uint64_t)shm->rank * operation->piece);
+    const uint64_t offset = bytes_of(operation, (uint64_t)shm->rank * operation->chunk);
     for (int i = 0; i < shm->size; i++) {
         const int from = (shm->rank + i) % shm->size;
         const uint64_t block = tsr__block_count(&operation->blocks, from);
-        const uint64_t count = piece_count(operation, block, operation->round);
-        const uint64_t at =
-            tsr__block_start(&operation->blocks, from) + operation->round * operation->piece;
+        const uint64_t count = chunk_count(operation, block, operation->round);
+        const uint64_t position =
+            tsr__block_start(&operation->blocks, from) + operation->round * operation->chunk;
         if (count > 0)
-            copy(operation->recv + bytes_of(operation, at),
-                 from == shm->rank ? operation->send + bytes_of(operation, at)
-                                   : pieces_at(shm, from) + offset,
-                 bytes_of(operation, count));
+            copy_bytes(operation->recv + bytes_of(operation, position),
+                       from == shm->rank ? operation->send + bytes_of(operation, position)
+                                         : chunks_of_rank(shm, from) + offset,
+                       bytes_of(operation, count));
     }
 }
 
@@ -277,62 +279,63 @@ static void consume_scatter(const tsr__shm *shm, const tsr__shm_operation *opera
 {
     const int root = operation->root;
     const uint64_t block = operation->count;
-    const uint64_t count = piece_count(operation, block, operation->round);
-    const uint64_t at = operation->round * operation->piece;
+    const uint64_t count = chunk_count(operation, block, operation->round);
+    const uint64_t position = operation->round * operation->chunk;
     const uint8_t *from =
-        root == shm->rank
-            ? operation->send + bytes_of(operation, (uint64_t)root * block + at)
-            : pieces_at(shm, root) + bytes_of(operation, (uint64_t)shm->rank * operation->piece);
+        root == shm->rank ? operation->send + bytes_of(operation, (uint64_t)root * block + position)
+                          : chunks_of_rank(shm, root) +
+                                bytes_of(operation, (uint64_t)shm->rank * operation->chunk);
     if (count > 0)
-        copy(operation->recv + bytes_of(operation, at), from, bytes_of(operation, count));
+        copy_bytes(operation->recv + bytes_of(operation, position), from,
+                   bytes_of(operation, count));
 }
 
-/* Publishes the current round's piece of this rank's block, for all ranks. */
+/* Publishes the current round's chunk of this rank's block, for all ranks. */
 static void publish_block(tsr__shm *shm, const tsr__shm_operation *operation)
 {
     const uint64_t block = tsr__block_count(&operation->blocks, shm->rank);
-    const uint64_t count = piece_count(operation, block, operation->round);
-    const uint64_t at = operation->round * operation->piece;
+    const uint64_t count = chunk_count(operation, block, operation->round);
+    const uint64_t position = operation->round * operation->chunk;
     if (count > 0)
         memcpy(input_at(shm, shm->rank, bytes_of(operation, count)),
-               operation->send + bytes_of(operation, at), (size_t)bytes_of(operation, count));
+               operation->send + bytes_of(operation, position), (size_t)bytes_of(operation, count));
 }
 
 static void consume_blocks(const tsr__shm *shm, const tsr__shm_operation *operation)
 {
     if (operation->kind == TSR__CALL_GATHER && operation->root != shm->rank)
         return;
-    const uint64_t offset = operation->round * operation->piece;
+    const uint64_t offset = operation->round * operation->chunk;
     for (int i = 0; i < shm->size; i++) {
         const int from = (shm->rank + i) % shm->size;
         const uint64_t block = tsr__block_count(&operation->blocks, from);
-        const uint64_t count = piece_count(operation, block, operation->round);
-        const uint64_t at = tsr__block_start(&operation->blocks, from) + offset;
+        const uint64_t count = chunk_count(operation, block, operation->round);
+        const uint64_t position = tsr__block_start(&operation->blocks, from) + offset;
         if (count > 0)
-            copy(operation->recv + bytes_of(operation, at),
-                 from == shm->rank ? operation->send + bytes_of(operation, offset)
-                                   : input_at(shm, from, bytes_of(operation, count)),
-                 bytes_of(operation, count));
+            copy_bytes(operation->recv + bytes_of(operation, position),
+                       from == shm->rank ? operation->send + bytes_of(operation, offset)
+                                         : input_at(shm, from, bytes_of(operation, count)),
+                       bytes_of(operation, count));
     }
 }
 
 static void publish_broadcast(const tsr__shm *shm, const tsr__shm_operation *operation)
 {
-    const uint64_t count = piece_count(operation, operation->count, operation->round);
-    const uint64_t at = operation->round * operation->piece;
+    const uint64_t count = chunk_count(operation, operation->count, operation->round);
+    const uint64_t position = operation->round * operation->chunk;
     if (count > 0 && shm->rank == operation->root)
-        copy(input_at(shm, shm->rank, bytes_of(operation, count)),
-             operation->recv + bytes_of(operation, at), bytes_of(operation, count));
+        copy_bytes(input_at(shm, shm->rank, bytes_of(operation, count)),
+                   operation->recv + bytes_of(operation, position), bytes_of(operation, count));
 }
 
 static void consume_broadcast(const tsr__shm *shm, const tsr__shm_operation *operation)
 {
     const int root = operation->root;
-    const uint64_t count = piece_count(operation, operation->count, operation->round);
-    const uint64_t at = operation->round * operation->piece;
+    const uint64_t count = chunk_count(operation, operation->count, operation->round);
+    const uint64_t position = operation->round * operation->chunk;
     if (count > 0 && shm->rank != root)
-        copy(operation->recv + bytes_of(operation, at),
-             input_at(shm, root, bytes_of(operation, count)), bytes_of(operation, count));
+        copy_bytes(operation->recv + bytes_of(operation, position),
+                   input_at(shm, root, bytes_of(operation, count)), bytes_of(operation, count));
 }
 
 /* All kinds ---------------------------------------------------------------------------------------
@@ -347,12 +350,12 @@ void tsr__shm_publish(tsr__shm *shm, tsr__shm_operation *operation)
         break;
     case TSR__CALL_SCATTER:
         if (operation->root == shm->rank)
-            publish_pieces(shm, operation);
+            publish_chunks(shm, operation);
         break;
     case TSR__CALL_REDUCE_SCATTER:
     case TSR__CALL_REDUCE_SCATTER_V:
     case TSR__CALL_ALL_TO_ALL:
-        publish_pieces(shm, operation);
+        publish_chunks(shm, operation);
         break;
     case TSR__CALL_ALL_GATHER:
     case TSR__CALL_ALL_GATHER_V:

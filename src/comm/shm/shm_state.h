@@ -21,7 +21,7 @@
  * reading round s − 1. So a round is synchronised by one store and one load per rank. */
 #define TSR__SHM_INLINE_BYTES 48
 #define TSR__SHM_INPUT_BYTES (UINT32_C(256) << 10)
-/* a rank's result of a piece is at most half of the input, rounded up */
+/* the results of a chunk of one rank are at most half of the input, rounded up */
 #define TSR__SHM_RESULT_BYTES (UINT32_C(132) << 10)
 
 /* One cache line: the sequence number of a buffer. It also holds the data if that is small, so that

@@ -75,12 +75,12 @@ bool tsr__ucx_may_avoid_posix(void)
 }
 
 /* Returns whether a list such as "tcp,self" contains the name. */
-static bool lists(const char *list, const char *name)
+static bool list_contains(const char *list, const char *name)
 {
     const size_t length = strlen(name);
-    for (const char *at = list; at != NULL; at = strchr(at, ',')) {
-        at += *at == ',';
-        if (strncmp(at, name, length) == 0 && (at[length] == ',' || at[length] == '\0'))
+    for (const char *item = list; item != NULL; item = strchr(item, ',')) {
+        item += *item == ',';
+        if (strncmp(item, name, length) == 0 && (item[length] == ',' || item[length] == '\0'))
             return true;
     }
     return false;
@@ -92,9 +92,10 @@ bool tsr__transport_has_shared_memory(void)
     if (chosen == NULL)
         return true;
     const char *list = chosen + (*chosen == '^');
-    const bool any =
-        lists(list, "all") || lists(list, "shm") || lists(list, "sm") || lists(list, "mm");
-    const bool posix = any || lists(list, "posix"), sysv = any || lists(list, "sysv");
+    const bool any = list_contains(list, "all") || list_contains(list, "shm") ||
+                     list_contains(list, "sm") || list_contains(list, "mm");
+    const bool posix = any || list_contains(list, "posix"),
+               sysv = any || list_contains(list, "sysv");
     return list == chosen ? posix || sysv : !posix || !sysv;
 }
 

@@ -80,7 +80,7 @@ bool tsr__transport_is_connected(const tsr__transport *transport, int peer)
 /* When UCX 1.13 has noticed that a peer closed a TCP connection through which this process only
  * receives, it frees the connection in the next progress call. If an endpoint takes over the
  * connection before that, UCX aborts the process. This function makes the progress calls. */
-static void settle(const tsr__transport *transport)
+static void progress_before_connecting(const tsr__transport *transport)
 {
     for (int i = 0; i < 2 && !transport->is_deaf; i++)
         (void)ucp_worker_progress(transport->worker);
@@ -94,7 +94,7 @@ bool tsr__ucx_reach(tsr__peer *peer)
         return true;
     if (peer->lost != 0 || peer == &transport->peers[transport->self])
         return false;
-    settle(transport);
+    progress_before_connecting(transport);
     if (peer->lost != 0)
         return false;
     const ucs_status_t status = create_endpoint(peer);

@@ -24,7 +24,7 @@
 #define MAX_REFUSALS 16
 #define PAUSE_NS 500000
 
-static tsr_status failed(const char *what)
+static tsr_status fail_with_errno(const char *what)
 {
     int error = errno;
     char text[128];
@@ -42,10 +42,10 @@ tsr_status tsr__ucx_wake_open(tsr__transport *transport)
                          ucs_status_string(status));
     transport->wake = epoll_create1(EPOLL_CLOEXEC);
     if (transport->wake < 0)
-        return failed("epoll_create1");
+        return fail_with_errno("epoll_create1");
     struct epoll_event event = {.events = EPOLLIN, .data = {.ptr = NULL}};
     if (epoll_ctl(transport->wake, EPOLL_CTL_ADD, fd, &event) != 0)
-        return failed("epoll_ctl");
+        return fail_with_errno("epoll_ctl");
     return TSR_OK;
 }
 
@@ -87,8 +87,9 @@ bool tsr__transport_watch(tsr__transport *transport, int peer, int64_t pid)
 tsr_status tsr__transport_watch_file(tsr__transport *transport, int file)
 {
     struct epoll_event event = {.events = EPOLLIN, .data = {.ptr = transport}};
-    return epoll_ctl(transport->wake, EPOLL_CTL_ADD, file, &event) == 0 ? TSR_OK
-                                                                        : failed("epoll_ctl");
+    return epoll_ctl(transport->wake, EPOLL_CTL_ADD, file, &event) == 0
+               ? TSR_OK
+               : fail_with_errno("epoll_ctl");
 }
 
 bool tsr__transport_take_readable(tsr__transport *transport)
@@ -131,14 +132,14 @@ bool tsr__transport_has_ended(const tsr__transport *transport, int peer)
 
 /* Makes UCX signal its event descriptor at the next event. Returns false if there already is
  * something to do, so this process must not sleep. */
-static bool arm(const tsr__transport *transport)
+static bool arm_worker(const tsr__transport *transport)
 {
     return !transport->is_deaf && ucp_worker_arm(transport->worker) == UCS_OK;
 }
 
 bool tsr__transport_is_stuck(tsr__transport *transport)
 {
-    if (transport->lost_closed == 0 || arm(transport)) {
+    if (transport->lost_closed == 0 || arm_worker(transport)) {
         transport->stuck_since_ns = 0;
         return false;
     }
@@ -155,7 +156,7 @@ void tsr__transport_deafen(tsr__transport *transport)
 
 void tsr__transport_sleep(tsr__transport *transport, uint64_t until_ns)
 {
-    if (arm(transport)) {
+    if (arm_worker(transport)) {
         const uint64_t longest = tsr__deadline_ns(MAX_SLEEP_NS);
         transport->refusals = 0;
         wait_for_events(transport, tsr__poll_ms(until_ns < longest ? until_ns : longest));
