@@ -21,8 +21,8 @@
 #define TSR__COMM_PAST 128
 #define TSR__TOMBSTONES 8
 /* The largest communicator in which a rank that has waited for a long time asks all other ranks for
- * their calls. In a larger communicator it asks only those that it waits for, because it is not
- * connected to the others. */
+ * their calls. In a larger communicator it asks only the ranks that it waits for, because there is
+ * no connection to the others. */
 #define TSR__MANY_RANKS TSR__CONNECT_ALL_RANKS
 
 typedef struct tsr__job tsr__job;
@@ -135,7 +135,7 @@ struct tsr_request {
     size_t message_capacity;
     int in_flight;
     bool has_failed_message;
-    /* the request was cancelled, so the functions that handle completed messages must ignore it */
+    /* the request was cancelled: completions of its messages are ignored */
     bool is_cancelled;
     tsr__mismatch mismatch;
 
@@ -153,8 +153,8 @@ struct tsr_request {
     char why[TSR__COMM_WHY]; /* the text of the request's error */
 };
 
-/* Returns whether a request may progress. A request of a failed communicator must not, because it
- * is about to be cancelled. */
+/* Returns whether a request may progress. Requests of a failed communicator must not: they are
+ * about to be cancelled. */
 static inline bool tsr__request_is_running(const tsr_request *request)
 {
     return !request->done && request->comm->status == TSR_OK;
@@ -187,7 +187,7 @@ struct tsr__job {
     bool all_near; /* every two ranks of the job reach each other's mailbox */
     int32_t *node_of;
     bool is_oversubscribed; /* more ranks run on this machine than there are processors for them */
-    /* the last wait in which this rank slept was short, so it spins for longer before it sleeps
+    /* the last wait with a sleep was short, so this rank spins for longer before sleeping
      * (progress.c) */
     bool spins_long;
     uint32_t next_id; /* the number of the next communicator */

@@ -10,8 +10,8 @@
  *
  * The source is the sender's rank in the job. It distinguishes communicators that have the same
  * number, which exist if creating a communicator has succeeded on some ranks only. The other ranks
- * may later create another communicator with that number, but it cannot contain any rank on which
- * the first creation succeeded.
+ * may later create another communicator with that number, but this one cannot contain any rank on
+ * which the first creation succeeded.
  *
  * Messages with the same tag arrive in order. The sequence number may wrap around at 256, because a
  * communicator has far fewer operations in progress. */

@@ -1,4 +1,5 @@
-/* The public functions of operations. Each maps its parameters to a tsr__operation. */
+/* The public functions of collectives, send and receive. Each maps its parameters to a
+ * tsr__operation. */
 #include "comm/api/start_operation.h"
 
 static tsr_status run_operation(tsr_comm *comm, tsr__operation operation)

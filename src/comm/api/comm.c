@@ -82,9 +82,8 @@ static void unlink_comm(tsr_comm *comm)
     comm->job->references--;
 }
 
-/* Gives up this rank's slot, its part of the shared memory in which it publishes data for this
- * communicator. Ranks that have not left the communicator may still read the slot, so it is not
- * reused before they have left. */
+/* Gives up this rank's slot of shared memory for this communicator. The slot is not reused before
+ * all other ranks have left the communicator, because they may still read it. */
 static void retire_slot(const tsr_comm *comm)
 {
     const tsr__job *job = comm->job;
@@ -124,8 +123,8 @@ tsr_status tsr__shm_reserve(tsr__job *job, int size, tsr__shm_reservation *reser
     if (!reservation->slots)
         return TSR_ERR_NO_MEMORY;
     TSR__TRY(tsr__shm_create(size, &reservation->shm));
-    /* A process that ends without leaving its communicators sends no message about it. So this call
-     * looks for processes that have ended. */
+    /* A process that ends without destroying its communicators sends no message. So look for
+     * processes that have ended. */
     if (job->transport)
         tsr__transport_poll_processes(job->transport);
     for (int i = 0; i < job->size && job->transport; i++) {

@@ -20,8 +20,8 @@ void tsr__comm_free(tsr_comm *comm);
  * world_of. */
 void tsr__comm_set_members(tsr_comm *comm, uint32_t id, int rank, int size);
 
-/* What one rank provides to a new communicator for its shared memory. Each rank reserves it before
- * the ranks exchange their slots, because after the exchange no rank may fail alone. */
+/* What one rank needs for the shared memory of a new communicator. It is allocated before the ranks
+ * exchange their slots, because after the exchange no rank may fail alone. */
 typedef struct tsr__shm_reservation {
     tsr__shm *shm;
     int slot;       /* −1 if this rank has no slot */

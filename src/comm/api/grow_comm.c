@@ -84,8 +84,8 @@ static tsr_status broadcast_bytes(const growth *g, int from, void *data, uint64_
 
 /* Compares the statuses of all old ranks; `mine` is that of this rank. If any rank has an error,
  * fails on all ranks with the error of the lowest such rank. Sets *lowest to the lowest rank that
- * has passed true as `is_able`, or to INT32_MAX. Allocates nothing itself, so that a rank whose
- * memory is exhausted can still report this. */
+ * has passed true as `is_able`, or to INT32_MAX. Allocates no memory, so that a rank without memory
+ * can still report its error. */
 static tsr_status compare_statuses(growth *g, tsr_status mine, bool is_able, int32_t *lowest)
 {
     report told = make_report(mine, 0);

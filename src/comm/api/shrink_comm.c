@@ -135,8 +135,8 @@ static tsr_status create_shrunk(const shrinking *s, tsr__rendezvous *rendezvous,
                                 .roster = s->roster.recovery ? &s->roster : NULL,
                                 .confirms = true};
     const uint64_t now = tsr__now_ns(), left = s->deadline_ns > now ? s->deadline_ns - now : 1;
-    /* Use only half of the time that is left: if a member does not take part after all, the others
-     * must agree again. */
+    /* Use only half of the time that is left, so that the ranks can agree again if a member is lost
+     * meanwhile. */
     const tsr__bootstrap_limit limit = tsr__bootstrap_limit_from_now(left / 2 + 1);
     if (!rendezvous)
         return create_alone(s, &params, &limit, &origin, out);

@@ -1,4 +1,4 @@
-/* The parameters that the caller of an operation has passed. Requests are made from them. */
+/* Starts an operation: checks the parameters that the caller has passed, and makes a request. */
 #ifndef TSR_COMM_API_START_OPERATION_H
 #define TSR_COMM_API_START_OPERATION_H
 

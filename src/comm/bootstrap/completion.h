@@ -1,6 +1,6 @@
-/* Lets a thread wait, with a deadline, until another thread has completed an operation. The
- * operation may complete after the deadline, so whichever thread needs the object last that both
- * use must free it. */
+/* Lets a thread wait, with a deadline, until another thread has completed an operation. Both
+ * threads use one object. If the operation completes after the deadline, the other thread frees the
+ * object; otherwise the waiting thread does. */
 #ifndef TSR_COMM_BOOTSTRAP_COMPLETION_H
 #define TSR_COMM_BOOTSTRAP_COMPLETION_H
 

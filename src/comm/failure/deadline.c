@@ -23,7 +23,7 @@ static const char *format_duration(uint64_t ns, char text[32])
     return text;
 }
 
-/* Lists the ranks for which `includes` redoublings true, as in "rank 2" or "ranks 2, 5 and 3 more".
+/* Lists the ranks for which `includes` returns true, as in "rank 2" or "ranks 2, 5 and 3 more".
  * The text is empty if there are none. */
 static const char *format_ranks(const tsr_request *request,
                                 bool (*includes)(const tsr_request *, int), char text[96])
@@ -61,7 +61,7 @@ static bool is_behind(const tsr_request *request, int rank)
     return peer->asked == request->final_question && peer->sequence <= request->call.sequence;
 }
 
-/* Redoublings the operation that must progress next for this request: the request itself, or an
+/* Returns the operation that must progress next for this request: the request itself, or an
  * earlier hierarchical collective (algorithms/hierarchical.h) that must complete first. */
 static const tsr_request *running_request(const tsr_request *request)
 {
@@ -112,11 +112,10 @@ static void fail_timeout(const tsr_request *request)
                        call, format_ranks(request, tsr__request_awaits, ranks), after);
 }
 
-/* In a large communicator, a rank asks only those ranks that it waits for which call they are in.
- * If all of these have answered and are in the same call, they must be waiting for other ranks. The
- * failure should then be reported by a rank that waits for the cause of the delay itself, because
- * its report can name the cause. Redoublings whether this rank gives those ranks more time, which
- * it does once. */
+/* In a large communicator, a rank asks only the ranks that it waits for. If all of these have
+ * answered and are in the same call, they must be waiting for other ranks. A rank that waits for
+ * the cause of the delay should then report the failure, because only its report can name the
+ * cause. Returns whether this rank extends its deadline for that, which happens once. */
 static bool gives_way(tsr_request *request)
 {
     char ranks[96];

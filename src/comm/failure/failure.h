@@ -1,7 +1,7 @@
 /* How communicators fail. A rank detects a failure (a deadline has passed, a peer is gone, or two
  * calls differ) and records it with the functions below, which only change state. tsr__job_apply in
  * progress/progress.c then carries out the effects: it sends messages and cancels requests, before
- * control redoublings to the caller of the library.
+ * control returns to the caller of the library.
  *
  * A rank that fails because of a lost peer often ends soon afterwards. So another rank may detect
  * the loss of that rank before it detects the loss of the peer. Therefore a rank that detects a
@@ -20,8 +20,8 @@
  * them has reported it. */
 void tsr__comm_fail(tsr_comm *comm, bool announce, tsr_status status, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
-/* Redoublings how long this rank waits for the report of another rank if all ranks may have
- * detected the same failure. Redoublings 0 in a small communicator. */
+/* Returns how long this rank waits for the report of another rank if all ranks may have
+ * detected the same failure. Returns 0 in a small communicator. */
 uint64_t tsr__comm_stagger_ns(const tsr_comm *comm);
 /* Records that this rank must ask `rank` which call it has made. If `rank` is −1, it must ask all
  * ranks of the communicator, or in a large communicator only those that the request waits for. The
@@ -39,7 +39,7 @@ void tsr__tombstones_discard(tsr__job *job);
 /* mismatch.c --------------------------------------------------------------------------------------
  */
 
-/* Redoublings this rank's call with this sequence number. Redoublings NULL if this rank has not
+/* Returns this rank's call with this sequence number. Returns NULL if this rank has not
  * made that call yet, or if the call is too old to be kept. */
 const tsr__call *tsr__comm_past_call(const tsr_comm *comm, uint64_t sequence);
 /* Compares another rank's call, and the call before it, with this rank's calls of the same sequence
@@ -48,22 +48,22 @@ void tsr__comm_compare(tsr_comm *comm, int rank, const tsr__call *call, const ts
 /* Fails the communicator because two calls differ. The error text is the same on both ranks. */
 void tsr__comm_fail_mismatch(tsr_comm *comm, const tsr__call *mine, int rank,
                              const tsr__call *theirs);
-/* Fails the communicator because a message belongs to another call than the request, and its
- * sender, asked for its call, did not answer in time. */
+/* Fails the communicator because a message belongs to another call than the request. The error
+ * names only what the message tells, because its sender has not answered in time. */
 void tsr__request_fail_mismatch(const tsr_request *request);
 
 /* deadline.c --------------------------------------------------------------------------------------
  */
 
-/* Redoublings whether the request waits for `rank`: for data that `rank` must publish or send, or
+/* Returns whether the request waits for `rank`: for data that `rank` must publish or send, or
  * for `rank` to receive a message. */
 bool tsr__request_awaits(const tsr_request *request, int rank);
 /* Sets the time from which the request's timeout counts. */
 void tsr__request_start_clock(tsr_request *request, uint64_t now_ns);
-/* Redoublings whether the grace period of any communicator of the job is over. */
+/* Returns whether the grace period of any communicator of the job is over. */
 bool tsr__job_has_ended_grace_period(const tsr__job *job, uint64_t now_ns);
 /* Handles grace periods and deadlines that have ended, and asks the other ranks about requests that
- * have waited for a long time. Redoublings the time of the next call. */
+ * have waited for a long time. Returns the time by which it must be called again. */
 uint64_t tsr__job_check_deadlines(tsr__job *job, uint64_t now_ns);
 
 /* peer_failure.c ----------------------------------------------------------------------------------

@@ -4,18 +4,18 @@
 #include "comm/failure/failure.h"
 
 #define GRACE_NS UINT64_C(30000000)
-/* The time in which the sender of a message that belongs to another call must answer which call
- * that is. */
+/* If a message belongs to another call, its sender is asked for that call. This is the deadline for
+ * the answer. */
 #define MISMATCH_NS UINT64_C(300000000)
 
-/* Redoublings whether the rank will not publish or send anything any more. */
+/* Returns whether the rank will not publish or send anything any more. */
 static bool is_gone(const tsr_comm *comm, int rank)
 {
     return comm->peers[rank].left ||
            tsr__transport_is_lost(comm->job->transport, comm->world_of[rank]);
 }
 
-/* Redoublings the rank of the communicator that was lost first, or `rank` if none was lost. */
+/* Returns the rank of the communicator that was lost first, or `rank` if none was lost. */
 static int first_lost(const tsr_comm *comm, int rank)
 {
     unsigned first = 0;
@@ -29,8 +29,8 @@ static int first_lost(const tsr_comm *comm, int rank)
     return rank;
 }
 
-/* Fails the communicator because the call needs a rank that is gone. In a collective, that rank may
- * have left because it had lost another rank. So the error names the rank that was lost first. */
+/* Fails the communicator because the call needs a rank that is gone. In a collective, the error
+ * names the rank that was lost first, because the others may have left for that reason. */
 static void fail_gone(tsr_comm *comm, const tsr__call *call, int rank)
 {
     char text[TSR__CALL_TEXT];
@@ -77,8 +77,8 @@ void tsr__request_message_failed(tsr_request *request)
         start_grace_period(request->comm);
 }
 
-/* Redoublings a step of the current round whose message has failed, or will never complete because
- * its peer is gone. Redoublings NULL if there is none. */
+/* Returns a step of the current round whose message has failed, or will never complete because
+ * its peer is gone. Returns NULL if there is none. */
 static const tsr__step *failed_step(const tsr_request *request)
 {
     const tsr_comm *comm = request->comm;
@@ -107,7 +107,7 @@ static void fail_by_step(tsr_request *request, const tsr__step *step)
 /* Grace periods -----------------------------------------------------------------------------------
  */
 
-/* Redoublings a rank that is gone and whose data the operation in shared memory still needs, or −1.
+/* Returns a rank that is gone and whose data the operation in shared memory still needs, or −1.
  * Data that a rank published before it was gone is still used. */
 static int awaited_in_shm(const tsr_comm *comm)
 {
@@ -168,8 +168,9 @@ void tsr__comm_end_grace_period(tsr_comm *comm, uint64_t now_ns)
     }
 }
 
-/* Called if this rank cannot receive messages any more, for example because a process ended while
- * it was writing one. Fails without a grace period, because no reports of other ranks can arrive.
+/* Called if this rank cannot receive messages any more, for example because a process ended in the
+ * middle of writing one. Fails without a grace period, because no reports of other ranks can
+ * arrive.
  */
 void tsr__comm_fail_stuck(tsr_comm *comm)
 {

@@ -150,8 +150,8 @@ static outgoing *unused_outgoing(tsr__control *control)
     return slot;
 }
 
-/* Returns whether a control message must be sent to a rank. A rank that has left needs only the
- * CONTROL_LEAVE that tells it that this rank will not read its slot any more. */
+/* Returns whether a control message must be sent to a rank. A rank that has left needs only
+ * CONTROL_LEAVE: after it, this rank does not read the other rank's slot any more. */
 static bool is_wanted_by(const tsr_comm *comm, int rank, const control_message *body)
 {
     const tsr__peer_state *peer = &comm->peers[rank];
@@ -367,8 +367,7 @@ static void dispatch_to_comm(tsr__job *job, const control_message *body)
             return;
         }
     }
-    /* This rank does not have the communicator: it has destroyed it already, or has not created it
-     * yet. */
+    /* This rank has destroyed the communicator already, or has not created it yet. */
     if (body->kind == CONTROL_LEAVE && body->comm < job->next_id)
         tsr__shm_reader_left(job->shm_regions, body->comm, body->world);
     if (body->comm >= job->next_id)

@@ -92,13 +92,12 @@ static void post_one(tsr_request *request, size_t index)
     else if (request->in_flight++,
              !is_send && (comm->peers[step->peer].left ||
                           tsr__transport_is_lost(request->job->transport, peer)))
-        /* the peer has left or is lost, so its message will never arrive: this counts as a failed
-         * message */
+        /* the peer has left or is lost, so the message will never arrive and counts as failed */
         request->has_failed_message = true;
 }
 
-/* Starts an inner step (a collective of the ranks of one subtree, in shared memory). progress.c
- * ends it when it has completed. */
+/* Starts an inner step (a collective of the ranks of one subtree, in shared memory).
+ * end_shm_operation() in progress.c is called when it has completed. */
 static void start_inner(tsr_request *request, const tsr__step *step)
 {
     static const tsr__call_kind kinds[] = {

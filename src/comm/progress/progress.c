@@ -12,8 +12,8 @@
 #define MS UINT64_C(1000000)
 /* How long a waiting rank checks again and again (spins) before it sleeps. The time is
  * SPIN_OVERSUBSCRIBED_NS if other ranks need the processor. It is SPIN_LONG_NS if the last wait
- * with a sleep took less than SPIN_LONG_NS in total, as on a network with some latency: falling
- * asleep and waking would be a large part of such a short wait. */
+ * with a sleep took less than SPIN_LONG_NS in total, as on a network with some latency: sleeping
+ * and waking would take most of such a short wait. */
 #define SPIN_NS UINT64_C(100000)
 #define SPIN_OVERSUBSCRIBED_NS UINT64_C(60000)
 #define SPIN_LONG_NS UINT64_C(400000)
@@ -77,7 +77,7 @@ bool tsr__job_apply(tsr__job *job)
 /* The loop ----------------------------------------------------------------------------------------
  */
 
-/* Advances requests all messages of whose current round have completed. If `also_failed` is true,
+/* Advances the requests whose current round has no messages in flight. If `also_failed` is true,
  * also handles requests with a failed message. */
 static void advance_requests(tsr__job *job, bool also_failed)
 {

@@ -13,13 +13,13 @@
 bool tsr__job_progress(tsr__job *job);
 /* Calls tsr__job_progress until it returns false, but at most a few times. */
 void tsr__job_progress_all(tsr__job *job);
-/* Handles processes that have ended, and grace periods and deadlines that are over. Returns when it
- * must be called again. */
+/* Handles processes that have ended, and grace periods and deadlines that are over. Returns the
+ * time by which it must be called again. */
 uint64_t tsr__job_tick(tsr__job *job, uint64_t now_ns);
 /* Carries out the effects of state changes that failure/ has recorded: sends questions, reports a
  * failure to the other ranks, and cancels the failed communicator's requests. Blocks for at most 60
- * ms per request. Every function that may record such a change must call this before it returns to
- * the caller. Returns true if there were such changes. */
+ * ms per request. Every public function that may record such a change must call this before
+ * returning. Returns true if there were such changes. */
 bool tsr__job_apply(tsr__job *job);
 
 /* Starts a request. Its call must be set, and its schedule or shared-memory operation must be

@@ -58,7 +58,7 @@ typedef struct tsr__roster {
     uint32_t generation;
 } tsr__roster;
 
-/* Starts to listen. A failure to listen is not an error: its reason is kept, and the communicator
+/* Starts to listen. If that fails, this is not an error: `why` has the reason, and the communicator
  * cannot be shrunk. `info` says which networks the other ranks are on. */
 tsr_status tsr__recovery_open(const tsr__bootstrap_info *info, tsr__recovery **out) TSR_NODISCARD;
 void tsr__recovery_retain(tsr__recovery *recovery);

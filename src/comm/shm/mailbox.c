@@ -100,8 +100,8 @@ void tsr__mailbox_add(tsr__mailbox *mailbox, int peer, const tsr__mailbox_key *k
         mailbox->peers[peer].key = *key;
 }
 
-/* Opens the pipe of another process. Checks that it is the right one, because after that process
- * has closed the pipe, another file may have the same number. The pipe is opened for reading too,
+/* Opens the pipe of another process. Checks the inode, because after that process has closed the
+ * pipe, another file may have the same descriptor number. The pipe is opened for reading too,
  * although this process never reads from it. Otherwise a write after the owner has closed the pipe
  * would raise SIGPIPE. */
 static bool open_peer(peer_mailbox *other)

@@ -6,8 +6,8 @@
  * sizes every rank can compute. gather_v, scatter_v and all_to_all_v use messages instead.
  *
  * The transport does not depend on communicators and requests, sends no messages and never blocks.
- * After each step it gives its caller a tsr__shm_event, which says what the caller must do: wake a
- * rank, complete a request, or report a mismatch. One thread at a time. */
+ * Each call of tsr__shm_advance returns an event that tells the caller what to do: wake a rank,
+ * complete a request, or report a mismatch. One thread at a time. */
 #ifndef TSR_COMM_SHM_SHM_H
 #define TSR_COMM_SHM_SHM_H
 
@@ -24,7 +24,8 @@ typedef struct tsr__shm tsr__shm; /* the transport of one communicator */
 /* the memory of one process, for all its communicators */
 typedef struct tsr__shm_regions tsr__shm_regions;
 
-/* One collective operation. Its address must not change between tsr__shm_add and its completion. */
+/* One collective operation. The address of this struct must not change between tsr__shm_add and the
+ * completion of the operation. */
 typedef struct tsr__shm_operation {
     /* The caller sets these before tsr__shm_prepare. */
     /* The call of this operation, which the ranks compare. Must stay valid until the operation
@@ -33,8 +34,8 @@ typedef struct tsr__shm_operation {
     /* The transport executes each inner step of a call (algorithms/hierarchical.h) as one
      * operation. This is the number of the inner step in its call, from 0. */
     uint32_t step_number;
-    /* What the operation does. If it is an inner step, its kind, root and count may differ from
-     * those of the call. */
+    /* What the operation does. The kind, root and count of an inner step may differ from those of
+     * the call. */
     tsr__call_kind kind;
     int root;
     uint64_t count;
@@ -122,9 +123,9 @@ typedef struct tsr__shm_event {
 } tsr__shm_event;
 
 /* Appends an operation. Its `rounds` must be set, and its call's `sequence` and `history`
- * (collective_call.h) must be final. `before` is the communicator's previous call, which is
- * published with this one so that a mismatch can be explained; if it is not known, pass the
- * operation's own call. It must stay valid until the operation has completed. */
+ * (collective_call.h) must be final. `before` is the communicator's previous call, or the
+ * operation's own call if the previous one is not known. It is published too, so that a mismatch
+ * can be explained, and must stay valid until the operation has completed. */
 void tsr__shm_add(tsr__shm *shm, tsr__shm_operation *operation, const tsr__call *before);
 /* Publishes and consumes rounds as far as possible without blocking, but returns at the first
  * event. Returns true if it has published or consumed anything. After an event, call this function

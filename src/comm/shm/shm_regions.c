@@ -130,8 +130,7 @@ void tsr__shm_slot_retire(tsr__shm_regions *regions, int slot, uint32_t comm, co
     memcpy(state->readers, readers, (size_t)count * sizeof *readers);
 }
 
-/* Removes a rank from those that may still read a slot. The slot becomes free when there are none
- * left. */
+/* Removes a rank from the readers of a slot. A slot without readers is free. */
 static void drop_reader(slot_state *state, int reader)
 {
     for (int i = state->reader_count - 1; i >= 0; i--) {

@@ -2,8 +2,8 @@
  * consumes (reads from the slots of all ranks). A chunk is the elements that one round transfers.
  *
  * `send` and `recv` may be the same memory. So a rank publishes only elements of `send` that
- * consuming earlier rounds has not overwritten, and it consumes a round only after it has published
- * its own data of that round. */
+ * consuming earlier rounds has not overwritten, and publishes the data of a round before consuming
+ * that round. */
 #include <string.h>
 
 #include "base/checked.h"
@@ -26,7 +26,7 @@ static uint64_t chunk_count(const tsr__shm_operation *operation, uint64_t block,
     return start >= block ? 0 : tsr__min_u64(operation->chunk, block - start);
 }
 
-/* The part of a chunk that one rank reduces. It consists of complete cache lines. */
+/* The elements of a chunk that one rank reduces. A share consists of complete cache lines. */
 typedef struct share {
     uint64_t start, count;
 } share;
@@ -167,7 +167,7 @@ static void publish_reduction(tsr__shm *shm, const tsr__shm_operation *operation
         memcpy(to, from, (size_t)bytes_of(operation, chunk));
         return;
     }
-    /* Do not copy this rank's own share of the chunk, because only this rank reduces it, so no
+    /* Do not copy this rank's own share of the chunk: only this rank reduces that share, so no
      * other rank reads it. */
     const share own = share_of(chunk, shm->size, shm->rank);
     const uint64_t end = own.start + own.count;

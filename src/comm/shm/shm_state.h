@@ -24,8 +24,8 @@
 /* the results of a chunk of one rank are at most half of the input, rounded up */
 #define TSR__SHM_RESULT_BYTES (UINT32_C(132) << 10)
 
-/* One cache line: the sequence number of a buffer. It also holds the data if that is small, so that
- * both arrive together. */
+/* One cache line: the sequence number of a buffer and, if there are few bytes, the data itself, so
+ * that both arrive together. */
 typedef struct tsr__shm_line {
     _Atomic uint64_t sequence;
     uint64_t call_hash;
@@ -59,8 +59,8 @@ struct tsr__shm {
     int slot_index;        /* index of this rank's slot in its region */
     /* [size]: pointers to the contributions of all ranks, for one reduction at a time */
     const void **inputs;
-    /* number of the current round: this rank publishes it next or, if it has published it, waits
-     * until the others have */
+    /* number of the current round, which this rank publishes next, or has published and waits for
+     * the other ranks to publish */
     uint64_t sequence;
     int waiting_for; /* the lowest rank that is not known to have published this round */
     tsr__shm_operation *first, *last;

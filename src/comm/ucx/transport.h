@@ -24,7 +24,8 @@ typedef enum tsr__message_state {
     TSR__MESSAGE_LOST /* the peer is lost, or its connection was closed */
 } tsr__message_state;
 
-/* One send or receive. Its address must not change while it is in flight. */
+/* One send or receive. The address of this struct must not change while the message is in flight.
+ */
 typedef struct tsr__message {
     tsr__message_state state;
     int peer;
@@ -61,9 +62,9 @@ typedef struct tsr__transport_peer {
 } tsr__transport_peer;
 
 /* Makes the peers 0 … size − 1 known, except `self`, and copies their addresses. This rank connects
- * to a peer when it first sends it a message. It also connects when it first expects a message from
- * a peer whose process it does not watch (tsr__transport_watch), because it could not detect the
- * loss of that peer without a connection. */
+ * to a peer when it first sends a message to that peer, and when it first expects a message from a
+ * peer whose process is not watched (tsr__transport_watch): without a connection, the loss of that
+ * peer could not be detected. */
 tsr_status tsr__transport_set_peers(tsr__transport *transport, int self, int size,
                                     const tsr__transport_peer *peers) TSR_NODISCARD;
 /* Connects to a peer now. Does not block, because UCX establishes a connection when it is first
@@ -124,8 +125,8 @@ const char *tsr__transport_loss_reason(const tsr__transport *transport, int peer
 /* Returns whether this process cannot receive any more. In UCX's shared memory, each process has
  * one queue, into which all others write. If a process ends while it writes a message, the message
  * is never complete, and later messages are never read. Call this function repeatedly while nothing
- * moves, because it takes some time to distinguish such a message from one that is still being
- * written. */
+ * moves, because such a message can only be distinguished from one that is still being written
+ * after some time. */
 bool tsr__transport_is_stuck(tsr__transport *transport);
 
 /* For tests: from now on the transport behaves as if a process had left an incomplete message, so

@@ -104,10 +104,9 @@ static void close_worker(tsr__transport *transport)
         ucp_cleanup(transport->context);
 }
 
-/* Opens the context and the worker. UCX fails if /dev/shm has no room, although it could use System
- * V shared memory instead. So if there is no room, POSIX shared memory is disabled. If other
- * processes take the room after this check, the first attempt fails, and the function tries again
- * without POSIX shared memory. */
+/* Opens the context and the worker. If /dev/shm has no room, UCX fails instead of using System V
+ * shared memory. So POSIX shared memory is then disabled. If other processes take the room after
+ * this check, the first attempt fails, and the function tries again without POSIX shared memory. */
 static tsr_status open_worker(tsr__transport *transport, bool without_shared_memory)
 {
     const bool may_avoid_posix = !without_shared_memory && tsr__ucx_may_avoid_posix();

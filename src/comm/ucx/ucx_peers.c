@@ -77,9 +77,9 @@ bool tsr__transport_is_connected(const tsr__transport *transport, int peer)
     return transport->peers[peer].endpoint != NULL;
 }
 
-/* When UCX 1.13 has noticed that a peer closed a TCP connection through which this process only
- * receives, it frees the connection in the next progress call. If an endpoint takes over the
- * connection before that, UCX aborts the process. This function makes the progress calls. */
+/* After a peer has closed a TCP connection through which this process only receives, UCX 1.13 frees
+ * the connection in the next progress call. If an endpoint takes over the connection before that,
+ * UCX aborts the process. This function makes the progress calls. */
 static void progress_before_connecting(const tsr__transport *transport)
 {
     for (int i = 0; i < 2 && !transport->is_deaf; i++)

@@ -15,7 +15,7 @@
 /* The longest sleep. It is limited, because UCX detects lost peers only while it progresses. */
 #define MAX_SLEEP_NS (TSR__SECOND / 4)
 /* If a message in this process's queue is still incomplete after this time, its sender counts as
- * having ended while writing it. A running process completes a message much sooner. */
+ * having ended in the middle of writing. A running process completes a message much sooner. */
 #define STUCK_NS (TSR__SECOND / 5)
 
 /* UCX refuses to sleep when there is something to do. It also refuses while a message waits for
@@ -103,7 +103,8 @@ static void process_ended(tsr__peer *peer)
 {
     tsr__ucx_mark_lost(peer, "its process has ended");
     peer->ended = true;
-    peer->transport->is_readable = true; /* read the notes that the process sent before it ended */
+    peer->transport->is_readable =
+        true;             /* read what the process has sent to the mailbox before its end */
     close(peer->process); /* closing the pidfd also removes it from the epoll descriptor */
     peer->process = -1;
 }

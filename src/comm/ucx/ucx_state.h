@@ -34,7 +34,7 @@ struct tsr__transport {
     unsigned noticed;     /* number of lost peers */
     bool has_new_losses;  /* the endpoints of some lost peers are not closed yet */
     unsigned lost_closed; /* number of lost peers whose endpoints are closed */
-    /* when it was first seen that a message in the queue cannot be read; 0: there is none */
+    /* when a message in the queue was first found to be unreadable; 0: there is no such message */
     uint64_t stuck_since_ns;
     /* how often UCX has refused to sleep since a message last made progress */
     unsigned refusals;
@@ -57,9 +57,8 @@ tsr_status tsr__ucx_wake_open(tsr__transport *transport) TSR_NODISCARD;
 void tsr__ucx_wake_close(tsr__transport *transport);
 
 /* ucx_peers.c */
-/* Connects to a peer to which a message is to be sent, unless it is connected already. Returns
- * false if the peer is this process, if it is lost, or if connecting fails. If connecting fails,
- * the peer counts as lost. */
+/* Connects to a peer, unless there is a connection already. Returns false if the peer is this
+ * process or lost, or if connecting fails; the peer then counts as lost. */
 bool tsr__ucx_reach(tsr__peer *peer);
 /* Closes all connections. Blocks until `until_ns` at most. */
 void tsr__ucx_disconnect(tsr__transport *transport, uint64_t until_ns);
