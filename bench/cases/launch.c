@@ -18,7 +18,7 @@ typedef struct ticks {
     tsr_kernel *kernel;
     tsr_tensor *all, *one[COUNTERS];
     uint32_t expected[COUNTERS];
-    int used; /* number of counters in use; kernels use them one after another */
+    int used; /* number of counters that kernels use, round-robin */
 } ticks;
 
 static tsr_status tick(tsr_stream *stream, ticks *test, int counter)

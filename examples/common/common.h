@@ -46,8 +46,8 @@ tsr_status create_like(tsr_device *device, const tsr_tensor *like, tsr_tensor **
  * standard output could not be written completely. */
 int checked_output(const char *program, int code);
 
-/* Writes the path of the file `name` in the folder of the file `beside`. Returns false if it is
- * longer than `size` bytes. */
+/* Writes the path of the file `name` in the folder of the file `beside`, as a string of at most
+ * `size` bytes, including the final zero. Returns false if the path does not fit. */
 bool path_beside(const char *beside, const char *name, size_t size, char *path);
 
 #endif

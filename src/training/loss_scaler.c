@@ -5,7 +5,7 @@
 #include "base/struct_size.h"
 #include "tessera/training.h"
 
-static float given(float value, float standard)
+static float or_default(float value, float standard)
 {
     return value == 0 ? standard : value;
 }
@@ -15,11 +15,11 @@ tsr_status tsr_loss_scaler_init(tsr_loss_scaler *scaler, const tsr_loss_scaler_p
     TSR__TAKE(tsr_loss_scaler_params, params);
     TSR__REQUIRE(scaler, "loss_scaler: scaler is NULL");
     const tsr_loss_scaler made = {
-        .scale = given(params->scale, 65536),
-        .growth = given(params->growth, 2),
-        .backoff = given(params->backoff, 0.5f),
-        .smallest = given(params->smallest, 1),
-        .largest = given(params->largest, 16777216),
+        .scale = or_default(params->scale, 65536),
+        .growth = or_default(params->growth, 2),
+        .backoff = or_default(params->backoff, 0.5f),
+        .smallest = or_default(params->smallest, 1),
+        .largest = or_default(params->largest, 16777216),
         .interval = params->interval == 0 ? 2000 : params->interval,
     };
     TSR__REQUIRE(

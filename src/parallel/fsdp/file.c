@@ -76,8 +76,8 @@ static tsr__training_file file_of(const tsr_fsdp *model, const char *who, const 
     };
 }
 
-static tsr_status prepare(tsr_fsdp *model, const char *who, bool model_only,
-                          tsr__training_list *list)
+static tsr_status prepare_entries(tsr_fsdp *model, const char *who, bool model_only,
+                                  tsr__training_list *list)
 {
     TSR__TRY(tsr__fsdp_synchronise(model, who));
     return tsr__fsdp_list(model, model_only, list);
@@ -88,7 +88,7 @@ tsr_status tsr_fsdp_save(tsr_fsdp *model, const char *path, const tsr_fsdp_file_
     TSR__REQUIRE(model, "fsdp_save: model is NULL");
     TSR__TAKE(tsr_fsdp_file_params, params);
     tsr__training_list list = {0};
-    tsr_status status = prepare(model, "fsdp_save", params->model_only, &list);
+    tsr_status status = prepare_entries(model, "fsdp_save", params->model_only, &list);
     const tsr__training_file file = file_of(model, "fsdp_save", path, params);
     status = tsr__training_save(&file, status, &list, params->metadata);
     tsr__training_list_finish(&list);
@@ -100,7 +100,7 @@ tsr_status tsr_fsdp_load(tsr_fsdp *model, const char *path, const tsr_fsdp_file_
     TSR__REQUIRE(model, "fsdp_load: model is NULL");
     TSR__TAKE(tsr_fsdp_file_params, params);
     tsr__training_list list = {0};
-    tsr_status status = prepare(model, "fsdp_load", params->model_only, &list);
+    tsr_status status = prepare_entries(model, "fsdp_load", params->model_only, &list);
     tsr__training_file file = file_of(model, "fsdp_load", path, params);
     status = tsr__training_load(&file, status, &list);
     tsr__training_list_finish(&list);

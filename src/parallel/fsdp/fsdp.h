@@ -1,8 +1,7 @@
 /* The internal functions of sharded parameters (FSDP). A unit is a set of parameters that are
  * gathered together. A slot is memory for all full parameters of one unit.
  *
- *     create.c     creates a model: its units and their parameters
- *     plan.c       the plan, and each parameter's ranges
+ *     create.c     creates a model: its units, their parameters, and the plan
  *     memory.c     the layout of shards and slots in memory
  *     pool.c       device memory for shards
  *     values.c     initial values
@@ -26,11 +25,11 @@
 #define TSR__FSDP_ALIGN 64 /* alignment in bytes of parameters in a slot or pool */
 
 typedef struct tsr__fsdp_param {
-    /* The parameter as the caller sees it. Its `tensor` and `grad` are NULL while the unit is not
-     * in use. */
+    /* The parameter as the caller sees it; `tensor` and `grad` are NULL while the unit is not in
+     * use. */
     tsr_parameter seen;
     char *name;
-    int64_t shape[TSR_MAX_DIMS]; /* the shape of this rank's part of the layer's parameter */
+    int64_t shape[TSR_MAX_DIMS]; /* the shape of the parameter in this rank's layer */
     uint64_t count;              /* number of elements of `shape` */
     tsr_shard_range range;       /* the range of these elements that this rank keeps */
     bool resident;               /* every rank keeps all elements */
@@ -72,15 +71,15 @@ typedef struct tsr__fsdp_chunk {
 } tsr__fsdp_chunk;
 
 /* pool.c: the memory for all shards of one kind. It consists of chunks, which are tensors, and each
- * chunk is divided into parts. */
+ * chunk is divided into regions, one for each shard. */
 typedef struct tsr__fsdp_pool {
-    uint64_t most; /* the most bytes of a chunk; a larger part has a chunk of its own */
+    uint64_t most; /* the most bytes of a chunk; a larger region has a chunk of its own */
     size_t count, capacity;
     tsr__fsdp_chunk *chunks;
     uint64_t shard_bytes; /* the bytes of shards; resident parameters follow, and are not counted */
     bool made;            /* the chunks have memory */
-    size_t at;            /* the chunk of the next part */
-    uint64_t at_bytes;    /* the position of the next part in its chunk */
+    size_t next_chunk;    /* the chunk of the next region */
+    uint64_t next_bytes;  /* the position of the next region in its chunk */
 } tsr__fsdp_pool;
 
 /* The memory of a set of shards: this rank's own, or the copies of another rank's. */
@@ -164,10 +163,10 @@ struct tsr_fsdp {
     tsr_fsdp_memory memory;
 };
 
-/* pool.c: Creates the next part of a pool. If the pool has no memory yet, only counts the bytes
- * that the part needs. */
-tsr_status tsr__fsdp_part(tsr__fsdp_pool *pool, tsr_dtype dtype, uint64_t elements,
-                          tsr_tensor **out) TSR_NODISCARD;
+/* pool.c: Creates the next region of a pool. If the pool has no memory yet, only counts the bytes
+ * that the region needs. */
+tsr_status tsr__fsdp_pool_region(tsr__fsdp_pool *pool, tsr_dtype dtype, uint64_t elements,
+                                 tsr_tensor **out) TSR_NODISCARD;
 tsr_status tsr__fsdp_pool_make(tsr__fsdp_pool *pool, tsr_device *device) TSR_NODISCARD;
 void tsr__fsdp_pool_finish(tsr__fsdp_pool *pool);
 /* Creates a view with this dtype and shape that starts at byte `at_bytes` of `memory`, whose dtype
@@ -177,10 +176,9 @@ tsr_status tsr__fsdp_view(const tsr_tensor *memory, uint64_t at_bytes, tsr_dtype
 tsr_status tsr__fsdp_memory_new(tsr_device *device, uint64_t bytes, tsr_tensor **out) TSR_NODISCARD;
 uint64_t tsr__fsdp_pool_bytes(const tsr__fsdp_pool *pool);
 uint64_t tsr__fsdp_padded(uint64_t bytes);
-/* Returns the number of elements from the start of a part to the start of the next part. The number
- * is the same for all dtypes. So parameters that are adjacent in one pool are adjacent in every
- * pool. */
-uint64_t tsr__fsdp_part_elements(uint64_t elements);
+/* Returns the stride from a region to the next one, in elements. It is the same for all dtypes, so
+ * that parameters that are adjacent in one pool are adjacent in every pool. */
+uint64_t tsr__fsdp_region_elements(uint64_t elements);
 
 /* Returns the parameter as the caller has passed it, in a layer or by itself. */
 static inline const tsr_parameter *tsr__fsdp_given(const tsr_fsdp_unit *unit, int index)
@@ -188,21 +186,14 @@ static inline const tsr_parameter *tsr__fsdp_given(const tsr_fsdp_unit *unit, in
     return unit->layer ? tsr_layer_parameter(unit->layer, index) : &unit->parameters[index];
 }
 
-/* plan.c: tsr__fsdp_take_plan copies the caller's plan or computes one. tsr__fsdp_compare_plans
- * checks that all ranks have the same plan. tsr__fsdp_take_ranges sets the ranges of each
- * parameter. */
-tsr_status tsr__fsdp_take_plan(tsr_fsdp *model, const tsr_fsdp_params *params) TSR_NODISCARD;
-tsr_status tsr__fsdp_compare_plans(tsr_fsdp *model) TSR_NODISCARD;
-tsr_status tsr__fsdp_take_ranges(tsr_fsdp *model) TSR_NODISCARD;
-
 /* memory.c: tsr__fsdp_in_memory returns the shards of a set, params[param_count], in the order of
  * their memory: first those of all matrices, that is, of parameters with two or more dimensions,
  * and then those of all others. An optimizer step often treats the two kinds differently, and this
  * way each kind is one range. Resident parameters come last, also with matrices first. So
- * everything that is copied to another rank is one range, too. `at` is 0 to tsr__fsdp_places − 1.
- * Returns NULL if there is no shard at this place. */
+ * everything that is copied to another rank is one range, too. `place` is 0 to tsr__fsdp_places
+ * − 1. Returns NULL if there is no shard at this place. */
 int tsr__fsdp_places(const tsr_fsdp *model);
-tsr__fsdp_param *tsr__fsdp_in_memory(const tsr_fsdp *model, tsr__fsdp_param *params, int at);
+tsr__fsdp_param *tsr__fsdp_in_memory(const tsr_fsdp *model, tsr__fsdp_param *params, int place);
 tsr_status tsr__fsdp_make_slots(tsr_fsdp *model) TSR_NODISCARD;
 /* Allocates the shards of a set. The caller has set their ranges, and whether they are resident. */
 tsr_status tsr__fsdp_make_shards(tsr_fsdp *model, tsr__fsdp_param *params,
@@ -285,15 +276,15 @@ tsr_status tsr__fsdp_create_model(const tsr_fsdp_params *params, bool with_value
  * layer's unit is in use. Cannot fail. */
 void tsr__fsdp_take_layers(tsr_fsdp *model);
 
-/* move.c: the model that is divided again, and the ranks that have parts of it. Ranks are those of
+/* move.c: the model that is divided again, and the ranks that have shards of it. Ranks are those of
  * the new model's group, except where a comment says otherwise. */
 typedef struct tsr__fsdp_move {
-    const tsr_fsdp *from; /* NULL: this rank has no part of the old model */
+    const tsr_fsdp *from; /* NULL: this rank has no shards of the old model */
     tsr_fsdp *to;
     const tsr_shard_plan *plan; /* the plan of `from`; all ranks have it */
     int from_size;
     const int *providers; /* [from_size]: the rank that sends each old rank's shards; -1: none */
-    const bool *has;      /* [to->size]: whether each rank has a part of `from` */
+    const bool *has;      /* [to->size]: whether each rank has shards of `from` */
 } tsr__fsdp_move;
 /* Sends the values and the state of all shards to the ranks of `to` that keep the shards or their
  * copies. Collective. */

@@ -14,18 +14,18 @@ static tsr_status new_extra(tsr_fsdp *model, tsr__fsdp_param *p)
 
 /* Takes a free slot. If there is none, takes one whose gradients are being reduced, and blocks
  * until that is done. The search begins at `grad_next`. */
-static tsr_status take_slot(tsr_fsdp *model, int unit)
+static tsr_status take_grad_slot(tsr_fsdp *model, int unit)
 {
     int index = -1;
     for (int i = 0; i < model->slot_count; i++) {
-        const int at = (model->grad_next + i) % model->slot_count;
-        const int other = model->grad_slots[at].unit;
+        const int candidate = (model->grad_next + i) % model->slot_count;
+        const int other = model->grad_slots[candidate].unit;
         if (other < 0) {
-            index = at;
+            index = candidate;
             break;
         }
         if (index < 0 && !model->units[other].in_use)
-            index = at;
+            index = candidate;
     }
     TSR__REQUIRE(index >= 0, "fsdp_begin: %d units are in use; there is no memory for another one",
                  model->slot_count);
@@ -56,7 +56,7 @@ tsr_status tsr__fsdp_take_grads(tsr_fsdp *model, int unit)
     model->progress = TSR__FSDP_IDLE;
     TSR__TRY(tsr__fsdp_collect(model, unit));
     if (u->slotted)
-        TSR__TRY(take_slot(model, unit));
+        TSR__TRY(take_grad_slot(model, unit));
     for (int i = u->first; i < u->first + u->count; i++) {
         tsr_status status = view_grad(model, u, &model->params[i]);
         if (status != TSR_OK) {
@@ -67,7 +67,7 @@ tsr_status tsr__fsdp_take_grads(tsr_fsdp *model, int unit)
     return TSR_OK;
 }
 
-static void leave_slot(tsr_fsdp *model, tsr__fsdp_unit *u)
+static void release_grad_slot(tsr_fsdp *model, tsr__fsdp_unit *u)
 {
     if (u->grad_slot >= 0)
         model->grad_slots[u->grad_slot].unit = -1;
@@ -87,7 +87,7 @@ void tsr__fsdp_drop_grads(tsr_fsdp *model, int unit)
     tsr__fsdp_unit *u = &model->units[unit];
     for (int i = u->first; i < u->first + u->count; i++)
         drop_grad(&model->params[i]);
-    leave_slot(model, u);
+    release_grad_slot(model, u);
 }
 
 /* Reducing ----------------------------------------------------------------------------------- */
@@ -192,7 +192,7 @@ tsr_status tsr__fsdp_collect(tsr_fsdp *model, int unit)
         if (first == TSR_OK)
             first = status;
     }
-    leave_slot(model, u);
+    release_grad_slot(model, u);
     if (any && first == TSR_OK)
         first = tsr__fsdp_send_ahead(model, unit);
     return first;

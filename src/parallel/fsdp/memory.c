@@ -3,7 +3,7 @@
 
 #include "base/checked.h"
 
-static int moments(const tsr_fsdp *model)
+static int moment_count(const tsr_fsdp *model)
 {
     return model->optimizer == TSR_OPTIMIZER_ADAMW                    ? 2
            : model->optimizer == TSR_OPTIMIZER_SGD && model->momentum ? 1
@@ -20,11 +20,11 @@ int tsr__fsdp_places(const tsr_fsdp *model)
     return 4 * model->param_count;
 }
 
-tsr__fsdp_param *tsr__fsdp_in_memory(const tsr_fsdp *model, tsr__fsdp_param *params, int at)
+tsr__fsdp_param *tsr__fsdp_in_memory(const tsr_fsdp *model, tsr__fsdp_param *params, int place)
 {
-    const int part = at / model->param_count;
-    tsr__fsdp_param *p = &params[at % model->param_count];
-    return (p->seen.ndim >= 2) == (part % 2 == 0) && p->resident == (part >= 2) ? p : NULL;
+    const int quarter = place / model->param_count;
+    tsr__fsdp_param *p = &params[place % model->param_count];
+    return (p->seen.ndim >= 2) == (quarter % 2 == 0) && p->resident == (quarter >= 2) ? p : NULL;
 }
 
 typedef tsr_status place_fn(const tsr_fsdp *model, tsr__fsdp_pools *pools, tsr__fsdp_param *p);
@@ -32,34 +32,37 @@ typedef tsr_status place_fn(const tsr_fsdp *model, tsr__fsdp_pools *pools, tsr__
 static tsr_status place_value(const tsr_fsdp *model, tsr__fsdp_pools *pools, tsr__fsdp_param *p)
 {
     (void)model;
-    return tsr__fsdp_part(&pools->values, p->seen.dtype, p->range.count, &p->value);
+    return tsr__fsdp_pool_region(&pools->values, p->seen.dtype, p->range.count, &p->value);
 }
 
 static tsr_status place_grad(const tsr_fsdp *model, tsr__fsdp_pools *pools, tsr__fsdp_param *p)
 {
-    return tsr__fsdp_part(&pools->gradients, model->grad_dtype, p->range.count, &p->grad);
+    return tsr__fsdp_pool_region(&pools->gradients, model->grad_dtype, p->range.count, &p->grad);
 }
 
 static tsr_status place_master(const tsr_fsdp *model, tsr__fsdp_pools *pools, tsr__fsdp_param *p)
 {
-    return has_master(model, p) ? tsr__fsdp_part(&pools->state, TSR_F32, p->range.count, &p->master)
-                                : TSR_OK;
+    return has_master(model, p)
+               ? tsr__fsdp_pool_region(&pools->state, TSR_F32, p->range.count, &p->master)
+               : TSR_OK;
 }
 
 static tsr_status place_moment1(const tsr_fsdp *model, tsr__fsdp_pools *pools, tsr__fsdp_param *p)
 {
-    return moments(model) > 0 ? tsr__fsdp_part(&pools->state, TSR_F32, p->range.count, &p->moment1)
-                              : TSR_OK;
+    return moment_count(model) > 0
+               ? tsr__fsdp_pool_region(&pools->state, TSR_F32, p->range.count, &p->moment1)
+               : TSR_OK;
 }
 
 static tsr_status place_moment2(const tsr_fsdp *model, tsr__fsdp_pools *pools, tsr__fsdp_param *p)
 {
-    return moments(model) > 1 ? tsr__fsdp_part(&pools->state, TSR_F32, p->range.count, &p->moment2)
-                              : TSR_OK;
+    return moment_count(model) > 1
+               ? tsr__fsdp_pool_region(&pools->state, TSR_F32, p->range.count, &p->moment2)
+               : TSR_OK;
 }
 
-/* Lays out the shards, or the resident parameters if `resident` is true. Parts of one kind, such as
- * all values, follow each other. */
+/* Lays out the shards, or the resident parameters if `resident` is true. Regions of one kind, such
+ * as all values, follow each other. */
 static tsr_status lay_out_half(const tsr_fsdp *model, bool resident, tsr__fsdp_param *params,
                                tsr__fsdp_pools *pools)
 {
@@ -67,15 +70,15 @@ static tsr_status lay_out_half(const tsr_fsdp *model, bool resident, tsr__fsdp_p
     const int count = model->optimizer == TSR_OPTIMIZER_NONE ? 1 : 5;
     const int half = tsr__fsdp_places(model) / 2, first = resident ? half : 0;
     for (int k = 0; k < count; k++)
-        for (int at = first; at < first + half; at++) {
-            tsr__fsdp_param *p = tsr__fsdp_in_memory(model, params, at);
+        for (int place = first; place < first + half; place++) {
+            tsr__fsdp_param *p = tsr__fsdp_in_memory(model, params, place);
             if (p)
                 TSR__TRY(kinds[k](model, pools, p));
         }
     return TSR_OK;
 }
 
-/* This function is called twice: first it counts the memory, and then it creates the tensors. */
+/* Called twice: the first call counts the memory, the second creates the tensors. */
 static tsr_status lay_out(const tsr_fsdp *model, tsr__fsdp_param *params, tsr__fsdp_pools *pools)
 {
     tsr__fsdp_pool *each[] = {&pools->values, &pools->gradients, &pools->state};
@@ -156,7 +159,7 @@ static void add_shard(const tsr_fsdp *model, const tsr__fsdp_param *p, uint64_t 
     if (model->optimizer == TSR_OPTIMIZER_NONE)
         return;
     *gradients += p->range.count * tsr_dtype_size(model->grad_dtype);
-    *optimizer += p->range.count * 4 * (uint64_t)(moments(model) + has_master(model, p));
+    *optimizer += p->range.count * 4 * (uint64_t)(moment_count(model) + has_master(model, p));
 }
 
 void tsr__fsdp_add_up(tsr_fsdp *model)

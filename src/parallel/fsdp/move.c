@@ -38,7 +38,7 @@ static int range_count(const tsr__fsdp_move *m, int param)
 }
 
 /* Returns the rank that sends elements of range `q` to `rank`. */
-static int provider(const tsr__fsdp_move *m, int param, int q, int rank)
+static int provider_of(const tsr__fsdp_move *m, int param, int q, int rank)
 {
     if (!was_resident(m, param))
         return m->providers[q];
@@ -55,8 +55,8 @@ static int provider(const tsr__fsdp_move *m, int param, int q, int rank)
 
 /* Returns the range that `rank` gets: that of its own shard or, with `copies`, that of the shard of
  * which it keeps a copy. */
-static tsr_status wanted(const tsr__fsdp_move *m, int param, int rank, bool copies,
-                         tsr_shard_range *out)
+static tsr_status wanted_range(const tsr__fsdp_move *m, int param, int rank, bool copies,
+                               tsr_shard_range *out)
 {
     const tsr_fsdp *to = m->to;
     *out = (tsr_shard_range){0};
@@ -67,7 +67,7 @@ static tsr_status wanted(const tsr__fsdp_move *m, int param, int rank, bool copi
     return tsr_shard_plan_range(to->plan, (uint64_t)param, of, out);
 }
 
-static tsr_shard_range overlap(tsr_shard_range a, tsr_shard_range b)
+static tsr_shard_range common_range(tsr_shard_range a, tsr_shard_range b)
 {
     const uint64_t start = tsr__max_u64(a.start, b.start);
     const uint64_t end = tsr__min_u64(a.start + a.count, b.start + b.count);
@@ -77,29 +77,29 @@ static tsr_shard_range overlap(tsr_shard_range a, tsr_shard_range b)
 /* Returns which elements of the shard of the old rank `q` the rank `from` sends to `to`: those that
  * are in the new shard of `to` or, with `copies`, in the shard of which `to` keeps a copy. The
  * range is empty if another rank sends them. */
-static tsr_status part(const tsr__fsdp_move *m, int param, bool copies, int q, int from, int to,
-                       tsr_shard_range *out)
+static tsr_status range_to_move(const tsr__fsdp_move *m, int param, bool copies, int q, int from,
+                                int to, tsr_shard_range *out)
 {
     tsr_shard_range old, new;
     *out = (tsr_shard_range){0};
-    if (provider(m, param, q, to) != from)
+    if (provider_of(m, param, q, to) != from)
         return TSR_OK;
     TSR__TRY(tsr_shard_plan_range(m->plan, (uint64_t)param, q, &old));
-    TSR__TRY(wanted(m, param, to, copies, &new));
-    *out = overlap(old, new);
+    TSR__TRY(wanted_range(m, param, to, copies, &new));
+    *out = common_range(old, new);
     return TSR_OK;
 }
 
 /* Returns this rank's memory of range `q` of the old model. */
-static const tsr__fsdp_param *source(const tsr__fsdp_move *m, int param, int q)
+static const tsr__fsdp_param *source_param(const tsr__fsdp_move *m, int param, int q)
 {
     const bool own = was_resident(m, param) || q == m->from->rank;
     return own ? &m->from->params[param] : &m->from->replica.params[param];
 }
 
 /* Copies elements between host memory and shards: the values, and then each kind of state. */
-static tsr_status copy_part(tsr_stream *stream, const tsr__fsdp_param *p, tsr_shard_range range,
-                            bool upload, uint8_t *data)
+static tsr_status copy_elements(tsr_stream *stream, const tsr__fsdp_param *p, tsr_shard_range range,
+                                bool upload, uint8_t *data)
 {
     tsr_tensor *kinds[KINDS];
     kinds_of(p, kinds);
@@ -135,8 +135,8 @@ static tsr_status count_bytes(const tsr__fsdp_move *m, int param, bool copies, e
         x->sent_bytes[r] = x->received_bytes[r] = 0;
         for (int q = 0; q < range_count(m, param); q++) {
             tsr_shard_range out, in;
-            TSR__TRY(part(m, param, copies, q, me, r, &out));
-            TSR__TRY(part(m, param, copies, q, r, me, &in));
+            TSR__TRY(range_to_move(m, param, copies, q, me, r, &out));
+            TSR__TRY(range_to_move(m, param, copies, q, r, me, &in));
             x->sent_bytes[r] += out.count * each;
             x->received_bytes[r] += in.count * each;
         }
@@ -148,32 +148,32 @@ static tsr_status count_bytes(const tsr__fsdp_move *m, int param, bool copies, e
     return TSR_OK;
 }
 
-static tsr_status pack(const tsr__fsdp_move *m, int param, bool copies, uint8_t *data)
+static tsr_status pack_param(const tsr__fsdp_move *m, int param, bool copies, uint8_t *data)
 {
     const uint64_t each = element_bytes(&m->to->params[param]);
     for (int r = 0; r < m->to->size; r++)
         for (int q = 0; q < range_count(m, param); q++) {
             tsr_shard_range range;
-            TSR__TRY(part(m, param, copies, q, m->to->rank, r, &range));
+            TSR__TRY(range_to_move(m, param, copies, q, m->to->rank, r, &range));
             if (range.count == 0)
                 continue;
-            TSR__TRY(copy_part(m->to->stream, source(m, param, q), range, false, data));
+            TSR__TRY(copy_elements(m->to->stream, source_param(m, param, q), range, false, data));
             data += range.count * each;
         }
     return TSR_OK;
 }
 
-static tsr_status unpack(const tsr__fsdp_move *m, int param, bool copies, uint8_t *data)
+static tsr_status unpack_param(const tsr__fsdp_move *m, int param, bool copies, uint8_t *data)
 {
     const uint64_t each = element_bytes(&m->to->params[param]);
     const tsr__fsdp_param *p = copies ? &m->to->replica.params[param] : &m->to->params[param];
     for (int r = 0; r < m->to->size; r++)
         for (int q = 0; q < range_count(m, param); q++) {
             tsr_shard_range range;
-            TSR__TRY(part(m, param, copies, q, r, m->to->rank, &range));
+            TSR__TRY(range_to_move(m, param, copies, q, r, m->to->rank, &range));
             if (range.count == 0)
                 continue;
-            TSR__TRY(copy_part(m->to->stream, p, range, true, data));
+            TSR__TRY(copy_elements(m->to->stream, p, range, true, data));
             data += range.count * each;
         }
     return TSR_OK;
@@ -186,15 +186,15 @@ static tsr_status move_param(const tsr__fsdp_move *m, int param, bool copies, ex
 {
     TSR__TRY(count_bytes(m, param, copies, x));
     if (*mine == TSR_OK)
-        *mine = pack(m, param, copies, x->sent);
+        *mine = pack_param(m, param, copies, x->sent);
     TSR__TRY(tsr_comm_all_to_all_v(tsr_group_comm(m->to->group), x->sent, x->sent_bytes,
                                    x->received, x->received_bytes, TSR_U8));
     if (*mine == TSR_OK)
-        *mine = unpack(m, param, copies, x->received);
+        *mine = unpack_param(m, param, copies, x->received);
     return TSR_OK;
 }
 
-static tsr_status allocate(const tsr__fsdp_move *m, exchange *x)
+static tsr_status allocate_exchange(const tsr__fsdp_move *m, exchange *x)
 {
     const int sets = m->to->replica.comm ? 2 : 1;
     x->sent_bytes = tsr__calloc((size_t)m->to->size, sizeof *x->sent_bytes);
@@ -209,7 +209,7 @@ static tsr_status allocate(const tsr__fsdp_move *m, exchange *x)
     return x->sent && x->received ? TSR_OK : TSR_ERR_NO_MEMORY;
 }
 
-static tsr_status move_with(const tsr__fsdp_move *m, exchange *x, tsr_status *mine)
+static tsr_status move_params(const tsr__fsdp_move *m, exchange *x, tsr_status *mine)
 {
     const int sets = m->to->replica.comm ? 2 : 1;
     for (int set = 0; set < sets; set++)
@@ -223,9 +223,9 @@ tsr_status tsr__fsdp_move_all(const tsr__fsdp_move *move)
     exchange x = {0};
     tsr_status mine = TSR_OK;
     tsr_status status =
-        tsr__checkpoint_agree(tsr_group_comm(move->to->group), who, allocate(move, &x));
+        tsr__checkpoint_agree(tsr_group_comm(move->to->group), who, allocate_exchange(move, &x));
     if (status == TSR_OK)
-        status = move_with(move, &x, &mine);
+        status = move_params(move, &x, &mine);
     tsr__free(x.sent_bytes);
     tsr__free(x.received_bytes);
     tsr__free(x.sent);

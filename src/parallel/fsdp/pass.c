@@ -65,7 +65,7 @@ static tsr_status gather_ahead(tsr_fsdp *model, int unit, tsr_pass pass)
     return TSR_OK;
 }
 
-static tsr_status begin(tsr_fsdp *model, int unit, tsr_pass pass)
+static tsr_status begin_unit(tsr_fsdp *model, int unit, tsr_pass pass)
 {
     const int step = pass == TSR_PASS_FORWARD ? 1 : -1;
     bool room = false;
@@ -95,13 +95,13 @@ tsr_status tsr_fsdp_begin(tsr_fsdp *model, int unit, tsr_pass pass)
                  "fsdp_begin: a model without an optimizer has no backward pass");
     TSR__REQUIRE(!model->units[unit].in_use, "fsdp_begin: unit %d is in use", unit);
     model->units[unit].pass = pass;
-    tsr_status status = begin(model, unit, pass);
+    tsr_status status = begin_unit(model, unit, pass);
     if (status != TSR_OK)
         end_use(model, unit);
     return status;
 }
 
-static tsr_status end(tsr_fsdp *model, int unit, bool reduce)
+static tsr_status end_unit(tsr_fsdp *model, int unit, bool reduce)
 {
     const bool backward = model->units[unit].pass == TSR_PASS_BACKWARD;
     end_use(model, unit);
@@ -117,7 +117,7 @@ tsr_status tsr_fsdp_end(tsr_fsdp *model, int unit)
 {
     TSR__TRY(check_unit(model, "fsdp_end", unit));
     TSR__REQUIRE(model->units[unit].in_use, "fsdp_end: unit %d is not in use", unit);
-    return end(model, unit, true);
+    return end_unit(model, unit, true);
 }
 
 /* Layers ------------------------------------------------------------------------------------- */
@@ -129,7 +129,7 @@ tsr_status tsr_fsdp_forward(tsr_fsdp *model, int unit, const tsr_tensor *x, tsr_
     TSR__REQUIRE(model->units[unit].layer, "fsdp_forward: unit %d is not a layer", unit);
     TSR__TRY(tsr_fsdp_begin(model, unit, TSR_PASS_FORWARD));
     tsr_status status = tsr_layer_forward(model->units[unit].layer, x, saved, y);
-    (void)!end(model, unit, true);
+    (void)!end_unit(model, unit, true);
     return status;
 }
 
@@ -145,7 +145,7 @@ tsr_status tsr_fsdp_backward(tsr_fsdp *model, int unit, const tsr_layer_saved *s
                  layer->who, unit);
     TSR__TRY(tsr_fsdp_begin(model, unit, TSR_PASS_BACKWARD));
     tsr_status status = tsr_layer_backward(layer, saved, dy, dx ? &gradient : NULL);
-    tsr_status ended = end(model, unit, status == TSR_OK);
+    tsr_status ended = end_unit(model, unit, status == TSR_OK);
     if (status == TSR_OK)
         status = ended;
     if (status != TSR_OK)

@@ -1,6 +1,7 @@
-/* Device memory for all shards of one kind. The memory consists of as few tensors as the device's
- * limit for one allocation allows, and is divided into parts. The caller goes through all parts
- * twice: first to count the memory, and then to create the parts. */
+/* Device memory for all shards of one kind. The memory consists of as few tensors (chunks) as the
+ * device's limit for one allocation allows. Each chunk is divided into regions, one for each shard.
+ * The caller asks for all regions twice: first the memory is counted, then the regions are created.
+ */
 #include "parallel/fsdp/fsdp.h"
 
 #include "base/alloc.h"
@@ -11,7 +12,7 @@ uint64_t tsr__fsdp_padded(uint64_t bytes)
     return tsr__align_up_u64(bytes, TSR__FSDP_ALIGN);
 }
 
-uint64_t tsr__fsdp_part_elements(uint64_t elements)
+uint64_t tsr__fsdp_region_elements(uint64_t elements)
 {
     const uint64_t smallest_bytes = 2; /* the smallest size of an element */
     return tsr__align_up_u64(elements, TSR__FSDP_ALIGN / smallest_bytes);
@@ -26,7 +27,7 @@ tsr_status tsr__fsdp_view(const tsr_tensor *memory, uint64_t at_bytes, tsr_dtype
     return tsr_tensor_view(memory, &layout, out);
 }
 
-static tsr_status count(tsr__fsdp_pool *pool, uint64_t bytes)
+static tsr_status count_region(tsr__fsdp_pool *pool, uint64_t bytes)
 {
     tsr__fsdp_chunk *last = pool->count > 0 ? &pool->chunks[pool->count - 1] : NULL;
     if (last && (last->bytes == 0 || last->bytes + bytes <= pool->most)) {
@@ -41,19 +42,19 @@ static tsr_status count(tsr__fsdp_pool *pool, uint64_t bytes)
     return TSR_OK;
 }
 
-tsr_status tsr__fsdp_part(tsr__fsdp_pool *pool, tsr_dtype dtype, uint64_t elements,
-                          tsr_tensor **out)
+tsr_status tsr__fsdp_pool_region(tsr__fsdp_pool *pool, tsr_dtype dtype, uint64_t elements,
+                                 tsr_tensor **out)
 {
-    const uint64_t bytes = tsr__fsdp_part_elements(elements) * tsr_dtype_size(dtype);
+    const uint64_t bytes = tsr__fsdp_region_elements(elements) * tsr_dtype_size(dtype);
     if (!pool->made)
-        return count(pool, bytes);
-    if (pool->at_bytes + bytes > pool->chunks[pool->at].bytes) {
-        pool->at++;
-        pool->at_bytes = 0;
+        return count_region(pool, bytes);
+    if (pool->next_bytes + bytes > pool->chunks[pool->next_chunk].bytes) {
+        pool->next_chunk++;
+        pool->next_bytes = 0;
     }
-    const uint64_t at_bytes = pool->at_bytes;
-    pool->at_bytes += bytes;
-    return tsr__fsdp_view(pool->chunks[pool->at].memory, at_bytes, dtype, 1,
+    const uint64_t at_bytes = pool->next_bytes;
+    pool->next_bytes += bytes;
+    return tsr__fsdp_view(pool->chunks[pool->next_chunk].memory, at_bytes, dtype, 1,
                           (int64_t[]){(int64_t)elements}, out);
 }
 

@@ -74,7 +74,7 @@ static tsr_status choose_model(tsr_fsdp *model, rebuilding *b)
     return TSR_OK;
 }
 
-static report report_of(const tsr_fsdp *model)
+static report make_report(const tsr_fsdp *model)
 {
     if (!model)
         return (report){0};
@@ -91,7 +91,7 @@ static report report_of(const tsr_fsdp *model)
 
 static tsr_status exchange_reports(rebuilding *b)
 {
-    report mine = report_of(b->from);
+    report mine = make_report(b->from);
     b->reports = tsr__calloc((size_t)b->size, sizeof *b->reports);
     b->has = tsr__calloc((size_t)b->size, sizeof *b->has);
     TSR__TRY(
@@ -111,7 +111,7 @@ static tsr_status exchange_reports(rebuilding *b)
 
 /* Returns the latest step that the rank of this report, or another rank of its old group, may have
  * made. */
-static int64_t reached(const report *r)
+static int64_t latest_step(const report *r)
 {
     return r->steps + (r->progress == TSR__FSDP_MET);
 }
@@ -128,8 +128,8 @@ static tsr_status agree_on_step(rebuilding *b)
     int latest = b->root;
     b->step = 0;
     for (int r = 0; r < b->size; r++)
-        if (b->has[r] && reached(&b->reports[r]) > b->step) {
-            b->step = reached(&b->reports[r]);
+        if (b->has[r] && latest_step(&b->reports[r]) > b->step) {
+            b->step = latest_step(&b->reports[r]);
             latest = r;
         }
     for (int r = 0; r < b->size; r++)
@@ -173,7 +173,7 @@ static tsr_status share_plan(rebuilding *b)
 }
 
 /* Checks that the old and the new model have the same parameters and state. */
-static tsr_status compare(const rebuilding *b)
+static tsr_status compare_params(const rebuilding *b)
 {
     const tsr_fsdp *to = b->to;
     const report *old = &b->reports[b->root];
@@ -253,7 +253,7 @@ static tsr_status find_providers(rebuilding *b)
 
 /* Rebuilding --------------------------------------------------------------------------------- */
 
-static tsr_status prepare(rebuilding *b, tsr_fsdp *model)
+static tsr_status agree_on_origin(rebuilding *b, tsr_fsdp *model)
 {
     if (model)
         end_requests(model);
@@ -264,9 +264,9 @@ static tsr_status prepare(rebuilding *b, tsr_fsdp *model)
     return tsr__checkpoint_agree(b->comm, who, find_providers(b));
 }
 
-static tsr_status fill(rebuilding *b)
+static tsr_status fill_rebuilt(rebuilding *b)
 {
-    TSR__TRY(tsr__checkpoint_agree(b->comm, who, compare(b)));
+    TSR__TRY(tsr__checkpoint_agree(b->comm, who, compare_params(b)));
     tsr_status status =
         tsr__fsdp_move_all(&(tsr__fsdp_move){.from = b->from,
                                              .to = b->to,
@@ -285,7 +285,7 @@ static tsr_status fill(rebuilding *b)
 /* Keeps the rebuilt model b->to beside the old one, because it is not known whether the other ranks
  * have replaced theirs. Without an old model, the rebuilt one becomes *model, but remains
  * tentative. */
-static void keep(rebuilding *b, tsr_fsdp **model)
+static void keep_both_models(rebuilding *b, tsr_fsdp **model)
 {
     if (b->from &&
         *model != b->from) { /* `from` is the successor of *model, which is out of date */
@@ -307,7 +307,7 @@ static void keep(rebuilding *b, tsr_fsdp **model)
     b->to = NULL;
 }
 
-static void finish(rebuilding *b)
+static void free_rebuilding(rebuilding *b)
 {
     tsr_fsdp_destroy(&b->to);
     tsr_shard_plan_destroy(&b->plan);
@@ -316,15 +316,15 @@ static void finish(rebuilding *b)
     tsr__free(b->has);
 }
 
-static tsr_status rebuild(rebuilding *b, const tsr_fsdp_params *params, tsr_fsdp **model)
+static tsr_status rebuild_model(rebuilding *b, const tsr_fsdp_params *params, tsr_fsdp **model)
 {
-    TSR__TRY(prepare(b, *model));
+    TSR__TRY(agree_on_origin(b, *model));
     TSR__TRY(tsr__fsdp_create_model(params, false, &b->to));
-    const tsr_status filled = fill(b);
+    const tsr_status filled = fill_rebuilt(b);
     const tsr_status status = tsr__checkpoint_agree(b->comm, who, filled);
     if (status != TSR_OK) {
         if (filled == TSR_OK && tsr_comm_status(b->comm) != TSR_OK)
-            keep(b, model);
+            keep_both_models(b, model);
         return status;
     }
     tsr_fsdp_destroy(model);
@@ -345,7 +345,7 @@ tsr_status tsr_fsdp_rebuild(const tsr_fsdp_params *params, tsr_fsdp **model)
                     .rank = tsr_group_rank(group),
                     .size = tsr_group_size(group)};
     TSR__REQUIRE(b.comm, "%s: the group has no communicator", who);
-    tsr_status status = rebuild(&b, params, model);
-    finish(&b);
+    tsr_status status = rebuild_model(&b, params, model);
+    free_rebuilding(&b);
     return status;
 }

@@ -72,7 +72,7 @@ static uint64_t largest_chunk(const tsr__fsdp_pools *pools)
     return bytes;
 }
 
-static tsr_status make_pieces(tsr_fsdp *model)
+static tsr_status allocate_host_pieces(tsr_fsdp *model)
 {
     tsr__fsdp_replica *r = &model->replica;
     if (tsr__device_shares_tensors(model->device))
@@ -100,7 +100,7 @@ tsr_status tsr__fsdp_make_replica(tsr_fsdp *model)
                 (tsr_shard_range){(uint64_t)p->starts[r->from], (uint64_t)p->sizes[r->from]};
     }
     TSR__TRY(tsr__fsdp_make_shards(model, r->params, &r->pools));
-    return make_pieces(model);
+    return allocate_host_pieces(model);
 }
 
 void tsr__fsdp_finish_replica(tsr_fsdp *model)
@@ -128,7 +128,7 @@ typedef struct piece {
 } piece;
 
 /* Sends the piece `out` to rank `to`, and receives `in` from rank `from`. */
-static tsr_status swap(const tsr__fsdp_replica *r, const piece *out, const piece *in)
+static tsr_status exchange_pieces(const tsr__fsdp_replica *r, const piece *out, const piece *in)
 {
     tsr_request *sending = NULL, *receiving = NULL;
     tsr_status status = TSR_OK;
@@ -160,8 +160,8 @@ static tsr_status piece_of(const tsr__fsdp_chunk *chunk, uint64_t at_bytes, void
     return host ? TSR_OK : tsr_tensor_map(out->tensor, &out->data);
 }
 
-static tsr_status swap_pieces(tsr_fsdp *model, uint64_t at_bytes, const tsr__fsdp_chunk *own,
-                              const tsr__fsdp_chunk *copy)
+static tsr_status exchange_chunk_pieces(tsr_fsdp *model, uint64_t at_bytes,
+                                        const tsr__fsdp_chunk *own, const tsr__fsdp_chunk *copy)
 {
     const bool through_host = model->replica.sent != NULL;
     piece out = {0}, in = {0};
@@ -171,7 +171,7 @@ static tsr_status swap_pieces(tsr_fsdp *model, uint64_t at_bytes, const tsr__fsd
     if (status == TSR_OK && through_host && out.bytes > 0)
         status = tsr_tensor_download(model->stream, out.tensor, out.data, out.bytes);
     if (status == TSR_OK)
-        status = swap(&model->replica, &out, &in);
+        status = exchange_pieces(&model->replica, &out, &in);
     if (status == TSR_OK && through_host && in.bytes > 0)
         status = tsr_tensor_upload(model->stream, in.tensor, in.data, in.bytes);
     tsr_tensor_destroy(&out.tensor);
@@ -179,12 +179,12 @@ static tsr_status swap_pieces(tsr_fsdp *model, uint64_t at_bytes, const tsr__fsd
     return status;
 }
 
-static tsr_status swap_chunks(tsr_fsdp *model, const tsr__fsdp_chunk *own,
-                              const tsr__fsdp_chunk *copy)
+static tsr_status exchange_chunks(tsr_fsdp *model, const tsr__fsdp_chunk *own,
+                                  const tsr__fsdp_chunk *copy)
 {
     const uint64_t end = tsr__max_u64(own->bytes, copy->bytes);
     for (uint64_t at_bytes = 0; at_bytes < end; at_bytes += PIECE_BYTES)
-        TSR__TRY(swap_pieces(model, at_bytes, own, copy));
+        TSR__TRY(exchange_chunk_pieces(model, at_bytes, own, copy));
     return TSR_OK;
 }
 
@@ -201,18 +201,19 @@ static tsr__fsdp_chunk take_chunk(const tsr__fsdp_pool *pool, size_t k, uint64_t
 }
 
 /* Copies this rank's pool to the rank `to`, and the pool of the rank `from` to this rank. */
-static tsr_status swap_pools(tsr_fsdp *model, const tsr__fsdp_pool *own, const tsr__fsdp_pool *copy)
+static tsr_status exchange_pools(tsr_fsdp *model, const tsr__fsdp_pool *own,
+                                 const tsr__fsdp_pool *copy)
 {
     uint64_t own_left = own->shard_bytes, copy_left = copy->shard_bytes;
     for (size_t k = 0; own_left > 0 || copy_left > 0; k++) {
         const tsr__fsdp_chunk out = take_chunk(own, k, &own_left);
         const tsr__fsdp_chunk in = take_chunk(copy, k, &copy_left);
-        TSR__TRY(swap_chunks(model, &out, &in));
+        TSR__TRY(exchange_chunks(model, &out, &in));
     }
     return TSR_OK;
 }
 
-static tsr_status context(const tsr_fsdp *model, const char *what, tsr_status status)
+static tsr_status add_context(const tsr_fsdp *model, const char *what, tsr_status status)
 {
     return status == TSR_OK ? TSR_OK
                             : tsr__fail_context(status, "copying %s of rank %d to rank %d", what,
@@ -226,10 +227,10 @@ tsr_status tsr__fsdp_refresh(tsr_fsdp *model)
         return TSR_OK;
     tsr_status status = tsr_stream_wait(model->stream);
     if (status == TSR_OK)
-        status = swap_pools(model, &model->pools.values, &r->pools.values);
+        status = exchange_pools(model, &model->pools.values, &r->pools.values);
     if (status == TSR_OK)
-        status = swap_pools(model, &model->pools.state, &r->pools.state);
-    return context(model, "the shards", status);
+        status = exchange_pools(model, &model->pools.state, &r->pools.state);
+    return add_context(model, "the shards", status);
 }
 
 /* Gradients ---------------------------------------------------------------------------------- */
@@ -245,9 +246,9 @@ tsr_status tsr__fsdp_send_ahead(tsr_fsdp *model, int unit)
         tsr__fsdp_param *copy = &r->params[i];
         if (model->params[i].resident)
             continue;
-        TSR__TRY(context(model, "the gradients",
-                         tsr__group_exchange_start(r->group, model->params[i].grad, r->to,
-                                                   copy->grad, r->from, &copy->reducing)));
+        TSR__TRY(add_context(model, "the gradients",
+                             tsr__group_exchange_start(r->group, model->params[i].grad, r->to,
+                                                       copy->grad, r->from, &copy->reducing)));
     }
     return TSR_OK;
 }
@@ -256,7 +257,8 @@ tsr_status tsr__fsdp_wait_sent(tsr_fsdp *model, int param)
 {
     if (!model->replica.params)
         return TSR_OK;
-    return context(model, "the gradients", tsr_group_wait(&model->replica.params[param].reducing));
+    return add_context(model, "the gradients",
+                       tsr_group_wait(&model->replica.params[param].reducing));
 }
 
 /* Waits for all exchanges, even if one has failed. */
@@ -298,12 +300,13 @@ static tsr_status send_stale(tsr_fsdp *model)
     tsr__fsdp_replica *r = &model->replica;
     uint8_t mine = is_stale(model), theirs = 0;
     static const tsr__fsdp_pool nothing;
-    TSR__TRY(swap(r, &(piece){.data = &mine, .bytes = 1}, &(piece){.data = &theirs, .bytes = 1}));
+    TSR__TRY(exchange_pieces(r, &(piece){.data = &mine, .bytes = 1},
+                             &(piece){.data = &theirs, .bytes = 1}));
     if (!mine && !theirs)
         return TSR_OK;
     TSR__TRY(tsr_stream_wait(model->stream));
-    return swap_pools(model, mine ? &model->pools.gradients : &nothing,
-                      theirs ? &r->pools.gradients : &nothing);
+    return exchange_pools(model, mine ? &model->pools.gradients : &nothing,
+                          theirs ? &r->pools.gradients : &nothing);
 }
 
 tsr_status tsr__fsdp_send_gradients(tsr_fsdp *model)
@@ -314,7 +317,7 @@ tsr_status tsr__fsdp_send_gradients(tsr_fsdp *model)
     for (int i = 0; i < model->param_count; i++)
         r->params[i].grad_holds = model->params[i].grad_holds;
     TSR__TRY(wait_all_sent(model));
-    TSR__TRY(context(model, "the gradients", send_stale(model)));
+    TSR__TRY(add_context(model, "the gradients", send_stale(model)));
     model->replica.changed = false;
     for (int u = 0; u < model->unit_count; u++) {
         tsr__fsdp_unit *unit = &model->units[u];

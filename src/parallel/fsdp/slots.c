@@ -55,7 +55,7 @@ static int find_slot(const tsr_fsdp *model, int from, int step)
     return -1;
 }
 
-static tsr_status leave_slot(tsr_fsdp *model, tsr__fsdp_slot *slot)
+static tsr_status release_slot(tsr_fsdp *model, tsr__fsdp_slot *slot)
 {
     if (slot->unit < 0)
         return TSR_OK;
@@ -77,7 +77,7 @@ tsr_status tsr__fsdp_gather(tsr_fsdp *model, int unit, int from, int step, bool 
     if (!*out)
         return TSR_OK;
     tsr__fsdp_slot *slot = &model->slots[index];
-    TSR__TRY(leave_slot(model, slot));
+    TSR__TRY(release_slot(model, slot));
     tsr_status status = TSR_OK;
     for (int i = u->first; i < u->first + u->count && status == TSR_OK; i++)
         if (!model->params[i].resident)
@@ -99,7 +99,7 @@ tsr_status tsr__fsdp_wait_gathered(tsr_fsdp *model, int unit)
         tsr_status status = tsr_group_wait(&model->params[i].gathering);
         if (status == TSR_OK)
             continue;
-        (void)!leave_slot(model, &model->slots[u->slot]);
+        (void)!release_slot(model, &model->slots[u->slot]);
         return status;
     }
     return TSR_OK;
@@ -108,6 +108,6 @@ tsr_status tsr__fsdp_wait_gathered(tsr_fsdp *model, int unit)
 tsr_status tsr__fsdp_discard_gathered(tsr_fsdp *model)
 {
     for (int i = 0; i < model->slot_count; i++)
-        TSR__TRY(leave_slot(model, &model->slots[i]));
+        TSR__TRY(release_slot(model, &model->slots[i]));
     return TSR_OK;
 }

@@ -11,7 +11,7 @@ static void clear_grads(tsr_fsdp *model)
 }
 
 /* Returns whether a parameter has weight decay. */
-static bool decays(const tsr__fsdp_step *how, const tsr__fsdp_param *p)
+static bool has_decay(const tsr__fsdp_step *how, const tsr__fsdp_param *p)
 {
     return !how->decay_matrices || p->seen.ndim >= 2;
 }
@@ -31,27 +31,29 @@ static tsr_status step_param(tsr_fsdp *model, const tsr__fsdp_step *how, tsr__fs
                            &params, how->scale);
 }
 
-static bool steps(const tsr__fsdp_param *p)
+static bool has_step(const tsr__fsdp_param *p)
 {
     return p->grad_holds && p->range.count > 0;
 }
 
-/* Returns whether `next` is the part that directly follows `last` in the same memory. */
-static bool follows(const tsr_tensor *last, const tsr_tensor *next)
+/* Returns whether the region of `next` directly follows that of `last`. */
+static bool follows_in_memory(const tsr_tensor *last, const tsr_tensor *next)
 {
     if (!last || !next)
         return last == next;
     tsr_layout layout = *tsr_tensor_layout(next);
     const tsr_layout *before = tsr_tensor_layout(last);
-    layout.offset = before->offset + (int64_t)tsr__fsdp_part_elements((uint64_t)before->shape[0]);
+    layout.offset = before->offset + (int64_t)tsr__fsdp_region_elements((uint64_t)before->shape[0]);
     return layout.dtype == before->dtype && tsr__tensor_is_view(next, last, &layout);
 }
 
-static bool joins(const tsr__fsdp_param *last, const tsr__fsdp_param *next)
+static bool can_join(const tsr__fsdp_param *last, const tsr__fsdp_param *next)
 {
-    return follows(last->value, next->value) && follows(last->grad, next->grad) &&
-           follows(last->moment1, next->moment1) && follows(last->moment2, next->moment2) &&
-           follows(last->master, next->master);
+    return follows_in_memory(last->value, next->value) &&
+           follows_in_memory(last->grad, next->grad) &&
+           follows_in_memory(last->moment1, next->moment1) &&
+           follows_in_memory(last->moment2, next->moment2) &&
+           follows_in_memory(last->master, next->master);
 }
 
 /* Returns the place in memory of the last parameter that one dispatch can update together with the
@@ -61,21 +63,22 @@ static int last_joined(const tsr_fsdp *model, tsr__fsdp_param *params, int first
 {
     const tsr__fsdp_step *how = &model->next;
     int last = first;
-    for (int at = first + 1; at < tsr__fsdp_places(model); at++) {
-        const tsr__fsdp_param *p = tsr__fsdp_in_memory(model, params, at);
+    for (int place = first + 1; place < tsr__fsdp_places(model); place++) {
+        const tsr__fsdp_param *p = tsr__fsdp_in_memory(model, params, place);
         if (!p || p->range.count == 0)
             continue;
-        if (!steps(p) || decays(how, p) != decays(how, tsr__fsdp_in_memory(model, params, first)) ||
-            !joins(tsr__fsdp_in_memory(model, params, last), p))
+        if (!has_step(p) ||
+            has_decay(how, p) != has_decay(how, tsr__fsdp_in_memory(model, params, first)) ||
+            !can_join(tsr__fsdp_in_memory(model, params, last), p))
             break;
-        last = at;
+        last = place;
     }
     return last;
 }
 
 /* Creates a view from the first element of `first` to the last element of `last`. The padding
- * between two parts is unused, so the step may change it. */
-static tsr_status join(const tsr_tensor *first, const tsr_tensor *last, tsr_tensor **out)
+ * between two regions is unused, so the step may change it. */
+static tsr_status join_tensors(const tsr_tensor *first, const tsr_tensor *last, tsr_tensor **out)
 {
     if (!first)
         return TSR_OK;
@@ -85,23 +88,23 @@ static tsr_status join(const tsr_tensor *first, const tsr_tensor *last, tsr_tens
     return tsr_tensor_view(first, &layout, out);
 }
 
-static tsr_status join_all(const tsr__fsdp_param *first, const tsr__fsdp_param *last,
-                           tsr__fsdp_param *out)
+static tsr_status join_params(const tsr__fsdp_param *first, const tsr__fsdp_param *last,
+                              tsr__fsdp_param *out)
 {
-    TSR__TRY(join(first->value, last->value, &out->value));
-    TSR__TRY(join(first->grad, last->grad, &out->grad));
-    TSR__TRY(join(first->moment1, last->moment1, &out->moment1));
-    TSR__TRY(join(first->moment2, last->moment2, &out->moment2));
-    return join(first->master, last->master, &out->master);
+    TSR__TRY(join_tensors(first->value, last->value, &out->value));
+    TSR__TRY(join_tensors(first->grad, last->grad, &out->grad));
+    TSR__TRY(join_tensors(first->moment1, last->moment1, &out->moment1));
+    TSR__TRY(join_tensors(first->moment2, last->moment2, &out->moment2));
+    return join_tensors(first->master, last->master, &out->master);
 }
 
 static tsr_status step_joined(tsr_fsdp *model, const tsr__fsdp_param *first,
                               const tsr__fsdp_param *last)
 {
     tsr__fsdp_param all = {0};
-    tsr_status status = join_all(first, last, &all);
+    tsr_status status = join_params(first, last, &all);
     if (status == TSR_OK)
-        status = step_param(model, &model->next, &all, decays(&model->next, first));
+        status = step_param(model, &model->next, &all, has_decay(&model->next, first));
     tsr_tensor_destroy(&all.value);
     tsr_tensor_destroy(&all.grad);
     tsr_tensor_destroy(&all.moment1);
@@ -113,25 +116,25 @@ static tsr_status step_joined(tsr_fsdp *model, const tsr__fsdp_param *first,
 /* Updates a set of shards: params[param_count]. */
 static tsr_status step_set(tsr_fsdp *model, tsr__fsdp_param *params)
 {
-    for (int at = 0; at < tsr__fsdp_places(model); at++) {
-        const int first = at;
+    for (int place = 0; place < tsr__fsdp_places(model); place++) {
+        const int first = place;
         tsr__fsdp_param *p = tsr__fsdp_in_memory(model, params, first);
         if (!p)
             continue;
-        if (steps(p)) {
-            at = last_joined(model, params, first);
-            TSR__TRY(step_joined(model, p, tsr__fsdp_in_memory(model, params, at)));
+        if (has_step(p)) {
+            place = last_joined(model, params, first);
+            TSR__TRY(step_joined(model, p, tsr__fsdp_in_memory(model, params, place)));
         }
         /* If a later parameter fails, the caller may call again. That call must not update these
          * parameters a second time. */
-        for (int done = first; done <= at; done++)
+        for (int done = first; done <= place; done++)
             if (tsr__fsdp_in_memory(model, params, done))
                 tsr__fsdp_in_memory(model, params, done)->grad_holds = false;
     }
     return TSR_OK;
 }
 
-static void remember(tsr_fsdp *model, const tsr__fsdp_step *how)
+static void set_next_step(tsr_fsdp *model, const tsr__fsdp_step *how)
 {
     model->next = *how;
     if (how->sgd) {
@@ -145,12 +148,12 @@ static void remember(tsr_fsdp *model, const tsr__fsdp_step *how)
 
 /* The params in `how` must have been checked, even on a rank without shards: such a rank must fail,
  * or count the step, like the others. */
-static tsr_status prepare(tsr_fsdp *model, const char *who, const tsr__fsdp_step *how)
+static tsr_status prepare_step(tsr_fsdp *model, const char *who, const tsr__fsdp_step *how)
 {
     TSR__TRY(tsr__fsdp_check_not_in_use(model, who));
     /* The previous step has failed while it was applied: this call makes the rest of it. */
     if (model->progress == TSR__FSDP_MET) {
-        remember(model, how);
+        set_next_step(model, how);
         return TSR_OK;
     }
     model->progress = TSR__FSDP_IDLE;
@@ -159,7 +162,7 @@ static tsr_status prepare(tsr_fsdp *model, const char *who, const tsr__fsdp_step
     tsr_status status = tsr__fsdp_send_gradients(model);
     if (status != TSR_OK)
         return tsr__fail_context(status, "%s", who);
-    remember(model, how);
+    set_next_step(model, how);
     model->progress = TSR__FSDP_PREPARED;
     return TSR_OK;
 }
@@ -182,8 +185,8 @@ tsr_status tsr__fsdp_apply(tsr_fsdp *model)
     return TSR_OK;
 }
 
-static tsr_status check(const tsr_fsdp *model, const char *who, const void *params,
-                        tsr_optimizer_kind optimizer)
+static tsr_status check_step(const tsr_fsdp *model, const char *who, const void *params,
+                             tsr_optimizer_kind optimizer)
 {
     TSR__REQUIRE(model && params, "%s: %s is NULL", who, model ? "params" : "model");
     TSR__REQUIRE(model->optimizer == optimizer, "%s: the model was created for another optimizer",
@@ -194,7 +197,7 @@ static tsr_status check(const tsr_fsdp *model, const char *who, const void *para
 static tsr_status prepare_sgd(tsr_fsdp *model, const tsr__fsdp_step *how)
 {
     const char *who = "fsdp_sgd_step";
-    TSR__TRY(check(model, who, how->sgd, TSR_OPTIMIZER_SGD));
+    TSR__TRY(check_step(model, who, how->sgd, TSR_OPTIMIZER_SGD));
     TSR__REQUIRE(how->sgd->momentum == 0 || model->momentum,
                  "%s: momentum is %g, but the model was created with no_momentum", who,
                  (double)how->sgd->momentum);
@@ -203,19 +206,19 @@ static tsr_status prepare_sgd(tsr_fsdp *model, const tsr__fsdp_step *how)
     with.sgd = &this_step;
     this_step.first_step = model->steps == 0 && this_step.momentum != 0;
     TSR__TRY(tsr__sgd_check(who, &this_step));
-    return prepare(model, who, &with);
+    return prepare_step(model, who, &with);
 }
 
 static tsr_status prepare_adamw(tsr_fsdp *model, const tsr__fsdp_step *how)
 {
     const char *who = "fsdp_adamw_step";
-    TSR__TRY(check(model, who, how->adamw, TSR_OPTIMIZER_ADAMW));
+    TSR__TRY(check_step(model, who, how->adamw, TSR_OPTIMIZER_ADAMW));
     tsr_adamw_params this_step = *how->adamw;
     tsr__fsdp_step with = *how;
     with.adamw = &this_step;
     this_step.step = model->steps + 1;
     TSR__TRY(tsr__adamw_check(who, &this_step));
-    return prepare(model, who, &with);
+    return prepare_step(model, who, &with);
 }
 
 tsr_status tsr__fsdp_prepare(tsr_fsdp *model, const tsr__fsdp_step *how)
@@ -223,7 +226,7 @@ tsr_status tsr__fsdp_prepare(tsr_fsdp *model, const tsr__fsdp_step *how)
     return how->sgd ? prepare_sgd(model, how) : prepare_adamw(model, how);
 }
 
-static tsr_status step(tsr_fsdp *model)
+static tsr_status make_step(tsr_fsdp *model)
 {
     TSR__TRY(tsr__fsdp_meet(model));
     return tsr__fsdp_apply(model);
@@ -234,7 +237,7 @@ tsr_status tsr_fsdp_sgd_step(tsr_fsdp *model, const tsr_sgd_params *params)
     TSR__REQUIRE(params, "fsdp_sgd_step: params is NULL");
     TSR__TAKE(tsr_sgd_params, params);
     TSR__TRY(prepare_sgd(model, &(tsr__fsdp_step){.sgd = params, .scale = {.value = 1}}));
-    return step(model);
+    return make_step(model);
 }
 
 tsr_status tsr_fsdp_adamw_step(tsr_fsdp *model, const tsr_adamw_params *params)
@@ -242,7 +245,7 @@ tsr_status tsr_fsdp_adamw_step(tsr_fsdp *model, const tsr_adamw_params *params)
     TSR__REQUIRE(params, "fsdp_adamw_step: params is NULL");
     TSR__TAKE(tsr_adamw_params, params);
     TSR__TRY(prepare_adamw(model, &(tsr__fsdp_step){.adamw = params, .scale = {.value = 1}}));
-    return step(model);
+    return make_step(model);
 }
 
 tsr_status tsr_fsdp_zero_grad(tsr_fsdp *model)

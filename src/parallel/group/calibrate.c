@@ -39,7 +39,7 @@ static tsr_status fill_params(const tsr_calibrate_params *given, bench *b)
     return TSR_OK;
 }
 
-static tsr_status make(bench *b)
+static tsr_status create_operands(bench *b)
 {
     tsr_device *device = tsr_stream_device(b->stream);
     const tsr_calibrate_params *p = &b->params;
@@ -50,7 +50,7 @@ static tsr_status make(bench *b)
     return tsr_random_uniform(b->stream, b->w, -1, 1, tsr_random_params(.seed = 2));
 }
 
-static tsr_status multiply(bench *b, double *seconds)
+static tsr_status time_product(bench *b, double *seconds)
 {
     const uint64_t start = tsr__now_ns();
     TSR__TRY(tsr_matmul(b->stream, b->y, b->x, b->w, tsr_matmul_params(.transpose_b = true)));
@@ -62,12 +62,12 @@ static tsr_status multiply(bench *b, double *seconds)
 /* Measures products until the duration has passed, at least three of them, and returns the shortest
  * time. Other load on the machine can only make a product slower, so the shortest time is the best
  * estimate. */
-static tsr_status measure(bench *b, double *seconds)
+static tsr_status time_shortest_product(bench *b, double *seconds)
 {
     double best = INFINITY, once;
     const uint64_t start = tsr__now_ns();
     for (int i = 0; i < 3 || tsr__now_ns() - start < b->params.duration_ns; i++) {
-        TSR__TRY(multiply(b, &once));
+        TSR__TRY(time_product(b, &once));
         best = once < best ? once : best;
     }
     *seconds = best;
@@ -79,13 +79,13 @@ static tsr_status measure(bench *b, double *seconds)
 static tsr_status warm_up(bench *b)
 {
     double unused;
-    TSR__TRY(make(b));
+    TSR__TRY(create_operands(b));
     for (int i = 0; i < 3; i++)
-        TSR__TRY(multiply(b, &unused));
+        TSR__TRY(time_product(b, &unused));
     return TSR_OK;
 }
 
-static tsr_status calibrate(tsr_group *group, bench *b, double *all, double *rates)
+static tsr_status calibrate_ranks(tsr_group *group, bench *b, double *all, double *rates)
 {
     tsr_comm *comm = tsr_group_comm(group);
     double seconds = 1;
@@ -95,7 +95,7 @@ static tsr_status calibrate(tsr_group *group, bench *b, double *all, double *rat
     if (comm)
         TSR__TRY(tsr_comm_barrier(comm));
     if (status == TSR_OK)
-        status = measure(b, &seconds);
+        status = time_shortest_product(b, &seconds);
     /* A rank that has failed takes part in the exchange too, because the others would wait for it
      * otherwise. */
     const double work =
@@ -124,7 +124,7 @@ tsr_status tsr_calibrate(tsr_group *group, const tsr_calibrate_params *params, d
     double *all = tsr__calloc((size_t)tsr_group_size(group), sizeof *all);
     if (!all)
         return TSR_ERR_NO_MEMORY;
-    tsr_status status = calibrate(group, &b, all, rates);
+    tsr_status status = calibrate_ranks(group, &b, all, rates);
     tsr_tensor_destroy(&b.x);
     tsr_tensor_destroy(&b.w);
     tsr_tensor_destroy(&b.y);

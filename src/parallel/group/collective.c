@@ -50,8 +50,8 @@ static tsr_status check_op(const char *who, tsr_op op)
 
 /* Stores the size of each rank's part along the request's dim. `whole` is the tensor that all parts
  * make up, and `part` is this rank's part. */
-static tsr_status take_sizes(const char *who, tsr_group_request *request, const tsr_layout *whole,
-                             const tsr_layout *part, const int64_t *sizes)
+static tsr_status set_sizes(const char *who, tsr_group_request *request, const tsr_layout *whole,
+                            const tsr_layout *part, const int64_t *sizes)
 {
     const tsr_group *group = request->group;
     const int dim = request->dim;
@@ -78,7 +78,7 @@ static tsr_status take_sizes(const char *who, tsr_group_request *request, const 
     return TSR_OK;
 }
 
-static tsr_status take_dim(const char *who, const tsr_layout *whole, int dim, int *out)
+static tsr_status set_dim(const char *who, const tsr_layout *whole, int dim, int *out)
 {
     TSR__REQUIRE(dim >= -whole->ndim && dim < whole->ndim,
                  "%s: dim %d is outside a tensor of %d dimensions", who, dim, whole->ndim);
@@ -105,7 +105,8 @@ static void set_counts(tsr_group_request *request, const tsr_layout *whole)
 /* Starts a request. `status` says whether the request could be prepared. If it could, the request
  * goes into the queue, or completes at once if there is nothing to send. If it could not, the
  * request is freed. */
-static tsr_status launch(tsr_group_request *request, tsr_status status, tsr_group_request **out)
+static tsr_status start_request(tsr_group_request *request, tsr_status status,
+                                tsr_group_request **out)
 {
     bool alone = request->group->size == 1;
     if (status == TSR_OK && !alone)
@@ -156,7 +157,7 @@ tsr_status tsr_group_all_reduce_start(tsr_group *group, tsr_tensor *tensor, tsr_
     tsr_group_request *request;
     TSR__TRY(tsr__group_request_new(group, TSR__GROUP_ALL_REDUCE, &request));
     request->op = op;
-    return launch(request, prepare_in_place(request, tensor), out);
+    return start_request(request, prepare_in_place(request, tensor), out);
 }
 
 tsr_status tsr_group_all_reduce(tsr_group *group, tsr_tensor *tensor, tsr_op op)
@@ -200,7 +201,7 @@ tsr_status tsr_group_all_reduce_wire_start(tsr_group *group, tsr_tensor *tensor,
     tsr_status status = TSR_OK;
     if (group->size > 1 && tsr_layout_count(tsr_tensor_layout(tensor)) > 0)
         status = tsr__group_wire_all_reduce(request, tensor);
-    return launch(request, status, out);
+    return start_request(request, status, out);
 }
 
 tsr_status tsr_group_all_reduce_wire(tsr_group *group, tsr_tensor *tensor, tsr_dtype wire)
@@ -221,7 +222,7 @@ tsr_status tsr_group_broadcast_start(tsr_group *group, tsr_tensor *tensor, int r
     tsr_group_request *request;
     TSR__TRY(tsr__group_request_new(group, TSR__GROUP_BROADCAST, &request));
     request->root = root;
-    return launch(request, prepare_in_place(request, tensor), out);
+    return start_request(request, prepare_in_place(request, tensor), out);
 }
 
 tsr_status tsr_group_broadcast(tsr_group *group, tsr_tensor *tensor, int root)
@@ -232,8 +233,8 @@ tsr_status tsr_group_broadcast(tsr_group *group, tsr_tensor *tensor, int root)
 
 /* Returns the request's full tensor in flat form, which is contiguous with the ranks' blocks one
  * after the other. Returns a view if `whole` is flat, otherwise a new tensor. */
-static tsr_status flat_whole(const tsr_group_request *request, const tsr_tensor *whole,
-                             tsr_tensor **out)
+static tsr_status flat_full_tensor(const tsr_group_request *request, const tsr_tensor *whole,
+                                   tsr_tensor **out)
 {
     const tsr_layout *layout = tsr_tensor_layout(whole);
     return tsr__group_is_flat(layout, request->dim)
@@ -253,17 +254,17 @@ typedef struct parts_call {
 
 /* Checks that `part` is exactly this rank's part of `whole`, or does not overlap `whole`. Sets
  * *in_place to whether it is that part. */
-static tsr_status check_place(const char *who, const tsr_group_request *request,
-                              const tsr_tensor *whole, const tsr_tensor *part, bool *in_place)
+static tsr_status check_overlap(const char *who, const tsr_group_request *request,
+                                const tsr_tensor *whole, const tsr_tensor *part, bool *in_place)
 {
     const int rank = request->group->rank;
-    int64_t at = 0;
+    int64_t offset = 0;
     for (int r = 0; r < rank; r++)
-        at += request->sizes[r];
-    tsr_tensor *place = NULL;
-    TSR__TRY(tsr_tensor_slice(whole, request->dim, at, at + request->sizes[rank], 1, &place));
-    bool overlaps = tsr__tensors_overlap(place, part, in_place);
-    tsr_tensor_destroy(&place);
+        offset += request->sizes[r];
+    tsr_tensor *own = NULL;
+    TSR__TRY(tsr_tensor_slice(whole, request->dim, offset, offset + request->sizes[rank], 1, &own));
+    bool overlaps = tsr__tensors_overlap(own, part, in_place);
+    tsr_tensor_destroy(&own);
     if (*in_place || (!overlaps && !tsr__tensors_overlap(whole, part, NULL)))
         return TSR_OK;
     return tsr__fail(TSR_ERR_INVALID,
@@ -271,37 +272,37 @@ static tsr_status check_place(const char *who, const tsr_group_request *request,
                      SHAPE_OF(tsr_tensor_layout(whole)), SHAPE_OF(tsr_tensor_layout(part)), rank);
 }
 
-/* Checks the shapes of the tensors of an all-gather or a reduce-scatter, and whether they overlap,
- * and stores the sizes of the ranks' parts. In a group of one rank, records the copy. */
-static tsr_status take_parts(const char *who, tsr_group_request *request, const parts_call *call,
-                             bool gathers)
+/* Checks the shapes and the overlap of the tensors of an all-gather or a reduce-scatter, and stores
+ * the sizes of the ranks' parts. In a group of one rank, records the copy. */
+static tsr_status check_and_set_parts(const char *who, tsr_group_request *request,
+                                      const parts_call *call, bool gathers)
 {
     const tsr_group *group = request->group;
     const tsr_tensor *whole = gathers ? call->out : call->in,
                      *part = gathers ? call->in : call->out;
     const tsr_layout *all = tsr_tensor_layout(whole), *mine = tsr_tensor_layout(part);
-    TSR__TRY(take_dim(who, all, call->dim, &request->dim));
+    TSR__TRY(set_dim(who, all, call->dim, &request->dim));
     TSR__REQUIRE(mine->ndim == all->ndim, "%s: in is %s, out is %s", who,
                  SHAPE_OF(tsr_tensor_layout(call->in)), SHAPE_OF(tsr_tensor_layout(call->out)));
-    TSR__TRY(take_sizes(who, request, all, mine, call->sizes));
-    TSR__TRY(check_place(who, request, whole, part, &request->in_place));
+    TSR__TRY(set_sizes(who, request, all, mine, call->sizes));
+    TSR__TRY(check_overlap(who, request, whole, part, &request->in_place));
     set_counts(request, all);
     if (group->size == 1 && !request->in_place)
         return tsr_copy(group->stream, call->out, call->in);
     return TSR_OK;
 }
 
-static tsr_status prepare_gather(tsr_group_request *request, const parts_call *call)
+static tsr_status prepare_all_gather(tsr_group_request *request, const parts_call *call)
 {
     const tsr_group *group = request->group;
     tsr_tensor *out = call->out;
     const tsr_tensor *in = call->in;
     const tsr_layout *whole = tsr_tensor_layout(out), *part = tsr_tensor_layout(in);
-    TSR__TRY(take_parts("group_all_gather", request, call, true));
+    TSR__TRY(check_and_set_parts("group_all_gather", request, call, true));
     if (group->size == 1)
         return TSR_OK;
 
-    TSR__TRY(flat_whole(request, out, &request->out));
+    TSR__TRY(flat_full_tensor(request, out, &request->out));
     if (!tsr__group_is_flat(whole, request->dim)) {
         TSR__TRY(tsr_tensor_view(out, whole, &request->target));
         request->in_place = false;
@@ -321,8 +322,8 @@ tsr_status tsr_group_all_gather_start(tsr_group *group, tsr_tensor *out, const t
     TSR__REQUIRE(out_request, "%s: request is NULL", who);
     tsr_group_request *request;
     TSR__TRY(tsr__group_request_new(group, TSR__GROUP_ALL_GATHER, &request));
-    return launch(request, prepare_gather(request, &(parts_call){out, in, dim, sizes}),
-                  out_request);
+    return start_request(request, prepare_all_gather(request, &(parts_call){out, in, dim, sizes}),
+                         out_request);
 }
 
 tsr_status tsr_group_all_gather(tsr_group *group, tsr_tensor *out, const tsr_tensor *in, int dim,
@@ -334,7 +335,7 @@ tsr_status tsr_group_all_gather(tsr_group *group, tsr_tensor *out, const tsr_ten
 
 static tsr_status prepare_gather_wire(tsr_group_request *request, const parts_call *call)
 {
-    TSR__TRY(take_parts("group_all_gather_wire", request, call, true));
+    TSR__TRY(check_and_set_parts("group_all_gather_wire", request, call, true));
     if (request->group->size == 1 || request->most == 0)
         return TSR_OK;
     return tsr__group_wire_all_gather(request, call->out, call->in);
@@ -352,8 +353,8 @@ tsr_status tsr_group_all_gather_wire_start(tsr_group *group, tsr_tensor *out, co
         return tsr_group_all_gather_start(group, out, in, dim, sizes, out_request);
     tsr_group_request *request;
     TSR__TRY(new_wire_request(group, TSR__GROUP_ALL_GATHER, TSR__GROUP_ALL_GATHER, wire, &request));
-    return launch(request, prepare_gather_wire(request, &(parts_call){out, in, dim, sizes}),
-                  out_request);
+    return start_request(request, prepare_gather_wire(request, &(parts_call){out, in, dim, sizes}),
+                         out_request);
 }
 
 tsr_status tsr_group_all_gather_wire(tsr_group *group, tsr_tensor *out, const tsr_tensor *in,
@@ -366,17 +367,17 @@ tsr_status tsr_group_all_gather_wire(tsr_group *group, tsr_tensor *out, const ts
 
 /* Reduce-scatter ----------------------------------------------------------------------------- */
 
-static tsr_status prepare_scatter(tsr_group_request *request, const parts_call *call)
+static tsr_status prepare_reduce_scatter(tsr_group_request *request, const parts_call *call)
 {
     const tsr_group *group = request->group;
     tsr_tensor *out = call->out;
     const tsr_tensor *in = call->in;
     const tsr_layout *whole = tsr_tensor_layout(in), *part = tsr_tensor_layout(out);
-    TSR__TRY(take_parts("group_reduce_scatter", request, call, false));
+    TSR__TRY(check_and_set_parts("group_reduce_scatter", request, call, false));
     if (group->size == 1)
         return TSR_OK;
 
-    TSR__TRY(flat_whole(request, in, &request->in));
+    TSR__TRY(flat_full_tensor(request, in, &request->in));
     if (!tsr__group_is_flat(whole, request->dim))
         TSR__TRY(tsr__group_copy_to_blocks(request, request->in, in));
     request->in_place = false;
@@ -397,8 +398,8 @@ tsr_status tsr_group_reduce_scatter_start(tsr_group *group, tsr_tensor *out, con
     tsr_group_request *request;
     TSR__TRY(tsr__group_request_new(group, TSR__GROUP_REDUCE_SCATTER, &request));
     request->op = op;
-    return launch(request, prepare_scatter(request, &(parts_call){out, in, dim, sizes}),
-                  out_request);
+    return start_request(
+        request, prepare_reduce_scatter(request, &(parts_call){out, in, dim, sizes}), out_request);
 }
 
 tsr_status tsr_group_reduce_scatter(tsr_group *group, tsr_tensor *out, const tsr_tensor *in,
@@ -411,7 +412,7 @@ tsr_status tsr_group_reduce_scatter(tsr_group *group, tsr_tensor *out, const tsr
 
 static tsr_status prepare_scatter_wire(tsr_group_request *request, const parts_call *call)
 {
-    TSR__TRY(take_parts("group_reduce_scatter_wire", request, call, false));
+    TSR__TRY(check_and_set_parts("group_reduce_scatter_wire", request, call, false));
     request->in_place = false;
     if (request->group->size == 1 || request->most == 0)
         return TSR_OK;
@@ -431,8 +432,8 @@ tsr_status tsr_group_reduce_scatter_wire_start(tsr_group *group, tsr_tensor *out
     tsr_group_request *request;
     TSR__TRY(
         new_wire_request(group, TSR__GROUP_ALL_TO_ALL, TSR__GROUP_REDUCE_SCATTER, wire, &request));
-    return launch(request, prepare_scatter_wire(request, &(parts_call){out, in, dim, sizes}),
-                  out_request);
+    return start_request(request, prepare_scatter_wire(request, &(parts_call){out, in, dim, sizes}),
+                         out_request);
 }
 
 tsr_status tsr_group_reduce_scatter_wire(tsr_group *group, tsr_tensor *out, const tsr_tensor *in,
@@ -461,5 +462,5 @@ tsr_status tsr__group_exchange_start(tsr_group *group, tsr_tensor *in, int to, t
     tsr_status status = tsr__group_flatten(in, &request->in);
     if (status == TSR_OK)
         status = tsr__group_flatten(out, &request->out);
-    return launch(request, status, out_request);
+    return start_request(request, status, out_request);
 }

@@ -2,7 +2,7 @@
  * them in place. */
 #include "parallel/group/group.h"
 
-static tsr_status start(tsr_group_request *request)
+static tsr_status direct_start(tsr_group_request *request)
 {
     void *in = NULL, *out;
     if (request->in)
@@ -15,7 +15,7 @@ static tsr_status start(tsr_group_request *request)
     return TSR_OK;
 }
 
-static tsr_status progress(tsr_group *group)
+static tsr_status direct_progress(tsr_group *group)
 {
     for (tsr_group_request *request = group->queue, *next; request; request = next) {
         next = request->next;
@@ -26,7 +26,7 @@ static tsr_status progress(tsr_group *group)
             /* Requests start in the order of the queue, so later ones cannot start either. */
             if (!reached)
                 return TSR_OK;
-            TSR__TRY(start(request));
+            TSR__TRY(direct_start(request));
         }
         bool ended = true;
         TSR__TRY(tsr__group_test_active(&request->active, &ended));
@@ -39,14 +39,14 @@ static tsr_status progress(tsr_group *group)
     return TSR_OK;
 }
 
-static void cancel(tsr_group *group)
+static void direct_cancel(tsr_group *group)
 {
     for (tsr_group_request *request = group->queue; request; request = request->next)
         tsr__group_cancel_active(&request->active);
     group->active_count = 0;
 }
 
-static void add_pending(tsr_group *group, tsr__group_pending *all)
+static void direct_add_pending(tsr_group *group, tsr__group_pending *all)
 {
     for (tsr_group_request *request = group->queue; request; request = request->next) {
         if (tsr__group_is_active(&request->active))
@@ -59,4 +59,4 @@ static void add_pending(tsr_group *group, tsr__group_pending *all)
     }
 }
 
-const tsr__group_path tsr__group_direct = {progress, cancel, add_pending};
+const tsr__group_path tsr__group_direct = {direct_progress, direct_cancel, direct_add_pending};

@@ -59,19 +59,20 @@ static tsr_status copy_blocks(const tsr_group_request *request, const tsr_tensor
                               const tsr_tensor *whole, bool to_flat)
 {
     tsr_stream *stream = request->group->stream;
-    int64_t at = 0, first = 0;
+    int64_t offset = 0, first = 0;
     for (int r = 0; r < request->group->size; r++) {
         int64_t count = 0;
         if (request->sizes[r] > 0) {
             tsr_tensor *part = NULL;
-            TSR__TRY(tsr_tensor_slice(whole, request->dim, at, at + request->sizes[r], 1, &part));
+            TSR__TRY(tsr_tensor_slice(whole, request->dim, offset, offset + request->sizes[r], 1,
+                                      &part));
             count = tsr_layout_count(tsr_tensor_layout(part));
             tsr_status status =
                 to_flat ? copy_in(stream, flat, first, part) : copy_out(stream, flat, first, part);
             tsr_tensor_destroy(&part);
             TSR__TRY(status);
         }
-        at += request->sizes[r];
+        offset += request->sizes[r];
         first += count;
     }
     return TSR_OK;

@@ -34,7 +34,7 @@ static const char *wire_name(tsr_dtype wire)
 
 /* Lets all ranks choose the same path, because all of them must make the same calls of the
  * communicator. If one rank needs the staged path, all ranks use it. */
-static tsr_status agree(tsr_group *group, const tsr_group_params *params)
+static tsr_status agree_on_path(tsr_group *group, const tsr_group_params *params)
 {
     bool shares = tsr__device_shares_tensors(tsr_stream_device(group->stream));
     int64_t need[4] = {!shares || params->force_staging || tsr__env_switch("TESSERA_FORCE_STAGING"),
@@ -49,7 +49,7 @@ static tsr_status agree(tsr_group *group, const tsr_group_params *params)
     return TSR_OK;
 }
 
-static tsr_status make_ring(tsr_group *group)
+static tsr_status create_staging_ring(tsr_group *group)
 {
     const int64_t size = (int64_t)group->piece_bytes;
     for (int i = 0; i < TSR__GROUP_PIECES; i++) {
@@ -63,7 +63,7 @@ static tsr_status make_ring(tsr_group *group)
     return TSR_OK;
 }
 
-static tsr_status fill(tsr_group *group, tsr_comm *comm, const tsr_group_params *params)
+static tsr_status init_group(tsr_group *group, tsr_comm *comm, const tsr_group_params *params)
 {
     if (comm) {
         TSR__TRY(tsr_comm_duplicate(comm, &group->comm));
@@ -75,9 +75,9 @@ static tsr_status fill(tsr_group *group, tsr_comm *comm, const tsr_group_params 
     if (!group->counts || !group->recv_counts)
         return TSR_ERR_NO_MEMORY;
     if (group->size > 1)
-        TSR__TRY(agree(group, params));
+        TSR__TRY(agree_on_path(group, params));
     if (group->path == &tsr__group_staged)
-        TSR__TRY(make_ring(group));
+        TSR__TRY(create_staging_ring(group));
     return tsr__group_join_set(group);
 }
 
@@ -98,7 +98,7 @@ tsr_status tsr_group_create(tsr_comm *comm, tsr_stream *stream, const tsr_group_
     group->stream = stream;
     group->size = 1;
     group->path = &tsr__group_direct;
-    tsr_status status = fill(group, comm, params);
+    tsr_status status = init_group(group, comm, params);
     if (status != TSR_OK) {
         tsr_group_destroy(&group);
         return status;

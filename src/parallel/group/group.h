@@ -6,7 +6,7 @@
  *                   writes results to the caller's tensors
  *     request.c     a request: its queue, its end, and the communicator's operation for it
  *     direct.c      the path for tensors that the communicator can read and write in place
- *     staged.c      the path through a ring of pieces of host memory
+ *     staged.c      the path through host memory, as a ring of TSR__GROUP_PIECES buffers (pieces)
  *     progress.c    advances all groups of a stream; waiting, testing, failing
  *     collective.c  the public operations: checks their arguments and prepares requests
  *     group.c       creates groups and chooses their path
@@ -64,8 +64,10 @@ struct tsr_group_request {
     uint64_t *recv_counts; /* [size]: all-to-all and exchange only */
     uint64_t most;         /* the largest element of counts and recv_counts */
     uint64_t size_bytes;
-    tsr_tensor *in, *out; /* flat; if `in` is NULL, the operation is in place */
-    /* `in` is this rank's block of `out`, or `out` is this rank's block of `in`. */
+    /* Flat operands. An all-reduce and a broadcast have only `out`, which is read and written. */
+    tsr_tensor *in, *out;
+    /* One operand is a block of the other: in an all-gather `in` is this rank's block of `out`, in
+     * a reduce-scatter `out` is this rank's block of `in`. */
     bool in_place;
     /* The caller's tensor, to which `out` is copied at the end. If NULL, `out` is a view of the
      * caller's tensor. */
@@ -77,9 +79,7 @@ struct tsr_group_request {
     int dim;
     int64_t *sizes;
 
-    /* A value of the stream's timeline. When the device has reached it, the data have been
-     * computed. */
-    uint64_t point;
+    uint64_t point; /* the value of the stream's timeline at which the data have been computed */
     tsr__group_state state;
     tsr__group_active active; /* direct path only */
     /* Staged path only: number of elements of each block that have been assigned to pieces. */
@@ -95,8 +95,7 @@ typedef struct tsr__group_piece {
     uint8_t *host;
     tsr_group_request *request; /* the request that uses the piece; NULL: the piece is free */
     uint64_t first;             /* number of elements of each block before this piece */
-    /* a value of the stream's timeline; when it is reached, the device has filled the piece */
-    uint64_t point;
+    uint64_t point; /* the value of the stream's timeline at which the piece is filled */
     bool started;
     tsr__group_active active;
 } tsr__group_piece;
@@ -120,8 +119,8 @@ typedef struct tsr__group_path {
     void (*add_pending)(tsr_group *group, tsr__group_pending *all);
 } tsr__group_path;
 
-/* All groups of one stream. They make progress together. Otherwise two ranks that wait for
- * different groups could block each other. */
+/* All groups of one stream. They progress together: otherwise two ranks that wait for different
+ * groups could block each other. */
 typedef struct tsr__group_set {
     struct tsr__group_set *next;
     const tsr_stream *stream;
@@ -168,7 +167,8 @@ tsr_status tsr__group_copy_out(const tsr_group_request *request) TSR_NODISCARD;
 
 /* flat.c ------------------------------------------------------------------------------------- */
 
-/* Returns whether the ranks' parts along `dim` follow each other in memory. */
+/* Returns whether the tensor is contiguous and the ranks' parts along `dim` follow each other in
+ * memory. */
 bool tsr__group_is_flat(const tsr_layout *layout, int dim);
 /* Creates a view of a contiguous tensor that has one dimension. */
 tsr_status tsr__group_flatten(const tsr_tensor *tensor, tsr_tensor **out) TSR_NODISCARD;

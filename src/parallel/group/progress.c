@@ -9,8 +9,8 @@
 #include "base/clock.h"
 #include "parallel/group/group.h"
 
-/* How long to poll, and then how long to sleep between polls. Used while both the device and other
- * ranks may be waited for, because one blocking call cannot wait for both. */
+/* The time of polling, and then of each sleep between polls, while a group waits for the device and
+ * for other ranks, because one blocking call cannot wait for both. */
 #define SPIN_NS UINT64_C(50000)
 #define NAP_NS UINT64_C(50000)
 
@@ -20,7 +20,7 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static tsr__group_set *sets;
 
-static tsr__group_set *find(const tsr_stream *stream)
+static tsr__group_set *find_set(const tsr_stream *stream)
 {
     for (tsr__group_set *set = sets; set; set = set->next)
         if (set->stream == stream)
@@ -31,7 +31,7 @@ static tsr__group_set *find(const tsr_stream *stream)
 tsr_status tsr__group_join_set(tsr_group *group)
 {
     pthread_mutex_lock(&lock);
-    tsr__group_set *set = find(group->stream);
+    tsr__group_set *set = find_set(group->stream);
     if (!set) {
         set = tsr__calloc(1, sizeof *set);
         if (!set) {
@@ -62,10 +62,10 @@ void tsr__group_leave_set(tsr_group *group)
     if (set->groups)
         return;
     pthread_mutex_lock(&lock);
-    tsr__group_set **at = &sets;
-    while (*at != set)
-        at = &(*at)->next;
-    *at = set->next;
+    tsr__group_set **link_to_set = &sets;
+    while (*link_to_set != set)
+        link_to_set = &(*link_to_set)->next;
+    *link_to_set = set->next;
     pthread_mutex_unlock(&lock);
     tsr__free(set);
 }
@@ -79,7 +79,7 @@ tsr_status tsr__group_check(const tsr_group *group)
 
 /* Fails a group with `status` and the recorded error text. Cancels what is in progress and fails
  * all requests. */
-static void fail(tsr_group *group, tsr_status status)
+static void fail_group(tsr_group *group, tsr_status status)
 {
     if (group->status == TSR_OK) {
         group->status = status;
@@ -102,18 +102,18 @@ static void fail(tsr_group *group, tsr_status status)
 void tsr__group_abort(tsr_group *group, const char *what)
 {
     const tsr__error before = tsr__error_take();
-    fail(group, tsr__fail(TSR_ERR_PEER_LOST, "group: rank %d %s", group->rank, what));
+    fail_group(group, tsr__fail(TSR_ERR_PEER_LOST, "group: rank %d %s", group->rank, what));
     tsr__error_put_back(&before);
 }
 
 /* Progress ----------------------------------------------------------------------------------- */
 
-static void progress(tsr__group_set *set)
+static void progress_set(tsr__group_set *set)
 {
     for (tsr_group *group = set->groups; group; group = group->next) {
         tsr_status status = group->queue ? group->path->progress(group) : TSR_OK;
         if (status != TSR_OK)
-            fail(group, status);
+            fail_group(group, status);
     }
 }
 
@@ -128,7 +128,7 @@ static tsr__group_pending find_pending(const tsr__group_set *set)
 /* Blocks until the device or the other ranks have done what the groups wait for, if it is only one
  * of the two; otherwise polls or sleeps for a short time. Ignores failures of the stream, because
  * the next round of progress detects them. */
-static void block(tsr_stream *stream, const tsr__group_pending *all, uint64_t spent_ns)
+static void block_for_pending(tsr_stream *stream, const tsr__group_pending *all, uint64_t spent_ns)
 {
     tsr_status status = TSR_OK;
     if (all->device && all->transports == 0) {
@@ -137,7 +137,7 @@ static void block(tsr_stream *stream, const tsr__group_pending *all, uint64_t sp
         /* The communicator can sleep until a message arrives. */
         status = tsr_request_wait(all->transport);
         if (status != TSR_OK)
-            fail(all->group, status);
+            fail_group(all->group, status);
     } else if (spent_ns >= SPIN_NS) {
         if (all->device)
             status = tsr_stream_wait_point(stream, all->point, NAP_NS);
@@ -152,11 +152,11 @@ static void wait_until_done(tsr_group_request *request)
     tsr_group *group = request->group;
     uint64_t start = tsr__now_ns(), before = start;
     while (request->state != TSR__GROUP_DONE) {
-        progress(group->set);
+        progress_set(group->set);
         if (request->state == TSR__GROUP_DONE)
             break;
         tsr__group_pending all = find_pending(group->set);
-        block(group->stream, &all, before - start);
+        block_for_pending(group->stream, &all, before - start);
         uint64_t after = tsr__now_ns();
         *(all.device ? &group->stats.device_ns : &group->stats.transport_ns) += after - before;
         before = after;
@@ -167,7 +167,7 @@ static void wait_until_done(tsr_group_request *request)
 /* Public functions --------------------------------------------------------------------------- */
 
 /* Returns the result of a completed request, and frees the request. */
-static tsr_status collect(tsr_group_request **request)
+static tsr_status take_result(tsr_group_request **request)
 {
     tsr_group_request *done = *request;
     tsr_status status = done->status;
@@ -185,9 +185,9 @@ tsr_status tsr_group_test(tsr_group_request **request, bool *done)
     if (!*request)
         return TSR_OK;
     if ((*request)->state != TSR__GROUP_DONE)
-        progress((*request)->group->set);
+        progress_set((*request)->group->set);
     *done = (*request)->state == TSR__GROUP_DONE;
-    return *done ? collect(request) : TSR_OK;
+    return *done ? take_result(request) : TSR_OK;
 }
 
 tsr_status tsr_group_wait(tsr_group_request **request)
@@ -197,7 +197,7 @@ tsr_status tsr_group_wait(tsr_group_request **request)
         return TSR_OK;
     if ((*request)->state != TSR__GROUP_DONE)
         wait_until_done(*request);
-    return collect(request);
+    return take_result(request);
 }
 
 void tsr_group_cancel(tsr_group_request **request)

@@ -15,7 +15,7 @@ static int block_count(const tsr_group_request *request)
 }
 
 /* Returns whether one half of a piece is sent and the other half received. */
-static bool exchanges(const tsr_group_request *request)
+static bool is_exchange(const tsr_group_request *request)
 {
     return request->kind == TSR__GROUP_ALL_TO_ALL || request->kind == TSR__GROUP_EXCHANGE;
 }
@@ -23,17 +23,18 @@ static bool exchanges(const tsr_group_request *request)
 /* Returns the element of a piece at which the received blocks start. */
 static uint64_t received_at(const tsr_group_request *request)
 {
-    return exchanges(request) ? request->group->piece_bytes / 2 / tsr_dtype_size(request->dtype)
-                              : 0;
+    return is_exchange(request) ? request->group->piece_bytes / 2 / tsr_dtype_size(request->dtype)
+                                : 0;
 }
 
-/* Returns how many elements of each block fit into a piece. */
+/* Returns the number of elements of each block that fit into a piece. */
 static uint64_t piece_elements(const tsr_group_request *request)
 {
     const tsr_group *group = request->group;
-    const uint64_t all = exchanges(request) ? received_at(request)
-                                            : group->piece_bytes / tsr_dtype_size(request->dtype);
-    return all / (uint64_t)block_count(request);
+    const uint64_t capacity = is_exchange(request)
+                                  ? received_at(request)
+                                  : group->piece_bytes / tsr_dtype_size(request->dtype);
+    return capacity / (uint64_t)block_count(request);
 }
 
 static uint64_t count_from(uint64_t block, uint64_t first, uint64_t most)
@@ -43,7 +44,7 @@ static uint64_t count_from(uint64_t block, uint64_t first, uint64_t most)
 
 /* Sets group->counts and group->recv_counts to the number of elements of each block, sent and
  * received, in the piece that starts at element `first` of the blocks. */
-static void count(const tsr_group_request *request, uint64_t first)
+static void count_piece(const tsr_group_request *request, uint64_t first)
 {
     tsr_group *group = request->group;
     uint64_t most = piece_elements(request);
@@ -54,7 +55,7 @@ static void count(const tsr_group_request *request, uint64_t first)
 }
 
 /* Returns the sum of the first `ranks` counts. */
-static uint64_t before(const uint64_t *counts, int ranks)
+static uint64_t sum_before(const uint64_t *counts, int ranks)
 {
     uint64_t sum = 0;
     for (int r = 0; r < ranks; r++)
@@ -66,8 +67,9 @@ static uint64_t before(const uint64_t *counts, int ranks)
 
 /* Copies elements between a piece and a flat tensor. The elements start at `in_piece` and
  * `in_flat`. */
-static tsr_status copy(const tsr_group_request *request, const tsr__group_piece *piece, bool fill,
-                       tsr_tensor *flat, uint64_t in_flat, uint64_t in_piece, uint64_t elements)
+static tsr_status copy_range(const tsr_group_request *request, const tsr__group_piece *piece,
+                             bool fill, tsr_tensor *flat, uint64_t in_flat, uint64_t in_piece,
+                             uint64_t elements)
 {
     if (elements == 0)
         return TSR_OK;
@@ -94,8 +96,9 @@ static tsr_status copy_blocks(const tsr_group_request *request, const tsr__group
     for (int r = 0; r < block_count(request); r++) {
         if (!fill && request->in_place && r == group->rank)
             continue;
-        TSR__TRY(copy(request, piece, fill, flat, before(request->counts, r) + piece->first,
-                      before(group->counts, r), group->counts[r]));
+        TSR__TRY(copy_range(request, piece, fill, flat,
+                            sum_before(request->counts, r) + piece->first,
+                            sum_before(group->counts, r), group->counts[r]));
     }
     return TSR_OK;
 }
@@ -105,9 +108,9 @@ static tsr_status copy_received(const tsr_group_request *request, const tsr__gro
 {
     const tsr_group *group = request->group;
     for (int r = 0; r < block_count(request); r++)
-        TSR__TRY(copy(request, piece, false, request->out,
-                      before(request->recv_counts, r) + piece->first,
-                      received_at(request) + before(group->recv_counts, r), group->recv_counts[r]));
+        TSR__TRY(copy_range(
+            request, piece, false, request->out, sum_before(request->recv_counts, r) + piece->first,
+            received_at(request) + sum_before(group->recv_counts, r), group->recv_counts[r]));
     return TSR_OK;
 }
 
@@ -118,24 +121,24 @@ static tsr_status copy_own(const tsr_group_request *request, const tsr__group_pi
 {
     const tsr_group *group = request->group;
     int block = request->in ? group->rank : 0;
-    return copy(request, piece, fill, flat, piece->first, before(group->counts, block),
-                group->counts[block]);
+    return copy_range(request, piece, fill, flat, piece->first, sum_before(group->counts, block),
+                      group->counts[block]);
 }
 
-static tsr_status fill(const tsr_group_request *request, const tsr__group_piece *piece)
+static tsr_status fill_piece(const tsr_group_request *request, const tsr__group_piece *piece)
 {
-    if (request->kind == TSR__GROUP_REDUCE_SCATTER || exchanges(request))
+    if (request->kind == TSR__GROUP_REDUCE_SCATTER || is_exchange(request))
         return copy_blocks(request, piece, true, request->in);
     if (request->kind == TSR__GROUP_BROADCAST && request->root != request->group->rank)
         return TSR_OK;
     return copy_own(request, piece, true, request->in ? request->in : request->out);
 }
 
-static tsr_status empty(const tsr_group_request *request, const tsr__group_piece *piece)
+static tsr_status empty_piece(const tsr_group_request *request, const tsr__group_piece *piece)
 {
     if (request->kind == TSR__GROUP_ALL_GATHER)
         return copy_blocks(request, piece, false, request->out);
-    if (exchanges(request))
+    if (is_exchange(request))
         return copy_received(request, piece);
     if (request->kind == TSR__GROUP_BROADCAST && request->root == request->group->rank)
         return TSR_OK;
@@ -150,13 +153,13 @@ static tsr__group_piece *piece_at(tsr_group *group, int index)
 }
 
 /* Takes a free piece and records the copies that fill it. */
-static tsr_status issue(tsr_group *group, tsr_group_request *request)
+static tsr_status issue_piece(tsr_group *group, tsr_group_request *request)
 {
     tsr__group_piece *piece = piece_at(group, group->piece_count);
     piece->first = request->issued;
     piece->started = false;
-    count(request, piece->first);
-    TSR__TRY(fill(request, piece));
+    count_piece(request, piece->first);
+    TSR__TRY(fill_piece(request, piece));
     TSR__TRY(tsr_stream_mark(group->stream, &piece->point));
     TSR__TRY(tsr_stream_submit(group->stream));
     piece->request = request;
@@ -173,19 +176,20 @@ static tsr_status issue_all(tsr_group *group)
         while (request->issued < request->most) {
             if (group->piece_count == TSR__GROUP_PIECES)
                 return TSR_OK;
-            TSR__TRY(issue(group, request));
+            TSR__TRY(issue_piece(group, request));
         }
     return TSR_OK;
 }
 
-static tsr_status start(tsr_group *group, tsr__group_piece *piece)
+static tsr_status start_piece(tsr_group *group, tsr__group_piece *piece)
 {
     const tsr_group_request *request = piece->request;
-    count(request, piece->first);
+    count_piece(request, piece->first);
     const uint64_t element = tsr_dtype_size(request->dtype);
     uint8_t *in = piece->host, *out = piece->host;
-    uint8_t *own = piece->host + (request->in ? before(group->counts, group->rank) * element : 0);
-    if (exchanges(request))
+    uint8_t *own =
+        piece->host + (request->in ? sum_before(group->counts, group->rank) * element : 0);
+    if (is_exchange(request))
         out += received_at(request) * element;
     else if (request->kind == TSR__GROUP_REDUCE_SCATTER)
         out = own;
@@ -198,11 +202,11 @@ static tsr_status start(tsr_group *group, tsr__group_piece *piece)
 
 /* Records the copies that empty a piece. The piece is free afterwards, because the copies of its
  * next use are recorded later on the same stream. */
-static tsr_status finish(tsr__group_piece *piece)
+static tsr_status finish_piece(tsr__group_piece *piece)
 {
     tsr_group_request *request = piece->request;
-    count(request, piece->first);
-    TSR__TRY(empty(request, piece));
+    count_piece(request, piece->first);
+    TSR__TRY(empty_piece(request, piece));
     piece->request = NULL;
     if (--request->unfinished > 0 || request->issued < request->most)
         return TSR_OK;
@@ -211,7 +215,7 @@ static tsr_status finish(tsr__group_piece *piece)
     return TSR_OK;
 }
 
-static tsr_status advance(tsr_group *group)
+static tsr_status advance_pieces(tsr_group *group)
 {
     bool may_start = true;
     for (int i = 0; i < group->piece_count; i++) {
@@ -225,12 +229,12 @@ static tsr_status advance(tsr_group *group)
             may_start = reached;
             if (!reached)
                 continue;
-            TSR__TRY(start(group, piece));
+            TSR__TRY(start_piece(group, piece));
         }
         bool ended = true;
         TSR__TRY(tsr__group_test_active(&piece->active, &ended));
         if (ended)
-            TSR__TRY(finish(piece));
+            TSR__TRY(finish_piece(piece));
     }
     while (group->piece_count > 0 && !piece_at(group, 0)->request) {
         group->oldest = (group->oldest + 1) % TSR__GROUP_PIECES;
@@ -239,13 +243,13 @@ static tsr_status advance(tsr_group *group)
     return TSR_OK;
 }
 
-static tsr_status progress(tsr_group *group)
+static tsr_status staged_progress(tsr_group *group)
 {
-    TSR__TRY(advance(group));
+    TSR__TRY(advance_pieces(group));
     return issue_all(group);
 }
 
-static void cancel(tsr_group *group)
+static void staged_cancel(tsr_group *group)
 {
     for (int i = 0; i < TSR__GROUP_PIECES; i++) {
         tsr__group_cancel_active(&group->piece[i].active);
@@ -254,7 +258,7 @@ static void cancel(tsr_group *group)
     group->piece_count = 0;
 }
 
-static void add_pending(tsr_group *group, tsr__group_pending *all)
+static void staged_add_pending(tsr_group *group, tsr__group_pending *all)
 {
     for (int i = 0; i < group->piece_count; i++) {
         tsr__group_piece *piece = piece_at(group, i);
@@ -265,4 +269,4 @@ static void add_pending(tsr_group *group, tsr__group_pending *all)
     }
 }
 
-const tsr__group_path tsr__group_staged = {progress, cancel, add_pending};
+const tsr__group_path tsr__group_staged = {staged_progress, staged_cancel, staged_add_pending};

@@ -1,7 +1,7 @@
-/* Operations that send their data in a narrow format. What a rank sends is packed, and gathered or
- * exchanged by an ordinary operation. Each rank unpacks what it receives, and adds contributions in
- * f32 in the order of ranks. So all ranks get the same bits, also of their own part, and each value
- * is rounded once.
+/* Operations that send data in a narrow dtype, the wire dtype. A rank packs its data, which an
+ * ordinary operation gathers or exchanges. Each rank unpacks the received data, and adds
+ * contributions in f32 in the order of ranks. So all ranks get the same bits, also of their own
+ * part, and each value is rounded once.
  *
  *     the caller wants    what is sent
  *     all-reduce          an all-gather of the ranks' tensors
@@ -25,7 +25,7 @@ tsr_status tsr__group_wire_check(const char *caller, tsr_dtype wire)
     return TSR_OK;
 }
 
-static bool is_blocks(const tsr_group_request *request)
+static bool sends_blocks(const tsr_group_request *request)
 {
     return request->wire == TSR_Q8_0;
 }
@@ -34,7 +34,7 @@ static bool is_blocks(const tsr_group_request *request)
  * words of 32 bits. */
 static int64_t sent_for(const tsr_group_request *request, int64_t count)
 {
-    return is_blocks(request) ? tsr__packed_words(count) : count;
+    return sends_blocks(request) ? tsr__packed_words(count) : count;
 }
 
 /* Views -------------------------------------------------------------------------------------- */
@@ -58,30 +58,31 @@ static tsr_status new_sent(const tsr_group_request *request, int64_t count, tsr_
 
 /* Packing ------------------------------------------------------------------------------------ */
 
-/* Packs `count` elements of a flat tensor, from `first` on, to `packed`, from element `at` on. */
-static tsr_status pack_range(const tsr_group_request *request, tsr_tensor *packed, int64_t at,
+/* Packs `count` elements of a flat tensor, from `first` on, to `packed`, from element `offset` on.
+ */
+static tsr_status pack_range(const tsr_group_request *request, tsr_tensor *packed, int64_t offset,
                              const tsr_tensor *flat, int64_t first, int64_t count)
 {
     const int64_t words = sent_for(request, count);
     tsr_tensor *from = NULL, *to = NULL;
     tsr_status status = view_of(flat, first, 1, &count, &from);
     if (status == TSR_OK)
-        status = view_of(packed, at, 1, &words, &to);
+        status = view_of(packed, offset, 1, &words, &to);
     if (status == TSR_OK)
-        status = is_blocks(request) ? tsr__pack(request->group->stream, to, from)
-                                    : tsr_copy(request->group->stream, to, from);
+        status = sends_blocks(request) ? tsr__pack(request->group->stream, to, from)
+                                       : tsr_copy(request->group->stream, to, from);
     tsr_tensor_destroy(&from);
     tsr_tensor_destroy(&to);
     return status;
 }
 
 /* Packs a tensor with any strides. */
-static tsr_status pack(const tsr_group_request *request, tsr_tensor *packed,
-                       const tsr_tensor *tensor)
+static tsr_status pack_tensor(const tsr_group_request *request, tsr_tensor *packed,
+                              const tsr_tensor *tensor)
 {
     const tsr_layout *layout = tsr_tensor_layout(tensor);
     tsr_tensor *flat = NULL;
-    if (!is_blocks(request))
+    if (!sends_blocks(request))
         return tsr__group_copy_to_flat(request->group->stream, packed, tensor);
     tsr_status status = TSR_OK;
     if (tsr_layout_is_contiguous(layout)) {
@@ -110,7 +111,7 @@ static tsr_status pack_parts(const tsr_group_request *request, tsr_tensor *packe
 {
     const tsr_layout *layout = tsr_tensor_layout(whole);
     tsr_tensor *flat = NULL;
-    if (!is_blocks(request))
+    if (!sends_blocks(request))
         return tsr__group_copy_to_blocks(request, packed, whole);
     tsr_status status = TSR_OK;
     if (tsr__group_is_flat(layout, request->dim)) {
@@ -120,12 +121,12 @@ static tsr_status pack_parts(const tsr_group_request *request, tsr_tensor *packe
         if (status == TSR_OK)
             status = tsr__group_copy_to_blocks(request, flat, whole);
     }
-    int64_t at = 0, first = 0;
+    int64_t offset = 0, first = 0;
     for (int r = 0; r < request->group->size && status == TSR_OK; r++) {
         const int64_t count = part_count(request, layout, r);
         if (count > 0)
-            status = pack_range(request, packed, at, flat, first, count);
-        at += (int64_t)request->counts[r];
+            status = pack_range(request, packed, offset, flat, first, count);
+        offset += (int64_t)request->counts[r];
         first += count;
     }
     tsr_tensor_destroy(&flat);
@@ -145,7 +146,7 @@ static void set_sent(tsr_group_request *request, uint64_t all)
 
 static void set_dtype(tsr_group_request *request)
 {
-    request->dtype = is_blocks(request) ? TSR_U32 : request->wire;
+    request->dtype = sends_blocks(request) ? TSR_U32 : request->wire;
 }
 
 /* Sets the operands of an all-gather of request->counts elements: `in` is this rank's part of
@@ -173,7 +174,7 @@ tsr_status tsr__group_wire_all_reduce(tsr_group_request *request, tsr_tensor *te
         request->counts[r] = (uint64_t)sent_for(request, tsr_layout_count(layout));
     TSR__TRY(gather_in_place(request));
     TSR__TRY(tsr_tensor_view(tensor, layout, &request->target));
-    return pack(request, request->in, tensor);
+    return pack_tensor(request, request->in, tensor);
 }
 
 tsr_status tsr__group_wire_all_gather(tsr_group_request *request, tsr_tensor *out,
@@ -185,7 +186,8 @@ tsr_status tsr__group_wire_all_gather(tsr_group_request *request, tsr_tensor *ou
         request->counts[r] = (uint64_t)sent_for(request, part_count(request, whole, r));
     TSR__TRY(gather_in_place(request));
     TSR__TRY(tsr_tensor_view(out, whole, &request->target));
-    return request->counts[request->group->rank] > 0 ? pack(request, request->in, in) : TSR_OK;
+    return request->counts[request->group->rank] > 0 ? pack_tensor(request, request->in, in)
+                                                     : TSR_OK;
 }
 
 tsr_status tsr__group_wire_reduce_scatter(tsr_group_request *request, tsr_tensor *out,
@@ -211,8 +213,8 @@ tsr_status tsr__group_wire_reduce_scatter(tsr_group_request *request, tsr_tensor
 /* Unpacking ---------------------------------------------------------------------------------- */
 
 /* Records to = the sum of packed contributions, which follow each other in request->out from
- * element `at` on. */
-static tsr_status unpack_blocks(const tsr_group_request *request, tsr_tensor *to, int64_t at,
+ * element `offset` on. */
+static tsr_status unpack_blocks(const tsr_group_request *request, tsr_tensor *to, int64_t offset,
                                 int contributions)
 {
     tsr_stream *stream = request->group->stream;
@@ -220,7 +222,7 @@ static tsr_status unpack_blocks(const tsr_group_request *request, tsr_tensor *to
     const int64_t words = tsr__packed_words(tsr_layout_count(layout)) * contributions;
     const bool contiguous = tsr_layout_is_contiguous(layout);
     tsr_tensor *packed = NULL, *flat = NULL;
-    TSR__TRY(view_of(request->out, at, 1, &words, &packed));
+    TSR__TRY(view_of(request->out, offset, 1, &words, &packed));
     tsr_status status = contiguous ? tsr__group_flatten(to, &flat)
                                    : tsr__group_new_flat(request->group, layout, &flat);
     if (status == TSR_OK)
@@ -234,7 +236,8 @@ static tsr_status unpack_blocks(const tsr_group_request *request, tsr_tensor *to
 
 /* Replaces *sum by a new tensor, *sum + the contribution of rank r. If r is the last rank, writes
  * this sum to `to` instead. */
-static tsr_status add(const tsr_group_request *request, int r, tsr_tensor **sum, tsr_tensor *to)
+static tsr_status add_contribution(const tsr_group_request *request, int r, tsr_tensor **sum,
+                                   tsr_tensor *to)
 {
     const tsr_layout *layout = tsr_tensor_layout(to);
     tsr_stream *stream = request->group->stream;
@@ -265,7 +268,7 @@ static tsr_status add_floats(const tsr_group_request *request, tsr_tensor *to)
     TSR__TRY(view_of(request->out, 0, layout->ndim, layout->shape, &sum));
     tsr_status status = TSR_OK;
     for (int r = 1; r < request->group->size && status == TSR_OK; r++)
-        status = add(request, r, &sum, to);
+        status = add_contribution(request, r, &sum, to);
     tsr_tensor_destroy(&sum);
     return status;
 }
@@ -273,33 +276,33 @@ static tsr_status add_floats(const tsr_group_request *request, tsr_tensor *to)
 /* Records, for each rank, unpacking its part from request->out to its place in `whole`. */
 static tsr_status unpack_parts(const tsr_group_request *request, const tsr_tensor *whole)
 {
-    int64_t at = 0, first = 0;
+    int64_t offset = 0, first = 0;
     for (int r = 0; r < request->group->size; r++) {
         if (request->counts[r] > 0) {
             tsr_tensor *part = NULL;
             TSR__TRY(
                 tsr_tensor_slice(whole, request->dim, first, first + request->sizes[r], 1, &part));
-            tsr_status status = unpack_blocks(request, part, at, 1);
+            tsr_status status = unpack_blocks(request, part, offset, 1);
             tsr_tensor_destroy(&part);
             TSR__TRY(status);
         }
-        at += (int64_t)request->counts[r];
+        offset += (int64_t)request->counts[r];
         first += request->sizes[r];
     }
     return TSR_OK;
 }
 
 /* Records writing the result to the target, from what has been received. */
-static tsr_status finish(const tsr_group_request *request)
+static tsr_status write_result(const tsr_group_request *request)
 {
     tsr_tensor *target = request->target;
     if (request->serves == TSR__GROUP_ALL_GATHER)
-        return is_blocks(request) ? unpack_parts(request, target)
-                                  : tsr__group_copy_from_blocks(request, request->out, target);
+        return sends_blocks(request) ? unpack_parts(request, target)
+                                     : tsr__group_copy_from_blocks(request, request->out, target);
     if (tsr_layout_count(tsr_tensor_layout(target)) == 0)
         return TSR_OK;
-    return is_blocks(request) ? unpack_blocks(request, target, 0, request->group->size)
-                              : add_floats(request, target);
+    return sends_blocks(request) ? unpack_blocks(request, target, 0, request->group->size)
+                                 : add_floats(request, target);
 }
 
 tsr_status tsr__group_copy_out(const tsr_group_request *request)
@@ -307,7 +310,7 @@ tsr_status tsr__group_copy_out(const tsr_group_request *request)
     if (!request->target)
         return TSR_OK;
     if (request->wire)
-        return finish(request);
+        return write_result(request);
     if (request->kind == TSR__GROUP_ALL_GATHER)
         return tsr__group_copy_from_blocks(request, request->out, request->target);
     return tsr__group_copy_from_flat(request->group->stream, request->out, request->target);

@@ -11,16 +11,16 @@ static tsr_status link_pairs(tsr_pipeline *pipeline, const tsr_pipeline_params *
     const int stage = pipeline->stage, pair = (stage + 2 - first) / 2;
     /* whether this rank's stage is the earlier one of its pair */
     const bool is_upper = (stage - first) % 2 == 0;
-    const int other = is_upper ? stage + 1 : stage - 1;
-    const bool alone = other < 0 || other >= pipeline->stages;
+    const int neighbour = is_upper ? stage + 1 : stage - 1;
+    const bool alone = neighbour < 0 || neighbour >= pipeline->stages;
     tsr_comm *comm = NULL;
     TSR__TRY(tsr_comm_split(params->comm, alone ? TSR_COLOUR_NONE : pair, stage, &comm));
     if (alone)
         return TSR_OK;
     tsr__pipeline_link *down = is_upper ? &pipeline->to_next : &pipeline->from_previous;
     tsr__pipeline_link *up = is_upper ? &pipeline->from_next : &pipeline->to_previous;
-    *down = (tsr__pipeline_link){.other = other, .root = 0};
-    *up = (tsr__pipeline_link){.other = other, .root = 1};
+    *down = (tsr__pipeline_link){.neighbour = neighbour, .root = 0};
+    *up = (tsr__pipeline_link){.neighbour = neighbour, .root = 1};
     tsr_status status = tsr_group_create(comm, params->stream, params->group, &down->group);
     if (status == TSR_OK)
         status = tsr_group_create(comm, params->stream, params->group, &up->group);
@@ -40,7 +40,7 @@ static tsr_status join_ends(tsr_pipeline *pipeline, const tsr_pipeline_params *p
     return status;
 }
 
-static tsr_status connect(tsr_pipeline *pipeline, const tsr_pipeline_params *params)
+static tsr_status connect_stages(tsr_pipeline *pipeline, const tsr_pipeline_params *params)
 {
     if (pipeline->stages == 1)
         return TSR_OK;
@@ -60,7 +60,7 @@ tsr_status tsr_pipeline_create(const tsr_pipeline_params *params, tsr_pipeline *
     pipeline->stream = params->stream;
     pipeline->stage = params->comm ? tsr_comm_rank(params->comm) : 0;
     pipeline->stages = params->comm ? tsr_comm_size(params->comm) : 1;
-    tsr_status status = connect(pipeline, params);
+    tsr_status status = connect_stages(pipeline, params);
     if (status != TSR_OK) {
         tsr_pipeline_destroy(&pipeline);
         return status;

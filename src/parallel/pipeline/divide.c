@@ -11,7 +11,7 @@
 
 static const char who[] = "pipeline_divide";
 
-static tsr_status check(const tsr_pipeline_divide_params *p)
+static tsr_status check_divide(const tsr_pipeline_divide_params *p)
 {
     TSR__REQUIRE(p->stages >= 1 && p->stages <= TSR_MAX_COMM_SIZE,
                  "%s: %d stages; 1 to %d are allowed", who, p->stages, TSR_MAX_COMM_SIZE);
@@ -34,7 +34,7 @@ static tsr_status check(const tsr_pipeline_divide_params *p)
 }
 
 /* Finds how many blocks the memory of a stage holds. */
-static tsr_status limit_of(const tsr_pipeline_divide_params *p, int stage, int *out)
+static tsr_status blocks_in_memory(const tsr_pipeline_divide_params *p, int stage, int *out)
 {
     *out = p->blocks;
     if (!p->memory_bytes || p->memory_bytes[stage] == 0)
@@ -60,7 +60,7 @@ static tsr_status limit_of(const tsr_pipeline_divide_params *p, int stage, int *
 }
 
 /* Returns the time that a stage would need with one block more than `count`. */
-static double next_time(const tsr_pipeline_divide_params *p, int stage, int count)
+static double time_with_one_more(const tsr_pipeline_divide_params *p, int stage, int count)
 {
     const double cost = (double)(count + 1) + (stage == 0 ? p->first_cost : 0) +
                         (stage == p->stages - 1 ? p->last_cost : 0);
@@ -68,14 +68,14 @@ static double next_time(const tsr_pipeline_divide_params *p, int stage, int coun
 }
 
 /* Sets *out to the stage that gets the next block, or to -1 if all are full. */
-static tsr_status choose(const tsr_pipeline_divide_params *p, const int *counts, int *out)
+static tsr_status choose_stage(const tsr_pipeline_divide_params *p, const int *counts, int *out)
 {
     double least = INFINITY;
     int best = -1;
     for (int s = 0; s < p->stages; s++) {
         int limit;
-        TSR__TRY(limit_of(p, s, &limit));
-        const double time = next_time(p, s, counts[s]);
+        TSR__TRY(blocks_in_memory(p, s, &limit));
+        const double time = time_with_one_more(p, s, counts[s]);
         if (counts[s] >= limit || time > least ||
             (time == least && best >= 0 && counts[s] > counts[best]))
             continue;
@@ -86,16 +86,16 @@ static tsr_status choose(const tsr_pipeline_divide_params *p, const int *counts,
     return TSR_OK;
 }
 
-static tsr_status divide(const tsr_pipeline_divide_params *p, int *counts)
+static tsr_status divide_blocks(const tsr_pipeline_divide_params *p, int *counts)
 {
     for (int s = 0; s < p->stages; s++) {
         int limit;
-        TSR__TRY(limit_of(p, s, &limit));
+        TSR__TRY(blocks_in_memory(p, s, &limit));
         counts[s] = 1;
     }
     for (int i = p->stages; i < p->blocks; i++) {
         int stage;
-        TSR__TRY(choose(p, counts, &stage));
+        TSR__TRY(choose_stage(p, counts, &stage));
         if (stage < 0)
             return tsr__fail(TSR_ERR_DEVICE_MEMORY,
                              "%s: the memory of %d stages holds %d of %d blocks", who, p->stages, i,
@@ -109,11 +109,11 @@ tsr_status tsr_pipeline_divide(const tsr_pipeline_divide_params *params, int *co
 {
     TSR__REQUIRE(params && counts, "%s: %s is NULL", who, params ? "counts" : "params");
     TSR__TAKE(tsr_pipeline_divide_params, params);
-    TSR__TRY(check(params));
+    TSR__TRY(check_divide(params));
     int *found = tsr__calloc((size_t)params->stages, sizeof *found);
     if (!found)
         return TSR_ERR_NO_MEMORY;
-    tsr_status status = divide(params, found);
+    tsr_status status = divide_blocks(params, found);
     if (status == TSR_OK)
         memcpy(counts, found, (size_t)params->stages * sizeof *counts);
     tsr__free(found);

@@ -2,9 +2,9 @@
  *
  *     schedule.c  the 1F1B schedule
  *     divide.c    the division of blocks over stages
- *     link.c      one direction between two neighbours: tensors in the order of micro-batches
  *     create.c    creates a pipeline and its links
- *     run.c       runs the schedule of a stage */
+ *     run.c       runs the schedule of a stage: the passes, and the tensors to and from neighbours
+ */
 #ifndef TSR_PARALLEL_PIPELINE_PIPELINE_H
 #define TSR_PARALLEL_PIPELINE_PIPELINE_H
 
@@ -16,7 +16,7 @@
  * order on both ranks, and the two stages send and receive in different orders. */
 typedef struct tsr__pipeline_link {
     tsr_group *group; /* NULL: there is no such neighbour */
-    int other;        /* the neighbour's stage */
+    int neighbour;    /* the stage at the other end */
     int root;         /* the rank in `group` that sends */
 } tsr__pipeline_link;
 
@@ -30,41 +30,5 @@ struct tsr_pipeline {
     char why[TSR__ERROR_TEXT];
     tsr_pipeline_stats stats;
 };
-
-/* The tensors that a run of the schedule receives over a link. The next tensor is received before
- * it is needed. */
-typedef struct tsr__pipeline_inbox {
-    const tsr__pipeline_link *link;
-    const tsr_pipeline_run_params *params;
-    int posted; /* number of receives that have been started */
-    tsr_tensor *tensor;
-    tsr_group_request *request; /* the request of the receive that was started last */
-} tsr__pipeline_inbox;
-
-/* The tensors that a run of the schedule sends over a link. */
-typedef struct tsr__pipeline_outbox {
-    const tsr__pipeline_link *link;
-    int sent, done;               /* number of sends that have been started, and that have ended */
-    tsr_group_request **requests; /* [micro_batches] */
-} tsr__pipeline_outbox;
-
-/* link.c: If a link has no group, because there is no neighbour, the functions below do nothing,
- * and tsr__pipeline_take gives NULL. */
-
-/* Starts to receive the next tensor, unless all have been received. */
-tsr_status tsr__pipeline_post(tsr_pipeline *pipeline, tsr__pipeline_inbox *inbox) TSR_NODISCARD;
-/* Blocks until the tensor of `micro_batch` has arrived, and starts to receive the next one. The
- * caller must destroy the tensor. */
-tsr_status tsr__pipeline_take(tsr_pipeline *pipeline, tsr__pipeline_inbox *inbox, int micro_batch,
-                              tsr_tensor **out) TSR_NODISCARD;
-/* Starts to send a tensor, and frees the requests of sends that have ended. */
-tsr_status tsr__pipeline_put(tsr_pipeline *pipeline, tsr__pipeline_outbox *outbox,
-                             tsr_tensor *tensor) TSR_NODISCARD;
-/* Blocks until all sends have ended. */
-tsr_status tsr__pipeline_flush(tsr_pipeline *pipeline, tsr__pipeline_outbox *outbox) TSR_NODISCARD;
-/* Frees the tensors and requests that are left after a failure. The links' groups must have failed.
- */
-void tsr__pipeline_inbox_drop(tsr__pipeline_inbox *inbox);
-void tsr__pipeline_outbox_drop(tsr__pipeline_outbox *outbox);
 
 #endif

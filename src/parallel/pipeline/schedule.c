@@ -4,7 +4,7 @@
 #include "base/error.h"
 #include "tessera/pipeline.h"
 
-static bool valid(int stage, int stages, int micro_batches)
+static bool is_valid(int stage, int stages, int micro_batches)
 {
     return stages >= 1 && stages <= TSR_MAX_COMM_SIZE && stage >= 0 && stage < stages &&
            micro_batches >= 1 && micro_batches <= TSR_MAX_PIPELINE_BATCHES;
@@ -13,7 +13,7 @@ static bool valid(int stage, int stages, int micro_batches)
 tsr_status tsr_pipeline_schedule(int stage, int stages, int micro_batches, tsr_pipeline_step *steps)
 {
     TSR__REQUIRE(steps, "pipeline_schedule: steps is NULL");
-    TSR__REQUIRE(valid(stage, stages, micro_batches),
+    TSR__REQUIRE(is_valid(stage, stages, micro_batches),
                  "pipeline_schedule: stage %d of %d with %d micro-batches; 1 to %d stages and 1 to "
                  "%d micro-batches are allowed",
                  stage, stages, micro_batches, TSR_MAX_COMM_SIZE, TSR_MAX_PIPELINE_BATCHES);
@@ -29,14 +29,14 @@ tsr_status tsr_pipeline_schedule(int stage, int stages, int micro_batches, tsr_p
 
 int tsr_pipeline_in_flight(int stage, int stages, int micro_batches)
 {
-    if (!valid(stage, stages, micro_batches))
+    if (!is_valid(stage, stages, micro_batches))
         return 0;
     return stages - stage < micro_batches ? stages - stage : micro_batches;
 }
 
 double tsr_pipeline_bubble(int stages, int micro_batches)
 {
-    if (!valid(0, stages, micro_batches))
+    if (!is_valid(0, stages, micro_batches))
         return (double)NAN;
     return (double)(stages - 1) / (double)(micro_batches + stages - 1);
 }
