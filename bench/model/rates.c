@@ -125,8 +125,8 @@ static void write_json(const bench_rates_report *report, FILE *out)
     json_t *document = cli_json_document("tessera.bench.rates", 1);
     json_t *model = cli_json_add_object(document, "model");
     cli_json_text(model, "name", report->name);
-    cli_json_text(model, "architecture", report->config.architecture);
-    cli_json_add(model, "width", json_integer(report->config.width));
+    cli_json_text(model, "architecture", report->config->architecture);
+    cli_json_add(model, "width", json_integer(report->config->width));
     cli_json_text(model, "dtype", tsr_dtype_name(report->type));
     cli_json_real(model, "bytes_per_element", report->element_bytes);
     json_t *ranks = cli_json_add_array(document, "ranks");

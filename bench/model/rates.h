@@ -74,7 +74,7 @@ typedef struct bench_rates_rank {
 
 typedef struct bench_rates_report {
     char name[256];
-    tsr_model_config config;
+    const tsr_model_config *config;
     tsr_dtype type;
     double element_bytes; /* bytes per element of the layers' matrices */
     int ranks, passes;

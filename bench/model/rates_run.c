@@ -36,6 +36,12 @@ typedef struct subject {
     double samples[MAX_SAMPLES]; /* seconds of a pass */
 } subject;
 
+/* The shape of a model that is measured. Its only kind of layer is `layer`. */
+typedef struct measured {
+    tsr_model_config config;
+    tsr_model_layer layer;
+} measured;
+
 /* A kind of pass. */
 typedef struct kind {
     int sequences;
@@ -47,7 +53,8 @@ typedef struct job {
     bench_options harness;
     bench_context context;
     tsr_comm *comm;
-    tsr_group *alone; /* a group of this rank only */
+    tsr_model_file *file; /* NULL: a random model is measured */
+    tsr_group *alone;     /* a group of this rank only */
     subject subjects[BENCH_RATES_MODELS];
     tsr_generated *generated; /* [sequences] */
     int *numbers;             /* [sequences]: in a generator; equal in all generators */
@@ -83,7 +90,7 @@ static int64_t block_of(tsr_dtype type)
 
 /* Gives each layer the part of the heads and of the MLP that one rank would have. Heads that cannot
  * be divided stay as they are. */
-static void take_part(tsr_model_config *c, int64_t block)
+static void take_part(tsr_model_layer *c, int64_t block)
 {
     if (c->heads % PARTS == 0 && c->kv_heads % PARTS == 0 &&
         c->heads / PARTS * c->head_dim % block == 0) {
@@ -94,7 +101,7 @@ static void take_part(tsr_model_config *c, int64_t block)
 }
 
 /* Gives each layer as few elements as possible. */
-static void take_little(tsr_model_config *c, int64_t block)
+static void take_little(tsr_model_layer *c, int64_t block)
 {
     int64_t heads = 1;
     while (heads < c->heads && heads * c->head_dim % block != 0)
@@ -111,35 +118,38 @@ static int64_t empty_vocabulary(const tsr_model_config *full)
     return least(part_of(full->vocabulary), EMPTY_VOCABULARY);
 }
 
-static tsr_model_config config_of(const job *j, int which)
+static void describe(const job *j, int which, measured *out)
 {
-    const tsr_model_config *full = &j->report.config;
+    const tsr_model_config *full = j->report.config;
     const int64_t block = block_of(j->options->type);
-    tsr_model_config config = *full;
-    config.layers = which == BENCH_RATES_DEEP_WHOLE || which == BENCH_RATES_DEEP_PART ||
-                            which == BENCH_RATES_DEEP_EMPTY
-                        ? BENCH_RATES_MANY_LAYERS
-                        : BENCH_RATES_FEW_LAYERS;
-    config.window_from = 0;
-    config.bos = 0;
-    config.end_count = 0;
+    out->config = *full;
+    out->layer = full->kinds[0];
+    out->config.kind_count = 1;
+    out->config.kinds = &out->layer;
+    out->config.layer_kinds = NULL;
+    out->config.layers = which == BENCH_RATES_DEEP_WHOLE || which == BENCH_RATES_DEEP_PART ||
+                                 which == BENCH_RATES_DEEP_EMPTY
+                             ? BENCH_RATES_MANY_LAYERS
+                             : BENCH_RATES_FEW_LAYERS;
+    out->config.bos = 0;
+    out->config.end_count = 0;
     if (which == BENCH_RATES_PART || which == BENCH_RATES_DEEP_PART)
-        take_part(&config, block);
+        take_part(&out->layer, block);
     if (which == BENCH_RATES_PART_HEAD)
-        config.vocabulary = part_of(full->vocabulary);
+        out->config.vocabulary = part_of(full->vocabulary);
     if (which == BENCH_RATES_EMPTY || which == BENCH_RATES_DEEP_EMPTY) {
-        take_little(&config, block);
-        config.vocabulary = empty_vocabulary(full);
+        take_little(&out->layer, block);
+        out->config.vocabulary = empty_vocabulary(full);
     }
-    return config;
 }
 
 /* Returns the number of elements of a block's matrices. */
 static double block_elements(const tsr_model_config *c)
 {
+    const tsr_model_layer *layer = &c->kinds[0];
     return (double)c->width *
-           ((2 * (double)c->heads + 2 * (double)c->kv_heads) * (double)c->head_dim +
-            (c->gated ? 3 : 2) * (double)c->hidden);
+           ((2 * (double)layer->heads + 2 * (double)layer->kv_heads) * (double)layer->head_dim +
+            (layer->gated ? 3 : 2) * (double)layer->hidden);
 }
 
 static double head_elements(const tsr_model_config *c)
@@ -192,7 +202,7 @@ static void make_input(job *j)
                  sequences = (size_t)j->options->sequences;
     j->tokens = cli_alloc(length, sizeof *j->tokens);
     for (size_t i = 0; i < length; i++)
-        j->tokens[i] = (int32_t)((int64_t)i * 7 % empty_vocabulary(&j->report.config));
+        j->tokens[i] = (int32_t)((int64_t)i * 7 % empty_vocabulary(j->report.config));
     j->generated = cli_alloc(sequences, sizeof *j->generated);
     j->numbers = cli_alloc(sequences, sizeof *j->numbers);
 }
@@ -295,7 +305,11 @@ static tsr_status open_model(job *j, tsr_group *group, const tsr_model_config *c
         params.memory_bytes =
             (double)params.memory_bytes > used ? params.memory_bytes - (uint64_t)used : 1;
     tsr_model_stats stats;
-    const tsr_status status = tsr_model_create_random(config, o->type, SEED, &params, &s->model);
+    tsr_model_file *file = NULL;
+    tsr_status status = tsr_model_file_create_random(config, o->type, SEED, &file);
+    if (status == TSR_OK)
+        status = tsr_model_open(file, &params, &s->model);
+    tsr_model_file_close(&file);
     if (status != TSR_OK)
         return status;
     tsr_model_get_stats(s->model, &stats);
@@ -313,14 +327,14 @@ static void close_models(job *j)
 
 /* Opens all models. If a rank has too little memory for all of them together, *together is false on
  * all ranks, and none is open. */
-static bool open_together(job *j, const tsr_model_config config[BENCH_RATES_MODELS],
+static bool open_together(job *j, const measured models[BENCH_RATES_MODELS],
                           double bytes[BENCH_RATES_MODELS], bool *together)
 {
     int32_t lacks_memory = 0;
     double used = 0;
     for (int m = 0; m < BENCH_RATES_MODELS && !lacks_memory; m++) {
         const tsr_status status =
-            open_model(j, j->alone, &config[m], used, &j->subjects[m], &bytes[m]);
+            open_model(j, j->alone, &models[m].config, used, &j->subjects[m], &bytes[m]);
         lacks_memory = status == TSR_ERR_DEVICE_MEMORY || status == TSR_ERR_NO_MEMORY;
         if (!lacks_memory) {
             BENCH_TRY(of(j), status);
@@ -336,14 +350,14 @@ static bool open_together(job *j, const tsr_model_config config[BENCH_RATES_MODE
 }
 
 /* Measures the models one after the other, several times, and takes the medians. */
-static bool time_in_turn(job *j, const tsr_model_config config[BENCH_RATES_MODELS],
+static bool time_in_turn(job *j, const measured models[BENCH_RATES_MODELS],
                          bench_rates_times *times, double bytes[BENCH_RATES_MODELS])
 {
     double seconds[BENCH_RATES_MODELS][BENCH_RATES_PASSES][ROUNDS];
     for (int round = 0; round < ROUNDS; round++)
         for (int m = 0; m < BENCH_RATES_MODELS; m++) {
             subject *s = &j->subjects[m];
-            BENCH_TRY(of(j), open_model(j, j->alone, &config[m], 0, s, &bytes[m]));
+            BENCH_TRY(of(j), open_model(j, j->alone, &models[m].config, 0, s, &bytes[m]));
             for (int i = 0; i < j->report.passes; i++) {
                 const kind k = kind_of(j, i);
                 if (!time_pass(j, s, 1, &k, j->options->seconds / ROUNDS, &seconds[m][i][round]))
@@ -358,18 +372,18 @@ static bool time_in_turn(job *j, const tsr_model_config config[BENCH_RATES_MODEL
 }
 
 /* Measures all kinds of passes of all models. */
-static bool time_models(job *j, const tsr_model_config config[BENCH_RATES_MODELS],
-                        bench_rates_times *times, double bytes[BENCH_RATES_MODELS])
+static bool time_models(job *j, const measured models[BENCH_RATES_MODELS], bench_rates_times *times,
+                        double bytes[BENCH_RATES_MODELS])
 {
     bool together;
     bench_progress_show(&j->context.progress, "models");
-    if (!open_together(j, config, bytes, &together))
+    if (!open_together(j, models, bytes, &together))
         return false;
     if (!together && j->rank == 0)
         cli_say("bench rates: the models do not fit into memory together; they are measured one "
                 "after the other, which is less exact");
     if (!together)
-        return time_in_turn(j, config, times, bytes);
+        return time_in_turn(j, models, times, bytes);
     for (int i = 0; i < j->report.passes; i++) {
         const kind k = kind_of(j, i);
         double seconds[BENCH_RATES_MODELS];
@@ -478,7 +492,7 @@ static bool measure_collective(job *j, tsr_comm *comm, const tsr_model_config *c
     BENCH_TRY(of(j), tsr_comm_all_reduce(comm, &computes, &computes, 1, TSR_F64, TSR_OP_MAX));
     bool good = create_party(j, comm, config, &p) &&
                 bench_passed(of(j), open_model(j, p.group, config, 0, &j->subjects[0], &bytes),
-                             "tsr_model_create_random") &&
+                             "opening a random model") &&
                 time_divided(j, &j->subjects[0], &p, &pass, &exchanges);
     *out = fmax(pass - computes - exchanges, 0) / (PASS_REDUCTIONS + 1);
     close_models(j);
@@ -516,10 +530,12 @@ static bool open_job(job *j)
         return false;
     j->report.type = o->type;
     j->report.passes = count_passes(o);
-    j->report.config = o->shape->config;
+    j->report.config = &o->shape->config;
     snprintf(j->report.name, sizeof j->report.name, "%s", o->path ? o->path : o->shape->name);
-    if (o->path != NULL)
-        BENCH_TRY(of(j), tsr_model_config_read(o->path, &j->report.config));
+    if (o->path != NULL) {
+        BENCH_TRY(of(j), tsr_model_file_open(o->path, &j->file));
+        j->report.config = tsr_model_file_config(j->file);
+    }
     if (!bench_open_device(of(j), o->device))
         return false;
     snprintf(j->own.device, sizeof j->own.device, "%s", j->context.info->name);
@@ -559,23 +575,24 @@ static bool fit(job *j, const bench_rates_sizes *sizes, bench_rates_times *own)
 static bool measure_all(job *j)
 {
     double bytes[BENCH_RATES_MODELS];
-    tsr_model_config config[BENCH_RATES_MODELS];
+    measured models[BENCH_RATES_MODELS];
     bench_rates_times own = {0};
     for (int m = 0; m < BENCH_RATES_MODELS; m++)
-        config[m] = config_of(j, m);
+        describe(j, m, &models[m]);
     const bench_rates_sizes sizes = {
-        .layer = block_elements(&config[BENCH_RATES_WHOLE]),
-        .part_layer = block_elements(&config[BENCH_RATES_PART]),
-        .head = head_elements(&config[BENCH_RATES_WHOLE]),
-        .part_head = head_elements(&config[BENCH_RATES_PART_HEAD]),
+        .layer = block_elements(&models[BENCH_RATES_WHOLE].config),
+        .part_layer = block_elements(&models[BENCH_RATES_PART].config),
+        .head = head_elements(&models[BENCH_RATES_WHOLE].config),
+        .part_head = head_elements(&models[BENCH_RATES_PART_HEAD].config),
     };
     make_input(j);
-    if (!time_models(j, config, &own, bytes))
+    if (!time_models(j, models, &own, bytes))
         return false;
     j->report.element_bytes = (bytes[BENCH_RATES_DEEP_WHOLE] - bytes[BENCH_RATES_WHOLE]) /
                               (BENCH_RATES_MANY_LAYERS - BENCH_RATES_FEW_LAYERS) / sizes.layer;
     bench_progress_show(&j->context.progress, "collectives");
-    if (!fit(j, &sizes, &own) || !measure_collectives(j, &config[BENCH_RATES_DEEP_WHOLE], &sizes))
+    if (!fit(j, &sizes, &own) ||
+        !measure_collectives(j, &models[BENCH_RATES_DEEP_WHOLE].config, &sizes))
         return false;
     j->report.rank = cli_alloc((size_t)j->report.ranks, sizeof *j->report.rank);
     BENCH_TRY(of(j), tsr_comm_all_gather(j->comm, &j->own, j->report.rank, sizeof j->own, TSR_U8));
@@ -585,6 +602,7 @@ static bool measure_all(job *j)
 static void close_job(job *j)
 {
     free(j->report.rank);
+    tsr_model_file_close(&j->file);
     tsr_group_destroy(&j->alone);
     bench_finish(&j->context);
     tsr_comm_destroy(&j->comm);

@@ -24,7 +24,8 @@ typedef struct job {
     bench_context context;
     tsr_comm *comm;
     tsr_group *group;
-    tsr_comm *stages; /* the ranks with the same place in all stages; NULL: one stage */
+    tsr_comm *stages;     /* the ranks with the same place in all stages; NULL: one stage */
+    tsr_model_file *file; /* until the model is open */
     tsr_model *model;
     tsr_generator *generator;
     int rank;
@@ -98,11 +99,22 @@ static bool check_context(job *j, const char *option, int64_t value, int64_t nee
 static bool check_contexts(job *j)
 {
     const bench_model_options *o = j->options;
-    tsr_model_config config = o->shape->config;
-    if (o->path != NULL && tsr_model_config_read(o->path, &config) != TSR_OK)
+    const tsr_model_config *config = tsr_model_file_config(j->file);
+    if (config == NULL)
         return true;
-    return check_context(j, "--prompt-tokens", o->prompt_tokens, o->prompt_tokens, &config) &&
-           check_context(j, "--generate", o->generate, o->generate + 1, &config);
+    return check_context(j, "--prompt-tokens", o->prompt_tokens, o->prompt_tokens, config) &&
+           check_context(j, "--generate", o->generate, o->generate + 1, config);
+}
+
+/* Opens the model's files, or makes a random model. */
+static bool open_file(job *j)
+{
+    const bench_model_options *o = j->options;
+    const tsr_status status =
+        o->path != NULL ? tsr_model_file_open(o->path, &j->file)
+                        : tsr_model_file_create_random(&o->shape->config, o->type, SEED, &j->file);
+    return bench_passed(of(j), status,
+                        o->path != NULL ? "tsr_model_file_open" : "tsr_model_file_create_random");
 }
 
 static bool open_model(job *j)
@@ -112,11 +124,13 @@ static bool open_model(job *j)
     tsr_model_stats stats;
     count_cache(o, &params);
     cli_stages_divide(&o->stages, j->comm, &params);
-    if (o->path != NULL)
-        BENCH_TRY(of(j), tsr_model_open(o->path, &params, &j->model));
-    else
-        BENCH_TRY(of(j),
-                  tsr_model_create_random(&o->shape->config, o->type, SEED, &params, &j->model));
+    if (j->file == NULL) {
+        /* This rank has reported its error. It takes part, so that the others fail, too. */
+        const tsr_status status = tsr_model_open(NULL, &params, &j->model);
+        return status == TSR_OK;
+    }
+    BENCH_TRY(of(j), tsr_model_open(j->file, &params, &j->model));
+    tsr_model_file_close(&j->file);
     name_model(j);
     tsr_model_get_stats(j->model, &stats);
     j->report.config = tsr_model_get_config(j->model);
@@ -147,7 +161,8 @@ static bool open_job(job *j)
     BENCH_TRY(of(j), cli_stages_create(&o->stages, j->comm, j->context.stream,
                                        tsr_group_params(.allow_int8 = o->allow_int8), &j->group,
                                        &j->stages));
-    return check_contexts(j) && open_model(j);
+    const bool has_file = open_file(j);
+    return check_contexts(j) && open_model(j) && has_file;
 }
 
 static void close_job(job *j)
@@ -163,6 +178,7 @@ static void close_job(job *j)
     free(j->numbers);
     tsr_generator_destroy(&j->generator);
     tsr_model_close(&j->model);
+    tsr_model_file_close(&j->file);
     tsr_group_destroy(&j->group);
     tsr_comm_destroy(&j->stages);
     bench_finish(&j->context);

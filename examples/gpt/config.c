@@ -329,35 +329,33 @@ bool gpt_config_read(const char *path, gpt_config *config, gpt_training *trainin
 /* Returns what of a model gpt cannot train, or NULL. */
 static const char *unsupported(const tsr_model_config *m)
 {
+    const tsr_model_layer *l = &m->kinds[0];
     const bool llama =
-                   m->norm == TSR_NORM_RMS && !m->norm_bias && !m->learned_positions && m->gated,
-               gpt2 = m->norm == TSR_NORM_LAYER && m->learned_positions && !m->gated;
+                   m->norm == TSR_NORM_RMS && !m->norm_bias && !m->learned_positions && l->gated,
+               gpt2 = m->norm == TSR_NORM_LAYER && m->learned_positions && !l->gated;
     if (!llama && !gpt2)
         return "another kind of block than Llama's and GPT-2's";
-    if (m->window != 0 && m->window_from != 0)
+    if (m->kind_count > 1)
         return "layers with and without a window";
-    if (llama && m->rope.rotary_dim != 0 && m->rope.rotary_dim != m->head_dim)
+    if (llama && l->rope->rotary_dim != 0 && l->rope->rotary_dim != l->head_dim)
         return "heads of which only a part is rotated";
     return NULL;
 }
 
-bool gpt_config_read_model(const char *folder, int most_block, gpt_config *config, char *error,
-                           size_t error_size)
+static bool take_model(const tsr_model_config *m, const char *folder, int most_block,
+                       gpt_config *config, char *error, size_t error_size)
 {
-    tsr_model_config m;
-    if (tsr_model_config_read(folder, &m) != TSR_OK) {
-        snprintf(error, error_size, "%s", tsr_last_error());
-        return false;
-    }
-    const char *what = unsupported(&m);
+    const tsr_model_layer *l = &m->kinds[0];
+    const char *what = unsupported(m);
     const struct {
         const char *name;
         int64_t value;
-    } sizes[] = {{"width", m.width},        {"hidden features", m.hidden}, {"heads", m.heads},
-                 {"head size", m.head_dim}, {"vocabulary", m.vocabulary},  {"context", m.context}};
+    } sizes[] = {{"width", m->width},           {"hidden features", l->hidden},
+                 {"heads", l->heads},           {"head size", l->head_dim},
+                 {"vocabulary", m->vocabulary}, {"context", m->context}};
     if (what)
         snprintf(error, error_size, "%s: a model of %s has %s, which gpt cannot train", folder,
-                 m.architecture, what);
+                 m->architecture, what);
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes && !what; i++) {
         if (sizes[i].value > MAX_SIZE) {
             what = sizes[i].name;
@@ -367,27 +365,41 @@ bool gpt_config_read_model(const char *folder, int most_block, gpt_config *confi
     }
     if (what)
         return false;
-    *config = (gpt_config){.style = m.learned_positions ? GPT_STYLE_GPT2 : GPT_STYLE_LLAMA,
-                           .layers = m.layers,
-                           .heads = (int)m.heads,
-                           .kv_heads = (int)m.kv_heads,
-                           .width = (int)m.width,
-                           .inner = (int)m.hidden,
-                           .block = m.context < most_block ? (int)m.context : most_block,
-                           .context = (int)m.context,
-                           .vocabulary = (int)m.vocabulary,
-                           .norm_eps = m.norm_epsilon,
-                           .activation = m.activation,
-                           .tied = m.tied,
-                           .qkv_bias = m.qkv_bias,
-                           .output_bias = m.output_bias,
-                           .mlp_bias = m.mlp_bias,
-                           .norm_bias = m.norm_bias,
-                           .head_dim = (int)m.head_dim,
-                           .qk_norm = m.qk_norm,
-                           .window = m.window,
-                           .rope = m.rope};
+    *config = (gpt_config){.style = m->learned_positions ? GPT_STYLE_GPT2 : GPT_STYLE_LLAMA,
+                           .layers = m->layers,
+                           .heads = (int)l->heads,
+                           .kv_heads = (int)l->kv_heads,
+                           .width = (int)m->width,
+                           .inner = (int)l->hidden,
+                           .block = m->context < most_block ? (int)m->context : most_block,
+                           .context = (int)m->context,
+                           .vocabulary = (int)m->vocabulary,
+                           .norm_eps = m->norm_epsilon,
+                           .activation = l->activation,
+                           .tied = m->tied,
+                           .qkv_bias = l->qkv_bias,
+                           .output_bias = l->output_bias,
+                           .mlp_bias = l->mlp_bias,
+                           .norm_bias = m->norm_bias,
+                           .head_dim = (int)l->head_dim,
+                           .qk_norm = l->qk_norm,
+                           .window = l->window,
+                           .rope = l->rope ? *l->rope : (tsr_rope_params){0}};
     return true;
+}
+
+bool gpt_config_read_model(const char *folder, int most_block, gpt_config *config, char *error,
+                           size_t error_size)
+{
+    tsr_model_file *file = NULL;
+    if (tsr_model_file_open(folder, &file) != TSR_OK) {
+        snprintf(error, error_size, "%s", tsr_last_error());
+        return false;
+    }
+    const bool good =
+        take_model(tsr_model_file_config(file), folder, most_block, config, error, error_size);
+    tsr_model_file_close(&file);
+    return good;
 }
 
 static bool read_offsets(reader *r, const json_t *rows, gpt_offsets *out)

@@ -1,8 +1,11 @@
 /* Converting models between Hugging Face folders and GGUF files, and between dtypes of weights.
  * Needs no device.
  *
+ *     tsr_model_file *file = NULL;
  *     tsr_convert_stats stats;
- *     tsr_model_convert("my-model", "my-model.gguf", tsr_convert_params(.type = TSR_Q4_K), &stats);
+ *     tsr_model_file_open("my-model", &file);
+ *     tsr_model_convert(file, "my-model.gguf", tsr_convert_params(.type = TSR_Q4_K), &stats);
+ *     tsr_model_file_close(&file);
  *
  * Threads: conversions are independent of each other. */
 #ifndef TESSERA_CONVERT_H
@@ -10,7 +13,7 @@
 
 #include <stdbool.h>
 
-#include "tessera/layout.h"
+#include "tessera/model.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -40,10 +43,10 @@ typedef struct tsr_convert_stats {
     uint64_t written_bytes; /* bytes of all files of the destination */
 } tsr_convert_stats;
 
-/* Converts a model, with its tokenizer. `source` is what tsr_model_open takes. `destination` is a
- * GGUF file if its name ends in ".gguf". If it has no extension, ends in "/" or is a folder that
- * exists, it is a folder with config.json, generation_config.json, model.safetensors and the
- * tokenizer's files. An extension is a dot and letters and digits, the first of which is a letter.
+/* Converts a model, with its tokenizer. `destination` is a GGUF file if its name ends in ".gguf".
+ * If it has no extension, ends in "/" or is a folder that exists, it is a folder with config.json,
+ * generation_config.json, model.safetensors and the tokenizer's files. An extension is a dot and
+ * letters and digits, the first of which is a letter.
  *
  * - Matrices get the dtype `type`. A matrix keeps the dtype of the source if its rows are not whole
  *   blocks of `type`. Norms, biases and learned positions are f32 in GGUF files; folders have them
@@ -61,13 +64,14 @@ typedef struct tsr_convert_stats {
  * stopped or is killed leaves the destination as it was. With `replace`, the files of an existing
  * folder that have the names above are replaced or removed, one after the other; others stay.
  *
- * Errors: those of tsr_model_config_read, tsr_shard_list_open and tsr_tokenizer_open;
+ * Errors: those of tsr_model_open for tensors, and of tsr_tokenizer_open;
  * TSR_ERR_INVALID if the destination has another extension, if it exists and `replace` is false, if
  * it is the source, for a value that is NaN, infinite or too large for `type`, naming the tensor;
  * TSR_ERR_UNSUPPORTED for a dtype, a configuration or a tokenizer that the destination's format
  * cannot express, naming it; TSR_ERR_IO, also if the disk is full or `progress` returned false;
  * TSR_ERR_NO_MEMORY. `params` and `out` may be NULL. */
-TSR_API TSR_NODISCARD tsr_status tsr_model_convert(const char *source, const char *destination,
+TSR_API TSR_NODISCARD tsr_status tsr_model_convert(const tsr_model_file *source,
+                                                   const char *destination,
                                                    const tsr_convert_params *params,
                                                    tsr_convert_stats *out);
 

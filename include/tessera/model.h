@@ -3,8 +3,11 @@
  * only its part of the weights: whole heads, a part of the hidden features of each MLP, and a part
  * of the vocabulary.
  *
+ *     tsr_model_file *file = NULL;
  *     tsr_model *model = NULL;
- *     tsr_model_open("stories.gguf", tsr_model_params(.group = group), &model);
+ *     tsr_model_file_open("stories.gguf", &file);
+ *     tsr_model_open(file, tsr_model_params(.group = group), &model);
+ *     tsr_model_file_close(&file);
  *     … tsr_generator_create (generator.h) …
  *     tsr_model_close(&model);
  *
@@ -16,6 +19,7 @@
 #define TESSERA_MODEL_H
 
 #include "tessera/pipeline.h"
+#include "tessera/tokenizer.h"
 #include "tessera/transformer.h"
 
 #ifdef __cplusplus
@@ -31,6 +35,20 @@ extern "C" {
 
 /* Configuration ------------------------------------------------------------------------------ */
 
+#define TSR_MODEL_MAX_LAYER_KINDS 16
+
+/* What a layer of a model consists of. Layers that are equal share one description, their kind. */
+typedef struct tsr_model_layer {
+    int64_t heads, kv_heads, head_dim;
+    int64_t hidden;              /* features inside the MLP */
+    int64_t window;              /* a token sees only the last `window` tokens; 0: all */
+    const tsr_rope_params *rope; /* NULL: none */
+    bool qkv_bias, output_bias, mlp_bias;
+    bool qk_norm;
+    bool gated; /* the MLP has a gate */
+    tsr_activation activation;
+} tsr_model_layer;
+
 /* The properties of a model that its files describe. */
 typedef struct tsr_model_config {
     /* "llama", "mistral", "qwen2", "qwen3" or "gpt2"; static storage. GGUF files call Mistral's
@@ -38,35 +56,63 @@ typedef struct tsr_model_config {
     const char *architecture;
     int layers;
     int64_t width; /* features of a token between layers */
-    int64_t heads, kv_heads, head_dim;
-    int64_t hidden; /* features inside an MLP */
     int64_t vocabulary;
     int64_t context; /* positions that the model was made for */
     double norm_epsilon;
     tsr_norm_kind norm;
     bool norm_bias;
-    bool qkv_bias, output_bias, mlp_bias;
-    bool qk_norm;
-    bool gated; /* the MLP has a gate */
-    tsr_activation activation;
-    bool learned_positions; /* otherwise `rope` applies */
-    tsr_rope_params rope;
-    /* Layers from window_from on see only the last `window` tokens. 0: all layers see all. */
-    int64_t window;
-    int window_from;
-    bool tied; /* the output head uses the weights of the embedding */
+    bool learned_positions; /* [context, width], added to the embedding */
+    bool tied;              /* the output head uses the weights of the embedding */
     /* The ids of the token that begins a text (-1: none), and of those that end one. */
     int32_t bos;
     int end_count;
     int32_t end[TSR_MODEL_MAX_END_TOKENS];
+    int kind_count;               /* 1 to TSR_MODEL_MAX_LAYER_KINDS */
+    const tsr_model_layer *kinds; /* [kind_count] */
+    const uint8_t *layer_kinds; /* [layers]: the kind of each layer; NULL: all layers are kind 0 */
 } tsr_model_config;
 
-/* Reads a model's configuration: from a folder its config.json, and generation_config.json if there
- * is one; from a GGUF file its metadata. Reads no weights. Errors: TSR_ERR_NOT_FOUND, TSR_ERR_IO;
- * TSR_ERR_UNSUPPORTED for an architecture, activation or frequency scaling that is not supported,
- * naming it; TSR_ERR_INVALID for values that are missing, contradict each other or are beyond the
- * limits above, naming them; TSR_ERR_NO_MEMORY. */
-TSR_API TSR_NODISCARD tsr_status tsr_model_config_read(const char *path, tsr_model_config *out);
+/* Returns the description of a layer, or NULL if there is no such layer. */
+TSR_API const tsr_model_layer *tsr_model_config_layer(const tsr_model_config *config, int layer);
+
+/* Files -------------------------------------------------------------------------------------- */
+
+/* The files of a model, whose header and configuration have been read and checked. An opened file
+ * is used to make plans, to open the model and its tokenizer, and to convert it, without reading
+ * its header again. Thread-safe: it does not change after it has been opened. */
+typedef struct tsr_model_file tsr_model_file;
+
+/* Opens a model's files: a folder, a GGUF file, or a safetensors file or index with a config.json
+ * beside it. Reads the configuration (config.json, and generation_config.json if there is one, or
+ * the metadata of a GGUF file) and the list of tensors, but no weights. Tensors that are missing,
+ * or have other shapes than the configuration implies, are errors of the functions that need them.
+ * Errors: TSR_ERR_NOT_FOUND, TSR_ERR_IO, those of tsr_shard_list_open; TSR_ERR_UNSUPPORTED for an
+ * architecture, activation or frequency scaling that is not supported, naming it; TSR_ERR_INVALID
+ * for values that are missing, contradict each other or are beyond the limits above, naming them;
+ * TSR_ERR_NO_MEMORY. */
+TSR_API TSR_NODISCARD tsr_status tsr_model_file_open(const char *path, tsr_model_file **out);
+/* Makes a model with random weights, for measurements and tests without files. `config` is copied.
+ * Matrices are of `dtype`, f32, f16, bf16 or a block format that tsr_quantize supports, and
+ * normally distributed with a standard deviation of 1/√width. The weights depend on the seed and
+ * the configuration, not on the number of ranks, and on the dtype by its rounding only. The model
+ * has no tokenizer and cannot be converted. Errors: TSR_ERR_INVALID for a configuration or dtype,
+ * naming the value; TSR_ERR_UNSUPPORTED for a format that tsr_quantize does not support;
+ * TSR_ERR_NO_MEMORY. */
+TSR_API TSR_NODISCARD tsr_status tsr_model_file_create_random(const tsr_model_config *config,
+                                                              tsr_dtype dtype, uint64_t seed,
+                                                              tsr_model_file **out);
+/* Closes the files and sets *file to NULL. NULL is allowed. Models that were opened from them are
+ * not affected. */
+TSR_API void tsr_model_file_close(tsr_model_file **file);
+
+/* Returns the configuration, which is valid as long as the file. */
+TSR_API const tsr_model_config *tsr_model_file_config(const tsr_model_file *file);
+/* Returns the number of parameters of the model; a tied head counts once. */
+TSR_API uint64_t tsr_model_file_parameters(const tsr_model_file *file);
+/* Opens the model's tokenizer, as tsr_tokenizer_open (tokenizer.h). Errors: those of
+ * tsr_tokenizer_open; TSR_ERR_NOT_FOUND for a random model. */
+TSR_API TSR_NODISCARD tsr_status tsr_model_file_tokenizer(const tsr_model_file *file,
+                                                          tsr_tokenizer **out);
 
 /* Models ------------------------------------------------------------------------------------- */
 
@@ -112,34 +158,21 @@ typedef struct tsr_model_params {
 } tsr_model_params;
 #define tsr_model_params(...) (&(tsr_model_params){__VA_ARGS__})
 
-/* Opens a model: reads its configuration, checks that the files have each tensor in the shape that
- * the configuration implies, and then reads this rank's weights. Weights of another dtype are
- * converted. Needs host memory for one staging buffer of at most a few MiB. All ranks must call it,
- * with files of the same contents. Blocks until all ranks have read their weights. `path` may be a
- * folder, a GGUF file, or a safetensors file or index with a config.json beside it.
+/* Opens a model: checks that the files have each tensor in the shape that the configuration
+ * implies, and then reads this rank's weights. Weights of another dtype are converted. Needs host
+ * memory for one staging buffer of at most a few MiB. All ranks must call it, with files of the
+ * same contents. Blocks until all ranks have read their weights. A rank whose file could not be
+ * opened passes NULL: the call then fails on all ranks, with a text that names this rank.
  *
- * Errors: those of tsr_model_config_read and tsr_shard_list_open; TSR_ERR_NOT_FOUND for a tensor
- * that is missing; TSR_ERR_INVALID for one of another shape; TSR_ERR_UNSUPPORTED for one of a dtype
- * that cannot be converted; TSR_ERR_DEVICE_MEMORY on all ranks if the model does not fit into the
- * memory of the ranks, before weights are read, naming the bytes that each rank or stage lacks and
- * what would fit; TSR_ERR_OVERFLOW if the cache is larger than 2^63 − 1 bytes; TSR_ERR_INVALID if
- * the params of the ranks divide the layers over the stages in different ways; TSR_ERR_IO; those of
- * tsr_quantize, and of creating layers and tensors. If a rank fails, the others fail too, with a
- * text that names it. */
-TSR_API TSR_NODISCARD tsr_status tsr_model_open(const char *path, const tsr_model_params *params,
-                                                tsr_model **out);
-/* Creates a model with random weights, for measurements and tests without files. It has the
- * configuration `config`, of which `rope` is checked when layers are created. Matrices are of
- * `dtype`, f32, f16, bf16 or a block format that tsr_quantize supports, and normally distributed
- * with a standard deviation of 1/√width. The weights depend on the seed and the configuration,
- * not on the number of ranks, and on the dtype by its rounding only. All ranks must call it with
- * equal arguments. Blocks until all ranks have their weights. Errors: TSR_ERR_INVALID for a
- * configuration or dtype, naming the value; TSR_ERR_UNSUPPORTED for a format that tsr_quantize does
- * not support; those of tsr_model_open. */
-TSR_API TSR_NODISCARD tsr_status tsr_model_create_random(const tsr_model_config *config,
-                                                         tsr_dtype dtype, uint64_t seed,
-                                                         const tsr_model_params *params,
-                                                         tsr_model **out);
+ * Errors: TSR_ERR_NOT_FOUND for a tensor that is missing; TSR_ERR_INVALID for one of another shape;
+ * TSR_ERR_UNSUPPORTED for one of a dtype that cannot be converted; TSR_ERR_DEVICE_MEMORY on all
+ * ranks if the model does not fit into the memory of the ranks, before weights are read, naming the
+ * bytes that each rank or stage lacks and what would fit; TSR_ERR_OVERFLOW if the cache is larger
+ * than 2^63 − 1 bytes; TSR_ERR_INVALID if the params of the ranks divide the layers over the stages
+ * in different ways; TSR_ERR_IO; those of tsr_quantize, and of creating layers and tensors. If a
+ * rank fails, the others fail too, with a text that names it. */
+TSR_API TSR_NODISCARD tsr_status tsr_model_open(const tsr_model_file *file,
+                                                const tsr_model_params *params, tsr_model **out);
 
 /* Frees a model. Destroy its generators first. Not collective. Sets *model to NULL. NULL is
  * allowed. */
@@ -217,15 +250,15 @@ typedef struct tsr_model_fit {
     tsr_dtype dtype;
 } tsr_model_fit;
 
-/* Computes what each rank will hold of a model, from the headers of its files, and writes it to
+/* Computes what each rank will hold of a model, from the header of its files, and writes it to
  * ranks[params->ranks]. Reads no weights, and needs no device. memory_bytes[params->ranks] is the
  * memory of each rank, or 0 for no limit; `fit` then says whether the plan fits. Both may be NULL.
  * Memory also decides how layers are divided over stages, as in tsr_model_open. If the layers do
  * not fit, stages get more of them than they have memory for, as few more as possible. Errors:
- * those of tsr_model_config_read and tsr_shard_list_open; TSR_ERR_NOT_FOUND, TSR_ERR_INVALID and
- * TSR_ERR_UNSUPPORTED for tensors, as tsr_model_open; TSR_ERR_OVERFLOW if the cache is larger than
- * 2^63 − 1 bytes; TSR_ERR_INVALID for a param, naming it, and those of tsr_partition. */
-TSR_API TSR_NODISCARD tsr_status tsr_model_plan(const char *path,
+ * TSR_ERR_NOT_FOUND, TSR_ERR_INVALID and TSR_ERR_UNSUPPORTED for tensors, as tsr_model_open;
+ * TSR_ERR_OVERFLOW if the cache is larger than 2^63 − 1 bytes; TSR_ERR_INVALID for a param, naming
+ * it, and those of tsr_partition. */
+TSR_API TSR_NODISCARD tsr_status tsr_model_plan(const tsr_model_file *file,
                                                 const tsr_model_plan_params *params,
                                                 const uint64_t *memory_bytes,
                                                 tsr_model_rank_plan *ranks, tsr_model_fit *fit);

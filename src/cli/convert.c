@@ -120,7 +120,11 @@ static int run(int argc, char **argv)
     chosen.note = note;
     shows_progress = !quiet && isatty(STDERR_FILENO);
     catch_signals();
-    const tsr_status status = tsr_model_convert(paths[0], paths[1], &chosen, &stats);
+    tsr_model_file *file = NULL;
+    tsr_status status = tsr_model_file_open(paths[0], &file);
+    if (status == TSR_OK)
+        status = tsr_model_convert(file, paths[1], &chosen, &stats);
+    tsr_model_file_close(&file);
     if (status != TSR_OK) {
         if (shows_progress)
             fputs("\r     \r", stderr);

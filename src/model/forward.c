@@ -110,7 +110,7 @@ tsr_status tsr__model_forward(tsr_model *m, tsr_kv_cache *cache, int64_t count, 
  * vocabulary]. */
 static tsr_status gather(tsr_model *m, const tsr_tensor *own, int64_t rows, float *logits)
 {
-    const int64_t vocabulary = m->config.vocabulary, shape[2] = {rows, vocabulary};
+    const int64_t vocabulary = m->config->vocabulary, shape[2] = {rows, vocabulary};
     const int64_t part[2] = {rows, m->vocabulary[tsr_group_rank(m->group)]};
     tsr_tensor *flat = NULL, *all = NULL;
     tsr_status status = tsr_tensor_reshape(own, 2, part, &flat);

@@ -1,8 +1,8 @@
 /* Reads the weights of a model's layers: of each parameter the part that this rank has. */
 #include "base/error.h"
 #include "model/model.h"
-#include "model/reader.h"
-#include "model/weights.h"
+#include "model/weights/reader.h"
+#include "model/weights/weights.h"
 #include "tensor/dtype.h"
 
 /* A pass over all parameters: the first one counts the bytes, the second one reads them. */
@@ -65,7 +65,7 @@ static tsr_status load_all(loading *l)
     const tsr_model *m = l->model;
     if (m->embedding)
         TSR__TRY(load_layer(l, -1, m->embedding));
-    const uint64_t head_bytes = m->config.tied && m->is_last ? m->stats.weight_bytes : 0;
+    const uint64_t head_bytes = m->config->tied && m->is_last ? m->stats.weight_bytes : 0;
     TSR__TRY(load_positions(l));
     if (l->counting)
         l->model->stats.table_bytes = m->stats.weight_bytes - head_bytes;
@@ -74,7 +74,7 @@ static tsr_status load_all(loading *l)
     if (!m->is_last)
         return TSR_OK;
     TSR__TRY(load_layer(l, -1, m->norm));
-    return m->config.tied ? TSR_OK : load_layer(l, -1, m->head);
+    return m->config->tied ? TSR_OK : load_layer(l, -1, m->head);
 }
 
 tsr_status tsr__model_load(tsr_model *model, const tsr__weights *weights,

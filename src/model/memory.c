@@ -3,7 +3,7 @@
 
 #include "base/error.h"
 #include "model/model.h"
-#include "model/weights.h"
+#include "model/weights/weights.h"
 
 /* Allocating --------------------------------------------------------------------------------- */
 
@@ -111,15 +111,16 @@ tsr_status tsr__model_allocate(tsr_model *m, const tsr__weights *weights)
 {
     if (m->embedding)
         TSR__TRY(allocate_layer(m, weights, -1, m->embedding));
-    if (m->is_first && m->config.learned_positions)
+    if (m->is_first && m->config->learned_positions)
         TSR__TRY(tsr_tensor_create(m->device, m->kept.others, 2,
-                                   (int64_t[]){m->config.context, m->config.width}, &m->positions));
+                                   (int64_t[]){m->config->context, m->config->width},
+                                   &m->positions));
     for (int i = m->first_layer; i < m->first_layer + m->layer_count; i++)
         TSR__TRY(allocate_layer(m, weights, i, m->blocks[i]));
     if (!m->is_last)
         return TSR_OK;
     TSR__TRY(allocate_layer(m, weights, -1, m->norm));
-    if (!m->config.tied)
+    if (!m->config->tied)
         return allocate_layer(m, weights, -1, m->head);
     /* A tied head uses the memory of the embedding. */
     return tsr_layer_set_parameter(m->head, 0, tsr_layer_parameter(m->embedding, 0)->tensor, NULL,

@@ -6,10 +6,9 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/error.h"
-#include "model/config.h"
-#include "model/elements.h"
-#include "model/random.h"
-#include "model/weights.h"
+#include "model/config/config.h"
+#include "model/weights/elements.h"
+#include "model/weights/weights.h"
 
 void tsr_model_close(tsr_model **model)
 {
@@ -17,7 +16,7 @@ void tsr_model_close(tsr_model **model)
         return;
     tsr_model *m = *model;
     tsr_layer_destroy(&m->embedding);
-    for (int i = 0; m->blocks && i < m->config.layers; i++)
+    for (int i = 0; m->blocks && i < m->config->layers; i++)
         tsr_layer_destroy(&m->blocks[i]);
     tsr__free(m->blocks);
     tsr_layer_destroy(&m->norm);
@@ -28,13 +27,14 @@ void tsr_model_close(tsr_model **model)
     tsr__free(m->vocabulary);
     tsr__free(m->memory_bytes);
     tsr__free(m->rates);
+    tsr__free(m->own_config);
     tsr__free(m);
     *model = NULL;
 }
 
 const tsr_model_config *tsr_model_get_config(const tsr_model *model)
 {
-    return model ? &model->config : NULL;
+    return model ? model->config : NULL;
 }
 
 tsr_group *tsr_model_group(const tsr_model *model)
@@ -60,39 +60,37 @@ void tsr_model_get_stats(const tsr_model *model, tsr_model_stats *out)
 static tsr_status create_block(tsr_model *m, const tsr_partition_params *heads,
                                const tsr_partition_params *hidden, int index)
 {
-    const tsr_model_config *c = &m->config;
+    const tsr_model_config *c = m->config;
+    const tsr_model_layer *layer = tsr_model_config_layer(c, index);
     const float epsilon = (float)c->norm_epsilon;
-    tsr_rope_params rope = c->rope;
-    rope.struct_size = sizeof rope;
-    return tsr_block_create(
-        tsr_block_params(.group = m->group, .size = c->width, .dtype = m->kept.others,
-                         .deferred = true,
-                         .norm = {.kind = c->norm,
-                                  .no_bias = !c->norm_bias,
-                                  .epsilon = epsilon,
-                                  .dtype = TSR_F32},
-                         .attention = {.heads = c->heads,
-                                       .kv_heads = c->kv_heads,
-                                       .head_dim = c->head_dim,
-                                       .no_bias = !c->qkv_bias,
-                                       .no_output_bias = !c->output_bias,
-                                       .rope = c->learned_positions ? NULL : &rope,
-                                       .qk_norm = c->qk_norm,
-                                       .norm_epsilon = epsilon,
-                                       .norm_dtype = TSR_F32,
-                                       .window = index >= c->window_from ? c->window : 0,
-                                       .partition = *heads},
-                         .mlp = {.hidden_size = c->hidden,
-                                 .no_bias = !c->mlp_bias,
-                                 .gated = c->gated,
-                                 .activation = c->activation,
-                                 .partition = *hidden}),
-        &m->blocks[index]);
+    return tsr_block_create(tsr_block_params(.group = m->group, .size = c->width,
+                                             .dtype = m->kept.others, .deferred = true,
+                                             .norm = {.kind = c->norm,
+                                                      .no_bias = !c->norm_bias,
+                                                      .epsilon = epsilon,
+                                                      .dtype = TSR_F32},
+                                             .attention = {.heads = layer->heads,
+                                                           .kv_heads = layer->kv_heads,
+                                                           .head_dim = layer->head_dim,
+                                                           .no_bias = !layer->qkv_bias,
+                                                           .no_output_bias = !layer->output_bias,
+                                                           .rope = layer->rope,
+                                                           .qk_norm = layer->qk_norm,
+                                                           .norm_epsilon = epsilon,
+                                                           .norm_dtype = TSR_F32,
+                                                           .window = layer->window,
+                                                           .partition = *heads},
+                                             .mlp = {.hidden_size = layer->hidden,
+                                                     .no_bias = !layer->mlp_bias,
+                                                     .gated = layer->gated,
+                                                     .activation = layer->activation,
+                                                     .partition = *hidden}),
+                            &m->blocks[index]);
 }
 
 static tsr_status create_blocks(tsr_model *m, const tsr__weights *weights)
 {
-    const tsr_model_config *c = &m->config;
+    const tsr_model_config *c = m->config;
     tsr_partition_params heads = m->partition, hidden = m->partition;
     TSR__TRY(tsr__kept_align_heads(&m->kept, weights, &heads.align));
     TSR__TRY(tsr__kept_align_hidden(&m->kept, weights, &hidden.align));
@@ -109,7 +107,7 @@ static tsr_status create_blocks(tsr_model *m, const tsr__weights *weights)
 
 static tsr_status create_layers(tsr_model *m, const tsr__weights *weights)
 {
-    const tsr_model_config *c = &m->config;
+    const tsr_model_config *c = m->config;
     if (m->is_first || (m->is_last && c->tied))
         TSR__TRY(
             tsr_embedding_create(tsr_embedding_params(.group = m->group, .name = "embedding",
@@ -141,30 +139,31 @@ static tsr_status divide_vocabulary(tsr_model *m)
     m->vocabulary = tsr__calloc((size_t)ranks, sizeof *m->vocabulary);
     tsr_status status = ranges && m->vocabulary ? TSR_OK : TSR_ERR_NO_MEMORY;
     if (status == TSR_OK)
-        status = tsr_partition((uint64_t)m->config.vocabulary, ranks, &m->partition, ranges);
+        status = tsr_partition((uint64_t)m->config->vocabulary, ranks, &m->partition, ranges);
     for (int r = 0; status == TSR_OK && r < ranks; r++)
         m->vocabulary[r] = (int64_t)ranges[r].count;
     tsr__free(ranges);
     return status;
 }
 
-static tsr_status open_files(tsr_model *m, const tsr__model_files *files,
-                             const tsr_model_params *params)
+static tsr_status open_weights(tsr_model *m, const tsr_model_file *file,
+                               const tsr_model_params *params)
 {
-    tsr__weights weights;
+    const tsr__weights *weights;
     tsr_heads heads;
-    TSR__TRY(tsr__config_of(files, &m->config));
-    TSR__TRY(tsr__weights_init(files, &m->config, &weights));
-    TSR__TRY(tsr__kept_choose(&weights, tsr_group_size(m->group), params->dtype, &m->kept));
+    TSR__TRY(tsr__model_file_weights(file, &weights));
+    TSR__TRY(tsr__config_copy(&file->config->public, &m->own_config));
+    m->config = &m->own_config->public;
+    TSR__TRY(tsr__kept_choose(weights, tsr_group_size(m->group), params->dtype, &m->kept));
     TSR__TRY(divide_vocabulary(m));
-    TSR__TRY(tsr__model_divide(m, &weights, params));
-    TSR__TRY(create_layers(m, &weights));
-    TSR__TRY(tsr__model_allocate(m, &weights));
+    TSR__TRY(tsr__model_divide(m, weights, params));
+    TSR__TRY(create_layers(m, weights));
+    TSR__TRY(tsr__model_allocate(m, weights));
     TSR__TRY(tsr_self_attention_heads(m->blocks[m->first_layer], &heads));
     m->stats.heads = heads.count;
     m->stats.kv_heads = heads.kv_count;
-    m->stats.parameters = tsr__weights_count(&m->config);
-    return tsr__model_load(m, &weights, params);
+    m->stats.parameters = tsr__weights_count(m->config);
+    return tsr__model_load(m, weights, params);
 }
 
 /* Tells all ranks whether all have opened the model, and with the same division of the layers,
@@ -199,37 +198,28 @@ static tsr_status agree(const tsr_model *m, tsr_status own)
                : tsr__fail(TSR_ERR_INVALID, "model: rank %d could not open the model", failed);
 }
 
-/* Where a model comes from: a path, or a configuration with random weights. */
-typedef struct origin {
-    const char *path;
-    const tsr_model_config *config;
-    tsr_dtype dtype;
-    uint64_t seed;
-} origin;
-
-static tsr_status open_model(const origin *from, const tsr_model_params *params, tsr_model *m)
+static tsr_status open_model(const tsr_model_file *file, const tsr_model_params *params,
+                             tsr_model *m)
 {
     const uint64_t start = tsr__now_ns();
-    tsr__model_files files;
     m->partition = params->partition;
     m->partition.align = 0;
     m->partition.limits = NULL;
     if (m->partition.kind == TSR_PARTITION_EVEN)
         m->partition.kind = TSR_PARTITION_UNEVEN;
-    tsr_status status = from->path
-                            ? tsr__model_files_open(from->path, &files)
-                            : tsr__random_files(from->config, from->dtype, from->seed, &files);
-    if (status == TSR_OK)
-        status = open_files(m, &files, params);
-    tsr__model_files_finish(&files);
-    m->partition.rates = NULL; /* the rates belong to the caller */
+    const tsr_status status =
+        file ? open_weights(m, file, params) : tsr__fail(TSR_ERR_INVALID, "model: file is NULL");
+    m->partition.rates = NULL; /* the rates belong to the caller, and the weights to the file */
+    m->kept.config = m->config;
     m->stats.open_ns = tsr__now_ns() - start;
     return agree(m, status);
 }
 
-static tsr_status create_model(const origin *from, const tsr_model_params *params, tsr_model **out)
+tsr_status tsr_model_open(const tsr_model_file *file, const tsr_model_params *params,
+                          tsr_model **out)
 {
     const tsr_model_params usual = {0};
+    TSR__REQUIRE(out, "model: out is NULL");
     if (!params)
         params = &usual;
     tsr_group *group = params->group ? params->group : tsr_group_default();
@@ -244,24 +234,11 @@ static tsr_status create_model(const origin *from, const tsr_model_params *param
     if (status == TSR_OK)
         status = tsr__model_share_memory(m, params);
     if (status == TSR_OK)
-        status = open_model(from, params, m);
+        status = open_model(file, params, m);
     if (status != TSR_OK) {
         tsr_model_close(&m);
         return status;
     }
     *out = m;
     return TSR_OK;
-}
-
-tsr_status tsr_model_open(const char *path, const tsr_model_params *params, tsr_model **out)
-{
-    TSR__REQUIRE(path && out, "model: %s is NULL", path ? "out" : "path");
-    return create_model(&(origin){.path = path}, params, out);
-}
-
-tsr_status tsr_model_create_random(const tsr_model_config *config, tsr_dtype dtype, uint64_t seed,
-                                   const tsr_model_params *params, tsr_model **out)
-{
-    TSR__REQUIRE(config && out, "model: %s is NULL", config ? "out" : "config");
-    return create_model(&(origin){.config = config, .dtype = dtype, .seed = seed}, params, out);
 }

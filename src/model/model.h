@@ -2,11 +2,12 @@
 #ifndef TSR_MODEL_MODEL_H
 #define TSR_MODEL_MODEL_H
 
-#include "model/kept.h"
-#include "tessera/model.h"
+#include "model/file.h"
+#include "model/weights/kept.h"
 
 struct tsr_model {
-    tsr_model_config config;
+    tsr__config *own_config;
+    const tsr_model_config *config; /* in own_config */
     tsr_group *group;
     tsr_stream *stream;
     tsr_device *device;
@@ -24,7 +25,7 @@ struct tsr_model {
     /* A layer that only another stage has is NULL. The last stage has the embedding, too, if it is
      * also the head. */
     tsr_layer *embedding, *norm, *head;
-    tsr_layer **blocks;    /* [config.layers], of which this stage has layer_count */
+    tsr_layer **blocks;    /* [config->layers], of which this stage has layer_count */
     tsr_tensor *positions; /* learned positions [context, width]; NULL: none */
     tsr_model_stats stats;
 };

@@ -7,7 +7,7 @@
 #include "base/hash.h"
 #include "gpu/internal.h"
 #include "model/model.h"
-#include "model/plan.h"
+#include "model/plan/plan.h"
 
 tsr_status tsr__model_connect(tsr_model *m, const tsr_model_params *params)
 {
@@ -98,12 +98,12 @@ static tsr_status describe(const tsr_model *m, const tsr_model_params *params,
     const int stages = tsr_pipeline_stages(m->pipeline);
     /* A context beyond the learned positions counts as their number here. The generator refuses it
      * later, with an error that names the positions. */
-    const bool capped = m->config.learned_positions && params->context > m->config.context;
+    const bool capped = m->config->learned_positions && params->context > m->config->context;
     *out = (tsr_model_plan_params){
         .ranks = stages * tsr_group_size(m->group),
         .dtype = params->dtype,
         .partition = m->partition,
-        .context = capped ? m->config.context : params->context,
+        .context = capped ? m->config->context : params->context,
         .sequences = params->sequences,
         .cache_dtype = params->cache_dtype,
         .stages = stages,

@@ -6,9 +6,8 @@
 /* clang-format off */
 
 /* model.h */
-TSR__ABSENT(tsr_model_open, const char *path, const tsr_model_params *params, tsr_model **out)
-TSR__ABSENT(tsr_model_create_random, const tsr_model_config *config, tsr_dtype dtype, uint64_t seed,
-            const tsr_model_params *params, tsr_model **out)
+TSR__ABSENT(tsr_model_open, const tsr_model_file *file, const tsr_model_params *params,
+            tsr_model **out)
 TSR__FORGET(tsr_model_close, tsr_model)
 const tsr_model_config *tsr_model_get_config(const tsr_model *model) { return NULL; }
 tsr_group *tsr_model_group(const tsr_model *model) { return NULL; }

@@ -1266,26 +1266,6 @@ TSR_API char *tsr_checkpoint_slice_format(const tsr_checkpoint_tensor *tensor,
 TSR_API tsr_status tsr_checkpoint_files_verify(const tsr_checkpoint_files *files);
 TSR_API tsr_status tsr_checkpoint_files_merge(const tsr_checkpoint_files *files,
                                                             const char *path);
-typedef struct tsr_convert_params {
-    tsr_dtype type;
-   _Bool 
-        replace;
-   _Bool 
-        no_tokenizer;
-   _Bool 
-        (*progress)(void *user, uint64_t done_bytes, uint64_t total_bytes);
-    void (*note)(void *user, const char *sentence);
-    void *user;
-} tsr_convert_params;
-typedef struct tsr_convert_stats {
-    uint64_t tensors;
-    uint64_t kept;
-    uint64_t read_bytes;
-    uint64_t written_bytes;
-} tsr_convert_stats;
-TSR_API tsr_status tsr_model_convert(const char *source, const char *destination,
-                                                   const tsr_convert_params *params,
-                                                   tsr_convert_stats *out);
 typedef struct tsr_fsdp tsr_fsdp;
 typedef struct tsr_fsdp_unit {
     tsr_layer *layer;
@@ -1575,18 +1555,11 @@ TSR_API tsr_status tsr_block_set_dropout(tsr_layer *block, float p,
 TSR_API tsr_status tsr_layer_forward_cached(tsr_layer *layer, const tsr_tensor *x,
                                                           tsr_kv_cache *cache, int cache_layer,
                                                           tsr_tensor **y);
-typedef struct tsr_model_config {
-    const char *architecture;
-    int layers;
-    int64_t width;
+typedef struct tsr_model_layer {
     int64_t heads, kv_heads, head_dim;
     int64_t hidden;
-    int64_t vocabulary;
-    int64_t context;
-    double norm_epsilon;
-    tsr_norm_kind norm;
-   _Bool 
-        norm_bias;
+    int64_t window;
+    const tsr_rope_params *rope;
    _Bool 
         qkv_bias, output_bias, mlp_bias;
    _Bool 
@@ -1594,18 +1567,39 @@ typedef struct tsr_model_config {
    _Bool 
         gated;
     tsr_activation activation;
+} tsr_model_layer;
+typedef struct tsr_model_config {
+    const char *architecture;
+    int layers;
+    int64_t width;
+    int64_t vocabulary;
+    int64_t context;
+    double norm_epsilon;
+    tsr_norm_kind norm;
+   _Bool 
+        norm_bias;
    _Bool 
         learned_positions;
-    tsr_rope_params rope;
-    int64_t window;
-    int window_from;
    _Bool 
         tied;
     int32_t bos;
     int end_count;
     int32_t end[16];
+    int kind_count;
+    const tsr_model_layer *kinds;
+    const uint8_t *layer_kinds;
 } tsr_model_config;
-TSR_API tsr_status tsr_model_config_read(const char *path, tsr_model_config *out);
+TSR_API const tsr_model_layer *tsr_model_config_layer(const tsr_model_config *config, int layer);
+typedef struct tsr_model_file tsr_model_file;
+TSR_API tsr_status tsr_model_file_open(const char *path, tsr_model_file **out);
+TSR_API tsr_status tsr_model_file_create_random(const tsr_model_config *config,
+                                                              tsr_dtype dtype, uint64_t seed,
+                                                              tsr_model_file **out);
+TSR_API void tsr_model_file_close(tsr_model_file **file);
+TSR_API const tsr_model_config *tsr_model_file_config(const tsr_model_file *file);
+TSR_API uint64_t tsr_model_file_parameters(const tsr_model_file *file);
+TSR_API tsr_status tsr_model_file_tokenizer(const tsr_model_file *file,
+                                                          tsr_tokenizer **out);
 typedef struct tsr_model tsr_model;
 typedef struct tsr_model_params {
     tsr_group *group;
@@ -1621,12 +1615,8 @@ typedef struct tsr_model_params {
     void (*progress)(void *user, uint64_t done_bytes, uint64_t total_bytes);
     void *user;
 } tsr_model_params;
-TSR_API tsr_status tsr_model_open(const char *path, const tsr_model_params *params,
-                                                tsr_model **out);
-TSR_API tsr_status tsr_model_create_random(const tsr_model_config *config,
-                                                         tsr_dtype dtype, uint64_t seed,
-                                                         const tsr_model_params *params,
-                                                         tsr_model **out);
+TSR_API tsr_status tsr_model_open(const tsr_model_file *file,
+                                                const tsr_model_params *params, tsr_model **out);
 TSR_API void tsr_model_close(tsr_model **model);
 TSR_API const tsr_model_config *tsr_model_get_config(const tsr_model *model);
 TSR_API tsr_group *tsr_model_group(const tsr_model *model);
@@ -1672,10 +1662,31 @@ typedef struct tsr_model_fit {
     int ranks;
     tsr_dtype dtype;
 } tsr_model_fit;
-TSR_API tsr_status tsr_model_plan(const char *path,
+TSR_API tsr_status tsr_model_plan(const tsr_model_file *file,
                                                 const tsr_model_plan_params *params,
                                                 const uint64_t *memory_bytes,
                                                 tsr_model_rank_plan *ranks, tsr_model_fit *fit);
+typedef struct tsr_convert_params {
+    tsr_dtype type;
+   _Bool 
+        replace;
+   _Bool 
+        no_tokenizer;
+   _Bool 
+        (*progress)(void *user, uint64_t done_bytes, uint64_t total_bytes);
+    void (*note)(void *user, const char *sentence);
+    void *user;
+} tsr_convert_params;
+typedef struct tsr_convert_stats {
+    uint64_t tensors;
+    uint64_t kept;
+    uint64_t read_bytes;
+    uint64_t written_bytes;
+} tsr_convert_stats;
+TSR_API tsr_status tsr_model_convert(const tsr_model_file *source,
+                                                   const char *destination,
+                                                   const tsr_convert_params *params,
+                                                   tsr_convert_stats *out);
 typedef struct tsr_sampling_params {
     double repetition_penalty;
     double temperature;

@@ -1,6 +1,7 @@
 /* Tests models of every family with random weights: compares them with a forward pass in double
  * precision, and checks which bytes a rank reads. Also tests files that contradict themselves. */
 #include "model/made.h"
+#include "model/open.h"
 #include "parallel/spmd.h"
 
 enum { TOKENS = 20, SEED = 11 };
@@ -44,7 +45,7 @@ static void check_model(made_model *made, const char *path, const char *what,
     double worst = 0;
     make_prompt(3, ids);
     made_logits(made, TOKENS, ids, want);
-    OK(tsr_model_open(path, params, &model));
+    OK(open_model(path, params, &model));
     compute(model, ids, got);
     for (int i = 0; i < TOKENS * MADE_VOCABULARY; i++)
         worst = fmax(worst, fabs((double)got[i] - want[i]));
@@ -127,11 +128,11 @@ static void check_plan(const char *path, tsr_dtype dtype, const tsr_partition_pa
     tsr_model *model = NULL;
     tsr_model_stats stats;
     tsr_model_rank_plan planned[64];
-    OK(tsr_model_plan(
-        path, tsr_model_plan_params(.ranks = ranks, .dtype = dtype, .partition = *partition), NULL,
-        planned, NULL));
-    OK(tsr_model_open(
-        path, tsr_model_params(.group = group, .dtype = dtype, .partition = *partition), &model));
+    OK(plan_model(path,
+                  tsr_model_plan_params(.ranks = ranks, .dtype = dtype, .partition = *partition),
+                  NULL, planned, NULL));
+    OK(open_model(path, tsr_model_params(.group = group, .dtype = dtype, .partition = *partition),
+                  &model));
     tsr_model_get_stats(model, &stats);
     const tsr_model_rank_plan *own = &planned[my_rank];
     CHECK(own->weight_bytes == stats.weight_bytes, "%s: %d bytes were planned, %d are held", path,
@@ -207,7 +208,7 @@ static void check_bytes(const made_model *made, const char *path)
     tsr_model *model = NULL;
     tsr_model_stats stats;
     progress seen = {0};
-    OK(tsr_model_open(path, tsr_model_params(.progress = note, .user = &seen), &model));
+    OK(open_model(path, tsr_model_params(.progress = note, .user = &seen), &model));
     tsr_model_get_stats(model, &stats);
     CHECK(stats.read_bytes == stats.weight_bytes, "%s: %d bytes were read for %d", path,
           (int)stats.read_bytes, (int)stats.weight_bytes);
@@ -241,7 +242,7 @@ CASE(bytes, "families: a rank reads the bytes of its part only, of one file and 
 static void refuse(made_model *made, tsr_status status, const char *words)
 {
     tsr_model *model = NULL;
-    const tsr_status got = tsr_model_open(made_write_hf(made), NULL, &model);
+    const tsr_status got = open_model(made_write_hf(made), NULL, &model);
     CHECK(got == status && !model, "%s, not %s", tsr_status_name(got), tsr_status_name(status));
     CHECK(strstr(tsr_last_error(), words), "\"%s\" lacks \"%s\"", tsr_last_error(), words);
 }
@@ -263,14 +264,15 @@ CASE(mistakes, "families: tensors that are missing or have another shape")
     made_remove(&made, "lm_head.weight");
     refuse(&made, TSR_ERR_NOT_FOUND, "has no tensor lm_head.weight");
     tsr_model *model = NULL;
-    FAILS(tsr_model_open(NULL, NULL, &model), TSR_ERR_INVALID, "model: path is NULL");
-    FAILS(tsr_model_open("x", NULL, NULL), TSR_ERR_INVALID, "model: out is NULL");
-    FAILS(tsr_model_open("/proc/nowhere", NULL, &model), TSR_ERR_NOT_FOUND,
+    FAILS(open_model(NULL, NULL, &model), TSR_ERR_INVALID, "model: path is NULL");
+    FAILS(tsr_model_open(NULL, NULL, NULL), TSR_ERR_INVALID, "model: out is NULL");
+    FAILS(tsr_model_open(NULL, NULL, &model), TSR_ERR_INVALID, "model: file is NULL");
+    FAILS(open_model("/proc/nowhere", NULL, &model), TSR_ERR_NOT_FOUND,
           "model: /proc/nowhere: No such file or directory");
     made_finish(&made);
     made_init(&made, &made_families[0], SEED);
     FAILS(
-        tsr_model_open(made_write_hf(&made), tsr_model_params(.dtype = TSR_I32), &model),
+        open_model(made_write_hf(&made), tsr_model_params(.dtype = TSR_I32), &model),
         TSR_ERR_INVALID,
         "model: weights cannot be kept as i32; f32, f16, bf16 and block formats that tsr_quantize "
         "supports are possible");
@@ -283,7 +285,7 @@ CASE(unquantisable, "families: weights that cannot be quantised")
     tsr_model *model = NULL;
     made_init(&made, &made_families[0], SEED);
     made_find(&made, "layers.0.mlp.gate_proj.weight")->values[3 * MADE_WIDTH] = INFINITY;
-    FAILS(tsr_model_open(made_write_hf(&made), tsr_model_params(.dtype = TSR_Q4_0), &model),
+    FAILS(open_model(made_write_hf(&made), tsr_model_params(.dtype = TSR_Q4_0), &model),
           TSR_ERR_INVALID,
           my_rank == 0
               ? "model: tensor model.layers.0.mlp.gate_proj.weight, rows from 0: quantize: "
@@ -298,7 +300,7 @@ CASE(one_rank_fails, "families: a rank without files fails all ranks")
     tsr_model *model = NULL;
     made_init(&made, &made_families[0], SEED);
     const char *path = my_rank == ranks - 1 ? "/proc/nowhere" : made_write_hf(&made);
-    const tsr_status status = tsr_model_open(path, NULL, &model);
+    const tsr_status status = open_model(path, NULL, &model);
     CHECK(status != TSR_OK && !model, "it opens");
     if (my_rank < ranks - 1) {
         char text[64];
@@ -320,7 +322,7 @@ CASE(no_room, "families: a device that is too small")
     OK(tsr_stream_create(small, &stream));
     OK(tsr_group_create(NULL, stream, NULL, &own));
     const tsr_status status =
-        tsr_model_open(made_write_hf(&made), tsr_model_params(.group = own), &model);
+        open_model(made_write_hf(&made), tsr_model_params(.group = own), &model);
     CHECK(status == TSR_ERR_DEVICE_MEMORY, "%s: %s", tsr_status_name(status), tsr_last_error());
     CHECK(strstr(tsr_last_error(), "model: the weights of rank 0 of 1 need ") &&
               strstr(tsr_last_error(), " KiB more than its 8.0 KiB; "),

@@ -9,8 +9,7 @@
 
 #include "base/alloc.h"
 #include "fuzz/fuzz.h"
-#include "model/config.h"
-#include "model/weights.h"
+#include "model/file.h"
 
 /* The largest number of layers whose weights are looked up. More layers would only take time. */
 #define FUZZ_LAYERS 8
@@ -44,29 +43,35 @@ static inline void fuzz_check_model_refusal(tsr_status status)
     FUZZ_CHECK(known);
 }
 
+static inline void fuzz_check_layer(const tsr_model_layer *l)
+{
+    FUZZ_CHECK(l->kv_heads >= 1 && l->heads >= l->kv_heads && l->heads % l->kv_heads == 0);
+    FUZZ_CHECK(l->head_dim >= 1 && l->head_dim <= TSR_MODEL_MAX_WIDTH / l->heads);
+    FUZZ_CHECK(l->hidden >= 1 && l->hidden <= TSR_MODEL_MAX_HIDDEN);
+    FUZZ_CHECK(l->window >= 0 && l->window <= TSR_MODEL_MAX_CONTEXT);
+    if (!l->rope)
+        return;
+    FUZZ_CHECK(l->rope->rotary_dim >= 2 && l->rope->rotary_dim % 2 == 0);
+    FUZZ_CHECK(l->rope->rotary_dim <= l->head_dim);
+    FUZZ_CHECK(isfinite(l->rope->theta) && l->rope->theta >= 0);
+    FUZZ_CHECK(isfinite(l->rope->factor) && isfinite(l->rope->attention_factor));
+}
+
 /* Checks an accepted configuration: all values are within the limits of model.h. */
 static inline void fuzz_check_config(const tsr_model_config *c)
 {
-    FUZZ_CHECK(tsr__architecture_by_name(c->architecture) != NULL);
+    FUZZ_CHECK(tsr__family_by_name(c->architecture) != NULL);
     FUZZ_CHECK(c->layers >= 1 && c->layers <= TSR_MODEL_MAX_LAYERS);
     FUZZ_CHECK(c->width >= 1 && c->width <= TSR_MODEL_MAX_WIDTH);
-    FUZZ_CHECK(c->kv_heads >= 1 && c->heads >= c->kv_heads && c->heads % c->kv_heads == 0);
-    FUZZ_CHECK(c->head_dim >= 1 && c->head_dim <= TSR_MODEL_MAX_WIDTH / c->heads);
-    FUZZ_CHECK(c->hidden >= 1 && c->hidden <= TSR_MODEL_MAX_HIDDEN);
     FUZZ_CHECK(c->vocabulary >= 1 && c->vocabulary <= TSR_MODEL_MAX_VOCABULARY);
     FUZZ_CHECK(c->context >= 1 && c->context <= TSR_MODEL_MAX_CONTEXT);
     FUZZ_CHECK(c->norm_epsilon > 0 && c->norm_epsilon <= 1);
-    FUZZ_CHECK(c->window >= 0 && c->window <= TSR_MODEL_MAX_CONTEXT && c->window_from >= 0);
     FUZZ_CHECK(c->bos >= -1 && c->bos < c->vocabulary);
     FUZZ_CHECK(c->end_count >= 0 && c->end_count <= TSR_MODEL_MAX_END_TOKENS);
     for (int i = 0; i < c->end_count; i++)
         FUZZ_CHECK(c->end[i] >= 0 && c->end[i] < c->vocabulary);
-    if (c->learned_positions)
-        return;
-    FUZZ_CHECK(c->rope.rotary_dim >= 2 && c->rope.rotary_dim % 2 == 0);
-    FUZZ_CHECK(c->rope.rotary_dim <= c->head_dim);
-    FUZZ_CHECK(isfinite(c->rope.theta) && c->rope.theta >= 0);
-    FUZZ_CHECK(isfinite(c->rope.factor) && isfinite(c->rope.attention_factor));
+    for (int i = 0; i < c->layers; i++)
+        fuzz_check_layer(tsr_model_config_layer(c, i));
 }
 
 /* Checks that weights of a layer are inside their tensors; if `layer` is −1, the weights that

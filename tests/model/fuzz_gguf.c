@@ -6,29 +6,28 @@
  * which takes no space. */
 #define FILE_BYTES ((uint64_t)1 << 40)
 
-/* Opens the files, and if that succeeds, checks their contents. */
-static tsr_status check(const char *path, tsr__model_files *files)
+/* Opens the file, and if that succeeds, checks its contents. */
+static tsr_status check(const char *path, tsr_model_file **file)
 {
-    tsr_model_config config;
-    tsr__weights weights;
-    TSR__TRY(tsr__model_files_open(path, files));
-    FUZZ_CHECK(files->gguf);
-    TSR__TRY(tsr__config_of(files, &config));
-    fuzz_check_config(&config);
-    TSR__TRY(tsr__weights_init(files, &config, &weights));
-    for (int layer = -1; layer < config.layers && layer < FUZZ_LAYERS; layer++)
-        fuzz_check_weights(&weights, layer);
+    const tsr__weights *weights;
+    TSR__TRY(tsr_model_file_open(path, file));
+    FUZZ_CHECK((*file)->files.gguf);
+    const tsr_model_config *config = tsr_model_file_config(*file);
+    fuzz_check_config(config);
+    TSR__TRY(tsr__model_file_weights(*file, &weights));
+    for (int layer = -1; layer < config->layers && layer < FUZZ_LAYERS; layer++)
+        fuzz_check_weights(weights, layer);
     return TSR_OK;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    tsr__model_files files;
+    tsr_model_file *file = NULL;
     if (size < 4 || memcmp(data, "GGUF", 4) != 0) /* another format */
         return 0;
-    const tsr_status status = check(fuzz_file(data, size, FILE_BYTES), &files);
+    const tsr_status status = check(fuzz_file(data, size, FILE_BYTES), &file);
     if (status != TSR_OK)
         fuzz_check_model_refusal(status);
-    tsr__model_files_finish(&files);
+    tsr_model_file_close(&file);
     return 0;
 }

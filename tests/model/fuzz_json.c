@@ -32,15 +32,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     char folder[] = "/nowhere/", weights[] = "weights";
     tsr__model_files files = {.folder = folder, .weights = weights};
-    tsr_model_config config;
+    tsr__config *config = NULL;
     files.config = (char *)fuzz_file(data, size, size);
-    const tsr_status status = tsr__config_of(&files, &config);
+    const tsr_status status = tsr__config_read(&files, &config);
     if (status != TSR_OK) {
         fuzz_check_model_refusal(status);
         return 0;
     }
-    fuzz_check_config(&config);
-    if (config.layers <= FUZZ_LAYERS)
-        check_weights(&files, &config);
+    fuzz_check_config(&config->public);
+    if (config->public.layers <= FUZZ_LAYERS)
+        check_weights(&files, &config->public);
+    tsr__free(config);
     return 0;
 }

@@ -4,6 +4,7 @@
 
 #include "base/fault.h"
 #include "model/made.h"
+#include "model/open.h"
 #include "parallel/spmd.h"
 
 enum { SEQUENCES = 4, MOST = 40, SEED = 5 };
@@ -14,7 +15,7 @@ static tsr_model *model;
 static void open_made(void)
 {
     made_init(&made, &made_families[3], SEED);
-    OK(tsr_model_open(made_write_hf(&made), NULL, &model));
+    OK(open_model(made_write_hf(&made), NULL, &model));
 }
 
 static void close_made(void)
@@ -336,7 +337,7 @@ CASE(end_tokens, "generation: the model's own tokens that end a text")
     snprintf(json, sizeof json, "%s, \"eos_token_id\": %d", family.json, (int)one.tokens[3]);
     family.json = json;
     made_init(&made, &family, SEED);
-    OK(tsr_model_open(made_write_hf(&made), NULL, &model));
+    OK(open_model(made_write_hf(&made), NULL, &model));
     const tsr_sequence_params with = {.prompt = ids, .prompt_count = prompt},
                               without = {.prompt = ids, .prompt_count = prompt, .ignore_end = true};
     check_end(&with, TSR_FINISH_TOKEN, first + 1);
@@ -530,7 +531,7 @@ CASE(learned, "generation: learned positions limit the context")
 {
     tsr_generator *generator = NULL;
     made_init(&made, &made_families[5], SEED);
-    OK(tsr_model_open(made_write_hf(&made), NULL, &model));
+    OK(open_model(made_write_hf(&made), NULL, &model));
     FAILS(tsr_generator_create(tsr_generator_params(.model = model, .context = 65), &generator),
           TSR_ERR_INVALID, "generator: context is 65, but the model has learned 64 positions");
     close_made();
@@ -542,7 +543,7 @@ CASE(nan_weights, "generation: weights that are NaN are an error on all ranks")
     int count;
     made_init(&made, &made_families[0], SEED);
     made_find(&made, "layers.0.mlp.down_proj.weight")->values[7] = NAN;
-    OK(tsr_model_open(made_write_hf(&made), NULL, &model));
+    OK(open_model(made_write_hf(&made), NULL, &model));
     tsr_generator *generator = generator_of(1, false);
     add_sequence(generator, 0, &(tsr_sampling_params){0});
     const tsr_status status = tsr_generator_step(generator, tokens, &count);
@@ -565,7 +566,7 @@ static bool fails_at(const char *path, tsr__fault_kind kind, uint64_t nth)
     const int32_t ids[3] = {1, 2, 3};
     int sequence, count;
     tsr__fault_arm(kind, nth, -1 /* VK_ERROR_OUT_OF_HOST_MEMORY */);
-    tsr_status status = tsr_model_open(path, NULL, &opened);
+    tsr_status status = open_model(path, NULL, &opened);
     if (status == TSR_OK)
         status = tsr_generator_create(tsr_generator_params(.model = opened), &generator);
     if (status == TSR_OK)

@@ -3,6 +3,7 @@
  * tests/data/model. */
 #include <jansson.h>
 
+#include "model/open.h"
 #include "parallel/spmd.h"
 
 enum { MOST_SEQUENCES = 4, TOKENS = 64 };
@@ -70,12 +71,12 @@ static double *decode(const json_t *tensor, int64_t *count)
     return values;
 }
 
-static tsr_model *open_model(const char *file, tsr_dtype dtype, tsr_group *on)
+static tsr_model *open_golden(const char *file, tsr_dtype dtype, tsr_group *on)
 {
     char path[512];
     tsr_model *model = NULL;
     snprintf(path, sizeof path, "%s/model/%s", TEST_DATA, file);
-    OK(tsr_model_open(path, tsr_model_params(.group = on, .dtype = dtype), &model));
+    OK(open_model(path, tsr_model_params(.group = on, .dtype = dtype), &model));
     return model;
 }
 
@@ -157,7 +158,7 @@ static void check_file(const char *file, const char *golden, tsr_dtype dtype, ts
 {
     json_t *document = load(golden);
     const json_t *list = list_of(document, "cases");
-    tsr_model *model = open_model(file, dtype, on);
+    tsr_model *model = open_golden(file, dtype, on);
     tsr_generator *generator = NULL;
     tsr_model_stats stats;
     tsr_model_get_stats(model, &stats);

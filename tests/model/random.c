@@ -1,11 +1,12 @@
 /* Tests models with random weights: the weights must be the same for any number of ranks, and in
  * every type except for rounding. Also tests the sizes of models, and mistakes. */
 #include "base/fault.h"
+#include "model/open.h"
 #include "parallel/spmd.h"
 
 enum { TOKENS = 6, VOCABULARY = 96, LAYERS = 2, WIDTH = 64, HIDDEN = 96, SEED = 7 };
 
-static const tsr_model_config llama = {
+static const flat_config llama = {
     .architecture = "llama",
     .layers = LAYERS,
     .width = WIDTH,
@@ -24,9 +25,9 @@ static const tsr_model_config llama = {
 };
 
 /* Returns a configuration whose files have q, k and v in one tensor, and matrices as [in, out]. */
-static tsr_model_config gpt2(void)
+static flat_config gpt2(void)
 {
-    tsr_model_config config = llama;
+    flat_config config = llama;
     config.architecture = "gpt2";
     config.kv_heads = config.heads;
     config.norm = TSR_NORM_LAYER;
@@ -60,12 +61,11 @@ static void compute(tsr_model *model, float logits[TOKENS * VOCABULARY])
     tsr_generator_destroy(&generator);
 }
 
-static void logits_of(const tsr_model_config *config, tsr_dtype dtype, uint64_t seed, tsr_group *by,
+static void logits_of(const flat_config *config, tsr_dtype dtype, uint64_t seed, tsr_group *by,
                       float logits[TOKENS * VOCABULARY])
 {
     tsr_model *model = NULL;
-    OK(tsr_model_create_random(config, dtype, seed, tsr_model_params(.group = by, .dtype = TSR_F32),
-                               &model));
+    OK(create_random(config, dtype, seed, tsr_model_params(.group = by, .dtype = TSR_F32), &model));
     compute(model, logits);
     tsr_model_close(&model);
 }
@@ -130,7 +130,7 @@ CASE(seeds, "random models: seeds differ, and equal seeds do not")
 CASE(fused, "random models: GPT-2, whose files join q, k and v")
 {
     static float together[TOKENS * VOCABULARY], alone[TOKENS * VOCABULARY];
-    const tsr_model_config config = gpt2();
+    const flat_config config = gpt2();
     tsr_group *own = NULL;
     OK(tsr_group_create(NULL, queue, NULL, &own));
     logits_of(&config, TSR_F32, SEED, group, together);
@@ -147,7 +147,7 @@ CASE(sizes, "random models: parameters, bytes and tables")
     tsr_model_stats stats;
     const uint64_t table = VOCABULARY * WIDTH,
                    layer = 2 * WIDTH * WIDTH + 2 * 32 * WIDTH + 3 * HIDDEN * WIDTH + 2 * WIDTH;
-    OK(tsr_model_create_random(&llama, TSR_F16, SEED, tsr_model_params(.group = group), &model));
+    OK(create_random(&llama, TSR_F16, SEED, tsr_model_params(.group = group), &model));
     tsr_model_get_stats(model, &stats);
     CHECK(stats.dtype == TSR_F16, "%s", tsr_dtype_name(stats.dtype));
     CHECK(strcmp(tsr_model_get_config(model)->architecture, "llama") == 0, "another architecture");
@@ -160,9 +160,9 @@ CASE(sizes, "random models: parameters, bytes and tables")
     CHECK(stats.table_bytes > 0 && stats.table_bytes < stats.weight_bytes, "tables of %d bytes",
           (int)stats.table_bytes);
     tsr_model_close(&model);
-    tsr_model_config tied = llama;
+    flat_config tied = llama;
     tied.tied = true;
-    OK(tsr_model_create_random(&tied, TSR_F16, SEED, tsr_model_params(.group = group), &model));
+    OK(create_random(&tied, TSR_F16, SEED, tsr_model_params(.group = group), &model));
     tsr_model_get_stats(model, &stats);
     CHECK(stats.table_bytes == 0, "tables of %d bytes", (int)stats.table_bytes);
     tsr_model_close(&model);
@@ -170,10 +170,9 @@ CASE(sizes, "random models: parameters, bytes and tables")
 
 #define REFUSED(status, text, dtype, ...)                                                          \
     do {                                                                                           \
-        tsr_model_config changed = llama;                                                          \
+        flat_config changed = llama;                                                               \
         __VA_ARGS__;                                                                               \
-        FAILS(tsr_model_create_random(&changed, dtype, SEED, tsr_model_params(.group = group),     \
-                                      &model),                                                     \
+        FAILS(create_random(&changed, dtype, SEED, tsr_model_params(.group = group), &model),      \
               status, text);                                                                       \
         CHECK(!model, "there is a model");                                                         \
     } while (0)
@@ -181,10 +180,9 @@ CASE(sizes, "random models: parameters, bytes and tables")
 CASE(refused, "random models: mistakes")
 {
     tsr_model *model = NULL;
-    FAILS(tsr_model_create_random(NULL, TSR_F32, SEED, NULL, &model), TSR_ERR_INVALID,
+    FAILS(create_random(NULL, TSR_F32, SEED, NULL, &model), TSR_ERR_INVALID,
           "model: config is NULL");
-    FAILS(tsr_model_create_random(&llama, TSR_F32, SEED, NULL, NULL), TSR_ERR_INVALID,
-          "model: out is NULL");
+    FAILS(create_random(&llama, TSR_F32, SEED, NULL, NULL), TSR_ERR_INVALID, "model: out is NULL");
     REFUSED(TSR_ERR_INVALID,
             "model: architecture is bert; known are llama, mistral, qwen2, qwen3, gpt2", TSR_F32,
             changed.architecture = "bert");
@@ -205,12 +203,12 @@ CASE(refused, "random models: mistakes")
             "model: tensor model.layers.0.mlp.down_proj.weight has 80 columns, which are not "
             "whole blocks of q8_0's 32 elements",
             TSR_Q8_0, changed.hidden = 80);
-    tsr_model_config large = llama; /* its cache would have 2^64 bytes */
+    flat_config large = llama; /* its cache would have 2^64 bytes */
     large.layers = 8;
     large.kv_heads = large.heads;
     large.head_dim = 512 / large.heads;
     large.context = TSR_MODEL_MAX_CONTEXT;
-    FAILS(tsr_model_create_random(
+    FAILS(create_random(
               &large, TSR_F32, SEED,
               tsr_model_params(.group = group, .context = large.context, .sequences = 524288),
               &model),
@@ -218,7 +216,7 @@ CASE(refused, "random models: mistakes")
           "model: the cache of 524288 sequences of 1073741824 tokens is larger than 2^63 - 1 "
           "bytes");
     const tsr_status status =
-        tsr_model_create_random(&llama, TSR_IQ4_NL, SEED, tsr_model_params(.group = group), &model);
+        create_random(&llama, TSR_IQ4_NL, SEED, tsr_model_params(.group = group), &model);
     CHECK(status == TSR_ERR_UNSUPPORTED, "%s", tsr_status_name(status));
 }
 
@@ -227,7 +225,7 @@ static bool fails_at(uint64_t nth)
 {
     tsr_model *model = NULL;
     tsr__fault_arm(TSR__FAULT_ALLOC, nth, 0);
-    const tsr_status status = tsr_model_create_random(&llama, TSR_F16, SEED, NULL, &model);
+    const tsr_status status = create_random(&llama, TSR_F16, SEED, NULL, &model);
     const bool reached = tsr__fault_site() != NULL;
     tsr__fault_disarm();
     CHECK(reached || status == TSR_OK, "%s", tsr_last_error());

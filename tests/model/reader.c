@@ -1,7 +1,7 @@
 /* Tests reading weights: any number of threads must read the same elements, directly to memory and
  * through staging memory. The tensors are longer than what a thread reads at once. Also tests the
  * error for a file that has become shorter. */
-#include "model/reader.h"
+#include "model/weights/reader.h"
 
 #include <inttypes.h>
 #include <unistd.h>

@@ -1,5 +1,6 @@
 /* Compares models whose layers are divided over two stages with the model of one process. */
 #include "model/made.h"
+#include "model/open.h"
 #include "parallel/spmd.h"
 
 /* 5 layers */
@@ -121,8 +122,8 @@ CASE(same, "stages: the tokens and probabilities of one process")
         tsr_model_stats all, part;
         made_init(&made, &made_families[families[f]], SEED);
         const char *path = made_write_hf(&made);
-        OK(tsr_model_open(path, tsr_model_params(.group = p.alone), &whole));
-        OK(tsr_model_open(path, tsr_model_params(.group = p.group, .stages = p.stages), &divided));
+        OK(open_model(path, tsr_model_params(.group = p.alone), &whole));
+        OK(open_model(path, tsr_model_params(.group = p.group, .stages = p.stages), &divided));
         tsr_model_get_stats(whole, &all);
         tsr_model_get_stats(divided, &part);
         CHECK(part.parameters == all.parameters && part.weight_bytes < all.weight_bytes,
@@ -153,8 +154,8 @@ CASE(interrupts, "stages: an interrupt on one rank ends the sequences of all sta
     if (!place_init(&p))
         return;
     made_init(&made, &made_families[0], SEED);
-    OK(tsr_model_open(made_write_hf(&made), tsr_model_params(.group = p.group, .stages = p.stages),
-                      &model));
+    OK(open_model(made_write_hf(&made), tsr_model_params(.group = p.group, .stages = p.stages),
+                  &model));
     OK(tsr_generator_create(tsr_generator_params(.model = model), &generator));
     OK(tsr_generator_add(generator, tsr_sequence_params(.prompt = &id, .prompt_count = 1),
                          &sequence));
@@ -178,9 +179,9 @@ static uint64_t first_stage_bytes(int layers)
     uint64_t most = 0;
     tsr_model_rank_plan *all = calloc((size_t)ranks, sizeof *all);
     CHECK(all, "out of memory");
-    OK(tsr_model_plan(
-        STORIES, tsr_model_plan_params(.ranks = ranks, .stages = STAGES, .stage_layers = given),
-        NULL, all, NULL));
+    OK(plan_model(STORIES,
+                  tsr_model_plan_params(.ranks = ranks, .stages = STAGES, .stage_layers = given),
+                  NULL, all, NULL));
     for (int r = 0; r < ranks / STAGES; r++)
         most = all[r].weight_bytes > most ? all[r].weight_bytes : most;
     free(all);
@@ -191,10 +192,10 @@ static void expect_layers(const place *p, tsr_group *on, uint64_t memory_bytes, 
 {
     tsr_model *model = NULL;
     tsr_model_stats stats;
-    OK(tsr_model_open(STORIES,
-                      tsr_model_params(.group = on, .stages = p->stages,
-                                       .memory_bytes = p->stage == 0 ? memory_bytes : 0),
-                      &model));
+    OK(open_model(STORIES,
+                  tsr_model_params(.group = on, .stages = p->stages,
+                                   .memory_bytes = p->stage == 0 ? memory_bytes : 0),
+                  &model));
     tsr_model_get_stats(model, &stats);
     const int want = p->stage == 0 ? first_layers : 5 - first_layers;
     CHECK(stats.layers == want, "stage %d has %d layers, not %d", p->stage, stats.layers, want);
@@ -241,11 +242,11 @@ static void expect_too_small(const place *p, uint64_t memory_bytes, const int *l
 {
     tsr_model *model = NULL;
     const tsr_status status =
-        tsr_model_open(STORIES,
-                       tsr_model_params(.group = p->group, .stages = p->stages,
-                                        .memory_bytes = p->stage == 0 ? memory_bytes : 0,
-                                        .stage_layers = layers, .context = context),
-                       &model);
+        open_model(STORIES,
+                   tsr_model_params(.group = p->group, .stages = p->stages,
+                                    .memory_bytes = p->stage == 0 ? memory_bytes : 0,
+                                    .stage_layers = layers, .context = context),
+                   &model);
     const char *text = tsr_last_error();
     const size_t length = strlen(text), tail = strlen(end);
     CHECK(status == TSR_ERR_DEVICE_MEMORY && strncmp(text, start, strlen(start)) == 0 &&
@@ -294,10 +295,10 @@ CASE(mistakes, "stages: mistakes are errors that name the values, on all ranks")
     made_init(&made, &made_families[0], SEED);
     const char *path = made_write_hf(&made);
     for (int i = 0; i < 2; i++)
-        FAILS(tsr_model_open(path,
-                             tsr_model_params(.group = p.group, .stages = p.stages,
-                                              .stage_layers = wrong[i].layers),
-                             &model),
+        FAILS(open_model(path,
+                         tsr_model_params(.group = p.group, .stages = p.stages,
+                                          .stage_layers = wrong[i].layers),
+                         &model),
               TSR_ERR_INVALID, wrong[i].text);
     /* Each stage could be opened with these layers, but together they would miss a layer or have
      * it twice. */
@@ -307,23 +308,22 @@ CASE(mistakes, "stages: mistakes are errors that name the values, on all ranks")
              "model: the ranks divide the layers over the stages in different ways; all ranks need "
              "the same params; by those of this rank, stage %d has 2 layers from layer %d on",
              p.stage, p.stage == 0 ? 0 : 3);
-    FAILS(tsr_model_open(STORIES,
-                         tsr_model_params(.group = p.group, .stages = p.stages,
-                                          .stage_layers = different[p.stage]),
-                         &model),
+    FAILS(open_model(STORIES,
+                     tsr_model_params(.group = p.group, .stages = p.stages,
+                                      .stage_layers = different[p.stage]),
+                     &model),
           TSR_ERR_INVALID, divided);
     const double standing[STAGES] = {1, 0};
-    FAILS(tsr_model_open(
+    FAILS(open_model(
               path, tsr_model_params(.group = p.group, .stages = p.stages, .stage_rates = standing),
               &model),
           TSR_ERR_INVALID,
           "model: pipeline_divide: the rate of stage 1 is 0; it must be finite and more than 0");
-    FAILS(tsr_model_open(path, tsr_model_params(.group = p.alone, .stage_layers = (int[]){1}),
-                         &model),
+    FAILS(open_model(path, tsr_model_params(.group = p.alone, .stage_layers = (int[]){1}), &model),
           TSR_ERR_INVALID, "model: the stages have 1 layers, but the model has 2");
     const tsr_status status =
-        tsr_model_open(my_rank == ranks - 1 ? "/proc/nowhere" : path,
-                       tsr_model_params(.group = p.group, .stages = p.stages), &model);
+        open_model(my_rank == ranks - 1 ? "/proc/nowhere" : path,
+                   tsr_model_params(.group = p.group, .stages = p.stages), &model);
     snprintf(text, sizeof text, "model: rank %d of stage 1 could not open the model",
              ranks / STAGES - 1);
     CHECK(status != TSR_OK && (my_rank == ranks - 1 || strcmp(tsr_last_error(), text) == 0),

@@ -2,12 +2,13 @@
 #include <math.h>
 
 #include "base/fault.h"
+#include "model/open.h"
 #include "shard/files.h"
 #include "support/check_main.h"
 #include "tessera/model.h"
 
 /* Writes a folder with this config.json and no weights, and reads it. */
-static tsr_status read_json(const char *json, const char *generation, tsr_model_config *out)
+static tsr_status read_json(const char *json, const char *generation, flat_config *out)
 {
     folder in = folder_create();
     char path[160];
@@ -16,7 +17,7 @@ static tsr_status read_json(const char *json, const char *generation, tsr_model_
     folder_write(&in, "config.json", json, strlen(json), path);
     if (generation != NULL)
         folder_write(&in, "generation_config.json", generation, strlen(generation), path);
-    const tsr_status status = tsr_model_config_read(in.path, out);
+    const tsr_status status = read_flat(in.path, out);
     free(weights.data);
     folder_destroy(&in);
     return status;
@@ -30,7 +31,7 @@ static tsr_status read_json(const char *json, const char *generation, tsr_model_
 
 START_TEST(llama)
 {
-    tsr_model_config c;
+    flat_config c;
     ck_assert_ok(read_json(LLAMA
                            ", \"rms_norm_eps\": 1e-5, \"rope_theta\": 500000, \"bos_token_id\": 7, "
                            "\"eos_token_id\": [3, 4, 3], \"unknown\": {\"a\": [1]}, "
@@ -61,7 +62,7 @@ END_TEST
 
 START_TEST(switches)
 {
-    tsr_model_config c;
+    flat_config c;
     ck_assert_ok(read_json(LLAMA ", \"attention_bias\": true, \"mlp_bias\": true, "
                                  "\"tie_word_embeddings\": true, \"hidden_act\": \"gelu\", "
                                  "\"head_dim\": 16, \"partial_rotary_factor\": 0.5}",
@@ -78,7 +79,7 @@ END_TEST
 
 START_TEST(families)
 {
-    tsr_model_config c;
+    flat_config c;
     ck_assert_ok(
         read_json("{\"model_type\": \"mistral\", " SIZES ", \"sliding_window\": 33}", NULL, &c));
     ck_assert(c.window == 33 && c.window_from == 0);
@@ -108,7 +109,7 @@ END_TEST
 
 START_TEST(frequency_scaling)
 {
-    tsr_model_config c;
+    flat_config c;
     ck_assert_ok(
         read_json(LLAMA ", \"rope_scaling\": {\"type\": \"linear\", \"factor\": 4.0}}", NULL, &c));
     ck_assert(c.rope.scaling == TSR_ROPE_SCALING_LINEAR && c.rope.factor == 4);
@@ -197,7 +198,7 @@ static const struct {
 
 START_TEST(mistakes_are_named)
 {
-    tsr_model_config c;
+    flat_config c;
     for (size_t i = 0; i < sizeof mistakes / sizeof *mistakes; i++)
         ck_assert_error(read_json(mistakes[i].json, NULL, &c), TSR_ERR_INVALID, mistakes[i].text);
     for (size_t i = 0; i < sizeof unsupported / sizeof *unsupported; i++)
@@ -205,9 +206,9 @@ START_TEST(mistakes_are_named)
                         unsupported[i].text);
     ck_assert_error(read_json(LLAMA "}", "{\"eos_token_id\": true}", &c), TSR_ERR_INVALID,
                     "generation_config.json: offset 17: an integer expected, not 't'");
-    ck_assert_error(tsr_model_config_read(NULL, &c), TSR_ERR_INVALID, "model: path is NULL");
-    ck_assert_error(tsr_model_config_read("x", NULL), TSR_ERR_INVALID, "model: out is NULL");
-    ck_assert_error(tsr_model_config_read("/proc/nowhere", &c), TSR_ERR_NOT_FOUND,
+    ck_assert_error(read_flat(NULL, &c), TSR_ERR_INVALID, "model: path is NULL");
+    ck_assert_error(read_flat("x", NULL), TSR_ERR_INVALID, "model: out is NULL");
+    ck_assert_error(read_flat("/proc/nowhere", &c), TSR_ERR_NOT_FOUND,
                     "model: /proc/nowhere: No such file or directory");
 }
 END_TEST
@@ -216,19 +217,19 @@ START_TEST(missing_files_are_named)
 {
     folder in = folder_create();
     char path[160], text[512];
-    tsr_model_config c;
+    flat_config c;
     bytes weights = safetensors_file("{}", 0);
     snprintf(text, sizeof text, "model: %s has no config.json", in.path);
-    ck_assert_error(tsr_model_config_read(in.path, &c), TSR_ERR_NOT_FOUND, text);
+    ck_assert_error(read_flat(in.path, &c), TSR_ERR_NOT_FOUND, text);
     folder_write(&in, "other.safetensors", weights.data, weights.size, path);
     snprintf(text, sizeof text, "model: there is no config.json beside %s", path);
-    ck_assert_error(tsr_model_config_read(path, &c), TSR_ERR_NOT_FOUND, text);
+    ck_assert_error(read_flat(path, &c), TSR_ERR_NOT_FOUND, text);
     folder_write(&in, "config.json", LLAMA "}", strlen(LLAMA "}"), path);
     snprintf(text, sizeof text,
              "model: %s has neither model.safetensors nor model.safetensors.index.json", in.path);
-    ck_assert_error(tsr_model_config_read(in.path, &c), TSR_ERR_NOT_FOUND, text);
+    ck_assert_error(read_flat(in.path, &c), TSR_ERR_NOT_FOUND, text);
     snprintf(path, sizeof path, "%s/other.safetensors", in.path);
-    ck_assert_ok(tsr_model_config_read(path, &c));
+    ck_assert_ok(read_flat(path, &c));
     ck_assert_int_eq(c.layers, 3);
     free(weights.data);
     folder_destroy(&in);
@@ -280,19 +281,19 @@ static void put_sizes(bytes *to, const char *architecture)
     put_f32(to, key, 0x1p-17f);
 }
 
-static tsr_status read_gguf(const bytes *file, tsr_model_config *out)
+static tsr_status read_gguf(const bytes *file, flat_config *out)
 {
     folder in = folder_create();
     char path[160];
     folder_write(&in, "m.gguf", file->data, file->size, path);
-    const tsr_status status = tsr_model_config_read(path, out);
+    const tsr_status status = read_flat(path, out);
     folder_destroy(&in);
     return status;
 }
 
 START_TEST(gguf)
 {
-    tsr_model_config c;
+    flat_config c;
     bytes file = {0};
     put_gguf_head(&file, 3, 1, 8 + 4);
     put_sizes(&file, "llama");
@@ -315,7 +316,7 @@ END_TEST
 
 START_TEST(gguf_scaling_and_window)
 {
-    tsr_model_config c;
+    flat_config c;
     bytes file = {0};
     put_gguf_head(&file, 3, 0, 8 + 6);
     put_sizes(&file, "llama");
@@ -362,7 +363,7 @@ static bytes with_factors(int wrong)
 
 START_TEST(gguf_of_llama_3)
 {
-    tsr_model_config c;
+    flat_config c;
     bytes file = with_factors(-1);
     ck_assert_ok(read_gguf(&file, &c));
     ck_assert(c.rope.scaling == TSR_ROPE_SCALING_LLAMA3 && c.rope.factor == 8);
@@ -379,7 +380,7 @@ END_TEST
 
 START_TEST(gguf_mistakes)
 {
-    tsr_model_config c;
+    flat_config c;
     bytes file = {0};
     put_gguf_head(&file, 3, 0, 1);
     put_string(&file, "general.name", "x");
@@ -409,11 +410,11 @@ START_TEST(memory_runs_out)
     static const char *const paths[] = {TEST_DATA "/model/stories260K-hf",
                                         TEST_DATA "/model/stories260K-q8_0mix.gguf"};
     for (int i = 0; i < 2; i++) {
-        tsr_model_config c;
+        flat_config c;
         uint64_t nth = 0;
         for (bool reached = true; reached; nth++) {
             tsr__fault_arm(TSR__FAULT_ALLOC, nth, 0);
-            const tsr_status status = tsr_model_config_read(paths[i], &c);
+            const tsr_status status = read_flat(paths[i], &c);
             reached = tsr__fault_site() != NULL;
             tsr__fault_disarm();
             ck_assert_int_eq(status, reached ? TSR_ERR_NO_MEMORY : TSR_OK);

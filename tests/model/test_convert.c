@@ -10,9 +10,10 @@
 
 #include "base/alloc.h"
 #include "base/fault.h"
-#include "model/files.h" /* must come before shard/files.h, which declares the type `bytes` */
 #include "model/made.h"
+#include "model/open.h"
 #include "model/tiny.h"
+#include "model/weights/files.h" /* must come before shard/files.h, which declares the type `bytes` */
 #include "shard/files.h"
 #include "shard/formats/gguf_metadata.h"
 #include "shard/params/params.h"
@@ -126,7 +127,7 @@ static int compare(const char *a_path, const char *b_path)
 static void convert(const char *source, const char *destination, tsr_dtype type, uint64_t tensors)
 {
     tsr_convert_stats stats;
-    ck_assert_ok(tsr_model_convert(source, destination, tsr_convert_params(.type = type), &stats));
+    ck_assert_ok(convert_model(source, destination, tsr_convert_params(.type = type), &stats));
     ck_assert_uint_eq(stats.tensors, tensors);
 }
 
@@ -159,9 +160,9 @@ START_TEST(a_synthetic_model_equals_the_recorded_files)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         tsr_convert_stats stats;
         snprintf(recorded, sizeof recorded, TEST_DATA "/model/synth-A-%s.gguf", cases[i].recorded);
-        ck_assert_ok(tsr_model_convert(TEST_DATA "/model/synth-A-f16.gguf", at("k.gguf"),
-                                       tsr_convert_params(.type = cases[i].type, .replace = true),
-                                       &stats));
+        ck_assert_ok(convert_model(TEST_DATA "/model/synth-A-f16.gguf", at("k.gguf"),
+                                   tsr_convert_params(.type = cases[i].type, .replace = true),
+                                   &stats));
         ck_assert_uint_eq(stats.kept, 0);
         const int compared = compare(at("k.gguf"), recorded);
         ck_assert_msg(compared >= cases[i].least, "%d tensors have the same type", compared);
@@ -169,7 +170,7 @@ START_TEST(a_synthetic_model_equals_the_recorded_files)
     /* If blocks keep their format, their bytes must not change. */
     tsr_convert_stats stats;
     snprintf(recorded, sizeof recorded, TEST_DATA "/model/synth-A-q4_k_m.gguf");
-    ck_assert_ok(tsr_model_convert(recorded, at("copy.gguf"), NULL, &stats));
+    ck_assert_ok(convert_model(recorded, at("copy.gguf"), NULL, &stats));
     ck_assert_int_eq(compare(at("copy.gguf"), recorded), (int)stats.tensors);
 }
 END_TEST
@@ -191,16 +192,16 @@ START_TEST(families_there_and_back)
         const char *hf = made_write_hf(&made);
         snprintf(gguf, sizeof gguf, "%s/%d.gguf", work.path, f);
         snprintf(folder_path, sizeof folder_path, "%s/%d", work.path, f);
-        ck_assert_ok(tsr_model_convert(hf, gguf, NULL, NULL));
-        ck_assert_ok(tsr_model_convert(gguf, folder_path, NULL, NULL));
+        ck_assert_ok(convert_model(hf, gguf, NULL, NULL));
+        ck_assert_ok(convert_model(gguf, folder_path, NULL, NULL));
         /* Every tensor must come back after two conversions. GPT-2's files have one tensor for
          * q, k and v, which made.count counts as one. */
         ck_assert_int_eq(compare(hf, folder_path), made.count);
         snprintf(own, sizeof own, "%s", made_write_gguf(&made, 1));
         ck_assert_int_eq(compare(gguf, own), made.count);
-        tsr_model_config a, b;
-        ck_assert_ok(tsr_model_config_read(own, &a));
-        ck_assert_ok(tsr_model_config_read(folder_path, &b));
+        flat_config a, b;
+        ck_assert_ok(read_flat(own, &a));
+        ck_assert_ok(read_flat(folder_path, &b));
         ck_assert_str_eq(a.architecture, b.architecture);
         ck_assert(a.window == b.window && a.tied == b.tied && a.rope.scaling == b.rope.scaling);
         ck_assert_double_eq_tol(a.rope.attention_factor, b.rope.attention_factor, 1e-6);
@@ -214,17 +215,17 @@ START_TEST(llama_3)
 {
     made_model made;
     made_family family = made_families[0];
-    tsr_model_config c;
+    flat_config c;
     family.scaling = MADE_NONE;
     family.json = ", \"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8.0, "
                   "\"low_freq_factor\": 1.0, \"high_freq_factor\": 4.0, "
                   "\"original_max_position_embeddings\": 8192}, \"rope_theta\": 500000.0";
     made_init(&made, &family, 1);
-    ck_assert_ok(tsr_model_convert(made_write_hf(&made), at("3.gguf"), NULL, NULL));
-    ck_assert_ok(tsr_model_config_read(at("3.gguf"), &c));
+    ck_assert_ok(convert_model(made_write_hf(&made), at("3.gguf"), NULL, NULL));
+    ck_assert_ok(read_flat(at("3.gguf"), &c));
     ck_assert(c.rope.scaling == TSR_ROPE_SCALING_LLAMA3 && c.rope.factor == 8);
-    ck_assert_ok(tsr_model_convert(at("3.gguf"), at("3"), NULL, NULL));
-    ck_assert_ok(tsr_model_config_read(at("3"), &c));
+    ck_assert_ok(convert_model(at("3.gguf"), at("3"), NULL, NULL));
+    ck_assert_ok(read_flat(at("3"), &c));
     ck_assert(c.rope.original_length == 8192 && c.rope.high_frequency_factor == 4);
     made_finish(&made);
 }
@@ -271,11 +272,11 @@ START_TEST(tokenizers_travel)
     };
     tsr_tokenizer *a = NULL, *b = NULL;
     const char *source = tiny(1800, "", cases[_i].file, cases[_i].as);
-    ck_assert_ok(tsr_model_convert(source, at("t.gguf"), NULL, NULL));
+    ck_assert_ok(convert_model(source, at("t.gguf"), NULL, NULL));
     check_ids(at("t.gguf"), cases[_i].golden);
-    ck_assert_ok(tsr_model_convert(at("t.gguf"), at("back"), NULL, NULL));
+    ck_assert_ok(convert_model(at("t.gguf"), at("back"), NULL, NULL));
     check_ids(at(cases[_i].back), cases[_i].golden);
-    ck_assert_ok(tsr_model_convert(at("back"), at("again.gguf"), NULL, NULL));
+    ck_assert_ok(convert_model(at("back"), at("again.gguf"), NULL, NULL));
     check_ids(at("again.gguf"), cases[_i].golden);
     ck_assert_int_eq(compare(at("t.gguf"), at("again.gguf")), 11);
     ck_assert_ok(tsr_tokenizer_open(source, &a));
@@ -383,7 +384,7 @@ static void write_json(const char *path, const tsr_tokenizer *t, bool complete, 
 static void refuses(const char *source, const char *destination, const tsr_convert_params *params,
                     tsr_status status, const char *sentence)
 {
-    ck_assert_int_eq(tsr_model_convert(source, destination, params, NULL), status);
+    ck_assert_int_eq(convert_model(source, destination, params, NULL), status);
     ck_assert_msg(strstr(tsr_last_error(), sentence) != NULL, "'%s' has no '%s'", tsr_last_error(),
                   sentence);
 }
@@ -421,22 +422,22 @@ START_TEST(chat_templates_travel)
     const bool is_spm = _i == 1;
     const char *source = tiny(1800, "", tokenizers[_i][0], tokenizers[_i][1]);
     if (is_spm) { /* makes a folder with tokenizer.model, and calls it "tiny" */
-        ck_assert_ok(tsr_model_convert(source, at("spm"), NULL, NULL));
+        ck_assert_ok(convert_model(source, at("spm"), NULL, NULL));
         ck_assert_int_eq(rename(at("tiny"), at("other")), 0);
         ck_assert_int_eq(rename(at("spm"), at("tiny")), 0);
         source = at("tiny");
     }
     write_beside("tokenizer_config.json",
                  "{\"x\": [1], \"chat_template\": \"{{ \\\"a\\\" }}\\n<|x|>\", \"y\": 2}");
-    ck_assert_ok(tsr_model_convert(source, at("t.gguf"), NULL, NULL));
+    ck_assert_ok(convert_model(source, at("t.gguf"), NULL, NULL));
     expect_in(at("t.gguf"), "{{ \"a\" }}\n<|x|>", true);
-    ck_assert_ok(tsr_model_convert(at("t.gguf"), at("back"), NULL, NULL));
+    ck_assert_ok(convert_model(at("t.gguf"), at("back"), NULL, NULL));
     expect_in(at("back/tokenizer_config.json"),
               "\"chat_template\": \"{{ \\\"a\\\" }}\\u000a<|x|>\"", true);
-    ck_assert_ok(tsr_model_convert(at("back"), at("u.gguf"), NULL, NULL));
+    ck_assert_ok(convert_model(at("back"), at("u.gguf"), NULL, NULL));
     expect_in(at("u.gguf"), "{{ \"a\" }}\n<|x|>", true);
     write_beside("chat_template.jinja", "{% newer %}");
-    ck_assert_ok(tsr_model_convert(at("tiny"), at("v.gguf"), NULL, NULL));
+    ck_assert_ok(convert_model(at("tiny"), at("v.gguf"), NULL, NULL));
     expect_in(at("v.gguf"), "{% newer %}", true);
     expect_in(at("v.gguf"), "<|x|>", false);
 }
@@ -451,16 +452,16 @@ static void keep_note(void *user, const char *sentence)
 START_TEST(end_tokens_travel)
 {
     static const char more[] = ", \"bos_token_id\": 5, \"eos_token_id\": [7, 9, 11, 13]";
-    tsr_model_config c;
+    flat_config c;
     char sentence[256] = "";
     const char *source =
         tiny(1800, more, _i == 1 ? "mini-gpt2.tokenizer.json" : NULL, "tokenizer.json");
-    ck_assert_ok(tsr_model_convert(source, at("t.gguf"),
-                                   tsr_convert_params(.note = keep_note, .user = sentence), NULL));
+    ck_assert_ok(convert_model(source, at("t.gguf"),
+                               tsr_convert_params(.note = keep_note, .user = sentence), NULL));
     ck_assert_str_eq(sentence,
                      "GGUF files can name 3 tokens that end a text: token 13 is left out");
-    ck_assert_ok(tsr_model_convert(at("t.gguf"), at("back"), NULL, NULL));
-    ck_assert_ok(tsr_model_config_read(at("back"), &c));
+    ck_assert_ok(convert_model(at("t.gguf"), at("back"), NULL, NULL));
+    ck_assert_ok(read_flat(at("back"), &c));
     ck_assert_int_eq(c.end_count, 3);
     ck_assert(c.end[0] == 7 && c.end[1] == 9 && c.end[2] == 11);
     ck_assert_int_eq(c.bos, 5);
@@ -472,19 +473,19 @@ START_TEST(exact_gelu)
 {
     made_model made;
     made_family family = made_families[5];
-    tsr_model_config c;
+    flat_config c;
     char sentence[256] = "";
     family.json = ", \"activation_function\": \"gelu\"";
     made_init(&made, &family, 1);
-    ck_assert_ok(tsr_model_convert(
+    ck_assert_ok(convert_model(
         made_write_hf(&made), at("g.gguf"),
         tsr_convert_params(.no_tokenizer = true, .note = keep_note, .user = sentence), NULL));
     ck_assert_str_eq(sentence, "the model has the exact GELU; programs other than tessera will "
                                "compute its approximation with tanh");
-    ck_assert_ok(tsr_model_config_read(at("g.gguf"), &c));
+    ck_assert_ok(read_flat(at("g.gguf"), &c));
     ck_assert_int_eq(c.activation, TSR_ACT_GELU_ERF);
-    ck_assert_ok(tsr_model_convert(at("g.gguf"), at("g"), NULL, NULL));
-    ck_assert_ok(tsr_model_config_read(at("g"), &c));
+    ck_assert_ok(convert_model(at("g.gguf"), at("g"), NULL, NULL));
+    ck_assert_ok(read_flat(at("g"), &c));
     ck_assert_int_eq(c.activation, TSR_ACT_GELU_ERF);
     made_finish(&made);
 }
@@ -512,8 +513,8 @@ START_TEST(an_index_is_followed)
     strcat(index, "}}");
     ck_assert_int_eq(rename(at("tiny/model.safetensors"), at("tiny/part.safetensors")), 0);
     write_beside("model.safetensors.index.json", index);
-    ck_assert_ok(tsr_model_convert(source, at("t.gguf"), NULL, NULL));
-    ck_assert_ok(tsr_model_convert(at("t.gguf"), at("back"), NULL, NULL));
+    ck_assert_ok(convert_model(source, at("t.gguf"), NULL, NULL));
+    ck_assert_ok(convert_model(at("t.gguf"), at("back"), NULL, NULL));
     ck_assert_int_eq(rename(at("tiny/part.safetensors"), at("tiny/model.safetensors")), 0);
     ck_assert_int_eq(compare(at("tiny"), at("back")), 11);
 }
@@ -591,18 +592,18 @@ static void check_name(const char *path, const char *wanted)
 
 START_TEST(gguf_files_of_one_model)
 {
-    tsr_model_config whole, parts;
+    flat_config whole, parts;
     const char *first = "m-00001-of-00003.gguf";
     write_gguf_part(STORIES "-q8_0mix.gguf", first, 0, 3);
     write_gguf_part(STORIES "-q8_0mix.gguf", "m-00002-of-00003.gguf", 1, 3);
     write_gguf_part(STORIES "-q8_0mix.gguf", "m-00003-of-00003.gguf", 2, 3);
-    ck_assert_ok(tsr_model_config_read(STORIES "-q8_0mix.gguf", &whole));
-    ck_assert_ok(tsr_model_config_read(at(first), &parts));
+    ck_assert_ok(read_flat(STORIES "-q8_0mix.gguf", &whole));
+    ck_assert_ok(read_flat(at(first), &parts));
     ck_assert_mem_eq(&whole, &parts, sizeof whole);
-    ck_assert_ok(tsr_model_convert(STORIES "-q8_0mix.gguf", at("whole"), NULL, NULL));
-    ck_assert_ok(tsr_model_convert(at(first), at("parts"), NULL, NULL));
+    ck_assert_ok(convert_model(STORIES "-q8_0mix.gguf", at("whole"), NULL, NULL));
+    ck_assert_ok(convert_model(at(first), at("parts"), NULL, NULL));
     ck_assert_int_gt(compare(at("whole"), at("parts")), 40);
-    ck_assert_ok(tsr_model_convert(at(first), at("joined.gguf"), NULL, NULL));
+    ck_assert_ok(convert_model(at(first), at("joined.gguf"), NULL, NULL));
     check_name(at("joined.gguf"), "m");
     char third[160];
     snprintf(third, sizeof third, "%s", at("m-00003-of-00003.gguf"));
@@ -623,11 +624,11 @@ START_TEST(scores_come_from_tokenizer_model)
     tsr_tokenizer *t = NULL;
     const char *source = tiny(513, "", "stories260K.tok512.bin", "tok512.bin");
     ck_assert_ok(tsr_tokenizer_open(source, &t));
-    ck_assert_ok(tsr_model_convert(source, at("folder"), NULL, NULL));
+    ck_assert_ok(convert_model(source, at("folder"), NULL, NULL));
     write_json(at("folder/tokenizer.json"), t, true, false, "");
     tsr_tokenizer_destroy(&t);
     check_ids(at("folder/tokenizer.model"), "tok_stories260K");
-    ck_assert_ok(tsr_model_convert(at("folder"), at("t.gguf"), NULL, NULL));
+    ck_assert_ok(convert_model(at("folder"), at("t.gguf"), NULL, NULL));
     check_ids(at("t.gguf"), "tok_stories260K");
     ck_assert_ok(tsr_tokenizer_open(at("t.gguf"), &t));
     ck_assert_int_eq(tsr_tokenizer_find(t, "<|im_end|>", 10), 512);
@@ -637,8 +638,7 @@ START_TEST(scores_come_from_tokenizer_model)
     ck_assert_ok(tsr_tokenizer_open(at("folder/tokenizer.model"), &t));
     write_json(at("folder/tokenizer.json"), t, false, false, "");
     tsr_tokenizer_destroy(&t);
-    ck_assert_int_eq(tsr_model_convert(at("folder"), at("u.gguf"), NULL, NULL),
-                     TSR_ERR_UNSUPPORTED);
+    ck_assert_int_eq(convert_model(at("folder"), at("u.gguf"), NULL, NULL), TSR_ERR_UNSUPPORTED);
     ck_assert_ptr_nonnull(strstr(tsr_last_error(), "give different ids for "));
 }
 END_TEST
@@ -666,10 +666,10 @@ START_TEST(added_tokens_come_from_tokenizer_json)
     uint64_t count = 0;
     const char *source = tiny(600, "", "stories260K.tok512.bin", "tok512.bin");
     ck_assert_ok(tsr_tokenizer_open(source, &t));
-    ck_assert_ok(tsr_model_convert(source, at("folder"), NULL, NULL));
+    ck_assert_ok(convert_model(source, at("folder"), NULL, NULL));
     write_json(at("folder/tokenizer.json"), t, true, false, cases[_i].added);
     tsr_tokenizer_destroy(&t);
-    const tsr_status status = tsr_model_convert(at("folder"), at("t.gguf"), NULL, NULL);
+    const tsr_status status = convert_model(at("folder"), at("t.gguf"), NULL, NULL);
     if (cases[_i].sentence) {
         ck_assert_int_eq(status, TSR_ERR_UNSUPPORTED);
         ck_assert_msg(strstr(tsr_last_error(), cases[_i].sentence) != NULL, "%s", tsr_last_error());
@@ -696,7 +696,7 @@ static const char *phi3_folder(const char *added)
     tsr_tokenizer *t = NULL;
     const char *source = tiny(600, "", "stories260K.tok512.bin", "tok512.bin");
     ck_assert_ok(tsr_tokenizer_open(source, &t));
-    ck_assert_ok(tsr_model_convert(source, at("folder"), NULL, NULL));
+    ck_assert_ok(convert_model(source, at("folder"), NULL, NULL));
     write_json(at("folder/tokenizer.json"), t, true, true, added);
     tsr_tokenizer_destroy(&t);
     return at("folder");
@@ -718,8 +718,8 @@ START_TEST(tokens_of_phi3_include_spaces)
     ck_assert_ok(tsr_tokenizer_open(source, &t));
     ck_assert_ok(tsr_tokenizer_encode(t, text.data, text.size, how, &ids, &count));
     tsr_tokenizer_destroy(&t);
-    ck_assert_ok(tsr_model_convert(source, at(files[0]), NULL, NULL));
-    ck_assert_ok(tsr_model_convert(at(files[0]), at(files[1]), NULL, NULL));
+    ck_assert_ok(convert_model(source, at(files[0]), NULL, NULL));
+    ck_assert_ok(convert_model(at(files[0]), at(files[1]), NULL, NULL));
     check_name(at(files[0]), "phi-3 folder");
     check_name(at(files[1]), "phi-3 t");
     for (int i = 0; i < 2; i++) {
@@ -733,7 +733,7 @@ START_TEST(tokens_of_phi3_include_spaces)
     /* If the added tokens of a model with such a name do not include spaces, the new file must have
      * another name. */
     copy_file(STORIES "-q8_0mix.gguf", at("my-Phi3.gguf"));
-    ck_assert_ok(tsr_model_convert(at("my-Phi3.gguf"), at("plain.gguf"), NULL, NULL));
+    ck_assert_ok(convert_model(at("my-Phi3.gguf"), at("plain.gguf"), NULL, NULL));
     check_name(at("plain.gguf"), "model");
 }
 END_TEST
@@ -786,7 +786,7 @@ START_TEST(added_tokens_travel)
     static const octets text = {.data = "a <l> b<r>  a<w>a <w> \u00e9e\u0301", .size = 27};
     static const int32_t ids[] = {0, 8, 1, 2, 9, 0, 3, 5, 4, 0, 1, 10, 1, 11, 11};
     const char *source = write_byte_level("", "{\"type\": \"NFC\"}", "", "false");
-    ck_assert_ok(tsr_model_convert(source, at("back"), NULL, NULL));
+    ck_assert_ok(convert_model(source, at("back"), NULL, NULL));
     const char *paths[] = {source, at("back")};
     for (int i = 0; i < 2; i++) {
         tsr_tokenizer *t = NULL;
@@ -860,7 +860,7 @@ START_TEST(tokenizers_are_refused)
             "tokenizer: tokenizer.json has merges of characters without the scores that GGUF files "
             "need; the model's tokenizer.model has them");
     ck_assert_ok(
-        tsr_model_convert(source, at("t.gguf"), tsr_convert_params(.no_tokenizer = true), NULL));
+        convert_model(source, at("t.gguf"), tsr_convert_params(.no_tokenizer = true), NULL));
     tsr_tokenizer *tokenizer = NULL;
     ck_assert_int_eq(tsr_tokenizer_open(at("t.gguf"), &tokenizer), TSR_ERR_NOT_FOUND);
 }
@@ -881,8 +881,8 @@ START_TEST(a_tokenizer_of_characters)
     folder in;
     ck_assert_int_lt(snprintf(in.path, sizeof in.path, "%.60s", source), 64);
     folder_write(&in, "tokenizer.json", json, strlen(json), path);
-    ck_assert_ok(tsr_model_convert(source, at("t.gguf"), NULL, NULL));
-    ck_assert_ok(tsr_model_convert(at("t.gguf"), at("back"), NULL, NULL));
+    ck_assert_ok(convert_model(source, at("t.gguf"), NULL, NULL));
+    ck_assert_ok(convert_model(at("t.gguf"), at("back"), NULL, NULL));
     const char *paths[] = {source, at("t.gguf"), at("back")};
     for (int i = 0; i < 3; i++) {
         tsr_tokenizer *t = NULL;
@@ -919,7 +919,7 @@ START_TEST(destinations_are_checked)
         refuses(STORIES "-f32.gguf", at(others[i]), NULL, TSR_ERR_INVALID,
                 "; files have .gguf, and folders no extension or a / at the end");
     expect_nothing_in_work();
-    ck_assert_ok(tsr_model_convert(STORIES "-f32.gguf", at("a.gguf"), NULL, NULL));
+    ck_assert_ok(convert_model(STORIES "-f32.gguf", at("a.gguf"), NULL, NULL));
     refuses(STORIES "-f32.gguf", at("a.gguf"), NULL, TSR_ERR_INVALID, "a.gguf exists");
 #ifndef _WIN32 /* Windows has no symbolic links here */
     char link[512];
@@ -930,12 +930,12 @@ START_TEST(destinations_are_checked)
 #endif
     static const char *const folders[] = {"x.xyz/", "x-2.5B", "x-3.1", ".x"};
     for (int i = 0; i < 4; i++) {
-        tsr_model_config config;
-        ck_assert_ok(tsr_model_convert(at("a.gguf"), at(folders[i]), NULL, NULL));
-        ck_assert_ok(tsr_model_config_read(at(folders[i]), &config));
+        flat_config config;
+        ck_assert_ok(convert_model(at("a.gguf"), at(folders[i]), NULL, NULL));
+        ck_assert_ok(read_flat(at(folders[i]), &config));
     }
     refuses(at("a.gguf"), at("x.xyz"), NULL, TSR_ERR_INVALID, "x.xyz exists");
-    ck_assert_ok(tsr_model_convert(at("a.gguf"), at("folder/"), NULL, NULL));
+    ck_assert_ok(convert_model(at("a.gguf"), at("folder/"), NULL, NULL));
     refuses(at("folder"), at("folder"), tsr_convert_params(.replace = true), TSR_ERR_INVALID,
             "is the source");
     refuses(at("a.gguf"), at("folder"), NULL, TSR_ERR_INVALID, "folder exists");
@@ -943,8 +943,8 @@ START_TEST(destinations_are_checked)
     /* Files of an earlier conversion are replaced or removed, and other files stay. */
     copy_file(TEST_DATA "/model/README.md", at("folder/README.md"));
     copy_file(TEST_DATA "/tokenizer/mini-gpt2.tokenizer.json", at("folder/tokenizer.json"));
-    ck_assert_ok(tsr_model_convert(at("a.gguf"), at("folder"),
-                                   tsr_convert_params(.type = TSR_F16, .replace = true), NULL));
+    ck_assert_ok(convert_model(at("a.gguf"), at("folder"),
+                               tsr_convert_params(.type = TSR_F16, .replace = true), NULL));
     ck_assert_int_eq(access(at("folder/README.md"), R_OK), 0);
     ck_assert_int_ne(access(at("folder/tokenizer.json"), R_OK), 0);
     check_ids(at("folder"), "tok_stories260K");
@@ -1002,8 +1002,7 @@ START_TEST(elements_that_a_type_cannot_hold)
     const char *source = with_element(70000);
     refuses(source, at("a.gguf"), tsr_convert_params(.type = TSR_F16), TSR_ERR_INVALID,
             "convert: tensor blk.0.ffn_down.weight, row 31: 70000 is too large for f16");
-    ck_assert_ok(
-        tsr_model_convert(source, at("a.gguf"), tsr_convert_params(.type = TSR_BF16), NULL));
+    ck_assert_ok(convert_model(source, at("a.gguf"), tsr_convert_params(.type = TSR_BF16), NULL));
 }
 END_TEST
 
@@ -1024,7 +1023,7 @@ START_TEST(matrices_that_keep_their_type_are_counted)
 {
     tsr_convert_stats stats;
     int notes = 0;
-    ck_assert_ok(tsr_model_convert(
+    ck_assert_ok(convert_model(
         STORIES "-f32.gguf", at("a.gguf"),
         tsr_convert_params(.type = TSR_Q8_0, .note = count_note, .user = &notes), &stats));
     ck_assert_uint_eq(stats.kept, 5);
@@ -1045,7 +1044,7 @@ START_TEST(memory_runs_out)
         uint64_t nth = 0, step = 1;
         for (bool reached = true; reached; nth += step) {
             tsr__fault_arm(TSR__FAULT_ALLOC, nth, 0);
-            const tsr_status status = tsr_model_convert(sources[i], destinations[i], NULL, NULL);
+            const tsr_status status = convert_model(sources[i], destinations[i], NULL, NULL);
             reached = tsr__fault_site() != NULL;
             tsr__fault_disarm();
             ck_assert_int_eq(status, reached ? TSR_ERR_NO_MEMORY : TSR_OK);

@@ -1,6 +1,7 @@
 /* Tests plans of what ranks will hold, and of what would fit. families.c checks that models keep
  * the planned bytes. */
 #include "base/fault.h"
+#include "model/open.h"
 #include "support/check_main.h"
 #include "tessera/model.h"
 
@@ -10,34 +11,30 @@ START_TEST(params_are_checked)
 {
     tsr_model_rank_plan ranks[2];
     tsr_model_fit fit;
-    ck_assert_error(tsr_model_plan(NULL, NULL, NULL, ranks, NULL), TSR_ERR_INVALID,
+    ck_assert_error(plan_model(NULL, NULL, NULL, ranks, NULL), TSR_ERR_INVALID,
                     "model: path is NULL");
-    ck_assert_error(tsr_model_plan(STORIES, NULL, NULL, NULL, NULL), TSR_ERR_INVALID,
+    ck_assert_error(plan_model(STORIES, NULL, NULL, NULL, NULL), TSR_ERR_INVALID,
                     "model: ranks is NULL");
-    ck_assert_error(tsr_model_plan(STORIES, NULL, NULL, ranks, &fit), TSR_ERR_INVALID,
+    ck_assert_error(plan_model(STORIES, NULL, NULL, ranks, &fit), TSR_ERR_INVALID,
                     "model: memory_bytes and fit go together");
+    ck_assert_error(plan_model(STORIES, tsr_model_plan_params(.ranks = 65537), NULL, ranks, NULL),
+                    TSR_ERR_INVALID, "model: ranks is 65537; 1 to 65536 is possible");
+    ck_assert_error(plan_model(STORIES, tsr_model_plan_params(.context = -1), NULL, ranks, NULL),
+                    TSR_ERR_INVALID, "model: context is -1; 1 to 1073741824 is possible");
+    ck_assert_error(plan_model(STORIES, tsr_model_plan_params(.sequences = -1), NULL, ranks, NULL),
+                    TSR_ERR_INVALID, "model: sequences is -1; 1 to 1000000 is possible");
     ck_assert_error(
-        tsr_model_plan(STORIES, tsr_model_plan_params(.ranks = 65537), NULL, ranks, NULL),
-        TSR_ERR_INVALID, "model: ranks is 65537; 1 to 65536 is possible");
-    ck_assert_error(
-        tsr_model_plan(STORIES, tsr_model_plan_params(.context = -1), NULL, ranks, NULL),
-        TSR_ERR_INVALID, "model: context is -1; 1 to 1073741824 is possible");
-    ck_assert_error(
-        tsr_model_plan(STORIES, tsr_model_plan_params(.sequences = -1), NULL, ranks, NULL),
-        TSR_ERR_INVALID, "model: sequences is -1; 1 to 1000000 is possible");
-    ck_assert_error(
-        tsr_model_plan(STORIES, tsr_model_plan_params(.cache_dtype = TSR_I32), NULL, ranks, NULL),
+        plan_model(STORIES, tsr_model_plan_params(.cache_dtype = TSR_I32), NULL, ranks, NULL),
         TSR_ERR_INVALID, "model: the cache cannot be i32; f32, f16 and bf16 are possible");
     ck_assert_error(
-        tsr_model_plan(STORIES, tsr_model_plan_params(.ranks = 2, .stages = 3), NULL, ranks, NULL),
+        plan_model(STORIES, tsr_model_plan_params(.ranks = 2, .stages = 3), NULL, ranks, NULL),
         TSR_ERR_INVALID, "model: 3 stages do not divide 2 ranks");
-    ck_assert_error(tsr_model_plan(STORIES,
-                                   tsr_model_plan_params(.ranks = 2, .stages = 2,
-                                                         .stage_layers = (int[]){3, 3}),
-                                   NULL, ranks, NULL),
-                    TSR_ERR_INVALID, "model: the stages have 6 layers, but the model has 5");
-    ck_assert_int_eq(tsr_model_plan("/proc/nonexistent", NULL, NULL, ranks, NULL),
-                     TSR_ERR_NOT_FOUND);
+    ck_assert_error(
+        plan_model(STORIES,
+                   tsr_model_plan_params(.ranks = 2, .stages = 2, .stage_layers = (int[]){3, 3}),
+                   NULL, ranks, NULL),
+        TSR_ERR_INVALID, "model: the stages have 6 layers, but the model has 5");
+    ck_assert_int_eq(plan_model("/proc/nonexistent", NULL, NULL, ranks, NULL), TSR_ERR_NOT_FOUND);
 }
 END_TEST
 
@@ -46,8 +43,8 @@ START_TEST(shares_add_up)
 {
     tsr_model_rank_plan one, four[4];
     uint64_t weights = 0, norms = 0, cache = 0;
-    ck_assert_ok(tsr_model_plan(STORIES, NULL, NULL, &one, NULL));
-    ck_assert_ok(tsr_model_plan(STORIES, tsr_model_plan_params(.ranks = 4), NULL, four, NULL));
+    ck_assert_ok(plan_model(STORIES, NULL, NULL, &one, NULL));
+    ck_assert_ok(plan_model(STORIES, tsr_model_plan_params(.ranks = 4), NULL, four, NULL));
     for (int r = 0; r < 4; r++) {
         weights += four[r].weight_bytes - four[r].norm_bytes;
         norms += four[r].norm_bytes;
@@ -69,25 +66,25 @@ START_TEST(what_would_fit_fits)
     for (int r = 0; r < TSR_MODEL_PLAN_MAX_ADVICE; r++)
         memory[r] = 500000;
     tsr_model_plan_params params = {.context = 64};
-    ck_assert_ok(tsr_model_plan(STORIES, &params, memory, ranks, &fit));
+    ck_assert_ok(plan_model(STORIES, &params, memory, ranks, &fit));
     ck_assert_uint_eq(fit.missing_bytes, ranks[0].total_bytes - 500000);
     ck_assert_int_eq(fit.rank, 0);
     ck_assert(fit.ranks > 1 && fit.dtype != 0);
     params.ranks = fit.ranks - 1;
-    ck_assert_ok(tsr_model_plan(STORIES, &params, memory, ranks, &fit));
+    ck_assert_ok(plan_model(STORIES, &params, memory, ranks, &fit));
     ck_assert_uint_gt(fit.missing_bytes, 0);
     params.ranks++;
-    ck_assert_ok(tsr_model_plan(STORIES, &params, memory, ranks, &fit));
+    ck_assert_ok(plan_model(STORIES, &params, memory, ranks, &fit));
     ck_assert(fit.missing_bytes == 0 && fit.rank == -1 && fit.ranks == 0 && fit.dtype == 0);
     params = (tsr_model_plan_params){.context = 64, .dtype = TSR_F16};
     memory[0] = 610000;
-    ck_assert_ok(tsr_model_plan(STORIES, &params, memory, ranks, &fit));
+    ck_assert_ok(plan_model(STORIES, &params, memory, ranks, &fit));
     ck_assert_uint_eq(fit.missing_bytes, 0);
     memory[0] = 10;
-    ck_assert_ok(tsr_model_plan(STORIES, &params, memory, ranks, &fit));
+    ck_assert_ok(plan_model(STORIES, &params, memory, ranks, &fit));
     ck_assert(fit.missing_bytes > 0 && fit.ranks == 0 && fit.dtype == 0);
     memory[0] = 0;
-    ck_assert_ok(tsr_model_plan(STORIES, &params, memory, ranks, &fit));
+    ck_assert_ok(plan_model(STORIES, &params, memory, ranks, &fit));
     ck_assert_uint_eq(fit.missing_bytes, 0);
 }
 END_TEST
@@ -100,8 +97,8 @@ START_TEST(stages_add_up)
     tsr_model_rank_plan one, ranks[4];
     const double rates[4] = {1, 1, 1, 3};
     uint64_t layers = 0, norms = 0, cache = 0;
-    ck_assert_ok(tsr_model_plan(STORIES, NULL, NULL, &one, NULL));
-    ck_assert_ok(tsr_model_plan(
+    ck_assert_ok(plan_model(STORIES, NULL, NULL, &one, NULL));
+    ck_assert_ok(plan_model(
         STORIES,
         tsr_model_plan_params(.ranks = 4, .stages = 2, .stage_layers = (int[]){2, 3},
                               .partition = {.struct_size = sizeof(tsr_partition_params),
@@ -136,9 +133,8 @@ static void expect_layers(const uint64_t *memory, const int *layers, bool fits)
 {
     tsr_model_rank_plan ranks[3];
     tsr_model_fit fit;
-    ck_assert_ok(tsr_model_plan(STORIES,
-                                tsr_model_plan_params(.ranks = 3, .stages = 3, .context = 64),
-                                memory, ranks, &fit));
+    ck_assert_ok(plan_model(STORIES, tsr_model_plan_params(.ranks = 3, .stages = 3, .context = 64),
+                            memory, ranks, &fit));
     for (int s = 0; s < 3; s++)
         ck_assert_msg(ranks[s].layers == layers[s], "stage %d has %d layers, not %d", s,
                       ranks[s].layers, layers[s]);
@@ -149,7 +145,7 @@ static void expect_layers(const uint64_t *memory, const int *layers, bool fits)
 START_TEST(stages_have_what_their_memory_holds)
 {
     tsr_model_rank_plan one;
-    ck_assert_ok(tsr_model_plan(STORIES, tsr_model_plan_params(.context = 64), NULL, &one, NULL));
+    ck_assert_ok(plan_model(STORIES, tsr_model_plan_params(.context = 64), NULL, &one, NULL));
     /* The last stage has one more norm than the others. */
     const uint64_t norm = 64 * sizeof(float), ends = one.embedding_bytes + norm,
                    layer = (one.total_bytes - ends) / 5;
@@ -175,11 +171,11 @@ START_TEST(stages_of_different_layers)
         tsr_model_fit fit;
         uint64_t memory[3];
         tsr_model_plan_params params = {.ranks = 3, .stages = 3, .stage_layers = all[i]};
-        ck_assert_ok(tsr_model_plan(path, &params, NULL, ranks, NULL));
+        ck_assert_ok(plan_model(path, &params, NULL, ranks, NULL));
         for (int s = 0; s < 3; s++)
             memory[s] = ranks[s].total_bytes;
         params.stage_layers = NULL;
-        ck_assert_ok(tsr_model_plan(path, &params, memory, ranks, &fit));
+        ck_assert_ok(plan_model(path, &params, memory, ranks, &fit));
         ck_assert_msg(fit.missing_bytes == 0, "%d, %d and %d layers", ranks[0].layers,
                       ranks[1].layers, ranks[2].layers);
     }
@@ -196,17 +192,17 @@ START_TEST(what_would_fit_stages_fits)
     tsr_model_plan_params params = {.ranks = 4, .stages = 2, .context = 64};
     for (int r = 0; r < 10; r++)
         memory[r] = 270000;
-    ck_assert_ok(tsr_model_plan(STORIES, &params, memory, ranks, &fit));
+    ck_assert_ok(plan_model(STORIES, &params, memory, ranks, &fit));
     ck_assert(fit.missing_bytes > 0 && fit.rank >= 0);
     ck_assert_uint_eq(fit.missing_bytes, ranks[fit.rank].total_bytes - memory[0]);
     ck_assert(fit.ranks > 4 && fit.ranks % 2 == 0 && fit.ranks <= 10 && fit.dtype != 0);
     const tsr_model_fit advice = fit;
     params.dtype = advice.dtype;
-    ck_assert_ok(tsr_model_plan(STORIES, &params, memory, ranks, &fit));
+    ck_assert_ok(plan_model(STORIES, &params, memory, ranks, &fit));
     ck_assert_uint_eq(fit.missing_bytes, 0);
     params =
         (tsr_model_plan_params){.ranks = advice.ranks, .stages = advice.ranks / 2, .context = 64};
-    ck_assert_ok(tsr_model_plan(STORIES, &params, memory, ranks, &fit));
+    ck_assert_ok(plan_model(STORIES, &params, memory, ranks, &fit));
     ck_assert_uint_eq(fit.missing_bytes, 0);
 }
 END_TEST
@@ -219,7 +215,7 @@ START_TEST(memory_runs_out)
     uint64_t nth = 0;
     for (bool reached = true; reached; nth++) {
         tsr__fault_arm(TSR__FAULT_ALLOC, nth, 0);
-        const tsr_status status = tsr_model_plan(
+        const tsr_status status = plan_model(
             STORIES, tsr_model_plan_params(.ranks = 3, .stages = 3), memory, ranks, &fit);
         reached = tsr__fault_site() != NULL;
         tsr__fault_disarm();

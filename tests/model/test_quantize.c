@@ -2,7 +2,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "model/quantize.h"
+#include "model/weights/quantize.h"
 #include "support/check_main.h"
 #include "support/random.h"
 

@@ -111,7 +111,7 @@ typedef struct inference_job {
     tsr_model *model;
     int64_t context;   /* tokens of the longest sequence */
     bool first;        /* this is rank 0, which prints */
-    char problem[160]; /* an error in the options that the library does not detect; "": none */
+    char problem[512]; /* an error in the options that the library does not detect; "": none */
 } inference_job;
 
 /* Opens the model on this rank's device, with a cache for `sequences` sequences. The length of a

@@ -10,34 +10,19 @@
 #include "cli/lib/say.h"
 #include "cli/lib/terminal.h"
 
-/* Tokenizers ----------------------------------------------------------------------------------- */
+/* Files ---------------------------------------------------------------------------------------- */
 
-/* Returns the path of the model's tokenizer: the model itself, or the folder of a safetensors
- * file. */
-static char *tokenizer_path(const char *model)
+static tsr_model_file *opened; /* the model's files; NULL: not opened yet */
+
+static tsr_status open_file(void)
 {
-    char *path = cli_alloc(strlen(model) + 2, 1), *slash;
-    strcpy(path, model);
-    if (strstr(model, ".safetensors") == NULL)
-        return path;
-    slash = strrchr(path, '/');
-#ifdef _WIN32
-    char *other = strrchr(slash != NULL ? slash : path, '\\');
-    slash = other != NULL ? other : slash;
-#endif
-    if (slash != NULL)
-        slash[1] = '\0';
-    else
-        strcpy(path, ".");
-    return path;
+    return opened != NULL ? TSR_OK : tsr_model_file_open(inference_chosen.model, &opened);
 }
 
 tsr_status inference_open_tokenizer(tsr_tokenizer **out)
 {
-    char *path = tokenizer_path(inference_chosen.model);
-    const tsr_status status = tsr_tokenizer_open(path, out);
-    free(path);
-    return status;
+    const tsr_status status = open_file();
+    return status == TSR_OK ? tsr_model_file_tokenizer(opened, out) : status;
 }
 
 int inference_end_tokens(const tsr_tokenizer *tokenizer, int most, int32_t *ids)
@@ -89,15 +74,11 @@ static void show_progress(void *user, uint64_t done_bytes, uint64_t total_bytes)
     fflush(stderr);
 }
 
-/* Returns `context` or, if that is less, the context for which the model was trained. Ignores
- * errors in the model's files, because opening the model reports them later, on all ranks. */
+/* Returns `context` or, if that is less, the context for which the model was trained. */
 static int64_t limit_context(int64_t context)
 {
-    tsr_model_config config;
-    return tsr_model_config_read(inference_chosen.model, &config) == TSR_OK &&
-                   config.context < context
-               ? config.context
-               : context;
+    const tsr_model_config *config = tsr_model_file_config(opened);
+    return config != NULL && config->context < context ? config->context : context;
 }
 
 static tsr_status open_model(inference_job *j, int sequences)
@@ -115,7 +96,8 @@ static tsr_status open_model(inference_job *j, int sequences)
         params.progress = show_progress;
         params.user = &shown;
     }
-    return tsr_model_open(o->model, &params, &j->model);
+    /* A rank whose file could not be opened takes part, so that the others learn of its failure. */
+    return tsr_model_open(opened, &params, &j->model);
 }
 
 static tsr_status create_groups(inference_job *j)
@@ -143,6 +125,9 @@ static void note_long_context(const inference_job *j)
 tsr_status inference_open(inference_job *j, int64_t context, int sequences)
 {
     const inference_options *o = &inference_chosen;
+    const tsr_status read = open_file();
+    if (read != TSR_OK)
+        snprintf(j->problem, sizeof j->problem, "%s", tsr_last_error());
     j->context = o->context > 0 ? o->context : limit_context(context);
     tsr_status status =
         tsr_comm_create(tsr_comm_params(.timeout_ns = (uint64_t)(o->timeout * 1e9)), &j->comm);
@@ -163,6 +148,7 @@ tsr_status inference_open(inference_job *j, int64_t context, int sequences)
 
 void inference_close(inference_job *j)
 {
+    tsr_model_file_close(&opened);
     tsr_model_close(&j->model);
     tsr_group_destroy(&j->group);
     tsr_stream_destroy(&j->stream);

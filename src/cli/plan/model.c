@@ -13,7 +13,8 @@
 #define USUAL_LATENCY_US 20.0
 
 typedef struct result {
-    tsr_model_config config;
+    tsr_model_file *file;
+    const tsr_model_config *config;
     tsr_model_rank_plan *ranks; /* [ranks] */
     tsr_model_fit fit;
     uint64_t *bandwidth; /* [ranks], bytes per second; NULL: not given */
@@ -102,7 +103,7 @@ static void predict(const plan_model *m, result *r)
             prompt = seconds > prompt ? seconds : prompt;
         }
     }
-    const double reductions = m->ranks > 1 ? 2 * (double)r->config.layers + 2 : 0;
+    const double reductions = m->ranks > 1 ? 2 * (double)r->config->layers + 2 : 0;
     const int64_t sequences = m->sequences > 0 ? m->sequences : 1;
     if (token > 0)
         r->generation = (double)sequences / (token + reductions * latency * 1e-6);
@@ -170,8 +171,8 @@ static void print_fit(const plan_model *m, const result *r)
 
 static void print_text(const char *path, const plan_model *m, const result *r)
 {
-    cli_print(stdout, "%s: %s, %d layers, on %d rank%s", path, r->config.architecture,
-              r->config.layers, m->ranks, m->ranks == 1 ? "" : "s");
+    cli_print(stdout, "%s: %s, %d layers, on %d rank%s", path, r->config->architecture,
+              r->config->layers, m->ranks, m->ranks == 1 ? "" : "s");
     if (r->stages > 1)
         printf(" in %d stages", r->stages);
     fputs("\n\n", stdout);
@@ -233,8 +234,8 @@ static void print_json(const char *path, const plan_model *m, const result *r)
 {
     json_t *document = cli_json_document("tessera.plan.inference", 1);
     cli_json_text(document, "model", path);
-    cli_json_text(document, "architecture", r->config.architecture);
-    cli_json_u64(document, "layers", (uint64_t)r->config.layers);
+    cli_json_text(document, "architecture", r->config->architecture);
+    cli_json_u64(document, "layers", (uint64_t)r->config->layers);
     json_t *list = cli_json_add_array(document, "ranks");
     for (int i = 0; i < m->ranks; i++)
         add_rank(list, m, &r->ranks[i], i);
@@ -255,10 +256,11 @@ static tsr_status compute(const char *path, const plan_model *m, result *r)
                                             .kind = m->rates ? TSR_PARTITION_WEIGHTED
                                                              : TSR_PARTITION_UNEVEN,
                                             .rates = m->rates};
-    const tsr_status status = tsr_model_config_read(path, &r->config);
+    const tsr_status status = tsr_model_file_open(path, &r->file);
+    r->config = tsr_model_file_config(r->file);
     return status != TSR_OK
                ? status
-               : tsr_model_plan(path,
+               : tsr_model_plan(r->file,
                                 tsr_model_plan_params(.ranks = m->ranks, .dtype = m->dtype,
                                                       .partition = partition, .context = m->context,
                                                       .sequences = (int)m->sequences,
@@ -288,6 +290,7 @@ int plan_model_run(const char *path, const plan_model *m)
         else
             print_text(path, m, &r);
     }
+    tsr_model_file_close(&r.file);
     free(r.ranks);
     free(r.bandwidth);
     free(r.flops);

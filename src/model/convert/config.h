@@ -3,7 +3,7 @@
 #ifndef TSR_MODEL_CONVERT_CONFIG_H
 #define TSR_MODEL_CONVERT_CONFIG_H
 
-#include "model/config.h"
+#include "model/config/config.h"
 #include "shard/formats/gguf_write.h"
 #include "json/json_write.h"
 

@@ -16,6 +16,12 @@ static bool near(double a, double b)
     return fabs(a - b) <= 1e-6 * fmax(fabs(a), fabs(b));
 }
 
+/* An integer in the source, and as it would be read from the destination. */
+typedef struct compared {
+    const char *what;
+    int64_t source, written;
+} compared;
+
 static tsr_status compare_rope(const tsr_rope_params *a, const tsr_rope_params *b,
                                const char *destination)
 {
@@ -41,41 +47,57 @@ static tsr_status compare_rope(const tsr_rope_params *a, const tsr_rope_params *
     return TSR_OK;
 }
 
-tsr_status tsr__config_compare(const tsr_model_config *a, const tsr_model_config *b,
-                               const char *destination)
+static tsr_status compare_integers(const compared *values, size_t count, const char *destination)
 {
-    const int window_a = a->window > 0 ? a->window_from : 0,
-              window_b = b->window > 0 ? b->window_from : 0;
-    const struct {
-        const char *what;
-        int64_t source, written;
-    } integers[] = {
-        {"the number of layers", a->layers, b->layers},
-        {"the width", a->width, b->width},
+    for (size_t i = 0; i < count; i++)
+        if (values[i].source != values[i].written)
+            return differs(destination, values[i].what, (double)values[i].source,
+                           (double)values[i].written);
+    return TSR_OK;
+}
+
+static tsr_status compare_layers(const tsr_model_layer *a, const tsr_model_layer *b,
+                                 const char *destination)
+{
+    const compared values[] = {
         {"the number of heads", a->heads, b->heads},
         {"the number of kv heads", a->kv_heads, b->kv_heads},
         {"the size of a head", a->head_dim, b->head_dim},
         {"the number of hidden features", a->hidden, b->hidden},
-        {"the vocabulary", a->vocabulary, b->vocabulary},
-        {"the context", a->context, b->context},
-        {"the kind of norm", a->norm, b->norm},
-        {"whether norms have biases", a->norm_bias, b->norm_bias},
         {"whether q, k and v have biases", a->qkv_bias, b->qkv_bias},
         {"whether the attention's output has a bias", a->output_bias, b->output_bias},
         {"whether the MLP has biases", a->mlp_bias, b->mlp_bias},
         {"whether q and k have norms", a->qk_norm, b->qk_norm},
         {"whether the MLP has a gate", a->gated, b->gated},
         {"the activation (see tsr_activation)", a->activation, b->activation},
+        {"whether a layer has rotary positions", a->rope != NULL, b->rope != NULL},
+    };
+    TSR__TRY(compare_integers(values, sizeof values / sizeof *values, destination));
+    return a->rope ? compare_rope(a->rope, b->rope, destination) : TSR_OK;
+}
+
+tsr_status tsr__config_compare(const tsr_model_config *a, const tsr_model_config *b,
+                               const char *destination)
+{
+    int64_t a_window, b_window;
+    const int a_from = tsr__config_window(a, &a_window), b_from = tsr__config_window(b, &b_window);
+    const compared values[] = {
+        {"the number of layers", a->layers, b->layers},
+        {"the width", a->width, b->width},
+        {"the vocabulary", a->vocabulary, b->vocabulary},
+        {"the context", a->context, b->context},
+        {"the kind of norm", a->norm, b->norm},
+        {"whether norms have biases", a->norm_bias, b->norm_bias},
         {"whether positions are learned", a->learned_positions, b->learned_positions},
-        {"the sliding window", a->window, b->window},
-        {"the first layer with a sliding window", window_a, window_b},
+        {"the sliding window", a_window, b_window},
+        {"the first layer with a sliding window", a_from, b_from},
         {"whether the head is the embedding", a->tied, b->tied},
     };
-    for (size_t i = 0; i < sizeof integers / sizeof *integers; i++)
-        if (integers[i].source != integers[i].written)
-            return differs(destination, integers[i].what, (double)integers[i].source,
-                           (double)integers[i].written);
+    TSR__TRY(compare_integers(values, sizeof values / sizeof *values, destination));
     if (!near(a->norm_epsilon, b->norm_epsilon))
         return differs(destination, "the norms' epsilon", a->norm_epsilon, b->norm_epsilon);
-    return a->learned_positions ? TSR_OK : compare_rope(&a->rope, &b->rope, destination);
+    for (int i = 0; i < a->layers; i++)
+        TSR__TRY(compare_layers(tsr_model_config_layer(a, i), tsr_model_config_layer(b, i),
+                                destination));
+    return TSR_OK;
 }

@@ -37,6 +37,8 @@ static tsr_status put_text(put *p, const char *key, const char *text)
 
 static tsr_status put_sizes(put *p, const tsr_model_config *c)
 {
+    const tsr_model_layer *layer = &c->kinds[0];
+    int64_t window;
     const struct {
         const char *key;
         int64_t value;
@@ -44,17 +46,17 @@ static tsr_status put_sizes(put *p, const tsr_model_config *c)
         {"block_count", c->layers},
         {"context_length", c->context},
         {"embedding_length", c->width},
-        {"feed_forward_length", c->hidden},
-        {"attention.head_count", c->heads},
-        {"attention.head_count_kv", c->kv_heads},
-        {"attention.key_length", c->head_dim},
-        {"attention.value_length", c->head_dim},
+        {"feed_forward_length", layer->hidden},
+        {"attention.head_count", layer->heads},
+        {"attention.head_count_kv", layer->kv_heads},
+        {"attention.key_length", layer->head_dim},
+        {"attention.value_length", layer->head_dim},
         {"vocab_size", c->vocabulary},
     };
     for (size_t i = 0; i < sizeof integers / sizeof *integers; i++)
         TSR__TRY(put_integer(p, integers[i].key, integers[i].value));
-    if (c->window > 0)
-        TSR__TRY(put_integer(p, "attention.sliding_window", c->window));
+    if (tsr__config_window(c, &window) >= 0)
+        TSR__TRY(put_integer(p, "attention.sliding_window", window));
     return put_real(p,
                     c->norm == TSR_NORM_RMS ? "attention.layer_norm_rms_epsilon"
                                             : "attention.layer_norm_epsilon",
@@ -83,33 +85,34 @@ static tsr_status put_scaling(put *p, const tsr_rope_params *rope)
 
 bool tsr__config_gelu_is_exact(const tsr_model_config *c)
 {
-    return c->activation == TSR_ACT_GELU_ERF &&
-           tsr__architecture_by_name(c->architecture)->activation == TSR_ACT_GELU_TANH;
+    return c->kinds[0].activation == TSR_ACT_GELU_ERF &&
+           tsr__family_by_name(c->architecture)->layer.activation == TSR_ACT_GELU_TANH;
 }
 
 tsr_status tsr__config_put_gguf(const tsr_model_config *c, const char *name,
                                 tsr__gguf_writer *writer)
 {
-    put p = {.writer = writer, .architecture = tsr__architecture_by_name(c->architecture)->gguf};
+    put p = {.writer = writer, .architecture = tsr__family_by_name(c->architecture)->gguf};
     TSR__TRY(put_text(&p, "general.architecture", p.architecture));
     TSR__TRY(put_text(&p, "general.type", "model"));
     TSR__TRY(put_text(&p, "general.name", name));
     TSR__TRY(put_sizes(&p, c));
     if (tsr__config_gelu_is_exact(c))
         TSR__TRY(put_text(&p, TSR__GGUF_ACTIVATION, "gelu"));
-    if (c->learned_positions)
+    const tsr_rope_params *rope = c->kinds[0].rope;
+    if (!rope)
         return TSR_OK;
-    TSR__TRY(put_integer(&p, "rope.dimension_count", c->rope.rotary_dim));
-    TSR__TRY(put_real(&p, "rope.freq_base", c->rope.theta));
-    return put_scaling(&p, &c->rope);
+    TSR__TRY(put_integer(&p, "rope.dimension_count", rope->rotary_dim));
+    TSR__TRY(put_real(&p, "rope.freq_base", rope->theta));
+    return put_scaling(&p, rope);
 }
 
 void tsr__config_rope_factors(const tsr_model_config *c, float factors[TSR_MAX_HEAD_DIM / 2],
                               int64_t *count)
 {
-    const tsr_rope_params *rope = &c->rope;
+    const tsr_rope_params *rope = c->kinds[0].rope;
     *count = 0;
-    if (c->learned_positions || rope->scaling != TSR_ROPE_SCALING_LLAMA3)
+    if (!rope || rope->scaling != TSR_ROPE_SCALING_LLAMA3)
         return;
     *count = rope->rotary_dim / 2;
     for (int64_t i = 0; i < *count; i++)

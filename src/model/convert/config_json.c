@@ -109,52 +109,74 @@ static const char *activation_name(tsr_activation activation)
     return names[activation];
 }
 
-/* Prints the members that descendants of Llama have, but not GPT-2. */
-static void print_usual(tsr__json_writer *w, const tsr_model_config *c, const tsr__architecture *a)
+static void print_window(tsr__json_writer *w, const tsr_model_config *c, tsr__windows rule)
 {
-    print_integer(w, "head_dim", c->head_dim);
-    print_real(w, "rope_theta", c->rope.theta);
-    print_scaling(w, &c->rope);
-    if (c->rope.rotary_dim != c->head_dim)
-        print_real(w, "partial_rotary_factor", (double)c->rope.rotary_dim / (double)c->head_dim);
-    if (c->qkv_bias != a->qkv_bias || c->output_bias != a->output_bias || !a->qkv_bias)
-        print_bool(w, "attention_bias", c->qkv_bias);
-    print_bool(w, "mlp_bias", c->mlp_bias);
-    if (!a->has_window)
+    int64_t window;
+    const int first = tsr__config_window(c, &window);
+    if (rule == TSR__WINDOWS_IGNORED)
         return;
     print_key(w, "sliding_window");
-    if (c->window > 0)
-        tsr__json_print(w, "%" PRId64, c->window);
+    if (first >= 0)
+        tsr__json_print(w, "%" PRId64, window);
     else
         tsr__json_print(w, "null");
-    if (a->window_needs_switch) {
-        print_bool(w, "use_sliding_window", c->window > 0);
-        print_integer(w, "max_window_layers", c->window > 0 ? c->window_from : c->layers);
+    if (rule == TSR__WINDOWS_SWITCHED) {
+        print_bool(w, "use_sliding_window", first >= 0);
+        print_integer(w, "max_window_layers", first >= 0 ? first : c->layers);
     }
+}
+
+/* Prints the members that models with rotary positions have. */
+static void print_rotary(tsr__json_writer *w, const tsr_model_layer *layer)
+{
+    print_integer(w, "head_dim", layer->head_dim);
+    print_real(w, "rope_theta", layer->rope->theta);
+    print_scaling(w, layer->rope);
+    if (layer->rope->rotary_dim != layer->head_dim)
+        print_real(w, "partial_rotary_factor",
+                   (double)layer->rope->rotary_dim / (double)layer->head_dim);
+}
+
+/* Prints which biases there are, as far as the family's models may differ in this. */
+static void print_biases(tsr__json_writer *w, const tsr_model_config *c, const tsr__family *family)
+{
+    const tsr_model_layer *layer = &c->kinds[0], *usual = &family->layer;
+    if (family->keys->bias) {
+        if (!c->norm_bias)
+            print_bool(w, family->keys->bias, false);
+        return;
+    }
+    if (layer->qkv_bias != usual->qkv_bias || layer->output_bias != usual->output_bias ||
+        !usual->qkv_bias)
+        print_bool(w, "attention_bias", layer->qkv_bias);
+    print_bool(w, "mlp_bias", layer->mlp_bias);
 }
 
 void tsr__config_print(const tsr_model_config *c, tsr_dtype dtype, tsr__json_writer *w)
 {
-    const tsr__architecture *a = tsr__architecture_by_name(c->architecture);
-    const tsr__config_keys *keys = a->keys;
+    const tsr__family *family = tsr__family_by_name(c->architecture);
+    const tsr__config_keys *keys = family->keys;
+    const tsr_model_layer *layer = &c->kinds[0];
     const struct {
         const char *key;
         int64_t value;
     } integers[] = {
-        {keys->layers, c->layers}, {keys->width, c->width},     {keys->heads, c->heads},
-        {keys->hidden, c->hidden}, {keys->context, c->context}, {"vocab_size", c->vocabulary},
+        {keys->layers, c->layers},     {keys->width, c->width},     {keys->heads, layer->heads},
+        {keys->hidden, layer->hidden}, {keys->context, c->context}, {"vocab_size", c->vocabulary},
     };
-    tsr__json_print(w, "{\n  \"architectures\": [\"%s\"],\n  \"model_type\": \"%s\"", a->hf_class,
-                    a->name);
+    tsr__json_print(w, "{\n  \"architectures\": [\"%s\"],\n  \"model_type\": \"%s\"",
+                    family->hf_class, family->name);
     for (size_t i = 0; i < sizeof integers / sizeof *integers; i++)
         print_integer(w, integers[i].key, integers[i].value);
     if (strcmp(keys->kv_heads, keys->heads) != 0)
-        print_integer(w, keys->kv_heads, c->kv_heads);
+        print_integer(w, keys->kv_heads, layer->kv_heads);
     print_real(w, keys->norm_epsilon, c->norm_epsilon);
-    print_text(w, keys->activation, activation_name(c->activation));
+    print_text(w, keys->activation, activation_name(layer->activation));
     print_bool(w, "tie_word_embeddings", c->tied);
-    if (!c->learned_positions)
-        print_usual(w, c, a);
+    if (layer->rope)
+        print_rotary(w, layer);
+    print_biases(w, c, family);
+    print_window(w, c, family->windows);
     print_tokens(w, c);
     print_text(w, "torch_dtype",
                dtype == TSR_F16    ? "float16"

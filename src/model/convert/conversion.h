@@ -4,18 +4,21 @@
 
 #include <stdarg.h>
 
-#include "model/config.h"
 #include "model/convert/tensor.h"
+#include "model/file.h"
 #include "tessera/convert.h"
 #include "tessera/tokenizer.h"
 
 typedef struct tsr__conversion {
     const tsr_convert_params *params;
     bool gguf; /* the destination is a GGUF file */
-    tsr__model_files files, target_files;
-    tsr_model_config config;
-    tsr__weights source, target; /* the target serves only to compute names and places of weights */
-    tsr_tokenizer *tokenizer;    /* NULL: none */
+    const tsr_model_file *file;
+    const tsr__model_files *files;  /* of `file` */
+    const tsr_model_config *config; /* of `file` */
+    const tsr__weights *source;     /* of `file` */
+    tsr__model_files target_files;
+    tsr__weights target;      /* the target serves only to compute names and places of weights */
+    tsr_tokenizer *tokenizer; /* NULL: none */
     tsr__converted *tensors;
     size_t count, capacity;
     tsr__output output;

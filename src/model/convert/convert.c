@@ -11,7 +11,7 @@
 #include "base/alloc.h"
 #include "model/convert/config.h"
 #include "model/convert/conversion.h"
-#include "model/elements.h"
+#include "model/weights/elements.h"
 #include "tessera/quant.h"
 #include "tokenizer/tokenizer_read.h"
 
@@ -54,7 +54,7 @@ static tsr_status plan_parameter(tsr__conversion *c, int layer, const tsr__param
 {
     tsr__converted t = {.ndim = p->ndim};
     tsr__weight from, to;
-    TSR__TRY(tsr__weight_find(&c->source, layer, p->ours, &from));
+    TSR__TRY(tsr__weight_find(c->source, layer, p->ours, &from));
     TSR__TRY(tsr__weight_place(&c->target, layer, p->ours, &to, t.name));
     if (to.first_row > 0)
         return TSR_OK;
@@ -75,7 +75,7 @@ static tsr_status plan_parameter(tsr__conversion *c, int layer, const tsr__param
 static tsr_status plan_layer(tsr__conversion *c, int layer)
 {
     tsr__parameter p;
-    for (int i = 0; tsr__weights_parameter(&c->config, layer, i, &p); i++)
+    for (int i = 0; tsr__weights_parameter(c->config, layer, i, &p); i++)
         TSR__TRY(plan_parameter(c, layer, &p));
     return TSR_OK;
 }
@@ -83,7 +83,7 @@ static tsr_status plan_layer(tsr__conversion *c, int layer)
 static tsr_status plan_tensors(tsr__conversion *c)
 {
     TSR__TRY(plan_layer(c, -1));
-    for (int layer = 0; layer < c->config.layers; layer++)
+    for (int layer = 0; layer < c->config->layers; layer++)
         TSR__TRY(plan_layer(c, layer));
     if (c->stats.kept > 1)
         tsr__conversion_note(c, "the same is true of %" PRIu64 " more tensors", c->stats.kept - 1);
@@ -107,7 +107,7 @@ static bool exists(const char *folder, const char *name)
 static tsr_status open_scores(tsr__conversion *c)
 {
     tsr_tokenizer *scores = NULL;
-    char *path = tsr__path_join(c->files.folder, "tokenizer.model");
+    char *path = tsr__path_join(c->files->folder, "tokenizer.model");
     const tsr_status status =
         path ? tsr__tokenizer_open_scores(path, c->tokenizer, &scores) : TSR_ERR_NO_MEMORY;
     tsr__free(path);
@@ -121,17 +121,14 @@ static tsr_status open_tokenizer(tsr__conversion *c)
 {
     if (c->params->no_tokenizer)
         return TSR_OK;
-    const tsr_status status = tsr_tokenizer_open(c->files.gguf      ? c->files.weights
-                                                 : *c->files.folder ? c->files.folder
-                                                                    : ".",
-                                                 &c->tokenizer);
+    const tsr_status status = tsr_model_file_tokenizer(c->file, &c->tokenizer);
     if (status == TSR_ERR_NOT_FOUND) {
         tsr__conversion_note(c, "the source has no tokenizer, and so the destination has none");
         return TSR_OK;
     }
     TSR__TRY(status);
     return tsr_tokenizer_kind_of(c->tokenizer) == TSR_TOKENIZER_BPE &&
-                   exists(c->files.folder, "tokenizer.model")
+                   exists(c->files->folder, "tokenizer.model")
                ? open_scores(c)
                : TSR_OK;
 }
@@ -167,19 +164,19 @@ static bool is_same(const char *path, const struct stat *destination)
  * contains the source. */
 static tsr_status is_source(const tsr__conversion *c, const char *destination, bool *out)
 {
-    const tsr__params *params = &c->files.list->params;
-    const char *folder = *c->files.folder ? c->files.folder : ".", *last = NULL;
+    const tsr__params *params = &c->files->list->params;
+    const char *folder = *c->files->folder ? c->files->folder : ".", *last = NULL;
     struct stat info;
     *out = false;
     if (stat(destination, &info) != 0)
         return TSR_OK;
-    *out = is_same(c->files.weights, &info) || is_same(folder, &info);
+    *out = is_same(c->files->weights, &info) || is_same(folder, &info);
     for (size_t i = 0; i < params->count && !*out; i++) {
         const tsr_shard_param *param = &params->items[i];
         if (!param->file || (last && strcmp(last, param->file) == 0))
             continue;
         last = param->file;
-        char *path = tsr__model_files_path(&c->files, param);
+        char *path = tsr__model_files_path(c->files, param);
         if (!path)
             return TSR_ERR_NO_MEMORY;
         *out = is_same(path, &info);
@@ -188,20 +185,20 @@ static tsr_status is_source(const tsr__conversion *c, const char *destination, b
     return TSR_OK;
 }
 
-static tsr_status open_source(tsr__conversion *c, const char *source, const char *destination)
+static tsr_status plan_target(tsr__conversion *c, const char *destination)
 {
-    TSR__TRY(tsr__model_files_open(source, &c->files));
-    TSR__TRY(tsr__config_of(&c->files, &c->config));
-    TSR__TRY(tsr__weights_init(&c->files, &c->config, &c->source));
     bool same;
+    if (c->files->random)
+        return tsr__fail(TSR_ERR_UNSUPPORTED, "convert: a random model cannot be converted");
+    TSR__TRY(tsr__model_file_weights(c->file, &c->source));
     TSR__TRY(is_source(c, destination, &same));
     TSR__REQUIRE(!same, "convert: %s is the source", destination);
     c->target_files.gguf = c->gguf;
     c->target = (tsr__weights){.files = &c->target_files,
-                               .config = &c->config,
-                               .architecture = c->source.architecture,
-                               .prefix = c->source.architecture->hf_prefix,
-                               .transposed = c->source.architecture->hf_transposed && !c->gguf};
+                               .config = c->config,
+                               .family = c->source->family,
+                               .prefix = c->source->family->hf_prefix,
+                               .transposed = c->source->family->hf_transposed && !c->gguf};
     TSR__TRY(open_tokenizer(c));
     return plan_tensors(c);
 }
@@ -210,8 +207,8 @@ static tsr_status open_source(tsr__conversion *c, const char *source, const char
  * that readers know by their spelling. */
 static void note_ends(const tsr__conversion *c, const tsr_model_config *written)
 {
-    for (int i = 0; i < c->config.end_count; i++) {
-        const int32_t id = c->config.end[i];
+    for (int i = 0; i < c->config->end_count; i++) {
+        const int32_t id = c->config->end[i];
         bool there = tsr_tokenizer_is_end(c->tokenizer, id);
         for (int j = 0; j < written->end_count; j++)
             there = there || written->end[j] == id;
@@ -226,19 +223,17 @@ static void note_ends(const tsr__conversion *c, const tsr_model_config *written)
 /* Reads the configuration and the list of tensors that have been written. */
 static tsr_status check_written(const tsr__conversion *c)
 {
-    tsr__model_files files;
-    tsr_model_config written;
-    tsr__weights weights;
-    tsr_status status = tsr__model_files_open(c->output.partial, &files);
+    tsr_model_file *file = NULL;
+    const tsr__weights *weights;
+    TSR__TRY(tsr_model_file_open(c->output.partial, &file));
+    const tsr_model_config *written = tsr_model_file_config(file);
+    tsr_status status =
+        tsr__config_compare(c->config, written, c->gguf ? "a GGUF file" : "config.json");
     if (status == TSR_OK)
-        status = tsr__config_of(&files, &written);
+        status = tsr__model_file_weights(file, &weights);
     if (status == TSR_OK)
-        status = tsr__config_compare(&c->config, &written, c->gguf ? "a GGUF file" : "config.json");
-    if (status == TSR_OK)
-        status = tsr__weights_init(&files, &written, &weights);
-    if (status == TSR_OK)
-        note_ends(c, &written);
-    tsr__model_files_finish(&files);
+        note_ends(c, written);
+    tsr_model_file_close(&file);
     return status;
 }
 
@@ -246,7 +241,7 @@ static tsr_status convert_weights(tsr__conversion *c)
 {
     tsr__tensor_copier copier;
     tsr_status status = TSR_OK;
-    tsr__tensor_copier_init(&c->files, &c->output, &copier);
+    tsr__tensor_copier_init(c->files, &c->output, &copier);
     copier.progress = c->params->progress;
     copier.user = c->params->user;
     for (size_t i = 0; i < c->count; i++)
@@ -258,10 +253,10 @@ static tsr_status convert_weights(tsr__conversion *c)
     return status;
 }
 
-static tsr_status convert(tsr__conversion *c, const char *source, const char *destination)
+static tsr_status convert(tsr__conversion *c, const char *destination)
 {
     TSR__TRY(check_type(c));
-    TSR__TRY(open_source(c, source, destination));
+    TSR__TRY(plan_target(c, destination));
     TSR__TRY(tsr__output_begin(destination, !c->gguf, c->params->replace, &c->output));
     TSR__TRY(c->gguf ? tsr__conversion_begin_gguf(c) : tsr__conversion_begin_folder(c));
     TSR__TRY(check_written(c));
@@ -304,7 +299,7 @@ static tsr_status check_name(const char *destination, bool *is_gguf)
     return TSR_OK;
 }
 
-tsr_status tsr_model_convert(const char *source, const char *destination,
+tsr_status tsr_model_convert(const tsr_model_file *source, const char *destination,
                              const tsr_convert_params *params, tsr_convert_stats *out)
 {
     const tsr_convert_params usual = {0};
@@ -315,13 +310,15 @@ tsr_status tsr_model_convert(const char *source, const char *destination,
     if (!c)
         return TSR_ERR_NO_MEMORY;
     c->params = params ? params : &usual;
+    c->file = source;
+    c->files = &source->files;
+    c->config = &source->config->public;
     c->gguf = is_gguf;
     c->output.descriptor = -1;
-    const tsr_status status = convert(c, source, destination);
+    const tsr_status status = convert(c, destination);
     if (status == TSR_OK && out)
         *out = c->stats;
     tsr__output_finish(&c->output);
-    tsr__model_files_finish(&c->files);
     tsr_tokenizer_destroy(&c->tokenizer);
     tsr__free(c->tensors);
     tsr__free(c);

@@ -47,12 +47,12 @@ static tsr_status write_document(tsr__conversion *c, const document *d, print_fn
 
 static void print_config(const document *d, tsr__json_writer *w)
 {
-    tsr__config_print(&d->conversion->config, d->dtype, w);
+    tsr__config_print(d->conversion->config, d->dtype, w);
 }
 
 static void print_generation_config(const document *d, tsr__json_writer *w)
 {
-    tsr__generation_config_print(&d->conversion->config, w);
+    tsr__generation_config_print(d->conversion->config, w);
 }
 
 /* Weights -------------------------------------------------------------------------------------- */

@@ -72,13 +72,13 @@ static size_t without_part(const char *name, size_t size)
  * valid name. */
 static void model_name(const tsr__conversion *c, char name[128])
 {
-    const char *path = c->files.gguf ? c->files.weights : c->files.folder;
+    const char *path = c->files->gguf ? c->files->weights : c->files->folder;
     size_t end = strlen(path), start;
     while (end > 0 && path[end - 1] == '/')
         end--;
     for (start = end; start > 0 && path[start - 1] != '/';)
         start--;
-    if (c->files.gguf && end - start > 5)
+    if (c->files->gguf && end - start > 5)
         end = start + without_part(path + start, end - start - 5);
     snprintf(name, 128, "%.*s", end - start < 127 ? (int)(end - start) : 127, path + start);
     if (tsr__name_problem(name, strlen(name)))
@@ -126,7 +126,7 @@ static void fit_name(const tsr__conversion *c, char name[128])
 
 static tsr_status put_tokenizer(const tsr__conversion *c, const char *name, tsr__gguf_writer *w)
 {
-    const tsr_model_config *config = &c->config;
+    const tsr_model_config *config = c->config;
     bool drops_nfc = false;
     if (!c->tokenizer)
         return put_no_tokenizer(config, w);
@@ -155,8 +155,8 @@ static tsr_status put_all(tsr__conversion *c, const tsr_shard_param *factors, ts
     char name[128];
     model_name(c, name);
     fit_name(c, name);
-    TSR__TRY(tsr__config_put_gguf(&c->config, name, w));
-    if (tsr__config_gelu_is_exact(&c->config))
+    TSR__TRY(tsr__config_put_gguf(c->config, name, w));
+    if (tsr__config_gelu_is_exact(c->config))
         tsr__conversion_note(c, "the model has the exact GELU; programs other than tessera will "
                                 "compute its approximation with tanh");
     TSR__TRY(put_types(c, w));
@@ -191,7 +191,7 @@ tsr_status tsr__conversion_begin_gguf(tsr__conversion *c)
     float factors[TSR_MAX_HEAD_DIM / 2];
     uint8_t bytes[4 * (TSR_MAX_HEAD_DIM / 2)];
     tsr_shard_param param = {.name = "rope_freqs.weight", .dtype = "f32", .ndim = 1};
-    tsr__config_rope_factors(&c->config, factors, &param.shape[0]);
+    tsr__config_rope_factors(c->config, factors, &param.shape[0]);
     for (int64_t i = 0; i < param.shape[0]; i++)
         tsr__put_u32(bytes + 4 * i, tsr__bits_of_f32(factors[i]));
     tsr_status status = put_all(c, &param, &w);

@@ -6,8 +6,8 @@
 
 #include "base/alloc.h"
 #include "base/checked.h"
-#include "model/elements.h"
-#include "model/quantize.h"
+#include "model/weights/elements.h"
+#include "model/weights/quantize.h"
 #include "tensor/float_conversion.h"
 #include "tessera/quant.h"
 

@@ -3,8 +3,8 @@
 #define TSR_MODEL_CONVERT_TENSOR_H
 
 #include "model/convert/output.h"
-#include "model/source.h"
-#include "model/weights.h"
+#include "model/weights/source.h"
+#include "model/weights/weights.h"
 
 /* A tensor of the destination. */
 typedef struct tsr__converted {

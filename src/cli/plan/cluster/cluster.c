@@ -114,16 +114,22 @@ char *plan_cluster_reason(const plan_outcome *outcome, int candidate, char text[
     return text;
 }
 
+static int fail(tsr_status status)
+{
+    return status == TSR_ERR_NO_MEMORY ? cli_failed("plan: %s", tsr_last_error())
+                                       : cli_usage_error("plan: %s", tsr_last_error());
+}
+
 static int search_and_print(const char *path, const plan_cluster_options *o, plan_search *search)
 {
-    tsr_model_config config;
     plan_candidates candidates;
-    const tsr_status status = plan_search_run(search, &config, &candidates);
+    const tsr_status status = plan_search_run(search, &candidates);
     if (status != TSR_OK)
-        return status == TSR_ERR_NO_MEMORY ? cli_failed("plan: %s", tsr_last_error())
-                                           : cli_usage_error("plan: %s", tsr_last_error());
-    plan_outcome outcome = {
-        .path = path, .config = &config, .search = search, .candidates = &candidates};
+        return fail(status);
+    plan_outcome outcome = {.path = path,
+                            .config = tsr_model_file_config(search->file),
+                            .search = search,
+                            .candidates = &candidates};
     choose(&candidates, &outcome);
     if (o->json)
         plan_cluster_print_json(&outcome);
@@ -137,8 +143,8 @@ int plan_cluster_run(const char *path, const plan_cluster_options *o)
 {
     char error[PLAN_CLUSTER_ERROR];
     static plan_cluster cluster; /* static, because it is too large for the stack */
-    plan_search search = {.path = path,
-                          .cluster = &cluster,
+    tsr_model_file *file = NULL;
+    plan_search search = {.cluster = &cluster,
                           .dtype = o->dtype,
                           .cache_dtype = o->cache_dtype,
                           .context = o->context};
@@ -154,10 +160,14 @@ int plan_cluster_run(const char *path, const plan_cluster_options *o)
     work->sequences = sequences > 0 ? (int)sequences : 1;
     if (code != CLI_DONE)
         return code;
-    if (plan_cluster_read(o->hosts, o->links, o->rates, &cluster, error))
-        code = search_and_print(path, o, &search);
-    else
+    if (!plan_cluster_read(o->hosts, o->links, o->rates, &cluster, error)) {
         code = cli_usage_error("plan: %s", error);
+    } else {
+        const tsr_status status = tsr_model_file_open(path, &file);
+        search.file = file;
+        code = status == TSR_OK ? search_and_print(path, o, &search) : fail(status);
+    }
+    tsr_model_file_close(&file);
     plan_cluster_free(&cluster);
     return code;
 }

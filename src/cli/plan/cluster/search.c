@@ -25,9 +25,9 @@ typedef struct pool {
 static double activation_bytes(const tsr_model_config *m, const tsr_model_rank_plan *rank)
 {
     const double whole = 6 * (double)m->width,
-                 attention =
-                     (2 * (double)rank->heads + 2 * (double)rank->kv_heads) * (double)m->head_dim,
-                 mlp = (m->gated ? 4 : 3) * (double)rank->hidden;
+                 attention = (2 * (double)rank->heads + 2 * (double)rank->kv_heads) *
+                             (double)m->kinds[0].head_dim,
+                 mlp = (m->kinds[0].gated ? 4 : 3) * (double)rank->hidden;
     return sizeof(float) * (whole + attention + mlp);
 }
 
@@ -46,7 +46,7 @@ static plan_part part_of(const plan_search *s, const tsr_model_config *m,
         .head_parameters = head,
         .cache_bytes = (double)rank->cache_bytes,
         .activation_bytes = activation_bytes(m, rank),
-        .attention_flops = 4 * seen * (double)rank->heads * (double)m->head_dim,
+        .attention_flops = 4 * seen * (double)rank->heads * (double)m->kinds[0].head_dim,
         .tied = m->tied,
     };
 }
@@ -146,7 +146,7 @@ static tsr_status divide_row(const plan_search *s, const tsr_model_config *m,
 {
     tsr_model_rank_plan *plans = cli_alloc((size_t)c->tensor, sizeof *plans);
     const tsr_status status = tsr_model_plan(
-        s->path,
+        s->file,
         tsr_model_plan_params(.ranks = c->tensor, .dtype = is_training(s) ? TSR_F32 : s->dtype,
                               .partition = {.kind = c->by_rates ? TSR_PARTITION_WEIGHTED
                                                                 : TSR_PARTITION_UNEVEN,
@@ -318,7 +318,7 @@ static tsr_status make(const plan_search *s, const tsr_model_config *m, const po
 /* Returns whether the model and the batch can be divided in this way. */
 static bool is_possible(const plan_search *s, const tsr_model_config *m, const plan_candidate *c)
 {
-    if (c->tensor > m->heads || c->stages > m->layers)
+    if (c->tensor > m->kinds[0].heads || c->stages > m->layers)
         return false;
     return is_training(s) ? s->work.sequences % c->data == 0 : c->data == 1;
 }
@@ -434,23 +434,21 @@ static tsr_status count_layer(plan_search *s, const tsr_model_config *config)
 {
     tsr_model_rank_plan whole;
     const tsr_status status = tsr_model_plan(
-        s->path, tsr_model_plan_params(.ranks = 1, .context = s->context), NULL, &whole, NULL);
+        s->file, tsr_model_plan_params(.ranks = 1, .context = s->context), NULL, &whole, NULL);
     if (status == TSR_OK)
         s->layer_parameters = part_of(s, config, &whole).block_parameters / config->layers;
     return status;
 }
 
-tsr_status plan_search_run(plan_search *s, tsr_model_config *config, plan_candidates *out)
+tsr_status plan_search_run(plan_search *s, plan_candidates *out)
 {
+    const tsr_model_config *config = tsr_model_file_config(s->file);
     *out = (plan_candidates){0};
-    tsr_status status = tsr_model_config_read(s->path, config);
-    if (status != TSR_OK)
-        return status;
     s->work.layers = config->layers;
     s->work.width = (double)config->width;
     s->work.vocabulary = (double)config->vocabulary;
     s->work.context = (double)(s->context > 0 ? s->context : config->context);
-    status = count_layer(s, config);
+    tsr_status status = count_layer(s, config);
     if (status == TSR_OK)
         status = add_all(s, config, out);
     if (status != TSR_OK)

@@ -33,7 +33,7 @@ typedef struct plan_candidates {
 } plan_candidates;
 
 typedef struct plan_search {
-    const char *path; /* path of the model */
+    const tsr_model_file *file; /* of the model */
     const plan_cluster *cluster;
     plan_work work;          /* plan_search_run fills in the numbers of the model */
     double layer_parameters; /* elements of a layer's matrices; plan_search_run sets it */
@@ -43,9 +43,9 @@ typedef struct plan_search {
 
 /* Finds grids on all hosts together, on each subset of the hosts (on each single host if there are
  * more than 6), and on each kind of rank alone, with all divisions into data, tensor and stages.
- * Fills in the members of `work` that depend on the model. Errors: those of tsr_model_config_read
- * and tsr_model_plan. */
-tsr_status plan_search_run(plan_search *search, tsr_model_config *config, plan_candidates *out);
+ * Fills in the members of `work` that depend on the model. Errors: those of
+ * tsr_model_plan. */
+tsr_status plan_search_run(plan_search *search, plan_candidates *out);
 void plan_candidates_free(plan_candidates *candidates);
 
 #endif

@@ -1,0 +1,85 @@
+/* Reading a model's configuration, and the memory that holds one. */
+#ifndef TSR_MODEL_CONFIG_CONFIG_H
+#define TSR_MODEL_CONFIG_CONFIG_H
+
+#include "model/families/family.h"
+#include "model/weights/files.h"
+
+/* Stands for a value that the model's files do not give. */
+#define TSR__UNSET (-1)
+
+/* The frequency scaling of rotary positions, with the names and numbers that files have. */
+typedef struct tsr__rope_facts {
+    char type[32]; /* "": none */
+    double theta, factor, original_length;
+    double low_frequency_factor, high_frequency_factor;
+    double beta_fast, beta_slow;
+    double attention_factor, mscale, mscale_all_dim;
+    double partial; /* the fraction of the components that is rotated */
+    int truncate;
+} tsr__rope_facts;
+
+/* The values of a file before they are checked. TSR__UNSET: the file does not have the value; truth
+ * values are 0 or 1. */
+typedef struct tsr__facts {
+    const tsr__family *family;
+    const char *file; /* the name of the file in error texts */
+    int64_t layers, width, heads, kv_heads, head_dim, value_dim, hidden, vocabulary, context;
+    int64_t window, max_window_layers, rotary_dim;
+    double norm_epsilon;
+    int use_window, tied, norm_bias, qkv_bias, output_bias, mlp_bias;
+    bool has_activation;
+    tsr_activation activation;
+    tsr__rope_facts rope;
+    int64_t bos;
+    int end_count;
+    int32_t end[TSR_MODEL_MAX_END_TOKENS];
+} tsr__facts;
+
+/* A key of GGUF files that only this library writes. Its value is "gelu" if the model has the exact
+ * GELU, but the family's own activation is the approximation with tanh. */
+#define TSR__GGUF_ACTIVATION "tessera.activation"
+
+void tsr__facts_init(tsr__facts *facts);
+/* Appends a token that ends a text, unless it is there already. Ignores ids that do not fit an i32,
+ * and all further ids when there are TSR_MODEL_MAX_END_TOKENS. */
+void tsr__facts_add_end(tsr__facts *facts, int64_t id);
+
+/* Read the values of config.json (config_json.c) or of a GGUF file (config_gguf.c). */
+tsr_status tsr__facts_read_json(const tsr__model_files *files, tsr__facts *out) TSR_NODISCARD;
+tsr_status tsr__facts_read_gguf(const tsr__model_files *files, tsr__facts *out) TSR_NODISCARD;
+
+/* A configuration with the memory that its pointers point to. It must not be copied by value. */
+typedef struct tsr__config {
+    tsr_model_config public;
+    tsr_model_layer kinds[TSR_MODEL_MAX_LAYER_KINDS];
+    tsr_rope_params
+        ropes[TSR_MODEL_MAX_LAYER_KINDS]; /* [kind]: that of kinds[kind], if it has one */
+    uint8_t layer_kinds[TSR_MODEL_MAX_LAYERS];
+} tsr__config;
+
+/* Checks the values, completes those that are missing, and makes a configuration, which the caller
+ * must free with tsr__free. */
+tsr_status tsr__config_make(const tsr__facts *facts, tsr__config **out) TSR_NODISCARD;
+/* Checks a configuration of the caller, and copies it. The caller must free the copy with
+ * tsr__free. */
+tsr_status tsr__config_copy(const tsr_model_config *config, tsr__config **out) TSR_NODISCARD;
+/* Reads the configuration of opened files. The caller must free it with tsr__free. */
+tsr_status tsr__config_read(const tsr__model_files *files, tsr__config **out) TSR_NODISCARD;
+
+/* Returns the first layer that has a sliding window, or −1, and sets *window to the window. */
+int tsr__config_window(const tsr_model_config *config, int64_t *window);
+
+/* Makes the parameters of rotary positions from the values, and checks them; see rope_facts.c. */
+tsr_status tsr__rope_make(const tsr__facts *facts, int64_t head_dim, int64_t context,
+                          tsr_rope_params *out) TSR_NODISCARD;
+/* Returns the factor by which YaRN multiplies rotated components, if a file names none. */
+double tsr__yarn_attention(double factor);
+/* Returns the number by which the scaling of Llama 3 divides the frequency of pair i. */
+double tsr__llama3_divisor(const tsr_rope_params *rope, int64_t i);
+/* Finds the parameters of Llama 3's scaling that give factors[count], the numbers by which a GGUF
+ * file divides frequencies. */
+tsr_status tsr__rope_from_factors(const char *file, double theta, int64_t count,
+                                  const float *factors, tsr__rope_facts *rope) TSR_NODISCARD;
+
+#endif

@@ -1,0 +1,199 @@
+/* Reads a model's configuration from the metadata of a GGUF file. Keys begin with the name of the
+ * architecture, so the file is read twice: first for this name. Values that the metadata leave out
+ * are derived from the list of tensors. Source of the keys: github.com/ggml-org/ggml, docs/gguf.md.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/bytes.h"
+#include "base/float16.h"
+#include "model/config/config.h"
+#include "shard/formats/gguf_metadata.h"
+
+#define KEY_SIZE 128
+
+/* A key, and where its value goes. A key that starts with a dot follows the architecture's name. */
+typedef struct entry {
+    const char *key;
+    int64_t *integer;
+    double *real;
+} entry;
+
+enum { MAX_ENTRIES = 32 };
+
+typedef struct metadata {
+    tsr__file *file;
+    tsr__facts *facts;
+    char text[TSR_SHARD_MAX_NAME + 1];
+    char keys[MAX_ENTRIES][KEY_SIZE];
+    tsr__gguf_value values[MAX_ENTRIES];
+} metadata;
+
+/* Looks up keys in one pass over the metadata. */
+static tsr_status find(metadata *m, int count, const entry *entries)
+{
+    for (int i = 0; i < count; i++) {
+        const char *key = entries[i].key;
+        snprintf(m->keys[i], KEY_SIZE, "%s%s", *key == '.' ? m->facts->family->gguf : "", key);
+        m->values[i] = (tsr__gguf_value){.key = m->keys[i]};
+    }
+    TSR__TRY(tsr__gguf_find(m->file, m->values, (size_t)count));
+    for (int i = 0; i < count; i++) {
+        const tsr__gguf_value *value = &m->values[i];
+        if (value->found && entries[i].integer)
+            TSR__TRY(tsr__gguf_integer(m->file, value, entries[i].integer));
+        if (value->found && entries[i].real)
+            TSR__TRY(tsr__gguf_real(m->file, value, entries[i].real));
+    }
+    return TSR_OK;
+}
+
+static tsr_status read_architecture(metadata *m)
+{
+    char names[256];
+    const entry entries[] = {{.key = "general.architecture"}};
+    TSR__TRY(find(m, 1, entries));
+    TSR__REQUIRE(m->values[0].found, "gguf: there is no general.architecture");
+    TSR__TRY(tsr__gguf_name_of(m->file, &m->values[0], m->text));
+    m->facts->family = tsr__family_by_gguf(m->text, false);
+    if (m->facts->family)
+        return TSR_OK;
+    return tsr__fail(TSR_ERR_UNSUPPORTED,
+                     "gguf: architecture '%.60s' is not supported; these are: %s", m->text,
+                     tsr__family_names(sizeof names, names));
+}
+
+static tsr_status read_values(metadata *m)
+{
+    tsr__facts *facts = m->facts;
+    tsr__rope_facts *rope = &facts->rope;
+    int64_t eos = TSR__UNSET, eot = TSR__UNSET, eom = TSR__UNSET;
+    double linear = TSR__UNSET;
+    const entry entries[] = {
+        {".rope.scaling.type", NULL, NULL},
+        {TSR__GGUF_ACTIVATION, NULL, NULL},
+        {".block_count", &facts->layers, NULL},
+        {".embedding_length", &facts->width, NULL},
+        {".attention.head_count", &facts->heads, NULL},
+        {".attention.head_count_kv", &facts->kv_heads, NULL},
+        {".attention.key_length", &facts->head_dim, NULL},
+        {".attention.value_length", &facts->value_dim, NULL},
+        {".feed_forward_length", &facts->hidden, NULL},
+        {".context_length", &facts->context, NULL},
+        {".vocab_size", &facts->vocabulary, NULL},
+        {".attention.sliding_window", &facts->window, NULL},
+        {".rope.dimension_count", &facts->rotary_dim, NULL},
+        {".attention.layer_norm_rms_epsilon", NULL, &facts->norm_epsilon},
+        {".attention.layer_norm_epsilon", NULL, &facts->norm_epsilon},
+        {".rope.freq_base", NULL, &rope->theta},
+        {".rope.scaling.factor", NULL, &rope->factor},
+        {".rope.scale_linear", NULL, &linear},
+        {".rope.scaling.original_context_length", NULL, &rope->original_length},
+        {".rope.scaling.attn_factor", NULL, &rope->attention_factor},
+        {".rope.scaling.yarn_beta_fast", NULL, &rope->beta_fast},
+        {".rope.scaling.yarn_beta_slow", NULL, &rope->beta_slow},
+        {"tokenizer.ggml.bos_token_id", &facts->bos, NULL},
+        {"tokenizer.ggml.eos_token_id", &eos, NULL},
+        {"tokenizer.ggml.eot_token_id", &eot, NULL},
+        {"tokenizer.ggml.eom_token_id", &eom, NULL},
+    };
+    TSR__TRY(find(m, (int)(sizeof entries / sizeof *entries), entries));
+    if (m->values[0].found) {
+        TSR__TRY(tsr__gguf_name_of(m->file, &m->values[0], m->text));
+        const size_t length = strlen(m->text);
+        TSR__REQUIRE(length < sizeof rope->type, "gguf: rope scaling '%.60s…' is not supported",
+                     m->text);
+        memcpy(rope->type, m->text, length + 1);
+    } else if (linear != TSR__UNSET && linear != 1) { /* old files have a factor and no type */
+        rope->factor = linear;
+        strcpy(rope->type, "linear");
+    }
+    if (m->values[1].found) {
+        TSR__TRY(tsr__gguf_name_of(m->file, &m->values[1], m->text));
+        if (strcmp(m->text, "gelu") != 0)
+            return tsr__fail(TSR_ERR_UNSUPPORTED, "gguf: activation '%.60s' is not supported",
+                             m->text);
+        facts->activation = TSR_ACT_GELU_ERF;
+        facts->has_activation = true;
+    }
+    tsr__facts_add_end(facts, eos);
+    tsr__facts_add_end(facts, eot);
+    tsr__facts_add_end(facts, eom);
+    return TSR_OK;
+}
+
+/* From tensors ------------------------------------------------------------------------------- */
+
+/* Reads the tensor with the divisors of rotary frequencies, which files of Llama 3 have. */
+static tsr_status read_rope_factors(tsr__file *file, const tsr_shard_param *param,
+                                    tsr__facts *facts)
+{
+    uint8_t bytes[4 * TSR_MAX_HEAD_DIM];
+    float factors[TSR_MAX_HEAD_DIM];
+    TSR__REQUIRE(param->ndim == 1 && param->shape[0] >= 1 &&
+                     param->shape[0] <= TSR_MAX_HEAD_DIM / 2 && strcmp(param->dtype, "f32") == 0,
+                 "gguf: rope_freqs.weight is not a row of 1 to %d f32", TSR_MAX_HEAD_DIM / 2);
+    const int64_t count = param->shape[0];
+    TSR__TRY(
+        tsr__file_read(file, param->offset_bytes, (uint64_t)count * 4, "rope_freqs.weight", bytes));
+    for (int64_t i = 0; i < count; i++)
+        factors[i] = tsr__f32_of_bits(tsr__get_u32(bytes + 4 * i));
+    const double theta = facts->rope.theta == TSR__UNSET ? 10000 : facts->rope.theta;
+    return tsr__rope_from_factors("gguf", theta, count, factors, &facts->rope);
+}
+
+/* Returns whether the file has the bias of one of our weights in the first layer. */
+static bool has_bias(const tsr__model_files *files, const tsr__facts *facts, const char *ours)
+{
+    char name[KEY_SIZE];
+    const tsr__weight_name *weight = tsr__family_weight(facts->family, true, ours);
+    if (!weight)
+        return false;
+    snprintf(name, sizeof name, "blk.0.%s.bias", weight->gguf);
+    return tsr__model_files_find(files, name) != NULL;
+}
+
+static tsr_status read_tensors(tsr__file *file, const tsr__model_files *files, tsr__facts *facts)
+{
+    const tsr_shard_param *embedding = tsr__model_files_find(files, "token_embd.weight");
+    const tsr_shard_param *rope = tsr__model_files_find(files, "rope_freqs.weight");
+    if (facts->vocabulary == TSR__UNSET && embedding && embedding->ndim == 2)
+        facts->vocabulary = embedding->shape[0];
+    facts->tied = tsr__model_files_find(files, "output.weight") == NULL;
+    facts->norm_bias = has_bias(files, facts, "norm1");
+    facts->qkv_bias = has_bias(files, facts, "attention.q");
+    facts->output_bias = has_bias(files, facts, "attention.o");
+    facts->mlp_bias = has_bias(files, facts, "mlp.up");
+    return rope ? read_rope_factors(file, rope, facts) : TSR_OK;
+}
+
+static tsr_status read_file(const tsr__model_files *files, metadata *m)
+{
+    tsr__facts *facts = m->facts;
+    TSR__TRY(read_architecture(m));
+    TSR__TRY(read_values(m));
+    facts->family = tsr__family_by_gguf(facts->family->gguf, facts->window > 0);
+    /* The factor in the file is relative to the one that YaRN computes from the scaling factor;
+     * attention_factor is the product of both. */
+    if (strcmp(facts->rope.type, "yarn") == 0 && facts->rope.attention_factor != TSR__UNSET)
+        facts->rope.attention_factor *= tsr__yarn_attention(facts->rope.factor);
+    return read_tensors(m->file, files, facts);
+}
+
+tsr_status tsr__facts_read_gguf(const tsr__model_files *files, tsr__facts *out)
+{
+    tsr__file file;
+    metadata *m = tsr__calloc(1, sizeof *m);
+    if (!m)
+        return TSR_ERR_NO_MEMORY;
+    *m = (metadata){.file = &file, .facts = out};
+    out->file = "gguf";
+    tsr_status status = tsr__file_open(files->weights, &file);
+    if (status == TSR_OK) {
+        status = read_file(files, m);
+        tsr__file_close(&file);
+    }
+    tsr__free(m);
+    return status;
+}

@@ -1,0 +1,319 @@
+/* Reads config.json as Hugging Face writes it, and generation_config.json beside it. */
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/alloc.h"
+#include "model/config/config.h"
+#include "json/json.h"
+
+#define MAX_BYTES 16777216 /* the largest configuration file */
+
+typedef struct config_reader {
+    tsr__json json;
+    const tsr__model_files *files;
+    tsr__facts *facts;
+    char key[TSR__JSON_TEXT];
+    char type[64]; /* model_type */
+} config_reader;
+
+/* Values ------------------------------------------------------------------------------------- */
+
+/* Returns whether the next value is null, and skips it then. A value of null counts as missing. */
+static bool is_null(config_reader *r)
+{
+    return tsr__json_peek(&r->json) == 'n' && tsr__json_skip(&r->json) == TSR_OK;
+}
+
+static tsr_status read_integer(config_reader *r, int64_t *out)
+{
+    return is_null(r) ? TSR_OK : tsr__json_signed(&r->json, out);
+}
+
+static tsr_status read_real(config_reader *r, double *out)
+{
+    return is_null(r) ? TSR_OK : tsr__json_real(&r->json, out);
+}
+
+static tsr_status read_bool(config_reader *r, int *out)
+{
+    bool value = false;
+    if (is_null(r))
+        return TSR_OK;
+    TSR__TRY(tsr__json_bool(&r->json, &value));
+    *out = value;
+    return TSR_OK;
+}
+
+/* Reads the id of a token that ends a text, or a list of such ids. */
+static tsr_status read_end_tokens(config_reader *r)
+{
+    int64_t id = TSR__UNSET;
+    bool more = false;
+    if (tsr__json_peek(&r->json) != '[') {
+        TSR__TRY(read_integer(r, &id));
+        tsr__facts_add_end(r->facts, id);
+        return TSR_OK;
+    }
+    TSR__TRY(tsr__json_enter(&r->json, '['));
+    for (;;) {
+        TSR__TRY(tsr__json_element(&r->json, &more));
+        if (!more)
+            return TSR_OK;
+        TSR__TRY(tsr__json_signed(&r->json, &id));
+        tsr__facts_add_end(r->facts, id);
+    }
+}
+
+static tsr_status read_activation(config_reader *r)
+{
+    static const struct {
+        const char *name;
+        tsr_activation activation;
+    } known[] = {
+        {"silu", TSR_ACT_SILU},     {"swish", TSR_ACT_SILU},
+        {"gelu", TSR_ACT_GELU_ERF}, {"gelu_new", TSR_ACT_GELU_TANH},
+        {"relu", TSR_ACT_RELU},     {"gelu_pytorch_tanh", TSR_ACT_GELU_TANH},
+    };
+    char name[64];
+    const size_t at = r->json.at;
+    if (is_null(r))
+        return TSR_OK;
+    TSR__TRY(tsr__json_string(&r->json, sizeof name, name));
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        if (strcmp(known[i].name, name) == 0) {
+            r->facts->activation = known[i].activation;
+            r->facts->has_activation = true;
+            return TSR_OK;
+        }
+    }
+    const bool clean = !tsr__name_problem(name, strlen(name));
+    (void)tsr__json_fail(&r->json, at, "activation '%s' is not supported", clean ? name : "?");
+    return TSR_ERR_UNSUPPORTED;
+}
+
+/* Rotary positions --------------------------------------------------------------------------- */
+
+static tsr_status read_rope_member(config_reader *r)
+{
+    tsr__rope_facts *rope = &r->facts->rope;
+    const struct {
+        const char *name;
+        double *value;
+    } reals[] = {
+        {"rope_theta", &rope->theta},
+        {"factor", &rope->factor},
+        {"original_max_position_embeddings", &rope->original_length},
+        {"low_freq_factor", &rope->low_frequency_factor},
+        {"high_freq_factor", &rope->high_frequency_factor},
+        {"beta_fast", &rope->beta_fast},
+        {"beta_slow", &rope->beta_slow},
+        {"attention_factor", &rope->attention_factor},
+        {"mscale", &rope->mscale},
+        {"mscale_all_dim", &rope->mscale_all_dim},
+        {"partial_rotary_factor", &rope->partial},
+    };
+    for (size_t i = 0; i < sizeof reals / sizeof *reals; i++)
+        if (strcmp(reals[i].name, r->key) == 0)
+            return read_real(r, reals[i].value);
+    if (strcmp(r->key, "rope_type") == 0 || strcmp(r->key, "type") == 0)
+        return is_null(r) ? TSR_OK : tsr__json_string(&r->json, sizeof rope->type, rope->type);
+    if (strcmp(r->key, "truncate") == 0)
+        return read_bool(r, &rope->truncate);
+    return tsr__json_skip(&r->json);
+}
+
+static tsr_status read_rope(config_reader *r)
+{
+    bool more = false;
+    if (is_null(r))
+        return TSR_OK;
+    TSR__TRY(tsr__json_enter(&r->json, '{'));
+    for (;;) {
+        TSR__TRY(tsr__json_member(&r->json, r->key, &more));
+        if (!more)
+            return TSR_OK;
+        TSR__TRY(read_rope_member(r));
+    }
+}
+
+/* Members ------------------------------------------------------------------------------------ */
+
+/* Refuses a model in which this member is true, because no supported family computes it. */
+static tsr_status refuse_if_set(config_reader *r)
+{
+    int set = 0;
+    const size_t at = r->json.at;
+    TSR__TRY(read_bool(r, &set));
+    if (set != 1)
+        return TSR_OK;
+    (void)tsr__json_fail(&r->json, at, "%s = true is not supported", r->key);
+    return TSR_ERR_UNSUPPORTED;
+}
+
+static tsr_status read_number(config_reader *r, bool *known)
+{
+    tsr__facts *facts = r->facts;
+    const tsr__config_keys *keys = facts->family->keys;
+    const struct {
+        const char *name;
+        int64_t *value;
+    } integers[] = {
+        {keys->layers, &facts->layers},     {keys->width, &facts->width},
+        {keys->heads, &facts->heads},       {keys->kv_heads, &facts->kv_heads},
+        {keys->hidden, &facts->hidden},     {keys->context, &facts->context},
+        {"head_dim", &facts->head_dim},     {"vocab_size", &facts->vocabulary},
+        {"sliding_window", &facts->window}, {"max_window_layers", &facts->max_window_layers},
+        {"bos_token_id", &facts->bos},
+    };
+    *known = true;
+    for (size_t i = 0; i < sizeof integers / sizeof *integers; i++)
+        if (strcmp(integers[i].name, r->key) == 0)
+            return read_integer(r, integers[i].value);
+    if (strcmp(r->key, keys->norm_epsilon) == 0)
+        return read_real(r, &facts->norm_epsilon);
+    if (strcmp(r->key, "rope_theta") == 0)
+        return read_real(r, &facts->rope.theta);
+    if (strcmp(r->key, "partial_rotary_factor") == 0)
+        return read_real(r, &facts->rope.partial);
+    *known = false;
+    return TSR_OK;
+}
+
+static tsr_status read_switch(config_reader *r, bool *known)
+{
+    tsr__facts *facts = r->facts;
+    *known = true;
+    if (strcmp(r->key, "tie_word_embeddings") == 0)
+        return read_bool(r, &facts->tied);
+    if (strcmp(r->key, "use_sliding_window") == 0)
+        return read_bool(r, &facts->use_window);
+    if (strcmp(r->key, "mlp_bias") == 0)
+        return read_bool(r, &facts->mlp_bias);
+    if (strcmp(r->key, "attention_bias") == 0) {
+        TSR__TRY(read_bool(r, &facts->qkv_bias));
+        facts->output_bias = facts->qkv_bias;
+        return TSR_OK;
+    }
+    if (facts->family->keys->bias && strcmp(r->key, facts->family->keys->bias) == 0) {
+        TSR__TRY(read_bool(r, &facts->qkv_bias));
+        facts->norm_bias = facts->output_bias = facts->mlp_bias = facts->qkv_bias;
+        return TSR_OK;
+    }
+    if (strcmp(r->key, "scale_attn_by_inverse_layer_idx") == 0 ||
+        strcmp(r->key, "add_cross_attention") == 0)
+        return refuse_if_set(r);
+    *known = false;
+    return TSR_OK;
+}
+
+static tsr_status read_member(config_reader *r)
+{
+    bool known = false;
+    TSR__TRY(read_number(r, &known));
+    if (!known)
+        TSR__TRY(read_switch(r, &known));
+    if (known)
+        return TSR_OK;
+    if (strcmp(r->key, r->facts->family->keys->activation) == 0)
+        return read_activation(r);
+    if (strcmp(r->key, "rope_scaling") == 0 || strcmp(r->key, "rope_parameters") == 0)
+        return read_rope(r);
+    if (strcmp(r->key, "eos_token_id") == 0)
+        return read_end_tokens(r);
+    return tsr__json_skip(&r->json);
+}
+
+/* Reads the type only, in a first pass, because the names of the other members depend on it. */
+static tsr_status read_type(config_reader *r)
+{
+    return strcmp(r->key, "model_type") == 0 ? tsr__json_string(&r->json, sizeof r->type, r->type)
+                                             : tsr__json_skip(&r->json);
+}
+
+static tsr_status read_end_member(config_reader *r)
+{
+    return strcmp(r->key, "eos_token_id") == 0 ? read_end_tokens(r) : tsr__json_skip(&r->json);
+}
+
+static tsr_status read_object(config_reader *r, tsr_status (*read)(config_reader *))
+{
+    bool more = false;
+    r->json.at = 0;
+    TSR__TRY(tsr__json_enter(&r->json, '{'));
+    for (;;) {
+        TSR__TRY(tsr__json_member(&r->json, r->key, &more));
+        if (!more)
+            return tsr__json_end(&r->json);
+        TSR__TRY(read(r));
+    }
+}
+
+static tsr_status read_config(config_reader *r)
+{
+    char names[256];
+    TSR__TRY(read_object(r, read_type));
+    TSR__REQUIRE(*r->type, "config.json: there is no model_type");
+    r->facts->family = tsr__family_by_name(r->type);
+    if (!r->facts->family) {
+        const bool clean = !tsr__name_problem(r->type, strlen(r->type));
+        return tsr__fail(TSR_ERR_UNSUPPORTED,
+                         "config.json: architecture '%s' is not supported; these are: %s",
+                         clean ? r->type : "?", tsr__family_names(sizeof names, names));
+    }
+    return read_object(r, read_member);
+}
+
+static tsr_status read_generation_config(config_reader *r)
+{
+    return read_object(r, read_end_member);
+}
+
+/* Files -------------------------------------------------------------------------------------- */
+
+static tsr_status read_file(config_reader *r, const char *path, const char *what,
+                            tsr_status (*read)(config_reader *))
+{
+    tsr__file file;
+    char *text = NULL;
+    TSR__TRY(tsr__file_open(path, &file));
+    file.what = what;
+    tsr_status status =
+        file.size > MAX_BYTES
+            ? tsr__fail(TSR_ERR_INVALID, "%s: the file has %llu bytes; at most %d are possible",
+                        what, (unsigned long long)file.size, MAX_BYTES)
+            : tsr__file_load(&file, 0, file.size, "the file", &text);
+    if (status == TSR_OK) {
+        r->json = (tsr__json){.text = text, .size = file.size, .what = what};
+        status = read(r);
+    }
+    tsr__free(text);
+    tsr__file_close(&file);
+    return status;
+}
+
+static tsr_status read_files(config_reader *r)
+{
+    TSR__TRY(read_file(r, r->files->config, "config.json", read_config));
+    char *path = tsr__path_join(r->files->folder, "generation_config.json");
+    struct stat info;
+    if (!path)
+        return TSR_ERR_NO_MEMORY;
+    tsr_status status = TSR_OK;
+    if (stat(path, &info) == 0)
+        status = read_file(r, path, "generation_config.json", read_generation_config);
+    tsr__free(path);
+    return status;
+}
+
+tsr_status tsr__facts_read_json(const tsr__model_files *files, tsr__facts *out)
+{
+    config_reader *r = tsr__calloc(1, sizeof *r);
+    if (!r)
+        return TSR_ERR_NO_MEMORY;
+    r->files = files;
+    r->facts = out;
+    out->file = "config.json";
+    tsr_status status = read_files(r);
+    tsr__free(r);
+    return status;
+}

@@ -1,0 +1,57 @@
+/* The list of families: see family.h. */
+#include "model/families/family.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const tsr__family *const families[] = {
+    &tsr__family_llama, &tsr__family_mistral, &tsr__family_qwen2,
+    &tsr__family_qwen3, &tsr__family_gpt2,
+};
+#define FAMILIES ((int)(sizeof families / sizeof *families))
+
+const tsr__family *tsr__family_by_name(const char *name)
+{
+    for (int i = 0; i < FAMILIES; i++)
+        if (strcmp(families[i]->name, name) == 0)
+            return families[i];
+    return NULL;
+}
+
+const tsr__family *tsr__family_by_gguf(const char *name, bool has_window)
+{
+    const tsr__family *found = NULL;
+    for (int i = 0; i < FAMILIES; i++) {
+        if (strcmp(families[i]->gguf, name) != 0)
+            continue;
+        if (families[i]->gguf_needs_window && has_window)
+            return families[i];
+        if (!families[i]->gguf_needs_window && !found)
+            found = families[i];
+    }
+    return found;
+}
+
+char *tsr__family_names(size_t size, char *text)
+{
+    size_t used = 0;
+    for (int i = 0; i < FAMILIES && used < size; i++) {
+        const int written =
+            snprintf(text + used, size - used, "%s%s", i == 0 ? "" : ", ", families[i]->name);
+        used += written > 0 ? (size_t)written : 0;
+    }
+    return text;
+}
+
+const tsr__weight_name *tsr__family_weight(const tsr__family *family, bool inside, const char *ours)
+{
+    const tsr__weight_name *names = inside ? family->inside : family->outside;
+    const char *ending = strrchr(ours, '.');
+    const bool has_ending =
+        ending && (strcmp(ending, ".weight") == 0 || strcmp(ending, ".bias") == 0);
+    const size_t length = has_ending ? (size_t)(ending - ours) : strlen(ours);
+    for (; names->ours; names++)
+        if (strncmp(names->ours, ours, length) == 0 && names->ours[length] == '\0')
+            return names;
+    return NULL;
+}

@@ -1,0 +1,279 @@
+/* Generators: creating them, and their sequences. */
+#include "model/generate/generator.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "model/model.h"
+
+#define USUAL_PREFILL 256
+
+/* Creating ----------------------------------------------------------------------------------- */
+
+static void finish_sequence(tsr__sequence *s)
+{
+    tsr__free(s->tokens);
+    tsr__free(s->stop);
+    *s = (tsr__sequence){0};
+}
+
+void tsr_generator_destroy(tsr_generator **generator)
+{
+    if (!generator || !*generator)
+        return;
+    tsr_generator *g = *generator;
+    for (int i = 0; g->sequences && i < g->count; i++)
+        finish_sequence(&g->sequences[i]);
+    tsr_kv_cache_destroy(&g->cache);
+    tsr__free(g->sequences);
+    tsr__free(g->logits);
+    tsr__free(g->shown);
+    tsr__free(g->ids);
+    tsr__free(g->votes);
+    tsr__free(g->log_probabilities);
+    tsr__free(g);
+    *generator = NULL;
+}
+
+static tsr_status check_params(tsr_generator_params *p)
+{
+    const tsr_model_config *c = p->model->config;
+    if (p->sequences == 0)
+        p->sequences = 1;
+    TSR__REQUIRE(p->sequences >= 1 && p->sequences <= TSR_GENERATOR_MAX_SEQUENCES,
+                 "generator: sequences is %d; 1 to %d is possible", p->sequences,
+                 TSR_GENERATOR_MAX_SEQUENCES);
+    if (p->context == 0)
+        p->context = c->context;
+    TSR__REQUIRE(p->context >= 1 && p->context <= TSR_MODEL_MAX_CONTEXT,
+                 "generator: context is %" PRId64 "; 1 to %d is possible", p->context,
+                 TSR_MODEL_MAX_CONTEXT);
+    TSR__REQUIRE(!c->learned_positions || p->context <= c->context,
+                 "generator: context is %" PRId64 ", but the model has learned %" PRId64
+                 " positions",
+                 p->context, c->context);
+    if (p->prefill == 0)
+        p->prefill = USUAL_PREFILL;
+    TSR__REQUIRE(p->prefill >= 1 && p->prefill <= TSR_MODEL_MAX_CONTEXT,
+                 "generator: prefill is %" PRId64 "; 1 to %d is possible", p->prefill,
+                 TSR_MODEL_MAX_CONTEXT);
+    if (p->prefill > p->context)
+        p->prefill = p->context;
+    TSR__REQUIRE(p->cache_tokens >= 0 && p->logits_positions >= 0,
+                 "generator: cache_tokens is %" PRId64 ", logits_positions %" PRId64
+                 "; neither may be negative",
+                 p->cache_tokens, p->logits_positions);
+    if (!p->logits)
+        p->logits_positions = 0;
+    return TSR_OK;
+}
+
+static tsr_status create_cache(tsr_generator *g)
+{
+    const tsr_generator_params *p = &g->params;
+    tsr_heads heads;
+    TSR__TRY(tsr_self_attention_heads(g->model->blocks[g->model->first_layer], &heads));
+    const int64_t page = p->context < TSR__PAGE_TOKENS ? p->context : TSR__PAGE_TOKENS;
+    /* Each sequence may leave a part of its last page unused. */
+    const int64_t all = p->sequences * ((p->context + page - 1) / page);
+    const int64_t given = p->cache_tokens / page + (p->cache_tokens % page != 0);
+    const int64_t pages = given == 0 || given > all ? all : given; /* no more can be used */
+    return tsr_kv_cache_create(
+        tsr_kv_cache_params(.stream = g->model->stream, .layers = g->model->layer_count,
+                            .kv_heads = heads.kv_count, .head_dim = heads.head_dim,
+                            .dtype = p->cache_dtype, .page_tokens = page, .pages = pages,
+                            .sequences = p->sequences),
+        &g->cache);
+}
+
+static tsr_status create_memory(tsr_generator *g)
+{
+    const tsr_generator_params *p = &g->params;
+    const size_t vocabulary = (size_t)g->model->config->vocabulary, count = (size_t)p->sequences,
+                 prefill = (size_t)p->prefill;
+    g->count = p->sequences;
+    g->sequences = tsr__calloc(count, sizeof *g->sequences);
+    g->logits = tsr__calloc(count, vocabulary * sizeof *g->logits);
+    g->ids = tsr__calloc(count > prefill ? count : prefill, sizeof *g->ids);
+    g->votes = tsr__calloc(count + 1, sizeof *g->votes);
+    g->log_probabilities = tsr__calloc(count, sizeof *g->log_probabilities);
+    if (!g->sequences || !g->logits || !g->ids || !g->votes || !g->log_probabilities)
+        return TSR_ERR_NO_MEMORY;
+    if (p->logits_positions > 0) {
+        const size_t rows =
+            p->logits_positions < p->prefill ? (size_t)p->logits_positions : prefill;
+        g->shown = tsr__calloc(rows, vocabulary * sizeof *g->shown);
+        if (!g->shown)
+            return TSR_ERR_NO_MEMORY;
+    }
+    return create_cache(g);
+}
+
+tsr_status tsr_generator_create(const tsr_generator_params *params, tsr_generator **out)
+{
+    TSR__REQUIRE(params && out, "generator: %s is NULL", params ? "out" : "params");
+    TSR__REQUIRE(params->model, "generator: model is NULL");
+    tsr_generator_params checked = *params;
+    TSR__TRY(check_params(&checked));
+    tsr_generator *g = tsr__calloc(1, sizeof *g);
+    if (!g)
+        return TSR_ERR_NO_MEMORY;
+    g->params = checked;
+    g->prefill_given = params->prefill != 0;
+    g->model = checked.model;
+    atomic_init(&g->interrupt, false);
+    tsr__generator_note_settings(g);
+    const tsr_status status = create_memory(g);
+    if (status != TSR_OK) {
+        tsr_generator_destroy(&g);
+        return status;
+    }
+    *out = g;
+    return TSR_OK;
+}
+
+void tsr_generator_interrupt(tsr_generator *generator)
+{
+    if (generator)
+        atomic_store(&generator->interrupt, true);
+}
+
+void tsr_generator_get_stats(const tsr_generator *generator, tsr_generator_stats *out)
+{
+    if (out)
+        *out = generator ? generator->stats : (tsr_generator_stats){0};
+}
+
+/* Sequences ---------------------------------------------------------------------------------- */
+
+/* Checks that the ids are tokens of the vocabulary. `which` says in the error text where the ids
+ * come from. */
+static tsr_status check_ids(const tsr_generator *g, const int32_t *ids, int64_t count,
+                            const char *which)
+{
+    const int64_t vocabulary = g->model->config->vocabulary;
+    for (int64_t i = 0; i < count; i++)
+        TSR__REQUIRE(ids[i] >= 0 && ids[i] < vocabulary,
+                     "generator: token %" PRId64 " %s is %" PRId32
+                     "; the vocabulary has 0 to %" PRId64,
+                     i, which, ids[i], vocabulary - 1);
+    return TSR_OK;
+}
+
+static tsr_status check_prompt(const tsr_generator *g, const tsr_sequence_params *p)
+{
+    TSR__REQUIRE(p->prompt_count >= 1 && p->prompt,
+                 "generator: the prompt is empty; at least one token is needed");
+    TSR__REQUIRE(p->prompt_count <= g->params.context,
+                 "generator: the prompt has %" PRId64 " tokens, but the context only %" PRId64,
+                 p->prompt_count, g->params.context);
+    TSR__TRY(check_ids(g, p->prompt, p->prompt_count, "of the prompt"));
+    TSR__REQUIRE(p->max_tokens >= 0, "generator: max_tokens is %" PRId64, p->max_tokens);
+    TSR__REQUIRE(p->stop_count == 0 || (p->stop_count > 0 && p->stop),
+                 "generator: stop_count is %d, and stop is %s", p->stop_count,
+                 p->stop ? "not NULL" : "NULL");
+    return tsr_sampling_check(&p->sampling);
+}
+
+/* Sets the limit of a sequence that has `length` tokens and gets up to max_tokens more; 0: any
+ * number. */
+static void set_limit(const tsr_generator *g, tsr__sequence *s, int64_t length, int64_t max_tokens)
+{
+    /* The last token is not read by any later one, so it need not fit into the cache. */
+    const int64_t longest = g->params.context + 1;
+    const bool limited = max_tokens > 0 && max_tokens <= longest - length;
+    s->limit = limited ? length + max_tokens : longest;
+    s->at_limit = limited ? TSR_FINISH_MAX_TOKENS : TSR_FINISH_CONTEXT;
+}
+
+static tsr_status fill_sequence(tsr_generator *g, const tsr_sequence_params *p, tsr__sequence *s)
+{
+    set_limit(g, s, p->prompt_count, p->max_tokens);
+    s->tokens = tsr__calloc((size_t)s->limit, sizeof *s->tokens);
+    s->stop = tsr__calloc((size_t)p->stop_count, sizeof *s->stop);
+    if (!s->tokens || !s->stop)
+        return TSR_ERR_NO_MEMORY;
+    memcpy(s->tokens, p->prompt, (size_t)p->prompt_count * sizeof *s->tokens);
+    if (p->stop_count > 0)
+        memcpy(s->stop, p->stop, (size_t)p->stop_count * sizeof *s->stop);
+    s->length = p->prompt_count;
+    s->stop_count = p->stop_count;
+    s->sampling = p->sampling;
+    s->number = p->number;
+    s->ignore_end = p->ignore_end;
+    return tsr_kv_cache_add(g->cache, &s->cache);
+}
+
+tsr_status tsr_generator_add(tsr_generator *g, const tsr_sequence_params *params, int *out)
+{
+    TSR__REQUIRE(g && params && out, "generator: %s is NULL",
+                 !g        ? "generator"
+                 : !params ? "params"
+                           : "out");
+    TSR__TRY(check_prompt(g, params));
+    int at = 0;
+    while (at < g->count && g->sequences[at].used)
+        at++;
+    TSR__REQUIRE(at < g->count, "generator: it has its largest number of sequences, %d", g->count);
+    tsr__sequence *s = &g->sequences[at];
+    const tsr_status status = fill_sequence(g, params, s);
+    if (status != TSR_OK) {
+        finish_sequence(s);
+        return status;
+    }
+    s->used = true;
+    tsr__generator_note_sequence(g, at);
+    *out = at;
+    return TSR_OK;
+}
+
+static tsr_status check_continue(const tsr_generator *g, int number, int64_t count,
+                                 const int32_t *tokens, int64_t max_tokens)
+{
+    TSR__REQUIRE(g, "generator: generator is NULL");
+    TSR__REQUIRE(number >= 0 && number < g->count && g->sequences[number].used,
+                 "generator: there is no sequence %d", number);
+    const tsr__sequence *s = &g->sequences[number];
+    TSR__REQUIRE(s->finish != TSR_FINISH_NONE, "generator: sequence %d has not ended", number);
+    TSR__REQUIRE(count >= 1 && tokens,
+                 "generator: continuing needs at least one token; count is %" PRId64
+                 ", and tokens is %s",
+                 count, tokens ? "not NULL" : "NULL");
+    TSR__REQUIRE(s->length <= g->params.context && count <= g->params.context - s->length,
+                 "generator: the sequence has %" PRId64 " tokens and gets %" PRId64
+                 ", but the context has only %" PRId64,
+                 s->length, count, g->params.context);
+    TSR__REQUIRE(max_tokens >= 0, "generator: max_tokens is %" PRId64, max_tokens);
+    return check_ids(g, tokens, count, "to append");
+}
+
+tsr_status tsr_generator_continue(tsr_generator *g, int number, int64_t count,
+                                  const int32_t *tokens, int64_t max_tokens)
+{
+    TSR__TRY(check_continue(g, number, count, tokens, max_tokens));
+    tsr__sequence *s = &g->sequences[number], longer = *s;
+    set_limit(g, &longer, s->length + count, max_tokens);
+    longer.tokens = tsr__calloc((size_t)longer.limit, sizeof *longer.tokens);
+    if (!longer.tokens)
+        return TSR_ERR_NO_MEMORY;
+    memcpy(longer.tokens, s->tokens, (size_t)s->length * sizeof *s->tokens);
+    memcpy(longer.tokens + s->length, tokens, (size_t)count * sizeof *tokens);
+    longer.length += count;
+    longer.finish = TSR_FINISH_NONE;
+    tsr__free(s->tokens);
+    *s = longer;
+    tsr__generator_note_tokens(g, number, count);
+    return TSR_OK;
+}
+
+tsr_status tsr_generator_remove(tsr_generator *g, int number)
+{
+    TSR__REQUIRE(g, "generator: generator is NULL");
+    TSR__REQUIRE(number >= 0 && number < g->count && g->sequences[number].used,
+                 "generator: there is no sequence %d", number);
+    TSR__TRY(tsr_kv_cache_remove(g->cache, g->sequences[number].cache));
+    finish_sequence(&g->sequences[number]);
+    return TSR_OK;
+}

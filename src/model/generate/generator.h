@@ -1,0 +1,73 @@
+/* The struct of a generator, which the files of this folder share. */
+#ifndef TSR_MODEL_GENERATE_GENERATOR_H
+#define TSR_MODEL_GENERATE_GENERATOR_H
+
+#include <stdatomic.h>
+
+#include "base/error.h"
+#include "tessera/generator.h"
+
+/* The tokens in a page of a generator's cache, unless the context is smaller. */
+#define TSR__PAGE_TOKENS 64
+
+typedef struct tsr__sequence {
+    bool used;
+    tsr_finish finish;
+    int cache;      /* the number of the sequence in the cache */
+    int64_t length; /* the number of tokens */
+    int64_t seen;   /* the number of first tokens that are in the cache */
+    int64_t limit;  /* the largest length */
+    tsr_finish at_limit;
+    int32_t *tokens;
+    tsr_sampling_params sampling;
+    uint64_t number;
+    bool ignore_end;
+    int32_t *stop;
+    int stop_count;
+} tsr__sequence;
+
+/* The kinds of arguments that must be the same on all ranks. Each kind has a digest, a hash of
+ * them. */
+typedef enum tsr__same {
+    TSR__SAME_SETTINGS,
+    TSR__SAME_PROMPTS,
+    TSR__SAME_SAMPLING,
+    TSR__SAME_ENDS,
+    TSR__SAME_COUNT
+} tsr__same;
+
+struct tsr_generator {
+    tsr_generator_params params;
+    bool prefill_given; /* the caller's params give `prefill` */
+    tsr_model *model;
+    tsr_kv_cache *cache;
+    int count;                      /* the number of `sequences` */
+    tsr__sequence *sequences;       /* [count] */
+    float *logits;                  /* [count, vocabulary]: from which the next tokens are chosen */
+    float *shown;                   /* [prefill, vocabulary]: logits for the caller only; or NULL */
+    int32_t *ids;                   /* [max(count, prefill)] */
+    int32_t *votes;                 /* [count + 1]: of each sequence, and of interrupts */
+    double *log_probabilities;      /* [count]: those of the chosen tokens */
+    uint64_t same[TSR__SAME_COUNT]; /* digests of all calls' arguments */
+    bool unchecked;                 /* sequences got tokens since ranks compared their digests */
+    /* The sequence that got tokens last, for error texts: its number and values at that time,
+     * without its memory; the number of these tokens, the first and the last of them. */
+    int last_number;
+    tsr__sequence last;
+    int64_t last_count;
+    int32_t last_tokens[2];
+    tsr_generator_stats stats;
+    atomic_bool interrupt;
+};
+
+/* Adds the params of a new generator to its digests. */
+void tsr__generator_note_settings(tsr_generator *generator);
+/* Adds the last `count` tokens of a sequence, and the sequence's limit, to the digests. */
+void tsr__generator_note_tokens(tsr_generator *generator, int number, int64_t count);
+/* Adds a new sequence, with all arguments of the call that created it, to the digests. */
+void tsr__generator_note_sequence(tsr_generator *generator, int number);
+/* Compares the digests of all ranks. If one of them differs, all ranks get TSR_ERR_INVALID, and the
+ * error text says what differs and which values this rank has. */
+tsr_status tsr__generator_check_same(tsr_generator *generator) TSR_NODISCARD;
+
+#endif

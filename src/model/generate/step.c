@@ -1,0 +1,427 @@
+/* The step of a generator: prompts and tokens pass through the model, and rank 0 chooses what
+ * follows them. */
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "model/generate/generator.h"
+#include "model/model.h"
+
+#define PARTS_FOR_STAGE 4
+/* A prompt passes through the stages in parts, which are ranges of its tokens. One run of the
+ * stages takes at most USUAL_PARTS of them, or PARTS_FOR_STAGE for each stage if that is more.
+ * Ranks look for interrupts between runs. */
+#define USUAL_PARTS 32
+#define MAX_PARTS (PARTS_FOR_STAGE * TSR_MODEL_MAX_LAYERS)
+#define LEAST_PART 64 /* the fewest tokens of a part */
+
+/* Passes ------------------------------------------------------------------------------------- */
+
+static float *logits_of(const tsr_generator *g, int number)
+{
+    return g->logits + (size_t)number * (size_t)g->model->config->vocabulary;
+}
+
+/* One run of the model's stages: micro-batches of `rows` sequences with `tokens` tokens each. */
+typedef struct run {
+    tsr_generator *g;
+    int rows;
+    int64_t tokens;
+    const int *cached;  /* [micro-batches · rows]: sequences of the cache */
+    const int32_t *ids; /* [micro-batches · rows, tokens] */
+    int64_t shown;      /* the logits of so many first tokens are copied to g->shown */
+    /* the first micro-batch whose logits are needed; those of all later ones are needed, too */
+    int first_with_logits;
+    /* for each micro-batch from that one on: [rows, vocabulary], the logits of the last tokens;
+     * NULL: no logits are needed */
+    float *logits;
+} run;
+
+static tsr_status run_logits(const run *r, int micro_batch, const tsr_tensor *features)
+{
+    const size_t vocabulary = (size_t)r->g->model->config->vocabulary;
+    const int number = micro_batch - r->first_with_logits;
+    if (r->shown > 0)
+        TSR__TRY(tsr__model_logits(r->g->model, features, 0, r->shown, r->g->shown));
+    return r->logits && number >= 0
+               ? tsr__model_logits(r->g->model, features, r->tokens - 1, 1,
+                                   r->logits + (size_t)number * (size_t)r->rows * vocabulary)
+               : TSR_OK;
+}
+
+static tsr_status run_forward(void *user, int micro_batch, const tsr_tensor *x, tsr_tensor **y)
+{
+    const run *r = user;
+    tsr_model *m = r->g->model;
+    const int64_t row = (int64_t)micro_batch * r->rows;
+    int64_t tokens[TSR_GENERATOR_MAX_SEQUENCES];
+    tsr_tensor *features = NULL;
+    for (int i = 0; i < r->rows; i++)
+        tokens[i] = r->tokens;
+    TSR__TRY(tsr_kv_cache_begin(r->g->cache, r->rows, r->cached + row, tokens));
+    TSR__TRY(tsr__model_forward(m, r->g->cache, r->rows, r->tokens, r->ids + row * r->tokens, x,
+                                &features));
+    if (!m->is_last) {
+        *y = features;
+        return TSR_OK;
+    }
+    const tsr_status status = run_logits(r, micro_batch, features);
+    tsr_tensor_destroy(&features);
+    return status;
+}
+
+static tsr_status run_stages(run *r, int micro_batches)
+{
+    const tsr_model *m = r->g->model;
+    return tsr_pipeline_run(m->pipeline,
+                            tsr_pipeline_run_params(.micro_batches = micro_batches,
+                                                    .dtype = TSR_F32, .ndim = 3,
+                                                    .shape = {r->rows, r->tokens, m->config->width},
+                                                    .forward = run_forward, .user = r));
+}
+
+/* Gives logits of the last stage to all stages, if the caller wants them on every rank. */
+static tsr_status share(const tsr_generator *g, float *logits, int64_t rows)
+{
+    if (g->params.logits_positions == 0 || rows == 0)
+        return TSR_OK;
+    return tsr__model_from_last(g->model, logits, (uint64_t)(rows * g->model->config->vocabulary),
+                                TSR_F32);
+}
+
+static void show_last(const tsr_generator *g, int number)
+{
+    const tsr__sequence *s = &g->sequences[number];
+    if (s->seen - 1 < g->params.logits_positions)
+        g->params.logits(g->params.user, number, s->seen - 1, logits_of(g, number));
+}
+
+/* Computes the next part of a prompt. The logits after its last token are needed if the part ends
+ * the prompt, or if the caller wants them. The caller may also want the logits of a sequence's
+ * first positions, some of which may be in this part. */
+static tsr_status prefill(tsr_generator *g, int number)
+{
+    tsr__sequence *s = &g->sequences[number];
+    const int64_t left = s->length - s->seen, first = s->seen;
+    const int64_t count = left < g->params.prefill ? left : g->params.prefill;
+    const bool needed =
+        first + count == s->length || first + count - 1 < g->params.logits_positions;
+    int64_t shown = g->params.logits_positions - first;
+    shown = shown < count - 1 ? shown : count - 1;
+    shown = shown > 0 ? shown : 0;
+    run r = {.g = g,
+             .rows = 1,
+             .tokens = count,
+             .cached = &s->cache,
+             .ids = s->tokens + first,
+             .shown = shown,
+             .logits = needed ? logits_of(g, number) : NULL};
+    TSR__TRY(run_stages(&r, 1));
+    s->seen += count;
+    g->stats.prompt_tokens += (uint64_t)count;
+    TSR__TRY(share(g, g->shown, shown));
+    for (int64_t i = 0; i < shown; i++)
+        g->params.logits(g->params.user, number, first + i,
+                         g->shown + (size_t)i * (size_t)g->model->config->vocabulary);
+    if (!needed)
+        return TSR_OK;
+    TSR__TRY(share(g, logits_of(g, number), 1));
+    show_last(g, number);
+    return TSR_OK;
+}
+
+/* How the remaining tokens of a prompt are divided: a pass of `first` tokens, unless `first` is 0,
+ * and then `count` passes of `size` tokens each. */
+typedef struct prompt_parts {
+    int64_t first, size, count;
+} prompt_parts;
+
+/* Parts of a prompt follow each other through the stages, and the last part has left the last of S
+ * stages after (parts + S − 1) times the time of a part on a stage. If the caller has not given the
+ * size of a pass, there are PARTS_FOR_STAGE parts for each stage, unless they get too small for
+ * efficient products. */
+static prompt_parts divide_prompt(const tsr_generator *g, int64_t tokens)
+{
+    const int64_t wanted = (int64_t)tsr_pipeline_stages(g->model->pipeline) * PARTS_FOR_STAGE;
+    int64_t count = (tokens + g->params.prefill - 1) / g->params.prefill;
+    if (!g->prefill_given && count < wanted && count < tokens / LEAST_PART)
+        count = wanted < tokens / LEAST_PART ? wanted : tokens / LEAST_PART;
+    const int64_t size = (tokens + count - 1) / count;
+    return (prompt_parts){.first = tokens % size, .size = size, .count = tokens / size};
+}
+
+static tsr_status run_parts(tsr_generator *g, int number, int count, int64_t size, bool needed)
+{
+    tsr__sequence *s = &g->sequences[number];
+    int cached[MAX_PARTS];
+    for (int i = 0; i < count; i++)
+        cached[i] = s->cache;
+    run r = {.g = g,
+             .rows = 1,
+             .tokens = size,
+             .cached = cached,
+             .ids = s->tokens + s->seen,
+             .first_with_logits = count - 1,
+             .logits = needed ? logits_of(g, number) : NULL};
+    TSR__TRY(run_stages(&r, count));
+    s->seen += count * size;
+    g->stats.prompt_tokens += (uint64_t)(count * size);
+    return TSR_OK;
+}
+
+static int64_t most_parts(const tsr_generator *g)
+{
+    const int64_t parts = (int64_t)tsr_pipeline_stages(g->model->pipeline) * PARTS_FOR_STAGE;
+    return parts > USUAL_PARTS ? parts : USUAL_PARTS;
+}
+
+/* Computes the rest of a prompt, or the parts of it that one run takes, so that all stages compute
+ * different parts at the same time. The caller must have got all logits that it wants. */
+static tsr_status prefill_stages(tsr_generator *g, int number)
+{
+    const tsr__sequence *s = &g->sequences[number];
+    const prompt_parts parts = divide_prompt(g, s->length - s->seen);
+    const int64_t most = most_parts(g);
+    const int count = (int)(parts.count < most ? parts.count : most);
+    /* If the prompt does not divide into equal parts, its first part is shorter and runs alone,
+     * because run_parts takes parts of one size. It is not the last part, so its logits are not
+     * needed, and no stage waits for it to pass all stages. */
+    if (parts.first > 0)
+        TSR__TRY(run_parts(g, number, 1, parts.first, false));
+    return run_parts(g, number, count, parts.size, s->seen + count * parts.size == s->length);
+}
+
+/* Returns into how many micro-batches of the same size the sequences are divided, so that each
+ * stage has one of them at a time. */
+static int micro_batches_of(const tsr_generator *g, int count)
+{
+    int parts = tsr_pipeline_stages(g->model->pipeline);
+    if (parts > count)
+        return count;
+    while (count % parts != 0)
+        parts++;
+    return parts;
+}
+
+/* Computes the logits that follow the last token of each of these sequences. */
+static tsr_status decode(tsr_generator *g, int count, const int *numbers)
+{
+    const size_t vocabulary = (size_t)g->model->config->vocabulary;
+    const int parts = micro_batches_of(g, count);
+    int cached[TSR_GENERATOR_MAX_SEQUENCES];
+    for (int i = 0; i < count; i++) {
+        const tsr__sequence *s = &g->sequences[numbers[i]];
+        cached[i] = s->cache;
+        g->ids[i] = s->tokens[s->seen];
+    }
+    run r = {.g = g,
+             .rows = count / parts,
+             .tokens = 1,
+             .cached = cached,
+             .ids = g->ids,
+             .logits = g->logits};
+    TSR__TRY(run_stages(&r, parts));
+    TSR__TRY(share(g, g->logits, count));
+    /* Row i belongs to sequence numbers[i] ≥ i. The last row is moved first, so that no row is
+     * overwritten before it is moved. */
+    for (int i = count - 1; i >= 0; i--)
+        memmove(logits_of(g, numbers[i]), g->logits + (size_t)i * vocabulary,
+                vocabulary * sizeof *g->logits);
+    for (int i = 0; i < count; i++) {
+        g->sequences[numbers[i]].seen++;
+        show_last(g, numbers[i]);
+    }
+    g->stats.generated_tokens += (uint64_t)count;
+    return TSR_OK;
+}
+
+/* Agreement ---------------------------------------------------------------------------------- */
+
+/* Replaces votes[0 … count − 1] by the largest of all ranks, and sets *interrupted to whether a
+ * rank was interrupted. */
+static tsr_status agree(tsr_generator *g, int count, bool *interrupted)
+{
+    g->votes[count] = atomic_load(&g->interrupt);
+    TSR__TRY(tsr__model_all_max(g->model, g->votes, (uint64_t)count + 1));
+    *interrupted = g->votes[count] != 0;
+    return TSR_OK;
+}
+
+/* Chooses the token of a sequence, on rank 0 of the last stage. */
+static tsr_status choose(tsr_generator *g, int number, int32_t *token)
+{
+    const tsr__sequence *s = &g->sequences[number];
+    if (!g->model->is_last || tsr_group_rank(g->model->group) != 0)
+        return TSR_OK;
+    const tsr_status status =
+        tsr_sampling_draw(&s->sampling, s->number, s->length, g->model->config->vocabulary,
+                          logits_of(g, number), s->length, s->tokens, token);
+    return status == TSR_OK ? TSR_OK
+                            : tsr__fail_context(status, "generator: sequence %d, position %" PRId64,
+                                                number, s->length);
+}
+
+/* Returns the logarithm of a token's probability in the softmax of all logits. */
+static double log_probability(const float *logits, int64_t count, int32_t token)
+{
+    double largest = -INFINITY, sum = 0;
+    for (int64_t i = 0; i < count; i++)
+        if (logits[i] > largest)
+            largest = (double)logits[i];
+    for (int64_t i = 0; i < count; i++)
+        sum += exp((double)logits[i] - largest);
+    return (double)logits[token] - largest - log(sum);
+}
+
+/* Computes the log_probability of each chosen token. Only the last stage has the logits, so the
+ * other stages get the results from it. */
+static tsr_status find_probabilities(tsr_generator *g, int count, const int *numbers)
+{
+    const int64_t vocabulary = g->model->config->vocabulary;
+    if (g->params.omit_log_probabilities) {
+        for (int i = 0; i < count; i++)
+            g->log_probabilities[i] = NAN;
+        return TSR_OK;
+    }
+    for (int i = 0; g->model->is_last && i < count; i++)
+        g->log_probabilities[i] =
+            log_probability(logits_of(g, numbers[i]), vocabulary, g->votes[i]);
+    return tsr__model_from_last(g->model, g->log_probabilities, (uint64_t)count, TSR_F64);
+}
+
+static bool contains(const int32_t *tokens, int count, int32_t token)
+{
+    for (int i = 0; i < count; i++)
+        if (tokens[i] == token)
+            return true;
+    return false;
+}
+
+static tsr_finish finish_of(const tsr_generator *g, const tsr__sequence *s, int32_t token)
+{
+    const tsr_model_config *c = g->model->config;
+    if (contains(s->stop, s->stop_count, token) ||
+        (!s->ignore_end && contains(c->end, c->end_count, token)))
+        return TSR_FINISH_TOKEN;
+    return s->length >= s->limit ? s->at_limit : TSR_FINISH_NONE;
+}
+
+static void append(tsr_generator *g, int number, int32_t token, double log_p, tsr_generated *out)
+{
+    tsr__sequence *s = &g->sequences[number];
+    *out = (tsr_generated){
+        .sequence = number,
+        .token = token,
+        .position = s->length,
+        .log_probability = log_p,
+    };
+    s->tokens[s->length++] = token;
+    s->finish = out->finish = finish_of(g, s, token);
+}
+
+/* Steps -------------------------------------------------------------------------------------- */
+
+static void interrupt_all(tsr_generator *g, int count, const int *numbers, tsr_generated *out)
+{
+    for (int i = 0; i < count; i++) {
+        tsr__sequence *s = &g->sequences[numbers[i]];
+        s->finish = TSR_FINISH_INTERRUPT;
+        out[i] = (tsr_generated){.sequence = numbers[i],
+                                 .token = -1,
+                                 .position = s->length,
+                                 .finish = TSR_FINISH_INTERRUPT};
+    }
+    atomic_store(&g->interrupt, false);
+}
+
+static tsr_status prefill_all(tsr_generator *g, int count, const int *numbers, bool *interrupted)
+{
+    for (int i = 0; i < count && !*interrupted; i++) {
+        tsr__sequence *s = &g->sequences[numbers[i]];
+        while (s->seen < s->length && !*interrupted) {
+            if (tsr_pipeline_stages(g->model->pipeline) > 1 &&
+                s->seen >= g->params.logits_positions)
+                TSR__TRY(prefill_stages(g, numbers[i]));
+            else
+                TSR__TRY(prefill(g, numbers[i]));
+            if (s->seen < s->length)
+                TSR__TRY(agree(g, 0, interrupted));
+        }
+    }
+    return TSR_OK;
+}
+
+/* Lists the sequences that have not ended: those with a prompt to compute, and those that only need
+ * their next token. */
+static void divide(const tsr_generator *g, int *running, int *all, int *prompts, int *first,
+                   int *steps, int *next)
+{
+    for (int i = 0; i < g->count; i++) {
+        const tsr__sequence *s = &g->sequences[i];
+        if (!s->used || s->finish != TSR_FINISH_NONE)
+            continue;
+        all[(*running)++] = i;
+        if (s->length - s->seen > 1 || s->seen == 0)
+            first[(*prompts)++] = i;
+        else
+            next[(*steps)++] = i;
+    }
+}
+
+static tsr_status compute(tsr_generator *g, int prompts, const int *first, int steps,
+                          const int *next, bool *interrupted)
+{
+    /* Decoding comes first, because it uses all rows of `logits`. */
+    uint64_t start = tsr__now_ns();
+    if (steps > 0) {
+        TSR__TRY(decode(g, steps, next));
+        g->stats.generated_ns += tsr__now_ns() - start;
+    }
+    if (prompts > 0) {
+        start = tsr__now_ns();
+        TSR__TRY(prefill_all(g, prompts, first, interrupted));
+        g->stats.prompt_ns += tsr__now_ns() - start;
+    }
+    return TSR_OK;
+}
+
+tsr_status tsr_generator_step(tsr_generator *g, tsr_generated *tokens, int *count)
+{
+    TSR__REQUIRE(g && tokens && count, "generator: %s is NULL",
+                 !g        ? "generator"
+                 : !tokens ? "tokens"
+                           : "count");
+    int all[TSR_GENERATOR_MAX_SEQUENCES], first[TSR_GENERATOR_MAX_SEQUENCES],
+        next[TSR_GENERATOR_MAX_SEQUENCES];
+    int running = 0, prompts = 0, steps = 0;
+    bool interrupted = false;
+    divide(g, &running, all, &prompts, first, &steps, next);
+    if (running == 0) /* an interrupt after the last token must not end the next sequence */
+        atomic_store(&g->interrupt, false);
+    if (running > 0 && g->unchecked)
+        TSR__TRY(tsr__generator_check_same(g));
+    if (running > 0)
+        TSR__TRY(compute(g, prompts, first, steps, next, &interrupted));
+    tsr_status own = TSR_OK;
+    for (int i = 0; i < running && !interrupted; i++) {
+        g->votes[i] = -1;
+        if (own == TSR_OK)
+            own = choose(g, all[i], &g->votes[i]);
+    }
+    if (running > 0 && !interrupted)
+        TSR__TRY(agree(g, running, &interrupted));
+    TSR__TRY(own);
+    if (interrupted) {
+        interrupt_all(g, running, all, tokens);
+    } else {
+        for (int i = 0; i < running; i++)
+            TSR__REQUIRE(g->votes[i] >= 0, "generator: rank 0 could not choose a token");
+        TSR__TRY(find_probabilities(g, running, all));
+        for (int i = 0; i < running; i++)
+            append(g, all[i], g->votes[i], g->log_probabilities[i], &tokens[i]);
+    }
+    *count = running;
+    return TSR_OK;
+}

@@ -1,0 +1,395 @@
+#include "model/plan/plan.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/checked.h"
+#include "base/error.h"
+#include "model/file.h"
+#include "model/generate/generator.h"
+#include "tensor/dtype.h"
+
+/* Parameters ----------------------------------------------------------------------------------- */
+
+static tsr_status add_layer(tsr__model_plan *plan, int layer)
+{
+    tsr__parameter p;
+    for (int i = 0; tsr__weights_parameter(plan->weights->config, layer, i, &p); i++) {
+        void *items = plan->items;
+        tsr__planned item = {.ours = p.ours, .layer = layer, .ndim = p.ndim};
+        TSR__TRY(tsr__weight_find(plan->weights, layer, p.ours, &item.weight));
+        TSR__TRY(tsr__grow(&items, &plan->capacity, plan->count + 1, sizeof *plan->items));
+        plan->items = items;
+        plan->items[plan->count++] = item;
+    }
+    return TSR_OK;
+}
+
+tsr_status tsr__model_plan_init(const tsr__weights *weights, tsr__model_plan *out)
+{
+    *out = (tsr__model_plan){.weights = weights};
+    for (int layer = -1; layer < weights->config->layers; layer++)
+        TSR__TRY(add_layer(out, layer));
+    return TSR_OK;
+}
+
+void tsr__model_plan_finish(tsr__model_plan *plan)
+{
+    tsr__free(plan->items);
+    *plan = (tsr__model_plan){0};
+}
+
+/* Shares --------------------------------------------------------------------------------------- */
+
+/* The heads, hidden features and entries of the vocabulary that a rank has. */
+typedef struct share {
+    tsr_shard_range heads, kv_heads, hidden, vocabulary;
+    bool all_kv_heads; /* the rank has the parameters of all kv heads */
+} share;
+
+static tsr_status divide(int64_t length, int ranks, const tsr_partition_params *params,
+                         uint64_t align, tsr_shard_range *ranges)
+{
+    tsr_partition_params partition = *params;
+    partition.align = align;
+    partition.limits = NULL;
+    if (partition.kind == TSR_PARTITION_EVEN)
+        partition.kind = TSR_PARTITION_UNEVEN;
+    return tsr_partition((uint64_t)length, ranks, &partition, ranges);
+}
+
+/* Heads are divided by whole kv heads, if there is one for each rank. Otherwise every rank has the
+ * parameters of all kv heads, and keys and values of those that its heads read. */
+static void take_heads(const tsr_model_layer *layer, bool by_kv_heads, const tsr_shard_range *range,
+                       share *out)
+{
+    const uint64_t group = (uint64_t)(layer->heads / layer->kv_heads);
+    if (by_kv_heads) {
+        out->kv_heads = *range;
+        out->heads =
+            (tsr_shard_range){.start = range->start * group, .count = range->count * group};
+        return;
+    }
+    out->heads = *range;
+    out->all_kv_heads = true;
+    out->kv_heads.start = range->start / group;
+    out->kv_heads.count =
+        range->count == 0 ? 0 : (range->start + range->count - 1) / group + 1 - out->kv_heads.start;
+}
+
+/* Divides a layer over the ranks of a stage. */
+static tsr_status divide_stage(const tsr__kept *kept, const tsr__weights *weights,
+                               const tsr_partition_params *partition, tsr_shard_range *ranges,
+                               share *shares)
+{
+    const tsr_model_layer *layer = &kept->config->kinds[0]; /* all kinds have the same sizes */
+    const int ranks = kept->ranks;
+    const bool by_kv_heads = layer->kv_heads >= ranks;
+    uint64_t align_heads = 0, align_hidden = 0;
+    TSR__TRY(tsr__kept_align_heads(kept, weights, &align_heads));
+    TSR__TRY(tsr__kept_align_hidden(kept, weights, &align_hidden));
+    TSR__TRY(divide(by_kv_heads ? layer->kv_heads : layer->heads, ranks, partition, align_heads,
+                    ranges));
+    for (int r = 0; r < ranks; r++)
+        take_heads(layer, by_kv_heads, &ranges[r], &shares[r]);
+    TSR__TRY(divide(layer->hidden, ranks, partition, align_hidden, ranges));
+    for (int r = 0; r < ranks; r++)
+        shares[r].hidden = ranges[r];
+    TSR__TRY(divide(kept->config->vocabulary, ranks, partition, 0, ranges));
+    for (int r = 0; r < ranks; r++)
+        shares[r].vocabulary = ranges[r];
+    return TSR_OK;
+}
+
+/* The shares of all ranks, and the dtypes of their weights. */
+typedef struct division {
+    tsr__kept kept;
+    share *shares; /* [ranks] */
+} division;
+
+static void division_finish(division *d)
+{
+    tsr__free(d->shares);
+}
+
+static tsr_status divide_stages(const tsr__model_plan *plan, const tsr_model_plan_params *p,
+                                tsr_shard_range *ranges, division *d)
+{
+    const int each = p->ranks / p->stages;
+    tsr_partition_params partition = p->partition;
+    for (int first = 0; first < p->ranks; first += each) {
+        if (p->partition.rates)
+            partition.rates = p->partition.rates + first;
+        TSR__TRY(divide_stage(&d->kept, plan->weights, &partition, ranges, d->shares + first));
+    }
+    return TSR_OK;
+}
+
+/* Checks that the bytes of the cache fit into an int64_t, also if one rank had all of it. */
+static tsr_status check_cache(const tsr_model_config *c, const tsr_model_plan_params *p)
+{
+    /* Less than 2^64, because heads · head_dim is at most TSR_MODEL_MAX_WIDTH. The last page of a
+     * sequence may be incomplete. */
+    uint64_t bytes = (uint64_t)(c->layers * c->kinds[0].kv_heads * c->kinds[0].head_dim) * 2 *
+                     tsr_dtype_size(p->cache_dtype) * (uint64_t)(p->context + TSR__PAGE_TOKENS);
+    if (!tsr__mul_u64(bytes, (uint64_t)p->sequences, &bytes) || bytes > INT64_MAX)
+        return tsr__fail(TSR_ERR_OVERFLOW,
+                         "model: the cache of %d sequences of %" PRId64
+                         " tokens is larger than 2^63 - 1 bytes",
+                         p->sequences, p->context);
+    return TSR_OK;
+}
+
+/* Call division_finish afterwards, also after an error. */
+static tsr_status division_init(const tsr__model_plan *plan, const tsr_model_plan_params *p,
+                                division *out)
+{
+    const int each = p->ranks / p->stages;
+    *out = (division){0};
+    TSR__TRY(check_cache(plan->weights->config, p));
+    TSR__TRY(tsr__kept_choose(plan->weights, each, p->dtype, &out->kept));
+    tsr_shard_range *ranges = tsr__calloc((size_t)each, sizeof *ranges);
+    out->shares = tsr__calloc((size_t)p->ranks, sizeof *out->shares);
+    const tsr_status status =
+        ranges && out->shares ? divide_stages(plan, p, ranges, out) : TSR_ERR_NO_MEMORY;
+    tsr__free(ranges);
+    return status;
+}
+
+/* Bytes ---------------------------------------------------------------------------------------- */
+
+static bool starts(const char *text, const char *with)
+{
+    return strncmp(text, with, strlen(with)) == 0;
+}
+
+/* Returns the part of a parameter that a rank has. */
+static tsr__weight_part part_of(const tsr__planned *item, const share *s, int64_t head_dim)
+{
+    tsr__weight_part part = {.rows = item->weight.rows, .columns = item->weight.columns};
+    const bool is_bias = item->ndim == 1;
+    const char *ours = item->ours;
+    const tsr_shard_range *rows = NULL, *columns = NULL;
+    int64_t unit = 1;
+    if (starts(ours, "attention.q.")) {
+        rows = &s->heads;
+        unit = head_dim;
+    } else if (starts(ours, "attention.k.") || starts(ours, "attention.v.")) {
+        rows = s->all_kv_heads ? NULL : &s->kv_heads;
+        unit = head_dim;
+    } else if (starts(ours, "attention.o.")) {
+        columns = is_bias ? NULL : &s->heads;
+        unit = head_dim;
+    } else if (starts(ours, "mlp.gate.") || starts(ours, "mlp.up.")) {
+        rows = &s->hidden;
+    } else if (starts(ours, "mlp.down.")) {
+        columns = is_bias ? NULL : &s->hidden;
+    } else if (starts(ours, "embedding.") || starts(ours, "head.")) {
+        rows = &s->vocabulary;
+    }
+    if (rows) {
+        part.first_row = (int64_t)rows->start * unit;
+        part.rows = (int64_t)rows->count * unit;
+    }
+    if (columns) {
+        part.first_column = (int64_t)columns->start * unit;
+        part.columns = (int64_t)columns->count * unit;
+    }
+    return part;
+}
+
+static bool is_norm(const char *ours)
+{
+    return starts(ours, "norm") || strstr(ours, "_norm.");
+}
+
+/* Whether a rank's stage is the first or the last one of the model. */
+typedef struct ends {
+    bool first, last;
+} ends;
+
+static ends ends_of(const tsr_model_plan_params *p, int rank)
+{
+    const int stage = rank / (p->ranks / p->stages);
+    return (ends){.first = stage == 0, .last = stage == p->stages - 1};
+}
+
+/* Returns whether a stage has a parameter that is outside layers. A tied head is the embedding. */
+static bool has_outside(const tsr_model_config *c, const tsr__planned *item, ends of)
+{
+    if (starts(item->ours, "positions."))
+        return of.first;
+    if (starts(item->ours, "embedding."))
+        return of.first || (of.last && c->tied);
+    return of.last;
+}
+
+/* Adds the bytes of a rank's part of a parameter to the rank's plan. */
+static void add_item(const tsr__kept *kept, const tsr__planned *item, const share *s, ends of,
+                     tsr_model_rank_plan *out)
+{
+    const tsr__weight_part part = part_of(item, s, kept->config->kinds[0].head_dim);
+    const bool is_positions = starts(item->ours, "positions.");
+    const tsr_dtype dtype = is_norm(item->ours) ? TSR_F32
+                            : item->ndim == 1 || is_positions
+                                ? kept->others
+                                : tsr__kept_part(kept, &item->weight, &part);
+    const uint64_t elements = (uint64_t)(part.rows * part.columns),
+                   bytes = tsr__dtype_bytes(dtype, elements);
+    const bool is_embedding = starts(item->ours, "embedding.");
+    *(is_norm(item->ours)                ? &out->norm_bytes
+      : is_embedding || is_positions     ? &out->embedding_bytes
+      : starts(item->ours, "attention.") ? &out->attention_bytes
+      : starts(item->ours, "mlp.")       ? &out->mlp_bytes
+                                         : &out->head_bytes) += bytes;
+    out->weight_bytes += bytes;
+    /* A token reads only one row of a table of embeddings or positions, so token_bytes leaves out
+     * these tables. The embedding is a table where it is not also the head. */
+    if (is_positions || (is_embedding && !(kept->config->tied && of.last)))
+        return;
+    out->token_bytes += bytes;
+    out->token_parameters += item->ndim == 2 ? elements : 0;
+}
+
+/* The bytes of a layer's cache on a rank. */
+static uint64_t cache_bytes(const tsr_model_config *c, const tsr_model_plan_params *p,
+                            uint64_t kv_heads)
+{
+    if (p->context == 0)
+        return 0;
+    const int64_t page = p->context < TSR__PAGE_TOKENS ? p->context : TSR__PAGE_TOKENS,
+                  tokens = p->sequences * ((p->context + page - 1) / page) * page;
+    return 2 * (uint64_t)tokens * kv_heads * (uint64_t)c->kinds[0].head_dim *
+           tsr_dtype_size(p->cache_dtype);
+}
+
+/* Params --------------------------------------------------------------------------------------- */
+
+tsr_status tsr__model_plan_check(tsr_model_plan_params *p)
+{
+    p->ranks = p->ranks == 0 ? 1 : p->ranks;
+    p->stages = p->stages == 0 ? 1 : p->stages;
+    p->sequences = p->sequences == 0 ? 1 : p->sequences;
+    p->cache_dtype = p->cache_dtype == 0 ? TSR_F32 : p->cache_dtype;
+    TSR__REQUIRE(p->ranks >= 1 && p->ranks <= TSR_MODEL_PLAN_MAX_RANKS,
+                 "model: ranks is %d; 1 to %d is possible", p->ranks, TSR_MODEL_PLAN_MAX_RANKS);
+    TSR__REQUIRE(p->stages >= 1 && p->ranks % p->stages == 0,
+                 "model: %d stages do not divide %d rank%s", p->stages, p->ranks,
+                 p->ranks == 1 ? "" : "s");
+    TSR__REQUIRE(p->sequences >= 1 && p->sequences <= 1000000,
+                 "model: sequences is %d; 1 to 1000000 is possible", p->sequences);
+    TSR__REQUIRE(p->context >= 0 && p->context <= TSR_MODEL_MAX_CONTEXT,
+                 "model: context is %" PRId64 "; 1 to %d is possible", p->context,
+                 TSR_MODEL_MAX_CONTEXT);
+    TSR__REQUIRE(tsr__dtype_is_float(p->cache_dtype),
+                 "model: the cache cannot be %s; f32, f16 and bf16 are possible",
+                 tsr_dtype_name(p->cache_dtype));
+    return TSR_OK;
+}
+
+/* What ranks hold ------------------------------------------------------------------------------ */
+
+static void plan_rank(const tsr__model_plan *plan, const tsr_model_plan_params *p,
+                      const division *d, int rank, tsr_model_rank_plan *out)
+{
+    const tsr_model_config *c = plan->weights->config;
+    const share *s = &d->shares[rank];
+    const ends of = ends_of(p, rank);
+    for (size_t i = 0; i < plan->count; i++) {
+        const tsr__planned *item = &plan->items[i];
+        if (item->layer < 0
+                ? has_outside(c, item, of)
+                : item->layer >= out->first_layer && item->layer < out->first_layer + out->layers)
+            add_item(&d->kept, item, s, of, out);
+    }
+    out->heads = (int64_t)s->heads.count;
+    out->kv_heads = (int64_t)s->kv_heads.count;
+    out->hidden = (int64_t)s->hidden.count;
+    out->vocabulary = (int64_t)s->vocabulary.count;
+    out->cache_bytes = (uint64_t)out->layers * cache_bytes(c, p, s->kv_heads.count);
+    out->total_bytes = out->weight_bytes + out->cache_bytes;
+}
+
+tsr_status tsr__model_plan_ranks(const tsr__model_plan *plan, const tsr_model_plan_params *p,
+                                 const int *layers, tsr_model_rank_plan *out)
+{
+    division d;
+    const tsr_status status = division_init(plan, p, &d);
+    const int each = p->ranks / p->stages;
+    for (int stage = 0, first = 0; status == TSR_OK && stage < p->stages; stage++) {
+        for (int r = stage * each; r < (stage + 1) * each; r++) {
+            out[r] = (tsr_model_rank_plan){
+                .stage = stage, .first_layer = first, .layers = layers[stage]};
+            plan_rank(plan, p, &d, r, &out[r]);
+        }
+        first += layers[stage];
+    }
+    division_finish(&d);
+    return status;
+}
+
+tsr_status tsr__model_plan_layers(const tsr__model_plan *plan, const tsr_model_plan_params *p,
+                                  uint64_t *out)
+{
+    const tsr_model_config *c = plan->weights->config;
+    division d;
+    const tsr_status status = division_init(plan, p, &d);
+    for (int r = 0; status == TSR_OK && r < p->ranks; r++) {
+        const share *s = &d.shares[r];
+        const ends of = ends_of(p, r);
+        uint64_t *bytes = out + (size_t)r * ((size_t)c->layers + 1);
+        for (int i = 0; i <= c->layers; i++)
+            bytes[i] = i < c->layers ? cache_bytes(c, p, s->kv_heads.count) : 0;
+        for (size_t i = 0; i < plan->count; i++) {
+            const tsr__planned *item = &plan->items[i];
+            tsr_model_rank_plan one = {0};
+            if (item->layer >= 0 || has_outside(c, item, of))
+                add_item(&d.kept, item, s, of, &one);
+            bytes[item->layer >= 0 ? item->layer : c->layers] += one.weight_bytes;
+        }
+    }
+    division_finish(&d);
+    return status;
+}
+
+/* The public function -------------------------------------------------------------------------- */
+
+/* Divides the layers over the stages, computes whether the plan fits, and what each rank holds. */
+static tsr_status plan_all(const tsr__model_plan *plan, const tsr_model_plan_params *params,
+                           const uint64_t *memory_bytes, tsr_model_rank_plan *ranks,
+                           tsr_model_fit *fit)
+{
+    const tsr_model_config *c = plan->weights->config;
+    tsr_model_plan_params p = *params;
+    TSR__TRY(tsr__model_plan_check(&p));
+    if (p.context == 0)
+        p.context = c->context;
+    int *layers = tsr__calloc((size_t)p.stages, sizeof *layers);
+    tsr_status status =
+        layers ? tsr__model_plan_divide(plan, &p, memory_bytes, layers) : TSR_ERR_NO_MEMORY;
+    if (status == TSR_OK && fit)
+        status = tsr__model_plan_fit(plan, &p, memory_bytes, fit);
+    if (status == TSR_OK)
+        status = tsr__model_plan_ranks(plan, &p, layers, ranks);
+    tsr__free(layers);
+    return status;
+}
+
+tsr_status tsr_model_plan(const tsr_model_file *file, const tsr_model_plan_params *params,
+                          const uint64_t *memory_bytes, tsr_model_rank_plan *ranks,
+                          tsr_model_fit *fit)
+{
+    const tsr_model_plan_params usual = {0};
+    const tsr__weights *weights;
+    tsr__model_plan plan = {0};
+    TSR__REQUIRE(file && ranks, "model: %s is NULL", file ? "ranks" : "file");
+    TSR__REQUIRE(!fit == !memory_bytes, "model: memory_bytes and fit go together");
+    params = params ? params : &usual;
+    TSR__TRY(tsr__model_file_weights(file, &weights));
+    tsr_status status = tsr__model_plan_init(weights, &plan);
+    if (status == TSR_OK)
+        status = plan_all(&plan, params, memory_bytes, ranks, fit);
+    tsr__model_plan_finish(&plan);
+    return status;
+}

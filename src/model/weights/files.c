@@ -1,0 +1,132 @@
+#include "model/weights/files.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/alloc.h"
+#include "model/weights/random.h"
+#include "platform/paths.h"
+
+char *tsr__path_join(const char *folder, const char *name)
+{
+    const size_t size = strlen(folder) + strlen(name) + 1;
+    char *path = tsr__calloc(size, 1);
+    if (path)
+        snprintf(path, size, "%s%s", folder, name);
+    return path;
+}
+
+static bool exists(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0;
+}
+
+/* Gives the part of a path up to and including its last slash. */
+static tsr_status folder_of(const char *path, char **out)
+{
+    const char *slash = tsr__path_last_separator(path);
+    const size_t length = slash ? (size_t)(slash - path) + 1 : 0;
+    char *folder = tsr__calloc(length + 1, 1);
+    if (!folder)
+        return TSR_ERR_NO_MEMORY;
+    memcpy(folder, path, length);
+    *out = folder;
+    return TSR_OK;
+}
+
+/* Finds the weights of a folder. */
+static tsr_status find_weights(const char *path, tsr__model_files *out)
+{
+    static const char *const names[] = {"model.safetensors", "model.safetensors.index.json"};
+    for (int i = 0; i < 2; i++) {
+        char *weights = tsr__path_join(out->folder, names[i]);
+        if (!weights)
+            return TSR_ERR_NO_MEMORY;
+        if (exists(weights)) {
+            out->weights = weights;
+            return TSR_OK;
+        }
+        tsr__free(weights);
+    }
+    return tsr__fail(TSR_ERR_NOT_FOUND,
+                     "model: %s has neither model.safetensors nor "
+                     "model.safetensors.index.json",
+                     path);
+}
+
+static tsr_status find_in_folder(const char *path, tsr__model_files *out)
+{
+    const size_t length = strlen(path);
+    out->folder = tsr__path_join(path, length > 0 && path[length - 1] == '/' ? "" : "/");
+    out->config = out->folder ? tsr__path_join(out->folder, "config.json") : NULL;
+    if (!out->config)
+        return TSR_ERR_NO_MEMORY;
+    if (!exists(out->config))
+        return tsr__fail(TSR_ERR_NOT_FOUND, "model: %s has no config.json", path);
+    return find_weights(path, out);
+}
+
+static tsr_status find_beside(const char *path, tsr__model_files *out)
+{
+    TSR__TRY(folder_of(path, &out->folder));
+    out->weights = tsr__strdup(path);
+    if (!out->weights)
+        return TSR_ERR_NO_MEMORY;
+    TSR__TRY(tsr_shard_list_open(path, &out->list));
+    out->gguf = tsr_shard_list_format(out->list) == TSR_SHARD_GGUF;
+    if (out->gguf)
+        return TSR_OK;
+    TSR__REQUIRE(tsr_shard_list_format(out->list) != TSR_SHARD_JSON,
+                 "model: %s is a list of parameters, without weights", path);
+    out->config = tsr__path_join(out->folder, "config.json");
+    if (!out->config)
+        return TSR_ERR_NO_MEMORY;
+    if (!exists(out->config))
+        return tsr__fail(TSR_ERR_NOT_FOUND, "model: there is no config.json beside %s", path);
+    return TSR_OK;
+}
+
+tsr_status tsr__model_files_open(const char *path, tsr__model_files *out)
+{
+    struct stat info;
+    *out = (tsr__model_files){0};
+    if (stat(path, &info) != 0)
+        return tsr__fail(errno == ENOENT || errno == ENOTDIR ? TSR_ERR_NOT_FOUND : TSR_ERR_IO,
+                         "model: %s: %s", path, strerror(errno));
+    TSR__TRY(S_ISDIR(info.st_mode) ? find_in_folder(path, out) : find_beside(path, out));
+    if (!out->list)
+        TSR__TRY(tsr_shard_list_open(out->weights, &out->list));
+    return tsr__params_sort(&out->list->params, &out->names);
+}
+
+void tsr__model_files_finish(tsr__model_files *files)
+{
+    tsr__free(files->folder);
+    tsr__free(files->config);
+    tsr__free(files->weights);
+    tsr__free(files->names);
+    tsr_shard_list_destroy(&files->list);
+    tsr__random_weights_destroy(&files->random);
+    *files = (tsr__model_files){0};
+}
+
+static int compare(const void *key, const void *item)
+{
+    return strcmp(key, ((const tsr__param_name *)item)->name);
+}
+
+const tsr_shard_param *tsr__model_files_find(const tsr__model_files *files, const char *name)
+{
+    const tsr__param_name *found =
+        bsearch(name, files->names, files->list->params.count, sizeof *files->names, compare);
+    return found ? &files->list->params.items[found->param] : NULL;
+}
+
+char *tsr__model_files_path(const tsr__model_files *files, const tsr_shard_param *param)
+{
+    return param->file ? tsr__path_join(files->folder, param->file) : tsr__strdup(files->weights);
+}

@@ -1,0 +1,91 @@
+/* Matrices that the files have in a block format are kept in that format, unless the caller wants
+ * another dtype or a rank's part would begin or end inside a block. */
+#include "model/weights/kept.h"
+
+#include "base/error.h"
+#include "model/weights/elements.h"
+#include "tensor/dtype.h"
+
+/* Dtypes ------------------------------------------------------------------------------------- */
+
+tsr_status tsr__kept_choose(const tsr__weights *weights, int ranks, tsr_dtype wanted,
+                            tsr__kept *out)
+{
+    const tsr_quant_format *format = tsr_quant_format_of(wanted);
+    tsr__weight embedding;
+    TSR__REQUIRE(wanted == 0 || tsr__dtype_is_float(wanted) || (format && format->quantizes),
+                 "model: weights cannot be kept as %s; f32, f16, bf16 and block formats that "
+                 "tsr_quantize supports are possible",
+                 tsr_dtype_name(wanted));
+    *out = (tsr__kept){
+        .config = weights->config, .ranks = ranks, .matrices = wanted, .others = wanted};
+    if (tsr__dtype_is_float(wanted))
+        return TSR_OK;
+    TSR__TRY(tsr__weight_find(weights, -1, "embedding.weight", &embedding));
+    out->others = tsr__elements_dtype(embedding.file);
+    if (!tsr__dtype_is_float(out->others))
+        out->others = TSR_F32;
+    return TSR_OK;
+}
+
+/* Returns the dtype in which a matrix is kept if it is not divided. */
+static tsr_dtype whole_dtype(const tsr__kept *k, const tsr__weight *weight)
+{
+    const tsr_dtype dtype = k->matrices != 0 ? k->matrices : tsr__elements_dtype(weight->file);
+    const int64_t block = (int64_t)tsr__dtype_block(dtype);
+    return tsr__dtype_is_block(dtype) && weight->columns % block == 0 ? dtype : k->others;
+}
+
+tsr_dtype tsr__kept_part(const tsr__kept *k, const tsr__weight *weight,
+                         const tsr__weight_part *part)
+{
+    const tsr_dtype dtype = whole_dtype(k, weight);
+    const int64_t block = (int64_t)tsr__dtype_block(dtype);
+    return part->first_column % block == 0 && part->columns % block == 0 ? dtype : k->others;
+}
+
+/* Divisions ---------------------------------------------------------------------------------- */
+
+/* Gives the largest number of elements in a block of one matrix, over all layers. These numbers are
+ * powers of two, so the largest is a multiple of all. */
+static tsr_status largest_block(const tsr__kept *k, const tsr__weights *weights, const char *ours,
+                                int64_t *out)
+{
+    tsr__weight weight;
+    *out = 1;
+    for (int i = 0; i < k->config->layers; i++) {
+        TSR__TRY(tsr__weight_find(weights, i, ours, &weight));
+        const int64_t block = (int64_t)tsr__dtype_block(whole_dtype(k, &weight));
+        *out = block > *out ? block : *out;
+    }
+    return TSR_OK;
+}
+
+/* Returns the smallest number of units, of `features` each, that together are whole blocks, or 0 if
+ * there are too few units for all ranks to get that many. */
+static uint64_t align_units(const tsr__kept *k, int64_t units, int64_t features, int64_t block)
+{
+    int64_t align = 1;
+    while (align * features % block != 0)
+        align *= 2;
+    return (units + align - 1) / align >= k->ranks ? (uint64_t)align : 0;
+}
+
+tsr_status tsr__kept_align_heads(const tsr__kept *k, const tsr__weights *weights, uint64_t *out)
+{
+    const tsr_model_layer *layer = &k->config->kinds[0]; /* all kinds have the same sizes */
+    const bool of_kv = layer->kv_heads >= k->ranks;
+    const int64_t queries = of_kv ? layer->heads / layer->kv_heads : 1;
+    int64_t block;
+    TSR__TRY(largest_block(k, weights, "attention.o.weight", &block));
+    *out = align_units(k, of_kv ? layer->kv_heads : layer->heads, queries * layer->head_dim, block);
+    return TSR_OK;
+}
+
+tsr_status tsr__kept_align_hidden(const tsr__kept *k, const tsr__weights *weights, uint64_t *out)
+{
+    int64_t block;
+    TSR__TRY(largest_block(k, weights, "mlp.down.weight", &block));
+    *out = align_units(k, k->config->kinds[0].hidden, 1, block);
+    return TSR_OK;
+}

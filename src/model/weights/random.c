@@ -1,0 +1,143 @@
+/* Random weights consist of chunks of CHUNK elements. POOL chunks of normally distributed numbers
+ * are made in advance, and Philox chooses one of them for each chunk of a tensor, by the seed, the
+ * tensor and the number of the chunk. Opening a generated model therefore takes about as long as
+ * copying its weights, also in formats whose quantisation would take minutes. */
+#include "model/weights/random.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/variate.h"
+#include "tensor/float_conversion.h"
+#include "tessera/quant.h"
+#include "tessera/rng.h"
+
+#define CHUNK 256 /* a multiple of the elements of every format's blocks */
+#define POOL 4096
+
+/* The weights of norms are about 1. */
+#define NORM_MEAN 1.0F
+#define NORM_DEVIATION 0.1F
+
+/* The lowest bit of the last word of Philox's counter says what the output is used for: the numbers
+ * of the pool, or the choice of its chunks. */
+enum { VALUES = 0, CHOICES = 1 };
+
+/* Making chunks ------------------------------------------------------------------------------ */
+
+static void draw(const tsr__random_weights *w, uint32_t counter[4], uint32_t words[4])
+{
+    const uint32_t key[2] = {(uint32_t)w->seed, (uint32_t)(w->seed >> 32)};
+    tsr_philox_block(counter, key, words);
+}
+
+static void fill(const tsr__random_weights *w, int kind, float *out)
+{
+    const float mean = kind == TSR__RANDOM_NORM ? NORM_MEAN : 0;
+    const float deviation =
+        kind == TSR__RANDOM_NORM ? NORM_DEVIATION : (float)(1 / sqrt((double)w->width));
+    for (uint32_t i = 0; i < POOL * CHUNK; i += 4) {
+        uint32_t words[4];
+        draw(w, (uint32_t[4]){i, 0, (uint32_t)kind, VALUES}, words);
+        for (uint32_t word = 0; word < 4; word++)
+            out[i + word] = mean + deviation * tsr__normal_from_word(words[word]);
+    }
+}
+
+static tsr_status encode(tsr_dtype dtype, const float *values, tsr__random_pool *out)
+{
+    const tsr_quant_format *format = tsr_quant_format_of(dtype);
+    const size_t chunk = format
+                             ? (size_t)(CHUNK / format->block_count) * (size_t)format->block_bytes
+                             : CHUNK * tsr_dtype_size(dtype);
+    out->chunk_bytes = chunk;
+    out->chunks = tsr__calloc(POOL, chunk);
+    if (!out->chunks)
+        return TSR_ERR_NO_MEMORY;
+    if (format)
+        return tsr_quantize(dtype, values, (int64_t)POOL * CHUNK, out->chunks, POOL * chunk);
+    if (dtype == TSR_F32)
+        memcpy(out->chunks, values, POOL * chunk);
+    else
+        tsr__converter(dtype, TSR_F32)(out->chunks, values, (size_t)POOL * CHUNK);
+    return TSR_OK;
+}
+
+static tsr_status make_pools(tsr__random_weights *w, tsr_dtype dtype)
+{
+    float *values = tsr__calloc((size_t)POOL * CHUNK, sizeof *values);
+    tsr_status status = values ? TSR_OK : TSR_ERR_NO_MEMORY;
+    for (int kind = 0; kind < TSR__RANDOM_KINDS && status == TSR_OK; kind++) {
+        fill(w, kind, values);
+        status = encode(kind == TSR__RANDOM_MATRIX ? dtype : TSR_F32, values, &w->pools[kind]);
+    }
+    tsr__free(values);
+    return status;
+}
+
+tsr_status tsr__random_weights_create(int64_t width, tsr_dtype dtype, uint64_t seed,
+                                      tsr__random_weights **out)
+{
+    tsr__random_weights *w = tsr__calloc(1, sizeof *w);
+    if (!w)
+        return TSR_ERR_NO_MEMORY;
+    w->seed = seed;
+    w->width = width;
+    const tsr_status status = make_pools(w, dtype);
+    if (status == TSR_OK)
+        *out = w;
+    else
+        tsr__random_weights_destroy(&w);
+    return status;
+}
+
+void tsr__random_weights_destroy(tsr__random_weights **weights)
+{
+    if (!*weights)
+        return;
+    for (int i = 0; i < TSR__RANDOM_KINDS; i++)
+        tsr__free((*weights)->pools[i].chunks);
+    tsr__free(*weights);
+    *weights = NULL;
+}
+
+/* Reading ------------------------------------------------------------------------------------ */
+
+static int kind_of(const tsr_shard_param *param)
+{
+    const char *ending = strrchr(param->name, '.');
+    if (param->ndim == 2)
+        return TSR__RANDOM_MATRIX;
+    return ending && strcmp(ending, ".bias") == 0 ? TSR__RANDOM_BIAS : TSR__RANDOM_NORM;
+}
+
+/* Returns the chunk of the pool that is chunk `number` of a tensor. */
+static const uint8_t *chunk_of(const tsr__random_weights *w, const tsr__random_pool *from,
+                               const tsr_shard_param *param, uint64_t number)
+{
+    /* Four consecutive chunks use one result of Philox. A tensor's offset is the number of elements
+     * before it, which does not depend on the dtype. */
+    const uint64_t block = number / 4, tensor = param->offset_bytes;
+    uint32_t words[4];
+    draw(w,
+         (uint32_t[4]){(uint32_t)block, (uint32_t)tensor, (uint32_t)(tensor >> 32),
+                       CHOICES | (uint32_t)(block >> 32) << 1},
+         words);
+    return from->chunks + words[number % 4] % POOL * from->chunk_bytes;
+}
+
+void tsr__random_read(const tsr__random_weights *w, const tsr_shard_param *param, uint64_t at,
+                      uint64_t size, void *out)
+{
+    const tsr__random_pool *from = &w->pools[kind_of(param)];
+    uint8_t *to = out;
+    while (size > 0) {
+        const uint64_t skip = at % from->chunk_bytes, left = from->chunk_bytes - skip;
+        const uint64_t bytes = size < left ? size : left;
+        memcpy(to, chunk_of(w, from, param, at / from->chunk_bytes) + skip, (size_t)bytes);
+        to += bytes;
+        at += bytes;
+        size -= bytes;
+    }
+}

@@ -1,0 +1,392 @@
+/* Reads weights: the bytes of a rank's part only, in pieces, which are ranges of rows of at most
+ * PIECE_BYTES, unless a single row is longer.
+ *
+ * If the host reaches a tensor's memory, threads read pieces straight to their places, and convert
+ * them on the way if necessary. The system then copies each byte once; most of the remaining time
+ * it fills new pages with zeros. Other tensors are read piece by piece into host memory and
+ * uploaded. */
+#include "model/weights/reader.h"
+
+#include <inttypes.h>
+#include <pthread.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/checked.h"
+#include "base/error.h"
+#include "gpu/internal.h"
+#include "model/weights/elements.h"
+#include "model/weights/quantize.h"
+#include "tensor/dtype.h"
+
+#define PIECE_BYTES ((size_t)4 << 20)
+
+void tsr__weight_reader_init(const tsr__model_files *files, tsr_stream *stream, int ranks,
+                             tsr__weight_reader *out)
+{
+    const int threads = tsr__host_processors() / (ranks > 1 ? ranks : 1);
+    *out = (tsr__weight_reader){.stream = stream,
+                                .threads = threads < 1                     ? 1
+                                           : threads < TSR__WEIGHT_THREADS ? threads
+                                                                           : TSR__WEIGHT_THREADS};
+    tsr__weight_source_init("model", files, &out->source);
+}
+
+void tsr__weight_reader_finish(tsr__weight_reader *r)
+{
+    tsr__weight_source_finish(&r->source);
+    for (int i = 0; i < TSR__WEIGHT_THREADS; i++) {
+        tsr__free(r->staging[i].raw);
+        tsr__free(r->staging[i].scratch);
+    }
+    tsr__free(r->pending);
+    tsr__free(r->converted);
+    *r = (tsr__weight_reader){.source = r->source};
+}
+
+/* Geometry ----------------------------------------------------------------------------------- */
+
+/* The bytes of the blocks that hold some columns of a row. */
+typedef struct segment {
+    uint64_t at, bytes; /* both count from the start of the row */
+    int64_t skip;       /* the elements before the first column that is needed */
+    int64_t elements;   /* the elements of all these blocks */
+    uint64_t row_bytes; /* the bytes of the complete row */
+} segment;
+
+static segment segment_of(const tsr_shard_param *param, int64_t row, int64_t first, int64_t count)
+{
+    const uint64_t block = param->block_count, from = (uint64_t)first / block,
+                   to = tsr__div_up_u64((uint64_t)(first + count), block);
+    return (segment){
+        .at = from * param->block_bytes,
+        .bytes = (to - from) * param->block_bytes,
+        .skip = first - (int64_t)(from * block),
+        .elements = (int64_t)((to - from) * block),
+        .row_bytes = (uint64_t)row / block * param->block_bytes,
+    };
+}
+
+/* Returns the segment of each row of the file that contains a rank's part. */
+static segment segment_for(const tsr__weight *w, const tsr__weight_part *part)
+{
+    return w->transposed
+               ? segment_of(w->file, w->all_rows, w->first_row + part->first_row, part->rows)
+               : segment_of(w->file, w->columns, part->first_column, part->columns);
+}
+
+uint64_t tsr__weight_part_bytes(const tsr__weight *w, const tsr__weight_part *part)
+{
+    if (part->rows == 0 || part->columns == 0)
+        return 0;
+    return segment_for(w, part).bytes * (uint64_t)(w->transposed ? part->columns : part->rows);
+}
+
+/* Returns the number that row `row` of the file has in the order of this library's layers ("ours",
+ * see weights.h). Both numbers count from the first row of a head; `head` is the number of rows of
+ * a head, or 0 if the orders are the same. */
+static int64_t our_row(int64_t head, int64_t row)
+{
+    if (head == 0)
+        return row;
+    const int64_t in = row % head;
+    return row - in + in % 2 * (head / 2) + in / 2;
+}
+
+/* Pieces ------------------------------------------------------------------------------------- */
+
+typedef struct piece {
+    const tsr__weight *weight;
+    const tsr__weight_part *part;
+    tsr_dtype to;        /* the tensor's dtype */
+    tsr_dtype dtype;     /* f32 for elements that must still be quantised, otherwise `to` */
+    int64_t first, rows; /* rows of the part */
+} piece;
+
+/* Returns whether rows of the file can be copied to the tensor without conversion. */
+static bool same_bytes(const tsr__weight *w, tsr_dtype to)
+{
+    return !w->transposed && tsr__elements_dtype(w->file) == to;
+}
+
+static uint64_t bytes_of(const piece *p, tsr_dtype dtype)
+{
+    return tsr__dtype_bytes(dtype, (uint64_t)(p->rows * p->part->columns));
+}
+
+/* Reads rows of a piece, of which row i goes to out + our_row(head, i) · s->bytes. */
+static tsr_status read_rows(const tsr__weight_source *source, const piece *p, const segment *s,
+                            int64_t head, char *out)
+{
+    const tsr_shard_param *file = p->weight->file;
+    const uint64_t row = (uint64_t)(p->weight->first_row + p->part->first_row + p->first);
+    if (s->bytes == s->row_bytes && head == 0)
+        return tsr__weight_source_read_open(source, file, row * s->row_bytes,
+                                            s->bytes * (uint64_t)p->rows, out);
+    for (int64_t i = 0; i < p->rows; i++)
+        TSR__TRY(tsr__weight_source_read_open(source, file,
+                                              (row + (uint64_t)i) * s->row_bytes + s->at, s->bytes,
+                                              out + (uint64_t)our_row(head, i) * s->bytes));
+    return TSR_OK;
+}
+
+/* Converts the rows of a piece, and puts them in our order. */
+static tsr_status convert_rows(const tsr__weight_staging *staging, const piece *p, const segment *s,
+                               char *out)
+{
+    const tsr_shard_param *file = p->weight->file;
+    const int64_t columns = p->part->columns, head = p->weight->interleaved_head;
+    const uint64_t row_bytes = tsr__dtype_bytes(p->dtype, (uint64_t)columns);
+    if (file->block_count == 1 && head == 0)
+        return tsr__elements_convert(file, staging->raw, 0, p->rows * columns, p->dtype, out,
+                                     staging->scratch);
+    for (int64_t i = 0; i < p->rows; i++)
+        TSR__TRY(tsr__elements_convert(
+            file, (char *)staging->raw + (uint64_t)i * s->bytes, s->skip, columns, p->dtype,
+            out + (uint64_t)our_row(head, i) * row_bytes, staging->scratch));
+    return TSR_OK;
+}
+
+/* Reads the rows of a piece from the file that is open, as p->dtype and in our order. */
+static tsr_status fetch_rows(const tsr__weight_source *source, tsr__weight_staging *staging,
+                             const piece *p, const segment *s, char *out)
+{
+    if (same_bytes(p->weight, p->dtype))
+        return read_rows(source, p, s, p->weight->interleaved_head, out);
+    TSR__TRY(
+        tsr__need_staging(&staging->raw, &staging->raw_bytes, s->bytes * (uint64_t)p->rows, 1));
+    if (p->weight->file->block_count > 1)
+        TSR__TRY(tsr__need_floats(&staging->scratch, &staging->scratch_count, (size_t)s->elements));
+    TSR__TRY(read_rows(source, p, s, 0, staging->raw));
+    return convert_rows(staging, p, s, out);
+}
+
+/* Reads a piece of a file that has columns as rows: each row of the file becomes a column. */
+static tsr_status read_transposed(tsr__weight_reader *r, const piece *p)
+{
+    const tsr_shard_param *file = p->weight->file;
+    tsr__weight_staging *staging = &r->staging[0];
+    const int64_t columns = p->part->columns;
+    const segment s = segment_of(file, p->weight->all_rows,
+                                 p->weight->first_row + p->part->first_row + p->first, p->rows);
+    const size_t size = tsr_dtype_size(p->dtype), line = (size_t)p->rows * size;
+    TSR__TRY(tsr__need_staging(&staging->raw, &staging->raw_bytes, (size_t)s.bytes + line, 1));
+    if (file->block_count > 1)
+        TSR__TRY(tsr__need_floats(&staging->scratch, &staging->scratch_count, (size_t)s.elements));
+    char *values = (char *)staging->raw + s.bytes;
+    for (int64_t c = 0; c < columns; c++) {
+        const uint64_t row = (uint64_t)(p->part->first_column + c);
+        TSR__TRY(tsr__weight_source_read(&r->source, file, row * s.row_bytes + s.at, s.bytes,
+                                         staging->raw));
+        TSR__TRY(tsr__elements_convert(file, staging->raw, s.skip, p->rows, p->dtype, values,
+                                       staging->scratch));
+        for (int64_t i = 0; i < p->rows; i++)
+            memcpy((char *)r->converted + (size_t)(i * columns + c) * size,
+                   values + (size_t)i * size, size);
+    }
+    return TSR_OK;
+}
+
+/* Quantises the converted elements into `raw`, whose bytes from the file are not needed any more.
+ */
+static tsr_status quantise(tsr__weight_reader *r, const piece *p)
+{
+    const uint64_t bytes = bytes_of(p, p->to);
+    tsr__weight_staging *staging = &r->staging[0];
+    TSR__TRY(tsr__need_staging(&staging->raw, &staging->raw_bytes, bytes, 1));
+    const tsr_status status =
+        tsr__quantize_rows(p->to, r->converted, p->rows, p->part->columns, staging->raw, bytes);
+    return status == TSR_OK
+               ? TSR_OK
+               : tsr__fail_context(status, "model: tensor %s, rows from %" PRId64,
+                                   p->weight->file->name, p->part->first_row + p->first);
+}
+
+static tsr_status upload(tsr__weight_reader *r, const piece *p, const void *values, tsr_tensor *out)
+{
+    tsr_tensor *rows = NULL;
+    TSR__TRY(tsr_tensor_slice(out, 0, p->first, p->first + p->rows, 1, &rows));
+    tsr_status status = tsr_tensor_upload(r->stream, rows, values, bytes_of(p, p->to));
+    tsr_tensor_destroy(&rows);
+    return status;
+}
+
+static tsr_status read_piece(tsr__weight_reader *r, const piece *p, const segment *s,
+                             tsr_tensor *out)
+{
+    TSR__TRY(tsr__need_staging(&r->converted, &r->converted_bytes, bytes_of(p, p->dtype), 1));
+    if (p->weight->transposed) {
+        TSR__TRY(read_transposed(r, p));
+    } else {
+        TSR__TRY(tsr__weight_source_open(&r->source, p->weight->file));
+        TSR__TRY(fetch_rows(&r->source, &r->staging[0], p, s, r->converted));
+        r->source.read_bytes += s->bytes * (uint64_t)p->rows;
+    }
+    if (p->dtype == p->to)
+        return upload(r, p, r->converted, out);
+    TSR__TRY(quantise(r, p));
+    return upload(r, p, r->staging[0].raw, out);
+}
+
+/* Returns the number of rows of a piece: as many of `row_bytes` as piece_bytes holds, but whole
+ * heads and at least one row. */
+static int64_t step_of(const tsr__weight *w, uint64_t row_bytes, uint64_t piece_bytes)
+{
+    const int64_t step = (int64_t)tsr__max_u64(1, piece_bytes / row_bytes),
+                  head = w->interleaved_head;
+    return head == 0 ? step : step < head ? head : step / head * head;
+}
+
+/* Straight to memory ------------------------------------------------------------------------- */
+
+/* The state that the threads share. */
+typedef struct gang {
+    tsr__weight_reader *reader;
+    pthread_mutex_t lock;
+    /* The first row that no thread has taken: row `row` of pending part `at`. */
+    size_t at;
+    int64_t row;
+    uint64_t read_bytes;
+    int count;
+    /* The first piece that failed, in the order in which they are taken, with its error. */
+    size_t failed_at;
+    int64_t failed_row;
+    tsr_status status;
+    tsr__error error;
+} gang;
+
+/* Takes the next piece of those pending, unless there is none, or one has failed. All pieces before
+ * one that failed are read, too, so the error does not depend on the threads. */
+static bool take(gang *g, size_t *at, segment *s, piece *out)
+{
+    const tsr__weight_reader *r = g->reader;
+    pthread_mutex_lock(&g->lock);
+    const bool more = g->status == TSR_OK && g->at < r->pending_count;
+    if (more) {
+        const tsr__weight_pending *from = &r->pending[g->at];
+        *at = g->at;
+        *s = segment_for(&from->weight, &from->part);
+        /* The system fills a page of 2 MiB with zeros at the first write to it, and twice if two
+         * threads write to it at the same time. Pieces that need no staging memory are therefore
+         * not made smaller for several threads. */
+        const bool same = same_bytes(&from->weight, from->dtype);
+        const int64_t left = from->part.rows - g->row,
+                      step = same ? step_of(&from->weight, s->bytes, PIECE_BYTES)
+                                  : step_of(&from->weight, (uint64_t)s->elements * sizeof(float),
+                                            PIECE_BYTES / (uint64_t)g->count);
+        *out = (piece){.weight = &from->weight,
+                       .part = &from->part,
+                       .to = from->dtype,
+                       .dtype = from->dtype,
+                       .first = g->row,
+                       .rows = left < step ? left : step};
+        g->row += out->rows;
+        if (g->row == from->part.rows) {
+            g->at++;
+            g->row = 0;
+        }
+    }
+    pthread_mutex_unlock(&g->lock);
+    return more;
+}
+
+/* Notes how reading a piece ended, and returns the bytes read so far. */
+static uint64_t note(gang *g, size_t at, const piece *p, uint64_t bytes, tsr_status status)
+{
+    pthread_mutex_lock(&g->lock);
+    if (status == TSR_OK) {
+        g->read_bytes += bytes;
+    } else if (g->status == TSR_OK || at < g->failed_at ||
+               (at == g->failed_at && p->first < g->failed_row)) {
+        g->failed_at = at;
+        g->failed_row = p->first;
+        g->status = status;
+        g->error = tsr__error_take();
+    }
+    const uint64_t done = g->read_bytes;
+    pthread_mutex_unlock(&g->lock);
+    return done;
+}
+
+/* Reads pieces until there are no more. `number` is this thread's; the caller's own thread has the
+ * last number, and calls `progress`. */
+static void read_some(void *user, int number)
+{
+    gang *g = user;
+    tsr__weight_reader *r = g->reader;
+    piece p;
+    segment s;
+    size_t at;
+    while (take(g, &at, &s, &p)) {
+        char *out = r->pending[at].memory +
+                    tsr__dtype_bytes(p.dtype, (uint64_t)p.first * (uint64_t)p.part->columns);
+        const tsr_status status = fetch_rows(&r->source, &r->staging[number], &p, &s, out);
+        const uint64_t done = note(g, at, &p, s.bytes * (uint64_t)p.rows, status);
+        if (r->progress && number == g->count - 1)
+            r->progress(r->user, r->source.read_bytes + done, r->total_bytes);
+    }
+}
+
+tsr_status tsr__weight_read_rest(tsr__weight_reader *r)
+{
+    gang g = {.reader = r, .count = r->threads};
+    if (r->pending_count == 0)
+        return TSR_OK;
+    TSR__TRY(tsr__weight_source_open(&r->source, r->pending[0].weight.file));
+    pthread_mutex_init(&g.lock, NULL);
+    tsr__host_parts(g.count, read_some, &g);
+    pthread_mutex_destroy(&g.lock);
+    r->pending_count = 0;
+    r->source.read_bytes += g.read_bytes;
+    if (g.status != TSR_OK)
+        tsr__error_put_back(&g.error);
+    else if (r->progress)
+        r->progress(r->user, r->source.read_bytes, r->total_bytes);
+    return g.status;
+}
+
+/* Adds a part to those pending, which are all from one file. */
+static tsr_status add_pending(tsr__weight_reader *r, const tsr__weight_pending *one)
+{
+    if (!tsr__weight_source_is_open(&r->source, one->weight.file))
+        TSR__TRY(tsr__weight_read_rest(r));
+    TSR__TRY(tsr__weight_source_open(&r->source, one->weight.file));
+    void *pending = r->pending;
+    TSR__TRY(tsr__grow(&pending, &r->pending_capacity, r->pending_count + 1, sizeof *r->pending));
+    r->pending = pending;
+    r->pending[r->pending_count++] = *one;
+    return TSR_OK;
+}
+
+/* Reading ------------------------------------------------------------------------------------ */
+
+tsr_status tsr__weight_read(tsr__weight_reader *r, const tsr__weight *w,
+                            const tsr__weight_part *part, tsr_tensor *out)
+{
+    const tsr_dtype to = tsr_tensor_layout(out)->dtype;
+    const bool same = same_bytes(w, to), quantises = tsr__dtype_is_block(to) && !same;
+    void *memory;
+    if (part->rows == 0 || part->columns == 0)
+        return TSR_OK;
+    if (!w->transposed && !quantises && tsr_tensor_map(out, &memory) == TSR_OK)
+        return add_pending(
+            r, &(tsr__weight_pending){.weight = *w, .part = *part, .dtype = to, .memory = memory});
+    const segment s = segment_for(w, part);
+    const int64_t wide = w->transposed ? part->columns : s.elements,
+                  step = step_of(w, (uint64_t)wide * sizeof(float), PIECE_BYTES);
+    TSR__TRY(tsr__weight_read_rest(r));
+    for (int64_t first = 0; first < part->rows; first += step) {
+        const piece p = {
+            .weight = w,
+            .part = part,
+            .to = to,
+            .dtype = quantises ? TSR_F32 : to,
+            .first = first,
+            .rows = part->rows - first < step ? part->rows - first : step,
+        };
+        TSR__TRY(read_piece(r, &p, &s, out));
+        if (r->progress)
+            r->progress(r->user, r->source.read_bytes, r->total_bytes);
+    }
+    return TSR_OK;
+}

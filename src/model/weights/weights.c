@@ -1,0 +1,383 @@
+#include "model/weights/weights.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "model/weights/elements.h"
+#include "tensor/check.h"
+
+#define NAME_SIZE TSR__WEIGHT_NAME
+
+/* Our parameters ----------------------------------------------------------------------------- */
+
+typedef enum size_name {
+    NO_SIZE,
+    WIDTH,
+    QUERIES,
+    KEYS,
+    HEAD_DIM,
+    HIDDEN,
+    VOCABULARY,
+    CONTEXT
+} size_name;
+
+typedef enum condition {
+    ALWAYS,
+    NORM_BIAS,
+    QKV_BIAS,
+    OUTPUT_BIAS,
+    MLP_BIAS,
+    QK_NORM,
+    GATED,
+    GATED_BIAS,
+    LEARNED_POSITIONS,
+    OWN_HEAD
+} condition;
+
+typedef struct parameter {
+    const char *ours;
+    size_name rows, columns; /* if `columns` is NO_SIZE, there is one dimension */
+    condition only_if;
+} parameter;
+
+static const parameter outside[] = {
+    {"embedding.weight", VOCABULARY, WIDTH, ALWAYS},
+    {"positions.weight", CONTEXT, WIDTH, LEARNED_POSITIONS},
+    {"norm.weight", WIDTH, NO_SIZE, ALWAYS},
+    {"norm.bias", WIDTH, NO_SIZE, NORM_BIAS},
+    {"head.weight", VOCABULARY, WIDTH, OWN_HEAD},
+};
+static const parameter inside[] = {
+    {"norm1.weight", WIDTH, NO_SIZE, ALWAYS},
+    {"norm1.bias", WIDTH, NO_SIZE, NORM_BIAS},
+    {"attention.q.weight", QUERIES, WIDTH, ALWAYS},
+    {"attention.q.bias", QUERIES, NO_SIZE, QKV_BIAS},
+    {"attention.k.weight", KEYS, WIDTH, ALWAYS},
+    {"attention.k.bias", KEYS, NO_SIZE, QKV_BIAS},
+    {"attention.v.weight", KEYS, WIDTH, ALWAYS},
+    {"attention.v.bias", KEYS, NO_SIZE, QKV_BIAS},
+    {"attention.q_norm.weight", HEAD_DIM, NO_SIZE, QK_NORM},
+    {"attention.k_norm.weight", HEAD_DIM, NO_SIZE, QK_NORM},
+    {"attention.o.weight", WIDTH, QUERIES, ALWAYS},
+    {"attention.o.bias", WIDTH, NO_SIZE, OUTPUT_BIAS},
+    {"norm2.weight", WIDTH, NO_SIZE, ALWAYS},
+    {"norm2.bias", WIDTH, NO_SIZE, NORM_BIAS},
+    {"mlp.gate.weight", HIDDEN, WIDTH, GATED},
+    {"mlp.gate.bias", HIDDEN, NO_SIZE, GATED_BIAS},
+    {"mlp.up.weight", HIDDEN, WIDTH, ALWAYS},
+    {"mlp.up.bias", HIDDEN, NO_SIZE, MLP_BIAS},
+    {"mlp.down.weight", WIDTH, HIDDEN, ALWAYS},
+    {"mlp.down.bias", WIDTH, NO_SIZE, MLP_BIAS},
+};
+#define OUTSIDE (sizeof outside / sizeof *outside)
+#define INSIDE (sizeof inside / sizeof *inside)
+
+/* Returns a size of a layer, or of the model outside its layers. */
+static int64_t size_of(const tsr_model_config *config, const tsr_model_layer *layer, size_name name)
+{
+    switch (name) {
+    case WIDTH:
+        return config->width;
+    case QUERIES:
+        return layer->heads * layer->head_dim;
+    case KEYS:
+        return layer->kv_heads * layer->head_dim;
+    case HEAD_DIM:
+        return layer->head_dim;
+    case HIDDEN:
+        return layer->hidden;
+    case VOCABULARY:
+        return config->vocabulary;
+    case CONTEXT:
+        return config->context;
+    case NO_SIZE:
+        break;
+    }
+    return 1;
+}
+
+static bool exists(const tsr_model_config *config, const tsr_model_layer *layer, condition only_if)
+{
+    switch (only_if) {
+    case NORM_BIAS:
+        return config->norm_bias;
+    case QKV_BIAS:
+        return layer->qkv_bias;
+    case OUTPUT_BIAS:
+        return layer->output_bias;
+    case MLP_BIAS:
+        return layer->mlp_bias;
+    case QK_NORM:
+        return layer->qk_norm;
+    case GATED:
+        return layer->gated;
+    case GATED_BIAS:
+        return layer->gated && layer->mlp_bias;
+    case LEARNED_POSITIONS:
+        return config->learned_positions;
+    case OWN_HEAD:
+        return !config->tied;
+    case ALWAYS:
+        break;
+    }
+    return true;
+}
+
+bool tsr__weights_parameter(const tsr_model_config *config, int number, int index,
+                            tsr__parameter *out)
+{
+    const tsr_model_layer *layer = tsr_model_config_layer(config, number);
+    const parameter *table = layer ? inside : outside;
+    const size_t count = layer ? INSIDE : OUTSIDE;
+    for (size_t i = 0; i < count; i++)
+        if (exists(config, layer, table[i].only_if) && index-- == 0) {
+            *out = (tsr__parameter){.ours = table[i].ours,
+                                    .ndim = table[i].columns == NO_SIZE ? 1 : 2,
+                                    .rows = size_of(config, layer, table[i].rows),
+                                    .columns = size_of(config, layer, table[i].columns)};
+            return true;
+        }
+    return false;
+}
+
+uint64_t tsr__weights_count(const tsr_model_config *config)
+{
+    uint64_t sum = 0;
+    tsr__parameter p;
+    for (int layer = -1; layer < config->layers; layer++)
+        for (int i = 0; tsr__weights_parameter(config, layer, i, &p); i++)
+            sum += (uint64_t)p.rows * (uint64_t)p.columns;
+    return sum;
+}
+
+/* Names -------------------------------------------------------------------------------------- */
+
+static const tsr__weight_name *name_of(const tsr__weights *w, int layer, const char *ours)
+{
+    return tsr__family_weight(w->family, layer >= 0, ours);
+}
+
+static void write_name(const tsr__weights *w, int layer, const char *ours,
+                       const tsr__weight_name *name, char text[NAME_SIZE])
+{
+    const char *ending = strrchr(ours, '.');
+    if (w->files->gguf && layer < 0)
+        snprintf(text, NAME_SIZE, "%s%s", name->gguf, ending);
+    else if (w->files->gguf)
+        snprintf(text, NAME_SIZE, "blk.%d.%s%s", layer, name->gguf, ending);
+    else if (layer < 0)
+        snprintf(text, NAME_SIZE, "%s%s%s", strcmp(name->ours, "head") == 0 ? "" : w->prefix,
+                 name->hf, ending);
+    else
+        snprintf(text, NAME_SIZE, "%s%s%d.%s%s", w->prefix, w->family->hf_block, layer, name->hf,
+                 ending);
+}
+
+static bool same_name(const tsr__weights *w, const tsr__weight_name *a, const tsr__weight_name *b)
+{
+    return a && strcmp(w->files->gguf ? a->gguf : a->hf, w->files->gguf ? b->gguf : b->hf) == 0;
+}
+
+/* Places ------------------------------------------------------------------------------------- */
+
+static const parameter *parameter_of(int layer, const char *ours)
+{
+    const parameter *table = layer < 0 ? outside : inside;
+    const size_t count = layer < 0 ? OUTSIDE : INSIDE;
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(table[i].ours, ours) == 0)
+            return &table[i];
+    return NULL;
+}
+
+static int ndim_of(int layer, const char *ours)
+{
+    return parameter_of(layer, ours)->columns == NO_SIZE ? 1 : 2;
+}
+
+/* If q, k and v have the same name, they are consecutive rows of one tensor. */
+static void place_rows(const tsr__weights *w, const tsr_model_layer *layer, const char *ours,
+                       const tsr__weight_name *name, tsr__weight *out)
+{
+    const bool is_q = strncmp(ours, "attention.q.", 12) == 0,
+               is_k = strncmp(ours, "attention.k.", 12) == 0,
+               is_v = strncmp(ours, "attention.v.", 12) == 0;
+    out->all_rows = out->rows;
+    if (!is_q && !is_k && !is_v)
+        return;
+    const int64_t queries = layer->heads * layer->head_dim,
+                  keys = layer->kv_heads * layer->head_dim;
+    if (same_name(w, name_of(w, 0, is_q ? "attention.k" : "attention.q"), name)) {
+        out->first_row = is_q ? 0 : is_k ? queries : queries + keys;
+        out->all_rows = queries + 2 * keys;
+    }
+    if (!is_v && w->files->gguf && w->family->gguf_interleaved)
+        out->interleaved_head = layer->head_dim;
+}
+
+/* Gives the shape of the tensor in the file that a place belongs to. */
+static void shape_of(const tsr__weight *place, int64_t shape[2])
+{
+    shape[0] = place->transposed ? place->columns : place->all_rows;
+    shape[1] = place->transposed ? place->all_rows : place->columns;
+}
+
+static tsr_status check_shape(const tsr__weights *w, const tsr__weight *place, int ndim)
+{
+    const tsr_shard_param *file = place->file;
+    int64_t needed[2];
+    shape_of(place, needed);
+    if (file->ndim != ndim || file->shape[0] != needed[0] ||
+        (ndim == 2 && file->shape[1] != needed[1]))
+        return tsr__fail(TSR_ERR_INVALID, "model: tensor %s is %s; the sizes in %s need %s",
+                         file->name, TSR__SHAPE(file->ndim, file->shape),
+                         w->files->gguf ? "the metadata" : "config.json", TSR__SHAPE(ndim, needed));
+    return tsr__elements_check(file);
+}
+
+tsr_status tsr__weight_place(const tsr__weights *w, int layer, const char *ours, tsr__weight *out,
+                             char text[TSR__WEIGHT_NAME])
+{
+    const parameter *p = parameter_of(layer, ours);
+    const tsr_model_layer *kind = tsr_model_config_layer(w->config, layer);
+    const tsr__weight_name *name = p ? name_of(w, layer, ours) : NULL;
+    TSR__REQUIRE(name, "model: architecture %s has no %s", w->family->name, ours);
+    *out = (tsr__weight){.rows = size_of(w->config, kind, p->rows),
+                         .columns = size_of(w->config, kind, p->columns),
+                         .transposed = w->transposed && layer >= 0 && p->columns != NO_SIZE};
+    write_name(w, layer, ours, name, text);
+    place_rows(w, kind, ours, name, out);
+    return TSR_OK;
+}
+
+tsr_status tsr__weight_find(const tsr__weights *w, int layer, const char *ours, tsr__weight *out)
+{
+    char text[NAME_SIZE];
+    tsr__weight place;
+    TSR__TRY(tsr__weight_place(w, layer, ours, &place, text));
+    place.file = tsr__model_files_find(w->files, text);
+    if (!place.file && w->config->tied && strcmp(ours, "embedding.weight") == 0) {
+        /* A file of a model with a tied head may have its only matrix under the head's name. */
+        char head[NAME_SIZE];
+        write_name(w, layer, "head.weight", name_of(w, layer, "head"), head);
+        place.file = tsr__model_files_find(w->files, head);
+    }
+    if (!place.file)
+        return tsr__fail(TSR_ERR_NOT_FOUND, "model: %s has no tensor %s", w->files->weights, text);
+    TSR__TRY(check_shape(w, &place, ndim_of(layer, ours)));
+    *out = place;
+    return TSR_OK;
+}
+
+tsr_status tsr__weight_of(const tsr__weights *w, int layer, const tsr_parameter *p,
+                          tsr__weight *out, tsr__weight_part *part)
+{
+    TSR__TRY(tsr__weight_find(w, layer, p->name, out));
+    *part = (tsr__weight_part){.rows = out->rows, .columns = out->columns};
+    if (p->shard_dim == 0) {
+        part->first_row = p->offset;
+        part->rows = p->length;
+    } else if (p->shard_dim == 1) {
+        part->first_column = p->offset;
+        part->columns = p->length;
+    }
+    return TSR_OK;
+}
+
+/* The arrangement of files ------------------------------------------------------------------- */
+
+/* Chooses the prefix of Hugging Face's names. The last norm shows it, because every file has one.
+ */
+static void find_prefix(tsr__weights *w)
+{
+    char text[NAME_SIZE];
+    w->prefix = w->family->hf_prefix;
+    if (w->files->gguf)
+        return;
+    w->prefix = "";
+    write_name(w, -1, "norm.weight", name_of(w, -1, "norm"), text);
+    if (!tsr__model_files_find(w->files, text))
+        w->prefix = w->family->hf_prefix; /* the prefix that error texts name */
+}
+
+/* Finds out whether matrices are [in, out]. Files that were not made by Transformers may have them
+ * as [out, in]; a matrix that is not square shows which. */
+static void find_arrangement(tsr__weights *w)
+{
+    char text[NAME_SIZE];
+    w->transposed = w->family->hf_transposed && !w->files->gguf;
+    if (!w->transposed)
+        return;
+    write_name(w, 0, "mlp.up.weight", name_of(w, 0, "mlp.up"), text);
+    const tsr_shard_param *up = tsr__model_files_find(w->files, text);
+    const int64_t hidden = w->config->kinds[0].hidden, width = w->config->width;
+    if (up && up->ndim == 2 && hidden != width && up->shape[0] == hidden && up->shape[1] == width)
+        w->transposed = false;
+}
+
+/* Calls `visit` for each parameter of the model. */
+static tsr_status each(const tsr__weights *w,
+                       tsr_status (*visit)(void *user, const tsr__weights *w, int layer,
+                                           const char *ours),
+                       void *user)
+{
+    tsr__parameter p;
+    for (int layer = -1; layer < w->config->layers; layer++)
+        for (int i = 0; tsr__weights_parameter(w->config, layer, i, &p); i++)
+            TSR__TRY(visit(user, w, layer, p.ours));
+    return TSR_OK;
+}
+
+static tsr_status check_one(void *user, const tsr__weights *w, int layer, const char *ours)
+{
+    tsr__weight place;
+    (void)user;
+    return tsr__weight_find(w, layer, ours, &place);
+}
+
+typedef struct expectation {
+    tsr_status (*add)(void *user, const char *name, int ndim, const int64_t *shape);
+    void *user;
+} expectation;
+
+static tsr_status expect_one(void *user, const tsr__weights *w, int layer, const char *ours)
+{
+    const expectation *to = user;
+    char text[NAME_SIZE];
+    tsr__weight place;
+    int64_t shape[2];
+    TSR__TRY(tsr__weight_place(w, layer, ours, &place, text));
+    if (place.first_row > 0) /* the parameter is in the tensor of q, which was added */
+        return TSR_OK;
+    shape_of(&place, shape);
+    return to->add(to->user, text, ndim_of(layer, ours), shape);
+}
+
+tsr_status tsr__weights_expected(const tsr__model_files *files, const tsr_model_config *config,
+                                 tsr_status (*add)(void *user, const char *name, int ndim,
+                                                   const int64_t *shape),
+                                 void *user)
+{
+    const tsr__family *a = tsr__family_by_name(config->architecture);
+    const tsr__weights w = {.files = files,
+                            .config = config,
+                            .family = a,
+                            .prefix = a->hf_prefix,
+                            .transposed = a->hf_transposed && !files->gguf};
+    return each(&w, expect_one, &(expectation){add, user});
+}
+
+tsr_status tsr__weights_init(const tsr__model_files *files, const tsr_model_config *config,
+                             tsr__weights *out)
+{
+    *out = (tsr__weights){
+        .files = files,
+        .config = config,
+        .family = tsr__family_by_name(config->architecture),
+    };
+    find_prefix(out);
+    find_arrangement(out);
+    return each(out, check_one, NULL);
+}

@@ -1,0 +1,157 @@
+/* Shorter forms of the functions of model.h that take an opened file: they take a path, or a
+ * configuration for random weights, and open and close the file themselves. */
+#ifndef TESTS_MODEL_OPEN_H
+#define TESTS_MODEL_OPEN_H
+
+#include <string.h>
+
+#include "base/error.h"
+#include "tessera/convert.h"
+#include "tessera/model.h"
+
+/* A configuration in which all layers are equal, except for the layers before `window_from`, which
+ * have no window. */
+typedef struct flat_config {
+    const char *architecture;
+    int layers;
+    int64_t width, heads, kv_heads, head_dim, hidden, vocabulary, context;
+    double norm_epsilon;
+    tsr_norm_kind norm;
+    bool norm_bias, qkv_bias, output_bias, mlp_bias, qk_norm, gated;
+    tsr_activation activation;
+    bool learned_positions;
+    tsr_rope_params rope;
+    int64_t window;
+    int window_from;
+    bool tied;
+    int32_t bos;
+    int end_count;
+    int32_t end[TSR_MODEL_MAX_END_TOKENS];
+} flat_config;
+
+static inline void flatten(const tsr_model_config *c, flat_config *out)
+{
+    const tsr_model_layer *last = tsr_model_config_layer(c, c->layers - 1);
+    memset(out, 0, sizeof *out);
+    *out = (flat_config){.architecture = c->architecture,
+                         .layers = c->layers,
+                         .width = c->width,
+                         .heads = last->heads,
+                         .kv_heads = last->kv_heads,
+                         .head_dim = last->head_dim,
+                         .hidden = last->hidden,
+                         .vocabulary = c->vocabulary,
+                         .context = c->context,
+                         .norm_epsilon = c->norm_epsilon,
+                         .norm = c->norm,
+                         .norm_bias = c->norm_bias,
+                         .qkv_bias = last->qkv_bias,
+                         .output_bias = last->output_bias,
+                         .mlp_bias = last->mlp_bias,
+                         .qk_norm = last->qk_norm,
+                         .gated = last->gated,
+                         .activation = last->activation,
+                         .learned_positions = c->learned_positions,
+                         .window = last->window,
+                         .tied = c->tied,
+                         .bos = c->bos,
+                         .end_count = c->end_count};
+    memcpy(out->end, c->end, sizeof out->end);
+    if (last->rope)
+        out->rope = *last->rope;
+    while (out->window > 0 && tsr_model_config_layer(c, out->window_from)->window == 0)
+        out->window_from++;
+}
+
+static inline tsr_status read_flat(const char *path, flat_config *out)
+{
+    tsr_model_file *file = NULL;
+    const tsr_status status = tsr_model_file_open(path, out ? &file : NULL);
+    if (status == TSR_OK)
+        flatten(tsr_model_file_config(file), out);
+    tsr_model_file_close(&file);
+    return status;
+}
+
+/* Opens a model from a file that has been opened with this status. All ranks get an error if one
+ * of them has no file. */
+static inline tsr_status open_from(tsr_status status, tsr_model_file **file,
+                                   const tsr_model_params *params, tsr_model **out)
+{
+    const tsr__error before = tsr__error_take();
+    const tsr_status opened = tsr_model_open(*file, params, out);
+    if (status != TSR_OK)
+        tsr__error_put_back(&before);
+    tsr_model_file_close(file);
+    return status != TSR_OK ? status : opened;
+}
+
+static inline tsr_status open_model(const char *path, const tsr_model_params *params,
+                                    tsr_model **out)
+{
+    tsr_model_file *file = NULL;
+    return open_from(tsr_model_file_open(path, &file), &file, params, out);
+}
+
+static inline tsr_status create_random(const flat_config *flat, tsr_dtype dtype, uint64_t seed,
+                                       const tsr_model_params *params, tsr_model **out)
+{
+    if (!flat)
+        return tsr_model_file_create_random(NULL, dtype, seed, &(tsr_model_file *){NULL});
+    tsr_rope_params rope = flat->rope;
+    rope.struct_size = sizeof rope;
+    const tsr_model_layer layer = {.heads = flat->heads,
+                                   .kv_heads = flat->kv_heads,
+                                   .head_dim = flat->head_dim,
+                                   .hidden = flat->hidden,
+                                   .window = flat->window,
+                                   .rope = flat->learned_positions ? NULL : &rope,
+                                   .qkv_bias = flat->qkv_bias,
+                                   .output_bias = flat->output_bias,
+                                   .mlp_bias = flat->mlp_bias,
+                                   .qk_norm = flat->qk_norm,
+                                   .gated = flat->gated,
+                                   .activation = flat->activation};
+    tsr_model_config config = {.architecture = flat->architecture,
+                               .layers = flat->layers,
+                               .width = flat->width,
+                               .vocabulary = flat->vocabulary,
+                               .context = flat->context,
+                               .norm_epsilon = flat->norm_epsilon,
+                               .norm = flat->norm,
+                               .norm_bias = flat->norm_bias,
+                               .learned_positions = flat->learned_positions,
+                               .tied = flat->tied,
+                               .bos = flat->bos,
+                               .end_count = flat->end_count,
+                               .kind_count = 1,
+                               .kinds = &layer};
+    tsr_model_file *file = NULL;
+    const tsr_status status = tsr_model_file_create_random(&config, dtype, seed, &file);
+    return open_from(status, &file, params, out);
+}
+
+static inline tsr_status plan_model(const char *path, const tsr_model_plan_params *params,
+                                    const uint64_t *memory_bytes, tsr_model_rank_plan *ranks,
+                                    tsr_model_fit *fit)
+{
+    tsr_model_file *file = NULL;
+    tsr_status status = tsr_model_file_open(path, &file);
+    if (status == TSR_OK)
+        status = tsr_model_plan(file, params, memory_bytes, ranks, fit);
+    tsr_model_file_close(&file);
+    return status;
+}
+
+static inline tsr_status convert_model(const char *source, const char *destination,
+                                       const tsr_convert_params *params, tsr_convert_stats *out)
+{
+    tsr_model_file *file = NULL;
+    tsr_status status = source ? tsr_model_file_open(source, &file) : TSR_OK;
+    if (status == TSR_OK)
+        status = tsr_model_convert(file, destination, params, out);
+    tsr_model_file_close(&file);
+    return status;
+}
+
+#endif
