@@ -5,45 +5,45 @@
 
 #include <stdint.h>
 
-static inline uint8_t *tsr__put_u16(uint8_t *at, uint16_t value)
+static inline uint8_t *tsr__put_u16(uint8_t *bytes, uint16_t value)
 {
-    at[0] = (uint8_t)value;
-    at[1] = (uint8_t)(value >> 8);
-    return at + 2;
+    bytes[0] = (uint8_t)value;
+    bytes[1] = (uint8_t)(value >> 8);
+    return bytes + 2;
 }
 
-static inline uint8_t *tsr__put_u32(uint8_t *at, uint32_t value)
+static inline uint8_t *tsr__put_u32(uint8_t *bytes, uint32_t value)
 {
     for (int i = 0; i < 4; i++)
-        at[i] = (uint8_t)(value >> (8 * i));
-    return at + 4;
+        bytes[i] = (uint8_t)(value >> (8 * i));
+    return bytes + 4;
 }
 
-static inline uint8_t *tsr__put_u64(uint8_t *at, uint64_t value)
+static inline uint8_t *tsr__put_u64(uint8_t *bytes, uint64_t value)
 {
     for (int i = 0; i < 8; i++)
-        at[i] = (uint8_t)(value >> (8 * i));
-    return at + 8;
+        bytes[i] = (uint8_t)(value >> (8 * i));
+    return bytes + 8;
 }
 
-static inline uint16_t tsr__get_u16(const uint8_t *at)
+static inline uint16_t tsr__get_u16(const uint8_t *bytes)
 {
-    return (uint16_t)(at[0] | at[1] << 8);
+    return (uint16_t)(bytes[0] | bytes[1] << 8);
 }
 
-static inline uint32_t tsr__get_u32(const uint8_t *at)
+static inline uint32_t tsr__get_u32(const uint8_t *bytes)
 {
     uint32_t value = 0;
     for (int i = 0; i < 4; i++)
-        value |= (uint32_t)at[i] << (8 * i);
+        value |= (uint32_t)bytes[i] << (8 * i);
     return value;
 }
 
-static inline uint64_t tsr__get_u64(const uint8_t *at)
+static inline uint64_t tsr__get_u64(const uint8_t *bytes)
 {
     uint64_t value = 0;
     for (int i = 0; i < 8; i++)
-        value |= (uint64_t)at[i] << (8 * i);
+        value |= (uint64_t)bytes[i] << (8 * i);
     return value;
 }
 

@@ -54,13 +54,13 @@ update_by_instruction(uint32_t state, const uint8_t *data, size_t size)
     return state;
 }
 
-static void choose(void)
+static void choose_update(void)
 {
     __builtin_cpu_init();
     update = __builtin_cpu_supports("sse4.2") ? update_by_instruction : update_by_tables;
 }
 #else
-static void choose(void)
+static void choose_update(void)
 {
     update = update_by_tables;
 }
@@ -80,7 +80,7 @@ static void fill_tables(void)
     powers[0] = UINT32_C(1) << 30;
     for (int i = 1; i < 67; i++)
         powers[i] = multiply(powers[i - 1], powers[i - 1]);
-    choose();
+    choose_update();
 }
 
 static void prepare(void)

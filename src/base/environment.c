@@ -21,7 +21,7 @@ bool tsr__env_switch(const char *name)
 
 /* Converts a decimal integer. The function checks that the text starts with a digit or a minus
  * sign, because strtoll would also accept leading spaces and a plus sign. */
-static bool parse(const char *text, int64_t *out)
+static bool parse_integer(const char *text, int64_t *out)
 {
     const char *digits = text + (text[0] == '-');
     if (digits[0] < '0' || digits[0] > '9')
@@ -40,7 +40,7 @@ tsr_status tsr__env_integer(const char *what, const char *name, int64_t low, int
 {
     const char *text = tsr__env_text(name);
     int64_t value = fallback;
-    if (text != NULL && (!parse(text, &value) || value < low || value > high))
+    if (text != NULL && (!parse_integer(text, &value) || value < low || value > high))
         return tsr__fail(TSR_ERR_INVALID,
                          "%s: %s is '%.80s', not an integer from %" PRId64 " to %" PRId64, what,
                          name, text, low, high);

@@ -50,7 +50,7 @@ static inline float tsr__f32_of_f16(uint16_t half)
 
 static inline uint16_t tsr__f16_of_f32(float value)
 {
-    const uint32_t all = tsr__bits_of_f32(value), magnitude = all & 0x7fffffffu;
+    const uint32_t pattern = tsr__bits_of_f32(value), magnitude = pattern & 0x7fffffffu;
     const uint32_t moved = magnitude - (112u << 23);
     uint32_t bits = (moved + 0xfffu + (moved >> 13 & 1u)) >> 13;
     /* If the result is a subnormal f16, add 0.5 to the magnitude. The last bit of the f32 sum has
@@ -60,7 +60,7 @@ static inline uint16_t tsr__f16_of_f32(float value)
     bits = magnitude < 0x38800000u ? small : bits;
     bits = magnitude >= 0x477ff000u ? 0x7c00u : bits; /* values from 65520 on become infinity */
     bits = magnitude > 0x7f800000u ? TSR__NAN_F16 : bits;
-    return (uint16_t)(bits | (all >> 16 & 0x8000u));
+    return (uint16_t)(bits | (pattern >> 16 & 0x8000u));
 }
 
 static inline float tsr__f32_of_bf16(uint16_t half)
@@ -70,9 +70,9 @@ static inline float tsr__f32_of_bf16(uint16_t half)
 
 static inline uint16_t tsr__bf16_of_f32(float value)
 {
-    const uint32_t all = tsr__bits_of_f32(value);
-    const uint32_t bits = (all + 0x7fffu + (all >> 16 & 1u)) >> 16;
-    return (uint16_t)((all & 0x7fffffffu) > 0x7f800000u ? all >> 16 | 0x40u : bits);
+    const uint32_t pattern = tsr__bits_of_f32(value);
+    const uint32_t bits = (pattern + 0x7fffu + (pattern >> 16 & 1u)) >> 16;
+    return (uint16_t)((pattern & 0x7fffffffu) > 0x7f800000u ? pattern >> 16 | 0x40u : bits);
 }
 
 #endif

@@ -28,12 +28,12 @@ typedef struct tsr__json {
  * name is an error. */
 #define TSR__JSON_TEXT (TSR__MAX_NAME + 1)
 
-/* Records the error "what: offset N: subject: …" and returns TSR_ERR_INVALID. `at` is the problem's
- * offset in the text; the function converts it to N, the offset in the file. */
-tsr_status tsr__json_fail(const tsr__json *json, size_t at, const char *format, ...)
+/* Records the error "what: offset N: subject: …" and returns TSR_ERR_INVALID. `offset` is the
+ * problem's offset in the text; the function converts it to N, the offset in the file. */
+tsr_status tsr__json_fail(const tsr__json *json, size_t offset, const char *format, ...)
     TSR__PRINTF(3, 4);
 /* Inserts "what: offset N: subject: " before the recorded error text and returns `status`. */
-tsr_status tsr__json_fail_context(const tsr__json *json, size_t at, tsr_status status);
+tsr_status tsr__json_fail_context(const tsr__json *json, size_t offset, tsr_status status);
 
 /* Skips spaces and returns the next character, which stays unread. Returns '\0' at the end of the
  * text. */

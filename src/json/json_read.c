@@ -14,22 +14,22 @@
 #define MAX_DEPTH 64
 #define MAX_DIGITS 64 /* the largest number of characters of a real number */
 
-tsr_status tsr__json_fail(const tsr__json *json, size_t at, const char *format, ...)
+tsr_status tsr__json_fail(const tsr__json *json, size_t offset, const char *format, ...)
 {
     char reason[768];
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(reason, sizeof reason, format, arguments);
     va_end(arguments);
-    return tsr__fail(TSR_ERR_INVALID, "%s: offset %" PRIu64 ": %s%s", json->what, json->base + at,
-                     json->subject.text, reason);
+    return tsr__fail(TSR_ERR_INVALID, "%s: offset %" PRIu64 ": %s%s", json->what,
+                     json->base + offset, json->subject.text, reason);
 }
 
-tsr_status tsr__json_fail_context(const tsr__json *json, size_t at, tsr_status status)
+tsr_status tsr__json_fail_context(const tsr__json *json, size_t offset, tsr_status status)
 {
     char reason[768];
     snprintf(reason, sizeof reason, "%s", tsr_last_error());
-    (void)tsr__json_fail(json, at, "%s", reason);
+    (void)tsr__json_fail(json, offset, "%s", reason);
     return status;
 }
 
@@ -115,7 +115,7 @@ typedef struct buffer {
     size_t used, size;
 } buffer;
 
-static bool put(buffer *to, unsigned byte)
+static bool put_byte(buffer *to, unsigned byte)
 {
     if (to->text == NULL)
         return true;
@@ -128,18 +128,18 @@ static bool put(buffer *to, unsigned byte)
 static bool put_character(buffer *to, unsigned long character)
 {
     if (character < 0x80)
-        return put(to, (unsigned)character);
+        return put_byte(to, (unsigned)character);
     if (character < 0x800)
-        return put(to, (unsigned)(0xc0 | character >> 6)) &&
-               put(to, (unsigned)(0x80 | (character & 0x3f)));
+        return put_byte(to, (unsigned)(0xc0 | character >> 6)) &&
+               put_byte(to, (unsigned)(0x80 | (character & 0x3f)));
     if (character < 0x10000)
-        return put(to, (unsigned)(0xe0 | character >> 12)) &&
-               put(to, (unsigned)(0x80 | (character >> 6 & 0x3f))) &&
-               put(to, (unsigned)(0x80 | (character & 0x3f)));
-    return put(to, (unsigned)(0xf0 | character >> 18)) &&
-           put(to, (unsigned)(0x80 | (character >> 12 & 0x3f))) &&
-           put(to, (unsigned)(0x80 | (character >> 6 & 0x3f))) &&
-           put(to, (unsigned)(0x80 | (character & 0x3f)));
+        return put_byte(to, (unsigned)(0xe0 | character >> 12)) &&
+               put_byte(to, (unsigned)(0x80 | (character >> 6 & 0x3f))) &&
+               put_byte(to, (unsigned)(0x80 | (character & 0x3f)));
+    return put_byte(to, (unsigned)(0xf0 | character >> 18)) &&
+           put_byte(to, (unsigned)(0x80 | (character >> 12 & 0x3f))) &&
+           put_byte(to, (unsigned)(0x80 | (character >> 6 & 0x3f))) &&
+           put_byte(to, (unsigned)(0x80 | (character & 0x3f)));
 }
 
 /* Reads four hexadecimal digits. Returns false if there are not four. */
@@ -216,7 +216,7 @@ static tsr_status read_string(tsr__json *json, buffer *to)
             fits = put_character(to, character);
         } else {
             json->at++;
-            fits = put(to, byte);
+            fits = put_byte(to, byte);
         }
         if (!fits)
             return tsr__json_fail(json, start, "a string of more than %zu bytes", to->size - 1);
@@ -234,11 +234,11 @@ tsr_status tsr__json_string(tsr__json *json, size_t size, char *text)
 
 /* Numbers -------------------------------------------------------------------------------------- */
 
-static size_t digits_at(const tsr__json *json, size_t at)
+static size_t digits_at(const tsr__json *json, size_t offset)
 {
     size_t count = 0;
-    while (at + count < json->size && json->text[at + count] >= '0' &&
-           json->text[at + count] <= '9')
+    while (offset + count < json->size && json->text[offset + count] >= '0' &&
+           json->text[offset + count] <= '9')
         count++;
     return count;
 }
@@ -247,31 +247,31 @@ static size_t digits_at(const tsr__json *json, size_t at)
  * number. Sets *whole to whether the number has no minus sign, no fraction and no exponent. */
 static size_t number_end(const tsr__json *json, bool *whole)
 {
-    size_t at = json->at;
-    bool negative = at < json->size && json->text[at] == '-';
-    at += negative;
-    size_t digits = digits_at(json, at);
-    if (digits == 0 || (digits > 1 && json->text[at] == '0'))
+    size_t offset = json->at;
+    bool negative = offset < json->size && json->text[offset] == '-';
+    offset += negative;
+    size_t digits = digits_at(json, offset);
+    if (digits == 0 || (digits > 1 && json->text[offset] == '0'))
         return 0;
-    at += digits;
+    offset += digits;
     *whole = !negative;
-    if (at < json->size && json->text[at] == '.') {
-        digits = digits_at(json, at + 1);
+    if (offset < json->size && json->text[offset] == '.') {
+        digits = digits_at(json, offset + 1);
         if (digits == 0)
             return 0;
-        at += 1 + digits;
+        offset += 1 + digits;
         *whole = false;
     }
-    if (at < json->size && (json->text[at] == 'e' || json->text[at] == 'E')) {
-        at++;
-        at += at < json->size && (json->text[at] == '-' || json->text[at] == '+');
-        digits = digits_at(json, at);
+    if (offset < json->size && (json->text[offset] == 'e' || json->text[offset] == 'E')) {
+        offset++;
+        offset += offset < json->size && (json->text[offset] == '-' || json->text[offset] == '+');
+        digits = digits_at(json, offset);
         if (digits == 0)
             return 0;
-        at += digits;
+        offset += digits;
         *whole = false;
     }
-    return at;
+    return offset;
 }
 
 static bool parse_digits(const char *text, size_t length, uint64_t *out)

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void put(tsr__json_writer *writer, const char *text, size_t length)
+static void write_text(tsr__json_writer *writer, const char *text, size_t length)
 {
     if (writer->text != NULL)
         memcpy(writer->text + writer->length, text, length);
@@ -23,17 +23,17 @@ void tsr__json_print(tsr__json_writer *writer, const char *format, ...)
     va_start(arguments, format);
     int length = vsnprintf(line, sizeof line, format, arguments);
     va_end(arguments);
-    put(writer, line, (size_t)length);
+    write_text(writer, line, (size_t)length);
 }
 
 void tsr__json_print_string(tsr__json_writer *writer, const char *text)
 {
-    put(writer, "\"", 1);
+    write_text(writer, "\"", 1);
     for (size_t plain; *text != '\0'; text += plain) {
         plain = 0;
         while ((unsigned char)text[plain] >= ' ' && text[plain] != '"' && text[plain] != '\\')
             plain++;
-        put(writer, text, plain);
+        write_text(writer, text, plain);
         if (text[plain] == '\0')
             break;
         if ((unsigned char)text[plain] < ' ')
@@ -42,7 +42,7 @@ void tsr__json_print_string(tsr__json_writer *writer, const char *text)
             tsr__json_print(writer, "\\%c", text[plain]);
         plain++;
     }
-    put(writer, "\"", 1);
+    write_text(writer, "\"", 1);
 }
 
 void tsr__json_print_u64(tsr__json_writer *writer, uint64_t value)
@@ -69,6 +69,6 @@ void tsr__json_print_real(tsr__json_writer *writer, double value)
         bool usual = strchr("0123456789e+-", text[i]) != NULL;
         bool point = !usual && (i == 0 || strchr("0123456789", text[i - 1]) != NULL);
         if (usual || point)
-            put(writer, usual ? &text[i] : ".", 1);
+            write_text(writer, usual ? &text[i] : ".", 1);
     }
 }

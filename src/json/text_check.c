@@ -11,20 +11,20 @@
 static bool take_character(const unsigned char **text, const unsigned char *end, uint32_t *out)
 {
     static const uint32_t smallest[] = {0, 0x80, 0x800, 0x10000};
-    const unsigned char *at = *text;
-    uint32_t character = *at;
-    int more = *at >= 0xf0 ? 3 : *at >= 0xe0 ? 2 : *at >= 0xc0 ? 1 : 0;
-    if ((more == 0 && *at >= 0x80) || *at >= 0xf8 || end - at <= more)
+    const unsigned char *byte = *text;
+    uint32_t character = *byte;
+    int more = *byte >= 0xf0 ? 3 : *byte >= 0xe0 ? 2 : *byte >= 0xc0 ? 1 : 0;
+    if ((more == 0 && *byte >= 0x80) || *byte >= 0xf8 || end - byte <= more)
         return false;
     if (more > 0)
-        character = *at & (0x3fu >> more);
-    at++;
-    for (int i = 0; i < more; i++, at++) {
-        if ((*at & 0xc0) != 0x80)
+        character = *byte & (0x3fu >> more);
+    byte++;
+    for (int i = 0; i < more; i++, byte++) {
+        if ((*byte & 0xc0) != 0x80)
             return false;
-        character = character << 6 | (*at & 0x3f);
+        character = character << 6 | (*byte & 0x3f);
     }
-    *text = at;
+    *text = byte;
     *out = character;
     return character >= smallest[more] && character <= 0x10ffff &&
            !(character >= 0xd800 && character < 0xe000);
@@ -32,24 +32,24 @@ static bool take_character(const unsigned char **text, const unsigned char *end,
 
 const char *tsr__text_problem(const char *text, size_t length)
 {
-    const unsigned char *at = (const unsigned char *)text, *end = at + length;
+    const unsigned char *byte = (const unsigned char *)text, *end = byte + length;
     uint32_t character;
-    while (at < end)
-        if (!take_character(&at, end, &character))
+    while (byte < end)
+        if (!take_character(&byte, end, &character))
             return "is not UTF-8";
     return NULL;
 }
 
 const char *tsr__name_problem(const char *text, size_t length)
 {
-    const unsigned char *at = (const unsigned char *)text, *end = at + length;
+    const unsigned char *byte = (const unsigned char *)text, *end = byte + length;
     uint32_t character;
     if (length == 0)
         return "is empty";
     if (length > TSR__MAX_NAME)
         return "is too long";
-    while (at < end) {
-        if (!take_character(&at, end, &character))
+    while (byte < end) {
+        if (!take_character(&byte, end, &character))
             return "is not UTF-8";
         if (character < 0x20 || (character >= 0x7f && character < 0xa0))
             return "has a control character";

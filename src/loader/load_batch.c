@@ -16,8 +16,8 @@ void tsr__loader_copy_text(char out[TSR__REASON_BYTES], const char *text)
     out[size] = '\0';
 }
 
-static tsr__slot_state fail(tsr__slot *slot, tsr__loader_trouble trouble, tsr_status status,
-                            const char *reason)
+static tsr__slot_state fail_slot(tsr__slot *slot, tsr__loader_trouble trouble, tsr_status status,
+                                 const char *reason)
 {
     slot->trouble = trouble;
     slot->status = status;
@@ -51,7 +51,7 @@ static tsr_status load_items(const tsr_loader_params *params, tsr_loader_work *w
     return TSR_OK;
 }
 
-static tsr__slot_state load(tsr__worker *worker, tsr__slot *slot)
+static tsr__slot_state load_with_caller(tsr__worker *worker, tsr__slot *slot)
 {
     const tsr_loader *loader = worker->loader;
     const tsr_loader_params *params = &loader->params;
@@ -80,15 +80,15 @@ static tsr__slot_state load(tsr__worker *worker, tsr__slot *slot)
         slot->place = status != TSR_OK ? work.place : 0;
     }
     if (status != TSR_OK && slot->place >= slot->count)
-        return fail(slot, TSR__TROUBLE_PLACE, status, work.reason);
+        return fail_slot(slot, TSR__TROUBLE_PLACE, status, work.reason);
     if (status != TSR_OK)
-        return fail(slot, TSR__TROUBLE_LOAD, status, work.reason);
+        return fail_slot(slot, TSR__TROUBLE_LOAD, status, work.reason);
     if (slot->size_bytes > loader->capacity_bytes)
-        return fail(slot, TSR__TROUBLE_SIZE, TSR_ERR_INVALID, "");
+        return fail_slot(slot, TSR__TROUBLE_SIZE, TSR_ERR_INVALID, "");
     return TSR__SLOT_LOADED;
 }
 
-static tsr__slot_state begin(tsr__worker *worker, tsr__slot *slot)
+static tsr__slot_state init_worker(tsr__worker *worker, tsr__slot *slot)
 {
     const tsr_loader_params *params = &worker->loader->params;
     if (!worker->ready && params->worker_init != NULL) {
@@ -96,11 +96,11 @@ static tsr__slot_state begin(tsr__worker *worker, tsr__slot *slot)
         tsr_status status = params->worker_init(params->user, &worker->self);
         if (status != TSR_OK) {
             slot->place = 0;
-            return fail(slot, TSR__TROUBLE_INIT, status, worker->self.reason);
+            return fail_slot(slot, TSR__TROUBLE_INIT, status, worker->self.reason);
         }
     }
     worker->ready = true;
-    return load(worker, slot);
+    return load_with_caller(worker, slot);
 }
 
 /* The loader whose functions this thread is running, or NULL. */
@@ -118,7 +118,7 @@ tsr__slot_state tsr__loader_run(tsr__worker *worker, tsr__slot *slot)
      * Restore the old text afterwards, because a successful call must not change it. */
     const tsr__error before = tsr__error_take();
     running = worker->loader;
-    tsr__slot_state state = begin(worker, slot);
+    tsr__slot_state state = init_worker(worker, slot);
     running = outer;
     tsr__error_put_back(&before);
     return state;

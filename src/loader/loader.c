@@ -97,21 +97,21 @@ static tsr_status make_batches(tsr_loader *loader)
         loader->batches = tsr__sampler_retain(params->batch_sampler);
         return TSR_OK;
     }
-    tsr_sampler *own = NULL;
+    tsr_sampler *indices = NULL;
     if (params->sampler == NULL)
-        TSR__TRY(tsr__loader_make_sampler(params, &own));
+        TSR__TRY(tsr__loader_make_sampler(params, &indices));
     tsr_sampler_batch_params batch = {
         .struct_size = sizeof batch,
-        .base = params->sampler != NULL ? params->sampler : own,
+        .base = params->sampler != NULL ? params->sampler : indices,
         .batch_size = params->batch_size == 0 ? 1 : params->batch_size,
         .drop_last = params->drop_last,
     };
     tsr_status status = tsr_sampler_create_batch(&batch, &loader->batches);
-    tsr_sampler_destroy(&own);
+    tsr_sampler_destroy(&indices);
     return status;
 }
 
-static tsr_status make(tsr_loader *loader, uint64_t batch_max)
+static tsr_status init_loader(tsr_loader *loader, uint64_t batch_max)
 {
     TSR__TRY(make_workers(loader));
     TSR__TRY(make_slots(loader, batch_max));
@@ -130,7 +130,7 @@ tsr_status tsr_loader_create(const tsr_loader_params *params, tsr_loader **out)
     if (loader == NULL)
         return TSR_ERR_NO_MEMORY;
     loader->params = *params;
-    tsr_status status = make(loader, batch_max);
+    tsr_status status = init_loader(loader, batch_max);
     if (status != TSR_OK) {
         tsr_loader_destroy(&loader);
         return status;

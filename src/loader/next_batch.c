@@ -24,7 +24,7 @@ static tsr__slot_state check_indices(const tsr_loader *loader, tsr__slot *slot)
 /* Reads batch number `tail` from the sampler and queues it, unless the epoch ends or the sampler
  * fails. A failure is reported only when the caller asks for this batch. Until then, the caller's
  * last error must not change. */
-static void draw(tsr_loader *loader)
+static void queue_next_batch(tsr_loader *loader)
 {
     const tsr__error before = tsr__error_take();
     tsr__slot *slot = tsr__slot_of(loader, loader->tail);
@@ -55,7 +55,7 @@ static void draw_ahead(tsr_loader *loader)
     while (!loader->ended && loader->sampler_status == TSR_OK &&
            loader->tail - loader->head < tsr__loader_ahead(loader) &&
            !tsr__loader_busy(loader, tsr__slot_of(loader, loader->tail)))
-        draw(loader);
+        queue_next_batch(loader);
 }
 
 static tsr_status tell_sampler(tsr_loader *loader)
@@ -109,7 +109,7 @@ static tsr_status tell(tsr_loader *loader, const tsr__slot *slot)
                      slot->indices[slot->place], params->n - 1);
 }
 
-static void give(const tsr__slot *slot, tsr_loader_batch *batch)
+static void describe_batch(const tsr__slot *slot, tsr_loader_batch *batch)
 {
     *batch = (tsr_loader_batch){
         .batch = slot->batch,
@@ -173,7 +173,7 @@ tsr_status tsr_loader_next(tsr_loader *loader, tsr_loader_batch *batch, bool *go
     }
     if (state == TSR__SLOT_FAILED)
         return tell(loader, slot);
-    give(slot, batch);
+    describe_batch(slot, batch);
     *got = true;
     tsr__loader_take(loader);
     if (loader->params.workers > 0)

@@ -55,7 +55,7 @@ static int injected(const char *what)
 }
 
 /* Converts `error`, an errno or 0, to a status. */
-static tsr_status check(int error, const char *what)
+static tsr_status status_of_errno(int error, const char *what)
 {
     char text[128];
     if (error == 0)
@@ -70,7 +70,7 @@ static tsr_status make_lock(pthread_mutex_t *out)
     int error = injected("pthread_mutex_init");
     if (error == 0)
         error = pthread_mutex_init(out, NULL);
-    return check(error, "loader: pthread_mutex_init");
+    return status_of_errno(error, "loader: pthread_mutex_init");
 }
 
 /* Creates a condition variable whose timeouts use the monotonic clock, because changes of the
@@ -87,7 +87,7 @@ static tsr_status make_condition(pthread_cond_t *out)
             error = pthread_cond_init(out, &attributes);
         pthread_condattr_destroy(&attributes);
     }
-    return check(error, "loader: pthread_cond_init");
+    return status_of_errno(error, "loader: pthread_cond_init");
 }
 
 static tsr_status start_thread(tsr__worker *worker)
@@ -98,7 +98,7 @@ static tsr_status start_thread(tsr__worker *worker)
     int error = injected("pthread_create");
     if (error == 0)
         error = pthread_create(&worker->thread, NULL, work, worker);
-    return check(error, what);
+    return status_of_errno(error, what);
 }
 
 /* Gives the set of signals that worker threads block: all signals except those that an instruction

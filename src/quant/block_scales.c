@@ -10,14 +10,14 @@ static unsigned groups_of(const tsr__quant_format *format)
     return (unsigned)format->format.block_count / format->sub;
 }
 
-static float read_f16(const uint8_t *at)
+static float read_f16(const uint8_t *bytes)
 {
-    return tsr__f32_of_f16(tsr__get_u16(at));
+    return tsr__f32_of_f16(tsr__get_u16(bytes));
 }
 
-static void write_f16(uint8_t *at, float value)
+static void write_f16(uint8_t *bytes, float value)
 {
-    tsr__put_u16(at, tsr__f16_of_f32(value));
+    tsr__put_u16(bytes, tsr__f16_of_f32(value));
 }
 
 int tsr__quant_nearest(float x)
@@ -201,10 +201,10 @@ static void write_signed(const tsr__quant_format *format, const tsr__quant_group
 {
     const unsigned count = groups_of(format);
     uint8_t *scales = block + format->scales_offset;
-    const float far = farthest(groups->scale, count);
-    if (far == 0)
+    const float farthest_scale = farthest(groups->scale, count);
+    if (farthest_scale == 0)
         return;
-    const float inverse = (float)low / far;
+    const float inverse = (float)low / farthest_scale;
 
     for (unsigned g = 0; g < count; g++) {
         const int s = clamp(tsr__quant_nearest(inverse * groups->scale[g]), low, -low - 1);

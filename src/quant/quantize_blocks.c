@@ -29,11 +29,11 @@ static void quantize_simple(const tsr__quant_format *format, const float *x, uin
 {
     const int count = format->format.block_count,
               top = (1 << (format->low.bits + format->high.bits)) - 1;
-    float low = x[0], high = x[0], far = 0;
+    float low = x[0], high = x[0], largest = 0;
     for (int i = 0; i < count; i++) {
         low = x[i] < low ? x[i] : low;
         high = x[i] > high ? x[i] : high;
-        far = fabsf(x[i]) > fabsf(far) ? x[i] : far;
+        largest = fabsf(x[i]) > fabsf(largest) ? x[i] : largest;
     }
 
     tsr__quant_groups groups = {{0}, {0}};
@@ -42,9 +42,9 @@ static void quantize_simple(const tsr__quant_format *format, const float *x, uin
         scale = (high - low) / (float)top;
         groups.min[0] = low;
     } else if (format->code == TSR__QUANT_SIGNED) {
-        scale = fabsf(far) / 127;
+        scale = fabsf(largest) / 127;
     } else {
-        scale = far / -bias;
+        scale = largest / -bias;
     }
     groups.scale[0] = scale;
     tsr__quant_write_groups(format, &groups, block);
@@ -80,13 +80,13 @@ static void quantize_e8m0(const tsr__quant_format *format, const float *x, uint8
 {
     const int count = format->format.block_count;
     tsr__quant_groups groups;
-    float far = 0;
+    float largest = 0;
     for (int i = 0; i < count; i++)
-        far = fabsf(x[i]) > far ? fabsf(x[i]) : far;
+        largest = fabsf(x[i]) > largest ? fabsf(x[i]) : largest;
     /* The largest value of the code book stands for 6 = 1.5·2^2, hence the 2. If all magnitudes are
      * below 2^-125, the exponent would be negative and wraps around to a large one, so that all
      * levels become 0. */
-    const int exponent = far > 0 ? (int)floorf(log2f(far)) - 2 + 127 : 0;
+    const int exponent = largest > 0 ? (int)floorf(log2f(largest)) - 2 + 127 : 0;
     block[format->scales_offset] = (uint8_t)exponent;
     tsr__quant_read_groups(format, block, &groups);
     for (int i = 0; i < count; i++)
@@ -160,9 +160,9 @@ static void quantize_groups(const tsr__quant_format *format, const float *x, uin
 
 /* Blocks --------------------------------------------------------------------------------------- */
 
-static bool f16_is_finite(const uint8_t *at)
+static bool f16_is_finite(const uint8_t *bytes)
 {
-    return (tsr__get_u16(at) & 0x7c00) != 0x7c00;
+    return (tsr__get_u16(bytes) & 0x7c00) != 0x7c00;
 }
 
 /* Quantises one block of finite elements. Returns false if its scale does not fit f16. */

@@ -150,19 +150,19 @@ static void make_unsigned(int count, int half, const int8_t *from, uint8_t *leve
 float tsr__quant_search_scales(int count, int half, const float *x, uint8_t *levels)
 {
     int8_t chosen[TSR__QUANT_MAX_GROUP], tried[TSR__QUANT_MAX_GROUP];
-    const float far = farthest(count, x);
-    if (fabsf(far) < NEGLIGIBLE) {
+    const float largest = farthest(count, x);
+    if (fabsf(largest) < NEGLIGIBLE) {
         memset(levels, 0, (size_t)count);
         return 0;
     }
 
-    fitted sums = choose_signed(count, half, x, (float)-half / far, chosen);
+    fitted sums = choose_signed(count, half, x, (float)-half / largest, chosen);
     float scale = sums.ll != 0 ? sums.lx / sums.ll : 0;
     float best = scale * sums.lx;
     for (int step = -9; step <= 9; step++) {
         if (step == 0)
             continue;
-        sums = choose_signed(count, half, x, -((float)half + 0.1f * (float)step) / far, tried);
+        sums = choose_signed(count, half, x, -((float)half + 0.1f * (float)step) / largest, tried);
         if (sums.ll > 0 && sums.lx * sums.lx > best * sums.ll) {
             memcpy(chosen, tried, (size_t)count);
             scale = sums.lx / sums.ll;
@@ -197,13 +197,13 @@ static bool improve(int half, float x, int8_t *level, fitted *sums)
 float tsr__quant_search_levels(int count, int half, const float *x, uint8_t *levels)
 {
     int8_t chosen[TSR__QUANT_MAX_GROUP];
-    const float far = farthest(count, x);
-    if (fabsf(far) < NEGLIGIBLE) {
+    const float largest = farthest(count, x);
+    if (fabsf(largest) < NEGLIGIBLE) {
         memset(levels, 0, (size_t)count);
         return 0;
     }
 
-    fitted sums = choose_signed(count, half, x, (float)-half / far, chosen);
+    fitted sums = choose_signed(count, half, x, (float)-half / largest, chosen);
     bool changed = true;
     for (int pass = 0; pass < 5 && changed; pass++) {
         changed = false;

@@ -13,7 +13,7 @@ void tsr_philox_init(uint64_t seed, uint64_t stream, tsr_philox *out)
     *out = (tsr_philox){.seed = seed, .stream = stream, .block = UINT64_MAX};
 }
 
-static void fill(tsr_philox *rng, uint64_t block)
+static void compute_block(tsr_philox *rng, uint64_t block)
 {
     const uint32_t counter[4] = {(uint32_t)block, (uint32_t)(block >> 32), (uint32_t)rng->stream,
                                  (uint32_t)(rng->stream >> 32)};
@@ -26,7 +26,7 @@ uint32_t tsr_philox_next_u32(tsr_philox *rng)
 {
     uint64_t position = rng->position++;
     if (position / 4 != rng->block)
-        fill(rng, position / 4);
+        compute_block(rng, position / 4);
     return rng->words[position % 4];
 }
 

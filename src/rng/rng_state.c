@@ -88,65 +88,65 @@ tsr_status tsr_rng_save(const tsr_rng *rng, size_t capacity_bytes, void *data, s
     TSR__REQUIRE(problem == NULL, "rng: the %s generator is damaged: %s",
                  tsr_rng_kind_name(rng->kind), problem);
 
-    uint8_t *at = data;
-    memcpy(at, magic, sizeof magic);
-    at = tsr__put_u16(at + 4, VERSION);
-    at = tsr__put_u16(at, (uint16_t)rng->kind);
+    uint8_t *position = data;
+    memcpy(position, magic, sizeof magic);
+    position = tsr__put_u16(position + 4, VERSION);
+    position = tsr__put_u16(position, (uint16_t)rng->kind);
     switch (rng->kind) {
     case TSR_RNG_PHILOX:
-        at = tsr__put_u64(at, rng->as.philox.seed);
-        at = tsr__put_u64(at, rng->as.philox.stream);
-        at = tsr__put_u64(at, rng->as.philox.position);
+        position = tsr__put_u64(position, rng->as.philox.seed);
+        position = tsr__put_u64(position, rng->as.philox.stream);
+        position = tsr__put_u64(position, rng->as.philox.position);
         break;
     case TSR_RNG_MT19937:
         for (int i = 0; i < TSR__MT19937_WORDS; i++)
-            at = tsr__put_u32(at, rng->as.mt19937.words[i]);
-        at = tsr__put_u32(at, rng->as.mt19937.next);
+            position = tsr__put_u32(position, rng->as.mt19937.words[i]);
+        position = tsr__put_u32(position, rng->as.mt19937.next);
         break;
     case TSR_RNG_DOTNET:
         for (int i = 1; i <= DOTNET_LAST; i++)
-            at = tsr__put_u32(at, (uint32_t)rng->as.dotnet.table[i]);
-        at = tsr__put_u32(at, (uint32_t)rng->as.dotnet.next);
+            position = tsr__put_u32(position, (uint32_t)rng->as.dotnet.table[i]);
+        position = tsr__put_u32(position, (uint32_t)rng->as.dotnet.next);
         break;
     case TSR_RNG_THREEFRY:
-        at = tsr__put_u32(at, rng->as.threefry.key.words[0]);
-        at = tsr__put_u32(at, rng->as.threefry.key.words[1]);
-        at = tsr__put_u64(at, rng->as.threefry.position);
+        position = tsr__put_u32(position, rng->as.threefry.key.words[0]);
+        position = tsr__put_u32(position, rng->as.threefry.key.words[1]);
+        position = tsr__put_u64(position, rng->as.threefry.position);
         break;
     }
-    (void)tsr__put_u64(at, tsr__hash(TSR__HASH_START, data, HEADER_BYTES + state));
+    (void)tsr__put_u64(position, tsr__hash(TSR__HASH_START, data, HEADER_BYTES + state));
     *size_bytes = total;
     return TSR_OK;
 }
 
-/* Reads the state of a generator of the kind rng->kind. The caller has checked that `at` has as
- * many bytes as this kind needs. */
-static void read_state(const uint8_t *at, tsr_rng *rng)
+/* Reads the state of a generator of the kind rng->kind. The caller has checked that `position` has
+ * as many bytes as this kind needs. */
+static void read_state(const uint8_t *position, tsr_rng *rng)
 {
     switch (rng->kind) {
     case TSR_RNG_PHILOX:
-        tsr_philox_init(tsr__get_u64(at), tsr__get_u64(at + 8), &rng->as.philox);
-        rng->as.philox.position = tsr__get_u64(at + 16);
+        tsr_philox_init(tsr__get_u64(position), tsr__get_u64(position + 8), &rng->as.philox);
+        rng->as.philox.position = tsr__get_u64(position + 16);
         break;
     case TSR_RNG_MT19937:
-        for (int i = 0; i < TSR__MT19937_WORDS; i++, at += 4)
-            rng->as.mt19937.words[i] = tsr__get_u32(at);
-        rng->as.mt19937.next = tsr__get_u32(at);
+        for (int i = 0; i < TSR__MT19937_WORDS; i++, position += 4)
+            rng->as.mt19937.words[i] = tsr__get_u32(position);
+        rng->as.mt19937.next = tsr__get_u32(position);
         break;
     case TSR_RNG_DOTNET:
         rng->as.dotnet.table[0] = 0;
-        for (int i = 1; i <= DOTNET_LAST; i++, at += 4)
-            rng->as.dotnet.table[i] = tsr__as_i32(tsr__get_u32(at));
-        rng->as.dotnet.next = tsr__as_i32(tsr__get_u32(at));
+        for (int i = 1; i <= DOTNET_LAST; i++, position += 4)
+            rng->as.dotnet.table[i] = tsr__as_i32(tsr__get_u32(position));
+        rng->as.dotnet.next = tsr__as_i32(tsr__get_u32(position));
         /* Do not compute the other index from an index that is out of range, because the sum might
          * overflow. */
         if (rng->as.dotnet.next >= 0 && rng->as.dotnet.next <= DOTNET_LAST)
             rng->as.dotnet.other = dotnet_other(rng->as.dotnet.next);
         break;
     case TSR_RNG_THREEFRY:
-        tsr_threefry_init((tsr_threefry_key){{tsr__get_u32(at), tsr__get_u32(at + 4)}},
+        tsr_threefry_init((tsr_threefry_key){{tsr__get_u32(position), tsr__get_u32(position + 4)}},
                           &rng->as.threefry);
-        rng->as.threefry.position = tsr__get_u64(at + 8);
+        rng->as.threefry.position = tsr__get_u64(position + 8);
         break;
     }
 }

@@ -75,7 +75,7 @@ tsr__state_reader tsr__state_body(const uint8_t *bytes, size_t size_bytes);
 /* Reads a signed number, which is stored in zigzag form. */
 tsr_status tsr__state_get_signed(tsr__state_reader *reader, int64_t *value);
 
-struct tsr__passes;
+struct tsr__epoch_generator;
 
 /* The functions that a kind of sampler implements. A sampler's position is the number of the next
  * item; the callers of these functions update it. When `fill` is called, `mask` is NULL or all 1.
@@ -109,7 +109,7 @@ typedef struct tsr__sampler_class {
                        uint64_t *resumed);
     /* For tests. If the epochs draw from one generator one after the other, returns this generator.
      * NULL if there is no such generator. */
-    const struct tsr__passes *(*passes)(const tsr_sampler *sampler);
+    const struct tsr__epoch_generator *(*epoch_generator)(const tsr_sampler *sampler);
     /* Frees what the sampler owns, but not the sampler itself. It is also called for a sampler
      * whose creation has failed before its end. NULL if there is nothing to free. */
     void (*finish)(tsr_sampler *sampler);

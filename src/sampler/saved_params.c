@@ -107,15 +107,15 @@ static tsr_status inner_differs(const tsr__state_reader *reader, const tsr_sampl
         return TSR__STATE_FAIL(reader,
                                "the state's %s sampler wraps a %s sampler, this one wraps none",
                                kind, tsr__sampler_kind_name(inner));
-    const char *own = tsr__sampler_kind_name(sampler->inner->class_->kind);
+    const char *own_kind = tsr__sampler_kind_name(sampler->inner->class_->kind);
     if (inner == NO_SAMPLER)
         return TSR__STATE_FAIL(reader,
                                "the state's %s sampler wraps no sampler, this one wraps a %s "
                                "sampler",
-                               kind, own);
+                               kind, own_kind);
     return TSR__STATE_FAIL(reader,
                            "the state's %s sampler wraps a %s sampler, this one a %s sampler", kind,
-                           tsr__sampler_kind_name(inner), own);
+                           tsr__sampler_kind_name(inner), own_kind);
 }
 
 /* Compares the parameters of the state with those of the sampler. Fails with a text about the first
@@ -131,11 +131,12 @@ static tsr_status find_difference(const tsr_sampler *sampler, tsr__state_reader 
             if (value != stored(&sampler->params[i]))
                 return param_differs(&before, sampler, &sampler->params[i], value);
         }
-        const unsigned own = sampler->inner != NULL ? sampler->inner->class_->kind : NO_SAMPLER;
+        const unsigned own_kind =
+            sampler->inner != NULL ? sampler->inner->class_->kind : NO_SAMPLER;
         const uint8_t *inner;
         if (tsr__state_get_bytes(reader, 1, &inner) != TSR_OK)
             return TSR_OK;
-        if (*inner != own)
+        if (*inner != own_kind)
             return inner_differs(reader, sampler, *inner);
     }
     return TSR_OK;

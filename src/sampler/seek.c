@@ -3,7 +3,7 @@
 
 #include "sampler/sampler.h"
 
-static tsr_status apply(tsr_sampler *sampler, tsr__state_reader *reader);
+static tsr_status apply_state(tsr_sampler *sampler, tsr__state_reader *reader);
 
 /* Moves the sampler back to this epoch, position and state. If this fails, the next call that needs
  * the position tries again. */
@@ -12,7 +12,7 @@ static tsr_status return_to(tsr_sampler *sampler, const tsr__rollback *back, int
 {
     tsr__state_reader reader = tsr__state_body(back->state, back->size_bytes);
     sampler->rollback.size_bytes = 0;
-    tsr_status status = apply(sampler, &reader);
+    tsr_status status = apply_state(sampler, &reader);
     if (status != TSR_OK) {
         sampler->epoch = epoch;
         sampler->position = position;
@@ -34,22 +34,22 @@ static tsr_status roll_back(tsr_sampler *sampler)
 
 /* Moves to `position`, or to the end if that comes first. On failure the sampler's position does
  * not change. */
-static tsr_status move(tsr_sampler *sampler, uint64_t position, uint64_t *reached)
+static tsr_status move_to(tsr_sampler *sampler, uint64_t position, uint64_t *reached)
 {
-    uint64_t at;
+    uint64_t inner_position;
     TSR__TRY(roll_back(sampler));
     if (sampler->class_->seek != NULL) {
-        tsr_status status = sampler->class_->seek(sampler, position, &at);
+        tsr_status status = sampler->class_->seek(sampler, position, &inner_position);
         if (status != TSR_OK) {
             sampler->must_seek = true;
             return status;
         }
     } else {
-        at = tsr__min_u64(position, tsr_sampler_length(sampler));
+        inner_position = tsr__min_u64(position, tsr_sampler_length(sampler));
     }
-    sampler->position = at;
+    sampler->position = inner_position;
     sampler->must_seek = false;
-    *reached = at;
+    *reached = inner_position;
     return TSR_OK;
 }
 
@@ -59,13 +59,13 @@ tsr_status tsr__sampler_seek_up_to(tsr_sampler *sampler, uint64_t position, uint
         *reached = position;
         return TSR_OK;
     }
-    return move(sampler, position, reached);
+    return move_to(sampler, position, reached);
 }
 
 tsr_status tsr__sampler_recover(tsr_sampler *sampler)
 {
     uint64_t position = sampler->position;
-    return sampler->must_seek ? move(sampler, position, &position) : TSR_OK;
+    return sampler->must_seek ? move_to(sampler, position, &position) : TSR_OK;
 }
 
 tsr_status tsr_sampler_seek(tsr_sampler *sampler, uint64_t position)
@@ -76,7 +76,7 @@ tsr_status tsr_sampler_seek(tsr_sampler *sampler, uint64_t position)
                  "sampler seek: position %" PRIu64 " is beyond the end: there are %" PRIu64
                  " items",
                  position, length);
-    TSR__TRY(move(sampler, position, &reached));
+    TSR__TRY(move_to(sampler, position, &reached));
     if (reached == position)
         return TSR_OK;
     /* The sampler's end was not known before this attempt, so the position
@@ -114,7 +114,7 @@ tsr_status tsr_sampler_reset(tsr_sampler *sampler)
 
 /* Applies a state. The reader is at the state's epoch. After a failure, the sampler may have
  * changed in part. */
-static tsr_status apply(tsr_sampler *sampler, tsr__state_reader *reader)
+static tsr_status apply_state(tsr_sampler *sampler, tsr__state_reader *reader)
 {
     int64_t epoch;
     uint64_t position, resumed, length;
@@ -160,7 +160,7 @@ tsr_status tsr_sampler_resume(tsr_sampler *sampler, const void *data, size_t siz
     TSR__TRY(save_before(sampler, &before));
     const int64_t epoch = sampler->epoch;
     const uint64_t position = sampler->position;
-    tsr_status status = apply(sampler, &reader);
+    tsr_status status = apply_state(sampler, &reader);
     if (status == TSR_OK)
         return TSR_OK;
 

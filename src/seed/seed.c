@@ -228,8 +228,8 @@ tsr_status tsr_seed_worker(tsr_seed_manager *manager, int worker, int64_t seed)
     return seed_one(manager, TSR_SEED_WORKER, worker, seed);
 }
 
-static tsr_status find(const tsr_seed_manager *manager, tsr_seed_kind kind, int id,
-                       tsr__seed_stream **out)
+static tsr_status find_stream(const tsr_seed_manager *manager, tsr_seed_kind kind, int id,
+                              tsr__seed_stream **out)
 {
     tsr__seed_stream *stream = tsr__seed_find(&manager->set, kind, id);
     if (stream == NULL && kind == TSR_SEED_PROCESS && id == 0)
@@ -245,7 +245,7 @@ static tsr_status seed_of(const tsr_seed_manager *manager, tsr_seed_kind kind, i
                           int64_t *seed)
 {
     tsr__seed_stream *stream = NULL;
-    TSR__TRY(find(manager, kind, id, &stream));
+    TSR__TRY(find_stream(manager, kind, id, &stream));
     *seed = stream->seed;
     return TSR_OK;
 }
@@ -287,7 +287,7 @@ tsr_status tsr_seed_stream(tsr_seed_manager *manager, tsr_seed_kind kind, int id
     tsr__seed_stream *found = NULL;
     TSR__REQUIRE(tsr__seed_has_stream(kind), "seed: kind %s has no stream",
                  tsr_seed_kind_name(kind));
-    TSR__TRY(find(manager, kind, id, &found));
+    TSR__TRY(find_stream(manager, kind, id, &found));
     *stream = &found->rng;
     return TSR_OK;
 }

@@ -38,38 +38,38 @@ tsr_status tsr_seed_save(const tsr_seed_manager *manager, size_t capacity_bytes,
                  "seed: the snapshot takes %zu bytes, there is room for %zu", total,
                  capacity_bytes);
 
-    uint8_t *at = data;
-    memcpy(at, magic, sizeof magic);
-    at = tsr__put_u16(at + sizeof magic, VERSION);
-    at = tsr__put_u16(at, (uint16_t)manager->params.rng);
-    at = tsr__put_u64(at, (uint64_t)manager->epoch);
-    at = tsr__put_u32(at, (uint32_t)set->count);
+    uint8_t *position = data;
+    memcpy(position, magic, sizeof magic);
+    position = tsr__put_u16(position + sizeof magic, VERSION);
+    position = tsr__put_u16(position, (uint16_t)manager->params.rng);
+    position = tsr__put_u64(position, (uint64_t)manager->epoch);
+    position = tsr__put_u32(position, (uint32_t)set->count);
     for (size_t i = 0; i < set->count; i++) {
         const tsr__seed_stream *stream = set->streams[i];
-        at = tsr__put_u32(at, (uint32_t)stream->kind);
-        at = tsr__put_u32(at, (uint32_t)stream->id);
-        at = tsr__put_u64(at, (uint64_t)stream->seed);
+        position = tsr__put_u32(position, (uint32_t)stream->kind);
+        position = tsr__put_u32(position, (uint32_t)stream->id);
+        position = tsr__put_u64(position, (uint64_t)stream->seed);
         TSR__TRY(tsr_rng_save(&stream->rng, sizeof state, state, &size));
-        at = tsr__put_u32(at, (uint32_t)size);
-        memcpy(at, state, size);
-        at += size;
+        position = tsr__put_u32(position, (uint32_t)size);
+        memcpy(position, state, size);
+        position += size;
     }
-    (void)tsr__put_u64(at, tsr__hash(TSR__HASH_START, data, total - CHECKSUM_BYTES));
+    (void)tsr__put_u64(position, tsr__hash(TSR__HASH_START, data, total - CHECKSUM_BYTES));
     *size_bytes = total;
     return TSR_OK;
 }
 
-/* The position of a reader: `at` is the offset of the next byte, and `end` is the offset of the
- * checksum. */
+/* The position of a reader: `position` is the offset of the next byte, and `end` is the offset of
+ * the checksum. */
 typedef struct reader {
     const uint8_t *bytes;
-    size_t at, end;
+    size_t position, end;
     tsr_rng_kind rng;
 } reader;
 
 static tsr_status read_stream(reader *from, tsr__seed_set *set)
 {
-    size_t start = from->at;
+    size_t start = from->position;
     const uint8_t *head = from->bytes + start;
     TSR__REQUIRE(from->end - start >= STREAM_BYTES,
                  "seed: snapshot: offset %zu: %zu bytes are too few for a stream", start,
@@ -99,7 +99,7 @@ static tsr_status read_stream(reader *from, tsr__seed_set *set)
     TSR__TRY(tsr__seed_add(set, kind, (int)id, &stream));
     stream->seed = tsr__as_i64(tsr__get_u64(head + 8));
     stream->rng = rng;
-    from->at += STREAM_BYTES + size;
+    from->position += STREAM_BYTES + size;
     return TSR_OK;
 }
 
@@ -139,10 +139,10 @@ tsr_status tsr_seed_restore(tsr_seed_manager *manager, const void *data, size_t 
     tsr_status status = TSR_OK;
     for (uint32_t i = 0; i < count && status == TSR_OK; i++)
         status = read_stream(&from, &set);
-    if (status == TSR_OK && from.at != from.end)
+    if (status == TSR_OK && from.position != from.end)
         status = tsr__fail(TSR_ERR_INVALID,
-                           "seed: snapshot: offset %zu: %zu bytes follow the last stream", from.at,
-                           from.end - from.at);
+                           "seed: snapshot: offset %zu: %zu bytes follow the last stream", from.position,
+                           from.end - from.position);
     if (status != TSR_OK) {
         tsr__seed_set_finish(&set);
         return status;

@@ -77,7 +77,7 @@ typedef struct reader {
  * because an unknown format or version must be reported first. `unknown` is the error for the first
  * unknown member. */
 typedef struct members {
-    size_t at[MAX_MEMBERS]; /* 0 if the member is missing */
+    size_t offsets[MAX_MEMBERS]; /* 0 if the member is missing */
     bool has_unknown;
     tsr__error unknown;
 } members;
@@ -98,7 +98,7 @@ static tsr_status find_members(reader *from, const char *const *names, members *
             return TSR_OK;
         tsr_status status = tsr__json_known(json, names, from->key, &seen, &member);
         if (status == TSR_OK) {
-            out->at[member] = json->at;
+            out->offsets[member] = json->at;
         } else if (!out->has_unknown) {
             out->has_unknown = true;
             out->unknown = tsr__error_take();
@@ -120,9 +120,9 @@ static tsr_status only_known(const members *found)
 static tsr_status go_to(reader *from, const members *found, const char *const *names, int member,
                         size_t start)
 {
-    if (found->at[member] == 0)
+    if (found->offsets[member] == 0)
         return tsr__json_fail(&from->json, start, "\"%s\" is missing", names[member]);
-    from->json.at = found->at[member];
+    from->json.at = found->offsets[member];
     return TSR_OK;
 }
 
@@ -149,30 +149,30 @@ static int hex_digit(char digit)
     return found != NULL ? (int)(found - digits) : -1;
 }
 
-/* Loads the generator whose saved state is the hexadecimal text in from->state. `at` is the offset
- * of this text in the JSON text. */
-static tsr_status decode_state(const reader *from, size_t at, tsr_rng *rng)
+/* Loads the generator whose saved state is the hexadecimal text in from->state. `offset` is the
+ * offset of this text in the JSON text. */
+static tsr_status decode_state(const reader *from, size_t offset, tsr_rng *rng)
 {
     uint8_t bytes[TSR_RNG_STATE_BYTES];
     const char *hex = from->state;
     size_t length = strlen(hex);
     if (length % 2 != 0)
-        return tsr__json_fail(&from->json, at, "a state of %zu hexadecimal digits, an odd number",
-                              length);
+        return tsr__json_fail(&from->json, offset,
+                              "a state of %zu hexadecimal digits, an odd number", length);
     for (size_t i = 0; i < length; i += 2) {
         int high = hex_digit(hex[i]), low = hex_digit(hex[i + 1]);
         if (high < 0 || low < 0)
-            return tsr__json_fail(&from->json, at,
+            return tsr__json_fail(&from->json, offset,
                                   "digits %zu and %zu of the state are not hexadecimal", i, i + 1);
         bytes[i / 2] = (uint8_t)(high << 4 | low);
     }
     if (tsr_rng_load(bytes, length / 2, rng) != TSR_OK)
-        return tsr__json_fail_context(&from->json, at, TSR_ERR_INVALID);
+        return tsr__json_fail_context(&from->json, offset, TSR_ERR_INVALID);
     return TSR_OK;
 }
 
 /* Gives the kind of stream whose name is in from->state. */
-static tsr_status decode_kind(const reader *from, size_t at, tsr_seed_kind *out)
+static tsr_status decode_kind(const reader *from, size_t offset, tsr_seed_kind *out)
 {
     char text[TSR__NAME_SHORT];
     for (int kind = TSR_SEED_PROCESS; kind <= TSR_SEED_WORKER; kind++)
@@ -180,7 +180,7 @@ static tsr_status decode_kind(const reader *from, size_t at, tsr_seed_kind *out)
             *out = (tsr_seed_kind)kind;
             return TSR_OK;
         }
-    return tsr__json_fail(&from->json, at, "'%s' is no kind of stream",
+    return tsr__json_fail(&from->json, offset, "'%s' is no kind of stream",
                           tsr__name_short(from->state, text));
 }
 
@@ -199,19 +199,19 @@ static tsr_status read_stream(reader *from)
     const size_t end = json->at;
     TSR__TRY(only_known(&found));
     TSR__TRY(read_string(from, &found, names, KIND, start));
-    TSR__TRY(decode_kind(from, found.at[KIND], &kind));
+    TSR__TRY(decode_kind(from, found.offsets[KIND], &kind));
     TSR__TRY(read_integer(from, &found, names, ID, start, &id));
     if (!tsr__seed_id_fits(kind, id))
-        return tsr__json_fail(json, found.at[ID], "there is no %s %" PRId64,
+        return tsr__json_fail(json, found.offsets[ID], "there is no %s %" PRId64,
                               tsr_seed_kind_name(kind), id);
     if (tsr__seed_find(&from->set, kind, (int)id) != NULL)
         return tsr__json_fail(json, start, "%s %" PRId64 " comes twice", tsr_seed_kind_name(kind),
                               id);
     TSR__TRY(read_integer(from, &found, names, SEED, start, &seed));
     TSR__TRY(read_string(from, &found, names, STATE, start));
-    TSR__TRY(decode_state(from, found.at[STATE], &rng));
+    TSR__TRY(decode_state(from, found.offsets[STATE], &rng));
     if (rng.kind != from->generator)
-        return tsr__json_fail(json, found.at[STATE],
+        return tsr__json_fail(json, found.offsets[STATE],
                               "the generator is %s, but the snapshot's generators are %s",
                               tsr_rng_kind_name(rng.kind), tsr_rng_kind_name(from->generator));
     TSR__TRY(tsr__seed_add(&from->set, kind, (int)id, &stream));
@@ -248,21 +248,21 @@ static tsr_status read_snapshot(reader *from)
     TSR__TRY(tsr__json_end(json));
     TSR__TRY(read_string(from, &found, names, FORMAT_NAME, 0));
     if (strcmp(from->state, FORMAT) != 0)
-        return tsr__json_fail(json, found.at[FORMAT_NAME], "format '%s' is not '" FORMAT "'",
+        return tsr__json_fail(json, found.offsets[FORMAT_NAME], "format '%s' is not '" FORMAT "'",
                               tsr__name_short(from->state, text));
     TSR__TRY(read_integer(from, &found, names, FORMAT_VERSION, 0, &version));
     if (version != VERSION)
-        return tsr__json_fail(json, found.at[FORMAT_VERSION], "version %" PRId64 " is not %d",
+        return tsr__json_fail(json, found.offsets[FORMAT_VERSION], "version %" PRId64 " is not %d",
                               version, VERSION);
     TSR__TRY(only_known(&found));
     TSR__TRY(read_string(from, &found, names, GENERATOR, 0));
     if (strcmp(from->state, tsr_rng_kind_name(from->generator)) != 0)
         return tsr__json_fail(
-            json, found.at[GENERATOR], "its generators are '%s', but the manager's are %s",
+            json, found.offsets[GENERATOR], "its generators are '%s', but the manager's are %s",
             tsr__name_short(from->state, text), tsr_rng_kind_name(from->generator));
     TSR__TRY(read_integer(from, &found, names, EPOCH, 0, &from->epoch));
     if (from->epoch < 0 || from->epoch > TSR__SEED_MAX_EPOCH)
-        return tsr__json_fail(json, found.at[EPOCH], "epoch %" PRId64 " is outside 0 to %d",
+        return tsr__json_fail(json, found.offsets[EPOCH], "epoch %" PRId64 " is outside 0 to %d",
                               from->epoch, TSR__SEED_MAX_EPOCH);
     TSR__TRY(go_to(from, &found, names, STREAMS, 0));
     return read_streams(from);

@@ -29,9 +29,10 @@ static size_t position_of(const tsr__seed_set *set, tsr_seed_kind kind, int id)
 
 tsr__seed_stream *tsr__seed_find(const tsr__seed_set *set, tsr_seed_kind kind, int id)
 {
-    size_t at = position_of(set, kind, id);
-    bool found = at < set->count && set->streams[at]->kind == kind && set->streams[at]->id == id;
-    return found ? set->streams[at] : NULL;
+    size_t index = position_of(set, kind, id);
+    bool found =
+        index < set->count && set->streams[index]->kind == kind && set->streams[index]->id == id;
+    return found ? set->streams[index] : NULL;
 }
 
 tsr_status tsr__seed_add(tsr__seed_set *set, tsr_seed_kind kind, int id, tsr__seed_stream **stream)
@@ -47,9 +48,9 @@ tsr_status tsr__seed_add(tsr__seed_set *set, tsr_seed_kind kind, int id, tsr__se
         return TSR_ERR_NO_MEMORY;
     added->kind = kind;
     added->id = id;
-    size_t at = position_of(set, kind, id);
-    memmove(set->streams + at + 1, set->streams + at, (set->count - at) * STREAM_SIZE);
-    set->streams[at] = added;
+    size_t index = position_of(set, kind, id);
+    memmove(set->streams + index + 1, set->streams + index, (set->count - index) * STREAM_SIZE);
+    set->streams[index] = added;
     set->count++;
     *stream = added;
     return TSR_OK;
@@ -71,10 +72,10 @@ tsr_status tsr__seed_merge(tsr__seed_set *set, tsr__seed_set *fresh)
     set->streams = streams;
     set->count += added;
     /* Merge from the end of the list, so that no entry is overwritten before it has been moved. */
-    for (size_t at = set->count; added > 0; at--) {
+    for (size_t index = set->count; added > 0; index--) {
         const tsr__seed_stream *last = fresh->streams[added - 1];
         bool from_old = old > 0 && !precedes(set->streams[old - 1], last->kind, last->id);
-        set->streams[at - 1] = from_old ? set->streams[--old] : fresh->streams[--added];
+        set->streams[index - 1] = from_old ? set->streams[--old] : fresh->streams[--added];
     }
     fresh->count = 0; /* `set` now owns the streams */
     tsr__seed_set_finish(fresh);

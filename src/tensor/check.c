@@ -34,6 +34,14 @@ tsr_status tsr__shape_check_bytes(const char *who, tsr_dtype dtype, int ndim, co
     return TSR_OK;
 }
 
+static bool has_elements(const tsr_layout *layout)
+{
+    for (int i = 0; i < layout->ndim; i++)
+        if (layout->shape[i] == 0)
+            return false;
+    return true;
+}
+
 tsr_status tsr__layout_check_blocks(const char *who, const tsr_layout *layout)
 {
     const int64_t block = (int64_t)tsr__dtype_block(layout->dtype);
@@ -42,7 +50,7 @@ tsr_status tsr__layout_check_blocks(const char *who, const tsr_layout *layout)
     const int last = layout->ndim - 1;
     bool whole = last >= 0 && layout->shape[last] % block == 0 && layout->strides[last] == 1 &&
                  layout->offset % block == 0;
-    for (int i = 0; i < last && tsr_layout_count(layout) > 0; i++)
+    for (int i = 0; i < last && has_elements(layout); i++)
         whole = whole && (layout->shape[i] == 1 || layout->strides[i] % block == 0);
     TSR__REQUIRE(whole,
                  "%s: %s has blocks of %lld elements along the last dimension, and shape %s with "

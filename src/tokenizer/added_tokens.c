@@ -29,7 +29,8 @@ tsr_status tsr__added_add(tsr__added *added, const char *text, size_t size,
     return TSR_OK;
 }
 
-static int compare(const tsr__added *added, const tsr__added_token *a, const tsr__added_token *b)
+static int compare_texts(const tsr__added *added, const tsr__added_token *a,
+                         const tsr__added_token *b)
 {
     const char *strings = added->strings.data;
     size_t size = a->size < b->size ? a->size : b->size;
@@ -43,14 +44,14 @@ static int compare(const tsr__added *added, const tsr__added_token *a, const tsr
 
 /* Heap sort is used because the comparison needs the strings of `added`, and qsort cannot pass them
  * to its comparison function. */
-static void sift(tsr__added *added, size_t at, size_t count)
+static void sift(tsr__added *added, size_t place_in_text, size_t count)
 {
-    for (size_t child; (child = 2 * at + 1) < count; at = child) {
-        tsr__added_token *tokens = added->tokens, kept = tokens[at];
-        child += child + 1 < count && compare(added, &tokens[child], &tokens[child + 1]) < 0;
-        if (compare(added, &tokens[at], &tokens[child]) >= 0)
+    for (size_t child; (child = 2 * place_in_text + 1) < count; place_in_text = child) {
+        tsr__added_token *tokens = added->tokens, kept = tokens[place_in_text];
+        child += child + 1 < count && compare_texts(added, &tokens[child], &tokens[child + 1]) < 0;
+        if (compare_texts(added, &tokens[place_in_text], &tokens[child]) >= 0)
             return;
-        tokens[at] = tokens[child];
+        tokens[place_in_text] = tokens[child];
         tokens[child] = kept;
     }
 }
@@ -109,20 +110,21 @@ static size_t lower_bound(const tsr__added *added, size_t low, size_t high, size
     return low;
 }
 
-static const tsr__part all_text[] = {{0, SIZE_MAX}};
-const tsr__parts tsr__everywhere = {.parts = all_text, .count = 1};
+static const tsr__text_range all_text[] = {{0, SIZE_MAX}};
+const tsr__text_ranges tsr__everywhere = {.ranges = all_text, .count = 1};
 
-bool tsr__parts_contain(const tsr__parts *parts, size_t start, size_t end)
+bool tsr__text_ranges_contain(const tsr__text_ranges *ranges, size_t start, size_t end)
 {
-    size_t low = 0, high = parts->count; /* search for the first part that ends after `start` */
+    size_t low = 0, high = ranges->count; /* search for the first range that ends after `start` */
     while (low < high) {
         const size_t middle = low + (high - low) / 2;
-        if (parts->parts[middle].end <= start)
+        if (ranges->ranges[middle].end <= start)
             low = middle + 1;
         else
             high = middle;
     }
-    return low < parts->count && parts->parts[low].start <= start && end <= parts->parts[low].end;
+    return low < ranges->count && ranges->ranges[low].start <= start &&
+           end <= ranges->ranges[low].end;
 }
 
 static bool is_alone(const char *text, size_t size, size_t start, size_t end)
@@ -130,48 +132,49 @@ static bool is_alone(const char *text, size_t size, size_t start, size_t end)
     return !tsr__word_ends(text, start) && !tsr__word_starts(text + end, size - end);
 }
 
-/* Returns the longest token whose text starts at `at`, or NULL. */
-static const tsr__added_token *longest_at(const tsr__added *added, const tsr__parts *control,
-                                          const char *text, size_t size, size_t at)
+/* Returns the longest token whose text starts at `place_in_text`, or NULL. */
+static const tsr__added_token *longest_at(const tsr__added *added, const tsr__text_ranges *control,
+                                          const char *text, size_t size, size_t place_in_text)
 {
     const tsr__added_token *longest = NULL;
-    int byte = (unsigned char)text[at];
+    int byte = (unsigned char)text[place_in_text];
     size_t low = added->first[byte], high = added->first[byte + 1];
     for (size_t place = 1; low < high; place++) {
         /* All tokens low … high - 1 have the same first `place` bytes, and the token at `low` is
          * the shortest. */
         const tsr__added_token *token = &added->tokens[low];
         if (token->size == place) {
-            if ((!token->control || tsr__parts_contain(control, at, at + place)) &&
-                (!token->single_word || is_alone(text, size, at, at + place)))
+            if ((!token->control ||
+                 tsr__text_ranges_contain(control, place_in_text, place_in_text + place)) &&
+                (!token->single_word || is_alone(text, size, place_in_text, place_in_text + place)))
                 longest = token;
             low++;
         }
-        if (at + place == size)
+        if (place_in_text + place == size)
             break;
-        byte = (unsigned char)text[at + place];
+        byte = (unsigned char)text[place_in_text + place];
         low = lower_bound(added, low, high, place, byte);
         high = lower_bound(added, low, high, place, byte + 1);
     }
     return longest;
 }
 
-bool tsr__added_search(const tsr__added *added, const tsr__parts *control, const char *text,
+bool tsr__added_search(const tsr__added *added, const tsr__text_ranges *control, const char *text,
                        size_t size, size_t from, tsr__found *found)
 {
     if (added->count == 0)
         return false;
-    for (size_t at = from; at < size; at++) {
-        unsigned char byte = (unsigned char)text[at];
+    for (size_t place_in_text = from; place_in_text < size; place_in_text++) {
+        unsigned char byte = (unsigned char)text[place_in_text];
         if (added->first[byte] == added->first[byte + 1])
             continue;
-        const tsr__added_token *token = longest_at(added, control, text, size, at);
+        const tsr__added_token *token = longest_at(added, control, text, size, place_in_text);
         if (token == NULL)
             continue;
-        size_t end = at + token->size;
-        *found = (tsr__found){.start = at, .end = end, .id = token->id};
+        size_t end = place_in_text + token->size;
+        *found = (tsr__found){.start = place_in_text, .end = end, .id = token->id};
         if (token->strip_left)
-            found->start = from + tsr__trim_end(text + from, at - from);
+            found->start = from + tsr__trim_end(text + from, place_in_text - from);
         if (token->strip_right)
             found->end = end + tsr__trim_start(text + end, size - end);
         return true;

@@ -31,20 +31,20 @@ tsr_status tsr__added_add(tsr__added *added, const char *text, size_t size,
 void tsr__added_sort(tsr__added *added);
 
 /* A range of a text, in bytes. */
-typedef struct tsr__part {
+typedef struct tsr__text_range {
     size_t start, end;
-} tsr__part;
+} tsr__text_range;
 
 /* The ranges of a text in which control tokens are recognised. They are in ascending order and do
  * not touch each other. */
-typedef struct tsr__parts {
-    const tsr__part *parts;
+typedef struct tsr__text_ranges {
+    const tsr__text_range *ranges;
     size_t count; /* 0: nowhere */
-} tsr__parts;
+} tsr__text_ranges;
 
-extern const tsr__parts tsr__everywhere;
+extern const tsr__text_ranges tsr__everywhere;
 /* Returns whether text[start … end - 1] lies completely in one of the ranges. */
-bool tsr__parts_contain(const tsr__parts *parts, size_t start, size_t end);
+bool tsr__text_ranges_contain(const tsr__text_ranges *ranges, size_t start, size_t end);
 
 typedef struct tsr__found {
     size_t start, end;
@@ -54,7 +54,7 @@ typedef struct tsr__found {
 /* Finds the added token that starts first in text[from … size - 1]. If several start there, finds
  * the longest. Control tokens are found only inside the ranges of `control`. Returns false if the
  * text contains no token. A token with strip_left does not include spaces before `from`. */
-bool tsr__added_search(const tsr__added *added, const tsr__parts *control, const char *text,
+bool tsr__added_search(const tsr__added *added, const tsr__text_ranges *control, const char *text,
                        size_t size, size_t from, tsr__found *found);
 
 #endif

@@ -197,52 +197,64 @@ static uint32_t rank_of(const tsr__merges *merges, const tsr__vocabulary *vocabu
     return TSR__NEVER;
 }
 
-static tsr_status push(tsr__merge_work *work, tsr__candidate candidate)
+/* The heap of candidates: the one of the lowest order is at its top. */
+
+static tsr_status heap_push(tsr__merge_work *work, tsr__candidate candidate)
 {
     void *memory = work->heap;
     TSR__TRY(tsr__grow(&memory, &work->heap_capacity, work->heap_count + 1, sizeof *work->heap));
     tsr__candidate *heap = work->heap = memory;
-    size_t at = work->heap_count++;
-    while (at > 0 && heap[(at - 1) / 2].order > candidate.order) {
-        heap[at] = heap[(at - 1) / 2];
-        at = (at - 1) / 2;
+    size_t place = work->heap_count++;
+    while (place > 0 && heap[(place - 1) / 2].order > candidate.order) {
+        heap[place] = heap[(place - 1) / 2];
+        place = (place - 1) / 2;
     }
-    heap[at] = candidate;
+    heap[place] = candidate;
     return TSR_OK;
 }
 
-static tsr__candidate pop(tsr__merge_work *work)
+static tsr__candidate heap_pop(tsr__merge_work *work)
 {
     tsr__candidate *heap = work->heap, first = heap[0], last = heap[--work->heap_count];
-    size_t at = 0, count = work->heap_count;
-    for (size_t child; (child = 2 * at + 1) < count; at = child) {
+    size_t place = 0, count = work->heap_count;
+    for (size_t child; (child = 2 * place + 1) < count; place = child) {
         child += child + 1 < count && heap[child + 1].order < heap[child].order;
         if (heap[child].order >= last.order)
             break;
-        heap[at] = heap[child];
+        heap[place] = heap[child];
     }
-    heap[at] = last;
+    heap[place] = last;
     return first;
+}
+
+/* Adds symbol number `left` and its right neighbour to the candidates, if they merge. */
+static tsr_status add_candidate(const tsr__merges *merges, const tsr__vocabulary *vocabulary,
+                                const char *text, tsr__merge_work *work, uint32_t left)
+{
+    const tsr__symbol *symbol = &work->symbols[left];
+    if (symbol->next >= work->count)
+        return TSR_OK;
+    const tsr__symbol *right = &work->symbols[symbol->next];
+    int32_t merged = -1;
+    const uint32_t rank = rank_of(merges, vocabulary, text, symbol, right, &merged);
+    if (rank == TSR__NEVER)
+        return TSR_OK;
+    return heap_push(work, (tsr__candidate){.order = (uint64_t)rank << 32 | left,
+                                            .size = symbol->size + right->size,
+                                            .merged = merged});
 }
 
 tsr_status tsr__merge(const tsr__merges *merges, const tsr__vocabulary *vocabulary,
                       const char *text, tsr__merge_work *work)
 {
     tsr__symbol *symbols = work->symbols;
-    int32_t merged = -1;
-    uint32_t rank;
     work->heap_count = 0;
-    for (size_t i = 0; i + 1 < work->count; i++) {
-        rank = rank_of(merges, vocabulary, text, &symbols[i], &symbols[i + 1], &merged);
-        if (rank != TSR__NEVER)
-            TSR__TRY(push(work, (tsr__candidate){.order = (uint64_t)rank << 32 | i,
-                                                 .size = symbols[i].size + symbols[i + 1].size,
-                                                 .merged = merged}));
-    }
+    for (size_t i = 0; i + 1 < work->count; i++)
+        TSR__TRY(add_candidate(merges, vocabulary, text, work, (uint32_t)i));
     while (work->heap_count > 0) {
-        tsr__candidate best = pop(work);
-        uint32_t at = (uint32_t)best.order;
-        tsr__symbol *left = &symbols[at];
+        const tsr__candidate best = heap_pop(work);
+        const uint32_t index = (uint32_t)best.order;
+        tsr__symbol *left = &symbols[index];
         /* Symbols only grow, by whole neighbours. The candidate was therefore made for this pair
          * if, and only if, the size of both together is still the same. */
         if (left->size == 0 || left->next >= work->count ||
@@ -253,22 +265,11 @@ tsr_status tsr__merge(const tsr__merges *merges, const tsr__vocabulary *vocabula
         left->id = best.merged;
         left->next = right->next;
         right->size = 0;
-        if (left->next < work->count) {
-            symbols[left->next].previous = at;
-            rank = rank_of(merges, vocabulary, text, left, &symbols[left->next], &merged);
-            if (rank != TSR__NEVER)
-                TSR__TRY(push(work, (tsr__candidate){.order = (uint64_t)rank << 32 | at,
-                                                     .size = left->size + symbols[left->next].size,
-                                                     .merged = merged}));
-        }
-        if (at > 0) {
-            uint32_t before = left->previous;
-            rank = rank_of(merges, vocabulary, text, &symbols[before], left, &merged);
-            if (rank != TSR__NEVER)
-                TSR__TRY(push(work, (tsr__candidate){.order = (uint64_t)rank << 32 | before,
-                                                     .size = symbols[before].size + left->size,
-                                                     .merged = merged}));
-        }
+        if (left->next < work->count)
+            symbols[left->next].previous = index;
+        TSR__TRY(add_candidate(merges, vocabulary, text, work, index));
+        if (index > 0)
+            TSR__TRY(add_candidate(merges, vocabulary, text, work, left->previous));
     }
     return TSR_OK;
 }

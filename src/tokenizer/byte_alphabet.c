@@ -44,9 +44,9 @@ size_t tsr__alphabet_encode(unsigned char byte, char text[2])
 bool tsr__alphabet_decode(const char *spelling, size_t size, char *bytes, size_t *count)
 {
     size_t length = 0;
-    for (size_t at = 0; at < size;) {
+    for (size_t offset = 0; offset < size;) {
         uint32_t code;
-        at += tsr__character(spelling + at, size - at, &code);
+        offset += tsr__character(spelling + offset, size - offset, &code);
         int byte = byte_of(code);
         if (byte < 0)
             return false;

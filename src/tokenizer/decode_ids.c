@@ -22,11 +22,11 @@ tsr_status tsr_tokenizer_decode_next(const tsr_tokenizer *tokenizer, tsr_decode_
                  "tokenizer: control is %d", (int)state->control);
     TSR__TRY(tsr__check_id(tokenizer, id));
     const tsr__token *token = &tokenizer->vocabulary.tokens[id];
-    const char *piece = tokenizer->vocabulary.strings.data + token->piece;
-    size_t size = token->piece_size;
+    const char *token_bytes = tokenizer->vocabulary.strings.data + token->bytes;
+    size_t size = token->bytes_size;
     bool is_control = tsr__is_control(token);
     if (is_control && state->control == TSR_DECODE_CONTROL_SKIP) {
-        *bytes = piece;
+        *bytes = token_bytes;
         *size_bytes = 0;
         if (state->place != AT_START || tokenizer->strips_after_control)
             state->place = AFTER_CONTROL;
@@ -35,8 +35,8 @@ tsr_status tsr_tokenizer_decode_next(const tsr_tokenizer *tokenizer, tsr_decode_
     bool strips = (state->place == AT_START && tokenizer->strips_start) ||
                   (state->place == AFTER_CONTROL && tokenizer->strips_after_control);
     bool is_text = token->type == TSR__TOKEN_NORMAL || token->type == TSR__TOKEN_UNUSED;
-    size_t stripped = strips && is_text && size > 0 && piece[0] == ' ';
-    *bytes = piece + stripped;
+    size_t stripped = strips && is_text && size > 0 && token_bytes[0] == ' ';
+    *bytes = token_bytes + stripped;
     *size_bytes = size - stripped;
     /* After a user-defined token that was found in the text before merging, the text is treated as
      * after a control token. Such a token stands for its own spelling. If the spelling contains "▁"

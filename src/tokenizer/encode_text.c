@@ -15,22 +15,22 @@ typedef struct encoder {
     size_t count, capacity;
     size_t normal_left; /* the bytes that normalised text may still have */
     tsr__strings normal[2], late[2], word;
-    tsr__pieces pieces;
+    tsr__word_list word_list;
     tsr__merge_work work;
 } encoder;
 
-static void finish(encoder *e)
+static void free_work(encoder *e)
 {
     for (int i = 0; i < 2; i++) {
         tsr__free(e->normal[i].data);
         tsr__free(e->late[i].data);
     }
     tsr__free(e->word.data);
-    tsr__pieces_finish(&e->pieces);
+    tsr__word_list_finish(&e->word_list);
     tsr__merge_work_finish(&e->work);
 }
 
-static tsr_status put(encoder *e, int32_t id)
+static tsr_status append_id(encoder *e, int32_t id)
 {
     void *ids = e->ids;
     TSR__TRY(tsr__grow(&ids, &e->capacity, e->count + 1, sizeof *e->ids));
@@ -56,14 +56,14 @@ static tsr_status no_token(const char *text, size_t size)
 
 /* Appends the unknown token for a character that has no token. If `after_unknown` is true and the
  * tokenizer makes one token of neighbouring unknown characters, appends nothing. */
-static tsr_status unknown_symbol(encoder *e, const char *text, size_t at, size_t size,
+static tsr_status unknown_symbol(encoder *e, const char *text, size_t offset, size_t size,
                                  bool after_unknown)
 {
     const tsr_tokenizer *tokenizer = e->tokenizer;
     if (tokenizer->unknown < 0)
-        return no_token(text + at, size);
+        return no_token(text + offset, size);
     if (!after_unknown || !tokenizer->fuse_unknown)
-        return tsr__merge_symbol(&e->work, at, size, tokenizer->unknown);
+        return tsr__merge_symbol(&e->work, offset, size, tokenizer->unknown);
     e->work.symbols[e->work.count - 1].size += (uint32_t)size;
     return TSR_OK;
 }
@@ -78,16 +78,16 @@ static tsr_status byte_symbols(encoder *e, const char *text, size_t size)
     const bool has_replacement =
         bytes[replacement[0]] >= 0 && bytes[replacement[1]] >= 0 && bytes[replacement[2]] >= 0;
     bool after_unknown = false;
-    for (size_t at = 0; at < size; at++) {
-        const int32_t id = bytes[(unsigned char)text[at]];
+    for (size_t offset = 0; offset < size; offset++) {
+        const int32_t id = bytes[(unsigned char)text[offset]];
         const bool is_unknown = id < 0 && !has_replacement;
         if (id >= 0)
-            TSR__TRY(tsr__merge_symbol(&e->work, at, 1, id));
+            TSR__TRY(tsr__merge_symbol(&e->work, offset, 1, id));
         else if (is_unknown)
-            TSR__TRY(unknown_symbol(e, text, at, 1, after_unknown));
+            TSR__TRY(unknown_symbol(e, text, offset, 1, after_unknown));
         else
             for (int i = 0; i < 3; i++)
-                TSR__TRY(tsr__merge_symbol(&e->work, at, 1, bytes[replacement[i]]));
+                TSR__TRY(tsr__merge_symbol(&e->work, offset, 1, bytes[replacement[i]]));
         after_unknown = is_unknown;
     }
     return TSR_OK;
@@ -103,35 +103,36 @@ static size_t character_size(const tsr_tokenizer *tokenizer, const char *text, s
     unsigned char byte = (unsigned char)text[0];
     if (tokenizer->kind != TSR_TOKENIZER_SPM)
         return tsr__character(text, size, &code);
-    size_t wanted = byte >= 0xf0 ? 4 : byte >= 0xe0 ? 3 : byte >= 0xc0 ? 2 : 1, at = 1;
-    while (at < wanted && at < size && !(size - at >= 3 && memcmp(text + at, "▁", 3) == 0))
-        at++;
-    return at;
+    size_t wanted = byte >= 0xf0 ? 4 : byte >= 0xe0 ? 3 : byte >= 0xc0 ? 2 : 1, offset = 1;
+    while (offset < wanted && offset < size &&
+           !(size - offset >= 3 && memcmp(text + offset, "▁", 3) == 0))
+        offset++;
+    return offset;
 }
 
 static tsr_status character_symbols(encoder *e, const char *text, size_t size)
 {
     const tsr_tokenizer *tokenizer = e->tokenizer;
     bool after_unknown = false;
-    for (size_t at = 0, next; at < size; at += next) {
-        next = character_size(tokenizer, text + at, size - at);
-        int32_t id = tsr__vocabulary_find(&tokenizer->vocabulary, text + at, next);
+    for (size_t offset = 0, next; offset < size; offset += next) {
+        next = character_size(tokenizer, text + offset, size - offset);
+        int32_t id = tsr__vocabulary_find(&tokenizer->vocabulary, text + offset, next);
         const uint32_t *ranks = tokenizer->merges.ranks;
         if (id >= 0 && ranks != NULL && ranks[id] == TSR__NEVER)
             id = -1; /* a control token's spelling is ordinary text */
         bool has_bytes = true;
         for (size_t i = 0; i < next && id < 0; i++)
-            has_bytes = has_bytes && tokenizer->bytes[(unsigned char)text[at + i]] >= 0;
+            has_bytes = has_bytes && tokenizer->bytes[(unsigned char)text[offset + i]] >= 0;
         bool by_bytes = id < 0 && has_bytes && tokenizer->kind == TSR_TOKENIZER_BPE;
         bool is_unknown = id < 0 && !by_bytes && tokenizer->kind == TSR_TOKENIZER_BPE;
         if (by_bytes)
             for (size_t i = 0; i < next; i++)
-                TSR__TRY(tsr__merge_symbol(&e->work, at + i, 1,
-                                           tokenizer->bytes[(unsigned char)text[at + i]]));
+                TSR__TRY(tsr__merge_symbol(&e->work, offset + i, 1,
+                                           tokenizer->bytes[(unsigned char)text[offset + i]]));
         else if (is_unknown)
-            TSR__TRY(unknown_symbol(e, text, at, next, after_unknown));
+            TSR__TRY(unknown_symbol(e, text, offset, next, after_unknown));
         else
-            TSR__TRY(tsr__merge_symbol(&e->work, at, next, id));
+            TSR__TRY(tsr__merge_symbol(&e->work, offset, next, id));
         after_unknown = is_unknown;
     }
     return TSR_OK;
@@ -149,9 +150,9 @@ static tsr_status put_bytes(encoder *e, const char *text, size_t size, bool *aft
         return no_token(text, size);
     bool fused = !has_bytes && *after_unknown && tokenizer->fuse_unknown;
     for (size_t i = 0; i < size && has_bytes; i++)
-        TSR__TRY(put(e, tokenizer->bytes[(unsigned char)text[i]]));
+        TSR__TRY(append_id(e, tokenizer->bytes[(unsigned char)text[i]]));
     if (!has_bytes && !fused)
-        TSR__TRY(put(e, tokenizer->unknown));
+        TSR__TRY(append_id(e, tokenizer->unknown));
     *after_unknown = !has_bytes;
     return TSR_OK;
 }
@@ -185,7 +186,7 @@ static tsr_status encode_word(encoder *e, const char *text, size_t size)
     if (tokenizer->whole_words)
         TSR__TRY(find_word(e, text, size, &whole));
     if (whole >= 0)
-        return put(e, whole);
+        return append_id(e, whole);
     e->work.count = 0;
     if (tokenizer->kind == TSR_TOKENIZER_BYTE_BPE)
         TSR__TRY(byte_symbols(e, text, size));
@@ -199,7 +200,7 @@ static tsr_status encode_word(encoder *e, const char *text, size_t size)
         if (symbol.id < 0) {
             TSR__TRY(put_bytes(e, text + symbol.start, symbol.size, &after_unknown));
         } else {
-            TSR__TRY(put(e, symbol.id));
+            TSR__TRY(append_id(e, symbol.id));
             after_unknown = false;
         }
     }
@@ -218,44 +219,45 @@ static tsr_status encode_plain(encoder *e, const char *text, size_t size, bool f
         text = e->late[0].data;
         size = e->late[0].size;
     }
-    TSR__TRY(tsr__words_cut(&tokenizer->words, text, size, &e->pieces));
+    TSR__TRY(tsr__split_words(&tokenizer->words, text, size, &e->word_list));
     size_t start = 0;
-    for (size_t i = 0; i < e->pieces.count; start = e->pieces.ends[i++])
-        TSR__TRY(encode_word(e, text + start, e->pieces.ends[i] - start));
+    for (size_t i = 0; i < e->word_list.count; start = e->word_list.ends[i++])
+        TSR__TRY(encode_word(e, text + start, e->word_list.ends[i] - start));
     return TSR_OK;
 }
 
 /* Divides the text at the tokens of added[stage], and encodes the ranges between the tokens. Stage
  * 0 normalises each range and passes it to stage 1. Normalisation changes offsets, so stage 1
  * recognises control tokens only in a range that was inside `control` as a whole. */
-static tsr_status encode_stage(encoder *e, int stage, const tsr__parts *control, const char *text,
-                               size_t size, bool first)
+static tsr_status encode_stage(encoder *e, int stage, const tsr__text_ranges *control,
+                               const char *text, size_t size, bool first)
 {
-    static const tsr__parts nowhere = {0};
+    static const tsr__text_ranges nowhere = {0};
     const tsr_tokenizer *tokenizer = e->tokenizer;
-    size_t at = 0;
-    while (at < size) {
+    size_t offset = 0;
+    while (offset < size) {
         tsr__found found = {.start = size, .end = size, .id = -1};
-        bool more = tsr__added_search(&tokenizer->added[stage], control, text, size, at, &found);
-        const char *part = text + at;
-        size_t part_size = found.start - at;
-        bool part_first = first && at == 0;
-        if (part_size > 0 && stage == 0) {
+        bool more =
+            tsr__added_search(&tokenizer->added[stage], control, text, size, offset, &found);
+        const char *range = text + offset;
+        size_t range_size = found.start - offset;
+        bool range_first = first && offset == 0;
+        if (range_size > 0 && stage == 0) {
             if (tokenizer->normalizer.count > 0) {
-                TSR__TRY(tsr__normalize(&tokenizer->normalizer, part, part_size, part_first,
+                TSR__TRY(tsr__normalize(&tokenizer->normalizer, range, range_size, range_first,
                                         &e->normal_left, &e->normal[0], &e->normal[1]));
-                part = e->normal[0].data;
-                part_size = e->normal[0].size;
+                range = e->normal[0].data;
+                range_size = e->normal[0].size;
             }
-            const bool all = tsr__parts_contain(control, at, found.start);
-            TSR__TRY(
-                encode_stage(e, 1, all ? &tsr__everywhere : &nowhere, part, part_size, part_first));
-        } else if (part_size > 0) {
-            TSR__TRY(encode_plain(e, part, part_size, part_first));
+            const bool whole_range = tsr__text_ranges_contain(control, offset, found.start);
+            TSR__TRY(encode_stage(e, 1, whole_range ? &tsr__everywhere : &nowhere, range,
+                                  range_size, range_first));
+        } else if (range_size > 0) {
+            TSR__TRY(encode_plain(e, range, range_size, range_first));
         }
         if (more)
-            TSR__TRY(put(e, found.id));
-        at = found.end;
+            TSR__TRY(append_id(e, found.id));
+        offset = found.end;
     }
     return TSR_OK;
 }
@@ -264,10 +266,10 @@ static tsr_status encode(encoder *e, const char *text, size_t size, const tsr__e
 {
     const tsr_tokenizer *tokenizer = e->tokenizer;
     for (size_t i = 0; i < tokenizer->before && how->adds_before; i++)
-        TSR__TRY(put(e, tokenizer->around[i]));
+        TSR__TRY(append_id(e, tokenizer->around[i]));
     TSR__TRY(encode_stage(e, 0, &how->control, text, size, how->starts));
     for (size_t i = 0; i < tokenizer->after && how->adds_after; i++)
-        TSR__TRY(put(e, tokenizer->around[tokenizer->before + i]));
+        TSR__TRY(append_id(e, tokenizer->around[tokenizer->before + i]));
     if (e->ids == NULL) { /* the caller gets an array even if the text has no ids */
         e->ids = tsr__calloc(1, sizeof *e->ids);
         return e->ids != NULL ? TSR_OK : TSR_ERR_NO_MEMORY;
@@ -283,7 +285,7 @@ tsr_status tsr__tokenizer_encode_with(const tsr_tokenizer *tokenizer, const char
                  TSR_TOKENIZER_MAX_TEXT);
     encoder e = {.tokenizer = tokenizer, .normal_left = tsr__normal_limit(size)};
     const tsr_status status = encode(&e, text, size, how);
-    finish(&e);
+    free_work(&e);
     if (status != TSR_OK) {
         tsr__free(e.ids);
         return status;

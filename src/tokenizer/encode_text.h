@@ -5,7 +5,7 @@
 #include "tokenizer/tokenizer.h"
 
 typedef struct tsr__encode_how {
-    tsr__parts control;           /* where control tokens are recognised */
+    tsr__text_ranges control;     /* where control tokens are recognised */
     bool starts;                  /* the text is the start of a sequence, not its continuation */
     bool adds_before, adds_after; /* adds the ids that the file demands before and after texts */
 } tsr__encode_how;

@@ -101,11 +101,11 @@ static tsr_status read_type(reader *r, uint64_t i, const char *text, size_t size
     uint8_t bytes[4];
     *type = TSR__TOKEN_NORMAL;
     if (r->values[TYPES].found) {
-        uint64_t at = r->values[TYPES].at + 4 * i;
-        TSR__TRY(tsr__file_read(r->file, at, 4, "a token's type", bytes));
+        uint64_t offset = r->values[TYPES].at + 4 * i;
+        TSR__TRY(tsr__file_read(r->file, offset, 4, "a token's type", bytes));
         uint32_t read = (uint32_t)tsr__little_endian(bytes, 4);
         if (read < TSR__TOKEN_NORMAL || read > TSR__TOKEN_BYTE)
-            return tsr__file_fail(r->file, TSR_ERR_INVALID, at,
+            return tsr__file_fail(r->file, TSR_ERR_INVALID, offset,
                                   "token %" PRIu64 " has type %" PRId32 "; types are 1 to 6", i,
                                   tsr__as_i32(read));
         *type = (tsr__token_type)read;
@@ -271,7 +271,8 @@ static tsr_status read_bpe(reader *r)
     r->tokenizer->kind = TSR_TOKENIZER_BYTE_BPE;
     if (r->values[PRE].found)
         TSR__TRY(tsr__gguf_name_of(r->file, &r->values[PRE], name));
-    TSR__TRY(tsr__words_by_name(name, &r->tokenizer->words, &r->tokenizer->whole_words, &adds_bos));
+    TSR__TRY(tsr__word_splitter_by_name(name, &r->tokenizer->words, &r->tokenizer->whole_words,
+                                        &adds_bos));
     TSR__TRY(read_ids(r, adds_bos));
     return read_merges(r);
 }
@@ -290,7 +291,7 @@ static tsr_status read_chat(reader *r)
     return TSR_OK;
 }
 
-static tsr_status read(reader *r)
+static tsr_status read_tokenizer(reader *r)
 {
     char model[TSR_SHARD_MAX_NAME + 1];
     for (int v = 0; v < VALUES; v++)
@@ -326,7 +327,7 @@ tsr_status tsr__tokenizer_read_gguf(tsr__file *file, tsr_tokenizer *tokenizer)
         return TSR_ERR_NO_MEMORY;
     r->file = file;
     r->tokenizer = tokenizer;
-    tsr_status status = read(r);
+    tsr_status status = read_tokenizer(r);
     tsr__free(r->scores);
     tsr__free(r);
     return status;

@@ -124,13 +124,13 @@ static bool has_characters_only(const tsr_tokenizer *t)
 
 /* Tokens --------------------------------------------------------------------------------------- */
 
-static tsr_status put_tokens(const tsr_tokenizer *t, int64_t all, tsr__gguf_writer *w)
+static tsr_status put_tokens(const tsr_tokenizer *t, int64_t id_count, tsr__gguf_writer *w)
 {
     const tsr__vocabulary *v = &t->vocabulary;
     const int32_t space = t->kind == TSR_TOKENIZER_BPE ? tsr__vocabulary_find(v, " ", 1) : -1;
     char text[48];
-    TSR__TRY(tsr__gguf_put_array(w, "tokenizer.ggml.tokens", TSR__GGUF_STRING, (uint64_t)all));
-    for (int64_t i = 0; i < all; i++) {
+    TSR__TRY(tsr__gguf_put_array(w, "tokenizer.ggml.tokens", TSR__GGUF_STRING, (uint64_t)id_count));
+    for (int64_t i = 0; i < id_count; i++) {
         if ((size_t)i < v->count) {
             TSR__TRY(i == space
                          ? tsr__gguf_put_element_string(w, space_sign, strlen(space_sign))
@@ -143,18 +143,19 @@ static tsr_status put_tokens(const tsr_tokenizer *t, int64_t all, tsr__gguf_writ
                      "tokenizer: %s is a token already, so the vocabulary cannot be padded", text);
         TSR__TRY(tsr__gguf_put_element_string(w, text, (size_t)size));
     }
-    TSR__TRY(tsr__gguf_put_array(w, "tokenizer.ggml.token_type", TSR__GGUF_I32, (uint64_t)all));
-    for (int64_t i = 0; i < all; i++)
+    TSR__TRY(
+        tsr__gguf_put_array(w, "tokenizer.ggml.token_type", TSR__GGUF_I32, (uint64_t)id_count));
+    for (int64_t i = 0; i < id_count; i++)
         TSR__TRY(tsr__gguf_put_element_bits(
             w, (uint32_t)((size_t)i < v->count ? v->tokens[i].type : TSR__TOKEN_UNUSED)));
     return TSR_OK;
 }
 
-static tsr_status put_scores(const tsr_tokenizer *t, int64_t all, tsr__gguf_writer *w)
+static tsr_status put_scores(const tsr_tokenizer *t, int64_t id_count, tsr__gguf_writer *w)
 {
     const float padding = -1e6f; /* below the scores of all tokens */
-    TSR__TRY(tsr__gguf_put_array(w, "tokenizer.ggml.scores", TSR__GGUF_F32, (uint64_t)all));
-    for (int64_t i = 0; i < all; i++)
+    TSR__TRY(tsr__gguf_put_array(w, "tokenizer.ggml.scores", TSR__GGUF_F32, (uint64_t)id_count));
+    for (int64_t i = 0; i < id_count; i++)
         TSR__TRY(tsr__gguf_put_element_bits(w, tsr__bits_of_f32((size_t)i >= t->vocabulary.count
                                                                     ? padding
                                                                 : t->scores != NULL ? t->scores[i]
@@ -261,7 +262,7 @@ tsr_status tsr__tokenizer_put_gguf(const tsr_tokenizer *t, int64_t vocabulary, i
         TSR__TRY(check_phi3(t));
     if (t->kind == TSR_TOKENIZER_BYTE_BPE) {
         TSR__TRY(check_byte_bpe(t, drops_nfc));
-        TSR__TRY(tsr__words_find_name(&t->words, t->whole_words, words));
+        TSR__TRY(tsr__word_splitter_find_name(&t->words, t->whole_words, words));
     }
     TSR__TRY(tsr__gguf_put_string(w, "tokenizer.ggml.model", model, strlen(model)));
     TSR__TRY(tsr__gguf_put_string(w, "tokenizer.ggml.pre", words, strlen(words)));

@@ -13,18 +13,18 @@ static tsr_status read_tokens(tsr__file *file, tsr_tokenizer *tokenizer, float *
     size_t capacity = 0, count = 0;
     uint8_t head[HEAD];
     char text[TSR_TOKENIZER_MAX_TOKEN_BYTES + 1];
-    uint64_t at = 4;
+    uint64_t offset = 4;
     TSR__TRY(tsr__file_read(file, 0, 4, "the length of the longest token", head));
-    while (at < file->size) {
+    while (offset < file->size) {
         void *memory = *scores;
-        TSR__TRY(tsr__file_read(file, at, HEAD, "a token's score and length", head));
+        TSR__TRY(tsr__file_read(file, offset, HEAD, "a token's score and length", head));
         uint64_t size = tsr__little_endian(head + 4, 4);
         uint32_t bits = (uint32_t)tsr__little_endian(head, 4);
         if (size > TSR_TOKENIZER_MAX_TOKEN_BYTES)
-            return tsr__file_fail(file, TSR_ERR_INVALID, at + 4,
+            return tsr__file_fail(file, TSR_ERR_INVALID, offset + 4,
                                   "token %zu has %" PRIu64 " bytes; %d are allowed", count, size,
                                   TSR_TOKENIZER_MAX_TOKEN_BYTES);
-        TSR__TRY(tsr__file_read(file, at + HEAD, size, "a token", text));
+        TSR__TRY(tsr__file_read(file, offset + HEAD, size, "a token", text));
         TSR__TRY(tsr__grow(&memory, &capacity, count + 1, sizeof **scores));
         *scores = memory;
         memcpy(*scores + count, &bits, sizeof bits);
@@ -45,11 +45,11 @@ static tsr_status read_tokens(tsr__file *file, tsr_tokenizer *tokenizer, float *
                                                                            : TSR__TOKEN_NORMAL;
         TSR__TRY(tsr__vocabulary_add(&tokenizer->vocabulary, count, name,
                                      count < 3 ? strlen(name) : length, type));
-        at += HEAD + size;
+        offset += HEAD + size;
         count++;
     }
     if (count < 3)
-        return tsr__file_fail(file, TSR_ERR_INVALID, at,
+        return tsr__file_fail(file, TSR_ERR_INVALID, offset,
                               "%zu tokens; <unk>, <s> and </s> must be there", count);
     return TSR_OK;
 }

@@ -48,7 +48,7 @@ typedef struct output {
     size_t step, from; /* for the error: the number of the step, and the bytes of the text */
 } output;
 
-static tsr_status append(const output *out, const char *text, size_t size)
+static tsr_status append_output(const output *out, const char *text, size_t size)
 {
     TSR__REQUIRE(size <= out->limit - out->to->size,
                  "tokenizer: step %zu of the normaliser makes a text of %zu bytes longer than the "
@@ -81,13 +81,13 @@ static tsr_status sort_marks(int32_t *codes, size_t count)
 
 static tsr_status put_in_order(int32_t *codes, size_t count)
 {
-    for (size_t at = 0; at < count;) {
-        size_t start = at;
-        while (at < count && utf8proc_get_property(codes[at])->combining_class != 0)
-            at++;
-        if (at - start > 1)
-            TSR__TRY(sort_marks(codes + start, at - start));
-        at += at == start;
+    for (size_t offset = 0; offset < count;) {
+        size_t start = offset;
+        while (offset < count && utf8proc_get_property(codes[offset])->combining_class != 0)
+            offset++;
+        if (offset - start > 1)
+            TSR__TRY(sort_marks(codes + start, offset - start));
+        offset += offset == start;
     }
     return TSR_OK;
 }
@@ -121,8 +121,8 @@ static tsr_status append_form(const output *to, codes *work, const char *text, s
 {
     uint32_t code;
     work->count = 0;
-    for (size_t at = 0; at < size;) {
-        at += tsr__character(text + at, size - at, &code);
+    for (size_t offset = 0; offset < size;) {
+        offset += tsr__character(text + offset, size - offset, &code);
         TSR__TRY(decompose(work, code,
                            (utf8proc_option_t)((unsigned)options & ~(unsigned)UTF8PROC_COMPOSE)));
     }
@@ -133,7 +133,7 @@ static tsr_status append_form(const output *to, codes *work, const char *text, s
     for (utf8proc_ssize_t i = 0; i < count; i++) {
         utf8proc_uint8_t bytes[4];
         utf8proc_ssize_t length = utf8proc_encode_char(work->items[i], bytes);
-        TSR__TRY(append(to, (const char *)bytes, (size_t)length));
+        TSR__TRY(append_output(to, (const char *)bytes, (size_t)length));
     }
     return TSR_OK;
 }
@@ -153,23 +153,23 @@ static tsr_status append_normal_form(tsr__normal_kind kind, const char *text, si
     utf8proc_option_t options = UTF8PROC_STABLE | UTF8PROC_DECOMPOSE;
     tsr_status status = TSR_OK;
     if (is_ascii(text, size)) /* every normal form leaves ASCII as it is */
-        return append(to, text, size);
+        return append_output(to, text, size);
     if (kind == TSR__NFC || kind == TSR__NFKC)
         options |= UTF8PROC_COMPOSE;
     if (kind == TSR__NFKC || kind == TSR__NFKD)
         options |= UTF8PROC_COMPAT;
-    for (size_t at = 0; at < size && status == TSR_OK;) {
-        size_t start = at;
+    for (size_t offset = 0; offset < size && status == TSR_OK;) {
+        size_t start = offset;
         uint32_t code = 0;
-        while (at < size) {
-            size_t next = tsr__character(text + at, size - at, &code);
+        while (offset < size) {
+            size_t next = tsr__character(text + offset, size - offset, &code);
             if (code == TSR__NOT_UTF8)
                 break;
-            at += next;
+            offset += next;
         }
-        status = append_form(to, &work, text + start, at - start, options);
-        if (status == TSR_OK && at < size)
-            status = append(to, text + at++, 1);
+        status = append_form(to, &work, text + start, offset - start, options);
+        if (status == TSR_OK && offset < size)
+            status = append_output(to, text + offset++, 1);
     }
     tsr__free(work.items);
     return status;
@@ -181,24 +181,24 @@ static tsr_status append_replaced(const char *from, size_t from_size, const char
                                   size_t by_size, const char *text, size_t size, const output *to)
 {
     size_t copied = 0;
-    for (size_t at = 0; at + from_size <= size;) {
-        const char *next = memchr(text + at, from[0], size - at - from_size + 1);
+    for (size_t offset = 0; offset + from_size <= size;) {
+        const char *next = memchr(text + offset, from[0], size - offset - from_size + 1);
         if (next == NULL)
             break;
-        at = (size_t)(next - text);
+        offset = (size_t)(next - text);
         if (memcmp(next, from, from_size) != 0) {
-            at++;
+            offset++;
             continue;
         }
-        TSR__TRY(append(to, text + copied, at - copied));
-        TSR__TRY(append(to, by, by_size));
-        copied = at += from_size;
+        TSR__TRY(append_output(to, text + copied, offset - copied));
+        TSR__TRY(append_output(to, by, by_size));
+        copied = offset += from_size;
     }
-    return append(to, text + copied, size - copied);
+    return append_output(to, text + copied, size - copied);
 }
 
-static tsr_status apply(const tsr__normalizer *normalizer, const tsr__normal_step *step,
-                        const char *text, size_t size, bool first, const output *to)
+static tsr_status apply_step(const tsr__normalizer *normalizer, const tsr__normal_step *step,
+                             const char *text, size_t size, bool first, const output *to)
 {
     const char *by = normalizer->strings.data + step->to;
     bool only_first = step->kind == TSR__PREPEND_FIRST_NEW;
@@ -217,8 +217,8 @@ static tsr_status apply(const tsr__normalizer *normalizer, const tsr__normal_ste
     }
     bool has_it = size >= step->to_size && memcmp(text, by, step->to_size) == 0;
     if (size > 0 && (first || !only_first) && !(only_new && has_it))
-        TSR__TRY(append(to, by, step->to_size));
-    return append(to, text, size);
+        TSR__TRY(append_output(to, by, step->to_size));
+    return append_output(to, text, size);
 }
 
 size_t tsr__normal_limit(size_t size)
@@ -238,7 +238,7 @@ tsr_status tsr__normalize(const tsr__normalizer *normalizer, const char *text, s
             .to = other, .limit = left != NULL ? *left : SIZE_MAX, .step = i, .from = size};
         other->size = 0;
         tsr_status status =
-            apply(normalizer, &normalizer->steps[i], input.data, input.size, first, &out);
+            apply_step(normalizer, &normalizer->steps[i], input.data, input.size, first, &out);
         *result = *other;
         *other = input;
         TSR__TRY(status);

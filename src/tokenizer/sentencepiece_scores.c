@@ -24,7 +24,7 @@ static tsr_status encode(const tsr_tokenizer *tokenizer, const char *text, int32
                                 tsr_encode_params(.add = TSR_ENCODE_ADD_NONE), ids, count);
 }
 
-static tsr_status compare(const tsr_tokenizer *a, const tsr_tokenizer *b, const char *text)
+static tsr_status compare_ids(const tsr_tokenizer *a, const tsr_tokenizer *b, const char *text)
 {
     int32_t *x = NULL, *y = NULL;
     uint64_t x_count = 0, y_count = 0;
@@ -42,7 +42,8 @@ static tsr_status compare(const tsr_tokenizer *a, const tsr_tokenizer *b, const 
     return status;
 }
 
-static tsr_status fill(tsr__file *file, const tsr_tokenizer *json, tsr_tokenizer *tokenizer)
+static tsr_status read_scores_into(tsr__file *file, const tsr_tokenizer *json,
+                                   tsr_tokenizer *tokenizer)
 {
     TSR__TRY(tsr__tokenizer_check_added("tokenizer.model", true, json));
     TSR__TRY(tsr__tokenizer_read_model_with(file, json, tokenizer));
@@ -52,7 +53,7 @@ static tsr_status fill(tsr__file *file, const tsr_tokenizer *json, tsr_tokenizer
             return TSR_ERR_NO_MEMORY;
     }
     for (size_t i = 0; i < sizeof samples / sizeof *samples; i++)
-        TSR__TRY(compare(json, tokenizer, samples[i]));
+        TSR__TRY(compare_ids(json, tokenizer, samples[i]));
     return TSR_OK;
 }
 
@@ -62,7 +63,8 @@ tsr_status tsr__tokenizer_open_scores(const char *path, const tsr_tokenizer *jso
     tsr__file file;
     TSR__TRY(tsr__file_open(path, &file));
     tsr_tokenizer *tokenizer = tsr__tokenizer_create();
-    const tsr_status status = tokenizer != NULL ? fill(&file, json, tokenizer) : TSR_ERR_NO_MEMORY;
+    const tsr_status status =
+        tokenizer != NULL ? read_scores_into(&file, json, tokenizer) : TSR_ERR_NO_MEMORY;
     tsr__file_close(&file);
     if (status != TSR_OK) {
         tsr_tokenizer_destroy(&tokenizer);

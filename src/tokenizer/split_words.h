@@ -13,34 +13,34 @@ typedef struct tsr__letter {
     uint32_t classes;
 } tsr__letter;
 
-/* Returns the number of characters that the expression matches at `at`, or 0. The expression does
- * not see characters from `end` on. The caller sets *skip to 1. If there is no match, the function
- * may set *skip to n, which says that no match starts at any of at … at + n - 1 either. */
-typedef size_t (*tsr__matcher)(const tsr__letter *text, size_t at, size_t end, size_t *skip);
+/* Returns the number of characters that the expression matches at `position`, or 0. The expression
+ * does not see characters from `end` on. The caller sets *skip to 1. If there is no match, the
+ * function may set *skip to n, which says that no match starts at any of at … at + n - 1 either. */
+typedef size_t (*tsr__matcher)(const tsr__letter *text, size_t position, size_t end, size_t *skip);
 
 #define TSR__MAX_WORD_STEPS 8
 #define TSR__WORDS_NAME 24
-typedef struct tsr__words {
+typedef struct tsr__word_splitter {
     char name[TSR__WORDS_NAME]; /* empty if there are no steps */
     tsr__matcher steps[TSR__MAX_WORD_STEPS];
     int count;
-} tsr__words;
+} tsr__word_splitter;
 
-void tsr__words_set_name(tsr__words *words, const char *name);
+void tsr__word_splitter_set_name(tsr__word_splitter *splitter, const char *name);
 
-/* The pieces of a text: piece i ends at byte offset ends[i], where the next one starts. The other
- * fields are work memory of tsr__words_cut. */
-typedef struct tsr__pieces {
+/* The words of a text: word i ends at byte offset ends[i], where the next word starts. The other
+ * fields are work memory of tsr__split_words. */
+typedef struct tsr__word_list {
     tsr__letter *letters;
     size_t letter_capacity;
-    size_t *ends, *other;
-    size_t count, capacity, other_capacity;
-} tsr__pieces;
-void tsr__pieces_finish(tsr__pieces *pieces);
+    size_t *ends, *previous; /* `previous`: the ends after the step before */
+    size_t count, capacity, previous_capacity;
+} tsr__word_list;
+void tsr__word_list_finish(tsr__word_list *list);
 
-/* Cuts text[size] into pieces. The result is in `pieces`, which may come from an earlier call; an
- * empty text has no pieces. */
-tsr_status tsr__words_cut(const tsr__words *words, const char *text, size_t size,
-                          tsr__pieces *pieces) TSR_NODISCARD;
+/* Splits text[size] into words. The result is in `out`, which may come from an earlier call; an
+ * empty text has no words. */
+tsr_status tsr__split_words(const tsr__word_splitter *splitter, const char *text, size_t size,
+                            tsr__word_list *out) TSR_NODISCARD;
 
 #endif

@@ -56,7 +56,7 @@ static tsr_status check_params(const tsr_text_stream_params *p)
     return TSR_OK;
 }
 
-static tsr_status fill(const tsr_text_stream_params *p, tsr_text_stream *s)
+static tsr_status init_stream(const tsr_text_stream_params *p, tsr_text_stream *s)
 {
     s->tokenizer = p->tokenizer;
     s->state.control = p->control;
@@ -81,7 +81,7 @@ tsr_status tsr_text_stream_create(const tsr_text_stream_params *params, tsr_text
     tsr_text_stream *stream = tsr__calloc(1, sizeof *stream);
     if (stream == NULL)
         return TSR_ERR_NO_MEMORY;
-    const tsr_status status = fill(params, stream);
+    const tsr_status status = init_stream(params, stream);
     if (status != TSR_OK) {
         tsr_text_stream_destroy(&stream);
         return status;
@@ -113,11 +113,11 @@ static const char *text_of(const tsr_text_stream *s, const stop *one)
 /* Returns where the first stop string in the held bytes starts, or SIZE_MAX if there is none. */
 static size_t find_stop(const tsr_text_stream *s)
 {
-    for (size_t at = s->of_prompt; at < s->held_size; at++)
+    for (size_t offset = s->of_prompt; offset < s->held_size; offset++)
         for (int i = 0; i < s->stop_count; i++)
-            if (s->stops[i].size <= s->held_size - at &&
-                memcmp(s->held + at, text_of(s, &s->stops[i]), s->stops[i].size) == 0)
-                return at;
+            if (s->stops[i].size <= s->held_size - offset &&
+                memcmp(s->held + offset, text_of(s, &s->stops[i]), s->stops[i].size) == 0)
+                return offset;
     return SIZE_MAX;
 }
 
@@ -125,11 +125,11 @@ static size_t find_stop(const tsr_text_stream *s)
  * string. Later tokens may complete this stop string. */
 static size_t before_stops(const tsr_text_stream *s)
 {
-    for (size_t at = s->of_prompt; at < s->held_size; at++)
+    for (size_t offset = s->of_prompt; offset < s->held_size; offset++)
         for (int i = 0; i < s->stop_count; i++)
-            if (s->held_size - at < s->stops[i].size &&
-                memcmp(s->held + at, text_of(s, &s->stops[i]), s->held_size - at) == 0)
-                return at;
+            if (s->held_size - offset < s->stops[i].size &&
+                memcmp(s->held + offset, text_of(s, &s->stops[i]), s->held_size - offset) == 0)
+                return offset;
     return s->held_size;
 }
 
@@ -168,16 +168,16 @@ static tsr_status need_room(tsr_text_stream *s, size_t held)
 
 /* Copies the first `size` held bytes to `given`, and replaces what is not UTF-8 if the stream does
  * that. Returns the size of the copy. */
-static size_t copy(const tsr_text_stream *s, size_t size)
+static size_t copy_held(const tsr_text_stream *s, size_t size)
 {
     static const char replacement[] = "\xef\xbf\xbd";
     size_t used = 0;
-    for (size_t at = 0, length; at < size; at += length) {
+    for (size_t offset = 0, length; offset < size; offset += length) {
         uint32_t code;
-        length = tsr__character(s->held + at, size - at, &code);
+        length = tsr__character(s->held + offset, size - offset, &code);
         const bool replaces = code == TSR__NOT_UTF8 && s->invalid == TSR_TEXT_INVALID_REPLACE;
         const size_t copied = replaces ? sizeof replacement - 1 : length;
-        memcpy(s->given + used, replaces ? replacement : s->held + at, copied);
+        memcpy(s->given + used, replaces ? replacement : s->held + offset, copied);
         used += copied;
     }
     s->given[used] = '\0';
@@ -185,9 +185,9 @@ static size_t copy(const tsr_text_stream *s, size_t size)
 }
 
 /* Gives out the first `size` held bytes, and keeps the others. */
-static void give(tsr_text_stream *s, size_t size, const char **text, size_t *size_bytes)
+static void give_out_held(tsr_text_stream *s, size_t size, const char **text, size_t *size_bytes)
 {
-    *size_bytes = copy(s, size);
+    *size_bytes = copy_held(s, size);
     *text = s->given;
     s->held_size -= size;
     if (size > 0 && s->held_size > 0)
@@ -222,7 +222,7 @@ tsr_status tsr_text_stream_add_prompt(tsr_text_stream *s, int32_t id, const char
                  "text stream: token %d of the prompt comes after generated ones", (int)id);
     TSR__TRY(hold(s, id));
     s->of_prompt = s->held_size;
-    give(s, before_part(s->held, s->held_size), text, size_bytes);
+    give_out_held(s, before_part(s->held, s->held_size), text, size_bytes);
     return TSR_OK;
 }
 
@@ -242,7 +242,7 @@ tsr_status tsr_text_stream_add(tsr_text_stream *s, int32_t id, const char **text
     *stopped = s->ended;
     if (s->ended)
         s->held_size = found;
-    give(s, s->ended ? found : before_part(s->held, before_stops(s)), text, size_bytes);
+    give_out_held(s, s->ended ? found : before_part(s->held, before_stops(s)), text, size_bytes);
     return TSR_OK;
 }
 
@@ -254,6 +254,6 @@ tsr_status tsr_text_stream_end(tsr_text_stream *s, const char **text, size_t *si
                                 : "size_bytes");
     TSR__TRY(need_room(s, s->held_size));
     s->ended = true;
-    give(s, s->held_size, text, size_bytes);
+    give_out_held(s, s->held_size, text, size_bytes);
     return TSR_OK;
 }

@@ -72,28 +72,29 @@ int tsr__byte_spelling(const char *text, size_t size)
     return high != NULL && low != NULL ? (int)(high - digits) * 16 + (int)(low - digits) : -1;
 }
 
-/* Writes the bytes that a token stands for to `piece`, and returns their number, which is at most
+/* Writes the bytes that a token stands for to `bytes`, and returns their number, which is at most
  * the size of the spelling. */
-static size_t piece_of(const tsr_tokenizer *tokenizer, const tsr__token *token,
-                       const char *spelling, char *piece)
+static size_t token_bytes(const tsr_tokenizer *tokenizer, const tsr__token *token,
+                          const char *spelling, char *bytes)
 {
     static const char space[] = "▁";
     size_t size = token->spelling_size, length = 0;
     bool is_text = token->type == TSR__TOKEN_NORMAL || token->type == TSR__TOKEN_UNUSED;
     if (token->type == TSR__TOKEN_BYTE) {
-        piece[0] = (char)tsr__byte_spelling(spelling, size);
+        bytes[0] = (char)tsr__byte_spelling(spelling, size);
         return 1;
     }
     if (is_text && tokenizer->kind == TSR_TOKENIZER_BYTE_BPE &&
-        tsr__alphabet_decode(spelling, size, piece, &length))
+        tsr__alphabet_decode(spelling, size, bytes, &length))
         return length;
     /* As in llama.cpp, "▁" stands for a space in user-defined tokens, too. */
     bool has_spaces = tokenizer->kind != TSR_TOKENIZER_BYTE_BPE && tokenizer->spells_spaces &&
                       (is_text || token->type == TSR__TOKEN_USER);
-    for (size_t at = 0; at < size;) {
-        bool is_space = has_spaces && size - at >= 3 && memcmp(spelling + at, space, 3) == 0;
-        piece[length++] = is_space ? ' ' : spelling[at];
-        at += is_space ? 3 : 1;
+    for (size_t offset = 0; offset < size;) {
+        bool is_space =
+            has_spaces && size - offset >= 3 && memcmp(spelling + offset, space, 3) == 0;
+        bytes[length++] = is_space ? ' ' : spelling[offset];
+        offset += is_space ? 3 : 1;
     }
     return length;
 }
@@ -101,18 +102,18 @@ static size_t piece_of(const tsr_tokenizer *tokenizer, const tsr__token *token,
 tsr_status tsr__tokenizer_complete(tsr_tokenizer *tokenizer)
 {
     tsr__vocabulary *vocabulary = &tokenizer->vocabulary;
-    char piece[TSR_TOKENIZER_MAX_TOKEN_BYTES + 1];
+    char bytes[TSR_TOKENIZER_MAX_TOKEN_BYTES + 1];
     for (size_t id = 0; id < vocabulary->count; id++) {
         tsr__token *token = &vocabulary->tokens[id];
         size_t size =
-            piece_of(tokenizer, token, tsr__token_spelling(vocabulary, (int32_t)id), piece);
-        TSR__TRY(tsr__strings_add(&vocabulary->strings, piece, size, &token->piece));
-        token->piece_size = (uint32_t)size;
+            token_bytes(tokenizer, token, tsr__token_spelling(vocabulary, (int32_t)id), bytes);
+        TSR__TRY(tsr__strings_add(&vocabulary->strings, bytes, size, &token->bytes));
+        token->bytes_size = (uint32_t)size;
         bool is_byte = tokenizer->kind == TSR_TOKENIZER_BYTE_BPE
                            ? size == 1 && token->type == TSR__TOKEN_NORMAL
                            : token->type == TSR__TOKEN_BYTE;
         if (is_byte)
-            tokenizer->bytes[(unsigned char)piece[0]] = (int32_t)id;
+            tokenizer->bytes[(unsigned char)bytes[0]] = (int32_t)id;
     }
     tsr__added_sort(&tokenizer->added[0]);
     tsr__added_sort(&tokenizer->added[1]);

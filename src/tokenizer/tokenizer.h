@@ -24,7 +24,7 @@ struct tsr_tokenizer {
     /* Changes text between tokens of added[1], after `normalizer`. Its steps only concern spaces
      * and "▁", so a text becomes at most 6 times as long. */
     tsr__normalizer late;
-    tsr__words words;
+    tsr__word_splitter words;
 
     char *chat_template; /* from the GGUF file, or from a file beside the tokenizer's; NULL: none */
 

@@ -6,9 +6,6 @@
 #include "tokenizer/tokenizer.h"
 #include "json/json.h"
 
-/* If the next value is null, reads it and returns true. */
-bool tsr__json_take_null(tsr__json *json);
-
 /* Reads the object that starts here up to its member "type", and writes this member's value to
  * type[size]. Afterwards the reader is at the start of the object again. */
 tsr_status tsr__json_type(tsr__json *json, size_t size, char *type) TSR_NODISCARD;

@@ -8,31 +8,6 @@
 #include "base/alloc.h"
 #include "tokenizer/tokenizer_read.h"
 
-bool tsr__json_take_null(tsr__json *json)
-{
-    return tsr__json_peek(json) == 'n' && tsr__json_skip(json) == TSR_OK;
-}
-
-tsr_status tsr__json_type(tsr__json *json, size_t size, char *type)
-{
-    char key[TSR__JSON_TEXT];
-    bool more = false;
-    (void)tsr__json_peek(json);
-    size_t start = json->at;
-    TSR__TRY(tsr__json_enter(json, '{'));
-    for (;;) {
-        TSR__TRY(tsr__json_member(json, key, &more));
-        if (!more)
-            return tsr__json_fail(json, start, "an object without a \"type\"");
-        if (strcmp(key, "type") == 0)
-            break;
-        TSR__TRY(tsr__json_skip(json));
-    }
-    TSR__TRY(tsr__json_string(json, size, type));
-    json->at = start;
-    return TSR_OK;
-}
-
 /* The model ------------------------------------------------------------------------------------ */
 
 enum {
@@ -87,10 +62,10 @@ static tsr_status find_members(reader *r, const char *const *names, size_t *plac
 
 /* Limits an id by the size of the file, so that a small file cannot make the library allocate much
  * memory. Each token takes at least 5 bytes of the file. */
-static tsr_status check_id(const reader *r, size_t at, uint64_t id)
+static tsr_status check_id(const reader *r, size_t offset, uint64_t id)
 {
     if (id > r->json.size / 5)
-        return tsr__json_fail(&r->json, at,
+        return tsr__json_fail(&r->json, offset,
                               "id %" PRIu64 " is too large: a file of %zu bytes has fewer tokens",
                               id, r->json.size);
     return TSR_OK;
@@ -105,9 +80,9 @@ static tsr_status read_vocabulary(reader *r)
         TSR__TRY(tsr__json_member(&r->json, r->key, &more));
         if (!more)
             return TSR_OK;
-        size_t at = r->json.at, size = strlen(r->key);
+        size_t offset = r->json.at, size = strlen(r->key);
         TSR__TRY(tsr__json_integer(&r->json, &id));
-        TSR__TRY(check_id(r, at, id));
+        TSR__TRY(check_id(r, offset, id));
         bool is_byte = r->byte_fallback && tsr__byte_spelling(r->key, size) >= 0;
         TSR__TRY(tsr__vocabulary_add(&r->tokenizer->vocabulary, id, r->key, size,
                                      is_byte ? TSR__TOKEN_BYTE : TSR__TOKEN_NORMAL));
@@ -249,12 +224,12 @@ static tsr_status put_in_vocabulary(reader *r, const added_token *token, size_t 
     tsr__token_type type = token->special ? TSR__TOKEN_CONTROL : TSR__TOKEN_USER;
     if (token->id >= vocabulary->count || vocabulary->tokens[token->id].type == TSR__TOKEN_MISSING)
         TSR__TRY(tsr__vocabulary_add(vocabulary, token->id, r->other, size, type));
-    tsr__token *there = &vocabulary->tokens[token->id];
-    if (there->spelling_size != size ||
-        memcmp(vocabulary->strings.data + there->spelling, r->other, size) != 0)
+    tsr__token *existing = &vocabulary->tokens[token->id];
+    if (existing->spelling_size != size ||
+        memcmp(vocabulary->strings.data + existing->spelling, r->other, size) != 0)
         return tsr__vocabulary_add(vocabulary, token->id, r->other, size, type); /* always fails */
-    there->type = type;
-    there->ends = token->special && tsr__is_end_spelling(r->other, size);
+    existing->type = type;
+    existing->ends = token->special && tsr__is_end_spelling(r->other, size);
     return TSR_OK;
 }
 
@@ -338,12 +313,12 @@ static tsr_status read_config(reader *r, tsr__json *json)
             TSR__TRY(tsr__json_skip(json));
             continue;
         }
-        size_t at = json->at;
+        size_t offset = json->at;
         TSR__TRY(read_spelling(r, json));
         char shown[TSR__SPELLING_TEXT];
         *ids[found] = tsr__vocabulary_find(&tokenizer->vocabulary, r->other, strlen(r->other));
         if (*ids[found] < 0)
-            return tsr__json_fail(json, at, "\"%s\" is %s, which is not in the vocabulary",
+            return tsr__json_fail(json, offset, "\"%s\" is %s, which is not in the vocabulary",
                                   names[found],
                                   tsr__spelling_text(r->other, strlen(r->other), shown));
     }

@@ -19,6 +19,26 @@ static tsr_status unsupported(const tsr__json *json, const char *what, const cha
                      json->at, what, tsr__spelling_text(name, strlen(name), shown));
 }
 
+tsr_status tsr__json_type(tsr__json *json, size_t size, char *type)
+{
+    char key[TSR__JSON_TEXT];
+    bool more = false;
+    (void)tsr__json_peek(json);
+    size_t start = json->at;
+    TSR__TRY(tsr__json_enter(json, '{'));
+    for (;;) {
+        TSR__TRY(tsr__json_member(json, key, &more));
+        if (!more)
+            return tsr__json_fail(json, start, "an object without a \"type\"");
+        if (strcmp(key, "type") == 0)
+            break;
+        TSR__TRY(tsr__json_skip(json));
+    }
+    TSR__TRY(tsr__json_string(json, size, type));
+    json->at = start;
+    return TSR_OK;
+}
+
 /* A member of an object: its name, and what it is read into. */
 typedef struct member {
     const char *name;
@@ -144,7 +164,7 @@ typedef struct pre_tokenizer {
     bool byte_level;
 } pre_tokenizer;
 
-static tsr_status read_split(tsr__json *json, tsr__words *words)
+static tsr_status read_split(tsr__json *json, tsr__word_splitter *words)
 {
     char expression[TSR__JSON_TEXT] = "", behaviour[TSR__JSON_TEXT] = "";
     size_t pattern = 0;
@@ -161,12 +181,12 @@ static tsr_status read_split(tsr__json *json, tsr__words *words)
     bool keeps_matches = invert && strcmp(behaviour, "Removed") == 0;
     if (!keeps_matches && (invert || strcmp(behaviour, "Isolated") != 0))
         return unsupported(json, "pre-tokenizer Split with the behaviour", behaviour);
-    return tsr__words_add_expression(words, expression, keeps_matches);
+    return tsr__word_splitter_add_expression(words, expression, keeps_matches);
 }
 
 static tsr_status read_byte_level(tsr__json *json, pre_tokenizer *to)
 {
-    tsr__words *words = &to->tokenizer->words;
+    tsr__word_splitter *words = &to->tokenizer->words;
     bool adds_space = true, cuts = true;
     size_t start = json->at;
     TSR__TRY(read_members(json, (const member[]){{"add_prefix_space", .flag = &adds_space},
@@ -181,7 +201,7 @@ static tsr_status read_byte_level(tsr__json *json, pre_tokenizer *to)
             start);
     if (adds_space)
         TSR__TRY(tsr__normalizer_add(&to->tokenizer->late, TSR__PREPEND_NEW, "", 0, " ", 1));
-    return cuts ? tsr__words_add_gpt2(words) : TSR_OK;
+    return cuts ? tsr__word_splitter_add_gpt2(words) : TSR_OK;
 }
 
 static tsr_status read_metaspace(tsr__json *json, pre_tokenizer *to)
@@ -206,7 +226,7 @@ static tsr_status read_metaspace(tsr__json *json, pre_tokenizer *to)
         TSR__TRY(tsr__normalizer_add(&to->tokenizer->late,
                                      first ? TSR__PREPEND_FIRST_NEW : TSR__PREPEND_NEW, "", 0,
                                      space_sign, strlen(space_sign)));
-    return cuts ? tsr__words_add_space_signs(&to->tokenizer->words) : TSR_OK;
+    return cuts ? tsr__word_splitter_add_space_signs(&to->tokenizer->words) : TSR_OK;
 }
 
 static tsr_status read_pre_tokenizer(tsr__json *json, void *pointer, int depth)
@@ -233,7 +253,7 @@ static tsr_status read_pre_tokenizer(tsr__json *json, void *pointer, int depth)
     if (strcmp(type, "Digits") != 0)
         return unsupported(json, "pre-tokenizer", type);
     TSR__TRY(read_members(json, (const member[]){{"individual_digits", .flag = &individual}, {0}}));
-    return tsr__words_add_digits(&to->tokenizer->words, individual);
+    return tsr__word_splitter_add_digits(&to->tokenizer->words, individual);
 }
 
 tsr_status tsr__json_pre_tokenizer(tsr__json *json, tsr_tokenizer *tokenizer, bool *byte_level)
@@ -275,11 +295,11 @@ static tsr_status add_special(tsr__json *json, size_t place, const char *name, b
         if (!more)
             return tsr__json_fail(json, ids, "the template has no ids for its special token %s",
                                   tsr__spelling_text(name, strlen(name), shown));
-        size_t at = json->at;
+        size_t offset = json->at;
         TSR__TRY(tsr__json_integer(json, &id));
         if (id >= tokenizer->vocabulary.count)
-            return tsr__json_fail(json, at, "id %" PRIu64 " of a template; ids are 0 to %zu", id,
-                                  tokenizer->vocabulary.count - 1);
+            return tsr__json_fail(json, offset, "id %" PRIu64 " of a template; ids are 0 to %zu",
+                                  id, tokenizer->vocabulary.count - 1);
         TSR__TRY(tsr__tokenizer_add_around(tokenizer, (int32_t)id, after));
     }
 }
@@ -302,13 +322,13 @@ static tsr_status read_template(tsr__json *json, tsr_tokenizer *tokenizer)
         TSR__TRY(tsr__json_element(json, &more));
         if (!more)
             break;
-        size_t at = json->at;
+        size_t offset = json->at;
         TSR__TRY(read_members(json, (const member[]){{"SpecialToken", .place = &special},
                                                      {"Sequence", .place = &sequence},
                                                      {0}}));
         size_t next = json->at;
         if ((special > 0) == (sequence > 0) || (sequence > 0 && after))
-            return tsr__json_fail(json, at,
+            return tsr__json_fail(json, offset,
                                   "a template that is not special tokens around one "
                                   "sequence");
         after = after || sequence > 0;

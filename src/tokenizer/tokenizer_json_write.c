@@ -239,7 +239,7 @@ static bool has_space(const tsr_tokenizer *t, int32_t id)
     return strchr(tsr__token_spelling(&t->vocabulary, id), ' ') != NULL;
 }
 
-static tsr_status check(const tsr_tokenizer *t)
+static tsr_status check_writable(const tsr_tokenizer *t)
 {
     char shown[TSR__SPELLING_TEXT];
     if (t->kind == TSR_TOKENIZER_SPM)
@@ -277,12 +277,12 @@ tsr_status tsr__tokenizer_save_config(const tsr_tokenizer *t, char **out, size_t
     return print_document(&p, print_config, out, size);
 }
 
-static tsr_status save(printer *p, search *searches, char **out, size_t *size)
+static tsr_status print_files(printer *p, search *searches, char **out, size_t *size)
 {
     const char *expressions[TSR__MAX_WORD_STEPS];
     tsr__pair *pairs = NULL;
     TSR__TRY(find_searches(p->t, searches));
-    TSR__TRY(tsr__words_find_expressions(&p->t->words, expressions));
+    TSR__TRY(tsr__word_splitter_find_expressions(&p->t->words, expressions));
     TSR__TRY(tsr__merges_in_order(&p->t->merges, &pairs));
     p->searches = searches;
     p->expressions = expressions;
@@ -295,11 +295,11 @@ static tsr_status save(printer *p, search *searches, char **out, size_t *size)
 tsr_status tsr__tokenizer_save_json(const tsr_tokenizer *t, char **out, size_t *size)
 {
     printer p = {.t = t};
-    TSR__TRY(check(t));
+    TSR__TRY(check_writable(t));
     search *searches = tsr__calloc(t->vocabulary.count, sizeof *searches);
     if (searches == NULL)
         return TSR_ERR_NO_MEMORY;
-    const tsr_status status = save(&p, searches, out, size);
+    const tsr_status status = print_files(&p, searches, out, size);
     tsr__free(searches);
     return status;
 }

@@ -11,7 +11,7 @@
 /* A message in the file: bytes[at … end - 1] are the fields that have not been read yet. */
 typedef struct message {
     const uint8_t *bytes;
-    uint64_t at, end;
+    uint64_t offset, end;
 } message;
 
 /* A field: its number, and its value. If it is a string or a message, `value` is its size, and it
@@ -29,19 +29,19 @@ typedef struct reader {
     bool adds_space, removes_spaces, escapes_spaces, is_bpe, has_map;
 } reader;
 
-static tsr_status broken(uint64_t at, const char *what)
+static tsr_status broken(uint64_t offset, const char *what)
 {
-    return tsr__fail(TSR_ERR_INVALID, "tokenizer: offset %" PRIu64 ": %s", at, what);
+    return tsr__fail(TSR_ERR_INVALID, "tokenizer: offset %" PRIu64 ": %s", offset, what);
 }
 
 static tsr_status read_number(message *m, uint64_t *out)
 {
-    const uint64_t start = m->at;
+    const uint64_t start = m->offset;
     *out = 0;
     for (int shift = 0; shift < 64; shift += 7) {
-        if (m->at == m->end)
+        if (m->offset == m->end)
             return broken(start, "the file ends inside a number");
-        const uint8_t byte = m->bytes[m->at++];
+        const uint8_t byte = m->bytes[m->offset++];
         *out |= (uint64_t)(byte & 0x7f) << shift;
         if ((byte & 0x80) == 0)
             return TSR_OK;
@@ -52,7 +52,7 @@ static tsr_status read_number(message *m, uint64_t *out)
 static tsr_status read_field(message *m, field *out)
 {
     uint64_t key = 0, size;
-    const uint64_t start = m->at;
+    const uint64_t start = m->offset;
     TSR__TRY(read_number(m, &key));
     *out = (field){.number = key >> 3, .wire = (unsigned)(key & 7)};
     if (out->wire == TSR__WIRE_NUMBER)
@@ -62,13 +62,13 @@ static tsr_status read_field(message *m, field *out)
     else if (out->wire != TSR__WIRE_32 && out->wire != TSR__WIRE_64)
         return broken(start, "this is no tokenizer.model: a field of an unknown type");
     size = out->wire == TSR__WIRE_BYTES ? out->value : out->wire == TSR__WIRE_32 ? 4 : 8;
-    if (size > m->end - m->at)
+    if (size > m->end - m->offset)
         return tsr__fail(TSR_ERR_INVALID,
                          "tokenizer: offset %" PRIu64 ": a field of %" PRIu64
                          " bytes, of which %" PRIu64 " are there",
-                         start, size, m->end - m->at);
-    out->start = m->at;
-    m->at += size;
+                         start, size, m->end - m->offset);
+    out->start = m->offset;
+    m->offset += size;
     return TSR_OK;
 }
 
@@ -103,12 +103,12 @@ static tsr_status add_piece(reader *r, const char *text, size_t size, tsr__token
 static tsr_status read_piece(reader *r, message m)
 {
     const tsr__vocabulary *v = &r->tokenizer->vocabulary;
-    const uint64_t start = m.at;
+    const uint64_t start = m.offset;
     const char *text = "";
     size_t size = 0;
     uint32_t bits = 0;
     uint64_t type = TSR__TOKEN_NORMAL;
-    while (m.at < m.end) {
+    while (m.offset < m.end) {
         field f;
         TSR__TRY(read_field(&m, &f));
         if (f.number == TSR__PIECE_TEXT && f.wire == TSR__WIRE_BYTES) {
@@ -135,25 +135,25 @@ static tsr_status read_piece(reader *r, message m)
 static tsr_status take_type(reader *r, int32_t id, const tsr__vocabulary *all)
 {
     tsr__token *here = &r->tokenizer->vocabulary.tokens[id];
-    const tsr__token *there = &all->tokens[id];
+    const tsr__token *added_token = &all->tokens[id];
     char shown[TSR__SPELLING_TEXT];
     if (!tsr__is_added(here))
-        return tsr__is_added(there) ? set_type(r->tokenizer, id, there->type) : TSR_OK;
-    if (tsr__is_added(there) && tsr__is_control(here) == tsr__is_control(there))
+        return tsr__is_added(added_token) ? set_type(r->tokenizer, id, added_token->type) : TSR_OK;
+    if (tsr__is_added(added_token) && tsr__is_control(here) == tsr__is_control(added_token))
         return TSR_OK;
-    if (here->type == TSR__TOKEN_CONTROL && there->type == TSR__TOKEN_USER) {
-        here->type = there->type;
+    if (here->type == TSR__TOKEN_CONTROL && added_token->type == TSR__TOKEN_USER) {
+        here->type = added_token->type;
         here->ends = false;
         return TSR_OK;
     }
-    return tsr__fail(TSR_ERR_UNSUPPORTED,
-                     "tokenizer: token %d, %s, is %s in tokenizer.model and %s in tokenizer.json",
-                     (int)id,
-                     tsr__spelling_text(tsr__token_spelling(all, id), there->spelling_size, shown),
-                     tsr__is_control(here) ? "a control token" : "an added token",
-                     !tsr__is_added(there)    ? "an ordinary one"
-                     : tsr__is_control(there) ? "a control token"
-                                              : "an added one");
+    return tsr__fail(
+        TSR_ERR_UNSUPPORTED,
+        "tokenizer: token %d, %s, is %s in tokenizer.model and %s in tokenizer.json", (int)id,
+        tsr__spelling_text(tsr__token_spelling(all, id), added_token->spelling_size, shown),
+        tsr__is_control(here) ? "a control token" : "an added token",
+        !tsr__is_added(added_token)    ? "an ordinary one"
+        : tsr__is_control(added_token) ? "a control token"
+                                       : "an added one");
 }
 
 /* Takes over from `added` how texts are searched for its added tokens. */
@@ -217,7 +217,7 @@ static tsr_status read_training(reader *r, message m)
                {TSR__TRAINING_BOS, &t->bos},
                {TSR__TRAINING_EOS, &t->eos},
                {TSR__TRAINING_PAD, &t->pad}};
-    while (m.at < m.end) {
+    while (m.offset < m.end) {
         field f;
         TSR__TRY(read_field(&m, &f));
         if (f.wire != TSR__WIRE_NUMBER)
@@ -233,7 +233,7 @@ static tsr_status read_training(reader *r, message m)
 
 static tsr_status read_normalizer(reader *r, message m)
 {
-    while (m.at < m.end) {
+    while (m.offset < m.end) {
         field f;
         TSR__TRY(read_field(&m, &f));
         if (f.number == TSR__NORMALIZER_MAP && f.wire == TSR__WIRE_BYTES)
@@ -252,7 +252,7 @@ static tsr_status read_normalizer(reader *r, message m)
 
 static tsr_status read_model(reader *r, message m)
 {
-    while (m.at < m.end) {
+    while (m.offset < m.end) {
         field f;
         TSR__TRY(read_field(&m, &f));
         const message inside = {m.bytes, f.start, f.start + f.value};

@@ -80,7 +80,7 @@ static tsr_status put_all(const tsr_tokenizer *t, tsr__bytes *part, tsr__bytes *
     return put_parameters(t, part, m);
 }
 
-static tsr_status check(const tsr_tokenizer *t)
+static tsr_status check_writable(const tsr_tokenizer *t)
 {
     TSR__TRY(tsr__tokenizer_check_around(t));
     TSR__TRY(tsr__tokenizer_check_added(format, false, t));
@@ -100,17 +100,17 @@ static tsr_status check(const tsr_tokenizer *t)
 
 tsr_status tsr__tokenizer_save_model(const tsr_tokenizer *t, char **out, size_t *size)
 {
-    tsr__bytes all = {0}, part = {0};
+    tsr__bytes file = {0}, part = {0};
     if (t->kind != TSR_TOKENIZER_SPM)
         return tsr__tokenizer_cannot(format, "merges without scores");
-    TSR__TRY(check(t));
-    const tsr_status status = put_all(t, &part, &all);
+    TSR__TRY(check_writable(t));
+    const tsr_status status = put_all(t, &part, &file);
     tsr__free(part.data);
     if (status != TSR_OK) {
-        tsr__free(all.data);
+        tsr__free(file.data);
         return status;
     }
-    *out = (char *)all.data;
-    *size = all.size;
+    *out = (char *)file.data;
+    *size = file.size;
     return TSR_OK;
 }

@@ -11,7 +11,7 @@
 #include "base/alloc.h"
 
 /* Returns a new string "folder/name", or NULL if there is no memory. */
-static char *join(const char *folder, const char *name)
+static char *join_path(const char *folder, const char *name)
 {
     size_t size = strlen(folder) + strlen(name) + 2;
     char *path = tsr__calloc(size, 1);
@@ -41,7 +41,7 @@ static tsr_status find_bin(const char *folder, char **path)
         if (found != NULL)
             status = tsr__fail(TSR_ERR_INVALID,
                                "tokenizer: %s has no tokenizer.json, and several tok*.bin", folder);
-        else if ((found = join(folder, entry->d_name)) == NULL)
+        else if ((found = join_path(folder, entry->d_name)) == NULL)
             status = TSR_ERR_NO_MEMORY;
     }
     closedir(entries);
@@ -67,7 +67,7 @@ static tsr_status find_file(const char *given, char **path)
         return *path != NULL ? TSR_OK : TSR_ERR_NO_MEMORY;
     }
     for (int i = 0; i < 2; i++) {
-        char *file = join(given, names[i]);
+        char *file = join_path(given, names[i]);
         if (file == NULL)
             return TSR_ERR_NO_MEMORY;
         if (stat(file, &info) == 0) {
@@ -184,11 +184,11 @@ static bool ends_in(const char *path, const char *ending)
 
 static bool is_json(const uint8_t *start, uint64_t size)
 {
-    uint64_t at = 0;
-    while (at < size &&
-           (start[at] == ' ' || start[at] == '\n' || start[at] == '\r' || start[at] == '\t'))
-        at++;
-    return at < size && start[at] == '{';
+    uint64_t offset = 0;
+    while (offset < size && (start[offset] == ' ' || start[offset] == '\n' ||
+                             start[offset] == '\r' || start[offset] == '\t'))
+        offset++;
+    return offset < size && start[offset] == '{';
 }
 
 static tsr_status read_any(const char *path, tsr__file *file, tsr_tokenizer *tokenizer)

@@ -117,12 +117,12 @@ size_t tsr__trim_end(const char *text, size_t size)
 size_t tsr__trim_start(const char *text, size_t size)
 {
     uint32_t code;
-    size_t at = 0;
-    while (at < size) {
-        size_t next = tsr__character(text + at, size - at, &code);
+    size_t offset = 0;
+    while (offset < size) {
+        size_t next = tsr__character(text + offset, size - offset, &code);
         if (code > 0x10ffff || !is_space(code))
             break;
-        at += next;
+        offset += next;
     }
-    return at;
+    return offset;
 }

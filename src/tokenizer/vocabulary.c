@@ -129,15 +129,15 @@ static uint64_t siphash(const uint64_t key[2], const void *data, size_t size)
  * the free entry in which it would be stored. */
 static uint32_t *entry_of(const tsr__vocabulary *vocabulary, const char *text, size_t size)
 {
-    size_t at = (size_t)siphash(vocabulary->key, text, size) & vocabulary->mask;
-    for (;; at = (at + 1) & vocabulary->mask) {
-        uint32_t entry = vocabulary->table[at];
+    size_t slot = (size_t)siphash(vocabulary->key, text, size) & vocabulary->mask;
+    for (;; slot = (slot + 1) & vocabulary->mask) {
+        uint32_t entry = vocabulary->table[slot];
         if (entry == 0)
-            return &vocabulary->table[at];
+            return &vocabulary->table[slot];
         const tsr__token *token = &vocabulary->tokens[entry - 1];
         if (token->spelling_size == size &&
             memcmp(vocabulary->strings.data + token->spelling, text, size) == 0)
-            return &vocabulary->table[at];
+            return &vocabulary->table[slot];
     }
 }
 

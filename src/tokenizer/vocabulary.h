@@ -30,8 +30,8 @@ tsr_status tsr__strings_add(tsr__strings *strings, const void *text, size_t size
                             uint64_t *start) TSR_NODISCARD;
 
 typedef struct tsr__token {
-    uint64_t spelling, piece; /* where the spelling and the token's bytes start in `strings` */
-    uint32_t spelling_size, piece_size;
+    uint64_t spelling, bytes; /* offsets in `strings` of the spelling and of the bytes */
+    uint32_t spelling_size, bytes_size;
     tsr__token_type type;
     bool ends; /* generation ends with this token */
 } tsr__token;

@@ -66,14 +66,15 @@ static bool has_name(const char *list, const char *name)
     size_t length = strlen(name);
     if (length == 0 || strchr(name, ' ') != NULL)
         return false;
-    for (const char *at = list; (at = strstr(at, name)) != NULL; at++)
-        if ((at == list || at[-1] == ' ') && (at[length] == '\0' || at[length] == ' '))
+    for (const char *offset = list; (offset = strstr(offset, name)) != NULL; offset++)
+        if ((offset == list || offset[-1] == ' ') &&
+            (offset[length] == '\0' || offset[length] == ' '))
             return true;
     return false;
 }
 
-tsr_status tsr__words_by_name(const char *name, tsr__words *words, bool *whole_words,
-                              bool *adds_bos)
+tsr_status tsr__word_splitter_by_name(const char *name, tsr__word_splitter *words,
+                                      bool *whole_words, bool *adds_bos)
 {
     for (size_t i = 0; i < sizeof all_named / sizeof *all_named; i++) {
         const named *row = &all_named[i];
@@ -84,7 +85,7 @@ tsr_status tsr__words_by_name(const char *name, tsr__words *words, bool *whole_w
             words->steps[words->count] = row->steps[words->count];
             words->count++;
         }
-        tsr__words_set_name(words, name);
+        tsr__word_splitter_set_name(words, name);
         *whole_words = row->whole_words;
         *adds_bos = row->adds_bos;
         return TSR_OK;
@@ -157,13 +158,13 @@ static const struct {
 };
 
 /* Appends a step that cuts texts into words. If `name` is not NULL, words->name becomes `name`. */
-static tsr_status add_step(tsr__words *words, tsr__matcher matcher, const char *name)
+static tsr_status add_step(tsr__word_splitter *words, tsr__matcher matcher, const char *name)
 {
     TSR__REQUIRE(words->count < TSR__MAX_WORD_STEPS,
                  "tokenizer: more than %d steps cut a text into words", TSR__MAX_WORD_STEPS);
     words->steps[words->count++] = matcher;
     if (name != NULL)
-        tsr__words_set_name(words, name);
+        tsr__word_splitter_set_name(words, name);
     return TSR_OK;
 }
 
@@ -181,7 +182,8 @@ static bool is_expression(const char *expression, const char *known)
     return *known == '\0';
 }
 
-tsr_status tsr__words_add_expression(tsr__words *words, const char *expression, bool must_cover)
+tsr_status tsr__word_splitter_add_expression(tsr__word_splitter *words, const char *expression,
+                                             bool must_cover)
 {
     char shown[TSR__SPELLING_TEXT];
     for (size_t i = 0; i < sizeof all_expressions / sizeof *all_expressions; i++)
@@ -204,8 +206,8 @@ static tsr__matcher named_step(tsr__matcher matcher)
                                                    : matcher;
 }
 
-tsr_status tsr__words_find_name(const tsr__words *words, bool whole_words,
-                                char out[TSR__WORDS_NAME])
+tsr_status tsr__word_splitter_find_name(const tsr__word_splitter *words, bool whole_words,
+                                        char out[TSR__WORDS_NAME])
 {
     for (size_t i = 0; i < sizeof all_named / sizeof *all_named; i++) {
         const named *row = &all_named[i];
@@ -223,8 +225,8 @@ tsr_status tsr__words_find_name(const tsr__words *words, bool whole_words,
         words->count > 0 ? words->name : "not at all", whole_words ? ", with ignore_merges" : "");
 }
 
-tsr_status tsr__words_find_expressions(const tsr__words *words,
-                                       const char *out[TSR__MAX_WORD_STEPS])
+tsr_status tsr__word_splitter_find_expressions(const tsr__word_splitter *words,
+                                               const char *out[TSR__MAX_WORD_STEPS])
 {
     for (int step = 0; step < words->count; step++) {
         out[step] = NULL;
@@ -240,19 +242,19 @@ tsr_status tsr__words_find_expressions(const tsr__words *words,
     return TSR_OK;
 }
 
-tsr_status tsr__words_add_gpt2(tsr__words *words)
+tsr_status tsr__word_splitter_add_gpt2(tsr__word_splitter *words)
 {
     /* In StarCoder's tokenizer, another step comes before, which cuts off digits. */
     return add_step(words, tsr__match_gpt2, words->count > 0 ? "starcoder" : "gpt-2");
 }
 
-tsr_status tsr__words_add_digits(tsr__words *words, bool individual)
+tsr_status tsr__word_splitter_add_digits(tsr__word_splitter *words, bool individual)
 {
     return add_step(words, individual ? tsr__match_number : tsr__match_numbers,
                     words->count > 0 ? NULL : "digits");
 }
 
-tsr_status tsr__words_add_space_signs(tsr__words *words)
+tsr_status tsr__word_splitter_add_space_signs(tsr__word_splitter *words)
 {
     return add_step(words, tsr__match_after_space_sign, "metaspace");
 }

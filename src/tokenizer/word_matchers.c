@@ -9,37 +9,37 @@
 
 /* Parts of expressions ------------------------------------------------------------------------- */
 
-/* Returns the number of characters from `at` on that have one of the classes. */
-static size_t run_of(const tsr__letter *text, size_t at, size_t end, unsigned classes)
+/* Returns the number of characters from `position` on that have one of the classes. */
+static size_t run_of(const tsr__letter *text, size_t position, size_t end, unsigned classes)
 {
-    size_t start = at;
-    while (at < end && (text[at].classes & classes) != 0)
-        at++;
-    return at - start;
+    size_t start = position;
+    while (position < end && (text[position].classes & classes) != 0)
+        position++;
+    return position - start;
 }
 
-/* Returns the number of characters from `at` on that have none of the classes. */
-static size_t run_without(const tsr__letter *text, size_t at, size_t end, unsigned classes)
+/* Returns the number of characters from `position` on that have none of the classes. */
+static size_t run_without(const tsr__letter *text, size_t position, size_t end, unsigned classes)
 {
-    size_t start = at;
-    while (at < end && (text[at].classes & classes) == 0)
-        at++;
-    return at - start;
+    size_t start = position;
+    while (position < end && (text[position].classes & classes) == 0)
+        position++;
+    return position - start;
 }
 
-static bool has(const tsr__letter *text, size_t at, size_t end, unsigned classes)
+static bool has_class(const tsr__letter *text, size_t position, size_t end, unsigned classes)
 {
-    return at < end && (text[at].classes & classes) != 0;
+    return position < end && (text[position].classes & classes) != 0;
 }
 
-static size_t is_code(const tsr__letter *text, size_t at, size_t end, uint32_t code)
+static size_t is_code(const tsr__letter *text, size_t position, size_t end, uint32_t code)
 {
-    return at < end && text[at].code == code;
+    return position < end && text[position].code == code;
 }
 
-static size_t newlines(const tsr__letter *text, size_t at, size_t end)
+static size_t newlines(const tsr__letter *text, size_t position, size_t end)
 {
-    return run_of(text, at, end, TSR__NEWLINE);
+    return run_of(text, position, end, TSR__NEWLINE);
 }
 
 /* How the letters of contractions are compared. */
@@ -50,15 +50,15 @@ typedef enum spelling {
 } spelling;
 
 /* 's|'t|'re|'ve|'m|'ll|'d */
-static size_t contraction(const tsr__letter *text, size_t at, size_t end, spelling how)
+static size_t contraction(const tsr__letter *text, size_t position, size_t end, spelling how)
 {
     static const char *const all[] = {"s", "t", "re", "ve", "m", "ll", "d"};
-    if (!is_code(text, at, end, '\''))
+    if (!is_code(text, position, end, '\''))
         return 0;
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         size_t size = strlen(all[i]), same = 0;
-        for (; same < size && at + 1 + same < end; same++) {
-            uint32_t code = text[at + 1 + same].code;
+        for (; same < size && position + 1 + same < end; same++) {
+            uint32_t code = text[position + 1 + same].code;
             if (how != EXACT && code >= 'A' && code <= 'Z')
                 code += 'a' - 'A';
             if (how == ANY_CASE && code == 0x17f)
@@ -73,20 +73,20 @@ static size_t contraction(const tsr__letter *text, size_t at, size_t end, spelli
 }
 
 /* \s+(?!\S)|\s+ */
-static size_t spaces(const tsr__letter *text, size_t at, size_t end)
+static size_t spaces(const tsr__letter *text, size_t position, size_t end)
 {
-    size_t count = run_of(text, at, end, TSR__SPACE);
-    return at + count < end && count > 1 ? count - 1 : count;
+    size_t count = run_of(text, position, end, TSR__SPACE);
+    return position + count < end && count > 1 ? count - 1 : count;
 }
 
 /* \s*[\r\n]+|\s+(?!\S)|\s+ */
-static size_t lines(const tsr__letter *text, size_t at, size_t end)
+static size_t lines(const tsr__letter *text, size_t position, size_t end)
 {
-    size_t count = run_of(text, at, end, TSR__SPACE);
+    size_t count = run_of(text, position, end, TSR__SPACE);
     for (size_t i = count; i > 0; i--)
-        if (text[at + i - 1].classes & TSR__NEWLINE)
+        if (text[position + i - 1].classes & TSR__NEWLINE)
             return i;
-    return at + count < end && count > 1 ? count - 1 : count;
+    return position + count < end && count > 1 ? count - 1 : count;
 }
 
 /* Expressions ---------------------------------------------------------------------------------- */
@@ -94,17 +94,18 @@ static size_t lines(const tsr__letter *text, size_t at, size_t end)
 #define WORD (TSR__LETTER | TSR__NUMBER)
 
 /* 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+ */
-size_t tsr__match_gpt2(const tsr__letter *text, size_t at, size_t end, size_t *skip)
+size_t tsr__match_gpt2(const tsr__letter *text, size_t position, size_t end, size_t *skip)
 {
-    size_t length = contraction(text, at, end, EXACT), space = is_code(text, at, end, ' ');
+    size_t length = contraction(text, position, end, EXACT),
+           space = is_code(text, position, end, ' ');
     (void)skip;
     if (length > 0)
         return length;
-    if ((length = run_of(text, at + space, end, TSR__LETTER)) > 0 ||
-        (length = run_of(text, at + space, end, TSR__NUMBER)) > 0 ||
-        (length = run_without(text, at + space, end, WORD | TSR__SPACE)) > 0)
+    if ((length = run_of(text, position + space, end, TSR__LETTER)) > 0 ||
+        (length = run_of(text, position + space, end, TSR__NUMBER)) > 0 ||
+        (length = run_without(text, position + space, end, WORD | TSR__SPACE)) > 0)
         return space + length;
-    return spaces(text, at, end);
+    return spaces(text, position, end);
 }
 
 /* The differences between the expressions of Llama 3, Qwen 2 and similar models; see styled(). */
@@ -116,67 +117,69 @@ typedef struct style {
 
 /* (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|
  * \s*[\r\n]+|\s+(?!\S)|\s+ */
-static size_t styled(const tsr__letter *text, size_t at, size_t end, style with)
+static size_t styled(const tsr__letter *text, size_t position, size_t end, style with)
 {
-    size_t length = contraction(text, at, end, with.contractions);
+    size_t length = contraction(text, position, end, with.contractions);
     if (length > 0)
         return length;
-    size_t before = !has(text, at, end, TSR__NEWLINE | WORD);
-    if ((length = run_of(text, at + before, end, with.letters)) > 0)
+    size_t before = !has_class(text, position, end, TSR__NEWLINE | WORD);
+    if ((length = run_of(text, position + before, end, with.letters)) > 0)
         return before + length;
-    if (before > 0 && (length = run_of(text, at, end, with.letters)) > 0)
+    if (before > 0 && (length = run_of(text, position, end, with.letters)) > 0)
         return length;
-    if ((length = run_of(text, at, end, TSR__NUMBER)) > 0)
+    if ((length = run_of(text, position, end, TSR__NUMBER)) > 0)
         return length < with.digits ? length : with.digits;
-    size_t space = is_code(text, at, end, ' ');
-    if ((length = run_without(text, at + space, end, with.letters | WORD | TSR__SPACE)) > 0)
-        return space + length + newlines(text, at + space + length, end);
-    return lines(text, at, end);
+    size_t space = is_code(text, position, end, ' ');
+    if ((length = run_without(text, position + space, end, with.letters | WORD | TSR__SPACE)) > 0)
+        return space + length + newlines(text, position + space + length, end);
+    return lines(text, position, end);
 }
 
-size_t tsr__match_llama3(const tsr__letter *text, size_t at, size_t end, size_t *skip)
+size_t tsr__match_llama3(const tsr__letter *text, size_t position, size_t end, size_t *skip)
 {
     (void)skip;
-    return styled(text, at, end,
+    return styled(text, position, end,
                   (style){.contractions = ASCII_CASE, .digits = 3, .letters = TSR__LETTER});
 }
 
-size_t tsr__match_llama3_any_case(const tsr__letter *text, size_t at, size_t end, size_t *skip)
+size_t tsr__match_llama3_any_case(const tsr__letter *text, size_t position, size_t end,
+                                  size_t *skip)
 {
     (void)skip;
-    return styled(text, at, end,
+    return styled(text, position, end,
                   (style){.contractions = ANY_CASE, .digits = 3, .letters = TSR__LETTER});
 }
 
 /* The expression of Llama 3, above styled(), with \p{N} instead of \p{N}{1,3}. */
-size_t tsr__match_qwen2(const tsr__letter *text, size_t at, size_t end, size_t *skip)
+size_t tsr__match_qwen2(const tsr__letter *text, size_t position, size_t end, size_t *skip)
 {
     (void)skip;
-    return styled(text, at, end,
+    return styled(text, position, end,
                   (style){.contractions = ASCII_CASE, .digits = 1, .letters = TSR__LETTER});
 }
 
-size_t tsr__match_qwen2_any_case(const tsr__letter *text, size_t at, size_t end, size_t *skip)
+size_t tsr__match_qwen2_any_case(const tsr__letter *text, size_t position, size_t end, size_t *skip)
 {
     (void)skip;
-    return styled(text, at, end,
+    return styled(text, position, end,
                   (style){.contractions = ANY_CASE, .digits = 1, .letters = TSR__LETTER});
 }
 
 /* The expression of Qwen 2 with [\p{L}\p{M}] in place of \p{L}. */
-size_t tsr__match_qwen35(const tsr__letter *text, size_t at, size_t end, size_t *skip)
+size_t tsr__match_qwen35(const tsr__letter *text, size_t position, size_t end, size_t *skip)
 {
     (void)skip;
     return styled(
-        text, at, end,
+        text, position, end,
         (style){.contractions = ASCII_CASE, .digits = 1, .letters = TSR__LETTER | TSR__MARK});
 }
 
-size_t tsr__match_qwen35_any_case(const tsr__letter *text, size_t at, size_t end, size_t *skip)
+size_t tsr__match_qwen35_any_case(const tsr__letter *text, size_t position, size_t end,
+                                  size_t *skip)
 {
     (void)skip;
     return styled(
-        text, at, end,
+        text, position, end,
         (style){.contractions = ANY_CASE, .digits = 1, .letters = TSR__LETTER | TSR__MARK});
 }
 
@@ -204,101 +207,104 @@ static bool is_second_part(const tsr__letter *letter, parts_of_words parts)
 }
 
 /* First*Second+ or, if `first_needed` is true, First+Second*. */
-static size_t two_parts(const tsr__letter *text, size_t at, size_t end, parts_of_words parts,
+static size_t two_parts(const tsr__letter *text, size_t position, size_t end, parts_of_words parts,
                         bool first_needed)
 {
-    size_t middle = at, last;
+    size_t middle = position, last;
     while (middle < end && is_first_part(&text[middle], parts))
         middle++;
     for (last = middle; last < end && is_second_part(&text[last], parts);)
         last++;
     if (first_needed)
-        return middle > at ? last - at : 0;
+        return middle > position ? last - position : 0;
     if (last > middle)
-        return last - at;
+        return last - position;
     /* The first part gives back letters until the second part has one. */
-    while (middle > at && !is_second_part(&text[middle - 1], parts))
+    while (middle > position && !is_second_part(&text[middle - 1], parts))
         middle--;
-    return middle - at;
+    return middle - position;
 }
 
 /* [^\r\n\p{L}\p{N}]?F*S+C?|[^\r\n\p{L}\p{N}]?F+S*C?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|
  * \s*[\r\n]+|\s+(?!\S)|\s+, where F and S are the parts of words and C are contractions */
-static size_t cased(const tsr__letter *text, size_t at, size_t end, parts_of_words parts,
+static size_t cased(const tsr__letter *text, size_t position, size_t end, parts_of_words parts,
                     size_t digits, bool has_contractions)
 {
-    size_t before = !has(text, at, end, TSR__NEWLINE | WORD), length;
+    size_t before = !has_class(text, position, end, TSR__NEWLINE | WORD), length;
     spelling how = parts == BY_CLASS ? ANY_CASE : ASCII_CASE;
     for (int first_needed = 0; first_needed < 2; first_needed++)
         for (size_t skipped = before + 1; skipped-- > 0;) {
-            length = two_parts(text, at + skipped, end, parts, first_needed);
+            length = two_parts(text, position + skipped, end, parts, first_needed);
             if (length == 0)
                 continue;
             length += skipped;
-            return length + (has_contractions ? contraction(text, at + length, end, how) : 0);
+            return length + (has_contractions ? contraction(text, position + length, end, how) : 0);
         }
-    if ((length = run_of(text, at, end, TSR__NUMBER)) > 0)
+    if ((length = run_of(text, position, end, TSR__NUMBER)) > 0)
         return length < digits ? length : digits;
-    size_t space = is_code(text, at, end, ' ');
-    if ((length = run_without(text, at + space, end, WORD | TSR__SPACE)) > 0) {
+    size_t space = is_code(text, position, end, ' ');
+    if ((length = run_without(text, position + space, end, WORD | TSR__SPACE)) > 0) {
         length += space;
-        while (has(text, at + length, end, TSR__NEWLINE) || is_code(text, at + length, end, '/'))
+        while (has_class(text, position + length, end, TSR__NEWLINE) ||
+               is_code(text, position + length, end, '/'))
             length++;
         return length;
     }
-    return lines(text, at, end);
+    return lines(text, position, end);
 }
 
-size_t tsr__match_gpt4o(const tsr__letter *text, size_t at, size_t end, size_t *skip)
+size_t tsr__match_gpt4o(const tsr__letter *text, size_t position, size_t end, size_t *skip)
 {
     (void)skip;
-    return cased(text, at, end, BY_ASCII, 3, true);
+    return cased(text, position, end, BY_ASCII, 3, true);
 }
 
-size_t tsr__match_gpt4o_by_class(const tsr__letter *text, size_t at, size_t end, size_t *skip)
+size_t tsr__match_gpt4o_by_class(const tsr__letter *text, size_t position, size_t end, size_t *skip)
 {
     (void)skip;
-    return cased(text, at, end, BY_CLASS, 3, true);
+    return cased(text, position, end, BY_CLASS, 3, true);
 }
 
-size_t tsr__match_tekken(const tsr__letter *text, size_t at, size_t end, size_t *skip)
+size_t tsr__match_tekken(const tsr__letter *text, size_t position, size_t end, size_t *skip)
 {
     (void)skip;
-    return cased(text, at, end, BY_ASCII, 1, false);
+    return cased(text, position, end, BY_ASCII, 1, false);
 }
 
-size_t tsr__match_tekken_by_class(const tsr__letter *text, size_t at, size_t end, size_t *skip)
+size_t tsr__match_tekken_by_class(const tsr__letter *text, size_t position, size_t end,
+                                  size_t *skip)
 {
     (void)skip;
-    return cased(text, at, end, BY_CLASS, 1, false);
+    return cased(text, position, end, BY_CLASS, 1, false);
 }
 
 /* [\r\n] */
-size_t tsr__match_newline(const tsr__letter *text, size_t at, size_t end, size_t *skip)
+size_t tsr__match_newline(const tsr__letter *text, size_t position, size_t end, size_t *skip)
 {
     (void)skip;
-    return has(text, at, end, TSR__NEWLINE);
+    return has_class(text, position, end, TSR__NEWLINE);
 }
 
 /* \s?C+ for the classes C */
-static size_t space_and(const tsr__letter *text, size_t at, size_t end, unsigned classes)
+static size_t space_and(const tsr__letter *text, size_t position, size_t end, unsigned classes)
 {
-    size_t space = has(text, at, end, TSR__SPACE), length = run_of(text, at + space, end, classes);
+    size_t space = has_class(text, position, end, TSR__SPACE),
+           length = run_of(text, position + space, end, classes);
     return length > 0 ? space + length : 0;
 }
 
 /* \s?\p{L}+ */
-size_t tsr__match_letters(const tsr__letter *text, size_t at, size_t end, size_t *skip)
+size_t tsr__match_letters(const tsr__letter *text, size_t position, size_t end, size_t *skip)
 {
     (void)skip;
-    return space_and(text, at, end, TSR__LETTER);
+    return space_and(text, position, end, TSR__LETTER);
 }
 
 /* \s?\p{P}+ */
-size_t tsr__match_punctuation(const tsr__letter *text, size_t at, size_t end, size_t *skip)
+size_t tsr__match_punctuation(const tsr__letter *text, size_t position, size_t end, size_t *skip)
 {
     (void)skip;
-    return space_and(text, at, end, TSR__PUNCTUATION);
+    return space_and(text, position, end, TSR__PUNCTUATION);
 }
 
 /* A range of characters, both ends included. */
@@ -322,18 +328,18 @@ static bool is_in(uint32_t code, const range *ranges, size_t count)
     return false;
 }
 
-static size_t run_in(const tsr__letter *text, size_t at, size_t end, const range *ranges,
+static size_t run_in(const tsr__letter *text, size_t position, size_t end, const range *ranges,
                      size_t count)
 {
-    size_t start = at;
-    while (at < end && is_in(text[at].code, ranges, count))
-        at++;
-    return at - start;
+    size_t start = position;
+    while (position < end && is_in(text[position].code, ranges, count))
+        position++;
+    return position - start;
 }
-#define RUN_IN(ranges) run_in(text, at, end, ranges, sizeof(ranges) / sizeof *(ranges))
+#define RUN_IN(ranges) run_in(text, position, end, ranges, sizeof(ranges) / sizeof *(ranges))
 
 /* [一-龥ࠀ-一가-퟿]+ */
-size_t tsr__match_cjk(const tsr__letter *text, size_t at, size_t end, size_t *skip)
+size_t tsr__match_cjk(const tsr__letter *text, size_t position, size_t end, size_t *skip)
 {
     static const range ranges[] = {{0x800, 0x9fa5}, {0xac00, 0xd7ff}};
     (void)skip;
@@ -341,7 +347,7 @@ size_t tsr__match_cjk(const tsr__letter *text, size_t at, size_t end, size_t *sk
 }
 
 /* [一-龥぀-ゟ゠-ヿ]+ */
-size_t tsr__match_cjk_and_kana(const tsr__letter *text, size_t at, size_t end, size_t *skip)
+size_t tsr__match_cjk_and_kana(const tsr__letter *text, size_t position, size_t end, size_t *skip)
 {
     static const range ranges[] = {{0x3040, 0x30ff}, {0x4e00, 0x9fa5}};
     (void)skip;
@@ -349,7 +355,7 @@ size_t tsr__match_cjk_and_kana(const tsr__letter *text, size_t at, size_t end, s
 }
 
 /* \s?[…]+ with the letters that DeepSeek-LLM's expression lists: those that have a case */
-size_t tsr__match_cased_letters(const tsr__letter *text, size_t at, size_t end, size_t *skip)
+size_t tsr__match_cased_letters(const tsr__letter *text, size_t position, size_t end, size_t *skip)
 {
     static const range ranges[] = {
         {0x41, 0x5a},       {0x61, 0x7a},       {0xb5, 0xb5},       {0xc0, 0xd6},
@@ -374,64 +380,66 @@ size_t tsr__match_cased_letters(const tsr__letter *text, size_t at, size_t end, 
         {0xfb00, 0xfb06},   {0xfb13, 0xfb17},   {0xff21, 0xff3a},   {0xff41, 0xff5a},
         {0x10400, 0x1044f}, {0x104b0, 0x104d3}, {0x104d8, 0x104fb}, {0x10c80, 0x10cb2},
         {0x10cc0, 0x10cf2}, {0x118a0, 0x118df}, {0x1e900, 0x1e943}};
-    size_t space = has(text, at, end, TSR__SPACE);
+    size_t space = has_class(text, position, end, TSR__SPACE);
     (void)skip;
-    at += space;
+    position += space;
     size_t length = RUN_IN(ranges);
     return length > 0 ? space + length : 0;
 }
 
 /* \s?[!-/:-~！-／：-～‘-‟　-。]+ */
-size_t tsr__match_wide_punctuation(const tsr__letter *text, size_t at, size_t end, size_t *skip)
+size_t tsr__match_wide_punctuation(const tsr__letter *text, size_t position, size_t end,
+                                   size_t *skip)
 {
     static const range ranges[] = {{0x21, 0x2f},     {0x3a, 0x7e},     {0x2018, 0x201f},
                                    {0x3000, 0x3002}, {0xff01, 0xff0f}, {0xff1a, 0xff5e}};
-    size_t space = has(text, at, end, TSR__SPACE);
+    size_t space = has_class(text, position, end, TSR__SPACE);
     (void)skip;
-    size_t length = (at += space, RUN_IN(ranges));
+    size_t length = (position += space, RUN_IN(ranges));
     if (length > 0)
         return space + length;
-    at -= space; /* U+3000 is a space, too */
+    position -= space; /* U+3000 is a space, too */
     return RUN_IN(ranges);
 }
 
 /* \s+$ */
-size_t tsr__match_last_spaces(const tsr__letter *text, size_t at, size_t end, size_t *skip)
+size_t tsr__match_last_spaces(const tsr__letter *text, size_t position, size_t end, size_t *skip)
 {
-    size_t count = run_of(text, at, end, TSR__SPACE);
-    if (at + count == end)
+    size_t count = run_of(text, position, end, TSR__SPACE);
+    if (position + count == end)
         return count;
     *skip = count + 1;
     return 0;
 }
 
 /* \p{N} */
-size_t tsr__match_number(const tsr__letter *text, size_t at, size_t end, size_t *skip)
+size_t tsr__match_number(const tsr__letter *text, size_t position, size_t end, size_t *skip)
 {
     (void)skip;
-    return has(text, at, end, TSR__NUMBER);
+    return has_class(text, position, end, TSR__NUMBER);
 }
 
 /* \p{N}{1,3} */
-size_t tsr__match_numbers_up_to_3(const tsr__letter *text, size_t at, size_t end, size_t *skip)
+size_t tsr__match_numbers_up_to_3(const tsr__letter *text, size_t position, size_t end,
+                                  size_t *skip)
 {
     (void)skip;
-    return run_of(text, at, end - at > 3 ? at + 3 : end, TSR__NUMBER);
+    return run_of(text, position, end - position > 3 ? position + 3 : end, TSR__NUMBER);
 }
 
 /* \p{N}+ */
-size_t tsr__match_numbers(const tsr__letter *text, size_t at, size_t end, size_t *skip)
+size_t tsr__match_numbers(const tsr__letter *text, size_t position, size_t end, size_t *skip)
 {
     (void)skip;
-    return run_of(text, at, end, TSR__NUMBER);
+    return run_of(text, position, end, TSR__NUMBER);
 }
 
 /* [0-9][0-9][0-9] */
-size_t tsr__match_three_digits(const tsr__letter *text, size_t at, size_t end, size_t *skip)
+size_t tsr__match_three_digits(const tsr__letter *text, size_t position, size_t end, size_t *skip)
 {
     (void)skip;
     for (size_t i = 0; i < 3; i++)
-        if (at + i >= end || text[at + i].code < '0' || text[at + i].code > '9')
+        if (position + i >= end || text[position + i].code < '0' || text[position + i].code > '9')
             return 0;
     return 3;
 }
@@ -443,59 +451,59 @@ static bool is_ascii_letter(uint32_t code)
 
 /* [!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+|
  *  ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+ */
-size_t tsr__match_deepseek3(const tsr__letter *text, size_t at, size_t end, size_t *skip)
+size_t tsr__match_deepseek3(const tsr__letter *text, size_t position, size_t end, size_t *skip)
 {
-    uint32_t code = text[at].code;
+    uint32_t code = text[position].code;
     size_t length = 1;
     (void)skip;
     if (code > 0x20 && code < 0x7f && !is_ascii_letter(code) && !(code >= '0' && code <= '9')) {
-        while (at + length < end && is_ascii_letter(text[at + length].code))
+        while (position + length < end && is_ascii_letter(text[position + length].code))
             length++;
         if (length > 1)
             return length;
     }
     const unsigned signs = TSR__PUNCTUATION | TSR__SYMBOL, word = TSR__LETTER | TSR__MARK;
-    size_t before = !has(text, at, end, TSR__NEWLINE | TSR__LETTER | signs);
-    if ((length = run_of(text, at + before, end, word)) > 0)
+    size_t before = !has_class(text, position, end, TSR__NEWLINE | TSR__LETTER | signs);
+    if ((length = run_of(text, position + before, end, word)) > 0)
         return before + length;
-    if (before > 0 && (length = run_of(text, at, end, word)) > 0)
+    if (before > 0 && (length = run_of(text, position, end, word)) > 0)
         return length;
-    size_t space = is_code(text, at, end, ' ');
-    if ((length = run_of(text, at + space, end, signs)) > 0)
-        return space + length + newlines(text, at + space + length, end);
-    return lines(text, at, end);
+    size_t space = is_code(text, position, end, ' ');
+    if ((length = run_of(text, position + space, end, signs)) > 0)
+        return space + length + newlines(text, position + space + length, end);
+    return lines(text, position, end);
 }
 
-static size_t signs_and(const tsr__letter *text, size_t at, size_t end, const char *others)
+static size_t signs_and(const tsr__letter *text, size_t position, size_t end, const char *others)
 {
-    size_t start = at;
-    while (at < end && ((text[at].classes & TSR__PUNCTUATION) != 0 ||
-                        (text[at].code > 0 && text[at].code < 0x80 &&
-                         strchr(others, (int)text[at].code) != NULL)))
-        at++;
-    return at - start;
+    size_t start = position;
+    while (position < end && ((text[position].classes & TSR__PUNCTUATION) != 0 ||
+                              (text[position].code > 0 && text[position].code < 0x80 &&
+                               strchr(others, (int)text[position].code) != NULL)))
+        position++;
+    return position - start;
 }
 
 /* [\p{P}\$\+<=>\^~\|`]+ */
-size_t tsr__match_falcon_signs(const tsr__letter *text, size_t at, size_t end, size_t *skip)
+size_t tsr__match_falcon_signs(const tsr__letter *text, size_t position, size_t end, size_t *skip)
 {
     (void)skip;
-    return signs_and(text, at, end, "$+<=>^~|`");
+    return signs_and(text, position, end, "$+<=>^~|`");
 }
 
 /* [\p{P}\$\+<=>\^~\|]+ */
-size_t tsr__match_default_signs(const tsr__letter *text, size_t at, size_t end, size_t *skip)
+size_t tsr__match_default_signs(const tsr__letter *text, size_t position, size_t end, size_t *skip)
 {
     (void)skip;
-    return signs_and(text, at, end, "$+<=>^~|");
+    return signs_and(text, position, end, "$+<=>^~|");
 }
 
 /*  ?[^(\s|.,!?…。，、।۔،)]+ */
-size_t tsr__match_bloom(const tsr__letter *text, size_t at, size_t end, size_t *skip)
+size_t tsr__match_bloom(const tsr__letter *text, size_t position, size_t end, size_t *skip)
 {
     static const uint32_t excluded[] = {'(',    '|',    '.',    ',',   '!',   '?',   0x2026,
                                         0x3002, 0xff0c, 0x3001, 0x964, 0x6d4, 0x60c, ')'};
-    size_t space = is_code(text, at, end, ' '), last = at + space;
+    size_t space = is_code(text, position, end, ' '), last = position + space;
     (void)skip;
     for (; last < end; last++) {
         bool is_excluded = (text[last].classes & TSR__SPACE) != 0;
@@ -504,17 +512,18 @@ size_t tsr__match_bloom(const tsr__letter *text, size_t at, size_t end, size_t *
         if (is_excluded)
             break;
     }
-    return last > at + space ? last - at : 0;
+    return last > position + space ? last - position : 0;
 }
 
 /* "▁" and what follows it up to the next one */
-size_t tsr__match_after_space_sign(const tsr__letter *text, size_t at, size_t end, size_t *skip)
+size_t tsr__match_after_space_sign(const tsr__letter *text, size_t position, size_t end,
+                                   size_t *skip)
 {
     (void)skip;
-    if (!is_code(text, at, end, 0x2581))
+    if (!is_code(text, position, end, 0x2581))
         return 0;
     size_t length = 1;
-    while (at + length < end && text[at + length].code != 0x2581)
+    while (position + length < end && text[position + length].code != 0x2581)
         length++;
     return length;
 }

@@ -7,7 +7,7 @@
 
 /* Declares a function of the type tsr__matcher. */
 #define TSR__MATCHER(name)                                                                         \
-    size_t tsr__match_##name(const tsr__letter *text, size_t at, size_t end, size_t *skip)
+    size_t tsr__match_##name(const tsr__letter *text, size_t position, size_t end, size_t *skip)
 
 TSR__MATCHER(gpt2);
 TSR__MATCHER(llama3);

@@ -7,7 +7,7 @@
 
 /* The input ---------------------------------------------------------------------------------- */
 
-static tsr_status check_input(const tsr__column_linear *column, const tsr_tensor *x)
+static tsr_status column_check_input(const tsr__column_linear *column, const tsr_tensor *x)
 {
     const tsr__linear *linear = &column->linear;
     const tsr_layer *layer = &linear->base;
@@ -71,8 +71,8 @@ static tsr_status gather_input(const tsr__column_linear *column, tsr__temps *tem
 /* Forward ------------------------------------------------------------------------------------ */
 
 /* Computes y from x, which has all features and tokens. */
-static tsr_status multiply(tsr__column_linear *column, tsr__temps *temps, tsr_tensor *y,
-                           const tsr_tensor *x, tsr_activation activation)
+static tsr_status column_multiply(tsr__column_linear *column, tsr__temps *temps, tsr_tensor *y,
+                                  const tsr_tensor *x, tsr_activation activation)
 {
     const tsr_layer *layer = &column->linear.base;
     tsr__column_products products;
@@ -93,13 +93,14 @@ static tsr_status multiply(tsr__column_linear *column, tsr__temps *temps, tsr_te
     return TSR_OK;
 }
 
-static tsr_status forward_with(tsr__column_linear *column, tsr__temps *temps, const tsr_tensor *x,
-                               tsr_activation activation, tsr_layer_saved *saved, tsr_tensor **y)
+static tsr_status column_forward_with(tsr__column_linear *column, tsr__temps *temps,
+                                      const tsr_tensor *x, tsr_activation activation,
+                                      tsr_layer_saved *saved, tsr_tensor **y)
 {
     const tsr__linear *linear = &column->linear;
     const tsr_layer *layer = &linear->base;
     const tsr_dtype dtype = tsr_tensor_layout(x)->dtype;
-    TSR__TRY(check_input(column, x));
+    TSR__TRY(column_check_input(column, x));
     const tsr_tensor *full_x = x;
     tsr_tensor *gathered, *local, *whole;
     if (gathers_input(column)) {
@@ -107,7 +108,7 @@ static tsr_status forward_with(tsr__column_linear *column, tsr__temps *temps, co
         full_x = gathered;
     }
     TSR__TRY(tsr__temp_like(temps, full_x, dtype, -1, column->features, &local));
-    TSR__TRY(multiply(column, temps, local, full_x, activation));
+    TSR__TRY(column_multiply(column, temps, local, full_x, activation));
     /* A gathered sequence is not kept. The backward pass gathers it again, because the sequence is
      * divided in order to save this memory. */
     if (saved && gathers_input(column) && linear->input == TSR_LAYOUT_GATHER && !layer->frozen)
@@ -128,7 +129,8 @@ tsr_status tsr__column_forward_activated(tsr_layer *layer, const tsr_tensor *x,
                                          tsr_tensor **y)
 {
     tsr__temps temps = {.stream = layer->stream};
-    tsr_status status = forward_with((tsr__column_linear *)layer, &temps, x, activation, saved, y);
+    tsr_status status =
+        column_forward_with((tsr__column_linear *)layer, &temps, x, activation, saved, y);
     tsr__temps_finish(&temps);
     return status;
 }
@@ -149,7 +151,7 @@ static tsr_status forward_gated(tsr__column_linear *column, tsr__temps *temps, c
     tsr_tensor *local, *x2, *y2;
     bool recorded = false;
     *y = NULL;
-    TSR__TRY(check_input(column, x));
+    TSR__TRY(column_check_input(column, x));
     TSR__TRY(tsr__column_products_find(column, temps, &products));
     if (column->block_count != 2 || products.count != 1 || gathers_input(column) ||
         gathers_output(column))
@@ -186,7 +188,7 @@ static tsr_status forward_sloped(tsr__column_linear *column, tsr__temps *temps, 
     tsr_tensor *local, *derivative, *x2, *y2, *slope2;
     bool recorded = false;
     *slope = *y = NULL;
-    TSR__TRY(check_input(column, x));
+    TSR__TRY(column_check_input(column, x));
     TSR__TRY(tsr__column_products_find(column, temps, &products));
     if (products.count != 1 || gathers_input(column) || gathers_output(column))
         return TSR_OK;
@@ -244,8 +246,8 @@ static tsr_status check_gradient(const tsr__column_linear *column, const tsr_ten
 
 /* Computes this rank's contribution to the gradient of the full input. The contributions of all
  * ranks must be summed. */
-static tsr_status multiply_back(tsr__column_linear *column, tsr__temps *temps,
-                                const tsr_tensor *dy2, tsr_tensor *dx2)
+static tsr_status column_multiply_back(tsr__column_linear *column, tsr__temps *temps,
+                                       const tsr_tensor *dy2, tsr_tensor *dx2)
 {
     tsr__column_products products;
     TSR__TRY(tsr__column_products_find(column, temps, &products));
@@ -295,7 +297,7 @@ static tsr_status start_reducing(backward_pass *pass, const tsr_tensor *dy2)
     tsr_tensor *dx2;
     TSR__TRY(new_contribution(pass, sum_dtype));
     TSR__TRY(tsr__temp_flatten(pass->temps, pass->contribution, &dx2));
-    TSR__TRY(multiply_back(pass->column, pass->temps, dy2, dx2));
+    TSR__TRY(column_multiply_back(pass->column, pass->temps, dy2, dx2));
     pass->dx = pass->contribution;
     if (one_rank)
         return TSR_OK;

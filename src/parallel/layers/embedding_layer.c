@@ -14,7 +14,7 @@ typedef struct embedding {
     int sequence_dim;
 } embedding;
 
-static void finish(tsr_layer *layer)
+static void embedding_finish(tsr_layer *layer)
 {
     tsr__free(((embedding *)layer)->division.sizes);
 }
@@ -62,7 +62,8 @@ static tsr_status output_shape(const embedding *e, const tsr_tensor *x, tsr_layo
     return TSR_OK;
 }
 
-static tsr_status forward_with(embedding *e, tsr__temps *temps, const tsr_tensor *x, tsr_tensor **y)
+static tsr_status embedding_forward_with(embedding *e, tsr__temps *temps, const tsr_tensor *x,
+                                         tsr_tensor **y)
 {
     tsr_layer *layer = &e->base;
     tsr_layout whole, shard;
@@ -88,18 +89,18 @@ static tsr_status forward_with(embedding *e, tsr__temps *temps, const tsr_tensor
     return TSR_OK;
 }
 
-static tsr_status forward(tsr_layer *layer, const tsr_tensor *x, tsr_layer_saved *saved,
-                          tsr_tensor **y)
+static tsr_status embedding_forward(tsr_layer *layer, const tsr_tensor *x, tsr_layer_saved *saved,
+                                    tsr_tensor **y)
 {
     (void)saved;
     tsr__temps temps = {.stream = layer->stream};
-    tsr_status status = forward_with((embedding *)layer, &temps, x, y);
+    tsr_status status = embedding_forward_with((embedding *)layer, &temps, x, y);
     tsr__temps_finish(&temps);
     return status;
 }
 
-static tsr_status backward_with(embedding *e, tsr__temps *temps, const tsr_tensor *x,
-                                const tsr_tensor *dy)
+static tsr_status embedding_backward_with(embedding *e, tsr__temps *temps, const tsr_tensor *x,
+                                          const tsr_tensor *dy)
 {
     tsr_layer *layer = &e->base;
     tsr_layout whole, shard;
@@ -126,17 +127,20 @@ static tsr_status backward_with(embedding *e, tsr__temps *temps, const tsr_tenso
     return TSR_OK;
 }
 
-static tsr_status backward(tsr_layer *layer, const tsr_layer_saved *saved, const tsr_tensor *dy,
-                           tsr_tensor **dx)
+static tsr_status embedding_backward(tsr_layer *layer, const tsr_layer_saved *saved,
+                                     const tsr_tensor *dy, tsr_tensor **dx)
 {
     TSR__REQUIRE(!dx, "%s: indices have no gradient; dx must be NULL", layer->who);
     tsr__temps temps = {.stream = layer->stream};
-    tsr_status status = backward_with((embedding *)layer, &temps, saved->x, dy);
+    tsr_status status = embedding_backward_with((embedding *)layer, &temps, saved->x, dy);
     tsr__temps_finish(&temps);
     return status;
 }
 
-static const tsr__layer_type embedding_type = {"embedding", forward, backward, finish, NULL, NULL};
+static const tsr__layer_type embedding_type = {.name = "embedding",
+                                               .forward = embedding_forward,
+                                               .backward = embedding_backward,
+                                               .finish = embedding_finish};
 
 static tsr_status init_embedding(embedding *e, const tsr_embedding_params *params)
 {

@@ -24,10 +24,15 @@ static void finish_row(tsr_layer *layer)
     tsr__free(row->output_division.sizes);
 }
 
-static const tsr__layer_type column_linear = {
-    "column_linear", tsr__column_forward, tsr__column_backward, finish_column, NULL, NULL};
-static const tsr__layer_type row_linear = {
-    "row_linear", tsr__row_forward, tsr__row_backward, finish_row, NULL, tsr__row_forward_added};
+static const tsr__layer_type column_linear = {.name = "column_linear",
+                                              .forward = tsr__column_forward,
+                                              .backward = tsr__column_backward,
+                                              .finish = finish_column};
+static const tsr__layer_type row_linear = {.name = "row_linear",
+                                           .forward = tsr__row_forward,
+                                           .backward = tsr__row_backward,
+                                           .finish = finish_row,
+                                           .forward_added = tsr__row_forward_added};
 
 /* Layouts ------------------------------------------------------------------------------------ */
 

@@ -113,8 +113,8 @@ static tsr_status forward_hidden(const mlp *m, tsr__temps *temps, const tsr_tens
     return apply_activation(m, temps, *hidden, saved != NULL, product);
 }
 
-static tsr_status forward_with(const mlp *m, tsr__temps *temps, const tsr_tensor *x,
-                               const tsr_tensor *added, tsr_layer_saved *saved, tsr_tensor **y)
+static tsr_status mlp_forward_with(const mlp *m, tsr__temps *temps, const tsr_tensor *x,
+                                   const tsr_tensor *added, tsr_layer_saved *saved, tsr_tensor **y)
 {
     tsr_tensor *hidden = NULL, *product;
     TSR__TRY(forward_hidden(m, temps, x, saved, &hidden, &product));
@@ -125,8 +125,9 @@ static tsr_status forward_with(const mlp *m, tsr__temps *temps, const tsr_tensor
     return TSR_OK;
 }
 
-static tsr_status forward_added(tsr_layer *layer, const tsr_tensor *x, const tsr__cached *cached,
-                                const tsr_tensor *added, tsr_layer_saved *saved, tsr_tensor **y)
+static tsr_status mlp_forward_added(tsr_layer *layer, const tsr_tensor *x,
+                                    const tsr__cached *cached, const tsr_tensor *added,
+                                    tsr_layer_saved *saved, tsr_tensor **y)
 {
     (void)cached;
     const mlp *m = (const mlp *)layer;
@@ -138,15 +139,15 @@ static tsr_status forward_added(tsr_layer *layer, const tsr_tensor *x, const tsr
         return TSR_OK;
     }
     tsr__temps temps = {.stream = layer->stream};
-    tsr_status status = forward_with(m, &temps, x, added, saved, y);
+    tsr_status status = mlp_forward_with(m, &temps, x, added, saved, y);
     tsr__temps_finish(&temps);
     return status;
 }
 
-static tsr_status forward(tsr_layer *layer, const tsr_tensor *x, tsr_layer_saved *saved,
-                          tsr_tensor **y)
+static tsr_status mlp_forward(tsr_layer *layer, const tsr_tensor *x, tsr_layer_saved *saved,
+                              tsr_tensor **y)
 {
-    return forward_added(layer, x, NULL, NULL, saved, y);
+    return mlp_forward_added(layer, x, NULL, NULL, saved, y);
 }
 
 /* Computes the gradient of `hidden` from `da`, the gradient of the activation's output. Overwrites
@@ -169,8 +170,8 @@ static tsr_status hidden_gradient(const mlp *m, tsr__temps *temps, const tsr_ten
     return activate_grad(m, dgate, gate, da);
 }
 
-static tsr_status backward(tsr_layer *layer, const tsr_layer_saved *saved, const tsr_tensor *dy,
-                           tsr_tensor **dx)
+static tsr_status mlp_backward(tsr_layer *layer, const tsr_layer_saved *saved, const tsr_tensor *dy,
+                               tsr_tensor **dx)
 {
     const mlp *m = (const mlp *)layer;
     TSR__REQUIRE(!m->activate || m->activate_grad,
@@ -194,7 +195,10 @@ static tsr_status backward(tsr_layer *layer, const tsr_layer_saved *saved, const
 
 /* Creating ----------------------------------------------------------------------------------- */
 
-static const tsr__layer_type mlp_type = {"mlp", forward, backward, NULL, NULL, forward_added};
+static const tsr__layer_type mlp_type = {.name = "mlp",
+                                         .forward = mlp_forward,
+                                         .backward = mlp_backward,
+                                         .forward_added = mlp_forward_added};
 
 /* Checks the sizes. The child layers would check them too, but they have no hidden_size, and error
  * texts must use the names of tsr_mlp_params. */

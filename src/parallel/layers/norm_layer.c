@@ -26,8 +26,8 @@ static const tsr_tensor *bias_of(const norm *n)
 
 /* Passes ------------------------------------------------------------------------------------- */
 
-static tsr_status forward(tsr_layer *layer, const tsr_tensor *x, tsr_layer_saved *saved,
-                          tsr_tensor **y)
+static tsr_status norm_forward(tsr_layer *layer, const tsr_tensor *x, tsr_layer_saved *saved,
+                               tsr_tensor **y)
 {
     (void)saved;
     const norm *n = (const norm *)layer;
@@ -56,8 +56,8 @@ typedef struct incoming {
     const tsr_tensor *x, *dy, *added;
 } incoming;
 
-static tsr_status gradients(const norm *n, tsr_tensor *dx, tsr_tensor *dweight, tsr_tensor *dbias,
-                            const incoming *in, bool accumulate)
+static tsr_status norm_gradients(const norm *n, tsr_tensor *dx, tsr_tensor *dweight,
+                                 tsr_tensor *dbias, const incoming *in, bool accumulate)
 {
     tsr_stream *stream = n->base.stream;
     const tsr_tensor *weight = n->base.parameter[0]->seen.tensor;
@@ -69,8 +69,8 @@ static tsr_status gradients(const norm *n, tsr_tensor *dx, tsr_tensor *dweight, 
 }
 
 /* Computes dx, and this rank's contributions to the gradients of the weight and the bias. */
-static tsr_status contribute(const norm *n, tsr__replicated_grads *grads, const incoming *in,
-                             tsr_tensor *dx)
+static tsr_status contribute_norm_grads(const norm *n, tsr__replicated_grads *grads,
+                                        const incoming *in, tsr_tensor *dx)
 {
     tsr_tensor *dweight, *dbias = NULL;
     for (int i = 0; i < n->base.parameter_count; i++)
@@ -79,7 +79,7 @@ static tsr_status contribute(const norm *n, tsr__replicated_grads *grads, const 
     TSR__TRY(tsr__replicated_grads_get(grads, 0, &dweight));
     if (has_bias(n))
         TSR__TRY(tsr__replicated_grads_get(grads, 1, &dbias));
-    return gradients(n, dx, dweight, dbias, in, false);
+    return norm_gradients(n, dx, dweight, dbias, in, false);
 }
 
 /* Computes dx, and the gradients of the weight and the bias, which are summed over the ranks
@@ -87,7 +87,7 @@ static tsr_status contribute(const norm *n, tsr__replicated_grads *grads, const 
 static tsr_status add_summed(norm *n, tsr__temps *temps, const incoming *in, tsr_tensor *dx)
 {
     tsr__replicated_grads grads = {.layer = &n->base, .temps = temps};
-    tsr_status status = contribute(n, &grads, in, dx);
+    tsr_status status = contribute_norm_grads(n, &grads, in, dx);
     if (status == TSR_OK)
         status = tsr__replicated_grads_start(&grads);
     if (status == TSR_OK)
@@ -97,7 +97,7 @@ static tsr_status add_summed(norm *n, tsr__temps *temps, const incoming *in, tsr
 }
 
 /* The same if every rank has all rows of x, so that nothing is summed over the ranks. */
-static tsr_status add_local(norm *n, const incoming *in, tsr_tensor *dx)
+static tsr_status add_local_norm_grads(norm *n, const incoming *in, tsr_tensor *dx)
 {
     tsr__layer_parameter *const *parameter = n->base.parameter;
     for (int i = 0; i < n->base.parameter_count; i++)
@@ -105,18 +105,18 @@ static tsr_status add_local(norm *n, const incoming *in, tsr_tensor *dx)
     tsr_tensor *weight = parameter[0]->seen.grad,
                *bias = has_bias(n) ? parameter[1]->seen.grad : NULL;
     if (!bias || parameter[0]->grad_empty == parameter[1]->grad_empty) {
-        TSR__TRY(gradients(n, dx, weight, bias, in, !parameter[0]->grad_empty));
+        TSR__TRY(norm_gradients(n, dx, weight, bias, in, !parameter[0]->grad_empty));
     } else {
-        TSR__TRY(gradients(n, NULL, NULL, bias, in, !parameter[1]->grad_empty));
-        TSR__TRY(gradients(n, dx, weight, NULL, in, !parameter[0]->grad_empty));
+        TSR__TRY(norm_gradients(n, NULL, NULL, bias, in, !parameter[1]->grad_empty));
+        TSR__TRY(norm_gradients(n, dx, weight, NULL, in, !parameter[0]->grad_empty));
     }
     for (int i = 0; i < n->base.parameter_count; i++)
         parameter[i]->grad_empty = false;
     return TSR_OK;
 }
 
-static tsr_status backward_with(tsr_layer *layer, const tsr_layer_saved *saved,
-                                const tsr_tensor *dy, const tsr_tensor *added, tsr_tensor **dx)
+static tsr_status norm_backward_with(tsr_layer *layer, const tsr_layer_saved *saved,
+                                     const tsr_tensor *dy, const tsr_tensor *added, tsr_tensor **dx)
 {
     norm *n = (norm *)layer;
     const incoming in = {saved->x, dy, added};
@@ -129,19 +129,19 @@ static tsr_status backward_with(tsr_layer *layer, const tsr_layer_saved *saved,
     tsr_status status =
         dx ? tsr__temp_new(&temps, layout->dtype, layout->ndim, layout->shape, &out) : TSR_OK;
     if (status == TSR_OK)
-        status = layer->frozen                    ? gradients(n, out, NULL, NULL, &in, false)
+        status = layer->frozen                    ? norm_gradients(n, out, NULL, NULL, &in, false)
                  : n->sequence && layer->size > 1 ? add_summed(n, &temps, &in, out)
-                                                  : add_local(n, &in, out);
+                                                  : add_local_norm_grads(n, &in, out);
     if (status == TSR_OK && dx)
         *dx = tsr__temp_take(&temps, out);
     tsr__temps_finish(&temps);
     return status;
 }
 
-static tsr_status backward(tsr_layer *layer, const tsr_layer_saved *saved, const tsr_tensor *dy,
-                           tsr_tensor **dx)
+static tsr_status norm_backward(tsr_layer *layer, const tsr_layer_saved *saved,
+                                const tsr_tensor *dy, tsr_tensor **dx)
 {
-    return backward_with(layer, saved, dy, NULL, dx);
+    return norm_backward_with(layer, saved, dy, NULL, dx);
 }
 
 tsr_status tsr__norm_backward_added(tsr_layer *layer, const tsr_layer_saved *saved,
@@ -149,12 +149,13 @@ tsr_status tsr__norm_backward_added(tsr_layer *layer, const tsr_layer_saved *sav
 {
     TSR__TRY(tsr__layer_check_input(layer, "dy", dy));
     TSR__TRY(tsr__layer_check_backward(layer, true, saved->x, dy));
-    return backward_with(layer, saved, dy, added, dx);
+    return norm_backward_with(layer, saved, dy, added, dx);
 }
 
 /* Creating ----------------------------------------------------------------------------------- */
 
-static const tsr__layer_type norm_type = {"norm", forward, backward, NULL, NULL, NULL};
+static const tsr__layer_type norm_type = {
+    .name = "norm", .forward = norm_forward, .backward = norm_backward};
 
 tsr_status tsr__norm_parameter_add(tsr_layer *layer, const char *name, int64_t size,
                                    tsr_dtype dtype, tsr_dtype grad_dtype, bool bias)

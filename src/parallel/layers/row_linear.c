@@ -9,7 +9,7 @@
 
 /* The input ---------------------------------------------------------------------------------- */
 
-static tsr_status check_input(const tsr__row_linear *row, const tsr_tensor *x)
+static tsr_status row_check_input(const tsr__row_linear *row, const tsr_tensor *x)
 {
     const tsr__linear *linear = &row->linear;
     const tsr_layer *layer = &linear->base;
@@ -123,11 +123,11 @@ static tsr_status multiply_reduced(tsr__row_linear *row, tsr__temps *temps, cons
     return tsr__product_reduced(row, temps, &product);
 }
 
-static tsr_status forward_with(tsr__row_linear *row, tsr__temps *temps, const tsr_tensor *x,
-                               const tsr_tensor *added, tsr_layer_saved *saved, tsr_tensor **y)
+static tsr_status row_forward_with(tsr__row_linear *row, tsr__temps *temps, const tsr_tensor *x,
+                                   const tsr_tensor *added, tsr_layer_saved *saved, tsr_tensor **y)
 {
     output_shards shards;
-    TSR__TRY(check_input(row, x));
+    TSR__TRY(row_check_input(row, x));
     /* Check that y can be divided before x is gathered. */
     TSR__TRY(divide_output(row, x, &shards));
     const tsr_tensor *full_x = x;
@@ -149,7 +149,7 @@ tsr_status tsr__row_forward_added(tsr_layer *layer, const tsr_tensor *x, const t
 {
     (void)cached;
     tsr__temps temps = {.stream = layer->stream};
-    tsr_status status = forward_with((tsr__row_linear *)layer, &temps, x, added, saved, y);
+    tsr_status status = row_forward_with((tsr__row_linear *)layer, &temps, x, added, saved, y);
     tsr__temps_finish(&temps);
     return status;
 }
@@ -202,7 +202,7 @@ static tsr_status add_parameter_grads(tsr__row_linear *row, const tsr_tensor *dy
 }
 
 /* dx2 = dy2 · weight, multiplied by pass->factor. */
-static tsr_status multiply_back(backward_pass *pass, tsr_tensor *dx2, const tsr_tensor *dy2)
+static tsr_status row_multiply_back(backward_pass *pass, tsr_tensor *dx2, const tsr_tensor *dy2)
 {
     const tsr__linear *linear = &pass->row->linear;
     tsr_stream *stream = linear->base.stream;
@@ -231,7 +231,7 @@ static tsr_status input_gradient(backward_pass *pass, const tsr_tensor *dy2, tsr
     tsr_tensor *local, *local2;
     TSR__TRY(tsr__temp_like(pass->temps, pass->x, dtype, -1, row->weight_division.length, &local));
     TSR__TRY(tsr__temp_flatten(pass->temps, local, &local2));
-    TSR__TRY(multiply_back(pass, local2, dy2));
+    TSR__TRY(row_multiply_back(pass, local2, dy2));
     *dx = local;
     if (layer->size == 1 || row->linear.input == TSR_LAYOUT_SHARDED || row->same_division)
         return TSR_OK;
@@ -272,8 +272,8 @@ static tsr_status run_backward(backward_pass *pass, const tsr_layer_saved *saved
     return TSR_OK;
 }
 
-static tsr_status backward_with(tsr_layer *layer, const tsr_layer_saved *saved,
-                                const tsr_tensor *dy, const tsr_tensor *factor, tsr_tensor **dx)
+static tsr_status row_backward_with(tsr_layer *layer, const tsr_layer_saved *saved,
+                                    const tsr_tensor *dy, const tsr_tensor *factor, tsr_tensor **dx)
 {
     tsr__temps temps = {.stream = layer->stream};
     backward_pass pass = {
@@ -287,7 +287,7 @@ static tsr_status backward_with(tsr_layer *layer, const tsr_layer_saved *saved,
 tsr_status tsr__row_backward(tsr_layer *layer, const tsr_layer_saved *saved, const tsr_tensor *dy,
                              tsr_tensor **dx)
 {
-    return backward_with(layer, saved, dy, NULL, dx);
+    return row_backward_with(layer, saved, dy, NULL, dx);
 }
 
 tsr_status tsr__row_backward_times(tsr_layer *layer, const tsr_layer_saved *saved,
@@ -295,5 +295,5 @@ tsr_status tsr__row_backward_times(tsr_layer *layer, const tsr_layer_saved *save
 {
     TSR__TRY(tsr__layer_check_input(layer, "dy", dy));
     TSR__TRY(tsr__layer_check_backward(layer, true, saved->x, dy));
-    return backward_with(layer, saved, dy, factor, dx);
+    return row_backward_with(layer, saved, dy, factor, dx);
 }

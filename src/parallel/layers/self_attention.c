@@ -36,15 +36,15 @@ typedef struct qkv_heads {
     tsr_tensor *qk; /* the heads of q and k together */
 } qkv_heads;
 
-static tsr_status split_heads(const tsr__attention *a, tsr__temps *temps, const tsr_tensor *all,
-                              qkv_heads *out)
+static tsr_status split_heads(const tsr__attention *a, tsr__temps *temps,
+                              const tsr_tensor *heads_view, qkv_heads *out)
 {
     const int64_t heads = a->heads.count, kv_heads = a->heads.kv_count;
-    TSR__TRY(tsr__temp_slice(temps, all, 1, 0, heads, &out->q));
-    TSR__TRY(tsr__temp_slice(temps, all, 1, heads, kv_heads, &out->k));
-    TSR__TRY(tsr__temp_slice(temps, all, 1, 0, heads + kv_heads, &out->qk));
-    return tsr_tensor_layout(all)->shape[1] > heads + kv_heads
-               ? tsr__temp_slice(temps, all, 1, heads + kv_heads, kv_heads, &out->v)
+    TSR__TRY(tsr__temp_slice(temps, heads_view, 1, 0, heads, &out->q));
+    TSR__TRY(tsr__temp_slice(temps, heads_view, 1, heads, kv_heads, &out->k));
+    TSR__TRY(tsr__temp_slice(temps, heads_view, 1, 0, heads + kv_heads, &out->qk));
+    return tsr_tensor_layout(heads_view)->shape[1] > heads + kv_heads
+               ? tsr__temp_slice(temps, heads_view, 1, heads + kv_heads, kv_heads, &out->v)
                : TSR_OK;
 }
 
@@ -98,9 +98,9 @@ static tsr_status normalise(tsr__attention *a, tsr__temps *temps, const tsr_tens
                             bool keep_raw, qkv_heads *out, tsr_tensor **normalised)
 {
     const tsr_layer *layer = &a->base;
-    tsr_tensor *all;
-    TSR__TRY(by_heads(a, temps, qkv, &all));
-    TSR__TRY(split_heads(a, temps, all, out));
+    tsr_tensor *heads_view;
+    TSR__TRY(by_heads(a, temps, qkv, &heads_view));
+    TSR__TRY(split_heads(a, temps, heads_view, out));
     *normalised = NULL;
     if (a->qk_norm) {
         qkv_heads to = *out;
@@ -124,8 +124,8 @@ static tsr_status normalise(tsr__attention *a, tsr__temps *temps, const tsr_tens
 
 /* Computes the attention of this rank's heads: *y [.., tokens, heads · head_dim]. `lse` may be
  * NULL. */
-static tsr_status attend(tsr__attention *a, tsr__temps *temps, const tsr_tensor *qkv,
-                         const qkv_heads *in, tsr_tensor **lse, tsr_tensor **y)
+static tsr_status attend_heads(tsr__attention *a, tsr__temps *temps, const tsr_tensor *qkv,
+                               const qkv_heads *in, tsr_tensor **lse, tsr_tensor **y)
 {
     const tsr_layout *layout = tsr_tensor_layout(qkv), *q = tsr_tensor_layout(in->q);
     tsr_tensor *view;
@@ -147,8 +147,9 @@ static tsr_status check_input(const tsr__attention *a, const tsr_tensor *x)
     return TSR_OK;
 }
 
-static tsr_status forward_with(tsr__attention *a, tsr__temps *temps, const tsr_tensor *x,
-                               const tsr_tensor *added, tsr_layer_saved *saved, tsr_tensor **y)
+static tsr_status attention_forward_with(tsr__attention *a, tsr__temps *temps, const tsr_tensor *x,
+                                         const tsr_tensor *added, tsr_layer_saved *saved,
+                                         tsr_tensor **y)
 {
     tsr_layer *layer = &a->base;
     tsr_tensor *qkv = NULL, *heads, *positions = NULL, *lse, *normalised;
@@ -163,7 +164,7 @@ static tsr_status forward_with(tsr__attention *a, tsr__temps *temps, const tsr_t
     TSR__TRY(normalise(a, temps, qkv, saved != NULL, &in, &normalised));
     if (a->rope && a->heads.count > 0)
         TSR__TRY(tsr_rope_apply(layer->stream, a->rope, in.qk, in.qk, positions));
-    TSR__TRY(attend(a, temps, qkv, &in, saved ? &lse : NULL, &heads));
+    TSR__TRY(attend_heads(a, temps, qkv, &in, saved ? &lse : NULL, &heads));
     TSR__TRY(tsr__layer_forward_added(layer->child[TSR__ATTENTION_OUTPUT], heads, NULL, added,
                                       saved ? &saved->child[TSR__ATTENTION_OUTPUT] : NULL, y));
     if (!saved)
@@ -207,8 +208,9 @@ static tsr_status append_to_cache(const tsr__attention *a, const tsr__cached *ca
     return tsr_kv_cache_append(cached->cache, cached->layer, in->k, in->v);
 }
 
-static tsr_status cached_with(tsr__attention *a, tsr__temps *temps, const tsr_tensor *x,
-                              const tsr__cached *cached, const tsr_tensor *added, tsr_tensor **y)
+static tsr_status attention_forward_cached_with(tsr__attention *a, tsr__temps *temps,
+                                                const tsr_tensor *x, const tsr__cached *cached,
+                                                const tsr_tensor *added, tsr_tensor **y)
 {
     tsr_layer *layer = &a->base;
     const tsr_tensor *step = tsr_kv_cache_positions(cached->cache);
@@ -231,27 +233,28 @@ static tsr_status cached_with(tsr__attention *a, tsr__temps *temps, const tsr_te
                                     y);
 }
 
-static tsr_status forward_added(tsr_layer *layer, const tsr_tensor *x, const tsr__cached *cached,
-                                const tsr_tensor *added, tsr_layer_saved *saved, tsr_tensor **y)
+static tsr_status attention_forward_added(tsr_layer *layer, const tsr_tensor *x,
+                                          const tsr__cached *cached, const tsr_tensor *added,
+                                          tsr_layer_saved *saved, tsr_tensor **y)
 {
     tsr__attention *a = (tsr__attention *)layer;
     tsr__temps temps = {.stream = layer->stream};
-    tsr_status status = cached ? cached_with(a, &temps, x, cached, added, y)
-                               : forward_with(a, &temps, x, added, saved, y);
+    tsr_status status = cached ? attention_forward_cached_with(a, &temps, x, cached, added, y)
+                               : attention_forward_with(a, &temps, x, added, saved, y);
     tsr__temps_finish(&temps);
     return status;
 }
 
-static tsr_status forward(tsr_layer *layer, const tsr_tensor *x, tsr_layer_saved *saved,
-                          tsr_tensor **y)
+static tsr_status attention_forward(tsr_layer *layer, const tsr_tensor *x, tsr_layer_saved *saved,
+                                    tsr_tensor **y)
 {
-    return forward_added(layer, x, NULL, NULL, saved, y);
+    return attention_forward_added(layer, x, NULL, NULL, saved, y);
 }
 
-static tsr_status forward_cached(tsr_layer *layer, const tsr_tensor *x, const tsr__cached *cached,
-                                 tsr_tensor **y)
+static tsr_status attention_forward_cached(tsr_layer *layer, const tsr_tensor *x,
+                                           const tsr__cached *cached, tsr_tensor **y)
 {
-    return forward_added(layer, x, cached, NULL, NULL, y);
+    return attention_forward_added(layer, x, cached, NULL, NULL, y);
 }
 
 /* Backward ----------------------------------------------------------------------------------- */
@@ -290,10 +293,10 @@ static tsr_status norm_grads(tsr__attention *a, tsr__temps *temps, const tsr_ten
 {
     tsr_layer *layer = &a->base;
     tsr__replicated_grads grads = {.layer = layer, .temps = temps};
-    tsr_tensor *all;
+    tsr_tensor *heads_view;
     qkv_heads raw = {0};
-    TSR__TRY(by_heads(a, temps, qkv, &all));
-    TSR__TRY(split_heads(a, temps, all, &raw));
+    TSR__TRY(by_heads(a, temps, qkv, &heads_view));
+    TSR__TRY(split_heads(a, temps, heads_view, &raw));
     for (int i = Q_NORM; layer->frozen && i <= K_NORM; i++)
         TSR__TRY(norm_grad(a, &raw, d, i, NULL, false));
     if (layer->frozen)
@@ -313,25 +316,26 @@ static tsr_status norm_grads(tsr__attention *a, tsr__temps *temps, const tsr_ten
 }
 
 /* Computes the gradient of attention: *dqkv, with the shape of qkv, [.., tokens, features]. */
-static tsr_status attend_grad(tsr__attention *a, tsr__temps *temps, const tsr_layer_saved *saved,
-                              const tsr_tensor *dheads, tsr_tensor **dqkv)
+static tsr_status attend_heads_grad(tsr__attention *a, tsr__temps *temps,
+                                    const tsr_layer_saved *saved, const tsr_tensor *dheads,
+                                    tsr_tensor **dqkv)
 {
     const tsr_layout *layout = tsr_tensor_layout(saved->hidden);
-    tsr_tensor *all, *dall, *dy, *y, *positions;
+    tsr_tensor *heads_view, *dheads_view, *dy, *y, *positions;
     qkv_heads in = {0}, d = {0};
     TSR__TRY(tsr__temp_new(temps, layout->dtype, layout->ndim, layout->shape, dqkv));
     if (a->heads.count > 0) {
         const tsr_attention_params params = params_of(a);
-        TSR__TRY(by_heads(a, temps, saved->hidden, &all));
-        TSR__TRY(split_heads(a, temps, all, &in));
+        TSR__TRY(by_heads(a, temps, saved->hidden, &heads_view));
+        TSR__TRY(split_heads(a, temps, heads_view, &in));
         if (saved->normalised) {
             const qkv_heads raw = in;
-            TSR__TRY(by_heads(a, temps, saved->normalised, &all));
-            TSR__TRY(split_heads(a, temps, all, &in));
+            TSR__TRY(by_heads(a, temps, saved->normalised, &heads_view));
+            TSR__TRY(split_heads(a, temps, heads_view, &in));
             in.v = raw.v;
         }
-        TSR__TRY(by_heads(a, temps, *dqkv, &dall));
-        TSR__TRY(split_heads(a, temps, dall, &d));
+        TSR__TRY(by_heads(a, temps, *dqkv, &dheads_view));
+        TSR__TRY(split_heads(a, temps, dheads_view, &d));
         TSR__TRY(by_heads(a, temps, dheads, &dy));
         TSR__TRY(by_heads(a, temps, saved->child[TSR__ATTENTION_OUTPUT]->x, &y));
         TSR__TRY(tsr_attention_grad(a->base.stream, d.q, d.k, d.v, dy, y, saved->lse, in.q, in.k,
@@ -341,14 +345,14 @@ static tsr_status attend_grad(tsr__attention *a, tsr__temps *temps, const tsr_la
             TSR__TRY(tsr_rope_grad(a->base.stream, a->rope, d.qk, d.qk, positions));
         }
     } else if (a->qk_norm) {
-        TSR__TRY(by_heads(a, temps, *dqkv, &dall));
-        TSR__TRY(split_heads(a, temps, dall, &d));
+        TSR__TRY(by_heads(a, temps, *dqkv, &dheads_view));
+        TSR__TRY(split_heads(a, temps, dheads_view, &d));
     }
     return a->qk_norm ? norm_grads(a, temps, saved->hidden, &d) : TSR_OK;
 }
 
-static tsr_status backward(tsr_layer *layer, const tsr_layer_saved *saved, const tsr_tensor *dy,
-                           tsr_tensor **dx)
+static tsr_status attention_backward(tsr_layer *layer, const tsr_layer_saved *saved,
+                                     const tsr_tensor *dy, tsr_tensor **dx)
 {
     tsr__attention *a = (tsr__attention *)layer;
     tsr__temps temps = {.stream = layer->stream};
@@ -358,7 +362,7 @@ static tsr_status backward(tsr_layer *layer, const tsr_layer_saved *saved, const
     tsr_status status = tsr_layer_backward(layer->child[TSR__ATTENTION_OUTPUT],
                                            saved->child[TSR__ATTENTION_OUTPUT], dy, &dheads);
     if (status == TSR_OK)
-        status = attend_grad(a, &temps, saved, dheads, &dqkv);
+        status = attend_heads_grad(a, &temps, saved, dheads, &dqkv);
     if (status == TSR_OK)
         status = tsr_layer_backward(layer->child[TSR__ATTENTION_QKV],
                                     saved->child[TSR__ATTENTION_QKV], dqkv, dx);
@@ -367,7 +371,7 @@ static tsr_status backward(tsr_layer *layer, const tsr_layer_saved *saved, const
     return status;
 }
 
-static void finish(tsr_layer *layer)
+static void attention_finish(tsr_layer *layer)
 {
     tsr__attention *a = (tsr__attention *)layer;
     tsr_tensor_destroy(&a->positions);
@@ -375,8 +379,12 @@ static void finish(tsr_layer *layer)
     tsr__free(a->kv_head);
 }
 
-const tsr__layer_type tsr__self_attention_type = {"self_attention", forward,        backward,
-                                                  finish,           forward_cached, forward_added};
+const tsr__layer_type tsr__self_attention_type = {.name = "self_attention",
+                                                  .forward = attention_forward,
+                                                  .backward = attention_backward,
+                                                  .finish = attention_finish,
+                                                  .forward_cached = attention_forward_cached,
+                                                  .forward_added = attention_forward_added};
 
 tsr_status tsr_self_attention_heads(const tsr_layer *layer, tsr_heads *out)
 {

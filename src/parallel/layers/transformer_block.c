@@ -92,8 +92,8 @@ static tsr_status branch_forward(block *b, int norm, const char *name, const tsr
     return status;
 }
 
-static tsr_status both_forward(block *b, const tsr__dropout *dropout, const tsr__cached *cached,
-                               const tsr_tensor *x, tsr_layer_saved *saved, tsr_tensor **y)
+static tsr_status branches_forward(block *b, const tsr__dropout *dropout, const tsr__cached *cached,
+                                   const tsr_tensor *x, tsr_layer_saved *saved, tsr_tensor **y)
 {
     tsr_tensor *between = NULL;
     TSR__TRY(branch_forward(b, NORM1, "attention", dropout, cached, x, saved, &between));
@@ -102,19 +102,19 @@ static tsr_status both_forward(block *b, const tsr__dropout *dropout, const tsr_
     return status;
 }
 
-static tsr_status forward(tsr_layer *layer, const tsr_tensor *x, tsr_layer_saved *saved,
-                          tsr_tensor **y)
+static tsr_status block_forward(tsr_layer *layer, const tsr_tensor *x, tsr_layer_saved *saved,
+                                tsr_tensor **y)
 {
     block *b = (block *)layer;
     if (saved)
         saved->dropout = b->dropout;
-    return both_forward(b, &b->dropout, NULL, x, b->recompute ? NULL : saved, y);
+    return branches_forward(b, &b->dropout, NULL, x, b->recompute ? NULL : saved, y);
 }
 
-static tsr_status forward_cached(tsr_layer *layer, const tsr_tensor *x, const tsr__cached *cached,
-                                 tsr_tensor **y)
+static tsr_status block_forward_cached(tsr_layer *layer, const tsr_tensor *x,
+                                       const tsr__cached *cached, tsr_tensor **y)
 {
-    return both_forward((block *)layer, &(tsr__dropout){0}, cached, x, NULL, y);
+    return branches_forward((block *)layer, &(tsr__dropout){0}, cached, x, NULL, y);
 }
 
 /* Backward ----------------------------------------------------------------------------------- */
@@ -150,8 +150,8 @@ static tsr_status branch_backward(block *b, int norm, const char *name,
     return status;
 }
 
-static tsr_status both_backward(block *b, const tsr_layer_saved *saved, const tsr_tensor *dy,
-                                tsr_tensor **dx)
+static tsr_status branches_backward(block *b, const tsr_layer_saved *saved, const tsr_tensor *dy,
+                                    tsr_tensor **dx)
 {
     tsr_tensor *between = NULL;
     TSR__TRY(branch_backward(b, NORM2, "mlp", saved, dy, &between));
@@ -161,33 +161,36 @@ static tsr_status both_backward(block *b, const tsr_layer_saved *saved, const ts
 }
 
 /* Runs the forward pass again to get the tensors that it saves, and then runs the backward pass. */
-static tsr_status recompute(block *b, const tsr_layer_saved *saved, const tsr_tensor *dy,
-                            tsr_tensor **dx)
+static tsr_status block_recompute(block *b, const tsr_layer_saved *saved, const tsr_tensor *dy,
+                                  tsr_tensor **dx)
 {
     tsr_layer_saved *again = NULL;
     tsr_tensor *y = NULL;
     TSR__TRY(tsr__layer_saved_new(&b->base, saved->x, &again));
     again->dropout = saved->dropout;
-    tsr_status status = both_forward(b, &saved->dropout, NULL, saved->x, again, &y);
+    tsr_status status = branches_forward(b, &saved->dropout, NULL, saved->x, again, &y);
     tsr_tensor_destroy(&y);
     if (status == TSR_OK)
-        status = both_backward(b, again, dy, dx);
+        status = branches_backward(b, again, dy, dx);
     tsr_layer_saved_destroy(&again);
     return status;
 }
 
-static tsr_status backward(tsr_layer *layer, const tsr_layer_saved *saved, const tsr_tensor *dy,
-                           tsr_tensor **dx)
+static tsr_status block_backward(tsr_layer *layer, const tsr_layer_saved *saved,
+                                 const tsr_tensor *dy, tsr_tensor **dx)
 {
     block *b = (block *)layer;
     TSR__REQUIRE(tsr_layout_same_shape(tsr_tensor_layout(saved->x), tsr_tensor_layout(dy)),
                  "%s: dy is %s; y was %s", layer->who, TSR__SHAPE_OF(dy), TSR__SHAPE_OF(saved->x));
-    return b->recompute ? recompute(b, saved, dy, dx) : both_backward(b, saved, dy, dx);
+    return b->recompute ? block_recompute(b, saved, dy, dx) : branches_backward(b, saved, dy, dx);
 }
 
 /* Creating ----------------------------------------------------------------------------------- */
 
-static const tsr__layer_type block_type = {"block", forward, backward, NULL, forward_cached, NULL};
+static const tsr__layer_type block_type = {.name = "block",
+                                           .forward = block_forward,
+                                           .backward = block_backward,
+                                           .forward_cached = block_forward_cached};
 
 tsr_status tsr_block_set_dropout(tsr_layer *layer, float p, const tsr_random_params *params)
 {

@@ -31,9 +31,9 @@ long sysconf(int name)
 
 /* Treats MAP_SHARED as private, because there are no child processes that could share the
  * memory. */
-void *mmap(void *address, size_t size, int protection, int flags, int descriptor, off_t at)
+void *mmap(void *address, size_t size, int protection, int flags, int descriptor, off_t offset)
 {
-    (void)address, (void)protection, (void)flags, (void)descriptor, (void)at;
+    (void)address, (void)protection, (void)flags, (void)descriptor, (void)offset;
     void *memory = VirtualAlloc(NULL, size, MEM_COMMIT | MEM_RESERVE, PAGE_READWRITE);
     errno = memory ? errno : ENOMEM;
     return memory ? memory : MAP_FAILED;

@@ -131,15 +131,16 @@ int tsr__windows_fcntl(int descriptor, int command)
 
 /* Reading and writing -------------------------------------------------------------------------- */
 
-static OVERLAPPED at_offset(off_t at)
+static OVERLAPPED at_offset(off_t offset)
 {
-    return (OVERLAPPED){.Offset = (DWORD)(uint64_t)at, .OffsetHigh = (DWORD)((uint64_t)at >> 32)};
+    return (OVERLAPPED){.Offset = (DWORD)(uint64_t)offset,
+                        .OffsetHigh = (DWORD)((uint64_t)offset >> 32)};
 }
 
-ssize_t pread(int descriptor, void *data, size_t size, off_t at)
+ssize_t pread(int descriptor, void *data, size_t size, off_t offset)
 {
     const HANDLE handle = handle_of(descriptor);
-    OVERLAPPED where = at_offset(at);
+    OVERLAPPED where = at_offset(offset);
     DWORD got = 0;
     if (handle == INVALID_HANDLE_VALUE)
         return -1;
@@ -149,10 +150,10 @@ ssize_t pread(int descriptor, void *data, size_t size, off_t at)
     return tsr__windows_fail();
 }
 
-ssize_t pwrite(int descriptor, const void *data, size_t size, off_t at)
+ssize_t pwrite(int descriptor, const void *data, size_t size, off_t offset)
 {
     const HANDLE handle = handle_of(descriptor);
-    OVERLAPPED where = at_offset(at);
+    OVERLAPPED where = at_offset(offset);
     DWORD wrote = 0;
     if (handle == INVALID_HANDLE_VALUE)
         return -1;
@@ -199,14 +200,14 @@ int tsr__windows_truncate(const char *path, off_t size)
     return result;
 }
 
-int posix_fallocate(int descriptor, off_t at, off_t size)
+int posix_fallocate(int descriptor, off_t offset, off_t size)
 {
     struct stat info;
     if (fstat(descriptor, &info) != 0)
         return errno;
-    if (info.st_size >= at + size)
+    if (info.st_size >= offset + size)
         return 0;
-    return tsr__windows_ftruncate(descriptor, at + size) == 0 ? 0 : errno;
+    return tsr__windows_ftruncate(descriptor, offset + size) == 0 ? 0 : errno;
 }
 
 /* Locks one byte far behind the end of the file instead of the file, because Windows does not let

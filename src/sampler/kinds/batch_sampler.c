@@ -19,15 +19,15 @@ static uint64_t batches(const batch *self, uint64_t indices)
     return self->drop_last ? indices / self->size : tsr__div_up_u64(indices, self->size);
 }
 
-static uint64_t length(const tsr_sampler *sampler)
+static uint64_t batch_length(const tsr_sampler *sampler)
 {
     const batch *self = (const batch *)sampler;
     uint64_t indices = tsr_sampler_length(self->base.inner);
     return indices == TSR_LENGTH_UNKNOWN ? indices : batches(self, indices);
 }
 
-static tsr_status fill(tsr_sampler *sampler, uint64_t capacity, int64_t *indices, uint8_t *mask,
-                       uint64_t *count)
+static tsr_status batch_fill(tsr_sampler *sampler, uint64_t capacity, int64_t *indices,
+                             uint8_t *mask, uint64_t *count)
 {
     batch *self = (batch *)sampler;
     uint64_t got = 0;
@@ -37,63 +37,63 @@ static tsr_status fill(tsr_sampler *sampler, uint64_t capacity, int64_t *indices
     return TSR_OK;
 }
 
-static tsr_status set_epoch(tsr_sampler *sampler, int64_t epoch)
+static tsr_status batch_set_epoch(tsr_sampler *sampler, int64_t epoch)
 {
     return tsr_sampler_set_epoch(sampler->inner, epoch);
 }
 
-static tsr_status seek(tsr_sampler *sampler, uint64_t position, uint64_t *reached)
+static tsr_status batch_seek(tsr_sampler *sampler, uint64_t position, uint64_t *reached)
 {
     batch *self = (batch *)sampler;
-    uint64_t start, at;
+    uint64_t start, index;
     if (!tsr__mul_u64(position, self->size, &start))
         start = UINT64_MAX;
     /* earlier failures may have left the base in another epoch */
     if (self->base.inner->epoch != sampler->epoch)
         TSR__TRY(tsr_sampler_set_epoch(self->base.inner, sampler->epoch));
-    TSR__TRY(tsr__sampler_seek_up_to(self->base.inner, start, &at));
-    *reached = batches(self, at);
+    TSR__TRY(tsr__sampler_seek_up_to(self->base.inner, start, &index));
+    *reached = batches(self, index);
     return TSR_OK;
 }
 
-static tsr_status save(const tsr_sampler *sampler, tsr__state_writer *writer)
+static tsr_status batch_save(const tsr_sampler *sampler, tsr__state_writer *writer)
 {
     const tsr_sampler *inner = sampler->inner;
     return inner->class_->save != NULL ? inner->class_->save(inner, writer) : TSR_OK;
 }
 
-static tsr_status load(tsr_sampler *sampler, uint64_t position, tsr__state_reader *reader,
-                       uint64_t *resumed)
+static tsr_status batch_load(tsr_sampler *sampler, uint64_t position, tsr__state_reader *reader,
+                             uint64_t *resumed)
 {
     batch *self = (batch *)sampler;
-    uint64_t start, at;
+    uint64_t start, index;
     *resumed = position;
     if (self->base.inner->class_->load == NULL)
         return TSR_OK;
     if (!tsr__mul_u64(position, self->size, &start))
         start = UINT64_MAX;
     reader->rounded = true;
-    TSR__TRY(self->base.inner->class_->load(self->base.inner, start, reader, &at));
-    *resumed = batches(self, at);
+    TSR__TRY(self->base.inner->class_->load(self->base.inner, start, reader, &index));
+    *resumed = batches(self, index);
     return TSR_OK;
 }
 
-static const tsr__passes *passes(const tsr_sampler *sampler)
+static const tsr__epoch_generator *batch_epoch_generator(const tsr_sampler *sampler)
 {
     const tsr_sampler *inner = sampler->inner;
-    return inner->class_->passes != NULL ? inner->class_->passes(inner) : NULL;
+    return inner->class_->epoch_generator != NULL ? inner->class_->epoch_generator(inner) : NULL;
 }
 
-static const tsr__sampler_class class_ = {
+static const tsr__sampler_class batch_class = {
     .kind = TSR__SAMPLER_BATCH,
     .name = "batch",
-    .fill = fill,
-    .set_epoch = set_epoch,
-    .length = length,
-    .seek = seek,
-    .save = save,
-    .load = load,
-    .passes = passes,
+    .fill = batch_fill,
+    .set_epoch = batch_set_epoch,
+    .length = batch_length,
+    .seek = batch_seek,
+    .save = batch_save,
+    .load = batch_load,
+    .epoch_generator = batch_epoch_generator,
 };
 
 tsr_status tsr_sampler_create_batch(const tsr_sampler_batch_params *params, tsr_sampler **out)
@@ -106,7 +106,7 @@ tsr_status tsr_sampler_create_batch(const tsr_sampler_batch_params *params, tsr_
     TSR__REQUIRE(inner->batch_max == 0, "batch: a %s sampler gives batches already", inner->name);
     TSR__REQUIRE(params->batch_size > 0, "batch: batch size %" PRId64 " is not positive",
                  params->batch_size);
-    batch *self = (batch *)tsr__sampler_new(&class_, sizeof *self);
+    batch *self = (batch *)tsr__sampler_new(&batch_class, sizeof *self);
     if (self == NULL)
         return TSR_ERR_NO_MEMORY;
     self->size = (uint64_t)params->batch_size;

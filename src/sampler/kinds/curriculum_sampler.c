@@ -30,7 +30,7 @@ static int64_t key_of(double difficulty)
     return bits;
 }
 
-static uint64_t length(const tsr_sampler *sampler)
+static uint64_t curriculum_length(const tsr_sampler *sampler)
 {
     return ((const curriculum *)sampler)->samples;
 }
@@ -49,7 +49,7 @@ static uint64_t up_to(const curriculum *self, int64_t key)
     return low;
 }
 
-static tsr_status set_epoch(tsr_sampler *sampler, int64_t epoch)
+static tsr_status curriculum_set_epoch(tsr_sampler *sampler, int64_t epoch)
 {
     curriculum *self = (curriculum *)sampler;
     TSR__REQUIRE(epoch >= 0, "curriculum: epoch %" PRId64 " is negative", epoch);
@@ -67,7 +67,8 @@ static tsr_status set_epoch(tsr_sampler *sampler, int64_t epoch)
 
 /* Draws with replacement. Each index is drawn from its own generator, so computing any index takes
  * constant time. */
-static void draw(const curriculum *self, uint64_t first, uint64_t count, int64_t *out)
+static void draw_with_replacement(const curriculum *self, uint64_t first, uint64_t count,
+                                  int64_t *out)
 {
     tsr_rng rng = {.kind = TSR_RNG_PHILOX};
     for (uint64_t i = 0; i < count; i++) {
@@ -76,36 +77,36 @@ static void draw(const curriculum *self, uint64_t first, uint64_t count, int64_t
     }
 }
 
-static tsr_status fill(tsr_sampler *sampler, uint64_t capacity, int64_t *indices, uint8_t *mask,
-                       uint64_t *count)
+static tsr_status curriculum_fill(tsr_sampler *sampler, uint64_t capacity, int64_t *indices,
+                                  uint8_t *mask, uint64_t *count)
 {
     (void)mask;
     const curriculum *self = (const curriculum *)sampler;
-    uint64_t at = sampler->position, here = tsr__min_u64(capacity, self->samples - at);
+    uint64_t position = sampler->position, here = tsr__min_u64(capacity, self->samples - position);
     if (self->valid < self->samples)
-        draw(self, at, here, indices);
+        draw_with_replacement(self, position, here, indices);
     else
-        tsr_feistel_fill(&self->order, at, 1, here, indices);
+        tsr_feistel_fill(&self->order, position, 1, here, indices);
     for (uint64_t i = 0; i < here; i++)
         indices[i] = self->items[indices[i]];
     *count = here;
     return TSR_OK;
 }
 
-static void finish(tsr_sampler *sampler)
+static void curriculum_finish(tsr_sampler *sampler)
 {
     tsr__free(((curriculum *)sampler)->keys);
     tsr__free(((curriculum *)sampler)->items);
 }
 
-static const tsr__sampler_class class_ = {
+static const tsr__sampler_class curriculum_class = {
     .kind = TSR__SAMPLER_CURRICULUM,
     .name = "curriculum",
-    .fill = fill,
-    .set_epoch = set_epoch,
-    .length = length,
-    .most = length,
-    .finish = finish,
+    .fill = curriculum_fill,
+    .set_epoch = curriculum_set_epoch,
+    .length = curriculum_length,
+    .most = curriculum_length,
+    .finish = curriculum_finish,
 };
 
 static tsr_status prepare(curriculum *self, const double *difficulties)
@@ -115,14 +116,14 @@ static tsr_status prepare(curriculum *self, const double *difficulties)
         return TSR_ERR_NO_MEMORY;
     for (uint64_t i = 0; i < self->count; i++)
         self->keys[i] = key_of(difficulties[i]);
-    TSR__TRY(tsr__sorted(self->keys, self->count, &self->items));
+    TSR__TRY(tsr__sort_items(self->keys, self->count, &self->items));
     tsr__sampler_add_param(&self->base, "count", TSR__PARAM_COUNT, self->count);
     tsr__sampler_add_param(&self->base, "num_samples", TSR__PARAM_COUNT, self->samples);
     tsr__sampler_add_param(&self->base, "max_epochs", TSR__PARAM_COUNT, (uint64_t)self->max_epochs);
     tsr__sampler_add_param(&self->base, "seed", TSR__PARAM_SIGNED, self->seed);
     tsr__sampler_add_param(&self->base, "difficulties", TSR__PARAM_HASH,
                            tsr__fingerprint_array(self->keys, self->count));
-    return set_epoch(&self->base, 0);
+    return curriculum_set_epoch(&self->base, 0);
 }
 
 tsr_status tsr_sampler_create_curriculum(const tsr_sampler_curriculum_params *params,
@@ -132,7 +133,7 @@ tsr_status tsr_sampler_create_curriculum(const tsr_sampler_curriculum_params *pa
                  params != NULL ? "out" : "params");
     TSR__TAKE(tsr_sampler_curriculum_params, params);
     uint64_t samples;
-    TSR__TRY(tsr__sorted_check("curriculum", params->difficulties, "difficulties", params->count));
+    TSR__TRY(tsr__check_items("curriculum", params->difficulties, "difficulties", params->count));
     TSR__TRY(
         tsr__sampler_check_samples("curriculum", params->count, params->num_samples, &samples));
     TSR__REQUIRE(params->max_epochs > 0, "curriculum: max_epochs %" PRId64 " is not positive",
@@ -142,7 +143,7 @@ tsr_status tsr_sampler_create_curriculum(const tsr_sampler_curriculum_params *pa
                      "curriculum: item %" PRIu64 " has difficulty %g, which is not in 0 to 1", i,
                      params->difficulties[i]);
 
-    curriculum *self = (curriculum *)tsr__sampler_new(&class_, sizeof *self);
+    curriculum *self = (curriculum *)tsr__sampler_new(&curriculum_class, sizeof *self);
     if (self == NULL)
         return TSR_ERR_NO_MEMORY;
     self->count = params->count;

@@ -15,8 +15,8 @@ typedef struct custom {
     tsr_sampler_ops ops;
     void *self;
     char name[MAX_NAME + 1];
-    uint64_t at; /* number of the item that the caller's sampler gives next */
-    /* whether `at` and the epoch are right, because no call has failed since they were set */
+    uint64_t item; /* number of the item that the caller's sampler gives next */
+    /* whether `item` and the epoch are right, because no call has failed since they were set */
     bool known;
     uint64_t seen;    /* the epoch has at least this many items, because they have been read */
     int64_t *scratch; /* memory for batches that are discarded */
@@ -31,7 +31,7 @@ static tsr_status failed(custom *self, const char *function, tsr_status status)
                      self->base.name, function, tsr_status_name(status));
 }
 
-static uint64_t length(const tsr_sampler *sampler)
+static uint64_t custom_length(const tsr_sampler *sampler)
 {
     const custom *self = (const custom *)sampler;
     return self->ops.length != NULL ? self->ops.length(self->self) : TSR_LENGTH_UNKNOWN;
@@ -52,14 +52,14 @@ static tsr_status read_on(custom *self, uint64_t capacity, int64_t *indices, uin
                          " indices, but there was room for %" PRIu64,
                          self->base.name, got, capacity);
     }
-    self->at += self->base.batch_max != 0 ? got > 0 : got;
-    self->seen = tsr__max_u64(self->seen, self->at);
+    self->item += self->base.batch_max != 0 ? got > 0 : got;
+    self->seen = tsr__max_u64(self->seen, self->item);
     *count = got;
     return TSR_OK;
 }
 
-static tsr_status fill(tsr_sampler *sampler, uint64_t capacity, int64_t *indices, uint8_t *mask,
-                       uint64_t *count)
+static tsr_status custom_fill(tsr_sampler *sampler, uint64_t capacity, int64_t *indices,
+                              uint8_t *mask, uint64_t *count)
 {
     return read_on((custom *)sampler, capacity, indices, mask, count);
 }
@@ -69,12 +69,12 @@ static tsr_status start_epoch(custom *self, int64_t epoch)
     tsr_status status = self->ops.set_epoch(self->self, epoch);
     if (status != TSR_OK)
         return failed(self, "set_epoch", status);
-    self->at = 0;
+    self->item = 0;
     self->known = true;
     return TSR_OK;
 }
 
-static tsr_status set_epoch(tsr_sampler *sampler, int64_t epoch)
+static tsr_status custom_set_epoch(tsr_sampler *sampler, int64_t epoch)
 {
     custom *self = (custom *)sampler;
     TSR__TRY(start_epoch(self, epoch));
@@ -86,42 +86,42 @@ static tsr_status set_epoch(tsr_sampler *sampler, int64_t epoch)
 static tsr_status leave_out(custom *self, uint64_t position)
 {
     int64_t piece[PIECE];
-    while (self->at < position) {
+    while (self->item < position) {
         uint64_t most = self->base.batch_max, got = 0;
         if (most != 0)
             TSR__TRY(read_on(self, most, self->scratch, NULL, &got));
         else
-            TSR__TRY(read_on(self, tsr__min_u64(PIECE, position - self->at), piece, NULL, &got));
+            TSR__TRY(read_on(self, tsr__min_u64(PIECE, position - self->item), piece, NULL, &got));
         if (got == 0)
             break;
     }
     return TSR_OK;
 }
 
-static tsr_status seek(tsr_sampler *sampler, uint64_t position, uint64_t *reached)
+static tsr_status custom_seek(tsr_sampler *sampler, uint64_t position, uint64_t *reached)
 {
     custom *self = (custom *)sampler;
     if (!self->known)
         TSR__TRY(start_epoch(self, sampler->epoch));
-    uint64_t most = length(sampler);
+    uint64_t most = custom_length(sampler);
     bool has_end = most != TSR_LENGTH_UNKNOWN;
     position = has_end ? tsr__min_u64(position, most) : position;
-    if (self->at != position && self->ops.seek != NULL && (has_end || position <= self->seen)) {
+    if (self->item != position && self->ops.seek != NULL && (has_end || position <= self->seen)) {
         tsr_status status = self->ops.seek(self->self, position);
         if (status != TSR_OK)
             return failed(self, "seek", status);
-        self->at = position;
+        self->item = position;
     }
-    if (self->at > position)
+    if (self->item > position)
         TSR__TRY(start_epoch(self, sampler->epoch));
     TSR__TRY(leave_out(self, position));
-    *reached = self->at;
+    *reached = self->item;
     return TSR_OK;
 }
 
 /* Saves the position of the caller's sampler, the size of its own state in
  * bytes, and this state. */
-static tsr_status save(const tsr_sampler *sampler, tsr__state_writer *writer)
+static tsr_status custom_save(const tsr_sampler *sampler, tsr__state_writer *writer)
 {
     const custom *self = (const custom *)sampler;
     uint8_t bytes[TSR_SAMPLER_OWN_BYTES];
@@ -138,38 +138,38 @@ static tsr_status save(const tsr_sampler *sampler, tsr__state_writer *writer)
     TSR__REQUIRE(size_bytes <= sizeof bytes,
                  "sampler %s: save gave %zu bytes, but there was room for %zu", sampler->name,
                  size_bytes, sizeof bytes);
-    tsr__state_put(writer, self->at);
+    tsr__state_put(writer, self->item);
     tsr__state_put(writer, size_bytes);
     tsr__state_put_bytes(writer, bytes, size_bytes);
     return TSR_OK;
 }
 
-static tsr_status load(tsr_sampler *sampler, uint64_t position, tsr__state_reader *reader,
-                       uint64_t *resumed)
+static tsr_status custom_load(tsr_sampler *sampler, uint64_t position, tsr__state_reader *reader,
+                              uint64_t *resumed)
 {
     custom *self = (custom *)sampler;
-    uint64_t at, size_bytes;
+    uint64_t item, size_bytes;
     const uint8_t *bytes;
     *resumed = position;
     if (self->ops.load == NULL)
         return TSR_OK;
-    TSR__TRY(tsr__state_get(reader, &at));
+    TSR__TRY(tsr__state_get(reader, &item));
     TSR__TRY(tsr__state_get(reader, &size_bytes));
     if (size_bytes > TSR_SAMPLER_OWN_BYTES)
         return TSR__STATE_FAIL(reader, "%" PRIu64 " bytes are more than a sampler may save",
                                size_bytes);
     TSR__TRY(tsr__state_get_bytes(reader, (size_t)size_bytes, &bytes));
-    /* the saved `at` may differ from the position at which the sampler resumes */
+    /* the saved `item` may differ from the position at which the sampler resumes */
     sampler->must_seek = true;
     tsr_status status = self->ops.load(self->self, bytes, (size_t)size_bytes);
     if (status != TSR_OK)
         return failed(self, "load", status);
-    self->at = at;
-    self->seen = tsr__max_u64(self->seen, at);
+    self->item = item;
+    self->seen = tsr__max_u64(self->seen, item);
     return TSR_OK;
 }
 
-static void finish(tsr_sampler *sampler)
+static void custom_finish(tsr_sampler *sampler)
 {
     custom *self = (custom *)sampler;
     if (self->ops.destroy != NULL)
@@ -177,16 +177,16 @@ static void finish(tsr_sampler *sampler)
     tsr__free(self->scratch);
 }
 
-static const tsr__sampler_class class_ = {
+static const tsr__sampler_class custom_class = {
     .kind = TSR__SAMPLER_CUSTOM,
     .name = "custom",
-    .fill = fill,
-    .set_epoch = set_epoch,
-    .length = length,
-    .seek = seek,
-    .save = save,
-    .load = load,
-    .finish = finish,
+    .fill = custom_fill,
+    .set_epoch = custom_set_epoch,
+    .length = custom_length,
+    .seek = custom_seek,
+    .save = custom_save,
+    .load = custom_load,
+    .finish = custom_finish,
 };
 
 tsr_status tsr_sampler_create(const tsr_sampler_ops *ops, void *self_, tsr_sampler **out)
@@ -195,14 +195,14 @@ tsr_status tsr_sampler_create(const tsr_sampler_ops *ops, void *self_, tsr_sampl
     TSR__REQUIRE(ops->struct_size == sizeof *ops,
                  "sampler: struct_size is %zu, tsr_sampler_ops has %zu bytes", ops->struct_size,
                  sizeof *ops);
-    const char *name = ops->name != NULL ? ops->name : class_.name;
+    const char *name = ops->name != NULL ? ops->name : custom_class.name;
     TSR__REQUIRE(strlen(name) <= MAX_NAME, "sampler: the name '%.40s' has more than %d bytes", name,
                  MAX_NAME);
     TSR__REQUIRE(ops->fill != NULL, "sampler %s: fill is NULL", name);
     TSR__REQUIRE(ops->set_epoch != NULL, "sampler %s: set_epoch is NULL", name);
     TSR__REQUIRE((ops->save == NULL) == (ops->load == NULL),
                  "sampler %s: only one of save and load is set", name);
-    custom *self = (custom *)tsr__sampler_new(&class_, sizeof *self);
+    custom *self = (custom *)tsr__sampler_new(&custom_class, sizeof *self);
     if (self == NULL)
         return TSR_ERR_NO_MEMORY;
     self->ops = *ops;

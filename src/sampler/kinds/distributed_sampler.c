@@ -9,16 +9,16 @@
 #include "sampler/kinds/distributed_sampler.h"
 #include "sampler/order/epoch_generators.h"
 
-static uint64_t length(const tsr_sampler *sampler)
+static uint64_t distributed_length(const tsr_sampler *sampler)
 {
     const tsr__distributed *self = (const tsr__distributed *)sampler;
-    return tsr__partition_length(&self->partition, self->partition.rank);
+    return tsr__rank_items_length(&self->partition, self->partition.rank);
 }
 
 /* Returns the largest number of items that a rank can have with any number of ranks: the number of
  * all items, because a single rank has all of them, and padding never gives one of several ranks
  * more. */
-static uint64_t most(const tsr_sampler *sampler)
+static uint64_t distributed_most(const tsr_sampler *sampler)
 {
     const tsr__distributed *self = (const tsr__distributed *)sampler;
     return self->base.inner != NULL ? tsr__sampler_max_length(self->base.inner) : self->n;
@@ -78,7 +78,7 @@ static tsr_status check_inner(const tsr__distributed *self, uint64_t *n)
     return TSR_OK;
 }
 
-static tsr_status set_epoch(tsr_sampler *sampler, int64_t epoch)
+static tsr_status distributed_set_epoch(tsr_sampler *sampler, int64_t epoch)
 {
     tsr__distributed *self = (tsr__distributed *)sampler;
     uint64_t n = self->n;
@@ -99,7 +99,7 @@ static tsr_status set_epoch(tsr_sampler *sampler, int64_t epoch)
     }
     if (epoch != sampler->epoch)
         self->ready = false;
-    tsr__partition_start(&self->partition, n);
+    tsr__rank_items_start(&self->partition, n);
     return TSR_OK;
 }
 
@@ -155,7 +155,7 @@ static tsr_status read_inner(tsr__distributed *self, uint64_t first, uint64_t co
 
 /* Reads the items of one run (rank_items.h). Each item is a single index, or a batch if the wrapped
  * sampler gives batches. *got is the number of indices. */
-static tsr_status read_run(tsr__distributed *self, const tsr__partition_run *run, uint64_t capacity,
+static tsr_status read_run(tsr__distributed *self, const tsr__item_run *run, uint64_t capacity,
                            int64_t *indices, uint8_t *mask, uint64_t *got)
 {
     uint64_t total = 0, here;
@@ -185,7 +185,7 @@ static tsr_status read_run(tsr__distributed *self, const tsr__partition_run *run
 static tsr_status read_unknown(tsr__distributed *self, uint64_t item, uint64_t capacity,
                                int64_t *indices, uint8_t *mask, uint64_t *got)
 {
-    tsr__partition *partition = &self->partition;
+    tsr__rank_items *partition = &self->partition;
     uint64_t round = partition->offset + item * partition->ranks,
              last = round + partition->ranks - 1, probed = 1;
     *got = 0;
@@ -199,12 +199,12 @@ static tsr_status read_unknown(tsr__distributed *self, uint64_t item, uint64_t c
     if (found > 0 && probed > 0)
         *got = found;
     else
-        tsr__partition_set_length(partition, tsr_sampler_position(self->base.inner));
+        tsr__rank_items_set_length(partition, tsr_sampler_position(self->base.inner));
     return TSR_OK;
 }
 
-static tsr_status fill(tsr_sampler *sampler, uint64_t capacity, int64_t *indices, uint8_t *mask,
-                       uint64_t *count)
+static tsr_status distributed_fill(tsr_sampler *sampler, uint64_t capacity, int64_t *indices,
+                                   uint8_t *mask, uint64_t *count)
 {
     tsr__distributed *self = (tsr__distributed *)sampler;
     uint64_t item = sampler->position, total = 0, got;
@@ -216,10 +216,10 @@ static tsr_status fill(tsr_sampler *sampler, uint64_t capacity, int64_t *indices
             TSR__TRY(read_unknown(self, item, is_batch ? capacity : 1, indices + total, mask_here,
                                   &got));
         if (got == 0) {
-            if (item >= length(sampler))
+            if (item >= distributed_length(sampler))
                 break;
-            tsr__partition_run run =
-                tsr__partition_find(&self->partition, item, is_batch ? 1 : capacity - total);
+            tsr__item_run run =
+                tsr__rank_items_find(&self->partition, item, is_batch ? 1 : capacity - total);
             TSR__TRY(read_run(self, &run, capacity - total, indices + total, mask_here, &got));
         }
         total += got;
@@ -241,52 +241,54 @@ static tsr_status find_inner(const tsr__distributed *self)
     return tsr__sampler_seek_up_to(self->base.inner, self->base.inner->position, &reached);
 }
 
-static tsr_status seek(tsr_sampler *sampler, uint64_t position, uint64_t *reached)
+static tsr_status distributed_seek(tsr_sampler *sampler, uint64_t position, uint64_t *reached)
 {
     tsr__distributed *self = (tsr__distributed *)sampler;
-    tsr__partition *partition = &self->partition;
+    tsr__rank_items *partition = &self->partition;
     if (self->base.inner != NULL && sampler->must_seek)
         TSR__TRY(find_inner(self));
     if (partition->n == TSR_LENGTH_UNKNOWN) {
         /* Move the wrapped sampler to the start of the round of this item (a round has one item for
          * each rank), or to the end. */
-        uint64_t rounds, start, at;
+        uint64_t rounds, start, reached_item;
         if (!tsr__mul_u64(position, partition->ranks, &rounds) ||
             !tsr__add_u64(rounds, partition->offset, &start))
             start = UINT64_MAX - 1;
-        TSR__TRY(tsr__sampler_seek_up_to(self->base.inner, start, &at));
-        if (at < start)
-            tsr__partition_set_length(partition, at);
+        TSR__TRY(tsr__sampler_seek_up_to(self->base.inner, start, &reached_item));
+        if (reached_item < start)
+            tsr__rank_items_set_length(partition, reached_item);
     }
-    *reached = tsr__min_u64(position, length(sampler));
+    *reached = tsr__min_u64(position, distributed_length(sampler));
     return TSR_OK;
 }
 
-static const tsr__passes *passes(const tsr_sampler *sampler)
+static const tsr__epoch_generator *distributed_epoch_generator(const tsr_sampler *sampler)
 {
     const tsr_sampler *inner = sampler->inner;
-    return inner != NULL && inner->class_->passes != NULL ? inner->class_->passes(inner) : NULL;
+    return inner != NULL && inner->class_->epoch_generator != NULL
+               ? inner->class_->epoch_generator(inner)
+               : NULL;
 }
 
-static void finish(tsr_sampler *sampler)
+static void distributed_finish(tsr_sampler *sampler)
 {
     tsr__distributed *self = (tsr__distributed *)sampler;
     tsr__table_finish(&self->order.table);
     tsr__free(self->scratch);
 }
 
-static const tsr__sampler_class class_ = {
+static const tsr__sampler_class distributed_class = {
     .kind = TSR__SAMPLER_DISTRIBUTED,
     .name = "distributed",
-    .fill = fill,
-    .set_epoch = set_epoch,
-    .length = length,
-    .most = most,
-    .seek = seek,
+    .fill = distributed_fill,
+    .set_epoch = distributed_set_epoch,
+    .length = distributed_length,
+    .most = distributed_most,
+    .seek = distributed_seek,
     .save = tsr__distributed_save,
     .load = tsr__distributed_load,
-    .passes = passes,
-    .finish = finish,
+    .epoch_generator = distributed_epoch_generator,
+    .finish = distributed_finish,
 };
 
 static tsr_status check_params(const tsr_sampler_distributed_params *params, int64_t *ranks,
@@ -325,7 +327,7 @@ static tsr_status check_params(const tsr_sampler_distributed_params *params, int
 
 /* Adds to the sampler's params all that determine the order of all items. The number of ranks and
  * the rank do not affect this order. */
-static void add_params(tsr__distributed *self, tsr_sampler *inner)
+static void distributed_add_params(tsr__distributed *self, tsr_sampler *inner)
 {
     const bool is_dataset = inner == NULL, is_torch = self->order.kind == TSR_ORDER_TORCH;
     const bool has_seed = is_dataset && self->order.kind != TSR_ORDER_NONE;
@@ -356,7 +358,7 @@ static tsr_status prepare(const tsr_sampler_distributed_params *params, tsr__dis
 {
     uint64_t n = params->n;
     TSR__TRY(tsr__torch_version("distributed", self->torch.version, &self->torch.version));
-    add_params(self, params->base);
+    distributed_add_params(self, params->base);
     if (params->base != NULL) {
         self->base.batch_max = self->base.inner->batch_max;
         self->base.epoch = self->base.inner->epoch;
@@ -368,7 +370,7 @@ static tsr_status prepare(const tsr_sampler_distributed_params *params, tsr__dis
         TSR__TRY(tsr_sampler_reset(self->base.inner));
         TSR__TRY(check_inner(self, &n));
     }
-    tsr__partition_start(&self->partition, n);
+    tsr__rank_items_start(&self->partition, n);
     return TSR_OK;
 }
 
@@ -380,7 +382,7 @@ tsr_status tsr_sampler_create_distributed(const tsr_sampler_distributed_params *
     TSR__TAKE(tsr_sampler_distributed_params, params);
     int64_t ranks, rank;
     TSR__TRY(check_params(params, &ranks, &rank));
-    tsr__distributed *self = (tsr__distributed *)tsr__sampler_new(&class_, sizeof *self);
+    tsr__distributed *self = (tsr__distributed *)tsr__sampler_new(&distributed_class, sizeof *self);
     if (self == NULL)
         return TSR_ERR_NO_MEMORY;
     self->n = params->n;
@@ -401,16 +403,16 @@ tsr_status tsr_sampler_distributed_info(const tsr_sampler *sampler, tsr_distribu
 {
     TSR__REQUIRE(sampler != NULL && out != NULL, "sampler distributed info: %s is NULL",
                  sampler != NULL ? "out" : "sampler");
-    TSR__REQUIRE(sampler->class_ == &class_, "sampler distributed info: this one is %s",
+    TSR__REQUIRE(sampler->class_ == &distributed_class, "sampler distributed info: this one is %s",
                  sampler->name);
-    const tsr__partition *partition = &((const tsr__distributed *)sampler)->partition;
+    const tsr__rank_items *partition = &((const tsr__distributed *)sampler)->partition;
     bool known = partition->n != TSR_LENGTH_UNKNOWN;
     *out = (tsr_distributed_info){
         .ranks = (int64_t)partition->ranks,
         .rank = (int64_t)partition->rank,
         .n = known ? partition->left : TSR_LENGTH_UNKNOWN,
-        .total = known ? tsr__partition_total(partition) : TSR_LENGTH_UNKNOWN,
-        .length = length(sampler),
+        .total = known ? tsr__rank_items_total(partition) : TSR_LENGTH_UNKNOWN,
+        .length = distributed_length(sampler),
     };
     return TSR_OK;
 }

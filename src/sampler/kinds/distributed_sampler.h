@@ -13,7 +13,7 @@ typedef struct tsr__distributed {
     uint64_t n; /* number of items of the dataset, if there is no wrapped sampler */
     int64_t seed;
     tsr_torch_options torch;
-    tsr__partition partition;
+    tsr__rank_items partition;
     tsr__order order; /* the order of the dataset's items */
     bool ready;       /* whether `order` has been computed for the current epoch */
     /* Memory for one item of the wrapped sampler. The item is read only to see whether it exists,

@@ -10,7 +10,7 @@
 tsr_status tsr__distributed_save(const tsr_sampler *sampler, tsr__state_writer *writer)
 {
     const tsr__distributed *self = (const tsr__distributed *)sampler;
-    const tsr__partition *partition = &self->partition;
+    const tsr__rank_items *partition = &self->partition;
     tsr__state_put(writer, partition->ranks);
     tsr__state_put(writer, partition->rank);
     if (partition->split == TSR_SPLIT_INTERLEAVED) {
@@ -39,7 +39,7 @@ static tsr_status load_ranks(tsr__state_reader *reader, uint64_t *ranks)
 /* Loads the partition of the saved sampler. If `only_first` is true, fails if it is not the first
  * partition of the epoch, that is, if the number of ranks had changed before. */
 static tsr_status load_partition(tsr__state_reader *reader, uint64_t n, bool only_first,
-                                 tsr__partition *partition)
+                                 tsr__rank_items *partition)
 {
     uint64_t count;
     TSR__TRY(load_ranks(reader, &partition->ranks));
@@ -47,7 +47,7 @@ static tsr_status load_partition(tsr__state_reader *reader, uint64_t n, bool onl
     if (partition->rank >= partition->ranks)
         return TSR__STATE_FAIL(reader, "there is no rank %" PRIu64 " of %" PRIu64, partition->rank,
                                partition->ranks);
-    tsr__partition_start(partition, n);
+    tsr__rank_items_start(partition, n);
     if (partition->split == TSR_SPLIT_INTERLEAVED) {
         TSR__TRY(tsr__state_get(reader, &partition->offset));
         if (partition->offset > TSR__MAX_ITEMS)
@@ -67,16 +67,16 @@ static tsr_status load_partition(tsr__state_reader *reader, uint64_t n, bool onl
         return TSR__STATE_FAIL(reader, "%s",
                                "the number of ranks cannot have changed for this sampler");
     if (n != TSR_LENGTH_UNKNOWN)
-        tsr__partition_set_length(partition, n);
+        tsr__rank_items_set_length(partition, n);
     return TSR_OK;
 }
 
 /* Partitions the items that remain at this position of the saved sampler again, for the number of
  * ranks of this sampler. */
 static tsr_status repartition(const tsr__distributed *self, tsr__state_reader *reader,
-                              uint64_t position, tsr__partition *partition)
+                              uint64_t position, tsr__rank_items *partition)
 {
-    uint64_t own = tsr__partition_length(partition, partition->rank), given;
+    uint64_t own_length = tsr__rank_items_length(partition, partition->rank), given;
     if (reader->nested)
         return TSR__STATE_FAIL(
             reader, "inside another distributed sampler, %" PRIu64 " ranks cannot become %" PRIu64,
@@ -86,8 +86,8 @@ static tsr_status repartition(const tsr__distributed *self, tsr__state_reader *r
                                "in the order dotnet, the tail drop cannot go on with %" PRIu64
                                " ranks instead of %" PRIu64 ": the order depends on it",
                                self->partition.ranks, partition->ranks);
-    if (partition->tail == TSR_TAIL_UNEVEN && position == own && position > 0 &&
-        own < tsr__partition_length(partition, 0))
+    if (partition->tail == TSR_TAIL_UNEVEN && position == own_length && position > 0 &&
+        own_length < tsr__rank_items_length(partition, 0))
         return TSR__STATE_FAIL(reader,
                                "whether other ranks have given an item more than rank %" PRIu64
                                " is not known: use the state of rank 0",
@@ -96,8 +96,8 @@ static tsr_status repartition(const tsr__distributed *self, tsr__state_reader *r
         return TSR__STATE_FAIL(reader,
                                "%" PRIu64 " items of each of %" PRIu64 " ranks are too many",
                                position, partition->ranks);
-    if (!tsr__partition_change_ranks(partition, position, self->partition.ranks,
-                                     self->partition.rank))
+    if (!tsr__rank_items_change_ranks(partition, position, self->partition.ranks,
+                                      self->partition.rank))
         return TSR__STATE_FAIL(reader,
                                "the number of ranks has changed more than %d times in one epoch",
                                TSR__MAX_REPARTITIONS);
@@ -108,23 +108,23 @@ tsr_status tsr__distributed_load(tsr_sampler *sampler, uint64_t position, tsr__s
                                  uint64_t *resumed)
 {
     tsr__distributed *self = (tsr__distributed *)sampler;
-    tsr__partition partition = self->partition;
+    tsr__rank_items partition = self->partition;
     bool only_first = reader->nested || tsr__distributed_drops_first(self);
     TSR__TRY(load_partition(reader, self->partition.n, only_first, &partition));
-    uint64_t own = tsr__partition_length(&partition, partition.rank);
-    if (position > own && !reader->rounded)
+    uint64_t own_length = tsr__rank_items_length(&partition, partition.rank);
+    if (position > own_length && !reader->rounded)
         return TSR__STATE_FAIL(reader,
                                "position %" PRIu64 " is beyond the end: rank %" PRIu64
                                " has %" PRIu64 " items",
-                               position, partition.rank, own);
-    position = tsr__min_u64(position, own);
+                               position, partition.rank, own_length);
+    position = tsr__min_u64(position, own_length);
     bool is_anew = partition.ranks != self->partition.ranks;
     if (is_anew) {
         TSR__TRY(repartition(self, reader, position, &partition));
         position = 0;
     } else {
         partition.rank = self->partition.rank;
-        position = tsr__min_u64(position, tsr__partition_length(&partition, partition.rank));
+        position = tsr__min_u64(position, tsr__rank_items_length(&partition, partition.rank));
     }
     if (self->base.inner != NULL && self->base.inner->class_->load != NULL) {
         uint64_t ignored;

@@ -20,13 +20,13 @@ static uint64_t batch_count(const length_sorted *self)
     return tsr__div_up_u64(self->count, self->base.batch_max);
 }
 
-static uint64_t length(const tsr_sampler *sampler)
+static uint64_t length_sorted_length(const tsr_sampler *sampler)
 {
     return batch_count((const length_sorted *)sampler);
 }
 
-static tsr_status fill(tsr_sampler *sampler, uint64_t capacity, int64_t *indices, uint8_t *mask,
-                       uint64_t *count)
+static tsr_status length_sorted_fill(tsr_sampler *sampler, uint64_t capacity, int64_t *indices,
+                                     uint8_t *mask, uint64_t *count)
 {
     (void)capacity;
     (void)mask;
@@ -44,28 +44,29 @@ static tsr_status fill(tsr_sampler *sampler, uint64_t capacity, int64_t *indices
     return TSR_OK;
 }
 
-static tsr_status set_epoch(tsr_sampler *sampler, int64_t epoch)
+static tsr_status length_sorted_set_epoch(tsr_sampler *sampler, int64_t epoch)
 {
     length_sorted *self = (length_sorted *)sampler;
     TSR__REQUIRE(epoch >= 0, "length-sorted: epoch %" PRId64 " is negative", epoch);
     return tsr_feistel_init(batch_count(self), self->seed, (uint64_t)epoch, 0, &self->batches);
 }
 
-static void finish(tsr_sampler *sampler)
+static void length_sorted_finish(tsr_sampler *sampler)
 {
     tsr__free(((length_sorted *)sampler)->items);
 }
 
-static const tsr__sampler_class class_ = {
+static const tsr__sampler_class length_sorted_class = {
     .kind = TSR__SAMPLER_LENGTH_SORTED,
     .name = "length-sorted",
-    .fill = fill,
-    .set_epoch = set_epoch,
-    .length = length,
-    .finish = finish,
+    .fill = length_sorted_fill,
+    .set_epoch = length_sorted_set_epoch,
+    .length = length_sorted_length,
+    .finish = length_sorted_finish,
 };
 
-static void add_params(tsr_sampler *sampler, const tsr_sampler_length_sorted_params *params)
+static void length_sorted_add_params(tsr_sampler *sampler,
+                                     const tsr_sampler_length_sorted_params *params)
 {
     tsr__sampler_add_param(sampler, "count", TSR__PARAM_COUNT, params->count);
     tsr__sampler_add_param(sampler, "batch_size", TSR__PARAM_COUNT, (uint64_t)params->batch_size);
@@ -82,23 +83,23 @@ tsr_status tsr_sampler_create_length_sorted(const tsr_sampler_length_sorted_para
     TSR__REQUIRE(params != NULL && out != NULL, "length-sorted: %s is NULL",
                  params != NULL ? "out" : "params");
     TSR__TAKE(tsr_sampler_length_sorted_params, params);
-    TSR__TRY(tsr__sorted_check("length-sorted", params->lengths, "lengths", params->count));
-    TSR__TRY(tsr__sorted_check_batches("length-sorted", params->batch_size, params->order));
+    TSR__TRY(tsr__check_items("length-sorted", params->lengths, "lengths", params->count));
+    TSR__TRY(tsr__check_item_batches("length-sorted", params->batch_size, params->order));
     for (uint64_t i = 0; i < params->count; i++)
         TSR__REQUIRE(params->lengths[i] >= 0,
                      "length-sorted: item %" PRIu64 " has the negative length %" PRId64, i,
                      params->lengths[i]);
 
-    length_sorted *self = (length_sorted *)tsr__sampler_new(&class_, sizeof *self);
+    length_sorted *self = (length_sorted *)tsr__sampler_new(&length_sorted_class, sizeof *self);
     if (self == NULL)
         return TSR_ERR_NO_MEMORY;
     self->base.batch_max = tsr__batch_max(params->batch_size, params->count);
-    add_params(&self->base, params);
+    length_sorted_add_params(&self->base, params);
     self->count = params->count;
     self->order = params->order;
     self->seed = (uint64_t)params->seed;
-    tsr_status status = tsr__sorted(params->lengths, params->count, &self->items);
+    tsr_status status = tsr__sort_items(params->lengths, params->count, &self->items);
     if (status == TSR_OK)
-        status = set_epoch(&self->base, 0);
+        status = length_sorted_set_epoch(&self->base, 0);
     return tsr__sampler_created(status, &self->base, out);
 }

@@ -11,23 +11,23 @@ typedef struct random_sampler {
     tsr_sampler base;
     bool replacement;
     uint64_t n, samples;
-    tsr__shuffled shuffled; /* for draws with replacement, only its generator is used */
-    uint64_t words;         /* with replacement: how many draws of the generator each index takes */
+    tsr__epoch_permutations shuffled; /* for draws with replacement, only its generator is used */
+    uint64_t words; /* with replacement: how many draws of the generator each index takes */
     tsr__draws draws;
     tsr__order_keys keys; /* keys of the epoch; used in the order FEISTEL with replacement */
 } random_sampler;
 
-static uint64_t length(const tsr_sampler *sampler)
+static uint64_t random_length(const tsr_sampler *sampler)
 {
     return ((const random_sampler *)sampler)->samples;
 }
 
-static tsr_status set_epoch(tsr_sampler *sampler, int64_t epoch)
+static tsr_status random_set_epoch(tsr_sampler *sampler, int64_t epoch)
 {
     random_sampler *self = (random_sampler *)sampler;
-    TSR__TRY(tsr__shuffled_set_epoch("random", &self->shuffled, epoch));
+    TSR__TRY(tsr__epoch_permutations_set_epoch("random", &self->shuffled, epoch));
     self->draws.begun = false;
-    tsr__order_key(self->shuffled.passes.seed, (uint64_t)epoch, 0, &self->keys);
+    tsr__order_key(self->shuffled.epoch_generator.seed, (uint64_t)epoch, 0, &self->keys);
     return TSR_OK;
 }
 
@@ -62,23 +62,25 @@ static uint64_t drawn(const tsr__order_keys *keys, uint64_t index, uint64_t n)
     }
 }
 
-static tsr_status fill_replacement(random_sampler *self, uint64_t at, uint64_t count, int64_t *out)
+static tsr_status fill_replacement(random_sampler *self, uint64_t position, uint64_t count,
+                                   int64_t *out)
 {
-    const tsr__passes *passes = &self->shuffled.passes;
-    if (passes->order == TSR_ORDER_FEISTEL) {
+    const tsr__epoch_generator *generator = &self->shuffled.epoch_generator;
+    if (generator->order == TSR_ORDER_FEISTEL) {
         for (uint64_t i = 0; i < count; i++)
-            out[i] = (int64_t)drawn(&self->keys, at + i, self->n);
+            out[i] = (int64_t)drawn(&self->keys, position + i, self->n);
         return TSR_OK;
     }
-    if (passes->order == TSR_ORDER_MLX) {
-        const tsr_threefry_key key = tsr__passes_key(passes);
+    if (generator->order == TSR_ORDER_MLX) {
+        const tsr_threefry_key key = tsr__epoch_generator_key(generator);
         for (uint64_t i = 0; i < count; i++)
-            out[i] = tsr__threefry_randint_at(key, 0, (int32_t)self->n, self->samples, at + i);
+            out[i] =
+                tsr__threefry_randint_at(key, 0, (int32_t)self->n, self->samples, position + i);
         return TSR_OK;
     }
-    tsr__draws_to(&self->draws, passes, at, self->words);
-    if (passes->order == TSR_ORDER_TORCH) {
-        TSR__TRY(tsr_torch_randint(&self->draws.rng.as.mt19937, passes->torch.version, 0,
+    tsr__draws_to(&self->draws, generator, position, self->words);
+    if (generator->order == TSR_ORDER_TORCH) {
+        TSR__TRY(tsr_torch_randint(&self->draws.rng.as.mt19937, generator->torch.version, 0,
                                    (int64_t)self->n, count, out));
     } else {
         for (uint64_t i = 0; i < count; i++) {
@@ -91,42 +93,42 @@ static tsr_status fill_replacement(random_sampler *self, uint64_t at, uint64_t c
     return TSR_OK;
 }
 
-static tsr_status fill(tsr_sampler *sampler, uint64_t capacity, int64_t *indices, uint8_t *mask,
-                       uint64_t *count)
+static tsr_status random_fill(tsr_sampler *sampler, uint64_t capacity, int64_t *indices,
+                              uint8_t *mask, uint64_t *count)
 {
     (void)mask;
     random_sampler *self = (random_sampler *)sampler;
-    uint64_t at = sampler->position, here = tsr__min_u64(capacity, self->samples - at);
+    uint64_t position = sampler->position, here = tsr__min_u64(capacity, self->samples - position);
     if (self->replacement)
-        TSR__TRY(fill_replacement(self, at, here, indices));
+        TSR__TRY(fill_replacement(self, position, here, indices));
     else
-        TSR__TRY(tsr__shuffled_fill(&self->shuffled, at, here, indices));
+        TSR__TRY(tsr__epoch_permutations_fill(&self->shuffled, position, here, indices));
     *count = here;
     return TSR_OK;
 }
 
-static const tsr__passes *passes(const tsr_sampler *sampler)
+static const tsr__epoch_generator *random_epoch_generator(const tsr_sampler *sampler)
 {
-    return &((const random_sampler *)sampler)->shuffled.passes;
+    return &((const random_sampler *)sampler)->shuffled.epoch_generator;
 }
 
-static void finish(tsr_sampler *sampler)
+static void random_finish(tsr_sampler *sampler)
 {
-    tsr__shuffled_finish(&((random_sampler *)sampler)->shuffled);
+    tsr__epoch_permutations_finish(&((random_sampler *)sampler)->shuffled);
 }
 
-static const tsr__sampler_class class_ = {
+static const tsr__sampler_class random_class = {
     .kind = TSR__SAMPLER_RANDOM,
     .name = "random",
-    .fill = fill,
-    .set_epoch = set_epoch,
-    .length = length,
-    .most = length,
-    .passes = passes,
-    .finish = finish,
+    .fill = random_fill,
+    .set_epoch = random_set_epoch,
+    .length = random_length,
+    .most = random_length,
+    .epoch_generator = random_epoch_generator,
+    .finish = random_finish,
 };
 
-static void add_params(random_sampler *self, const tsr_sampler_random_params *params)
+static void random_add_params(random_sampler *self, const tsr_sampler_random_params *params)
 {
     tsr_sampler *base = &self->base;
     tsr__sampler_add_param(base, "n", TSR__PARAM_COUNT, self->n);
@@ -135,13 +137,14 @@ static void add_params(random_sampler *self, const tsr_sampler_random_params *pa
     tsr__sampler_add_param(base, "num_samples", TSR__PARAM_COUNT, self->samples);
     tsr__sampler_add_param(base, "seed", TSR__PARAM_SIGNED,
                            params->order != TSR_ORDER_NONE ? (uint64_t)params->seed : 0);
-    tsr__sampler_add_torch(base, params->order == TSR_ORDER_TORCH, &self->shuffled.passes.torch);
+    tsr__sampler_add_torch(base, params->order == TSR_ORDER_TORCH,
+                           &self->shuffled.epoch_generator.torch);
 }
 
 /* Prepares the generator for draws with replacement. No shuffle has to be prepared for them. */
 static tsr_status prepare_replacement(const tsr_sampler_random_params *params, random_sampler *self)
 {
-    tsr__passes *generator = &self->shuffled.passes;
+    tsr__epoch_generator *generator = &self->shuffled.epoch_generator;
     uint64_t draws;
     TSR__REQUIRE(params->order != TSR_ORDER_NONE,
                  "random: with replacement there is no order 'none'");
@@ -152,15 +155,15 @@ static tsr_status prepare_replacement(const tsr_sampler_random_params *params, r
         TSR__REQUIRE(self->samples <= TSR__MAX_THREEFRY_WORDS,
                      "random: %" PRIu64 " samples are more than MLX can draw, %" PRIu64,
                      self->samples, TSR__MAX_THREEFRY_WORDS);
-        return tsr__passes_init("random", params->order, params->seed, &params->torch, 1, true,
-                                generator);
+        return tsr__epoch_generator_init("random", params->order, params->seed, &params->torch, 1,
+                                         true, generator);
     }
     bool wide = params->order == TSR_ORDER_TORCH &&
                 params->n >= UINT64_C(1) << (generator->torch.version >= TSR_TORCH_2_7 ? 28 : 32);
     self->words = wide ? 2 : 1;
     bool fit = tsr__mul_u64(self->samples, self->words, &draws);
-    return tsr__passes_init("random", params->order, params->seed, &params->torch, fit ? draws : 0,
-                            fit, generator);
+    return tsr__epoch_generator_init("random", params->order, params->seed, &params->torch,
+                                     fit ? draws : 0, fit, generator);
 }
 
 tsr_status tsr_sampler_create_random(const tsr_sampler_random_params *params, tsr_sampler **out)
@@ -171,7 +174,7 @@ tsr_status tsr_sampler_create_random(const tsr_sampler_random_params *params, ts
     uint64_t samples;
     TSR__TRY(tsr__sampler_check_samples("random", params->n, params->num_samples, &samples));
     TSR__TRY(tsr__order_check("random", params->order));
-    random_sampler *self = (random_sampler *)tsr__sampler_new(&class_, sizeof *self);
+    random_sampler *self = (random_sampler *)tsr__sampler_new(&random_class, sizeof *self);
     if (self == NULL)
         return TSR_ERR_NO_MEMORY;
     self->n = params->n;
@@ -181,12 +184,12 @@ tsr_status tsr_sampler_create_random(const tsr_sampler_random_params *params, ts
      * nothing of the last one. */
     uint64_t rounds = params->order == TSR_ORDER_TORCH ? samples / params->n + 1
                                                        : tsr__div_up_u64(samples, params->n);
-    tsr_status status = tsr__shuffled_init("random", params->order, params->n, rounds, params->seed,
-                                           &params->torch, &self->shuffled);
+    tsr_status status = tsr__epoch_permutations_init("random", params->order, params->n, rounds,
+                                                     params->seed, &params->torch, &self->shuffled);
     if (status == TSR_OK && params->replacement)
         status = prepare_replacement(params, self);
     if (status == TSR_OK) {
-        add_params(self, params);
+        random_add_params(self, params);
         tsr__order_key((uint64_t)params->seed, 0, 0, &self->keys);
     }
     return tsr__sampler_created(status, &self->base, out);

@@ -7,36 +7,36 @@ typedef struct sequential {
     uint64_t n;
 } sequential;
 
-static uint64_t length(const tsr_sampler *sampler)
+static uint64_t sequential_length(const tsr_sampler *sampler)
 {
     return ((const sequential *)sampler)->n;
 }
 
-static tsr_status fill(tsr_sampler *sampler, uint64_t capacity, int64_t *indices, uint8_t *mask,
-                       uint64_t *count)
+static tsr_status sequential_fill(tsr_sampler *sampler, uint64_t capacity, int64_t *indices,
+                                  uint8_t *mask, uint64_t *count)
 {
     (void)mask;
-    uint64_t at = sampler->position, left = length(sampler) - at;
+    uint64_t position = sampler->position, left = sequential_length(sampler) - position;
     *count = tsr__min_u64(capacity, left);
     for (uint64_t i = 0; i < *count; i++)
-        indices[i] = (int64_t)(at + i);
+        indices[i] = (int64_t)(position + i);
     return TSR_OK;
 }
 
-static tsr_status set_epoch(tsr_sampler *sampler, int64_t epoch)
+static tsr_status sequential_set_epoch(tsr_sampler *sampler, int64_t epoch)
 {
     (void)sampler;
     TSR__REQUIRE(epoch >= 0, "sequential: epoch %" PRId64 " is negative", epoch);
     return TSR_OK;
 }
 
-static const tsr__sampler_class class_ = {
+static const tsr__sampler_class sequential_class = {
     .kind = TSR__SAMPLER_SEQUENTIAL,
     .name = "sequential",
-    .fill = fill,
-    .set_epoch = set_epoch,
-    .length = length,
-    .most = length,
+    .fill = sequential_fill,
+    .set_epoch = sequential_set_epoch,
+    .length = sequential_length,
+    .most = sequential_length,
 };
 
 tsr_status tsr_sampler_create_sequential(uint64_t n, tsr_sampler **out)
@@ -44,7 +44,7 @@ tsr_status tsr_sampler_create_sequential(uint64_t n, tsr_sampler **out)
     TSR__REQUIRE(out != NULL, "sequential: out is NULL");
     TSR__REQUIRE(n <= INT64_MAX, "sequential: %" PRIu64 " items are more than an int64 can number",
                  n);
-    sequential *self = (sequential *)tsr__sampler_new(&class_, sizeof *self);
+    sequential *self = (sequential *)tsr__sampler_new(&sequential_class, sizeof *self);
     if (self == NULL)
         return TSR_ERR_NO_MEMORY;
     self->n = n;

@@ -106,7 +106,7 @@ static tsr_status assign_classes(const int64_t *sizes, uint64_t class_count, uin
                                  uint64_t batch_size, uint32_t *classes)
 {
     uint32_t *order;
-    TSR__TRY(tsr__sorted(sizes, class_count, &order));
+    TSR__TRY(tsr__sort_items(sizes, class_count, &order));
     uint64_t group_count = group_by_size(sizes, order, class_count, NULL);
     size_group *groups = tsr__calloc(group_count, sizeof *groups);
     group_heap heap = {.count = group_count};
@@ -144,12 +144,12 @@ typedef struct stratified {
     stratum *strata;   /* [classes + 1]; the last entry only marks the end of the last class */
 } stratified;
 
-static uint64_t length(const tsr_sampler *sampler)
+static uint64_t stratified_length(const tsr_sampler *sampler)
 {
     return tsr__div_up_u64(((const stratified *)sampler)->count, sampler->batch_max);
 }
 
-static tsr_status set_epoch(tsr_sampler *sampler, int64_t epoch)
+static tsr_status stratified_set_epoch(tsr_sampler *sampler, int64_t epoch)
 {
     stratified *self = (stratified *)sampler;
     TSR__REQUIRE(epoch >= 0, "stratified: epoch %" PRId64 " is negative", epoch);
@@ -174,8 +174,8 @@ static const stratum *class_of(const stratified *self, uint32_t member)
     return &self->strata[low];
 }
 
-static tsr_status fill(tsr_sampler *sampler, uint64_t capacity, int64_t *indices, uint8_t *mask,
-                       uint64_t *count)
+static tsr_status stratified_fill(tsr_sampler *sampler, uint64_t capacity, int64_t *indices,
+                                  uint8_t *mask, uint64_t *count)
 {
     (void)capacity;
     (void)mask;
@@ -185,15 +185,16 @@ static tsr_status fill(tsr_sampler *sampler, uint64_t capacity, int64_t *indices
     for (uint64_t i = 0; i < *count; i++) {
         uint64_t member = self->places[first + i];
         if (self->order == TSR_ORDER_FEISTEL) {
-            const stratum *at = class_of(self, (uint32_t)member);
-            member = at->start + tsr_feistel_at(&at->order, member - at->start);
+            const stratum *its_class = class_of(self, (uint32_t)member);
+            member =
+                its_class->start + tsr_feistel_at(&its_class->order, member - its_class->start);
         }
         indices[i] = self->members[member];
     }
     return TSR_OK;
 }
 
-static void finish(tsr_sampler *sampler)
+static void stratified_finish(tsr_sampler *sampler)
 {
     stratified *self = (stratified *)sampler;
     tsr__free(self->members);
@@ -201,13 +202,13 @@ static void finish(tsr_sampler *sampler)
     tsr__free(self->strata);
 }
 
-static const tsr__sampler_class class_ = {
+static const tsr__sampler_class stratified_class = {
     .kind = TSR__SAMPLER_STRATIFIED,
     .name = "stratified",
-    .fill = fill,
-    .set_epoch = set_epoch,
-    .length = length,
-    .finish = finish,
+    .fill = stratified_fill,
+    .set_epoch = stratified_set_epoch,
+    .length = stratified_length,
+    .finish = stratified_finish,
 };
 
 /* Returns whether this member is the first one of its class. */
@@ -254,7 +255,7 @@ static tsr_status lay_out(stratified *self)
     return status;
 }
 
-static void add_params(tsr_sampler *sampler, const tsr_sampler_stratified_params *params)
+static void stratified_add_params(tsr_sampler *sampler, const tsr_sampler_stratified_params *params)
 {
     tsr__sampler_add_param(sampler, "count", TSR__PARAM_COUNT, params->count);
     tsr__sampler_add_param(sampler, "batch_size", TSR__PARAM_COUNT, (uint64_t)params->batch_size);
@@ -267,10 +268,10 @@ static void add_params(tsr_sampler *sampler, const tsr_sampler_stratified_params
 
 static tsr_status prepare(stratified *self, const int64_t *labels)
 {
-    TSR__TRY(tsr__sorted(labels, self->count, &self->members));
+    TSR__TRY(tsr__sort_items(labels, self->count, &self->members));
     TSR__TRY(find_classes(self, labels));
     TSR__TRY(lay_out(self));
-    return set_epoch(&self->base, 0);
+    return stratified_set_epoch(&self->base, 0);
 }
 
 tsr_status tsr_sampler_create_stratified(const tsr_sampler_stratified_params *params,
@@ -279,14 +280,14 @@ tsr_status tsr_sampler_create_stratified(const tsr_sampler_stratified_params *pa
     TSR__REQUIRE(params != NULL && out != NULL, "stratified: %s is NULL",
                  params != NULL ? "out" : "params");
     TSR__TAKE(tsr_sampler_stratified_params, params);
-    TSR__TRY(tsr__sorted_check("stratified", params->labels, "labels", params->count));
-    TSR__TRY(tsr__sorted_check_batches("stratified", params->batch_size, params->order));
+    TSR__TRY(tsr__check_items("stratified", params->labels, "labels", params->count));
+    TSR__TRY(tsr__check_item_batches("stratified", params->batch_size, params->order));
 
-    stratified *self = (stratified *)tsr__sampler_new(&class_, sizeof *self);
+    stratified *self = (stratified *)tsr__sampler_new(&stratified_class, sizeof *self);
     if (self == NULL)
         return TSR_ERR_NO_MEMORY;
     self->base.batch_max = tsr__batch_max(params->batch_size, params->count);
-    add_params(&self->base, params);
+    stratified_add_params(&self->base, params);
     self->count = params->count;
     self->seed = (uint64_t)params->seed;
     self->order = params->order;

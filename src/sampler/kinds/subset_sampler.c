@@ -10,53 +10,53 @@
 typedef struct subset {
     tsr_sampler base;
     int64_t *indices;
-    tsr__shuffled shuffled;
+    tsr__epoch_permutations shuffled;
 } subset;
 
-static uint64_t length(const tsr_sampler *sampler)
+static uint64_t subset_length(const tsr_sampler *sampler)
 {
     return ((const subset *)sampler)->shuffled.n;
 }
 
-static tsr_status set_epoch(tsr_sampler *sampler, int64_t epoch)
+static tsr_status subset_set_epoch(tsr_sampler *sampler, int64_t epoch)
 {
-    return tsr__shuffled_set_epoch("subset", &((subset *)sampler)->shuffled, epoch);
+    return tsr__epoch_permutations_set_epoch("subset", &((subset *)sampler)->shuffled, epoch);
 }
 
-static tsr_status fill(tsr_sampler *sampler, uint64_t capacity, int64_t *indices, uint8_t *mask,
-                       uint64_t *count)
+static tsr_status subset_fill(tsr_sampler *sampler, uint64_t capacity, int64_t *indices,
+                              uint8_t *mask, uint64_t *count)
 {
     (void)mask;
     subset *self = (subset *)sampler;
     uint64_t here = tsr__min_u64(capacity, self->shuffled.n - sampler->position);
-    TSR__TRY(tsr__shuffled_fill(&self->shuffled, sampler->position, here, indices));
+    TSR__TRY(tsr__epoch_permutations_fill(&self->shuffled, sampler->position, here, indices));
     for (uint64_t i = 0; i < here; i++)
         indices[i] = self->indices[indices[i]];
     *count = here;
     return TSR_OK;
 }
 
-static const tsr__passes *passes(const tsr_sampler *sampler)
+static const tsr__epoch_generator *subset_epoch_generator(const tsr_sampler *sampler)
 {
-    return &((const subset *)sampler)->shuffled.passes;
+    return &((const subset *)sampler)->shuffled.epoch_generator;
 }
 
-static void finish(tsr_sampler *sampler)
+static void subset_finish(tsr_sampler *sampler)
 {
     subset *self = (subset *)sampler;
     tsr__free(self->indices);
-    tsr__shuffled_finish(&self->shuffled);
+    tsr__epoch_permutations_finish(&self->shuffled);
 }
 
-static const tsr__sampler_class class_ = {
+static const tsr__sampler_class subset_class = {
     .kind = TSR__SAMPLER_SUBSET,
     .name = "subset",
-    .fill = fill,
-    .set_epoch = set_epoch,
-    .length = length,
-    .most = length,
-    .passes = passes,
-    .finish = finish,
+    .fill = subset_fill,
+    .set_epoch = subset_set_epoch,
+    .length = subset_length,
+    .most = subset_length,
+    .epoch_generator = subset_epoch_generator,
+    .finish = subset_finish,
 };
 
 /* Switches the option global_generator off. PyTorch's SubsetRandomSampler draws directly from the
@@ -71,8 +71,8 @@ static tsr_status prepare(const tsr_sampler_subset_params *params, subset *self)
 {
     uint64_t count = params->count;
     tsr_torch_options torch = without_global(params->torch);
-    TSR__TRY(tsr__shuffled_init("subset", params->order, count, 1, params->seed, &torch,
-                                &self->shuffled));
+    TSR__TRY(tsr__epoch_permutations_init("subset", params->order, count, 1, params->seed, &torch,
+                                          &self->shuffled));
     if (count > SIZE_MAX)
         return tsr__fail(TSR_ERR_NO_MEMORY, "subset: no memory for %" PRIu64 " indices", count);
     self->indices = tsr__calloc((size_t)count, sizeof *self->indices);
@@ -85,7 +85,7 @@ static tsr_status prepare(const tsr_sampler_subset_params *params, subset *self)
     tsr__sampler_add_param(&self->base, "seed", TSR__PARAM_SIGNED,
                            params->order != TSR_ORDER_NONE ? (uint64_t)params->seed : 0);
     tsr__sampler_add_torch(&self->base, params->order == TSR_ORDER_TORCH,
-                           &self->shuffled.passes.torch);
+                           &self->shuffled.epoch_generator.torch);
     tsr__sampler_add_param(&self->base, "indices", TSR__PARAM_HASH,
                            tsr__fingerprint_array(self->indices, count));
     return TSR_OK;
@@ -101,7 +101,7 @@ tsr_status tsr_sampler_create_subset(const tsr_sampler_subset_params *params, ts
     TSR__REQUIRE(params->count <= TSR__MAX_ITEMS, "subset: %" PRIu64 " items are more than 2^62",
                  params->count);
     TSR__TRY(tsr__order_check("subset", params->order));
-    subset *self = (subset *)tsr__sampler_new(&class_, sizeof *self);
+    subset *self = (subset *)tsr__sampler_new(&subset_class, sizeof *self);
     if (self == NULL)
         return TSR_ERR_NO_MEMORY;
     return tsr__sampler_created(prepare(params, self), &self->base, out);

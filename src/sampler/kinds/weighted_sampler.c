@@ -25,7 +25,7 @@ typedef struct weighted {
     tsr_sampler base;
     uint64_t samples;
     bool by_keys;
-    tsr__passes passes;
+    tsr__epoch_generator epoch_generator;
     tsr__order_keys keys; /* the epoch's keys, in the order feistel */
     tsr__draws draws;
     tsr__alias alias;
@@ -39,18 +39,18 @@ typedef struct weighted {
     bool ready;
 } weighted;
 
-static uint64_t length(const tsr_sampler *sampler)
+static uint64_t weighted_length(const tsr_sampler *sampler)
 {
     return ((const weighted *)sampler)->samples;
 }
 
-static tsr_status set_epoch(tsr_sampler *sampler, int64_t epoch)
+static tsr_status weighted_set_epoch(tsr_sampler *sampler, int64_t epoch)
 {
     weighted *self = (weighted *)sampler;
-    if (epoch == self->passes.epoch)
+    if (epoch == self->epoch_generator.epoch)
         return TSR_OK;
-    TSR__TRY(tsr__passes_set("weighted", &self->passes, epoch));
-    tsr__order_key(self->passes.seed, (uint64_t)epoch, 0, &self->keys);
+    TSR__TRY(tsr__epoch_generator_set_epoch("weighted", &self->epoch_generator, epoch));
+    tsr__order_key(self->epoch_generator.seed, (uint64_t)epoch, 0, &self->keys);
     self->draws.begun = false;
     self->ready = false;
     return TSR_OK;
@@ -59,12 +59,13 @@ static tsr_status set_epoch(tsr_sampler *sampler, int64_t epoch)
 static void draw_by_keys(weighted *self)
 {
     self->best.count = 0;
-    if (self->passes.order == TSR_ORDER_TORCH) {
+    if (self->epoch_generator.order == TSR_ORDER_TORCH) {
         tsr_rng rng;
-        tsr__passes_begin(&self->passes, &rng);
+        tsr__epoch_generator_copy(&self->epoch_generator, &rng);
         tsr__weights_draw_torch(&self->weights, &rng.as.mt19937, &self->best);
-    } else if (self->passes.order == TSR_ORDER_MLX) {
-        tsr__logits_offer(&self->logits, tsr__passes_key(&self->passes), &self->best);
+    } else if (self->epoch_generator.order == TSR_ORDER_MLX) {
+        tsr__logits_offer(&self->logits, tsr__epoch_generator_key(&self->epoch_generator),
+                          &self->best);
     } else {
         tsr__weights_draw_native(&self->weights, &self->keys, &self->best);
     }
@@ -72,41 +73,41 @@ static void draw_by_keys(weighted *self)
     self->ready = true;
 }
 
-static tsr_status fill(tsr_sampler *sampler, uint64_t capacity, int64_t *indices, uint8_t *mask,
-                       uint64_t *count)
+static tsr_status weighted_fill(tsr_sampler *sampler, uint64_t capacity, int64_t *indices,
+                                uint8_t *mask, uint64_t *count)
 {
     (void)mask;
     weighted *self = (weighted *)sampler;
-    uint64_t at = sampler->position, here = tsr__min_u64(capacity, self->samples - at);
+    uint64_t position = sampler->position, here = tsr__min_u64(capacity, self->samples - position);
     if (self->by_keys) {
         if (!self->ready)
             draw_by_keys(self);
         for (uint64_t i = 0; i < here; i++)
-            indices[i] = self->best.indices[at + i];
-    } else if (self->passes.order == TSR_ORDER_TORCH) {
-        tsr__draws_to(&self->draws, &self->passes, at, 2);
+            indices[i] = self->best.indices[position + i];
+    } else if (self->epoch_generator.order == TSR_ORDER_TORCH) {
+        tsr__draws_to(&self->draws, &self->epoch_generator, position, 2);
         for (uint64_t i = 0; i < here; i++) {
             double u = tsr_mt19937_next_double(&self->draws.rng.as.mt19937);
             indices[i] = (int64_t)tsr__sums_find(&self->sums, u);
         }
         self->draws.next += here;
-    } else if (self->passes.order == TSR_ORDER_MLX) {
-        const tsr_threefry_key key = tsr__passes_key(&self->passes);
+    } else if (self->epoch_generator.order == TSR_ORDER_MLX) {
+        const tsr_threefry_key key = tsr__epoch_generator_key(&self->epoch_generator);
         for (uint64_t i = 0; i < here; i++)
-            indices[i] = tsr__logits_draw(&self->logits, key, self->samples, at + i);
+            indices[i] = tsr__logits_draw(&self->logits, key, self->samples, position + i);
     } else {
-        tsr__alias_fill(&self->alias, &self->keys, at, here, indices);
+        tsr__alias_fill(&self->alias, &self->keys, position, here, indices);
     }
     *count = here;
     return TSR_OK;
 }
 
-static const tsr__passes *passes(const tsr_sampler *sampler)
+static const tsr__epoch_generator *weighted_epoch_generator(const tsr_sampler *sampler)
 {
-    return &((const weighted *)sampler)->passes;
+    return &((const weighted *)sampler)->epoch_generator;
 }
 
-static void finish(tsr_sampler *sampler)
+static void weighted_finish(tsr_sampler *sampler)
 {
     weighted *self = (weighted *)sampler;
     tsr__alias_finish(&self->alias);
@@ -116,15 +117,15 @@ static void finish(tsr_sampler *sampler)
     tsr__free(self->copy);
 }
 
-static const tsr__sampler_class class_ = {
+static const tsr__sampler_class weighted_class = {
     .kind = TSR__SAMPLER_WEIGHTED,
     .name = "weighted",
-    .fill = fill,
-    .set_epoch = set_epoch,
-    .length = length,
-    .most = length,
-    .passes = passes,
-    .finish = finish,
+    .fill = weighted_fill,
+    .set_epoch = weighted_set_epoch,
+    .length = weighted_length,
+    .most = weighted_length,
+    .epoch_generator = weighted_epoch_generator,
+    .finish = weighted_finish,
 };
 
 /* Checks the weights. Gives the largest weight, the number of weights above 0, and a hash of all
@@ -206,9 +207,9 @@ static tsr_status prepare(const tsr_sampler_weighted_params *params, const tsr__
     bool one_by_keys = is_torch && self->samples == 1 && torch.version >= TSR_TORCH_2_0;
     self->by_keys = params->no_replacement || one_by_keys;
     uint64_t draws = is_mlx ? 1 : 2 * (self->by_keys ? weights->count : self->samples);
-    TSR__TRY(tsr__passes_init("weighted", params->order, params->seed, &torch, draws, true,
-                              &self->passes));
-    tsr__order_key(self->passes.seed, 0, 0, &self->keys);
+    TSR__TRY(tsr__epoch_generator_init("weighted", params->order, params->seed, &torch, draws, true,
+                                       &self->epoch_generator));
+    tsr__order_key(self->epoch_generator.seed, 0, 0, &self->keys);
 
     tsr_sampler *base = &self->base;
     tsr__sampler_add_param(base, "count", TSR__PARAM_COUNT, weights->count);
@@ -216,7 +217,7 @@ static tsr_status prepare(const tsr_sampler_weighted_params *params, const tsr__
     tsr__sampler_add_param(base, "no_replacement", TSR__PARAM_FLAG, params->no_replacement);
     tsr__sampler_add_param(base, "order", TSR__PARAM_ORDER, (uint64_t)params->order);
     tsr__sampler_add_param(base, "seed", TSR__PARAM_SIGNED, (uint64_t)params->seed);
-    tsr__sampler_add_torch(base, is_torch, &self->passes.torch);
+    tsr__sampler_add_torch(base, is_torch, &self->epoch_generator.torch);
     tsr__sampler_add_param(base, "type of weights", TSR__PARAM_HASH,
                            tsr__fingerprint(0, weights->wide != NULL));
     tsr__sampler_add_param(base, "weights", TSR__PARAM_HASH, hash);
@@ -252,7 +253,7 @@ tsr_status tsr_sampler_create_weighted(const tsr_sampler_weighted_params *params
                  params->count, tsr_order_name(params->order), most);
 
     const tsr__weights weights = {params->weights, params->weights_f32, params->count};
-    weighted *self = (weighted *)tsr__sampler_new(&class_, sizeof *self);
+    weighted *self = (weighted *)tsr__sampler_new(&weighted_class, sizeof *self);
     if (self == NULL)
         return TSR_ERR_NO_MEMORY;
     self->samples = samples;

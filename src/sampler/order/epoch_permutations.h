@@ -5,25 +5,28 @@
 
 #include "sampler/order/epoch_generators.h"
 
-typedef struct tsr__shuffled {
+typedef struct tsr__epoch_permutations {
     uint64_t n;
-    tsr__passes passes;
+    tsr__epoch_generator epoch_generator;
     tsr__order order; /* permutation number `round` of the epoch, valid if `ready` is true */
     bool ready;
     uint64_t round;
     tsr__draws draws;
-} tsr__shuffled;
+} tsr__epoch_permutations;
 
 /* Initialises the sequence. `rounds` is the number of permutations that each epoch draws from the
  * generator. */
-tsr_status tsr__shuffled_init(const char *what, tsr_order order, uint64_t n, uint64_t rounds,
-                              int64_t seed, const tsr_torch_options *torch, tsr__shuffled *out);
-void tsr__shuffled_finish(tsr__shuffled *shuffled);
+tsr_status tsr__epoch_permutations_init(const char *what, tsr_order order, uint64_t n,
+                                        uint64_t rounds, int64_t seed,
+                                        const tsr_torch_options *torch,
+                                        tsr__epoch_permutations *out);
+void tsr__epoch_permutations_finish(tsr__epoch_permutations *shuffled);
 /* Moves to an epoch. On failure nothing changes. */
-tsr_status tsr__shuffled_set_epoch(const char *what, tsr__shuffled *shuffled, int64_t epoch);
+tsr_status tsr__epoch_permutations_set_epoch(const char *what, tsr__epoch_permutations *shuffled,
+                                             int64_t epoch);
 /* Writes the indices at the positions first … first + count − 1 of the epoch. An epoch is all its
  * permutations, one after the other. */
-tsr_status tsr__shuffled_fill(tsr__shuffled *shuffled, uint64_t first, uint64_t count,
-                              int64_t *out);
+tsr_status tsr__epoch_permutations_fill(tsr__epoch_permutations *shuffled, uint64_t first,
+                                        uint64_t count, int64_t *out);
 
 #endif

@@ -63,33 +63,37 @@ static inline cell cell_of(const tsr_feistel *order, uint64_t element)
     return (cell){(uint32_t)(element / order->columns), (uint32_t)(element % order->columns)};
 }
 
-static inline uint64_t element_of(const tsr_feistel *order, cell at)
+static inline uint64_t element_of(const tsr_feistel *order, cell coordinates)
 {
-    return (uint64_t)at.row * order->columns + at.column;
+    return (uint64_t)coordinates.row * order->columns + coordinates.column;
 }
 
 static uint64_t moved(const tsr_feistel *order, uint64_t element)
 {
     uint32_t rows = order->rows, columns = order->columns;
-    cell at = cell_of(order, element);
+    cell coordinates = cell_of(order, element);
     for (int round = 0, rounds = rounds_for(order->n); round < rounds; round += 2) {
-        at.row = sum_modulo(at.row, hashed(at.column, round_key(order, round), rows), rows);
-        at.column =
-            sum_modulo(at.column, hashed(at.row, round_key(order, round + 1), columns), columns);
+        coordinates.row = sum_modulo(
+            coordinates.row, hashed(coordinates.column, round_key(order, round), rows), rows);
+        coordinates.column =
+            sum_modulo(coordinates.column,
+                       hashed(coordinates.row, round_key(order, round + 1), columns), columns);
     }
-    return element_of(order, at);
+    return element_of(order, coordinates);
 }
 
 static uint64_t moved_back(const tsr_feistel *order, uint64_t element)
 {
     uint32_t rows = order->rows, columns = order->columns;
-    cell at = cell_of(order, element);
+    cell coordinates = cell_of(order, element);
     for (int round = rounds_for(order->n) - 2; round >= 0; round -= 2) {
-        at.column = difference_modulo(
-            at.column, hashed(at.row, round_key(order, round + 1), columns), columns);
-        at.row = difference_modulo(at.row, hashed(at.column, round_key(order, round), rows), rows);
+        coordinates.column = difference_modulo(
+            coordinates.column, hashed(coordinates.row, round_key(order, round + 1), columns),
+            columns);
+        coordinates.row = difference_modulo(
+            coordinates.row, hashed(coordinates.column, round_key(order, round), rows), rows);
     }
-    return element_of(order, at);
+    return element_of(order, coordinates);
 }
 
 void tsr__order_key(uint64_t seed, uint64_t epoch, uint64_t pass, tsr__order_keys *out)
@@ -200,14 +204,14 @@ void tsr_feistel_fill(const tsr_feistel *order, uint64_t first, uint64_t step, u
         /* a local copy, so that the compiler knows that `out` does not overlap it */
         const tsr_feistel copy = *order;
         uint32_t row[TOGETHER], column[TOGETHER], columns = copy.columns;
-        cell at = cell_of(&copy, first), by = cell_of(&copy, step);
+        cell coordinates = cell_of(&copy, first), by = cell_of(&copy, step);
         for (; count - done >= TOGETHER; done += TOGETHER) {
             for (int i = 0; i < TOGETHER; i++) {
-                row[i] = at.row;
-                column[i] = at.column;
-                uint32_t sum = at.column + by.column, carry = sum >= columns;
-                at.column = sum - (carry != 0 ? columns : 0);
-                at.row += by.row + carry;
+                row[i] = coordinates.row;
+                column[i] = coordinates.column;
+                uint32_t sum = coordinates.column + by.column, carry = sum >= columns;
+                coordinates.column = sum - (carry != 0 ? columns : 0);
+                coordinates.row += by.row + carry;
             }
             move_together(&copy, rounds_for(copy.n), row, column);
             for (int i = 0; i < TOGETHER; i++) {

@@ -20,8 +20,8 @@ static const char *name_of(const char *const *names, size_t count, int value)
 }
 
 /* Gives the index of `name` in `names`. Fails if the array does not contain the name. */
-static tsr_status find(const char *what, const char *const *names, size_t count, const char *name,
-                       size_t *out)
+static tsr_status find_name(const char *what, const char *const *names, size_t count,
+                            const char *name, size_t *out)
 {
     for (size_t i = 0; i < count; i++)
         if (strcmp(names[i], name) == 0) {
@@ -50,7 +50,7 @@ tsr_status tsr_order_parse(const char *name, tsr_order *out)
 {
     TSR__REQUIRE(name != NULL && out != NULL, "sampler: %s is NULL", name != NULL ? "out" : "name");
     size_t found = 0;
-    TSR__TRY(find("order", order_names, COUNT(order_names), name, &found));
+    TSR__TRY(find_name("order", order_names, COUNT(order_names), name, &found));
     *out = (tsr_order)found;
     return TSR_OK;
 }
@@ -59,7 +59,7 @@ tsr_status tsr_tail_parse(const char *name, tsr_tail *out)
 {
     TSR__REQUIRE(name != NULL && out != NULL, "sampler: %s is NULL", name != NULL ? "out" : "name");
     size_t found = 0;
-    TSR__TRY(find("tail", tail_names, COUNT(tail_names), name, &found));
+    TSR__TRY(find_name("tail", tail_names, COUNT(tail_names), name, &found));
     *out = (tsr_tail)found;
     return TSR_OK;
 }
@@ -68,7 +68,7 @@ tsr_status tsr_split_parse(const char *name, tsr_split *out)
 {
     TSR__REQUIRE(name != NULL && out != NULL, "sampler: %s is NULL", name != NULL ? "out" : "name");
     size_t found = 0;
-    TSR__TRY(find("split", split_names, COUNT(split_names), name, &found));
+    TSR__TRY(find_name("split", split_names, COUNT(split_names), name, &found));
     *out = (tsr_split)found;
     return TSR_OK;
 }

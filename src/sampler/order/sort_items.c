@@ -18,7 +18,7 @@ static unsigned digit(int64_t key, int place)
 
 /* A radix sort that starts with the lowest digit. Most digits are usually equal in all keys; for
  * such a digit, the function counts the keys with each value of the digit, but moves no key. */
-tsr_status tsr__sorted(const int64_t *keys, uint64_t count, uint32_t **out)
+tsr_status tsr__sort_items(const int64_t *keys, uint64_t count, uint32_t **out)
 {
     uint32_t *from = tsr__calloc(count, sizeof *from);
     uint32_t *to = from != NULL ? tsr__calloc(count, sizeof *to) : NULL;
@@ -50,7 +50,7 @@ tsr_status tsr__sorted(const int64_t *keys, uint64_t count, uint32_t **out)
     return TSR_OK;
 }
 
-tsr_status tsr__sorted_check(const char *what, const void *items, const char *name, uint64_t count)
+tsr_status tsr__check_items(const char *what, const void *items, const char *name, uint64_t count)
 {
     TSR__REQUIRE(items != NULL || count == 0, "%s: %s is NULL for %" PRIu64 " items", what, name,
                  count);
@@ -59,7 +59,7 @@ tsr_status tsr__sorted_check(const char *what, const void *items, const char *na
     return TSR_OK;
 }
 
-tsr_status tsr__sorted_check_batches(const char *what, int64_t batch_size, tsr_order order)
+tsr_status tsr__check_item_batches(const char *what, int64_t batch_size, tsr_order order)
 {
     TSR__REQUIRE(batch_size > 0, "%s: batch size %" PRId64 " is not positive", what, batch_size);
     TSR__TRY(tsr__order_check(what, order));

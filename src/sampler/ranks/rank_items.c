@@ -53,12 +53,12 @@ static uint64_t left_of(uint64_t items, uint64_t ranks, tsr_tail tail, uint64_t 
 {
     if (given >= longest(items, ranks, tail))
         return 0;
-    cut all = cut_of(items, ranks, tail);
-    return all.count[0] * after(all.size[0], given) + all.count[1] * after(all.size[1], given) +
-           all.over;
+    cut taken = cut_of(items, ranks, tail);
+    return taken.count[0] * after(taken.size[0], given) +
+           taken.count[1] * after(taken.size[1], given) + taken.over;
 }
 
-void tsr__partition_set_length(tsr__partition *partition, uint64_t n)
+void tsr__rank_items_set_length(tsr__rank_items *partition, uint64_t n)
 {
     partition->n = n;
     if (partition->split == TSR_SPLIT_INTERLEAVED) {
@@ -73,7 +73,7 @@ void tsr__partition_set_length(tsr__partition *partition, uint64_t n)
     }
 }
 
-void tsr__partition_start(tsr__partition *partition, uint64_t n)
+void tsr__rank_items_start(tsr__rank_items *partition, uint64_t n)
 {
     partition->offset = 0;
     partition->count = 0;
@@ -81,14 +81,14 @@ void tsr__partition_start(tsr__partition *partition, uint64_t n)
     partition->left = n;
 }
 
-uint64_t tsr__partition_total(const tsr__partition *partition)
+uint64_t tsr__rank_items_total(const tsr__rank_items *partition)
 {
     if (partition->tail == TSR_TAIL_UNEVEN)
         return partition->left;
     return longest(partition->left, partition->ranks, partition->tail) * partition->ranks;
 }
 
-uint64_t tsr__partition_length(const tsr__partition *partition, uint64_t rank)
+uint64_t tsr__rank_items_length(const tsr__rank_items *partition, uint64_t rank)
 {
     if (partition->n == TSR_LENGTH_UNKNOWN)
         return TSR_LENGTH_UNKNOWN;
@@ -98,65 +98,64 @@ uint64_t tsr__partition_length(const tsr__partition *partition, uint64_t rank)
 }
 
 /* Converts a position among the items that an earlier partition left over to a position among all
- * items of that partition. Of the *run consecutive positions from `at` on, only the first ones may
- * be consecutive there, too; *run is reduced to their number. */
-static uint64_t go_back(const tsr__partition_before *before, tsr_tail tail, uint64_t at,
+ * items of that partition. Of the *run consecutive positions from `position` on, only the first
+ * ones may be consecutive there, too; *run is reduced to their number. */
+static uint64_t go_back(const tsr__earlier_split *before, tsr_tail tail, uint64_t position,
                         uint64_t *run)
 {
     cut pieces = cut_of(before->items, before->ranks, tail);
     uint64_t start = 0;
     for (int i = 0; i < 2; i++) {
         uint64_t rest = after(pieces.size[i], before->given);
-        uint64_t all = pieces.count[i] * rest;
-        if (at < all) {
-            *run = tsr__min_u64(*run, rest - at % rest);
-            return start + at / rest * pieces.size[i] + before->given + at % rest;
+        uint64_t taken = pieces.count[i] * rest;
+        if (position < taken) {
+            *run = tsr__min_u64(*run, rest - position % rest);
+            return start + position / rest * pieces.size[i] + before->given + position % rest;
         }
-        at -= all;
+        position -= taken;
         start += pieces.count[i] * pieces.size[i];
     }
-    return start + at;
+    return start + position;
 }
 
-static tsr__partition_run contiguous(const tsr__partition *partition, uint64_t item, uint64_t most)
+static tsr__item_run contiguous(const tsr__rank_items *partition, uint64_t item, uint64_t most)
 {
     uint64_t size = longest(partition->left, partition->ranks, partition->tail),
-             at = partition->rank * size + item;
+             position = partition->rank * size + item;
     if (partition->tail == TSR_TAIL_UNEVEN) {
         size = partition->left / partition->ranks;
-        at = partition->rank * size +
-             tsr__min_u64(partition->rank, partition->left % partition->ranks) + item;
+        position = partition->rank * size +
+                   tsr__min_u64(partition->rank, partition->left % partition->ranks) + item;
     }
-    if (at >= partition->left) {
-        uint64_t first = (at - partition->left) % partition->n;
-        return (tsr__partition_run){first, 1, tsr__min_u64(most, partition->n - first), true};
+    if (position >= partition->left) {
+        uint64_t first = (position - partition->left) % partition->n;
+        return (tsr__item_run){first, 1, tsr__min_u64(most, partition->n - first), true};
     }
-    tsr__partition_run run = {at, 1, tsr__min_u64(most, partition->left - at), false};
+    tsr__item_run run = {position, 1, tsr__min_u64(most, partition->left - position), false};
     for (int i = partition->count; i-- > 0;)
         run.first = go_back(&partition->before[i], partition->tail, run.first, &run.count);
     return run;
 }
 
-static tsr__partition_run interleaved(const tsr__partition *partition, uint64_t item, uint64_t most)
+static tsr__item_run interleaved(const tsr__rank_items *partition, uint64_t item, uint64_t most)
 {
-    uint64_t at = item * partition->ranks + partition->rank;
-    if (at >= partition->left)
-        return (tsr__partition_run){(at - partition->left) % partition->n, 1, 1, true};
-    uint64_t real = (partition->left - at - 1) / partition->ranks + 1;
-    return (tsr__partition_run){partition->offset + at, partition->ranks, tsr__min_u64(most, real),
-                                false};
+    uint64_t position = item * partition->ranks + partition->rank;
+    if (position >= partition->left)
+        return (tsr__item_run){(position - partition->left) % partition->n, 1, 1, true};
+    uint64_t real = (partition->left - position - 1) / partition->ranks + 1;
+    return (tsr__item_run){partition->offset + position, partition->ranks, tsr__min_u64(most, real),
+                           false};
 }
 
-tsr__partition_run tsr__partition_find(const tsr__partition *partition, uint64_t item,
-                                       uint64_t most)
+tsr__item_run tsr__rank_items_find(const tsr__rank_items *partition, uint64_t item, uint64_t most)
 {
-    most = tsr__min_u64(most, tsr__partition_length(partition, partition->rank) - item);
+    most = tsr__min_u64(most, tsr__rank_items_length(partition, partition->rank) - item);
     return partition->split == TSR_SPLIT_INTERLEAVED ? interleaved(partition, item, most)
                                                      : contiguous(partition, item, most);
 }
 
-bool tsr__partition_change_ranks(tsr__partition *partition, uint64_t given, uint64_t ranks,
-                                 uint64_t rank)
+bool tsr__rank_items_change_ranks(tsr__rank_items *partition, uint64_t given, uint64_t ranks,
+                                  uint64_t rank)
 {
     if (given > 0 && partition->split == TSR_SPLIT_INTERLEAVED) {
         bool known = partition->n != TSR_LENGTH_UNKNOWN;
@@ -170,7 +169,7 @@ bool tsr__partition_change_ranks(tsr__partition *partition, uint64_t given, uint
         if (partition->count == TSR__MAX_REPARTITIONS)
             return false;
         partition->before[partition->count++] =
-            (tsr__partition_before){partition->ranks, given, partition->left};
+            (tsr__earlier_split){partition->ranks, given, partition->left};
         partition->left = left_of(partition->left, partition->ranks, partition->tail, given);
     }
     partition->ranks = ranks;

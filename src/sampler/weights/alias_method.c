@@ -33,30 +33,30 @@ static double scale_of(const tsr__weights *weights, double largest)
  * index of weight 0 unfilled, index `heaviest` gets this part. */
 static void even_out(const tsr__weights *weights, uint32_t heaviest, tsr__alias *alias)
 {
-    union tsr__alias_share *own = alias->own;
+    union tsr__alias_share *shares = alias->own;
     uint64_t count = alias->count, large = 0;
-    while (large < count && own[large].share < 1)
+    while (large < count && shares[large].share < 1)
         large++;
     for (uint64_t i = 0; i < count; i++) {
         uint64_t small = i;
         /* A large column that gives some of its share may become smaller than 1. If the loop has
          * already passed such a column, fill it now. */
-        while (small <= i && own[small].share < 1 && large < count) {
+        while (small <= i && shares[small].share < 1 && large < count) {
             alias->other[small] = (uint32_t)large;
-            own[large].share -= 1 - own[small].share;
-            if (own[large].share >= 1)
+            shares[large].share -= 1 - shares[small].share;
+            if (shares[large].share >= 1)
                 break;
             small = large;
             do
                 large++;
-            while (large < count && own[large].share < 1);
+            while (large < count && shares[large].share < 1);
         }
         if (large < count || small > i)
             continue;
         /* No large column remains, so this column would be full without rounding errors. */
-        if (own[small].share < 1 && alias->other[small] == (uint32_t)small) {
+        if (shares[small].share < 1 && alias->other[small] == (uint32_t)small) {
             if (tsr__weight(weights, small) > 0)
-                own[small].share = 1;
+                shares[small].share = 1;
             else
                 alias->other[small] = heaviest;
         }
@@ -125,9 +125,9 @@ void tsr__alias_fill(const tsr__alias *alias, const tsr__order_keys *keys, uint6
             FETCH(alias->other + column[i]);
         }
         for (uint64_t i = 0; i < here; i++) {
-            uint64_t at = column[i];
-            bool is_own = level[i] < alias->own[at].below;
-            out[done + i] = is_own ? (int64_t)at : (int64_t)alias->other[at];
+            uint64_t column_index = column[i];
+            bool is_own = level[i] < alias->own[column_index].below;
+            out[done + i] = is_own ? (int64_t)column_index : (int64_t)alias->other[column_index];
         }
     }
 }

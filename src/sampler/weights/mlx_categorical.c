@@ -21,14 +21,14 @@ tsr_status tsr__logits_init(const tsr__weights *weights, tsr__logits *out)
     double sum = 0;
     for (uint64_t i = 0; i < weights->count; i++)
         sum += (double)(float)tsr__weight(weights, i);
-    const float all = (float)sum;
-    TSR__REQUIRE(isfinite(all) && all > 0,
+    const float total = (float)sum;
+    TSR__REQUIRE(isfinite(total) && total > 0,
                  "weighted: the sum of the weights, %g, is 0 or infinite in 32 bits", sum);
     logits.values = tsr__calloc((size_t)weights->count, sizeof *logits.values);
     if (logits.values == NULL)
         return TSR_ERR_NO_MEMORY;
     for (uint64_t i = 0; i < weights->count; i++) {
-        const float share = (float)tsr__weight(weights, i) / all;
+        const float share = (float)tsr__weight(weights, i) / total;
         logits.values[i] = rounded_log(share);
         logits.above_zero += share > 0;
     }

@@ -72,7 +72,7 @@ tsr_status tsr__gguf_u64(tsr__gguf *gguf, const char *part, uint64_t *out)
 }
 
 /* Skips count × size bytes. It is an error if the file does not contain all of them. */
-static tsr_status skip(tsr__gguf *gguf, uint64_t count, uint64_t size, const char *part)
+static tsr_status skip_bytes(tsr__gguf *gguf, uint64_t count, uint64_t size, const char *part)
 {
     uint64_t bytes;
     if (!tsr__mul_u64(count, size, &bytes) || gguf->at > gguf->file->size ||
@@ -117,7 +117,7 @@ static tsr_status skip_array(tsr__gguf *gguf, int depth)
     TSR__TRY(tsr__gguf_u32(gguf, "an array's type", &type));
     TSR__TRY(tsr__gguf_u64(gguf, "an array's length", &count));
     if (type < TYPES && value_bytes[type] > 0)
-        return skip(gguf, count, value_bytes[type], "an array");
+        return skip_bytes(gguf, count, value_bytes[type], "an array");
     /* Each element takes at least 8 bytes, so this loop ends at the latest at the end of the file
      * or at the maximum size of a header. */
     for (uint64_t i = 0; i < count; i++)
@@ -135,9 +135,9 @@ static tsr_status skip_value(tsr__gguf *gguf, uint32_t type, int depth)
         return skip_array(gguf, depth + 1);
     if (type == TSR__GGUF_STRING) {
         TSR__TRY(tsr__gguf_u64(gguf, "a string's length", &length));
-        return skip(gguf, length, 1, "a string");
+        return skip_bytes(gguf, length, 1, "a string");
     }
-    return skip(gguf, 1, value_bytes[type], "a value");
+    return skip_bytes(gguf, 1, value_bytes[type], "a value");
 }
 
 tsr_status tsr__gguf_skip(tsr__gguf *gguf, uint32_t type)

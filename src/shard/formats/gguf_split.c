@@ -1,7 +1,7 @@
-/* Reads models that are stored in several GGUF files, as llama.cpp's gguf-split writes them:
- * NAME-00001-of-00003.gguf and so on. The metadata split.count is the number of files, split.no the
- * number of this one from 0, and split.tensors.count the number of tensors of all of them. The
- * other metadata are in the first file only. */
+/* Reads models that are divided into several GGUF files, called file parts, as llama.cpp's
+ * gguf-split writes them: NAME-00001-of-00003.gguf and so on. The metadata split.count is the
+ * number of file parts, split.no the number of this one from 0, and split.tensors.count the number
+ * of tensors of all of them. The other metadata are in the first file part only. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,23 +12,23 @@
 #include "shard/formats/readers.h"
 #include "json/text_check.h"
 
-#define MAX_PARTS 99999 /* names have five digits */
+#define MAX_FILE_PARTS 99999 /* names have five digits */
 #define MAX_ENDING 64
 #define MAX_PATH 4096
 
-typedef struct part {
+typedef struct file_part {
     int64_t number, count;
-    int64_t tensors; /* number of tensors in all parts; -1: the file does not say */
+    int64_t tensors; /* number of tensors in all file parts; -1: the file does not say */
     char architecture[TSR_SHARD_MAX_NAME + 1]; /* "": the file does not say */
-} part;
+} file_part;
 
-static tsr_status read_part(tsr__file *file, part *out)
+static tsr_status read_file_part(tsr__file *file, file_part *out)
 {
     tsr__gguf_value values[] = {{.key = "split.no"},
                                 {.key = "split.count"},
                                 {.key = "split.tensors.count"},
                                 {.key = "general.architecture"}};
-    *out = (part){.number = 0, .count = 1, .tensors = -1};
+    *out = (file_part){.number = 0, .count = 1, .tensors = -1};
     TSR__TRY(tsr__gguf_find(file, values, sizeof values / sizeof *values));
     if (!values[1].found)
         return TSR_OK;
@@ -39,8 +39,9 @@ static tsr_status read_part(tsr__file *file, part *out)
         TSR__TRY(tsr__gguf_integer(file, &values[2], &out->tensors));
     if (values[3].found)
         TSR__TRY(tsr__gguf_name_of(file, &values[3], out->architecture));
-    TSR__REQUIRE(out->count >= 0 && out->count <= MAX_PARTS,
-                 "gguf: split.count is %" PRId64 "; 0 to %d is possible", out->count, MAX_PARTS);
+    TSR__REQUIRE(out->count >= 0 && out->count <= MAX_FILE_PARTS,
+                 "gguf: split.count is %" PRId64 "; 0 to %d is possible", out->count,
+                 MAX_FILE_PARTS);
     if (out->count == 0) /* split.count is 0 in a model that is not split */
         out->count = 1;
     TSR__REQUIRE(out->number >= 0 && out->number < out->count,
@@ -54,9 +55,10 @@ static void print_ending(char ending[MAX_ENDING], int64_t number, int64_t count)
     snprintf(ending, MAX_ENDING, "-%05" PRId64 "-of-%05" PRId64 ".gguf", number + 1, count);
 }
 
-/* Checks that `path` is the first part. Sets *stem to the length of the path without its ending,
+/* Checks that `path` is the first file part. Sets *stem to the length of the path without its
+ * ending,
  * "-00001-of-00003.gguf". */
-static tsr_status check_first(const char *path, const part *first, size_t *stem)
+static tsr_status check_first(const char *path, const file_part *first, size_t *stem)
 {
     char ending[MAX_ENDING], first_ending[MAX_ENDING];
     const size_t length = strlen(path);
@@ -76,8 +78,9 @@ static tsr_status check_first(const char *path, const part *first, size_t *stem)
     return TSR_OK;
 }
 
-/* Appends the tensors of a part to `params`. Each of them stores `name`, the part's file name. */
-static tsr_status add_part(tsr__file *file, const char *name, tsr__params *params)
+/* Appends the tensors of a file part to `params`. Each of them stores `name`, the name of the file.
+ */
+static tsr_status add_tensors_of_part(tsr__file *file, const char *name, tsr__params *params)
 {
     tsr__params read = {0};
     tsr_status status = tsr__read_gguf(file, &read);
@@ -90,45 +93,45 @@ static tsr_status add_part(tsr__file *file, const char *name, tsr__params *param
     return status;
 }
 
-/* Checks that a part belongs to the same model as the first one. gguf-split itself writes the
- * architecture to the first part only. */
-static tsr_status check_other(const part *first, int64_t number, const part *own)
+/* Checks that a file part belongs to the same model as the first one. gguf-split itself writes the
+ * architecture to the first file part only. */
+static tsr_status check_same_model(const file_part *first, int64_t number, const file_part *found)
 {
     char shown[TSR__NAME_SHORT], first_shown[TSR__NAME_SHORT];
-    TSR__REQUIRE(own->number == number && own->count == first->count,
+    TSR__REQUIRE(found->number == number && found->count == first->count,
                  "gguf: this is part %" PRId64 " of %" PRId64 " of a model, not part %" PRId64
                  " of %" PRId64,
-                 own->number + 1, own->count, number + 1, first->count);
-    TSR__REQUIRE(own->tensors < 0 || first->tensors < 0 || own->tensors == first->tensors,
+                 found->number + 1, found->count, number + 1, first->count);
+    TSR__REQUIRE(found->tensors < 0 || first->tensors < 0 || found->tensors == first->tensors,
                  "gguf: split.tensors.count is %" PRId64 ", and in the first part %" PRId64,
-                 own->tensors, first->tensors);
-    TSR__REQUIRE(!*own->architecture || !*first->architecture ||
-                     strcmp(own->architecture, first->architecture) == 0,
+                 found->tensors, first->tensors);
+    TSR__REQUIRE(!*found->architecture || !*first->architecture ||
+                     strcmp(found->architecture, first->architecture) == 0,
                  "gguf: general.architecture is '%s', and in the first part '%s'",
-                 tsr__name_short(own->architecture, shown),
+                 tsr__name_short(found->architecture, shown),
                  tsr__name_short(first->architecture, first_shown));
     return TSR_OK;
 }
 
-static tsr_status read_other(const char *path, const char *name, int64_t number, const part *first,
-                             tsr__params *params)
+static tsr_status read_other_part(const char *path, const char *name, int64_t number,
+                                  const file_part *first, tsr__params *params)
 {
     tsr__file file;
-    part own;
+    file_part found;
     TSR__TRY(tsr__file_open(path, &file));
-    tsr_status status = read_part(&file, &own);
+    tsr_status status = read_file_part(&file, &found);
     if (status == TSR_OK)
-        status = check_other(first, number, &own);
+        status = check_same_model(first, number, &found);
     if (status == TSR_OK)
-        status = add_part(&file, name, params);
+        status = add_tensors_of_part(&file, name, params);
     tsr__file_close(&file);
     return status == TSR_OK || status == TSR_ERR_NO_MEMORY ? status
                                                            : tsr__fail_context(status, "%s", path);
 }
 
-/* Checks that no tensor is in two parts, and that all parts together have as many tensors as the
- * first part says. */
-static tsr_status check_tensors(const part *first, const tsr__params *params)
+/* Checks that no tensor is in two file parts, and that all file parts together have as many tensors
+ * as the first one says. */
+static tsr_status check_tensors(const file_part *first, const tsr__params *params)
 {
     tsr__param_name *names = NULL;
     char shown[TSR__NAME_SHORT];
@@ -146,7 +149,7 @@ static tsr_status check_tensors(const part *first, const tsr__params *params)
     return status;
 }
 
-static tsr_status read_parts(const char *path, tsr__file *file, const part *first,
+static tsr_status read_parts(const char *path, tsr__file *file, const file_part *first,
                              tsr__params *params)
 {
     char other[MAX_PATH], ending[MAX_ENDING];
@@ -157,19 +160,19 @@ static tsr_status read_parts(const char *path, tsr__file *file, const part *firs
     memcpy(other, path, strlen(path) + 1);
     const char *slash = tsr__path_last_separator(other);
     const char *name = slash != NULL ? slash + 1 : other;
-    TSR__TRY(add_part(file, name, params));
+    TSR__TRY(add_tensors_of_part(file, name, params));
     for (int64_t number = 1; number < first->count; number++) {
         print_ending(ending, number, first->count);
         memcpy(other + stem, ending, strlen(ending) + 1); /* all endings are equally long */
-        TSR__TRY(read_other(other, name, number, first, params));
+        TSR__TRY(read_other_part(other, name, number, first, params));
     }
     return check_tensors(first, params);
 }
 
 tsr_status tsr__read_gguf_parts(const char *path, tsr__file *file, tsr__params *params)
 {
-    part first;
-    TSR__TRY(read_part(file, &first));
+    file_part first;
+    TSR__TRY(read_file_part(file, &first));
     if (first.count == 1)
         return tsr__read_gguf(file, params);
     return read_parts(path, file, &first, params);

@@ -12,15 +12,15 @@
 #include "base/alloc.h"
 #include "base/checked.h"
 
-tsr_status tsr__file_fail(const tsr__file *file, tsr_status status, uint64_t at, const char *format,
-                          ...)
+tsr_status tsr__file_fail(const tsr__file *file, tsr_status status, uint64_t offset,
+                          const char *format, ...)
 {
     char reason[768];
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(reason, sizeof reason, format, arguments);
     va_end(arguments);
-    return tsr__fail(status, "%s: offset %" PRIu64 ": %s%s", file->what, at, file->subject.text,
+    return tsr__fail(status, "%s: offset %" PRIu64 ": %s%s", file->what, offset, file->subject.text,
                      reason);
 }
 
@@ -58,16 +58,17 @@ void tsr__file_close(tsr__file *file)
     *file = (tsr__file){.descriptor = -1};
 }
 
-static tsr_status read_descriptor(tsr__file *file, uint64_t at, uint64_t size, void *out)
+static tsr_status read_descriptor(tsr__file *file, uint64_t offset, uint64_t size, void *out)
 {
     uint64_t done = 0;
     while (done < size) {
-        ssize_t got = pread(file->descriptor, (char *)out + done, size - done, (off_t)(at + done));
+        ssize_t got =
+            pread(file->descriptor, (char *)out + done, size - done, (off_t)(offset + done));
         if (got < 0 && errno == EINTR)
             continue;
         if (got < 0)
             return tsr__fail(TSR_ERR_IO, "%s: cannot read at offset %" PRIu64 ": %s", file->what,
-                             at + done, strerror(errno));
+                             offset + done, strerror(errno));
         if (got == 0)
             return tsr__fail(TSR_ERR_IO, "%s: the file has become shorter than %" PRIu64 " bytes",
                              file->what, file->size);
@@ -76,47 +77,50 @@ static tsr_status read_descriptor(tsr__file *file, uint64_t at, uint64_t size, v
     return TSR_OK;
 }
 
-static tsr_status check_inside(const tsr__file *file, uint64_t at, uint64_t size, const char *part)
+static tsr_status check_inside(const tsr__file *file, uint64_t offset, uint64_t size,
+                               const char *content)
 {
-    if (at > file->size || size > file->size - at)
-        return tsr__file_fail(file, TSR_ERR_INVALID, at,
-                              "the file of %" PRIu64 " bytes ends within %s", file->size, part);
-    if (file->data != NULL && (at > file->data_size || size > file->data_size - at))
-        return tsr__file_fail(file, TSR_ERR_INVALID, at,
+    if (offset > file->size || size > file->size - offset)
+        return tsr__file_fail(file, TSR_ERR_INVALID, offset,
+                              "the file of %" PRIu64 " bytes ends within %s", file->size, content);
+    if (file->data != NULL && (offset > file->data_size || size > file->data_size - offset))
+        return tsr__file_fail(file, TSR_ERR_INVALID, offset,
                               "only %" PRIu64 " bytes of the file are given, which end within %s",
-                              file->data_size, part);
+                              file->data_size, content);
     return TSR_OK;
 }
 
-tsr_status tsr__file_read(tsr__file *file, uint64_t at, uint64_t size, const char *part, void *out)
+tsr_status tsr__file_read(tsr__file *file, uint64_t offset, uint64_t size, const char *content,
+                          void *out)
 {
-    TSR__TRY(check_inside(file, at, size, part));
+    TSR__TRY(check_inside(file, offset, size, content));
     if (size == 0)
         return TSR_OK;
     if (file->data != NULL) {
-        memcpy(out, file->data + at, size);
+        memcpy(out, file->data + offset, size);
         return TSR_OK;
     }
     if (size > TSR__FILE_WINDOW)
-        return read_descriptor(file, at, size, out);
-    if (at < file->window_at || at + size > file->window_at + file->window_size) {
+        return read_descriptor(file, offset, size, out);
+    if (offset < file->window_at || offset + size > file->window_at + file->window_size) {
         file->window_size = 0;
-        uint64_t wanted = tsr__min_u64(TSR__FILE_WINDOW, file->size - at);
-        TSR__TRY(read_descriptor(file, at, wanted, file->window));
-        file->window_at = at;
+        uint64_t wanted = tsr__min_u64(TSR__FILE_WINDOW, file->size - offset);
+        TSR__TRY(read_descriptor(file, offset, wanted, file->window));
+        file->window_at = offset;
         file->window_size = wanted;
     }
-    memcpy(out, file->window + (at - file->window_at), size);
+    memcpy(out, file->window + (offset - file->window_at), size);
     return TSR_OK;
 }
 
-tsr_status tsr__file_load(tsr__file *file, uint64_t at, uint64_t size, const char *part, char **out)
+tsr_status tsr__file_load(tsr__file *file, uint64_t offset, uint64_t size, const char *content,
+                          char **out)
 {
-    TSR__TRY(check_inside(file, at, size, part));
+    TSR__TRY(check_inside(file, offset, size, content));
     char *memory = tsr__calloc(size + 1, 1);
     if (memory == NULL)
         return TSR_ERR_NO_MEMORY;
-    tsr_status status = tsr__file_read(file, at, size, part, memory);
+    tsr_status status = tsr__file_read(file, offset, size, content, memory);
     if (status != TSR_OK) {
         tsr__free(memory);
         return status;

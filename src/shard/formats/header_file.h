@@ -32,20 +32,20 @@ typedef struct tsr__file {
 tsr_status tsr__file_open(const char *path, tsr__file *out) TSR_NODISCARD;
 void tsr__file_close(tsr__file *file);
 
-/* Copies the bytes from `at` to at + size − 1 to `out`. `part` describes these bytes for error
- * texts. Errors: TSR_ERR_INVALID if some of the bytes are outside the file, with a text that
- * contains the offset and `part`; TSR_ERR_IO. */
-tsr_status tsr__file_read(tsr__file *file, uint64_t at, uint64_t size, const char *part,
+/* Copies the bytes from `offset` to offset + size − 1 to `out`. `content` describes these bytes for
+ * error texts. Errors: TSR_ERR_INVALID if some of the bytes are outside the file, with a text that
+ * contains the offset and `content`; TSR_ERR_IO. */
+tsr_status tsr__file_read(tsr__file *file, uint64_t offset, uint64_t size, const char *content,
                           void *out) TSR_NODISCARD;
 
 /* Does the same as tsr__file_read, but allocates the memory, which the caller must free. A zero
  * byte follows the bytes. */
-tsr_status tsr__file_load(tsr__file *file, uint64_t at, uint64_t size, const char *part,
+tsr_status tsr__file_load(tsr__file *file, uint64_t offset, uint64_t size, const char *content,
                           char **out) TSR_NODISCARD;
 
 /* Records the error "what: offset N: subject: …". */
-tsr_status tsr__file_fail(const tsr__file *file, tsr_status status, uint64_t at, const char *format,
-                          ...) TSR__PRINTF(4, 5);
+tsr_status tsr__file_fail(const tsr__file *file, tsr_status status, uint64_t offset,
+                          const char *format, ...) TSR__PRINTF(4, 5);
 
 /* Reads a little-endian integer of `size` bytes. */
 static inline uint64_t tsr__little_endian(const uint8_t *bytes, int size)

@@ -19,10 +19,10 @@ tsr_status tsr__json_shape(tsr__json *json, tsr_shard_param *param)
         if (param->ndim == TSR_SHARD_MAX_DIMS)
             return tsr__json_fail(json, start, "its shape has more than %d dimensions",
                                   TSR_SHARD_MAX_DIMS);
-        size_t at = json->at;
+        size_t offset = json->at;
         TSR__TRY(tsr__json_integer(json, &size));
         if (size > INT64_MAX)
-            return tsr__json_fail(json, at, "a dimension of %" PRIu64, size);
+            return tsr__json_fail(json, offset, "a dimension of %" PRIu64, size);
         param->shape[param->ndim++] = (int64_t)size;
     }
 }

@@ -22,11 +22,11 @@ static tsr_status read_dtype(tsr__json *json, tsr_shard_param *param)
 {
     char name[32];
     tsr_shard_dtype dtype;
-    size_t at = json->at;
+    size_t dtype_offset = json->at;
     TSR__TRY(tsr__json_string(json, sizeof name, name));
     if (!tsr__dtype_by_name(name, &dtype)) {
         bool clean = tsr__name_problem(name, strlen(name)) == NULL;
-        (void)tsr__json_fail(json, at, "dtype '%s' is unknown", clean ? name : "?");
+        (void)tsr__json_fail(json, dtype_offset, "dtype '%s' is unknown", clean ? name : "?");
         return TSR_ERR_UNSUPPORTED;
     }
     param->dtype = dtype.name;

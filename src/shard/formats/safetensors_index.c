@@ -16,7 +16,7 @@
 typedef struct index_entry {
     char *name;
     char *file;
-    size_t at; /* the offset of this member in the index */
+    size_t offset; /* the offset of this member in the index */
 } index_entry;
 
 typedef struct index_map {
@@ -33,12 +33,12 @@ static void map_finish(index_map *map)
     tsr__free(map->items);
 }
 
-static tsr_status map_add(index_map *map, const char *name, const char *file, size_t at)
+static tsr_status map_add(index_map *map, const char *name, const char *file, size_t offset)
 {
     void *items = map->items;
     TSR__TRY(tsr__grow(&items, &map->capacity, map->count + 1, sizeof *map->items));
     map->items = items;
-    index_entry entry = {tsr__strdup(name), tsr__strdup(file), at};
+    index_entry entry = {tsr__strdup(name), tsr__strdup(file), offset};
     if (entry.name == NULL || entry.file == NULL) {
         tsr__free(entry.name);
         tsr__free(entry.file);
@@ -71,7 +71,7 @@ static tsr_status read_map(tsr__json *json, tsr__param_text *text, index_map *ma
         TSR__TRY(tsr__json_member(json, text->name, &more));
         if (!more)
             return TSR_OK;
-        size_t at = json->at, key_at = json->key_at;
+        size_t offset = json->at, key_at = json->key_at;
         const char *problem = tsr__name_problem(text->name, strlen(text->name));
         if (problem != NULL)
             return tsr__json_fail(json, key_at, "a parameter's name %s", problem);
@@ -79,14 +79,14 @@ static tsr_status read_map(tsr__json *json, tsr__param_text *text, index_map *ma
         TSR__TRY(tsr__json_string(json, sizeof text->layer, text->layer));
         problem = tsr__name_problem(text->layer, strlen(text->layer));
         if (problem != NULL)
-            return tsr__json_fail(json, at, "its file's name %s", problem);
+            return tsr__json_fail(json, offset, "its file's name %s", problem);
         problem = file_problem(text->layer);
         if (problem != NULL)
-            return tsr__json_fail(json, at, "its file '%s' %s", tsr__name_short(text->layer, shown),
-                                  problem);
+            return tsr__json_fail(json, offset, "its file '%s' %s",
+                                  tsr__name_short(text->layer, shown), problem);
         tsr__subject_clear(&json->subject);
         if (map->count == TSR_SHARD_MAX_PARAMS)
-            return tsr__json_fail(json, at, "there are more than %d parameters",
+            return tsr__json_fail(json, offset, "there are more than %d parameters",
                                   TSR_SHARD_MAX_PARAMS);
         TSR__TRY(map_add(map, text->name, text->layer, key_at));
     }
@@ -148,7 +148,7 @@ static tsr_status read_file(const char *path, const char *name, tsr__params *par
 
 /* Checks that the index and its files contain the same parameters, and that each parameter is in
  * the file that the index says. */
-static tsr_status compare(const index_map *map, const tsr__params *params)
+static tsr_status compare_with_files(const index_map *map, const tsr__params *params)
 {
     tsr__param_name *names = NULL;
     char text[TSR__NAME_SHORT], file[TSR__NAME_SHORT];
@@ -160,14 +160,14 @@ static tsr_status compare(const index_map *map, const tsr__params *params)
         int order = said == NULL ? 1 : found == NULL ? -1 : strcmp(said->name, found->name);
         if (order < 0)
             status = tsr__fail(TSR_ERR_INVALID, "index: offset %zu: its files have no tensor '%s'",
-                               said->at, tsr__name_short(said->name, text));
+                               said->offset, tsr__name_short(said->name, text));
         else if (order > 0)
             status = tsr__fail(
                 TSR_ERR_INVALID, "index: tensor '%s' of %s is not in the index, or is in two files",
                 tsr__name_short(found->name, text), tsr__name_short(found->file, file));
         else if (strcmp(said->file, found->file) != 0)
             status = tsr__fail(TSR_ERR_INVALID, "index: offset %zu: tensor '%s' is in another file",
-                               said->at, tsr__name_short(said->name, text));
+                               said->offset, tsr__name_short(said->name, text));
     }
     tsr__free(names);
     return status;
@@ -186,8 +186,8 @@ static tsr_status read_files(const char *path, index_map *map, tsr__params *para
     for (size_t i = 1; i < map->count; i++)
         if (strcmp(map->items[i - 1].name, map->items[i].name) == 0)
             return tsr__fail(TSR_ERR_INVALID, "index: offset %zu: parameter '%s' comes twice",
-                             map->items[i].at, tsr__name_short(map->items[i].name, text));
-    return compare(map, params);
+                             map->items[i].offset, tsr__name_short(map->items[i].name, text));
+    return compare_with_files(map, params);
 }
 
 tsr_status tsr__read_index(const char *path, tsr__file *file, tsr__params *params)

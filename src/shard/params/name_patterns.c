@@ -80,7 +80,7 @@ static pattern_step step_at(const char *pattern)
     return step;
 }
 
-static bool fits(const pattern_step *step, uint32_t character)
+static bool step_matches(const pattern_step *step, uint32_t character)
 {
     const char *next;
     bool inside = false;
@@ -100,7 +100,7 @@ static bool match_text(const char *pattern, const char *text, const char *end)
         if (step.kind == STEP_STAR) {
             star = pattern = step.next;
             star_text = text;
-        } else if (step.kind != STEP_BAD && fits(&step, character_at(text, &next))) {
+        } else if (step.kind != STEP_BAD && step_matches(&step, character_at(text, &next))) {
             pattern = step.next;
             text = next;
         } else if (star != NULL) {
@@ -130,7 +130,7 @@ static bool match_name(const char *pattern, const char *name)
     }
 }
 
-static tsr_status check(const char *pattern)
+static tsr_status check_pattern(const char *pattern)
 {
     const char *rest = pattern + (*pattern == '!');
     TSR__REQUIRE(*rest != '\0', "shard: pattern '%.80s' is empty", pattern);
@@ -152,7 +152,7 @@ tsr_status tsr_shard_match(const char *const *patterns, const char *name, bool o
     bool result = otherwise;
     for (; patterns != NULL && *patterns != NULL; patterns++) {
         const char *pattern = *patterns;
-        TSR__TRY(check(pattern));
+        TSR__TRY(check_pattern(pattern));
         bool negated = *pattern == '!';
         if (match_name(pattern + negated, name))
             result = !negated;

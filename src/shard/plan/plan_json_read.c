@@ -14,7 +14,7 @@ enum { SCHEMA, SCHEMA_VERSION, TESSERA, STRATEGY, RANKS, RATES, MEMORY, SUMMARY,
 typedef struct plan_reader {
     tsr__json json;
     tsr__param_text text;
-    size_t at[MEMBERS]; /* the offsets of the members' values; 0 if a member is missing */
+    size_t offset[MEMBERS]; /* the offsets of the members' values; 0 if a member is missing */
     char strategy[TSR__STRATEGY_NAME];
     uint64_t ranks;
     double *rates;
@@ -39,12 +39,12 @@ static tsr_status find_members(plan_reader *reader)
         if (!more)
             break;
         TSR__TRY(tsr__json_known(json, names, reader->text.key, &seen, &member));
-        reader->at[member] = json->at;
+        reader->offset[member] = json->at;
         TSR__TRY(tsr__json_skip(json));
     }
     TSR__TRY(tsr__json_end(json));
     for (int i = 0; i < MEMBERS; i++)
-        if (reader->at[i] == 0 && i != TESSERA && i != RATES && i != MEMORY && i != SUMMARY)
+        if (reader->offset[i] == 0 && i != TESSERA && i != RATES && i != MEMORY && i != SUMMARY)
             return tsr__json_fail(json, 0, "the plan has no \"%s\"", names[i]);
     return TSR_OK;
 }
@@ -54,21 +54,21 @@ static tsr_status read_schema(plan_reader *reader)
     tsr__json *json = &reader->json;
     char schema[32];
     uint64_t version = 0;
-    json->at = reader->at[SCHEMA];
+    json->at = reader->offset[SCHEMA];
     TSR__TRY(tsr__json_string(json, sizeof schema, schema));
     if (strcmp(schema, "tessera.plan") != 0)
-        return tsr__json_fail(json, reader->at[SCHEMA], "the schema is not tessera.plan");
-    json->at = reader->at[SCHEMA_VERSION];
+        return tsr__json_fail(json, reader->offset[SCHEMA], "the schema is not tessera.plan");
+    json->at = reader->offset[SCHEMA_VERSION];
     TSR__TRY(tsr__json_integer(json, &version));
     if (version != 1)
-        return tsr__json_fail(json, reader->at[SCHEMA_VERSION], "version %" PRIu64 " is not 1",
+        return tsr__json_fail(json, reader->offset[SCHEMA_VERSION], "version %" PRIu64 " is not 1",
                               version);
-    json->at = reader->at[STRATEGY];
+    json->at = reader->offset[STRATEGY];
     TSR__TRY(tsr__json_string(json, sizeof reader->strategy, reader->strategy));
-    json->at = reader->at[RANKS];
+    json->at = reader->offset[RANKS];
     TSR__TRY(tsr__json_integer(json, &reader->ranks));
     if (reader->ranks < 1 || reader->ranks > TSR_SHARD_MAX_RANKS)
-        return tsr__json_fail(json, reader->at[RANKS], "%" PRIu64 " ranks are outside 1 to %d",
+        return tsr__json_fail(json, reader->offset[RANKS], "%" PRIu64 " ranks are outside 1 to %d",
                               reader->ranks, TSR_SHARD_MAX_RANKS);
     return TSR_OK;
 }
@@ -79,12 +79,12 @@ static tsr_status read_numbers(plan_reader *reader, int member, double *reals, u
 {
     tsr__json *json = &reader->json;
     bool more = false;
-    json->at = reader->at[member];
+    json->at = reader->offset[member];
     TSR__TRY(tsr__json_enter(json, '['));
     for (uint64_t r = 0;; r++) {
         TSR__TRY(tsr__json_element(json, &more));
         if (more != (r < reader->ranks))
-            return tsr__json_fail(json, reader->at[member],
+            return tsr__json_fail(json, reader->offset[member],
                                   "\"%s\" does not have one number for each of %" PRIu64 " ranks",
                                   member == RATES ? "rates" : "memory_bytes", reader->ranks);
         if (!more)
@@ -96,13 +96,13 @@ static tsr_status read_numbers(plan_reader *reader, int member, double *reals, u
 
 static tsr_status read_ranks(plan_reader *reader)
 {
-    if (reader->at[RATES] != 0) {
+    if (reader->offset[RATES] != 0) {
         reader->rates = tsr__calloc(reader->ranks, sizeof *reader->rates);
         if (reader->rates == NULL)
             return TSR_ERR_NO_MEMORY;
         TSR__TRY(read_numbers(reader, RATES, reader->rates, NULL));
     }
-    if (reader->at[MEMORY] != 0) {
+    if (reader->offset[MEMORY] != 0) {
         reader->memory_bytes = tsr__calloc(reader->ranks, sizeof *reader->memory_bytes);
         if (reader->memory_bytes == NULL)
             return TSR_ERR_NO_MEMORY;
@@ -111,11 +111,11 @@ static tsr_status read_ranks(plan_reader *reader)
     return TSR_OK;
 }
 
-static tsr_status with_offset(const tsr__json *json, size_t at, tsr_status status)
+static tsr_status with_offset(const tsr__json *json, size_t offset, tsr_status status)
 {
     if (status == TSR_OK || status == TSR_ERR_NO_MEMORY)
         return status;
-    return tsr__json_fail_context(json, at, TSR_ERR_INVALID);
+    return tsr__json_fail_context(json, offset, TSR_ERR_INVALID);
 }
 
 static tsr_status read_param(plan_reader *reader, tsr_shard_plan *plan)
@@ -141,7 +141,7 @@ static tsr_status read_params(plan_reader *reader, tsr_shard_plan *plan)
 {
     tsr__json *json = &reader->json;
     bool more = false;
-    json->at = reader->at[PARAMS];
+    json->at = reader->offset[PARAMS];
     TSR__TRY(tsr__json_enter(json, '['));
     for (;;) {
         TSR__TRY(tsr__json_element(json, &more));
@@ -207,11 +207,11 @@ static tsr_status read_plan(plan_reader *reader, tsr_shard_plan **out)
                                          reader->memory_bytes, &plan)));
     tsr_status status = read_params(reader, plan);
     if (status == TSR_OK)
-        status = with_offset(json, reader->at[PARAMS], tsr__plan_listed(plan));
+        status = with_offset(json, reader->offset[PARAMS], tsr__plan_listed(plan));
     if (status == TSR_OK)
         status = read_shards(reader, plan);
     if (status == TSR_OK)
-        status = with_offset(json, reader->at[PARAMS], tsr__plan_finish(plan));
+        status = with_offset(json, reader->offset[PARAMS], tsr__plan_finish(plan));
     if (status != TSR_OK) {
         tsr_shard_plan_destroy(&plan);
         return status;

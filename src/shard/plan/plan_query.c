@@ -99,13 +99,13 @@ tsr_status tsr_shard_plan_owner(const tsr_shard_plan *plan, uint64_t param, uint
     TSR__REQUIRE(plan != NULL && rank != NULL, "shard: %s is NULL", plan != NULL ? "rank" : "plan");
     char text[TSR__NAME_SHORT];
     TSR__TRY(check_param(plan, param));
-    const tsr_shard_param *one = &plan->params.items[param];
-    TSR__REQUIRE(element < one->count,
+    const tsr_shard_param *queried = &plan->params.items[param];
+    TSR__REQUIRE(element < queried->count,
                  "shard: element %" PRIu64 " is not among the %" PRIu64 " of '%s'", element,
-                 one->count, tsr__name_short(one->name, text));
+                 queried->count, tsr__name_short(queried->name, text));
     const tsr_shard_range *ranges = ranges_of(plan, param);
     int found = TSR_SHARD_EVERY_RANK;
-    for (int r = 0; r < plan->ranks && !one->always_gather; r++)
+    for (int r = 0; r < plan->ranks && !queried->always_gather; r++)
         if (element >= ranges[r].start && element - ranges[r].start < ranges[r].count)
             found = r;
     *rank = found;
@@ -173,13 +173,13 @@ void tsr_shard_plan_summary(const tsr_shard_plan *plan, tsr_shard_summary *summa
 
 static tsr_status check_blocks(const tsr_shard_plan *plan, uint64_t param)
 {
-    const tsr_shard_param *one = &plan->params.items[param];
-    for (int r = 0; r < plan->ranks && one->block_count > 1; r++) {
+    const tsr_shard_param *queried = &plan->params.items[param];
+    for (int r = 0; r < plan->ranks && queried->block_count > 1; r++) {
         const tsr_shard_range *range = &ranges_of(plan, param)[r];
-        TSR__REQUIRE(range->start % one->block_count == 0 && range->count % one->block_count == 0,
-                     "rank %d's %" PRIu64 " elements from %" PRIu64
-                     " are not whole blocks of %" PRIu64,
-                     r, range->count, range->start, one->block_count);
+        TSR__REQUIRE(
+            range->start % queried->block_count == 0 && range->count % queried->block_count == 0,
+            "rank %d's %" PRIu64 " elements from %" PRIu64 " are not whole blocks of %" PRIu64, r,
+            range->count, range->start, queried->block_count);
     }
     return TSR_OK;
 }

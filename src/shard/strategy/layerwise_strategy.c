@@ -88,9 +88,9 @@ static tsr_status no_rank(const tsr_shard_request *request, const member *layer,
                      tsr__name_short(layer->layer, name), layer->layer_bytes, most);
 }
 
-static tsr_status place(const tsr_shard_request *request, const member *members,
-                        const member *layers, size_t layer_count, const uint64_t *weights,
-                        uint64_t *bytes, tsr_shard_range *ranges)
+static tsr_status place_layer(const tsr_shard_request *request, const member *members,
+                              const member *layers, size_t layer_count, const uint64_t *weights,
+                              uint64_t *bytes, tsr_shard_range *ranges)
 {
     uint64_t gathered = tsr__gathered_bytes(request);
     for (size_t i = 0; i < layer_count; i++) {
@@ -136,7 +136,7 @@ tsr_status tsr__assign_layerwise(const tsr_shard_request *request, const bool *c
         qsort(members, count, sizeof *members, by_layer);
         size_t layer_count = group(request, members, count, layers);
         qsort(layers, layer_count, sizeof *layers, by_size);
-        status = place(request, members, layers, layer_count, weights, bytes, ranges);
+        status = place_layer(request, members, layers, layer_count, weights, bytes, ranges);
     }
     tsr__free(members);
     tsr__free(numbers);

@@ -64,7 +64,8 @@ static tsr_status set_targets(const tsr_shard_request *request, weighted_state *
 }
 
 /* Computes how many units of one parameter each rank gets, and writes them to state->counts. */
-static tsr_status divide(weighted_state *state, const cut_item *item, const tsr_shard_param *param)
+static tsr_status divide_units(weighted_state *state, const cut_item *item,
+                               const tsr_shard_param *param)
 {
     uint64_t units = tsr__div_up_u64(param->count, item->unit);
     for (size_t r = 0; r < state->ranks; r++)
@@ -97,7 +98,7 @@ static tsr_status divide(weighted_state *state, const cut_item *item, const tsr_
 static tsr_status assign_one(const tsr_shard_param *param, weighted_state *state,
                              const cut_item *item, tsr_shard_range *ranges)
 {
-    TSR__TRY(divide(state, item, param));
+    TSR__TRY(divide_units(state, item, param));
     uint64_t start = 0;
     for (size_t r = 0; r < state->ranks; r++) {
         uint64_t count = state->counts[r] > (param->count - start) / item->unit

@@ -1,5 +1,5 @@
-/* Encodes messages: writes them with the strings of the format into one text, notes which parts of
- * it are the format's, and encodes the text. */
+/* Encodes messages: writes the messages and the strings of the format into one text, records which
+ * ranges of the text are the format's, and encodes the text. */
 #include <string.h>
 
 #include "base/alloc.h"
@@ -9,19 +9,19 @@
 #include "tokenizer/encode_text.h"
 #include "tokenizer/normalize.h"
 
-/* The text of a conversation. `parts` are the ranges of it that come from the chat format. Control
- * tokens are recognised only there, so that a user's message cannot contain any. */
+/* The text of a conversation. `ranges` are the ranges of the text that come from the chat format.
+ * Control tokens are recognised only there, so that a user's message cannot contain any. */
 typedef struct script {
     const tsr_tokenizer *tokenizer;
     const tsr__chat_format *format;
     tsr__strings text;
-    tsr__part *parts;
+    tsr__text_range *ranges;
     size_t count, capacity;
 } script;
 
 /* Writing -------------------------------------------------------------------------------------- */
 
-static tsr_status put(script *s, const char *text, size_t size)
+static tsr_status append_text(script *s, const char *text, size_t size)
 {
     TSR__REQUIRE(size <= TSR_TOKENIZER_MAX_TEXT && s->text.size <= TSR_TOKENIZER_MAX_TEXT - size,
                  "chat: a text of %zu bytes and the %zu before it are more than the %d allowed",
@@ -29,36 +29,36 @@ static tsr_status put(script *s, const char *text, size_t size)
     return tsr__append(&s->text, text, size);
 }
 
-static tsr_status put_token(script *s, int32_t id, const char *what)
+static tsr_status append_token(script *s, int32_t id, const char *what)
 {
     TSR__REQUIRE(id >= 0, "chat: the format %s needs the token %s, which the tokenizer lacks",
                  s->format->name, what);
     const tsr__token *token = &s->tokenizer->vocabulary.tokens[id];
-    return put(s, tsr__token_spelling(&s->tokenizer->vocabulary, id), token->spelling_size);
+    return append_text(s, tsr__token_spelling(&s->tokenizer->vocabulary, id), token->spelling_size);
 }
 
-/* Appends a string of the chat format, and adds its range to `parts`. A range that directly follows
- * another one extends it. */
-static tsr_status put_own(script *s, const char *string)
+/* Appends a string of the chat format, and adds its range to `ranges`. A range that directly
+ * follows another one extends it. */
+static tsr_status append_format_string(script *s, const char *string)
 {
     const size_t start = s->text.size;
     for (; *string != '\0'; string++) {
         if (*string == TSR__CHAT_BOS)
-            TSR__TRY(put_token(s, s->tokenizer->bos, "BOS"));
+            TSR__TRY(append_token(s, s->tokenizer->bos, "BOS"));
         else if (*string == TSR__CHAT_EOS)
-            TSR__TRY(put_token(s, s->tokenizer->eos, "EOS"));
+            TSR__TRY(append_token(s, s->tokenizer->eos, "EOS"));
         else
-            TSR__TRY(put(s, string, 1));
+            TSR__TRY(append_text(s, string, 1));
     }
     if (s->text.size == start)
         return TSR_OK;
-    if (s->count == 0 || s->parts[s->count - 1].end != start) {
-        void *parts = s->parts;
-        TSR__TRY(tsr__grow(&parts, &s->capacity, s->count + 1, sizeof *s->parts));
-        s->parts = parts;
-        s->parts[s->count++].start = start;
+    if (s->count == 0 || s->ranges[s->count - 1].end != start) {
+        void *ranges = s->ranges;
+        TSR__TRY(tsr__grow(&ranges, &s->capacity, s->count + 1, sizeof *s->ranges));
+        s->ranges = ranges;
+        s->ranges[s->count++].start = start;
     }
-    s->parts[s->count - 1].end = s->text.size;
+    s->ranges[s->count - 1].end = s->text.size;
     return TSR_OK;
 }
 
@@ -67,7 +67,7 @@ static bool is_space(char c)
     return c == ' ' || (c >= '\t' && c <= '\r');
 }
 
-static tsr_status put_message(script *s, const tsr_chat_message *message)
+static tsr_status append_message(script *s, const tsr_chat_message *message)
 {
     const char *text = message->text;
     size_t size = message->size_bytes;
@@ -77,66 +77,67 @@ static tsr_status put_message(script *s, const tsr_chat_message *message)
         text++;
         size--;
     }
-    return size > 0 ? put(s, text, size) : TSR_OK;
+    return size > 0 ? append_text(s, text, size) : TSR_OK;
 }
 
-static tsr_status put_system(script *s, const tsr_chat_message *message)
+static tsr_status append_system(script *s, const tsr_chat_message *message)
 {
-    TSR__TRY(put_own(s, s->format->system[0]));
-    TSR__TRY(put_message(s, message));
-    return put_own(s, s->format->system[1]);
+    TSR__TRY(append_format_string(s, s->format->system[0]));
+    TSR__TRY(append_message(s, message));
+    return append_format_string(s, s->format->system[1]);
 }
 
 /* Appends a message of the user, with the system's message inside if `system` is not NULL. */
-static tsr_status put_user(script *s, const tsr_chat_message *message,
-                           const tsr_chat_message *system)
+static tsr_status append_user(script *s, const tsr_chat_message *message,
+                              const tsr_chat_message *system)
 {
-    TSR__TRY(put_own(s, s->format->user[0]));
+    TSR__TRY(append_format_string(s, s->format->user[0]));
     if (system != NULL)
-        TSR__TRY(put_system(s, system));
-    TSR__TRY(put_message(s, message));
-    return put_own(s, s->format->user[1]);
+        TSR__TRY(append_system(s, system));
+    TSR__TRY(append_message(s, message));
+    return append_format_string(s, s->format->user[1]);
 }
 
 /* Appends a reply up to the token that ends it. The string that the format has after this token is
  * appended with the next message, because the model does not generate it. */
-static tsr_status put_reply(script *s, const tsr_chat_message *message)
+static tsr_status append_reply(script *s, const tsr_chat_message *message)
 {
-    TSR__TRY(put_own(s, s->format->header));
-    TSR__TRY(put_own(s, s->format->before));
-    TSR__TRY(put_message(s, message));
-    return put_own(s, s->format->end);
+    TSR__TRY(append_format_string(s, s->format->header));
+    TSR__TRY(append_format_string(s, s->format->before));
+    TSR__TRY(append_message(s, message));
+    return append_format_string(s, s->format->end);
 }
 
-static tsr_status put_start(script *s, tsr_chat_after after)
+static tsr_status append_start(script *s, tsr_chat_after after)
 {
     if (after == TSR_CHAT_AFTER_NOTHING)
-        return s->format->needs_bos && s->tokenizer->before == 0 ? put_own(s, "\1") : TSR_OK;
+        return s->format->needs_bos && s->tokenizer->before == 0 ? append_format_string(s, "\1")
+                                                                 : TSR_OK;
     if (after == TSR_CHAT_AFTER_CUT)
-        TSR__TRY(put_own(s, s->format->end));
-    return put_own(s, s->format->after_end);
+        TSR__TRY(append_format_string(s, s->format->end));
+    return append_format_string(s, s->format->after_end);
 }
 
-static tsr_status put_all(script *s, const tsr_chat_params *params)
+static tsr_status append_all(script *s, const tsr_chat_params *params)
 {
-    const tsr_chat_message *all = params->messages, *system = NULL;
-    TSR__TRY(put_start(s, params->after));
+    const tsr_chat_message *messages = params->messages, *system = NULL;
+    TSR__TRY(append_start(s, params->after));
     for (int i = 0; i < params->count; i++) {
-        if (all[i].role == TSR_CHAT_ASSISTANT) {
-            TSR__TRY(put_reply(s, &all[i]));
+        if (messages[i].role == TSR_CHAT_ASSISTANT) {
+            TSR__TRY(append_reply(s, &messages[i]));
             if (i + 1 < params->count)
-                TSR__TRY(put_own(s, s->format->after_end));
-        } else if (all[i].role == TSR_CHAT_USER) {
-            TSR__TRY(put_user(s, &all[i], system));
+                TSR__TRY(append_format_string(s, s->format->after_end));
+        } else if (messages[i].role == TSR_CHAT_USER) {
+            TSR__TRY(append_user(s, &messages[i], system));
             system = NULL;
         } else if (s->format->system_in_user) {
-            system = &all[i];
+            system = &messages[i];
         } else {
-            TSR__TRY(put_system(s, &all[i]));
+            TSR__TRY(append_system(s, &messages[i]));
         }
     }
-    return all[params->count - 1].role == TSR_CHAT_USER && !params->no_reply
-               ? put_own(s, s->format->header)
+    return messages[params->count - 1].role == TSR_CHAT_USER && !params->no_reply
+               ? append_format_string(s, s->format->header)
                : TSR_OK;
 }
 
@@ -170,8 +171,8 @@ static tsr_status check_messages(const tsr_chat_params *p)
     return TSR_OK;
 }
 
-static tsr_status check(const tsr_tokenizer *tokenizer, const tsr_chat_params *p,
-                        const tsr__chat_format **format)
+static tsr_status check_params(const tsr_tokenizer *tokenizer, const tsr_chat_params *p,
+                               const tsr__chat_format **format)
 {
     tsr_chat_format chosen = p->format;
     TSR__REQUIRE((int)p->after >= 0 && (int)p->after <= TSR_CHAT_AFTER_CUT, "chat: after is %d",
@@ -196,17 +197,17 @@ tsr_status tsr_chat_encode(const tsr_tokenizer *tokenizer, const tsr_chat_params
                                    : "count");
     TSR__TAKE(tsr_chat_params, params);
     script s = {.tokenizer = tokenizer};
-    TSR__TRY(check(tokenizer, params, &s.format));
-    tsr_status status = put_all(&s, params);
+    TSR__TRY(check_params(tokenizer, params, &s.format));
+    tsr_status status = append_all(&s, params);
     if (status == TSR_OK) {
         const bool starts = params->after == TSR_CHAT_AFTER_NOTHING;
-        const tsr__encode_how how = {.control = {.parts = s.parts, .count = s.count},
+        const tsr__encode_how how = {.control = {.ranges = s.ranges, .count = s.count},
                                      .starts = starts,
                                      .adds_before = starts};
         status = tsr__tokenizer_encode_with(tokenizer, s.text.data != NULL ? s.text.data : "",
                                             s.text.size, &how, ids, count);
     }
     tsr__free(s.text.data);
-    tsr__free(s.parts);
+    tsr__free(s.ranges);
     return status;
 }

@@ -19,6 +19,6 @@ int tsr__windows_open(const char *path, int flags, ...);
 int tsr__windows_fcntl(int descriptor, int command);
 #define fcntl(descriptor, command) tsr__windows_fcntl(descriptor, command)
 
-int posix_fallocate(int descriptor, off_t at, off_t size);
+int posix_fallocate(int descriptor, off_t offset, off_t size);
 
 #endif

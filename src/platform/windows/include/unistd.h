@@ -6,8 +6,8 @@
 
 /* Read and write at an offset. Unlike POSIX's functions, they also move the descriptor's
  * position. */
-ssize_t pread(int descriptor, void *data, size_t size, off_t at);
-ssize_t pwrite(int descriptor, const void *data, size_t size, off_t at);
+ssize_t pread(int descriptor, void *data, size_t size, off_t offset);
+ssize_t pwrite(int descriptor, const void *data, size_t size, off_t offset);
 
 /* Fails with EINVAL for a folder, as on file systems that cannot synchronise folders. */
 int fsync(int descriptor);

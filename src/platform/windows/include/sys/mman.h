@@ -10,7 +10,7 @@
 #define MAP_SHARED 1
 #define MAP_ANONYMOUS 2
 #define MAP_FAILED ((void *)-1)
-void *mmap(void *address, size_t size, int protection, int flags, int descriptor, off_t at);
+void *mmap(void *address, size_t size, int protection, int flags, int descriptor, off_t offset);
 int munmap(void *memory, size_t size);
 
 #endif
