@@ -2,7 +2,7 @@
  * device with what stands above it: the self-tests, which run operators. */
 #include "base/error.h"
 #include "base/struct_size.h"
-#include "gpu/checks/checks.h"
+#include "gpu/checks/tested_kernels.h"
 #include "gpu/device/device.h"
 #include "gpu/self_test/self_test.h"
 

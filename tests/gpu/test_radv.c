@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "gpu/device/instance.h"
-#include "gpu/matmul/chooser.h"
+#include "gpu/matmul/choose_kernel.h"
 #include "gpu/matmul/kernels/kernels.h"
 #include "gpu/pipeline/pipeline.h"
 #include "isa/family.h"

@@ -4,7 +4,7 @@
 
 #include "gpu/checks/case.h"
 
-/* rows.c: operations on rows */
+/* row_cases.c: operations on rows */
 tsr__case_fn tsr__case_softmax, tsr__case_softmax_grad, tsr__case_norm, tsr__case_norm_grad;
 tsr__case_fn tsr__case_cross_entropy, tsr__case_argmax, tsr__case_topk;
 tsr__case_fn tsr__case_softmax_divided, tsr__case_softmax_grad_divided, tsr__case_norm_divided;
@@ -12,7 +12,7 @@ tsr__case_fn tsr__case_norm_grad_divided, tsr__case_cross_entropy_divided;
 tsr__case_fn tsr__case_sum_rows, tsr__case_sum_short_rows, tsr__case_sum_columns;
 tsr__case_fn tsr__case_sum_squares;
 
-/* elements.c: operations on elements */
+/* element_cases.c: operations on elements */
 tsr__case_fn tsr__case_multiply, tsr__case_where, tsr__case_silu, tsr__case_silu_mul,
     tsr__case_silu_grad;
 tsr__case_fn tsr__case_copy, tsr__case_transpose, tsr__case_fill, tsr__case_rope;
@@ -20,16 +20,16 @@ tsr__case_fn tsr__case_index_select, tsr__case_index_add, tsr__case_adamw, tsr__
 tsr__case_fn tsr__case_clip_scale;
 tsr__case_fn tsr__case_kv_append, tsr__case_rope_append;
 
-/* vocabulary.c */
+/* vocabulary_cases.c */
 tsr__case_fn tsr__case_embedding, tsr__case_embedding_grad, tsr__case_cross_entropy_shard;
 tsr__case_fn tsr__case_entropy_shard_divided;
 
-/* random.c */
+/* random_cases.c */
 tsr__case_fn tsr__case_random, tsr__case_dropout;
 
-/* products.c: attention, packing, and weights in blocks. For cases with weights in blocks, `dtype`
- * is either a block format (the other tensors are then f32) or a float dtype, that of the other
- * tensors (the weights are then q8_0). */
+/* product_cases.c: attention, packing, and weights in blocks. For cases with weights in blocks,
+ * `dtype` is either a block format (the other tensors are then f32) or a float dtype, that of the
+ * other tensors (the weights are then q8_0). */
 tsr__case_fn tsr__case_attention, tsr__case_attention_few, tsr__case_attention_grad,
     tsr__case_attention_delta;
 tsr__case_fn tsr__case_attention_coopmat, tsr__case_attention_coopmat_grad;

@@ -1,7 +1,8 @@
-/* Retains, releases and destroys open devices. */
+/* Retains, releases and destroys open devices, and checks whether a device can still be used. */
 #include "gpu/device/device.h"
 
 #include "base/alloc.h"
+#include "base/fork.h"
 #include "gpu/device/timeline.h"
 
 static void wait_idle(tsr_device *device)
@@ -58,4 +59,29 @@ void tsr_device_close(tsr_device **device)
 const tsr_device_info *tsr_device_get_info(const tsr_device *device)
 {
     return device ? &device->info : NULL;
+}
+
+tsr_status tsr__device_fail(tsr_device *device, VkResult result, const char *call)
+{
+    if (result == VK_ERROR_DEVICE_LOST)
+        atomic_store(&device->lost, true);
+    return tsr__fail(tsr__vk_status(result), "%s failed on %s: %s", call, device->info.name,
+                     tsr__vk_result_name(result));
+}
+
+bool tsr__device_is_inherited(const tsr_device *device)
+{
+    return tsr__fork_inherited(device->generation);
+}
+
+tsr_status tsr__device_check(const tsr_device *device)
+{
+    if (atomic_load(&device->lost))
+        return tsr__fail(TSR_ERR_DEVICE_LOST, "the device %s was lost; close it and open it again",
+                         device->info.name);
+    if (tsr__device_is_inherited(device))
+        return tsr__fail(TSR_ERR_INVALID,
+                         "the device %s was opened by the process that forked this one",
+                         device->info.name);
+    return TSR_OK;
 }

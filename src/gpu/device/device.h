@@ -99,7 +99,7 @@ struct tsr_device {
 
     VkPhysicalDeviceMemoryProperties memory_properties;
     uint64_t memory_limit_bytes; /* a limit that the caller has set; 0: none */
-    /* the largest number of slabs (memory/memory.h), each of which is one allocation */
+    /* the largest number of slabs (memory/slabs.h), each of which is one allocation */
     uint32_t max_allocations;
     bool wants_mapping;             /* the host maps tensors if there is suitable memory */
     bool wants_direct_uploads;      /* the host writes tensors directly, but does not read them */

@@ -289,7 +289,7 @@ static double work_limit_of(const tsr_device_info *info, const tsr__capabilities
 
 /* The sizes of a chunk of a staging ring. If a device has memory of its own, large chunks let the
  * host fill staging memory tens of megabytes ahead of what the bus has transferred. Other devices
- * rarely need staging, so their chunks are small enough to share a slab (memory.h) with other
+ * rarely need staging, so their chunks are small enough to share a slab (slabs.h) with other
  * buffers. */
 #define OWN_MEMORY_CHUNK_BYTES (UINT64_C(16) << 20)
 #define SHARED_MEMORY_CHUNK_BYTES (UINT64_C(3) << 20)

@@ -10,7 +10,7 @@
 #include "base/environment.h"
 #include "gpu/device/coopmat.h"
 #include "gpu/device/known_faults.h"
-#include "gpu/device/transfer.h"
+#include "gpu/device/transfer_queue.h"
 #include "tsr_config.h"
 
 tsr_status tsr__probe_enumerate(const tsr__instance *instance, uint32_t *out_count,

@@ -45,8 +45,8 @@ typedef struct tsr__traits {
     /* All loops of an invocation end after 65535 iterations in total, even if work is left.
      * (attention) */
     bool ends_loops;
-    /* The tables of GPUs (matmul/chips.h) do not describe the device, and matrix units do not make
-     * products faster. (products, attention, tunings) */
+    /* The tables of GPUs (matmul/chip_tiles.h) do not describe the device, and matrix units do not
+     * make products faster. (products, attention, tunings) */
     bool not_a_chip;
     /* The least bytes of a row that vkCmdCopyBuffer copies faster than a kernel, measured with
      * `tessera bench copy`. (copies) */

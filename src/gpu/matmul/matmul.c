@@ -7,7 +7,7 @@
 #include "gpu/internal.h"
 #include "gpu/matmul/matmul.h"
 #include "gpu/matmul/plan.h"
-#include "gpu/matmul/quant.h"
+#include "gpu/matmul/quantized_weights.h"
 #include "tensor/check.h"
 
 static tsr_status check(tsr_stream *stream, const tsr_tensor *y, const tsr_tensor *a,

@@ -2,7 +2,7 @@
 #ifndef TSR_GPU_MATMUL_MATMUL_H
 #define TSR_GPU_MATMUL_MATMUL_H
 
-#include "gpu/matmul/chooser.h"
+#include "gpu/matmul/choose_kernel.h"
 #include "gpu/matmul/common/call.h"
 
 /* Checks the arguments as tsr_matmul does and writes the problem to compute. Records nothing. */

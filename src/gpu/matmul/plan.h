@@ -1,9 +1,9 @@
-/* Resolves how products of floats are computed: the choice of chooser.h, among the kernels that
- * have passed their self-test. quant.h does the same for products whose b is in blocks. */
+/* Resolves how products of floats are computed: the choice of choose_kernel.h, among the kernels
+ * that have passed their self-test. quant.h does the same for products whose b is in blocks. */
 #ifndef TSR_GPU_MATMUL_PLAN_H
 #define TSR_GPU_MATMUL_PLAN_H
 
-#include "gpu/matmul/chooser.h"
+#include "gpu/matmul/choose_kernel.h"
 #include "gpu/matmul/common/call.h"
 
 /* Chooses as tsr__matmul_choose() does, but leaves out kernels that fail the self-test for the

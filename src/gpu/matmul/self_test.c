@@ -9,7 +9,7 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "base/float16.h"
-#include "gpu/matmul/chooser.h"
+#include "gpu/matmul/choose_kernel.h"
 #include "gpu/matmul/common/call.h"
 
 /* One of two products whose result the host knows: y[m,n] = a[m,k] · b[n,k]ᵀ in f32, or y = a[k,m]ᵀ

@@ -1,5 +1,5 @@
-/* Creates VkBuffers and allocates their memory, without slabs (memory.c). */
-#include "gpu/memory/memory.h"
+/* Creates VkBuffers and allocates their memory, without slabs (slabs.c). */
+#include "gpu/memory/slabs.h"
 
 tsr_status tsr__memory_create_buffer(tsr_device *device, uint64_t size, const void *next,
                                      VkBuffer *out, VkMemoryRequirements *requirements)

@@ -2,7 +2,7 @@
 
 #include "base/alloc.h"
 #include "gpu/device/timeline.h"
-#include "gpu/memory/memory.h"
+#include "gpu/memory/slabs.h"
 
 tsr_status tsr__buffer_create(tsr_device *device, tsr__buffer_kind kind, uint64_t size_bytes,
                               tsr__buffer **out)

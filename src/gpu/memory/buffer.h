@@ -21,7 +21,7 @@ struct tsr_stream;
 
 typedef struct tsr__buffer {
     tsr_device *device;
-    struct tsr__slab *slab;  /* the allocation of which the buffer is a part (memory.h) */
+    struct tsr__slab *slab;  /* the allocation of which the buffer is a part (slabs.h) */
     uint64_t slab_offset;    /* where the buffer begins in the slab */
     uint64_t size_bytes;     /* the size that was requested */
     uint64_t reserved_bytes; /* the size that the slab has reserved */

@@ -4,7 +4,7 @@
 #ifndef TSR_GPU_MEMORY_HOST_IMPORT_H
 #define TSR_GPU_MEMORY_HOST_IMPORT_H
 
-#include "gpu/memory/memory.h"
+#include "gpu/memory/slabs.h"
 
 /* Imports memory of the slab's size and sets the slab's `memory`, `buffer`, `host` and `own`. If
  * the device cannot import it, all four stay NULL, and the function still returns TSR_OK. */

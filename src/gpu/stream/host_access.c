@@ -1,6 +1,6 @@
 #include "gpu/internal.h"
 
-#include "gpu/memory/memory.h"
+#include "gpu/memory/slabs.h"
 #include "gpu/stream/state.h"
 #include "tensor/overlap.h"
 

@@ -3,7 +3,7 @@
 
 #include "base/alloc.h"
 #include "base/checked.h"
-#include "gpu/memory/memory.h"
+#include "gpu/memory/slabs.h"
 
 /* The size of the staging chunks of streams on the compute queue if the device has a transfer
  * queue: the transfer stream then does the large transfers, so these streams stage only small ones.

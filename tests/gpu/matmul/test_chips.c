@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "base/fault.h"
-#include "gpu/matmul/chips.h"
-#include "gpu/matmul/chooser.h"
+#include "gpu/matmul/chip_tiles.h"
+#include "gpu/matmul/choose_kernel.h"
 #include "gpu/matmul/tuning/contributed.h"
 #include "gpu/matmul/tuning/shape_class.h"
 #include "support/check_main.h"

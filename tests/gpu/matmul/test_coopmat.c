@@ -3,7 +3,7 @@
  * tests print that and only check that products with these kernels are refused. */
 #include <stdio.h>
 
-#include "gpu/matmul/chooser.h"
+#include "gpu/matmul/choose_kernel.h"
 #include "gpu/matmul/kernels/configs.h"
 #include "gpu/matmul/kernels/kernels.h"
 #include "gpu/matmul/matmul_case.h"

@@ -4,7 +4,7 @@
  * kernels are refused. */
 #include <stdio.h>
 
-#include "gpu/matmul/chooser.h"
+#include "gpu/matmul/choose_kernel.h"
 #include "gpu/matmul/kernels/configs.h"
 #include "gpu/matmul/kernels/kernels.h"
 #include "gpu/matmul/matmul_case.h"

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "gpu/device/coopmat.h"
-#include "gpu/matmul/chooser.h"
+#include "gpu/matmul/choose_kernel.h"
 #include "gpu/matmul/kernels/kernels.h"
 #include "shaders/params/matmul.h"
 #include "support/check_main.h"

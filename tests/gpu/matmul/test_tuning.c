@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "base/fault.h"
-#include "gpu/matmul/chooser.h"
+#include "gpu/matmul/choose_kernel.h"
 #include "gpu/matmul/tuning/shape_class.h"
 #include "gpu/matmul/tuning/tuned.h"
 #include "support/cache_folder.h"

@@ -7,7 +7,7 @@
 
 #include "base/fault.h"
 #include "gpu/internal.h"
-#include "gpu/memory/memory.h"
+#include "gpu/memory/slabs.h"
 #include "gpu/memory/tensor.h"
 #include "gpu/stream/state.h"
 #include "support/check_main.h"

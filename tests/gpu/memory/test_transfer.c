@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "gpu/device/device.h"
-#include "gpu/memory/memory.h"
+#include "gpu/memory/slabs.h"
 #include "gpu/stream/staging.h"
 #include "support/check_main.h"
 #include "support/gpu.h"

@@ -1,7 +1,7 @@
 /* Runs every family of kernels once on small tensors, with the cases of the self-test. An emulator
  * has no time for more. Products of floats are left out, because a training tests them there. */
 #include "gpu/checks/cases.h"
-#include "gpu/checks/checks.h"
+#include "gpu/checks/tested_kernels.h"
 #include "support/check_main.h"
 #include "support/gpu.h"
 

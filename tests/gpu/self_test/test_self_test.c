@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "base/fault.h"
-#include "gpu/checks/checks.h"
+#include "gpu/checks/tested_kernels.h"
 #include "gpu/cpu_drivers/cpu_drivers.h"
 #include "gpu/ops/common/segments.h"
 #include "gpu/pipeline/pipeline.h"

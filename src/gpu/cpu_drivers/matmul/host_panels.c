@@ -1,7 +1,7 @@
 #include "gpu/cpu_drivers/matmul/host_panels.h"
 
 #include "gpu/cpu_drivers/matmul/panels.h"
-#include "gpu/memory/memory.h"
+#include "gpu/memory/slabs.h"
 
 bool tsr__lavapipe_reads_words(const tsr__matmul_problem *problem)
 {

@@ -3,7 +3,7 @@
 #ifndef TSR_GPU_CPU_DRIVERS_OPS_NORM_CHUNKS_H
 #define TSR_GPU_CPU_DRIVERS_OPS_NORM_CHUNKS_H
 
-#include "gpu/ops/norm/plane.h"
+#include "gpu/ops/norm/norm_plane.h"
 
 /* True if these kernels should compute `output`, one of TSR_NORM_…. */
 bool tsr__norm_chunks_suit(const tsr__norm *norm, const tsr__norm_plane *plane, uint32_t output);

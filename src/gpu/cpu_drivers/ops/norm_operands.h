@@ -3,7 +3,7 @@
 #define TSR_GPU_CPU_DRIVERS_OPS_NORM_OPERANDS_H
 
 #include "gpu/cpu_drivers/ops/softmax_chunks.h"
-#include "gpu/ops/norm/plane.h"
+#include "gpu/ops/norm/norm_plane.h"
 
 typedef struct tsr__norm_operands {
     tsr__softmax_rows rows; /* a is x, b is dy */

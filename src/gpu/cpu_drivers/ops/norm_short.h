@@ -3,7 +3,7 @@
 #ifndef TSR_GPU_CPU_DRIVERS_OPS_NORM_SHORT_H
 #define TSR_GPU_CPU_DRIVERS_OPS_NORM_SHORT_H
 
-#include "gpu/ops/norm/plane.h"
+#include "gpu/ops/norm/norm_plane.h"
 
 /* True if the kernel should compute `output`, one of TSR_NORM_…, for a plane (a set of rows, see
  * plane.h). */

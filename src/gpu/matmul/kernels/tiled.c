@@ -1,7 +1,7 @@
 /* Products with tiles in shared memory: matmul_tiled.comp, and for f16 matmul_pairs.comp and
  * matmul_dot2.comp. These kernels support any shape if 32 bits suffice for the offsets within a
  * tile. */
-#include "gpu/matmul/chips.h"
+#include "gpu/matmul/chip_tiles.h"
 #include "gpu/matmul/common/call.h"
 #include "gpu/matmul/common/loads.h"
 #include "gpu/matmul/kernels/kernels.h"

@@ -3,7 +3,7 @@
 #ifndef TSR_GPU_OPS_NORM_NORM_H
 #define TSR_GPU_OPS_NORM_NORM_H
 
-#include "gpu/ops/norm/plane.h"
+#include "gpu/ops/norm/norm_plane.h"
 
 /* Which kernels compute `output` (TSR_NORM_…: the result, the statistics, gradients) of a plane of
  * rows: those of norm_short.h, those of norm_chunks.h, or the general ones. */

@@ -1,8 +1,8 @@
 /* Device memory. Buffers are ranges of pages in slabs. A slab has one VkBuffer. If its memory type
  * is host-visible, it also has one mapping, which is never unmapped. A large buffer has its own
  * slab. Some empty slabs are kept, because allocation by the driver is slow. Thread-safe. */
-#ifndef TSR_GPU_MEMORY_MEMORY_H
-#define TSR_GPU_MEMORY_MEMORY_H
+#ifndef TSR_GPU_MEMORY_SLABS_H
+#define TSR_GPU_MEMORY_SLABS_H
 
 #include "gpu/memory/buffer.h"
 

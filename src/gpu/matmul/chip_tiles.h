@@ -1,7 +1,7 @@
 /* What is known about chips that matters for products: the tiles that they should use, and from
- * which sizes. The table in chips.c is data; the chooser interprets it. */
-#ifndef TSR_GPU_MATMUL_CHIPS_H
-#define TSR_GPU_MATMUL_CHIPS_H
+ * which sizes. The table in chip_tiles.c is data; the chooser interprets it. */
+#ifndef TSR_GPU_MATMUL_CHIP_TILES_H
+#define TSR_GPU_MATMUL_CHIP_TILES_H
 
 #include "gpu/matmul/common/kernel.h"
 
@@ -10,13 +10,13 @@ typedef struct tsr__chip_tile {
     tsr__matmul_id config; /* TSR__MATMUL_GPU_CONFIGS ends a list */
     /* y must have this many tiles on a chip with `processors` processors; see tsr__chip_enough */
     uint64_t enough_tiles;
-    bool counts_parts; /* the parts into which a long k can be split count as tiles */
-    bool half_rows;    /* y must have more than half of the tile's rows */
-    bool half_columns; /* y must have more than half of the tile's columns */
+    bool counts_ranges; /* the ranges into which a long k can be split count as tiles */
+    bool half_rows;     /* y must have more than half of the tile's rows */
+    bool half_columns;  /* y must have more than half of the tile's columns */
 } tsr__chip_tile;
 
 /* A product that was measured, and the choice that was fastest. docs/gpu.md says how the output
- * of `tessera bench --tune` becomes a file of such choices, which chips.c includes. */
+ * of `tessera bench --tune` becomes a file of such choices, which chip_tiles.c includes. */
 typedef struct tsr__chip_tuning {
     tsr_dtype dtype;
     bool transposed; /* x·wᵀ, otherwise x·w; both are contiguous */

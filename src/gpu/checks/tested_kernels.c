@@ -1,5 +1,5 @@
 /* Which case tests which kernel. Kernels for products are tested by matmul/self_test.c. */
-#include "gpu/checks/checks.h"
+#include "gpu/checks/tested_kernels.h"
 
 #include <string.h>
 

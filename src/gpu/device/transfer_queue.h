@@ -1,8 +1,8 @@
 /* The hardware with which data reaches a device that does not share the host's memory: queues that
  * copy while another one computes, and device memory that the host can write. Both functions read
  * only what the driver has reported. */
-#ifndef TSR_GPU_DEVICE_TRANSFER_H
-#define TSR_GPU_DEVICE_TRANSFER_H
+#ifndef TSR_GPU_DEVICE_TRANSFER_QUEUE_H
+#define TSR_GPU_DEVICE_TRANSFER_QUEUE_H
 
 #include "gpu/device/vk.h"
 

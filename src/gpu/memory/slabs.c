@@ -1,8 +1,8 @@
-/* Slabs of device memory, and the buffers in them; memory.h describes both. A kind is a
+/* Slabs of device memory, and the buffers in them; slabs.h describes both. A kind is a
  * tsr__buffer_kind. */
 #define _DEFAULT_SOURCE /* for madvise */
 
-#include "gpu/memory/memory.h"
+#include "gpu/memory/slabs.h"
 
 #include <string.h>
 #include <sys/mman.h>
@@ -10,7 +10,7 @@
 #include "base/alloc.h"
 #include "base/checked.h"
 #include "gpu/device/probe.h"
-#include "gpu/device/transfer.h"
+#include "gpu/device/transfer_queue.h"
 #include "gpu/internal.h"
 #include "gpu/memory/host_import.h"
 

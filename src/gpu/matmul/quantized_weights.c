@@ -1,4 +1,4 @@
-#include "gpu/matmul/quant.h"
+#include "gpu/matmul/quantized_weights.h"
 
 #include "base/checked.h"
 #include "gpu/cpu_drivers/matmul/quant_rows.h"

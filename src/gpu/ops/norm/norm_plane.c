@@ -1,4 +1,4 @@
-#include "gpu/ops/norm/plane.h"
+#include "gpu/ops/norm/norm_plane.h"
 
 #include <float.h>
 

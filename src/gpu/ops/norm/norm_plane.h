@@ -1,7 +1,7 @@
 /* The operands of a normalisation or of its gradients, and their checks. Also divides the rows into
  * planes. A plane is a set of rows with one stride between neighbours; one dispatch computes it. */
-#ifndef TSR_GPU_OPS_NORM_PLANE_H
-#define TSR_GPU_OPS_NORM_PLANE_H
+#ifndef TSR_GPU_OPS_NORM_NORM_PLANE_H
+#define TSR_GPU_OPS_NORM_NORM_PLANE_H
 
 #include "gpu/ops/common/rows.h"
 #include "shaders/params/norm.h"

@@ -1,6 +1,6 @@
 /* The self-test of all kernels of a device. */
-#ifndef TSR_GPU_CHECKS_CHECKS_H
-#define TSR_GPU_CHECKS_CHECKS_H
+#ifndef TSR_GPU_CHECKS_TESTED_KERNELS_H
+#define TSR_GPU_CHECKS_TESTED_KERNELS_H
 
 #include "gpu/checks/case.h"
 #include "gpu/pipeline/pipeline.h"

@@ -1,5 +1,5 @@
-/* The table of chips (chips.h). A tile is named by its configuration (kernels/configs.c). */
-#include "gpu/matmul/chips.h"
+/* The table of chips (chip_tiles.h). A tile is named by its configuration (kernels/configs.c). */
+#include "gpu/matmul/chip_tiles.h"
 
 #define ENOUGH_TILES 128
 /* The number of processors of a large chip. It stands for chips on which nothing has been
@@ -10,7 +10,7 @@
  * enough such tiles to occupy a GPU. */
 #define TILE(name)                                                                                 \
     {                                                                                              \
-        .config = TSR__MATMUL_##name, .enough_tiles = ENOUGH_TILES, .counts_parts = true,          \
+        .config = TSR__MATMUL_##name, .enough_tiles = ENOUGH_TILES, .counts_ranges = true,         \
         .half_rows = true, .half_columns = true                                                    \
     }
 #define END                                                                                        \
@@ -39,7 +39,7 @@ static const tsr__chip_tile small_pair_tiles[] = {
  * small tiles, however, some compute while others wait for memory. */
 #define NVIDIA_TILE(name, tiles)                                                                   \
     {                                                                                              \
-        .config = TSR__MATMUL_##name, .enough_tiles = (tiles), .counts_parts = true,               \
+        .config = TSR__MATMUL_##name, .enough_tiles = (tiles), .counts_ranges = true,              \
         .half_rows = true                                                                          \
     }
 #define NVIDIA_WHOLE_TILE(name)                                                                    \

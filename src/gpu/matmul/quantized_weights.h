@@ -1,8 +1,8 @@
 /* Products whose b is in a block format. If a has few rows, a kernel multiplies them by the blocks
  * directly. Otherwise, some rows of b at a time, a panel, are converted to floats in scratch
  * memory, and multiplied like any other operand. */
-#ifndef TSR_GPU_MATMUL_QUANT_H
-#define TSR_GPU_MATMUL_QUANT_H
+#ifndef TSR_GPU_MATMUL_QUANTIZED_WEIGHTS_H
+#define TSR_GPU_MATMUL_QUANTIZED_WEIGHTS_H
 
 #include "gpu/matmul/common/call.h"
 

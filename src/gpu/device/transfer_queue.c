@@ -1,4 +1,4 @@
-#include "gpu/device/transfer.h"
+#include "gpu/device/transfer_queue.h"
 
 /* Returns how well a queue family suits transfers: 3 is best, 0 means not at all. Families of video
  * engines get 0: they can transfer, but these engines have other work. */

@@ -4,8 +4,8 @@
  * kernels/configs.c. The choice depends only on shapes, dtypes, strides, the device and the
  * device's tuning file. Therefore the bits of a result change between runs only if the device has
  * been tuned. */
-#ifndef TSR_GPU_MATMUL_CHOOSER_H
-#define TSR_GPU_MATMUL_CHOOSER_H
+#ifndef TSR_GPU_MATMUL_CHOOSE_KERNEL_H
+#define TSR_GPU_MATMUL_CHOOSE_KERNEL_H
 
 #include "gpu/matmul/kernels/configs.h"
 
