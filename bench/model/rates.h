@@ -1,6 +1,6 @@
 /* tessera bench rates: how fast each rank computes, while all ranks compute, for tessera plan
- * --cluster. Its code is in three files: options and output (rates.c), measuring (rates_run.c), and
- * what follows from the measured times (rates_fit.c). */
+ * --cluster. Its code is in four files: options (rates.c), measuring (rates_run.c), what follows
+ * from the measured times (rates_fit.c), and output (rates_print.c). */
 #ifndef TSR_BENCH_MODEL_RATES_H
 #define TSR_BENCH_MODEL_RATES_H
 

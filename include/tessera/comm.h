@@ -405,52 +405,6 @@ TSR_API TSR_NODISCARD tsr_status tsr_comm_recv_start(tsr_comm *comm, void *data,
                                                      tsr_dtype dtype, int from, int tag,
                                                      uint64_t timeout_ns, tsr_request **out);
 
-/* Predicting --------------------------------------------------------------------------------- */
-
-typedef enum tsr_collective {
-    TSR_COLLECTIVE_ALL_REDUCE = 1,
-    TSR_COLLECTIVE_REDUCE_SCATTER = 2, /* each rank gets a block of the same size */
-    TSR_COLLECTIVE_ALL_GATHER = 3      /* each rank contributes a block of the same size */
-} tsr_collective;
-
-typedef enum tsr_comm_step_kind {
-    TSR_COMM_STEP_SEND = 1,  /* a message of `bytes` to the rank `peer` */
-    TSR_COMM_STEP_RECV = 2,  /* a message of `bytes` from the rank `peer` */
-    TSR_COMM_STEP_MEMORY = 3 /* a collective of the ranks `peer` to `peer + ranks − 1` through
-                              * shared memory, in which each rank reads `bytes` of others */
-} tsr_comm_step_kind;
-
-/* One thing that a rank does in a collective. An algorithm is a sequence of rounds: all steps of a
- * round start together, and the next round starts when they have ended. The n-th message that a
- * rank sends to another is the n-th that the other receives from it. */
-typedef struct tsr_comm_step {
-    tsr_comm_step_kind kind;
-    uint32_t round;
-    int peer, ranks;
-    uint64_t bytes;
-} tsr_comm_step;
-
-typedef struct tsr_comm_steps_params {
-    size_t struct_size;
-    tsr_collective collective;
-    int size;         /* the number of ranks, 1 to 4096 */
-    const int *hosts; /* [size]: the number of each rank's host */
-    int rank;         /* the rank whose steps are listed */
-    uint64_t bytes;   /* the bytes of the complete data, which is taken as f32 elements */
-} tsr_comm_steps_params;
-#define tsr_comm_steps_params(...)                                                                 \
-    (&(tsr_comm_steps_params){.struct_size = sizeof(tsr_comm_steps_params), __VA_ARGS__})
-
-/* Lists what a rank would do in a collective, for models of cost: the messages and memory accesses
- * of the algorithm that the library would choose. Needs no communicator and no other process.
- * Writes the first `capacity` steps to the caller's array steps[capacity], in the order of their
- * rounds, and the number of all steps to `count`, which may be larger. `steps` may be NULL if
- * `capacity` is 0. A rank alone has no steps. Errors: TSR_ERR_INVALID (a size, rank or collective
- * out of range), TSR_ERR_NO_MEMORY; `count` is then unchanged. */
-TSR_API TSR_NODISCARD tsr_status tsr_comm_steps(const tsr_comm_steps_params *params,
-                                                uint64_t capacity, tsr_comm_step *steps,
-                                                uint64_t *count);
-
 #ifdef __cplusplus
 }
 #endif

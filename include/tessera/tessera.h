@@ -24,6 +24,7 @@
 #include "tessera/ops.h"
 #include "tessera/optimizer.h"
 #include "tessera/pipeline.h"
+#include "tessera/planner.h"
 #include "tessera/quant.h"
 #include "tessera/rng.h"
 #include "tessera/rope.h"

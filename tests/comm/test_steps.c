@@ -1,6 +1,7 @@
-/* tsr_comm_steps returns the steps that a communicator makes. */
+/* tsr__comm_steps returns the steps that a communicator makes. */
 #include <string.h>
 
+#include "comm/api/comm_steps.h"
 #include "comm/comm_state.h"
 #include "comm/ranks.h"
 
@@ -16,13 +17,13 @@ static const struct {
 static const uint64_t counts[] = {0, 7, 1000, 4096, 20000, 600000};
 #define COUNTS ((int)(sizeof counts / sizeof counts[0]))
 
-/* Compares the messages and inner steps of a request's schedule with those that tsr_comm_steps
+/* Compares the messages and inner steps of a request's schedule with those that tsr__comm_steps
  * returns. */
-static void compare(const tsr_request *request, const tsr_comm_steps_params *params)
+static void compare(const tsr_request *request, const tsr__comm_steps_params *params)
 {
-    static tsr_comm_step told[MAX_STEPS];
+    static tsr__comm_step told[MAX_STEPS];
     uint64_t count = 0, at = 0;
-    need_ok(tsr_comm_steps(params, MAX_STEPS, told, &count));
+    need_ok(tsr__comm_steps(params, MAX_STEPS, told, &count));
     need(count > 0 && count <= MAX_STEPS);
     for (size_t i = 0; i < request->schedule.count; i++) {
         const tsr__step *made = &request->schedule.steps[i];
@@ -31,11 +32,11 @@ static void compare(const tsr_request *request, const tsr_comm_steps_params *par
             continue;
         need(at < count && told[at].round == made->round);
         if (sends || recvs) {
-            need(told[at].kind == (sends ? TSR_COMM_STEP_SEND : TSR_COMM_STEP_RECV));
+            need(told[at].kind == (sends ? TSR__COMM_STEP_SEND : TSR__COMM_STEP_RECV));
             need(told[at].peer == made->peer);
             need(told[at].bytes == 4 * (sends ? made->from.count : made->to.count));
         } else {
-            need(told[at].kind == TSR_COMM_STEP_MEMORY);
+            need(told[at].kind == TSR__COMM_STEP_MEMORY);
             need(told[at].peer == request->comm->shm_first);
             need(told[at].ranks == request->comm->shm_count);
         }
@@ -46,6 +47,8 @@ static void compare(const tsr_request *request, const tsr_comm_steps_params *par
 
 static void make_all(tsr_comm *comm, void *user)
 {
+    static const tsr__call_kind kinds[] = {TSR__CALL_ALL_REDUCE, TSR__CALL_REDUCE_SCATTER,
+                                           TSR__CALL_ALL_GATHER};
     int hosts[MAX_RANKS];
     const int size = tsr_comm_size(comm);
     float *data = rank_memory((counts[COUNTS - 1] + MAX_RANKS) * sizeof *data);
@@ -53,22 +56,23 @@ static void make_all(tsr_comm *comm, void *user)
     for (int i = 0; i < size; i++)
         hosts[i] = tsr_comm_host(comm, i);
     for (int i = 0; i < COUNTS; i++)
-        for (int kind = TSR_COLLECTIVE_ALL_REDUCE; kind <= TSR_COLLECTIVE_ALL_GATHER; kind++) {
+        for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+            const tsr__call_kind kind = kinds[k];
             const uint64_t each = counts[i] / (uint64_t)size;
             float *mine = data + (uint64_t)tsr_comm_rank(comm) * each;
             tsr_request *request = NULL;
-            need_ok(kind == TSR_COLLECTIVE_ALL_REDUCE
+            need_ok(kind == TSR__CALL_ALL_REDUCE
                         ? tsr_comm_all_reduce_start(comm, data, data, counts[i], TSR_F32,
                                                     TSR_OP_MAX, 0, &request)
-                    : kind == TSR_COLLECTIVE_ALL_GATHER
+                    : kind == TSR__CALL_ALL_GATHER
                         ? tsr_comm_all_gather_start(comm, mine, data, each, TSR_F32, 0, &request)
                         : tsr_comm_reduce_scatter_start(comm, data, mine, each, TSR_F32, TSR_OP_MAX,
                                                         0, &request));
-            compare(request, tsr_comm_steps_params(.collective = (tsr_collective)kind, .size = size,
-                                                   .hosts = hosts, .rank = tsr_comm_rank(comm),
-                                                   .bytes = kind == TSR_COLLECTIVE_ALL_REDUCE
-                                                                ? 4 * counts[i]
-                                                                : 4 * each * (uint64_t)size));
+            compare(request, tsr__comm_steps_params(.collective = kind, .size = size,
+                                                    .hosts = hosts, .rank = tsr_comm_rank(comm),
+                                                    .bytes = kind == TSR__CALL_ALL_REDUCE
+                                                                 ? 4 * counts[i]
+                                                                 : 4 * each * (uint64_t)size));
             need_ok(tsr_request_wait(&request));
         }
 }
@@ -83,22 +87,19 @@ END_TEST
 START_TEST(of_ranks_that_share_a_host)
 {
     const int hosts[4] = {3, 3, 3, 3};
-    tsr_comm_step step;
+    tsr__comm_step step;
     uint64_t count = 9;
-    tsr_comm_steps_params params = {.struct_size = sizeof params,
-                                    .collective = TSR_COLLECTIVE_ALL_REDUCE,
-                                    .size = 4,
-                                    .hosts = hosts,
-                                    .bytes = 4000};
-    ck_assert_ok(tsr_comm_steps(&params, 1, &step, &count));
+    tsr__comm_steps_params params = {
+        .collective = TSR__CALL_ALL_REDUCE, .size = 4, .hosts = hosts, .bytes = 4000};
+    ck_assert_ok(tsr__comm_steps(&params, 1, &step, &count));
     ck_assert_uint_eq(count, 1);
-    ck_assert_int_eq(step.kind, TSR_COMM_STEP_MEMORY);
+    ck_assert_int_eq(step.kind, TSR__COMM_STEP_MEMORY);
     ck_assert_uint_eq(step.bytes, 2 * 3000);
-    params.collective = TSR_COLLECTIVE_ALL_GATHER;
-    ck_assert_ok(tsr_comm_steps(&params, 1, &step, &count));
+    params.collective = TSR__CALL_ALL_GATHER;
+    ck_assert_ok(tsr__comm_steps(&params, 1, &step, &count));
     ck_assert_uint_eq(step.bytes, 3000);
     params.size = 1;
-    ck_assert_ok(tsr_comm_steps(&params, 0, NULL, &count));
+    ck_assert_ok(tsr__comm_steps(&params, 0, NULL, &count));
     ck_assert_uint_eq(count, 0);
 }
 END_TEST
@@ -107,22 +108,16 @@ START_TEST(wrong_arguments)
 {
     const int hosts[2] = {0, 1};
     uint64_t count;
-    tsr_comm_steps_params params = {.struct_size = sizeof params,
-                                    .collective = TSR_COLLECTIVE_ALL_REDUCE,
-                                    .size = 2,
-                                    .hosts = hosts,
-                                    .rank = 2};
-    ck_assert_error(tsr_comm_steps(&params, 0, NULL, &count), TSR_ERR_INVALID,
+    tsr__comm_steps_params params = {
+        .collective = TSR__CALL_ALL_REDUCE, .size = 2, .hosts = hosts, .rank = 2};
+    ck_assert_error(tsr__comm_steps(&params, 0, NULL, &count), TSR_ERR_INVALID,
                     "comm_steps: rank 2 is not one of 2 ranks");
     params.size = 5000;
-    ck_assert_error(tsr_comm_steps(&params, 0, NULL, &count), TSR_ERR_INVALID,
+    ck_assert_error(tsr__comm_steps(&params, 0, NULL, &count), TSR_ERR_INVALID,
                     "comm_steps: size is 5000; it must be 1 to 4096");
-    params = (tsr_comm_steps_params){
-        .struct_size = sizeof(tsr_comm_steps_params), .size = 2, .hosts = hosts};
-    ck_assert_error(tsr_comm_steps(&params, 0, NULL, &count), TSR_ERR_INVALID,
-                    "comm_steps: unsupported collective 0");
-    ck_assert_error(tsr_comm_steps(NULL, 0, NULL, &count), TSR_ERR_INVALID,
-                    "comm_steps: params is NULL");
+    params = (tsr__comm_steps_params){.collective = TSR__CALL_BARRIER, .size = 2, .hosts = hosts};
+    ck_assert_error(tsr__comm_steps(&params, 0, NULL, &count), TSR_ERR_INVALID,
+                    "comm_steps: unsupported collective 13");
 }
 END_TEST
 

@@ -450,33 +450,6 @@ TSR_API tsr_status tsr_comm_recv(tsr_comm *comm, void *data, uint64_t count,
 TSR_API tsr_status tsr_comm_recv_start(tsr_comm *comm, void *data, uint64_t count,
                                                      tsr_dtype dtype, int from, int tag,
                                                      uint64_t timeout_ns, tsr_request **out);
-typedef enum tsr_collective {
-    TSR_COLLECTIVE_ALL_REDUCE = 1,
-    TSR_COLLECTIVE_REDUCE_SCATTER = 2,
-    TSR_COLLECTIVE_ALL_GATHER = 3
-} tsr_collective;
-typedef enum tsr_comm_step_kind {
-    TSR_COMM_STEP_SEND = 1,
-    TSR_COMM_STEP_RECV = 2,
-    TSR_COMM_STEP_MEMORY = 3
-} tsr_comm_step_kind;
-typedef struct tsr_comm_step {
-    tsr_comm_step_kind kind;
-    uint32_t round;
-    int peer, ranks;
-    uint64_t bytes;
-} tsr_comm_step;
-typedef struct tsr_comm_steps_params {
-    size_t struct_size;
-    tsr_collective collective;
-    int size;
-    const int *hosts;
-    int rank;
-    uint64_t bytes;
-} tsr_comm_steps_params;
-TSR_API tsr_status tsr_comm_steps(const tsr_comm_steps_params *params,
-                                                uint64_t capacity, tsr_comm_step *steps,
-                                                uint64_t *count);
 typedef struct tsr_group tsr_group;
 typedef struct tsr_group_request tsr_group_request;
 typedef struct tsr_group_params {
@@ -2311,6 +2284,91 @@ TSR_API tsr_status tsr_optimizer_save(tsr_optimizer *optimizer, const char *path
                                                     const tsr_optimizer_file_params *params);
 TSR_API tsr_status tsr_optimizer_load(tsr_optimizer *optimizer, const char *path,
                                                     const tsr_optimizer_file_params *params);
+typedef struct tsr_cluster tsr_cluster;
+typedef struct tsr_cluster_params {
+    size_t struct_size;
+    const char *description, *description_text;
+    const char *links, *links_text;
+    const char *rates, *rates_text;
+} tsr_cluster_params;
+TSR_API tsr_status tsr_cluster_read(const tsr_cluster_params *params,
+                                                  tsr_cluster **out);
+TSR_API void tsr_cluster_destroy(tsr_cluster **cluster);
+TSR_API int tsr_cluster_host_count(const tsr_cluster *cluster);
+TSR_API int tsr_cluster_rank_count(const tsr_cluster *cluster);
+typedef struct tsr_cluster_host_info {
+    size_t struct_size;
+    const char *name;
+    int first_rank, ranks;
+    double processors;
+} tsr_cluster_host_info;
+TSR_API tsr_status tsr_cluster_host(const tsr_cluster *cluster, int host,
+                                                  tsr_cluster_host_info *out);
+typedef struct tsr_cluster_rank_info {
+    size_t struct_size;
+    int host;
+    uint64_t memory_bytes;
+} tsr_cluster_rank_info;
+TSR_API tsr_status tsr_cluster_rank(const tsr_cluster *cluster, int rank,
+                                                  tsr_cluster_rank_info *out);
+typedef enum tsr_plan_goal {
+    TSR_PLAN_GENERATION = 0,
+    TSR_PLAN_PROMPT = 1,
+    TSR_PLAN_TRAINING = 2
+} tsr_plan_goal;
+typedef struct tsr_cluster_plan_params {
+    size_t struct_size;
+    tsr_plan_goal goal;
+    int64_t context;
+    int sequences;
+    int micro_batches;
+    int pass_tokens;
+    tsr_dtype dtype, cache_dtype;
+    tsr_dtype
+        wire;
+} tsr_cluster_plan_params;
+typedef struct tsr_cluster_plan tsr_cluster_plan;
+TSR_API tsr_status tsr_cluster_plan_create(const tsr_cluster *cluster,
+                                                         const tsr_model_file *model,
+                                                         const tsr_cluster_plan_params *params,
+                                                         tsr_cluster_plan **out);
+TSR_API void tsr_cluster_plan_destroy(tsr_cluster_plan **plan);
+typedef struct tsr_cluster_plan_info {
+    size_t struct_size;
+    const char *architecture;
+    int layers;
+    int grids;
+    int best;
+} tsr_cluster_plan_info;
+TSR_API tsr_status tsr_cluster_plan_get_info(const tsr_cluster_plan *plan,
+                                                           tsr_cluster_plan_info *out);
+typedef struct tsr_cluster_grid {
+    size_t struct_size;
+    int data, tensor, stages;
+   _Bool 
+        sharded;
+   _Bool 
+        by_rates;
+   _Bool 
+        predicted;
+    int rank_count;
+    const int *ranks;
+    const int *layers;
+    const uint64_t *memory_bytes;
+    const double *rates;
+    const double *shares;
+    double seconds;
+    double compute_seconds;
+    double tensor_seconds, data_seconds, stage_seconds;
+    double idle_seconds;
+    double tokens_per_second;
+    int shared_host;
+    int shared_ranks;
+    uint64_t missing_bytes;
+    int missing_place;
+} tsr_cluster_grid;
+TSR_API tsr_status tsr_cluster_plan_grid(const tsr_cluster_plan *plan, int number,
+                                                       tsr_cluster_grid *out);
 typedef struct tsr_quant_format {
     tsr_dtype dtype;
     const char *name;

@@ -1,4 +1,4 @@
-# Reads a list of the library's sources, one path per line, and then the output of `nm -A -g` for its object files, which is in the file
+# Reads a list of sources, one path per line, and then the output of `nm -A -g` for its object files, which is in the file
 # named by -v symbols=FILE. Prints a line for each circle, "MEMBERS across|inside PATH", where PATH is one way around it with a symbol for
 # each step. The last line is the number of sources.
 # Breadth-first search from `from`: fills `seen` with the sources that it reaches, and `before` with the step before each.
@@ -33,9 +33,10 @@ FILENAME != symbols { # lines of the list of sources
     object = substr($0, 1, colon - 1)
     if (object != last_object) {
         last_object = object
-        sub(/\/[^\/]*\.a\.p\//, "/", object)
+        sub(/\/[^\/]*\.p\//, "/", object)
         sub(/\.o$/, "", object)
         gsub(/\//, "_", object)
+        sub(/src_cli_\.\._\.\._/, "", object)
         file = source_of[object]
     }
     if (file == "") # a generated source

@@ -42,6 +42,8 @@ point "src/parallel includes platform, base, json, tensor, shard, parallel, gpu/
     'gpu/internal\.h' 'tessera/'
 point "src/model includes platform, base, json, shard, tokenizer, tensor, model, gpu/internal.h" allowed src/model 'base/' 'platform/' \
     'json/' 'shard/' 'tokenizer/' 'tensor/' 'model/' 'gpu/internal\.h' 'tessera/'
+point "src/planner includes base, json, planner, and comm's schedules" allowed src/planner 'base/' 'json/' 'planner/' \
+    'comm/api/comm_steps\.h' 'tessera/'
 point "src/cli includes public headers" allowed src/cli 'cli/' 'bench/' 'tessera/' 'tsr_config\.h'
 if [ -d bench ]; then
     point "bench includes public headers and the tool's helpers" allowed bench 'bench/' 'cli/lib/' 'tessera/' 'tsr_config\.h'

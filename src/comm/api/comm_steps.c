@@ -1,10 +1,8 @@
-/* Computes which messages, copies and combinations a rank would execute in a collective operation,
- * without a communicator. */
+#include "comm/api/comm_steps.h"
+
 #include "base/error.h"
-#include "base/struct_size.h"
 #include "comm/algorithms/choose.h"
 #include "comm/shm/shm.h"
-#include "tessera/comm.h"
 
 #define MAX_RANKS 4096
 #define ELEMENT_BYTES sizeof(float)
@@ -17,31 +15,32 @@ static uint64_t bytes_read(uint64_t bytes, int ranks, int passes)
     return (uint64_t)passes * (bytes / (uint64_t)ranks) * (uint64_t)(ranks - 1);
 }
 
-static tsr_comm_step memory_step(uint32_t round, int first, int ranks, uint64_t bytes, bool twice)
+static tsr__comm_step memory_step(uint32_t round, int first, int ranks, uint64_t bytes, bool twice)
 {
-    return (tsr_comm_step){.kind = TSR_COMM_STEP_MEMORY,
-                           .round = round,
-                           .peer = first,
-                           .ranks = ranks,
-                           .bytes = bytes_read(bytes, ranks, twice ? 2 : 1)};
+    return (tsr__comm_step){.kind = TSR__COMM_STEP_MEMORY,
+                            .round = round,
+                            .peer = first,
+                            .ranks = ranks,
+                            .bytes = bytes_read(bytes, ranks, twice ? 2 : 1)};
 }
 
-static tsr_comm_step inner_step(const tsr__step *step, const tsr__hierarchy *hierarchy)
+static tsr__comm_step inner_step(const tsr__step *step, const tsr__hierarchy *hierarchy)
 {
     const uint64_t count = step->from.count > step->to.count ? step->from.count : step->to.count;
     return memory_step(step->round, hierarchy->first, hierarchy->count, count * ELEMENT_BYTES,
                        step->inner == TSR__INNER_ALL_REDUCE);
 }
 
-/* Converts a step of a schedule to a tsr_comm_step. Returns false for kinds of steps that the
- * public API leaves out. */
-static bool convert_step(const tsr__step *step, const tsr__hierarchy *hierarchy, tsr_comm_step *out)
+/* Converts a step of a schedule to a tsr__comm_step. Returns false for kinds of steps that a
+ * model of cost leaves out. */
+static bool convert_step(const tsr__step *step, const tsr__hierarchy *hierarchy,
+                         tsr__comm_step *out)
 {
     switch (step->kind) {
     case TSR__STEP_SEND:
     case TSR__STEP_RECV:
-        *out = (tsr_comm_step){
-            .kind = step->kind == TSR__STEP_SEND ? TSR_COMM_STEP_SEND : TSR_COMM_STEP_RECV,
+        *out = (tsr__comm_step){
+            .kind = step->kind == TSR__STEP_SEND ? TSR__COMM_STEP_SEND : TSR__COMM_STEP_RECV,
             .round = step->round,
             .peer = step->peer,
             .bytes =
@@ -59,17 +58,12 @@ static bool convert_step(const tsr__step *step, const tsr__hierarchy *hierarchy,
     return false;
 }
 
-static void make_schedule(const tsr_comm_steps_params *p, const tsr__hierarchy *hierarchy,
+static void make_schedule(const tsr__comm_steps_params *p, const tsr__hierarchy *hierarchy,
                           tsr__schedule *schedule)
 {
-    static const tsr__call_kind kinds[] = {
-        [TSR_COLLECTIVE_ALL_REDUCE] = TSR__CALL_ALL_REDUCE,
-        [TSR_COLLECTIVE_REDUCE_SCATTER] = TSR__CALL_REDUCE_SCATTER,
-        [TSR_COLLECTIVE_ALL_GATHER] = TSR__CALL_ALL_GATHER,
-    };
     const uint64_t count = p->bytes / ELEMENT_BYTES;
     const tsr__blocks blocks = {.each = count / (uint64_t)p->size};
-    const tsr__collective collective = {.kind = kinds[p->collective],
+    const tsr__collective collective = {.kind = p->collective,
                                         .size = p->size,
                                         .rank = p->rank,
                                         .hierarchy = hierarchy,
@@ -79,14 +73,15 @@ static void make_schedule(const tsr_comm_steps_params *p, const tsr__hierarchy *
     (void)tsr__choose_schedule(schedule, &collective);
 }
 
-static tsr_status check_params(const tsr_comm_steps_params *p, uint64_t capacity,
-                               const tsr_comm_step *steps, const uint64_t *count)
+static tsr_status check_params(const tsr__comm_steps_params *p, uint64_t capacity,
+                               const tsr__comm_step *steps, const uint64_t *count)
 {
     TSR__REQUIRE(count, "comm_steps: count is NULL");
     TSR__REQUIRE(steps || capacity == 0, "comm_steps: steps is NULL, but capacity is %llu",
                  (unsigned long long)capacity);
-    TSR__REQUIRE(p->collective >= TSR_COLLECTIVE_ALL_REDUCE &&
-                     p->collective <= TSR_COLLECTIVE_ALL_GATHER,
+    TSR__REQUIRE(p->collective == TSR__CALL_ALL_REDUCE ||
+                     p->collective == TSR__CALL_REDUCE_SCATTER ||
+                     p->collective == TSR__CALL_ALL_GATHER,
                  "comm_steps: unsupported collective %d", (int)p->collective);
     TSR__REQUIRE(p->size >= 1 && p->size <= MAX_RANKS, "comm_steps: size is %d; it must be 1 to %d",
                  p->size, MAX_RANKS);
@@ -96,12 +91,9 @@ static tsr_status check_params(const tsr_comm_steps_params *p, uint64_t capacity
     return TSR_OK;
 }
 
-tsr_status tsr_comm_steps(const tsr_comm_steps_params *params, uint64_t capacity,
-                          tsr_comm_step *steps, uint64_t *count)
+tsr_status tsr__comm_steps(const tsr__comm_steps_params *p, uint64_t capacity,
+                           tsr__comm_step *steps, uint64_t *count)
 {
-    TSR__REQUIRE(params, "comm_steps: params is NULL");
-    TSR__TAKE(tsr_comm_steps_params, params);
-    const tsr_comm_steps_params *p = params;
     uint64_t found = 0;
     tsr__hierarchy hierarchy;
     TSR__TRY(check_params(p, capacity, steps, count));
@@ -113,8 +105,7 @@ tsr_status tsr_comm_steps(const tsr_comm_steps_params *params, uint64_t capacity
     }
     if (topology == TSR__TOPOLOGY_SHARED) {
         if (capacity > 0)
-            steps[0] =
-                memory_step(0, 0, p->size, p->bytes, p->collective == TSR_COLLECTIVE_ALL_REDUCE);
+            steps[0] = memory_step(0, 0, p->size, p->bytes, p->collective == TSR__CALL_ALL_REDUCE);
         *count = 1;
         return TSR_OK;
     }
@@ -122,7 +113,7 @@ tsr_status tsr_comm_steps(const tsr_comm_steps_params *params, uint64_t capacity
     make_schedule(p, topology == TSR__TOPOLOGY_HIERARCHICAL ? &hierarchy : NULL, &schedule);
     const tsr_status status = schedule.status;
     for (size_t i = 0; i < schedule.count && status == TSR_OK; i++) {
-        tsr_comm_step step;
+        tsr__comm_step step;
         if (!convert_step(&schedule.steps[i], &hierarchy, &step))
             continue;
         if (found < capacity)

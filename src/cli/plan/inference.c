@@ -1,4 +1,5 @@
-#include "cli/plan/model.h"
+/* tessera plan --strategy inference: prints the share of a language model that each rank has, and
+ * the speed. */
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -9,16 +10,19 @@
 #include "cli/lib/numbers.h"
 #include "cli/lib/table.h"
 #include "cli/lib/terminal.h"
+#include "cli/plan/plan.h"
+#include "tessera/model.h"
 
 #define USUAL_LATENCY_US 20.0
 
 typedef struct result {
+    plan_ranks given;
     tsr_model_file *file;
     const tsr_model_config *config;
-    tsr_model_rank_plan *ranks; /* [ranks] */
+    tsr_model_rank_plan *ranks; /* [given.count] */
     tsr_model_fit fit;
-    uint64_t *bandwidth; /* [ranks], bytes per second; NULL: not given */
-    double *flops;       /* [ranks] */
+    uint64_t *bandwidth; /* [given.count], bytes per second; NULL: not given */
+    double *flops;       /* [given.count] */
     int stages;
     double *stage_rates;       /* [stages]; NULL: equal */
     double generation, prompt; /* tokens per second; 0: not predicted */
@@ -26,16 +30,17 @@ typedef struct result {
 
 /* Rates ---------------------------------------------------------------------------------------- */
 
-static int read_bandwidth(const plan_model *m, result *r)
+static int read_bandwidth(const plan_options *o, result *r)
 {
-    const size_t count = m->bandwidth.count;
+    const size_t count = o->bandwidth.count;
     if (count == 0)
         return CLI_DONE;
-    if (count != 1 && count != (size_t)m->ranks)
-        return cli_usage_error("plan: --bandwidth has %zu values for %d ranks", count, m->ranks);
-    r->bandwidth = cli_alloc((size_t)m->ranks, sizeof *r->bandwidth);
-    for (int i = 0; i < m->ranks; i++) {
-        const char *text = m->bandwidth.texts[count == 1 ? 0 : i];
+    if (count != 1 && count != (size_t)r->given.count)
+        return cli_usage_error("plan: --bandwidth has %zu values for %d ranks", count,
+                               r->given.count);
+    r->bandwidth = cli_alloc((size_t)r->given.count, sizeof *r->bandwidth);
+    for (int i = 0; i < r->given.count; i++) {
+        const char *text = o->bandwidth.texts[count == 1 ? 0 : i];
         if (!cli_read_bytes(text, &r->bandwidth[i]) || r->bandwidth[i] == 0)
             return cli_usage_error(
                 "plan: --bandwidth takes bytes per second, such as 50G, not '%s'", text);
@@ -43,16 +48,16 @@ static int read_bandwidth(const plan_model *m, result *r)
     return CLI_DONE;
 }
 
-static int read_flops(const plan_model *m, result *r)
+static int read_flops(const plan_options *o, result *r)
 {
-    const size_t count = m->gflops.count;
+    const size_t count = o->gflops.count;
     if (count == 0)
         return CLI_DONE;
-    if (count != 1 && count != (size_t)m->ranks)
-        return cli_usage_error("plan: --gflops has %zu values for %d ranks", count, m->ranks);
-    r->flops = cli_alloc((size_t)m->ranks, sizeof *r->flops);
-    for (int i = 0; i < m->ranks; i++) {
-        const char *text = m->gflops.texts[count == 1 ? 0 : i];
+    if (count != 1 && count != (size_t)r->given.count)
+        return cli_usage_error("plan: --gflops has %zu values for %d ranks", count, r->given.count);
+    r->flops = cli_alloc((size_t)r->given.count, sizeof *r->flops);
+    for (int i = 0; i < r->given.count; i++) {
+        const char *text = o->gflops.texts[count == 1 ? 0 : i];
         if (!plan_read_rate(text, &r->flops[i]) || r->flops[i] == 0)
             return cli_usage_error("plan: --gflops takes positive numbers, not '%s'", text);
         r->flops[i] *= 1e9;
@@ -62,24 +67,24 @@ static int read_flops(const plan_model *m, result *r)
 
 /* Stages --------------------------------------------------------------------------------------- */
 
-static int read_stages(const plan_model *m, result *r)
+static int read_stages(const plan_options *o, result *r)
 {
-    const int given = m->layers.count;
-    r->stages = m->stages > 0 ? (int)m->stages : given > 0 ? given : 1;
+    const int given = o->layers.count;
+    r->stages = o->stages > 0 ? (int)o->stages : given > 0 ? given : 1;
     if (given > 0 && given != r->stages)
         return cli_usage_error("plan: --stage-layers has %d value%s for %d stage%s", given,
                                given == 1 ? "" : "s", r->stages, r->stages == 1 ? "" : "s");
-    if (m->ranks % r->stages != 0)
-        return cli_usage_error("plan: %d stages do not divide %d rank%s", r->stages, m->ranks,
-                               m->ranks == 1 ? "" : "s");
-    if (r->stages > 1 && (m->bandwidth.count > 0 || m->gflops.count > 0 || m->latency_us >= 0))
+    if (r->given.count % r->stages != 0)
+        return cli_usage_error("plan: %d stages do not divide %d rank%s", r->stages, r->given.count,
+                               r->given.count == 1 ? "" : "s");
+    if (r->stages > 1 && (o->bandwidth.count > 0 || o->gflops.count > 0 || o->latency_us >= 0))
         return cli_usage_error("plan: --bandwidth, --gflops and --latency predict one stage; "
                                "--cluster predicts several");
-    if (!m->rates || r->stages == 1)
+    if (!r->given.rates || r->stages == 1)
         return CLI_DONE;
     r->stage_rates = cli_alloc((size_t)r->stages, sizeof *r->stage_rates);
-    for (int i = 0; i < m->ranks; i++)
-        r->stage_rates[i / (m->ranks / r->stages)] += m->rates[i];
+    for (int i = 0; i < r->given.count; i++)
+        r->stage_rates[i / (r->given.count / r->stages)] += r->given.rates[i];
     return CLI_DONE;
 }
 
@@ -87,11 +92,11 @@ static int read_stages(const plan_model *m, result *r)
 
 /* Predicts the speeds with the cost model that the help describes. The slowest rank determines
  * them. */
-static void predict(const plan_model *m, result *r)
+static void predict(const plan_options *o, result *r)
 {
     double token = 0, prompt = 0;
-    const double latency = m->latency_us < 0 ? USUAL_LATENCY_US : m->latency_us;
-    for (int i = 0; i < m->ranks; i++) {
+    const double latency = o->latency_us < 0 ? USUAL_LATENCY_US : o->latency_us;
+    for (int i = 0; i < r->given.count; i++) {
         const tsr_model_rank_plan *p = &r->ranks[i];
         if (r->bandwidth) {
             const double read = (double)p->token_bytes + (double)p->cache_bytes / 2,
@@ -103,8 +108,8 @@ static void predict(const plan_model *m, result *r)
             prompt = seconds > prompt ? seconds : prompt;
         }
     }
-    const double reductions = m->ranks > 1 ? 2 * (double)r->config->layers + 2 : 0;
-    const int64_t sequences = m->sequences > 0 ? m->sequences : 1;
+    const double reductions = r->given.count > 1 ? 2 * (double)r->config->layers + 2 : 0;
+    const int64_t sequences = o->sequences > 0 ? o->sequences : 1;
     if (token > 0)
         r->generation = (double)sequences / (token + reductions * latency * 1e-6);
     if (prompt > 0)
@@ -113,7 +118,7 @@ static void predict(const plan_model *m, result *r)
 
 /* Printing ------------------------------------------------------------------------------------- */
 
-static void print_table(const plan_model *m, const result *r)
+static void print_table(const result *r)
 {
     static const char *const headings[] = {"rank", "heads", "kv heads", "embedding", "attention",
                                            "MLP",  "head",  "norms",    "cache",     "total"};
@@ -125,9 +130,9 @@ static void print_table(const plan_model *m, const result *r)
             cli_table_column(table, "layers", CLI_RIGHT);
         }
     }
-    if (m->memory)
+    if (r->given.memory)
         cli_table_column(table, "of memory", CLI_RIGHT);
-    for (int i = 0; i < m->ranks; i++) {
+    for (int i = 0; i < r->given.count; i++) {
         const tsr_model_rank_plan *p = &r->ranks[i];
         const uint64_t bytes[] = {p->embedding_bytes, p->attention_bytes, p->mlp_bytes,
                                   p->head_bytes,      p->norm_bytes,      p->cache_bytes,
@@ -142,16 +147,17 @@ static void print_table(const plan_model *m, const result *r)
         cli_table_cell(table, "%" PRId64, p->kv_heads);
         for (size_t b = 0; b < sizeof bytes / sizeof *bytes; b++)
             cli_table_cell(table, "%s", cli_bytes(bytes[b], text));
-        if (m->memory && m->memory[i] > 0)
-            cli_table_cell(table, "%.1f %%", 100 * (double)p->total_bytes / (double)m->memory[i]);
-        else if (m->memory)
+        if (r->given.memory && r->given.memory[i] > 0)
+            cli_table_cell(table, "%.1f %%",
+                           100 * (double)p->total_bytes / (double)r->given.memory[i]);
+        else if (r->given.memory)
             cli_table_cell(table, "-");
     }
     cli_table_print(table, stdout, 0);
     cli_table_destroy(&table);
 }
 
-static void print_fit(const plan_model *m, const result *r)
+static void print_fit(const result *r)
 {
     char missing[CLI_BYTES_TEXT];
     if (r->fit.missing_bytes == 0) {
@@ -161,7 +167,7 @@ static void print_fit(const plan_model *m, const result *r)
     printf("\ndoes not fit: rank %d lacks %s", r->fit.rank,
            cli_bytes(r->fit.missing_bytes, missing));
     if (r->fit.ranks > 0 && r->stages > 1)
-        printf("; %d equal stages would hold it", r->fit.ranks / (m->ranks / r->stages));
+        printf("; %d equal stages would hold it", r->fit.ranks / (r->given.count / r->stages));
     else if (r->fit.ranks > 0)
         printf("; %d equal ranks would hold it", r->fit.ranks);
     if (r->fit.dtype != 0)
@@ -169,24 +175,25 @@ static void print_fit(const plan_model *m, const result *r)
     puts("");
 }
 
-static void print_text(const char *path, const plan_model *m, const result *r)
+static void print_text(const char *path, const result *r)
 {
     cli_print(stdout, "%s: %s, %d layers, on %d rank%s", path, r->config->architecture,
-              r->config->layers, m->ranks, m->ranks == 1 ? "" : "s");
+              r->config->layers, r->given.count, r->given.count == 1 ? "" : "s");
     if (r->stages > 1)
         printf(" in %d stages", r->stages);
     fputs("\n\n", stdout);
-    print_table(m, r);
-    if (m->memory)
-        print_fit(m, r);
+    print_table(r);
+    if (r->given.memory)
+        print_fit(r);
     if (r->generation > 0)
         printf("\nprediction: generates %.1f tokens/s\n", r->generation);
     if (r->prompt > 0)
         printf("\nprediction: reads prompts at %.0f tokens/s\n", r->prompt);
 }
 
-static void add_rank(json_t *list, const plan_model *m, const tsr_model_rank_plan *p, int rank)
+static void add_rank(json_t *list, const result *r, int rank)
 {
+    const tsr_model_rank_plan *p = &r->ranks[rank];
     const struct {
         const char *name;
         uint64_t value;
@@ -212,8 +219,8 @@ static void add_rank(json_t *list, const plan_model *m, const tsr_model_rank_pla
     cli_json_u64(object, "rank", (uint64_t)rank);
     for (size_t i = 0; i < sizeof members / sizeof *members; i++)
         cli_json_u64(object, members[i].name, members[i].value);
-    if (m->memory && m->memory[rank] > 0)
-        cli_json_u64(object, "memory_bytes", m->memory[rank]);
+    if (r->given.memory && r->given.memory[rank] > 0)
+        cli_json_u64(object, "memory_bytes", r->given.memory[rank]);
 }
 
 static void add_fit(json_t *document, const tsr_model_fit *fit)
@@ -230,16 +237,16 @@ static void add_fit(json_t *document, const tsr_model_fit *fit)
         cli_json_text(object, "dtype", tsr_dtype_name(fit->dtype));
 }
 
-static void print_json(const char *path, const plan_model *m, const result *r)
+static void print_json(const char *path, const result *r)
 {
     json_t *document = cli_json_document("tessera.plan.inference", 1);
     cli_json_text(document, "model", path);
     cli_json_text(document, "architecture", r->config->architecture);
     cli_json_u64(document, "layers", (uint64_t)r->config->layers);
     json_t *list = cli_json_add_array(document, "ranks");
-    for (int i = 0; i < m->ranks; i++)
-        add_rank(list, m, &r->ranks[i], i);
-    if (m->memory)
+    for (int i = 0; i < r->given.count; i++)
+        add_rank(list, r, i);
+    if (r->given.memory)
         add_fit(document, &r->fit);
     if (r->generation > 0)
         cli_json_real(document, "generation_tokens_per_second", r->generation);
@@ -250,47 +257,54 @@ static void print_json(const char *path, const plan_model *m, const result *r)
 
 /* Running -------------------------------------------------------------------------------------- */
 
-static tsr_status compute(const char *path, const plan_model *m, result *r)
+static tsr_status compute(const char *path, const plan_options *o, result *r)
 {
     const tsr_partition_params partition = {.struct_size = sizeof partition,
-                                            .kind = m->rates ? TSR_PARTITION_WEIGHTED
-                                                             : TSR_PARTITION_UNEVEN,
-                                            .rates = m->rates};
+                                            .kind = r->given.rates ? TSR_PARTITION_WEIGHTED
+                                                                   : TSR_PARTITION_UNEVEN,
+                                            .rates = r->given.rates};
     const tsr_status status = tsr_model_file_open(path, &r->file);
     r->config = tsr_model_file_config(r->file);
     return status != TSR_OK
                ? status
                : tsr_model_plan(r->file,
-                                tsr_model_plan_params(.ranks = m->ranks, .dtype = m->dtype,
-                                                      .partition = partition, .context = m->context,
-                                                      .sequences = (int)m->sequences,
-                                                      .cache_dtype = m->cache_dtype,
+                                tsr_model_plan_params(.ranks = r->given.count, .dtype = o->dtype,
+                                                      .partition = partition, .context = o->context,
+                                                      .sequences = (int)o->sequences,
+                                                      .cache_dtype = o->cache_dtype,
                                                       .stages = r->stages,
-                                                      .stage_layers = m->layers.values,
+                                                      .stage_layers = o->layers.values,
                                                       .stage_rates = r->stage_rates),
-                                m->memory, r->ranks, m->memory ? &r->fit : NULL);
+                                r->given.memory, r->ranks, r->given.memory ? &r->fit : NULL);
 }
 
-int plan_model_run(const char *path, const plan_model *m)
+int plan_inference(const char *path, const plan_options *o)
 {
-    result r = {.ranks = cli_alloc((size_t)m->ranks, sizeof *r.ranks)};
-    int code = read_bandwidth(m, &r);
+    result r = {0};
+    int code = plan_refuse_sharding(PLAN_INFERENCE, o);
     if (code == CLI_DONE)
-        code = read_flops(m, &r);
+        code = plan_ranks_read(o, &r.given);
+    if (code == CLI_DONE) {
+        r.ranks = cli_alloc((size_t)r.given.count, sizeof *r.ranks);
+        code = read_bandwidth(o, &r);
+    }
     if (code == CLI_DONE)
-        code = read_stages(m, &r);
-    const tsr_status status = code == CLI_DONE ? compute(path, m, &r) : TSR_OK;
+        code = read_flops(o, &r);
+    if (code == CLI_DONE)
+        code = read_stages(o, &r);
+    const tsr_status status = code == CLI_DONE ? compute(path, o, &r) : TSR_OK;
     if (status != TSR_OK)
         code = status == TSR_ERR_NO_MEMORY ? cli_failed("plan: %s", tsr_last_error())
                                            : cli_usage_error("plan: %s", tsr_last_error());
     if (code == CLI_DONE) {
-        predict(m, &r);
-        if (m->json)
-            print_json(path, m, &r);
+        predict(o, &r);
+        if (o->json)
+            print_json(path, &r);
         else
-            print_text(path, m, &r);
+            print_text(path, &r);
     }
     tsr_model_file_close(&r.file);
+    plan_ranks_free(&r.given);
     free(r.ranks);
     free(r.bandwidth);
     free(r.flops);
