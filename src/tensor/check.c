@@ -13,6 +13,12 @@ static tsr_status check_dtype(const char *who, tsr_dtype dtype)
     return TSR_OK;
 }
 
+/* Returns the bytes of an element, rounded up for elements in blocks (2 for q8_0). */
+static uint64_t bytes_per_element(tsr_dtype dtype)
+{
+    return tsr__div_up_u64(tsr__dtype_block_bytes(dtype), tsr__dtype_block(dtype));
+}
+
 tsr_status tsr__shape_check_bytes(const char *who, tsr_dtype dtype, int ndim, const int64_t *shape)
 {
     TSR__TRY(check_dtype(who, dtype));
@@ -22,9 +28,7 @@ tsr_status tsr__shape_check_bytes(const char *who, tsr_dtype dtype, int ndim, co
                  "%s: %s has blocks of %lld elements along the last dimension, and shape %s does "
                  "not consist of whole ones",
                  who, tsr_dtype_name(dtype), (long long)block, TSR__SHAPE(ndim, shape));
-    /* tsr_dtype_size is 0 for block formats. Count one byte per element then, which is more than
-     * their blocks need or as much. */
-    uint64_t bytes = tsr__max_u64(tsr_dtype_size(dtype), 1);
+    uint64_t bytes = bytes_per_element(dtype);
     bool fits = true;
     for (int i = 0; i < ndim && fits; i++)
         fits = tsr__mul_u64(bytes, tsr__max_u64((uint64_t)shape[i], 1), &bytes);
@@ -79,8 +83,7 @@ tsr_status tsr__layout_check(const char *who, const tsr_layout *layout)
                    tsr__mul_u64((uint64_t)(layout->shape[i] - 1), (uint64_t)stride, &reach) &&
                    tsr__add_u64(end, reach, &end);
     }
-    fits = fits && tsr__mul_u64(end, tsr__max_u64(tsr_dtype_size(layout->dtype), 1), &end) &&
-           end <= INT64_MAX;
+    fits = fits && tsr__mul_u64(end, bytes_per_element(layout->dtype), &end) && end <= INT64_MAX;
     if (!fits)
         return tsr__fail(TSR_ERR_OVERFLOW,
                          "%s: the last byte of shape %s, strides %s, offset %" PRId64

@@ -50,11 +50,17 @@ START_TEST(bytes_up_to_63_bits)
     tsr_layout layout;
     ck_assert_ok(tsr_layout_init(TSR_U8, 1, (int64_t[]){INT64_MAX}, &layout));
     ck_assert_int_eq(tsr_layout_count(&layout), INT64_MAX);
+    ck_assert_ok(tsr_layout_init(TSR_Q4_0, 1, (int64_t[]){INT64_MAX - 31}, &layout));
     ck_assert_ok(tsr_layout_init(TSR_F32, 2, (int64_t[]){HUGE_SIZE, HUGE_SIZE >> 20}, &layout));
     ck_assert_int_eq(tsr_layout_count(&layout), INT64_C(1) << 60);
     ck_assert_error(tsr_layout_init(TSR_F32, 1, (int64_t[]){INT64_MAX / 4 + 1}, &layout),
                     TSR_ERR_OVERFLOW,
                     "layout_init: the bytes of f32 [2305843009213693952] do not fit 63 bits");
+    /* A block of 32 elements of q8_0 has 34 bytes, so this number of elements fits 63 bits, but not
+     * their bytes. */
+    ck_assert_error(tsr_layout_init(TSR_Q8_0, 1, (int64_t[]){INT64_MAX - 31}, &layout),
+                    TSR_ERR_OVERFLOW,
+                    "layout_init: the bytes of q8_0 [9223372036854775776] do not fit 63 bits");
     ck_assert_error(tsr_layout_init(TSR_F32, 2, (int64_t[]){HUGE_SIZE, HUGE_SIZE}, &layout),
                     TSR_ERR_OVERFLOW,
                     "layout_init: the bytes of f32 [1099511627776,1099511627776] do not fit 63 "
