@@ -1,5 +1,5 @@
 /* Writes and reads the little-endian integers in saved states. Each put function returns the
- * address behind the integer that it wrote. */
+ * address after the integer that it wrote. */
 #ifndef TSR_BASE_BYTES_H
 #define TSR_BASE_BYTES_H
 

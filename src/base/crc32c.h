@@ -10,12 +10,12 @@
 /* Returns the CRC-32C of `data`. */
 uint32_t tsr__crc32c(const void *data, size_t size);
 
-/* The functions below compute the CRC-32C of data in parts, so that different ranks may hold the
- * parts.
+/* The functions below compute the CRC-32C of data in segments, so that different ranks may hold the
+ * segments.
  *
- * tsr__crc32c_state returns the state after `data`. Pass 0 as the state at the start of a part. If
- * more bytes of the same part follow, pass the last result as their state. The states of
- * consecutive parts A and B combine to the state of AB, where + is exclusive or: state(AB) =
+ * tsr__crc32c_state returns the state after `data`. Pass 0 as the state at the start of a segment.
+ * If more bytes of the same segment follow, pass the last result as their state. The states of
+ * consecutive segments A and B combine to the state of AB, where + is exclusive or: state(AB) =
  * shift(state(A), number of bytes of B) + state(B). */
 uint32_t tsr__crc32c_state(uint32_t state, const void *data, size_t size);
 /* Does the same as tsr__crc32c_state, but never uses the processor's CRC instruction. */

@@ -18,7 +18,7 @@ static void mark_cut(char *text)
 }
 
 /* Records prefix + text as the thread's error text. The new text is built in a separate buffer,
- * because `prefix` and `text` may be parts of the old text. */
+ * because `prefix` and `text` may point into the old text. */
 static void record(const char *prefix, const char *text)
 {
     char next[TSR__ERROR_TEXT];

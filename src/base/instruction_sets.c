@@ -2,9 +2,9 @@
 
 #include <stddef.h>
 
-bool tsr__instruction_set_is_supported(tsr__instruction_set level)
+bool tsr__instruction_set_is_supported(tsr__instruction_set set)
 {
-    switch (level) {
+    switch (set) {
     case TSR__INSTRUCTIONS_BASE:
         return true;
 #if defined(__x86_64__)

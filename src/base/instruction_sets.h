@@ -29,7 +29,7 @@ typedef enum tsr__instruction_set {
 #endif
 
 /* Returns whether this processor supports the instruction set. */
-bool tsr__instruction_set_is_supported(tsr__instruction_set level);
+bool tsr__instruction_set_is_supported(tsr__instruction_set set);
 
 /* Returns the function table of the best instruction set that this processor supports. */
 const void *tsr__instruction_set_best(const void *const tables[TSR__INSTRUCTION_SETS]);

@@ -1,5 +1,5 @@
 /* Finds out from the environment variables how the processes of a job were started. Communicators
- * and samplers both use this function, so that they agree on the rank of a process. */
+ * and samplers both use this function, so that both get the same rank for a process. */
 #ifndef TSR_BASE_LAUNCHER_H
 #define TSR_BASE_LAUNCHER_H
 

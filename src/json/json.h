@@ -17,7 +17,7 @@
 typedef struct tsr__json {
     const char *text;
     size_t size;
-    size_t at;
+    size_t at;        /* the offset of the next character */
     size_t key_at;    /* the offset at which the last member's name starts */
     uint64_t base;    /* the offset of `text` in its file */
     const char *what; /* error texts start with it, for example "safetensors" */

@@ -22,8 +22,9 @@ const char *tsr__text_problem(const char *text, size_t length);
 #define TSR__NAME_SHORT 160
 char *tsr__name_short(const char *name, char text[TSR__NAME_SHORT]);
 
-/* Names the part of a file that is being read. Error texts give it before the reason, for example
- * "tensor 'a': ". It is empty if an error concerns the file as a whole. */
+/* What an error text is about: the tensor, parameter or key of a file that is being read. Error
+ * texts give the subject before the reason, for example "tensor 'a': ". The subject is empty if an
+ * error concerns the file as a whole. */
 typedef struct tsr__subject {
     char text[TSR__NAME_SHORT + 32];
 } tsr__subject;

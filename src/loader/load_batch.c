@@ -114,8 +114,8 @@ bool tsr__loader_is_running(const tsr_loader *loader)
 tsr__slot_state tsr__loader_run(tsr__worker *worker, tsr__slot *slot)
 {
     const tsr_loader *const outer = running;
-    /* Clear the thread's error text, so that `fail` finds only texts that this batch has recorded.
-     * Restore the old text afterwards, because a successful call must not change it. */
+    /* Clear the thread's error text, so that `fail_slot` finds only texts that this batch has
+     * recorded. Restore the old text afterwards, because a successful call must not change it. */
     const tsr__error before = tsr__error_take();
     running = worker->loader;
     tsr__slot_state state = init_worker(worker, slot);

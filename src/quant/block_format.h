@@ -3,9 +3,10 @@
  * choosing them when quantising, need code for each kind of format.
  *
  * Element i of a block is scale[i / sub]·x + min[i / sub], where x is the element's level minus
- * `bias`, or entry number `level` of a code book, which is a list of 16 values. A level is an
- * unsigned integer. The low bits of all levels are in one plane of the block, which is a range of
- * its bytes, and their high bits, if any, in a second plane. */
+ * `bias`, or entry number `level` of a code book, which is a list of 16 values. In src/quant, a
+ * level is a quantisation level: the unsigned integer that the block stores for an element. The low
+ * bits of all levels are in one plane of the block, which is a range of its bytes. Their high bits,
+ * if any, are in a second plane. */
 #ifndef TSR_QUANT_BLOCK_FORMAT_H
 #define TSR_QUANT_BLOCK_FORMAT_H
 

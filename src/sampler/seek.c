@@ -94,8 +94,8 @@ tsr_status tsr_sampler_set_epoch(tsr_sampler *sampler, int64_t epoch)
     TSR__REQUIRE(sampler != NULL, "sampler set epoch: sampler is NULL");
     tsr_status status = sampler->class_->set_epoch(sampler, epoch);
     if (status != TSR_OK) {
-        /* A sampler that the caller has implemented, or that wraps one, may have changed only in
-         * part. */
+        /* A sampler that the caller has implemented, or that wraps one, may have changed
+         * incompletely. */
         sampler->must_seek = true;
         return status;
     }
@@ -113,7 +113,7 @@ tsr_status tsr_sampler_reset(tsr_sampler *sampler)
 }
 
 /* Applies a state. The reader is at the state's epoch. After a failure, the sampler may have
- * changed in part. */
+ * been changed incompletely. */
 static tsr_status apply_state(tsr_sampler *sampler, tsr__state_reader *reader)
 {
     int64_t epoch;

@@ -32,18 +32,18 @@ const char *tsr_seed_kind_name(tsr_seed_kind kind)
 
 /* Checks that a member of the caller's tsr_seed_point is 0, because the documented formula for this
  * kind of seed does not use it. */
-static tsr_status must_be_zero(tsr_seed_kind kind, const char *part, int64_t value)
+static tsr_status must_be_zero(tsr_seed_kind kind, const char *member, int64_t value)
 {
     TSR__REQUIRE(value == 0,
                  "seed: the documented formula for a %s has no place for %s %" PRId64
                  "; the hashed strategy has",
-                 tsr_seed_kind_name(kind), part, value);
+                 tsr_seed_kind_name(kind), member, value);
     return TSR_OK;
 }
 
-static tsr_status check_id(const char *part, int value)
+static tsr_status check_id(const char *member, int value)
 {
-    TSR__REQUIRE(value >= 0, "seed: %s %d is negative", part, value);
+    TSR__REQUIRE(value >= 0, "seed: %s %d is negative", member, value);
     return TSR_OK;
 }
 
@@ -95,13 +95,13 @@ tsr_status tsr_seed_deterministic(int64_t base, int device, int op, int64_t *see
 }
 
 /* Appends the value of a member, as the lowest bits, to the members that are already packed. */
-static tsr_status pack(const char *part, int64_t value, int bits, uint64_t *packed)
+static tsr_status pack(const char *member, int64_t value, int bits, uint64_t *packed)
 {
     int64_t most = (INT64_C(1) << bits) - 1;
     TSR__REQUIRE(value >= 0 && value <= most,
                  "seed: %s %" PRId64 " is outside 0 to %" PRId64
                  ", which hashed seeds have room for",
-                 part, value, most);
+                 member, value, most);
     *packed = *packed << bits | (uint64_t)value;
     return TSR_OK;
 }

@@ -66,12 +66,12 @@ static bool regroup(const tsr_layout *in, tsr_layout *view)
         stride = inner;
         uint64_t left = size;
         for (; to >= 0 && left > 1; to--) {
-            uint64_t part = (uint64_t)view->shape[to];
-            if (left % part != 0)
+            uint64_t dim_size = (uint64_t)view->shape[to];
+            if (left % dim_size != 0)
                 return false;
             view->strides[to] = stride <= INT64_MAX ? (int64_t)stride : 0;
-            stride *= part;
-            left /= part;
+            stride *= dim_size;
+            left /= dim_size;
         }
     }
     /* The remaining sizes are 1, and any stride is valid for them. Use the

@@ -44,14 +44,14 @@ static int compare_texts(const tsr__added *added, const tsr__added_token *a,
 
 /* Heap sort is used because the comparison needs the strings of `added`, and qsort cannot pass them
  * to its comparison function. */
-static void sift(tsr__added *added, size_t place_in_text, size_t count)
+static void sift(tsr__added *added, size_t index, size_t count)
 {
-    for (size_t child; (child = 2 * place_in_text + 1) < count; place_in_text = child) {
-        tsr__added_token *tokens = added->tokens, kept = tokens[place_in_text];
+    for (size_t child; (child = 2 * index + 1) < count; index = child) {
+        tsr__added_token *tokens = added->tokens, kept = tokens[index];
         child += child + 1 < count && compare_texts(added, &tokens[child], &tokens[child + 1]) < 0;
-        if (compare_texts(added, &tokens[place_in_text], &tokens[child]) >= 0)
+        if (compare_texts(added, &tokens[index], &tokens[child]) >= 0)
             return;
-        tokens[place_in_text] = tokens[child];
+        tokens[index] = tokens[child];
         tokens[child] = kept;
     }
 }

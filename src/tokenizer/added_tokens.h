@@ -1,4 +1,5 @@
-/* Added tokens and control tokens, which are searched in a text before it is cut into words. */
+/* Added tokens and control tokens, which are searched in a text before the text is split into
+ * words. */
 #ifndef TSR_TOKENIZER_ADDED_TOKENS_H
 #define TSR_TOKENIZER_ADDED_TOKENS_H
 

@@ -1,5 +1,5 @@
-/* Byte pair encoding: merges neighbouring symbols, always the pair of the lowest rank, and of equal
- * ranks the leftmost. A heap holds the pairs, so the time is n log n for n symbols. */
+/* Byte pair encoding: merges neighbouring symbols, always the pair of the lowest rank. Of equal
+ * ranks, the leftmost pair merges first. A heap holds the pairs, so n symbols take O(n log n). */
 #ifndef TSR_TOKENIZER_BPE_MERGE_H
 #define TSR_TOKENIZER_BPE_MERGE_H
 
@@ -13,8 +13,8 @@ typedef struct tsr__pair {
 } tsr__pair;
 /* Defines which pairs of symbols merge. If `ranks` is NULL, the pairs of the list merge: pairs with
  * the same left token are neighbours, sorted by the right token. Otherwise two symbols merge if
- * their texts together are a token. The rank of the pair is then ranks[id] of this token; it does
- * not merge if this is TSR__NEVER. */
+ * their texts together are a token. The rank of the pair is then ranks[id] of this token; the pair
+ * does not merge if the rank is TSR__NEVER. */
 typedef struct tsr__merges {
     tsr__pair *pairs;
     size_t count, capacity;
@@ -37,7 +37,7 @@ tsr_status tsr__merges_add_spelled(tsr__merges *merges, const tsr__vocabulary *v
  * occurs several times keeps its last rank if `last_counts` is true, otherwise its first. */
 tsr_status tsr__merges_sort(tsr__merges *merges, size_t tokens, bool last_counts) TSR_NODISCARD;
 
-/* Sets *out to a copy of the list in the order of the ranks. The caller must free it. */
+/* Sets *out to a copy of the list in the order of the ranks. The caller must free the copy. */
 tsr_status tsr__merges_in_order(const tsr__merges *merges, tsr__pair **out) TSR_NODISCARD;
 
 /* Ranks tokens by their scores: the highest score has rank 0, and equal scores have equal ranks.
@@ -45,7 +45,7 @@ tsr_status tsr__merges_in_order(const tsr__merges *merges, tsr__pair **out) TSR_
 tsr_status tsr__merges_by_scores(tsr__merges *merges, const tsr__vocabulary *vocabulary,
                                  const float *scores) TSR_NODISCARD;
 
-/* A range of the text that is being merged. Its id is -1 if it is not a token. */
+/* A range of the text that is being merged. `id` is −1 if the range is not a token. */
 typedef struct tsr__symbol {
     uint32_t start, size; /* size 0: the symbol was merged into the one before it */
     uint32_t previous, next;
@@ -65,7 +65,7 @@ typedef struct tsr__merge_work {
 
 void tsr__merge_work_finish(tsr__merge_work *work);
 
-/* Appends a symbol of `size` bytes, which must follow the one before it in the text. */
+/* Appends a symbol of `size` bytes. In the text, the symbol must follow the last appended one. */
 tsr_status tsr__merge_symbol(tsr__merge_work *work, size_t start, size_t size,
                              int32_t id) TSR_NODISCARD;
 

@@ -1,4 +1,4 @@
-/* Encoding: the text is divided at added tokens, normalised, cut into words, and merged. */
+/* Encoding: a text is divided at added tokens, normalised, split into words, and merged. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -140,7 +140,7 @@ static tsr_status character_symbols(encoder *e, const char *text, size_t size)
 
 /* Appends ids for a symbol that is not a token: the tokens of its bytes or, if one of its bytes has
  * no token, the unknown token. */
-static tsr_status put_bytes(encoder *e, const char *text, size_t size, bool *after_unknown)
+static tsr_status append_bytes(encoder *e, const char *text, size_t size, bool *after_unknown)
 {
     const tsr_tokenizer *tokenizer = e->tokenizer;
     bool has_bytes = true;
@@ -198,7 +198,7 @@ static tsr_status encode_word(encoder *e, const char *text, size_t size)
         if (symbol.size == 0)
             continue;
         if (symbol.id < 0) {
-            TSR__TRY(put_bytes(e, text + symbol.start, symbol.size, &after_unknown));
+            TSR__TRY(append_bytes(e, text + symbol.start, symbol.size, &after_unknown));
         } else {
             TSR__TRY(append_id(e, symbol.id));
             after_unknown = false;

@@ -1,13 +1,14 @@
-/* Encoding with choices that the public interface does not have. Chat messages need them. */
+/* Encoding with choices that the public interface does not have, for chat messages. */
 #ifndef TSR_TOKENIZER_ENCODE_TEXT_H
 #define TSR_TOKENIZER_ENCODE_TEXT_H
 
 #include "tokenizer/tokenizer.h"
 
 typedef struct tsr__encode_how {
-    tsr__text_ranges control;     /* where control tokens are recognised */
-    bool starts;                  /* the text is the start of a sequence, not its continuation */
-    bool adds_before, adds_after; /* adds the ids that the file demands before and after texts */
+    tsr__text_ranges control; /* where control tokens are recognised */
+    bool starts;              /* the text is the start of a sequence, not its continuation */
+    bool adds_before,
+        adds_after; /* adds the ids that the file has for the start and the end of texts */
 } tsr__encode_how;
 
 /* Does what tsr_tokenizer_encode does, with `how` instead of its parameters. `text` is not NULL. */

@@ -1,5 +1,5 @@
-/* Normalisers: the changes that a tokenizer makes to the text between added tokens before it is cut
- * into words. */
+/* Normalisers: the changes that a tokenizer makes to the text between added tokens before the text
+ * is split into words. */
 #ifndef TSR_TOKENIZER_NORMALIZE_H
 #define TSR_TOKENIZER_NORMALIZE_H
 
@@ -36,16 +36,16 @@ tsr_status tsr__normalizer_add(tsr__normalizer *normalizer, tsr__normal_kind kin
                                size_t from_size, const char *to, size_t to_size) TSR_NODISCARD;
 
 /* Returns the most bytes that texts of `size` bytes in total may have after normalising, and after
- * each of its steps: a file with many replacements could otherwise make gigabytes of a short text.
- * It is 64 times `size` and 4096 more; no normal form of Unicode makes a text more than 11 times
+ * each step: a file with many replacements could otherwise make gigabytes of a short text. The
+ * limit is 64 times `size` and 4096 more; no normal form of Unicode makes a text more than 11 times
  * as long. */
 size_t tsr__normal_limit(size_t size);
 
-/* Normalises text[size]; `first` tells whether it is the start of the whole text. The result is in
+/* Normalises text[size]; `first` says whether this is the start of the whole text. The result is in
  * result->data and has result->size bytes. The steps work in the memory of *result and *other,
  * which may come from an earlier call; the caller frees the data of both. Bytes that are not UTF-8
  * stay as they are. *left is the largest size that the result and the texts between the steps may
- * have, and becomes smaller by that of the result; with NULL there is no limit. Errors:
+ * have; the call subtracts the size of the result. If `left` is NULL, there is no limit. Errors:
  * TSR_ERR_INVALID if a text would be larger. */
 tsr_status tsr__normalize(const tsr__normalizer *normalizer, const char *text, size_t size,
                           bool first, size_t *left, tsr__strings *result,

@@ -1,4 +1,4 @@
-/* What the readers of SentencePiece-style tokenizers share. */
+/* A function that the readers of SentencePiece-style tokenizers share. */
 #include <string.h>
 
 #include "base/alloc.h"

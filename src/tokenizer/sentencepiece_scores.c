@@ -1,6 +1,6 @@
 /* Opens tokenizer.model beside a tokenizer.json, for the scores of tokens that tokenizer.json
- * lacks. In some of these pairs of files, tokenizer.json divides texts differently than
- * SentencePiece does. Therefore the ids that both give for a few texts are compared. */
+ * lacks. In some of these pairs of files, tokenizer.json splits texts differently than
+ * SentencePiece does. Therefore the ids that both files give for a few texts are compared. */
 #include <string.h>
 
 #include "base/alloc.h"

@@ -1,7 +1,8 @@
-/* Cuts a text into the words that byte pair encoding works on. Each step cuts the pieces of the
- * step before: what its expression matches becomes a piece, and what is between the matches
- * another. Each expression is a function; word_expressions.h finds it by the name that GGUF files
- * use or by the regular expression in tokenizer.json. */
+/* The pre-tokenizer: splits a text into the words that byte pair encoding works on. Each step
+ * splits the words of the step before: each match of the step's expression becomes a word, and so
+ * does each gap between matches. Each expression is a function, called its matcher.
+ * word_expressions.h finds matchers by the names that GGUF files use or by the regular expressions
+ * in tokenizer.json. */
 #ifndef TSR_TOKENIZER_SPLIT_WORDS_H
 #define TSR_TOKENIZER_SPLIT_WORDS_H
 
@@ -15,11 +16,12 @@ typedef struct tsr__letter {
 
 /* Returns the number of characters that the expression matches at `position`, or 0. The expression
  * does not see characters from `end` on. The caller sets *skip to 1. If there is no match, the
- * function may set *skip to n, which says that no match starts at any of at … at + n - 1 either. */
+ * function may set *skip to n, which says that no match starts at position … position + n − 1. */
 typedef size_t (*tsr__matcher)(const tsr__letter *text, size_t position, size_t end, size_t *skip);
 
 #define TSR__MAX_WORD_STEPS 8
 #define TSR__WORDS_NAME 24
+/* The steps of a tokenizer. */
 typedef struct tsr__word_splitter {
     char name[TSR__WORDS_NAME]; /* empty if there are no steps */
     tsr__matcher steps[TSR__MAX_WORD_STEPS];

@@ -1,5 +1,5 @@
-/* Text streams: give out text as soon as later tokens can no longer change it, and end it at stop
- * strings. */
+/* A text stream gives out text as soon as later tokens can no longer change that text, and ends at
+ * stop strings. */
 #include <stdint.h>
 #include <string.h>
 
@@ -134,7 +134,7 @@ static size_t before_stops(const tsr_text_stream *s)
 }
 
 /* Returns the size of a text without the incomplete character at its end, if there is one. */
-static size_t before_part(const char *text, size_t size)
+static size_t complete_size(const char *text, size_t size)
 {
     for (size_t back = 1; back <= 3 && back <= size; back++) {
         const unsigned char byte = (unsigned char)text[size - back];
@@ -222,7 +222,7 @@ tsr_status tsr_text_stream_add_prompt(tsr_text_stream *s, int32_t id, const char
                  "text stream: token %d of the prompt comes after generated ones", (int)id);
     TSR__TRY(hold(s, id));
     s->of_prompt = s->held_size;
-    give_out_held(s, before_part(s->held, s->held_size), text, size_bytes);
+    give_out_held(s, complete_size(s->held, s->held_size), text, size_bytes);
     return TSR_OK;
 }
 
@@ -242,7 +242,7 @@ tsr_status tsr_text_stream_add(tsr_text_stream *s, int32_t id, const char **text
     *stopped = s->ended;
     if (s->ended)
         s->held_size = found;
-    give_out_held(s, s->ended ? found : before_part(s->held, before_stops(s)), text, size_bytes);
+    give_out_held(s, s->ended ? found : complete_size(s->held, before_stops(s)), text, size_bytes);
     return TSR_OK;
 }
 

@@ -1,4 +1,4 @@
-/* A tokenizer, which the readers of files fill, and which encoding and decoding use. */
+/* The internal struct of tokenizers. The readers of files fill it; encoding and decoding use it. */
 #ifndef TSR_TOKENIZER_TOKENIZER_H
 #define TSR_TOKENIZER_TOKENIZER_H
 
@@ -16,7 +16,7 @@ struct tsr_tokenizer {
     int32_t bos, eos, pad, unknown; /* -1: none */
     int32_t bytes[256];             /* the token of each byte, or -1 */
     bool fuse_unknown;              /* neighbouring unknown characters become one token */
-    bool whole_words;               /* a word that is a token is not merged from its parts */
+    bool whole_words; /* a word that is a token is taken whole, not merged from symbols */
 
     /* the tokens that are searched in a text: added[0] before normalisation, added[1] after it */
     tsr__added added[2];

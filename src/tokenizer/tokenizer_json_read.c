@@ -326,8 +326,8 @@ static tsr_status read_config(reader *r, tsr__json *json)
 
 /* The document --------------------------------------------------------------------------------- */
 
-enum { MODEL, ADDED, NORMALIZER, PRE_TOKENIZER, POST_PROCESSOR, DECODER, PARTS };
-static const char *const part_names[] = {
+enum { MODEL, ADDED, NORMALIZER, PRE_TOKENIZER, POST_PROCESSOR, DECODER, DOCUMENT_MEMBERS };
+static const char *const document_members[] = {
     "model", "added_tokens", "normalizer", "pre_tokenizer", "post_processor", "decoder", NULL};
 
 static tsr_status read_unknown(reader *r, size_t place)
@@ -349,7 +349,7 @@ static tsr_status read_unknown(reader *r, size_t place)
 
 /* Reads the pre-tokenizer and the decoder, checks that they fit together, and sets the kind of the
  * tokenizer. */
-static tsr_status choose_kind(reader *r, const size_t places[PARTS])
+static tsr_status choose_kind(reader *r, const size_t places[DOCUMENT_MEMBERS])
 {
     tsr_tokenizer *tokenizer = r->tokenizer;
     tsr__json_decoding decoding = {0};
@@ -379,8 +379,8 @@ static tsr_status choose_kind(reader *r, const size_t places[PARTS])
 static tsr_status read_document(reader *r)
 {
     tsr_tokenizer *tokenizer = r->tokenizer;
-    size_t places[PARTS] = {0}, model[MODEL_MEMBERS] = {0};
-    TSR__TRY(find_members(r, part_names, places));
+    size_t places[DOCUMENT_MEMBERS] = {0}, model[MODEL_MEMBERS] = {0};
+    TSR__TRY(find_members(r, document_members, places));
     TSR__TRY(tsr__json_end(&r->json));
     if (places[MODEL] == 0)
         return tsr__json_fail(&r->json, 0, "a tokenizer.json without \"model\"");

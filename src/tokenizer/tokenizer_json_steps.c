@@ -1,13 +1,13 @@
-/* The members of tokenizer.json beside "model": normaliser, pre-tokenizer, post-processor, decoder.
- * If one of them has a type that is not known, the file is refused with an error that names the
- * type: without it, the ids would be wrong. */
+/* The members of tokenizer.json other than "model": normaliser, pre-tokenizer, post-processor,
+ * decoder. If one of them has a type that is not known, the file is refused with an error that
+ * names the type: without it, the ids would be wrong. */
 #include <inttypes.h>
 #include <string.h>
 
 #include "tokenizer/tokenizer_json.h"
 #include "tokenizer/word_expressions.h"
 
-#define MAX_DEPTH 4 /* the most levels of "Sequence" elements inside each other */
+#define MAX_DEPTH 4 /* the maximum depth of "Sequence" elements inside each other */
 #define TYPE_TEXT 64
 
 static const char space_sign[] = "▁";

@@ -120,7 +120,7 @@ static void print_post_processor(printer *p)
     tsr__json_print(&p->json, "}},\n");
 }
 
-/* Prints a merge as "left right". check() makes sure that the tokens have no spaces. */
+/* Prints a merge as "left right". check_writable() makes sure that the tokens have no spaces. */
 static void print_merge(printer *p, const tsr__pair *pair)
 {
     char text[2 * TSR_TOKENIZER_MAX_TOKEN_BYTES + 2];

@@ -8,7 +8,7 @@
 #include "tokenizer/tokenizer_model.h"
 #include "tokenizer/tokenizer_read.h"
 
-/* A message in the file: bytes[at … end - 1] are the fields that have not been read yet. */
+/* A message in the file: bytes[offset … end − 1] are the fields that have not been read yet. */
 typedef struct message {
     const uint8_t *bytes;
     uint64_t offset, end;

@@ -73,19 +73,19 @@ static bool has_name(const char *list, const char *name)
     return false;
 }
 
-tsr_status tsr__word_splitter_by_name(const char *name, tsr__word_splitter *words,
+tsr_status tsr__word_splitter_by_name(const char *name, tsr__word_splitter *splitter,
                                       bool *whole_words, bool *adds_bos)
 {
     for (size_t i = 0; i < sizeof all_named / sizeof *all_named; i++) {
         const named *row = &all_named[i];
         if (!has_name(row->names, name))
             continue;
-        words->count = 0;
-        while (words->count < TSR__MAX_WORD_STEPS && row->steps[words->count] != NULL) {
-            words->steps[words->count] = row->steps[words->count];
-            words->count++;
+        splitter->count = 0;
+        while (splitter->count < TSR__MAX_WORD_STEPS && row->steps[splitter->count] != NULL) {
+            splitter->steps[splitter->count] = row->steps[splitter->count];
+            splitter->count++;
         }
-        tsr__word_splitter_set_name(words, name);
+        tsr__word_splitter_set_name(splitter, name);
         *whole_words = row->whole_words;
         *adds_bos = row->adds_bos;
         return TSR_OK;
@@ -158,13 +158,13 @@ static const struct {
 };
 
 /* Appends a step that cuts texts into words. If `name` is not NULL, words->name becomes `name`. */
-static tsr_status add_step(tsr__word_splitter *words, tsr__matcher matcher, const char *name)
+static tsr_status add_step(tsr__word_splitter *splitter, tsr__matcher matcher, const char *name)
 {
-    TSR__REQUIRE(words->count < TSR__MAX_WORD_STEPS,
+    TSR__REQUIRE(splitter->count < TSR__MAX_WORD_STEPS,
                  "tokenizer: more than %d steps cut a text into words", TSR__MAX_WORD_STEPS);
-    words->steps[words->count++] = matcher;
+    splitter->steps[splitter->count++] = matcher;
     if (name != NULL)
-        tsr__word_splitter_set_name(words, name);
+        tsr__word_splitter_set_name(splitter, name);
     return TSR_OK;
 }
 
@@ -182,14 +182,14 @@ static bool is_expression(const char *expression, const char *known)
     return *known == '\0';
 }
 
-tsr_status tsr__word_splitter_add_expression(tsr__word_splitter *words, const char *expression,
+tsr_status tsr__word_splitter_add_expression(tsr__word_splitter *splitter, const char *expression,
                                              bool must_cover)
 {
     char shown[TSR__SPELLING_TEXT];
     for (size_t i = 0; i < sizeof all_expressions / sizeof *all_expressions; i++)
         if (is_expression(expression, all_expressions[i].expression) &&
             (!must_cover || i < COVERING))
-            return add_step(words, all_expressions[i].matcher, all_expressions[i].name);
+            return add_step(splitter, all_expressions[i].matcher, all_expressions[i].name);
     return tsr__fail(TSR_ERR_UNSUPPORTED,
                      "tokenizer: the regular expression %s is not known, so texts cannot be cut "
                      "into words",
@@ -206,55 +206,56 @@ static tsr__matcher named_step(tsr__matcher matcher)
                                                    : matcher;
 }
 
-tsr_status tsr__word_splitter_find_name(const tsr__word_splitter *words, bool whole_words,
+tsr_status tsr__word_splitter_find_name(const tsr__word_splitter *splitter, bool whole_words,
                                         char out[TSR__WORDS_NAME])
 {
     for (size_t i = 0; i < sizeof all_named / sizeof *all_named; i++) {
         const named *row = &all_named[i];
         int step = 0;
-        while (step < words->count && row->steps[step] == named_step(words->steps[step]))
+        while (step < splitter->count && row->steps[step] == named_step(splitter->steps[step]))
             step++;
-        if (step < words->count || row->steps[step] != NULL || row->whole_words != whole_words)
+        if (step < splitter->count || row->steps[step] != NULL || row->whole_words != whole_words)
             continue;
-        const char *name = has_name(row->names, words->name) ? words->name : row->names;
+        const char *name = has_name(row->names, splitter->name) ? splitter->name : row->names;
         snprintf(out, TSR__WORDS_NAME, "%.*s", (int)strcspn(name, " "), name);
         return TSR_OK;
     }
-    return tsr__fail(
-        TSR_ERR_UNSUPPORTED, "tokenizer: GGUF files cannot say how words are cut (%s%s)",
-        words->count > 0 ? words->name : "not at all", whole_words ? ", with ignore_merges" : "");
+    return tsr__fail(TSR_ERR_UNSUPPORTED,
+                     "tokenizer: GGUF files cannot say how words are cut (%s%s)",
+                     splitter->count > 0 ? splitter->name : "not at all",
+                     whole_words ? ", with ignore_merges" : "");
 }
 
-tsr_status tsr__word_splitter_find_expressions(const tsr__word_splitter *words,
+tsr_status tsr__word_splitter_find_expressions(const tsr__word_splitter *splitter,
                                                const char *out[TSR__MAX_WORD_STEPS])
 {
-    for (int step = 0; step < words->count; step++) {
+    for (int step = 0; step < splitter->count; step++) {
         out[step] = NULL;
         for (size_t i = 0; i < sizeof all_expressions / sizeof *all_expressions; i++)
-            if (named_step(all_expressions[i].matcher) == named_step(words->steps[step]))
+            if (named_step(all_expressions[i].matcher) == named_step(splitter->steps[step]))
                 out[step] = all_expressions[i].expression;
         if (out[step] == NULL)
             return tsr__fail(TSR_ERR_UNSUPPORTED,
                              "tokenizer: the words of '%s' have no regular expression for "
                              "tokenizer.json",
-                             words->name);
+                             splitter->name);
     }
     return TSR_OK;
 }
 
-tsr_status tsr__word_splitter_add_gpt2(tsr__word_splitter *words)
+tsr_status tsr__word_splitter_add_gpt2(tsr__word_splitter *splitter)
 {
     /* In StarCoder's tokenizer, another step comes before, which cuts off digits. */
-    return add_step(words, tsr__match_gpt2, words->count > 0 ? "starcoder" : "gpt-2");
+    return add_step(splitter, tsr__match_gpt2, splitter->count > 0 ? "starcoder" : "gpt-2");
 }
 
-tsr_status tsr__word_splitter_add_digits(tsr__word_splitter *words, bool individual)
+tsr_status tsr__word_splitter_add_digits(tsr__word_splitter *splitter, bool individual)
 {
-    return add_step(words, individual ? tsr__match_number : tsr__match_numbers,
-                    words->count > 0 ? NULL : "digits");
+    return add_step(splitter, individual ? tsr__match_number : tsr__match_numbers,
+                    splitter->count > 0 ? NULL : "digits");
 }
 
-tsr_status tsr__word_splitter_add_space_signs(tsr__word_splitter *words)
+tsr_status tsr__word_splitter_add_space_signs(tsr__word_splitter *splitter)
 {
-    return add_step(words, tsr__match_after_space_sign, "metaspace");
+    return add_step(splitter, tsr__match_after_space_sign, "metaspace");
 }

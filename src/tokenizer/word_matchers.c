@@ -80,7 +80,7 @@ static size_t spaces(const tsr__letter *text, size_t position, size_t end)
 }
 
 /* \s*[\r\n]+|\s+(?!\S)|\s+ */
-static size_t lines(const tsr__letter *text, size_t position, size_t end)
+static size_t line_ends(const tsr__letter *text, size_t position, size_t end)
 {
     size_t count = run_of(text, position, end, TSR__SPACE);
     for (size_t i = count; i > 0; i--)
@@ -111,7 +111,7 @@ size_t tsr__match_gpt2(const tsr__letter *text, size_t position, size_t end, siz
 /* The differences between the expressions of Llama 3, Qwen 2 and similar models; see styled(). */
 typedef struct style {
     spelling contractions;
-    size_t digits;    /* the largest number of digits in a piece */
+    size_t digits;    /* the largest number of digits in a word */
     unsigned letters; /* the classes of a word's letters */
 } style;
 
@@ -132,7 +132,7 @@ static size_t styled(const tsr__letter *text, size_t position, size_t end, style
     size_t space = is_code(text, position, end, ' ');
     if ((length = run_without(text, position + space, end, with.letters | WORD | TSR__SPACE)) > 0)
         return space + length + newlines(text, position + space + length, end);
-    return lines(text, position, end);
+    return line_ends(text, position, end);
 }
 
 size_t tsr__match_llama3(const tsr__letter *text, size_t position, size_t end, size_t *skip)
@@ -250,7 +250,7 @@ static size_t cased(const tsr__letter *text, size_t position, size_t end, parts_
             length++;
         return length;
     }
-    return lines(text, position, end);
+    return line_ends(text, position, end);
 }
 
 size_t tsr__match_gpt4o(const tsr__letter *text, size_t position, size_t end, size_t *skip)
@@ -471,7 +471,7 @@ size_t tsr__match_deepseek3(const tsr__letter *text, size_t position, size_t end
     size_t space = is_code(text, position, end, ' ');
     if ((length = run_of(text, position + space, end, signs)) > 0)
         return space + length + newlines(text, position + space + length, end);
-    return lines(text, position, end);
+    return line_ends(text, position, end);
 }
 
 static size_t signs_and(const tsr__letter *text, size_t position, size_t end, const char *others)

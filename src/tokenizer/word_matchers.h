@@ -1,5 +1,5 @@
-/* The known expressions that cut texts into words, as functions. word_matchers.c gives the regular
- * expression of each, and word_expressions.c its names. */
+/* Matchers (split_words.h): the known expressions that split texts into words, as functions.
+ * word_matchers.c gives the regular expression of each, and word_expressions.c its names. */
 #ifndef TSR_TOKENIZER_WORD_MATCHERS_H
 #define TSR_TOKENIZER_WORD_MATCHERS_H
 

@@ -6,9 +6,8 @@
 #include "sampler/sampler.h"
 
 #define MAX_NAME 31
-/* Indices that come before the position to move to are read and discarded, at most this many at a
- * time. */
-#define PIECE 512
+/* A seek reads and discards the indices before the new position, at most this many at a time. */
+#define MAX_DISCARD 512
 
 typedef struct custom {
     tsr_sampler base;
@@ -83,15 +82,16 @@ static tsr_status custom_set_epoch(tsr_sampler *sampler, int64_t epoch)
 }
 
 /* Reads and discards items until the caller's sampler is at `position` or at its end. */
-static tsr_status leave_out(custom *self, uint64_t position)
+static tsr_status discard_until(custom *self, uint64_t position)
 {
-    int64_t piece[PIECE];
+    int64_t piece[MAX_DISCARD];
     while (self->item < position) {
         uint64_t most = self->base.batch_max, got = 0;
         if (most != 0)
             TSR__TRY(read_on(self, most, self->scratch, NULL, &got));
         else
-            TSR__TRY(read_on(self, tsr__min_u64(PIECE, position - self->item), piece, NULL, &got));
+            TSR__TRY(
+                read_on(self, tsr__min_u64(MAX_DISCARD, position - self->item), piece, NULL, &got));
         if (got == 0)
             break;
     }
@@ -114,7 +114,7 @@ static tsr_status custom_seek(tsr_sampler *sampler, uint64_t position, uint64_t 
     }
     if (self->item > position)
         TSR__TRY(start_epoch(self, sampler->epoch));
-    TSR__TRY(leave_out(self, position));
+    TSR__TRY(discard_until(self, position));
     *reached = self->item;
     return TSR_OK;
 }

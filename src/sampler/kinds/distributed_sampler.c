@@ -1,5 +1,5 @@
-/* The distributed sampler. It gives the items of one rank: a part of a dataset, or of the items of
- * another sampler, which it wraps. */
+/* The distributed sampler gives the items of one rank: its share of a dataset, or of the items of a
+ * wrapped sampler. */
 #include <inttypes.h>
 
 #include "base/alloc.h"
@@ -29,7 +29,7 @@ static uint64_t distributed_most(const tsr_sampler *sampler)
 static tsr_status check_torch_seed(const tsr__distributed *self, int64_t epoch)
 {
     uint64_t low = (uint64_t)self->seed, sum = low + (uint64_t)epoch;
-    /* The part of the sum above 64 bits. The seed, the epoch and the carry of the lower part
+    /* The bits of the sum above the lowest 64. The seed, the epoch and the carry of the lower part
      * contribute to it. */
     int high = self->torch.seed_high - (self->seed < 0) - (epoch < 0) + (sum < low);
     if (high == 0 || (high == -1 && sum >> 63 != 0))

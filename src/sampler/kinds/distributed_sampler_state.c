@@ -1,5 +1,5 @@
-/* Saves and loads the distributed sampler's part of a saved state. The sampler that loads the state
- * may have another number of ranks. The state contains these values:
+/* Saves and loads the distributed sampler's own data in a saved state. The sampler that loads the
+ * state may have another number of ranks. The state contains these values:
  *
  *     interleaved split   ranks  rank  offset
  *     contiguous split    ranks  rank  number of earlier partitions  (ranks  given) of each */

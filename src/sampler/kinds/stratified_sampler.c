@@ -20,10 +20,10 @@
 typedef struct size_group {
     int64_t size;
     const uint32_t *members;
-    /* number of classes, and number of places that they have together so far */
+    /* the number of classes, and of places that the group has so far */
     uint64_t count, given;
-    /* how many places the class of the group whose turn is next should have by now minus how many
-     * it has, multiplied by the number of all items to stay an integer */
+    /* places that the group's next class should have by now, minus the places that it has; times
+     * the number of all items, so that this is an integer */
     int64_t behind;
 } size_group;
 
@@ -54,8 +54,7 @@ static void sink_group(group_heap *heap, uint64_t place)
     heap->groups[place] = sinking;
 }
 
-/* Computes `behind`: how many of the first `places` places the group's next class should have minus
- * how many it has, times `count`, the number of all places. */
+/* Computes `behind` after the first `places` of `count` places. */
 static void measure_group(size_group *measured, uint64_t places, uint64_t count)
 {
     measured->behind = measured->size * (int64_t)places -

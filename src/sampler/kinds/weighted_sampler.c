@@ -1,12 +1,15 @@
 /* The weighted sampler: indices with probabilities in proportion to weights. It draws in one of six
- * ways:
+ * ways, which depend on the order and on whether an index can be drawn again (with replacement):
  *
- *     feistel, with replacement       an alias table
- * feistel, without the indices with the largest random keys, once per epoch
- *     torch, with replacement         cumulative sums
- *     torch, without, or one sample   the largest of PyTorch's keys, once per epoch
- * mlx, with replacement the largest sum of logit and noise, for each sample
- * mlx, without the largest sums of logit and noise, once per epoch */
+ *     order    replacement  draws
+ *     feistel  with         from an alias table
+ *     feistel  without      the indices with the largest random keys, once per epoch
+ *     torch    with         from cumulative sums
+ *     torch    without *)   the indices with the largest of PyTorch's keys, once per epoch
+ *     mlx      with         the largest sum of logit and noise, for each sample
+ *     mlx      without      the largest sums of logit and noise, once per epoch
+ *
+ * *) and with replacement if an epoch has one sample only */
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>

@@ -1,5 +1,6 @@
 /* Computes which items belong to which rank. The items are those of an order: a permutation, or the
- * items of a wrapped sampler. */
+ * items of a wrapped sampler. A partition is the division of an epoch's items among the ranks. (The
+ * partitions of shard.h are ranges of one length; these may be interleaved, padded and dropped.) */
 #ifndef TSR_SAMPLER_RANKS_RANK_ITEMS_H
 #define TSR_SAMPLER_RANKS_RANK_ITEMS_H
 
@@ -14,7 +15,7 @@
  * each of its `ranks` ranks had given `given` items. */
 typedef struct tsr__earlier_split {
     uint64_t ranks, given;
-    uint64_t items; /* number of items that it partitioned */
+    uint64_t items; /* number of items that were divided */
 } tsr__earlier_split;
 
 typedef struct tsr__rank_items {

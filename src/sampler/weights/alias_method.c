@@ -29,8 +29,8 @@ static double scale_of(const tsr__weights *weights, double largest)
 }
 
 /* Fills columns whose own share is less than 1 from columns whose share is larger than 1.
- * `heaviest` is the index of a largest weight. If rounding errors leave part of a column of an
- * index of weight 0 unfilled, index `heaviest` gets this part. */
+ * `heaviest` is the index of a largest weight. If rounding errors leave some of a column of an
+ * index of weight 0 unfilled, index `heaviest` gets the rest of this column. */
 static void even_out(const tsr__weights *weights, uint32_t heaviest, tsr__alias *alias)
 {
     union tsr__alias_share *shares = alias->own;
@@ -86,7 +86,7 @@ tsr_status tsr__alias_init(const tsr__weights *weights, double largest, tsr__ali
     for (uint64_t i = 0; i < alias.count; i++) {
         double share = alias.own[i].share;
         /* A full column contains only its own index, so draws must give this index for any
-         * level. */
+         * height. */
         if (share >= 1)
             alias.other[i] = (uint32_t)i;
         alias.own[i].below = share >= 1 ? UINT64_MAX : (uint64_t)(share * 18446744073709551616.0);
@@ -109,7 +109,7 @@ void tsr__alias_fill(const tsr__alias *alias, const tsr__order_keys *keys, uint6
                      uint64_t count, int64_t *out)
 {
     const uint32_t key[2] = {(uint32_t)keys->seed, (uint32_t)(keys->seed >> 32)};
-    uint64_t column[AHEAD], level[AHEAD];
+    uint64_t column[AHEAD], height[AHEAD];
     for (uint64_t done = 0; done < count; done += AHEAD) {
         uint64_t here = count - done < AHEAD ? count - done : AHEAD;
         for (uint64_t i = 0; i < here; i++) {
@@ -120,13 +120,13 @@ void tsr__alias_fill(const tsr__alias *alias, const tsr__order_keys *keys, uint6
             /* The column is the 64-bit number (high word, low word) · count / 2^64. Its
              * distribution is uniform, except for differences of probability of at most 2^-64. */
             column[i] = (words[0] * alias->count + (words[1] * alias->count >> 32)) >> 32;
-            level[i] = (uint64_t)words[2] << 32 | words[3];
+            height[i] = (uint64_t)words[2] << 32 | words[3];
             FETCH(alias->own + column[i]);
             FETCH(alias->other + column[i]);
         }
         for (uint64_t i = 0; i < here; i++) {
             uint64_t column_index = column[i];
-            bool is_own = level[i] < alias->own[column_index].below;
+            bool is_own = height[i] < alias->own[column_index].below;
             out[done + i] = is_own ? (int64_t)column_index : (int64_t)alias->other[column_index];
         }
     }

@@ -19,12 +19,12 @@ static inline double tsr__weight(const tsr__weights *weights, uint64_t i)
 }
 
 /* Walker's alias method. Each index has a column, and all columns have the same width. A column can
- * also contain a part of one other index. A draw first chooses a column, then one of the two
+ * also contain a share of one other index. A draw first chooses a column, then one of the two
  * indices in it. */
 typedef struct tsr__alias {
     uint64_t count;
-    /* below: a draw has a random 64-bit level; it gives the column's own index if the level is less
-     * than `below`, and otherwise the other index. share: replaces `below` while the table is
+    /* below: a draw has a random 64-bit height; it gives the column's own index if the height is
+     * less than `below`, and otherwise the other index. share: replaces `below` while the table is
      * computed. */
     union tsr__alias_share {
         double share;

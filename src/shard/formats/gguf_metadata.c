@@ -46,60 +46,60 @@ static tsr_status too_long(const tsr__gguf *gguf)
                           TSR__MAX_HEADER);
 }
 
-tsr_status tsr__gguf_take(tsr__gguf *gguf, uint64_t size, const char *part, void *out)
+tsr_status tsr__gguf_take(tsr__gguf *gguf, uint64_t size, const char *content, void *out)
 {
     if (gguf->at + size > TSR__MAX_HEADER)
         return too_long(gguf);
-    TSR__TRY(tsr__file_read(gguf->file, gguf->at, size, part, out));
+    TSR__TRY(tsr__file_read(gguf->file, gguf->at, size, content, out));
     gguf->at += size;
     return TSR_OK;
 }
 
-tsr_status tsr__gguf_u32(tsr__gguf *gguf, const char *part, uint32_t *out)
+tsr_status tsr__gguf_u32(tsr__gguf *gguf, const char *content, uint32_t *out)
 {
     uint8_t bytes[4];
-    TSR__TRY(tsr__gguf_take(gguf, sizeof bytes, part, bytes));
+    TSR__TRY(tsr__gguf_take(gguf, sizeof bytes, content, bytes));
     *out = (uint32_t)tsr__little_endian(bytes, 4);
     return TSR_OK;
 }
 
-tsr_status tsr__gguf_u64(tsr__gguf *gguf, const char *part, uint64_t *out)
+tsr_status tsr__gguf_u64(tsr__gguf *gguf, const char *content, uint64_t *out)
 {
     uint8_t bytes[8];
-    TSR__TRY(tsr__gguf_take(gguf, sizeof bytes, part, bytes));
+    TSR__TRY(tsr__gguf_take(gguf, sizeof bytes, content, bytes));
     *out = tsr__little_endian(bytes, 8);
     return TSR_OK;
 }
 
 /* Skips count × size bytes. It is an error if the file does not contain all of them. */
-static tsr_status skip_bytes(tsr__gguf *gguf, uint64_t count, uint64_t size, const char *part)
+static tsr_status skip_bytes(tsr__gguf *gguf, uint64_t count, uint64_t size, const char *content)
 {
     uint64_t bytes;
     if (!tsr__mul_u64(count, size, &bytes) || gguf->at > gguf->file->size ||
         bytes > gguf->file->size - gguf->at)
         return tsr__file_fail(gguf->file, TSR_ERR_INVALID, gguf->at,
                               "%" PRIu64 " × %" PRIu64 " bytes of %s go beyond the file's %" PRIu64,
-                              count, size, part, gguf->file->size);
+                              count, size, content, gguf->file->size);
     if (gguf->at + bytes > TSR__MAX_HEADER)
         return too_long(gguf);
     gguf->at += bytes;
     return TSR_OK;
 }
 
-tsr_status tsr__gguf_name(tsr__gguf *gguf, const char *part)
+tsr_status tsr__gguf_name(tsr__gguf *gguf, const char *content)
 {
     uint64_t length = 0, start = gguf->at;
-    TSR__TRY(tsr__gguf_u64(gguf, part, &length));
+    TSR__TRY(tsr__gguf_u64(gguf, content, &length));
     if (length > TSR_SHARD_MAX_NAME)
         return tsr__file_fail(gguf->file, TSR_ERR_INVALID, start,
-                              "%s of %" PRIu64 " bytes is longer than the %d allowed", part, length,
-                              TSR_SHARD_MAX_NAME);
-    TSR__TRY(tsr__gguf_take(gguf, length, part, gguf->name));
+                              "%s of %" PRIu64 " bytes is longer than the %d allowed", content,
+                              length, TSR_SHARD_MAX_NAME);
+    TSR__TRY(tsr__gguf_take(gguf, length, content, gguf->name));
     gguf->name[length] = '\0';
     const char *problem = tsr__name_problem(gguf->name, length);
     /* tsr__name_problem rejects control characters, and therefore zero bytes inside the name. */
     if (problem != NULL)
-        return tsr__file_fail(gguf->file, TSR_ERR_INVALID, start, "%s %s", part, problem);
+        return tsr__file_fail(gguf->file, TSR_ERR_INVALID, start, "%s %s", content, problem);
     return TSR_OK;
 }
 
@@ -254,16 +254,16 @@ tsr_status tsr__gguf_bool(tsr__file *file, const tsr__gguf_value *value, bool *o
     return TSR_OK;
 }
 
-tsr_status tsr__gguf_string(tsr__gguf *gguf, const char *part, size_t capacity, char *text,
+tsr_status tsr__gguf_string(tsr__gguf *gguf, const char *content, size_t capacity, char *text,
                             size_t *size)
 {
     uint64_t length = 0, start = gguf->at;
-    TSR__TRY(tsr__gguf_u64(gguf, part, &length));
+    TSR__TRY(tsr__gguf_u64(gguf, content, &length));
     if (length >= capacity)
         return tsr__file_fail(gguf->file, TSR_ERR_INVALID, start,
-                              "%s of %" PRIu64 " bytes is longer than the %zu allowed", part,
+                              "%s of %" PRIu64 " bytes is longer than the %zu allowed", content,
                               length, capacity - 1);
-    TSR__TRY(tsr__gguf_take(gguf, length, part, text));
+    TSR__TRY(tsr__gguf_take(gguf, length, content, text));
     text[length] = '\0';
     *size = (size_t)length;
     return TSR_OK;

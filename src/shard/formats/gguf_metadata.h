@@ -30,17 +30,17 @@ typedef struct tsr__gguf {
  * keys. */
 tsr_status tsr__gguf_head(tsr__gguf *gguf, uint64_t *tensors, uint64_t *metadata) TSR_NODISCARD;
 
-/* Read bytes or an integer at the reader's offset, and move past them. `part` is the name of what
- * is read, for error texts. */
-tsr_status tsr__gguf_take(tsr__gguf *gguf, uint64_t size, const char *part,
+/* Read bytes or an integer at the reader's offset, and move past them. `content` describes what is
+ * read, for error texts. */
+tsr_status tsr__gguf_take(tsr__gguf *gguf, uint64_t size, const char *content,
                           void *out) TSR_NODISCARD;
-tsr_status tsr__gguf_u32(tsr__gguf *gguf, const char *part, uint32_t *out) TSR_NODISCARD;
-tsr_status tsr__gguf_u64(tsr__gguf *gguf, const char *part, uint64_t *out) TSR_NODISCARD;
+tsr_status tsr__gguf_u32(tsr__gguf *gguf, const char *content, uint32_t *out) TSR_NODISCARD;
+tsr_status tsr__gguf_u64(tsr__gguf *gguf, const char *content, uint64_t *out) TSR_NODISCARD;
 /* Reads a name into gguf->name: not empty, UTF-8, no control characters, at most
  * TSR_SHARD_MAX_NAME bytes. */
-tsr_status tsr__gguf_name(tsr__gguf *gguf, const char *part) TSR_NODISCARD;
+tsr_status tsr__gguf_name(tsr__gguf *gguf, const char *content) TSR_NODISCARD;
 /* Reads a string of any bytes into text[capacity], and adds a zero byte. */
-tsr_status tsr__gguf_string(tsr__gguf *gguf, const char *part, size_t capacity, char *text,
+tsr_status tsr__gguf_string(tsr__gguf *gguf, const char *content, size_t capacity, char *text,
                             size_t *size) TSR_NODISCARD;
 /* Skips a value. It is an error if the file does not contain all of it. */
 tsr_status tsr__gguf_skip(tsr__gguf *gguf, uint32_t type) TSR_NODISCARD;

@@ -1,6 +1,6 @@
 /* Reads the beginning of a file, which contains its header. The bytes come from memory, or are read
- * piece by piece with pread; the weights are never read. The file is not mapped into memory,
- * because reading a mapping raises a signal if the file has become shorter. */
+ * with pread, TSR__FILE_WINDOW at a time; the weights are never read. The file is not mapped into
+ * memory, because reading a mapping raises a signal if the file has become shorter. */
 #ifndef TSR_SHARD_FORMATS_HEADER_FILE_H
 #define TSR_SHARD_FORMATS_HEADER_FILE_H
 

@@ -1,4 +1,4 @@
-/* Readers of parameter lists, one for each format. */
+/* Readers of parameter lists: a function for each format. read_parameters.c chooses one. */
 #ifndef TSR_SHARD_FORMATS_READERS_H
 #define TSR_SHARD_FORMATS_READERS_H
 
@@ -16,7 +16,8 @@ struct tsr_shard_list {
 tsr_status tsr__read_safetensors(tsr__file *file, tsr__params *params) TSR_NODISCARD;
 tsr_status tsr__read_gguf(tsr__file *file, tsr__params *params) TSR_NODISCARD;
 
-/* Reads a GGUF file and, if it is the first part of a model, the other parts beside it. */
+/* Reads a GGUF file and, if it is the first file part of a model, the other file parts beside it.
+ */
 tsr_status tsr__read_gguf_parts(const char *path, tsr__file *file,
                                 tsr__params *params) TSR_NODISCARD;
 

@@ -20,8 +20,8 @@ typedef struct tsr__params {
     size_t count, capacity;
 } tsr__params;
 
-/* Checks a parameter and computes its members that follow from name of the dtype and shape: dtype,
- * count, size_bytes, block_count and block_bytes. A layer of NULL stays NULL. Errors:
+/* Checks a parameter and computes the members that follow from the dtype's name and the shape:
+ * dtype, count, size_bytes, block_count and block_bytes. A layer of NULL stays NULL. Errors:
  * TSR_ERR_INVALID, TSR_ERR_OVERFLOW. The error text does not contain the parameter's name. */
 tsr_status tsr__param_resolve(tsr_shard_param *param) TSR_NODISCARD;
 

@@ -40,8 +40,8 @@ static int by_size(const void *a, const void *b)
 }
 
 /* Builds the list of layers from the list of parameters, which must be sorted by layer. */
-static size_t group(const tsr_shard_request *request, const member *members, size_t count,
-                    member *layers)
+static size_t group_layers(const tsr_shard_request *request, const member *members, size_t count,
+                           member *layers)
 {
     size_t layer_count = 0;
     for (size_t i = 0; i < count; i++) {
@@ -134,7 +134,7 @@ tsr_status tsr__assign_layerwise(const tsr_shard_request *request, const bool *c
     if (status == TSR_OK) {
         member *layers = members + request->param_count;
         qsort(members, count, sizeof *members, by_layer);
-        size_t layer_count = group(request, members, count, layers);
+        size_t layer_count = group_layers(request, members, count, layers);
         qsort(layers, layer_count, sizeof *layers, by_size);
         status = place_layer(request, members, layers, layer_count, weights, bytes, ranges);
     }

@@ -27,8 +27,7 @@ typedef struct weighted_state {
     tsr__apportion_work work;
 } weighted_state;
 
-/* The index of a parameter, and its unit, the part that no two ranks share, in elements and in
- * bytes. */
+/* The index of a parameter, and the size of its unit (strategy.h) in elements and in bytes. */
 typedef struct cut_item {
     uint64_t param, unit, unit_bytes;
 } cut_item;

@@ -1,4 +1,4 @@
-/* The chat formats: what stands around the texts of messages. */
+/* The chat formats: the strings before and after the texts of messages. */
 #ifndef TSR_TOKENIZER_CHAT_CHAT_FORMATS_H
 #define TSR_TOKENIZER_CHAT_CHAT_FORMATS_H
 
@@ -14,8 +14,8 @@ typedef struct tsr__chat_format {
     bool needs_bos;        /* starts with BOS even if the tokenizer adds none itself */
     bool strips;           /* removes spaces at both ends of each message's text */
     bool system_in_user;   /* puts the system's message into the user's first one */
-    const char *system[2]; /* what stands before and after the text of the system */
-    const char *user[2];   /* what stands before and after the text of the user */
+    const char *system[2]; /* before and after the text of the system */
+    const char *user[2];   /* before and after the text of the user */
     const char *header;    /* what begins a reply; the model continues after it */
     const char *before;    /* follows the header if the text of the reply is given */
     const char *end;       /* ends a reply */

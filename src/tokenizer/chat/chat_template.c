@@ -1,4 +1,4 @@
-/* The chat template of a tokenizer in tokenizer_config.json. */
+/* Reads the chat template in tokenizer_config.json. */
 #include <string.h>
 
 #include "base/alloc.h"
