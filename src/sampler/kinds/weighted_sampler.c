@@ -1,15 +1,16 @@
-/* The weighted sampler: indices with probabilities in proportion to weights. It draws in one of six
- * ways, which depend on the order and on whether an index can be drawn again (with replacement):
+/* The weighted sampler: indices with probabilities in proportion to weights. The order, and whether
+ * an index can be drawn again (with replacement), determine the method of drawing:
  *
- *     order    replacement  draws
- *     feistel  with         from an alias table
- *     feistel  without      the indices with the largest random keys, once per epoch
- *     torch    with         from cumulative sums
- *     torch    without *)   the indices with the largest of PyTorch's keys, once per epoch
- *     mlx      with         the largest sum of logit and noise, for each sample
- *     mlx      without      the largest sums of logit and noise, once per epoch
+ *     order    replacement   method              draws
+ *     feistel  with          ALIAS               from an alias table
+ *     feistel  without       NATIVE_KEYS         the indices with the largest random keys
+ *     torch    with          CUMULATIVE_SUMS     from cumulative sums
+ *     torch    without       TORCH_KEYS          the indices with the largest of PyTorch's keys
+ *     mlx      with          NOISY_LOGIT         the largest sum of logit and noise
+ *     mlx      without       NOISY_LOGITS_KEYS   the indices with the largest sums
  *
- * *) and with replacement if an epoch has one sample only */
+ * In PyTorch 2.0 and later, one sample with replacement is drawn as without. The methods with keys
+ * draw all samples of an epoch at once, the others each sample. */
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -24,18 +25,27 @@
 #define MAX_NATIVE UINT32_MAX
 #define MAX_TORCH (UINT64_C(1) << 24)
 
+typedef enum draw_method {
+    ALIAS,
+    CUMULATIVE_SUMS,
+    NOISY_LOGIT,
+    NATIVE_KEYS,
+    TORCH_KEYS,
+    NOISY_LOGITS_KEYS
+} draw_method;
+
 typedef struct weighted {
     tsr_sampler base;
     uint64_t samples;
-    bool by_keys;
+    draw_method method;
     tsr__epoch_generator epoch_generator;
     tsr__order_keys keys; /* the epoch's keys, in the order feistel */
     tsr__draws draws;
     tsr__alias alias;
     tsr__sums sums;
     tsr__logits logits;
-    /* Used if each index gets a random key and the indices with the best keys are drawn: a copy of
-     * the weights, and the draws of the epoch, which are valid if `ready` is set. */
+    /* The methods with keys: a copy of the weights (not for logits), and the draws of the epoch,
+     * which are valid if `ready` is set. */
     tsr__weights weights;
     void *copy;
     tsr__best best;
@@ -59,21 +69,56 @@ static tsr_status weighted_set_epoch(tsr_sampler *sampler, int64_t epoch)
     return TSR_OK;
 }
 
-static void draw_by_keys(weighted *self)
+static draw_method method_of(const tsr_sampler_weighted_params *params, uint64_t samples,
+                             tsr_torch_version torch)
 {
+    switch (params->order) {
+    case TSR_ORDER_TORCH:
+        return params->no_replacement || (samples == 1 && torch >= TSR_TORCH_2_0) ? TORCH_KEYS
+                                                                                  : CUMULATIVE_SUMS;
+    case TSR_ORDER_MLX:
+        return params->no_replacement ? NOISY_LOGITS_KEYS : NOISY_LOGIT;
+    default:
+        return params->no_replacement ? NATIVE_KEYS : ALIAS;
+    }
+}
+
+/* Draws all samples of the epoch, with a method that uses keys. */
+static void draw_epoch(weighted *self)
+{
+    const tsr__epoch_generator *generator = &self->epoch_generator;
+    tsr_rng rng;
     self->best.count = 0;
-    if (self->epoch_generator.order == TSR_ORDER_TORCH) {
-        tsr_rng rng;
-        tsr__epoch_generator_copy(&self->epoch_generator, &rng);
+    switch (self->method) {
+    case TORCH_KEYS:
+        tsr__epoch_generator_copy(generator, &rng);
         tsr__weights_draw_torch(&self->weights, &rng.as.mt19937, &self->best);
-    } else if (self->epoch_generator.order == TSR_ORDER_MLX) {
-        tsr__logits_offer(&self->logits, tsr__epoch_generator_key(&self->epoch_generator),
-                          &self->best);
-    } else {
+        break;
+    case NOISY_LOGITS_KEYS:
+        tsr__logits_offer(&self->logits, tsr__epoch_generator_key(generator), &self->best);
+        break;
+    default:
         tsr__weights_draw_native(&self->weights, &self->keys, &self->best);
     }
     tsr__best_sort(&self->best);
     self->ready = true;
+}
+
+static void draw_from_sums(weighted *self, uint64_t position, uint64_t count, int64_t *indices)
+{
+    tsr__draws_to(&self->draws, &self->epoch_generator, position, 2);
+    for (uint64_t i = 0; i < count; i++) {
+        double u = tsr_mt19937_next_double(&self->draws.rng.as.mt19937);
+        indices[i] = (int64_t)tsr__sums_find(&self->sums, u);
+    }
+    self->draws.next += count;
+}
+
+static void draw_from_logits(weighted *self, uint64_t position, uint64_t count, int64_t *indices)
+{
+    const tsr_threefry_key key = tsr__epoch_generator_key(&self->epoch_generator);
+    for (uint64_t i = 0; i < count; i++)
+        indices[i] = tsr__logits_draw(&self->logits, key, self->samples, position + i);
 }
 
 static tsr_status weighted_fill(tsr_sampler *sampler, uint64_t capacity, int64_t *indices,
@@ -81,27 +126,27 @@ static tsr_status weighted_fill(tsr_sampler *sampler, uint64_t capacity, int64_t
 {
     (void)mask;
     weighted *self = (weighted *)sampler;
-    uint64_t position = sampler->position, here = tsr__min_u64(capacity, self->samples - position);
-    if (self->by_keys) {
+    const uint64_t position = sampler->position;
+    *count = tsr__min_u64(capacity, self->samples - position);
+    switch (self->method) {
+    case ALIAS:
+        tsr__alias_fill(&self->alias, &self->keys, position, *count, indices);
+        break;
+    case CUMULATIVE_SUMS:
+        draw_from_sums(self, position, *count, indices);
+        break;
+    case NOISY_LOGIT:
+        draw_from_logits(self, position, *count, indices);
+        break;
+    case NATIVE_KEYS:
+    case TORCH_KEYS:
+    case NOISY_LOGITS_KEYS:
         if (!self->ready)
-            draw_by_keys(self);
-        for (uint64_t i = 0; i < here; i++)
+            draw_epoch(self);
+        for (uint64_t i = 0; i < *count; i++)
             indices[i] = self->best.indices[position + i];
-    } else if (self->epoch_generator.order == TSR_ORDER_TORCH) {
-        tsr__draws_to(&self->draws, &self->epoch_generator, position, 2);
-        for (uint64_t i = 0; i < here; i++) {
-            double u = tsr_mt19937_next_double(&self->draws.rng.as.mt19937);
-            indices[i] = (int64_t)tsr__sums_find(&self->sums, u);
-        }
-        self->draws.next += here;
-    } else if (self->epoch_generator.order == TSR_ORDER_MLX) {
-        const tsr_threefry_key key = tsr__epoch_generator_key(&self->epoch_generator);
-        for (uint64_t i = 0; i < here; i++)
-            indices[i] = tsr__logits_draw(&self->logits, key, self->samples, position + i);
-    } else {
-        tsr__alias_fill(&self->alias, &self->keys, position, here, indices);
+        break;
     }
-    *count = here;
     return TSR_OK;
 }
 
@@ -173,8 +218,9 @@ static tsr_status keep_weights(const tsr__weights *weights, weighted *self)
     return tsr__best_init(self->samples, &self->best);
 }
 
-static tsr_status prepare_logits(const tsr__weights *weights, bool no_replacement, weighted *self)
+static tsr_status prepare_logits(const tsr__weights *weights, weighted *self)
 {
+    const bool no_replacement = self->method == NOISY_LOGITS_KEYS;
     uint64_t words;
     TSR__REQUIRE(no_replacement || (tsr__mul_u64(weights->count, self->samples, &words) &&
                                     words <= TSR__MAX_THREEFRY_WORDS),
@@ -196,7 +242,6 @@ static tsr_status prepare(const tsr_sampler_weighted_params *params, const tsr__
 {
     uint64_t above_zero, hash;
     double largest;
-    bool is_torch = params->order == TSR_ORDER_TORCH, is_mlx = params->order == TSR_ORDER_MLX;
     tsr_torch_options torch = params->torch;
     /* PyTorch's multinomial always draws directly from the global generator */
     torch.global_generator = false;
@@ -207,9 +252,10 @@ static tsr_status prepare(const tsr_sampler_weighted_params *params, const tsr__
                  above_zero, self->samples);
 
     TSR__TRY(tsr__torch_version("weighted", torch.version, &torch.version));
-    bool one_by_keys = is_torch && self->samples == 1 && torch.version >= TSR_TORCH_2_0;
-    self->by_keys = params->no_replacement || one_by_keys;
-    uint64_t draws = is_mlx ? 1 : 2 * (self->by_keys ? weights->count : self->samples);
+    self->method = method_of(params, self->samples, torch.version);
+    const bool by_keys = self->method >= NATIVE_KEYS;
+    uint64_t draws =
+        params->order == TSR_ORDER_MLX ? 1 : 2 * (by_keys ? weights->count : self->samples);
     TSR__TRY(tsr__epoch_generator_init("weighted", params->order, params->seed, &torch, draws, true,
                                        &self->epoch_generator));
     tsr__order_key(self->epoch_generator.seed, 0, 0, &self->keys);
@@ -220,17 +266,23 @@ static tsr_status prepare(const tsr_sampler_weighted_params *params, const tsr__
     tsr__sampler_add_param(base, "no_replacement", TSR__PARAM_FLAG, params->no_replacement);
     tsr__sampler_add_param(base, "order", TSR__PARAM_ORDER, (uint64_t)params->order);
     tsr__sampler_add_param(base, "seed", TSR__PARAM_SIGNED, (uint64_t)params->seed);
-    tsr__sampler_add_torch(base, is_torch, &self->epoch_generator.torch);
+    tsr__sampler_add_torch(base, params->order == TSR_ORDER_TORCH, &self->epoch_generator.torch);
     tsr__sampler_add_param(base, "type of weights", TSR__PARAM_HASH,
                            tsr__fingerprint(0, weights->wide != NULL));
     tsr__sampler_add_param(base, "weights", TSR__PARAM_HASH, hash);
 
-    if (is_mlx)
-        return prepare_logits(weights, params->no_replacement, self);
-    if (self->by_keys)
+    switch (self->method) {
+    case NOISY_LOGIT:
+    case NOISY_LOGITS_KEYS:
+        return prepare_logits(weights, self);
+    case NATIVE_KEYS:
+    case TORCH_KEYS:
         return keep_weights(weights, self);
-    if (is_torch)
+    case CUMULATIVE_SUMS:
         return tsr__sums_init(weights, &self->sums);
+    case ALIAS:
+        break;
+    }
     return tsr__alias_init(weights, largest, &self->alias);
 }
 
