@@ -111,11 +111,6 @@ static inline uint64_t tsr__loader_ahead(const tsr_loader *loader)
     return loader->params.workers == 0 ? 1 : loader->slot_count - 1;
 }
 
-/* Checks the params of a new loader. Gives the largest number of indices that a batch can have. */
-tsr_status tsr__loader_check(const tsr_loader_params *params, uint64_t *batch_max);
-/* Makes a sampler of indices, random or sequential, if the params contain no sampler. */
-tsr_status tsr__loader_make_sampler(const tsr_loader_params *params, tsr_sampler **out);
-
 /* Copies a text. A text that is longer than the buffer is cut, but not within a UTF-8 character. */
 void tsr__loader_copy_text(char out[TSR__REASON_BYTES], const char *text);
 

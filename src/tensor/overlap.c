@@ -1,7 +1,135 @@
 #include "tensor/overlap.h"
 
+#include "base/checked.h"
 #include "tensor/dtype.h"
-#include "tensor/equation.h"
+
+/* Bounded equations ---------------------------------------------------------------------------- */
+
+/* In how many ways can a target be written as a sum Σ weight·x, where each x is an integer with 0 ≤
+ * x ≤ limit? Whether two views have an element in common is a question of this form. The problem is
+ * hard in general, but easy for the weights that views have. */
+
+#define EQUATION_TERMS 20
+
+typedef struct bounded_equation {
+    int terms;
+    uint64_t weight[EQUATION_TERMS]; /* > 0 */
+    uint64_t limit[EQUATION_TERMS];  /* > 0 */
+} bounded_equation;
+
+typedef enum equation_answer { EQUATION_NO, EQUATION_YES, EQUATION_GAVE_UP } equation_answer;
+
+/* The search ends without an answer after this many nodes of the search tree, which takes much less
+ * than a millisecond. For views that were sliced from one tensor, the search needs only a few nodes
+ * per dimension. */
+#define NODE_LIMIT 20000
+
+/* Adds a term. A term with the weight 0 or the limit 0 is ignored, because it cannot contribute to
+ * the sum. The sum of all weight·limit must fit 64 bits. */
+static void equation_add(bounded_equation *equation, uint64_t weight, uint64_t limit)
+{
+    if (weight == 0 || limit == 0)
+        return;
+    equation->weight[equation->terms] = weight;
+    equation->limit[equation->terms] = limit;
+    equation->terms++;
+}
+
+/* Combines all terms that have the same weight into one term, whose limit is the sum of theirs.
+ * This changes the number of solutions, but not whether there are any. */
+static void equation_join(bounded_equation *equation)
+{
+    int kept = 0;
+    for (int i = 0; i < equation->terms; i++) {
+        int same = 0;
+        while (same < kept && equation->weight[same] != equation->weight[i])
+            same++;
+        if (same < kept) {
+            equation->limit[same] += equation->limit[i];
+        } else {
+            equation->weight[kept] = equation->weight[i];
+            equation->limit[kept] = equation->limit[i];
+            kept++;
+        }
+    }
+    equation->terms = kept;
+}
+
+static uint64_t gcd(uint64_t a, uint64_t b)
+{
+    while (b != 0) {
+        uint64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
+/* Sorts the terms by weight, largest first. The choice of one variable then restricts the choices
+ * of the following variables as much as possible. */
+static void sort_descending(bounded_equation *equation)
+{
+    for (int i = 1; i < equation->terms; i++) {
+        uint64_t weight = equation->weight[i], limit = equation->limit[i];
+        int to = i;
+        for (; to > 0 && equation->weight[to - 1] < weight; to--) {
+            equation->weight[to] = equation->weight[to - 1];
+            equation->limit[to] = equation->limit[to - 1];
+        }
+        equation->weight[to] = weight;
+        equation->limit[to] = limit;
+    }
+}
+
+typedef struct search {
+    const bounded_equation *equation;
+    uint64_t reach[EQUATION_TERMS + 1]; /* the largest sum of terms i, i+1, … */
+    /* the greatest common divisor of the weights of terms i, i+1, … */
+    uint64_t step[EQUATION_TERMS + 1];
+    int nodes_left;
+    int solutions_left;
+} search;
+
+/* Searches depth first until solutions_left or nodes_left is 0, or until all values have been
+ * tried. The depth of the recursion is at most EQUATION_TERMS. */
+static void try_term(search *s, int term, uint64_t target)
+{
+    if (s->nodes_left == 0)
+        return;
+    s->nodes_left--;
+    if (term == s->equation->terms) {
+        s->solutions_left -= target == 0;
+        return;
+    }
+    if (target > s->reach[term] || target % s->step[term] != 0)
+        return;
+
+    /* Try only values of x for which the later terms can add up to what is left of the target. */
+    uint64_t weight = s->equation->weight[term], rest = s->reach[term + 1];
+    uint64_t x = target > rest ? tsr__div_up_u64(target - rest, weight) : 0;
+    uint64_t last = tsr__min_u64(s->equation->limit[term], target / weight);
+    for (; x <= last && s->solutions_left > 0 && s->nodes_left > 0; x++)
+        try_term(s, term + 1, target - x * weight);
+}
+
+/* Answers whether there are at least `wanted` (≥ 1) solutions. The search does a limited amount of
+ * work and then ends without an answer. Sorts the terms. */
+static equation_answer equation_solutions(bounded_equation *equation, uint64_t target, int wanted)
+{
+    sort_descending(equation);
+    search s = {.equation = equation, .nodes_left = NODE_LIMIT, .solutions_left = wanted};
+    for (int i = equation->terms - 1; i >= 0; i--) {
+        s.reach[i] = s.reach[i + 1] + equation->weight[i] * equation->limit[i];
+        s.step[i] = gcd(equation->weight[i], s.step[i + 1]);
+    }
+    try_term(&s, 0, target);
+    if (s.solutions_left == 0)
+        return EQUATION_YES;
+    return s.nodes_left == 0 ? EQUATION_GAVE_UP : EQUATION_NO;
+}
+
+/* Layouts ---------------------------------------------------------------------------------------
+ */
 
 tsr__extent tsr__layout_extent(const tsr_layout *layout)
 {
@@ -27,7 +155,7 @@ bool tsr__layout_repeats(const tsr_layout *layout)
 {
     if (tsr_layout_count(layout) <= 1)
         return false;
-    tsr__equation equation = {0};
+    bounded_equation equation = {0};
     uint64_t target = 0;
     for (int i = 0; i < layout->ndim; i++) {
         if (layout->shape[i] == 1)
@@ -35,10 +163,10 @@ bool tsr__layout_repeats(const tsr_layout *layout)
         if (layout->strides[i] == 0)
             return true;
         uint64_t limit = (uint64_t)layout->shape[i] - 1, stride = (uint64_t)layout->strides[i];
-        tsr__equation_add(&equation, stride, 2 * limit);
+        equation_add(&equation, stride, 2 * limit);
         target += stride * limit;
     }
-    return tsr__equation_solutions(&equation, target, 2) != TSR__EQUATION_NO;
+    return equation_solutions(&equation, target, 2) != EQUATION_NO;
 }
 
 static bool same_elements(const tsr_layout *a, const tsr_layout *b)
@@ -55,11 +183,10 @@ static bool same_elements(const tsr_layout *a, const tsr_layout *b)
 /* Adds the terms for the distances of the elements from the first element. A distance is Σ
  * weight·x. `unit` is the size of an element: in bytes if the equation counts bytes, 1 if it counts
  * elements. */
-static void add_dims(tsr__equation *equation, const tsr_layout *layout, uint64_t unit)
+static void add_dims(bounded_equation *equation, const tsr_layout *layout, uint64_t unit)
 {
     for (int i = 0; i < layout->ndim; i++)
-        tsr__equation_add(equation, (uint64_t)layout->strides[i] * unit,
-                          (uint64_t)layout->shape[i] - 1);
+        equation_add(equation, (uint64_t)layout->strides[i] * unit, (uint64_t)layout->shape[i] - 1);
 }
 
 /* The layouts have a byte in common if a.begin + Σ a·x + p = b.begin + Σ b·y + q, where p and q are
@@ -86,7 +213,7 @@ tsr__overlap tsr__layout_overlap(const tsr_layout *a, const tsr_layout *b)
     if (same_elements(a, b))
         return TSR__OVERLAP_SAME;
 
-    tsr__equation equation = {0};
+    bounded_equation equation = {0};
     uint64_t target = b_bytes.end_bytes - 1 - a_bytes.begin_bytes;
     if (a_size == b_size) {
         /* An element of `a` and one of `b` are either the same or have no byte in common, so the
@@ -97,10 +224,10 @@ tsr__overlap tsr__layout_overlap(const tsr_layout *a, const tsr_layout *b)
     } else {
         add_dims(&equation, a, a_size);
         add_dims(&equation, b, b_size);
-        tsr__equation_add(&equation, 1, a_size - 1);
-        tsr__equation_add(&equation, 1, b_size - 1);
+        equation_add(&equation, 1, a_size - 1);
+        equation_add(&equation, 1, b_size - 1);
     }
-    tsr__equation_join(&equation);
-    return tsr__equation_solutions(&equation, target, 1) == TSR__EQUATION_NO ? TSR__OVERLAP_NONE
-                                                                             : TSR__OVERLAP_PARTIAL;
+    equation_join(&equation);
+    return equation_solutions(&equation, target, 1) == EQUATION_NO ? TSR__OVERLAP_NONE
+                                                                   : TSR__OVERLAP_PARTIAL;
 }

@@ -13,8 +13,8 @@ typedef struct tsr__extent {
 tsr__extent tsr__layout_extent(const tsr_layout *layout);
 
 /* Returns true if two indices of the layout refer to the same element, as in a broadcast view. The
- * result of writing through such a layout would be ambiguous. The search for them (equation.h)
- * stops after a limited number of steps; the function then returns true, too. */
+ * result of writing through such a layout would be ambiguous. The search for them stops after a
+ * limited number of steps; the function then returns true, too. */
 bool tsr__layout_repeats(const tsr_layout *layout);
 
 typedef enum tsr__overlap {
@@ -25,8 +25,8 @@ typedef enum tsr__overlap {
 } tsr__overlap;
 
 /* Compares the bytes that the layouts use. The answer is exact for views that were sliced from one
- * tensor and have the same strides. For other layouts, the search for a common byte (equation.h)
- * stops after a limited number of steps; the function then returns TSR__OVERLAP_PARTIAL. */
+ * tensor and have the same strides. For other layouts, the search for a common byte stops after a
+ * limited number of steps; the function then returns TSR__OVERLAP_PARTIAL. */
 tsr__overlap tsr__layout_overlap(const tsr_layout *a, const tsr_layout *b);
 
 #endif
