@@ -14,9 +14,7 @@
  *     overlapped_product.c    a product whose chunks are summed over the ranks while the device
  *                             computes the next chunk
  *
- *     self_attention.c, self_attention_create.c, transformer_block.c, dropout_shard.c,
- * embedding_layer.c, mlp.c, norm_layer.c, vocabulary_cross_entropy.c the layers and operations that
- * these files are named after
+ * The other files hold the layers and operations that they are named after.
  *
  * A *shard* is what one rank has of a parameter or tensor that the ranks divide among them. */
 #ifndef TSR_PARALLEL_LAYERS_LAYER_H
@@ -60,7 +58,7 @@ typedef struct tsr__layer_parameter {
     uint64_t seed;
 } tsr__layer_parameter;
 
-/* The keys and values of earlier tokens. */
+/* The cache with the keys and values of earlier tokens. */
 typedef struct tsr__cached {
     tsr_kv_cache *cache;
     int layer; /* the layer's index in the cache, which a block passes to its attention layer */
@@ -99,7 +97,7 @@ struct tsr_layer {
     tsr_layer **child;                /* the children's parameters follow the layer's own */
 };
 
-/* Dropout of a block's branches. If p is 0, there is no dropout. */
+/* Dropout in the residual branches of a transformer block. If p is 0, there is no dropout. */
 typedef struct tsr__dropout {
     float p;
     uint64_t seed, subsequence, offset;
@@ -111,19 +109,22 @@ struct tsr_layer_saved {
     /* linear layers: x, gathered from all ranks; NULL if x was not gathered, or is not kept */
     tsr_tensor *gathered_x;
     /* MLP: the input of the activation function or, if `sloped` is true, the derivative of the
-     * activation function. Self-attention: queries, keys and values before normalisation. */
+     * activation function. Self-attention: queries, keys and values, as they were before
+     * normalisation if the layer has norms, otherwise after the rotary embedding. */
     tsr_tensor *hidden;
     bool sloped;
-    tsr_tensor *lse;        /* self-attention: log-sum-exp of each query's scores */
-    tsr_tensor *normalised; /* self-attention: normalised queries and keys, or NULL */
-    tsr__dropout dropout;   /* transformer blocks */
+    tsr_tensor *lse; /* self-attention: log-sum-exp of each query's scores */
+    /* self-attention: normalised queries and keys, after the rotary embedding; NULL without norms
+     */
+    tsr_tensor *normalised;
+    tsr__dropout dropout; /* transformer blocks */
     int child_count;
     tsr_layer_saved *child[]; /* the same order as the layer's children */
 };
 
 /* layer.c */
 
-/* Creates a layer of `size` bytes. Everything behind its tsr_layer is zero. If `group` is NULL, the
+/* Creates a layer of `size` bytes. Everything after its tsr_layer is zero. If `group` is NULL, the
  * layer uses the default group. */
 tsr_status tsr__layer_new(const tsr__layer_type *type, size_t size, tsr_group *group,
                           const char *name, tsr_layer **out) TSR_NODISCARD;
@@ -164,8 +165,9 @@ tsr_status tsr__layer_dtype(const tsr_layer *layer, const char *what, tsr_dtype 
  * have memory. */
 tsr_status tsr__layer_check_forward(const tsr_layer *layer) TSR_NODISCARD;
 /* Checks the layer and its children before a backward pass sends anything. If they are not frozen,
- * no weight may be in a block format, and no gradient may overlap x or dy, from which it is
- * computed. If `weights` is true, the pass needs the weights, so they must have memory. */
+ * no weight may be in a block format, and no gradient may overlap x or dy, from which the
+ * gradient is computed. If `weights` is true, the pass needs the weights, so they must have memory.
+ */
 tsr_status tsr__layer_check_backward(const tsr_layer *layer, bool weights, const tsr_tensor *x,
                                      const tsr_tensor *dy) TSR_NODISCARD;
 /* Checks that `tensor` can be the memory of a parameter, unless `tensor` is NULL. The tensor must

@@ -109,8 +109,8 @@ tsr_status tsr__row_backward_times(tsr_layer *layer, const tsr_layer_saved *save
 /* column_blocks.c: computes column blocks with as few products as the layout of their memory
  * allows. */
 
-/* The index of a block's weight or bias among the layer's parameters. */
 typedef enum tsr__weight_or_bias { TSR__WEIGHT, TSR__BIAS } tsr__weight_or_bias;
+/* Returns the index of a block's weight or bias among the layer's parameters. */
 static inline int tsr__block_parameter(const tsr__column_linear *column, int block,
                                        tsr__weight_or_bias which)
 {
@@ -134,7 +134,7 @@ typedef struct tsr__column_products {
     int count;
     tsr__column_product joint; /* if one product computes several blocks; otherwise all NULL */
 } tsr__column_products;
-/* All parameters must have memory. */
+/* Finds the products of a layer, whose parameters must all have memory. */
 tsr_status tsr__column_products_find(tsr__column_linear *column, tsr__temps *temps,
                                      tsr__column_products *out) TSR_NODISCARD;
 /* Gets product `index`, 0 … count − 1. */

@@ -96,7 +96,7 @@ static tsr_status add_summed(norm *n, tsr__temps *temps, const incoming *in, tsr
     return status;
 }
 
-/* The same if every rank has all rows of x, so that nothing is summed over the ranks. */
+/* Does the same as add_summed if every rank has all rows of x, so that nothing is summed. */
 static tsr_status add_local_norm_grads(norm *n, const incoming *in, tsr_tensor *dx)
 {
     tsr__layer_parameter *const *parameter = n->base.parameter;

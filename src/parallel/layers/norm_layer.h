@@ -5,7 +5,9 @@
 #include "parallel/layers/layer.h"
 #include "tessera/transformer.h"
 
-/* Adds a weight whose values are 1, or a bias whose values are 0. Every rank has all of it. */
+/* Adds a weight whose values are 1, or a bias whose values are 0. Every rank has the full
+ * parameter.
+ */
 tsr_status tsr__norm_parameter_add(tsr_layer *layer, const char *name, int64_t size,
                                    tsr_dtype dtype, tsr_dtype grad_dtype, bool bias) TSR_NODISCARD;
 

@@ -18,7 +18,7 @@ static tsr_status join_names(const char *layer, const char *name, char **out)
     return TSR_OK;
 }
 
-static tsr_status append(tsr_layer *layer, tsr__layer_parameter *parameter)
+static tsr_status append_parameter(tsr_layer *layer, tsr__layer_parameter *parameter)
 {
     void *array = layer->parameter;
     tsr_status status = tsr__grow(&array, &layer->parameter_capacity,
@@ -36,7 +36,7 @@ tsr_status tsr__parameter_add(tsr_layer *layer, const tsr__parameter_spec *spec)
         return TSR_ERR_NO_MEMORY;
     tsr_status status = join_names(layer->name, spec->name, &parameter->name);
     if (status == TSR_OK)
-        status = append(layer, parameter);
+        status = append_parameter(layer, parameter);
     if (status != TSR_OK) {
         tsr__parameter_destroy(&parameter);
         return status;

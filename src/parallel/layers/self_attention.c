@@ -1,5 +1,5 @@
-/* The passes of self-attention: a column-parallel layer computes queries, keys and values, then
- * follow the attention of this rank's heads and a row-parallel layer. */
+/* The passes of self-attention layers. A column-parallel layer computes queries, keys and values;
+ * after the attention of this rank's heads, a row-parallel layer computes y. */
 #include "parallel/layers/self_attention.h"
 
 #include <string.h>
@@ -269,7 +269,7 @@ static tsr_status norm_grad(tsr__attention *a, const qkv_heads *raw, const qkv_h
                              a->base.parameter[which]->seen.tensor, a->norm_epsilon, accumulate);
 }
 
-/* The same for both norms, with gradients of the weights that are summed over the ranks. */
+/* Backward pass of both norms, with gradients of the weights that are summed over the ranks. */
 static tsr_status sum_norm_grads(tsr__attention *a, tsr__replicated_grads *grads,
                                  const qkv_heads *raw, const qkv_heads *d)
 {
