@@ -114,9 +114,9 @@ TSR_API void tsr_layer_set_frozen(tsr_layer *layer, bool frozen);
 
 /* Sets the memory of a parameter's values and gradient to tensors of the caller. The layer keeps
  * views of them. Both must have the shape of this rank's part and no repeated element; `tensor`
- * must have the parameter's dtype, the gradient may have any float dtype. A matrix may be in a
- * block format (quant.h) instead; the layer then has a backward pass only if it is frozen. NULL
- * removes the memory, for the parameters of deferred layers that exist only while they are needed.
+ * must have the parameter's dtype, the gradient may have any float dtype. A matrix may be in another
+ * float dtype or in a block format (quant.h) instead; the layer then has a backward pass only if it
+ * is frozen. NULL removes the memory, for the parameters of deferred layers that exist only while they are needed.
  * If `grad_holds` is true, the next backward pass adds to the contents of `grad`; otherwise it
  * overwrites them. Errors: TSR_ERR_INVALID. */
 TSR_API TSR_NODISCARD tsr_status tsr_layer_set_parameter(tsr_layer *layer, int index,

@@ -121,10 +121,11 @@ typedef struct tsr_model tsr_model;
 typedef struct tsr_model_params {
     tsr_group *group; /* NULL: tsr_group_default() */
     /* The dtype in which matrices are kept: f32, f16, bf16 or a block format that tsr_quantize
-     * supports. 0: matrices that the files have in a block format are kept in it, and the others in
-     * the dtype of the files' embedding, or f32 if that is quantised. A matrix is not kept in
-     * blocks if its rows, or a rank's part of them, are not whole blocks; it then has the same
-     * dtype as those others. Norms and activations are f32. */
+     * supports. 0: each in the dtype that the files have. A matrix is not kept in blocks if its
+     * rows, or a rank's part of them, are not whole blocks; it then has the dtype given here, if
+     * that is a float, otherwise the dtype of the files' embedding, or f32 if that is quantised.
+     * Biases and learned positions have the same dtype as such matrices. Norms and activations are
+     * f32. */
     tsr_dtype dtype;
     /* How heads, hidden features and the vocabulary are divided. 0: sizes differ by at most one
      * head or feature, or, for matrices in blocks, by one block. `align` and `limits` are ignored.
@@ -181,7 +182,8 @@ TSR_API void tsr_model_close(tsr_model **model);
 /* Returns the configuration, which is valid as long as the model. */
 TSR_API const tsr_model_config *tsr_model_get_config(const tsr_model *model);
 TSR_API tsr_group *tsr_model_group(const tsr_model *model);
-/* Returns the dtype of matrices that are not in blocks. */
+/* Returns the dtype of biases, of learned positions, and of matrices whose blocks cannot be
+ * divided. tsr_model_stats has the dtype of most weights. */
 TSR_API tsr_dtype tsr_model_dtype(const tsr_model *model);
 
 typedef struct tsr_model_stats {

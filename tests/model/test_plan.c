@@ -4,6 +4,7 @@
 #include "model/open.h"
 #include "support/check_main.h"
 #include "tessera/model.h"
+#include "tessera/shard.h"
 
 #define STORIES TEST_DATA "/model/stories260K-f32.gguf"
 
@@ -225,8 +226,33 @@ START_TEST(memory_runs_out)
 }
 END_TEST
 
+/* One rank keeps every weight in the dtype of the file, also floats beside a quantised embedding.
+ */
+START_TEST(weights_are_kept_as_the_file_has_them)
+{
+    static const char *const paths[] = {
+        TEST_DATA "/model/stories260K-f16.gguf",     TEST_DATA "/model/stories260K-q8_0mix.gguf",
+        TEST_DATA "/model/stories260K-q4_0mix.gguf", TEST_DATA "/model/stories260K-q4_k_m.gguf",
+        TEST_DATA "/model/synth-A-q5_k_m.gguf",
+    };
+    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
+        tsr_shard_list *list = NULL;
+        tsr_model_rank_plan one;
+        uint64_t bytes = 0;
+        ck_assert_ok(tsr_shard_list_open(paths[i], &list));
+        for (uint64_t p = 0; p < tsr_shard_list_param_count(list); p++)
+            bytes += tsr_shard_list_param_array(list)[p].size_bytes;
+        ck_assert_ok(tsr_model_plan(paths[i], NULL, NULL, &one, NULL));
+        ck_assert_msg(one.weight_bytes == bytes, "%s: %llu bytes instead of %llu", paths[i],
+                      (unsigned long long)one.weight_bytes, (unsigned long long)bytes);
+        tsr_shard_list_destroy(&list);
+    }
+}
+END_TEST
+
 TESTS(model_plan)
 {
+    tcase_add_test(tests, weights_are_kept_as_the_file_has_them);
     tcase_add_test(tests, params_are_checked);
     tcase_add_test(tests, shares_add_up);
     tcase_add_test(tests, what_would_fit_fits);

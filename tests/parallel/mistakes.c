@@ -356,6 +356,36 @@ CASE(last_error, "passes that succeed keep the last error, even if an input must
     }
 }
 
+CASE(other_floats, "a layer whose weights have another float dtype than the layer must be frozen")
+{
+    tsr_layer *layer = NULL;
+    tsr_layer_saved *saved = NULL;
+    tsr_tensor *x = turned(TSR_F32, 4), *y = NULL, *dx = NULL;
+    tsr_tensor *weight = tensor_new(TSR_F16, 2, (int64_t[]){3, 4}),
+               *bias = tensor_new(TSR_F16, 1, (int64_t[]){3});
+    const uint16_t ones[3 * 4] = {0x3c00, 0x3c00, 0x3c00, 0x3c00, 0x3c00, 0x3c00,
+                                  0x3c00, 0x3c00, 0x3c00, 0x3c00, 0x3c00, 0x3c00};
+    OK(tsr_column_linear_create(
+        tsr_linear_params(.input_size = 4, .output_size = 3 * ranks, .name = "up"), &layer));
+    OK(tsr_tensor_upload(tsr_group_stream(group), weight, ones, sizeof ones));
+    FAILS(tsr_layer_set_parameter(layer, 1, bias, NULL, false), TSR_ERR_INVALID,
+          "column_linear up: the tensor of up.bias must be f32 [3], but is f16 [3]");
+    OK(tsr_layer_set_parameter(layer, 0, weight, NULL, false));
+    OK(tsr_layer_forward(layer, x, &saved, &y));
+    FAILS(tsr_layer_backward(layer, saved, y, &dx), TSR_ERR_INVALID,
+          "column_linear up: up.weight is f16, but its parameter is f32; such weights cannot be "
+          "trained, so the layer must be frozen (tsr_layer_set_frozen)");
+    tsr_layer_set_frozen(layer, true);
+    OK(tsr_layer_backward(layer, saved, y, &dx));
+    tsr_layer_saved_destroy(&saved);
+    tsr_tensor_destroy(&x);
+    tsr_tensor_destroy(&y);
+    tsr_tensor_destroy(&dx);
+    tsr_tensor_destroy(&weight);
+    tsr_tensor_destroy(&bias);
+    tsr_layer_destroy(&layer);
+}
+
 CASE(block_parameters, "weights in a block format have no gradient")
 {
     tsr_layer *layer = NULL;

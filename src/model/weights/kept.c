@@ -1,5 +1,5 @@
-/* Matrices that the files have in a block format are kept in that format, unless the caller wants
- * another dtype or a rank's part would begin or end inside a block. */
+/* Matrices are kept in the dtype that the files have, unless the caller wants another one, or the
+ * dtype is a block format and a rank's part would begin or end inside a block. */
 #include "model/weights/kept.h"
 
 #include "base/error.h"
@@ -33,7 +33,7 @@ static tsr_dtype whole_dtype(const tsr__kept *k, const tsr__weight *weight)
 {
     const tsr_dtype dtype = k->matrices != 0 ? k->matrices : tsr__elements_dtype(weight->file);
     const int64_t block = (int64_t)tsr__dtype_block(dtype);
-    return tsr__dtype_is_block(dtype) && weight->columns % block == 0 ? dtype : k->others;
+    return weight->columns % block == 0 ? dtype : k->others;
 }
 
 tsr_dtype tsr__kept_part(const tsr__kept *k, const tsr__weight *weight,

@@ -8,7 +8,8 @@ typedef struct tsr__kept {
     const tsr_model_config *config;
     int ranks;
     tsr_dtype matrices; /* the dtype of all matrices, as far as possible; 0: as in the files */
-    tsr_dtype others;   /* the dtype of matrices that are not in blocks, and of biases */
+    tsr_dtype others;   /* the dtype of biases, of learned positions, and of matrices whose blocks
+                         * cannot be divided */
 } tsr__kept;
 
 /* Chooses the dtypes. `wanted` is that of tsr_model_params: 0, a float or a block format. The

@@ -53,9 +53,9 @@ tsr_status tsr__parameter_check_memory(const tsr_layer *layer,
     tsr__parameter_shape(parameter, shard.shape);
     TSR__REQUIRE(tsr_tensor_device(tensor) == layer->device,
                  "%s: the %s of %s is on another device", layer->who, what, parameter->name);
-    const bool right_dtype =
-        values ? layout->dtype == dtype || (shard.ndim == 2 && tsr__dtype_is_block(layout->dtype))
-               : tsr__dtype_is_float(layout->dtype);
+    const bool is_float = tsr__dtype_is_float(layout->dtype),
+               any_dtype = shard.ndim == 2 && (is_float || tsr__dtype_is_block(layout->dtype));
+    const bool right_dtype = values ? layout->dtype == dtype || any_dtype : is_float;
     TSR__REQUIRE(right_dtype && tsr_layout_same_shape(&shard, layout),
                  "%s: the %s of %s must be %s %s, but is %s %s", layer->who, what, parameter->name,
                  values ? tsr_dtype_name(dtype) : "a float", TSR__SHAPE(shard.ndim, shard.shape),
@@ -98,6 +98,11 @@ static tsr_status check_trains(const tsr_layer *layer, const tsr_parameter *para
                  "%s: %s is %s; weights in a block format have no gradient, so the layer must be "
                  "frozen (tsr_layer_set_frozen)",
                  layer->who, parameter->name, tsr_dtype_name(layout->dtype));
+    TSR__REQUIRE(!layout || layout->dtype == parameter->dtype,
+                 "%s: %s is %s, but its parameter is %s; such weights cannot be trained, so the "
+                 "layer must be frozen (tsr_layer_set_frozen)",
+                 layer->who, parameter->name, tsr_dtype_name(layout->dtype),
+                 tsr_dtype_name(parameter->dtype));
     return TSR_OK;
 }
 
