@@ -395,6 +395,14 @@ START_TEST(gguf_mistakes)
                     "qwen3, gpt2");
     free(file.data);
     file = (bytes){0};
+    put_gguf_head(&file, 3, 0, 8 + 2);
+    put_sizes(&file, "llama");
+    put_u32(&file, "llama.vocab_size", 99);
+    put_u32(&file, "llama.expert_count", 8);
+    ck_assert_error(read_gguf(&file, &c), TSR_ERR_UNSUPPORTED,
+                    "gguf: llama.expert_count is 8; models with experts are not supported");
+    free(file.data);
+    file = (bytes){0};
     put_gguf_head(&file, 3, 0, 2);
     put_string(&file, "general.architecture", "qwen2");
     put_f32(&file, "qwen2.block_count", 3);

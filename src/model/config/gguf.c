@@ -2,6 +2,7 @@
  * architecture, so the file is read twice: first for this name. Values that the metadata leave out
  * are derived from the list of tensors. Source of the keys: github.com/ggml-org/ggml, docs/gguf.md.
  */
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -68,7 +69,7 @@ static tsr_status read_values(metadata *m)
 {
     tsr__facts *facts = m->facts;
     tsr__rope_facts *rope = &facts->rope;
-    int64_t eos = TSR__UNSET, eot = TSR__UNSET, eom = TSR__UNSET;
+    int64_t eos = TSR__UNSET, eot = TSR__UNSET, eom = TSR__UNSET, experts = 0;
     double linear = TSR__UNSET;
     const entry entries[] = {
         {".rope.scaling.type", NULL, NULL},
@@ -84,6 +85,7 @@ static tsr_status read_values(metadata *m)
         {".vocab_size", &facts->vocabulary, NULL},
         {".attention.sliding_window", &facts->window, NULL},
         {".rope.dimension_count", &facts->rotary_dim, NULL},
+        {".expert_count", &experts, NULL},
         {".attention.layer_norm_rms_epsilon", NULL, &facts->norm_epsilon},
         {".attention.layer_norm_epsilon", NULL, &facts->norm_epsilon},
         {".rope.freq_base", NULL, &rope->theta},
@@ -99,6 +101,12 @@ static tsr_status read_values(metadata *m)
         {"tokenizer.ggml.eom_token_id", &eom, NULL},
     };
     TSR__TRY(find(m, (int)(sizeof entries / sizeof *entries), entries));
+    /* Mixtral's files have the architecture "llama", too. */
+    if (experts != 0)
+        return tsr__fail(TSR_ERR_UNSUPPORTED,
+                         "gguf: %s.expert_count is %" PRId64
+                         "; models with experts are not supported",
+                         facts->architecture->gguf, experts);
     if (m->values[0].found) {
         TSR__TRY(tsr__gguf_name_of(m->file, &m->values[0], m->text));
         const size_t length = strlen(m->text);
