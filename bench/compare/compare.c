@@ -240,12 +240,12 @@ static const char *given_twice(const paths *from)
 static int read_runs(const paths *from, bench_runs *side)
 {
     char problem[BENCH_PROBLEM];
-    for (side->count = 0; side->count <= from->further; side->count++)
-        if (!bench_document_read(from->all[side->count], &side->all[side->count], problem))
-            return cli_usage_error("bench compare: %s", problem);
     const char *again = given_twice(from);
     if (again != NULL)
         return cli_usage_error("bench compare: '%s' is given twice on one side", again);
+    for (side->count = 0; side->count <= from->further; side->count++)
+        if (!bench_document_read(from->all[side->count], &side->all[side->count], problem))
+            return cli_failed("bench compare: %s", problem);
     return CLI_DONE;
 }
 

@@ -359,7 +359,7 @@ static int check_runs(const bench_document *runs, int count)
     for (int r = 0; r < count; r++) {
         bench_self_check(&runs[r], reasons);
         for (int i = 0; i < reasons->count; i++)
-            code = cli_usage_error("bench report: %s: %s", runs[r].path, reasons->text[i]);
+            code = cli_failed("bench report: %s: %s", runs[r].path, reasons->text[i]);
     }
     free(reasons);
     return code;
@@ -384,7 +384,7 @@ static int report_on(const char *const *paths, int count)
     while (read < count && bench_document_read(paths[read], &runs[read], problem))
         read++;
     if (read < count)
-        code = cli_usage_error("bench report: %s", problem);
+        code = cli_failed("bench report: %s", problem);
     else if (checks)
         code = check_runs(runs, count);
     if (code == CLI_DONE && output != NULL)

@@ -256,10 +256,8 @@ static int run(int argc, char **argv)
         return cli_usage_error("tokenize: missing FILE");
     if (decode && no_bos)
         return cli_usage_error("tokenize: --decode does not take --no-bos");
-    tsr_status status = tsr_tokenizer_open(path, &tokenizer);
-    if (status != TSR_OK)
-        return status == TSR_ERR_NO_MEMORY ? cli_failed("tokenize: %s", reason())
-                                           : cli_usage_error("tokenize: %s", reason());
+    if (tsr_tokenizer_open(path, &tokenizer) != TSR_OK)
+        return cli_failed("tokenize: %s", reason());
     code = read_input(&input, &size);
     if (code == CLI_DONE)
         code = decode ? print_text(tokenizer, input, size) : print_ids(tokenizer, input, size);

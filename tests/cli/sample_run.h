@@ -9,8 +9,8 @@
  * the next call. */
 const int64_t *sample_run(const char *arguments, uint64_t *count);
 
-/* Runs the tool with wrong arguments: it must exit with 2, print one sentence on standard error,
- * and nothing on standard output. */
+/* Runs the tool with wrong arguments: it must exit with 2, or perhaps with 1 if they name a file,
+ * and print one sentence on standard error and nothing on standard output. */
 void sample_refuses(const char *arguments);
 
 /* Makes a folder for the test and changes to it, so that file names are short. */

@@ -207,7 +207,6 @@ static const struct {
      "tessera: plan: --rates takes numbers that are not negative, not 'inf'\n"},
     {"plan params.json --strategy weighted --rates 1,,2",
      "tessera: plan: --rates takes values separated by commas, not '1,,2'\n"},
-    {"plan params.json --strategy weighted --rates 0,0", "tessera: plan: all 2 rates are 0\n"},
     {"plan params.json --ranks 2 --memory 8GB", "tessera: plan: --memory takes bytes, up to 2^53 "
                                                 "(8192T), such as 8G, 512M or 1.5TiB, not '8GB'\n"},
     {"plan params.json --ranks 2 --memory 9000000T",
@@ -215,6 +214,49 @@ static const struct {
      "'9000000T'\n"},
     {"plan params.json --ranks 2 --memory 0.5", "tessera: plan: --memory takes bytes, up to 2^53 "
                                                 "(8192T), such as 8G, 512M or 1.5TiB, not '0.5'\n"},
+    {"plan . --ranks 2 --align 2", "tessera: plan: inference does not take --align\n"},
+    {"plan . --ranks 2 --format yaml", "tessera: plan: --format takes table or json, not 'yaml'\n"},
+    {"plan . --ranks 2 --bandwidth 1G,2G,3G",
+     "tessera: plan: --bandwidth has 3 values for 2 ranks\n"},
+    {"plan . --ranks 2 --bandwidth x",
+     "tessera: plan: --bandwidth takes bytes per second, such as 50G, not 'x'\n"},
+    {"plan . --ranks 2 --gflops 0", "tessera: plan: --gflops takes positive numbers, not '0'\n"},
+    {"plan . --ranks 2 --dtype q9",
+     "tessera: plan: --dtype takes a dtype such as f16 or q8_0, not 'q9'\n"},
+    {"plan params.json --ranks 2 --context 10",
+     "tessera: plan: only the strategy inference takes --dtype, --context, --sequences, "
+     "--cache-dtype, --stages, --stage-layers, --bandwidth, --gflops and --latency\n"},
+    {"plan params.json --ranks 2 --stages 2",
+     "tessera: plan: only the strategy inference takes --dtype, --context, --sequences, "
+     "--cache-dtype, --stages, --stage-layers, --bandwidth, --gflops and --latency\n"},
+    {"plan " STORIES " --ranks 3 --stages 2", "tessera: plan: 2 stages do not divide 3 ranks\n"},
+    {"plan " STORIES " --ranks 2 --stages 2 --stage-layers 1,2,2",
+     "tessera: plan: --stage-layers has 3 values for 2 stages\n"},
+    {"plan " STORIES " --ranks 2 --stages 2 --latency 1",
+     "tessera: plan: --bandwidth, --gflops and --latency predict one stage; --cluster predicts "
+     "several\n"},
+    {"plan . --cluster hosts.json --stages 2", "tessera: plan: --cluster does not take --stages\n"},
+    {"plan . --cluster hosts.json --ranks 3", "tessera: plan: --cluster does not take --ranks\n"},
+    {"plan . --cluster hosts.json --align 3", "tessera: plan: --cluster does not take --align\n"},
+    {"plan . --cluster hosts.json --goal speed",
+     "tessera: plan: --goal takes generation, prompt or training, not 'speed'\n"},
+    {"plan . --cluster hosts.json --batch 2",
+     "tessera: plan: --goal generation does not take --batch\n"},
+    {"plan . --cluster hosts.json --goal training --sequences 2",
+     "tessera: plan: --goal training does not take --sequences\n"},
+    {"plan . --cluster hosts.json --wire i32",
+     "tessera: plan: --wire takes f32, f16, bf16 or q8_0, not 'i32'\n"},
+    {"plan . --cluster hosts.json --format yaml",
+     "tessera: plan: --format takes table or json, not 'yaml'\n"},
+    {"plan . --ranks 2 --goal prompt", "tessera: plan: --links, --rank-rates, --goal, --batch, "
+                                       "--accumulate and --wire need --cluster FILE\n"},
+};
+
+/* What fails later, errors in files included, gives exit code 1. */
+static const struct {
+    const char *arguments, *sentence;
+} failures[] = {
+    {"plan params.json --strategy weighted --rates 0,0", "tessera: plan: all 2 rates are 0\n"},
     {"plan params.json --ranks 2 --memory 2095",
      "tessera: plan: rank 0 would keep 2096 bytes, but has memory for 2095\n"},
     {"plan params.json --ranks 2 --strategy weighted --memory 2K",
@@ -232,51 +274,15 @@ static const struct {
     {"plan loop --ranks 2", "tessera: plan: cannot open loop: Too many levels of symbolic links\n"},
     {"plan . --ranks 2", "tessera: plan: model: . has no config.json\n"},
     {"plan . --ranks 2 --strategy full", "tessera: plan: . is not a regular file\n"},
-    {"plan . --ranks 2 --align 2", "tessera: plan: inference does not take --align\n"},
-    {"plan . --ranks 2 --format yaml", "tessera: plan: --format takes table or json, not 'yaml'\n"},
-    {"plan . --ranks 2 --bandwidth 1G,2G,3G",
-     "tessera: plan: --bandwidth has 3 values for 2 ranks\n"},
-    {"plan . --ranks 2 --bandwidth x",
-     "tessera: plan: --bandwidth takes bytes per second, such as 50G, not 'x'\n"},
-    {"plan . --ranks 2 --gflops 0", "tessera: plan: --gflops takes positive numbers, not '0'\n"},
-    {"plan . --ranks 2 --dtype q9",
-     "tessera: plan: --dtype takes a dtype such as f16 or q8_0, not 'q9'\n"},
     {"plan " STORIES " --ranks 2 --dtype i32",
      "tessera: plan: model: weights cannot be kept as i32; f32, f16, bf16 and block formats that "
      "tsr_quantize supports are possible\n"},
     {"plan " STORIES " --ranks 2 --cache-dtype q8_0",
      "tessera: plan: model: the cache cannot be q8_0; f32, f16 and bf16 are possible\n"},
-    {"plan params.json --ranks 2 --context 10",
-     "tessera: plan: only the strategy inference takes --dtype, --context, --sequences, "
-     "--cache-dtype, --stages, --stage-layers, --bandwidth, --gflops and --latency\n"},
-    {"plan params.json --ranks 2 --stages 2",
-     "tessera: plan: only the strategy inference takes --dtype, --context, --sequences, "
-     "--cache-dtype, --stages, --stage-layers, --bandwidth, --gflops and --latency\n"},
-    {"plan " STORIES " --ranks 3 --stages 2", "tessera: plan: 2 stages do not divide 3 ranks\n"},
-    {"plan " STORIES " --ranks 2 --stages 2 --stage-layers 1,2,2",
-     "tessera: plan: --stage-layers has 3 values for 2 stages\n"},
-    {"plan " STORIES " --ranks 2 --stages 2 --latency 1",
-     "tessera: plan: --bandwidth, --gflops and --latency predict one stage; --cluster predicts "
-     "several\n"},
-    {"plan . --cluster hosts.json --stages 2", "tessera: plan: --cluster does not take --stages\n"},
     {"plan . --cluster empty.json", "tessera: plan: empty.json: the document is not an object\n"},
     {"plan . --cluster hosts.json", "tessera: plan: model: . has no config.json\n"},
     {"plan . --cluster hosts.json --links empty.json",
      "tessera: plan: empty.json: has no results of tessera bench link\n"},
-    {"plan . --cluster hosts.json --ranks 3", "tessera: plan: --cluster does not take --ranks\n"},
-    {"plan . --cluster hosts.json --align 3", "tessera: plan: --cluster does not take --align\n"},
-    {"plan . --cluster hosts.json --goal speed",
-     "tessera: plan: --goal takes generation, prompt or training, not 'speed'\n"},
-    {"plan . --cluster hosts.json --batch 2",
-     "tessera: plan: --goal generation does not take --batch\n"},
-    {"plan . --cluster hosts.json --goal training --sequences 2",
-     "tessera: plan: --goal training does not take --sequences\n"},
-    {"plan . --cluster hosts.json --wire i32",
-     "tessera: plan: --wire takes f32, f16, bf16 or q8_0, not 'i32'\n"},
-    {"plan . --cluster hosts.json --format yaml",
-     "tessera: plan: --format takes table or json, not 'yaml'\n"},
-    {"plan . --ranks 2 --goal prompt", "tessera: plan: --links, --rank-rates, --goal, --batch, "
-                                       "--accumulate and --wire need --cluster FILE\n"},
     {"plan short.safetensors --ranks 2", "tessera: plan: short.safetensors: safetensors: offset "
                                          "113: tensor 'b.w': it ends at byte 32 of the "
                                          "weights, which have 31\n"},
@@ -285,6 +291,12 @@ static const struct {
 START_TEST(refuses_wrong_arguments)
 {
     tool_refuses(mistakes[_i].arguments, mistakes[_i].sentence);
+}
+END_TEST
+
+START_TEST(fails_later)
+{
+    tool_reports(failures[_i].arguments, failures[_i].sentence);
 }
 END_TEST
 
@@ -674,6 +686,7 @@ TESTS(plan)
     tcase_add_loop_test(tests, prints_tables, 0, (int)COUNT_OF(tables));
     tcase_add_test(tests, prints_json);
     tcase_add_loop_test(tests, refuses_wrong_arguments, 0, (int)COUNT_OF(mistakes));
+    tcase_add_loop_test(tests, fails_later, 0, (int)COUNT_OF(failures));
     tcase_add_test(tests, plans_a_model);
     tcase_add_test(tests, says_what_would_fit);
     tcase_add_test(tests, plans_stages);

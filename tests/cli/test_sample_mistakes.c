@@ -130,7 +130,7 @@ static const struct {
     {"random --n 3 --format csv", "--format takes text, json or i64, not 'csv'"},
     {"random --n 3 --replacement=yes", "--replacement takes no value"},
     {"random --n 3 4", "unexpected argument '4'"},
-    {"random --frob", "unknown option '--frob'; see 'tessera help sample'"},
+    {"random --frob", "unknown option '--frob'; did you mean '--from'?"},
 
     /* errors of the library */
     {"random --n 0", "random: there is nothing to draw from"},
@@ -152,6 +152,12 @@ static const struct {
      "to 2^64 - 1"},
     {"distributed --n 10 --ranks 1 --rank 0 --order dotnet --epoch 2147483648",
      "distributed: epoch 2147483648 is not an int32, as the order dotnet needs"},
+};
+
+/* What fails later, errors in files included, gives exit code 1. */
+static const struct {
+    const char *arguments, *sentence;
+} failures[] = {
     {"weighted --weights weights.txt --num-samples 4 --no-replacement",
      "weighted: 3 weights are too few for 4 samples with --no-replacement"},
     {"weighted --weights weights.txt --num-samples 3 --no-replacement",
@@ -187,12 +193,24 @@ static void enter(void)
     ck_assert_int_eq(fclose(bad), 0);
 }
 
-START_TEST(refuses_wrong_arguments)
+/* Runs `check`, tool_refuses or tool_reports. */
+static void sample(void (*check)(const char *, const char *), const char *more, const char *words)
 {
     char arguments[512], sentence[512];
-    snprintf(arguments, sizeof arguments, "sample %s", mistakes[_i].arguments);
-    snprintf(sentence, sizeof sentence, "tessera: sample: %s\n", mistakes[_i].sentence);
-    tool_refuses(arguments, sentence);
+    snprintf(arguments, sizeof arguments, "sample %s", more);
+    snprintf(sentence, sizeof sentence, "tessera: sample: %s\n", words);
+    check(arguments, sentence);
+}
+
+START_TEST(refuses_wrong_arguments)
+{
+    sample(tool_refuses, mistakes[_i].arguments, mistakes[_i].sentence);
+}
+END_TEST
+
+START_TEST(fails_because_of_a_file)
+{
+    sample(tool_reports, failures[_i].arguments, failures[_i].sentence);
 }
 END_TEST
 
@@ -212,5 +230,7 @@ TESTS(sample_mistakes)
     tcase_add_checked_fixture(tests, enter, sample_leave_folder);
     tcase_add_loop_test(tests, refuses_wrong_arguments, 0,
                         (int)(sizeof mistakes / sizeof *mistakes));
+    tcase_add_loop_test(tests, fails_because_of_a_file, 0,
+                        (int)(sizeof failures / sizeof *failures));
     tcase_add_test(tests, too_little_memory_is_a_failure);
 }

@@ -34,6 +34,21 @@ static char *read_and_close(FILE *file, size_t *length)
     return text;
 }
 
+/* Removes the lines of progress, in place. */
+static void drop_progress(char *text)
+{
+    char *to = text;
+    for (char *line = text, *next; *line != '\0'; line = next) {
+        const size_t length = strcspn(line, "\n");
+        next = line + length + (line[length] == '\n');
+        if (strncmp(line, "progress: ", 10) == 0)
+            continue;
+        memmove(to, line, (size_t)(next - line));
+        to += next - line;
+    }
+    *to = '\0';
+}
+
 tool_result tool_run_into(const char *arguments, FILE *out)
 {
     char *copy = strdup(arguments), *argv[MAX_ARGUMENTS + 2] = {(char[]){TEST_TOOL}};
@@ -61,6 +76,7 @@ tool_result tool_run_into(const char *arguments, FILE *out)
     size_t err_size;
     result.out = read_and_close(out, &result.out_size);
     result.err = read_and_close(err, &err_size);
+    drop_progress(result.err);
     return result;
 }
 
@@ -163,7 +179,8 @@ static void check(const char *arguments, const char *output, const char *errors,
     tool_result result = tool_run(arguments);
     ck_assert_str_eq(result.err, errors);
     ck_assert_str_eq(result.out, output);
-    ck_assert_int_eq(result.exit_code, exit_code);
+    ck_assert_msg(result.exit_code == exit_code, "%s: exit code %d, not %d", arguments,
+                  result.exit_code, exit_code);
     tool_result_free(&result);
 }
 
@@ -175,6 +192,11 @@ void tool_prints(const char *arguments, const char *output)
 void tool_refuses(const char *arguments, const char *sentence)
 {
     check(arguments, "", sentence, 2);
+}
+
+void tool_reports(const char *arguments, const char *sentence)
+{
+    check(arguments, "", sentence, 1);
 }
 
 void tool_fails(const char *arguments, const char *words)

@@ -7,8 +7,8 @@
 #include <stdio.h>
 
 typedef struct tool_result {
-    int exit_code; /* -1: a signal ended it */
-    char *out, *err;
+    int exit_code;   /* -1: a signal ended it */
+    char *out, *err; /* `err` is without lines of progress, which depend on the machine's speed */
     size_t out_size; /* `out` may contain zero bytes */
 } tool_result;
 
@@ -37,6 +37,8 @@ void tool_result_free(tool_result *result);
 void tool_prints(const char *arguments, const char *output);
 /* Asserts that the tool exits with 2 and prints only `sentence`, on standard error. */
 void tool_refuses(const char *arguments, const char *sentence);
+/* Asserts that the tool exits with 1 and prints only `sentence`, on standard error. */
+void tool_reports(const char *arguments, const char *sentence);
 /* Asserts that the tool exits with 1 and prints only to standard error, with a text that contains
  * `words`. */
 void tool_fails(const char *arguments, const char *words);

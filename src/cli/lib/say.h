@@ -11,7 +11,9 @@
 #define CLI_PRINTF(fmt, args)
 #endif
 
-/* The exit codes of the tool. docs/tessera.1 documents them. */
+/* The exit codes of the tool, which docs/tessera.1 and `tessera help` document. CLI_USAGE: the
+ * command line is wrong, which the command finds before it opens a file or a device. CLI_FAILED:
+ * anything that fails later, files that cannot be read or are invalid included. */
 enum { CLI_DONE = 0, CLI_FAILED = 1, CLI_USAGE = 2 };
 
 /* Prints "tessera: MESSAGE" and a newline. */

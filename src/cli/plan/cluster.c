@@ -491,6 +491,5 @@ int plan_on_cluster(const char *path, const plan_options *o)
     tsr_cluster_destroy(&cluster);
     if (status == TSR_OK)
         return CLI_DONE;
-    return status == TSR_ERR_NO_MEMORY ? cli_failed("plan: %s", tsr_last_error())
-                                       : cli_usage_error("plan: %s", tsr_last_error());
+    return cli_failed("plan: %s", tsr_last_error());
 }

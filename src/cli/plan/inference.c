@@ -292,10 +292,8 @@ int plan_inference(const char *path, const plan_options *o)
         code = read_flops(o, &r);
     if (code == CLI_DONE)
         code = read_stages(o, &r);
-    const tsr_status status = code == CLI_DONE ? compute(path, o, &r) : TSR_OK;
-    if (status != TSR_OK)
-        code = status == TSR_ERR_NO_MEMORY ? cli_failed("plan: %s", tsr_last_error())
-                                           : cli_usage_error("plan: %s", tsr_last_error());
+    if (code == CLI_DONE && compute(path, o, &r) != TSR_OK)
+        code = cli_failed("plan: %s", tsr_last_error());
     if (code == CLI_DONE) {
         predict(o, &r);
         if (o->json)

@@ -108,16 +108,12 @@ static void print_text(FILE *out, const tsr_shard_plan *plan, const char *path, 
 
 /* Making the plan ------------------------------------------------------------------------------ */
 
-/* Prints the library's error without its prefix "shard:". If memory is exhausted, the command has
- * failed. All other errors are caused by the arguments or the file. */
-static int library_error(tsr_status status)
+/* Returns the library's error without its prefix "shard:". */
+static const char *library_reason(void)
 {
     static const char prefix[] = "shard: ";
     const char *text = tsr_last_error();
-    if (strncmp(text, prefix, sizeof prefix - 1) == 0)
-        text += sizeof prefix - 1;
-    return status == TSR_ERR_NO_MEMORY ? cli_failed("plan: %s", text)
-                                       : cli_usage_error("plan: %s", text);
+    return strncmp(text, prefix, sizeof prefix - 1) == 0 ? text + sizeof prefix - 1 : text;
 }
 
 static int print_json(const tsr_shard_plan *plan)
@@ -130,7 +126,7 @@ static int print_json(const tsr_shard_plan *plan)
     if (status == TSR_OK)
         cli_write(text, size);
     free(text);
-    return status == TSR_OK ? CLI_DONE : library_error(status);
+    return status == TSR_OK ? CLI_DONE : cli_failed("plan: %s", library_reason());
 }
 
 /* Returns whether a tensor is optimizer state, which a checkpoint of a training run also
@@ -161,6 +157,8 @@ static int make_plan(const char *path, bool json, const tsr_shard_strategy_param
     tsr_shard_strategy *strategy = NULL;
     tsr_shard_plan *plan = NULL;
     tsr_status status = tsr_shard_strategy_create(strategy_params, &strategy);
+    if (status == TSR_ERR_INVALID) /* the options are wrong, whatever the file holds */
+        return cli_usage_error("plan: %s", library_reason());
     if (status == TSR_OK)
         status = tsr_shard_list_open(path, &list);
     uint64_t count = 0;
@@ -170,9 +168,9 @@ static int make_plan(const char *path, bool json, const tsr_shard_strategy_param
         status = tsr_shard_plan_create(strategy, count, params, plan_params, &plan);
     int code = CLI_DONE;
     if (empty)
-        code = cli_usage_error("plan: %s: the list of parameters is empty", path);
+        code = cli_failed("plan: %s: the list of parameters is empty", path);
     else if (status != TSR_OK)
-        code = library_error(status);
+        code = cli_failed("plan: %s", library_reason());
     else if (json)
         code = print_json(plan);
     else

@@ -57,7 +57,7 @@ static int create_length_sorted(const sample_options *options, tsr_sampler **sam
     int code = sample_read_integers(options->lengths, &lengths, &count);
     if (code != CLI_DONE)
         return code;
-    code = sample_checked(tsr_sampler_create_length_sorted(
+    code = sample_of_file_checked(tsr_sampler_create_length_sorted(
         tsr_sampler_length_sorted_params(.lengths = lengths, .count = count,
                                          .batch_size = options->batch, .order = options->order,
                                          .seed = options->seed),
@@ -84,7 +84,7 @@ static int create_stratified(const sample_options *options, tsr_sampler **sample
     int code = sample_read_integers(options->labels, &labels, &count);
     if (code != CLI_DONE)
         return code;
-    code = sample_checked(tsr_sampler_create_stratified(
+    code = sample_of_file_checked(tsr_sampler_create_stratified(
         tsr_sampler_stratified_params(.labels = labels, .count = count,
                                       .batch_size = options->batch, .order = options->order,
                                       .seed = options->seed),

@@ -69,22 +69,22 @@ static int read_lines(FILE *file, const char *path, const char *what, read_fn re
         bool whole = strlen(line) == length;
         char *text = trimmed(line);
         if (length == MAX_LINE)
-            code = cli_usage_error("sample: %s, line %llu: longer than %d bytes", path,
-                                   (unsigned long long)number, MAX_LINE - 1);
+            code = cli_failed("sample: %s, line %llu: longer than %d bytes", path,
+                              (unsigned long long)number, MAX_LINE - 1);
         else if (!whole)
-            code = cli_usage_error("sample: %s, line %llu: contains a zero byte", path,
-                                   (unsigned long long)number);
+            code = cli_failed("sample: %s, line %llu: contains a zero byte", path,
+                              (unsigned long long)number);
         else if (text[0] == '\0')
-            code = cli_usage_error("sample: %s, line %llu: empty line", path,
-                                   (unsigned long long)number);
+            code =
+                cli_failed("sample: %s, line %llu: empty line", path, (unsigned long long)number);
         else if (!read(text, *values, *count))
-            code = cli_usage_error("sample: %s, line %llu: '%.80s' is not %s", path,
-                                   (unsigned long long)number, text, what);
+            code = cli_failed("sample: %s, line %llu: '%.80s' is not %s", path,
+                              (unsigned long long)number, text, what);
         else
             ++*count;
     }
     if (code == CLI_DONE && ferror(file))
-        code = cli_usage_error("sample: cannot read %s: %s", path, strerror(errno));
+        code = cli_failed("sample: cannot read %s: %s", path, strerror(errno));
     return code;
 }
 
@@ -94,7 +94,7 @@ static int read_file(const char *path, const char *what, read_fn read, void **va
     bool standard = strcmp(path, "-") == 0;
     FILE *file = standard ? stdin : fopen(path, "r");
     if (file == NULL)
-        return cli_usage_error("sample: cannot read %s: %s", path, strerror(errno));
+        return cli_failed("sample: cannot read %s: %s", path, strerror(errno));
     void *read_values = cli_alloc(1, 8);
     uint64_t read_count = 0;
     int code =

@@ -56,7 +56,7 @@ static int create_subset(const sample_options *options, tsr_sampler **sampler)
     int code = sample_read_integers(options->indices, &indices, &count);
     if (code != CLI_DONE)
         return code;
-    code = sample_checked(tsr_sampler_create_subset(
+    code = sample_of_file_checked(tsr_sampler_create_subset(
         tsr_sampler_subset_params(.indices = indices, .count = count, .order = options->order,
                                   .seed = options->seed, .torch = options->torch),
         sampler));
@@ -84,15 +84,15 @@ static int create_weighted(const sample_options *options, tsr_sampler **sampler)
         return code;
     if (options->no_replacement && (uint64_t)options->num_samples > count) {
         free(weights);
-        return cli_usage_error("sample: weighted: %" PRIu64 " weights are too few for %" PRId64
-                               " samples with --no-replacement",
-                               count, options->num_samples);
+        return cli_failed("sample: weighted: %" PRIu64 " weights are too few for %" PRId64
+                          " samples with --no-replacement",
+                          count, options->num_samples);
     }
     if (options->float32)
         narrow = cli_alloc(count, sizeof *narrow);
     for (uint64_t i = 0; narrow != NULL && i < count; i++)
         narrow[i] = (float)weights[i];
-    code = sample_checked(tsr_sampler_create_weighted(
+    code = sample_of_file_checked(tsr_sampler_create_weighted(
         tsr_sampler_weighted_params(.weights = narrow != NULL ? NULL : weights,
                                     .weights_f32 = narrow, .count = count,
                                     .num_samples = options->num_samples,
@@ -127,7 +127,7 @@ static int create_curriculum(const sample_options *options, tsr_sampler **sample
     int code = sample_read_reals(options->difficulties, &difficulties, &count);
     if (code != CLI_DONE)
         return code;
-    code = sample_checked(tsr_sampler_create_curriculum(
+    code = sample_of_file_checked(tsr_sampler_create_curriculum(
         tsr_sampler_curriculum_params(.difficulties = difficulties, .count = count,
                                       .num_samples = samples_of(options),
                                       .max_epochs = options->max_epochs, .seed = options->seed),

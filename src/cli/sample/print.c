@@ -20,6 +20,11 @@ int sample_checked(tsr_status status)
                       : cli_failed("sample: %s", tsr_last_error());
 }
 
+int sample_of_file_checked(tsr_status status)
+{
+    return status == TSR_OK ? CLI_DONE : cli_failed("sample: %s", tsr_last_error());
+}
+
 typedef struct printer {
     const char *kind;
     const sample_options *options;

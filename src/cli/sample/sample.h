@@ -97,6 +97,8 @@ extern const sample_kind sample_sequential, sample_random, sample_subset, sample
 /* Returns CLI_DONE if the status is TSR_OK. Otherwise prints the library's error, and returns
  * CLI_USAGE for invalid arguments or CLI_FAILED for any other error. */
 int sample_checked(tsr_status status);
+/* Does the same for a sampler of values from a file: any error is a failure, CLI_FAILED. */
+int sample_of_file_checked(tsr_status status);
 
 /* Prints the indices of a sampler that --epoch, --epochs, --from, --limit and --format select. */
 int sample_print(const char *kind, const sample_options *options, tsr_sampler *sampler);
