@@ -34,9 +34,11 @@ static void run_part(bench_context *context, part which)
     for (int i = 0; bench_list[i] != NULL; i++) {
         if (!belongs(bench_list[i], which))
             continue;
+        char text[64];
         int first = context->row_count;
         bench_progress_step(&context->progress, context->info != NULL ? context->info->name : "");
-        bench_progress_show(&context->progress, bench_list[i]->name);
+        snprintf(text, sizeof text, "measuring %s", bench_list[i]->name);
+        bench_progress_show(&context->progress, text);
         if (!bench_list[i]->run(context) || !bench_ceilings_again(context, first)) {
             bench_drop_rows(context, first);
             note(&context->failures, bench_list[i]->name,

@@ -101,7 +101,7 @@ static bool run_many(bench_context *context, const char *caches, const char *sha
 bool bench_fresh_processes(bench_context *context)
 {
     char warm[BENCH_FOLDER_SIZE];
-    bench_progress_show(&context->progress, "fresh processes");
+    bench_progress_show(&context->progress, "measuring fresh processes");
     if (!run_many(context, "empty", NULL))
         return false;
     if (!bench_folder_create(warm))

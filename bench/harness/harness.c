@@ -227,7 +227,7 @@ static void progress(bench_context *context, const bench_row *row, const char *p
 {
     char name[256], text[512];
     bench_describe(row, name, sizeof name);
-    snprintf(text, sizeof text, "%s%s%s", name, peer_name != NULL ? " with " : "",
+    snprintf(text, sizeof text, "measuring %s%s%s", name, peer_name != NULL ? " with " : "",
              peer_name != NULL ? peer_name : "");
     bench_progress_show(&context->progress, text);
 }

@@ -6,7 +6,6 @@
 #include "cli/lib/terminal.h"
 
 static bench_model_options chosen = {
-    .type = TSR_F16,
     .prompt_tokens = 512,
     .generate = 128,
     .repetitions = 5,
@@ -99,6 +98,10 @@ static int run(int argc, char **argv)
     if (chosen.path != NULL && chosen.shape != NULL)
         return cli_usage_error("bench model: --shape is for a generated model; remove it, or '%s'",
                                chosen.path);
+    if (chosen.path != NULL && chosen.type != 0)
+        return cli_usage_error("bench model: --type is for a generated model; remove it, or '%s'. "
+                               "--dtype %s converts the matrices of a file",
+                               chosen.path, tsr_dtype_name(chosen.type));
     if (chosen.prompt_tokens == 0 && chosen.generate == 0)
         return cli_usage_error(
             "bench model: --prompt-tokens and --generate are both 0; nothing is left to measure");
@@ -107,6 +110,8 @@ static int run(int argc, char **argv)
         return code;
     if (chosen.shape == NULL)
         chosen.shape = bench_model_shape_find("llama-1b");
+    if (chosen.type == 0)
+        chosen.type = TSR_F16;
     return bench_model_run(&chosen);
 }
 

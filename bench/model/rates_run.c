@@ -1,10 +1,12 @@
 /* Measures the time of passes on every rank of a job, each with models of its own. */
 #include "bench/model/rates.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "bench/ceilings/ceilings.h"
 #include "bench/harness/clock.h"
@@ -349,6 +351,20 @@ static bool open_together(job *j, const measured models[BENCH_RATES_MODELS],
     return true;
 }
 
+/* Shows which pass is measured. `seconds`: the time that the passes from this one on take. */
+static void show_pass(job *j, const kind *k, double seconds)
+{
+    char text[64];
+    bench_progress_expect(&j->context.progress, seconds);
+    if (k->prompt > 0)
+        snprintf(text, sizeof text, "measuring passes of a prompt of %" PRId64 " tokens",
+                 k->prompt);
+    else
+        snprintf(text, sizeof text, "measuring passes of %d row%s", (int)k->sequences,
+                 k->sequences == 1 ? "" : "s");
+    bench_progress_show(&j->context.progress, text);
+}
+
 /* Measures the models one after the other, several times, and takes the medians. */
 static bool time_in_turn(job *j, const measured models[BENCH_RATES_MODELS],
                          bench_rates_times *times, double bytes[BENCH_RATES_MODELS])
@@ -360,6 +376,8 @@ static bool time_in_turn(job *j, const measured models[BENCH_RATES_MODELS],
             BENCH_TRY(of(j), open_model(j, j->alone, &models[m].config, 0, s, &bytes[m]));
             for (int i = 0; i < j->report.passes; i++) {
                 const kind k = kind_of(j, i);
+                const int left = ((ROUNDS - round) * BENCH_RATES_MODELS - m) * j->report.passes - i;
+                show_pass(j, &k, left * j->options->seconds / ROUNDS);
                 if (!time_pass(j, s, 1, &k, j->options->seconds / ROUNDS, &seconds[m][i][round]))
                     return false;
             }
@@ -376,7 +394,7 @@ static bool time_models(job *j, const measured models[BENCH_RATES_MODELS], bench
                         double bytes[BENCH_RATES_MODELS])
 {
     bool together;
-    bench_progress_show(&j->context.progress, "models");
+    bench_progress_show(&j->context.progress, "generating the models");
     if (!open_together(j, models, bytes, &together))
         return false;
     if (!together && j->rank == 0)
@@ -387,6 +405,7 @@ static bool time_models(job *j, const measured models[BENCH_RATES_MODELS], bench
     for (int i = 0; i < j->report.passes; i++) {
         const kind k = kind_of(j, i);
         double seconds[BENCH_RATES_MODELS];
+        show_pass(j, &k, (j->report.passes - i) * BENCH_RATES_MODELS * j->options->seconds);
         if (!time_pass(j, j->subjects, BENCH_RATES_MODELS, &k, j->options->seconds, seconds))
             return false;
         for (int m = 0; m < BENCH_RATES_MODELS; m++)
@@ -590,7 +609,7 @@ static bool measure_all(job *j)
         return false;
     j->report.element_bytes = (bytes[BENCH_RATES_DEEP_WHOLE] - bytes[BENCH_RATES_WHOLE]) /
                               (BENCH_RATES_MANY_LAYERS - BENCH_RATES_FEW_LAYERS) / sizes.layer;
-    bench_progress_show(&j->context.progress, "collectives");
+    bench_progress_show(&j->context.progress, "measuring collectives");
     if (!fit(j, &sizes, &own) ||
         !measure_collectives(j, &models[BENCH_RATES_DEEP_WHOLE].config, &sizes))
         return false;
@@ -621,7 +640,7 @@ int bench_rates_run(bench_rates_options *options)
     j->context.options = &j->harness;
     bool done = open_job(j);
     if (done && j->rank == 0)
-        bench_progress_begin(&j->context.progress);
+        bench_progress_begin(&j->context.progress, stderr, isatty(STDERR_FILENO));
     done = done && measure_all(j);
     bench_progress_end(&j->context.progress);
     if (!done)

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "bench/ceilings/ceilings.h"
 #include "bench/harness/clock.h"
@@ -37,6 +38,11 @@ typedef struct job {
     int *numbers;             /* [sequences]: their numbers in the generator */
     bench_model_rank own;
     bench_model_report report;
+    /* What progress shows: the test and its repetition. */
+    char doing[96];
+    /* The times of a token of a prompt and of a generated one, in seconds, as the second
+     * verification has measured them. They predict how long the tests take. */
+    double prompt_token, generated_token;
 } job;
 
 static bench_context *of(job *j)
@@ -117,10 +123,21 @@ static bool open_file(job *j)
                         o->path != NULL ? "tsr_model_file_open" : "tsr_model_file_create_random");
 }
 
+static void show_opening(void *user, uint64_t done_bytes, uint64_t total_bytes)
+{
+    job *j = user;
+    char text[sizeof j->report.name + 32];
+    const double part = total_bytes > 0 ? (double)done_bytes / (double)total_bytes : 0;
+    snprintf(text, sizeof text, "%s: %.0f %% of its weights", j->report.name, 100 * part);
+    bench_progress_show(&j->context.progress, text);
+}
+
 static bool open_model(job *j)
 {
     bench_model_options *o = j->options;
     tsr_model_params params = {.group = j->group, .stages = j->stages, .dtype = o->dtype};
+    params.progress = show_opening;
+    params.user = j;
     tsr_model_stats stats;
     count_cache(o, &params);
     cli_stages_divide(&o->stages, j->comm, &params);
@@ -129,9 +146,13 @@ static bool open_model(job *j)
         const tsr_status status = tsr_model_open(NULL, &params, &j->model);
         return status == TSR_OK;
     }
+    name_model(j);
+    if (j->rank == 0)
+        bench_progress_begin(&j->context.progress, stderr, isatty(STDERR_FILENO));
+    bench_progress_show(&j->context.progress,
+                        o->path != NULL ? "opening the model" : "generating the model");
     BENCH_TRY(of(j), tsr_model_open(j->file, &params, &j->model));
     tsr_model_file_close(&j->file);
-    name_model(j);
     tsr_model_get_stats(j->model, &stats);
     j->report.config = tsr_model_get_config(j->model);
     j->report.dtype = stats.dtype;
@@ -265,6 +286,7 @@ static bool steps(job *j, int sequences, int64_t first, int64_t count, bool keep
 {
     for (int64_t i = first; i < first + count; i++) {
         int given;
+        bench_progress_show(&j->context.progress, j->doing);
         BENCH_TRY(of(j), tsr_generator_step(j->generator, j->generated, &given));
         if (given != sequences)
             return bench_fail(of(j), "a sequence ended after %lld tokens", (long long)i);
@@ -290,10 +312,19 @@ static bool verify(job *j)
     logits_seen seen = {.vocabulary = j->report.config->vocabulary, .wrong_at = -1};
     if (!generator_for(j, 1, prompt + tokens, &seen))
         return false;
+    snprintf(j->doing, sizeof j->doing, "verifying");
     for (int run = 0; run < 2; run++) {
         seen.rows = 0;
-        if (!add(j, 1, prompt, tokens) || !steps(j, 1, 0, tokens, run == 0) || !remove_all(j, 1))
+        const double start = bench_now_ns();
+        if (!add(j, 1, prompt, tokens) || !steps(j, 1, 0, 1, run == 0))
             return false;
+        const double prompt_end = bench_now_ns();
+        if (!steps(j, 1, 1, tokens - 1, run == 0) || !remove_all(j, 1))
+            return false;
+        j->prompt_token = (prompt_end - start) * 1e-9 / (double)prompt;
+        j->generated_token = tokens > 1
+                                 ? (bench_now_ns() - prompt_end) * 1e-9 / (double)(tokens - 1)
+                                 : j->prompt_token;
         if (seen.wrong_at >= 0 || seen.rows != prompt + tokens - 1)
             return bench_fail(of(j), "the logits at position %lld are not finite, or all equal",
                               (long long)seen.wrong_at);
@@ -307,6 +338,13 @@ static bool barrier(job *j)
 {
     BENCH_TRY(of(j), tsr_comm_barrier(j->comm));
     return true;
+}
+
+/* Returns how long generating is expected to take, all repetitions together. */
+static double generation_seconds(const job *j)
+{
+    const bench_model_options *o = j->options;
+    return j->generated_token * (double)(o->generate * (o->repetitions + 1));
 }
 
 /* Runs a test once. Gives the time and how long this rank waited for others. */
@@ -337,6 +375,21 @@ static bool gather(job *j, const void *own, void *all, size_t size)
     return true;
 }
 
+/* Shows a test's repetition `i`, where −1 is the one that is not timed. `seconds` is the expected
+ * time of a repetition. */
+static void show_repetition(job *j, const bench_model_test *test, int i, double seconds)
+{
+    const bench_model_options *o = j->options;
+    const double later = test->generates ? 0 : generation_seconds(j);
+    if (i < 0)
+        snprintf(j->doing, sizeof j->doing, "measuring %s, first without timing it", test->name);
+    else
+        snprintf(j->doing, sizeof j->doing, "measuring %s, repetition %d of %d", test->name, i + 1,
+                 test->count);
+    bench_progress_expect(&j->context.progress, seconds * (double)(o->repetitions - i) + later);
+    bench_progress_show(&j->context.progress, j->doing);
+}
+
 static bool measure(job *j, bool generates, int64_t tokens)
 {
     bench_model_test *test = &j->report.tests[j->report.test_count++];
@@ -354,13 +407,16 @@ static bool measure(job *j, bool generates, int64_t tokens)
         used = snprintf(test->name, sizeof test->name, "%dx", sequences);
     snprintf(test->name + used, sizeof test->name - (size_t)used, "%s%lld", generates ? "tg" : "pp",
              (long long)tokens);
-    bench_progress_show(&j->context.progress, test->name);
+    show_repetition(j, test, -1,
+                    generates ? j->generated_token * (double)tokens
+                              : j->prompt_token * (double)tokens);
     /* A sequence has one token of the prompt, one that is not timed, and the timed ones. The last
      * one needs no room, because it does not go through the model. */
     if (!generator_for(j, sequences, generates ? tokens + 1 : tokens, NULL) ||
         !repeat(j, test, true, &one, &one_waited))
         return false;
     for (int i = 0; i < count; i++) {
+        show_repetition(j, test, i, i > 0 ? test->seconds[i - 1] : one);
         if (!repeat(j, test, false, &test->seconds[i], &one_waited))
             return false;
         all += test->seconds[i];
@@ -374,7 +430,7 @@ static bool measure(job *j, bool generates, int64_t tokens)
  * memory. */
 static bool measure_memory(job *j, bool again)
 {
-    bench_progress_show(&j->context.progress, "memory");
+    bench_progress_show(&j->context.progress, "measuring the memory's bandwidth");
     if (!barrier(j))
         return false;
     const bench_row *row = bench_memory_peak(of(j));
@@ -389,6 +445,9 @@ static bool measure_memory(job *j, bool again)
 static bool measure_all(job *j)
 {
     const bench_model_options *o = j->options;
+    bench_progress_expect(&j->context.progress,
+                          j->prompt_token * (double)(o->prompt_tokens * (o->repetitions + 1)) +
+                              generation_seconds(j));
     if (!measure_memory(j, false) ||
         (o->prompt_tokens > 0 && !measure(j, false, o->prompt_tokens)) ||
         (o->generate > 0 && !measure(j, true, o->generate)) || !measure_memory(j, true))
@@ -411,13 +470,10 @@ int bench_model_run(bench_model_options *options)
     j->context.options = &j->harness;
     bool done = open_job(j);
     if (done) {
-        if (j->rank == 0)
-            bench_progress_begin(&j->context.progress);
-        bench_progress_show(&j->context.progress, "verifying");
         make_prompt(j);
         done = verify(j) && measure_all(j);
-        bench_progress_end(&j->context.progress);
     }
+    bench_progress_end(&j->context.progress);
     if (!done)
         code = cli_failed("bench model: %s", j->context.error);
     else if (j->rank == 0)

@@ -82,11 +82,12 @@ static void leave_out(bench_context *context, const char *format, ...)
 static bool tune_product_at(bench_context *context, const tune_product *product,
                             tune_given_up *given_up, tune_report *report)
 {
-    char text[128], reason[TUNE_REASON];
+    char text[128], doing[160], reason[TUNE_REASON];
     tune_result result;
     tune_product_text(product, text, sizeof text);
     bench_progress_step(&context->progress, context->info->name);
-    bench_progress_show(&context->progress, text);
+    snprintf(doing, sizeof doing, "tuning %s", text);
+    bench_progress_show(&context->progress, doing);
     if (!tune_search(context, product, given_up, &result, reason))
         return false;
     if (reason[0] != '\0') {

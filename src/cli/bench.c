@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "bench/compare/compare.h"
 #include "bench/complete.h"
@@ -19,6 +20,7 @@
 #include "cli/commands.h"
 #include "cli/lib/numbers.h"
 #include "cli/lib/options.h"
+#include "cli/lib/suggest.h"
 #include "cli/lib/terminal.h"
 
 #define LARGEST_SIDE ((int64_t)1 << 24)
@@ -410,6 +412,21 @@ static void forget_half_a_rank(void)
     unsetenv("WORLD_SIZE");
 }
 
+static const cli_command *const parts[] = {&bench_model_command, &bench_rates_command,
+                                           &bench_report_command, &bench_compare_command, NULL};
+
+static int unknown_benchmark(const char *name)
+{
+    char text[CLI_SUGGESTION_TEXT];
+    cli_suggestion nearest = CLI_SUGGESTION(name);
+    for (int i = 0; bench_list[i] != NULL; i++)
+        cli_suggestion_offer(&nearest, bench_list[i]->name);
+    for (int i = 0; parts[i] != NULL; i++) /* "bench model" is model here */
+        cli_suggestion_offer(&nearest, strchr(parts[i]->name, ' ') + 1);
+    return cli_usage_error("bench: unknown benchmark '%s'%s; %s", name, bench_list_lacks,
+                           cli_suggestion_text(&nearest, "", "help bench", text));
+}
+
 static int run(int argc, char **argv)
 {
     const char *name = NULL;
@@ -421,8 +438,7 @@ static int run(int argc, char **argv)
     if (words == 1 && !tune) {
         what = bench_find(name);
         if (what == NULL)
-            return cli_usage_error("bench: unknown benchmark '%s'%s; see 'tessera help bench'",
-                                   name, bench_list_lacks);
+            return unknown_benchmark(name);
     }
     code = tune ? check_tuning(words == 1 ? name : NULL) : check_options(what);
     if (code != CLI_DONE)
@@ -449,15 +465,12 @@ static int run(int argc, char **argv)
     if (code != CLI_DONE)
         return code;
     if (bench_reports(&context))
-        bench_progress_begin(&context.progress);
+        bench_progress_begin(&context.progress, stderr, isatty(STDERR_FILENO));
     bench_noise_begin(&context.noise);
     code = tune ? run_tuning(&context) : what != NULL ? run_one(&context, what) : run_all(&context);
     bench_finish(&context);
     return code;
 }
-
-static const cli_command *const parts[] = {&bench_model_command, &bench_rates_command,
-                                           &bench_report_command, &bench_compare_command, NULL};
 
 const cli_command cli_bench = {
     .name = "bench",
