@@ -20,6 +20,9 @@ extern const cli_command cli_help;
 /* All commands, in the order of `tessera help`, ending with NULL. */
 extern const cli_command *const cli_commands[];
 const cli_command *cli_command_find(const char *name);
+/* Refuses a name that no command has, and suggests the nearest one. `who` starts the sentence, such
+ * as "help: ". Returns CLI_USAGE. */
+int cli_command_unknown(const char *who, const char *name);
 /* Returns the subcommand of `command` that has this name: for "report", this is "bench report".
  * Returns NULL if there is none. */
 const cli_command *cli_command_part(const cli_command *command, const char *word);

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "cli/commands.h"
+#include "cli/lib/suggest.h"
 #include "cli/lib/terminal.h"
 
 const cli_command *const cli_commands[] = {
@@ -26,6 +27,16 @@ const cli_command *cli_command_part(const cli_command *command, const char *word
         if (strcmp(command->parts[i]->name + length + 1, word) == 0)
             return command->parts[i];
     return NULL;
+}
+
+int cli_command_unknown(const char *who, const char *name)
+{
+    char text[CLI_SUGGESTION_TEXT];
+    cli_suggestion nearest = CLI_SUGGESTION(name);
+    for (int i = 0; cli_commands[i] != NULL; i++)
+        cli_suggestion_offer(&nearest, cli_commands[i]->name);
+    return cli_usage_error("%sunknown command '%s'; %s", who, name,
+                           cli_suggestion_text(&nearest, "", "help", text));
 }
 
 static void help(FILE *out)
@@ -52,7 +63,7 @@ static int unknown(const char *word)
     if (part != NULL)
         return cli_usage_error("help: unknown command '%s'; try 'tessera help %s'", word,
                                part->name);
-    return cli_usage_error("help: unknown command '%s'; see 'tessera help'", word);
+    return cli_command_unknown("help: ", word);
 }
 
 static int explain(int argc, char **argv)
@@ -83,7 +94,11 @@ static int run(int argc, char **argv)
                  cli_commands[i]->summary);
         cli_wrap(stdout, line);
     }
-    cli_wrap(stdout, "\nRun 'tessera help COMMAND' for the options of a command.\n");
+    cli_wrap(stdout,
+             "\nRun 'tessera help COMMAND' for the options of a command.\n"
+             "\nExit status: 0 success; 1 something failed, for example a file that cannot be "
+             "read or is invalid; 2 the command line is wrong. 'tessera help bench compare' "
+             "and 'tessera help launch' name the others.\n");
     return CLI_DONE;
 }
 

@@ -31,7 +31,7 @@ static int run(int argc, char **argv)
     if (command == NULL && name[0] == '-')
         return cli_usage_error("unknown option '%s'; see 'tessera help'", name);
     if (command == NULL)
-        return cli_usage_error("unknown command '%s'; see 'tessera help'", name);
+        return cli_command_unknown("", name);
     const cli_command *part = argc > 2 ? cli_command_part(command, argv[2]) : NULL;
     for (int i = 2; i < argc && !command->runs_program; i++)
         if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)

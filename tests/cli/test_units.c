@@ -7,12 +7,14 @@
 #include <time.h>
 
 #include "bench/harness/data.h"
+#include "bench/harness/progress.h"
 #include "bench/harness/reference.h"
 #include "bench/report/report.h"
 #include "cli/lib/device.h"
 #include "cli/lib/json.h"
 #include "cli/lib/numbers.h"
 #include "cli/lib/options.h"
+#include "cli/lib/suggest.h"
 #include "cli/lib/table.h"
 #include "cli/lib/terminal.h"
 #include "cli/lib/text.h"
@@ -529,8 +531,121 @@ START_TEST(numbers_keep_their_digits)
 }
 END_TEST
 
+/* The file's contents since the last call. */
+static const char *added_to(FILE *file)
+{
+    static char text[1024];
+    static long from;
+    fseek(file, from, SEEK_SET);
+    text[fread(text, 1, sizeof text - 1, file)] = '\0';
+    from = ftell(file);
+    return text;
+}
+
+/* A file gets a line every few seconds, and one at once from a run that will be long. */
+START_TEST(progress_in_a_file)
+{
+    FILE *file = tmpfile();
+    bench_progress progress;
+    ck_assert_ptr_nonnull(file);
+    bench_progress_begin(&progress, file, false);
+    bench_progress_show(&progress, "measuring copy");
+    ck_assert_str_eq(added_to(file), "");
+    bench_progress_expect(&progress, 2);
+    bench_progress_show(&progress, "measuring copy");
+    ck_assert_str_eq(added_to(file), "");
+    progress.line_ns -= 6e9;
+    progress.start_ns -= 6e9;
+    bench_progress_show(&progress, "measuring copy");
+    ck_assert_str_eq(added_to(file), "progress: 6 s, about 2 s left  measuring copy\n");
+    bench_progress_show(&progress, "measuring copy");
+    bench_progress_end(&progress);
+    ck_assert_str_eq(added_to(file), "");
+    bench_progress_begin(&progress, file, false);
+    bench_progress_expect(&progress, 600);
+    bench_progress_show(&progress, "measuring pp512");
+    ck_assert_str_eq(added_to(file), "progress: 0 s, about 10 min left  measuring pp512\n");
+    fclose(file);
+}
+END_TEST
+
+START_TEST(progress_at_a_terminal)
+{
+    FILE *file = tmpfile();
+    bench_progress progress;
+    ck_assert_ptr_nonnull(file);
+    added_to(file);
+    bench_progress_begin(&progress, file, true);
+    progress.steps = 4;
+    bench_progress_step(&progress, "a GPU");
+    bench_progress_show(&progress, "measuring copy");
+    ck_assert_str_eq(added_to(file),
+                     "\r\033[K[....................] 1 of 4, 0 s  a GPU: measuring copy");
+    progress.step_ns -= 20e9;
+    bench_progress_step(&progress, "a GPU");
+    bench_progress_show(&progress, "measuring matmul");
+    ck_assert_str_eq(added_to(file), "\r\033[K[#####...............] 2 of 4, 0 s, about 60 s left  "
+                                     "a GPU: measuring matmul");
+    bench_progress_end(&progress);
+    ck_assert_str_eq(added_to(file), "\r\033[K");
+    fclose(file);
+}
+END_TEST
+
+/* The time of the steps that are left is predicted from the last ones, not from all. */
+START_TEST(progress_follows_recent_steps)
+{
+    FILE *file = tmpfile();
+    bench_progress progress;
+    bench_progress_begin(&progress, file, false);
+    progress.steps = 100;
+    ck_assert_double_lt(bench_progress_left(&progress, progress.step_ns), 0);
+    bench_progress_step(&progress, "");
+    ck_assert_double_lt(bench_progress_left(&progress, progress.step_ns), 0);
+    for (int i = 1; i <= 40; i++) { /* 20 steps of a minute, then 20 of a second */
+        progress.step_ns -= i <= 20 ? 60e9 : 1e9;
+        bench_progress_step(&progress, "");
+    }
+    ck_assert_double_eq_tol(bench_progress_left(&progress, progress.step_ns), 60, 1);
+    ck_assert_double_eq_tol(bench_progress_left(&progress, progress.step_ns + 59e9), 1, 1);
+    ck_assert_double_eq(bench_progress_left(&progress, progress.step_ns + 90e9), 0);
+    fclose(file);
+}
+END_TEST
+
+START_TEST(suggestions_are_near)
+{
+    static const struct {
+        const char *word, *name; /* NULL: nothing is near */
+    } cases[] = {{"temprature", "temperature"},
+                 {"tempearture", "temperature"},
+                 {"topk", "top-k"},
+                 {"seeds", "seed"},
+                 {"max-token", "max-tokens"},
+                 {"temp", "temperature"},
+                 {"se", NULL},
+                 {"frobnicate", NULL},
+                 {"", NULL},
+                 {"seed", "seed"}};
+    static const char *const names[] = {"temperature", "top-k", "top-p", "seed", "max-tokens"};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        cli_suggestion nearest = CLI_SUGGESTION(cases[i].word);
+        char text[CLI_SUGGESTION_TEXT], want[64] = "see 'tessera help x'";
+        for (size_t n = 0; n < sizeof names / sizeof *names; n++)
+            cli_suggestion_offer(&nearest, names[n]);
+        if (cases[i].name != NULL)
+            snprintf(want, sizeof want, "did you mean '--%s'?", cases[i].name);
+        ck_assert_str_eq(cli_suggestion_text(&nearest, "--", "help x", text), want);
+    }
+}
+END_TEST
+
 TESTS(units)
 {
+    tcase_add_test(tests, progress_in_a_file);
+    tcase_add_test(tests, progress_at_a_terminal);
+    tcase_add_test(tests, progress_follows_recent_steps);
+    tcase_add_test(tests, suggestions_are_near);
     tcase_add_test(tests, quantiles_interpolate);
     tcase_add_test(tests, summaries_do_not_depend_on_order);
     tcase_add_test(tests, results_above_their_ceiling_are_marked);

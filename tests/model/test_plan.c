@@ -99,13 +99,13 @@ START_TEST(stages_add_up)
     const double rates[4] = {1, 1, 1, 3};
     uint64_t layers = 0, norms = 0, cache = 0;
     ck_assert_ok(plan_model(STORIES, NULL, NULL, &one, NULL));
-    ck_assert_ok(plan_model(
-        STORIES,
-        tsr_model_plan_params(.ranks = 4, .stages = 2, .stage_layers = (int[]){2, 3},
-                              .partition = {.struct_size = sizeof(tsr_partition_params),
-                                            .kind = TSR_PARTITION_WEIGHTED,
-                                            .rates = rates}),
-        NULL, ranks, NULL));
+    ck_assert_ok(
+        plan_model(STORIES,
+                   tsr_model_plan_params(.ranks = 4, .stages = 2, .stage_layers = (int[]){2, 3},
+                                         .partition = {.struct_size = sizeof(tsr_partition_params),
+                                                       .kind = TSR_PARTITION_WEIGHTED,
+                                                       .rates = rates}),
+                   NULL, ranks, NULL));
     for (int r = 0; r < 4; r++) {
         ck_assert_int_eq(ranks[r].stage, r / 2);
         ck_assert_int_eq(ranks[r].first_layer, r < 2 ? 0 : 2);
@@ -237,14 +237,17 @@ START_TEST(weights_are_kept_as_the_file_has_them)
     };
     for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
         tsr_shard_list *list = NULL;
+        tsr_model_file *model = NULL;
         tsr_model_rank_plan one;
         uint64_t bytes = 0;
         ck_assert_ok(tsr_shard_list_open(paths[i], &list));
         for (uint64_t p = 0; p < tsr_shard_list_param_count(list); p++)
             bytes += tsr_shard_list_param_array(list)[p].size_bytes;
-        ck_assert_ok(tsr_model_plan(paths[i], NULL, NULL, &one, NULL));
+        ck_assert_ok(tsr_model_file_open(paths[i], &model));
+        ck_assert_ok(tsr_model_plan(model, NULL, NULL, &one, NULL));
         ck_assert_msg(one.weight_bytes == bytes, "%s: %llu bytes instead of %llu", paths[i],
                       (unsigned long long)one.weight_bytes, (unsigned long long)bytes);
+        tsr_model_file_close(&model);
         tsr_shard_list_destroy(&list);
     }
 }

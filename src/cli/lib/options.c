@@ -7,6 +7,7 @@
 #include "cli/lib/memory.h"
 #include "cli/lib/numbers.h"
 #include "cli/lib/say.h"
+#include "cli/lib/suggest.h"
 #include "cli/lib/terminal.h"
 
 static int store(const char *command, const cli_option *option, const char *value)
@@ -58,6 +59,21 @@ static const cli_option *match(const cli_option *options, const char *argument, 
     return find(options, name, length);
 }
 
+/* Refuses an option that does not exist, and suggests the one with the nearest name. */
+static int unknown(const char *command, const cli_option *options, const char *argument)
+{
+    char word[64], help[64], text[CLI_SUGGESTION_TEXT];
+    const char *name = argument + strspn(argument, "-");
+    snprintf(word, sizeof word, "%.*s", (int)strcspn(name, "="), name);
+    snprintf(help, sizeof help, "help %s", command);
+    cli_suggestion nearest = CLI_SUGGESTION(word);
+    for (const cli_option *option = options; option->name != NULL; option++)
+        cli_suggestion_offer(&nearest, option->name);
+    cli_suggestion_offer(&nearest, "help");
+    return cli_usage_error("%s: unknown option '%s'; %s", command, argument,
+                           cli_suggestion_text(&nearest, "--", help, text));
+}
+
 int cli_options_read(const char *command, const cli_option *options, int argc, char **argv,
                      int max_words, const char **words, int *word_count)
 {
@@ -77,8 +93,7 @@ int cli_options_read(const char *command, const cli_option *options, int argc, c
         }
         const cli_option *option = match(options, argument, &value);
         if (option == NULL)
-            return cli_usage_error("%s: unknown option '%s'; see 'tessera help %s'", command,
-                                   argument, command);
+            return unknown(command, options, argument);
         if (option->flag != NULL) {
             if (value != NULL)
                 return cli_usage_error("%s: --%s takes no value", command, option->name);

@@ -106,7 +106,7 @@ static tsr_status read_values(metadata *m)
         return tsr__fail(TSR_ERR_UNSUPPORTED,
                          "gguf: %s.expert_count is %" PRId64
                          "; models with experts are not supported",
-                         facts->architecture->gguf, experts);
+                         facts->family->gguf, experts);
     if (m->values[0].found) {
         TSR__TRY(tsr__gguf_name_of(m->file, &m->values[0], m->text));
         const size_t length = strlen(m->text);
