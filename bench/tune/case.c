@@ -135,13 +135,13 @@ tsr_matmul_params tune_case_params(const tune_case *test, bool bias)
 
 /* Records the product with the kernel that `choice` names; NULL: the built-in kernel, which
  * tsr_matmul would use without a tuning. */
-static tsr_status record(tune_case *test, bool bias, const tsr_tuning_choice *choice)
+static tsr_status record(tune_case *test, bool bias, const tsr__tuning_choice *choice)
 {
     tsr_matmul_params params = tune_case_params(test, bias);
-    return tsr_tuning_matmul(test->context->stream, test->y, test->x, test->w, &params, choice);
+    return tsr__tuning_matmul(test->context->stream, test->y, test->x, test->w, &params, choice);
 }
 
-bool tune_case_time(tune_case *test, bool bias, const tsr_tuning_choice *choice,
+bool tune_case_time(tune_case *test, bool bias, const tsr__tuning_choice *choice,
                     uint64_t repetitions, double *ns)
 {
     double start = bench_now_ns();
@@ -202,8 +202,8 @@ bool tune_case_create(bench_context *context, const tune_product *product, tune_
         tsr_matmul_params params = tune_case_params(out, false);
         done = bench_passed(
             context,
-            tsr_tuning_inspect(context->stream, out->y, out->x, out->w, &params, &out->info),
-            "tsr_tuning_inspect");
+            tsr__tuning_inspect(context->stream, out->y, out->x, out->w, &params, &out->info),
+            "tsr__tuning_inspect");
     }
     done = done && verify_usual(out, &host);
     free(host.x);
@@ -231,7 +231,7 @@ static void compare(const tune_case *test, bool bias, const float *got, bench_ch
     }
 }
 
-bool tune_case_again(tune_case *test, const tsr_tuning_choice *choice, double *ns)
+bool tune_case_again(tune_case *test, const tsr__tuning_choice *choice, double *ns)
 {
     double next;
     if (!tune_case_time(test, false, choice, 1, &next))
@@ -240,7 +240,7 @@ bool tune_case_again(tune_case *test, const tsr_tuning_choice *choice, double *n
     return true;
 }
 
-bool tune_case_verify(tune_case *test, bool bias, const tsr_tuning_choice *choice, bool *able)
+bool tune_case_verify(tune_case *test, bool bias, const tsr__tuning_choice *choice, bool *able)
 {
     bench_check check;
     /* Overwrites y, so that the built-in kernel's result cannot be taken for the candidate's. */

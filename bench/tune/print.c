@@ -11,7 +11,7 @@
 
 #define CHOICE_TEXT 48
 
-static char *choice_text(const tsr_tuning_choice *choice, char text[CHOICE_TEXT])
+static char *choice_text(const tsr__tuning_choice *choice, char text[CHOICE_TEXT])
 {
     if (choice->splits > 1)
         snprintf(text, CHOICE_TEXT, "%s, %u parts of k", choice->kernel, (unsigned)choice->splits);
@@ -26,7 +26,7 @@ static char *choice_text(const tsr_tuning_choice *choice, char text[CHOICE_TEXT]
 static void print_result(cli_table *table, const tune_result *result)
 {
     char product[128], usual[CHOICE_TEXT], winner[CHOICE_TEXT];
-    tsr_tuning_choice shown = result->usual;
+    tsr__tuning_choice shown = result->usual;
     /* show the number of splits only if the kernel divides k, that is, if it is more than 1 */
     shown.splits = shown.splits > 1 ? shown.splits : 0;
     tune_product_text(&result->product, product, sizeof product);
@@ -138,7 +138,7 @@ static void write_csv(const bench_context *context, const tune_report *report, F
 
 /* JSON --------------------------------------------------------------------------------------- */
 
-static void add_choice(json_t *object, const char *name, const tsr_tuning_choice *choice)
+static void add_choice(json_t *object, const char *name, const tsr__tuning_choice *choice)
 {
     json_t *added = cli_json_add_object(object, name);
     cli_json_text(added, "kernel", choice->kernel);

@@ -1,5 +1,5 @@
-/* The probes of a class of products (tessera/tuning.h): the products that are measured to tune the
- * class. */
+/* The probes of a class of products (gpu/matmul/tuning/tuning.h): the products that are measured to
+ * tune the class. */
 #ifndef TSR_BENCH_TUNE_PROBES_H
 #define TSR_BENCH_TUNE_PROBES_H
 

@@ -45,13 +45,13 @@ static tune_ratio summarize(double *ratios, int count)
 
 /* Measures the candidate and the built-in kernel alternately, in pairs. Which of the two comes
  * first alternates, too, so that a machine that becomes slower slows both equally. */
-static bool measure_pairs(tune_case *test, bool bias, const tsr_tuning_choice *choice,
+static bool measure_pairs(tune_case *test, bool bias, const tsr__tuning_choice *choice,
                           uint64_t repetitions, int fewest, double budget_ns, tune_ratio *out)
 {
     double ratios[MAX_PAIRS], start = bench_now_ns();
     int count = 0;
     while (count < fewest || (count < MAX_PAIRS && bench_now_ns() - start < budget_ns)) {
-        const tsr_tuning_choice *order[] = {count % 2 ? choice : NULL, count % 2 ? NULL : choice};
+        const tsr__tuning_choice *order[] = {count % 2 ? choice : NULL, count % 2 ? NULL : choice};
         double ns[2];
         for (int i = 0; i < 2; i++)
             if (!tune_case_time(test, bias, order[i], repetitions, &ns[i]))
@@ -63,7 +63,7 @@ static bool measure_pairs(tune_case *test, bool bias, const tsr_tuning_choice *c
     return true;
 }
 
-static bool compare(tune_case *test, bool bias, const tsr_tuning_choice *choice, tune_ratio *out)
+static bool compare(tune_case *test, bool bias, const tsr__tuning_choice *choice, tune_ratio *out)
 {
     double budget = test->context->options->seconds * 1e9;
     double sample = budget / SAMPLES_WANTED;
@@ -76,7 +76,7 @@ static bool compare(tune_case *test, bool bias, const tsr_tuning_choice *choice,
 /* Screening ------------------------------------------------------------------------------------ */
 
 typedef struct finalist {
-    tsr_tuning_choice choice;
+    tsr__tuning_choice choice;
     double quick; /* speed in relation to the built-in kernel, from the screening */
 } finalist;
 
@@ -127,7 +127,7 @@ static void give_up(tune_given_up *given_up, const tune_product *product, const 
     strcpy(added->kernel, kernel);
 }
 
-static bool screen_one(tune_case *test, tune_given_up *given_up, const tsr_tuning_choice *choice,
+static bool screen_one(tune_case *test, tune_given_up *given_up, const tsr__tuning_choice *choice,
                        finalists *list, bool *able)
 {
     double ns = INFINITY, usual_ns = INFINITY;
@@ -158,10 +158,10 @@ static bool screen(tune_probes *s, tune_given_up *given_up, finalists *list, int
     tune_case *test = &s->all[0];
     tsr_matmul_params params = tune_case_params(test, false);
     for (int i = 0;; i++) {
-        tsr_tuning_choice choice;
+        tsr__tuning_choice choice;
         bool able = true;
-        tsr_status status = tsr_tuning_candidate(s->context->stream, test->y, test->x, test->w,
-                                                 &params, i, &choice);
+        tsr_status status = tsr__tuning_candidate(s->context->stream, test->y, test->x, test->w,
+                                                  &params, i, &choice);
         if (status == TSR_ERR_NOT_FOUND)
             return true;
         BENCH_TRY(s->context, status);
@@ -176,12 +176,12 @@ static bool screen(tune_probes *s, tune_given_up *given_up, finalists *list, int
 /* Deciding ------------------------------------------------------------------------------------- */
 
 /* Describes the kernel with which the device computes a probe now, with the present tuning. */
-static bool inspect(tune_probes *s, int probe, bool bias, tsr_tuning_info *out)
+static bool inspect(tune_probes *s, int probe, bool bias, tsr__tuning_info *out)
 {
     const tune_case *test = &s->all[probe];
     tsr_matmul_params params = tune_case_params(test, bias);
     BENCH_TRY(s->context,
-              tsr_tuning_inspect(s->context->stream, test->y, test->x, test->w, &params, out));
+              tsr__tuning_inspect(s->context->stream, test->y, test->x, test->w, &params, out));
     return true;
 }
 
@@ -189,7 +189,7 @@ static bool inspect(tune_probes *s, int probe, bool bias, tsr_tuning_info *out)
  * the built-in kernel. If `clearly` is set, it must also be faster in nine of ten pairs. If
  * `choice` is NULL, the choice that an earlier tuning has stored is measured. *worst is the
  * smallest gain so far. */
-static bool gains(tune_probes *s, bool bias, const tsr_tuning_choice *choice, double gain,
+static bool gains(tune_probes *s, bool bias, const tsr__tuning_choice *choice, double gain,
                   bool clearly, bool *does, tune_ratio *worst, double *product)
 {
     *does = true;
@@ -197,10 +197,10 @@ static bool gains(tune_probes *s, bool bias, const tsr_tuning_choice *choice, do
     *product = 1;
     for (int i = 0; i < s->count && *does; i++) {
         tune_ratio ratio;
-        tsr_tuning_info info;
+        tsr__tuning_info info;
         if (choice == NULL && !inspect(s, i, bias, &info))
             return false;
-        const tsr_tuning_choice *tried = choice != NULL ? choice : &info.chosen;
+        const tsr__tuning_choice *tried = choice != NULL ? choice : &info.chosen;
         if (!tune_case_verify(&s->all[i], bias, tried, does))
             return false;
         if (!*does)
@@ -246,12 +246,12 @@ static bool confirm(tune_probes *s, tune_result *out)
     return !out->won || gains(s, true, &out->winner, 1, false, &out->with_bias, &ratio, &product);
 }
 
-static bool set(tune_probes *s, bool bias, const tsr_tuning_choice *choice)
+static bool set(tune_probes *s, bool bias, const tsr__tuning_choice *choice)
 {
     const tune_case *test = &s->all[0];
     tsr_matmul_params params = tune_case_params(test, bias);
     BENCH_TRY(s->context,
-              tsr_tuning_set(s->context->stream, test->y, test->x, test->w, &params, choice));
+              tsr__tuning_set(s->context->stream, test->y, test->x, test->w, &params, choice));
     return true;
 }
 
@@ -261,7 +261,7 @@ static bool set(tune_probes *s, bool bias, const tsr_tuning_choice *choice)
 static bool keep_or_drop(tune_probes *s, bool bias, bool *stays, tune_ratio *ratio)
 {
     double product;
-    tsr_tuning_info info;
+    tsr__tuning_info info;
     if (!inspect(s, 0, bias, &info))
         return false;
     *stays = info.tuned;

@@ -14,7 +14,7 @@ typedef struct tune_ratio {
 typedef struct tune_result {
     int device_place;
     tune_product product; /* a product of the class */
-    tsr_tuning_choice usual, winner;
+    tsr__tuning_choice usual, winner;
     /* `won`: the tuning now uses the winner. `with_bias`: it also uses the winner for products with
      * an epilogue. */
     bool won, with_bias;
@@ -34,7 +34,7 @@ typedef struct tune_given_up {
         tsr_dtype dtype;
         bool transposed;
         bench_shape shape;
-        char kernel[TSR_TUNING_KERNEL_SIZE];
+        char kernel[TSR__TUNING_KERNEL_SIZE];
     } * all;
 } tune_given_up;
 

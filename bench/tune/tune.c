@@ -94,7 +94,7 @@ static bool tune_product_at(bench_context *context, const tune_product *product,
         leave_out(context, "%s: %s", text, reason);
         return true;
     }
-    BENCH_TRY(context, tsr_tuning_save(context->device));
+    BENCH_TRY(context, tsr__tuning_save(context->device));
     report->results =
         cli_resize(report->results, (size_t)report->result_count + 1, sizeof *report->results);
     report->results[report->result_count++] = result;
@@ -106,10 +106,10 @@ static bool tune_device_now(bench_context *context, const plan *p, tune_report *
     tune_given_up given_up = {0};
     tune_device device = {.device_place = context->device_count - 1};
     double start = bench_now_ns();
-    BENCH_TRY(context, tsr_tuning_path(context->device, device.path, sizeof device.path));
+    BENCH_TRY(context, tsr__tuning_path(context->device, device.path, sizeof device.path));
     /* Stores the present tuning before anything is measured, so that a run that could not store its
      * results fails at once. */
-    BENCH_TRY(context, tsr_tuning_save(context->device));
+    BENCH_TRY(context, tsr__tuning_save(context->device));
     bool done = true;
     for (int i = 0; i < product_count(p) && done; i++) {
         tune_product product = product_at(p, i);

@@ -50,8 +50,8 @@ typedef struct tsr_matmul_params {
  * the floats that tsr_dequantize gives, rounded to f16 if a is f16 and has more than a few rows.
  * Any strides: sliced and transposed views need no copy. Sizes may be 0; with k = 0 the product is
  * 0. The result's bits depend only on shapes, dtypes, strides, the device and its tuning
- * (tuning.h), not on the run. y may not overlap a, b or bias. `params` may be NULL. Records the
- * product into the stream and does not wait for its result.
+ * (tessera bench --tune), not on the run. y may not overlap a, b or bias. `params` may be NULL.
+ * Records the product into the stream and does not wait for its result.
  *
  * Errors: TSR_ERR_INVALID (shapes, dtypes, devices, overlap, naming them), TSR_ERR_NO_MEMORY,
  * TSR_ERR_DEVICE_MEMORY, TSR_ERR_DRIVER, TSR_ERR_DEVICE_LOST. On failure y keeps its contents,

@@ -36,6 +36,5 @@
 #include "tessera/tokenizer.h"
 #include "tessera/training.h"
 #include "tessera/transformer.h"
-#include "tessera/tuning.h"
 
 #endif

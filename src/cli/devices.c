@@ -137,22 +137,22 @@ static void print_coopmat(FILE *out, const tsr_device_info *info)
 static void print_tuning(FILE *out, const tsr_device_info *info)
 {
     char time[CLI_UTC_TEXT];
-    tsr_tuning_stored stored;
-    if (tsr_tuning_find(info, &stored) != TSR_OK) {
+    tsr__tuning_stored stored;
+    if (tsr__tuning_find(info, &stored) != TSR_OK) {
         line(out, "tuning", "unknown: %s", tsr_last_error());
         return;
     }
-    if (stored.state == TSR_TUNING_NONE) {
+    if (stored.state == TSR__TUNING_NONE) {
         line(out, "tuning", "none");
         return;
     }
-    if (stored.state == TSR_TUNING_REFUSED)
+    if (stored.state == TSR__TUNING_REFUSED)
         line(out, "tuning", "refused; the built-in choice is used: %s", stored.reason);
     else
         line(out, "tuning", "%d class%s of products use%s a tuned kernel%s", stored.classes,
              stored.classes == 1 ? "" : "es", stored.classes == 1 ? "s" : "",
-             stored.state == TSR_TUNING_IGNORED ? ", unless TESSERA_TUNING is 0, as it is now"
-                                                : "");
+             stored.state == TSR__TUNING_IGNORED ? ", unless TESSERA_TUNING is 0, as it is now"
+                                                 : "");
     line(out, "", "%s, written %s", stored.path, cli_utc(stored.written_s, time));
 }
 

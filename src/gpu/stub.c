@@ -1,12 +1,12 @@
 /* The functions of src/gpu for a build without Vulkan (-Dvulkan=disabled). All functions exist, so
  * that programs link and start. Those that can fail return TSR_ERR_UNSUPPORTED. */
 #include "base/stub.h"
+#include "gpu/matmul/tuning/tuning.h"
 #include "tessera/attention.h"
 #include "tessera/kernel.h"
 #include "tessera/kv_cache.h"
 #include "tessera/ops.h"
 #include "tessera/rope.h"
-#include "tessera/tuning.h"
 
 #define NOTHING(type, name, parameter)                                                             \
     type name(parameter)                                                                           \
@@ -200,18 +200,18 @@ TSR__ABSENT(tsr_attention_grad, tsr_stream *stream, tsr_tensor *dq, tsr_tensor *
             const tsr_tensor *k, const tsr_tensor *v, const tsr_attention_params *params)
 
 /* tuning.h */
-TSR__ABSENT(tsr_tuning_inspect, tsr_stream *stream, const tsr_tensor *y, const tsr_tensor *a,
-            const tsr_tensor *b, const tsr_matmul_params *params, tsr_tuning_info *out)
-TSR__ABSENT(tsr_tuning_candidate, tsr_stream *stream, const tsr_tensor *y, const tsr_tensor *a,
-            const tsr_tensor *b, const tsr_matmul_params *params, int index, tsr_tuning_choice *out)
-TSR__ABSENT(tsr_tuning_matmul, tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a,
-            const tsr_tensor *b, const tsr_matmul_params *params, const tsr_tuning_choice *choice)
-TSR__ABSENT(tsr_tuning_set, tsr_stream *stream, const tsr_tensor *y, const tsr_tensor *a,
-            const tsr_tensor *b, const tsr_matmul_params *params, const tsr_tuning_choice *choice)
-TSR__ABSENT(tsr_tuning_save, tsr_device *device)
-TSR__ABSENT(tsr_tuning_path, const tsr_device *device, char *out, size_t size)
-TSR__ABSENT(tsr_tuning_find, const tsr_device_info *device, tsr_tuning_stored *out)
-int tsr_tuning_count(const tsr_device *device)
+TSR__ABSENT(tsr__tuning_inspect, tsr_stream *stream, const tsr_tensor *y, const tsr_tensor *a,
+            const tsr_tensor *b, const tsr_matmul_params *params, tsr__tuning_info *out)
+TSR__ABSENT(tsr__tuning_candidate, tsr_stream *stream, const tsr_tensor *y, const tsr_tensor *a,
+            const tsr_tensor *b, const tsr_matmul_params *params, int index, tsr__tuning_choice *out)
+TSR__ABSENT(tsr__tuning_matmul, tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a,
+            const tsr_tensor *b, const tsr_matmul_params *params, const tsr__tuning_choice *choice)
+TSR__ABSENT(tsr__tuning_set, tsr_stream *stream, const tsr_tensor *y, const tsr_tensor *a,
+            const tsr_tensor *b, const tsr_matmul_params *params, const tsr__tuning_choice *choice)
+TSR__ABSENT(tsr__tuning_save, tsr_device *device)
+TSR__ABSENT(tsr__tuning_path, const tsr_device *device, char *out, size_t size)
+TSR__ABSENT(tsr__tuning_find, const tsr_device_info *device, tsr__tuning_stored *out)
+int tsr__tuning_count(const tsr_device *device)
 {
     return 0;
 }

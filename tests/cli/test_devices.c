@@ -10,6 +10,7 @@
 #include "support/cache_folder.h"
 #include "support/check_main.h"
 #include "tessera/tessera.h"
+#include "tool_seam.h"
 
 static void same_number(const json_t *object, const char *name, uint64_t value)
 {
@@ -208,7 +209,7 @@ END_TEST
 
 /* Stores another kernel than the default for one class of products, in a file with the date
  * 2026-01-02T03:04:05Z. */
-static void store_tuning(char path[TSR_TUNING_PATH_SIZE])
+static void store_tuning(char path[TSR__TUNING_PATH_SIZE])
 {
     const struct utimbuf then = {.actime = 1767323045, .modtime = 1767323045};
     tsr_device *device = NULL;
@@ -218,9 +219,9 @@ static void store_tuning(char path[TSR_TUNING_PATH_SIZE])
     ck_assert_ok(tsr_stream_create(device, &stream));
     ck_assert_ok(tsr_tensor_create(device, TSR_F32, 2, (int64_t[]){40, 40}, &x));
     ck_assert_ok(tsr_tensor_create(device, TSR_F32, 2, (int64_t[]){40, 40}, &y));
-    ck_assert_ok(tsr_tuning_set(stream, y, x, x, NULL, tsr_tuning_choice(.kernel = "wide")));
-    ck_assert_ok(tsr_tuning_save(device));
-    ck_assert_ok(tsr_tuning_path(device, path, TSR_TUNING_PATH_SIZE));
+    ck_assert_ok(tsr__tuning_set(stream, y, x, x, NULL, tsr__tuning_choice(.kernel = "wide")));
+    ck_assert_ok(tsr__tuning_save(device));
+    ck_assert_ok(tsr__tuning_path(device, path, TSR__TUNING_PATH_SIZE));
     tsr_tensor_destroy(&y);
     tsr_tensor_destroy(&x);
     tsr_stream_destroy(&stream);
@@ -231,7 +232,7 @@ static void store_tuning(char path[TSR_TUNING_PATH_SIZE])
 /* Asserts that the text about the first device ends with `want`. */
 static void prints(const char *want)
 {
-    char text[2 * TSR_TUNING_PATH_SIZE];
+    char text[2 * TSR__TUNING_PATH_SIZE];
     tool_result result = tool_run("devices");
     ck_assert_str_eq(result.err, "");
     snprintf(text, sizeof text, "   tuning          %s\n\n", want);
@@ -267,7 +268,7 @@ static void json_says(const char *state, int classes, const char *written, const
 
 START_TEST(a_tuning_is_shown)
 {
-    char path[TSR_TUNING_PATH_SIZE], want[2 * TSR_TUNING_PATH_SIZE];
+    char path[TSR__TUNING_PATH_SIZE], want[2 * TSR__TUNING_PATH_SIZE];
     prints("none");
     json_says("none", 0, NULL, NULL, NULL);
 
@@ -289,7 +290,7 @@ END_TEST
 
 START_TEST(a_refused_tuning_has_a_reason)
 {
-    char path[TSR_TUNING_PATH_SIZE], other[96], reason[128], want[2 * TSR_TUNING_PATH_SIZE];
+    char path[TSR__TUNING_PATH_SIZE], other[96], reason[128], want[2 * TSR__TUNING_PATH_SIZE];
     const struct utimbuf then = {.actime = 1767323045, .modtime = 1767323045};
     tsr_device_list list;
     store_tuning(path);

@@ -9,6 +9,7 @@
 #include "support/cache_folder.h"
 #include "support/check_main.h"
 #include "tessera/tessera.h"
+#include "tool_seam.h"
 
 /* Tunes one class of x·wᵀ and one of x·w, quickly. */
 #define TUNE "bench --tune --time 0.02 --dtype f32 --shape 40x64x48"
@@ -50,10 +51,10 @@ static void destroy(operands *o)
     tsr_tensor_destroy(&o->w);
 }
 
-static tsr_tuning_info look(const operands *o)
+static tsr__tuning_info look(const operands *o)
 {
-    tsr_tuning_info info;
-    ck_assert_ok(tsr_tuning_inspect(stream, o->y, o->x, o->w, &o->params, &info));
+    tsr__tuning_info info;
+    ck_assert_ok(tsr__tuning_inspect(stream, o->y, o->x, o->w, &o->params, &info));
     return info;
 }
 
@@ -64,8 +65,8 @@ static void store_wide(int64_t m, int64_t k, int64_t n, bool transposed)
     open_device();
     operands o = create(m, k, n, transposed);
     ck_assert_ok(
-        tsr_tuning_set(stream, o.y, o.x, o.w, &o.params, tsr_tuning_choice(.kernel = "wide")));
-    ck_assert_ok(tsr_tuning_save(device));
+        tsr__tuning_set(stream, o.y, o.x, o.w, &o.params, tsr__tuning_choice(.kernel = "wide")));
+    ck_assert_ok(tsr__tuning_save(device));
     destroy(&o);
     close_device();
 }
@@ -78,7 +79,7 @@ static void check_class(const json_t *result)
                         (int64_t)tool_number(result, "n"), transposed);
     const json_t *winner = tool_member(result, "winner");
     const json_t *ratio = tool_member(result, "ratio");
-    tsr_tuning_info info = look(&o);
+    tsr__tuning_info info = look(&o);
     ck_assert_str_eq(tool_text(result, "dtype"), "f32");
     ck_assert_str_eq(tool_text(tool_member(result, "usual"), "kernel"), info.usual.kernel);
     ck_assert_int_eq(info.tuned, !json_is_null(winner));
@@ -114,7 +115,7 @@ START_TEST(products_follow_what_was_stored)
     const json_t *stored = json_array_get(tool_member(document, "stored"), 0);
     open_device();
     char path[1024];
-    ck_assert_ok(tsr_tuning_path(device, path, sizeof path));
+    ck_assert_ok(tsr__tuning_path(device, path, sizeof path));
     ck_assert_str_eq(tool_text(stored, "path"), path);
     ck_assert_int_eq(strncmp(path, cache_folder, strlen(cache_folder)), 0);
     ck_assert_int_eq(access(path, R_OK), 0);
@@ -125,7 +126,7 @@ START_TEST(products_follow_what_was_stored)
         check_class(result);
     }
     operands other = create(100, 100, 100, true);
-    tsr_tuning_info info = look(&other);
+    tsr__tuning_info info = look(&other);
     ck_assert(info.tuned);
     ck_assert_str_eq(info.chosen.kernel, "wide");
     destroy(&other);

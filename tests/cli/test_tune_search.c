@@ -35,7 +35,7 @@ tsr_matmul_params tune_case_params(const tune_case *test, bool bias)
     return (tsr_matmul_params){.struct_size = sizeof(tsr_matmul_params), .alpha = bias ? 2 : 1};
 }
 
-bool tune_case_time(tune_case *test, bool bias, const tsr_tuning_choice *choice,
+bool tune_case_time(tune_case *test, bool bias, const tsr__tuning_choice *choice,
                     uint64_t repetitions, double *ns)
 {
     (void)test, (void)bias, (void)repetitions;
@@ -45,12 +45,12 @@ bool tune_case_time(tune_case *test, bool bias, const tsr_tuning_choice *choice,
     return true;
 }
 
-bool tune_case_again(tune_case *test, const tsr_tuning_choice *choice, double *ns)
+bool tune_case_again(tune_case *test, const tsr__tuning_choice *choice, double *ns)
 {
     return tune_case_time(test, false, choice, 1, ns);
 }
 
-bool tune_case_verify(tune_case *test, bool bias, const tsr_tuning_choice *choice, bool *able)
+bool tune_case_verify(tune_case *test, bool bias, const tsr__tuning_choice *choice, bool *able)
 {
     (void)test, (void)bias, (void)choice;
     *able = true;
@@ -58,38 +58,38 @@ bool tune_case_verify(tune_case *test, bool bias, const tsr_tuning_choice *choic
 }
 
 /* These functions replace those of the library. */
-tsr_status __wrap_tsr_tuning_candidate(tsr_stream *stream, const tsr_tensor *y, const tsr_tensor *a,
+tsr_status __wrap_tsr__tuning_candidate(tsr_stream *stream, const tsr_tensor *y, const tsr_tensor *a,
                                        const tsr_tensor *b, const tsr_matmul_params *params,
-                                       int index, tsr_tuning_choice *out);
-tsr_status __wrap_tsr_tuning_inspect(tsr_stream *stream, const tsr_tensor *y, const tsr_tensor *a,
+                                       int index, tsr__tuning_choice *out);
+tsr_status __wrap_tsr__tuning_inspect(tsr_stream *stream, const tsr_tensor *y, const tsr_tensor *a,
                                      const tsr_tensor *b, const tsr_matmul_params *params,
-                                     tsr_tuning_info *out);
-tsr_status __wrap_tsr_tuning_set(tsr_stream *stream, const tsr_tensor *y, const tsr_tensor *a,
+                                     tsr__tuning_info *out);
+tsr_status __wrap_tsr__tuning_set(tsr_stream *stream, const tsr_tensor *y, const tsr_tensor *a,
                                  const tsr_tensor *b, const tsr_matmul_params *params,
-                                 const tsr_tuning_choice *choice);
+                                 const tsr__tuning_choice *choice);
 
-tsr_status __wrap_tsr_tuning_candidate(tsr_stream *stream, const tsr_tensor *y, const tsr_tensor *a,
+tsr_status __wrap_tsr__tuning_candidate(tsr_stream *stream, const tsr_tensor *y, const tsr_tensor *a,
                                        const tsr_tensor *b, const tsr_matmul_params *params,
-                                       int index, tsr_tuning_choice *out)
+                                       int index, tsr__tuning_choice *out)
 {
     (void)stream, (void)y, (void)a, (void)b, (void)params;
-    *out = (tsr_tuning_choice){.kernel = "other"};
+    *out = (tsr__tuning_choice){.kernel = "other"};
     return index == 0 ? TSR_OK : TSR_ERR_NOT_FOUND;
 }
 
-tsr_status __wrap_tsr_tuning_inspect(tsr_stream *stream, const tsr_tensor *y, const tsr_tensor *a,
+tsr_status __wrap_tsr__tuning_inspect(tsr_stream *stream, const tsr_tensor *y, const tsr_tensor *a,
                                      const tsr_tensor *b, const tsr_matmul_params *params,
-                                     tsr_tuning_info *out)
+                                     tsr__tuning_info *out)
 {
     (void)stream, (void)y, (void)a, (void)b;
-    *out = (tsr_tuning_info){.usual = {.kernel = "usual"}, .tuned = tuned[params->alpha > 1]};
+    *out = (tsr__tuning_info){.usual = {.kernel = "usual"}, .tuned = tuned[params->alpha > 1]};
     strcpy(out->chosen.kernel, out->tuned ? "other" : "usual");
     return TSR_OK;
 }
 
-tsr_status __wrap_tsr_tuning_set(tsr_stream *stream, const tsr_tensor *y, const tsr_tensor *a,
+tsr_status __wrap_tsr__tuning_set(tsr_stream *stream, const tsr_tensor *y, const tsr_tensor *a,
                                  const tsr_tensor *b, const tsr_matmul_params *params,
-                                 const tsr_tuning_choice *choice)
+                                 const tsr__tuning_choice *choice)
 {
     (void)stream, (void)y, (void)a, (void)b;
     bool bias = params->alpha > 1;

@@ -44,9 +44,9 @@ point "src/model includes platform, base, json, shard, tokenizer, tensor, model,
     'json/' 'shard/' 'tokenizer/' 'tensor/' 'model/' 'gpu/internal\.h' 'tessera/'
 point "src/planner includes base, json, planner, and comm's schedules" allowed src/planner 'base/' 'json/' 'planner/' \
     'comm/api/comm_steps\.h' 'tessera/'
-point "src/cli includes public headers" allowed src/cli 'cli/' 'bench/' 'tessera/' 'tsr_config\.h'
+point "src/cli includes public headers and the tool's seam" allowed src/cli 'cli/' 'bench/' 'tessera/' 'tool_seam\.h' 'tsr_config\.h'
 if [ -d bench ]; then
-    point "bench includes public headers and the tool's helpers" allowed bench 'bench/' 'cli/lib/' 'tessera/' 'tsr_config\.h'
+    point "bench includes public headers, the tool's seam and its helpers" allowed bench 'bench/' 'cli/lib/' 'tessera/' 'tool_seam\.h' 'tsr_config\.h'
 fi
 if [ -d examples ]; then
     point "examples include public headers" allowed examples 'tessera/' 'common/' '[a-z_]+\.h"'

@@ -30,16 +30,16 @@ char *cli_vulkan_version(uint32_t version, char text[CLI_VERSION_TEXT])
     return text;
 }
 
-const char *cli_tuning_state(tsr_tuning_state state)
+const char *cli_tuning_state(tsr__tuning_state state)
 {
     switch (state) {
-    case TSR_TUNING_NONE:
+    case TSR__TUNING_NONE:
         break;
-    case TSR_TUNING_USED:
+    case TSR__TUNING_USED:
         return "used";
-    case TSR_TUNING_IGNORED:
+    case TSR__TUNING_IGNORED:
         return "ignored";
-    case TSR_TUNING_REFUSED:
+    case TSR__TUNING_REFUSED:
         return "refused";
     }
     return "none";
@@ -157,12 +157,12 @@ static void add_text_or_null(json_t *object, const char *name, const char *text)
 static void add_tuning(json_t *object, const tsr_device_info *info)
 {
     char time[CLI_UTC_TEXT] = "";
-    tsr_tuning_stored stored;
-    if (!info->usable || tsr_tuning_find(info, &stored) != TSR_OK) {
+    tsr__tuning_stored stored;
+    if (!info->usable || tsr__tuning_find(info, &stored) != TSR_OK) {
         cli_json_null(object, "tuning");
         return;
     }
-    if (stored.state != TSR_TUNING_NONE)
+    if (stored.state != TSR__TUNING_NONE)
         cli_utc(stored.written_s, time);
     json_t *entry = cli_json_add_object(object, "tuning");
     cli_json_text(entry, "state", cli_tuning_state(stored.state));

@@ -4,7 +4,7 @@
 
 #include <jansson.h>
 
-#include "tessera/tuning.h"
+#include "tool_seam.h"
 
 /* Returns "discrete", "integrated", "virtual", "cpu" or "other". */
 const char *cli_device_type(tsr_device_type type);
@@ -14,7 +14,7 @@ const char *cli_device_type(tsr_device_type type);
 char *cli_vulkan_version(uint32_t version, char text[CLI_VERSION_TEXT]);
 
 /* Returns "none", "used", "ignored" or "refused". */
-const char *cli_tuning_state(tsr_tuning_state state);
+const char *cli_tuning_state(tsr__tuning_state state);
 
 /* Returns all properties of a device as JSON. docs/tessera.1 describes them. */
 json_t *cli_json_device(const tsr_device_info *info);

@@ -1,5 +1,5 @@
 /* The functions of tessera/tuning.h that inspect and change the choice of kernels. */
-#include "tessera/tuning.h"
+#include "gpu/matmul/tuning/tuning.h"
 
 #include <string.h>
 
@@ -10,32 +10,32 @@
 #include "gpu/matmul/tuning/shape_class.h"
 #include "gpu/matmul/tuning/tuned.h"
 
-static tsr_status check_choice(const tsr_tuning_choice *choice)
+static tsr_status check_choice(const tsr__tuning_choice *choice)
 {
     TSR__REQUIRE(memchr(choice->kernel, '\0', sizeof choice->kernel) != NULL &&
                      choice->kernel[0] != '\0',
                  "tuning: the kernel's name is empty or has no terminating zero");
-    TSR__REQUIRE(choice->splits <= TSR_TUNING_MAX_SPLITS,
+    TSR__REQUIRE(choice->splits <= TSR__TUNING_MAX_SPLITS,
                  "tuning: splits is %u; at most %u are possible", (unsigned)choice->splits,
-                 (unsigned)TSR_TUNING_MAX_SPLITS);
+                 (unsigned)TSR__TUNING_MAX_SPLITS);
     return TSR_OK;
 }
 
-static void describe(const tsr__matmul_plan *plan, uint32_t splits, tsr_tuning_choice *out)
+static void describe(const tsr__matmul_plan *plan, uint32_t splits, tsr__tuning_choice *out)
 {
-    *out = (tsr_tuning_choice){.splits = splits};
+    *out = (tsr__tuning_choice){.splits = splits};
     strncpy(out->kernel, plan->config->name, sizeof out->kernel - 1);
 }
 
-tsr_status tsr_tuning_inspect(tsr_stream *stream, const tsr_tensor *y, const tsr_tensor *a,
-                              const tsr_tensor *b, const tsr_matmul_params *params,
-                              tsr_tuning_info *out)
+tsr_status tsr__tuning_inspect(tsr_stream *stream, const tsr_tensor *y, const tsr_tensor *a,
+                               const tsr_tensor *b, const tsr_matmul_params *params,
+                               tsr__tuning_info *out)
 {
     TSR__TAKE(tsr_matmul_params, params);
     tsr__matmul_problem problem;
     tsr__matmul_plan usual, chosen;
     tsr__shape_class shape_class;
-    tsr_tuning_info info = {0};
+    tsr__tuning_info info = {0};
 
     TSR__REQUIRE(out != NULL, "tuning_inspect: out is NULL");
     TSR__TRY(tsr__matmul_check(stream, y, a, b, params, &problem));
@@ -65,7 +65,7 @@ static bool same_plan(const tsr__matmul_plan *a, const tsr__matmul_plan *b)
  * counted from 0, describes it in `out`. */
 static int count_ways(const tsr__matmul_device *device, const tsr__matmul_problem *problem,
                       const tsr__matmul_plan *usual, const tsr__matmul_config *config, int index,
-                      tsr_tuning_choice *out)
+                      tsr__tuning_choice *out)
 {
     static const uint32_t splits[] = {0, 1, 2, 4, 8, 16, 32};
     enum { WAYS = sizeof splits / sizeof *splits };
@@ -87,9 +87,9 @@ static int count_ways(const tsr__matmul_device *device, const tsr__matmul_proble
     return seen_count - 1;
 }
 
-tsr_status tsr_tuning_candidate(tsr_stream *stream, const tsr_tensor *y, const tsr_tensor *a,
-                                const tsr_tensor *b, const tsr_matmul_params *params, int index,
-                                tsr_tuning_choice *out)
+tsr_status tsr__tuning_candidate(tsr_stream *stream, const tsr_tensor *y, const tsr_tensor *a,
+                                 const tsr_tensor *b, const tsr_matmul_params *params, int index,
+                                 tsr__tuning_choice *out)
 {
     TSR__TAKE(tsr_matmul_params, params);
     tsr__matmul_problem problem;
@@ -117,9 +117,9 @@ tsr_status tsr_tuning_candidate(tsr_stream *stream, const tsr_tensor *y, const t
                      index - left, index);
 }
 
-tsr_status tsr_tuning_matmul(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a,
-                             const tsr_tensor *b, const tsr_matmul_params *params,
-                             const tsr_tuning_choice *choice)
+tsr_status tsr__tuning_matmul(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a,
+                              const tsr_tensor *b, const tsr_matmul_params *params,
+                              const tsr__tuning_choice *choice)
 {
     TSR__TAKE(tsr_matmul_params, params);
     /* With an override, the tuning is not used, even if none of the override's fields is set. */
@@ -133,9 +133,9 @@ tsr_status tsr_tuning_matmul(tsr_stream *stream, tsr_tensor *y, const tsr_tensor
     return tsr__matmul_run(stream, y, a, b, params, &override);
 }
 
-tsr_status tsr_tuning_set(tsr_stream *stream, const tsr_tensor *y, const tsr_tensor *a,
-                          const tsr_tensor *b, const tsr_matmul_params *params,
-                          const tsr_tuning_choice *choice)
+tsr_status tsr__tuning_set(tsr_stream *stream, const tsr_tensor *y, const tsr_tensor *a,
+                           const tsr_tensor *b, const tsr_matmul_params *params,
+                           const tsr__tuning_choice *choice)
 {
     TSR__TAKE(tsr_matmul_params, params);
     tsr__matmul_problem problem;
@@ -160,7 +160,7 @@ tsr_status tsr_tuning_set(tsr_stream *stream, const tsr_tensor *y, const tsr_ten
     return tsr__tuned_set(tuned, &entry);
 }
 
-tsr_status tsr_tuning_save(tsr_device *device)
+tsr_status tsr__tuning_save(tsr_device *device)
 {
     TSR__REQUIRE(device != NULL, "tuning_save: device is NULL");
     tsr__tuned *tuned;
@@ -168,7 +168,7 @@ tsr_status tsr_tuning_save(tsr_device *device)
     return tsr__tuned_save(device, tuned);
 }
 
-int tsr_tuning_count(const tsr_device *device)
+int tsr__tuning_count(const tsr_device *device)
 {
     tsr__tuned *tuned;
     /* The first call reads the table. This does not change the device as callers see it. */
@@ -177,7 +177,7 @@ int tsr_tuning_count(const tsr_device *device)
     return tsr__tuned_count(tuned);
 }
 
-tsr_status tsr_tuning_path(const tsr_device *device, char *out, size_t size)
+tsr_status tsr__tuning_path(const tsr_device *device, char *out, size_t size)
 {
     char path[TSR__CACHE_PATH];
 

@@ -7,9 +7,9 @@
 #include "gpu/matmul/choose_kernel.h"
 #include "gpu/matmul/tuning/contributed.h"
 #include "gpu/matmul/tuning/shape_class.h"
+#include "gpu/matmul/tuning/tuning.h"
 #include "support/check_main.h"
 #include "support/gpu.h"
-#include "tessera/tuning.h"
 
 static const char *chip_of(uint32_t vendor_id, uint32_t device_id, uint32_t subgroup_size_min)
 {
@@ -67,7 +67,7 @@ START_TEST(lines_are_sound)
             const tsr__chip_tuning *t = &chip->tuning[line];
             ck_assert_int_lt(t->config, TSR__MATMUL_GPU_CONFIGS);
             ck_assert(t->m > 0 && t->k > 0 && t->n > 0 && t->batch >= 0);
-            ck_assert_uint_le(t->splits, TSR_TUNING_MAX_SPLITS);
+            ck_assert_uint_le(t->splits, TSR__TUNING_MAX_SPLITS);
         }
     }
     ck_assert_ptr_null(tsr__chip_at(-1));

@@ -6,9 +6,9 @@
 #include "base/fault.h"
 #include "gpu/matmul/tuning/shape_class.h"
 #include "gpu/matmul/tuning/table.h"
+#include "gpu/matmul/tuning/tuning.h"
 #include "support/check_main.h"
 #include "support/gpu.h"
-#include "tessera/tuning.h"
 
 /* Classes of products -------------------------------------------------------------------------- */
 
@@ -217,7 +217,7 @@ END_TEST
 START_TEST(names_of_configurations_fit)
 {
     for (int i = 0; tsr__matmul_config_at(i); i++)
-        ck_assert_uint_lt(strlen(tsr__matmul_config_at(i)->name), TSR_TUNING_KERNEL_SIZE);
+        ck_assert_uint_lt(strlen(tsr__matmul_config_at(i)->name), TSR__TUNING_KERNEL_SIZE);
 }
 END_TEST
 
@@ -296,7 +296,7 @@ START_TEST(random_changes_are_safe)
         if (tsr__tuned_table_decode(data, bytes, &again) == TSR_OK) {
             for (size_t j = 0; j < again.count; j++)
                 ck_assert(again.entries[j].config &&
-                          again.entries[j].splits <= TSR_TUNING_MAX_SPLITS);
+                          again.entries[j].splits <= TSR__TUNING_MAX_SPLITS);
             tsr__tuned_table_finish(&again);
             accepted++;
         }

@@ -14,10 +14,10 @@
 #include "gpu/matmul/choose_kernel.h"
 #include "gpu/matmul/tuning/shape_class.h"
 #include "gpu/matmul/tuning/tuned.h"
+#include "gpu/matmul/tuning/tuning.h"
 #include "support/cache_folder.h"
 #include "support/check_main.h"
 #include "support/gpu.h"
-#include "tessera/tuning.h"
 
 enum { M = 20, K = 64, N = 48 };
 
@@ -81,33 +81,33 @@ static void teardown(void)
     cache_folder_remove();
 }
 
-static tsr_tuning_info look(const tsr_matmul_params *how)
+static tsr__tuning_info look(const tsr_matmul_params *how)
 {
-    tsr_tuning_info info;
-    GPU_OK(tsr_tuning_inspect(queue, y, a, b, how, &info));
+    tsr__tuning_info info;
+    GPU_OK(tsr__tuning_inspect(queue, y, a, b, how, &info));
     return info;
 }
 
 /* Returns the choice of a kernel that the library would not choose for the product. */
-static tsr_tuning_choice other_choice(void)
+static tsr__tuning_choice other_choice(void)
 {
-    tsr_tuning_choice choice;
-    tsr_tuning_info info = look(&params);
+    tsr__tuning_choice choice;
+    tsr__tuning_info info = look(&params);
     for (int i = 0;; i++) {
-        GPU_OK(tsr_tuning_candidate(queue, y, a, b, &params, i, &choice));
+        GPU_OK(tsr__tuning_candidate(queue, y, a, b, &params, i, &choice));
         if (strcmp(choice.kernel, info.usual.kernel) != 0)
             return choice;
     }
 }
 
-static void tune(const tsr_matmul_params *how, const tsr_tuning_choice *choice)
+static void tune(const tsr_matmul_params *how, const tsr__tuning_choice *choice)
 {
-    GPU_OK(tsr_tuning_set(queue, y, a, b, how, choice));
+    GPU_OK(tsr__tuning_set(queue, y, a, b, how, choice));
 }
 
 static void path_of(char path[1024])
 {
-    GPU_OK(tsr_tuning_path(gpu, path, 1024));
+    GPU_OK(tsr__tuning_path(gpu, path, 1024));
 }
 
 /* Using a tuning ------------------------------------------------------------------------------- */
@@ -121,14 +121,14 @@ static tsr__tuned *tuned_of_gpu(void)
 START_TEST(matmul_uses_the_tuning)
 {
     float usual[M * N], other[M * N], got[M * N];
-    tsr_tuning_choice choice = other_choice();
-    tsr_tuning_info info = look(&params);
+    tsr__tuning_choice choice = other_choice();
+    tsr__tuning_info info = look(&params);
     ck_assert(!info.tuned);
     ck_assert_str_eq(info.chosen.kernel, info.usual.kernel);
-    ck_assert_int_eq(tsr_tuning_count(gpu), 0);
-    GPU_OK(tsr_tuning_matmul(queue, y, a, b, &params, NULL));
+    ck_assert_int_eq(tsr__tuning_count(gpu), 0);
+    GPU_OK(tsr__tuning_matmul(queue, y, a, b, &params, NULL));
     GPU_OK(tsr_tensor_download(queue, y, usual, sizeof usual));
-    GPU_OK(tsr_tuning_matmul(queue, y, a, b, &params, &choice));
+    GPU_OK(tsr__tuning_matmul(queue, y, a, b, &params, &choice));
     GPU_OK(tsr_tensor_download(queue, y, other, sizeof other));
 
     tune(&params, &choice);
@@ -136,40 +136,40 @@ START_TEST(matmul_uses_the_tuning)
     ck_assert(info.tuned);
     ck_assert_str_eq(info.chosen.kernel, choice.kernel);
     ck_assert_str_ne(info.usual.kernel, choice.kernel);
-    ck_assert_int_eq(tsr_tuning_count(gpu), 1);
+    ck_assert_int_eq(tsr__tuning_count(gpu), 1);
     ck_assert(!look(&halved).tuned);
     ck_assert_uint_ne(look(&halved).shape_class, info.shape_class);
     GPU_OK(tsr_matmul(queue, y, a, b, &params));
     GPU_OK(tsr_tensor_download(queue, y, got, sizeof got));
     ck_assert_int_eq(memcmp(got, other, sizeof got), 0);
-    GPU_OK(tsr_tuning_matmul(queue, y, a, b, &params, NULL));
+    GPU_OK(tsr__tuning_matmul(queue, y, a, b, &params, NULL));
     GPU_OK(tsr_tensor_download(queue, y, got, sizeof got));
     ck_assert_int_eq(memcmp(got, usual, sizeof got), 0);
 
     tune(&params, NULL);
     ck_assert(!look(&params).tuned);
-    ck_assert_int_eq(tsr_tuning_count(gpu), 0);
+    ck_assert_int_eq(tsr__tuning_count(gpu), 0);
 }
 END_TEST
 
 START_TEST(every_candidate_computes_the_product)
 {
     float usual[M * N], got[M * N];
-    tsr_tuning_choice choices[64], *choice;
+    tsr__tuning_choice choices[64], *choice;
     int count = 0;
-    GPU_OK(tsr_tuning_matmul(queue, y, a, b, &params, NULL));
+    GPU_OK(tsr__tuning_matmul(queue, y, a, b, &params, NULL));
     GPU_OK(tsr_tensor_download(queue, y, usual, sizeof usual));
     for (;; count++) {
         ck_assert_int_lt(count, 64);
         choice = &choices[count];
-        tsr_status status = tsr_tuning_candidate(queue, y, a, b, &params, count, choice);
+        tsr_status status = tsr__tuning_candidate(queue, y, a, b, &params, count, choice);
         if (status == TSR_ERR_NOT_FOUND)
             break;
         GPU_OK(status);
         for (int i = 0; i < count; i++)
             ck_assert(memcmp(&choices[i], choice, sizeof *choice) != 0);
         gpu_poison(y);
-        GPU_OK(tsr_tuning_matmul(queue, y, a, b, &params, choice));
+        GPU_OK(tsr__tuning_matmul(queue, y, a, b, &params, choice));
         GPU_OK(tsr_tensor_download(queue, y, got, sizeof got));
         for (int i = 0; i < M * N; i++)
             ck_assert(got[i] - usual[i] < 1e-4f && usual[i] - got[i] < 1e-4f);
@@ -180,7 +180,7 @@ START_TEST(every_candidate_computes_the_product)
     snprintf(text, sizeof text, "tuning_candidate: there are %d candidates; index is %d", count,
              count + 3);
     ck_assert_int_eq(
-        tsr_tuning_candidate(queue, y, a, b, &params, count + 3, choice) == TSR_ERR_NOT_FOUND, 1);
+        tsr__tuning_candidate(queue, y, a, b, &params, count + 3, choice) == TSR_ERR_NOT_FOUND, 1);
     ck_assert_str_eq(tsr_last_error(), text);
 }
 END_TEST
@@ -213,7 +213,7 @@ START_TEST(unsupported_choices_are_ignored)
     const char *const names[] = {runs_elsewhere(), "vector-k"}; /* vector-k computes up to 8 rows */
     for (int i = 0; i < 2; i++) {
         set_anyway(names[i]);
-        tsr_tuning_info info = look(&params);
+        tsr__tuning_info info = look(&params);
         ck_assert(!info.tuned);
         ck_assert_str_eq(info.chosen.kernel, info.usual.kernel);
         GPU_OK(tsr_matmul(queue, y, a, b, &params));
@@ -225,15 +225,15 @@ END_TEST
 
 START_TEST(stored_tunings_are_used)
 {
-    tsr_tuning_choice choice = other_choice();
+    tsr__tuning_choice choice = other_choice();
     tune(&params, &choice);
     reopen();
-    ck_assert_int_eq(tsr_tuning_count(gpu), 0); /* the tuning was not stored */
+    ck_assert_int_eq(tsr__tuning_count(gpu), 0); /* the tuning was not stored */
     tune(&params, &choice);
-    GPU_OK(tsr_tuning_save(gpu));
+    GPU_OK(tsr__tuning_save(gpu));
     reopen();
-    ck_assert_int_eq(tsr_tuning_count(gpu), 1);
-    tsr_tuning_info info = look(&params);
+    ck_assert_int_eq(tsr__tuning_count(gpu), 1);
+    tsr__tuning_info info = look(&params);
     ck_assert(info.tuned);
     ck_assert_str_eq(info.chosen.kernel, choice.kernel);
 
@@ -246,12 +246,12 @@ START_TEST(stored_tunings_are_used)
     /* Saving a choice for another class keeps the first in the file, although this device object
      * has not read it. */
     tune(&halved, &choice);
-    GPU_OK(tsr_tuning_save(gpu));
+    GPU_OK(tsr__tuning_save(gpu));
     setenv("TESSERA_TUNING", "1", 1);
     reopen();
-    ck_assert_int_eq(tsr_tuning_count(gpu), 2);
+    ck_assert_int_eq(tsr__tuning_count(gpu), 2);
     tune(&params, NULL);
-    GPU_OK(tsr_tuning_save(gpu));
+    GPU_OK(tsr__tuning_save(gpu));
     reopen();
     ck_assert(!look(&params).tuned);
     ck_assert(look(&halved).tuned);
@@ -259,7 +259,7 @@ START_TEST(stored_tunings_are_used)
      * differently. */
     close_again();
     open_with(tsr_device_params(.force_packed_storage = true));
-    ck_assert_int_eq(tsr_tuning_count(gpu), gpu->info.storage16 ? 0 : 1);
+    ck_assert_int_eq(tsr__tuning_count(gpu), gpu->info.storage16 ? 0 : 1);
     ck_assert_int_eq(warnings, 0);
 }
 END_TEST
@@ -293,9 +293,9 @@ START_TEST(damaged_files_are_refused)
 {
     char path[1024];
     struct stat whole;
-    tsr_tuning_choice choice = other_choice();
+    tsr__tuning_choice choice = other_choice();
     tune(&params, &choice);
-    GPU_OK(tsr_tuning_save(gpu));
+    GPU_OK(tsr__tuning_save(gpu));
     path_of(path);
     ck_assert_int_eq(stat(path, &whole), 0);
     ck_assert_int_eq(classes_in_use(), 1);
@@ -316,7 +316,7 @@ START_TEST(damaged_files_are_refused)
     ck_assert_int_eq(warnings, (int)whole.st_size);
     /* Saving replaces the damaged file. */
     tune(&params, &choice);
-    GPU_OK(tsr_tuning_save(gpu));
+    GPU_OK(tsr__tuning_save(gpu));
     ck_assert_int_eq(classes_in_use(), 1);
     FILE *file = fopen(path, "ab");
     fputc('x', file);
@@ -329,9 +329,9 @@ START_TEST(files_of_other_kernels_and_invalid_tables_are_refused)
 {
     char path[1024];
     tsr__cache_key key;
-    tsr_tuning_choice choice = other_choice();
+    tsr__tuning_choice choice = other_choice();
     tune(&params, &choice);
-    GPU_OK(tsr_tuning_save(gpu));
+    GPU_OK(tsr__tuning_save(gpu));
     path_of(path);
     tsr__tuned_owner owner = tsr__tuned_owner_of(gpu);
     tsr__tuned_key(&owner, &key);
@@ -353,28 +353,28 @@ END_TEST
 
 START_TEST(saving_without_a_folder)
 {
-    tsr_tuning_choice choice = other_choice();
+    tsr__tuning_choice choice = other_choice();
     char path[1024], text[1200], small[8] = "before";
     tune(&params, &choice);
     setenv("XDG_CACHE_HOME", "/proc/nowhere", 1);
     path_of(path);
     snprintf(text, sizeof text, "tuning: %s cannot be written: No such file or directory", path);
-    ck_assert_int_eq(tsr_tuning_save(gpu), TSR_ERR_IO);
+    ck_assert_int_eq(tsr__tuning_save(gpu), TSR_ERR_IO);
     ck_assert_str_eq(tsr_last_error(), text);
     snprintf(text, sizeof text, "tuning_path: 8 bytes are too few for %s", path);
-    ck_assert_int_eq(tsr_tuning_path(gpu, small, sizeof small), TSR_ERR_INVALID);
+    ck_assert_int_eq(tsr__tuning_path(gpu, small, sizeof small), TSR_ERR_INVALID);
     ck_assert_str_eq(tsr_last_error(), text);
     ck_assert_str_eq(small, "before");
     setenv("XDG_CACHE_HOME", "relative", 1);
     unsetenv("HOME");
-    ck_assert_error(tsr_tuning_save(gpu), TSR_ERR_NOT_FOUND,
+    ck_assert_error(tsr__tuning_save(gpu), TSR_ERR_NOT_FOUND,
                     "tuning: there is no cache folder; set XDG_CACHE_HOME or HOME");
     reopen();
     /* Choices that could not be stored are stored as soon as that is possible. */
     tune(&params, &choice);
-    ck_assert_int_eq(tsr_tuning_save(gpu), TSR_ERR_NOT_FOUND);
+    ck_assert_int_eq(tsr__tuning_save(gpu), TSR_ERR_NOT_FOUND);
     setenv("HOME", cache_folder, 1);
-    GPU_OK(tsr_tuning_save(gpu));
+    GPU_OK(tsr__tuning_save(gpu));
     ck_assert_int_eq(classes_in_use(), 1);
     setenv("XDG_CACHE_HOME", cache_folder, 1);
     ck_assert_int_eq(classes_in_use(), 0);
@@ -428,10 +428,10 @@ END_TEST
  * is lost. If the lock file cannot be opened at all, the library saves without a lock. */
 START_TEST(the_lock_is_held)
 {
-    tsr_tuning_choice choice = other_choice();
+    tsr__tuning_choice choice = other_choice();
     char path[1024], lock[1040], text[2200];
     tune(&params, &choice);
-    GPU_OK(tsr_tuning_save(gpu));
+    GPU_OK(tsr__tuning_save(gpu));
     path_of(path);
     snprintf(lock, sizeof lock, "%s.lock", path);
     int held = open(lock, O_RDWR);
@@ -439,16 +439,16 @@ START_TEST(the_lock_is_held)
     tune(&halved, &choice);
     snprintf(text, sizeof text, "tuning: %s cannot be written: %s has been held for 5 s", path,
              lock);
-    ck_assert_int_eq(tsr_tuning_save(gpu), TSR_ERR_IO);
+    ck_assert_int_eq(tsr__tuning_save(gpu), TSR_ERR_IO);
     ck_assert_str_eq(tsr_last_error(), text);
     ck_assert_int_eq(classes_in_use(), 1);
     close(held);
-    GPU_OK(tsr_tuning_save(gpu));
+    GPU_OK(tsr__tuning_save(gpu));
     ck_assert_int_eq(classes_in_use(), 2);
     ck_assert_int_eq(remove(lock), 0);
     ck_assert_int_eq(mkdir(lock, 0700), 0);
     tune(&params, NULL);
-    GPU_OK(tsr_tuning_save(gpu));
+    GPU_OK(tsr__tuning_save(gpu));
     ck_assert_int_eq(classes_in_use(), 1);
 }
 END_TEST
@@ -457,15 +457,15 @@ END_TEST
  * was. */
 START_TEST(allocations_fail)
 {
-    tsr_tuning_choice choice = other_choice();
+    tsr__tuning_choice choice = other_choice();
     tune(&params, &choice);
-    GPU_OK(tsr_tuning_save(gpu));
+    GPU_OK(tsr__tuning_save(gpu));
     int failed = 0;
     for (uint64_t nth = 0;; nth++) {
         tsr__fault_arm(TSR__FAULT_ALLOC, nth, 0);
-        tsr_status status = tsr_tuning_set(queue, y, a, b, &halved, &choice);
+        tsr_status status = tsr__tuning_set(queue, y, a, b, &halved, &choice);
         if (status == TSR_OK)
-            status = tsr_tuning_save(gpu);
+            status = tsr__tuning_save(gpu);
         bool hit = tsr__fault_site() != NULL;
         tsr__fault_disarm();
         if (!hit) {
@@ -493,46 +493,47 @@ END_TEST
 
 START_TEST(mistakes)
 {
-    tsr_tuning_choice choice = other_choice(), bad = choice;
-    tsr_tuning_info info;
-    ck_assert_error(tsr_tuning_inspect(NULL, y, a, b, &params, &info), TSR_ERR_INVALID,
+    tsr__tuning_choice choice = other_choice(), bad = choice;
+    tsr__tuning_info info;
+    ck_assert_error(tsr__tuning_inspect(NULL, y, a, b, &params, &info), TSR_ERR_INVALID,
                     "matmul: stream is NULL");
-    ck_assert_error(tsr_tuning_inspect(queue, y, a, b, &params, NULL), TSR_ERR_INVALID,
+    ck_assert_error(tsr__tuning_inspect(queue, y, a, b, &params, NULL), TSR_ERR_INVALID,
                     "tuning_inspect: out is NULL");
-    ck_assert_error(tsr_tuning_inspect(queue, y, a, b, NULL, &info), TSR_ERR_INVALID,
+    ck_assert_error(tsr__tuning_inspect(queue, y, a, b, NULL, &info), TSR_ERR_INVALID,
                     "matmul: inner dimensions differ: a is [20,64], b is [48,64]");
-    ck_assert_error(tsr_tuning_candidate(queue, y, a, b, &params, 0, NULL), TSR_ERR_INVALID,
+    ck_assert_error(tsr__tuning_candidate(queue, y, a, b, &params, 0, NULL), TSR_ERR_INVALID,
                     "tuning_candidate: out is NULL");
-    ck_assert_error(tsr_tuning_candidate(queue, y, a, b, &params, -1, &bad), TSR_ERR_INVALID,
+    ck_assert_error(tsr__tuning_candidate(queue, y, a, b, &params, -1, &bad), TSR_ERR_INVALID,
                     "tuning_candidate: index is -1");
-    ck_assert_error(tsr_tuning_matmul(queue, NULL, a, b, &params, &choice), TSR_ERR_INVALID,
+    ck_assert_error(tsr__tuning_matmul(queue, NULL, a, b, &params, &choice), TSR_ERR_INVALID,
                     "matmul: y is NULL");
     bad.splits = 65;
-    ck_assert_error(tsr_tuning_matmul(queue, y, a, b, &params, &bad), TSR_ERR_INVALID,
+    ck_assert_error(tsr__tuning_matmul(queue, y, a, b, &params, &bad), TSR_ERR_INVALID,
                     "tuning: splits is 65; at most 64 are possible");
-    ck_assert_error(tsr_tuning_set(queue, y, a, b, &params, &bad), TSR_ERR_INVALID,
+    ck_assert_error(tsr__tuning_set(queue, y, a, b, &params, &bad), TSR_ERR_INVALID,
                     "tuning: splits is 65; at most 64 are possible");
     memset(bad.kernel, 'x', sizeof bad.kernel);
-    ck_assert_error(tsr_tuning_matmul(queue, y, a, b, &params, &bad), TSR_ERR_INVALID,
+    ck_assert_error(tsr__tuning_matmul(queue, y, a, b, &params, &bad), TSR_ERR_INVALID,
                     "tuning: the kernel's name is empty or has no terminating zero");
-    ck_assert_error(tsr_tuning_set(queue, y, a, b, &params, tsr_tuning_choice(.kernel = "")),
+    ck_assert_error(tsr__tuning_set(queue, y, a, b, &params, tsr__tuning_choice(.kernel = "")),
                     TSR_ERR_INVALID,
                     "tuning: the kernel's name is empty or has no terminating zero");
-    ck_assert_error(tsr_tuning_set(queue, y, a, b, &params, tsr_tuning_choice(.kernel = "no-such")),
-                    TSR_ERR_UNSUPPORTED, "matmul: no kernel configuration is called \"no-such\"");
     ck_assert_error(
-        tsr_tuning_matmul(queue, y, a, b, &params, tsr_tuning_choice(.kernel = "no-such")),
+        tsr__tuning_set(queue, y, a, b, &params, tsr__tuning_choice(.kernel = "no-such")),
         TSR_ERR_UNSUPPORTED, "matmul: no kernel configuration is called \"no-such\"");
     ck_assert_error(
-        tsr_tuning_set(queue, y, a, b, &params, tsr_tuning_choice(.kernel = "vector-k")),
+        tsr__tuning_matmul(queue, y, a, b, &params, tsr__tuning_choice(.kernel = "no-such")),
+        TSR_ERR_UNSUPPORTED, "matmul: no kernel configuration is called \"no-such\"");
+    ck_assert_error(
+        tsr__tuning_set(queue, y, a, b, &params, tsr__tuning_choice(.kernel = "vector-k")),
         TSR_ERR_UNSUPPORTED,
         "matmul: the kernel configuration vector-k cannot compute this product on this device");
-    ck_assert_error(tsr_tuning_save(NULL), TSR_ERR_INVALID, "tuning_save: device is NULL");
-    ck_assert_error(tsr_tuning_path(NULL, cache_folder, sizeof cache_folder), TSR_ERR_INVALID,
+    ck_assert_error(tsr__tuning_save(NULL), TSR_ERR_INVALID, "tuning_save: device is NULL");
+    ck_assert_error(tsr__tuning_path(NULL, cache_folder, sizeof cache_folder), TSR_ERR_INVALID,
                     "tuning_path: device is NULL");
-    ck_assert_error(tsr_tuning_path(gpu, NULL, 10), TSR_ERR_INVALID, "tuning_path: out is NULL");
-    ck_assert_int_eq(tsr_tuning_count(NULL), 0);
-    ck_assert_int_eq(tsr_tuning_count(gpu), 0);
+    ck_assert_error(tsr__tuning_path(gpu, NULL, 10), TSR_ERR_INVALID, "tuning_path: out is NULL");
+    ck_assert_int_eq(tsr__tuning_count(NULL), 0);
+    ck_assert_int_eq(tsr__tuning_count(gpu), 0);
 }
 END_TEST
 
@@ -540,13 +541,13 @@ START_TEST(empty_products_have_no_class)
 {
     tsr_tensor *none_y = gpu_new(TSR_F32, 2, (int64_t[]){0, N});
     tsr_tensor *none_a = gpu_new(TSR_F32, 2, (int64_t[]){0, K});
-    tsr_tuning_choice choice = other_choice();
-    tsr_tuning_info info;
-    GPU_OK(tsr_tuning_inspect(queue, none_y, none_a, b, &params, &info));
+    tsr__tuning_choice choice = other_choice();
+    tsr__tuning_info info;
+    GPU_OK(tsr__tuning_inspect(queue, none_y, none_a, b, &params, &info));
     ck_assert_uint_eq(info.shape_class, 0);
-    ck_assert_error(tsr_tuning_candidate(queue, none_y, none_a, b, &params, 0, &choice),
+    ck_assert_error(tsr__tuning_candidate(queue, none_y, none_a, b, &params, 0, &choice),
                     TSR_ERR_NOT_FOUND, "tuning_candidate: there are 0 candidates; index is 0");
-    ck_assert_error(tsr_tuning_set(queue, none_y, none_a, b, &params, &choice), TSR_ERR_INVALID,
+    ck_assert_error(tsr__tuning_set(queue, none_y, none_a, b, &params, &choice), TSR_ERR_INVALID,
                     "tuning_set: the product is empty");
     tsr_tensor_destroy(&none_y);
     tsr_tensor_destroy(&none_a);

@@ -1,4 +1,4 @@
-/* Tests tsr_tuning_find, which describes a stored tuning, or says why it is refused, without
+/* Tests tsr__tuning_find, which describes a stored tuning, or says why it is refused, without
  * opening the device. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,10 +9,10 @@
 
 #include "base/fault.h"
 #include "gpu/matmul/tuning/tuned.h"
+#include "gpu/matmul/tuning/tuning.h"
 #include "support/cache_folder.h"
 #include "support/check_main.h"
 #include "support/gpu.h"
-#include "tessera/tuning.h"
 
 static tsr_device_list list;
 static tsr__tuned_owner owner;
@@ -34,11 +34,11 @@ static void teardown(void)
     cache_folder_remove();
 }
 
-static tsr_tuning_stored find(void)
+static tsr__tuning_stored find(void)
 {
-    tsr_tuning_stored stored;
+    tsr__tuning_stored stored;
     memset(&stored, 0x55, sizeof stored);
-    ck_assert_ok(tsr_tuning_find(owner.info, &stored));
+    ck_assert_ok(tsr__tuning_find(owner.info, &stored));
     return stored;
 }
 
@@ -59,8 +59,8 @@ static tsr__cache_key key_of(void)
 
 static void says_none(void)
 {
-    tsr_tuning_stored stored = find();
-    ck_assert_int_eq(stored.state, TSR_TUNING_NONE);
+    tsr__tuning_stored stored = find();
+    ck_assert_int_eq(stored.state, TSR__TUNING_NONE);
     ck_assert_int_eq(stored.classes, 0);
     ck_assert_int_eq(stored.written_s, 0);
     ck_assert_str_eq(stored.path, "");
@@ -69,8 +69,8 @@ static void says_none(void)
 
 static void refused(const char *where, const char *reason)
 {
-    tsr_tuning_stored stored = find();
-    ck_assert_int_eq(stored.state, TSR_TUNING_REFUSED);
+    tsr__tuning_stored stored = find();
+    ck_assert_int_eq(stored.state, TSR__TUNING_REFUSED);
     ck_assert_str_eq(stored.reason, reason);
     ck_assert_str_eq(stored.path, where);
     ck_assert_int_eq(stored.classes, 0);
@@ -95,11 +95,11 @@ static void tune(int64_t n, const char *kernel)
     tsr_tensor *y = gpu_new(TSR_F32, 2, (int64_t[]){20, n});
     tsr_tensor *a = gpu_new(TSR_F32, 2, (int64_t[]){20, 64});
     tsr_tensor *b = gpu_new(TSR_F32, 2, (int64_t[]){64, n});
-    tsr_tuning_choice choice = {.kernel = ""};
+    tsr__tuning_choice choice = {.kernel = ""};
     if (kernel)
         snprintf(choice.kernel, sizeof choice.kernel, "%s", kernel);
-    GPU_OK(tsr_tuning_set(queue, y, a, b, NULL, kernel ? &choice : NULL));
-    GPU_OK(tsr_tuning_save(gpu));
+    GPU_OK(tsr__tuning_set(queue, y, a, b, NULL, kernel ? &choice : NULL));
+    GPU_OK(tsr__tuning_save(gpu));
     tsr_tensor_destroy(&y);
     tsr_tensor_destroy(&a);
     tsr_tensor_destroy(&b);
@@ -107,16 +107,16 @@ static void tune(int64_t n, const char *kernel)
 
 START_TEST(stored_tunings_are_found)
 {
-    char own[TSR_TUNING_PATH_SIZE];
+    char own[TSR__TUNING_PATH_SIZE];
     struct stat file;
     gpu_setup();
-    GPU_OK(tsr_tuning_path(gpu, own, sizeof own));
+    GPU_OK(tsr__tuning_path(gpu, own, sizeof own));
     ck_assert_str_eq(own, path);
     says_none();
     for (int classes = 1; classes <= 2; classes++) {
         tune(classes == 1 ? 48 : 100, "wide");
-        tsr_tuning_stored stored = find();
-        ck_assert_int_eq(stored.state, TSR_TUNING_USED);
+        tsr__tuning_stored stored = find();
+        ck_assert_int_eq(stored.state, TSR__TUNING_USED);
         ck_assert_int_eq(stored.classes, classes);
         ck_assert_str_eq(stored.path, path);
         ck_assert_str_eq(stored.reason, "");
@@ -124,11 +124,11 @@ START_TEST(stored_tunings_are_found)
         ck_assert_int_eq(stored.written_s, (int64_t)file.st_mtime);
     }
     setenv("TESSERA_TUNING", "0", 1);
-    ck_assert_int_eq(find().state, TSR_TUNING_IGNORED);
+    ck_assert_int_eq(find().state, TSR__TUNING_IGNORED);
     ck_assert_int_eq(find().classes, 2);
     setenv("TESSERA_TUNING", "1", 1);
     tune(48, NULL);
-    ck_assert_int_eq(find().state, TSR_TUNING_USED);
+    ck_assert_int_eq(find().state, TSR__TUNING_USED);
     ck_assert_int_eq(find().classes, 1);
     gpu_teardown();
 }
@@ -138,8 +138,8 @@ START_TEST(refused_files_have_a_reason)
 {
     tsr__cache_key key = key_of();
     store(path, &key, "", 0);
-    tsr_tuning_stored stored = find();
-    ck_assert_int_eq(stored.state, TSR_TUNING_USED);
+    tsr__tuning_stored stored = find();
+    ck_assert_int_eq(stored.state, TSR__TUNING_USED);
     ck_assert_int_eq(stored.classes, 0);
     ck_assert_int_eq(stored.written_s, 1767323045);
 
@@ -209,9 +209,9 @@ START_TEST(files_of_another_driver_version_are_reported)
     store(newer, &other, "", 0);
     ck_assert_int_eq(utime(newer, &later), 0);
     refused(newer, "it was made for another build or setting of the driver");
-    /* If the device has its own file, tsr_tuning_find reports that one. */
+    /* If the device has its own file, tsr__tuning_find reports that one. */
     store(path, &key, "", 0);
-    ck_assert_int_eq(find().state, TSR_TUNING_USED);
+    ck_assert_int_eq(find().state, TSR__TUNING_USED);
 }
 END_TEST
 
@@ -232,7 +232,7 @@ START_TEST(pipes_are_refused)
     ck_assert_ptr_null(data);
     refused(path, "it is no regular file");
     gpu_setup(); /* opens a device */
-    ck_assert_int_eq(tsr_tuning_count(gpu), 0);
+    ck_assert_int_eq(tsr__tuning_count(gpu), 0);
     tune(48, "wide"); /* the new file replaces the pipe */
     gpu_teardown();
     ck_assert_int_eq(find().classes, 1);
@@ -246,9 +246,9 @@ START_TEST(allocations_fail)
     gpu_teardown();
     int failed = 0;
     for (uint64_t nth = 0;; nth++) {
-        tsr_tuning_stored stored = {.classes = -7};
+        tsr__tuning_stored stored = {.classes = -7};
         tsr__fault_arm(TSR__FAULT_ALLOC, nth, 0);
-        tsr_status status = tsr_tuning_find(owner.info, &stored);
+        tsr_status status = tsr__tuning_find(owner.info, &stored);
         bool hit = tsr__fault_site() != NULL;
         tsr__fault_disarm();
         if (!hit) {
@@ -266,9 +266,11 @@ END_TEST
 
 START_TEST(mistakes)
 {
-    tsr_tuning_stored stored;
-    ck_assert_error(tsr_tuning_find(NULL, &stored), TSR_ERR_INVALID, "tuning_find: device is NULL");
-    ck_assert_error(tsr_tuning_find(owner.info, NULL), TSR_ERR_INVALID, "tuning_find: out is NULL");
+    tsr__tuning_stored stored;
+    ck_assert_error(tsr__tuning_find(NULL, &stored), TSR_ERR_INVALID,
+                    "tuning_find: device is NULL");
+    ck_assert_error(tsr__tuning_find(owner.info, NULL), TSR_ERR_INVALID,
+                    "tuning_find: out is NULL");
 }
 END_TEST
 

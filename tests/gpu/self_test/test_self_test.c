@@ -11,6 +11,7 @@
 #include "base/fault.h"
 #include "gpu/checks/tested_kernels.h"
 #include "gpu/cpu_drivers/cpu_drivers.h"
+#include "gpu/matmul/tuning/tuning.h"
 #include "gpu/ops/common/segments.h"
 #include "gpu/pipeline/pipeline.h"
 #include "gpu/self_test/self_test.h"
@@ -199,11 +200,11 @@ START_TEST(the_next_kernel_takes_over_and_this_is_remembered)
     open_as_gpu(NULL);
     tsr_tensor *t = gpu_new(TSR_F32, 2, (int64_t[]){40, 40});
     tsr_tensor *y = gpu_new(TSR_F32, 2, (int64_t[]){40, 40});
-    tsr_tuning_info info;
-    GPU_OK(tsr_tuning_inspect(queue, y, t, t, NULL, &info));
+    tsr__tuning_info info;
+    GPU_OK(tsr__tuning_inspect(queue, y, t, t, NULL, &info));
     ck_assert_str_eq(info.chosen.kernel, "wide");
     gpu->self_tested = false;
-    GPU_OK(tsr_tuning_inspect(queue, y, t, t, NULL, &info));
+    GPU_OK(tsr__tuning_inspect(queue, y, t, t, NULL, &info));
     ck_assert_str_eq(info.chosen.kernel, "tiled-s");
     tsr_tensor_destroy(&y);
     tsr_tensor_destroy(&t);

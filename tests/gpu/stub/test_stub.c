@@ -1,5 +1,6 @@
 /* Tests a build without Vulkan: every function returns TSR_ERR_UNSUPPORTED or does nothing.
  * tests/source/symbols.sh checks that all functions exist. */
+#include "gpu/matmul/tuning/tuning.h"
 #include "support/check_main.h"
 #include "tessera/tessera.h"
 
@@ -90,15 +91,15 @@ START_TEST(everything_is_unsupported)
     SAYS_SO(tsr_attention, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
     SAYS_SO(tsr_attention_grad, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
     SAYS_SO(tsr_matmul, NULL, NULL, NULL, NULL, NULL);
-    SAYS_SO(tsr_tuning_inspect, NULL, NULL, NULL, NULL, NULL, NULL);
-    SAYS_SO(tsr_tuning_candidate, NULL, NULL, NULL, NULL, NULL, 0, NULL);
-    SAYS_SO(tsr_tuning_matmul, NULL, NULL, NULL, NULL, NULL, NULL);
-    SAYS_SO(tsr_tuning_set, NULL, NULL, NULL, NULL, NULL, NULL);
-    SAYS_SO(tsr_tuning_save, NULL);
-    SAYS_SO(tsr_tuning_path, NULL, NULL, 0);
-    SAYS_SO(tsr_tuning_find, NULL, NULL);
+    SAYS_SO(tsr__tuning_inspect, NULL, NULL, NULL, NULL, NULL, NULL);
+    SAYS_SO(tsr__tuning_candidate, NULL, NULL, NULL, NULL, NULL, 0, NULL);
+    SAYS_SO(tsr__tuning_matmul, NULL, NULL, NULL, NULL, NULL, NULL);
+    SAYS_SO(tsr__tuning_set, NULL, NULL, NULL, NULL, NULL, NULL);
+    SAYS_SO(tsr__tuning_save, NULL);
+    SAYS_SO(tsr__tuning_path, NULL, NULL, 0);
+    SAYS_SO(tsr__tuning_find, NULL, NULL);
     SAYS_SO(tsr_self_tests_find, NULL, NULL);
-    ck_assert_int_eq(tsr_tuning_count(NULL), 0);
+    ck_assert_int_eq(tsr__tuning_count(NULL), 0);
     SAYS_SO(tsr_kernel_create, NULL, NULL, NULL);
     SAYS_SO(tsr_kernel_run, NULL, NULL, NULL, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* tsr_tuning_find: describes the tuning file of a device without opening the device. */
+/* tsr__tuning_find: describes the tuning file of a device without opening the device. */
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
@@ -9,10 +9,10 @@
 #include "base/error.h"
 #include "gpu/device/device.h"
 #include "gpu/matmul/tuning/tuned.h"
-#include "tessera/tuning.h"
+#include "gpu/matmul/tuning/tuning.h"
 
-_Static_assert(TSR_TUNING_PATH_SIZE >= TSR__CACHE_PATH, "every path fits");
-_Static_assert(TSR_TUNING_REASON_SIZE >= TSR__TUNED_REASON, "every reason fits");
+_Static_assert(TSR__TUNING_PATH_SIZE >= TSR__CACHE_PATH, "every path fits");
+_Static_assert(TSR__TUNING_REASON_SIZE >= TSR__TUNED_REASON, "every reason fits");
 
 /* A tuning file for this device that was made for another version of the driver and therefore has
  * another name. */
@@ -76,9 +76,9 @@ static leftover look_for_others(const tsr__tuned_owner *owner, const char *own)
 }
 
 static void refuse_leftover(const tsr__tuned_owner *owner, const leftover *other,
-                            tsr_tuning_stored *out)
+                            tsr__tuning_stored *out)
 {
-    out->state = TSR_TUNING_REFUSED;
+    out->state = TSR__TUNING_REFUSED;
     out->written_s = other->written_s;
     snprintf(out->path, sizeof out->path, "%s", other->path);
     if (other->driver_version != owner->info->driver_version)
@@ -91,34 +91,34 @@ static void refuse_leftover(const tsr__tuned_owner *owner, const leftover *other
 }
 
 /* Describes the device's own file, which must exist. */
-static tsr_status describe(const tsr__tuned_owner *owner, tsr_tuning_stored *out)
+static tsr_status describe(const tsr__tuned_owner *owner, tsr__tuning_stored *out)
 {
     tsr__tuned_table table;
     out->written_s = written_at(out->path);
     if (access(out->path, R_OK) != 0) {
-        out->state = TSR_TUNING_REFUSED;
+        out->state = TSR__TUNING_REFUSED;
         snprintf(out->reason, sizeof out->reason, "it cannot be read: %s", strerror(errno));
         return TSR_OK;
     }
     TSR__TRY(tsr__tuned_read(owner, out->path, &table, out->reason));
     out->classes = tsr__tuned_table_choices(&table);
-    out->state = out->reason[0] != '\0' ? TSR_TUNING_REFUSED
-                 : tsr__tuned_wanted()  ? TSR_TUNING_USED
-                                        : TSR_TUNING_IGNORED;
+    out->state = out->reason[0] != '\0' ? TSR__TUNING_REFUSED
+                 : tsr__tuned_wanted()  ? TSR__TUNING_USED
+                                        : TSR__TUNING_IGNORED;
     tsr__tuned_table_finish(&table);
     return TSR_OK;
 }
 
-tsr_status tsr_tuning_find(const tsr_device_info *device, tsr_tuning_stored *out)
+tsr_status tsr__tuning_find(const tsr_device_info *device, tsr__tuning_stored *out)
 {
-    tsr_tuning_stored found = {.state = TSR_TUNING_NONE};
+    tsr__tuning_stored found = {.state = TSR__TUNING_NONE};
     struct stat file;
     TSR__REQUIRE(device != NULL && out != NULL, "tuning_find: %s is NULL",
                  device ? "out" : "device");
     tsr__tuned_owner owner = {.info = device, .storage = tsr__storage_of(device)};
     /* If there is no cache folder, no tuning can have been stored. */
     if (tsr__tuned_path(&owner, found.path) != TSR_OK) {
-        *out = (tsr_tuning_stored){.state = TSR_TUNING_NONE};
+        *out = (tsr__tuning_stored){.state = TSR__TUNING_NONE};
         return TSR_OK;
     }
     if (lstat(found.path, &file) == 0) {

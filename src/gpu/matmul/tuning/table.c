@@ -5,17 +5,17 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "gpu/matmul/tuning/shape_class.h"
-#include "tessera/tuning.h"
+#include "gpu/matmul/tuning/tuning.h"
 
 /* An entry of the table in a file. It has no padding. */
 typedef struct record {
     uint64_t shape_class;
-    char config[TSR_TUNING_KERNEL_SIZE]; /* padded with zeros */
+    char config[TSR__TUNING_KERNEL_SIZE]; /* padded with zeros */
     uint32_t splits;
     uint32_t zero;
 } record;
 
-_Static_assert(sizeof(record) == 8 + TSR_TUNING_KERNEL_SIZE + 8, "a record has no padding");
+_Static_assert(sizeof(record) == 8 + TSR__TUNING_KERNEL_SIZE + 8, "a record has no padding");
 
 void tsr__tuned_table_finish(tsr__tuned_table *table)
 {
@@ -91,7 +91,7 @@ tsr_status tsr__tuned_table_encode(const tsr__tuned_table *table, void **out, si
         if (!entry->config)
             continue;
         records[count] = (record){.shape_class = entry->shape_class, .splits = entry->splits};
-        strncpy(records[count].config, entry->config->name, TSR_TUNING_KERNEL_SIZE - 1);
+        strncpy(records[count].config, entry->config->name, TSR__TUNING_KERNEL_SIZE - 1);
         count++;
     }
     *out = records;
@@ -99,15 +99,15 @@ tsr_status tsr__tuned_table_encode(const tsr__tuned_table *table, void **out, si
     return TSR_OK;
 }
 
-static bool text_ends(const char text[TSR_TUNING_KERNEL_SIZE])
+static bool text_ends(const char text[TSR__TUNING_KERNEL_SIZE])
 {
     size_t length = 0;
-    while (length < TSR_TUNING_KERNEL_SIZE && text[length] != '\0')
+    while (length < TSR__TUNING_KERNEL_SIZE && text[length] != '\0')
         length++;
-    for (size_t i = length; i < TSR_TUNING_KERNEL_SIZE; i++)
+    for (size_t i = length; i < TSR__TUNING_KERNEL_SIZE; i++)
         if (text[i] != '\0')
             return false;
-    return length > 0 && length < TSR_TUNING_KERNEL_SIZE;
+    return length > 0 && length < TSR__TUNING_KERNEL_SIZE;
 }
 
 static tsr_status decode_record(const record *r, size_t place, tsr__tuned_table *table)
@@ -117,9 +117,9 @@ static tsr_status decode_record(const record *r, size_t place, tsr__tuned_table 
                  "tuning: record %zu: %016llx is not a class of products", place,
                  (unsigned long long)r->shape_class);
     TSR__REQUIRE(text_ends(r->config), "tuning: record %zu: the kernel's name is damaged", place);
-    TSR__REQUIRE(r->splits <= TSR_TUNING_MAX_SPLITS && r->zero == 0,
+    TSR__REQUIRE(r->splits <= TSR__TUNING_MAX_SPLITS && r->zero == 0,
                  "tuning: record %zu: splits is %u; at most %u are possible", place,
-                 (unsigned)r->splits, (unsigned)TSR_TUNING_MAX_SPLITS);
+                 (unsigned)r->splits, (unsigned)TSR__TUNING_MAX_SPLITS);
     const tsr__matmul_config *config = tsr__matmul_config_named(r->config);
     if (!config)
         return TSR_OK;

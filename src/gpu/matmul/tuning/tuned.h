@@ -1,5 +1,5 @@
 /* A device's tuning. It is loaded when it is first needed, used by the chooser, changed by
- * tsr_tuning_set and stored by tsr_tuning_save.
+ * tsr__tuning_set and stored by tsr__tuning_save.
  *
  * There is one file for each kind of device and driver. It is identified by the names and versions
  * of the device, of the driver and of the kernels of this build. Nothing in this identity differs

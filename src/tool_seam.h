@@ -1,0 +1,8 @@
+/* What the tool uses of the library besides its public interface. The tool and its benchmarks link
+ * the static library, so these functions need not be exported, and may change at any time. */
+#ifndef TSR_TOOL_SEAM_H
+#define TSR_TOOL_SEAM_H
+
+#include "gpu/matmul/tuning/tuning.h"
+
+#endif
