@@ -177,8 +177,8 @@ static void probabilities(const attention *test, int64_t head, int64_t query, do
  * `magnitude`, the largest summand. It allows for the rounding of f32, or, with cooperative
  * matrices, for the rounding of probabilities to their
  * dtype. */
-static void compare(attention *test, bench_check *check, int operand, int64_t head, int64_t row,
-                    const double *want, double magnitude)
+static void compare_attention(attention *test, bench_check *check, int operand, int64_t head,
+                              int64_t row, const double *want, double magnitude)
 {
     const float *got = row_at(test, operand, head, row);
     const int64_t rows = of_keys(operand) ? test->size->kv_len : test->size->q_len;
@@ -218,7 +218,7 @@ static bool verify_forward(attention *test, bench_row *row)
         for (int64_t j = 0; j < seen(test, query); j++)
             for (int64_t d = 0; d < s->head_dim; d++)
                 want[d] += p[j] * (double)row_at(test, V, head, j)[d];
-        compare(test, &row->check, Y, head, query, want, 1);
+        compare_attention(test, &row->check, Y, head, query, want, 1);
     }
     free(want);
     free(p);
@@ -287,12 +287,12 @@ static bool verify_backward(attention *test, bench_row *row)
     for (int64_t n = 0; n < CHECKED_ROWS; n++) {
         const int64_t query = sampled(test, Q, n, &head);
         expect_query(test, head, query, p, want);
-        compare(test, &row->check, DQ, head, query, want, 1);
+        compare_attention(test, &row->check, DQ, head, query, want, 1);
     }
     const int64_t key = sampled(test, K, 1, &head);
     expect_key(test, head, key, p, want, more);
-    compare(test, &row->check, DK, head, key, want, 1);
-    compare(test, &row->check, DV, head, key, more, 1);
+    compare_attention(test, &row->check, DK, head, key, want, 1);
+    compare_attention(test, &row->check, DV, head, key, more, 1);
     free(more);
     free(want);
     free(p);
@@ -319,7 +319,7 @@ static double bytes_of(const attention *test)
     return bytes;
 }
 
-static bool measure(attention *test, double *rate)
+static bool measure_attention(attention *test, double *rate)
 {
     bench_context *context = test->context;
     const struct size *s = test->size;
@@ -360,12 +360,12 @@ static bool run_case(attention *test, double *rate)
     if (!bench_worthwhile(test->context, "attention", ns, "%s", name) ||
         !bench_bearable(test->context, "attention", ns, "%s", name))
         return true;
-    const bool done = measure(test, rate);
+    const bool done = measure_attention(test, rate);
     finish(test);
     return done;
 }
 
-static bool run(bench_context *context)
+static bool run_attention(bench_context *context)
 {
     static const tsr_dtype all[] = {TSR_F32, TSR_F16, TSR_BF16};
     const bench_options *options = context->options;
@@ -398,5 +398,5 @@ const bench bench_attention = {
         "that take more than 20 s are left out. "
         "The ceilings are those of matmul.\n",
     .takes = BENCH_DTYPES,
-    .run = run,
+    .run = run_attention,
 };

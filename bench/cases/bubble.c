@@ -110,7 +110,7 @@ static tsr_status open_job(job *j)
     return status;
 }
 
-static tsr_status measure(job *j)
+static tsr_status measure_bubble(job *j)
 {
     double best = 1;
     tsr_status status = open_job(j);
@@ -133,7 +133,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: bench-bubble [MICRO-BATCHES], 1 to %d\n", MAX_BATCHES);
         return 2;
     }
-    const tsr_status status = measure(&j);
+    const tsr_status status = measure_bubble(&j);
     if (status != TSR_OK)
         fprintf(stderr, "bench-bubble: rank %d: %s\n", j.rank, tsr_last_error());
     tsr_pipeline_destroy(&j.pipeline);

@@ -2,14 +2,109 @@
  * job or processes of this host. */
 #include "bench/cases/collective.h"
 
+#include <ctype.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
+#include "bench/bench_config.h"
 #include "bench/cases/collective_measure.h"
-#include "bench/cases/collective_peer.h"
 #include "bench/ceilings/ceilings.h"
 #include "bench/harness/bench.h"
 #include "cli/lib/memory.h"
+
+/* The same operations by MPI ------------------------------------------------------------------- */
+
+static const char *peer_program(void)
+{
+    const char *chosen = getenv("TESSERA_BENCH_MPI");
+    return chosen && *chosen ? chosen : BENCH_MPI_PEER;
+}
+
+/* Returns true if this build has the program for MPI (mpi_peer.c). Otherwise records its absence as
+ * the context's error. */
+static bool peer_exists(bench_context *context)
+{
+    return *peer_program() ||
+           bench_fail(context, "--peer: this build of tessera has no program for "
+                               "MPI, because no MPI was found");
+}
+
+/* Parses what follows "size " in a line "size BYTES BATCH NANOSECONDS…" that the peer program
+ * prints. */
+static void read_peer_samples(char *line, const collective_sizes *sizes,
+                              collective_result results[COLLECTIVE_MAX_SIZES])
+{
+    char *rest = line;
+    const uint64_t bytes = strtoull(rest, &rest, 10);
+    for (int i = 0; i < sizes->count; i++) {
+        collective_result *out = &results[i];
+        if (sizes->bytes[i] != bytes)
+            continue;
+        out->is_there = true;
+        out->batch = strtoull(rest, &rest, 10);
+        while (out->samples < COLLECTIVE_MAX_SAMPLES && *rest != '\0')
+            out->ns[out->samples++] = strtod(rest, &rest);
+    }
+}
+
+typedef struct peer_output {
+    char version[128];
+    /* The program's first line of output that is not a result and has a letter. If the program
+     * fails, this line says why. */
+    char other[256];
+    bool complete;
+} peer_output;
+
+static void read_peer_output(FILE *from, const collective_sizes *sizes,
+                             collective_result results[COLLECTIVE_MAX_SIZES], peer_output *out)
+{
+    char line[64 + 24 * COLLECTIVE_MAX_SAMPLES];
+    while (fgets(line, sizeof line, from)) {
+        line[strcspn(line, "\n")] = '\0';
+        bool has_letter = false;
+        for (const char *c = line; *c != '\0'; c++)
+            has_letter = has_letter || isalpha((unsigned char)*c);
+        if (strncmp(line, "version ", 8) == 0)
+            snprintf(out->version, sizeof out->version, "%.100s", line + 8);
+        else if (strncmp(line, "size ", 5) == 0)
+            read_peer_samples(line + 5, sizes, results);
+        else if (strcmp(line, "done") == 0)
+            out->complete = true;
+        else if (has_letter && out->other[0] == '\0')
+            snprintf(out->other, sizeof out->other, "%.200s", line);
+    }
+}
+
+/* Measures as collective_measure does, but with MPI, in `ranks` processes that mpirun starts.
+ * Writes the name and version of the MPI to `version`. */
+static bool run_peer(bench_context *context, collective_kind kind, int ranks,
+                     const collective_sizes *sizes, double seconds,
+                     collective_result results[COLLECTIVE_MAX_SIZES], char *version, size_t size)
+{
+    char list[12 * COLLECTIVE_MAX_SIZES] = "", command[1024 + sizeof list];
+    peer_output said = {0};
+    for (int i = 0; i < sizes->count; i++)
+        (void)snprintf(list + strlen(list), sizeof list - strlen(list), " %llu",
+                       (unsigned long long)sizes->bytes[i]);
+    (void)snprintf(command, sizeof command, "mpirun %s --oversubscribe -n %d '%s' %s %.6f%s 2>&1",
+                   geteuid() == 0 ? "--allow-run-as-root" : "", ranks, peer_program(),
+                   collective_names[kind], seconds, list);
+    memset(results, 0, COLLECTIVE_MAX_SIZES * sizeof *results);
+    FILE *from = popen(command, "r");
+    if (!from)
+        return bench_fail(context, "--peer: mpirun: %s", strerror(errno));
+    read_peer_output(from, sizes, results, &said);
+    if (pclose(from) != 0 || !said.complete)
+        return bench_fail(context, "--peer: this command failed: %s: %s", command,
+                          said.other[0] ? said.other : "it printed no error text");
+    snprintf(version, size, "%s", said.version);
+    return true;
+}
+
+/* The benchmark -------------------------------------------------------------------------------- */
 
 /* With a peer (the MPI that the library is compared with), the measurement is repeated this many
  * times, each time with the library and then with the peer. */
@@ -46,7 +141,8 @@ static void add_samples(bench_samples *to, const collective_result *from)
         bench_samples_add(to, from->ns[i]);
 }
 
-static bool check(bench_context *context, bench_row *row, const collective_result *result)
+static bool check_collective(bench_context *context, bench_row *row,
+                             const collective_result *result)
 {
     bench_check_begin(&row->check, "every element on every rank, before and after timing");
     bench_check_value(&row->check, 0, 0, result->wrong ? result->got : 0,
@@ -84,12 +180,12 @@ static bool run_ranks(bench_context *context, collective_kind kind, int ranks)
             if (!rows[i])
                 rows[i] = add_row(context, kind, ranks, results[i].hosts,
                                   collective_elements(kind, ranks, sizes.bytes[i]) * sizeof(float));
-            done = check(context, rows[i], &results[i]);
+            done = check_collective(context, rows[i], &results[i]);
             add_samples(&rows[i]->host, &results[i]);
         }
         if (done && context->options->peer)
-            done = collective_peer_run(context, kind, ranks, &sizes, seconds, results, version,
-                                       sizeof version);
+            done =
+                run_peer(context, kind, ranks, &sizes, seconds, results, version, sizeof version);
         for (int i = 0; i < sizes.count && done && context->options->peer; i++) {
             if (!rows[i] || !results[i].is_there)
                 continue;
@@ -101,10 +197,10 @@ static bool run_ranks(bench_context *context, collective_kind kind, int ranks)
     return done;
 }
 
-static bool run(bench_context *context, collective_kind kind)
+static bool run_collective(bench_context *context, collective_kind kind)
 {
     static const int usual[] = {BENCH_MIN_RANKS, 4};
-    if ((context->options->peer && !collective_peer_exists(context)) ||
+    if ((context->options->peer && !peer_exists(context)) ||
         (bench_reports(context) && !bench_memcpy_peak(context)))
         return false;
     const int ranks = context->job ? tsr_comm_size(context->job) : (int)context->options->ranks;
@@ -117,17 +213,17 @@ static bool run(bench_context *context, collective_kind kind)
 
 static bool run_all_reduce(bench_context *context)
 {
-    return run(context, COLLECTIVE_ALL_REDUCE);
+    return run_collective(context, COLLECTIVE_ALL_REDUCE);
 }
 
 static bool run_all_gather(bench_context *context)
 {
-    return run(context, COLLECTIVE_ALL_GATHER);
+    return run_collective(context, COLLECTIVE_ALL_GATHER);
 }
 
 static bool run_reduce_scatter(bench_context *context)
 {
-    return run(context, COLLECTIVE_REDUCE_SCATTER);
+    return run_collective(context, COLLECTIVE_REDUCE_SCATTER);
 }
 
 const bench bench_all_reduce = {

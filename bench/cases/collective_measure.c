@@ -55,7 +55,7 @@ static tsr_status call(const rank_state *own)
 
 /* Compares every element of the result with its expected value, then overwrites the buffer, so that
  * the next check cannot find old results. */
-static void check(const rank_state *own, part *out)
+static void check_on_rank(const rank_state *own, part *out)
 {
     const uint64_t each = own->count / (uint64_t)own->ranks;
     const uint64_t count = own->kind == COLLECTIVE_REDUCE_SCATTER ? each : own->count;
@@ -108,7 +108,7 @@ static tsr_status decide(const rank_state *own, collective_effort *effort)
     return status;
 }
 
-static tsr_status measure(rank_state *own, part *out)
+static tsr_status measure_on_rank(rank_state *own, part *out)
 {
     collective_effort effort;
     const uint64_t sent =
@@ -116,13 +116,13 @@ static tsr_status measure(rank_state *own, part *out)
     for (uint64_t i = 0; i < sent; i++)
         own->send[i] = collective_value(own->rank, i);
     tsr_status status = call(own);
-    check(own, out);
+    check_on_rank(own, out);
     if (status == TSR_OK)
         status = decide(own, &effort);
     for (int i = 0; status == TSR_OK && i < effort.samples; i++)
         status = time_batch(own, effort.batch, &out->ns[i]);
     if (status == TSR_OK) {
-        check(own, out);
+        check_on_rank(own, out);
         out->batch = effort.batch;
         out->samples = effort.samples;
     }
@@ -138,7 +138,7 @@ static tsr_status measure_sizes(rank_state *own, const collective_sizes *sizes, 
     for (int i = 0; i < sizes->count && status == TSR_OK; i++) {
         own->count = collective_elements(own->kind, own->ranks, sizes->bytes[i]);
         if (own->count > 0)
-            status = measure(own, &parts[i]);
+            status = measure_on_rank(own, &parts[i]);
     }
     free(own->send);
     free(own->recv);

@@ -1,14 +1,94 @@
 /* tessera bench copy: copies on the device, and transfers to and from it. */
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/cases/busy.h"
 #include "bench/ceilings/ceilings.h"
 #include "bench/harness/bench.h"
 #include "bench/harness/clock.h"
 #include "bench/harness/data.h"
 #include "cli/lib/memory.h"
+
+/* Products of matrices that keep a device busy on a stream of their own while something else is
+ * measured. Their results are not used. */
+
+#define BUSY_MOST 16
+
+typedef struct busy_products {
+    tsr_stream *stream;
+    tsr_tensor *x, *y;
+    double product_ns; /* the time of one product alone */
+    int pending;       /* how many products busy_queue keeps in the queue */
+    /* a ring: product number i has ended when the stream reaches points[i % BUSY_MOST] */
+    uint64_t points[BUSY_MOST];
+    uint64_t count; /* products recorded so far */
+} busy_products;
+
+/* The numbers of rows and columns of the matrices. On a GPU of 20 TFLOP/s a product takes about a
+ * millisecond. */
+#define GPU_SIDE 2048
+#define CPU_SIDE 384
+
+/* Records and submits products until `pending` of them have not ended. Does not wait. */
+static tsr_status busy_queue(busy_products *busy)
+{
+    tsr_status status = TSR_OK;
+    while (status == TSR_OK) {
+        /* Products end in order: if the oldest of the last `pending` ones
+         * has not ended, none has. */
+        const uint64_t wanted = (uint64_t)busy->pending;
+        bool reached = busy->count < wanted;
+        if (!reached)
+            status = tsr_stream_reached(busy->stream,
+                                        busy->points[(busy->count - wanted) % BUSY_MOST], &reached);
+        if (status != TSR_OK || !reached)
+            break;
+        status = tsr_matmul(busy->stream, busy->y, busy->x, busy->x, NULL);
+        if (status == TSR_OK)
+            status = tsr_stream_mark(busy->stream, &busy->points[busy->count++ % BUSY_MOST]);
+        if (status == TSR_OK)
+            status = tsr_stream_submit(busy->stream);
+    }
+    return status;
+}
+
+/* Creates the stream and the matrices. The caller calls busy_finish in any case. */
+static bool busy_init(bench_context *context, busy_products *busy)
+{
+    const int64_t side = context->info->type == TSR_DEVICE_CPU ? CPU_SIDE : GPU_SIDE;
+    const int64_t shape[] = {side, side};
+    *busy = (busy_products){.pending = 1};
+    BENCH_TRY(context, tsr_stream_create(context->device, &busy->stream));
+    BENCH_TRY(context, tsr_tensor_create(context->device, TSR_F32, 2, shape, &busy->x));
+    BENCH_TRY(context, tsr_tensor_create(context->device, TSR_F32, 2, shape, &busy->y));
+    BENCH_TRY(context, tsr_fill(busy->stream, busy->x, 1));
+    /* The first product builds pipelines, the second one is timed. */
+    for (int i = 0; i < 2; i++) {
+        const double start = bench_now_ns();
+        BENCH_TRY(context, busy_queue(busy));
+        BENCH_TRY(context, tsr_stream_wait(busy->stream));
+        busy->product_ns = bench_now_ns() - start;
+    }
+    return true;
+}
+
+static void busy_finish(busy_products *busy)
+{
+    tsr_stream_destroy(&busy->stream);
+    tsr_tensor_destroy(&busy->x);
+    tsr_tensor_destroy(&busy->y);
+}
+
+/* Sets `pending`, the number of products to keep in the queue, so that they take at least `ns`
+ * together, but to at most BUSY_MOST. */
+static void busy_for(busy_products *busy, double ns)
+{
+    const double wanted = ceil(ns / busy->product_ns);
+    busy->pending = wanted < BUSY_MOST ? (int)wanted : BUSY_MOST;
+}
+
+/* Copies --------------------------------------------------------------------------------------- */
 
 #define SEED 9
 #define DEFAULT_MIB 64
@@ -30,7 +110,7 @@ typedef struct copy {
     uint64_t source_bytes, result_bytes;
     tsr_tensor *whole, *view, *to;
     const bench_row *ceiling;
-    bench_busy busy; /* the products; used only by copies that run while products are computed */
+    busy_products busy; /* the products; used only by copies that run while products are computed */
 } copy;
 
 static tsr_status run_copy(tsr_stream *stream, void *user)
@@ -55,14 +135,14 @@ static tsr_status run_download(tsr_stream *stream, void *user)
 static tsr_status run_upload_beside(tsr_stream *stream, void *user)
 {
     copy *test = user;
-    tsr_status status = bench_busy_fill(&test->busy);
+    tsr_status status = busy_queue(&test->busy);
     return status == TSR_OK ? run_upload(stream, user) : status;
 }
 
 static tsr_status run_download_beside(tsr_stream *stream, void *user)
 {
     copy *test = user;
-    tsr_status status = bench_busy_fill(&test->busy);
+    tsr_status status = busy_queue(&test->busy);
     return status == TSR_OK ? run_download(stream, user) : status;
 }
 
@@ -149,7 +229,7 @@ static bool create(copy *test)
 
 static void finish(copy *test)
 {
-    bench_busy_finish(&test->busy);
+    busy_finish(&test->busy);
     tsr_tensor_destroy(&test->view);
     tsr_tensor_destroy(&test->whole);
     tsr_tensor_destroy(&test->to);
@@ -191,7 +271,7 @@ static bool verify(copy *test, bench_row *row, const copy_case *which)
 static bool begin_products(copy *test, const copy_case *which)
 {
     bench_context *context = test->context;
-    if (!bench_busy_init(context, &test->busy))
+    if (!busy_init(context, &test->busy))
         return false;
     double start = 0;
     for (int i = 0; i < 2; i++) { /* the first transfer allocates staging memory */
@@ -199,11 +279,11 @@ static bool begin_products(copy *test, const copy_case *which)
         BENCH_TRY(context, (which->run == run_upload_beside ? run_upload
                                                             : run_download)(context->stream, test));
     }
-    bench_busy_for(&test->busy, 2 * (bench_now_ns() - start));
+    busy_for(&test->busy, 2 * (bench_now_ns() - start));
     return true;
 }
 
-static bool measure(copy *test, const copy_case *which)
+static bool measure_copies(copy *test, const copy_case *which)
 {
     bench_context *context = test->context;
     if (!create(test) || (which->beside && !begin_products(test, which)))
@@ -259,12 +339,12 @@ static bool run_case(bench_context *context, const copy_case *which)
         test.rows = test.columns = side_of(mib);
         test.kept = which->half ? test.columns / 2 : test.columns;
     }
-    bool done = measure(&test, which);
+    bool done = measure_copies(&test, which);
     finish(&test);
     return done;
 }
 
-static bool run(bench_context *context)
+static bool run_copies(bench_context *context)
 {
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const bool by_host = cases[i].beside && context->info->type == TSR_DEVICE_CPU;
@@ -286,5 +366,5 @@ const bench bench_copy = {
         "in "
         "the same run. With CPU drivers, the host copies on all CPUs.\n",
     .takes = BENCH_SIZE,
-    .run = run,
+    .run = run_copies,
 };

@@ -50,7 +50,7 @@ typedef struct op {
     double typical;
 } op;
 
-static tsr_status add(tsr_stream *stream, operands *test)
+static tsr_status add_elementwise(tsr_stream *stream, operands *test)
 {
     return tsr_add(stream, test->device_y, test->device_a, test->device_b);
 }
@@ -271,9 +271,9 @@ static double want_column_sum(operands *test, uint64_t column)
 
 /* clang-format off */
 static const op ops[] = {
-    {"a + b", TSR_F32, COLUMNS, 2, 1, false, false, add, want_add, 1, 1},
-    {"a + b", TSR_F16, COLUMNS, 2, 1, false, false, add, want_add, 1, 1},
-    {"a + b", TSR_BF16, COLUMNS, 2, 1, false, false, add, want_add, 1, 1},
+    {"a + b", TSR_F32, COLUMNS, 2, 1, false, false, add_elementwise, want_add, 1, 1},
+    {"a + b", TSR_F16, COLUMNS, 2, 1, false, false, add_elementwise, want_add, 1, 1},
+    {"a + b", TSR_BF16, COLUMNS, 2, 1, false, false, add_elementwise, want_add, 1, 1},
     {"1.5 a + 0.25", TSR_F32, COLUMNS, 1, 1, false, false, scale, want_scale, 2, 1},
     {"silu", TSR_F32, COLUMNS, 1, 1, false, false, silu, want_silu, 32, 1},
     {"silu, gradient", TSR_F32, COLUMNS, 2, 1, false, false, silu_grad, want_silu_grad, 32, 1},
@@ -387,7 +387,7 @@ static bool verify(operands *test, bench_row *row)
     return bench_verified(context, row);
 }
 
-static bool measure(operands *test)
+static bool measure_elementwise(operands *test)
 {
     bench_context *context = test->context;
     const op *which = test->op;
@@ -408,11 +408,11 @@ static bool measure(operands *test)
            verify(test, row);
 }
 
-static bool run(bench_context *context)
+static bool run_elementwise(bench_context *context)
 {
     for (size_t i = 0; i < sizeof ops / sizeof *ops; i++) {
         operands test = {.context = context, .op = &ops[i]};
-        bool done = measure(&test);
+        bool done = measure_elementwise(&test);
         finish(&test);
         if (!done)
             return false;
@@ -426,5 +426,5 @@ const bench bench_elementwise = {
     .help = "Operations on random matrices [2048,2048] and [8192,512]. GB/s count each operand "
             "read once and the result written once. The matrices have 16 MiB each in f32, so that "
             "caches may hold them.\n",
-    .run = run,
+    .run = run_elementwise,
 };

@@ -132,7 +132,7 @@ static const pass passes[] = {
     {"backward", sizeof(int32_t) * TOKENS + 3.0 * ROWS_BYTES, backward, verify_backward},
 };
 
-static bool measure(embedding *test, const pass *which)
+static bool measure_embedding(embedding *test, const pass *which)
 {
     bench_context *context = test->context;
     bench_row *row = bench_add(context, "embedding", BENCH_GBYTES, which->bytes);
@@ -147,11 +147,12 @@ static bool measure(embedding *test, const pass *which)
            which->verify(test, row);
 }
 
-static bool run(bench_context *context)
+static bool run_embedding(bench_context *context)
 {
     embedding *test = cli_alloc(1, sizeof *test);
     test->context = context;
-    bool done = create(test) && measure(test, &passes[0]) && measure(test, &passes[1]);
+    bool done =
+        create(test) && measure_embedding(test, &passes[0]) && measure_embedding(test, &passes[1]);
     finish(test);
     return done;
 }
@@ -162,5 +163,5 @@ const bench bench_embedding = {
     .help = "The layer of tsr_embedding_create on one device: 2048 rows of 1024 f32 at random "
             "indices of a table of 32768 rows. Forward reads and writes each row; backward reads "
             "its gradient and adds it to that of the table.\n",
-    .run = run,
+    .run = run_embedding,
 };

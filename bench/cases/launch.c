@@ -72,8 +72,8 @@ static bool verify(ticks *test, bench_row *row)
     return bench_verified(context, row);
 }
 
-static bool measure(bench_context *context, const char *name, double work, int used,
-                    const bench_task *task)
+static bool measure_launches(bench_context *context, const char *name, double work, int used,
+                             const bench_task *task)
 {
     ticks test = {.context = context, .used = used};
     bench_task own = *task;
@@ -123,16 +123,16 @@ static bool measure_open(bench_context *context)
                          &(bench_task){.run = run_open, .user = context, .host_only = true});
 }
 
-static bool run(bench_context *context)
+static bool run_launches(bench_context *context)
 {
     /* The device's timestamps do not cover a round trip, because the first one is taken only when
      * the batch starts on the device. */
-    return measure(context, "round trip: submit one kernel, wait", 1, 1,
-                   &(bench_task){.run = run_round_trip, .no_device_clock = true}) &&
-           measure(context, "a dispatch among 1000, each needs the last", BATCH, 1,
-                   &(bench_task){.run = run_batch}) &&
-           measure(context, "a dispatch among 1000, independent", BATCH, COUNTERS,
-                   &(bench_task){.run = run_batch}) &&
+    return measure_launches(context, "round trip: submit one kernel, wait", 1, 1,
+                            &(bench_task){.run = run_round_trip, .no_device_clock = true}) &&
+           measure_launches(context, "a dispatch among 1000, each needs the last", BATCH, 1,
+                            &(bench_task){.run = run_batch}) &&
+           measure_launches(context, "a dispatch among 1000, independent", BATCH, COUNTERS,
+                            &(bench_task){.run = run_batch}) &&
            measure_open(context) && (context->options->complete || bench_fresh_processes(context));
 }
 
@@ -146,5 +146,5 @@ const bench bench_launch = {
             "one, then as many that share a filled one. The folder holds tessera's pipeline cache, "
             "and those of drivers that use the variable, such as Mesa's.\n",
     .takes = 0,
-    .run = run,
+    .run = run_launches,
 };

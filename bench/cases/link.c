@@ -118,7 +118,7 @@ static tsr_status time_batch(const pair *p, uint64_t batch, double *ns)
 
 /* Takes the samples. From the time of the first round trips, the rank that leads decides how many
  * round trips and samples both ranks make. */
-static tsr_status measure(const pair *p, double seconds, link_figures *out)
+static tsr_status measure_links(const pair *p, double seconds, link_figures *out)
 {
     int64_t effort[3] = {0, 0, 0};
     double least = 1e300;
@@ -172,7 +172,7 @@ static tsr_status measure_pair(const pair *as, const plan *what, link_figures *o
     pair p = *as;
     for (int i = 0; i < what->size_count; i++) {
         p.bytes = what->bytes[i];
-        LINK_TRY(measure(&p, what->seconds, &out[i]));
+        LINK_TRY(measure_links(&p, what->seconds, &out[i]));
         if (p.is_far && p.bytes <= MAX_BUSY_BYTES)
             LINK_TRY(measure_busy(&p, out[i].leader_ns, &out[i]));
     }
@@ -328,7 +328,7 @@ static bool choose_sizes(bench_context *context, plan *out)
     return true;
 }
 
-static bool run(bench_context *context)
+static bool run_links(bench_context *context)
 {
     plan what = {.seconds = context->options->seconds};
     const int ranks = context->job                  ? tsr_comm_size(context->job)
@@ -365,5 +365,5 @@ const bench bench_link = {
     .takes = BENCH_RANKS | BENCH_BYTES,
     .host_only = true,
     .alone = true,
-    .run = run,
+    .run = run_links,
 };

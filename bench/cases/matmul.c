@@ -198,7 +198,7 @@ static const bench_row *arithmetic_of(const matmul *test)
     return coopmat ? bench_coopmat_peak(test->context) : bench_fma_peak(test->context);
 }
 
-static bool measure(matmul *test, double *rate)
+static bool measure_matmul(matmul *test, double *rate)
 {
     bench_context *context = test->context;
     const bench_shape *shape = &test->shape;
@@ -251,14 +251,14 @@ static bool run_case(matmul *test, double *rate)
                                        "%s %s%lldx%lldx%lld", tsr_dtype_name(test->dtype), batch,
                                        (long long)s->m, (long long)s->k, (long long)s->n))
         return true;
-    bool done = measure(test, rate);
+    bool done = measure_matmul(test, rate);
     finish(test);
     return done;
 }
 
 static const tsr_dtype all_dtypes[] = {TSR_F32, TSR_F16, TSR_BF16};
 
-static bool run(bench_context *context)
+static bool run_matmul(bench_context *context)
 {
     const bench_options *options = context->options;
     const bench_shape *shapes = options->complete ? complete_shapes : default_shapes;
@@ -314,7 +314,7 @@ const bench bench_matmul = {
             "takes longer. --peer adds OpenBLAS's sgemm on the same f32 operands, with its default "
             "number of threads.\n",
     .takes = BENCH_SHAPES | BENCH_DTYPES | BENCH_PEER,
-    .run = run,
+    .run = run_matmul,
 };
 
 const bench bench_batched = {

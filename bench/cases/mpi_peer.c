@@ -1,5 +1,5 @@
 /* Makes the measurements of collective_measure.c with MPI, for comparison. Usage: mpirun -n RANKS
- * mpi_peer KIND SECONDS BYTES…, with ascending sizes. It prints numbers for collective_peer.c. */
+ * mpi_peer KIND SECONDS BYTES…, with ascending sizes. It prints numbers for collective.c. */
 #include <mpi.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -75,7 +75,7 @@ static collective_effort decide(double seconds)
     return effort;
 }
 
-static bool measure(uint64_t bytes, double seconds)
+static bool measure_mpi(uint64_t bytes, double seconds)
 {
     static double mine[COLLECTIVE_MAX_SAMPLES], slowest[COLLECTIVE_MAX_SAMPLES];
     const uint64_t sent = kind == COLLECTIVE_ALL_GATHER ? count / (uint64_t)ranks : count;
@@ -122,7 +122,7 @@ int main(int argc, char **argv)
         const uint64_t bytes = strtoull(argv[i], NULL, 10);
         count = collective_elements(kind, ranks, bytes);
         if (count > 0)
-            right = measure(bytes, seconds) && right;
+            right = measure_mpi(bytes, seconds) && right;
     }
     MPI_Reduce(&right, &all_right, 1, MPI_INT, MPI_MIN, 0, MPI_COMM_WORLD);
     if (rank == 0)

@@ -19,7 +19,7 @@ static char name[128], warning[BENCH_WARNING_SIZE];
 
 /* Finds a function in the library. ISO C has no cast from an object pointer to a function pointer;
  * POSIX allows copying the bits. */
-static void find(void *library, const char *symbol, void *function)
+static void find_openblas(void *library, const char *symbol, void *function)
 {
     void *address = dlsym(library, symbol);
     memcpy(function, &address, sizeof address);
@@ -64,10 +64,10 @@ bool bench_openblas_load(char *problem, size_t size)
     }
     int (*threads)(void);
     char *(*config)(void), *(*core_name)(void);
-    find(library, "openblas_get_num_threads", &threads);
-    find(library, "openblas_get_config", &config);
-    find(library, "openblas_get_corename", &core_name);
-    find(library, "cblas_sgemm", &sgemm);
+    find_openblas(library, "openblas_get_num_threads", &threads);
+    find_openblas(library, "openblas_get_config", &config);
+    find_openblas(library, "openblas_get_corename", &core_name);
+    find_openblas(library, "cblas_sgemm", &sgemm);
     if (sgemm == NULL) {
         snprintf(problem, size, "--peer: the OpenBLAS found here has no cblas_sgemm");
         return false;

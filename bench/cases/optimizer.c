@@ -195,7 +195,7 @@ static double bytes_of(const method *how)
     return bytes;
 }
 
-static bool measure(optimizer *test)
+static bool measure_optimizer(optimizer *test)
 {
     bench_context *context = test->context;
     const bench_row *ceiling = bench_memory_peak(context);
@@ -211,11 +211,11 @@ static bool measure(optimizer *test)
            verify(test, row);
 }
 
-static bool run(bench_context *context)
+static bool run_optimizer(bench_context *context)
 {
     for (size_t i = 0; i < sizeof methods / sizeof *methods; i++) {
         optimizer test = {.context = context, .how = &methods[i]};
-        bool done = measure(&test);
+        bool done = measure_optimizer(&test);
         finish(&test);
         if (!done)
             return false;
@@ -229,5 +229,5 @@ const bench bench_optimizer = {
     .help =
         "One step of 8.4 million parameters. With bf16, parameters and gradients are bf16, and the "
         "step updates an f32 copy. GB/s count everything that is read and written, once each.\n",
-    .run = run,
+    .run = run_optimizer,
 };

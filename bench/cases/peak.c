@@ -2,7 +2,7 @@
  * ceilings that they need. */
 #include "bench/ceilings/ceilings.h"
 
-static bool run(bench_context *context)
+static bool run_peaks(bench_context *context)
 {
     return bench_fma_peak(context) != NULL &&
            (!context->info->fp16 || bench_fma_peak_f16(context) != NULL) &&
@@ -19,5 +19,5 @@ const bench bench_peak = {
             "memory: a contiguous copy and, on GPUs, kernels that read and write; for CPU drivers "
             "also the host's memcpy on all CPUs. bf16 has no ceiling of its own: it is computed in "
             "f32, and multiplied by cooperative matrices at the rate of f16.\n",
-    .run = run,
+    .run = run_peaks,
 };

@@ -77,7 +77,7 @@ static const struct {
     {"threefry", "bits, 2^20 at once", draw_bits, WORDS, 2252275512747516},
 };
 
-static bool measure(bench_context *context, generator *own, size_t which)
+static bool measure_generators(bench_context *context, generator *own, size_t which)
 {
     bench_row *row = bench_add(context, "rng", BENCH_TIME, (double)cases[which].work);
     bench_text(row, "generator", "%s", cases[which].name);
@@ -93,7 +93,7 @@ static bool measure(bench_context *context, generator *own, size_t which)
                          &(bench_task){.run = cases[which].draw, .user = own, .host_only = true});
 }
 
-static bool run(bench_context *context)
+static bool run_generators(bench_context *context)
 {
     generator *own = cli_alloc(1, sizeof *own);
     own->bits = cli_alloc(WORDS, sizeof *own->bits);
@@ -103,7 +103,7 @@ static bool run(bench_context *context)
     tsr_threefry_init(tsr_threefry_key_from_seed(SEED), &own->threefry);
     bool done = true;
     for (size_t i = 0; i < sizeof cases / sizeof *cases && done; i++)
-        done = measure(context, own, i);
+        done = measure_generators(context, own, i);
     free(own->bits);
     free(own);
     return done;
@@ -116,5 +116,5 @@ const bench bench_rng = {
         "32-bit words (for .NET, results of Next()), one call each, on one CPU; for threefry also "
         "in the layout of MLX's random.bits. Verified by sums that other programs computed.\n",
     .host_only = true,
-    .run = run,
+    .run = run_generators,
 };

@@ -240,7 +240,7 @@ static void make_weights(weighted *own)
 /* Checks that no index of weight 0 is drawn, and applies a chi-square test to the numbers of draws
  * in 256 groups of consecutive indices, each with the same number of indices. With a correct
  * sampler, the result is too large for one seed in 1000, and too small for one in 1000. */
-static bool check(bench_context *context, weighted *own, bench_row *row)
+static bool check_sampling(bench_context *context, weighted *own, bench_row *row)
 {
     double expected[GROUPS] = {0}, drawn[GROUPS] = {0}, total = 0, chi_square = 0;
     uint64_t group_size = own->count / GROUPS, draws = 4 * own->count, count;
@@ -272,7 +272,7 @@ static bool check(bench_context *context, weighted *own, bench_row *row)
     return true;
 }
 
-static bool measure(bench_context *context, weighted *own)
+static bool measure_sampling(bench_context *context, weighted *own)
 {
     bench_row *row = bench_add(context, "sample", BENCH_TIME, 1);
     bench_text(row, "what", "weighted: set-up");
@@ -282,7 +282,7 @@ static bool measure(bench_context *context, weighted *own)
     bench_integer(draws, "items", (int64_t)own->count);
 
     BENCH_TRY(context, create(own, &own->reader.sampler));
-    if (!check(context, own, draws))
+    if (!check_sampling(context, own, draws))
         return false;
     row->check = draws->check;
     if (!read_chunks(context, draws, &own->reader))
@@ -297,13 +297,13 @@ static bool run_weighted(bench_context *context, uint64_t count)
     weighted own = {.count = count};
     own.weights = cli_alloc(count, sizeof *own.weights);
     make_weights(&own);
-    bool done = measure(context, &own);
+    bool done = measure_sampling(context, &own);
     tsr_sampler_destroy(&own.reader.sampler);
     free(own.weights);
     return done;
 }
 
-static bool run(bench_context *context)
+static bool run_sampling(bench_context *context)
 {
     return run_torch(context) && run_feistel(context) && run_weighted(context, (uint64_t)1 << 20) &&
            (!context->options->large || run_weighted(context, (uint64_t)1 << 27));
@@ -320,5 +320,5 @@ const bench bench_samplers = {
         "chi-square test and by the absence of items of weight 0. All on one CPU.\n",
     .takes = BENCH_LARGE,
     .host_only = true,
-    .run = run,
+    .run = run_sampling,
 };

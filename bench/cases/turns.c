@@ -48,9 +48,9 @@ static tsr_status add_up(tsr_comm *host, int rounds, turns_figures *out, double 
 {
     const double start = bench_now_ns();
     for (int i = 0; i < rounds; i++) {
-        const int64_t one = 1;
+        const int64_t token = 1;
         int64_t all = 0;
-        TURNS_TRY(tsr_comm_all_reduce(host, &one, &all, 1, TSR_I64, TSR_OP_SUM));
+        TURNS_TRY(tsr_comm_all_reduce(host, &token, &all, 1, TSR_I64, TSR_OP_SUM));
         out->sum += all;
         out->wanted += tsr_comm_size(host);
     }

@@ -80,8 +80,9 @@ static tsr_status time_part(job *j, int64_t columns, double *alone, double *toge
     return status;
 }
 
-static tsr_status measure(job *j, const char *name, const tsr_partition_params *partition,
-                          double summed, const double *rates)
+static tsr_status measure_unequal_ranks(job *j, const char *name,
+                                        const tsr_partition_params *partition, double summed,
+                                        const double *rates)
 {
     tsr_shard_range *ranges = calloc((size_t)j->size, sizeof *ranges);
     double alone, together;
@@ -103,7 +104,7 @@ static tsr_status measure(job *j, const char *name, const tsr_partition_params *
     return status;
 }
 
-static tsr_status run(job *j)
+static tsr_status run_unequal_ranks(job *j)
 {
     double *rates = calloc((size_t)j->size, sizeof *rates), *each = calloc((size_t)j->size, 8);
     double alone = 1, together, summed = 0;
@@ -127,10 +128,10 @@ static tsr_status run(job *j)
                    rates[r] * 1e-9);
     }
     if (status == TSR_OK)
-        status =
-            measure(j, "even", tsr_partition_params(.kind = TSR_PARTITION_UNEVEN), summed, rates);
+        status = measure_unequal_ranks(
+            j, "even", tsr_partition_params(.kind = TSR_PARTITION_UNEVEN), summed, rates);
     if (status == TSR_OK)
-        status = measure(
+        status = measure_unequal_ranks(
             j, "weighted",
             tsr_partition_params(.kind = TSR_PARTITION_WEIGHTED, .rates = rates, .align = 16),
             summed, rates);
@@ -209,7 +210,7 @@ int main(int argc, char **argv)
     if (status == TSR_OK)
         status = tsr_group_create(j.comm, j.stream, NULL, &j.group);
     if (status == TSR_OK)
-        status = run(&j);
+        status = run_unequal_ranks(&j);
     if (status != TSR_OK)
         fprintf(stderr, "bench-unequal: %s\n", tsr_last_error());
     tsr_group_destroy(&j.group);

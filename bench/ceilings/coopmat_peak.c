@@ -145,7 +145,7 @@ static bool measure_again(bench_context *context, bench_row *row);
 
 /* Measures the ceiling and stores it in `row`, or in a new row of the results if `row` is NULL.
  * Returns the row, or NULL on failure. */
-static bench_row *measure(peak *test, bench_row *row)
+static bench_row *measure_coopmat(peak *test, bench_row *row)
 {
     bench_context *context = test->context;
     if (!create(test) || (row == NULL && !lengthen(test)))
@@ -171,7 +171,7 @@ static bench_row *measure(peak *test, bench_row *row)
 static bool measure_again(bench_context *context, bench_row *row)
 {
     peak test = {.context = context, .chains = (uint32_t)atoi(row->params[2].text)};
-    bool done = measure(&test, row) != NULL;
+    bool done = measure_coopmat(&test, row) != NULL;
     finish(&test);
     return done;
 }
@@ -190,7 +190,7 @@ const bench_row *bench_coopmat_peak(bench_context *context)
     const bench_row *best = NULL;
     for (uint32_t chains = 1; chains <= MAX_CHAINS; chains *= 2) {
         peak test = {.context = context, .chains = chains};
-        const bench_row *row = measure(&test, NULL);
+        const bench_row *row = measure_coopmat(&test, NULL);
         finish(&test);
         if (row == NULL)
             return NULL;

@@ -199,7 +199,7 @@ static bool measure_again(bench_context *context, bench_row *row);
 
 /* Measures the ceiling and stores it in `row`, or in a new row of the results if `row` is NULL.
  * Returns the row, or NULL on failure. */
-static bench_row *measure(peak *test, bench_row *row)
+static bench_row *measure_fma(peak *test, bench_row *row)
 {
     bench_context *context = test->context;
     double chains = 4.0 * test->vectors;
@@ -227,7 +227,7 @@ static bool measure_again(bench_context *context, bench_row *row)
     peak test = {.context = context,
                  .kind = is_f16 ? &f16 : &f32,
                  .vectors = (uint32_t)atoi(row->params[1].text) / 4};
-    bool done = measure(&test, row) != NULL;
+    bool done = measure_fma(&test, row) != NULL;
     finish(&test);
     return done;
 }
@@ -237,7 +237,7 @@ static const bench_row *measure_best(bench_context *context, const variant *kind
     const bench_row *best = NULL;
     for (uint32_t vectors = 1; vectors <= MAX_VECTORS; vectors++) {
         peak test = {.context = context, .kind = kind, .vectors = vectors};
-        const bench_row *row = measure(&test, NULL);
+        const bench_row *row = measure_fma(&test, NULL);
         finish(&test);
         if (row == NULL)
             return NULL;

@@ -65,14 +65,14 @@ static int thread_count(void)
     return cpus < 1 ? 1 : cpus > MAX_THREADS ? MAX_THREADS : (int)cpus;
 }
 
-static void check(bench_check *result, const char *to, const char *from)
+static void check_memcpy(bench_check *result, const char *to, const char *from)
 {
     bench_check_begin(result, "every 16 bytes");
     for (size_t i = 0; i < BYTES; i += 16)
         bench_check_value(result, 0, (int64_t)i, memcmp(to + i, from + i, 16) == 0, 1, 0);
 }
 
-static bool measure(bench_context *context, bench_row *row)
+static bool measure_memcpy(bench_context *context, bench_row *row)
 {
     char *from = cli_alloc(BYTES, 1), *to = cli_alloc(BYTES, 1);
     bench_random_values((float *)(void *)from, BYTES / sizeof(float), TSR_F32, 6);
@@ -80,7 +80,7 @@ static bool measure(bench_context *context, bench_row *row)
     for (int i = 0; i < PIECES; i++)
         pthread_mutex_init(&all.locks[i], NULL);
     copy_all(NULL, &all);
-    check(&row->check, to, from);
+    check_memcpy(&row->check, to, from);
     bool done = bench_measure(context, row,
                               &(bench_task){.run = copy_all, .user = &all, .host_only = true});
     for (int i = 0; i < PIECES; i++)
@@ -96,10 +96,10 @@ const bench_row *bench_memcpy_peak(bench_context *context)
         return context->memcpy_peak;
     bench_row *row = bench_add(context, "memcpy", BENCH_GBYTES, 2.0 * PASSES * (double)BYTES);
     row->is_ceiling = true;
-    row->again = measure;
+    row->again = measure_memcpy;
     row->device_place = -1;
     bench_integer(row, "threads", thread_count());
-    if (measure(context, row))
+    if (measure_memcpy(context, row))
         context->memcpy_peak = row;
     return context->memcpy_peak;
 }

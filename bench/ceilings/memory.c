@@ -35,7 +35,7 @@ typedef struct mover {
     void *sent, *received;
 } mover;
 
-static tsr_status run(tsr_stream *stream, void *user)
+static tsr_status run_memory_stream(tsr_stream *stream, void *user)
 {
     mover *test = user;
     if (test->vectors == 0)
@@ -66,7 +66,7 @@ static bool create(mover *test)
                                         .name = "memory_stream", .tensor_count = 2,
                                         .constants = &test->vectors, .constant_count = 1),
                       &test->kernel));
-    BENCH_TRY(context, run(context->stream, test));
+    BENCH_TRY(context, run_memory_stream(context->stream, test));
     return true;
 }
 
@@ -94,7 +94,7 @@ static bool measure_again(bench_context *context, bench_row *row);
 
 /* Measures the bandwidth and stores it in `row`, or in a new row of the results if `row` is NULL.
  * Returns the row, or NULL on failure. */
-static bench_row *measure(bench_context *context, uint32_t vectors, bench_row *row)
+static bench_row *measure_memory_stream(bench_context *context, uint32_t vectors, bench_row *row)
 {
     mover test = {.context = context, .vectors = vectors};
     bool done = create(&test);
@@ -108,7 +108,7 @@ static bench_row *measure(bench_context *context, uint32_t vectors, bench_row *r
             bench_integer(row, "vectors", vectors);
     }
     done = done && verify(&test, row) &&
-           bench_measure(context, row, &(bench_task){.run = run, .user = &test});
+           bench_measure(context, row, &(bench_task){.run = run_memory_stream, .user = &test});
     finish(&test);
     return done ? row : NULL;
 }
@@ -116,13 +116,13 @@ static bench_row *measure(bench_context *context, uint32_t vectors, bench_row *r
 static bool measure_again(bench_context *context, bench_row *row)
 {
     uint32_t vectors = row->param_count > 1 ? (uint32_t)atoi(row->params[1].text) : 0;
-    return measure(context, vectors, row) != NULL;
+    return measure_memory_stream(context, vectors, row) != NULL;
 }
 
 const bench_row *bench_device_copy(bench_context *context)
 {
     if (context->device_copy == NULL)
-        context->device_copy = measure(context, 0, NULL);
+        context->device_copy = measure_memory_stream(context, 0, NULL);
     return context->device_copy;
 }
 
@@ -132,7 +132,7 @@ const bench_row *bench_memory_stream(bench_context *context)
         return context->memory_stream;
     const bench_row *best = NULL;
     for (uint32_t vectors = 1; vectors <= MAX_VECTORS; vectors *= 2) {
-        const bench_row *row = measure(context, vectors, NULL);
+        const bench_row *row = measure_memory_stream(context, vectors, NULL);
         if (row == NULL)
             return NULL;
         if (best == NULL || bench_median(row) > bench_median(best))

@@ -170,7 +170,7 @@ static void write_comparison(void *user, bench_format format, FILE *out)
         bench_compare_json(all, out);
 }
 
-static int compare(const bench_runs *old, const bench_runs *new)
+static int compare_runs(const bench_runs *old, const bench_runs *new)
 {
     bench_pair *pairs;
     int count = bench_pairs(old, new, chosen.of_ceiling, &pairs);
@@ -249,7 +249,7 @@ static int read_runs(const paths *from, bench_runs *side)
     return CLI_DONE;
 }
 
-static int run(int argc, char **argv)
+static int run_compare(int argc, char **argv)
 {
     const char *words[2];
     int count;
@@ -271,7 +271,7 @@ static int run(int argc, char **argv)
     if (code == CLI_DONE)
         code = read_runs(&new_paths, &new);
     if (code == CLI_DONE)
-        code = compare(&old, &new);
+        code = compare_runs(&old, &new);
     free_runs(&old);
     free_runs(&new);
     return code;
@@ -281,6 +281,6 @@ const cli_command bench_compare_command = {
     .name = "bench compare",
     .usage = "OLD.json NEW.json [options]",
     .summary = "list what became slower",
-    .run = run,
+    .run = run_compare,
     .help = help,
 };

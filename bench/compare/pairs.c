@@ -31,7 +31,8 @@ int bench_same_device(const bench_document *from, int device, const bench_docume
     return alone && same_model(from->devices[0].name, to->devices[0].name) ? 0 : -2;
 }
 
-static const bench_figures *find(const bench_document *in, int device, const bench_figures *like)
+static const bench_figures *find_partner(const bench_document *in, int device,
+                                         const bench_figures *like)
 {
     for (int i = 0; i < in->result_count; i++) {
         const bench_figures *one = &in->results[i];
@@ -102,7 +103,7 @@ static bench_pair make_pair(const bench_document *old, const bench_figures *was,
 static const bench_figures *find_in(const bench_document *run, const bench_document *from,
                                     const bench_figures *like)
 {
-    return find(run, bench_same_device(from, like->device, run), like);
+    return find_partner(run, bench_same_device(from, like->device, run), like);
 }
 
 /* Finds one run of each side that has the result. It prefers two runs in which the result has the

@@ -190,8 +190,8 @@ static uint64_t repetitions_for(double budget_ns, double ns)
     return bench_repetitions(sample_ns, ns);
 }
 
-static bool measure(bench_context *context, const bench_task *task, bench_samples *host,
-                    bench_samples *device)
+static bool measure_task(bench_context *context, const bench_task *task, bench_samples *host,
+                         bench_samples *device)
 {
     double budget = context->options->seconds * 1e9, host_ns = 0, device_ns = 0;
     bool device_clock = device != NULL && !task->host_only && !task->no_device_clock &&
@@ -236,7 +236,7 @@ bool bench_measure(bench_context *context, bench_row *row, const bench_task *tas
 {
     bench_samples host = {0}, device = {0};
     progress(context, row, NULL);
-    bool done = bench_verified(context, row) && measure(context, task, &host, &device);
+    bool done = bench_verified(context, row) && measure_task(context, task, &host, &device);
     /* If a ceiling is measured again, the faster samples are kept. */
     if (done && (row->host.count == 0 ||
                  bench_summarize(&host).median < bench_summarize(&row->host).median)) {
@@ -256,7 +256,7 @@ bool bench_measure_peer(bench_context *context, bench_row *row, const char *peer
 {
     progress(context, row, peer_name);
     snprintf(row->peer_name, sizeof row->peer_name, "%s", peer_name);
-    return measure(context, task, &row->peer, NULL);
+    return measure_task(context, task, &row->peer, NULL);
 }
 
 bool bench_lengthen(bench_context *context, const bench_task *task, uint32_t *rounds, uint32_t most)

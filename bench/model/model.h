@@ -1,6 +1,6 @@
 /* tessera bench model: how fast a job processes prompts and generates tokens. Its code is in four
- * files: options and help (command.c), generated shapes (shapes.c), measuring (run.c), and output
- * (print.c). */
+ * files: options and help (model_options.c), generated shapes (shapes.c), measuring (model_run.c),
+ * and output (model_print.c). */
 #ifndef TSR_BENCH_MODEL_MODEL_H
 #define TSR_BENCH_MODEL_MODEL_H
 

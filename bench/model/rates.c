@@ -64,7 +64,7 @@ static void help(FILE *out)
     cli_options_help(out, options);
 }
 
-static int run(int argc, char **argv)
+static int run_rates(int argc, char **argv)
 {
     const char *path = NULL;
     int words;
@@ -87,6 +87,6 @@ const cli_command bench_rates_command = {
     .name = "bench rates",
     .usage = "[MODEL] [options]",
     .summary = "measure the rates of ranks for plan --cluster",
-    .run = run,
+    .run = run_rates,
     .help = help,
 };

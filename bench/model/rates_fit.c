@@ -18,13 +18,13 @@ static double all_seconds(const bench_rates_times *times, int passes)
 void bench_rates_average(int ranks, const bench_rates_times *times, int rank, int passes,
                          bench_rates_times *out)
 {
-    const bench_rates_times *own = &times[rank];
-    const double own_seconds = all_seconds(own, passes);
+    const bench_rates_times *mine = &times[rank];
+    const double own_seconds = all_seconds(mine, passes);
     int equal = 0;
-    *out = *own;
+    *out = *mine;
     memset(out->seconds, 0, sizeof out->seconds);
     for (int r = 0; r < ranks; r++) {
-        if (strcmp(times[r].device, own->device) != 0 ||
+        if (strcmp(times[r].device, mine->device) != 0 ||
             fabs(all_seconds(&times[r], passes) - own_seconds) > EQUAL_WITHIN * own_seconds)
             continue;
         equal++;

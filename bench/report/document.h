@@ -64,7 +64,7 @@ void bench_document_free(bench_document *document);
 
 /* Gives each run a unique name: the file's name, with as many folders as are needed to distinguish
  * it, or with a number if folders do not. */
-void bench_documents_name(bench_document *all, int count);
+void bench_documents_name(bench_document *documents, int count);
 
 /* Returns the driver's description of itself, or its name if the description is empty. */
 const char *bench_driver_text(const bench_device_figures *device);

@@ -13,10 +13,10 @@ static size_t stem_length(const char *path)
 /* Returns the end of the path: the file's name with `folders` folders before it. */
 static const char *tail_of(const char *path, int folders)
 {
-    const char *at = path + strlen(path);
-    while (at > path && (at[-1] != '/' || folders-- > 0))
-        at--;
-    return at;
+    const char *cursor = path + strlen(path);
+    while (cursor > path && (cursor[-1] != '/' || folders-- > 0))
+        cursor--;
+    return cursor;
 }
 
 static bool same_tail(const char *a, const char *b, int folders)
@@ -28,18 +28,18 @@ static bool same_tail(const char *a, const char *b, int folders)
 
 /* Returns true if another path has the same end. The same path given twice does not count, since
  * folders cannot distinguish it. */
-static bool is_ambiguous(const bench_document *all, int count, const char *path, int folders)
+static bool is_ambiguous(const bench_document *documents, int count, const char *path, int folders)
 {
     for (int i = 0; i < count; i++)
-        if (strcmp(all[i].path, path) != 0 && same_tail(all[i].path, path, folders))
+        if (strcmp(documents[i].path, path) != 0 && same_tail(documents[i].path, path, folders))
             return true;
     return false;
 }
 
-static bool is_taken(const bench_document *all, int count, const char *name)
+static bool is_taken(const bench_document *documents, int count, const char *name)
 {
     for (int i = 0; i < count; i++)
-        if (strcmp(all[i].name, name) == 0)
+        if (strcmp(documents[i].name, name) == 0)
             return true;
     return false;
 }
@@ -60,15 +60,15 @@ static void write_name(char name[BENCH_NAME], const char *tail, int number)
         snprintf(name + used, BENCH_NAME - (size_t)used, " (%d)", number);
 }
 
-void bench_documents_name(bench_document *all, int count)
+void bench_documents_name(bench_document *documents, int count)
 {
     for (int i = 0; i < count; i++) {
-        const char *path = all[i].path;
+        const char *path = documents[i].path;
         int folders = 0, number = 1;
-        while (tail_of(path, folders) > path && is_ambiguous(all, count, path, folders))
+        while (tail_of(path, folders) > path && is_ambiguous(documents, count, path, folders))
             folders++;
         do
-            write_name(all[i].name, tail_of(path, folders), number++);
-        while (is_taken(all, i, all[i].name));
+            write_name(documents[i].name, tail_of(path, folders), number++);
+        while (is_taken(documents, i, documents[i].name));
     }
 }

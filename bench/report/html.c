@@ -21,10 +21,10 @@ static bool allowed(uint32_t code)
 
 void html_text(FILE *out, const char *text)
 {
-    const char *at = text;
-    while (*at != '\0') {
+    const char *cursor = text;
+    while (*cursor != '\0') {
         uint32_t code = 0;
-        int size = cli_character(at, &code);
+        int size = cli_character(cursor, &code);
         if (size == 0 || !allowed(code))
             fputs(REPLACEMENT, out);
         else if (code == '&')
@@ -38,8 +38,8 @@ void html_text(FILE *out, const char *text)
         else if (code == '\'')
             fputs("&#39;", out);
         else
-            fwrite(at, 1, (size_t)size, out);
-        at += size > 0 ? size : 1;
+            fwrite(cursor, 1, (size_t)size, out);
+        cursor += size > 0 ? size : 1;
     }
 }
 
@@ -60,19 +60,19 @@ void html_line(FILE *out, const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
-    for (const char *at = format; *at != '\0'; at++) {
-        if (*at != '%') {
-            fputc(*at, out);
+    for (const char *cursor = format; *cursor != '\0'; cursor++) {
+        if (*cursor != '%') {
+            fputc(*cursor, out);
             continue;
         }
-        at++;
-        if (*at == 's')
+        cursor++;
+        if (*cursor == 's')
             html_text(out, va_arg(arguments, const char *));
-        else if (*at == 'd')
+        else if (*cursor == 'd')
             fprintf(out, "%d", va_arg(arguments, int));
-        else if (*at == 'f')
+        else if (*cursor == 'f')
             write_number(out, va_arg(arguments, double));
-        else if (*at == '%')
+        else if (*cursor == '%')
             fputc('%', out);
         else
             break; /* unknown conversion: nothing more is written, which a test detects */

@@ -164,9 +164,9 @@ static void write_quantity(const page_context *page, const quantity *what)
     for (int s = 0; s < page->series_count; s++) {
         if (page->series[s].device < 0)
             continue;
-        const bench_figures *one = find_quantity(&page->series[s], what);
+        const bench_figures *figures = find_quantity(&page->series[s], what);
         html_line(out, "<td class=\"n\">%s</td>",
-                  one != NULL ? bench_figures_text(one, one->median, text) : "–");
+                  figures != NULL ? bench_figures_text(figures, figures->median, text) : "–");
     }
     fputs("</tr>\n", out);
 }
@@ -237,19 +237,19 @@ static void write_rooflines(const page_context *page)
     fputs("</section>\n", out);
 }
 
-static void write_benchmark(const page_context *page, const bench_figures *one)
+static void write_benchmark(const page_context *page, const bench_figures *figures)
 {
-    const bench *known = bench_find(one->benchmark);
-    html_line(page->out, "<section id=\"%s\"><h2>%s</h2>\n<p>%s</p>\n", one->benchmark,
-              one->benchmark,
-              one->is_ceiling ? "A ceiling that other results are compared with."
-              : known != NULL ? known->summary
-                              : "");
-    if (page_has_pairs(page, one->benchmark))
-        page_pairs(page, one->benchmark);
+    const bench *known = bench_find(figures->benchmark);
+    html_line(page->out, "<section id=\"%s\"><h2>%s</h2>\n<p>%s</p>\n", figures->benchmark,
+              figures->benchmark,
+              figures->is_ceiling ? "A ceiling that other results are compared with."
+              : known != NULL     ? known->summary
+                                  : "");
+    if (page_has_pairs(page, figures->benchmark))
+        page_pairs(page, figures->benchmark);
     else
-        page_benchmark(page, one->benchmark);
-    page_table(page, one->benchmark);
+        page_benchmark(page, figures->benchmark);
+    page_table(page, figures->benchmark);
     fputs("</section>\n", page->out);
 }
 
@@ -271,19 +271,19 @@ static void write_warnings(const page_context *page)
 static void write_notes(FILE *out, const bench_document *run, const json_t *notes,
                         const char *heading)
 {
-    const json_t *one;
+    const json_t *figures;
     size_t i;
     if (json_array_size(notes) == 0)
         return;
     html_line(out, "<dt>%s</dt><dd><ul>", heading);
-    json_array_foreach(notes, i, one)
+    json_array_foreach(notes, i, figures)
     {
-        const json_t *device = json_object_get(one, "device");
+        const json_t *device = json_object_get(figures, "device");
         const char *name =
             json_is_integer(device) ? run->devices[json_integer_value(device)].name : "host";
         html_line(out, "<li>%s: %s: %s</li>", name,
-                  json_string_value(json_object_get(one, "benchmark")),
-                  json_string_value(json_object_get(one, "text")));
+                  json_string_value(json_object_get(figures, "benchmark")),
+                  json_string_value(json_object_get(figures, "text")));
     }
     fputs("</ul></dd>", out);
 }
@@ -442,7 +442,7 @@ static int check_paths(const char *const *paths, int count)
     return CLI_DONE;
 }
 
-static int run(int argc, char **argv)
+static int run_report(int argc, char **argv)
 {
     const char **paths = cli_alloc((size_t)argc, sizeof *paths);
     int count;
@@ -462,6 +462,6 @@ const cli_command bench_report_command = {
     .name = "bench report",
     .usage = "FILE... [-o PAGE]",
     .summary = "make a page with the results",
-    .run = run,
+    .run = run_report,
     .help = help,
 };

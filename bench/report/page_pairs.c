@@ -14,18 +14,18 @@ enum {
 };
 
 /* Returns a parameter of a case that should be a number; −1 if it is not. */
-static int64_t number_of(const bench_figures *one, const char *name)
+static int64_t number_of(const bench_figures *figures, const char *name)
 {
-    const json_t *value = json_object_get(one->which, name);
+    const json_t *value = json_object_get(figures->which, name);
     return json_is_integer(value) ? json_integer_value(value) : -1;
 }
 
-static bool is_pair(const page_series *series, const bench_figures *one, const char *benchmark)
+static bool is_pair(const page_series *series, const bench_figures *figures, const char *benchmark)
 {
-    const int64_t rank = number_of(one, "rank"), peer = number_of(one, "peer");
-    return one->device == series->device && strcmp(one->benchmark, benchmark) == 0 && rank >= 0 &&
-           rank < MAX_RANKS && peer >= 0 && peer < MAX_RANKS && number_of(one, "bytes") > 0 &&
-           !one->is_time && one->median > 0;
+    const int64_t rank = number_of(figures, "rank"), peer = number_of(figures, "peer");
+    return figures->device == series->device && strcmp(figures->benchmark, benchmark) == 0 &&
+           rank >= 0 && rank < MAX_RANKS && peer >= 0 && peer < MAX_RANKS &&
+           number_of(figures, "bytes") > 0 && !figures->is_time && figures->median > 0;
 }
 
 bool page_has_pairs(const page_context *page, const char *benchmark)
@@ -48,38 +48,39 @@ static void collect(const page_series *series, const char *benchmark, int64_t by
 {
     memset(out, 0, sizeof *out);
     for (int i = 0; i < series->run->result_count; i++) {
-        const bench_figures *one = &series->run->results[i];
-        if (!is_pair(series, one, benchmark) || number_of(one, "bytes") != bytes)
+        const bench_figures *figures = &series->run->results[i];
+        if (!is_pair(series, figures, benchmark) || number_of(figures, "bytes") != bytes)
             continue;
-        const int rank = (int)number_of(one, "rank"), peer = (int)number_of(one, "peer");
+        const int rank = (int)number_of(figures, "rank"), peer = (int)number_of(figures, "peer");
         const int higher = rank > peer ? rank : peer;
-        out->cells[rank][peer] = out->cells[peer][rank] = one;
+        out->cells[rank][peer] = out->cells[peer][rank] = figures;
         out->ranks = higher >= out->ranks ? higher + 1 : out->ranks;
-        out->most = one->median > out->most ? one->median : out->most;
-        out->least = out->least == 0 || one->median < out->least ? one->median : out->least;
+        out->most = figures->median > out->most ? figures->median : out->most;
+        out->least = out->least == 0 || figures->median < out->least ? figures->median : out->least;
     }
 }
 
-static int shade_of(const matrix *all, double rate)
+static int shade_of(const matrix *table, double rate)
 {
-    if (all->most <= all->least)
+    if (table->most <= table->least)
         return SHADES / 2;
-    return (int)((rate - all->least) / (all->most - all->least) * (SHADES - 1) + 0.5);
+    return (int)((rate - table->least) / (table->most - table->least) * (SHADES - 1) + 0.5);
 }
 
-static void write_cell(FILE *out, const matrix *all, const bench_figures *one, bool as_time)
+static void write_cell(FILE *out, const matrix *table, const bench_figures *figures, bool as_time)
 {
     char text[BENCH_VALUE_TEXT];
-    if (one == NULL) {
+    if (figures == NULL) {
         fputs("<td class=\"n\"></td>", out);
         return;
     }
-    html_line(out, "<td class=\"n h%d\">%s%s</td>", shade_of(all, one->median),
-              as_time ? cli_duration(one->work / one->median, text) : cli_number(one->median, text),
-              one->noisy ? " *" : "");
+    html_line(out, "<td class=\"n h%d\">%s%s</td>", shade_of(table, figures->median),
+              as_time ? cli_duration(figures->work / figures->median, text)
+                      : cli_number(figures->median, text),
+              figures->noisy ? " *" : "");
 }
 
-static void write_matrix(FILE *out, const page_series *series, const matrix *all, int64_t bytes)
+static void write_matrix(FILE *out, const page_series *series, const matrix *table, int64_t bytes)
 {
     const bool as_time = bytes <= SMALL;
     char size[CLI_BYTES_TEXT];
@@ -87,13 +88,13 @@ static void write_matrix(FILE *out, const page_series *series, const matrix *all
               "<h3>%s: %s of %s</h3>\n<div class=\"wide\"><table class=\"pairs\">\n<tr><th></th>",
               series->name, as_time ? "time of a message" : "GB/s of a message",
               cli_bytes((uint64_t)bytes, size));
-    for (int peer = 0; peer < all->ranks; peer++)
+    for (int peer = 0; peer < table->ranks; peer++)
         html_line(out, "<th class=\"n\">%d</th>", peer);
     fputs("</tr>\n", out);
-    for (int rank = 0; rank < all->ranks; rank++) {
+    for (int rank = 0; rank < table->ranks; rank++) {
         html_line(out, "<tr><th class=\"n\">%d</th>", rank);
-        for (int peer = 0; peer < all->ranks; peer++)
-            write_cell(out, all, all->cells[rank][peer], as_time);
+        for (int peer = 0; peer < table->ranks; peer++)
+            write_cell(out, table, table->cells[rank][peer], as_time);
         fputs("</tr>\n", out);
     }
     fputs("</table></div>\n", out);
@@ -102,10 +103,10 @@ static void write_matrix(FILE *out, const page_series *series, const matrix *all
 /* Returns whether this result is the series' first one with its size of messages. */
 static bool is_first(const page_series *series, int result, const char *benchmark)
 {
-    const bench_figures *all = series->run->results;
+    const bench_figures *results = series->run->results;
     for (int i = 0; i < result; i++)
-        if (is_pair(series, &all[i], benchmark) &&
-            number_of(&all[i], "bytes") == number_of(&all[result], "bytes"))
+        if (is_pair(series, &results[i], benchmark) &&
+            number_of(&results[i], "bytes") == number_of(&results[result], "bytes"))
             return false;
     return true;
 }
@@ -118,12 +119,12 @@ void page_pairs(const page_context *page, const char *benchmark)
     for (int s = 0; s < page->series_count; s++) {
         const page_series *series = &page->series[s];
         for (int i = 0; i < series->run->result_count; i++) {
-            const bench_figures *one = &series->run->results[i];
-            if (!is_pair(series, one, benchmark) || !is_first(series, i, benchmark))
+            const bench_figures *figures = &series->run->results[i];
+            if (!is_pair(series, figures, benchmark) || !is_first(series, i, benchmark))
                 continue;
-            matrix all;
-            collect(series, benchmark, number_of(one, "bytes"), &all);
-            write_matrix(page->out, series, &all, number_of(one, "bytes"));
+            matrix table;
+            collect(series, benchmark, number_of(figures, "bytes"), &table);
+            write_matrix(page->out, series, &table, number_of(figures, "bytes"));
         }
     }
 }

@@ -32,10 +32,10 @@ static double y_of(const axes *of, double rate)
     return HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * fmin(fmax(share, 0), 1);
 }
 
-static bool is_point(const page_series *series, const bench_figures *one)
+static bool is_point(const page_series *series, const bench_figures *figures)
 {
-    return one->device == series->device && !one->is_ceiling && one->bytes > 0 && one->work > 0 &&
-           one->median > 0 && strcmp(one->unit, "GFLOP/s") == 0;
+    return figures->device == series->device && !figures->is_ceiling && figures->bytes > 0 &&
+           figures->work > 0 && figures->median > 0 && strcmp(figures->unit, "GFLOP/s") == 0;
 }
 
 /* Chooses the ranges of the axes so that they contain all products and limits. Returns false if
@@ -44,13 +44,13 @@ static bool choose_axes(const page_series *series, double peak, axes *out)
 {
     double x_low = INFINITY, x_high = 0, y_low = INFINITY, y_high = peak;
     for (int i = 0; i < series->run->result_count; i++) {
-        const bench_figures *one = &series->run->results[i];
-        if (!is_point(series, one))
+        const bench_figures *figures = &series->run->results[i];
+        if (!is_point(series, figures))
             continue;
-        x_low = fmin(x_low, one->work / one->bytes);
-        x_high = fmax(x_high, one->work / one->bytes);
-        y_low = fmin(y_low, one->median);
-        y_high = fmax(y_high, one->median);
+        x_low = fmin(x_low, figures->work / figures->bytes);
+        x_high = fmax(x_high, figures->work / figures->bytes);
+        y_low = fmin(y_low, figures->median);
+        y_high = fmax(y_high, figures->median);
     }
     if (x_high <= 0 || peak <= 0)
         return false;
@@ -100,9 +100,9 @@ static void draw_grid(FILE *out, const axes *of)
 static const char *const dtypes[] = {"f32", "f16", "bf16"};
 #define DTYPES 3
 
-static int dtype_of(const bench_figures *one)
+static int dtype_of(const bench_figures *figures)
 {
-    const char *text = json_string_value(json_object_get(one->which, "dtype"));
+    const char *text = json_string_value(json_object_get(figures->which, "dtype"));
     for (int i = 0; i < DTYPES && text != NULL; i++)
         if (strcmp(text, dtypes[i]) == 0)
             return i;
@@ -123,12 +123,13 @@ static const bench_figures *arithmetic_of(const page_series *series, int dtype)
     const bench_document *run = series->run;
     bool any = false;
     for (int i = 0; i < run->result_count; i++) {
-        const bench_figures *one = &run->results[i];
-        if (!is_point(series, one) || dtype_of(one) != dtype)
+        const bench_figures *figures = &run->results[i];
+        if (!is_point(series, figures) || dtype_of(figures) != dtype)
             continue;
         any = true;
-        if (one->ceiling != NULL && strcmp(run->results[one->ceiling_place].unit, "GFLOP/s") == 0)
-            return &run->results[one->ceiling_place];
+        if (figures->ceiling != NULL &&
+            strcmp(run->results[figures->ceiling_place].unit, "GFLOP/s") == 0)
+            return &run->results[figures->ceiling_place];
     }
     if (!any)
         return NULL;
@@ -182,16 +183,16 @@ static void draw_mark(FILE *out, int dtype, double x, double y)
 
 static const char *const mark_ends[] = {"</circle>", "</rect>", "</path>"};
 
-static void draw_point(FILE *out, const axes *of, const bench_figures *one)
+static void draw_point(FILE *out, const axes *of, const bench_figures *figures)
 {
     char text[BENCH_VALUE_TEXT], percent[CLI_NUMBER_TEXT];
-    int dtype = dtype_of(one);
-    draw_mark(out, dtype, x_of(of, one->work / one->bytes), y_of(of, one->median));
-    html_line(out, "<title>%s %s: %s", one->benchmark, one->label,
-              bench_figures_text(one, one->median, text));
-    if (one->fraction > 0)
-        html_line(out, ", %s of %s%s", cli_percent(one->fraction, percent), one->ceiling,
-                  page_standing(one));
+    int dtype = dtype_of(figures);
+    draw_mark(out, dtype, x_of(of, figures->work / figures->bytes), y_of(of, figures->median));
+    html_line(out, "<title>%s %s: %s", figures->benchmark, figures->label,
+              bench_figures_text(figures, figures->median, text));
+    if (figures->fraction > 0)
+        html_line(out, ", %s of %s%s", cli_percent(figures->fraction, percent), figures->ceiling,
+                  page_standing(figures));
     html_line(out, "</title>%s", "");
     fputs(mark_ends[dtype], out);
     fputs("\n", out);

@@ -52,17 +52,17 @@ static const bench_figures *best_of(const bench_document *run, int device, const
 {
     const bench_figures *best = NULL;
     for (int i = 0; i < run->result_count; i++) {
-        const bench_figures *one = &run->results[i];
-        if (one->device != device || strcmp(one->benchmark, benchmark) != 0)
+        const bench_figures *figures = &run->results[i];
+        if (figures->device != device || strcmp(figures->benchmark, benchmark) != 0)
             continue;
         const char *text =
-            name != NULL ? json_string_value(json_object_get(one->which, name)) : NULL;
+            name != NULL ? json_string_value(json_object_get(figures->which, name)) : NULL;
         if (name != NULL && (text == NULL || strncmp(text, value, strlen(value)) != 0))
             continue;
-        bool better = best == NULL ||
-                      (one->is_time ? one->median < best->median : one->median > best->median);
+        bool better = best == NULL || (figures->is_time ? figures->median < best->median
+                                                        : figures->median > best->median);
         if (better)
-            best = one;
+            best = figures;
     }
     return best;
 }
@@ -87,11 +87,11 @@ const bench_figures *page_memory(const page_series *series)
     return copy->median > stream->median ? copy : stream;
 }
 
-const char *page_standing(const bench_figures *one)
+const char *page_standing(const bench_figures *figures)
 {
-    return one->standing == BENCH_CACHED  ? ", caches"
-           : one->standing == BENCH_ABOVE ? ", above"
-                                          : "";
+    return figures->standing == BENCH_CACHED  ? ", caches"
+           : figures->standing == BENCH_ABOVE ? ", above"
+                                              : "";
 }
 
 /* Returns true if this result is the first one of its benchmark in all runs. */
@@ -105,13 +105,13 @@ static bool is_first(const page_context *page, int run, int result)
     return true;
 }
 
-static int rank_of(const bench_figures *one)
+static int rank_of(const bench_figures *figures)
 {
-    return one->is_ceiling ? 2 : one->device < 0 ? 1 : 0;
+    return figures->is_ceiling ? 2 : figures->device < 0 ? 1 : 0;
 }
 
 void page_each_benchmark(const page_context *page,
-                         void (*write)(const page_context *page, const bench_figures *one))
+                         void (*write)(const page_context *page, const bench_figures *figures))
 {
     for (int rank = 0; rank < 3; rank++)
         for (int r = 0; r < page->run_count; r++)

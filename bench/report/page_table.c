@@ -6,31 +6,33 @@
 #include "bench/report/page.h"
 #include "cli/lib/numbers.h"
 
-static void write_row(FILE *out, const page_series *series, const bench_figures *one)
+static void write_row(FILE *out, const page_series *series, const bench_figures *figures)
 {
     char text[BENCH_VALUE_TEXT], high[BENCH_VALUE_TEXT];
-    html_line(out, "<tr><td>%s</td><td>%s</td><td class=\"n\">%s%s</td>", series->name, one->label,
-              bench_figures_text(one, one->median, text), one->noisy ? " *" : "");
-    html_line(out, "<td class=\"n\">%s – %s</td>", bench_figures_text(one, one->low, text),
-              bench_figures_text(one, one->high, high));
-    html_line(out, "<td class=\"n\">%s</td>", bench_figures_text(one, one->best, text));
-    if (one->fraction > 0)
-        html_line(out, "<td class=\"n\">%s of %s%s</td>", cli_percent(one->fraction, text),
-                  one->ceiling, page_standing(one));
+    html_line(out, "<tr><td>%s</td><td>%s</td><td class=\"n\">%s%s</td>", series->name,
+              figures->label, bench_figures_text(figures, figures->median, text),
+              figures->noisy ? " *" : "");
+    html_line(out, "<td class=\"n\">%s – %s</td>", bench_figures_text(figures, figures->low, text),
+              bench_figures_text(figures, figures->high, high));
+    html_line(out, "<td class=\"n\">%s</td>", bench_figures_text(figures, figures->best, text));
+    if (figures->fraction > 0)
+        html_line(out, "<td class=\"n\">%s of %s%s</td>", cli_percent(figures->fraction, text),
+                  figures->ceiling, page_standing(figures));
     else
         fputs("<td></td>", out);
-    if (one->peer != NULL)
+    if (figures->peer != NULL)
         html_line(out, "<td class=\"n\">%s, %s</td>",
-                  bench_figures_text(one, one->peer_median, text), one->peer);
+                  bench_figures_text(figures, figures->peer_median, text), figures->peer);
     else
         fputs("<td></td>", out);
     /* Shows the device's time per repetition. If the value is a time, and a repetition has several
      * equal actions, shows the time per action. */
-    double device_ns = one->is_time && one->work > 0 ? one->device_ns / one->work : one->device_ns;
+    double device_ns = figures->is_time && figures->work > 0 ? figures->device_ns / figures->work
+                                                             : figures->device_ns;
     html_line(out, "<td class=\"n\">%s</td>",
-              one->device_ns > 0 ? cli_duration(device_ns, text) : "");
-    html_line(out, "<td class=\"n\">%d × %f</td><td>%s</td></tr>\n", one->samples, one->repetitions,
-              one->method);
+              figures->device_ns > 0 ? cli_duration(device_ns, text) : "");
+    html_line(out, "<td class=\"n\">%d × %f</td><td>%s</td></tr>\n", figures->samples,
+              figures->repetitions, figures->method);
 }
 
 void page_table(const page_context *page, const char *benchmark)
@@ -44,9 +46,10 @@ void page_table(const page_context *page, const char *benchmark)
           out);
     for (int s = 0; s < page->series_count; s++)
         for (int i = 0; i < page->series[s].run->result_count; i++) {
-            const bench_figures *one = &page->series[s].run->results[i];
-            if (one->device == page->series[s].device && strcmp(one->benchmark, benchmark) == 0)
-                write_row(out, &page->series[s], one);
+            const bench_figures *figures = &page->series[s].run->results[i];
+            if (figures->device == page->series[s].device &&
+                strcmp(figures->benchmark, benchmark) == 0)
+                write_row(out, &page->series[s], figures);
         }
     fputs("</tbody></table></div></details>\n", out);
 }

@@ -26,20 +26,20 @@ static void markdown_cell(FILE *out, const char *text)
     fputs(" |", out);
 }
 
-static void markdown_row(FILE *out, const page_series *series, const bench_figures *one)
+static void markdown_row(FILE *out, const page_series *series, const bench_figures *figures)
 {
     char median[BENCH_VALUE_TEXT], low[BENCH_VALUE_TEXT], high[BENCH_VALUE_TEXT];
     char percent[CLI_NUMBER_TEXT];
     fputs("|", out);
     markdown_cell(out, series->name);
-    markdown_cell(out, one->label);
-    fprintf(out, " %s%s | %s – %s |", bench_figures_text(one, one->median, median),
-            one->noisy ? " \\*" : "", bench_figures_text(one, one->low, low),
-            bench_figures_text(one, one->high, high));
-    if (one->fraction > 0) {
-        fprintf(out, " %s of ", cli_percent(one->fraction, percent));
-        markdown_text(out, one->ceiling);
-        fputs(page_standing(one), out);
+    markdown_cell(out, figures->label);
+    fprintf(out, " %s%s | %s – %s |", bench_figures_text(figures, figures->median, median),
+            figures->noisy ? " \\*" : "", bench_figures_text(figures, figures->low, low),
+            bench_figures_text(figures, figures->high, high));
+    if (figures->fraction > 0) {
+        fprintf(out, " %s of ", cli_percent(figures->fraction, percent));
+        markdown_text(out, figures->ceiling);
+        fputs(page_standing(figures), out);
     }
     fputs(" |\n", out);
 }
@@ -60,9 +60,10 @@ static void markdown_benchmark(const page_context *page, const bench_figures *wh
     for (int s = 0; s < page->series_count; s++) {
         const page_series *series = &page->series[s];
         for (int i = 0; i < series->run->result_count; i++) {
-            const bench_figures *one = &series->run->results[i];
-            if (one->device == series->device && strcmp(one->benchmark, which->benchmark) == 0)
-                markdown_row(out, series, one);
+            const bench_figures *figures = &series->run->results[i];
+            if (figures->device == series->device &&
+                strcmp(figures->benchmark, which->benchmark) == 0)
+                markdown_row(out, series, figures);
         }
     }
 }
@@ -95,20 +96,20 @@ static void markdown_devices(FILE *out, const bench_document *run)
 
 static void markdown_notes(FILE *out, const bench_document *run)
 {
-    const json_t *one;
+    const json_t *figures;
     size_t i;
-    json_array_foreach(run->warnings, i, one)
+    json_array_foreach(run->warnings, i, figures)
     {
         fputs("  - warning: ", out);
-        markdown_text(out, json_string_value(one));
+        markdown_text(out, json_string_value(figures));
         fputs("\n", out);
     }
-    json_array_foreach(run->failures, i, one)
+    json_array_foreach(run->failures, i, figures)
     {
         fputs("  - failed: ", out);
-        markdown_text(out, json_string_value(json_object_get(one, "benchmark")));
+        markdown_text(out, json_string_value(json_object_get(figures, "benchmark")));
         fputs(": ", out);
-        markdown_text(out, json_string_value(json_object_get(one, "text")));
+        markdown_text(out, json_string_value(json_object_get(figures, "text")));
         fputs("\n", out);
     }
 }
@@ -151,28 +152,29 @@ static void csv_text(FILE *out, const char *text)
     fputs("\",", out);
 }
 
-static void csv_row(FILE *out, const bench_document *run, const bench_figures *one)
+static void csv_row(FILE *out, const bench_document *run, const bench_figures *figures)
 {
-    const bench_device_figures *device = one->device >= 0 ? &run->devices[one->device] : NULL;
+    const bench_device_figures *device =
+        figures->device >= 0 ? &run->devices[figures->device] : NULL;
     const char *const texts[] = {run->name,
                                  run->time,
                                  run->tessera,
                                  run->cpu,
                                  device != NULL ? device->name : "",
                                  device != NULL ? bench_driver_text(device) : "",
-                                 one->benchmark,
-                                 one->label,
-                                 one->unit};
+                                 figures->benchmark,
+                                 figures->label,
+                                 figures->unit};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         csv_text(out, texts[i]);
-    fprintf(out, "%.9g,%.9g,%.9g,%.9g,%d,%d,", one->median, one->low, one->high, one->best,
-            one->noisy, one->is_ceiling);
-    csv_text(out, one->ceiling != NULL ? one->ceiling : "");
-    if (one->ceiling != NULL)
-        fprintf(out, "%.9g", one->fraction);
+    fprintf(out, "%.9g,%.9g,%.9g,%.9g,%d,%d,", figures->median, figures->low, figures->high,
+            figures->best, figures->noisy, figures->is_ceiling);
+    csv_text(out, figures->ceiling != NULL ? figures->ceiling : "");
+    if (figures->ceiling != NULL)
+        fprintf(out, "%.9g", figures->fraction);
     fputs(",", out);
-    if (one->busbw > 0)
-        fprintf(out, "%.9g", one->busbw);
+    if (figures->busbw > 0)
+        fprintf(out, "%.9g", figures->busbw);
     fputs("\r\n", out);
 }
 

@@ -58,15 +58,15 @@ static json_int_t ceiling_of(const json_t *result)
  * refer to. */
 static void mark(const json_t *results, size_t device, bool *kept)
 {
-    const json_t *one;
+    const json_t *element;
     size_t i;
-    json_array_foreach(results, i, one)
+    json_array_foreach(results, i, element)
     {
-        if (!is_on(one, device))
+        if (!is_on(element, device))
             continue;
         kept[i] = true;
-        if (ceiling_of(one) >= 0 && (size_t)ceiling_of(one) < json_array_size(results))
-            kept[ceiling_of(one)] = true;
+        if (ceiling_of(element) >= 0 && (size_t)ceiling_of(element) < json_array_size(results))
+            kept[ceiling_of(element)] = true;
     }
 }
 

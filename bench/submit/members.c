@@ -131,7 +131,7 @@ static json_t *select_members(const json_t *from, const member *members);
 
 static json_t *select_value(const json_t *from, const member *as)
 {
-    const json_t *one;
+    const json_t *element;
     size_t i;
     if (as->kind == NOTHING)
         return json_null();
@@ -140,7 +140,8 @@ static json_t *select_value(const json_t *from, const member *as)
     if (as->kind == OBJECT)
         return select_members(from, as->members);
     json_t *array = json_array();
-    json_array_foreach(from, i, one) cli_json_append(array, select_members(one, as->members));
+    json_array_foreach(from, i, element)
+        cli_json_append(array, select_members(element, as->members));
     return array;
 }
 
@@ -187,21 +188,21 @@ static void enter(bench_fields *in, const char *name, size_t index, bool is_arra
 static void check_list(bench_fields *in, const json_t *array, const member *as)
 {
     const size_t used = strlen(in->where);
-    const json_t *one;
+    const json_t *element;
     size_t i;
-    json_array_foreach(array, i, one)
+    json_array_foreach(array, i, element)
     {
         if (in->failed)
             return;
         if (as->kind == OBJECTS) {
             enter(in, as->name, i, true);
-            if (json_is_object(one))
-                check_members(in, one, as->members);
+            if (json_is_object(element))
+                check_members(in, element, as->members);
             else
                 bench_field_fail(in, "not an object");
             in->where[used] = '\0';
-        } else if (as->kind == TEXTS ? !json_is_string(one)
-                                     : !json_is_number(one) || json_number_value(one) < 0) {
+        } else if (as->kind == TEXTS ? !json_is_string(element)
+                                     : !json_is_number(element) || json_number_value(element) < 0) {
             bench_field_fail(in, "\"%s\"[%zu] is not a %s", as->name, i,
                              as->kind == TEXTS ? "string" : "number of at least 0");
         }

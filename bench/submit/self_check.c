@@ -89,12 +89,12 @@ static void check_ceilings(const bench_document *run, bench_reasons *reasons)
     const bench_figures *worst = NULL;
     int above = 0;
     for (int i = 0; i < run->result_count; i++) {
-        const bench_figures *one = &run->results[i];
-        if (one->ceiling == NULL || one->standing != BENCH_ABOVE)
+        const bench_figures *figures = &run->results[i];
+        if (figures->ceiling == NULL || figures->standing != BENCH_ABOVE)
             continue;
         above++;
-        if (worst == NULL || one->fraction > worst->fraction)
-            worst = one;
+        if (worst == NULL || figures->fraction > worst->fraction)
+            worst = figures;
     }
     if (above > 0)
         bench_reason(reasons,
@@ -113,11 +113,11 @@ static bool same(double a, double b)
 static double median_by(const bench_document *run, int i, const char *clock)
 {
     const json_t *result = json_array_get(json_object_get(run->root, "results"), (size_t)i);
-    const json_t *all = json_object_get(json_object_get(result, clock), "samples"), *one;
+    const json_t *all = json_object_get(json_object_get(result, clock), "samples"), *figures;
     const int count = (int)json_array_size(all);
     double *ns = cli_alloc((size_t)count + 1, sizeof *ns);
     size_t at;
-    json_array_foreach(all, at, one) ns[at] = json_number_value(one);
+    json_array_foreach(all, at, figures) ns[at] = json_number_value(figures);
     bench_sort(ns, count);
     const double median = count > 0 ? bench_quantile(ns, count, 0.5) : 0;
     free(ns);
@@ -125,10 +125,11 @@ static double median_by(const bench_document *run, int i, const char *clock)
 }
 
 /* Computes again which fraction of its ceiling a result is, as bench_fraction does. */
-static double fraction_of(const bench_document *run, const bench_figures *one, double ns)
+static double fraction_of(const bench_document *run, const bench_figures *figures, double ns)
 {
-    const bench_figures *ceiling = &run->results[one->ceiling_place];
-    const double rate = strcmp(one->unit, ceiling->unit) == 0 ? one->median : one->bytes / ns;
+    const bench_figures *ceiling = &run->results[figures->ceiling_place];
+    const double rate =
+        strcmp(figures->unit, ceiling->unit) == 0 ? figures->median : figures->bytes / ns;
     return rate / ceiling->median;
 }
 
@@ -137,21 +138,24 @@ static double fraction_of(const bench_document *run, const bench_figures *one, d
 static void check_figures(const bench_document *run, bench_reasons *reasons)
 {
     for (int i = 0; i < run->result_count; i++) {
-        const bench_figures *one = &run->results[i];
+        const bench_figures *figures = &run->results[i];
         const json_t *result = json_array_get(json_object_get(run->root, "results"), (size_t)i);
         const double error = json_number_value(
             json_object_get(json_object_get(result, "verified"), "worst_error_over_tolerance"));
         const double ns = median_by(run, i, "host_ns"),
-                     median = one->is_time ? ns / one->work : one->work / ns;
+                     median = figures->is_time ? ns / figures->work : figures->work / ns;
         if (!(error >= 0 && error <= 1))
-            bench_reason(reasons, "%s %s has %g of the permitted error", one->benchmark, one->label,
-                         error);
-        else if (!same(one->median, median))
+            bench_reason(reasons, "%s %s has %g of the permitted error", figures->benchmark,
+                         figures->label, error);
+        else if (!same(figures->median, median))
             bench_reason(reasons, "%s %s is given as %g %s, but its samples give %g",
-                         one->benchmark, one->label, one->median, one->unit, median);
-        else if (one->ceiling != NULL && !same(one->fraction, fraction_of(run, one, ns)))
-            bench_reason(reasons, "%s %s is given as %g of %.40s, but it is %g", one->benchmark,
-                         one->label, one->fraction, one->ceiling, fraction_of(run, one, ns));
+                         figures->benchmark, figures->label, figures->median, figures->unit,
+                         median);
+        else if (figures->ceiling != NULL &&
+                 !same(figures->fraction, fraction_of(run, figures, ns)))
+            bench_reason(reasons, "%s %s is given as %g of %.40s, but it is %g", figures->benchmark,
+                         figures->label, figures->fraction, figures->ceiling,
+                         fraction_of(run, figures, ns));
         else
             continue;
         return;
@@ -163,15 +167,15 @@ static void check_clock(const bench_document *run, bench_reasons *reasons)
     double most = 0, best = 0;
     const bench_figures *longest = NULL, *of_ceiling = NULL;
     for (int i = 0; i < run->result_count; i++) {
-        const bench_figures *one = &run->results[i];
+        const bench_figures *figures = &run->results[i];
         const double part = median_by(run, i, "device_ns") / median_by(run, i, "host_ns");
         if (part > most) {
             most = part;
-            longest = one;
+            longest = figures;
         }
-        if (one->is_ceiling && part > best) {
+        if (figures->is_ceiling && part > best) {
             best = part;
-            of_ceiling = one;
+            of_ceiling = figures;
         }
     }
     if (longest != NULL && most > MOST_OF_HOST)

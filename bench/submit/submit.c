@@ -74,7 +74,7 @@ bool bench_submit_possible(const char *folder)
 static void write_lines(const json_t *document, FILE *out)
 {
     const char *name, *gap = "{\n";
-    json_t *member, *one;
+    json_t *member, *element;
     size_t i;
     json_object_foreach((json_t *)document, name, member)
     {
@@ -85,10 +85,10 @@ static void write_lines(const json_t *document, FILE *out)
             continue;
         }
         fputs("[", out);
-        json_array_foreach(member, i, one)
+        json_array_foreach(member, i, element)
         {
             fputs(i > 0 ? ",\n" : "\n", out);
-            cli_json_write_line(one, out);
+            cli_json_write_line(element, out);
         }
         fputs("]", out);
     }

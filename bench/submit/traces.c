@@ -9,12 +9,12 @@
 
 static bool is_path(const char *text)
 {
-    for (const char *at = text; *at != '\0'; at++) {
-        const bool starts = at == text || strchr(" '\"(=:,", at[-1]) != NULL;
-        if (starts && (at[0] == '/' || (at[0] == '~' && at[1] == '/')) &&
-            isalpha((unsigned char)at[at[0] == '~' ? 2 : 1]))
+    for (const char *cursor = text; *cursor != '\0'; cursor++) {
+        const bool starts = cursor == text || strchr(" '\"(=:,", cursor[-1]) != NULL;
+        if (starts && (cursor[0] == '/' || (cursor[0] == '~' && cursor[1] == '/')) &&
+            isalpha((unsigned char)cursor[cursor[0] == '~' ? 2 : 1]))
             return true;
-        if (starts && isalpha((unsigned char)at[0]) && at[1] == ':' && at[2] == '\\')
+        if (starts && isalpha((unsigned char)cursor[0]) && cursor[1] == ':' && cursor[2] == '\\')
             return true;
     }
     return false;
@@ -36,9 +36,9 @@ const char *bench_find_path(const json_t *document)
 static bool has_word(const char *text, const char *word)
 {
     const size_t length = strlen(word);
-    for (const char *at = text; (at = strstr(at, word)) != NULL; at++) {
-        const bool starts = at == text || !isalnum((unsigned char)at[-1]);
-        if (starts && !isalnum((unsigned char)at[length]))
+    for (const char *cursor = text; (cursor = strstr(cursor, word)) != NULL; cursor++) {
+        const bool starts = cursor == text || !isalnum((unsigned char)cursor[-1]);
+        if (starts && !isalnum((unsigned char)cursor[length]))
             return true;
     }
     return false;
@@ -53,9 +53,10 @@ static const char *find_word(const json_t *object, const char *member, const cha
 static const char *find_in_notes(const json_t *notes, const char *word)
 {
     const char *found = NULL;
-    const json_t *one;
+    const json_t *first;
     size_t i;
-    json_array_foreach(notes, i, one) found = found != NULL ? found : find_word(one, "text", word);
+    json_array_foreach(notes, i, first) found =
+        found != NULL ? found : find_word(first, "text", word);
     return found;
 }
 
@@ -83,16 +84,16 @@ static void put_before(char place[BENCH_PLACE], const char *name)
     snprintf(place, BENCH_PLACE, "%.40s%s%.110s", name, joined ? "" : ".", inner);
 }
 
-bool bench_find_difference(const json_t *one, const json_t *other, char place[BENCH_PLACE])
+bool bench_find_difference(const json_t *first, const json_t *other, char place[BENCH_PLACE])
 {
     const char *name;
     json_t *member;
     size_t i;
-    if (json_equal(one, other))
+    if (json_equal(first, other))
         return false;
     place[0] = '\0';
-    if (json_is_object(one) && json_is_object(other)) {
-        json_object_foreach((json_t *)one, name, member)
+    if (json_is_object(first) && json_is_object(other)) {
+        json_object_foreach((json_t *)first, name, member)
         {
             if (bench_find_difference(member, json_object_get(other, name), place)) {
                 put_before(place, name);
@@ -100,8 +101,8 @@ bool bench_find_difference(const json_t *one, const json_t *other, char place[BE
             }
         }
     }
-    if (json_is_array(one) && json_array_size(one) == json_array_size(other)) {
-        json_array_foreach(one, i, member)
+    if (json_is_array(first) && json_array_size(first) == json_array_size(other)) {
+        json_array_foreach(first, i, member)
         {
             if (bench_find_difference(member, json_array_get(other, i), place)) {
                 char index[32];

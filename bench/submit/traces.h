@@ -19,6 +19,6 @@ void bench_own_names(char machine[BENCH_TRACE], char user[BENCH_TRACE]);
 
 /* Returns whether the documents differ, and writes where, for example "devices[0].uuid". */
 #define BENCH_PLACE 160
-bool bench_find_difference(const json_t *one, const json_t *other, char place[BENCH_PLACE]);
+bool bench_find_difference(const json_t *first, const json_t *other, char place[BENCH_PLACE]);
 
 #endif

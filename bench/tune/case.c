@@ -215,7 +215,7 @@ bool tune_case_create(bench_context *context, const tune_product *product, tune_
 /* Compares `got` with the verified result. Either result may have errors from the order of
  * summation, as large as bench_check_matmul tolerates, and from rounding to the dtype. The
  * tolerance is the sum of these errors. */
-static void compare(const tune_case *test, bool bias, const float *got, bench_check *check)
+static void compare_product(const tune_case *test, bool bias, const float *got, bench_check *check)
 {
     const bench_shape *s = &test->product.shape;
     double k = (double)s->k, f32 = bench_rounding(TSR_F32);
@@ -253,7 +253,7 @@ bool tune_case_verify(tune_case *test, bool bias, const tsr__tuning_choice *choi
     float *got = cli_alloc(y_count(&test->product), sizeof *got);
     bool done = download(test, got);
     if (done) {
-        compare(test, bias, got, &check);
+        compare_product(test, bias, got, &check);
         done = wrong(test, choice != NULL ? choice->kernel : test->info.usual.kernel, &check);
     }
     free(got);

@@ -63,7 +63,8 @@ static bool measure_pairs(tune_case *test, bool bias, const tsr__tuning_choice *
     return true;
 }
 
-static bool compare(tune_case *test, bool bias, const tsr__tuning_choice *choice, tune_ratio *out)
+static bool compare_choice(tune_case *test, bool bias, const tsr__tuning_choice *choice,
+                           tune_ratio *out)
 {
     double budget = test->context->options->seconds * 1e9;
     double sample = budget / SAMPLES_WANTED;
@@ -205,7 +206,7 @@ static bool gains(tune_probes *s, bool bias, const tsr__tuning_choice *choice, d
             return false;
         if (!*does)
             return true;
-        if (!compare(&s->all[i], bias, tried, &ratio))
+        if (!compare_choice(&s->all[i], bias, tried, &ratio))
             return false;
         if (worst->pairs == 0 || ratio.median < worst->median)
             *worst = ratio;
@@ -246,7 +247,7 @@ static bool confirm(tune_probes *s, tune_result *out)
     return !out->won || gains(s, true, &out->winner, 1, false, &out->with_bias, &ratio, &product);
 }
 
-static bool set(tune_probes *s, bool bias, const tsr__tuning_choice *choice)
+static bool set_choice(tune_probes *s, bool bias, const tsr__tuning_choice *choice)
 {
     const tune_case *test = &s->all[0];
     tsr_matmul_params params = tune_case_params(test, bias);
@@ -267,18 +268,19 @@ static bool keep_or_drop(tune_probes *s, bool bias, bool *stays, tune_ratio *rat
     *stays = info.tuned;
     if (info.tuned && !gains(s, bias, NULL, 1, false, stays, ratio, &product))
         return false;
-    return *stays || set(s, bias, NULL);
+    return *stays || set_choice(s, bias, NULL);
 }
 
 static bool settle(tune_probes *s, tune_result *out)
 {
     tune_ratio ratio;
     if (out->won)
-        return set(s, false, &out->winner) && set(s, true, out->with_bias ? &out->winner : NULL);
+        return set_choice(s, false, &out->winner) &&
+               set_choice(s, true, out->with_bias ? &out->winner : NULL);
     out->winner = s->all[0].info.chosen;
     if (!keep_or_drop(s, false, &out->won, &out->ratio))
         return false;
-    return out->won ? keep_or_drop(s, true, &out->with_bias, &ratio) : set(s, true, NULL);
+    return out->won ? keep_or_drop(s, true, &out->with_bias, &ratio) : set_choice(s, true, NULL);
 }
 
 static bool decide(tune_probes *s, tune_given_up *given_up, tune_result *out)

@@ -390,7 +390,7 @@ static void show_repetition(job *j, const bench_model_test *test, int i, double 
     bench_progress_show(&j->context.progress, j->doing);
 }
 
-static bool measure(job *j, bool generates, int64_t tokens)
+static bool measure_passes(job *j, bool generates, int64_t tokens)
 {
     bench_model_test *test = &j->report.tests[j->report.test_count++];
     const int count = (int)j->options->repetitions,
@@ -449,8 +449,8 @@ static bool measure_all(job *j)
                           j->prompt_token * (double)(o->prompt_tokens * (o->repetitions + 1)) +
                               generation_seconds(j));
     if (!measure_memory(j, false) ||
-        (o->prompt_tokens > 0 && !measure(j, false, o->prompt_tokens)) ||
-        (o->generate > 0 && !measure(j, true, o->generate)) || !measure_memory(j, true))
+        (o->prompt_tokens > 0 && !measure_passes(j, false, o->prompt_tokens)) ||
+        (o->generate > 0 && !measure_passes(j, true, o->generate)) || !measure_memory(j, true))
         return false;
     j->report.rank = cli_alloc((size_t)j->report.ranks, sizeof *j->report.rank);
     return gather(j, &j->own, j->report.rank, sizeof j->own);

@@ -127,7 +127,7 @@ static bool verify(numbers *test, bench_row *row)
     return bench_verified(context, row);
 }
 
-static bool measure(numbers *test, const kind *which)
+static bool measure_random_numbers(numbers *test, const kind *which)
 {
     bench_context *context = test->context;
     test->kind = which;
@@ -145,12 +145,12 @@ static bool measure(numbers *test, const kind *which)
            verify(test, row);
 }
 
-static bool run(bench_context *context)
+static bool run_random_numbers(bench_context *context)
 {
     numbers test = {.context = context};
     bool done = create(&test);
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds && done; i++)
-        done = measure(&test, &kinds[i]);
+        done = measure_random_numbers(&test, &kinds[i]);
     finish(&test);
     return done;
 }
@@ -160,5 +160,5 @@ const bench bench_random_fill = {
     .summary = "random numbers and dropout on the device; GB/s",
     .help = "4.2 million f32 from Philox4x32-10; caches may hold them. GB/s count what is written, "
             "and for dropout also what is read.\n",
-    .run = run,
+    .run = run_random_numbers,
 };

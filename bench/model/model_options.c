@@ -86,7 +86,7 @@ static void help(FILE *out)
     cli_options_help(out, options);
 }
 
-static int run(int argc, char **argv)
+static int run_model(int argc, char **argv)
 {
     const char *path = NULL;
     int words;
@@ -119,6 +119,6 @@ const cli_command bench_model_command = {
     .name = "bench model",
     .usage = "[MODEL] [options]",
     .summary = "measure a language model",
-    .run = run,
+    .run = run_model,
     .help = help,
 };

@@ -101,7 +101,7 @@ static bool run_steps(first *test)
     return true;
 }
 
-static bool run(bench_context *context)
+static bool run_first_use(bench_context *context)
 {
     first test = {.context = context, .shape = {256, 256, 256}};
     if (context->options->shape_count == 1)
@@ -133,5 +133,5 @@ const bench bench_first = {
     .takes = BENCH_SHAPES | BENCH_ONE_SHAPE,
     .opens_device = true,
     .alone = true,
-    .run = run,
+    .run = run_first_use,
 };

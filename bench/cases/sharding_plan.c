@@ -129,7 +129,8 @@ static tsr_status make_plan(tsr_stream *stream, void *user)
 
 /* Checks that the ranks' ranges of each parameter are consecutive and cover it, and that all
  * parameters together have the model's size. */
-static bool check(bench_context *context, bench_row *row, const planner *own, uint64_t data_bytes)
+static bool check_sharding_plan(bench_context *context, bench_row *row, const planner *own,
+                                uint64_t data_bytes)
 {
     uint64_t count = tsr_shard_plan_param_count(own->plan), bytes = 0;
     const tsr_shard_param *params = tsr_shard_plan_param_array(own->plan);
@@ -166,7 +167,7 @@ static bool measure_all(bench_context *context, planner *own)
         bench_integer(row, "parameters", PARAMS);
         bench_integer(row, "bytes", (int64_t)data_bytes);
         BENCH_TRY(context, make_plan(NULL, own));
-        if (!check(context, row, own, data_bytes) ||
+        if (!check_sharding_plan(context, row, own, data_bytes) ||
             !bench_measure(context, row,
                            &(bench_task){.run = make_plan, .user = own, .host_only = true}))
             return false;
@@ -174,7 +175,7 @@ static bool measure_all(bench_context *context, planner *own)
     return true;
 }
 
-static bool run(bench_context *context)
+static bool run_sharding_plan(bench_context *context)
 {
     planner own = {.kind = TSR_SHARD_FULL};
     char folder[BENCH_FOLDER_SIZE];
@@ -196,5 +197,5 @@ const bench bench_plan = {
             "Weights are not read. Verified: the ranges of each parameter cover it, and the bytes "
             "of all ranks add up.\n",
     .host_only = true,
-    .run = run,
+    .run = run_sharding_plan,
 };
