@@ -1,9 +1,11 @@
 #include "common/job.h"
 
 #include <errno.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* Returns a variable's value, or NULL if it is not set or empty. */
@@ -13,8 +15,7 @@ static char *variable(const char *name)
     return value && *value ? value : NULL;
 }
 
-/* Returns whether a launcher has started this process in place of one that has failed. */
-static bool is_joining(void)
+bool job_is_joining(void)
 {
     const char *boot = variable("TESSERA_BOOT");
     return boot && strcmp(boot, "join") == 0;
@@ -22,7 +23,7 @@ static bool is_joining(void)
 
 static bool is_launched(void)
 {
-    return variable("RANK") || variable("PMIX_RANK") || is_joining();
+    return variable("RANK") || variable("PMIX_RANK") || job_is_joining();
 }
 
 #define HEAD 6 /* the number of words of "tessera launch -n N --keep-going --" */
@@ -56,6 +57,42 @@ bool job_launch(const example_job_params *params, char **argv)
             params->program, command[0], strerror(errno));
     free(command);
     return false;
+}
+
+/* Reports to the launcher -------------------------------------------------------------------- */
+
+/* The pipe for reports, and what each report begins with. */
+typedef struct launcher {
+    int pipe; /* −1: there is no launcher */
+    char number[16];
+} launcher;
+
+/* Finds the launcher. A program between it and this process may have closed its pipe, so that the
+ * descriptor is now that of another file. */
+static launcher find_launcher(void)
+{
+    launcher found = {.pipe = -1};
+    const char *text = variable("TESSERA_LAUNCH");
+    unsigned long long inode;
+    struct stat file;
+    int fd;
+    if (text && sscanf(text, "%d:%llu:%15[0-9]", &fd, &inode, found.number) == 3 &&
+        fstat(fd, &file) == 0 && file.st_ino == inode)
+        found.pipe = fd;
+    return found;
+}
+
+void job_report(const char *format, ...)
+{
+    char what[128], line[160];
+    va_list arguments;
+    const launcher to = find_launcher();
+    va_start(arguments, format);
+    vsnprintf(what, sizeof what, format, arguments);
+    va_end(arguments);
+    const int length = snprintf(line, sizeof line, "%s %s\n", to.number, what);
+    if (to.pipe >= 0)
+        (void)!write(to.pipe, line, (size_t)length);
 }
 
 /* Elastic jobs ------------------------------------------------------------------------------- */
@@ -121,6 +158,15 @@ void job_settle(example_job *self)
     tsr_group_destroy(&self->old_data_group);
 }
 
+/* Goes on like any other rank if others are lost while this process, which has joined, connects. */
+static tsr_status settle_in(example_job *self, tsr_status status)
+{
+    bool again = job_has_lost(status);
+    while (again)
+        TRY(job_shrink(self, &again));
+    return job_has_lost(status) ? TSR_OK : status;
+}
+
 /* Sets up an elastic job, in which all ranks are data-parallel. stage_comm and tensor_group contain
  * only this rank, so they stay valid when other ranks are lost or join. */
 static tsr_status init_elastic(example_job *self, const example_job_params *params, char error[256])
@@ -128,7 +174,7 @@ static tsr_status init_elastic(example_job *self, const example_job_params *para
     tsr_comm *world = self->world;
     self->world = NULL;
     self->tensor = self->stages = 1;
-    self->joined = is_joining();
+    self->joined = job_is_joining();
     tsr_status status = TSR_OK;
     if (params->batch < tsr_comm_size(world)) {
         snprintf(error, 256, "a batch of %d does not divide over %d ranks", params->batch,
@@ -140,10 +186,12 @@ static tsr_status init_elastic(example_job *self, const example_job_params *para
             tsr_comm_create(tsr_comm_params(.bootstrap = TSR_BOOTSTRAP_SINGLE), &self->stage_comm);
     if (status == TSR_OK)
         status = tsr_group_create(NULL, self->stream, NULL, &self->tensor_group);
-    if (status == TSR_OK)
-        return use_world(self, world);
-    tsr_comm_destroy(&world);
-    return status;
+    if (status != TSR_OK) {
+        tsr_comm_destroy(&world);
+        return status;
+    }
+    status = use_world(self, world);
+    return self->joined ? settle_in(self, status) : status;
 }
 
 /* Every job ---------------------------------------------------------------------------------- */

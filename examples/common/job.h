@@ -59,6 +59,15 @@ void job_settle(example_job *self);
 /* Returns whether the status means that a rank is lost. */
 bool job_has_lost(tsr_status status);
 
+/* Reports to `tessera launch`, if it has started this process (docs/launching.md). `format` and its
+ * arguments make a word and its value. */
+#ifdef __GNUC__
+__attribute__((format(printf, 1, 2)))
+#endif
+void job_report(const char *format, ...);
+/* Returns whether a launcher has started this process in place of one that has failed. */
+bool job_is_joining(void);
+
 /* Starts `params->ranks` processes of this program in place of this one, if there is more than one
  * and no launcher has started this process. In that case it does not return. Otherwise it returns
  * true. On failure it returns false, with a message on standard error. */

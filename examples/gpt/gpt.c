@@ -24,24 +24,28 @@
 #define GROW_EVERY 5
 #define HELD_OUT_BATCHES 8 /* evaluated together, so that all stages compute at the same time */
 
-/* The state that rank 0 sends to a process that joins. */
+/* The state that rank 0 sends to the others when processes join or are lost. */
 typedef struct progress {
     int64_t evaluated, saved; /* the last steps that were evaluated and saved; −1: none */
     int64_t most_ranks;       /* number of ranks at the start */
     int64_t looked;           /* last step before which the ranks looked for joining processes */
+    int64_t first_step;       /* number of steps before this run */
 } progress;
 
 /* For tests: one of the first ranks fails in the middle of a step. "kill" ends its process with
- * SIGKILL, "stop" suspends it, and "error" makes a call return an error. */
+ * SIGKILL, "stop" suspends it, and "error" makes a call return an error. "join" ends it with
+ * SIGKILL while a process joins, at this step or later. */
 typedef struct failure {
-    int rank; /* −1: none fails */
+    int rank;
     long long step;
     char how[8];
 } failure;
+#define MAX_FAILURES 4
 
 typedef struct run {
     gpt_options options;
-    failure failure;
+    failure failures[MAX_FAILURES];
+    int failure_count;
     example_job job;
     gpt_text text;
     gpt_offsets offsets;
@@ -50,7 +54,7 @@ typedef struct run {
     gpt_history history;
     FILE *log;
     double started;
-    int64_t first_step, step;    /* the number of steps before this run, and until now */
+    int64_t step;                /* the number of steps until now, also before this run */
     int64_t compiling_step;      /* the step in which ranks compile kernels: the run's first, or the
                                   * first after a join */
     double loss, norm;           /* of the step in progress; NaN: not known yet */
@@ -61,6 +65,8 @@ typedef struct run {
     double loss_sum; /* sum of losses since the last evaluation */
     int64_t loss_count;
     bool interrupted;
+    const char *restart; /* in a job that was started again: the last value that it has reported
+                          * with "restartable"; otherwise NULL */
     char error[512];
 } run;
 
@@ -100,6 +106,8 @@ static tsr_status evaluate(run *r, int64_t step)
 static tsr_status agree_to_stop(run *r)
 {
     int32_t asked = stop_asked != 0, any;
+    if (asked)
+        job_report("signal %d", (int)stop_asked);
     TRY(tsr_comm_all_reduce(r->job.world, &asked, &any, 1, TSR_I32, TSR_OP_MAX));
     r->interrupted = any != 0;
     return TSR_OK;
@@ -118,7 +126,7 @@ static void report_step(run *r, double loss, double norm)
         report_json_step(r->log, r->step - 1, loss, norm, r->job.ranks);
     if (r->step % 50 == 0)
         report_progress(r->step, r->options.training.steps, loss, seconds_now() - r->started,
-                        r->step - r->first_step);
+                        r->step - r->done.first_step);
 }
 
 static void count_step(run *r)
@@ -138,29 +146,52 @@ static tsr_status report_later(run *r)
     return TSR_OK;
 }
 
-/* Reads GPT_FAIL=RANK:STEP:HOW. */
-static bool read_failure(run *r)
+/* Reads GPT_FAIL=RANK:STEP:HOW[,…]. */
+static bool read_failures(run *r)
 {
-    failure *f = &r->failure;
-    const char *text = getenv("GPT_FAIL");
-    int length = 0;
-    *f = (failure){.rank = -1};
-    if (!text || !*text)
-        return true;
-    if (sscanf(text, "%d:%lld:%7[a-z]%n", &f->rank, &f->step, f->how, &length) == 3 &&
-        text[length] == '\0' && f->rank >= 0 &&
-        (strcmp(f->how, "kill") == 0 || strcmp(f->how, "stop") == 0 ||
-         strcmp(f->how, "error") == 0))
-        return true;
-    snprintf(r->error, sizeof r->error,
-             "GPT_FAIL takes RANK:STEP:HOW, where HOW is kill, stop or error, not '%.80s'", text);
-    return false;
+    static const char *const ways[] = {"kill", "stop", "error", "join"};
+    const char *all = getenv("GPT_FAIL"), *rest = all ? all : "";
+    while (*rest) {
+        failure *f = &r->failures[r->failure_count];
+        int length = 0;
+        bool good = r->failure_count < MAX_FAILURES &&
+                    sscanf(rest, "%d:%lld:%7[a-z]%n", &f->rank, &f->step, f->how, &length) == 3 &&
+                    f->rank >= 0 && strchr(",", rest[length]);
+        bool is_way = false;
+        for (size_t i = 0; good && i < sizeof ways / sizeof *ways; i++)
+            is_way = is_way || strcmp(f->how, ways[i]) == 0;
+        if (!is_way) {
+            snprintf(r->error, sizeof r->error,
+                     "GPT_FAIL takes up to %d of RANK:STEP:HOW, separated by commas, where HOW is "
+                     "kill, stop, error or join, not '%.80s'",
+                     MAX_FAILURES, all);
+            return false;
+        }
+        r->failure_count++;
+        rest += length + (rest[length] == ',');
+    }
+    return true;
+}
+
+/* Returns a failure of this rank that is due, or NULL. */
+static const failure *find_failure(const run *r, bool joining)
+{
+    if (r->job.joined || r->restart)
+        return NULL;
+    for (int i = 0; i < r->failure_count; i++) {
+        const failure *f = &r->failures[i];
+        const bool is_join = strcmp(f->how, "join") == 0;
+        if (f->rank == r->first_rank && is_join == joining &&
+            (is_join ? r->step >= f->step : r->step == f->step))
+            return f;
+    }
+    return NULL;
 }
 
 static tsr_status fail_if_asked(run *r)
 {
-    const failure *f = &r->failure;
-    if (r->job.joined || f->rank != r->first_rank || f->step != r->step)
+    const failure *f = find_failure(r, false);
+    if (!f)
         return TSR_OK;
     if (strcmp(f->how, "error") == 0) {
         snprintf(r->error, sizeof r->error, "step %lld fails, as GPT_FAIL asks", f->step);
@@ -202,8 +233,8 @@ static tsr_status between_steps(run *r)
     const gpt_options *o = &r->options;
     const bool is_end = r->step == o->training.steps;
     const bool evaluates = o->eval_every > 0 && (is_due(o->eval_every, r->step) || is_end ||
-                                                 r->done.evaluated < r->first_step);
-    const bool saves = o->checkpoint && r->step > r->first_step &&
+                                                 r->done.evaluated < r->done.first_step);
+    const bool saves = o->checkpoint && r->step > r->done.first_step &&
                        (is_due(o->checkpoint_every, r->step) || is_end || r->interrupted);
     if (evaluates || saves || is_end || r->interrupted)
         TRY(report_later(r));
@@ -214,6 +245,8 @@ static tsr_status between_steps(run *r)
     if (saves && r->done.saved != r->step) {
         TRY(checkpoint_save(&r->model, &r->text, o->checkpoint, o->parts));
         r->done.saved = r->step;
+        if (o->elastic)
+            job_report("restartable %lld", (long long)r->step);
     }
     return TSR_OK;
 }
@@ -247,7 +280,7 @@ static bool continue_log(run *r)
         if (sscanf(line, "{\"step\": %lld", &step) == 1)
             last = step;
     fseek(r->log, 0, SEEK_END);
-    if (last < r->step - 1 && r->step > r->first_step)
+    if (last < r->step - 1 && r->step > r->done.first_step)
         report_json_step(r->log, r->step - 1, r->last_loss, r->last_norm, r->job.ranks + 1);
     return true;
 }
@@ -269,10 +302,16 @@ static tsr_status take_over(run *r)
     return o->log && r->job.rank == 0 && !r->log && !continue_log(r) ? TSR_ERR_IO : TSR_OK;
 }
 
-static tsr_status rebuild(run *r)
+static tsr_status rebuild(run *r, bool grown)
 {
-    TRY(model_rebuild(&r->model, r->options.strategy));
-    return take_over(r);
+    tsr_status status = model_rebuild(&r->model, r->options.strategy);
+    if (grown && find_failure(r, true))
+        raise(SIGKILL);
+    if (status == TSR_OK)
+        status = take_over(r);
+    if (status != TSR_OK && !job_has_lost(status))
+        job_report("state-lost");
+    return status;
 }
 
 /* Continues without the lost ranks. */
@@ -282,7 +321,7 @@ static tsr_status go_on(run *r)
     bool again = true;
     while (again) {
         TRY(job_shrink(&r->job, &again));
-        const tsr_status status = again ? TSR_OK : rebuild(r);
+        const tsr_status status = again ? TSR_OK : rebuild(r, false);
         again = again || job_has_lost(status);
         if (!again)
             TRY(status);
@@ -304,7 +343,7 @@ static tsr_status look_for_newcomers(run *r)
     TRY(job_grow(&r->job, (int)r->done.most_ranks - r->job.ranks, &grown));
     if (!grown)
         return TSR_OK;
-    TRY(rebuild(r));
+    TRY(rebuild(r, true));
     r->compiling_step = r->step;
     if (r->job.rank == 0)
         report_ranks(r->step, r->job.ranks, seconds_now() - start);
@@ -391,9 +430,6 @@ static int failed(const run *r, tsr_status status)
 static tsr_status load_state(run *r)
 {
     const gpt_options *o = &r->options;
-    r->done = (progress){-1, -1, r->job.ranks, -1};
-    r->first_rank = r->job.rank;
-    r->loss = NAN;
     if (r->job.joined)
         return take_over(r);
     if (o->init)
@@ -401,11 +437,11 @@ static tsr_status load_state(run *r)
     if (!o->load)
         return TSR_OK;
     TRY(checkpoint_load(&r->model, &r->text, o->load, o->parts, r->error, sizeof r->error));
-    r->first_step = r->step = tsr_optimizer_steps(r->model.optimizer);
-    return windows_seek(&r->train, r->first_step * o->training.accumulate);
+    r->done.first_step = r->step = tsr_optimizer_steps(r->model.optimizer);
+    return windows_seek(&r->train, r->done.first_step * o->training.accumulate);
 }
 
-static tsr_status prepare(run *r)
+static tsr_status create_model(run *r)
 {
     const gpt_options *o = &r->options;
     TRY(create_windows(r));
@@ -418,16 +454,71 @@ static tsr_status prepare(run *r)
                                                   .dtype = o->dtype,
                                                   .recompute = o->recompute,
                                                   .elastic = o->elastic}));
-    TRY(load_state(r));
+    return load_state(r);
+}
+
+static tsr_status prepare(run *r)
+{
+    r->done = (progress){-1, -1, r->job.ranks, -1, 0};
+    r->first_rank = r->job.rank;
+    r->loss = NAN;
+    tsr_status status = create_model(r);
+    /* A process that joins goes on like any other rank if one is lost meanwhile. */
+    if (r->job.joined && job_has_lost(status))
+        status = go_on(r);
     r->compiling_step = r->step;
-    return TSR_OK;
+    return status;
+}
+
+/* Returns whether a job that was started again goes on from its checkpoint. */
+static bool has_checkpoint(const run *r)
+{
+    return r->restart && strcmp(r->restart, "0") != 0;
+}
+
+/* Tells the launcher that it may start all ranks again if the training is lost. Until a checkpoint
+ * has been saved, they start from the beginning, which is the value 0. Afterwards they load the
+ * checkpoint. */
+static void allow_restart(run *r)
+{
+    gpt_options *o = &r->options;
+    const char *value = getenv("TESSERA_RESTART");
+    if (!o->elastic || !o->checkpoint || job_is_joining())
+        return;
+    r->restart = value && *value ? value : NULL;
+    if (!r->restart)
+        job_report("restartable 0");
+    if (has_checkpoint(r)) {
+        o->load = o->checkpoint;
+        o->init = NULL;
+    }
+}
+
+/* Removes from the log what the ranks did after the checkpoint with which they start again. Returns
+ * false, with errno, on failure. A file that does not exist is none. */
+static bool cut_log(const run *r)
+{
+    char line[256];
+    long long step;
+    long end = 0;
+    FILE *file = fopen(r->options.log, "r");
+    if (!file)
+        return errno == ENOENT;
+    while (fgets(line, sizeof line, file) && strchr(line, '\n') &&
+           (sscanf(line, "{\"step\": %lld", &step) == 1 ||
+            sscanf(line, "{\"evaluated\": %lld", &step) == 1) &&
+           step < r->step)
+        end = ftell(file);
+    fclose(file);
+    return truncate(r->options.log, end) == 0;
 }
 
 static bool open_log(run *r)
 {
     if (!r->options.log || r->job.rank != 0)
         return true;
-    r->log = fopen(r->options.log, "w");
+    if (!has_checkpoint(r) || cut_log(r))
+        r->log = fopen(r->options.log, has_checkpoint(r) ? "a" : "w");
     if (!r->log)
         fprintf(stderr, "gpt: %s: %s\n", r->options.log, strerror(errno));
     else if (r->options.elastic)
@@ -444,6 +535,15 @@ static void tell_how_to_go_on(const run *r)
                r->options.checkpoint, r->options.checkpoint);
     else
         printf("\nStopped. Nothing was saved: there is no --checkpoint\n");
+}
+
+/* Before this, signals end a process that waits for the other ranks. */
+static void catch_signals(void)
+{
+    /* SA_RESTART: lines that are being written are not lost. */
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
 }
 
 static example_job_params job_params(const gpt_options *o)
@@ -465,10 +565,16 @@ static int train(run *r)
     const gpt_options *o = &r->options;
     const example_job_params params = job_params(o);
     tsr_status status = job_init(&r->job, &params, r->error);
-    if (status == TSR_OK)
+    if (status == TSR_OK) {
+        catch_signals();
         status = prepare(r);
-    if (status != TSR_OK)
+    }
+    if (status != TSR_OK) {
+        /* The others cannot go on either, because not all had the model. */
+        if (o->elastic && !job_is_joining() && job_has_lost(status))
+            job_report("state-lost");
         return failed(r, status);
+    }
     if (!open_log(r))
         return 1;
     if (r->job.rank == 0)
@@ -621,7 +727,8 @@ int main(int argc, char **argv)
         gpt_options_help();
         return checked_output("gpt", 0);
     }
-    bool read = read_failure(&r) && read_files(&r);
+    allow_restart(&r);
+    bool read = read_failures(&r) && read_files(&r);
     if (!read)
         fprintf(stderr, "gpt: %s\n", r.error);
     const example_job_params params = job_params(&r.options);
@@ -630,9 +737,5 @@ int main(int argc, char **argv)
         gpt_offsets_free(&r.offsets);
         return read ? 1 : 2;
     }
-    /* SA_RESTART: lines that are being written are not lost. */
-    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
     return finish(&r, train(&r));
 }

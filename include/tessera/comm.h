@@ -164,7 +164,8 @@ typedef struct tsr_comm_grow_params {
  * one.
  *
  * A process joins by tsr_comm_create with TSR_BOOTSTRAP_JOIN, or TESSERA_BOOT=join, and the same
- * `reproducible`. It waits for the ranks to call tsr_comm_grow for its own timeout. They meet at
+ * `reproducible`. It waits for the ranks to call tsr_comm_grow for its own timeout, and tries again
+ * until then if another process is lost while it joins. They meet at
  * MASTER_ADDR and TESSERA_MASTER_PORT, at the lowest rank that runs on that machine, and
  * authenticate each other as at the start of a job (docs/launching.md).
  *

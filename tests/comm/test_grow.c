@@ -34,9 +34,10 @@ static void check_sum(tsr_comm *comm)
 
 /* From four ranks to one, and to four again -------------------------------------------------- */
 
+static bool has_replaced;
+
 static void replace(tsr_comm **comm, tsr_comm *by)
 {
-    static bool has_replaced;
     if (has_replaced)
         tsr_comm_destroy(comm);
     else
@@ -253,6 +254,72 @@ START_TEST(one_is_killed_while_it_joins)
 }
 END_TEST
 
+/* A rank is killed while one joins ----------------------------------------------------------- */
+
+/* Goes on until all ranks of the communicator have met, without those that are lost. */
+static void meet(tsr_comm **comm)
+{
+    tsr_comm *next = NULL;
+    while (tsr_comm_barrier(*comm) != TSR_OK) {
+        need_ok(tsr_comm_shrink(*comm, NULL, &next));
+        replace(comm, next);
+    }
+}
+
+/* The library logs this when the ranks and the process that joins have begun to connect. */
+static void end_while_connecting(void *user, tsr_log_level level, const char *message)
+{
+    (void)user, (void)level;
+    if (strncmp(message, "bootstrap: rank ", strlen("bootstrap: rank ")) == 0)
+        kill(getpid(), SIGKILL);
+}
+
+static void grow_in_spite_of_losses(tsr_comm *comm, void *user)
+{
+    tsr_comm *now = comm, *next = NULL;
+    (void)user;
+    if (tsr_comm_rank(comm) == 2)
+        tsr_log_set(end_while_connecting, NULL, TSR_LOG_INFO);
+    const double end = seconds_now() + 30;
+    for (bool has_grown = false; !has_grown;) {
+        need(seconds_now() < end);
+        has_grown =
+            tsr_comm_grow(now, tsr_comm_grow_params(.timeout_ns = 100 * MS), &next) == TSR_OK;
+        if (has_grown)
+            replace(&now, next);
+        if (tsr_comm_status(now) != TSR_OK) {
+            need_ok(tsr_comm_shrink(now, NULL, &next));
+            replace(&now, next);
+        }
+    }
+    meet(&now);
+    if (has_replaced)
+        tsr_comm_destroy(&now);
+}
+
+static void join_and_meet(tsr_comm *comm, void *user)
+{
+    (void)user;
+    tsr_comm *now = comm;
+    meet(&now);
+    if (has_replaced)
+        tsr_comm_destroy(&now);
+}
+
+/* A process that joins waits for the ranks that are left, and joins these. */
+START_TEST(a_rank_is_killed_while_one_joins)
+{
+    ranks_choose_port();
+    ranks_start(&(ranks_job){.size = 3, .path = (ranks_path)_i, .run = grow_in_spite_of_losses});
+    const int number = ranks_join(join_and_meet, NULL, 20000 * MS);
+    ranks_wait();
+    ranks_check(0);
+    ranks_check(1);
+    ranks_check(number);
+    ck_assert_int_eq(ranks_record(2)->wait_status, SIGKILL);
+}
+END_TEST
+
 /* Failing allocations ------------------------------------------------------------------------ */
 
 /* Makes a sum if the newcomer is not alone, which it may be if the ranks failed at the very end
@@ -330,5 +397,6 @@ TESTS(grow)
     tcase_add_loop_test(tests, from_one_to_four, 0, PATHS);
     tcase_add_test(tests, nobody_comes_or_a_stranger);
     tcase_add_loop_test(tests, one_is_killed_while_it_joins, 0, PATH_TCP);
+    tcase_add_loop_test(tests, a_rank_is_killed_while_one_joins, 0, PATHS);
     tcase_add_loop_test(tests, allocations_fail, 0, 2);
 }

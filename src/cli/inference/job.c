@@ -1,8 +1,11 @@
 /* Opens a model on all ranks of a job. */
+#include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cli/inference/inference.h"
@@ -37,25 +40,56 @@ int inference_end_tokens(const tsr_tokenizer *tokenizer, int most, int32_t *ids)
 /* Interrupts ----------------------------------------------------------------------------------- */
 
 static tsr_generator *interruptible;
+static const int end_signals[] = {SIGINT, SIGTERM};
 
+/* What to report to `tessera launch` (docs/launching.md) if one of end_signals arrives. It is
+ * prepared, because a signal's handler may not format text. */
+static struct {
+    int pipe; /* −1: there is no launcher */
+    char lines[2][32];
+} report = {.pipe = -1};
+
+static void prepare_report(void)
+{
+    const char *launch = getenv("TESSERA_LAUNCH");
+    unsigned long long inode;
+    int fd, number;
+    struct stat file;
+    report.pipe = -1;
+    /* The descriptor may be that of another file if a program between the launcher and this process
+     * has closed the pipe. */
+    if (launch == NULL || sscanf(launch, "%d:%llu:%d", &fd, &inode, &number) != 3 ||
+        fstat(fd, &file) != 0 || file.st_ino != inode)
+        return;
+    report.pipe = fd;
+    for (size_t i = 0; i < sizeof end_signals / sizeof *end_signals; i++)
+        snprintf(report.lines[i], sizeof report.lines[i], "%d signal %d\n", number, end_signals[i]);
+}
+
+/* The launcher then knows why all ranks end: they agree to do so, whichever got the signal. */
 static void on_signal(int signal)
 {
-    (void)signal;
+    const int before = errno;
+    const char *line = report.lines[signal == end_signals[1]];
+    if (report.pipe >= 0)
+        (void)!write(report.pipe, line, strlen(line));
     tsr_generator_interrupt(interruptible);
+    errno = before;
 }
 
 void inference_catch_signals(tsr_generator *generator)
 {
-    static const int signals[] = {SIGINT, SIGTERM};
     struct sigaction action = {.sa_handler = generator != NULL ? on_signal : SIG_DFL};
     /* SA_RESTART: calls of write() continue after the signal, so no output is lost. */
     action.sa_flags = generator != NULL ? (int)SA_RESETHAND | SA_RESTART : 0;
-    if (generator != NULL)
+    if (generator != NULL) {
         interruptible = generator;
-    for (size_t i = 0; i < sizeof signals / sizeof *signals; i++) {
+        prepare_report();
+    }
+    for (size_t i = 0; i < sizeof end_signals / sizeof *end_signals; i++) {
         struct sigaction before;
-        if (sigaction(signals[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN)
-            sigaction(signals[i], &action, NULL);
+        if (sigaction(end_signals[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN)
+            sigaction(end_signals[i], &action, NULL);
     }
     if (generator == NULL)
         interruptible = NULL;

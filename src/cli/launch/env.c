@@ -1,6 +1,7 @@
 /* The environment of a job's processes: the variables with which the processes find each other. */
 #include <arpa/inet.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -60,20 +61,10 @@ void launch_env_finish(launch_env *env)
 /* Variables that the ranks do not inherit. The launcher sets some of them itself. An outer launcher
  * may have set the others for its own ranks. */
 static const char *const replaced[] = {
-    "RANK",
-    "WORLD_SIZE",
-    "LOCAL_RANK",
-    "LOCAL_WORLD_SIZE",
-    "MASTER_ADDR",
-    "MASTER_PORT",
-    "TESSERA_MASTER_PORT",
-    "TESSERA_TOKEN",
-    "TESSERA_JOB_ID",
-    "TESSERA_BOOT",
-    "PMIX_NAMESPACE",
-    "PMIX_RANK",
-    "TORCHELASTIC_RUN_ID",
-    "TORCHELASTIC_USE_AGENT_STORE",
+    "RANK",           "WORLD_SIZE",   "LOCAL_RANK",          "LOCAL_WORLD_SIZE",
+    "MASTER_ADDR",    "MASTER_PORT",  "TESSERA_MASTER_PORT", "TESSERA_TOKEN",
+    "TESSERA_JOB_ID", "TESSERA_BOOT", "TESSERA_LAUNCH",      "TESSERA_RESTART",
+    "PMIX_NAMESPACE", "PMIX_RANK",    "TORCHELASTIC_RUN_ID", "TORCHELASTIC_USE_AGENT_STORE",
 };
 
 static bool has_name(const char *variable, const char *name)
@@ -90,7 +81,7 @@ static bool is_replaced(const launch_env *env, const char *variable)
     return env->devices->count > 0 && has_name(variable, "TESSERA_DEVICE");
 }
 
-char **launch_env_of_rank(const launch_env *env, int rank, bool joins)
+char **launch_env_of_rank(const launch_env *env, int rank, bool joins, int serial)
 {
     char own[1024];
     int device = env->devices->count > 0 ? env->devices->indices[rank % env->devices->count] : 0;
@@ -99,11 +90,15 @@ char **launch_env_of_rank(const launch_env *env, int rank, bool joins)
         length = snprintf(own, sizeof own,
                           "RANK=%d\nWORLD_SIZE=%d\nLOCAL_RANK=%d\nLOCAL_WORLD_SIZE=%d\n", rank,
                           env->ranks, rank, env->ranks);
-    length +=
-        snprintf(own + length, sizeof own - (size_t)length,
-                 "MASTER_ADDR=127.0.0.1\nMASTER_PORT=%d\nTESSERA_MASTER_PORT=%d\n"
-                 "TESSERA_TOKEN=%s\nTESSERA_JOB_ID=launch-%s\nTESSERA_BOOT=%s\n",
-                 env->ports[0], env->ports[1], env->token, env->job_id, joins ? "join" : "env");
+    length += snprintf(own + length, sizeof own - (size_t)length,
+                       "MASTER_ADDR=127.0.0.1\nMASTER_PORT=%d\nTESSERA_MASTER_PORT=%d\n"
+                       "TESSERA_TOKEN=%s\nTESSERA_JOB_ID=launch-%s\nTESSERA_BOOT=%s\n"
+                       "TESSERA_LAUNCH=%d:%" PRIu64 ":%d\n",
+                       env->ports[0], env->ports[1], env->token, env->job_id,
+                       joins ? "join" : "env", env->report_fd, env->report_inode, serial);
+    if (env->restart[0] != '\0')
+        length += snprintf(own + length, sizeof own - (size_t)length, "TESSERA_RESTART=%s\n",
+                           env->restart);
     if (env->devices->count > 0)
         length +=
             snprintf(own + length, sizeof own - (size_t)length, "TESSERA_DEVICE=%d\n", device);

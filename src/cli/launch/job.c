@@ -1,6 +1,7 @@
 /* The state of a running job. It changes when the launcher receives a signal, when a rank ends, and
  * when a deadline that one of these has set is reached. */
 #include <errno.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <poll.h>
 #include <stdio.h>
@@ -53,13 +54,20 @@ static void signal_all(const launch_job *job, int signal)
         kill(-job->ranks[i].pid, signal);
 }
 
+void launch_job_end_processes(launch_job *job, int signal)
+{
+    if (job->kill_at_ms == LAUNCH_NEVER)
+        job->kill_at_ms = launch_now_ms() + (int64_t)(job->options->grace * 1000);
+    signal_all(job, signal);
+    signal_all(job, SIGCONT); /* a stopped process handles most signals only after SIGCONT */
+}
+
 void launch_job_stop(launch_job *job, int signal)
 {
     if (!job->stopping)
-        job->kill_at_ms = launch_now_ms() + (int64_t)(job->options->grace * 1000);
+        job->kill_at_ms = LAUNCH_NEVER;
     job->stopping = true;
-    signal_all(job, signal);
-    signal_all(job, SIGCONT); /* a stopped process handles most signals only after SIGCONT */
+    launch_job_end_processes(job, signal);
 }
 
 /* The signals that the launcher passes on to the ranks. If a signal was ignored when the launcher
@@ -106,31 +114,97 @@ bool launch_job_catch_signals(launch_job *job)
  * joins the job when the other ranks grow their communicator. */
 static void replace(launch_job *job, int number)
 {
-    if (job->started >= job->options->ranks + job->options->respawn)
+    if (job->respawns == 0)
         return;
     launch_rank *rank = &job->ranks[job->started];
     rank->place = job->ranks[number].place;
     if (launch_rank_start(rank, job->started, job->env, job) != 0)
         return;
-    launch_job_say(job, "launch: process %d joins as [%d] in the place of rank %d", (int)rank->pid,
-                   job->started, number);
+    job->respawns--;
     job->started++;
     job->running++;
+    launch_job_say(job, "launch: process %d joins as [%d] in the place of rank %d", (int)rank->pid,
+                   (int)(rank - job->ranks), number);
+}
+
+/* Writes a remark about another rank that explains why a rank has failed, or nothing. All ranks of
+ * a job may end because one of them was asked to, or because one does not answer. */
+static void explain_end(const launch_job *job, int number, size_t size, char *out)
+{
+    out[0] = '\0';
+    for (int i = 0; i < job->started && out[0] == '\0'; i++) {
+        const launch_rank *rank = &job->ranks[i];
+        if (rank->asked_by != 0 && i == number)
+            snprintf(out, size, " after signal %d, %s", rank->asked_by, strsignal(rank->asked_by));
+        else if (rank->asked_by != 0)
+            snprintf(out, size, " because rank %d (process %d) got signal %d, %s", i,
+                     (int)rank->pid, rank->asked_by, strsignal(rank->asked_by));
+    }
+    for (int i = 0; i < job->started && out[0] == '\0'; i++) {
+        const launch_rank *rank = &job->ranks[i];
+        if (rank->running && rank->stopped_by != 0)
+            snprintf(out, size, " while rank %d (process %d) was stopped", i, (int)rank->pid);
+    }
+}
+
+static void report_end(launch_job *job, int number, const siginfo_t *info, const char *rest)
+{
+    const launch_rank *rank = &job->ranks[number];
+    char why[128];
+    explain_end(job, number, sizeof why, why);
+    if (info->si_code == CLD_EXITED)
+        launch_job_say(job, "launch: rank %d (process %d) exited with status %d%s%s", number,
+                       (int)rank->pid, info->si_status, why, rest);
+    else
+        launch_job_say(job, "launch: rank %d (process %d) was ended by signal %d, %s%s", number,
+                       (int)rank->pid, info->si_status, strsignal(info->si_status), rest);
+}
+
+/* Ends all processes. run.c then starts all ranks again. */
+static void restart(launch_job *job, const char *why)
+{
+    job->respawns--;
+    job->restarting = true;
+    launch_members_kill_waiting(job);
+    launch_job_end_processes(job, SIGTERM);
+    launch_job_say(job, "launch: %s: starting all %" PRId64 " ranks again with TESSERA_RESTART=%s",
+                   why, job->options->ranks, job->reports.restart);
+}
+
+static void check_members(launch_job *job)
+{
+    const char *why = launch_members_gave_up(job);
+    if (why != NULL) {
+        restart(job, why);
+        return;
+    }
+    if (!launch_members_are_gone(job))
+        return;
+    const int waiting = job->running;
+    const bool is_first = !job->is_over;
+    job->is_over = true;
+    launch_members_kill_waiting(job);
+    if (is_first)
+        launch_job_say(job, "launch: %s; ending %d %s to join",
+                       job->some_succeeded ? "the job is complete" : "no member of the job is left",
+                       waiting, waiting == 1 ? "process that waits" : "processes that wait");
 }
 
 static void note_end(launch_job *job, int number, const siginfo_t *info)
 {
     launch_rank *rank = &job->ranks[number];
-    bool exited = info->si_code == CLD_EXITED;
+    const bool exited = info->si_code == CLD_EXITED;
     rank->running = false;
     job->running--;
     if (exited && info->si_status == 0) {
         job->some_succeeded = true;
         return;
     }
+    if (job->is_over || (job->restarting && !job->stopping)) /* the launcher has ended the rank */
+        return;
     if (job->code == 0)
         job->code = exited ? info->si_status : 128 + info->si_status;
-    if (job->stopping) /* the rank has ended because the launcher stopped it */
+    if (job->stopping)
         return;
     const bool stops = job->running > 0 && !job->options->keep_going;
     const char *rest = stops              ? "; stopping the others"
@@ -138,25 +212,53 @@ static void note_end(launch_job *job, int number, const siginfo_t *info)
                                           : "";
     if (stops)
         launch_job_stop(job, SIGTERM);
-    if (exited)
-        launch_job_say(job, "launch: rank %d (process %d) exited with status %d%s", number,
-                       (int)rank->pid, info->si_status, rest);
-    else
-        launch_job_say(job, "launch: rank %d (process %d) was ended by signal %d, %s%s", number,
-                       (int)rank->pid, info->si_status, strsignal(info->si_status), rest);
-    if (job->running > 0 && !job->stopping)
+    report_end(job, number, info, rest);
+    const char *why = launch_members_lost(job, &job->ranks[number], !exited);
+    if (why != NULL)
+        restart(job, why);
+    else if (launch_members_can_grow(job))
         replace(job, number);
+}
+
+/* Notes that a rank was stopped (suspended), or continues. */
+static void look_for_stop(launch_job *job, int number)
+{
+    launch_rank *rank = &job->ranks[number];
+    siginfo_t info = {0};
+    if (waitid(P_PID, (id_t)rank->pid, &info, WSTOPPED | WCONTINUED | WNOHANG) != 0 ||
+        info.si_pid != rank->pid)
+        return;
+    rank->stopped_by = info.si_code == CLD_STOPPED ? info.si_status : 0;
+    if (rank->stopped_by != 0 && !job->stopping && !job->restarting)
+        launch_job_say(job,
+                       "launch: rank %d (process %d) was stopped by signal %d, %s; 'kill -CONT "
+                       "%d' lets it continue",
+                       number, (int)rank->pid, rank->stopped_by, strsignal(rank->stopped_by),
+                       (int)rank->pid);
+}
+
+static bool has_ended(const launch_rank *rank, siginfo_t *info)
+{
+    *info = (siginfo_t){0};
+    return waitid(P_PID, (id_t)rank->pid, info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+           info->si_pid == rank->pid;
 }
 
 static void look_for_ends(launch_job *job)
 {
+    siginfo_t info;
+    launch_reports_read(job);
+    /* Several ranks may have ended. Each of them counts as ended when the first is handled. */
     for (int i = 0; i < job->started; i++) {
-        siginfo_t info = {0};
-        if (job->ranks[i].running &&
-            waitid(P_PID, (id_t)job->ranks[i].pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
-            info.si_pid == job->ranks[i].pid)
-            note_end(job, i, &info);
+        launch_rank *rank = &job->ranks[i];
+        rank->ending = rank->running && has_ended(rank, &info);
+        if (rank->running && !rank->ending)
+            look_for_stop(job, i);
     }
+    for (int i = 0; i < job->started; i++)
+        if (job->ranks[i].running && has_ended(&job->ranks[i], &info))
+            note_end(job, i, &info);
+    check_members(job);
 }
 
 /* Handles a signal that ends the job. Also sets the deadline for reading the remaining output. */

@@ -45,7 +45,10 @@ static void help(FILE *out)
         "\n"
         "With --keep-going the others continue, as programs that use tsr_comm_shrink can, and the "
         "exit status is 0 if at least one process succeeds. With --respawn a process that failed "
-        "is replaced by one with TESSERA_BOOT=join, which joins the job through tsr_comm_grow.\n");
+        "is replaced by one with TESSERA_BOOT=join, which joins the job through tsr_comm_grow. "
+        "When no member of the job is left, processes that wait to join are ended, or all are "
+        "started again with TESSERA_RESTART, if the program has said that it can be "
+        "(docs/launching.md).\n");
     cli_options_help(out, options);
 }
 

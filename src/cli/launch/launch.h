@@ -14,6 +14,7 @@
 #include "cli/lib/say.h"
 
 #define LAUNCH_MAX_RANKS 1024
+#define LAUNCH_MAX_VALUE 64 /* bytes of the value of a report, with the terminating 0 */
 
 /* Exit codes if the program cannot be started, as in env(1). */
 enum { LAUNCH_CANNOT_RUN = 126, LAUNCH_NOT_FOUND = 127 };
@@ -24,7 +25,7 @@ typedef struct launch_options {
     double grace;           /* seconds between SIGTERM and SIGKILL */
     bool no_prefix;
     bool keep_going; /* a failed rank does not end the others */
-    int64_t respawn; /* how many ranks that fail are replaced; implies keep_going */
+    int64_t respawn; /* how many failures of ranks are made good by new ones; implies keep_going */
     char **program;  /* the program's name and arguments, terminated by NULL */
 } launch_options;
 
@@ -45,14 +46,17 @@ typedef struct launch_env {
     char job_id[33]; /* hexadecimal */
     const launch_devices *devices;
     int ranks;
+    int report_fd; /* for TESSERA_LAUNCH, and its number of a file */
+    uint64_t report_inode;
+    char restart[LAUNCH_MAX_VALUE]; /* for TESSERA_RESTART; empty: the first start */
 } launch_env;
 /* Creates a random token and reserves the ports. On failure, returns false and sets errno. */
 bool launch_env_init(launch_env *env, int ranks, const launch_devices *devices);
 void launch_env_finish(launch_env *env);
-/* Returns the complete environment of a rank. It is one block of memory; free it with free(). If
- * `joins` is true, it is the environment of a process that gets the rank's device and joins the
- * running job. */
-char **launch_env_of_rank(const launch_env *env, int rank, bool joins);
+/* Returns the complete environment of a rank, whose reports start with the number `serial`. It is
+ * one block of memory; free it with free(). If `joins` is true, it is the environment of a process
+ * that gets the rank's device and joins the running job. */
+char **launch_env_of_rank(const launch_env *env, int rank, bool joins, int serial);
 
 /* guard.c: a process that kills the job's processes if the launcher is killed. */
 typedef struct launch_guard {
@@ -73,9 +77,25 @@ typedef struct launch_stream {
 typedef struct launch_rank {
     pid_t pid; /* number of the process and of its process group */
     bool running;
-    int place; /* the rank that this process replaces, or its own rank if it replaces none */
+    bool ending;    /* the process has ended, but that has not been handled yet */
+    int place;      /* the rank that this process replaces, or its own rank if it replaces none */
+    int serial;     /* identifies the process in its reports */
+    bool joins;     /* it was started to join the running job */
+    bool has_met;   /* it has reported that it belongs to the job (reports.c) */
+    int asked_by;   /* the signal by which it was asked to end, as it has reported; 0: none */
+    int stopped_by; /* the signal that has stopped (suspended) it; 0: it is not stopped */
     launch_stream streams[2];
 } launch_rank;
+
+/* reports.c: what the ranks tell the launcher through a pipe. */
+typedef struct launch_reports {
+    int from, to;   /* the ends of the pipe; the ranks inherit `to` */
+    uint64_t inode; /* identifies the pipe */
+    char bytes[1024];
+    size_t used;                    /* the bytes of a report that is not complete yet */
+    char restart[LAUNCH_MAX_VALUE]; /* the value of the last report "restartable"; empty: none */
+    bool state_lost;                /* a rank has reported that the job cannot go on */
+} launch_reports;
 
 /* input.c: passes what is typed at a terminal on to rank 0, through a pipe. */
 typedef struct launch_input {
@@ -108,13 +128,20 @@ typedef struct launch_job {
     const launch_env *env;
     launch_rank *ranks;   /* [options->ranks + options->respawn] */
     int started, running; /* number of ranks that have been started, and number that are running */
+    int serial;           /* number of processes that have been started, also before a restart */
+    int64_t respawns;     /* how many more failures are made good */
+    launch_reports reports;
     launch_guard guard;
     launch_inherited inherited;
     launch_input input;
     int signal_fd;
     struct pollfd *polls;
     bool stopping; /* a signal that ends the ranks has been sent to them */
-    bool killed;   /* SIGKILL has been sent */
+    /* all processes are being ended, and then all ranks are started again; `stopping` overrules
+     * this */
+    bool restarting;
+    bool is_over; /* no member is left, and the processes that wait to join have been killed */
+    bool killed;  /* SIGKILL has been sent */
     /* all ranks have ended, and the orphans that they have left are being ended */
     bool sweeping;
     bool output_lost;   /* some output could not be written before give_up_at_ms */
@@ -136,6 +163,8 @@ void launch_job_handle_signals(launch_job *job);
 void launch_job_keep_deadline(launch_job *job);
 /* Sends a signal that ends the job's processes. The first call starts the grace period. */
 void launch_job_stop(launch_job *job, int signal);
+/* The same, but does not prevent that all ranks are started again. */
+void launch_job_end_processes(launch_job *job, int signal);
 int64_t launch_now_ms(void);
 /* Returns the timeout for a call of poll() that must return at `then_ms`. */
 int launch_poll_ms(int64_t then_ms);
@@ -161,6 +190,26 @@ void launch_stream_finish(launch_stream *stream);
  * rank->place must be set. Returns 0. On failure, prints the reason and returns the exit code of
  * the launcher. */
 int launch_rank_start(launch_rank *rank, int number, const launch_env *env, launch_job *job);
+
+/* Opens the pipe. On failure, returns false and sets errno. */
+bool launch_reports_open(launch_reports *reports);
+void launch_reports_close(launch_reports *reports);
+/* Forgets what the ranks have reported before a restart. */
+void launch_reports_reset(launch_reports *reports);
+/* Reads the reports that have arrived, without blocking. */
+void launch_reports_read(launch_job *job);
+
+/* members.c: which processes belong to the job. The first two functions return why all ranks must
+ * be started again, or NULL. */
+/* Called when a process has failed; `killed` means that a signal ended it. */
+const char *launch_members_lost(const launch_job *job, const launch_rank *rank, bool killed);
+const char *launch_members_gave_up(const launch_job *job);
+/* Returns whether a process that is started in the place of a failed one can join the job. */
+bool launch_members_can_grow(const launch_job *job);
+/* Returns whether all processes that run wait to join, although nobody is left to join. */
+bool launch_members_are_gone(const launch_job *job);
+/* Kills the processes that wait to join. Nothing is lost with them, so they get no time. */
+void launch_members_kill_waiting(const launch_job *job);
 
 /* children.c: sends a signal (0: none) to all current children of the launcher except the guard.
  * Returns the number of these children. */

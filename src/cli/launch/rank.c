@@ -22,6 +22,7 @@ typedef struct start {
     int input;      /* the end of a pipe for input; −1: use the launcher's own file */
     int outputs[2]; /* the ends of pipes for output and errors; −1: use the launcher's own files */
     int problem;    /* a pipe that receives errno if the program cannot be run */
+    int reports;    /* the pipe for the rank's reports, which the program inherits */
 } start;
 
 /* Executes the program in the new process. */
@@ -53,6 +54,8 @@ static void run_program(const start *how)
     sigaction(SIGALRM, &how->inherited->alarm, NULL);
     sigprocmask(SIG_SETMASK, &how->inherited->mask, NULL);
     (void)setrlimit(RLIMIT_NOFILE, &how->inherited->files);
+    if (fcntl(how->reports, F_SETFD, 0) != 0)
+        reason = errno;
     if (reason == 0) {
         environ = how->env;
         execvp(how->program[0], how->program);
@@ -118,14 +121,19 @@ int launch_rank_start(launch_rank *rank, int number, const launch_env *env, laun
                 (options->no_prefix || (make_pipe(pipes[0]) && make_pipe(pipes[1]))) &&
                 (!launch_input_needed(number) || make_pipe(pipes[3]));
     int reason = made ? 0 : errno;
+    rank->serial = job->serial++;
+    rank->joins = number >= env->ranks;
+    rank->has_met = rank->ending = false;
+    rank->asked_by = rank->stopped_by = 0;
     start how = {&job->inherited,
                  options->program,
-                 launch_env_of_rank(env, rank->place, number >= env->ranks),
+                 launch_env_of_rank(env, rank->place, rank->joins, rank->serial),
                  getpid(),
                  number,
                  pipes[3][0],
                  {pipes[0][1], pipes[1][1]},
-                 pipes[2][1]};
+                 pipes[2][1],
+                 job->reports.to};
     pid_t pid = made ? fork() : -1;
     if (pid == 0)
         run_program(&how);

@@ -34,7 +34,7 @@ static void give_up(launch_job *job, launch_stream *stream)
 
 static void pass_output(launch_job *job)
 {
-    nfds_t at = 2;
+    nfds_t at = 3;
     for (int i = 0; i < job->started; i++)
         for (int j = 0; j < 2; j++) {
             launch_stream *stream = &job->ranks[i].streams[j];
@@ -52,6 +52,7 @@ static void wait_for_events(launch_job *job)
     int timeout_ms = launch_poll_ms(job->kill_at_ms);
     job->polls[count++] = (struct pollfd){.fd = job->signal_fd, .events = POLLIN};
     job->polls[count++] = launch_input_poll(&job->input, &timeout_ms);
+    job->polls[count++] = (struct pollfd){.fd = job->reports.from, .events = POLLIN};
     for (int i = 0; i < job->started; i++)
         for (int j = 0; j < 2; j++)
             if (job->ranks[i].streams[j].from >= 0)
@@ -62,7 +63,7 @@ static void wait_for_events(launch_job *job)
         if (job->polls[1].revents != 0)
             launch_input_pass(&job->input);
         pass_output(job);
-        if (job->polls[0].revents != 0)
+        if (job->polls[0].revents != 0 || job->polls[2].revents != 0)
             launch_job_handle_signals(job);
     }
     launch_job_keep_deadline(job);
@@ -93,6 +94,8 @@ static bool all_gone(launch_job *job)
         return true;
     if (first && job->killed)
         job->kill_at_ms = launch_now_ms();
+    else if (first && job->restarting)
+        launch_job_end_processes(job, SIGTERM);
     else if (first)
         launch_job_stop(job, SIGTERM);
     return false;
@@ -135,6 +138,44 @@ static void start_all(launch_job *job, const launch_env *env)
     }
 }
 
+/* Starts all ranks again after every process of the job has ended. */
+static void start_again(launch_job *job, launch_env *env)
+{
+    memcpy(env->restart, job->reports.restart, sizeof env->restart);
+    launch_input_finish(&job->input);
+    pass_rest(job);
+    launch_reports_read(job);
+    launch_reports_reset(&job->reports);
+    job->started = 0;
+    job->restarting = job->sweeping = job->killed = false;
+    job->kill_at_ms = LAUNCH_NEVER;
+    job->code = 0;
+    start_all(job, env);
+}
+
+static void run_to_end(launch_job *job, launch_env *env)
+{
+    start_all(job, env);
+    for (;;) {
+        while (!all_gone(job))
+            wait_for_events(job);
+        if (!job->restarting || job->stopping)
+            return;
+        start_again(job, env);
+    }
+}
+
+static bool prepare(launch_job *job, launch_env *env, const launch_devices *devices)
+{
+    if (!launch_env_init(env, (int)job->options->ranks, devices) ||
+        !launch_reports_open(&job->reports))
+        return false;
+    env->report_fd = job->reports.to;
+    env->report_inode = job->reports.inode;
+    return launch_guard_start(&job->guard, env->token) && prctl(PR_SET_CHILD_SUBREAPER, 1) == 0 &&
+           launch_job_catch_signals(job) && allow_files(job);
+}
+
 int launch_run(const launch_options *options, const launch_devices *devices)
 {
     const int count = (int)options->ranks;
@@ -142,27 +183,27 @@ int launch_run(const launch_options *options, const launch_devices *devices)
     const size_t most = (size_t)(options->ranks + options->respawn);
     launch_job job = {.options = options,
                       .env = &env,
+                      .respawns = options->respawn,
+                      .reports = {.from = -1, .to = -1},
                       .kill_at_ms = LAUNCH_NEVER,
                       .give_up_at_ms = LAUNCH_NEVER,
                       .guard = {.pipe = -1},
                       .input = {.to = -1},
                       .signal_fd = -1};
-    if (!launch_env_init(&env, count, devices) || !launch_guard_start(&job.guard, env.token) ||
-        prctl(PR_SET_CHILD_SUBREAPER, 1) != 0 || !launch_job_catch_signals(&job) ||
-        !allow_files(&job)) {
+    if (!prepare(&job, &env, devices)) {
         int reason = errno;
         launch_guard_dismiss(&job.guard);
+        launch_reports_close(&job.reports);
         launch_env_finish(&env);
         return cli_failed("launch: cannot prepare %d processes: %s", count, strerror(reason));
     }
     job.ranks = cli_alloc(most, sizeof *job.ranks);
-    job.polls = cli_alloc(2 * most + 2, sizeof *job.polls);
-    start_all(&job, &env);
-    while (!all_gone(&job))
-        wait_for_events(&job);
+    job.polls = cli_alloc(2 * most + 3, sizeof *job.polls);
+    run_to_end(&job, &env);
     launch_input_finish(&job.input);
     pass_rest(&job);
     launch_guard_dismiss(&job.guard);
+    launch_reports_close(&job.reports);
     launch_env_finish(&env);
     close(job.signal_fd);
     free(job.polls);

@@ -13,7 +13,9 @@
 #include "comm/api/comm.h"
 #include "comm/api/processors.h"
 #include "comm/api/start_operation.h"
+#include "comm/bootstrap/backend.h"
 #include "comm/bootstrap/bootstrap.h"
+#include "comm/bootstrap/launch_report.h"
 #include "comm/progress/control_channel.h"
 
 #define VERSION 3 /* the version of all data that processes exchange */
@@ -419,30 +421,64 @@ tsr_status tsr__comm_create_over(tsr__bootstrap *bootstrap, const tsr_comm_param
     return TSR_OK;
 }
 
-/* Creates this process's first communicator. If this process joins a running job, the ranks confirm
- * (see tsr__origin). */
-static tsr_status create_first(tsr__bootstrap *bootstrap, const tsr_comm_params *params,
+/* Opens the bootstrap and creates this process's first communicator over it. If this process joins
+ * a running job, the ranks confirm (see tsr__origin). */
+static tsr_status create_first(const tsr_comm_params *params, bool joins, uint64_t timeout_ns,
                                const tsr__bootstrap_limit *limit, tsr_comm **out)
 {
-    const bool joins = tsr__bootstrap_get_info(bootstrap)->kind == TSR__BOOTSTRAP_JOIN;
+    tsr__bootstrap *bootstrap = NULL;
+    TSR__TRY(open_bootstrap(params, timeout_ns, &bootstrap));
     const tsr__origin origin = {.confirms = joins, .confirms_end = joins};
     return tsr__comm_create_over(bootstrap, params, limit, &origin, out);
 }
 
+static tsr_status find_whether_joins(const tsr_comm_params *params, bool *joins)
+{
+    tsr__bootstrap_kind kind = TSR__BOOTSTRAP_ENV;
+    const char *why;
+    if (params->bootstrap == TSR_BOOTSTRAP_AUTO)
+        TSR__TRY(tsr__bootstrap_choose(&kind, &why));
+    *joins = params->bootstrap == TSR_BOOTSTRAP_JOIN || kind == TSR__BOOTSTRAP_JOIN;
+    return TSR_OK;
+}
+
+/* Returns whether this process could not join because another was lost meanwhile. The ranks of the
+ * job may then go on without that one, and look for processes that join again. */
+static bool may_join_later(tsr_status status, const tsr__bootstrap_limit *limit)
+{
+    return (status == TSR_ERR_PEER_LOST || status == TSR_ERR_TIMEOUT || status == TSR_ERR_IO) &&
+           tsr__now_ns() < limit->deadline_ns;
+}
+
+static tsr_status create(const tsr_comm_params *params, const tsr__bootstrap_limit *limit,
+                         tsr_comm **out)
+{
+    bool enabled, joins;
+    uint64_t timeout_ns = limit->timeout_ns;
+    /* read TESSERA_SHARED_MEMORY first, so that an invalid value is reported before other ranks
+     * wait for this one */
+    TSR__TRY(tsr__shm_is_enabled(&enabled));
+    TSR__TRY(find_whether_joins(params, &joins));
+    for (;;) {
+        const tsr_status status = create_first(params, joins, timeout_ns, limit, out);
+        if (!joins || !may_join_later(status, limit))
+            return status;
+        tsr__log(TSR_LOG_WARNING, "comm: joining again: %s", tsr_last_error());
+        const uint64_t now = tsr__now_ns();
+        timeout_ns = limit->deadline_ns > now ? limit->deadline_ns - now : 1;
+    }
+}
+
 tsr_status tsr_comm_create(const tsr_comm_params *params, tsr_comm **out)
 {
-    tsr__bootstrap *bootstrap = NULL;
     TSR__REQUIRE(out, "comm_create: out is NULL");
     TSR__TAKE(tsr_comm_params, params);
     const tsr__bootstrap_limit limit = tsr__bootstrap_limit_from_now(
         params->timeout_ns ? params->timeout_ns : TSR__COMM_TIMEOUT_NS);
-    /* read TESSERA_SHARED_MEMORY first, so that an invalid value is reported before other ranks
-     * wait for this one */
-    bool enabled;
-    tsr_status status = tsr__shm_is_enabled(&enabled);
-    if (status == TSR_OK)
-        status = open_bootstrap(params, limit.timeout_ns, &bootstrap);
-    if (status == TSR_OK)
-        status = create_first(bootstrap, params, &limit, out);
-    return status == TSR_OK ? TSR_OK : tsr__fail_context(status, "comm_create");
+    const tsr_status status = create(params, &limit, out);
+    if (status != TSR_OK)
+        return tsr__fail_context(status, "comm_create");
+    if ((*out)->size > 1)
+        tsr__launch_report_member();
+    return TSR_OK;
 }
