@@ -25,7 +25,7 @@ static void identify(const gpt_config *config, tsr_dtype dtype, const gpt_text *
 tsr_status checkpoint_save(gpt_model *model, const gpt_text *text, const char *path, bool parts)
 {
     identity self;
-    identify(&model->config, model->dtype, text, &self);
+    identify(model->config, model->dtype, text, &self);
     const char *const metadata[] = {MODEL_KEY, self.model, TEXT_KEY, self.characters, NULL};
     return tsr_optimizer_save(model->optimizer, path,
                               tsr_optimizer_file_params(.world = model->job->world,
@@ -51,7 +51,7 @@ static tsr_status check_parts(const gpt_model *model, const gpt_text *text, cons
                               char *error, size_t error_size)
 {
     identity self, file;
-    identify(&model->config, model->dtype, text, &self);
+    identify(model->config, model->dtype, text, &self);
     TRY(tsr_checkpoint_parts_metadata(path, model->job->world, MODEL_KEY, sizeof file.model,
                                       file.model));
     TRY(tsr_checkpoint_parts_metadata(path, model->job->world, TEXT_KEY, sizeof file.characters,

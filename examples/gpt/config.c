@@ -1,6 +1,5 @@
 #include "config.h"
 
-#include <errno.h>
 #include <jansson.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -8,35 +7,25 @@
 
 #define MAX_SIZE (1 << 20) /* of any of a model's dimensions */
 
-/* Hugging Face's names of activations. */
 static const char *const activation_names[] = {[TSR_ACT_RELU] = "relu",
                                                [TSR_ACT_GELU_TANH] = "gelu_new",
                                                [TSR_ACT_GELU_ERF] = "gelu",
                                                [TSR_ACT_SILU] = "silu"};
-#define ACTIVATIONS (sizeof activation_names / sizeof *activation_names)
-
-/* A member of config.json that only gpt writes and reads, true for a GPT-2 with biases. Files of
- * one without biases have biases of 0, because other programs expect them. */
-#define BIAS_KEY "bias"
 
 const char *gpt_style_name(gpt_style style)
 {
     return style == GPT_STYLE_LLAMA ? "llama" : "gpt2";
 }
 
-int gpt_config_head_dim(const gpt_config *config)
+gpt_style gpt_config_style(const gpt_config *config)
 {
-    return config->head_dim ? config->head_dim : config->width / config->heads;
-}
-
-int gpt_config_positions(const gpt_config *config)
-{
-    return config->context ? config->context : config->block;
+    return config->model.learned_positions ? GPT_STYLE_GPT2 : GPT_STYLE_LLAMA;
 }
 
 void gpt_config_add_biases(gpt_config *config)
 {
-    config->norm_bias = config->qkv_bias = config->output_bias = config->mlp_bias = true;
+    config->model.norm_bias = true;
+    config->layer.qkv_bias = config->layer.output_bias = config->layer.mlp_bias = true;
 }
 
 /* Appends text to `text`, which has `size` bytes. */
@@ -54,67 +43,80 @@ append(char *text, size_t size, const char *format, ...)
     va_end(arguments);
 }
 
+/* Describes what models with rotary positions may have. */
 static void describe_llama(const gpt_config *c, size_t size, char *text)
 {
-    append(text, size, ", theta %g", c->rope.theta);
-    if (c->rope.scaling != TSR_ROPE_SCALING_NONE)
-        append(text, size, ", scaling %d by %g", (int)c->rope.scaling, c->rope.factor);
-    if (gpt_config_head_dim(c) * c->heads != c->width)
-        append(text, size, ", %d per head", c->head_dim);
-    if (c->window)
-        append(text, size, ", a window of %lld", (long long)c->window);
-    append(text, size, "%s", c->tied ? ", tied" : "");
+    const tsr_model_layer *l = &c->model.kinds[0];
+    append(text, size, ", theta %g", l->rope->theta);
+    if (l->rope->scaling != TSR_ROPE_SCALING_NONE)
+        append(text, size, ", scaling %d by %g", (int)l->rope->scaling, l->rope->factor);
+    if (l->rope->rotary_dim != l->head_dim)
+        append(text, size, ", %lld rotated", (long long)l->rope->rotary_dim);
+    if (l->head_dim * l->heads != c->model.width)
+        append(text, size, ", %lld per head", (long long)l->head_dim);
+    for (int i = 0; i < c->model.kind_count; i++)
+        if (c->model.kinds[i].window)
+            append(text, size, ", a window of %lld", (long long)c->model.kinds[i].window);
+    append(text, size, "%s", c->model.tied ? ", tied" : "");
 }
 
 static void describe_gpt2(const gpt_config *c, size_t size, char *text)
 {
-    if (gpt_config_positions(c) != c->block)
-        append(text, size, ", %d positions", gpt_config_positions(c));
-    append(text, size, "%s", c->tied ? "" : ", not tied");
+    if (c->model.context != c->block)
+        append(text, size, ", %lld positions", (long long)c->model.context);
+    append(text, size, "%s", c->model.tied ? "" : ", not tied");
 }
 
 void gpt_config_describe(const gpt_config *c, size_t size, char *text)
 {
-    const gpt_config usual = gpt_config_default(c->style);
+    const tsr_model_config *m = &c->model;
+    const tsr_model_layer *l = &m->kinds[0];
+    const gpt_style style = gpt_config_style(c);
     snprintf(text, size,
-             "%s, %d blocks, %d heads, %d key/value heads, %d wide, %d inside, %d tokens, %d "
-             "characters, epsilon %g",
-             gpt_style_name(c->style), c->layers, c->heads, c->kv_heads, c->width, c->inner,
-             c->block, c->vocabulary, c->norm_eps);
-    if (c->style == GPT_STYLE_LLAMA)
+             "%s, %d blocks, %lld heads, %lld key/value heads, %lld wide, %lld inside, %d tokens, "
+             "%lld characters, epsilon %g",
+             gpt_style_name(style), m->layers, (long long)l->heads, (long long)l->kv_heads,
+             (long long)m->width, (long long)l->hidden, c->block, (long long)m->vocabulary,
+             m->norm_epsilon);
+    if (style == GPT_STYLE_LLAMA)
         describe_llama(c, size, text);
     else
         describe_gpt2(c, size, text);
-    append(text, size, "%s%s%s%s%s", c->qkv_bias ? ", biases" : "",
-           c->output_bias ? ", output biases" : "", c->mlp_bias ? ", MLP biases" : "",
-           c->norm_bias ? ", norm biases" : "", c->qk_norm ? ", q/k norms" : "");
-    if (c->activation != usual.activation)
-        append(text, size, ", %s", activation_names[c->activation]);
+    append(text, size, "%s%s%s%s%s", l->qkv_bias ? ", biases" : "",
+           l->output_bias ? ", output biases" : "", l->mlp_bias ? ", MLP biases" : "",
+           m->norm_bias ? ", norm biases" : "", l->qk_norm ? ", q/k norms" : "");
+    if (l->activation != (style == GPT_STYLE_LLAMA ? TSR_ACT_SILU : TSR_ACT_GELU_ERF))
+        append(text, size, ", %s", activation_names[l->activation]);
 }
 
-gpt_config gpt_config_default(gpt_style style)
+void gpt_config_default(gpt_style style, gpt_config *out)
 {
-    if (style == GPT_STYLE_LLAMA)
-        return (gpt_config){.style = style,
-                            .layers = 4,
-                            .heads = 4,
-                            .kv_heads = 2,
-                            .width = 128,
-                            .inner = 344,
-                            .block = 64,
-                            .norm_eps = 1e-5,
-                            .activation = TSR_ACT_SILU,
-                            .rope = {.theta = 10000}};
-    return (gpt_config){.style = style,
-                        .layers = 4,
-                        .heads = 4,
-                        .kv_heads = 4,
-                        .width = 128,
-                        .inner = 512,
-                        .block = 64,
-                        .norm_eps = 1e-5,
-                        .activation = TSR_ACT_GELU_ERF,
-                        .tied = true};
+    const bool llama = style == GPT_STYLE_LLAMA;
+    *out = (gpt_config){
+        .model = {.architecture = gpt_style_name(style),
+                  .layers = 4,
+                  .width = 128,
+                  .norm_epsilon = 1e-5,
+                  .norm = llama ? TSR_NORM_RMS : TSR_NORM_LAYER,
+                  .learned_positions = !llama,
+                  .tied = !llama,
+                  .bos = -1,
+                  .kind_count = 1,
+                  .kinds = &out->layer},
+        .layer = {.heads = 4,
+                  .kv_heads = llama ? 2 : 4,
+                  .hidden = llama ? 344 : 512,
+                  .rope = llama ? &out->rope : NULL,
+                  .gated = llama,
+                  .activation = llama ? TSR_ACT_SILU : TSR_ACT_GELU_ERF},
+        .rope = {.struct_size = sizeof out->rope, .theta = 10000},
+        .block = 64,
+    };
+}
+
+void gpt_config_finish(gpt_config *config)
+{
+    tsr_model_file_close(&config->file);
 }
 
 /* Returns the values with which nanoGPT trains a small model on a CPU. */
@@ -137,23 +139,38 @@ gpt_training gpt_training_default(void)
 
 bool gpt_config_check(const gpt_config *config, char *error, size_t error_size)
 {
-    if (config->head_dim == 0 && config->width % config->heads != 0)
-        snprintf(error, error_size, "a width of %d does not divide over %d heads", config->width,
-                 config->heads);
-    else if (config->heads % config->kv_heads != 0)
-        snprintf(error, error_size, "%d heads do not divide over %d key/value heads", config->heads,
-                 config->kv_heads);
-    else if (config->style == GPT_STYLE_GPT2 && config->kv_heads != config->heads)
+    const tsr_model_config *m = &config->model;
+    const tsr_model_layer *l = &m->kinds[0];
+    const bool llama = gpt_config_style(config) == GPT_STYLE_LLAMA;
+    if (l->head_dim == 0 && m->width % l->heads != 0)
+        snprintf(error, error_size, "a width of %lld does not divide over %lld heads",
+                 (long long)m->width, (long long)l->heads);
+    else if (l->heads % l->kv_heads != 0)
+        snprintf(error, error_size, "%lld heads do not divide over %lld key/value heads",
+                 (long long)l->heads, (long long)l->kv_heads);
+    else if (!llama && l->kv_heads != l->heads)
         snprintf(error, error_size,
-                 "the style gpt2 has as many key/value heads as heads, %d, not %d", config->heads,
-                 config->kv_heads);
-    else if (config->style == GPT_STYLE_LLAMA && gpt_config_head_dim(config) % 2 != 0)
+                 "the style gpt2 has as many key/value heads as heads, %lld, not %lld",
+                 (long long)l->heads, (long long)l->kv_heads);
+    else if (llama && (l->head_dim ? l->head_dim : m->width / l->heads) % 2 != 0)
         snprintf(error, error_size,
-                 "rotary positions need an even number of features per head, not %d",
-                 gpt_config_head_dim(config));
+                 "rotary positions need an even number of features per head, not %lld",
+                 (long long)(m->width / l->heads));
     else
         return true;
     return false;
+}
+
+void gpt_config_complete(gpt_config *config)
+{
+    tsr_model_layer *l = &config->layer;
+    if (config->model.kinds != l) /* a given model is complete */
+        return;
+    if (l->head_dim == 0)
+        l->head_dim = config->model.width / l->heads;
+    if (l->rope && config->rope.rotary_dim == 0)
+        config->rope.rotary_dim = l->head_dim;
+    config->model.context = config->block;
 }
 
 /* A JSON file that is being read. The first error stays in `error`. */
@@ -197,19 +214,11 @@ static void read_number(reader *r, const json_t *object, const char *key, double
         *out = number;
 }
 
-static void read_activation(reader *r, const json_t *object, const char *key, tsr_activation *out)
+static void read_size(reader *r, const json_t *object, const char *key, int64_t *out)
 {
-    const json_t *value = json_object_get(object, key);
-    const char *name = json_string_value(value);
-    if (!value || json_is_null(value))
-        return;
-    for (size_t i = 0; name && i < ACTIVATIONS; i++) {
-        if (activation_names[i] && strcmp(activation_names[i], name) == 0) {
-            *out = (tsr_activation)i;
-            return;
-        }
-    }
-    fail_at(r, key, "is none of relu, gelu, gelu_new and silu");
+    int value = (int)*out;
+    read_int(r, object, key, 1, &value);
+    *out = value;
 }
 
 /* Reads the members of a recorded run. */
@@ -218,17 +227,18 @@ static void read_run(reader *r, const json_t *root, gpt_config *config, gpt_trai
     const json_t *model = json_object_get(root, "config"),
                  *how = json_object_get(root, "optimizer");
     gpt_style style = json_object_get(model, "inter") ? GPT_STYLE_LLAMA : GPT_STYLE_GPT2;
+    tsr_model_layer *layer = &config->layer;
     int seed = 0;
-    *config = gpt_config_default(style);
-    read_int(r, model, "n_layer", 1, &config->layers);
-    read_int(r, model, "n_head", 1, &config->heads);
-    config->kv_heads = config->heads;
-    read_int(r, model, "n_kv", 1, &config->kv_heads);
-    read_int(r, model, "n_embd", 1, &config->width);
-    config->inner = 4 * config->width;
-    read_int(r, model, "inter", 1, &config->inner);
+    gpt_config_default(style, config);
+    read_int(r, model, "n_layer", 1, &config->model.layers);
+    read_size(r, model, "n_head", &layer->heads);
+    layer->kv_heads = layer->heads;
+    read_size(r, model, "n_kv", &layer->kv_heads);
+    read_size(r, model, "n_embd", &config->model.width);
+    layer->hidden = 4 * config->model.width;
+    read_size(r, model, "inter", &layer->hidden);
     read_int(r, model, "block", 1, &config->block);
-    read_number(r, model, "eps", &config->norm_eps);
+    read_number(r, model, "eps", &config->model.norm_epsilon);
     read_number(r, model, "theta", &config->rope.theta);
     read_int(r, model, "batch", 1, &training->batch);
     read_int(r, model, "steps", 0, &training->steps);
@@ -243,50 +253,6 @@ static void read_run(reader *r, const json_t *root, gpt_config *config, gpt_trai
     read_number(r, how, "eps", &training->eps);
     read_number(r, how, "wd", &training->weight_decay);
     read_number(r, how, "clip", &training->clip);
-}
-
-/* Refuses what only gpt_config_read_model() reads. */
-static void refuse_unread(reader *r, const json_t *root, bool llama)
-{
-    static const char *const switches[] = {"tie_word_embeddings", "attention_bias", "mlp_bias"};
-    const json_t *scaling = json_object_get(root, "rope_scaling");
-    if (!llama) {
-        if (json_is_false(json_object_get(root, switches[0])))
-            fail_at(r, switches[0], "is false, which needs --model instead of --config");
-        return;
-    }
-    for (size_t i = 0; i < sizeof switches / sizeof *switches; i++)
-        if (json_is_true(json_object_get(root, switches[i])))
-            fail_at(r, switches[i], "is true, which needs --model instead of --config");
-    if (scaling && !json_is_null(scaling))
-        fail_at(r, "rope_scaling", "is given, which needs --model instead of --config");
-}
-
-/* Reads the members of Hugging Face's config.json. */
-static void read_model(reader *r, const json_t *root, gpt_config *config)
-{
-    const char *type = json_string_value(json_object_get(root, "model_type"));
-    if (!type || (strcmp(type, "gpt2") != 0 && strcmp(type, "llama") != 0)) {
-        fail_at(r, "model_type", "is neither gpt2 nor llama");
-        return;
-    }
-    bool llama = strcmp(type, "llama") == 0;
-    *config = gpt_config_default(llama ? GPT_STYLE_LLAMA : GPT_STYLE_GPT2);
-    read_int(r, root, llama ? "num_hidden_layers" : "n_layer", 1, &config->layers);
-    read_int(r, root, llama ? "num_attention_heads" : "n_head", 1, &config->heads);
-    config->kv_heads = config->heads;
-    read_int(r, root, llama ? "num_key_value_heads" : "n_head", 1, &config->kv_heads);
-    read_int(r, root, llama ? "hidden_size" : "n_embd", 1, &config->width);
-    config->inner = 4 * config->width;
-    read_int(r, root, llama ? "intermediate_size" : "n_inner", 1, &config->inner);
-    read_int(r, root, llama ? "max_position_embeddings" : "n_positions", 1, &config->block);
-    read_int(r, root, "vocab_size", 1, &config->vocabulary);
-    read_number(r, root, llama ? "rms_norm_eps" : "layer_norm_epsilon", &config->norm_eps);
-    read_number(r, root, "rope_theta", &config->rope.theta);
-    read_activation(r, root, llama ? "hidden_act" : "activation_function", &config->activation);
-    if (!llama && json_is_true(json_object_get(root, BIAS_KEY)))
-        gpt_config_add_biases(config);
-    refuse_unread(r, root, llama);
 }
 
 static json_t *load(const char *path, char *error, size_t error_size)
@@ -305,6 +271,33 @@ static json_t *load(const char *path, char *error, size_t error_size)
     return root;
 }
 
+/* Takes the sizes of a model's config.json for a new model. */
+static bool read_model(const char *path, gpt_config *config, char *error, size_t error_size)
+{
+    tsr_model_file *file = NULL;
+    if (tsr_model_file_open(path, &file) != TSR_OK) {
+        snprintf(error, error_size, "%s: %s", path, tsr_last_error());
+        return false;
+    }
+    const tsr_model_config *model = tsr_model_file_config(file);
+    const bool good = model->kind_count == 1 && model->context <= MAX_SIZE;
+    if (good) {
+        *config =
+            (gpt_config){.model = *model, .layer = model->kinds[0], .block = (int)model->context};
+        if (config->layer.rope) {
+            config->rope = *config->layer.rope;
+            config->layer.rope = &config->rope;
+        }
+        config->model.kinds = &config->layer;
+        config->model.layer_kinds = NULL;
+    } else {
+        snprintf(error, error_size, "%s: a model with %s needs --model instead of --config", path,
+                 model->kind_count == 1 ? "such a long context" : "layers of several kinds");
+    }
+    tsr_model_file_close(&file);
+    return good;
+}
+
 bool gpt_config_read(const char *path, gpt_config *config, gpt_training *training, char *error,
                      size_t error_size)
 {
@@ -312,94 +305,28 @@ bool gpt_config_read(const char *path, gpt_config *config, gpt_training *trainin
     if (!root)
         return false;
     reader r = {path, error, error_size, false};
-    gpt_config read = *config;
     gpt_training how = *training;
-    if (json_is_object(json_object_get(root, "config")))
-        read_run(&r, root, &read, &how);
-    else
-        read_model(&r, root, &read);
+    const bool is_run = json_is_object(json_object_get(root, "config"));
+    if (is_run)
+        read_run(&r, root, config, &how);
     json_decref(root);
-    if (r.failed)
-        return false;
-    *config = read;
-    *training = how;
-    return true;
+    if (!is_run)
+        return read_model(path, config, error, error_size);
+    if (!r.failed)
+        *training = how;
+    return !r.failed;
 }
 
-/* Returns what of a model gpt cannot train, or NULL. */
-static const char *unsupported(const tsr_model_config *m)
+bool gpt_config_open(const char *folder, int most_block, gpt_config *config, char *error,
+                     size_t error_size)
 {
-    const tsr_model_layer *l = &m->kinds[0];
-    const bool llama =
-                   m->norm == TSR_NORM_RMS && !m->norm_bias && !m->learned_positions && l->gated,
-               gpt2 = m->norm == TSR_NORM_LAYER && m->learned_positions && !l->gated;
-    if (!llama && !gpt2)
-        return "another kind of block than Llama's and GPT-2's";
-    if (m->kind_count > 1)
-        return "layers with and without a window";
-    if (llama && l->rope->rotary_dim != 0 && l->rope->rotary_dim != l->head_dim)
-        return "heads of which only a part is rotated";
-    return NULL;
-}
-
-static bool take_model(const tsr_model_config *m, const char *folder, int most_block,
-                       gpt_config *config, char *error, size_t error_size)
-{
-    const tsr_model_layer *l = &m->kinds[0];
-    const char *what = unsupported(m);
-    const struct {
-        const char *name;
-        int64_t value;
-    } sizes[] = {{"width", m->width},           {"hidden features", l->hidden},
-                 {"heads", l->heads},           {"head size", l->head_dim},
-                 {"vocabulary", m->vocabulary}, {"context", m->context}};
-    if (what)
-        snprintf(error, error_size, "%s: a model of %s has %s, which gpt cannot train", folder,
-                 m->architecture, what);
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes && !what; i++) {
-        if (sizes[i].value > MAX_SIZE) {
-            what = sizes[i].name;
-            snprintf(error, error_size, "%s: the model's %s, %lld, is above %d", folder, what,
-                     (long long)sizes[i].value, MAX_SIZE);
-        }
-    }
-    if (what)
-        return false;
-    *config = (gpt_config){.style = m->learned_positions ? GPT_STYLE_GPT2 : GPT_STYLE_LLAMA,
-                           .layers = m->layers,
-                           .heads = (int)l->heads,
-                           .kv_heads = (int)l->kv_heads,
-                           .width = (int)m->width,
-                           .inner = (int)l->hidden,
-                           .block = m->context < most_block ? (int)m->context : most_block,
-                           .context = (int)m->context,
-                           .vocabulary = (int)m->vocabulary,
-                           .norm_eps = m->norm_epsilon,
-                           .activation = l->activation,
-                           .tied = m->tied,
-                           .qkv_bias = l->qkv_bias,
-                           .output_bias = l->output_bias,
-                           .mlp_bias = l->mlp_bias,
-                           .norm_bias = m->norm_bias,
-                           .head_dim = (int)l->head_dim,
-                           .qk_norm = l->qk_norm,
-                           .window = l->window,
-                           .rope = l->rope ? *l->rope : (tsr_rope_params){0}};
-    return true;
-}
-
-bool gpt_config_read_model(const char *folder, int most_block, gpt_config *config, char *error,
-                           size_t error_size)
-{
-    tsr_model_file *file = NULL;
-    if (tsr_model_file_open(folder, &file) != TSR_OK) {
+    if (tsr_model_file_open(folder, &config->file) != TSR_OK) {
         snprintf(error, error_size, "%s", tsr_last_error());
         return false;
     }
-    const bool good =
-        take_model(tsr_model_file_config(file), folder, most_block, config, error, error_size);
-    tsr_model_file_close(&file);
-    return good;
+    config->model = *tsr_model_file_config(config->file);
+    config->block = config->model.context < most_block ? (int)config->model.context : most_block;
+    return true;
 }
 
 static bool read_offsets(reader *r, const json_t *rows, gpt_offsets *out)
@@ -450,61 +377,4 @@ void gpt_offsets_free(gpt_offsets *offsets)
 {
     free(offsets->values);
     *offsets = (gpt_offsets){0};
-}
-
-static const char *torch_dtype(tsr_dtype dtype)
-{
-    return dtype == TSR_F16 ? "float16" : dtype == TSR_BF16 ? "bfloat16" : "float32";
-}
-
-static json_t *config_json(const gpt_config *c, tsr_dtype dtype)
-{
-    if (c->style == GPT_STYLE_LLAMA)
-        return json_pack(
-            "{s:[s], s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:f, s:f, s:s, s:b, s:b, s:b, s:s}",
-            "architectures", "LlamaForCausalLM", "model_type", "llama", "num_hidden_layers",
-            c->layers, "num_attention_heads", c->heads, "num_key_value_heads", c->kv_heads,
-            "hidden_size", c->width, "intermediate_size", c->inner, "max_position_embeddings",
-            c->block, "vocab_size", c->vocabulary, "rms_norm_eps", c->norm_eps, "rope_theta",
-            c->rope.theta, "hidden_act", activation_names[c->activation], "tie_word_embeddings", 0,
-            "attention_bias", 0, "mlp_bias", 0, "torch_dtype", torch_dtype(dtype));
-    json_t *root = json_pack(
-        "{s:[s], s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:f, s:s, s:b, s:s}", "architectures",
-        "GPT2LMHeadModel", "model_type", "gpt2", "n_layer", c->layers, "n_head", c->heads, "n_embd",
-        c->width, "n_inner", c->inner, "n_positions", c->block, "vocab_size", c->vocabulary,
-        "layer_norm_epsilon", c->norm_eps, "activation_function", activation_names[c->activation],
-        "tie_word_embeddings", 1, "torch_dtype", torch_dtype(dtype));
-    if (c->norm_bias)
-        json_object_set_new(root, BIAS_KEY, json_true());
-    return root;
-}
-
-static bool dump(json_t *root, const char *path, char *error, size_t error_size)
-{
-    int status = root ? json_dump_file(root, path, JSON_INDENT(2) | JSON_REAL_PRECISION(9)) : -1;
-    if (status != 0)
-        snprintf(error, error_size, "%s: %s", path, root ? strerror(errno) : "out of memory");
-    json_decref(root);
-    return status == 0;
-}
-
-bool gpt_config_write(const char *path, const gpt_config *config, tsr_dtype dtype, char *error,
-                      size_t error_size)
-{
-    return dump(config_json(config, dtype), path, error, error_size);
-}
-
-bool gpt_config_copy(const char *from, const char *to, tsr_dtype dtype, char *error,
-                     size_t error_size)
-{
-    /* Hugging Face's name of the member was torch_dtype until 2025. */
-    static const char *const names[] = {"dtype", "torch_dtype"};
-    json_t *root = load(from, error, error_size);
-    if (!root)
-        return false;
-    const bool is_new = json_object_get(root, names[0]) != NULL;
-    for (int i = 0; i < 2; i++)
-        if (json_object_get(root, names[i]) || (i == 1 && !is_new))
-            json_object_set_new(root, names[i], json_string(torch_dtype(dtype)));
-    return dump(root, to, error, error_size);
 }

@@ -13,26 +13,14 @@ typedef enum gpt_style {
     GPT_STYLE_LLAMA = 1 /* rotary positions, RMS norm, SwiGLU, grouped queries */
 } gpt_style;
 
+/* The model, in the library's description, and how much of its context is used. It points into
+ * itself, so it must not be copied. */
 typedef struct gpt_config {
-    gpt_style style;
-    int layers, heads, kv_heads;
-    int width;   /* features of a token between blocks; a multiple of heads */
-    int inner;   /* hidden features of the MLP */
-    int block;   /* the most tokens that attention sees */
-    int context; /* positions that a given model was made for; 0: block */
-    int vocabulary;
-    double norm_eps;
-    tsr_activation activation; /* of the MLP */
-    bool tied;                 /* the head is the embedding */
-    /* Which layers have biases: q, k and v; the output of attention; those of the MLP. */
-    bool qkv_bias, output_bias, mlp_bias;
-    /* GPT-2 only: */
-    bool norm_bias; /* norms have biases */
-    /* Llama only: */
-    int head_dim;         /* features of a head; 0: width / heads */
-    bool qk_norm;         /* q and k are normalised, as in Qwen3 */
-    int64_t window;       /* as in tsr_attention_params, as in Mistral; 0: none */
-    tsr_rope_params rope; /* rotary_dim is not used: all features of a head are rotated */
+    tsr_model_config model;
+    tsr_model_layer layer; /* of a new model, whose layers are all equal */
+    tsr_rope_params rope;  /* of `layer` */
+    int block;             /* the most tokens that attention sees; at most the model's context */
+    tsr_model_file *file;  /* from which the model was read; NULL: none */
 } gpt_config;
 
 typedef struct gpt_training {
@@ -81,40 +69,32 @@ const char *gpt_style_name(gpt_style style);
 /* Describes everything that a model's results depend on: "gpt2, 4 blocks, …". */
 void gpt_config_describe(const gpt_config *config, size_t size, char *text);
 
-/* Returns the defaults of a style. The vocabulary has no default. */
-gpt_config gpt_config_default(gpt_style style);
+/* Sets the defaults of a style. The vocabulary has no default. Call gpt_config_finish()
+ * afterwards. */
+void gpt_config_default(gpt_style style, gpt_config *out);
+void gpt_config_finish(gpt_config *config);
+gpt_style gpt_config_style(const gpt_config *config);
 gpt_training gpt_training_default(void);
 
-/* Returns the number of features of a head. */
-int gpt_config_head_dim(const gpt_config *config);
-/* Returns the number of learned positions of GPT-2: the context, of which a training may use only
- * the first `block`. */
-int gpt_config_positions(const gpt_config *config);
 /* Gives biases to all norms and linear layers except for the head. */
 void gpt_config_add_biases(gpt_config *config);
 
+/* Computes the sizes of a new model that follow from others. Call it after gpt_config_check(). */
+void gpt_config_complete(gpt_config *config);
 /* Checks sizes that depend on each other. On failure returns false with a sentence in `error`. */
 bool gpt_config_check(const gpt_config *config, char *error, size_t error_size);
 
 /* Reads a recorded run ({"config": …, "optimizer": …}) or a model's config.json as Hugging Face
- * writes it. Members that the file lacks are left unchanged. On failure this and the functions
- * below return false with a sentence in `error`. */
+ * writes it. Members that a recorded run lacks are left unchanged. On failure this and the
+ * functions below return false with a sentence in `error`. */
 bool gpt_config_read(const char *path, gpt_config *config, gpt_training *training, char *error,
                      size_t error_size);
-/* Reads config.json of a folder that holds a model of Hugging Face: Llama, Mistral, Qwen2, Qwen3 or
- * GPT-2, with everything that the model's results depend on. The block is the model's context, but
- * at most `most_block`. */
-bool gpt_config_read_model(const char *folder, int most_block, gpt_config *config, char *error,
-                           size_t error_size);
+/* Opens a given model: a folder of Hugging Face's format. The block is the model's context, but at
+ * most `most_block`. */
+bool gpt_config_open(const char *folder, int most_block, gpt_config *config, char *error,
+                     size_t error_size);
 /* Reads the member "offsets" of a recorded run. */
 bool gpt_offsets_read(const char *path, gpt_offsets *out, char *error, size_t error_size);
 void gpt_offsets_free(gpt_offsets *offsets);
-
-/* Writes config.json with Hugging Face's names. `dtype` is that of the weights. */
-bool gpt_config_write(const char *path, const gpt_config *config, tsr_dtype dtype, char *error,
-                      size_t error_size);
-/* Copies a model's config.json, with another dtype of the weights. */
-bool gpt_config_copy(const char *from, const char *to, tsr_dtype dtype, char *error,
-                     size_t error_size);
 
 #endif

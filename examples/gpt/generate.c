@@ -19,11 +19,11 @@ typedef struct writer {
 static tsr_status create_cache(writer *w)
 {
     const gpt_model *m = w->model;
-    int64_t page = m->config.block;
+    int64_t page = m->config->block;
     tsr_heads heads;
-    TRY(tsr_self_attention_heads(m->blocks[0], &heads));
+    TRY(tsr_self_attention_heads(tsr_stack_block(m->stack, 0), &heads));
     return tsr_kv_cache_create(
-        tsr_kv_cache_params(.stream = m->job->stream, .layers = m->block_count,
+        tsr_kv_cache_params(.stream = m->job->stream, .layers = tsr_stack_block_count(m->stack),
                             .kv_heads = heads.kv_count, .head_dim = heads.head_dim,
                             .dtype = m->dtype, .page_tokens = page, .pages = 1, .sequences = 1),
         &w->cache);
@@ -33,24 +33,23 @@ static tsr_status create_cache(writer *w)
 static tsr_status read_tokens(writer *w, int64_t first, int64_t count)
 {
     const int64_t shape[] = {1, count};
-    int64_t at = tsr_kv_cache_length(w->cache, w->sequence);
     tsr_tensor *x = NULL;
     TRY(tsr_kv_cache_begin(w->cache, 1, &w->sequence, &count));
     TRY(tsr_tensor_create(w->model->job->device, TSR_I32, 2, shape, &x));
     tsr_status status = tsr_tensor_upload(w->model->job->stream, x, w->tokens + first,
                                           (uint64_t)count * sizeof *w->tokens);
     if (status == TSR_OK)
-        status = model_next(w->model, x, w->cache, at, w->logits);
+        status = model_next(w->model, x, w->cache, w->logits);
     tsr_tensor_destroy(&x);
     return status;
 }
 
 /* Computes the logits after the last token. A full cache has the model's largest number of
- * positions (config.block). It is then emptied, and the last block / 2 tokens are read again, from
+ * positions (config->block). It is then emptied, and the last block / 2 tokens are read again, from
  * position 0. */
 static tsr_status make_room(writer *w)
 {
-    int64_t block = w->model->config.block;
+    int64_t block = w->model->config->block;
     if (tsr_kv_cache_length(w->cache, w->sequence) < block)
         return read_tokens(w, w->length - 1, 1);
     int64_t kept = block / 2 > 0 ? block / 2 : 1;
@@ -71,7 +70,7 @@ static tsr_status write_text(writer *w)
     const gpt_generate_params *p = w->params;
     const tsr_sampling_params sampling = {
         .temperature = p->temperature, .top_k = p->top_k, .seed = (uint64_t)p->seed};
-    int64_t block = w->model->config.block;
+    int64_t block = w->model->config->block;
     int64_t seen = p->prompt_count < block ? p->prompt_count : block;
     TRY(create_cache(w));
     TRY(tsr_kv_cache_add(w->cache, &w->sequence));
@@ -82,8 +81,8 @@ static tsr_status write_text(writer *w)
     for (int64_t i = 0; i < p->count; i++) {
         TRY(i == 0 ? read_tokens(w, w->length - seen, seen) : make_room(w));
         int32_t token;
-        TRY(tsr_sampling_draw(&sampling, 0, w->length, w->model->config.vocabulary, w->logits, 0,
-                              NULL, &token));
+        TRY(tsr_sampling_draw(&sampling, 0, w->length, w->model->config->model.vocabulary,
+                              w->logits, 0, NULL, &token));
         w->tokens[w->length++] = token;
         if (text_is_end(w->text, token))
             break;
@@ -96,7 +95,7 @@ tsr_status generate(gpt_model *model, const gpt_text *text, const gpt_generate_p
 {
     writer w = {.model = model, .text = text, .params = params};
     w.tokens = malloc((size_t)(params->prompt_count + params->count) * sizeof *w.tokens);
-    w.logits = malloc((size_t)model->config.vocabulary * sizeof *w.logits);
+    w.logits = malloc((size_t)model->config->model.vocabulary * sizeof *w.logits);
     tsr_status status = w.tokens && w.logits ? write_text(&w) : TSR_ERR_NO_MEMORY;
     tsr_kv_cache_destroy(&w.cache);
     free(w.tokens);

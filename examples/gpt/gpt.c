@@ -13,11 +13,9 @@
 #include "common/job.h"
 #include "generate.h"
 #include "model.h"
-#include "names.h"
 #include "options.h"
 #include "report.h"
 #include "text.h"
-#include "weights.h"
 #include "windows.h"
 
 /* While ranks are missing, the others look for processes that join after this many steps. */
@@ -433,7 +431,7 @@ static tsr_status load_state(run *r)
     if (r->job.joined)
         return take_over(r);
     if (o->init)
-        return weights_load(&r->model, o->init, r->error, sizeof r->error);
+        return tsr_stack_load(r->model.stack, o->init);
     if (!o->load)
         return TSR_OK;
     TRY(checkpoint_load(&r->model, &r->text, o->load, o->parts, r->error, sizeof r->error));
@@ -581,7 +579,7 @@ static int train(run *r)
         report_setting(&r->model, o, &r->text);
     status = learn(r);
     if (status == TSR_OK && o->save)
-        status = weights_save(&r->model, o->save, o->given_model, r->error, sizeof r->error);
+        status = tsr_stack_save(r->model.stack, o->save, r->job.stage_comm);
     if (status == TSR_OK && o->save && r->job.rank == 0 &&
         !text_write_tokenizer(&r->text, o->save, r->error, sizeof r->error))
         status = TSR_ERR_IO;
@@ -605,6 +603,7 @@ static int finish(run *r, int code)
     windows_finish(&r->held_out);
     job_finish(&r->job);
     text_free(&r->text);
+    gpt_config_finish(&r->options.model);
     gpt_offsets_free(&r->offsets);
     report_free(&r->history);
     if (r->log && (ferror(r->log) | fclose(r->log)) != 0) {
@@ -670,9 +669,9 @@ static bool check_folders(run *r)
 static bool check_vocabulary(run *r)
 {
     gpt_options *o = &r->options;
-    const int model = o->model.vocabulary, text = r->text.vocabulary;
+    const int model = (int)o->model.model.vocabulary, text = r->text.vocabulary;
     if (model == 0)
-        o->model.vocabulary = text;
+        o->model.model.vocabulary = text;
     else if (o->given_model && text > model)
         snprintf(r->error, sizeof r->error, "%s has a vocabulary of %d, but %s has %d tokens",
                  o->given_model, model, o->tokenizer, text);
@@ -710,8 +709,10 @@ static bool read_files(run *r)
     if (o->offsets &&
         !(gpt_offsets_read(o->offsets, &r->offsets, r->error, sizeof r->error) && check_offsets(r)))
         return false;
-    if (o->init && !names_check_file(o->init, &o->model, r->error, sizeof r->error))
+    if (o->init && tsr_stack_check(&o->model.model, o->init) != TSR_OK) {
+        snprintf(r->error, sizeof r->error, "%s: %s", o->init, tsr_last_error());
         return false;
+    }
     if (o->load && !o->parts &&
         !checkpoint_check(o->load, &o->model, o->dtype, &r->text, r->error, sizeof r->error))
         return false;
@@ -734,6 +735,7 @@ int main(int argc, char **argv)
     const example_job_params params = job_params(&r.options);
     if (!read || !job_launch(&params, argv)) {
         text_free(&r.text);
+        gpt_config_finish(&r.options.model);
         gpt_offsets_free(&r.offsets);
         return read ? 1 : 2;
     }

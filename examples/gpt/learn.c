@@ -2,13 +2,57 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "passes.h"
+#include "model.h"
+
+/* The results of a forward pass that the backward pass needs. */
+typedef struct passage {
+    tsr_stack_saved *saved;
+    tsr_layer_saved *head;
+    tsr_tensor *logits; /* last stage: [rows, tokens, classes of this rank] */
+} passage;
+
+static void passage_finish(passage *p)
+{
+    tsr_stack_saved_destroy(&p->saved);
+    tsr_layer_saved_destroy(&p->head);
+    tsr_tensor_destroy(&p->logits);
+}
+
+/* Makes the forward pass of this stage: from x, or in the first stage from `tokens`, to the
+ * features *y, or in the last stage to logits. */
+static tsr_status forward(gpt_model *self, const tsr_tensor *tokens, const tsr_tensor *x,
+                          bool learning, passage *p, tsr_tensor **y)
+{
+    tsr_tensor *features = NULL;
+    TRY(tsr_stack_forward(self->stack, self->is_first ? tokens : x, learning ? &p->saved : NULL,
+                          &features));
+    if (!self->is_last) {
+        *y = features;
+        return TSR_OK;
+    }
+    tsr_status status =
+        tsr_stack_head_forward(self->stack, features, learning ? &p->head : NULL, &p->logits);
+    tsr_tensor_destroy(&features);
+    return status;
+}
+
+/* Makes the backward pass of this stage from dy, or in the last stage from dlogits. */
+static tsr_status backward(gpt_model *self, const passage *p, const tsr_tensor *dy, tsr_tensor **dx)
+{
+    tsr_tensor *dhidden = NULL;
+    if (!self->is_last)
+        return tsr_stack_backward(self->stack, p->saved, dy, dx);
+    TRY(tsr_stack_head_backward(self->stack, p->head, dy, &dhidden));
+    tsr_status status = tsr_stack_backward(self->stack, p->saved, dhidden, dx);
+    tsr_tensor_destroy(&dhidden);
+    return status;
+}
 
 /* Losses ------------------------------------------------------------------------------------- */
 
 static double tokens_of_batch(const gpt_model *self)
 {
-    return (double)self->training.batch * self->config.block;
+    return (double)self->training.batch * self->config->block;
 }
 
 /* Writes the sum of the windows' losses to `loss_sum`; with `accumulate` adds it. If `dlogits` is
@@ -25,7 +69,7 @@ static tsr_status sum_losses(gpt_model *self, const passage *p, const tsr_tensor
     tsr_status status = tsr_tensor_reshape(y, 1, &rows, &labels);
     if (status == TSR_OK)
         status = tsr_vocabulary_cross_entropy(self->job->tensor_group, self->losses, dlogits,
-                                              logits, labels, self->config.vocabulary,
+                                              logits, labels, self->config->model.vocabulary,
                                               &self->partition, (float)(1 / all));
     if (status == TSR_OK)
         status = tsr_reduce(self->job->stream, self->loss_sum, self->losses, 0, TSR_REDUCE_SUM,
@@ -69,21 +113,10 @@ static tsr_status set_dropout(gpt_model *self, int number, bool is_on)
     tsr_random_params random = {.struct_size = sizeof random,
                                 .seed = (uint64_t)t->seed,
                                 .subsequence = (uint64_t)tsr_optimizer_steps(self->optimizer),
-                                .offset = (uint64_t)(row * self->config.block) *
-                                          (uint64_t)self->config.width};
+                                .offset = (uint64_t)(row * self->config->block) *
+                                          (uint64_t)self->config->model.width};
     float p = is_on ? (float)t->dropout : 0;
-    for (int i = 0; t->dropout > 0 && i < self->block_count; i++)
-        TRY(tsr_block_set_dropout(self->blocks[i], p, &random));
-    return TSR_OK;
-}
-
-/* Gives the features to the next stage. The last stage gives nothing. */
-static void hand_over(const gpt_model *self, passage *p, tsr_tensor **y)
-{
-    if (self->is_last)
-        return;
-    *y = p->at;
-    p->at = NULL;
+    return t->dropout > 0 ? tsr_stack_set_dropout(self->stack, p, &random) : TSR_OK;
 }
 
 static tsr_status learn_forward(void *user, int number, const tsr_tensor *x, tsr_tensor **y)
@@ -91,10 +124,8 @@ static tsr_status learn_forward(void *user, int number, const tsr_tensor *x, tsr
     learning *l = user;
     gpt_model *self = l->model;
     passage *p = &l->passages[number];
-    TRY(passage_init(self, p));
     TRY(set_dropout(self, number, true));
-    TRY(passes_forward(self, l->batches[number].x, x, true, p));
-    hand_over(self, p, y);
+    TRY(forward(self, l->batches[number].x, x, true, p, y));
     /* `dlogits` can be overwritten: the last stage makes the backward pass of a micro-batch right
      * after its forward pass. */
     return self->is_last ? sum_losses(self, p, l->batches[number].y, number > 0, self->dlogits)
@@ -109,9 +140,9 @@ static tsr_status learn_backward(void *user, int number, const tsr_tensor *dy, t
     if (l->model->is_last)
         TRY(tsr_tensor_reshape(l->model->dlogits, 3, tsr_tensor_layout(p->logits)->shape,
                                &dlogits));
-    tsr_status status = passes_backward(l->model, p, dlogits ? dlogits : dy, dx);
+    tsr_status status = backward(l->model, p, dlogits ? dlogits : dy, dx);
     tsr_tensor_destroy(&dlogits);
-    passage_finish(l->model, p);
+    passage_finish(p);
     return status;
 }
 
@@ -120,14 +151,10 @@ static tsr_status evaluate_forward(void *user, int number, const tsr_tensor *x, 
     const learning *l = user;
     gpt_model *self = l->model;
     passage p = {0};
-    tsr_status status = passage_init(self, &p);
-    if (status == TSR_OK)
-        status = passes_forward(self, l->batches[number].x, x, false, &p);
+    tsr_status status = forward(self, l->batches[number].x, x, false, &p, y);
     if (status == TSR_OK && self->is_last)
         status = sum_losses(self, &p, l->batches[number].y, number > 0, NULL);
-    if (status == TSR_OK)
-        hand_over(self, &p, y);
-    passage_finish(self, &p);
+    passage_finish(&p);
     return status;
 }
 
@@ -137,27 +164,17 @@ static tsr_pipeline_run_params features(const gpt_model *self, int64_t rows, int
     return (tsr_pipeline_run_params){.struct_size = sizeof(tsr_pipeline_run_params),
                                      .dtype = self->dtype,
                                      .ndim = 3,
-                                     .shape = {rows, tokens, self->config.width}};
+                                     .shape = {rows, tokens, self->config->model.width}};
 }
 
 static tsr_status run_batches(gpt_model *self, int count, learning *l)
 {
-    tsr_pipeline_run_params run = features(self, job_rows(self->job), self->config.block);
+    tsr_pipeline_run_params run = features(self, job_rows(self->job), self->config->block);
     run.micro_batches = count;
     run.forward = l->passages ? learn_forward : evaluate_forward;
     run.backward = l->passages ? learn_backward : NULL;
     run.user = l;
     return tsr_pipeline_run(self->pipeline, &run);
-}
-
-/* Adds the gradients of the parameter that the first and the last stage both have. */
-static tsr_status reduce_tied(gpt_model *self)
-{
-    tsr_fsdp_shard shard;
-    if (!self->tied || self->job->stages == 1)
-        return TSR_OK;
-    TRY(tsr_fsdp_shard_of(self->tied, 0, &shard));
-    return shard.grad ? tsr_pipeline_reduce_ends(self->pipeline, shard.grad) : TSR_OK;
 }
 
 tsr_status model_learn(gpt_model *self, const gpt_batch *batches)
@@ -169,24 +186,21 @@ tsr_status model_learn(gpt_model *self, const gpt_batch *batches)
         return TSR_ERR_NO_MEMORY;
     tsr_status status = run_batches(self, count, &l);
     for (int i = 0; i < count; i++)
-        passage_finish(self, &l.passages[i]);
+        passage_finish(&l.passages[i]);
     free(l.passages);
     TRY(status);
-    return reduce_tied(self);
+    return tsr_stack_reduce_tied(self->stack, self->pipeline);
 }
 
 static tsr_status clip(gpt_model *self, bool deferred, double *grad_norm)
 {
     const gpt_training *t = &self->training;
-    const bool elsewhere = self->tied && !self->is_first;
-    const char *const tied[] = {elsewhere ? tsr_fsdp_parameter(self->tied, 0, 0)->name : NULL,
-                                NULL};
     /* The first and the last stage both have the embedding that is also the head. Only the first
      * stage counts it. */
     return tsr_optimizer_clip(
         self->optimizer, t->clip > 0 ? (float)t->clip : INFINITY,
         tsr_optimizer_clip_params(.group = self->job->tensor_group, .stages = self->job->stage_comm,
-                                  .counted_elsewhere = elsewhere ? tied : NULL,
+                                  .counted_elsewhere = tsr_stack_counted_elsewhere(self->stack),
                                   .deferred = deferred),
         grad_norm);
 }
@@ -243,33 +257,20 @@ typedef struct generation {
     gpt_model *model;
     const tsr_tensor *x;
     tsr_kv_cache *cache;
-    int64_t first;
     float *logits;
 } generation;
 
-/* Gathers the logits from all ranks of a row, in the order of the classes. */
-static tsr_status gather_logits(gpt_model *self, const passage *p, float *out)
+/* Computes the logits of the last token, and gathers them from all ranks of a row. */
+static tsr_status last_logits(gpt_model *self, const tsr_tensor *features, float *out)
 {
-    const tsr_parameter *weight = tsr_layer_parameter(self->head, 0);
-    int64_t classes = self->config.vocabulary, here = weight->length;
-    tsr_tensor *own = NULL, *part = NULL, *all = NULL;
-    tsr_stream *stream = self->job->stream;
-    TRY(tsr_tensor_create(self->job->device, TSR_F32, 1, &classes, &all));
-    tsr_status status = tsr_fill(stream, all, 0);
+    const int64_t count = tsr_tensor_layout(features)->shape[1];
+    tsr_tensor *last = NULL, *logits = NULL;
+    TRY(tsr_tensor_slice(features, 1, count - 1, count, 1, &last));
+    tsr_status status = tsr_stack_head_forward(self->stack, last, NULL, &logits);
     if (status == TSR_OK)
-        status = tsr_tensor_reshape(p->logits, 1, &here, &own);
-    if (status == TSR_OK)
-        status = tsr_tensor_slice(all, 0, weight->offset, weight->offset + here, 1, &part);
-    if (status == TSR_OK)
-        status = tsr_copy(stream, part, own);
-    /* Each class belongs to one rank; the other ranks add 0. */
-    if (status == TSR_OK)
-        status = tsr_group_all_reduce(self->job->tensor_group, all, TSR_OP_SUM);
-    if (status == TSR_OK)
-        status = tsr_tensor_download(stream, all, out, (uint64_t)classes * sizeof *out);
-    tsr_tensor_destroy(&own);
-    tsr_tensor_destroy(&part);
-    tsr_tensor_destroy(&all);
+        status = tsr_stack_gather_logits(self->stack, logits, out);
+    tsr_tensor_destroy(&last);
+    tsr_tensor_destroy(&logits);
     return status;
 }
 
@@ -277,28 +278,27 @@ static tsr_status generate_forward(void *user, int number, const tsr_tensor *x, 
 {
     const generation *g = user;
     gpt_model *self = g->model;
-    passage p = {0};
+    tsr_tensor *features = NULL;
     (void)number;
-    tsr_status status = passage_init(self, &p);
-    if (status == TSR_OK)
-        status = passes_cached(self, g->x, x, g->cache, g->first, &p);
-    if (status == TSR_OK && self->is_last)
-        status = gather_logits(self, &p, g->logits);
-    if (status == TSR_OK)
-        hand_over(self, &p, y);
-    passage_finish(self, &p);
+    TRY(tsr_stack_forward_cached(self->stack, self->is_first ? g->x : x, g->cache, &features));
+    if (!self->is_last) {
+        *y = features;
+        return TSR_OK;
+    }
+    tsr_status status = last_logits(self, features, g->logits);
+    tsr_tensor_destroy(&features);
     return status;
 }
 
-tsr_status model_next(gpt_model *self, const tsr_tensor *x, tsr_kv_cache *cache, int64_t first,
-                      float *logits)
+tsr_status model_next(gpt_model *self, const tsr_tensor *x, tsr_kv_cache *cache, float *logits)
 {
-    generation g = {self, x, cache, first, logits};
+    generation g = {self, x, cache, logits};
     tsr_pipeline_run_params run = features(self, 1, tsr_tensor_layout(x)->shape[1]);
     run.micro_batches = 1;
     run.forward = generate_forward;
     run.user = &g;
     TRY(tsr_pipeline_run(self->pipeline, &run));
-    return tsr_comm_broadcast(self->job->stage_comm, logits, (uint64_t)self->config.vocabulary,
-                              TSR_F32, self->job->stages - 1);
+    return tsr_comm_broadcast(self->job->stage_comm, logits,
+                              (uint64_t)self->config->model.vocabulary, TSR_F32,
+                              self->job->stages - 1);
 }

@@ -1,6 +1,5 @@
-/* The language model: embedding, blocks, a last norm and a head. The blocks are divided over the
- * stages of a pipeline, and each stage over its grid of ranks. The first stage also has the
- * embedding, and the last one the norm and the head. */
+/* The training of a model, whose layers are a tsr_stack for each stage of a pipeline. A stage is
+ * divided over its grid of ranks. */
 #ifndef GPT_MODEL_H
 #define GPT_MODEL_H
 
@@ -9,7 +8,7 @@
 
 typedef struct gpt_model_params {
     const example_job *job;
-    const gpt_config *config;
+    const gpt_config *config; /* must outlive the model */
     const gpt_training *training;
     const gpt_stages *stages;             /* how blocks are divided */
     const gpt_tensor_rates *tensor_rates; /* must outlive the model */
@@ -19,38 +18,17 @@ typedef struct gpt_model_params {
     bool elastic; /* parameters have replicas, for model_rebuild() */
 } gpt_model_params;
 
-/* Parameters that are gathered together. */
-typedef struct gpt_unit {
-    tsr_fsdp *sharded;
-    int number;             /* of the unit in `sharded` */
-    uint64_t first;         /* number of its first parameter in `sharded` */
-    const tsr_layer *layer; /* whose parameters these are; NULL: learned positions */
-} gpt_unit;
-
 typedef struct gpt_model {
     const example_job *job;
-    gpt_config config;
+    const gpt_config *config;
     gpt_training training;
     tsr_dtype dtype;
-    bool is_elastic, rebuilds;
+    bool is_elastic;
     tsr_partition_params partition; /* how tensor-parallel ranks divide the model */
     tsr_pipeline *pipeline;
     bool is_first, is_last;           /* whether this stage is the first, or the last */
     int stage_blocks[GPT_MAX_STAGES]; /* how many blocks each stage has */
-    int block_count;                  /* blocks of this stage */
-
-    /* NULL if another stage has the layer. If the head is the embedding, the last stage has that,
-     * too. */
-    tsr_layer *embedding, *norm, *head;
-    tsr_layer **blocks; /* [block_count] */
-    tsr_fsdp *tied;     /* the embedding that is also the head; in the first and the last stage */
-    tsr_fsdp *sharded;  /* all other parameters */
-    gpt_unit *units;    /* all units of this stage, in the order of the forward pass */
-    int unit_count;
-    /* Numbers of units in `sharded`. Only GPT-2 has positions there. The embedding and the head are
-     * there unless they are tied. */
-    int embedding_unit, positions_unit, block_unit, norm_unit, head_unit;
-
+    tsr_stack *stack;                 /* the layers of this stage, and their sharded parameters */
     tsr_optimizer *optimizer;
     tsr_tensor *losses, *loss_sum, *dlogits; /* last stage: for this rank's part of a micro-batch */
     /* The sum of losses in the host's memory, valid once the stream reaches `loss_point`. NULL if
@@ -89,10 +67,8 @@ tsr_status model_results(gpt_model *self, double *loss, double *grad_norm);
  * step. */
 tsr_status model_evaluate(gpt_model *self, int count, const gpt_batch *batches, double *loss);
 
-/* Computes the logits of the next token, f32 [vocabulary]. x is i32 [1, count]: tokens at positions
- * first, first + 1, … of one sequence, for which a step of the cache has begun. All ranks call it
- * and get the same logits. */
-tsr_status model_next(gpt_model *self, const tsr_tensor *x, tsr_kv_cache *cache, int64_t first,
-                      float *logits);
+/* Computes the logits of the next token, f32 [vocabulary]. x is i32 [1, count]: tokens of one
+ * sequence, for which a step of the cache has begun. All ranks call it and get the same logits. */
+tsr_status model_next(gpt_model *self, const tsr_tensor *x, tsr_kv_cache *cache, float *logits);
 
 #endif

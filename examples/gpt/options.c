@@ -355,10 +355,33 @@ static void replace_number(double given, double *out)
         *out = given;
 }
 
+static void replace_size(int given, int64_t *out)
+{
+    if (given != 0)
+        *out = given;
+}
+
+/* Replaces the sizes of a model that the command line gives. */
+static void replace_sizes(const given_sizes *given, gpt_config *c)
+{
+    const bool as_many = c->layer.kv_heads == c->layer.heads;
+    replace_int(given->layers, 0, &c->model.layers);
+    replace_size(given->heads, &c->layer.heads);
+    replace_size(as_many ? given->heads : 0, &c->layer.kv_heads);
+    replace_size(given->kv_heads, &c->layer.kv_heads);
+    if (given->width && !given->inner)
+        c->layer.hidden = gpt_config_style(c) == GPT_STYLE_GPT2 ? 4 * (int64_t)given->width
+                                                                : (int64_t)given->width * 8 / 3;
+    replace_size(given->width, &c->model.width);
+    replace_size(given->inner, &c->layer.hidden);
+    replace_int(given->block, 0, &c->block);
+    if (given->width || given->heads) /* those of --config follow from the new sizes */
+        c->layer.head_dim = c->rope.rotary_dim = 0;
+}
+
 /* Takes a model's sizes, weights and tokenizer from the folder of --model. */
 static bool take_model(gpt_options *out, const given_sizes *given)
 {
-    static const char *const weights[] = {"model.safetensors", "model.safetensors.index.json"};
     char error[512];
     const char *folder = out->given_model;
     if (out->config || out->init || given->style_given || given->layers || given->heads ||
@@ -367,23 +390,17 @@ static bool take_model(gpt_options *out, const given_sizes *given)
                             "--model excludes --config, --init, --style, --layers, --heads, "
                             "--kv-heads, --width, --inner and --bias",
                             "");
-    if (!gpt_config_read_model(folder, MODEL_BLOCK, &out->model, error, sizeof error)) {
+    if (!gpt_config_open(folder, MODEL_BLOCK, &out->model, error, sizeof error)) {
         fprintf(stderr, PROGRAM ": %s\n", error);
         return false;
     }
-    if (given->block > out->model.context) {
-        fprintf(stderr, PROGRAM ": --block %d is above the context of %s, %d\n", given->block,
-                folder, out->model.context);
+    if (given->block > out->model.model.context) {
+        fprintf(stderr, PROGRAM ": --block %d is above the context of %s, %lld\n", given->block,
+                folder, (long long)out->model.model.context);
         return false;
     }
-    /* One of the two exists, or the configuration could not have been read. */
-    for (int i = 0; i < 2; i++) {
-        snprintf(out->given_weights, sizeof out->given_weights, "%s/%s", folder, weights[i]);
-        if (access(out->given_weights, R_OK) == 0)
-            break;
-    }
     if (!out->load)
-        out->init = out->given_weights;
+        out->init = folder;
     if (!out->tokenizer)
         out->tokenizer = folder;
     out->training.learning_rate = 5e-5;
@@ -398,7 +415,7 @@ static bool complete(gpt_options *out, const given_sizes *given)
     char error[512];
     gpt_config *model = &out->model;
     gpt_training *training = &out->training;
-    *model = gpt_config_default(given->style);
+    gpt_config_default(given->style, model);
     *training = gpt_training_default();
     if (out->given_model && !take_model(out, given))
         return false;
@@ -406,28 +423,19 @@ static bool complete(gpt_options *out, const given_sizes *given)
         fprintf(stderr, PROGRAM ": %s\n", error);
         return false;
     }
-    if (out->config && given->style_given && model->style != given->style) {
+    if (out->config && given->style_given && gpt_config_style(model) != given->style) {
         fprintf(stderr, PROGRAM ": --style %s, but %s describes a model of style %s\n",
-                gpt_style_name(given->style), out->config, gpt_style_name(model->style));
+                gpt_style_name(given->style), out->config, gpt_style_name(gpt_config_style(model)));
         return false;
     }
-    if (given->bias && model->style != GPT_STYLE_GPT2) {
+    if (given->bias && gpt_config_style(model) != GPT_STYLE_GPT2) {
         fprintf(stderr, PROGRAM ": --bias is for the style gpt2, not for %s\n",
-                gpt_style_name(model->style));
+                gpt_style_name(gpt_config_style(model)));
         return false;
     }
     if (given->bias)
         gpt_config_add_biases(model);
-    bool as_many = model->kv_heads == model->heads;
-    replace_int(given->layers, 0, &model->layers);
-    replace_int(given->heads, 0, &model->heads);
-    replace_int(as_many && given->heads ? given->heads : 0, 0, &model->kv_heads);
-    replace_int(given->kv_heads, 0, &model->kv_heads);
-    if (given->width && !given->inner)
-        model->inner = model->style == GPT_STYLE_GPT2 ? 4 * given->width : given->width * 8 / 3;
-    replace_int(given->width, 0, &model->width);
-    replace_int(given->inner, 0, &model->inner);
-    replace_int(given->block, 0, &model->block);
+    replace_sizes(given, model);
     replace_int(given->batch, -1, &training->batch);
     replace_int(given->accumulate, -1, &training->accumulate);
     if (given->steps >= 0 && given->decay < 0 && !out->config)
@@ -449,8 +457,10 @@ static bool complete(gpt_options *out, const given_sizes *given)
                 training->warmup_steps, training->decay_steps);
         return false;
     }
-    if (gpt_config_check(model, error, sizeof error))
-        return check_stages(&out->stages, model->layers);
+    if (gpt_config_check(model, error, sizeof error)) {
+        gpt_config_complete(model);
+        return check_stages(&out->stages, model->model.layers);
+    }
     fprintf(stderr, PROGRAM ": %s\n", error);
     return false;
 }

@@ -7,10 +7,9 @@
 
 typedef struct gpt_options {
     const char *text, *device;
-    const char *tokenizer;    /* NULL: tokens are characters */
-    const char *separator;    /* of documents; NULL: the text is one */
-    const char *given_model;  /* folder of the model whose training continues; NULL: none */
-    char given_weights[4096]; /* its weights; `init` may point here */
+    const char *tokenizer;   /* NULL: tokens are characters */
+    const char *separator;   /* of documents; NULL: the text is one */
+    const char *given_model; /* folder of the model whose training continues; NULL: none */
     const char *config, *init, *offsets;  /* files of a recorded run; NULL: none */
     const char *load, *checkpoint, *save; /* NULL: none */
     const char *log, *curve;              /* NULL: none */

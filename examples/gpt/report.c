@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include "common/curve.h"
-#include "names.h"
 
 bool report_add(gpt_history *history, const gpt_record *record)
 {
@@ -30,7 +29,7 @@ void report_free(gpt_history *history)
 void report_setting(const gpt_model *model, const gpt_options *options, const gpt_text *text)
 {
     const example_job *job = model->job;
-    const gpt_config *c = &model->config;
+    const gpt_config *c = model->config;
     const gpt_training *t = &model->training;
     const tsr_device_info *info = tsr_device_get_info(job->device);
     printf("device    %s; %s%s%s\n", info->name, info->driver_name, info->driver_info[0] ? " " : "",
@@ -59,9 +58,11 @@ void report_setting(const gpt_model *model, const gpt_options *options, const gp
         printf("documents %lld\n", (long long)text->documents);
     if (options->given_model)
         printf("continues %s\n", options->given_model);
-    printf("model     %s, %d blocks, %d heads, %d wide, %d tokens, %.2f million parameters, %s\n",
-           gpt_style_name(c->style), c->layers, c->heads, c->width, c->block,
-           (double)names_elements(c) * 1e-6, tsr_dtype_name(options->dtype));
+    printf(
+        "model     %s, %d blocks, %lld heads, %lld wide, %d tokens, %.2f million parameters, %s\n",
+        gpt_style_name(gpt_config_style(c)), c->model.layers, (long long)c->model.kinds[0].heads,
+        (long long)c->model.width, c->block,
+        (double)tsr_model_config_parameters(&c->model, -1) * 1e-6, tsr_dtype_name(options->dtype));
     printf("learning  AdamW %g to %g, weight decay %g, %d × %d windows a step, %d steps, seed "
            "%lld\n\n",
            t->learning_rate, t->min_learning_rate, t->weight_decay, t->accumulate, t->batch,

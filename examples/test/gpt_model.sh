@@ -156,7 +156,7 @@ small --width 32 --layers 2 --steps 6 --bias --save "$folder/new/model.safetenso
 trained=$(held_out)
 small --steps 0 --config "$folder/new/config.json" --init "$folder/new/model.safetensors" || fail "a model with biases does not load"
 equal "$trained" "$(held_out)" || fail "a model with biases has a loss of $(held_out) after loading, not $trained"
-sed -i 's/"bias": true/"bias": false/' "$folder/new/config.json"
+sed -i 's/"model_type"/"bias": false, "model_type"/' "$folder/new/config.json"
 small --steps 0 --config "$folder/new/config.json" --init "$folder/new/model.safetensors" || fail "a model does not load without its biases"
 equal "$trained" "$(held_out)" && fail "the biases did not learn anything"
 exit 0

@@ -76,13 +76,13 @@ refuses "does not say which token ends a text" --text "$text" --tokenizer "$mini
 refuses "$text does not have the separator '#####a##'" --text "$text" --tokenizer "$gguf" --separator '#####a##'
 cp "$model/config.json" "$folder"
 refuses "$folder has neither model.safetensors nor" --model "$folder"
-refuses '"tie_word_embeddings" is true, which needs --model instead of --config' --config "$folder/config.json"
+refuses "config.json describes a vocabulary of 512, but" --config "$folder/config.json"
 sed 's/"vocab_size": 512/"vocab_size": 511/' "$model/config.json" >"$folder/config.json"
 cp "$model/model.safetensors" "$folder"
 refuses "$folder has a vocabulary of 511, but $gguf has 512 tokens" --model "$folder" --tokenizer "$gguf"
 sed 's/"llama"/"gpt2"/; s/"hidden_act"/"n_embd": 64, "n_head": 8, "n_layer": 5, "n_positions": 512, "hidden_act"/' "$model/config.json" \
     >"$folder/config.json"
-refuses "$folder/model.safetensors: there is no tensor transformer.wte.weight" --model "$folder" --tokenizer "$gguf"
+refuses "$folder/model.safetensors has no tensor transformer.wte.weight" --model "$folder" --tokenizer "$gguf"
 rm "$folder/config.json" "$folder/model.safetensors"
 refuses "--pipeline takes a number from 1 to 64, not 0" --pipeline 0
 refuses "--pipeline 5 has more stages than the model has blocks, 4" --pipeline 5
@@ -104,19 +104,28 @@ refuses "--grid 2x1 has 2 ranks, not --ranks 4" --elastic --ranks 4 --grid 2x1
 
 config=$folder/config.json
 refuses "$config: " --config "$config"
-echo '{"model_type": "bert"}' >"$config"
-refuses "$config: \"model_type\" is neither gpt2 nor llama" --config "$config"
-echo '{"model_type": "gpt2", "n_layer": -1}' >"$config"
-refuses "$config: \"n_layer\" is not a number from 1 to 1048576" --config "$config"
-echo '{"model_type": "gpt2", "vocab_size": 50257}' >"$config"
+# configure TYPE SIZES: writes config.json of a model of this type, with its sizes.
+configure() {
+    case $1 in
+    gpt2) sizes='"n_layer": 2, "n_head": 2, "n_embd": 8, "n_positions": 64, "vocab_size": 50257' ;;
+    *) sizes='"num_hidden_layers": 2, "num_attention_heads": 2, "hidden_size": 8, "intermediate_size": 8, "max_position_embeddings": 64, "vocab_size": 65' ;;
+    esac
+    echo "{\"model_type\": \"$1\", $sizes${2-}}" >"$config"
+}
+configure bert
+refuses "architecture 'bert' is not supported" --config "$config"
+configure gpt2
+sed -i 's/"n_layer": 2/"n_layer": -2/' "$config"
+refuses "number of layers is -2; 1 to 1024 is possible" --config "$config"
+echo '{"model_type": "gpt2"}' >"$config"
+refuses "config.json: there is no number of layers" --config "$config"
+configure gpt2
 refuses "$config describes a vocabulary of 50257, but" --config "$config"
-echo '{"model_type": "gpt2", "activation_function": "mish"}' >"$config"
-refuses '"activation_function" is none of relu, gelu, gelu_new and silu' --config "$config"
-echo '{"model_type": "gpt2", "tie_word_embeddings": false}' >"$config"
-refuses '"tie_word_embeddings" is false, which needs --model instead of --config' --config "$config"
-echo '{"model_type": "llama", "mlp_bias": true}' >"$config"
-refuses '"mlp_bias" is true, which needs --model instead of --config' --config "$config"
-echo '{"model_type": "llama"}' >"$config"
+configure gpt2 ', "activation_function": "mish"'
+refuses "activation 'mish' is not supported" --config "$config"
+configure qwen2 ', "use_sliding_window": true, "sliding_window": 4, "max_window_layers": 1'
+refuses "a model with layers of several kinds needs --model instead of --config" --config "$config"
+configure llama
 refuses "--style gpt2, but $config describes a model of style llama" --config "$config" --style gpt2
 echo '{"model_type": ' >"$config"
 refuses "$config:" --config "$config"
@@ -130,16 +139,16 @@ refuses '"offsets" is no list of equally long lists of numbers' --config "$confi
 # Weights and checkpoints of other models are refused.
 llama=$data/llama_init.safetensors
 sizes="--layers 3 --heads 8 --kv-heads 4 --width 64 --inner 176"
-refuses "$llama: there is no tensor transformer.wte.weight" --init "$llama"
+refuses "$llama has no tensor transformer.wte.weight" --init "$llama"
 # shellcheck disable=SC2086 # options
 {
-    refuses "$llama: there is no tensor model.layers.3.input_layernorm.weight" --init "$llama" --style llama $sizes --layers 4
-    refuses "self_attn.k_proj.weight is [32,64]; the model needs [16,64]" --init "$llama" --style llama $sizes --kv-heads 2
-    refuses "mlp.gate_proj.weight is [176,64]; the model needs [170,64]" --init "$llama" --style llama $sizes --inner 170
+    refuses "$llama has no tensor model.layers.3.input_layernorm.weight" --init "$llama" --style llama $sizes --layers 4
+    refuses "self_attn.k_proj.weight is [32,64]; the sizes of the model need [16,64]" --init "$llama" --style llama $sizes --kv-heads 2
+    refuses "mlp.gate_proj.weight is [176,64]; the sizes of the model need [170,64]" --init "$llama" --style llama $sizes --inner 170
     refuses "this is no checkpoint of gpt" --load "$llama" --style llama $sizes
 }
-refuses "transformer.wpe.weight is [64,128]; the model needs [32,128]" --init "$data/gpt2_init.safetensors.index.json" --block 32
-refuses "cannot open $folder/none: No such file" --init "$folder/none"
+refuses "transformer.wpe.weight is [64,128]; the sizes of the model need [32,128]" --init "$data/gpt2_init.safetensors.index.json" --block 32
+refuses "$folder/none: No such file" --init "$folder/none"
 refuses "cannot open $folder/none: No such file" --load "$folder/none"
 echo 'no model' >"$folder/model"
 refuses "$folder/model: " --init "$folder/model"

@@ -74,6 +74,9 @@ typedef struct tsr_model_config {
 
 /* Returns the description of a layer, or NULL if there is no such layer. */
 TSR_API const tsr_model_layer *tsr_model_config_layer(const tsr_model_config *config, int layer);
+/* Returns the number of parameters of a layer, or with layer −1 of the whole model, in which a tied
+ * head counts once. */
+TSR_API uint64_t tsr_model_config_parameters(const tsr_model_config *config, int layer);
 
 /* Files -------------------------------------------------------------------------------------- */
 
@@ -82,14 +85,14 @@ TSR_API const tsr_model_layer *tsr_model_config_layer(const tsr_model_config *co
  * its header again. Thread-safe: it does not change after it has been opened. */
 typedef struct tsr_model_file tsr_model_file;
 
-/* Opens a model's files: a folder, a GGUF file, or a safetensors file or index with a config.json
- * beside it. Reads the configuration (config.json, and generation_config.json if there is one, or
- * the metadata of a GGUF file) and the list of tensors, but no weights. Tensors that are missing,
- * or have other shapes than the configuration implies, are errors of the functions that need them.
- * Errors: TSR_ERR_NOT_FOUND, TSR_ERR_IO, those of tsr_shard_list_open; TSR_ERR_UNSUPPORTED for an
- * architecture, activation or frequency scaling that is not supported, naming it; TSR_ERR_INVALID
- * for values that are missing, contradict each other or are beyond the limits above, naming them;
- * TSR_ERR_NO_MEMORY. */
+/* Opens a model's files: a folder, a GGUF file, a safetensors file or index with a config.json
+ * beside it, or a config.json alone, for its configuration. Reads the configuration (config.json,
+ * and generation_config.json if there is one, or the metadata of a GGUF file) and the list of
+ * tensors, but no weights. Tensors that are missing, or have other shapes than the configuration
+ * implies, are errors of the functions that need them. Errors: TSR_ERR_NOT_FOUND, TSR_ERR_IO, those
+ * of tsr_shard_list_open; TSR_ERR_UNSUPPORTED for an architecture, activation or frequency scaling
+ * that is not supported, naming it; TSR_ERR_INVALID for values that are missing, contradict each
+ * other or are beyond the limits above, naming them; TSR_ERR_NO_MEMORY. */
 TSR_API TSR_NODISCARD tsr_status tsr_model_file_open(const char *path, tsr_model_file **out);
 /* Makes a model with random weights, for measurements and tests without files. `config` is copied.
  * Matrices are of `dtype`, f32, f16, bf16 or a block format that tsr_quantize supports, and
@@ -107,8 +110,6 @@ TSR_API void tsr_model_file_close(tsr_model_file **file);
 
 /* Returns the configuration, which is valid as long as the file. */
 TSR_API const tsr_model_config *tsr_model_file_config(const tsr_model_file *file);
-/* Returns the number of parameters of the model; a tied head counts once. */
-TSR_API uint64_t tsr_model_file_parameters(const tsr_model_file *file);
 /* Opens the model's tokenizer, as tsr_tokenizer_open (tokenizer.h). Errors: those of
  * tsr_tokenizer_open; TSR_ERR_NOT_FOUND for a random model. */
 TSR_API TSR_NODISCARD tsr_status tsr_model_file_tokenizer(const tsr_model_file *file,

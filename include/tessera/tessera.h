@@ -31,6 +31,7 @@
 #include "tessera/sampler.h"
 #include "tessera/seed.h"
 #include "tessera/shard.h"
+#include "tessera/stack.h"
 #include "tessera/stream.h"
 #include "tessera/tensor.h"
 #include "tessera/tokenizer.h"

@@ -65,11 +65,6 @@ const tsr_model_config *tsr_model_file_config(const tsr_model_file *file)
     return file ? &file->config->public : NULL;
 }
 
-uint64_t tsr_model_file_parameters(const tsr_model_file *file)
-{
-    return file ? tsr__weights_count(&file->config->public) : 0;
-}
-
 tsr_status tsr__model_file_weights(const tsr_model_file *file, const tsr__weights **out)
 {
     if (file->weights_status != TSR_OK) {

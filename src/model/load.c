@@ -35,46 +35,27 @@ static tsr_status load_part(loading *l, const tsr__weight *weight, const tsr__we
     return tsr__weight_read(&l->reader, weight, part, tensor);
 }
 
-static tsr_status load_parameter(loading *l, int layer, const tsr_parameter *p)
+static tsr_status load_one(void *user, const tsr__stack_parameter *p)
 {
+    loading *l = user;
+    tsr_model *m = l->model;
     tsr__weight weight;
     tsr__weight_part part;
-    TSR__TRY(tsr__weight_of(l->weights, layer, p, &weight, &part));
-    return load_part(l, &weight, &part, p->tensor);
-}
-
-static tsr_status load_layer(loading *l, int layer, const tsr_layer *which)
-{
-    for (int i = 0; i < tsr_layer_parameter_count(which); i++)
-        TSR__TRY(load_parameter(l, layer, tsr_layer_parameter(which, i)));
+    if (p->owner) {
+        TSR__TRY(tsr__weight_of(l->weights, p->layer, p->ours, p->parameter, &weight, &part));
+        TSR__TRY(load_part(l, &weight, &part, p->parameter->tensor));
+    } else { /* learned positions, which every rank has in full */
+        TSR__TRY(tsr__weight_find(l->weights, p->layer, p->ours, &weight));
+        part = (tsr__weight_part){.rows = weight.rows, .columns = weight.columns};
+        TSR__TRY(load_part(l, &weight, &part, m->stack->positions));
+    }
+    /* Tables are learned positions, and an embedding that is not also the head of this stage. */
+    const bool is_head = p->owner == m->stack->embedding && m->config->tied && m->is_last;
+    if (l->counting && (!p->owner || p->owner == m->stack->embedding) && !is_head)
+        m->stats.table_bytes += tsr__dtype_bytes(
+            tsr_tensor_layout(p->owner ? p->parameter->tensor : m->stack->positions)->dtype,
+            (uint64_t)(part.rows * part.columns));
     return TSR_OK;
-}
-
-static tsr_status load_positions(loading *l)
-{
-    tsr__weight weight;
-    if (!l->model->positions)
-        return TSR_OK;
-    TSR__TRY(tsr__weight_find(l->weights, -1, "positions.weight", &weight));
-    const tsr__weight_part part = {.rows = weight.rows, .columns = weight.columns};
-    return load_part(l, &weight, &part, l->model->positions);
-}
-
-static tsr_status load_all(loading *l)
-{
-    const tsr_model *m = l->model;
-    if (m->embedding)
-        TSR__TRY(load_layer(l, -1, m->embedding));
-    const uint64_t head_bytes = m->config->tied && m->is_last ? m->stats.weight_bytes : 0;
-    TSR__TRY(load_positions(l));
-    if (l->counting)
-        l->model->stats.table_bytes = m->stats.weight_bytes - head_bytes;
-    for (int i = m->first_layer; i < m->first_layer + m->layer_count; i++)
-        TSR__TRY(load_layer(l, i, m->blocks[i]));
-    if (!m->is_last)
-        return TSR_OK;
-    TSR__TRY(load_layer(l, -1, m->norm));
-    return m->config->tied ? TSR_OK : load_layer(l, -1, m->head);
 }
 
 tsr_status tsr__model_load(tsr_model *model, const tsr__weights *weights,
@@ -83,12 +64,12 @@ tsr_status tsr__model_load(tsr_model *model, const tsr__weights *weights,
     loading l = {.model = model, .weights = weights, .counting = true};
     tsr__weight_reader_init(weights->files, model->stream,
                             tsr_comm_local_size(tsr_group_comm(model->group)), &l.reader);
-    tsr_status status = load_all(&l);
+    tsr_status status = tsr__stack_each(model->stack, load_one, &l);
     l.counting = false;
     l.reader.progress = params->progress;
     l.reader.user = params->user;
     if (status == TSR_OK)
-        status = load_all(&l);
+        status = tsr__stack_each(model->stack, load_one, &l);
     if (status == TSR_OK)
         status = tsr__weight_read_rest(&l.reader);
     if (status == TSR_OK)

@@ -12,6 +12,7 @@
 /* Parameters of a layer that follow each other in one tensor, so that one product can read them:
  * queries, keys and values, or gate and up. */
 typedef struct joint {
+    char name[TSR__STACK_NAME]; /* of the first, in weights.h */
     int count;
     int index[MAX_JOINT];
     int64_t rows[MAX_JOINT];
@@ -39,25 +40,25 @@ static tsr_status allocate_joint(const tsr_model *m, tsr_layer *layer, const joi
     return status;
 }
 
-/* Returns whether the names of two parameters have the same first and last component, such as
- * "attention.q.weight" and "attention.v.weight". */
-static bool beside(const tsr_parameter *a, const tsr_parameter *b)
+/* Returns whether two names have the same first and last component, such as "attention.q.weight"
+ * and "attention.v.weight". */
+static bool beside(const char *a, const char *b)
 {
-    const char *dot_a = strchr(a->name, '.'), *dot_b = strchr(b->name, '.');
-    const size_t before = dot_a ? (size_t)(dot_a - a->name) : 0;
-    return dot_a && dot_b && before == (size_t)(dot_b - b->name) &&
-           strncmp(a->name, b->name, before) == 0 &&
-           strcmp(strrchr(a->name, '.'), strrchr(b->name, '.')) == 0;
+    const size_t before = strcspn(a, ".");
+    return before == strcspn(b, ".") && strncmp(a, b, before) == 0 &&
+           strcmp(strrchr(a, '.'), strrchr(b, '.')) == 0;
 }
 
 /* Sets *out to a joint that consists of one parameter. */
 static tsr_status describe(const tsr_model *m, const tsr__weights *weights, int layer,
-                           const tsr_layer *which, int index, joint *out)
+                           const char *ours, const tsr_layer *which, int index, joint *out)
 {
+    char name[TSR__STACK_NAME];
     const tsr_parameter *p = tsr_layer_parameter(which, index);
     tsr__weight weight;
     tsr__weight_part part;
-    TSR__TRY(tsr__weight_of(weights, layer, p, &weight, &part));
+    tsr__stack_own_name(m->stack, layer, ours, p, name);
+    TSR__TRY(tsr__weight_of(weights, layer, name, p, &weight, &part));
     *out = (joint){
         .count = 1,
         .index = {index},
@@ -66,6 +67,7 @@ static tsr_status describe(const tsr_model *m, const tsr__weights *weights, int 
         .ndim = p->ndim,
         .columns = part.columns,
     };
+    memcpy(out->name, name, sizeof name);
     return TSR_OK;
 }
 
@@ -76,9 +78,9 @@ static bool add_to(joint *j, const tsr_layer *which, const joint *one)
 {
     const tsr_parameter *first = tsr_layer_parameter(which, j->index[0]),
                         *p = tsr_layer_parameter(which, one->index[0]);
-    if (j->count == 0 || j->count == MAX_JOINT || !beside(first, p) || first->shard_dim == 1 ||
-        p->shard_dim == 1 || one->ndim != j->ndim || one->dtype != j->dtype ||
-        one->columns != j->columns)
+    if (j->count == 0 || j->count == MAX_JOINT || !beside(j->name, one->name) ||
+        first->shard_dim == 1 || p->shard_dim == 1 || one->ndim != j->ndim ||
+        one->dtype != j->dtype || one->columns != j->columns)
         return false;
     j->index[j->count] = one->index[0];
     j->rows[j->count++] = one->rows[0];
@@ -89,11 +91,11 @@ static bool add_to(joint *j, const tsr_layer *which, const joint *one)
  * and biases alternate in the list of parameters, so the tensors of both kinds are collected at the
  * same time. */
 static tsr_status allocate_layer(const tsr_model *m, const tsr__weights *weights, int layer,
-                                 tsr_layer *which)
+                                 const char *ours, tsr_layer *which)
 {
-    joint open[2] = {{0}}, one;
+    joint open[2] = {{.count = 0}, {.count = 0}}, one;
     for (int i = 0; i < tsr_layer_parameter_count(which); i++) {
-        TSR__TRY(describe(m, weights, layer, which, i, &one));
+        TSR__TRY(describe(m, weights, layer, ours, which, i, &one));
         joint *j = &open[one.ndim - 1];
         if (add_to(j, which, &one))
             continue;
@@ -109,20 +111,21 @@ static tsr_status allocate_layer(const tsr_model *m, const tsr__weights *weights
 
 tsr_status tsr__model_allocate(tsr_model *m, const tsr__weights *weights)
 {
-    if (m->embedding)
-        TSR__TRY(allocate_layer(m, weights, -1, m->embedding));
+    tsr_stack *s = m->stack;
+    if (s->embedding)
+        TSR__TRY(allocate_layer(m, weights, -1, "embedding", s->embedding));
     if (m->is_first && m->config->learned_positions)
         TSR__TRY(tsr_tensor_create(m->device, m->kept.others, 2,
                                    (int64_t[]){m->config->context, m->config->width},
-                                   &m->positions));
-    for (int i = m->first_layer; i < m->first_layer + m->layer_count; i++)
-        TSR__TRY(allocate_layer(m, weights, i, m->blocks[i]));
+                                   &s->positions));
+    for (int i = 0; i < m->layer_count; i++)
+        TSR__TRY(allocate_layer(m, weights, m->first_layer + i, NULL, s->blocks[i]));
     if (!m->is_last)
         return TSR_OK;
-    TSR__TRY(allocate_layer(m, weights, -1, m->norm));
+    TSR__TRY(allocate_layer(m, weights, -1, "norm", s->norm));
     if (!m->config->tied)
-        return allocate_layer(m, weights, -1, m->head);
+        return allocate_layer(m, weights, -1, "head", s->head);
     /* A tied head uses the memory of the embedding. */
-    return tsr_layer_set_parameter(m->head, 0, tsr_layer_parameter(m->embedding, 0)->tensor, NULL,
+    return tsr_layer_set_parameter(s->head, 0, tsr_layer_parameter(s->embedding, 0)->tensor, NULL,
                                    false);
 }

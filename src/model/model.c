@@ -15,16 +15,9 @@ void tsr_model_close(tsr_model **model)
     if (!model || !*model)
         return;
     tsr_model *m = *model;
-    tsr_layer_destroy(&m->embedding);
-    for (int i = 0; m->blocks && i < m->config->layers; i++)
-        tsr_layer_destroy(&m->blocks[i]);
-    tsr__free(m->blocks);
-    tsr_layer_destroy(&m->norm);
-    tsr_layer_destroy(&m->head);
-    tsr_tensor_destroy(&m->positions);
+    tsr_stack_destroy(&m->stack);
     tsr_pipeline_destroy(&m->pipeline);
     tsr_comm_destroy(&m->stages);
-    tsr__free(m->vocabulary);
     tsr__free(m->memory_bytes);
     tsr__free(m->rates);
     tsr__free(m->own_config);
@@ -53,97 +46,25 @@ void tsr_model_get_stats(const tsr_model *model, tsr_model_stats *out)
         *out = model ? model->stats : (tsr_model_stats){0};
 }
 
-/* Layers ------------------------------------------------------------------------------------- */
+/* Opening ------------------------------------------------------------------------------------ */
 
-/* Layers are created without memory; see memory.c. */
-
-static tsr_status create_block(tsr_model *m, const tsr_partition_params *heads,
-                               const tsr_partition_params *hidden, int index)
+/* Creates the layers of this stage, without memory; see memory.c. */
+static tsr_status create_layers(tsr_model *m, const tsr__weights *weights)
 {
-    const tsr_model_config *c = m->config;
-    const tsr_model_layer *layer = tsr_model_config_layer(c, index);
-    const float epsilon = (float)c->norm_epsilon;
-    return tsr_block_create(tsr_block_params(.group = m->group, .size = c->width,
-                                             .dtype = m->kept.others, .deferred = true,
-                                             .norm = {.kind = c->norm,
-                                                      .no_bias = !c->norm_bias,
-                                                      .epsilon = epsilon,
-                                                      .dtype = TSR_F32},
-                                             .attention = {.heads = layer->heads,
-                                                           .kv_heads = layer->kv_heads,
-                                                           .head_dim = layer->head_dim,
-                                                           .no_bias = !layer->qkv_bias,
-                                                           .no_output_bias = !layer->output_bias,
-                                                           .rope = layer->rope,
-                                                           .qk_norm = layer->qk_norm,
-                                                           .norm_epsilon = epsilon,
-                                                           .norm_dtype = TSR_F32,
-                                                           .window = layer->window,
-                                                           .partition = *heads},
-                                             .mlp = {.hidden_size = layer->hidden,
-                                                     .no_bias = !layer->mlp_bias,
-                                                     .gated = layer->gated,
-                                                     .activation = layer->activation,
-                                                     .partition = *hidden}),
-                            &m->blocks[index]);
-}
-
-static tsr_status create_blocks(tsr_model *m, const tsr__weights *weights)
-{
-    const tsr_model_config *c = m->config;
     tsr_partition_params heads = m->partition, hidden = m->partition;
     TSR__TRY(tsr__kept_align_heads(&m->kept, weights, &heads.align));
     TSR__TRY(tsr__kept_align_hidden(&m->kept, weights, &hidden.align));
-    m->blocks = tsr__calloc((size_t)c->layers, sizeof(tsr_layer *));
-    if (!m->blocks)
-        return TSR_ERR_NO_MEMORY;
-    for (int i = m->first_layer; i < m->first_layer + m->layer_count; i++) {
-        const tsr_status status = create_block(m, &heads, &hidden, i);
-        if (status != TSR_OK)
-            return tsr__fail_context(status, "model: layer %d", i);
-    }
-    return TSR_OK;
-}
-
-static tsr_status create_layers(tsr_model *m, const tsr__weights *weights)
-{
-    const tsr_model_config *c = m->config;
-    if (m->is_first || (m->is_last && c->tied))
-        TSR__TRY(
-            tsr_embedding_create(tsr_embedding_params(.group = m->group, .name = "embedding",
-                                                      .vocabulary_size = c->vocabulary,
-                                                      .width = c->width, .dtype = m->kept.others,
-                                                      .partition = m->partition, .deferred = true),
-                                 &m->embedding));
-    TSR__TRY(create_blocks(m, weights));
-    if (!m->is_last)
-        return TSR_OK;
-    TSR__TRY(tsr_norm_create(tsr_norm_params(.group = m->group, .name = "norm", .size = c->width,
-                                             .kind = c->norm, .no_bias = !c->norm_bias,
-                                             .epsilon = (float)c->norm_epsilon, .dtype = TSR_F32,
-                                             .deferred = true),
-                             &m->norm));
-    return tsr_column_linear_create(
-        tsr_linear_params(.group = m->group, .name = "head", .input_size = c->width,
-                          .output_size = c->vocabulary, .no_bias = true, .dtype = m->kept.others,
-                          .partition = m->partition, .deferred = true),
-        &m->head);
-}
-
-/* Opening ------------------------------------------------------------------------------------ */
-
-static tsr_status divide_vocabulary(tsr_model *m)
-{
-    const int ranks = tsr_group_size(m->group);
-    tsr_shard_range *ranges = tsr__calloc((size_t)ranks, sizeof *ranges);
-    m->vocabulary = tsr__calloc((size_t)ranks, sizeof *m->vocabulary);
-    tsr_status status = ranges && m->vocabulary ? TSR_OK : TSR_ERR_NO_MEMORY;
-    if (status == TSR_OK)
-        status = tsr_partition((uint64_t)m->config->vocabulary, ranks, &m->partition, ranges);
-    for (int r = 0; status == TSR_OK && r < ranks; r++)
-        m->vocabulary[r] = (int64_t)ranges[r].count;
-    tsr__free(ranges);
-    return status;
+    return tsr__stack_create(&(tsr__stack_options){.config = m->config,
+                                                   .group = m->group,
+                                                   .first_layer = m->first_layer,
+                                                   .layer_count = m->layer_count,
+                                                   .heads = heads,
+                                                   .hidden = hidden,
+                                                   .vocabulary = m->partition,
+                                                   .dtype = m->kept.others,
+                                                   .norm_dtype = TSR_F32,
+                                                   .features = TSR_F32},
+                             &m->stack);
 }
 
 static tsr_status open_weights(tsr_model *m, const tsr_model_file *file,
@@ -155,14 +76,13 @@ static tsr_status open_weights(tsr_model *m, const tsr_model_file *file,
     TSR__TRY(tsr__config_copy(&file->config->public, &m->own_config));
     m->config = &m->own_config->public;
     TSR__TRY(tsr__kept_choose(weights, tsr_group_size(m->group), params->dtype, &m->kept));
-    TSR__TRY(divide_vocabulary(m));
     TSR__TRY(tsr__model_divide(m, weights, params));
     TSR__TRY(create_layers(m, weights));
     TSR__TRY(tsr__model_allocate(m, weights));
-    TSR__TRY(tsr_self_attention_heads(m->blocks[m->first_layer], &heads));
+    TSR__TRY(tsr_self_attention_heads(m->stack->blocks[0], &heads));
     m->stats.heads = heads.count;
     m->stats.kv_heads = heads.kv_count;
-    m->stats.parameters = tsr__weights_count(m->config);
+    m->stats.parameters = tsr_model_config_parameters(m->config, -1);
     return tsr__model_load(m, weights, params);
 }
 

@@ -3,6 +3,7 @@
 #define TSR_MODEL_MODEL_H
 
 #include "model/file.h"
+#include "model/stack/stack.h"
 #include "model/weights/kept.h"
 
 struct tsr_model {
@@ -13,7 +14,6 @@ struct tsr_model {
     tsr_device *device;
     tsr__kept kept;
     tsr_partition_params partition;
-    int64_t *vocabulary; /* [ranks]: how the vocabulary is divided */
     tsr_pipeline *pipeline;
     tsr_comm *stages; /* the ranks with this rank's number in each stage; NULL: one stage */
     /* [ranks of all stages, by stages]: memory for the model, and rates, 0 if there are none */
@@ -22,11 +22,7 @@ struct tsr_model {
     bool is_first, is_last;
     int first_layer, layer_count; /* the layers of this stage */
     int32_t division;             /* a hash of how many layers each stage has */
-    /* A layer that only another stage has is NULL. The last stage has the embedding, too, if it is
-     * also the head. */
-    tsr_layer *embedding, *norm, *head;
-    tsr_layer **blocks;    /* [config->layers], of which this stage has layer_count */
-    tsr_tensor *positions; /* learned positions [context, width]; NULL: none */
+    tsr_stack *stack;             /* the layers of this stage */
     tsr_model_stats stats;
 };
 

@@ -2,6 +2,7 @@
  * returns TSR_ERR_UNSUPPORTED. The objects that these functions take cannot be created. */
 #include "base/stub.h"
 #include "tessera/generator.h"
+#include "tessera/stack.h"
 
 /* clang-format off */
 
@@ -17,6 +18,37 @@ void tsr_model_get_stats(const tsr_model *model, tsr_model_stats *out)
     if (out)
         *out = (tsr_model_stats){0};
 }
+
+/* stack.h */
+TSR__ABSENT(tsr_stack_create, const tsr_stack_params *params, tsr_stack **out)
+TSR__FORGET(tsr_stack_destroy, tsr_stack)
+const tsr_model_config *tsr_stack_config(const tsr_stack *stack) { return NULL; }
+tsr_layer *tsr_stack_block(const tsr_stack *stack, int index) { return NULL; }
+int tsr_stack_block_count(const tsr_stack *stack) { return 0; }
+void tsr_stack_vocabulary(const tsr_stack *stack, int64_t *first, int64_t *count)
+{
+    *first = *count = 0;
+}
+TSR__ABSENT(tsr_stack_shard, tsr_stack *stack, const tsr_fsdp_params *params)
+TSR__ABSENT(tsr_stack_reshard, tsr_stack *stack, const tsr_fsdp_params *params)
+TSR__ABSENT(tsr_stack_add_to, tsr_stack *stack, tsr_optimizer *optimizer)
+TSR__ABSENT(tsr_stack_reduce_tied, tsr_stack *stack, tsr_pipeline *pipeline)
+const char *const *tsr_stack_counted_elsewhere(const tsr_stack *stack) { return NULL; }
+TSR__ABSENT(tsr_stack_load, tsr_stack *stack, const char *path)
+TSR__ABSENT(tsr_stack_save, tsr_stack *stack, const char *path, tsr_comm *stages)
+TSR__FORGET(tsr_stack_saved_destroy, tsr_stack_saved)
+TSR__ABSENT(tsr_stack_forward, tsr_stack *stack, const tsr_tensor *x, tsr_stack_saved **saved,
+            tsr_tensor **y)
+TSR__ABSENT(tsr_stack_forward_cached, tsr_stack *stack, const tsr_tensor *x, tsr_kv_cache *cache,
+            tsr_tensor **y)
+TSR__ABSENT(tsr_stack_backward, tsr_stack *stack, const tsr_stack_saved *saved,
+            const tsr_tensor *dy, tsr_tensor **dx)
+TSR__ABSENT(tsr_stack_head_forward, tsr_stack *stack, const tsr_tensor *hidden,
+            tsr_layer_saved **saved, tsr_tensor **logits)
+TSR__ABSENT(tsr_stack_head_backward, tsr_stack *stack, const tsr_layer_saved *saved,
+            const tsr_tensor *dlogits, tsr_tensor **dhidden)
+TSR__ABSENT(tsr_stack_gather_logits, tsr_stack *stack, const tsr_tensor *logits, float *out)
+TSR__ABSENT(tsr_stack_set_dropout, tsr_stack *stack, float p, const tsr_random_params *random)
 
 /* generator.h */
 TSR__ABSENT(tsr_generator_create, const tsr_generator_params *params, tsr_generator **out)

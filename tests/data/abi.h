@@ -1563,6 +1563,7 @@ typedef struct tsr_model_config {
     const uint8_t *layer_kinds;
 } tsr_model_config;
 TSR_API const tsr_model_layer *tsr_model_config_layer(const tsr_model_config *config, int layer);
+TSR_API uint64_t tsr_model_config_parameters(const tsr_model_config *config, int layer);
 typedef struct tsr_model_file tsr_model_file;
 TSR_API tsr_status tsr_model_file_open(const char *path, tsr_model_file **out);
 TSR_API tsr_status tsr_model_file_create_random(const tsr_model_config *config,
@@ -1570,7 +1571,6 @@ TSR_API tsr_status tsr_model_file_create_random(const tsr_model_config *config,
                                                               tsr_model_file **out);
 TSR_API void tsr_model_file_close(tsr_model_file **file);
 TSR_API const tsr_model_config *tsr_model_file_config(const tsr_model_file *file);
-TSR_API uint64_t tsr_model_file_parameters(const tsr_model_file *file);
 TSR_API tsr_status tsr_model_file_tokenizer(const tsr_model_file *file,
                                                           tsr_tokenizer **out);
 typedef struct tsr_model tsr_model;
@@ -2385,6 +2385,53 @@ TSR_API tsr_status tsr_quantize(tsr_dtype dtype, const float *values, int64_t co
                                               void *blocks, uint64_t size_bytes);
 TSR_API tsr_status tsr_dequantize(tsr_dtype dtype, const void *blocks,
                                                 uint64_t size_bytes, float *values, int64_t count);
+typedef struct tsr_stack_params {
+    size_t struct_size;
+    const tsr_model_config *config;
+    tsr_group *group;
+    int first_layer, layers;
+    const tsr_partition_params *partition;
+    tsr_dtype dtype;
+    int64_t seed;
+    double deviation;
+   _Bool 
+        recompute;
+} tsr_stack_params;
+typedef struct tsr_stack tsr_stack;
+TSR_API tsr_status tsr_stack_create(const tsr_stack_params *params, tsr_stack **out);
+TSR_API void tsr_stack_destroy(tsr_stack **stack);
+TSR_API const tsr_model_config *tsr_stack_config(const tsr_stack *stack);
+TSR_API tsr_layer *tsr_stack_block(const tsr_stack *stack, int index);
+TSR_API int tsr_stack_block_count(const tsr_stack *stack);
+TSR_API void tsr_stack_vocabulary(const tsr_stack *stack, int64_t *first, int64_t *count);
+TSR_API tsr_status tsr_stack_shard(tsr_stack *stack, const tsr_fsdp_params *params);
+TSR_API tsr_status tsr_stack_reshard(tsr_stack *stack, const tsr_fsdp_params *params);
+TSR_API tsr_status tsr_stack_add_to(tsr_stack *stack, tsr_optimizer *optimizer);
+TSR_API tsr_status tsr_stack_reduce_tied(tsr_stack *stack, tsr_pipeline *pipeline);
+TSR_API const char *const *tsr_stack_counted_elsewhere(const tsr_stack *stack);
+TSR_API tsr_status tsr_stack_check(const tsr_model_config *config, const char *path);
+TSR_API tsr_status tsr_stack_load(tsr_stack *stack, const char *path);
+TSR_API tsr_status tsr_stack_save(tsr_stack *stack, const char *path,
+                                                tsr_comm *stages);
+typedef struct tsr_stack_saved tsr_stack_saved;
+TSR_API void tsr_stack_saved_destroy(tsr_stack_saved **saved);
+TSR_API tsr_status tsr_stack_forward(tsr_stack *stack, const tsr_tensor *x,
+                                                   tsr_stack_saved **saved, tsr_tensor **y);
+TSR_API tsr_status tsr_stack_forward_cached(tsr_stack *stack, const tsr_tensor *x,
+                                                          tsr_kv_cache *cache, tsr_tensor **y);
+TSR_API tsr_status tsr_stack_backward(tsr_stack *stack, const tsr_stack_saved *saved,
+                                                    const tsr_tensor *dy, tsr_tensor **dx);
+TSR_API tsr_status tsr_stack_head_forward(tsr_stack *stack, const tsr_tensor *hidden,
+                                                        tsr_layer_saved **saved,
+                                                        tsr_tensor **logits);
+TSR_API tsr_status tsr_stack_head_backward(tsr_stack *stack,
+                                                         const tsr_layer_saved *saved,
+                                                         const tsr_tensor *dlogits,
+                                                         tsr_tensor **dhidden);
+TSR_API tsr_status tsr_stack_gather_logits(tsr_stack *stack, const tsr_tensor *logits,
+                                                         float *out);
+TSR_API tsr_status tsr_stack_set_dropout(tsr_stack *stack, float p,
+                                                       const tsr_random_params *random);
 typedef enum tsr_schedule_kind {
     TSR_SCHEDULE_CONSTANT =
         0,

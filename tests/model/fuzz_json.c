@@ -17,7 +17,7 @@ static void check_weights(tsr__model_files *files, const tsr_model_config *confi
     FUZZ_CHECK(tsr__weights_expected(files, config, add, &list.params) == TSR_OK);
     for (size_t i = 0; i < list.params.count; i++)
         count += list.params.items[i].count;
-    FUZZ_CHECK(count == tsr__weights_count(config));
+    FUZZ_CHECK(count == tsr_model_config_parameters(config, -1));
     files->list = &list;
     FUZZ_CHECK(tsr__params_sort(&list.params, &files->names) == TSR_OK);
     FUZZ_CHECK(tsr__params_twice(files->names, list.params.count) == NULL);

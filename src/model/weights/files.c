@@ -58,20 +58,41 @@ static tsr_status find_weights(const char *path, tsr__model_files *out)
                      path);
 }
 
-static tsr_status find_in_folder(const char *path, tsr__model_files *out)
+static tsr_status find_in_folder(const char *path, bool with_config, tsr__model_files *out)
 {
     const size_t length = strlen(path);
     out->folder = tsr__path_join(path, length > 0 && path[length - 1] == '/' ? "" : "/");
     out->config = out->folder ? tsr__path_join(out->folder, "config.json") : NULL;
     if (!out->config)
         return TSR_ERR_NO_MEMORY;
-    if (!exists(out->config))
+    if (with_config && !exists(out->config))
         return tsr__fail(TSR_ERR_NOT_FOUND, "model: %s has no config.json", path);
     return find_weights(path, out);
 }
 
-static tsr_status find_beside(const char *path, tsr__model_files *out)
+/* Takes a config.json without weights. */
+static tsr_status take_config(const char *path, tsr__model_files *out)
 {
+    TSR__TRY(folder_of(path, &out->folder));
+    out->config = tsr__strdup(path);
+    out->weights = tsr__strdup(path);
+    out->list = tsr__calloc(1, sizeof *out->list);
+    if (!out->config || !out->weights || !out->list)
+        return TSR_ERR_NO_MEMORY;
+    out->list->format = TSR_SHARD_SAFETENSORS;
+    return TSR_OK;
+}
+
+static bool is_config(const char *path)
+{
+    const char *slash = tsr__path_last_separator(path);
+    return strcmp(slash ? slash + 1 : path, "config.json") == 0;
+}
+
+static tsr_status find_beside(const char *path, bool with_config, tsr__model_files *out)
+{
+    if (with_config && is_config(path))
+        return take_config(path, out);
     TSR__TRY(folder_of(path, &out->folder));
     out->weights = tsr__strdup(path);
     if (!out->weights)
@@ -85,22 +106,34 @@ static tsr_status find_beside(const char *path, tsr__model_files *out)
     out->config = tsr__path_join(out->folder, "config.json");
     if (!out->config)
         return TSR_ERR_NO_MEMORY;
-    if (!exists(out->config))
+    if (with_config && !exists(out->config))
         return tsr__fail(TSR_ERR_NOT_FOUND, "model: there is no config.json beside %s", path);
     return TSR_OK;
 }
 
-tsr_status tsr__model_files_open(const char *path, tsr__model_files *out)
+static tsr_status open_files(const char *path, bool with_config, tsr__model_files *out)
 {
     struct stat info;
     *out = (tsr__model_files){0};
     if (stat(path, &info) != 0)
         return tsr__fail(errno == ENOENT || errno == ENOTDIR ? TSR_ERR_NOT_FOUND : TSR_ERR_IO,
                          "model: %s: %s", path, strerror(errno));
-    TSR__TRY(S_ISDIR(info.st_mode) ? find_in_folder(path, out) : find_beside(path, out));
+    TSR__TRY(S_ISDIR(info.st_mode) ? find_in_folder(path, with_config, out)
+                                   : find_beside(path, with_config, out));
     if (!out->list)
         TSR__TRY(tsr_shard_list_open(out->weights, &out->list));
+    out->config_is_read = with_config;
     return tsr__params_sort(&out->list->params, &out->names);
+}
+
+tsr_status tsr__model_files_open(const char *path, tsr__model_files *out)
+{
+    return open_files(path, true, out);
+}
+
+tsr_status tsr__model_files_open_weights(const char *path, tsr__model_files *out)
+{
+    return open_files(path, false, out);
 }
 
 void tsr__model_files_finish(tsr__model_files *files)

@@ -10,6 +10,7 @@ struct tsr__random_weights; /* random.h */
 
 typedef struct tsr__model_files {
     bool gguf;
+    bool config_is_read; /* the configuration is that of these files */
     /* The folder of all files, with a slash at the end; "" for the working directory. */
     char *folder;
     char *config;  /* path of config.json; NULL if `gguf` */
@@ -22,6 +23,8 @@ typedef struct tsr__model_files {
 /* Finds the files and reads the list of tensors. Call tsr__model_files_finish afterwards, also
  * after an error. Errors: TSR_ERR_NOT_FOUND, and those of tsr_shard_list_open. */
 tsr_status tsr__model_files_open(const char *path, tsr__model_files *out) TSR_NODISCARD;
+/* The same for files of weights without a configuration. */
+tsr_status tsr__model_files_open_weights(const char *path, tsr__model_files *out) TSR_NODISCARD;
 void tsr__model_files_finish(tsr__model_files *files);
 
 /* Returns the tensor with this name, or NULL. */

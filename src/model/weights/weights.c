@@ -142,12 +142,15 @@ bool tsr__weights_parameter(const tsr_model_config *config, int number, int inde
     return false;
 }
 
-uint64_t tsr__weights_count(const tsr_model_config *config)
+uint64_t tsr_model_config_parameters(const tsr_model_config *config, int layer)
 {
+    const int first = layer < 0 ? -1 : layer, end = !config || layer >= config->layers ? first
+                                                    : layer < 0 ? config->layers
+                                                                : layer + 1;
     uint64_t sum = 0;
     tsr__parameter p;
-    for (int layer = -1; layer < config->layers; layer++)
-        for (int i = 0; tsr__weights_parameter(config, layer, i, &p); i++)
+    for (int i = first; i < end; i++)
+        for (int j = 0; tsr__weights_parameter(config, i, j, &p); j++)
             sum += (uint64_t)p.rows * (uint64_t)p.columns;
     return sum;
 }
@@ -224,16 +227,24 @@ static void shape_of(const tsr__weight *place, int64_t shape[2])
     shape[1] = place->transposed ? place->all_rows : place->columns;
 }
 
+static bool has_shape(const tsr_shard_param *file, int ndim, const int64_t needed[2])
+{
+    return file->ndim == ndim && file->shape[0] == needed[0] &&
+           (ndim == 1 || file->shape[1] == needed[1]);
+}
+
 static tsr_status check_shape(const tsr__weights *w, const tsr__weight *place, int ndim)
 {
     const tsr_shard_param *file = place->file;
     int64_t needed[2];
     shape_of(place, needed);
-    if (file->ndim != ndim || file->shape[0] != needed[0] ||
-        (ndim == 2 && file->shape[1] != needed[1]))
-        return tsr__fail(TSR_ERR_INVALID, "model: tensor %s is %s; the sizes in %s need %s",
+    if (!has_shape(file, ndim, needed))
+        return tsr__fail(TSR_ERR_INVALID, "model: tensor %s is %s; the sizes %s need %s",
                          file->name, TSR__SHAPE(file->ndim, file->shape),
-                         w->files->gguf ? "the metadata" : "config.json", TSR__SHAPE(ndim, needed));
+                         !w->files->config_is_read ? "of the model"
+                         : w->files->gguf          ? "in the metadata"
+                                                   : "in config.json",
+                         TSR__SHAPE(ndim, needed));
     return tsr__elements_check(file);
 }
 
@@ -262,7 +273,11 @@ tsr_status tsr__weight_find(const tsr__weights *w, int layer, const char *ours, 
         /* A file of a model with a tied head may have its only matrix under the head's name. */
         char head[NAME_SIZE];
         write_name(w, layer, "head.weight", name_of(w, layer, "head"), head);
-        place.file = tsr__model_files_find(w->files, head);
+        const tsr_shard_param *found = tsr__model_files_find(w->files, head);
+        int64_t needed[2];
+        shape_of(&place, needed);
+        if (found && has_shape(found, 2, needed))
+            place.file = found;
     }
     if (!place.file)
         return tsr__fail(TSR_ERR_NOT_FOUND, "model: %s has no tensor %s", w->files->weights, text);
@@ -271,10 +286,10 @@ tsr_status tsr__weight_find(const tsr__weights *w, int layer, const char *ours, 
     return TSR_OK;
 }
 
-tsr_status tsr__weight_of(const tsr__weights *w, int layer, const tsr_parameter *p,
-                          tsr__weight *out, tsr__weight_part *part)
+tsr_status tsr__weight_of(const tsr__weights *w, int layer, const char *ours,
+                          const tsr_parameter *p, tsr__weight *out, tsr__weight_part *part)
 {
-    TSR__TRY(tsr__weight_find(w, layer, p->name, out));
+    TSR__TRY(tsr__weight_find(w, layer, ours, out));
     *part = (tsr__weight_part){.rows = out->rows, .columns = out->columns};
     if (p->shard_dim == 0) {
         part->first_row = p->offset;

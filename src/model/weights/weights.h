@@ -50,9 +50,10 @@ typedef struct tsr__weight_part {
     int64_t first_row, rows, first_column, columns;
 } tsr__weight_part;
 
-/* Finds a parameter of a layer of the model, and the part of it that this rank has. */
-tsr_status tsr__weight_of(const tsr__weights *weights, int layer, const tsr_parameter *parameter,
-                          tsr__weight *out, tsr__weight_part *part) TSR_NODISCARD;
+/* Finds one of our parameters, and the part of it that this rank has, as `parameter` says. */
+tsr_status tsr__weight_of(const tsr__weights *weights, int layer, const char *ours,
+                          const tsr_parameter *parameter, tsr__weight *out,
+                          tsr__weight_part *part) TSR_NODISCARD;
 
 /* Gives a parameter's name in files with the naming and arrangement of `weights`, and its place in
  * the tensor of this name, without looking for it: `file` is NULL. */
@@ -70,8 +71,5 @@ typedef struct tsr__parameter {
  * last one. */
 bool tsr__weights_parameter(const tsr_model_config *config, int layer, int index,
                             tsr__parameter *out);
-
-/* Returns the number of parameters of the model; a tied head counts once. */
-uint64_t tsr__weights_count(const tsr_model_config *config);
 
 #endif

@@ -1,0 +1,155 @@
+/* The layers of a model or of a stage of it: embedding, blocks, last norm and head. Training and
+ * inference use the same layers: tsr_model (model.h) keeps its weights in them, and a training
+ * program keeps theirs in sharded parameters (fsdp.h).
+ *
+ *     tsr_stack *stack = NULL;
+ *     tsr_stack_create(tsr_stack_params(.config = &config, .group = tensor, .seed = 1), &stack);
+ *     tsr_stack_shard(stack, tsr_fsdp_params(.group = data, .reduction = TSR_OP_SUM));
+ *     tsr_stack_add_to(stack, optimizer);
+ *     …
+ *     tsr_stack_forward(stack, tokens, &saved, &hidden);
+ *     tsr_stack_head_forward(stack, hidden, &head_saved, &logits);
+ *     … the loss turns logits into dlogits …
+ *     tsr_stack_head_backward(stack, head_saved, dlogits, &dhidden);
+ *     tsr_stack_backward(stack, saved, dhidden, NULL);
+ *     tsr_optimizer_step(optimizer, rate);
+ *
+ * In a pipeline each stage has a stack of its own, with some of the layers. The first stage has the
+ * embedding, and the last one the norm and the head. If the head is the embedding, both have it.
+ *
+ * All ranks of the group must make the same calls in the same order. Errors of all calls: those of
+ * layers (layer.h) and, once the stack is sharded, of fsdp.h.
+ *
+ * Threads: as for the group. */
+#ifndef TESSERA_STACK_H
+#define TESSERA_STACK_H
+
+#include "tessera/fsdp.h"
+#include "tessera/model.h"
+#include "tessera/optimizer.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct tsr_stack_params {
+    size_t struct_size;
+    const tsr_model_config *config; /* copied */
+    tsr_group *group;               /* divides each layer; NULL: tsr_group_default() */
+    /* The layers of this stage: `layers` of them from first_layer on; 0: all that follow. */
+    int first_layer, layers;
+    /* How the ranks divide heads, hidden features and the vocabulary; NULL: parts differ by at most
+     * one. `align` and `limits` are ignored. */
+    const tsr_partition_params *partition;
+    tsr_dtype dtype; /* of parameters and features: f32, f16 or bf16; 0: f32 */
+    /* Initial weights are normally distributed with this standard deviation (0: 0.02). That of the
+     * two outputs of a block is divided by √(2 · layers), as in GPT-2. Biases are 0. The weights
+     * depend on the seed and the configuration, not on the number of ranks or stages. */
+    int64_t seed;
+    double deviation;
+    bool recompute; /* blocks keep only their inputs for the backward pass */
+} tsr_stack_params;
+#define tsr_stack_params(...)                                                                      \
+    (&(tsr_stack_params){.struct_size = sizeof(tsr_stack_params), __VA_ARGS__})
+
+typedef struct tsr_stack tsr_stack;
+
+/* Creates the layers, without memory for their parameters. Needs no communication. Errors:
+ * TSR_ERR_INVALID for the configuration or the range of layers, naming the values; those of
+ * creating layers. */
+TSR_API TSR_NODISCARD tsr_status tsr_stack_create(const tsr_stack_params *params, tsr_stack **out);
+/* Destroys a stack and its sharded parameters. Destroy optimizers that have them first. Sets
+ * *stack to NULL. NULL is allowed. */
+TSR_API void tsr_stack_destroy(tsr_stack **stack);
+
+/* Returns the configuration, which is valid as long as the stack. */
+TSR_API const tsr_model_config *tsr_stack_config(const tsr_stack *stack);
+/* Returns a block, counted from this stage's first, or NULL. It belongs to the stack. */
+TSR_API tsr_layer *tsr_stack_block(const tsr_stack *stack, int index);
+/* Returns the number of blocks of this stage. */
+TSR_API int tsr_stack_block_count(const tsr_stack *stack);
+/* Gets the part of the vocabulary for which this rank computes logits. */
+TSR_API void tsr_stack_vocabulary(const tsr_stack *stack, int64_t *first, int64_t *count);
+
+/* Parameters --------------------------------------------------------------------------------- */
+
+/* Gives the parameters memory: draws initial values, and divides them among the ranks of a
+ * data-parallel group. `params` are those of tsr_fsdp_create; units and unit_count are the stack's
+ * own and must be 0. Collective over that group. */
+TSR_API TSR_NODISCARD tsr_status tsr_stack_shard(tsr_stack *stack, const tsr_fsdp_params *params);
+/* Divides the parameters again after the group has changed, as tsr_fsdp_rebuild. In a process that
+ * has joined, the stack has no parameters yet. After an error it may be called again, with the
+ * group that is left then. */
+TSR_API TSR_NODISCARD tsr_status tsr_stack_reshard(tsr_stack *stack, const tsr_fsdp_params *params);
+/* Adds all sharded parameters to an optimizer. */
+TSR_API TSR_NODISCARD tsr_status tsr_stack_add_to(tsr_stack *stack, tsr_optimizer *optimizer);
+
+/* Adds the gradients of a head that is the embedding, of which the first and the last stage each
+ * have one. Call it between the last backward pass and the step. Does nothing in other cases. */
+TSR_API TSR_NODISCARD tsr_status tsr_stack_reduce_tied(tsr_stack *stack, tsr_pipeline *pipeline);
+/* Returns the names of the parameters that an earlier stage has, too, ended by NULL, for
+ * `counted_elsewhere` of tsr_optimizer_clip_params; NULL: there are none. */
+TSR_API const char *const *tsr_stack_counted_elsewhere(const tsr_stack *stack);
+
+/* Checks in the headers of files that they have all weights of a model, in dtypes that can be read.
+ * `path` is a folder, a GGUF file, or a safetensors file or its index; a configuration among these
+ * files is not read. Needs no device. Errors: those of tsr_shard_list_open; TSR_ERR_NOT_FOUND,
+ * TSR_ERR_INVALID and TSR_ERR_UNSUPPORTED for a tensor, naming it. */
+TSR_API TSR_NODISCARD tsr_status tsr_stack_check(const tsr_model_config *config, const char *path);
+/* Replaces all parameters of a sharded stack by the weights in such files. Each rank reads only
+ * what it keeps. All ranks call it. */
+TSR_API TSR_NODISCARD tsr_status tsr_stack_load(tsr_stack *stack, const char *path);
+/* Writes the parameters of a sharded stack to a safetensors file with the names and the arrangement
+ * of Hugging Face, and config.json into the same folder. `stages` has a rank of each stage, as for
+ * tsr_pipeline_create; NULL: one stage. All ranks of all stages call it; the first rank of each
+ * stage needs device memory for all parameters of its stage, and writes them. Biases that the model
+ * lacks, but other programs expect, are written as 0. Errors: those of tsr_checkpoint_save. */
+TSR_API TSR_NODISCARD tsr_status tsr_stack_save(tsr_stack *stack, const char *path,
+                                                tsr_comm *stages);
+
+/* Passes ------------------------------------------------------------------------------------- */
+
+/* What a backward pass needs of a forward pass. */
+typedef struct tsr_stack_saved tsr_stack_saved;
+/* Sets *saved to NULL. NULL is allowed. */
+TSR_API void tsr_stack_saved_destroy(tsr_stack_saved **saved);
+
+/* Computes the layers of this stage. x are tokens' ids, i32 [rows, tokens], in the first stage, and
+ * the features [rows, tokens, width] of the previous stage in the others. *y are the features after
+ * this stage; in the last stage, those after the last norm, which are the hidden states. The caller
+ * must destroy them. Tokens have the positions 0, 1, … `saved` may be NULL if there will be no
+ * backward pass. */
+TSR_API TSR_NODISCARD tsr_status tsr_stack_forward(tsr_stack *stack, const tsr_tensor *x,
+                                                   tsr_stack_saved **saved, tsr_tensor **y);
+/* The same for tokens that follow those in a cache, for which a step has begun (kv_cache.h). The
+ * cache has as many layers as this stage. */
+TSR_API TSR_NODISCARD tsr_status tsr_stack_forward_cached(tsr_stack *stack, const tsr_tensor *x,
+                                                          tsr_kv_cache *cache, tsr_tensor **y);
+/* Computes the gradients of the parameters, and dx, that of the features x, from dy, that of *y.
+ * The first stage has no dx: `dx` may be NULL there. */
+TSR_API TSR_NODISCARD tsr_status tsr_stack_backward(tsr_stack *stack, const tsr_stack_saved *saved,
+                                                    const tsr_tensor *dy, tsr_tensor **dx);
+
+/* Computes the logits of hidden states: this rank's part of the vocabulary, [rows, tokens, count].
+ * For the last stage only. `saved` may be NULL. */
+TSR_API TSR_NODISCARD tsr_status tsr_stack_head_forward(tsr_stack *stack, const tsr_tensor *hidden,
+                                                        tsr_layer_saved **saved,
+                                                        tsr_tensor **logits);
+TSR_API TSR_NODISCARD tsr_status tsr_stack_head_backward(tsr_stack *stack,
+                                                         const tsr_layer_saved *saved,
+                                                         const tsr_tensor *dlogits,
+                                                         tsr_tensor **dhidden);
+/* Gathers logits [rows, tokens, count] from all ranks, and downloads them to
+ * out[rows · tokens · vocabulary]. Collective. Blocks until they have arrived. */
+TSR_API TSR_NODISCARD tsr_status tsr_stack_gather_logits(tsr_stack *stack, const tsr_tensor *logits,
+                                                         float *out);
+
+/* Sets the dropout of all blocks, as tsr_block_set_dropout. */
+TSR_API TSR_NODISCARD tsr_status tsr_stack_set_dropout(tsr_stack *stack, float p,
+                                                       const tsr_random_params *random);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,323 @@
+/* Creates the layers of a stack, and lists their parameters. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "base/struct_size.h"
+#include "model/stack/stack.h"
+#include "model/weights/weights.h"
+#include "tessera/seed.h"
+
+#define USUAL_DEVIATION 0.02 /* as in GPT-2 */
+#define NAME_SIZE 48
+
+/* Layers ------------------------------------------------------------------------------------- */
+
+/* Layers have the names of Hugging Face's files, without the prefix. Their initial weights depend
+ * on them. */
+static const char *name_of(const tsr_stack *s, const char *ours)
+{
+    return tsr__family_weight(s->family, false, ours)->hf;
+}
+
+static tsr_init_params init_of(const tsr__stack_options *o, uint64_t seed, float deviation)
+{
+    return (tsr_init_params){.struct_size = sizeof(tsr_init_params),
+                             .kind = o->deviation > 0 ? TSR_INIT_NORMAL : TSR_INIT_NONE,
+                             .seed = seed,
+                             .deviation = deviation};
+}
+
+static tsr_status create_block(tsr_stack *s, const tsr__stack_options *o, uint64_t seed, int index)
+{
+    char name[NAME_SIZE];
+    const tsr_model_config *c = s->config;
+    const tsr_model_layer *layer = tsr_model_config_layer(c, s->first_layer + index);
+    const float epsilon = (float)c->norm_epsilon;
+    const tsr_init_params init = init_of(o, seed, o->deviation),
+                          output = init_of(o, seed, o->deviation / sqrtf(2.0F * (float)c->layers));
+    snprintf(name, sizeof name, "%s%d", s->family->hf_block, s->first_layer + index);
+    return tsr_block_create(tsr_block_params(.group = s->group, .name = name, .size = c->width,
+                                             .dtype = s->dtype, .deferred = true,
+                                             .recompute = o->recompute,
+                                             .norm = {.kind = c->norm,
+                                                      .no_bias = !c->norm_bias,
+                                                      .epsilon = epsilon,
+                                                      .dtype = o->norm_dtype},
+                                             .attention = {.heads = layer->heads,
+                                                           .kv_heads = layer->kv_heads,
+                                                           .head_dim = layer->head_dim,
+                                                           .no_bias = !layer->qkv_bias,
+                                                           .no_output_bias = !layer->output_bias,
+                                                           .rope = layer->rope,
+                                                           .qk_norm = layer->qk_norm,
+                                                           .norm_epsilon = epsilon,
+                                                           .norm_dtype = o->norm_dtype,
+                                                           .window = layer->window,
+                                                           .partition = o->heads,
+                                                           .init = init,
+                                                           .output_init = output},
+                                             .mlp = {.hidden_size = layer->hidden,
+                                                     .no_bias = !layer->mlp_bias,
+                                                     .gated = layer->gated,
+                                                     .activation = layer->activation,
+                                                     .partition = o->hidden,
+                                                     .init = init,
+                                                     .output_init = output}),
+                            &s->blocks[index]);
+}
+
+static tsr_status create_blocks(tsr_stack *s, const tsr__stack_options *o, uint64_t seed)
+{
+    s->blocks = tsr__calloc((size_t)s->layer_count, sizeof *s->blocks);
+    if (!s->blocks)
+        return TSR_ERR_NO_MEMORY;
+    for (int i = 0; i < s->layer_count; i++) {
+        const tsr_status status = create_block(s, o, seed, i);
+        if (status != TSR_OK)
+            return tsr__fail_context(status, "model: layer %d", s->first_layer + i);
+    }
+    return TSR_OK;
+}
+
+static tsr_status create_layers(tsr_stack *s, const tsr__stack_options *o)
+{
+    const tsr_model_config *c = s->config;
+    int64_t seed;
+    const tsr_seed_point point = {.base = o->seed, .kind = TSR_SEED_OP, .op = 0};
+    TSR__TRY(tsr_seed_hashed(&point, &seed));
+    const tsr_init_params init = init_of(o, (uint64_t)seed, o->deviation);
+    if (s->is_first || (s->is_last && c->tied))
+        TSR__TRY(tsr_embedding_create(
+            tsr_embedding_params(.group = s->group, .name = name_of(s, "embedding"),
+                                 .vocabulary_size = c->vocabulary, .width = c->width,
+                                 .dtype = s->dtype, .partition = o->vocabulary, .init = init,
+                                 .deferred = true),
+            &s->embedding));
+    TSR__TRY(create_blocks(s, o, (uint64_t)seed));
+    if (!s->is_last)
+        return TSR_OK;
+    TSR__TRY(
+        tsr_norm_create(tsr_norm_params(.group = s->group, .name = name_of(s, "norm"),
+                                        .size = c->width, .kind = c->norm, .no_bias = !c->norm_bias,
+                                        .epsilon = (float)c->norm_epsilon, .dtype = o->norm_dtype,
+                                        .deferred = true),
+                        &s->norm));
+    return tsr_column_linear_create(
+        tsr_linear_params(.group = s->group, .name = name_of(s, "head"), .input_size = c->width,
+                          .output_size = c->vocabulary, .no_bias = true, .dtype = s->dtype,
+                          .partition = o->vocabulary, .init = init, .deferred = true),
+        &s->head);
+}
+
+static tsr_status divide_vocabulary(tsr_stack *s, const tsr_partition_params *partition)
+{
+    const int ranks = tsr_group_size(s->group);
+    tsr_shard_range *ranges = tsr__calloc((size_t)ranks, sizeof *ranges);
+    s->vocabulary = tsr__calloc((size_t)ranks, sizeof *s->vocabulary);
+    tsr_status status = ranges && s->vocabulary ? TSR_OK : TSR_ERR_NO_MEMORY;
+    if (status == TSR_OK)
+        status = tsr_partition((uint64_t)s->config->vocabulary, ranks, partition, ranges);
+    for (int r = 0; status == TSR_OK && r < ranks; r++)
+        s->vocabulary[r] = (int64_t)ranges[r].count;
+    tsr__free(ranges);
+    return status;
+}
+
+static tsr_status create(tsr_stack *s, const tsr__stack_options *o)
+{
+    TSR__TRY(tsr__config_copy(o->config, &s->own_config));
+    s->config = &s->own_config->public;
+    const int layers = s->config->layers;
+    TSR__REQUIRE(o->first_layer >= 0 && o->first_layer < layers && o->layer_count >= 0 &&
+                     o->layer_count <= layers - o->first_layer,
+                 "stack: %d layers from layer %d on; the model has layers 0 to %d", o->layer_count,
+                 o->first_layer, layers - 1);
+    s->family = tsr__family_by_name(s->config->architecture);
+    s->group = o->group;
+    s->stream = tsr_group_stream(o->group);
+    s->device = tsr_stream_device(s->stream);
+    s->dtype = o->dtype;
+    s->features = o->features;
+    s->seed = o->seed;
+    s->deviation = o->deviation;
+    s->first_layer = o->first_layer;
+    s->layer_count = o->layer_count > 0 ? o->layer_count : layers - o->first_layer;
+    s->is_first = s->first_layer == 0;
+    s->is_last = s->first_layer + s->layer_count == layers;
+    TSR__TRY(divide_vocabulary(s, &o->vocabulary));
+    return create_layers(s, o);
+}
+
+tsr_status tsr__stack_create(const tsr__stack_options *options, tsr_stack **out)
+{
+    tsr_stack *s = tsr__calloc(1, sizeof *s);
+    if (!s)
+        return TSR_ERR_NO_MEMORY;
+    const tsr_status status = create(s, options);
+    if (status == TSR_OK)
+        *out = s;
+    else
+        tsr_stack_destroy(&s);
+    return status;
+}
+
+tsr_status tsr_stack_create(const tsr_stack_params *params, tsr_stack **out)
+{
+    tsr_partition_params partition = TSR_INIT(tsr_partition_params);
+    TSR__REQUIRE(params && out, "stack: %s is NULL", params ? "out" : "params");
+    TSR__TAKE(tsr_stack_params, params);
+    TSR__REQUIRE(params->config, "stack: config is NULL");
+    if (params->partition)
+        TSR__TRY(tsr__struct_take("tsr_partition_params", sizeof partition, params->partition,
+                                  &partition));
+    partition.align = 0;
+    partition.limits = NULL;
+    if (partition.kind == TSR_PARTITION_EVEN)
+        partition.kind = TSR_PARTITION_UNEVEN;
+    const tsr_dtype dtype = params->dtype == 0 ? TSR_F32 : params->dtype;
+    const double deviation = params->deviation == 0 ? USUAL_DEVIATION : params->deviation;
+    tsr_group *group = params->group ? params->group : tsr_group_default();
+    TSR__REQUIRE(group, "stack: there is no group, and no default group");
+    TSR__REQUIRE(dtype == TSR_F32 || dtype == TSR_F16 || dtype == TSR_BF16,
+                 "stack: dtype is %s; f32, f16 and bf16 are possible", tsr_dtype_name(dtype));
+    TSR__REQUIRE(deviation > 0 && deviation <= 1e6,
+                 "stack: deviation is %g; a number above 0 and up to 1e6 is possible", deviation);
+    return tsr__stack_create(&(tsr__stack_options){.config = params->config,
+                                                   .group = group,
+                                                   .first_layer = params->first_layer,
+                                                   .layer_count = params->layers,
+                                                   .heads = partition,
+                                                   .hidden = partition,
+                                                   .vocabulary = partition,
+                                                   .dtype = dtype,
+                                                   .norm_dtype = dtype,
+                                                   .features = dtype,
+                                                   .seed = params->seed,
+                                                   .deviation = (float)deviation,
+                                                   .recompute = params->recompute},
+                             out);
+}
+
+void tsr_stack_destroy(tsr_stack **stack)
+{
+    if (!stack || !*stack)
+        return;
+    tsr_stack *s = *stack;
+    tsr_fsdp_destroy(&s->tied);
+    tsr_fsdp_destroy(&s->sharded);
+    tsr_layer_destroy(&s->embedding);
+    for (int i = 0; s->blocks && i < s->layer_count; i++)
+        tsr_layer_destroy(&s->blocks[i]);
+    tsr__free(s->blocks);
+    tsr_layer_destroy(&s->norm);
+    tsr_layer_destroy(&s->head);
+    tsr_tensor_destroy(&s->positions);
+    tsr__free(s->vocabulary);
+    tsr__free(s->own_config);
+    tsr__free(s);
+    *stack = NULL;
+}
+
+const tsr_model_config *tsr_stack_config(const tsr_stack *stack)
+{
+    return stack ? stack->config : NULL;
+}
+
+tsr_layer *tsr_stack_block(const tsr_stack *stack, int index)
+{
+    return stack && index >= 0 && index < stack->layer_count ? stack->blocks[index] : NULL;
+}
+
+int tsr_stack_block_count(const tsr_stack *stack)
+{
+    return stack ? stack->layer_count : 0;
+}
+
+void tsr_stack_vocabulary(const tsr_stack *stack, int64_t *first, int64_t *count)
+{
+    *first = *count = 0;
+    if (!stack)
+        return;
+    const int rank = tsr_group_rank(stack->group);
+    for (int r = 0; r < rank; r++)
+        *first += stack->vocabulary[r];
+    *count = stack->vocabulary[rank];
+}
+
+tsr_status tsr_stack_set_dropout(tsr_stack *stack, float p, const tsr_random_params *random)
+{
+    TSR__REQUIRE(stack, "stack: stack is NULL");
+    for (int i = 0; i < stack->layer_count; i++)
+        TSR__TRY(tsr_block_set_dropout(stack->blocks[i], p, random));
+    return TSR_OK;
+}
+
+/* Parameters --------------------------------------------------------------------------------- */
+
+typedef tsr_status visitor(void *user, const tsr__stack_parameter *parameter);
+
+void tsr__stack_own_name(const tsr_stack *s, int layer, const char *ours, const tsr_parameter *p,
+                         char out[TSR__STACK_NAME])
+{
+    char block[NAME_SIZE];
+    if (layer < 0)
+        snprintf(out, TSR__STACK_NAME, "%s%s", ours, strrchr(p->name, '.'));
+    else
+        snprintf(out, TSR__STACK_NAME, "%s",
+                 p->name + snprintf(block, sizeof block, "%s%d.", s->family->hf_block, layer));
+}
+
+/* Visits the parameters of a layer whose name in weights.h is `ours`, or of a block. */
+static tsr_status visit_layer(const tsr_stack *s, tsr_layer *layer, int number, const char *ours,
+                              tsr_fsdp *sharded, int unit, uint64_t *count, visitor *visit,
+                              void *user)
+{
+    for (int i = 0; i < tsr_layer_parameter_count(layer); i++) {
+        tsr__stack_parameter p = {.layer = number,
+                                  .parameter = tsr_layer_parameter(layer, i),
+                                  .owner = layer,
+                                  .index = i,
+                                  .sharded = sharded,
+                                  .unit = unit,
+                                  .number = (*count)++};
+        tsr__stack_own_name(s, number, ours, p.parameter, p.ours);
+        TSR__TRY(visit(user, &p));
+    }
+    return TSR_OK;
+}
+
+static tsr_status visit_positions(const tsr_stack *s, uint64_t *count, visitor *visit, void *user)
+{
+    const tsr__stack_parameter p = {
+        .layer = -1,
+        .ours = "positions.weight",
+        .parameter = s->sharded ? tsr_fsdp_parameter(s->sharded, s->units.positions, 0) : NULL,
+        .sharded = s->sharded,
+        .unit = s->units.positions,
+        .number = s->sharded ? (*count)++ : 0};
+    return visit(user, &p);
+}
+
+tsr_status tsr__stack_each(const tsr_stack *s, visitor *visit, void *user)
+{
+    const bool tied = s->config->tied;
+    uint64_t count = 0, tied_count = 0;
+    if (s->embedding)
+        TSR__TRY(visit_layer(s, s->embedding, -1, "embedding", tied ? s->tied : s->sharded,
+                             tied ? 0 : s->units.embedding, tied ? &tied_count : &count, visit,
+                             user));
+    if (s->is_first && s->config->learned_positions)
+        TSR__TRY(visit_positions(s, &count, visit, user));
+    for (int i = 0; i < s->layer_count; i++)
+        TSR__TRY(visit_layer(s, s->blocks[i], s->first_layer + i, NULL, s->sharded,
+                             s->units.first_block + i, &count, visit, user));
+    if (!s->is_last)
+        return TSR_OK;
+    TSR__TRY(visit_layer(s, s->norm, -1, "norm", s->sharded, s->units.norm, &count, visit, user));
+    return tied ? TSR_OK
+                : visit_layer(s, s->head, -1, "head", s->sharded, s->units.head, &count, visit,
+                              user);
+}

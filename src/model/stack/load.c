@@ -1,0 +1,103 @@
+/* Reads the weights of a sharded stack from files: of each parameter the rows that contain what
+ * this rank keeps of it. */
+#include "base/error.h"
+#include "model/stack/stack.h"
+#include "model/weights/reader.h"
+#include "model/weights/weights.h"
+
+typedef struct loading {
+    tsr_stack *stack;
+    tsr__weights weights;
+    tsr__weight_reader reader;
+} loading;
+
+/* Returns the smallest range of rows of a part that contains elements start … start + count − 1.
+ * The rows of a head whose order changes stay together. */
+static tsr__weight_part rows_with(const tsr__weight *w, const tsr__weight_part *part,
+                                  const tsr_shard_range *range)
+{
+    const int64_t unit = w->interleaved_head > 0 ? w->interleaved_head : 1,
+                  start = (int64_t)range->start, end = start + (int64_t)range->count,
+                  first = start / part->columns / unit * unit,
+                  last = ((end - 1) / part->columns / unit + 1) * unit;
+    return (tsr__weight_part){.first_row = part->first_row + first,
+                              .rows = (last < part->rows ? last : part->rows) - first,
+                              .first_column = part->first_column,
+                              .columns = part->columns};
+}
+
+/* Copies elements `skip` … of rows to a shard. */
+static tsr_status copy_elements(const loading *l, const tsr_tensor *rows, int64_t skip,
+                                tsr_tensor *shard)
+{
+    const tsr_layout *layout = tsr_tensor_layout(rows);
+    const int64_t all = layout->shape[0] * layout->shape[1],
+                  count = tsr_tensor_layout(shard)->shape[0];
+    tsr_tensor *flat = NULL, *some = NULL;
+    tsr_status status = tsr_tensor_reshape(rows, 1, &all, &flat);
+    if (status == TSR_OK)
+        status = tsr_tensor_slice(flat, 0, skip, skip + count, 1, &some);
+    if (status == TSR_OK)
+        status = tsr_copy(l->stack->stream, shard, some);
+    tsr_tensor_destroy(&flat);
+    tsr_tensor_destroy(&some);
+    return status;
+}
+
+static tsr_status load_shard(loading *l, const tsr__weight *w, const tsr__weight_part *part,
+                             const tsr_fsdp_shard *shard)
+{
+    const tsr__weight_part rows = rows_with(w, part, &shard->range);
+    const int64_t shape[2] = {rows.rows, rows.columns},
+                  skip = (int64_t)shard->range.start -
+                         (rows.first_row - part->first_row) * part->columns;
+    tsr_tensor *read = NULL;
+    TSR__TRY(tsr_tensor_create(l->stack->device, l->stack->dtype, 2, shape, &read));
+    tsr_status status = tsr__weight_read(&l->reader, w, &rows, read);
+    if (status == TSR_OK)
+        status = tsr__weight_read_rest(&l->reader);
+    if (status == TSR_OK)
+        status = copy_elements(l, read, skip, shard->value);
+    /* The memory may be used again only when the device has read it. */
+    if (status == TSR_OK)
+        status = tsr_stream_wait(l->stack->stream);
+    tsr_tensor_destroy(&read);
+    return status;
+}
+
+static tsr_status load_one(void *user, const tsr__stack_parameter *p)
+{
+    loading *l = user;
+    tsr__weight weight;
+    tsr__weight_part part;
+    tsr_fsdp_shard shard;
+    TSR__TRY(tsr__weight_of(&l->weights, p->layer, p->ours, p->parameter, &weight, &part));
+    TSR__TRY(tsr_fsdp_shard_of(p->sharded, p->number, &shard));
+    return shard.value ? load_shard(l, &weight, &part, &shard) : TSR_OK;
+}
+
+static tsr_status load_all(loading *l, const tsr__model_files *files)
+{
+    tsr_stack *s = l->stack;
+    TSR__TRY(tsr__weights_init(files, s->config, &l->weights));
+    tsr__weight_reader_init(files, s->stream, tsr_comm_local_size(tsr_group_comm(s->group)),
+                            &l->reader);
+    tsr_status status = tsr__stack_each(s, load_one, l);
+    tsr__weight_reader_finish(&l->reader);
+    if (status == TSR_OK && s->tied)
+        status = tsr_fsdp_changed(s->tied);
+    return status == TSR_OK ? tsr_fsdp_changed(s->sharded) : status;
+}
+
+tsr_status tsr_stack_load(tsr_stack *stack, const char *path)
+{
+    tsr__model_files files;
+    loading l = {.stack = stack};
+    TSR__REQUIRE(stack && path, "stack: %s is NULL", stack ? "path" : "stack");
+    TSR__REQUIRE(stack->sharded, "stack: the parameters are not sharded");
+    tsr_status status = tsr__model_files_open_weights(path, &files);
+    if (status == TSR_OK)
+        status = load_all(&l, &files);
+    tsr__model_files_finish(&files);
+    return status;
+}

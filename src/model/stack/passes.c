@@ -1,0 +1,353 @@
+/* The passes of a stack. */
+#include "base/alloc.h"
+#include "base/error.h"
+#include "model/stack/stack.h"
+
+struct tsr_stack_saved {
+    tsr_layer_saved *embedding, *norm;
+    tsr_layer_saved **blocks; /* [block_count] */
+    int block_count;
+};
+
+void tsr_stack_saved_destroy(tsr_stack_saved **saved)
+{
+    if (!saved || !*saved)
+        return;
+    tsr_layer_saved_destroy(&(*saved)->embedding);
+    tsr_layer_saved_destroy(&(*saved)->norm);
+    for (int i = 0; (*saved)->blocks && i < (*saved)->block_count; i++)
+        tsr_layer_saved_destroy(&(*saved)->blocks[i]);
+    tsr__free((*saved)->blocks);
+    tsr__free(*saved);
+    *saved = NULL;
+}
+
+static tsr_status saved_create(const tsr_stack *s, tsr_stack_saved **out)
+{
+    tsr_stack_saved *saved = tsr__calloc(1, sizeof *saved);
+    if (!saved)
+        return TSR_ERR_NO_MEMORY;
+    saved->block_count = s->layer_count;
+    saved->blocks = tsr__calloc((size_t)s->layer_count, sizeof *saved->blocks);
+    if (!saved->blocks) {
+        tsr__free(saved);
+        return TSR_ERR_NO_MEMORY;
+    }
+    *out = saved;
+    return TSR_OK;
+}
+
+/* Destroys *features, and replaces it by `next`. */
+static void advance(tsr_tensor **features, tsr_tensor *next)
+{
+    tsr_tensor_destroy(features);
+    *features = next;
+}
+
+static tsr_status view_of(const tsr_tensor *tensor, tsr_tensor **out)
+{
+    const tsr_layout *layout = tsr_tensor_layout(tensor);
+    return tsr_tensor_reshape(tensor, layout->ndim, layout->shape, out);
+}
+
+/* A pass of one layer ------------------------------------------------------------------------ */
+
+static tsr_status layer_forward(tsr_stack *s, tsr_layer *layer, int unit, const tsr_tensor *x,
+                                tsr_layer_saved **saved, tsr_tensor **y)
+{
+    TSR__TRY(tsr__stack_begin(s, layer, unit, TSR_PASS_FORWARD));
+    TSR__TRY(tsr_layer_forward(layer, x, saved, y));
+    return tsr__stack_end(s, layer, unit);
+}
+
+static tsr_status layer_backward(tsr_stack *s, tsr_layer *layer, int unit,
+                                 const tsr_layer_saved *saved, const tsr_tensor *dy,
+                                 tsr_tensor **dx)
+{
+    TSR__TRY(tsr__stack_begin(s, layer, unit, TSR_PASS_BACKWARD));
+    TSR__TRY(tsr_layer_backward(layer, saved, dy, dx));
+    return tsr__stack_end(s, layer, unit);
+}
+
+/* Converts the output of the embedding to the dtype of features. */
+static tsr_status convert_features(tsr_stack *s, tsr_tensor **features)
+{
+    tsr_tensor *converted = NULL;
+    const tsr_layout *layout = tsr_tensor_layout(*features);
+    if (layout->dtype == s->features)
+        return TSR_OK;
+    TSR__TRY(tsr_tensor_create(s->device, s->features, layout->ndim, layout->shape, &converted));
+    const tsr_status status = tsr_copy(s->stream, converted, *features);
+    if (status == TSR_OK)
+        advance(features, converted);
+    else
+        tsr_tensor_destroy(&converted);
+    return status;
+}
+
+/* Learned positions -------------------------------------------------------------------------- */
+
+static tsr_tensor *position_table(const tsr_stack *s)
+{
+    return s->sharded ? tsr_fsdp_parameter(s->sharded, s->units.positions, 0)->tensor
+                      : s->positions;
+}
+
+/* Adds the positions 0, 1, … of a sequence to features [rows, tokens, width]. */
+static tsr_status add_first_positions(tsr_stack *s, tsr_tensor *features)
+{
+    const int64_t tokens = tsr_tensor_layout(features)->shape[1];
+    tsr_tensor *rows = NULL;
+    TSR__REQUIRE(tokens <= s->config->context,
+                 "stack: rows of %lld tokens; the model has %lld positions", (long long)tokens,
+                 (long long)s->config->context);
+    TSR__TRY(tsr_tensor_slice(position_table(s), 0, 0, tokens, 1, &rows));
+    const tsr_status status = tsr_add(s->stream, features, features, rows);
+    tsr_tensor_destroy(&rows);
+    return status;
+}
+
+/* Adds the positions of the tokens of a step of a cache. */
+static tsr_status add_cached_positions(tsr_stack *s, tsr_kv_cache *cache, tsr_tensor *features)
+{
+    const tsr_tensor *positions = tsr_kv_cache_positions(cache);
+    const tsr_layout *layout = tsr_tensor_layout(features);
+    const int64_t rows = layout->shape[0] * layout->shape[1], shape[2] = {rows, layout->shape[2]};
+    tsr_tensor *flat = NULL, *learned = NULL, *all = NULL;
+    tsr_status status = tsr_tensor_reshape(positions, 1, &rows, &flat);
+    if (status == TSR_OK)
+        status = tsr_tensor_reshape(features, 2, shape, &all);
+    if (status == TSR_OK)
+        status = tsr_tensor_create(s->device, s->features, 2, shape, &learned);
+    if (status == TSR_OK)
+        status = tsr_index_select(s->stream, learned, position_table(s), 0, flat);
+    if (status == TSR_OK)
+        status = tsr_add(s->stream, all, all, learned);
+    tsr_tensor_destroy(&flat);
+    tsr_tensor_destroy(&learned);
+    tsr_tensor_destroy(&all);
+    return status;
+}
+
+static tsr_status add_positions(tsr_stack *s, tsr_kv_cache *cache, tsr_tensor *features)
+{
+    if (!s->is_first || !s->config->learned_positions)
+        return TSR_OK;
+    TSR__TRY(tsr__stack_begin(s, NULL, s->units.positions, TSR_PASS_FORWARD));
+    TSR__TRY(cache ? add_cached_positions(s, cache, features) : add_first_positions(s, features));
+    return tsr__stack_end(s, NULL, s->units.positions);
+}
+
+/* Computes the gradient of the positions. It is 0 for those after the last token of a row. */
+static tsr_status sum_position_grads(tsr_stack *s, const tsr_tensor *dy, tsr_tensor *grad)
+{
+    const int64_t used = tsr_tensor_layout(dy)->shape[1], all = tsr_tensor_layout(grad)->shape[0];
+    tsr_tensor *first = NULL, *rest = NULL;
+    TSR__TRY(tsr_tensor_slice(grad, 0, 0, used, 1, &first));
+    tsr_status status = tsr_reduce(s->stream, first, dy, 0, TSR_REDUCE_SUM, false);
+    if (status == TSR_OK && used < all)
+        status = tsr_tensor_slice(grad, 0, used, all, 1, &rest);
+    if (rest)
+        status = tsr_fill(s->stream, rest, 0);
+    tsr_tensor_destroy(&first);
+    tsr_tensor_destroy(&rest);
+    return status;
+}
+
+static tsr_status positions_backward(tsr_stack *s, const tsr_tensor *dy)
+{
+    if (!s->config->learned_positions)
+        return TSR_OK;
+    TSR__TRY(tsr__stack_begin(s, NULL, s->units.positions, TSR_PASS_BACKWARD));
+    TSR__TRY(
+        sum_position_grads(s, dy, tsr_fsdp_parameter(s->sharded, s->units.positions, 0)->grad));
+    return tsr__stack_end(s, NULL, s->units.positions);
+}
+
+/* Forward ------------------------------------------------------------------------------------ */
+
+/* Sets the features before the first block of this stage. */
+static tsr_status enter(tsr_stack *s, const tsr_tensor *x, tsr_kv_cache *cache,
+                        tsr_stack_saved *saved, tsr_tensor **features)
+{
+    if (!s->is_first)
+        return view_of(x, features);
+    TSR__TRY(layer_forward(s, s->embedding, s->units.embedding, x, saved ? &saved->embedding : NULL,
+                           features));
+    TSR__TRY(convert_features(s, features));
+    return add_positions(s, cache, *features);
+}
+
+static tsr_status leave(tsr_stack *s, tsr_stack_saved *saved, tsr_tensor **features)
+{
+    tsr_tensor *next = NULL;
+    if (!s->is_last)
+        return TSR_OK;
+    TSR__TRY(
+        layer_forward(s, s->norm, s->units.norm, *features, saved ? &saved->norm : NULL, &next));
+    advance(features, next);
+    return TSR_OK;
+}
+
+static tsr_status forward(tsr_stack *s, const tsr_tensor *x, tsr_stack_saved *saved,
+                          tsr_tensor **features)
+{
+    tsr_tensor *next = NULL;
+    TSR__TRY(enter(s, x, NULL, saved, features));
+    for (int i = 0; i < s->layer_count; i++) {
+        TSR__TRY(layer_forward(s, s->blocks[i], s->units.first_block + i, *features,
+                               saved ? &saved->blocks[i] : NULL, &next));
+        advance(features, next);
+    }
+    return leave(s, saved, features);
+}
+
+tsr_status tsr_stack_forward(tsr_stack *s, const tsr_tensor *x, tsr_stack_saved **saved,
+                             tsr_tensor **y)
+{
+    tsr_stack_saved *own = NULL;
+    tsr_tensor *features = NULL;
+    TSR__REQUIRE(s && x && y, "stack: %s is NULL", !s ? "stack" : !x ? "x" : "y");
+    if (saved)
+        TSR__TRY(saved_create(s, &own));
+    const tsr_status status = forward(s, x, own, &features);
+    if (status != TSR_OK) {
+        tsr_tensor_destroy(&features);
+        tsr_stack_saved_destroy(&own);
+        return status;
+    }
+    if (saved)
+        *saved = own;
+    *y = features;
+    return TSR_OK;
+}
+
+static tsr_status forward_cached(tsr_stack *s, const tsr_tensor *x, tsr_kv_cache *cache,
+                                 tsr_tensor **features)
+{
+    tsr_tensor *next = NULL;
+    TSR__TRY(enter(s, x, cache, NULL, features));
+    for (int i = 0; i < s->layer_count; i++) {
+        const int unit = s->units.first_block + i;
+        TSR__TRY(tsr__stack_begin(s, s->blocks[i], unit, TSR_PASS_FORWARD));
+        TSR__TRY(tsr_layer_forward_cached(s->blocks[i], *features, cache, i, &next));
+        advance(features, next);
+        TSR__TRY(tsr__stack_end(s, s->blocks[i], unit));
+    }
+    return leave(s, NULL, features);
+}
+
+tsr_status tsr_stack_forward_cached(tsr_stack *s, const tsr_tensor *x, tsr_kv_cache *cache,
+                                    tsr_tensor **y)
+{
+    tsr_tensor *features = NULL;
+    TSR__REQUIRE(s && x && cache && y, "stack: %s is NULL",
+                 !s       ? "stack"
+                 : !x     ? "x"
+                 : !cache ? "cache"
+                          : "y");
+    const tsr_status status = forward_cached(s, x, cache, &features);
+    if (status == TSR_OK)
+        *y = features;
+    else
+        tsr_tensor_destroy(&features);
+    return status;
+}
+
+/* Backward ----------------------------------------------------------------------------------- */
+
+/* Replaces *d, the gradient after a layer, by the gradient before it. */
+static tsr_status back(tsr_stack *s, tsr_layer *layer, int unit, const tsr_layer_saved *saved,
+                       tsr_tensor **d)
+{
+    tsr_tensor *before = NULL;
+    TSR__TRY(layer_backward(s, layer, unit, saved, *d, &before));
+    advance(d, before);
+    return TSR_OK;
+}
+
+static tsr_status backward(tsr_stack *s, const tsr_stack_saved *saved, tsr_tensor **d)
+{
+    if (s->is_last)
+        TSR__TRY(back(s, s->norm, s->units.norm, saved->norm, d));
+    for (int i = s->layer_count - 1; i >= 0; i--)
+        TSR__TRY(back(s, s->blocks[i], s->units.first_block + i, saved->blocks[i], d));
+    if (!s->is_first)
+        return TSR_OK;
+    TSR__TRY(positions_backward(s, *d));
+    return layer_backward(s, s->embedding, s->units.embedding, saved->embedding, *d, NULL);
+}
+
+tsr_status tsr_stack_backward(tsr_stack *s, const tsr_stack_saved *saved, const tsr_tensor *dy,
+                              tsr_tensor **dx)
+{
+    tsr_tensor *d = NULL;
+    TSR__REQUIRE(s && saved && dy, "stack: %s is NULL", !s ? "stack" : !saved ? "saved" : "dy");
+    TSR__REQUIRE(s->sharded, "stack: backward passes need sharded parameters (tsr_stack_shard)");
+    TSR__REQUIRE(s->is_first || dx, "stack: dx is NULL");
+    TSR__TRY(view_of(dy, &d));
+    const tsr_status status = backward(s, saved, &d);
+    if (status == TSR_OK && !s->is_first)
+        *dx = d;
+    else
+        tsr_tensor_destroy(&d);
+    return status;
+}
+
+/* The head ----------------------------------------------------------------------------------- */
+
+tsr_status tsr_stack_head_forward(tsr_stack *s, const tsr_tensor *hidden, tsr_layer_saved **saved,
+                                  tsr_tensor **logits)
+{
+    TSR__REQUIRE(s && hidden && logits, "stack: %s is NULL",
+                 !s        ? "stack"
+                 : !hidden ? "hidden"
+                           : "logits");
+    TSR__REQUIRE(s->is_last, "stack: only the last stage has the head");
+    return layer_forward(s, s->head, s->units.head, hidden, saved, logits);
+}
+
+tsr_status tsr_stack_head_backward(tsr_stack *s, const tsr_layer_saved *saved,
+                                   const tsr_tensor *dlogits, tsr_tensor **dhidden)
+{
+    TSR__REQUIRE(s && saved && dlogits && dhidden, "stack: %s is NULL",
+                 !s         ? "stack"
+                 : !saved   ? "saved"
+                 : !dlogits ? "dlogits"
+                            : "dhidden");
+    TSR__REQUIRE(s->is_last && s->sharded, "stack: %s",
+                 s->is_last ? "backward passes need sharded parameters (tsr_stack_shard)"
+                            : "only the last stage has the head");
+    return layer_backward(s, s->head, s->units.head, saved, dlogits, dhidden);
+}
+
+tsr_status tsr_stack_gather_logits(tsr_stack *s, const tsr_tensor *logits, float *out)
+{
+    TSR__REQUIRE(s && logits && out, "stack: %s is NULL",
+                 !s        ? "stack"
+                 : !logits ? "logits"
+                           : "out");
+    const tsr_layout *layout = tsr_tensor_layout(logits);
+    const int64_t own = s->vocabulary[tsr_group_rank(s->group)], vocabulary = s->config->vocabulary;
+    TSR__REQUIRE(layout->ndim == 3 && layout->shape[2] == own,
+                 "stack: logits are not [rows, tokens, %lld]", (long long)own);
+    const int64_t rows = layout->shape[0] * layout->shape[1];
+    tsr_tensor *flat = NULL, *wide = NULL, *all = NULL;
+    tsr_status status = tsr_tensor_reshape(logits, 2, (int64_t[]){rows, own}, &flat);
+    if (status == TSR_OK && layout->dtype != TSR_F32) {
+        status = tsr_tensor_create(s->device, TSR_F32, 2, (int64_t[]){rows, own}, &wide);
+        if (status == TSR_OK)
+            status = tsr_copy(s->stream, wide, flat);
+    }
+    if (status == TSR_OK)
+        status = tsr_tensor_create(s->device, TSR_F32, 2, (int64_t[]){rows, vocabulary}, &all);
+    if (status == TSR_OK)
+        status = tsr_group_all_gather(s->group, all, wide ? wide : flat, 1, s->vocabulary);
+    if (status == TSR_OK)
+        status =
+            tsr_tensor_download(s->stream, all, out, (uint64_t)(rows * vocabulary) * sizeof *out);
+    tsr_tensor_destroy(&flat);
+    tsr_tensor_destroy(&wide);
+    tsr_tensor_destroy(&all);
+    return status;
+}

@@ -1,0 +1,194 @@
+/* The parameters of a stack as sharded parameters. A head that is the embedding shares one
+ * parameter with it, which is therefore a unit without a layer. That unit has a sharding of its
+ * own, so that the first and the last stage have the same shards. */
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "base/struct_size.h"
+#include "model/stack/stack.h"
+#include "tessera/seed.h"
+
+#define TIED 0 /* the only unit of `tied` */
+
+/* Initial values ----------------------------------------------------------------------------- */
+
+/* Describes the embedding that is also the head, and draws its values unless they are not used. */
+static tsr_status draw_embedding(const tsr_stack *s, bool is_new, tsr_parameter *out)
+{
+    tsr_tensor *flat = NULL;
+    *out = *tsr_layer_parameter(s->embedding, 0);
+    out->tensor = NULL;
+    if (!is_new)
+        return TSR_OK;
+    const int64_t shape[2] = {out->length, out->global_shape[1]}, count = shape[0] * shape[1];
+    TSR__TRY(tsr_tensor_create(s->device, out->dtype, 2, shape, &out->tensor));
+    TSR__TRY(tsr_tensor_reshape(out->tensor, 1, &count, &flat));
+    const tsr_status status = tsr_layer_initial(s->embedding, 0, s->stream, 0, flat);
+    tsr_tensor_destroy(&flat);
+    return status;
+}
+
+/* Describes and draws the learned positions, which every rank has in full. */
+static tsr_status draw_positions(const tsr_stack *s, tsr_parameter *out)
+{
+    const int64_t shape[2] = {s->config->context, s->config->width};
+    const tsr_seed_point point = {.base = s->seed, .kind = TSR_SEED_OP, .op = 1};
+    int64_t seed;
+    TSR__TRY(tsr_seed_hashed(&point, &seed));
+    *out = (tsr_parameter){.name = "wpe.weight",
+                           .dtype = s->dtype,
+                           .ndim = 2,
+                           .global_shape = {shape[0], shape[1]},
+                           .shard_dim = -1,
+                           .length = shape[0]};
+    TSR__TRY(tsr_tensor_create(s->device, s->dtype, 2, shape, &out->tensor));
+    tsr_random_params random = TSR_INIT(tsr_random_params);
+    random.seed = (uint64_t)seed;
+    return tsr_random_normal(s->stream, out->tensor, 0, s->deviation, &random);
+}
+
+/* Dividing ----------------------------------------------------------------------------------- */
+
+static tsr_status divide(const tsr_fsdp_params *params, bool is_new, int count,
+                         const tsr_fsdp_unit *units, tsr_fsdp **out)
+{
+    tsr_fsdp_params own = *params;
+    own.unit_count = count;
+    own.units = units;
+    return is_new ? tsr_fsdp_create(&own, out) : tsr_fsdp_rebuild(&own, out);
+}
+
+static tsr_status divide_tied(tsr_stack *s, const tsr_fsdp_params *params, bool is_new)
+{
+    tsr_parameter embedding = {0};
+    if (!s->config->tied || !s->embedding)
+        return TSR_OK;
+    tsr_status status = draw_embedding(s, is_new, &embedding);
+    const tsr_fsdp_unit unit = {.parameter_count = 1, .parameters = &embedding};
+    if (status == TSR_OK)
+        status = divide(params, is_new, 1, &unit, &s->tied);
+    tsr_tensor_destroy(&embedding.tensor);
+    return status;
+}
+
+/* Lists the units of `sharded`: units[layer_count + 4]. Returns their number. */
+static int list_units(tsr_stack *s, const tsr_parameter *positions, tsr_fsdp_unit *units)
+{
+    const bool tied = s->config->tied;
+    int count = 0;
+    s->units = (tsr__stack_units){-1, -1, -1, -1, -1};
+    if (s->is_first && !tied) {
+        s->units.embedding = count;
+        units[count++] = (tsr_fsdp_unit){.layer = s->embedding};
+    }
+    if (s->is_first && s->config->learned_positions) {
+        s->units.positions = count;
+        units[count++] = (tsr_fsdp_unit){.parameter_count = 1, .parameters = positions};
+    }
+    s->units.first_block = count;
+    for (int i = 0; i < s->layer_count; i++)
+        units[count++] = (tsr_fsdp_unit){.layer = s->blocks[i]};
+    if (s->is_last) {
+        s->units.norm = count;
+        units[count++] = (tsr_fsdp_unit){.layer = s->norm};
+    }
+    if (s->is_last && !tied) {
+        s->units.head = count;
+        units[count++] = (tsr_fsdp_unit){.layer = s->head};
+    }
+    return count;
+}
+
+static tsr_status divide_rest(tsr_stack *s, const tsr_fsdp_params *params, bool is_new)
+{
+    tsr_parameter positions = {0};
+    tsr_fsdp_unit *units = tsr__calloc((size_t)s->layer_count + 4, sizeof *units);
+    tsr_status status = units ? TSR_OK : TSR_ERR_NO_MEMORY;
+    if (status == TSR_OK && s->is_first && s->config->learned_positions)
+        status = draw_positions(s, &positions);
+    if (status == TSR_OK)
+        status = divide(params, is_new, list_units(s, &positions, units), units, &s->sharded);
+    tsr_tensor_destroy(&positions.tensor);
+    tsr__free(units);
+    return status;
+}
+
+static tsr_status divide_all(tsr_stack *s, const tsr_fsdp_params *params, bool is_new)
+{
+    TSR__REQUIRE(s, "stack: stack is NULL");
+    TSR__TAKE(tsr_fsdp_params, params);
+    TSR__REQUIRE(params->unit_count == 0 && !params->units && !params->plan,
+                 "stack: unit_count is %d; the units are the stack's own, and need no plan",
+                 params->unit_count);
+    TSR__REQUIRE(!is_new || !s->sharded, "stack: the parameters are sharded already");
+    TSR__REQUIRE(s->deviation > 0, "stack: the layers of a model for inference cannot be sharded");
+    s->data = params->group ? params->group : tsr_group_default();
+    TSR__TRY(divide_tied(s, params, is_new));
+    TSR__TRY(divide_rest(s, params, is_new));
+    s->elsewhere[0] = s->tied && !s->is_first ? tsr_fsdp_parameter(s->tied, TIED, 0)->name : NULL;
+    return TSR_OK;
+}
+
+tsr_status tsr_stack_shard(tsr_stack *stack, const tsr_fsdp_params *params)
+{
+    return divide_all(stack, params, true);
+}
+
+tsr_status tsr_stack_reshard(tsr_stack *stack, const tsr_fsdp_params *params)
+{
+    return divide_all(stack, params, false);
+}
+
+tsr_status tsr_stack_add_to(tsr_stack *s, tsr_optimizer *optimizer)
+{
+    TSR__REQUIRE(s && s->sharded, "stack: %s",
+                 s ? "the parameters are not sharded" : "stack is NULL");
+    if (s->tied)
+        TSR__TRY(tsr_optimizer_add_fsdp(optimizer, s->tied));
+    return tsr_optimizer_add_fsdp(optimizer, s->sharded);
+}
+
+tsr_status tsr_stack_reduce_tied(tsr_stack *s, tsr_pipeline *pipeline)
+{
+    tsr_fsdp_shard shard;
+    TSR__REQUIRE(s, "stack: stack is NULL");
+    if (!s->tied || (s->is_first && s->is_last))
+        return TSR_OK;
+    TSR__TRY(tsr_fsdp_shard_of(s->tied, 0, &shard));
+    return shard.grad ? tsr_pipeline_reduce_ends(pipeline, shard.grad) : TSR_OK;
+}
+
+const char *const *tsr_stack_counted_elsewhere(const tsr_stack *stack)
+{
+    return stack && stack->elsewhere[0] ? stack->elsewhere : NULL;
+}
+
+/* Use ---------------------------------------------------------------------------------------- */
+
+/* Returns whether a layer takes its only parameter from `tied`. */
+static bool borrows(const tsr_stack *s, const tsr_layer *layer)
+{
+    return s->tied && layer && (layer == s->embedding || layer == s->head);
+}
+
+tsr_status tsr__stack_begin(tsr_stack *s, tsr_layer *layer, int unit, tsr_pass pass)
+{
+    if (!s->sharded)
+        return TSR_OK;
+    if (!borrows(s, layer))
+        return tsr_fsdp_begin(s->sharded, unit, pass);
+    TSR__TRY(tsr_fsdp_begin(s->tied, TIED, pass));
+    const tsr_parameter *p = tsr_fsdp_parameter(s->tied, TIED, 0);
+    return tsr_layer_set_parameter(layer, 0, p->tensor, p->grad, false);
+}
+
+tsr_status tsr__stack_end(tsr_stack *s, tsr_layer *layer, int unit)
+{
+    if (!s->sharded)
+        return TSR_OK;
+    if (!borrows(s, layer))
+        return tsr_fsdp_end(s->sharded, unit);
+    TSR__TRY(tsr_layer_set_parameter(layer, 0, NULL, NULL, false));
+    return tsr_fsdp_end(s->tied, TIED);
+}

@@ -1,0 +1,88 @@
+/* The internal interface of stacks: the layers of a stage, and where their parameters are.
+ *
+ * A stack's parameters are in one of two places. In a model for inference the layers have memory
+ * of their own, which tsr_model has allocated; a head that is the embedding uses the embedding's,
+ * and learned positions are in `positions`. In a training they are in units of two sharded models:
+ * `tied` has the embedding that is also the head, and `sharded` everything else. A layer then has
+ * memory only while its unit is in use. */
+#ifndef TSR_MODEL_STACK_STACK_H
+#define TSR_MODEL_STACK_STACK_H
+
+#include "model/config/config.h"
+#include "tessera/stack.h"
+
+/* The number of a unit in `sharded`; −1: this stage does not have it, or it is in `tied`. */
+typedef struct tsr__stack_units {
+    int embedding, positions, first_block, norm, head;
+} tsr__stack_units;
+
+struct tsr_stack {
+    tsr__config *own_config;
+    const tsr_model_config *config; /* in own_config */
+    const tsr__family *family;
+    tsr_group *group;
+    tsr_stream *stream;
+    tsr_device *device;
+    tsr_dtype dtype;    /* of parameters */
+    tsr_dtype features; /* of the features between layers */
+    int64_t seed;       /* of initial weights */
+    float deviation;
+    int first_layer, layer_count;
+    bool is_first, is_last;
+    int64_t *vocabulary; /* [ranks]: how the vocabulary is divided */
+    /* A layer that only another stage has is NULL. */
+    tsr_layer *embedding, *norm, *head;
+    tsr_layer **blocks;    /* [layer_count] */
+    tsr_tensor *positions; /* learned positions [context, width] of an unsharded stack */
+    tsr_fsdp *tied, *sharded;
+    tsr_group *data; /* the group of the sharded parameters */
+    tsr__stack_units units;
+    const char *elsewhere[2]; /* see tsr_stack_counted_elsewhere */
+};
+
+/* create.c */
+
+typedef struct tsr__stack_options {
+    const tsr_model_config *config;
+    tsr_group *group;
+    int first_layer, layer_count;
+    tsr_partition_params heads, hidden, vocabulary;
+    tsr_dtype dtype, norm_dtype, features;
+    int64_t seed;
+    float deviation; /* 0: no initial weights are ever drawn */
+    bool recompute;
+} tsr__stack_options;
+tsr_status tsr__stack_create(const tsr__stack_options *options, tsr_stack **out) TSR_NODISCARD;
+
+#define TSR__STACK_NAME 64
+
+/* Gives the name in weights.h of a parameter of block `layer` of the model, or, for layer −1, of
+ * the layer whose name in weights.h is `ours`. */
+void tsr__stack_own_name(const tsr_stack *stack, int layer, const char *ours,
+                         const tsr_parameter *parameter, char out[TSR__STACK_NAME]);
+
+/* One of the stack's parameters. */
+typedef struct tsr__stack_parameter {
+    int layer;                      /* of the model; −1: outside layers */
+    char ours[TSR__STACK_NAME];     /* its name in weights.h, such as "attention.q.weight" */
+    const tsr_parameter *parameter; /* NULL: learned positions of an unsharded stack */
+    tsr_layer *owner;               /* the layer that has it; NULL: learned positions */
+    int index;                      /* of the parameter in its layer */
+    tsr_fsdp *sharded;              /* NULL: the stack is not sharded */
+    int unit;                       /* of `sharded` */
+    uint64_t number;                /* of the parameter in the plan of `sharded` */
+} tsr__stack_parameter;
+
+/* Calls `visit` for each parameter of this stage, once for a tied head, in the order of the forward
+ * pass. */
+tsr_status tsr__stack_each(const tsr_stack *stack,
+                           tsr_status (*visit)(void *user, const tsr__stack_parameter *parameter),
+                           void *user) TSR_NODISCARD;
+
+/* shard.c: bring the parameters of a layer, or of the learned positions (NULL), into memory for a
+ * pass, and end it. They do nothing if the stack is not sharded. */
+tsr_status tsr__stack_begin(tsr_stack *stack, tsr_layer *layer, int unit,
+                            tsr_pass pass) TSR_NODISCARD;
+tsr_status tsr__stack_end(tsr_stack *stack, tsr_layer *layer, int unit) TSR_NODISCARD;
+
+#endif

@@ -1,0 +1,315 @@
+/* Tests stacks: the layers of models of every family, with sharded parameters that are read from
+ * files, saved, and divided over stages. examples/test compares trainings with recorded ones. */
+#include "tessera/stack.h"
+#include "base/fault.h"
+#include "model/made.h"
+#include "model/open.h"
+#include "parallel/spmd.h"
+
+enum { ROWS = 2, TOKENS = 9, SEED = 5, LOGITS = ROWS * TOKENS * MADE_VOCABULARY };
+
+static void make_ids(int32_t ids[ROWS * TOKENS])
+{
+    for (int i = 0; i < ROWS * TOKENS; i++)
+        ids[i] = (int32_t)((number(7, i) + 1) / 2 * MADE_VOCABULARY);
+}
+
+/* Creates a stack of layers first … first + layers − 1, with its parameters on this rank's data
+ * group `alone`. */
+static tsr_stack *create_stack(const tsr_model_config *config, tsr_group *alone, int first,
+                               int layers)
+{
+    static const char *const everything[] = {"*", NULL};
+    tsr_stack *stack = NULL;
+    OK(tsr_stack_create(tsr_stack_params(.config = config, .group = group, .first_layer = first,
+                                         .layers = layers, .seed = SEED),
+                        &stack));
+    OK(tsr_stack_shard(stack, tsr_fsdp_params(.group = alone, .gather = everything)));
+    return stack;
+}
+
+static tsr_tensor *upload_ids(void)
+{
+    int32_t ids[ROWS * TOKENS];
+    tsr_tensor *x = NULL;
+    make_ids(ids);
+    OK(tsr_tensor_create(gpu, TSR_I32, 2, (int64_t[]){ROWS, TOKENS}, &x));
+    OK(tsr_tensor_upload(queue, x, ids, sizeof ids));
+    return x;
+}
+
+static void logits_of(tsr_stack *stack, const tsr_tensor *hidden, float logits[LOGITS])
+{
+    tsr_tensor *own = NULL;
+    OK(tsr_stack_head_forward(stack, hidden, NULL, &own));
+    OK(tsr_stack_gather_logits(stack, own, logits));
+    tsr_tensor_destroy(&own);
+}
+
+static void compute(tsr_stack *stack, float logits[LOGITS])
+{
+    tsr_tensor *x = upload_ids(), *hidden = NULL;
+    OK(tsr_stack_forward(stack, x, NULL, &hidden));
+    logits_of(stack, hidden, logits);
+    tsr_tensor_destroy(&hidden);
+    tsr_tensor_destroy(&x);
+}
+
+static void check_logits(made_model *made, const float *got, const char *what)
+{
+    int32_t ids[ROWS * TOKENS];
+    static double want[TOKENS * MADE_VOCABULARY];
+    double worst = 0;
+    make_ids(ids);
+    for (int row = 0; row < ROWS; row++) {
+        made_logits(made, TOKENS, ids + row * TOKENS, want);
+        for (int i = 0; i < TOKENS * MADE_VOCABULARY; i++)
+            worst = fmax(worst, fabs((double)got[row * TOKENS * MADE_VOCABULARY + i] - want[i]));
+    }
+    CHECK(worst < 1e-4, "%s, %s: a logit differs by %g", made->family.type, what, worst);
+}
+
+/* Compares a stack that has read a model's files with the model in double precision. Saves it, and
+ * compares a stack that has read that. */
+static void check_files(made_model *made, const char *path, tsr_group *alone)
+{
+    static float read[LOGITS], again[LOGITS];
+    char saved[128];
+    tsr_model_file *file = NULL, *written = NULL;
+    OK(tsr_model_file_open(path, &file));
+    const tsr_model_config *config = tsr_model_file_config(file);
+    tsr_stack *stack = create_stack(config, alone, 0, 0);
+    OK(tsr_stack_check(config, path));
+    OK(tsr_stack_load(stack, path));
+    compute(stack, read);
+    check_logits(made, read, "from files");
+    snprintf(saved, sizeof saved, "%s/saved.safetensors", made->folder);
+    if (ranks > 1) /* all ranks read the file of rank 0 */
+        OK(tsr_comm_broadcast(tsr_group_comm(group), saved, sizeof saved, TSR_U8, 0));
+    OK(tsr_stack_save(stack, saved, NULL));
+    if (ranks > 1)
+        OK(tsr_comm_barrier(tsr_group_comm(group)));
+    OK(tsr_model_file_open(saved, &written));
+    flat_config before, after;
+    flatten(config, &before);
+    flatten(tsr_model_file_config(written), &after);
+    CHECK(strcmp(before.architecture, after.architecture) == 0 && before.tied == after.tied &&
+              before.context == after.context && before.window == after.window,
+          "%s: the saved configuration differs", made->family.type);
+    tsr_stack *other = create_stack(tsr_model_file_config(written), alone, 0, 0);
+    OK(tsr_stack_load(other, saved));
+    compute(other, again);
+    CHECK(memcmp(read, again, sizeof read) == 0, "%s: the saved model has other logits",
+          made->family.type);
+    if (ranks > 1)
+        OK(tsr_comm_barrier(tsr_group_comm(group)));
+    tsr_stack_destroy(&other);
+    tsr_stack_destroy(&stack);
+    tsr_model_file_close(&written);
+    tsr_model_file_close(&file);
+}
+
+CASE(stack_files, "stack: Hugging Face folders, read, saved and read again")
+{
+    tsr_group *alone = NULL;
+    OK(tsr_group_create(NULL, queue, NULL, &alone));
+    for (int f = 0; f < made_family_count; f++) {
+        made_model made;
+        made_init(&made, &made_families[f], SEED + (uint64_t)f);
+        check_files(&made, made_write_hf(&made), alone);
+        made_finish(&made);
+    }
+    tsr_group_destroy(&alone);
+}
+
+CASE(stack_gguf, "stack: GGUF files, whose rows of q and k are in another order")
+{
+    static float logits[LOGITS];
+    tsr_group *alone = NULL;
+    made_family family = made_families[0];
+    made_model made;
+    tsr_model_file *file = NULL;
+    family.scaling = MADE_NONE;
+    OK(tsr_group_create(NULL, queue, NULL, &alone));
+    made_init(&made, &family, SEED);
+    const char *path = made_write_gguf(&made, 1);
+    OK(tsr_model_file_open(path, &file));
+    tsr_stack *stack = create_stack(tsr_model_file_config(file), alone, 0, 0);
+    OK(tsr_stack_load(stack, path));
+    compute(stack, logits);
+    check_logits(&made, logits, "from GGUF");
+    tsr_stack_destroy(&stack);
+    tsr_model_file_close(&file);
+    made_finish(&made);
+    tsr_group_destroy(&alone);
+}
+
+CASE(stack_stages, "stack: two stages compute what one computes, and start with the same weights")
+{
+    static float whole[LOGITS], divided[LOGITS];
+    tsr_group *alone = NULL;
+    OK(tsr_group_create(NULL, queue, NULL, &alone));
+    for (int f = 0; f < made_family_count; f++) {
+        made_model made;
+        tsr_model_file *file = NULL;
+        tsr_tensor *x = upload_ids(), *between = NULL, *hidden = NULL;
+        made_init(&made, &made_families[f], SEED);
+        OK(tsr_model_file_open(made_write_hf(&made), &file));
+        const tsr_model_config *config = tsr_model_file_config(file);
+        tsr_stack *one = create_stack(config, alone, 0, 0),
+                  *first = create_stack(config, alone, 0, 1),
+                  *last = create_stack(config, alone, 1, 0);
+        CHECK(tsr_stack_block_count(one) == 2 && tsr_stack_block_count(last) == 1 &&
+                  tsr_stack_block(last, 0) && !tsr_stack_block(last, 1),
+              "%d and %d blocks", tsr_stack_block_count(one), tsr_stack_block_count(last));
+        CHECK((tsr_stack_counted_elsewhere(last) != NULL) == config->tied &&
+                  !tsr_stack_counted_elsewhere(first),
+              "%s: parameters that are counted elsewhere", made.family.type);
+        compute(one, whole);
+        OK(tsr_stack_forward(first, x, NULL, &between));
+        OK(tsr_stack_forward(last, between, NULL, &hidden));
+        logits_of(last, hidden, divided);
+        CHECK(memcmp(whole, divided, sizeof whole) == 0, "%s: stages have other logits",
+              made.family.type);
+        tsr_tensor_destroy(&x);
+        tsr_tensor_destroy(&between);
+        tsr_tensor_destroy(&hidden);
+        tsr_stack_destroy(&one);
+        tsr_stack_destroy(&first);
+        tsr_stack_destroy(&last);
+        tsr_model_file_close(&file);
+        made_finish(&made);
+    }
+    tsr_group_destroy(&alone);
+}
+
+CASE(stack_refused, "stack: mistakes")
+{
+    made_model made;
+    tsr_model_file *file = NULL;
+    tsr_stack *stack = NULL;
+    tsr_group *alone = NULL;
+    tsr_tensor *x = upload_ids(), *y = NULL;
+    made_init(&made, &made_families[0], SEED);
+    const char *path = made_write_hf(&made);
+    OK(tsr_group_create(NULL, queue, NULL, &alone));
+    OK(tsr_model_file_open(path, &file));
+    const tsr_model_config *config = tsr_model_file_config(file);
+    FAILS(tsr_stack_create(NULL, &stack), TSR_ERR_INVALID, "stack: params is NULL");
+    FAILS(tsr_stack_create(tsr_stack_params(.group = group), &stack), TSR_ERR_INVALID,
+          "stack: config is NULL");
+    FAILS(tsr_stack_create(
+              tsr_stack_params(.config = config, .group = group, .first_layer = 1, .layers = 2),
+              &stack),
+          TSR_ERR_INVALID, "stack: 2 layers from layer 1 on; the model has layers 0 to 1");
+    FAILS(tsr_stack_create(tsr_stack_params(.config = config, .group = group, .dtype = TSR_Q8_0),
+                           &stack),
+          TSR_ERR_INVALID, "stack: dtype is q8_0; f32, f16 and bf16 are possible");
+    FAILS(tsr_stack_create(tsr_stack_params(.config = config, .group = group, .deviation = -1),
+                           &stack),
+          TSR_ERR_INVALID, "stack: deviation is -1; a number above 0 and up to 1e6 is possible");
+    CHECK(!stack, "there is a stack");
+    OK(tsr_stack_create(tsr_stack_params(.config = config, .group = group), &stack));
+    FAILS(tsr_stack_load(stack, path), TSR_ERR_INVALID, "stack: the parameters are not sharded");
+    FAILS(tsr_stack_save(stack, path, NULL), TSR_ERR_INVALID,
+          "stack: the parameters are not sharded");
+    OK(tsr_stack_shard(stack, tsr_fsdp_params(.group = alone)));
+    FAILS(tsr_stack_shard(stack, tsr_fsdp_params(.group = alone)), TSR_ERR_INVALID,
+          "stack: the parameters are sharded already");
+    FAILS(tsr_stack_load(stack, "/proc/nowhere"), TSR_ERR_NOT_FOUND,
+          "model: /proc/nowhere: No such file or directory");
+    FAILS(tsr_stack_forward(stack, NULL, NULL, &y), TSR_ERR_INVALID, "stack: x is NULL");
+    made_remove(&made, "norm.weight");
+    const tsr_status missing = tsr_stack_check(config, made_write_hf(&made));
+    CHECK(missing == TSR_ERR_NOT_FOUND &&
+              strstr(tsr_last_error(), "has no tensor model.norm.weight"),
+          "%s: %s", tsr_status_name(missing), tsr_last_error());
+    tsr_stack_destroy(&stack);
+    tsr_tensor_destroy(&x);
+    tsr_model_file_close(&file);
+    made_finish(&made);
+    tsr_group_destroy(&alone);
+}
+
+CASE(tied_head_only, "stack: files whose tied matrix has the head's name only")
+{
+    static float logits[LOGITS];
+    made_model made;
+    tsr_model_file *file = NULL;
+    tsr_group *alone = NULL;
+    OK(tsr_group_create(NULL, queue, NULL, &alone));
+    for (int f = 0; f < made_family_count; f++) {
+        if (!made_families[f].tied)
+            continue;
+        made_init(&made, &made_families[f], SEED);
+        made_tensor *embedding =
+            made_find(&made, made.family.learned_positions ? "wte.weight" : "embed_tokens.weight");
+        CHECK(embedding, "there is no embedding");
+        snprintf(embedding->name, sizeof embedding->name, "lm_head.weight");
+        const char *path = made_write_hf(&made);
+        OK(tsr_model_file_open(path, &file));
+        tsr_stack *stack = create_stack(tsr_model_file_config(file), alone, 0, 0);
+        OK(tsr_stack_load(stack, path));
+        compute(stack, logits);
+        snprintf(embedding->name, sizeof embedding->name, "%s",
+                 made.family.learned_positions ? "wte.weight" : "embed_tokens.weight");
+        check_logits(&made, logits, "with lm_head.weight only");
+        tsr_stack_destroy(&stack);
+        tsr_model_file_close(&file);
+        made_finish(&made);
+    }
+    tsr_group_destroy(&alone);
+}
+
+/* Makes, reads and saves a stack while the nth allocation fails. Returns whether there was such an
+ * allocation. */
+static bool fails_at(const tsr_model_config *config, const char *path, const char *saved,
+                     tsr_group *alone, const tsr_tensor *x, uint64_t nth)
+{
+    tsr_stack *stack = NULL;
+    tsr_stack_saved *kept = NULL;
+    tsr_tensor *y = NULL;
+    tsr__fault_arm(TSR__FAULT_ALLOC, nth, 0);
+    tsr_status status =
+        tsr_stack_create(tsr_stack_params(.config = config, .group = group), &stack);
+    if (status == TSR_OK)
+        status = tsr_stack_shard(stack, tsr_fsdp_params(.group = alone));
+    if (status == TSR_OK)
+        status = tsr_stack_load(stack, path);
+    if (status == TSR_OK)
+        status = tsr_stack_forward(stack, x, &kept, &y);
+    if (status == TSR_OK)
+        status = tsr_stack_save(stack, saved, NULL);
+    const bool reached = tsr__fault_site() != NULL;
+    tsr__fault_disarm();
+    CHECK(reached || status == TSR_OK, "%s", tsr_last_error());
+    tsr_stack_saved_destroy(&kept);
+    tsr_tensor_destroy(&y);
+    tsr_stack_destroy(&stack);
+    return reached;
+}
+
+CASE(stack_no_memory, "stack: memory runs out")
+{
+    char saved[128];
+    made_model made;
+    tsr_model_file *file = NULL;
+    tsr_group *alone = NULL;
+    if (ranks > 1) {
+        case_skip("one rank alone shows the same");
+        return;
+    }
+    OK(tsr_group_create(NULL, queue, NULL, &alone));
+    tsr_tensor *x = upload_ids();
+    made_init(&made, &made_families[0], SEED);
+    const char *path = made_write_hf(&made);
+    OK(tsr_model_file_open(path, &file));
+    snprintf(saved, sizeof saved, "%s/saved.safetensors", made.folder);
+    for (uint64_t nth = 0; fails_at(tsr_model_file_config(file), path, saved, alone, x, nth);
+         nth += 1 + nth / 4)
+        ;
+    tsr_tensor_destroy(&x);
+    tsr_model_file_close(&file);
+    made_finish(&made);
+    tsr_group_destroy(&alone);
+}
