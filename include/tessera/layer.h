@@ -72,11 +72,12 @@ TSR_API tsr_group *tsr_layer_group(const tsr_layer *layer);
 
 /* Parameters --------------------------------------------------------------------------------- */
 
-/* This rank's part of a parameter. The layer owns everything in it. */
+/* This rank's shard of a parameter: what the rank has of a parameter that the ranks divide among
+ * them, or all of a parameter that every rank has. The layer owns everything in the struct. */
 typedef struct tsr_parameter {
     const char *name; /* "weight", or "mlp.up.weight" if the layer has a name */
-    /* This rank's part: global_shape, but `length` in dimension shard_dim. NULL in a deferred layer
-     * without memory. */
+    /* This rank's shard: global_shape, but `length` in dimension shard_dim. NULL in a deferred
+     * layer without memory. */
     tsr_tensor *tensor;
     /* The gradient, of the same shape; f32 unless params.grad_dtype is set. NULL before the first
      * backward pass. */
@@ -87,7 +88,7 @@ typedef struct tsr_parameter {
     /* The dimension that is divided. -1: every rank has the full parameter, and the same
      * gradient. */
     int shard_dim;
-    /* This rank's part of shard_dim: `length` elements from `offset` on. If shard_dim is -1: 0 and
+    /* This rank's shard of shard_dim: `length` elements from `offset` on. If shard_dim is -1: 0 and
      * the size of dimension 0. */
     int64_t offset, length;
 } tsr_parameter;
@@ -104,26 +105,26 @@ TSR_API TSR_NODISCARD tsr_status tsr_layer_find_parameter(const tsr_layer *layer
 /* Clears the gradients: the next backward pass starts from 0. The gradients keep their memory. */
 TSR_API void tsr_layer_zero_grad(tsr_layer *layer);
 
-/* Freezes a layer, with all parts of an MLP, a self-attention layer or a block, or, with false,
- * lets it be trained again. The backward pass of a frozen layer computes dx only: the parameters
- * get no gradients, which then need no memory, and are not changed by an optimizer. The gradients
- * that they already have remain. Matrices of a frozen layer may be in a block format (quant.h);
- * each is converted to the parameter's dtype, in temporary memory, when dx is computed. A layer of
- * an FSDP model (fsdp.h) must not be frozen. Must be the same on all ranks. */
+/* Freezes a layer, with all layers inside an MLP, a self-attention layer or a block, or, with
+ * false, lets it be trained again. The backward pass of a frozen layer computes dx only: the
+ * parameters get no gradients, which then need no memory, and are not changed by an optimizer. The
+ * gradients that they already have remain. Matrices of a frozen layer may be in a block format
+ * (quant.h); each is converted to the parameter's dtype, in temporary memory, when dx is computed.
+ * A layer of an FSDP model (fsdp.h) must not be frozen. Must be the same on all ranks. */
 TSR_API void tsr_layer_set_frozen(tsr_layer *layer, bool frozen);
 
 /* Sets the memory of a parameter's values and gradient to tensors of the caller. The layer keeps
- * views of them. Both must have the shape of this rank's part and no repeated element; `tensor`
- * must have the parameter's dtype, the gradient may have any float dtype. A matrix may be in another
- * float dtype or in a block format (quant.h) instead; the layer then has a backward pass only if it
- * is frozen. NULL removes the memory, for the parameters of deferred layers that exist only while they are needed.
- * If `grad_holds` is true, the next backward pass adds to the contents of `grad`; otherwise it
- * overwrites them. Errors: TSR_ERR_INVALID. */
+ * views of them. Both must have the shape of this rank's shard and no repeated element; `tensor`
+ * must have the parameter's dtype, the gradient may have any float dtype. A matrix may be in
+ * another float dtype or in a block format (quant.h) instead; the layer then has a backward pass
+ * only if it is frozen. NULL removes the memory, for the parameters of deferred layers that exist
+ * only while they are needed. If `grad_holds` is true, the next backward pass adds to the contents
+ * of `grad`; otherwise it overwrites them. Errors: TSR_ERR_INVALID. */
 TSR_API TSR_NODISCARD tsr_status tsr_layer_set_parameter(tsr_layer *layer, int index,
                                                          tsr_tensor *tensor, tsr_tensor *grad,
                                                          bool grad_holds);
 
-/* Records writing the initial values of elements first, first + 1, … of this rank's part, in
+/* Records writing the initial values of elements first, first + 1, … of this rank's shard, in
  * row-major order, to `out`, a contiguous tensor of one dimension. They are the values that the
  * layer is created with. */
 TSR_API TSR_NODISCARD tsr_status tsr_layer_initial(const tsr_layer *layer, int index,
@@ -131,7 +132,7 @@ TSR_API TSR_NODISCARD tsr_status tsr_layer_initial(const tsr_layer *layer, int i
                                                    tsr_tensor *out);
 
 /* Gathers the full parameter from all ranks into a new contiguous tensor, which the caller must
- * destroy. Collective. Blocks until the parts of all ranks have arrived. */
+ * destroy. Collective. Blocks until the shards of all ranks have arrived. */
 TSR_API TSR_NODISCARD tsr_status tsr_layer_gather_parameter(const tsr_layer *layer, int index,
                                                             tsr_tensor **out);
 
@@ -149,15 +150,16 @@ TSR_API TSR_NODISCARD tsr_status tsr_layer_gather_parameter(const tsr_layer *lay
 /* How the input or the output of a layer is divided over the ranks. */
 typedef enum tsr_layer_layout {
     TSR_LAYOUT_DEFAULT = 0,
-    /* Every rank has the full tensor. A row-parallel layer takes its part of it as a view. */
+    /* Every rank has the full tensor. A row-parallel layer takes its shard of the tensor as a view.
+     */
     TSR_LAYOUT_FULL = 1,
-    /* Each rank has its part of the features; for an input, the features that its columns of the
+    /* Each rank has its shard of the features; for an input, the features that its columns of the
      * weight multiply. */
     TSR_LAYOUT_SHARDED = 2,
-    /* For inputs only: each rank has a part of the features, as `other_partition` divides them, and
-     * the layer gathers the parts of all ranks. */
+    /* For inputs only: each rank has a shard of the features, as `other_partition` divides them,
+     * and the layer gathers the shards of all ranks. */
     TSR_LAYOUT_GATHER = 3,
-    /* Sequence parallelism: each rank has an equal part of dimension `sequence_dim`, and all
+    /* Sequence parallelism: each rank has an equal shard of dimension `sequence_dim`, and all
      * features. A column-parallel layer gathers such an input. A row-parallel layer produces such
      * an output with a reduce-scatter instead of its all-reduce. */
     TSR_LAYOUT_SEQUENCE = 4
@@ -201,7 +203,7 @@ typedef struct tsr_linear_params {
     tsr_layer_layout output;
     int sequence_dim; /* for SEQUENCE inputs and outputs: at least 0, and not the last dimension */
     /* How the sharded dimension is divided. EVEN (0) and STRICT: a size that the ranks do not
-     * divide is an error. UNEVEN, and WEIGHTED with rates: ranks may get parts of different sizes,
+     * divide is an error. UNEVEN, and WEIGHTED with rates: ranks may get shards of different sizes,
      * even empty ones. */
     tsr_partition_params partition;
     /* How the features are divided that `partition` does not divide: the input features of a
@@ -213,9 +215,9 @@ typedef struct tsr_linear_params {
     /* If x is f16 or bf16, sum the partial products of the ranks in f32. They are then rounded once
      * less, but twice the bytes are sent. */
     bool reduce_f32;
-    /* The number of parts into which a product is divided, so that one part is reduced while the
-     * next one is computed. 1: it is not divided; at most 16; 0: chosen by the size of the product.
-     * Must be the same on all ranks. */
+    /* The number of overlap chunks into which a product is divided, so that one chunk is reduced
+     * while the next one is computed. 1: it is not divided; at most 16; 0: chosen by the size of
+     * the product. Must be the same on all ranks. */
     int overlap_parts;
     /* Create the layer without memory for its parameters; see tsr_layer_set_parameter. */
     bool deferred;
@@ -246,9 +248,9 @@ TSR_API TSR_NODISCARD tsr_status tsr_row_linear_create(const tsr_linear_params *
  * weights, and plans and checkpoints cannot distinguish them. A pair named "mlp.up" and "mlp.down"
  * has the same parameter names as a tsr_mlp_create with the name "mlp". */
 
-/* Return this rank's part of the weight and of the bias of a linear layer, for inspection, or NULL
- * if there is none; the layer owns them. tsr_linear_local_shape gives the shape of this part of the
- * weight. Errors: TSR_ERR_INVALID if the layer is not linear. */
+/* Return this rank's shard of the weight and of the bias of a linear layer, for inspection, or NULL
+ * if there is none; the layer owns them. tsr_linear_local_shape gives the shape of this shard of
+ * the weight. Errors: TSR_ERR_INVALID if the layer is not linear. */
 TSR_API tsr_tensor *tsr_linear_local_weight(const tsr_layer *layer);
 TSR_API tsr_tensor *tsr_linear_local_bias(const tsr_layer *layer);
 TSR_API TSR_NODISCARD tsr_status tsr_linear_local_shape(const tsr_layer *layer, int64_t *rows,
@@ -329,9 +331,9 @@ TSR_API TSR_NODISCARD tsr_status tsr_embedding_create(const tsr_embedding_params
                                                       tsr_layer **out);
 
 /* Computes tsr_cross_entropy of logits whose classes are divided over the ranks. logits is [rows,
- * this rank's part of the classes], as a column-parallel layer of output_size `classes` with this
+ * this rank's shard of the classes], as a column-parallel layer of output_size `classes` with this
  * `partition` produces them; no rank ever has a full row. Every rank has all of loss [rows] and
- * labels [rows], and labels must be the same on all ranks. If `partition` is NULL, the parts are
+ * labels [rows], and labels must be the same on all ranks. If `partition` is NULL, the shards are
  * equal. Collective: it needs one small all-gather (3 numbers per row and rank), and blocks until
  * that is done. */
 TSR_API TSR_NODISCARD tsr_status
@@ -341,7 +343,7 @@ tsr_vocabulary_cross_entropy(tsr_group *group, tsr_tensor *loss, tsr_tensor *dlo
 
 /* Dropout ------------------------------------------------------------------------------------ */
 
-/* Applies tsr_dropout to a part of a tensor. The part gets the mask that it would get in the full
+/* Applies tsr_dropout to a shard of a tensor. The shard gets the mask that it would get in the full
  * tensor, so the result does not depend on the partition. x is elements offset, offset + 1, … of
  * dimension `dim` of a tensor whose size in that dimension is `global_size`. A negative `dim`
  * counts from the end. `params->offset` and `params->index_strides` are ignored. */

@@ -109,8 +109,8 @@ typedef struct tsr_loader_params {
     tsr_status (*load_item)(void *user, tsr_loader_work *work, int64_t index, void *item);
     tsr_status (*load_batch)(void *user, tsr_loader_work *work);
     void *user;
-    uint64_t item_bytes;  /* memory for each index of a batch. load_item fills one such part, its
-                             argument `item`, which is NULL if item_bytes is 0; the parts follow
+    uint64_t item_bytes;  /* memory for each index of a batch. load_item fills one such range, its
+                             argument `item`, which is NULL if item_bytes is 0; the ranges follow
                              each other directly */
     uint64_t batch_bytes; /* additional memory for each batch; not with load_item */
 

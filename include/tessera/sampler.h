@@ -322,7 +322,7 @@ typedef struct tsr_sampler_weighted_params {
  * Errors: TSR_ERR_INVALID for no weight or too many, a weight that is negative, infinite or NaN,
  * weights whose sum is 0 (torch with replacement: or overflows the type of the weights; mlx: or is
  * 0 or infinite as a 32-bit float), num_samples below 1, more samples without replacement than
- * weights above 0 (mlx: than weights whose part of the sum is above 0 as a 32-bit float), a
+ * weights above 0 (mlx: than weights whose share of the sum is above 0 as a 32-bit float), a
  * negative seed for MLX; TSR_ERR_NO_MEMORY. */
 TSR_API TSR_NODISCARD tsr_status
 tsr_sampler_create_weighted(const tsr_sampler_weighted_params *params, tsr_sampler **out);
@@ -392,7 +392,7 @@ typedef struct tsr_sampler_distributed_params {
     (&(tsr_sampler_distributed_params){.struct_size = sizeof(tsr_sampler_distributed_params),      \
                                        __VA_ARGS__})
 
-/* Gives one rank's part of a dataset in shuffled order, or of another sampler's items. All ranks
+/* Gives one rank's share of a dataset in shuffled order, or of another sampler's items. All ranks
  * must use the same parameters, except for rank.
  *
  * The orders of epoch e:

@@ -1,4 +1,4 @@
-/* Sharding: which rank keeps which part of a model's parameters. This header has partitions, which
+/* Sharding: which rank keeps which shard of a model's parameters. This header has partitions, which
  * divide a length into a range for each rank; strategies, which decide how each parameter of a list
  * is divided; plans, which are the results of strategies; and the lists of parameters in model
  * files, whose weights are not read. All this is only arithmetic: it needs no device and no

@@ -38,8 +38,8 @@ typedef struct tsr_norm_params {
     tsr_norm_kind kind;
     bool no_bias;
     float epsilon; /* 0: 1e-5 */
-    /* x is this rank's part of a sequence. The gradients of the parameters are then summed over the
-     * ranks, in one all-reduce. */
+    /* x is this rank's shard of a sequence. The gradients of the parameters are then summed over
+     * the ranks, in one all-reduce. */
     bool sequence;
     tsr_dtype dtype, grad_dtype;
     bool deferred;
@@ -161,7 +161,7 @@ TSR_API TSR_NODISCARD tsr_status tsr_block_create(const tsr_block_params *params
  *    subsequence    the 64-bit FNV-1a hash of the block's name, then "attention" or "mlp", then
  *                   the 8 bytes of params->subsequence, the lowest first
  *    index          params->offset plus the row-major index of the element in the complete tensor,
- *                   of which each rank has a part if sequence parallelism divides it
+ *                   of which each rank has a shard if sequence parallelism divides it
  *
  * The mask is therefore the same for any number of ranks. Each training step should pass another
  * subsequence. A replica that has other sequences of the same batch should pass the index of its

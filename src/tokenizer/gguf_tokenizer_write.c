@@ -30,9 +30,9 @@ tsr_status tsr__tokenizer_check_around(const tsr_tokenizer *t)
 
 tsr_status tsr__tokenizer_check_added(const char *where, bool may_strip, const tsr_tokenizer *t)
 {
-    for (int part = 0; part < 2; part++)
-        for (size_t i = 0; i < t->added[part].count; i++) {
-            const tsr__added_token *token = &t->added[part].tokens[i];
+    for (int stage = 0; stage < 2; stage++)
+        for (size_t i = 0; i < t->added[stage].count; i++) {
+            const tsr__added_token *token = &t->added[stage].tokens[i];
             char shown[TSR__SPELLING_TEXT];
             if (!token->single_word && !token->strip_left && (may_strip || !token->strip_right))
                 continue;
@@ -47,9 +47,9 @@ tsr_status tsr__tokenizer_check_added(const char *where, bool may_strip, const t
 
 bool tsr__tokenizer_strips_right(const tsr_tokenizer *t)
 {
-    for (int part = 0; part < 2; part++)
-        for (size_t i = 0; i < t->added[part].count; i++)
-            if (t->added[part].tokens[i].strip_right)
+    for (int stage = 0; stage < 2; stage++)
+        for (size_t i = 0; i < t->added[stage].count; i++)
+            if (t->added[stage].tokens[i].strip_right)
                 return true;
     return false;
 }
@@ -69,9 +69,9 @@ static tsr_status check_phi3(const tsr_tokenizer *t)
                              "them only of a vocabulary with %s",
                              format, needed);
     }
-    for (int part = 0; part < 2; part++)
-        for (size_t i = 0; i < t->added[part].count; i++) {
-            const tsr__added_token *token = &t->added[part].tokens[i];
+    for (int stage = 0; stage < 2; stage++)
+        for (size_t i = 0; i < t->added[stage].count; i++) {
+            const tsr__added_token *token = &t->added[stage].tokens[i];
             const char *text = tsr__token_spelling(v, token->id);
             const size_t size = v->tokens[token->id].spelling_size;
             if (token->strip_right == tsr__phi3_strips(text, size))
@@ -173,14 +173,14 @@ static tsr_status put_merges(const tsr_tokenizer *t, tsr__gguf_writer *w)
     for (size_t i = 0; status == TSR_OK && i < t->merges.count; i++) {
         const int32_t ids[2] = {pairs[i].left, pairs[i].right};
         size_t size = 0;
-        for (int part = 0; part < 2; part++) {
-            const char *spelling = tsr__token_spelling(&t->vocabulary, ids[part]);
-            const size_t length = t->vocabulary.tokens[ids[part]].spelling_size;
+        for (int stage = 0; stage < 2; stage++) {
+            const char *spelling = tsr__token_spelling(&t->vocabulary, ids[stage]);
+            const size_t length = t->vocabulary.tokens[ids[stage]].spelling_size;
             if (memchr(spelling, ' ', length))
                 status = tsr__tokenizer_cannot(format, "a merge of tokens with spaces");
             memcpy(text + size, spelling, length);
             size += length;
-            if (part == 0)
+            if (stage == 0)
                 text[size++] = ' ';
         }
         if (status == TSR_OK)

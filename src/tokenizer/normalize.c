@@ -100,17 +100,17 @@ typedef struct codes {
 
 static tsr_status decompose(codes *to, uint32_t code, utf8proc_option_t options)
 {
-    int32_t parts[32];
+    int32_t decomposed[32];
     int boundary = 0;
     utf8proc_ssize_t count =
-        utf8proc_decompose_char((utf8proc_int32_t)code, parts, 32, options, &boundary);
+        utf8proc_decompose_char((utf8proc_int32_t)code, decomposed, 32, options, &boundary);
     if (count < 0 || count > 32)
         return tsr__fail(TSR_ERR_INVALID, "tokenizer: U+%04X has no normal form: %s",
                          (unsigned)code, utf8proc_errmsg(count));
     void *items = to->items;
     TSR__TRY(tsr__grow(&items, &to->capacity, to->count + (size_t)count, sizeof *to->items));
     to->items = items;
-    memcpy(to->items + to->count, parts, (size_t)count * sizeof *parts);
+    memcpy(to->items + to->count, decomposed, (size_t)count * sizeof *decomposed);
     to->count += (size_t)count;
     return TSR_OK;
 }

@@ -217,13 +217,13 @@ static tsr_status print_document(printer *p, void (*print)(printer *), char **ou
  * token in it. */
 static tsr_status find_searches(const tsr_tokenizer *t, search *searches)
 {
-    for (int part = 0; part < 2; part++)
-        for (size_t i = 0; i < t->added[part].count; i++) {
-            const tsr__added_token *token = &t->added[part].tokens[i];
+    for (int stage = 0; stage < 2; stage++)
+        for (size_t i = 0; i < t->added[stage].count; i++) {
+            const tsr__added_token *token = &t->added[stage].tokens[i];
             search *s = &searches[token->id];
             if (s->token || token->control != tsr__is_control(&t->vocabulary.tokens[token->id]))
                 return tsr__tokenizer_cannot(format, "that an added token is searched in two ways");
-            *s = (search){.token = token, .normalized = part == 1};
+            *s = (search){.token = token, .normalized = stage == 1};
         }
     for (size_t i = 0; i < t->vocabulary.count; i++) {
         const tsr__token *token = &t->vocabulary.tokens[i];

@@ -164,9 +164,9 @@ static tsr_status take_searches(reader *r)
     bool *strips = tsr__calloc(from->vocabulary.count, sizeof *strips);
     if (strips == NULL)
         return TSR_ERR_NO_MEMORY;
-    for (int part = 0; part < 2; part++)
-        for (size_t i = 0; i < from->added[part].count; i++)
-            strips[from->added[part].tokens[i].id] = from->added[part].tokens[i].strip_right;
+    for (int stage = 0; stage < 2; stage++)
+        for (size_t i = 0; i < from->added[stage].count; i++)
+            strips[from->added[stage].tokens[i].id] = from->added[stage].tokens[i].strip_right;
     for (size_t i = 0; i < to->count; i++) {
         tsr__added_token *token = &to->tokens[i];
         token->strip_right = strips[token->id];

@@ -32,21 +32,22 @@ static tsr_status put_bytes(tsr__bytes *m, uint64_t field, const void *bytes, si
     return tsr__bytes_append(m, bytes, size);
 }
 
-static tsr_status put_piece(const tsr_tokenizer *t, int32_t id, tsr__bytes *part, tsr__bytes *m)
+static tsr_status put_piece(const tsr_tokenizer *t, int32_t id, tsr__bytes *submessage,
+                            tsr__bytes *m)
 {
     const tsr__token *token = &t->vocabulary.tokens[id];
     uint8_t score[4];
-    part->size = 0;
+    submessage->size = 0;
     tsr__put_u32(score, tsr__bits_of_f32(t->scores[id]));
-    TSR__TRY(put_bytes(part, TSR__PIECE_TEXT, tsr__token_spelling(&t->vocabulary, id),
+    TSR__TRY(put_bytes(submessage, TSR__PIECE_TEXT, tsr__token_spelling(&t->vocabulary, id),
                        token->spelling_size));
-    TSR__TRY(put_varint(part, TSR__PIECE_SCORE << 3 | TSR__WIRE_32));
-    TSR__TRY(tsr__bytes_append(part, score, sizeof score));
-    TSR__TRY(put_number(part, TSR__PIECE_TYPE, token->type));
-    return put_bytes(m, TSR__MODEL_PIECE, part->data, part->size);
+    TSR__TRY(put_varint(submessage, TSR__PIECE_SCORE << 3 | TSR__WIRE_32));
+    TSR__TRY(tsr__bytes_append(submessage, score, sizeof score));
+    TSR__TRY(put_number(submessage, TSR__PIECE_TYPE, token->type));
+    return put_bytes(m, TSR__MODEL_PIECE, submessage->data, submessage->size);
 }
 
-static tsr_status put_parameters(const tsr_tokenizer *t, tsr__bytes *part, tsr__bytes *m)
+static tsr_status put_parameters(const tsr_tokenizer *t, tsr__bytes *submessage, tsr__bytes *m)
 {
     static const char name[] = "identity";
     const struct {
@@ -61,23 +62,23 @@ static tsr_status put_parameters(const tsr_tokenizer *t, tsr__bytes *part, tsr__
         {TSR__TRAINING_EOS, t->eos},
         {TSR__TRAINING_PAD, t->pad},
     };
-    part->size = 0;
+    submessage->size = 0;
     for (size_t i = 0; i < sizeof training / sizeof *training; i++)
-        TSR__TRY(put_number(part, training[i].field, training[i].value));
-    TSR__TRY(put_bytes(m, TSR__MODEL_TRAINING, part->data, part->size));
-    part->size = 0;
-    TSR__TRY(put_bytes(part, TSR__NORMALIZER_NAME, name, strlen(name)));
-    TSR__TRY(put_number(part, TSR__NORMALIZER_ADDS_SPACE, t->strips_start));
-    TSR__TRY(put_number(part, TSR__NORMALIZER_REMOVES_SPACES, 0));
-    TSR__TRY(put_number(part, TSR__NORMALIZER_ESCAPES_SPACES, 1));
-    return put_bytes(m, TSR__MODEL_NORMALIZER, part->data, part->size);
+        TSR__TRY(put_number(submessage, training[i].field, training[i].value));
+    TSR__TRY(put_bytes(m, TSR__MODEL_TRAINING, submessage->data, submessage->size));
+    submessage->size = 0;
+    TSR__TRY(put_bytes(submessage, TSR__NORMALIZER_NAME, name, strlen(name)));
+    TSR__TRY(put_number(submessage, TSR__NORMALIZER_ADDS_SPACE, t->strips_start));
+    TSR__TRY(put_number(submessage, TSR__NORMALIZER_REMOVES_SPACES, 0));
+    TSR__TRY(put_number(submessage, TSR__NORMALIZER_ESCAPES_SPACES, 1));
+    return put_bytes(m, TSR__MODEL_NORMALIZER, submessage->data, submessage->size);
 }
 
-static tsr_status put_all(const tsr_tokenizer *t, tsr__bytes *part, tsr__bytes *m)
+static tsr_status put_all(const tsr_tokenizer *t, tsr__bytes *submessage, tsr__bytes *m)
 {
     for (size_t i = 0; i < t->vocabulary.count; i++)
-        TSR__TRY(put_piece(t, (int32_t)i, part, m));
-    return put_parameters(t, part, m);
+        TSR__TRY(put_piece(t, (int32_t)i, submessage, m));
+    return put_parameters(t, submessage, m);
 }
 
 static tsr_status check_writable(const tsr_tokenizer *t)
@@ -100,12 +101,12 @@ static tsr_status check_writable(const tsr_tokenizer *t)
 
 tsr_status tsr__tokenizer_save_model(const tsr_tokenizer *t, char **out, size_t *size)
 {
-    tsr__bytes file = {0}, part = {0};
+    tsr__bytes file = {0}, submessage = {0};
     if (t->kind != TSR_TOKENIZER_SPM)
         return tsr__tokenizer_cannot(format, "merges without scores");
     TSR__TRY(check_writable(t));
-    const tsr_status status = put_all(t, &part, &file);
-    tsr__free(part.data);
+    const tsr_status status = put_all(t, &submessage, &file);
+    tsr__free(submessage.data);
     if (status != TSR_OK) {
         tsr__free(file.data);
         return status;

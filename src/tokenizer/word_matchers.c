@@ -183,58 +183,59 @@ size_t tsr__match_qwen35_any_case(const tsr__letter *text, size_t position, size
         (style){.contractions = ANY_CASE, .digits = 1, .letters = TSR__LETTER | TSR__MARK});
 }
 
-/* Some expressions divide a word into a first part without small letters and a second part without
- * capitals. This says which letters each part may have. */
-typedef enum parts_of_words {
+/* Some expressions divide a word into a first half without small letters and a second half without
+ * capitals. This says which letters each half may have. */
+typedef enum letter_halves {
     BY_CLASS, /* [\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}] and [\p{Ll}\p{Lm}\p{Lo}\p{M}] */
     BY_ASCII  /* \p{L} without a-z, and \p{L} without A-Z */
-} parts_of_words;
+} letter_halves;
 
-static bool is_first_part(const tsr__letter *letter, parts_of_words parts)
+static bool is_first_half(const tsr__letter *letter, letter_halves halves)
 {
-    if (parts == BY_CLASS)
+    if (halves == BY_CLASS)
         return (letter->classes & (TSR__LETTER | TSR__MARK)) != 0 &&
                (letter->classes & TSR__LOWER) == 0;
     return (letter->classes & TSR__LETTER) != 0 && !(letter->code >= 'a' && letter->code <= 'z');
 }
 
-static bool is_second_part(const tsr__letter *letter, parts_of_words parts)
+static bool is_second_half(const tsr__letter *letter, letter_halves halves)
 {
-    if (parts == BY_CLASS)
+    if (halves == BY_CLASS)
         return (letter->classes & (TSR__LETTER | TSR__MARK)) != 0 &&
                (letter->classes & TSR__UPPER) == 0;
     return (letter->classes & TSR__LETTER) != 0 && !(letter->code >= 'A' && letter->code <= 'Z');
 }
 
 /* First*Second+ or, if `first_needed` is true, First+Second*. */
-static size_t two_parts(const tsr__letter *text, size_t position, size_t end, parts_of_words parts,
-                        bool first_needed)
+static size_t two_halves(const tsr__letter *text, size_t position, size_t end, letter_halves halves,
+                         bool first_needed)
 {
     size_t middle = position, last;
-    while (middle < end && is_first_part(&text[middle], parts))
+    while (middle < end && is_first_half(&text[middle], halves))
         middle++;
-    for (last = middle; last < end && is_second_part(&text[last], parts);)
+    for (last = middle; last < end && is_second_half(&text[last], halves);)
         last++;
     if (first_needed)
         return middle > position ? last - position : 0;
     if (last > middle)
         return last - position;
-    /* The first part gives back letters until the second part has one. */
-    while (middle > position && !is_second_part(&text[middle - 1], parts))
+    /* Move letters from the first half to the second until the second has one. */
+    while (middle > position && !is_second_half(&text[middle - 1], halves))
         middle--;
     return middle - position;
 }
 
 /* [^\r\n\p{L}\p{N}]?F*S+C?|[^\r\n\p{L}\p{N}]?F+S*C?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|
- * \s*[\r\n]+|\s+(?!\S)|\s+, where F and S are the parts of words and C are contractions */
-static size_t cased(const tsr__letter *text, size_t position, size_t end, parts_of_words parts,
+ * \s*[\r\n]+|\s+(?!\S)|\s+, where F and S are the letters of the two halves and C are contractions
+ */
+static size_t cased(const tsr__letter *text, size_t position, size_t end, letter_halves halves,
                     size_t digits, bool has_contractions)
 {
     size_t before = !has_class(text, position, end, TSR__NEWLINE | WORD), length;
-    spelling how = parts == BY_CLASS ? ANY_CASE : ASCII_CASE;
+    spelling how = halves == BY_CLASS ? ANY_CASE : ASCII_CASE;
     for (int first_needed = 0; first_needed < 2; first_needed++)
         for (size_t skipped = before + 1; skipped-- > 0;) {
-            length = two_parts(text, position + skipped, end, parts, first_needed);
+            length = two_halves(text, position + skipped, end, halves, first_needed);
             if (length == 0)
                 continue;
             length += skipped;

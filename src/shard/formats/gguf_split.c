@@ -149,8 +149,8 @@ static tsr_status check_tensors(const file_part *first, const tsr__params *param
     return status;
 }
 
-static tsr_status read_parts(const char *path, tsr__file *file, const file_part *first,
-                             tsr__params *params)
+static tsr_status read_file_parts(const char *path, tsr__file *file, const file_part *first,
+                                  tsr__params *params)
 {
     char other[MAX_PATH], ending[MAX_ENDING];
     size_t stem = 0;
@@ -169,11 +169,11 @@ static tsr_status read_parts(const char *path, tsr__file *file, const file_part 
     return check_tensors(first, params);
 }
 
-tsr_status tsr__read_gguf_parts(const char *path, tsr__file *file, tsr__params *params)
+tsr_status tsr__read_gguf_files(const char *path, tsr__file *file, tsr__params *params)
 {
     file_part first;
     TSR__TRY(read_file_part(file, &first));
     if (first.count == 1)
         return tsr__read_gguf(file, params);
-    return read_parts(path, file, &first, params);
+    return read_file_parts(path, file, &first, params);
 }

@@ -21,24 +21,24 @@ void tsr__gguf_writer_finish(tsr__gguf_writer *w)
     *w = (tsr__gguf_writer){0};
 }
 
-static tsr_status put_u32(tsr__bytes *part, uint32_t value)
+static tsr_status put_u32(tsr__bytes *to, uint32_t value)
 {
     uint8_t bytes[4];
     tsr__put_u32(bytes, value);
-    return tsr__bytes_append(part, bytes, sizeof bytes);
+    return tsr__bytes_append(to, bytes, sizeof bytes);
 }
 
-static tsr_status put_u64(tsr__bytes *part, uint64_t value)
+static tsr_status put_u64(tsr__bytes *to, uint64_t value)
 {
     uint8_t bytes[8];
     tsr__put_u64(bytes, value);
-    return tsr__bytes_append(part, bytes, sizeof bytes);
+    return tsr__bytes_append(to, bytes, sizeof bytes);
 }
 
-static tsr_status put_text(tsr__bytes *part, const char *text, size_t size)
+static tsr_status put_text(tsr__bytes *to, const char *text, size_t size)
 {
-    TSR__TRY(put_u64(part, size));
-    return tsr__bytes_append(part, text, size);
+    TSR__TRY(put_u64(to, size));
+    return tsr__bytes_append(to, text, size);
 }
 
 /* Metadata ------------------------------------------------------------------------------------- */

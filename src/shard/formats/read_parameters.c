@@ -72,7 +72,7 @@ static tsr_status guess_format(tsr__file *file, const char *path, tsr_shard_form
 
 static tsr_status read_gguf(const char *path, tsr__file *file, tsr__params *params)
 {
-    return path != NULL ? tsr__read_gguf_parts(path, file, params) : tsr__read_gguf(file, params);
+    return path != NULL ? tsr__read_gguf_files(path, file, params) : tsr__read_gguf(file, params);
 }
 
 /* Reads a list of parameters. `path` is NULL if the file is in memory. */

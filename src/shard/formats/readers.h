@@ -18,7 +18,7 @@ tsr_status tsr__read_gguf(tsr__file *file, tsr__params *params) TSR_NODISCARD;
 
 /* Reads a GGUF file and, if it is the first file part of a model, the other file parts beside it.
  */
-tsr_status tsr__read_gguf_parts(const char *path, tsr__file *file,
+tsr_status tsr__read_gguf_files(const char *path, tsr__file *file,
                                 tsr__params *params) TSR_NODISCARD;
 
 /* Reads a list of parameters in JSON. If the file is an index instead, sets *is_index and appends
