@@ -15,7 +15,7 @@ void *tsr__calloc(size_t count, size_t size) TSR_NODISCARD;
  * the array and its capacity do not change. */
 tsr_status tsr__grow(void **array, size_t *capacity, size_t needed, size_t size) TSR_NODISCARD;
 
-/* Bytes that are appended one after the other. {0} is empty. The owner must free `data`. */
+/* A buffer that grows when bytes are appended. {0} is empty. The owner must free `data`. */
 typedef struct tsr__bytes {
     uint8_t *data;
     size_t size, capacity;

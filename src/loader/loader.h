@@ -1,8 +1,9 @@
 /* Declarations that the files of the loader share.
  *
- * A loader has an array of slots, each of which can hold one batch. Batch b of an epoch uses slot
- * b % slot_count. The batches from `head` to `tail` − 1 are in progress. There is one slot more
- * than batches that may be in progress, because the caller may still use the batch before `head`.
+ * A loader has a ring buffer of slots, each of which can hold one batch: batch b of an epoch uses
+ * slot b % slot_count. The batches from `head` to `tail` − 1 are prefetched or being prefetched.
+ * There is one slot more than batches that may be prefetched, because the caller may still use the
+ * batch before `head`.
  *
  * For each batch, the caller's thread reads the sampler, writes `indices` of a free slot and queues
  * the slot. The worker that is responsible for the batch loads it. The caller's thread then takes
@@ -98,14 +99,14 @@ static inline tsr__slot *tsr__slot_of(const tsr_loader *loader, uint64_t batch)
     return &loader->slots[batch % loader->slot_count];
 }
 
-/* Returns the worker that is responsible for this batch. */
+/* Returns the worker that is responsible for this batch: workers take batches round-robin. */
 static inline tsr__worker *tsr__loader_worker_of(const tsr_loader *loader, uint64_t batch)
 {
     uint64_t count = loader->params.workers == 0 ? 1 : (uint64_t)loader->params.workers;
     return &loader->workers[batch % count];
 }
 
-/* Returns the largest number of batches that may be in progress at the same time. */
+/* Returns the largest number of batches that may be prefetched at the same time. */
 static inline uint64_t tsr__loader_ahead(const tsr_loader *loader)
 {
     return loader->params.workers == 0 ? 1 : loader->slot_count - 1;
@@ -131,15 +132,15 @@ tsr_status tsr__loader_start(tsr_loader *loader);
  * in the caller's functions. The error text starts with `what`. */
 tsr_status tsr__loader_check_caller(const tsr_loader *loader, const char *what);
 void tsr__loader_stop(tsr_loader *loader);
-/* Adds batch number `tail` to the batches in progress, with the state queued or failed. The other
+/* Adds batch number `tail` to the prefetched batches, with the state queued or failed. The other
  * members of its slot must have been set. */
 void tsr__loader_append(tsr_loader *loader, tsr__slot_state state);
 /* Queues the failed batch at `head` once more. */
 void tsr__loader_retry(tsr_loader *loader);
-/* Removes the batch at `head` from the batches in progress, because it is given to the caller or
+/* Removes the batch at `head` from the prefetched batches, because it is given to the caller or
  * skipped. */
 void tsr__loader_take(tsr_loader *loader);
-/* Abandons all batches in progress and continues with batch number `position`. */
+/* Abandons all prefetched batches and continues with batch number `position`. */
 void tsr__loader_go_to(tsr_loader *loader, uint64_t position);
 
 /* Returns whether a worker is still loading a batch into this slot. */

@@ -101,8 +101,9 @@ static tsr_status start_thread(tsr__worker *worker)
     return status_of_errno(error, what);
 }
 
-/* Gives the set of signals that worker threads block: all signals except those that an instruction
- * of the thread itself causes. The other threads of the process handle the blocked signals. */
+/* Gives the set of signals that worker threads block: all except synchronous ones, which an
+ * instruction of the thread itself causes. The other threads of the process handle the blocked
+ * signals. */
 static void signals_for_others(sigset_t *out)
 {
     static const int own[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP, SIGSYS};

@@ -107,8 +107,8 @@ typedef struct tsr__sampler_class {
     tsr_status (*save)(const tsr_sampler *sampler, tsr__state_writer *writer);
     tsr_status (*load)(tsr_sampler *sampler, uint64_t position, tsr__state_reader *reader,
                        uint64_t *resumed);
-    /* For tests. If the epochs draw from one generator one after the other, returns this generator.
-     * NULL if there is no such generator. */
+    /* For tests. If the epochs draw from one generator in sequence, returns this generator. NULL if
+     * there is no such generator. */
     const struct tsr__epoch_generator *(*epoch_generator)(const tsr_sampler *sampler);
     /* Frees what the sampler owns, but not the sampler itself. It is also called for a sampler
      * whose creation has failed before its end. NULL if there is nothing to free. */

@@ -1,4 +1,4 @@
-/* Decodes ids: the text is the bytes of all tokens, one after the other, without some of the
+/* Decodes ids: the text is the concatenation of the bytes of all tokens, without some of the
  * spaces. */
 #include <inttypes.h>
 #include <string.h>

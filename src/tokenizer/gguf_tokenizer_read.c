@@ -64,7 +64,7 @@ typedef struct reader {
     char text[MAX_MERGE + 1];
 } reader;
 
-/* Checks that an array is there, has the given type, and, except for the merges, has an element for
+/* Checks that an array exists, has the given type, and, except for the merges, has an element for
  * each token. */
 static tsr_status check_array(reader *r, int value, uint32_t type, const char *wanted)
 {

@@ -192,8 +192,8 @@ static tsr_status put_merges(const tsr_tokenizer *t, tsr__gguf_writer *w)
 
 /* Single values -------------------------------------------------------------------------------- */
 
-/* Writes an id. For SentencePiece-style tokenizers it also writes that there is none, because
- * readers otherwise assume the ids 0 to 2. */
+/* Writes an id. For SentencePiece-style tokenizers, writes a missing id too, because readers
+ * otherwise assume the ids 0 to 2. */
 static tsr_status put_id(const tsr_tokenizer *t, tsr__gguf_writer *w, const char *key, int32_t id)
 {
     return id < 0 && t->kind == TSR_TOKENIZER_BYTE_BPE

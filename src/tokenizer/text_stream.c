@@ -121,9 +121,9 @@ static size_t find_stop(const tsr_text_stream *s)
     return SIZE_MAX;
 }
 
-/* Returns how many of the held bytes come before their longest end that is the beginning of a stop
- * string. Later tokens may complete this stop string. */
-static size_t before_stops(const tsr_text_stream *s)
+/* Finds the longest suffix of the held bytes that is a prefix of a stop string, which later tokens
+ * may complete. Returns the number of bytes before this suffix. */
+static size_t size_before_stop(const tsr_text_stream *s)
 {
     for (size_t offset = s->of_prompt; offset < s->held_size; offset++)
         for (int i = 0; i < s->stop_count; i++)
@@ -242,7 +242,8 @@ tsr_status tsr_text_stream_add(tsr_text_stream *s, int32_t id, const char **text
     *stopped = s->ended;
     if (s->ended)
         s->held_size = found;
-    give_out_held(s, s->ended ? found : complete_size(s->held, before_stops(s)), text, size_bytes);
+    give_out_held(s, s->ended ? found : complete_size(s->held, size_before_stop(s)), text,
+                  size_bytes);
     return TSR_OK;
 }
 

@@ -19,7 +19,8 @@ tsr_status tsr__json_pre_tokenizer(tsr__json *json, tsr_tokenizer *tokenizer,
 /* Reads the value of the member "post_processor" into the tokenizer. */
 tsr_status tsr__json_post_processor(tsr__json *json, tsr_tokenizer *tokenizer) TSR_NODISCARD;
 
-/* What the decoder does, which tsr__json_decoder reads from the value of the member "decoder". */
+/* The effects of the decoder. tsr__json_decoder reads them from the value of the member "decoder".
+ */
 typedef struct tsr__json_decoding {
     bool byte_level;    /* spellings are in the alphabet of byte_alphabet.h */
     bool spells_spaces; /* "▁" stands for a space */

@@ -19,13 +19,14 @@ typedef enum tsr__token_type {
     TSR__TOKEN_BYTE = 6 /* <0x00> to <0xFF> */
 } tsr__token_type;
 
-/* A buffer of strings, one after the other, which are referred to by their offsets in `data`.
- * tsr__strings_add puts a zero byte behind each. */
+/* Concatenated strings. The offset of a string in `data` identifies it. tsr__strings_add puts a
+ * zero byte after each string. */
 typedef struct tsr__strings {
     char *data;
     size_t size, capacity;
 } tsr__strings;
-/* Appends text[size] and a zero byte, and sets *start to where they start in strings->data. */
+/* Appends text[size] and a zero byte, and sets *start to the offset of the text in strings->data.
+ */
 tsr_status tsr__strings_add(tsr__strings *strings, const void *text, size_t size,
                             uint64_t *start) TSR_NODISCARD;
 

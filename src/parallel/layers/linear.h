@@ -12,7 +12,7 @@
 
 #define TSR__MAX_OVERLAP_CHUNKS 16
 
-/* What column- and row-parallel layers have in common. */
+/* The fields that column- and row-parallel layers share. */
 typedef struct tsr__linear {
     tsr_layer base;
     int64_t input_size, output_size; /* of the full layer; output_size: all blocks together */

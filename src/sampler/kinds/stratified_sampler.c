@@ -1,9 +1,9 @@
 /* The stratified sampler. Each batch contains every class in the same proportion as the dataset.
  *
  * The members of all classes are numbered consecutively, class by class. places[p] is the number of
- * the member at place p of an epoch if the members of each class are not shuffled. It is computed
- * once, so the class at a place is the same in every epoch. In the order feistel, each epoch then
- * shuffles the members within each class. */
+ * the member at place p of an epoch if the members of each class are not shuffled. The array is
+ * computed once, so the class at a place is the same in every epoch. In the order feistel, each
+ * epoch then shuffles the members within each class. */
 #include <inttypes.h>
 
 #include "base/alloc.h"
@@ -24,7 +24,7 @@ typedef struct size_group {
     uint64_t count, given;
     /* places that the group's next class should have by now, minus the places that it has; times
      * the number of all items, so that this is an integer */
-    int64_t behind;
+    int64_t deficit;
 } size_group;
 
 /* A heap of groups. The group at its top gets the next place. */
@@ -38,7 +38,7 @@ typedef struct group_heap {
  * is lower. */
 static bool comes_before(const size_group *a, const size_group *b)
 {
-    return a->behind != b->behind ? a->behind > b->behind : a < b;
+    return a->deficit != b->deficit ? a->deficit > b->deficit : a < b;
 }
 
 static void sink_group(group_heap *heap, uint64_t place)
@@ -54,11 +54,11 @@ static void sink_group(group_heap *heap, uint64_t place)
     heap->groups[place] = sinking;
 }
 
-/* Computes `behind` after the first `places` of `count` places. */
+/* Computes `deficit` after the first `places` of `count` places. */
 static void measure_group(size_group *measured, uint64_t places, uint64_t count)
 {
-    measured->behind = measured->size * (int64_t)places -
-                       (int64_t)(measured->given / measured->count) * (int64_t)count;
+    measured->deficit = measured->size * (int64_t)places -
+                        (int64_t)(measured->given / measured->count) * (int64_t)count;
 }
 
 static void assign_places(group_heap *heap, uint64_t count, uint64_t batch_size, uint32_t *classes)
@@ -98,7 +98,7 @@ static uint64_t group_by_size(const int64_t *sizes, const uint32_t *order, uint6
 
 /* Writes the class of each place p to classes[p]. There are `count` places, at most 2^31, and each
  * class gets as many places as its size says. The sizes must be positive, and their sum must be
- * `count`. The places of a batch are assigned one after the other. Each place goes to the class
+ * `count`. The places of a batch are assigned in sequence. Each place goes to the class
  * that lacks the most places, compared with its proportion of all places up to the end of this
  * batch. */
 static tsr_status assign_classes(const int64_t *sizes, uint64_t class_count, uint64_t count,

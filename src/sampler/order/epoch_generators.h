@@ -1,5 +1,5 @@
-/* The orders torch, dotnet and mlx have a generator that is seeded only once. The epochs then draw
- * from it one after the other. Every epoch draws the same number of values, so the generator's
+/* The orders torch, dotnet and mlx have a generator that is seeded only once. The epochs draw from
+ * the generator in sequence. Every epoch draws the same number of values, so the generator's
  * state at the start of an epoch follows from the epoch's number and need not be saved. */
 #ifndef TSR_SAMPLER_ORDER_EPOCH_GENERATORS_H
 #define TSR_SAMPLER_ORDER_EPOCH_GENERATORS_H
@@ -36,7 +36,7 @@ void tsr__epoch_generator_copy(const tsr__epoch_generator *generator, tsr_rng *o
  * off another key. */
 tsr_threefry_key tsr__epoch_generator_key(const tsr__epoch_generator *generator);
 
-/* A generator from which the items of one epoch are drawn one after the other. */
+/* A generator from which the items of one epoch are drawn in sequence. */
 typedef struct tsr__draws {
     tsr_rng rng;
     bool begun;

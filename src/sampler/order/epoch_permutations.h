@@ -24,8 +24,8 @@ void tsr__epoch_permutations_finish(tsr__epoch_permutations *shuffled);
 /* Moves to an epoch. On failure nothing changes. */
 tsr_status tsr__epoch_permutations_set_epoch(const char *what, tsr__epoch_permutations *shuffled,
                                              int64_t epoch);
-/* Writes the indices at the positions first … first + count − 1 of the epoch. An epoch is all its
- * permutations, one after the other. */
+/* Writes the indices at the positions first … first + count − 1 of the epoch. An epoch is the
+ * concatenation of its permutations. */
 tsr_status tsr__epoch_permutations_fill(tsr__epoch_permutations *shuffled, uint64_t first,
                                         uint64_t count, int64_t *out);
 

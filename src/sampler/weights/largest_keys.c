@@ -83,7 +83,7 @@ void tsr__best_sort(tsr__best *best)
     }
 }
 
-/* Drawing indices one after the other has the same probabilities as taking the indices with the
+/* Drawing indices sequentially has the same probabilities as taking the indices with the
  * largest values of log(u) / weight, where u is random (Efraimidis and Spirakis, "Weighted random
  * sampling with a reservoir", 2006). These values v are negative, and would overflow a double for
  * very small weights. Therefore the keys are −√(−v), which have the same order. */

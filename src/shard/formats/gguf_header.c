@@ -1,8 +1,8 @@
 /* Reads headers of GGUF files. A header contains counts, metadata, and the name, dimensions, type
- * and offset of each tensor. The dimension whose elements are adjacent comes first. Offsets count
- * from the start of the weights. Source: the format's specification, github.com/ggml-org/ggml,
- * docs/gguf.md. The reader accepts versions 2 and 3. Version 1, which has counts of 32 bits, is no
- * longer in use. */
+ * and offset of each tensor. The innermost dimension, whose elements are contiguous, comes first.
+ * Offsets count from the start of the weights. Source: the format's specification,
+ * github.com/ggml-org/ggml, docs/gguf.md. The reader accepts versions 2 and 3. Version 1, which has
+ * counts of 32 bits, is no longer in use. */
 #include <inttypes.h>
 #include <string.h>
 

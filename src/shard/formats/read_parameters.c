@@ -1,4 +1,4 @@
-/* Lists of parameters. Chooses the reader for the format of a file. */
+/* Reads lists of parameters, with the reader for the format of the file. */
 #include "shard/formats/readers.h"
 
 #include <inttypes.h>

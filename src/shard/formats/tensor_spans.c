@@ -1,5 +1,4 @@
-/* Checks that apply to all formats of files of weights: tensors do not overlap, and their names
- * differ. */
+/* Checks for weights files of all formats: tensors do not overlap, and their names differ. */
 #include <inttypes.h>
 #include <stdlib.h>
 

@@ -11,7 +11,7 @@ typedef enum step_kind { STEP_CHARACTER, STEP_ANY, STEP_STAR, STEP_SET, STEP_BAD
 typedef struct pattern_step {
     step_kind kind;
     uint32_t character;
-    const char *set; /* for STEP_SET: the text behind the opening bracket, up to `next` */
+    const char *set; /* for STEP_SET: the text after the opening bracket, up to `next` */
     const char *next;
 } pattern_step;
 
@@ -42,8 +42,8 @@ static bool escaped_at(const char *pattern, uint32_t *character, const char **ne
     return true;
 }
 
-/* Reads a set of characters, starting behind its opening bracket. Sets *inside to whether the set
- * matches `character`, and *next to the text behind the set. Returns false if the set is empty or
+/* Reads a set of characters, starting after its opening bracket. Sets *inside to whether the set
+ * matches `character`, and *next to the text after the set. Returns false if the set is empty or
  * has no closing bracket. */
 static bool read_set(const char *set, uint32_t character, bool *inside, const char **next)
 {

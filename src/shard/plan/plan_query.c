@@ -1,4 +1,4 @@
-/* Answers questions about plans, and checks them. */
+/* Queries plans, and checks them. */
 #include <float.h>
 #include <inttypes.h>
 #include <math.h>

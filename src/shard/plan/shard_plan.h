@@ -1,7 +1,7 @@
 /* The internal structure of plans, for these files:
  *
  *     shard_plan.c       creates plans
- *     plan_query.c       answers questions about plans, and checks them
+ *     plan_query.c       queries plans, and checks them
  *     plan_json_write.c  writes a plan as JSON
  *     plan_json_read.c   reads a plan from JSON */
 #ifndef TSR_SHARD_PLAN_SHARD_PLAN_H

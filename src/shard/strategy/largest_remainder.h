@@ -1,6 +1,7 @@
-/* Divides units (groups of elements that must stay together) among ranks, in proportion to weights
- * and within limits. Weighted partitions and the weighted strategy use this. The functions use only
- * integers, so that the result is the same on all machines. */
+/* The method of largest remainders. Divides units (groups of elements that must stay together)
+ * among ranks, in proportion to weights and within limits. Weighted partitions and the weighted
+ * strategy use this. The functions use only integers, so that the result is the same on all
+ * machines. */
 #ifndef TSR_SHARD_STRATEGY_LARGEST_REMAINDER_H
 #define TSR_SHARD_STRATEGY_LARGEST_REMAINDER_H
 
@@ -8,7 +9,7 @@
 
 #include "tessera/base.h"
 
-/* Temporary memory for tsr__apportion, which several calls can use one after the other. */
+/* Temporary memory for tsr__apportion, reusable between calls. */
 typedef struct tsr__apportion_work {
     struct tsr__apportion_rank *ranks;
     int count;
