@@ -59,7 +59,7 @@ tsr_status tsr__checkpoint_same(tsr_comm *comm, const char *who, const char *wha
 
 static uint64_t hash_entry(const tsr_checkpoint_entry *entry)
 {
-    /* A shard_dim of -1 means that the part is the full tensor, which is all of dimension 0. */
+    /* A shard_dim of -1 means that the block is the full tensor, which is all of dimension 0. */
     const int64_t dim = entry->shard_dim < 0 ? 0 : entry->shard_dim;
     const int64_t kind[3] = {(int64_t)entry->dtype, entry->ndim, dim};
     uint64_t hash = tsr__hash(TSR__HASH_START, entry->name, strlen(entry->name) + 1);
@@ -120,8 +120,9 @@ typedef struct tables {
 
 /* Checks one entry, which all ranks describe in regions[ranks][index]. Sets *mine to whether this
  * rank writes its region. list[ranks] is scratch memory. */
-static tsr_status divide(const char *who, const tsr_checkpoint_entry *entry, int ranks, int rank,
-                         const tsr__region *const *regions, int index, tsr__owned *list, bool *mine)
+static tsr_status divide_entry(const char *who, const tsr_checkpoint_entry *entry, int ranks,
+                               int rank, const tsr__region *const *regions, int index,
+                               tsr__owned *list, bool *mine)
 {
     const tsr__cover cover = {.who = who, .owner = "rank", .unit = "part", .doubles = true};
     int count = 0;
@@ -149,18 +150,19 @@ static tsr_status divide_group(tsr_comm *comm, const char *who, int count,
     /* The tables are the same on all ranks, so all ranks stop at the same error. */
     for (int i = 0; i < count; i++) {
         if (!complete) {
-            TSR__TRY(divide(who, &entries[i], ranks, rank, t->of, i, t->list, &mine[i]));
+            TSR__TRY(divide_entry(who, &entries[i], ranks, rank, t->of, i, t->list, &mine[i]));
             continue;
         }
         const tsr__error before = tsr__error_take();
-        complete[i] = divide(who, &entries[i], ranks, rank, t->of, i, t->list, &mine[i]) == TSR_OK;
+        complete[i] =
+            divide_entry(who, &entries[i], ranks, rank, t->of, i, t->list, &mine[i]) == TSR_OK;
         tsr__error_put_back(&before);
     }
     return TSR_OK;
 }
 
-static tsr_status divide_all(tsr_comm *comm, const char *who, int count,
-                             const tsr_checkpoint_entry *entries, bool *mine, bool *complete)
+static tsr_status divide_entries(tsr_comm *comm, const char *who, int count,
+                                 const tsr_checkpoint_entry *entries, bool *mine, bool *complete)
 {
     const size_t ranks = comm ? (size_t)tsr_comm_size(comm) : 1;
     tables t = {
@@ -171,10 +173,10 @@ static tsr_status divide_all(tsr_comm *comm, const char *who, int count,
     };
     tsr_status status = t.mine && t.all && t.of && t.list ? TSR_OK : TSR_ERR_NO_MEMORY;
     status = tsr__checkpoint_agree(comm, who, status);
-    for (int at = 0; at < count && status == TSR_OK; at += GROUP) {
-        int group = count - at < GROUP ? count - at : GROUP;
-        status = divide_group(comm, who, group, entries + at, &t, mine + at,
-                              complete ? complete + at : NULL);
+    for (int first = 0; first < count && status == TSR_OK; first += GROUP) {
+        int group = count - first < GROUP ? count - first : GROUP;
+        status = divide_group(comm, who, group, entries + first, &t, mine + first,
+                              complete ? complete + first : NULL);
     }
     tsr__free(t.list);
     tsr__free((void *)t.of);
@@ -186,13 +188,13 @@ static tsr_status divide_all(tsr_comm *comm, const char *who, int count,
 tsr_status tsr__checkpoint_divide(tsr_comm *comm, const char *who, int count,
                                   const tsr_checkpoint_entry *entries, bool *mine)
 {
-    return divide_all(comm, who, count, entries, mine, NULL);
+    return divide_entries(comm, who, count, entries, mine, NULL);
 }
 
 tsr_status tsr__checkpoint_cover(tsr_comm *comm, const char *who, int count,
                                  const tsr_checkpoint_entry *entries, bool *mine, bool *complete)
 {
-    return divide_all(comm, who, count, entries, mine, complete);
+    return divide_entries(comm, who, count, entries, mine, complete);
 }
 
 /* Checksums ---------------------------------------------------------------------------------- */
@@ -201,18 +203,18 @@ tsr_status tsr__checkpoint_combine(tsr_comm *comm, const char *who, int count, u
 {
     if (!comm || tsr_comm_size(comm) == 1)
         return TSR_OK;
-    const int ranks = tsr_comm_size(comm), most = count < COMBINED ? count : COMBINED;
-    uint32_t *all = tsr__calloc((size_t)ranks * (size_t)most, sizeof *all);
-    tsr_status status = tsr__checkpoint_agree(comm, who, all ? TSR_OK : TSR_ERR_NO_MEMORY);
-    for (int at = 0; at < count && status == TSR_OK; at += most) {
-        const int some = count - at < most ? count - at : most;
-        status = tsr_comm_all_gather(comm, states + at, all, (uint64_t)some, TSR_U32);
-        for (int i = 0; i < some && status == TSR_OK; i++) {
-            states[at + i] = 0;
+    const int ranks = tsr_comm_size(comm), batch = count < COMBINED ? count : COMBINED;
+    uint32_t *gathered = tsr__calloc((size_t)ranks * (size_t)batch, sizeof *gathered);
+    tsr_status status = tsr__checkpoint_agree(comm, who, gathered ? TSR_OK : TSR_ERR_NO_MEMORY);
+    for (int first = 0; first < count && status == TSR_OK; first += batch) {
+        const int size = count - first < batch ? count - first : batch;
+        status = tsr_comm_all_gather(comm, states + first, gathered, (uint64_t)size, TSR_U32);
+        for (int i = 0; i < size && status == TSR_OK; i++) {
+            states[first + i] = 0;
             for (int r = 0; r < ranks; r++)
-                states[at + i] ^= all[(size_t)r * (size_t)some + (size_t)i];
+                states[first + i] ^= gathered[(size_t)r * (size_t)size + (size_t)i];
         }
     }
-    tsr__free(all);
+    tsr__free(gathered);
     return status;
 }

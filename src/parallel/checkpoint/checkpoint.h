@@ -1,19 +1,19 @@
 /* The internal functions of checkpoints.
  *
  *     entry.c     checks the caller's entries
- *     agree.c     what ranks exchange: failures, checksums, and who writes which part
- *     cover.c     checks that parts make up a full tensor
+ *     agree.c     what ranks exchange: failures, checksums, and which rank writes which region
+ *     cover.c     checks that regions make up a full tensor
  *     match.c     finds the tensors of a file that entries read
  *     merge.c     merges the entries of the stages of a pipeline
  *     layout.c    the header of a file, and the positions of its tensors
- *     checksum.c  checksums of tensors that ranks write or read in parts
- *     transfer.c  copies between a rank's part and the ranges of a file that belong to it
+ *     checksum.c  checksums of tensors that ranks write or read region by region
+ *     transfer.c  copies between a rank's region and the byte ranges of the file that hold it
  *     output.c    a file that is written under a temporary name (output.h)
  *     save.c      saves a checkpoint
  *     load.c      loads a checkpoint
  *     part*.c     checkpoints in parts (parts.h)
  *     metadata.c  reads metadata from the header of a file
- *     lookup.c    tsr_checkpoint_metadata, which opens a file for one text of its metadata
+ *     lookup.c    tsr_checkpoint_metadata: looks up one metadata string of a file
  *     training.c  files with optimizer state, for FSDP models and for optimizers */
 #ifndef TSR_PARALLEL_CHECKPOINT_H
 #define TSR_PARALLEL_CHECKPOINT_H
@@ -27,9 +27,10 @@
 
 /* entry.c ------------------------------------------------------------------------------------ */
 
-/* The rows of the part of a tensor that an entry describes. There are `outer` rows of `row`
- * elements each. A row of the full tensor has `whole_row` elements, and the part's row starts at
- * element `start` of the full row. */
+/* The block of an entry: the range offset … offset + length − 1 of a tensor along shard_dim, or the
+ * full tensor. The block consists of `outer` rows of `row` contiguous elements each. A row of the
+ * full tensor has `whole_row` elements, and the block's row starts at element `start` of that row.
+ * The entry's region is a range of the block's elements in row-major order (tsr__region). */
 typedef struct tsr__checkpoint_rows {
     uint64_t outer, row, whole_row, start;
 } tsr__checkpoint_rows;
@@ -42,7 +43,7 @@ tsr_status tsr__checkpoint_check(const char *who, const char *path, const tsr_st
 /* Checks an entry's shape, and that its elements are in the tensor. */
 tsr_status tsr__checkpoint_check_region(const char *who,
                                         const tsr_checkpoint_entry *entry) TSR_NODISCARD;
-/* Returns the rows of the part that an entry describes. The entry must have been checked. */
+/* Returns the rows of an entry's block. The entry must have been checked. */
 tsr__checkpoint_rows tsr__checkpoint_rows_of(const tsr_checkpoint_entry *entry);
 /* These two functions return the size of an element in bytes and the name of a dtype. They support
  * f64 too, which tensors do not. */
@@ -56,8 +57,8 @@ static inline const char *tsr__checkpoint_dtype(tsr_dtype dtype)
 }
 /* Returns the number of elements of the full tensor. */
 uint64_t tsr__checkpoint_elements(const tsr_checkpoint_entry *entry);
-/* Gets the size of the divided dimension of the full tensor, and the offset and length of the part
- * along this dimension. */
+/* Gets the size of the divided dimension of the full tensor, and the offset and length of the
+ * entry's block along this dimension. */
 void tsr__checkpoint_along(const tsr_checkpoint_entry *entry, uint64_t *size, uint64_t *offset,
                            uint64_t *length);
 
@@ -76,8 +77,8 @@ tsr_status tsr__checkpoint_match(const char *who, const char *path, const tsr__p
 
 /* cover.c ------------------------------------------------------------------------------------ */
 
-/* The elements of a tensor that an entry has. Along dimension `dim` they are in offset … offset +
- * length − 1; of these, in row-major order, they are `count` elements from `first` on. */
+/* The elements of a tensor that an entry has: of the block offset … offset + length − 1 along
+ * dimension `dim`, elements first … first + count − 1 in row-major order. */
 typedef struct tsr__region {
     uint64_t dim, offset, length, first, count;
 } tsr__region;
@@ -104,7 +105,7 @@ tsr_status tsr__cover_check(const tsr__cover *cover, const tsr_checkpoint_entry 
 /* agree.c ------------------------------------------------------------------------------------ */
 
 /* All ranks must call this with their status. If any ranks have failed, all ranks return the
- * failure of the lowest of them, with its error text and its number. `comm` may be NULL. */
+ * failure of the lowest failed rank, with its error text and rank number. `comm` may be NULL. */
 tsr_status tsr__checkpoint_agree(tsr_comm *comm, const char *who, tsr_status mine) TSR_NODISCARD;
 
 /* Checks that `hash`, without its lowest bit, is the same on all ranks. `what` is the start of the
@@ -112,18 +113,19 @@ tsr_status tsr__checkpoint_agree(tsr_comm *comm, const char *who, tsr_status min
 tsr_status tsr__checkpoint_same(tsr_comm *comm, const char *who, const char *what,
                                 uint64_t hash) TSR_NODISCARD;
 
-/* Checks that all ranks have the same entries, except for their parts and memory. */
+/* Checks that all ranks have the same entries, except for their regions and memory. */
 tsr_status tsr__checkpoint_same_entries(tsr_comm *comm, const char *who, int count,
                                         const tsr_checkpoint_entry *entries) TSR_NODISCARD;
 
-/* Checks that the parts of all ranks together make up the full tensor of each entry. Sets
- * mine[count]: for each entry, whether this rank writes its part. */
+/* Checks that the regions of all ranks together make up the full tensor of each entry. Sets
+ * mine[count]: for each entry, whether this rank writes its own region. If several ranks have the
+ * same region, the lowest of these ranks writes it. */
 tsr_status tsr__checkpoint_divide(tsr_comm *comm, const char *who, int count,
                                   const tsr_checkpoint_entry *entries, bool *mine) TSR_NODISCARD;
 
-/* As tsr__checkpoint_divide, but for reading, where the parts need not make up the full tensor.
- * Sets complete[count]: for each entry, whether the parts of all ranks make up the full tensor.
- * Sets mine[count]: whether this rank's part counts for the checksum. Every rank must pass all
+/* As tsr__checkpoint_divide, but for reading, where the regions need not make up the full tensor.
+ * Sets complete[count]: for each entry, whether the regions of all ranks make up the full tensor.
+ * Sets mine[count]: whether this rank's region counts for the checksum. Every rank must pass all
  * tensors of the file in the same order, with a count of 0 for the tensors that the rank does not
  * read. */
 tsr_status tsr__checkpoint_cover(tsr_comm *comm, const char *who, int count,
@@ -141,10 +143,10 @@ typedef struct tsr__checkpoint_merged {
     int count;
     char *names;
 } tsr__checkpoint_merged;
-/* Merges the lists of the ranks of `stages`, which all must call it: the entries of rank 0, then
- * those of rank 1 that rank 0 does not have, and so on. Where this rank has no entry, the merged
- * list has one without elements. The entries must have been checked, and must remain valid. On
- * success *out must be finished. */
+/* Merges the lists of the ranks of `stages`, all of which must call this function: first the
+ * entries of rank 0, then the entries of rank 1 that rank 0 does not have, and so on. For an entry
+ * that only other ranks have, the merged list of this rank has one without elements. The entries
+ * must have been checked, and must remain valid. On success *out must be finished. */
 tsr_status tsr__checkpoint_merge(tsr_comm *stages, const char *who, int count,
                                  const tsr_checkpoint_entry *entries,
                                  tsr__checkpoint_merged *out) TSR_NODISCARD;
@@ -170,10 +172,10 @@ void tsr__checkpoint_layout_finish(tsr__checkpoint_layout *layout);
 
 /* checksum.c ------------------------------------------------------------------------------------
  *
- * The metadata of a file contain one text of hexadecimal digits. Its first 8 digits are the CRC-32C
- * of the header, up to the first tensor's data. This checksum is computed with '0' in place of
- * these 8 digits. Then each tensor has 8 digits for the CRC-32C of its data, in the order in which
- * the header names the tensors. */
+ * The metadata of a file contain one string of hexadecimal digits. The first 8 digits of the string
+ * are the CRC-32C of the header, up to the first tensor's data. This checksum is computed with '0'
+ * in place of these 8 digits. Then each tensor has 8 digits for the CRC-32C of its data, in the
+ * order in which the header names the tensors. */
 #define TSR__CHECKSUM_KEY "tessera.crc32c"
 
 /* The checksum of a tensor, computed from ranges of the tensor in any order. */
@@ -211,8 +213,8 @@ tsr_status tsr__checksums_read(const char *header, uint64_t header_bytes, uint64
 typedef tsr_status (*tsr__checkpoint_move_fn)(void *file, uint64_t at_bytes, uint64_t size_bytes,
                                               void *data);
 
-/* Calls `move` for each range of the file that belongs to this rank's part of an entry. The tensor
- * of the entry starts at `at_bytes` of the file. If `saving` is true, data go to the file,
+/* Calls `move` for each range of the file that belongs to this rank's region of an entry. The
+ * tensor of the entry starts at `at_bytes` of the file. If `saving` is true, data go to the file,
  * otherwise they come from the file. */
 tsr_status tsr__checkpoint_transfer(tsr_stream *stream, const tsr_checkpoint_entry *entry,
                                     uint64_t at_bytes, bool saving, tsr__checkpoint_move_fn move,

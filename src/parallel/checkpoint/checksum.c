@@ -35,24 +35,25 @@ static char *find_digits(const char *header, uint64_t header_bytes)
 {
     static const char before[] = "\"" TSR__CHECKSUM_KEY "\":\"";
     const size_t size = sizeof before - 1;
-    for (const char *at = header, *end = header + header_bytes; (size_t)(end - at) >= size; at++) {
-        at = memchr(at, '"', (size_t)(end - at));
-        if (!at || (size_t)(end - at) < size)
+    for (const char *quote = header, *end = header + header_bytes; (size_t)(end - quote) >= size;
+         quote++) {
+        quote = memchr(quote, '"', (size_t)(end - quote));
+        if (!quote || (size_t)(end - quote) < size)
             return NULL;
-        if (memcmp(at, before, size) == 0)
-            return (char *)at + size;
+        if (memcmp(quote, before, size) == 0)
+            return (char *)quote + size;
     }
     return NULL;
 }
 
-static void put(char *digits, uint32_t value)
+static void put_digits(char *digits, uint32_t value)
 {
     char text[DIGITS + 1];
     snprintf(text, sizeof text, "%08" PRIx32, value);
     memcpy(digits, text, DIGITS);
 }
 
-static bool get(const char *digits, uint32_t *out)
+static bool get_digits(const char *digits, uint32_t *out)
 {
     uint32_t value = 0;
     for (int i = 0; i < DIGITS; i++) {
@@ -78,8 +79,8 @@ void tsr__checksums_write(char *header, uint64_t header_bytes, int count, const 
 {
     char *digits = find_digits(header, header_bytes);
     for (int i = 0; i < count; i++)
-        put(digits + (size_t)DIGITS * ((size_t)i + 1), tensors[i]);
-    put(digits, header_checksum(header, header_bytes, digits));
+        put_digits(digits + (size_t)DIGITS * ((size_t)i + 1), tensors[i]);
+    put_digits(digits, header_checksum(header, header_bytes, digits));
 }
 
 tsr_status tsr__checksums_put(tsr__checkpoint_output *file, int count,
@@ -101,17 +102,17 @@ tsr_status tsr__checksums_put(tsr__checkpoint_output *file, int count,
     return tsr__checkpoint_output_sync(file);
 }
 
-static tsr_status read_digits(const char *header, uint64_t header_bytes, const char *digits,
-                              uint64_t count, uint32_t *tensors)
+static tsr_status read_checksums(const char *header, uint64_t header_bytes, const char *digits,
+                                 uint64_t count, uint32_t *tensors)
 {
     static const char hint[] = "the header is damaged, or another program rewrote it and kept "
                                "'" TSR__CHECKSUM_KEY "'; no_checksums loads the file";
     const uint64_t left = header_bytes - (uint64_t)(digits - header);
     uint32_t expected = 0;
-    bool complete = left > DIGITS * (count + 1) && get(digits, &expected) &&
+    bool complete = left > DIGITS * (count + 1) && get_digits(digits, &expected) &&
                     digits[DIGITS * (count + 1)] == '"';
     for (uint64_t i = 0; i < count && complete; i++)
-        complete = get(digits + DIGITS * (i + 1), &tensors[i]);
+        complete = get_digits(digits + DIGITS * (i + 1), &tensors[i]);
     TSR__REQUIRE(complete, "the checksums are not those of %" PRIu64 " tensors: %s", count, hint);
     const uint32_t found = header_checksum(header, header_bytes, digits);
     TSR__REQUIRE(found == expected, "the header's checksum is %08" PRIx32 ", not %08" PRIx32 ": %s",
@@ -129,7 +130,7 @@ tsr_status tsr__checksums_read(const char *header, uint64_t header_bytes, uint64
     uint32_t *tensors = tsr__calloc(count, sizeof *tensors);
     if (!tensors)
         return TSR_ERR_NO_MEMORY;
-    tsr_status status = read_digits(header, header_bytes, digits, count, tensors);
+    tsr_status status = read_checksums(header, header_bytes, digits, count, tensors);
     if (status != TSR_OK) {
         tsr__free(tensors);
         return status;

@@ -17,7 +17,7 @@ tsr__region tsr__region_of(const tsr_checkpoint_entry *entry)
     return mine;
 }
 
-static int compare(uint64_t a, uint64_t b)
+static int compare_u64(uint64_t a, uint64_t b)
 {
     return a < b ? -1 : a > b;
 }
@@ -25,38 +25,38 @@ static int compare(uint64_t a, uint64_t b)
 static int by_place(const void *a, const void *b)
 {
     const tsr__owned *x = a, *y = b;
-    int order = compare(x->of.offset, y->of.offset);
+    int order = compare_u64(x->of.offset, y->of.offset);
     if (order == 0)
-        order = compare(x->of.length, y->of.length);
+        order = compare_u64(x->of.length, y->of.length);
     if (order == 0)
-        order = compare(x->of.first, y->of.first);
+        order = compare_u64(x->of.first, y->of.first);
     if (order == 0)
-        order = compare(x->of.count, y->of.count);
+        order = compare_u64(x->of.count, y->of.count);
     return order != 0 ? order : x->owner - y->owner;
 }
 
-static bool same_part(const tsr__owned *a, const tsr__owned *b)
+static bool same_block(const tsr__owned *a, const tsr__owned *b)
 {
     return a->of.offset == b->of.offset && a->of.length == b->of.length;
 }
 
-static tsr_status other_dim(const tsr__cover *cover, const tsr_checkpoint_entry *entry,
-                            const tsr__owned *a, const tsr__owned *b)
+static tsr_status fail_other_dim(const tsr__cover *cover, const tsr_checkpoint_entry *entry,
+                                 const tsr__owned *a, const tsr__owned *b)
 {
     return tsr__fail(TSR_ERR_INVALID, "%s: '%s': %s %d has a %s of dim %d, %s %d one of dim %d",
                      cover->who, entry->name, cover->owner, a->owner, cover->unit, (int)a->of.dim,
                      cover->owner, b->owner, (int)b->of.dim);
 }
 
-static tsr_status gap(const tsr__cover *cover, const tsr_checkpoint_entry *entry, const char *where,
-                      uint64_t from, uint64_t to)
+static tsr_status fail_gap(const tsr__cover *cover, const tsr_checkpoint_entry *entry,
+                           const char *where, uint64_t from, uint64_t to)
 {
     return tsr__fail(TSR_ERR_INVALID, "%s: '%s': no %s has elements %" PRIu64 " to %" PRIu64 "%s",
                      cover->who, entry->name, cover->owner, from, to - 1, where);
 }
 
-static tsr_status twice(const tsr__cover *cover, const tsr_checkpoint_entry *entry,
-                        const tsr__owned *a, const tsr__owned *b)
+static tsr_status fail_twice(const tsr__cover *cover, const tsr_checkpoint_entry *entry,
+                             const tsr__owned *a, const tsr__owned *b)
 {
     return tsr__fail(TSR_ERR_INVALID, "%s: '%s': the %ss of %s %d and %s %d overlap%s", cover->who,
                      entry->name, cover->unit, cover->owner, a->owner, cover->owner, b->owner,
@@ -64,8 +64,8 @@ static tsr_status twice(const tsr__cover *cover, const tsr_checkpoint_entry *ent
 }
 
 /* Checks that regions cover the full tensor. They are sorted, and none is empty. Along the divided
- * dimension, each part must start where the previous one ends. Within a part, each range must start
- * where the previous one ends. */
+ * dimension, each block must start where the previous one ends. Within a block, each range must
+ * start where the previous one ends. */
 static tsr_status check_cover(const tsr__cover *cover, const tsr_checkpoint_entry *entry,
                               const tsr__owned *list, int count)
 {
@@ -78,26 +78,26 @@ static tsr_status check_cover(const tsr__cover *cover, const tsr_checkpoint_entr
     const uint64_t inner = shape.whole_row / size;
     snprintf(where, sizeof where, " along dim %d", entry->shard_dim < 0 ? 0 : entry->shard_dim);
     for (int i = 0; i < count;) {
-        const tsr__region *part = &list[i].of;
-        if (part->offset > along)
-            return gap(cover, entry, where, along, part->offset);
-        if (part->offset < along)
-            return twice(cover, entry, &list[i - 1], &list[i]);
-        const uint64_t elements = shape.outer * part->length * inner;
+        const tsr__region *block = &list[i].of;
+        if (block->offset > along)
+            return fail_gap(cover, entry, where, along, block->offset);
+        if (block->offset < along)
+            return fail_twice(cover, entry, &list[i - 1], &list[i]);
+        const uint64_t elements = shape.outer * block->length * inner;
         uint64_t covered = 0;
         int first = i;
-        for (; i < count && same_part(&list[first], &list[i]); i++) {
+        for (; i < count && same_block(&list[first], &list[i]); i++) {
             if (list[i].of.first > covered)
-                return gap(cover, entry, " of a part", covered, list[i].of.first);
+                return fail_gap(cover, entry, " of a part", covered, list[i].of.first);
             if (list[i].of.first < covered)
-                return twice(cover, entry, &list[i - 1], &list[i]);
+                return fail_twice(cover, entry, &list[i - 1], &list[i]);
             covered += list[i].of.count;
         }
         if (covered < elements)
-            return gap(cover, entry, " of a part", covered, elements);
-        along += part->length;
+            return fail_gap(cover, entry, " of a part", covered, elements);
+        along += block->length;
     }
-    return along < size ? gap(cover, entry, where, along, size) : TSR_OK;
+    return along < size ? fail_gap(cover, entry, where, along, size) : TSR_OK;
 }
 
 tsr_status tsr__cover_check(const tsr__cover *cover, const tsr_checkpoint_entry *entry,
@@ -109,7 +109,7 @@ tsr_status tsr__cover_check(const tsr__cover *cover, const tsr_checkpoint_entry 
         qsort(list, (size_t)count, sizeof *list, by_place);
     for (int i = 1; i < count; i++)
         if (list[i].of.dim != list[0].of.dim)
-            return other_dim(cover, entry, &list[0], &list[i]);
+            return fail_other_dim(cover, entry, &list[0], &list[i]);
     for (int i = 0; i < count; i++) {
         /* Equal regions are sorted by owner, so the one of the lowest owner comes first and is
          * kept. */

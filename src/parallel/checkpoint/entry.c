@@ -29,7 +29,7 @@ tsr_status tsr_checkpoint_entry_init(const tsr_parameter *parameter, tsr_checkpo
     return TSR_OK;
 }
 
-/* The part ----------------------------------------------------------------------------------- */
+/* The block of an entry ---------------------------------------------------------------------- */
 
 uint64_t tsr__checkpoint_elements(const tsr_checkpoint_entry *entry)
 {

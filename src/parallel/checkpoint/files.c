@@ -61,7 +61,7 @@ static tsr_status add_path(const char *path, tsr__view *view)
                : tsr__fail_context(status, "%s", opening);
 }
 
-static tsr_status look(int count, const char *const *paths, tsr__view *view)
+static tsr_status view_paths(int count, const char *const *paths, tsr__view *view)
 {
     TSR__REQUIRE(count > 0 && paths, "%s: there are no paths", opening);
     for (int i = 0; i < count; i++)
@@ -72,7 +72,8 @@ static tsr_status look(int count, const char *const *paths, tsr__view *view)
     return TSR_OK;
 }
 
-static tsr_status find(const char *path, const tsr__view *view, tsr_checkpoint_files *files)
+static tsr_status choose_and_read(const char *path, const tsr__view *view,
+                                  tsr_checkpoint_files *files)
 {
     tsr__chosen chosen = {0};
     tsr_status status = tsr__parts_choose(opening, NULL, path, view, &chosen, &files->missing);
@@ -102,16 +103,16 @@ static bool is_callers(const char *key)
 
 static tsr_status list_metadata(tsr_checkpoint_files *files)
 {
-    const tsr__metadata *all = &first_part(&files->parts)->metadata;
-    size_t at = 0;
-    files->metadata = tsr__calloc(2 * all->count + 1, sizeof *files->metadata);
+    const tsr__metadata *given = &first_part(&files->parts)->metadata;
+    size_t length = 0;
+    files->metadata = tsr__calloc(2 * given->count + 1, sizeof *files->metadata);
     if (!files->metadata)
         return TSR_ERR_NO_MEMORY;
-    for (size_t i = 0; i < all->count; i++) {
-        if (!is_callers(all->texts[2 * i]))
+    for (size_t i = 0; i < given->count; i++) {
+        if (!is_callers(given->texts[2 * i]))
             continue;
-        files->metadata[at++] = all->texts[2 * i];
-        files->metadata[at++] = all->texts[2 * i + 1];
+        files->metadata[length++] = given->texts[2 * i];
+        files->metadata[length++] = given->texts[2 * i + 1];
     }
     return TSR_OK;
 }
@@ -182,9 +183,9 @@ tsr_status tsr_checkpoint_files_open(int count, const char *const *paths,
     TSR__REQUIRE(out, "%s: out is NULL", opening);
     tsr__view view = {0};
     tsr_checkpoint_files *files = tsr__calloc(1, sizeof *files);
-    tsr_status status = files ? look(count, paths, &view) : TSR_ERR_NO_MEMORY;
+    tsr_status status = files ? view_paths(count, paths, &view) : TSR_ERR_NO_MEMORY;
     if (status == TSR_OK)
-        status = find(paths[0], &view, files);
+        status = choose_and_read(paths[0], &view, files);
     if (status == TSR_OK)
         status = summarise(files);
     tsr__view_finish(&view);
@@ -231,7 +232,7 @@ const tsr_checkpoint_summary *tsr_checkpoint_files_summary(const tsr_checkpoint_
 
 /* Reading ------------------------------------------------------------------------------------ */
 
-/* A function that is called for each piece of a slice: elements first … first + count − 1 of the
+/* A function that is called for each chunk of a slice: elements first … first + count − 1 of the
  * slice. */
 typedef tsr_status (*visit_fn)(void *user, const tsr__slice *slice, uint64_t first, uint64_t count,
                                uint8_t *data);
@@ -240,13 +241,13 @@ static tsr_status read_slice(tsr__part_reader *reader, const tsr__slice *slice, 
                              void *user)
 {
     const uint64_t width = tsr__checkpoint_width(slice->of.dtype);
-    const uint64_t most = TSR__PART_PIECE_BYTES / width;
+    const uint64_t most = TSR__PART_CHUNK_BYTES / width;
     uint32_t state = 0;
     for (uint64_t first = 0; first < slice->of.count; first += most) {
         const uint64_t count = tsr__min_u64(most, slice->of.count - first);
-        TSR__TRY(tsr__part_reader_piece(reader, slice, first * width, count * width, &state));
+        TSR__TRY(tsr__part_reader_chunk(reader, slice, first * width, count * width, &state));
         if (visit)
-            TSR__TRY(visit(user, slice, first, count, reader->piece));
+            TSR__TRY(visit(user, slice, first, count, reader->chunk));
     }
     return TSR_OK;
 }
@@ -287,22 +288,22 @@ typedef struct merger {
     uint64_t at_bytes;      /* the position of the current tensor in the file */
 } merger;
 
-static tsr_status move_out(void *user, uint64_t at, uint64_t size, void *data)
+static tsr_status write_bytes(void *user, uint64_t at_bytes, uint64_t size, void *data)
 {
     merger *m = user;
-    tsr__checksum_add(&m->checksum, at, size, data);
-    return tsr__checkpoint_output_write(&m->file, data, size, at);
+    tsr__checksum_add(&m->checksum, at_bytes, size, data);
+    return tsr__checkpoint_output_write(&m->file, data, size, at_bytes);
 }
 
-static tsr_status write_piece(void *user, const tsr__slice *slice, uint64_t first, uint64_t count,
+static tsr_status write_chunk(void *user, const tsr__slice *slice, uint64_t first, uint64_t count,
                               uint8_t *data)
 {
     merger *m = user;
-    tsr_checkpoint_entry piece = slice->of;
-    piece.first += first;
-    piece.count = count;
-    piece.data = data;
-    return tsr__checkpoint_transfer(NULL, &piece, m->at_bytes, true, move_out, m);
+    tsr_checkpoint_entry chunk = slice->of;
+    chunk.first += first;
+    chunk.count = count;
+    chunk.data = data;
+    return tsr__checkpoint_transfer(NULL, &chunk, m->at_bytes, true, write_bytes, m);
 }
 
 static tsr_status write_tensors(const tsr_checkpoint_files *files, tsr__part_reader *reader,
@@ -315,13 +316,13 @@ static tsr_status write_tensors(const tsr_checkpoint_files *files, tsr__part_rea
                                       .size_bytes = m->entries[i].count *
                                                     tsr__checkpoint_width(m->entries[i].dtype)};
         for (size_t j = 0; j < tensor->count; j++)
-            TSR__TRY(read_slice(reader, &files->parts.slices[tensor->first + j], write_piece, m));
+            TSR__TRY(read_slice(reader, &files->parts.slices[tensor->first + j], write_chunk, m));
         m->states[i] = tsr__checksum_state(&m->checksum);
     }
     return TSR_OK;
 }
 
-static tsr_status lay_out(const tsr_checkpoint_files *files, merger *m)
+static tsr_status lay_out_merged(const tsr_checkpoint_files *files, merger *m)
 {
     const size_t count = files->parts.tensor_count;
     m->entries = tsr__calloc(count, sizeof *m->entries);
@@ -338,14 +339,14 @@ static tsr_status lay_out(const tsr_checkpoint_files *files, merger *m)
                                    &m->layout);
 }
 
-static tsr_status merge(const tsr_checkpoint_files *files, const char *path, merger *m)
+static tsr_status write_merged_file(const tsr_checkpoint_files *files, const char *path, merger *m)
 {
     struct stat info;
     tsr__part_reader reader = {0};
     const int count = (int)files->parts.tensor_count;
     if (stat(path, &info) == 0 && !S_ISREG(info.st_mode))
         return tsr__fail(TSR_ERR_IO, "%s: %s is not a regular file", merging, path);
-    TSR__TRY(lay_out(files, m));
+    TSR__TRY(lay_out_merged(files, m));
     TSR__TRY(tsr__checkpoint_output_init(&m->file, merging, path, ".partial"));
     TSR__TRY(tsr__checkpoint_output_create(&m->file, m->layout.size_bytes));
     TSR__TRY(tsr__checkpoint_output_write(&m->file, m->layout.header, m->layout.header_bytes, 0));
@@ -363,7 +364,7 @@ tsr_status tsr_checkpoint_files_merge(const tsr_checkpoint_files *files, const c
     merger m = {.file.descriptor = -1};
     TSR__REQUIRE(path, "%s: path is NULL", merging);
     TSR__TRY(check_complete(merging, files));
-    tsr_status status = merge(files, path, &m);
+    tsr_status status = write_merged_file(files, path, &m);
     tsr__checkpoint_output_finish(&m.file);
     tsr__checkpoint_layout_finish(&m.layout);
     tsr__free(m.entries);

@@ -43,14 +43,14 @@ static tsr_status append_escaped(tsr__bytes *to, char c)
 static tsr_status append_string(tsr__bytes *to, const char *string)
 {
     TSR__TRY(tsr__bytes_append(to, "\"", 1));
-    for (const char *at = string; *at;) {
+    for (const char *next = string; *next;) {
         size_t plain = 0;
-        while ((unsigned char)at[plain] >= 0x20 && at[plain] != '"' && at[plain] != '\\')
+        while ((unsigned char)next[plain] >= 0x20 && next[plain] != '"' && next[plain] != '\\')
             plain++;
-        TSR__TRY(tsr__bytes_append(to, at, plain));
-        at += plain;
-        if (*at)
-            TSR__TRY(append_escaped(to, *at++));
+        TSR__TRY(tsr__bytes_append(to, next, plain));
+        next += plain;
+        if (*next)
+            TSR__TRY(append_escaped(to, *next++));
     }
     return tsr__bytes_append(to, "\"", 1);
 }
@@ -128,9 +128,9 @@ static tsr_status append_width(const char *who, tsr__bytes *to, uint64_t width, 
     return TSR_OK;
 }
 
-static tsr_status fill(const char *who, int count, const tsr_checkpoint_entry *entries,
-                       const char *const *metadata, bool checksums, tsr__bytes *to,
-                       tsr__checkpoint_layout *layout)
+static tsr_status append_header(const char *who, int count, const tsr_checkpoint_entry *entries,
+                                const char *const *metadata, bool checksums, tsr__bytes *to,
+                                tsr__checkpoint_layout *layout)
 {
     uint64_t end = 0;
     int written = 0;
@@ -168,7 +168,7 @@ tsr_status tsr__checkpoint_lay_out(const char *who, int count, const tsr_checkpo
 {
     tsr__bytes header = {0};
     tsr__checkpoint_layout layout = {0};
-    tsr_status status = fill(who, count, entries, metadata, checksums, &header, &layout);
+    tsr_status status = append_header(who, count, entries, metadata, checksums, &header, &layout);
     layout.header = (char *)header.data;
     if (status != TSR_OK) {
         tsr__checkpoint_layout_finish(&layout);

@@ -30,7 +30,7 @@ typedef struct reader {
     uint32_t *expected;
     bool *known;
     tsr__param_name *names; /* if `path` is an index: its parameters, sorted by name */
-    tsr__checksum checksum; /* the checksum of this rank's part of the current tensor */
+    tsr__checksum checksum; /* the checksum of this rank's region of the current tensor */
 } reader;
 
 static const tsr__params *params_of(const reader *r)
@@ -196,20 +196,20 @@ static tsr_status open_path(reader *r)
     return hash_files(r);
 }
 
-static tsr_status move_in(void *user, uint64_t at, uint64_t size, void *data)
+static tsr_status read_bytes(void *user, uint64_t at_bytes, uint64_t size, void *data)
 {
     reader *r = user;
-    TSR__TRY(tsr__file_read(&r->file, at, size, "a tensor", data));
+    TSR__TRY(tsr__file_read(&r->file, at_bytes, size, "a tensor", data));
     if (r->has_checksums)
-        tsr__checksum_add(&r->checksum, at, size, data);
+        tsr__checksum_add(&r->checksum, at_bytes, size, data);
     return TSR_OK;
 }
 
 /* Reads all entries. Sets states[i] to the checksum state of the elements of parameter i that this
  * rank has read. */
-static tsr_status read_all(reader *r, tsr_stream *stream, int count,
-                           const tsr_checkpoint_entry *entries, const tsr_shard_param *const *found,
-                           uint32_t *states)
+static tsr_status read_entries(reader *r, tsr_stream *stream, int count,
+                               const tsr_checkpoint_entry *entries,
+                               const tsr_shard_param *const *found, uint32_t *states)
 {
     for (int i = 0; i < count; i++) {
         if (entries[i].count == 0)
@@ -218,7 +218,7 @@ static tsr_status read_all(reader *r, tsr_stream *stream, int count,
         r->checksum =
             (tsr__checksum){.at_bytes = found[i]->offset_bytes, .size_bytes = found[i]->size_bytes};
         tsr_status status = tsr__checkpoint_transfer(stream, &entries[i], found[i]->offset_bytes,
-                                                     false, move_in, r);
+                                                     false, read_bytes, r);
         if (status != TSR_OK)
             return with_path(r, status);
         if (r->has_checksums)
@@ -290,16 +290,16 @@ static tsr_status check_sums(const reader *r, tsr_comm *comm, tally *t)
 
 /* Finds the tensors that the entries read. The index of a checkpoint in parts lists slices, not
  * tensors. */
-static tsr_status find(const reader *r, int count, const tsr_checkpoint_entry *entries, bool strict,
-                       const tsr_shard_param **found)
+static tsr_status match_entries(const reader *r, int count, const tsr_checkpoint_entry *entries,
+                                bool strict, const tsr_shard_param **found)
 {
     const tsr_status status =
         tsr__checkpoint_match(who, r->path, params_of(r), count, entries, strict, found);
     return r->list ? tsr__parts_explain(r->path, status) : status;
 }
 
-static tsr_status load(reader *r, tsr_comm *comm, tsr_stream *stream, int count,
-                       const tsr_checkpoint_entry *entries, bool strict)
+static tsr_status load_file(reader *r, tsr_comm *comm, tsr_stream *stream, int count,
+                            const tsr_checkpoint_entry *entries, bool strict)
 {
     const tsr_shard_param **found = NULL;
     tally t = {0};
@@ -309,7 +309,7 @@ static tsr_status load(reader *r, tsr_comm *comm, tsr_stream *stream, int count,
     if (status == TSR_OK && (found = tsr__calloc((size_t)count, sizeof *found)) == NULL)
         status = TSR_ERR_NO_MEMORY;
     if (status == TSR_OK)
-        status = find(r, count, entries, strict, found);
+        status = match_entries(r, count, entries, strict, found);
     if (status == TSR_OK && r->has_checksums)
         status = tally_make(r, count, entries, found, &t);
     status = tsr__checkpoint_agree(comm, who, status);
@@ -320,8 +320,8 @@ static tsr_status load(reader *r, tsr_comm *comm, tsr_stream *stream, int count,
     if (status == TSR_OK)
         status = tsr__checkpoint_same(comm, who, "the file is", r->hash);
     if (status == TSR_OK)
-        status =
-            tsr__checkpoint_agree(comm, who, read_all(r, stream, count, entries, found, t.states));
+        status = tsr__checkpoint_agree(comm, who,
+                                       read_entries(r, stream, count, entries, found, t.states));
     if (status == TSR_OK && r->has_checksums)
         status = check_sums(r, comm, &t);
     tally_finish(&t);
@@ -346,7 +346,7 @@ tsr_status tsr_checkpoint_load(const char *path, tsr_comm *comm, tsr_stream *str
     if (params->parts)
         return load_parts(path, comm, stream, count, entries, params);
     reader r = {.path = path, .checksums = !params->no_checksums};
-    tsr_status status = load(&r, comm, stream, count, entries, params->strict);
+    tsr_status status = load_file(&r, comm, stream, count, entries, params->strict);
     reader_finish(&r);
     return status;
 }

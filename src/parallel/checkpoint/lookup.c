@@ -1,11 +1,11 @@
-/* Opens a safetensors file and gives the caller one text of its metadata. */
+/* tsr_checkpoint_metadata: looks up one metadata string of a safetensors file. */
 #include "base/alloc.h"
 #include "parallel/checkpoint/parts.h"
 #include "shard/formats/header_file.h"
 #include "shard/formats/readers.h"
 
 /* Checks the complete header first, and then parses it again to find the key. */
-static tsr_status look(tsr__file *file, const char *key, tsr__metadata *out)
+static tsr_status read_metadata(tsr__file *file, const char *key, tsr__metadata *out)
 {
     tsr__params params = {0};
     uint8_t bytes[8];
@@ -36,7 +36,7 @@ tsr_status tsr_checkpoint_metadata(const char *path, const char *key, size_t siz
     tsr__file file;
     tsr_status status = tsr__file_open(path, &file);
     if (status == TSR_OK) {
-        status = look(&file, key, &metadata);
+        status = read_metadata(&file, key, &metadata);
         tsr__file_close(&file);
     }
     if (status == TSR_OK)

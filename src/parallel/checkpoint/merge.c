@@ -1,5 +1,5 @@
 /* Merges the lists of entries of the stages of a pipeline. Every rank then has an entry for every
- * tensor, without elements for those of other stages. */
+ * tensor, without elements if only other stages have the tensor. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -35,9 +35,9 @@ typedef struct merging {
 
 /* Exchanging --------------------------------------------------------------------------------- */
 
-static tsr_status describe(merging *m)
+static tsr_status describe_entries(merging *m)
 {
-    uint64_t size = 0, at = 0;
+    uint64_t size = 0, end = 0;
     for (int i = 0; i < m->count; i++)
         size += sizeof(described) + strlen(m->entries[i].name) + 1;
     m->mine = tsr__calloc(size, 1);
@@ -51,15 +51,15 @@ static tsr_status describe(merging *m)
                        .shard_dim = entry->shard_dim,
                        .name_bytes = (int32_t)strlen(entry->name) + 1};
         memcpy(d.shape, entry->shape, (size_t)entry->ndim * sizeof *d.shape);
-        memcpy(m->mine + at, &d, sizeof d);
-        memcpy(m->mine + at + sizeof d, entry->name, (size_t)d.name_bytes);
-        at += sizeof d + (uint64_t)d.name_bytes;
+        memcpy(m->mine + end, &d, sizeof d);
+        memcpy(m->mine + end + sizeof d, entry->name, (size_t)d.name_bytes);
+        end += sizeof d + (uint64_t)d.name_bytes;
     }
     m->sizes[m->rank] = size;
     return TSR_OK;
 }
 
-static tsr_status exchange(merging *m)
+static tsr_status exchange_descriptions(merging *m)
 {
     uint64_t total = 0;
     TSR__TRY(tsr_comm_all_gather(m->stages, &m->sizes[m->rank], m->sizes, 1, TSR_I64));
@@ -72,10 +72,10 @@ static tsr_status exchange(merging *m)
 
 static tsr_status take_descriptions(merging *m)
 {
-    const char *at = m->all;
+    const char *next_byte = m->all;
     int own = 0;
     for (int r = 0; r < m->ranks; r++) {
-        for (const char *end = at + m->sizes[r]; at < end;) {
+        for (const char *end = next_byte + m->sizes[r]; next_byte < end;) {
             void *list = m->list;
             TSR__TRY(tsr__grow(&list, &m->list_capacity, m->list_count + 1, sizeof *m->list));
             m->list = list;
@@ -83,9 +83,9 @@ static tsr_status take_descriptions(merging *m)
             *next = (listed){.position = (int)m->list_count, .rank = r, .mine = -1};
             if (r == m->rank)
                 next->mine = own++;
-            memcpy(&next->of, at, sizeof next->of);
-            next->name = at + sizeof next->of;
-            at = next->name + next->of.name_bytes;
+            memcpy(&next->of, next_byte, sizeof next->of);
+            next->name = next_byte + sizeof next->of;
+            next_byte = next->name + next->of.name_bytes;
             m->list_count++;
         }
     }
@@ -101,7 +101,7 @@ static int by_name(const void *a, const void *b)
     return order != 0 ? order : x->position - y->position;
 }
 
-static tsr_status compare(const merging *m, const listed *a, const listed *b)
+static tsr_status compare_listed(const merging *m, const listed *a, const listed *b)
 {
     const bool same = a->of.dtype == b->of.dtype && a->of.ndim == b->of.ndim &&
                       a->of.shard_dim == b->of.shard_dim &&
@@ -122,7 +122,7 @@ static int by_place(const void *a, const void *b)
 }
 
 /* Keeps one description of each name, at the position of the first. */
-static tsr_status unite(merging *m)
+static tsr_status unite_same_names(merging *m)
 {
     size_t kept = 0;
     if (m->list_count > 0)
@@ -133,7 +133,7 @@ static tsr_status unite(merging *m)
             m->list[kept++] = *next;
             continue;
         }
-        TSR__TRY(compare(m, &m->list[kept - 1], next));
+        TSR__TRY(compare_listed(m, &m->list[kept - 1], next));
         if (next->mine >= 0)
             m->list[kept - 1].mine = next->mine;
     }
@@ -143,7 +143,7 @@ static tsr_status unite(merging *m)
     return TSR_OK;
 }
 
-static tsr_status take_over(merging *m, tsr__checkpoint_merged *out)
+static tsr_status hand_over_entries(merging *m, tsr__checkpoint_merged *out)
 {
     out->entries = tsr__calloc(m->list_count, sizeof *out->entries);
     if (!out->entries)
@@ -167,13 +167,13 @@ static tsr_status take_over(merging *m, tsr__checkpoint_merged *out)
     return TSR_OK;
 }
 
-static tsr_status merge(merging *m, tsr__checkpoint_merged *out)
+static tsr_status merge_stages(merging *m, tsr__checkpoint_merged *out)
 {
-    TSR__TRY(tsr__checkpoint_agree(m->stages, m->who, describe(m)));
-    TSR__TRY(exchange(m));
+    TSR__TRY(tsr__checkpoint_agree(m->stages, m->who, describe_entries(m)));
+    TSR__TRY(exchange_descriptions(m));
     TSR__TRY(take_descriptions(m));
-    TSR__TRY(unite(m));
-    return take_over(m, out);
+    TSR__TRY(unite_same_names(m));
+    return hand_over_entries(m, out);
 }
 
 tsr_status tsr__checkpoint_merge(tsr_comm *stages, const char *who, int count,
@@ -185,7 +185,7 @@ tsr_status tsr__checkpoint_merge(tsr_comm *stages, const char *who, int count,
                  .ranks = tsr_comm_size(stages),
                  .count = count,
                  .entries = entries};
-    tsr_status status = merge(&m, out);
+    tsr_status status = merge_stages(&m, out);
     tsr__free(m.sizes);
     tsr__free(m.mine);
     tsr__free(m.all);

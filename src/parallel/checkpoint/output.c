@@ -76,19 +76,19 @@ tsr_status tsr__checkpoint_output_create(tsr__checkpoint_output *output, uint64_
 }
 
 tsr_status tsr__checkpoint_output_write(tsr__checkpoint_output *output, const void *data,
-                                        uint64_t size, uint64_t at)
+                                        uint64_t size, uint64_t at_bytes)
 {
     const uint8_t *bytes = data;
     while (size > 0) {
         ssize_t done = tsr__checkpoint_output_faulty("write")
                            ? -1
-                           : pwrite(output->descriptor, bytes, size, (off_t)at);
+                           : pwrite(output->descriptor, bytes, size, (off_t)at_bytes);
         if (done < 0 && errno == EINTR)
             continue;
         if (done < 0)
             return tsr__checkpoint_output_fail(output->who, errno, "write", output->partial);
         bytes += done;
-        at += (uint64_t)done;
+        at_bytes += (uint64_t)done;
         size -= (uint64_t)done;
     }
     return TSR_OK;

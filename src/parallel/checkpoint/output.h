@@ -35,7 +35,7 @@ void tsr__checkpoint_output_finish(tsr__checkpoint_output *output);
 tsr_status tsr__checkpoint_output_create(tsr__checkpoint_output *output,
                                          uint64_t size_bytes) TSR_NODISCARD;
 tsr_status tsr__checkpoint_output_write(tsr__checkpoint_output *output, const void *data,
-                                        uint64_t size, uint64_t at) TSR_NODISCARD;
+                                        uint64_t size, uint64_t at_bytes) TSR_NODISCARD;
 /* Blocks until all that was written is on the disk. */
 tsr_status tsr__checkpoint_output_sync(tsr__checkpoint_output *output) TSR_NODISCARD;
 /* Gives the file its final name, and blocks until that is on the disk. */

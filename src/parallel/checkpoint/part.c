@@ -171,7 +171,7 @@ static bool same_shape(const tsr_shard_param *param, int ndim, const int64_t *sh
 
 /* Checks the description of a slice, and replaces the slice that take_tensors() has made for its
  * stored tensor. */
-static tsr_status take_slice(describing *d, size_t at, const tsr_shard_param *shape,
+static tsr_status take_slice(describing *d, size_t position, const tsr_shard_param *shape,
                              const uint64_t *numbers)
 {
     const tsr__param_name *found =
@@ -180,17 +180,18 @@ static tsr_status take_slice(describing *d, size_t at, const tsr_shard_param *sh
             : bsearch(d->tensor, d->names, d->params->count, sizeof *d->names, by_name);
     char text[TSR__NAME_SHORT];
     if (!found)
-        return tsr__json_fail(&d->json, at, "the file has no '%s'",
+        return tsr__json_fail(&d->json, position, "the file has no '%s'",
                               tsr__name_short(d->tensor, text));
     const char *problem = tsr__name_problem(d->of, strlen(d->of));
     if (problem)
-        return tsr__json_fail(&d->json, at, "the name of a tensor %s", problem);
+        return tsr__json_fail(&d->json, position, "the name of a tensor %s", problem);
     tsr__slice *slice = &d->part->slices[found->param];
     if (d->part->names[found->param])
-        return tsr__json_fail(&d->json, at, "'%s' comes twice", tsr__name_short(d->tensor, text));
+        return tsr__json_fail(&d->json, position, "'%s' comes twice",
+                              tsr__name_short(d->tensor, text));
     for (int i = 0; i < 3; i++)
         if (numbers[i] > INT64_MAX)
-            return tsr__json_fail(&d->json, at, "%" PRIu64 " is out of range", numbers[i]);
+            return tsr__json_fail(&d->json, position, "%" PRIu64 " is out of range", numbers[i]);
     tsr_checkpoint_entry entry = {.dtype = slice->of.dtype,
                                   .ndim = shape->ndim,
                                   .shard_dim =
@@ -205,13 +206,14 @@ static tsr_status take_slice(describing *d, size_t at, const tsr_shard_param *sh
         return TSR_ERR_NO_MEMORY;
     tsr_status status = tsr__checkpoint_check_region(TSR__PART_KEY, &entry);
     if (status != TSR_OK)
-        return status == TSR_ERR_NO_MEMORY ? status
-                                           : tsr__json_fail_context(&d->json, at, TSR_ERR_INVALID);
+        return status == TSR_ERR_NO_MEMORY
+                   ? status
+                   : tsr__json_fail_context(&d->json, position, TSR_ERR_INVALID);
     int ndim;
     int64_t stored[TSR_MAX_DIMS];
     shape_of(&entry, &ndim, stored);
     if (entry.count == 0 || !same_shape(&d->params->items[found->param], ndim, stored))
-        return tsr__json_fail(&d->json, at, "'%s' does not have the shape of its slice",
+        return tsr__json_fail(&d->json, position, "'%s' does not have the shape of its slice",
                               tsr__name_short(d->tensor, text));
     slice->of = entry;
     return TSR_OK;
@@ -308,7 +310,7 @@ static bool find_dtype(const char *name, tsr_dtype *out)
 }
 
 /* Makes one slice for each tensor of the file, as if the file had all of the tensor. take_slice()
- * replaces the slices of tensors of which the file has only a part. */
+ * replaces the slices that are not full tensors. */
 static tsr_status take_tensors(const tsr__params *params, tsr__part *part)
 {
     char text[TSR__NAME_SHORT];
@@ -347,7 +349,8 @@ static tsr_status name_whole(const tsr__params *params, tsr__part *part)
     return TSR_OK;
 }
 
-static tsr_status describe(const char *text, const tsr__params *params, tsr__part *part)
+static tsr_status read_part_description(const char *text, const tsr__params *params,
+                                        tsr__part *part)
 {
     describing *d = tsr__calloc(1, sizeof *d);
     tsr__param_name *names = NULL;
@@ -396,7 +399,7 @@ tsr_status tsr__part_parse(const char *header, uint64_t header_bytes, uint64_t f
         status = tsr__metadata_read(header, header_bytes, NULL, &out->metadata);
     const char *text = status == TSR_OK ? tsr__metadata_find(&out->metadata, TSR__PART_KEY) : NULL;
     if (text)
-        status = describe(text, &params, out);
+        status = read_part_description(text, &params, out);
     if (status == TSR_OK)
         status = name_whole(&params, out);
     tsr__params_finish(&params);

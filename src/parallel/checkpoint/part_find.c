@@ -34,7 +34,7 @@ static tsr_status read_part(const char *path, tsr__part *part)
     return status;
 }
 
-static tsr_status add(const char *path, bool previous, const tsr__part *part, tsr__view *view)
+static tsr_status add_seen(const char *path, bool previous, const tsr__part *part, tsr__view *view)
 {
     void *items = view->items;
     TSR__TRY(tsr__grow(&items, &view->capacity, view->count + 1, sizeof *view->items));
@@ -47,7 +47,8 @@ static tsr_status add(const char *path, bool previous, const tsr__part *part, ts
     return TSR_OK;
 }
 
-static tsr_status see(const char *folder, const char *file, tsr__part_kind kind, tsr__view *view)
+static tsr_status see_file(const char *folder, const char *file, tsr__part_kind kind,
+                           tsr__view *view)
 {
     const size_t size = strlen(folder) + strlen(file) + 1;
     char *path = tsr__calloc(size, 1);
@@ -58,7 +59,7 @@ static tsr_status see(const char *folder, const char *file, tsr__part_kind kind,
     tsr_status status = read_part(path, &part);
     /* Other programs use such names, too; their files have no identity. */
     if (status == TSR_OK && part.id.id[0])
-        status = add(path, kind == TSR__PART_PREVIOUS, &part, view);
+        status = add_seen(path, kind == TSR__PART_PREVIOUS, &part, view);
     else if (status != TSR_OK && status != TSR_ERR_NOT_FOUND) /* another rank may have removed it */
         status = note_problem(path, status, view);
     else
@@ -79,7 +80,7 @@ tsr_status tsr__view_add_folder(const char *folder, const char *stem, tsr__view 
     for (struct dirent *entry; status == TSR_OK && (entry = readdir(listing)) != NULL;) {
         const tsr__part_kind kind = tsr__part_name_kind(stem, entry->d_name);
         if (kind == TSR__PART_CURRENT || kind == TSR__PART_PREVIOUS)
-            status = see(folder, entry->d_name, kind, view);
+            status = see_file(folder, entry->d_name, kind, view);
     }
     closedir(listing);
     return status;
@@ -92,7 +93,7 @@ tsr_status tsr__view_add_file(const char *path, tsr__view *view)
     if (status != TSR_OK && status != TSR_ERR_NO_MEMORY)
         status = tsr__fail_context(status, "%s", path);
     if (status == TSR_OK)
-        status = add(path, false, &part, view);
+        status = add_seen(path, false, &part, view);
     tsr__part_finish(&part);
     return status;
 }
@@ -120,7 +121,7 @@ typedef struct announcements {
     size_t count;
 } announcements;
 
-static int compare(uint64_t a, uint64_t b)
+static int compare_u64(uint64_t a, uint64_t b)
 {
     return a < b ? -1 : a > b;
 }
@@ -129,7 +130,7 @@ static int compare(uint64_t a, uint64_t b)
 static int by_checkpoint(const void *a, const void *b)
 {
     const announced *x = a, *y = b;
-    int order = compare(y->id.generation, x->id.generation);
+    int order = compare_u64(y->id.generation, x->id.generation);
     if (order == 0)
         order = strcmp(x->id.id, y->id.id);
     if (order == 0)
@@ -137,7 +138,7 @@ static int by_checkpoint(const void *a, const void *b)
     if (order == 0)
         order = x->id.number - y->id.number;
     if (order == 0)
-        order = compare(x->hash, y->hash);
+        order = compare_u64(x->hash, y->hash);
     if (order == 0)
         order = x->rank - y->rank;
     return order != 0 ? order : x->index - y->index;
@@ -148,7 +149,8 @@ static bool same_checkpoint(const tsr__part_id *a, const tsr__part_id *b)
     return a->generation == b->generation && a->of == b->of && strcmp(a->id, b->id) == 0;
 }
 
-static tsr_status gather(const char *who, tsr_comm *comm, const tsr__view *view, announcements *out)
+static tsr_status gather_announcements(const char *who, tsr_comm *comm, const tsr__view *view,
+                                       announcements *out)
 {
     const size_t ranks = comm ? (size_t)tsr_comm_size(comm) : 1;
     const int rank = comm ? tsr_comm_rank(comm) : 0;
@@ -199,8 +201,8 @@ static size_t group_end(const announcements *all, size_t start, int *parts)
 
 /* Chooses the rank that reads each part of a checkpoint: among those that see the part, the one
  * with the fewest parts so far. */
-static tsr_status assign(const char *who, tsr_comm *comm, const announced *group, size_t count,
-                         tsr__chosen *out)
+static tsr_status assign_readers(const char *who, tsr_comm *comm, const announced *group,
+                                 size_t count, tsr__chosen *out)
 {
     const int ranks = comm ? tsr_comm_size(comm) : 1, rank = comm ? tsr_comm_rank(comm) : 0;
     int *busy = tsr__calloc((size_t)ranks, sizeof *busy);
@@ -290,8 +292,8 @@ static tsr_status check_only(const char *who, const char *path, const announceme
     return TSR_OK;
 }
 
-static tsr_status choose(const char *who, tsr_comm *comm, const char *path,
-                         const announcements *all, tsr__chosen *out, tsr__error *missing)
+static tsr_status choose_newest(const char *who, tsr_comm *comm, const char *path,
+                                const announcements *all, tsr__chosen *out, tsr__error *missing)
 {
     int parts = 0;
     missing->text[0] = '\0';
@@ -306,10 +308,11 @@ static tsr_status choose(const char *who, tsr_comm *comm, const char *path,
                      "%s: %s: generation %" PRIu64
                      " is incomplete; the newest complete one is %" PRIu64,
                      who, path, all->items[0].id.generation, all->items[start].id.generation);
-        return assign(who, comm, &all->items[start], end - start, out);
+        return assign_readers(who, comm, &all->items[start], end - start, out);
     }
     describe_missing(comm, path, all, 0, missing);
-    return all->count > 0 ? assign(who, comm, all->items, group_end(all, 0, &parts), out) : TSR_OK;
+    return all->count > 0 ? assign_readers(who, comm, all->items, group_end(all, 0, &parts), out)
+                          : TSR_OK;
 }
 
 tsr_status tsr__parts_choose(const char *who, tsr_comm *comm, const char *path,
@@ -317,9 +320,10 @@ tsr_status tsr__parts_choose(const char *who, tsr_comm *comm, const char *path,
 {
     announcements all = {0};
     *out = (tsr__chosen){0};
-    tsr_status status = gather(who, comm, view, &all);
+    tsr_status status = gather_announcements(who, comm, view, &all);
     if (status == TSR_OK)
-        status = tsr__checkpoint_agree(comm, who, choose(who, comm, path, &all, out, missing));
+        status =
+            tsr__checkpoint_agree(comm, who, choose_newest(who, comm, path, &all, out, missing));
     tsr__free(all.items);
     return status;
 }

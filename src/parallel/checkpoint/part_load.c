@@ -2,9 +2,9 @@
  * elements that they need.
  *
  * All ranks go through the tensors in the same order, and load each in steps. In a step, each rank
- * reads the next piece of its slices, and an all-to-all gives each rank the elements that it needs
- * of all pieces. Every rank computes which elements these are, so messages need no description.
- * After an error a rank takes part in the remaining steps, but no longer reads. */
+ * reads the next chunk of its slices, and an all-to-all gives each rank the elements that it needs
+ * of all chunks. Every rank computes which elements these are, so messages need no description.
+ * After an error a rank still joins the all-to-all of each remaining step, but no longer reads. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -15,9 +15,9 @@
 
 static const char who[] = "checkpoint_load";
 
-/* The most bytes of the pieces of all ranks in one step, unless LEAST_PIECE_BYTES needs more. */
+/* The most bytes of the chunks of all ranks in one step, unless LEAST_CHUNK_BYTES needs more. */
 #define STEP_BYTES (UINT64_C(64) << 20)
-#define LEAST_PIECE_BYTES (UINT64_C(64) << 10)
+#define LEAST_CHUNK_BYTES (UINT64_C(64) << 10)
 #define GROUP 128 /* tensors whose wanted regions are exchanged in one call */
 
 typedef struct loader {
@@ -28,17 +28,17 @@ typedef struct loader {
     const tsr_checkpoint_entry **wanted; /* [tensors]: this rank's entry; NULL: none */
     tsr__region *mine, *all;             /* mine[GROUP], all[ranks][GROUP] */
     tsr__part_reader reader;
-    uint64_t piece_bytes;              /* the size of the largest piece */
+    uint64_t chunk_bytes;              /* the size of the largest chunk */
     struct source *sources;            /* [ranks] */
     struct span *needed;               /* [ranks]: what each rank wants of the current tensor */
-    uint8_t *send, *recv;              /* [ranks][piece_bytes] */
+    uint8_t *send, *recv;              /* [ranks][chunk_bytes] */
     uint64_t *send_bytes, *recv_bytes; /* [ranks] */
     tsr_status status;                 /* the first error of this rank */
     tsr__error error;                  /* the text of that error */
 } loader;
 
 /* Keeps the first error. */
-static void keep(loader *l, tsr_status status)
+static void keep_status(loader *l, tsr_status status)
 {
     if (status == TSR_OK || l->status != TSR_OK)
         return;
@@ -46,7 +46,7 @@ static void keep(loader *l, tsr_status status)
     l->error = tsr__error_take();
 }
 
-/* Elements that a piece of a slice and a wanted region have in common ------------------------ */
+/* Elements that a chunk of a slice and a wanted region have in common ------------------------ */
 
 /* `count` elements of a block of a tensor, from element `first` of the block on. `block` has the
  * rows of that block. */
@@ -82,16 +82,16 @@ static void copy_run(const copying *c, uint64_t from, uint64_t to, uint64_t pack
            c->from + (c->from_packed ? packed : from) * c->width, count * c->width);
 }
 
-/* Copies what `want` has of elements at … at + count − 1 of the full tensor, which start at element
- * `from` of the piece. `packed` is the number of common elements before these; returns it with the
- * new ones added. */
-static uint64_t share_run(const span *want, uint64_t at, uint64_t count, uint64_t from,
+/* Copies what `want` has of elements element … element + count − 1 of the full tensor, which start
+ * at element `from` of the chunk. `packed` is the number of common elements before these; returns
+ * it with the new ones added. */
+static uint64_t share_run(const span *want, uint64_t element, uint64_t count, uint64_t from,
                           uint64_t packed, const copying *c)
 {
     const tsr__checkpoint_rows *block = &want->block;
     const uint64_t last = want->first + want->count;
     while (count > 0) {
-        const uint64_t row = at / block->whole_row, column = at % block->whole_row;
+        const uint64_t row = element / block->whole_row, column = element % block->whole_row;
         uint64_t step;
         if (column < block->start)
             step = block->start - column;
@@ -108,7 +108,7 @@ static uint64_t share_run(const span *want, uint64_t at, uint64_t count, uint64_
             }
         }
         step = tsr__min_u64(step, count);
-        at += step;
+        element += step;
         from += step;
         count -= step;
     }
@@ -117,8 +117,8 @@ static uint64_t share_run(const span *want, uint64_t at, uint64_t count, uint64_
 
 /* Copies what `want` has of elements first … first + count − 1 of a slice. Returns the number of
  * these elements. */
-static uint64_t share(const span *slice, uint64_t first, uint64_t count, const span *want,
-                      const copying *c)
+static uint64_t share_elements(const span *slice, uint64_t first, uint64_t count, const span *want,
+                               const copying *c)
 {
     const tsr__checkpoint_rows *block = &slice->block;
     const bool whole = block->row == block->whole_row;
@@ -126,8 +126,8 @@ static uint64_t share(const span *slice, uint64_t first, uint64_t count, const s
     if (want->count == 0)
         return 0;
     while (from < count) {
-        const uint64_t at = slice->first + first + from;
-        const uint64_t row = at / block->row, column = at % block->row;
+        const uint64_t element = slice->first + first + from;
+        const uint64_t row = element / block->row, column = element % block->row;
         const uint64_t run = whole ? count - from : tsr__min_u64(count - from, block->row - column);
         packed =
             share_run(want, row * block->whole_row + block->start + column, run, from, packed, c);
@@ -146,19 +146,19 @@ typedef struct loading {
                         failed */
 } loading;
 
-/* How far one rank has read its slices, and the piece that it reads in this step. */
+/* How far one rank has read its slices, and the chunk that it reads in this step. */
 typedef struct source {
     size_t slice;         /* the slice to go on with, counted from the tensor's first one */
     uint64_t next;        /* the element of that slice to go on with */
-    const tsr__slice *of; /* the slice of the piece; NULL: the rank has read all its slices */
+    const tsr__slice *of; /* the slice of the chunk; NULL: the rank has read all its slices */
     span whole;
     uint64_t first, count;
     uint32_t state; /* the state of the slice's checksum */
 } source;
 
-static void next_piece(const loader *l, const loading *t, int rank, source *s)
+static void next_chunk(const loader *l, const loading *t, int rank, source *s)
 {
-    const uint64_t most = l->piece_bytes / t->width;
+    const uint64_t most = l->chunk_bytes / t->width;
     s->of = NULL;
     for (; s->slice < t->tensor->count; s->slice++, s->next = 0) {
         const tsr__slice *slice = &l->parts->slices[t->tensor->first + s->slice];
@@ -174,63 +174,64 @@ static void next_piece(const loader *l, const loading *t, int rank, source *s)
     }
 }
 
-static void read_piece(loader *l, const loading *t)
+static void read_chunk(loader *l, const loading *t)
 {
     source *s = &l->sources[l->rank];
     if (!s->of || l->status != TSR_OK)
         return;
     if (s->first == 0)
         s->state = 0;
-    keep(l, tsr__part_reader_piece(&l->reader, s->of, s->first * t->width, s->count * t->width,
-                                   &s->state));
+    keep_status(l, tsr__part_reader_chunk(&l->reader, s->of, s->first * t->width,
+                                          s->count * t->width, &s->state));
 }
 
-/* Puts what each other rank needs of this rank's piece into messages, and copies what this rank
+/* Puts what each other rank needs of this rank's chunk into messages, and copies what this rank
  * needs of it itself. */
-static void pack(loader *l, const loading *t)
+static void pack_elements(loader *l, const loading *t)
 {
     const source *s = &l->sources[l->rank];
-    uint64_t at = 0;
+    uint64_t sent = 0;
     for (int to = 0; to < l->ranks; to++) {
-        copying c = {.from = l->reader.piece,
-                     .to = to == l->rank ? t->memory : l->send + at,
+        copying c = {.from = l->reader.chunk,
+                     .to = to == l->rank ? t->memory : l->send + sent,
                      .to_packed = to != l->rank,
                      .width = t->width};
         uint64_t common = 0;
         if (s->of)
-            common = share(&s->whole, s->first, s->count, &l->needed[to], &c);
+            common = share_elements(&s->whole, s->first, s->count, &l->needed[to], &c);
         l->send_bytes[to] = to == l->rank ? 0 : common * t->width;
-        at += l->send_bytes[to];
+        sent += l->send_bytes[to];
     }
 }
 
 /* Computes how much this rank gets from each other rank. */
-static void expect(loader *l, const loading *t)
+static void expect_elements(loader *l, const loading *t)
 {
     const copying count_only = {.width = t->width};
     for (int from = 0; from < l->ranks; from++) {
         const source *s = &l->sources[from];
         l->recv_bytes[from] = 0;
         if (s->of && from != l->rank)
-            l->recv_bytes[from] =
-                t->width * share(&s->whole, s->first, s->count, &l->needed[l->rank], &count_only);
+            l->recv_bytes[from] = t->width * share_elements(&s->whole, s->first, s->count,
+                                                            &l->needed[l->rank], &count_only);
     }
 }
 
-static void unpack(loader *l, const loading *t)
+static void unpack_elements(loader *l, const loading *t)
 {
-    const uint8_t *at = l->recv;
+    const uint8_t *received = l->recv;
     for (int from = 0; from < l->ranks; from++) {
         const source *s = &l->sources[from];
         if (l->recv_bytes[from] == 0)
             continue;
-        const copying c = {.from = at, .from_packed = true, .to = t->memory, .width = t->width};
-        share(&s->whole, s->first, s->count, &l->needed[l->rank], &c);
-        at += l->recv_bytes[from];
+        const copying c = {
+            .from = received, .from_packed = true, .to = t->memory, .width = t->width};
+        share_elements(&s->whole, s->first, s->count, &l->needed[l->rank], &c);
+        received += l->recv_bytes[from];
     }
 }
 
-static tsr_status exchange(loader *l)
+static tsr_status exchange_elements(loader *l)
 {
     tsr_request *request = NULL;
     if (l->ranks == 1)
@@ -240,37 +241,37 @@ static tsr_status exchange(loader *l)
     return tsr_request_wait(&request);
 }
 
-/* Loads the slices of a tensor. Returns an error of the communicator only; keep() stores other
- * errors. */
+/* Loads the slices of a tensor. Returns an error of the communicator only; keep_status() stores
+ * other errors. */
 static tsr_status load_slices(loader *l, const loading *t)
 {
     memset(l->sources, 0, (size_t)l->ranks * sizeof *l->sources);
     for (;;) {
         bool any = false;
         for (int r = 0; r < l->ranks; r++) {
-            next_piece(l, t, r, &l->sources[r]);
+            next_chunk(l, t, r, &l->sources[r]);
             any = any || l->sources[r].of;
         }
         if (!any)
             return TSR_OK;
-        read_piece(l, t);
-        pack(l, t);
-        expect(l, t);
-        TSR__TRY(exchange(l));
-        unpack(l, t);
+        read_chunk(l, t);
+        pack_elements(l, t);
+        expect_elements(l, t);
+        TSR__TRY(exchange_elements(l));
+        unpack_elements(l, t);
     }
 }
 
 /* Tensors ------------------------------------------------------------------------------------ */
 
 /* A tsr__checkpoint_move_fn that reads from host memory, `user`, instead of a file. */
-static tsr_status put(void *user, uint64_t at, uint64_t size, void *data)
+static tsr_status copy_to_upload(void *user, uint64_t at_bytes, uint64_t size, void *data)
 {
-    memcpy(data, (const uint8_t *)user + at, size);
+    memcpy(data, (const uint8_t *)user + at_bytes, size);
     return TSR_OK;
 }
 
-static tsr_status upload(loader *l, const tsr_checkpoint_entry *entry, uint8_t *memory)
+static tsr_status upload_tensor(loader *l, const tsr_checkpoint_entry *entry, uint8_t *memory)
 {
     /* `flat` has one dimension, so that the transfer reads `memory` from its start to its end. */
     tsr_checkpoint_entry flat = *entry;
@@ -278,7 +279,7 @@ static tsr_status upload(loader *l, const tsr_checkpoint_entry *entry, uint8_t *
     flat.shape[0] = (int64_t)entry->count;
     flat.shard_dim = -1;
     flat.first = 0;
-    return tsr__checkpoint_transfer(l->stream, &flat, 0, false, put, memory);
+    return tsr__checkpoint_transfer(l->stream, &flat, 0, false, copy_to_upload, memory);
 }
 
 static tsr_status load_tensor(loader *l, size_t number, int index, int group)
@@ -298,11 +299,11 @@ static tsr_status load_tensor(loader *l, size_t number, int index, int group)
         return TSR_OK;
     if (entry && entry->tensor && entry->count > 0) {
         t.memory = staging = tsr__calloc(entry->count, t.width);
-        keep(l, staging ? TSR_OK : TSR_ERR_NO_MEMORY);
+        keep_status(l, staging ? TSR_OK : TSR_ERR_NO_MEMORY);
     }
     tsr_status status = load_slices(l, &t);
     if (status == TSR_OK && staging && l->status == TSR_OK)
-        keep(l, upload(l, entry, staging));
+        keep_status(l, upload_tensor(l, entry, staging));
     tsr__free(staging);
     return status;
 }
@@ -310,17 +311,18 @@ static tsr_status load_tensor(loader *l, size_t number, int index, int group)
 static tsr_status load_tensors(loader *l)
 {
     const size_t count = l->parts->tensor_count;
-    for (size_t at = 0; at < count; at += GROUP) {
-        const size_t group = count - at < GROUP ? count - at : GROUP;
+    for (size_t first = 0; first < count; first += GROUP) {
+        const size_t group = count - first < GROUP ? count - first : GROUP;
         for (size_t i = 0; i < group; i++)
-            l->mine[i] = l->wanted[at + i] ? tsr__region_of(l->wanted[at + i]) : (tsr__region){0};
+            l->mine[i] =
+                l->wanted[first + i] ? tsr__region_of(l->wanted[first + i]) : (tsr__region){0};
         const uint64_t bytes = group * sizeof *l->mine;
         if (l->comm)
             TSR__TRY(tsr_comm_all_gather(l->comm, l->mine, l->all, bytes, TSR_U8));
         else
             memcpy(l->all, l->mine, bytes);
         for (size_t i = 0; i < group; i++)
-            TSR__TRY(load_tensor(l, at + i, (int)i, (int)group));
+            TSR__TRY(load_tensor(l, first + i, (int)i, (int)group));
     }
     return TSR_OK;
 }
@@ -328,8 +330,8 @@ static tsr_status load_tensors(loader *l)
 /* Loading ------------------------------------------------------------------------------------ */
 
 /* Finds the tensor of each entry. */
-static tsr_status match(loader *l, const char *path, int count, const tsr_checkpoint_entry *entries,
-                        bool strict)
+static tsr_status match_entries(loader *l, const char *path, int count,
+                                const tsr_checkpoint_entry *entries, bool strict)
 {
     const tsr__params *params = &l->parts->params;
     const tsr_shard_param **found = tsr__calloc((size_t)count, sizeof *found);
@@ -343,19 +345,19 @@ static tsr_status match(loader *l, const char *path, int count, const tsr_checkp
     return status;
 }
 
-static tsr_status prepare(loader *l, const char *path, int count,
-                          const tsr_checkpoint_entry *entries, bool strict)
+static tsr_status prepare_load(loader *l, const char *path, int count,
+                               const tsr_checkpoint_entry *entries, bool strict)
 {
-    TSR__TRY(match(l, path, count, entries, strict));
+    TSR__TRY(match_entries(l, path, count, entries, strict));
     const size_t ranks = (size_t)l->ranks;
-    l->piece_bytes = tsr__min_u64(TSR__PART_PIECE_BYTES,
-                                  tsr__max_u64(LEAST_PIECE_BYTES, STEP_BYTES / (uint64_t)ranks));
+    l->chunk_bytes = tsr__min_u64(TSR__PART_CHUNK_BYTES,
+                                  tsr__max_u64(LEAST_CHUNK_BYTES, STEP_BYTES / (uint64_t)ranks));
     l->mine = tsr__calloc(GROUP, sizeof *l->mine);
     l->all = tsr__calloc(ranks * GROUP, sizeof *l->all);
     l->sources = tsr__calloc(ranks, sizeof *l->sources);
     l->needed = tsr__calloc(ranks, sizeof *l->needed);
-    l->send = tsr__calloc(ranks, l->piece_bytes);
-    l->recv = tsr__calloc(ranks, l->piece_bytes);
+    l->send = tsr__calloc(ranks, l->chunk_bytes);
+    l->recv = tsr__calloc(ranks, l->chunk_bytes);
     l->send_bytes = tsr__calloc(ranks, sizeof *l->send_bytes);
     l->recv_bytes = tsr__calloc(ranks, sizeof *l->recv_bytes);
     if (!l->mine || !l->all || !l->sources || !l->needed || !l->send || !l->recv ||
@@ -378,7 +380,7 @@ static void loader_finish(loader *l)
     tsr__free(l->recv_bytes);
 }
 
-static tsr_status load(loader *l)
+static tsr_status load_entries(loader *l)
 {
     TSR__TRY(load_tensors(l));
     if (l->status != TSR_OK)
@@ -400,9 +402,9 @@ tsr_status tsr__parts_load(const char *path, tsr_comm *comm, tsr_stream *stream,
         for (int i = 0; i < parts.count; i++)
             parts.parts[i].has_checksums = false;
     tsr_status status =
-        tsr__checkpoint_agree(comm, who, prepare(&l, path, count, entries, params->strict));
+        tsr__checkpoint_agree(comm, who, prepare_load(&l, path, count, entries, params->strict));
     if (status == TSR_OK)
-        status = load(&l);
+        status = load_entries(&l);
     loader_finish(&l);
     tsr__parts_finish(&parts);
     return status;

@@ -1,4 +1,4 @@
-/* Reading slices piece by piece. */
+/* Reading slices chunk by chunk. */
 #define _POSIX_C_SOURCE 200809L
 #include <errno.h>
 #include <fcntl.h>
@@ -20,10 +20,10 @@ tsr_status tsr__part_reader_init(const char *who, const tsr__parts *parts, tsr__
 {
     *out = (tsr__part_reader){.who = who, .parts = parts};
     out->descriptors = tsr__calloc((size_t)parts->count, sizeof *out->descriptors);
-    out->piece = out->descriptors ? tsr__calloc(TSR__PART_PIECE_BYTES, 1) : NULL;
+    out->chunk = out->descriptors ? tsr__calloc(TSR__PART_CHUNK_BYTES, 1) : NULL;
     for (int i = 0; out->descriptors && i < parts->count; i++)
         out->descriptors[i] = -1;
-    return out->piece ? TSR_OK : TSR_ERR_NO_MEMORY;
+    return out->chunk ? TSR_OK : TSR_ERR_NO_MEMORY;
 }
 
 static void close_all(tsr__part_reader *reader)
@@ -40,21 +40,21 @@ void tsr__part_reader_finish(tsr__part_reader *reader)
 {
     close_all(reader);
     tsr__free(reader->descriptors);
-    tsr__free(reader->piece);
+    tsr__free(reader->chunk);
     *reader = (tsr__part_reader){0};
 }
 
-static tsr_status read_all(const tsr__part_reader *reader, int part, uint64_t at, uint64_t size,
-                           void *out)
+static tsr_status read_bytes(const tsr__part_reader *reader, int part, uint64_t at_bytes,
+                             uint64_t size, void *out)
 {
     for (uint64_t done = 0; done < size;) {
         const ssize_t got = pread(reader->descriptors[part], (uint8_t *)out + done, size - done,
-                                  (off_t)(at + done));
+                                  (off_t)(at_bytes + done));
         if (got < 0 && errno == EINTR)
             continue;
         if (got <= 0)
             return tsr__fail(TSR_ERR_IO, "%s: %s: cannot read at offset %" PRIu64 ": %s",
-                             reader->who, reader->parts->paths[part], at + done,
+                             reader->who, reader->parts->paths[part], at_bytes + done,
                              got < 0 ? strerror(errno) : "the file has become shorter");
         done += (uint64_t)got;
     }
@@ -69,7 +69,7 @@ static tsr_status check_header(const tsr__part_reader *reader, int part)
     char *header = tsr__calloc(expected->header_bytes, 1);
     if (!header)
         return TSR_ERR_NO_MEMORY;
-    tsr_status status = read_all(reader, part, 0, expected->header_bytes, header);
+    tsr_status status = read_bytes(reader, part, 0, expected->header_bytes, header);
     if (status == TSR_OK &&
         (fstat(reader->descriptors[part], &info) != 0 ||
          (uint64_t)info.st_size != expected->size_bytes ||
@@ -94,16 +94,16 @@ static tsr_status open_part(tsr__part_reader *reader, int part)
     return check_header(reader, part);
 }
 
-tsr_status tsr__part_reader_piece(tsr__part_reader *reader, const tsr__slice *slice, uint64_t at,
-                                  uint64_t size, uint32_t *state)
+tsr_status tsr__part_reader_chunk(tsr__part_reader *reader, const tsr__slice *slice,
+                                  uint64_t at_bytes, uint64_t size, uint32_t *state)
 {
     char text[TSR__NAME_SHORT];
     TSR__TRY(open_part(reader, slice->part));
-    TSR__TRY(read_all(reader, slice->part, slice->at_bytes + at, size, reader->piece));
+    TSR__TRY(read_bytes(reader, slice->part, slice->at_bytes + at_bytes, size, reader->chunk));
     if (!reader->parts->parts[slice->part].has_checksums)
         return TSR_OK;
-    *state = tsr__crc32c_state(*state, reader->piece, size);
-    if (at + size < slice->size_bytes)
+    *state = tsr__crc32c_state(*state, reader->chunk, size);
+    if (at_bytes + size < slice->size_bytes)
         return TSR_OK;
     const uint32_t sum = tsr__crc32c_of_state(*state, slice->size_bytes);
     TSR__REQUIRE(sum == slice->sum,

@@ -71,7 +71,7 @@ static tsr_status give_back_name(const saver *s, const tsr__seen *seen)
 
 /* If an earlier save was interrupted, gives the parts of the newest complete checkpoint their names
  * back. */
-static tsr_status restore(const saver *s, const tsr__view *view, const tsr__chosen *chosen)
+static tsr_status restore_names(const saver *s, const tsr__view *view, const tsr__chosen *chosen)
 {
     for (size_t i = 0; i < view->count; i++) {
         const tsr__seen *seen = &view->items[i];
@@ -95,7 +95,7 @@ static tsr_status draw_id(saver *s)
 
 /* Finds the previous checkpoint, restores the names of its parts, and chooses the identity and
  * generation of the new one. */
-static tsr_status begin(saver *s)
+static tsr_status begin_save(saver *s)
 {
     tsr__view view = {0};
     tsr__chosen chosen = {0};
@@ -105,7 +105,7 @@ static tsr_status begin(saver *s)
     if (status == TSR_OK)
         status = tsr__parts_choose(who, s->comm, s->path, &view, &chosen, &missing);
     if (status == TSR_OK && !missing.text[0])
-        status = tsr__checkpoint_agree(s->comm, who, restore(s, &view, &chosen));
+        status = tsr__checkpoint_agree(s->comm, who, restore_names(s, &view, &chosen));
     if (status == TSR_OK)
         status = tsr__checkpoint_agree(s->comm, who, s->rank == 0 ? draw_id(s) : TSR_OK);
     if (status == TSR_OK && s->comm)
@@ -130,7 +130,7 @@ static void remove_file(const char *folder, const char *name)
 /* Removes the parts of older checkpoints and the temporary files of interrupted saves from this
  * rank's folder. The new checkpoint must be complete on all ranks. Errors are ignored, because
  * files that remain do no harm. */
-static void sweep(const saver *s)
+static void remove_old_files(const saver *s)
 {
     const tsr__error before = tsr__error_take();
     tsr__view view = {0};
@@ -217,18 +217,18 @@ static tsr_status lay_out(saver *s, const char *const *metadata)
     size_t given = 0;
     while (metadata && metadata[given])
         given++;
-    const char **all = tsr__calloc(given + 3, sizeof *all);
+    const char **pairs = tsr__calloc(given + 3, sizeof *pairs);
     char *part = tsr__part_describe(&s->id, s->count, s->entries, s->stored);
-    tsr_status status = all && part ? TSR_OK : TSR_ERR_NO_MEMORY;
+    tsr_status status = pairs && part ? TSR_OK : TSR_ERR_NO_MEMORY;
     if (status == TSR_OK) {
         for (size_t i = 0; i < given; i++)
-            all[i] = metadata[i];
-        all[given] = TSR__PART_KEY;
-        all[given + 1] = part;
-        status = tsr__checkpoint_lay_out(who, s->count, s->stored, all, s->checksums, &s->layout);
+            pairs[i] = metadata[i];
+        pairs[given] = TSR__PART_KEY;
+        pairs[given + 1] = part;
+        status = tsr__checkpoint_lay_out(who, s->count, s->stored, pairs, s->checksums, &s->layout);
     }
     tsr__free(part);
-    tsr__free((void *)all);
+    tsr__free((void *)pairs);
     return status;
 }
 
@@ -240,8 +240,8 @@ static uint64_t hash_metadata(const char *const *metadata, bool checksums)
     return hash;
 }
 
-static tsr_status prepare(saver *s, int count, const tsr_checkpoint_entry *entries,
-                          const char *const *metadata)
+static tsr_status prepare_save(saver *s, int count, const tsr_checkpoint_entry *entries,
+                               const char *const *metadata)
 {
     bool *mine = tsr__calloc((size_t)count, sizeof *mine);
     tsr_status status = mine ? name_outputs(s) : TSR_ERR_NO_MEMORY;
@@ -254,7 +254,7 @@ static tsr_status prepare(saver *s, int count, const tsr_checkpoint_entry *entri
     if (status == TSR_OK)
         status = tsr__checkpoint_divide(s->comm, who, count, entries, mine);
     if (status == TSR_OK)
-        status = begin(s);
+        status = begin_save(s);
     if (status == TSR_OK) {
         status = take_entries(s, count, entries, mine);
         if (status == TSR_OK)
@@ -326,22 +326,22 @@ static tsr_status write_index(saver *s, uint64_t total_bytes, const char *names)
                               total_bytes, s->id.id, s->id.generation, s->id.of);
     /* Each name begins with a comma, which the first one must not have. */
     names += names[0] == ',';
-    const uint64_t length = strlen(names), at = (uint64_t)size;
-    TSR__TRY(tsr__checkpoint_output_create(&s->index, at + length + sizeof tail - 1));
-    TSR__TRY(tsr__checkpoint_output_write(&s->index, head, at, 0));
-    TSR__TRY(tsr__checkpoint_output_write(&s->index, names, length, at));
-    TSR__TRY(tsr__checkpoint_output_write(&s->index, tail, sizeof tail - 1, at + length));
+    const uint64_t length = strlen(names), head_bytes = (uint64_t)size;
+    TSR__TRY(tsr__checkpoint_output_create(&s->index, head_bytes + length + sizeof tail - 1));
+    TSR__TRY(tsr__checkpoint_output_write(&s->index, head, head_bytes, 0));
+    TSR__TRY(tsr__checkpoint_output_write(&s->index, names, length, head_bytes));
+    TSR__TRY(tsr__checkpoint_output_write(&s->index, tail, sizeof tail - 1, head_bytes + length));
     return tsr__checkpoint_output_sync(&s->index);
 }
 
 /* Writing ------------------------------------------------------------------------------------ */
 
-static tsr_status move_out(void *user, uint64_t at, uint64_t size, void *data)
+static tsr_status write_bytes(void *user, uint64_t at_bytes, uint64_t size, void *data)
 {
     saver *s = user;
     if (s->checksums)
-        tsr__checksum_add(&s->checksum, at, size, data);
-    return tsr__checkpoint_output_write(&s->file, data, size, at);
+        tsr__checksum_add(&s->checksum, at_bytes, size, data);
+    return tsr__checkpoint_output_write(&s->file, data, size, at_bytes);
 }
 
 static tsr_status write_part(saver *s, tsr_stream *stream)
@@ -357,7 +357,7 @@ static tsr_status write_part(saver *s, tsr_stream *stream)
                                       .size_bytes = s->stored[i].count *
                                                     tsr__checkpoint_width(s->stored[i].dtype)};
         status = tsr__checkpoint_transfer(stream, &s->stored[i], s->layout.at_bytes[i], true,
-                                          move_out, s);
+                                          write_bytes, s);
         states[i] = tsr__checksum_state(&s->checksum);
     }
     if (status == TSR_OK && s->checksums)
@@ -371,7 +371,7 @@ static tsr_status write_part(saver *s, tsr_stream *stream)
 /* Committing --------------------------------------------------------------------------------- */
 
 /* Renames the old part to `previous`, and gives the new one its final name. */
-static tsr_status commit(saver *s)
+static tsr_status commit_part(saver *s)
 {
     s->set_aside =
         !tsr__checkpoint_output_faulty("set aside") && rename(s->file.path, s->previous) == 0;
@@ -383,9 +383,9 @@ static tsr_status commit(saver *s)
     return status;
 }
 
-/* Undoes commit() after an error of any rank. If the communicator has failed, it is not known
+/* Undoes commit_part() after an error of any rank. If the communicator has failed, it is not known
  * whether the other ranks have committed; both parts then stay, and loading chooses. */
-static void undo(const saver *s)
+static void undo_commit(const saver *s)
 {
     if (s->comm && tsr_comm_status(s->comm) != TSR_OK)
         return;
@@ -395,7 +395,7 @@ static void undo(const saver *s)
         unlink(s->file.path);
 }
 
-static tsr_status save(saver *s, tsr_stream *stream, uint64_t total_bytes)
+static tsr_status save_own_part(saver *s, tsr_stream *stream, uint64_t total_bytes)
 {
     char *names = NULL;
     TSR__TRY(gather_names(s, &names));
@@ -404,16 +404,16 @@ static tsr_status save(saver *s, tsr_stream *stream, uint64_t total_bytes)
         status = write_index(s, total_bytes, names);
     tsr__free(names);
     TSR__TRY(tsr__checkpoint_agree(s->comm, who, status));
-    status = tsr__checkpoint_agree(s->comm, who, commit(s));
+    status = tsr__checkpoint_agree(s->comm, who, commit_part(s));
     if (status != TSR_OK) {
         const tsr__error before = tsr__error_take();
-        undo(s);
+        undo_commit(s);
         tsr__error_put_back(&before);
         return status;
     }
     status = s->has_index ? tsr__checkpoint_output_commit(&s->index) : TSR_OK;
     TSR__TRY(tsr__checkpoint_agree(s->comm, who, status));
-    sweep(s);
+    remove_old_files(s);
     return TSR_OK;
 }
 
@@ -431,9 +431,9 @@ tsr_status tsr__parts_save(const char *path, tsr_comm *comm, tsr_stream *stream,
     for (int i = 0; i < count; i++)
         total_bytes +=
             tsr__checkpoint_elements(&entries[i]) * tsr__checkpoint_width(entries[i].dtype);
-    tsr_status status = prepare(&s, count, entries, metadata);
+    tsr_status status = prepare_save(&s, count, entries, metadata);
     if (status == TSR_OK)
-        status = save(&s, stream, total_bytes);
+        status = save_own_part(&s, stream, total_bytes);
     saver_finish(&s);
     return status;
 }

@@ -112,16 +112,16 @@ static tsr_status make_table(const char *who, tsr__parts *parts)
     parts->tensors = parts->slices ? tsr__calloc(parts->slice_count, sizeof *parts->tensors) : NULL;
     if (!parts->tensors)
         return TSR_ERR_NO_MEMORY;
-    size_t at = 0;
+    size_t listed = 0;
     for (int i = 0; i < parts->count; i++) {
         for (size_t j = 0; j < parts->parts[i].count; j++) {
-            parts->slices[at] = parts->parts[i].slices[j];
-            parts->slices[at++].part = i;
+            parts->slices[listed] = parts->parts[i].slices[j];
+            parts->slices[listed++].part = i;
         }
     }
-    if (at > 0)
-        qsort(parts->slices, at, sizeof *parts->slices, by_tensor);
-    for (size_t i = 0; i < at; i++) {
+    if (listed > 0)
+        qsort(parts->slices, listed, sizeof *parts->slices, by_tensor);
+    for (size_t i = 0; i < listed; i++) {
         const tsr__slice *slice = &parts->slices[i];
         const bool is_new = i == 0 || strcmp(slice[-1].of.name, slice->of.name) != 0;
         TSR__TRY(is_new ? add_tensor(&slice->of, i, parts) : check_same(who, &slice[-1], slice));
@@ -130,7 +130,7 @@ static tsr_status make_table(const char *who, tsr__parts *parts)
     return TSR_OK;
 }
 
-static tsr_status make(const tsr__view *view, const tsr__chosen *chosen, tsr__parts *out)
+static tsr_status make_parts(const tsr__view *view, const tsr__chosen *chosen, tsr__parts *out)
 {
     const size_t count = (size_t)chosen->id.of;
     out->parts = tsr__calloc(count, sizeof *out->parts);
@@ -154,7 +154,7 @@ tsr_status tsr__parts_read(const char *who, tsr_comm *comm, const tsr__view *vie
                            const tsr__chosen *chosen, tsr__parts *out)
 {
     tsr__parts parts = {0};
-    tsr_status status = tsr__checkpoint_agree(comm, who, make(view, chosen, &parts));
+    tsr_status status = tsr__checkpoint_agree(comm, who, make_parts(view, chosen, &parts));
     for (int i = 0; i < parts.count && status == TSR_OK; i++)
         if (chosen->reader[i] >= 0)
             status = read_part(who, comm, chosen->reader[i],
@@ -196,7 +196,7 @@ tsr_status tsr__parts_check_cover(const char *who, const tsr__parts *parts)
 
 /* Opening ------------------------------------------------------------------------------------ */
 
-static tsr_status look(const char *who, const char *path, tsr__view *view)
+static tsr_status view_checkpoint(const char *who, const char *path, tsr__view *view)
 {
     tsr__part_place place = {0};
     TSR__TRY(tsr__part_place_init(who, path, &place));
@@ -211,7 +211,7 @@ tsr_status tsr__parts_explain(const char *path, tsr_status status)
         return status;
     const tsr__error problem = tsr__error_take();
     tsr__view view = {0};
-    const tsr_status looked = look("checkpoint", path, &view);
+    const tsr_status looked = view_checkpoint("checkpoint", path, &view);
     if (looked == TSR_ERR_NO_MEMORY)
         status = looked;
     else if (looked == TSR_OK && view.count > 0)
@@ -244,7 +244,7 @@ tsr_status tsr__parts_open(const char *who, const char *path, tsr_comm *comm, ts
     tsr__chosen chosen = {0};
     tsr__error missing;
     tsr__parts parts = {0};
-    tsr_status status = tsr__checkpoint_agree(comm, who, look(who, path, &view));
+    tsr_status status = tsr__checkpoint_agree(comm, who, view_checkpoint(who, path, &view));
     if (status == TSR_OK)
         status = tsr__parts_choose(who, comm, path, &view, &chosen, &missing);
     if (status == TSR_OK && missing.text[0])

@@ -4,14 +4,14 @@
  *     part.c        the header of one part: writing and reading it
  *     part_find.c   which parts the ranks see, and which of them make up a checkpoint
  *     part_table.c  the tensors of a checkpoint, and which slices make up each of them
- *     part_read.c   reading slices piece by piece, with checksums
+ *     part_read.c   reading slices chunk by chunk, with checksums
  *     part_save.c   saves a checkpoint in parts
  *     part_load.c   loads a checkpoint in parts; ranks send each other the elements they need
  *     files.c       the public functions that look at the files of a checkpoint
  *
- * A file holds slices. A slice is what one rank has of a tensor: a range of the elements, in
- * row-major order, of a block, which is a range along one dimension (tsr_checkpoint_entry). A slice
- * with all elements of its block is stored with the block's shape, any other slice with one
+ * A file holds slices. A slice is the region that one rank has of a tensor: a range of the
+ * elements, in row-major order, of a block, which is a range along one dimension (tsr__region). A
+ * slice with all elements of its block is stored with the block's shape, any other slice with one
  * dimension. A slice that is the full tensor has the tensor's name; any other slice has a name such
  * as "x[:,4:8]" or "x[0:4].flat[6:9]", and the metadata "tessera.part" say which tensor it belongs
  * to.
@@ -33,7 +33,7 @@
 #define TSR__PART_KEY "tessera.part"
 #define TSR__PART_ID 33      /* bytes of an identity as text: 32 hexadecimal digits and a zero */
 #define TSR__PARTS_MAX 99999 /* parts; their numbers have five digits */
-#define TSR__PART_PIECE_BYTES (UINT64_C(1) << 20)
+#define TSR__PART_CHUNK_BYTES (UINT64_C(1) << 20)
 
 /* part_name.c -------------------------------------------------------------------------------- */
 
@@ -189,16 +189,16 @@ typedef struct tsr__part_reader {
     const tsr__parts *parts;
     int *descriptors; /* [parts->count]; -1: closed */
     int open;
-    uint8_t *piece; /* TSR__PART_PIECE_BYTES */
+    uint8_t *chunk; /* TSR__PART_CHUNK_BYTES */
 } tsr__part_reader;
 tsr_status tsr__part_reader_init(const char *who, const tsr__parts *parts,
                                  tsr__part_reader *out) TSR_NODISCARD;
 void tsr__part_reader_finish(tsr__part_reader *reader);
-/* Reads `size` bytes of a slice, from byte `at` of it on, into reader->piece. *state is the state
- * of the checksum, which the caller must set to 0 before the first piece. After the last byte,
- * compares the checksum. */
-tsr_status tsr__part_reader_piece(tsr__part_reader *reader, const tsr__slice *slice, uint64_t at,
-                                  uint64_t size, uint32_t *state) TSR_NODISCARD;
+/* Reads `size` bytes of a slice, from byte `at_bytes` of the slice on, into reader->chunk. *state
+ * is the state of the checksum, which the caller must set to 0 before the first chunk. After the
+ * last byte, compares the checksum. */
+tsr_status tsr__part_reader_chunk(tsr__part_reader *reader, const tsr__slice *slice,
+                                  uint64_t at_bytes, uint64_t size, uint32_t *state) TSR_NODISCARD;
 
 /* Saving and loading ------------------------------------------------------------------------- */
 

@@ -24,16 +24,16 @@ typedef struct writer {
     tsr_comm *comm;
     int rank;
     bool checksums;
-    tsr__checksum checksum; /* the checksum of this rank's part of the current tensor */
+    tsr__checksum checksum; /* the checksum of this rank's region of the current tensor */
     tsr__checkpoint_output file;
 } writer;
 
-static tsr_status move_out(void *user, uint64_t at, uint64_t size, void *data)
+static tsr_status write_bytes(void *user, uint64_t at_bytes, uint64_t size, void *data)
 {
     writer *w = user;
     if (w->checksums)
-        tsr__checksum_add(&w->checksum, at, size, data);
-    return tsr__checkpoint_output_write(&w->file, data, size, at);
+        tsr__checksum_add(&w->checksum, at_bytes, size, data);
+    return tsr__checkpoint_output_write(&w->file, data, size, at_bytes);
 }
 
 /* The file ------------------------------------------------------------------------------------- */
@@ -71,12 +71,12 @@ static tsr_status join_file(writer *w, const tsr__checkpoint_layout *layout)
     return TSR_OK;
 }
 
-/* Writes the parts for which mine[count] is true, and sets their states[count], the states of the
+/* Writes the regions for which mine[count] is true, and sets their states[count], the states of the
  * checksums. Both arrays are in the order of the entries. */
-static tsr_status write_parts(writer *w, tsr_stream *stream, int count,
-                              const tsr_checkpoint_entry *entries,
-                              const tsr__checkpoint_layout *layout, const bool *mine,
-                              uint32_t *states)
+static tsr_status write_regions(writer *w, tsr_stream *stream, int count,
+                                const tsr_checkpoint_entry *entries,
+                                const tsr__checkpoint_layout *layout, const bool *mine,
+                                uint32_t *states)
 {
     for (int i = 0; i < count; i++) {
         if (!mine[i])
@@ -86,8 +86,8 @@ static tsr_status write_parts(writer *w, tsr_stream *stream, int count,
             .size_bytes =
                 tsr__checkpoint_elements(&entries[i]) * tsr__checkpoint_width(entries[i].dtype),
         };
-        TSR__TRY(
-            tsr__checkpoint_transfer(stream, &entries[i], layout->at_bytes[i], true, move_out, w));
+        TSR__TRY(tsr__checkpoint_transfer(stream, &entries[i], layout->at_bytes[i], true,
+                                          write_bytes, w));
         states[i] = tsr__checksum_state(&w->checksum);
     }
     return tsr__checkpoint_output_sync(&w->file);
@@ -101,7 +101,7 @@ static tsr_status write_file(writer *w, tsr_stream *stream, int count,
     TSR__TRY(tsr__checkpoint_agree(w->comm, who, status));
     status = w->rank == 0 ? TSR_OK : join_file(w, layout);
     TSR__TRY(tsr__checkpoint_agree(w->comm, who, status));
-    status = write_parts(w, stream, count, entries, layout, mine, states);
+    status = write_regions(w, stream, count, entries, layout, mine, states);
     TSR__TRY(tsr__checkpoint_agree(w->comm, who, status));
     if (w->checksums) {
         TSR__TRY(tsr__checkpoint_combine(w->comm, who, count, states));
@@ -144,8 +144,8 @@ static tsr_status find_file(const char *path, writer *w)
     return TSR_OK;
 }
 
-static tsr_status check(const char *path, const tsr_stream *stream, int count,
-                        const tsr_checkpoint_entry *entries, const char *const *metadata)
+static tsr_status check_arguments(const char *path, const tsr_stream *stream, int count,
+                                  const tsr_checkpoint_entry *entries, const char *const *metadata)
 {
     for (int i = 0; metadata && metadata[i]; i += 2) {
         TSR__REQUIRE(strcmp(metadata[i], TSR__PART_KEY) != 0,
@@ -155,13 +155,13 @@ static tsr_status check(const char *path, const tsr_stream *stream, int count,
     return tsr__checkpoint_check(who, path, stream, true, count, entries);
 }
 
-static tsr_status save(writer *w, const char *path, tsr_stream *stream, int count,
-                       const tsr_checkpoint_entry *entries, const char *const *metadata)
+static tsr_status save_one_file(writer *w, const char *path, tsr_stream *stream, int count,
+                                const tsr_checkpoint_entry *entries, const char *const *metadata)
 {
     tsr__checkpoint_layout layout = {0};
     bool *mine = NULL;
     uint32_t *states = NULL;
-    tsr_status status = check(path, stream, count, entries, metadata);
+    tsr_status status = check_arguments(path, stream, count, entries, metadata);
     if (status == TSR_OK)
         status = find_file(path, w);
     if (status == TSR_OK && (mine = tsr__calloc((size_t)count, sizeof *mine)) == NULL)
@@ -190,7 +190,7 @@ static tsr_status save(writer *w, const char *path, tsr_stream *stream, int coun
 static tsr_status save_parts(const writer *w, const char *path, tsr_stream *stream, int count,
                              const tsr_checkpoint_entry *entries, const char *const *metadata)
 {
-    tsr_status status = check(path, stream, count, entries, metadata);
+    tsr_status status = check_arguments(path, stream, count, entries, metadata);
     TSR__TRY(tsr__checkpoint_agree(w->comm, who, status));
     return tsr__parts_save(path, w->comm, stream, count, entries, metadata, w->checksums);
 }
@@ -200,7 +200,7 @@ static tsr_status save_any(writer *w, const char *path, tsr_stream *stream, int 
 {
     if (params->parts)
         return save_parts(w, path, stream, count, entries, params->metadata);
-    return save(w, path, stream, count, entries, params->metadata);
+    return save_one_file(w, path, stream, count, entries, params->metadata);
 }
 
 /* Saves the entries of all stages. They are checked before they are merged. */
@@ -209,7 +209,7 @@ static tsr_status save_stages(writer *w, const char *path, tsr_stream *stream, i
                               const tsr_checkpoint_params *params)
 {
     tsr__checkpoint_merged merged = {0};
-    tsr_status status = check(path, stream, count, entries, params->metadata);
+    tsr_status status = check_arguments(path, stream, count, entries, params->metadata);
     TSR__TRY(tsr__checkpoint_agree(w->comm, who, status));
     status = tsr__checkpoint_merge(params->stages, who, count, entries, &merged);
     status = tsr__checkpoint_agree(w->comm, who, status);

@@ -65,39 +65,40 @@ static tsr_status compare_kinds(const tsr__training_file *file)
 static tsr_status join_metadata(const tsr__training_file *file, const char *steps,
                                 const char *const *given, const char ***out)
 {
-    size_t count = 0, at = 0;
+    size_t count = 0, length = 0;
     while (given && given[count])
         count++;
-    const char **all = tsr__calloc(count + 3, sizeof *all);
-    if (!all)
+    const char **joined = tsr__calloc(count + 3, sizeof *joined);
+    if (!joined)
         return TSR_ERR_NO_MEMORY;
     if (!file->model_only) {
-        all[at++] = STEPS;
-        all[at++] = steps;
+        joined[length++] = STEPS;
+        joined[length++] = steps;
     }
     for (size_t i = 0; i < count; i++)
-        all[at++] = given[i];
-    *out = all;
+        joined[length++] = given[i];
+    *out = joined;
     return TSR_OK;
 }
 
 tsr_status tsr__training_save(const tsr__training_file *file, tsr_status prepared,
                               const tsr__training_list *list, const char *const *metadata)
 {
-    const char **all = NULL;
+    const char **joined = NULL;
     char steps[24];
     snprintf(steps, sizeof steps, "%" PRId64, file->steps);
     tsr_status status = prepared;
     if (status == TSR_OK)
-        status = join_metadata(file, steps, metadata, &all);
+        status = join_metadata(file, steps, metadata, &joined);
     status = tsr__checkpoint_agree(file->world, file->who, status);
     if (status == TSR_OK)
         status = compare_kinds(file);
     if (status == TSR_OK)
         status = tsr_checkpoint_save(
             file->path, file->world, file->stream, (int)list->count, list->items,
-            tsr_checkpoint_params(.metadata = all, .stages = file->stages, .parts = file->parts));
-    tsr__free((void *)all);
+            tsr_checkpoint_params(.metadata = joined, .stages = file->stages,
+                                  .parts = file->parts));
+    tsr__free((void *)joined);
     return status;
 }
 

@@ -3,7 +3,7 @@
 #include "parallel/checkpoint/checkpoint.h"
 #include "tessera/ops.h"
 
-#define PIECE_BYTES (UINT64_C(1) << 20)
+#define CHUNK_BYTES (UINT64_C(1) << 20)
 
 /* A copy between an entry's memory and a file. */
 typedef struct mover {
@@ -14,20 +14,20 @@ typedef struct mover {
     void *file;
 } mover;
 
-/* Moves elements first … first + count − 1 of the part; `data` points to the first of them.
- * Elements that follow each other in the part also follow each other in the file, but only until
+/* Moves elements first … first + count − 1 of the block; `data` points to the first of them.
+ * Elements that follow each other in the block also follow each other in the file, but only until
  * the end of a row. */
 static tsr_status move_elements(const mover *m, uint64_t first, uint64_t count, uint8_t *data)
 {
     const tsr__checkpoint_rows *rows = &m->rows;
-    /* If the part's rows are complete rows of the tensor, all of them form one range of the
+    /* If the block's rows are complete rows of the tensor, the whole block is one range of the
      * file. */
     const bool whole = rows->row == rows->whole_row;
     while (count > 0) {
         const uint64_t row = first / rows->row, column = first % rows->row;
         const uint64_t run = whole ? count : tsr__min_u64(count, rows->row - column);
-        const uint64_t at = row * rows->whole_row + rows->start + column;
-        TSR__TRY(m->move(m->file, m->at_bytes + at * m->width, run * m->width, data));
+        const uint64_t element = row * rows->whole_row + rows->start + column;
+        TSR__TRY(m->move(m->file, m->at_bytes + element * m->width, run * m->width, data));
         data += run * m->width;
         first += run;
         count -= run;
@@ -35,31 +35,31 @@ static tsr_status move_elements(const mover *m, uint64_t first, uint64_t count, 
     return TSR_OK;
 }
 
-static tsr_status move_piece(const mover *m, tsr_stream *stream, const tsr_tensor *flat,
+static tsr_status move_chunk(const mover *m, tsr_stream *stream, const tsr_tensor *flat,
                              uint64_t first, uint64_t count, bool saving, uint8_t *buffer)
 {
-    tsr_tensor *piece = NULL;
-    TSR__TRY(tsr_tensor_slice(flat, 0, (int64_t)first, (int64_t)(first + count), 1, &piece));
+    tsr_tensor *chunk = NULL;
+    TSR__TRY(tsr_tensor_slice(flat, 0, (int64_t)first, (int64_t)(first + count), 1, &chunk));
     tsr_status status = TSR_OK;
     if (saving)
-        status = tsr_tensor_download(stream, piece, buffer, count * m->width);
+        status = tsr_tensor_download(stream, chunk, buffer, count * m->width);
     if (status == TSR_OK)
         status = move_elements(m, m->entry->first + first, count, buffer);
     if (status == TSR_OK && !saving)
-        status = tsr_tensor_upload(stream, piece, buffer, count * m->width);
-    tsr_tensor_destroy(&piece);
+        status = tsr_tensor_upload(stream, chunk, buffer, count * m->width);
+    tsr_tensor_destroy(&chunk);
     return status;
 }
 
 static tsr_status move_flat(const mover *m, tsr_stream *stream, const tsr_tensor *flat, bool saving)
 {
-    const uint64_t most = tsr__min_u64(PIECE_BYTES / m->width, m->entry->count);
+    const uint64_t most = tsr__min_u64(CHUNK_BYTES / m->width, m->entry->count);
     uint8_t *buffer = tsr__calloc(most, m->width);
     if (!buffer)
         return TSR_ERR_NO_MEMORY;
     tsr_status status = TSR_OK;
     for (uint64_t first = 0; first < m->entry->count && status == TSR_OK; first += most)
-        status = move_piece(m, stream, flat, first, tsr__min_u64(most, m->entry->count - first),
+        status = move_chunk(m, stream, flat, first, tsr__min_u64(most, m->entry->count - first),
                             saving, buffer);
     tsr__free(buffer);
     return status;

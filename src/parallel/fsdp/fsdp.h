@@ -1,18 +1,18 @@
 /* The internal functions of sharded parameters (FSDP). A unit is a set of parameters that are
  * gathered together. A slot is memory for all full parameters of one unit.
  *
- *     create.c     creates a model: its units, their parameters, and the plan
- *     memory.c     the layout of shards and slots in memory
- *     pool.c       device memory for shards
- *     values.c     initial values
- *     slots.c      memory for full parameters, which units share
- *     gradients.c  memory for full gradients, and their reduction
- *     pass.c       passes, which gather units before they are used
- *     step.c       optimizer steps
- *     replica.c    copies of another rank's shards
- *     rebuild.c    models on another set of ranks: which ranks have what, and from which step
- *     move.c       models on another set of ranks: the bytes
- *     file.c       checkpoints */
+ *     create.c           creates a model: its units, their parameters, and the plan
+ *     memory.c           the layout of shards and slots in memory
+ *     pool.c             device memory for shards
+ *     values.c           initial values
+ *     slots.c            memory for full parameters, which units share
+ *     gradients.c        memory for full gradients, and their reduction
+ *     pass.c             passes, which gather units before they are used
+ *     step.c             optimizer steps
+ *     replica.c          copies of another rank's shards
+ *     rebuild.c          models on another set of ranks: which ranks have what, and from which step
+ *     move.c             models on another set of ranks: the bytes
+ *     fsdp_checkpoint.c  checkpoints */
 #ifndef TSR_PARALLEL_FSDP_FSDP_H
 #define TSR_PARALLEL_FSDP_FSDP_H
 
@@ -290,7 +290,7 @@ typedef struct tsr__fsdp_move {
  * copies. Collective. */
 tsr_status tsr__fsdp_move_all(const tsr__fsdp_move *move) TSR_NODISCARD;
 
-/* file.c */
+/* fsdp_checkpoint.c */
 
 /* Blocks until none of the model's requests is in progress. After that, the group's communicator
  * can be used for other operations. */

@@ -29,10 +29,11 @@ static tsr_status clip_now(tsr__norm *n, tsr_status mine, float max_norm, double
     return TSR_OK;
 }
 
-/* Without waiting for the device -----------------------------------------------------------------
+/* Clipping with `deferred`: the host does not wait for the device ---------------------------------
  *
  * If this rank has all parameters, the device computes the factor, too, and the host reads the norm
- * later. Otherwise the sums are added on the host, and the device only gets the factor from it. */
+ * later. Otherwise the sums are added on the host, and the host sends only the factor to the
+ * device. */
 
 static bool is_alone(const tsr__norm *n)
 {
@@ -40,7 +41,7 @@ static bool is_alone(const tsr__norm *n)
            (!n->stages || tsr_comm_size(n->stages) == 1);
 }
 
-static tsr_status make_memory(tsr_optimizer *optimizer)
+static tsr_status make_norm_memory(tsr_optimizer *optimizer)
 {
     tsr__optimizer_norm *last = &optimizer->norm;
     tsr_device *device = tsr_stream_device(optimizer->params.stream);
@@ -59,8 +60,8 @@ static tsr_status scale_on_device(tsr__norm *n, float max_norm, double loss_scal
     tsr_optimizer *optimizer = n->optimizer;
     tsr_stream *stream = optimizer->params.stream;
     tsr__optimizer_norm *last = &optimizer->norm;
-    const tsr__norm_class *all = &n->classes[0];
-    TSR__TRY(tsr_sum_squares(stream, last->sum, all->grads, (int)all->count, 1));
+    const tsr__norm_class *only = &n->classes[0];
+    TSR__TRY(tsr_sum_squares(stream, last->sum, only->grads, (int)only->count, 1));
     TSR__TRY(tsr__clip_scale(stream, last->scale, last->sum, max_norm, (float)loss_scale));
     last->exists = false; /* until the new norm is complete */
     TSR__TRY(tsr_copy(stream, last->seen, last->sum));
@@ -82,7 +83,7 @@ static tsr_status scale_on_host(tsr__norm *n, tsr_status mine, float max_norm, d
 static tsr_status clip_deferred(tsr__norm *n, tsr_status mine, float max_norm, double loss_scale)
 {
     if (mine == TSR_OK)
-        mine = make_memory(n->optimizer);
+        mine = make_norm_memory(n->optimizer);
     if (mine == TSR_OK && is_alone(n))
         TSR__TRY(scale_on_device(n, max_norm, loss_scale));
     else

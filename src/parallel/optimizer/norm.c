@@ -1,8 +1,8 @@
 /* The norm of all gradients together. Several ranks may have the same element of a gradient. Only
- * the lowest of them adds the square of the element, so that it counts once. The ranks' sums are
- * then added over two groups: the group in which a parameter is sharded (data), and the group in
- * which its layer is divided (tensor). Parameters that have the same two groups form a class. The
- * sums of all classes are added over the stages of a pipeline. */
+ * the lowest of these ranks adds the square of the element, so that each square counts once. The
+ * ranks' sums are then added over two groups: the group in which a parameter is sharded (data), and
+ * the group in which its layer is divided (tensor). Parameters that have the same two groups form a
+ * class. The sums of all classes are added over the stages of a pipeline. */
 #include <inttypes.h>
 #include <stdint.h>
 #include <string.h>
@@ -28,7 +28,7 @@ void tsr__norm_finish(tsr__norm *n)
 /* Which groups a parameter belongs to -------------------------------------------------------- */
 
 /* Returns the group, or NULL if it has only one rank and so needs no communication. */
-static tsr_group *several(tsr_group *group)
+static tsr_group *group_if_several(tsr_group *group)
 {
     return tsr_group_size(group) > 1 ? group : NULL;
 }
@@ -49,7 +49,7 @@ static tsr_status own_group(const tsr_parameter *parameter, tsr_group *given, ts
     TSR__REQUIRE(given,
                  "%s: '%s' is a part of %s; set the group of the ranks that have the other parts",
                  who, parameter->name, TSR__SHAPE(parameter->ndim, parameter->global_shape));
-    *out = several(given);
+    *out = group_if_several(given);
     return TSR_OK;
 }
 
@@ -58,7 +58,7 @@ static tsr_status group_of_item(const tsr__norm *n, const tsr__optimizer_item *i
 {
     if (!item->layer)
         return own_group(&item->own, n->own_group ? n->own_group : n->optimizer->group, out);
-    *out = several(item->layer->group);
+    *out = group_if_several(item->layer->group);
     return TSR_OK;
 }
 
@@ -67,7 +67,7 @@ static tsr_status group_of_unit(const tsr__norm *n, const tsr__fsdp_unit *unit,
 {
     if (!unit->layer)
         return own_group(&param->seen, n->own_group, out);
-    *out = several(unit->layer->group);
+    *out = group_if_several(unit->layer->group);
     return TSR_OK;
 }
 
@@ -114,11 +114,11 @@ static tsr_status another_failed(void)
 
 /* The elements whose squares this rank adds ------------------------------------------------------
  *
- * Several ranks may have the same part along shard_dim, for example if there are fewer kv heads
- * than ranks. The lowest of these ranks adds the squares of the part. In this file, the share of a
+ * Several ranks may have the same block along shard_dim, for example if there are fewer kv heads
+ * than ranks. The lowest of these ranks adds the squares of the block. In this file, the share of a
  * rank is the range of elements whose squares the rank adds. */
 
-/* The offsets and lengths of the parts of all ranks of a tensor-parallel group. */
+/* The offsets and lengths of the blocks of all ranks of a tensor-parallel group. */
 typedef struct shares {
     tsr_group *group;
     int64_t *mine, *all; /* `mine` is [parameters, 2], `all` is [ranks, parameters, 2] */
@@ -144,8 +144,8 @@ static tsr_status list_share(tsr__norm *n, tsr_group *tensor, const tsr_paramete
 
 /* Removes elements other … other_end − 1, which a lower rank has, from the range first … end − 1.
  */
-static tsr_status take_away(const tsr_parameter *parameter, int64_t other, int64_t other_end,
-                            int64_t *first, int64_t *end)
+static tsr_status subtract_range(const tsr_parameter *parameter, int64_t other, int64_t other_end,
+                                 int64_t *first, int64_t *end)
 {
     if (other_end <= *first || other >= *end)
         return TSR_OK;
@@ -171,7 +171,7 @@ static tsr_status set_share(tsr__norm *n, tsr_group *tensor, const tsr_parameter
     int64_t first = parameter->offset, end = parameter->offset + parameter->length;
     for (int rank = 0; rank < tsr_group_rank(tensor); rank++) {
         const int64_t *other = &s->all[2 * ((size_t)rank * s->count + s->next)];
-        TSR__TRY(take_away(parameter, other[0], other[0] + other[1], &first, &end));
+        TSR__TRY(subtract_range(parameter, other[0], other[0] + other[1], &first, &end));
     }
     s->next++;
     if (item) {
@@ -186,10 +186,10 @@ static tsr_status set_share(tsr__norm *n, tsr_group *tensor, const tsr_parameter
     return TSR_OK;
 }
 
-/* Returns `mine` if it is an error. Returns another error if `mine` is none, but another rank of
- * the group has one. All ranks of the group must call it, so that no rank waits for one that has
+/* Returns `mine` if `mine` is an error, otherwise an error if another rank of the group has one.
+ * All ranks of the group must call this function, so that no rank waits for one that has
  * failed. */
-static tsr_status agree(tsr_group *group, tsr_status mine)
+static tsr_status agree_in_group(tsr_group *group, tsr_status mine)
 {
     const tsr__error why = tsr__error_take();
     const int32_t failed = mine != TSR_OK;
@@ -202,8 +202,8 @@ static tsr_status agree(tsr_group *group, tsr_status mine)
     return any ? another_failed() : TSR_OK;
 }
 
-/* Sets the shares of the parameters whose tensor-parallel group is `group`. `status` is that of
- * earlier work, which may have failed on some ranks. */
+/* Sets the shares of the parameters whose tensor-parallel group is `group`. `status` is the
+ * result of earlier work, which may have failed on some ranks. */
 static tsr_status share_in_group(tsr__norm *n, tsr_group *group, tsr_status status)
 {
     shares s = {.group = group};
@@ -214,7 +214,7 @@ static tsr_status share_in_group(tsr__norm *n, tsr_group *group, tsr_status stat
         s.all = tsr__calloc(2 * ranks * s.count, sizeof *s.all);
         status = s.all ? TSR_OK : TSR_ERR_NO_MEMORY;
     }
-    status = agree(group, status);
+    status = agree_in_group(group, status);
     if (status == TSR_OK && s.count > 0)
         status = tsr_comm_all_gather(tsr_group_comm(group), s.mine, s.all, 2 * s.count, TSR_I64);
     if (status == TSR_OK)
@@ -303,7 +303,7 @@ static tsr_status find_class(tsr__norm *n, tsr_group *data, tsr_group *tensor,
 
 static tsr_group *data_group(const tsr__optimizer_model *model)
 {
-    return model ? several(model->fsdp->group) : NULL;
+    return model ? group_if_several(model->fsdp->group) : NULL;
 }
 
 /* Adds the class of a parameter, even if this rank has nothing to add to the class's sum. So all
@@ -431,7 +431,7 @@ typedef struct message {
     double sum, failed, unshared;
 } message;
 
-static tsr_status reduce(tsr_comm *comm, message *m)
+static tsr_status add_sums_of_group(tsr_comm *comm, message *m)
 {
     double values[] = {m->sum, m->failed, m->unshared};
     if (!comm)
@@ -455,31 +455,32 @@ static tsr_status check_groups(const tsr__norm *n)
 tsr_status tsr__norm_sum_over_ranks(tsr__norm *n, tsr_status mine, double *out)
 {
     const tsr__error why = tsr__error_take();
-    message all = {0};
+    message total = {0};
     for (int i = 0; i < n->class_count; i++) {
         message m = {.sum = mine == TSR_OK ? n->classes[i].sum : 0,
                      .failed = mine != TSR_OK,
                      .unshared = !has_shares(n)};
-        TSR__TRY(reduce(tsr_group_comm(n->classes[i].data), &m));
-        TSR__TRY(reduce(tsr_group_comm(n->classes[i].tensor), &m));
-        all.sum += m.sum;
-        all.failed += m.failed;
-        all.unshared += m.unshared;
+        TSR__TRY(add_sums_of_group(tsr_group_comm(n->classes[i].data), &m));
+        TSR__TRY(add_sums_of_group(tsr_group_comm(n->classes[i].tensor), &m));
+        total.sum += m.sum;
+        total.failed += m.failed;
+        total.unshared += m.unshared;
     }
     /* Only the number of ranks of this stage counts, because each stage computes its shares by
      * itself. */
-    const double unshared = all.unshared;
-    all.failed += mine != TSR_OK; /* if there are no classes, no sum has counted the failure yet */
-    TSR__TRY(reduce(n->stages, &all));
+    const double unshared = total.unshared;
+    /* If there are no classes, no sum has counted the failure yet. */
+    total.failed += mine != TSR_OK;
+    TSR__TRY(add_sums_of_group(n->stages, &total));
     if (unshared > 0) /* this makes all ranks compute the shares again in the next call */
         n->optimizer->shared_items = SIZE_MAX;
     if (mine != TSR_OK) {
         tsr__error_put_back(&why);
         return mine;
     }
-    if (all.failed > 0)
+    if (total.failed > 0)
         return another_failed();
-    *out = all.sum;
+    *out = total.sum;
     return TSR_OK;
 }
 

@@ -1,4 +1,4 @@
-/* The sum of the squares of all gradients, over all ranks; clip.c makes the norm of it. */
+/* The sum of the squares of all gradients over all ranks, from which clip.c computes the norm. */
 #ifndef TSR_PARALLEL_OPTIMIZER_NORM_H
 #define TSR_PARALLEL_OPTIMIZER_NORM_H
 
@@ -25,7 +25,7 @@ typedef struct tsr__norm {
     const char *const *elsewhere;
     int class_count;
     tsr__norm_class classes[TSR__NORM_CLASSES];
-    tsr_tensor **views; /* views of parts of gradients */
+    tsr_tensor **views; /* slices of gradients */
     size_t view_count, view_capacity;
 } tsr__norm;
 
@@ -34,7 +34,7 @@ typedef struct tsr__norm {
 tsr_status tsr__norm_prepare(tsr__norm *norm, tsr_status *mine) TSR_NODISCARD;
 /* Sets the sum of each class to the squares that this rank adds. Waits for the device. */
 tsr_status tsr__norm_sum_local(tsr__norm *norm) TSR_NODISCARD;
-/* Adds the sums of all ranks. Each rank sends whether it has failed together with its sums, so that
+/* Adds the sums of all ranks. Each rank sends with its sums whether the rank has failed, so that
  * no rank waits for a rank that has failed. */
 tsr_status tsr__norm_sum_over_ranks(tsr__norm *norm, tsr_status mine, double *out) TSR_NODISCARD;
 void tsr__norm_finish(tsr__norm *norm);

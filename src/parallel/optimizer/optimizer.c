@@ -141,7 +141,7 @@ static tsr_status check_tensor(const tsr_optimizer *optimizer, const char *who,
 
 /* Makes room in the list of parameters for `count` items behind the existing ones, filled with
  * zeros. The caller increases item_count when the new items are complete. */
-static tsr_status make_room(tsr_optimizer *optimizer, int count)
+static tsr_status reserve_items(tsr_optimizer *optimizer, int count)
 {
     void *items = optimizer->items;
     const size_t needed = optimizer->item_count + (size_t)count;
@@ -175,7 +175,7 @@ tsr_status tsr_optimizer_add_layer(tsr_optimizer *optimizer, tsr_layer *layer)
         TSR__REQUIRE(optimizer->items[i].layer != layer, "%s: %s has been added before", who,
                      layer->who);
     const int count = tsr_layer_parameter_count(layer);
-    TSR__TRY(make_room(optimizer, count));
+    TSR__TRY(reserve_items(optimizer, count));
     tsr_status status = fill_layer_items(optimizer, layer, count, who);
     if (status != TSR_OK) {
         for (int i = 0; i < count; i++)
@@ -230,7 +230,7 @@ static tsr_status fill_own_item(const tsr_optimizer *optimizer, const tsr_parame
 static tsr_status add_own(tsr_optimizer *optimizer, const char *who, const tsr_parameter *parameter)
 {
     TSR__TRY(check_parameter(optimizer, who, parameter));
-    TSR__TRY(make_room(optimizer, 1));
+    TSR__TRY(reserve_items(optimizer, 1));
     tsr__optimizer_item *item = &optimizer->items[optimizer->item_count];
     tsr_status status = fill_own_item(optimizer, parameter, item);
     if (status != TSR_OK) {

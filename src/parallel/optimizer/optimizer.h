@@ -1,9 +1,9 @@
 /* The internal functions of optimizers.
  *
- *     optimizer.c  parameters, their state, and steps
- *     norm.c       the sum of the squares of all gradients, over all ranks
- *     clip.c       the norm, and the factor by which a step multiplies gradients
- *     file.c       checkpoints */
+ *     optimizer.c             parameters, their state, and steps
+ *     norm.c                  the sum of the squares of all gradients, over all ranks
+ *     clip.c                  the norm, and the factor by which a step multiplies gradients
+ *     optimizer_checkpoint.c  saves and loads checkpoints */
 #ifndef TSR_PARALLEL_OPTIMIZER_OPTIMIZER_H
 #define TSR_PARALLEL_OPTIMIZER_OPTIMIZER_H
 
@@ -21,8 +21,8 @@ typedef struct tsr__optimizer_item {
     tsr_tensor *moment1, *moment2, *master;
     bool stepped; /* the step in progress has already updated this item */
 
-    /* For norm.c: the range of elements along shard_dim whose squares this rank sums. It counts
-     * from the start of this rank's part. */
+    /* For norm.c: the range of elements along shard_dim whose squares this rank sums, counted
+     * from the start of this rank's block. */
     int64_t own_first, own_count;
 } tsr__optimizer_item;
 

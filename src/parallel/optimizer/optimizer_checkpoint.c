@@ -21,8 +21,8 @@ static tsr_status list_item(const tsr_optimizer *optimizer, const tsr__optimizer
 }
 
 /* Lists the entries of the file. First waits until nothing uses the tensors of these entries. */
-static tsr_status prepare(const tsr_optimizer *optimizer, const char *who, bool model_only,
-                          bool saving, tsr__training_list *list)
+static tsr_status list_entries(const tsr_optimizer *optimizer, const char *who, bool model_only,
+                               bool saving, tsr__training_list *list)
 {
     if (optimizer->group)
         TSR__TRY(tsr__group_check(optimizer->group));
@@ -39,8 +39,9 @@ static tsr_status prepare(const tsr_optimizer *optimizer, const char *who, bool 
     return TSR_OK;
 }
 
-static tsr__training_file file_of(const tsr_optimizer *optimizer, const char *who, const char *path,
-                                  const tsr_optimizer_file_params *params)
+static tsr__training_file training_file_of(const tsr_optimizer *optimizer, const char *who,
+                                           const char *path,
+                                           const tsr_optimizer_file_params *params)
 {
     return (tsr__training_file){
         .who = who,
@@ -61,14 +62,14 @@ tsr_status tsr_optimizer_save(tsr_optimizer *optimizer, const char *path,
     TSR__REQUIRE(optimizer, "%s: optimizer is NULL", who);
     TSR__TAKE(tsr_optimizer_file_params, params);
     tsr__training_list list = {0};
-    tsr_status status = prepare(optimizer, who, params->model_only, true, &list);
-    const tsr__training_file file = file_of(optimizer, who, path, params);
+    tsr_status status = list_entries(optimizer, who, params->model_only, true, &list);
+    const tsr__training_file file = training_file_of(optimizer, who, path, params);
     status = tsr__training_save(&file, status, &list, params->metadata);
     tsr__training_list_finish(&list);
     return status;
 }
 
-static tsr_status take_over(tsr_optimizer *optimizer, bool model_only, int64_t steps)
+static tsr_status reset_after_load(tsr_optimizer *optimizer, bool model_only, int64_t steps)
 {
     TSR__TRY(tsr_optimizer_zero_grad(optimizer));
     if (model_only)
@@ -86,10 +87,10 @@ tsr_status tsr_optimizer_load(tsr_optimizer *optimizer, const char *path,
     TSR__REQUIRE(optimizer, "%s: optimizer is NULL", who);
     TSR__TAKE(tsr_optimizer_file_params, params);
     tsr__training_list list = {0};
-    tsr_status status = prepare(optimizer, who, params->model_only, false, &list);
-    tsr__training_file file = file_of(optimizer, who, path, params);
+    tsr_status status = list_entries(optimizer, who, params->model_only, false, &list);
+    tsr__training_file file = training_file_of(optimizer, who, path, params);
     status = tsr__training_load(&file, status, &list);
     tsr__training_list_finish(&list);
     TSR__TRY(status);
-    return take_over(optimizer, params->model_only, file.steps);
+    return reset_after_load(optimizer, params->model_only, file.steps);
 }
