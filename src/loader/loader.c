@@ -65,7 +65,7 @@ static tsr_status check_workers(const tsr_loader_params *params)
 }
 
 /* Gives the largest number of indices that a batch can have. */
-static tsr_status check_params(const tsr_loader_params *params, uint64_t *batch_max)
+static tsr_status check_loader_params(const tsr_loader_params *params, uint64_t *batch_max)
 {
     TSR__TRY(check_functions(params));
     TSR__TRY(check_workers(params));
@@ -222,7 +222,7 @@ tsr_status tsr_loader_create(const tsr_loader_params *params, tsr_loader **out)
                  params != NULL ? "out" : "params");
     TSR__TAKE(tsr_loader_params, params);
     uint64_t batch_max = 0;
-    TSR__TRY(check_params(params, &batch_max));
+    TSR__TRY(check_loader_params(params, &batch_max));
     tsr_loader *loader = tsr__calloc(1, sizeof *loader);
     if (loader == NULL)
         return TSR_ERR_NO_MEMORY;

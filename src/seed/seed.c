@@ -18,7 +18,7 @@ void tsr__seed_replace(tsr_seed_manager *manager, tsr__seed_set *set, int64_t ep
              epoch);
 }
 
-static tsr_status check_params(const tsr_seed_manager_params *params)
+static tsr_status check_seed_params(const tsr_seed_manager_params *params)
 {
     TSR__REQUIRE(params->strategy == TSR_SEED_STRATEGY_DOCUMENTED ||
                      params->strategy == TSR_SEED_STRATEGY_HASHED,
@@ -71,7 +71,7 @@ tsr_status tsr_seed_manager_create(const tsr_seed_manager_params *params, tsr_se
     TSR__REQUIRE(out != NULL, "seed: out is NULL");
     TSR__TAKE(tsr_seed_manager_params, params);
     tsr_seed_manager_params chosen = *params;
-    TSR__TRY(check_params(&chosen));
+    TSR__TRY(check_seed_params(&chosen));
     if (chosen.device_count == 0)
         chosen.device_count = 1;
     TSR__TRY(check_strategy(&(tsr_seed_manager){.params = chosen}));

@@ -54,7 +54,7 @@ static tsr_status read_tokens(tsr__file *file, tsr_tokenizer *tokenizer, float *
     return TSR_OK;
 }
 
-static tsr_status read_file(tsr__file *file, tsr_tokenizer *tokenizer, float **scores)
+static tsr_status read_llama2c_tokens(tsr__file *file, tsr_tokenizer *tokenizer, float **scores)
 {
     TSR__TRY(read_tokens(file, tokenizer, scores));
     TSR__TRY(tsr__vocabulary_index(&tokenizer->vocabulary));
@@ -77,7 +77,7 @@ tsr_status tsr__tokenizer_read_llama2c(tsr__file *file, tsr_tokenizer *tokenizer
 {
     float *scores = NULL;
     file->what = "tokenizer";
-    tsr_status status = read_file(file, tokenizer, &scores);
+    tsr_status status = read_llama2c_tokens(file, tokenizer, &scores);
     tsr__free(scores);
     return status;
 }

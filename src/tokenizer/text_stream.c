@@ -32,7 +32,7 @@ struct tsr_text_stream {
 
 /* Creating ------------------------------------------------------------------------------------- */
 
-static tsr_status check_params(const tsr_text_stream_params *p)
+static tsr_status check_stream_params(const tsr_text_stream_params *p)
 {
     TSR__REQUIRE(p->tokenizer != NULL, "text stream: the tokenizer is NULL");
     TSR__REQUIRE(p->stop_count >= 0 && p->stop_count <= TSR_TEXT_STREAM_MAX_STOPS,
@@ -77,7 +77,7 @@ tsr_status tsr_text_stream_create(const tsr_text_stream_params *params, tsr_text
     TSR__REQUIRE(params != NULL && out != NULL, "text stream: %s is NULL",
                  params == NULL ? "params" : "out");
     TSR__TAKE(tsr_text_stream_params, params);
-    TSR__TRY(check_params(params));
+    TSR__TRY(check_stream_params(params));
     tsr_text_stream *stream = tsr__calloc(1, sizeof *stream);
     if (stream == NULL)
         return TSR_ERR_NO_MEMORY;

@@ -289,7 +289,7 @@ static tsr_status check_special(const tsr_tokenizer *t)
     return TSR_OK;
 }
 
-static tsr_status read_all(reader *r, message m)
+static tsr_status read_model_messages(reader *r, message m)
 {
     tsr_tokenizer *t = r->tokenizer;
     /* the defaults in the definition, for fields that are missing */
@@ -330,7 +330,7 @@ tsr_status tsr__tokenizer_read_model_with(tsr__file *file, const tsr_tokenizer *
                 .removes_spaces = true,
                 .escapes_spaces = true};
     const tsr_status status =
-        read_all(&r, (message){.bytes = (const uint8_t *)bytes, .end = file->size});
+        read_model_messages(&r, (message){.bytes = (const uint8_t *)bytes, .end = file->size});
     tsr__free(r.scores);
     tsr__free(bytes);
     return status;

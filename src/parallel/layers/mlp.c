@@ -202,7 +202,7 @@ static const tsr__layer_type mlp_type = {.name = "mlp",
 
 /* Checks the sizes. The child layers would check them too, but they have no hidden_size, and error
  * texts must use the names of tsr_mlp_params. */
-static tsr_status check_params(const tsr_layer *layer, const tsr_mlp_params *params)
+static tsr_status check_mlp_params(const tsr_layer *layer, const tsr_mlp_params *params)
 {
     tsr__division division;
     TSR__REQUIRE(
@@ -271,7 +271,7 @@ tsr_status tsr_mlp_create(const tsr_mlp_params *params, tsr_layer **out)
     m->activate = params->activate;
     m->activate_grad = params->activate_grad;
     m->user = params->user;
-    tsr_status status = check_params(layer, params);
+    tsr_status status = check_mlp_params(layer, params);
     if (status == TSR_OK)
         status = create_children(m, params);
     if (status != TSR_OK) {

@@ -51,7 +51,7 @@ static tsr_status check_sizes(const tsr_layer *layer, head_plan *p)
     return TSR_OK;
 }
 
-static tsr_status check_params(const tsr_layer *layer, head_plan *p)
+static tsr_status check_attention_params(const tsr_layer *layer, head_plan *p)
 {
     const tsr_self_attention_params *params = &p->params;
     TSR__TRY(check_sizes(layer, p));
@@ -218,7 +218,7 @@ static tsr_status create_norms(tsr__attention *a, const head_plan *p)
 static tsr_status init_attention(tsr__attention *a, head_plan *p)
 {
     tsr_layer *layer = &a->base;
-    TSR__TRY(check_params(layer, p));
+    TSR__TRY(check_attention_params(layer, p));
     TSR__TRY(divide_heads(a, p));
     a->causal = !p->params.not_causal;
     a->window = p->params.window;

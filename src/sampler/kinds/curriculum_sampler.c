@@ -109,7 +109,7 @@ static const tsr__sampler_class curriculum_class = {
     .finish = curriculum_finish,
 };
 
-static tsr_status prepare(curriculum *self, const double *difficulties)
+static tsr_status prepare_curriculum(curriculum *self, const double *difficulties)
 {
     self->keys = tsr__calloc(self->count, sizeof *self->keys);
     if (self->keys == NULL)
@@ -150,5 +150,5 @@ tsr_status tsr_sampler_create_curriculum(const tsr_sampler_curriculum_params *pa
     self->samples = samples;
     self->seed = (uint64_t)params->seed;
     self->max_epochs = params->max_epochs;
-    return tsr__sampler_created(prepare(self, params->difficulties), &self->base, out);
+    return tsr__sampler_created(prepare_curriculum(self, params->difficulties), &self->base, out);
 }

@@ -291,8 +291,8 @@ static const tsr__sampler_class distributed_class = {
     .finish = distributed_finish,
 };
 
-static tsr_status check_params(const tsr_sampler_distributed_params *params, int64_t *ranks,
-                               int64_t *rank)
+static tsr_status check_distributed_params(const tsr_sampler_distributed_params *params,
+                                           int64_t *ranks, int64_t *rank)
 {
     *ranks = params->ranks;
     *rank = params->rank;
@@ -354,7 +354,8 @@ static tsr_status reserve_scratch(tsr__distributed *self)
     return self->scratch != NULL ? TSR_OK : TSR_ERR_NO_MEMORY;
 }
 
-static tsr_status prepare(const tsr_sampler_distributed_params *params, tsr__distributed *self)
+static tsr_status prepare_distributed(const tsr_sampler_distributed_params *params,
+                                      tsr__distributed *self)
 {
     uint64_t n = params->n;
     TSR__TRY(tsr__torch_version("distributed", self->torch.version, &self->torch.version));
@@ -381,7 +382,7 @@ tsr_status tsr_sampler_create_distributed(const tsr_sampler_distributed_params *
                  params != NULL ? "out" : "params");
     TSR__TAKE(tsr_sampler_distributed_params, params);
     int64_t ranks, rank;
-    TSR__TRY(check_params(params, &ranks, &rank));
+    TSR__TRY(check_distributed_params(params, &ranks, &rank));
     tsr__distributed *self = (tsr__distributed *)tsr__sampler_new(&distributed_class, sizeof *self);
     if (self == NULL)
         return TSR_ERR_NO_MEMORY;
@@ -396,7 +397,7 @@ tsr_status tsr_sampler_create_distributed(const tsr_sampler_distributed_params *
     self->partition.rank = (uint64_t)rank;
     self->partition.tail = params->tail;
     self->partition.split = params->split;
-    return tsr__sampler_created(prepare(params, self), &self->base, out);
+    return tsr__sampler_created(prepare_distributed(params, self), &self->base, out);
 }
 
 tsr_status tsr_sampler_distributed_info(const tsr_sampler *sampler, tsr_distributed_info *out)

@@ -232,7 +232,7 @@ static tsr_status find_classes(stratified *self, const int64_t *labels)
 }
 
 /* Computes the array `places`: which member is at each place of an epoch. */
-static tsr_status lay_out(stratified *self)
+static tsr_status assign_members(stratified *self)
 {
     int64_t *sizes = tsr__calloc(self->classes, sizeof *sizes);
     self->places = sizes != NULL ? tsr__calloc(self->count, sizeof *self->places) : NULL;
@@ -265,11 +265,11 @@ static void stratified_add_params(tsr_sampler *sampler, const tsr_sampler_strati
                            tsr__fingerprint_array(params->labels, params->count));
 }
 
-static tsr_status prepare(stratified *self, const int64_t *labels)
+static tsr_status prepare_stratified(stratified *self, const int64_t *labels)
 {
     TSR__TRY(tsr__sort_items(labels, self->count, &self->members));
     TSR__TRY(find_classes(self, labels));
-    TSR__TRY(lay_out(self));
+    TSR__TRY(assign_members(self));
     return stratified_set_epoch(&self->base, 0);
 }
 
@@ -290,5 +290,5 @@ tsr_status tsr_sampler_create_stratified(const tsr_sampler_stratified_params *pa
     self->count = params->count;
     self->seed = (uint64_t)params->seed;
     self->order = params->order;
-    return tsr__sampler_created(prepare(self, params->labels), &self->base, out);
+    return tsr__sampler_created(prepare_stratified(self, params->labels), &self->base, out);
 }

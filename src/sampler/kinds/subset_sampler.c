@@ -67,7 +67,7 @@ static tsr_torch_options without_global(tsr_torch_options torch)
     return torch;
 }
 
-static tsr_status prepare(const tsr_sampler_subset_params *params, subset *self)
+static tsr_status prepare_subset(const tsr_sampler_subset_params *params, subset *self)
 {
     uint64_t count = params->count;
     tsr_torch_options torch = without_global(params->torch);
@@ -104,5 +104,5 @@ tsr_status tsr_sampler_create_subset(const tsr_sampler_subset_params *params, ts
     subset *self = (subset *)tsr__sampler_new(&subset_class, sizeof *self);
     if (self == NULL)
         return TSR_ERR_NO_MEMORY;
-    return tsr__sampler_created(prepare(params, self), &self->base, out);
+    return tsr__sampler_created(prepare_subset(params, self), &self->base, out);
 }

@@ -237,8 +237,8 @@ static tsr_status prepare_logits(const tsr__weights *weights, weighted *self)
     return tsr__best_init(self->samples, &self->best);
 }
 
-static tsr_status prepare(const tsr_sampler_weighted_params *params, const tsr__weights *weights,
-                          weighted *self)
+static tsr_status prepare_weighted(const tsr_sampler_weighted_params *params,
+                                   const tsr__weights *weights, weighted *self)
 {
     uint64_t above_zero, hash;
     double largest;
@@ -312,5 +312,5 @@ tsr_status tsr_sampler_create_weighted(const tsr_sampler_weighted_params *params
     if (self == NULL)
         return TSR_ERR_NO_MEMORY;
     self->samples = samples;
-    return tsr__sampler_created(prepare(params, &weights, self), &self->base, out);
+    return tsr__sampler_created(prepare_weighted(params, &weights, self), &self->base, out);
 }

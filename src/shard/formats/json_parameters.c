@@ -78,7 +78,7 @@ tsr_status tsr__json_param(tsr__json *json, tsr__param_text *text, uint64_t numb
     return TSR_OK;
 }
 
-static tsr_status read_list(tsr__json *json, tsr__param_text *text, tsr__params *params)
+static tsr_status read_json_list(tsr__json *json, tsr__param_text *text, tsr__params *params)
 {
     tsr__spans spans = {0}; /* only header_at of each span is used, for error texts */
     bool more = false;
@@ -114,7 +114,7 @@ static tsr_status read_document(tsr__json *json, tsr__param_text *text, tsr__par
     unsigned seen = 0;
     bool more = false, index = false;
     if (tsr__json_peek(json) == '[') {
-        TSR__TRY(read_list(json, text, params));
+        TSR__TRY(read_json_list(json, text, params));
         return tsr__json_end(json);
     }
     size_t start = json->at;
@@ -131,7 +131,7 @@ static tsr_status read_document(tsr__json *json, tsr__param_text *text, tsr__par
             continue;
         }
         TSR__TRY(tsr__json_known(json, names, text->key, &seen, &member));
-        TSR__TRY(read_list(json, text, params));
+        TSR__TRY(read_json_list(json, text, params));
     }
     if (!index && seen == 0)
         return tsr__json_fail(json, start, "it has neither \"params\" nor a \"weight_map\"");

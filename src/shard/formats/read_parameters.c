@@ -76,8 +76,8 @@ static tsr_status read_gguf(const char *path, tsr__file *file, tsr__params *para
 }
 
 /* Reads a list of parameters. `path` is NULL if the file is in memory. */
-static tsr_status read_list(tsr_shard_format format, const char *path, tsr__file *file,
-                            tsr_shard_list **out)
+static tsr_status read_parameter_list(tsr_shard_format format, const char *path, tsr__file *file,
+                                      tsr_shard_list **out)
 {
     tsr_shard_list *list = tsr__calloc(1, sizeof *list);
     if (list == NULL)
@@ -109,7 +109,7 @@ tsr_status tsr_shard_list_open(const char *path, tsr_shard_list **out)
     TSR__TRY(tsr__file_open(path, &file));
     tsr_status status = guess_format(&file, path, &format);
     if (status == TSR_OK)
-        status = read_list(format, path, &file, out);
+        status = read_parameter_list(format, path, &file, out);
     tsr__file_close(&file);
     if (status != TSR_OK && status != TSR_ERR_NO_MEMORY)
         return tsr__fail_context(status, "%s", path);
@@ -130,5 +130,5 @@ tsr_status tsr_shard_list_parse(tsr_shard_format format, const void *data, size_
                       .data = data != NULL ? data : (const uint8_t *)"",
                       .data_size = size_bytes,
                       .descriptor = -1};
-    return read_list(format, NULL, &file, out);
+    return read_parameter_list(format, NULL, &file, out);
 }

@@ -121,7 +121,7 @@ static int by_file(const void *a, const void *b)
 }
 
 /* Reads the header of one of the model's files and appends its parameters. */
-static tsr_status read_file(const char *path, const char *name, tsr__params *params)
+static tsr_status read_indexed_file(const char *path, const char *name, tsr__params *params)
 {
     tsr__file file;
     tsr__params read = {0};
@@ -181,7 +181,7 @@ static tsr_status read_files(const char *path, index_map *map, tsr__params *para
     qsort(map->items, map->count, sizeof *map->items, by_file);
     for (size_t i = 0; i < map->count; i++)
         if (i == 0 || strcmp(map->items[i - 1].file, map->items[i].file) != 0)
-            TSR__TRY(read_file(path, map->items[i].file, params));
+            TSR__TRY(read_indexed_file(path, map->items[i].file, params));
     qsort(map->items, map->count, sizeof *map->items, by_name);
     for (size_t i = 1; i < map->count; i++)
         if (strcmp(map->items[i - 1].name, map->items[i].name) == 0)

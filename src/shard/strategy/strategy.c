@@ -148,7 +148,7 @@ static void destroy_data(void *user)
     tsr__free(data);
 }
 
-static tsr_status check_params(const tsr_shard_strategy_params *params)
+static tsr_status check_strategy_params(const tsr_shard_strategy_params *params)
 {
     const char *name = tsr_shard_kind_name(params->kind);
     bool hybrid = params->kind == TSR_SHARD_HYBRID, matched;
@@ -174,7 +174,7 @@ tsr_status tsr_shard_strategy_create(const tsr_shard_strategy_params *params,
     static const char *const default_full[] = {"transformer", "attention", NULL};
     static const char *const default_layerwise[] = {"classifier", "head", NULL};
     tsr_shard_strategy_params chosen = *params;
-    TSR__TRY(check_params(&chosen));
+    TSR__TRY(check_strategy_params(&chosen));
     if (chosen.kind == TSR_SHARD_HYBRID && chosen.full_layers == NULL &&
         chosen.layerwise_layers == NULL) {
         chosen.full_layers = default_full;

@@ -171,8 +171,8 @@ static tsr_status check_messages(const tsr_chat_params *p)
     return TSR_OK;
 }
 
-static tsr_status check_params(const tsr_tokenizer *tokenizer, const tsr_chat_params *p,
-                               const tsr__chat_format **format)
+static tsr_status check_chat_params(const tsr_tokenizer *tokenizer, const tsr_chat_params *p,
+                                    const tsr__chat_format **format)
 {
     tsr_chat_format chosen = p->format;
     TSR__REQUIRE((int)p->after >= 0 && (int)p->after <= TSR_CHAT_AFTER_CUT, "chat: after is %d",
@@ -197,7 +197,7 @@ tsr_status tsr_chat_encode(const tsr_tokenizer *tokenizer, const tsr_chat_params
                                    : "count");
     TSR__TAKE(tsr_chat_params, params);
     script s = {.tokenizer = tokenizer};
-    TSR__TRY(check_params(tokenizer, params, &s.format));
+    TSR__TRY(check_chat_params(tokenizer, params, &s.format));
     tsr_status status = append_all(&s, params);
     if (status == TSR_OK) {
         const bool starts = params->after == TSR_CHAT_AFTER_NOTHING;

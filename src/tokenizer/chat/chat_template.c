@@ -40,7 +40,7 @@ static tsr_status read_named(tsr__json *json, char **name, char **template)
 }
 
 /* Reads a list of named templates. Sets *out to the template named "default". */
-static tsr_status read_list(tsr__json *json, char **out)
+static tsr_status read_template_list(tsr__json *json, char **out)
 {
     bool more = false;
     TSR__TRY(tsr__json_enter(json, '['));
@@ -74,7 +74,7 @@ tsr_status tsr__tokenizer_chat_of_config(const char *config, size_t size, char *
         if (strcmp(key, "chat_template") == 0 && tsr__json_peek(&json) == '"')
             return read_string(&json, out);
         if (strcmp(key, "chat_template") == 0 && tsr__json_peek(&json) == '[')
-            return read_list(&json, out);
+            return read_template_list(&json, out);
         TSR__TRY(tsr__json_skip(&json));
     }
 }
