@@ -1,5 +1,5 @@
 #!/bin/sh
-# Fuzzing: libFuzzer generates models, lists of weights, tokenizers and plans, under the address and undefined-behaviour sanitizers. All
+# Fuzzing: libFuzzer generates models, lists of weights, tokenizers, plans and clusters, under the address and undefined-behaviour sanitizers. All
 # targets run at the same time, for FUZZ_SECONDS (default 30), at a low priority beside other lanes. Inputs that cause failures stay in
 # build/fuzz; add them to tests/MODULE/corpus.
 . "$(dirname "$0")/lane.sh"
@@ -7,7 +7,7 @@
 CC_LD=lld configure_in build/fuzz clang -Dvulkan=disabled -Dshaderc=disabled -Dtools=disabled -Dfuzz=enabled \
     -Db_sanitize=address,undefined -Db_lundef=false "-Dc_args=-fsanitize=fuzzer-no-link -fno-sanitize-recover=all $line_numbers" || exit 1
 
-targets="checkpoint/part model/gguf model/json shard/gguf shard/params shard/plan shard/safetensors tokenizer/gguf tokenizer/json"
+targets="checkpoint/part model/gguf model/json planner/cluster shard/gguf shard/params shard/plan shard/safetensors tokenizer/gguf tokenizer/json"
 programs=
 for target in $targets; do
     programs="$programs tests/fuzz/fuzz-${target%/*}-${target#*/}"
