@@ -51,7 +51,7 @@ typedef struct run {
     gpt_model model;
     gpt_history history;
     FILE *log;
-    double started;
+    gpt_pace pace;               /* without the steps in which kernels were compiled */
     int64_t step;                /* the number of steps until now, also before this run */
     int64_t compiling_step;      /* the step in which ranks compile kernels: the run's first, or the
                                   * first after a join */
@@ -123,8 +123,7 @@ static void report_step(run *r, double loss, double norm)
     if (r->log)
         report_json_step(r->log, r->step - 1, loss, norm, r->job.ranks);
     if (r->step % 50 == 0)
-        report_progress(r->step, r->options.training.steps, loss, seconds_now() - r->started,
-                        r->step - r->done.first_step);
+        report_progress(r->step, r->options.training.steps, loss, &r->pace);
 }
 
 static void count_step(run *r)
@@ -357,7 +356,11 @@ static tsr_status turn(run *r, bool *is_end)
     *is_end = r->step >= r->options.training.steps || r->interrupted;
     if (*is_end)
         return TSR_OK;
+    const double start = seconds_now();
+    const bool compiles = r->step == r->compiling_step;
     TRY(step_once(r));
+    if (!compiles)
+        report_add_time(&r->pace, seconds_now() - start);
     return agree_to_stop(r);
 }
 
@@ -379,7 +382,6 @@ static tsr_status stop_learning(run *r, tsr_status status)
 static tsr_status learn(run *r)
 {
     bool is_end = false;
-    r->started = seconds_now();
     while (!is_end) {
         tsr_status status = turn(r, &is_end);
         if (r->options.elastic && job_has_lost(status)) {

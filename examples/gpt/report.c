@@ -70,9 +70,23 @@ void report_setting(const gpt_model *model, const gpt_options *options, const gp
     fflush(stdout);
 }
 
-void report_progress(int64_t step, int64_t steps, double loss, double seconds, int64_t done)
+void report_add_time(gpt_pace *pace, double seconds)
 {
-    double each = done > 0 ? seconds / (double)done : 0;
+    pace->seconds[pace->count++ % GPT_RECENT_STEPS] = seconds;
+}
+
+double report_mean_time(const gpt_pace *pace)
+{
+    const int64_t count = pace->count < GPT_RECENT_STEPS ? pace->count : GPT_RECENT_STEPS;
+    double sum = 0;
+    for (int64_t i = 0; i < count; i++)
+        sum += pace->seconds[i];
+    return count > 0 ? sum / (double)count : 0;
+}
+
+void report_progress(int64_t step, int64_t steps, double loss, const gpt_pace *pace)
+{
+    const double each = report_mean_time(pace);
     long long left = (long long)ceil(each * (double)(steps - step));
     const char *end = isatty(STDOUT_FILENO) ? "\r" : "\n";
     printf("step %lld of %lld  loss %.3f  %.1f ms a step  %lld:%02lld left   %s", (long long)step,

@@ -26,9 +26,17 @@ bool report_add(gpt_history *history, const gpt_record *record);
 void report_free(gpt_history *history);
 
 void report_setting(const gpt_model *model, const gpt_options *options, const gpt_text *text);
-/* Writes the line of progress, over the previous one. `seconds` is the time since the start of this
- * run, in which `done` steps were made. */
-void report_progress(int64_t step, int64_t steps, double loss, double seconds, int64_t done);
+/* The times of the last steps. */
+#define GPT_RECENT_STEPS 50
+typedef struct gpt_pace {
+    double seconds[GPT_RECENT_STEPS];
+    int64_t count; /* the number of steps that were added */
+} gpt_pace;
+void report_add_time(gpt_pace *pace, double seconds);
+/* Returns the mean time of the last steps in seconds, or 0 if there are none. */
+double report_mean_time(const gpt_pace *pace);
+/* Writes the line of progress, over the previous one. */
+void report_progress(int64_t step, int64_t steps, double loss, const gpt_pace *pace);
 void report_evaluation(const gpt_record *record);
 /* Names the files that the training has written. */
 void report_files(const gpt_options *options);

@@ -40,6 +40,14 @@ asks_for_nothing_else() {
 static_needs_no_jansson() {
     ! pkg-config --libs --static tessera | grep jansson
 }
+# The line of the examples' README compiles each of the small programs, from its own folder.
+compile_examples() {
+    line=$(sed -n 's/^    \(cc .*\)hello_train\.c \(.*pkg-config.*\)$/\1"$source" -o "$folder\/example" \2/p' examples/README.md)
+    [ -n "$line" ] || return 1
+    for source in examples/hello_*.c; do
+        eval "$line" || return 1
+    done
+}
 compile_uninstalled() {
     # shellcheck disable=SC2046 # options
     gcc -std=c11 -Wall -Werror "$folder/hello.c" -o "$folder/uninstalled" \
@@ -76,6 +84,7 @@ point "installs" install_all
 find_libdir "$prefix"
 version=$(pkg-config --modversion tessera)
 point "a program builds and runs with the shared library" compile_shared
+point "the documented line compiles the examples" compile_examples
 point "the shared library asks for no other package or flag" asks_for_nothing_else
 point "the static library asks for no jansson" static_needs_no_jansson
 point "a program builds and runs with the static library" compile_static

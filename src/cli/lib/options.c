@@ -10,20 +10,26 @@
 #include "cli/lib/suggest.h"
 #include "cli/lib/terminal.h"
 
-static int store(const char *command, const cli_option *option, const char *value)
+/* `argument` is the option as the user has written it, with its long name or its letter. */
+static int store(const char *command, const cli_option *option, const char *argument,
+                 const char *value)
 {
-    char problem[256] = "";
+    char problem[256] = "", named[64];
+    if (argument[1] != '-')
+        snprintf(named, sizeof named, "-%c", option->letter);
+    else
+        snprintf(named, sizeof named, "--%s", option->name);
     if (option->integer != NULL) {
         if (!cli_read_integer(value, (int64_t)option->low, (int64_t)option->high, option->integer))
-            return cli_usage_error("%s: --%s takes an integer from %.0f to %.0f, not '%s'", command,
-                                   option->name, option->low, option->high, value);
+            return cli_usage_error("%s: %s takes an integer from %.0f to %.0f, not '%s'", command,
+                                   named, option->low, option->high, value);
     } else if (option->real != NULL) {
         if (!cli_read_real(value, option->low, option->high, option->real))
-            return cli_usage_error("%s: --%s takes a number from %g to %g, not '%s'", command,
-                                   option->name, option->low, option->high, value);
+            return cli_usage_error("%s: %s takes a number from %g to %g, not '%s'", command, named,
+                                   option->low, option->high, value);
     } else if (option->read != NULL) {
         if (!option->read(option->user, value, problem, sizeof problem))
-            return cli_usage_error("%s: --%s %s", command, option->name, problem);
+            return cli_usage_error("%s: %s %s", command, named, problem);
     } else {
         *option->text = value;
     }
@@ -104,7 +110,7 @@ int cli_options_read(const char *command, const cli_option *options, int argc, c
             value = argv[++i];
         if (value == NULL)
             return cli_usage_error("%s: missing value: %s %s", command, argument, option->argument);
-        int code = store(command, option, value);
+        int code = store(command, option, argument, value);
         if (code != CLI_DONE)
             return code;
     }
