@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "checkpoint.h"
@@ -501,7 +502,7 @@ static bool cut_log(const run *r)
     char line[256];
     long long step;
     long end = 0;
-    FILE *file = fopen(r->options.log, "r");
+    FILE *file = fopen(r->options.log, "r+");
     if (!file)
         return errno == ENOENT;
     while (fgets(line, sizeof line, file) && strchr(line, '\n') &&
@@ -509,8 +510,9 @@ static bool cut_log(const run *r)
             sscanf(line, "{\"evaluated\": %lld", &step) == 1) &&
            step < r->step)
         end = ftell(file);
+    const bool is_cut = ftruncate(fileno(file), end) == 0;
     fclose(file);
-    return truncate(r->options.log, end) == 0;
+    return is_cut;
 }
 
 static bool open_log(run *r)
@@ -659,9 +661,27 @@ static bool check_folder(run *r, const char *path)
     return good;
 }
 
+/* Creates the folder that --save names. Another rank may have done so already. */
+static bool create_save_folder(run *r)
+{
+    const gpt_options *o = &r->options;
+    char *folder = o->save == o->save_file ? strdup(o->save) : NULL;
+    if (!folder)
+        return true;
+    *strrchr(folder, '/') = '\0';
+    const bool has_parent = check_folder(r, folder);
+    const bool good = has_parent && (mkdir(folder, 0777) == 0 || errno == EEXIST);
+    if (has_parent && !good)
+        snprintf(r->error, sizeof r->error, "%.400s: %s", folder, strerror(errno));
+    free(folder);
+    return good;
+}
+
 static bool check_folders(run *r)
 {
     const gpt_options *o = &r->options;
+    if (!create_save_folder(r))
+        return false;
     return check_folder(r, o->checkpoint) && check_folder(r, o->save) &&
            check_folder(r, o->curve) && check_folder(r, o->log);
 }

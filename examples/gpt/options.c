@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define PROGRAM "gpt"
@@ -379,6 +380,32 @@ static void replace_sizes(const given_sizes *given, gpt_config *c)
         c->layer.head_dim = c->rope.rotary_dim = 0;
 }
 
+/* Returns whether a file is one of GGUF, which --model cannot read. */
+static bool is_gguf(const char *path)
+{
+    char magic[4] = {0};
+    FILE *file = fopen(path, "rb");
+    const bool is = file && fread(magic, 1, sizeof magic, file) == sizeof magic &&
+                    memcmp(magic, "GGUF", sizeof magic) == 0;
+    if (file)
+        fclose(file);
+    return is;
+}
+
+/* Returns the file that --save writes: a name without a suffix, or of a folder, is that of a
+ * folder. */
+static const char *saved_file(const char *path, size_t size, char *out)
+{
+    const char *slash = strrchr(path, '/');
+    struct stat info;
+    const bool is_folder =
+        !strchr(slash ? slash : path, '.') || (stat(path, &info) == 0 && S_ISDIR(info.st_mode));
+    if (!is_folder)
+        return path;
+    snprintf(out, size, "%s%smodel.safetensors", path, slash && slash[1] == '\0' ? "" : "/");
+    return out;
+}
+
 /* Takes a model's sizes, weights and tokenizer from the folder of --model. */
 static bool take_model(gpt_options *out, const given_sizes *given)
 {
@@ -390,6 +417,13 @@ static bool take_model(gpt_options *out, const given_sizes *given)
                             "--model excludes --config, --init, --style, --layers, --heads, "
                             "--kv-heads, --width, --inner and --bias",
                             "");
+    if (is_gguf(folder)) {
+        fprintf(stderr,
+                PROGRAM ": %s is a GGUF file, but --model takes a Hugging Face folder: convert it "
+                        "first, with 'tessera convert %s FOLDER'\n",
+                folder, folder);
+        return false;
+    }
     if (!gpt_config_open(folder, MODEL_BLOCK, &out->model, error, sizeof error)) {
         fprintf(stderr, PROGRAM ": %s\n", error);
         return false;
@@ -417,6 +451,8 @@ static bool complete(gpt_options *out, const given_sizes *given)
     gpt_training *training = &out->training;
     gpt_config_default(given->style, model);
     *training = gpt_training_default();
+    if (out->save)
+        out->save = saved_file(out->save, sizeof out->save_file, out->save_file);
     if (out->given_model && !take_model(out, given))
         return false;
     if (out->config && !gpt_config_read(out->config, model, training, error, sizeof error)) {
@@ -624,7 +660,7 @@ void gpt_options_help(void)
         "  --parts                --checkpoint and --load: each rank has a file of its own, on "
         "its\n"
         "                         host; no file system needs to be shared\n"
-        "  --save FILE            save the model with Hugging Face's names, config.json and the\n"
+        "  --save FILE or FOLDER  save the model with Hugging Face's names, config.json and the\n"
         "                         tokenizer, for tessera generate\n"
         "  --log FILE             a line of JSON for each step\n"
         "  --curve FILE           plot the losses as SVG\n"

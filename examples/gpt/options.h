@@ -12,6 +12,7 @@ typedef struct gpt_options {
     const char *given_model; /* folder of the model whose training continues; NULL: none */
     const char *config, *init, *offsets;  /* files of a recorded run; NULL: none */
     const char *load, *checkpoint, *save; /* NULL: none */
+    char save_file[4096];                 /* holds `save` if the user has named a folder */
     const char *log, *curve;              /* NULL: none */
     bool parts;                           /* `load` and `checkpoint` are in parts */
     const char *prompt;                   /* NULL: see text_encode() */

@@ -58,6 +58,9 @@ refuses "unexpected argument x" x
 model=$data/../model/stories260K-hf # without a tokenizer
 refuses "--model excludes --config, --init, --style, --layers" --model "$model" --layers 2
 refuses "$folder/none: No such file" --model "$folder/none"
+printf 'GGUF123' >"$folder/m.gguf"
+refuses "$folder/m.gguf is a GGUF file, but --model takes a Hugging Face folder: convert it first" --model "$folder/m.gguf"
+refuses "/proc/nonexistent: No such file" --text "$0" --save /proc/nonexistent
 refuses "--block 1024 is above the context of $model, 512" --model "$model" --block 1024
 refuses "$model has no tokenizer.json, tokenizer.model or" --model "$model"
 gguf=$data/../model/stories260K-f32.gguf
