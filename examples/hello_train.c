@@ -23,7 +23,8 @@ int main(void)
     int failed = tsr_comm_create(NULL, &comm) || tsr_device_open(NULL, &gpu) ||
                  tsr_stream_create(gpu, &stream) || tsr_group_create(comm, stream, NULL, &group) ||
                  tsr_mlp_create(tsr_mlp_params(.group = group, .input_size = 2, .hidden_size = 64,
-                                               .output_size = 2, .activation = TSR_ACT_GELU_TANH),
+                                               .output_size = 2, .activation = TSR_ACT_GELU_TANH,
+                                               .bias = true),
                                 &mlp) ||
                  tsr_optimizer_create(tsr_optimizer_params(.stream = stream), &adamw) ||
                  tsr_optimizer_add_layer(adamw, mlp) ||

@@ -17,32 +17,26 @@ static int32_t letter(int i)
 /* Creates the embedding, the block, the norm and the head, which gives a number for each letter. */
 static tsr_status create_model(tsr_group *group, tsr_layer **model)
 {
-    const tsr_partition_params uneven = {.struct_size = sizeof uneven,
-                                         .kind = TSR_PARTITION_UNEVEN};
+    const tsr_partition_params *uneven = tsr_partition_params(.kind = TSR_PARTITION_UNEVEN);
+    const tsr_self_attention_params *attention =
+        tsr_self_attention_params(.heads = 4, .kv_heads = 2, .causal = true, .partition = uneven,
+                                  .rope = tsr_rope_params(.rotary_dim = SIZE / 4));
+    const tsr_mlp_params *mlp = tsr_mlp_params(.hidden_size = 64, .gated = true,
+                                               .activation = TSR_ACT_SILU, .partition = uneven);
     return tsr_embedding_create(tsr_embedding_params(.group = group, .name = "embedding",
                                                      .vocabulary_size = LETTERS, .width = SIZE,
                                                      .partition = uneven),
                                 &model[0]) ||
-           tsr_block_create(
-               tsr_block_params(.group = group, .name = "block", .size = SIZE,
-                                .norm = {.kind = TSR_NORM_RMS},
-                                .attention = {.heads = 4,
-                                              .kv_heads = 2,
-                                              .no_bias = true,
-                                              .rope = tsr_rope_params(.rotary_dim = SIZE / 4),
-                                              .partition = uneven},
-                                .mlp = {.hidden_size = 64,
-                                        .gated = true,
-                                        .no_bias = true,
-                                        .activation = TSR_ACT_SILU,
-                                        .partition = uneven}),
-               &model[1]) ||
+           tsr_block_create(tsr_block_params(.group = group, .name = "block", .size = SIZE,
+                                             .norm = tsr_norm_params(.kind = TSR_NORM_RMS),
+                                             .attention = attention, .mlp = mlp),
+                            &model[1]) ||
            tsr_norm_create(
                tsr_norm_params(.group = group, .name = "norm", .size = SIZE, .kind = TSR_NORM_RMS),
                &model[2]) ||
            tsr_column_linear_create(tsr_linear_params(.group = group, .name = "head",
                                                       .input_size = SIZE, .output_size = LETTERS,
-                                                      .output = TSR_LAYOUT_FULL,
+                                                      .bias = true, .output = TSR_LAYOUT_FULL,
                                                       .partition = uneven),
                                     &model[3]);
 }

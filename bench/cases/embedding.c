@@ -54,7 +54,8 @@ static bool create(embedding *test)
     BENCH_TRY(context, tsr_group_create(NULL, context->stream, NULL, &test->group));
     BENCH_TRY(context, tsr_embedding_create(
                            tsr_embedding_params(.group = test->group, .vocabulary_size = VOCABULARY,
-                                                .width = WIDTH, .init = {.kind = TSR_INIT_NONE}),
+                                                .width = WIDTH,
+                                                .init = tsr_init_params(.kind = TSR_INIT_NONE)),
                            &test->layer));
     BENCH_TRY(context,
               tsr_tensor_upload(context->stream, tsr_layer_parameter(test->layer, 0)->tensor,

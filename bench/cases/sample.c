@@ -215,7 +215,7 @@ static tsr_status create(weighted *own, tsr_sampler **out)
 {
     return tsr_sampler_create_weighted(
         tsr_sampler_weighted_params(.weights_f32 = own->weights, .count = own->count,
-                                    .num_samples = SAMPLES, .seed = 7),
+                                    .num_samples = SAMPLES, .seed = 7, .replacement = true),
         out);
 }
 

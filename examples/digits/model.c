@@ -22,9 +22,11 @@ static tsr_status create_layers(model *self, const example_job *job, const digit
                                 .input_size = DIGITS_PIXELS,
                                 .output_size = options->hidden,
                                 .dtype = options->dtype,
-                                .init = {.kind = TSR_INIT_TORCH, .seed = (uint64_t)seed},
-                                .partition = {.kind = TSR_PARTITION_UNEVEN},
-                                .deferred = true};
+                                .init =
+                                    tsr_init_params(.kind = TSR_INIT_TORCH, .seed = (uint64_t)seed),
+                                .partition = tsr_partition_params(.kind = TSR_PARTITION_UNEVEN),
+                                .deferred = true,
+                                .bias = true};
     TRY(tsr_column_linear_create(&params, &self->layers[MODEL_UP]));
     params.name = "down";
     params.input_size = options->hidden;
@@ -62,7 +64,7 @@ tsr_status model_init(model *self, const example_job *job, const digits_options 
     int64_t rows = options->batch / job->data, one = 1;
     *self = (model){.last_step = steps_per_epoch * options->epochs,
                     .learning_rate = options->learning_rate,
-                    .adamw = {.weight_decay = (float)options->weight_decay}};
+                    .adamw = *tsr_adamw_params(.weight_decay = (float)options->weight_decay)};
     TRY(create_layers(self, job, options));
     TRY(shard(self, job, options));
     TRY(tsr_tensor_create(job->device, TSR_F32, 1, &rows, &self->losses));

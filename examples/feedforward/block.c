@@ -68,13 +68,13 @@ tsr_status block_read_sizes(const char *path, block_sizes *out, char problem[BLO
 
 tsr_status block_create(tsr_group *group, const block_sizes *sizes, tsr_layer **out)
 {
-    return tsr_mlp_create(tsr_mlp_params(.group = group, .input_size = sizes->width,
-                                         .hidden_size = sizes->hidden, .output_size = sizes->width,
-                                         .no_bias = true, .gated = true, .activation = TSR_ACT_SILU,
-                                         .dtype = sizes->dtype,
-                                         .partition = {.kind = TSR_PARTITION_UNEVEN},
-                                         .init = {.kind = TSR_INIT_KAIMING_NORMAL, .seed = 7}),
-                          out);
+    return tsr_mlp_create(
+        tsr_mlp_params(.group = group, .input_size = sizes->width, .hidden_size = sizes->hidden,
+                       .output_size = sizes->width, .gated = true, .activation = TSR_ACT_SILU,
+                       .dtype = sizes->dtype,
+                       .partition = tsr_partition_params(.kind = TSR_PARTITION_UNEVEN),
+                       .init = tsr_init_params(.kind = TSR_INIT_KAIMING_NORMAL, .seed = 7)),
+        out);
 }
 
 static tsr_status describe(tsr_layer *layer, const char *prefix, char names[WEIGHTS][NAME_SIZE],

@@ -131,10 +131,10 @@ static tsr_status create_optimizer(gpt_model *self)
     const gpt_training *t = &self->training;
     TRY(tsr_optimizer_create(
         tsr_optimizer_params(.stream = self->job->stream, .decay_matrices = true,
-                             .adamw = {.beta1 = number(t->beta1),
-                                       .beta2 = number(t->beta2),
-                                       .epsilon = number(t->eps),
-                                       .weight_decay = (float)t->weight_decay}),
+                             .adamw = tsr_adamw_params(.beta1 = number(t->beta1),
+                                                       .beta2 = number(t->beta2),
+                                                       .epsilon = number(t->eps),
+                                                       .weight_decay = (float)t->weight_decay)),
         &self->optimizer));
     return tsr_stack_add_to(self->stack, self->optimizer);
 }

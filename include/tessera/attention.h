@@ -34,7 +34,7 @@ extern "C" {
  * NaN. */
 typedef struct tsr_attention_params {
     size_t struct_size;
-    float scale;   /* 0: 1/√head_dim */
+    float scale;   /* 0: 1/√head_dim; TSR_ZERO is possible */
     float softcap; /* 0: none; otherwise positive */
     bool causal;
     int64_t window; /* 0: none; otherwise positive, and `causal` is set */

@@ -3,8 +3,9 @@
  *
  *     double *rates = calloc(ranks, sizeof *rates);
  *     tsr_calibrate(group, NULL, rates);
- *     tsr_mlp_create(tsr_mlp_params(…, .partition = {.kind = TSR_PARTITION_WEIGHTED,
- *                                                    .rates = rates}), &mlp);
+ *     const tsr_partition_params *by_rates =
+ *         tsr_partition_params(.kind = TSR_PARTITION_WEIGHTED, .rates = rates);
+ *     tsr_mlp_create(tsr_mlp_params(…, .partition = by_rates), &mlp);
  */
 #ifndef TESSERA_CALIBRATE_H
 #define TESSERA_CALIBRATE_H

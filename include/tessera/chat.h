@@ -2,11 +2,15 @@
  *
  *     tsr_chat_format format;
  *     tsr_chat_format_of(tokenizer, &format);
- *     tsr_chat_encode(tokenizer, tsr_chat_params(.format = format, .messages = messages,
- *                                                .count = 2), &ids, &count);
+ *     tsr_chat_encode(tokenizer,
+ *                     tsr_chat_params(.format = format, .messages = messages, .count = 2,
+ *                                     .begin_reply = true),
+ *                     &ids, &count);
  *     … generate until a token ends the reply, then encode only what follows it …
- *     tsr_chat_encode(tokenizer, tsr_chat_params(.format = format, .messages = &question,
- *                                                .count = 1, .after = TSR_CHAT_AFTER_END), …);
+ *     tsr_chat_encode(tokenizer,
+ *                     tsr_chat_params(.format = format, .messages = &question, .count = 1,
+ *                                     .after = TSR_CHAT_AFTER_END, .begin_reply = true),
+ *                     …);
  *
  * Models bring their format as a template, a program in the language Jinja. Templates are not
  * executed: the format is recognised by the strings in them. What a template adds by itself, such
@@ -98,9 +102,9 @@ typedef struct tsr_chat_params {
     const tsr_chat_message *messages; /* [count], at least one */
     int count;
     tsr_chat_after after;
-    /* If true, the ids end with the last message. If false, the header of a reply follows a last
-     * message of the user. */
-    bool no_reply;
+    /* If the last message is the user's, the header of a reply follows. If false, the ids end with
+     * the last message. */
+    bool begin_reply;
 } tsr_chat_params;
 #define tsr_chat_params(...)                                                                       \
     (&(tsr_chat_params){.struct_size = sizeof(tsr_chat_params), __VA_ARGS__})

@@ -96,8 +96,8 @@ typedef struct tsr_checkpoint_params {
     const char *const *metadata;
     /* Loading: it is an error if the file has a tensor that no entry on this rank reads. */
     bool strict;
-    /* Do not write or verify checksums. The same on all ranks. */
-    bool no_checksums;
+    /* Neither write nor verify checksums. The same on all ranks. */
+    bool skip_checksums;
     /* Saving the stages of a pipeline (pipeline.h), each of which lists entries of its own: a
      * communicator of one rank of each stage, in the order of the stages. Each rank of a stage is
      * in another such communicator, and all ranks of `comm` must set theirs. The file has the
@@ -128,7 +128,7 @@ TSR_API TSR_NODISCARD tsr_status tsr_checkpoint_save(const char *path, tsr_comm 
 
 /* Loads this rank's entries from a safetensors file, or from the files that a
  * model.safetensors.index.json names. Entries may differ between ranks. Collective if `comm` is not
- * NULL: all ranks must call it, with the same file and the same no_checksums, and if one rank
+ * NULL: all ranks must call it, with the same file and the same skip_checksums, and if one rank
  * fails, all ranks return an error. Blocks until all ranks have read their entries and verified the
  * checksums. Everything else is checked before the first element is read; after an error of reading
  * or a wrong checksum, the memory of the entries is unspecified.

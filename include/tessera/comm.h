@@ -113,7 +113,7 @@ typedef struct tsr_comm_shrink_params {
     uint64_t timeout_ns; /* 0: the communicator's timeout */
     /* Go on even if the ranks that call are not a majority (see below). The caller must know that
      * no other group of ranks goes on. */
-    bool without_majority;
+    bool force;
 } tsr_comm_shrink_params;
 #define tsr_comm_shrink_params(...)                                                                \
     (&(tsr_comm_shrink_params){.struct_size = sizeof(tsr_comm_shrink_params), __VA_ARGS__})

@@ -178,9 +178,9 @@ typedef struct tsr_device_params {
     /* Keep 16-bit elements packed in 32-bit words, as on devices without 16-bit storage, even if
      * the device has it. */
     bool force_packed_storage;
-    /* Neither read nor write the pipeline cache on disk, and do not read a tuning (tessera bench
-     * --tune). */
-    bool no_disk_cache;
+    /* Cache pipelines in memory only, not on disk, and do not read a tuning (tessera bench --tune).
+     */
+    bool cache_in_memory;
     /* The largest number of bytes of device memory that this device object allocates; 0: the heap's
      * budget. */
     uint64_t memory_limit_bytes;

@@ -41,6 +41,7 @@
 
 #include "tessera/checkpoint.h"
 #include "tessera/layer.h"
+#include "tessera/types.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -62,12 +63,6 @@ typedef struct tsr_fsdp_unit {
     const tsr_parameter *parameters;
 } tsr_fsdp_unit;
 
-typedef enum tsr_optimizer_kind {
-    TSR_OPTIMIZER_ADAMW = 0, /* keeps two moments */
-    TSR_OPTIMIZER_SGD = 1,   /* keeps one velocity */
-    TSR_OPTIMIZER_NONE = 2   /* no gradients: forward passes only */
-} tsr_optimizer_kind;
-
 typedef struct tsr_fsdp_params {
     size_t struct_size;
     tsr_group *group; /* the data-parallel group; NULL: tsr_group_default() */
@@ -83,10 +78,10 @@ typedef struct tsr_fsdp_params {
     const uint64_t *memory_bytes;       /* [ranks], as in tsr_shard_plan_params */
 
     tsr_optimizer_kind optimizer;
-    /* For SGD: allocate no velocity, because the momentum is always 0. */
-    bool no_momentum;
-    /* Keep no f32 master copies of the shards of f16 and bf16 parameters. */
-    bool no_master;
+    /* For SGD: the momentum of all steps is 0, so no velocity is allocated. */
+    bool plain_sgd;
+    /* Steps change f16 and bf16 values in place. If false, they change f32 master copies. */
+    bool in_place;
     tsr_dtype grad_dtype; /* the dtype of gradients, in memory and in messages; 0: f32 */
     tsr_op reduction; /* how the gradients of the ranks are combined: TSR_OP_AVG or TSR_OP_SUM; 0:
                          TSR_OP_AVG */
@@ -126,11 +121,6 @@ TSR_API TSR_NODISCARD tsr_status tsr_fsdp_forward(tsr_fsdp *model, int unit, con
 TSR_API TSR_NODISCARD tsr_status tsr_fsdp_backward(tsr_fsdp *model, int unit,
                                                    const tsr_layer_saved *saved,
                                                    const tsr_tensor *dy, tsr_tensor **dx);
-
-typedef enum tsr_pass {
-    TSR_PASS_FORWARD = 0, /* the units after this one are gathered ahead */
-    TSR_PASS_BACKWARD = 1 /* units before it are gathered ahead, and its gradients get memory */
-} tsr_pass;
 
 /* Between begin and end, a unit's parameters are complete: those of its layer have memory, and
  * tsr_fsdp_parameter returns them. At most 1 + `ahead` units may be in use at the same time. In a

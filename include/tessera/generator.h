@@ -39,7 +39,7 @@ typedef struct tsr_sampling_params {
     /* Keeps the k most likely tokens, and those that are as likely as the k-th. 0: all. */
     int64_t top_k;
     /* Keeps the smallest set of the most likely tokens whose probabilities add up to this or more.
-     * 0: 1, which keeps all. */
+     * 0: 1, which keeps all. TSR_ZERO keeps the most likely token only. */
     double top_p;
     /* Keeps tokens that are at least this times as likely as the most likely one. 0: all. */
     double min_p;

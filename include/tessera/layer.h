@@ -5,7 +5,8 @@
  *
  *     tsr_layer *mlp = NULL;
  *     tsr_mlp_create(tsr_mlp_params(.group = group, .input_size = 64, .hidden_size = 256,
- *                                   .output_size = 10, .activation = TSR_ACT_RELU), &mlp);
+ *                                   .output_size = 10, .bias = true,
+ *                                   .activation = TSR_ACT_RELU), &mlp);
  *     tsr_layer_forward(mlp, x, &saved, &logits);
  *     tsr_layer_backward(mlp, saved, dlogits, NULL);
  *     for (int i = 0; i < tsr_layer_parameter_count(mlp); i++) {
@@ -171,7 +172,7 @@ typedef enum tsr_init {
     TSR_INIT_XAVIER_UNIFORM = 2, /* uniform in ±√(6 / (in + out)); biases 0 */
     TSR_INIT_KAIMING_NORMAL = 3, /* normal, deviation √(2 / in); biases 0 */
     TSR_INIT_TORCH = 4,          /* uniform in ±1/√in, also for biases, as torch.nn.Linear */
-    TSR_INIT_NORMAL = 5,         /* normal, with `deviation` (0: 1); biases 0 */
+    TSR_INIT_NORMAL = 5,         /* normal, with `deviation`; biases 0 */
     TSR_INIT_ZEROS = 6,
     TSR_INIT_NONE = 7 /* undefined until written */
 } tsr_init;
@@ -184,8 +185,10 @@ typedef struct tsr_init_params {
     size_t struct_size;
     tsr_init kind;
     uint64_t seed;
-    float deviation; /* the standard deviation, for TSR_INIT_NORMAL */
+    float deviation; /* the standard deviation, for TSR_INIT_NORMAL; 0: 1; TSR_ZERO is possible */
 } tsr_init_params;
+#define tsr_init_params(...)                                                                       \
+    (&(tsr_init_params){.struct_size = sizeof(tsr_init_params), __VA_ARGS__})
 
 typedef struct tsr_linear_params {
     size_t struct_size;
@@ -193,7 +196,7 @@ typedef struct tsr_linear_params {
     /* The layer's name, with which its parameters' names start. Copied. NULL: none. */
     const char *name;
     int64_t input_size, output_size;
-    bool no_bias;
+    bool bias;       /* the layer has a bias */
     tsr_dtype dtype; /* the dtype of the parameters: f32, f16 or bf16; 0: f32 */
     /* Column-parallel: FULL (default), GATHER or SEQUENCE. Row-parallel: SHARDED (default), FULL or
      * GATHER. */
@@ -202,15 +205,15 @@ typedef struct tsr_linear_params {
      * or SEQUENCE. */
     tsr_layer_layout output;
     int sequence_dim; /* for SEQUENCE inputs and outputs: at least 0, and not the last dimension */
-    /* How the sharded dimension is divided. EVEN (0) and STRICT: a size that the ranks do not
+    /* How the sharded dimension is divided. NULL, EVEN and STRICT: a size that the ranks do not
      * divide is an error. UNEVEN, and WEIGHTED with rates: ranks may get shards of different sizes,
      * even empty ones. */
-    tsr_partition_params partition;
+    const tsr_partition_params *partition;
     /* How the features are divided that `partition` does not divide: the input features of a
      * column-parallel layer with a GATHER input, or the output features of a row-parallel layer
      * with a SHARDED output. Unused otherwise. */
-    tsr_partition_params other_partition;
-    tsr_init_params init;
+    const tsr_partition_params *other_partition;
+    const tsr_init_params *init;
     tsr_dtype grad_dtype; /* 0: f32 */
     /* If x is f16 or bf16, sum the partial products of the ranks in f32. They are then rounded once
      * less, but twice the bytes are sent. */
@@ -282,7 +285,7 @@ typedef struct tsr_mlp_params {
     tsr_group *group;
     const char *name;
     int64_t input_size, hidden_size, output_size;
-    bool no_bias;
+    bool bias; /* all products have a bias */
     bool gated;
     tsr_activation activation;
     tsr_activation_fn activate;           /* if not NULL, used instead of `activation` */
@@ -290,11 +293,11 @@ typedef struct tsr_mlp_params {
     void *user;
     bool sequence; /* x and y are divided along sequence_dim */
     int sequence_dim;
-    tsr_partition_params partition; /* how hidden_size is divided */
+    const tsr_partition_params *partition; /* how hidden_size is divided */
     tsr_dtype dtype;
-    tsr_init_params init;
-    /* The initial values of "down". If the kind is DEFAULT, `init` is used. */
-    tsr_init_params output_init;
+    const tsr_init_params *init;
+    /* The initial values of "down"; NULL, or of the kind DEFAULT: `init`. */
+    const tsr_init_params *output_init;
     tsr_dtype grad_dtype;
     bool reduce_f32;
     int overlap_parts;
@@ -316,8 +319,8 @@ typedef struct tsr_embedding_params {
     tsr_dtype dtype;
     tsr_layer_layout output; /* FULL (default) or SEQUENCE */
     int sequence_dim;
-    tsr_partition_params partition; /* how the vocabulary is divided */
-    tsr_init_params init;
+    const tsr_partition_params *partition; /* how the vocabulary is divided */
+    const tsr_init_params *init;
     tsr_dtype grad_dtype;
     bool deferred;
 } tsr_embedding_params;

@@ -102,7 +102,7 @@ typedef struct tsr_loader_params {
     /* The order of the shuffle. TSR_ORDER_TORCH is that of PyTorch's DataLoader in a single
      * process. */
     tsr_order order;
-    tsr_torch_options torch; /* data_loader need not be set */
+    const tsr_torch_options *torch; /* data_loader need not be set */
 
     /* Set either load_item or load_batch. A function that fails returns a status other than TSR_OK.
      * load_item is called for each index, and of `work` it may only set `reason`. */

@@ -3,30 +3,18 @@
 #define TESSERA_MATMUL_H
 
 #include "tessera/stream.h"
+#include "tessera/types.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-typedef enum tsr_activation {
-    TSR_ACT_NONE = 0,
-    TSR_ACT_RELU = 1,
-    TSR_ACT_GELU_TANH = 2, /* x/2 · (1 + tanh(√(2/π)·(x + 0.044715·x³))) */
-    TSR_ACT_GELU_ERF = 3,  /* x/2 · (1 + erf(x/√2)) */
-    TSR_ACT_SILU = 4       /* x / (1 + e^-x) */
-} tsr_activation;
-
-/* The factor by which the product op(a) · op(b) is multiplied. */
-typedef enum tsr_matmul_scale {
-    TSR_MATMUL_SCALE_ALPHA = 0, /* `alpha`; an alpha of 0, the value of an unset field, means 1 */
-    TSR_MATMUL_SCALE_ZERO = 1 /* 0: the product is left out, even if it has NaN; alpha must be 0 */
-} tsr_matmul_scale;
-
 typedef struct tsr_matmul_params {
     size_t struct_size;
     bool transpose_a, transpose_b; /* transpose the last two dimensions */
-    tsr_matmul_scale scale;
-    float alpha;            /* 0 means 1; for a factor of 0 see `scale` */
+    /* The factor of op(a) · op(b); 0: 1. With TSR_ZERO the product is left out, even if it has
+     * NaN. */
+    float alpha;
     const tsr_tensor *bias; /* NULL, or a vector [n] (or anything that broadcasts to y's shape),
                                f32, f16 or bf16 */
     tsr_activation activation;

@@ -31,14 +31,13 @@ typedef struct tsr_optimizer_params {
     size_t struct_size;
     tsr_stream *stream; /* required; steps are recorded on this stream */
     tsr_optimizer_kind kind;
-    /* The settings of the chosen kind; the other struct is ignored. The fields learning_rate, step
-     * and first_step are ignored, because tsr_optimizer_step gets the learning rate and the
-     * optimizer counts the steps. SGD with a momentum of 0 keeps no velocity. */
-    tsr_adamw_params adamw;
-    tsr_sgd_params sgd;
-    /* Keep no f32 master copy of f16 and bf16 parameters. A step then changes the rounded values
-     * directly. */
-    bool no_master;
+    /* The settings of the chosen kind; NULL: the defaults. The other struct is ignored. The fields
+     * learning_rate, step and first_step are ignored, because tsr_optimizer_step gets the learning
+     * rate and the optimizer counts the steps. SGD with a momentum of 0 keeps no velocity. */
+    const tsr_adamw_params *adamw;
+    const tsr_sgd_params *sgd;
+    /* Steps change f16 and bf16 values in place. If false, they change f32 master copies. */
+    bool in_place;
     /* Apply weight_decay only to parameters of two or more dimensions, which are weights and
      * embeddings, but not biases and the weights of normalisation. */
     bool decay_matrices;

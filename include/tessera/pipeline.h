@@ -27,7 +27,8 @@
 #ifndef TESSERA_PIPELINE_H
 #define TESSERA_PIPELINE_H
 
-#include "tessera/fsdp.h"
+#include "tessera/group.h"
+#include "tessera/types.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -181,6 +181,7 @@ TSR_API TSR_NODISCARD tsr_status tsr_order_parse(const char *name, tsr_order *ou
 /* Options of PyTorch that change its results. If all are 0, the sampler has
  * a generator of its own. */
 typedef struct tsr_torch_options {
+    size_t struct_size;
     tsr_torch_version version;
     /* The sampler was created with generator=None, after torch.manual_seed(seed). */
     bool global_generator;
@@ -191,6 +192,8 @@ typedef struct tsr_torch_options {
      * 2^64. So this is 1 for seeds of 2^63 or more, otherwise 0. */
     int seed_high;
 } tsr_torch_options;
+#define tsr_torch_options(...)                                                                     \
+    (&(tsr_torch_options){.struct_size = sizeof(tsr_torch_options), __VA_ARGS__})
 
 /* The permutation of 0 … n − 1 that the order feistel uses, for any n up to 2^62. It is a plain
  * value of 64 bytes, from which any element is computed in constant time. The permutation is a
@@ -231,7 +234,7 @@ typedef struct tsr_sampler_random_params {
     bool replacement;    /* draw each index from all n items, not only from those not yet drawn */
     int64_t num_samples; /* indices in an epoch; 0: n */
     int64_t seed; /* for PyTorch's seeds above INT64_MAX: the negative number with the same bits */
-    tsr_torch_options torch;
+    const tsr_torch_options *torch;
 } tsr_sampler_random_params;
 #define tsr_sampler_random_params(...)                                                             \
     (&(tsr_sampler_random_params){.struct_size = sizeof(tsr_sampler_random_params), __VA_ARGS__})
@@ -266,7 +269,7 @@ typedef struct tsr_sampler_subset_params {
     uint64_t count;
     tsr_order order;
     int64_t seed;
-    tsr_torch_options torch;
+    const tsr_torch_options *torch;
 } tsr_sampler_subset_params;
 #define tsr_sampler_subset_params(...)                                                             \
     (&(tsr_sampler_subset_params){.struct_size = sizeof(tsr_sampler_subset_params), __VA_ARGS__})
@@ -287,10 +290,10 @@ typedef struct tsr_sampler_weighted_params {
     const float *weights_f32;
     uint64_t count;
     int64_t num_samples; /* indices in an epoch, at least 1 */
-    bool no_replacement; /* draw each index at most once per epoch */
+    bool replacement;    /* if false, each index is drawn at most once per epoch */
     tsr_order order;     /* feistel, torch or mlx */
     int64_t seed;
-    tsr_torch_options torch;
+    const tsr_torch_options *torch;
 } tsr_sampler_weighted_params;
 #define tsr_sampler_weighted_params(...)                                                           \
     (&(tsr_sampler_weighted_params){.struct_size = sizeof(tsr_sampler_weighted_params),            \
@@ -386,7 +389,7 @@ typedef struct tsr_sampler_distributed_params {
     tsr_tail tail;
     tsr_split split;
     int64_t seed; /* must be the same on all ranks */
-    tsr_torch_options torch;
+    const tsr_torch_options *torch;
 } tsr_sampler_distributed_params;
 #define tsr_sampler_distributed_params(...)                                                        \
     (&(tsr_sampler_distributed_params){.struct_size = sizeof(tsr_sampler_distributed_params),      \

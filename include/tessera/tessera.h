@@ -37,5 +37,6 @@
 #include "tessera/tokenizer.h"
 #include "tessera/training.h"
 #include "tessera/transformer.h"
+#include "tessera/types.h"
 
 #endif

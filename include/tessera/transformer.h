@@ -3,10 +3,12 @@
  * passes, parameters by name, deferred or not, the same initial values for any number of ranks.
  *
  *     tsr_layer *block = NULL;
- *     tsr_block_create(tsr_block_params(.name = "block", .size = 128,
- *                                       .attention = {.heads = 4},
- *                                       .mlp = {.hidden_size = 512,
- *                                               .activation = TSR_ACT_GELU_TANH}), &block);
+ *     tsr_block_create(
+ *         tsr_block_params(.name = "block", .size = 128, .norm = tsr_norm_params(.bias = true),
+ *                          .attention = tsr_self_attention_params(.heads = 4, .causal = true),
+ *                          .mlp = tsr_mlp_params(.hidden_size = 512,
+ *                                                .activation = TSR_ACT_GELU_TANH)),
+ *         &block);
  *     tsr_layer_forward(block, x, &saved, &y);    // x and y are [batch, tokens, 128]
  *     tsr_layer_backward(block, saved, dy, &dx);
  *
@@ -17,17 +19,13 @@
 #include "tessera/kv_cache.h"
 #include "tessera/layer.h"
 #include "tessera/rope.h"
+#include "tessera/types.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
 /* Normalisation ------------------------------------------------------------------------------ */
-
-typedef enum tsr_norm_kind {
-    TSR_NORM_LAYER = 0, /* tsr_layer_norm */
-    TSR_NORM_RMS = 1    /* tsr_rms_norm; has no bias */
-} tsr_norm_kind;
 
 /* Fields that tsr_linear_params has as well, and that have no comment here, are as there. */
 typedef struct tsr_norm_params {
@@ -36,7 +34,7 @@ typedef struct tsr_norm_params {
     const char *name;
     int64_t size; /* the size of the last dimension */
     tsr_norm_kind kind;
-    bool no_bias;
+    bool bias;     /* for TSR_NORM_LAYER; TSR_NORM_RMS never has one */
     float epsilon; /* 0: 1e-5 */
     /* x is this rank's shard of a sequence. The gradients of the parameters are then summed over
      * the ranks, in one all-reduce. */
@@ -80,25 +78,25 @@ typedef struct tsr_self_attention_params {
     int64_t size;                /* the size of the last dimension of x and y */
     int64_t heads, kv_heads;     /* kv_heads divides heads; 0: heads */
     int64_t head_dim;            /* at most TSR_MAX_HEAD_DIM; 0: size / heads */
-    bool no_bias;                /* q, k, v and o have no bias */
-    bool no_output_bias;         /* o has no bias */
+    bool bias;                   /* q, k and v have a bias */
+    bool output_bias;            /* o has a bias */
     const tsr_rope_params *rope; /* NULL: none. Read during the call */
     bool qk_norm;
     float norm_epsilon;   /* the epsilon of qk_norm; 0: 1e-5 */
     tsr_dtype norm_dtype; /* the dtype of the weights of qk_norm; 0: `dtype` */
-    /* Every token sees every token. If false, a token sees only itself and the tokens before it. */
-    bool not_causal;
-    int64_t window; /* as in tsr_attention_params */
+    /* A token sees only itself and the tokens before it. If false, every token sees every token. */
+    bool causal;
+    int64_t window; /* as in tsr_attention_params: needs `causal` */
     float scale, softcap;
     bool sequence; /* x and y are divided along sequence_dim */
     int sequence_dim;
     /* how the kv heads or the query heads are divided, see above; `align` is a number of these
      * heads */
-    tsr_partition_params partition;
+    const tsr_partition_params *partition;
     tsr_dtype dtype;
-    tsr_init_params init;
-    /* The initial values of "o". If the kind is DEFAULT, `init` is used. */
-    tsr_init_params output_init;
+    const tsr_init_params *init;
+    /* The initial values of "o"; NULL, or of the kind DEFAULT: `init`. */
+    const tsr_init_params *output_init;
     tsr_dtype grad_dtype;
     bool reduce_f32;
     int overlap_parts;
@@ -134,10 +132,10 @@ typedef struct tsr_block_params {
     int64_t size; /* the size of the last dimension of x, y and z */
     /* The params of normalisation, attention and MLP. The block sets these fields itself: group,
      * name, the sizes of x and y, sequence, sequence_dim, dtype, grad_dtype and deferred;
-     * norm.dtype only if it is 0. */
-    tsr_norm_params norm;
-    tsr_self_attention_params attention;
-    tsr_mlp_params mlp;
+     * the dtype of the normalisation only if it is 0. */
+    const tsr_norm_params *norm;
+    const tsr_self_attention_params *attention;
+    const tsr_mlp_params *mlp;
     /* Activation checkpointing: a forward pass saves only its input, and the backward pass computes
      * the forward pass again. The results are the same, bit for bit. */
     bool recompute;

@@ -23,7 +23,7 @@ static bool ends_with(const char *name, const char *end)
 
 static tsr_status check_set(const char *name, size_t given)
 {
-    if (given == 0 && ends_with(name, "_params"))
+    if (given == 0 && (ends_with(name, "_params") || ends_with(name, "_options")))
         return tsr__fail(TSR_ERR_INVALID,
                          "%s: struct_size is 0; use the macro %s(...) or TSR_INIT(%s)", name, name,
                          name);

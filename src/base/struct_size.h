@@ -39,6 +39,9 @@ void tsr__struct_write(size_t size, const void *value, void *out);
     TSR__TRY(tsr__struct_take(#type, sizeof(type), params, &params##_taken_));                     \
     (params) = &params##_taken_
 
+/* As tsr__struct_take, for a struct that the caller's struct points to. */
+#define TSR__TAKE_PART(type, given, out) tsr__struct_take(#type, sizeof(type), given, out)
+
 /* Writes `value`, a struct of the library's own, to the caller's struct. Returns from the enclosing
  * function if its struct_size is not set. */
 #define TSR__GIVE(type, value, out)                                                                \

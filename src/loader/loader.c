@@ -95,13 +95,14 @@ static tsr_status make_index_sampler(const tsr_loader_params *params, tsr_sample
 {
     if (!params->shuffle)
         return tsr_sampler_create_sequential(params->n, out);
-    tsr_sampler_random_params random = {.struct_size = sizeof random,
+    tsr_torch_options torch;
+    TSR__TRY(TSR__TAKE_PART(tsr_torch_options, params->torch, &torch));
+    torch.data_loader = torch.data_loader || params->order == TSR_ORDER_TORCH;
+    const tsr_sampler_random_params random = {.struct_size = sizeof random,
                                         .n = params->n,
                                         .order = params->order,
                                         .seed = params->seed,
-                                        .torch = params->torch};
-    if (params->order == TSR_ORDER_TORCH)
-        random.torch.data_loader = true;
+                                        .torch = &torch};
     return tsr_sampler_create_random(&random, out);
 }
 

@@ -123,6 +123,7 @@ static tsr_status open_model(const tsr_model_file *file, const tsr_model_params 
 {
     const uint64_t start = tsr__now_ns();
     m->partition = params->partition;
+    m->partition.struct_size = sizeof m->partition;
     m->partition.align = 0;
     m->partition.limits = NULL;
     if (m->partition.kind == TSR_PARTITION_EVEN)

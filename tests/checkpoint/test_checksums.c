@@ -22,7 +22,7 @@ static void list(contents *c, tsr_checkpoint_entry entries[3])
     entries[2] = host_entry("step", TSR_I64, 0, NULL, &c->step);
 }
 
-static void save(const char *path, bool no_checksums)
+static void save(const char *path, bool skip_checksums)
 {
     contents c = written;
     tsr_checkpoint_entry entries[3];
@@ -30,17 +30,17 @@ static void save(const char *path, bool no_checksums)
     const char *const metadata[] = {"epoch", c.epoch, NULL};
     ck_assert_ok(tsr_checkpoint_save(
         path, NULL, NULL, 3, entries,
-        tsr_checkpoint_params(.metadata = metadata, .no_checksums = no_checksums)));
+        tsr_checkpoint_params(.metadata = metadata, .skip_checksums = skip_checksums)));
 }
 
-static tsr_status load(const char *path, bool no_checksums, contents *c)
+static tsr_status load(const char *path, bool skip_checksums, contents *c)
 {
     memset(c, 0, sizeof *c);
     tsr_checkpoint_entry entries[3];
     list(c, entries);
-    tsr_status status =
-        tsr_checkpoint_load(path, NULL, NULL, 3, entries,
-                            tsr_checkpoint_params(.strict = true, .no_checksums = no_checksums));
+    tsr_status status = tsr_checkpoint_load(
+        path, NULL, NULL, 3, entries,
+        tsr_checkpoint_params(.strict = true, .skip_checksums = skip_checksums));
     return status == TSR_OK ? tsr_checkpoint_metadata(path, "epoch", sizeof c->epoch, c->epoch)
                             : status;
 }

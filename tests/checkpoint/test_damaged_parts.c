@@ -15,7 +15,7 @@
 
 typedef struct written {
     int version;
-    bool no_checksums;
+    bool skip_checksums;
 } written;
 
 static void write_parts(tsr_comm *comm, void *user)
@@ -25,12 +25,12 @@ static void write_parts(tsr_comm *comm, void *user)
     hosts_model_init(&model, tsr_comm_rank(comm), tsr_comm_size(comm), w->version);
     need_ok(tsr_checkpoint_save(
         on_host("all", "model.safetensors"), comm, NULL, HOSTS_TENSORS, model.entries,
-        tsr_checkpoint_params(.parts = true, .no_checksums = w->no_checksums)));
+        tsr_checkpoint_params(.parts = true, .skip_checksums = w->skip_checksums)));
 }
 
-static void make_parts(int version, bool no_checksums)
+static void make_parts(int version, bool skip_checksums)
 {
-    written w = {version, no_checksums};
+    written w = {version, skip_checksums};
     ranks_run(&(ranks_job){.size = 4, .run = write_parts, .user = &w});
 }
 

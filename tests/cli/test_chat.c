@@ -38,7 +38,7 @@ static void add_bytes(oracle *o, const tsr_tokenizer *tokenizer, tsr_chat_after 
     uint64_t count = 0;
     ck_assert_ok(tsr_chat_encode(tokenizer,
                                  tsr_chat_params(.format = TSR_CHAT_VICUNA, .messages = &message,
-                                                 .count = 1, .after = after),
+                                                 .count = 1, .after = after, .begin_reply = true),
                                  &ids, &count));
     ck_assert_uint_le(o->count + count, 256);
     memcpy(o->ids + o->count, ids, count * sizeof *ids);

@@ -81,24 +81,23 @@ START_TEST(kinds_match_the_library)
             tsr_sampler_create_subset(
                 tsr_sampler_subset_params(.indices = indices, .count = ITEMS, .seed = 2), &s),
             &s, 0, 1);
-    compare(
-        "sample weighted --weights weights.txt --num-samples 500 --seed 4",
-        tsr_sampler_create_weighted(tsr_sampler_weighted_params(.weights = weights, .count = ITEMS,
-                                                                .num_samples = 500, .seed = 4),
-                                    &s),
-        &s, 0, 0);
-    compare(
-        "sample weighted --weights weights.txt --num-samples 500 --seed 4 --replacement",
-        tsr_sampler_create_weighted(tsr_sampler_weighted_params(.weights = weights, .count = ITEMS,
-                                                                .num_samples = 500, .seed = 4),
-                                    &s),
-        &s, 0, 0);
-    compare("sample weighted --weights weights.txt --num-samples 10 --no-replacement --epochs 5",
+    compare("sample weighted --weights weights.txt --num-samples 500 --seed 4",
             tsr_sampler_create_weighted(
-                tsr_sampler_weighted_params(.weights = weights, .count = ITEMS, .num_samples = 10,
-                                            .no_replacement = true),
+                tsr_sampler_weighted_params(.weights = weights, .count = ITEMS, .num_samples = 500,
+                                            .seed = 4, .replacement = true),
                 &s),
-            &s, 0, 4);
+            &s, 0, 0);
+    compare("sample weighted --weights weights.txt --num-samples 500 --seed 4 --replacement",
+            tsr_sampler_create_weighted(
+                tsr_sampler_weighted_params(.weights = weights, .count = ITEMS, .num_samples = 500,
+                                            .seed = 4, .replacement = true),
+                &s),
+            &s, 0, 0);
+    compare(
+        "sample weighted --weights weights.txt --num-samples 10 --no-replacement --epochs 5",
+        tsr_sampler_create_weighted(
+            tsr_sampler_weighted_params(.weights = weights, .count = ITEMS, .num_samples = 10), &s),
+        &s, 0, 4);
     compare("sample length-sorted --lengths lengths.txt --batch 5 --seed 8 --epochs 2",
             tsr_sampler_create_length_sorted(
                 tsr_sampler_length_sorted_params(.lengths = lengths, .count = ITEMS,
@@ -147,10 +146,10 @@ END_TEST
 START_TEST(samplers_of_samplers)
 {
     tsr_sampler *base = NULL, *s = NULL;
-    ck_assert_ok(
-        tsr_sampler_create_weighted(tsr_sampler_weighted_params(.weights = weights, .count = ITEMS,
-                                                                .num_samples = 50, .seed = 6),
-                                    &base));
+    ck_assert_ok(tsr_sampler_create_weighted(
+        tsr_sampler_weighted_params(.weights = weights, .count = ITEMS, .num_samples = 50,
+                                    .seed = 6, .replacement = true),
+        &base));
     compare("sample distributed --sampler weighted --weights weights.txt --num-samples 50 --seed 6 "
             "--ranks 4 --rank 3 --epochs 2",
             tsr_sampler_create_distributed(

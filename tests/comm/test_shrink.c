@@ -324,8 +324,8 @@ static void be_a_minority(tsr_comm *comm, void *user)
                TSR_ERR_TIMEOUT,
                "shrink: 1 of the 2 ranks that are not known to have ended took part within 1.0 s");
     /* The caller knows that the other rank is gone, so no majority is needed. */
-    need_ok(tsr_comm_shrink(
-        comm, tsr_comm_shrink_params(.timeout_ns = 1000 * MS, .without_majority = true), &smaller));
+    need_ok(tsr_comm_shrink(comm, tsr_comm_shrink_params(.timeout_ns = 1000 * MS, .force = true),
+                            &smaller));
     need(tsr_comm_size(smaller) == 1);
     tsr_comm_destroy(&smaller);
     atomic_fetch_add(&shown->gone_on, 1);

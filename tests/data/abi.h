@@ -202,7 +202,7 @@ typedef struct tsr_device_params {
    _Bool 
         force_packed_storage;
    _Bool 
-        no_disk_cache;
+        cache_in_memory;
     uint64_t memory_limit_bytes;
     uint64_t staging_bytes;
 } tsr_device_params;
@@ -320,7 +320,7 @@ typedef struct tsr_comm_shrink_params {
     size_t struct_size;
     uint64_t timeout_ns;
    _Bool 
-        without_majority;
+        force;
 } tsr_comm_shrink_params;
 TSR_API tsr_status tsr_comm_shrink(tsr_comm *comm,
                                                  const tsr_comm_shrink_params *params,
@@ -819,7 +819,7 @@ typedef struct tsr_chat_params {
     int count;
     tsr_chat_after after;
    _Bool 
-        no_reply;
+        begin_reply;
 } tsr_chat_params;
 TSR_API tsr_status tsr_chat_encode(const tsr_tokenizer *tokenizer,
                                                  const tsr_chat_params *params, int32_t **ids,
@@ -831,15 +831,20 @@ typedef enum tsr_activation {
     TSR_ACT_GELU_ERF = 3,
     TSR_ACT_SILU = 4
 } tsr_activation;
-typedef enum tsr_matmul_scale {
-    TSR_MATMUL_SCALE_ALPHA = 0,
-    TSR_MATMUL_SCALE_ZERO = 1
-} tsr_matmul_scale;
+typedef enum tsr_norm_kind {
+    TSR_NORM_LAYER = 0,
+    TSR_NORM_RMS = 1
+} tsr_norm_kind;
+typedef enum tsr_pass { TSR_PASS_FORWARD = 0, TSR_PASS_BACKWARD = 1 } tsr_pass;
+typedef enum tsr_optimizer_kind {
+    TSR_OPTIMIZER_ADAMW = 0,
+    TSR_OPTIMIZER_SGD = 1,
+    TSR_OPTIMIZER_NONE = 2
+} tsr_optimizer_kind;
 typedef struct tsr_matmul_params {
     size_t struct_size;
    _Bool 
         transpose_a, transpose_b;
-    tsr_matmul_scale scale;
     float alpha;
     const tsr_tensor *bias;
     tsr_activation activation;
@@ -1080,14 +1085,14 @@ typedef struct tsr_linear_params {
     const char *name;
     int64_t input_size, output_size;
    _Bool 
-        no_bias;
+        bias;
     tsr_dtype dtype;
     tsr_layer_layout input;
     tsr_layer_layout output;
     int sequence_dim;
-    tsr_partition_params partition;
-    tsr_partition_params other_partition;
-    tsr_init_params init;
+    const tsr_partition_params *partition;
+    const tsr_partition_params *other_partition;
+    const tsr_init_params *init;
     tsr_dtype grad_dtype;
    _Bool 
         reduce_f32;
@@ -1113,7 +1118,7 @@ typedef struct tsr_mlp_params {
     const char *name;
     int64_t input_size, hidden_size, output_size;
    _Bool 
-        no_bias;
+        bias;
    _Bool 
         gated;
     tsr_activation activation;
@@ -1123,10 +1128,10 @@ typedef struct tsr_mlp_params {
    _Bool 
         sequence;
     int sequence_dim;
-    tsr_partition_params partition;
+    const tsr_partition_params *partition;
     tsr_dtype dtype;
-    tsr_init_params init;
-    tsr_init_params output_init;
+    const tsr_init_params *init;
+    const tsr_init_params *output_init;
     tsr_dtype grad_dtype;
    _Bool 
         reduce_f32;
@@ -1143,8 +1148,8 @@ typedef struct tsr_embedding_params {
     tsr_dtype dtype;
     tsr_layer_layout output;
     int sequence_dim;
-    tsr_partition_params partition;
-    tsr_init_params init;
+    const tsr_partition_params *partition;
+    const tsr_init_params *init;
     tsr_dtype grad_dtype;
    _Bool 
         deferred;
@@ -1178,7 +1183,7 @@ typedef struct tsr_checkpoint_params {
    _Bool 
         strict;
    _Bool 
-        no_checksums;
+        skip_checksums;
     tsr_comm *stages;
    _Bool 
         parts;
@@ -1245,11 +1250,6 @@ typedef struct tsr_fsdp_unit {
     int parameter_count;
     const tsr_parameter *parameters;
 } tsr_fsdp_unit;
-typedef enum tsr_optimizer_kind {
-    TSR_OPTIMIZER_ADAMW = 0,
-    TSR_OPTIMIZER_SGD = 1,
-    TSR_OPTIMIZER_NONE = 2
-} tsr_optimizer_kind;
 typedef struct tsr_fsdp_params {
     size_t struct_size;
     tsr_group *group;
@@ -1262,9 +1262,9 @@ typedef struct tsr_fsdp_params {
     const uint64_t *memory_bytes;
     tsr_optimizer_kind optimizer;
    _Bool 
-        no_momentum;
+        plain_sgd;
    _Bool 
-        no_master;
+        in_place;
     tsr_dtype grad_dtype;
     tsr_op reduction;
     int ahead;
@@ -1278,10 +1278,6 @@ TSR_API tsr_status tsr_fsdp_forward(tsr_fsdp *model, int unit, const tsr_tensor 
 TSR_API tsr_status tsr_fsdp_backward(tsr_fsdp *model, int unit,
                                                    const tsr_layer_saved *saved,
                                                    const tsr_tensor *dy, tsr_tensor **dx);
-typedef enum tsr_pass {
-    TSR_PASS_FORWARD = 0,
-    TSR_PASS_BACKWARD = 1
-} tsr_pass;
 TSR_API tsr_status tsr_fsdp_begin(tsr_fsdp *model, int unit, tsr_pass pass);
 TSR_API tsr_status tsr_fsdp_end(tsr_fsdp *model, int unit);
 TSR_API const tsr_parameter *tsr_fsdp_parameter(const tsr_fsdp *model, int unit, int index);
@@ -1445,10 +1441,6 @@ TSR_API tsr_status tsr_rope_apply(tsr_stream *stream, const tsr_rope *rope,
 TSR_API tsr_status tsr_rope_grad(tsr_stream *stream, const tsr_rope *rope,
                                                tsr_tensor *dx, const tsr_tensor *dy,
                                                const tsr_tensor *positions);
-typedef enum tsr_norm_kind {
-    TSR_NORM_LAYER = 0,
-    TSR_NORM_RMS = 1
-} tsr_norm_kind;
 typedef struct tsr_norm_params {
     size_t struct_size;
     tsr_group *group;
@@ -1456,7 +1448,7 @@ typedef struct tsr_norm_params {
     int64_t size;
     tsr_norm_kind kind;
    _Bool 
-        no_bias;
+        bias;
     float epsilon;
    _Bool 
         sequence;
@@ -1473,25 +1465,25 @@ typedef struct tsr_self_attention_params {
     int64_t heads, kv_heads;
     int64_t head_dim;
    _Bool 
-        no_bias;
+        bias;
    _Bool 
-        no_output_bias;
+        output_bias;
     const tsr_rope_params *rope;
    _Bool 
         qk_norm;
     float norm_epsilon;
     tsr_dtype norm_dtype;
    _Bool 
-        not_causal;
+        causal;
     int64_t window;
     float scale, softcap;
    _Bool 
         sequence;
     int sequence_dim;
-    tsr_partition_params partition;
+    const tsr_partition_params *partition;
     tsr_dtype dtype;
-    tsr_init_params init;
-    tsr_init_params output_init;
+    const tsr_init_params *init;
+    const tsr_init_params *output_init;
     tsr_dtype grad_dtype;
    _Bool 
         reduce_f32;
@@ -1510,9 +1502,9 @@ typedef struct tsr_block_params {
     tsr_group *group;
     const char *name;
     int64_t size;
-    tsr_norm_params norm;
-    tsr_self_attention_params attention;
-    tsr_mlp_params mlp;
+    const tsr_norm_params *norm;
+    const tsr_self_attention_params *attention;
+    const tsr_mlp_params *mlp;
    _Bool 
         recompute;
    _Bool 
@@ -1907,6 +1899,7 @@ typedef enum tsr_order {
 TSR_API const char *tsr_order_name(tsr_order order);
 TSR_API tsr_status tsr_order_parse(const char *name, tsr_order *out);
 typedef struct tsr_torch_options {
+    size_t struct_size;
     tsr_torch_version version;
    _Bool 
         global_generator;
@@ -1934,7 +1927,7 @@ typedef struct tsr_sampler_random_params {
         replacement;
     int64_t num_samples;
     int64_t seed;
-    tsr_torch_options torch;
+    const tsr_torch_options *torch;
 } tsr_sampler_random_params;
 TSR_API tsr_status tsr_sampler_create_random(const tsr_sampler_random_params *params,
                                                            tsr_sampler **out);
@@ -1944,7 +1937,7 @@ typedef struct tsr_sampler_subset_params {
     uint64_t count;
     tsr_order order;
     int64_t seed;
-    tsr_torch_options torch;
+    const tsr_torch_options *torch;
 } tsr_sampler_subset_params;
 TSR_API tsr_status tsr_sampler_create_subset(const tsr_sampler_subset_params *params,
                                                            tsr_sampler **out);
@@ -1955,10 +1948,10 @@ typedef struct tsr_sampler_weighted_params {
     uint64_t count;
     int64_t num_samples;
    _Bool 
-        no_replacement;
+        replacement;
     tsr_order order;
     int64_t seed;
-    tsr_torch_options torch;
+    const tsr_torch_options *torch;
 } tsr_sampler_weighted_params;
 TSR_API tsr_status
 tsr_sampler_create_weighted(const tsr_sampler_weighted_params *params, tsr_sampler **out);
@@ -1994,7 +1987,7 @@ typedef struct tsr_sampler_distributed_params {
     tsr_tail tail;
     tsr_split split;
     int64_t seed;
-    tsr_torch_options torch;
+    const tsr_torch_options *torch;
 } tsr_sampler_distributed_params;
 TSR_API tsr_status
 tsr_sampler_create_distributed(const tsr_sampler_distributed_params *params, tsr_sampler **out);
@@ -2172,7 +2165,7 @@ typedef struct tsr_loader_params {
    _Bool 
         shuffle;
     tsr_order order;
-    tsr_torch_options torch;
+    const tsr_torch_options *torch;
     tsr_status (*load_item)(void *user, tsr_loader_work *work, int64_t index, void *item);
     tsr_status (*load_batch)(void *user, tsr_loader_work *work);
     void *user;
@@ -2227,10 +2220,10 @@ typedef struct tsr_optimizer_params {
     size_t struct_size;
     tsr_stream *stream;
     tsr_optimizer_kind kind;
-    tsr_adamw_params adamw;
-    tsr_sgd_params sgd;
+    const tsr_adamw_params *adamw;
+    const tsr_sgd_params *sgd;
    _Bool 
-        no_master;
+        in_place;
    _Bool 
         decay_matrices;
 } tsr_optimizer_params;

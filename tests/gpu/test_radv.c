@@ -20,7 +20,7 @@ static tsr_device *radv;
 static void open_radv(void)
 {
     isa_choose_family();
-    ck_assert_ok(tsr__device_open_to_compile(tsr_device_params(.no_disk_cache = true), &radv));
+    ck_assert_ok(tsr__device_open_to_compile(tsr_device_params(.cache_in_memory = true), &radv));
     /* Without statistics there would be nothing to check. */
     ck_assert(tsr_device_get_info(radv)->pipeline_statistics);
     ck_assert(tsr__pipelines_capture(radv, true) == TSR_OK);
@@ -30,7 +30,7 @@ static void open_radv_packed(void)
 {
     isa_choose_family();
     ck_assert_ok(tsr__device_open_to_compile(
-        tsr_device_params(.no_disk_cache = true, .force_packed_storage = true), &radv));
+        tsr_device_params(.cache_in_memory = true, .force_packed_storage = true), &radv));
     ck_assert(tsr__pipelines_capture(radv, true) == TSR_OK);
 }
 

@@ -19,7 +19,7 @@ static bool knows_family(void)
     ck_assert_int_ge(child, 0);
     if (child == 0) {
         tsr_status opened =
-            tsr__device_open_to_compile(tsr_device_params(.no_disk_cache = true), &device);
+            tsr__device_open_to_compile(tsr_device_params(.cache_in_memory = true), &device);
         _exit(opened == TSR_OK ? 0 : 1);
     }
     ck_assert_int_eq(waitpid(child, &status, 0), child);

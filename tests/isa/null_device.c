@@ -313,7 +313,7 @@ tsr_device *null_device_open(void)
 {
     tsr_device *device;
 
-    ck_assert_ok(tsr__device_open_to_compile(tsr_device_params(.no_disk_cache = true), &device));
+    ck_assert_ok(tsr__device_open_to_compile(tsr_device_params(.cache_in_memory = true), &device));
     ck_assert(device->info.pipeline_statistics);
     replace_functions(&device->vk);
     replace_memory(device);

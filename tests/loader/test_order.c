@@ -150,12 +150,13 @@ START_TEST(batches_equal_those_of_torch)
         const char *kind = golden_text(base, "kind");
         if (strncmp(kind, "dataloader_", 11) != 0)
             continue;
-        create(PARAMS(.n = (uint64_t)golden_integer(base, "n"),
-                      .batch_size = golden_integer(in, "batch_size"),
-                      .drop_last = json_is_true(golden_member(in, "drop_last")), .shuffle = true,
-                      .order = TSR_ORDER_TORCH, .seed = (int64_t)golden_u64(base, "seed"),
-                      .torch.global_generator = strstr(kind, "global") != NULL,
-                      .workers = (int)(i % 3), .seed_strategy = TSR_SEED_STRATEGY_HASHED));
+        create(
+            PARAMS(.n = (uint64_t)golden_integer(base, "n"),
+                   .batch_size = golden_integer(in, "batch_size"),
+                   .drop_last = json_is_true(golden_member(in, "drop_last")), .shuffle = true,
+                   .order = TSR_ORDER_TORCH, .seed = (int64_t)golden_u64(base, "seed"),
+                   .torch = tsr_torch_options(.global_generator = strstr(kind, "global") != NULL),
+                   .workers = (int)(i % 3), .seed_strategy = TSR_SEED_STRATEGY_HASHED));
         json_t *epoch;
         json_array_foreach(golden_list(golden_member(one, "out"), "epochs"), e, epoch)
         {

@@ -144,7 +144,7 @@ CASE(norm_layers, "norm layers: gradients over divided rows are those over all r
         tsr_layer *norm = NULL;
         OK(tsr_norm_create(tsr_norm_params(.name = "norm", .size = size,
                                            .kind = rms ? TSR_NORM_RMS : TSR_NORM_LAYER,
-                                           .no_bias = !bias, .sequence = sequence),
+                                           .bias = bias, .sequence = sequence),
                            &norm));
         CHECK(tsr_layer_parameter_count(norm) == (bias ? 2 : 1), "%d parameters",
               tsr_layer_parameter_count(norm));
@@ -199,7 +199,7 @@ static void run_attention(tsr_self_attention_params p, bool no_batch, uint64_t s
 {
     tsr_layer *layer = NULL;
     p.name = "attention";
-    p.init.seed = sequence;
+    p.init = tsr_init_params(.seed = sequence);
     OK(tsr_self_attention_create(&p, &layer));
     p.kv_heads = p.kv_heads ? p.kv_heads : p.heads;
     p.head_dim = p.head_dim ? p.head_dim : p.size / p.heads;
@@ -226,116 +226,150 @@ static void run_attention(tsr_self_attention_params p, bool no_batch, uint64_t s
 
 CASE(attention_plain, "self-attention: output and gradients, heads divided evenly and unevenly")
 {
-    run_attention((tsr_self_attention_params){.struct_size = sizeof(tsr_self_attention_params),
-                                              .size = 12,
-                                              .heads = 4,
-                                              .partition = {.kind = TSR_PARTITION_UNEVEN}},
-                  false, 1);
     run_attention(
         (tsr_self_attention_params){.struct_size = sizeof(tsr_self_attention_params),
-                                    .group = staged,
-                                    .size = 10,
-                                    .heads = 8,
-                                    .head_dim = 3,
-                                    .no_output_bias = true,
-                                    .not_causal = true,
-                                    .scale = 0.7F,
-                                    .overlap_parts = 2,
-                                    .partition = {.kind = TSR_PARTITION_WEIGHTED, .rates = rates}},
+                                    .size = 12,
+                                    .heads = 4,
+                                    .partition = tsr_partition_params(.kind = TSR_PARTITION_UNEVEN),
+                                    .bias = true,
+                                    .output_bias = true,
+                                    .causal = true},
+        false, 1);
+    run_attention(
+        (tsr_self_attention_params){
+            .struct_size = sizeof(tsr_self_attention_params),
+            .group = staged,
+            .size = 10,
+            .heads = 8,
+            .head_dim = 3,
+            .scale = 0.7F,
+            .overlap_parts = 2,
+            .partition = tsr_partition_params(.kind = TSR_PARTITION_WEIGHTED, .rates = rates),
+            .bias = true},
         true, 2);
 }
 
 CASE(attention_grouped, "self-attention with grouped queries and rotary embedding")
 {
-    run_attention((tsr_self_attention_params){.struct_size = sizeof(tsr_self_attention_params),
-                                              .size = 9,
-                                              .heads = 8,
-                                              .kv_heads = 4,
-                                              .head_dim = 4,
-                                              .no_bias = true,
-                                              .rope = &halves,
-                                              .window = 3,
-                                              .partition = {.kind = TSR_PARTITION_UNEVEN}},
-                  false, 3);
-    run_attention((tsr_self_attention_params){.struct_size = sizeof(tsr_self_attention_params),
-                                              .size = 8,
-                                              .heads = 6,
-                                              .kv_heads = 3,
-                                              .head_dim = 3,
-                                              .rope = &adjacent,
-                                              .softcap = 1.5F,
-                                              .partition = {.kind = TSR_PARTITION_UNEVEN}},
-                  false, 4);
+    run_attention(
+        (tsr_self_attention_params){.struct_size = sizeof(tsr_self_attention_params),
+                                    .size = 9,
+                                    .heads = 8,
+                                    .kv_heads = 4,
+                                    .head_dim = 4,
+                                    .rope = &halves,
+                                    .window = 3,
+                                    .partition = tsr_partition_params(.kind = TSR_PARTITION_UNEVEN),
+                                    .causal = true},
+        false, 3);
+    run_attention(
+        (tsr_self_attention_params){.struct_size = sizeof(tsr_self_attention_params),
+                                    .size = 8,
+                                    .heads = 6,
+                                    .kv_heads = 3,
+                                    .head_dim = 3,
+                                    .rope = &adjacent,
+                                    .softcap = 1.5F,
+                                    .partition = tsr_partition_params(.kind = TSR_PARTITION_UNEVEN),
+                                    .bias = true,
+                                    .output_bias = true,
+                                    .causal = true},
+        false, 4);
 }
 
 CASE(attention_replicated, "self-attention with fewer kv heads than ranks")
 {
-    run_attention((tsr_self_attention_params){.struct_size = sizeof(tsr_self_attention_params),
-                                              .size = 8,
-                                              .heads = 8,
-                                              .kv_heads = 1,
-                                              .head_dim = 4,
-                                              .rope = &halves,
-                                              .partition = {.kind = TSR_PARTITION_UNEVEN}},
-                  false, 5);
-    run_attention((tsr_self_attention_params){.struct_size = sizeof(tsr_self_attention_params),
-                                              .size = 8,
-                                              .heads = 6,
-                                              .kv_heads = 2,
-                                              .head_dim = 4,
-                                              .qk_norm = true,
-                                              .norm_epsilon = 1e-3F,
-                                              .partition = {.kind = TSR_PARTITION_UNEVEN}},
-                  false, 6);
+    run_attention(
+        (tsr_self_attention_params){.struct_size = sizeof(tsr_self_attention_params),
+                                    .size = 8,
+                                    .heads = 8,
+                                    .kv_heads = 1,
+                                    .head_dim = 4,
+                                    .rope = &halves,
+                                    .partition = tsr_partition_params(.kind = TSR_PARTITION_UNEVEN),
+                                    .bias = true,
+                                    .output_bias = true,
+                                    .causal = true},
+        false, 5);
+    run_attention(
+        (tsr_self_attention_params){.struct_size = sizeof(tsr_self_attention_params),
+                                    .size = 8,
+                                    .heads = 6,
+                                    .kv_heads = 2,
+                                    .head_dim = 4,
+                                    .qk_norm = true,
+                                    .norm_epsilon = 1e-3F,
+                                    .partition = tsr_partition_params(.kind = TSR_PARTITION_UNEVEN),
+                                    .bias = true,
+                                    .output_bias = true,
+                                    .causal = true},
+        false, 6);
 }
 
 CASE(attention_few_heads, "self-attention with fewer heads than ranks: some ranks have none")
 {
-    run_attention((tsr_self_attention_params){.struct_size = sizeof(tsr_self_attention_params),
-                                              .size = 8,
-                                              .heads = 2,
-                                              .qk_norm = true,
-                                              .rope = &halves,
-                                              .partition = {.kind = TSR_PARTITION_UNEVEN}},
-                  false, 7);
+    run_attention(
+        (tsr_self_attention_params){.struct_size = sizeof(tsr_self_attention_params),
+                                    .size = 8,
+                                    .heads = 2,
+                                    .qk_norm = true,
+                                    .rope = &halves,
+                                    .partition = tsr_partition_params(.kind = TSR_PARTITION_UNEVEN),
+                                    .bias = true,
+                                    .output_bias = true,
+                                    .causal = true},
+        false, 7);
 }
 
 CASE(attention_sequence, "self-attention with sequence parallelism and per-head norms")
 {
-    run_attention((tsr_self_attention_params){.struct_size = sizeof(tsr_self_attention_params),
-                                              .size = 8,
-                                              .heads = 8,
-                                              .kv_heads = 2,
-                                              .head_dim = 4,
-                                              .qk_norm = true,
-                                              .rope = &halves,
-                                              .sequence = true,
-                                              .sequence_dim = 1,
-                                              .partition = {.kind = TSR_PARTITION_UNEVEN}},
-                  false, 8);
-    run_attention((tsr_self_attention_params){.struct_size = sizeof(tsr_self_attention_params),
-                                              .size = 8,
-                                              .heads = 4,
-                                              .sequence = true,
-                                              .sequence_dim = 0,
-                                              .partition = {.kind = TSR_PARTITION_UNEVEN}},
-                  true, 9);
+    run_attention(
+        (tsr_self_attention_params){.struct_size = sizeof(tsr_self_attention_params),
+                                    .size = 8,
+                                    .heads = 8,
+                                    .kv_heads = 2,
+                                    .head_dim = 4,
+                                    .qk_norm = true,
+                                    .rope = &halves,
+                                    .sequence = true,
+                                    .sequence_dim = 1,
+                                    .partition = tsr_partition_params(.kind = TSR_PARTITION_UNEVEN),
+                                    .bias = true,
+                                    .output_bias = true,
+                                    .causal = true},
+        false, 8);
+    run_attention(
+        (tsr_self_attention_params){.struct_size = sizeof(tsr_self_attention_params),
+                                    .size = 8,
+                                    .heads = 4,
+                                    .sequence = true,
+                                    .sequence_dim = 0,
+                                    .partition = tsr_partition_params(.kind = TSR_PARTITION_UNEVEN),
+                                    .bias = true,
+                                    .output_bias = true,
+                                    .causal = true},
+        true, 9);
 }
 
 CASE(attention_dtypes, "self-attention in f16 and bf16")
 {
     static const tsr_dtype dtypes[] = {TSR_F16, TSR_BF16};
     for (int i = 0; i < 2; i++)
-        run_attention((tsr_self_attention_params){.struct_size = sizeof(tsr_self_attention_params),
-                                                  .size = 8,
-                                                  .heads = 4,
-                                                  .kv_heads = 2,
-                                                  .rope = &adjacent,
-                                                  .qk_norm = i == 1,
-                                                  .dtype = dtypes[i],
-                                                  .reduce_f32 = true,
-                                                  .partition = {.kind = TSR_PARTITION_UNEVEN}},
-                      false, 10 + (uint64_t)i);
+        run_attention(
+            (tsr_self_attention_params){.struct_size = sizeof(tsr_self_attention_params),
+                                        .size = 8,
+                                        .heads = 4,
+                                        .kv_heads = 2,
+                                        .rope = &adjacent,
+                                        .qk_norm = i == 1,
+                                        .dtype = dtypes[i],
+                                        .reduce_f32 = true,
+                                        .partition =
+                                            tsr_partition_params(.kind = TSR_PARTITION_UNEVEN),
+                                        .bias = true,
+                                        .output_bias = true,
+                                        .causal = true},
+            false, 10 + (uint64_t)i);
 }
 
 /* Blocks ------------------------------------------------------------------------------------- */
@@ -368,19 +402,31 @@ static double *mask_of(const char *name, const char *branch, float p,
     return mask;
 }
 
-static void run_block(tsr_block_params b, float p, uint64_t sequence)
+/* A block, with the params that it points to. */
+typedef struct block_case {
+    tsr_norm_params norm;
+    tsr_self_attention_params attention;
+    tsr_mlp_params mlp;
+    tsr_block_params block;
+} block_case;
+
+static void run_block(block_case c, float p, uint64_t sequence)
 {
     tsr_layer *layer = NULL;
+    tsr_block_params b = c.block;
+    b.norm = &c.norm;
+    b.attention = &c.attention;
+    b.mlp = &c.mlp;
     const tsr_random_params random = {
         .struct_size = sizeof random, .seed = 5, .subsequence = 77 + sequence, .offset = 3};
     b.name = "h.1";
-    b.attention.init.seed = b.mlp.init.seed = sequence;
-    b.attention.partition.kind = b.mlp.partition.kind = TSR_PARTITION_UNEVEN;
+    c.attention.init = c.mlp.init = tsr_init_params(.seed = sequence);
+    c.attention.partition = c.mlp.partition = tsr_partition_params(.kind = TSR_PARTITION_UNEVEN);
     OK(tsr_block_create(&b, &layer));
     OK(tsr_block_set_dropout(layer, p, p > 0 ? &random : NULL));
-    if (!b.attention.kv_heads)
-        b.attention.kv_heads = b.attention.heads;
-    b.attention.head_dim = b.size / b.attention.heads;
+    if (!c.attention.kv_heads)
+        c.attention.kv_heads = c.attention.heads;
+    c.attention.head_dim = b.size / c.attention.heads;
     run r = {.host = {.block = &b, .batch = 2, .tokens = ranks > 2 ? ranks : 4, .size = b.size},
              .layer = layer,
              .dtype = b.dtype ? b.dtype : TSR_F32,
@@ -397,51 +443,53 @@ static void run_block(tsr_block_params b, float p, uint64_t sequence)
 
 static const tsr_rope_params pairs = {.struct_size = sizeof pairs, .rotary_dim = 2};
 
-static tsr_block_params gpt_block(void)
+static block_case gpt_block(void)
 {
-    return (tsr_block_params){.struct_size = sizeof(tsr_block_params),
-                              .size = 8,
-                              .attention = {.heads = 4},
-                              .mlp = {.hidden_size = 10, .activation = TSR_ACT_GELU_TANH}};
+    return (block_case){
+        .norm = *tsr_norm_params(.bias = true),
+        .attention = *tsr_self_attention_params(.heads = 4, .bias = true, .output_bias = true,
+                                                .causal = true),
+        .mlp = *tsr_mlp_params(.hidden_size = 10, .activation = TSR_ACT_GELU_TANH, .bias = true),
+        .block = *tsr_block_params(.size = 8)};
 }
 
-static tsr_block_params llama_block(void)
+static block_case llama_block(void)
 {
-    return (tsr_block_params){
-        .struct_size = sizeof(tsr_block_params),
-        .size = 8,
-        .norm = {.kind = TSR_NORM_RMS},
-        .attention = {.heads = 4, .kv_heads = 2, .no_bias = true, .rope = &pairs},
-        .mlp = {.hidden_size = 9, .gated = true, .no_bias = true, .activation = TSR_ACT_SILU}};
+    return (block_case){
+        .norm = *tsr_norm_params(.kind = TSR_NORM_RMS),
+        .attention =
+            *tsr_self_attention_params(.heads = 4, .kv_heads = 2, .rope = &pairs, .causal = true),
+        .mlp = *tsr_mlp_params(.hidden_size = 9, .gated = true, .activation = TSR_ACT_SILU),
+        .block = *tsr_block_params(.size = 8)};
 }
 
 CASE(block_gpt, "a block with layer norm, biases and GELU")
 {
     run_block(gpt_block(), 0, 1);
-    tsr_block_params b = gpt_block();
-    b.recompute = true;
+    block_case b = gpt_block();
+    b.block.recompute = true;
     run_block(b, 0.3F, 2);
 }
 
 CASE(block_llama, "a block with RMS norm, grouped queries, rotary embedding and a gate")
 {
     run_block(llama_block(), 0.2F, 3);
-    tsr_block_params b = llama_block();
-    b.recompute = true;
+    block_case b = llama_block();
+    b.block.recompute = true;
     b.attention.qk_norm = true;
     run_block(b, 0, 4);
 }
 
 CASE(block_sequence, "a block with sequence parallelism has the masks of the complete tensor")
 {
-    tsr_block_params b = gpt_block();
-    b.sequence = true;
-    b.sequence_dim = 1;
+    block_case b = gpt_block();
+    b.block.sequence = true;
+    b.block.sequence_dim = 1;
     run_block(b, 0.4F, 5);
     b = llama_block();
-    b.sequence = true;
-    b.sequence_dim = 1;
-    b.recompute = true;
+    b.block.sequence = true;
+    b.block.sequence_dim = 1;
+    b.block.recompute = true;
     run_block(b, 0.25F, 6);
 }
 
@@ -450,10 +498,15 @@ CASE(block_recompute, "recomputation gives the same bits and keeps less memory")
     uint8_t *bytes[2][2];
     uint64_t size = 0;
     for (int i = 0; i < 2; i++) {
-        tsr_block_params b = gpt_block();
+        block_case c = gpt_block();
+        tsr_block_params b = c.block;
         b.name = "b";
         b.recompute = i;
-        b.attention.partition.kind = b.mlp.partition.kind = TSR_PARTITION_UNEVEN;
+        b.norm = &c.norm;
+        b.attention = &c.attention;
+        b.mlp = &c.mlp;
+        c.attention.partition = c.mlp.partition =
+            tsr_partition_params(.kind = TSR_PARTITION_UNEVEN);
         tsr_layer *layer = NULL;
         tsr_layer_saved *saved = NULL;
         OK(tsr_block_create(&b, &layer));

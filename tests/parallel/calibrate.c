@@ -23,10 +23,12 @@ CASE(rates, "calibrate: every rank gets the rates of all ranks, with the same bi
                      tsr_partition_params(.kind = TSR_PARTITION_WEIGHTED, .rates = rates), ranges));
     OK(tsr_partition_check(4096, ranks, ranges));
     tsr_layer *mlp = NULL;
-    OK(tsr_mlp_create(tsr_mlp_params(.group = group, .input_size = 8, .hidden_size = 64,
-                                     .output_size = 4,
-                                     .partition = {.kind = TSR_PARTITION_WEIGHTED, .rates = rates}),
-                      &mlp));
+    OK(tsr_mlp_create(
+        tsr_mlp_params(.group = group, .input_size = 8, .hidden_size = 64, .output_size = 4,
+                       .partition =
+                           tsr_partition_params(.kind = TSR_PARTITION_WEIGHTED, .rates = rates),
+                       .bias = true),
+        &mlp));
     tsr_layer_destroy(&mlp);
     free(ranges);
     free(first);

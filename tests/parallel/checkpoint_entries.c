@@ -155,16 +155,16 @@ CASE(damaged, "checkpoint: a tensor that ranks read in parts is verified by all 
         CHECK(status == TSR_ERR_INVALID && strncmp(tail, want, strlen(want)) == 0, "way %d: %s: %s",
               i, tsr_status_name(status), tail);
         OK(tsr_checkpoint_load(path, world, NULL, 1, ways[i],
-                               tsr_checkpoint_params(.no_checksums = true)));
+                               tsr_checkpoint_params(.skip_checksums = true)));
     }
     /* No rank reads the last rank's part, so the checksum of the tensor cannot be verified. */
     e.count = my_rank == ranks - 1 ? 0 : e.count;
     OK(tsr_checkpoint_load(path, world, NULL, 1, &e, NULL));
     if (ranks > 1)
         FAILS(tsr_checkpoint_load(path, world, NULL, 1, &whole,
-                                  tsr_checkpoint_params(.no_checksums = my_rank == 1)),
+                                  tsr_checkpoint_params(.skip_checksums = my_rank == 1)),
               TSR_ERR_INVALID,
-              told_by(1, "checkpoint_load", "no_checksums is true, not the same as on rank 0"));
+              told_by(1, "checkpoint_load", "skip_checksums is true, not the same as on rank 0"));
     if (world)
         OK(tsr_comm_barrier(world));
     if (my_rank == 0)

@@ -186,7 +186,7 @@ static void check_shards(const golden *g)
     tsr_fsdp *fsdp = NULL;
     OK(tsr_fsdp_create(tsr_fsdp_params(.group = group, .unit_count = 1, .units = &unit,
                                        .gather = gather, .optimizer = TSR_OPTIMIZER_SGD,
-                                       .no_momentum = true, .reduction = TSR_OP_SUM),
+                                       .plain_sgd = true, .reduction = TSR_OP_SUM),
                        &fsdp));
     tsr_optimizer *optimizer = sgd_optimizer();
     OK(tsr_optimizer_add_fsdp(optimizer, fsdp));
@@ -244,11 +244,12 @@ enum {
 static tsr_layer *mlp_in(tsr_group *in, tsr_dtype dtype)
 {
     tsr_layer *mlp = NULL;
-    OK(tsr_mlp_create(tsr_mlp_params(.group = in, .name = "mlp", .input_size = IN,
-                                     .hidden_size = HIDDEN, .output_size = OUT, .dtype = dtype,
-                                     .activation = TSR_ACT_GELU_TANH,
-                                     .partition = {.kind = TSR_PARTITION_UNEVEN}),
-                      &mlp));
+    OK(tsr_mlp_create(
+        tsr_mlp_params(.group = in, .name = "mlp", .input_size = IN, .hidden_size = HIDDEN,
+                       .output_size = OUT, .dtype = dtype, .activation = TSR_ACT_GELU_TANH,
+                       .partition = tsr_partition_params(.kind = TSR_PARTITION_UNEVEN),
+                       .bias = true),
+        &mlp));
     return mlp;
 }
 
@@ -323,7 +324,9 @@ static double attention_norm_in(tsr_group *in)
     OK(tsr_self_attention_create(
         tsr_self_attention_params(.group = in, .name = "attention", .size = 16, .heads = 8,
                                   .kv_heads = 1, .head_dim = 4,
-                                  .partition = {.kind = TSR_PARTITION_UNEVEN}, .qk_norm = true),
+                                  .partition = tsr_partition_params(.kind = TSR_PARTITION_UNEVEN),
+                                  .qk_norm = true, .bias = true, .output_bias = true,
+                                  .causal = true),
         &layer));
     tsr_optimizer *optimizer = sgd_optimizer();
     OK(tsr_optimizer_add_layer(optimizer, layer));
@@ -692,11 +695,12 @@ CASE(deferred_overflow, "clipping: a norm that is read later and is not finite s
 static tsr_optimizer *decaying(tsr_optimizer_kind kind, bool matrices)
 {
     tsr_optimizer *optimizer = NULL;
-    OK(tsr_optimizer_create(tsr_optimizer_params(.stream = queue, .kind = kind,
-                                                 .adamw = {.weight_decay = matrices ? 0.5f : 0},
-                                                 .sgd = {.weight_decay = matrices ? 0.5f : 0},
-                                                 .decay_matrices = matrices),
-                            &optimizer));
+    OK(tsr_optimizer_create(
+        tsr_optimizer_params(.stream = queue, .kind = kind,
+                             .adamw = tsr_adamw_params(.weight_decay = matrices ? 0.5f : 0),
+                             .sgd = tsr_sgd_params(.weight_decay = matrices ? 0.5f : 0),
+                             .decay_matrices = matrices),
+        &optimizer));
     return optimizer;
 }
 
@@ -735,10 +739,11 @@ static uint8_t *decayed_model(tsr_group *in, const char *const *gather, uint64_t
     model m;
     tsr_optimizer *optimizer = NULL;
     model_make(&(model_case){.sharded = {.group = in, .gather = gather}}, &m);
-    OK(tsr_optimizer_create(tsr_optimizer_params(.stream = queue,
-                                                 .adamw = {.epsilon = 1e-3f, .weight_decay = 0.1f},
-                                                 .decay_matrices = true),
-                            &optimizer));
+    OK(tsr_optimizer_create(
+        tsr_optimizer_params(.stream = queue,
+                             .adamw = tsr_adamw_params(.epsilon = 1e-3f, .weight_decay = 0.1f),
+                             .decay_matrices = true),
+        &optimizer));
     OK(tsr_optimizer_add_fsdp(optimizer, m.sharded));
     for (int i = 0; i < 2; i++) {
         model_pass(&m, i * 100, MODEL_ROWS, 50, 1.0f / MODEL_ROWS);

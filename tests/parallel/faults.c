@@ -36,37 +36,39 @@ static tsr_status workload(tsr_group *on, tsr_tensor *x, tsr_tensor *dy, tsr_ten
     const tsr_partition_params uneven = {.struct_size = sizeof uneven,
                                          .kind = TSR_PARTITION_UNEVEN};
     TRY(tsr_mlp_create(tsr_mlp_params(.group = on, .name = "mlp", .input_size = 6, .hidden_size = 7,
-                                      .output_size = 5, .gated = true, .partition = uneven,
-                                      .activation = TSR_ACT_SILU, .overlap_parts = 2),
+                                      .output_size = 5, .gated = true, .partition = &uneven,
+                                      .activation = TSR_ACT_SILU, .overlap_parts = 2, .bias = true),
                        &layers[0]));
     TRY(tsr_layer_forward(layers[0], x, &saved[0], &made[0]));
     TRY(tsr_layer_backward(layers[0], saved[0], dy, &made[1]));
     TRY(tsr_layer_gather_parameter(layers[0], 2, &made[2]));
     TRY(tsr_column_linear_create(tsr_linear_params(.group = on, .input_size = 6, .output_size = 5,
-                                                   .partition = uneven, .output = TSR_LAYOUT_FULL),
+                                                   .partition = &uneven, .output = TSR_LAYOUT_FULL,
+                                                   .bias = true),
                                  &layers[1]));
     TRY(tsr_layer_forward(layers[1], x, &saved[1], &made[3]));
     TRY(tsr_layer_backward(layers[1], saved[1], dy, &made[4]));
     TRY(tsr_row_linear_create(tsr_linear_params(.group = on, .input_size = 6, .output_size = 5,
-                                                .partition = uneven, .input = TSR_LAYOUT_FULL),
+                                                .partition = &uneven, .input = TSR_LAYOUT_FULL,
+                                                .bias = true),
                               &layers[2]));
     TRY(tsr_layer_forward(layers[2], x, &saved[2], &made[5]));
     TRY(tsr_layer_backward(layers[2], saved[2], dy, &made[6]));
     TRY(tsr_embedding_create(
-        tsr_embedding_params(.group = on, .vocabulary_size = 9, .width = 5, .partition = uneven),
+        tsr_embedding_params(.group = on, .vocabulary_size = 9, .width = 5, .partition = &uneven),
         &layers[3]));
     TRY(tsr_layer_forward(layers[3], indices, &saved[3], &made[7]));
     TRY(tsr_layer_backward(layers[3], saved[3], dy, NULL));
-    TRY(tsr_block_create(tsr_block_params(.group = on, .size = 6,
-                                          .attention = {.heads = 4,
-                                                        .kv_heads = 2,
-                                                        .head_dim = 2,
-                                                        .qk_norm = true,
-                                                        .rope = tsr_rope_params(.rotary_dim = 2),
-                                                        .partition = uneven},
-                                          .mlp = {.hidden_size = 5, .partition = uneven},
-                                          .recompute = true),
-                         &layers[4]));
+    TRY(tsr_block_create(
+        tsr_block_params(.group = on, .size = 6,
+                         .attention = tsr_self_attention_params(
+                                 .heads = 4, .kv_heads = 2, .head_dim = 2, .qk_norm = true,
+                                 .rope = tsr_rope_params(.rotary_dim = 2), .partition = &uneven,
+                                 .bias = true, .output_bias = true, .causal = true),
+                         .mlp =
+                             tsr_mlp_params(.hidden_size = 5, .partition = &uneven, .bias = true),
+                         .recompute = true, .norm = tsr_norm_params(.bias = true)),
+        &layers[4]));
     TRY(tsr_block_set_dropout(layers[4], 0.5F, tsr_random_params(.seed = 1)));
     TRY(tsr_layer_forward(layers[4], x, &saved[4], &made[8]));
     TRY(tsr_layer_backward(layers[4], saved[4], x, &made[9]));
@@ -187,12 +189,12 @@ CASE(gradients_of_failures, "gradients that count as 0 still do after a failed p
     tsr_layer *layers[3] = {0};
     tsr_tensor *x[] = {in.x, in.x, in.indices};
     OK(tsr_group_create(NULL, queue, NULL, &alone));
-    OK(tsr_column_linear_create(
-        tsr_linear_params(.group = alone, .name = "column", .input_size = 6, .output_size = 5),
-        &layers[0]));
-    OK(tsr_row_linear_create(
-        tsr_linear_params(.group = alone, .name = "row", .input_size = 6, .output_size = 5),
-        &layers[1]));
+    OK(tsr_column_linear_create(tsr_linear_params(.group = alone, .name = "column", .input_size = 6,
+                                                  .output_size = 5, .bias = true),
+                                &layers[0]));
+    OK(tsr_row_linear_create(tsr_linear_params(.group = alone, .name = "row", .input_size = 6,
+                                               .output_size = 5, .bias = true),
+                             &layers[1]));
     OK(tsr_embedding_create(
         tsr_embedding_params(.group = alone, .name = "embedding", .vocabulary_size = 9, .width = 5),
         &layers[2]));

@@ -74,9 +74,12 @@ CASE(frozen_layers, "frozen layers have the same dx, and no gradients")
         .struct_size = sizeof block,
         .name = "b",
         .size = FEATURES,
-        .norm = {.kind = TSR_NORM_RMS},
-        .attention = {.heads = 4, .kv_heads = 1, .qk_norm = true, .partition = uneven},
-        .mlp = {.hidden_size = 24, .gated = true, .activation = TSR_ACT_SILU, .partition = uneven},
+        .norm = tsr_norm_params(.kind = TSR_NORM_RMS),
+        .attention = tsr_self_attention_params(.heads = 4, .kv_heads = 1, .qk_norm = true,
+                                               .partition = &uneven, .bias = true,
+                                               .output_bias = true, .causal = true),
+        .mlp = tsr_mlp_params(.hidden_size = 24, .gated = true, .activation = TSR_ACT_SILU,
+                              .partition = &uneven, .bias = true),
     };
     tsr_layer *layer = NULL;
     OK(tsr_block_create(&block, &layer));
@@ -86,28 +89,33 @@ CASE(frozen_layers, "frozen layers have the same dx, and no gradients")
     block.recompute = true;
     OK(tsr_block_create(&block, &layer));
     check_frozen("block of a divided sequence", layer, whole);
-    OK(tsr_mlp_create(tsr_mlp_params(.input_size = FEATURES, .hidden_size = 24, .partition = uneven,
-                                     .output_size = FEATURES, .activation = TSR_ACT_GELU_TANH),
+    OK(tsr_mlp_create(tsr_mlp_params(.input_size = FEATURES, .hidden_size = 24,
+                                     .partition = &uneven, .output_size = FEATURES,
+                                     .activation = TSR_ACT_GELU_TANH, .bias = true),
                       &layer));
     check_frozen("mlp", layer, whole);
     OK(tsr_column_linear_create(
         tsr_linear_params(.input_size = FEATURES / 4 * ranks, .output_size = 6 * ranks,
-                          .input = TSR_LAYOUT_GATHER, .output = TSR_LAYOUT_FULL),
+                          .input = TSR_LAYOUT_GATHER, .output = TSR_LAYOUT_FULL, .bias = true),
         &layer));
     check_frozen("column-parallel layer that gathers features", layer, part);
     OK(tsr_column_linear_create(tsr_linear_params(.input_size = FEATURES, .output_size = 6 * ranks,
-                                                  .input = TSR_LAYOUT_SEQUENCE, .sequence_dim = 1),
+                                                  .input = TSR_LAYOUT_SEQUENCE, .sequence_dim = 1,
+                                                  .bias = true),
                                 &layer));
     check_frozen("column-parallel layer that gathers a sequence", layer, whole);
     OK(tsr_row_linear_create(
         tsr_linear_params(.input_size = FEATURES / 4 * ranks, .output_size = 6,
                           .input = TSR_LAYOUT_GATHER,
-                          .partition = {.kind = TSR_PARTITION_UNEVEN, .align = 5}),
+                          .partition =
+                              tsr_partition_params(.kind = TSR_PARTITION_UNEVEN, .align = 5),
+                          .bias = true),
         &layer));
     check_frozen("row-parallel layer that gathers features", layer, part);
     OK(tsr_row_linear_create(tsr_linear_params(.input_size = FEATURES, .output_size = 6,
-                                               .input = TSR_LAYOUT_FULL, .partition = uneven,
-                                               .output = TSR_LAYOUT_SEQUENCE, .sequence_dim = 1),
+                                               .input = TSR_LAYOUT_FULL, .partition = &uneven,
+                                               .output = TSR_LAYOUT_SEQUENCE, .sequence_dim = 1,
+                                               .bias = true),
                              &layer));
     check_frozen("row-parallel layer with a divided sequence", layer, rows);
 }
@@ -128,8 +136,11 @@ static void put_blocks(tsr_layer *layer, tsr_layer *floats, int index)
 CASE(frozen_blocks, "frozen layers whose weights are in a block format have a dx")
 {
     const int64_t shape[] = {2, TOKENS, FEATURES};
-    tsr_mlp_params params = {
-        .struct_size = sizeof params, .name = "m", .input_size = FEATURES, .output_size = FEATURES};
+    tsr_mlp_params params = {.struct_size = sizeof params,
+                             .name = "m",
+                             .input_size = FEATURES,
+                             .output_size = FEATURES,
+                             .bias = true};
     double *values = numbers(2, count_of(3, shape), TSR_F32);
     tsr_tensor *x = tensor_of(TSR_F32, 3, shape, values), *dx[2];
     params.hidden_size = 32 * ranks;
@@ -171,14 +182,16 @@ CASE(frozen_step, "an optimizer does not change a frozen layer, and FSDP refuses
     tsr_tensor *x = tensor_new(TSR_F32, 2, (int64_t[]){2, FEATURES}), *y = NULL, *before;
     double norm = -1;
     tsr_layer_set_frozen(NULL, true);
-    OK(tsr_column_linear_create(
-        tsr_linear_params(.name = "base", .input_size = FEATURES, .output_size = ranks), &layer));
+    OK(tsr_column_linear_create(tsr_linear_params(.name = "base", .input_size = FEATURES,
+                                                  .output_size = ranks, .bias = true),
+                                &layer));
     before = tensor_new(TSR_F32, 2, (int64_t[]){1, FEATURES});
     OK(tsr_fill(queue, x, 1));
     OK(tsr_copy(queue, before, tsr_linear_local_weight(layer)));
     tsr_layer_set_frozen(layer, true);
-    OK(tsr_optimizer_create(tsr_optimizer_params(.stream = queue, .adamw = {.weight_decay = 1}),
-                            &optimizer));
+    OK(tsr_optimizer_create(
+        tsr_optimizer_params(.stream = queue, .adamw = tsr_adamw_params(.weight_decay = 1)),
+        &optimizer));
     OK(tsr_optimizer_add_layer(optimizer, layer));
     OK(tsr_optimizer_zero_grad(optimizer));
     OK(tsr_layer_forward(layer, x, &saved, &y));

@@ -247,11 +247,12 @@ static void train_unsharded(tsr_group *alone, int steps, double *out[2 * MODEL_L
     tsr_layer *layers[MODEL_LAYERS];
     tsr_tensor *velocity[2 * MODEL_LAYERS] = {NULL};
     for (int i = 0; i < MODEL_LAYERS; i++)
-        OK(tsr_column_linear_create(tsr_linear_params(.group = alone, .name = names[i],
-                                                      .input_size = sizes[i],
-                                                      .output_size = sizes[i + 1],
-                                                      .init = {.kind = TSR_INIT_TORCH, .seed = 7}),
-                                    &layers[i]));
+        OK(tsr_column_linear_create(
+            tsr_linear_params(.group = alone, .name = names[i], .input_size = sizes[i],
+                              .output_size = sizes[i + 1],
+                              .init = tsr_init_params(.kind = TSR_INIT_TORCH, .seed = 7),
+                              .bias = true),
+            &layers[i]));
     for (int s = 0; s < steps; s++) {
         const int64_t rows = MODEL_ROWS * ranks;
         tsr_layer_saved *saved[MODEL_LAYERS];

@@ -15,18 +15,22 @@ static tsr_linear_params params_of(const model_case *c, const model *m, int laye
 {
     static const char *const names[] = {"first", "block.2", "head"};
     static const int64_t sizes[] = {IN, HIDDEN, MIDDLE, OUT};
-    return (tsr_linear_params){
-        .struct_size = sizeof(tsr_linear_params),
-        .group = c->tensor ? c->tensor : m->alone,
-        .name = names[layer],
-        .input_size = sizes[layer],
-        .output_size = sizes[layer + 1],
-        .dtype = c->dtype,
-        .partition = {.kind = c->tensor ? TSR_PARTITION_UNEVEN : TSR_PARTITION_EVEN},
-        .output = layer == 2 ? TSR_LAYOUT_FULL : TSR_LAYOUT_DEFAULT,
-        .init = {.kind = TSR_INIT_TORCH, .seed = 7},
-        .deferred = !c->whole,
-    };
+    static const tsr_partition_params partitions[2] = {
+        {.struct_size = sizeof partitions[0], .kind = TSR_PARTITION_EVEN},
+        {.struct_size = sizeof partitions[0], .kind = TSR_PARTITION_UNEVEN}};
+    static const tsr_init_params init = {
+        .struct_size = sizeof init, .kind = TSR_INIT_TORCH, .seed = 7};
+    return (tsr_linear_params){.struct_size = sizeof(tsr_linear_params),
+                               .group = c->tensor ? c->tensor : m->alone,
+                               .name = names[layer],
+                               .input_size = sizes[layer],
+                               .output_size = sizes[layer + 1],
+                               .dtype = c->dtype,
+                               .partition = &partitions[c->tensor != NULL],
+                               .output = layer == 2 ? TSR_LAYOUT_FULL : TSR_LAYOUT_DEFAULT,
+                               .init = &init,
+                               .deferred = !c->whole,
+                               .bias = true};
 }
 
 void model_make(const model_case *c, model *m)

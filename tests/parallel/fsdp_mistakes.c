@@ -138,7 +138,7 @@ CASE(rebuilding_mistakes, "fsdp: mistakes in rebuilding are errors that leave th
             {.name = "c", .dtype = TSR_F32, .ndim = 1, .global_shape = {9}, .shard_dim = -1}}};
     REFUSED("parameter 1 is 'c', f32 of 9 elements; the model has 'b', f32 of 9");
     params.optimizer = TSR_OPTIMIZER_SGD;
-    REFUSED("optimizer, no_momentum or no_master is not that of the model");
+    REFUSED("optimizer, plain_sgd or in_place is not that of the model");
     OK(tsr_fsdp_rebuild(&params, &m));
     tsr_fsdp_destroy(&m);
 

@@ -76,7 +76,7 @@ static void prepare(const host_model *m, const tsr_self_attention_params *p, dou
 
 static bool sees(const tsr_self_attention_params *p, int64_t i, int64_t j)
 {
-    return p->not_causal || (j <= i && (p->window == 0 || j > i - p->window));
+    return !p->causal || (j <= i && (p->window == 0 || j > i - p->window));
 }
 
 static void attend_head(const host_model *m, const tsr_self_attention_params *p, int64_t b,
@@ -149,10 +149,10 @@ static double *branch(const host_model *m, int which, const double *x)
     const int64_t count = m->batch * m->tokens * m->size;
     double *z = doubles(count);
     memcpy(z, x, (size_t)count * sizeof *z);
-    normalise(z, m->batch * m->tokens, m->size, p->norm.kind == TSR_NORM_RMS,
-              epsilon_of(p->norm.epsilon), find(m, which ? "norm2.weight" : "norm1.weight"),
+    normalise(z, m->batch * m->tokens, m->size, p->norm->kind == TSR_NORM_RMS,
+              epsilon_of(p->norm->epsilon), find(m, which ? "norm2.weight" : "norm1.weight"),
               find(m, which ? "norm2.bias" : "norm1.bias"));
-    double *y = which ? mlp(m, &p->mlp, z) : attention(m, &p->attention, z);
+    double *y = which ? mlp(m, p->mlp, z) : attention(m, p->attention, z);
     for (int64_t i = 0; i < count; i++)
         y[i] = x[i] + y[i] * (m->mask[which] ? m->mask[which][i] : 1);
     free(z);

@@ -15,8 +15,9 @@
 static const tsr_partition_params *partition(int kind)
 {
     static double rates[64];
-    static tsr_partition_params params[2] = {{.kind = TSR_PARTITION_UNEVEN},
-                                             {.kind = TSR_PARTITION_WEIGHTED, .rates = rates}};
+    static const tsr_partition_params params[2] = {
+        {.struct_size = sizeof params[0], .kind = TSR_PARTITION_UNEVEN},
+        {.struct_size = sizeof params[0], .kind = TSR_PARTITION_WEIGHTED, .rates = rates}};
     for (int r = 0; r < 64; r++)
         rates[r] = r % 3 * (r + 1) + (r == 0);
     return &params[kind];
@@ -74,8 +75,9 @@ CASE(initial_weights, "initial: the whole weight is the same for any number of r
                                     .input_size = IN,
                                     .output_size = OUT,
                                     .dtype = dtypes[i / 4],
-                                    .partition = *partition(i / 2 % 2),
-                                    .init = {.seed = SEED}};
+                                    .partition = partition(i / 2 % 2),
+                                    .init = tsr_init_params(.seed = SEED),
+                                    .bias = true};
         tsr_layer *layer = NULL;
         OK(i % 2 ? tsr_row_linear_create(&params, &layer)
                  : tsr_column_linear_create(&params, &layer));
@@ -114,8 +116,9 @@ CASE(initial_kinds, "initial: each kind has the range of the full layer's fan-in
                 .struct_size = sizeof params,
                 .input_size = IN,
                 .output_size = OUT,
-                .partition = *partition(row),
-                .init = {.kind = kinds[i].kind, .seed = SEED, .deviation = 0.25F}};
+                .partition = partition(row),
+                .init = tsr_init_params(.kind = kinds[i].kind, .seed = SEED, .deviation = 0.25F),
+                .bias = true};
             OK(row ? tsr_row_linear_create(&params, &layer)
                    : tsr_column_linear_create(&params, &layer));
             host_digest("weight", kinds[i].normal, (float)sqrt(kinds[i].square), (int64_t)IN * OUT,
@@ -142,8 +145,9 @@ CASE(initial_ranges, "initial: any range of a rank's part can be drawn by itself
         tsr_linear_params params = {.struct_size = sizeof params,
                                     .input_size = IN,
                                     .output_size = OUT,
-                                    .partition = *partition(row),
-                                    .init = {.kind = TSR_INIT_TORCH, .seed = SEED}};
+                                    .partition = partition(row),
+                                    .init = tsr_init_params(.kind = TSR_INIT_TORCH, .seed = SEED),
+                                    .bias = true};
         OK(row ? tsr_row_linear_create(&params, &layer)
                : tsr_column_linear_create(&params, &layer));
         params.deferred = true;
@@ -179,8 +183,8 @@ CASE(initial_mistakes, "initial: a range outside the part is an error")
 {
     tsr_layer *layer = NULL;
     tsr_tensor *out = tensor_new(TSR_F32, 1, (int64_t[]){4});
-    OK(tsr_column_linear_create(tsr_linear_params(.input_size = 5, .output_size = 3 * ranks),
-                                &layer));
+    OK(tsr_column_linear_create(
+        tsr_linear_params(.input_size = 5, .output_size = 3 * ranks, .bias = true), &layer));
     OK(tsr_layer_initial(layer, 0, queue, 11, out));
     FAILS(tsr_layer_initial(layer, 0, queue, 12, out), TSR_ERR_INVALID,
           "layer_initial: 4 elements from 12 on, but this rank's part of weight has 15");
@@ -200,7 +204,8 @@ CASE(only_its_shard, "initial: a rank allocates only its part")
     tsr_layer *layer = NULL;
     const int64_t in = 1024 * ranks, out = 256;
     tsr_device_memory_usage(gpu, NULL, &before);
-    OK(tsr_row_linear_create(tsr_linear_params(.input_size = in, .output_size = out), &layer));
+    OK(tsr_row_linear_create(tsr_linear_params(.input_size = in, .output_size = out, .bias = true),
+                             &layer));
     OK(tsr_stream_wait(queue));
     tsr_device_memory_usage(gpu, NULL, &after);
     uint64_t own = 1024 * 256 * 4 + 256 * 4;

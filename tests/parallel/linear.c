@@ -27,7 +27,8 @@ CASE(sharded_input, "forward pass with sharded input returns correct full output
 {
     run_row((tsr_linear_params){.struct_size = sizeof(tsr_linear_params),
                                 .input_size = IN,
-                                .output_size = OUT},
+                                .output_size = OUT,
+                                .bias = true},
             1, (int64_t[]){7}, 1);
 }
 
@@ -36,13 +37,15 @@ CASE(unsharded_input, "forward pass with unsharded input slices and processes co
     run_row((tsr_linear_params){.struct_size = sizeof(tsr_linear_params),
                                 .input_size = IN,
                                 .output_size = OUT,
-                                .input = TSR_LAYOUT_FULL},
+                                .input = TSR_LAYOUT_FULL,
+                                .bias = true},
             1, (int64_t[]){7}, 2);
 }
 
 CASE(output_dimensions, "output dimensions are [batch_size, ..., output_size]")
 {
-    tsr_linear_params params = {.struct_size = sizeof params, .input_size = IN, .output_size = OUT};
+    tsr_linear_params params = {
+        .struct_size = sizeof params, .input_size = IN, .output_size = OUT, .bias = true};
     run_row(params, 0, NULL, 3);
     run_row(params, 1, (int64_t[]){5}, 4);
     run_row(params, 2, (int64_t[]){2, 3}, 5);
@@ -53,8 +56,8 @@ CASE(output_dimensions, "output dimensions are [batch_size, ..., output_size]")
 CASE(sum_of_locals, "output matches the expected sum of rank-local computations")
 {
     /* All weights are 1, and rank r's input is r + 1. */
-    tsr_layer *layer = new_row(tsr_linear_params(.input_size = 4 * ranks, .output_size = 3,
-                                                 .no_bias = true, .name = "sum"));
+    tsr_layer *layer =
+        new_row(tsr_linear_params(.input_size = 4 * ranks, .output_size = 3, .name = "sum"));
     OK(tsr_fill(queue, tsr_linear_local_weight(layer), 1));
     tsr_tensor *x = tensor_new(TSR_F32, 2, (int64_t[]){2, 4}), *y = NULL;
     OK(tsr_fill(queue, x, my_rank + 1));
@@ -70,7 +73,8 @@ CASE(sum_of_locals, "output matches the expected sum of rank-local computations"
 
 CASE(weight_shape, "weight shard shape is [output_size, input_size/world_size]")
 {
-    tsr_layer *layer = new_row(tsr_linear_params(.input_size = IN, .output_size = OUT));
+    tsr_layer *layer =
+        new_row(tsr_linear_params(.input_size = IN, .output_size = OUT, .bias = true));
     const tsr_layout *weight = tsr_tensor_layout(tsr_linear_local_weight(layer));
     int64_t rows, columns;
     OK(tsr_linear_local_shape(layer, &rows, &columns));
@@ -89,7 +93,8 @@ CASE(weight_shape, "weight shard shape is [output_size, input_size/world_size]")
 
 CASE(different_weights, "each rank has different weight values")
 {
-    tsr_layer *layer = new_row(tsr_linear_params(.input_size = IN, .output_size = OUT));
+    tsr_layer *layer =
+        new_row(tsr_linear_params(.input_size = IN, .output_size = OUT, .bias = true));
     int64_t shape[] = {ranks, OUT, IN / ranks};
     tsr_tensor *all = tensor_new(TSR_F32, 3, shape), *mine = NULL;
     OK(tsr_tensor_reshape(tsr_linear_local_weight(layer), 3, (int64_t[]){1, OUT, IN / ranks},
@@ -113,8 +118,11 @@ CASE(concatenated_weights, "concatenated weights across ranks equal the full wei
     /* A group of one process has the full weight as its shard. */
     tsr_group *alone = NULL;
     OK(tsr_group_create(NULL, queue, NULL, &alone));
-    tsr_linear_params params = {
-        .struct_size = sizeof params, .input_size = IN, .output_size = OUT, .init = {.seed = 5}};
+    tsr_linear_params params = {.struct_size = sizeof params,
+                                .input_size = IN,
+                                .output_size = OUT,
+                                .init = tsr_init_params(.seed = 5),
+                                .bias = true};
     tsr_layer *layer = new_row(&params);
     params.group = alone;
     tsr_layer *full = new_row(&params);
@@ -129,8 +137,9 @@ CASE(concatenated_weights, "concatenated weights across ranks equal the full wei
 
 CASE(bias_once, "bias is added after all-reduce, once and not per rank")
 {
-    tsr_layer *layer = new_row(
-        tsr_linear_params(.input_size = IN, .output_size = OUT, .init = {.kind = TSR_INIT_ZEROS}));
+    tsr_layer *layer =
+        new_row(tsr_linear_params(.input_size = IN, .output_size = OUT,
+                                  .init = tsr_init_params(.kind = TSR_INIT_ZEROS), .bias = true));
     OK(tsr_fill(queue, tsr_linear_local_bias(layer), 0.75));
     for (int m = 1; m < 2000; m *= 40) {
         tsr_tensor *x = tensor_new(TSR_F32, 2, (int64_t[]){m, IN / ranks}), *y = NULL;
@@ -148,8 +157,10 @@ CASE(bias_once, "bias is added after all-reduce, once and not per rank")
 
 CASE(same_bias, "bias values are the same across all ranks")
 {
-    tsr_layer *layer = new_row(tsr_linear_params(.input_size = IN, .output_size = OUT,
-                                                 .init = {.kind = TSR_INIT_TORCH, .seed = 3}));
+    tsr_layer *layer =
+        new_row(tsr_linear_params(.input_size = IN, .output_size = OUT,
+                                  .init = tsr_init_params(.kind = TSR_INIT_TORCH, .seed = 3),
+                                  .bias = true));
     double *mine = values_of(tsr_linear_local_bias(layer));
     tsr_tensor *sum = tensor_of(TSR_F32, 1, (int64_t[]){OUT}, mine);
     OK(tsr_group_all_reduce(group, sum, TSR_OP_MAX));
@@ -168,8 +179,8 @@ CASE(same_bias, "bias values are the same across all ranks")
 
 CASE(wrong_input, "an error when sharded input has wrong dimensions")
 {
-    tsr_layer *layer =
-        new_row(tsr_linear_params(.input_size = 6 * ranks, .output_size = 3, .name = "mlp.down"));
+    tsr_layer *layer = new_row(tsr_linear_params(.input_size = 6 * ranks, .output_size = 3,
+                                                 .name = "mlp.down", .bias = true));
     tsr_tensor *x = tensor_new(TSR_F32, 2, (int64_t[]){5, 7}), *y = NULL;
     FAILS(
         tsr_layer_forward(layer, x, NULL, &y), TSR_ERR_INVALID,
@@ -177,8 +188,10 @@ CASE(wrong_input, "an error when sharded input has wrong dimensions")
         "input is not sharded, set input = TSR_LAYOUT_FULL");
     CHECK(!y, "an output was written");
     tsr_layer_destroy(&layer);
-    layer = new_row(tsr_linear_params(.input_size = 12, .output_size = 3, .input = TSR_LAYOUT_FULL,
-                                      .partition = {.kind = TSR_PARTITION_UNEVEN}));
+    layer =
+        new_row(tsr_linear_params(.input_size = 12, .output_size = 3, .input = TSR_LAYOUT_FULL,
+                                  .partition = tsr_partition_params(.kind = TSR_PARTITION_UNEVEN),
+                                  .bias = true));
     FAILS(tsr_layer_forward(layer, x, NULL, &y), TSR_ERR_INVALID,
           "row_linear: x is [5,7]; a full input has 12 as its last dimension");
     tsr_layer_destroy(&layer);
@@ -195,33 +208,35 @@ CASE(not_divisible, "an error when input_size is not divisible by world_size")
              "row_linear: input_size %d is not divisible by %d ranks; partition UNEVEN or WEIGHTED "
              "allows it",
              5 * ranks + 1, ranks);
-    FAILS(tsr_row_linear_create(tsr_linear_params(.input_size = 5 * ranks + 1, .output_size = 3),
-                                &layer),
-          TSR_ERR_INVALID, text);
-    FAILS(tsr_row_linear_create(tsr_linear_params(.input_size = 5 * ranks + 1, .output_size = 3,
-                                                  .partition = {.kind = TSR_PARTITION_STRICT}),
-                                &layer),
+    FAILS(
+        tsr_row_linear_create(
+            tsr_linear_params(.input_size = 5 * ranks + 1, .output_size = 3, .bias = true), &layer),
+        TSR_ERR_INVALID, text);
+    FAILS(tsr_row_linear_create(
+              tsr_linear_params(.input_size = 5 * ranks + 1, .output_size = 3,
+                                .partition = tsr_partition_params(.kind = TSR_PARTITION_STRICT),
+                                .bias = true),
+              &layer),
           TSR_ERR_INVALID, text);
     snprintf(text, sizeof text,
              "column_linear up: output_size %d is not divisible by %d ranks; partition UNEVEN or "
              "WEIGHTED allows it",
              5 * ranks + 1, ranks);
-    FAILS(
-        tsr_column_linear_create(
-            tsr_linear_params(.input_size = 3, .output_size = 5 * ranks + 1, .name = "up"), &layer),
-        TSR_ERR_INVALID, text);
+    FAILS(tsr_column_linear_create(tsr_linear_params(.input_size = 3, .output_size = 5 * ranks + 1,
+                                                     .name = "up", .bias = true),
+                                   &layer),
+          TSR_ERR_INVALID, text);
     CHECK(!layer, "a layer was made");
 }
 
 CASE(zero_bias, "with zero bias")
 {
-    tsr_linear_params params = {
-        .struct_size = sizeof params, .input_size = IN, .output_size = OUT, .no_bias = true};
+    tsr_linear_params params = {.struct_size = sizeof params, .input_size = IN, .output_size = OUT};
     tsr_layer *layer = new_row(&params);
     CHECK(!tsr_linear_local_bias(layer) && tsr_layer_parameter_count(layer) == 1, "a bias");
     tsr_layer_destroy(&layer);
     run_row(params, 1, (int64_t[]){4}, 20);
-    params.no_bias = false;
+    params.bias = true;
     layer = new_row(&params);
     double *bias = values_of(tsr_linear_local_bias(layer));
     for (int i = 0; i < OUT; i++)
@@ -232,23 +247,27 @@ CASE(zero_bias, "with zero bias")
 
 CASE(batch_sizes, "with different batch sizes")
 {
-    tsr_linear_params params = {.struct_size = sizeof params, .input_size = IN, .output_size = OUT};
+    tsr_linear_params params = {
+        .struct_size = sizeof params, .input_size = IN, .output_size = OUT, .bias = true};
     for (int64_t m = 0; m < 300; m = 3 * m + 1)
         run_row(params, 1, &m, 30 + (uint64_t)m);
 }
 
 CASE(contexts, "the default group and custom groups work")
 {
-    tsr_layer *layer = new_row(tsr_linear_params(.input_size = IN, .output_size = OUT));
+    tsr_layer *layer =
+        new_row(tsr_linear_params(.input_size = IN, .output_size = OUT, .bias = true));
     CHECK(tsr_layer_group(layer) == group, "not the default group");
     tsr_layer_destroy(&layer);
     tsr_group_set_default(NULL);
-    FAILS(tsr_row_linear_create(tsr_linear_params(.input_size = IN, .output_size = OUT), &layer),
+    FAILS(tsr_row_linear_create(
+              tsr_linear_params(.input_size = IN, .output_size = OUT, .bias = true), &layer),
           TSR_ERR_INVALID, "row_linear: no group is given, and there is no default one");
     run_row((tsr_linear_params){.struct_size = sizeof(tsr_linear_params),
                                 .group = staged,
                                 .input_size = IN,
-                                .output_size = OUT},
+                                .output_size = OUT,
+                                .bias = true},
             1, (int64_t[]){9}, 40);
     tsr_group_set_default(group);
 
@@ -260,7 +279,8 @@ CASE(contexts, "the default group and custom groups work")
     OK(tsr_group_create(own, queue, NULL, &alone));
     tsr_comm_destroy(&own);
     int64_t rows, columns;
-    layer = new_row(tsr_linear_params(.group = alone, .input_size = 23, .output_size = OUT));
+    layer = new_row(
+        tsr_linear_params(.group = alone, .input_size = 23, .output_size = OUT, .bias = true));
     OK(tsr_linear_local_shape(layer, &rows, &columns));
     CHECK(columns == 23, "%lld columns", (long long)columns);
     tsr_layer_destroy(&layer);
@@ -306,7 +326,7 @@ static void check_factory(const tsr_linear_params *params, const tsr_partition_p
     OK(tsr_row_linear_create(params, &layer));
     OK(tsr_linear_local_shape(layer, &rows, &columns));
     CHECK(rows == OUT && columns == IN / ranks, "[%lld,%lld]", (long long)rows, (long long)columns);
-    CHECK((tsr_linear_local_bias(layer) != NULL) == !params->no_bias, "the bias");
+    CHECK((tsr_linear_local_bias(layer) != NULL) == params->bias, "the bias");
     double *weight = whole_parameter(layer, 0);
     tsr_tensor *part = features(x, partition), *y = NULL;
     OK(tsr_layer_forward(layer, part, NULL, &y));
@@ -322,17 +342,18 @@ static const tsr_partition_params evenly;
 
 CASE(factory_create, "factory Create: the default params, and an input that is full")
 {
+    check_factory(tsr_linear_params(.input_size = IN, .output_size = OUT, .bias = true), &evenly);
     check_factory(tsr_linear_params(.input_size = IN, .output_size = OUT), &evenly);
-    check_factory(tsr_linear_params(.input_size = IN, .output_size = OUT, .no_bias = true),
-                  &evenly);
-    check_factory(tsr_linear_params(.input_size = IN, .output_size = OUT, .input = TSR_LAYOUT_FULL),
+    check_factory(tsr_linear_params(.input_size = IN, .output_size = OUT, .input = TSR_LAYOUT_FULL,
+                                    .bias = true),
                   NULL);
 }
 
 CASE(factory_mlp_output, "factory CreateForMLPOutput: the default params")
 {
-    check_factory(tsr_linear_params(.name = "mlp.down", .input_size = IN, .output_size = OUT),
-                  &evenly);
+    check_factory(
+        tsr_linear_params(.name = "mlp.down", .input_size = IN, .output_size = OUT, .bias = true),
+        &evenly);
 }
 
 CASE(factory_with_gather, "factory CreateWithGather: a GATHER input, divided in any way")
@@ -343,9 +364,10 @@ CASE(factory_with_gather, "factory CreateWithGather: a GATHER input, divided in 
     tsr_linear_params params = {.struct_size = sizeof params,
                                 .input_size = IN,
                                 .output_size = OUT,
-                                .input = TSR_LAYOUT_GATHER};
+                                .input = TSR_LAYOUT_GATHER,
+                                .bias = true};
     check_factory(&params, &evenly);
-    params.other_partition = unequal;
+    params.other_partition = &unequal;
     check_factory(&params, &unequal);
 }
 
@@ -357,7 +379,8 @@ CASE(names_of_layers, "layers with different names have different weights and pa
     for (int i = 0; i < 3; i++) {
         tsr_layer *layer = NULL;
         OK(tsr_row_linear_create(
-            tsr_linear_params(.name = names[i], .input_size = IN, .output_size = OUT), &layer));
+            tsr_linear_params(.name = names[i], .input_size = IN, .output_size = OUT, .bias = true),
+            &layer));
         CHECK(strcmp(tsr_layer_parameter(layer, 0)->name, parameters[i]) == 0, "layer %d: %s", i,
               tsr_layer_parameter(layer, 0)->name);
         weights[i] = whole_parameter(layer, 0);
@@ -396,18 +419,23 @@ static void all_layouts(bool row, tsr_group *through)
                 p->output = outputs[row][o];
                 if (row && p->input == TSR_LAYOUT_GATHER && p->output == TSR_LAYOUT_SHARDED)
                     continue;
-                p->partition.kind = kind == 0   ? TSR_PARTITION_EVEN
-                                    : kind == 1 ? TSR_PARTITION_UNEVEN
-                                                : TSR_PARTITION_WEIGHTED;
-                p->partition.rates = kind == 2 ? rates : NULL;
-                p->other_partition.kind = kind == 2 ? TSR_PARTITION_UNEVEN : p->partition.kind;
-                p->partition.align = kind > 0 && turn % 2 == 0 ? 4 : 0;
+                tsr_partition_params partition = TSR_INIT(tsr_partition_params);
+                partition.kind = kind == 0   ? TSR_PARTITION_EVEN
+                                 : kind == 1 ? TSR_PARTITION_UNEVEN
+                                             : TSR_PARTITION_WEIGHTED;
+                tsr_partition_params other = partition;
+                other.kind = kind == 2 ? TSR_PARTITION_UNEVEN : partition.kind;
+                partition.rates = kind == 2 ? rates : NULL;
+                partition.align = kind > 0 && turn % 2 == 0 ? 4 : 0;
+                p->struct_size = sizeof *p;
+                p->partition = &partition;
+                p->other_partition = &other;
                 p->input_size = kind == 0 ? IN : 25;
                 p->output_size = kind == 0 ? OUT : 19;
                 p->sequence_dim = (int)(turn % 2);
                 c.lead[0] = p->sequence_dim == 0 ? 2 * ranks : 3;
                 c.lead[1] = p->sequence_dim == 1 ? 3 * ranks : 2;
-                p->no_bias = turn % 5 == 0;
+                p->bias = turn % 5 != 0;
                 p->dtype = dtypes[turn % 3];
                 c.x_dtype = turn % 4 == 0 ? TSR_F32 : p->dtype;
                 p->reduce_f32 = turn % 4 == 1;
@@ -443,8 +471,10 @@ CASE(more_ranks, "fewer features than ranks leave some ranks without any")
     tsr_linear_params params = {.struct_size = sizeof params,
                                 .input_size = 1,
                                 .output_size = 2,
-                                .partition = {.kind = TSR_PARTITION_UNEVEN},
-                                .other_partition = {.kind = TSR_PARTITION_UNEVEN}};
+                                .partition = tsr_partition_params(.kind = TSR_PARTITION_UNEVEN),
+                                .other_partition =
+                                    tsr_partition_params(.kind = TSR_PARTITION_UNEVEN),
+                                .bias = true};
     for (int row = 0; row < 2; row++) {
         linear_case c = {.row = row, .params = params, .lead_ndim = 1, .lead = {3}, .sequence = 50};
         linear_case_run(&c);
@@ -459,7 +489,8 @@ CASE(overlap, "a product in parts has the result of a product in one piece")
             tsr_linear_params params = {.struct_size = sizeof params,
                                         .input_size = IN,
                                         .output_size = OUT,
-                                        .overlap_parts = parts};
+                                        .overlap_parts = parts,
+                                        .bias = true};
             run_row(params, 1, &m, ++sequence);
             params.group = staged;
             params.dtype = TSR_F16;
@@ -472,12 +503,14 @@ CASE(linear_mistakes, "mistakes in a linear layer's params are named")
 {
     tsr_layer *layer = NULL;
     FAILS(tsr_row_linear_create(NULL, &layer), TSR_ERR_INVALID, "row_linear: params is NULL");
-    FAILS(tsr_column_linear_create(tsr_linear_params(.input_size = 1), NULL), TSR_ERR_INVALID,
-          "column_linear: out is NULL");
-    FAILS(tsr_column_linear_create(tsr_linear_params(.input_size = 4), &layer), TSR_ERR_INVALID,
+    FAILS(tsr_column_linear_create(tsr_linear_params(.input_size = 1, .bias = true), NULL),
+          TSR_ERR_INVALID, "column_linear: out is NULL");
+    FAILS(tsr_column_linear_create(tsr_linear_params(.input_size = 4, .bias = true), &layer),
+          TSR_ERR_INVALID,
           "column_linear: input_size is 4, output_size 0; both must be 1 to 2^31 - 1");
     FAILS(tsr_mlp_create(tsr_mlp_params(.input_size = 4, .hidden_size = INT64_MAX / 840 * 840,
-                                        .output_size = 4, .gated = true, .deferred = true),
+                                        .output_size = 4, .gated = true, .deferred = true,
+                                        .bias = true),
                          &layer),
           TSR_ERR_INVALID,
           "column_linear: input_size is 4, output_size 9223372036854775800; both must be 1 to "
@@ -498,8 +531,8 @@ CASE(linear_mistakes, "mistakes in a linear layer's params are named")
           "row_linear: grad_dtype is u8; f32, f16 or bf16 is needed");
     FAILS(tsr_row_linear_create(WITH(.overlap_parts = 17), &layer), TSR_ERR_INVALID,
           "row_linear: overlap_parts is 17; 0 to 16 are possible");
-    FAILS(tsr_row_linear_create(WITH(.init = {.kind = (tsr_init)8}), &layer), TSR_ERR_INVALID,
-          "row_linear: init 8 is not a tsr_init");
+    FAILS(tsr_row_linear_create(WITH(.init = tsr_init_params(.kind = (tsr_init)8)), &layer),
+          TSR_ERR_INVALID, "row_linear: init 8 is not a tsr_init");
     FAILS(tsr_row_linear_create(WITH(.output = TSR_LAYOUT_SEQUENCE, .sequence_dim = -1), &layer),
           TSR_ERR_INVALID, "row_linear: sequence_dim is -1; dimensions count from 0");
     FAILS(tsr_column_linear_create(WITH(.input = TSR_LAYOUT_SEQUENCE, .sequence_dim = -2), &layer),
@@ -522,7 +555,8 @@ CASE(sequence_mistakes, "a sequence_dim that x does not have is an error")
                                     .output_size = 2 * ranks,
                                     .sequence_dim = wrong[i % 3],
                                     .input = row ? TSR_LAYOUT_DEFAULT : TSR_LAYOUT_SEQUENCE,
-                                    .output = row ? TSR_LAYOUT_SEQUENCE : TSR_LAYOUT_DEFAULT};
+                                    .output = row ? TSR_LAYOUT_SEQUENCE : TSR_LAYOUT_DEFAULT,
+                                    .bias = true};
         const int64_t last = row ? 2 : 2 * ranks;
         char text[200];
         snprintf(text, sizeof text,
@@ -542,8 +576,10 @@ CASE(sequence_mistakes, "a sequence_dim that x does not have is an error")
 
 CASE(pass_mistakes, "mistakes in the arguments of passes are named")
 {
-    tsr_layer *layer = new_row(tsr_linear_params(.input_size = 6 * ranks, .output_size = 3));
-    tsr_layer *other = new_row(tsr_linear_params(.input_size = 6 * ranks, .output_size = 3));
+    tsr_layer *layer =
+        new_row(tsr_linear_params(.input_size = 6 * ranks, .output_size = 3, .bias = true));
+    tsr_layer *other =
+        new_row(tsr_linear_params(.input_size = 6 * ranks, .output_size = 3, .bias = true));
     tsr_tensor *x = tensor_new(TSR_F32, 2, (int64_t[]){5, 6}), *y = NULL, *dx = NULL;
     tsr_tensor *ids = tensor_new(TSR_I32, 2, (int64_t[]){5, 6});
     tsr_tensor *scalar = tensor_new(TSR_F32, 0, NULL);

@@ -35,7 +35,7 @@ static void range_of(const tsr_partition_params *params, int64_t size, int64_t *
 {
     *start = part_start(size, my_rank);
     *count = part_count(size, my_rank);
-    if (params->kind != TSR_PARTITION_WEIGHTED && params->align == 0)
+    if (!params || (params->kind != TSR_PARTITION_WEIGHTED && params->align == 0))
         return;
     tsr_shard_range ranges[64];
     OK(tsr_partition((uint64_t)size, ranks, params, ranges));
@@ -62,10 +62,10 @@ static side input_side(const linear_case *c)
     int last = c->lead_ndim;
     bool sharded = p->input == TSR_LAYOUT_SHARDED || (c->row && p->input == TSR_LAYOUT_DEFAULT);
     if (p->input == TSR_LAYOUT_GATHER)
-        return make_side(c, p->input_size, last, &p->other_partition);
+        return make_side(c, p->input_size, last, p->other_partition);
     if (p->input == TSR_LAYOUT_SEQUENCE)
-        return make_side(c, p->input_size, p->sequence_dim, tsr_partition_params());
-    return make_side(c, p->input_size, sharded ? last : -1, &p->partition);
+        return make_side(c, p->input_size, p->sequence_dim, NULL);
+    return make_side(c, p->input_size, sharded ? last : -1, p->partition);
 }
 
 static side output_side(const linear_case *c)
@@ -73,11 +73,11 @@ static side output_side(const linear_case *c)
     const tsr_linear_params *p = &c->params;
     int last = c->lead_ndim;
     if (p->output == TSR_LAYOUT_SEQUENCE)
-        return make_side(c, p->output_size, p->sequence_dim, tsr_partition_params());
+        return make_side(c, p->output_size, p->sequence_dim, NULL);
     if (c->row && p->output == TSR_LAYOUT_SHARDED)
-        return make_side(c, p->output_size, last, &p->other_partition);
+        return make_side(c, p->output_size, last, p->other_partition);
     if (!c->row && p->output != TSR_LAYOUT_FULL)
-        return make_side(c, p->output_size, last, &p->partition);
+        return make_side(c, p->output_size, last, p->partition);
     return make_side(c, p->output_size, -1, NULL);
 }
 
@@ -146,7 +146,7 @@ void linear_case_run(const linear_case *c)
     tsr_layer *layer = NULL;
     OK(c->row ? tsr_row_linear_create(p, &layer) : tsr_column_linear_create(p, &layer));
     double *w = whole_parameter(layer, 0), *bias = NULL;
-    if (!p->no_bias) {
+    if (p->bias) {
         /* Writes other values to this rank's range of the bias, which is 0 until then. */
         double *values = numbers(c->sequence + 2, n, w_dtype);
         const tsr_parameter *b = tsr_layer_parameter(layer, 1);
@@ -173,7 +173,7 @@ void linear_case_run(const linear_case *c)
             check_side("dx", &in, tdx, &dx, x_dtype);
         tsr_tensor_destroy(&tdx);
         check_grad(layer, 0, &dw, pass == 3 ? 1 : pass, x_dtype);
-        if (!p->no_bias)
+        if (p->bias)
             check_grad(layer, 1, &db, pass == 3 ? 1 : pass, x_dtype);
         if (pass == 2)
             tsr_layer_zero_grad(layer);

@@ -23,7 +23,8 @@ static tsr_status new_blocks(tsr_group *on, tsr_layer **out)
         }
     }
     return tsr__column_create(tsr_linear_params(.group = on, .name = "many", .input_size = IN,
-                                                .output_size = (int64_t)PER_RANK * size),
+                                                .output_size = (int64_t)PER_RANK * size,
+                                                .bias = true),
                               BLOCKS, blocks, out);
 }
 
@@ -180,7 +181,8 @@ static tsr_status new_chain(tsr_group *on, tsr_layer **out)
         char name[16];
         snprintf(name, sizeof name, "chain.%d", i);
         tsr_layer *child = NULL;
-        status = tsr_norm_create(tsr_norm_params(.group = on, .name = name, .size = IN), &child);
+        status = tsr_norm_create(
+            tsr_norm_params(.group = on, .name = name, .size = IN, .bias = true), &child);
         if (status == TSR_OK)
             status = tsr__layer_add_child(chain, child);
     }

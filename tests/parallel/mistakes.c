@@ -143,15 +143,16 @@ static tsr_layer *new_linear(int kind)
         {TSR_LAYOUT_FULL, TSR_LAYOUT_SHARDED},
         {TSR_LAYOUT_GATHER, TSR_LAYOUT_SEQUENCE}};
     static const double rates[64] = {3, 1, 2, 1, 1, 5, 1, 1};
+    static const tsr_partition_params weighted = {
+        .struct_size = sizeof weighted, .kind = TSR_PARTITION_WEIGHTED, .rates = rates};
     tsr_linear_params params = {.struct_size = sizeof params,
                                 .input_size = 4 * ranks,
                                 .output_size = 2 * ranks,
                                 .input = layouts[kind][0],
-                                .output = layouts[kind][1]};
+                                .output = layouts[kind][1],
+                                .bias = true};
     if (kind == LINEAR_KINDS - 1) /* the weight is divided in another way than x */
-        params.partition = (tsr_partition_params){.struct_size = sizeof(tsr_partition_params),
-                                                  .kind = TSR_PARTITION_WEIGHTED,
-                                                  .rates = rates};
+        params.partition = &weighted;
     tsr_layer *layer = NULL;
     OK(kind < COLUMN_KINDS ? tsr_column_linear_create(&params, &layer)
                            : tsr_row_linear_create(&params, &layer));
@@ -175,7 +176,8 @@ static tsr_layer *new_layer(int kind, tsr_tensor **x)
         return layer;
     }
     OK(tsr_mlp_create(tsr_mlp_params(.input_size = 4 * ranks, .hidden_size = 2 * ranks,
-                                     .output_size = 3, .gated = kind == 10, .sequence = kind == 11),
+                                     .output_size = 3, .gated = kind == 10, .sequence = kind == 11,
+                                     .bias = true),
                       &layer));
     return layer;
 }
@@ -311,18 +313,19 @@ CASE(undividable_sizes,
         snprintf(text, sizeof text, beginning " %d is not divisible by %d ranks" end, odd, ranks); \
         FAILS(call, TSR_ERR_INVALID, text);                                                        \
     } while (0)
-    UNDIVIDABLE(
-        "row_linear down: input_size", "; partition UNEVEN or WEIGHTED allows it",
-        tsr_row_linear_create(
-            tsr_linear_params(.name = "down", .input_size = odd, .output_size = 3), &layer));
+    UNDIVIDABLE("row_linear down: input_size", "; partition UNEVEN or WEIGHTED allows it",
+                tsr_row_linear_create(tsr_linear_params(.name = "down", .input_size = odd,
+                                                        .output_size = 3, .bias = true),
+                                      &layer));
     UNDIVIDABLE("mlp block: hidden_size", "; partition UNEVEN or WEIGHTED allows it",
                 tsr_mlp_create(tsr_mlp_params(.name = "block", .input_size = 4, .hidden_size = odd,
-                                              .output_size = 3),
+                                              .output_size = 3, .bias = true),
                                &layer));
-    UNDIVIDABLE("column_linear: input_size", "; other_partition UNEVEN or WEIGHTED allows it",
-                tsr_column_linear_create(tsr_linear_params(.input_size = odd, .output_size = ranks,
-                                                           .input = TSR_LAYOUT_GATHER),
-                                         &layer));
+    UNDIVIDABLE(
+        "column_linear: input_size", "; other_partition UNEVEN or WEIGHTED allows it",
+        tsr_column_linear_create(tsr_linear_params(.input_size = odd, .output_size = ranks,
+                                                   .input = TSR_LAYOUT_GATHER, .bias = true),
+                                 &layer));
 #undef UNDIVIDABLE
     CHECK(!layer, "a layer was made");
 }
@@ -340,8 +343,8 @@ CASE(last_error, "passes that succeed keep the last error, even if an input must
 {
     tsr_tensor *x[] = {turned(TSR_F32, 4), turned(TSR_I32, 4)}, *y = NULL;
     tsr_layer *layer[2] = {NULL, NULL};
-    OK(tsr_row_linear_create(tsr_linear_params(.input_size = 4 * ranks, .output_size = 3),
-                             &layer[0]));
+    OK(tsr_row_linear_create(
+        tsr_linear_params(.input_size = 4 * ranks, .output_size = 3, .bias = true), &layer[0]));
     OK(tsr_embedding_create(tsr_embedding_params(.vocabulary_size = 3 * ranks, .width = 2),
                             &layer[1]));
     for (int i = 0; i < 2; i++) {
@@ -395,7 +398,8 @@ CASE(block_parameters, "weights in a block format have no gradient")
                *bias = tensor_new(TSR_Q8_0, 1, (int64_t[]){32});
     uint8_t zeros[3 * 34] = {0};
     OK(tsr_column_linear_create(
-        tsr_linear_params(.input_size = 32, .output_size = 3 * ranks, .name = "up"), &layer));
+        tsr_linear_params(.input_size = 32, .output_size = 3 * ranks, .name = "up", .bias = true),
+        &layer));
     OK(tsr_tensor_upload(tsr_group_stream(group), blocks, zeros, sizeof zeros));
     FAILS(tsr_layer_set_parameter(layer, 0, NULL, blocks, false), TSR_ERR_INVALID,
           "column_linear up: the gradient of up.weight must be a float [3,32], but is q8_0 [3,32]");
@@ -421,7 +425,8 @@ CASE(repeated_parameters, "parameter memory that repeats elements is an error")
     tsr_layer *layer = NULL;
     tsr_tensor *good = tensor_new(TSR_F32, 2, (int64_t[]){3, 5}), *bad = repeating(3, 0, 1);
     OK(tsr_column_linear_create(
-        tsr_linear_params(.input_size = 5, .output_size = 3 * ranks, .name = "up"), &layer));
+        tsr_linear_params(.input_size = 5, .output_size = 3 * ranks, .name = "up", .bias = true),
+        &layer));
     FAILS(tsr_layer_set_parameter(layer, 0, good, bad, false), TSR_ERR_INVALID,
           "column_linear up: the gradient of up.weight is a view [3,5] that names an element more "
           "than once");

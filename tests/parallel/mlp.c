@@ -22,12 +22,12 @@ typedef struct host_mlp {
 static int weight_at(const host_mlp *h, int which) /* 0: gate, 1: up, 2: down */
 {
     int place = h->params->gated ? which : which - 1;
-    return place * (h->params->no_bias ? 1 : 2);
+    return place * (h->params->bias ? 2 : 1);
 }
 
 static int64_t size_of(const host_mlp *h, int index)
 {
-    int step = h->params->no_bias ? 1 : 2, place = index / step;
+    int step = h->params->bias ? 2 : 1, place = index / step;
     bool down = place == (h->params->gated ? 2 : 1), weight = index % step == 0;
     return (down ? h->out : h->hidden) * (weight ? down ? h->hidden : h->in : 1);
 }
@@ -36,7 +36,7 @@ static double *linear(const host_mlp *h, int which, const double *x, int64_t k, 
 {
     int at = weight_at(h, which);
     measured y = reference_linear(x, h->parameter[at],
-                                  h->params->no_bias ? NULL : h->parameter[at + 1], h->m, k, n);
+                                  h->params->bias ? h->parameter[at + 1] : NULL, h->m, k, n);
     free(y.magnitude);
     return y.value;
 }
@@ -73,7 +73,7 @@ static void add_linear_gradients(host_mlp *h, int which, const double *x, const 
     measured d = reference_dx(dy, h->parameter[at], h->m, k, n);
     for (int64_t i = 0; i < w.count; i++)
         h->gradient[at][i] += w.value[i];
-    for (int64_t i = 0; i < n && !h->params->no_bias; i++)
+    for (int64_t i = 0; i < n && h->params->bias; i++)
         h->gradient[at + 1][i] += b.value[i];
     for (int64_t i = 0; i < d.count; i++)
         dx[i] += d.value[i];
@@ -164,6 +164,7 @@ static void host_free(host_mlp *h)
 static void mlp_case_run(mlp_case c)
 {
     tsr_mlp_params *p = &c.params;
+    p->struct_size = sizeof *p;
     tsr_dtype dtype = p->dtype ? p->dtype : TSR_F32;
     double tolerance = dtype == TSR_F32 ? 2e-5 : dtype == TSR_F16 ? 1e-2 : 8e-2;
     tsr_activation act = p->activation;
@@ -221,13 +222,15 @@ CASE(factory_mlp_block, "factory CreateMLPBlock: a column- and a row-parallel la
 {
     tsr_layer *column = NULL, *row = NULL;
     OK(tsr_column_linear_create(
-        tsr_linear_params(.name = "last.up", .input_size = 20, .output_size = 24), &column));
+        tsr_linear_params(.name = "last.up", .input_size = 20, .output_size = 24, .bias = true),
+        &column));
     OK(tsr_row_linear_create(
-        tsr_linear_params(.name = "last.down", .input_size = 24, .output_size = 10), &row));
+        tsr_linear_params(.name = "last.down", .input_size = 24, .output_size = 10, .bias = true),
+        &row));
     tsr_layer *mlp = NULL;
-    OK(tsr_mlp_create(
-        tsr_mlp_params(.name = "last", .input_size = 20, .hidden_size = 24, .output_size = 10),
-        &mlp));
+    OK(tsr_mlp_create(tsr_mlp_params(.name = "last", .input_size = 20, .hidden_size = 24,
+                                     .output_size = 10, .bias = true),
+                      &mlp));
     for (int i = 0; i < 4; i++) {
         const tsr_parameter *parameter = tsr_layer_parameter(i < 2 ? column : row, i % 2);
         const tsr_parameter *of_mlp = tsr_layer_parameter(mlp, i);
@@ -250,7 +253,7 @@ CASE(factory_mlp_block, "factory CreateMLPBlock: a column- and a row-parallel la
              "2^31 - 1",
              ranks);
     FAILS(tsr_mlp_create(tsr_mlp_params(.name = "big", .input_size = INT64_C(1) << 31,
-                                        .hidden_size = ranks, .output_size = 10),
+                                        .hidden_size = ranks, .output_size = 10, .bias = true),
                          &mlp),
           TSR_ERR_INVALID, text);
     CHECK(!mlp, "a layer that failed");
@@ -262,9 +265,11 @@ CASE(factory_forward_mlp, "factory ForwardMLP: ColumnParallelLinear to RowParall
     tsr_activation relu = TSR_ACT_RELU;
     const int64_t m = 6, in = 20, hidden = 24, out = 10;
     OK(tsr_column_linear_create(
-        tsr_linear_params(.name = "up", .input_size = in, .output_size = hidden), &column));
+        tsr_linear_params(.name = "up", .input_size = in, .output_size = hidden, .bias = true),
+        &column));
     OK(tsr_row_linear_create(
-        tsr_linear_params(.name = "down", .input_size = hidden, .output_size = out), &row));
+        tsr_linear_params(.name = "down", .input_size = hidden, .output_size = out, .bias = true),
+        &row));
     double *up = whole_parameter(column, 0), *down = whole_parameter(row, 0);
     double *x = numbers(1, m * in, TSR_F32);
     tsr_tensor *tx = tensor_of(TSR_F32, 3, (int64_t[]){2, 3, in}, x), *hx = NULL, *ty = NULL;
@@ -305,13 +310,13 @@ static void all_mlps(bool gated)
                                  .hidden_size = i % 2 ? 24 : 23,
                                  .output_size = 9,
                                  .gated = gated,
-                                 .no_bias = i % 3 == 1,
+                                 .bias = i % 3 != 1,
                                  .activation = (tsr_activation)(i % 5),
                                  .sequence = i % 3 == 2,
                                  .dtype = dtypes[i % 4],
                                  .overlap_parts = i % 5,
-                                 .partition = {.kind = TSR_PARTITION_UNEVEN},
-                                 .init = {.seed = (uint64_t)i}},
+                                 .partition = tsr_partition_params(.kind = TSR_PARTITION_UNEVEN),
+                                 .init = tsr_init_params(.seed = (uint64_t)i)},
                       .m = 3 * ranks,
                       .by_function = i % 5 == i % 3,
                       .sequence = 100 + 2 * (uint64_t)i};
@@ -348,11 +353,12 @@ CASE(finite_differences, "gradients match finite differences of the layer itself
         enum { M = 3, IN = 5, OUT = 4 };
         const double h = 0x1p-8;
         tsr_layer *layer = NULL;
-        OK(tsr_mlp_create(tsr_mlp_params(.input_size = IN, .hidden_size = 7, .output_size = OUT,
-                                         .gated = gated != 0, .activation = TSR_ACT_SILU,
-                                         .partition = {.kind = TSR_PARTITION_UNEVEN},
-                                         .init = {.kind = TSR_INIT_NORMAL}),
-                          &layer));
+        OK(tsr_mlp_create(
+            tsr_mlp_params(.input_size = IN, .hidden_size = 7, .output_size = OUT,
+                           .gated = gated != 0, .activation = TSR_ACT_SILU,
+                           .partition = tsr_partition_params(.kind = TSR_PARTITION_UNEVEN),
+                           .init = tsr_init_params(.kind = TSR_INIT_NORMAL), .bias = true),
+            &layer));
         double *x = numbers(5, M * IN, TSR_F32), *dy = numbers(6, M * OUT, TSR_F32);
         tsr_tensor *tx = tensor_of(TSR_F32, 2, (int64_t[]){M, IN}, x), *y = NULL, *dx = NULL;
         tsr_tensor *tdy = tensor_of(TSR_F32, 2, (int64_t[]){M, OUT}, dy);
@@ -421,7 +427,7 @@ CASE(parameters, "parameters are found by name and index, and describe their par
                                         "block.down.weight", "block.down.bias"};
     tsr_layer *layer = NULL;
     OK(tsr_mlp_create(tsr_mlp_params(.name = "block", .input_size = 4, .hidden_size = 2 * ranks,
-                                     .output_size = 3, .gated = true),
+                                     .output_size = 3, .gated = true, .bias = true),
                       &layer));
     CHECK(tsr_layer_parameter_count(layer) == 6, "%d", tsr_layer_parameter_count(layer));
     const tsr_parameter *found;
@@ -466,7 +472,8 @@ CASE(deferred, "a deferred layer uses the memory that it is lent, and only that 
                              .hidden_size = 2 * ranks,
                              .output_size = 3,
                              .gated = true,
-                             .activation = TSR_ACT_SILU};
+                             .activation = TSR_ACT_SILU,
+                             .bias = true};
     tsr_layer *layer = NULL, *deferred = NULL;
     OK(tsr_mlp_create(&params, &layer));
     params.deferred = true;
@@ -553,16 +560,17 @@ CASE(mlp_mistakes, "mistakes in an MLP's params are named")
     tsr_layer *layer = NULL;
     tsr_tensor *x = tensor_new(TSR_F32, 2, (int64_t[]){2, 3}), *y = NULL;
     FAILS(tsr_mlp_create(NULL, &layer), TSR_ERR_INVALID, "mlp: params is NULL");
-    FAILS(tsr_mlp_create(tsr_mlp_params(.activation = (tsr_activation)8), &layer), TSR_ERR_INVALID,
-          "mlp: activation 8 is not a tsr_activation");
-    FAILS(tsr_mlp_create(tsr_mlp_params(.input_size = 3), &layer), TSR_ERR_INVALID,
+    FAILS(tsr_mlp_create(tsr_mlp_params(.activation = (tsr_activation)8, .bias = true), &layer),
+          TSR_ERR_INVALID, "mlp: activation 8 is not a tsr_activation");
+    FAILS(tsr_mlp_create(tsr_mlp_params(.input_size = 3, .bias = true), &layer), TSR_ERR_INVALID,
           "mlp: input_size is 3, hidden_size 0, output_size 0; all must be at least 1");
     char text[200];
     snprintf(text, sizeof text,
              "mlp block: input_size is 0, hidden_size %d, output_size 3; all must be at least 1",
              ranks);
-    FAILS(tsr_mlp_create(tsr_mlp_params(.name = "block", .hidden_size = ranks, .output_size = 3),
-                         &layer),
+    FAILS(tsr_mlp_create(
+              tsr_mlp_params(.name = "block", .hidden_size = ranks, .output_size = 3, .bias = true),
+              &layer),
           TSR_ERR_INVALID, text);
 #define WITH(...) tsr_mlp_params(.input_size = 3, .output_size = 3, __VA_ARGS__)
     if (ranks > 1) {
@@ -578,19 +586,20 @@ CASE(mlp_mistakes, "mistakes in an MLP's params are named")
           "mlp: overlap_parts is 17; 0 to 16 are possible");
     FAILS(tsr_mlp_create(WITH(.hidden_size = ranks, .dtype = TSR_I32), &layer), TSR_ERR_INVALID,
           "mlp: dtype is i32; f32, f16 or bf16 is needed");
-    FAILS(tsr_mlp_create(WITH(.hidden_size = ranks, .init = {.kind = (tsr_init)8}), &layer),
+    FAILS(tsr_mlp_create(WITH(.hidden_size = ranks, .init = tsr_init_params(.kind = (tsr_init)8)),
+                         &layer),
           TSR_ERR_INVALID, "mlp: init 8 is not a tsr_init");
     FAILS(tsr_mlp_create(WITH(.hidden_size = ranks, .sequence = true, .sequence_dim = -1), &layer),
           TSR_ERR_INVALID, "mlp: sequence_dim is -1; dimensions count from 0");
 #undef WITH
     CHECK(!layer, "something was made");
-    OK(tsr_mlp_create(
-        tsr_mlp_params(.input_size = 3, .hidden_size = ranks, .output_size = 3, .activate = refuse),
-        &layer));
+    OK(tsr_mlp_create(tsr_mlp_params(.input_size = 3, .hidden_size = ranks, .output_size = 3,
+                                     .activate = refuse, .bias = true),
+                      &layer));
     CHECK(tsr_layer_forward(layer, x, NULL, &y) == TSR_ERR_UNSUPPORTED, "what it returns is lost");
     tsr_layer_destroy(&layer);
     OK(tsr_mlp_create(tsr_mlp_params(.input_size = 3, .hidden_size = ranks, .output_size = 3,
-                                     .activate = apply, .user = &relu),
+                                     .activate = apply, .user = &relu, .bias = true),
                       &layer));
     tsr_layer_saved *saved = NULL;
     OK(tsr_layer_forward(layer, x, &saved, &y));

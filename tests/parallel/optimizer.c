@@ -22,11 +22,12 @@ typedef struct subject {
 static subject subject_new(tsr_dtype dtype)
 {
     subject s = {0};
-    OK(tsr_mlp_create(tsr_mlp_params(.group = group, .name = "mlp", .input_size = IN,
-                                     .hidden_size = HIDDEN, .output_size = OUT, .dtype = dtype,
-                                     .activation = TSR_ACT_GELU_TANH,
-                                     .partition = {.kind = TSR_PARTITION_UNEVEN}),
-                      &s.mlp));
+    OK(tsr_mlp_create(
+        tsr_mlp_params(.group = group, .name = "mlp", .input_size = IN, .hidden_size = HIDDEN,
+                       .output_size = OUT, .dtype = dtype, .activation = TSR_ACT_GELU_TANH,
+                       .partition = tsr_partition_params(.kind = TSR_PARTITION_UNEVEN),
+                       .bias = true),
+        &s.mlp));
     double *values = numbers(3, OWN, dtype);
     s.own = tensor_of(dtype, 1, (int64_t[]){OWN}, values);
     s.own_grad = tensor_new(TSR_F32, 1, (int64_t[]){OWN});
@@ -71,16 +72,15 @@ static float rate(int step)
     return 0.01f / (float)(step + 1);
 }
 
-static tsr_optimizer_params params_of(tsr_optimizer_kind kind, float momentum, bool no_master)
+static tsr_optimizer_params params_of(tsr_optimizer_kind kind, bool momentum, bool in_place)
 {
-    return (tsr_optimizer_params){
-        .struct_size = sizeof(tsr_optimizer_params),
-        .stream = queue,
-        .kind = kind,
-        .adamw = {.epsilon = 1e-3f, .weight_decay = 0.01f},
-        .sgd = {.momentum = momentum, .weight_decay = 0.01f, .nesterov = momentum > 0},
-        .no_master = no_master,
-    };
+    static const tsr_adamw_params adamw = {
+        .struct_size = sizeof adamw, .epsilon = 1e-3f, .weight_decay = 0.01f};
+    static const tsr_sgd_params plain = {.struct_size = sizeof plain, .weight_decay = 0.01f};
+    static const tsr_sgd_params nesterov = {
+        .struct_size = sizeof nesterov, .momentum = 0.9f, .weight_decay = 0.01f, .nesterov = true};
+    return *tsr_optimizer_params(.stream = queue, .kind = kind, .adamw = &adamw,
+                                 .sgd = momentum ? &nesterov : &plain, .in_place = in_place);
 }
 
 static tsr_optimizer *optimizer_of(const tsr_optimizer_params *params, const subject *s)
@@ -127,11 +127,11 @@ static void by_hand_make(const subject *s, const tsr_optimizer_params *params, b
     *h = (by_hand){0};
     for (int i = 0; i < PARAMETERS; i++) {
         tsr_tensor *tensor = tensor_at(s, i);
-        if (params->kind == TSR_OPTIMIZER_ADAMW || params->sgd.momentum > 0)
+        if (params->kind == TSR_OPTIMIZER_ADAMW || params->sgd->momentum > 0)
             h->moment1[i] = state_like(tensor);
         if (params->kind == TSR_OPTIMIZER_ADAMW)
             h->moment2[i] = state_like(tensor);
-        if (tsr_tensor_layout(tensor)->dtype != TSR_F32 && !params->no_master) {
+        if (tsr_tensor_layout(tensor)->dtype != TSR_F32 && !params->in_place) {
             h->master[i] = state_like(tensor);
             OK(tsr_copy(queue, h->master[i], tensor));
         }
@@ -154,8 +154,8 @@ static void by_hand_train(subject *s, const tsr_optimizer_params *params, by_han
         for (int i = 0; i < PARAMETERS; i++) {
             tsr_tensor *grad =
                 i < PARAMETERS - 1 ? tsr_layer_parameter(s->mlp, i)->grad : s->own_grad;
-            tsr_adamw_params adamw = params->adamw;
-            tsr_sgd_params sgd = params->sgd;
+            tsr_adamw_params adamw = *params->adamw;
+            tsr_sgd_params sgd = *params->sgd;
             adamw.learning_rate = sgd.learning_rate = rate(step);
             adamw.step = step + 1;
             sgd.first_step = step == 0 && sgd.momentum > 0;
@@ -216,10 +216,10 @@ CASE(like_by_hand, "optimizer: AdamW and SGD have the bits of steps by hand, for
     static const tsr_dtype dtypes[] = {TSR_F32, TSR_F16, TSR_BF16};
     for (int d = 0; d < 3; d++) {
         const tsr_optimizer_params kinds[] = {
-            params_of(TSR_OPTIMIZER_ADAMW, 0, false),
-            params_of(TSR_OPTIMIZER_SGD, 0.9f, false),
-            params_of(TSR_OPTIMIZER_SGD, 0, false),
-            params_of(TSR_OPTIMIZER_ADAMW, 0, true),
+            params_of(TSR_OPTIMIZER_ADAMW, false, false),
+            params_of(TSR_OPTIMIZER_SGD, true, false),
+            params_of(TSR_OPTIMIZER_SGD, false, false),
+            params_of(TSR_OPTIMIZER_ADAMW, false, true),
         };
         for (int k = 0; k < (dtypes[d] == TSR_F32 ? 3 : 4); k++)
             compare_with_hand(&kinds[k], dtypes[d]);
@@ -228,7 +228,7 @@ CASE(like_by_hand, "optimizer: AdamW and SGD have the bits of steps by hand, for
 
 CASE(without_gradient, "optimizer: a layer's parameter without a gradient stays as it is")
 {
-    const tsr_optimizer_params params = params_of(TSR_OPTIMIZER_ADAMW, 0, false);
+    const tsr_optimizer_params params = params_of(TSR_OPTIMIZER_ADAMW, false, false);
     subject s = subject_new(TSR_F32);
     tsr_optimizer *optimizer = optimizer_of(&params, &s);
     uint64_t size;
@@ -249,7 +249,7 @@ CASE(without_gradient, "optimizer: a layer's parameter without a gradient stays 
 
 CASE(changed_values, "optimizer: master copies follow values that the program writes")
 {
-    const tsr_optimizer_params params = params_of(TSR_OPTIMIZER_ADAMW, 0, false);
+    const tsr_optimizer_params params = params_of(TSR_OPTIMIZER_ADAMW, false, false);
     subject s = subject_new(TSR_F16);
     tsr_optimizer *optimizer = optimizer_of(&params, &s);
     tsr_optimizer_state state;
@@ -272,11 +272,12 @@ static uint8_t *train_model(tsr_optimizer_kind kind, bool through_optimizer, uin
     tsr_optimizer *optimizer = NULL;
     model_make(&(model_case){.dtype = TSR_F16, .sharded = {.optimizer = kind}}, &m);
     if (through_optimizer) {
-        tsr_optimizer_params params = {.struct_size = sizeof params,
-                                       .stream = queue,
-                                       .kind = kind,
-                                       .adamw = {.epsilon = 1e-3f, .weight_decay = 0.01f},
-                                       .sgd = {.momentum = 0.9f, .weight_decay = 0.01f}};
+        tsr_optimizer_params params = {
+            .struct_size = sizeof params,
+            .stream = queue,
+            .kind = kind,
+            .adamw = tsr_adamw_params(.epsilon = 1e-3f, .weight_decay = 0.01f),
+            .sgd = tsr_sgd_params(.momentum = 0.9f, .weight_decay = 0.01f)};
         OK(tsr_optimizer_create(&params, &optimizer));
         OK(tsr_optimizer_add_fsdp(optimizer, m.sharded));
     }
@@ -333,7 +334,7 @@ CASE(resumed_optimizer,
 {
     static const tsr_dtype dtypes[] = {TSR_F32, TSR_BF16};
     for (int d = 0; d < 2; d++) {
-        const tsr_optimizer_params params = params_of(TSR_OPTIMIZER_ADAMW, 0, false);
+        const tsr_optimizer_params params = params_of(TSR_OPTIMIZER_ADAMW, false, false);
         char path[SHARED_PATH];
         shared_path(world, "resumed-optimizer", path);
         subject s = subject_new(dtypes[d]), other = subject_new(dtypes[d]);
@@ -363,7 +364,7 @@ CASE(resumed_optimizer,
 
 CASE(model_only_optimizer, "optimizer: a file of parameters starts fresh state")
 {
-    const tsr_optimizer_params params = params_of(TSR_OPTIMIZER_SGD, 0.9f, false);
+    const tsr_optimizer_params params = params_of(TSR_OPTIMIZER_SGD, true, false);
     char path[SHARED_PATH], want[256];
     shared_path(world, "model-optimizer", path);
     subject s = subject_new(TSR_F16);
@@ -406,7 +407,8 @@ CASE(file_of_both, "optimizer: its file is an FSDP model's, and either loads the
                                 .input_size = IN,
                                 .output_size = OUT,
                                 .dtype = TSR_F16,
-                                .output = TSR_LAYOUT_FULL};
+                                .output = TSR_LAYOUT_FULL,
+                                .bias = true};
     OK(tsr_column_linear_create(&params, &layer));
     params.deferred = true;
     OK(tsr_column_linear_create(&params, &deferred));
@@ -474,13 +476,13 @@ CASE(optimizer_mistakes, "optimizer: mistakes are errors that name the values")
                                &optimizer),
           TSR_ERR_INVALID, "optimizer_create: kind 2 is neither AdamW nor SGD");
     refused(tsr_optimizer_create(tsr_optimizer_params(.stream = queue, .kind = TSR_OPTIMIZER_SGD,
-                                                      .sgd = {.nesterov = true}),
+                                                      .sgd = tsr_sgd_params(.nesterov = true)),
                                  &optimizer),
             "optimizer_create: nesterov");
     CHECK(!optimizer, "there is an optimizer");
 
     subject s = subject_new(TSR_F32);
-    const tsr_optimizer_params params = params_of(TSR_OPTIMIZER_ADAMW, 0, false);
+    const tsr_optimizer_params params = params_of(TSR_OPTIMIZER_ADAMW, false, false);
     optimizer = optimizer_of(&params, &s);
     FAILS(tsr_optimizer_add_layer(optimizer, NULL), TSR_ERR_INVALID,
           "optimizer_add_layer: layer is NULL");
@@ -488,7 +490,8 @@ CASE(optimizer_mistakes, "optimizer: mistakes are errors that name the values")
           "optimizer_add_layer: mlp mlp has been added before");
     tsr_layer *deferred = NULL;
     OK(tsr_column_linear_create(tsr_linear_params(.group = group, .name = "later", .input_size = 3,
-                                                  .output_size = ranks, .deferred = true),
+                                                  .output_size = ranks, .deferred = true,
+                                                  .bias = true),
                                 &deferred));
     FAILS(tsr_optimizer_add_layer(optimizer, deferred), TSR_ERR_INVALID,
           "optimizer_add_layer: 'later.weight' has no memory");
@@ -549,7 +552,7 @@ CASE(optimizer_mistakes, "optimizer: mistakes are errors that name the values")
 /* Runs a step in which the step of parameter `failing` fails, and then repeats the call. */
 static void step_in_two_calls(int failing, uint8_t *bytes[PARAMETERS], uint64_t sizes[PARAMETERS])
 {
-    const tsr_optimizer_params params = params_of(TSR_OPTIMIZER_ADAMW, 0, false);
+    const tsr_optimizer_params params = params_of(TSR_OPTIMIZER_ADAMW, false, false);
     subject s = subject_new(TSR_F16);
     tsr_optimizer *optimizer = optimizer_of(&params, &s);
     subject_pass(&s, 0);
@@ -588,7 +591,7 @@ CASE(halfway, "optimizer: a step that failed halfway is finished by the next cal
 
 static tsr_status everything_once(subject *s, const char *path)
 {
-    const tsr_optimizer_params params = params_of(TSR_OPTIMIZER_ADAMW, 0, false);
+    const tsr_optimizer_params params = params_of(TSR_OPTIMIZER_ADAMW, false, false);
     tsr_optimizer *optimizer = NULL;
     tsr_status status = tsr_optimizer_create(&params, &optimizer);
     if (status == TSR_OK) {

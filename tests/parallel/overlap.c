@@ -102,7 +102,7 @@ static double seconds(tsr_group *through, int parts)
     const int64_t own = k / ranks;
     OK(tsr_row_linear_create(
         tsr_linear_params(.group = through, .output_size = n, .overlap_parts = parts,
-                          .input_size = tsr_group_size(through) == 1 ? own : k),
+                          .input_size = tsr_group_size(through) == 1 ? own : k, .bias = true),
         &layer));
     tsr_tensor *x = tensor_new(TSR_F32, 2, (int64_t[]){m, own}), *y = NULL;
     OK(tsr_fill(queue, x, 0.5));

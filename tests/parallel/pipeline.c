@@ -23,10 +23,10 @@ static void stage_make(stage *s, int number, int64_t size, int batches)
     *s = (stage){.fail_at = -1};
     snprintf(name, sizeof name, "layer.%d", number);
     OK(tsr_group_create(NULL, queue, NULL, &s->alone));
-    OK(tsr_column_linear_create(tsr_linear_params(.group = s->alone, .name = name,
-                                                  .input_size = size, .output_size = size,
-                                                  .init = {.seed = 5 + (uint64_t)number}),
-                                &s->layer));
+    OK(tsr_column_linear_create(
+        tsr_linear_params(.group = s->alone, .name = name, .input_size = size, .output_size = size,
+                          .init = tsr_init_params(.seed = 5 + (uint64_t)number), .bias = true),
+        &s->layer));
     for (int i = 0; number == 0 && i < batches; i++) {
         double *x = numbers(20 + (uint64_t)i, ROWS * size, TSR_F32);
         s->inputs[i] = tensor_of(TSR_F32, 2, (int64_t[]){ROWS, size}, x);

@@ -7,24 +7,25 @@ static const tsr_rope_params turned = {.struct_size = sizeof turned, .rotary_dim
 
 static tsr_block_params small_block(int64_t heads, int64_t kv_heads)
 {
-    return (tsr_block_params){
-        .struct_size = sizeof(tsr_block_params),
-        .name = "h.0",
-        .size = 4 * heads,
-        .norm = {.kind = TSR_NORM_RMS},
-        .attention = {.heads = heads,
-                      .kv_heads = kv_heads,
-                      .head_dim = 4,
-                      .qk_norm = true,
-                      .rope = &turned,
-                      .init = {.seed = 3},
-                      .partition = {.kind = TSR_PARTITION_UNEVEN}},
-        .mlp = {.hidden_size = 12,
-                .gated = true,
-                .activation = TSR_ACT_SILU,
-                .init = {.seed = 4},
-                .partition = {.kind = TSR_PARTITION_UNEVEN}},
-    };
+    static const tsr_partition_params uneven = {.struct_size = sizeof uneven,
+                                                .kind = TSR_PARTITION_UNEVEN};
+    static const tsr_init_params inits[] = {{.struct_size = sizeof inits[0], .seed = 3},
+                                            {.struct_size = sizeof inits[0], .seed = 4}};
+    static const tsr_norm_params norm = {.struct_size = sizeof norm, .kind = TSR_NORM_RMS};
+    static tsr_self_attention_params attention;
+    static const tsr_mlp_params mlp = {.struct_size = sizeof mlp,
+                                       .hidden_size = 12,
+                                       .gated = true,
+                                       .activation = TSR_ACT_SILU,
+                                       .init = &inits[1],
+                                       .partition = &uneven,
+                                       .bias = true};
+    attention = *tsr_self_attention_params(.heads = heads, .kv_heads = kv_heads, .head_dim = 4,
+                                           .qk_norm = true, .rope = &turned, .init = &inits[0],
+                                           .partition = &uneven, .bias = true, .output_bias = true,
+                                           .causal = true);
+    return *tsr_block_params(.name = "h.0", .size = 4 * heads, .norm = &norm,
+                             .attention = &attention, .mlp = &mlp);
 }
 
 /* Generation --------------------------------------------------------------------------------- */
@@ -106,7 +107,7 @@ static void generate(int64_t heads, int64_t kv_heads)
     g.length[0] = 2;
     feed(&g, sequences, (int64_t[]){4, 0});
     feed(&g, sequences, (int64_t[]){2, 1});
-    OK(tsr_norm_create(tsr_norm_params(.name = "n", .size = b.size), &norm));
+    OK(tsr_norm_create(tsr_norm_params(.name = "n", .size = b.size, .bias = true), &norm));
     FAILS(tsr_layer_forward_cached(norm, x, g.cache, 0, &y), TSR_ERR_INVALID,
           "norm n: it has no attention and cannot use a cache; use tsr_layer_forward");
     CHECK(!y, "an output of a call that failed");
@@ -133,11 +134,11 @@ static void check_same(const tsr_layer *layer, const char *name, int64_t rows, i
     tsr_layer *column = NULL;
     const tsr_parameter *found = NULL;
     snprintf(full, sizeof full, "a.%s", name);
-    OK(tsr_column_linear_create(tsr_linear_params(.name = full, .input_size = columns,
-                                                  .output_size = rows,
-                                                  .partition = {.kind = TSR_PARTITION_UNEVEN},
-                                                  .init = {.kind = TSR_INIT_TORCH, .seed = 9}),
-                                &column));
+    OK(tsr_column_linear_create(
+        tsr_linear_params(.name = full, .input_size = columns, .output_size = rows,
+                          .partition = tsr_partition_params(.kind = TSR_PARTITION_UNEVEN),
+                          .init = tsr_init_params(.kind = TSR_INIT_TORCH, .seed = 9), .bias = true),
+        &column));
     for (int k = 0; k < 1 + bias; k++) {
         snprintf(full, sizeof full, "a.%s.%s", name, k ? "bias" : "weight");
         OK(tsr_layer_find_parameter(layer, full, &found));
@@ -161,8 +162,10 @@ CASE(attention_initial, "initial weights of attention are those of linear layers
         OK(tsr_self_attention_create(
             tsr_self_attention_params(.name = "a", .size = 12, .heads = 8, .kv_heads = i ? 1 : 8,
                                       .head_dim = 3, .qk_norm = true,
-                                      .partition = {.kind = TSR_PARTITION_UNEVEN},
-                                      .init = {.kind = TSR_INIT_TORCH, .seed = 9}),
+                                      .partition =
+                                          tsr_partition_params(.kind = TSR_PARTITION_UNEVEN),
+                                      .init = tsr_init_params(.kind = TSR_INIT_TORCH, .seed = 9),
+                                      .bias = true, .output_bias = true, .causal = true),
             &layer));
         CHECK(tsr_layer_parameter_count(layer) == 10, "%d parameters",
               tsr_layer_parameter_count(layer));
@@ -323,8 +326,10 @@ CASE(attention_mistakes, "mistakes in self-attention's params are named")
     const double none[8] = {0};
     FAILS(tsr_self_attention_create(NULL, &layer), TSR_ERR_INVALID,
           "self_attention: params is NULL");
-    FAILS(tsr_self_attention_create(tsr_self_attention_params(.size = 4), NULL), TSR_ERR_INVALID,
-          "self_attention: out is NULL");
+    FAILS(tsr_self_attention_create(tsr_self_attention_params(.size = 4, .bias = true,
+                                                              .output_bias = true, .causal = true),
+                                    NULL),
+          TSR_ERR_INVALID, "self_attention: out is NULL");
     ATTENTION_FAILS("size is 0, heads 4; both must be at least 1, and heads at most 4096",
                     .heads = 4);
     ATTENTION_FAILS("size is 8, heads 0; both must be at least 1, and heads at most 4096",
@@ -337,46 +342,51 @@ CASE(attention_mistakes, "mistakes in self-attention's params are named")
     ATTENTION_FAILS("head_dim is 300; 1 to 256 are possible", .size = 12, .heads = 8,
                     .head_dim = 300);
     ATTENTION_FAILS("window is -1; it must be positive, and goes with causal attention", .size = 8,
-                    .heads = 8, .window = -1);
+                    .heads = 8, .window = -1, .causal = true);
     ATTENTION_FAILS("window is 4, not causal; it must be positive, and goes with causal attention",
-                    .size = 8, .heads = 8, .window = 4, .not_causal = true);
+                    .size = 8, .heads = 8, .window = 4);
     ATTENTION_FAILS("scale is inf", .size = 8, .heads = 8, .scale = INFINITY);
     ATTENTION_FAILS("softcap is -2; it must not be negative", .size = 8, .heads = 8, .softcap = -2);
     ATTENTION_FAILS("rope has a rotary_dim of 4, but head_dim is 2", .size = 8, .heads = 4,
                     .rope = &turned);
     ATTENTION_FAILS("rope: theta is -1; it must be above 0", .size = 16, .heads = 4,
                     .rope = tsr_rope_params(.rotary_dim = 4, .theta = -1),
-                    .partition = {.kind = TSR_PARTITION_UNEVEN});
+                    .partition = tsr_partition_params(.kind = TSR_PARTITION_UNEVEN));
     ATTENTION_FAILS("init 9 is not a tsr_init", .size = 8, .heads = 8,
-                    .init = {.kind = (tsr_init)9});
+                    .init = tsr_init_params(.kind = (tsr_init)9));
     ATTENTION_FAILS("output_init 9 is not a tsr_init", .size = 8, .heads = 8,
-                    .output_init = {.kind = (tsr_init)9});
+                    .output_init = tsr_init_params(.kind = (tsr_init)9));
     ATTENTION_FAILS("sequence_dim is -1; dimensions count from 0", .size = 8, .heads = 8,
                     .sequence = true, .sequence_dim = -1);
     ATTENTION_FAILS("norm_epsilon is -1; at least 2^-126 is needed", .size = 840, .heads = 840,
                     .qk_norm = true, .norm_epsilon = -1);
     char text[160];
     snprintf(text, sizeof text, "self_attention a: kv_heads: partition: all %d rates are 0", ranks);
-    FAILS(
-        tsr_self_attention_create(
-            tsr_self_attention_params(.name = "a", .size = 840, .heads = 840,
-                                      .partition = {.kind = TSR_PARTITION_WEIGHTED, .rates = none}),
-            &layer),
-        TSR_ERR_INVALID, text);
+    FAILS(tsr_self_attention_create(
+              tsr_self_attention_params(.name = "a", .size = 840, .heads = 840,
+                                        .partition =
+                                            tsr_partition_params(.kind = TSR_PARTITION_WEIGHTED,
+                                                                 .rates = none),
+                                        .bias = true, .output_bias = true, .causal = true),
+              &layer),
+          TSR_ERR_INVALID, text);
     if (ranks > 1) {
         snprintf(text, sizeof text,
                  "self_attention a: kv_heads 841 is not divisible by %d ranks; partition UNEVEN or "
                  "WEIGHTED allows it",
                  ranks);
         FAILS(tsr_self_attention_create(
-                  tsr_self_attention_params(.name = "a", .size = 841, .heads = 841), &layer),
+                  tsr_self_attention_params(.name = "a", .size = 841, .heads = 841, .bias = true,
+                                            .output_bias = true, .causal = true),
+                  &layer),
               TSR_ERR_INVALID, text);
         snprintf(text, sizeof text,
                  "self_attention a: heads 841 is not divisible by %d ranks; partition UNEVEN or "
                  "WEIGHTED allows it",
                  ranks);
         FAILS(tsr_self_attention_create(
-                  tsr_self_attention_params(.name = "a", .size = 841, .heads = 841, .kv_heads = 1),
+                  tsr_self_attention_params(.name = "a", .size = 841, .heads = 841, .kv_heads = 1,
+                                            .bias = true, .output_bias = true, .causal = true),
                   &layer),
               TSR_ERR_INVALID, text);
     }
@@ -388,22 +398,32 @@ CASE(block_mistakes, "mistakes in a block's and a norm's params and in passes ar
     tsr_layer *layer = NULL, *norm = NULL;
     tsr_heads heads;
     FAILS(tsr_norm_create(NULL, &norm), TSR_ERR_INVALID, "norm: params is NULL");
-    FAILS(tsr_norm_create(tsr_norm_params(.name = "n"), &norm), TSR_ERR_INVALID,
+    FAILS(tsr_norm_create(tsr_norm_params(.name = "n", .bias = true), &norm), TSR_ERR_INVALID,
           "norm n: size is 0; it must be at least 1");
-    FAILS(tsr_norm_create(tsr_norm_params(.size = 4, .kind = (tsr_norm_kind)2), &norm),
-          TSR_ERR_INVALID, "norm: kind 2 is not a tsr_norm_kind");
-    FAILS(tsr_norm_create(tsr_norm_params(.size = 4, .epsilon = NAN), &norm), TSR_ERR_INVALID,
-          "norm: epsilon is nan; at least 2^-126 is needed");
-    FAILS(tsr_norm_create(tsr_norm_params(.size = 4, .dtype = TSR_I32), &norm), TSR_ERR_INVALID,
-          "norm: dtype is i32; f32, f16 or bf16 is needed");
+    FAILS(
+        tsr_norm_create(tsr_norm_params(.size = 4, .kind = (tsr_norm_kind)2, .bias = true), &norm),
+        TSR_ERR_INVALID, "norm: kind 2 is not a tsr_norm_kind");
+    FAILS(tsr_norm_create(tsr_norm_params(.size = 4, .epsilon = NAN, .bias = true), &norm),
+          TSR_ERR_INVALID, "norm: epsilon is nan; at least 2^-126 is needed");
+    FAILS(tsr_norm_create(tsr_norm_params(.size = 4, .dtype = TSR_I32, .bias = true), &norm),
+          TSR_ERR_INVALID, "norm: dtype is i32; f32, f16 or bf16 is needed");
     FAILS(tsr_block_create(NULL, &layer), TSR_ERR_INVALID, "block: params is NULL");
-    FAILS(tsr_block_create(tsr_block_params(.name = "b"), &layer), TSR_ERR_INVALID,
-          "block b: size is 0; it must be at least 1");
-    FAILS(tsr_block_create(tsr_block_params(.name = "b", .size = 8), &layer), TSR_ERR_INVALID,
+    FAILS(tsr_block_create(tsr_block_params(.name = "b", .norm = tsr_norm_params(.bias = true)),
+                           &layer),
+          TSR_ERR_INVALID, "block b: size is 0; it must be at least 1");
+    FAILS(tsr_block_create(
+              tsr_block_params(.name = "b", .size = 8, .norm = tsr_norm_params(.bias = true)),
+              &layer),
+          TSR_ERR_INVALID,
           "self_attention b.attention: size is 8, heads 0; both must be at least 1, and heads at "
           "most 4096");
-    FAILS(tsr_block_create(tsr_block_params(.name = "b", .size = 840, .attention = {.heads = 840}),
-                           &layer),
+    FAILS(tsr_block_create(
+              tsr_block_params(.name = "b", .size = 840,
+                               .attention =
+                                   tsr_self_attention_params(.heads = 840, .bias = true,
+                                                             .output_bias = true, .causal = true),
+                               .norm = tsr_norm_params(.bias = true)),
+              &layer),
           TSR_ERR_INVALID,
           "mlp b.mlp: input_size is 840, hidden_size 0, output_size 840; all must be at least 1");
 
@@ -411,7 +431,7 @@ CASE(block_mistakes, "mistakes in a block's and a norm's params and in passes ar
     const tsr_random_params random = {.struct_size = sizeof random, .seed = 1};
     const int64_t strides[] = {1};
     OK(tsr_block_create(&b, &layer));
-    OK(tsr_norm_create(tsr_norm_params(.name = "n", .size = 16), &norm));
+    OK(tsr_norm_create(tsr_norm_params(.name = "n", .size = 16, .bias = true), &norm));
     FAILS(tsr_self_attention_heads(norm, &heads), TSR_ERR_INVALID,
           "norm n: it has no self-attention");
     OK(tsr_self_attention_heads(layer, &heads));

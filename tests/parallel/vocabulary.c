@@ -93,13 +93,15 @@ CASE(embeddings, "vocabulary-parallel embedding: output and gradient")
             .dtype = dtypes[i % 3],
             .output = i % 5 == 4 ? TSR_LAYOUT_SEQUENCE : TSR_LAYOUT_FULL,
             .sequence_dim = i % 2,
-            .partition = {.kind = i % 2 ? TSR_PARTITION_EVEN : TSR_PARTITION_UNEVEN}};
+            .partition =
+                tsr_partition_params(.kind = i % 2 ? TSR_PARTITION_EVEN : TSR_PARTITION_UNEVEN)};
         const int64_t shape[] = {2 * ranks, i % 5 == 4 ? 3 * ranks : 7};
         embedding_case(&params, index_dtypes[i % 4], i % 5 == 0 ? 1 : 2, shape, 300 + (uint64_t)i);
     }
-    embedding_case(tsr_embedding_params(.vocabulary_size = 1, .width = 5,
-                                        .partition = {.kind = TSR_PARTITION_UNEVEN}),
-                   TSR_I32, 1, (int64_t[]){4}, 350);
+    embedding_case(
+        tsr_embedding_params(.vocabulary_size = 1, .width = 5,
+                             .partition = tsr_partition_params(.kind = TSR_PARTITION_UNEVEN)),
+        TSR_I32, 1, (int64_t[]){4}, 350);
     embedding_case(tsr_embedding_params(.vocabulary_size = 24, .width = 3), TSR_I32, 1,
                    (int64_t[]){0}, 351);
 }
@@ -112,8 +114,8 @@ CASE(embedding_begins, "initial: an embedding's table is the same for any number
                                    .name = "embed",
                                    .vocabulary_size = 77,
                                    .width = 10,
-                                   .init = {.seed = 4},
-                                   .partition = {.kind = TSR_PARTITION_UNEVEN}};
+                                   .init = tsr_init_params(.seed = 4),
+                                   .partition = tsr_partition_params(.kind = TSR_PARTITION_UNEVEN)};
     OK(tsr_group_create(NULL, queue, NULL, &alone));
     OK(tsr_embedding_create(&params, &layer));
     params.group = alone;
@@ -209,18 +211,19 @@ CASE(entropies, "vocabulary-parallel cross-entropy: loss and gradient")
     static const tsr_dtype label_dtypes[] = {TSR_I32, TSR_I64, TSR_U32, TSR_U8};
     static const int64_t classes[] = {24, 10, 1, 240, 1000, 33};
     for (int i = 0; i < 18; i++) {
-        entropy_case c = {
-            .rows = i == 7 ? 0 : 3 + 5 * i,
-            .classes = classes[i % 6],
-            .partition = {.kind = i % 6 == 0 ? TSR_PARTITION_EVEN : TSR_PARTITION_UNEVEN},
-            .dtype = dtypes[i % 3],
-            .label_dtype = label_dtypes[i % 4],
-            .gaps = i % 2,
-            .in_place = i % 3 == 0,
-            .want_loss = i % 4 != 3,
-            .spread = i % 5 == 0 ? 32 : 4,
-            .shift = i % 6 == 2 ? -500 : 0, /* all logits are far below 0 */
-            .sequence = 400 + (uint64_t)i};
+        entropy_case c = {.rows = i == 7 ? 0 : 3 + 5 * i,
+                          .classes = classes[i % 6],
+                          .partition =
+                              *tsr_partition_params(.kind = i % 6 == 0 ? TSR_PARTITION_EVEN
+                                                                       : TSR_PARTITION_UNEVEN),
+                          .dtype = dtypes[i % 3],
+                          .label_dtype = label_dtypes[i % 4],
+                          .gaps = i % 2,
+                          .in_place = i % 3 == 0,
+                          .want_loss = i % 4 != 3,
+                          .spread = i % 5 == 0 ? 32 : 4,
+                          .shift = i % 6 == 2 ? -500 : 0, /* all logits are far below 0 */
+                          .sequence = 400 + (uint64_t)i};
         entropy_case_run(&c);
     }
 }

@@ -356,8 +356,8 @@ static void run_mlp(tsr_group *on, bool sequence, double **y_out, double **dx_ou
     tsr_tensor *x = tensor_of(TSR_F32, 2, shape, values),
                *dy = tensor_of(TSR_F32, 2, shape, values);
     OK(tsr_mlp_create(tsr_mlp_params(.group = on, .name = "mlp", .input_size = 32,
-                                     .hidden_size = 48, .output_size = 32, .partition = uneven,
-                                     .sequence = sequence),
+                                     .hidden_size = 48, .output_size = 32, .partition = &uneven,
+                                     .sequence = sequence, .bias = true),
                       &mlp));
     OK(tsr_layer_forward(mlp, x, &saved, &y));
     OK(tsr_layer_backward(mlp, saved, dy, &dx));

@@ -33,7 +33,7 @@ static inline tsr_status kind_weighted(tsr_order order, bool once, int64_t sampl
     static const double weights[] = {1, 0, 3, 0.5, 2, 2, 1, 0.25, 9, 4};
     return tsr_sampler_create_weighted(
         tsr_sampler_weighted_params(.weights = weights, .count = 10, .num_samples = samples,
-                                    .no_replacement = once, .order = order, .seed = 8),
+                                    .replacement = !once, .order = order, .seed = 8),
         out);
 }
 

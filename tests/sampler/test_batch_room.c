@@ -41,7 +41,9 @@ static tsr_sampler *ten(int kind, int64_t ranks)
         return out;
     case 4:
         ck_assert_ok(tsr_sampler_create_weighted(
-            tsr_sampler_weighted_params(.weights = numbers, .count = N, .num_samples = N), &out));
+            tsr_sampler_weighted_params(.weights = numbers, .count = N, .num_samples = N,
+                                        .replacement = true),
+            &out));
         return out;
     case 5:
         ck_assert_ok(tsr_sampler_create_curriculum(

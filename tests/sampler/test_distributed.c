@@ -445,9 +445,9 @@ START_TEST(errors)
           "distributed: the seed 2147483648 is not one of System.Random's, an int32", .n = 1,
           .ranks = 1, .order = TSR_ORDER_DOTNET, .seed = INT64_C(1) << 31);
     ERROR(TSR_ERR_INVALID, "distributed: seed_high 2 is not -1, 0 or 1", .n = 1, .ranks = 1,
-          .torch.seed_high = 2);
+          .torch = tsr_torch_options(.seed_high = 2));
     ERROR(TSR_ERR_INVALID, "distributed: unknown PyTorch version 5", .n = 1, .ranks = 1,
-          .order = TSR_ORDER_TORCH, .torch.version = (tsr_torch_version)5);
+          .order = TSR_ORDER_TORCH, .torch = tsr_torch_options(.version = (tsr_torch_version)5));
     tsr_sampler *sampler = NULL;
     ck_assert_ok(tsr_sampler_create_sequential(5, &sampler));
     ERROR(TSR_ERR_INVALID, "distributed: there are both a sampler and a dataset of 3 items",
@@ -467,9 +467,9 @@ START_TEST(invalid_epochs)
 {
     int64_t index;
     bool got;
-    tsr_sampler *sampler =
-        share(tsr_sampler_distributed_params(.n = 4, .ranks = 1, .order = TSR_ORDER_TORCH,
-                                             .seed = -1, .torch.seed_high = 1));
+    tsr_sampler *sampler = share(
+        tsr_sampler_distributed_params(.n = 4, .ranks = 1, .order = TSR_ORDER_TORCH, .seed = -1,
+                                       .torch = tsr_torch_options(.seed_high = 1)));
     ck_assert_error(tsr_sampler_set_epoch(sampler, 1), TSR_ERR_OVERFLOW,
                     "distributed: seed -1 + 2^64 + epoch 1 is not one of PyTorch's seeds, -2^63 to "
                     "2^64 - 1");
@@ -477,7 +477,8 @@ START_TEST(invalid_epochs)
     ck_assert_ok(tsr_sampler_next(sampler, &index, &got));
     tsr_sampler_destroy(&sampler);
     sampler = share(tsr_sampler_distributed_params(.n = 4, .ranks = 1, .order = TSR_ORDER_TORCH,
-                                                   .seed = INT64_MAX, .torch.seed_high = -1));
+                                                   .seed = INT64_MAX,
+                                                   .torch = tsr_torch_options(.seed_high = -1)));
     ck_assert_error(tsr_sampler_next(sampler, &index, &got), TSR_ERR_OVERFLOW,
                     "distributed: seed 9223372036854775807 - 2^64 + epoch 0 is not one of "
                     "PyTorch's seeds, -2^63 to 2^64 - 1");

@@ -85,13 +85,12 @@ START_TEST(random_equals_torch)
         const json_t *samples = golden_member(in, "num_samples");
         tsr_sampler *sampler = NULL;
         tsr_status status = tsr_sampler_create_random(
-            tsr_sampler_random_params(.n = (uint64_t)golden_integer(in, "n"),
-                                      .order = TSR_ORDER_TORCH,
-                                      .replacement = json_is_true(golden_member(in, "replacement")),
-                                      .num_samples = json_integer_value(samples),
-                                      .seed = seed_of(in),
-                                      .torch.global_generator =
-                                          strcmp(golden_text(in, "via"), "global") == 0),
+            tsr_sampler_random_params(
+                    .n = (uint64_t)golden_integer(in, "n"), .order = TSR_ORDER_TORCH,
+                    .replacement = json_is_true(golden_member(in, "replacement")),
+                    .num_samples = json_integer_value(samples), .seed = seed_of(in),
+                    .torch = tsr_torch_options(.global_generator =
+                                                   strcmp(golden_text(in, "via"), "global") == 0)),
             &sampler);
         if (is_error(out)) {
             /* In this library, unlike in PyTorch, num_samples 0 means the number of items. */
@@ -137,7 +136,8 @@ START_TEST(subset_equals_torch)
         bool is_global = strcmp(golden_text(in, "via"), "global") == 0;
         ck_assert_ok(tsr_sampler_create_subset(
             tsr_sampler_subset_params(.indices = indices, .count = count, .order = TSR_ORDER_TORCH,
-                                      .seed = seed_of(in), .torch.global_generator = is_global),
+                                      .seed = seed_of(in),
+                                      .torch = tsr_torch_options(.global_generator = is_global)),
             &sampler));
         check_epochs(golden_text(one, "id"), sampler, out);
         tsr_sampler_destroy(&sampler);
@@ -174,10 +174,9 @@ static void check_weighted(const char *id, const json_t *in, const json_t *out,
         tsr_sampler_weighted_params(.weights = is_narrow ? NULL : weights,
                                     .weights_f32 = is_narrow ? narrow : NULL, .count = count,
                                     .num_samples = golden_integer(in, "num_samples"),
-                                    .no_replacement =
-                                        !json_is_true(golden_member(in, "replacement")),
+                                    .replacement = json_is_true(golden_member(in, "replacement")),
                                     .order = TSR_ORDER_TORCH, .seed = seed_of(in),
-                                    .torch.version = version),
+                                    .torch = tsr_torch_options(.version = version)),
         &sampler);
     if (is_error(out)) {
         ck_assert_int_eq(status, TSR_ERR_INVALID);
@@ -259,7 +258,9 @@ START_TEST(distributed_equals_torch)
             .tail = drop_last ? TSR_TAIL_DROP : TSR_TAIL_PAD,
         };
         tsr_sampler *sampler = NULL;
-        wide_seed(in, &params.seed, &params.torch.seed_high);
+        tsr_torch_options torch = TSR_INIT(tsr_torch_options);
+        wide_seed(in, &params.seed, &torch.seed_high);
+        params.torch = &torch;
         tsr_status status = tsr_sampler_create_distributed(&params, &sampler);
         if (is_error(out) && strcmp(golden_text(out, "error"), "ValueError") == 0) {
             ck_assert_int_eq(status, TSR_ERR_INVALID);
@@ -317,7 +318,8 @@ static tsr_status create_base(const json_t *in, tsr_sampler **out)
         tsr_status status = tsr_sampler_create_weighted(
             tsr_sampler_weighted_params(.weights = weights, .count = count,
                                         .num_samples = golden_integer(in, "num_samples"),
-                                        .order = TSR_ORDER_TORCH, .seed = seed_of(in)),
+                                        .order = TSR_ORDER_TORCH, .seed = seed_of(in),
+                                        .replacement = true),
             out);
         free(weights);
         return status;
@@ -334,13 +336,13 @@ static tsr_status create_base(const json_t *in, tsr_sampler **out)
                                            .seed = seed_of(in)),
             out);
     return tsr_sampler_create_random(
-        tsr_sampler_random_params(.n = (uint64_t)golden_integer(in, "n"), .order = TSR_ORDER_TORCH,
-                                  .replacement = strcmp(kind, "random_replacement") == 0,
-                                  .num_samples =
-                                      json_integer_value(json_object_get(in, "num_samples")),
-                                  .seed = seed_of(in),
-                                  .torch.data_loader = strstr(kind, "dataloader") != NULL,
-                                  .torch.global_generator = strstr(kind, "global") != NULL),
+        tsr_sampler_random_params(
+                .n = (uint64_t)golden_integer(in, "n"), .order = TSR_ORDER_TORCH,
+                .replacement = strcmp(kind, "random_replacement") == 0,
+                .num_samples = json_integer_value(json_object_get(in, "num_samples")),
+                .seed = seed_of(in),
+                .torch = tsr_torch_options(.data_loader = strstr(kind, "dataloader") != NULL,
+                                           .global_generator = strstr(kind, "global") != NULL)),
         out);
 }
 
@@ -407,10 +409,10 @@ START_TEST(hundreds_of_millions_equal_torch)
             const json_t *out = golden_member(one, older != 0 ? "out_torch_1_13_1" : "out");
             tsr_sampler *sampler = NULL;
             ck_assert_ok(tsr_sampler_create_distributed(
-                tsr_sampler_distributed_params(.n = n, .ranks = 1, .order = TSR_ORDER_TORCH,
-                                               .seed = seed_of(in),
-                                               .torch.version =
-                                                   older != 0 ? TSR_TORCH_1_13 : TSR_TORCH_DEFAULT),
+                tsr_sampler_distributed_params(
+                        .n = n, .ranks = 1, .order = TSR_ORDER_TORCH, .seed = seed_of(in),
+                        .torch = tsr_torch_options(.version = older != 0 ? TSR_TORCH_1_13
+                                                                         : TSR_TORCH_DEFAULT)),
                 &sampler));
             ck_assert_ok(tsr_sampler_fill(sampler, n, indices, NULL, &got));
             golden_compare(id, golden_member(out, "indices"), indices, got);

@@ -158,7 +158,7 @@ static tsr_sampler *create_weighted(int64_t samples, bool once)
     tsr_sampler *sampler = NULL;
     ck_assert_ok(tsr_sampler_create_weighted(
         tsr_sampler_weighted_params(.weights = weights, .count = WEIGHTS, .num_samples = samples,
-                                    .no_replacement = once, .order = TSR_ORDER_MLX, .seed = 11),
+                                    .replacement = !once, .order = TSR_ORDER_MLX, .seed = 11),
         &sampler));
     return sampler;
 }
@@ -296,22 +296,25 @@ START_TEST(errors)
           "distributed: seed -2 is negative: MLX needs seeds from 0 on");
     ERROR(tsr_sampler_create_distributed, DISTRIBUTED(.n = UINT64_C(1) << 32), TSR_ERR_INVALID,
           "distributed: 4294967296 items are more than MLX can shuffle, 4294967295");
-    ERROR(tsr_sampler_create_weighted,
-          WEIGHTED(.weights = tiny, .count = 3, .num_samples = 2, .no_replacement = true),
+    ERROR(tsr_sampler_create_weighted, WEIGHTED(.weights = tiny, .count = 3, .num_samples = 2),
           TSR_ERR_INVALID,
           "weighted: 1 shares are above 0 in 32 bits, and 2 samples without replacement are more");
     ERROR(tsr_sampler_create_weighted, WEIGHTED(.weights = huge, .count = 2, .num_samples = 1),
           TSR_ERR_INVALID, "weighted: the sum of the weights, 6e+38, is 0 or infinite in 32 bits");
     ERROR(tsr_sampler_create_weighted, WEIGHTED(.weights = nothing, .count = 2, .num_samples = 1),
           TSR_ERR_INVALID, "weighted: the sum of the weights, 0, is 0 or infinite in 32 bits");
-    ERROR(tsr_sampler_create_weighted,
-          WEIGHTED(.weights = tiny, .count = 3, .num_samples = INT64_C(1) << 31), TSR_ERR_INVALID,
-          "weighted: MLX draws a number for each of 3 weights and 2147483648 samples, and at most "
-          "4294967295");
-    ERROR(tsr_sampler_create_weighted,
-          WEIGHTED(.weights = tiny, .count = 3, .num_samples = INT64_C(1) << 62), TSR_ERR_INVALID,
-          "weighted: MLX draws a number for each of 3 weights and 4611686018427387904 samples, and "
-          "at most 4294967295");
+    ERROR(
+        tsr_sampler_create_weighted,
+        WEIGHTED(.weights = tiny, .count = 3, .num_samples = INT64_C(1) << 31, .replacement = true),
+        TSR_ERR_INVALID,
+        "weighted: MLX draws a number for each of 3 weights and 2147483648 samples, and at most "
+        "4294967295");
+    ERROR(
+        tsr_sampler_create_weighted,
+        WEIGHTED(.weights = tiny, .count = 3, .num_samples = INT64_C(1) << 62, .replacement = true),
+        TSR_ERR_INVALID,
+        "weighted: MLX draws a number for each of 3 weights and 4611686018427387904 samples, and "
+        "at most 4294967295");
 
     tsr_sampler *sampler = NULL;
     ck_assert_ok(tsr_sampler_create_distributed(DISTRIBUTED(.n = 3, .seed = 5), &sampler));

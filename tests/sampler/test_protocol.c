@@ -524,7 +524,7 @@ START_TEST(invalid_params)
     ERROR(random, "random: with replacement there is no order 'none'", .n = 5,
           .order = TSR_ORDER_NONE, .replacement = true);
     ERROR(random, "random: unknown PyTorch version 1", .n = 5, .order = TSR_ORDER_TORCH,
-          .torch.version = (tsr_torch_version)1);
+          .torch = tsr_torch_options(.version = (tsr_torch_version)1));
     ERROR(random, "random: the seed -2147483649 is not one of System.Random's, an int32", .n = 5,
           .order = TSR_ORDER_DOTNET, .seed = INT64_C(-2147483649));
     ERROR(random, "random: 2147483648 items are more than System.Random can shuffle, 2147483647",
@@ -674,10 +674,11 @@ START_TEST(creating_with_nulls)
     REFUSED(tsr_sampler_create_subset(NULL, &out.made), "subset: params");
     REFUSED(tsr_sampler_create_subset(tsr_sampler_subset_params(.count = 0), NULL), "subset: out");
     REFUSED(tsr_sampler_create_weighted(NULL, &out.made), "weighted: params");
-    REFUSED(
-        tsr_sampler_create_weighted(
-            tsr_sampler_weighted_params(.weights = weights, .count = 1, .num_samples = 1), NULL),
-        "weighted: out");
+    REFUSED(tsr_sampler_create_weighted(tsr_sampler_weighted_params(.weights = weights, .count = 1,
+                                                                    .num_samples = 1,
+                                                                    .replacement = true),
+                                        NULL),
+            "weighted: out");
     REFUSED(tsr_sampler_create_batch(NULL, &out.made), "batch: params");
     REFUSED(tsr_sampler_create_batch(tsr_sampler_batch_params(.base = s, .batch_size = 4), NULL),
             "batch: out");

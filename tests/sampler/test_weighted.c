@@ -111,7 +111,7 @@ static void check_draws(const double *weights, uint64_t count, tsr_order order)
     memset(counts, 0, sizeof counts);
     tsr_sampler *sampler =
         create(tsr_sampler_weighted_params(.weights = weights, .count = count, .num_samples = DRAWS,
-                                           .order = order, .seed = 5));
+                                           .order = order, .seed = 5, .replacement = true));
     for (int64_t epoch = 0; epoch < 2; epoch++) {
         ck_assert_ok(tsr_sampler_set_epoch(sampler, epoch));
         ck_assert_ok(tsr_sampler_fill(sampler, DRAWS, indices, NULL, &got));
@@ -157,7 +157,8 @@ START_TEST(class_imbalance_of_the_specification)
     uint32_t classes[3] = {0};
     uint64_t got;
     tsr_sampler *sampler =
-        create(tsr_sampler_weighted_params(.weights = weights, .count = 8, .num_samples = DRAWS));
+        create(tsr_sampler_weighted_params(.weights = weights, .count = 8, .num_samples = DRAWS,
+                                           .replacement = true));
     ck_assert_ok(tsr_sampler_fill(sampler, DRAWS, indices, NULL, &got));
     for (int i = 0; i < DRAWS; i++)
         classes[indices[i] < 5 ? 0 : indices[i] < 7 ? 1 : 2]++;
@@ -174,9 +175,9 @@ START_TEST(weights_may_be_floats)
     const double wide[] = {1, 0, 2.5, 3};
     uint64_t a_count, b_count;
     tsr_sampler *a = create(tsr_sampler_weighted_params(.weights_f32 = narrow, .count = 4,
-                                                        .num_samples = 500)),
-                *b = create(
-                    tsr_sampler_weighted_params(.weights = wide, .count = 4, .num_samples = 500));
+                                                        .num_samples = 500, .replacement = true)),
+                *b = create(tsr_sampler_weighted_params(.weights = wide, .count = 4,
+                                                        .num_samples = 500, .replacement = true));
     int64_t *from_a = read_all(a, &a_count), *from_b = read_all(b, &b_count);
     ck_assert(a_count == 500 && b_count == 500);
     ck_assert_mem_eq(from_a, from_b, 500 * sizeof *from_a);
@@ -199,7 +200,7 @@ static void check_pairs(const double weights[PAIR_ITEMS], tsr_order order)
     memset(pairs, 0, sizeof pairs);
     tsr_sampler *sampler =
         create(tsr_sampler_weighted_params(.weights = weights, .count = N, .num_samples = 4,
-                                           .no_replacement = true, .order = order, .seed = 3));
+                                           .order = order, .seed = 3));
     for (int64_t epoch = 0; epoch < EPOCHS; epoch++) {
         int64_t drawn[5];
         uint64_t got;
@@ -248,8 +249,7 @@ START_TEST(all_without_replacement)
     int64_t drawn[5];
     uint64_t got;
     tsr_sampler *sampler =
-        create(tsr_sampler_weighted_params(.weights = weights, .count = 5, .num_samples = 5,
-                                           .no_replacement = true));
+        create(tsr_sampler_weighted_params(.weights = weights, .count = 5, .num_samples = 5));
     ck_assert_ok(tsr_sampler_fill(sampler, 5, drawn, NULL, &got));
     ck_assert_uint_eq(got, 5);
     uint32_t seen = 0;
@@ -271,7 +271,8 @@ START_TEST(extreme_weights)
     int64_t indices[100];
     uint64_t got;
     tsr_sampler *sampler =
-        create(tsr_sampler_weighted_params(.weights = mixed, .count = 3, .num_samples = 100));
+        create(tsr_sampler_weighted_params(.weights = mixed, .count = 3, .num_samples = 100,
+                                           .replacement = true));
     ck_assert_ok(tsr_sampler_fill(sampler, 100, indices, NULL, &got));
     for (int i = 0; i < 100; i++)
         ck_assert_int_eq(indices[i], 2);
@@ -313,7 +314,7 @@ START_TEST(errors)
     ERROR("weighted: weight 2 is inf, not a finite number from 0 on", .weights = infinite,
           .count = 3, .num_samples = 1);
     ERROR("weighted: 1 weights are above 0, and 2 samples without replacement are more",
-          .weights = one, .count = 3, .num_samples = 2, .no_replacement = true);
+          .weights = one, .count = 3, .num_samples = 2);
     ERROR("weighted: the order is feistel, torch or mlx, not dotnet", .weights = good, .count = 2,
           .num_samples = 1, .order = TSR_ORDER_DOTNET);
     ERROR("weighted: the order is feistel, torch or mlx, not ?", .weights = good, .count = 2,
@@ -323,11 +324,11 @@ START_TEST(errors)
     ERROR("weighted: 4294967296 weights are more than the order feistel can draw from, 4294967295",
           .weights = good, .count = UINT64_C(1) << 32, .num_samples = 1);
     ERROR("weighted: the sum of the weights overflows their type", .weights = huge, .count = 2,
-          .num_samples = 4, .order = TSR_ORDER_TORCH);
+          .num_samples = 4, .order = TSR_ORDER_TORCH, .replacement = true);
     ERROR("weighted: the sum of the weights overflows their type", .weights_f32 = narrow,
-          .count = 2, .num_samples = 4, .order = TSR_ORDER_TORCH);
+          .count = 2, .num_samples = 4, .order = TSR_ORDER_TORCH, .replacement = true);
     ERROR("weighted: unknown PyTorch version 9", .weights = good, .count = 2, .num_samples = 4,
-          .order = TSR_ORDER_TORCH, .torch.version = (tsr_torch_version)9);
+          .order = TSR_ORDER_TORCH, .torch = tsr_torch_options(.version = (tsr_torch_version)9));
 }
 END_TEST
 
@@ -395,9 +396,9 @@ START_TEST(hundred_million_weights)
         expected[i % BINS] += weights[i];
     }
     double sum = total(expected, BINS), statistic = 0;
-    tsr_sampler *sampler =
-        create(tsr_sampler_weighted_params(.weights = weights, .count = count,
-                                           .num_samples = (int64_t)draws, .seed = 1));
+    tsr_sampler *sampler = create(tsr_sampler_weighted_params(.weights = weights, .count = count,
+                                                              .num_samples = (int64_t)draws,
+                                                              .seed = 1, .replacement = true));
     do {
         ck_assert_ok(tsr_sampler_fill(sampler, 1 << 16, indices, NULL, &got));
         for (uint64_t i = 0; i < got; i++) {

@@ -163,21 +163,26 @@ START_TEST(every_format_has_its_text)
                                     message(TSR_CHAT_ASSISTANT, "R"), message(TSR_CHAT_USER, "T")};
     char text[1024];
     ck_assert_str_eq(tsr_chat_format_name(format), e->name);
-    ck_assert_ids(encode(tokenizer, tsr_chat_params(.format = format, .messages = all, .count = 2)),
+    ck_assert_ids(encode(tokenizer, tsr_chat_params(.format = format, .messages = all, .count = 2,
+                                                    .begin_reply = true)),
                   e->start, _i);
     snprintf(text, sizeof text, "%s%sR%s%s", e->start, e->recall, e->end, e->more);
-    ck_assert_ids(encode(tokenizer, tsr_chat_params(.format = format, .messages = all, .count = 4)),
+    ck_assert_ids(encode(tokenizer, tsr_chat_params(.format = format, .messages = all, .count = 4,
+                                                    .begin_reply = true)),
                   text, _i);
     snprintf(text, sizeof text, "%s%sR%s", e->start, e->recall, e->end);
-    ck_assert_ids(encode(tokenizer, tsr_chat_params(.format = format, .messages = all, .count = 3)),
+    ck_assert_ids(encode(tokenizer, tsr_chat_params(.format = format, .messages = all, .count = 3,
+                                                    .begin_reply = true)),
                   text, _i);
-    ck_assert_ids(encode(tokenizer, tsr_chat_params(.format = format, .messages = all + 3,
-                                                    .count = 1, .after = TSR_CHAT_AFTER_END)),
-                  e->more, _i);
+    ck_assert_ids(
+        encode(tokenizer, tsr_chat_params(.format = format, .messages = all + 3, .count = 1,
+                                          .after = TSR_CHAT_AFTER_END, .begin_reply = true)),
+        e->more, _i);
     snprintf(text, sizeof text, "%s%s", e->end, e->more);
-    ck_assert_ids(encode(tokenizer, tsr_chat_params(.format = format, .messages = all + 3,
-                                                    .count = 1, .after = TSR_CHAT_AFTER_CUT)),
-                  text, _i);
+    ck_assert_ids(
+        encode(tokenizer, tsr_chat_params(.format = format, .messages = all + 3, .count = 1,
+                                          .after = TSR_CHAT_AFTER_CUT, .begin_reply = true)),
+        text, _i);
 }
 END_TEST
 
@@ -191,9 +196,10 @@ START_TEST(formats_have_names_and_templates)
     ck_assert_ok(tsr_chat_format_of(tokenizer, &format));
     ck_assert_int_eq((int)format, _i);
     const tsr_chat_message question = message(TSR_CHAT_USER, "Q");
-    ids by_model = encode(tokenizer, tsr_chat_params(.messages = &question, .count = 1));
-    ids by_name =
-        encode(tokenizer, tsr_chat_params(.format = format, .messages = &question, .count = 1));
+    ids by_model =
+        encode(tokenizer, tsr_chat_params(.messages = &question, .count = 1, .begin_reply = true));
+    ids by_name = encode(tokenizer, tsr_chat_params(.format = format, .messages = &question,
+                                                    .count = 1, .begin_reply = true));
     ck_assert_uint_eq(by_model.count, by_name.count);
     ck_assert_mem_eq(by_model.ids, by_name.ids, by_name.count * sizeof *by_name.ids);
     tsr_tokenizer_free_ids(&by_model.ids);
@@ -285,8 +291,8 @@ START_TEST(messages_are_only_text)
                                         message(TSR_CHAT_USER, texts[i])};
         char text[1024];
         size_t size = 0;
-        ids got = encode(tokenizer,
-                         tsr_chat_params(.format = TSR_CHAT_CHATML, .messages = all, .count = 2));
+        ids got = encode(tokenizer, tsr_chat_params(.format = TSR_CHAT_CHATML, .messages = all,
+                                                    .count = 2, .begin_reply = true));
         ck_assert_int_eq(occurrences(got, "<|im_start|>"), 3);
         ck_assert_int_eq(occurrences(got, "<|im_end|>"), 2);
         ck_assert_ok(tsr_tokenizer_decode(tokenizer, got.ids, got.count, TSR_DECODE_CONTROL_SPELL,
@@ -307,16 +313,16 @@ START_TEST(some_formats_strip_spaces)
 {
     const tsr_chat_message question = message(TSR_CHAT_USER, " \n Q \t\n"),
                            empty = message(TSR_CHAT_USER, "  ");
-    ck_assert_ids(encode(tokenizer, tsr_chat_params(.format = TSR_CHAT_LLAMA2,
-                                                    .messages = &question, .count = 1)),
-                  "<s>[INST] Q [/INST]", TSR_CHAT_LLAMA2);
-    ck_assert_ids(encode(tokenizer, tsr_chat_params(.format = TSR_CHAT_LLAMA2, .messages = &empty,
-                                                    .count = 1)),
-                  "<s>[INST]  [/INST]", TSR_CHAT_LLAMA2);
     ck_assert_ids(
-        encode(tokenizer, tsr_chat_params(.format = TSR_CHAT_CHATML, .messages = &question,
-                                          .count = 1, .no_reply = true)),
-        "<|im_start|>user\n \n Q \t\n<|im_end|>\n", TSR_CHAT_CHATML);
+        encode(tokenizer, tsr_chat_params(.format = TSR_CHAT_LLAMA2, .messages = &question,
+                                          .count = 1, .begin_reply = true)),
+        "<s>[INST] Q [/INST]", TSR_CHAT_LLAMA2);
+    ck_assert_ids(encode(tokenizer, tsr_chat_params(.format = TSR_CHAT_LLAMA2, .messages = &empty,
+                                                    .count = 1, .begin_reply = true)),
+                  "<s>[INST]  [/INST]", TSR_CHAT_LLAMA2);
+    ck_assert_ids(encode(tokenizer, tsr_chat_params(.format = TSR_CHAT_CHATML,
+                                                    .messages = &question, .count = 1)),
+                  "<|im_start|>user\n \n Q \t\n<|im_end|>\n", TSR_CHAT_CHATML);
 }
 END_TEST
 
@@ -330,9 +336,10 @@ START_TEST(a_conversation_begins_with_one_bos)
     const int32_t bos = tsr_tokenizer_bos(own);
     for (int format = 1; format < TSR_CHAT_FORMATS; format++) {
         for (int after = 0; after < 2; after++) {
-            ids got = encode(own, tsr_chat_params(.format = (tsr_chat_format)format,
-                                                  .messages = &question, .count = 1,
-                                                  .after = (tsr_chat_after)after));
+            ids got =
+                encode(own, tsr_chat_params(.format = (tsr_chat_format)format,
+                                            .messages = &question, .count = 1,
+                                            .after = (tsr_chat_after)after, .begin_reply = true));
             const int expected = after == 0 || format == TSR_CHAT_LLAMA2;
             int found = 0;
             for (uint64_t i = 0; i < got.count; i++)
@@ -384,16 +391,17 @@ START_TEST(mistakes_are_named)
             tsr_chat_encode(tokenizer,
                             tsr_chat_params(.format = TSR_CHAT_CHATML,
                                             .messages = cases[i].messages, .count = cases[i].count,
-                                            .after = cases[i].after),
+                                            .after = cases[i].after, .begin_reply = true),
                             &none, &count),
             TSR_ERR_INVALID, cases[i].wanted);
-    ck_assert_error(tsr_chat_encode(tokenizer, tsr_chat_params(.count = 1), &none, &count),
-                    TSR_ERR_INVALID, "chat: there are 1 messages at NULL; 1 to 65536 are possible");
     ck_assert_error(
-        tsr_chat_encode(tokenizer,
-                        tsr_chat_params(.format = (tsr_chat_format)99, .messages = &q, .count = 1),
-                        &none, &count),
-        TSR_ERR_INVALID, "chat: format is 99; 0 to 12 are possible");
+        tsr_chat_encode(tokenizer, tsr_chat_params(.count = 1, .begin_reply = true), &none, &count),
+        TSR_ERR_INVALID, "chat: there are 1 messages at NULL; 1 to 65536 are possible");
+    ck_assert_error(tsr_chat_encode(tokenizer,
+                                    tsr_chat_params(.format = (tsr_chat_format)99, .messages = &q,
+                                                    .count = 1, .begin_reply = true),
+                                    &none, &count),
+                    TSR_ERR_INVALID, "chat: format is 99; 0 to 12 are possible");
     ck_assert_error(tsr_chat_encode(NULL, NULL, &none, &count), TSR_ERR_INVALID,
                     "chat: the tokenizer is NULL");
     ck_assert_error(tsr_chat_encode(tokenizer, NULL, &none, &count), TSR_ERR_INVALID,
@@ -415,16 +423,18 @@ START_TEST(a_tokenizer_may_lack_what_a_format_needs)
     int32_t *none = NULL;
     uint64_t count = 0;
     tsr_tokenizer *bare = make_tokenizer("{}");
-    ck_assert_error(
-        tsr_chat_encode(bare,
-                        tsr_chat_params(.format = TSR_CHAT_MISTRAL, .messages = &q, .count = 1),
-                        &none, &count),
-        TSR_ERR_INVALID, "chat: the format mistral needs the token BOS, which the tokenizer lacks");
-    ck_assert_error(
-        tsr_chat_encode(bare,
-                        tsr_chat_params(.format = TSR_CHAT_ZEPHYR, .messages = &q, .count = 1),
-                        &none, &count),
-        TSR_ERR_INVALID, "chat: the format zephyr needs the token EOS, which the tokenizer lacks");
+    ck_assert_error(tsr_chat_encode(bare,
+                                    tsr_chat_params(.format = TSR_CHAT_MISTRAL, .messages = &q,
+                                                    .count = 1, .begin_reply = true),
+                                    &none, &count),
+                    TSR_ERR_INVALID,
+                    "chat: the format mistral needs the token BOS, which the tokenizer lacks");
+    ck_assert_error(tsr_chat_encode(bare,
+                                    tsr_chat_params(.format = TSR_CHAT_ZEPHYR, .messages = &q,
+                                                    .count = 1, .begin_reply = true),
+                                    &none, &count),
+                    TSR_ERR_INVALID,
+                    "chat: the format zephyr needs the token EOS, which the tokenizer lacks");
     tsr_tokenizer_destroy(&bare);
 }
 END_TEST
@@ -436,9 +446,11 @@ START_TEST(running_out_of_memory_leaks_nothing)
         ids got = {0};
         ck_assert_uint_lt(nth, 1000);
         tsr__fault_arm(TSR__FAULT_ALLOC, nth, 0);
-        const tsr_status status = tsr_chat_encode(
-            tokenizer, tsr_chat_params(.format = TSR_CHAT_LLAMA3, .messages = all, .count = 2),
-            &got.ids, &got.count);
+        const tsr_status status =
+            tsr_chat_encode(tokenizer,
+                            tsr_chat_params(.format = TSR_CHAT_LLAMA3, .messages = all, .count = 2,
+                                            .begin_reply = true),
+                            &got.ids, &got.count);
         const bool reached = tsr__fault_site() != NULL;
         tsr__fault_disarm();
         tsr_tokenizer_free_ids(&got.ids);

@@ -164,7 +164,8 @@ static tsr_status encode(const chat *c, const chat_line *line, int32_t **ids, ui
     };
     return tsr_chat_encode(c->tokenizer,
                            tsr_chat_params(.format = c->format, .messages = messages + !system,
-                                           .count = 1 + system, .after = c->after),
+                                           .count = 1 + system, .after = c->after,
+                                           .begin_reply = true),
                            ids, count);
 }
 

@@ -1,6 +1,4 @@
 /* The options that the commands share: their defaults, and their conversion to params. */
-#include <float.h>
-
 #include "cli/inference/inference.h"
 
 inference_options inference_chosen = {
@@ -16,9 +14,7 @@ tsr_sampling_params inference_sampling(void)
     return (tsr_sampling_params){.seed = (uint64_t)o->seed,
                                  .temperature = o->greedy ? 0 : o->temperature,
                                  .top_k = o->top_k,
-                                 /* The library reads 0 as its default, which keeps all tokens. The
-                                  * smallest positive number keeps only the most likely one. */
-                                 .top_p = o->top_p > 0 ? o->top_p : DBL_MIN,
+                                 .top_p = o->top_p > 0 ? o->top_p : TSR_ZERO,
                                  .min_p = o->min_p,
                                  .repetition_penalty = o->repetition_penalty};
 }

@@ -18,7 +18,7 @@ static int create_distributed(const sample_options *options, tsr_sampler **sampl
 {
     tsr_sampler *base = *sampler; /* NULL: the sampler divides a dataset of n items */
     bool wraps = base != NULL;
-    tsr_torch_options torch = {.version = options->torch.version};
+    tsr_torch_options torch = *tsr_torch_options(.version = options->torch.version);
     if (options->order == TSR_ORDER_TORCH)
         torch.seed_high = options->seed_high;
     int code = sample_checked(tsr_sampler_create_distributed(
@@ -27,7 +27,7 @@ static int create_distributed(const sample_options *options, tsr_sampler **sampl
                                        .rank = options->rank < 0 ? 0 : options->rank,
                                        .order = wraps ? TSR_ORDER_FEISTEL : options->order,
                                        .tail = options->tail, .split = options->split,
-                                       .seed = options->seed, .torch = torch),
+                                       .seed = options->seed, .torch = &torch),
         sampler));
     if (code == CLI_DONE)
         tsr_sampler_destroy(&base);

@@ -32,7 +32,7 @@ static int create_random(const sample_options *options, tsr_sampler **sampler)
         tsr_sampler_random_params(.n = (uint64_t)options->n, .order = options->order,
                                   .replacement = options->replacement,
                                   .num_samples = samples_of(options), .seed = options->seed,
-                                  .torch = options->torch),
+                                  .torch = &options->torch),
         sampler));
 }
 
@@ -58,7 +58,7 @@ static int create_subset(const sample_options *options, tsr_sampler **sampler)
         return code;
     code = sample_of_file_checked(tsr_sampler_create_subset(
         tsr_sampler_subset_params(.indices = indices, .count = count, .order = options->order,
-                                  .seed = options->seed, .torch = options->torch),
+                                  .seed = options->seed, .torch = &options->torch),
         sampler));
     free(indices);
     return code;
@@ -96,9 +96,9 @@ static int create_weighted(const sample_options *options, tsr_sampler **sampler)
         tsr_sampler_weighted_params(.weights = narrow != NULL ? NULL : weights,
                                     .weights_f32 = narrow, .count = count,
                                     .num_samples = options->num_samples,
-                                    .no_replacement = options->no_replacement,
+                                    .replacement = !options->no_replacement,
                                     .order = options->order, .seed = options->seed,
-                                    .torch = options->torch),
+                                    .torch = &options->torch),
         sampler));
     free(weights);
     free(narrow);

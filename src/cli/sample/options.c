@@ -14,6 +14,7 @@
 #define MAX_NUMBERS 1e18          /* the largest count for `tessera sample raw` */
 
 sample_options sample_chosen = {
+    .torch = {.struct_size = sizeof(tsr_torch_options)},
     .count = -1,
     .n = -1,
     .num_samples = -1,

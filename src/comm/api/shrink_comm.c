@@ -21,7 +21,7 @@ typedef struct shrinking {
     tsr__roster roster; /* the key, the lineage, and the present generation */
     tsr__member *members;
     int size;
-    bool without_majority;
+    bool force;
     uint64_t timeout_ns, deadline_ns;
 } shrinking;
 
@@ -157,7 +157,7 @@ static tsr_status agree_on_members(shrinking *s, tsr__rendezvous **rendezvous)
                                           .members = s->members,
                                           .size = s->size,
                                           .self = find_self(s),
-                                          .without_majority = s->without_majority,
+                                          .force = s->force,
                                           .collect_until_ns = now + left / 2,
                                           .deadline_ns = s->deadline_ns,
                                           .timeout_ns = s->timeout_ns,
@@ -226,7 +226,7 @@ tsr_status tsr_comm_shrink(tsr_comm *comm, const tsr_comm_shrink_params *params,
 {
     TSR__TRY(check_shrink(comm, out));
     TSR__TAKE(tsr_comm_shrink_params, params);
-    shrinking s = {.comm = comm, .without_majority = params->without_majority};
+    shrinking s = {.comm = comm, .force = params->force};
     s.timeout_ns = params->timeout_ns ? params->timeout_ns : comm->timeout_ns;
     s.deadline_ns = tsr__deadline_ns(s.timeout_ns);
     TSR__TRY(list_members(&s));

@@ -41,7 +41,7 @@ typedef struct tsr__agreement_params {
     uint32_t generation; /* the present generation, whose members are `members` */
     tsr__member *members;
     int size, self;
-    bool without_majority; /* any group of members may decide */
+    bool force; /* any group of members may decide */
     uint64_t collect_until_ns, deadline_ns, timeout_ns;
     /* Called again and again during the agreement; may set `ended` of members that it finds to have
      * ended. */

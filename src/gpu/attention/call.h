@@ -13,7 +13,7 @@ typedef struct tsr__attention {
     const tsr_tensor *dq, *dk, *dv; /* results of tsr_attention_grad; at most two are NULL */
     const tsr_tensor *dy;           /* NULL in tsr_attention */
     const tsr_tensor *q, *k, *v;
-    tsr_attention_params params; /* params.scale is never 0: its default is filled in */
+    tsr_attention_params params; /* the default of params.scale is filled in */
     /* the mask's layout, broadcast to [batch, heads, q_len, kv_len]; unused without a mask */
     tsr_layout mask;
     int64_t batch, heads, kv_heads, q_len, kv_len, head_dim;

@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "base/given.h"
 #include "tensor/check.h"
 
 #define LENGTH_MAX INT32_MAX
@@ -113,8 +114,7 @@ static tsr_status check_numbers(tsr__attention *c)
     TSR__REQUIRE(p->window == 0 || p->causal, "%s: window is %lld, but causal is not set", c->op,
                  (long long)p->window);
     TSR__REQUIRE(!p->pages || !c->dy, "%s: there are no gradients of pages", c->op);
-    if (p->scale == 0)
-        p->scale = (float)(1 / sqrt((double)c->head_dim));
+    p->scale = tsr__given_float(p->scale, (float)(1 / sqrt((double)c->head_dim)));
     return TSR_OK;
 }
 

@@ -345,7 +345,7 @@ static tsr_status open_chosen(tsr__instance *instance, const tsr_device_info *in
                                                           : TSR__SUBNORMALS_BY_CODE;
     device->subgroups_demanded = tsr__probe_subgroups(capabilities, info);
     device->storage = params->force_packed_storage ? TSR__STORAGE_W32 : tsr__storage_of(info);
-    device->disk_cache = !params->no_disk_cache;
+    device->disk_cache = !params->cache_in_memory;
     atomic_init(&device->references, 1);
     atomic_init(&device->lost, false);
     pthread_mutex_init(&device->queue_lock, NULL);

@@ -1,11 +1,13 @@
 /* Choosing a token from logits, in double precision on the host. The filters and their order are
  * those of Hugging Face Transformers. */
+#include <float.h>
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "base/given.h"
 #include "tessera/generator.h"
 #include "tessera/rng.h"
 
@@ -211,10 +213,12 @@ static double exponentials(const filter *f, double largest)
     return sum;
 }
 
-static void keep_top_p(filter *f, double p)
+static void keep_top_p(filter *f, double given)
 {
-    if (p == 0 || p == 1)
+    const double wanted = tsr__given_double(given, 1);
+    if (wanted == 1)
         return;
+    const double p = fmax(wanted, DBL_MIN); /* the most likely token always remains */
     const double largest = f->logits[most_likely(f)], sum = exponentials(f, largest);
     double mass = 0;
     int bucket = 0;
@@ -286,7 +290,7 @@ static tsr_status find_probabilities(const tsr_sampling_params *params, int64_t 
                                      const int32_t *history, double *probabilities)
 {
     filter f = {.count = count, .logits = probabilities};
-    if (params->top_k > 0 || params->top_p > 0) {
+    if (params->top_k > 0 || tsr__given_double(params->top_p, 1) != 1) {
         f.order = tsr__calloc((size_t)count + BUCKETS + 1, sizeof *f.order);
         if (!f.order)
             return TSR_ERR_NO_MEMORY;

@@ -52,6 +52,7 @@ static tsr_status divide(int64_t length, int ranks, const tsr_partition_params *
                          uint64_t align, tsr_shard_range *ranges)
 {
     tsr_partition_params partition = *params;
+    partition.struct_size = sizeof partition;
     partition.align = align;
     partition.limits = NULL;
     if (partition.kind == TSR_PARTITION_EVEN)

@@ -39,34 +39,25 @@ static tsr_status create_block(tsr_stack *s, const tsr__stack_options *o, uint64
     const tsr_init_params init = init_of(o, seed, o->deviation),
                           output = init_of(o, seed, o->deviation / sqrtf(2.0F * (float)c->layers));
     snprintf(name, sizeof name, "%s%d", s->family->hf_block, s->first_layer + index);
-    return tsr_block_create(tsr_block_params(.group = s->group, .name = name, .size = c->width,
-                                             .dtype = s->dtype, .deferred = true,
-                                             .recompute = o->recompute,
-                                             .norm = {.kind = c->norm,
-                                                      .no_bias = !c->norm_bias,
-                                                      .epsilon = epsilon,
-                                                      .dtype = o->norm_dtype},
-                                             .attention = {.heads = layer->heads,
-                                                           .kv_heads = layer->kv_heads,
-                                                           .head_dim = layer->head_dim,
-                                                           .no_bias = !layer->qkv_bias,
-                                                           .no_output_bias = !layer->output_bias,
-                                                           .rope = layer->rope,
-                                                           .qk_norm = layer->qk_norm,
-                                                           .norm_epsilon = epsilon,
-                                                           .norm_dtype = o->norm_dtype,
-                                                           .window = layer->window,
-                                                           .partition = o->heads,
-                                                           .init = init,
-                                                           .output_init = output},
-                                             .mlp = {.hidden_size = layer->hidden,
-                                                     .no_bias = !layer->mlp_bias,
-                                                     .gated = layer->gated,
-                                                     .activation = layer->activation,
-                                                     .partition = o->hidden,
-                                                     .init = init,
-                                                     .output_init = output}),
-                            &s->blocks[index]);
+    return tsr_block_create(
+        tsr_block_params(.group = s->group, .name = name, .size = c->width, .dtype = s->dtype,
+                         .deferred = true, .recompute = o->recompute,
+                         .norm = tsr_norm_params(.kind = c->norm, .bias = c->norm_bias,
+                                                 .epsilon = epsilon, .dtype = o->norm_dtype),
+                         .attention = tsr_self_attention_params(
+                                 .heads = layer->heads, .kv_heads = layer->kv_heads,
+                                 .head_dim = layer->head_dim, .bias = layer->qkv_bias,
+                                 .output_bias = layer->qkv_bias && layer->output_bias,
+                                 .causal = true, .rope = layer->rope, .qk_norm = layer->qk_norm,
+                                 .norm_epsilon = epsilon, .norm_dtype = o->norm_dtype,
+                                 .window = layer->window, .partition = &o->heads, .init = &init,
+                                 .output_init = &output),
+                         .mlp =
+                             tsr_mlp_params(.hidden_size = layer->hidden, .bias = layer->mlp_bias,
+                                            .gated = layer->gated, .activation = layer->activation,
+                                            .partition = &o->hidden, .init = &init,
+                                            .output_init = &output)),
+        &s->blocks[index]);
 }
 
 static tsr_status create_blocks(tsr_stack *s, const tsr__stack_options *o, uint64_t seed)
@@ -93,22 +84,21 @@ static tsr_status create_layers(tsr_stack *s, const tsr__stack_options *o)
         TSR__TRY(tsr_embedding_create(
             tsr_embedding_params(.group = s->group, .name = name_of(s, "embedding"),
                                  .vocabulary_size = c->vocabulary, .width = c->width,
-                                 .dtype = s->dtype, .partition = o->vocabulary, .init = init,
+                                 .dtype = s->dtype, .partition = &o->vocabulary, .init = &init,
                                  .deferred = true),
             &s->embedding));
     TSR__TRY(create_blocks(s, o, (uint64_t)seed));
     if (!s->is_last)
         return TSR_OK;
-    TSR__TRY(
-        tsr_norm_create(tsr_norm_params(.group = s->group, .name = name_of(s, "norm"),
-                                        .size = c->width, .kind = c->norm, .no_bias = !c->norm_bias,
-                                        .epsilon = (float)c->norm_epsilon, .dtype = o->norm_dtype,
-                                        .deferred = true),
-                        &s->norm));
+    TSR__TRY(tsr_norm_create(
+        tsr_norm_params(.group = s->group, .name = name_of(s, "norm"), .size = c->width,
+                        .kind = c->norm, .bias = c->norm_bias, .epsilon = (float)c->norm_epsilon,
+                        .dtype = o->norm_dtype, .deferred = true),
+        &s->norm));
     return tsr_column_linear_create(
         tsr_linear_params(.group = s->group, .name = name_of(s, "head"), .input_size = c->width,
-                          .output_size = c->vocabulary, .no_bias = true, .dtype = s->dtype,
-                          .partition = o->vocabulary, .init = init, .deferred = true),
+                          .output_size = c->vocabulary, .dtype = s->dtype,
+                          .partition = &o->vocabulary, .init = &init, .deferred = true),
         &s->head);
 }
 

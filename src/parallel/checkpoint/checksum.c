@@ -106,7 +106,7 @@ static tsr_status read_checksums(const char *header, uint64_t header_bytes, cons
                                  uint64_t count, uint32_t *tensors)
 {
     static const char hint[] = "the header is damaged, or another program rewrote it and kept "
-                               "'" TSR__CHECKSUM_KEY "'; no_checksums loads the file";
+                               "'" TSR__CHECKSUM_KEY "'; skip_checksums loads the file";
     const uint64_t left = header_bytes - (uint64_t)(digits - header);
     uint32_t expected = 0;
     bool complete = left > DIGITS * (count + 1) && get_digits(digits, &expected) &&

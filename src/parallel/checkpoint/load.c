@@ -315,7 +315,7 @@ static tsr_status load_file(reader *r, tsr_comm *comm, tsr_stream *stream, int c
     status = tsr__checkpoint_agree(comm, who, status);
     if (status == TSR_OK)
         status = tsr__checkpoint_same(
-            comm, who, r->checksums ? "no_checksums is false," : "no_checksums is true,",
+            comm, who, r->checksums ? "skip_checksums is false," : "skip_checksums is true,",
             r->checksums ? 2 : 0);
     if (status == TSR_OK)
         status = tsr__checkpoint_same(comm, who, "the file is", r->hash);
@@ -345,7 +345,7 @@ tsr_status tsr_checkpoint_load(const char *path, tsr_comm *comm, tsr_stream *str
     TSR__TAKE(tsr_checkpoint_params, params);
     if (params->parts)
         return load_parts(path, comm, stream, count, entries, params);
-    reader r = {.path = path, .checksums = !params->no_checksums};
+    reader r = {.path = path, .checksums = !params->skip_checksums};
     tsr_status status = load_file(&r, comm, stream, count, entries, params->strict);
     reader_finish(&r);
     return status;

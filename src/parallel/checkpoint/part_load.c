@@ -398,7 +398,7 @@ tsr_status tsr__parts_load(const char *path, tsr_comm *comm, tsr_stream *stream,
                 .stream = stream,
                 .parts = &parts};
     TSR__TRY(tsr__parts_open(who, path, comm, &parts));
-    if (params->no_checksums)
+    if (params->skip_checksums)
         for (int i = 0; i < parts.count; i++)
             parts.parts[i].has_checksums = false;
     tsr_status status =

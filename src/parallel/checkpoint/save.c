@@ -226,7 +226,7 @@ tsr_status tsr_checkpoint_save(const char *path, tsr_comm *comm, tsr_stream *str
     TSR__TAKE(tsr_checkpoint_params, params);
     writer w = {.comm = comm,
                 .rank = comm ? tsr_comm_rank(comm) : 0,
-                .checksums = !params->no_checksums,
+                .checksums = !params->skip_checksums,
                 .file.descriptor = -1};
     tsr_status status = params->stages ? save_stages(&w, path, stream, count, entries, params)
                                        : save_any(&w, path, stream, count, entries, params);

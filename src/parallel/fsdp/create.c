@@ -237,8 +237,8 @@ static tsr_status prepare_model(tsr_fsdp *model, const tsr_fsdp_params *params)
 {
     TSR__TRY(check_params(params));
     model->optimizer = params->optimizer;
-    model->momentum = !params->no_momentum;
-    model->masters = !params->no_master;
+    model->momentum = !params->plain_sgd;
+    model->masters = !params->in_place;
     model->grad_dtype = params->grad_dtype ? params->grad_dtype : TSR_F32;
     model->reduction = params->reduction ? params->reduction : TSR_OP_AVG;
     model->slot_count = 1 + (params->ahead < 0 ? 0 : params->ahead ? params->ahead : 1);

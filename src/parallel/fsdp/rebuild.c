@@ -182,7 +182,7 @@ static tsr_status compare_params(const rebuilding *b)
     const uint64_t count = tsr_shard_plan_param_count(b->plan);
     TSR__REQUIRE(old->optimizer == to->optimizer && old->momentum == to->momentum &&
                      old->masters == to->masters,
-                 "%s: optimizer, no_momentum or no_master is not that of the model", who);
+                 "%s: optimizer, plain_sgd or in_place is not that of the model", who);
     TSR__REQUIRE(count == (uint64_t)to->param_count,
                  "%s: the units have %d parameters, the model has %llu", who, to->param_count,
                  (unsigned long long)count);

@@ -199,7 +199,7 @@ static tsr_status prepare_sgd(tsr_fsdp *model, const tsr__fsdp_step *how)
     const char *who = "fsdp_sgd_step";
     TSR__TRY(check_step(model, who, how->sgd, TSR_OPTIMIZER_SGD));
     TSR__REQUIRE(how->sgd->momentum == 0 || model->momentum,
-                 "%s: momentum is %g, but the model was created with no_momentum", who,
+                 "%s: momentum is %g, but the model was created with plain_sgd", who,
                  (double)how->sgd->momentum);
     tsr_sgd_params this_step = *how->sgd;
     tsr__fsdp_step with = *how;

@@ -4,6 +4,7 @@
 #include "gpu/internal.h"
 
 #include "base/alloc.h"
+#include "base/struct_size.h"
 #include "parallel/layers/layer.h"
 
 typedef struct embedding {
@@ -153,8 +154,12 @@ static tsr_status init_embedding(embedding *e, const tsr_embedding_params *param
     TSR__REQUIRE(params->output == TSR_LAYOUT_DEFAULT || params->output == TSR_LAYOUT_FULL ||
                      params->output == TSR_LAYOUT_SEQUENCE,
                  "%s: output %d is neither FULL nor SEQUENCE", layer->who, (int)params->output);
-    TSR__REQUIRE((unsigned)params->init.kind <= TSR_INIT_NONE, "%s: init %d is not a tsr_init",
-                 layer->who, (int)params->init.kind);
+    tsr_init_params init;
+    TSR__TRY(tsr__layer_init(layer, "init", params->init, &init));
+    if (init.kind == TSR_INIT_DEFAULT) {
+        init.kind = TSR_INIT_NORMAL;
+        init.deviation = 0;
+    }
     e->vocabulary_size = params->vocabulary_size;
     e->width = params->width;
     e->output = params->output == TSR_LAYOUT_SEQUENCE ? TSR_LAYOUT_SEQUENCE : TSR_LAYOUT_FULL;
@@ -162,21 +167,17 @@ static tsr_status init_embedding(embedding *e, const tsr_embedding_params *param
     if (e->output == TSR_LAYOUT_SEQUENCE)
         TSR__TRY(tsr__layer_check_sequence_dim(layer, e->sequence_dim));
     TSR__TRY(tsr__layer_partition(layer, "vocabulary_size", e->vocabulary_size, "partition",
-                                  &params->partition, &e->division));
+                                  params->partition, &e->division));
     tsr__parameter_spec spec = {
         .name = "weight",
         .ndim = 2,
         .shape = {e->vocabulary_size, e->width},
         .shard_dim = 0,
         .division = &e->division,
-        .init = params->init,
+        .init = init,
         .fan_in = e->vocabulary_size,
         .fan_out = e->width,
     };
-    if (spec.init.kind == TSR_INIT_DEFAULT)
-        spec.init = (tsr_init_params){.struct_size = sizeof(tsr_init_params),
-                                      .kind = TSR_INIT_NORMAL,
-                                      .seed = spec.init.seed};
     TSR__TRY(tsr__layer_dtype(layer, "dtype", params->dtype, &spec.dtype));
     TSR__TRY(tsr__layer_dtype(layer, "grad_dtype", params->grad_dtype, &spec.grad_dtype));
     TSR__TRY(tsr__parameter_add(layer, &spec));
@@ -186,6 +187,7 @@ static tsr_status init_embedding(embedding *e, const tsr_embedding_params *param
 tsr_status tsr_embedding_create(const tsr_embedding_params *params, tsr_layer **out)
 {
     TSR__REQUIRE(params && out, "embedding: %s is NULL", params ? "out" : "params");
+    TSR__TAKE(tsr_embedding_params, params);
     tsr_layer *layer;
     TSR__TRY(
         tsr__layer_new(&embedding_type, sizeof(embedding), params->group, params->name, &layer));

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/given.h"
 #include "base/hash.h"
 #include "parallel/layers/layer.h"
 
@@ -29,7 +30,7 @@ void tsr__initial_choose(tsr__layer_parameter *parameter, const tsr__parameter_s
         parameter->draw = TSR__DRAW_UNIFORM;
         break;
     case TSR_INIT_NORMAL:
-        scale = spec->init.deviation != 0 ? (double)spec->init.deviation : 1;
+        scale = (double)tsr__given_float(spec->init.deviation, 1);
         break;
     case TSR_INIT_ZEROS:
         parameter->draw = TSR__DRAW_ZEROS;

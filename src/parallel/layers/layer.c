@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/struct_size.h"
 #include "tessera/transformer.h"
 
 /* Creating ----------------------------------------------------------------------------------- */
@@ -113,7 +114,10 @@ tsr_status tsr__layer_partition(const tsr_layer *layer, const char *what, int64_
                                 const char *field, const tsr_partition_params *params,
                                 tsr__division *out)
 {
-    tsr_partition_params chosen = *params;
+    tsr_partition_params chosen;
+    tsr_status status = TSR__TAKE_PART(tsr_partition_params, params, &chosen);
+    if (status != TSR_OK)
+        return tsr__fail_context(status, "%s: %s", layer->who, field);
     if (chosen.kind == TSR_PARTITION_EVEN)
         chosen.kind = TSR_PARTITION_STRICT;
     TSR__REQUIRE(chosen.kind != TSR_PARTITION_STRICT || size % layer->size == 0,
@@ -122,7 +126,7 @@ tsr_status tsr__layer_partition(const tsr_layer *layer, const char *what, int64_
     tsr__division division = {.sizes = tsr__calloc((size_t)layer->size, sizeof(int64_t))};
     if (!division.sizes)
         return TSR_ERR_NO_MEMORY;
-    tsr_status status = compute_shards(layer, size, &chosen, &division);
+    status = compute_shards(layer, size, &chosen, &division);
     if (status != TSR_OK) {
         tsr__free(division.sizes);
         return tsr__fail_context(status, "%s: %s", layer->who, what);

@@ -140,8 +140,8 @@ tsr_status tsr__layer_forward_added(tsr_layer *layer, const tsr_tensor *x,
                                     tsr_layer_saved **saved, tsr_tensor **y) TSR_NODISCARD;
 /* Creates a view of a caller's tensor, which keeps the tensor's memory alive. */
 tsr_status tsr__keep(const tsr_tensor *tensor, tsr_tensor **out) TSR_NODISCARD;
-/* Divides a size among the group's ranks as `params` says. Error texts call the size `what` and the
- * params `field`. */
+/* Divides a size among the group's ranks as `params`, the caller's or NULL, says. Error texts call
+ * the size `what` and the params `field`. */
 tsr_status tsr__layer_partition(const tsr_layer *layer, const char *what, int64_t size,
                                 const char *field, const tsr_partition_params *params,
                                 tsr__division *out) TSR_NODISCARD;
@@ -161,6 +161,10 @@ tsr_status tsr__layer_has_sequence_dim(const tsr_layer *layer, int dim,
  * `what`. */
 tsr_status tsr__layer_dtype(const tsr_layer *layer, const char *what, tsr_dtype given,
                             tsr_dtype *out) TSR_NODISCARD;
+/* Copies the caller's params of initial values, or the defaults if they are NULL, and checks them.
+ * Error texts call the field `what`. */
+tsr_status tsr__layer_init(const tsr_layer *layer, const char *what, const tsr_init_params *given,
+                           tsr_init_params *out) TSR_NODISCARD;
 /* Checks, before a forward pass sends anything, that all parameters of the layer and its children
  * have memory. */
 tsr_status tsr__layer_check_forward(const tsr_layer *layer) TSR_NODISCARD;
@@ -187,7 +191,7 @@ typedef struct tsr__parameter_spec {
     int64_t shape[2];
     int shard_dim;                 /* the dimension that the ranks divide; -1: none */
     const tsr__division *division; /* of shard_dim; the layer keeps a pointer to `sizes` */
-    tsr_init_params init;
+    tsr_init_params init;          /* of the library's own size */
     int64_t fan_in, fan_out;
     bool bias; /* initial values are those of a bias: 0, unless init is TORCH or NONE */
     bool ones; /* the initial values are 1, unless init is NONE */

@@ -1,6 +1,7 @@
 /* Checks of sizes, tensors and memory that several layers need. */
 #include "parallel/layers/layer.h"
 
+#include "base/struct_size.h"
 #include "gpu/internal.h"
 #include "tensor/dtype.h"
 #include "tensor/overlap.h"
@@ -72,6 +73,17 @@ static tsr_status check_memory(const tsr_layer *layer, bool biases)
     for (int i = 0; i < layer->parameter_count; i++)
         if (biases || layer->parameter[i]->seen.ndim > 1)
             TSR__TRY(tsr__parameter_require(layer, i));
+    return TSR_OK;
+}
+
+tsr_status tsr__layer_init(const tsr_layer *layer, const char *what, const tsr_init_params *given,
+                           tsr_init_params *out)
+{
+    const tsr_status status = TSR__TAKE_PART(tsr_init_params, given, out);
+    if (status != TSR_OK)
+        return tsr__fail_context(status, "%s: %s", layer->who, what);
+    TSR__REQUIRE((unsigned)out->kind <= TSR_INIT_NONE, "%s: %s %d is not a tsr_init", layer->who,
+                 what, (int)out->kind);
     return TSR_OK;
 }
 

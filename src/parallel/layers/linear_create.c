@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/struct_size.h"
 
 static void finish_column(tsr_layer *layer)
 {
@@ -83,12 +84,12 @@ static tsr_status choose_layouts(tsr__linear *linear, const tsr_linear_params *p
 
 tsr_status tsr__linear_check(const tsr_layer *layer, const tsr_linear_params *params)
 {
+    tsr_init_params init;
     tsr_dtype dtype;
     TSR__REQUIRE(params->overlap_parts >= 0 && params->overlap_parts <= TSR__MAX_OVERLAP_CHUNKS,
                  "%s: overlap_parts is %d; 0 to %d are possible", layer->who, params->overlap_parts,
                  TSR__MAX_OVERLAP_CHUNKS);
-    TSR__REQUIRE((unsigned)params->init.kind <= TSR_INIT_NONE, "%s: init %d is not a tsr_init",
-                 layer->who, (int)params->init.kind);
+    TSR__TRY(tsr__layer_init(layer, "init", params->init, &init));
     TSR__TRY(tsr__layer_dtype(layer, "dtype", params->dtype, &dtype));
     return tsr__layer_dtype(layer, "grad_dtype", params->grad_dtype, &dtype);
 }
@@ -103,7 +104,7 @@ static tsr_status take_params(tsr__linear *linear, const tsr_linear_params *para
                  (long long)params->input_size, (long long)params->output_size);
     TSR__TRY(tsr__linear_check(layer, params));
     linear->input_size = params->input_size;
-    linear->has_bias = !params->no_bias;
+    linear->has_bias = params->bias;
     linear->reduce_f32 = params->reduce_f32;
     linear->sequence_dim = params->sequence_dim;
     return choose_layouts(linear, params, supported);
@@ -125,10 +126,10 @@ static tsr_status add_parameters(tsr__linear *linear, const tsr_linear_params *p
         .shape = {output_size, linear->input_size},
         .shard_dim = shard_dim,
         .division = division,
-        .init = params->init,
         .fan_in = linear->input_size,
         .fan_out = output_size,
     };
+    TSR__TRY(tsr__layer_init(layer, "init", params->init, &spec.init));
     TSR__TRY(tsr__layer_dtype(layer, "dtype", params->dtype, &spec.dtype));
     TSR__TRY(tsr__layer_dtype(layer, "grad_dtype", params->grad_dtype, &spec.grad_dtype));
     snprintf(name, sizeof name, "%s%sweight", prefix, *prefix ? "." : "");
@@ -204,7 +205,7 @@ static tsr_status set_block(tsr__column_linear *column, const tsr_linear_params 
     } else if (!given->replicated) {
         block->output_size = params->output_size;
         TSR__TRY(tsr__layer_partition(layer, "output_size", block->output_size, "partition",
-                                      &params->partition, &block->division));
+                                      params->partition, &block->division));
     }
     block->start = column->features;
     column->features += block->division.length;
@@ -225,7 +226,7 @@ static tsr_status init_column(tsr__column_linear *column, const tsr_linear_param
         TSR__TRY(set_block(column, params, i, &blocks[i]));
     if (linear->input == TSR_LAYOUT_GATHER)
         TSR__TRY(tsr__layer_partition(&linear->base, "input_size", linear->input_size,
-                                      "other_partition", &params->other_partition,
+                                      "other_partition", params->other_partition,
                                       &column->input_division));
     for (int i = 0; i < count; i++) {
         const tsr__column_block *block = &column->block[i];
@@ -242,18 +243,18 @@ static tsr_status divide_row(tsr__row_linear *row, const tsr_linear_params *para
     const tsr__linear *linear = &row->linear;
     const tsr_layer *layer = &linear->base;
     TSR__TRY(tsr__layer_partition(layer, "input_size", linear->input_size, "partition",
-                                  &params->partition, &row->weight_division));
+                                  params->partition, &row->weight_division));
     const bool gathers = linear->input == TSR_LAYOUT_GATHER;
     const bool scatters = linear->output == TSR_LAYOUT_SHARDED;
     TSR__REQUIRE(!gathers || !scatters,
                  "%s: a GATHER input and a SHARDED output cannot be combined", layer->who);
     if (scatters)
         return tsr__layer_partition(layer, "output_size", linear->output_size, "other_partition",
-                                    &params->other_partition, &row->output_division);
+                                    params->other_partition, &row->output_division);
     if (!gathers)
         return TSR_OK;
     TSR__TRY(tsr__layer_partition(layer, "input_size", linear->input_size, "other_partition",
-                                  &params->other_partition, &row->input_division));
+                                  params->other_partition, &row->input_division));
     row->same_division = memcmp(row->weight_division.sizes, row->input_division.sizes,
                                 (size_t)layer->size * sizeof(int64_t)) == 0;
     return TSR_OK;
@@ -276,7 +277,7 @@ static tsr_status init_row(tsr__row_linear *row, const tsr_linear_params *params
 static tsr_status new_layer(const tsr__layer_type *type, size_t size,
                             const tsr_linear_params *params, tsr_layer **out, tsr_layer **layer)
 {
-    TSR__REQUIRE(params && out, "%s: %s is NULL", type->name, params ? "out" : "params");
+    TSR__REQUIRE(out, "%s: out is NULL", type->name);
     return tsr__layer_new(type, size, params->group, params->name, layer);
 }
 
@@ -308,11 +309,15 @@ tsr_status tsr__row_create(const tsr_linear_params *params, const char *prefix, 
 
 tsr_status tsr_column_linear_create(const tsr_linear_params *params, tsr_layer **out)
 {
+    TSR__REQUIRE(params, "%s: params is NULL", column_linear.name);
+    TSR__TAKE(tsr_linear_params, params);
     return tsr__column_create(params, 1, &(tsr__column_block){.name = ""}, out);
 }
 
 tsr_status tsr_row_linear_create(const tsr_linear_params *params, tsr_layer **out)
 {
+    TSR__REQUIRE(params, "%s: params is NULL", row_linear.name);
+    TSR__TAKE(tsr_linear_params, params);
     return tsr__row_create(params, "", out);
 }
 

@@ -1,6 +1,7 @@
 /* MLP: a column-parallel layer, an activation function on this rank's features, and a row-parallel
  * layer. */
 #include "base/alloc.h"
+#include "base/struct_size.h"
 #include "parallel/layers/linear.h"
 
 enum { UP, DOWN };
@@ -205,6 +206,7 @@ static const tsr__layer_type mlp_type = {.name = "mlp",
 static tsr_status check_mlp_params(const tsr_layer *layer, const tsr_mlp_params *params)
 {
     tsr__division division;
+    tsr_init_params output_init;
     TSR__REQUIRE(
         params->input_size >= 1 && params->hidden_size >= 1 && params->output_size >= 1,
         "%s: input_size is %lld, hidden_size %lld, output_size %lld; all must be at least 1",
@@ -213,12 +215,11 @@ static tsr_status check_mlp_params(const tsr_layer *layer, const tsr_mlp_params 
     TSR__TRY(tsr__linear_check(
         layer, tsr_linear_params(.overlap_parts = params->overlap_parts, .init = params->init,
                                  .dtype = params->dtype, .grad_dtype = params->grad_dtype)));
-    TSR__REQUIRE((unsigned)params->output_init.kind <= TSR_INIT_NONE,
-                 "%s: output_init %d is not a tsr_init", layer->who, (int)params->output_init.kind);
+    TSR__TRY(tsr__layer_init(layer, "output_init", params->output_init, &output_init));
     if (params->sequence)
         TSR__TRY(tsr__layer_check_sequence_dim(layer, params->sequence_dim));
     TSR__TRY(tsr__layer_partition(layer, "hidden_size", params->hidden_size, "partition",
-                                  &params->partition, &division));
+                                  params->partition, &division));
     tsr__free(division.sizes);
     return TSR_OK;
 }
@@ -231,7 +232,7 @@ static tsr_status create_children(mlp *m, const tsr_mlp_params *params)
         .name = params->name,
         .input_size = params->input_size,
         .output_size = params->hidden_size,
-        .no_bias = params->no_bias,
+        .bias = params->bias,
         .dtype = params->dtype,
         .input = params->sequence ? TSR_LAYOUT_SEQUENCE : TSR_LAYOUT_FULL,
         .sequence_dim = params->sequence_dim,
@@ -246,7 +247,9 @@ static tsr_status create_children(mlp *m, const tsr_mlp_params *params)
     down.input_size = params->hidden_size;
     down.output_size = params->output_size;
     down.input = TSR_LAYOUT_SHARDED;
-    if (params->output_init.kind != TSR_INIT_DEFAULT)
+    tsr_init_params output_init;
+    TSR__TRY(tsr__layer_init(&m->base, "output_init", params->output_init, &output_init));
+    if (output_init.kind != TSR_INIT_DEFAULT)
         down.init = params->output_init;
     down.output = params->sequence ? TSR_LAYOUT_SEQUENCE : TSR_LAYOUT_FULL;
     static const tsr__column_block gate_up[] = {{.name = "gate"}, {.name = "up"}};
@@ -261,6 +264,7 @@ static tsr_status create_children(mlp *m, const tsr_mlp_params *params)
 tsr_status tsr_mlp_create(const tsr_mlp_params *params, tsr_layer **out)
 {
     TSR__REQUIRE(params && out, "mlp: %s is NULL", params ? "out" : "params");
+    TSR__TAKE(tsr_mlp_params, params);
     TSR__REQUIRE((unsigned)params->activation <= TSR_ACT_SILU,
                  "mlp: activation %d is not a tsr_activation", (int)params->activation);
     tsr_layer *layer;

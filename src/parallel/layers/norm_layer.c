@@ -4,6 +4,7 @@
 
 #include <math.h>
 
+#include "base/struct_size.h"
 #include "gpu/internal.h"
 
 typedef struct norm {
@@ -197,7 +198,7 @@ static tsr_status init_norm(norm *n, const tsr_norm_params *params)
     n->sequence = params->sequence;
     TSR__TRY(tsr__norm_parameter_add(layer, "weight", n->size, params->dtype, params->grad_dtype,
                                      false));
-    if (n->kind == TSR_NORM_LAYER && !params->no_bias)
+    if (n->kind == TSR_NORM_LAYER && params->bias)
         TSR__TRY(tsr__norm_parameter_add(layer, "bias", n->size, params->dtype, params->grad_dtype,
                                          true));
     for (int i = 0; i < layer->parameter_count && !params->deferred; i++)
@@ -208,6 +209,7 @@ static tsr_status init_norm(norm *n, const tsr_norm_params *params)
 tsr_status tsr_norm_create(const tsr_norm_params *params, tsr_layer **out)
 {
     TSR__REQUIRE(params && out, "norm: %s is NULL", params ? "out" : "params");
+    TSR__TAKE(tsr_norm_params, params);
     tsr_layer *layer;
     TSR__TRY(tsr__layer_new(&norm_type, sizeof(norm), params->group, params->name, &layer));
     tsr_status status = init_norm((norm *)layer, params);

@@ -6,12 +6,15 @@
 
 #include "base/alloc.h"
 #include "base/checked.h"
+#include "base/struct_size.h"
 #include "parallel/layers/linear.h"
 #include "parallel/layers/norm_layer.h"
 
 /* The params, with defaults filled in, and the division of the heads. */
 typedef struct head_plan {
     tsr_self_attention_params params;
+    tsr_partition_params partition; /* copies of what `params` points to */
+    tsr_init_params output_init;
     bool replicated; /* every rank has the parameters of all kv heads */
     /* The heads that `partition` divides: kv heads, or query heads if replicated. */
     tsr__division divided_heads;
@@ -55,20 +58,19 @@ static tsr_status check_attention_params(const tsr_layer *layer, head_plan *p)
 {
     const tsr_self_attention_params *params = &p->params;
     TSR__TRY(check_sizes(layer, p));
-    TSR__REQUIRE(params->window >= 0 && (params->window == 0 || !params->not_causal),
+    TSR__REQUIRE(params->window >= 0 && (params->window == 0 || params->causal),
                  "%s: window is %lld%s; it must be positive, and goes with causal attention",
-                 layer->who, (long long)params->window, params->not_causal ? ", not causal" : "");
-    TSR__REQUIRE(params->partition.align <= TSR_MAX_HEADS,
+                 layer->who, (long long)params->window, params->causal ? "" : ", not causal");
+    TSR__REQUIRE(p->partition.align <= TSR_MAX_HEADS,
                  "%s: partition.align is %llu; at most %d heads are possible", layer->who,
-                 (unsigned long long)params->partition.align, TSR_MAX_HEADS);
+                 (unsigned long long)p->partition.align, TSR_MAX_HEADS);
     TSR__REQUIRE(isfinite(params->scale), "%s: scale is %g", layer->who, (double)params->scale);
     TSR__REQUIRE(isfinite(params->softcap) && params->softcap >= 0,
                  "%s: softcap is %g; it must not be negative", layer->who, (double)params->softcap);
     TSR__REQUIRE(!params->rope || params->rope->rotary_dim <= params->head_dim,
                  "%s: rope has a rotary_dim of %lld, but head_dim is %lld", layer->who,
                  (long long)params->rope->rotary_dim, (long long)params->head_dim);
-    TSR__REQUIRE((unsigned)params->output_init.kind <= TSR_INIT_NONE,
-                 "%s: output_init %d is not a tsr_init", layer->who, (int)params->output_init.kind);
+    TSR__TRY(tsr__layer_init(layer, "output_init", params->output_init, &p->output_init));
     TSR__TRY(tsr__linear_check(
         layer, tsr_linear_params(.overlap_parts = params->overlap_parts, .init = params->init,
                                  .dtype = params->dtype, .grad_dtype = params->grad_dtype)));
@@ -120,7 +122,7 @@ static tsr_status divide_heads(tsr__attention *a, head_plan *p)
     const int64_t queries = p->replicated ? 1 : params->heads / params->kv_heads;
     TSR__TRY(tsr__layer_partition(layer, p->replicated ? "heads" : "kv_heads",
                                   p->replicated ? params->heads : params->kv_heads, "partition",
-                                  &params->partition, &p->divided_heads));
+                                  &p->partition, &p->divided_heads));
     TSR__TRY(scale_division(layer, &p->divided_heads, queries * params->head_dim, &p->features));
     if (!p->replicated)
         TSR__TRY(scale_division(layer, &p->divided_heads, params->head_dim, &p->kv_features));
@@ -144,7 +146,7 @@ static tsr_linear_params linear_params(const tsr__attention *a, const head_plan 
         .name = params->name,
         .input_size = params->size,
         .output_size = params->heads * params->head_dim,
-        .no_bias = params->no_bias,
+        .bias = params->bias,
         .dtype = params->dtype,
         .input = params->sequence ? TSR_LAYOUT_SEQUENCE : TSR_LAYOUT_FULL,
         .sequence_dim = params->sequence_dim,
@@ -184,14 +186,14 @@ static tsr_status create_output(tsr__attention *a, const head_plan *p)
     const int64_t unit = p->replicated ? 1 : params->heads / params->kv_heads;
     linear.input_size = params->heads * params->head_dim;
     linear.output_size = params->size;
-    linear.no_bias = params->no_bias || params->no_output_bias;
+    linear.bias = params->output_bias;
     linear.input = TSR_LAYOUT_SHARDED;
     linear.output = params->sequence ? TSR_LAYOUT_SEQUENCE : TSR_LAYOUT_FULL;
-    linear.partition = params->partition;
-    linear.partition.align =
-        tsr__max_u64(params->partition.align, 1) * (uint64_t)(unit * params->head_dim);
-    if (params->output_init.kind != TSR_INIT_DEFAULT)
-        linear.init = params->output_init;
+    tsr_partition_params partition = p->partition;
+    partition.align = tsr__max_u64(partition.align, 1) * (uint64_t)(unit * params->head_dim);
+    linear.partition = &partition;
+    if (p->output_init.kind != TSR_INIT_DEFAULT)
+        linear.init = &p->output_init;
     tsr_layer *child;
     TSR__TRY(tsr__row_create(&linear, "o", &child));
     return tsr__layer_add_child(&a->base, child);
@@ -220,7 +222,7 @@ static tsr_status init_attention(tsr__attention *a, head_plan *p)
     tsr_layer *layer = &a->base;
     TSR__TRY(check_attention_params(layer, p));
     TSR__TRY(divide_heads(a, p));
-    a->causal = !p->params.not_causal;
+    a->causal = p->params.causal;
     a->window = p->params.window;
     a->scale = p->params.scale;
     a->softcap = p->params.softcap;
@@ -237,8 +239,12 @@ static tsr_status init_attention(tsr__attention *a, head_plan *p)
 tsr_status tsr_self_attention_create(const tsr_self_attention_params *params, tsr_layer **out)
 {
     TSR__REQUIRE(params && out, "self_attention: %s is NULL", params ? "out" : "params");
+    TSR__TAKE(tsr_self_attention_params, params);
     tsr_layer *layer;
     head_plan p = {.params = *params};
+    const tsr_status taken = TSR__TAKE_PART(tsr_partition_params, params->partition, &p.partition);
+    if (taken != TSR_OK)
+        return tsr__fail_context(taken, "self_attention: partition");
     TSR__TRY(tsr__layer_new(&tsr__self_attention_type, sizeof(tsr__attention), params->group,
                             params->name, &layer));
     tsr_status status = init_attention((tsr__attention *)layer, &p);

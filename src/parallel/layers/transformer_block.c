@@ -223,7 +223,8 @@ static tsr_status child_name(const tsr_layer *layer, const char *last, char **ou
 
 static tsr_status create_norm(block *b, const tsr_block_params *params, const char *last)
 {
-    tsr_norm_params norm = params->norm;
+    tsr_norm_params norm;
+    TSR__TRY(TSR__TAKE_PART(tsr_norm_params, params->norm, &norm));
     tsr_layer *child = NULL;
     char *name;
     TSR__TRY(child_name(&b->base, last, &name));
@@ -231,7 +232,7 @@ static tsr_status create_norm(block *b, const tsr_block_params *params, const ch
     norm.name = name;
     norm.size = params->size;
     norm.sequence = params->sequence;
-    norm.dtype = params->norm.dtype != 0 ? params->norm.dtype : params->dtype;
+    norm.dtype = norm.dtype != 0 ? norm.dtype : params->dtype;
     norm.grad_dtype = params->grad_dtype;
     norm.deferred = params->deferred;
     tsr_status status = tsr_norm_create(&norm, &child);
@@ -241,7 +242,8 @@ static tsr_status create_norm(block *b, const tsr_block_params *params, const ch
 
 static tsr_status create_attention(block *b, const tsr_block_params *params)
 {
-    tsr_self_attention_params attention = params->attention;
+    tsr_self_attention_params attention;
+    TSR__TRY(TSR__TAKE_PART(tsr_self_attention_params, params->attention, &attention));
     tsr_layer *child = NULL;
     char *name;
     TSR__TRY(child_name(&b->base, "attention", &name));
@@ -260,7 +262,8 @@ static tsr_status create_attention(block *b, const tsr_block_params *params)
 
 static tsr_status create_mlp(block *b, const tsr_block_params *params)
 {
-    tsr_mlp_params mlp = params->mlp;
+    tsr_mlp_params mlp;
+    TSR__TRY(TSR__TAKE_PART(tsr_mlp_params, params->mlp, &mlp));
     tsr_layer *child = NULL;
     char *name;
     TSR__TRY(child_name(&b->base, "mlp", &name));
@@ -293,6 +296,7 @@ static tsr_status init_block(block *b, const tsr_block_params *params)
 tsr_status tsr_block_create(const tsr_block_params *params, tsr_layer **out)
 {
     TSR__REQUIRE(params && out, "block: %s is NULL", params ? "out" : "params");
+    TSR__TAKE(tsr_block_params, params);
     tsr_layer *layer;
     TSR__TRY(tsr__layer_new(&block_type, sizeof(block), params->group, params->name, &layer));
     tsr_status status = init_block((block *)layer, params);

@@ -7,6 +7,7 @@
 #include <math.h>
 
 #include "base/alloc.h"
+#include "base/struct_size.h"
 #include "parallel/layers/layer.h"
 
 typedef struct loss_call {
@@ -20,9 +21,9 @@ typedef struct loss_call {
 /* Finds the classes that belong to this rank. */
 static tsr_status find_classes(loss_call *call, const tsr_partition_params *partition)
 {
-    static const tsr_partition_params equal;
     const int ranks = tsr_group_size(call->group), rank = tsr_group_rank(call->group);
-    tsr_partition_params chosen = partition ? *partition : equal;
+    tsr_partition_params chosen;
+    TSR__TRY(TSR__TAKE_PART(tsr_partition_params, partition, &chosen));
     if (chosen.kind == TSR_PARTITION_EVEN)
         chosen.kind = TSR_PARTITION_STRICT;
     tsr_shard_range *ranges = tsr__calloc((size_t)ranks, sizeof *ranges);

@@ -1,6 +1,7 @@
 #include "parallel/optimizer/optimizer.h"
 
 #include "base/alloc.h"
+#include "base/struct_size.h"
 #include "gpu/internal.h"
 #include "parallel/fsdp/fsdp.h"
 #include "parallel/layers/layer.h"
@@ -15,7 +16,7 @@ static const char *kind_name(tsr_optimizer_kind kind)
 
 static tsr_adamw_params adamw_params(const tsr_optimizer *optimizer, float learning_rate)
 {
-    tsr_adamw_params params = optimizer->params.adamw;
+    tsr_adamw_params params = optimizer->adamw;
     params.learning_rate = learning_rate;
     params.step = optimizer->steps + 1;
     return params;
@@ -23,7 +24,7 @@ static tsr_adamw_params adamw_params(const tsr_optimizer *optimizer, float learn
 
 static tsr_sgd_params sgd_params(const tsr_optimizer *optimizer, float learning_rate)
 {
-    tsr_sgd_params params = optimizer->params.sgd;
+    tsr_sgd_params params = optimizer->sgd;
     params.learning_rate = learning_rate;
     params.first_step = optimizer->steps == 0 && params.momentum != 0;
     return params;
@@ -44,15 +45,20 @@ tsr_status tsr_optimizer_create(const tsr_optimizer_params *params, tsr_optimize
 {
     const char *who = "optimizer_create";
     TSR__REQUIRE(params && out, "%s: %s is NULL", who, params ? "out" : "params");
+    TSR__TAKE(tsr_optimizer_params, params);
     TSR__REQUIRE(params->stream, "%s: stream is NULL", who);
     TSR__REQUIRE(params->kind == TSR_OPTIMIZER_ADAMW || params->kind == TSR_OPTIMIZER_SGD,
                  "%s: kind %d is neither AdamW nor SGD", who, (int)params->kind);
-    const tsr_optimizer checked = {.params = *params};
+    tsr_optimizer checked = {.params = *params};
+    TSR__TRY(TSR__TAKE_PART(tsr_adamw_params, params->adamw, &checked.adamw));
+    TSR__TRY(TSR__TAKE_PART(tsr_sgd_params, params->sgd, &checked.sgd));
+    checked.params.adamw = NULL;
+    checked.params.sgd = NULL;
     TSR__TRY(check_numbers(&checked, who, 0));
     tsr_optimizer *optimizer = tsr__calloc(1, sizeof *optimizer);
     if (!optimizer)
         return TSR_ERR_NO_MEMORY;
-    optimizer->params = *params;
+    *optimizer = checked;
     *out = optimizer;
     return TSR_OK;
 }
@@ -98,11 +104,11 @@ static tsr_status make_state(const tsr_optimizer *optimizer, tsr__optimizer_item
     const tsr_layout *layout = tsr_tensor_layout(parameter->tensor);
     tsr_device *device = tsr_stream_device(optimizer->params.stream);
     const bool adamw = optimizer->params.kind == TSR_OPTIMIZER_ADAMW;
-    if (adamw || optimizer->params.sgd.momentum != 0)
+    if (adamw || optimizer->sgd.momentum != 0)
         TSR__TRY(tsr_tensor_create(device, TSR_F32, layout->ndim, layout->shape, &item->moment1));
     if (adamw)
         TSR__TRY(tsr_tensor_create(device, TSR_F32, layout->ndim, layout->shape, &item->moment2));
-    if (layout->dtype != TSR_F32 && !optimizer->params.no_master)
+    if (layout->dtype != TSR_F32 && !optimizer->params.in_place)
         TSR__TRY(tsr_tensor_create(device, TSR_F32, layout->ndim, layout->shape, &item->master));
     return TSR_OK;
 }

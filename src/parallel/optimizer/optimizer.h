@@ -47,7 +47,9 @@ typedef struct tsr__optimizer_norm {
 } tsr__optimizer_norm;
 
 struct tsr_optimizer {
-    tsr_optimizer_params params;
+    tsr_optimizer_params params; /* without pointers to others */
+    tsr_adamw_params adamw;
+    tsr_sgd_params sgd;
     tsr__optimizer_item *items;
     size_t item_count, item_capacity;
     tsr__optimizer_model *models;

@@ -320,8 +320,6 @@ static tsr_status check_distributed_params(const tsr_sampler_distributed_params 
     TSR__TRY(tsr__order_check("distributed", params->order));
     TSR__TRY(tsr__order_check_shuffle("distributed", params->order, params->n));
     TSR__TRY(tsr__order_check_seed("distributed", params->order, params->seed));
-    TSR__REQUIRE(params->torch.seed_high >= -1 && params->torch.seed_high <= 1,
-                 "distributed: seed_high %d is not -1, 0 or 1", params->torch.seed_high);
     return TSR_OK;
 }
 
@@ -383,12 +381,16 @@ tsr_status tsr_sampler_create_distributed(const tsr_sampler_distributed_params *
     TSR__TAKE(tsr_sampler_distributed_params, params);
     int64_t ranks, rank;
     TSR__TRY(check_distributed_params(params, &ranks, &rank));
+    tsr_torch_options torch;
+    TSR__TRY(TSR__TAKE_PART(tsr_torch_options, params->torch, &torch));
+    TSR__REQUIRE(params->base != NULL || (torch.seed_high >= -1 && torch.seed_high <= 1),
+                 "distributed: seed_high %d is not -1, 0 or 1", torch.seed_high);
     tsr__distributed *self = (tsr__distributed *)tsr__sampler_new(&distributed_class, sizeof *self);
     if (self == NULL)
         return TSR_ERR_NO_MEMORY;
     self->n = params->n;
     self->seed = params->seed;
-    self->torch = params->torch;
+    self->torch = torch;
     /* PyTorch's DistributedSampler always uses its own generator, so these two options do not
      * apply. */
     self->torch.global_generator = self->torch.data_loader = false;

@@ -142,7 +142,8 @@ static void random_add_params(random_sampler *self, const tsr_sampler_random_par
 }
 
 /* Prepares the generator for draws with replacement. No shuffle has to be prepared for them. */
-static tsr_status prepare_replacement(const tsr_sampler_random_params *params, random_sampler *self)
+static tsr_status prepare_replacement(const tsr_sampler_random_params *params,
+                                      const tsr_torch_options *torch, random_sampler *self)
 {
     tsr__epoch_generator *generator = &self->shuffled.epoch_generator;
     uint64_t draws;
@@ -155,15 +156,15 @@ static tsr_status prepare_replacement(const tsr_sampler_random_params *params, r
         TSR__REQUIRE(self->samples <= TSR__MAX_THREEFRY_WORDS,
                      "random: %" PRIu64 " samples are more than MLX can draw, %" PRIu64,
                      self->samples, TSR__MAX_THREEFRY_WORDS);
-        return tsr__epoch_generator_init("random", params->order, params->seed, &params->torch, 1,
-                                         true, generator);
+        return tsr__epoch_generator_init("random", params->order, params->seed, torch, 1, true,
+                                         generator);
     }
     bool wide = params->order == TSR_ORDER_TORCH &&
                 params->n >= UINT64_C(1) << (generator->torch.version >= TSR_TORCH_2_7 ? 28 : 32);
     self->words = wide ? 2 : 1;
     bool fit = tsr__mul_u64(self->samples, self->words, &draws);
-    return tsr__epoch_generator_init("random", params->order, params->seed, &params->torch,
-                                     fit ? draws : 0, fit, generator);
+    return tsr__epoch_generator_init("random", params->order, params->seed, torch, fit ? draws : 0,
+                                     fit, generator);
 }
 
 tsr_status tsr_sampler_create_random(const tsr_sampler_random_params *params, tsr_sampler **out)
@@ -171,6 +172,8 @@ tsr_status tsr_sampler_create_random(const tsr_sampler_random_params *params, ts
     TSR__REQUIRE(params != NULL && out != NULL, "random: %s is NULL",
                  params != NULL ? "out" : "params");
     TSR__TAKE(tsr_sampler_random_params, params);
+    const tsr_torch_options *torch = params->torch;
+    TSR__TAKE(tsr_torch_options, torch);
     uint64_t samples;
     TSR__TRY(tsr__sampler_check_samples("random", params->n, params->num_samples, &samples));
     TSR__TRY(tsr__order_check("random", params->order));
@@ -185,9 +188,9 @@ tsr_status tsr_sampler_create_random(const tsr_sampler_random_params *params, ts
     uint64_t rounds = params->order == TSR_ORDER_TORCH ? samples / params->n + 1
                                                        : tsr__div_up_u64(samples, params->n);
     tsr_status status = tsr__epoch_permutations_init("random", params->order, params->n, rounds,
-                                                     params->seed, &params->torch, &self->shuffled);
+                                                     params->seed, torch, &self->shuffled);
     if (status == TSR_OK && params->replacement)
-        status = prepare_replacement(params, self);
+        status = prepare_replacement(params, torch, self);
     if (status == TSR_OK) {
         random_add_params(self, params);
         tsr__order_key((uint64_t)params->seed, 0, 0, &self->keys);

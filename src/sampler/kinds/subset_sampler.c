@@ -59,18 +59,14 @@ static const tsr__sampler_class subset_class = {
     .finish = subset_finish,
 };
 
-/* Switches the option global_generator off. PyTorch's SubsetRandomSampler draws directly from the
- * global generator, which gives the same numbers as a separate generator. */
-static tsr_torch_options without_global(tsr_torch_options torch)
-{
-    torch.global_generator = false;
-    return torch;
-}
-
 static tsr_status prepare_subset(const tsr_sampler_subset_params *params, subset *self)
 {
     uint64_t count = params->count;
-    tsr_torch_options torch = without_global(params->torch);
+    tsr_torch_options torch;
+    TSR__TRY(TSR__TAKE_PART(tsr_torch_options, params->torch, &torch));
+    /* PyTorch's SubsetRandomSampler draws directly from the global generator, which gives the same
+     * numbers as a separate generator. */
+    torch.global_generator = false;
     TSR__TRY(tsr__epoch_permutations_init("subset", params->order, count, 1, params->seed, &torch,
                                           &self->shuffled));
     if (count > SIZE_MAX)

@@ -74,12 +74,12 @@ static draw_method method_of(const tsr_sampler_weighted_params *params, uint64_t
 {
     switch (params->order) {
     case TSR_ORDER_TORCH:
-        return params->no_replacement || (samples == 1 && torch >= TSR_TORCH_2_0) ? TORCH_KEYS
+        return !params->replacement || (samples == 1 && torch >= TSR_TORCH_2_0) ? TORCH_KEYS
                                                                                   : CUMULATIVE_SUMS;
     case TSR_ORDER_MLX:
-        return params->no_replacement ? NOISY_LOGITS_KEYS : NOISY_LOGIT;
+        return !params->replacement ? NOISY_LOGITS_KEYS : NOISY_LOGIT;
     default:
-        return params->no_replacement ? NATIVE_KEYS : ALIAS;
+        return !params->replacement ? NATIVE_KEYS : ALIAS;
     }
 }
 
@@ -242,11 +242,12 @@ static tsr_status prepare_weighted(const tsr_sampler_weighted_params *params,
 {
     uint64_t above_zero, hash;
     double largest;
-    tsr_torch_options torch = params->torch;
+    tsr_torch_options torch;
+    TSR__TRY(TSR__TAKE_PART(tsr_torch_options, params->torch, &torch));
     /* PyTorch's multinomial always draws directly from the global generator */
     torch.global_generator = false;
     TSR__TRY(check_weights(weights, &largest, &above_zero, &hash));
-    TSR__REQUIRE(!params->no_replacement || self->samples <= above_zero,
+    TSR__REQUIRE(params->replacement || self->samples <= above_zero,
                  "weighted: %" PRIu64 " weights are above 0, and %" PRIu64
                  " samples without replacement are more",
                  above_zero, self->samples);
@@ -263,7 +264,7 @@ static tsr_status prepare_weighted(const tsr_sampler_weighted_params *params,
     tsr_sampler *base = &self->base;
     tsr__sampler_add_param(base, "count", TSR__PARAM_COUNT, weights->count);
     tsr__sampler_add_param(base, "num_samples", TSR__PARAM_COUNT, self->samples);
-    tsr__sampler_add_param(base, "no_replacement", TSR__PARAM_FLAG, params->no_replacement);
+    tsr__sampler_add_param(base, "no_replacement", TSR__PARAM_FLAG, !params->replacement);
     tsr__sampler_add_param(base, "order", TSR__PARAM_ORDER, (uint64_t)params->order);
     tsr__sampler_add_param(base, "seed", TSR__PARAM_SIGNED, (uint64_t)params->seed);
     tsr__sampler_add_torch(base, params->order == TSR_ORDER_TORCH, &self->epoch_generator.torch);

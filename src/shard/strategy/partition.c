@@ -6,6 +6,7 @@
 #include "base/alloc.h"
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/struct_size.h"
 #include "shard/strategy/largest_remainder.h"
 #include "tessera/shard.h"
 
@@ -91,7 +92,8 @@ tsr_status tsr_partition(uint64_t length, int ranks, const tsr_partition_params 
                          tsr_shard_range *ranges)
 {
     TSR__REQUIRE(ranges != NULL, "partition: ranges is NULL");
-    tsr_partition_params chosen = params != NULL ? *params : TSR_INIT(tsr_partition_params);
+    TSR__TAKE(tsr_partition_params, params);
+    tsr_partition_params chosen = *params;
     TSR__REQUIRE(ranks >= 1 && ranks <= TSR_SHARD_MAX_RANKS,
                  "partition: %d ranks are outside 1 to %d", ranks, TSR_SHARD_MAX_RANKS);
     TSR__REQUIRE(length <= INT64_MAX, "partition: %" PRIu64 " elements are more than 2^63 - 1",

@@ -136,7 +136,7 @@ static tsr_status append_all(script *s, const tsr_chat_params *params)
             TSR__TRY(append_system(s, &messages[i]));
         }
     }
-    return messages[params->count - 1].role == TSR_CHAT_USER && !params->no_reply
+    return messages[params->count - 1].role == TSR_CHAT_USER && params->begin_reply
                ? append_format_string(s, s->format->header)
                : TSR_OK;
 }

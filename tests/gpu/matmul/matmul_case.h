@@ -27,7 +27,6 @@ typedef struct matmul_case {
     bool transpose_a, transpose_b;
     bool views; /* tensors are random slices of larger ones; otherwise they are row-major */
     float alpha;
-    tsr_matmul_scale scale;
     bool accumulate;
     tsr_activation activation;
     tsr_dtype bias; /* the dtype of the bias; 0: no bias */
@@ -149,7 +148,7 @@ static inline void check_element(const matmul_case *c, const operand *a, const o
     int64_t a_at = broadcast_index(&a->shape, 2, &y->shape, batch, 2) * c->m * c->k;
     int64_t b_at = broadcast_index(&b->shape, 2, &y->shape, batch, 2) * c->k * c->n;
     int64_t y_at = (batch * c->m + row) * c->n + col;
-    double alpha = c->scale == TSR_MATMUL_SCALE_ZERO ? 0 : c->alpha == 0 ? 1 : (double)c->alpha;
+    double alpha = c->alpha != 0 ? (double)c->alpha : signbit(c->alpha) ? 0 : 1;
     double sum = 0, magnitude = 0;
 
     for (int64_t k = 0; k < c->k; k++) {
@@ -228,7 +227,7 @@ static inline tsr_status try_case(gpu_random *random, const matmul_case *c)
     tsr_status status = forced_matmul(
         queue, y.view, a.view, b.view,
         tsr_matmul_params(.transpose_a = c->transpose_a, .transpose_b = c->transpose_b,
-                          .alpha = c->alpha, .scale = c->scale, .accumulate = c->accumulate,
+                          .alpha = c->alpha, .accumulate = c->accumulate,
                           .activation = c->activation, .bias = bias.view));
     if (status == TSR_OK) {
         gpu_get(y.view, got);

@@ -164,7 +164,7 @@ START_TEST(k_or_factor_of_zero)
         c.bias_shape = (batch_shape){1, {90}};
         run_with(&random, kernel, 1, &c);
         c.k = 5;
-        c.scale = TSR_MATMUL_SCALE_ZERO;
+        c.alpha = TSR_ZERO;
         c.accumulate = true;
         run_with(&random, kernel, 1, &c);
     }

@@ -136,10 +136,10 @@ START_TEST(alpha_zero)
     tiny(a, y, NULL, out);
     ck_assert(isnan(out[0]) && isnan(out[1]));
     /* With a factor of 0 the product is not used, even if it is NaN. */
-    tiny(a, y, tsr_matmul_params(.scale = TSR_MATMUL_SCALE_ZERO), out);
+    tiny(a, y, tsr_matmul_params(.alpha = TSR_ZERO), out);
     for (int i = 0; i < 4; i++)
         ck_assert_double_eq(out[i], 0);
-    tiny(a, y, tsr_matmul_params(.scale = TSR_MATMUL_SCALE_ZERO, .accumulate = true), out);
+    tiny(a, y, tsr_matmul_params(.alpha = TSR_ZERO, .accumulate = true), out);
     for (int i = 0; i < 4; i++)
         ck_assert_double_eq(out[i], y[i]);
 }

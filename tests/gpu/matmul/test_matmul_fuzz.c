@@ -84,7 +84,8 @@ static matmul_case any_case(gpu_random *random)
     c.transpose_b = chance(random, 2);
     c.views = chance(random, 2);
     c.alpha = chance(random, 2) ? 0 : (float)(2 * gpu_random_unit(random));
-    c.scale = c.alpha == 0 && chance(random, 20) ? TSR_MATMUL_SCALE_ZERO : TSR_MATMUL_SCALE_ALPHA;
+    if (c.alpha == 0 && chance(random, 20))
+        c.alpha = TSR_ZERO;
     c.accumulate = chance(random, 3);
     c.activation =
         chance(random, 2) ? TSR_ACT_NONE : (tsr_activation)gpu_random_between(random, 1, 4);

@@ -167,9 +167,7 @@ static void check(gpu_random *random, const tsr_quant_format *format, const prod
     params.bias = has_bias ? bias : NULL;
     GPU_OK(tsr_matmul(queue, y, a, b, &params));
     gpu_get(y, got);
-    const double alpha = params.scale == TSR_MATMUL_SCALE_ZERO ? 0
-                         : params.alpha == 0                   ? 1
-                                                               : (double)params.alpha;
+    const double alpha = params.alpha != 0 ? (double)params.alpha : signbit(params.alpha) ? 0 : 1;
     for (int64_t i = 0; i < lines; i++)
         for (int64_t j = 0; j < p->n; j++) {
             double sum = 0, size = 1, rounding = 0;
@@ -388,7 +386,6 @@ START_TEST(layers_allow_int8)
                                           .group = group,
                                           .input_size = DEPTH,
                                           .output_size = COLUMNS,
-                                          .no_bias = true,
                                           .deferred = true};
         GPU_OK(columns ? tsr_column_linear_create(&params, &layer)
                        : tsr_row_linear_create(&params, &layer));
@@ -432,7 +429,7 @@ START_TEST(nothing_to_add)
 {
     gpu_random random = {.state = 3};
     const tsr_quant_format *format = tsr_quant_format_of(TSR_Q8_0);
-    product p = {1, 3, 5, 64, TSR_F32, TSR_F32, {.scale = TSR_MATMUL_SCALE_ZERO}, false};
+    product p = {1, 3, 5, 64, TSR_F32, TSR_F32, {.alpha = TSR_ZERO}, false};
     for (int i = 0; i < 3; i++) {
         p.params.accumulate = i == 1;
         check(&random, format, &p);

@@ -238,7 +238,7 @@ START_TEST(stored_tunings_are_used)
     ck_assert_str_eq(info.chosen.kernel, choice.kernel);
 
     close_again();
-    open_with(tsr_device_params(.no_disk_cache = true));
+    open_with(tsr_device_params(.cache_in_memory = true));
     ck_assert(!look(&params).tuned);
     setenv("TESSERA_TUNING", "0", 1);
     reopen();

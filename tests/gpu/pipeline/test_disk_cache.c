@@ -142,7 +142,7 @@ END_TEST
 START_TEST(none_when_not_wanted_or_nowhere_to_put_it)
 {
     char path[512];
-    use_device(tsr_device_params(.no_disk_cache = true));
+    use_device(tsr_device_params(.cache_in_memory = true));
     ck_assert(!cache_path(path));
     setenv("XDG_CACHE_HOME", "relative/paths/are/ignored", 1);
     unsetenv("HOME");

@@ -3,6 +3,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/given.h"
 #include "tensor/check.h"
 
 #define BATCH TSR__MATMUL_BATCH
@@ -188,18 +189,7 @@ static tsr_status read_params(const tsr_matmul_params *params, tsr__matmul_probl
         return TSR_OK;
     TSR__REQUIRE(params->activation >= TSR_ACT_NONE && params->activation <= TSR_ACT_SILU,
                  "matmul: unknown activation %d", (int)params->activation);
-    /* The comparisons are written so that NaN counts as a value and not as "unset". */
-    bool zero = !(params->alpha < 0 || params->alpha > 0 || params->alpha != params->alpha);
-    TSR__REQUIRE((unsigned)params->scale <= TSR_MATMUL_SCALE_ZERO,
-                 "matmul: scale %d is not a tsr_matmul_scale", (int)params->scale);
-    const bool scale_zero = params->scale == TSR_MATMUL_SCALE_ZERO;
-    TSR__REQUIRE(zero || !scale_zero,
-                 "matmul: alpha is %g, but scale is TSR_MATMUL_SCALE_ZERO; leave alpha unset",
-                 (double)params->alpha);
-    if (scale_zero)
-        out->alpha = 0;
-    else if (!zero)
-        out->alpha = params->alpha;
+    out->alpha = tsr__given_float(params->alpha, 1);
     out->activation = params->activation;
     out->accumulate = params->accumulate;
     out->allow_int8 = params->allow_int8;
