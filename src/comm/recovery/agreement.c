@@ -492,8 +492,8 @@ static tsr_status lead_members(agreement *a, uint64_t now)
     }
     /* With exactly half of the members, the lowest of them must take part; as the lowest member
      * that takes part leads, it must be this process. */
-    const bool majority = params->force || 2 * joined > not_ended ||
-                          (2 * joined == not_ended && lowest == a->self);
+    const bool majority =
+        params->force || 2 * joined > not_ended || (2 * joined == not_ended && lowest == a->self);
     const bool settled =
         now >= params->collect_until_ns && now - a->leading_since_ns >= a->settle_ns;
     if (majority && (joined == not_ended || settled))
