@@ -1244,83 +1244,6 @@ TSR_API char *tsr_checkpoint_slice_format(const tsr_checkpoint_tensor *tensor,
 TSR_API tsr_status tsr_checkpoint_files_verify(const tsr_checkpoint_files *files);
 TSR_API tsr_status tsr_checkpoint_files_merge(const tsr_checkpoint_files *files,
                                                             const char *path);
-typedef struct tsr_fsdp tsr_fsdp;
-typedef struct tsr_fsdp_unit {
-    tsr_layer *layer;
-    int parameter_count;
-    const tsr_parameter *parameters;
-} tsr_fsdp_unit;
-typedef struct tsr_fsdp_params {
-    size_t struct_size;
-    tsr_group *group;
-    int unit_count;
-    const tsr_fsdp_unit *units;
-    const tsr_shard_plan *plan;
-    const tsr_shard_strategy *strategy;
-    const char *const *gather;
-    const double *rates;
-    const uint64_t *memory_bytes;
-    tsr_optimizer_kind optimizer;
-   _Bool 
-        plain_sgd;
-   _Bool 
-        in_place;
-    tsr_dtype grad_dtype;
-    tsr_op reduction;
-    int ahead;
-    int replicas;
-} tsr_fsdp_params;
-TSR_API tsr_status tsr_fsdp_create(const tsr_fsdp_params *params, tsr_fsdp **out);
-TSR_API void tsr_fsdp_destroy(tsr_fsdp **model);
-TSR_API const tsr_shard_plan *tsr_fsdp_plan(const tsr_fsdp *model);
-TSR_API tsr_status tsr_fsdp_forward(tsr_fsdp *model, int unit, const tsr_tensor *x,
-                                                  tsr_layer_saved **saved, tsr_tensor **y);
-TSR_API tsr_status tsr_fsdp_backward(tsr_fsdp *model, int unit,
-                                                   const tsr_layer_saved *saved,
-                                                   const tsr_tensor *dy, tsr_tensor **dx);
-TSR_API tsr_status tsr_fsdp_begin(tsr_fsdp *model, int unit, tsr_pass pass);
-TSR_API tsr_status tsr_fsdp_end(tsr_fsdp *model, int unit);
-TSR_API const tsr_parameter *tsr_fsdp_parameter(const tsr_fsdp *model, int unit, int index);
-TSR_API int tsr_fsdp_parameter_count(const tsr_fsdp *model, int unit);
-typedef struct tsr_fsdp_shard {
-    tsr_shard_range range;
-    tsr_tensor *value, *grad;
-    tsr_tensor *master;
-    tsr_tensor *moment1, *moment2;
-} tsr_fsdp_shard;
-TSR_API tsr_status tsr_fsdp_shard_of(tsr_fsdp *model, uint64_t param,
-                                                   tsr_fsdp_shard *out);
-TSR_API tsr_status tsr_fsdp_changed(tsr_fsdp *model);
-TSR_API tsr_status tsr_fsdp_sgd_step(tsr_fsdp *model, const tsr_sgd_params *params);
-TSR_API tsr_status tsr_fsdp_adamw_step(tsr_fsdp *model,
-                                                     const tsr_adamw_params *params);
-TSR_API tsr_status tsr_fsdp_zero_grad(tsr_fsdp *model);
-TSR_API int64_t tsr_fsdp_steps(const tsr_fsdp *model);
-TSR_API tsr_status tsr_fsdp_rebuild(const tsr_fsdp_params *params, tsr_fsdp **model);
-typedef struct tsr_fsdp_memory {
-    uint64_t parameter_bytes;
-    uint64_t gradient_bytes;
-    uint64_t optimizer_bytes;
-    uint64_t gathered_bytes;
-    uint64_t unreduced_bytes;
-    uint64_t total_bytes;
-    uint64_t replica_bytes;
-} tsr_fsdp_memory;
-TSR_API void tsr_fsdp_memory_usage(const tsr_fsdp *model, tsr_fsdp_memory *out);
-typedef struct tsr_fsdp_file_params {
-    size_t struct_size;
-    tsr_comm *world;
-    tsr_comm *stages;
-   _Bool 
-        model_only;
-    const char *const *metadata;
-   _Bool 
-        parts;
-} tsr_fsdp_file_params;
-TSR_API tsr_status tsr_fsdp_save(tsr_fsdp *model, const char *path,
-                                               const tsr_fsdp_file_params *params);
-TSR_API tsr_status tsr_fsdp_load(tsr_fsdp *model, const char *path,
-                                               const tsr_fsdp_file_params *params);
 typedef struct tsr_pipeline_step {
     tsr_pass pass;
     int micro_batch;
@@ -1652,6 +1575,83 @@ TSR_API tsr_status tsr_model_convert(const tsr_model_file *source,
                                                    const char *destination,
                                                    const tsr_convert_params *params,
                                                    tsr_convert_stats *out);
+typedef struct tsr_fsdp tsr_fsdp;
+typedef struct tsr_fsdp_unit {
+    tsr_layer *layer;
+    int parameter_count;
+    const tsr_parameter *parameters;
+} tsr_fsdp_unit;
+typedef struct tsr_fsdp_params {
+    size_t struct_size;
+    tsr_group *group;
+    int unit_count;
+    const tsr_fsdp_unit *units;
+    const tsr_shard_plan *plan;
+    const tsr_shard_strategy *strategy;
+    const char *const *gather;
+    const double *rates;
+    const uint64_t *memory_bytes;
+    tsr_optimizer_kind optimizer;
+   _Bool 
+        plain_sgd;
+   _Bool 
+        in_place;
+    tsr_dtype grad_dtype;
+    tsr_op reduction;
+    int ahead;
+    int replicas;
+} tsr_fsdp_params;
+TSR_API tsr_status tsr_fsdp_create(const tsr_fsdp_params *params, tsr_fsdp **out);
+TSR_API void tsr_fsdp_destroy(tsr_fsdp **model);
+TSR_API const tsr_shard_plan *tsr_fsdp_plan(const tsr_fsdp *model);
+TSR_API tsr_status tsr_fsdp_forward(tsr_fsdp *model, int unit, const tsr_tensor *x,
+                                                  tsr_layer_saved **saved, tsr_tensor **y);
+TSR_API tsr_status tsr_fsdp_backward(tsr_fsdp *model, int unit,
+                                                   const tsr_layer_saved *saved,
+                                                   const tsr_tensor *dy, tsr_tensor **dx);
+TSR_API tsr_status tsr_fsdp_begin(tsr_fsdp *model, int unit, tsr_pass pass);
+TSR_API tsr_status tsr_fsdp_end(tsr_fsdp *model, int unit);
+TSR_API const tsr_parameter *tsr_fsdp_parameter(const tsr_fsdp *model, int unit, int index);
+TSR_API int tsr_fsdp_parameter_count(const tsr_fsdp *model, int unit);
+typedef struct tsr_fsdp_shard {
+    tsr_shard_range range;
+    tsr_tensor *value, *grad;
+    tsr_tensor *master;
+    tsr_tensor *moment1, *moment2;
+} tsr_fsdp_shard;
+TSR_API tsr_status tsr_fsdp_shard_of(tsr_fsdp *model, uint64_t param,
+                                                   tsr_fsdp_shard *out);
+TSR_API tsr_status tsr_fsdp_changed(tsr_fsdp *model);
+TSR_API tsr_status tsr_fsdp_sgd_step(tsr_fsdp *model, const tsr_sgd_params *params);
+TSR_API tsr_status tsr_fsdp_adamw_step(tsr_fsdp *model,
+                                                     const tsr_adamw_params *params);
+TSR_API tsr_status tsr_fsdp_zero_grad(tsr_fsdp *model);
+TSR_API int64_t tsr_fsdp_steps(const tsr_fsdp *model);
+TSR_API tsr_status tsr_fsdp_rebuild(const tsr_fsdp_params *params, tsr_fsdp **model);
+typedef struct tsr_fsdp_memory {
+    uint64_t parameter_bytes;
+    uint64_t gradient_bytes;
+    uint64_t optimizer_bytes;
+    uint64_t gathered_bytes;
+    uint64_t unreduced_bytes;
+    uint64_t total_bytes;
+    uint64_t replica_bytes;
+} tsr_fsdp_memory;
+TSR_API void tsr_fsdp_memory_usage(const tsr_fsdp *model, tsr_fsdp_memory *out);
+typedef struct tsr_fsdp_file_params {
+    size_t struct_size;
+    tsr_comm *world;
+    tsr_comm *stages;
+   _Bool 
+        model_only;
+    const char *const *metadata;
+   _Bool 
+        parts;
+} tsr_fsdp_file_params;
+TSR_API tsr_status tsr_fsdp_save(tsr_fsdp *model, const char *path,
+                                               const tsr_fsdp_file_params *params);
+TSR_API tsr_status tsr_fsdp_load(tsr_fsdp *model, const char *path,
+                                               const tsr_fsdp_file_params *params);
 typedef struct tsr_sampling_params {
     double repetition_penalty;
     double temperature;
