@@ -99,10 +99,10 @@ static tsr_status make_index_sampler(const tsr_loader_params *params, tsr_sample
     TSR__TRY(TSR__TAKE_PART(tsr_torch_options, params->torch, &torch));
     torch.data_loader = torch.data_loader || params->order == TSR_ORDER_TORCH;
     const tsr_sampler_random_params random = {.struct_size = sizeof random,
-                                        .n = params->n,
-                                        .order = params->order,
-                                        .seed = params->seed,
-                                        .torch = &torch};
+                                              .n = params->n,
+                                              .order = params->order,
+                                              .seed = params->seed,
+                                              .torch = &torch};
     return tsr_sampler_create_random(&random, out);
 }
 

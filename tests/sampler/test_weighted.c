@@ -328,7 +328,8 @@ START_TEST(errors)
     ERROR("weighted: the sum of the weights overflows their type", .weights_f32 = narrow,
           .count = 2, .num_samples = 4, .order = TSR_ORDER_TORCH, .replacement = true);
     ERROR("weighted: unknown PyTorch version 9", .weights = good, .count = 2, .num_samples = 4,
-          .order = TSR_ORDER_TORCH, .torch = tsr_torch_options(.version = (tsr_torch_version)9));
+          .order = TSR_ORDER_TORCH, .replacement = true,
+          .torch = tsr_torch_options(.version = (tsr_torch_version)9));
 }
 END_TEST
 

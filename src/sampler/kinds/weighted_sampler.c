@@ -75,7 +75,7 @@ static draw_method method_of(const tsr_sampler_weighted_params *params, uint64_t
     switch (params->order) {
     case TSR_ORDER_TORCH:
         return !params->replacement || (samples == 1 && torch >= TSR_TORCH_2_0) ? TORCH_KEYS
-                                                                                  : CUMULATIVE_SUMS;
+                                                                                : CUMULATIVE_SUMS;
     case TSR_ORDER_MLX:
         return !params->replacement ? NOISY_LOGITS_KEYS : NOISY_LOGIT;
     default:
