@@ -22,13 +22,14 @@
  *   also recognise an added token together with the spaces around it.
  * - SentencePiece-style vocabularies write a space as "▁" (U+2581), so this character comes back as
  *   a space. If the file adds a space in front of every text, decoding removes it again.
- * - A vocabulary may lack tokens for some bytes, mostly those that valid UTF-8 never has. A
- *   tokenizer of kind TSR_TOKENIZER_BYTE_BPE encodes such a byte as U+FFFD if its vocabulary can,
- *   and otherwise as its unknown token; the other kinds encode such a character as the unknown
- *   token. It is an error if there is no unknown token.
+ * - A vocabulary may lack tokens for some bytes: mostly those that valid UTF-8 never has, but
+ *   Falcon's also lacks 15 control characters. A tokenizer of kind TSR_TOKENIZER_BYTE_BPE encodes
+ *   such a byte as U+FFFD if its vocabulary can, and otherwise as its unknown token; the other
+ *   kinds encode such a character as the unknown token. It is an error if there is no unknown
+ *   token.
  *
- * For valid UTF-8, the ids are those of llama.cpp for GGUF files, and those of Hugging Face's
- * tokenizers for tokenizer.json. Both depend on Unicode's classes, here those of the installed
+ * For valid UTF-8 of whose bytes none lacks a token in this way, the ids are those of llama.cpp for
+ * GGUF files, and those of Hugging Face's tokenizers for tokenizer.json. Both depend on Unicode's classes, here those of the installed
  * utf8proc; letters of newer versions of Unicode may be cut differently. As in llama.cpp, a
  * tokenizer from a GGUF file of Qwen2 does not normalise text, whereas one from its tokenizer.json
  * does. Bytes that are not UTF-8 are encoded as themselves, whereas both references replace them by
