@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "cli/commands.h"
+#include "cli/lib/input.h"
 #include "cli/lib/json.h"
 #include "cli/lib/memory.h"
 #include "cli/lib/options.h"
@@ -48,35 +49,6 @@ static const char *reason(void)
     static const char prefix[] = "tokenizer: ";
     const char *text = tsr_last_error();
     return strncmp(text, prefix, sizeof prefix - 1) == 0 ? text + sizeof prefix - 1 : text;
-}
-
-/* Reads all of standard input and adds a zero byte. The caller must free *out. */
-static int read_input(char **out, size_t *size)
-{
-    size_t capacity = 65536, used = 0, got;
-    char *text = cli_alloc(capacity + 1, 1);
-    while ((got = fread(text + used, 1, capacity - used, stdin)) > 0) {
-        used += got;
-        if (used > TSR_TOKENIZER_MAX_TEXT)
-            break;
-        if (used == capacity) {
-            capacity *= 2;
-            text = cli_resize(text, capacity + 1, 1);
-        }
-    }
-    text[used] = '\0';
-    int code =
-        ferror(stdin) ? cli_failed("tokenize: cannot read standard input: %s", strerror(errno))
-        : used > TSR_TOKENIZER_MAX_TEXT
-            ? cli_failed("tokenize: standard input has more than %d bytes", TSR_TOKENIZER_MAX_TEXT)
-            : CLI_DONE;
-    if (code != CLI_DONE) {
-        free(text);
-        return code;
-    }
-    *out = text;
-    *size = used;
-    return CLI_DONE;
 }
 
 /* Output --------------------------------------------------------------------------------------- */
@@ -258,7 +230,7 @@ static int run(int argc, char **argv)
         return cli_usage_error("tokenize: --decode does not take --no-bos");
     if (tsr_tokenizer_open(path, &tokenizer) != TSR_OK)
         return cli_failed("tokenize: %s", reason());
-    code = read_input(&input, &size);
+    code = cli_input_read("tokenize", TSR_TOKENIZER_MAX_TEXT, &input, &size);
     if (code == CLI_DONE)
         code = decode ? print_text(tokenizer, input, size) : print_ids(tokenizer, input, size);
     free(input);

@@ -130,10 +130,39 @@ START_TEST(zeros_take_the_most_likely_token)
 }
 END_TEST
 
+/* Standard input without its last line break is the prompt, also for two ranks. */
+START_TEST(standard_input_is_a_prompt)
+{
+    static const char *const starts[] = {"", "launch --no-prefix -n 2 -- " TEST_TOOL " "};
+    static const char text[] = "Once upon\na time\n";
+    char arguments[512];
+    tool_result wanted = {0};
+    for (int i = 0; i < 2; i++) {
+        snprintf(arguments, sizeof arguments, "%sgenerate " MODEL " --max-tokens 12 --greedy",
+                 starts[i]);
+        tool_feed(text, strlen(text));
+        tool_result result = tool_run(arguments);
+        ck_assert_msg(result.exit_code == 0, "%s", result.err);
+        ck_assert_msg(strncmp(result.out, "Once upon\na time", strlen(text) - 1) == 0 &&
+                          result.out_size > strlen(text) + 5,
+                      "%s", result.out);
+        if (i == 0)
+            wanted = result;
+        else
+            ck_assert_str_eq(result.out, wanted.out);
+        if (i > 0)
+            tool_result_free(&result);
+    }
+    tool_result_free(&wanted);
+}
+END_TEST
+
 START_TEST(mistakes_are_named)
 {
     tool_refuses("generate", "tessera: generate: missing MODEL, a folder or a file\n");
-    tool_refuses("generate x", "tessera: generate: missing --prompt TEXT or --ids LIST\n");
+    tool_feed("\n", 1);
+    tool_refuses("generate x", "tessera: generate: missing --prompt TEXT or --ids LIST, and "
+                               "standard input is empty\n");
     tool_refuses("generate x --ids 1,,2",
                  "tessera: generate: --ids takes token ids such as 1,403,407, not '1,,2'\n");
     tool_refuses("generate x --ids 1 --logits 3", "tessera: generate: --logits needs --json\n");
@@ -242,6 +271,7 @@ TESTS(generate)
     tcase_add_test(tests, json_has_null_for_an_infinite_logit);
     tcase_add_test(tests, seeds_choose_texts);
     tcase_add_test(tests, zeros_take_the_most_likely_token);
+    tcase_add_test(tests, standard_input_is_a_prompt);
     tcase_add_test(tests, mistakes_are_named);
     tcase_add_test(tests, a_long_context_is_noted);
     tcase_add_test(tests, a_full_disk_ends_the_text);

@@ -12,7 +12,8 @@
 #define GENERATE_MAX_STOPS 16
 
 typedef struct generate_prompt {
-    const char *text; /* NULL: the prompt was given as ids */
+    const char *text; /* [size]; NULL: the prompt was given as ids */
+    size_t size;
     int32_t *ids;
     int64_t count;
 } generate_prompt;
@@ -24,12 +25,16 @@ typedef struct generate_options {
     bool json, ignore_end;
     const char *stops[GENERATE_MAX_STOPS];
     int stop_count;
+    char *input; /* the prompt from standard input; NULL: there is none */
 } generate_options;
 
 extern generate_options generate_chosen;
 extern const cli_option generate_option_table[];
 /* Reads the arguments into generate_chosen. Returns an exit code. */
 int generate_options_read(int argc, char **argv);
+/* Joins the job, and reads the prompt from standard input on rank 0, for all ranks. All ranks must
+ * call it if no prompt was given. Returns an exit code. */
+int generate_read_input(inference_job *job);
 
 /* The text of a sequence: the prompt and the generated text. Bytes at the end that later tokens may
  * still change are not in it yet. */

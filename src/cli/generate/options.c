@@ -1,6 +1,7 @@
 /* The options of tessera generate. */
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/generate/generate.h"
 #include "cli/lib/memory.h"
@@ -24,7 +25,7 @@ static bool read_prompt(void *user, const char *text, char *problem, size_t size
     (void)user;
     generate_prompt *prompt = next_prompt(problem, size);
     if (prompt != NULL)
-        prompt->text = text;
+        *prompt = (generate_prompt){.text = text, .size = strlen(text)};
     return prompt != NULL;
 }
 
@@ -65,7 +66,9 @@ static bool read_ids(void *user, const char *text, char *problem, size_t size)
 }
 
 const cli_option generate_option_table[] = {
-    {"prompt", "TEXT", "the text to continue; may be repeated: all prompts are continued together",
+    {"prompt", "TEXT",
+     "the text to continue; may be repeated: all prompts are continued together (default: standard "
+     "input without its last line break, if it is not a terminal)",
      .read = read_prompt, .letter = 'p'},
     {"ids", "LIST", "a prompt as token ids, such as 1,403,407; may be repeated", .read = read_ids},
     {"max-tokens", "N", "tokens to generate (default: 128)",
@@ -97,7 +100,7 @@ int generate_options_read(int argc, char **argv)
         return code;
     if (count == 0 || words[0][0] == '\0')
         return cli_usage_error("generate: missing MODEL, a folder or a file");
-    if (generate_chosen.prompt_count == 0)
+    if (generate_chosen.prompt_count == 0 && isatty(STDIN_FILENO))
         return cli_usage_error("generate: missing --prompt TEXT or --ids LIST");
     if (generate_chosen.logits > 0 && !generate_chosen.json)
         return cli_usage_error("generate: --logits needs --json");

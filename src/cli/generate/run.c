@@ -175,24 +175,32 @@ static void print_result(const job *j)
         generate_print_json(&summary, generate_chosen.prompt_count, j->results);
 }
 
+static int generate_and_print(job *j)
+{
+    const tsr_status status = run_job(j);
+    if (status != TSR_OK)
+        return cli_failed("generate: %s", inference_problem(&j->base));
+    if (j->base.first)
+        print_result(j);
+    return j->interrupted ? INFERENCE_INTERRUPTED : CLI_DONE;
+}
+
 static int run(int argc, char **argv)
 {
     int code = generate_options_read(argc, argv);
     if (code != CLI_DONE)
         return code;
     job *j = cli_alloc(1, sizeof *j);
-    const tsr_status status = run_job(j);
-    if (status != TSR_OK)
-        code = cli_failed("generate: %s", inference_problem(&j->base));
-    else if (j->base.first)
-        print_result(j);
-    if (status == TSR_OK && j->interrupted)
-        code = INFERENCE_INTERRUPTED;
+    if (generate_chosen.prompt_count == 0)
+        code = generate_read_input(&j->base);
+    if (code == CLI_DONE)
+        code = generate_and_print(j);
     /* Say this now: when this rank has closed its communicator, the other ranks fail, and the
      * launcher may end this process. */
     code = cli_end_output(code);
     close_job(j);
     free(j);
+    free(generate_chosen.input);
     return code;
 }
 
@@ -208,7 +216,7 @@ static void help(FILE *out)
 
 const cli_command cli_generate = {
     .name = "generate",
-    .usage = "MODEL --prompt TEXT [options]",
+    .usage = "MODEL [--prompt TEXT] [options]",
     .summary = "continue a text with a language model",
     .run = run,
     .help = help,

@@ -22,7 +22,7 @@ static tsr_status encode(generate_prompt *prompt, const tsr_tokenizer *tokenizer
     int32_t *ids = NULL;
     uint64_t count = 0;
     const tsr_status status =
-        tsr_tokenizer_encode(tokenizer, prompt->text, strlen(prompt->text), NULL, &ids, &count);
+        tsr_tokenizer_encode(tokenizer, prompt->text, prompt->size, NULL, &ids, &count);
     if (status != TSR_OK)
         return status;
     prompt->ids = cli_alloc((size_t)count + 1, sizeof *prompt->ids);

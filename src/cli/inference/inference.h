@@ -114,6 +114,9 @@ typedef struct inference_job {
     char problem[512]; /* an error in the options that the library does not detect; "": none */
 } inference_job;
 
+/* Joins the job: creates `comm` and sets `first`, unless that was done before. inference_open does
+ * this, too. */
+tsr_status inference_join(inference_job *job);
 /* Opens the model on this rank's device, with a cache for `sequences` sequences. The length of a
  * sequence is limited to --context tokens. Without this option, the limit is `context` or, if that
  * is less, the context for which the model was trained. If --context is longer than that, rank 0

@@ -156,6 +156,16 @@ static void note_long_context(const inference_job *j)
                 j->context, config->context);
 }
 
+tsr_status inference_join(inference_job *j)
+{
+    if (j->comm != NULL)
+        return TSR_OK;
+    const tsr_status status = tsr_comm_create(
+        tsr_comm_params(.timeout_ns = (uint64_t)(inference_chosen.timeout * 1e9)), &j->comm);
+    j->first = status == TSR_OK && tsr_comm_rank(j->comm) == 0;
+    return status;
+}
+
 tsr_status inference_open(inference_job *j, int64_t context, int sequences)
 {
     const inference_options *o = &inference_chosen;
@@ -163,12 +173,9 @@ tsr_status inference_open(inference_job *j, int64_t context, int sequences)
     if (read != TSR_OK)
         snprintf(j->problem, sizeof j->problem, "%s", tsr_last_error());
     j->context = o->context > 0 ? o->context : limit_context(context);
-    tsr_status status =
-        tsr_comm_create(tsr_comm_params(.timeout_ns = (uint64_t)(o->timeout * 1e9)), &j->comm);
-    if (status == TSR_OK) {
-        j->first = tsr_comm_rank(j->comm) == 0;
+    tsr_status status = inference_join(j);
+    if (status == TSR_OK)
         status = tsr_device_open(tsr_device_params(.device = o->device), &j->device);
-    }
     if (status == TSR_OK)
         status = tsr_stream_create(j->device, &j->stream);
     if (status == TSR_OK)
