@@ -237,9 +237,9 @@ static int run_verify(int argc, char **argv)
     if (tsr_checkpoint_files_verify(files) != TSR_OK)
         code = library_failed("checkpoint verify");
     else {
-        cli_line(stdout, "%" PRIu64 " tensors in %d part%s: complete%s", summary->tensor_count,
-                 summary->part_count, summary->part_count == 1 ? "" : "s",
-                 without == 0 ? ", all checksums match" : "");
+        cli_line(stdout, "%" PRIu64 " tensor%s in %d part%s: complete%s", summary->tensor_count,
+                 CLI_PLURAL(summary->tensor_count), summary->part_count,
+                 CLI_PLURAL(summary->part_count), without == 0 ? ", all checksums match" : "");
         if (without > 0)
             cli_line(stdout, "%d part%s no checksums", without, without == 1 ? " has" : "s have");
     }
@@ -284,9 +284,10 @@ static int run_merge(int argc, char **argv)
         code = cli_failed("checkpoint merge: %s exists; --force replaces it", output);
     if (code == CLI_DONE && tsr_checkpoint_files_merge(files, output) != TSR_OK)
         code = library_failed("checkpoint merge");
-    if (code == CLI_DONE)
-        cli_line(stdout, "%s: %" PRIu64 " tensors", output,
-                 tsr_checkpoint_files_summary(files)->tensor_count);
+    if (code == CLI_DONE) {
+        const uint64_t count = tsr_checkpoint_files_summary(files)->tensor_count;
+        cli_line(stdout, "%s: %" PRIu64 " tensor%s", output, count, CLI_PLURAL(count));
+    }
     tsr_checkpoint_files_close(&files);
     return code;
 }

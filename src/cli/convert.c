@@ -132,8 +132,8 @@ static int run(int argc, char **argv)
             return EXIT_INTERRUPTED;
         return cli_failed("%s%s", tsr_last_error(), help_for(status));
     }
-    cli_line(stdout, "%s: %" PRIu64 " tensors, %" PRIu64 " bytes", paths[1], stats.tensors,
-             stats.written_bytes);
+    cli_line(stdout, "%s: %" PRIu64 " tensor%s, %" PRIu64 " bytes", paths[1], stats.tensors,
+             CLI_PLURAL(stats.tensors), stats.written_bytes);
     return CLI_DONE;
 }
 

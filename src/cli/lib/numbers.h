@@ -23,6 +23,9 @@ bool cli_read_bytes(const char *text, uint64_t *out);
  * `text`. */
 char *cli_bytes(uint64_t bytes, char text[CLI_BYTES_TEXT]);
 
+/* The ending of a noun after this number: "" for 1, otherwise "s". */
+#define CLI_PLURAL(count) ((count) == 1 ? "" : "s")
+
 #define CLI_UTC_TEXT 40
 /* Formats a time, given in seconds since 1970, as in "2026-01-02T03:04:05Z". Returns `text`. */
 char *cli_utc(int64_t seconds, char text[CLI_UTC_TEXT]);

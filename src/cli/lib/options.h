@@ -40,8 +40,8 @@ typedef struct cli_option {
 } cli_option;
 
 /* Stores the values of options, and stores the other arguments in `words`. Returns CLI_DONE. If the
- * arguments are wrong, prints what is wrong, with the nearest name of an option in place of one that
- * does not exist, and returns CLI_USAGE. */
+ * arguments are wrong, prints what is wrong, with the nearest name of an option in place of one
+ * that does not exist, and returns CLI_USAGE. */
 int cli_options_read(const char *command, const cli_option *options, int argc, char **argv,
                      int max_words, const char **words, int *word_count);
 

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "cli/lib/memory.h"
+#include "cli/lib/numbers.h"
 
 static int count_of(const cli_stages *s)
 {
@@ -12,22 +13,17 @@ static int count_of(const cli_stages *s)
     return s->layers.count > 0 ? s->layers.count : 1;
 }
 
-static const char *plural(int count)
-{
-    return count == 1 ? "" : "s";
-}
-
 static bool rates_fit(const cli_stages *s, int ranks, char *problem, size_t size)
 {
     const int given = s->rates.count, stages = count_of(s), each = ranks / stages;
     if (given == 0 || given == ranks || given == each)
         return true;
     if (stages == 1)
-        snprintf(problem, size, "--rates has %d value%s for %d rank%s", given, plural(given), ranks,
-                 plural(ranks));
+        snprintf(problem, size, "--rates has %d value%s for %d rank%s", given, CLI_PLURAL(given),
+                 ranks, CLI_PLURAL(ranks));
     else
         snprintf(problem, size, "--rates has %d value%s for %d ranks in stages of %d", given,
-                 plural(given), ranks, each);
+                 CLI_PLURAL(given), ranks, each);
     return false;
 }
 
@@ -36,7 +32,8 @@ static bool memory_fits(const cli_stages *s, int ranks, char *problem, size_t si
     const int given = s->memory.count;
     if (given <= 1 || given == ranks)
         return true;
-    snprintf(problem, size, "--memory has %d values for %d rank%s", given, ranks, plural(ranks));
+    snprintf(problem, size, "--memory has %d value%s for %d rank%s", given, CLI_PLURAL(given),
+             ranks, CLI_PLURAL(ranks));
     return false;
 }
 
@@ -45,14 +42,14 @@ bool cli_stages_fit(const cli_stages *s, int ranks, char *problem, size_t size)
     const int stages = count_of(s), given = s->layers.count;
     if (given > 0 && given != stages) {
         snprintf(problem, size, "--stage-layers has %d value%s for %d stage%s", given,
-                 plural(given), stages, plural(stages));
+                 CLI_PLURAL(given), stages, CLI_PLURAL(stages));
         return false;
     }
     if (ranks % stages != 0) {
         snprintf(problem, size,
                  s->count > 0 ? "--stages %d does not divide %d rank%s"
                               : "--stage-layers gives %d stages, which do not divide %d rank%s",
-                 stages, ranks, plural(ranks));
+                 stages, ranks, CLI_PLURAL(ranks));
         return false;
     }
     return rates_fit(s, ranks, problem, size) && memory_fits(s, ranks, problem, size);

@@ -288,9 +288,9 @@ static void print_text(const result *r)
 {
     const int hosts = tsr_cluster_host_count(r->cluster),
               ranks = tsr_cluster_rank_count(r->cluster), best = r->info.best;
-    cli_print(stdout, "%s: %s, %d layers, on %d host%s with %d rank%s\n\n", r->path,
-              r->info.architecture, r->info.layers, hosts, hosts == 1 ? "" : "s", ranks,
-              ranks == 1 ? "" : "s");
+    cli_print(stdout, "%s: %s, %d layer%s, on %d host%s with %d rank%s\n\n", r->path,
+              r->info.architecture, r->info.layers, CLI_PLURAL(r->info.layers), hosts,
+              CLI_PLURAL(hosts), ranks, CLI_PLURAL(ranks));
     print_grids(r);
     puts("");
     if (best < 0)

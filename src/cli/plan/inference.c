@@ -36,8 +36,8 @@ static int read_bandwidth(const plan_options *o, result *r)
     if (count == 0)
         return CLI_DONE;
     if (count != 1 && count != (size_t)r->given.count)
-        return cli_usage_error("plan: --bandwidth has %zu values for %d ranks", count,
-                               r->given.count);
+        return cli_usage_error("plan: --bandwidth has %zu value%s for %d rank%s", count,
+                               CLI_PLURAL(count), r->given.count, CLI_PLURAL(r->given.count));
     r->bandwidth = cli_alloc((size_t)r->given.count, sizeof *r->bandwidth);
     for (int i = 0; i < r->given.count; i++) {
         const char *text = o->bandwidth.texts[count == 1 ? 0 : i];
@@ -54,7 +54,8 @@ static int read_flops(const plan_options *o, result *r)
     if (count == 0)
         return CLI_DONE;
     if (count != 1 && count != (size_t)r->given.count)
-        return cli_usage_error("plan: --gflops has %zu values for %d ranks", count, r->given.count);
+        return cli_usage_error("plan: --gflops has %zu value%s for %d rank%s", count,
+                               CLI_PLURAL(count), r->given.count, CLI_PLURAL(r->given.count));
     r->flops = cli_alloc((size_t)r->given.count, sizeof *r->flops);
     for (int i = 0; i < r->given.count; i++) {
         const char *text = o->gflops.texts[count == 1 ? 0 : i];
@@ -177,8 +178,9 @@ static void print_fit(const result *r)
 
 static void print_text(const char *path, const result *r)
 {
-    cli_print(stdout, "%s: %s, %d layers, on %d rank%s", path, r->config->architecture,
-              r->config->layers, r->given.count, r->given.count == 1 ? "" : "s");
+    cli_print(stdout, "%s: %s, %d layer%s, on %d rank%s", path, r->config->architecture,
+              r->config->layers, CLI_PLURAL(r->config->layers), r->given.count,
+              CLI_PLURAL(r->given.count));
     if (r->stages > 1)
         printf(" in %d stages", r->stages);
     fputs("\n\n", stdout);

@@ -113,10 +113,11 @@ static int count_ranks(const plan_options *o, int *ranks)
         return cli_usage_error("plan: %zu ranks are too many; the maximum is %d", count,
                                TSR_SHARD_MAX_RANKS);
     if (rates > 0 && rates != count)
-        return cli_usage_error("plan: --rates has %zu value%s for %zu ranks", rates,
-                               rates == 1 ? "" : "s", count);
+        return cli_usage_error("plan: --rates has %zu value%s for %zu rank%s", rates,
+                               CLI_PLURAL(rates), count, CLI_PLURAL(count));
     if (memory > 1 && memory != count)
-        return cli_usage_error("plan: --memory has %zu values for %zu ranks", memory, count);
+        return cli_usage_error("plan: --memory has %zu value%s for %zu rank%s", memory,
+                               CLI_PLURAL(memory), count, CLI_PLURAL(count));
     *ranks = (int)count;
     return CLI_DONE;
 }
