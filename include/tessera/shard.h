@@ -356,8 +356,8 @@ TSR_API const char *tsr_shard_format_name(tsr_shard_format format);
 
 /* Reads the list of parameters of a model's file, in the file's order (for a model in several
  * files: file by file, in natural order of the files' names). Shapes are row-major: the order of
- * GGUF's dimensions is reversed. The end of the name determines the format (.safetensors, .gguf,
- * .json); for any other end, the content does. Only the header is read.
+ * GGUF's dimensions is reversed. The contents determine the format. If `path` is a folder, reads
+ * its model.safetensors or model.safetensors.index.json. Only the header is read.
  *
  * The file may be hostile. Errors: TSR_ERR_INVALID for a header that is wrong or longer than the
  * file, a tensor outside the file, or tensors that overlap or have the same name, with the offset

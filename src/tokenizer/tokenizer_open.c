@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 
 #include "base/alloc.h"
+#include "shard/formats/file_kind.h"
 
 /* Returns a new string "folder/name", or NULL if there is no memory. */
 static char *join_path(const char *folder, const char *name)
@@ -182,33 +183,39 @@ static bool ends_in(const char *path, const char *ending)
     return length >= end && strcmp(path + length - end, ending) == 0;
 }
 
-static bool is_json(const uint8_t *start, uint64_t size)
+/* Returns the kind that the end of a file's name promises, so that the error about an empty or
+ * damaged file says what it lacks. */
+static tsr__file_kind kind_by_name(const char *path)
 {
-    uint64_t offset = 0;
-    while (offset < size && (start[offset] == ' ' || start[offset] == '\n' ||
-                             start[offset] == '\r' || start[offset] == '\t'))
-        offset++;
-    return offset < size && start[offset] == '{';
+    return ends_in(path, ".gguf")    ? TSR__FILE_GGUF
+           : ends_in(path, ".json")  ? TSR__FILE_JSON
+           : ends_in(path, ".model") ? TSR__FILE_SENTENCEPIECE
+           : ends_in(path, ".bin")   ? TSR__FILE_LLAMA2C
+                                     : TSR__FILE_UNKNOWN;
 }
 
 static tsr_status read_any(const char *path, tsr__file *file, tsr_tokenizer *tokenizer)
 {
-    uint8_t start[64] = {0};
-    uint64_t size = file->size < sizeof start ? file->size : sizeof start;
+    tsr__file_kind kind;
     file->what = "tokenizer";
-    TSR__TRY(tsr__file_read(file, 0, size, "the start", start));
-    /* A name that ends in .gguf is enough, so that the error about an empty or damaged file says
-     * that it should be GGUF. */
-    if (memcmp(start, "GGUF", 4) == 0 || ends_in(path, ".gguf"))
+    TSR__TRY(tsr__file_kind_read(file, &kind));
+    switch (kind != TSR__FILE_UNKNOWN ? kind : kind_by_name(path)) {
+    case TSR__FILE_GGUF:
         return tsr__tokenizer_read_gguf(file, tokenizer);
-    if (is_json(start, size))
+    case TSR__FILE_JSON:
         return read_json(path, file, tokenizer);
-    /* A tokenizer.model begins with the mark of the field of its first piece, 0x0a, and the size of
-     * the piece, which is not 0. A llama2.c file begins with the size of its longest token in 4
-     * bytes: if the first byte is 0x0a, the next is 0. */
-    if (start[0] == 0x0a && start[1] != 0)
+    case TSR__FILE_SENTENCEPIECE:
         return read_model(path, file, tokenizer);
-    return tsr__tokenizer_read_llama2c(file, tokenizer);
+    case TSR__FILE_LLAMA2C:
+        return tsr__tokenizer_read_llama2c(file, tokenizer);
+    case TSR__FILE_SAFETENSORS:
+    case TSR__FILE_UNKNOWN:
+        break;
+    }
+    return tsr__file_fail(file, TSR_ERR_INVALID, 0,
+                          "this is %s, not a tokenizer: a GGUF file, a tokenizer.json, a "
+                          "tokenizer.model of SentencePiece or a vocabulary of llama2.c",
+                          tsr__file_kind_name(kind));
 }
 
 static tsr_status open_file(const char *path, tsr_tokenizer **out)

@@ -46,6 +46,8 @@ START_TEST(verifies)
                "part 1 of 4 of checkpoint 4b0e1f3e276e2bf86555d463ff3036ee, generation 1, is not "
                "there");
     tool_fails("checkpoint verify " PARTS "c/model", "there is neither a file ");
+    tool_fails("checkpoint show " TEST_DATA "/model/stories260K-f16.gguf",
+               "this is a GGUF file, not a safetensors file");
     tool_fails("checkpoint verify " PARTS "a", " is a folder; name the checkpoint in it");
 }
 END_TEST

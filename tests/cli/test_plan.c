@@ -136,6 +136,20 @@ START_TEST(prints_tables)
 }
 END_TEST
 
+/* A folder gives the same plan as the file of weights in it. */
+START_TEST(plans_a_folder)
+{
+    static const char options[] = " --strategy weighted --rates 3,1 --json";
+    char arguments[512];
+    snprintf(arguments, sizeof arguments, "plan " STORIES "/model.safetensors%s", options);
+    tool_result result = tool_run(arguments);
+    ck_assert_ptr_nonnull(strstr(result.out, "\"weighted\""));
+    snprintf(arguments, sizeof arguments, "plan " STORIES "%s", options);
+    tool_prints(arguments, result.out);
+    tool_result_free(&result);
+}
+END_TEST
+
 /* The JSON is a plan that the library reads. */
 START_TEST(prints_json)
 {
@@ -273,7 +287,8 @@ static const struct {
      "tessera: plan: cannot open nothing.json: No such file or directory\n"},
     {"plan loop --ranks 2", "tessera: plan: cannot open loop: Too many levels of symbolic links\n"},
     {"plan . --ranks 2", "tessera: plan: model: . has no config.json\n"},
-    {"plan . --ranks 2 --strategy full", "tessera: plan: . is not a regular file\n"},
+    {"plan /proc/self --ranks 2 --strategy full",
+     "tessera: plan: /proc/self has neither model.safetensors nor model.safetensors.index.json\n"},
     {"plan " STORIES " --ranks 2 --dtype i32",
      "tessera: plan: model: weights cannot be kept as i32; f32, f16, bf16 and block formats that "
      "tsr_quantize supports are possible\n"},
@@ -684,6 +699,7 @@ TESTS(plan)
 {
     tcase_add_checked_fixture(tests, create, destroy);
     tcase_add_loop_test(tests, prints_tables, 0, (int)COUNT_OF(tables));
+    tcase_add_test(tests, plans_a_folder);
     tcase_add_test(tests, prints_json);
     tcase_add_loop_test(tests, refuses_wrong_arguments, 0, (int)COUNT_OF(mistakes));
     tcase_add_loop_test(tests, fails_later, 0, (int)COUNT_OF(failures));

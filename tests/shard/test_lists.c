@@ -189,7 +189,8 @@ START_TEST(files_that_cannot_be_read)
     char path[160];
     check_open_fails("/proc/nonexistent/model.gguf", TSR_ERR_NOT_FOUND,
                      "shard: cannot open %s: No such file or directory");
-    check_open_fails(in.path, TSR_ERR_INVALID, "shard: %s is not a regular file");
+    check_open_fails(in.path, TSR_ERR_NOT_FOUND,
+                     "shard: %s has neither model.safetensors nor model.safetensors.index.json");
 #ifndef _WIN32 /* Windows has no pipes in the file system */
     snprintf(path, sizeof path, "%s/pipe.json", in.path);
     ck_assert_int_eq(mkfifo(path, 0600), 0);
@@ -197,10 +198,12 @@ START_TEST(files_that_cannot_be_read)
 #endif
     folder_write(&in, "empty", "", 0, path);
     check_open_fails(path, TSR_ERR_INVALID,
-                     "%s: shard: offset 0: this is not a safetensors, GGUF or JSON file");
+                     "%s: shard: offset 0: this is a file of no known format, not a "
+                     "safetensors, GGUF or JSON file");
     folder_write(&in, "text", "hello, world", 12, path);
     check_open_fails(path, TSR_ERR_INVALID,
-                     "%s: shard: offset 0: this is not a safetensors, GGUF or JSON file");
+                     "%s: shard: offset 0: this is a file of no known format, not a "
+                     "safetensors, GGUF or JSON file");
     folder_write(&in, "short.safetensors", "abc", 3, path);
     check_open_fails(path, TSR_ERR_INVALID,
                      "%s: safetensors: offset 0: the file of 3 bytes ends within the header's "

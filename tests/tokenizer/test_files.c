@@ -696,6 +696,13 @@ START_TEST(a_folder_has_one_tokenizer)
     ck_assert_error(tsr_tokenizer_open(in.path, &tokenizer), TSR_ERR_INVALID, expected);
     folder_write(&in, "x", "", 0, path);
     snprintf(expected, sizeof expected,
+             "%s: tokenizer: offset 0: this is a file of no known format, not a tokenizer: a GGUF "
+             "file, a tokenizer.json, a tokenizer.model of SentencePiece or a vocabulary of "
+             "llama2.c",
+             path);
+    ck_assert_error(tsr_tokenizer_open(path, &tokenizer), TSR_ERR_INVALID, expected);
+    folder_write(&in, "x.bin", "", 0, path);
+    snprintf(expected, sizeof expected,
              "%s: tokenizer: offset 0: the file of 0 bytes ends within the length of the longest "
              "token",
              path);

@@ -38,26 +38,6 @@ static tsr_status folder_of(const char *path, char **out)
     return TSR_OK;
 }
 
-/* Finds the weights of a folder. */
-static tsr_status find_weights(const char *path, tsr__model_files *out)
-{
-    static const char *const names[] = {"model.safetensors", "model.safetensors.index.json"};
-    for (int i = 0; i < 2; i++) {
-        char *weights = tsr__path_join(out->folder, names[i]);
-        if (!weights)
-            return TSR_ERR_NO_MEMORY;
-        if (exists(weights)) {
-            out->weights = weights;
-            return TSR_OK;
-        }
-        tsr__free(weights);
-    }
-    return tsr__fail(TSR_ERR_NOT_FOUND,
-                     "model: %s has neither model.safetensors nor "
-                     "model.safetensors.index.json",
-                     path);
-}
-
 static tsr_status find_in_folder(const char *path, bool with_config, tsr__model_files *out)
 {
     const size_t length = strlen(path);
@@ -67,7 +47,7 @@ static tsr_status find_in_folder(const char *path, bool with_config, tsr__model_
         return TSR_ERR_NO_MEMORY;
     if (with_config && !exists(out->config))
         return tsr__fail(TSR_ERR_NOT_FOUND, "model: %s has no config.json", path);
-    return find_weights(path, out);
+    return tsr__find_weights("model", path, &out->weights);
 }
 
 /* Takes a config.json without weights. */

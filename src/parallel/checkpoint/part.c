@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "base/hash.h"
 #include "parallel/checkpoint/parts.h"
+#include "shard/formats/file_kind.h"
 #include "shard/formats/header_file.h"
 #include "shard/formats/readers.h"
 #include "json/json.h"
@@ -413,7 +414,9 @@ tsr_status tsr__part_load_header(const char *path, char **out, uint64_t *header_
     uint8_t bytes[8];
     TSR__TRY(tsr__file_open(path, &file));
     file.what = what;
-    tsr_status status = tsr__file_read(&file, 0, sizeof bytes, "the header's length", bytes);
+    tsr_status status = tsr__file_kind_expect(&file, TSR__FILE_SAFETENSORS);
+    if (status == TSR_OK)
+        status = tsr__file_read(&file, 0, sizeof bytes, "the header's length", bytes);
     const uint64_t size = status == TSR_OK ? tsr__little_endian(bytes, 8) : 0;
     if (size > TSR__MAX_HEADER)
         status =

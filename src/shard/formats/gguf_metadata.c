@@ -6,6 +6,7 @@
 #include "base/bytes.h"
 #include "base/checked.h"
 #include "base/float16.h"
+#include "shard/formats/file_kind.h"
 #include "json/text_check.h"
 
 #define MAX_DEPTH 8 /* the maximum depth of arrays inside arrays */
@@ -19,6 +20,7 @@ tsr_status tsr__gguf_head(tsr__gguf *gguf, uint64_t *tensors, uint64_t *metadata
 {
     uint8_t magic[4];
     uint32_t version = 0;
+    TSR__TRY(tsr__file_kind_expect(gguf->file, TSR__FILE_GGUF));
     TSR__TRY(tsr__gguf_take(gguf, sizeof magic, "the magic", magic));
     if (memcmp(magic, "GGUF", sizeof magic) != 0)
         return tsr__file_fail(gguf->file, TSR_ERR_INVALID, 0,

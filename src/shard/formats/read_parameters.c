@@ -2,9 +2,12 @@
 #include "shard/formats/readers.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/alloc.h"
+#include "shard/formats/file_kind.h"
 
 static const char *const format_names[] = {"safetensors", "gguf", "json", "index"};
 #define FORMATS ((int)(sizeof format_names / sizeof *format_names))
@@ -44,29 +47,23 @@ static bool ends_in(const char *path, const char *ending)
     return length >= end && strcmp(path + length - end, ending) == 0;
 }
 
-/* Determines the format from the end of the file's name, or otherwise from its content. A
- * safetensors file starts with the length of its header. This length is below 2^32, so its 8 bytes
- * contain zero bytes, which JSON never contains. */
-static tsr_status guess_format(tsr__file *file, const char *path, tsr_shard_format *out)
+/* Determines the format from the file's contents. If these are of no known format, the end of the
+ * file's name counts, so that the error about an empty or damaged file says what it lacks. */
+static tsr_status find_format(tsr__file *file, const char *path, tsr_shard_format *out)
 {
-    uint8_t start[8] = {0};
-    if (ends_in(path, ".safetensors") || ends_in(path, ".gguf") || ends_in(path, ".json")) {
-        *out = ends_in(path, ".json")   ? TSR_SHARD_JSON
-               : ends_in(path, ".gguf") ? TSR_SHARD_GGUF
-                                        : TSR_SHARD_SAFETENSORS;
-        return TSR_OK;
-    }
-    uint64_t size = file->size < sizeof start ? file->size : sizeof start;
-    TSR__TRY(tsr__file_read(file, 0, size, "the start", start));
-    if (memcmp(start, "GGUF", 4) == 0)
+    tsr__file_kind kind;
+    TSR__TRY(tsr__file_kind_read(file, &kind));
+    if (kind == TSR__FILE_GGUF || (kind == TSR__FILE_UNKNOWN && ends_in(path, ".gguf")))
         *out = TSR_SHARD_GGUF;
-    else if (size == sizeof start && memcmp(start + 4, "\0\0\0\0", 4) == 0)
+    else if (kind == TSR__FILE_SAFETENSORS ||
+             (kind == TSR__FILE_UNKNOWN && ends_in(path, ".safetensors")))
         *out = TSR_SHARD_SAFETENSORS;
-    else if (start[0] == '{' || start[0] == '[')
+    else if (kind == TSR__FILE_JSON || (kind == TSR__FILE_UNKNOWN && ends_in(path, ".json")))
         *out = TSR_SHARD_JSON;
     else
         return tsr__fail(TSR_ERR_INVALID,
-                         "shard: offset 0: this is not a safetensors, GGUF or JSON file");
+                         "shard: offset 0: this is %s, not a safetensors, GGUF or JSON file",
+                         tsr__file_kind_name(kind));
     return TSR_OK;
 }
 
@@ -101,18 +98,51 @@ static tsr_status read_parameter_list(tsr_shard_format format, const char *path,
     return TSR_OK;
 }
 
-tsr_status tsr_shard_list_open(const char *path, tsr_shard_list **out)
+tsr_status tsr__find_weights(const char *module, const char *folder, char **out)
 {
-    TSR__REQUIRE(path != NULL && out != NULL, "shard: %s is NULL", path != NULL ? "out" : "path");
+    static const char *const names[] = {"model.safetensors", "model.safetensors.index.json"};
+    const size_t length = strlen(folder), size = length + strlen(names[1]) + 2;
+    char *path = tsr__calloc(size, 1);
+    struct stat info;
+    if (path == NULL)
+        return TSR_ERR_NO_MEMORY;
+    for (int i = 0; i < 2; i++) {
+        snprintf(path, size, "%s%s%s", folder, length > 0 && folder[length - 1] == '/' ? "" : "/",
+                 names[i]);
+        if (stat(path, &info) == 0) {
+            *out = path;
+            return TSR_OK;
+        }
+    }
+    tsr__free(path);
+    return tsr__fail(TSR_ERR_NOT_FOUND, "%s: %s has neither %s nor %s", module, folder, names[0],
+                     names[1]);
+}
+
+static tsr_status open_file(const char *path, tsr_shard_list **out)
+{
     tsr__file file;
     tsr_shard_format format = TSR_SHARD_JSON;
     TSR__TRY(tsr__file_open(path, &file));
-    tsr_status status = guess_format(&file, path, &format);
+    tsr_status status = find_format(&file, path, &format);
     if (status == TSR_OK)
         status = read_parameter_list(format, path, &file, out);
     tsr__file_close(&file);
     if (status != TSR_OK && status != TSR_ERR_NO_MEMORY)
         return tsr__fail_context(status, "%s", path);
+    return status;
+}
+
+tsr_status tsr_shard_list_open(const char *path, tsr_shard_list **out)
+{
+    TSR__REQUIRE(path != NULL && out != NULL, "shard: %s is NULL", path != NULL ? "out" : "path");
+    struct stat info;
+    if (stat(path, &info) != 0 || !S_ISDIR(info.st_mode))
+        return open_file(path, out);
+    char *weights = NULL;
+    TSR__TRY(tsr__find_weights("shard", path, &weights));
+    const tsr_status status = open_file(weights, out);
+    tsr__free(weights);
     return status;
 }
 

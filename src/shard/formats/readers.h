@@ -16,6 +16,11 @@ struct tsr_shard_list {
 tsr_status tsr__read_safetensors(tsr__file *file, tsr__params *params) TSR_NODISCARD;
 tsr_status tsr__read_gguf(tsr__file *file, tsr__params *params) TSR_NODISCARD;
 
+/* Finds the weights of a model's folder: model.safetensors or model.safetensors.index.json. The
+ * caller must free *out. Errors: TSR_ERR_NOT_FOUND if there is neither; its text begins with
+ * `module`. */
+tsr_status tsr__find_weights(const char *module, const char *folder, char **out) TSR_NODISCARD;
+
 /* Reads a GGUF file and, if it is the first file part of a model, the other file parts beside it.
  */
 tsr_status tsr__read_gguf_files(const char *path, tsr__file *file,

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "shard/formats/file_kind.h"
 #include "shard/formats/readers.h"
 #include "json/text_check.h"
 
@@ -133,6 +134,7 @@ tsr_status tsr__read_safetensors(tsr__file *file, tsr__params *params)
 {
     uint8_t bytes[8];
     file->what = "safetensors";
+    TSR__TRY(tsr__file_kind_expect(file, TSR__FILE_SAFETENSORS));
     TSR__TRY(tsr__file_read(file, 0, 8, "the header's length", bytes));
     uint64_t length = tsr__little_endian(bytes, 8);
     if (length > TSR__MAX_HEADER)
