@@ -69,9 +69,11 @@ typedef struct tsr_attention_params {
  * together, need no copy. y and lse may not overlap another argument.
  *
  * Products and sums are computed in f32. Their order depends only on shapes, dtypes, strides, the
- * params and the device. The scratch memory is O(batch · heads · q_len · head_dim), plus an amount
- * that does not grow with the sizes; on lavapipe also f32 copies of the keys and values of one kv
- * head. `params` may be NULL.
+ * params and the device. With f32 tensors, the error of a result is at most about 2e-6 of the
+ * largest result, plus 2^-24 of it for each unit of the largest score: a score s is rounded to f32,
+ * and the exponential turns this error of |s| · 2^-24 into a relative one. The scratch memory is
+ * O(batch · heads · q_len · head_dim), plus an amount that does not grow with the sizes; on
+ * lavapipe also f32 copies of the keys and values of one kv head. `params` may be NULL.
  *
  * Errors: TSR_ERR_INVALID (shapes, dtypes, devices, params, overlap, naming the values), and those
  * of recording (ops.h). */
@@ -86,7 +88,8 @@ TSR_API TSR_NODISCARD tsr_status tsr_attention(tsr_stream *stream, tsr_tensor *y
  * two of dq, dk and dv may be NULL; no gradient may overlap another argument. The mask gets no
  * gradient. `params` are those of the forward call, without `pages`.
  *
- * The scores are computed again from q, k and lse. Sums are in a fixed order, and the results are
+ * The scores are computed again from q, k and lse, and their errors count as in tsr_attention,
+ * relative to the largest terms of the sums. Sums are in a fixed order, and the results are
  * the same on every run. The scratch memory is O(batch · heads · q_len), plus an amount that does
  * not grow with the sizes; on lavapipe also f32 copies of the keys and values of one kv head, and
  * f32 sums of the sizes of k and v, if these are not f32.

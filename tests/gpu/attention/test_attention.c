@@ -9,6 +9,7 @@
 #include "gpu/stream/state.h"
 
 #define F32_ERROR 2e-6
+#define SCORE_ERROR 0x1p-24 /* for each unit of the largest score: see attention.h */
 
 /* A case and its tensors, which are views of larger tensors. */
 typedef struct problem {
@@ -17,6 +18,7 @@ typedef struct problem {
     tsr_tensor *q, *k, *v, *dy, *y, *lse, *dq, *dk, *dv, *mask, *q_lengths, *kv_lengths;
     tsr_tensor *parents[16];
     int parent_count;
+    bool large_scores; /* allow the error by which attention.h says that large scores add */
 } problem;
 
 static tsr_tensor *view(problem *p, gpu_random *random, tsr_dtype dtype, int ndim,
@@ -138,6 +140,28 @@ static bool may_round(const problem *p)
     return gpu->traits.device_class == TSR__CLASS_GPU && used >= 0;
 }
 
+/* Returns the largest magnitude of a score that counts, for problems without mask and lengths. */
+static double largest_score(const attention_case *c)
+{
+    double most = 0;
+    for (int64_t row = 0; row < attention_queries_count(c); row++) {
+        const int64_t query = row % c->q_len, head = row / c->q_len % c->heads,
+                      batch = row / c->q_len / c->heads,
+                      kv_head = batch * c->kv_heads + head * c->kv_heads / c->heads,
+                      position = c->kv_len - c->q_len + query;
+        const int64_t first = c->window > 0 && position >= c->window ? position - c->window + 1 : 0,
+                      end = c->causal ? position + 1 : c->kv_len;
+        for (int64_t key = first; key < end; key++) {
+            double sum = 0;
+            for (int64_t d = 0; d < c->head_dim; d++)
+                sum += c->q[row * c->head_dim + d] *
+                       c->k[(kv_head * c->kv_len + key) * c->head_dim + d];
+            most = fmax(most, fabs(sum * attention_scale(c)));
+        }
+    }
+    return c->softcap > 0 ? fmin(most, c->softcap) : most;
+}
+
 /* Compares the results with the references. Results for which the problem has no tensor are left
  * out. */
 static void check(problem *p, const char *name)
@@ -149,6 +173,7 @@ static void check(problem *p, const char *name)
                  most_v = attention_most(c->v, keys * c->head_dim),
                  most_dy = c->dy ? attention_most(c->dy, rows * c->head_dim) : 0;
     const bool rounds = may_round(p);
+    const double more = p->large_scores ? largest_score(c) * SCORE_ERROR : 0;
     const struct {
         const char *name;
         const tsr_tensor *got;
@@ -169,7 +194,7 @@ static void check(problem *p, const char *name)
         gpu_get((tsr_tensor *)results[i].got, got);
         const double most =
             fmax(attention_most(results[i].want, results[i].count), results[i].natural);
-        const double error = !rounds  ? F32_ERROR
+        const double error = !rounds  ? F32_ERROR + more
                              : i == 1 ? 4e-6
                                       : attention_half_unit(p->dtypes[Q]);
         attention_compare(name, results[i].name, results[i].count, got, results[i].want, most,
@@ -224,6 +249,39 @@ START_TEST(agrees_with_doubles)
         add_options(&p, &random, 4 * _i + n);
         compute(&p, &random, name);
     }
+}
+END_TEST
+
+/* Scores of 20 times the usual size, whose rounding to f32 is the largest error. */
+START_TEST(errors_grow_with_scores)
+{
+    static const attention_case cases[] = {
+        {.batch = 1,
+         .heads = 6,
+         .kv_heads = 2,
+         .q_len = 70,
+         .kv_len = 70,
+         .head_dim = 32,
+         .causal = true,
+         .window = 24,
+         .softcap = 30},
+        {.batch = 2, .heads = 4, .kv_heads = 4, .q_len = 33, .kv_len = 50, .head_dim = 64},
+        {.batch = 1,
+         .heads = 8,
+         .kv_heads = 1,
+         .q_len = 90,
+         .kv_len = 90,
+         .head_dim = 16,
+         .causal = true,
+         .window = 40,
+         .softcap = 12},
+    };
+    gpu_random random = {(uint64_t)_i + 400};
+    char name[128];
+    problem p = {.dtypes = mixtures[0], .c = cases[_i], .large_scores = true};
+    p.c.scale = 20 / sqrt((double)p.c.head_dim);
+    random_name(&p, name);
+    compute(&p, &random, name);
 }
 END_TEST
 
@@ -820,6 +878,18 @@ TESTS(attention)
     tcase_add_test(tests, refuses_params);
     tcase_add_test(tests, refuses_too_many_rows);
     tcase_add_loop_test(tests, survives_failures, 0, 4);
+}
+
+TESTS(attention_scores)
+{
+    tcase_add_checked_fixture(tests, gpu_setup, gpu_teardown);
+    tcase_add_loop_test(tests, errors_grow_with_scores, 0, 3);
+}
+
+TESTS(attention_scores_as_gpu)
+{
+    tcase_add_checked_fixture(tests, gpu_setup_as_gpu, gpu_teardown);
+    tcase_add_loop_test(tests, errors_grow_with_scores, 0, 3);
 }
 
 TESTS(attention_parameters)
