@@ -187,11 +187,12 @@ static bool ends_in(const char *path, const char *ending)
  * damaged file says what it lacks. */
 static tsr__file_kind kind_by_name(const char *path)
 {
-    return ends_in(path, ".gguf")    ? TSR__FILE_GGUF
-           : ends_in(path, ".json")  ? TSR__FILE_JSON
-           : ends_in(path, ".model") ? TSR__FILE_SENTENCEPIECE
-           : ends_in(path, ".bin")   ? TSR__FILE_LLAMA2C
-                                     : TSR__FILE_UNKNOWN;
+    const char *separator = strrchr(path, '/');
+    return ends_in(path, ".gguf")                             ? TSR__FILE_GGUF
+           : ends_in(path, ".json")                           ? TSR__FILE_JSON
+           : ends_in(path, ".model")                          ? TSR__FILE_SENTENCEPIECE
+           : is_bin(separator != NULL ? separator + 1 : path) ? TSR__FILE_LLAMA2C
+                                                              : TSR__FILE_UNKNOWN;
 }
 
 static tsr_status read_any(const char *path, tsr__file *file, tsr_tokenizer *tokenizer)

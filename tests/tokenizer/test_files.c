@@ -701,7 +701,7 @@ START_TEST(a_folder_has_one_tokenizer)
              "llama2.c",
              path);
     ck_assert_error(tsr_tokenizer_open(path, &tokenizer), TSR_ERR_INVALID, expected);
-    folder_write(&in, "x.bin", "", 0, path);
+    folder_write(&in, "tok0.bin", "", 0, path);
     snprintf(expected, sizeof expected,
              "%s: tokenizer: offset 0: the file of 0 bytes ends within the length of the longest "
              "token",
