@@ -232,6 +232,47 @@ START_TEST(failures_and_mistakes_have_different_exit_codes)
 }
 END_TEST
 
+/* The exit codes are the same for all commands: 2 for an option that does not exist, 1 for a file
+ * that is not there. */
+static const char *const with_files[] = {
+    "convert /proc/nonexistent /tmp/tessera-none.gguf",
+    "generate /proc/nonexistent -p x",
+    "chat /proc/nonexistent",
+    "tokenize /proc/nonexistent",
+    "plan /proc/nonexistent --ranks 2",
+    "plan /proc/nonexistent --ranks 2 --strategy inference",
+    "plan /proc/nonexistent --cluster /proc/nonexistent",
+    "checkpoint show /proc/nonexistent",
+    "checkpoint verify /proc/nonexistent",
+    "checkpoint merge /proc/nonexistent -o /tmp/tessera-none",
+    "sample subset --indices /proc/nonexistent",
+    "sample weighted --weights /proc/nonexistent --num-samples 2",
+#if TEST_HAVE_BENCH
+    "bench report /proc/nonexistent",
+    "bench compare /proc/nonexistent /proc/nonexistent",
+#endif
+#if TEST_HAVE_GPU_BENCH
+    "bench model /proc/nonexistent",
+    "bench rates /proc/nonexistent",
+#endif
+};
+
+START_TEST(exit_codes_are_the_same_for_all_commands)
+{
+    char arguments[256];
+    tool_result result = tool_run(with_files[_i]);
+    ck_assert_msg(result.exit_code == 1, "%s: %d: %s", with_files[_i], result.exit_code,
+                  result.err);
+    ck_assert_str_eq(result.out, "");
+    tool_result_free(&result);
+    snprintf(arguments, sizeof arguments, "%s --frobnicate", with_files[_i]);
+    result = tool_run(arguments);
+    ck_assert_msg(result.exit_code == 2, "%s: %d: %s", arguments, result.exit_code, result.err);
+    ck_assert_str_eq(result.out, "");
+    tool_result_free(&result);
+}
+END_TEST
+
 #if TEST_HAVE_BENCH
 /* Reads the manual without its backslashes: "\-\-json" becomes "--json". */
 static char *read_manual(void)
@@ -493,6 +534,8 @@ TESTS(usage)
     tcase_add_loop_test(tests, no_device_is_an_empty_list, 0, 2);
 #endif
     tcase_add_test(tests, failures_and_mistakes_have_different_exit_codes);
+    tcase_add_loop_test(tests, exit_codes_are_the_same_for_all_commands, 0,
+                        (int)(sizeof with_files / sizeof *with_files));
 #if TEST_HAVE_BENCH
     tcase_add_loop_test(tests, the_manual_has_the_options_of_help, 0, EXPLAINED);
     tcase_add_loop_test(tests, accepted_letters_are_documented, 0, EXPLAINED);
