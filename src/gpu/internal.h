@@ -29,8 +29,8 @@ tsr_status tsr__tensor_synchronise(const tsr_stream *stream,
  * not NULL, *same is set to whether each index is the same element in both tensors. */
 bool tsr__tensors_overlap(const tsr_tensor *a, const tsr_tensor *b, bool *same);
 
-/* True if `part` has the same memory as `whole` and the layout `layout`. */
-bool tsr__tensor_is_view(const tsr_tensor *part, const tsr_tensor *whole, const tsr_layout *layout);
+/* True if `view` has the same memory as `whole` and the layout `layout`. */
+bool tsr__tensor_is_view(const tsr_tensor *view, const tsr_tensor *whole, const tsr_layout *layout);
 
 /* Fused products ------------------------------------------------------------------------------- */
 

@@ -109,13 +109,13 @@ bool tsr__attention_few_suit(const tsr__attention *call);
  * computes one range, and the results of all ranges are then merged. */
 tsr_status tsr__attention_few(const tsr__attention *call) TSR_NODISCARD;
 
-/* Merges the results of `parts` ranges of the keys into y, in the order of the ranges, and into
+/* Merges the results of `ranges` ranges of the keys into y, in the order of the ranges, and into
  * lse if the call has it. `partial` has for each row of queries and each range: the largest
  * score, the sum of the exponentials, and head_dim sums, in f32. The description must have been
  * sent. */
 tsr_status tsr__attention_merge(const tsr__attention *call,
                                 const tsr__attention_description *description, tsr__buffer *partial,
-                                uint32_t parts) TSR_NODISCARD;
+                                uint32_t ranges) TSR_NODISCARD;
 
 /* Records the forward call with the kernels for GPUs. */
 tsr_status tsr__attention_tiled(const tsr__attention *call) TSR_NODISCARD;

@@ -188,7 +188,7 @@ tsr_status tsr__attention_dispatch(tsr_stream *stream, tsr__dispatch *dispatch,
 {
     dispatch->push = &push;
     dispatch->push_bytes = sizeof push;
-    dispatch->pieces = tsr__stream_new_pieces(stream);
+    dispatch->independent_group = tsr__stream_new_independent_group(stream);
     for (uint64_t first = 0; first < count; first += at_once) {
         const uint64_t now = tsr__min_u64(count - first, at_once);
         push.first = (uint32_t)first;

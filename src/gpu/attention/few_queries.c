@@ -1,5 +1,5 @@
-/* Attention of few queries. attention_few.comp computes ranges of the keys, which this file
- * calls parts. If there are several parts, attention_merge.comp merges their results. */
+/* Attention of few queries. attention_few.comp computes ranges of the keys. If there are several
+ * ranges, attention_merge.comp merges their results. */
 #include "base/checked.h"
 #include "gpu/attention/call.h"
 
@@ -7,23 +7,23 @@ enum {
     THREADS = 128,
     MAX_ROWS = 8, /* the largest number of queries of a workgroup */
     FEW_QUERIES = 16,
-    /* The smallest number of keys in a part: MIN_KEYS on CPU drivers, GPU_MIN_KEYS on GPUs. On an
-     * H200, a part took 16 µs with 80 keys and 34 µs with 210, and merging parts took 5 µs. */
+    /* The smallest number of keys in a range: MIN_KEYS on CPU drivers, GPU_MIN_KEYS on GPUs. On an
+     * H200, a range took 16 µs with 80 keys and 34 µs with 210, and merging ranges took 5 µs. */
     MIN_KEYS = 256,
     GPU_MIN_KEYS = 128,
-    /* The largest number of keys in a part. The loops of an invocation then need fewer than the
+    /* The largest number of keys in a range. The loops of an invocation then need fewer than the
      * 65535 iterations after which lavapipe ends them. */
     MAX_KEYS = 8192,
     MERGE_WORKGROUP = 64,
 };
 
-/* How the work is divided among workgroups. Each workgroup computes some queries for one part of
- * the keys, which is a range of them. */
+/* How the work is divided among workgroups. Each workgroup computes some queries for one range of
+ * the keys. */
 typedef struct cut {
-    uint32_t rows;             /* queries of a workgroup */
-    uint32_t row_blocks;       /* workgroups for all queries that read a kv head */
-    uint32_t part_keys, parts; /* the number of keys in a part, and of parts */
-    uint64_t groups;           /* workgroups of the call */
+    uint32_t rows;               /* queries of a workgroup */
+    uint32_t row_blocks;         /* workgroups for all queries that read a kv head */
+    uint32_t range_keys, ranges; /* the number of keys in a range, and of ranges */
+    uint64_t groups;             /* workgroups of the call */
 } cut;
 
 /* The largest number of queries that read one kv head. */
@@ -48,9 +48,9 @@ static cut cut_of(const tsr__attention *c)
     uint64_t keys = tsr__div_up_u64(kv_len, tsr__div_up_u64(enough, groups));
     const uint64_t least = gpu ? GPU_MIN_KEYS : MIN_KEYS;
     keys = keys < least ? least : keys > MAX_KEYS ? MAX_KEYS : keys;
-    out.part_keys = (uint32_t)(tsr__div_up_u64(keys, THREADS) * THREADS);
-    out.parts = (uint32_t)tsr__div_up_u64(kv_len, out.part_keys);
-    out.groups = groups * out.parts;
+    out.range_keys = (uint32_t)(tsr__div_up_u64(keys, THREADS) * THREADS);
+    out.ranges = (uint32_t)tsr__div_up_u64(kv_len, out.range_keys);
+    out.groups = groups * out.ranges;
     return out;
 }
 
@@ -63,9 +63,9 @@ static uint64_t rows_of(const tsr__attention *c)
 static bool kernels_admitted(const tsr__attention *c)
 {
     tsr_device *device = tsr_stream_device(c->stream);
-    const uint32_t parts[] = {THREADS, MAX_ROWS, 0, (uint32_t)c->q->layout.dtype};
+    const uint32_t spec[] = {THREADS, MAX_ROWS, 0, (uint32_t)c->q->layout.dtype};
     const uint32_t merge[] = {MERGE_WORKGROUP, (uint32_t)c->y->layout.dtype};
-    return tsr__shader_admitted(device, TSR__SHADER_ATTENTION_FEW, parts, 4) &&
+    return tsr__shader_admitted(device, TSR__SHADER_ATTENTION_FEW, spec, 4) &&
            tsr__shader_admitted(device, TSR__SHADER_ATTENTION_MERGE, merge, 2);
 }
 
@@ -75,14 +75,15 @@ bool tsr__attention_few_suit(const tsr__attention *c)
     const cut how = cut_of(c);
     const bool few = max_queries(c) <= FEW_QUERIES;
     const bool loops_end = device->traits.ends_loops && c->kv_len > MAX_KEYS;
-    return (few || loops_end) && how.groups <= UINT32_MAX && rows_of(c) <= UINT32_MAX / how.parts &&
+    return (few || loops_end) && how.groups <= UINT32_MAX &&
+           rows_of(c) <= UINT32_MAX / how.ranges &&
            device->info.max_workgroup_invocations >= THREADS && kernels_admitted(c);
 }
 
 typedef struct few {
     const tsr__attention *call;
     tsr__attention_description description;
-    tsr__buffer *partial; /* the results of parts; NULL if one part has all keys */
+    tsr__buffer *partial; /* the results of ranges; NULL if one range has all keys */
     cut cut;
 } few;
 
@@ -99,8 +100,8 @@ static struct tsr_attention_push push_of(const few *f)
     return (struct tsr_attention_push){
         .call = f->description.address,
         .partial = f->partial ? f->partial->address : 0,
-        .part_keys = f->cut.part_keys,
-        .parts = f->cut.parts,
+        .part_keys = f->cut.range_keys,
+        .parts = f->cut.ranges,
         .quads = THREADS,
         .row_blocks = f->cut.row_blocks,
     };
@@ -125,8 +126,9 @@ static tsr_status run_parts(const few *f)
         f->partial ? tsr__write_buffer(f->partial) : tsr__write_of(c->y);
     if (!f->partial && c->lse)
         dispatch.access[dispatch.access_count++] = tsr__write_of(c->lse);
-    /* each query of the workgroup is multiplied with the keys of its part, and with their values */
-    const double work = 2.0 * f->cut.rows * f->cut.part_keys * (double)c->head_dim;
+    /* each query of the workgroup is multiplied with the keys of its range, and with their values
+     */
+    const double work = 2.0 * f->cut.rows * f->cut.range_keys * (double)c->head_dim;
     const uint64_t at_once = tsr__min_u64(UINT64_C(1) << 18, tsr__attention_within_work(c, work));
     return tsr__attention_dispatch(c->stream, &dispatch, push_of(f), f->cut.groups, at_once, 1, 1,
                                    work);
@@ -134,10 +136,10 @@ static tsr_status run_parts(const few *f)
 
 tsr_status tsr__attention_merge(const tsr__attention *c,
                                 const tsr__attention_description *description, tsr__buffer *partial,
-                                uint32_t parts)
+                                uint32_t ranges)
 {
     const struct tsr_attention_push push = {
-        .call = description->address, .partial = partial->address, .parts = parts};
+        .call = description->address, .partial = partial->address, .parts = ranges};
     tsr__dispatch dispatch = {
         .shader = TSR__SHADER_ATTENTION_MERGE,
         .spec_count = 2,
@@ -157,16 +159,16 @@ static tsr_status record(tsr_stream *stream, void *opaque)
     const few *f = opaque;
     TSR__TRY(tsr__attention_send(stream, &f->description));
     TSR__TRY(run_parts(f));
-    return f->partial ? tsr__attention_merge(f->call, &f->description, f->partial, f->cut.parts)
+    return f->partial ? tsr__attention_merge(f->call, &f->description, f->partial, f->cut.ranges)
                       : TSR_OK;
 }
 
 tsr_status tsr__attention_few(const tsr__attention *call)
 {
     few f = {.call = call, .cut = cut_of(call)};
-    const uint64_t parts = rows_of(call) * f.cut.parts;
-    if (f.cut.parts > 1)
-        TSR__TRY(tsr__stream_scratch(call->stream, 4 * parts * (uint64_t)(call->head_dim + 2),
+    const uint64_t results = rows_of(call) * f.cut.ranges;
+    if (f.cut.ranges > 1)
+        TSR__TRY(tsr__stream_scratch(call->stream, 4 * results * (uint64_t)(call->head_dim + 2),
                                      &f.partial));
     TSR__TRY(tsr__attention_describe(call, NULL, &f.description));
     tsr_status status = tsr__stream_atomic(call->stream, record, &f);

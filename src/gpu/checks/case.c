@@ -55,7 +55,7 @@ void tsr__case_adopt(tsr__case *c, tsr_tensor *tensor)
     c->tensor[c->count++] = tensor;
 }
 
-static tsr_status add(tsr__case *c, tsr_dtype dtype, int ndim, const int64_t *shape)
+static tsr_status add_tensor(tsr__case *c, tsr_dtype dtype, int ndim, const int64_t *shape)
 {
     tsr_tensor *tensor;
 
@@ -81,7 +81,7 @@ static tsr_status upload(tsr__case *c, bool poison)
 
 tsr_status tsr__case_input(tsr__case *c, tsr_dtype dtype, int ndim, const int64_t *shape)
 {
-    TSR__TRY(add(c, dtype, ndim, shape));
+    TSR__TRY(add_tensor(c, dtype, ndim, shape));
     const int last = c->count - 1;
     for (size_t i = 0; i < elements_of(c->tensor[last]); i++)
         c->value[last][i] = value_at(last, i);
@@ -92,14 +92,14 @@ tsr_status tsr__case_output(tsr__case *c, tsr_dtype dtype, int ndim, const int64
 {
     full_case *full = (full_case *)c;
 
-    TSR__TRY(add(c, dtype, ndim, shape));
+    TSR__TRY(add_tensor(c, dtype, ndim, shape));
     full->outputs |= UINT32_C(1) << (c->count - 1);
     return upload(c, true);
 }
 
 tsr_status tsr__case_given(tsr__case *c, tsr_dtype dtype, int ndim, const int64_t *shape)
 {
-    TSR__TRY(add(c, dtype, ndim, shape));
+    TSR__TRY(add_tensor(c, dtype, ndim, shape));
     return upload(c, false);
 }
 

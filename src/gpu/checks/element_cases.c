@@ -276,23 +276,23 @@ tsr_status tsr__case_kv_append(tsr__case *c, tsr_dtype dtype)
  * values. */
 static tsr_status append_rotated(const tsr__case *c, tsr_kv_cache *cache, const tsr_rope *rope)
 {
-    tsr_tensor part[3];
+    tsr_tensor qkv[3];
     int64_t first = 0;
     int sequence;
 
     for (int i = 0; i < 3; i++) {
         const int64_t heads = i == 0 ? HEADS : KV_HEADS;
-        part[i] = *c->tensor[0];
+        qkv[i] = *c->tensor[0];
         TSR__TRY(
-            tsr_layout_slice(&c->tensor[0]->layout, 1, first, first + heads, 1, &part[i].layout));
+            tsr_layout_slice(&c->tensor[0]->layout, 1, first, first + heads, 1, &qkv[i].layout));
         first += heads;
     }
     TSR__TRY(tsr_fill(c->stream, tsr__kv_cache_memory(cache), 0));
     TSR__TRY(tsr_kv_cache_add(cache, &sequence));
     TSR__TRY(tsr_kv_cache_begin(cache, 1, &sequence, &(int64_t){TOKENS}));
-    TSR__TRY(tsr__kv_cache_append_rotated(cache, 0, rope, &part[0], &part[1], &part[2]));
+    TSR__TRY(tsr__kv_cache_append_rotated(cache, 0, rope, &qkv[0], &qkv[1], &qkv[2]));
     TSR__TRY(tsr_copy(c->stream, c->tensor[1], tsr__kv_cache_memory(cache)));
-    return tsr_copy(c->stream, c->tensor[2], &part[0]);
+    return tsr_copy(c->stream, c->tensor[2], &qkv[0]);
 }
 
 /* Rotates row number `row` of tensor 0 on the host. */

@@ -1,4 +1,4 @@
-/* Cases of the operations on a part of a vocabulary: embedding, and cross-entropy of divided
+/* Cases of the operations on a shard of a vocabulary: embedding, and cross-entropy of divided
  * classes. */
 #include "gpu/internal.h"
 
@@ -7,8 +7,8 @@
 #include "gpu/checks/cases.h"
 #include "gpu/ops/common/segments.h"
 
-/* This rank's part of the vocabulary has HERE indices from FIRST on. The tested indices are in this
- * part, before it or after it. */
+/* This rank's shard of the vocabulary has HERE indices from FIRST on. The tested indices are in
+ * this shard, before it or after it. */
 enum { FIRST = 10, HERE = 6, WIDTH = 35, ROWS = 9 };
 static const int32_t indices[ROWS] = {11, 15, 10, 9, 11, 16, 14, 11, 10};
 
@@ -41,12 +41,12 @@ tsr_status tsr__case_embedding_grad(tsr__case *c, tsr_dtype dtype)
 
 /* Cross-entropy -------------------------------------------------------------------------------- */
 
-enum { LABELS = 5, CLASSES = 71, OTHERS = 4 /* classes of the other part, which come first */ };
+enum { LABELS = 5, CLASSES = 71, OTHERS = 4 /* classes of the other shard, which come first */ };
 /* the number of classes in the case whose only row is divided into segments */
 enum { MANY_CLASSES = 16391 };
 static const int32_t labels[LABELS] = {4, 74, 0, 3, 40};
 
-/* The logit of a class of the other part; no tensor contains these logits. */
+/* The logit of a class of the other shard; no tensor contains these logits. */
 static double other_logit(int row, int class)
 {
     return (double)((row * 5 + class * 3) % 9 - 4) / 4;
@@ -73,8 +73,8 @@ static void find_stats(const tsr__case *c, int rows, int classes, int from, int 
     }
 }
 
-/* Tests the statistics of this part, and the results that are computed from statistics of both
- * parts, which the host provides. */
+/* Tests the statistics of this shard, and the results that are computed from statistics of both
+ * shards, which the host provides. */
 static tsr_status cross_entropy_shard(tsr__case *c, tsr_dtype dtype, int rows, int classes)
 {
     TSR__TRY(tsr__case_input(c, dtype, TSR__SHAPE_2(rows, classes)));

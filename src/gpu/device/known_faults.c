@@ -81,7 +81,7 @@ static bool stores_halves_only(const tsr__capabilities *capabilities, const tsr_
 
 /* The table ------------------------------------------------------------------------------------ */
 
-/* Three known faults need no line in this table: RADV before Mesa 25.3 is slow if the padding of
+/* Three known faults need no row in this table: RADV before Mesa 25.3 is slow if the padding of
  * rows in shared memory is not a multiple of 16 bytes, but the library's padding,
  * TSR_MM_COOPMAT_PAD, is a multiple (kernels/coopmat.c). Adreno's driver cannot build some
  * pipelines (ggml-org/llama.cpp#28635), which the self-test finds. Another project does not use

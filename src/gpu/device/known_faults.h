@@ -22,7 +22,7 @@ typedef enum tsr__fault_effect {
 typedef bool tsr__fault_condition(const tsr__capabilities *capabilities,
                                   const tsr_device_info *info);
 
-/* One fault: a line of the table. A device has the fault if all members from `drivers` to
+/* One fault: a row of the table. A device has the fault if all members from `drivers` to
  * `condition` that are not 0 apply to it. */
 typedef struct tsr__known_fault {
     const char *name;        /* the name for users, for example "amd-emulated-coopmat" */
@@ -37,7 +37,7 @@ typedef struct tsr__known_fault {
     tsr__fault_effect effect;
 } tsr__known_fault;
 
-/* Returns the line at `index`, or NULL past the end of the table. */
+/* Returns the row at `index`, or NULL past the end of the table. */
 const tsr__known_fault *tsr__known_fault_at(int index);
 
 bool tsr__known_fault_matches(const tsr__known_fault *fault, const tsr__capabilities *capabilities,

@@ -102,13 +102,13 @@ static bool parse_uuid(const char *text, uint8_t uuid[TSR_UUID_SIZE])
     return digits == 2 * TSR_UUID_SIZE;
 }
 
-static bool contains_ignoring_case(const char *text, const char *part)
+static bool contains_ignoring_case(const char *text, const char *wanted)
 {
-    size_t length = strlen(part);
+    size_t length = strlen(wanted);
     for (; *text; text++) {
         size_t i = 0;
         while (i < length && text[i] &&
-               tolower((unsigned char)text[i]) == tolower((unsigned char)part[i]))
+               tolower((unsigned char)text[i]) == tolower((unsigned char)wanted[i]))
             i++;
         if (i == length)
             return true;

@@ -12,7 +12,7 @@ bool tsr__copy_host_knows(tsr_dtype to, tsr_dtype from);
  * from which the layouts' offsets count. No element of dst may occur twice in dst, or in src. */
 void tsr__copy_host(const tsr_layout *dst, void *to, const tsr_layout *src, const void *from);
 
-/* The copy of one piece: a part of a tensor whose sizes and strides fit 32 bits (tensor/pieces.h).
+/* The copy of one piece: a range of a tensor whose sizes and strides fit 32 bits (tensor/pieces.h).
  * Several threads can share it. */
 typedef struct tsr__host_piece {
     const tsr__piece *piece; /* operand 0 is dst */

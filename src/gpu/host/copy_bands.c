@@ -129,8 +129,8 @@ static void copy_elements(char *to, uint64_t to_step, const char *from, uint64_t
 }
 
 /* Copies `count` elements of a row, and converts them if necessary. */
-static void put(const tsr__host_piece *work, char *to, uint64_t to_step, const char *from,
-                uint64_t from_step, uint32_t count)
+static void copy_row(const tsr__host_piece *work, char *to, uint64_t to_step, const char *from,
+                     uint64_t from_step, uint32_t count)
 {
     char gathered[ROW_BYTES], converted[ROW_BYTES];
 
@@ -160,12 +160,12 @@ static void copy_tile(const tsr__host_piece *work, const plane *p, char *to, con
     const uint64_t bytes = work->from_bytes, pitch = bytes * p->tile_columns;
 
     if (!p->turned) {
-        put(work, to, p->step[0], from, p->step[1], columns);
+        copy_row(work, to, p->step[0], from, p->step[1], columns);
         return;
     }
     tsr__host_transpose(tile, pitch, from, p->step[1], rows, columns, work->from_bytes);
     for (uint32_t row = 0; row < rows; row++)
-        put(work, to + row * p->row_step[0], p->step[0], tile + row * pitch, bytes, columns);
+        copy_row(work, to + row * p->row_step[0], p->step[0], tile + row * pitch, bytes, columns);
 }
 
 /* Copies band `number`, counted through all planes of the piece. */

@@ -1,4 +1,4 @@
-/* Threads that exist only for one call. tsr__host_parts runs each part of the caller's work in a
+/* Threads that exist only for one call. tsr__host_tasks runs each task of the caller's work in a
  * thread of its own. tsr__host_share divides work on memory into one share for each thread. */
 #include "gpu/host/threads.h"
 
@@ -15,17 +15,17 @@ enum {
     SHARE_BYTES = 2 << 20,
 };
 
-/* Parts -------------------------------------------------------------------------------------- */
+/* Tasks -------------------------------------------------------------------------------------- */
 
-typedef struct part {
-    tsr__host_part *run;
+typedef struct task {
+    tsr__host_task *run;
     void *work;
     int number;
-} part;
+} task;
 
-static void *run_part(void *opaque)
+static void *run_task(void *opaque)
 {
-    const part *mine = opaque;
+    const task *mine = opaque;
 
     mine->run(mine->work, mine->number);
     return NULL;
@@ -37,10 +37,10 @@ int tsr__host_processors(void)
     return online > 1 ? (int)online : 1;
 }
 
-/* Starts one thread for each of the first `count` parts, and returns the number of threads that
+/* Starts one thread for each of the first `count` tasks, and returns the number of threads that
  * could be started. The threads block all signals, so that threads of the caller's program handle
  * them. */
-static int start(pthread_t *threads, part *parts, int count)
+static int start_threads(pthread_t *threads, task *tasks, int count)
 {
     sigset_t all, before;
     int started = 0;
@@ -48,22 +48,22 @@ static int start(pthread_t *threads, part *parts, int count)
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     while (started < count &&
-           pthread_create(&threads[started], NULL, run_part, &parts[started]) == 0)
+           pthread_create(&threads[started], NULL, run_task, &tasks[started]) == 0)
         started++;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return started;
 }
 
-void tsr__host_parts(int count, tsr__host_part *run, void *work)
+void tsr__host_tasks(int count, tsr__host_task *run, void *work)
 {
-    part parts[TSR__HOST_THREADS_MAX];
+    task tasks[TSR__HOST_THREADS_MAX];
     pthread_t threads[TSR__HOST_THREADS_MAX];
 
     for (int i = 0; i < count; i++)
-        parts[i] = (part){run, work, i};
-    const int started = count > 1 ? start(threads, parts, count - 1) : 0;
+        tasks[i] = (task){run, work, i};
+    const int started = count > 1 ? start_threads(threads, tasks, count - 1) : 0;
     for (int i = started; i < count; i++)
-        run_part(&parts[i]);
+        run_task(&tasks[i]);
     for (int i = 0; i < started; i++)
         pthread_join(threads[i], NULL);
 }
@@ -100,5 +100,5 @@ void tsr__host_share(uint64_t units, uint64_t bytes, tsr__host_work *run, const 
     const int count = share_count(bytes);
     sharing s = {.run = run, .work = work, .units = units, .count = (uint64_t)count};
 
-    tsr__host_parts(count, run_share, &s);
+    tsr__host_tasks(count, run_share, &s);
 }

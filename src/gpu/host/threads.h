@@ -9,13 +9,13 @@ enum { TSR__HOST_THREADS_MAX = 16 };
 /* The number of processors that are online, at least 1. */
 int tsr__host_processors(void);
 
-/* Does part number `part` of the work. */
-typedef void tsr__host_part(void *work, int part);
+/* Does task number `task` of the work. */
+typedef void tsr__host_task(void *work, int task);
 
-/* Runs parts 0 to count − 1, each in its own thread, one of them in the caller's thread, and blocks
- * until they are done. The caller's thread also runs the parts for which no thread can be started.
+/* Runs tasks 0 to count − 1, each in its own thread, one of them in the caller's thread, and blocks
+ * until they are done. The caller's thread also runs the tasks for which no thread can be started.
  * `count` is at most TSR__HOST_THREADS_MAX. */
-void tsr__host_parts(int count, tsr__host_part *run, void *work);
+void tsr__host_tasks(int count, tsr__host_task *run, void *work);
 
 /* Does the work's units `first` to end − 1. */
 typedef void tsr__host_work(const void *work, uint64_t first, uint64_t end);

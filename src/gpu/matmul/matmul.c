@@ -55,8 +55,8 @@ tsr_status tsr__matmul_check(tsr_stream *stream, const tsr_tensor *y, const tsr_
 
 /* Resolves how the call is computed, and records it. Sets *recorded, which may be NULL, to whether
  * a kernel computes it. */
-static tsr_status run(const tsr__matmul_call *call, const tsr__matmul_override *override,
-                      bool *recorded)
+static tsr_status plan_and_record(const tsr__matmul_call *call,
+                                  const tsr__matmul_override *override, bool *recorded)
 {
     const tsr__matmul_problem *p = call->problem;
     tsr__matmul_plan plan = {.method = TSR__MATMUL_NOTHING};
@@ -91,7 +91,7 @@ tsr_status tsr__matmul_run(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *
                                    .b = swapped ? a : b,
                                    .bias = params ? params->bias : NULL,
                                    .params = params};
-    return run(&call, override, NULL);
+    return plan_and_record(&call, override, NULL);
 }
 
 tsr_status tsr_matmul(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a, const tsr_tensor *b,
@@ -155,7 +155,7 @@ tsr_status tsr__matmul_with_slope(tsr_stream *stream, tsr_tensor *y, tsr_tensor 
     TSR__TRY(check_slope(stream, &call));
     if (!same_layout(slope, y) || activation == TSR_ACT_NONE)
         return TSR_OK;
-    return run(&call, NULL, recorded);
+    return plan_and_record(&call, NULL, recorded);
 }
 
 tsr_status tsr__matmul_times(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a,
@@ -171,7 +171,7 @@ tsr_status tsr__matmul_times(tsr_stream *stream, tsr_tensor *y, const tsr_tensor
                                    .times = true};
     *recorded = false;
     TSR__TRY(tsr__matmul_check(stream, y, a, b, tsr_matmul_params(.bias = factor), &problem));
-    return run(&call, NULL, recorded);
+    return plan_and_record(&call, NULL, recorded);
 }
 
 /* Gated products ------------------------------------------------------------------------------- */
@@ -209,5 +209,5 @@ tsr_status tsr__matmul_gated(tsr_stream *stream, tsr_tensor *y, const tsr_tensor
         TSR__TRY(tsr__require_disjoint("matmul", "y", y, "bias", bias, false));
     const tsr__matmul_call call = {
         .stream = stream, .problem = &problem, .y = y, .a = a, .b = b, .bias = bias, .gated = true};
-    return run(&call, NULL, recorded);
+    return plan_and_record(&call, NULL, recorded);
 }

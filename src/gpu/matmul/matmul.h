@@ -1,4 +1,4 @@
-/* Parts of tsr_matmul, for tunings and tests. */
+/* Steps of tsr_matmul, for tunings and tests. */
 #ifndef TSR_GPU_MATMUL_MATMUL_H
 #define TSR_GPU_MATMUL_MATMUL_H
 

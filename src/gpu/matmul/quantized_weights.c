@@ -172,7 +172,7 @@ static tsr_status run_few(const tsr__matmul_call *call, const tsr__matmul_plan *
             .shader = plan->blocks.shader,
             .spec_count = TSR_QUANT_SPECS + 6,
             .push_bytes = sizeof(struct tsr_matmul_push),
-            .pieces = tsr__stream_new_pieces(call->stream),
+            .independent_group = tsr__stream_new_independent_group(call->stream),
             .access_count = call->bias ? 4 : 3,
             .access = {tsr__read_of(call->a), tsr__read_of(call->b), tsr__write_of(call->y)},
         }};

@@ -60,8 +60,8 @@ static tsr_status import(tsr_device *device, void *host, uint64_t size, uint32_t
     return TSR_OK;
 }
 
-static tsr_status fill(tsr_device *device, const VkPhysicalDeviceMemoryProperties *types,
-                       tsr__slab *slab)
+static tsr_status import_slab(tsr_device *device, const VkPhysicalDeviceMemoryProperties *types,
+                              tsr__slab *slab)
 {
     const uint64_t alignment = device->host_import_alignment;
     VkMemoryRequirements requirements;
@@ -90,7 +90,7 @@ tsr_status tsr__host_import(tsr_device *device, const VkPhysicalDeviceMemoryProp
 {
     if (device->host_import_alignment == 0)
         return TSR_OK;
-    TSR__TRY(fill(device, types, slab));
+    TSR__TRY(import_slab(device, types, slab));
     if (slab->memory)
         return TSR_OK;
     tsr__log(TSR_LOG_INFO,

@@ -200,8 +200,8 @@ static tsr_status build(tsr_device *device, const device_pipelines *pipelines, c
     return TSR_OK;
 }
 
-static tsr__pipeline *find(tsr__pipeline *entry, tsr__shader shader, const uint32_t *spec,
-                           int spec_count)
+static tsr__pipeline *find_pipeline(tsr__pipeline *entry, tsr__shader shader, const uint32_t *spec,
+                                    int spec_count)
 {
     for (; entry; entry = entry->next)
         if (entry->shader == shader && entry->spec_count == spec_count &&
@@ -312,7 +312,7 @@ static tsr_status build_unlocked(tsr_device *device, device_pipelines *pipelines
     tsr_status status = build_entry(device, pipelines, shader, spec, spec_count, &made);
     pthread_mutex_lock(&pipelines->lock);
     TSR__TRY(status);
-    *out = find(*bucket, shader, spec, spec_count);
+    *out = find_pipeline(*bucket, shader, spec, spec_count);
     if (*out) {
         device->vk.DestroyPipeline(device->handle, made->pipeline, NULL);
         tsr__free(made);
@@ -360,11 +360,11 @@ tsr_status tsr__pipeline_get(tsr_device *device, tsr__shader shader, const uint3
 
     pthread_mutex_lock(&pipelines->lock);
     tsr_status status = TSR_OK;
-    tsr__pipeline *entry = find(*bucket, shader, spec, spec_count);
+    tsr__pipeline *entry = find_pipeline(*bucket, shader, spec, spec_count);
     bool settled = entry && entry->admitted;
     if (!settled) {
         status = admit_unlocked(device, pipelines, shader, spec, spec_count, &settled);
-        entry = find(*bucket, shader, spec, spec_count);
+        entry = find_pipeline(*bucket, shader, spec, spec_count);
     }
     if (status == TSR_OK && !entry)
         status = build_unlocked(device, pipelines, shader, spec, spec_count, bucket, &entry);

@@ -1,5 +1,5 @@
-/* Packs and unpacks numbers; pack.h describes the format. A kernel's unit of packing is two blocks,
- * because they fill whole 32-bit words. */
+/* Packs and unpacks numbers; gpu/internal.h describes the format. A kernel's unit of packing is two
+ * blocks, because they fill whole 32-bit words. */
 #include "gpu/internal.h"
 
 #include "base/checked.h"
@@ -18,7 +18,7 @@ enum {
 
 /* The largest number of elements that one dispatch processes; it is a multiple of the number that a
  * workgroup processes. */
-#define PIECE_MAX (UINT64_C(1) << 27)
+#define SPAN_MAX (UINT64_C(1) << 27)
 
 static uint64_t pairs_for(uint64_t count)
 {
@@ -44,24 +44,24 @@ static uint64_t address_at(const tsr_tensor *x, uint64_t element)
 /* A range of a tensor's elements that one dispatch processes. It consists either of whole units, as
  * many elements as a workgroup or invocation always processes, so that the kernels need no checks
  * of bounds; or it is partial, the rest of less than a unit. */
-typedef struct piece {
+typedef struct span {
     uint64_t first;
     uint32_t count;
     bool partial;
-} piece;
+} span;
 
-/* Replaces the piece by the next one of `count` elements: whole units first, then the rest. Returns
+/* Replaces the span by the next one of `count` elements: whole units first, then the rest. Returns
  * false at the end. */
-static bool next_piece(piece *p, uint64_t count, uint64_t unit)
+static bool next_span(span *p, uint64_t count, uint64_t unit)
 {
     p->first += p->count;
     const uint64_t left = count - p->first, whole = left / unit * unit;
     p->partial = whole == 0;
-    p->count = (uint32_t)(whole > 0 ? tsr__min_u64(whole, PIECE_MAX) : left);
+    p->count = (uint32_t)(whole > 0 ? tsr__min_u64(whole, SPAN_MAX) : left);
     return left > 0;
 }
 
-/* Returns the dispatch of a kernel for a piece of the tensor `floats`; `at` is the piece's address.
+/* Returns the dispatch of a kernel for a span of the tensor `floats`; `at` is the span's address.
  */
 static tsr__dispatch dispatch_of(tsr__shader shader, const tsr_tensor *floats, uint64_t at,
                                  bool partial, const void *push, uint32_t push_bytes)
@@ -86,7 +86,7 @@ typedef struct packing {
 static tsr_status find_largest(tsr_stream *stream, const packing *pack)
 {
     TSR__TRY(tsr__stream_fill(stream, pack->largest, 0));
-    for (piece p = {0}; next_piece(&p, pack->count, UINT64_C(4) * WORKGROUP * STEPS);) {
+    for (span p = {0}; next_span(&p, pack->count, UINT64_C(4) * WORKGROUP * STEPS);) {
         const struct tsr_pack_largest_params push = {
             .x = address_at(pack->x, p.first),
             .largest = tsr__access_address(pack->largest),
@@ -113,7 +113,7 @@ static tsr_status pack_pairs(tsr_stream *stream, const packing *pack, uint64_t f
         .x = address_at(pack->x, first * PAIR),
         .y = tsr__tensor_address(pack->y) + first * TSR_PACK_PAIR_WORDS * WORD,
         .largest = tsr__access_address(pack->largest),
-        .count = (uint32_t)tsr__min_u64(pack->count - first * PAIR, PIECE_MAX),
+        .count = (uint32_t)tsr__min_u64(pack->count - first * PAIR, SPAN_MAX),
         .pairs = (uint32_t)pairs,
         .last = (uint32_t)(partial ? pairs - 1 : pairs),
     };
@@ -131,7 +131,7 @@ static tsr_status pack_pairs(tsr_stream *stream, const packing *pack, uint64_t f
 static tsr_status record_pack(tsr_stream *stream, void *work)
 {
     const packing *pack = work;
-    const uint64_t whole = pack->count / PAIR, most = PIECE_MAX / PAIR;
+    const uint64_t whole = pack->count / PAIR, most = SPAN_MAX / PAIR;
     TSR__TRY(find_largest(stream, pack));
     for (uint64_t first = 0; first < whole; first += most)
         TSR__TRY(pack_pairs(stream, pack, first, tsr__min_u64(whole - first, most), false));
@@ -162,7 +162,7 @@ static tsr_status record_unpack(tsr_stream *stream, void *work)
     const unpacking *unpack = work;
     const uint64_t bytes = pairs_for(unpack->count) * TSR_PACK_PAIR_WORDS * WORD;
     const uint32_t units = tsr_stream_device(stream)->traits.few_invocations ? UNITS_ON_CPU : 1;
-    for (piece p = {0}; next_piece(&p, unpack->count, PAIR);) {
+    for (span p = {0}; next_span(&p, unpack->count, PAIR);) {
         const uint64_t before = p.first / PAIR * TSR_PACK_PAIR_WORDS * WORD;
         const struct tsr_unpack_params push = {
             .x = tsr__tensor_address(unpack->x) + before,

@@ -22,12 +22,12 @@ void tsr__kernel_tests_add(tsr__kernel_tests *list, const char *name, tsr_dtype 
     list->tests[list->count++] = (tsr__kernel_test){name, dtype, check};
 }
 
-static void take_tests(void *opaque, int part)
+static void take_tests(void *opaque, int thread)
 {
     run *all = opaque;
     int taken;
 
-    (void)part; /* the thread's number does not matter: each thread takes the next test */
+    (void)thread; /* its number does not matter: each thread takes the next test */
     while ((taken = atomic_fetch_add(&all->next, 1)) < all->list->count) {
         const tsr__kernel_test *test = &all->list->tests[taken];
         (void)tsr__kernel_works(all->device, test->name, test->dtype, test->check);
@@ -41,5 +41,5 @@ void tsr__kernel_tests_run(tsr_device *device, const tsr__kernel_tests *list)
 
     threads = threads < list->count ? threads : list->count;
     threads = threads < TSR__HOST_THREADS_MAX ? threads : TSR__HOST_THREADS_MAX;
-    tsr__host_parts(threads, take_tests, &all);
+    tsr__host_tasks(threads, take_tests, &all);
 }

@@ -88,7 +88,7 @@ static const tsr__attachment_kind tests_kind = {
     .destroy = destroy_tests,
 };
 
-static const verdict *find(const self_tests *tests, const char *name, tsr_dtype dtype)
+static const verdict *find_verdict(const self_tests *tests, const char *name, tsr_dtype dtype)
 {
     int count = atomic_load_explicit(&tests->count, memory_order_acquire);
 
@@ -100,11 +100,11 @@ static const verdict *find(const self_tests *tests, const char *name, tsr_dtype 
 
 /* Adds a verdict. The caller holds the lock. If the list is full, nothing is added, and the kernel
  * will be tested again at its next use. */
-static void add(self_tests *tests, const char *name, tsr_dtype dtype, bool right)
+static void add_verdict(self_tests *tests, const char *name, tsr_dtype dtype, bool right)
 {
     int count = atomic_load(&tests->count);
 
-    if (count == TSR_MAX_SELF_TESTS || find(tests, name, dtype))
+    if (count == TSR_MAX_SELF_TESTS || find_verdict(tests, name, dtype))
         return;
     tests->verdicts[count] = (verdict){name, dtype, right};
     atomic_store_explicit(&tests->count, count + 1, memory_order_release);
@@ -166,7 +166,7 @@ static bool test(tsr_device *device, self_tests *tests, const char *name, tsr_dt
     result.right = right;
     snprintf(result.kernel, sizeof result.kernel, "%s", name);
     pthread_mutex_lock(&tests->lock);
-    add(tests, name, dtype, right);
+    add_verdict(tests, name, dtype, right);
     if (tested)
         tsr__results_set(&tests->added, &result);
     pthread_mutex_unlock(&tests->lock);
@@ -181,7 +181,7 @@ static const verdict *recall(const tsr_device *device, self_tests *tests, const 
     pthread_mutex_lock(&tests->lock);
     const tsr_self_test *stored = tsr__results_find(&tests->stored, name, dtype);
     if (stored) {
-        add(tests, name, dtype, stored->right);
+        add_verdict(tests, name, dtype, stored->right);
         if (!stored->right)
             tsr__log(TSR_LOG_WARNING,
                      "self-test: the kernel %s is switched off for %s on %s, because it failed "
@@ -189,7 +189,7 @@ static const verdict *recall(const tsr_device *device, self_tests *tests, const 
                      name, tsr_dtype_name(dtype), device->info.name);
     }
     pthread_mutex_unlock(&tests->lock);
-    return stored ? find(tests, name, dtype) : NULL;
+    return stored ? find_verdict(tests, name, dtype) : NULL;
 }
 
 bool tsr__kernel_works(tsr_device *device, const char *name, tsr_dtype dtype, tsr__check_fn *check)
@@ -204,7 +204,7 @@ bool tsr__kernel_works(tsr_device *device, const char *name, tsr_dtype dtype, ts
     self_tests *tests = attachment;
     if (tests->mode == TSR__SELF_TEST_OFF)
         return true;
-    const verdict *known = find(tests, name, dtype);
+    const verdict *known = find_verdict(tests, name, dtype);
     if (!known)
         known = recall(device, tests, name, dtype);
     return known ? known->right : test(device, tests, name, dtype, check);

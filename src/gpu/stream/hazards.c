@@ -45,22 +45,23 @@ static bool depends(const tsr__access *earlier, const tsr__access *later)
 }
 
 bool tsr__hazards_conflict(const tsr__hazards *pending, const tsr__access *access, int count,
-                           uint32_t pieces)
+                           uint32_t independent_group)
 {
     if (pending->count + count > TSR__HAZARDS_MAX)
         return true;
     for (int i = 0; i < pending->count; i++)
         for (int j = 0; j < count; j++)
-            if ((pieces == 0 || pieces != pending->pieces[i]) &&
+            if ((independent_group == 0 || independent_group != pending->independent_group[i]) &&
                 depends(&pending->access[i], &access[j]))
                 return true;
     return false;
 }
 
-void tsr__hazards_add(tsr__hazards *pending, const tsr__access *access, int count, uint32_t pieces)
+void tsr__hazards_add(tsr__hazards *pending, const tsr__access *access, int count,
+                      uint32_t independent_group)
 {
     for (int i = 0; i < count; i++) {
-        pending->pieces[pending->count] = pieces;
+        pending->independent_group[pending->count] = independent_group;
         pending->access[pending->count++] = access[i];
     }
 }

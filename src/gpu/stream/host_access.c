@@ -25,8 +25,8 @@ bool tsr__tensors_overlap(const tsr_tensor *a, const tsr_tensor *b, bool *same)
     return overlap != TSR__OVERLAP_NONE;
 }
 
-bool tsr__tensor_is_view(const tsr_tensor *part, const tsr_tensor *whole, const tsr_layout *layout)
+bool tsr__tensor_is_view(const tsr_tensor *view, const tsr_tensor *whole, const tsr_layout *layout)
 {
-    return part->buffer == whole->buffer &&
-           tsr__layout_overlap(&part->layout, layout) == TSR__OVERLAP_SAME;
+    return view->buffer == whole->buffer &&
+           tsr__layout_overlap(&view->layout, layout) == TSR__OVERLAP_SAME;
 }

@@ -44,11 +44,11 @@ void tsr__stream_barrier(tsr_stream *stream)
     stream->barriers++;
 }
 
-uint32_t tsr__stream_new_pieces(tsr_stream *stream)
+uint32_t tsr__stream_new_independent_group(tsr_stream *stream)
 {
-    if (++stream->last_pieces == 0)
-        stream->last_pieces = 1;
-    return stream->last_pieces;
+    if (++stream->last_independent_group == 0)
+        stream->last_independent_group = 1;
+    return stream->last_independent_group;
 }
 
 static tsr_status let_device_catch_up(tsr_stream *stream)
@@ -237,11 +237,12 @@ static void hold(tsr_stream *stream, tsr__buffer *buffer)
     buffer->last_point = stream->open->point;
 }
 
-void tsr__stream_order(tsr_stream *stream, const tsr__access *access, int count, uint32_t pieces)
+void tsr__stream_order(tsr_stream *stream, const tsr__access *access, int count,
+                       uint32_t independent_group)
 {
-    if (tsr__hazards_conflict(&stream->hazards, access, count, pieces))
+    if (tsr__hazards_conflict(&stream->hazards, access, count, independent_group))
         tsr__stream_barrier(stream);
-    tsr__hazards_add(&stream->hazards, access, count, pieces);
+    tsr__hazards_add(&stream->hazards, access, count, independent_group);
     for (int i = 0; i < count; i++) {
         hold(stream, access[i].buffer);
         stream->open->work +=
@@ -292,7 +293,8 @@ static tsr_status begin_dispatch(tsr_stream *stream, const tsr__dispatch *dispat
 }
 
 /* Takes over the caller's reference to the pipeline, even on failure. */
-static tsr_status run(tsr_stream *stream, tsr__pipeline *pipeline, const tsr__dispatch *dispatch)
+static tsr_status record_dispatch(tsr_stream *stream, tsr__pipeline *pipeline,
+                                  const tsr__dispatch *dispatch)
 {
     tsr_status status = begin_dispatch(stream, dispatch);
     if (status != TSR_OK) {
@@ -304,7 +306,8 @@ static tsr_status run(tsr_stream *stream, tsr__pipeline *pipeline, const tsr__di
     TSR__TRY(tsr__batch_hold_pipeline(stream->open, pipeline));
     if (stream->mode == TSR__STREAM_PREFLIGHT)
         return TSR_OK;
-    tsr__stream_order(stream, dispatch->access, dispatch->access_count, dispatch->pieces);
+    tsr__stream_order(stream, dispatch->access, dispatch->access_count,
+                      dispatch->independent_group);
     stream->open->work += dispatch->work;
 
     const tsr__vk_device *vk = &stream->device->vk;
@@ -325,14 +328,14 @@ tsr_status tsr__stream_dispatch(tsr_stream *stream, const tsr__dispatch *dispatc
     TSR__TRY(tsr__device_check(stream->device));
     TSR__TRY(tsr__pipeline_get(stream->device, dispatch->shader, dispatch->spec,
                                dispatch->spec_count, &pipeline));
-    return run(stream, pipeline, dispatch);
+    return record_dispatch(stream, pipeline, dispatch);
 }
 
 tsr_status tsr__stream_run(tsr_stream *stream, tsr__pipeline *pipeline,
                            const tsr__dispatch *dispatch)
 {
     tsr__pipeline_retain(pipeline);
-    return run(stream, pipeline, dispatch);
+    return record_dispatch(stream, pipeline, dispatch);
 }
 
 /* The largest number of regions of one vkCmdCopyBuffer. The command needs offsets within the slab's

@@ -1,5 +1,5 @@
 /* Uploads and downloads through staging memory, which is a ring of chunks for each direction. A
- * transfer is divided into pieces; one command copies one piece. */
+ * transfer is divided into copies of at most COPY_BYTES. */
 #include "gpu/stream/staging.h"
 
 #include <string.h>
@@ -8,11 +8,11 @@
 
 /* vkCmdCopyBuffer does not require alignment, but drivers copy aligned ranges faster. */
 #define STAGING_ALIGNMENT 64
-/* The most that one command copies. The device copies a piece while the host copies the next one;
- * only during the first and the last piece of a transfer, one of them is idle. Smaller pieces would
- * shorten that time, but a bus should need longer for a piece (here at least 100 µs) than
+/* The most that one command copies. The device executes a copy while the host prepares the next
+ * one; only during the first and the last copy of a transfer, one of them is idle. Smaller copies
+ * would shorten that time, but a bus should need longer for a copy (here at least 100 µs) than
  * submitting it takes. */
-#define PIECE_BYTES (UINT64_C(4) << 20)
+#define COPY_BYTES (UINT64_C(4) << 20)
 /* If there is no memory for a chunk, smaller chunks are tried, down to this size. */
 #define LEAST_CHUNK_BYTES (UINT64_C(64) << 10)
 
@@ -50,7 +50,7 @@ static tsr_status take(tsr_stream *stream, tsr__staging *staging, tsr__buffer_ki
         chunk = staging->chunk[next];
     }
     uint64_t size = tsr__min_u64(wanted_bytes, chunk->size_bytes - staging->used_bytes);
-    size = tsr__min_u64(size, PIECE_BYTES);
+    size = tsr__min_u64(size, COPY_BYTES);
     *out = (tsr__access){chunk, staging->used_bytes, staging->used_bytes + size, false};
     staging->used_bytes = tsr__align_up_u64(staging->used_bytes + size, STAGING_ALIGNMENT);
     return TSR_OK;
@@ -65,7 +65,7 @@ static tsr_stream *stream_for(tsr_stream *stream, const tsr__buffer *buffer, uin
     return stream->transfers && !buffer->host && !small ? stream->transfers : stream;
 }
 
-static tsr_status upload_pieces(tsr_stream *stream, tsr__buffer *buffer, uint64_t offset_bytes,
+static tsr_status upload_copies(tsr_stream *stream, tsr__buffer *buffer, uint64_t offset_bytes,
                                 const void *data, uint64_t size_bytes)
 {
     const uint8_t *from = data;
@@ -89,13 +89,13 @@ tsr_status tsr__staging_upload(tsr_stream *stream, tsr__buffer *buffer, uint64_t
                                const void *data, uint64_t size_bytes)
 {
     tsr_stream *on = stream_for(stream, buffer, size_bytes);
-    TSR__TRY(upload_pieces(on, buffer, offset_bytes, data, size_bytes));
+    TSR__TRY(upload_copies(on, buffer, offset_bytes, data, size_bytes));
     /* If the transfer stream does the copies, submit them now, so that they run at the same time as
      * the stream's own commands. */
     return on == stream ? TSR_OK : tsr__stream_start(on);
 }
 
-/* A recorded copy of one piece to staging memory, from which the host has not read it yet. */
+/* A recorded copy to staging memory, from which the host has not read it yet. */
 typedef struct readback {
     tsr__access staged;
     uint64_t point;
@@ -119,7 +119,7 @@ static tsr_status readback_start(tsr_stream *stream, tsr__buffer *buffer, uint64
     return TSR_OK;
 }
 
-/* True if the next piece would replace the contents of `chunk`. */
+/* True if the next copy would replace the contents of `chunk`. */
 static bool next_replaces(const tsr__staging *staging, const tsr__buffer *chunk)
 {
     const tsr__buffer *current = staging->chunk[staging->current],
@@ -127,12 +127,12 @@ static bool next_replaces(const tsr__staging *staging, const tsr__buffer *chunk)
     return staging->used_bytes >= current->size_bytes && (!next || next == chunk);
 }
 
-static tsr_status readback_finish(tsr_stream *stream, const readback *piece, uint8_t *data)
+static tsr_status readback_finish(tsr_stream *stream, const readback *copied, uint8_t *data)
 {
-    TSR__TRY(tsr__stream_wait_batches(stream, piece->point, UINT64_MAX));
-    memcpy(data + piece->done_bytes,
-           (const uint8_t *)piece->staged.buffer->host + piece->staged.begin_bytes,
-           piece->staged.end_bytes - piece->staged.begin_bytes);
+    TSR__TRY(tsr__stream_wait_batches(stream, copied->point, UINT64_MAX));
+    memcpy(data + copied->done_bytes,
+           (const uint8_t *)copied->staged.buffer->host + copied->staged.begin_bytes,
+           copied->staged.end_bytes - copied->staged.begin_bytes);
     return TSR_OK;
 }
 
@@ -144,7 +144,7 @@ tsr_status tsr__staging_download(tsr_stream *stream, tsr__buffer *buffer, uint64
     if (stream->transfers)
         TSR__TRY(tsr_stream_submit(stream));
     stream = stream_for(stream, buffer, size_bytes);
-    /* The device copies one piece while the host reads the previous one. */
+    /* The device executes one copy while the host reads the results of the previous one. */
     readback earlier = {0}, latest = {0};
     bool have_earlier = false;
     for (uint64_t done = 0; done < size_bytes;) {

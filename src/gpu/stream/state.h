@@ -71,8 +71,9 @@ struct tsr_stream {
     /* Recording blocks while destroyed tensors to which only batches have references have more than
      * this many bytes. */
     uint64_t left_limit;
-    uint32_t last_pieces; /* the number that tsr__stream_new_pieces returned last */
-    uint64_t barriers;    /* the number of barriers recorded, for tests */
+    uint32_t last_independent_group; /* the number that tsr__stream_new_independent_group returned
+                                        last */
+    uint64_t barriers;               /* the number of barriers recorded, for tests */
 };
 
 /* Prepares the recording of a command with `count` accesses. Opens a batch and reserves room for
@@ -82,8 +83,9 @@ struct tsr_stream {
 tsr_status tsr__stream_begin(tsr_stream *stream, const tsr__access *access, int count);
 
 /* Records the barrier that the accesses need, and adds references to their buffers to the batch.
- * Cannot fail after tsr__stream_begin. `pieces` is as in tsr__dispatch. */
-void tsr__stream_order(tsr_stream *stream, const tsr__access *access, int count, uint32_t pieces);
+ * Cannot fail after tsr__stream_begin. `independent_group` is as in tsr__dispatch. */
+void tsr__stream_order(tsr_stream *stream, const tsr__access *access, int count,
+                       uint32_t independent_group);
 
 /* Returns the point at which everything that is recorded so far is complete. */
 static inline uint64_t tsr__stream_last_point(const tsr_stream *stream)

@@ -36,16 +36,17 @@ typedef struct tsr__dispatch {
     uint32_t groups[3];
     /* the work in multiply-adds; 0: it is estimated from the bytes of `access` */
     double work;
-    /* Dispatches with the same number other than 0 are pieces of one computation: none reads or
+    /* Dispatches with the same number other than 0 are independent: none reads or
      * writes what another one writes, although their ranges may say so. They need no barriers
-     * between each other. See tsr__stream_new_pieces. */
-    uint32_t pieces;
+     * between each other. See tsr__stream_new_independent_group. */
+    uint32_t independent_group;
     int access_count;
     tsr__access access[TSR__ACCESS_MAX];
 } tsr__dispatch;
 
-/* Returns a number for tsr__dispatch.pieces that no earlier dispatch of the stream has. */
-uint32_t tsr__stream_new_pieces(tsr_stream *stream);
+/* Returns a number for tsr__dispatch.independent_group that no earlier dispatch of the stream has.
+ */
+uint32_t tsr__stream_new_independent_group(tsr_stream *stream);
 
 /* Records the dispatch, and before it the barriers that it needs. The batch keeps references to the
  * buffers until the dispatch has run. On failure nothing is recorded. */

@@ -334,7 +334,7 @@ tsr_status tsr__weight_read_rest(tsr__weight_reader *r)
         return TSR_OK;
     TSR__TRY(tsr__weight_source_open(&r->source, r->pending[0].weight.file));
     pthread_mutex_init(&g.lock, NULL);
-    tsr__host_parts(g.count, read_some, &g);
+    tsr__host_tasks(g.count, read_some, &g);
     pthread_mutex_destroy(&g.lock);
     r->pending_count = 0;
     r->source.read_bytes += g.read_bytes;

@@ -24,7 +24,7 @@ START_TEST(parts_run_once)
 {
     for (int count = 1; count <= TSR__HOST_THREADS_MAX; count++) {
         parts all = {.caller = pthread_self()};
-        tsr__host_parts(count, do_part, &all);
+        tsr__host_tasks(count, do_part, &all);
         /* 2: a thread of the library did the part; 1: the caller did it, which must be the last
          * part */
         for (int i = 0; i < TSR__HOST_THREADS_MAX; i++)

@@ -72,7 +72,7 @@ void tsr__matmul_epilogue(const tsr__matmul_problem *p, struct tsr_matmul_push *
     push->mode = tsr__matmul_mode(p);
 }
 
-tsr_status tsr__matmul_finish(const tsr__matmul_call *call, tsr__buffer *partial, uint32_t parts,
+tsr_status tsr__matmul_finish(const tsr__matmul_call *call, tsr__buffer *partial, uint32_t ranges,
                               uint32_t matrices, const struct tsr_matmul_push *push)
 {
     const uint32_t threads = 64;
@@ -85,7 +85,7 @@ tsr_status tsr__matmul_finish(const tsr__matmul_call *call, tsr__buffer *partial
                               .access_count = call->bias ? 3 : 2};
 
     sum.a = partial->address;
-    sum.k = parts;
+    sum.k = ranges;
     sum.splits = 1;
     tsr__groups_for((uint64_t)sum.m * sum.n, threads, dispatch.groups);
     dispatch.groups[2] = matrices;

@@ -58,9 +58,9 @@ bool tsr__matmul_plain(const tsr__matmul_problem *problem);
 void tsr__matmul_epilogue(const tsr__matmul_problem *problem, struct tsr_matmul_push *push);
 
 /* Records the dispatch that adds up the partial sums of each of `matrices` matrices, and applies
- * the epilogue. k was split into `parts` ranges, and `partial` has the sums of each range, as
- * f32 [matrices, parts, m, n]. `push` has the epilogue and the addresses of y and bias. */
-tsr_status tsr__matmul_finish(const tsr__matmul_call *call, tsr__buffer *partial, uint32_t parts,
+ * the epilogue. k was split into `ranges` ranges, and `partial` has the sums of each range, as
+ * f32 [matrices, ranges, m, n]. `push` has the epilogue and the addresses of y and bias. */
+tsr_status tsr__matmul_finish(const tsr__matmul_call *call, tsr__buffer *partial, uint32_t ranges,
                               uint32_t matrices, const struct tsr_matmul_push *push);
 
 #endif

@@ -1,4 +1,4 @@
-/* Runs the kernels that take struct tsr_matmul_push. One dispatch computes a piece of y: a band
+/* Runs the kernels that take struct tsr_matmul_push. One dispatch computes a region of y: a band
  * of rows of the matrices of up to two batch dimensions. It computes all ranges into which k is
  * split. */
 #include "base/checked.h"
@@ -11,24 +11,24 @@
 /* The size in bytes to which the scratch memory for partial sums is limited approximately. */
 #define PARTIAL_BYTES (INT64_C(64) << 20)
 
-/* A dimension that is divided: one dispatch computes `piece` of its `size` elements. */
+/* A dimension that is divided: one dispatch computes `at_once` of its `size` elements. */
 typedef struct dim {
     int batch; /* the number of the batch dimension; -1: there is none, and the size is 1 */
-    int64_t size, piece;
+    int64_t size, at_once;
 } dim;
 
 static dim batch_dim(const tsr__matmul_problem *p, int batch, int64_t at_most)
 {
     const tsr__matmul_side *sides[] = {&p->a, &p->b, &p->y, &p->bias};
-    dim out = {.batch = batch, .size = 1, .piece = 1};
+    dim out = {.batch = batch, .size = 1, .at_once = 1};
 
     if (batch < 0)
         return out;
     out.size = p->batch[batch];
-    out.piece = tsr__matmul_min(out.size, at_most);
+    out.at_once = tsr__matmul_min(out.size, at_most);
     for (int s = 0; s < 4; s++)
         if (sides[s]->batch[batch] > (int64_t)UINT32_MAX)
-            out.piece = 1;
+            out.at_once = 1;
     return out;
 }
 
@@ -49,9 +49,9 @@ static uint32_t columns_of(const tsr__matmul_plan *plan)
     return plan->gated ? plan->config->bn / 2 : plan->config->bn;
 }
 
-/* Chooses how many rows and matrices a piece has. Its partial sums stay small, and its dispatch
- * stays within the limits on workgroups and on work. */
-static void choose_pieces(run *r, bool partial)
+/* Chooses how many rows and matrices a dispatch computes. Its partial sums stay small, and its
+ * dispatch stays within the limits on workgroups and on work. */
+static void choose_extents(run *r, bool partial)
 {
     const tsr__matmul_problem *p = r->call->problem;
     int64_t bm = r->plan->config->bm, splits = r->plan->splits;
@@ -70,15 +70,15 @@ static void choose_pieces(run *r, bool partial)
     }
     z = z > 0 ? z : 1;
     rows = rows > 0 ? rows : 1;
-    r->rows = (dim){.batch = -1, .size = p->m, .piece = tsr__matmul_min(rows * bm, p->m)};
+    r->rows = (dim){.batch = -1, .size = p->m, .at_once = tsr__matmul_min(rows * bm, p->m)};
     r->inner = batch_dim(p, p->batch_dims - 1, z);
-    r->outer =
-        batch_dim(p, p->batch_dims - 2, r->inner.piece < r->inner.size ? 1 : z / r->inner.piece);
+    r->outer = batch_dim(p, p->batch_dims - 2,
+                         r->inner.at_once < r->inner.size ? 1 : z / r->inner.at_once);
 }
 
 static uint32_t batch_stride(const tsr__matmul_side *side, dim d)
 {
-    return d.batch < 0 || d.piece == 1 ? 0 : (uint32_t)side->batch[d.batch];
+    return d.batch < 0 || d.at_once == 1 ? 0 : (uint32_t)side->batch[d.batch];
 }
 
 /* Sets the push constants that are the same for all dispatches. */
@@ -141,7 +141,7 @@ static void fill_dispatch(run *r)
     dispatch->access[2] = r->partial ? tsr__write_buffer(r->partial) : tsr__write_of(call->y);
     dispatch->access_count = 3;
     /* Dispatches with partial sums use the same scratch memory, one after the other. */
-    dispatch->pieces = r->partial ? 0 : tsr__stream_new_pieces(call->stream);
+    dispatch->independent_group = r->partial ? 0 : tsr__stream_new_independent_group(call->stream);
     if (call->bias && !r->partial)
         dispatch->access[dispatch->access_count++] = tsr__read_of(call->bias);
 }
@@ -161,8 +161,8 @@ static void aim_at_partial(const run *r, struct tsr_matmul_push *push)
     push->mode |= partial_mode;
 }
 
-/* Records the dispatches of one piece of y. `push` has the addresses of the piece. */
-static tsr_status record_piece(run *r, struct tsr_matmul_push push, uint32_t outer, uint32_t inner)
+/* Records the dispatches of one region of y. `push` has the addresses of the region. */
+static tsr_status record_region(run *r, struct tsr_matmul_push push, uint32_t outer, uint32_t inner)
 {
     const tsr__matmul_config *config = r->plan->config;
     struct tsr_matmul_push product;
@@ -195,7 +195,7 @@ static uint64_t address(const run *r, const tsr_tensor *tensor, const tsr__matmu
     return tsr__matmul_address(tensor, side, base);
 }
 
-/* Records all pieces for one index of the other batch dimensions, over which record_batches()
+/* Records all regions for one index of the other batch dimensions, over which record_batches()
  * loops. */
 static tsr_status record_batch(run *r, int dims, const int64_t index[TSR__MATMUL_BATCH])
 {
@@ -207,17 +207,17 @@ static tsr_status record_batch(run *r, int dims, const int64_t index[TSR__MATMUL
     int64_t bias = tsr__matmul_batch_offset(&p->bias, dims, index);
     struct tsr_matmul_push push = r->push;
 
-    for (int64_t o = 0; o < r->outer.size; o += r->outer.piece)
-        for (int64_t i = 0; i < r->inner.size; i += r->inner.piece)
-            for (int64_t row = 0; row < p->m; row += r->rows.piece) {
-                push.m = (uint32_t)tsr__matmul_min(r->rows.piece, p->m - row);
+    for (int64_t o = 0; o < r->outer.size; o += r->outer.at_once)
+        for (int64_t i = 0; i < r->inner.size; i += r->inner.at_once)
+            for (int64_t row = 0; row < p->m; row += r->rows.at_once) {
+                push.m = (uint32_t)tsr__matmul_min(r->rows.at_once, p->m - row);
                 push.a = address(r, call->a, &p->a, a + row * p->a.row, o, i);
                 push.b = address(r, call->b, &p->b, b, o, i);
                 push.y = address(r, call->y, &p->y, y + row * p->y.row, o, i);
                 push.bias = address(r, call->bias, &p->bias, bias + row * p->bias.row, o, i);
-                TSR__TRY(record_piece(
-                    r, push, (uint32_t)tsr__matmul_min(r->outer.piece, r->outer.size - o),
-                    (uint32_t)tsr__matmul_min(r->inner.piece, r->inner.size - i)));
+                TSR__TRY(record_region(
+                    r, push, (uint32_t)tsr__matmul_min(r->outer.at_once, r->outer.size - o),
+                    (uint32_t)tsr__matmul_min(r->inner.at_once, r->inner.size - i)));
             }
     return TSR_OK;
 }
@@ -242,12 +242,13 @@ tsr_status tsr__matmul_run_tiles(const tsr__matmul_call *call, const tsr__matmul
     bool partial = plan->splits > 1 || (plan->config->stores_plain && !plain);
     run r = {.call = call, .plan = plan};
 
-    choose_pieces(&r, partial);
+    choose_extents(&r, partial);
     fill_push(&r);
     if (partial) {
-        int64_t matrices = r.outer.piece * r.inner.piece * plan->splits;
-        TSR__TRY(tsr__stream_scratch(
-            call->stream, (uint64_t)(matrices * r.rows.piece * p->n) * sizeof(float), &r.partial));
+        int64_t matrices = r.outer.at_once * r.inner.at_once * plan->splits;
+        TSR__TRY(tsr__stream_scratch(call->stream,
+                                     (uint64_t)(matrices * r.rows.at_once * p->n) * sizeof(float),
+                                     &r.partial));
     }
     fill_dispatch(&r);
     return tsr__stream_atomic(call->stream, record_batches, &r);

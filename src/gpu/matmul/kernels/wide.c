@@ -119,9 +119,10 @@ static tsr_status run(const tsr__matmul_call *call, const tsr__matmul_plan *plan
         .alpha = p->alpha,
         .mode = tsr__matmul_mode(p),
     };
-    r.dispatch = (tsr__dispatch){.push = &r.push,
-                                 .push_bytes = sizeof r.push,
-                                 .pieces = tsr__stream_new_pieces(call->stream)};
+    r.dispatch =
+        (tsr__dispatch){.push = &r.push,
+                        .push_bytes = sizeof r.push,
+                        .independent_group = tsr__stream_new_independent_group(call->stream)};
     r.dispatch.spec_count =
         pipeline(plan->config, &plan->variant, &r.dispatch.shader, r.dispatch.spec);
     add_access(&r.dispatch, tsr__read_of(call->a));

@@ -49,7 +49,7 @@ bool tsr__shape_class_of(const tsr__matmul_problem *p, tsr__shape_class *out)
     return true;
 }
 
-static void put(uint64_t *packed, int bits, uint64_t value)
+static void append_bits(uint64_t *packed, int bits, uint64_t value)
 {
     *packed = *packed << bits | value;
 }
@@ -57,17 +57,17 @@ static void put(uint64_t *packed, int bits, uint64_t value)
 uint64_t tsr__shape_class_pack(const tsr__shape_class *c)
 {
     uint64_t packed = 0;
-    put(&packed, DTYPE_BITS, (uint64_t)c->a_dtype);
-    put(&packed, DTYPE_BITS, (uint64_t)c->b_dtype);
-    put(&packed, DTYPE_BITS, (uint64_t)c->y_dtype);
-    put(&packed, FORM_BITS, (uint64_t)c->a_form);
-    put(&packed, FORM_BITS, (uint64_t)c->b_form);
-    put(&packed, FLAG_BITS, c->y_rows);
-    put(&packed, FLAG_BITS, c->epilogue);
-    put(&packed, SIZE_BITS, c->m);
-    put(&packed, SIZE_BITS, c->n);
-    put(&packed, SIZE_BITS, c->k);
-    put(&packed, SIZE_BITS, c->batch);
+    append_bits(&packed, DTYPE_BITS, (uint64_t)c->a_dtype);
+    append_bits(&packed, DTYPE_BITS, (uint64_t)c->b_dtype);
+    append_bits(&packed, DTYPE_BITS, (uint64_t)c->y_dtype);
+    append_bits(&packed, FORM_BITS, (uint64_t)c->a_form);
+    append_bits(&packed, FORM_BITS, (uint64_t)c->b_form);
+    append_bits(&packed, FLAG_BITS, c->y_rows);
+    append_bits(&packed, FLAG_BITS, c->epilogue);
+    append_bits(&packed, SIZE_BITS, c->m);
+    append_bits(&packed, SIZE_BITS, c->n);
+    append_bits(&packed, SIZE_BITS, c->k);
+    append_bits(&packed, SIZE_BITS, c->batch);
     return packed;
 }
 

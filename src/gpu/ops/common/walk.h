@@ -1,4 +1,4 @@
-/* Properties of pieces, the parts of tensors that one dispatch computes (tensor/pieces.h), and the
+/* Properties of pieces, the ranges of tensors that one dispatch computes (tensor/pieces.h), and the
  * push constants from which invocations compute where in a piece their elements are
  * (shaders/include/walk.glsl). */
 #ifndef TSR_GPU_OPS_COMMON_WALK_H

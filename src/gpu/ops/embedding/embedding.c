@@ -156,7 +156,7 @@ static division divide_on_cpu(uint32_t width)
 
 /* Returns the workgroups of the gradient's kernel. There are at most as many buckets as rows of dy,
  * rounded up to a power of two, because more would have nothing to do. */
-static division divide(const tsr_device *device, uint32_t width, int64_t rows)
+static division divide_gradient(const tsr_device *device, uint32_t width, int64_t rows)
 {
     const uint32_t most = GROUPS_PER_PROCESSOR * tsr__processors(device);
     division d = {.workgroup = WORKGROUP, .buckets = 1};
@@ -202,7 +202,8 @@ tsr_status tsr__embedding_grad(tsr_stream *stream, tsr_tensor *gradient, const t
         (double)(width > 0 ? width : 1) * TSR__BYTE_WORK *
         (double)(2 * tsr_dtype_size(gradient->layout.dtype) + tsr_dtype_size(dy->layout.dtype));
     const int64_t most = tsr__steps_within_work(device, row_work);
-    const division d = divide(device, width > 0 ? (uint32_t)width : 1, dy->layout.shape[0]);
+    const division d =
+        divide_gradient(device, width > 0 ? (uint32_t)width : 1, dy->layout.shape[0]);
     addition sum = {.gradient = gradient, .accumulate = accumulate};
     tsr_status status = TSR_OK;
     for (int64_t from = 0; status == TSR_OK && width > 0 && from < dy->layout.shape[0];

@@ -9,8 +9,8 @@
 
 #define ROWS_MAX (INT64_C(1) << 30) /* the largest number of rows of one dispatch */
 
-/* The arguments of one of two steps. The first computes the statistics of this rank's part of the
- * classes, the second computes the results from the statistics of all parts. Arguments that the
+/* The arguments of one of two steps. The first computes the statistics of this rank's shard of the
+ * classes, the second computes the results from the statistics of all shards. Arguments that the
  * step does not have are NULL. */
 typedef struct step {
     const char *op;
@@ -148,7 +148,7 @@ static tsr_status add_dispatch(tsr__dispatches *list, tsr_stream *stream, const 
     return tsr__dispatches_add(list, &dispatch);
 }
 
-static tsr_status run(const step *s, tsr_stream *stream)
+static tsr_status run_step(const step *s, tsr_stream *stream)
 {
     tsr__dispatches list = {0};
     tsr__cross_entropy call = {.step = s->whole ? TSR_ROWS_WHOLE : TSR_ROWS_PART,
@@ -186,7 +186,7 @@ tsr_status tsr__cross_entropy_shard_stats(tsr_stream *stream, tsr_tensor *stats,
     TSR__TRY(check(&s, stream));
     TSR__TRY(tsr__require_disjoint(s.op, "stats", stats, "logits", logits, false));
     TSR__TRY(tsr__require_disjoint(s.op, "stats", stats, "labels", labels, false));
-    return run(&s, stream);
+    return run_step(&s, stream);
 }
 
 static tsr_status check_whole(const step *s, tsr_stream *stream)
@@ -228,5 +228,5 @@ tsr_status tsr__cross_entropy_shard(tsr_stream *stream, tsr_tensor *loss, tsr_te
     step s = whole_step(loss, dlogits, logits, labels, stats, first, classes);
     s.scale = grad_scale;
     TSR__TRY(check_whole(&s, stream));
-    return run(&s, stream);
+    return run_step(&s, stream);
 }

@@ -28,8 +28,8 @@ tsr__norm_kernels tsr__norm_kernels_of(const tsr__norm *norm, const tsr__norm_pl
 /* Adds the dispatch of the general kernel or of the kernel for short rows. The dispatch writes the
  * result to operand 1 or, if `stats` is not NULL, only the statistics of the rows to `stats`.
  * `partials` is used if the rows are divided into segments. */
-static tsr_status add(tsr__dispatches *list, const tsr__norm *norm, const tsr__norm_plane *plane,
-                      tsr__buffer *partials, tsr__buffer *stats)
+static tsr_status add_norm(tsr__dispatches *list, const tsr__norm *norm,
+                           const tsr__norm_plane *plane, tsr__buffer *partials, tsr__buffer *stats)
 {
     uint32_t output = stats ? TSR_NORM_STATS : TSR_NORM_RESULT;
     if (tsr__norm_kernels_of(norm, plane, output) == TSR__NORM_SHORT)
@@ -74,7 +74,7 @@ tsr_status tsr__norm_stats_add(tsr__dispatches *list, const tsr__norm *norm,
                                const tsr__norm_plane *plane, tsr__buffer *partials,
                                tsr__buffer *stats)
 {
-    return add(list, norm, plane, partials, stats);
+    return add_norm(list, norm, plane, partials, stats);
 }
 
 tsr_status tsr__norm_partials(const tsr__norm *norm, tsr_stream *stream, uint64_t max_rows,
@@ -156,11 +156,11 @@ static tsr_status add_dispatches(tsr__dispatches *list, const tsr__norm *norm, t
     tsr__norm_planes_init(&planes, norm, 0);
     while (tsr__norm_planes_next(&planes, &plane))
         TSR__TRY(in_chunks(norm, &plane) ? add_chunks(list, norm, &plane, &rows)
-                                         : add(list, norm, &plane, rows.partials, NULL));
+                                         : add_norm(list, norm, &plane, rows.partials, NULL));
     return TSR_OK;
 }
 
-static tsr_status run(const tsr__norm *norm, tsr_stream *stream)
+static tsr_status run_norm(const tsr__norm *norm, tsr_stream *stream)
 {
     TSR__TRY(check(norm, stream, norm->operand[1]));
     if (tsr__norm_columns(norm) == 0)
@@ -176,20 +176,20 @@ static tsr_status run(const tsr__norm *norm, tsr_stream *stream)
 tsr_status tsr_layer_norm(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x,
                           const tsr_tensor *weight, const tsr_tensor *bias, float epsilon)
 {
-    return run(&(tsr__norm){.op = "layer_norm",
-                            .centred = true,
-                            .epsilon = epsilon,
-                            .weight = weight,
-                            .bias = bias,
-                            .count = 2,
-                            .operand = {x, y}},
-               stream);
+    return run_norm(&(tsr__norm){.op = "layer_norm",
+                                 .centred = true,
+                                 .epsilon = epsilon,
+                                 .weight = weight,
+                                 .bias = bias,
+                                 .count = 2,
+                                 .operand = {x, y}},
+                    stream);
 }
 
 tsr_status tsr_rms_norm(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x,
                         const tsr_tensor *weight, float epsilon)
 {
-    return run(
+    return run_norm(
         &(tsr__norm){
             .op = "rms_norm", .epsilon = epsilon, .weight = weight, .count = 2, .operand = {x, y}},
         stream);

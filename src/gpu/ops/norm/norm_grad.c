@@ -393,7 +393,7 @@ static tsr_status clear(tsr_stream *stream, void *work)
     return g->dbias && !g->accumulate ? tsr_fill(stream, g->dbias, 0) : TSR_OK;
 }
 
-static tsr_status run(gradient *g, tsr_stream *stream)
+static tsr_status run_gradient(gradient *g, tsr_stream *stream)
 {
     g->norm.operand[2] = g->dx;
     g->norm.count = g->dx ? 3 : 2;
@@ -417,17 +417,17 @@ tsr_status tsr__layer_norm_grad_added(tsr_stream *stream, tsr_tensor *dx, tsr_te
                                       const tsr_tensor *weight, const tsr_tensor *added,
                                       float epsilon, bool accumulate)
 {
-    return run(&(gradient){.norm = {.op = "layer_norm_grad",
-                                    .centred = true,
-                                    .epsilon = epsilon,
-                                    .weight = weight,
-                                    .operand = {x, dy}},
-                           .dx = dx,
-                           .dweight = dweight,
-                           .dbias = dbias,
-                           .added = added,
-                           .accumulate = accumulate},
-               stream);
+    return run_gradient(&(gradient){.norm = {.op = "layer_norm_grad",
+                                             .centred = true,
+                                             .epsilon = epsilon,
+                                             .weight = weight,
+                                             .operand = {x, dy}},
+                                    .dx = dx,
+                                    .dweight = dweight,
+                                    .dbias = dbias,
+                                    .added = added,
+                                    .accumulate = accumulate},
+                        stream);
 }
 
 tsr_status tsr_layer_norm_grad(tsr_stream *stream, tsr_tensor *dx, tsr_tensor *dweight,
@@ -443,15 +443,15 @@ tsr_status tsr__rms_norm_grad_added(tsr_stream *stream, tsr_tensor *dx, tsr_tens
                                     const tsr_tensor *weight, const tsr_tensor *added,
                                     float epsilon, bool accumulate)
 {
-    return run(&(gradient){.norm = {.op = "rms_norm_grad",
-                                    .epsilon = epsilon,
-                                    .weight = weight,
-                                    .operand = {x, dy}},
-                           .dx = dx,
-                           .dweight = dweight,
-                           .added = added,
-                           .accumulate = accumulate},
-               stream);
+    return run_gradient(&(gradient){.norm = {.op = "rms_norm_grad",
+                                             .epsilon = epsilon,
+                                             .weight = weight,
+                                             .operand = {x, dy}},
+                                    .dx = dx,
+                                    .dweight = dweight,
+                                    .added = added,
+                                    .accumulate = accumulate},
+                        stream);
 }
 
 tsr_status tsr_rms_norm_grad(tsr_stream *stream, tsr_tensor *dx, tsr_tensor *dweight,

@@ -147,7 +147,7 @@ static tsr_status run_vectors(step *s, const tsr__piece *piece, uint32_t group)
 {
     uint32_t lanes = tsr_stream_device(s->stream)->info.subgroup_size;
     uint32_t most = TSR__VECTORS_MAX_BLOCKS / 4 * lanes * VECTORS_UNITS;
-    uint32_t total = piece->count / group, parts = tsr__div_up_u32(total, most);
+    uint32_t total = piece->count / group, dispatches = tsr__div_up_u32(total, most);
     struct tsr_optimizer_vectors_push push = {.identity = {TSR_IDENTITY_8}, .scale = s->scale};
     tsr__dispatch dispatch = s->dispatch;
 
@@ -160,9 +160,9 @@ static tsr_status run_vectors(step *s, const tsr__piece *piece, uint32_t group)
     dispatch.spec_count = 8;
     dispatch.push = &push;
     dispatch.push_bytes = sizeof push;
-    for (uint32_t part = 0; part < parts; part++) {
-        uint32_t first = (uint32_t)((uint64_t)total * part / parts);
-        push.vectors = (uint32_t)((uint64_t)total * (part + 1) / parts) - first;
+    for (uint32_t d = 0; d < dispatches; d++) {
+        uint32_t first = (uint32_t)((uint64_t)total * d / dispatches);
+        push.vectors = (uint32_t)((uint64_t)total * (d + 1) / dispatches) - first;
         for (int i = 0; i < TSR_OPT_OPERANDS; i++) {
             const tsr_tensor *operand = s->optimizer->operand[i];
             if (s->slot[i] >= 0)

@@ -21,10 +21,10 @@ static tsr_status check_indices(const char *op, const tsr_layout *index, uint64_
     uint64_t distance = 0;
     bool fits = true;
     for (int i = 0; i < index->ndim && tsr_layout_count(index) > 0; i++) {
-        uint64_t part;
+        uint64_t span;
         fits = fits &&
-               tsr__mul_u64((uint64_t)(index->shape[i] - 1), (uint64_t)index->strides[i], &part) &&
-               tsr__add_u64(distance, part, &distance);
+               tsr__mul_u64((uint64_t)(index->shape[i] - 1), (uint64_t)index->strides[i], &span) &&
+               tsr__add_u64(distance, span, &distance);
     }
     if (!fits || distance > INT64_MAX || distance > UINT64_MAX - offset)
         return tsr__fail(TSR_ERR_OVERFLOW,

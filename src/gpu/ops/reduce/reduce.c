@@ -229,7 +229,7 @@ static tsr_status add_columns(pass_list *r, const tsr__reduction *own, const pla
 {
     const struct tsr_reduce_params *params = own->params;
     uint64_t bytes = (uint64_t)params->jobs * TSR__REDUCTION_PARTS * sizeof(float);
-    place parts = {
+    place partial = {
         .layout = {.dtype = TSR_F32, .ndim = (int)params->ndim},
         .address = r->scratch->address + r->parts_offset,
         .access = {r->scratch, r->parts_offset, r->parts_offset + bytes, false},
@@ -241,13 +241,13 @@ static tsr_status add_columns(pass_list *r, const tsr__reduction *own, const pla
     out.layout.ndim = (int)params->ndim;
     out.layout.offset = (int64_t)((params->y - y->address) / tsr_dtype_size(y->layout.dtype));
     for (int d = (int)params->ndim - 1, stride = 1; d >= 0; d--) {
-        parts.layout.shape[d] = out.layout.shape[d] = params->shape[d];
-        parts.layout.strides[d] = stride;
+        partial.layout.shape[d] = out.layout.shape[d] = params->shape[d];
+        partial.layout.strides[d] = stride;
         out.layout.strides[d] = params->y_strides[d];
         stride *= (int)params->shape[d];
     }
-    TSR__TRY(tsr__reduction_columns_add(r->list, own, parts.address, parts.access));
-    return add_pass(r, &parts, &out, 1);
+    TSR__TRY(tsr__reduction_columns_add(r->list, own, partial.address, partial.access));
+    return add_pass(r, &partial, &out, 1);
 }
 
 /* Adds the dispatches that reduce rows of x, of x->count elements each, to the elements of y. For
@@ -422,8 +422,8 @@ static tsr_status add_passes(pass_list *r, const char *op, place *x, const place
     return add_pass(r, x, y, unit);
 }
 
-static tsr_status add(pass_list *r, const char *op, tsr_tensor *y, const tsr_layout *y_rows,
-                      const tsr_tensor *x, int dim)
+static tsr_status add_reduction(pass_list *r, const char *op, tsr_tensor *y,
+                                const tsr_layout *y_rows, const tsr_tensor *x, int dim)
 {
     place from = {
         .layout = tsr__layout_without(&x->layout, dim),
@@ -442,12 +442,12 @@ static tsr_status add(pass_list *r, const char *op, tsr_tensor *y, const tsr_lay
     return add_passes(r, op, &from, &to);
 }
 
-static tsr_status run(pass_list *r, const char *op, tsr_tensor *y, const tsr_layout *y_rows,
-                      const tsr_tensor *x, int dim)
+static tsr_status run_reduction(pass_list *r, const char *op, tsr_tensor *y,
+                                const tsr_layout *y_rows, const tsr_tensor *x, int dim)
 {
     tsr__dispatches list = {0};
     r->list = &list;
-    tsr_status status = add(r, op, y, y_rows, x, dim);
+    tsr_status status = add_reduction(r, op, y, y_rows, x, dim);
     if (status == TSR_OK)
         status = tsr__dispatches_record(&list, r->stream);
     tsr__dispatches_finish(&list);
@@ -474,7 +474,7 @@ tsr_status tsr__sum_columns_add(tsr__dispatches *list, tsr_stream *stream, const
         .accumulate = accumulate,
         .list = list,
     };
-    return add(&r, op, y, &y->layout, x, 0);
+    return add_reduction(&r, op, y, &y->layout, x, 0);
 }
 
 tsr_status tsr_reduce(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x, int dim,
@@ -511,7 +511,7 @@ tsr_status tsr_reduce(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x, in
         .scale = reduction == TSR_REDUCE_MEAN ? (float)(1.0 / (double)count) : 1.0f,
         .accumulate = accumulate,
     };
-    return run(&r, "reduce", y, &rows, x, dim);
+    return run_reduction(&r, "reduce", y, &rows, x, dim);
 }
 
 tsr_status tsr_argmax(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x, int dim)
@@ -533,5 +533,5 @@ tsr_status tsr_argmax(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x, in
         return tsr_fill(stream, y, 0);
 
     pass_list r = {.stream = stream, .kind = TSR_REDUCE_KIND_ARGMAX};
-    return run(&r, "argmax", y, &rows, x, dim);
+    return run_reduction(&r, "argmax", y, &rows, x, dim);
 }

@@ -36,8 +36,8 @@ typedef struct call {
     const char *op;
     tsr_stream *stream;
     tsr__dispatches list;
-    tsr__access parts; /* the partial sums, in scratch memory */
-    uint32_t chunks;   /* the number of chunks that have been added so far */
+    tsr__access partial; /* the partial sums, in scratch memory */
+    uint32_t chunks;     /* the number of chunks that have been added so far */
     float scale;
     /* the dispatches being prepared: `vectors` is that of a kernel for CPU drivers, which takes
      * only complete chunks; `general` takes the rest */
@@ -60,7 +60,7 @@ static tsr_status flush_general(call *c, batch *b)
         .push = &b->push,
         .push_bytes = sizeof b->push,
         .access_count = 1 + b->entries,
-        .access = {c->parts},
+        .access = {c->partial},
     };
     for (int i = 0; i < b->entries; i++)
         dispatch.access[1 + i] = b->read[i];
@@ -74,7 +74,7 @@ static tsr_status flush(call *c, batch *b)
     if (entries == 0)
         return TSR_OK;
     tsr_status status = b == &c->vectors ? tsr__squares_add(&c->list, &b->push, entries, b->dtype,
-                                                            c->parts, b->read)
+                                                            c->partial, b->read)
                                          : flush_general(c, b);
     b->entries = 0;
     return status;
@@ -90,7 +90,7 @@ static tsr_status add_entry(call *c, batch *b, const tsr_tensor *x, int64_t firs
         TSR__TRY(flush(c, b));
     if (b->entries == 0)
         b->push = (struct tsr_sum_squares_params){
-            .parts = tsr__access_address(c->parts),
+            .parts = tsr__access_address(c->partial),
             .scale = c->scale,
         };
     b->dtype = dtype;
@@ -126,14 +126,16 @@ static tsr_status add_tensor(call *c, const tsr_tensor *x)
 /* Adds the dispatches that add up all partial sums and write the result to y. */
 static tsr_status add_total(call *c, tsr_tensor *y)
 {
-    tsr_layout one = y->layout, parts = {.dtype = TSR_F32,
-                                         .ndim = 2,
-                                         .shape = {(int64_t)c->chunks, 1},
-                                         .strides = {1, 1},
-                                         .offset = (int64_t)(c->parts.begin_bytes / sizeof(float))};
+    tsr_layout one = y->layout,
+               partial = {.dtype = TSR_F32,
+                          .ndim = 2,
+                          .shape = {(int64_t)c->chunks, 1},
+                          .strides = {1, 1},
+                          .offset = (int64_t)(c->partial.begin_bytes / sizeof(float))};
     one.ndim = 1;
     one.shape[0] = one.strides[0] = 1;
-    tsr_tensor to = tsr__tensor_alias(y, &one), from = {.layout = parts, .buffer = c->parts.buffer};
+    tsr_tensor to = tsr__tensor_alias(y, &one),
+               from = {.layout = partial, .buffer = c->partial.buffer};
     return tsr__sum_columns_add(&c->list, c->stream, c->op, &to, &from, false);
 }
 
@@ -175,7 +177,7 @@ static tsr_status record(call *c, tsr_tensor *y, const tsr_tensor *const *x,
 {
     tsr__buffer *scratch;
     TSR__TRY(tsr__stream_scratch(c->stream, chunks * sizeof(float), &scratch));
-    c->parts = (tsr__access){scratch, 0, chunks * sizeof(float), true};
+    c->partial = (tsr__access){scratch, 0, chunks * sizeof(float), true};
     for (int i = 0; i < count; i++)
         TSR__TRY(add_tensor(c, copies[i] ? copies[i] : x[i]));
     TSR__TRY(flush(c, &c->vectors));

@@ -280,12 +280,12 @@ static tsr_status add_piece(call *c, const tsr__piece *piece)
     for (int i = 1; i < piece->ndim; i++)
         if (piece->shape[i] < piece->shape[cut])
             cut = i;
-    tsr__piece part = *piece;
-    remove_dim(&part, cut);
+    tsr__piece slice = *piece;
+    remove_dim(&slice, cut);
     for (uint32_t n = 0; n < piece->shape[cut]; n++) {
-        TSR__TRY(add_rows(c, part));
+        TSR__TRY(add_rows(c, slice));
         for (int operand = 0; operand < 3; operand++)
-            part.offset[operand] += piece->strides[operand][cut];
+            slice.offset[operand] += piece->strides[operand][cut];
     }
     return TSR_OK;
 }
@@ -313,7 +313,7 @@ static tsr_status record(tsr_stream *stream, void *opaque)
     return copy_rest(stream, c);
 }
 
-static tsr_status run(tsr_stream *stream, call *c)
+static tsr_status run_rope(tsr_stream *stream, call *c)
 {
     TSR__TRY(check(c, stream));
     if (tsr_layout_count(&c->x->layout) == 0)
@@ -342,7 +342,7 @@ tsr_status tsr_rope_apply(tsr_stream *stream, const tsr_rope *rope, tsr_tensor *
               .y = y,
               .x = x,
               .positions = positions};
-    return run(stream, &c);
+    return run_rope(stream, &c);
 }
 
 tsr_status tsr_rope_grad(tsr_stream *stream, const tsr_rope *rope, tsr_tensor *dx,
@@ -356,5 +356,5 @@ tsr_status tsr_rope_grad(tsr_stream *stream, const tsr_rope *rope, tsr_tensor *d
               .y = dx,
               .x = dy,
               .positions = positions};
-    return run(stream, &c);
+    return run_rope(stream, &c);
 }

@@ -234,7 +234,7 @@ static tsr_status add_dispatches(const softmax_call *call, tsr_stream *stream,
     return TSR_OK;
 }
 
-static tsr_status run(const softmax_call *call, tsr_stream *stream)
+static tsr_status run_softmax(const softmax_call *call, tsr_stream *stream)
 {
     TSR__TRY(check(call, stream));
     if (tsr_layout_count(&call->y->layout) == 0)
@@ -249,13 +249,13 @@ static tsr_status run(const softmax_call *call, tsr_stream *stream)
 
 tsr_status tsr_softmax(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x)
 {
-    return run(&(softmax_call){.op = "softmax", .y = y, .y_name = "y", .a = x, .a_name = "x"},
-               stream);
+    return run_softmax(
+        &(softmax_call){.op = "softmax", .y = y, .y_name = "y", .a = x, .a_name = "x"}, stream);
 }
 
 tsr_status tsr_log_softmax(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x)
 {
-    return run(
+    return run_softmax(
         &(softmax_call){
             .op = "log_softmax", .y = y, .y_name = "y", .a = x, .a_name = "x", .logarithm = true},
         stream);
@@ -264,26 +264,26 @@ tsr_status tsr_log_softmax(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *
 tsr_status tsr_softmax_grad(tsr_stream *stream, tsr_tensor *dx, const tsr_tensor *y,
                             const tsr_tensor *dy)
 {
-    return run(&(softmax_call){.op = "softmax_grad",
-                               .y = dx,
-                               .y_name = "dx",
-                               .a = y,
-                               .a_name = "y",
-                               .b = dy,
-                               .gradient = true},
-               stream);
+    return run_softmax(&(softmax_call){.op = "softmax_grad",
+                                       .y = dx,
+                                       .y_name = "dx",
+                                       .a = y,
+                                       .a_name = "y",
+                                       .b = dy,
+                                       .gradient = true},
+                       stream);
 }
 
 tsr_status tsr_log_softmax_grad(tsr_stream *stream, tsr_tensor *dx, const tsr_tensor *y,
                                 const tsr_tensor *dy)
 {
-    return run(&(softmax_call){.op = "log_softmax_grad",
-                               .y = dx,
-                               .y_name = "dx",
-                               .a = y,
-                               .a_name = "y",
-                               .b = dy,
-                               .gradient = true,
-                               .logarithm = true},
-               stream);
+    return run_softmax(&(softmax_call){.op = "log_softmax_grad",
+                                       .y = dx,
+                                       .y_name = "dx",
+                                       .a = y,
+                                       .a_name = "y",
+                                       .b = dy,
+                                       .gradient = true,
+                                       .logarithm = true},
+                       stream);
 }
