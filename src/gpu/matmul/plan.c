@@ -9,9 +9,9 @@
 static bool works(tsr_device *gpu, const tsr__matmul_config *config,
                   const tsr__matmul_problem *problem)
 {
-    return tsr__matmul_config_works(gpu, config, problem->a.dtype) &&
+    return tsr__kernel_works(gpu, config->name, problem->a.dtype, tsr__matmul_test_config) &&
            (problem->b.dtype == problem->a.dtype ||
-            tsr__matmul_config_works(gpu, config, problem->b.dtype));
+            tsr__kernel_works(gpu, config->name, problem->b.dtype, tsr__matmul_test_config));
 }
 
 /* Fails with an error text that names the kernels that are off. */
@@ -47,7 +47,8 @@ tsr_status tsr__matmul_choose_tested(tsr_device *gpu, tsr__tuned *tuned,
             return none_left(gpu, &device);
         device.off |= bit;
     }
-    if (plan.splits > 1 && !override && !tsr__matmul_sum_works(gpu)) {
+    if (plan.splits > 1 && !override &&
+        !tsr__kernel_works(gpu, tsr__matmul_sum_name, TSR_F32, tsr__matmul_test_sum)) {
         const tsr__matmul_override unsplit = {.config = plan.config, .splits = 1};
         TSR__TRY(tsr__matmul_choose(&device, tuned, problem, &unsplit, &plan));
     }

@@ -2,7 +2,7 @@
 
 #include "base/checked.h"
 #include "gpu/cpu_drivers/matmul/quant_rows.h"
-#include "gpu/matmul/common/loads.h"
+#include "gpu/matmul/common/problem.h"
 #include "gpu/matmul/plan.h"
 #include "gpu/quant/dequantize.h"
 #include "shaders/params/matmul.h"

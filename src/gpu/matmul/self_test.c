@@ -192,7 +192,7 @@ static tsr_status run_check(check *c, bool *out)
     return status;
 }
 
-static tsr_status check_config(tsr_device *gpu, const char *name, tsr_dtype dtype, bool *out)
+tsr_status tsr__matmul_test_config(tsr_device *gpu, const char *name, tsr_dtype dtype, bool *out)
 {
     check c = {.gpu = gpu, .dtype = dtype};
 
@@ -212,10 +212,10 @@ static tsr_status check_config(tsr_device *gpu, const char *name, tsr_dtype dtyp
     return run_check(&c, out);
 }
 
-static const char sum_name[] = "matmul_sum";
+const char tsr__matmul_sum_name[] = "matmul_sum";
 
 /* Checks the kernel that adds up the sums of all ranges of k, with any kernel that splits k. */
-static tsr_status check_sum(tsr_device *gpu, const char *name, tsr_dtype dtype, bool *out)
+tsr_status tsr__matmul_test_sum(tsr_device *gpu, const char *name, tsr_dtype dtype, bool *out)
 {
     check c = {.gpu = gpu, .dtype = dtype, .m = 13, .n = 41, .k = 190, .splits = 3};
 
@@ -223,16 +223,6 @@ static tsr_status check_sum(tsr_device *gpu, const char *name, tsr_dtype dtype, 
         if (c.config->family->splits_k && can_multiply(&c))
             return run_check(&c, out);
     return tsr__fail(TSR_ERR_UNSUPPORTED, "matmul: %s is not tested", name);
-}
-
-bool tsr__matmul_config_works(tsr_device *gpu, const tsr__matmul_config *config, tsr_dtype dtype)
-{
-    return tsr__kernel_works(gpu, config->name, dtype, check_config);
-}
-
-bool tsr__matmul_sum_works(tsr_device *gpu)
-{
-    return tsr__kernel_works(gpu, sum_name, TSR_F32, check_sum);
 }
 
 void tsr__matmul_add_tests(tsr_device *gpu, tsr__kernel_tests *list)
@@ -244,6 +234,6 @@ void tsr__matmul_add_tests(tsr_device *gpu, tsr__kernel_tests *list)
     for (int i = 0; (config = tsr__matmul_config_at(i)) != NULL; i++)
         for (size_t d = 0; d < sizeof dtypes / sizeof *dtypes; d++)
             if (tsr__matmul_config_runs(config, &device) && tsr__matmul_can_choose(&device, config))
-                tsr__kernel_tests_add(list, config->name, dtypes[d], check_config);
-    tsr__kernel_tests_add(list, sum_name, TSR_F32, check_sum);
+                tsr__kernel_tests_add(list, config->name, dtypes[d], tsr__matmul_test_config);
+    tsr__kernel_tests_add(list, tsr__matmul_sum_name, TSR_F32, tsr__matmul_test_sum);
 }

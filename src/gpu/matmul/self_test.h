@@ -2,15 +2,14 @@
 #ifndef TSR_GPU_MATMUL_SELF_TEST_H
 #define TSR_GPU_MATMUL_SELF_TEST_H
 
-#include "gpu/matmul/common/kernel.h"
 #include "gpu/self_test/self_test.h"
 
-/* True if the kernel may be used for operands of this dtype (tsr__kernel_works). The first call
- * tests it. */
-bool tsr__matmul_config_works(tsr_device *gpu, const tsr__matmul_config *config, tsr_dtype dtype);
-
-/* The same for the kernel that adds up the sums of all ranges of k. */
-bool tsr__matmul_sum_works(tsr_device *gpu);
+/* The tests for tsr__kernel_works(): of a configuration, whose name is `name` itself; and of the
+ * kernel that adds up the sums of all ranges of k, whose name is tsr__matmul_sum_name and whose
+ * dtype is f32. */
+tsr_status tsr__matmul_test_config(tsr_device *gpu, const char *name, tsr_dtype dtype, bool *out);
+tsr_status tsr__matmul_test_sum(tsr_device *gpu, const char *name, tsr_dtype dtype, bool *out);
+extern const char tsr__matmul_sum_name[];
 
 /* Adds the tests, for all dtypes, of all kernels for products that the device can choose without a
  * tuning of its own. Other kernels are tested when they are first chosen. */

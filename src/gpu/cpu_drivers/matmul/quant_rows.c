@@ -5,7 +5,7 @@
 
 #include "base/checked.h"
 #include "gpu/cpu_drivers/matmul/plan.h"
-#include "gpu/matmul/common/loads.h"
+#include "gpu/matmul/common/problem.h"
 #include "shaders/params/matmul.h"
 #include "shaders/params/matmul_quant_rows.h"
 

@@ -2,7 +2,6 @@
  * (shaders/cpu_drivers/matmul_swiftshader.glsl). */
 #include "gpu/cpu_drivers/matmul/families.h"
 #include "gpu/matmul/common/call.h"
-#include "gpu/matmul/common/loads.h"
 #include "shaders/params/matmul.h"
 
 static bool runs(const tsr__matmul_config *config, const tsr__matmul_device *device)

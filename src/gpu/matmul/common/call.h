@@ -23,7 +23,7 @@ struct tsr__matmul_call {
     const tsr_matmul_params *params; /* the caller's; only for b in blocks */
 };
 
-/* Runs a kernel that takes struct tsr_matmul_push (record_tiles.c). */
+/* Runs a kernel that takes struct tsr_matmul_push (record.c). */
 tsr_status tsr__matmul_run_tiles(const tsr__matmul_call *call, const tsr__matmul_plan *plan);
 
 /* The number of multiply-adds for one row of y. */

@@ -1,7 +1,6 @@
 /* Products of f16 or bf16 with cooperative matrices (matmul_coopmat.comp,
  * matmul_coopmat_bf16.comp). */
 #include "gpu/matmul/common/call.h"
-#include "gpu/matmul/common/loads.h"
 #include "gpu/matmul/kernels/kernels.h"
 #include "shaders/params/matmul.h"
 

@@ -1,7 +1,6 @@
 /* Products of f16 or bf16 with cooperative matrices that a workgroup shares (matmul_coopmat2.comp,
  * matmul_coopmat2_bf16.comp). */
 #include "gpu/matmul/common/call.h"
-#include "gpu/matmul/common/loads.h"
 #include "gpu/matmul/kernels/kernels.h"
 #include "shaders/params/matmul.h"
 

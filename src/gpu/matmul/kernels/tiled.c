@@ -3,7 +3,6 @@
  * tile. */
 #include "gpu/matmul/chip_tiles.h"
 #include "gpu/matmul/common/call.h"
-#include "gpu/matmul/common/loads.h"
 #include "gpu/matmul/kernels/kernels.h"
 #include "shaders/params/matmul.h"
 

@@ -1,7 +1,6 @@
 /* Products of a few rows: matmul_vector_k.comp and matmul_vector_col.comp, which step along k with
  * 32-bit strides. They need at most 16 KiB of shared memory, which every device has. */
 #include "gpu/matmul/common/call.h"
-#include "gpu/matmul/common/loads.h"
 #include "gpu/matmul/kernels/kernels.h"
 #include "shaders/params/matmul.h"
 

@@ -1,6 +1,6 @@
 #include "gpu/matmul/tuning/shape_class.h"
 
-#include "gpu/matmul/common/loads.h"
+#include "gpu/matmul/common/problem.h"
 #include "gpu/memory/tensor.h"
 #include "shaders/params/matmul.h"
 
