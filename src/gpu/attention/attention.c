@@ -4,30 +4,26 @@
 #include "base/error.h"
 #include "base/struct_size.h"
 #include "gpu/attention/call.h"
-#include "gpu/cpu_drivers/attention/products.h"
-#include "gpu/cpu_drivers/attention/short.h"
-#include "gpu/cpu_drivers/attention/step.h"
+#include "gpu/cpu_drivers/cpu_drivers.h"
 
 static tsr_status forward(const tsr__attention *call)
 {
-    if (tsr__attention_short_suits(call))
-        return tsr__attention_short(call);
-    if (tsr__attention_step_suits(call))
-        return tsr__attention_step(call);
-    if (tsr__attention_products_suit(call))
-        return tsr__attention_products(call);
-    if (tsr__attention_few_suit(call))
-        return tsr__attention_few(call);
-    return tsr__attention_tiled(call);
+    const tsr__cpu_kernels *cpu = tsr_stream_device(call->stream)->cpu;
+    bool done = false;
+    if (cpu)
+        TSR__TRY(cpu->attention(call, &done));
+    if (done)
+        return TSR_OK;
+    return tsr__attention_few_suit(call) ? tsr__attention_few(call) : tsr__attention_tiled(call);
 }
 
 static tsr_status backward(const tsr__attention *call)
 {
-    if (tsr__attention_short_suits(call))
-        return tsr__attention_short_grad(call);
-    if (tsr__attention_products_suit(call))
-        return tsr__attention_products_grad(call);
-    return tsr__attention_tiled_grad(call);
+    const tsr__cpu_kernels *cpu = tsr_stream_device(call->stream)->cpu;
+    bool done = false;
+    if (cpu)
+        TSR__TRY(cpu->attention_grad(call, &done));
+    return done ? TSR_OK : tsr__attention_tiled_grad(call);
 }
 
 tsr_status tsr_attention(tsr_stream *stream, tsr_tensor *y, tsr_tensor *lse, const tsr_tensor *q,

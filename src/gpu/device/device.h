@@ -62,7 +62,10 @@ struct tsr_device {
     VkDevice handle;
     tsr__vk_device vk;
     tsr_device_info info;
-    tsr__traits traits;   /* what depends on the kind of driver */
+    tsr__traits traits; /* what depends on the kind of driver */
+    /* the kernels for CPU drivers (cpu_drivers/cpu_drivers.h); NULL on GPUs, and in builds without
+     * these kernels */
+    const struct tsr__cpu_kernels *cpu;
     tsr__storage storage; /* which variant of the shaders this device uses */
     bool disk_cache;      /* pipelines and tuning are read from files */
     /* the device is a driver for the host's CPUs, so the host may copy tensors itself instead of
@@ -123,8 +126,8 @@ tsr_status tsr__device_open(const tsr_device_params *params, tsr_device **out);
  * null hardware of drivers, on which pipelines can be built but no memory can be allocated. */
 tsr_status tsr__device_open_to_compile(const tsr_device_params *params, tsr_device **out);
 
-/* Sets what depends on the kind of driver: the traits. Tests call this function to let a CPU driver
- * run the kernels of GPUs. */
+/* Sets what depends on the kind of driver: traits and cpu. Tests call this function to let a CPU
+ * driver run the kernels of GPUs. */
 void tsr__device_treat_as(tsr_device *device, tsr__device_class device_class);
 
 /* References keep the device usable after tsr_device_close. */

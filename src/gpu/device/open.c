@@ -10,6 +10,7 @@
 #include "gpu/device/device.h"
 #include "gpu/device/probe.h"
 #include "gpu/device/select.h"
+#include "tsr_config.h"
 
 /* Listing -------------------------------------------------------------------------------------- */
 
@@ -275,9 +276,18 @@ static tsr__device_class class_of(const tsr_device_info *info,
     return info->type == TSR_DEVICE_CPU ? TSR__CLASS_CPU : TSR__CLASS_GPU;
 }
 
+#if TSR__HAVE_CPU_KERNELS
+extern const struct tsr__cpu_kernels tsr__cpu_kernels_table; /* cpu_drivers/table.c */
+#endif
+
 void tsr__device_treat_as(tsr_device *device, tsr__device_class device_class)
 {
     device->traits = tsr__traits_of(device_class);
+    device->cpu = NULL;
+#if TSR__HAVE_CPU_KERNELS
+    if (device_class != TSR__CLASS_GPU)
+        device->cpu = &tsr__cpu_kernels_table;
+#endif
 }
 
 static double work_limit_of(const tsr_device_info *info, const tsr__capabilities *capabilities)

@@ -20,6 +20,7 @@ tsr__matmul_device tsr__matmul_device_of(const tsr_device *device)
 {
     return (tsr__matmul_device){
         .traits = device->traits,
+        .cpu = device->cpu,
         .vendor_id = device->info.vendor_id,
         .device_id = device->info.device_id,
         .processors = device->info.processor_count,
@@ -95,8 +96,9 @@ static const tsr__matmul_config *for_gpu(const tsr__matmul_device *device,
 static const tsr__matmul_config *usual(const tsr__matmul_device *device,
                                        const tsr__matmul_problem *p)
 {
-    const tsr__matmul_config *config =
-        device->traits.not_a_chip ? tsr__cpu_matmul_choose(device, p) : for_gpu(device, p);
+    const tsr__matmul_config *config = device->cpu ? device->cpu->matmul_choose(device, p)
+                                       : device->traits.not_a_chip ? NULL
+                                                                   : for_gpu(device, p);
 
     if (!config || !tsr__matmul_config_fits(config, device, p))
         config = tsr__matmul_config_at(TSR__MATMUL_TILED_S);

@@ -1,7 +1,7 @@
 #include "gpu/matmul/quantized_weights.h"
 
 #include "base/checked.h"
-#include "gpu/cpu_drivers/matmul/quant_rows.h"
+#include "gpu/cpu_drivers/cpu_drivers.h"
 #include "gpu/matmul/common/problem.h"
 #include "gpu/matmul/plan.h"
 #include "gpu/quant/dequantize.h"
@@ -250,8 +250,12 @@ static tsr_status multiply_rows(tsr_stream *stream, const panels *p, int64_t sta
         TSR__TRY(slice(params.bias, -1, start, stop, &bias));
         params.bias = &bias;
     }
-    TSR__TRY(tsr__dequantize_vectors_suit(&panel, &b) ? tsr__dequantize_vectors(stream, &panel, &b)
-                                                      : tsr__dequantize(stream, &panel, &b));
+    const tsr__cpu_kernels *cpu = tsr_stream_device(stream)->cpu;
+    bool done = false;
+    if (cpu)
+        TSR__TRY(cpu->dequantize(stream, &panel, &b, &done));
+    if (!done)
+        TSR__TRY(tsr__dequantize(stream, &panel, &b));
     return multiply_floats(stream, &y, p->call->a, &panel, &params);
 }
 
@@ -316,12 +320,19 @@ static tsr_status run_unread(const tsr__matmul_call *call)
 
 /* All ways ------------------------------------------------------------------------------------- */
 
+/* True if a kernel for CPU drivers should compute the product. */
+static bool suits_cpu(const tsr__matmul_call *call)
+{
+    const tsr__cpu_kernels *cpu = tsr_stream_device(call->stream)->cpu;
+    return cpu && cpu->quant_rows_suit(call);
+}
+
 static void plan_gated(const tsr__matmul_call *call, tsr__matmul_plan *out)
 {
     const tsr__matmul_problem *p = call->problem;
     /* One dispatch must compute all of y, because the shader expects the second factors' rows of b
      * and bias push.n rows after those of the first factors. */
-    if (p->k > 0 && !tsr__quant_rows_suit(call) && suits_few(call->b, p) && p->m <= MAX_ROWS / 2 &&
+    if (p->k > 0 && !suits_cpu(call) && suits_few(call->b, p) && p->m <= MAX_ROWS / 2 &&
         columns_at_once(call, 1) >= p->n)
         plan_few(call, out);
 }
@@ -335,7 +346,7 @@ void tsr__matmul_plan_blocks(const tsr__matmul_call *call, tsr__matmul_plan *out
         return;
     else if (call->problem->k == 0)
         out->method = TSR__MATMUL_BLOCKS_UNREAD;
-    else if (tsr__quant_rows_suit(call))
+    else if (suits_cpu(call))
         out->method = TSR__MATMUL_BLOCKS_CPU;
     else if (suits_few(call->b, call->problem))
         plan_few(call, out);
@@ -349,7 +360,7 @@ tsr_status tsr__matmul_record_blocks(const tsr__matmul_call *call, const tsr__ma
     case TSR__MATMUL_BLOCKS:
         return run_few(call, plan);
     case TSR__MATMUL_BLOCKS_CPU:
-        return tsr__quant_rows(call);
+        return tsr_stream_device(call->stream)->cpu->quant_rows(call);
     case TSR__MATMUL_PANELS:
         return run_panels(call, plan);
     case TSR__MATMUL_BLOCKS_UNREAD:

@@ -5,7 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "gpu/cpu_drivers/ops/reduction.h"
+#include "gpu/cpu_drivers/hooks.h"
+#include "shaders/params/reduce.h"
 #include "gpu/device/device.h"
 #include "support/check_main.h"
 #include "support/gpu.h"
@@ -248,7 +249,7 @@ static bool suits_as(uint32_t kind, bool columns, tsr_dtype dtype, uint32_t jobs
         .device = gpu, .kind = kind, .x_dtype = dtype, .y_dtype = TSR_F32, .params = &params};
 
     params.x_strides[0] = columns ? 1 : (uint32_t)step * count;
-    return columns ? tsr__reduction_columns_suit(&s) : tsr__reduction_rows_suit(&s);
+    return columns ? tsr__cpu_reduce_columns_suit(&s) : tsr__cpu_reduce_rows_suit(&s);
 }
 
 static bool suits(bool columns, tsr_dtype dtype, uint32_t jobs, uint32_t count, uint64_t step)

@@ -2,7 +2,7 @@
  * are computed together (blocks.h). A block is some queries of a slice's heads, some keys of its kv
  * heads, or the scores of both. The readers of a kv head are the heads that read it. A copy in
  * which rows of different pages or lengths are next to each other is called gathered (gather.h). */
-#include "gpu/cpu_drivers/attention/products.h"
+#include "gpu/cpu_drivers/attention/kernels.h"
 
 #include <math.h>
 

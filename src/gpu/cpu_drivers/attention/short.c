@@ -1,6 +1,6 @@
 /* Runs attention_short.comp. A lane computes one query, or one key, with all keys or queries of its
  * head. */
-#include "gpu/cpu_drivers/attention/short.h"
+#include "gpu/cpu_drivers/attention/kernels.h"
 
 #include "base/checked.h"
 #include "gpu/cpu_drivers/ops/vectors.h"

@@ -1,5 +1,5 @@
 /* Runs attention_step.comp. A part is the keys of one page. */
-#include "gpu/cpu_drivers/attention/step.h"
+#include "gpu/cpu_drivers/attention/kernels.h"
 
 #include "gpu/cpu_drivers/ops/vectors.h"
 #include "gpu/ops/common/rows.h"

@@ -1,5 +1,7 @@
-#include "gpu/cpu_drivers/copy/contiguous.h"
-
+/* Makes transposed inputs contiguous before an operation on Mesa's CPU driver, which reads
+ * neighbouring elements tens of times as fast as scattered ones. Copies are tensors and not scratch
+ * memory, because a stream provides scratch memory only before an operation's first command. */
+#include "gpu/cpu_drivers/hooks.h"
 #include "gpu/cpu_drivers/ops/vectors.h"
 #include "gpu/ops/copy/copy.h"
 
@@ -27,28 +29,15 @@ static bool is_worth_it(const tsr_tensor *y, const tsr_tensor *input)
     return tsr__pieces_next(&walk, &piece) && tsr__piece_transposed(&piece) >= 0;
 }
 
-static tsr_status pack(tsr_stream *stream, tsr_tensor *input, tsr_tensor **packed)
+tsr_status tsr__cpu_make_contiguous(tsr_stream *stream, const tsr_tensor *y, tsr_tensor *input,
+                                    tsr_tensor **copy)
 {
     const tsr_layout *layout = &input->layout;
-    TSR__TRY(tsr_tensor_create(input->buffer->device, layout->dtype, layout->ndim, layout->shape,
-                               packed));
-    TSR__TRY(tsr__copy_local(stream, *packed, input));
-    *input = **packed;
+    if (!is_worth_it(y, input))
+        return TSR_OK;
+    TSR__TRY(
+        tsr_tensor_create(input->buffer->device, layout->dtype, layout->ndim, layout->shape, copy));
+    TSR__TRY(tsr__copy_local(stream, *copy, input));
+    *input = **copy;
     return TSR_OK;
-}
-
-tsr_status tsr__make_contiguous(tsr_stream *stream, const tsr_tensor *y, tsr__contiguous *out)
-{
-    for (int i = 0; i < out->count; i++)
-        if (is_worth_it(y, &out->input[i]))
-            TSR__TRY(pack(stream, &out->input[i], &out->packed[i]));
-    return TSR_OK;
-}
-
-void tsr__contiguous_finish(tsr__contiguous *inputs)
-{
-    for (int i = 0; i < inputs->count; i++)
-        tsr_tensor_destroy(
-            /* the stream keeps the copy's memory until the recorded work has used it */
-            &inputs->packed[i]);
 }

@@ -1,5 +1,5 @@
 /* The configurations of the kernels for CPU drivers, and the choice among them. */
-#include "gpu/cpu_drivers/cpu_drivers.h"
+#include "gpu/cpu_drivers/hooks.h"
 #include "gpu/cpu_drivers/matmul/families.h"
 #include "gpu/matmul/common/call.h"
 

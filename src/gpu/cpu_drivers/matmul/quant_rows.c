@@ -1,10 +1,11 @@
-/* Products of a few rows and a matrix in blocks (quant_rows.h). k is divided into parts of several
+/* Products of a few rows and a matrix in q8_0, q4_0, mxfp4, q4_k, q5_k or q6_k, and conversions of
+ * such matrices to floats, on lavapipe. k is divided into parts of several
  * steps. A step multiplies one vector of k or, with `by_block`, one block. A subgroup computes one
  * part of a tile, which is some columns of y. */
-#include "gpu/cpu_drivers/matmul/quant_rows.h"
-
 #include "base/checked.h"
+#include "gpu/cpu_drivers/hooks.h"
 #include "gpu/cpu_drivers/matmul/plan.h"
+#include "gpu/matmul/common/call.h"
 #include "gpu/matmul/common/problem.h"
 #include "shaders/params/matmul.h"
 #include "shaders/params/matmul_quant_rows.h"
@@ -93,7 +94,7 @@ static bool divide(const row_format *format, int64_t k, uint32_t lanes, division
     return out->parts <= MAX_PARTS;
 }
 
-bool tsr__quant_rows_suit(const tsr__matmul_call *call)
+bool tsr__cpu_quant_rows_suit(const tsr__matmul_call *call)
 {
     const tsr__matmul_problem *p = call->problem;
     const tsr_device_info *info = &call->b->buffer->device->info;
@@ -178,7 +179,7 @@ static tsr_status record(tsr_stream *stream, void *work)
     return TSR_OK;
 }
 
-tsr_status tsr__quant_rows(const tsr__matmul_call *call)
+tsr_status tsr__cpu_quant_rows(const tsr__matmul_call *call)
 {
     tsr__matmul_call copy = *call;
     return tsr__stream_atomic(call->stream, record, &copy);
@@ -186,7 +187,7 @@ tsr_status tsr__quant_rows(const tsr__matmul_call *call)
 
 /* Panels --------------------------------------------------------------------------------------- */
 
-bool tsr__dequantize_vectors_suit(const tsr_tensor *y, const tsr_tensor *x)
+static bool dequantizes(const tsr_tensor *y, const tsr_tensor *x)
 {
     const tsr_layout *from = &x->layout, *to = &y->layout;
     const row_format *format = format_of(x);
@@ -197,8 +198,12 @@ bool tsr__dequantize_vectors_suit(const tsr_tensor *y, const tsr_tensor *x)
            row_bytes(x) <= UINT32_MAX;
 }
 
-tsr_status tsr__dequantize_vectors(tsr_stream *stream, const tsr_tensor *y, const tsr_tensor *x)
+tsr_status tsr__cpu_dequantize(tsr_stream *stream, const tsr_tensor *y, const tsr_tensor *x,
+                               bool *done)
 {
+    *done = dequantizes(y, x);
+    if (!*done)
+        return TSR_OK;
     const uint32_t lanes = x->buffer->device->info.subgroup_size;
     const row_format *format = format_of(x);
     const uint32_t vectors = (uint32_t)x->layout.shape[1] / vector_of(format, lanes);

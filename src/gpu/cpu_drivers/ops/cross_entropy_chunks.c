@@ -1,6 +1,8 @@
-#include "gpu/cpu_drivers/ops/cross_entropy_chunks.h"
-
+/* Cross-entropy on Mesa's CPU driver. It uses the kernels of softmax_chunks.h, but its second
+ * kernel is shaders/cpu_drivers/cross_entropy_rows.comp. */
+#include "gpu/cpu_drivers/hooks.h"
 #include "gpu/cpu_drivers/ops/softmax_chunks.h"
+#include "gpu/ops/common/rows.h"
 
 enum {
     WORKGROUP = 64,
@@ -30,7 +32,7 @@ static tsr__softmax_rows rows_of(const tsr__cross_entropy *call)
     return work;
 }
 
-bool tsr__cross_entropy_chunks_suit(const tsr__cross_entropy *call)
+static bool suits(const tsr__cross_entropy *call)
 {
     if (call->logits->layout.shape[0] > INT32_MAX || !tsr__softmax_without_gaps(call->logits) ||
         !tsr__softmax_without_gaps(call->gradient))
@@ -117,9 +119,12 @@ static tsr_status add_rows(tsr__dispatches *list, const tsr__cross_entropy *call
     return tsr__dispatches_add(list, &dispatch);
 }
 
-tsr_status tsr__cross_entropy_chunks_add(tsr__dispatches *list, tsr_stream *stream,
-                                         const tsr__cross_entropy *call)
+tsr_status tsr__cpu_cross_entropy(tsr__dispatches *list, tsr_stream *stream,
+                                  const tsr__cross_entropy *call, bool *done)
 {
+    *done = suits(call);
+    if (!*done)
+        return TSR_OK;
     tsr__softmax_rows work = rows_of(call);
     tsr__buffer *scratch;
 

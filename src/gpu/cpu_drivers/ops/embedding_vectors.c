@@ -1,8 +1,10 @@
-#include "gpu/cpu_drivers/ops/embedding_vectors.h"
-
-#include "base/checked.h"
-#include "gpu/cpu_drivers/ops/vectors.h"
+/* Embedding on Mesa's CPU driver with shaders/cpu_drivers/embedding_vectors.comp, for matrices that
+ * have rows without gaps and the same dtype. */
 #include "shaders/params/embedding_vectors.h"
+#include "base/checked.h"
+#include "gpu/cpu_drivers/hooks.h"
+#include "gpu/cpu_drivers/ops/vectors.h"
+#include "gpu/ops/common/rows.h"
 #include "shaders/params/vectors.h"
 
 enum {
@@ -35,8 +37,7 @@ static bool rows_suit(const tsr_tensor *matrix)
            alignment_of(matrix) >= tsr__vectors_least_alignment(device);
 }
 
-bool tsr__embedding_vectors_suit(const tsr_tensor *y, const tsr_tensor *table,
-                                 const tsr_tensor *indices)
+static bool suits(const tsr_tensor *y, const tsr_tensor *table, const tsr_tensor *indices)
 {
     return tsr__vectors_suit(y->buffer->device) && y->layout.dtype == table->layout.dtype &&
            rows_suit(y) && rows_suit(table) && table->layout.shape[0] > 0 &&
@@ -44,9 +45,12 @@ bool tsr__embedding_vectors_suit(const tsr_tensor *y, const tsr_tensor *table,
            tsr__stride_bytes(indices, 0) <= UINT32_MAX;
 }
 
-tsr_status tsr__embedding_vectors(tsr__dispatches *list, const tsr_tensor *y,
-                                  const tsr_tensor *table, const tsr_tensor *indices, int64_t first)
+tsr_status tsr__cpu_embedding(tsr__dispatches *list, const tsr_tensor *y, const tsr_tensor *table,
+                              const tsr_tensor *indices, int64_t first, bool *done)
 {
+    *done = suits(y, table, indices);
+    if (!*done)
+        return TSR_OK;
     const uint32_t lanes = y->buffer->device->info.subgroup_size, vectors = vectors_of(y);
     uint32_t units = TSR__VECTORS_LANE;
     while (units * lanes > vectors)

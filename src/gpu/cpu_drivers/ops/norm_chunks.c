@@ -1,8 +1,9 @@
-/* Runs the three kernels of norm_chunks.h. The first divides rows into chunks, the third into
- * blocks; chunks and blocks are the parts of rows that subgroups compute (row_parts.h). */
-#include "gpu/cpu_drivers/ops/norm_chunks.h"
-
+/* Normalisation of long rows without gaps, and its gradients, on Mesa's CPU driver, in three
+ * kernels: norm_chunks.comp, norm_rows.comp and norm_apply.comp. The first divides rows into
+ * chunks, the third into blocks; chunks and blocks are the parts of rows that subgroups compute
+ * (row_parts.h). */
 #include "base/checked.h"
+#include "gpu/cpu_drivers/hooks.h"
 #include "gpu/cpu_drivers/ops/norm_operands.h"
 #include "gpu/cpu_drivers/ops/row_parts.h"
 #include "shaders/params/norm_parts.h"
@@ -59,7 +60,7 @@ bool tsr__norm_chunks_suit(const tsr__norm *norm, const tsr__norm_plane *plane, 
            scratch_bytes(&p) <= MAX_SCRATCH;
 }
 
-uint64_t tsr__norm_chunks_scratch_bytes(const tsr__norm *norm, const tsr__norm_plane *plane)
+uint64_t tsr__cpu_norm_chunks_bytes(const tsr__norm *norm, const tsr__norm_plane *plane)
 {
     const plan p = plan_of(norm, plane, TSR_NORM_STATS);
 
@@ -154,7 +155,7 @@ static tsr_status add_rows(tsr__dispatches *list, const tsr__norm *norm,
     return tsr__dispatches_add(list, &dispatch);
 }
 
-tsr_status tsr__norm_chunks_add_stats(tsr__dispatches *list, const tsr__norm *norm,
+tsr_status tsr__cpu_norm_chunks_stats(tsr__dispatches *list, const tsr__norm *norm,
                                       const tsr__norm_plane *plane, uint32_t output,
                                       tsr__buffer *scratch, tsr__buffer *stats)
 {
@@ -164,7 +165,7 @@ tsr_status tsr__norm_chunks_add_stats(tsr__dispatches *list, const tsr__norm *no
     return add_rows(list, norm, plane, &p, output, scratch, stats);
 }
 
-tsr_status tsr__norm_chunks_add(tsr__dispatches *list, const tsr__norm *norm,
+tsr_status tsr__cpu_norm_chunks(tsr__dispatches *list, const tsr__norm *norm,
                                 const tsr__norm_plane *plane, uint32_t output, tsr__buffer *scratch,
                                 tsr__buffer *stats, tsr__buffer *products)
 {

@@ -5,6 +5,11 @@
 #include "gpu/cpu_drivers/ops/softmax_chunks.h"
 #include "gpu/ops/norm/norm_plane.h"
 
+/* True if the kernels of norm_short.c, or those of norm_chunks.c, should compute `output`, one of
+ * TSR_NORM_…, for a plane. */
+bool tsr__norm_short_suit(const tsr__norm *norm, const tsr__norm_plane *plane, uint32_t output);
+bool tsr__norm_chunks_suit(const tsr__norm *norm, const tsr__norm_plane *plane, uint32_t output);
+
 typedef struct tsr__norm_operands {
     tsr__softmax_rows rows; /* a is x, b is dy */
     /* a is the weight; b is the bias or, for TSR_NORM_GRADIENT, the gradient that is added */

@@ -1,12 +1,12 @@
-/* Runs norm_short.comp and norm_short_grad.comp. A part is the sums of the rows of one workgroup
- * for dweight or dbias. */
-#include "gpu/cpu_drivers/ops/norm_short.h"
-
+/* Normalisation of short rows without gaps, and its gradients, on Mesa's CPU driver: runs
+ * norm_short.comp and norm_short_grad.comp, each in one dispatch. A part is the sums of the rows of
+ * one workgroup for dweight or dbias. */
+#include "shaders/params/norm_short.h"
 #include "base/checked.h"
+#include "gpu/cpu_drivers/hooks.h"
 #include "gpu/cpu_drivers/ops/norm_operands.h"
 #include "gpu/cpu_drivers/ops/softmax_short.h"
 #include "gpu/cpu_drivers/ops/vectors.h"
-#include "shaders/params/norm_short.h"
 
 enum {
     /* Subgroups per workgroup. Shaders look up their numbers in the push constant identity[], where
@@ -29,7 +29,7 @@ bool tsr__norm_short_suit(const tsr__norm *norm, const tsr__norm_plane *plane, u
     return tsr__norm_operands_suit(&all) && tsr__short_rows_of(&all.rows, LONGEST).units > 0;
 }
 
-tsr_status tsr__norm_short_add(tsr__dispatches *list, const tsr__norm *norm,
+tsr_status tsr__cpu_norm_short(tsr__dispatches *list, const tsr__norm *norm,
                                const tsr__norm_plane *plane, uint32_t output, tsr__buffer *scratch)
 {
     const tsr__norm_operands all = tsr__norm_operands_of(norm, plane, output);
@@ -87,22 +87,22 @@ static uint32_t parts_rows(tsr__short_rows cut, uint32_t rows)
     return wanted < 2 && most > 1 ? 2 : tsr__min_u32(wanted, most);
 }
 
-bool tsr__norm_short_parts_suit(const tsr__norm *norm, const tsr__norm_plane *plane)
+bool tsr__cpu_norm_short_sums_suit(const tsr__norm *norm, const tsr__norm_plane *plane)
 {
     const tsr__norm_operands all = tsr__norm_operands_of(norm, plane, TSR_NORM_PRODUCTS);
     return (uint64_t)all.rows.rows * all.rows.count >= MIN_PARTS && tsr__norm_operands_suit(&all) &&
            parts_cut(&all).units > 0;
 }
 
-uint32_t tsr__norm_short_parts(const tsr__norm *norm, const tsr__norm_plane *plane)
+uint32_t tsr__cpu_norm_short_parts(const tsr__norm *norm, const tsr__norm_plane *plane)
 {
     const tsr__norm_operands all = tsr__norm_operands_of(norm, plane, TSR_NORM_PRODUCTS);
     return tsr__div_up_u32(plane->rows, parts_rows(parts_cut(&all), plane->rows) * SUBGROUPS);
 }
 
-tsr_status tsr__norm_short_parts_add(tsr__dispatches *list, const tsr__norm *norm,
-                                     const tsr__norm_plane *plane, bool dx,
-                                     const tsr_tensor *dweight, const tsr_tensor *dbias)
+tsr_status tsr__cpu_norm_short_sums(tsr__dispatches *list, const tsr__norm *norm,
+                                    const tsr__norm_plane *plane, bool dx,
+                                    const tsr_tensor *dweight, const tsr_tensor *dbias)
 {
     const tsr__norm_operands all =
         tsr__norm_operands_of(norm, plane, dx ? TSR_NORM_GRADIENT : TSR_NORM_PRODUCTS);
@@ -111,7 +111,7 @@ tsr_status tsr__norm_short_parts_add(tsr__dispatches *list, const tsr__norm *nor
     const uint32_t lanes = rows->device->info.subgroup_size;
     const tsr__short_rows cut = parts_cut(&all);
     const uint64_t sums = tsr__tensor_address(dweight ? dweight : dbias);
-    const uint32_t parts = tsr__norm_short_parts(norm, plane);
+    const uint32_t parts = tsr__cpu_norm_short_parts(norm, plane);
     struct tsr_norm_short_grad_push push = {
         .identity = {TSR_IDENTITY_8},
         .x = rows->a.address,

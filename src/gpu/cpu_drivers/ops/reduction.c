@@ -1,7 +1,9 @@
 /* Reductions of rows and columns on Mesa's CPU driver. They replace a dispatch of the general
  * kernels (reduction.h). A plane is two of the dimensions of the replaced dispatch, and the host
  * records a dispatch for each plane. */
-#include "gpu/cpu_drivers/ops/reduction.h"
+#include "gpu/cpu_drivers/hooks.h"
+#include "gpu/ops/common/rows.h"
+#include "shaders/params/reduce.h"
 
 #include "base/checked.h"
 #include "gpu/cpu_drivers/ops/vectors.h"
@@ -133,7 +135,7 @@ static area rows_area(const tsr__reduction *r)
     return choose(params, nearest);
 }
 
-bool tsr__reduction_rows_suit(const tsr__reduction *r)
+bool tsr__cpu_reduce_rows_suit(const tsr__reduction *r)
 {
     if (!considers(r) || !tsr__dtype_is_float(r->x_dtype) ||
         r->params->step != tsr_dtype_size(r->x_dtype))
@@ -167,7 +169,7 @@ static void choose_rows(tsr__dispatch *dispatch, const tsr__reduction *r)
     dispatch->spec_count = (int)(spec - dispatch->spec);
 }
 
-tsr_status tsr__reduction_rows_add(tsr__dispatches *list, const tsr__reduction *r)
+tsr_status tsr__cpu_reduce_rows(tsr__dispatches *list, const tsr__reduction *r)
 {
     const struct tsr_reduce_params *params = r->params;
     uint64_t x_size = tsr_dtype_size(r->x_dtype), y_size = tsr_dtype_size(r->y_dtype);
@@ -203,8 +205,8 @@ static uint32_t units_of(const tsr__reduction *r)
     return tsr__min_u32(columns / r->device->info.subgroup_size, MAX_UNITS);
 }
 
-uint64_t tsr__reduction_parts_bytes(const tsr_device *device, int64_t rows, int64_t count,
-                                    int64_t chunk)
+uint64_t tsr__cpu_reduce_columns_bytes(const tsr_device *device, int64_t rows, int64_t count,
+                                       int64_t chunk)
 {
     uint64_t columns, bytes;
 
@@ -216,7 +218,7 @@ uint64_t tsr__reduction_parts_bytes(const tsr_device *device, int64_t rows, int6
     return bytes;
 }
 
-bool tsr__reduction_columns_suit(const tsr__reduction *r)
+bool tsr__cpu_reduce_columns_suit(const tsr__reduction *r)
 {
     const struct tsr_reduce_params *params = r->params;
     int inner = (int)params->ndim - 1;
@@ -227,8 +229,8 @@ bool tsr__reduction_columns_suit(const tsr__reduction *r)
     return suits(r, &a, units_of(r) * r->device->info.subgroup_size);
 }
 
-tsr_status tsr__reduction_columns_add(tsr__dispatches *list, const tsr__reduction *r,
-                                      uint64_t parts, tsr__access access)
+tsr_status tsr__cpu_reduce_columns(tsr__dispatches *list, const tsr__reduction *r, uint64_t parts,
+                                   tsr__access access)
 {
     const struct tsr_reduce_params *params = r->params;
     int inner = (int)params->ndim - 1;

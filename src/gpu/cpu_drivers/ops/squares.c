@@ -1,7 +1,9 @@
-#include "gpu/cpu_drivers/ops/squares.h"
-
+/* Sums of squares on Mesa's CPU driver with shaders/cpu_drivers/sum_squares_vectors.comp. */
 #include "base/checked.h"
+#include "gpu/cpu_drivers/hooks.h"
 #include "gpu/cpu_drivers/ops/vectors.h"
+#include "gpu/ops/common/rows.h"
+#include "shaders/params/sum_squares.h"
 
 enum {
     LANES = 8,
@@ -10,14 +12,14 @@ enum {
     SUBGROUPS = 8,
 };
 
-bool tsr__squares_suit(const tsr_tensor *x, uint64_t address, int64_t count)
+bool tsr__cpu_squares_suit(const tsr_tensor *x, uint64_t address, int64_t count)
 {
     const tsr_device *device = x->buffer->device;
     return tsr__vectors_suit(device) && device->info.subgroup_size == LANES &&
            count >= (int64_t)TSR__MIN_VECTORS && address % 4 == 0;
 }
 
-tsr_status tsr__squares_add(tsr__dispatches *list, const struct tsr_sum_squares_params *params,
+tsr_status tsr__cpu_squares(tsr__dispatches *list, const struct tsr_sum_squares_params *params,
                             int entries, tsr_dtype dtype, tsr__access parts,
                             const tsr__access *read)
 {

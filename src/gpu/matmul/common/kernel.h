@@ -70,6 +70,7 @@ typedef struct tsr__matmul_config {
 /* The device properties that decide which kernels run and which are fast. */
 typedef struct tsr__matmul_device {
     tsr__traits traits;
+    const struct tsr__cpu_kernels *cpu; /* as in tsr_device */
     uint32_t vendor_id, device_id;
     uint32_t processors; /* 0: unknown */
     uint32_t max_invocations, max_shared_bytes;

@@ -2,7 +2,7 @@
 #include "gpu/ops/copy/copy.h"
 
 #include "base/alloc.h"
-#include "gpu/cpu_drivers/copy/contiguous.h"
+#include "gpu/cpu_drivers/cpu_drivers.h"
 #include "gpu/ops/copy/quantize.h"
 #include "gpu/quant/dequantize.h"
 #include "tensor/overlap.h"
@@ -21,11 +21,12 @@ static tsr_status copy_on_device(tsr_stream *stream, const tsr_tensor *dst, cons
     if (dst->layout.dtype == src->layout.dtype ||
         tsr__copy_suits_host(tsr_stream_device(stream), dst, src))
         return tsr__copy_local(stream, dst, src);
-    tsr__contiguous from = {.count = 1, .input = {*src}};
-    tsr_status status = tsr__make_contiguous(stream, dst, &from);
+    const tsr__cpu_kernels *cpu = tsr_stream_device(stream)->cpu;
+    tsr_tensor from = *src, *packed = NULL;
+    tsr_status status = cpu ? cpu->make_contiguous(stream, dst, &from, &packed) : TSR_OK;
     if (status == TSR_OK)
-        status = tsr__copy_local(stream, dst, &from.input[0]);
-    tsr__contiguous_finish(&from);
+        status = tsr__copy_local(stream, dst, &from);
+    tsr_tensor_destroy(&packed); /* the stream keeps its memory until the recorded work is done */
     return status;
 }
 

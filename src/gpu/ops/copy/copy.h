@@ -21,12 +21,4 @@ tsr_status tsr__copy_rows(tsr_stream *stream, const tsr_tensor *dst, const tsr_t
 /* Copies with shaders. Supports all views and dtypes. */
 tsr_status tsr__copy_shader(tsr_stream *stream, const tsr_tensor *dst, const tsr_tensor *src);
 
-/* Transposes pieces on Mesa's CPU driver. tsr__copy_transpose_cut divides a piece into `vectors`,
- * which tsr__copy_transpose can copy, and `rest`, which it cannot. Returns false if it can copy
- * nothing. */
-bool tsr__copy_transpose_cut(const tsr__piece *piece, const tsr_tensor *dst, const tsr_tensor *src,
-                             tsr__piece *vectors, tsr__piece *rest);
-tsr_status tsr__copy_transpose(tsr_stream *stream, const tsr__piece *piece, const tsr_tensor *dst,
-                               const tsr_tensor *src) TSR_NODISCARD;
-
 #endif

@@ -1,11 +1,10 @@
 /* Copies with shaders, one dispatch per piece. If dst and src have the same dtype, a shader copies
  * units of up to 16 bytes, as wide as the alignment of the addresses allows. Transposed pieces have
  * their own kernels. */
-#include "gpu/cpu_drivers/ops/vectors.h"
+#include "gpu/cpu_drivers/cpu_drivers.h"
 #include "gpu/ops/copy/copy.h"
 #include "shaders/params/copy.h"
 #include "shaders/params/copy_tile.h"
-#include "shaders/params/vectors.h"
 
 /* How a piece is copied: the piece, whose sizes count units, and the kinds of units in source and
  * destination (TSR_COPY_… for bits that are not converted, or a dtype). */
@@ -156,31 +155,16 @@ static tsr_status copy_strided(tsr_stream *stream, const tsr__piece *piece, cons
     return tsr__stream_dispatch(stream, &dispatch);
 }
 
-static bool vectors_of(const tsr_tensor *dst, const tsr_tensor *src, tsr__vectors *out)
-{
-    bool same = dst->layout.dtype == src->layout.dtype;
-
-    *out = (tsr__vectors){.function = same ? TSR_VECTORS_MOVE : TSR_VECTORS_CONVERT,
-                          .count = 2,
-                          .tensor = {dst, src}};
-    return same ||
-           (tsr__dtype_is_float(dst->layout.dtype) && tsr__dtype_is_float(src->layout.dtype));
-}
-
 /* Copies the piece. Kernels for CPU drivers copy as much of it as they can, the other kernels the
  * rest. */
 static tsr_status copy_piece(tsr_stream *stream, const tsr__piece *piece, const tsr_tensor *dst,
                              const tsr_tensor *src)
 {
-    tsr__vectors vectors;
-    tsr__piece fast, rest;
+    const tsr__cpu_kernels *cpu = tsr_stream_device(stream)->cpu;
+    tsr__piece rest = *piece;
 
-    if (vectors_of(dst, src, &vectors) && tsr__vectors_cut(&vectors, piece, &fast, &rest))
-        TSR__TRY(tsr__vectors_run(stream, &vectors, &fast));
-    else if (tsr__copy_transpose_cut(piece, dst, src, &fast, &rest))
-        TSR__TRY(tsr__copy_transpose(stream, &fast, dst, src));
-    else
-        rest = *piece;
+    if (cpu)
+        TSR__TRY(cpu->copy(stream, dst, src, piece, &rest));
     return rest.count == 0 ? TSR_OK : copy_strided(stream, &rest, dst, src);
 }
 

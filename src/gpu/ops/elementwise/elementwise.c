@@ -1,9 +1,7 @@
 #include "gpu/ops/elementwise/elementwise.h"
 
-#include "gpu/cpu_drivers/copy/contiguous.h"
-#include "gpu/cpu_drivers/ops/vectors.h"
+#include "gpu/cpu_drivers/cpu_drivers.h"
 #include "shaders/params/elementwise.h"
-#include "shaders/params/vectors.h"
 
 enum {
     OPERANDS = 4,
@@ -141,33 +139,14 @@ static tsr_status run_strided(tsr_stream *stream, const tsr__elementwise *work,
     return tsr__stream_dispatch(stream, &dispatch);
 }
 
-static tsr__vectors vectors_of(const tsr__elementwise *work, const operand_set *operands)
-{
-    tsr__vectors vectors = {.function = work->function,
-                            .alpha = work->alpha,
-                            .beta = work->beta,
-                            .count = operands->count};
-
-    if (work->activation) {
-        vectors.function = work->multiplied      ? TSR_VECTORS_ACTIVATE_MUL
-                           : operands->count > 2 ? TSR_VECTORS_ACTIVATE_GRAD
-                                                 : TSR_VECTORS_ACTIVATE;
-        vectors.activation = work->function;
-    }
-    for (int i = 0; i < operands->count; i++)
-        vectors.tensor[i] = &operands->tensor[i];
-    return vectors;
-}
-
 static tsr_status run_piece(tsr_stream *stream, const tsr__elementwise *work,
                             const operand_set *operands, const tsr__piece *piece)
 {
-    tsr__vectors vectors = vectors_of(work, operands);
-    tsr__piece fast, rest;
+    const tsr__cpu_kernels *cpu = tsr_stream_device(stream)->cpu;
+    tsr__piece rest = *piece;
 
-    if (!tsr__vectors_cut(&vectors, piece, &fast, &rest))
-        return run_strided(stream, work, operands, piece);
-    TSR__TRY(tsr__vectors_run(stream, &vectors, &fast));
+    if (cpu)
+        TSR__TRY(cpu->elementwise(stream, work, operands->tensor, operands->count, piece, &rest));
     return rest.count == 0 ? TSR_OK : run_strided(stream, work, operands, &rest);
 }
 
@@ -177,7 +156,7 @@ typedef struct call {
     const tsr__elementwise *work;
     int count;
     operand_set operands[TSR__ELEMENTWISE_MAX];
-    tsr__contiguous inputs[TSR__ELEMENTWISE_MAX];
+    tsr_tensor *copies[TSR__ELEMENTWISE_MAX][OPERANDS];
 } call;
 
 static tsr_status run_pieces(tsr_stream *stream, const tsr__elementwise *work,
@@ -203,17 +182,15 @@ static tsr_status run_all(tsr_stream *stream, void *opaque)
 }
 
 static tsr_status make_contiguous(tsr_stream *stream, operand_set *operands,
-                                  tsr__contiguous *inputs)
+                                  tsr_tensor *copies[OPERANDS])
 {
-    if (tsr_layout_count(&operands->tensor[0].layout) == 0)
+    const tsr__cpu_kernels *cpu = tsr_stream_device(stream)->cpu;
+    if (!cpu || tsr_layout_count(&operands->tensor[0].layout) == 0)
         return TSR_OK;
-    inputs->count = operands->count - 1;
-    for (int i = 0; i < inputs->count; i++)
-        inputs->input[i] = operands->tensor[1 + i];
-    tsr_status status = tsr__make_contiguous(stream, &operands->tensor[0], inputs);
-    for (int i = 0; i < inputs->count; i++)
-        operands->tensor[1 + i] = inputs->input[i];
-    return status;
+    for (int i = 1; i < operands->count; i++)
+        TSR__TRY(
+            cpu->make_contiguous(stream, &operands->tensor[0], &operands->tensor[i], &copies[i]));
+    return TSR_OK;
 }
 
 tsr_status tsr__elementwise_run(tsr_stream *stream, const tsr__elementwise *work, int count)
@@ -223,10 +200,12 @@ tsr_status tsr__elementwise_run(tsr_stream *stream, const tsr__elementwise *work
         TSR__TRY(check(&work[i], stream, &c.operands[i]));
     tsr_status status = TSR_OK;
     for (int i = 0; i < count && status == TSR_OK; i++)
-        status = make_contiguous(stream, &c.operands[i], &c.inputs[i]);
+        status = make_contiguous(stream, &c.operands[i], c.copies[i]);
     if (status == TSR_OK)
         status = tsr__stream_atomic(stream, run_all, &c);
     for (int i = 0; i < count; i++)
-        tsr__contiguous_finish(&c.inputs[i]);
+        for (int j = 0; j < OPERANDS; j++)
+            /* the stream keeps the copy's memory until the recorded work has used it */
+            tsr_tensor_destroy(&c.copies[i][j]);
     return status;
 }

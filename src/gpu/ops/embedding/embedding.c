@@ -1,10 +1,10 @@
 /* Embedding: selects rows of a table by their indices. Also computes the gradient of the table. */
-#include "gpu/cpu_drivers/ops/embedding_vectors.h"
-
-#include "base/checked.h"
-#include "gpu/internal.h"
-#include "gpu/quant/dequantize.h"
 #include "shaders/params/embedding.h"
+#include "base/checked.h"
+#include "gpu/cpu_drivers/cpu_drivers.h"
+#include "gpu/internal.h"
+#include "gpu/ops/common/rows.h"
+#include "gpu/quant/dequantize.h"
 #include "tensor/check.h"
 
 #define WORKGROUP 64
@@ -127,9 +127,11 @@ tsr_status tsr__embedding(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *t
     if (blocks)
         return tsr__dequantize_rows(stream, y, table, indices, first);
     tsr__dispatches list = {0};
-    tsr_status status = tsr__embedding_vectors_suit(y, table, indices)
-                            ? tsr__embedding_vectors(&list, y, table, indices, first)
-                            : look_up(&list, y, table, indices, first);
+    const tsr__cpu_kernels *cpu = tsr_stream_device(stream)->cpu;
+    bool done = false;
+    tsr_status status = cpu ? cpu->embedding(&list, y, table, indices, first, &done) : TSR_OK;
+    if (status == TSR_OK && !done)
+        status = look_up(&list, y, table, indices, first);
     if (status == TSR_OK)
         status = tsr__dispatches_record(&list, stream);
     tsr__dispatches_finish(&list);

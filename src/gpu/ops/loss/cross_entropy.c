@@ -1,6 +1,6 @@
 /* Softmax cross-entropy of logits and labels, and its gradient. */
 #include "shaders/params/cross_entropy.h"
-#include "gpu/cpu_drivers/ops/cross_entropy_chunks.h"
+#include "gpu/cpu_drivers/cpu_drivers.h"
 #include "gpu/ops/common/segments.h"
 #include "tensor/check.h"
 #include "tessera/ops.h"
@@ -114,10 +114,10 @@ tsr_status tsr_cross_entropy(tsr_stream *stream, tsr_tensor *loss, tsr_tensor *d
                                .logits = logits,
                                .labels = labels,
                                .scale = grad_scale};
-    tsr_status status = TSR_OK;
-    if (tsr__cross_entropy_chunks_suit(&call))
-        status = tsr__cross_entropy_chunks_add(&list, stream, &call);
-    else
+    const tsr__cpu_kernels *cpu = tsr_stream_device(stream)->cpu;
+    bool done = false;
+    tsr_status status = cpu ? cpu->cross_entropy(&list, stream, &call, &done) : TSR_OK;
+    if (!done)
         for (int64_t first = 0; status == TSR_OK && first < logits->layout.shape[0];
              first += ROWS_MAX)
             status = add_dispatch(&list, stream, loss, dlogits, logits, labels, grad_scale, first);

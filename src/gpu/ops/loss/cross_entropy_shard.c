@@ -1,7 +1,7 @@
 /* Cross-entropy of logits whose classes are divided among ranks. */
 #include <math.h>
 
-#include "gpu/cpu_drivers/ops/cross_entropy_chunks.h"
+#include "gpu/cpu_drivers/cpu_drivers.h"
 #include "gpu/internal.h"
 #include "gpu/ops/common/segments.h"
 #include "shaders/params/cross_entropy_shard.h"
@@ -160,10 +160,10 @@ static tsr_status run_step(const step *s, tsr_stream *stream)
                                .first = s->first,
                                .classes = s->classes,
                                .scale = s->scale};
-    tsr_status status = TSR_OK;
-    if (tsr__cross_entropy_chunks_suit(&call))
-        status = tsr__cross_entropy_chunks_add(&list, stream, &call);
-    else
+    const tsr__cpu_kernels *cpu = tsr_stream_device(stream)->cpu;
+    bool done = false;
+    tsr_status status = cpu ? cpu->cross_entropy(&list, stream, &call, &done) : TSR_OK;
+    if (!done)
         for (int64_t from = 0; status == TSR_OK && from < s->logits->layout.shape[0];
              from += ROWS_MAX)
             status = add_dispatch(&list, stream, s, from);

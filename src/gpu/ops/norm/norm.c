@@ -3,9 +3,6 @@
 #include "gpu/ops/norm/norm.h"
 
 #include "base/checked.h"
-#include "gpu/cpu_drivers/ops/norm_chunks.h"
-#include "gpu/cpu_drivers/ops/norm_short.h"
-#include "gpu/cpu_drivers/ops/vectors.h"
 #include "gpu/ops/common/segments.h"
 #include "tensor/check.h"
 #include "tessera/ops.h"
@@ -13,16 +10,8 @@
 tsr__norm_kernels tsr__norm_kernels_of(const tsr__norm *norm, const tsr__norm_plane *plane,
                                        uint32_t output)
 {
-    /* From about this many columns on, the kernels of norm_chunks.h are about as fast as those of
-     * norm_short.h, and their pipelines compile in a quarter of the time. */
-    const uint32_t many_columns = 768;
-    if (!tsr__vectors_suit(norm->operand[0]->buffer->device))
-        return TSR__NORM_GENERAL;
-    bool is_short = tsr__norm_short_suit(norm, plane, output);
-    if ((tsr__norm_columns(norm) > many_columns || !is_short) &&
-        tsr__norm_chunks_suit(norm, plane, output))
-        return TSR__NORM_CHUNKS;
-    return is_short ? TSR__NORM_SHORT : TSR__NORM_GENERAL;
+    const tsr__cpu_kernels *cpu = norm->operand[0]->buffer->device->cpu;
+    return cpu ? cpu->norm_kernels(norm, plane, output) : TSR__NORM_GENERAL;
 }
 
 /* Adds the dispatch of the general kernel or of the kernel for short rows. The dispatch writes the
@@ -33,7 +22,7 @@ static tsr_status add_norm(tsr__dispatches *list, const tsr__norm *norm,
 {
     uint32_t output = stats ? TSR_NORM_STATS : TSR_NORM_RESULT;
     if (tsr__norm_kernels_of(norm, plane, output) == TSR__NORM_SHORT)
-        return tsr__norm_short_add(list, norm, plane, output, stats);
+        return norm->operand[0]->buffer->device->cpu->norm_short(list, norm, plane, output, stats);
     const tsr_tensor *x = norm->operand[0], *y = stats ? NULL : norm->operand[1];
     const tsr_tensor *weight = stats ? NULL : norm->weight, *bias = stats ? NULL : norm->bias;
     struct tsr_norm_push params = {
@@ -114,7 +103,7 @@ static bool in_chunks(const tsr__norm *norm, const tsr__norm_plane *plane)
 }
 
 /* Scratch memory; a member is NULL if no plane uses it. `scratch` and `stats` are for the kernels
- * of norm_chunks.h, `partials` is for rows that are divided into segments. */
+ * that divide rows into chunks, `partials` is for rows that are divided into segments. */
 typedef struct row_buffers {
     tsr__buffer *scratch, *stats;
     tsr__buffer *partials;
@@ -130,7 +119,8 @@ static tsr_status prepare(const tsr__norm *norm, tsr_stream *stream, row_buffers
     tsr__norm_planes_init(&planes, norm, 0);
     while (tsr__norm_planes_next(&planes, &plane))
         if (in_chunks(norm, &plane))
-            bytes = tsr__max_u64(bytes, tsr__norm_chunks_scratch_bytes(norm, &plane));
+            bytes = tsr__max_u64(bytes,
+                                 tsr_stream_device(stream)->cpu->norm_chunks_bytes(norm, &plane));
     TSR__TRY(tsr__norm_partials(norm, stream, 0, &out->partials));
     if (bytes == 0)
         return TSR_OK;
@@ -142,9 +132,9 @@ static tsr_status prepare(const tsr__norm *norm, tsr_stream *stream, row_buffers
 static tsr_status add_chunks(tsr__dispatches *list, const tsr__norm *norm,
                              const tsr__norm_plane *plane, const row_buffers *rows)
 {
-    TSR__TRY(
-        tsr__norm_chunks_add_stats(list, norm, plane, TSR_NORM_STATS, rows->scratch, rows->stats));
-    return tsr__norm_chunks_add(list, norm, plane, TSR_NORM_RESULT, NULL, rows->stats, NULL);
+    const tsr__cpu_kernels *cpu = norm->operand[0]->buffer->device->cpu;
+    TSR__TRY(cpu->norm_chunks_stats(list, norm, plane, TSR_NORM_STATS, rows->scratch, rows->stats));
+    return cpu->norm_chunks(list, norm, plane, TSR_NORM_RESULT, NULL, rows->stats, NULL);
 }
 
 static tsr_status add_dispatches(tsr__dispatches *list, const tsr__norm *norm, tsr_stream *stream)

@@ -3,20 +3,16 @@
 #ifndef TSR_GPU_OPS_NORM_NORM_H
 #define TSR_GPU_OPS_NORM_NORM_H
 
+#include "gpu/cpu_drivers/cpu_drivers.h"
 #include "gpu/ops/norm/norm_plane.h"
 
-/* Which kernels compute `output` (TSR_NORM_…: the result, the statistics, gradients) of a plane of
- * rows: those of norm_short.h, those of norm_chunks.h, or the general ones. */
-typedef enum tsr__norm_kernels {
-    TSR__NORM_GENERAL,
-    TSR__NORM_SHORT,
-    TSR__NORM_CHUNKS,
-} tsr__norm_kernels;
+/* Returns which kernels compute `output` (TSR_NORM_…: the result, the statistics, gradients) of a
+ * plane of rows. */
 tsr__norm_kernels tsr__norm_kernels_of(const tsr__norm *norm, const tsr__norm_plane *plane,
                                        uint32_t output);
 
 /* Adds the dispatches that write the statistics of the plane's rows. Must not be called if
- * TSR__NORM_CHUNKS is chosen for the plane, because tsr__norm_chunks_add_stats then writes the
+ * TSR__NORM_CHUNKS is chosen for the plane, because norm_chunks_stats then writes the
  * statistics. `partials` is what tsr__norm_partials provides. */
 tsr_status tsr__norm_stats_add(tsr__dispatches *list, const tsr__norm *norm,
                                const tsr__norm_plane *plane, tsr__buffer *partials,

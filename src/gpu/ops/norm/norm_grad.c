@@ -8,8 +8,6 @@
  * products dy · normalised x, which the gradient of the weight sums over all rows, to scratch
  * memory, and a reduction adds up their columns. The kernels for short rows need no statistics. */
 #include "base/checked.h"
-#include "gpu/cpu_drivers/ops/norm_chunks.h"
-#include "gpu/cpu_drivers/ops/norm_short.h"
 #include "gpu/internal.h"
 #include "gpu/ops/common/segments.h"
 #include "gpu/ops/norm/norm.h"
@@ -31,7 +29,7 @@ typedef struct gradient {
     bool accumulate;
     /* the statistics of all rows: 1 / √(variance + ε) and the mean (shaders/params/norm.h) */
     tsr__buffer *stats;
-    /* scratch memory of the kernels that divide long rows into chunks (norm_chunks.h); large enough
+    /* scratch memory of the kernels that divide long rows into chunks; large enough
      * for any plane */
     tsr__buffer *parts;
     uint64_t parts_bytes;
@@ -45,7 +43,7 @@ typedef struct gradient {
     /* sums[] are the products (TSR_NORM_PRODUCTS) and dy, which have a row for each row of x
      * instead of each chunk of rows */
     bool has_products;
-    /* Each workgroup of one kernel (norm_short.h) computes both sums over its rows, and sums[] has
+    /* Each workgroup of one kernel for CPU drivers computes both sums over its rows, and sums[] has
      * a row for each workgroup. The choice does not depend on whether dx is computed, so the bits
      * of the sums do not either. */
     bool in_parts;
@@ -145,6 +143,11 @@ static tsr_status add_columns(gradient *g, const tsr__norm_plane *plane, uint64_
     return tsr__dispatches_add(&g->list, &dispatch);
 }
 
+static const tsr__cpu_kernels *cpu_of(const gradient *g)
+{
+    return g->norm.operand[0]->buffer->device->cpu;
+}
+
 static bool is_short(const gradient *g, const tsr__norm_plane *plane, uint32_t output)
 {
     return tsr__norm_kernels_of(&g->norm, plane, output) == TSR__NORM_SHORT;
@@ -158,10 +161,10 @@ static bool in_chunks(const gradient *g, const tsr__norm_plane *plane, uint32_t 
 static tsr_status add_dx(gradient *g, const tsr__norm_plane *plane)
 {
     if (is_short(g, plane, TSR_NORM_GRADIENT))
-        return tsr__norm_short_add(&g->list, &g->norm, plane, TSR_NORM_GRADIENT, NULL);
+        return cpu_of(g)->norm_short(&g->list, &g->norm, plane, TSR_NORM_GRADIENT, NULL);
     if (in_chunks(g, plane, TSR_NORM_GRADIENT))
-        return tsr__norm_chunks_add(&g->list, &g->norm, plane, TSR_NORM_GRADIENT, g->parts,
-                                    g->stats, NULL);
+        return cpu_of(g)->norm_chunks(&g->list, &g->norm, plane, TSR_NORM_GRADIENT, g->parts,
+                                      g->stats, NULL);
     const tsr_tensor *x = g->norm.operand[0], *dy = g->norm.operand[1];
     struct tsr_norm_grad_params params = {
         .x = plane->operand[0],
@@ -208,7 +211,8 @@ static bool takes_products(const gradient *g, const tsr__norm_plane *plane)
 /* True if the kernel should be used whose workgroups sum the products over their rows. */
 static bool takes_parts(const gradient *g, const tsr__norm_plane *plane)
 {
-    return is_short(g, plane, TSR_NORM_PRODUCTS) && tsr__norm_short_parts_suit(&g->norm, plane);
+    return is_short(g, plane, TSR_NORM_PRODUCTS) &&
+           cpu_of(g)->norm_short_sums_suit(&g->norm, plane);
 }
 
 /* Returns which statistics of the plane's rows the later steps need: TSR_NORM_STATS,
@@ -240,7 +244,7 @@ static tsr_status add_stats(gradient *g, const tsr__norm_plane *plane)
     if (output == TSR_NORM_RESULT)
         return TSR_OK;
     if (is_divided(g, plane))
-        return tsr__norm_chunks_add_stats(&g->list, &g->norm, plane, output, g->parts, g->stats);
+        return cpu_of(g)->norm_chunks_stats(&g->list, &g->norm, plane, output, g->parts, g->stats);
     return tsr__norm_stats_add(&g->list, &g->norm, plane, g->partials, g->stats);
 }
 
@@ -270,7 +274,7 @@ static tsr_status prepare_sums(gradient *g, tsr_stream *stream, uint64_t rows, u
 static tsr_status prepare_products(gradient *g, const tsr__norm_plane *plane, tsr_stream *stream)
 {
     if (g->in_parts)
-        return prepare_sums(g, stream, tsr__norm_short_parts(&g->norm, plane),
+        return prepare_sums(g, stream, cpu_of(g)->norm_short_parts(&g->norm, plane),
                             TSR__NORM_SHORT_PARTS_ROOM);
     const tsr_tensor *dy = g->norm.operand[1];
     const uint32_t columns = tsr__norm_columns(&g->norm);
@@ -300,7 +304,7 @@ static tsr_status prepare(gradient *g, tsr_stream *stream)
         g->chunks += chunks_of(&plane);
         if (is_divided(g, &plane))
             g->parts_bytes =
-                tsr__max_u64(g->parts_bytes, tsr__norm_chunks_scratch_bytes(&g->norm, &plane));
+                tsr__max_u64(g->parts_bytes, cpu_of(g)->norm_chunks_bytes(&g->norm, &plane));
     }
     if (!tsr__mul_u64(rows, TSR_NORM_STATS_BYTES, &stats_bytes) ||
         !tsr__mul_u64(g->chunks, columns, &elements) || !tsr__mul_u64(elements, 8, &bytes) ||
@@ -334,14 +338,14 @@ static tsr_status add_products(gradient *g, const tsr__norm_plane *plane, tsr_st
 {
     tsr__buffer *products = g->sums[0].buffer;
     if (g->in_parts)
-        TSR__TRY(tsr__norm_short_parts_add(&g->list, &g->norm, plane, g->dx_in_parts,
-                                           g->dweight ? &g->sums[0] : NULL,
-                                           g->dbias ? &g->sums[1] : NULL));
+        TSR__TRY(cpu_of(g)->norm_short_sums(&g->list, &g->norm, plane, g->dx_in_parts,
+                                            g->dweight ? &g->sums[0] : NULL,
+                                            g->dbias ? &g->sums[1] : NULL));
     else if (g->dweight)
         TSR__TRY(is_short(g, plane, TSR_NORM_PRODUCTS)
-                     ? tsr__norm_short_add(&g->list, &g->norm, plane, TSR_NORM_PRODUCTS, products)
-                     : tsr__norm_chunks_add(&g->list, &g->norm, plane, TSR_NORM_PRODUCTS, NULL,
-                                            g->stats, products));
+                     ? cpu_of(g)->norm_short(&g->list, &g->norm, plane, TSR_NORM_PRODUCTS, products)
+                     : cpu_of(g)->norm_chunks(&g->list, &g->norm, plane, TSR_NORM_PRODUCTS, NULL,
+                                              g->stats, products));
     return add_sums(g, stream);
 }
 

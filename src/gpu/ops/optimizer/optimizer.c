@@ -6,15 +6,11 @@
 #include <string.h>
 
 #include "base/checked.h"
-#include "gpu/cpu_drivers/ops/vectors.h"
-#include "shaders/params/vectors.h"
+#include "gpu/cpu_drivers/cpu_drivers.h"
+#include "gpu/ops/common/walk.h"
 
 enum {
     WORKGROUP = 64,
-    VECTORS_UNITS = 4, /* the number of vectors that one invocation computes */
-    /* the number of subgroups per workgroup; identity[] in the push constants has this many
-     * entries */
-    VECTORS_SUBGROUPS = 8,
 };
 
 _Static_assert(TSR_OPT_OPERANDS <= TSR__PIECE_OPERANDS, "one iteration covers all operands");
@@ -97,19 +93,8 @@ static void fill_plane(struct tsr_optimizer_params *push, const tsr__optimizer *
     push->count = push->columns * (row >= 0 ? piece->shape[row] : 1);
 }
 
-/* One call of tsr__optimizer_record. */
-typedef struct step {
-    tsr_stream *stream;
-    const tsr__optimizer *optimizer;
-    const float *numbers;
-    /* the device address of the gradients' scale; 0: the scale is one of `numbers` */
-    uint64_t scale;
-    int slot[TSR_OPT_OPERANDS];
-    tsr__dispatch dispatch;
-} step;
-
 /* Runs the general kernel, which supports any strides. */
-static tsr_status run_strided(step *s, const tsr__piece *piece)
+static tsr_status run_strided(tsr__optimizer_step *s, const tsr__piece *piece)
 {
     struct tsr_optimizer_params push = {.scale = s->scale};
     tsr__dispatch dispatch = s->dispatch;
@@ -125,74 +110,19 @@ static tsr_status run_strided(step *s, const tsr__piece *piece)
     return TSR_OK;
 }
 
-/* True if shaders/cpu_drivers/optimizer_vectors.comp can compute a piece. The piece must have no
- * gaps, and every operand must start at a multiple of 8 bytes. */
-static bool has_vectors(const step *s, const tsr__piece *piece)
+static tsr_status run_piece(tsr__optimizer_step *s, const tsr__piece *piece, int operands)
 {
-    const tsr_device *device = tsr_stream_device(s->stream);
-
-    if (!tsr__vectors_suit(device) || piece->ndim != 1 || piece->count < TSR__MIN_VECTORS)
-        return false;
-    for (int i = 0; i < TSR_OPT_OPERANDS; i++)
-        if (s->slot[i] >= 0 &&
-            (piece->strides[s->slot[i]][0] != 1 ||
-             tsr__vectors_alignment(piece, s->slot[i], s->optimizer->operand[i]) != 8))
-            return false;
-    return true;
-}
-
-/* Runs optimizer_vectors.comp on as many elements of the piece, from its start on, as form complete
- * vectors. */
-static tsr_status run_vectors(step *s, const tsr__piece *piece, uint32_t group)
-{
-    uint32_t lanes = tsr_stream_device(s->stream)->info.subgroup_size;
-    uint32_t most = TSR__VECTORS_MAX_BLOCKS / 4 * lanes * VECTORS_UNITS;
-    uint32_t total = piece->count / group, dispatches = tsr__div_up_u32(total, most);
-    struct tsr_optimizer_vectors_push push = {.identity = {TSR_IDENTITY_8}, .scale = s->scale};
-    tsr__dispatch dispatch = s->dispatch;
-
-    memcpy(push.number, s->numbers, sizeof push.number);
-    dispatch.shader = TSR__SHADER_OPTIMIZER_VECTORS;
-    dispatch.spec[0] = VECTORS_SUBGROUPS * lanes;
-    dispatch.spec[5] = s->dispatch.shader == TSR__SHADER_ADAMW ? TSR_OPT_ADAMW : TSR_OPT_SGD;
-    dispatch.spec[6] = lanes;
-    dispatch.spec[7] = VECTORS_UNITS;
-    dispatch.spec_count = 8;
-    dispatch.push = &push;
-    dispatch.push_bytes = sizeof push;
-    for (uint32_t d = 0; d < dispatches; d++) {
-        uint32_t first = (uint32_t)((uint64_t)total * d / dispatches);
-        push.vectors = (uint32_t)((uint64_t)total * (d + 1) / dispatches) - first;
-        for (int i = 0; i < TSR_OPT_OPERANDS; i++) {
-            const tsr_tensor *operand = s->optimizer->operand[i];
-            if (s->slot[i] >= 0)
-                push.base[i] = tsr__piece_address(piece, s->slot[i], operand) +
-                               (uint64_t)first * group * tsr_dtype_size(operand->layout.dtype);
-        }
-        uint32_t blocks = tsr__div_up_u32(push.vectors, VECTORS_UNITS * lanes);
-        dispatch.groups[0] = tsr__div_up_u32(blocks, VECTORS_SUBGROUPS);
-        dispatch.groups[1] = dispatch.groups[2] = 1;
-        TSR__TRY(tsr__stream_dispatch(s->stream, &dispatch));
-    }
-    return TSR_OK;
-}
-
-static tsr_status run_piece(step *s, const tsr__piece *piece, int operands)
-{
-    tsr_dtype dtype = s->optimizer->operand[TSR_OPT_PARAMETER]->layout.dtype;
-    uint32_t group = TSR_VECTOR_BYTES / (uint32_t)tsr_dtype_size(dtype);
+    const tsr__cpu_kernels *cpu = tsr_stream_device(s->stream)->cpu;
     tsr__piece rest = *piece;
 
-    if (!has_vectors(s, piece))
-        return run_strided(s, piece);
-    TSR__TRY(run_vectors(s, piece, group));
-    tsr__piece_columns(&rest, operands, piece->count / group * group, piece->count);
+    if (cpu)
+        TSR__TRY(cpu->optimizer(s, operands, piece, &rest));
     return rest.count == 0 ? TSR_OK : run_strided(s, &rest);
 }
 
 static tsr_status run_pieces(tsr_stream *stream, void *work)
 {
-    step *s = work;
+    tsr__optimizer_step *s = work;
     const tsr_layout *layouts[TSR_OPT_OPERANDS];
     int operands = 0;
     tsr__pieces walk;
@@ -212,7 +142,7 @@ tsr_status tsr__optimizer_record(tsr_stream *stream, const tsr__optimizer *optim
                                  tsr__shader shader, uint32_t mode,
                                  const float numbers[TSR_OPT_NUMBERS], const tsr_tensor *scale)
 {
-    step s = {
+    tsr__optimizer_step s = {
         .stream = stream,
         .optimizer = optimizer,
         .numbers = numbers,

@@ -14,6 +14,18 @@ typedef struct tsr__optimizer {
     const char *name[TSR_OPT_OPERANDS];
 } tsr__optimizer;
 
+/* One call of tsr__optimizer_record. */
+typedef struct tsr__optimizer_step {
+    tsr_stream *stream;
+    const tsr__optimizer *optimizer;
+    const float *numbers;
+    /* the device address of the gradients' scale; 0: the scale is one of `numbers` */
+    uint64_t scale;
+    /* the number that an operand of the optimizer has in a piece; −1: the call does not have it */
+    int slot[TSR_OPT_OPERANDS];
+    tsr__dispatch dispatch; /* without push constants and groups */
+} tsr__optimizer_step;
+
 /* Checks the operands. The gradient is never written, because it is const for the caller. */
 tsr_status tsr__optimizer_check(const tsr_stream *stream, const tsr__optimizer *optimizer);
 

@@ -9,8 +9,7 @@
  * needs neither scratch memory nor a second dispatch. */
 #include "gpu/ops/reduce/reduce.h"
 
-#include "gpu/cpu_drivers/ops/reduction.h"
-#include "gpu/cpu_drivers/ops/vectors.h"
+#include "gpu/cpu_drivers/cpu_drivers.h"
 #include "gpu/memory/tensor.h"
 #include "shaders/params/reduce.h"
 #include "tensor/check.h"
@@ -39,7 +38,7 @@ typedef struct pass_list {
     float scale;
     bool accumulate;
     tsr__buffer *scratch;
-    /* the range of scratch memory for tsr__reduction_columns_add */
+    /* the range of scratch memory for reduce_columns of device->cpu */
     uint64_t parts_offset, parts_bytes;
     tsr__dispatches *list;
 } pass_list;
@@ -222,7 +221,7 @@ static void choose_reduce(tsr__dispatch *dispatch, struct tsr_reduce_params *par
 
 static tsr_status add_pass(pass_list *r, const place *x, const place *y, uint32_t unit);
 
-/* Adds the dispatches of tsr__reduction_columns_add, which divides each column into
+/* Adds the dispatches of reduce_columns of device->cpu, which divides each column into
  * TSR__REDUCTION_PARTS ranges and reduces each range to one value, and then the pass that reduces
  * the values of each column. */
 static tsr_status add_columns(pass_list *r, const tsr__reduction *own, const place *y)
@@ -246,7 +245,7 @@ static tsr_status add_columns(pass_list *r, const tsr__reduction *own, const pla
         out.layout.strides[d] = params->y_strides[d];
         stride *= (int)params->shape[d];
     }
-    TSR__TRY(tsr__reduction_columns_add(r->list, own, partial.address, partial.access));
+    TSR__TRY(own->device->cpu->reduce_columns(r->list, own, partial.address, partial.access));
     return add_pass(r, &partial, &out, 1);
 }
 
@@ -293,11 +292,12 @@ static tsr_status add_pass(pass_list *r, const place *x, const place *y, uint32_
                               .params = &params,
                               .x = dispatch.access[0],
                               .y = dispatch.access[1]};
-        if (tsr__reduction_rows_suit(&own)) {
-            TSR__TRY(tsr__reduction_rows_add(r->list, &own));
+        const tsr__cpu_kernels *cpu = own.device->cpu;
+        if (cpu && cpu->reduce_rows_suit(&own)) {
+            TSR__TRY(cpu->reduce_rows(r->list, &own));
             continue;
         }
-        if (tsr__reduction_columns_suit(&own) &&
+        if (cpu && cpu->reduce_columns_suit(&own) &&
             params.jobs <= r->parts_bytes / (TSR__REDUCTION_PARTS * sizeof(float))) {
             TSR__TRY(add_columns(r, &own, y));
             continue;
@@ -406,10 +406,11 @@ static tsr_status add_passes(pass_list *r, const char *op, place *x, const place
     if (passes == 1 && reduces_chunks(r, x, chunks[0]))
         return add_pass(r, x, y, (uint32_t)chunks[0]);
     r->parts_offset = scratch_bytes;
-    r->parts_bytes = is_argmax(r)
+    const tsr_device *device = x->access.buffer->device;
+    r->parts_bytes = is_argmax(r) || !device->cpu
                          ? 0
-                         : tsr__reduction_parts_bytes(x->access.buffer->device, rows, x->count,
-                                                      passes > 0 ? chunks[0] : x->count);
+                         : device->cpu->reduce_columns_bytes(device, rows, x->count,
+                                                             passes > 0 ? chunks[0] : x->count);
     if (scratch_bytes + r->parts_bytes > 0)
         TSR__TRY(tsr__stream_scratch(r->stream, scratch_bytes + r->parts_bytes, &r->scratch));
     uint64_t offset_bytes = 0;

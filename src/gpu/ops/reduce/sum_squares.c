@@ -8,7 +8,7 @@
 
 #include "base/alloc.h"
 #include "base/checked.h"
-#include "gpu/cpu_drivers/ops/squares.h"
+#include "gpu/cpu_drivers/cpu_drivers.h"
 #include "gpu/ops/reduce/reduce.h"
 #include "shaders/params/sum_squares.h"
 #include "tensor/check.h"
@@ -73,9 +73,10 @@ static tsr_status flush(call *c, batch *b)
     const int entries = b->entries;
     if (entries == 0)
         return TSR_OK;
-    tsr_status status = b == &c->vectors ? tsr__squares_add(&c->list, &b->push, entries, b->dtype,
-                                                            c->partial, b->read)
-                                         : flush_general(c, b);
+    const tsr__cpu_kernels *cpu = tsr_stream_device(c->stream)->cpu;
+    tsr_status status =
+        b == &c->vectors ? cpu->squares(&c->list, &b->push, entries, b->dtype, c->partial, b->read)
+                         : flush_general(c, b);
     b->entries = 0;
     return status;
 }
@@ -109,7 +110,8 @@ static tsr_status add_piece(call *c, const tsr_tensor *x, int64_t first, int64_t
 {
     const uint64_t size = tsr_dtype_size(x->layout.dtype);
     const int64_t whole = count / TSR_SUM_SQUARES_CHUNK * TSR_SUM_SQUARES_CHUNK;
-    if (!tsr__squares_suit(x, tsr__tensor_address(x) + (uint64_t)first * size, count))
+    const tsr__cpu_kernels *cpu = tsr_stream_device(c->stream)->cpu;
+    if (!cpu || !cpu->squares_suit(x, tsr__tensor_address(x) + (uint64_t)first * size, count))
         return add_entry(c, &c->general, x, first, count);
     TSR__TRY(add_entry(c, &c->vectors, x, first, whole));
     return whole == count ? TSR_OK : add_entry(c, &c->general, x, first + whole, count - whole);

@@ -1,18 +1,12 @@
 /* Softmax, its logarithm, and the gradients of both. */
 #include "shaders/params/softmax.h"
-#include "gpu/cpu_drivers/ops/softmax_chunks.h"
-#include "gpu/cpu_drivers/ops/softmax_short.h"
+#include "shaders/params/softmax_chunks.h"
+#include "gpu/cpu_drivers/cpu_drivers.h"
 #include "gpu/ops/common/rows.h"
 #include "gpu/ops/common/segments.h"
 #include "gpu/ops/common/walk.h"
 #include "tensor/check.h"
 #include "tessera/ops.h"
-
-enum {
-    /* the largest number of planes of a piece, and so of dispatches of the kernels for Mesa's CPU
-     * driver; see rows_of() */
-    MAX_PLANES = 16,
-};
 
 typedef struct softmax_call {
     const char *op;
@@ -80,81 +74,6 @@ static uint32_t function_of(const softmax_call *call)
     return call->logarithm ? TSR_SOFTMAX_LOG : TSR_SOFTMAX;
 }
 
-/* Returns the longest dimension of the piece, whose elements are rows. */
-static int longest_dim(const tsr__piece *piece)
-{
-    int longest = 0;
-
-    for (int d = 1; d < piece->ndim; d++)
-        if (piece->shape[d] > piece->shape[longest])
-            longest = d;
-    return longest;
-}
-
-/* Describes the rows along dimension `dim` of the piece: a plane. There is one plane for each index
- * of the other dimensions; `plane` is its number. */
-static tsr__softmax_rows rows_of(const softmax_call *call, const tsr__piece *piece, int dim,
-                                 uint32_t plane)
-{
-    const tsr_tensor *tensors[3];
-    tensors_of(call, tensors);
-    int last = call->a->layout.ndim - 1;
-    tsr__softmax_rows work = {
-        .device = call->y->buffer->device,
-        .function = function_of(call),
-        .rows = piece->shape[dim],
-        .count = (uint32_t)call->a->layout.shape[last],
-    };
-    tsr__softmax_operand *operands[3] = {&work.a, &work.b, &work.y};
-
-    for (int i = 0; i < 3; i++) {
-        uint64_t size = tsr_dtype_size(tensors[i]->layout.dtype);
-        if (i == 1 && !call->gradient)
-            continue;
-        *operands[i] = (tsr__softmax_operand){
-            .address = tsr__piece_address(piece, i, tensors[i]) +
-                       tsr__piece_plane(piece, i, dim, -1, plane) * size,
-            .stride = piece->strides[i][dim] * size,
-            .dtype = tensors[i]->layout.dtype,
-            .access = i == 2 ? tsr__write_of(tensors[i]) : tsr__read_of(tensors[i]),
-        };
-    }
-    return work;
-}
-
-static tsr_status add_plane(tsr_stream *stream, tsr__softmax_rows *work, tsr__dispatches *list)
-{
-    if (tsr__softmax_short_suit(work))
-        return tsr__softmax_short_add(list, work);
-    tsr__buffer *scratch;
-    TSR__TRY(tsr__stream_scratch(stream, tsr__softmax_scratch_bytes(work), &scratch));
-    work->scratch = tsr__write_buffer(scratch);
-    TSR__TRY(tsr__softmax_chunks_add(list, work));
-    TSR__TRY(tsr__softmax_rows_add(list, work));
-    return tsr__softmax_apply_add(list, work);
-}
-
-/* Adds the dispatches of the kernels for Mesa's CPU driver if these can compute the complete piece.
- * Sets *added to whether they can. */
-static tsr_status add_planes(const softmax_call *call, tsr_stream *stream, const tsr__piece *piece,
-                             tsr__dispatches *list, bool *added)
-{
-    int dim = longest_dim(piece);
-    uint32_t planes = piece->count / piece->shape[dim];
-
-    *added = tsr__softmax_without_gaps(call->a) && tsr__softmax_without_gaps(call->b) &&
-             tsr__softmax_without_gaps(call->y) && planes <= MAX_PLANES;
-    for (uint32_t plane = 0; *added && plane < planes; plane++) {
-        tsr__softmax_rows work = rows_of(call, piece, dim, plane);
-        *added = tsr__softmax_short_suit(&work) || tsr__softmax_chunks_suit(&work);
-    }
-    for (uint32_t plane = 0; *added && plane < planes; plane++) {
-        tsr__softmax_rows work = rows_of(call, piece, dim, plane);
-        TSR__TRY(add_plane(stream, &work, list));
-    }
-    return TSR_OK;
-}
-
 /* Adds the dispatches, one for each phase, of a piece whose rows are divided into segments
  * (segments.h). */
 static tsr_status add_segments(const softmax_call *call, tsr_stream *stream, tsr__dispatches *list,
@@ -171,6 +90,7 @@ static tsr_status add_segments(const softmax_call *call, tsr_stream *stream, tsr
 static tsr_status add_dispatches(const softmax_call *call, tsr_stream *stream,
                                  tsr__dispatches *list)
 {
+    const tsr__cpu_kernels *cpu = tsr_stream_device(stream)->cpu;
     const tsr_tensor *tensors[3];
     tensors_of(call, tensors);
     int last = call->a->layout.ndim - 1;
@@ -186,9 +106,12 @@ static tsr_status add_dispatches(const softmax_call *call, tsr_stream *stream,
     tsr__piece piece;
     tsr__pieces_init(&walk, 3, layouts, 0);
     while (tsr__pieces_next(&walk, &piece)) {
-        bool added;
-        TSR__TRY(add_planes(call, stream, &piece, list, &added));
-        if (added)
+        bool done = false;
+        if (cpu)
+            TSR__TRY(cpu->softmax(list, stream, function_of(call),
+                                  (const tsr_tensor *[]){call->a, call->b, call->y}, &piece,
+                                  &done));
+        if (done)
             continue;
         uint64_t address[3], step[3];
         uint32_t form = TSR_ROW_ALIGNED4;

@@ -1,8 +1,10 @@
-/* Transposes on Mesa's CPU driver with shaders/cpu_drivers/transpose.comp. */
-#include "shaders/params/transpose.h"
+/* Copies on Mesa's CPU driver: rows without gaps with the kernel of vectors.h, transposes with
+ * shaders/cpu_drivers/transpose.comp. */
 #include "base/checked.h"
+#include "gpu/cpu_drivers/hooks.h"
 #include "gpu/cpu_drivers/ops/vectors.h"
-#include "gpu/ops/copy/copy.h"
+#include "shaders/params/transpose.h"
+#include "shaders/params/vectors.h"
 
 /* The largest number of workgroups in a dimension that the kernel's uniform_index() supports. */
 enum { MAX_GROUPS = 65535 };
@@ -71,8 +73,10 @@ static uint32_t planes_at_once(const transpose *t)
     return t->plane_dim < 0 ? 1 : t->piece->shape[t->plane_dim];
 }
 
-bool tsr__copy_transpose_cut(const tsr__piece *piece, const tsr_tensor *dst, const tsr_tensor *src,
-                             tsr__piece *vectors, tsr__piece *rest)
+/* Divides a piece into `whole`, which transpose_piece() can copy, and `rest`, which it cannot.
+ * Returns false if it can copy nothing. */
+static bool cut(const tsr__piece *piece, const tsr_tensor *dst, const tsr_tensor *src,
+                tsr__piece *whole, tsr__piece *rest)
 {
     const tsr_device *device = dst->buffer->device;
     transpose t = begin(piece, dst, src);
@@ -83,15 +87,15 @@ bool tsr__copy_transpose_cut(const tsr__piece *piece, const tsr_tensor *dst, con
         t.size == 1 || piece->count < TSR__MIN_VECTORS)
         return false;
     uint32_t rows = piece->shape[t.row_dim], columns = piece->shape[inner];
-    uint32_t whole = columns - columns % (TSR_VECTOR_BYTES / t.size);
-    if (rows < block_rows(&t) || whole < TSR_TRANSPOSE_COLUMNS ||
+    uint32_t filled = columns - columns % (TSR_VECTOR_BYTES / t.size);
+    if (rows < block_rows(&t) || filled < TSR_TRANSPOSE_COLUMNS ||
         piece->count / columns / rows / planes_at_once(&t) > TSR__VECTORS_MAX_PLANES ||
         tsr__vectors_alignment(piece, 0, dst) < least || source_alignment(&t) < least)
         return false;
 
-    *vectors = *rest = *piece;
-    tsr__piece_columns(vectors, 2, 0, whole);
-    tsr__piece_columns(rest, 2, whole, columns);
+    *whole = *rest = *piece;
+    tsr__piece_columns(whole, 2, 0, filled);
+    tsr__piece_columns(rest, 2, filled, columns);
     return true;
 }
 
@@ -154,8 +158,8 @@ static tsr_status run_area(const transpose *t, area at)
     return run_area(t, at);
 }
 
-tsr_status tsr__copy_transpose(tsr_stream *stream, const tsr__piece *piece, const tsr_tensor *dst,
-                               const tsr_tensor *src)
+static tsr_status transpose_piece(tsr_stream *stream, const tsr__piece *piece,
+                                  const tsr_tensor *dst, const tsr_tensor *src)
 {
     transpose t = begin(piece, dst, src);
     area at = {.rows = piece->shape[t.row_dim], .columns = tsr__piece_inner(piece)};
@@ -171,4 +175,27 @@ tsr_status tsr__copy_transpose(tsr_stream *stream, const tsr__piece *piece, cons
         TSR__TRY(run_area(&t, at));
     }
     return TSR_OK;
+}
+
+static bool vectors_of(const tsr_tensor *dst, const tsr_tensor *src, tsr__vectors *out)
+{
+    bool same = dst->layout.dtype == src->layout.dtype;
+
+    *out = (tsr__vectors){.function = same ? TSR_VECTORS_MOVE : TSR_VECTORS_CONVERT,
+                          .count = 2,
+                          .tensor = {dst, src}};
+    return same ||
+           (tsr__dtype_is_float(dst->layout.dtype) && tsr__dtype_is_float(src->layout.dtype));
+}
+
+tsr_status tsr__cpu_copy(tsr_stream *stream, const tsr_tensor *dst, const tsr_tensor *src,
+                         const tsr__piece *piece, tsr__piece *rest)
+{
+    tsr__vectors vectors;
+    tsr__piece whole;
+
+    *rest = *piece;
+    if (vectors_of(dst, src, &vectors) && tsr__vectors_cut(&vectors, piece, &whole, rest))
+        return tsr__vectors_run(stream, &vectors, &whole);
+    return cut(piece, dst, src, &whole, rest) ? transpose_piece(stream, &whole, dst, src) : TSR_OK;
 }

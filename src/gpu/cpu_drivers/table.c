@@ -1,0 +1,33 @@
+/* The table of kernels for CPU drivers (cpu_drivers.h). */
+#include "gpu/cpu_drivers/hooks.h"
+
+const tsr__cpu_kernels tsr__cpu_kernels_table = {
+    .matmul_choose = tsr__cpu_matmul_choose,
+    .quant_rows_suit = tsr__cpu_quant_rows_suit,
+    .quant_rows = tsr__cpu_quant_rows,
+    .dequantize = tsr__cpu_dequantize,
+    .attention = tsr__cpu_attention,
+    .attention_grad = tsr__cpu_attention_grad,
+    .elementwise = tsr__cpu_elementwise,
+    .copy = tsr__cpu_copy,
+    .make_contiguous = tsr__cpu_make_contiguous,
+    .optimizer = tsr__cpu_optimizer,
+    .embedding = tsr__cpu_embedding,
+    .softmax = tsr__cpu_softmax,
+    .cross_entropy = tsr__cpu_cross_entropy,
+    .squares_suit = tsr__cpu_squares_suit,
+    .squares = tsr__cpu_squares,
+    .reduce_rows_suit = tsr__cpu_reduce_rows_suit,
+    .reduce_rows = tsr__cpu_reduce_rows,
+    .reduce_columns_suit = tsr__cpu_reduce_columns_suit,
+    .reduce_columns = tsr__cpu_reduce_columns,
+    .reduce_columns_bytes = tsr__cpu_reduce_columns_bytes,
+    .norm_kernels = tsr__cpu_norm_kernels,
+    .norm_short = tsr__cpu_norm_short,
+    .norm_short_sums_suit = tsr__cpu_norm_short_sums_suit,
+    .norm_short_parts = tsr__cpu_norm_short_parts,
+    .norm_short_sums = tsr__cpu_norm_short_sums,
+    .norm_chunks_bytes = tsr__cpu_norm_chunks_bytes,
+    .norm_chunks_stats = tsr__cpu_norm_chunks_stats,
+    .norm_chunks = tsr__cpu_norm_chunks,
+};
