@@ -140,7 +140,7 @@ void main()
     // read the lines of b sequentially. The range of k of a workgroup has few lines, because
     // processors prefetch only a few streams at a time. With PARTS = 3, the index in x counts the
     // tiles along the shorter side of y, so that only the smaller operand is read again and again.
-    bool across = PARTS == 1 || PARTS == 3 && p.m > p.n || PARTS == 0 && p.block != 0;
+    bool across = PARTS == 1 || PARTS == 3 && p.m > p.n;
     uint down_index = mix(gl_WorkGroupID.x, gl_WorkGroupID.y, across);
     uint across_index = mix(gl_WorkGroupID.y, gl_WorkGroupID.x, across);
     uint row0 = PARTS == 1 ? 0 : uniform_index(down_index) * TM;

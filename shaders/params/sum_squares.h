@@ -1,4 +1,4 @@
-/* Push constants of the kernels that compute sums of squares. They compute one sum for each chunk
+/* Push constants of the kernel that computes sums of squares. It computes one sum for each chunk
  * of several tensors. */
 #ifndef TSR_PARAMS_SUM_SQUARES_H
 #define TSR_PARAMS_SUM_SQUARES_H
@@ -21,17 +21,5 @@ struct tsr_sum_squares_params {
     TSR_FLOAT scale;
 };
 TSR_PUSH_CHECK(tsr_sum_squares_params);
-
-/* The push constants of the kernel for Mesa's CPU driver, which adds up complete chunks only. A
- * subgroup adds up one chunk, and the workgroup's index in y is the number of the tensor. */
-struct tsr_sum_squares_vectors_push {
-    TSR_UINT identity[8]; /* TSR_IDENTITY_8: 0 … 7, see lavapipe.glsl */
-    TSR_ADDRESS parts;
-    TSR_ADDRESS x[TSR_SUM_SQUARES_TENSORS];
-    TSR_UINT chunks[TSR_SUM_SQUARES_TENSORS];
-    TSR_UINT part[TSR_SUM_SQUARES_TENSORS];
-    TSR_FLOAT scale;
-};
-TSR_PUSH_CHECK(tsr_sum_squares_vectors_push);
 
 #endif

@@ -24,7 +24,6 @@ typedef struct tsr__norm_plane tsr__norm_plane;
 typedef struct tsr__optimizer_step tsr__optimizer_step;
 typedef struct tsr__piece tsr__piece;
 struct tsr_reduce_params;
-struct tsr_sum_squares_params;
 
 /* One step of cross-entropy. */
 typedef struct tsr__cross_entropy {
@@ -94,11 +93,6 @@ typedef struct tsr__cpu_kernels {
                               tsr__piece *rest);
     tsr_status (*copy)(tsr_stream *stream, const tsr_tensor *dst, const tsr_tensor *src,
                        const tsr__piece *piece, tsr__piece *rest);
-    /* Replaces an input of an operation with the result y by a contiguous copy if that makes the
-     * operation faster, including the time of the copy. *copy is then the copy, which the caller
-     * destroys after the operation has been recorded. Otherwise, *copy stays as it is. */
-    tsr_status (*make_contiguous)(tsr_stream *stream, const tsr_tensor *y, tsr_tensor *input,
-                                  tsr_tensor **copy);
     tsr_status (*optimizer)(const tsr__optimizer_step *step, int operands, const tsr__piece *piece,
                             tsr__piece *rest);
 
@@ -112,14 +106,6 @@ typedef struct tsr__cpu_kernels {
                           const tsr_tensor *const tensors[3], const tsr__piece *piece, bool *done);
     tsr_status (*cross_entropy)(tsr__dispatches *list, tsr_stream *stream,
                                 const tsr__cross_entropy *call, bool *done);
-
-    /* The sum of squares of `count` elements from `address` on, in a tensor without gaps. */
-    bool (*squares_suit)(const tsr_tensor *x, uint64_t address, int64_t count);
-    /* Adds the dispatch for the first `entries` tensors of a dispatch of the general kernel. All
-     * their chunks must be complete. `parts` is the memory that the dispatch writes, and `read`
-     * lists the memory that it reads. */
-    tsr_status (*squares)(tsr__dispatches *list, const struct tsr_sum_squares_params *params,
-                          int entries, tsr_dtype dtype, tsr__access parts, const tsr__access *read);
 
     /* Reduces contiguous rows. */
     bool (*reduce_rows_suit)(const tsr__reduction *r);

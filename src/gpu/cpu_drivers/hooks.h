@@ -19,8 +19,6 @@ tsr_status tsr__cpu_elementwise(tsr_stream *stream, const tsr__elementwise *work
                                 tsr__piece *rest);
 tsr_status tsr__cpu_copy(tsr_stream *stream, const tsr_tensor *dst, const tsr_tensor *src,
                          const tsr__piece *piece, tsr__piece *rest);
-tsr_status tsr__cpu_make_contiguous(tsr_stream *stream, const tsr_tensor *y, tsr_tensor *input,
-                                    tsr_tensor **copy);
 tsr_status tsr__cpu_optimizer(const tsr__optimizer_step *step, int operands,
                               const tsr__piece *piece, tsr__piece *rest);
 
@@ -31,11 +29,6 @@ tsr_status tsr__cpu_softmax(tsr__dispatches *list, tsr_stream *stream, uint32_t 
                             bool *done);
 tsr_status tsr__cpu_cross_entropy(tsr__dispatches *list, tsr_stream *stream,
                                   const tsr__cross_entropy *call, bool *done);
-
-bool tsr__cpu_squares_suit(const tsr_tensor *x, uint64_t address, int64_t count);
-tsr_status tsr__cpu_squares(tsr__dispatches *list, const struct tsr_sum_squares_params *params,
-                            int entries, tsr_dtype dtype, tsr__access parts,
-                            const tsr__access *read);
 
 bool tsr__cpu_reduce_rows_suit(const tsr__reduction *r);
 tsr_status tsr__cpu_reduce_rows(tsr__dispatches *list, const tsr__reduction *r);

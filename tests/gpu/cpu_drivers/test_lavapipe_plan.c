@@ -90,7 +90,7 @@ static void check_blocks(const tsr__lavapipe_product *p, const tsr__lavapipe_pie
     const uint32_t blocks = piece->groups[2];
 
     if (blocks == 1) {
-        ck_assert(piece->block == 0 && piece->groups[piece->turned] == tiles);
+        ck_assert(piece->block == 0 && piece->groups[0] == tiles);
         return;
     }
     ck_assert(p->form == TSR__LAVAPIPE_NT && !p->batched);
@@ -134,15 +134,13 @@ static tsr_status take(void *user, const tsr__lavapipe_piece *piece)
     /* if set, each subgroup of a workgroup sums another range of k of the same tile */
     const bool outer = p->outer;
     const uint32_t parts = outer ? subgroups : in_parts ? piece->groups[!nt] : 1;
-    const uint32_t col_groups =
-        piece->groups[outer ? p->m <= p->n : (!in_parts || nt) && !piece->turned];
+    const uint32_t col_groups = piece->groups[outer ? p->m <= p->n : !in_parts || nt];
     /* subgroups of a workgroup that compute neighbouring columns */
     const uint32_t tile_groups = outer ? 1 : subgroups;
     const corner at = corner_of(c, piece);
     const uint64_t first = at.k + at.skip, k_count = (uint64_t)piece->k * parts - at.skip;
 
     ck_assert(piece->nn == !nt);
-    ck_assert(!piece->turned || (!nt && fresh && !in_parts));
     ck_assert(piece->m >= 1 && piece->n >= 1 && piece->k >= 1);
     ck_assert(at.row + piece->m <= p->m && at.col + piece->n <= p->n && first + k_count <= p->k);
     ck_assert(piece->constants[TSR__LAVAPIPE_LANES] == p->lanes);

@@ -172,7 +172,7 @@ static tsr_status emit(void *user, const tsr__lavapipe_piece *piece)
                                        .k = piece->k,
                                        .skip = piece->skip,
                                        .accumulate = piece->accumulate,
-                                       .block = piece->turned ? 1 : piece->block};
+                                       .block = piece->block};
     tsr__dispatch dispatch = {.shader = shader_of(piece),
                               .spec_count = TSR__LAVAPIPE_CONSTANTS,
                               .push = &push,

@@ -439,17 +439,6 @@ static uint32_t constant_line(const tsr__lavapipe_product *p, uint64_t stride)
     return pays && stride <= most ? (uint32_t)stride : 0;
 }
 
-/* True if consecutive workgroups compute neighbouring columns, so that each of the driver's threads
- * computes complete rows of y. Otherwise two threads write parts of the same rows at about the same
- * time, and their processors' prefetching takes lines away from each other. All of b must stay in a
- * second-level cache, because it is read again for each tile of rows. */
-static bool along_rows(const tsr__lavapipe_product *p)
-{
-    const uint64_t most_bytes = UINT64_C(512) * 1024;
-
-    return is_fresh(p) && (uint64_t)p->n * p->k * tsr_dtype_size(p->b_dtype) <= most_bytes;
-}
-
 /* Sets the numbers of workgroups. `rows` is the number of tiles of rows, and `columns` the
  * number of workgroups that compute all tiles of a row. */
 static void set_groups(const tsr__lavapipe_product *p, const cursor *at, uint32_t rows,
@@ -457,8 +446,7 @@ static void set_groups(const tsr__lavapipe_product *p, const cursor *at, uint32_
 {
     const uint32_t tiles[3] = {rows, columns, 1}, turned[3] = {columns, rows, 1},
                    nt_parts[3] = {at->parts, columns, rows}, nn_parts[3] = {columns, at->parts, 1};
-    const bool turns = p->outer ? p->m > p->n : along_rows(p);
-    const uint32_t *chosen = turns                        ? turned
+    const uint32_t *chosen = p->outer && p->m > p->n      ? turned
                              : at->parts == 0 || p->outer ? tiles
                              : is_nt(p)                   ? nt_parts
                                                           : nn_parts;
@@ -520,7 +508,6 @@ static tsr_status emit_piece(const tsr__lavapipe_product *p, const cursor *at, t
         .k = tsr__min_u32(length, p->k),
         .skip = skip,
         .accumulate = at->k != 0 || p->accumulate,
-        .turned = !outer && along_rows(p),
     };
 
     set_groups(p, at, row_tiles, groups, piece.groups);

@@ -86,8 +86,6 @@ typedef struct tsr__lavapipe_piece {
     /* The number of tiles of rows in a block, equal to groups[0], if the workgroup's index in z
      * counts blocks; otherwise 0. */
     uint32_t block;
-    bool turned; /* only for nn kernels without parts: the workgroup's index in x counts tiles of
-                    columns */
 } tsr__lavapipe_piece;
 
 /* Calls `emit` for each dispatch of the product, in the order in which they must be executed,

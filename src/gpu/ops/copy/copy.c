@@ -2,14 +2,12 @@
 #include "gpu/ops/copy/copy.h"
 
 #include "base/alloc.h"
-#include "gpu/cpu_drivers/cpu_drivers.h"
 #include "gpu/ops/copy/quantize.h"
 #include "gpu/quant/dequantize.h"
 #include "tensor/overlap.h"
 #include "tessera/ops.h"
 
-/* Copies on one device. No shader transposes and converts to another dtype at the same time, so a
- * source of another dtype is first made contiguous if that is faster. */
+/* Copies on one device. */
 static tsr_status copy_on_device(tsr_stream *stream, const tsr_tensor *dst, const tsr_tensor *src)
 {
     if (tsr__dtype_is_block(dst->layout.dtype)) {
@@ -18,16 +16,7 @@ static tsr_status copy_on_device(tsr_stream *stream, const tsr_tensor *dst, cons
     }
     if (tsr__dtype_is_block(src->layout.dtype))
         return tsr__dequantize(stream, dst, src);
-    if (dst->layout.dtype == src->layout.dtype ||
-        tsr__copy_suits_host(tsr_stream_device(stream), dst, src))
-        return tsr__copy_local(stream, dst, src);
-    const tsr__cpu_kernels *cpu = tsr_stream_device(stream)->cpu;
-    tsr_tensor from = *src, *packed = NULL;
-    tsr_status status = cpu ? cpu->make_contiguous(stream, dst, &from, &packed) : TSR_OK;
-    if (status == TSR_OK)
-        status = tsr__copy_local(stream, dst, &from);
-    tsr_tensor_destroy(&packed); /* the stream keeps its memory until the recorded work is done */
-    return status;
+    return tsr__copy_local(stream, dst, src);
 }
 
 /* Creates a contiguous tensor with the shape and dtype of src on the stream's device, and uploads

@@ -150,13 +150,11 @@ static tsr_status run_piece(tsr_stream *stream, const tsr__elementwise *work,
     return rest.count == 0 ? TSR_OK : run_strided(stream, work, operands, &rest);
 }
 
-/* The operations of one call of tsr__elementwise_run, and their operands. Inputs may be replaced by
- * contiguous copies. */
+/* The operations of one call of tsr__elementwise_run, and their operands. */
 typedef struct call {
     const tsr__elementwise *work;
     int count;
     operand_set operands[TSR__ELEMENTWISE_MAX];
-    tsr_tensor *copies[TSR__ELEMENTWISE_MAX][OPERANDS];
 } call;
 
 static tsr_status run_pieces(tsr_stream *stream, const tsr__elementwise *work,
@@ -181,31 +179,10 @@ static tsr_status run_all(tsr_stream *stream, void *opaque)
     return TSR_OK;
 }
 
-static tsr_status make_contiguous(tsr_stream *stream, operand_set *operands,
-                                  tsr_tensor *copies[OPERANDS])
-{
-    const tsr__cpu_kernels *cpu = tsr_stream_device(stream)->cpu;
-    if (!cpu || tsr_layout_count(&operands->tensor[0].layout) == 0)
-        return TSR_OK;
-    for (int i = 1; i < operands->count; i++)
-        TSR__TRY(
-            cpu->make_contiguous(stream, &operands->tensor[0], &operands->tensor[i], &copies[i]));
-    return TSR_OK;
-}
-
 tsr_status tsr__elementwise_run(tsr_stream *stream, const tsr__elementwise *work, int count)
 {
     call c = {.work = work, .count = count};
     for (int i = 0; i < count; i++)
         TSR__TRY(check(&work[i], stream, &c.operands[i]));
-    tsr_status status = TSR_OK;
-    for (int i = 0; i < count && status == TSR_OK; i++)
-        status = make_contiguous(stream, &c.operands[i], c.copies[i]);
-    if (status == TSR_OK)
-        status = tsr__stream_atomic(stream, run_all, &c);
-    for (int i = 0; i < count; i++)
-        for (int j = 0; j < OPERANDS; j++)
-            /* the stream keeps the copy's memory until the recorded work has used it */
-            tsr_tensor_destroy(&c.copies[i][j]);
-    return status;
+    return tsr__stream_atomic(stream, run_all, &c);
 }

@@ -8,7 +8,6 @@
 
 #include "base/alloc.h"
 #include "base/checked.h"
-#include "gpu/cpu_drivers/cpu_drivers.h"
 #include "gpu/ops/reduce/reduce.h"
 #include "shaders/params/sum_squares.h"
 #include "tensor/check.h"
@@ -39,9 +38,7 @@ typedef struct call {
     tsr__access partial; /* the partial sums, in scratch memory */
     uint32_t chunks;     /* the number of chunks that have been added so far */
     float scale;
-    /* the dispatches being prepared: `vectors` is that of a kernel for CPU drivers, which takes
-     * only complete chunks; `general` takes the rest */
-    batch general, vectors;
+    batch batch; /* the dispatch being prepared */
 } call;
 
 static uint64_t chunks_of(int64_t count)
@@ -49,8 +46,11 @@ static uint64_t chunks_of(int64_t count)
     return ((uint64_t)count + TSR_SUM_SQUARES_CHUNK - 1) / TSR_SUM_SQUARES_CHUNK;
 }
 
-static tsr_status flush_general(call *c, batch *b)
+static tsr_status flush(call *c)
 {
+    batch *b = &c->batch;
+    if (b->entries == 0)
+        return TSR_OK;
     for (int i = b->entries; i < TSR_SUM_SQUARES_TENSORS; i++)
         b->push.first[i] = UINT32_MAX;
     tsr__dispatch dispatch = {
@@ -65,30 +65,19 @@ static tsr_status flush_general(call *c, batch *b)
     for (int i = 0; i < b->entries; i++)
         dispatch.access[1 + i] = b->read[i];
     tsr__groups_for(b->push.chunks, WORKGROUP / 8, dispatch.groups);
+    b->entries = 0;
     return tsr__dispatches_add(&c->list, &dispatch);
 }
 
-static tsr_status flush(call *c, batch *b)
-{
-    const int entries = b->entries;
-    if (entries == 0)
-        return TSR_OK;
-    const tsr__cpu_kernels *cpu = tsr_stream_device(c->stream)->cpu;
-    tsr_status status =
-        b == &c->vectors ? cpu->squares(&c->list, &b->push, entries, b->dtype, c->partial, b->read)
-                         : flush_general(c, b);
-    b->entries = 0;
-    return status;
-}
-
 /* Adds `count` elements of a tensor without gaps, beginning with element number `first`. */
-static tsr_status add_entry(call *c, batch *b, const tsr_tensor *x, int64_t first, int64_t count)
+static tsr_status add_range(call *c, const tsr_tensor *x, int64_t first, int64_t count)
 {
+    batch *b = &c->batch;
     const tsr_dtype dtype = x->layout.dtype;
     const uint64_t address = tsr__tensor_address(x) + (uint64_t)first * tsr_dtype_size(dtype);
     const bool aligned = address % 4 == 0;
     if (b->entries == TSR_SUM_SQUARES_TENSORS || b->dtype != dtype || b->aligned != aligned)
-        TSR__TRY(flush(c, b));
+        TSR__TRY(flush(c));
     if (b->entries == 0)
         b->push = (struct tsr_sum_squares_params){
             .parts = tsr__access_address(c->partial),
@@ -106,22 +95,11 @@ static tsr_status add_entry(call *c, batch *b, const tsr_tensor *x, int64_t firs
     return TSR_OK;
 }
 
-static tsr_status add_piece(call *c, const tsr_tensor *x, int64_t first, int64_t count)
-{
-    const uint64_t size = tsr_dtype_size(x->layout.dtype);
-    const int64_t whole = count / TSR_SUM_SQUARES_CHUNK * TSR_SUM_SQUARES_CHUNK;
-    const tsr__cpu_kernels *cpu = tsr_stream_device(c->stream)->cpu;
-    if (!cpu || !cpu->squares_suit(x, tsr__tensor_address(x) + (uint64_t)first * size, count))
-        return add_entry(c, &c->general, x, first, count);
-    TSR__TRY(add_entry(c, &c->vectors, x, first, whole));
-    return whole == count ? TSR_OK : add_entry(c, &c->general, x, first + whole, count - whole);
-}
-
 static tsr_status add_tensor(call *c, const tsr_tensor *x)
 {
     const int64_t count = tsr_layout_count(&x->layout);
     for (int64_t first = 0; first < count; first += PIECE_MAX)
-        TSR__TRY(add_piece(c, x, first, count - first < PIECE_MAX ? count - first : PIECE_MAX));
+        TSR__TRY(add_range(c, x, first, count - first < PIECE_MAX ? count - first : PIECE_MAX));
     return TSR_OK;
 }
 
@@ -182,8 +160,7 @@ static tsr_status record(call *c, tsr_tensor *y, const tsr_tensor *const *x,
     c->partial = (tsr__access){scratch, 0, chunks * sizeof(float), true};
     for (int i = 0; i < count; i++)
         TSR__TRY(add_tensor(c, copies[i] ? copies[i] : x[i]));
-    TSR__TRY(flush(c, &c->vectors));
-    TSR__TRY(flush(c, &c->general));
+    TSR__TRY(flush(c));
     TSR__TRY(add_total(c, y));
     return tsr__dispatches_record(&c->list, c->stream);
 }
