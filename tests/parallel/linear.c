@@ -338,7 +338,7 @@ static void check_factory(const tsr_linear_params *params, const tsr_partition_p
     tsr_layer_destroy(&layer);
 }
 
-static const tsr_partition_params evenly;
+static const tsr_partition_params evenly = {.struct_size = sizeof evenly};
 
 CASE(factory_create, "factory Create: the default params, and an input that is full")
 {
