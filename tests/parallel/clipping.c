@@ -616,7 +616,9 @@ static void check_deferred(float max_norm, float loss_scale)
     tsr_optimizer *now = sgd_optimizer(), *later = sgd_optimizer();
     const tsr_optimizer_clip_params at_once = {.struct_size = sizeof at_once,
                                                .loss_scale = loss_scale},
-                                    deferred = {.loss_scale = loss_scale, .deferred = true};
+                                    deferred = {.struct_size = sizeof deferred,
+                                                .loss_scale = loss_scale,
+                                                .deferred = true};
     double norm[3], got = 0;
     OK(tsr_optimizer_add_layer(now, mlp));
     OK(tsr_optimizer_add_layer(later, other));

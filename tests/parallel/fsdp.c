@@ -49,6 +49,13 @@ static const way ways[] = {
     {.name = "weighted", .strategy = {.kind = TSR_SHARD_WEIGHTED}, .rated = true},
     {.name = "backwards", .own = true},
 };
+
+static tsr_status way_strategy(const way *w, tsr_shard_strategy **out)
+{
+    tsr_shard_strategy_params params = w->strategy;
+    params.struct_size = sizeof params;
+    return tsr_shard_strategy_create(&params, out);
+}
 #define WAYS (sizeof ways / sizeof *ways)
 
 /* Trains the case, and returns the bytes of its model. */
@@ -58,7 +65,7 @@ static uint8_t *train(const model_case *base, const way *w, int steps, bool twic
     tsr_shard_strategy *strategy = NULL;
     model_case c = *base;
     if (w) {
-        OK(tsr_shard_strategy_create(&w->strategy, &strategy));
+        OK(way_strategy(w, &strategy));
         c.sharded.strategy = w->own ? &own : strategy;
         c.sharded.rates = w->rated ? some_rates : NULL;
         c.sharded.gather = w->gather;
@@ -195,7 +202,7 @@ static void copy_through(const way *w, tsr_dtype dtype)
     char path[SHARED_PATH];
     tsr_shard_strategy *strategy = NULL;
     model m;
-    OK(tsr_shard_strategy_create(&w->strategy, &strategy));
+    OK(way_strategy(w, &strategy));
     model_make(&(model_case){.dtype = dtype,
                              .sharded = {.group = group,
                                          .strategy = strategy,
@@ -383,7 +390,7 @@ static void check_memory(const way *w)
     }
     tsr_shard_strategy *strategy = NULL;
     tsr_fsdp *m = NULL;
-    OK(tsr_shard_strategy_create(&w->strategy, &strategy));
+    OK(way_strategy(w, &strategy));
     peak p = {used_bytes(), 0};
     OK(tsr_fsdp_create(tsr_fsdp_params(.group = group, .unit_count = BIG_UNITS, .units = units,
                                        .strategy = strategy, .rates = w->rated ? some_rates : NULL,

@@ -45,6 +45,7 @@ void model_make(const model_case *c, model *m)
         units[i].layer = m->layers[i];
     }
     tsr_fsdp_params sharded = c->sharded;
+    sharded.struct_size = sizeof sharded;
     sharded.unit_count = MODEL_LAYERS;
     sharded.units = units;
     OK(tsr_fsdp_create(&sharded, &m->sharded));

@@ -369,7 +369,8 @@ CASE(other_floats, "a layer whose weights have another float dtype than the laye
     const uint16_t ones[3 * 4] = {0x3c00, 0x3c00, 0x3c00, 0x3c00, 0x3c00, 0x3c00,
                                   0x3c00, 0x3c00, 0x3c00, 0x3c00, 0x3c00, 0x3c00};
     OK(tsr_column_linear_create(
-        tsr_linear_params(.input_size = 4, .output_size = 3 * ranks, .name = "up"), &layer));
+        tsr_linear_params(.bias = true, .input_size = 4, .output_size = 3 * ranks, .name = "up"),
+        &layer));
     OK(tsr_tensor_upload(tsr_group_stream(group), weight, ones, sizeof ones));
     FAILS(tsr_layer_set_parameter(layer, 1, bias, NULL, false), TSR_ERR_INVALID,
           "column_linear up: the tensor of up.bias must be f32 [3], but is f16 [3]");
