@@ -5,23 +5,20 @@
  * be. A function that only reads a property of an object returns 0, false or NULL for a NULL
  * object.
  *
- * Structs that can grow. Structs of parameters, structs that a function writes for the caller, and
- * structs that a caller passes in arrays begin with `size_t struct_size`, so that later releases
- * can append fields. Each struct of parameters has a macro of its name, which sets struct_size and
- * points to the struct: tsr_device_params(.device = "1"). Elsewhere, TSR_INIT(tsr_group_stats) is a
- * value with struct_size set and everything else 0. A function handles a struct of another size
- * than its own:
+ * Structs that can grow. Structs of parameters begin with `size_t struct_size`, so that later
+ * releases can append fields. Each has a macro of its name, which sets struct_size and points to
+ * the struct: tsr_device_params(.device = "1"). Elsewhere, TSR_INIT(tsr_device_params) is a value
+ * with struct_size set and everything else 0. A function handles a struct of another size than its
+ * own:
  *
  *     struct_size is 0      TSR_ERR_INVALID
- *     a shorter struct      missing fields of parameters are 0; only struct_size bytes are written
- *     a longer struct       TSR_ERR_INVALID if a field that the library does not know is not 0;
- *                           such fields of a result become 0
- *     an array              all elements must have the struct_size of the first, which is the
- * stride
+ *     a shorter struct      the missing fields are 0
+ *     a longer struct       TSR_ERR_INVALID if a field that the library does not know is not 0
  *
- * Structs without struct_size never change: values such as tsr_layout, tsr_shard_range, and the
- * states of generators. Structs that only the library creates, and to which it gives pointers, may
- * get more fields at their end.
+ * Structs that a function writes, structs in arrays, and those of model.h and generator.h do not
+ * begin with their size yet; they will before 0.1.0 is released. Values such as tsr_layout and
+ * tsr_shard_range, and the states of generators, never change. Structs that only the library
+ * creates, and to which it gives pointers, may get more fields at their end.
  *
  * Zero: every field that is 0, false or NULL has its default, which its comment states. Where the
  * number zero can be wanted and is not the default, pass TSR_ZERO: the negative zero is the number

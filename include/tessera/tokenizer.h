@@ -29,12 +29,13 @@
  *   token.
  *
  * For valid UTF-8 of whose bytes none lacks a token in this way, the ids are those of llama.cpp for
- * GGUF files, and those of Hugging Face's tokenizers for tokenizer.json. Both depend on Unicode's classes, here those of the installed
- * utf8proc; letters of newer versions of Unicode may be cut differently. As in llama.cpp, a
- * tokenizer from a GGUF file of Qwen2 does not normalise text, whereas one from its tokenizer.json
- * does. Bytes that are not UTF-8 are encoded as themselves, whereas both references replace them by
- * U+FFFD in byte-level vocabularies. If two added tokens overlap in the text, the one that starts
- * first is found, and of those that start at the same place the longest.
+ * GGUF files, and those of Hugging Face's tokenizers for tokenizer.json. Both depend on Unicode's
+ * classes, here those of the installed utf8proc; letters of newer versions of Unicode may be cut
+ * differently. As in llama.cpp, a tokenizer from a GGUF file of Qwen2 does not normalise text,
+ * whereas one from its tokenizer.json does. Bytes that are not UTF-8 are encoded as themselves,
+ * whereas both references replace them by U+FFFD in byte-level vocabularies. If two added tokens
+ * overlap in the text, the one that starts first is found, and of those that start at the same
+ * place the longest.
  *
  * Threads: a tokenizer does not change after opening, and any number of threads may use it. */
 #ifndef TESSERA_TOKENIZER_H

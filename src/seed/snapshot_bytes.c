@@ -141,8 +141,8 @@ tsr_status tsr_seed_restore(tsr_seed_manager *manager, const void *data, size_t 
         status = read_stream(&from, &set);
     if (status == TSR_OK && from.position != from.end)
         status = tsr__fail(TSR_ERR_INVALID,
-                           "seed: snapshot: offset %zu: %zu bytes follow the last stream", from.position,
-                           from.end - from.position);
+                           "seed: snapshot: offset %zu: %zu bytes follow the last stream",
+                           from.position, from.end - from.position);
     if (status != TSR_OK) {
         tsr__seed_set_finish(&set);
         return status;

@@ -58,19 +58,21 @@ bool tune_case_verify(tune_case *test, bool bias, const tsr__tuning_choice *choi
 }
 
 /* These functions replace those of the library. */
-tsr_status __wrap_tsr__tuning_candidate(tsr_stream *stream, const tsr_tensor *y, const tsr_tensor *a,
-                                       const tsr_tensor *b, const tsr_matmul_params *params,
-                                       int index, tsr__tuning_choice *out);
+tsr_status __wrap_tsr__tuning_candidate(tsr_stream *stream, const tsr_tensor *y,
+                                        const tsr_tensor *a, const tsr_tensor *b,
+                                        const tsr_matmul_params *params, int index,
+                                        tsr__tuning_choice *out);
 tsr_status __wrap_tsr__tuning_inspect(tsr_stream *stream, const tsr_tensor *y, const tsr_tensor *a,
-                                     const tsr_tensor *b, const tsr_matmul_params *params,
-                                     tsr__tuning_info *out);
+                                      const tsr_tensor *b, const tsr_matmul_params *params,
+                                      tsr__tuning_info *out);
 tsr_status __wrap_tsr__tuning_set(tsr_stream *stream, const tsr_tensor *y, const tsr_tensor *a,
-                                 const tsr_tensor *b, const tsr_matmul_params *params,
-                                 const tsr__tuning_choice *choice);
+                                  const tsr_tensor *b, const tsr_matmul_params *params,
+                                  const tsr__tuning_choice *choice);
 
-tsr_status __wrap_tsr__tuning_candidate(tsr_stream *stream, const tsr_tensor *y, const tsr_tensor *a,
-                                       const tsr_tensor *b, const tsr_matmul_params *params,
-                                       int index, tsr__tuning_choice *out)
+tsr_status __wrap_tsr__tuning_candidate(tsr_stream *stream, const tsr_tensor *y,
+                                        const tsr_tensor *a, const tsr_tensor *b,
+                                        const tsr_matmul_params *params, int index,
+                                        tsr__tuning_choice *out)
 {
     (void)stream, (void)y, (void)a, (void)b, (void)params;
     *out = (tsr__tuning_choice){.kernel = "other"};
@@ -78,8 +80,8 @@ tsr_status __wrap_tsr__tuning_candidate(tsr_stream *stream, const tsr_tensor *y,
 }
 
 tsr_status __wrap_tsr__tuning_inspect(tsr_stream *stream, const tsr_tensor *y, const tsr_tensor *a,
-                                     const tsr_tensor *b, const tsr_matmul_params *params,
-                                     tsr__tuning_info *out)
+                                      const tsr_tensor *b, const tsr_matmul_params *params,
+                                      tsr__tuning_info *out)
 {
     (void)stream, (void)y, (void)a, (void)b;
     *out = (tsr__tuning_info){.usual = {.kernel = "usual"}, .tuned = tuned[params->alpha > 1]};
@@ -88,8 +90,8 @@ tsr_status __wrap_tsr__tuning_inspect(tsr_stream *stream, const tsr_tensor *y, c
 }
 
 tsr_status __wrap_tsr__tuning_set(tsr_stream *stream, const tsr_tensor *y, const tsr_tensor *a,
-                                 const tsr_tensor *b, const tsr_matmul_params *params,
-                                 const tsr__tuning_choice *choice)
+                                  const tsr_tensor *b, const tsr_matmul_params *params,
+                                  const tsr__tuning_choice *choice)
 {
     (void)stream, (void)y, (void)a, (void)b;
     bool bias = params->alpha > 1;

@@ -107,23 +107,12 @@ static void free_inputs(inputs *in)
     tsr_tensor_destroy(&in->indices);
 }
 
-/* Set if there was no memory for a new batch of commands. The full batch is then submitted,
- * recording continues, and no call fails. */
-static bool went_on;
-
-static void note_full_batch(void *user, tsr_log_level level, const char *message)
-{
-    (void)user;
-    (void)level;
-    went_on = went_on || strstr(message, "submitting a batch: out of host memory") != NULL;
-}
-
 CASE(allocations_alone, "every allocation of layers fails in turn, with one rank")
 {
     inputs in = new_inputs();
     tsr_group *alone = NULL;
     int full = 0;
-    tsr_log_set(note_full_batch, NULL, TSR_LOG_WARNING);
+    watch_full_batches(true);
     OK(tsr_group_create(NULL, queue, NULL, &alone));
     OK(workload(alone, in.x, in.dy, in.indices));
     uint64_t nth = 0;
@@ -138,7 +127,7 @@ CASE(allocations_alone, "every allocation of layers fails in turn, with one rank
               (unsigned long long)nth, reached ? site : "none", tsr_status_name(status));
         full += went_on;
     }
-    tsr_log_set(NULL, NULL, TSR_LOG_WARNING);
+    watch_full_batches(false);
     CHECK(nth > 100, "only %llu allocations", (unsigned long long)nth);
     CHECK(full < 5, "%d batches went on", full);
     tsr_group_destroy(&alone);

@@ -222,6 +222,20 @@ static void meet(void)
         OK(tsr_comm_barrier(world));
 }
 
+bool went_on;
+
+static void note_full_batch(void *user, tsr_log_level level, const char *message)
+{
+    (void)user;
+    (void)level;
+    went_on = went_on || strstr(message, "submitting a batch: out of host memory") != NULL;
+}
+
+void watch_full_batches(bool on)
+{
+    tsr_log_set(on ? note_full_batch : NULL, NULL, TSR_LOG_WARNING);
+}
+
 /* Selects cases by their names. With arguments TEXT, selects only the cases that contain one of
  * them. With arguments -TEXT, selects none that contains one of them. */
 static bool is_selected(const char *name, int argc, char **argv)

@@ -59,6 +59,12 @@ __attribute__((format(printf, 1, 2))) void case_skip(const char *format, ...);
               tsr_last_error(), text);                                                             \
     } while (0)
 
+/* Without memory for a new batch of commands, a full batch is submitted, recording continues, and
+ * no call fails. Between watch_full_batches(true) and (false), `went_on` becomes true when that
+ * happens. */
+extern bool went_on;
+void watch_full_batches(bool on);
+
 /* Numbers ------------------------------------------------------------------------------------ */
 
 /* Returns element `index` of a random sequence, in [-1, 1). It is the same on all ranks. */

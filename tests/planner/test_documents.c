@@ -406,8 +406,9 @@ START_TEST(refuses_hostile_documents)
     ck_assert_error(tsr_cluster_read(tsr_cluster_params(.description_text = deep), &cluster),
                     TSR_ERR_INVALID, "description: offset 32: brackets nested more than 32 deep");
     memset(longest, 'x', sizeof longest - 1);
-    memcpy(longest, "{\"", 2);
-    memcpy(longest + sizeof longest - 5, "\":1}", 4);
+    longest[0] = '{';
+    longest[1] = '"';
+    snprintf(longest + sizeof longest - 5, 5, "\":1}");
     ck_assert_error(tsr_cluster_read(tsr_cluster_params(.description_text = longest), &cluster),
                     TSR_ERR_INVALID, "description: offset 1: a string of more than 4096 bytes");
 }

@@ -21,7 +21,8 @@ tsr_status tsr__member_links_init(tsr__member_links *links, int size)
     *links = (tsr__member_links){.size = size, .incoming_count = size + MAX_UNIDENTIFIED};
     links->outgoing = tsr__calloc((size_t)size, sizeof *links->outgoing);
     links->incoming = tsr__calloc((size_t)links->incoming_count, sizeof *links->incoming);
-    links->polls = tsr__calloc((size_t)(size + links->incoming_count + 1), sizeof *links->polls);
+    links->polls =
+        tsr__calloc((size_t)size + (size_t)links->incoming_count + 1, sizeof *links->polls);
     if (!links->outgoing || !links->incoming || !links->polls)
         return TSR_ERR_NO_MEMORY;
     for (int i = 0; i < links->incoming_count; i++)

@@ -40,23 +40,23 @@ static tsr_status create_block(tsr_stack *s, const tsr__stack_options *o, uint64
                           output = init_of(o, seed, o->deviation / sqrtf(2.0F * (float)c->layers));
     snprintf(name, sizeof name, "%s%d", s->family->hf_block, s->first_layer + index);
     return tsr_block_create(
-        tsr_block_params(.group = s->group, .name = name, .size = c->width, .dtype = s->dtype,
-                         .deferred = true, .recompute = o->recompute,
-                         .norm = tsr_norm_params(.kind = c->norm, .bias = c->norm_bias,
-                                                 .epsilon = epsilon, .dtype = o->norm_dtype),
-                         .attention = tsr_self_attention_params(
-                                 .heads = layer->heads, .kv_heads = layer->kv_heads,
-                                 .head_dim = layer->head_dim, .bias = layer->qkv_bias,
-                                 .output_bias = layer->qkv_bias && layer->output_bias,
-                                 .causal = true, .rope = layer->rope, .qk_norm = layer->qk_norm,
-                                 .norm_epsilon = epsilon, .norm_dtype = o->norm_dtype,
-                                 .window = layer->window, .partition = &o->heads, .init = &init,
-                                 .output_init = &output),
-                         .mlp =
-                             tsr_mlp_params(.hidden_size = layer->hidden, .bias = layer->mlp_bias,
-                                            .gated = layer->gated, .activation = layer->activation,
-                                            .partition = &o->hidden, .init = &init,
-                                            .output_init = &output)),
+        tsr_block_params(
+                .group = s->group, .name = name, .size = c->width, .dtype = s->dtype,
+                .deferred = true, .recompute = o->recompute,
+                .norm = tsr_norm_params(.kind = c->norm, .bias = c->norm_bias, .epsilon = epsilon,
+                                        .dtype = o->norm_dtype),
+                .attention =
+                    tsr_self_attention_params(.heads = layer->heads, .kv_heads = layer->kv_heads,
+                                              .head_dim = layer->head_dim, .bias = layer->qkv_bias,
+                                              .output_bias = layer->output_bias, .causal = true,
+                                              .rope = layer->rope, .qk_norm = layer->qk_norm,
+                                              .norm_epsilon = epsilon, .norm_dtype = o->norm_dtype,
+                                              .window = layer->window, .partition = &o->heads,
+                                              .init = &init, .output_init = &output),
+                .mlp =
+                    tsr_mlp_params(.hidden_size = layer->hidden, .bias = layer->mlp_bias,
+                                   .gated = layer->gated, .activation = layer->activation,
+                                   .partition = &o->hidden, .init = &init, .output_init = &output)),
         &s->blocks[index]);
 }
 

@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "gpu/cpu_drivers/hooks.h"
-#include "shaders/params/reduce.h"
 #include "gpu/device/device.h"
+#include "shaders/params/reduce.h"
 #include "support/check_main.h"
 #include "support/gpu.h"
 

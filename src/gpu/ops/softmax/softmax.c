@@ -1,10 +1,10 @@
 /* Softmax, its logarithm, and the gradients of both. */
 #include "shaders/params/softmax.h"
-#include "shaders/params/softmax_chunks.h"
 #include "gpu/cpu_drivers/cpu_drivers.h"
 #include "gpu/ops/common/rows.h"
 #include "gpu/ops/common/segments.h"
 #include "gpu/ops/common/walk.h"
+#include "shaders/params/softmax_chunks.h"
 #include "tensor/check.h"
 #include "tessera/ops.h"
 
