@@ -284,13 +284,13 @@ START_TEST(a_malformed_ceiling_is_refused)
 {
     json_t *run = limited_run();
     limit(run, COPY, PRODUCT, "matmul", 0.9);
-    fails(2, limited_run(), run, 1, "", ": results[1]: its ceiling, results[0], is not a ceiling");
+    fails(1, limited_run(), run, 1, "", ": results[1]: its ceiling, results[0], is not a ceiling");
     run = limited_run();
     limit(run, COPY, 4, "memcpy", 0.9);
-    fails(2, run, limited_run(), 0, "", ": results[1]: \"result\" is not an index below 4");
+    fails(1, run, limited_run(), 0, "", ": results[1]: \"result\" is not an index below 4");
     run = limited_run();
     limit(run, COPY, MEMORY, "memcpy", -1);
-    fails(2, run, limited_run(), 0, "",
+    fails(1, run, limited_run(), 0, "",
           ": results[1]: \"fraction\" is -1, not a normal number above 0");
 }
 END_TEST

@@ -42,8 +42,10 @@ static_needs_no_jansson() {
 }
 # The line of the examples' README compiles each of the small programs, from its own folder.
 compile_examples() {
+    # shellcheck disable=SC2016 # the line is evaluated below
     line=$(sed -n 's/^    \(cc .*\)hello_train\.c \(.*pkg-config.*\)$/\1"$source" -o "$folder\/example" \2/p' examples/README.md)
     [ -n "$line" ] || return 1
+    # shellcheck disable=SC2034 # the line uses it
     for source in examples/hello_*.c; do
         eval "$line" || return 1
     done
