@@ -99,7 +99,7 @@ static char *complaint(const char *name, bool reals)
     fflush(stderr);
     dup2(kept, STDERR_FILENO);
     close(kept);
-    ck_assert_int_eq(code, CLI_USAGE);
+    ck_assert_int_eq(code, CLI_FAILED);
     ck_assert(integers == NULL && real_values == NULL && count == 7);
     char *text = calloc(1, 1024);
     rewind(capture);
