@@ -613,11 +613,11 @@ static const struct {
     {"bench --shape 1x1x1", "tessera: bench: --shape, --dtype and --size need a BENCHMARK\n"},
     {"bench -x", "tessera: bench: unknown option '-x'; see 'tessera help bench'\n"},
     {"bench rng -o", "tessera: bench: missing value: -o FORMAT|FILE\n"},
-    {"bench rng -o jsn", "tessera: bench: --output takes text, md, csv, json, or a file whose name "
+    {"bench rng -o jsn", "tessera: bench: -o takes text, md, csv, json, or a file whose name "
                          "contains '.' or '/', not 'jsn'\n"},
-    {"bench rng -o md -o csv", "tessera: bench: --output names two formats, md and csv\n"},
-    {"bench rng -o - -o text", "tessera: bench: --output names two formats, json and text\n"},
-    {"bench rng -o ./a -o b.md", "tessera: bench: --output names two files, './a' and 'b.md'\n"},
+    {"bench rng -o md -o csv", "tessera: bench: -o names two formats, md and csv\n"},
+    {"bench rng -o - -o text", "tessera: bench: -o names two formats, json and text\n"},
+    {"bench rng -o ./a -o b.md", "tessera: bench: -o names two files, './a' and 'b.md'\n"},
     {"bench rng --json -o csv", "tessera: bench: --json and --output csv are two formats\n"},
     {"bench compare a b --json -o md",
      "tessera: bench compare: --json and --output md are two formats\n"},

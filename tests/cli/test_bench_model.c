@@ -168,7 +168,7 @@ START_TEST(mistakes_are_named)
     tool_refuses("bench model --cache-dtype q4_0",
                  "tessera: bench model: --cache-dtype takes f32, f16 or bf16, not 'q4_0'\n");
     tool_refuses("bench model -o xml",
-                 "tessera: bench model: --output takes text, md, csv, json, or a file whose name "
+                 "tessera: bench model: -o takes text, md, csv, json, or a file whose name "
                  "contains '.' or '/', not 'xml'\n");
     tool_refuses("bench model --json -o text",
                  "tessera: bench model: --json and --output text are two formats\n");
