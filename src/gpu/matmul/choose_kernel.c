@@ -46,7 +46,7 @@ static const tsr__matmul_config *first_worthwhile(const tsr__chip *chip,
                                                   const tsr__matmul_problem *p)
 {
     for (const tsr__chip_tile *tile = tiles; tile->config != TSR__MATMUL_GPU_CONFIGS; tile++) {
-        const tsr__matmul_config *config = tsr__matmul_config_at(tile->config);
+        const tsr__matmul_config *config = tsr__matmul_config_at((int)tile->config);
         if ((!tile->half_rows || p->m > config->bm / 2) &&
             (!tile->half_columns || p->n > config->bn / 2) &&
             tsr__matmul_config_fits(config, device, p) &&
