@@ -242,6 +242,11 @@ tsr_status tsr_stack_save(tsr_stack *stack, const char *path, tsr_comm *stages)
                               .prefix = stack->family->hf_prefix,
                               .transposed = stack->family->hf_transposed};
     const tsr_status status = save_all(&s, path, stages);
+    if (status != TSR_OK) { /* no unit stays in use */
+        const tsr__error error = tsr__error_take();
+        (void)close_unit(&s);
+        tsr__error_put_back(&error);
+    }
     for (size_t i = 0; i < s.count; i++)
         tsr_tensor_destroy(&s.tensors[i].memory);
     tsr__free(s.tensors);

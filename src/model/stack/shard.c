@@ -1,7 +1,7 @@
 /* The parameters of a stack as sharded parameters. A head that is the embedding shares one
  * parameter with it, which is therefore a unit without a layer. That unit has a sharding of its
  * own, so that the first and the last stage have the same shards. */
-#include <string.h>
+#include <stdio.h>
 
 #include "base/alloc.h"
 #include "base/error.h"
@@ -29,14 +29,17 @@ static tsr_status draw_embedding(const tsr_stack *s, bool is_new, tsr_parameter 
     return status;
 }
 
-/* Describes and draws the learned positions, which every rank has in full. */
-static tsr_status draw_positions(const tsr_stack *s, tsr_parameter *out)
+/* Describes and draws the learned positions, which every rank has in full. `name` gets their name.
+ */
+static tsr_status draw_positions(const tsr_stack *s, char name[TSR__STACK_NAME], tsr_parameter *out)
 {
     const int64_t shape[2] = {s->config->context, s->config->width};
     const tsr_seed_point point = {.base = s->seed, .kind = TSR_SEED_OP, .op = 1};
     int64_t seed;
     TSR__TRY(tsr_seed_hashed(&point, &seed));
-    *out = (tsr_parameter){.name = "wpe.weight",
+    snprintf(name, TSR__STACK_NAME, "%s.weight",
+             tsr__family_weight(s->family, false, "positions")->hf);
+    *out = (tsr_parameter){.name = name,
                            .dtype = s->dtype,
                            .ndim = 2,
                            .global_shape = {shape[0], shape[1]},
@@ -102,11 +105,12 @@ static int list_units(tsr_stack *s, const tsr_parameter *positions, tsr_fsdp_uni
 
 static tsr_status divide_rest(tsr_stack *s, const tsr_fsdp_params *params, bool is_new)
 {
+    char name[TSR__STACK_NAME];
     tsr_parameter positions = {0};
     tsr_fsdp_unit *units = tsr__calloc((size_t)s->layer_count + 4, sizeof *units);
     tsr_status status = units ? TSR_OK : TSR_ERR_NO_MEMORY;
     if (status == TSR_OK && s->is_first && s->config->learned_positions)
-        status = draw_positions(s, &positions);
+        status = draw_positions(s, name, &positions);
     if (status == TSR_OK)
         status = divide(params, is_new, list_units(s, &positions, units), units, &s->sharded);
     tsr_tensor_destroy(&positions.tensor);
@@ -125,7 +129,10 @@ static tsr_status divide_all(tsr_stack *s, const tsr_fsdp_params *params, bool i
     TSR__REQUIRE(s->deviation > 0, "stack: the layers of a model for inference cannot be sharded");
     s->data = params->group ? params->group : tsr_group_default();
     TSR__TRY(divide_tied(s, params, is_new));
-    TSR__TRY(divide_rest(s, params, is_new));
+    const tsr_status status = divide_rest(s, params, is_new);
+    if (status != TSR_OK && is_new)
+        tsr_fsdp_destroy(&s->tied);
+    TSR__TRY(status);
     s->elsewhere[0] = s->tied && !s->is_first ? tsr_fsdp_parameter(s->tied, TIED, 0)->name : NULL;
     return TSR_OK;
 }
