@@ -106,7 +106,7 @@ same_losses "$folder/resumed.log" 10 || fail "the training resumed after the kil
 # An error ends a training of one rank. Such a rank reads the loss of a step only after the next step has begun; the last complete step is
 # in the log nevertheless.
 GPT_FAIL=0:3:explode train 1 --steps 6 && fail "the training accepted an unknown word in GPT_FAIL"
-grep -qF "GPT_FAIL takes RANK:STEP:HOW, where HOW is kill, stop or error, not '0:3:explode'" "$folder/out" || fail "it does not say which words GPT_FAIL takes"
+grep -qF "where HOW is kill, stop, error or join, not '0:3:explode'" "$folder/out" || fail "it does not say which words GPT_FAIL takes"
 GPT_FAIL=0:3:error train 1 --steps 6 --log "$folder/failed.log" && fail "the training succeeded although a step failed"
 grep -q 'gpt: rank 0: step 3 fails, as GPT_FAIL asks' "$folder/out" || fail "it does not say why the training failed"
 [ "$(grep -c '"step"' "$folder/failed.log")" = 3 ] || fail "the log has not the three steps that were made"
