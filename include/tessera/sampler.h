@@ -494,8 +494,8 @@ typedef struct tsr_sampler_ops {
 
 /* Creates a custom sampler. It can be used like any other sampler, also as the base of another. The
  * struct is copied. On success `self` belongs to the sampler, which calls ops->destroy when it is
- * destroyed. Errors: TSR_ERR_INVALID for an unknown struct_size, a missing function, a name of more
- * than 31 bytes; the error of set_epoch(0); TSR_ERR_NO_MEMORY. */
+ * destroyed. Errors: TSR_ERR_INVALID for a missing function and for a name of more than 31 bytes;
+ * the error of set_epoch(0); TSR_ERR_NO_MEMORY. */
 TSR_API TSR_NODISCARD tsr_status tsr_sampler_create(const tsr_sampler_ops *ops, void *self,
                                                     tsr_sampler **out);
 

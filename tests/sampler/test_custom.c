@@ -680,7 +680,7 @@ START_TEST(errors)
                     "sampler: ops is NULL");
     ops.struct_size = 8;
     ck_assert_error(tsr_sampler_create(&ops, &self, &sampler), TSR_ERR_INVALID,
-                    "sampler: struct_size is 8, tsr_sampler_ops has 88 bytes");
+                    "sampler custom: fill is NULL");
     ops = all();
     ops.name = "a name of more than one-and-thirty";
     ck_assert_error(tsr_sampler_create(&ops, &self, &sampler), TSR_ERR_INVALID,

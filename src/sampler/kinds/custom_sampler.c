@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/struct_size.h"
 #include "sampler/sampler.h"
 
 #define MAX_NAME 31
@@ -192,9 +193,7 @@ static const tsr__sampler_class custom_class = {
 tsr_status tsr_sampler_create(const tsr_sampler_ops *ops, void *self_, tsr_sampler **out)
 {
     TSR__REQUIRE(ops != NULL && out != NULL, "sampler: %s is NULL", ops != NULL ? "out" : "ops");
-    TSR__REQUIRE(ops->struct_size == sizeof *ops,
-                 "sampler: struct_size is %zu, tsr_sampler_ops has %zu bytes", ops->struct_size,
-                 sizeof *ops);
+    TSR__TAKE(tsr_sampler_ops, ops);
     const char *name = ops->name != NULL ? ops->name : custom_class.name;
     TSR__REQUIRE(strlen(name) <= MAX_NAME, "sampler: the name '%.40s' has more than %d bytes", name,
                  MAX_NAME);

@@ -1,0 +1,183 @@
+/* Functions that need a device. Programs use only fields that older headers have, too. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "program.h"
+
+static tsr_device *device;
+static tsr_stream *stream;
+static tsr_group *group;
+
+static tsr_tensor *made(int ndim, const int64_t *shape)
+{
+    tsr_tensor *tensor = NULL;
+    OK(tsr_tensor_create(device, TSR_F32, ndim, shape, &tensor));
+    return tensor;
+}
+
+/* A tensor of random numbers. */
+static tsr_tensor *drawn(uint64_t seed, int ndim, const int64_t *shape)
+{
+    tsr_tensor *tensor = made(ndim, shape);
+    tsr_random_params params = TSR_INIT(tsr_random_params);
+    params.seed = seed;
+    OK(tsr_random_uniform(stream, tensor, -1, 1, &params));
+    return tensor;
+}
+
+static void print_tensor(const char *name, const tsr_tensor *tensor)
+{
+    float data[256];
+    double values[256];
+    const int64_t count = tsr_layout_count(tsr_tensor_layout(tensor));
+    OK(tsr_tensor_download(stream, tensor, data, (uint64_t)count * sizeof *data));
+    for (int64_t i = 0; i < count; i++)
+        values[i] = (double)data[i];
+    abi_print(name, count, values);
+}
+
+static void open_device(void)
+{
+    tsr_device_params params = TSR_INIT(tsr_device_params);
+    params.cache_in_memory = true;
+    OK(tsr_device_open(&params, &device));
+    tsr_device *refused = NULL;
+    REFUSED(tsr_device_params, params, tsr_device_open(&params, &refused));
+    OK(tsr_stream_create(device, &stream));
+    tsr_group_params of_group = TSR_INIT(tsr_group_params);
+    OK(tsr_group_create(NULL, stream, &of_group, &group));
+    tsr_group *refused_group = NULL;
+    REFUSED(tsr_group_params, of_group, tsr_group_create(NULL, stream, &of_group, &refused_group));
+}
+
+static void operations(void)
+{
+    tsr_tensor *a = drawn(1, 2, (int64_t[]){4, 8}), *b = drawn(2, 2, (int64_t[]){8, 4}),
+               *y = made(2, (int64_t[]){4, 4});
+    print_tensor("uniform", a);
+    REFUSED_ALONE(tsr_random_params, tsr_random_uniform(stream, a, -1, 1, &given));
+    tsr_matmul_params product = TSR_INIT(tsr_matmul_params);
+    OK(tsr_matmul(stream, y, a, b, &product));
+    print_tensor("product", y);
+    REFUSED(tsr_matmul_params, product, tsr_matmul(stream, y, a, b, &product));
+    tsr_sgd_params sgd = TSR_INIT(tsr_sgd_params);
+    sgd.learning_rate = 0.5f;
+    OK(tsr_sgd_step(stream, y, y, NULL, NULL, &sgd));
+    print_tensor("step", y);
+    REFUSED(tsr_sgd_params, sgd, tsr_sgd_step(stream, y, y, NULL, NULL, &sgd));
+    REFUSED_ALONE(tsr_adamw_params, tsr_adamw_step(stream, y, y, y, y, NULL, &given));
+    REFUSED_ALONE(tsr_attention_params, tsr_attention(stream, y, NULL, a, a, a, &given));
+    tsr_rope *rope = NULL;
+    REFUSED_ALONE(tsr_rope_params, tsr_rope_create(stream, &given, &rope));
+    tsr_kernel *kernel = NULL;
+    REFUSED_ALONE(tsr_kernel_params, tsr_kernel_create(device, &given, &kernel));
+    tsr_tensor_destroy(&a);
+    tsr_tensor_destroy(&b);
+    tsr_tensor_destroy(&y);
+}
+
+static void layers(void)
+{
+    tsr_init_params init = TSR_INIT(tsr_init_params);
+    init.kind = TSR_INIT_XAVIER_UNIFORM;
+    init.seed = 5;
+    tsr_linear_params params = TSR_INIT(tsr_linear_params);
+    params.group = group;
+    params.name = "linear";
+    params.input_size = 8;
+    params.output_size = 4;
+    params.bias = true;
+    params.init = &init;
+    tsr_layer *layer = NULL, *refused = NULL;
+    OK(tsr_column_linear_create(&params, &layer));
+    REFUSED(tsr_linear_params, params, tsr_column_linear_create(&params, &refused));
+    REFUSED(tsr_init_params, init, tsr_column_linear_create(&params, &refused));
+    REFUSED_ALONE(tsr_mlp_params, tsr_mlp_create(&given, &refused));
+    REFUSED_ALONE(tsr_embedding_params, tsr_embedding_create(&given, &refused));
+    REFUSED_ALONE(tsr_norm_params, tsr_norm_create(&given, &refused));
+    REFUSED_ALONE(tsr_self_attention_params, tsr_self_attention_create(&given, &refused));
+    REFUSED_ALONE(tsr_block_params, tsr_block_create(&given, &refused));
+
+    tsr_optimizer_params kind = TSR_INIT(tsr_optimizer_params);
+    kind.stream = stream;
+    kind.kind = TSR_OPTIMIZER_ADAMW;
+    tsr_optimizer *optimizer = NULL, *refused_optimizer = NULL;
+    OK(tsr_optimizer_create(&kind, &optimizer));
+    REFUSED(tsr_optimizer_params, kind, tsr_optimizer_create(&kind, &refused_optimizer));
+    OK(tsr_optimizer_add_layer(optimizer, layer));
+    tsr_tensor *x = drawn(3, 2, (int64_t[]){2, 8}), *y = NULL;
+    tsr_layer_saved *saved = NULL;
+    OK(tsr_layer_forward(layer, x, &saved, &y));
+    print_tensor("linear", y);
+    OK(tsr_layer_backward(layer, saved, y, NULL));
+    tsr_optimizer_clip_params clip = TSR_INIT(tsr_optimizer_clip_params);
+    double norm = 0;
+    OK(tsr_optimizer_clip(optimizer, 1, &clip, &norm));
+    abi_print("norm", 1, &norm);
+    REFUSED(tsr_optimizer_clip_params, clip, tsr_optimizer_clip(optimizer, 1, &clip, &norm));
+    REFUSED_ALONE(tsr_optimizer_file_params, tsr_optimizer_save(optimizer, "x", &given));
+    OK(tsr_optimizer_step(optimizer, 0.1f));
+    print_tensor("weight", tsr_layer_parameter(layer, 0)->tensor);
+    tsr_optimizer_destroy(&optimizer);
+    tsr_layer_saved_destroy(&saved);
+    tsr_tensor_destroy(&x);
+    tsr_tensor_destroy(&y);
+
+    /* the layer's parameters, divided over one rank */
+    tsr_fsdp_params divided = TSR_INIT(tsr_fsdp_params);
+    divided.group = group;
+    divided.unit_count = 1;
+    divided.units = &(tsr_fsdp_unit){.layer = layer};
+    tsr_fsdp *model = NULL, *refused_model = NULL;
+    OK(tsr_fsdp_create(&divided, &model));
+    printf("parameters %llu\n",
+           (unsigned long long)tsr_shard_plan_param_count(tsr_fsdp_plan(model)));
+    REFUSED(tsr_fsdp_params, divided, tsr_fsdp_create(&divided, &refused_model));
+    REFUSED_ALONE(tsr_fsdp_file_params, tsr_fsdp_save(model, "x", &given));
+    tsr_fsdp_destroy(&model);
+    tsr_layer_destroy(&layer);
+}
+
+static void caches(void)
+{
+    tsr_kv_cache_params params = TSR_INIT(tsr_kv_cache_params);
+    params.stream = stream;
+    params.layers = 1;
+    params.kv_heads = 1;
+    params.head_dim = 8;
+    params.pages = 2;
+    tsr_kv_cache *cache = NULL, *refused = NULL;
+    REFUSED(tsr_kv_cache_params, params, tsr_kv_cache_create(&params, &refused));
+    if (tsr_kv_cache_create(&params, &cache) != TSR_OK)
+        printf("%s\n", tsr_last_error()); /* sequences is 0 */
+    tsr_kv_cache_destroy(&cache);
+}
+
+static void others(void)
+{
+    REFUSED_ALONE(tsr_checkpoint_params, tsr_checkpoint_save("x", NULL, NULL, 0, NULL, &given));
+    double rates[1];
+    REFUSED_ALONE(tsr_calibrate_params, tsr_calibrate(group, &given, rates));
+    tsr_pipeline_params params = TSR_INIT(tsr_pipeline_params);
+    params.stream = stream;
+    tsr_pipeline *pipeline = NULL, *refused = NULL;
+    REFUSED(tsr_pipeline_params, params, tsr_pipeline_create(&params, &refused));
+    OK(tsr_pipeline_create(tsr_pipeline_params(.stream = stream), &pipeline));
+    REFUSED_ALONE(tsr_pipeline_run_params, tsr_pipeline_run(pipeline, &given));
+    tsr_pipeline_destroy(&pipeline);
+    tsr_stack *stack = NULL;
+    REFUSED_ALONE(tsr_stack_params, tsr_stack_create(&given, &stack));
+}
+
+void abi_device(void)
+{
+    open_device();
+    operations();
+    layers();
+    caches();
+    others();
+    tsr_group_destroy(&group);
+    tsr_stream_destroy(&stream);
+    tsr_device_close(&device);
+}

@@ -1,0 +1,293 @@
+/* Functions that need no device. Programs use only fields that older headers have, too. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "program.h"
+
+static void partitions(void)
+{
+    tsr_partition_params even = TSR_INIT(tsr_partition_params);
+    tsr_shard_range ranges[3];
+    OK(tsr_partition(10, 3, &even, ranges));
+    for (int i = 0; i < 3; i++)
+        printf("partition %d: %llu %llu\n", i, (unsigned long long)ranges[i].start,
+               (unsigned long long)ranges[i].count);
+    REFUSED(tsr_partition_params, even, tsr_partition(10, 3, &even, ranges));
+    tsr_pipeline_divide_params divide = TSR_INIT(tsr_pipeline_divide_params);
+    divide.blocks = 7;
+    divide.stages = 2;
+    int counts[2];
+    OK(tsr_pipeline_divide(&divide, counts));
+    printf("blocks of stages: %d %d\n", counts[0], counts[1]);
+    REFUSED(tsr_pipeline_divide_params, divide, tsr_pipeline_divide(&divide, counts));
+}
+
+static void plans(void)
+{
+    tsr_shard_strategy_params kind = TSR_INIT(tsr_shard_strategy_params);
+    kind.kind = TSR_SHARD_HYBRID;
+    tsr_shard_strategy *strategy = NULL;
+    OK(tsr_shard_strategy_create(&kind, &strategy));
+    tsr_shard_strategy *other = NULL;
+    REFUSED(tsr_shard_strategy_params, kind, tsr_shard_strategy_create(&kind, &other));
+    const tsr_shard_param params[] = {
+        {.name = "transformer.0.weight", .ndim = 2, .shape = {10, 3}},
+        {.name = "head.weight", .ndim = 2, .shape = {5, 3}},
+    };
+    tsr_shard_plan_params ranks = TSR_INIT(tsr_shard_plan_params);
+    ranks.ranks = 2;
+    tsr_shard_plan *plan = NULL;
+    OK(tsr_shard_plan_create(strategy, 2, params, &ranks, &plan));
+    char text[4096];
+    size_t size = 0;
+    OK(tsr_shard_plan_save_json(plan, sizeof text, text, &size));
+    printf("plan %.*s", (int)size, text);
+    tsr_shard_plan *refused = NULL;
+    REFUSED(tsr_shard_plan_params, ranks,
+            tsr_shard_plan_create(strategy, 2, params, &ranks, &refused));
+    tsr_shard_plan_destroy(&plan);
+    tsr_shard_strategy_destroy(&strategy);
+}
+
+static void print_indices(const char *name, tsr_sampler *sampler)
+{
+    int64_t indices[32];
+    double values[32];
+    uint64_t count = 0;
+    OK(tsr_sampler_fill(sampler, 32, indices, NULL, &count));
+    for (uint64_t i = 0; i < count; i++)
+        values[i] = (double)indices[i];
+    abi_print(name, (int64_t)count, values);
+}
+
+/* A sampler of the caller's own, of the indices 3, 2, 1, 0. */
+static tsr_status fill_down(void *self, uint64_t capacity, int64_t *indices, uint8_t *mask,
+                            uint64_t *count)
+{
+    int64_t *next = self;
+    (void)mask;
+    *count = 0;
+    while (*count<capacity && * next> 0)
+        indices[(*count)++] = --*next;
+    return TSR_OK;
+}
+static tsr_status start_down(void *self, int64_t epoch)
+{
+    (void)epoch;
+    *(int64_t *)self = 4;
+    return TSR_OK;
+}
+
+static void samplers(void)
+{
+    tsr_sampler *random = NULL, *batches = NULL, *own = NULL, *refused = NULL;
+    tsr_sampler_random_params shuffled = TSR_INIT(tsr_sampler_random_params);
+    shuffled.n = 12;
+    shuffled.seed = 7;
+    OK(tsr_sampler_create_random(&shuffled, &random));
+    print_indices("random", random);
+    REFUSED(tsr_sampler_random_params, shuffled, tsr_sampler_create_random(&shuffled, &refused));
+
+    tsr_sampler_distributed_params share = TSR_INIT(tsr_sampler_distributed_params);
+    share.n = 11;
+    share.ranks = 2;
+    share.rank = 1;
+    share.seed = 7;
+    tsr_sampler *distributed = NULL;
+    OK(tsr_sampler_create_distributed(&share, &distributed));
+    print_indices("distributed", distributed);
+    REFUSED(tsr_sampler_distributed_params, share,
+            tsr_sampler_create_distributed(&share, &refused));
+
+    tsr_sampler_batch_params batch = TSR_INIT(tsr_sampler_batch_params);
+    batch.base = random;
+    batch.batch_size = 5;
+    OK(tsr_sampler_create_batch(&batch, &batches));
+    printf("batches %llu\n", (unsigned long long)tsr_sampler_length(batches));
+    REFUSED(tsr_sampler_batch_params, batch, tsr_sampler_create_batch(&batch, &refused));
+
+    tsr_sampler_ops down = TSR_INIT(tsr_sampler_ops);
+    down.fill = fill_down;
+    down.set_epoch = start_down;
+    int64_t next = 4;
+    OK(tsr_sampler_create(&down, &next, &own));
+    print_indices("own", own);
+    REFUSED(tsr_sampler_ops, down, tsr_sampler_create(&down, &next, &refused));
+
+    REFUSED_ALONE(tsr_sampler_subset_params, tsr_sampler_create_subset(&given, &refused));
+    REFUSED_ALONE(tsr_sampler_weighted_params, tsr_sampler_create_weighted(&given, &refused));
+    REFUSED_ALONE(tsr_sampler_length_sorted_params,
+                  tsr_sampler_create_length_sorted(&given, &refused));
+    REFUSED_ALONE(tsr_sampler_stratified_params, tsr_sampler_create_stratified(&given, &refused));
+    REFUSED_ALONE(tsr_sampler_curriculum_params, tsr_sampler_create_curriculum(&given, &refused));
+    tsr_sampler_destroy(&own);
+    tsr_sampler_destroy(&batches);
+    tsr_sampler_destroy(&distributed);
+    tsr_sampler_destroy(&random);
+}
+
+static tsr_status load_square(void *user, tsr_loader_work *work, int64_t index, void *item)
+{
+    (void)user;
+    (void)work;
+    *(int64_t *)item = index * index;
+    return TSR_OK;
+}
+
+static void loaders(void)
+{
+    tsr_loader_params params = TSR_INIT(tsr_loader_params);
+    params.n = 6;
+    params.batch_size = 4;
+    params.shuffle = true;
+    params.seed = 3;
+    params.load_item = load_square;
+    params.item_bytes = sizeof(int64_t);
+    params.order = TSR_ORDER_TORCH;
+    tsr_torch_options torch = TSR_INIT(tsr_torch_options);
+    params.torch = &torch;
+    tsr_loader *loader = NULL, *refused = NULL;
+    OK(tsr_loader_create(&params, &loader));
+    REFUSED(tsr_loader_params, params, tsr_loader_create(&params, &refused));
+    REFUSED(tsr_torch_options, torch, tsr_loader_create(&params, &refused));
+    tsr_loader_batch batch;
+    bool got = false;
+    OK(tsr_loader_next(loader, &batch, &got));
+    for (uint64_t i = 0; got && i < batch.count; i++)
+        printf("loaded %lld\n", (long long)((const int64_t *)batch.data)[i]);
+    tsr_loader_destroy(&loader);
+}
+
+static void seeds(void)
+{
+    tsr_seed_manager_params params = TSR_INIT(tsr_seed_manager_params);
+    params.strategy = TSR_SEED_STRATEGY_HASHED;
+    tsr_seed_manager *manager = NULL, *refused = NULL;
+    OK(tsr_seed_manager_create(&params, &manager));
+    REFUSED(tsr_seed_manager_params, params, tsr_seed_manager_create(&params, &refused));
+    OK(tsr_seed_global(manager, 42));
+    int64_t seed = 0;
+    OK(tsr_seed_of_process(manager, &seed));
+    printf("seed %lld\n", (long long)seed);
+    tsr_seed_manager_destroy(&manager);
+}
+
+static void loss_scalers(void)
+{
+    tsr_loss_scaler_params params = TSR_INIT(tsr_loss_scaler_params);
+    params.scale = 256;
+    tsr_loss_scaler scaler;
+    OK(tsr_loss_scaler_init(&scaler, &params));
+    abi_print("scaler", 3,
+              (double[]){(double)scaler.scale, (double)scaler.smallest, (double)scaler.largest});
+    REFUSED(tsr_loss_scaler_params, params, tsr_loss_scaler_init(&scaler, &params));
+}
+
+static void tokenizers(const char *data)
+{
+    char path[4096];
+    snprintf(path, sizeof path, "%s/tokenizer/stories260K-vocab.gguf", data);
+    tsr_tokenizer *tokenizer = NULL;
+    OK(tsr_tokenizer_open(path, &tokenizer));
+    tsr_encode_params encode = TSR_INIT(tsr_encode_params);
+    encode.add = TSR_ENCODE_ADD_NONE;
+    int32_t *ids = NULL;
+    uint64_t count = 0;
+    OK(tsr_tokenizer_encode(tokenizer, "Once upon", 9, &encode, &ids, &count));
+    tsr_text_stream_params params = TSR_INIT(tsr_text_stream_params);
+    params.tokenizer = tokenizer;
+    tsr_text_stream *stream = NULL;
+    OK(tsr_text_stream_create(&params, &stream));
+    for (uint64_t i = 0; i < count; i++) {
+        const char *text = NULL;
+        size_t size = 0;
+        bool stopped = false;
+        OK(tsr_text_stream_add(stream, ids[i], &text, &size, &stopped));
+        printf("token %d \"%.*s\"\n", (int)ids[i], (int)size, text);
+    }
+    tsr_tokenizer_free_ids(&ids);
+    REFUSED(tsr_encode_params, encode,
+            tsr_tokenizer_encode(tokenizer, "Once", 4, &encode, &ids, &count));
+    tsr_text_stream *refused = NULL;
+    REFUSED(tsr_text_stream_params, params, tsr_text_stream_create(&params, &refused));
+    REFUSED_ALONE(tsr_chat_params, tsr_chat_encode(tokenizer, &given, &ids, &count));
+    tsr_text_stream_destroy(&stream);
+    tsr_tokenizer_destroy(&tokenizer);
+}
+
+static void communicators(void)
+{
+    tsr_comm_params params = TSR_INIT(tsr_comm_params);
+    params.bootstrap = TSR_BOOTSTRAP_SINGLE;
+    tsr_comm *comm = NULL, *refused = NULL;
+    OK(tsr_comm_create(&params, &comm));
+    printf("ranks %d\n", tsr_comm_size(comm));
+    REFUSED(tsr_comm_params, params, tsr_comm_create(&params, &refused));
+    REFUSED_ALONE(tsr_comm_shrink_params, tsr_comm_shrink(comm, &given, &refused));
+    REFUSED_ALONE(tsr_comm_grow_params, tsr_comm_grow(comm, &given, &refused));
+    tsr_comm_destroy(&comm);
+}
+
+static void clusters(const char *data)
+{
+    static const char hosts[] =
+        "{\"hosts\": [{\"name\": \"left\", \"link\": {\"latency_us\": 5, \"gbytes_per_second\": "
+        "12},"
+        "\"ranks\": [{\"count\": 2, \"gflops\": 10, \"memory_gbytes_per_second\": 1}]}]}";
+    tsr_cluster_params params = TSR_INIT(tsr_cluster_params);
+    params.description_text = hosts;
+    tsr_cluster *cluster = NULL, *refused = NULL;
+    OK(tsr_cluster_read(&params, &cluster));
+    REFUSED(tsr_cluster_params, params, tsr_cluster_read(&params, &refused));
+
+    RESULT(tsr_cluster_host_info) host;
+    RESULT_BEGIN(tsr_cluster_host_info, host);
+    OK(tsr_cluster_host(cluster, 0, &host.value));
+    RESULT_END(tsr_cluster_host_info, host);
+    printf("host %s %d\n", host.value.name, host.value.ranks);
+    RESULT(tsr_cluster_rank_info) rank;
+    RESULT_BEGIN(tsr_cluster_rank_info, rank);
+    OK(tsr_cluster_rank(cluster, 1, &rank.value));
+    RESULT_END(tsr_cluster_rank_info, rank);
+    printf("rank %d\n", rank.value.host);
+
+    char path[4096];
+    snprintf(path, sizeof path, "%s/model/stories260K-f16.gguf", data);
+    tsr_model_file *model = NULL;
+    OK(tsr_model_file_open(path, &model));
+    tsr_cluster_plan_params goal = TSR_INIT(tsr_cluster_plan_params);
+    goal.goal = TSR_PLAN_GENERATION;
+    tsr_cluster_plan *plan = NULL, *refused_plan = NULL;
+    OK(tsr_cluster_plan_create(cluster, model, &goal, &plan));
+    REFUSED(tsr_cluster_plan_params, goal,
+            tsr_cluster_plan_create(cluster, model, &goal, &refused_plan));
+    RESULT(tsr_cluster_plan_info) info;
+    RESULT_BEGIN(tsr_cluster_plan_info, info);
+    OK(tsr_cluster_plan_get_info(plan, &info.value));
+    RESULT_END(tsr_cluster_plan_info, info);
+    printf("plan of %s: %d grids\n", info.value.architecture, info.value.grids);
+    RESULT(tsr_cluster_grid) grid;
+    RESULT_BEGIN(tsr_cluster_grid, grid);
+    OK(tsr_cluster_plan_grid(plan, 0, &grid.value));
+    RESULT_END(tsr_cluster_grid, grid);
+    abi_print(
+        "grid", 4,
+        (double[]){grid.value.data, grid.value.tensor, grid.value.stages, grid.value.seconds});
+    tsr_cluster_plan_destroy(&plan);
+    tsr_model_file_close(&model);
+    tsr_cluster_destroy(&cluster);
+}
+
+void abi_host(const char *data)
+{
+    partitions();
+    plans();
+    samplers();
+    loaders();
+    seeds();
+    loss_scalers();
+    tokenizers(data);
+    communicators();
+    clusters(data);
+}
