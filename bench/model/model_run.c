@@ -354,7 +354,7 @@ static bool repeat(job *j, const bench_model_test *test, bool keep, double *seco
     const int sequences = test->sequences;
     const int64_t first = test->generates ? 1 : 0,
                   count = test->generates ? test->tokens / sequences : 1;
-    tsr_group_stats stats;
+    tsr_group_stats stats = TSR_INIT(tsr_group_stats);
     if (!add(j, sequences, prompt, first + count) || !steps(j, sequences, 0, first, keep) ||
         !barrier(j))
         return false;
@@ -363,7 +363,7 @@ static bool repeat(job *j, const bench_model_test *test, bool keep, double *seco
     if (!steps(j, sequences, first, count, keep))
         return false;
     *seconds = (bench_now_ns() - start) * 1e-9;
-    tsr_group_get_stats(j->group, &stats);
+    BENCH_TRY(of(j), tsr_group_get_stats(j->group, &stats));
     *waited = (double)stats.transport_ns * 1e-9;
     return remove_all(j, sequences);
 }

@@ -25,19 +25,21 @@ typedef struct training {
     int count;
 } training;
 
-static double communication_seconds(const example_job *job)
+static tsr_status communication_seconds(const example_job *job, double *seconds)
 {
-    tsr_group_stats data, tensor;
-    tsr_group_get_stats(job->data_group, &data);
-    tsr_group_get_stats(job->tensor_group, &tensor);
-    return (double)(data.transport_ns + tensor.transport_ns) * 1e-9;
+    tsr_group_stats data = TSR_INIT(tsr_group_stats), tensor = TSR_INIT(tsr_group_stats);
+    TRY(tsr_group_get_stats(job->data_group, &data));
+    TRY(tsr_group_get_stats(job->tensor_group, &tensor));
+    *seconds = (double)(data.transport_ns + tensor.transport_ns) * 1e-9;
+    return TSR_OK;
 }
 
 static tsr_status learn(training *t, epoch_result *result)
 {
     images_batch batch;
     bool got;
-    double sum, start = seconds_now(), waited = communication_seconds(&t->job);
+    double sum, start = seconds_now(), waited_before, waited;
+    TRY(communication_seconds(&t->job, &waited_before));
     TRY(tsr_loader_set_epoch(t->train.loader, result->epoch - 1));
     for (;;) {
         TRY(images_next(&t->train, t->job.stream, &batch, &got));
@@ -51,7 +53,8 @@ static tsr_status learn(training *t, epoch_result *result)
     result->images = t->train.count;
     result->loss = sum / (double)result->images;
     result->seconds = seconds_now() - start;
-    result->communication_seconds = communication_seconds(&t->job) - waited;
+    TRY(communication_seconds(&t->job, &waited));
+    result->communication_seconds = waited - waited_before;
     return TSR_OK;
 }
 

@@ -182,7 +182,7 @@ tsr_status model_classify(model *self, const example_job *job, const images_batc
 tsr_status model_take_loss(model *self, const example_job *job, double *out)
 {
     float sum;
-    TRY(tsr_group_all_reduce(job->data_group, self->loss_sum, TSR_OP_SUM));
+    TRY(tsr_group_all_reduce(job->data_group, self->loss_sum, TSR_OP_SUM, NULL, NULL));
     TRY(tsr_tensor_download(job->stream, self->loss_sum, &sum, sizeof sum));
     *out = (double)sum;
     return tsr_fill(job->stream, self->loss_sum, 0);

@@ -81,7 +81,7 @@ static int compare_doubles(const void *a, const void *b)
 static tsr_status measure(const place *self, tsr_layer *layer, const tsr_tensor *x, int runs,
                           figures *out)
 {
-    tsr_group_stats stats;
+    tsr_group_stats stats = TSR_INIT(tsr_group_stats);
     double *seconds = malloc((size_t)runs * sizeof *seconds);
     if (!seconds)
         return TSR_ERR_NO_MEMORY;
@@ -96,9 +96,10 @@ static tsr_status measure(const place *self, tsr_layer *layer, const tsr_tensor 
         seconds[i] = seconds_now() - start;
         tsr_tensor_destroy(&y);
     }
+    if (status == TSR_OK)
+        status = tsr_group_get_stats(self->group, &stats);
     if (status == TSR_OK) {
         qsort(seconds, (size_t)runs, sizeof *seconds, compare_doubles);
-        tsr_group_get_stats(self->group, &stats);
         out->seconds = (seconds[(runs - 1) / 2] + seconds[runs / 2]) / 2;
         out->communication_seconds = (double)stats.transport_ns * 1e-9 / runs;
     }

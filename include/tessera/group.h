@@ -3,7 +3,7 @@
  *
  *     tsr_group *group = NULL;
  *     tsr_group_create(comm, stream, NULL, &group);
- *     tsr_group_all_reduce(group, gradient, TSR_OP_SUM);
+ *     tsr_group_all_reduce(group, gradient, TSR_OP_SUM, NULL, NULL);
  *     tsr_group_destroy(&group);
  *
  * A tsr_group combines a communicator, which determines this process's rank and the number of
@@ -40,7 +40,6 @@ extern "C" {
 #endif
 
 typedef struct tsr_group tsr_group;
-typedef struct tsr_group_request tsr_group_request;
 
 typedef struct tsr_group_params {
     size_t struct_size;
@@ -51,8 +50,8 @@ typedef struct tsr_group_params {
      * least 64 KiB, rounded up to pages; 0: 2 MiB. If the ranks give different values, the largest
      * counts. */
     uint64_t piece_bytes;
-    /* The dtype in which layers (layer.h) send activations and their gradients over this group, by
-     * the operations of "Slow connections" below: sums, and the reduce-scatters and all-gathers of
+    /* The dtype in which layers (layer.h) send activations and their gradients over this group,
+     * as "Slow connections" below describes: sums, and the reduce-scatters and all-gathers of
      * sequence parallelism and of divided features. Results are then less exact. Everything else is
      * sent as it is: parameters and their gradients, also those of FSDP models (fsdp.h), logits of
      * language models, and losses. All ranks must give the same. 0: activations are sent as they
@@ -90,12 +89,6 @@ TSR_API tsr_stream *tsr_group_stream(const tsr_group *group);
  * used while requests of the group are in progress. NULL if the group was created without one, or
  * has failed. */
 TSR_API tsr_comm *tsr_group_comm(const tsr_group *group);
-/* The group's wire dtype; 0: none. */
-TSR_API tsr_dtype tsr_group_wire(const tsr_group *group);
-/* Whether layers allow products by integers (tsr_group_params.allow_int8); false for NULL. */
-TSR_API bool tsr_group_allows_int8(const tsr_group *group);
-/* Returns true if data go through the ring of host memory. */
-TSR_API bool tsr_group_is_staged(const tsr_group *group);
 
 /* Operations ------------------------------------------------------------------------------------
  *
@@ -104,39 +97,60 @@ TSR_API bool tsr_group_is_staged(const tsr_group *group);
  * the end. Reductions have the bits of tsr_comm_all_reduce, no matter how a tensor is cut, copied
  * or staged.
  *
- * Each call blocks until the operation is done on this rank: the device has produced the tensors,
- * and the data of the other ranks have arrived. Copies of results on the device may still be in
- * progress; work that is recorded later sees them. With one rank, operations only record copies.
- */
+ * If `request` is NULL, a call blocks until the operation is done on this rank: the device has
+ * produced the tensors, and the data of the other ranks have arrived. Copies of results on the
+ * device may still be in progress; work that is recorded later sees them. With one rank, operations
+ * only record copies.
+ *
+ * Otherwise the call starts the operation, sets *request for tsr_request_wait, tsr_request_test or
+ * tsr_request_cancel (comm.h), and returns. The operation holds its tensors' memory until it is
+ * done. Requests may be waited for in any order. Operations start in the order of the calls, each
+ * when the device has produced its tensors. They progress only inside calls that block or test for
+ * a group; these advance the operations of all groups on the stream. The number of requests is not
+ * limited. Cancelling an operation that is not done fails the group on all ranks. */
 
-/* All-reduce: tensor = op over the tensors of all ranks. Blocks until done. */
+typedef struct tsr_collective_params {
+    size_t struct_size;
+    /* The dtype in which data are sent, as described below; 0: that of the tensors. */
+    tsr_dtype wire;
+    /* All-gather and reduce-scatter: [ranks], the size of each rank's part along `dim`, the same on
+     * all ranks. NULL: all parts have the same size. */
+    const int64_t *sizes;
+} tsr_collective_params;
+#define tsr_collective_params(...)                                                                 \
+    (&(tsr_collective_params){.struct_size = sizeof(tsr_collective_params), __VA_ARGS__})
+
+/* All-reduce: tensor = op over the tensors of all ranks. */
 TSR_API TSR_NODISCARD tsr_status tsr_group_all_reduce(tsr_group *group, tsr_tensor *tensor,
-                                                      tsr_op op);
+                                                      tsr_op op,
+                                                      const tsr_collective_params *params,
+                                                      tsr_request **request);
 
-/* Broadcast: tensor = the tensor of rank `root`. Blocks until done. */
-TSR_API TSR_NODISCARD tsr_status tsr_group_broadcast(tsr_group *group, tsr_tensor *tensor,
-                                                     int root);
+/* Broadcast: tensor = the tensor of rank `root`. */
+TSR_API TSR_NODISCARD tsr_status tsr_group_broadcast(tsr_group *group, tsr_tensor *tensor, int root,
+                                                     tsr_request **request);
 
 /* All-gather: out = the `in` of all ranks, concatenated along `dim` in the order of ranks. Rank r
- * contributes sizes[r] of that dimension; all ranks must give the same sizes. NULL: all ranks
- * contribute the same size. The other dimensions of in and out must be equal. `in` may be exactly
- * this rank's part of `out`, and must not overlap it otherwise. Blocks until done. */
+ * contributes sizes[r] of that dimension. The other dimensions of in and out must be equal. `in`
+ * may be exactly this rank's part of `out`, and must not overlap it otherwise. */
 TSR_API TSR_NODISCARD tsr_status tsr_group_all_gather(tsr_group *group, tsr_tensor *out,
                                                       const tsr_tensor *in, int dim,
-                                                      const int64_t *sizes);
+                                                      const tsr_collective_params *params,
+                                                      tsr_request **request);
 
-/* Reduce-scatter: out = this rank's part along `dim` of (op over the `in` of all ranks). `sizes`
- * are as for tsr_group_all_gather. `out` may be exactly this rank's part of `in`, and must not
- * overlap it otherwise. Blocks until done. */
+/* Reduce-scatter: out = this rank's part along `dim` of (op over the `in` of all ranks). Rank r
+ * gets sizes[r] of that dimension. `out` may be exactly this rank's part of `in`, and must not
+ * overlap it otherwise. */
 TSR_API TSR_NODISCARD tsr_status tsr_group_reduce_scatter(tsr_group *group, tsr_tensor *out,
-                                                          const tsr_tensor *in, int dim,
-                                                          const int64_t *sizes, tsr_op op);
+                                                          const tsr_tensor *in, int dim, tsr_op op,
+                                                          const tsr_collective_params *params,
+                                                          tsr_request **request);
 
 /* Slow connections ------------------------------------------------------------------------------
  *
- * These operations round what is sent to a narrow format, `wire`. Tensors are f32, f16 or bf16. A
- * wire that is not narrower than their dtype, and 0, give the operation without a wire; so does a
- * group of one rank.
+ * With tsr_collective_params.wire, an operation rounds what is sent to a narrow format. Tensors are
+ * f32, f16 or bf16, and the op of a reduction is TSR_OP_SUM. A wire that is not narrower than the
+ * dtype of the tensors changes nothing; neither does any wire in a group of one rank.
  *
  *     wire       bytes per element   error of an element x, at most
  *     TSR_F16    2                   |x| · 2^-11, from 2^-14 to 65504
@@ -152,76 +166,22 @@ TSR_API TSR_NODISCARD tsr_status tsr_group_reduce_scatter(tsr_group *group, tsr_
  *
  * The error of a sum is at most the sum of these errors over the ranks, plus the rounding of the
  * f32 additions. Contributions are added in f32, in the order of ranks. The device packs and
- * unpacks, and only the narrow format is sent or staged. */
-
-/* All-reduce: tensor = the sum of the tensors of all ranks. Each rank's tensor is rounded once, and
- * no intermediate sum is rounded to `wire`. All ranks get the same bits. Each rank sends its
- * contribution to every other rank, which is less than an all-reduce of f32 sends with up to 3
- * ranks (16 bits) or 7 ranks (blocks). Blocks until done. */
-TSR_API TSR_NODISCARD tsr_status tsr_group_all_reduce_wire(tsr_group *group, tsr_tensor *tensor,
-                                                           tsr_dtype wire);
-
-/* All-gather: as tsr_group_all_gather. Each rank's own part is rounded too, so that all ranks get
- * the same bits. Blocks until done. */
-TSR_API TSR_NODISCARD tsr_status tsr_group_all_gather_wire(tsr_group *group, tsr_tensor *out,
-                                                           const tsr_tensor *in, int dim,
-                                                           const int64_t *sizes, tsr_dtype wire);
-
-/* Reduce-scatter: as tsr_group_reduce_scatter with TSR_OP_SUM. Each rank sends every other rank its
- * contribution to that rank's part, which is less than without a wire for any number of ranks. In
- * f16 and bf16, the result has the bits of this rank's part of tsr_group_all_reduce_wire. Blocks
- * until done. */
-TSR_API TSR_NODISCARD tsr_status tsr_group_reduce_scatter_wire(tsr_group *group, tsr_tensor *out,
-                                                               const tsr_tensor *in, int dim,
-                                                               const int64_t *sizes,
-                                                               tsr_dtype wire);
-
-/* Requests --------------------------------------------------------------------------------------
+ * unpacks, and only the narrow format is sent or staged.
  *
- * Each operation has a second form, which returns before the operation is done, and holds its
- * tensors' memory until then. Requests may be waited for in any order. Operations start in the
- * order of the calls, each when the device has produced its tensors. They progress only inside
- * calls that wait or test; these advance the requests of all groups on the stream. The number of
- * requests in progress is not limited.
- */
-TSR_API TSR_NODISCARD tsr_status tsr_group_all_reduce_start(tsr_group *group, tsr_tensor *tensor,
-                                                            tsr_op op, tsr_group_request **out);
-TSR_API TSR_NODISCARD tsr_status tsr_group_all_reduce_wire_start(tsr_group *group,
-                                                                 tsr_tensor *tensor, tsr_dtype wire,
-                                                                 tsr_group_request **out);
-TSR_API TSR_NODISCARD tsr_status tsr_group_broadcast_start(tsr_group *group, tsr_tensor *tensor,
-                                                           int root, tsr_group_request **out);
-TSR_API TSR_NODISCARD tsr_status tsr_group_all_gather_start(tsr_group *group, tsr_tensor *out,
-                                                            const tsr_tensor *in, int dim,
-                                                            const int64_t *sizes,
-                                                            tsr_group_request **request);
-TSR_API TSR_NODISCARD tsr_status tsr_group_reduce_scatter_start(tsr_group *group, tsr_tensor *out,
-                                                                const tsr_tensor *in, int dim,
-                                                                const int64_t *sizes, tsr_op op,
-                                                                tsr_group_request **request);
-TSR_API TSR_NODISCARD tsr_status tsr_group_all_gather_wire_start(tsr_group *group, tsr_tensor *out,
-                                                                 const tsr_tensor *in, int dim,
-                                                                 const int64_t *sizes,
-                                                                 tsr_dtype wire,
-                                                                 tsr_group_request **request);
-TSR_API TSR_NODISCARD tsr_status tsr_group_reduce_scatter_wire_start(
-    tsr_group *group, tsr_tensor *out, const tsr_tensor *in, int dim, const int64_t *sizes,
-    tsr_dtype wire, tsr_group_request **request);
-
-/* Sets *done to whether the operation is done. If it is, returns its status, frees the request and
- * sets *request to NULL. Does not block. A NULL *request counts as done, with TSR_OK. */
-TSR_API TSR_NODISCARD tsr_status tsr_group_test(tsr_group_request **request, bool *done);
-/* Blocks until the operation is done, or its deadline has passed. Returns its status, frees the
- * request and sets *request to NULL. Returns TSR_OK for a NULL *request. */
-TSR_API TSR_NODISCARD tsr_status tsr_group_wait(tsr_group_request **request);
-/* Cancels the operation, frees the request and sets *request to NULL. Does not wait for other
- * ranks; blocks for at most the time that tsr_request_cancel needs. If the operation was not done
- * yet, the group fails on all ranks. NULL is allowed. */
-TSR_API void tsr_group_cancel(tsr_group_request **request);
+ * All-reduce: each rank's tensor is rounded once, and no intermediate sum is rounded to `wire`. All
+ * ranks get the same bits. Each rank sends its contribution to every other rank, which is less than
+ * an all-reduce of f32 sends with up to 3 ranks (16 bits) or 7 ranks (blocks).
+ *
+ * All-gather: each rank's own part is rounded too, so that all ranks get the same bits.
+ *
+ * Reduce-scatter: each rank sends every other rank its contribution to that rank's part, which is
+ * less than without a wire for any number of ranks. In f16 and bf16, the result has the bits of
+ * this rank's part of the all-reduce. */
 
 /* Time --------------------------------------------------------------------------------------- */
 
 typedef struct tsr_group_stats {
+    size_t struct_size;
     uint64_t operations; /* number of operations that have ended */
     uint64_t size_bytes; /* bytes of their tensors; for all-gather and reduce-scatter, of the full
                             tensor */
@@ -229,9 +189,10 @@ typedef struct tsr_group_stats {
     uint64_t device_ns;
     /* The time that the calling thread waited for other ranks, but not for the device. */
     uint64_t transport_ns;
+    bool staged; /* whether data go through the ring of host memory; the same on all ranks */
 } tsr_group_stats;
-/* The sums since the group was created or last reset. */
-TSR_API void tsr_group_get_stats(const tsr_group *group, tsr_group_stats *stats);
+/* Writes the sums since the group was created or last reset. Errors: TSR_ERR_INVALID for NULL. */
+TSR_API TSR_NODISCARD tsr_status tsr_group_get_stats(const tsr_group *group, tsr_group_stats *out);
 TSR_API void tsr_group_reset_stats(tsr_group *group);
 
 #ifdef __cplusplus

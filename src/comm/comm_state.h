@@ -10,6 +10,7 @@
 #include "comm/collective_call.h"
 #include "comm/recovery/recovery.h"
 #include "comm/reduce/reduce.h"
+#include "comm/request_methods.h"
 #include "comm/shm/mailbox.h"
 #include "comm/shm/shm.h"
 #include "comm/ucx/transport.h"
@@ -95,6 +96,7 @@ typedef struct tsr__mismatch {
 } tsr__mismatch;
 
 struct tsr_request {
+    tsr__request_base base;       /* without methods */
     tsr__job *job;                /* NULL: the job has ended, and only this handle is left */
     tsr_comm *comm;               /* NULL: the communicator was destroyed */
     tsr_request *next, *previous; /* the neighbours in the list job->requests or job->unused */

@@ -30,45 +30,15 @@ ANSWER(int, tsr_group_rank, (const tsr_group *group), 0)
 ANSWER(int, tsr_group_size, (const tsr_group *group), 1)
 ANSWER(tsr_stream *, tsr_group_stream, (const tsr_group *group), NULL)
 ANSWER(tsr_comm *, tsr_group_comm, (const tsr_group *group), NULL)
-ANSWER(tsr_dtype, tsr_group_wire, (const tsr_group *group), (tsr_dtype)0)
-ANSWER(bool, tsr_group_allows_int8, (const tsr_group *group), false)
-ANSWER(bool, tsr_group_is_staged, (const tsr_group *group), false)
-TSR__ABSENT(tsr_group_all_reduce, tsr_group *group, tsr_tensor *tensor, tsr_op op)
-TSR__ABSENT(tsr_group_all_reduce_wire, tsr_group *group, tsr_tensor *tensor, tsr_dtype wire)
-TSR__ABSENT(tsr_group_broadcast, tsr_group *group, tsr_tensor *tensor, int root)
+TSR__ABSENT(tsr_group_all_reduce, tsr_group *group, tsr_tensor *tensor, tsr_op op,
+            const tsr_collective_params *params, tsr_request **request)
+TSR__ABSENT(tsr_group_broadcast, tsr_group *group, tsr_tensor *tensor, int root,
+            tsr_request **request)
 TSR__ABSENT(tsr_group_all_gather, tsr_group *group, tsr_tensor *out, const tsr_tensor *in,
-            int dim, const int64_t *sizes)
+            int dim, const tsr_collective_params *params, tsr_request **request)
 TSR__ABSENT(tsr_group_reduce_scatter, tsr_group *group, tsr_tensor *out, const tsr_tensor *in,
-            int dim, const int64_t *sizes, tsr_op op)
-TSR__ABSENT(tsr_group_all_reduce_start, tsr_group *group, tsr_tensor *tensor, tsr_op op,
-            tsr_group_request **out)
-TSR__ABSENT(tsr_group_all_reduce_wire_start, tsr_group *group, tsr_tensor *tensor,
-            tsr_dtype wire, tsr_group_request **out)
-TSR__ABSENT(tsr_group_broadcast_start, tsr_group *group, tsr_tensor *tensor, int root,
-            tsr_group_request **out)
-TSR__ABSENT(tsr_group_all_gather_start, tsr_group *group, tsr_tensor *out,
-            const tsr_tensor *in, int dim, const int64_t *sizes, tsr_group_request **request)
-TSR__ABSENT(tsr_group_reduce_scatter_start, tsr_group *group, tsr_tensor *out,
-            const tsr_tensor *in, int dim, const int64_t *sizes, tsr_op op,
-            tsr_group_request **request)
-TSR__ABSENT(tsr_group_all_gather_wire, tsr_group *group, tsr_tensor *out, const tsr_tensor *in,
-            int dim, const int64_t *sizes, tsr_dtype wire)
-TSR__ABSENT(tsr_group_reduce_scatter_wire, tsr_group *group, tsr_tensor *out,
-            const tsr_tensor *in, int dim, const int64_t *sizes, tsr_dtype wire)
-TSR__ABSENT(tsr_group_all_gather_wire_start, tsr_group *group, tsr_tensor *out,
-            const tsr_tensor *in, int dim, const int64_t *sizes, tsr_dtype wire,
-            tsr_group_request **request)
-TSR__ABSENT(tsr_group_reduce_scatter_wire_start, tsr_group *group, tsr_tensor *out,
-            const tsr_tensor *in, int dim, const int64_t *sizes, tsr_dtype wire,
-            tsr_group_request **request)
-TSR__ABSENT(tsr_group_test, tsr_group_request **request, bool *done)
-TSR__ABSENT(tsr_group_wait, tsr_group_request **request)
-TSR__FORGET(tsr_group_cancel, tsr_group_request)
-void tsr_group_get_stats(const tsr_group *group, tsr_group_stats *stats)
-{
-    if (stats)
-        *stats = (tsr_group_stats){0};
-}
+            int dim, tsr_op op, const tsr_collective_params *params, tsr_request **request)
+TSR__ABSENT(tsr_group_get_stats, const tsr_group *group, tsr_group_stats *out)
 NOTHING(tsr_group_reset_stats, tsr_group *group)
 
 /* layer.h */

@@ -77,6 +77,23 @@ static void operations(void)
     tsr_tensor_destroy(&y);
 }
 
+static void collectives(void)
+{
+    tsr_tensor *a = drawn(3, 1, (int64_t[]){8});
+    tsr_collective_params params = TSR_INIT(tsr_collective_params);
+    params.wire = TSR_BF16;
+    OK(tsr_group_all_reduce(group, a, TSR_OP_SUM, &params, NULL));
+    print_tensor("sum", a);
+    REFUSED(tsr_collective_params, params,
+            tsr_group_all_reduce(group, a, TSR_OP_SUM, &params, NULL));
+    RESULT(tsr_group_stats) stats;
+    RESULT_BEGIN(tsr_group_stats, stats);
+    OK(tsr_group_get_stats(group, &stats.value));
+    RESULT_END(tsr_group_stats, stats);
+    printf("operations %llu\n", (unsigned long long)stats.value.operations);
+    tsr_tensor_destroy(&a);
+}
+
 static void layers(void)
 {
     tsr_init_params init = TSR_INIT(tsr_init_params);
@@ -174,6 +191,7 @@ void abi_device(void)
 {
     open_device();
     operations();
+    collectives();
     layers();
     caches();
     others();

@@ -451,7 +451,6 @@ TSR_API tsr_status tsr_comm_recv_start(tsr_comm *comm, void *data, uint64_t coun
                                                      tsr_dtype dtype, int from, int tag,
                                                      uint64_t timeout_ns, tsr_request **out);
 typedef struct tsr_group tsr_group;
-typedef struct tsr_group_request tsr_group_request;
 typedef struct tsr_group_params {
     size_t struct_size;
    _Bool 
@@ -470,67 +469,35 @@ TSR_API int tsr_group_rank(const tsr_group *group);
 TSR_API int tsr_group_size(const tsr_group *group);
 TSR_API tsr_stream *tsr_group_stream(const tsr_group *group);
 TSR_API tsr_comm *tsr_group_comm(const tsr_group *group);
-TSR_API tsr_dtype tsr_group_wire(const tsr_group *group);
-TSR_API 
-       _Bool 
-            tsr_group_allows_int8(const tsr_group *group);
-TSR_API 
-       _Bool 
-            tsr_group_is_staged(const tsr_group *group);
+typedef struct tsr_collective_params {
+    size_t struct_size;
+    tsr_dtype wire;
+    const int64_t *sizes;
+} tsr_collective_params;
 TSR_API tsr_status tsr_group_all_reduce(tsr_group *group, tsr_tensor *tensor,
-                                                      tsr_op op);
-TSR_API tsr_status tsr_group_broadcast(tsr_group *group, tsr_tensor *tensor,
-                                                     int root);
+                                                      tsr_op op,
+                                                      const tsr_collective_params *params,
+                                                      tsr_request **request);
+TSR_API tsr_status tsr_group_broadcast(tsr_group *group, tsr_tensor *tensor, int root,
+                                                     tsr_request **request);
 TSR_API tsr_status tsr_group_all_gather(tsr_group *group, tsr_tensor *out,
                                                       const tsr_tensor *in, int dim,
-                                                      const int64_t *sizes);
+                                                      const tsr_collective_params *params,
+                                                      tsr_request **request);
 TSR_API tsr_status tsr_group_reduce_scatter(tsr_group *group, tsr_tensor *out,
-                                                          const tsr_tensor *in, int dim,
-                                                          const int64_t *sizes, tsr_op op);
-TSR_API tsr_status tsr_group_all_reduce_wire(tsr_group *group, tsr_tensor *tensor,
-                                                           tsr_dtype wire);
-TSR_API tsr_status tsr_group_all_gather_wire(tsr_group *group, tsr_tensor *out,
-                                                           const tsr_tensor *in, int dim,
-                                                           const int64_t *sizes, tsr_dtype wire);
-TSR_API tsr_status tsr_group_reduce_scatter_wire(tsr_group *group, tsr_tensor *out,
-                                                               const tsr_tensor *in, int dim,
-                                                               const int64_t *sizes,
-                                                               tsr_dtype wire);
-TSR_API tsr_status tsr_group_all_reduce_start(tsr_group *group, tsr_tensor *tensor,
-                                                            tsr_op op, tsr_group_request **out);
-TSR_API tsr_status tsr_group_all_reduce_wire_start(tsr_group *group,
-                                                                 tsr_tensor *tensor, tsr_dtype wire,
-                                                                 tsr_group_request **out);
-TSR_API tsr_status tsr_group_broadcast_start(tsr_group *group, tsr_tensor *tensor,
-                                                           int root, tsr_group_request **out);
-TSR_API tsr_status tsr_group_all_gather_start(tsr_group *group, tsr_tensor *out,
-                                                            const tsr_tensor *in, int dim,
-                                                            const int64_t *sizes,
-                                                            tsr_group_request **request);
-TSR_API tsr_status tsr_group_reduce_scatter_start(tsr_group *group, tsr_tensor *out,
-                                                                const tsr_tensor *in, int dim,
-                                                                const int64_t *sizes, tsr_op op,
-                                                                tsr_group_request **request);
-TSR_API tsr_status tsr_group_all_gather_wire_start(tsr_group *group, tsr_tensor *out,
-                                                                 const tsr_tensor *in, int dim,
-                                                                 const int64_t *sizes,
-                                                                 tsr_dtype wire,
-                                                                 tsr_group_request **request);
-TSR_API tsr_status tsr_group_reduce_scatter_wire_start(
-    tsr_group *group, tsr_tensor *out, const tsr_tensor *in, int dim, const int64_t *sizes,
-    tsr_dtype wire, tsr_group_request **request);
-TSR_API tsr_status tsr_group_test(tsr_group_request **request, 
-                                                                            _Bool 
-                                                                                 *done);
-TSR_API tsr_status tsr_group_wait(tsr_group_request **request);
-TSR_API void tsr_group_cancel(tsr_group_request **request);
+                                                          const tsr_tensor *in, int dim, tsr_op op,
+                                                          const tsr_collective_params *params,
+                                                          tsr_request **request);
 typedef struct tsr_group_stats {
+    size_t struct_size;
     uint64_t operations;
     uint64_t size_bytes;
     uint64_t device_ns;
     uint64_t transport_ns;
+   _Bool 
+        staged;
 } tsr_group_stats;
-TSR_API void tsr_group_get_stats(const tsr_group *group, tsr_group_stats *stats);
+TSR_API tsr_status tsr_group_get_stats(const tsr_group *group, tsr_group_stats *out);
 TSR_API void tsr_group_reset_stats(tsr_group *group);
 typedef struct tsr_shard_range {
     uint64_t start;

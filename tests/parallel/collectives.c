@@ -63,7 +63,7 @@ static void all_reduce_case(tsr_group *through, const sized *s, tsr_dtype dtype,
      * result. */
     if (dtype != TSR_U8 && dtype != TSR_I32)
         OK(tsr_scale(queue, tensor, tensor, 1, 1));
-    OK(tsr_group_all_reduce(through, tensor, TSR_OP_SUM));
+    OK(tsr_group_all_reduce(through, tensor, TSR_OP_SUM, NULL, NULL));
     if (dtype != TSR_U8 && dtype != TSR_I32)
         OK(tsr_scale(queue, tensor, tensor, 1, -(float)ranks));
     check_same("all-reduce", tensor, want);
@@ -101,7 +101,7 @@ CASE(reductions, "every reduction of the communicator works on tensors")
                : op == TSR_OP_PROD ? factorial
                                    : want;
         tsr_tensor *tensor = tensor_of(TSR_F32, 1, (int64_t[]){1}, &mine);
-        OK(tsr_group_all_reduce(through[i / 5], tensor, op));
+        OK(tsr_group_all_reduce(through[i / 5], tensor, op, NULL, NULL));
         check_same("reduction", tensor, &want);
         tsr_tensor_destroy(&tensor);
     }
@@ -120,7 +120,7 @@ CASE(broadcast, "broadcast gives every rank the root's tensor")
             double *mine = whole_numbers(++sequence, my_rank, count);
             double *want = whole_numbers(sequence, root, count);
             tensor_put(tensor, mine);
-            OK(tsr_group_broadcast(through[t], tensor, root));
+            OK(tsr_group_broadcast(through[t], tensor, root, NULL));
             check_same("broadcast", tensor, want);
             tsr_tensor_destroy(&tensor);
             free(mine);
@@ -170,7 +170,7 @@ static void gather_case(tsr_group *through, const divided *d, bool equal, tsr_dt
         in = some_tensor(form == 3, dtype, d->ndim, d->part);
     tensor_put(in, mine);
     OK(tsr_group_all_gather(through, out, in, d->dim - (form == 0 ? d->ndim : 0),
-                            equal ? NULL : d->sizes));
+                            tsr_collective_params(.sizes = equal ? NULL : d->sizes), NULL));
     check_same("all-gather", out, want);
     check_same("what was gathered", in, mine);
     tsr_tensor_destroy(&in);
@@ -191,8 +191,8 @@ static void scatter_case(tsr_group *through, const divided *d, bool equal, tsr_d
     else
         out = some_tensor(form == 3, dtype, d->ndim, d->part);
     tensor_put(in, mine);
-    OK(tsr_group_reduce_scatter(through, out, in, d->dim - (form == 0 ? d->ndim : 0),
-                                equal ? NULL : d->sizes, TSR_OP_SUM));
+    OK(tsr_group_reduce_scatter(through, out, in, d->dim - (form == 0 ? d->ndim : 0), TSR_OP_SUM,
+                                tsr_collective_params(.sizes = equal ? NULL : d->sizes), NULL));
     check_same("reduce-scatter", out, want);
     if (form != 2)
         check_same("what was scattered", in, mine);
@@ -238,8 +238,8 @@ CASE(bits_agree, "direct and staged sums have the same bits")
         double *mine = numbers(7 + (uint64_t)my_rank, COUNT, dtypes[i]);
         tsr_tensor *a = tensor_of(dtypes[i], 1, shape, mine);
         tsr_tensor *b = tensor_of(dtypes[i], 1, shape, mine);
-        OK(tsr_group_all_reduce(group, a, TSR_OP_SUM));
-        OK(tsr_group_all_reduce(staged, b, TSR_OP_SUM));
+        OK(tsr_group_all_reduce(group, a, TSR_OP_SUM, NULL, NULL));
+        OK(tsr_group_all_reduce(staged, b, TSR_OP_SUM, NULL, NULL));
         uint8_t *x = bytes_of(a, &size_bytes), *y = bytes_of(b, &size_bytes);
         CHECK(memcmp(x, y, size_bytes) == 0, "%s differs", tsr_dtype_name(dtypes[i]));
         free(x);
@@ -254,22 +254,22 @@ CASE(requests, "requests end in any order, and those of other groups progress to
 {
     enum { REQUESTS = 150 }; /* more than a communicator can have in progress at one time */
     tsr_tensor *tensors[REQUESTS];
-    tsr_group_request *requests[REQUESTS] = {0};
+    tsr_request *requests[REQUESTS] = {0};
     const int64_t shape[] = {3000};
     for (int i = 0; i < REQUESTS; i++) {
         tensors[i] = tensor_new(TSR_F32, 1, shape);
         OK(tsr_fill(queue, tensors[i], i + my_rank));
-        OK(tsr_group_all_reduce_start(i % 3 ? group : staged, tensors[i], TSR_OP_SUM,
-                                      &requests[i]));
+        OK(tsr_group_all_reduce(i % 3 ? group : staged, tensors[i], TSR_OP_SUM, NULL,
+                                &requests[i]));
     }
     /* Each rank waits in a different order. */
     for (int k = 0; k < REQUESTS; k++) {
         int i = (k * 7 + my_rank * 11) % REQUESTS;
         bool done = false;
         if (k % 2)
-            OK(tsr_group_wait(&requests[i]));
+            OK(tsr_request_wait(&requests[i]));
         while (k % 2 == 0 && !done)
-            OK(tsr_group_test(&requests[i], &done));
+            OK(tsr_request_test(&requests[i], &done));
         CHECK(!requests[i], "a request that is over is still there");
         double *got = values_of(tensors[i]), want = 0;
         for (int r = 0; r < ranks; r++)
@@ -279,7 +279,7 @@ CASE(requests, "requests end in any order, and those of other groups progress to
     }
     for (int i = 0; i < REQUESTS; i++)
         tsr_tensor_destroy(&tensors[i]);
-    OK(tsr_group_wait(&requests[0]));
+    OK(tsr_request_wait(&requests[0]));
 }
 
 CASE(other_streams, "an operation waits for what other streams do with its tensor")
@@ -294,7 +294,7 @@ CASE(other_streams, "an operation waits for what other streams do with its tenso
         OK(tsr_matmul(other, b, a, a, NULL));
         OK(tsr_scale(other, a, b, 1 / (float)size, 0));
     }
-    OK(tsr_group_all_reduce(group, a, TSR_OP_SUM));
+    OK(tsr_group_all_reduce(group, a, TSR_OP_SUM, NULL, NULL));
     double *got = values_of(a);
     CHECK(fabs(got[0] - ranks) < 1e-3 && fabs(got[size * size - 1] - ranks) < 1e-3, "%g and %g",
           got[0], got[size * size - 1]);
@@ -306,13 +306,13 @@ CASE(other_streams, "an operation waits for what other streams do with its tenso
 
 CASE(early_destroy, "a request keeps its tensors' memory")
 {
-    tsr_group_request *request = NULL;
+    tsr_request *request = NULL;
     tsr_tensor *tensor = tensor_new(TSR_F32, 1, (int64_t[]){100000}), *view;
     OK(tsr_tensor_slice(tensor, 0, 0, TSR_END, 1, &view));
     OK(tsr_fill(queue, tensor, 1));
-    OK(tsr_group_all_reduce_start(group, tensor, TSR_OP_SUM, &request));
+    OK(tsr_group_all_reduce(group, tensor, TSR_OP_SUM, NULL, &request));
     tsr_tensor_destroy(&tensor);
-    OK(tsr_group_wait(&request));
+    OK(tsr_request_wait(&request));
     double *got = values_of(view);
     CHECK(got[0] == ranks && got[99999] == ranks, "%g", got[0]);
     free(got);
@@ -321,17 +321,24 @@ CASE(early_destroy, "a request keeps its tensors' memory")
 
 CASE(figures, "a group counts operations, bytes and time")
 {
-    tsr_group_stats stats;
+    tsr_group_stats stats = TSR_INIT(tsr_group_stats);
     tsr_tensor *tensor = tensor_new(TSR_F16, 1, (int64_t[]){1000});
     OK(tsr_fill(queue, tensor, 1));
     tsr_group_reset_stats(group);
-    OK(tsr_group_all_reduce(group, tensor, TSR_OP_SUM));
-    OK(tsr_group_all_reduce(group, tensor, TSR_OP_SUM));
-    tsr_group_get_stats(group, &stats);
+    OK(tsr_group_all_reduce(group, tensor, TSR_OP_SUM, NULL, NULL));
+    OK(tsr_group_all_reduce(group, tensor, TSR_OP_SUM, NULL, NULL));
+    OK(tsr_group_get_stats(group, &stats));
     CHECK(stats.operations == 2 && stats.size_bytes == 4000, "%llu operations of %llu bytes",
           (unsigned long long)stats.operations, (unsigned long long)stats.size_bytes);
     CHECK(ranks == 1 || stats.transport_ns + stats.device_ns > 0, "no time has passed");
     tsr_tensor_destroy(&tensor);
+}
+
+static bool is_staged(const tsr_group *of)
+{
+    tsr_group_stats stats = TSR_INIT(tsr_group_stats);
+    OK(tsr_group_get_stats(of, &stats));
+    return stats.staged;
 }
 
 CASE(groups, "groups return their rank, size, stream and communicator")
@@ -340,12 +347,12 @@ CASE(groups, "groups return their rank, size, stream and communicator")
           tsr_group_rank(group), tsr_group_size(group));
     CHECK(tsr_group_stream(group) == queue, "another stream");
     CHECK((tsr_group_comm(group) != NULL) == (world != NULL), "a communicator or none");
-    CHECK(tsr_group_is_staged(staged) == (ranks > 1), "not staged");
+    CHECK(is_staged(staged) == (ranks > 1), "not staged");
     CHECK(tsr_group_default() == group, "another default group");
     tsr_group *alone = NULL;
     OK(tsr_group_create(NULL, queue, NULL, &alone));
     CHECK(tsr_group_rank(alone) == 0 && tsr_group_size(alone) == 1, "not alone");
-    CHECK(!tsr_group_comm(alone) && !tsr_group_is_staged(alone), "not alone");
+    CHECK(!tsr_group_comm(alone) && !is_staged(alone), "not alone");
     tsr_group_set_default(alone);
     tsr_group_destroy(&alone);
     CHECK(!alone && !tsr_group_default(), "the default group is gone");
@@ -364,12 +371,12 @@ static bool all_ranks_share_tensors(void)
 CASE(paths, "mapped tensors are used in place, unless the params or the environment say otherwise")
 {
     bool maps = all_ranks_share_tensors();
-    CHECK(tsr_group_is_staged(group) == (ranks > 1 && !maps), "the other path");
+    CHECK(is_staged(group) == (ranks > 1 && !maps), "the other path");
     tsr_group *forced = NULL;
     CHECK(setenv("TESSERA_FORCE_STAGING", my_rank == 0 ? "1" : "0", 1) == 0, "no environment");
     OK(tsr_group_create(world, queue, NULL, &forced));
     unsetenv("TESSERA_FORCE_STAGING");
-    CHECK(tsr_group_is_staged(forced) == (ranks > 1), "rank 0 has not been heard");
+    CHECK(is_staged(forced) == (ranks > 1), "rank 0 has not been heard");
     tsr_group_destroy(&forced);
     FAILS(tsr_group_create(world, queue, tsr_group_params(.piece_bytes = UINT64_MAX), &forced),
           TSR_ERR_INVALID,
@@ -389,12 +396,12 @@ CASE(single, "a communicator of one process makes a group of one")
                *b = tensor_new(TSR_F32, 1, (int64_t[]){5});
     OK(tsr_fill(queue, a, 3));
     OK(tsr_fill(queue, b, 0));
-    OK(tsr_group_all_reduce(alone, a, TSR_OP_SUM));
-    OK(tsr_group_broadcast(alone, a, 0));
-    OK(tsr_group_all_gather(alone, b, a, 0, NULL));
+    OK(tsr_group_all_reduce(alone, a, TSR_OP_SUM, NULL, NULL));
+    OK(tsr_group_broadcast(alone, a, 0, NULL));
+    OK(tsr_group_all_gather(alone, b, a, 0, NULL, NULL));
     check_same("all-gather", b, (double[]){3, 3, 3, 3, 3});
     OK(tsr_fill(queue, a, 4));
-    OK(tsr_group_reduce_scatter(alone, b, a, 0, NULL, TSR_OP_AVG));
+    OK(tsr_group_reduce_scatter(alone, b, a, 0, TSR_OP_AVG, NULL, NULL));
     check_same("reduce-scatter", b, (double[]){4, 4, 4, 4, 4});
     tsr_tensor_destroy(&a);
     tsr_tensor_destroy(&b);
@@ -414,12 +421,12 @@ CASE(split_groups, "groups of some ranks work together with the group of all")
                *b = tensor_new(TSR_F32, 1, (int64_t[]){1});
     OK(tsr_fill(queue, a, 1));
     OK(tsr_fill(queue, b, 1));
-    tsr_group_request *x = NULL, *y = NULL;
-    OK(tsr_group_all_reduce_start(group, a, TSR_OP_SUM, &x));
-    OK(tsr_group_all_reduce_start(part, b, TSR_OP_SUM, &y));
-    OK(tsr_group_wait(my_rank % 2 ? &x : &y));
-    OK(tsr_group_wait(&x));
-    OK(tsr_group_wait(&y));
+    tsr_request *x = NULL, *y = NULL;
+    OK(tsr_group_all_reduce(group, a, TSR_OP_SUM, NULL, &x));
+    OK(tsr_group_all_reduce(part, b, TSR_OP_SUM, NULL, &y));
+    OK(tsr_request_wait(my_rank % 2 ? &x : &y));
+    OK(tsr_request_wait(&x));
+    OK(tsr_request_wait(&y));
     double *got = values_of(a), *got_part = values_of(b);
     CHECK(got[0] == ranks && got_part[0] == tsr_group_size(part), "%g and %g", got[0], got_part[0]);
     free(got);
@@ -435,53 +442,96 @@ CASE(mistakes, "mistakes in the arguments of operations are named")
     tsr_tensor *wrong = tensor_new(TSR_F32, 1, (int64_t[]){4});
     OK(tsr_tensor_slice(a, 0, 0, 3, 1, &low));
     OK(tsr_tensor_slice(a, 0, 1, 4, 1, &high));
-    FAILS(tsr_group_all_reduce(NULL, a, TSR_OP_SUM), TSR_ERR_INVALID,
+    FAILS(tsr_group_all_reduce(NULL, a, TSR_OP_SUM, NULL, NULL), TSR_ERR_INVALID,
           "group_all_reduce: group is NULL");
-    FAILS(tsr_group_all_reduce(group, NULL, TSR_OP_SUM), TSR_ERR_INVALID,
+    FAILS(tsr_group_all_reduce(group, NULL, TSR_OP_SUM, NULL, NULL), TSR_ERR_INVALID,
           "group_all_reduce: tensor is NULL");
-    FAILS(tsr_group_all_reduce(group, a, (tsr_op)9), TSR_ERR_INVALID,
+    FAILS(tsr_group_all_reduce(group, a, (tsr_op)9, NULL, NULL), TSR_ERR_INVALID,
           "group_all_reduce: op 9 is not a tsr_op");
-    FAILS(tsr_group_broadcast(group, a, -1), TSR_ERR_INVALID,
+    FAILS(tsr_group_broadcast(group, a, -1, NULL), TSR_ERR_INVALID,
           ranks == 1   ? "group_broadcast: root is -1, outside 1 ranks"
           : ranks == 2 ? "group_broadcast: root is -1, outside 2 ranks"
           : ranks == 3 ? "group_broadcast: root is -1, outside 3 ranks"
                        : "group_broadcast: root is -1, outside 4 ranks");
-    FAILS(tsr_group_all_gather(group, a, wrong, 0, NULL), TSR_ERR_INVALID,
+    FAILS(tsr_group_all_gather(group, a, wrong, 0, NULL, NULL), TSR_ERR_INVALID,
           "group_all_gather: in is [4], out is [4,6]");
-    FAILS(tsr_group_all_gather(group, a, low, 2, NULL), TSR_ERR_INVALID,
+    FAILS(tsr_group_all_gather(group, a, low, 2, NULL, NULL), TSR_ERR_INVALID,
           "group_all_gather: dim 2 is outside a tensor of 2 dimensions");
-    FAILS(tsr_group_reduce_scatter(group, wrong, a, 0, NULL, TSR_OP_SUM), TSR_ERR_INVALID,
+    FAILS(tsr_group_reduce_scatter(group, wrong, a, 0, TSR_OP_SUM, NULL, NULL), TSR_ERR_INVALID,
           "group_reduce_scatter: in is [4,6], out is [4]");
     int64_t sizes[64] = {-1};
-    FAILS(tsr_group_all_gather(group, a, low, 0, sizes), TSR_ERR_INVALID,
-          "group_all_gather: rank 0 has size -1");
+    FAILS(tsr_group_all_gather(group, a, low, 0, tsr_collective_params(.sizes = sizes), NULL),
+          TSR_ERR_INVALID, "group_all_gather: rank 0 has size -1");
     if (ranks == 1) {
         FAILS(
-            tsr_group_all_gather(group, a, low, 0, NULL), TSR_ERR_INVALID,
+            tsr_group_all_gather(group, a, low, 0, NULL, NULL), TSR_ERR_INVALID,
             "group_all_gather: a part is f32 [3,6] and the sizes along dim 0 add up to 3, but the "
             "full tensor is f32 [4,6]");
         FAILS(
-            tsr_group_all_gather(group, high, low, 0, NULL), TSR_ERR_INVALID,
+            tsr_group_all_gather(group, high, low, 0, NULL, NULL), TSR_ERR_INVALID,
             "group_all_gather: [3,6] and [3,6] overlap, but the second is not the part of rank 0");
         sizes[0] = 2;
-        FAILS(tsr_group_all_gather(group, high, low, 0, sizes), TSR_ERR_INVALID,
-              "group_all_gather: rank 0 has size 2, its part is [3,6]");
+        FAILS(
+            tsr_group_all_gather(group, high, low, 0, tsr_collective_params(.sizes = sizes), NULL),
+            TSR_ERR_INVALID, "group_all_gather: rank 0 has size 2, its part is [3,6]");
     }
     FAILS(tsr_group_create(world, NULL, NULL, &(tsr_group *){NULL}), TSR_ERR_INVALID,
           "group_create: stream is NULL");
     bool done;
-    tsr_group_request *none = NULL;
-    FAILS(tsr_group_wait(NULL), TSR_ERR_INVALID, "group_wait: request is NULL");
-    FAILS(tsr_group_test(&none, NULL), TSR_ERR_INVALID, "group_test: done is NULL");
-    OK(tsr_group_test(&none, &done));
+    tsr_request *none = NULL;
+    FAILS(tsr_request_wait(NULL), TSR_ERR_INVALID, "request_wait: request is NULL");
+    FAILS(tsr_request_test(&none, NULL), TSR_ERR_INVALID, "request_test: done is NULL");
+    OK(tsr_request_test(&none, &done));
     CHECK(done, "no request is not done");
-    tsr_group_cancel(&none);
-    tsr_group_cancel(NULL);
+    tsr_request_cancel(&none);
+    tsr_request_cancel(NULL);
     tsr_group_destroy(NULL);
     tsr_tensor_destroy(&low);
     tsr_tensor_destroy(&high);
     tsr_tensor_destroy(&a);
     tsr_tensor_destroy(&wrong);
+}
+
+CASE(sizes_of_structs, "groups take and write structs of other sizes than the library's")
+{
+    /* the params as they could become in a later release */
+    struct {
+        tsr_collective_params params;
+        uint64_t unknown;
+    } longer = {.params = {.struct_size = sizeof longer}};
+    tsr_tensor *a = tensor_new(TSR_F32, 1, (int64_t[]){8});
+    OK(tsr_fill(queue, a, 1));
+    OK(tsr_group_all_reduce(group, a, TSR_OP_MAX, &longer.params, NULL));
+    longer.unknown = 1;
+    const tsr_collective_params *const wrong[] = {&longer.params, &(tsr_collective_params){0}};
+    const int64_t sizes[1] = {8};
+    FAILS(tsr_group_all_reduce(group, a, TSR_OP_MAX, wrong[0], NULL), TSR_ERR_INVALID,
+          "tsr_collective_params: struct_size is 32, this library knows the first 24 bytes, and "
+          "byte 24 is not 0: the program uses a field of a newer library");
+    for (int i = 0; i < 2; i++) {
+        CHECK(tsr_group_all_gather(group, a, a, 0, wrong[i], NULL) == TSR_ERR_INVALID, "taken");
+        CHECK(tsr_group_reduce_scatter(group, a, a, 0, TSR_OP_SUM, wrong[i], NULL) ==
+                  TSR_ERR_INVALID,
+              "taken");
+    }
+    FAILS(tsr_group_all_reduce(group, a, TSR_OP_MAX, wrong[1], NULL), TSR_ERR_INVALID,
+          "tsr_collective_params: struct_size is 0; use the macro tsr_collective_params(...) or "
+          "TSR_INIT(tsr_collective_params)");
+    FAILS(tsr_group_all_reduce(group, a, TSR_OP_MAX, tsr_collective_params(.sizes = sizes), NULL),
+          TSR_ERR_INVALID, "group_all_reduce: sizes are for all-gathers and reduce-scatters");
+
+    tsr_group_stats stats = TSR_INIT(tsr_group_stats), unset = {.operations = 7};
+    stats.transport_ns = 99;
+    stats.struct_size = offsetof(tsr_group_stats, transport_ns); /* the struct without its end */
+    OK(tsr_group_get_stats(group, &stats));
+    CHECK(stats.operations > 0 && stats.transport_ns == 99, "%llu operations",
+          (unsigned long long)stats.operations);
+    FAILS(tsr_group_get_stats(group, &unset), TSR_ERR_INVALID,
+          "tsr_group_stats: struct_size is 0; use TSR_INIT(tsr_group_stats)");
+    CHECK(unset.operations == 7, "written");
+    FAILS(tsr_group_get_stats(NULL, &stats), TSR_ERR_INVALID, "group_get_stats: group is NULL");
+    FAILS(tsr_group_get_stats(group, NULL), TSR_ERR_INVALID, "group_get_stats: out is NULL");
+    tsr_tensor_destroy(&a);
 }
 
 /* Each rank sends another number of elements, in several transfers through host memory; one rank
@@ -497,7 +547,7 @@ CASE(exchange, "fsdp: copies need exchanges: each rank sends to one rank and rec
     }
     for (int t = 0; t < 2; t++) {
         tsr_tensor *in[TIMES], *out[TIMES];
-        tsr_group_request *requests[TIMES] = {NULL};
+        tsr_request *requests[TIMES] = {NULL};
         for (int i = 0; i < TIMES; i++) {
             const int64_t sent = (my_rank + i) % 3 == 0 ? 0 : 20000 + 7001 * (int64_t)my_rank,
                           received = (from + i) % 3 == 0 ? 0 : 20000 + 7001 * (int64_t)from;
@@ -508,7 +558,7 @@ CASE(exchange, "fsdp: copies need exchanges: each rank sends to one rank and rec
             OK(tsr__group_exchange_start(through[t], in[i], to, out[i], from, &requests[i]));
         }
         for (int i = TIMES - 1; i >= 0; i--) {
-            OK(tsr_group_wait(&requests[i]));
+            OK(tsr_request_wait(&requests[i]));
             const int64_t count = tsr_layout_count(tsr_tensor_layout(out[i]));
             double *want = numbers(40 + (uint64_t)(10 * i + from), count, TSR_F32),
                    *got = values_of(out[i]);

@@ -32,7 +32,7 @@ static tsr_status workload(tsr_group *on, tsr_tensor *x, tsr_tensor *dy, tsr_ten
     tsr_layer *layers[5] = {0};
     tsr_layer_saved *saved[5] = {0};
     tsr_tensor *made[12] = {0};
-    tsr_group_request *request = NULL;
+    tsr_request *request = NULL;
     const tsr_partition_params uneven = {.struct_size = sizeof uneven,
                                          .kind = TSR_PARTITION_UNEVEN};
     TRY(tsr_mlp_create(tsr_mlp_params(.group = on, .name = "mlp", .input_size = 6, .hidden_size = 7,
@@ -72,11 +72,11 @@ static tsr_status workload(tsr_group *on, tsr_tensor *x, tsr_tensor *dy, tsr_ten
     TRY(tsr_block_set_dropout(layers[4], 0.5F, tsr_random_params(.seed = 1)));
     TRY(tsr_layer_forward(layers[4], x, &saved[4], &made[8]));
     TRY(tsr_layer_backward(layers[4], saved[4], x, &made[9]));
-    TRY(tsr_group_all_reduce_start(on, made[0], TSR_OP_SUM, &request));
-    TRY(tsr_group_wait(&request));
+    TRY(tsr_group_all_reduce(on, made[0], TSR_OP_SUM, NULL, &request));
+    TRY(tsr_request_wait(&request));
     TRY(tsr_stream_wait(queue));
 end:
-    tsr_group_cancel(&request);
+    tsr_request_cancel(&request);
     for (int i = 0; i < 5; i++) {
         tsr_layer_saved_destroy(&saved[i]);
         tsr_layer_destroy(&layers[i]);
@@ -271,7 +271,7 @@ CASE(one_fails, "if one rank fails, the others get an error, and so do all later
             if (status != TSR_OK)
                 tsr_group_destroy(&of_all);
             else
-                status = tsr_group_all_reduce(of_all, in.x, TSR_OP_SUM);
+                status = tsr_group_all_reduce(of_all, in.x, TSR_OP_SUM, NULL, NULL);
             tsr_group_destroy(&of_all);
             CHECK(my_rank == 0 || status == TSR_OK || status == TSR_ERR_PEER_LOST, "%s: %s",
                   tsr_status_name(status), tsr_last_error());
@@ -289,21 +289,21 @@ CASE(cancelling, "a request that is cancelled fails the group on all ranks")
     OK(tsr_fill(queue, a, 1));
     for (int i = 0; i < 2 && ranks > 1; i++) {
         tsr_group *of_all = new_group(world, i == 1);
-        tsr_group_request *request = NULL;
+        tsr_request *request = NULL;
         if (my_rank == 0) {
-            OK(tsr_group_all_reduce_start(of_all, a, TSR_OP_SUM, &request));
-            tsr_group_cancel(&request);
+            OK(tsr_group_all_reduce(of_all, a, TSR_OP_SUM, NULL, &request));
+            tsr_request_cancel(&request);
             CHECK(!request, "the request is still there");
-            FAILS(tsr_group_all_reduce(of_all, a, TSR_OP_SUM), TSR_ERR_PEER_LOST,
+            FAILS(tsr_group_all_reduce(of_all, a, TSR_OP_SUM, NULL, NULL), TSR_ERR_PEER_LOST,
                   "group: rank 0 cancelled a request");
         } else {
             tsr_status status = TSR_OK;
             for (int k = 0; k < 3 && status == TSR_OK; k++)
-                status = tsr_group_all_reduce(of_all, a, TSR_OP_SUM);
+                status = tsr_group_all_reduce(of_all, a, TSR_OP_SUM, NULL, NULL);
             CHECK(status == TSR_ERR_PEER_LOST, "%s: %s", tsr_status_name(status), tsr_last_error());
             char text[600];
             snprintf(text, sizeof text, "%s", tsr_last_error());
-            FAILS(tsr_group_all_reduce(of_all, a, TSR_OP_SUM), TSR_ERR_PEER_LOST, text);
+            FAILS(tsr_group_all_reduce(of_all, a, TSR_OP_SUM, NULL, NULL), TSR_ERR_PEER_LOST, text);
         }
         tsr_group_destroy(&of_all);
         OK(tsr_comm_barrier(world));
@@ -316,15 +316,15 @@ CASE(left_requests, "requests of a destroyed group fail")
     tsr_tensor *a = tensor_new(TSR_F32, 1, (int64_t[]){1000});
     if (ranks > 1) {
         tsr_group *of_all = new_group(world, false);
-        tsr_group_request *request = NULL;
+        tsr_request *request = NULL;
         OK(tsr_fill(queue, a, 1));
         /* Only rank 0 starts an operation. */
         if (my_rank == 0)
-            OK(tsr_group_all_reduce_start(of_all, a, TSR_OP_SUM, &request));
+            OK(tsr_group_all_reduce(of_all, a, TSR_OP_SUM, NULL, &request));
         OK(tsr_comm_barrier(world));
         tsr_group_destroy(&of_all);
         if (my_rank == 0)
-            FAILS(tsr_group_wait(&request), TSR_ERR_PEER_LOST,
+            FAILS(tsr_request_wait(&request), TSR_ERR_PEER_LOST,
                   "group: rank 0 destroyed its group while requests were in progress");
         OK(tsr_comm_barrier(world));
     }
@@ -345,7 +345,7 @@ CASE(too_late, "if a rank does not take part, the timeout error names it")
         OK(tsr_comm_barrier(impatient));
         tsr_comm_destroy(&impatient);
         if (my_rank > 0) {
-            tsr_status status = tsr_group_all_reduce(of_all, a, TSR_OP_SUM);
+            tsr_status status = tsr_group_all_reduce(of_all, a, TSR_OP_SUM, NULL, NULL);
             CHECK(status == TSR_ERR_TIMEOUT || status == TSR_ERR_PEER_LOST, "%s: %s",
                   tsr_status_name(status), tsr_last_error());
             CHECK(strstr(tsr_last_error(), "all_reduce"), "%s", tsr_last_error());

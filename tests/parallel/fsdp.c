@@ -496,7 +496,7 @@ CASE(ahead,
 {
     model m;
     model_make(&(model_case){0}, &m);
-    tsr_group_stats stats;
+    tsr_group_stats stats = TSR_INIT(tsr_group_stats);
     if (ranks == 1) {
         case_skip("there is nothing to gather");
     } else {
@@ -512,7 +512,7 @@ CASE(ahead,
         tsr_group_reset_stats(group);
         OK(tsr_fsdp_begin(m.sharded, 2, TSR_PASS_FORWARD));
         OK(tsr_fsdp_end(m.sharded, 2));
-        tsr_group_get_stats(group, &stats);
+        OK(tsr_group_get_stats(group, &stats));
         CHECK(stats.operations == 0, "%llu operations for what was there",
               (unsigned long long)stats.operations);
         OK(tsr_fsdp_begin(m.sharded, 2, TSR_PASS_BACKWARD));

@@ -99,7 +99,7 @@ CASE(different_weights, "each rank has different weight values")
     tsr_tensor *all = tensor_new(TSR_F32, 3, shape), *mine = NULL;
     OK(tsr_tensor_reshape(tsr_linear_local_weight(layer), 3, (int64_t[]){1, OUT, IN / ranks},
                           &mine));
-    OK(tsr_group_all_gather(group, all, mine, 0, NULL));
+    OK(tsr_group_all_gather(group, all, mine, 0, NULL, NULL));
     double *values = values_of(all);
     const int64_t each = OUT * (IN / ranks);
     for (int a = 0; a < ranks; a++)
@@ -163,9 +163,9 @@ CASE(same_bias, "bias values are the same across all ranks")
                                   .bias = true));
     double *mine = values_of(tsr_linear_local_bias(layer));
     tsr_tensor *sum = tensor_of(TSR_F32, 1, (int64_t[]){OUT}, mine);
-    OK(tsr_group_all_reduce(group, sum, TSR_OP_MAX));
+    OK(tsr_group_all_reduce(group, sum, TSR_OP_MAX, NULL, NULL));
     double *most = values_of(sum);
-    OK(tsr_group_all_reduce(group, sum, TSR_OP_MIN));
+    OK(tsr_group_all_reduce(group, sum, TSR_OP_MIN, NULL, NULL));
     double *least = values_of(sum);
     for (int i = 0; i < OUT; i++)
         CHECK(mine[i] == most[i] && mine[i] == least[i] && mine[i] != 0, "bias %d is %g here", i,

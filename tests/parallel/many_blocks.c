@@ -42,7 +42,7 @@ static double *full_values(tsr_layer *layer, int index, bool grad)
     if (parameter->shard_dim < 0)
         return values_of(parameter->grad);
     tsr_tensor *whole = tensor_new(TSR_F32, parameter->ndim, parameter->global_shape);
-    OK(tsr_group_all_gather(group, whole, parameter->grad, 0, NULL));
+    OK(tsr_group_all_gather(group, whole, parameter->grad, 0, NULL, NULL));
     double *values = values_of(whole);
     tsr_tensor_destroy(&whole);
     return values;

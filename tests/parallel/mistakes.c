@@ -6,7 +6,7 @@ static void check_goes_on(tsr_group *through)
 {
     tsr_tensor *ones = tensor_new(TSR_F32, 1, (int64_t[]){3});
     OK(tsr_fill(queue, ones, 1));
-    OK(tsr_group_all_reduce(through, ones, TSR_OP_SUM));
+    OK(tsr_group_all_reduce(through, ones, TSR_OP_SUM, NULL, NULL));
     double *got = values_of(ones);
     for (int i = 0; i < 3; i++)
         CHECK(got[i] == ranks, "the sum of ones is %g", got[i]);
@@ -37,14 +37,14 @@ CASE(repeated_outputs, "an output that repeats elements is an error, and the gro
         const int64_t step = t % 2, stride = 1 - step;
         char text[200];
         tsr_tensor *part = repeating(4, step, stride), *whole = repeating(4 * ranks, step, stride);
-        FAILS(tsr_group_all_reduce(on, part, TSR_OP_SUM), TSR_ERR_INVALID,
+        FAILS(tsr_group_all_reduce(on, part, TSR_OP_SUM, NULL, NULL), TSR_ERR_INVALID,
               REPEATS("group_all_reduce", "tensor", "[4,5]"));
-        FAILS(tsr_group_broadcast(on, part, 0), TSR_ERR_INVALID,
+        FAILS(tsr_group_broadcast(on, part, 0, NULL), TSR_ERR_INVALID,
               REPEATS("group_broadcast", "tensor", "[4,5]"));
-        FAILS(tsr_group_reduce_scatter(on, part, whole, 0, NULL, TSR_OP_SUM), TSR_ERR_INVALID,
+        FAILS(tsr_group_reduce_scatter(on, part, whole, 0, TSR_OP_SUM, NULL, NULL), TSR_ERR_INVALID,
               REPEATS("group_reduce_scatter", "out", "[4,5]"));
         snprintf(text, sizeof text, REPEATS("group_all_gather", "out", "[%d,5]"), 4 * ranks);
-        FAILS(tsr_group_all_gather(on, whole, part, 0, NULL), TSR_ERR_INVALID, text);
+        FAILS(tsr_group_all_gather(on, whole, part, 0, NULL, NULL), TSR_ERR_INVALID, text);
         check_goes_on(on);
         tsr_tensor_destroy(&part);
         tsr_tensor_destroy(&whole);
@@ -65,7 +65,7 @@ CASE(repeated_on_one, "if one rank's output repeats elements, the others wait no
     tsr_comm_set_timeout(impatient, UINT64_C(2000000000));
     OK(tsr_group_create(impatient, queue, NULL, &of_all));
     OK(tsr_comm_barrier(world));
-    tsr_status status = tsr_group_all_reduce(of_all, tensor, TSR_OP_SUM);
+    tsr_status status = tsr_group_all_reduce(of_all, tensor, TSR_OP_SUM, NULL, NULL);
     if (my_rank == 0)
         CHECK(status == TSR_ERR_INVALID, "%s", tsr_status_name(status));
     else
@@ -82,22 +82,22 @@ CASE(kept_text, "the text of an error stays readable after the requests are canc
     tsr_tensor *a = tensor_new(TSR_F32, 1, (int64_t[]){1000});
     for (int destroy = 0; destroy < 2 && ranks > 1; destroy++) {
         tsr_group *of_all = NULL;
-        tsr_group_request *request = NULL;
+        tsr_request *request = NULL;
         OK(tsr_fill(queue, a, 1));
         OK(tsr_group_create(world, queue, NULL, &of_all));
         OK(tsr_comm_barrier(world));
         if (my_rank == 0) {
-            OK(tsr_group_all_reduce_start(of_all, a, TSR_OP_SUM, &request));
-            FAILS(tsr_group_wait(NULL), TSR_ERR_INVALID, "group_wait: request is NULL");
+            OK(tsr_group_all_reduce(of_all, a, TSR_OP_SUM, NULL, &request));
+            FAILS(tsr_request_wait(NULL), TSR_ERR_INVALID, "request_wait: request is NULL");
             if (destroy)
                 tsr_group_destroy(&of_all);
             else
-                tsr_group_cancel(&request);
-            CHECK(strcmp(tsr_last_error(), "group_wait: request is NULL") == 0, "it says %s",
+                tsr_request_cancel(&request);
+            CHECK(strcmp(tsr_last_error(), "request_wait: request is NULL") == 0, "it says %s",
                   tsr_last_error());
         }
         OK(tsr_comm_barrier(world));
-        tsr_group_cancel(&request);
+        tsr_request_cancel(&request);
         tsr_group_destroy(&of_all);
     }
     tsr_tensor_destroy(&a);
@@ -184,8 +184,8 @@ static tsr_layer *new_layer(int kind, tsr_tensor **x)
 
 static uint64_t operations(void)
 {
-    tsr_group_stats stats;
-    tsr_group_get_stats(group, &stats);
+    tsr_group_stats stats = TSR_INIT(tsr_group_stats);
+    OK(tsr_group_get_stats(group, &stats));
     return stats.operations;
 }
 

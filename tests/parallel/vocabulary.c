@@ -252,7 +252,7 @@ CASE(entropy_agrees, "cross-entropy of a divided vocabulary equals that of the f
     }
     /* All ranks have the same bits. */
     OK(tsr_copy(queue, a, b));
-    OK(tsr_group_broadcast(group, a, 0));
+    OK(tsr_group_broadcast(group, a, 0, NULL));
     double *first = values_of(a);
     CHECK(memcmp(first, got, ROWS * sizeof *got) == 0, "the losses of ranks differ");
     double *all[] = {values, labels, want, got, dwant, dgot, first};

@@ -1,6 +1,7 @@
 /* Operations with a narrow wire type (tessera/group.h): their error, and what layers and sharded
  * parameters do in a group that has one. */
 #include "parallel/fsdp_case.h"
+#include "parallel/group/group.h"
 #include "parallel/spmd.h"
 #include "support/gpu.h"
 
@@ -47,7 +48,8 @@ static void check_sum(tsr_group *through, tsr_dtype dtype, tsr_dtype wire, bool 
             tensor_put(tensor, values);
         free(values);
     }
-    OK(tsr_group_all_reduce_wire(through, tensor, wire));
+    OK(tsr_group_all_reduce(through, tensor, TSR_OP_SUM, tsr_collective_params(.wire = wire),
+                            NULL));
     double *got = values_of(tensor);
     const double rounded = dtype == TSR_F32 ? 0x1p-22 : tolerance_of(dtype);
     for (int64_t i = 0; i < count; i++) {
@@ -179,7 +181,8 @@ static void check_gather(const parts_case *c)
     else
         in = tensor_like(c->dtype, c->gaps, part_shape);
     tensor_put(in, mine);
-    OK(tsr_group_all_gather_wire(c->through, out, in, c->dim - 3, given, c->wire));
+    OK(tsr_group_all_gather(c->through, out, in, c->dim - 3,
+                            tsr_collective_params(.wire = c->wire, .sizes = given), NULL));
 
     /* Each element must be within its own bound. */
     double *got = values_of(out), worst = 0;
@@ -229,7 +232,8 @@ static void check_scatter(const parts_case *c)
     else
         out = tensor_like(c->dtype, c->gaps, part_shape);
     tensor_put(in, whole);
-    OK(tsr_group_reduce_scatter_wire(c->through, out, in, c->dim, given, c->wire));
+    OK(tsr_group_reduce_scatter(c->through, out, in, c->dim, TSR_OP_SUM,
+                                tsr_collective_params(.wire = c->wire, .sizes = given), NULL));
     double *got = values_of(out);
     const double worst = check_bound("reduce-scatter", got, want, most, part, c->dtype);
     CHECK(ranks == 1 || ranks > 4 || part < 1000 || c->dtype != TSR_F32 || worst > 0.3,
@@ -237,7 +241,8 @@ static void check_scatter(const parts_case *c)
 
     /* If the wire's type has no blocks, the result has the same bits as that of an all-reduce. */
     tensor_put(in, whole);
-    OK(tsr_group_all_reduce_wire(c->through, in, c->wire));
+    OK(tsr_group_all_reduce(c->through, in, TSR_OP_SUM, tsr_collective_params(.wire = c->wire),
+                            NULL));
     double *sums = values_of(in),
            *part_sums = part_of(sums, shape, c->dim, sizes, my_rank, part_shape);
     for (int64_t i = 0; i < part && c->wire != TSR_Q8_0; i++)
@@ -279,7 +284,7 @@ CASE(wire_pieces, "wire: parts larger than a piece of host memory")
     double *whole = contribution(0, shape, 1), *most = doubles(shape), *want = doubles(each);
     tsr_tensor *all = tensor_new(TSR_F32, 1, &shape),
                *mine = tensor_of(TSR_F32, 1, &each, whole + my_rank * each);
-    OK(tsr_group_all_gather_wire(staged, all, mine, 0, NULL, TSR_Q8_0));
+    OK(tsr_group_all_gather(staged, all, mine, 0, tsr_collective_params(.wire = TSR_Q8_0), NULL));
     double *got = values_of(all);
     for (int64_t i = 0; i < shape; i++)
         most[i] = ranks == 1 ? 0 : allowed(whole + i / each * each, each, i % each, TSR_Q8_0);
@@ -287,7 +292,8 @@ CASE(wire_pieces, "wire: parts larger than a piece of host memory")
     free(got);
     /* All ranks contribute the same values. */
     tensor_put(all, whole);
-    OK(tsr_group_reduce_scatter_wire(staged, mine, all, 0, NULL, TSR_Q8_0));
+    OK(tsr_group_reduce_scatter(staged, mine, all, 0, TSR_OP_SUM,
+                                tsr_collective_params(.wire = TSR_Q8_0), NULL));
     got = values_of(mine);
     for (int64_t i = 0; i < each; i++) {
         want[i] = ranks * whole[my_rank * each + i];
@@ -311,8 +317,9 @@ CASE(wire_none, "wire: one that is not narrower changes nothing")
         double *values = contribution(my_rank, 63, 1);
         tsr_tensor *a = tensor_of(pairs[i][0], 2, shape, values),
                    *b = tensor_of(pairs[i][0], 2, shape, values);
-        OK(tsr_group_all_reduce_wire(group, a, pairs[i][1]));
-        OK(tsr_group_all_reduce(group, b, TSR_OP_SUM));
+        OK(tsr_group_all_reduce(group, a, TSR_OP_SUM, tsr_collective_params(.wire = pairs[i][1]),
+                                NULL));
+        OK(tsr_group_all_reduce(group, b, TSR_OP_SUM, NULL, NULL));
         uint64_t size;
         uint8_t *got = bytes_of(a, &size), *want = bytes_of(b, &size);
         CHECK(memcmp(got, want, size) == 0, "%s by %s differs", tsr_dtype_name(pairs[i][0]),
@@ -324,9 +331,11 @@ CASE(wire_none, "wire: one that is not narrower changes nothing")
         tsr_tensor_destroy(&b);
     }
     tsr_tensor *empty = tensor_new(TSR_F32, 2, none);
-    OK(tsr_group_all_reduce_wire(group, empty, TSR_Q8_0));
-    OK(tsr_group_all_gather_wire(group, empty, empty, 0, NULL, TSR_Q8_0));
-    OK(tsr_group_reduce_scatter_wire(group, empty, empty, 0, NULL, TSR_BF16));
+    OK(tsr_group_all_reduce(group, empty, TSR_OP_SUM, tsr_collective_params(.wire = TSR_Q8_0),
+                            NULL));
+    OK(tsr_group_all_gather(group, empty, empty, 0, tsr_collective_params(.wire = TSR_Q8_0), NULL));
+    OK(tsr_group_reduce_scatter(group, empty, empty, 0, TSR_OP_SUM,
+                                tsr_collective_params(.wire = TSR_BF16), NULL));
     tsr_tensor_destroy(&empty);
 }
 
@@ -336,7 +345,8 @@ CASE(wire_same_bits, "wire: all ranks get the same bits")
         double *values = contribution(my_rank, 1000, 1);
         const int64_t shape = 1000;
         tsr_tensor *tensor = tensor_of(TSR_F32, 1, &shape, values);
-        OK(tsr_group_all_reduce_wire(group, tensor, wires[w]));
+        OK(tsr_group_all_reduce(group, tensor, TSR_OP_SUM, tsr_collective_params(.wire = wires[w]),
+                                NULL));
         check_same_bits(tensor, tsr_dtype_name(wires[w]));
         free(values);
         tsr_tensor_destroy(&tensor);
@@ -387,11 +397,11 @@ static void check_layers(bool sequence)
     const int64_t count = 32 * (sequence ? 8 : 8 * (int64_t)ranks);
     double *y, *dx, *narrow_y, *narrow_dx;
     run_mlp(group, sequence, &y, &dx);
-    CHECK(tsr_group_wire(group) == 0, "the group has a wire");
+    CHECK(tsr__group_wire(group) == 0, "the group has a wire");
     for (size_t w = 0; w < 3; w++) {
         tsr_group *narrow = NULL;
         OK(tsr_group_create(world, queue, tsr_group_params(.wire = wires[w]), &narrow));
-        CHECK(tsr_group_wire(narrow) == wires[w], "the wire is %d", (int)tsr_group_wire(narrow));
+        CHECK(tsr__group_wire(narrow) == wires[w], "the wire is %d", (int)tsr__group_wire(narrow));
         run_mlp(narrow, sequence, &narrow_y, &narrow_dx);
         const double errors[] = {distance(narrow_y, y, count), distance(narrow_dx, dx, count)};
         for (int i = 0; i < 2; i++)
@@ -455,61 +465,79 @@ CASE(wire_mistakes, "wire: mistakes are errors that name the values")
                *whole = tensor_new(TSR_I32, 1, &shape);
     FAILS(tsr_group_create(world, queue, tsr_group_params(.wire = TSR_Q4_0), &none),
           TSR_ERR_INVALID, "group_create: wire is q4_0; f32, f16, bf16 or q8_0 is needed");
-    FAILS(tsr_group_all_reduce_wire(group, tensor, TSR_I32), TSR_ERR_INVALID,
-          "group_all_reduce_wire: wire is i32; f32, f16, bf16 or q8_0 is needed");
-    FAILS(tsr_group_all_reduce_wire(group, whole, TSR_F16), TSR_ERR_INVALID,
-          "group_all_reduce_wire: tensor is i32; f32, f16 or bf16 is needed");
-    FAILS(tsr_group_all_reduce_wire(group, NULL, TSR_F16), TSR_ERR_INVALID,
-          "group_all_reduce_wire: tensor is NULL");
-    FAILS(tsr_group_all_reduce_wire(NULL, tensor, TSR_F16), TSR_ERR_INVALID,
-          "group_all_reduce_wire: group is NULL");
-    FAILS(tsr_group_all_reduce_wire_start(group, tensor, TSR_F16, NULL), TSR_ERR_INVALID,
-          "group_all_reduce_wire: out is NULL");
+    FAILS(tsr_group_all_reduce(group, tensor, TSR_OP_SUM, tsr_collective_params(.wire = TSR_I32),
+                               NULL),
+          TSR_ERR_INVALID, "group_all_reduce: wire is i32; f32, f16, bf16 or q8_0 is needed");
+    FAILS(tsr_group_all_reduce(group, whole, TSR_OP_SUM, tsr_collective_params(.wire = TSR_F16),
+                               NULL),
+          TSR_ERR_INVALID,
+          "group_all_reduce: tensor is i32; with a wire, f32, f16 or bf16 is needed");
+    FAILS(
+        tsr_group_all_reduce(group, NULL, TSR_OP_SUM, tsr_collective_params(.wire = TSR_F16), NULL),
+        TSR_ERR_INVALID, "group_all_reduce: tensor is NULL");
+    FAILS(tsr_group_all_reduce(NULL, tensor, TSR_OP_SUM, tsr_collective_params(.wire = TSR_F16),
+                               NULL),
+          TSR_ERR_INVALID, "group_all_reduce: group is NULL");
+    FAILS(tsr_group_all_reduce(group, tensor, TSR_OP_AVG, tsr_collective_params(.wire = TSR_F16),
+                               NULL),
+          TSR_ERR_INVALID, "group_all_reduce: with a wire, op must be TSR_OP_SUM, not 2");
     if (ranks > 1) {
         FAILS(tsr_group_create(world, queue,
                                tsr_group_params(.wire = my_rank == 1 ? TSR_F16 : TSR_BF16), &none),
               TSR_ERR_INVALID, "group_create: wire is f16 on one rank and bf16 on another");
         values[37] = (double)NAN; /* on all ranks, so nothing is sent */
         tensor_put(tensor, values);
-        OK(tsr_group_all_reduce_wire(group, tensor, TSR_BF16));
+        OK(tsr_group_all_reduce(group, tensor, TSR_OP_SUM, tsr_collective_params(.wire = TSR_BF16),
+                                NULL));
         double *got = values_of(tensor);
         CHECK(isnan(got[37]) && !isnan(got[36]), "%g and %g", got[37], got[36]);
         free(got);
         values[37] = my_rank == 0 ? (double)INFINITY : 0;
         tensor_put(tensor, values);
-        OK(tsr_group_all_reduce_wire(group, tensor, TSR_Q8_0));
+        OK(tsr_group_all_reduce(group, tensor, TSR_OP_SUM, tsr_collective_params(.wire = TSR_Q8_0),
+                                NULL));
         got = values_of(tensor);
         for (int i = 0; i < 40; i++)
             CHECK(isnan(got[i]), "element %d is %g", i, got[i]);
         free(got);
-        FAILS(tsr_group_all_gather_wire(group, tensor, tensor, 0, NULL, TSR_F16), TSR_ERR_INVALID,
-              wrong_sizes("group_all_gather_wire"));
-        FAILS(tsr_group_reduce_scatter_wire(group, tensor, tensor, 0, NULL, TSR_F16),
-              TSR_ERR_INVALID, wrong_sizes("group_reduce_scatter_wire"));
+        FAILS(tsr_group_all_gather(group, tensor, tensor, 0, tsr_collective_params(.wire = TSR_F16),
+                                   NULL),
+              TSR_ERR_INVALID, wrong_sizes("group_all_gather"));
+        FAILS(tsr_group_reduce_scatter(group, tensor, tensor, 0, TSR_OP_SUM,
+                                       tsr_collective_params(.wire = TSR_F16), NULL),
+              TSR_ERR_INVALID, wrong_sizes("group_reduce_scatter"));
     }
     OK(tsr_tensor_slice(tensor, 0, 0, 20, 1, &half));
-    FAILS(tsr_group_all_gather_wire(group, tensor, half, 0, NULL, TSR_Q4_0), TSR_ERR_INVALID,
-          "group_all_gather_wire: wire is q4_0; f32, f16, bf16 or q8_0 is needed");
-    FAILS(tsr_group_all_gather_wire(group, whole, whole, 0, NULL, TSR_F16), TSR_ERR_INVALID,
-          "group_all_gather_wire: in is i32; f32, f16 or bf16 is needed");
-    FAILS(tsr_group_all_gather_wire(group, tensor, half, 1, NULL, TSR_F16), TSR_ERR_INVALID,
-          "group_all_gather_wire: dim 1 is outside a tensor of 1 dimensions");
-    FAILS(tsr_group_all_gather_wire_start(group, tensor, half, 0, NULL, TSR_F16, NULL),
-          TSR_ERR_INVALID, "group_all_gather_wire: request is NULL");
-    FAILS(tsr_group_all_gather_wire(group, tensor, NULL, 0, NULL, TSR_F16), TSR_ERR_INVALID,
-          "group_all_gather_wire: in is NULL");
-    FAILS(tsr_group_reduce_scatter_wire(group, half, tensor, 0, NULL, TSR_Q4_0), TSR_ERR_INVALID,
-          "group_reduce_scatter_wire: wire is q4_0; f32, f16, bf16 or q8_0 is needed");
-    FAILS(tsr_group_reduce_scatter_wire(group, whole, whole, 0, NULL, TSR_F16), TSR_ERR_INVALID,
-          "group_reduce_scatter_wire: in is i32; f32, f16 or bf16 is needed");
-    FAILS(tsr_group_reduce_scatter_wire(NULL, half, tensor, 0, NULL, TSR_F16), TSR_ERR_INVALID,
-          "group_reduce_scatter_wire: group is NULL");
-    FAILS(tsr_group_reduce_scatter_wire_start(group, half, tensor, 0, NULL, TSR_F16, NULL),
-          TSR_ERR_INVALID, "group_reduce_scatter_wire: request is NULL");
+    FAILS(
+        tsr_group_all_gather(group, tensor, half, 0, tsr_collective_params(.wire = TSR_Q4_0), NULL),
+        TSR_ERR_INVALID, "group_all_gather: wire is q4_0; f32, f16, bf16 or q8_0 is needed");
+    FAILS(tsr_group_reduce_scatter(group, half, tensor, 0, TSR_OP_MAX,
+                                   tsr_collective_params(.wire = TSR_F16), NULL),
+          TSR_ERR_INVALID, "group_reduce_scatter: with a wire, op must be TSR_OP_SUM, not 4");
+    FAILS(
+        tsr_group_all_gather(group, whole, whole, 0, tsr_collective_params(.wire = TSR_F16), NULL),
+        TSR_ERR_INVALID, "group_all_gather: in is i32; with a wire, f32, f16 or bf16 is needed");
+    FAILS(
+        tsr_group_all_gather(group, tensor, half, 1, tsr_collective_params(.wire = TSR_F16), NULL),
+        TSR_ERR_INVALID, "group_all_gather: dim 1 is outside a tensor of 1 dimensions");
+    FAILS(
+        tsr_group_all_gather(group, tensor, NULL, 0, tsr_collective_params(.wire = TSR_F16), NULL),
+        TSR_ERR_INVALID, "group_all_gather: in is NULL");
+    FAILS(tsr_group_reduce_scatter(group, half, tensor, 0, TSR_OP_SUM,
+                                   tsr_collective_params(.wire = TSR_Q4_0), NULL),
+          TSR_ERR_INVALID, "group_reduce_scatter: wire is q4_0; f32, f16, bf16 or q8_0 is needed");
+    FAILS(tsr_group_reduce_scatter(group, whole, whole, 0, TSR_OP_SUM,
+                                   tsr_collective_params(.wire = TSR_F16), NULL),
+          TSR_ERR_INVALID,
+          "group_reduce_scatter: in is i32; with a wire, f32, f16 or bf16 is needed");
+    FAILS(tsr_group_reduce_scatter(NULL, half, tensor, 0, TSR_OP_SUM,
+                                   tsr_collective_params(.wire = TSR_F16), NULL),
+          TSR_ERR_INVALID, "group_reduce_scatter: group is NULL");
     if (ranks == 1)
-        FAILS(tsr_group_reduce_scatter_wire(group, other, tensor, 0, NULL, TSR_Q8_0),
+        FAILS(tsr_group_reduce_scatter(group, other, tensor, 0, TSR_OP_SUM,
+                                       tsr_collective_params(.wire = TSR_Q8_0), NULL),
               TSR_ERR_INVALID,
-              "group_reduce_scatter_wire: a part is f16 [40] and the sizes along dim 0 add up to "
+              "group_reduce_scatter: a part is f16 [40] and the sizes along dim 0 add up to "
               "40, but the full tensor is f32 [40]");
     tsr_tensor_destroy(&half);
     tsr_tensor_destroy(&other);

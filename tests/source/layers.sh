@@ -38,7 +38,7 @@ point "src/gpu includes platform, base, quant, tensor, gpu" allowed src/gpu 'bas
     'tsr_config\.h'
 point "src/comm includes base, comm" allowed src/comm 'base/' 'comm/' 'tessera/(base|comm|layout)\.h' 'tsr_config\.h'
 point "src/parallel includes platform, base, json, tensor, shard, parallel, gpu/internal.h" allowed src/parallel \
-    'base/' 'platform/' 'json/' 'tensor/' 'parallel/' 'shard/formats/(file_kind|header_file|readers)\.h' \
+    'base/' 'platform/' 'json/' 'tensor/' 'comm/request_methods\.h' 'parallel/' 'shard/formats/(file_kind|header_file|readers)\.h' \
     'gpu/internal\.h' 'tessera/'
 point "src/model includes platform, base, json, shard, tokenizer, tensor, model, gpu/internal.h" allowed src/model 'base/' 'platform/' \
     'json/' 'shard/' 'tokenizer/' 'tensor/' 'model/' 'gpu/internal\.h' 'tessera/'

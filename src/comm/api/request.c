@@ -4,6 +4,12 @@
 #include "comm/failure/failure.h"
 #include "comm/progress/progress.h"
 
+/* Returns the methods of a request that is not a communicator's, otherwise NULL. */
+static const tsr__request_methods *methods_of(const tsr_request *request)
+{
+    return request ? ((const tsr__request_base *)request)->methods : NULL;
+}
+
 static tsr_status take_result(tsr_request **request)
 {
     tsr_request *done = *request;
@@ -18,6 +24,9 @@ static tsr_status take_result(tsr_request **request)
 tsr_status tsr_request_test(tsr_request **request, bool *done)
 {
     TSR__REQUIRE(request && done, "request_test: %s is NULL", request ? "done" : "request");
+    const tsr__request_methods *methods = methods_of(*request);
+    if (methods)
+        return methods->test(request, done);
     tsr_request *tested = *request;
     if (tested)
         tsr__request_leave_to_parent(tested);
@@ -35,6 +44,9 @@ tsr_status tsr_request_wait(tsr_request **request)
     TSR__REQUIRE(request, "request_wait: request is NULL");
     if (!*request)
         return TSR_OK;
+    const tsr__request_methods *methods = methods_of(*request);
+    if (methods)
+        return methods->wait(request);
     tsr__request_leave_to_parent(*request);
     if (!(*request)->done)
         tsr__request_block(*request);
@@ -61,6 +73,11 @@ void tsr_request_cancel(tsr_request **request)
     char text[TSR__CALL_TEXT];
     if (!request || !*request)
         return;
+    const tsr__request_methods *methods = methods_of(*request);
+    if (methods) {
+        methods->cancel(request);
+        return;
+    }
     tsr_request *cancelled = *request;
     tsr__request_leave_to_parent(cancelled);
     if (!cancelled->done && !cancel_receive(cancelled)) {

@@ -342,7 +342,8 @@ tsr_status tsr_stack_gather_logits(tsr_stack *s, const tsr_tensor *logits, float
     if (status == TSR_OK)
         status = tsr_tensor_create(s->device, TSR_F32, 2, (int64_t[]){rows, vocabulary}, &all);
     if (status == TSR_OK)
-        status = tsr_group_all_gather(s->group, all, wide ? wide : flat, 1, s->vocabulary);
+        status = tsr_group_all_gather(s->group, all, wide ? wide : flat, 1,
+                                      tsr_collective_params(.sizes = s->vocabulary), NULL);
     if (status == TSR_OK)
         status =
             tsr_tensor_download(s->stream, all, out, (uint64_t)(rows * vocabulary) * sizeof *out);

@@ -304,8 +304,8 @@ tsr_status tsr_fsdp_create(const tsr_fsdp_params *params, tsr_fsdp **out)
 static void finish_param(tsr__fsdp_param *p)
 {
     /* the results of these requests are not needed any more */
-    (void)!tsr_group_wait(&p->gathering);
-    (void)!tsr_group_wait(&p->reducing);
+    (void)!tsr_request_wait(&p->gathering);
+    (void)!tsr_request_wait(&p->reducing);
     tsr_tensor_destroy(&p->seen.tensor);
     tsr_tensor_destroy(&p->seen.grad);
     tsr_tensor_destroy(&p->extra);

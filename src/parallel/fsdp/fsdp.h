@@ -42,7 +42,7 @@ typedef struct tsr__fsdp_param {
     tsr_tensor *value, *grad, *moment1, *moment2, *master;
     bool grad_holds;   /* `grad` contains a gradient that was reduced after the last step */
     tsr_tensor *extra; /* the gradient of another pass, until it has been added to `grad` */
-    tsr_group_request *gathering, *reducing;
+    tsr_request *gathering, *reducing;
     bool reduced; /* the reduction has been started, and its result has not been collected yet */
 } tsr__fsdp_param;
 

@@ -98,7 +98,7 @@ static tsr_status scatter_by_rank(tsr_fsdp *model, const tsr__fsdp_param *p, tsr
                                   tsr_tensor *to)
 {
     tsr_tensor *range = NULL;
-    TSR__TRY(tsr_group_all_reduce(model->group, whole, model->reduction));
+    TSR__TRY(tsr_group_all_reduce(model->group, whole, model->reduction, NULL, NULL));
     TSR__TRY(tsr_tensor_slice(whole, 0, (int64_t)p->range.start,
                               (int64_t)(p->range.start + p->range.count), 1, &range));
     tsr_status status = tsr_copy(model->stream, to, range);
@@ -114,10 +114,11 @@ static tsr_status reduce_shard(tsr_fsdp *model, tsr__fsdp_param *p, const tsr_te
     TSR__TRY(tsr__fsdp_view(memory, p->grad_slot_bytes, model->grad_dtype, 1,
                             (int64_t[]){(int64_t)p->count}, &whole));
     tsr_tensor *to = p->grad_holds ? p->extra : p->grad;
-    tsr_status status = p->in_order
-                            ? tsr_group_reduce_scatter_start(model->group, to, whole, 0, p->sizes,
-                                                             model->reduction, &p->reducing)
-                            : scatter_by_rank(model, p, whole, to);
+    tsr_status status =
+        p->in_order
+            ? tsr_group_reduce_scatter(model->group, to, whole, 0, model->reduction,
+                                       tsr_collective_params(.sizes = p->sizes), &p->reducing)
+            : scatter_by_rank(model, p, whole, to);
     tsr_tensor_destroy(&whole);
     return status;
 }
@@ -127,8 +128,8 @@ static tsr_status reduce_param(tsr_fsdp *model, const tsr__fsdp_unit *u, tsr__fs
     if (!p->resident)
         TSR__TRY(reduce_shard(model, p, model->grad_slots[u->grad_slot].memory));
     else if (model->size > 1)
-        TSR__TRY(tsr_group_all_reduce_start(model->group, p->grad_holds ? p->extra : p->grad,
-                                            model->reduction, &p->reducing));
+        TSR__TRY(tsr_group_all_reduce(model->group, p->grad_holds ? p->extra : p->grad,
+                                      model->reduction, NULL, &p->reducing));
     p->reduced = true;
     return TSR_OK;
 }
@@ -141,7 +142,7 @@ static void discard_pass(tsr_fsdp *model, const tsr__fsdp_unit *u)
     for (int i = u->first; i < u->first + u->count; i++) {
         tsr__fsdp_param *p = &model->params[i];
         if (p->reduced) /* a failure here means that the group has failed */
-            (void)!tsr_group_wait(&p->reducing);
+            (void)!tsr_request_wait(&p->reducing);
         p->reduced = false;
         drop_grad(p);
     }
@@ -171,7 +172,7 @@ static tsr_status collect_param(tsr_fsdp *model, int param)
     if (!p->reduced)
         return TSR_OK;
     p->reduced = false;
-    tsr_status status = tsr_group_wait(&p->reducing);
+    tsr_status status = tsr_request_wait(&p->reducing);
     if (status == TSR_OK && p->extra)
         status = tsr__fsdp_wait_sent(model, param);
     if (status == TSR_OK && p->extra)

@@ -46,11 +46,11 @@ static void end_requests(tsr_fsdp *model)
 {
     for (int i = 0; i < model->param_count; i++) {
         tsr__fsdp_param *p = &model->params[i];
-        tsr_group_request **each[] = {&p->gathering, &p->reducing};
+        tsr_request **each[] = {&p->gathering, &p->reducing};
         for (int k = 0; k < 2; k++) {
             if (*each[k] && tsr__group_check(model->group) != TSR_OK)
-                tsr_group_cancel(each[k]);
-            (void)!tsr_group_wait(each[k]);
+                tsr_request_cancel(each[k]);
+            (void)!tsr_request_wait(each[k]);
         }
     }
 }

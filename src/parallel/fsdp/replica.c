@@ -107,7 +107,7 @@ void tsr__fsdp_finish_replica(tsr_fsdp *model)
 {
     tsr__fsdp_replica *r = &model->replica;
     for (int i = 0; r->params && i < model->param_count; i++)
-        (void)!tsr_group_wait(&r->params[i].reducing); /* the results are not needed any more */
+        (void)!tsr_request_wait(&r->params[i].reducing); /* the results are not needed any more */
     tsr_group_destroy(&r->group);
     if (r->params)
         tsr__fsdp_free_shards(r->params, model->param_count, &r->pools);
@@ -258,7 +258,7 @@ tsr_status tsr__fsdp_wait_sent(tsr_fsdp *model, int param)
     if (!model->replica.params)
         return TSR_OK;
     return add_context(model, "the gradients",
-                       tsr_group_wait(&model->replica.params[param].reducing));
+                       tsr_request_wait(&model->replica.params[param].reducing));
 }
 
 /* Waits for all exchanges, even if one has failed. */

@@ -17,7 +17,7 @@ static tsr_status gather_by_rank(tsr_fsdp *model, tsr__fsdp_param *p, const tsr_
         TSR__TRY(tsr_tensor_slice(whole, 0, p->starts[r], p->starts[r] + p->sizes[r], 1, &range));
         tsr_status status = r == model->rank ? tsr_copy(model->stream, range, p->value) : TSR_OK;
         if (status == TSR_OK)
-            status = tsr_group_broadcast(model->group, range, r);
+            status = tsr_group_broadcast(model->group, range, r, NULL);
         tsr_tensor_destroy(&range);
         TSR__TRY(status);
     }
@@ -29,9 +29,10 @@ static tsr_status gather_param(tsr_fsdp *model, tsr__fsdp_param *p, const tsr_te
     tsr_tensor *whole = NULL;
     TSR__TRY(tsr__fsdp_view(memory, p->slot_bytes, p->seen.dtype, 1, (int64_t[]){(int64_t)p->count},
                             &whole));
-    tsr_status status = p->in_order ? tsr_group_all_gather_start(model->group, whole, p->value, 0,
-                                                                 p->sizes, &p->gathering)
-                                    : gather_by_rank(model, p, whole);
+    tsr_status status =
+        p->in_order ? tsr_group_all_gather(model->group, whole, p->value, 0,
+                                           tsr_collective_params(.sizes = p->sizes), &p->gathering)
+                    : gather_by_rank(model, p, whole);
     tsr_tensor_destroy(&whole);
     return status;
 }
@@ -62,7 +63,7 @@ static tsr_status release_slot(tsr_fsdp *model, tsr__fsdp_slot *slot)
     const int unit = slot->unit;
     slot->unit = model->units[unit].slot = -1;
     for (int i = 0; i < model->units[unit].count; i++)
-        TSR__TRY(tsr_group_wait(&model->params[model->units[unit].first + i].gathering));
+        TSR__TRY(tsr_request_wait(&model->params[model->units[unit].first + i].gathering));
     return TSR_OK;
 }
 
@@ -84,7 +85,7 @@ tsr_status tsr__fsdp_gather(tsr_fsdp *model, int unit, int from, int step, bool 
             status = gather_param(model, &model->params[i], slot->memory);
     if (status != TSR_OK) {
         for (int i = u->first; i < u->first + u->count; i++)
-            (void)!tsr_group_wait(&model->params[i].gathering);
+            (void)!tsr_request_wait(&model->params[i].gathering);
         return status;
     }
     slot->unit = unit;
@@ -96,7 +97,7 @@ tsr_status tsr__fsdp_wait_gathered(tsr_fsdp *model, int unit)
 {
     const tsr__fsdp_unit *u = &model->units[unit];
     for (int i = u->first; i < u->first + u->count; i++) {
-        tsr_status status = tsr_group_wait(&model->params[i].gathering);
+        tsr_status status = tsr_request_wait(&model->params[i].gathering);
         if (status == TSR_OK)
             continue;
         (void)!release_slot(model, &model->slots[u->slot]);

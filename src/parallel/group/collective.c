@@ -1,6 +1,7 @@
 /* The public operations. They check their arguments, prepare contiguous tensors on the device, and
  * start requests. */
 #include "base/checked.h"
+#include "base/struct_size.h"
 #include "gpu/internal.h"
 #include "parallel/group/group.h"
 #include "tensor/check.h"
@@ -50,7 +51,7 @@ static tsr_status check_op(const char *who, tsr_op op)
 
 /* Stores the size of each rank's part along the request's dim. `whole` is the tensor that all parts
  * make up, and `part` is this rank's part. */
-static tsr_status set_sizes(const char *who, tsr_group_request *request, const tsr_layout *whole,
+static tsr_status set_sizes(const char *who, tsr__group_request *request, const tsr_layout *whole,
                             const tsr_layout *part, const int64_t *sizes)
 {
     const tsr_group *group = request->group;
@@ -88,7 +89,7 @@ static tsr_status set_dim(const char *who, const tsr_layout *whole, int dim, int
 
 /* Requests ----------------------------------------------------------------------------------- */
 
-static void set_counts(tsr_group_request *request, const tsr_layout *whole)
+static void set_counts(tsr__group_request *request, const tsr_layout *whole)
 {
     int64_t row = 1;
     for (int d = 0; d < whole->ndim; d++)
@@ -104,9 +105,8 @@ static void set_counts(tsr_group_request *request, const tsr_layout *whole)
 
 /* Starts a request. `status` says whether the request could be prepared. If it could, the request
  * goes into the queue, or completes at once if there is nothing to send. If it could not, the
- * request is freed. */
-static tsr_status start_request(tsr_group_request *request, tsr_status status,
-                                tsr_group_request **out)
+ * request is freed. Blocks until the request is done if `out` is NULL. */
+static tsr_status start_request(tsr__group_request *request, tsr_status status, tsr_request **out)
 {
     bool alone = request->group->size == 1;
     if (status == TSR_OK && !alone)
@@ -119,18 +119,55 @@ static tsr_status start_request(tsr_group_request *request, tsr_status status,
         tsr__group_request_free(request);
         return status;
     }
-    *out = request;
+    tsr_request *started = (tsr_request *)(void *)request;
+    if (!out)
+        return tsr_request_wait(&started);
+    *out = started;
     return TSR_OK;
 }
 
-static tsr_status wait_for(tsr_status status, tsr_group_request **request)
+/* Slow connections --------------------------------------------------------------------------- */
+
+/* Checks the wire of the caller's params, and sets *narrows to whether data are sent in it. */
+static tsr_status check_wire(const char *who, const char *name, const tsr_tensor *tensor,
+                             tsr_dtype wire, bool *narrows)
 {
-    return status == TSR_OK ? tsr_group_wait(request) : status;
+    const tsr_dtype dtype = tsr_tensor_layout(tensor)->dtype;
+    *narrows = false;
+    if (wire == 0)
+        return TSR_OK;
+    TSR__TRY(tsr__group_wire_check(who, wire));
+    TSR__REQUIRE(dtype == TSR_F32 || dtype == TSR_F16 || dtype == TSR_BF16,
+                 "%s: %s is %s; with a wire, f32, f16 or bf16 is needed", who, name,
+                 tsr_dtype_name(dtype));
+    *narrows = tsr__group_wire_narrows(wire, dtype);
+    return TSR_OK;
+}
+
+static tsr_status check_wire_of_reduction(const char *who, const char *name,
+                                          const tsr_tensor *tensor, tsr_op op, tsr_dtype wire,
+                                          bool *narrows)
+{
+    TSR__TRY(check_op(who, op));
+    TSR__REQUIRE(wire == 0 || op == TSR_OP_SUM, "%s: with a wire, op must be TSR_OP_SUM, not %d",
+                 who, (int)op);
+    return check_wire(who, name, tensor, wire, narrows);
+}
+
+/* Creates a request for the caller's operation `serves`, whose data an operation `kind` sends as
+ * dtype `wire`. */
+static tsr_status new_wire_request(tsr_group *group, tsr__group_kind kind, tsr__group_kind serves,
+                                   tsr_dtype wire, tsr__group_request **out)
+{
+    TSR__TRY(tsr__group_request_new(group, kind, out));
+    (*out)->wire = wire;
+    (*out)->serves = serves;
+    return TSR_OK;
 }
 
 /* All-reduce and broadcast ------------------------------------------------------------------- */
 
-static tsr_status prepare_in_place(tsr_group_request *request, tsr_tensor *tensor)
+static tsr_status prepare_in_place(tsr__group_request *request, tsr_tensor *tensor)
 {
     const tsr_group *group = request->group;
     const tsr_layout *layout = tsr_tensor_layout(tensor);
@@ -146,94 +183,51 @@ static tsr_status prepare_in_place(tsr_group_request *request, tsr_tensor *tenso
     return tsr__group_copy_to_flat(group->stream, request->out, tensor);
 }
 
-tsr_status tsr_group_all_reduce_start(tsr_group *group, tsr_tensor *tensor, tsr_op op,
-                                      tsr_group_request **out)
+static tsr_status prepare_wire_all_reduce(tsr__group_request *request, tsr_tensor *tensor)
+{
+    if (request->group->size == 1 || tsr_layout_count(tsr_tensor_layout(tensor)) == 0)
+        return TSR_OK;
+    return tsr__group_wire_all_reduce(request, tensor);
+}
+
+tsr_status tsr_group_all_reduce(tsr_group *group, tsr_tensor *tensor, tsr_op op,
+                                const tsr_collective_params *params, tsr_request **request)
 {
     const char *who = "group_all_reduce";
+    bool narrows;
+    tsr__group_request *created;
+    TSR__TAKE(tsr_collective_params, params);
     TSR__TRY(check_group(who, group));
     TSR__TRY(check_output(who, "tensor", group, tensor));
-    TSR__TRY(check_op(who, op));
-    TSR__REQUIRE(out, "%s: out is NULL", who);
-    tsr_group_request *request;
-    TSR__TRY(tsr__group_request_new(group, TSR__GROUP_ALL_REDUCE, &request));
-    request->op = op;
-    return start_request(request, prepare_in_place(request, tensor), out);
+    TSR__TRY(check_wire_of_reduction(who, "tensor", tensor, op, params->wire, &narrows));
+    TSR__REQUIRE(!params->sizes, "%s: sizes are for all-gathers and reduce-scatters", who);
+    if (narrows) {
+        TSR__TRY(new_wire_request(group, TSR__GROUP_ALL_GATHER, TSR__GROUP_ALL_REDUCE, params->wire,
+                                  &created));
+        return start_request(created, prepare_wire_all_reduce(created, tensor), request);
+    }
+    TSR__TRY(tsr__group_request_new(group, TSR__GROUP_ALL_REDUCE, &created));
+    created->op = op;
+    return start_request(created, prepare_in_place(created, tensor), request);
 }
 
-tsr_status tsr_group_all_reduce(tsr_group *group, tsr_tensor *tensor, tsr_op op)
-{
-    tsr_group_request *request = NULL;
-    return wait_for(tsr_group_all_reduce_start(group, tensor, op, &request), &request);
-}
-
-static tsr_status check_wire(const char *who, const char *name, const tsr_tensor *tensor,
-                             tsr_dtype wire)
-{
-    const tsr_dtype dtype = tsr_tensor_layout(tensor)->dtype;
-    TSR__REQUIRE(dtype == TSR_F32 || dtype == TSR_F16 || dtype == TSR_BF16,
-                 "%s: %s is %s; f32, f16 or bf16 is needed", who, name, tsr_dtype_name(dtype));
-    return tsr__group_wire_check(who, wire);
-}
-
-/* Creates a request for the caller's operation `serves`, whose data an operation `kind` sends as
- * dtype `wire`. */
-static tsr_status new_wire_request(tsr_group *group, tsr__group_kind kind, tsr__group_kind serves,
-                                   tsr_dtype wire, tsr_group_request **out)
-{
-    TSR__TRY(tsr__group_request_new(group, kind, out));
-    (*out)->wire = wire;
-    (*out)->serves = serves;
-    return TSR_OK;
-}
-
-tsr_status tsr_group_all_reduce_wire_start(tsr_group *group, tsr_tensor *tensor, tsr_dtype wire,
-                                           tsr_group_request **out)
-{
-    const char *who = "group_all_reduce_wire";
-    TSR__TRY(check_group(who, group));
-    TSR__TRY(check_output(who, "tensor", group, tensor));
-    TSR__TRY(check_wire(who, "tensor", tensor, wire));
-    TSR__REQUIRE(out, "%s: out is NULL", who);
-    if (!tsr__group_wire_narrows(wire, tsr_tensor_layout(tensor)->dtype))
-        return tsr_group_all_reduce_start(group, tensor, TSR_OP_SUM, out);
-    tsr_group_request *request;
-    TSR__TRY(new_wire_request(group, TSR__GROUP_ALL_GATHER, TSR__GROUP_ALL_REDUCE, wire, &request));
-    tsr_status status = TSR_OK;
-    if (group->size > 1 && tsr_layout_count(tsr_tensor_layout(tensor)) > 0)
-        status = tsr__group_wire_all_reduce(request, tensor);
-    return start_request(request, status, out);
-}
-
-tsr_status tsr_group_all_reduce_wire(tsr_group *group, tsr_tensor *tensor, tsr_dtype wire)
-{
-    tsr_group_request *request = NULL;
-    return wait_for(tsr_group_all_reduce_wire_start(group, tensor, wire, &request), &request);
-}
-
-tsr_status tsr_group_broadcast_start(tsr_group *group, tsr_tensor *tensor, int root,
-                                     tsr_group_request **out)
+tsr_status tsr_group_broadcast(tsr_group *group, tsr_tensor *tensor, int root,
+                               tsr_request **request)
 {
     const char *who = "group_broadcast";
+    tsr__group_request *created;
     TSR__TRY(check_group(who, group));
     TSR__TRY(check_output(who, "tensor", group, tensor));
     TSR__REQUIRE(root >= 0 && root < group->size, "%s: root is %d, outside %d ranks", who, root,
                  group->size);
-    TSR__REQUIRE(out, "%s: out is NULL", who);
-    tsr_group_request *request;
-    TSR__TRY(tsr__group_request_new(group, TSR__GROUP_BROADCAST, &request));
-    request->root = root;
-    return start_request(request, prepare_in_place(request, tensor), out);
-}
-
-tsr_status tsr_group_broadcast(tsr_group *group, tsr_tensor *tensor, int root)
-{
-    tsr_group_request *request = NULL;
-    return wait_for(tsr_group_broadcast_start(group, tensor, root, &request), &request);
+    TSR__TRY(tsr__group_request_new(group, TSR__GROUP_BROADCAST, &created));
+    created->root = root;
+    return start_request(created, prepare_in_place(created, tensor), request);
 }
 
 /* Returns the request's full tensor in flat form, which is contiguous with the ranks' blocks one
  * after the other. Returns a view if `whole` is flat, otherwise a new tensor. */
-static tsr_status flat_full_tensor(const tsr_group_request *request, const tsr_tensor *whole,
+static tsr_status flat_full_tensor(const tsr__group_request *request, const tsr_tensor *whole,
                                    tsr_tensor **out)
 {
     const tsr_layout *layout = tsr_tensor_layout(whole);
@@ -254,7 +248,7 @@ typedef struct parts_call {
 
 /* Checks that `part` is exactly this rank's part of `whole`, or does not overlap `whole`. Sets
  * *in_place to whether it is that part. */
-static tsr_status check_overlap(const char *who, const tsr_group_request *request,
+static tsr_status check_overlap(const char *who, const tsr__group_request *request,
                                 const tsr_tensor *whole, const tsr_tensor *part, bool *in_place)
 {
     const int rank = request->group->rank;
@@ -274,7 +268,7 @@ static tsr_status check_overlap(const char *who, const tsr_group_request *reques
 
 /* Checks the shapes and the overlap of the tensors of an all-gather or a reduce-scatter, and stores
  * the sizes of the ranks' parts. In a group of one rank, records the copy. */
-static tsr_status check_and_set_parts(const char *who, tsr_group_request *request,
+static tsr_status check_and_set_parts(const char *who, tsr__group_request *request,
                                       const parts_call *call, bool gathers)
 {
     const tsr_group *group = request->group;
@@ -292,7 +286,7 @@ static tsr_status check_and_set_parts(const char *who, tsr_group_request *reques
     return TSR_OK;
 }
 
-static tsr_status prepare_all_gather(tsr_group_request *request, const parts_call *call)
+static tsr_status prepare_all_gather(tsr__group_request *request, const parts_call *call)
 {
     const tsr_group *group = request->group;
     tsr_tensor *out = call->out;
@@ -313,61 +307,36 @@ static tsr_status prepare_all_gather(tsr_group_request *request, const parts_cal
     return tsr__group_copy_to_flat(group->stream, request->in, in);
 }
 
-tsr_status tsr_group_all_gather_start(tsr_group *group, tsr_tensor *out, const tsr_tensor *in,
-                                      int dim, const int64_t *sizes,
-                                      tsr_group_request **out_request)
+static tsr_status prepare_wire_all_gather(tsr__group_request *request, const parts_call *call)
 {
-    const char *who = "group_all_gather";
-    TSR__TRY(check_in_and_out(who, group, out, in));
-    TSR__REQUIRE(out_request, "%s: request is NULL", who);
-    tsr_group_request *request;
-    TSR__TRY(tsr__group_request_new(group, TSR__GROUP_ALL_GATHER, &request));
-    return start_request(request, prepare_all_gather(request, &(parts_call){out, in, dim, sizes}),
-                         out_request);
-}
-
-tsr_status tsr_group_all_gather(tsr_group *group, tsr_tensor *out, const tsr_tensor *in, int dim,
-                                const int64_t *sizes)
-{
-    tsr_group_request *request = NULL;
-    return wait_for(tsr_group_all_gather_start(group, out, in, dim, sizes, &request), &request);
-}
-
-static tsr_status prepare_gather_wire(tsr_group_request *request, const parts_call *call)
-{
-    TSR__TRY(check_and_set_parts("group_all_gather_wire", request, call, true));
+    TSR__TRY(check_and_set_parts("group_all_gather", request, call, true));
     if (request->group->size == 1 || request->most == 0)
         return TSR_OK;
     return tsr__group_wire_all_gather(request, call->out, call->in);
 }
 
-tsr_status tsr_group_all_gather_wire_start(tsr_group *group, tsr_tensor *out, const tsr_tensor *in,
-                                           int dim, const int64_t *sizes, tsr_dtype wire,
-                                           tsr_group_request **out_request)
+tsr_status tsr_group_all_gather(tsr_group *group, tsr_tensor *out, const tsr_tensor *in, int dim,
+                                const tsr_collective_params *params, tsr_request **request)
 {
-    const char *who = "group_all_gather_wire";
+    const char *who = "group_all_gather";
+    bool narrows;
+    tsr__group_request *created;
+    TSR__TAKE(tsr_collective_params, params);
     TSR__TRY(check_in_and_out(who, group, out, in));
-    TSR__TRY(check_wire(who, "in", in, wire));
-    TSR__REQUIRE(out_request, "%s: request is NULL", who);
-    if (!tsr__group_wire_narrows(wire, tsr_tensor_layout(in)->dtype))
-        return tsr_group_all_gather_start(group, out, in, dim, sizes, out_request);
-    tsr_group_request *request;
-    TSR__TRY(new_wire_request(group, TSR__GROUP_ALL_GATHER, TSR__GROUP_ALL_GATHER, wire, &request));
-    return start_request(request, prepare_gather_wire(request, &(parts_call){out, in, dim, sizes}),
-                         out_request);
-}
-
-tsr_status tsr_group_all_gather_wire(tsr_group *group, tsr_tensor *out, const tsr_tensor *in,
-                                     int dim, const int64_t *sizes, tsr_dtype wire)
-{
-    tsr_group_request *request = NULL;
-    return wait_for(tsr_group_all_gather_wire_start(group, out, in, dim, sizes, wire, &request),
-                    &request);
+    TSR__TRY(check_wire(who, "in", in, params->wire, &narrows));
+    const parts_call call = {out, in, dim, params->sizes};
+    if (narrows) {
+        TSR__TRY(new_wire_request(group, TSR__GROUP_ALL_GATHER, TSR__GROUP_ALL_GATHER, params->wire,
+                                  &created));
+        return start_request(created, prepare_wire_all_gather(created, &call), request);
+    }
+    TSR__TRY(tsr__group_request_new(group, TSR__GROUP_ALL_GATHER, &created));
+    return start_request(created, prepare_all_gather(created, &call), request);
 }
 
 /* Reduce-scatter ----------------------------------------------------------------------------- */
 
-static tsr_status prepare_reduce_scatter(tsr_group_request *request, const parts_call *call)
+static tsr_status prepare_reduce_scatter(tsr__group_request *request, const parts_call *call)
 {
     const tsr_group *group = request->group;
     tsr_tensor *out = call->out;
@@ -387,70 +356,43 @@ static tsr_status prepare_reduce_scatter(tsr_group_request *request, const parts
     return tsr__group_new_flat(group, part, &request->out);
 }
 
-tsr_status tsr_group_reduce_scatter_start(tsr_group *group, tsr_tensor *out, const tsr_tensor *in,
-                                          int dim, const int64_t *sizes, tsr_op op,
-                                          tsr_group_request **out_request)
+static tsr_status prepare_wire_reduce_scatter(tsr__group_request *request, const parts_call *call)
 {
-    const char *who = "group_reduce_scatter";
-    TSR__TRY(check_in_and_out(who, group, out, in));
-    TSR__TRY(check_op(who, op));
-    TSR__REQUIRE(out_request, "%s: request is NULL", who);
-    tsr_group_request *request;
-    TSR__TRY(tsr__group_request_new(group, TSR__GROUP_REDUCE_SCATTER, &request));
-    request->op = op;
-    return start_request(
-        request, prepare_reduce_scatter(request, &(parts_call){out, in, dim, sizes}), out_request);
-}
-
-tsr_status tsr_group_reduce_scatter(tsr_group *group, tsr_tensor *out, const tsr_tensor *in,
-                                    int dim, const int64_t *sizes, tsr_op op)
-{
-    tsr_group_request *request = NULL;
-    return wait_for(tsr_group_reduce_scatter_start(group, out, in, dim, sizes, op, &request),
-                    &request);
-}
-
-static tsr_status prepare_scatter_wire(tsr_group_request *request, const parts_call *call)
-{
-    TSR__TRY(check_and_set_parts("group_reduce_scatter_wire", request, call, false));
+    TSR__TRY(check_and_set_parts("group_reduce_scatter", request, call, false));
     request->in_place = false;
     if (request->group->size == 1 || request->most == 0)
         return TSR_OK;
     return tsr__group_wire_reduce_scatter(request, call->out, call->in);
 }
 
-tsr_status tsr_group_reduce_scatter_wire_start(tsr_group *group, tsr_tensor *out,
-                                               const tsr_tensor *in, int dim, const int64_t *sizes,
-                                               tsr_dtype wire, tsr_group_request **out_request)
+tsr_status tsr_group_reduce_scatter(tsr_group *group, tsr_tensor *out, const tsr_tensor *in,
+                                    int dim, tsr_op op, const tsr_collective_params *params,
+                                    tsr_request **request)
 {
-    const char *who = "group_reduce_scatter_wire";
+    const char *who = "group_reduce_scatter";
+    bool narrows;
+    tsr__group_request *created;
+    TSR__TAKE(tsr_collective_params, params);
     TSR__TRY(check_in_and_out(who, group, out, in));
-    TSR__TRY(check_wire(who, "in", in, wire));
-    TSR__REQUIRE(out_request, "%s: request is NULL", who);
-    if (!tsr__group_wire_narrows(wire, tsr_tensor_layout(in)->dtype))
-        return tsr_group_reduce_scatter_start(group, out, in, dim, sizes, TSR_OP_SUM, out_request);
-    tsr_group_request *request;
-    TSR__TRY(
-        new_wire_request(group, TSR__GROUP_ALL_TO_ALL, TSR__GROUP_REDUCE_SCATTER, wire, &request));
-    return start_request(request, prepare_scatter_wire(request, &(parts_call){out, in, dim, sizes}),
-                         out_request);
-}
-
-tsr_status tsr_group_reduce_scatter_wire(tsr_group *group, tsr_tensor *out, const tsr_tensor *in,
-                                         int dim, const int64_t *sizes, tsr_dtype wire)
-{
-    tsr_group_request *request = NULL;
-    return wait_for(tsr_group_reduce_scatter_wire_start(group, out, in, dim, sizes, wire, &request),
-                    &request);
+    TSR__TRY(check_wire_of_reduction(who, "in", in, op, params->wire, &narrows));
+    const parts_call call = {out, in, dim, params->sizes};
+    if (narrows) {
+        TSR__TRY(new_wire_request(group, TSR__GROUP_ALL_TO_ALL, TSR__GROUP_REDUCE_SCATTER,
+                                  params->wire, &created));
+        return start_request(created, prepare_wire_reduce_scatter(created, &call), request);
+    }
+    TSR__TRY(tsr__group_request_new(group, TSR__GROUP_REDUCE_SCATTER, &created));
+    created->op = op;
+    return start_request(created, prepare_reduce_scatter(created, &call), request);
 }
 
 /* Exchange ----------------------------------------------------------------------------------- */
 
 tsr_status tsr__group_exchange_start(tsr_group *group, tsr_tensor *in, int to, tsr_tensor *out,
-                                     int from, tsr_group_request **out_request)
+                                     int from, tsr_request **out_request)
 {
     const tsr_layout *sent = tsr_tensor_layout(in), *received = tsr_tensor_layout(out);
-    tsr_group_request *request;
+    tsr__group_request *request;
     TSR__TRY(tsr__group_request_new(group, TSR__GROUP_EXCHANGE, &request));
     request->root = to;
     request->from = from;

@@ -2,7 +2,7 @@
  * them in place. */
 #include "parallel/group/group.h"
 
-static tsr_status direct_start(tsr_group_request *request)
+static tsr_status direct_start(tsr__group_request *request)
 {
     void *in = NULL, *out;
     if (request->in)
@@ -17,7 +17,7 @@ static tsr_status direct_start(tsr_group_request *request)
 
 static tsr_status direct_progress(tsr_group *group)
 {
-    for (tsr_group_request *request = group->queue, *next; request; request = next) {
+    for (tsr__group_request *request = group->queue, *next; request; request = next) {
         next = request->next;
         if (request->state == TSR__GROUP_QUEUED) {
             bool reached = false;
@@ -41,14 +41,14 @@ static tsr_status direct_progress(tsr_group *group)
 
 static void direct_cancel(tsr_group *group)
 {
-    for (tsr_group_request *request = group->queue; request; request = request->next)
+    for (tsr__group_request *request = group->queue; request; request = request->next)
         tsr__group_cancel_active(&request->active);
     group->active_count = 0;
 }
 
 static void direct_add_pending(tsr_group *group, tsr__group_pending *all)
 {
-    for (tsr_group_request *request = group->queue; request; request = request->next) {
+    for (tsr__group_request *request = group->queue; request; request = request->next) {
         if (tsr__group_is_active(&request->active))
             tsr__group_pending_transport(all, group, &request->active);
         if (request->state == TSR__GROUP_QUEUED) {

@@ -55,7 +55,7 @@ static tsr_status copy_out(tsr_stream *stream, const tsr_tensor *flat, int64_t f
     return status;
 }
 
-static tsr_status copy_blocks(const tsr_group_request *request, const tsr_tensor *flat,
+static tsr_status copy_blocks(const tsr__group_request *request, const tsr_tensor *flat,
                               const tsr_tensor *whole, bool to_flat)
 {
     tsr_stream *stream = request->group->stream;
@@ -88,13 +88,13 @@ tsr_status tsr__group_copy_from_flat(tsr_stream *stream, const tsr_tensor *flat,
     return copy_out(stream, flat, 0, tensor);
 }
 
-tsr_status tsr__group_copy_to_blocks(const tsr_group_request *request, tsr_tensor *flat,
+tsr_status tsr__group_copy_to_blocks(const tsr__group_request *request, tsr_tensor *flat,
                                      const tsr_tensor *whole)
 {
     return copy_blocks(request, flat, whole, true);
 }
 
-tsr_status tsr__group_copy_from_blocks(const tsr_group_request *request, const tsr_tensor *flat,
+tsr_status tsr__group_copy_from_blocks(const tsr__group_request *request, const tsr_tensor *flat,
                                        tsr_tensor *whole)
 {
     return copy_blocks(request, flat, whole, false);

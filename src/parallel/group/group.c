@@ -146,25 +146,23 @@ tsr_comm *tsr_group_comm(const tsr_group *group)
     return group ? group->comm : NULL;
 }
 
-tsr_dtype tsr_group_wire(const tsr_group *group)
+tsr_dtype tsr__group_wire(const tsr_group *group)
 {
     return group ? group->wire : (tsr_dtype)0;
 }
 
-bool tsr_group_allows_int8(const tsr_group *group)
+bool tsr__group_allows_int8(const tsr_group *group)
 {
     return group && group->allow_int8;
 }
 
-bool tsr_group_is_staged(const tsr_group *group)
+tsr_status tsr_group_get_stats(const tsr_group *group, tsr_group_stats *out)
 {
-    return group && group->path == &tsr__group_staged;
-}
-
-void tsr_group_get_stats(const tsr_group *group, tsr_group_stats *stats)
-{
-    if (stats)
-        *stats = group ? group->stats : (tsr_group_stats){0};
+    TSR__REQUIRE(group && out, "group_get_stats: %s is NULL", group ? "out" : "group");
+    tsr_group_stats stats = group->stats;
+    stats.staged = group->path == &tsr__group_staged;
+    TSR__GIVE(tsr_group_stats, &stats, out);
+    return TSR_OK;
 }
 
 void tsr_group_reset_stats(tsr_group *group)

@@ -16,12 +16,15 @@
 #define TSR_PARALLEL_GROUP_GROUP_H
 
 #include "base/error.h"
+#include "comm/request_methods.h"
 #include "tessera/group.h"
 
 /* The largest number of operations that a group has in progress in its communicator at one time. */
 #define TSR__MAX_GROUP_ACTIVE 16
 #define TSR__GROUP_PIECES 4
 #define TSR__GROUP_TEXT 512
+
+typedef struct tsr__group_request tsr__group_request;
 
 typedef enum tsr__group_kind {
     TSR__GROUP_ALL_REDUCE,
@@ -50,9 +53,10 @@ typedef enum tsr__group_state {
  * order of ranks. The other operand is this rank's block. In an all-to-all, both operands have a
  * block for each rank, and those of `out` have recv_counts[r] elements. In an exchange, they have
  * counts[0] and recv_counts[0] elements. */
-struct tsr_group_request {
-    tsr_group *group;               /* NULL: the group was destroyed, and the request has failed */
-    struct tsr_group_request *next; /* the next request in the group's queue */
+struct tsr__group_request {
+    tsr__request_base base;
+    tsr_group *group;         /* NULL: the group was destroyed, and the request has failed */
+    tsr__group_request *next; /* the next request in the group's queue */
     tsr__group_kind kind;
     tsr_op op;
     int root; /* in an exchange: the rank that receives from this one */
@@ -93,8 +97,8 @@ struct tsr_group_request {
 typedef struct tsr__group_piece {
     tsr_tensor *memory; /* dtype u8 */
     uint8_t *host;
-    tsr_group_request *request; /* the request that uses the piece; NULL: the piece is free */
-    uint64_t first;             /* number of elements of each block before this piece */
+    tsr__group_request *request; /* the request that uses the piece; NULL: the piece is free */
+    uint64_t first;              /* number of elements of each block before this piece */
     uint64_t point; /* the value of the stream's timeline at which the piece is filled */
     bool started;
     tsr__group_active active;
@@ -140,7 +144,7 @@ struct tsr_group {
     tsr__group_piece piece[TSR__GROUP_PIECES];
     int oldest, piece_count;        /* the pieces in use are oldest, oldest + 1, … */
     uint64_t *counts, *recv_counts; /* [size]: scratch memory of the staged path */
-    tsr_group_request *queue; /* the requests that are not done, in the order of their calls */
+    tsr__group_request *queue; /* the requests that are not done, in the order of their calls */
     int active_count;
     tsr_status status; /* the error with which the group has failed, or TSR_OK */
     char why[TSR__GROUP_TEXT];
@@ -156,14 +160,15 @@ bool tsr__group_wire_narrows(tsr_dtype wire, tsr_dtype dtype);
 /* Each of these functions sets the operands of a request that `serves` the operation in its name,
  * and records the packing of what this rank sends. The group must have several ranks. The sizes of
  * the ranks' parts must be set, and there must be elements. */
-tsr_status tsr__group_wire_all_reduce(tsr_group_request *request, tsr_tensor *tensor) TSR_NODISCARD;
-tsr_status tsr__group_wire_all_gather(tsr_group_request *request, tsr_tensor *out,
+tsr_status tsr__group_wire_all_reduce(tsr__group_request *request,
+                                      tsr_tensor *tensor) TSR_NODISCARD;
+tsr_status tsr__group_wire_all_gather(tsr__group_request *request, tsr_tensor *out,
                                       const tsr_tensor *in) TSR_NODISCARD;
-tsr_status tsr__group_wire_reduce_scatter(tsr_group_request *request, tsr_tensor *out,
+tsr_status tsr__group_wire_reduce_scatter(tsr__group_request *request, tsr_tensor *out,
                                           const tsr_tensor *in) TSR_NODISCARD;
 /* Records writing the result from `out` to the request's target. Does nothing if the request has no
  * target. */
-tsr_status tsr__group_copy_out(const tsr_group_request *request) TSR_NODISCARD;
+tsr_status tsr__group_copy_out(const tsr__group_request *request) TSR_NODISCARD;
 
 /* flat.c ------------------------------------------------------------------------------------- */
 
@@ -182,24 +187,24 @@ tsr_status tsr__group_copy_from_flat(tsr_stream *stream, const tsr_tensor *flat,
                                      tsr_tensor *tensor) TSR_NODISCARD;
 /* Copies each rank's part of `whole`, along the request's dim, to the block of that rank in `flat`,
  * or back. Converts to the dtype of the destination. */
-tsr_status tsr__group_copy_to_blocks(const tsr_group_request *request, tsr_tensor *flat,
+tsr_status tsr__group_copy_to_blocks(const tsr__group_request *request, tsr_tensor *flat,
                                      const tsr_tensor *whole) TSR_NODISCARD;
-tsr_status tsr__group_copy_from_blocks(const tsr_group_request *request, const tsr_tensor *flat,
+tsr_status tsr__group_copy_from_blocks(const tsr__group_request *request, const tsr_tensor *flat,
                                        tsr_tensor *whole) TSR_NODISCARD;
 
 /* request.c ---------------------------------------------------------------------------------- */
 
 tsr_status tsr__group_request_new(tsr_group *group, tsr__group_kind kind,
-                                  tsr_group_request **out) TSR_NODISCARD;
-void tsr__group_request_free(tsr_group_request *request);
+                                  tsr__group_request **out) TSR_NODISCARD;
+void tsr__group_request_free(tsr__group_request *request);
 /* Appends a request to the queue. Its operands must be set. It starts after all work that has been
  * recorded on the stream so far. */
-tsr_status tsr__group_enqueue(tsr_group_request *request) TSR_NODISCARD;
+tsr_status tsr__group_enqueue(tsr__group_request *request) TSR_NODISCARD;
 /* Completes a request: releases its operands and removes it from the queue. */
-void tsr__group_done(tsr_group_request *request);
+void tsr__group_done(tsr__group_request *request);
 /* Starts the communicator's operation for `request` on host memory. `counts` are the sizes of the
  * blocks, and recv_counts those of the blocks of `out` in an all-to-all. */
-tsr_status tsr__group_start(const tsr_group_request *request, void *in, void *out,
+tsr_status tsr__group_start(const tsr__group_request *request, void *in, void *out,
                             const uint64_t *counts, const uint64_t *recv_counts,
                             tsr__group_active *active) TSR_NODISCARD;
 /* Sets *ended to whether all operations are done. If one fails, returns its error. */
@@ -221,9 +226,11 @@ extern const tsr__group_path tsr__group_direct, tsr__group_staged;
  * contiguous tensors of one dimension and of the same dtype; their sizes may differ. All ranks must
  * start the same exchanges with each other in the same order. */
 tsr_status tsr__group_exchange_start(tsr_group *group, tsr_tensor *in, int to, tsr_tensor *out,
-                                     int from, tsr_group_request **request) TSR_NODISCARD;
+                                     int from, tsr_request **request) TSR_NODISCARD;
 
 /* progress.c --------------------------------------------------------------------------------- */
+
+extern const tsr__request_methods tsr__group_request_methods;
 
 tsr_status tsr__group_join_set(tsr_group *group) TSR_NODISCARD;
 void tsr__group_leave_set(tsr_group *group);
@@ -234,5 +241,12 @@ tsr_status tsr__group_check(const tsr_group *group) TSR_NODISCARD;
  * for this rank get TSR_ERR_PEER_LOST. Does not change the error text that the thread has
  * recorded. */
 void tsr__group_abort(tsr_group *group, const char *what);
+
+/* group.c ------------------------------------------------------------------------------------ */
+
+/* The dtype in which layers send activations (tsr_group_params.wire); 0: their own. */
+tsr_dtype tsr__group_wire(const tsr_group *group);
+/* Whether layers allow products by integers (tsr_group_params.allow_int8). */
+bool tsr__group_allows_int8(const tsr_group *group);
 
 #endif

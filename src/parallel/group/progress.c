@@ -87,7 +87,7 @@ static void fail_group(tsr_group *group, tsr_status status)
     }
     group->path->cancel(group);
     while (group->queue) {
-        tsr_group_request *request = group->queue;
+        tsr__group_request *request = group->queue;
         request->status = group->status;
         memcpy(request->why, group->why, sizeof request->why);
         request->group = NULL;
@@ -147,7 +147,7 @@ static void block_for_pending(tsr_stream *stream, const tsr__group_pending *all,
     (void)status;
 }
 
-static void wait_until_done(tsr_group_request *request)
+static void wait_until_done(tsr__group_request *request)
 {
     tsr_group *group = request->group;
     uint64_t start = tsr__now_ns(), before = start;
@@ -164,12 +164,17 @@ static void wait_until_done(tsr_group_request *request)
     group->stats.transport_ns += tsr__now_ns() - before;
 }
 
-/* Public functions --------------------------------------------------------------------------- */
+/* The methods of requests -------------------------------------------------------------------- */
+
+static tsr__group_request *group_request(tsr_request *request)
+{
+    return (tsr__group_request *)(void *)request;
+}
 
 /* Returns the result of a completed request, and frees the request. */
-static tsr_status take_result(tsr_group_request **request)
+static tsr_status take_result(tsr_request **request)
 {
-    tsr_group_request *done = *request;
+    tsr__group_request *done = group_request(*request);
     tsr_status status = done->status;
     if (status != TSR_OK)
         (void)tsr__fail(status, "%s", done->why);
@@ -178,35 +183,31 @@ static tsr_status take_result(tsr_group_request **request)
     return status;
 }
 
-tsr_status tsr_group_test(tsr_group_request **request, bool *done)
+static tsr_status test_request(tsr_request **request, bool *done)
 {
-    TSR__REQUIRE(request && done, "group_test: %s is NULL", request ? "done" : "request");
-    *done = true;
-    if (!*request)
-        return TSR_OK;
-    if ((*request)->state != TSR__GROUP_DONE)
-        progress_set((*request)->group->set);
-    *done = (*request)->state == TSR__GROUP_DONE;
+    const tsr__group_request *tested = group_request(*request);
+    if (tested->state != TSR__GROUP_DONE)
+        progress_set(tested->group->set);
+    *done = tested->state == TSR__GROUP_DONE;
     return *done ? take_result(request) : TSR_OK;
 }
 
-tsr_status tsr_group_wait(tsr_group_request **request)
+static tsr_status wait_for_request(tsr_request **request)
 {
-    TSR__REQUIRE(request, "group_wait: request is NULL");
-    if (!*request)
-        return TSR_OK;
-    if ((*request)->state != TSR__GROUP_DONE)
-        wait_until_done(*request);
+    tsr__group_request *waiting = group_request(*request);
+    if (waiting->state != TSR__GROUP_DONE)
+        wait_until_done(waiting);
     return take_result(request);
 }
 
-void tsr_group_cancel(tsr_group_request **request)
+static void cancel_request(tsr_request **request)
 {
-    if (!request || !*request)
-        return;
-    tsr_group *group = (*request)->group;
-    if ((*request)->state != TSR__GROUP_DONE)
-        tsr__group_abort(group, "cancelled a request");
-    tsr__group_request_free(*request);
+    tsr__group_request *cancelled = group_request(*request);
+    if (cancelled->state != TSR__GROUP_DONE)
+        tsr__group_abort(cancelled->group, "cancelled a request");
+    tsr__group_request_free(cancelled);
     *request = NULL;
 }
+
+const tsr__request_methods tsr__group_request_methods = {
+    .test = test_request, .wait = wait_for_request, .cancel = cancel_request};

@@ -6,11 +6,12 @@
 
 #define EXCHANGE_TAG 1
 
-tsr_status tsr__group_request_new(tsr_group *group, tsr__group_kind kind, tsr_group_request **out)
+tsr_status tsr__group_request_new(tsr_group *group, tsr__group_kind kind, tsr__group_request **out)
 {
-    tsr_group_request *request = tsr__calloc(1, sizeof *request);
+    tsr__group_request *request = tsr__calloc(1, sizeof *request);
     if (!request)
         return TSR_ERR_NO_MEMORY;
+    request->base.methods = &tsr__group_request_methods;
     request->group = group;
     request->kind = kind;
     request->op = TSR_OP_SUM;
@@ -25,7 +26,7 @@ tsr_status tsr__group_request_new(tsr_group *group, tsr__group_kind kind, tsr_gr
     return TSR_OK;
 }
 
-void tsr__group_request_free(tsr_group_request *request)
+void tsr__group_request_free(tsr__group_request *request)
 {
     if (!request)
         return;
@@ -38,7 +39,7 @@ void tsr__group_request_free(tsr_group_request *request)
     tsr__free(request);
 }
 
-tsr_status tsr__group_enqueue(tsr_group_request *request)
+tsr_status tsr__group_enqueue(tsr__group_request *request)
 {
     tsr_group *group = request->group;
     if (request->in)
@@ -46,14 +47,14 @@ tsr_status tsr__group_enqueue(tsr_group_request *request)
     TSR__TRY(tsr__tensor_synchronise(group->stream, request->out));
     TSR__TRY(tsr_stream_mark(group->stream, &request->point));
     TSR__TRY(tsr_stream_submit(group->stream));
-    tsr_group_request **last = &group->queue;
+    tsr__group_request **last = &group->queue;
     while (*last)
         last = &(*last)->next;
     *last = request;
     return TSR_OK;
 }
 
-void tsr__group_done(tsr_group_request *request)
+void tsr__group_done(tsr__group_request *request)
 {
     request->state = TSR__GROUP_DONE;
     tsr_tensor_destroy(&request->in);
@@ -64,14 +65,14 @@ void tsr__group_done(tsr_group_request *request)
         return;
     group->stats.operations++;
     group->stats.size_bytes += request->size_bytes;
-    tsr_group_request **link = &group->queue;
+    tsr__group_request **link = &group->queue;
     while (*link && *link != request)
         link = &(*link)->next;
     if (*link)
         *link = request->next;
 }
 
-static tsr_status start_exchange(const tsr_group_request *request, const void *in, void *out,
+static tsr_status start_exchange(const tsr__group_request *request, const void *in, void *out,
                                  uint64_t sent, uint64_t received, tsr__group_active *active)
 {
     tsr_comm *comm = request->group->comm;
@@ -83,7 +84,7 @@ static tsr_status start_exchange(const tsr_group_request *request, const void *i
                     : TSR_OK;
 }
 
-tsr_status tsr__group_start(const tsr_group_request *request, void *in, void *out,
+tsr_status tsr__group_start(const tsr__group_request *request, void *in, void *out,
                             const uint64_t *counts, const uint64_t *recv_counts,
                             tsr__group_active *active)
 {

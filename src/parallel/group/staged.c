@@ -9,26 +9,26 @@
 #include "tessera/ops.h"
 
 /* Returns the number of blocks in the request's full tensor; 1 if it is not divided. */
-static int block_count(const tsr_group_request *request)
+static int block_count(const tsr__group_request *request)
 {
     return request->in && request->kind != TSR__GROUP_EXCHANGE ? request->group->size : 1;
 }
 
 /* Returns whether one half of a piece is sent and the other half received. */
-static bool is_exchange(const tsr_group_request *request)
+static bool is_exchange(const tsr__group_request *request)
 {
     return request->kind == TSR__GROUP_ALL_TO_ALL || request->kind == TSR__GROUP_EXCHANGE;
 }
 
 /* Returns the element of a piece at which the received blocks start. */
-static uint64_t received_at(const tsr_group_request *request)
+static uint64_t received_at(const tsr__group_request *request)
 {
     return is_exchange(request) ? request->group->piece_bytes / 2 / tsr_dtype_size(request->dtype)
                                 : 0;
 }
 
 /* Returns the number of elements of each block that fit into a piece. */
-static uint64_t piece_elements(const tsr_group_request *request)
+static uint64_t piece_elements(const tsr__group_request *request)
 {
     const tsr_group *group = request->group;
     const uint64_t capacity = is_exchange(request)
@@ -44,7 +44,7 @@ static uint64_t count_from(uint64_t block, uint64_t first, uint64_t most)
 
 /* Sets group->counts and group->recv_counts to the number of elements of each block, sent and
  * received, in the piece that starts at element `first` of the blocks. */
-static void count_piece(const tsr_group_request *request, uint64_t first)
+static void count_piece(const tsr__group_request *request, uint64_t first)
 {
     tsr_group *group = request->group;
     uint64_t most = piece_elements(request);
@@ -67,7 +67,7 @@ static uint64_t sum_before(const uint64_t *counts, int ranks)
 
 /* Copies elements between a piece and a flat tensor. The elements start at `in_piece` and
  * `in_flat`. */
-static tsr_status copy_range(const tsr_group_request *request, const tsr__group_piece *piece,
+static tsr_status copy_range(const tsr__group_request *request, const tsr__group_piece *piece,
                              bool fill, tsr_tensor *flat, uint64_t in_flat, uint64_t in_piece,
                              uint64_t elements)
 {
@@ -89,7 +89,7 @@ static tsr_status copy_range(const tsr_group_request *request, const tsr__group_
 
 /* Copies the piece's range of every rank's block between the piece and the request's full tensor.
  */
-static tsr_status copy_blocks(const tsr_group_request *request, const tsr__group_piece *piece,
+static tsr_status copy_blocks(const tsr__group_request *request, const tsr__group_piece *piece,
                               bool fill, tsr_tensor *flat)
 {
     const tsr_group *group = request->group;
@@ -104,7 +104,7 @@ static tsr_status copy_blocks(const tsr_group_request *request, const tsr__group
 }
 
 /* Copies a piece's range of the blocks that an all-to-all or an exchange has received. */
-static tsr_status copy_received(const tsr_group_request *request, const tsr__group_piece *piece)
+static tsr_status copy_received(const tsr__group_request *request, const tsr__group_piece *piece)
 {
     const tsr_group *group = request->group;
     for (int r = 0; r < block_count(request); r++)
@@ -116,7 +116,7 @@ static tsr_status copy_received(const tsr_group_request *request, const tsr__gro
 
 /* Copies between a piece and the request's tensor that holds only this rank's block. Copies the
  * piece's range of this block. */
-static tsr_status copy_own(const tsr_group_request *request, const tsr__group_piece *piece,
+static tsr_status copy_own(const tsr__group_request *request, const tsr__group_piece *piece,
                            bool fill, tsr_tensor *flat)
 {
     const tsr_group *group = request->group;
@@ -125,7 +125,7 @@ static tsr_status copy_own(const tsr_group_request *request, const tsr__group_pi
                       group->counts[block]);
 }
 
-static tsr_status fill_piece(const tsr_group_request *request, const tsr__group_piece *piece)
+static tsr_status fill_piece(const tsr__group_request *request, const tsr__group_piece *piece)
 {
     if (request->kind == TSR__GROUP_REDUCE_SCATTER || is_exchange(request))
         return copy_blocks(request, piece, true, request->in);
@@ -134,7 +134,7 @@ static tsr_status fill_piece(const tsr_group_request *request, const tsr__group_
     return copy_own(request, piece, true, request->in ? request->in : request->out);
 }
 
-static tsr_status empty_piece(const tsr_group_request *request, const tsr__group_piece *piece)
+static tsr_status empty_piece(const tsr__group_request *request, const tsr__group_piece *piece)
 {
     if (request->kind == TSR__GROUP_ALL_GATHER)
         return copy_blocks(request, piece, false, request->out);
@@ -153,7 +153,7 @@ static tsr__group_piece *piece_at(tsr_group *group, int index)
 }
 
 /* Takes a free piece and records the copies that fill it. */
-static tsr_status issue_piece(tsr_group *group, tsr_group_request *request)
+static tsr_status issue_piece(tsr_group *group, tsr__group_request *request)
 {
     tsr__group_piece *piece = piece_at(group, group->piece_count);
     piece->first = request->issued;
@@ -172,7 +172,7 @@ static tsr_status issue_piece(tsr_group *group, tsr_group_request *request)
 
 static tsr_status issue_all(tsr_group *group)
 {
-    for (tsr_group_request *request = group->queue; request; request = request->next)
+    for (tsr__group_request *request = group->queue; request; request = request->next)
         while (request->issued < request->most) {
             if (group->piece_count == TSR__GROUP_PIECES)
                 return TSR_OK;
@@ -183,7 +183,7 @@ static tsr_status issue_all(tsr_group *group)
 
 static tsr_status start_piece(tsr_group *group, tsr__group_piece *piece)
 {
-    const tsr_group_request *request = piece->request;
+    const tsr__group_request *request = piece->request;
     count_piece(request, piece->first);
     const uint64_t element = tsr_dtype_size(request->dtype);
     uint8_t *in = piece->host, *out = piece->host;
@@ -204,7 +204,7 @@ static tsr_status start_piece(tsr_group *group, tsr__group_piece *piece)
  * next use are recorded later on the same stream. */
 static tsr_status finish_piece(tsr__group_piece *piece)
 {
-    tsr_group_request *request = piece->request;
+    tsr__group_request *request = piece->request;
     count_piece(request, piece->first);
     TSR__TRY(empty_piece(request, piece));
     piece->request = NULL;

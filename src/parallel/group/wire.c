@@ -25,14 +25,14 @@ tsr_status tsr__group_wire_check(const char *caller, tsr_dtype wire)
     return TSR_OK;
 }
 
-static bool sends_blocks(const tsr_group_request *request)
+static bool sends_blocks(const tsr__group_request *request)
 {
     return request->wire == TSR_Q8_0;
 }
 
 /* Returns the number of elements that are sent for `count` elements of a tensor. Blocks are sent as
  * words of 32 bits. */
-static int64_t sent_for(const tsr_group_request *request, int64_t count)
+static int64_t sent_for(const tsr__group_request *request, int64_t count)
 {
     return sends_blocks(request) ? tsr__packed_words(count) : count;
 }
@@ -50,7 +50,7 @@ static tsr_status view_of(const tsr_tensor *flat, int64_t first, int ndim, const
     return tsr_tensor_view(flat, &layout, out);
 }
 
-static tsr_status new_sent(const tsr_group_request *request, int64_t count, tsr_tensor **out)
+static tsr_status new_sent(const tsr__group_request *request, int64_t count, tsr_tensor **out)
 {
     return tsr_tensor_create(tsr_stream_device(request->group->stream), request->dtype, 1, &count,
                              out);
@@ -60,7 +60,7 @@ static tsr_status new_sent(const tsr_group_request *request, int64_t count, tsr_
 
 /* Packs `count` elements of a flat tensor, from `first` on, to `packed`, from element `offset` on.
  */
-static tsr_status pack_range(const tsr_group_request *request, tsr_tensor *packed, int64_t offset,
+static tsr_status pack_range(const tsr__group_request *request, tsr_tensor *packed, int64_t offset,
                              const tsr_tensor *flat, int64_t first, int64_t count)
 {
     const int64_t words = sent_for(request, count);
@@ -77,7 +77,7 @@ static tsr_status pack_range(const tsr_group_request *request, tsr_tensor *packe
 }
 
 /* Packs a tensor with any strides. */
-static tsr_status pack_tensor(const tsr_group_request *request, tsr_tensor *packed,
+static tsr_status pack_tensor(const tsr__group_request *request, tsr_tensor *packed,
                               const tsr_tensor *tensor)
 {
     const tsr_layout *layout = tsr_tensor_layout(tensor);
@@ -99,14 +99,14 @@ static tsr_status pack_tensor(const tsr_group_request *request, tsr_tensor *pack
 }
 
 /* Returns the number of elements of a rank's part of `whole` along the request's dim. */
-static int64_t part_count(const tsr_group_request *request, const tsr_layout *whole, int rank)
+static int64_t part_count(const tsr__group_request *request, const tsr_layout *whole, int rank)
 {
     const int64_t size = whole->shape[request->dim];
     return size == 0 ? 0 : tsr_layout_count(whole) / size * request->sizes[rank];
 }
 
 /* Packs the parts of all ranks, one after the other. */
-static tsr_status pack_parts(const tsr_group_request *request, tsr_tensor *packed,
+static tsr_status pack_parts(const tsr__group_request *request, tsr_tensor *packed,
                              const tsr_tensor *whole)
 {
     const tsr_layout *layout = tsr_tensor_layout(whole);
@@ -135,7 +135,7 @@ static tsr_status pack_parts(const tsr_group_request *request, tsr_tensor *packe
 
 /* Requests ----------------------------------------------------------------------------------- */
 
-static void set_sent(tsr_group_request *request, uint64_t all)
+static void set_sent(tsr__group_request *request, uint64_t all)
 {
     request->most = 0;
     for (int r = 0; r < request->group->size; r++)
@@ -144,14 +144,14 @@ static void set_sent(tsr_group_request *request, uint64_t all)
     request->size_bytes = all * tsr_dtype_size(request->dtype);
 }
 
-static void set_dtype(tsr_group_request *request)
+static void set_dtype(tsr__group_request *request)
 {
     request->dtype = sends_blocks(request) ? TSR_U32 : request->wire;
 }
 
 /* Sets the operands of an all-gather of request->counts elements: `in` is this rank's part of
  * `out`. */
-static tsr_status gather_in_place(tsr_group_request *request)
+static tsr_status gather_in_place(tsr__group_request *request)
 {
     int64_t first = 0, all = 0;
     for (int r = 0; r < request->group->size; r++) {
@@ -166,7 +166,7 @@ static tsr_status gather_in_place(tsr_group_request *request)
                             &request->in);
 }
 
-tsr_status tsr__group_wire_all_reduce(tsr_group_request *request, tsr_tensor *tensor)
+tsr_status tsr__group_wire_all_reduce(tsr__group_request *request, tsr_tensor *tensor)
 {
     const tsr_layout *layout = tsr_tensor_layout(tensor);
     set_dtype(request);
@@ -177,7 +177,7 @@ tsr_status tsr__group_wire_all_reduce(tsr_group_request *request, tsr_tensor *te
     return pack_tensor(request, request->in, tensor);
 }
 
-tsr_status tsr__group_wire_all_gather(tsr_group_request *request, tsr_tensor *out,
+tsr_status tsr__group_wire_all_gather(tsr__group_request *request, tsr_tensor *out,
                                       const tsr_tensor *in)
 {
     const tsr_layout *whole = tsr_tensor_layout(out);
@@ -190,7 +190,7 @@ tsr_status tsr__group_wire_all_gather(tsr_group_request *request, tsr_tensor *ou
                                                      : TSR_OK;
 }
 
-tsr_status tsr__group_wire_reduce_scatter(tsr_group_request *request, tsr_tensor *out,
+tsr_status tsr__group_wire_reduce_scatter(tsr__group_request *request, tsr_tensor *out,
                                           const tsr_tensor *in)
 {
     const tsr_group *group = request->group;
@@ -214,7 +214,7 @@ tsr_status tsr__group_wire_reduce_scatter(tsr_group_request *request, tsr_tensor
 
 /* Records to = the sum of packed contributions, which follow each other in request->out from
  * element `offset` on. */
-static tsr_status unpack_blocks(const tsr_group_request *request, tsr_tensor *to, int64_t offset,
+static tsr_status unpack_blocks(const tsr__group_request *request, tsr_tensor *to, int64_t offset,
                                 int contributions)
 {
     tsr_stream *stream = request->group->stream;
@@ -236,7 +236,7 @@ static tsr_status unpack_blocks(const tsr_group_request *request, tsr_tensor *to
 
 /* Replaces *sum by a new tensor, *sum + the contribution of rank r. If r is the last rank, writes
  * this sum to `to` instead. */
-static tsr_status add_contribution(const tsr_group_request *request, int r, tsr_tensor **sum,
+static tsr_status add_contribution(const tsr__group_request *request, int r, tsr_tensor **sum,
                                    tsr_tensor *to)
 {
     const tsr_layout *layout = tsr_tensor_layout(to);
@@ -261,7 +261,7 @@ static tsr_status add_contribution(const tsr_group_request *request, int r, tsr_
     return TSR_OK;
 }
 
-static tsr_status add_floats(const tsr_group_request *request, tsr_tensor *to)
+static tsr_status add_floats(const tsr__group_request *request, tsr_tensor *to)
 {
     const tsr_layout *layout = tsr_tensor_layout(to);
     tsr_tensor *sum = NULL;
@@ -274,7 +274,7 @@ static tsr_status add_floats(const tsr_group_request *request, tsr_tensor *to)
 }
 
 /* Records, for each rank, unpacking its part from request->out to its place in `whole`. */
-static tsr_status unpack_parts(const tsr_group_request *request, const tsr_tensor *whole)
+static tsr_status unpack_parts(const tsr__group_request *request, const tsr_tensor *whole)
 {
     int64_t offset = 0, first = 0;
     for (int r = 0; r < request->group->size; r++) {
@@ -293,7 +293,7 @@ static tsr_status unpack_parts(const tsr_group_request *request, const tsr_tenso
 }
 
 /* Records writing the result to the target, from what has been received. */
-static tsr_status write_result(const tsr_group_request *request)
+static tsr_status write_result(const tsr__group_request *request)
 {
     tsr_tensor *target = request->target;
     if (request->serves == TSR__GROUP_ALL_GATHER)
@@ -305,7 +305,7 @@ static tsr_status write_result(const tsr_group_request *request)
                                  : add_floats(request, target);
 }
 
-tsr_status tsr__group_copy_out(const tsr_group_request *request)
+tsr_status tsr__group_copy_out(const tsr__group_request *request)
 {
     if (!request->target)
         return TSR_OK;

@@ -45,8 +45,7 @@ static void input_shards(const tsr__column_linear *column, const tsr_tensor *x, 
 
 /* Starts to gather x from all ranks. */
 static tsr_status start_gathering(const tsr__column_linear *column, tsr__temps *temps,
-                                  const tsr_tensor *x, tsr_tensor **out,
-                                  tsr_group_request **request)
+                                  const tsr_tensor *x, tsr_tensor **out, tsr_request **request)
 {
     const tsr__linear *linear = &column->linear;
     tsr_group *group = linear->base.group;
@@ -56,16 +55,17 @@ static tsr_status start_gathering(const tsr__column_linear *column, tsr__temps *
     int64_t size =
         sizes ? linear->input_size : tsr_tensor_layout(x)->shape[dim] * (int64_t)linear->base.size;
     TSR__TRY(tsr__temp_like(temps, x, tsr_tensor_layout(x)->dtype, dim, size, out));
-    return tsr_group_all_gather_wire_start(group, *out, x, dim, sizes, tsr_group_wire(group),
-                                           request);
+    return tsr_group_all_gather(
+        group, *out, x, dim, tsr_collective_params(.wire = tsr__group_wire(group), .sizes = sizes),
+        request);
 }
 
 static tsr_status gather_input(const tsr__column_linear *column, tsr__temps *temps,
                                const tsr_tensor *x, tsr_tensor **out)
 {
-    tsr_group_request *request = NULL;
+    tsr_request *request = NULL;
     TSR__TRY(start_gathering(column, temps, x, out, &request));
-    return tsr_group_wait(&request);
+    return tsr_request_wait(&request);
 }
 
 /* Forward ------------------------------------------------------------------------------------ */
@@ -88,7 +88,7 @@ static tsr_status column_multiply(tsr__column_linear *column, tsr__temps *temps,
         TSR__TRY(tsr_matmul(layer->stream, columns, x2, product.weight,
                             tsr_matmul_params(.transpose_b = true, .bias = product.bias,
                                               .activation = activation,
-                                              .allow_int8 = tsr_group_allows_int8(layer->group))));
+                                              .allow_int8 = tsr__group_allows_int8(layer->group))));
     }
     return TSR_OK;
 }
@@ -115,9 +115,11 @@ static tsr_status column_forward_with(tsr__column_linear *column, tsr__temps *te
         TSR__TRY(tsr__keep(full_x, &saved->gathered_x));
     if (gathers_output(column)) {
         TSR__TRY(tsr__temp_like(temps, full_x, dtype, -1, linear->output_size, &whole));
-        TSR__TRY(tsr_group_all_gather_wire(layer->group, whole, local, -1,
-                                           column->block[0].division.sizes,
-                                           tsr_group_wire(layer->group)));
+        TSR__TRY(
+            tsr_group_all_gather(layer->group, whole, local, -1,
+                                 tsr_collective_params(.wire = tsr__group_wire(layer->group),
+                                                       .sizes = column->block[0].division.sizes),
+                                 NULL));
         local = whole;
     }
     *y = tsr__temp_take(temps, local);
@@ -162,7 +164,7 @@ static tsr_status forward_gated(tsr__column_linear *column, tsr__temps *temps, c
     TSR__TRY(tsr__temp_flatten(temps, x, &x2));
     TSR__TRY(tsr__temp_flatten(temps, local, &y2));
     TSR__TRY(tsr__matmul_gated(layer->stream, y2, x2, product.weight, product.bias, activation,
-                               tsr_group_allows_int8(layer->group), &recorded));
+                               tsr__group_allows_int8(layer->group), &recorded));
     if (recorded)
         *y = tsr__temp_take(temps, local);
     return TSR_OK;
@@ -271,7 +273,7 @@ typedef struct backward_pass {
     tsr_tensor *full_x;       /* x, gathered from all ranks */
     tsr_tensor *contribution; /* this rank's contribution to the gradient of full_x */
     tsr_tensor *dx;           /* the sum of the contributions, or this rank's shard of the sum */
-    tsr_group_request *gathering, *reducing;
+    tsr_request *gathering, *reducing;
 } backward_pass;
 
 static tsr_status new_contribution(backward_pass *pass, tsr_dtype dtype)
@@ -302,15 +304,17 @@ static tsr_status start_reducing(backward_pass *pass, const tsr_tensor *dy2)
     if (one_rank)
         return TSR_OK;
     if (linear->input == TSR_LAYOUT_FULL)
-        return tsr_group_all_reduce_wire_start(group, pass->contribution, tsr_group_wire(group),
-                                               &pass->reducing);
+        return tsr_group_all_reduce(group, pass->contribution, TSR_OP_SUM,
+                                    tsr_collective_params(.wire = tsr__group_wire(group)),
+                                    &pass->reducing);
     int dim;
     const int64_t *sizes;
     input_shards(pass->column, x, &dim, &sizes);
     TSR__TRY(tsr__temp_like(pass->temps, x, sum_dtype, dim, tsr_tensor_layout(x)->shape[dim],
                             &pass->dx));
-    return tsr_group_reduce_scatter_wire_start(group, pass->dx, pass->contribution, dim, sizes,
-                                               tsr_group_wire(group), &pass->reducing);
+    return tsr_group_reduce_scatter(
+        group, pass->dx, pass->contribution, dim, TSR_OP_SUM,
+        tsr_collective_params(.wire = tsr__group_wire(group), .sizes = sizes), &pass->reducing);
 }
 
 static tsr_status run_backward(backward_pass *pass, const tsr_tensor *dy, tsr_tensor **dx)
@@ -332,7 +336,7 @@ static tsr_status run_backward(backward_pass *pass, const tsr_tensor *dy, tsr_te
     }
     if (dx)
         TSR__TRY(start_reducing(pass, dy2));
-    TSR__TRY(tsr_group_wait(&pass->gathering));
+    TSR__TRY(tsr_request_wait(&pass->gathering));
     if (!layer->frozen) {
         TSR__TRY(tsr__temp_flatten(pass->temps, pass->full_x, &x2));
         TSR__TRY(tsr__column_add_grads(column, pass->temps, dy2, x2));
@@ -341,7 +345,7 @@ static tsr_status run_backward(backward_pass *pass, const tsr_tensor *dy, tsr_te
         return TSR_OK;
     if (pass->reducing)
         TSR__TRY(tsr_stream_submit(layer->stream));
-    TSR__TRY(tsr_group_wait(&pass->reducing));
+    TSR__TRY(tsr_request_wait(&pass->reducing));
     const tsr_dtype dtype = tsr_tensor_layout(x)->dtype;
     tsr_tensor *result = pass->dx;
     if (tsr_tensor_layout(result)->dtype != dtype) {
@@ -359,8 +363,8 @@ tsr_status tsr__column_backward(tsr_layer *layer, const tsr_layer_saved *saved,
     tsr__temps temps = {.stream = layer->stream};
     backward_pass pass = {.column = (tsr__column_linear *)layer, .temps = &temps, .saved = saved};
     tsr_status status = run_backward(&pass, dy, dx);
-    tsr_group_cancel(&pass.gathering);
-    tsr_group_cancel(&pass.reducing);
+    tsr_request_cancel(&pass.gathering);
+    tsr_request_cancel(&pass.reducing);
     tsr__temps_finish(&temps);
     return status;
 }

@@ -79,13 +79,16 @@ static tsr_status embedding_forward_with(embedding *e, tsr__temps *temps, const 
     TSR__TRY(tsr__temp_flatten(temps, sum, &sum2));
     TSR__TRY(tsr__embedding(layer->stream, sum2, table, indices, e->division.first));
     if (dim < 0) {
-        TSR__TRY(tsr_group_all_reduce_wire(layer->group, sum, tsr_group_wire(layer->group)));
+        TSR__TRY(tsr_group_all_reduce(layer->group, sum, TSR_OP_SUM,
+                                      tsr_collective_params(.wire = tsr__group_wire(layer->group)),
+                                      NULL));
         *y = tsr__temp_take(temps, sum);
         return TSR_OK;
     }
     TSR__TRY(tsr__temp_new(temps, dtype, shard.ndim, shard.shape, &local));
-    TSR__TRY(tsr_group_reduce_scatter_wire(layer->group, local, sum, dim, NULL,
-                                           tsr_group_wire(layer->group)));
+    TSR__TRY(tsr_group_reduce_scatter(layer->group, local, sum, dim, TSR_OP_SUM,
+                                      tsr_collective_params(.wire = tsr__group_wire(layer->group)),
+                                      NULL));
     *y = tsr__temp_take(temps, local);
     return TSR_OK;
 }
@@ -114,8 +117,9 @@ static tsr_status embedding_backward_with(embedding *e, tsr__temps *temps, const
     if (dim >= 0) {
         TSR__TRY(
             tsr__temp_new(temps, tsr_tensor_layout(dy)->dtype, whole.ndim, whole.shape, &gathered));
-        TSR__TRY(tsr_group_all_gather_wire(layer->group, gathered, dy, dim, NULL,
-                                           tsr_group_wire(layer->group)));
+        TSR__TRY(tsr_group_all_gather(layer->group, gathered, dy, dim,
+                                      tsr_collective_params(.wire = tsr__group_wire(layer->group)),
+                                      NULL));
         full_dy = gathered;
     }
     TSR__TRY(flat_indices(temps, x, &indices));

@@ -400,10 +400,11 @@ tsr_status tsr_layer_gather_parameter(const tsr_layer *layer, int index, tsr_ten
     const tsr_parameter *seen = &parameter->seen;
     tsr_tensor *whole = NULL;
     TSR__TRY(tsr_tensor_create(owner->device, seen->dtype, seen->ndim, seen->global_shape, &whole));
-    tsr_status status = seen->shard_dim < 0
-                            ? tsr_copy(owner->stream, whole, seen->tensor)
-                            : tsr_group_all_gather(owner->group, whole, seen->tensor,
-                                                   seen->shard_dim, parameter->sizes);
+    tsr_status status =
+        seen->shard_dim < 0
+            ? tsr_copy(owner->stream, whole, seen->tensor)
+            : tsr_group_all_gather(owner->group, whole, seen->tensor, seen->shard_dim,
+                                   tsr_collective_params(.sizes = parameter->sizes), NULL);
     if (status != TSR_OK) {
         tsr_tensor_destroy(&whole);
         return status;

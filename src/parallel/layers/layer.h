@@ -21,6 +21,7 @@
 #define TSR_PARALLEL_LAYERS_LAYER_H
 
 #include "base/error.h"
+#include "parallel/group/group.h"
 #include "tensor/check.h"
 #include "tessera/kv_cache.h"
 #include "tessera/layer.h"
@@ -234,7 +235,7 @@ typedef struct tsr__replicated_grads {
         tsr_tensor *contribution;
     } * item;
     tsr_tensor *joint; /* the memory of all contributions */
-    tsr_group_request *request;
+    tsr_request *request;
 } tsr__replicated_grads;
 /* Adds a parameter, by its index among the layer's own. */
 tsr_status tsr__replicated_grads_add(tsr__replicated_grads *grads, int index) TSR_NODISCARD;

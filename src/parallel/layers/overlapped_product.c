@@ -19,7 +19,7 @@ typedef struct overlap_chunk {
     int64_t first, count; /* the chunk's range of rows or columns of y */
     tsr_tensor *y;        /* the chunk's view of y */
     tsr_tensor *sum;      /* the tensor that is reduced over the ranks; may be `y` */
-    tsr_group_request *request;
+    tsr_request *request;
 } overlap_chunk;
 
 typedef struct reduced_run {
@@ -59,7 +59,7 @@ static tsr_status multiply(const reduced_run *run, tsr_tensor *y2, const tsr_ten
     return tsr_matmul(
         run->row->linear.base.stream, y2, x2, weight,
         tsr_matmul_params(.transpose_b = true, .bias = bias,
-                          .allow_int8 = tsr_group_allows_int8(run->row->linear.base.group)));
+                          .allow_int8 = tsr__group_allows_int8(run->row->linear.base.group)));
 }
 
 /* Computes the chunk's product into `sum`, [.., columns] or [rows, n]. */
@@ -114,14 +114,16 @@ static tsr_status start_reducing(reduced_run *run, overlap_chunk *chunk)
     const tsr__reduced_product *product = run->product;
     tsr_group *group = run->row->linear.base.group;
     if (product->dim < 0)
-        return tsr_group_all_reduce_wire_start(group, chunk->sum, tsr_group_wire(group),
-                                               &chunk->request);
+        return tsr_group_all_reduce(group, chunk->sum, TSR_OP_SUM,
+                                    tsr_collective_params(.wire = tsr__group_wire(group)),
+                                    &chunk->request);
     const tsr_layout *y = tsr_tensor_layout(chunk->y);
     tsr_tensor *mine;
     TSR__TRY(tsr__temp_new(run->temps, run->dtype, y->ndim, y->shape, &mine));
-    TSR__TRY(tsr_group_reduce_scatter_wire_start(group, mine, chunk->sum, product->dim,
-                                                 product->sizes, tsr_group_wire(group),
-                                                 &chunk->request));
+    TSR__TRY(tsr_group_reduce_scatter(
+        group, mine, chunk->sum, product->dim, TSR_OP_SUM,
+        tsr_collective_params(.wire = tsr__group_wire(group), .sizes = product->sizes),
+        &chunk->request));
     chunk->sum = mine;
     return TSR_OK;
 }
@@ -131,7 +133,7 @@ static tsr_status finish_chunk(reduced_run *run, overlap_chunk *chunk)
 {
     tsr_stream *stream = run->row->linear.base.stream;
     const tsr_tensor *bias = run->product->bias;
-    TSR__TRY(tsr_group_wait(&chunk->request));
+    TSR__TRY(tsr_request_wait(&chunk->request));
     if (!bias)
         return chunk->y == chunk->sum ? TSR_OK : tsr_copy(stream, chunk->y, chunk->sum);
     tsr_tensor *range;
@@ -200,6 +202,6 @@ tsr_status tsr__product_reduced(const tsr__row_linear *row, tsr__temps *temps,
         features_divided ? 1 : count_chunks(row, m, n, size_bytes, product->dim < 0, &run.by_rows);
     tsr_status status = run_chunks(&run);
     for (int i = 0; i < run.count; i++)
-        tsr_group_cancel(&run.chunk[i].request);
+        tsr_request_cancel(&run.chunk[i].request);
     return status == TSR_OK ? add_to_y(&run, product->added) : status;
 }

@@ -65,14 +65,14 @@ tsr_status tsr__replicated_grads_get(const tsr__replicated_grads *grads, int ind
 
 tsr_status tsr__replicated_grads_start(tsr__replicated_grads *grads)
 {
-    return tsr_group_all_reduce_start(grads->layer->group, grads->joint, TSR_OP_SUM,
-                                      &grads->request);
+    return tsr_group_all_reduce(grads->layer->group, grads->joint, TSR_OP_SUM, NULL,
+                                &grads->request);
 }
 
 tsr_status tsr__replicated_grads_finish(tsr__replicated_grads *grads)
 {
     tsr_stream *stream = grads->layer->stream;
-    TSR__TRY(tsr_group_wait(&grads->request));
+    TSR__TRY(tsr_request_wait(&grads->request));
     for (int i = 0; i < grads->count; i++) {
         const contribution *sum = &grads->item[i];
         tsr__layer_parameter *parameter = grads->layer->parameter[sum->index];
@@ -87,7 +87,7 @@ tsr_status tsr__replicated_grads_finish(tsr__replicated_grads *grads)
 
 void tsr__replicated_grads_cancel(tsr__replicated_grads *grads)
 {
-    tsr_group_cancel(&grads->request);
+    tsr_request_cancel(&grads->request);
     tsr__free(grads->item);
     grads->item = NULL;
 }

@@ -42,8 +42,10 @@ static tsr_status gather_input(const tsr__row_linear *row, tsr__temps *temps, co
     tsr_group *group = row->linear.base.group;
     TSR__TRY(
         tsr__temp_like(temps, x, tsr_tensor_layout(x)->dtype, -1, row->linear.input_size, out));
-    return tsr_group_all_gather_wire(group, *out, x, -1, row->input_division.sizes,
-                                     tsr_group_wire(group));
+    return tsr_group_all_gather(
+        group, *out, x, -1,
+        tsr_collective_params(.wire = tsr__group_wire(group), .sizes = row->input_division.sizes),
+        NULL);
 }
 
 /* Gets x2 [rows, length], the features of x that belong to this rank's columns of the weight. `x`
@@ -167,7 +169,7 @@ typedef struct backward_pass {
     tsr__temps *temps;
     const tsr_tensor *x;      /* the x that was passed to the forward pass */
     const tsr_tensor *factor; /* see tsr__row_backward_times in linear.h; or NULL */
-    tsr_group_request *gathering;
+    tsr_request *gathering;
 } backward_pass;
 
 /* Gets dy2 [rows, output_size] of the full dy. If dy is divided, gathers dy from all ranks. */
@@ -188,8 +190,10 @@ static tsr_status whole_gradient(backward_pass *pass, const tsr_tensor *dy, tsr_
     tsr_tensor *gathered;
     TSR__TRY(tsr__temp_new(pass->temps, tsr_tensor_layout(dy)->dtype, whole.ndim, whole.shape,
                            &gathered));
-    TSR__TRY(tsr_group_all_gather_wire(linear->base.group, gathered, dy, shards.dim, shards.sizes,
-                                       tsr_group_wire(linear->base.group)));
+    TSR__TRY(tsr_group_all_gather(
+        linear->base.group, gathered, dy, shards.dim,
+        tsr_collective_params(.wire = tsr__group_wire(linear->base.group), .sizes = shards.sizes),
+        NULL));
     return tsr__temp_flatten(pass->temps, gathered, dy2);
 }
 
@@ -236,8 +240,10 @@ static tsr_status input_gradient(backward_pass *pass, const tsr_tensor *dy2, tsr
     if (layer->size == 1 || row->linear.input == TSR_LAYOUT_SHARDED || row->same_division)
         return TSR_OK;
     TSR__TRY(tsr__temp_like(pass->temps, pass->x, dtype, -1, row->linear.input_size, dx));
-    return tsr_group_all_gather_wire_start(layer->group, *dx, local, -1, row->weight_division.sizes,
-                                           tsr_group_wire(layer->group), &pass->gathering);
+    return tsr_group_all_gather(layer->group, *dx, local, -1,
+                                tsr_collective_params(.wire = tsr__group_wire(layer->group),
+                                                      .sizes = row->weight_division.sizes),
+                                &pass->gathering);
 }
 
 static tsr_status run_backward(backward_pass *pass, const tsr_layer_saved *saved,
@@ -258,7 +264,7 @@ static tsr_status run_backward(backward_pass *pass, const tsr_layer_saved *saved
         return TSR_OK;
     if (pass->gathering)
         TSR__TRY(tsr_stream_submit(layer->stream));
-    TSR__TRY(tsr_group_wait(&pass->gathering));
+    TSR__TRY(tsr_request_wait(&pass->gathering));
     if (gathers_input(row)) {
         const tsr__division *own = &row->input_division;
         tsr_tensor *view, *copy;
@@ -279,7 +285,7 @@ static tsr_status row_backward_with(tsr_layer *layer, const tsr_layer_saved *sav
     backward_pass pass = {
         .row = (tsr__row_linear *)layer, .temps = &temps, .x = saved->x, .factor = factor};
     tsr_status status = run_backward(&pass, saved, dy, dx);
-    tsr_group_cancel(&pass.gathering);
+    tsr_request_cancel(&pass.gathering);
     tsr__temps_finish(&temps);
     return status;
 }

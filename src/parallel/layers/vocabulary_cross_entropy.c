@@ -66,7 +66,7 @@ static tsr_status compute_loss(const loss_call *call, tsr__temps *temps)
                                                 call->first));
     else
         TSR__TRY(stats_without_classes(temps, mine2));
-    TSR__TRY(tsr_group_all_gather(call->group, stats, mine, 0, NULL));
+    TSR__TRY(tsr_group_all_gather(call->group, stats, mine, 0, NULL, NULL));
     return tsr__cross_entropy_shard(temps->stream, call->loss, call->dlogits, call->logits,
                                     call->labels, stats, call->first, call->classes, call->scale);
 }

@@ -21,14 +21,14 @@ typedef struct inbox {
     const tsr_pipeline_run_params *params;
     int posted; /* number of receives that have been started */
     tsr_tensor *tensor;
-    tsr_group_request *request; /* the request of the receive that was started last */
+    tsr_request *request; /* the request of the receive that was started last */
 } inbox;
 
 /* The tensors that a run of the schedule sends over a link. */
 typedef struct outbox {
     const tsr__pipeline_link *link;
-    int sent, done;               /* number of sends that have been started, and that have ended */
-    tsr_group_request **requests; /* [micro_batches] */
+    int sent, done;         /* number of sends that have been started, and that have ended */
+    tsr_request **requests; /* [micro_batches] */
 } outbox;
 
 static tsr_status add_context(const tsr_pipeline *pipeline, tsr_status status, const char *what,
@@ -46,10 +46,10 @@ static uint64_t bytes_of(const tsr_tensor *tensor)
     return (uint64_t)tsr_layout_count(layout) * tsr_dtype_size(layout->dtype);
 }
 
-static tsr_status wait_for(tsr_pipeline *pipeline, tsr_group_request **request)
+static tsr_status wait_for(tsr_pipeline *pipeline, tsr_request **request)
 {
     const uint64_t start = tsr__now_ns();
-    tsr_status status = tsr_group_wait(request);
+    tsr_status status = tsr_request_wait(request);
     pipeline->stats.wait_ns += tsr__now_ns() - start;
     return status;
 }
@@ -66,8 +66,8 @@ static tsr_status post_receive(tsr_pipeline *pipeline, inbox *receives)
     tsr_device *device = tsr_stream_device(pipeline->stream);
     tsr_status status = tsr_tensor_create(device, p->dtype, p->ndim, p->shape, &receives->tensor);
     if (status == TSR_OK)
-        status = tsr_group_broadcast_start(receives->link->group, receives->tensor,
-                                           receives->link->root, &receives->request);
+        status = tsr_group_broadcast(receives->link->group, receives->tensor, receives->link->root,
+                                     &receives->request);
     TSR__TRY(add_context(pipeline, status, "receiving from", receives->posted,
                          receives->link->neighbour));
     receives->posted++;
@@ -102,7 +102,7 @@ static tsr_status take_received(tsr_pipeline *pipeline, inbox *receives, int mic
  * failed. */
 static void drop_inbox(inbox *receives)
 {
-    tsr_group_cancel(&receives->request);
+    tsr_request_cancel(&receives->request);
     tsr_tensor_destroy(&receives->tensor);
 }
 
@@ -111,8 +111,8 @@ static void drop_inbox(inbox *receives)
 
 static tsr_status end_oldest(tsr_pipeline *pipeline, outbox *sends, bool *done)
 {
-    tsr_group_request **oldest = &sends->requests[sends->done];
-    tsr_status status = done ? tsr_group_test(oldest, done) : wait_for(pipeline, oldest);
+    tsr_request **oldest = &sends->requests[sends->done];
+    tsr_status status = done ? tsr_request_test(oldest, done) : wait_for(pipeline, oldest);
     TSR__TRY(add_context(pipeline, status, "sending to", sends->done, sends->link->neighbour));
     if (!done || *done)
         sends->done++;
@@ -125,8 +125,8 @@ static tsr_status send_tensor(tsr_pipeline *pipeline, outbox *sends, tsr_tensor 
     bool done = true;
     if (!sends->link->group)
         return TSR_OK;
-    tsr_status status = tsr_group_broadcast_start(sends->link->group, tensor, sends->link->root,
-                                                  &sends->requests[sends->sent]);
+    tsr_status status = tsr_group_broadcast(sends->link->group, tensor, sends->link->root,
+                                            &sends->requests[sends->sent]);
     TSR__TRY(add_context(pipeline, status, "sending to", sends->sent, sends->link->neighbour));
     sends->sent++;
     pipeline->stats.sent_bytes += bytes_of(tensor);
@@ -147,7 +147,7 @@ static tsr_status flush_sends(tsr_pipeline *pipeline, outbox *sends)
 static void drop_outbox(outbox *sends)
 {
     for (int i = sends->done; i < sends->sent; i++)
-        tsr_group_cancel(&sends->requests[i]);
+        tsr_request_cancel(&sends->requests[i]);
 }
 
 /* A run -------------------------------------------------------------------------------------------
@@ -353,7 +353,7 @@ tsr_status tsr_pipeline_reduce_ends(tsr_pipeline *pipeline, tsr_tensor *tensor)
     if (!pipeline->ends)
         return TSR_OK;
     TSR__REQUIRE(tensor, "pipeline_reduce_ends: tensor is NULL");
-    tsr_status status = tsr_group_all_reduce(pipeline->ends, tensor, TSR_OP_SUM);
+    tsr_status status = tsr_group_all_reduce(pipeline->ends, tensor, TSR_OP_SUM, NULL, NULL);
     return status == TSR_OK ? TSR_OK
                             : tsr__fail_context(status, "pipeline_reduce_ends: stages 0 and %d",
                                                 pipeline->stages - 1);

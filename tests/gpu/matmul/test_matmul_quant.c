@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "gpu/device/device.h"
+#include "parallel/group/group.h"
 #include "quant/golden_quant.h"
 #include "support/gpu.h"
 #include "tessera/layer.h"
@@ -374,14 +375,14 @@ START_TEST(layers_allow_int8)
     for (int i = 0; i < DEPTH; i++)
         row[i] = gpu_rounded(gpu_random_unit(&random), TSR_F32);
     weights w = weights_of(tsr_quant_format_of(TSR_Q4_0), COLUMNS, DEPTH, source);
-    ck_assert(!tsr_group_allows_int8(NULL));
+    ck_assert(!tsr__group_allows_int8(NULL));
     for (int i = 0; i < 4; i++) {
         const bool allowed = i % 2, columns = i < 2;
         tsr_group *group = NULL;
         tsr_layer *layer = NULL;
         tsr_tensor *y = NULL, *x = gpu_new(TSR_F32, 2, (int64_t[]){1, DEPTH});
         GPU_OK(tsr_group_create(NULL, queue, tsr_group_params(.allow_int8 = allowed), &group));
-        ck_assert_int_eq(tsr_group_allows_int8(group), allowed);
+        ck_assert_int_eq(tsr__group_allows_int8(group), allowed);
         const tsr_linear_params params = {.struct_size = sizeof params,
                                           .group = group,
                                           .input_size = DEPTH,
