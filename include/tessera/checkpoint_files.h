@@ -8,7 +8,8 @@
  *     tsr_checkpoint_files_merge(files, "model.safetensors");
  *     tsr_checkpoint_files_close(&files);
  *
- * The files may be hostile. Threads: one at a time for each object. */
+ * The files may be hostile. Threads: opened files do not change, and any number of
+ * threads may use them. */
 #ifndef TESSERA_CHECKPOINT_FILES_H
 #define TESSERA_CHECKPOINT_FILES_H
 
