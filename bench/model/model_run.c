@@ -34,8 +34,7 @@ typedef struct job {
     int32_t *tokens; /* [sequences][most_tokens]: what the first run has generated; later runs must
                       * generate the same */
     int64_t most_tokens;
-    tsr_generated *generated; /* [sequences]: what a step has generated */
-    int *numbers;             /* [sequences]: their numbers in the generator */
+    int *numbers; /* [sequences]: their numbers in the generator */
     bench_model_rank own;
     bench_model_report report;
     /* What progress shows: the test and its repetition. */
@@ -118,9 +117,9 @@ static bool open_file(job *j)
     const bench_model_options *o = j->options;
     const tsr_status status =
         o->path != NULL ? tsr_model_file_open(o->path, &j->file)
-                        : tsr_model_file_create_random(&o->shape->config, o->type, SEED, &j->file);
+                        : tsr_model_file_open_random(&o->shape->config, o->type, SEED, &j->file);
     return bench_passed(of(j), status,
-                        o->path != NULL ? "tsr_model_file_open" : "tsr_model_file_create_random");
+                        o->path != NULL ? "tsr_model_file_open" : "tsr_model_file_open_random");
 }
 
 static void show_opening(void *user, uint64_t done_bytes, uint64_t total_bytes)
@@ -135,10 +134,11 @@ static void show_opening(void *user, uint64_t done_bytes, uint64_t total_bytes)
 static bool open_model(job *j)
 {
     bench_model_options *o = j->options;
-    tsr_model_params params = {.group = j->group, .stages = j->stages, .dtype = o->dtype};
+    tsr_model_params params = {
+        .struct_size = sizeof params, .group = j->group, .stages = j->stages, .dtype = o->dtype};
     params.progress = show_opening;
     params.user = j;
-    tsr_model_stats stats;
+    tsr_model_stats stats = TSR_INIT(tsr_model_stats);
     count_cache(o, &params);
     cli_stages_divide(&o->stages, j->comm, &params);
     if (j->file == NULL) {
@@ -153,7 +153,7 @@ static bool open_model(job *j)
                         o->path != NULL ? "opening the model" : "generating the model");
     BENCH_TRY(of(j), tsr_model_open(j->file, &params, &j->model));
     tsr_model_file_close(&j->file);
-    tsr_model_get_stats(j->model, &stats);
+    BENCH_TRY(of(j), tsr_model_get_stats(j->model, &stats));
     j->report.config = tsr_model_get_config(j->model);
     j->report.dtype = stats.dtype;
     j->report.parameters = stats.parameters;
@@ -195,7 +195,6 @@ static void close_job(job *j)
     free(j->report.rank);
     free(j->prompt);
     free(j->tokens);
-    free(j->generated);
     free(j->numbers);
     tsr_generator_destroy(&j->generator);
     tsr_model_close(&j->model);
@@ -220,7 +219,6 @@ static void make_prompt(job *j)
     const size_t sequences = (size_t)j->options->sequences;
     j->most_tokens = j->options->generate + VERIFIED_TOKENS + 1;
     j->tokens = cli_alloc(sequences * (size_t)j->most_tokens, sizeof *j->tokens);
-    j->generated = cli_alloc(sequences, sizeof *j->generated);
     j->numbers = cli_alloc(sequences, sizeof *j->numbers);
 }
 
@@ -254,8 +252,7 @@ static bool generator_for(job *j, int sequences, int64_t context, logits_seen *s
                                               .context = context, .cache_dtype = o->cache_dtype,
                                               .prefill = o->prefill,
                                               .logits = seen != NULL ? look_at : NULL, .user = seen,
-                                              .logits_positions = seen != NULL ? context : 0,
-                                              .omit_log_probabilities = true),
+                                              .logits_positions = seen != NULL ? context : 0),
                          &j->generator));
     return true;
 }
@@ -287,12 +284,12 @@ static bool steps(job *j, int sequences, int64_t first, int64_t count, bool keep
     for (int64_t i = first; i < first + count; i++) {
         int given;
         bench_progress_show(&j->context.progress, j->doing);
-        BENCH_TRY(of(j), tsr_generator_step(j->generator, j->generated, &given));
+        BENCH_TRY(of(j), tsr_generator_step(j->generator, &given));
         if (given != sequences)
             return bench_fail(of(j), "a sequence ended after %lld tokens", (long long)i);
         for (int s = 0; s < sequences; s++) {
             int32_t *kept = &j->tokens[s * j->most_tokens + i];
-            const int32_t got = j->generated[s].token;
+            const int32_t got = tsr_generator_token(j->generator, s)->token;
             if (keep)
                 *kept = got;
             else if (*kept != got)

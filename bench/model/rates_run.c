@@ -42,6 +42,7 @@ typedef struct subject {
 typedef struct measured {
     tsr_model_config config;
     tsr_model_layer layer;
+    const tsr_model_layer *kinds[1]; /* to `layer` */
 } measured;
 
 /* A kind of pass. */
@@ -58,9 +59,8 @@ typedef struct job {
     tsr_model_file *file; /* NULL: a random model is measured */
     tsr_group *alone;     /* a group of this rank only */
     subject subjects[BENCH_RATES_MODELS];
-    tsr_generated *generated; /* [sequences] */
-    int *numbers;             /* [sequences]: in a generator; equal in all generators */
-    int32_t *tokens;          /* [prompt, or 1] */
+    int *numbers;    /* [sequences]: in a generator; equal in all generators */
+    int32_t *tokens; /* [prompt, or 1] */
     int rank;
     bench_rates_rank own;
     bench_rates_report report;
@@ -125,9 +125,10 @@ static void describe(const job *j, int which, measured *out)
     const tsr_model_config *full = j->report.config;
     const int64_t block = block_of(j->options->type);
     out->config = *full;
-    out->layer = full->kinds[0];
+    out->layer = *full->kinds[0];
+    out->kinds[0] = &out->layer;
     out->config.kind_count = 1;
-    out->config.kinds = &out->layer;
+    out->config.kinds = out->kinds;
     out->config.layer_kinds = NULL;
     out->config.layers = which == BENCH_RATES_DEEP_WHOLE || which == BENCH_RATES_DEEP_PART ||
                                  which == BENCH_RATES_DEEP_EMPTY
@@ -148,7 +149,7 @@ static void describe(const job *j, int which, measured *out)
 /* Returns the number of elements of a block's matrices. */
 static double block_elements(const tsr_model_config *c)
 {
-    const tsr_model_layer *layer = &c->kinds[0];
+    const tsr_model_layer *layer = c->kinds[0];
     return (double)c->width *
            ((2 * (double)layer->heads + 2 * (double)layer->kv_heads) * (double)layer->head_dim +
             (layer->gated ? 3 : 2) * (double)layer->hidden);
@@ -205,14 +206,13 @@ static void make_input(job *j)
     j->tokens = cli_alloc(length, sizeof *j->tokens);
     for (size_t i = 0; i < length; i++)
         j->tokens[i] = (int32_t)((int64_t)i * 7 % empty_vocabulary(j->report.config));
-    j->generated = cli_alloc(sequences, sizeof *j->generated);
     j->numbers = cli_alloc(sequences, sizeof *j->numbers);
 }
 
 static bool step(job *j, const subject *s)
 {
     int given;
-    BENCH_TRY(of(j), tsr_generator_step(s->generator, j->generated, &given));
+    BENCH_TRY(of(j), tsr_generator_step(s->generator, &given));
     return true;
 }
 
@@ -267,8 +267,7 @@ static bool create_generators(job *j, subject *subjects, int count, const kind *
         tsr_generator_destroy(&s->generator);
         BENCH_TRY(of(j), tsr_generator_create(
                              tsr_generator_params(.model = s->model, .sequences = k->sequences,
-                                                  .context = context, .prefill = context,
-                                                  .omit_log_probabilities = true),
+                                                  .context = context, .prefill = context),
                              &s->generator));
     }
     return true;
@@ -301,22 +300,25 @@ static tsr_status open_model(job *j, tsr_group *group, const tsr_model_config *c
 {
     const bench_rates_options *o = j->options;
     const int64_t most = o->prompt > TOKENS + 1 ? o->prompt : TOKENS + 1;
-    tsr_model_params params = {.group = group, .context = most, .sequences = (int)o->sequences};
+    tsr_model_params params = {.struct_size = sizeof params,
+                               .group = group,
+                               .context = most,
+                               .sequences = (int)o->sequences};
     cli_stages_divide(&j->options->stages, j->comm, &params);
     if (params.memory_bytes > 0) /* 0: no limit was given */
         params.memory_bytes =
             (double)params.memory_bytes > used ? params.memory_bytes - (uint64_t)used : 1;
-    tsr_model_stats stats;
+    tsr_model_stats stats = TSR_INIT(tsr_model_stats);
     tsr_model_file *file = NULL;
-    tsr_status status = tsr_model_file_create_random(config, o->type, SEED, &file);
+    tsr_status status = tsr_model_file_open_random(config, o->type, SEED, &file);
     if (status == TSR_OK)
         status = tsr_model_open(file, &params, &s->model);
     tsr_model_file_close(&file);
     if (status != TSR_OK)
         return status;
-    tsr_model_get_stats(s->model, &stats);
+    status = tsr_model_get_stats(s->model, &stats);
     *bytes = (double)stats.weight_bytes;
-    return TSR_OK;
+    return status;
 }
 
 static void close_models(job *j)

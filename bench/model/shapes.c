@@ -4,17 +4,23 @@
 
 #include "bench/model/model.h"
 
+#define LAYER(width_, hidden_, heads_, kv_heads_)                                                  \
+    (&(const tsr_model_layer){.struct_size = sizeof(tsr_model_layer),                              \
+                              .heads = (heads_),                                                   \
+                              .kv_heads = (kv_heads_),                                             \
+                              .head_dim = (width_) / (heads_),                                     \
+                              .hidden = (hidden_),                                                 \
+                              .gated = true,                                                       \
+                              .activation = TSR_ACT_SILU,                                          \
+                              .rope =                                                              \
+                                  &(const tsr_rope_params){.struct_size = sizeof(tsr_rope_params), \
+                                                           .rotary_dim = (width_) / (heads_)}})
 #define LLAMA(layers_, width_, hidden_, heads_, kv_heads_, context_)                               \
     {                                                                                              \
-        .architecture = "llama", .layers = (layers_), .width = (width_), .vocabulary = 32000,      \
-        .context = (context_), .norm_epsilon = 1e-5, .norm = TSR_NORM_RMS, .bos = 1,               \
-        .kind_count = 1, .kinds = &(const tsr_model_layer)                                         \
-        {                                                                                          \
-            .heads = (heads_), .kv_heads = (kv_heads_), .head_dim = (width_) / (heads_),           \
-            .hidden = (hidden_), .gated = true, .activation = TSR_ACT_SILU,                        \
-            .rope = &(const tsr_rope_params){.struct_size = sizeof(tsr_rope_params),               \
-                                             .rotary_dim = (width_) / (heads_)},                   \
-        }                                                                                          \
+        .struct_size = sizeof(tsr_model_config), .architecture = "llama", .layers = (layers_),     \
+        .width = (width_), .vocabulary = 32000, .context = (context_), .norm_epsilon = 1e-5,       \
+        .norm = TSR_NORM_RMS, .bos = 1, .kind_count = 1,                                           \
+        .kinds = (const tsr_model_layer *const[]){LAYER(width_, hidden_, heads_, kv_heads_)},      \
     }
 
 static const bench_model_shape shapes[] = {

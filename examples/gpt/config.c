@@ -46,7 +46,7 @@ append(char *text, size_t size, const char *format, ...)
 /* Describes what models with rotary positions may have. */
 static void describe_llama(const gpt_config *c, size_t size, char *text)
 {
-    const tsr_model_layer *l = &c->model.kinds[0];
+    const tsr_model_layer *l = c->model.kinds[0];
     append(text, size, ", theta %g", l->rope->theta);
     if (l->rope->scaling != TSR_ROPE_SCALING_NONE)
         append(text, size, ", scaling %d by %g", (int)l->rope->scaling, l->rope->factor);
@@ -55,8 +55,8 @@ static void describe_llama(const gpt_config *c, size_t size, char *text)
     if (l->head_dim * l->heads != c->model.width)
         append(text, size, ", %lld per head", (long long)l->head_dim);
     for (int i = 0; i < c->model.kind_count; i++)
-        if (c->model.kinds[i].window)
-            append(text, size, ", a window of %lld", (long long)c->model.kinds[i].window);
+        if (c->model.kinds[i]->window)
+            append(text, size, ", a window of %lld", (long long)c->model.kinds[i]->window);
     append(text, size, "%s", c->model.tied ? ", tied" : "");
 }
 
@@ -70,7 +70,7 @@ static void describe_gpt2(const gpt_config *c, size_t size, char *text)
 void gpt_config_describe(const gpt_config *c, size_t size, char *text)
 {
     const tsr_model_config *m = &c->model;
-    const tsr_model_layer *l = &m->kinds[0];
+    const tsr_model_layer *l = m->kinds[0];
     const gpt_style style = gpt_config_style(c);
     snprintf(text, size,
              "%s, %d blocks, %lld heads, %lld key/value heads, %lld wide, %lld inside, %d tokens, "
@@ -93,7 +93,8 @@ void gpt_config_default(gpt_style style, gpt_config *out)
 {
     const bool llama = style == GPT_STYLE_LLAMA;
     *out = (gpt_config){
-        .model = {.architecture = gpt_style_name(style),
+        .model = {.struct_size = sizeof out->model,
+                  .architecture = gpt_style_name(style),
                   .layers = 4,
                   .width = 128,
                   .norm_epsilon = 1e-5,
@@ -102,13 +103,15 @@ void gpt_config_default(gpt_style style, gpt_config *out)
                   .tied = !llama,
                   .bos = -1,
                   .kind_count = 1,
-                  .kinds = &out->layer},
-        .layer = {.heads = 4,
+                  .kinds = out->kinds},
+        .layer = {.struct_size = sizeof out->layer,
+                  .heads = 4,
                   .kv_heads = llama ? 2 : 4,
                   .hidden = llama ? 344 : 512,
                   .rope = llama ? &out->rope : NULL,
                   .gated = llama,
                   .activation = llama ? TSR_ACT_SILU : TSR_ACT_GELU_ERF},
+        .kinds = {&out->layer},
         .rope = {.struct_size = sizeof out->rope, .theta = 10000},
         .block = 64,
     };
@@ -140,7 +143,7 @@ gpt_training gpt_training_default(void)
 bool gpt_config_check(const gpt_config *config, char *error, size_t error_size)
 {
     const tsr_model_config *m = &config->model;
-    const tsr_model_layer *l = &m->kinds[0];
+    const tsr_model_layer *l = m->kinds[0];
     const bool llama = gpt_config_style(config) == GPT_STYLE_LLAMA;
     if (l->head_dim == 0 && m->width % l->heads != 0)
         snprintf(error, error_size, "a width of %lld does not divide over %lld heads",
@@ -164,7 +167,7 @@ bool gpt_config_check(const gpt_config *config, char *error, size_t error_size)
 void gpt_config_complete(gpt_config *config)
 {
     tsr_model_layer *l = &config->layer;
-    if (config->model.kinds != l) /* a given model is complete */
+    if (config->model.kinds != config->kinds) /* a given model is complete */
         return;
     if (l->head_dim == 0)
         l->head_dim = config->model.width / l->heads;
@@ -282,13 +285,15 @@ static bool read_model(const char *path, gpt_config *config, char *error, size_t
     const tsr_model_config *model = tsr_model_file_config(file);
     const bool good = model->kind_count == 1 && model->context <= MAX_SIZE;
     if (good) {
-        *config =
-            (gpt_config){.model = *model, .layer = model->kinds[0], .block = (int)model->context};
+        *config = (gpt_config){.model = *model,
+                               .layer = *model->kinds[0],
+                               .kinds = {&config->layer},
+                               .block = (int)model->context};
         if (config->layer.rope) {
             config->rope = *config->layer.rope;
             config->layer.rope = &config->rope;
         }
-        config->model.kinds = &config->layer;
+        config->model.kinds = config->kinds;
         config->model.layer_kinds = NULL;
     } else {
         snprintf(error, error_size, "%s: a model with %s needs --model instead of --config", path,

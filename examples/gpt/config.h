@@ -17,10 +17,11 @@ typedef enum gpt_style {
  * itself, so it must not be copied. */
 typedef struct gpt_config {
     tsr_model_config model;
-    tsr_model_layer layer; /* of a new model, whose layers are all equal */
-    tsr_rope_params rope;  /* of `layer` */
-    int block;             /* the most tokens that attention sees; at most the model's context */
-    tsr_model_file *file;  /* from which the model was read; NULL: none */
+    tsr_model_layer layer;           /* of a new model, whose layers are all equal */
+    const tsr_model_layer *kinds[1]; /* to `layer` */
+    tsr_rope_params rope;            /* of `layer` */
+    int block;            /* the most tokens that attention sees; at most the model's context */
+    tsr_model_file *file; /* from which the model was read; NULL: none */
 } gpt_config;
 
 typedef struct gpt_training {

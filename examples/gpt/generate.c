@@ -68,8 +68,10 @@ static void print(writer *w, int32_t token)
 static tsr_status write_text(writer *w)
 {
     const gpt_generate_params *p = w->params;
-    const tsr_sampling_params sampling = {
-        .temperature = p->temperature, .top_k = p->top_k, .seed = (uint64_t)p->seed};
+    const tsr_sampling_params sampling = {.struct_size = sizeof sampling,
+                                          .temperature = p->temperature,
+                                          .top_k = p->top_k,
+                                          .seed = (uint64_t)p->seed};
     int64_t block = w->model->config->block;
     int64_t seen = p->prompt_count < block ? p->prompt_count : block;
     TRY(create_cache(w));

@@ -4,8 +4,9 @@
  *     tsr_generator_create(tsr_generator_params(.model = model, .sequences = 4), &generator);
  *     tsr_generator_add(generator, tsr_sequence_params(.prompt = ids, .prompt_count = n,
  *                                                      .max_tokens = 64), &sequence);
- *     while (tsr_generator_step(generator, tokens, &count) == TSR_OK && count > 0)
- *         … tokens[0 … count − 1] …
+ *     while (tsr_generator_step(generator, &count) == TSR_OK && count > 0)
+ *         for (int i = 0; i < count; i++)
+ *             … tsr_generator_token(generator, i)->token …
  *
  * All ranks of the model's group must make the same calls in the same order. Every rank gets the
  * same tokens: rank 0 chooses them from the logits of the whole vocabulary, by random numbers that
@@ -30,6 +31,7 @@ extern "C" {
 /* How a token is chosen from logits. The steps are applied in the order of the fields, as in
  * Hugging Face Transformers. */
 typedef struct tsr_sampling_params {
+    size_t struct_size;
     /* The logit of each token that the sequence already has, prompt included, is divided by this if
      * it is positive, and multiplied by this otherwise. 0: 1, which changes nothing. */
     double repetition_penalty;
@@ -47,24 +49,13 @@ typedef struct tsr_sampling_params {
      * element 2 · position of the stream (seed, the sequence's number). */
     uint64_t seed;
 } tsr_sampling_params;
-#define tsr_sampling_params(...) (&(tsr_sampling_params){__VA_ARGS__})
+#define tsr_sampling_params(...)                                                                   \
+    (&(tsr_sampling_params){.struct_size = sizeof(tsr_sampling_params), __VA_ARGS__})
 
-/* Checks that the values are in their ranges. Errors: TSR_ERR_INVALID naming the value that is not.
- * `params` may be NULL. */
-TSR_API TSR_NODISCARD tsr_status tsr_sampling_check(const tsr_sampling_params *params);
-
-/* Computes the probabilities of all tokens after the filters above: probabilities[count], 0 for
- * tokens that are removed. With a temperature of 0, the chosen token has 1. `history` has
- * history_count tokens for the repetition penalty. Needs no device. Errors: TSR_ERR_INVALID for
- * params, a NaN among the logits or no logit above −inf, naming the values; TSR_ERR_NO_MEMORY. */
-TSR_API TSR_NODISCARD tsr_status tsr_sampling_probabilities(const tsr_sampling_params *params,
-                                                            int64_t count, const float *logits,
-                                                            int64_t history_count,
-                                                            const int32_t *history,
-                                                            double *probabilities);
-
-/* Chooses the token at `position` of the sequence with this number. Errors: as
- * tsr_sampling_probabilities. */
+/* Chooses the token at `position` of the sequence with this number, by logits[count]. `history` has
+ * history_count tokens for the repetition penalty. Needs no device. `params` may be NULL. Errors:
+ * TSR_ERR_INVALID for params, a NaN among the logits or no logit above −inf, naming the values;
+ * TSR_ERR_NO_MEMORY. */
 TSR_API TSR_NODISCARD tsr_status tsr_sampling_draw(const tsr_sampling_params *params,
                                                    uint64_t number, int64_t position, int64_t count,
                                                    const float *logits, int64_t history_count,
@@ -79,6 +70,7 @@ typedef struct tsr_generator tsr_generator;
 typedef void (*tsr_logits_fn)(void *user, int sequence, int64_t position, const float *logits);
 
 typedef struct tsr_generator_params {
+    size_t struct_size;
     tsr_model *model;
     int sequences;   /* the largest number of sequences at the same time; 0: 1 */
     int64_t context; /* the largest length of a sequence; 0: the model's context */
@@ -93,11 +85,12 @@ typedef struct tsr_generator_params {
     tsr_logits_fn logits;
     void *user;
     int64_t logits_positions;
-    /* Leave out log_probability, for which the host computes the exponentials of all logits. Must
-     * be the same on all ranks. */
-    bool omit_log_probabilities;
+    /* Tokens get a log_probability, for which the host computes the exponentials of all logits.
+     * Must be the same on all ranks. */
+    bool log_probabilities;
 } tsr_generator_params;
-#define tsr_generator_params(...) (&(tsr_generator_params){__VA_ARGS__})
+#define tsr_generator_params(...)                                                                  \
+    (&(tsr_generator_params){.struct_size = sizeof(tsr_generator_params), __VA_ARGS__})
 
 /* Creates a generator without sequences, and allocates its cache. Errors: TSR_ERR_INVALID naming
  * the value, those of tsr_kv_cache_create. */
@@ -107,9 +100,10 @@ TSR_API TSR_NODISCARD tsr_status tsr_generator_create(const tsr_generator_params
 TSR_API void tsr_generator_destroy(tsr_generator **generator);
 
 typedef struct tsr_sequence_params {
+    size_t struct_size;
     const int32_t *prompt; /* [prompt_count], at least one token. Copied */
     int64_t prompt_count;
-    tsr_sampling_params sampling;
+    const tsr_sampling_params *sampling; /* copied; NULL: the most likely tokens */
     uint64_t number;    /* selects the stream of random numbers (see tsr_sampling_params) */
     int64_t max_tokens; /* tokens to generate; 0: until the context is full */
     /* Tokens that end the sequence: the model's end tokens, unless ignore_end is set, and those in
@@ -118,7 +112,8 @@ typedef struct tsr_sequence_params {
     const int32_t *stop;
     int stop_count;
 } tsr_sequence_params;
-#define tsr_sequence_params(...) (&(tsr_sequence_params){__VA_ARGS__})
+#define tsr_sequence_params(...)                                                                   \
+    (&(tsr_sequence_params){.struct_size = sizeof(tsr_sequence_params), __VA_ARGS__})
 
 /* Adds a sequence. It can be added at any time, also while others are being generated; the next
  * step computes its prompt, so this call does not wait. Sequences are numbered 0 … sequences − 1; a
@@ -153,28 +148,31 @@ typedef enum tsr_finish {
  * string is in static storage. */
 TSR_API const char *tsr_finish_name(tsr_finish finish);
 
+/* A token that a step has generated. */
 typedef struct tsr_generated {
     int sequence;
     int32_t token;    /* -1 with TSR_FINISH_INTERRUPT */
     int64_t position; /* the position of the token in its sequence */
     /* the logarithm of the token's probability in the softmax of all logits, before any filter; NaN
-     * if omit_log_probabilities is set, 0 with TSR_FINISH_INTERRUPT */
+     * without log_probabilities, 0 with TSR_FINISH_INTERRUPT */
     double log_probability;
     tsr_finish finish;
 } tsr_generated;
 
 /* Generates the next token of each sequence that has not ended: computes the tokens that have not
  * gone through the model yet: the prompts of new sequences, and for all other sequences together
- * their last token. Writes one entry for each of these sequences to tokens[sequences], in the order
- * of their numbers, and the number of entries to *count; 0 if all sequences have ended. A sequence
- * that has ended stays until it is removed. Blocks until the tokens are chosen.
+ * their last token. *count is the number of tokens, one for each of these sequences, in the order
+ * of the sequences' numbers; 0 if all sequences have ended. A sequence that has ended stays until
+ * it is removed. Blocks until the tokens are chosen.
  *
  * Errors: TSR_ERR_DEVICE_MEMORY if the cache has too few free pages (removing a sequence helps),
  * TSR_ERR_INVALID for logits that are NaN, and on all ranks before anything is computed if the
  * ranks have given different params, prompts or sampling params; those of tsr_layer_forward. After
  * an error of a pass, remove all sequences. */
-TSR_API TSR_NODISCARD tsr_status tsr_generator_step(tsr_generator *generator, tsr_generated *tokens,
-                                                    int *count);
+TSR_API TSR_NODISCARD tsr_status tsr_generator_step(tsr_generator *generator, int *count);
+/* Returns token `index` of the last step that succeeded, or NULL if there is none. It is valid
+ * until the next step. */
+TSR_API const tsr_generated *tsr_generator_token(const tsr_generator *generator, int index);
 
 /* Ends all sequences on all ranks at the next step, with TSR_FINISH_INTERRUPT. It is enough that
  * one rank calls it. If no sequence is left to continue at the next step, the interrupt has no
@@ -182,10 +180,13 @@ TSR_API TSR_NODISCARD tsr_status tsr_generator_step(tsr_generator *generator, ts
 TSR_API void tsr_generator_interrupt(tsr_generator *generator);
 
 typedef struct tsr_generator_stats {
+    size_t struct_size;
     uint64_t prompt_tokens, generated_tokens; /* tokens computed so far */
     uint64_t prompt_ns, generated_ns;         /* the time that computing these took */
 } tsr_generator_stats;
-TSR_API void tsr_generator_get_stats(const tsr_generator *generator, tsr_generator_stats *out);
+/* Errors: TSR_ERR_INVALID for a NULL. */
+TSR_API TSR_NODISCARD tsr_status tsr_generator_get_stats(const tsr_generator *generator,
+                                                         tsr_generator_stats *out);
 
 #ifdef __cplusplus
 }

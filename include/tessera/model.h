@@ -39,6 +39,7 @@ extern "C" {
 
 /* What a layer of a model consists of. Layers that are equal share one description, their kind. */
 typedef struct tsr_model_layer {
+    size_t struct_size;
     int64_t heads, kv_heads, head_dim;
     int64_t hidden;              /* features inside the MLP */
     int64_t window;              /* a token sees only the last `window` tokens; 0: all */
@@ -51,6 +52,7 @@ typedef struct tsr_model_layer {
 
 /* The properties of a model that its files describe. */
 typedef struct tsr_model_config {
+    size_t struct_size;
     /* "llama", "mistral", "qwen2", "qwen3" or "gpt2"; static storage. GGUF files call Mistral's
      * models "llama". */
     const char *architecture;
@@ -67,15 +69,15 @@ typedef struct tsr_model_config {
     int32_t bos;
     int end_count;
     int32_t end[TSR_MODEL_MAX_END_TOKENS];
-    int kind_count;               /* 1 to TSR_MODEL_MAX_LAYER_KINDS */
-    const tsr_model_layer *kinds; /* [kind_count] */
-    const uint8_t *layer_kinds; /* [layers]: the kind of each layer; NULL: all layers are kind 0 */
+    int kind_count;                      /* 1 to TSR_MODEL_MAX_LAYER_KINDS */
+    const tsr_model_layer *const *kinds; /* [kind_count] */
+    /* [layers]: the kind of each layer, so that layer i is *kinds[layer_kinds[i]]. NULL: all layers
+     * are kind 0; never in a configuration that the library gives. */
+    const uint16_t *layer_kinds;
 } tsr_model_config;
 
-/* Returns the description of a layer, or NULL if there is no such layer. */
-TSR_API const tsr_model_layer *tsr_model_config_layer(const tsr_model_config *config, int layer);
 /* Returns the number of parameters of a layer, or with layer −1 of the whole model, in which a tied
- * head counts once. */
+ * head counts once. Returns 0 if the configuration is not valid or there is no such layer. */
 TSR_API uint64_t tsr_model_config_parameters(const tsr_model_config *config, int layer);
 
 /* Files -------------------------------------------------------------------------------------- */
@@ -94,16 +96,16 @@ typedef struct tsr_model_file tsr_model_file;
  * that is not supported, naming it; TSR_ERR_INVALID for values that are missing, contradict each
  * other or are beyond the limits above, naming them; TSR_ERR_NO_MEMORY. */
 TSR_API TSR_NODISCARD tsr_status tsr_model_file_open(const char *path, tsr_model_file **out);
-/* Makes a model with random weights, for measurements and tests without files. `config` is copied.
+/* Opens a model with random weights, for measurements and tests without files. `config` is copied.
  * Matrices are of `dtype`, f32, f16, bf16 or a block format that tsr_quantize supports, and
  * normally distributed with a standard deviation of 1/√width. The weights depend on the seed and
  * the configuration, not on the number of ranks, and on the dtype by its rounding only. The model
  * has no tokenizer and cannot be converted. Errors: TSR_ERR_INVALID for a configuration or dtype,
  * naming the value; TSR_ERR_UNSUPPORTED for a format that tsr_quantize does not support;
  * TSR_ERR_NO_MEMORY. */
-TSR_API TSR_NODISCARD tsr_status tsr_model_file_create_random(const tsr_model_config *config,
-                                                              tsr_dtype dtype, uint64_t seed,
-                                                              tsr_model_file **out);
+TSR_API TSR_NODISCARD tsr_status tsr_model_file_open_random(const tsr_model_config *config,
+                                                            tsr_dtype dtype, uint64_t seed,
+                                                            tsr_model_file **out);
 /* Closes the files and sets *file to NULL. NULL is allowed. Models that were opened from them are
  * not affected. */
 TSR_API void tsr_model_file_close(tsr_model_file **file);
@@ -112,14 +114,15 @@ TSR_API void tsr_model_file_close(tsr_model_file **file);
 TSR_API const tsr_model_config *tsr_model_file_config(const tsr_model_file *file);
 /* Opens the model's tokenizer, as tsr_tokenizer_open (tokenizer.h). Errors: those of
  * tsr_tokenizer_open; TSR_ERR_NOT_FOUND for a random model. */
-TSR_API TSR_NODISCARD tsr_status tsr_model_file_tokenizer(const tsr_model_file *file,
-                                                          tsr_tokenizer **out);
+TSR_API TSR_NODISCARD tsr_status tsr_model_file_open_tokenizer(const tsr_model_file *file,
+                                                               tsr_tokenizer **out);
 
 /* Models ------------------------------------------------------------------------------------- */
 
 typedef struct tsr_model tsr_model;
 
 typedef struct tsr_model_params {
+    size_t struct_size;
     tsr_group *group; /* NULL: tsr_group_default() */
     /* The dtype in which matrices are kept: f32, f16, bf16 or a block format that tsr_quantize
      * supports. 0: each in the dtype that the files have. A matrix is not kept in blocks if its
@@ -128,10 +131,10 @@ typedef struct tsr_model_params {
      * Biases and learned positions have the same dtype as such matrices. Norms and activations are
      * f32. */
     tsr_dtype dtype;
-    /* How heads, hidden features and the vocabulary are divided. 0: sizes differ by at most one
+    /* How heads, hidden features and the vocabulary are divided. NULL: sizes differ by at most one
      * head or feature, or, for matrices in blocks, by one block. `align` and `limits` are ignored.
      */
-    tsr_partition_params partition;
+    const tsr_partition_params *partition;
     /* Stages (pipeline.h), each of which has some of the layers: a communicator of one rank of each
      * stage, those with the same place (rank 0 of every stage, rank 1 of every stage, …), in the
      * order of the stages. `group` then has the ranks of this stage. Needed only while the model is
@@ -158,7 +161,8 @@ typedef struct tsr_model_params {
     void (*progress)(void *user, uint64_t done_bytes, uint64_t total_bytes);
     void *user;
 } tsr_model_params;
-#define tsr_model_params(...) (&(tsr_model_params){__VA_ARGS__})
+#define tsr_model_params(...)                                                                      \
+    (&(tsr_model_params){.struct_size = sizeof(tsr_model_params), __VA_ARGS__})
 
 /* Opens a model: checks that the files have each tensor in the shape that the configuration
  * implies, and then reads this rank's weights. Weights of another dtype are converted. Needs host
@@ -182,23 +186,23 @@ TSR_API void tsr_model_close(tsr_model **model);
 
 /* Returns the configuration, which is valid as long as the model. */
 TSR_API const tsr_model_config *tsr_model_get_config(const tsr_model *model);
-TSR_API tsr_group *tsr_model_group(const tsr_model *model);
-/* Returns the dtype of biases, of learned positions, and of matrices whose blocks cannot be
- * divided. tsr_model_stats has the dtype of most weights. */
-TSR_API tsr_dtype tsr_model_dtype(const tsr_model *model);
 
 typedef struct tsr_model_stats {
+    size_t struct_size;
     uint64_t parameters;   /* the parameters of the full model; a tied head counts once */
     uint64_t weight_bytes; /* the weights that this rank keeps on its device */
     uint64_t table_bytes;  /* the part of weight_bytes in tables of which a token needs one row: an
                               embedding that is not the head, and learned positions */
     tsr_dtype dtype;       /* the dtype of most of weight_bytes */
-    uint64_t read_bytes;   /* weights that this rank has read from files */
-    uint64_t open_ns;      /* the time that opening took */
+    /* the dtype of biases, of learned positions, and of matrices whose blocks cannot be divided */
+    tsr_dtype other_dtype;
+    uint64_t read_bytes;     /* weights that this rank has read from files */
+    uint64_t open_ns;        /* the time that opening took */
     int64_t heads, kv_heads; /* numbers of heads of this rank */
     int first_layer, layers; /* of this rank's stage: the first layer, and the number of layers */
 } tsr_model_stats;
-TSR_API void tsr_model_get_stats(const tsr_model *model, tsr_model_stats *out);
+/* Errors: TSR_ERR_INVALID for a NULL. */
+TSR_API TSR_NODISCARD tsr_status tsr_model_get_stats(const tsr_model *model, tsr_model_stats *out);
 
 /* Planning ----------------------------------------------------------------------------------- */
 
@@ -206,11 +210,12 @@ TSR_API void tsr_model_get_stats(const tsr_model *model, tsr_model_stats *out);
 #define TSR_MODEL_PLAN_MAX_ADVICE 64 /* the most ranks that tsr_model_fit names */
 
 typedef struct tsr_model_plan_params {
+    size_t struct_size;
     int ranks;       /* 0: 1 */
     tsr_dtype dtype; /* as `dtype` in tsr_model_params */
     /* As in tsr_model_params, but with the rates of the ranks of all stages. Each stage uses the
      * rates of its own ranks. */
-    tsr_partition_params partition;
+    const tsr_partition_params *partition;
     /* The cache of keys and values: sequences of `context` tokens each. */
     int64_t context;       /* 0: the model's */
     int sequences;         /* 0: 1 */
@@ -220,10 +225,12 @@ typedef struct tsr_model_plan_params {
     const int *stage_layers;   /* as in tsr_model_params */
     const double *stage_rates; /* as in tsr_model_params */
 } tsr_model_plan_params;
-#define tsr_model_plan_params(...) (&(tsr_model_plan_params){__VA_ARGS__})
+#define tsr_model_plan_params(...)                                                                 \
+    (&(tsr_model_plan_params){.struct_size = sizeof(tsr_model_plan_params), __VA_ARGS__})
 
 /* What a rank will hold. */
 typedef struct tsr_model_rank_plan {
+    size_t struct_size;
     int64_t heads, kv_heads, hidden, vocabulary; /* numbers of heads, hidden features and tokens */
     uint64_t embedding_bytes;                    /* the embedding, and learned positions */
     uint64_t attention_bytes, mlp_bytes, norm_bytes;
@@ -241,6 +248,7 @@ typedef struct tsr_model_rank_plan {
 
 /* Whether a plan fits. */
 typedef struct tsr_model_fit {
+    size_t struct_size;
     /* The bytes that the rank with the largest shortage lacks; 0: all ranks fit. */
     uint64_t missing_bytes;
     int rank; /* the rank with the largest shortage; -1: all ranks fit */
@@ -254,13 +262,13 @@ typedef struct tsr_model_fit {
 } tsr_model_fit;
 
 /* Computes what each rank will hold of a model, from the header of its files, and writes it to
- * ranks[params->ranks]. Reads no weights, and needs no device. memory_bytes[params->ranks] is the
- * memory of each rank, or 0 for no limit; `fit` then says whether the plan fits. Both may be NULL.
- * Memory also decides how layers are divided over stages, as in tsr_model_open. If the layers do
- * not fit, stages get more of them than they have memory for, as few more as possible. Errors:
- * TSR_ERR_NOT_FOUND, TSR_ERR_INVALID and TSR_ERR_UNSUPPORTED for tensors, as tsr_model_open;
- * TSR_ERR_OVERFLOW if the cache is larger than 2^63 − 1 bytes; TSR_ERR_INVALID for a param, naming
- * it, and those of tsr_partition. */
+ * ranks[params->ranks], each of which needs its struct_size. Reads no weights, and needs no device.
+ * memory_bytes[params->ranks] is the memory of each rank, or 0 for no limit; `fit` then says
+ * whether the plan fits. Both may be NULL. Memory also decides how layers are divided over stages,
+ * as in tsr_model_open. If the layers do not fit, stages get more of them than they have memory
+ * for, as few more as possible. Errors: TSR_ERR_NOT_FOUND, TSR_ERR_INVALID and TSR_ERR_UNSUPPORTED
+ * for tensors, as tsr_model_open; TSR_ERR_OVERFLOW if the cache is larger than 2^63 − 1 bytes;
+ * TSR_ERR_INVALID for a param, naming it, and those of tsr_partition. */
 TSR_API TSR_NODISCARD tsr_status tsr_model_plan(const tsr_model_file *file,
                                                 const tsr_model_plan_params *params,
                                                 const uint64_t *memory_bytes,

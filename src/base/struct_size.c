@@ -90,6 +90,21 @@ tsr_status tsr__struct_check_out(const char *name, const void *out)
     return check_set(name, size_of(out));
 }
 
+tsr_status tsr__struct_check_out_array(const char *name, uint64_t count, const void *out)
+{
+    if (count == 0)
+        return TSR_OK;
+    const size_t stride = size_of(out);
+    TSR__TRY(check_set(name, stride));
+    for (uint64_t i = 1; i < count; i++) {
+        const size_t size = size_of((const unsigned char *)out + (size_t)i * stride);
+        TSR__REQUIRE(size == stride,
+                     "%s: struct_size of element %" PRIu64 " is %zu, of element 0 %zu", name, i,
+                     size, stride);
+    }
+    return TSR_OK;
+}
+
 void tsr__struct_write(size_t size, const void *value, void *out)
 {
     const size_t out_size = size_of(out);
@@ -97,4 +112,12 @@ void tsr__struct_write(size_t size, const void *value, void *out)
     memcpy((unsigned char *)out + sizeof size, (const unsigned char *)value + sizeof size,
            common - sizeof size);
     memset((unsigned char *)out + common, 0, out_size - common);
+}
+
+void tsr__struct_write_array(size_t size, uint64_t count, const void *values, void *out)
+{
+    const size_t stride = count > 0 ? size_of(out) : 0;
+    for (size_t i = 0; i < count; i++)
+        tsr__struct_write(size, (const unsigned char *)values + i * size,
+                          (unsigned char *)out + i * stride);
 }

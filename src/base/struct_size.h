@@ -27,10 +27,18 @@ tsr_status tsr__struct_take_array(const char *name, size_t size, uint64_t count,
  * not set. */
 tsr_status tsr__struct_check_out(const char *name, const void *out);
 
+/* Checks an array of structs that a function will write; all have the struct_size of the first.
+ * Errors: TSR_ERR_INVALID if it is not set, or an element has another one. */
+tsr_status tsr__struct_check_out_array(const char *name, uint64_t count, const void *out);
+
 /* Writes `value`, of `size` bytes, to the caller's struct, whose struct_size must have been checked
  * and does not change: at most struct_size bytes. Fields that this library does not know become
  * 0. */
 void tsr__struct_write(size_t size, const void *value, void *out);
+
+/* Writes the array values[count], of structs of `size` bytes, to the caller's array, which must
+ * have been checked. */
+void tsr__struct_write_array(size_t size, uint64_t count, const void *values, void *out);
 
 /* Replaces the parameter `params`, a pointer to the caller's struct or NULL, by a pointer to a copy
  * of the library's size in a local variable. Returns from the enclosing function if that fails. */

@@ -31,8 +31,8 @@ tsr_status tsr_model_file_open(const char *path, tsr_model_file **out)
     return status;
 }
 
-tsr_status tsr_model_file_create_random(const tsr_model_config *config, tsr_dtype dtype,
-                                        uint64_t seed, tsr_model_file **out)
+tsr_status tsr_model_file_open_random(const tsr_model_config *config, tsr_dtype dtype,
+                                      uint64_t seed, tsr_model_file **out)
 {
     TSR__REQUIRE(config && out, "model: %s is NULL", config ? "out" : "config");
     tsr_model_file *file = tsr__calloc(1, sizeof *file);
@@ -75,7 +75,7 @@ tsr_status tsr__model_file_weights(const tsr_model_file *file, const tsr__weight
     return TSR_OK;
 }
 
-tsr_status tsr_model_file_tokenizer(const tsr_model_file *file, tsr_tokenizer **out)
+tsr_status tsr_model_file_open_tokenizer(const tsr_model_file *file, tsr_tokenizer **out)
 {
     TSR__REQUIRE(file && out, "model: %s is NULL", file ? "out" : "file");
     const tsr__model_files *files = &file->files;

@@ -6,6 +6,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/struct_size.h"
 #include "model/config/config.h"
 #include "model/weights/elements.h"
 #include "model/weights/weights.h"
@@ -30,20 +31,11 @@ const tsr_model_config *tsr_model_get_config(const tsr_model *model)
     return model ? model->config : NULL;
 }
 
-tsr_group *tsr_model_group(const tsr_model *model)
+tsr_status tsr_model_get_stats(const tsr_model *model, tsr_model_stats *out)
 {
-    return model ? model->group : NULL;
-}
-
-tsr_dtype tsr_model_dtype(const tsr_model *model)
-{
-    return model ? model->kept.others : (tsr_dtype)0;
-}
-
-void tsr_model_get_stats(const tsr_model *model, tsr_model_stats *out)
-{
-    if (out)
-        *out = model ? model->stats : (tsr_model_stats){0};
+    TSR__REQUIRE(model && out, "model: %s is NULL", model ? "out" : "model");
+    TSR__GIVE(tsr_model_stats, &model->stats, out);
+    return TSR_OK;
 }
 
 /* Opening ------------------------------------------------------------------------------------ */
@@ -122,14 +114,13 @@ static tsr_status open_model(const tsr_model_file *file, const tsr_model_params 
                              tsr_model *m)
 {
     const uint64_t start = tsr__now_ns();
-    m->partition = params->partition;
-    m->partition.struct_size = sizeof m->partition;
     m->partition.align = 0;
     m->partition.limits = NULL;
     if (m->partition.kind == TSR_PARTITION_EVEN)
         m->partition.kind = TSR_PARTITION_UNEVEN;
     const tsr_status status =
         file ? open_weights(m, file, params) : tsr__fail(TSR_ERR_INVALID, "model: file is NULL");
+    m->stats.other_dtype = m->kept.others;
     m->partition.rates = NULL; /* the rates belong to the caller, and the weights to the file */
     m->kept.config = m->config;
     m->stats.open_ns = tsr__now_ns() - start;
@@ -139,16 +130,17 @@ static tsr_status open_model(const tsr_model_file *file, const tsr_model_params 
 tsr_status tsr_model_open(const tsr_model_file *file, const tsr_model_params *params,
                           tsr_model **out)
 {
-    const tsr_model_params usual = {0};
+    tsr_partition_params partition;
     TSR__REQUIRE(out, "model: out is NULL");
-    if (!params)
-        params = &usual;
+    TSR__TAKE(tsr_model_params, params);
+    TSR__TRY(TSR__TAKE_PART(tsr_partition_params, params->partition, &partition));
     tsr_group *group = params->group ? params->group : tsr_group_default();
     TSR__REQUIRE(group, "model: there is no group, and no default group");
     tsr_model *m = tsr__calloc(1, sizeof *m);
     if (!m)
         return TSR_ERR_NO_MEMORY;
     m->group = group;
+    m->partition = partition;
     m->stream = tsr_group_stream(group);
     m->device = tsr_stream_device(m->stream);
     tsr_status status = tsr__model_connect(m, params);

@@ -24,7 +24,7 @@ enum { MEMORY, RATE, TOLD };
 
 static tsr_status own_memory(const tsr_model *m, const tsr_model_params *params, double *told)
 {
-    const tsr_partition_params *partition = &params->partition;
+    const tsr_partition_params *partition = &m->partition;
     uint64_t bytes = params->memory_bytes;
     if (bytes == 0)
         TSR__TRY(tsr__memory_left(m->device, &bytes));
@@ -91,18 +91,23 @@ static void take_layers(tsr_model *m, const int *counts)
     m->stats.layers = m->layer_count;
 }
 
-/* Describes the division of the model over all ranks and stages, for plan.h. */
+/* Describes the division of the model over all ranks and stages, for plan.h. *out points to
+ * *partition. */
 static tsr_status describe(const tsr_model *m, const tsr_model_params *params,
-                           tsr_model_plan_params *out)
+                           tsr_partition_params *partition, tsr_model_plan_params *out)
 {
     const int stages = tsr_pipeline_stages(m->pipeline);
     /* A context beyond the learned positions counts as their number here. The generator refuses it
      * later, with an error that names the positions. */
     const bool capped = m->config->learned_positions && params->context > m->config->context;
+    *partition = m->partition;
+    if (partition->rates)
+        partition->rates = m->rates;
     *out = (tsr_model_plan_params){
+        .struct_size = sizeof *out,
         .ranks = stages * tsr_group_size(m->group),
         .dtype = params->dtype,
-        .partition = m->partition,
+        .partition = partition,
         .context = capped ? m->config->context : params->context,
         .sequences = params->sequences,
         .cache_dtype = params->cache_dtype,
@@ -110,8 +115,6 @@ static tsr_status describe(const tsr_model *m, const tsr_model_params *params,
         .stage_layers = params->stage_layers,
         .stage_rates = params->stage_rates,
     };
-    if (m->partition.rates)
-        out->partition.rates = m->rates;
     return tsr__model_plan_check(out);
 }
 
@@ -129,8 +132,9 @@ tsr_status tsr__model_divide(tsr_model *m, const tsr__weights *weights,
                              const tsr_model_params *params)
 {
     tsr__model_plan plan = {0};
+    tsr_partition_params partition;
     tsr_model_plan_params p;
-    TSR__TRY(describe(m, params, &p));
+    TSR__TRY(describe(m, params, &partition, &p));
     int *layers = tsr__calloc((size_t)p.stages, sizeof *layers);
     tsr_model_rank_plan *held = tsr__calloc((size_t)p.ranks, sizeof *held);
     tsr_status status = layers && held ? tsr__model_plan_init(weights, &plan) : TSR_ERR_NO_MEMORY;

@@ -18,8 +18,8 @@ static double activation_bytes(const tsr_model_config *m, const tsr_model_rank_p
 {
     const double whole = 6 * (double)m->width,
                  attention = (2 * (double)rank->heads + 2 * (double)rank->kv_heads) *
-                             (double)m->kinds[0].head_dim,
-                 mlp = (m->kinds[0].gated ? 4 : 3) * (double)rank->hidden;
+                             (double)m->kinds[0]->head_dim,
+                 mlp = (m->kinds[0]->gated ? 4 : 3) * (double)rank->hidden;
     return sizeof(float) * (whole + attention + mlp);
 }
 
@@ -38,7 +38,7 @@ static tsr__model_share share_of(const tsr__grid_search *s, const tsr_model_rank
         .head_parameters = head,
         .cache_bytes = (double)rank->cache_bytes,
         .activation_bytes = activation_bytes(m, rank),
-        .attention_flops = 4 * seen * (double)rank->heads * (double)m->kinds[0].head_dim,
+        .attention_flops = 4 * seen * (double)rank->heads * (double)m->kinds[0]->head_dim,
         .tied = m->tied,
     };
 }
@@ -141,6 +141,8 @@ static tsr_status divide_group(const tsr__grid_search *s, const tsr__grid_candid
     tsr_model_rank_plan *plans = tsr__calloc((size_t)c->tensor, sizeof *plans);
     if (!plans)
         return TSR_ERR_NO_MEMORY;
+    for (int i = 0; i < c->tensor; i++)
+        plans[i] = TSR_INIT(tsr_model_rank_plan);
     const tsr_partition_params partition = {.struct_size = sizeof partition,
                                             .kind = c->by_rates ? TSR_PARTITION_WEIGHTED
                                                                 : TSR_PARTITION_UNEVEN,
@@ -148,7 +150,7 @@ static tsr_status divide_group(const tsr__grid_search *s, const tsr__grid_candid
     const tsr_status status = tsr_model_plan(
         s->model,
         tsr_model_plan_params(.ranks = c->tensor, .dtype = is_training(s) ? TSR_F32 : s->dtype,
-                              .partition = partition, .context = s->context,
+                              .partition = &partition, .context = s->context,
                               .sequences = s->work.sequences, .cache_dtype = s->cache_dtype),
         NULL, plans, NULL);
     for (int i = 0; i < c->tensor && status == TSR_OK; i++)
@@ -159,7 +161,7 @@ static tsr_status divide_group(const tsr__grid_search *s, const tsr__grid_candid
 
 tsr_status tsr__grid_count_layer(tsr__grid_search *s)
 {
-    tsr_model_rank_plan whole;
+    tsr_model_rank_plan whole = TSR_INIT(tsr_model_rank_plan);
     TSR__TRY(tsr_model_plan(s->model, tsr_model_plan_params(.ranks = 1, .context = s->context),
                             NULL, &whole, NULL));
     s->layer_parameters = share_of(s, &whole).block_parameters / s->config->layers;

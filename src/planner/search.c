@@ -16,7 +16,7 @@ typedef struct pool {
 /* Returns whether the model and the batch can be divided in this way. */
 static bool is_possible(const tsr__grid_search *s, const tsr__grid_candidate *c)
 {
-    if (c->tensor > s->config->kinds[0].heads || c->stages > s->config->layers)
+    if (c->tensor > s->config->kinds[0]->heads || c->stages > s->config->layers)
         return false;
     return s->work.goal == TSR_PLAN_TRAINING ? s->work.sequences % c->data == 0 : c->data == 1;
 }

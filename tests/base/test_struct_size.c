@@ -132,6 +132,29 @@ START_TEST(writes_results_of_any_size)
 }
 END_TEST
 
+START_TEST(writes_arrays_by_the_stride_of_their_first_element)
+{
+    const tsr_made_params values[] = {{1, 2, 3}, {1, 4, 5}};
+    older pair[3] = {{sizeof(older), 0}, {sizeof(older), 0}, {77, 78}};
+    ck_assert_ok(tsr__struct_check_out_array("tsr_made", 2, pair));
+    tsr__struct_write_array(sizeof *values, 2, values, pair);
+    ck_assert(pair[0].a == 2 && pair[1].a == 4 && pair[1].struct_size == sizeof(older));
+    ck_assert(pair[2].struct_size == 77 && pair[2].a == 78);
+    newer longer[2] = {{sizeof(newer), 0, 0, 9}, {sizeof(newer), 0, 0, 9}};
+    ck_assert_ok(tsr__struct_check_out_array("tsr_made", 2, longer));
+    tsr__struct_write_array(sizeof *values, 2, values, longer);
+    ck_assert(longer[1].a == 4 && longer[1].b == 5 && longer[0].c == 0 && longer[1].c == 0);
+    pair[1].struct_size = 24;
+    ck_assert_error(tsr__struct_check_out_array("tsr_made", 2, pair), TSR_ERR_INVALID,
+                    "tsr_made: struct_size of element 1 is 24, of element 0 16");
+    pair[0].struct_size = 0;
+    ck_assert_error(tsr__struct_check_out_array("tsr_made", 2, pair), TSR_ERR_INVALID,
+                    "tsr_made: struct_size is 0; use TSR_INIT(tsr_made)");
+    ck_assert_ok(tsr__struct_check_out_array("tsr_made", 0, NULL));
+    tsr__struct_write_array(sizeof *values, 0, values, NULL);
+}
+END_TEST
+
 START_TEST(zero_is_unset_and_negative_zero_is_zero)
 {
     ck_assert(tsr__given_double(0, 3) == 3 && tsr__given_double(2, 3) == 2);
@@ -151,5 +174,6 @@ TESTS(struct_size)
     tcase_add_test(tests, takes_arrays_by_the_stride_of_their_first_element);
     tcase_add_test(tests, refuses_arrays);
     tcase_add_test(tests, writes_results_of_any_size);
+    tcase_add_test(tests, writes_arrays_by_the_stride_of_their_first_element);
     tcase_add_test(tests, zero_is_unset_and_negative_zero_is_zero);
 }

@@ -1411,6 +1411,7 @@ TSR_API tsr_status tsr_layer_forward_cached(tsr_layer *layer, const tsr_tensor *
                                                           tsr_kv_cache *cache, int cache_layer,
                                                           tsr_tensor **y);
 typedef struct tsr_model_layer {
+    size_t struct_size;
     int64_t heads, kv_heads, head_dim;
     int64_t hidden;
     int64_t window;
@@ -1424,6 +1425,7 @@ typedef struct tsr_model_layer {
     tsr_activation activation;
 } tsr_model_layer;
 typedef struct tsr_model_config {
+    size_t struct_size;
     const char *architecture;
     int layers;
     int64_t width;
@@ -1441,25 +1443,25 @@ typedef struct tsr_model_config {
     int end_count;
     int32_t end[16];
     int kind_count;
-    const tsr_model_layer *kinds;
-    const uint8_t *layer_kinds;
+    const tsr_model_layer *const *kinds;
+    const uint16_t *layer_kinds;
 } tsr_model_config;
-TSR_API const tsr_model_layer *tsr_model_config_layer(const tsr_model_config *config, int layer);
 TSR_API uint64_t tsr_model_config_parameters(const tsr_model_config *config, int layer);
 typedef struct tsr_model_file tsr_model_file;
 TSR_API tsr_status tsr_model_file_open(const char *path, tsr_model_file **out);
-TSR_API tsr_status tsr_model_file_create_random(const tsr_model_config *config,
-                                                              tsr_dtype dtype, uint64_t seed,
-                                                              tsr_model_file **out);
+TSR_API tsr_status tsr_model_file_open_random(const tsr_model_config *config,
+                                                            tsr_dtype dtype, uint64_t seed,
+                                                            tsr_model_file **out);
 TSR_API void tsr_model_file_close(tsr_model_file **file);
 TSR_API const tsr_model_config *tsr_model_file_config(const tsr_model_file *file);
-TSR_API tsr_status tsr_model_file_tokenizer(const tsr_model_file *file,
-                                                          tsr_tokenizer **out);
+TSR_API tsr_status tsr_model_file_open_tokenizer(const tsr_model_file *file,
+                                                               tsr_tokenizer **out);
 typedef struct tsr_model tsr_model;
 typedef struct tsr_model_params {
+    size_t struct_size;
     tsr_group *group;
     tsr_dtype dtype;
-    tsr_partition_params partition;
+    const tsr_partition_params *partition;
     tsr_comm *stages;
     const int *stage_layers;
     const double *stage_rates;
@@ -1474,23 +1476,24 @@ TSR_API tsr_status tsr_model_open(const tsr_model_file *file,
                                                 const tsr_model_params *params, tsr_model **out);
 TSR_API void tsr_model_close(tsr_model **model);
 TSR_API const tsr_model_config *tsr_model_get_config(const tsr_model *model);
-TSR_API tsr_group *tsr_model_group(const tsr_model *model);
-TSR_API tsr_dtype tsr_model_dtype(const tsr_model *model);
 typedef struct tsr_model_stats {
+    size_t struct_size;
     uint64_t parameters;
     uint64_t weight_bytes;
     uint64_t table_bytes;
     tsr_dtype dtype;
+    tsr_dtype other_dtype;
     uint64_t read_bytes;
     uint64_t open_ns;
     int64_t heads, kv_heads;
     int first_layer, layers;
 } tsr_model_stats;
-TSR_API void tsr_model_get_stats(const tsr_model *model, tsr_model_stats *out);
+TSR_API tsr_status tsr_model_get_stats(const tsr_model *model, tsr_model_stats *out);
 typedef struct tsr_model_plan_params {
+    size_t struct_size;
     int ranks;
     tsr_dtype dtype;
-    tsr_partition_params partition;
+    const tsr_partition_params *partition;
     int64_t context;
     int sequences;
     tsr_dtype cache_dtype;
@@ -1499,6 +1502,7 @@ typedef struct tsr_model_plan_params {
     const double *stage_rates;
 } tsr_model_plan_params;
 typedef struct tsr_model_rank_plan {
+    size_t struct_size;
     int64_t heads, kv_heads, hidden, vocabulary;
     uint64_t embedding_bytes;
     uint64_t attention_bytes, mlp_bytes, norm_bytes;
@@ -1512,6 +1516,7 @@ typedef struct tsr_model_rank_plan {
     int first_layer, layers;
 } tsr_model_rank_plan;
 typedef struct tsr_model_fit {
+    size_t struct_size;
     uint64_t missing_bytes;
     int rank;
     int ranks;
@@ -1620,6 +1625,7 @@ TSR_API tsr_status tsr_fsdp_save(tsr_fsdp *model, const char *path,
 TSR_API tsr_status tsr_fsdp_load(tsr_fsdp *model, const char *path,
                                                const tsr_fsdp_file_params *params);
 typedef struct tsr_sampling_params {
+    size_t struct_size;
     double repetition_penalty;
     double temperature;
     int64_t top_k;
@@ -1627,12 +1633,6 @@ typedef struct tsr_sampling_params {
     double min_p;
     uint64_t seed;
 } tsr_sampling_params;
-TSR_API tsr_status tsr_sampling_check(const tsr_sampling_params *params);
-TSR_API tsr_status tsr_sampling_probabilities(const tsr_sampling_params *params,
-                                                            int64_t count, const float *logits,
-                                                            int64_t history_count,
-                                                            const int32_t *history,
-                                                            double *probabilities);
 TSR_API tsr_status tsr_sampling_draw(const tsr_sampling_params *params,
                                                    uint64_t number, int64_t position, int64_t count,
                                                    const float *logits, int64_t history_count,
@@ -1640,6 +1640,7 @@ TSR_API tsr_status tsr_sampling_draw(const tsr_sampling_params *params,
 typedef struct tsr_generator tsr_generator;
 typedef void (*tsr_logits_fn)(void *user, int sequence, int64_t position, const float *logits);
 typedef struct tsr_generator_params {
+    size_t struct_size;
     tsr_model *model;
     int sequences;
     int64_t context;
@@ -1650,15 +1651,16 @@ typedef struct tsr_generator_params {
     void *user;
     int64_t logits_positions;
    _Bool 
-        omit_log_probabilities;
+        log_probabilities;
 } tsr_generator_params;
 TSR_API tsr_status tsr_generator_create(const tsr_generator_params *params,
                                                       tsr_generator **out);
 TSR_API void tsr_generator_destroy(tsr_generator **generator);
 typedef struct tsr_sequence_params {
+    size_t struct_size;
     const int32_t *prompt;
     int64_t prompt_count;
-    tsr_sampling_params sampling;
+    const tsr_sampling_params *sampling;
     uint64_t number;
     int64_t max_tokens;
    _Bool 
@@ -1687,14 +1689,16 @@ typedef struct tsr_generated {
     double log_probability;
     tsr_finish finish;
 } tsr_generated;
-TSR_API tsr_status tsr_generator_step(tsr_generator *generator, tsr_generated *tokens,
-                                                    int *count);
+TSR_API tsr_status tsr_generator_step(tsr_generator *generator, int *count);
+TSR_API const tsr_generated *tsr_generator_token(const tsr_generator *generator, int index);
 TSR_API void tsr_generator_interrupt(tsr_generator *generator);
 typedef struct tsr_generator_stats {
+    size_t struct_size;
     uint64_t prompt_tokens, generated_tokens;
     uint64_t prompt_ns, generated_ns;
 } tsr_generator_stats;
-TSR_API void tsr_generator_get_stats(const tsr_generator *generator, tsr_generator_stats *out);
+TSR_API tsr_status tsr_generator_get_stats(const tsr_generator *generator,
+                                                         tsr_generator_stats *out);
 typedef struct tsr_kernel tsr_kernel;
 typedef struct tsr_kernel_params {
     size_t struct_size;

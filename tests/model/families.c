@@ -30,7 +30,7 @@ static void compute(tsr_model *model, const int32_t *ids, float *logits)
                             &generator));
     OK(tsr_generator_add(generator, tsr_sequence_params(.prompt = ids, .prompt_count = TOKENS),
                          &sequence));
-    OK(tsr_generator_step(generator, &token, &count));
+    OK(step_tokens(generator, &token, &count));
     CHECK(count == 1 && token.position == TOKENS, "%d tokens", count);
     tsr_generator_destroy(&generator);
 }
@@ -126,14 +126,14 @@ CASE(families_quantised, "families: Hugging Face folders, quantised while they a
 static void check_plan(const char *path, tsr_dtype dtype, const tsr_partition_params *partition)
 {
     tsr_model *model = NULL;
-    tsr_model_stats stats;
+    tsr_model_stats stats = TSR_INIT(tsr_model_stats);
     tsr_model_rank_plan planned[64];
     OK(plan_model(path,
-                  tsr_model_plan_params(.ranks = ranks, .dtype = dtype, .partition = *partition),
+                  tsr_model_plan_params(.ranks = ranks, .dtype = dtype, .partition = partition),
                   NULL, planned, NULL));
-    OK(open_model(path, tsr_model_params(.group = group, .dtype = dtype, .partition = *partition),
+    OK(open_model(path, tsr_model_params(.group = group, .dtype = dtype, .partition = partition),
                   &model));
-    tsr_model_get_stats(model, &stats);
+    OK(tsr_model_get_stats(model, &stats));
     const tsr_model_rank_plan *own = &planned[my_rank];
     CHECK(own->weight_bytes == stats.weight_bytes, "%s: %d bytes were planned, %d are held", path,
           (int)own->weight_bytes, (int)stats.weight_bytes);
@@ -157,7 +157,9 @@ CASE(families_planned, "families: Hugging Face folders and GGUF files need what 
     for (int r = 0; r < ranks; r++)
         rates[r] = r == 1 ? 0 : r + 1;
     const tsr_partition_params even = TSR_INIT(tsr_partition_params),
-                               weighted = {.kind = TSR_PARTITION_WEIGHTED, .rates = rates};
+                               weighted = {.struct_size = sizeof weighted,
+                                           .kind = TSR_PARTITION_WEIGHTED,
+                                           .rates = rates};
     for (size_t d = 0; d < sizeof dtypes / sizeof *dtypes; d++) {
         for (int f = 0; f < made_family_count; f++) {
             made_model made;
@@ -182,7 +184,8 @@ CASE(families_rates, "families: shares by rate, even none")
         rates[r] = r == 1 ? 0 : r + 1;
     made_init(&made, &made_families[3], SEED);
     check_model(&made, made_write_hf(&made), "a folder by rates",
-                tsr_model_params(.partition = {.kind = TSR_PARTITION_WEIGHTED, .rates = rates}));
+                tsr_model_params(.partition = tsr_partition_params(.kind = TSR_PARTITION_WEIGHTED,
+                                                                   .rates = rates)));
     made_finish(&made);
 }
 
@@ -206,10 +209,10 @@ static void note(void *user, uint64_t done, uint64_t total)
 static void check_bytes(const made_model *made, const char *path)
 {
     tsr_model *model = NULL;
-    tsr_model_stats stats;
+    tsr_model_stats stats = TSR_INIT(tsr_model_stats);
     progress seen = {0};
     OK(open_model(path, tsr_model_params(.progress = note, .user = &seen), &model));
-    tsr_model_get_stats(model, &stats);
+    OK(tsr_model_get_stats(model, &stats));
     CHECK(stats.read_bytes == stats.weight_bytes, "%s: %d bytes were read for %d", path,
           (int)stats.read_bytes, (int)stats.weight_bytes);
     CHECK(seen.calls > 0 && seen.done == seen.total && seen.total == stats.read_bytes,

@@ -71,7 +71,7 @@ static inline void fuzz_check_config(const tsr_model_config *c)
     for (int i = 0; i < c->end_count; i++)
         FUZZ_CHECK(c->end[i] >= 0 && c->end[i] < c->vocabulary);
     for (int i = 0; i < c->layers; i++)
-        fuzz_check_layer(tsr_model_config_layer(c, i));
+        fuzz_check_layer(tsr__config_layer(c, i));
 }
 
 /* Checks that weights of a layer are inside their tensors; if `layer` is −1, the weights that

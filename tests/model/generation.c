@@ -6,6 +6,7 @@
 #include "model/made.h"
 #include "model/open.h"
 #include "parallel/spmd.h"
+#include "support/struct_sizes.h"
 
 enum { SEQUENCES = 4, MOST = 40, SEED = 5 };
 
@@ -24,12 +25,12 @@ static void close_made(void)
     made_finish(&made);
 }
 
-static tsr_generator *generator_of(int sequences, bool omit_log_probabilities)
+static tsr_generator *generator_of(int sequences, bool log_probabilities)
 {
     tsr_generator *generator = NULL;
     OK(tsr_generator_create(tsr_generator_params(.model = model, .sequences = sequences,
                                                  .prefill = 4,
-                                                 .omit_log_probabilities = omit_log_probabilities),
+                                                 .log_probabilities = log_probabilities),
                             &generator));
     return generator;
 }
@@ -49,7 +50,7 @@ static int add_sequence(tsr_generator *generator, int which, const tsr_sampling_
     prompt_of(which, ids, &count);
     OK(tsr_generator_add(generator,
                          tsr_sequence_params(.prompt = ids, .prompt_count = count,
-                                             .sampling = *sampling, .number = (uint64_t)which,
+                                             .sampling = sampling, .number = (uint64_t)which,
                                              .max_tokens = 12),
                          &sequence));
     return sequence;
@@ -75,14 +76,14 @@ static void take(text *texts, const int *which, int count, const tsr_generated *
 
 static void alone(int which, const tsr_sampling_params *sampling, text *out)
 {
-    tsr_generator *generator = generator_of(1, true);
+    tsr_generator *generator = generator_of(1, false);
     tsr_generated token;
     const int number_of[1] = {0};
     int count = 1;
     *out = (text){0};
     add_sequence(generator, which, sampling);
     while (count > 0) {
-        OK(tsr_generator_step(generator, &token, &count));
+        OK(step_tokens(generator, &token, &count));
         CHECK(count == 0 || isnan(token.log_probability), "%g", token.log_probability);
         take(out, number_of, count, &token);
     }
@@ -95,7 +96,7 @@ static void alone(int which, const tsr_sampling_params *sampling, text *out)
  * gets its number. */
 static void together(const tsr_sampling_params *sampling, text texts[SEQUENCES])
 {
-    tsr_generator *generator = generator_of(SEQUENCES - 1, false);
+    tsr_generator *generator = generator_of(SEQUENCES - 1, true);
     tsr_generated tokens[SEQUENCES];
     int which[SEQUENCES], count = 1, added = 0, step = 0;
     memset(texts, 0, SEQUENCES * sizeof *texts);
@@ -104,7 +105,7 @@ static void together(const tsr_sampling_params *sampling, text texts[SEQUENCES])
             const int sequence = add_sequence(generator, added, sampling);
             which[sequence] = added++;
         }
-        OK(tsr_generator_step(generator, tokens, &count));
+        OK(step_tokens(generator, tokens, &count));
         for (int i = 0; i < count; i++)
             CHECK(tokens[i].log_probability <= 0, "%g", tokens[i].log_probability);
         take(texts, which, count, tokens);
@@ -135,7 +136,7 @@ static void compare(const tsr_sampling_params *sampling)
 CASE(batches, "generation: a sequence gets in a batch what it gets alone")
 {
     open_made();
-    compare(&(tsr_sampling_params){0});
+    compare(tsr_sampling_params(.seed = 0));
     compare(tsr_sampling_params(.temperature = 1, .top_k = 20, .seed = 9));
     close_made();
 }
@@ -165,8 +166,11 @@ CASE(draws, "generation: tokens are those that any rank draws from the logits")
     int32_t ids[MOST], want;
     int64_t prompt;
     int sequence, count = 1;
-    const tsr_sampling_params sampling = {
-        .temperature = 2, .top_p = 0.9, .repetition_penalty = 1.2, .seed = 123456789};
+    const tsr_sampling_params sampling = {.struct_size = sizeof sampling,
+                                          .temperature = 2,
+                                          .top_p = 0.9,
+                                          .repetition_penalty = 1.2,
+                                          .seed = 123456789};
     open_made();
     prompt_of(2, ids, &prompt);
     OK(tsr_generator_create(tsr_generator_params(.model = model, .logits = see, .user = &seen,
@@ -174,10 +178,10 @@ CASE(draws, "generation: tokens are those that any rank draws from the logits")
                             &generator));
     OK(tsr_generator_add(generator,
                          tsr_sequence_params(.prompt = ids, .prompt_count = prompt,
-                                             .sampling = sampling, .number = 77, .max_tokens = 15),
+                                             .sampling = &sampling, .number = 77, .max_tokens = 15),
                          &sequence));
     for (int64_t length = prompt;; length++) {
-        OK(tsr_generator_step(generator, &token, &count));
+        OK(step_tokens(generator, &token, &count));
         if (count == 0)
             break;
         CHECK(seen.position == length - 1 && token.position == length, "position %d",
@@ -201,7 +205,7 @@ static tsr_generated last_of(tsr_generator *generator, int *steps)
     int count = 1;
     for (*steps = -1; count > 0; ++*steps) {
         last = token;
-        OK(tsr_generator_step(generator, &token, &count));
+        OK(step_tokens(generator, &token, &count));
     }
     return last;
 }
@@ -215,8 +219,8 @@ static void check_end(const tsr_sequence_params *params, tsr_finish finish, int 
     const tsr_generated last = last_of(generator, &steps);
     CHECK(last.finish == finish && steps == tokens, "%s after %d tokens, not %s after %d",
           tsr_finish_name(last.finish), steps, tsr_finish_name(finish), tokens);
-    tsr_generator_stats stats;
-    tsr_generator_get_stats(generator, &stats);
+    tsr_generator_stats stats = TSR_INIT(tsr_generator_stats);
+    OK(tsr_generator_get_stats(generator, &stats));
     CHECK(stats.prompt_tokens == (uint64_t)params->prompt_count &&
               stats.generated_tokens == (uint64_t)steps - 1,
           "%d and %d tokens", (int)stats.prompt_tokens, (int)stats.generated_tokens);
@@ -230,7 +234,7 @@ CASE(ends, "generation: stop tokens, the largest number of tokens, a full contex
     int64_t prompt;
     open_made();
     prompt_of(1, ids, &prompt);
-    alone(1, &(tsr_sampling_params){0}, &one);
+    alone(1, tsr_sampling_params(.seed = 0), &one);
     int first = 0; /* where the fourth token occurs first */
     while (one.tokens[first] != one.tokens[3])
         first++;
@@ -252,16 +256,16 @@ CASE(ends, "generation: stop tokens, the largest number of tokens, a full contex
 static tsr_finish extend(tsr_generator *generator, int32_t *ids, int64_t *length, uint64_t computed)
 {
     tsr_generated token = {0};
-    tsr_generator_stats stats;
+    tsr_generator_stats stats = TSR_INIT(tsr_generator_stats);
     int count = 1;
     while (count > 0) {
-        OK(tsr_generator_step(generator, &token, &count));
+        OK(step_tokens(generator, &token, &count));
         if (count > 0 && token.token >= 0) {
             CHECK(token.position == *length, "position %d", (int)token.position);
             ids[(*length)++] = token.token;
         }
     }
-    tsr_generator_get_stats(generator, &stats);
+    OK(tsr_generator_get_stats(generator, &stats));
     CHECK(stats.prompt_tokens == computed, "%d tokens of prompts, not %d", (int)stats.prompt_tokens,
           (int)computed);
     return token.finish;
@@ -276,12 +280,13 @@ CASE(continuing, "generation: an ended sequence goes on with more tokens")
     int64_t length, prompt;
     int sequence;
     open_made();
-    const tsr_sampling_params sampling = {.temperature = 1, .top_k = 20, .seed = 9};
-    tsr_generator *generator = generator_of(1, false);
+    const tsr_sampling_params sampling = {
+        .struct_size = sizeof sampling, .temperature = 1, .top_k = 20, .seed = 9};
+    tsr_generator *generator = generator_of(1, true);
     prompt_of(1, ids, &length);
     OK(tsr_generator_add(generator,
                          tsr_sequence_params(.prompt = ids, .prompt_count = length,
-                                             .sampling = sampling, .max_tokens = 4),
+                                             .sampling = &sampling, .max_tokens = 4),
                          &sequence));
     FAILS(tsr_generator_continue(generator, sequence, 5, more, 3), TSR_ERR_INVALID,
           "generator: sequence 0 has not ended");
@@ -295,10 +300,10 @@ CASE(continuing, "generation: an ended sequence goes on with more tokens")
     CHECK(extend(generator, ids, &length, first + 6) == TSR_FINISH_MAX_TOKENS, "another end");
     CHECK(length == prompt + 6, "%d tokens", (int)(length - prompt));
     memcpy(again, ids, sizeof again);
-    tsr_generator *other = generator_of(1, false);
+    tsr_generator *other = generator_of(1, true);
     OK(tsr_generator_add(other,
                          tsr_sequence_params(.prompt = ids, .prompt_count = prompt,
-                                             .sampling = sampling, .max_tokens = 6),
+                                             .sampling = &sampling, .max_tokens = 6),
                          &sequence));
     int64_t whole = prompt;
     extend(other, again, &whole, (uint64_t)prompt);
@@ -328,7 +333,7 @@ CASE(end_tokens, "generation: the model's own tokens that end a text")
     char json[96];
     open_made();
     prompt_of(1, ids, &prompt);
-    alone(1, &(tsr_sampling_params){0}, &one);
+    alone(1, tsr_sampling_params(.seed = 0), &one);
     int first = 0;
     while (one.tokens[first] != one.tokens[3])
         first++;
@@ -338,8 +343,13 @@ CASE(end_tokens, "generation: the model's own tokens that end a text")
     family.json = json;
     made_init(&made, &family, SEED);
     OK(open_model(made_write_hf(&made), NULL, &model));
-    const tsr_sequence_params with = {.prompt = ids, .prompt_count = prompt},
-                              without = {.prompt = ids, .prompt_count = prompt, .ignore_end = true};
+    const tsr_sequence_params with = {.struct_size = sizeof with,
+                                      .prompt = ids,
+                                      .prompt_count = prompt},
+                              without = {.struct_size = sizeof without,
+                                         .prompt = ids,
+                                         .prompt_count = prompt,
+                                         .ignore_end = true};
     check_end(&with, TSR_FINISH_TOKEN, first + 1);
     check_end(&without, TSR_FINISH_CONTEXT, 11);
     close_made();
@@ -350,34 +360,34 @@ CASE(interrupts, "generation: an interrupt on one rank ends all sequences on all
     tsr_generated tokens[2];
     int count;
     open_made();
-    tsr_generator *generator = generator_of(2, false);
-    add_sequence(generator, 0, &(tsr_sampling_params){0});
-    add_sequence(generator, 3, &(tsr_sampling_params){0});
-    OK(tsr_generator_step(generator, tokens, &count));
+    tsr_generator *generator = generator_of(2, true);
+    add_sequence(generator, 0, tsr_sampling_params(.seed = 0));
+    add_sequence(generator, 3, tsr_sampling_params(.seed = 0));
+    OK(step_tokens(generator, tokens, &count));
     CHECK(count == 2 && tokens[0].token >= 0 && tokens[1].token >= 0, "%d tokens", count);
     if (my_rank == ranks - 1)
         tsr_generator_interrupt(generator);
-    OK(tsr_generator_step(generator, tokens, &count));
+    OK(step_tokens(generator, tokens, &count));
     CHECK(count == 2, "%d tokens", count);
     for (int i = 0; i < 2; i++)
         CHECK(tokens[i].token == -1 && tokens[i].finish == TSR_FINISH_INTERRUPT, "%d, %s",
               (int)tokens[i].token, tsr_finish_name(tokens[i].finish));
-    OK(tsr_generator_step(generator, tokens, &count));
+    OK(step_tokens(generator, tokens, &count));
     CHECK(count == 0, "%d tokens", count);
     /* An interrupt must end the processing of a prompt between two of its passes. */
     OK(tsr_generator_remove(generator, 1));
-    add_sequence(generator, 3, &(tsr_sampling_params){0});
+    add_sequence(generator, 3, tsr_sampling_params(.seed = 0));
     if (my_rank == 0)
         tsr_generator_interrupt(generator);
-    OK(tsr_generator_step(generator, tokens, &count));
+    OK(step_tokens(generator, tokens, &count));
     CHECK(count == 1 && tokens[0].finish == TSR_FINISH_INTERRUPT, "%d tokens", count);
     /* An interrupt that comes after the end of all sequences must not end the next sequence. */
     tsr_generator_interrupt(generator);
-    OK(tsr_generator_step(generator, tokens, &count));
+    OK(step_tokens(generator, tokens, &count));
     CHECK(count == 0, "%d tokens", count);
     OK(tsr_generator_remove(generator, 1));
-    add_sequence(generator, 3, &(tsr_sampling_params){0});
-    OK(tsr_generator_step(generator, tokens, &count));
+    add_sequence(generator, 3, tsr_sampling_params(.seed = 0));
+    OK(step_tokens(generator, tokens, &count));
     CHECK(count == 1 && tokens[0].token >= 0, "%d tokens, %s", count,
           tsr_finish_name(tokens[0].finish));
     tsr_generator_destroy(&generator);
@@ -420,7 +430,7 @@ static void all_fail(tsr_generator *generator, const char *words)
 {
     tsr_generated tokens[2];
     int count;
-    const tsr_status status = tsr_generator_step(generator, tokens, &count);
+    const tsr_status status = step_tokens(generator, tokens, &count);
     CHECK(status == TSR_ERR_INVALID && strncmp(tsr_last_error(), words, strlen(words)) == 0,
           "%s: \"%s\", not \"%s\"", tsr_status_name(status), tsr_last_error(), words);
     tsr_generator_destroy(&generator);
@@ -461,11 +471,13 @@ CASE(different, "generation: ranks that ask for different things all fail")
             generator,
             tsr_sequence_params(.prompt = ids, .prompt_count = 5 - ODD(LENGTH),
                                 .number = (uint64_t)ODD(NUMBER), .stop = stop, .stop_count = 1,
-                                .sampling = {.temperature = 1, .seed = (uint64_t)ODD(SEED_OF_DRAW)},
+                                .sampling =
+                                    tsr_sampling_params(.temperature = 1,
+                                                        .seed = (uint64_t)ODD(SEED_OF_DRAW)),
                                 .max_tokens = 1 + ODD(MOST_TOKENS)),
             &sequence));
         if (kind == CONTINUED) {
-            OK(tsr_generator_step(generator, tokens, &count));
+            OK(step_tokens(generator, tokens, &count));
             OK(tsr_generator_continue(generator, sequence, 2, more, 0));
         }
         all_fail(generator, words[kind]);
@@ -497,7 +509,7 @@ CASE(mistakes, "generation: mistakes")
     OK(tsr_generator_create(tsr_generator_params(.model = model, .cache_tokens = INT64_MAX),
                             &generator));
     tsr_generator_destroy(&generator);
-    generator = generator_of(1, false);
+    generator = generator_of(1, true);
     FAILS(tsr_generator_add(generator, tsr_sequence_params(.prompt = ids), &sequence),
           TSR_ERR_INVALID, "generator: the prompt is empty; at least one token is needed");
     FAILS(tsr_generator_add(generator, tsr_sequence_params(.prompt = ids, .prompt_count = 3),
@@ -507,10 +519,10 @@ CASE(mistakes, "generation: mistakes")
     FAILS(tsr_generator_add(generator, tsr_sequence_params(.prompt = ids, .prompt_count = 65),
                             &sequence),
           TSR_ERR_INVALID, "generator: the prompt has 65 tokens, but the context only 64");
-    FAILS(tsr_generator_add(
-              generator,
-              tsr_sequence_params(.prompt = ids, .prompt_count = 3, .sampling = {.top_p = 2}),
-              &sequence),
+    FAILS(tsr_generator_add(generator,
+                            tsr_sequence_params(.prompt = ids, .prompt_count = 3,
+                                                .sampling = tsr_sampling_params(.top_p = 2)),
+                            &sequence),
           TSR_ERR_INVALID, "sampling: top_p is 2; 0 to 1 is possible");
     FAILS(tsr_generator_remove(generator, 0), TSR_ERR_INVALID, "generator: there is no sequence 0");
     OK(tsr_generator_add(generator, tsr_sequence_params(.prompt = ids, .prompt_count = 3),
@@ -518,12 +530,91 @@ CASE(mistakes, "generation: mistakes")
     FAILS(tsr_generator_add(generator, tsr_sequence_params(.prompt = ids, .prompt_count = 3),
                             &sequence),
           TSR_ERR_INVALID, "generator: it has its largest number of sequences, 1");
-    FAILS(tsr_generator_step(generator, tokens, NULL), TSR_ERR_INVALID, "generator: count is NULL");
+    FAILS(tsr_generator_step(generator, NULL), TSR_ERR_INVALID, "generator: count is NULL");
     continuing_mistakes(generator, sequence);
     OK(tsr_generator_remove(generator, sequence));
-    OK(tsr_generator_step(generator, tokens, &count));
+    OK(step_tokens(generator, tokens, &count));
     CHECK(count == 0, "%d tokens", count);
     tsr_generator_destroy(&generator);
+    close_made();
+}
+
+/* Structs of other sizes than the library's ---------------------------------------------------- */
+
+static tsr_generator *sized;
+static const char *sized_path;
+
+static tsr_status create_by(void *given)
+{
+    tsr_generator *generator = NULL;
+    const tsr_status status = tsr_generator_create(given, &generator);
+    tsr_generator_destroy(&generator);
+    return status;
+}
+
+static tsr_status add_by(void *given)
+{
+    int sequence;
+    const tsr_status status = tsr_generator_add(sized, given, &sequence);
+    return status == TSR_OK ? tsr_generator_remove(sized, sequence) : status;
+}
+
+static tsr_status add_with_sampling(void *given)
+{
+    tsr_sequence_params params = {.struct_size = sizeof params,
+                                  .prompt = (const int32_t[]){1},
+                                  .prompt_count = 1,
+                                  .sampling = given};
+    return add_by(&params);
+}
+
+static tsr_status stats_to(void *given)
+{
+    return tsr_generator_get_stats(sized, given);
+}
+
+static tsr_status model_stats_to(void *given)
+{
+    return tsr_model_get_stats(model, given);
+}
+
+static tsr_status open_by(void *given)
+{
+    tsr_model *opened = NULL;
+    const tsr_status status = open_model(sized_path, given, &opened);
+    tsr_model_close(&opened);
+    return status;
+}
+
+CASE(sizes, "generation: structs that are shorter or longer than the library's")
+{
+    open_made();
+    sized = generator_of(1, false);
+    sized_path = made_write_hf(&made);
+    const tsr_generator_params create = {
+        .struct_size = sizeof create, .model = model, .sequences = 2};
+    const tsr_sequence_params add = {
+        .struct_size = sizeof add, .prompt = (const int32_t[]){1, 2}, .prompt_count = 2};
+    const tsr_sampling_params sampling = {.struct_size = sizeof sampling, .temperature = 1};
+    const tsr_model_params open = {.struct_size = sizeof open, .group = group};
+    const struct_sizes_case cases[] = {
+        {"tsr_generator_params", sizeof create, &create, offsetof(tsr_generator_params, context),
+         false, create_by},
+        {"tsr_sequence_params", sizeof add, &add, offsetof(tsr_sequence_params, sampling), false,
+         add_by},
+        {"tsr_sampling_params", sizeof sampling, &sampling, sizeof(size_t), false,
+         add_with_sampling},
+        {"tsr_generator_stats", sizeof(tsr_generator_stats), &TSR_INIT(tsr_generator_stats),
+         2 * sizeof(size_t), true, stats_to},
+        {"tsr_model_stats", sizeof(tsr_model_stats), &TSR_INIT(tsr_model_stats), 2 * sizeof(size_t),
+         true, model_stats_to},
+        {"tsr_model_params", sizeof open, &open, offsetof(tsr_model_params, dtype), false, open_by},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const char *problem = struct_sizes_problem(&cases[i]);
+        CHECK(!problem, "%s", problem);
+    }
+    tsr_generator_destroy(&sized);
     close_made();
 }
 
@@ -544,9 +635,9 @@ CASE(nan_weights, "generation: weights that are NaN are an error on all ranks")
     made_init(&made, &made_families[0], SEED);
     made_find(&made, "layers.0.mlp.down_proj.weight")->values[7] = NAN;
     OK(open_model(made_write_hf(&made), NULL, &model));
-    tsr_generator *generator = generator_of(1, false);
-    add_sequence(generator, 0, &(tsr_sampling_params){0});
-    const tsr_status status = tsr_generator_step(generator, tokens, &count);
+    tsr_generator *generator = generator_of(1, true);
+    add_sequence(generator, 0, tsr_sampling_params(.seed = 0));
+    const tsr_status status = step_tokens(generator, tokens, &count);
     CHECK(status == TSR_ERR_INVALID, "%s", tsr_status_name(status));
     const char *want = my_rank == 0 ? "generator: sequence 0, position 1: sampling: the logit of "
                                       "token 0 is NaN"
@@ -573,7 +664,7 @@ static bool fails_at(const char *path, tsr__fault_kind kind, uint64_t nth)
         status = tsr_generator_add(generator, tsr_sequence_params(.prompt = ids, .prompt_count = 3),
                                    &sequence);
     if (status == TSR_OK)
-        status = tsr_generator_step(generator, &token, &count);
+        status = step_tokens(generator, &token, &count);
     const bool reached = tsr__fault_site() != NULL;
     tsr__fault_disarm();
     CHECK(reached || status == TSR_OK, "%s", tsr_last_error());

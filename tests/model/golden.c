@@ -137,7 +137,7 @@ static void continue_all(const char *file, tsr_generator *generator, const json_
         add_prompt(generator, one, i);
     }
     for (;;) {
-        OK(tsr_generator_step(generator, tokens, &count));
+        OK(step_tokens(generator, tokens, &count));
         if (count == 0)
             break;
         for (int t = 0; t < count; t++) {
@@ -160,8 +160,8 @@ static void check_file(const char *file, const char *golden, tsr_dtype dtype, ts
     const json_t *list = list_of(document, "cases");
     tsr_model *model = open_golden(file, dtype, on);
     tsr_generator *generator = NULL;
-    tsr_model_stats stats;
-    tsr_model_get_stats(model, &stats);
+    tsr_model_stats stats = TSR_INIT(tsr_model_stats);
+    OK(tsr_model_get_stats(model, &stats));
     CHECK(dtype != (tsr_dtype)0 || !strstr(file, "-q") || ranks > 1 ||
               stats.weight_bytes < stats.parameters * 2,
           "%s: %d bytes are kept of %d parameters", file, (int)stats.weight_bytes,

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "tessera/convert.h"
+#include "tessera/generator.h"
 #include "tessera/model.h"
 
 /* A configuration in which all layers are equal, except for the layers before `window_from`, which
@@ -29,9 +30,14 @@ typedef struct flat_config {
     int32_t end[TSR_MODEL_MAX_END_TOKENS];
 } flat_config;
 
+static inline const tsr_model_layer *layer_of(const tsr_model_config *c, int layer)
+{
+    return c->kinds[c->layer_kinds[layer]];
+}
+
 static inline void flatten(const tsr_model_config *c, flat_config *out)
 {
-    const tsr_model_layer *last = tsr_model_config_layer(c, c->layers - 1);
+    const tsr_model_layer *last = layer_of(c, c->layers - 1);
     memset(out, 0, sizeof *out);
     *out = (flat_config){.architecture = c->architecture,
                          .layers = c->layers,
@@ -59,7 +65,7 @@ static inline void flatten(const tsr_model_config *c, flat_config *out)
     memcpy(out->end, c->end, sizeof out->end);
     if (last->rope)
         out->rope = *last->rope;
-    while (out->window > 0 && tsr_model_config_layer(c, out->window_from)->window == 0)
+    while (out->window > 0 && layer_of(c, out->window_from)->window == 0)
         out->window_from++;
 }
 
@@ -97,10 +103,11 @@ static inline tsr_status create_random(const flat_config *flat, tsr_dtype dtype,
                                        const tsr_model_params *params, tsr_model **out)
 {
     if (!flat)
-        return tsr_model_file_create_random(NULL, dtype, seed, &(tsr_model_file *){NULL});
+        return tsr_model_file_open_random(NULL, dtype, seed, &(tsr_model_file *){NULL});
     tsr_rope_params rope = flat->rope;
     rope.struct_size = sizeof rope;
-    const tsr_model_layer layer = {.heads = flat->heads,
+    const tsr_model_layer layer = {.struct_size = sizeof layer,
+                                   .heads = flat->heads,
                                    .kv_heads = flat->kv_heads,
                                    .head_dim = flat->head_dim,
                                    .hidden = flat->hidden,
@@ -112,7 +119,8 @@ static inline tsr_status create_random(const flat_config *flat, tsr_dtype dtype,
                                    .qk_norm = flat->qk_norm,
                                    .gated = flat->gated,
                                    .activation = flat->activation};
-    tsr_model_config config = {.architecture = flat->architecture,
+    tsr_model_config config = {.struct_size = sizeof config,
+                               .architecture = flat->architecture,
                                .layers = flat->layers,
                                .width = flat->width,
                                .vocabulary = flat->vocabulary,
@@ -125,10 +133,17 @@ static inline tsr_status create_random(const flat_config *flat, tsr_dtype dtype,
                                .bos = flat->bos,
                                .end_count = flat->end_count,
                                .kind_count = 1,
-                               .kinds = &layer};
+                               .kinds = (const tsr_model_layer *const[]){&layer}};
     tsr_model_file *file = NULL;
-    const tsr_status status = tsr_model_file_create_random(&config, dtype, seed, &file);
+    const tsr_status status = tsr_model_file_open_random(&config, dtype, seed, &file);
     return open_from(status, &file, params, out);
+}
+
+/* The ranks of a plan, or 1 if there is no plan with so many. */
+static inline int ranks_of(const tsr_model_plan_params *params)
+{
+    return params && params->ranks > 0 && params->ranks <= TSR_MODEL_PLAN_MAX_RANKS ? params->ranks
+                                                                                    : 1;
 }
 
 static inline tsr_status plan_model(const char *path, const tsr_model_plan_params *params,
@@ -136,6 +151,10 @@ static inline tsr_status plan_model(const char *path, const tsr_model_plan_param
                                     tsr_model_fit *fit)
 {
     tsr_model_file *file = NULL;
+    for (int i = 0; ranks && i < ranks_of(params); i++)
+        ranks[i] = TSR_INIT(tsr_model_rank_plan);
+    if (fit)
+        *fit = TSR_INIT(tsr_model_fit);
     tsr_status status = tsr_model_file_open(path, &file);
     if (status == TSR_OK)
         status = tsr_model_plan(file, params, memory_bytes, ranks, fit);
@@ -151,6 +170,15 @@ static inline tsr_status convert_model(const char *source, const char *destinati
     if (status == TSR_OK)
         status = tsr_model_convert(file, destination, params, out);
     tsr_model_file_close(&file);
+    return status;
+}
+
+/* Makes a step and copies its tokens to tokens[*count]. */
+static inline tsr_status step_tokens(tsr_generator *generator, tsr_generated *tokens, int *count)
+{
+    const tsr_status status = tsr_generator_step(generator, count);
+    for (int i = 0; status == TSR_OK && i < *count; i++)
+        tokens[i] = *tsr_generator_token(generator, i);
     return status;
 }
 

@@ -57,7 +57,7 @@ static void compute(tsr_model *model, float logits[TOKENS * VOCABULARY])
                             &generator));
     OK(tsr_generator_add(generator, tsr_sequence_params(.prompt = ids, .prompt_count = TOKENS),
                          &sequence));
-    OK(tsr_generator_step(generator, &token, &count));
+    OK(step_tokens(generator, &token, &count));
     tsr_generator_destroy(&generator);
 }
 
@@ -144,11 +144,11 @@ CASE(fused, "random models: GPT-2, whose files join q, k and v")
 CASE(sizes, "random models: parameters, bytes and tables")
 {
     tsr_model *model = NULL;
-    tsr_model_stats stats;
+    tsr_model_stats stats = TSR_INIT(tsr_model_stats);
     const uint64_t table = VOCABULARY * WIDTH,
                    layer = 2 * WIDTH * WIDTH + 2 * 32 * WIDTH + 3 * HIDDEN * WIDTH + 2 * WIDTH;
     OK(create_random(&llama, TSR_F16, SEED, tsr_model_params(.group = group), &model));
-    tsr_model_get_stats(model, &stats);
+    OK(tsr_model_get_stats(model, &stats));
     CHECK(stats.dtype == TSR_F16, "%s", tsr_dtype_name(stats.dtype));
     CHECK(strcmp(tsr_model_get_config(model)->architecture, "llama") == 0, "another architecture");
     CHECK(stats.parameters == 2 * table + WIDTH + LAYERS * layer, "%d parameters",
@@ -163,7 +163,7 @@ CASE(sizes, "random models: parameters, bytes and tables")
     flat_config tied = llama;
     tied.tied = true;
     OK(create_random(&tied, TSR_F16, SEED, tsr_model_params(.group = group), &model));
-    tsr_model_get_stats(model, &stats);
+    OK(tsr_model_get_stats(model, &stats));
     CHECK(stats.table_bytes == 0, "tables of %d bytes", (int)stats.table_bytes);
     tsr_model_close(&model);
 }

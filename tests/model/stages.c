@@ -65,7 +65,7 @@ static void run(tsr_model *model, int sequences, bool shows, texts *out)
     memset(out, 0, sizeof *out);
     OK(tsr_generator_create(tsr_generator_params(.model = model, .sequences = sequences,
                                                  .prefill = 4, .logits = shows ? add_logits : NULL,
-                                                 .user = out,
+                                                 .user = out, .log_probabilities = true,
                                                  .logits_positions = shows ? SHOWN : 0),
                             &generator));
     for (int s = 0; s < sequences; s++) {
@@ -75,12 +75,13 @@ static void run(tsr_model *model, int sequences, bool shows, texts *out)
         OK(tsr_generator_add(
             generator,
             tsr_sequence_params(.prompt = ids, .prompt_count = 1 + 5 * s, .number = (uint64_t)s,
-                                .sampling = {.temperature = s % 2 ? 1 : 0, .seed = 9},
+                                .sampling =
+                                    tsr_sampling_params(.temperature = s % 2 ? 1 : 0, .seed = 9),
                                 .max_tokens = TOKENS - (s == 1), .ignore_end = true),
             &sequence));
     }
     while (count > 0) {
-        OK(tsr_generator_step(generator, tokens, &count));
+        OK(step_tokens(generator, tokens, &count));
         for (int i = 0; i < count; i++) {
             const int s = tokens[i].sequence, at = out->count[s]++;
             out->tokens[s][at] = tokens[i].token;
@@ -119,13 +120,13 @@ CASE(same, "stages: the tokens and probabilities of one process")
     for (int f = 0; f < 3; f++) {
         made_model made;
         tsr_model *whole = NULL, *divided = NULL;
-        tsr_model_stats all, part;
+        tsr_model_stats all = TSR_INIT(tsr_model_stats), part = TSR_INIT(tsr_model_stats);
         made_init(&made, &made_families[families[f]], SEED);
         const char *path = made_write_hf(&made);
         OK(open_model(path, tsr_model_params(.group = p.alone), &whole));
         OK(open_model(path, tsr_model_params(.group = p.group, .stages = p.stages), &divided));
-        tsr_model_get_stats(whole, &all);
-        tsr_model_get_stats(divided, &part);
+        OK(tsr_model_get_stats(whole, &all));
+        OK(tsr_model_get_stats(divided, &part));
         CHECK(part.parameters == all.parameters && part.weight_bytes < all.weight_bytes,
               "%llu of %llu bytes", (unsigned long long)part.weight_bytes,
               (unsigned long long)all.weight_bytes);
@@ -159,11 +160,11 @@ CASE(interrupts, "stages: an interrupt on one rank ends the sequences of all sta
     OK(tsr_generator_create(tsr_generator_params(.model = model), &generator));
     OK(tsr_generator_add(generator, tsr_sequence_params(.prompt = &id, .prompt_count = 1),
                          &sequence));
-    OK(tsr_generator_step(generator, &token, &count));
+    OK(step_tokens(generator, &token, &count));
     CHECK(token.finish == TSR_FINISH_NONE, "%s", tsr_finish_name(token.finish));
     if (my_rank == 0)
         tsr_generator_interrupt(generator);
-    OK(tsr_generator_step(generator, &token, &count));
+    OK(step_tokens(generator, &token, &count));
     CHECK(token.finish == TSR_FINISH_INTERRUPT, "%s", tsr_finish_name(token.finish));
     tsr_generator_destroy(&generator);
     tsr_model_close(&model);
@@ -191,12 +192,12 @@ static uint64_t first_stage_bytes(int layers)
 static void expect_layers(const place *p, tsr_group *on, uint64_t memory_bytes, int first_layers)
 {
     tsr_model *model = NULL;
-    tsr_model_stats stats;
+    tsr_model_stats stats = TSR_INIT(tsr_model_stats);
     OK(open_model(STORIES,
                   tsr_model_params(.group = on, .stages = p->stages,
                                    .memory_bytes = p->stage == 0 ? memory_bytes : 0),
                   &model));
-    tsr_model_get_stats(model, &stats);
+    OK(tsr_model_get_stats(model, &stats));
     const int want = p->stage == 0 ? first_layers : 5 - first_layers;
     CHECK(stats.layers == want, "stage %d has %d layers, not %d", p->stage, stats.layers, want);
     tsr_model_close(&model);

@@ -66,7 +66,7 @@ START_TEST(what_would_fit_fits)
     uint64_t memory[TSR_MODEL_PLAN_MAX_ADVICE];
     for (int r = 0; r < TSR_MODEL_PLAN_MAX_ADVICE; r++)
         memory[r] = 500000;
-    tsr_model_plan_params params = {.context = 64};
+    tsr_model_plan_params params = {.struct_size = sizeof params, .context = 64};
     ck_assert_ok(plan_model(STORIES, &params, memory, ranks, &fit));
     ck_assert_uint_eq(fit.missing_bytes, ranks[0].total_bytes - 500000);
     ck_assert_int_eq(fit.rank, 0);
@@ -77,7 +77,7 @@ START_TEST(what_would_fit_fits)
     params.ranks++;
     ck_assert_ok(plan_model(STORIES, &params, memory, ranks, &fit));
     ck_assert(fit.missing_bytes == 0 && fit.rank == -1 && fit.ranks == 0 && fit.dtype == 0);
-    params = (tsr_model_plan_params){.context = 64, .dtype = TSR_F16};
+    params = (tsr_model_plan_params){.struct_size = sizeof params, .context = 64, .dtype = TSR_F16};
     memory[0] = 610000;
     ck_assert_ok(plan_model(STORIES, &params, memory, ranks, &fit));
     ck_assert_uint_eq(fit.missing_bytes, 0);
@@ -99,13 +99,12 @@ START_TEST(stages_add_up)
     const double rates[4] = {1, 1, 1, 3};
     uint64_t layers = 0, norms = 0, cache = 0;
     ck_assert_ok(plan_model(STORIES, NULL, NULL, &one, NULL));
-    ck_assert_ok(
-        plan_model(STORIES,
-                   tsr_model_plan_params(.ranks = 4, .stages = 2, .stage_layers = (int[]){2, 3},
-                                         .partition = {.struct_size = sizeof(tsr_partition_params),
-                                                       .kind = TSR_PARTITION_WEIGHTED,
-                                                       .rates = rates}),
-                   NULL, ranks, NULL));
+    ck_assert_ok(plan_model(
+        STORIES,
+        tsr_model_plan_params(.ranks = 4, .stages = 2, .stage_layers = (int[]){2, 3},
+                              .partition = tsr_partition_params(.kind = TSR_PARTITION_WEIGHTED,
+                                                                .rates = rates)),
+        NULL, ranks, NULL));
     for (int r = 0; r < 4; r++) {
         ck_assert_int_eq(ranks[r].stage, r / 2);
         ck_assert_int_eq(ranks[r].first_layer, r < 2 ? 0 : 2);
@@ -171,7 +170,8 @@ START_TEST(stages_of_different_layers)
         tsr_model_rank_plan ranks[3];
         tsr_model_fit fit;
         uint64_t memory[3];
-        tsr_model_plan_params params = {.ranks = 3, .stages = 3, .stage_layers = all[i]};
+        tsr_model_plan_params params = {
+            .struct_size = sizeof params, .ranks = 3, .stages = 3, .stage_layers = all[i]};
         ck_assert_ok(plan_model(path, &params, NULL, ranks, NULL));
         for (int s = 0; s < 3; s++)
             memory[s] = ranks[s].total_bytes;
@@ -190,7 +190,8 @@ START_TEST(what_would_fit_stages_fits)
     tsr_model_rank_plan ranks[10];
     tsr_model_fit fit;
     uint64_t memory[10];
-    tsr_model_plan_params params = {.ranks = 4, .stages = 2, .context = 64};
+    tsr_model_plan_params params = {
+        .struct_size = sizeof params, .ranks = 4, .stages = 2, .context = 64};
     for (int r = 0; r < 10; r++)
         memory[r] = 270000;
     ck_assert_ok(plan_model(STORIES, &params, memory, ranks, &fit));
@@ -201,8 +202,10 @@ START_TEST(what_would_fit_stages_fits)
     params.dtype = advice.dtype;
     ck_assert_ok(plan_model(STORIES, &params, memory, ranks, &fit));
     ck_assert_uint_eq(fit.missing_bytes, 0);
-    params =
-        (tsr_model_plan_params){.ranks = advice.ranks, .stages = advice.ranks / 2, .context = 64};
+    params = (tsr_model_plan_params){.struct_size = sizeof params,
+                                     .ranks = advice.ranks,
+                                     .stages = advice.ranks / 2,
+                                     .context = 64};
     ck_assert_ok(plan_model(STORIES, &params, memory, ranks, &fit));
     ck_assert_uint_eq(fit.missing_bytes, 0);
 }
@@ -238,7 +241,7 @@ START_TEST(weights_are_kept_as_the_file_has_them)
     for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
         tsr_shard_list *list = NULL;
         tsr_model_file *model = NULL;
-        tsr_model_rank_plan one;
+        tsr_model_rank_plan one = TSR_INIT(tsr_model_rank_plan);
         uint64_t bytes = 0;
         ck_assert_ok(tsr_shard_list_open(paths[i], &list));
         for (uint64_t p = 0; p < tsr_shard_list_param_count(list); p++)

@@ -1,8 +1,8 @@
 /* Compares filters of logits with recorded distributions, and tests draws. */
 #include <math.h>
 
+#include "model/generate/generator.h"
 #include "support/golden_tensor.h"
-#include "tessera/generator.h"
 #include "tessera/rng.h"
 
 /* A recorded case ----------------------------------------------------------------------------- */
@@ -26,7 +26,7 @@ static void check_case(const json_t *one)
         history[i] = (int32_t)json_integer_value(json_array_get(list, (size_t)i));
     for (int64_t i = 0; i < count; i++)
         values[i] = (float)logits.values[i];
-    ck_assert_ok(tsr_sampling_probabilities(
+    ck_assert_ok(tsr__sampling_probabilities(
         tsr_sampling_params(.repetition_penalty = real_of(one, "repetition_penalty"),
                             .temperature = real_of(one, "temperature"),
                             .top_k = golden_integer(one, "top_k"), .top_p = real_of(one, "top_p"),
@@ -93,7 +93,7 @@ START_TEST(filters_keep_the_same_tokens_as_a_sorted_list)
     }
     qsort(sorted, (size_t)count, sizeof *sorted, descending);
     for (size_t j = 0; j < sizeof ks / sizeof *ks; j++) {
-        ck_assert_ok(tsr_sampling_probabilities(
+        ck_assert_ok(tsr__sampling_probabilities(
             tsr_sampling_params(.temperature = 1, .top_k = ks[j]), MANY, logits, 0, NULL, got));
         const double limit = sorted[ks[j] < count ? ks[j] - 1 : count - 1].logit;
         for (int i = 0; i < count; i++)
@@ -106,7 +106,7 @@ START_TEST(filters_keep_the_same_tokens_as_a_sorted_list)
             sum += exp((double)logits[i] - sorted[0].logit);
     for (size_t j = 0; j < sizeof ps / sizeof *ps; j++) {
         double mass = 0;
-        ck_assert_ok(tsr_sampling_probabilities(
+        ck_assert_ok(tsr__sampling_probabilities(
             tsr_sampling_params(.temperature = 1, .top_p = ps[j]), MANY, logits, 0, NULL, got));
         for (int i = 0; i < count; i++) {
             ck_assert_msg((got[sorted[i].id] > 0) == (mass < ps[j]), "top_p %g: token %d, rank %d",
@@ -128,8 +128,8 @@ START_TEST(no_temperature_takes_the_first_of_the_most_likely)
     double probabilities[COUNT];
     ck_assert_ok(tsr_sampling_draw(NULL, 3, 5, COUNT, some, 0, NULL, &token));
     ck_assert_int_eq(token, 2);
-    ck_assert_ok(tsr_sampling_probabilities(tsr_sampling_params(.top_k = 3), COUNT, some, 0, NULL,
-                                            probabilities));
+    ck_assert_ok(tsr__sampling_probabilities(tsr_sampling_params(.top_k = 3), COUNT, some, 0, NULL,
+                                             probabilities));
     for (int i = 0; i < COUNT; i++)
         ck_assert_equal(probabilities[i], i == 2 ? 1 : 0);
     /* The penalty still applies. */
@@ -141,9 +141,10 @@ END_TEST
 
 START_TEST(draws_are_numbers_of_philox)
 {
-    const tsr_sampling_params params = {.temperature = 1.5, .seed = 77};
+    const tsr_sampling_params params = {
+        .struct_size = sizeof params, .temperature = 1.5, .seed = 77};
     double probabilities[COUNT];
-    ck_assert_ok(tsr_sampling_probabilities(&params, COUNT, some, 0, NULL, probabilities));
+    ck_assert_ok(tsr__sampling_probabilities(&params, COUNT, some, 0, NULL, probabilities));
     for (int64_t position = 0; position < 200; position++) {
         tsr_philox random;
         int32_t token = -1, want = 0;
@@ -161,11 +162,11 @@ END_TEST
 
 START_TEST(draws_have_the_probabilities)
 {
-    const tsr_sampling_params params = {.temperature = 1, .seed = 4};
+    const tsr_sampling_params params = {.struct_size = sizeof params, .temperature = 1, .seed = 4};
     double probabilities[COUNT], chi = 0;
     int counts[COUNT] = {0};
     const int draws = 20000;
-    ck_assert_ok(tsr_sampling_probabilities(&params, COUNT, some, 0, NULL, probabilities));
+    ck_assert_ok(tsr__sampling_probabilities(&params, COUNT, some, 0, NULL, probabilities));
     for (int i = 0; i < draws; i++) {
         int32_t token = -1;
         ck_assert_ok(tsr_sampling_draw(&params, (uint64_t)i, 3, COUNT, some, 0, NULL, &token));
@@ -186,18 +187,17 @@ END_TEST
 
 START_TEST(wrong_params_are_named)
 {
-    ck_assert_ok(tsr_sampling_check(NULL));
-    ck_assert_error(tsr_sampling_check(tsr_sampling_params(.temperature = -1)), TSR_ERR_INVALID,
+    ck_assert_error(tsr__sampling_check(tsr_sampling_params(.temperature = -1)), TSR_ERR_INVALID,
                     "sampling: temperature is -1; it must not be negative");
-    ck_assert_error(tsr_sampling_check(tsr_sampling_params(.temperature = INFINITY)),
+    ck_assert_error(tsr__sampling_check(tsr_sampling_params(.temperature = INFINITY)),
                     TSR_ERR_INVALID, "sampling: temperature is inf; it must not be negative");
-    ck_assert_error(tsr_sampling_check(tsr_sampling_params(.top_k = -2)), TSR_ERR_INVALID,
+    ck_assert_error(tsr__sampling_check(tsr_sampling_params(.top_k = -2)), TSR_ERR_INVALID,
                     "sampling: top_k is -2; it must not be negative");
-    ck_assert_error(tsr_sampling_check(tsr_sampling_params(.top_p = 1.5)), TSR_ERR_INVALID,
+    ck_assert_error(tsr__sampling_check(tsr_sampling_params(.top_p = 1.5)), TSR_ERR_INVALID,
                     "sampling: top_p is 1.5; 0 to 1 is possible");
-    ck_assert_error(tsr_sampling_check(tsr_sampling_params(.min_p = -0.5)), TSR_ERR_INVALID,
+    ck_assert_error(tsr__sampling_check(tsr_sampling_params(.min_p = -0.5)), TSR_ERR_INVALID,
                     "sampling: min_p is -0.5; 0 to 1 is possible");
-    ck_assert_error(tsr_sampling_check(tsr_sampling_params(.repetition_penalty = -3)),
+    ck_assert_error(tsr__sampling_check(tsr_sampling_params(.repetition_penalty = -3)),
                     TSR_ERR_INVALID,
                     "sampling: repetition_penalty is -3; a positive number is needed");
 }

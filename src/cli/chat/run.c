@@ -51,8 +51,7 @@ static tsr_status open_chat(chat *c)
         c->end_count = inference_end_tokens(c->tokenizer, INFERENCE_MAX_END_TOKENS, c->end);
     return tsr_generator_create(
         tsr_generator_params(.model = c->job.model, .sequences = 1, .context = c->context,
-                             .cache_dtype = o->cache_dtype, .prefill = o->prefill,
-                             .omit_log_probabilities = true),
+                             .cache_dtype = o->cache_dtype, .prefill = o->prefill),
         &c->generator);
 }
 
@@ -105,14 +104,14 @@ static tsr_status add_token(chat *c, reply *r, int32_t token)
 static tsr_status generate(chat *c, reply *r)
 {
     for (int count = 1; count > 0;) {
-        tsr_generated token = {0};
-        tsr_status status = tsr_generator_step(c->generator, &token, &count);
-        if (status == TSR_OK && count > 0 && token.finish != TSR_FINISH_INTERRUPT)
-            status = add_token(c, r, token.token);
+        tsr_status status = tsr_generator_step(c->generator, &count);
+        const tsr_generated *token = tsr_generator_token(c->generator, 0);
+        if (status == TSR_OK && token != NULL && token->finish != TSR_FINISH_INTERRUPT)
+            status = add_token(c, r, token->token);
         if (status != TSR_OK)
             return status;
-        if (count > 0)
-            r->finish = token.finish;
+        if (token != NULL)
+            r->finish = token->finish;
         if (!cli_flush()) /* nobody can read the reply */
             return TSR_OK;
     }
@@ -172,12 +171,13 @@ static tsr_status encode(const chat *c, const chat_line *line, int32_t **ids, ui
 static tsr_status append(chat *c, const int32_t *ids, uint64_t count)
 {
     const int64_t most = inference_chosen.max_tokens;
+    const tsr_sampling_params sampling = inference_sampling();
     if (c->sequence >= 0)
         return tsr_generator_continue(c->generator, c->sequence, (int64_t)count, ids, most);
     return tsr_generator_add(c->generator,
                              tsr_sequence_params(.prompt = ids, .prompt_count = (int64_t)count,
-                                                 .sampling = inference_sampling(),
-                                                 .number = c->count, .max_tokens = most,
+                                                 .sampling = &sampling, .number = c->count,
+                                                 .max_tokens = most,
                                                  .ignore_end = chat_chosen.ignore_end,
                                                  .stop = c->end, .stop_count = c->end_count),
                              &c->sequence);

@@ -111,8 +111,8 @@ static void add_timings(json_t *document, const generate_summary *summary,
 void generate_print_json(const generate_summary *summary, int count, const generate_result *results)
 {
     const tsr_model_config *config = tsr_model_get_config(summary->model);
-    tsr_model_stats stats;
-    tsr_model_get_stats(summary->model, &stats);
+    tsr_model_stats stats = TSR_INIT(tsr_model_stats);
+    (void)!tsr_model_get_stats(summary->model, &stats);
     json_t *document = cli_json_document("tessera.generate", 1);
     if (count == 1) {
         add_sequence(document, summary, &results[0]);
@@ -124,7 +124,7 @@ void generate_print_json(const generate_summary *summary, int count, const gener
     json_t *model = cli_json_add_object(document, "model");
     cli_json_text(model, "architecture", config->architecture);
     cli_json_u64(model, "parameters", stats.parameters);
-    cli_json_text(model, "dtype", tsr_dtype_name(tsr_model_dtype(summary->model)));
+    cli_json_text(model, "dtype", tsr_dtype_name(stats.other_dtype));
     json_t *rank = cli_json_add_object(document, "rank");
     cli_json_u64(rank, "ranks", (uint64_t)summary->ranks);
     cli_json_text(rank, "device", summary->device->name);

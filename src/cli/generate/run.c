@@ -56,7 +56,7 @@ static tsr_status create_generator(job *j)
                              .context = j->base.context, .cache_dtype = o->cache_dtype,
                              .prefill = o->prefill, .logits = keep_logits, .user = j,
                              .logits_positions = generate_chosen.logits,
-                             .omit_log_probabilities = !generate_chosen.json),
+                             .log_probabilities = generate_chosen.json),
         &j->generator);
 }
 
@@ -71,6 +71,7 @@ static tsr_status begin_text(const job *j, const generate_prompt *prompt, genera
 static tsr_status add_prompts(job *j)
 {
     const generate_options *o = &generate_chosen;
+    const tsr_sampling_params sampling = inference_sampling();
     int32_t end[INFERENCE_MAX_END_TOKENS];
     const int end_count =
         o->ignore_end ? 0 : inference_end_tokens(j->tokenizer, INFERENCE_MAX_END_TOKENS, end);
@@ -80,7 +81,7 @@ static tsr_status add_prompts(job *j)
         tsr_status status = tsr_generator_add(
             j->generator,
             tsr_sequence_params(.prompt = prompt->ids, .prompt_count = prompt->count,
-                                .sampling = inference_sampling(), .number = (uint64_t)i,
+                                .sampling = &sampling, .number = (uint64_t)i,
                                 .max_tokens = inference_chosen.max_tokens,
                                 .ignore_end = o->ignore_end, .stop = end, .stop_count = end_count),
             &j->sequences[i]);
@@ -113,13 +114,14 @@ static tsr_status keep(job *j, generate_result *result, const tsr_generated *tok
 /* Stores and prints the tokens that one step has generated. All ranks get the same tokens, so they
  * end the same sequences without a message. Sets *ended if standard output cannot be written any
  * more. */
-static tsr_status keep_all(job *j, int count, const tsr_generated *tokens, bool *ended)
+static tsr_status keep_all(job *j, int count, bool *ended)
 {
     for (int t = 0; t < count; t++) {
+        const tsr_generated *token = tsr_generator_token(j->generator, t);
         for (int i = 0; i < generate_chosen.prompt_count; i++) {
-            if (j->sequences[i] != tokens[t].sequence)
+            if (j->sequences[i] != token->sequence)
                 continue;
-            tsr_status status = keep(j, &j->results[i], &tokens[t]);
+            tsr_status status = keep(j, &j->results[i], token);
             if (status == TSR_OK && !j->results[i].stopped)
                 continue;
             if (status == TSR_OK)
@@ -136,12 +138,11 @@ static tsr_status keep_all(job *j, int count, const tsr_generated *tokens, bool 
 
 static tsr_status generate(job *j)
 {
-    tsr_generated tokens[GENERATE_MAX_PROMPTS];
     for (bool ended = false;;) {
         int count = 0;
-        tsr_status status = tsr_generator_step(j->generator, tokens, &count);
+        tsr_status status = tsr_generator_step(j->generator, &count);
         if (status == TSR_OK && count > 0)
-            status = keep_all(j, count, tokens, &ended);
+            status = keep_all(j, count, &ended);
         if (status != TSR_OK || count == 0 || ended)
             return status;
     }
@@ -169,8 +170,9 @@ static void print_result(const job *j)
     generate_summary summary = {.model = j->base.model,
                                 .device = tsr_device_get_info(j->base.device),
                                 .tokenizer = j->tokenizer,
-                                .ranks = tsr_comm_size(j->base.comm)};
-    tsr_generator_get_stats(j->generator, &summary.stats);
+                                .ranks = tsr_comm_size(j->base.comm),
+                                .stats = TSR_INIT(tsr_generator_stats)};
+    (void)!tsr_generator_get_stats(j->generator, &summary.stats);
     if (generate_chosen.json)
         generate_print_json(&summary, generate_chosen.prompt_count, j->results);
 }

@@ -25,7 +25,7 @@ static tsr_status open_file(void)
 tsr_status inference_open_tokenizer(tsr_tokenizer **out)
 {
     const tsr_status status = open_file();
-    return status == TSR_OK ? tsr_model_file_tokenizer(opened, out) : status;
+    return status == TSR_OK ? tsr_model_file_open_tokenizer(opened, out) : status;
 }
 
 int inference_end_tokens(const tsr_tokenizer *tokenizer, int most, int32_t *ids)
@@ -119,7 +119,8 @@ static tsr_status open_model(inference_job *j, int sequences)
 {
     const inference_options *o = &inference_chosen;
     int shown = -1;
-    tsr_model_params params = {.group = j->group,
+    tsr_model_params params = {.struct_size = sizeof params,
+                               .group = j->group,
                                .stages = j->stages,
                                .dtype = o->dtype,
                                .context = j->context,

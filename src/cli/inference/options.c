@@ -11,7 +11,8 @@ inference_options inference_chosen = {
 tsr_sampling_params inference_sampling(void)
 {
     const inference_options *o = &inference_chosen;
-    return (tsr_sampling_params){.seed = (uint64_t)o->seed,
+    return (tsr_sampling_params){.struct_size = sizeof(tsr_sampling_params),
+                                 .seed = (uint64_t)o->seed,
                                  .temperature = o->greedy ? 0 : o->temperature,
                                  .top_k = o->top_k,
                                  .top_p = o->top_p > 0 ? o->top_p : TSR_ZERO,

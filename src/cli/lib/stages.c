@@ -94,9 +94,10 @@ void cli_stages_divide(cli_stages *s, const tsr_comm *job, tsr_model_params *out
     if (s->rates.count == 0)
         return;
     const bool all = s->rates.count == ranks;
-    out->partition = (tsr_partition_params){.struct_size = sizeof(tsr_partition_params),
-                                            .kind = TSR_PARTITION_WEIGHTED,
-                                            .rates = &s->rates.values[all ? stage * each : 0]};
+    s->partition = TSR_INIT(tsr_partition_params);
+    s->partition.kind = TSR_PARTITION_WEIGHTED;
+    s->partition.rates = &s->rates.values[all ? stage * each : 0];
+    out->partition = &s->partition;
     if (!all)
         return;
     free(s->stage_speeds);

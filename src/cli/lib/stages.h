@@ -14,9 +14,11 @@
 typedef struct cli_stages {
     int64_t count; /* 0: the number of entries of `layers`, or 1 if it has none */
     cli_layers layers;
-    cli_rates rates;      /* for the ranks of one stage, or for all ranks of the job */
-    cli_memory memory;    /* for all ranks of the job */
-    double *stage_speeds; /* [stages]: the sums of rates; set by cli_stages_divide */
+    cli_rates rates;   /* for the ranks of one stage, or for all ranks of the job */
+    cli_memory memory; /* for all ranks of the job */
+    /* set by cli_stages_divide */
+    tsr_partition_params partition;
+    double *stage_speeds; /* [stages]: the sums of rates */
 } cli_stages;
 
 /* Returns whether the values fit the number of ranks. Otherwise writes a sentence that names the

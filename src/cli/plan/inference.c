@@ -269,25 +269,27 @@ static tsr_status compute(const char *path, const plan_options *o, result *r)
     r->config = tsr_model_file_config(r->file);
     return status != TSR_OK
                ? status
-               : tsr_model_plan(r->file,
-                                tsr_model_plan_params(.ranks = r->given.count, .dtype = o->dtype,
-                                                      .partition = partition, .context = o->context,
-                                                      .sequences = (int)o->sequences,
-                                                      .cache_dtype = o->cache_dtype,
-                                                      .stages = r->stages,
-                                                      .stage_layers = o->layers.values,
-                                                      .stage_rates = r->stage_rates),
-                                r->given.memory, r->ranks, r->given.memory ? &r->fit : NULL);
+               : tsr_model_plan(
+                     r->file,
+                     tsr_model_plan_params(.ranks = r->given.count, .dtype = o->dtype,
+                                           .partition = &partition, .context = o->context,
+                                           .sequences = (int)o->sequences,
+                                           .cache_dtype = o->cache_dtype, .stages = r->stages,
+                                           .stage_layers = o->layers.values,
+                                           .stage_rates = r->stage_rates),
+                     r->given.memory, r->ranks, r->given.memory ? &r->fit : NULL);
 }
 
 int plan_inference(const char *path, const plan_options *o)
 {
-    result r = {0};
+    result r = {.fit = TSR_INIT(tsr_model_fit)};
     int code = plan_refuse_sharding(PLAN_INFERENCE, o);
     if (code == CLI_DONE)
         code = plan_ranks_read(o, &r.given);
     if (code == CLI_DONE) {
         r.ranks = cli_alloc((size_t)r.given.count, sizeof *r.ranks);
+        for (int i = 0; i < r.given.count; i++)
+            r.ranks[i] = TSR_INIT(tsr_model_rank_plan);
         code = read_bandwidth(o, &r);
     }
     if (code == CLI_DONE)

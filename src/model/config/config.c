@@ -152,6 +152,7 @@ static tsr_status take_layer(const tsr__facts *facts, tsr__config *config)
     const tsr_model_config *model = &config->public;
     tsr_model_layer *layer = &config->kinds[0];
     *layer = family->layer;
+    layer->struct_size = sizeof *layer;
     config->public.kind_count = 1;
     TSR__TRY(take_heads(facts, model->width, layer));
     layer->hidden = facts->hidden;
@@ -205,7 +206,7 @@ static tsr_status take_window(const tsr__facts *facts, tsr__config *config)
 int tsr__config_window(const tsr_model_config *config, int64_t *window)
 {
     for (int i = 0; i < config->layers; i++) {
-        *window = tsr_model_config_layer(config, i)->window;
+        *window = tsr__config_layer(config, i)->window;
         if (*window > 0)
             return i;
     }
@@ -213,11 +214,11 @@ int tsr__config_window(const tsr_model_config *config, int64_t *window)
     return -1;
 }
 
-const tsr_model_layer *tsr_model_config_layer(const tsr_model_config *config, int layer)
+const tsr_model_layer *tsr__config_layer(const tsr_model_config *config, int layer)
 {
     if (!config || layer < 0 || layer >= config->layers)
         return NULL;
-    return &config->kinds[config->layer_kinds ? config->layer_kinds[layer] : 0];
+    return config->kinds[config->layer_kinds ? config->layer_kinds[layer] : 0];
 }
 
 /* Making ------------------------------------------------------------------------------------- */
@@ -228,8 +229,6 @@ static tsr_status make(const tsr__facts *facts, tsr__config *config)
     out->architecture = facts->family->name;
     out->learned_positions = facts->family->learned_positions;
     out->tied = chosen(facts->tied, facts->family->tied);
-    out->kinds = config->kinds;
-    out->layer_kinds = config->layer_kinds;
     TSR__TRY(take_sizes(facts, out));
     TSR__TRY(take_norms(facts, out));
     take_tokens(facts, out);
@@ -237,9 +236,22 @@ static tsr_status make(const tsr__facts *facts, tsr__config *config)
     return take_window(facts, config);
 }
 
-tsr_status tsr__config_make(const tsr__facts *facts, tsr__config **out)
+static tsr__config *create_config(void)
 {
     tsr__config *config = tsr__calloc(1, sizeof *config);
+    if (!config)
+        return NULL;
+    config->public.struct_size = sizeof config->public;
+    config->public.kinds = config->kind_pointers;
+    config->public.layer_kinds = config->layer_kinds;
+    for (int i = 0; i < TSR_MODEL_MAX_LAYER_KINDS; i++)
+        config->kind_pointers[i] = &config->kinds[i];
+    return config;
+}
+
+tsr_status tsr__config_make(const tsr__facts *facts, tsr__config **out)
+{
+    tsr__config *config = create_config();
     if (!config)
         return TSR_ERR_NO_MEMORY;
     const tsr_status status = make(facts, config);
@@ -290,7 +302,7 @@ static tsr_status check_kind(const tsr_model_config *c, const tsr_model_layer *l
  * heads and hidden features once for all layers. */
 static tsr_status check_equal_sizes(const tsr_model_config *c, int kind)
 {
-    const tsr_model_layer *a = &c->kinds[0], *b = &c->kinds[kind];
+    const tsr_model_layer *a = c->kinds[0], *b = c->kinds[kind];
     if (a->heads == b->heads && a->kv_heads == b->kv_heads && a->head_dim == b->head_dim &&
         a->hidden == b->hidden)
         return TSR_OK;
@@ -303,53 +315,55 @@ static tsr_status check_equal_sizes(const tsr_model_config *c, int kind)
                      b->head_dim, b->hidden);
 }
 
-static tsr_status check(const tsr_model_config *c)
+/* Copies the description of a kind of layer, with its rotary positions. */
+static tsr_status copy_kind(const tsr_model_layer *given, int kind, tsr__config *copy)
+{
+    tsr_model_layer *layer = &copy->kinds[kind];
+    TSR__REQUIRE(given, "model: configuration: kinds[%d] is NULL", kind);
+    TSR__TRY(TSR__TAKE_PART(tsr_model_layer, given, layer));
+    if (!layer->rope)
+        return TSR_OK;
+    TSR__TRY(TSR__TAKE_PART(tsr_rope_params, layer->rope, &copy->ropes[kind]));
+    layer->rope = &copy->ropes[kind];
+    return TSR_OK;
+}
+
+static tsr_status copy_config(const tsr_model_config *given, tsr__config *copy)
 {
     char names[256];
+    tsr_model_config *c = &copy->public;
+    TSR__TRY(TSR__TAKE_PART(tsr_model_config, given, c));
     TSR__REQUIRE(c->architecture && tsr__family_by_name(c->architecture),
                  "model: architecture is %.40s; known are %s",
                  c->architecture ? c->architecture : "NULL",
                  tsr__family_names(sizeof names, names));
+    c->architecture = tsr__family_by_name(c->architecture)->name;
     TSR__REQUIRE(c->end_count >= 0 && c->end_count <= TSR_MODEL_MAX_END_TOKENS,
                  "model: configuration: end_count is %d; 0 to %d is possible", c->end_count,
                  TSR_MODEL_MAX_END_TOKENS);
     TSR__REQUIRE(c->kinds && c->kind_count >= 1 && c->kind_count <= TSR_MODEL_MAX_LAYER_KINDS,
                  "model: configuration: kind_count is %d%s; 1 to %d is possible", c->kind_count,
                  c->kinds ? "" : ", and kinds is NULL", TSR_MODEL_MAX_LAYER_KINDS);
+    for (int i = 0; i < c->kind_count; i++)
+        TSR__TRY(copy_kind(c->kinds[i], i, copy));
+    c->kinds = copy->kind_pointers;
     for (int i = 0; i < c->kind_count; i++) {
-        TSR__TRY(check_kind(c, &c->kinds[i]));
+        TSR__TRY(check_kind(c, c->kinds[i]));
         TSR__TRY(check_equal_sizes(c, i));
     }
-    for (int i = 0; c->layer_kinds && i < c->layers; i++)
+    for (int i = 0; c->layer_kinds && i < c->layers; i++) {
         TSR__REQUIRE(c->layer_kinds[i] < c->kind_count,
                      "model: configuration: layer %d is of kind %d; there are %d kinds", i,
                      c->layer_kinds[i], c->kind_count);
-    return TSR_OK;
-}
-
-static tsr_status copy_config(const tsr_model_config *c, tsr__config *copy)
-{
-    copy->public = *c;
-    copy->public.architecture = tsr__family_by_name(c->architecture)->name;
-    copy->public.kinds = copy->kinds;
-    copy->public.layer_kinds = copy->layer_kinds;
-    for (int i = 0; i < c->kind_count; i++) {
-        copy->kinds[i] = c->kinds[i];
-        if (!c->kinds[i].rope)
-            continue;
-        TSR__TRY(tsr__struct_take("tsr_rope_params", sizeof *copy->ropes, c->kinds[i].rope,
-                                  &copy->ropes[i]));
-        copy->kinds[i].rope = &copy->ropes[i];
+        copy->layer_kinds[i] = c->layer_kinds[i];
     }
-    if (c->layer_kinds)
-        memcpy(copy->layer_kinds, c->layer_kinds, (size_t)c->layers);
+    c->layer_kinds = copy->layer_kinds;
     return TSR_OK;
 }
 
 tsr_status tsr__config_copy(const tsr_model_config *config, tsr__config **out)
 {
-    TSR__TRY(check(config));
-    tsr__config *copy = tsr__calloc(1, sizeof *copy);
+    tsr__config *copy = create_config();
     if (!copy)
         return TSR_ERR_NO_MEMORY;
     const tsr_status status = copy_config(config, copy);

@@ -53,20 +53,23 @@ tsr_status tsr__facts_read_gguf(const tsr__model_files *files, tsr__facts *out) 
 typedef struct tsr__config {
     tsr_model_config public;
     tsr_model_layer kinds[TSR_MODEL_MAX_LAYER_KINDS];
+    const tsr_model_layer *kind_pointers[TSR_MODEL_MAX_LAYER_KINDS]; /* to kinds */
     tsr_rope_params
         ropes[TSR_MODEL_MAX_LAYER_KINDS]; /* [kind]: that of kinds[kind], if it has one */
-    uint8_t layer_kinds[TSR_MODEL_MAX_LAYERS];
+    uint16_t layer_kinds[TSR_MODEL_MAX_LAYERS];
 } tsr__config;
 
 /* Checks the values, completes those that are missing, and makes a configuration, which the caller
  * must free with tsr__free. */
 tsr_status tsr__config_make(const tsr__facts *facts, tsr__config **out) TSR_NODISCARD;
-/* Checks a configuration of the caller, and copies it. The caller must free the copy with
- * tsr__free. */
+/* Checks a configuration of the caller, of any struct_size, and copies it. The caller must free the
+ * copy with tsr__free. */
 tsr_status tsr__config_copy(const tsr_model_config *config, tsr__config **out) TSR_NODISCARD;
 /* Reads the configuration of opened files. The caller must free it with tsr__free. */
 tsr_status tsr__config_read(const tsr__model_files *files, tsr__config **out) TSR_NODISCARD;
 
+/* Returns the description of a layer, or NULL if there is no such layer. */
+const tsr_model_layer *tsr__config_layer(const tsr_model_config *config, int layer);
 /* Returns the first layer that has a sliding window, or −1, and sets *window to the window. */
 int tsr__config_window(const tsr_model_config *config, int64_t *window);
 

@@ -97,7 +97,6 @@ tsr_status tsr__config_compare(const tsr_model_config *a, const tsr_model_config
     if (!near(a->norm_epsilon, b->norm_epsilon))
         return differs(destination, "the norms' epsilon", a->norm_epsilon, b->norm_epsilon);
     for (int i = 0; i < a->layers; i++)
-        TSR__TRY(compare_layers(tsr_model_config_layer(a, i), tsr_model_config_layer(b, i),
-                                destination));
+        TSR__TRY(compare_layers(tsr__config_layer(a, i), tsr__config_layer(b, i), destination));
     return TSR_OK;
 }

@@ -37,7 +37,7 @@ static tsr_status put_text(put *p, const char *key, const char *text)
 
 static tsr_status put_sizes(put *p, const tsr_model_config *c)
 {
-    const tsr_model_layer *layer = &c->kinds[0];
+    const tsr_model_layer *layer = c->kinds[0];
     int64_t window;
     const struct {
         const char *key;
@@ -85,7 +85,7 @@ static tsr_status put_scaling(put *p, const tsr_rope_params *rope)
 
 bool tsr__config_gelu_is_exact(const tsr_model_config *c)
 {
-    return c->kinds[0].activation == TSR_ACT_GELU_ERF &&
+    return c->kinds[0]->activation == TSR_ACT_GELU_ERF &&
            tsr__family_by_name(c->architecture)->layer.activation == TSR_ACT_GELU_TANH;
 }
 
@@ -99,7 +99,7 @@ tsr_status tsr__config_put_gguf(const tsr_model_config *c, const char *name,
     TSR__TRY(put_sizes(&p, c));
     if (tsr__config_gelu_is_exact(c))
         TSR__TRY(put_text(&p, TSR__GGUF_ACTIVATION, "gelu"));
-    const tsr_rope_params *rope = c->kinds[0].rope;
+    const tsr_rope_params *rope = c->kinds[0]->rope;
     if (!rope)
         return TSR_OK;
     TSR__TRY(put_integer(&p, "rope.dimension_count", rope->rotary_dim));
@@ -110,7 +110,7 @@ tsr_status tsr__config_put_gguf(const tsr_model_config *c, const char *name,
 void tsr__config_rope_factors(const tsr_model_config *c, float factors[TSR_MAX_HEAD_DIM / 2],
                               int64_t *count)
 {
-    const tsr_rope_params *rope = c->kinds[0].rope;
+    const tsr_rope_params *rope = c->kinds[0]->rope;
     *count = 0;
     if (!rope || rope->scaling != TSR_ROPE_SCALING_LLAMA3)
         return;

@@ -140,7 +140,7 @@ static void print_rotary(tsr__json_writer *w, const tsr_model_layer *layer)
 /* Prints which biases there are, as far as the family's models may differ in this. */
 static void print_biases(tsr__json_writer *w, const tsr_model_config *c, const tsr__family *family)
 {
-    const tsr_model_layer *layer = &c->kinds[0], *usual = &family->layer;
+    const tsr_model_layer *layer = c->kinds[0], *usual = &family->layer;
     if (family->keys->bias) {
         if (!c->norm_bias)
             print_bool(w, family->keys->bias, false);
@@ -156,7 +156,7 @@ void tsr__config_print(const tsr_model_config *c, tsr_dtype dtype, tsr__json_wri
 {
     const tsr__family *family = tsr__family_by_name(c->architecture);
     const tsr__config_keys *keys = family->keys;
-    const tsr_model_layer *layer = &c->kinds[0];
+    const tsr_model_layer *layer = c->kinds[0];
     const struct {
         const char *key;
         int64_t value;

@@ -121,7 +121,7 @@ static tsr_status open_tokenizer(tsr__conversion *c)
 {
     if (c->params->no_tokenizer)
         return TSR_OK;
-    const tsr_status status = tsr_model_file_tokenizer(c->file, &c->tokenizer);
+    const tsr_status status = tsr_model_file_open_tokenizer(c->file, &c->tokenizer);
     if (status == TSR_ERR_NOT_FOUND) {
         tsr__conversion_note(c, "the source has no tokenizer, and so the destination has none");
         return TSR_OK;

@@ -6,6 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "base/struct_size.h"
 #include "model/model.h"
 
 #define USUAL_PREFILL 256
@@ -33,6 +34,7 @@ void tsr_generator_destroy(tsr_generator **generator)
     tsr__free(g->ids);
     tsr__free(g->votes);
     tsr__free(g->log_probabilities);
+    tsr__free(g->generated);
     tsr__free(g);
     *generator = NULL;
 }
@@ -99,7 +101,9 @@ static tsr_status create_memory(tsr_generator *g)
     g->ids = tsr__calloc(count > prefill ? count : prefill, sizeof *g->ids);
     g->votes = tsr__calloc(count + 1, sizeof *g->votes);
     g->log_probabilities = tsr__calloc(count, sizeof *g->log_probabilities);
-    if (!g->sequences || !g->logits || !g->ids || !g->votes || !g->log_probabilities)
+    g->generated = tsr__calloc(count, sizeof *g->generated);
+    if (!g->sequences || !g->logits || !g->ids || !g->votes || !g->log_probabilities ||
+        !g->generated)
         return TSR_ERR_NO_MEMORY;
     if (p->logits_positions > 0) {
         const size_t rows =
@@ -114,6 +118,7 @@ static tsr_status create_memory(tsr_generator *g)
 tsr_status tsr_generator_create(const tsr_generator_params *params, tsr_generator **out)
 {
     TSR__REQUIRE(params && out, "generator: %s is NULL", params ? "out" : "params");
+    TSR__TAKE(tsr_generator_params, params);
     TSR__REQUIRE(params->model, "generator: model is NULL");
     tsr_generator_params checked = *params;
     TSR__TRY(check_params(&checked));
@@ -140,10 +145,18 @@ void tsr_generator_interrupt(tsr_generator *generator)
         atomic_store(&generator->interrupt, true);
 }
 
-void tsr_generator_get_stats(const tsr_generator *generator, tsr_generator_stats *out)
+tsr_status tsr_generator_get_stats(const tsr_generator *generator, tsr_generator_stats *out)
 {
-    if (out)
-        *out = generator ? generator->stats : (tsr_generator_stats){0};
+    TSR__REQUIRE(generator && out, "generator: %s is NULL", generator ? "out" : "generator");
+    TSR__GIVE(tsr_generator_stats, &generator->stats, out);
+    return TSR_OK;
+}
+
+const tsr_generated *tsr_generator_token(const tsr_generator *generator, int index)
+{
+    return generator && index >= 0 && index < generator->generated_count
+               ? &generator->generated[index]
+               : NULL;
 }
 
 /* Sequences ---------------------------------------------------------------------------------- */
@@ -174,7 +187,7 @@ static tsr_status check_prompt(const tsr_generator *g, const tsr_sequence_params
     TSR__REQUIRE(p->stop_count == 0 || (p->stop_count > 0 && p->stop),
                  "generator: stop_count is %d, and stop is %s", p->stop_count,
                  p->stop ? "not NULL" : "NULL");
-    return tsr_sampling_check(&p->sampling);
+    return TSR_OK;
 }
 
 /* Sets the limit of a sequence that has `length` tokens and gets up to max_tokens more; 0: any
@@ -188,7 +201,8 @@ static void set_limit(const tsr_generator *g, tsr__sequence *s, int64_t length, 
     s->at_limit = limited ? TSR_FINISH_MAX_TOKENS : TSR_FINISH_CONTEXT;
 }
 
-static tsr_status fill_sequence(tsr_generator *g, const tsr_sequence_params *p, tsr__sequence *s)
+static tsr_status fill_sequence(tsr_generator *g, const tsr_sequence_params *p,
+                                const tsr_sampling_params *sampling, tsr__sequence *s)
 {
     set_limit(g, s, p->prompt_count, p->max_tokens);
     s->tokens = tsr__calloc((size_t)s->limit, sizeof *s->tokens);
@@ -200,7 +214,7 @@ static tsr_status fill_sequence(tsr_generator *g, const tsr_sequence_params *p, 
         memcpy(s->stop, p->stop, (size_t)p->stop_count * sizeof *s->stop);
     s->length = p->prompt_count;
     s->stop_count = p->stop_count;
-    s->sampling = p->sampling;
+    s->sampling = *sampling;
     s->number = p->number;
     s->ignore_end = p->ignore_end;
     return tsr_kv_cache_add(g->cache, &s->cache);
@@ -212,13 +226,17 @@ tsr_status tsr_generator_add(tsr_generator *g, const tsr_sequence_params *params
                  !g        ? "generator"
                  : !params ? "params"
                            : "out");
+    tsr_sampling_params sampling;
+    TSR__TAKE(tsr_sequence_params, params);
     TSR__TRY(check_prompt(g, params));
+    TSR__TRY(TSR__TAKE_PART(tsr_sampling_params, params->sampling, &sampling));
+    TSR__TRY(tsr__sampling_check(&sampling));
     int at = 0;
     while (at < g->count && g->sequences[at].used)
         at++;
     TSR__REQUIRE(at < g->count, "generator: it has its largest number of sequences, %d", g->count);
     tsr__sequence *s = &g->sequences[at];
-    const tsr_status status = fill_sequence(g, params, s);
+    const tsr_status status = fill_sequence(g, params, &sampling, s);
     if (status != TSR_OK) {
         finish_sequence(s);
         return status;

@@ -41,13 +41,15 @@ struct tsr_generator {
     bool prefill_given; /* the caller's params give `prefill` */
     tsr_model *model;
     tsr_kv_cache *cache;
-    int count;                      /* the number of `sequences` */
-    tsr__sequence *sequences;       /* [count] */
-    float *logits;                  /* [count, vocabulary]: from which the next tokens are chosen */
-    float *shown;                   /* [prefill, vocabulary]: logits for the caller only; or NULL */
-    int32_t *ids;                   /* [max(count, prefill)] */
-    int32_t *votes;                 /* [count + 1]: of each sequence, and of interrupts */
-    double *log_probabilities;      /* [count]: those of the chosen tokens */
+    int count;                 /* the number of `sequences` */
+    tsr__sequence *sequences;  /* [count] */
+    float *logits;             /* [count, vocabulary]: from which the next tokens are chosen */
+    float *shown;              /* [prefill, vocabulary]: logits for the caller only; or NULL */
+    int32_t *ids;              /* [max(count, prefill)] */
+    int32_t *votes;            /* [count + 1]: of each sequence, and of interrupts */
+    double *log_probabilities; /* [count]: those of the chosen tokens */
+    tsr_generated *generated;  /* [count]: the tokens of the last step */
+    int generated_count;
     uint64_t same[TSR__SAME_COUNT]; /* digests of all calls' arguments */
     bool unchecked;                 /* sequences got tokens since ranks compared their digests */
     /* The sequence that got tokens last, for error texts: its number and values at that time,
@@ -59,6 +61,21 @@ struct tsr_generator {
     tsr_generator_stats stats;
     atomic_bool interrupt;
 };
+
+/* sampling.c */
+
+/* Checks that the values are in their ranges. Errors: TSR_ERR_INVALID naming the value that is not.
+ */
+tsr_status tsr__sampling_check(const tsr_sampling_params *params) TSR_NODISCARD;
+/* Computes the probabilities of all tokens after the filters of tsr_sampling_params:
+ * probabilities[count], 0 for tokens that are removed. With a temperature of 0, the chosen token
+ * has
+ * 1. Errors: as tsr_sampling_draw. */
+tsr_status tsr__sampling_probabilities(const tsr_sampling_params *params, int64_t count,
+                                       const float *logits, int64_t history_count,
+                                       const int32_t *history, double *probabilities) TSR_NODISCARD;
+
+/* same.c */
 
 /* Adds the params of a new generator to its digests. */
 void tsr__generator_note_settings(tsr_generator *generator);

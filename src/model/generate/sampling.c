@@ -8,13 +8,12 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "base/given.h"
-#include "tessera/generator.h"
+#include "base/struct_size.h"
+#include "model/generate/generator.h"
 #include "tessera/rng.h"
 
-tsr_status tsr_sampling_check(const tsr_sampling_params *params)
+tsr_status tsr__sampling_check(const tsr_sampling_params *params)
 {
-    if (!params)
-        return TSR_OK;
     TSR__REQUIRE(isfinite(params->temperature) && params->temperature >= 0,
                  "sampling: temperature is %g; it must not be negative", params->temperature);
     TSR__REQUIRE(params->top_k >= 0, "sampling: top_k is %" PRId64 "; it must not be negative",
@@ -272,8 +271,6 @@ static tsr_status compute(filter *f, const tsr_sampling_params *params, const fl
 
 /* Public ------------------------------------------------------------------------------------- */
 
-static const tsr_sampling_params usual;
-
 static tsr_status check(const tsr_sampling_params *params, int64_t count, const float *logits,
                         int64_t history_count, const int32_t *history)
 {
@@ -281,7 +278,7 @@ static tsr_status check(const tsr_sampling_params *params, int64_t count, const 
     TSR__REQUIRE(history || history_count == 0, "sampling: history is NULL");
     TSR__REQUIRE(count >= 1 && count <= INT32_MAX && history_count >= 0,
                  "sampling: count is %" PRId64 ", history_count %" PRId64, count, history_count);
-    return tsr_sampling_check(params);
+    return tsr__sampling_check(params);
 }
 
 /* Computes the probabilities from arguments that have been checked. */
@@ -301,12 +298,10 @@ static tsr_status find_probabilities(const tsr_sampling_params *params, int64_t 
     return status;
 }
 
-tsr_status tsr_sampling_probabilities(const tsr_sampling_params *params, int64_t count,
-                                      const float *logits, int64_t history_count,
-                                      const int32_t *history, double *probabilities)
+tsr_status tsr__sampling_probabilities(const tsr_sampling_params *params, int64_t count,
+                                       const float *logits, int64_t history_count,
+                                       const int32_t *history, double *probabilities)
 {
-    if (!params)
-        params = &usual;
     TSR__TRY(check(params, count, logits, history_count, history));
     TSR__REQUIRE(probabilities, "sampling: probabilities is NULL");
     return find_probabilities(params, count, logits, history_count, history, probabilities);
@@ -333,8 +328,7 @@ tsr_status tsr_sampling_draw(const tsr_sampling_params *params, uint64_t number,
 {
     TSR__REQUIRE(token, "sampling: token is NULL");
     TSR__REQUIRE(position >= 0, "sampling: position is %" PRId64, position);
-    if (!params)
-        params = &usual;
+    TSR__TAKE(tsr_sampling_params, params);
     TSR__TRY(check(params, count, logits, history_count, history));
     /* The most likely token is taken without a draw, so no probabilities are needed. */
     if (params->temperature == 0 && !penalises(params)) {

@@ -285,7 +285,7 @@ static double log_probability(const float *logits, int64_t count, int32_t token)
 static tsr_status find_probabilities(tsr_generator *g, int count, const int *numbers)
 {
     const int64_t vocabulary = g->model->config->vocabulary;
-    if (g->params.omit_log_probabilities) {
+    if (!g->params.log_probabilities) {
         for (int i = 0; i < count; i++)
             g->log_probabilities[i] = NAN;
         return TSR_OK;
@@ -392,12 +392,9 @@ static tsr_status compute(tsr_generator *g, int prompts, const int *first, int s
     return TSR_OK;
 }
 
-tsr_status tsr_generator_step(tsr_generator *g, tsr_generated *tokens, int *count)
+tsr_status tsr_generator_step(tsr_generator *g, int *count)
 {
-    TSR__REQUIRE(g && tokens && count, "generator: %s is NULL",
-                 !g        ? "generator"
-                 : !tokens ? "tokens"
-                           : "count");
+    TSR__REQUIRE(g && count, "generator: %s is NULL", g ? "count" : "generator");
     int all[TSR_GENERATOR_MAX_SEQUENCES], first[TSR_GENERATOR_MAX_SEQUENCES],
         next[TSR_GENERATOR_MAX_SEQUENCES];
     int running = 0, prompts = 0, steps = 0;
@@ -419,14 +416,14 @@ tsr_status tsr_generator_step(tsr_generator *g, tsr_generated *tokens, int *coun
         TSR__TRY(agree(g, running, &interrupted));
     TSR__TRY(own);
     if (interrupted) {
-        interrupt_all(g, running, all, tokens);
+        interrupt_all(g, running, all, g->generated);
     } else {
         for (int i = 0; i < running; i++)
             TSR__REQUIRE(g->votes[i] >= 0, "generator: rank 0 could not choose a token");
         TSR__TRY(find_probabilities(g, running, all));
         for (int i = 0; i < running; i++)
-            append(g, all[i], g->votes[i], g->log_probabilities[i], &tokens[i]);
+            append(g, all[i], g->votes[i], g->log_probabilities[i], &g->generated[i]);
     }
-    *count = running;
+    *count = g->generated_count = running;
     return TSR_OK;
 }

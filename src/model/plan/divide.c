@@ -24,7 +24,7 @@ static tsr_status check_given(const tsr_model_plan_params *p, const tsr_model_co
  * matrices only. */
 static double head_in_layers(const tsr_model_config *c)
 {
-    const tsr_model_layer *layer = &c->kinds[0]; /* all kinds have the same sizes */
+    const tsr_model_layer *layer = c->kinds[0]; /* all kinds have the same sizes */
     const double width = (double)c->width, heads = (double)(2 * layer->heads + 2 * layer->kv_heads),
                  hidden = (double)((layer->gated ? 3 : 2) * layer->hidden);
     return (double)c->vocabulary * width / (width * (heads * (double)layer->head_dim + hidden));

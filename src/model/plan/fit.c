@@ -55,8 +55,9 @@ static tsr_status find_ranks(const tsr__model_plan *plan, const tsr_model_plan_p
     const int layers = plan->weights->config->layers,
               step = params->stages > 1 ? params->ranks / params->stages : 1;
     uint64_t memory[TSR_MODEL_PLAN_MAX_ADVICE];
+    const tsr_partition_params even = TSR_INIT(tsr_partition_params);
     tsr_model_plan_params p = *params;
-    p.partition = TSR_INIT(tsr_partition_params);
+    p.partition = &even;
     p.stage_layers = NULL;
     p.stage_rates = NULL;
     for (int n = params->ranks + step; n <= TSR_MODEL_PLAN_MAX_ADVICE; n += step) {

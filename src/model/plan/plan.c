@@ -6,6 +6,7 @@
 #include "base/alloc.h"
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/struct_size.h"
 #include "model/file.h"
 #include "model/generate/generator.h"
 #include "tensor/dtype.h"
@@ -52,7 +53,6 @@ static tsr_status divide(int64_t length, int ranks, const tsr_partition_params *
                          uint64_t align, tsr_shard_range *ranges)
 {
     tsr_partition_params partition = *params;
-    partition.struct_size = sizeof partition;
     partition.align = align;
     partition.limits = NULL;
     if (partition.kind == TSR_PARTITION_EVEN)
@@ -84,7 +84,7 @@ static tsr_status divide_stage(const tsr__kept *kept, const tsr__weights *weight
                                const tsr_partition_params *partition, tsr_shard_range *ranges,
                                share *shares)
 {
-    const tsr_model_layer *layer = &kept->config->kinds[0]; /* all kinds have the same sizes */
+    const tsr_model_layer *layer = kept->config->kinds[0]; /* all kinds have the same sizes */
     const int ranks = kept->ranks;
     const bool by_kv_heads = layer->kv_heads >= ranks;
     uint64_t align_heads = 0, align_hidden = 0;
@@ -118,10 +118,10 @@ static tsr_status divide_stages(const tsr__model_plan *plan, const tsr_model_pla
                                 tsr_shard_range *ranges, division *d)
 {
     const int each = p->ranks / p->stages;
-    tsr_partition_params partition = p->partition;
+    tsr_partition_params partition = *p->partition;
     for (int first = 0; first < p->ranks; first += each) {
-        if (p->partition.rates)
-            partition.rates = p->partition.rates + first;
+        if (p->partition->rates)
+            partition.rates = p->partition->rates + first;
         TSR__TRY(divide_stage(&d->kept, plan->weights, &partition, ranges, d->shares + first));
     }
     return TSR_OK;
@@ -132,7 +132,7 @@ static tsr_status check_cache(const tsr_model_config *c, const tsr_model_plan_pa
 {
     /* Less than 2^64, because heads · head_dim is at most TSR_MODEL_MAX_WIDTH. The last page of a
      * sequence may be incomplete. */
-    uint64_t bytes = (uint64_t)(c->layers * c->kinds[0].kv_heads * c->kinds[0].head_dim) * 2 *
+    uint64_t bytes = (uint64_t)(c->layers * c->kinds[0]->kv_heads * c->kinds[0]->head_dim) * 2 *
                      tsr_dtype_size(p->cache_dtype) * (uint64_t)(p->context + TSR__PAGE_TOKENS);
     if (!tsr__mul_u64(bytes, (uint64_t)p->sequences, &bytes) || bytes > INT64_MAX)
         return tsr__fail(TSR_ERR_OVERFLOW,
@@ -230,7 +230,7 @@ static bool has_outside(const tsr_model_config *c, const tsr__planned *item, end
 static void add_item(const tsr__kept *kept, const tsr__planned *item, const share *s, ends of,
                      tsr_model_rank_plan *out)
 {
-    const tsr__weight_part part = part_of(item, s, kept->config->kinds[0].head_dim);
+    const tsr__weight_part part = part_of(item, s, kept->config->kinds[0]->head_dim);
     const bool is_positions = starts(item->ours, "positions.");
     const tsr_dtype dtype = is_norm(item->ours) ? TSR_F32
                             : item->ndim == 1 || is_positions
@@ -261,7 +261,7 @@ static uint64_t cache_bytes(const tsr_model_config *c, const tsr_model_plan_para
         return 0;
     const int64_t page = p->context < TSR__PAGE_TOKENS ? p->context : TSR__PAGE_TOKENS,
                   tokens = p->sequences * ((p->context + page - 1) / page) * page;
-    return 2 * (uint64_t)tokens * kv_heads * (uint64_t)c->kinds[0].head_dim *
+    return 2 * (uint64_t)tokens * kv_heads * (uint64_t)c->kinds[0]->head_dim *
            tsr_dtype_size(p->cache_dtype);
 }
 
@@ -269,6 +269,8 @@ static uint64_t cache_bytes(const tsr_model_config *c, const tsr_model_plan_para
 
 tsr_status tsr__model_plan_check(tsr_model_plan_params *p)
 {
+    static const tsr_partition_params even = {.struct_size = sizeof even};
+    p->partition = p->partition ? p->partition : &even;
     p->ranks = p->ranks == 0 ? 1 : p->ranks;
     p->stages = p->stages == 0 ? 1 : p->stages;
     p->sequences = p->sequences == 0 ? 1 : p->sequences;
@@ -357,23 +359,25 @@ tsr_status tsr__model_plan_layers(const tsr__model_plan *plan, const tsr_model_p
 /* The public function -------------------------------------------------------------------------- */
 
 /* Divides the layers over the stages, computes whether the plan fits, and what each rank holds. */
-static tsr_status plan_all(const tsr__model_plan *plan, const tsr_model_plan_params *params,
+static tsr_status plan_all(const tsr__model_plan *plan, const tsr_model_plan_params *p,
                            const uint64_t *memory_bytes, tsr_model_rank_plan *ranks,
                            tsr_model_fit *fit)
 {
-    const tsr_model_config *c = plan->weights->config;
-    tsr_model_plan_params p = *params;
-    TSR__TRY(tsr__model_plan_check(&p));
-    if (p.context == 0)
-        p.context = c->context;
-    int *layers = tsr__calloc((size_t)p.stages, sizeof *layers);
+    int *layers = tsr__calloc((size_t)p->stages, sizeof *layers);
+    tsr_model_rank_plan *held = tsr__calloc((size_t)p->ranks, sizeof *held);
+    tsr_model_fit found = {.rank = -1};
     tsr_status status =
-        layers ? tsr__model_plan_divide(plan, &p, memory_bytes, layers) : TSR_ERR_NO_MEMORY;
+        layers && held ? tsr__model_plan_divide(plan, p, memory_bytes, layers) : TSR_ERR_NO_MEMORY;
     if (status == TSR_OK && fit)
-        status = tsr__model_plan_fit(plan, &p, memory_bytes, fit);
+        status = tsr__model_plan_fit(plan, p, memory_bytes, &found);
     if (status == TSR_OK)
-        status = tsr__model_plan_ranks(plan, &p, layers, ranks);
+        status = tsr__model_plan_ranks(plan, p, layers, held);
+    if (status == TSR_OK && fit)
+        tsr__struct_write(sizeof found, &found, fit);
+    if (status == TSR_OK)
+        tsr__struct_write_array(sizeof *held, (uint64_t)p->ranks, held, ranks);
     tsr__free(layers);
+    tsr__free(held);
     return status;
 }
 
@@ -381,16 +385,27 @@ tsr_status tsr_model_plan(const tsr_model_file *file, const tsr_model_plan_param
                           const uint64_t *memory_bytes, tsr_model_rank_plan *ranks,
                           tsr_model_fit *fit)
 {
-    const tsr_model_plan_params usual = {0};
+    tsr_partition_params partition;
     const tsr__weights *weights;
     tsr__model_plan plan = {0};
     TSR__REQUIRE(file && ranks, "model: %s is NULL", file ? "ranks" : "file");
     TSR__REQUIRE(!fit == !memory_bytes, "model: memory_bytes and fit go together");
-    params = params ? params : &usual;
+    TSR__TAKE(tsr_model_plan_params, params);
+    tsr_model_plan_params p = *params;
+    if (p.partition) {
+        TSR__TRY(TSR__TAKE_PART(tsr_partition_params, p.partition, &partition));
+        p.partition = &partition;
+    }
+    TSR__TRY(tsr__model_plan_check(&p));
+    TSR__TRY(tsr__struct_check_out_array("tsr_model_rank_plan", (uint64_t)p.ranks, ranks));
+    if (fit)
+        TSR__TRY(tsr__struct_check_out("tsr_model_fit", fit));
     TSR__TRY(tsr__model_file_weights(file, &weights));
+    if (p.context == 0)
+        p.context = file->config->public.context;
     tsr_status status = tsr__model_plan_init(weights, &plan);
     if (status == TSR_OK)
-        status = plan_all(&plan, params, memory_bytes, ranks, fit);
+        status = plan_all(&plan, &p, memory_bytes, ranks, fit);
     tsr__model_plan_finish(&plan);
     return status;
 }

@@ -34,7 +34,7 @@ static tsr_status create_block(tsr_stack *s, const tsr__stack_options *o, uint64
 {
     char name[NAME_SIZE];
     const tsr_model_config *c = s->config;
-    const tsr_model_layer *layer = tsr_model_config_layer(c, s->first_layer + index);
+    const tsr_model_layer *layer = tsr__config_layer(c, s->first_layer + index);
     const float epsilon = (float)c->norm_epsilon;
     const tsr_init_params init = init_of(o, seed, o->deviation),
                           output = init_of(o, seed, o->deviation / sqrtf(2.0F * (float)c->layers));

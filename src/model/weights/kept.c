@@ -73,7 +73,7 @@ static uint64_t align_units(const tsr__kept *k, int64_t units, int64_t features,
 
 tsr_status tsr__kept_align_heads(const tsr__kept *k, const tsr__weights *weights, uint64_t *out)
 {
-    const tsr_model_layer *layer = &k->config->kinds[0]; /* all kinds have the same sizes */
+    const tsr_model_layer *layer = k->config->kinds[0]; /* all kinds have the same sizes */
     const bool of_kv = layer->kv_heads >= k->ranks;
     const int64_t queries = of_kv ? layer->heads / layer->kv_heads : 1;
     int64_t block;
@@ -86,6 +86,6 @@ tsr_status tsr__kept_align_hidden(const tsr__kept *k, const tsr__weights *weight
 {
     int64_t block;
     TSR__TRY(largest_block(k, weights, "mlp.down.weight", &block));
-    *out = align_units(k, k->config->kinds[0].hidden, 1, block);
+    *out = align_units(k, k->config->kinds[0]->hidden, 1, block);
     return TSR_OK;
 }

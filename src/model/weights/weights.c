@@ -4,7 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/alloc.h"
 #include "base/error.h"
+#include "model/config/config.h"
 #include "model/weights/elements.h"
 #include "tensor/check.h"
 
@@ -128,7 +130,7 @@ static bool exists(const tsr_model_config *config, const tsr_model_layer *layer,
 bool tsr__weights_parameter(const tsr_model_config *config, int number, int index,
                             tsr__parameter *out)
 {
-    const tsr_model_layer *layer = tsr_model_config_layer(config, number);
+    const tsr_model_layer *layer = tsr__config_layer(config, number);
     const parameter *table = layer ? inside : outside;
     const size_t count = layer ? INSIDE : OUTSIDE;
     for (size_t i = 0; i < count; i++)
@@ -142,16 +144,21 @@ bool tsr__weights_parameter(const tsr_model_config *config, int number, int inde
     return false;
 }
 
-uint64_t tsr_model_config_parameters(const tsr_model_config *config, int layer)
+uint64_t tsr_model_config_parameters(const tsr_model_config *given, int layer)
 {
-    const int first = layer < 0 ? -1 : layer, end = !config || layer >= config->layers ? first
-                                                    : layer < 0 ? config->layers
-                                                                : layer + 1;
     uint64_t sum = 0;
+    tsr__config *config = NULL;
     tsr__parameter p;
+    if (!given || tsr__config_copy(given, &config) != TSR_OK)
+        return 0;
+    const int layers = config->public.layers, first = layer < 0 ? -1 : layer,
+              end = layer >= layers ? first
+                    : layer < 0     ? layers
+                                    : layer + 1;
     for (int i = first; i < end; i++)
-        for (int j = 0; tsr__weights_parameter(config, i, j, &p); j++)
+        for (int j = 0; tsr__weights_parameter(&config->public, i, j, &p); j++)
             sum += (uint64_t)p.rows * (uint64_t)p.columns;
+    tsr__free(config);
     return sum;
 }
 
@@ -252,7 +259,7 @@ tsr_status tsr__weight_place(const tsr__weights *w, int layer, const char *ours,
                              char text[TSR__WEIGHT_NAME])
 {
     const parameter *p = parameter_of(layer, ours);
-    const tsr_model_layer *kind = tsr_model_config_layer(w->config, layer);
+    const tsr_model_layer *kind = tsr__config_layer(w->config, layer);
     const tsr__weight_name *name = p ? name_of(w, layer, ours) : NULL;
     TSR__REQUIRE(name, "model: architecture %s has no %s", w->family->name, ours);
     *out = (tsr__weight){.rows = size_of(w->config, kind, p->rows),
@@ -327,7 +334,7 @@ static void find_arrangement(tsr__weights *w)
         return;
     write_name(w, 0, "mlp.up.weight", name_of(w, 0, "mlp.up"), text);
     const tsr_shard_param *up = tsr__model_files_find(w->files, text);
-    const int64_t hidden = w->config->kinds[0].hidden, width = w->config->width;
+    const int64_t hidden = w->config->kinds[0]->hidden, width = w->config->width;
     if (up && up->ndim == 2 && hidden != width && up->shape[0] == hidden && up->shape[1] == width)
         w->transposed = false;
 }

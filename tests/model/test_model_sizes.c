@@ -1,0 +1,129 @@
+/* Structs of model.h, generator.h and convert.h that are shorter or longer than the library's. The
+ * structs of functions that need a device are in generation.c. */
+#include "model/open.h"
+#include "support/check_main.h"
+#include "support/struct_sizes.h"
+
+#define STORIES TEST_DATA "/model/stories260K-f32.gguf"
+
+static tsr_model_file *file;
+
+static void setup(void)
+{
+    ck_assert_ok(tsr_model_file_open(STORIES, &file));
+}
+
+static void teardown(void)
+{
+    tsr_model_file_close(&file);
+}
+
+static void check(const struct_sizes_case *c)
+{
+    const char *problem = struct_sizes_problem(c);
+    ck_assert_msg(!problem, "%s", problem);
+}
+
+#define CHECK_PARAMS(type, good, shortest, function)                                               \
+    check(&(struct_sizes_case){#type, sizeof(type), good, shortest, false, function})
+#define CHECK_RESULT(type, shortest, function)                                                     \
+    check(&(struct_sizes_case){#type, sizeof(type), &TSR_INIT(type), shortest, true, function})
+
+static const uint64_t memory[] = {1};
+
+static tsr_status plan_by(void *given)
+{
+    tsr_model_rank_plan one = TSR_INIT(tsr_model_rank_plan);
+    return tsr_model_plan(file, given, NULL, &one, NULL);
+}
+
+static tsr_status plan_to(void *given)
+{
+    return tsr_model_plan(file, NULL, NULL, given, NULL);
+}
+
+static tsr_status fit_to(void *given)
+{
+    tsr_model_rank_plan one = TSR_INIT(tsr_model_rank_plan);
+    return tsr_model_plan(file, NULL, memory, &one, given);
+}
+
+START_TEST(plans)
+{
+    const tsr_model_plan_params good = {.struct_size = sizeof good, .ranks = 1, .context = 8};
+    CHECK_PARAMS(tsr_model_plan_params, &good, sizeof(size_t), plan_by);
+    CHECK_RESULT(tsr_model_rank_plan, 3 * sizeof(size_t), plan_to);
+    CHECK_RESULT(tsr_model_fit, 2 * sizeof(size_t), fit_to);
+}
+END_TEST
+
+/* The ranks of a plan are an array, whose stride is the struct_size of the first one. */
+START_TEST(arrays_of_ranks)
+{
+    struct {
+        size_t struct_size;
+        int64_t heads;
+    } older[2] = {{sizeof *older, 0}, {sizeof *older, 0}};
+    const tsr_model_plan_params *params = tsr_model_plan_params(.ranks = 2);
+    ck_assert_ok(tsr_model_plan(file, params, NULL, (tsr_model_rank_plan *)older, NULL));
+    ck_assert(older[0].heads == 4 && older[1].heads == 4 &&
+              older[1].struct_size == sizeof older[1]);
+    tsr_model_rank_plan ranks[2] = {TSR_INIT(tsr_model_rank_plan)};
+    ck_assert_error(tsr_model_plan(file, params, NULL, ranks, NULL), TSR_ERR_INVALID,
+                    "tsr_model_rank_plan: struct_size of element 1 is 0, of element 0 136");
+}
+END_TEST
+
+static tsr_status config_of(void *given)
+{
+    tsr_model_file *random = NULL;
+    const tsr_status status = tsr_model_file_open_random(given, TSR_F32, 1, &random);
+    tsr_model_file_close(&random);
+    return status;
+}
+
+static tsr_status layer_of_config(void *given)
+{
+    tsr_model_config config = *tsr_model_file_config(file);
+    config.kinds = (const tsr_model_layer *const[]){given};
+    return config_of(&config);
+}
+
+START_TEST(configurations)
+{
+    const tsr_model_config *config = tsr_model_file_config(file);
+    ck_assert_uint_eq(config->struct_size, sizeof *config);
+    ck_assert_uint_eq(config->kinds[0]->struct_size, sizeof *config->kinds[0]);
+    CHECK_PARAMS(tsr_model_config, config, offsetof(tsr_model_config, layer_kinds), config_of);
+    CHECK_PARAMS(tsr_model_layer, config->kinds[0], offsetof(tsr_model_layer, window),
+                 layer_of_config);
+    tsr_model_config other = *config;
+    other.kinds = (const tsr_model_layer *const[]){NULL};
+    ck_assert_error(config_of(&other), TSR_ERR_INVALID, "model: configuration: kinds[0] is NULL");
+    ck_assert_uint_eq(tsr_model_config_parameters(&other, -1), 0);
+    ck_assert_uint_eq(tsr_model_config_parameters(NULL, -1), 0);
+    ck_assert_uint_eq(tsr_model_config_parameters(config, config->layers), 0);
+}
+END_TEST
+
+static tsr_status draw(void *given)
+{
+    int32_t token;
+    return tsr_sampling_draw(given, 0, 0, 2, (const float[]){1, 2}, 0, NULL, &token);
+}
+
+START_TEST(sampling)
+{
+    const tsr_sampling_params good = {.struct_size = sizeof good, .temperature = 1, .top_p = 0.5};
+    CHECK_PARAMS(tsr_sampling_params, &good, sizeof(size_t), draw);
+}
+END_TEST
+
+TESTS(model_sizes)
+{
+    tcase_add_checked_fixture(tests, setup, teardown);
+    tcase_add_test(tests, plans);
+    tcase_add_test(tests, arrays_of_ranks);
+    tcase_add_test(tests, configurations);
+    tcase_add_test(tests, sampling);
+}
