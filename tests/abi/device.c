@@ -187,6 +187,58 @@ static void others(void)
     REFUSED_ALONE(tsr_stack_params, tsr_stack_create(&given, &stack));
 }
 
+static void generators(void)
+{
+    tsr_model_layer layer = TSR_INIT(tsr_model_layer);
+    layer.heads = layer.kv_heads = 2;
+    layer.head_dim = 8;
+    layer.hidden = 32;
+    layer.rope = tsr_rope_params(.rotary_dim = 8);
+    tsr_model_config config = TSR_INIT(tsr_model_config);
+    config.architecture = "llama";
+    config.layers = 1;
+    config.width = 16;
+    config.vocabulary = 20;
+    config.context = 8;
+    config.norm_epsilon = 1e-5;
+    config.kind_count = 1;
+    config.kinds = (const tsr_model_layer *const[]){&layer};
+    tsr_model_file *file = NULL;
+    OK(tsr_model_file_open_random(&config, TSR_F32, 1, &file));
+    tsr_model_params params = TSR_INIT(tsr_model_params);
+    params.group = group;
+    tsr_model *model = NULL, *refused = NULL;
+    OK(tsr_model_open(file, &params, &model));
+    REFUSED(tsr_model_params, params, tsr_model_open(file, &params, &refused));
+    RESULT(tsr_model_stats) stats;
+    RESULT_BEGIN(tsr_model_stats, stats);
+    OK(tsr_model_get_stats(model, &stats.value));
+    RESULT_END(tsr_model_stats, stats);
+    printf("model of %llu bytes\n", (unsigned long long)stats.value.weight_bytes);
+
+    tsr_generator_params create = TSR_INIT(tsr_generator_params);
+    create.model = model;
+    tsr_generator *generator = NULL, *refused_generator = NULL;
+    OK(tsr_generator_create(&create, &generator));
+    REFUSED(tsr_generator_params, create, tsr_generator_create(&create, &refused_generator));
+    tsr_sequence_params add = TSR_INIT(tsr_sequence_params);
+    add.prompt = (const int32_t[]){1, 2};
+    add.prompt_count = 2;
+    int sequence, count;
+    OK(tsr_generator_add(generator, &add, &sequence));
+    REFUSED(tsr_sequence_params, add, tsr_generator_add(generator, &add, &sequence));
+    OK(tsr_generator_step(generator, &count));
+    printf("generated %d\n", (int)tsr_generator_token(generator, 0)->token);
+    RESULT(tsr_generator_stats) times;
+    RESULT_BEGIN(tsr_generator_stats, times);
+    OK(tsr_generator_get_stats(generator, &times.value));
+    RESULT_END(tsr_generator_stats, times);
+    printf("of a prompt: %llu\n", (unsigned long long)times.value.prompt_tokens);
+    tsr_generator_destroy(&generator);
+    tsr_model_close(&model);
+    tsr_model_file_close(&file);
+}
+
 void abi_device(void)
 {
     open_device();
@@ -195,6 +247,7 @@ void abi_device(void)
     layers();
     caches();
     others();
+    generators();
     tsr_group_destroy(&group);
     tsr_stream_destroy(&stream);
     tsr_device_close(&device);

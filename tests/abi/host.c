@@ -279,6 +279,53 @@ static void clusters(const char *data)
     tsr_cluster_destroy(&cluster);
 }
 
+static void models(const char *data)
+{
+    char path[4096];
+    snprintf(path, sizeof path, "%s/model/stories260K-f16.gguf", data);
+    tsr_model_file *file = NULL, *refused = NULL;
+    OK(tsr_model_file_open(path, &file));
+    tsr_model_plan_params params = TSR_INIT(tsr_model_plan_params);
+    params.context = 8;
+    const uint64_t memory_bytes[] = {1};
+    RESULT(tsr_model_rank_plan) rank;
+    RESULT(tsr_model_fit) fit;
+    RESULT_BEGIN(tsr_model_rank_plan, rank);
+    RESULT_BEGIN(tsr_model_fit, fit);
+    OK(tsr_model_plan(file, &params, memory_bytes, &rank.value, &fit.value));
+    RESULT_END(tsr_model_rank_plan, rank);
+    RESULT_END(tsr_model_fit, fit);
+    printf("%lld heads, %llu bytes, %llu are missing\n", (long long)rank.value.heads,
+           (unsigned long long)rank.value.total_bytes, (unsigned long long)fit.value.missing_bytes);
+    REFUSED(tsr_model_plan_params, params, tsr_model_plan(file, &params, NULL, &rank.value, NULL));
+
+    tsr_sampling_params sampling = TSR_INIT(tsr_sampling_params);
+    sampling.temperature = 1;
+    int32_t token = 0;
+    OK(tsr_sampling_draw(&sampling, 0, 3, 4, (float[]){1, 2, 3, 1}, 0, NULL, &token));
+    printf("drawn %d\n", (int)token);
+    REFUSED(tsr_sampling_params, sampling,
+            tsr_sampling_draw(&sampling, 0, 3, 4, (float[]){1, 2, 3, 1}, 0, NULL, &token));
+
+    tsr_model_layer layer = TSR_INIT(tsr_model_layer);
+    layer.heads = layer.kv_heads = 2;
+    layer.head_dim = 8;
+    layer.hidden = 32;
+    tsr_model_config config = TSR_INIT(tsr_model_config);
+    config.architecture = "llama";
+    config.layers = 2;
+    config.width = 16;
+    config.vocabulary = 20;
+    config.context = 8;
+    config.norm_epsilon = 1e-5;
+    config.kind_count = 1;
+    config.kinds = (const tsr_model_layer *const[]){&layer};
+    printf("parameters %llu\n", (unsigned long long)tsr_model_config_parameters(&config, -1));
+    REFUSED(tsr_model_config, config, tsr_model_file_open_random(&config, TSR_F32, 1, &refused));
+    REFUSED(tsr_model_layer, layer, tsr_model_file_open_random(&config, TSR_F32, 1, &refused));
+    tsr_model_file_close(&file);
+}
+
 void abi_host(const char *data)
 {
     partitions();
@@ -290,4 +337,5 @@ void abi_host(const char *data)
     tokenizers(data);
     communicators();
     clusters(data);
+    models(data);
 }
