@@ -3,7 +3,7 @@
  * logged. A snapshot saves the generators, so that a job can continue with them.
  *
  *     tsr_seed_manager *seeds = NULL;
- *     tsr_seed_manager_create(tsr_seed_params(.device_count = 4), &seeds);
+ *     tsr_seed_manager_create(tsr_seed_manager_params(.device_count = 4), &seeds);
  *     tsr_seed_global(seeds, 42);               // the process, and devices 0 … 3
  *     tsr_seed_workers(seeds, 100, 2);          // workers 0 and 1
  *     tsr_seed_of_device(seeds, 3, &seed);      // 45

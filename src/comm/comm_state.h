@@ -190,7 +190,7 @@ struct tsr__job {
     int32_t *node_of;
     bool is_oversubscribed; /* more ranks run on this machine than there are processors for them */
     /* the last wait with a sleep was short, so this rank spins for longer before sleeping
-     * (progress.c) */
+     * (progress/progress.c) */
     bool spins_long;
     uint32_t next_id; /* the number of the next communicator */
     tsr_comm *comms;

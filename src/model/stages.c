@@ -44,7 +44,9 @@ static tsr_status gather(tsr_comm *comm, const double *send, uint64_t count, dou
     return TSR_OK;
 }
 
-/* Collects what all ranks tell: told[stages · ranks of a stage][TOLD], by stages. */
+/* Gathers the numbers `own`[TOLD] of all ranks of all stages to `told`: those of the first stage's
+ * ranks, then those of the second stage's, and so on. `stage` is scratch memory for the numbers of
+ * one stage. */
 static tsr_status gather_all(const tsr_model *m, const double *own, double *stage, double *told)
 {
     const uint64_t each = (uint64_t)tsr_group_size(m->group);

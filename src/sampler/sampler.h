@@ -45,8 +45,8 @@ typedef struct tsr__state_reader {
     /* the state is read for a sampler that a distributed sampler wraps, so its number of ranks must
      * not change */
     bool nested;
-    /* the state is read for a sampler that a batch sampler wraps. Its position is a number of
-     * batches times their size, so it may be beyond the end */
+    /* The state is that of the base of a batch sampler. The base's position is computed as the
+     * number of batches times the batch size, so it may be beyond the end of the epoch. */
     bool rounded;
 } tsr__state_reader;
 

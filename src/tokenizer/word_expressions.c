@@ -157,7 +157,8 @@ static const struct {
     {" ?[^(\\s|[.,!?…。，、।۔،])]+", "bloom", tsr__match_bloom},
 };
 
-/* Appends a step that cuts texts into words. If `name` is not NULL, words->name becomes `name`. */
+/* Appends a step that cuts texts into words. If `name` is not NULL, it becomes the splitter's
+ * name. */
 static tsr_status add_step(tsr__word_splitter *splitter, tsr__matcher matcher, const char *name)
 {
     TSR__REQUIRE(splitter->count < TSR__MAX_WORD_STEPS,

@@ -22,7 +22,7 @@
  *     all kinds        hierarchical: single leader or
  *                      multi-leader                         hierarchical.c
  *                      hierarchical, uneven subtrees        hierarchical_uneven.c
- *                      in shared memory                     ../shm/shm_rounds.c
+ *                      in shared memory                     comm/shm/shm_rounds.c
  *
  * All reductions combine contributions along the tree of tree.h, whatever the algorithm.
  *

@@ -107,8 +107,8 @@ static uint64_t publish(tsr__shm *shm, tsr__shm_operation *operation)
     /* Only the last rank to publish a round wakes the others, because they cannot continue before.
      * All ranks execute this fence after they publish, so at least one of them then sees the
      * sequence numbers of all ranks. A rank that is about to sleep also executes a fence, after it
-     * has set `sleeping` (progress.c): either it sees all sequence numbers, or the last rank to
-     * publish sees its flag. */
+     * has set `sleeping` (progress/progress.c): either it sees all sequence numbers, or the last
+     * rank to publish sees its flag. */
     atomic_thread_fence(memory_order_seq_cst);
     return is_last(shm) ? take_sleepers(shm) : 0;
 }

@@ -23,7 +23,8 @@ typedef struct shader_case {
      * `last`. If `when` is 0, it is for all pipelines. */
     int when;
     uint32_t first, last;
-    /* the dtype of a kernel that has only one, and no constant for it; 0: the kernel has several */
+    /* The dtype of the kernel, if it computes with one dtype only and has no specialization
+     * constant for it. 0: it computes with several. */
     tsr_dtype only;
     bool blocks; /* the case also tests each block format */
     /* returns whether the kernel can read a block format; NULL: it reads all */

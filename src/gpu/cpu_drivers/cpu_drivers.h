@@ -121,7 +121,8 @@ typedef struct tsr__cpu_kernels {
     uint64_t (*reduce_columns_bytes)(const tsr_device *device, int64_t rows, int64_t count,
                                      int64_t chunk);
 
-    /* Normalisation. `output` is TSR_NORM_…, and a plane is a set of rows (norm/plane.h). */
+    /* Normalisation. `output` is TSR_NORM_…, and a plane is a set of rows (ops/norm/norm_plane.h).
+     */
     tsr__norm_kernels (*norm_kernels)(const tsr__norm *norm, const tsr__norm_plane *plane,
                                       uint32_t output);
     /* Short rows: adds the dispatch that computes `output`. A result of the forward pass is written

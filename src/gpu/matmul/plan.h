@@ -1,5 +1,6 @@
 /* Resolves how products of floats are computed: the choice of choose_kernel.h, among the kernels
- * that have passed their self-test. quant.h does the same for products whose b is in blocks. */
+ * that have passed their self-test. quantized_weights.h does the same for products whose b is in
+ * blocks. */
 #ifndef TSR_GPU_MATMUL_PLAN_H
 #define TSR_GPU_MATMUL_PLAN_H
 

@@ -38,7 +38,7 @@ typedef struct check {
     bool transposed; /* the product is aᵀ·b + bias, otherwise a·bᵀ */
     tsr_stream *stream;
     tsr_tensor *y, *a, *b, *bias;
-    float *host; /* y, then the operands as they are uploaded */
+    float *host; /* m · n elements for y, and behind them room for the operand being uploaded */
 } check;
 
 enum { SEED_A = 1, SEED_B = 7, SEED_BIAS = 3 };

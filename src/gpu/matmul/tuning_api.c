@@ -1,4 +1,4 @@
-/* The functions of tessera/tuning.h that inspect and change the choice of kernels. */
+/* The functions of tuning/tuning.h that inspect and change the choice of kernels. */
 #include "gpu/matmul/tuning/tuning.h"
 
 #include <string.h>

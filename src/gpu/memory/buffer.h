@@ -37,7 +37,7 @@ typedef struct tsr__buffer {
     /* true if only batches have references, and last_timeline->left_bytes counts the buffer */
     atomic_bool left;
     /* The stream that used the buffer last, and the point at which that use is complete; see
-     * stream.h. */
+     * device/timeline.h. */
     struct tsr__timeline *last_timeline;
     uint64_t last_point;
 } tsr__buffer;

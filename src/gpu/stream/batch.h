@@ -16,7 +16,7 @@ typedef struct tsr__batch {
      * the batch was opened */
     uint64_t owner_point;
     uint32_t operations;
-    double work; /* the sum of the work of all operations, in multiply-adds (device.h) */
+    double work; /* the sum of the work of all operations, in multiply-adds (device/device.h) */
     tsr__buffer **held;
     size_t held_count, held_capacity;
     tsr__pipeline **pipelines;

@@ -10,7 +10,7 @@
 tsr_status tsr__require_on_device(const char *op, const char *name, const tsr_stream *stream,
                                   const tsr_tensor *tensor) TSR_NODISCARD;
 
-/* Checks that the tensor is not in blocks (quant.h), which few operations support. */
+/* Checks that the tensor is not in blocks (tessera/quant.h), which few operations support. */
 tsr_status tsr__require_no_blocks(const char *op, const char *name,
                                   const tsr_tensor *tensor) TSR_NODISCARD;
 

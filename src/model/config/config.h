@@ -73,7 +73,7 @@ const tsr_model_layer *tsr__config_layer(const tsr_model_config *config, int lay
 /* Returns the first layer that has a sliding window, or −1, and sets *window to the window. */
 int tsr__config_window(const tsr_model_config *config, int64_t *window);
 
-/* Makes the parameters of rotary positions from the values, and checks them; see rope_facts.c. */
+/* Makes the parameters of rotary positions from the values, and checks them; see rope.c. */
 tsr_status tsr__rope_make(const tsr__facts *facts, int64_t head_dim, int64_t context,
                           tsr_rope_params *out) TSR_NODISCARD;
 /* Returns the factor by which YaRN multiplies rotated components, if a file names none. */

@@ -40,7 +40,8 @@ static saved_tensor *find(saving *s, const char *name)
     return NULL;
 }
 
-/* Finds the tensor that holds a place, or adds it. */
+/* Gives the tensor called `name`. Creates it, with the shape that `place` says, if it does not
+ * exist yet. */
 static tsr_status need_tensor(saving *s, const char *name, const tsr__weight *place, int ndim,
                               saved_tensor **out)
 {

@@ -43,7 +43,7 @@ tsr_status tsr__checkpoint_check(const char *who, const char *path, const tsr_st
 /* Checks an entry's shape, and that its elements are in the tensor. */
 tsr_status tsr__checkpoint_check_region(const char *who,
                                         const tsr_checkpoint_entry *entry) TSR_NODISCARD;
-/* Returns the rows of an entry's block. The entry must have been checked. */
+/* Returns the block of an entry, as rows. The entry must have been checked. */
 tsr__checkpoint_rows tsr__checkpoint_rows_of(const tsr_checkpoint_entry *entry);
 /* These two functions return the size of an element in bytes and the name of a dtype. They support
  * f64 too, which tensors do not. */

@@ -336,7 +336,8 @@ static tsr_status take_tensors(const tsr__params *params, tsr__part *part)
     return TSR_OK;
 }
 
-/* Gives slices that are full tensors the names that the file gives these tensors. */
+/* Sets the names of those slices that are full tensors: such a tensor has the same name in the part
+ * and in the checkpoint. */
 static tsr_status name_whole(const tsr__params *params, tsr__part *part)
 {
     for (size_t i = 0; i < params->count; i++) {

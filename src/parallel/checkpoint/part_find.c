@@ -112,7 +112,7 @@ void tsr__view_finish(tsr__view *view)
 typedef struct announced {
     tsr__part_id id;
     uint64_t hash;
-    int32_t rank, index; /* the rank in whose view it is, and its index there */
+    int32_t rank, index; /* the rank that sees the file, and the index of the file in its view */
 } announced;
 
 /* The parts that any rank sees, sorted with by_checkpoint(). */

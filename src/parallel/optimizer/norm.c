@@ -466,8 +466,8 @@ tsr_status tsr__norm_sum_over_ranks(tsr__norm *n, tsr_status mine, double *out)
         total.failed += m.failed;
         total.unshared += m.unshared;
     }
-    /* Only the number of ranks of this stage counts, because each stage computes its shares by
-     * itself. */
+    /* Keep the count for the ranks of this stage. The sum over the stages, below, adds the counts
+     * of other stages, which compute their shares by themselves. */
     const double unshared = total.unshared;
     /* If there are no classes, no sum has counted the failure yet. */
     total.failed += mine != TSR_OK;

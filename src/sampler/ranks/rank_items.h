@@ -23,8 +23,8 @@ typedef struct tsr__rank_items {
     uint64_t ranks, rank;
     tsr_tail tail;
     tsr_split split;
-    /* For an interleaved split: the number of items at the start of the order that earlier
-     * partitions have given. */
+    /* For an interleaved split: how many items of the order were given out before the last change
+     * of the number of ranks. */
     uint64_t offset;
     /* For a contiguous split: the earlier partitions of this epoch, oldest first. */
     tsr__earlier_split before[TSR__MAX_REPARTITIONS];

@@ -1,4 +1,4 @@
-/* Attention as matrix products; products.h describes the method. A slice is a group of heads that
+/* Attention as matrix products; kernels.h describes the method. A slice is a group of heads that
  * are computed together (blocks.h). A block is some queries of a slice's heads, some keys of its kv
  * heads, or the scores of both. The readers of a kv head are the heads that read it. A copy in
  * which rows of different pages or lengths are next to each other is called gathered (gather.h). */

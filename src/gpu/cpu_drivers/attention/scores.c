@@ -3,8 +3,8 @@
 #include "base/checked.h"
 #include "shaders/params/vectors.h"
 
-/* Subgroups per workgroup. Shaders look up their numbers in the push constant identity[], where
- * identity[i] is i (lavapipe.glsl); it has this many entries. */
+/* Subgroups per workgroup. The array identity[] of the push constants, in which shaders look up the
+ * number of their subgroup (lavapipe.glsl), has this many elements. */
 enum { SUBGROUPS = 8 };
 
 int64_t tsr__attention_scores_unit(const tsr_device *device)

@@ -4,7 +4,8 @@
 
 #include "gpu/matmul/common/kernel.h"
 
-extern const tsr__matmul_family tsr__matmul_lavapipe;    /* straight-line kernels (lavapipe.c) */
-extern const tsr__matmul_family tsr__matmul_swiftshader; /* a subgroup of 4 per tile */
+extern const tsr__matmul_family tsr__matmul_lavapipe; /* straight-line kernels (lavapipe.c) */
+extern const tsr__matmul_family
+    tsr__matmul_swiftshader; /* subgroups of four invocations, one for each tile */
 
 #endif

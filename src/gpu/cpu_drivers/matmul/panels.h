@@ -11,12 +11,12 @@
 
 #include "gpu/cpu_drivers/matmul/plan.h"
 
-/* The lines of an operand; each has k elements. */
+/* The lines of an operand: the rows of a, or the columns of b. Each line has k elements. */
 typedef struct tsr__lavapipe_lines {
     const void *from;
     tsr_dtype dtype;
     uint32_t count;
-    int64_t line, k; /* strides in elements; one of them is 1 */
+    int64_t line, k; /* the strides between lines and along k, in elements; one of them is 1 */
     /* the elements are bf16, in the order in which kernels read words of two elements */
     bool words;
 } tsr__lavapipe_lines;

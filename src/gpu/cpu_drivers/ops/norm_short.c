@@ -9,8 +9,8 @@
 #include "gpu/cpu_drivers/ops/vectors.h"
 
 enum {
-    /* Subgroups per workgroup. Shaders look up their numbers in the push constant identity[], where
-     * identity[i] is i (lavapipe.glsl); it has this many entries. */
+    /* Subgroups per workgroup. The array identity[] of the push constants, in which shaders look up
+     * the number of their subgroup (lavapipe.glsl), has this many elements. */
     SUBGROUPS = 8,
     LONGEST = 1024,
     /* The longest row, and the smallest number of elements, for the kernel that computes parts

@@ -17,8 +17,8 @@ enum {
     MAX_PLANES = 64, /* the largest number of planes */
     TREE = 32,       /* the number of lanes of the tree in shaders/include/reduce.glsl */
     LONGEST = 1024,  /* the longest rows or columns; longer ones have been divided into chunks */
-    /* Subgroups per workgroup. Shaders look up their numbers in the push constant identity[], where
-     * identity[i] is i (lavapipe.glsl); it has this many entries. */
+    /* Subgroups per workgroup. The array identity[] of the push constants, in which shaders look up
+     * the number of their subgroup (lavapipe.glsl), has this many elements. */
     SUBGROUPS = 8,
     MAX_BLOCKS = 65535 * SUBGROUPS,
     MAX_UNITS = 2, /* columns per lane; with 8 lanes, two columns of f32 fill a cache line */

@@ -5,8 +5,8 @@
 
 #include "shaders/params/row_parts.h"
 
-/* Subgroups per workgroup. Shaders look up their numbers in the push constant identity[], where
- * identity[i] is i (lavapipe.glsl); it has this many entries. */
+/* Subgroups per workgroup. The array identity[] of the push constants, in which shaders look up the
+ * number of their subgroup (lavapipe.glsl), has this many elements. */
 #define TSR__PARTS_SUBGROUPS 8u
 /* the largest number of parts per dispatch */
 #define TSR__MAX_PARTS (65535u * TSR__PARTS_SUBGROUPS)

@@ -6,8 +6,8 @@
 enum {
     MIN_ELEMENTS = 1 << 13,
     MANY_ELEMENTS = 1 << 22,
-    /* Subgroups per workgroup. Shaders look up their numbers in the push constant identity[], where
-     * identity[i] is i (lavapipe.glsl); it has this many entries. */
+    /* Subgroups per workgroup. The array identity[] of the push constants, in which shaders look up
+     * the number of their subgroup (lavapipe.glsl), has this many elements. */
     SUBGROUPS = 8,
     MAX_ROWS = 65535 * SUBGROUPS,
 };

@@ -123,28 +123,28 @@ typedef enum tsr__matmul_method {
 } tsr__matmul_method;
 
 /* How one product is computed: everything that depends on shapes, dtypes, strides and the device.
- * It is resolved once (plan.h, quant.h) and then recorded. Only the fields of the method are
- * set. */
+ * It is resolved once (matmul/plan.h, quantized_weights.h) and then recorded. Only the fields of
+ * the method are set. */
 typedef struct tsr__matmul_plan {
     tsr__matmul_method method;
-    /* of TSR__MATMUL_FLOATS */
+    /* for the method TSR__MATMUL_FLOATS */
     const tsr__matmul_config *config;
     tsr__matmul_variant variant;
     uint32_t splits;  /* the number of ranges of k; if > 1, another dispatch adds up their sums */
     uint32_t k_chunk; /* the length of each range except the last */
     bool tuned;       /* a tuning chose this plan */
-    /* of TSR__MATMUL_FLOATS and TSR__MATMUL_BLOCKS: call->gated */
+    /* for TSR__MATMUL_FLOATS and TSR__MATMUL_BLOCKS: call->gated */
     bool gated;
-    struct { /* of TSR__MATMUL_BLOCKS */
+    struct { /* for the method TSR__MATMUL_BLOCKS */
         tsr__shader shader;
         uint32_t threads; /* invocations per workgroup */
-        uint32_t rows;    /* of a, for which the kernel is specialised */
+        uint32_t rows;    /* the number of rows of a for which the kernel is specialised */
         uint32_t b_rows;  /* rows of b that a workgroup multiplies */
         int64_t at_once;  /* columns of y per dispatch */
     } blocks;
-    struct { /* of TSR__MATMUL_PANELS */
+    struct { /* for the method TSR__MATMUL_PANELS */
         tsr_dtype dtype;
-        int64_t rows; /* of b */
+        int64_t rows; /* the number of rows of b in a panel */
     } panel;
 } tsr__matmul_plan;
 

@@ -19,7 +19,8 @@ _Static_assert(TSR__TUNING_REASON_SIZE >= TSR__TUNED_REASON, "every reason fits"
 typedef struct leftover {
     char path[TSR__CACHE_PATH];
     uint32_t driver_version;
-    int64_t written_s; /* if there are several files, the latest is reported */
+    int64_t
+        written_s; /* when the file was written; of several such files, the latest is reported */
     bool found;
 } leftover;
 

@@ -40,7 +40,7 @@ typedef struct tsr__norm_plane {
     uint32_t form;  /* TSR_ROW_…; usable for all operands and for weight and bias */
 } tsr__norm_plane;
 
-/* An iterator over the planes of all rows. Its fields are private to plane.c. */
+/* An iterator over the planes of all rows. Its fields are private to norm_plane.c. */
 typedef struct tsr__norm_planes {
     const tsr__norm *norm;
     tsr__pieces pieces;

@@ -66,9 +66,9 @@ static int64_t chunk_length(int64_t rows, int64_t count)
     return rows >= ENOUGH_JOBS / chunks ? LONG_CHUNK : SHORT_CHUNK;
 }
 
-/* Returns TSR_ROW_DENSE4 or TSR_ROW_ALIGNED4 (rows.h) if a kernel can load four neighbouring
- * columns of x at once, and otherwise TSR_ROW_STRIDED. The innermost dimension of x must be
- * contiguous, and every group of four must start at a multiple of 4 bytes. */
+/* Returns TSR_ROW_DENSE4 or TSR_ROW_ALIGNED4 (shaders/params/rows.h) if a kernel can load four
+ * neighbouring columns of x at once, and otherwise TSR_ROW_STRIDED. The innermost dimension of x
+ * must be contiguous, and every group of four must start at a multiple of 4 bytes. */
 static uint32_t columns_form(const tsr__piece *piece, const place *x, uint64_t address)
 {
     uint64_t size = tsr_dtype_size(x->layout.dtype);
