@@ -21,7 +21,7 @@ typedef size_t (*tsr__matcher)(const tsr__letter *text, size_t position, size_t 
 
 #define TSR__MAX_WORD_STEPS 8
 #define TSR__WORDS_NAME 24
-/* The steps of a tokenizer. */
+/* The steps in which a tokenizer cuts a text into words. */
 typedef struct tsr__word_splitter {
     char name[TSR__WORDS_NAME]; /* empty if there are no steps */
     tsr__matcher steps[TSR__MAX_WORD_STEPS];

@@ -59,7 +59,8 @@ struct tsr__control {
     bool closing; /* the channel is being closed, so no more receives are posted */
     outgoing *sent;
     int waiting; /* the number of control messages in `sent` that wait for room in a mailbox */
-    /* Notes for communicators that do not exist on this rank yet. */
+    /* Messages for communicators that do not exist on this rank yet; tsr__control_replay handles
+     * them when they do. */
     control_message *early;
     size_t early_count, early_capacity;
 };

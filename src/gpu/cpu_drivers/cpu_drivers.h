@@ -2,8 +2,9 @@
  * SwiftShader), as a table of functions. This header is all that the rest of gpu/ knows of them.
  *
  * device->cpu is the table, or NULL on GPUs and in builds without these kernels (meson option
- * cpu_kernels). Code for GPUs asks the table first, and computes with its own kernels what the
- * table leaves. docs/design/cpu_drivers.md explains why such drivers need kernels of their own. */
+ * cpu_kernels). Code for GPUs first calls the function of the table; what that function does not
+ * compute, it computes with its own kernels. docs/design/cpu_drivers.md explains why such drivers
+ * need kernels of their own. */
 #ifndef TSR_GPU_CPU_DRIVERS_CPU_DRIVERS_H
 #define TSR_GPU_CPU_DRIVERS_CPU_DRIVERS_H
 

@@ -45,7 +45,7 @@ void tsr__facts_init(tsr__facts *facts);
  * and all further ids when there are TSR_MODEL_MAX_END_TOKENS. */
 void tsr__facts_add_end(tsr__facts *facts, int64_t id);
 
-/* Read the values of config.json (config_json.c) or of a GGUF file (config_gguf.c). */
+/* Read the values of config.json (json.c) or of a GGUF file (gguf.c). */
 tsr_status tsr__facts_read_json(const tsr__model_files *files, tsr__facts *out) TSR_NODISCARD;
 tsr_status tsr__facts_read_gguf(const tsr__model_files *files, tsr__facts *out) TSR_NODISCARD;
 

@@ -117,7 +117,8 @@ void tsr__attention_range(const tsr__attention *c, int64_t row, int64_t rows, in
         return;
     *end = least(*end, position + rows);
     *end = *end < 0 ? 0 : *end;
-    /* A sequence with fewer keys than kv_len has earlier positions. */
+    /* Without kv_lengths only: a sequence that has fewer keys than kv_len has its queries at
+     * earlier positions, and its windows begin earlier. */
     if (c->params.window > 0 && !c->params.kv_lengths && position >= c->params.window)
         *first = position - c->params.window + 1;
     *first = least(*first, *end);
