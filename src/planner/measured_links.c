@@ -137,8 +137,8 @@ static tsr_status add_turn(const reader *r, tsr__value result, double seconds)
 }
 
 /* Stores the time of an all-reduce of a host's ranks. The smallest all-reduce gives the latency.
- * What a larger one takes longer is the work of all ranks that share a processor, because they work
- * one after the other. */
+ * The additional time of a larger one is the work of all ranks that share a processor, because they
+ * work one after the other. */
 static tsr_status add_memory(const reader *r, tsr__value result, double seconds)
 {
     host_case measured;

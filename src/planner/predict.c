@@ -176,7 +176,8 @@ static void predict_generation(tsr__predictor *p, const tsr__pass_time *passes, 
     for (int s = 0; s < g->stages; s++)
         out->pipeline += sends[s];
     out->tensor = batches * slowest->tensor;
-    /* The slowest stage may need less: `passes` has the times while all ranks compute. */
+    /* In `passes`, all ranks of a host compute at the same time. If some of them are idle, the
+     * slowest stage needs less, so its time is limited to what is left of the total. */
     out->compute = fmin(batches * slowest->compute, total - out->pipeline - out->tensor);
     out->idle = total - out->pipeline - out->tensor - out->compute;
     add_agreement(p, out);

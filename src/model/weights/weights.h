@@ -55,8 +55,8 @@ tsr_status tsr__weight_of(const tsr__weights *weights, int layer, const char *ou
                           const tsr_parameter *parameter, tsr__weight *out,
                           tsr__weight_part *part) TSR_NODISCARD;
 
-/* Gives a parameter's name in files with the naming and arrangement of `weights`, and its place in
- * the tensor of this name, without looking for it: `file` is NULL. */
+/* Gives the name of a parameter in files that are named and arranged as `weights` says, and which
+ * rows of the tensor of this name it is. Does not look for the tensor: `file` of *out is NULL. */
 #define TSR__WEIGHT_NAME 192
 tsr_status tsr__weight_place(const tsr__weights *weights, int layer, const char *ours,
                              tsr__weight *out, char name[TSR__WEIGHT_NAME]) TSR_NODISCARD;

@@ -152,8 +152,9 @@ struct tsr_fsdp {
     /* The complete model of the next generation, as long as this rank does not know whether all
      * other ranks have completed theirs; otherwise NULL. */
     tsr_fsdp *successor;
-    /* This rank does not know whether all other ranks have completed this generation, and it has no
-     * model of the previous one (with one, this model would be its `successor`). */
+    /* For a rank that has joined, and so has no model of the previous generation, whose `successor`
+     * this model would be: the rank does not know whether all other ranks have completed this
+     * generation. */
     bool tentative;
 
     int slot_count;
