@@ -33,9 +33,9 @@ typedef struct tsr__traits {
     /* Arrays in a kernel, and tables of constants, are copied to a stack for each invocation.
      * (normal random numbers) */
     bool slow_tables;
-    /* Compiling a pipeline takes longer than one for a special case saves, and pipelines are so
-     * large that only TSR__CPU_PIPELINES are kept. (the cache of pipelines, epilogues of tiled
-     * products, attention of few queries) */
+    /* Compiling a pipeline for a special case takes more time than the pipeline saves. Pipelines
+     * are so large that only TSR__CPU_PIPELINES of them are kept. (the cache of pipelines,
+     * epilogues of tiled products, attention of few queries) */
     bool slow_pipelines;
     /* Compiling kernels that decode block formats takes seconds. (products with block formats) */
     bool slow_decoding;

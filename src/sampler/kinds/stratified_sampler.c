@@ -20,7 +20,7 @@
 typedef struct size_group {
     int64_t size;
     const uint32_t *members;
-    /* the number of classes, and of places that the group has so far */
+    /* the number of classes in the group, and the number of places that they have got so far */
     uint64_t count, given;
     /* places that the group's next class should have by now, minus the places that it has; times
      * the number of all items, so that this is an integer */
