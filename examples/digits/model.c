@@ -63,10 +63,15 @@ tsr_status model_init(model *self, const example_job *job, const digits_options 
 {
     int64_t rows = options->batch / job->data, one = 1;
     *self = (model){.last_step = steps_per_epoch * options->epochs,
-                    .learning_rate = options->learning_rate,
-                    .adamw = *tsr_adamw_params(.weight_decay = (float)options->weight_decay)};
+                    .learning_rate = options->learning_rate};
     TRY(create_layers(self, job, options));
     TRY(shard(self, job, options));
+    TRY(tsr_optimizer_create(
+        tsr_optimizer_params(.stream = job->stream,
+                             .adamw =
+                                 tsr_adamw_params(.weight_decay = (float)options->weight_decay)),
+        &self->optimizer));
+    TRY(tsr_optimizer_add_fsdp(self->optimizer, self->sharded));
     TRY(tsr_tensor_create(job->device, TSR_F32, 1, &rows, &self->losses));
     TRY(tsr_tensor_create(job->device, TSR_F32, 1, &one, &self->loss_sum));
     TRY(tsr_fill(job->stream, self->loss_sum, 0));
@@ -77,6 +82,7 @@ tsr_status model_init(model *self, const example_job *job, const digits_options 
 
 void model_finish(model *self)
 {
+    tsr_optimizer_destroy(&self->optimizer);
     tsr_fsdp_destroy(&self->sharded);
     for (int i = 0; i < MODEL_LAYERS; i++)
         tsr_layer_destroy(&self->layers[i]);
@@ -154,9 +160,9 @@ tsr_status model_train(model *self, const example_job *job, const images_batch *
     tsr_tensor_destroy(&dlogits);
     passage_finish(&p);
     TRY(status);
-    double done = (double)tsr_fsdp_steps(self->sharded) / (double)self->last_step;
-    self->adamw.learning_rate = (float)(self->learning_rate * 0.5 * (1 + cos(PI * done)));
-    return tsr_fsdp_adamw_step(self->sharded, &self->adamw);
+    double done = (double)tsr_optimizer_steps(self->optimizer) / (double)self->last_step;
+    return tsr_optimizer_step(self->optimizer,
+                              (float)(self->learning_rate * 0.5 * (1 + cos(PI * done))));
 }
 
 tsr_status model_classify(model *self, const example_job *job, const images_batch *batch,
@@ -193,8 +199,8 @@ tsr_status model_save(model *self, const example_job *job, const char *path, int
     char text[16];
     const char *const metadata[] = {"digits.epochs", text, NULL};
     snprintf(text, sizeof text, "%d", epochs);
-    return tsr_fsdp_save(self->sharded, path,
-                         tsr_fsdp_file_params(.world = job->world, .metadata = metadata));
+    return tsr_optimizer_save(self->optimizer, path,
+                              tsr_optimizer_file_params(.world = job->world, .metadata = metadata));
 }
 
 /* Reads the number of finished epochs from a checkpoint. A file of another program has no such
@@ -217,7 +223,9 @@ static tsr_status read_epochs(const char *path, int *epochs, bool *model_only)
 
 tsr_status model_load(model *self, const example_job *job, const char *path, int *epochs)
 {
-    tsr_fsdp_file_params params = {.struct_size = sizeof params, .world = job->world};
-    TRY(read_epochs(path, epochs, &params.model_only));
-    return tsr_fsdp_load(self->sharded, path, &params);
+    bool model_only;
+    TRY(read_epochs(path, epochs, &model_only));
+    return tsr_optimizer_load(
+        self->optimizer, path,
+        tsr_optimizer_file_params(.world = job->world, .model_only = model_only));
 }

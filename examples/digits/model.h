@@ -9,9 +9,9 @@ enum { MODEL_UP, MODEL_DOWN, MODEL_LAYERS };
 typedef struct model {
     tsr_layer *layers[MODEL_LAYERS]; /* a column-parallel and a row-parallel layer */
     tsr_fsdp *sharded;               /* the layers' parameters, sharded over the grid's column */
+    tsr_optimizer *optimizer;        /* of the sharded parameters */
     int64_t last_step; /* the number of the training's last step; until then, the learning rate
                           falls as a cosine */
-    tsr_adamw_params adamw;
     double learning_rate;
     tsr_tensor *losses, *loss_sum; /* the losses of a batch's images; their sum in an epoch, [1] */
     tsr_tensor *dlogits, *classes; /* memory for the largest batch: the gradient of the logits, and

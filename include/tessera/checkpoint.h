@@ -8,8 +8,7 @@
  *     tsr_checkpoint_save("model.safetensors", world, stream, n, entries, NULL);
  *     tsr_checkpoint_load("model.safetensors", world, stream, n, entries, NULL);
  *
- * tsr_fsdp_save (fsdp.h) and tsr_optimizer_save (optimizer.h) save parameters together with the
- * optimizer's state.
+ * tsr_optimizer_save (optimizer.h) saves parameters together with the optimizer's state.
  *
  * Saving is atomic: it writes PATH.partial, and renames it to PATH when all of it is on the disk.
  * If the job fails at any moment, PATH is the complete previous file or the complete new one. The

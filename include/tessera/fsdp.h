@@ -6,11 +6,14 @@
  *     tsr_fsdp_create(tsr_fsdp_params(.group = data, .unit_count = 2,
  *                                     .units = (tsr_fsdp_unit[]){{.layer = up}, {.layer = down}}),
  *                     &model);
+ *     tsr_optimizer_add_fsdp(optimizer, model);
  *     tsr_fsdp_forward(model, 0, x, &saved[0], &hidden);
  *     …
  *     tsr_fsdp_backward(model, 0, saved[0], dhidden, NULL);
- *     tsr_fsdp_adamw_step(model, &(tsr_adamw_params){.learning_rate = 1e-3f});
- *     tsr_fsdp_save(model, "model.safetensors", NULL);
+ *     tsr_optimizer_step(optimizer, 1e-3f);
+ *
+ * Steps and checkpoints are made by a tsr_optimizer (optimizer.h), as for parameters that are not
+ * sharded. The optimizer's state belongs to the model.
  *
  * Parameters are gathered one unit at a time; a unit is usually a layer. While a unit is used, the
  * next one is already being gathered, and the gradients of the previous one are reduced and
@@ -39,7 +42,6 @@
 #ifndef TESSERA_FSDP_H
 #define TESSERA_FSDP_H
 
-#include "tessera/checkpoint.h"
 #include "tessera/layer.h"
 #include "tessera/types.h"
 
@@ -77,6 +79,7 @@ typedef struct tsr_fsdp_params {
     const double *rates;                /* [ranks], as in tsr_shard_plan_params */
     const uint64_t *memory_bytes;       /* [ranks], as in tsr_shard_plan_params */
 
+    /* The kind of optimizer that will step the model, for whose state memory is allocated. */
     tsr_optimizer_kind optimizer;
     /* For SGD: the momentum of all steps is 0, so no velocity is allocated. */
     bool plain_sgd;
@@ -139,7 +142,6 @@ TSR_API TSR_NODISCARD tsr_status tsr_fsdp_end(tsr_fsdp *model, int unit);
 /* Returns parameter `index` of a unit, or NULL if there is none. Its tensor and grad are NULL while
  * the unit is not in use. The struct is valid until the model is destroyed. */
 TSR_API const tsr_parameter *tsr_fsdp_parameter(const tsr_fsdp *model, int unit, int index);
-TSR_API int tsr_fsdp_parameter_count(const tsr_fsdp *model, int unit);
 
 /* What this rank keeps of parameter `param` of the plan, as tensors of one dimension: its shard, or
  * the full parameter if it is always gathered. The tensors belong to the model. After writing to
@@ -162,29 +164,6 @@ TSR_API TSR_NODISCARD tsr_status tsr_fsdp_shard_of(tsr_fsdp *model, uint64_t par
  * collective, and also blocks until all copies have the new values. Error: a unit is in use. */
 TSR_API TSR_NODISCARD tsr_status tsr_fsdp_changed(tsr_fsdp *model);
 
-/* Steps -----------------------------------------------------------------------------------------
- *
- * A step changes this rank's shards by the gradients, and clears the gradients. A parameter without
- * a gradient since the last step stays as it is. The fields `step` and `first_step` are ignored:
- * the model counts the steps, with one counter for all parameters, also for those that get
- * gradients later (PyTorch counts for each parameter from its own first gradient).
- *
- * Steps and tsr_fsdp_zero_grad block until all gradients have been reduced. The change of the
- * shards is recorded on the stream.
- *
- * Errors: TSR_ERR_INVALID if the model was created for another optimizer, while a unit is in use,
- * and for numbers that tsr_sgd_step or tsr_adamw_step refuses, even if there is no gradient; in
- * these cases no parameter and no counter has changed. If memory or the device fails in the middle
- * of a step, another call makes the step for the remaining parameters, and then increases the
- * counter. */
-TSR_API TSR_NODISCARD tsr_status tsr_fsdp_sgd_step(tsr_fsdp *model, const tsr_sgd_params *params);
-TSR_API TSR_NODISCARD tsr_status tsr_fsdp_adamw_step(tsr_fsdp *model,
-                                                     const tsr_adamw_params *params);
-/* Clears the gradients without a step. */
-TSR_API TSR_NODISCARD tsr_status tsr_fsdp_zero_grad(tsr_fsdp *model);
-/* Returns the number of steps so far, including those before a checkpoint that was loaded. */
-TSR_API int64_t tsr_fsdp_steps(const tsr_fsdp *model);
-
 /* Lost and new ranks ----------------------------------------------------------------------------
  *
  * With `replicas` = 1, each rank has a copy of the shards, moments and master copies of one other
@@ -198,8 +177,8 @@ TSR_API int64_t tsr_fsdp_steps(const tsr_fsdp *model);
  * step, messages of the gradients' size, a short message, a barrier and a second update. The
  * gradients of a unit are sent while others are computed, as soon as they have been reduced, if the
  * unit had as many backward passes as before the last step; otherwise the step sends all gradients
- * at once. tsr_fsdp_create, tsr_fsdp_load and tsr_fsdp_changed send all shards to their copies, and
- * block until that is done.
+ * at once. tsr_fsdp_create, tsr_optimizer_load and tsr_fsdp_changed send all shards to their
+ * copies, and block until that is done.
  *
  * A step is made by all ranks or by none: no rank changes its shards before all ranks have the
  * gradients of their own shards and of the shards that they keep copies of. So if a rank is lost
@@ -209,8 +188,10 @@ TSR_API int64_t tsr_fsdp_steps(const tsr_fsdp *model);
  *
  *     if (tsr_comm_shrink(world, NULL, &smaller) == TSR_OK &&     // after TSR_ERR_PEER_LOST
  *         tsr_group_create(smaller, stream, NULL, &group) == TSR_OK &&
- *         tsr_fsdp_rebuild(tsr_fsdp_params(.group = group, .replicas = 1, …), &model) == TSR_OK)
- *         step = tsr_fsdp_steps(model);                           // go on from here
+ *         tsr_fsdp_rebuild(tsr_fsdp_params(.group = group, .replicas = 1, …), &model) == TSR_OK &&
+ *         tsr_optimizer_create(tsr_optimizer_params(.stream = stream), &optimizer) == TSR_OK &&
+ *         tsr_optimizer_add_fsdp(optimizer, model) == TSR_OK)
+ *         step = tsr_optimizer_steps(optimizer);                  // go on from here
  *
  * See docs/training.md for a complete loop. */
 
@@ -251,41 +232,6 @@ typedef struct tsr_fsdp_memory {
     uint64_t replica_bytes; /* copies of another rank's shards, gradients and state */
 } tsr_fsdp_memory;
 TSR_API void tsr_fsdp_memory_usage(const tsr_fsdp *model, tsr_fsdp_memory *out);
-
-/* Checkpoints -----------------------------------------------------------------------------------
- *
- * The file is one that tsr_checkpoint_save writes. Each full parameter is stored under its name,
- * and the optimizer's state as "optimizer.moment1.NAME", "optimizer.moment2.NAME" or
- * "optimizer.velocity.NAME", and "optimizer.master.NAME". The number of steps is the metadata
- * "tessera.steps". The file does not depend on the number of ranks, the grid or the strategy, and
- * may be loaded with any other. It has checksums, which loading verifies (checkpoint.h). */
-typedef struct tsr_fsdp_file_params {
-    size_t struct_size;
-    /* All ranks of a grid of data × tensor ranks; they must all make the call. NULL: the ranks of
-     * the group. */
-    tsr_comm *world;
-    /* Saving the models of the stages of a pipeline: as in tsr_checkpoint_params. All stages must
-     * have made the same number of steps. Loading does not need it. */
-    tsr_comm *stages;
-    /* Save or load the parameters only, without the optimizer's state. After loading, the state is
-     * then as for a new model, with 0 steps. Must be the same on all ranks. */
-    bool model_only;
-    const char *const *metadata; /* for saving: additional metadata, as in tsr_checkpoint_params */
-    bool parts; /* a file for each rank, on its host, as in tsr_checkpoint_params */
-} tsr_fsdp_file_params;
-#define tsr_fsdp_file_params(...)                                                                  \
-    (&(tsr_fsdp_file_params){.struct_size = sizeof(tsr_fsdp_file_params), __VA_ARGS__})
-
-/* Saves the model. Collective. Blocks until the file is on the disk. Errors: those of
- * tsr_checkpoint_save; TSR_ERR_INVALID while a unit is in use. */
-TSR_API TSR_NODISCARD tsr_status tsr_fsdp_save(tsr_fsdp *model, const char *path,
-                                               const tsr_fsdp_file_params *params);
-/* Loads the model, and clears the gradients. Collective. Blocks until all ranks have read the file.
- * Errors: those of tsr_checkpoint_load; TSR_ERR_INVALID while a unit is in use; TSR_ERR_NOT_FOUND
- * for a file without the optimizer's state, unless `model_only` is set. If reading fails, the
- * values of parameters and state are unspecified. */
-TSR_API TSR_NODISCARD tsr_status tsr_fsdp_load(tsr_fsdp *model, const char *path,
-                                               const tsr_fsdp_file_params *params);
 
 #ifdef __cplusplus
 }

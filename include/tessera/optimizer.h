@@ -1,6 +1,6 @@
 /* An optimizer for a set of parameters, which may be those of layers and of FSDP models, and
- * tensors of the caller. It owns the moments and the f32 master copies, counts the steps, and
- * writes checkpoints from which a training run can be resumed.
+ * tensors of the caller. It owns the moments and the f32 master copies, except those of FSDP
+ * models, counts the steps, and writes checkpoints from which a training run can be resumed.
  *
  *     tsr_optimizer *optimizer = NULL;
  *     tsr_optimizer_create(tsr_optimizer_params(.stream = stream), &optimizer);  // AdamW
@@ -19,6 +19,7 @@
 #ifndef TESSERA_OPTIMIZER_H
 #define TESSERA_OPTIMIZER_H
 
+#include "tessera/checkpoint.h"
 #include "tessera/fsdp.h"
 
 #ifdef __cplusplus
@@ -30,6 +31,8 @@ typedef struct tsr_optimizer tsr_optimizer;
 typedef struct tsr_optimizer_params {
     size_t struct_size;
     tsr_stream *stream; /* required; steps are recorded on this stream */
+    /* TSR_OPTIMIZER_NONE: an optimizer that makes no steps and keeps no state. It loads and saves
+     * parameters that are not trained; they need no gradients. */
     tsr_optimizer_kind kind;
     /* The settings of the chosen kind; NULL: the defaults. The other struct is ignored. The fields
      * learning_rate, step and first_step are ignored, because tsr_optimizer_step gets the learning
@@ -46,8 +49,8 @@ typedef struct tsr_optimizer_params {
     (&(tsr_optimizer_params){.struct_size = sizeof(tsr_optimizer_params), __VA_ARGS__})
 
 /* Creates an optimizer without parameters. `stream` must outlive it. Errors: TSR_ERR_INVALID for a
- * missing stream, for the kind TSR_OPTIMIZER_NONE, and for settings that tsr_adamw_step or
- * tsr_sgd_step refuses; TSR_ERR_NO_MEMORY. */
+ * missing stream, for an unknown kind, and for settings that tsr_adamw_step or tsr_sgd_step
+ * refuses; TSR_ERR_NO_MEMORY. */
 TSR_API TSR_NODISCARD tsr_status tsr_optimizer_create(const tsr_optimizer_params *params,
                                                       tsr_optimizer **out);
 /* Destroys an optimizer and sets *optimizer to NULL. NULL is allowed. Call it before the layers and
@@ -82,11 +85,11 @@ TSR_API TSR_NODISCARD tsr_status tsr_optimizer_add_tensor(tsr_optimizer *optimiz
 TSR_API TSR_NODISCARD tsr_status tsr_optimizer_add_parameter(tsr_optimizer *optimizer,
                                                              const tsr_parameter *parameter);
 
-/* Adds all parameters of an FSDP model, which must outlive the optimizer. The state remains in the
- * model; a step of the optimizer calls tsr_fsdp_adamw_step or tsr_fsdp_sgd_step. An optimizer
- * without parameters takes over the number of steps of the model. Errors:
- * TSR_ERR_INVALID also if the model was created for another kind of optimizer, or has been added
- * before. */
+/* Adds all parameters of an FSDP model, which must outlive the optimizer. The state and the number
+ * of steps remain in the model: they are the same for an optimizer that is created later. An
+ * optimizer without parameters takes over the number of steps of the model. Errors: TSR_ERR_INVALID
+ * also if the model was created for another kind of optimizer, or with plain_sgd if the optimizer
+ * has a momentum, or has been added before. */
 TSR_API TSR_NODISCARD tsr_status tsr_optimizer_add_fsdp(tsr_optimizer *optimizer, tsr_fsdp *model);
 
 /* Steps -------------------------------------------------------------------------------------- */
@@ -97,15 +100,19 @@ TSR_API TSR_NODISCARD tsr_status tsr_optimizer_add_fsdp(tsr_optimizer *optimizer
  * are cleared. The call records the step and returns; with FSDP models it first blocks until their
  * gradients have been reduced.
  *
- * Errors: TSR_ERR_INVALID for a learning rate that is negative or not finite, before anything has
- * changed; those of tsr_adamw_step, tsr_sgd_step and tsr_fsdp_adamw_step. If memory or the device
- * fails in the middle of a step, another call makes the step for the remaining parameters, and then
- * increases the number of steps. */
+ * All parameters of an FSDP model have one counter of steps, also those that get gradients later
+ * (PyTorch counts for each parameter from its own first gradient).
+ *
+ * Errors: TSR_ERR_INVALID for a learning rate that is negative or not finite, and for the kind
+ * TSR_OPTIMIZER_NONE, before anything has changed, even if there is no gradient; TSR_ERR_INVALID
+ * while a unit of an FSDP model is in use; those of tsr_adamw_step and tsr_sgd_step. If memory or
+ * the device fails in the middle of a step, another call makes the step for the remaining
+ * parameters, and then increases the number of steps. */
 TSR_API TSR_NODISCARD tsr_status tsr_optimizer_step(tsr_optimizer *optimizer, float learning_rate);
 
 /* Clears the gradients: the next backward passes start from 0. Returns without waiting for the
  * device; with FSDP models it first blocks until their gradients have been reduced. Errors: those
- * of tsr_fill and tsr_fsdp_zero_grad. */
+ * of tsr_fill; TSR_ERR_INVALID while a unit of an FSDP model is in use. */
 TSR_API TSR_NODISCARD tsr_status tsr_optimizer_zero_grad(tsr_optimizer *optimizer);
 
 typedef struct tsr_optimizer_clip_params {
@@ -154,9 +161,9 @@ typedef struct tsr_optimizer_clip_params {
  * Collective: all ranks of these groups must call it. Blocks until the gradients have been computed
  * and reduced, and the norm has been read, unless `deferred` is set. `params` may be NULL. A call
  * replaces the previous one; tsr_optimizer_zero_grad cancels it. Errors: TSR_ERR_INVALID for a
- * max_norm that is negative or NaN, for a loss_scale that is negative or not finite, for a divided
- * parameter of the caller without a group, and for parts of a parameter that overlap on some ranks
- * without being the same; those of tsr_group operations. */
+ * max_norm that is negative or NaN, for a loss_scale that is negative or not finite, for the kind
+ * TSR_OPTIMIZER_NONE, for a divided parameter of the caller without a group, and for parts of a
+ * parameter that overlap on some ranks without being the same; those of tsr_group operations. */
 TSR_API TSR_NODISCARD tsr_status tsr_optimizer_clip(tsr_optimizer *optimizer, float max_norm,
                                                     const tsr_optimizer_clip_params *params,
                                                     double *norm);
@@ -192,10 +199,11 @@ TSR_API TSR_NODISCARD tsr_status tsr_optimizer_state_of(const tsr_optimizer *opt
 
 /* Checkpoints -----------------------------------------------------------------------------------
  *
- * The file has the same format as that of tsr_fsdp_save. Each parameter is stored under its name,
+ * The file is one that tsr_checkpoint_save writes. Each full parameter is stored under its name,
  * and its state as "optimizer.moment1.NAME", "optimizer.moment2.NAME" or "optimizer.velocity.NAME",
- * and "optimizer.master.NAME". The number of steps is the metadata "tessera.steps". Any number of
- * ranks may load the file, with an optimizer or with an FSDP model. */
+ * and "optimizer.master.NAME". The number of steps is the metadata "tessera.steps". The file does
+ * not depend on the number of ranks, the grid, the strategy, or whether parameters are sharded, and
+ * may be loaded with any other. It has checksums, which loading verifies (checkpoint.h). */
 typedef struct tsr_optimizer_file_params {
     size_t struct_size;
     /* All ranks that hold parts of the parameters; they must all make the call. NULL: the ranks of
@@ -203,7 +211,8 @@ typedef struct tsr_optimizer_file_params {
      * added. */
     tsr_comm *world;
     /* Saving a model whose layers are divided over the stages of a pipeline: as in
-     * tsr_checkpoint_params. Loading does not need it. */
+     * tsr_checkpoint_params. All stages must have made the same number of steps. Loading does not
+     * need it. */
     tsr_comm *stages;
     /* Save or load the parameters only. After loading, the state is then as for a new optimizer,
      * with 0 steps. Must be the same on all ranks. */
@@ -215,14 +224,15 @@ typedef struct tsr_optimizer_file_params {
     (&(tsr_optimizer_file_params){.struct_size = sizeof(tsr_optimizer_file_params), __VA_ARGS__})
 
 /* Saves parameters and state. Collective. Blocks until the file is on the disk. Errors: those of
- * tsr_checkpoint_save and tsr_fsdp_save; TSR_ERR_INVALID for an FSDP model whose number of steps is
- * not the optimizer's. */
+ * tsr_checkpoint_save; TSR_ERR_INVALID while a unit of an FSDP model is in use, and for an FSDP
+ * model whose number of steps is not the optimizer's. */
 TSR_API TSR_NODISCARD tsr_status tsr_optimizer_save(tsr_optimizer *optimizer, const char *path,
                                                     const tsr_optimizer_file_params *params);
 /* Loads parameters, state and the number of steps, and clears the gradients. Collective. Blocks
- * until everything has been read. Errors: those of tsr_checkpoint_load and tsr_fsdp_load;
- * TSR_ERR_NOT_FOUND for a file without an optimizer's state, unless `model_only` is set. If reading
- * fails, the values of parameters and state are unspecified. */
+ * until everything has been read. Errors: those of tsr_checkpoint_load; TSR_ERR_INVALID while a
+ * unit of an FSDP model is in use; TSR_ERR_NOT_FOUND for a file without an optimizer's state,
+ * unless `model_only` is set. If reading fails, the values of parameters and state are unspecified.
+ */
 TSR_API TSR_NODISCARD tsr_status tsr_optimizer_load(tsr_optimizer *optimizer, const char *path,
                                                     const tsr_optimizer_file_params *params);
 

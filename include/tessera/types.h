@@ -26,7 +26,7 @@ typedef enum tsr_pass { TSR_PASS_FORWARD = 0, TSR_PASS_BACKWARD = 1 } tsr_pass;
 typedef enum tsr_optimizer_kind {
     TSR_OPTIMIZER_ADAMW = 0, /* keeps two moments */
     TSR_OPTIMIZER_SGD = 1,   /* keeps one velocity */
-    TSR_OPTIMIZER_NONE = 2   /* no gradients: forward passes only */
+    TSR_OPTIMIZER_NONE = 2   /* no gradients and no steps: forward passes only */
 } tsr_optimizer_kind;
 
 #endif

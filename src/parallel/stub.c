@@ -94,19 +94,10 @@ TSR__ABSENT(tsr_fsdp_begin, tsr_fsdp *model, int unit, tsr_pass pass)
 TSR__ABSENT(tsr_fsdp_end, tsr_fsdp *model, int unit)
 TSR__ABSENT(tsr_fsdp_shard_of, tsr_fsdp *model, uint64_t param, tsr_fsdp_shard *out)
 TSR__ABSENT(tsr_fsdp_changed, tsr_fsdp *model)
-TSR__ABSENT(tsr_fsdp_sgd_step, tsr_fsdp *model, const tsr_sgd_params *params)
-TSR__ABSENT(tsr_fsdp_adamw_step, tsr_fsdp *model, const tsr_adamw_params *params)
-TSR__ABSENT(tsr_fsdp_zero_grad, tsr_fsdp *model)
-TSR__ABSENT(tsr_fsdp_save, tsr_fsdp *model, const char *path,
-            const tsr_fsdp_file_params *params)
-TSR__ABSENT(tsr_fsdp_load, tsr_fsdp *model, const char *path,
-            const tsr_fsdp_file_params *params)
 TSR__FORGET(tsr_fsdp_destroy, tsr_fsdp)
 ANSWER(const tsr_shard_plan *, tsr_fsdp_plan, (const tsr_fsdp *model), NULL)
 ANSWER(const tsr_parameter *, tsr_fsdp_parameter, (const tsr_fsdp *model, int unit, int index),
        NULL)
-ANSWER(int, tsr_fsdp_parameter_count, (const tsr_fsdp *model, int unit), 0)
-ANSWER(int64_t, tsr_fsdp_steps, (const tsr_fsdp *model), 0)
 void tsr_fsdp_memory_usage(const tsr_fsdp *model, tsr_fsdp_memory *out)
 {
     if (out)

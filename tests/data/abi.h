@@ -1584,7 +1584,6 @@ TSR_API tsr_status tsr_fsdp_backward(tsr_fsdp *model, int unit,
 TSR_API tsr_status tsr_fsdp_begin(tsr_fsdp *model, int unit, tsr_pass pass);
 TSR_API tsr_status tsr_fsdp_end(tsr_fsdp *model, int unit);
 TSR_API const tsr_parameter *tsr_fsdp_parameter(const tsr_fsdp *model, int unit, int index);
-TSR_API int tsr_fsdp_parameter_count(const tsr_fsdp *model, int unit);
 typedef struct tsr_fsdp_shard {
     tsr_shard_range range;
     tsr_tensor *value, *grad;
@@ -1594,11 +1593,6 @@ typedef struct tsr_fsdp_shard {
 TSR_API tsr_status tsr_fsdp_shard_of(tsr_fsdp *model, uint64_t param,
                                                    tsr_fsdp_shard *out);
 TSR_API tsr_status tsr_fsdp_changed(tsr_fsdp *model);
-TSR_API tsr_status tsr_fsdp_sgd_step(tsr_fsdp *model, const tsr_sgd_params *params);
-TSR_API tsr_status tsr_fsdp_adamw_step(tsr_fsdp *model,
-                                                     const tsr_adamw_params *params);
-TSR_API tsr_status tsr_fsdp_zero_grad(tsr_fsdp *model);
-TSR_API int64_t tsr_fsdp_steps(const tsr_fsdp *model);
 TSR_API tsr_status tsr_fsdp_rebuild(const tsr_fsdp_params *params, tsr_fsdp **model);
 typedef struct tsr_fsdp_memory {
     uint64_t parameter_bytes;
@@ -1610,20 +1604,6 @@ typedef struct tsr_fsdp_memory {
     uint64_t replica_bytes;
 } tsr_fsdp_memory;
 TSR_API void tsr_fsdp_memory_usage(const tsr_fsdp *model, tsr_fsdp_memory *out);
-typedef struct tsr_fsdp_file_params {
-    size_t struct_size;
-    tsr_comm *world;
-    tsr_comm *stages;
-   _Bool 
-        model_only;
-    const char *const *metadata;
-   _Bool 
-        parts;
-} tsr_fsdp_file_params;
-TSR_API tsr_status tsr_fsdp_save(tsr_fsdp *model, const char *path,
-                                               const tsr_fsdp_file_params *params);
-TSR_API tsr_status tsr_fsdp_load(tsr_fsdp *model, const char *path,
-                                               const tsr_fsdp_file_params *params);
 typedef struct tsr_sampling_params {
     size_t struct_size;
     double repetition_penalty;

@@ -68,9 +68,9 @@ static void through(const grid *g, const char *path, const uint8_t *want, uint64
         OK(tsr_shard_strategy_create(tsr_shard_strategy_params(.kind = kinds[k]), &strategy));
         grid_model(g, strategy, &m);
         /* The checkpoint exists as one file and in parts; one strategy loads the parts. */
-        OK(tsr_fsdp_load(m.sharded, path,
-                         tsr_fsdp_file_params(.world = g->world, .parts = k == 1)));
-        CHECK(tsr_fsdp_steps(m.sharded) == 2, "%lld steps", (long long)tsr_fsdp_steps(m.sharded));
+        OK(fsdp_load(m.sharded, path,
+                     tsr_optimizer_file_params(.world = g->world, .parts = k == 1)));
+        CHECK(fsdp_steps(m.sharded) == 2, "%lld steps", (long long)fsdp_steps(m.sharded));
         uint8_t *got = model_bytes(&m, &size);
         check_file("loaded and saved", g, got, size, want, want_size);
         free(got);
@@ -102,8 +102,8 @@ static void from_grid(int data, int tensor)
         grid_model(&g, NULL, &m);
         for (int i = 0; i < 2; i++)
             model_step(&m, i, g.data_rank, g.data);
-        OK(tsr_fsdp_save(m.sharded, path, tsr_fsdp_file_params(.world = g.world)));
-        OK(tsr_fsdp_save(m.sharded, path, tsr_fsdp_file_params(.world = g.world, .parts = true)));
+        OK(fsdp_save(m.sharded, path, tsr_optimizer_file_params(.world = g.world)));
+        OK(fsdp_save(m.sharded, path, tsr_optimizer_file_params(.world = g.world, .parts = true)));
         model_finish(&m);
     }
     grid_finish(&g);
@@ -146,8 +146,8 @@ CASE(initial_file, "checkpoint: the initial values give the same file for every 
             if (g.has_me) {
                 model m;
                 grid_model(&g, NULL, &m);
-                OK(tsr_fsdp_save(m.sharded, path,
-                                 tsr_fsdp_file_params(.world = g.world, .model_only = true)));
+                OK(fsdp_save(m.sharded, path,
+                             tsr_optimizer_file_params(.world = g.world, .model_only = true)));
                 model_finish(&m);
             }
             if (world)
@@ -178,7 +178,7 @@ CASE(resumed, "checkpoint: resumed training has the bits of uninterrupted traini
     model_make(&(model_case){0}, &m);
     for (int i = 0; i < 2; i++)
         model_step(&m, i, my_rank, ranks);
-    OK(tsr_fsdp_save(m.sharded, path, NULL));
+    OK(fsdp_save(m.sharded, path, NULL));
     for (int i = 2; i < 4; i++)
         model_step(&m, i, my_rank, ranks);
     uint8_t *want = model_bytes(&m, &want_size);
@@ -187,7 +187,7 @@ CASE(resumed, "checkpoint: resumed training has the bits of uninterrupted traini
     model_make(&(model_case){0}, &m);
     model_step(&m, 9, my_rank, ranks); /* another step, so that loading must restore the state */
     model_pass(&m, 0, 3, 77, 1);
-    OK(tsr_fsdp_load(m.sharded, path, NULL));
+    OK(fsdp_load(m.sharded, path, NULL));
     for (int i = 2; i < 4; i++)
         model_step(&m, i, my_rank, ranks);
     uint8_t *got = model_bytes(&m, &size);
@@ -208,18 +208,20 @@ CASE(model_only,
     uint64_t size, want_size;
     model m;
     model_make(&(model_case){.dtype = TSR_BF16}, &m);
-    OK(tsr_fsdp_save(m.sharded, path, tsr_fsdp_file_params(.model_only = true)));
+    OK(fsdp_save(m.sharded, path, tsr_optimizer_file_params(.model_only = true)));
     uint8_t *fresh = model_bytes(&m, &want_size);
     model_step(&m, 0, my_rank, ranks);
-    OK(tsr_fsdp_load(m.sharded, path, tsr_fsdp_file_params(.model_only = true)));
+    OK(fsdp_load(m.sharded, path, tsr_optimizer_file_params(.model_only = true)));
     uint8_t *got = model_bytes(&m, &size);
     CHECK(size == want_size && memcmp(got, fresh, size) == 0, "not fresh");
-    snprintf(want, sizeof want, "fsdp_load: %scheckpoint_metadata: %s: there is no 'tessera.steps'",
+    snprintf(want, sizeof want,
+             "optimizer_load: %scheckpoint_metadata: %s: there is no 'tessera.steps'",
              my_rank > 0 ? "rank 0: " : "", path);
-    FAILS(tsr_fsdp_load(m.sharded, path, NULL), TSR_ERR_NOT_FOUND, want);
+    FAILS(fsdp_load(m.sharded, path, NULL), TSR_ERR_NOT_FOUND, want);
     OK(tsr_fsdp_begin(m.sharded, 0, TSR_PASS_FORWARD));
-    FAILS(tsr_fsdp_save(m.sharded, path, NULL), TSR_ERR_INVALID,
-          my_rank > 0 ? "fsdp_save: rank 0: unit 0 is in use" : "fsdp_save: unit 0 is in use");
+    FAILS(fsdp_save(m.sharded, path, NULL), TSR_ERR_INVALID,
+          my_rank > 0 ? "optimizer_save: rank 0: unit 0 is in use"
+                      : "optimizer_save: unit 0 is in use");
     OK(tsr_fsdp_end(m.sharded, 0));
     model_finish(&m);
     free(fresh);

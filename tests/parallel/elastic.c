@@ -10,6 +10,7 @@
 
 #include "parallel/checkpoint/checkpoint.h"
 #include "parallel/fsdp/fsdp.h"
+#include "parallel/fsdp_steps.h"
 
 #define MS UINT64_C(1000000)
 #define TIMEOUT_NS (20000 * MS) /* unless the job says otherwise */
@@ -208,10 +209,9 @@ static tsr_status pass(tsr_fsdp *model, int64_t samples, double sum)
     }
     for (int u = UNITS - 1; u >= 0 && status == TSR_OK; u--) {
         status = tsr_fsdp_begin(model, u, TSR_PASS_BACKWARD);
-        for (int i = 0; i < tsr_fsdp_parameter_count(model, u) && status == TSR_OK; i++) {
-            const tsr_parameter *p = tsr_fsdp_parameter(model, u, i);
+        const tsr_parameter *p;
+        for (int i = 0; status == TSR_OK && (p = tsr_fsdp_parameter(model, u, i)); i++)
             need_ok(tsr_scale(w.stream, p->grad, p->tensor, weight, (float)(-sum / ELASTIC_BATCH)));
-        }
         if (u == 0 && model == w.model)
             (void)come_to(POINT_BACKWARD, w.step);
         if (status == TSR_OK)
@@ -223,11 +223,11 @@ static tsr_status pass(tsr_fsdp *model, int64_t samples, double sum)
 static tsr_status update(tsr_fsdp *model)
 {
     return w.job->momentum
-               ? tsr_fsdp_sgd_step(
+               ? fsdp_sgd_step(
                      model, tsr_sgd_params(.learning_rate = (float)LEARNING_RATE, .momentum = 0.9f))
-               : tsr_fsdp_adamw_step(model, tsr_adamw_params(.learning_rate = (float)LEARNING_RATE,
-                                                             .beta1 = 0.9f, .beta2 = 0.99f,
-                                                             .epsilon = 1e-3f));
+               : fsdp_adamw_step(model,
+                                 tsr_adamw_params(.learning_rate = (float)LEARNING_RATE,
+                                                  .beta1 = 0.9f, .beta2 = 0.99f, .epsilon = 1e-3f));
 }
 
 /* Steps -------------------------------------------------------------------------------------- */
@@ -303,10 +303,10 @@ static tsr_status compare_rebuilt(void)
     path_of(w.job->folder, "rebuilt", w.number, sizeof path, path);
     path_of(w.job->compared, "step", w.step, sizeof other, other);
     TSR__TRY(tsr_comm_broadcast(w.world, path, sizeof path, TSR_U8, 0));
-    TSR__TRY(tsr_fsdp_save(w.model, path, NULL));
+    TSR__TRY(fsdp_save(w.model, path, NULL));
     need_equal_files(path, other);
     TSR__TRY(with_model(tsr_fsdp_create, &w.twin));
-    return tsr_fsdp_load(w.twin, other, NULL);
+    return fsdp_load(w.twin, other, NULL);
 }
 
 static tsr_status compare_twin(void)
@@ -314,8 +314,8 @@ static tsr_status compare_twin(void)
     char path[256], other[256];
     path_of(w.job->folder, "final", 0, sizeof path, path);
     path_of(w.job->folder, "twin", 0, sizeof other, other);
-    TSR__TRY(tsr_fsdp_save(w.model, path, NULL));
-    TSR__TRY(tsr_fsdp_save(w.twin, other, NULL));
+    TSR__TRY(fsdp_save(w.model, path, NULL));
+    TSR__TRY(fsdp_save(w.twin, other, NULL));
     need_equal_files(path, other);
     return TSR_OK;
 }
@@ -324,7 +324,7 @@ static tsr_status save_step(void)
 {
     char path[256];
     path_of(w.job->folder, "step", w.step, sizeof path, path);
-    return tsr_fsdp_save(w.model, path, NULL);
+    return fsdp_save(w.model, path, NULL);
 }
 
 /* Rebuilding after a change of the ranks ----------------------------------------------------- */
@@ -401,9 +401,8 @@ static tsr_status rebuild(void)
         return status;
     }
     tsr_group_destroy(&old);
-    need(w.step == 0 ||
-         (tsr_fsdp_steps(w.model) >= w.step && tsr_fsdp_steps(w.model) <= w.step + 1));
-    w.step = tsr_fsdp_steps(w.model);
+    need(w.step == 0 || (fsdp_steps(w.model) >= w.step && fsdp_steps(w.model) <= w.step + 1));
+    w.step = fsdp_steps(w.model);
     TSR__TRY(rebuild_sampler());
     /* After the first loss, sums are added in another order than in the undisturbed job, so only
      * the first rebuilt model is compared. */

@@ -202,8 +202,7 @@ CASE(gradients_of_failures, "gradients that count as 0 still do after a failed p
 
 static tsr_status adamw_step(model *m)
 {
-    return tsr_fsdp_adamw_step(m->sharded,
-                               tsr_adamw_params(.learning_rate = 0.01f, .epsilon = 1e-3f));
+    return fsdp_adamw_step(m->sharded, tsr_adamw_params(.learning_rate = 0.01f, .epsilon = 1e-3f));
 }
 
 /* Runs a step in which the step of parameter `at` fails, so that its gradient is kept, and repeats
@@ -218,10 +217,10 @@ static uint8_t *step_in_two(int at, uint64_t *size)
         *gradient = NULL;
         FAILS(adamw_step(&m), TSR_ERR_INVALID, "adamw_step: gradient is NULL");
         *gradient = kept;
-        CHECK(tsr_fsdp_steps(m.sharded) == 0, "a step that failed was counted");
+        CHECK(fsdp_steps(m.sharded) == 0, "a step that failed was counted");
     }
     OK(adamw_step(&m));
-    CHECK(tsr_fsdp_steps(m.sharded) == 1, "%lld steps", (long long)tsr_fsdp_steps(m.sharded));
+    CHECK(fsdp_steps(m.sharded) == 1, "%lld steps", (long long)fsdp_steps(m.sharded));
     uint8_t *bytes = model_bytes(&m, size);
     model_finish(&m);
     return bytes;

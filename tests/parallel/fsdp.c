@@ -181,7 +181,7 @@ static void pass_of_other_kind(model *m)
             model_pass(m, 5000 + 7 * my_rank, 7, 60, 0.01f);
         model_update(m);
     }
-    OK(tsr_fsdp_zero_grad(m->sharded));
+    OK(fsdp_zero_grad(m->sharded));
     for (int i = 0; i < 3; i++)
         model_pass(m, 6000 + 7 * my_rank, 7, 60, 0.01f);
     CHECK(last->sent && last->passes == 3,
@@ -193,7 +193,7 @@ static void pass_of_other_kind(model *m)
     }
     model_update(m);
     model_pass(m, 7000 + 7 * my_rank, 7, 60, 0.01f);
-    OK(tsr_fsdp_zero_grad(m->sharded));
+    OK(fsdp_zero_grad(m->sharded));
     model_update(m);
 }
 
@@ -219,14 +219,14 @@ static void copy_through(const way *w, tsr_dtype dtype)
     pass_of_other_kind(&m);
     check_copies(m.sharded, w->name);
     shared_path(world, "copies", path);
-    OK(tsr_fsdp_save(m.sharded, path, NULL));
+    OK(fsdp_save(m.sharded, path, NULL));
     for (int i = 0; i < m.sharded->param_count; i++)
         OK(tsr_fill(queue, m.sharded->params[i].value, my_rank + 1));
     OK(tsr_fsdp_changed(m.sharded));
     check_copies(m.sharded, w->name);
-    OK(tsr_fsdp_load(m.sharded, path, NULL));
+    OK(fsdp_load(m.sharded, path, NULL));
     check_copies(m.sharded, w->name);
-    OK(tsr_fsdp_load(m.sharded, path, tsr_fsdp_file_params(.model_only = true)));
+    OK(fsdp_load(m.sharded, path, tsr_optimizer_file_params(.model_only = true)));
     check_copies(m.sharded, w->name);
     unlink(path); /* by whichever rank is first */
     model_finish(&m);
@@ -369,7 +369,7 @@ static void train_big(tsr_fsdp *m, peak *p)
                 CHECK(!parameter->tensor && !parameter->grad, "memory after a pass");
                 look_at(p);
             }
-        OK(tsr_fsdp_adamw_step(m, tsr_adamw_params(.learning_rate = 0.1f)));
+        OK(fsdp_adamw_step(m, tsr_adamw_params(.learning_rate = 0.1f)));
         look_at(p);
     }
 }
@@ -518,7 +518,7 @@ CASE(ahead,
         OK(tsr_fsdp_begin(m.sharded, 2, TSR_PASS_BACKWARD));
         CHECK(u[1].slot >= 0, "1 is there in the backward pass");
         OK(tsr_fsdp_end(m.sharded, 2));
-        OK(tsr_fsdp_zero_grad(m.sharded));
+        OK(fsdp_zero_grad(m.sharded));
         OK(tsr_fsdp_changed(m.sharded));
         CHECK(u[0].slot < 0 && u[1].slot < 0 && u[2].slot < 0, "nothing is there");
     }
@@ -544,7 +544,7 @@ CASE(shards, "fsdp: shards are those of the plan, and values written to them are
     OK(tsr_fsdp_changed(m.sharded));
     for (int u = 0; u < MODEL_LAYERS; u++) {
         OK(tsr_fsdp_begin(m.sharded, u, TSR_PASS_FORWARD));
-        for (int j = 0; j < tsr_fsdp_parameter_count(m.sharded, u); j++) {
+        for (int j = 0; tsr_fsdp_parameter(m.sharded, u, j); j++) {
             const tsr_parameter *p = tsr_fsdp_parameter(m.sharded, u, j);
             double *values = values_of(p->tensor);
             for (int64_t i = 0; i < count_of(p->ndim, p->global_shape); i++)
@@ -586,6 +586,6 @@ CASE(nothing, "fsdp: units whose parameters have no elements are used and steppe
         }
         OK(tsr_fsdp_end(m, 0));
     }
-    OK(tsr_fsdp_adamw_step(m, tsr_adamw_params(.learning_rate = 1)));
+    OK(fsdp_adamw_step(m, tsr_adamw_params(.learning_rate = 1)));
     tsr_fsdp_destroy(&m);
 }

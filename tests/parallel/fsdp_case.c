@@ -95,13 +95,12 @@ void model_pass(model *m, int64_t first, int64_t rows, uint64_t sequence, float 
 void model_update(model *m)
 {
     if (m->sharded->optimizer == TSR_OPTIMIZER_SGD)
-        OK(tsr_fsdp_sgd_step(m->sharded, tsr_sgd_params(.learning_rate = 0.05f,
-                                                        .momentum = m->sharded->momentum ? 0.9f : 0,
-                                                        .weight_decay = 0.01f)));
+        OK(fsdp_sgd_step(m->sharded, tsr_sgd_params(.learning_rate = 0.05f,
+                                                    .momentum = m->sharded->momentum ? 0.9f : 0,
+                                                    .weight_decay = 0.01f)));
     else
-        OK(tsr_fsdp_adamw_step(
-            m->sharded,
-            tsr_adamw_params(.learning_rate = 0.01f, .epsilon = 1e-3f, .weight_decay = 0.01f)));
+        OK(fsdp_adamw_step(m->sharded, tsr_adamw_params(.learning_rate = 0.01f, .epsilon = 1e-3f,
+                                                        .weight_decay = 0.01f)));
 }
 
 void model_step(model *m, int64_t step, int data_rank, int data_ranks)
@@ -136,7 +135,7 @@ uint8_t *model_bytes(model *m, uint64_t *size)
     tsr_comm *comm = m->world ? m->world : tsr_group_comm(m->sharded->group);
     char path[SHARED_PATH];
     shared_path(comm, "bytes", path);
-    OK(tsr_fsdp_save(m->sharded, path, tsr_fsdp_file_params(.world = m->world)));
+    OK(fsdp_save(m->sharded, path, tsr_optimizer_file_params(.world = m->world)));
     uint8_t *data = file_bytes(path, size);
     if (comm)
         OK(tsr_comm_barrier(comm));

@@ -3,6 +3,7 @@
 #ifndef TESTS_PARALLEL_SHARDED_CASE_H
 #define TESTS_PARALLEL_SHARDED_CASE_H
 
+#include "parallel/fsdp_steps.h"
 #include "parallel/spmd.h"
 
 #define MODEL_LAYERS 3

@@ -58,11 +58,13 @@ CASE(refused, "fsdp: mistakes are errors on all ranks that name the values")
           "fsdp_forward: unit 0 is not a layer");
     OK(tsr_fsdp_begin(m, 0, TSR_PASS_FORWARD));
     FAILS(tsr_fsdp_begin(m, 0, TSR_PASS_FORWARD), TSR_ERR_INVALID, "fsdp_begin: unit 0 is in use");
-    FAILS(tsr_fsdp_adamw_step(m, tsr_adamw_params()), TSR_ERR_INVALID,
-          "fsdp_adamw_step: unit 0 is in use");
+    FAILS(fsdp_adamw_step(m, tsr_adamw_params()), TSR_ERR_INVALID,
+          "optimizer_step: unit 0 is in use");
     OK(tsr_fsdp_end(m, 0));
-    FAILS(tsr_fsdp_sgd_step(m, tsr_sgd_params()), TSR_ERR_INVALID,
-          "fsdp_sgd_step: the model was created for another optimizer");
+    CHECK(!tsr_fsdp_parameter(NULL, 0, 0) && !tsr_fsdp_parameter(m, 1, 0) &&
+              !tsr_fsdp_parameter(m, -1, 0) && !tsr_fsdp_parameter(m, 0, 1) &&
+              !tsr_fsdp_parameter(m, 0, -1),
+          "a parameter that does not exist");
     tsr_fsdp_destroy(&m);
 
     params.optimizer = TSR_OPTIMIZER_NONE;
@@ -158,18 +160,18 @@ CASE(other_kinds, "fsdp: different model_only when saving or loading is an error
     model m;
     uint64_t size, size_after;
     char path[SHARED_PATH];
-    const tsr_fsdp_file_params mine = {.struct_size = sizeof mine, .model_only = my_rank == 1};
+    const tsr_optimizer_file_params mine = {.struct_size = sizeof mine, .model_only = my_rank == 1};
     shared_path(world, "kinds", path);
     model_make(&(model_case){.sharded = {.group = group}}, &m);
     model_step(&m, 0, my_rank, ranks);
-    OK(tsr_fsdp_save(m.sharded, path, NULL));
+    OK(fsdp_save(m.sharded, path, NULL));
     model_step(&m, 1, my_rank, ranks);
     uint8_t *before = model_bytes(&m, &size);
 #define WORDS(op)                                                                                  \
-    my_rank == 1 ? "fsdp_" op ": model_only is true, not the same as on rank 0"                    \
-                 : "fsdp_" op ": rank 1: model_only is true, not the same as on rank 0"
-    FAILS(tsr_fsdp_load(m.sharded, path, &mine), TSR_ERR_INVALID, WORDS("load"));
-    FAILS(tsr_fsdp_save(m.sharded, path, &mine), TSR_ERR_INVALID, WORDS("save"));
+    my_rank == 1 ? "optimizer_" op ": model_only is true, not the same as on rank 0"               \
+                 : "optimizer_" op ": rank 1: model_only is true, not the same as on rank 0"
+    FAILS(fsdp_load(m.sharded, path, &mine), TSR_ERR_INVALID, WORDS("load"));
+    FAILS(fsdp_save(m.sharded, path, &mine), TSR_ERR_INVALID, WORDS("save"));
 #undef WORDS
     uint8_t *after = model_bytes(&m, &size_after);
     CHECK(size == size_after && memcmp(before, after, size) == 0, "the model has changed");
@@ -232,7 +234,7 @@ static void caller_model(int unit_count, const char *const *gather, tsr_fsdp **o
 static void begin_backward(tsr_fsdp *m, int unit, double grad)
 {
     OK(tsr_fsdp_begin(m, unit, TSR_PASS_BACKWARD));
-    for (int i = 0; i < tsr_fsdp_parameter_count(m, unit); i++)
+    for (int i = 0; tsr_fsdp_parameter(m, unit, i); i++)
         OK(tsr_fill(queue, tsr_fsdp_parameter(m, unit, i)->grad, grad));
 }
 
@@ -256,10 +258,10 @@ static void look_while_in_use(const char *const *gather)
         OK(tsr_fsdp_end(m, 0));
     }
     begin_backward(m, 0, 1);
-    FAILS(tsr_fsdp_zero_grad(m), TSR_ERR_INVALID, "fsdp_zero_grad: unit 0 is in use");
+    FAILS(fsdp_zero_grad(m), TSR_ERR_INVALID, "optimizer_zero_grad: unit 0 is in use");
     FAILS(tsr_fsdp_changed(m), TSR_ERR_INVALID, "fsdp_changed: unit 0 is in use");
-    FAILS(tsr_fsdp_adamw_step(m, tsr_adamw_params(.learning_rate = 1)), TSR_ERR_INVALID,
-          "fsdp_adamw_step: unit 0 is in use");
+    FAILS(fsdp_adamw_step(m, tsr_adamw_params(.learning_rate = 1)), TSR_ERR_INVALID,
+          "optimizer_step: unit 0 is in use");
     OK(tsr_fsdp_end(m, 0));
     check_grad(m, 0, 7);
     tsr_fsdp_destroy(&m);
@@ -275,18 +277,18 @@ CASE(in_use, "fsdp: reading shards while units are in use changes nothing")
 
 static void wrong_sgd(tsr_fsdp *m)
 {
-    FAILS(tsr_fsdp_sgd_step(m, tsr_sgd_params(.learning_rate = -1)), TSR_ERR_INVALID,
-          "fsdp_sgd_step: learning_rate is -1; it must be finite and at least 0");
-    FAILS(tsr_fsdp_sgd_step(m, tsr_sgd_params(.nesterov = true)), TSR_ERR_INVALID,
-          "fsdp_sgd_step: nesterov needs momentum > 0 and dampening 0; they are 0 and 0");
+    FAILS(fsdp_sgd_step(m, tsr_sgd_params(.learning_rate = -1)), TSR_ERR_INVALID,
+          "optimizer_step: learning_rate is -1; it must be finite and at least 0");
+    FAILS(fsdp_sgd_step(m, tsr_sgd_params(.nesterov = true)), TSR_ERR_INVALID,
+          "optimizer_create: nesterov needs momentum > 0 and dampening 0; they are 0 and 0");
 }
 
 static void wrong_adamw(tsr_fsdp *m)
 {
-    FAILS(tsr_fsdp_adamw_step(m, tsr_adamw_params(.learning_rate = INFINITY)), TSR_ERR_INVALID,
-          "fsdp_adamw_step: learning_rate is inf; it must be finite and at least 0");
-    FAILS(tsr_fsdp_adamw_step(m, tsr_adamw_params(.beta2 = 1)), TSR_ERR_INVALID,
-          "fsdp_adamw_step: beta2 is 1; 0 <= beta2 < 1 is needed");
+    FAILS(fsdp_adamw_step(m, tsr_adamw_params(.learning_rate = INFINITY)), TSR_ERR_INVALID,
+          "optimizer_step: learning_rate is inf; it must be finite and at least 0");
+    FAILS(fsdp_adamw_step(m, tsr_adamw_params(.beta2 = 1)), TSR_ERR_INVALID,
+          "optimizer_create: beta2 is 1; 0 <= beta2 < 1 is needed");
 }
 
 /* Checks that wrong numbers are refused without a gradient, and with a gradient that has elements
@@ -307,11 +309,11 @@ static void refuse_numbers(tsr_optimizer_kind optimizer, void (*wrong)(tsr_fsdp 
     begin_backward(m, 0, 1);
     OK(tsr_fsdp_end(m, 0));
     wrong(m);
-    CHECK(tsr_fsdp_steps(m) == 0, "%lld steps", (long long)tsr_fsdp_steps(m));
+    CHECK(fsdp_steps(m) == 0, "%lld steps", (long long)fsdp_steps(m));
     check_grad(m, 0, 1);
-    OK(optimizer == TSR_OPTIMIZER_SGD ? tsr_fsdp_sgd_step(m, tsr_sgd_params())
-                                      : tsr_fsdp_adamw_step(m, tsr_adamw_params()));
-    CHECK(tsr_fsdp_steps(m) == 1, "%lld steps", (long long)tsr_fsdp_steps(m));
+    OK(optimizer == TSR_OPTIMIZER_SGD ? fsdp_sgd_step(m, tsr_sgd_params())
+                                      : fsdp_adamw_step(m, tsr_adamw_params()));
+    CHECK(fsdp_steps(m) == 1, "%lld steps", (long long)fsdp_steps(m));
     tsr_fsdp_destroy(&m);
 }
 
@@ -349,7 +351,7 @@ CASE(allocations, "fsdp: every allocation fails in turn, without leaks")
             status = status == TSR_OK ? ended : status;
         }
         if (status == TSR_OK)
-            status = tsr_fsdp_adamw_step(m, tsr_adamw_params(.learning_rate = 1));
+            status = fsdp_adamw_step(m, tsr_adamw_params(.learning_rate = 1));
         bool reached = tsr__fault_site() != NULL;
         tsr__fault_disarm();
         tsr_fsdp_destroy(&m);

@@ -1,5 +1,5 @@
-/* Optimizers compared with the same steps on the host; their files compared with those of FSDP
- * models; and their errors. */
+/* Optimizers compared with the same steps on the host; their files with and without sharded
+ * parameters; and their errors. */
 #include "parallel/fsdp_case.h"
 
 #include <unistd.h>
@@ -264,69 +264,6 @@ CASE(changed_values, "optimizer: master copies follow values that the program wr
     subject_finish(&s);
 }
 
-/* Files of FSDP models ----------------------------------------------------------------------- */
-
-static uint8_t *train_model(tsr_optimizer_kind kind, bool through_optimizer, uint64_t *size)
-{
-    model m;
-    tsr_optimizer *optimizer = NULL;
-    model_make(&(model_case){.dtype = TSR_F16, .sharded = {.optimizer = kind}}, &m);
-    if (through_optimizer) {
-        tsr_optimizer_params params = {
-            .struct_size = sizeof params,
-            .stream = queue,
-            .kind = kind,
-            .adamw = tsr_adamw_params(.epsilon = 1e-3f, .weight_decay = 0.01f),
-            .sgd = tsr_sgd_params(.momentum = 0.9f, .weight_decay = 0.01f)};
-        OK(tsr_optimizer_create(&params, &optimizer));
-        OK(tsr_optimizer_add_fsdp(optimizer, m.sharded));
-    }
-    for (int i = 0; i < 2; i++) {
-        model_pass(&m, i * 100 + MODEL_ROWS * my_rank, MODEL_ROWS, 50, 1.0f / MODEL_ROWS);
-        if (!through_optimizer) {
-            model_update(&m);
-            continue;
-        }
-        OK(tsr_optimizer_step(optimizer, kind == TSR_OPTIMIZER_SGD ? 0.05f : 0.01f));
-        OK(tsr_optimizer_zero_grad(optimizer));
-    }
-    CHECK(tsr_fsdp_steps(m.sharded) == 2, "%lld steps", (long long)tsr_fsdp_steps(m.sharded));
-    uint8_t *bytes;
-    if (through_optimizer) {
-        char path[SHARED_PATH];
-        shared_path(world, "optimizer", path);
-        OK(tsr_optimizer_save(optimizer, path, NULL));
-        bytes = file_bytes(path, size);
-        if (world)
-            OK(tsr_comm_barrier(world));
-        OK(tsr_optimizer_save(optimizer, path, NULL));
-        OK(tsr_optimizer_load(optimizer, path, NULL));
-        CHECK(tsr_fsdp_steps(m.sharded) == 2, "loaded %lld steps",
-              (long long)tsr_fsdp_steps(m.sharded));
-        if (world)
-            OK(tsr_comm_barrier(world));
-        if (my_rank == 0)
-            unlink(path);
-    } else {
-        bytes = model_bytes(&m, size);
-    }
-    tsr_optimizer_destroy(&optimizer);
-    model_finish(&m);
-    return bytes;
-}
-
-CASE(models, "optimizer: an FSDP model steps and saves as it does by itself")
-{
-    for (int kind = TSR_OPTIMIZER_ADAMW; kind <= TSR_OPTIMIZER_SGD; kind++) {
-        uint64_t size, want_size;
-        uint8_t *want = train_model((tsr_optimizer_kind)kind, false, &want_size);
-        uint8_t *got = train_model((tsr_optimizer_kind)kind, true, &size);
-        CHECK(size == want_size && memcmp(got, want, size) == 0, "kind %d: another file", kind);
-        free(got);
-        free(want);
-    }
-}
-
 /* Files -------------------------------------------------------------------------------------- */
 
 CASE(resumed_optimizer,
@@ -392,7 +329,7 @@ CASE(model_only_optimizer, "optimizer: a file of parameters starts fresh state")
 }
 
 /* Every rank has a layer in full, and an FSDP model of all ranks has the same layer. */
-CASE(file_of_both, "optimizer: its file is an FSDP model's, and either loads the other's")
+CASE(file_of_both, "optimizer: the file is the same with and without sharded parameters")
 {
     char path[SHARED_PATH];
     shared_path(world, "both", path);
@@ -427,9 +364,9 @@ CASE(file_of_both, "optimizer: its file is an FSDP model's, and either loads the
     uint64_t size, want_size;
     OK(tsr_optimizer_save(optimizer, path, tsr_optimizer_file_params(.world = world)));
     uint8_t *want = file_bytes(path, &want_size);
-    OK(tsr_fsdp_load(sharded, path, NULL));
-    CHECK(tsr_fsdp_steps(sharded) == 1, "%lld steps", (long long)tsr_fsdp_steps(sharded));
-    OK(tsr_fsdp_save(sharded, path, NULL));
+    OK(fsdp_load(sharded, path, NULL));
+    CHECK(fsdp_steps(sharded) == 1, "%lld steps", (long long)fsdp_steps(sharded));
+    OK(fsdp_save(sharded, path, NULL));
     uint8_t *got = file_bytes(path, &size);
     CHECK(size == want_size && memcmp(got, want, size) == 0, "another file");
     free(got);
@@ -472,9 +409,9 @@ CASE(optimizer_mistakes, "optimizer: mistakes are errors that name the values")
           "optimizer_create: params is NULL");
     FAILS(tsr_optimizer_create(tsr_optimizer_params(.stream = NULL), &optimizer), TSR_ERR_INVALID,
           "optimizer_create: stream is NULL");
-    FAILS(tsr_optimizer_create(tsr_optimizer_params(.stream = queue, .kind = TSR_OPTIMIZER_NONE),
+    FAILS(tsr_optimizer_create(tsr_optimizer_params(.stream = queue, .kind = (tsr_optimizer_kind)3),
                                &optimizer),
-          TSR_ERR_INVALID, "optimizer_create: kind 2 is neither AdamW nor SGD");
+          TSR_ERR_INVALID, "optimizer_create: unknown kind 3");
     refused(tsr_optimizer_create(tsr_optimizer_params(.stream = queue, .kind = TSR_OPTIMIZER_SGD,
                                                       .sgd = tsr_sgd_params(.nesterov = true)),
                                  &optimizer),
@@ -534,11 +471,16 @@ CASE(optimizer_mistakes, "optimizer: mistakes are errors that name the values")
     FAILS(tsr_optimizer_add_fsdp(optimizer, m.sharded), TSR_ERR_INVALID,
           "optimizer_add_fsdp: the optimizer is AdamW, the model was created for SGD");
     model_finish(&m);
+    model_make(&(model_case){.sharded = {.optimizer = TSR_OPTIMIZER_SGD, .plain_sgd = true}}, &m);
+    FAILS(fsdp_sgd_step(m.sharded, tsr_sgd_params(.momentum = 0.5f)), TSR_ERR_INVALID,
+          "optimizer_add_fsdp: momentum is 0.5, but the model was created with plain_sgd");
+    OK(fsdp_sgd_step(m.sharded, tsr_sgd_params()));
+    model_finish(&m);
     model_make(&(model_case){0}, &m);
     OK(tsr_optimizer_add_fsdp(optimizer, m.sharded));
     FAILS(tsr_optimizer_add_fsdp(optimizer, m.sharded), TSR_ERR_INVALID,
           "optimizer_add_fsdp: the model has been added before");
-    OK(tsr_fsdp_adamw_step(m.sharded, tsr_adamw_params(.learning_rate = 0)));
+    OK(fsdp_adamw_step(m.sharded, tsr_adamw_params(.learning_rate = 0)));
     FAILS(tsr_optimizer_save(optimizer, "/tmp/none", NULL), TSR_ERR_INVALID,
           my_rank > 0 ? "optimizer_save: rank 0: an FSDP model has done 1 steps, the optimizer 0"
                       : "optimizer_save: an FSDP model has done 1 steps, the optimizer 0");
@@ -547,6 +489,62 @@ CASE(optimizer_mistakes, "optimizer: mistakes are errors that name the values")
     tsr_optimizer_destroy(NULL);
     model_finish(&m);
     subject_finish(&s);
+}
+
+/* An optimizer that makes no steps loads what another one has saved, in a sharded and in a whole
+ * model, and saves it again. */
+CASE(no_steps, "optimizer: the kind NONE loads and saves, and refuses steps")
+{
+    char path[SHARED_PATH];
+    shared_path(world, "no-steps", path);
+    model m;
+    model_make(&(model_case){.dtype = TSR_BF16}, &m);
+    model_step(&m, 0, my_rank, ranks);
+    OK(fsdp_save(m.sharded, path, tsr_optimizer_file_params(.model_only = true)));
+    uint64_t size, want_size;
+    uint8_t *want = file_bytes(path, &want_size);
+    model_finish(&m);
+    if (world)
+        OK(tsr_comm_barrier(world));
+
+    model_make(&(model_case){.dtype = TSR_BF16, .sharded = {.optimizer = TSR_OPTIMIZER_NONE}}, &m);
+    OK(fsdp_load(m.sharded, path, tsr_optimizer_file_params(.model_only = true)));
+    OK(fsdp_save(m.sharded, path, tsr_optimizer_file_params(.model_only = true)));
+    uint8_t *got = file_bytes(path, &size);
+    CHECK(size == want_size && memcmp(got, want, size) == 0, "another file");
+    free(got);
+    free(want);
+
+    tsr_optimizer *optimizer = NULL;
+    tsr_tensor *own = tensor_new(TSR_F16, 1, (int64_t[]){OWN});
+    const tsr_parameter parameter = {.name = "own",
+                                     .tensor = own,
+                                     .dtype = TSR_F16,
+                                     .ndim = 1,
+                                     .global_shape = {OWN},
+                                     .shard_dim = -1};
+    OK(tsr_optimizer_create(tsr_optimizer_params(.stream = queue, .kind = TSR_OPTIMIZER_NONE),
+                            &optimizer));
+    OK(tsr_optimizer_add_fsdp(optimizer, m.sharded));
+    OK(tsr_fill(queue, own, 3));
+    OK(tsr_optimizer_add_parameter(optimizer, &parameter));
+    OK(tsr_optimizer_save(optimizer, path, NULL));
+    OK(tsr_fill(queue, own, 0));
+    OK(tsr_optimizer_load(optimizer, path, NULL));
+    double *values = values_of(own);
+    CHECK(values[0] == 3, "%g was loaded", values[0]);
+    free(values);
+    FAILS(tsr_optimizer_step(optimizer, 1), TSR_ERR_INVALID,
+          "optimizer_step: the optimizer's kind is TSR_OPTIMIZER_NONE");
+    FAILS(tsr_optimizer_clip(optimizer, 1, NULL, NULL), TSR_ERR_INVALID,
+          "optimizer_clip: the optimizer's kind is TSR_OPTIMIZER_NONE");
+    tsr_optimizer_destroy(&optimizer);
+    tsr_tensor_destroy(&own);
+    model_finish(&m);
+    if (world)
+        OK(tsr_comm_barrier(world));
+    if (my_rank == 0)
+        unlink(path);
 }
 
 /* Runs a step in which the step of parameter `failing` fails, and then repeats the call. */

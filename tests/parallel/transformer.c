@@ -279,7 +279,7 @@ static uint8_t *train_blocks(const char *const *gather, bool recompute, uint64_t
         OK(tsr_fsdp_forward(sharded, 1, between, &saved[1], &y));
         OK(tsr_fsdp_backward(sharded, 1, saved[1], y, &dbetween));
         OK(tsr_fsdp_backward(sharded, 0, saved[0], dbetween, NULL));
-        OK(tsr_fsdp_adamw_step(sharded, tsr_adamw_params(.learning_rate = 0.01f)));
+        OK(fsdp_adamw_step(sharded, tsr_adamw_params(.learning_rate = 0.01f)));
         for (int i = 0; i < 2; i++)
             tsr_layer_saved_destroy(&saved[i]);
         tsr_tensor *all[] = {x, between, y, dbetween};
@@ -289,7 +289,7 @@ static uint8_t *train_blocks(const char *const *gather, bool recompute, uint64_t
     }
     char path[SHARED_PATH];
     shared_path(world, "blocks", path);
-    OK(tsr_fsdp_save(sharded, path, NULL));
+    OK(fsdp_save(sharded, path, NULL));
     uint8_t *bytes = file_bytes(path, size);
     if (world)
         OK(tsr_comm_barrier(world));

@@ -87,7 +87,8 @@ typedef struct tsr__fsdp_pools {
     tsr__fsdp_pool values, gradients, state;
 } tsr__fsdp_pools;
 
-/* step.c: one optimizer step. Exactly one of `sgd` and `adamw` is not NULL. */
+/* step.c: one optimizer step. Exactly one of `sgd` and `adamw` is not NULL. The model sets their
+ * number of the step. */
 typedef struct tsr__fsdp_step {
     const tsr_sgd_params *sgd;
     const tsr_adamw_params *adamw;
@@ -235,12 +236,16 @@ tsr_status tsr__fsdp_check_not_in_use(const tsr_fsdp *model, const char *who) TS
  * of them before the next phase. So if a rank is lost, either all models make the step or none
  * does.
  *
- * tsr__fsdp_prepare checks the params, blocks until the gradients have been reduced, and sends them
- * to the copies. tsr__fsdp_meet blocks until all ranks are prepared; without copies it does not
- * block. tsr__fsdp_apply changes the shards and the copies; it needs no other rank. */
+ * tsr__fsdp_prepare blocks until the gradients have been reduced, and sends them to the copies. The
+ * caller must have checked the numbers, even on a rank without shards: such a rank must fail, or
+ * count the step, like the others. tsr__fsdp_meet blocks until all ranks are prepared; without
+ * copies it does not block. tsr__fsdp_apply changes the shards and the copies; it needs no other
+ * rank. */
 tsr_status tsr__fsdp_prepare(tsr_fsdp *model, const tsr__fsdp_step *how) TSR_NODISCARD;
 tsr_status tsr__fsdp_meet(tsr_fsdp *model) TSR_NODISCARD;
 tsr_status tsr__fsdp_apply(tsr_fsdp *model) TSR_NODISCARD;
+/* Clears the gradients without a step. Blocks until all gradients have been reduced. */
+tsr_status tsr__fsdp_zero_grad(tsr_fsdp *model) TSR_NODISCARD;
 
 /* replica.c: tsr__fsdp_choose_replica chooses which rank keeps a copy of which shards; collective.
  * tsr__fsdp_make_replica allocates the copies. The other functions do nothing if there are no

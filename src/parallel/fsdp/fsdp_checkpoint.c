@@ -1,8 +1,7 @@
-/* Checkpoints of FSDP models. Each rank's shard of each parameter is an entry of the file, and so
- * is the optimizer's state for the shard. */
+/* The entries of FSDP models in checkpoints. Each rank's shard of each parameter is an entry of the
+ * file, and so is the optimizer's state for the shard. */
 #include <string.h>
 
-#include "base/struct_size.h"
 #include "parallel/checkpoint/checkpoint.h"
 #include "parallel/fsdp/fsdp.h"
 #include "parallel/group/group.h"
@@ -53,57 +52,10 @@ tsr_status tsr__fsdp_synchronise(tsr_fsdp *model, const char *who)
 tsr_status tsr__fsdp_loaded(tsr_fsdp *model, bool model_only, int64_t steps)
 {
     TSR__TRY(tsr__fsdp_discard_gathered(model));
-    TSR__TRY(tsr_fsdp_zero_grad(model));
+    TSR__TRY(tsr__fsdp_zero_grad(model));
     if (model_only)
         TSR__TRY(tsr__fsdp_fresh_state(model));
     else
         model->steps = steps;
     return tsr__fsdp_refresh(model);
-}
-
-static tsr__training_file file_of(const tsr_fsdp *model, const char *who, const char *path,
-                                  const tsr_fsdp_file_params *params)
-{
-    return (tsr__training_file){
-        .who = who,
-        .path = path,
-        .world = params->world ? params->world : tsr_group_comm(model->group),
-        .stages = params->stages,
-        .stream = model->stream,
-        .model_only = params->model_only,
-        .parts = params->parts,
-        .steps = model->steps,
-    };
-}
-
-static tsr_status prepare_entries(tsr_fsdp *model, const char *who, bool model_only,
-                                  tsr__training_list *list)
-{
-    TSR__TRY(tsr__fsdp_synchronise(model, who));
-    return tsr__fsdp_list(model, model_only, list);
-}
-
-tsr_status tsr_fsdp_save(tsr_fsdp *model, const char *path, const tsr_fsdp_file_params *params)
-{
-    TSR__REQUIRE(model, "fsdp_save: model is NULL");
-    TSR__TAKE(tsr_fsdp_file_params, params);
-    tsr__training_list list = {0};
-    tsr_status status = prepare_entries(model, "fsdp_save", params->model_only, &list);
-    const tsr__training_file file = file_of(model, "fsdp_save", path, params);
-    status = tsr__training_save(&file, status, &list, params->metadata);
-    tsr__training_list_finish(&list);
-    return status;
-}
-
-tsr_status tsr_fsdp_load(tsr_fsdp *model, const char *path, const tsr_fsdp_file_params *params)
-{
-    TSR__REQUIRE(model, "fsdp_load: model is NULL");
-    TSR__TAKE(tsr_fsdp_file_params, params);
-    tsr__training_list list = {0};
-    tsr_status status = prepare_entries(model, "fsdp_load", params->model_only, &list);
-    tsr__training_file file = file_of(model, "fsdp_load", path, params);
-    status = tsr__training_load(&file, status, &list);
-    tsr__training_list_finish(&list);
-    TSR__TRY(status);
-    return tsr__fsdp_loaded(model, params->model_only, file.steps);
 }

@@ -157,14 +157,10 @@ tsr_status tsr_fsdp_backward(tsr_fsdp *model, int unit, const tsr_layer_saved *s
 
 /* Queries ------------------------------------------------------------------------------------ */
 
-int tsr_fsdp_parameter_count(const tsr_fsdp *model, int unit)
-{
-    return model && unit >= 0 && unit < model->unit_count ? model->units[unit].count : 0;
-}
-
 const tsr_parameter *tsr_fsdp_parameter(const tsr_fsdp *model, int unit, int index)
 {
-    if (index < 0 || index >= tsr_fsdp_parameter_count(model, unit))
+    if (!model || unit < 0 || unit >= model->unit_count || index < 0 ||
+        index >= model->units[unit].count)
         return NULL;
     return &model->params[model->units[unit].first + index].seen;
 }

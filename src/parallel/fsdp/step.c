@@ -1,4 +1,3 @@
-#include "base/struct_size.h"
 #include "parallel/fsdp/fsdp.h"
 
 #include "gpu/internal.h"
@@ -139,17 +138,18 @@ static void set_next_step(tsr_fsdp *model, const tsr__fsdp_step *how)
     model->next = *how;
     if (how->sgd) {
         model->next_sgd = *how->sgd;
+        model->next_sgd.first_step = model->steps == 0 && how->sgd->momentum != 0;
         model->next.sgd = &model->next_sgd;
     } else {
         model->next_adamw = *how->adamw;
+        model->next_adamw.step = model->steps + 1;
         model->next.adamw = &model->next_adamw;
     }
 }
 
-/* The params in `how` must have been checked, even on a rank without shards: such a rank must fail,
- * or count the step, like the others. */
-static tsr_status prepare_step(tsr_fsdp *model, const char *who, const tsr__fsdp_step *how)
+tsr_status tsr__fsdp_prepare(tsr_fsdp *model, const tsr__fsdp_step *how)
 {
+    const char *who = "optimizer_step";
     TSR__TRY(tsr__fsdp_check_not_in_use(model, who));
     /* The previous step has failed while it was applied: this call makes the rest of it. */
     if (model->progress == TSR__FSDP_MET) {
@@ -185,80 +185,12 @@ tsr_status tsr__fsdp_apply(tsr_fsdp *model)
     return TSR_OK;
 }
 
-static tsr_status check_step(const tsr_fsdp *model, const char *who, const void *params,
-                             tsr_optimizer_kind optimizer)
+tsr_status tsr__fsdp_zero_grad(tsr_fsdp *model)
 {
-    TSR__REQUIRE(model && params, "%s: %s is NULL", who, model ? "params" : "model");
-    TSR__REQUIRE(model->optimizer == optimizer, "%s: the model was created for another optimizer",
-                 who);
-    return TSR_OK;
-}
-
-static tsr_status prepare_sgd(tsr_fsdp *model, const tsr__fsdp_step *how)
-{
-    const char *who = "fsdp_sgd_step";
-    TSR__TRY(check_step(model, who, how->sgd, TSR_OPTIMIZER_SGD));
-    TSR__REQUIRE(how->sgd->momentum == 0 || model->momentum,
-                 "%s: momentum is %g, but the model was created with plain_sgd", who,
-                 (double)how->sgd->momentum);
-    tsr_sgd_params this_step = *how->sgd;
-    tsr__fsdp_step with = *how;
-    with.sgd = &this_step;
-    this_step.first_step = model->steps == 0 && this_step.momentum != 0;
-    TSR__TRY(tsr__sgd_check(who, &this_step));
-    return prepare_step(model, who, &with);
-}
-
-static tsr_status prepare_adamw(tsr_fsdp *model, const tsr__fsdp_step *how)
-{
-    const char *who = "fsdp_adamw_step";
-    TSR__TRY(check_step(model, who, how->adamw, TSR_OPTIMIZER_ADAMW));
-    tsr_adamw_params this_step = *how->adamw;
-    tsr__fsdp_step with = *how;
-    with.adamw = &this_step;
-    this_step.step = model->steps + 1;
-    TSR__TRY(tsr__adamw_check(who, &this_step));
-    return prepare_step(model, who, &with);
-}
-
-tsr_status tsr__fsdp_prepare(tsr_fsdp *model, const tsr__fsdp_step *how)
-{
-    return how->sgd ? prepare_sgd(model, how) : prepare_adamw(model, how);
-}
-
-static tsr_status make_step(tsr_fsdp *model)
-{
-    TSR__TRY(tsr__fsdp_meet(model));
-    return tsr__fsdp_apply(model);
-}
-
-tsr_status tsr_fsdp_sgd_step(tsr_fsdp *model, const tsr_sgd_params *params)
-{
-    TSR__REQUIRE(params, "fsdp_sgd_step: params is NULL");
-    TSR__TAKE(tsr_sgd_params, params);
-    TSR__TRY(prepare_sgd(model, &(tsr__fsdp_step){.sgd = params, .scale = {.value = 1}}));
-    return make_step(model);
-}
-
-tsr_status tsr_fsdp_adamw_step(tsr_fsdp *model, const tsr_adamw_params *params)
-{
-    TSR__REQUIRE(params, "fsdp_adamw_step: params is NULL");
-    TSR__TAKE(tsr_adamw_params, params);
-    TSR__TRY(prepare_adamw(model, &(tsr__fsdp_step){.adamw = params, .scale = {.value = 1}}));
-    return make_step(model);
-}
-
-tsr_status tsr_fsdp_zero_grad(tsr_fsdp *model)
-{
-    TSR__TRY(tsr__fsdp_check_not_in_use(model, "fsdp_zero_grad"));
+    TSR__TRY(tsr__fsdp_check_not_in_use(model, "optimizer_zero_grad"));
     TSR__TRY(tsr__fsdp_collect_all(model));
     model->progress = TSR__FSDP_IDLE;
     TSR__TRY(tsr__fsdp_stop_sending(model));
     clear_grads(model);
     return TSR_OK;
-}
-
-int64_t tsr_fsdp_steps(const tsr_fsdp *model)
-{
-    return model ? model->steps : 0;
 }

@@ -96,6 +96,8 @@ tsr_status tsr_optimizer_clip(tsr_optimizer *optimizer, float max_norm,
                               const tsr_optimizer_clip_params *params, double *norm_out)
 {
     TSR__REQUIRE(optimizer, "%s: optimizer is NULL", who);
+    TSR__REQUIRE(optimizer->params.kind != TSR_OPTIMIZER_NONE,
+                 "%s: the optimizer's kind is TSR_OPTIMIZER_NONE", who);
     TSR__REQUIRE(max_norm >= 0, "%s: max_norm is %g; it must be at least 0", who, (double)max_norm);
     TSR__TAKE(tsr_optimizer_clip_params, params);
     TSR__REQUIRE(isfinite(params->loss_scale) && params->loss_scale >= 0,

@@ -33,6 +33,8 @@ static tsr_sgd_params sgd_params(const tsr_optimizer *optimizer, float learning_
 static tsr_status check_numbers(const tsr_optimizer *optimizer, const char *who,
                                 float learning_rate)
 {
+    if (optimizer->params.kind == TSR_OPTIMIZER_NONE)
+        return TSR_OK;
     if (optimizer->params.kind == TSR_OPTIMIZER_SGD) {
         const tsr_sgd_params params = sgd_params(optimizer, learning_rate);
         return tsr__sgd_check(who, &params);
@@ -47,8 +49,8 @@ tsr_status tsr_optimizer_create(const tsr_optimizer_params *params, tsr_optimize
     TSR__REQUIRE(params && out, "%s: %s is NULL", who, params ? "out" : "params");
     TSR__TAKE(tsr_optimizer_params, params);
     TSR__REQUIRE(params->stream, "%s: stream is NULL", who);
-    TSR__REQUIRE(params->kind == TSR_OPTIMIZER_ADAMW || params->kind == TSR_OPTIMIZER_SGD,
-                 "%s: kind %d is neither AdamW nor SGD", who, (int)params->kind);
+    TSR__REQUIRE((int)params->kind >= 0 && params->kind <= TSR_OPTIMIZER_NONE,
+                 "%s: unknown kind %d", who, (int)params->kind);
     tsr_optimizer checked = {.params = *params};
     TSR__TRY(TSR__TAKE_PART(tsr_adamw_params, params->adamw, &checked.adamw));
     TSR__TRY(TSR__TAKE_PART(tsr_sgd_params, params->sgd, &checked.sgd));
@@ -104,6 +106,8 @@ static tsr_status make_state(const tsr_optimizer *optimizer, tsr__optimizer_item
     const tsr_layout *layout = tsr_tensor_layout(parameter->tensor);
     tsr_device *device = tsr_stream_device(optimizer->params.stream);
     const bool adamw = optimizer->params.kind == TSR_OPTIMIZER_ADAMW;
+    if (optimizer->params.kind == TSR_OPTIMIZER_NONE)
+        return TSR_OK;
     if (adamw || optimizer->sgd.momentum != 0)
         TSR__TRY(tsr_tensor_create(device, TSR_F32, layout->ndim, layout->shape, &item->moment1));
     if (adamw)
@@ -199,13 +203,14 @@ static tsr_status check_parameter(const tsr_optimizer *optimizer, const char *wh
 {
     TSR__REQUIRE(parameter->name, "%s: the parameter has no name", who);
     TSR__TRY(check_tensor(optimizer, who, parameter));
-    TSR__REQUIRE(parameter->grad, "%s: '%s' has no gradient", who, parameter->name);
+    const bool is_trained = optimizer->params.kind != TSR_OPTIMIZER_NONE;
+    TSR__REQUIRE(parameter->grad || !is_trained, "%s: '%s' has no gradient", who, parameter->name);
     const tsr_layout *value = tsr_tensor_layout(parameter->tensor);
-    const tsr_layout *grad = tsr_tensor_layout(parameter->grad);
     TSR__REQUIRE(value->dtype == parameter->dtype, "%s: '%s' is %s, its tensor %s", who,
                  parameter->name, tsr_dtype_name(parameter->dtype), tsr_dtype_name(value->dtype));
-    TSR__REQUIRE(tsr_layout_same_shape(value, grad), "%s: '%s' is %s, its gradient %s", who,
-                 parameter->name, TSR__SHAPE_OF(parameter->tensor), TSR__SHAPE_OF(parameter->grad));
+    TSR__REQUIRE(!is_trained || tsr_layout_same_shape(value, tsr_tensor_layout(parameter->grad)),
+                 "%s: '%s' is %s, its gradient %s", who, parameter->name,
+                 TSR__SHAPE_OF(parameter->tensor), TSR__SHAPE_OF(parameter->grad));
     TSR__REQUIRE(parameter->shard_dim >= -1 && parameter->shard_dim < parameter->ndim,
                  "%s: '%s': shard_dim is %d", who, parameter->name, parameter->shard_dim);
     bool fits = value->ndim == parameter->ndim;
@@ -228,7 +233,8 @@ static tsr_status fill_own_item(const tsr_optimizer *optimizer, const tsr_parame
     item->own.name = item->name;
     item->own.tensor = item->own.grad = NULL;
     TSR__TRY(tsr__keep(parameter->tensor, &item->own.tensor));
-    TSR__TRY(tsr__keep(parameter->grad, &item->own.grad));
+    if (optimizer->params.kind != TSR_OPTIMIZER_NONE)
+        TSR__TRY(tsr__keep(parameter->grad, &item->own.grad));
     TSR__TRY(make_state(optimizer, item));
     return fill_state(optimizer, item);
 }
@@ -287,6 +293,10 @@ tsr_status tsr_optimizer_add_fsdp(tsr_optimizer *optimizer, tsr_fsdp *model)
     TSR__REQUIRE(model->optimizer == optimizer->params.kind,
                  "%s: the optimizer is %s, the model was created for %s", who,
                  kind_name(optimizer->params.kind), kind_name(model->optimizer));
+    TSR__REQUIRE(model->optimizer != TSR_OPTIMIZER_SGD || model->momentum ||
+                     optimizer->sgd.momentum == 0,
+                 "%s: momentum is %g, but the model was created with plain_sgd", who,
+                 (double)optimizer->sgd.momentum);
     void *models = optimizer->models;
     TSR__TRY(tsr__grow(&models, &optimizer->model_capacity, optimizer->model_count + 1,
                        sizeof *optimizer->models));
@@ -378,6 +388,8 @@ static tsr_status step_models(tsr_optimizer *optimizer, float learning_rate)
 tsr_status tsr_optimizer_step(tsr_optimizer *optimizer, float learning_rate)
 {
     TSR__REQUIRE(optimizer, "optimizer_step: optimizer is NULL");
+    TSR__REQUIRE(optimizer->params.kind != TSR_OPTIMIZER_NONE,
+                 "optimizer_step: the optimizer's kind is TSR_OPTIMIZER_NONE");
     TSR__TRY(check_numbers(optimizer, "optimizer_step", learning_rate));
     for (size_t i = 0; i < optimizer->item_count; i++) {
         tsr__optimizer_item *item = &optimizer->items[i];
@@ -397,13 +409,13 @@ tsr_status tsr_optimizer_zero_grad(tsr_optimizer *optimizer)
     TSR__REQUIRE(optimizer, "optimizer_zero_grad: optimizer is NULL");
     for (size_t i = 0; i < optimizer->item_count; i++) {
         const tsr__optimizer_item *item = &optimizer->items[i];
-        if (!item->layer)
+        if (item->own.grad)
             TSR__TRY(tsr_fill(optimizer->params.stream, item->own.grad, 0));
-        else if (item->index == 0)
+        else if (item->layer && item->index == 0)
             tsr_layer_zero_grad(item->layer);
     }
     for (size_t i = 0; i < optimizer->model_count; i++)
-        TSR__TRY(tsr_fsdp_zero_grad(optimizer->models[i].fsdp));
+        TSR__TRY(tsr__fsdp_zero_grad(optimizer->models[i].fsdp));
     end_step(optimizer);
     return TSR_OK;
 }

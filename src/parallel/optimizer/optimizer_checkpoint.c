@@ -31,9 +31,9 @@ static tsr_status list_entries(const tsr_optimizer *optimizer, const char *who, 
     for (size_t i = 0; i < optimizer->model_count; i++) {
         tsr_fsdp *model = optimizer->models[i].fsdp;
         TSR__TRY(tsr__fsdp_synchronise(model, who));
-        TSR__REQUIRE(!saving || model_only || tsr_fsdp_steps(model) == optimizer->steps,
+        TSR__REQUIRE(!saving || model_only || model->steps == optimizer->steps,
                      "%s: an FSDP model has done %lld steps, the optimizer %lld", who,
-                     (long long)tsr_fsdp_steps(model), (long long)optimizer->steps);
+                     (long long)model->steps, (long long)optimizer->steps);
         TSR__TRY(tsr__fsdp_list(model, model_only, list));
     }
     return TSR_OK;
