@@ -40,13 +40,11 @@ layout(constant_id = 6) const uint CAREFUL = 0; // 1: k, or the columns, do not 
 layout(constant_id = 7) const uint A_DTYPE = TSR_DT_F32;
 layout(constant_id = 8) const uint B_DTYPE = TSR_DT_F32;
 layout(constant_id = 9) const uint BATCHED = 0; // 1: each workgroup in z computes another matrix
-// How the sum over k is divided among subgroups. 0: not at all: all compute the same range.
-// 1: each workgroup computes partial sums over a range of k of its own, called a part, and a has at
-// most one tile of rows. 2: the same, but a has several tiles of rows, and the workgroup's index in
-// z is the number of the tile (only in matmul_lavapipe_nt.glsl). 3: each subgroup of a workgroup
-// computes the partial sums of the same tile over a part of k, and then the workgroup adds them up
-// (only in matmul_lavapipe_nn.glsl).
-layout(constant_id = 10) const uint PARTS = 0;
+// 0: all workgroups compute the same range of k. 1: k is split: each workgroup computes partial sums
+// over a range of k of its own, and a has at most one tile of rows. 2: the same, but a has several
+// tiles of rows, and the workgroup's index in z is the number of the tile (only in
+// matmul_lavapipe_nt.glsl).
+layout(constant_id = 10) const uint SPLIT = 0;
 // 1: every even column of y starts at a multiple of 8 bytes. Each kernel declares the constant 11
 // for itself.
 layout(constant_id = 12) const uint PAIRS = 0;
@@ -54,7 +52,7 @@ layout(constant_id = 12) const uint PAIRS = 0;
 // 1: a barrier divides the kernel into phases. The driver runs a workgroup's subgroups one after the
 // other, each up to the next barrier, so that the code of a phase stays in the processor's first
 // cache for instructions. It is 0 for newer versions of Mesa (tsr__mesa_takes_phases).
-layout(constant_id = 19) const uint PHASES = 1;
+layout(constant_id = 16) const uint PHASES = 1;
 
 const uint SUBGROUPS = WORKGROUP / LANES;
 const uint A_BYTES = BYTES_OF(A_DTYPE);

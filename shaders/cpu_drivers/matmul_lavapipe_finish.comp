@@ -1,5 +1,5 @@
 // y = act(alpha · sum + y + bias) on lavapipe, where the sum of an element is that of its partial
-// sums over PARTS ranges of k. A subgroup computes ROWS rows of 4 · LANES columns. Each lane has
+// sums over SPLITS ranges of k. A subgroup computes ROWS rows of 4 · LANES columns. Each lane has
 // four neighbouring columns, because storing four numbers costs little more than storing one. It is
 // compiled with -O0, which leaves its loops for the driver to unroll (see matmul_lavapipe_nt.glsl).
 #version 450
@@ -24,7 +24,7 @@ layout(constant_id = 1) const int LANES = 8;
 layout(constant_id = 2) const int ROWS = 8;
 layout(constant_id = 3) const uint CAREFUL = 0; // 1: any n and any strides
 layout(constant_id = 4) const uint MODE = 0;    // TSR_MM_…
-layout(constant_id = 5) const int PARTS = 1; // the number of ranges of k, whose partial sums are added in order
+layout(constant_id = 5) const int SPLITS = 1; // the number of ranges of k, whose partial sums are added in order
 layout(constant_id = 6) const uint BATCHED = 0; // 1: each workgroup in z computes another matrix
 // 1: each lane's first element of y starts at a multiple of 8 bytes.
 layout(constant_id = 7) const uint PACKED = 0;
@@ -95,8 +95,8 @@ void main()
         y_row[i] = p.y + (batch * p.y_batch + row * p.y_row) * BYTES_OF(Y_DTYPE);
         uint64_t sums_row = p.sums + (batch * p.sums_batch + row * p.sums_row) * 4;
         sums[i] = load4(sums_row, col0, 1, TSR_DT_F32);
-        [[unroll]] for (int part = 1; part < PARTS; part++)
-            sums[i] += load4(sums_row + uint64_t(part) * p.sums_part * 4, col0, 1, TSR_DT_F32);
+        [[unroll]] for (int split = 1; split < SPLITS; split++)
+            sums[i] += load4(sums_row + uint64_t(split) * p.sums_split * 4, col0, 1, TSR_DT_F32);
         old[i] = vec4(0.0);
         bias[i] = vec4(0.0);
         if ((MODE & TSR_MM_ACCUMULATE) != 0)

@@ -5,7 +5,7 @@
 // It is compiled with -O0, which leaves its loops for the driver to unroll (see
 // matmul_lavapipe_nt.glsl).
 //
-// If TSR_FINISHES is 1, the kernel computes all of k, without CAREFUL and PARTS, and applies the
+// If TSR_FINISHES is 1, the kernel computes all of k, without CAREFUL and SPLIT, and applies the
 // epilogue to the sums.
 #include "cpu_drivers/matmul_lavapipe.glsl"
 #if TSR_FINISHES
@@ -20,11 +20,6 @@ layout(constant_id = 11) const uint A_TRANSPOSED = 0;
 // 1: the dispatch sets the sums instead of adding to them. Columns may then be computed twice,
 // because they get the same bits.
 layout(constant_id = 15) const uint FRESH = 0;
-layout(constant_id = 16) const uint FULL = 0; // 1: m is a multiple of TM; not with CAREFUL
-// The elements from one line of b to the next; 0: p.b_stride. With a constant, the addresses of all
-// steps are one base and constant offsets, which are parts of the load instructions.
-layout(constant_id = 17) const uint B_LINE = 0;
-layout(constant_id = 18) const uint A_LINE = 0; // the same for a, if it is transposed; 0: p.a_stride
 
 // Exchanges the lower lane's `high` and the upper lane's `low`, for lanes that are `distance`
 // apart.
@@ -98,64 +93,20 @@ void store_four(uint64_t at, vec4 values)
         store_floats(at, values);
 }
 
-#if !TSR_FINISHES
-// A part is one subgroup's partial sums of a tile, over its range of k. Each of the tile's TM rows has four vectors of f32. PART_ROW and
-// PART_BYTES are the bytes of a row of a part and of a part.
-const uint PART_ROW = 16 * LANES, PART_BYTES = TM * PART_ROW;
-
-// Adds up the parts of a tile and stores the tile at row0 and col0 of y. The workgroup's subgroups
-// have stored the parts from `tile` on, in each row the four sums of a lane side by side. Each
-// subgroup adds up some rows.
-void add_parts(uint64_t tile, uint part, uint row0, uint col0)
-{
-    const uint ROUNDS = (TM + SUBGROUPS - 1) / SUBGROUPS;
-    vec4 sums[ROUNDS];
-    uint64_t y_row[ROUNDS];
-    [[unroll]] for (uint r = 0; r < ROUNDS; r++) {
-        uint i = r * SUBGROUPS + part;
-        uint64_t from = tile + min(i, TM - 1) * PART_ROW;
-        y_row[r] = p.y + 4 * (uint64_t(min(row0 + i, p.m - 1)) * p.y_stride + col0);
-        sums[r] = load_lanes4(from, TSR_DT_F32, LANES);
-        [[unroll]] for (uint s = 1; s < SUBGROUPS; s++)
-            sums[r] += load_lanes4(from + s * PART_BYTES, TSR_DT_F32, LANES);
-        [[unroll]] for (int j = 0; j < 4; j++)
-            sums[r][j] += mix(0.0, load_sums(y_row[r] + 4 * j * LANES, 0, 16, 32, 48), p.accumulate != 0);
-        exchange(sums[r].x, sums[r].y, 1);
-        exchange(sums[r].z, sums[r].w, 1);
-        exchange(sums[r].x, sums[r].z, 2);
-        exchange(sums[r].y, sums[r].w, 2);
-    }
-    uint lane = gl_SubgroupInvocationID, column = LANES * (lane & 3) + (lane & ~3u);
-    [[unroll]] for (uint r = 0; r < ROUNDS; r++) {
-        uint i = r * SUBGROUPS + part;
-        if (i < TM && row0 + i < p.m)
-            store_four(y_row[r] + 4 * column, sums[r]);
-    }
-}
-#endif
-
 void main()
 {
-    // With PARTS = 1, the workgroup's index in x counts the tiles, so that consecutive workgroups
-    // read the lines of b sequentially. The range of k of a workgroup has few lines, because
-    // processors prefetch only a few streams at a time. With PARTS = 3, the index in x counts the
-    // tiles along the shorter side of y, so that only the smaller operand is read again and again.
-    bool across = PARTS == 1 || PARTS == 3 && p.m > p.n;
-    uint down_index = mix(gl_WorkGroupID.x, gl_WorkGroupID.y, across);
-    uint across_index = mix(gl_WorkGroupID.y, gl_WorkGroupID.x, across);
-    uint row0 = PARTS == 1 ? 0 : uniform_index(down_index) * TM;
-    uint part = PARTS == 3 ? p.identity[p.identity[gl_SubgroupID]] : PARTS == 1 ? uniform_index(gl_WorkGroupID.y) : 0;
-    // The driver stores what is used after a barrier where it is first computed. identity[0] is 0; it
-    // is read here so that no such store follows the loads of the products (see PIN).
-    if (PARTS == 3)
-        part |= p.identity[0];
+    // With SPLIT, the workgroup's index in x counts the tiles, so that consecutive workgroups read
+    // the lines of b sequentially. The range of k of a workgroup has few lines, because processors
+    // prefetch only a few streams at a time.
+    uint row0 = SPLIT != 0 ? 0 : uniform_index(gl_WorkGroupID.x) * TM;
+    uint split = SPLIT != 0 ? uniform_index(gl_WorkGroupID.y) : 0;
     bool own;
     uint tiles = (p.n + TN * LANES - 1) / (TN * LANES);
-    uint col0 = lavapipe_tile(across_index, PARTS == 3 ? 1 : SUBGROUPS, tiles, own) * TN * LANES;
+    uint col0 = lavapipe_tile(SPLIT != 0 ? gl_WorkGroupID.x : gl_WorkGroupID.y, SUBGROUPS, tiles, own) * TN * LANES;
     if (FRESH != 0) // the last tile ends with the last column
         col0 = min(col0, p.n - TN * LANES);
     uint lane = gl_SubgroupInvocationID;
-    uint64_t batch = BATCHED != 0 ? uniform_index(gl_WorkGroupID.z) : 0, k0 = part * STEPS;
+    uint64_t batch = BATCHED != 0 ? uniform_index(gl_WorkGroupID.z) : 0, k0 = split * STEPS;
 
     // Rows past the edge repeat the last row, as in matmul_lavapipe_nt.glsl. The old contents of
     // the sums are read here, before any store. If they are not needed, a word of each cache line
@@ -165,16 +116,16 @@ void main()
     uint64_t a_row[TM], y_row[TM];
     float c[TM * TN];
     [[unroll]] for (int i = 0; i < TM; i++) {
-        uint64_t row = FULL != 0 ? row0 + i : min(row0 + i, p.m - 1);
+        uint64_t row = min(row0 + i, p.m - 1);
         a_row[i] = p.a + (batch * p.a_batch + (A_TRANSPOSED != 0 ? row + k0 * p.a_stride : row * p.a_stride + k0)) * A_BYTES;
 #if TSR_FINISHES
         y_row[i] = p.y + Y_BYTES * (batch * p.y_batch + row * p.y_stride + col0);
         if ((MODE & TSR_MM_SLOPE) != 0)
             touched ^= touch(y_row[i] + to_slope, TN * LANES * 4);
 #else
-        y_row[i] = p.sums + 4 * (batch * p.sums_batch + uint64_t(part) * p.sums_stride + row * p.sums_stride + col0);
+        y_row[i] = p.sums + 4 * (batch * p.sums_batch + uint64_t(split) * p.sums_stride + row * p.sums_stride + col0);
 #endif
-        if (FRESH != 0 && PARTS != 3)
+        if (FRESH != 0)
             touched ^= touch(y_row[i], TN * LANES * Y_BYTES);
         [[unroll]] for (int j = 0; j < TN; j++) {
             float sum = 0.0;
@@ -201,8 +152,8 @@ void main()
             bool counts = SKIPS == 0 || step >= p.skip && (CAREFUL == 0 || step < p.k);
             // Each address is computed from the base: LLVM 19 takes minutes to compile a chain of
             // additions.
-            uint64_t b_line = b_before + (B_LINE != 0 ? (step + 1) * B_BYTES * B_LINE : uint64_t((line + 1) * B_BYTES) * p.b_stride);
-            uint64_t a_step = A_LINE != 0 ? step * A_LINE * A_BYTES : uint64_t(line) * (A_TRANSPOSED != 0 ? p.a_stride : 1) * A_BYTES;
+            uint64_t b_line = b_before + uint64_t((line + 1) * B_BYTES) * p.b_stride;
+            uint64_t a_step = uint64_t(line) * (A_TRANSPOSED != 0 ? p.a_stride : 1) * A_BYTES;
             float b[TN];
             [[unroll]] for (int j = 0; j < TN; j++) {
                 if (CAREFUL != 0)
@@ -213,9 +164,7 @@ void main()
                     b[j] = mix(0.0, b[j], counts);
             }
             [[unroll]] for (int i = 0; i < TM; i++) {
-                // The rows of a complete tile of a transposed a are neighbours.
-                float a = A_TRANSPOSED != 0 && FULL != 0 ? LOAD_ONE(a_row[0] + a_step + i * A_BYTES, A_DTYPE)
-                                                         : LOAD_ONE(a_row[i] + a_step, A_DTYPE);
+                float a = LOAD_ONE(a_row[i] + a_step, A_DTYPE);
                 if (SKIPS != 0)
                     a = mix(0.0, a, counts);
                 [[unroll]] for (int j = 0; j < TN; j++)
@@ -255,28 +204,16 @@ void main()
             c[e] = tsr_activate(c[e], ACTIVATION);
     }
 #endif
-    if (FRESH != 0 && PARTS != 3)
+    if (FRESH != 0)
         c[0] = after(c[0], touched);
     PIN(c, 0, TM * TN)
 #if TSR_FINISHES
     if ((MODE & TSR_MM_SLOPE) != 0)
         PIN(slope, 0, TM * TN)
 #endif
-
-#if !TSR_FINISHES
-    if (PARTS == 3) {
-        uint number = uniform_index(down_index) * tiles + uniform_index(across_index);
-        uint64_t tile = p.sums + uint64_t(number) * (SUBGROUPS * PART_BYTES);
-        [[unroll]] for (int i = 0; i < TM; i++)
-            store_pairs(tile + part * PART_BYTES + i * PART_ROW + lane * 16, vec4(c[4 * i], c[4 * i + 1], c[4 * i + 2], c[4 * i + 3]));
-        memoryBarrierBuffer();
-        barrier();
-        add_parts(tile, part, row0, col0);
-    }
-#endif
     // Storing four numbers per lane costs little more than storing one. Therefore four vectors of a
     // row are transposed first: columns that are LANES apart become neighbours.
-    if (CAREFUL == 0 && PARTS != 3) {
+    if (CAREFUL == 0) {
         [[unroll]] for (int q = 0; q < TM * TN / 4; q++) {
             exchange(c[4 * q], c[4 * q + 1], 1);
             exchange(c[4 * q + 2], c[4 * q + 3], 1);
@@ -292,7 +229,7 @@ void main()
 #endif
         }
     }
-    if (PARTS != 3 && own) {
+    if (own) {
         if (CAREFUL != 0) {
             [[unroll]] for (int e = 0; e < TM * TN; e++)
                 Float(target(y_row[e / TN] + 4 * min(e % TN * LANES + lane, p.n - 1 - col0))).v = c[e];

@@ -17,7 +17,7 @@
 #include "params/matmul.h"
 #endif
 
-// With PARTS, the workgroup's index in x is the number of its range of k. Consecutive workgroups
+// With SPLIT, the workgroup's index in x is the number of its range of k. Consecutive workgroups
 // then read the lines of b sequentially, which suits the processor's prefetching.
 
 // A lane stores WIDTH neighbouring sums, called a unit; n is a multiple of WIDTH. Storing four
@@ -154,13 +154,13 @@ void store_unit(uint64_t at, vec4 values)
 
 void main()
 {
-    uint x = uniform_index(gl_WorkGroupID.x), z = uniform_index(gl_WorkGroupID.z), part = 0;
-    // Without PARTS, x is the number of a tile within a block of rows, and z the number of the
-    // block, so that all of b is read once for each block. With PARTS, x is the number of the range
+    uint x = uniform_index(gl_WorkGroupID.x), z = uniform_index(gl_WorkGroupID.z), split = 0;
+    // Without SPLIT, x is the number of a tile within a block of rows, and z the number of the
+    // block, so that all of b is read once for each block. With SPLIT, x is the number of the range
     // of k, and z that of the tile of rows.
-    if (PARTS != 0) {
-        part = x;
-        x = PARTS > 1 ? z : 0;
+    if (SPLIT != 0) {
+        split = x;
+        x = SPLIT > 1 ? z : 0;
     } else if (BATCHED == 0) {
         x += p.identity[p.identity[gl_WorkGroupID.z]] * p.block;
     }
@@ -171,7 +171,7 @@ void main()
 
     // Lines past an edge repeat the last line: they compute and store the same bits again, so that
     // tiles need no branch.
-    uint first_k = part * (STEPS * LANES);
+    uint first_k = split * (STEPS * LANES);
     uint64_t a_first = p.a - A_STEP + (batch * p.a_batch + first_k) * A_BYTES, a_stride = uint64_t(p.a_stride) * A_BYTES;
     uint64_t b_first = p.b - B_STEP + (batch * p.b_batch + first_k) * B_BYTES, b_stride = uint64_t(p.b_stride) * B_BYTES;
     uint64_t a_line[TM], b_line[TN];
@@ -218,7 +218,7 @@ void main()
     // All old sums are loaded before any store, because repeated lines have the same addresses, and
     // before any branch. They are loaded even if they are not used.
     uint lane = gl_SubgroupInvocationID;
-    uint64_t sums = p.sums + 4 * (batch * p.sums_batch + uint64_t(part) * p.m * p.sums_stride);
+    uint64_t sums = p.sums + 4 * (batch * p.sums_batch + uint64_t(split) * p.m * p.sums_stride);
     vec4 old[ROUNDS];
 #if TSR_FINISHES
     vec4 bias[ROUNDS];

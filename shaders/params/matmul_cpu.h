@@ -30,19 +30,18 @@ struct tsr_matmul_cpu_push {
     TSR_UINT a_batch, b_batch, sums_batch, y_batch;
     /* matmul_lavapipe_nt.glsl: if this is not 0, the tiles of rows are divided into blocks of
      * this many tiles; the workgroup's index in z is then the number of the block, and its index
-     * in x the number of the tile in the block. matmul_lavapipe_nn.glsl: 1 if the workgroup's
-     * index in x counts tiles of columns, 0 if it counts tiles of rows. */
+     * in x the number of the tile in the block. */
     TSR_UINT block;
 };
 TSR_PUSH_CHECK(tsr_matmul_cpu_push);
 
 /* y = act(alpha · sum + y + bias), where the sum is that of the partial sums of all ranges of k,
- * which are called parts. The mode (params/matmul.h) says which of these terms exist. */
+ * called splits. The mode (params/matmul.h) says which of these terms exist. */
 struct tsr_matmul_cpu_finish_push {
     TSR_UINT identity[8];
     TSR_ADDRESS sums, y, bias;
-    TSR_UINT sums_row, sums_part; /* elements from one row of partial sums to the next, and from one
-                                     part to the next */
+    TSR_UINT sums_row, sums_split; /* elements from one row of partial sums to the next, and from
+                                      one split to the next */
     TSR_UINT y_row, y_col;
     TSR_UINT bias_row, bias_col;
     TSR_UINT sums_batch, y_batch, bias_batch;

@@ -144,6 +144,7 @@ START_TEST(every_element_at_its_place)
                               .line = 1,
                               .k = i / 4 % 2 ? 2 : 1,
                               .words = i % 4 == 3}};
+        p.product.method = tsr__lavapipe_resolve(&p.product);
         ck_assert(tsr__lavapipe_takes_panels(&p.product));
         run(&p, (uint32_t)random_between(&random, 0, 9));
     }
@@ -156,6 +157,7 @@ START_TEST(megabytes)
     panels p = {.product = {.form = TSR__LAVAPIPE_NT, .m = 99, .n = 99, .k = 3000, .lanes = 8},
                 .lines = {.dtype = _i ? TSR_F16 : TSR_F32, .count = 1501, .line = 1, .k = 1 + _i}};
 
+    p.product.method = tsr__lavapipe_resolve(&p.product);
     run(&p, 1);
 }
 END_TEST

@@ -20,12 +20,12 @@ typedef struct finish {
 } finish;
 
 /* The rows and columns of the matrix that one dispatch computes. */
-typedef struct part {
+typedef struct rectangle {
     uint32_t row, rows, col, cols;
     bool careful; /* load and store one element at a time */
-} part;
+} rectangle;
 
-static uint64_t byte_offset(const tsr__matmul_side *side, const part *at)
+static uint64_t byte_offset(const tsr__matmul_side *side, const rectangle *at)
 {
     return ((uint64_t)at->row * (uint64_t)side->row + (uint64_t)at->col * (uint64_t)side->col) *
            tsr_dtype_size(side->dtype);
@@ -42,11 +42,11 @@ static bool packable(const tsr__matmul_problem *p, uint64_t y)
     return elements % vector == 0 && y % 8 == 0;
 }
 
-static tsr_status emit(const finish *f, const part *at)
+static tsr_status emit(const finish *f, const rectangle *at)
 {
     const tsr__matmul_problem *p = f->call->problem;
     const tsr__lavapipe_sums *sums = f->sums;
-    uint32_t tile_rows = p->m < TILE_ROWS || sums->parts > 1 ? 1 : TILE_ROWS,
+    uint32_t tile_rows = p->m < TILE_ROWS || sums->splits > 1 ? 1 : TILE_ROWS,
              tile_cols = f->lanes * VECTOR;
     uint32_t tiles = tsr__div_up_u32(at->cols, tile_cols),
              subgroups = tsr__lavapipe_subgroups(tiles);
@@ -56,12 +56,12 @@ static tsr_status emit(const finish *f, const part *at)
         .y = sums->y + byte_offset(&p->y, at),
         .bias = p->has_bias ? sums->bias + byte_offset(&p->bias, at) : 0,
         .sums_row = (uint32_t)p->n,
-        .sums_part = sums->rows * (uint32_t)p->n,
+        .sums_split = sums->rows * (uint32_t)p->n,
         .y_row = (uint32_t)p->y.row,
         .y_col = (uint32_t)p->y.col,
         .bias_row = (uint32_t)p->bias.row,
         .bias_col = (uint32_t)p->bias.col,
-        .sums_batch = sums->batched ? sums->parts * sums->rows * (uint32_t)p->n : 0,
+        .sums_batch = sums->batched ? sums->splits * sums->rows * (uint32_t)p->n : 0,
         .y_batch = sums->y_batch,
         .bias_batch = sums->bias_batch,
         .m = at->rows,
@@ -70,7 +70,7 @@ static tsr_status emit(const finish *f, const part *at)
     tsr__dispatch dispatch = {.shader = TSR__SHADER_MATMUL_LAVAPIPE_FINISH,
                               .spec_count = 8,
                               .spec = {f->lanes * subgroups, f->lanes, tile_rows, at->careful,
-                                       tsr__matmul_mode(p), sums->parts, sums->batched,
+                                       tsr__matmul_mode(p), sums->splits, sums->batched,
                                        !at->careful && packable(p, push.y)},
                               .push = &push,
                               .push_bytes = sizeof push,
@@ -90,7 +90,7 @@ static tsr_status emit(const finish *f, const part *at)
 static tsr_status emit_band(const finish *f, uint32_t rows, uint32_t col, uint32_t cols,
                             bool careful)
 {
-    part at = {.col = col, .cols = cols, .careful = careful};
+    rectangle at = {.col = col, .cols = cols, .careful = careful};
 
     for (at.row = 0; at.row < rows; at.row += at.rows) {
         at.rows = tsr__min_u32(MAX_GROUPS, rows - at.row);

@@ -13,7 +13,7 @@ tsr__lavapipe_product tsr__lavapipe_panels_product(const tsr__matmul_call *call)
     const tsr__matmul_problem *p = call->problem;
     const tsr_device *device = tsr_stream_device(call->stream);
 
-    return (tsr__lavapipe_product){
+    tsr__lavapipe_product product = {
         .form = TSR__LAVAPIPE_NT,
         .m = (uint32_t)p->m,
         .n = (uint32_t)p->n,
@@ -22,8 +22,9 @@ tsr__lavapipe_product tsr__lavapipe_panels_product(const tsr__matmul_call *call)
         .alone = p->batch_dims == 0,
         .long_code = device->long_code,
         .panels = true,
-        .parts = 1,
     };
+    product.method = tsr__lavapipe_resolve(&product);
+    return product;
 }
 
 bool tsr__lavapipe_host_may_pack(const tsr__matmul_call *call)

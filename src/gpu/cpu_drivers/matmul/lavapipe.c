@@ -39,16 +39,14 @@ typedef struct product_run {
     const tsr__matmul_call *call;
     tsr__lavapipe_operands operands;
     tsr__buffer *partial; /* f32 sums of a band of rows; NULL if y itself holds the sums */
-    bool outer;           /* the product is a sum of outer products (tsr__lavapipe_outer) */
-    tsr__buffer *tiles;   /* scratch memory for partial sums, if `outer` is true; otherwise NULL */
     /* the epilogue (TSR_MM_…) that the product's own kernel applies; 0: none */
     uint32_t finish;
     /* True if `finish` is set and one dispatch covers all of k. `partial` is then one row, whose
      * contents are unused. */
     bool once;
     int64_t band; /* the number of rows that are computed at a time */
-    /* parts: the number of partial sums of each element of y, from tsr__lavapipe_parts() */
-    uint32_t lanes, parts;
+    uint32_t lanes;
+    tsr__lavapipe_method method;
     const int64_t *batch; /* the current batch index */
     int64_t row;          /* the first row of the current band */
     int inner; /* the batch dimension of which one dispatch computes several matrices; −1: none */
@@ -61,7 +59,7 @@ static bool y_takes_sums(const product_run *r)
 {
     const tsr__matmul_problem *p = &r->operands.problem;
 
-    return r->parts == 1 && tsr__matmul_plain(p) && (p->y.col == 1 || p->n == 1);
+    return r->method.splits == 1 && tsr__matmul_plain(p) && (p->y.col == 1 || p->n == 1);
 }
 
 /* True if the bias has one element for each column, that is, if all rows of all matrices use the
@@ -90,8 +88,8 @@ static uint32_t finish_mode(const product_run *r)
 {
     const int64_t long_k = 2048;
     const tsr__matmul_problem *p = &r->operands.problem;
-    bool can = (p->b.row == 1 || tsr__lavapipe_suits_lanes_along_n(p, r->lanes)) && r->parts == 1 &&
-               p->y.col == 1 && p->alpha == 1 && !p->accumulate &&
+    bool can = (p->b.row == 1 || tsr__lavapipe_suits_lanes_along_n(p, r->lanes)) &&
+               r->method.splits == 1 && p->y.col == 1 && p->alpha == 1 && !p->accumulate &&
                (!p->has_bias || bias_is_of_columns(p) || bias_is_a_matrix(p)) &&
                tsr__lavapipe_finishes(r->call);
     const bool rows = p->has_bias && !bias_is_of_columns(p);
@@ -145,7 +143,7 @@ static uint64_t slope_address(const product_run *r, const tsr__lavapipe_piece *p
 /* The number of elements of one matrix's sums in scratch memory. */
 static uint64_t sums_size(const product_run *r)
 {
-    return r->once ? 0 : (uint64_t)(r->parts * r->band * r->operands.problem.n);
+    return r->once ? 0 : (uint64_t)(r->method.splits * r->band * r->operands.problem.n);
 }
 
 static uint64_t sums_stride(const product_run *r)
@@ -197,7 +195,6 @@ static tsr_status emit(void *user, const tsr__lavapipe_piece *piece)
     push.a = operand_address(r, &r->operands.a, &p->a, (uint64_t)(r->row * p->a.row) + piece->a);
     push.b = operand_address(r, &r->operands.b, &p->b, piece->b);
     push.sums = call->slope  ? slope_address(r, piece)
-                : r->tiles   ? r->tiles->address
                 : r->partial ? r->partial->address + piece->sums * sizeof(float)
                              : operand_address(r, call->y, &p->y,
                                                (uint64_t)(r->row * p->y.row) + piece->sums);
@@ -207,13 +204,8 @@ static tsr_status emit(void *user, const tsr__lavapipe_piece *piece)
     dispatch.access[0] = tsr__read_of(&r->operands.a);
     dispatch.access[1] = tsr__read_of(&r->operands.b);
     dispatch.access[2] = call->slope  ? tsr__write_of(call->slope)
-                         : r->tiles   ? tsr__write_buffer(r->tiles)
                          : r->partial ? tsr__write_buffer(r->partial)
                                       : tsr__write_of(call->y);
-    if (r->tiles) {
-        push.y = operand_address(r, call->y, &p->y, 0);
-        dispatch.access[dispatch.access_count++] = tsr__write_of(call->y);
-    }
     if (piece->constants[TSR__LAVAPIPE_FINISH] != 0) {
         push.y = operand_address(r, call->y, &p->y, (uint64_t)(r->row * p->y.row) + piece->y);
         if (r->partial)
@@ -274,14 +266,13 @@ static tsr__lavapipe_product product_of(const product_run *r, int64_t rows)
         .sums_paired = sums_are_paired(r),
         .y_paired = y_is_paired(r),
         .finish = r->finish,
-        .parts = r->parts,
-        .outer = r->outer,
         .long_code = device->long_code,
         .phases = tsr__mesa_takes_phases(device->info.driver_info),
         .panels = r->operands.panels,
         .a_lines = tsr__lavapipe_panel_lines((uint32_t)p->m),
         .b_lines = tsr__lavapipe_panel_lines((uint32_t)p->n),
         .first_row = (uint32_t)r->row,
+        .method = r->method,
     };
 }
 
@@ -304,7 +295,7 @@ static tsr_status record_band(product_run *r, int64_t rows)
         .bias = call->bias ? tsr__matmul_address(call->bias, &p->bias, bias) : 0};
     tsr__lavapipe_sums sums = {.partial = r->partial,
                                .matrices = r->matrices,
-                               .parts = r->parts,
+                               .splits = r->method.splits,
                                .rows = (uint32_t)rows,
                                .y = push.y,
                                .bias = push.bias,
@@ -318,7 +309,7 @@ static tsr_status record_band(product_run *r, int64_t rows)
     push.batch_inner = r->matrices;
     push.y_inner = sums.y_batch;
     push.bias_inner = sums.bias_batch;
-    return tsr__matmul_finish(call, r->partial, r->parts, r->matrices, &push);
+    return tsr__matmul_finish(call, r->partial, r->method.splits, r->matrices, &push);
 }
 
 static tsr_status record_matrices(product_run *r)
@@ -397,10 +388,8 @@ static tsr_status run(const tsr__matmul_call *call, const tsr__matmul_plan *plan
     (void)plan;
     r.lanes = tsr_stream_device(call->stream)->info.subgroup_size;
     TSR__TRY(tsr__lavapipe_operands_prepare(call, &r.operands));
-    r.outer = !r.operands.panels && tsr__lavapipe_is_outer(&r.operands.problem, r.lanes);
     tsr__lavapipe_product all = product_of(&r, r.band);
-    r.parts = tsr__lavapipe_parts(&all);
-    all.parts = r.parts;
+    r.method = all.method = tsr__lavapipe_resolve(&all);
     r.finish = finish_mode(&r);
     r.once = r.finish != 0 && tsr__lavapipe_once(&all);
     if (keeps_sums(&r))
@@ -409,9 +398,6 @@ static tsr_status run(const tsr__matmul_call *call, const tsr__matmul_plan *plan
     uint64_t sums = r.once           ? (uint64_t)r.operands.problem.n
                     : keeps_sums(&r) ? r.at_once * sums_size(&r)
                                      : 0;
-    if (r.outer)
-        TSR__TRY(tsr__stream_scratch(call->stream,
-                                     tsr__lavapipe_outer_elements(&all) * sizeof(float), &r.tiles));
     if (sums > 0)
         TSR__TRY(tsr__stream_scratch(call->stream, sums * sizeof(float), &r.partial));
     TSR__TRY(tsr__lavapipe_operands_pack(call, &r.operands));

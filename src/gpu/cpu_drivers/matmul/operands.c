@@ -125,13 +125,6 @@ static tsr_status pack_b_along_n(const tsr__matmul_call *call, tsr__lavapipe_ope
                 &o->b_source, &o->b);
 }
 
-bool tsr__lavapipe_is_outer(const tsr__matmul_problem *p, uint32_t lanes)
-{
-    return p->batch_dims == 0 && p->a.row == 1 && p->a.col != 1 && p->b.col == 1 && p->b.row != 1 &&
-           p->y.col == 1 && tsr__matmul_plain(p) && readable(&p->a) && readable(&p->b) &&
-           !is_16_bit(&p->a) && !is_16_bit(&p->b) && tsr__lavapipe_outer(p->m, p->n, p->k, lanes);
-}
-
 /* The largest number of elements of a copy that is made only to save time: 256 MiB of f32. */
 static const uint64_t most_to_save_time = UINT64_C(1) << 26;
 
@@ -139,15 +132,14 @@ static const uint64_t most_to_save_time = UINT64_C(1) << 26;
  * have half to three quarters of the speed of the kernels with lanes along k, and less with few
  * rows or a column-major a. They also need a dispatch for every 32 elements of k, whereas packing
  * and multiplying take only a few dispatches in total. If a has one row and b is larger, b is not
- * packed, and k is divided into parts instead. */
-static bool should_pack_b(const tsr__matmul_problem *p, uint32_t lanes)
+ * packed, and k is split instead. */
+static bool should_pack_b(const tsr__matmul_problem *p)
 {
     const int64_t few_elements = INT64_C(1) << 14, small = INT64_C(1) << 16, long_k = 128;
     bool pays = p->m > 1 ? p->k > long_k || p->k >= few_elements / p->n
                          : p->k > long_k && p->k < small / p->n;
 
-    return p->b.row != 1 && pays && !tsr__lavapipe_is_outer(p, lanes) &&
-           packs_in(p, &p->b, p->n, most_to_save_time) &&
+    return p->b.row != 1 && pays && packs_in(p, &p->b, p->n, most_to_save_time) &&
            (p->a.col == 1 || packs_in(p, &p->a, p->m, most_to_save_time));
 }
 
@@ -179,14 +171,6 @@ static bool widening_a_pays(const tsr__matmul_problem *p)
     return is_16_bit(&p->a) && repacking_a_pays(p);
 }
 
-/* True if k would be divided into the longest stretches (plan.h) if b were transposed. */
-static bool is_long(const tsr__matmul_call *call)
-{
-    const tsr__lavapipe_product product = tsr__lavapipe_panels_product(call);
-
-    return tsr__lavapipe_is_long(&product);
-}
-
 /* The smallest number of rows for which widening b saves time, if a is f32 or is widened, too. */
 static int64_t many_rows(const tsr__matmul_problem *p)
 {
@@ -195,14 +179,15 @@ static int64_t many_rows(const tsr__matmul_problem *p)
 }
 
 /* Whether to widen b. Each element of b is read once for every tile of rows, so this pays if there
- * are many rows, but not in the longest stretches, whose tiles have more rows. b must not need
+ * are many rows, but not with long_code (plan.h), whose tiles have more rows. b must not need
  * packing, because no kernel packs and widens at the same time. */
 static bool should_widen_b(const tsr__matmul_call *call)
 {
     const tsr__matmul_problem *p = call->problem;
 
     return is_16_bit(&p->b) && !tsr__lavapipe_reads_words(p) && p->m >= many_rows(p) &&
-           p->b.row == 1 && (!is_16_bit(&p->a) || widening_a_pays(p)) && !is_long(call) &&
+           p->b.row == 1 && (!is_16_bit(&p->a) || widening_a_pays(p)) &&
+           !tsr__lavapipe_panels_product(call).method.long_code &&
            packs_in(p, &p->b, p->n, most_to_save_time);
 }
 
@@ -226,17 +211,18 @@ static bool rows_collide(const tsr__matmul_problem *p)
 /* True if the host should pack both operands into panels (panels.h). The kernels read panels a
  * fifth faster than lines, but only slightly faster if the operands are f32 and one dispatch covers
  * all of k. Packing takes as much time as panels save in about a hundred rows. Fewer rows are
- * enough if b has to be packed anyway. The longest stretches are as fast without panels. */
+ * enough if b has to be packed anyway. Products with long_code (plan.h) are as fast without
+ * panels. */
 static bool should_make_panels(const tsr__matmul_call *call)
 {
     const int64_t many_lines = 128;
     const tsr__matmul_problem *p = call->problem;
     const tsr__lavapipe_product product = tsr__lavapipe_panels_product(call);
     const bool any_16_bit = is_16_bit(&p->a) || is_16_bit(&p->b);
-    const bool packs = should_pack_b(p, product.lanes);
+    const bool packs = should_pack_b(p);
     bool pays = p->m >= (packs ? 1 : many_lines) && p->n >= many_lines &&
                 (any_16_bit || !tsr__lavapipe_once(&product)) &&
-                (packs || !tsr__lavapipe_is_long(&product));
+                (packs || !product.method.long_code);
 
     return pays && tsr__lavapipe_takes_panels(&product) && readable(&p->a) && readable(&p->b) &&
            packs_in(p, &p->a, p->m, most_to_save_time) &&
@@ -269,7 +255,7 @@ tsr_status tsr__lavapipe_operands_prepare(const tsr__matmul_call *call, tsr__lav
     }
     bool widen_b = native ? should_widen_b(call) : is_16_bit(b);
     bool widen_a = native ? should_widen_a(&o->problem) : is_16_bit(a);
-    if (!readable(b) || widen_b || should_pack_b(&o->problem, device->info.subgroup_size))
+    if (!readable(b) || widen_b || should_pack_b(&o->problem))
         TSR__TRY(pack_b(call, o, widen_b));
     /* The kernels with lanes along k need contiguous rows of a; those with lanes along n do not. */
     if (!readable(a) || widen_a || (a->col != 1 && b->row == 1) || rows_collide(&o->problem))

@@ -22,10 +22,6 @@ bool tsr__lavapipe_operands_fit(const tsr__matmul_problem *problem);
  * there are several rows and at least one complete tile of columns. */
 bool tsr__lavapipe_suits_lanes_along_n(const tsr__matmul_problem *problem, uint32_t lanes);
 
-/* True if the product should be computed as a sum of outer products (tsr__lavapipe_outer), with
- * both operands as they are. */
-bool tsr__lavapipe_is_outer(const tsr__matmul_problem *problem, uint32_t lanes);
-
 /* Chooses the form of each operand and reserves scratch memory for the copies. */
 tsr_status tsr__lavapipe_operands_prepare(const tsr__matmul_call *call,
                                           tsr__lavapipe_operands *out) TSR_NODISCARD;

@@ -16,11 +16,24 @@ typedef enum tsr__lavapipe_form {
     TSR__LAVAPIPE_TN, /* a [k,m], b [k,n]: lanes along n */
 } tsr__lavapipe_form;
 
+/* How a product is divided. tsr__lavapipe_resolve() chooses it. */
+typedef struct tsr__lavapipe_method {
+    uint32_t rows, vectors; /* a tile: TM and TN of the kernels */
+    uint32_t stretch;       /* the number of steps of the longest stretch */
+    uint32_t split_steps;   /* the number of steps of a split; 0: k is not split */
+    /* the number of matrices of partial sums, each over other ranges of k; they are added up
+     * later */
+    uint32_t splits;
+    /* Stretches are so long, and tiles so high, that neither panels nor a widened b make the
+     * product faster. Only devices with long_code (struct tsr_device) have this method. */
+    bool long_code;
+} tsr__lavapipe_method;
+
 typedef struct tsr__lavapipe_product {
     tsr__lavapipe_form form;
     uint32_t m, n, k; /* at least 1 */
     /* If these rows are a band of a larger product, the number of that product's rows, which
-     * determines stretches and tiles. Otherwise 0 or m. */
+     * determines the method. Otherwise 0 or m. */
     uint32_t all_rows;
     uint32_t lanes; /* the subgroup size: 4, 8 or 16 */
     /* elements from one stored line to the next */
@@ -33,15 +46,12 @@ typedef struct tsr__lavapipe_product {
     bool y_paired;    /* every row of y, and every fourth column, starts at a multiple of 8 bytes */
     /* the epilogue (TSR_MM_…) that the dispatch for the last range of k applies; 0: none */
     uint32_t finish;
-    /* the number of matrices of partial sums, each over other ranges of k; they are added up
-     * later. tsr__lavapipe_parts() chooses it. */
-    uint32_t parts;
-    bool outer;                /* see tsr__lavapipe_outer */
     bool long_code;            /* see struct tsr_device */
     bool phases;               /* see tsr__mesa_takes_phases */
     bool panels;               /* a and b are in panels (panels.h) */
     uint32_t a_lines, b_lines; /* the number of lines in all panels, including padding */
     uint32_t first_row;        /* the first line of this product in a's panels */
+    tsr__lavapipe_method method;
 } tsr__lavapipe_product;
 
 /* Specialization constants of the kernels; see shaders/cpu_drivers/matmul_lavapipe.glsl. */
@@ -56,18 +66,13 @@ enum {
     TSR__LAVAPIPE_A_DTYPE,
     TSR__LAVAPIPE_B_DTYPE,
     TSR__LAVAPIPE_BATCHED, /* always 0 in a plan; lavapipe.c sets it */
-    TSR__LAVAPIPE_PARTS,
+    TSR__LAVAPIPE_SPLIT,
     TSR__LAVAPIPE_FORM, /* WIDTH in nt kernels, A_TRANSPOSED in nn kernels */
     TSR__LAVAPIPE_PAIRS,
     TSR__LAVAPIPE_FINISH,
     TSR__LAVAPIPE_PANELS, /* only for nt kernels, which read b transposed */
     /* only for nn kernels: the dispatch sets the sums instead of adding to them */
     TSR__LAVAPIPE_FRESH,
-    TSR__LAVAPIPE_FULL, /* only for nn kernels: all tiles of a transposed a are complete */
-    /* only for nn kernels: b_stride, and a_stride of a transposed a, if they are constants of the
-     * pipeline; otherwise 0 */
-    TSR__LAVAPIPE_B_LINE,
-    TSR__LAVAPIPE_A_LINE,
     TSR__LAVAPIPE_PHASES,
     TSR__LAVAPIPE_CONSTANTS
 };
@@ -94,22 +99,10 @@ typedef tsr_status (*tsr__lavapipe_emit_fn)(void *user, const tsr__lavapipe_piec
 tsr_status tsr__lavapipe_plan(const tsr__lavapipe_product *product, tsr__lavapipe_emit_fn emit,
                               void *user);
 
-/* The number of partial sums that each element of y should have. More than one is faster in two
- * cases: for a few long rows, whose speed depends on the order in which memory is read, and for a y
- * of few elements with a long k, where starting dispatches would take more time than their work.
- * Ignores `p->parts`. */
-uint32_t tsr__lavapipe_parts(const tsr__lavapipe_product *p);
-
-/* True if a product y[m,n] of operands that are both contiguous from one line of k to the next (TN)
- * should be computed without copies: k is divided into parts, which the subgroups of a workgroup
- * compute and add up. The parts of y then have fewer elements than the transposed copies that lanes
- * along k need. The gradients of a layer's weights are such products. y must hold the sums: f32,
- * without an epilogue. */
-bool tsr__lavapipe_outer(int64_t m, int64_t n, int64_t k, uint32_t lanes);
-
-/* The size in elements of the scratch memory for the partial sums of a product for which
- * tsr__lavapipe_outer() is true. */
-uint64_t tsr__lavapipe_outer_elements(const tsr__lavapipe_product *p);
+/* Returns the method for a product, which has all other fields: the table in plan.c. It does not
+ * depend on strides and dtypes. The order in which the products of an element are added depends on
+ * the method's stretch and splits, but not on its tile. */
+tsr__lavapipe_method tsr__lavapipe_resolve(const tsr__lavapipe_product *p);
 
 /* True if a kernel with lanes along n computes several rows of a product with this k in one
  * stretch. There are only four such k, because each needs a pipeline. */
@@ -117,10 +110,6 @@ bool tsr__lavapipe_is_short(int64_t k);
 
 /* True if one dispatch covers all of k, so that no dispatch adds to earlier sums. */
 bool tsr__lavapipe_once(const tsr__lavapipe_product *p);
-
-/* True if the product has the longest stretches with lanes along k. Their tiles have more rows,
- * except with panels. Such a product is faster neither with panels nor with a widened b. */
-bool tsr__lavapipe_is_long(const tsr__lavapipe_product *p);
 
 /* A stretch of a product with lanes along k: the range of k that one dispatch adds to the sums. */
 typedef struct tsr__lavapipe_stretch {
