@@ -74,8 +74,8 @@ static const char *source(const pack *w, uint32_t line, uint32_t k)
            (line * lines->line + k * lines->k) * (int64_t)tsr_dtype_size(lines->dtype);
 }
 
-/* The base loops support any number of lanes and any alignment of `to`. They use ordinary stores,
- * so that clear() may overwrite their results. */
+/* Chooses the fastest loops for this number of lanes and this alignment of `to`. The base loops
+ * support any. */
 static const tsr__panel_loops *choose_loops(uint32_t lanes, const float *to)
 {
     const tsr__panel_loops *best = tsr__instruction_set_best(instruction_sets);
@@ -101,6 +101,7 @@ static tsr__panel_source source_of(const pack *w, const block *b)
 static void pack_block(const pack *w, const block *b, float *to, uint32_t length)
 {
     _Alignas(64) char transposed[TRANSPOSED_BYTES * TRANSPOSED_K];
+    /* The base loops use ordinary stores, so that clear() may overwrite their results. */
     const tsr__panel_loops *loops = b->zeros > 0 ? &tsr__panel_loops_base : w->loops;
     const uint32_t lanes = w->product->lanes, bytes = (uint32_t)tsr_dtype_size(w->lines->dtype);
     const char *from = source(w, b->line, b->k);

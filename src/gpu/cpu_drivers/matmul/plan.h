@@ -88,8 +88,9 @@ typedef struct tsr__lavapipe_piece {
     uint32_t m, n, k;
     uint32_t skip; /* the number of elements at the start of k that an earlier piece has added */
     bool accumulate;
-    /* The number of tiles of rows in a block, equal to groups[0], if the workgroup's index in z
-     * counts blocks; otherwise 0. */
+    /* A dispatch may compute several blocks of rows, one for each workgroup index in z, so that the
+     * rows of a block stay in a cache. Then this is the number of tiles of rows in a block, which
+     * is groups[0]; otherwise 0. */
     uint32_t block;
 } tsr__lavapipe_piece;
 

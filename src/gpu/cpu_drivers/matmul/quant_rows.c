@@ -24,7 +24,7 @@ typedef struct row_format {
     uint32_t name; /* TSR_QUANT_ROWS_… */
     tsr__shader rows, dequantize;
     uint32_t per_lane; /* elements of a vector, for each lane; 0: a vector is a block */
-    bool by_block;     /* each step of `rows` is a block, with any number of lanes */
+    bool by_block;     /* a step of the shader `rows` multiplies a block, not a vector of k */
     /* The largest number of steps. More steps make the code of a pipeline longer, which takes
      * longer to compile. With fewer steps, k is divided into more parts, which cost time and, from
      * two parts on, a barrier. */

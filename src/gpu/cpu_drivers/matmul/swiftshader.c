@@ -28,8 +28,8 @@ static void specialize(const tsr__matmul_config *config, const tsr__matmul_devic
     (void)device;
     if (!vectors)
         return;
-    /* a is not loaded in vectors along its rows: four neighbouring rows would fill four vectors of
-     * a lane, but a lane has only one or two. */
+    /* Vectors of a are loaded along k only. One across four neighbouring rows would hold elements
+     * of four vectors of a lane, but a lane has only one or two (AV in the shader). */
     if (tsr__matmul_a_load(p, 4) == TSR_MM_LOAD_VEC_K)
         variant->a_load = TSR_MM_LOAD_VEC_K;
     variant->b_load = tsr__matmul_b_load(p, 4);
