@@ -63,7 +63,8 @@ enum { TSR__INTRODUCTION_SIZE = 12 };
  * ranks 1, 2, … of the server. Error: TSR_ERR_TIMEOUT if none has joined. */
 tsr_status tsr__server_open_growing(const tsr__rendezvous_params *params, int32_t *joined,
                                     tsr__server **out) TSR_NODISCARD;
-/* Tells each process that joins its place in the job, which had `old_size` ranks before. */
+/* Sends to each process that has joined which rank it has in the grown job. The job had `old_size`
+ * ranks before. */
 tsr_status tsr__server_introduce(tsr__server *server, int32_t old_size,
                                  const tsr__bootstrap_limit *limit) TSR_NODISCARD;
 /* Sends `status` and the recorded error text to all processes that have joined. */

@@ -4,9 +4,9 @@
 
 #include "gpu/self_test/self_test.h"
 
-/* The tests for tsr__kernel_works(): of a configuration, whose name is `name` itself; and of the
- * kernel that adds up the sums of all ranges of k, whose name is tsr__matmul_sum_name and whose
- * dtype is f32. */
+/* The functions that tsr__kernel_works() calls to test a kernel: tsr__matmul_test_config for the
+ * configuration called `name`; tsr__matmul_test_sum for the kernel that adds up the sums of all
+ * ranges of k, which is called tsr__matmul_sum_name and is tested with f32. */
 tsr_status tsr__matmul_test_config(tsr_device *gpu, const char *name, tsr_dtype dtype, bool *out);
 tsr_status tsr__matmul_test_sum(tsr_device *gpu, const char *name, tsr_dtype dtype, bool *out);
 extern const char tsr__matmul_sum_name[];

@@ -112,7 +112,7 @@ static int kind_of(const tsr_shard_param *param)
     return ending && strcmp(ending, ".bias") == 0 ? TSR__RANDOM_BIAS : TSR__RANDOM_NORM;
 }
 
-/* Returns the chunk of the pool that is chunk `number` of a tensor. */
+/* Returns chunk `number` of a tensor, which is one of the chunks of the pool. */
 static const uint8_t *chunk_of(const tsr__random_weights *w, const tsr__random_pool *from,
                                const tsr_shard_param *param, uint64_t number)
 {
