@@ -28,8 +28,8 @@
  *   kinds encode such a character as the unknown token. It is an error if there is no unknown
  *   token.
  *
- * For valid UTF-8 of whose bytes none lacks a token in this way, the ids are those of llama.cpp for
- * GGUF files, and those of Hugging Face's tokenizers for tokenizer.json. Both depend on Unicode's
+ * If a text is valid UTF-8 and all its bytes have tokens, the ids are those of llama.cpp for GGUF
+ * files, and those of Hugging Face's tokenizers for tokenizer.json. Both depend on Unicode's
  * classes, here those of the installed utf8proc; letters of newer versions of Unicode may be cut
  * differently. As in llama.cpp, a tokenizer from a GGUF file of Qwen2 does not normalise text,
  * whereas one from its tokenizer.json does. Bytes that are not UTF-8 are encoded as themselves,

@@ -2,7 +2,7 @@
 #ifndef TESSERA_TYPES_H
 #define TESSERA_TYPES_H
 
-/* Activation functions, of products, of elements and of MLPs. */
+/* Activation functions: those of tsr_matmul, tsr_activate and tsr_mlp_create. */
 typedef enum tsr_activation {
     TSR_ACT_NONE = 0,
     TSR_ACT_RELU = 1,
