@@ -21,12 +21,14 @@ static tsr_status create_cache(writer *w)
     const gpt_model *m = w->model;
     int64_t page = m->config->block;
     tsr_heads heads;
+    tsr_stack_info info = TSR_INIT(tsr_stack_info);
+    TRY(tsr_stack_get_info(m->stack, &info));
     TRY(tsr_self_attention_heads(tsr_stack_block(m->stack, 0), &heads));
-    return tsr_kv_cache_create(
-        tsr_kv_cache_params(.stream = m->job->stream, .layers = tsr_stack_block_count(m->stack),
-                            .kv_heads = heads.kv_count, .head_dim = heads.head_dim,
-                            .dtype = m->dtype, .page_tokens = page, .pages = 1, .sequences = 1),
-        &w->cache);
+    return tsr_kv_cache_create(tsr_kv_cache_params(.stream = m->job->stream, .layers = info.blocks,
+                                                   .kv_heads = heads.kv_count,
+                                                   .head_dim = heads.head_dim, .dtype = m->dtype,
+                                                   .page_tokens = page, .pages = 1, .sequences = 1),
+                               &w->cache);
 }
 
 /* Computes the logits after `count` tokens from `first` on. */
@@ -95,7 +97,8 @@ static tsr_status write_text(writer *w)
 
 tsr_status generate(gpt_model *model, const gpt_text *text, const gpt_generate_params *params)
 {
-    writer w = {.model = model, .text = text, .params = params};
+    writer w = {
+        .model = model, .text = text, .params = params, .state = TSR_INIT(tsr_decode_state)};
     w.tokens = malloc((size_t)(params->prompt_count + params->count) * sizeof *w.tokens);
     w.logits = malloc((size_t)model->config->model.vocabulary * sizeof *w.logits);
     tsr_status status = w.tokens && w.logits ? write_text(&w) : TSR_ERR_NO_MEMORY;

@@ -195,14 +195,16 @@ tsr_status model_learn(gpt_model *self, const gpt_batch *batches)
 static tsr_status clip(gpt_model *self, bool deferred, double *grad_norm)
 {
     const gpt_training *t = &self->training;
+    tsr_stack_info info = TSR_INIT(tsr_stack_info);
+    TRY(tsr_stack_get_info(self->stack, &info));
     /* The first and the last stage both have the embedding that is also the head. Only the first
      * stage counts it. */
-    return tsr_optimizer_clip(
-        self->optimizer, t->clip > 0 ? (float)t->clip : INFINITY,
-        tsr_optimizer_clip_params(.group = self->job->tensor_group, .stages = self->job->stage_comm,
-                                  .counted_elsewhere = tsr_stack_counted_elsewhere(self->stack),
-                                  .deferred = deferred),
-        grad_norm);
+    return tsr_optimizer_clip(self->optimizer, t->clip > 0 ? (float)t->clip : INFINITY,
+                              tsr_optimizer_clip_params(.group = self->job->tensor_group,
+                                                        .stages = self->job->stage_comm,
+                                                        .counted_elsewhere = info.counted_elsewhere,
+                                                        .deferred = deferred),
+                              grad_norm);
 }
 
 static double tokens_of_step(const gpt_model *self)

@@ -142,15 +142,17 @@ static tsr_status create_optimizer(gpt_model *self)
 static tsr_status create_losses(gpt_model *self)
 {
     tsr_device *device = self->job->device;
-    int64_t rows = (int64_t)job_rows(self->job) * self->config->block, one = 1, first, classes;
+    int64_t rows = (int64_t)job_rows(self->job) * self->config->block, one = 1;
+    tsr_stack_info info = TSR_INIT(tsr_stack_info);
     if (!self->is_last)
         return TSR_OK;
     TRY(tsr_tensor_create(device, TSR_F32, 1, &rows, &self->losses));
     TRY(tsr_tensor_create(device, TSR_F32, 1, &one, &self->loss_sum));
     if (self->job->ranks == 1 && !self->is_elastic)
         TRY(tsr_tensor_create_host(device, TSR_F32, 1, &one, &self->loss_seen));
-    tsr_stack_vocabulary(self->stack, &first, &classes);
-    return tsr_tensor_create(device, self->dtype, 2, (int64_t[]){rows, classes}, &self->dlogits);
+    TRY(tsr_stack_get_info(self->stack, &info));
+    return tsr_tensor_create(device, self->dtype, 2, (int64_t[]){rows, info.logits},
+                             &self->dlogits);
 }
 
 tsr_status model_init(gpt_model *self, const gpt_model_params *params)

@@ -174,10 +174,11 @@ static size_t find_string(const char *bytes, size_t size, const char *string)
  * spelling says so. Files of GPT-2 name none, but have <|endoftext|>. */
 static int32_t end_token(const tsr_tokenizer *tokenizer)
 {
-    int32_t end = tsr_tokenizer_eos(tokenizer);
+    tsr_tokenizer_info info = TSR_INIT(tsr_tokenizer_info);
+    int32_t end = -1;
     int ends = 0;
-    if (end >= 0)
-        return end;
+    if (tsr_tokenizer_get_info(tokenizer, &info) == TSR_OK && info.eos >= 0)
+        return info.eos;
     for (int32_t i = 0; i < tsr_tokenizer_size(tokenizer); i++) {
         if (tsr_tokenizer_is_end(tokenizer, i)) {
             end = i;
@@ -268,7 +269,7 @@ void text_free(gpt_text *text)
 {
     free(text->tokens);
     free(text->characters);
-    tsr_tokenizer_destroy(&text->tokenizer);
+    tsr_tokenizer_close(&text->tokenizer);
     *text = (gpt_text){0};
 }
 
@@ -289,15 +290,15 @@ uint64_t text_hash(const gpt_text *text)
 {
     uint64_t hash = 0xcbf29ce484222325;
     for (int i = 0; i < text->vocabulary; i++) {
-        const char *spelling = NULL;
-        size_t size = 0;
+        tsr_token_info token = TSR_INIT(tsr_token_info);
         if (!text->tokenizer) {
             const uint32_t c = text->characters[i];
             const unsigned char bytes[] = {(unsigned char)c, (unsigned char)(c >> 8),
                                            (unsigned char)(c >> 16), (unsigned char)(c >> 24)};
             hash = hash_bytes(hash, bytes, sizeof bytes);
-        } else if (tsr_tokenizer_spelling(text->tokenizer, i, &spelling, &size) == TSR_OK) {
-            hash = hash_bytes(hash, spelling, size + 1); /* with the zero byte at its end */
+        } else if (tsr_tokenizer_get_token(text->tokenizer, i, &token) == TSR_OK) {
+            hash = hash_bytes(hash, token.text,
+                              token.size_bytes + 1); /* with the zero byte at its end */
         }
     }
     return hash;

@@ -83,6 +83,7 @@ typedef enum tsr_chat_role {
 } tsr_chat_role;
 
 typedef struct tsr_chat_message {
+    size_t struct_size;
     tsr_chat_role role;
     const void *text; /* [size_bytes]; may contain zeros and need not be UTF-8 */
     size_t size_bytes;

@@ -2,9 +2,9 @@
  * Needs no device.
  *
  *     tsr_model_file *file = NULL;
- *     tsr_convert_stats stats;
+ *     tsr_convert_stats stats = TSR_INIT(tsr_convert_stats);
  *     tsr_model_file_open("my-model", &file);
- *     tsr_model_convert(file, "my-model.gguf", tsr_convert_params(.type = TSR_Q4_K), &stats);
+ *     tsr_model_convert(file, "my-model.gguf", tsr_convert_params(.dtype = TSR_Q4_K), &stats);
  *     tsr_model_file_close(&file);
  *
  * Threads: conversions are independent of each other. */
@@ -20,12 +20,13 @@ extern "C" {
 #endif
 
 typedef struct tsr_convert_params {
+    size_t struct_size;
     /* The dtype of matrices in the destination: f32, f16, bf16, or in GGUF files also a block
      * format that can be quantised (quant.h). 0: each matrix keeps its dtype, except that block
      * formats become f32 in folders of Hugging Face. */
-    tsr_dtype type;
+    tsr_dtype dtype;
     bool replace;      /* an existing destination is replaced */
-    bool no_tokenizer; /* the destination has no tokenizer */
+    bool weights_only; /* the destination has no tokenizer */
     /* Called now and then with the bytes of weights written so far, and those of all weights. If it
      * returns false, the conversion stops with TSR_ERR_IO. NULL: not called. */
     bool (*progress)(void *user, uint64_t done_bytes, uint64_t total_bytes);
@@ -34,11 +35,13 @@ typedef struct tsr_convert_params {
     void (*note)(void *user, const char *sentence);
     void *user;
 } tsr_convert_params;
-#define tsr_convert_params(...) (&(tsr_convert_params){__VA_ARGS__})
+#define tsr_convert_params(...)                                                                    \
+    (&(tsr_convert_params){.struct_size = sizeof(tsr_convert_params), __VA_ARGS__})
 
 typedef struct tsr_convert_stats {
+    size_t struct_size;
     uint64_t tensors;    /* number of tensors in the destination */
-    uint64_t kept;       /* number of matrices that have their source's dtype instead of `type` */
+    uint64_t kept;       /* number of matrices that have their source's dtype instead of `dtype` */
     uint64_t read_bytes; /* bytes of weights in the source */
     uint64_t written_bytes; /* bytes of all files of the destination */
 } tsr_convert_stats;
@@ -48,9 +51,9 @@ typedef struct tsr_convert_stats {
  * generation_config.json, model.safetensors and the tokenizer's files. An extension is a dot and
  * letters and digits, the first of which is a letter.
  *
- * - Matrices get the dtype `type`. A matrix keeps the dtype of the source if its rows are not whole
- *   blocks of `type`. Norms, biases and learned positions are f32 in GGUF files; folders have them
- *   as the source has them. A tensor whose dtype stays keeps its bits.
+ * - Matrices get the dtype `dtype`. A matrix keeps the dtype of the source if its rows are not
+ * whole blocks of `dtype`. Norms, biases and learned positions are f32 in GGUF files; folders have
+ * them as the source has them. A tensor whose dtype stays keeps its bits.
  * - Matrices are transposed, and rows of q and k reordered, where the two formats differ.
  * - A byte-level BPE tokenizer becomes the keys tokenizer.ggml.* or tokenizer.json with
  *   tokenizer_config.json; a SentencePiece-style tokenizer becomes the same keys or
@@ -66,7 +69,7 @@ typedef struct tsr_convert_stats {
  *
  * Errors: those of tsr_model_open for tensors, and of tsr_tokenizer_open;
  * TSR_ERR_INVALID if the destination has another extension, if it exists and `replace` is false, if
- * it is the source, for a value that is NaN, infinite or too large for `type`, naming the tensor;
+ * it is the source, for a value that is NaN, infinite or too large for `dtype`, naming the tensor;
  * TSR_ERR_UNSUPPORTED for a dtype, a configuration or a tokenizer that the destination's format
  * cannot express, naming it; TSR_ERR_IO, also if the disk is full or `progress` returned false;
  * TSR_ERR_NO_MEMORY. `params` and `out` may be NULL. */

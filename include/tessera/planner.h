@@ -6,11 +6,11 @@
  *     tsr_cluster *cluster = NULL;
  *     tsr_cluster_plan *plan = NULL;
  *     tsr_cluster_grid grid = TSR_INIT(tsr_cluster_grid);
- *     tsr_cluster_read(tsr_cluster_params(.description = "hosts.json"), &cluster);
+ *     tsr_cluster_create(tsr_cluster_params(.description = "hosts.json"), &cluster);
  *     tsr_model_file_open("Qwen2.5-7B", &file);
  *     tsr_cluster_plan_create(cluster, file, tsr_cluster_plan_params(.goal = TSR_PLAN_TRAINING),
  *                             &plan);
- *     tsr_cluster_plan_grid(plan, 0, &grid);           // the fastest one
+ *     tsr_cluster_plan_get_grid(plan, 0, &grid);           // the fastest one
  *
  * docs/models.md ("Which grid") has the form of the documents, the model of cost, and where
  * predictions hold. Times are in seconds.
@@ -55,8 +55,8 @@ typedef struct tsr_cluster_params {
  * TSR_ERR_NO_MEMORY, and TSR_ERR_INVALID for a document that is not JSON, has an unknown member, or
  * has a value that is missing or out of range. The text begins with the path, or with
  * "description", "links" or "rates" for a text in memory. */
-TSR_API TSR_NODISCARD tsr_status tsr_cluster_read(const tsr_cluster_params *params,
-                                                  tsr_cluster **out);
+TSR_API TSR_NODISCARD tsr_status tsr_cluster_create(const tsr_cluster_params *params,
+                                                    tsr_cluster **out);
 /* Sets *cluster to NULL. NULL is allowed. */
 TSR_API void tsr_cluster_destroy(tsr_cluster **cluster);
 
@@ -71,8 +71,8 @@ typedef struct tsr_cluster_host_info {
     double processors; /* on which its ranks run; 0: one for each rank */
 } tsr_cluster_host_info;
 /* Describes a host. Errors: TSR_ERR_INVALID if there is no host with this number. */
-TSR_API TSR_NODISCARD tsr_status tsr_cluster_host(const tsr_cluster *cluster, int host,
-                                                  tsr_cluster_host_info *out);
+TSR_API TSR_NODISCARD tsr_status tsr_cluster_get_host(const tsr_cluster *cluster, int host,
+                                                      tsr_cluster_host_info *out);
 
 typedef struct tsr_cluster_rank_info {
     size_t struct_size;
@@ -80,8 +80,8 @@ typedef struct tsr_cluster_rank_info {
     uint64_t memory_bytes; /* 0: no limit */
 } tsr_cluster_rank_info;
 /* Describes a rank. Errors: TSR_ERR_INVALID if there is no rank with this number. */
-TSR_API TSR_NODISCARD tsr_status tsr_cluster_rank(const tsr_cluster *cluster, int rank,
-                                                  tsr_cluster_rank_info *out);
+TSR_API TSR_NODISCARD tsr_status tsr_cluster_get_rank(const tsr_cluster *cluster, int rank,
+                                                      tsr_cluster_rank_info *out);
 
 /* Plans ---------------------------------------------------------------------------------------- */
 
@@ -171,8 +171,8 @@ typedef struct tsr_cluster_grid {
 } tsr_cluster_grid;
 /* Describes a grid. Grids are numbered by their predicted time, the fastest first; those whose time
  * is not predicted are last. Errors: TSR_ERR_INVALID if there is no grid with this number. */
-TSR_API TSR_NODISCARD tsr_status tsr_cluster_plan_grid(const tsr_cluster_plan *plan, int number,
-                                                       tsr_cluster_grid *out);
+TSR_API TSR_NODISCARD tsr_status tsr_cluster_plan_get_grid(const tsr_cluster_plan *plan, int number,
+                                                           tsr_cluster_grid *out);
 
 #ifdef __cplusplus
 }

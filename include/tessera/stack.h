@@ -62,14 +62,20 @@ TSR_API TSR_NODISCARD tsr_status tsr_stack_create(const tsr_stack_params *params
  * *stack to NULL. NULL is allowed. */
 TSR_API void tsr_stack_destroy(tsr_stack **stack);
 
-/* Returns the configuration, which is valid as long as the stack. */
-TSR_API const tsr_model_config *tsr_stack_config(const tsr_stack *stack);
+typedef struct tsr_stack_info {
+    size_t struct_size;
+    int blocks; /* the number of blocks of this stage */
+    /* the part of the vocabulary for which this rank computes logits */
+    int64_t first_logit, logits;
+    /* The names of the parameters that an earlier stage has, too, ended by NULL, for
+     * `counted_elsewhere` of tsr_optimizer_clip_params; NULL: there are none. They belong to the
+     * stack, and are known once it is sharded. */
+    const char *const *counted_elsewhere;
+} tsr_stack_info;
+/* Describes a stack. Errors: TSR_ERR_INVALID for a NULL. */
+TSR_API TSR_NODISCARD tsr_status tsr_stack_get_info(const tsr_stack *stack, tsr_stack_info *out);
 /* Returns a block, counted from this stage's first, or NULL. It belongs to the stack. */
 TSR_API tsr_layer *tsr_stack_block(const tsr_stack *stack, int index);
-/* Returns the number of blocks of this stage. */
-TSR_API int tsr_stack_block_count(const tsr_stack *stack);
-/* Gets the part of the vocabulary for which this rank computes logits. */
-TSR_API void tsr_stack_vocabulary(const tsr_stack *stack, int64_t *first, int64_t *count);
 
 /* Parameters --------------------------------------------------------------------------------- */
 
@@ -87,9 +93,6 @@ TSR_API TSR_NODISCARD tsr_status tsr_stack_add_to(tsr_stack *stack, tsr_optimize
 /* Adds the gradients of a head that is the embedding, of which the first and the last stage each
  * have one. Call it between the last backward pass and the step. Does nothing in other cases. */
 TSR_API TSR_NODISCARD tsr_status tsr_stack_reduce_tied(tsr_stack *stack, tsr_pipeline *pipeline);
-/* Returns the names of the parameters that an earlier stage has, too, ended by NULL, for
- * `counted_elsewhere` of tsr_optimizer_clip_params; NULL: there are none. */
-TSR_API const char *const *tsr_stack_counted_elsewhere(const tsr_stack *stack);
 
 /* Checks in the headers of files that they have all weights of a model, in dtypes that can be read.
  * `path` is a folder, a GGUF file, or a safetensors file or its index; a configuration among these

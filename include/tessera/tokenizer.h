@@ -9,7 +9,7 @@
  *     tsr_tokenizer_open("model.gguf", &tokenizer);
  *     tsr_tokenizer_encode(tokenizer, "Once upon a time", 16, NULL, &ids, &count);
  *     … prompt and generated ids …
- *     tsr_decode_state state = {0};
+ *     tsr_decode_state state = TSR_INIT(tsr_decode_state);
  *     for (uint64_t i = 0; i < count; i++) {
  *         tsr_tokenizer_decode_next(tokenizer, &state, ids[i], &bytes, &size);
  *         fwrite(bytes, 1, size, stdout);
@@ -80,28 +80,29 @@ typedef enum tsr_tokenizer_kind {
  * missing, two tokens with the same text, merges of unknown tokens, lengths beyond the file. */
 TSR_API TSR_NODISCARD tsr_status tsr_tokenizer_open(const char *path, tsr_tokenizer **out);
 
-/* Frees the tokenizer and sets the pointer to NULL. */
-TSR_API void tsr_tokenizer_destroy(tsr_tokenizer **tokenizer);
+/* Closes the tokenizer and sets the pointer to NULL. NULL is allowed. */
+TSR_API void tsr_tokenizer_close(tsr_tokenizer **tokenizer);
 
 /* Returns the name of a kind: "spm", "bpe" or "byte-bpe", and "?" for any other value. */
 TSR_API const char *tsr_tokenizer_kind_name(tsr_tokenizer_kind kind);
-TSR_API tsr_tokenizer_kind tsr_tokenizer_kind_of(const tsr_tokenizer *tokenizer);
 
-/* Returns the name of the regular expression that cuts a text into words, such as "gpt-2",
- * "llama-bpe" or "qwen2", or "none". The string belongs to the library and is valid as long as the
- * tokenizer. */
-TSR_API const char *tsr_tokenizer_words_name(const tsr_tokenizer *tokenizer);
+typedef struct tsr_tokenizer_info {
+    size_t struct_size;
+    tsr_tokenizer_kind kind;
+    /* The name of the regular expression that cuts a text into words, such as "gpt-2", "llama-bpe"
+     * or "qwen2", or "none". The string belongs to the tokenizer. */
+    const char *words;
+    /* The ids of the tokens that stand for the beginning of a text, its end, padding, and unknown
+     * text; -1: the files name no such token. */
+    int32_t bos, eos, pad, unknown;
+} tsr_tokenizer_info;
+/* Describes a tokenizer. Errors: TSR_ERR_INVALID for a NULL. */
+TSR_API TSR_NODISCARD tsr_status tsr_tokenizer_get_info(const tsr_tokenizer *tokenizer,
+                                                        tsr_tokenizer_info *out);
 
 /* Returns the number of tokens; ids are 0 to this number − 1. A model's vocabulary may be larger,
  * because it is padded. */
 TSR_API int32_t tsr_tokenizer_size(const tsr_tokenizer *tokenizer);
-
-/* Return the ids of the tokens that stand for the beginning of a text, its end, padding, and
- * unknown text, or -1 if the files name no such token. */
-TSR_API int32_t tsr_tokenizer_bos(const tsr_tokenizer *tokenizer);
-TSR_API int32_t tsr_tokenizer_eos(const tsr_tokenizer *tokenizer);
-TSR_API int32_t tsr_tokenizer_pad(const tsr_tokenizer *tokenizer);
-TSR_API int32_t tsr_tokenizer_unknown(const tsr_tokenizer *tokenizer);
 
 /* Returns whether generation ends with this token: EOS, the tokens that the file names as the end
  * of a turn or message, and the known spellings of these (<|eot_id|>, <|eom_id|>, <|im_end|>,
@@ -109,18 +110,22 @@ TSR_API int32_t tsr_tokenizer_unknown(const tsr_tokenizer *tokenizer);
  * control tokens. */
 TSR_API bool tsr_tokenizer_is_end(const tsr_tokenizer *tokenizer, int32_t id);
 
-/* Returns whether a token is not text but controls the model, such as BOS, EOS, <|eot_id|> and the
- * unknown token. Returns false for ids out of range. */
-TSR_API bool tsr_tokenizer_is_control(const tsr_tokenizer *tokenizer, int32_t id);
-
-/* Returns the id of the token that the file spells `text`, or -1. The spelling is that of the file:
- * "▁the" or "Ġthe". */
+/* Returns the id of the token that the file spells `text`, or -1: the id of a token at which a
+ * sequence shall stop (`stop` of tsr_sequence_params), such as "<|im_end|>". The spelling is that
+ * of the file: "▁the" or "Ġthe". */
 TSR_API int32_t tsr_tokenizer_find(const tsr_tokenizer *tokenizer, const char *text, size_t size);
 
-/* Gives the token as the file spells it. The bytes belong to the tokenizer; a zero byte follows
- * them. Errors: TSR_ERR_INVALID if the id is out of range. */
-TSR_API TSR_NODISCARD tsr_status tsr_tokenizer_spelling(const tsr_tokenizer *tokenizer, int32_t id,
-                                                        const char **text, size_t *size);
+typedef struct tsr_token_info {
+    size_t struct_size;
+    const char *text;  /* as the file spells the token; belongs to the tokenizer */
+    size_t size_bytes; /* of `text`, which a zero byte follows */
+    /* The token is not text but controls the model, as BOS, EOS, <|eot_id|> and the unknown token
+     * do. */
+    bool control;
+} tsr_token_info;
+/* Describes a token. Errors: TSR_ERR_INVALID if the id is out of range. */
+TSR_API TSR_NODISCARD tsr_status tsr_tokenizer_get_token(const tsr_tokenizer *tokenizer, int32_t id,
+                                                         tsr_token_info *out);
 
 /* Encoding ------------------------------------------------------------------------------------- */
 
@@ -168,10 +173,11 @@ typedef enum tsr_decode_control {
     TSR_DECODE_CONTROL_SPELL = 1 /* control tokens are written as they are spelled */
 } tsr_decode_control;
 
-/* The state of decoding one id after the other. {0} is the start of a text; the caller may set
- * `control` before the first call. The other members belong to the library. A copy of a state is
- * independent of it. */
+/* The state of decoding one id after the other. TSR_INIT(tsr_decode_state) is the start of a
+ * text; the caller may set `control` before the first call. The other members belong to the
+ * library. A copy of a state is independent of it. */
 typedef struct tsr_decode_state {
+    size_t struct_size;
     tsr_decode_control control;
     int32_t place; /* whether text has begun, and what kind of token came before */
 } tsr_decode_state;

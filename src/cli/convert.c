@@ -15,16 +15,16 @@
 
 #define EXIT_INTERRUPTED 130 /* the exit code of shells for a program that SIGINT has ended */
 
-static tsr_convert_params chosen;
+static tsr_convert_params chosen = {.struct_size = sizeof chosen};
 static bool quiet;
 
 static const cli_option options[] = {
     {"type", "TYPE",
      "what matrices become: f32, f16 or bf16, or in GGUF files also a block format such as q8_0, "
      "q4_0, q4_k or q6_k (default: each keeps its type; block formats become f32 in folders)",
-     .read = cli_read_matrix_dtype, .user = &chosen.type},
+     .read = cli_read_matrix_dtype, .user = &chosen.dtype},
     {"force", NULL, "replace DESTINATION if it exists", .flag = &chosen.replace},
-    {"no-tokenizer", NULL, "leave the tokenizer out", .flag = &chosen.no_tokenizer},
+    {"no-tokenizer", NULL, "leave the tokenizer out", .flag = &chosen.weights_only},
     {"quiet", NULL, "show no progress, and no sentences about what DESTINATION has differently",
      .flag = &quiet},
     {0},
@@ -109,7 +109,7 @@ static const char *help_for(tsr_status status)
 static int run(int argc, char **argv)
 {
     const char *paths[2] = {NULL, NULL};
-    tsr_convert_stats stats;
+    tsr_convert_stats stats = TSR_INIT(tsr_convert_stats);
     int words;
     const int code = cli_options_read("convert", options, argc, argv, 2, paths, &words);
     if (code != CLI_DONE)

@@ -89,10 +89,9 @@ static void add_spellings(json_t *document, const tsr_tokenizer *tokenizer, cons
 {
     json_t *list = cli_json_add_array(document, "tokens");
     for (uint64_t i = 0; i < count; i++) {
-        const char *text = "";
-        size_t size = 0;
-        json_t *value = tsr_tokenizer_spelling(tokenizer, ids[i], &text, &size) == TSR_OK
-                            ? json_stringn(text, size)
+        tsr_token_info token = TSR_INIT(tsr_token_info);
+        json_t *value = tsr_tokenizer_get_token(tokenizer, ids[i], &token) == TSR_OK
+                            ? json_stringn(token.text, token.size_bytes)
                             : NULL;
         cli_json_append(list, value != NULL ? value : json_null());
     }
@@ -101,8 +100,10 @@ static void add_spellings(json_t *document, const tsr_tokenizer *tokenizer, cons
 static json_t *document_of(const tsr_tokenizer *tokenizer)
 {
     json_t *document = cli_json_document("tessera.tokenize", 1);
-    cli_json_text(document, "kind", tsr_tokenizer_kind_name(tsr_tokenizer_kind_of(tokenizer)));
-    cli_json_text(document, "words", tsr_tokenizer_words_name(tokenizer));
+    tsr_tokenizer_info info = TSR_INIT(tsr_tokenizer_info);
+    (void)!tsr_tokenizer_get_info(tokenizer, &info);
+    cli_json_text(document, "kind", tsr_tokenizer_kind_name(info.kind));
+    cli_json_text(document, "words", info.words);
     return document;
 }
 
@@ -234,7 +235,7 @@ static int run(int argc, char **argv)
     if (code == CLI_DONE)
         code = decode ? print_text(tokenizer, input, size) : print_ids(tokenizer, input, size);
     free(input);
-    tsr_tokenizer_destroy(&tokenizer);
+    tsr_tokenizer_close(&tokenizer);
     return code;
 }
 

@@ -16,18 +16,12 @@ TSR__ABSENT(tsr_model_get_stats, const tsr_model *model, tsr_model_stats *out)
 /* stack.h */
 TSR__ABSENT(tsr_stack_create, const tsr_stack_params *params, tsr_stack **out)
 TSR__FORGET(tsr_stack_destroy, tsr_stack)
-const tsr_model_config *tsr_stack_config(const tsr_stack *stack) { return NULL; }
+TSR__ABSENT(tsr_stack_get_info, const tsr_stack *stack, tsr_stack_info *out)
 tsr_layer *tsr_stack_block(const tsr_stack *stack, int index) { return NULL; }
-int tsr_stack_block_count(const tsr_stack *stack) { return 0; }
-void tsr_stack_vocabulary(const tsr_stack *stack, int64_t *first, int64_t *count)
-{
-    *first = *count = 0;
-}
 TSR__ABSENT(tsr_stack_shard, tsr_stack *stack, const tsr_fsdp_params *params)
 TSR__ABSENT(tsr_stack_reshard, tsr_stack *stack, const tsr_fsdp_params *params)
 TSR__ABSENT(tsr_stack_add_to, tsr_stack *stack, tsr_optimizer *optimizer)
 TSR__ABSENT(tsr_stack_reduce_tied, tsr_stack *stack, tsr_pipeline *pipeline)
-const char *const *tsr_stack_counted_elsewhere(const tsr_stack *stack) { return NULL; }
 TSR__ABSENT(tsr_stack_load, tsr_stack *stack, const char *path)
 TSR__ABSENT(tsr_stack_save, tsr_stack *stack, const char *path, tsr_comm *stages)
 TSR__FORGET(tsr_stack_saved_destroy, tsr_stack_saved)

@@ -69,7 +69,7 @@ static tsr_status read_documents(const tsr_cluster_params *p, tsr_cluster *clust
     return status;
 }
 
-tsr_status tsr_cluster_read(const tsr_cluster_params *params, tsr_cluster **out)
+tsr_status tsr_cluster_create(const tsr_cluster_params *params, tsr_cluster **out)
 {
     TSR__REQUIRE(params, "planner: params is NULL");
     TSR__REQUIRE(out, "planner: out is NULL");
@@ -119,7 +119,7 @@ int tsr_cluster_rank_count(const tsr_cluster *cluster)
     return cluster ? cluster->ranks : 0;
 }
 
-tsr_status tsr_cluster_host(const tsr_cluster *cluster, int host, tsr_cluster_host_info *out)
+tsr_status tsr_cluster_get_host(const tsr_cluster *cluster, int host, tsr_cluster_host_info *out)
 {
     TSR__REQUIRE(cluster && out, "planner: %s is NULL", cluster ? "out" : "cluster");
     TSR__REQUIRE(host >= 0 && host < cluster->hosts,
@@ -134,7 +134,7 @@ tsr_status tsr_cluster_host(const tsr_cluster *cluster, int host, tsr_cluster_ho
     return TSR_OK;
 }
 
-tsr_status tsr_cluster_rank(const tsr_cluster *cluster, int rank, tsr_cluster_rank_info *out)
+tsr_status tsr_cluster_get_rank(const tsr_cluster *cluster, int rank, tsr_cluster_rank_info *out)
 {
     TSR__REQUIRE(cluster && out, "planner: %s is NULL", cluster ? "out" : "cluster");
     TSR__REQUIRE(rank >= 0 && rank < cluster->ranks,

@@ -154,7 +154,8 @@ tsr_status tsr_cluster_plan_get_info(const tsr_cluster_plan *plan, tsr_cluster_p
     return TSR_OK;
 }
 
-tsr_status tsr_cluster_plan_grid(const tsr_cluster_plan *plan, int number, tsr_cluster_grid *out)
+tsr_status tsr_cluster_plan_get_grid(const tsr_cluster_plan *plan, int number,
+                                     tsr_cluster_grid *out)
 {
     TSR__REQUIRE(plan && out, "planner: %s is NULL", plan ? "out" : "plan");
     TSR__REQUIRE(number >= 0 && (size_t)number < plan->candidates.count,

@@ -3,20 +3,15 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/struct_size.h"
 #include "tokenizer/tokenizer.h"
 
 /* The values of `place` in a decode state. */
 enum { AT_START = 0, IN_TEXT = 1, AFTER_CONTROL = 2 };
 
-tsr_status tsr_tokenizer_decode_next(const tsr_tokenizer *tokenizer, tsr_decode_state *state,
-                                     int32_t id, const char **bytes, size_t *size_bytes)
+static tsr_status decode_next(const tsr_tokenizer *tokenizer, tsr_decode_state *state, int32_t id,
+                              const char **bytes, size_t *size_bytes)
 {
-    TSR__REQUIRE(tokenizer != NULL && state != NULL && bytes != NULL && size_bytes != NULL,
-                 "tokenizer: %s is NULL",
-                 tokenizer == NULL ? "the tokenizer"
-                 : state == NULL   ? "state"
-                 : bytes == NULL   ? "bytes"
-                                   : "size_bytes");
     TSR__REQUIRE(state->control == TSR_DECODE_CONTROL_SKIP ||
                      state->control == TSR_DECODE_CONTROL_SPELL,
                  "tokenizer: control is %d", (int)state->control);
@@ -46,6 +41,22 @@ tsr_status tsr_tokenizer_decode_next(const tsr_tokenizer *tokenizer, tsr_decode_
     return TSR_OK;
 }
 
+tsr_status tsr_tokenizer_decode_next(const tsr_tokenizer *tokenizer, tsr_decode_state *state,
+                                     int32_t id, const char **bytes, size_t *size_bytes)
+{
+    TSR__REQUIRE(tokenizer != NULL && state != NULL && bytes != NULL && size_bytes != NULL,
+                 "tokenizer: %s is NULL",
+                 tokenizer == NULL ? "the tokenizer"
+                 : state == NULL   ? "state"
+                 : bytes == NULL   ? "bytes"
+                                   : "size_bytes");
+    tsr_decode_state own;
+    TSR__TRY(TSR__TAKE_PART(tsr_decode_state, state, &own));
+    TSR__TRY(decode_next(tokenizer, &own, id, bytes, size_bytes));
+    tsr__struct_write(sizeof own, &own, state);
+    return TSR_OK;
+}
+
 tsr_status tsr_tokenizer_decode(const tsr_tokenizer *tokenizer, const int32_t *ids, uint64_t count,
                                 tsr_decode_control control, size_t capacity_bytes, char *text,
                                 size_t *size_bytes)
@@ -56,12 +67,12 @@ tsr_status tsr_tokenizer_decode(const tsr_tokenizer *tokenizer, const int32_t *i
                  count);
     size_t needed = 0;
     for (int writes = 0; writes <= (text != NULL); writes++) {
-        tsr_decode_state state = {.control = control};
+        tsr_decode_state state = {.struct_size = sizeof state, .control = control};
         needed = 0;
         for (uint64_t i = 0; i < count; i++) {
             const char *bytes = NULL;
             size_t size = 0;
-            TSR__TRY(tsr_tokenizer_decode_next(tokenizer, &state, ids[i], &bytes, &size));
+            TSR__TRY(decode_next(tokenizer, &state, ids[i], &bytes, &size));
             TSR__REQUIRE(size <= SIZE_MAX / 2 - needed,
                          "tokenizer: the text of %" PRIu64 " ids is too long", count);
             if (writes && size > 0)

@@ -67,7 +67,7 @@ tsr_status tsr__tokenizer_open_scores(const char *path, const tsr_tokenizer *jso
         tokenizer != NULL ? read_scores_into(&file, json, tokenizer) : TSR_ERR_NO_MEMORY;
     tsr__file_close(&file);
     if (status != TSR_OK) {
-        tsr_tokenizer_destroy(&tokenizer);
+        tsr_tokenizer_close(&tokenizer);
         return status;
     }
     *out = tokenizer;

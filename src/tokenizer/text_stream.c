@@ -59,6 +59,7 @@ static tsr_status check_stream_params(const tsr_text_stream_params *p)
 static tsr_status init_stream(const tsr_text_stream_params *p, tsr_text_stream *s)
 {
     s->tokenizer = p->tokenizer;
+    s->state = TSR_INIT(tsr_decode_state);
     s->state.control = p->control;
     s->invalid = p->invalid;
     s->stops = tsr__calloc((size_t)p->stop_count, sizeof *s->stops);

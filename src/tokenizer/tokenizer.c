@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/struct_size.h"
 #include "tokenizer/byte_alphabet.h"
 
 tsr_tokenizer *tsr__tokenizer_create(void)
@@ -17,7 +18,7 @@ tsr_tokenizer *tsr__tokenizer_create(void)
     return tokenizer;
 }
 
-void tsr_tokenizer_destroy(tsr_tokenizer **tokenizer)
+void tsr_tokenizer_close(tsr_tokenizer **tokenizer)
 {
     if (tokenizer == NULL || *tokenizer == NULL)
         return;
@@ -128,39 +129,25 @@ const char *tsr_tokenizer_kind_name(tsr_tokenizer_kind kind)
     return (int)kind >= 0 && (int)kind < 3 ? names[kind] : "?";
 }
 
-tsr_tokenizer_kind tsr_tokenizer_kind_of(const tsr_tokenizer *tokenizer)
+tsr_status tsr_tokenizer_get_info(const tsr_tokenizer *tokenizer, tsr_tokenizer_info *out)
 {
-    return tokenizer != NULL ? tokenizer->kind : TSR_TOKENIZER_SPM;
-}
-
-const char *tsr_tokenizer_words_name(const tsr_tokenizer *tokenizer)
-{
-    return tokenizer != NULL && tokenizer->words.count > 0 ? tokenizer->words.name : "none";
+    TSR__REQUIRE(tokenizer != NULL && out != NULL, "tokenizer: %s is NULL",
+                 tokenizer == NULL ? "the tokenizer" : "out");
+    const tsr_tokenizer_info info = {
+        .kind = tokenizer->kind,
+        .words = tokenizer->words.count > 0 ? tokenizer->words.name : "none",
+        .bos = tokenizer->bos,
+        .eos = tokenizer->eos,
+        .pad = tokenizer->pad,
+        .unknown = tokenizer->unknown,
+    };
+    TSR__GIVE(tsr_tokenizer_info, &info, out);
+    return TSR_OK;
 }
 
 int32_t tsr_tokenizer_size(const tsr_tokenizer *tokenizer)
 {
     return tokenizer != NULL ? (int32_t)tokenizer->vocabulary.count : 0;
-}
-
-int32_t tsr_tokenizer_bos(const tsr_tokenizer *tokenizer)
-{
-    return tokenizer != NULL ? tokenizer->bos : -1;
-}
-
-int32_t tsr_tokenizer_eos(const tsr_tokenizer *tokenizer)
-{
-    return tokenizer != NULL ? tokenizer->eos : -1;
-}
-
-int32_t tsr_tokenizer_pad(const tsr_tokenizer *tokenizer)
-{
-    return tokenizer != NULL ? tokenizer->pad : -1;
-}
-
-int32_t tsr_tokenizer_unknown(const tsr_tokenizer *tokenizer)
-{
-    return tokenizer != NULL ? tokenizer->unknown : -1;
 }
 
 static bool is_id(const tsr_tokenizer *tokenizer, int32_t id)
@@ -173,11 +160,6 @@ bool tsr_tokenizer_is_end(const tsr_tokenizer *tokenizer, int32_t id)
     return is_id(tokenizer, id) && (id == tokenizer->eos || tokenizer->vocabulary.tokens[id].ends);
 }
 
-bool tsr_tokenizer_is_control(const tsr_tokenizer *tokenizer, int32_t id)
-{
-    return is_id(tokenizer, id) && tsr__is_control(&tokenizer->vocabulary.tokens[id]);
-}
-
 int32_t tsr_tokenizer_find(const tsr_tokenizer *tokenizer, const char *text, size_t size)
 {
     return tokenizer != NULL && (text != NULL || size == 0)
@@ -185,16 +167,18 @@ int32_t tsr_tokenizer_find(const tsr_tokenizer *tokenizer, const char *text, siz
                : -1;
 }
 
-tsr_status tsr_tokenizer_spelling(const tsr_tokenizer *tokenizer, int32_t id, const char **text,
-                                  size_t *size)
+tsr_status tsr_tokenizer_get_token(const tsr_tokenizer *tokenizer, int32_t id, tsr_token_info *out)
 {
-    TSR__REQUIRE(tokenizer != NULL && text != NULL && size != NULL, "tokenizer: %s is NULL",
-                 tokenizer == NULL ? "the tokenizer"
-                 : text == NULL    ? "text"
-                                   : "size");
+    TSR__REQUIRE(tokenizer != NULL && out != NULL, "tokenizer: %s is NULL",
+                 tokenizer == NULL ? "the tokenizer" : "out");
     TSR__TRY(tsr__check_id(tokenizer, id));
-    *text = tsr__token_spelling(&tokenizer->vocabulary, id);
-    *size = tokenizer->vocabulary.tokens[id].spelling_size;
+    const tsr__token *token = &tokenizer->vocabulary.tokens[id];
+    const tsr_token_info info = {
+        .text = tsr__token_spelling(&tokenizer->vocabulary, id),
+        .size_bytes = token->spelling_size,
+        .control = tsr__is_control(token),
+    };
+    TSR__GIVE(tsr_token_info, &info, out);
     return TSR_OK;
 }
 

@@ -227,7 +227,7 @@ static tsr_status open_file(const char *path, tsr_tokenizer **out)
     tsr_status status = tokenizer != NULL ? read_any(path, &file, tokenizer) : TSR_ERR_NO_MEMORY;
     tsr__file_close(&file);
     if (status != TSR_OK) {
-        tsr_tokenizer_destroy(&tokenizer);
+        tsr_tokenizer_close(&tokenizer);
         return status == TSR_ERR_NO_MEMORY ? status : tsr__fail_context(status, "%s", path);
     }
     *out = tokenizer;

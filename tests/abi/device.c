@@ -215,6 +215,18 @@ static void generators(void)
     RESULT_END(tsr_model_stats, stats);
     printf("model of %llu bytes\n", (unsigned long long)stats.value.weight_bytes);
 
+    tsr_stack_params stacked = TSR_INIT(tsr_stack_params);
+    stacked.config = &config;
+    stacked.group = group;
+    tsr_stack *stack = NULL;
+    OK(tsr_stack_create(&stacked, &stack));
+    RESULT(tsr_stack_info) blocks;
+    RESULT_BEGIN(tsr_stack_info, blocks);
+    OK(tsr_stack_get_info(stack, &blocks.value));
+    RESULT_END(tsr_stack_info, blocks);
+    printf("%d block, %lld logits\n", blocks.value.blocks, (long long)blocks.value.logits);
+    tsr_stack_destroy(&stack);
+
     tsr_generator_params create = TSR_INIT(tsr_generator_params);
     create.model = model;
     tsr_generator *generator = NULL, *refused_generator = NULL;

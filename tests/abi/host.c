@@ -206,14 +206,43 @@ static void tokenizers(const char *data)
         OK(tsr_text_stream_add(stream, ids[i], &text, &size, &stopped));
         printf("token %d \"%.*s\"\n", (int)ids[i], (int)size, text);
     }
+    tsr_decode_state state = TSR_INIT(tsr_decode_state);
+    const char *bytes = NULL;
+    size_t bytes_size = 0;
+    for (uint64_t i = 0; i < count; i++) {
+        OK(tsr_tokenizer_decode_next(tokenizer, &state, ids[i], &bytes, &bytes_size));
+        printf("bytes %.*s\n", (int)bytes_size, bytes);
+    }
+    REFUSED(tsr_decode_state, state,
+            tsr_tokenizer_decode_next(tokenizer, &state, ids[0], &bytes, &bytes_size));
+    RESULT(tsr_token_info) token;
+    RESULT_BEGIN(tsr_token_info, token);
+    OK(tsr_tokenizer_get_token(tokenizer, ids[0], &token.value));
+    RESULT_END(tsr_token_info, token);
+    printf("spelled %s\n", token.value.text);
+    RESULT(tsr_tokenizer_info) info;
+    RESULT_BEGIN(tsr_tokenizer_info, info);
+    OK(tsr_tokenizer_get_info(tokenizer, &info.value));
+    RESULT_END(tsr_tokenizer_info, info);
+    printf("words %s\n", info.value.words);
     tsr_tokenizer_free_ids(&ids);
     REFUSED(tsr_encode_params, encode,
             tsr_tokenizer_encode(tokenizer, "Once", 4, &encode, &ids, &count));
     tsr_text_stream *refused = NULL;
     REFUSED(tsr_text_stream_params, params, tsr_text_stream_create(&params, &refused));
-    REFUSED_ALONE(tsr_chat_params, tsr_chat_encode(tokenizer, &given, &ids, &count));
+    tsr_chat_message messages[2] = {TSR_INIT(tsr_chat_message), TSR_INIT(tsr_chat_message)};
+    messages[1].role = TSR_CHAT_USER;
+    tsr_chat_params chat = TSR_INIT(tsr_chat_params);
+    chat.format = TSR_CHAT_ZEPHYR;
+    chat.messages = messages;
+    chat.count = 2;
+    OK(tsr_chat_encode(tokenizer, &chat, &ids, &count));
+    printf("ids of a chat %llu\n", (unsigned long long)count);
+    tsr_tokenizer_free_ids(&ids);
+    REFUSED(tsr_chat_params, chat, tsr_chat_encode(tokenizer, &chat, &ids, &count));
+    REFUSED(tsr_chat_message, messages[1], tsr_chat_encode(tokenizer, &chat, &ids, &count));
     tsr_text_stream_destroy(&stream);
-    tsr_tokenizer_destroy(&tokenizer);
+    tsr_tokenizer_close(&tokenizer);
 }
 
 static void communicators(void)
@@ -238,17 +267,17 @@ static void clusters(const char *data)
     tsr_cluster_params params = TSR_INIT(tsr_cluster_params);
     params.description_text = hosts;
     tsr_cluster *cluster = NULL, *refused = NULL;
-    OK(tsr_cluster_read(&params, &cluster));
-    REFUSED(tsr_cluster_params, params, tsr_cluster_read(&params, &refused));
+    OK(tsr_cluster_create(&params, &cluster));
+    REFUSED(tsr_cluster_params, params, tsr_cluster_create(&params, &refused));
 
     RESULT(tsr_cluster_host_info) host;
     RESULT_BEGIN(tsr_cluster_host_info, host);
-    OK(tsr_cluster_host(cluster, 0, &host.value));
+    OK(tsr_cluster_get_host(cluster, 0, &host.value));
     RESULT_END(tsr_cluster_host_info, host);
     printf("host %s %d\n", host.value.name, host.value.ranks);
     RESULT(tsr_cluster_rank_info) rank;
     RESULT_BEGIN(tsr_cluster_rank_info, rank);
-    OK(tsr_cluster_rank(cluster, 1, &rank.value));
+    OK(tsr_cluster_get_rank(cluster, 1, &rank.value));
     RESULT_END(tsr_cluster_rank_info, rank);
     printf("rank %d\n", rank.value.host);
 
@@ -269,7 +298,7 @@ static void clusters(const char *data)
     printf("plan of %s: %d grids\n", info.value.architecture, info.value.grids);
     RESULT(tsr_cluster_grid) grid;
     RESULT_BEGIN(tsr_cluster_grid, grid);
-    OK(tsr_cluster_plan_grid(plan, 0, &grid.value));
+    OK(tsr_cluster_plan_get_grid(plan, 0, &grid.value));
     RESULT_END(tsr_cluster_grid, grid);
     abi_print(
         "grid", 4,
@@ -298,6 +327,13 @@ static void models(const char *data)
     printf("%lld heads, %llu bytes, %llu are missing\n", (long long)rank.value.heads,
            (unsigned long long)rank.value.total_bytes, (unsigned long long)fit.value.missing_bytes);
     REFUSED(tsr_model_plan_params, params, tsr_model_plan(file, &params, NULL, &rank.value, NULL));
+
+    tsr_convert_params convert = TSR_INIT(tsr_convert_params);
+    RESULT(tsr_convert_stats) stats;
+    RESULT_BEGIN(tsr_convert_stats, stats);
+    printf("%s\n", tsr_status_name(tsr_model_convert(file, "/proc/nonexistent/m.gguf", &convert,
+                                                     &stats.value)));
+    REFUSED(tsr_convert_params, convert, tsr_model_convert(file, "m.gguf", &convert, NULL));
 
     tsr_sampling_params sampling = TSR_INIT(tsr_sampling_params);
     sampling.temperature = 1;

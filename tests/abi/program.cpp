@@ -31,9 +31,9 @@ static void clusters()
     auto params = TSR_INIT(tsr_cluster_params);
     params.description_text = "{\"hosts\": [{\"name\": \"left\", \"ranks\": [{\"gflops\": 10, \"memory_gbytes_per_second\": 1}]}]}";
     tsr_cluster *cluster = nullptr;
-    expect(tsr_cluster_read(&params, &cluster) == TSR_OK, "tsr_cluster_read");
+    expect(tsr_cluster_create(&params, &cluster) == TSR_OK, "tsr_cluster_create");
     auto host = TSR_INIT(tsr_cluster_host_info);
-    expect(tsr_cluster_host(cluster, 0, &host) == TSR_OK && std::strcmp(host.name, "left") == 0, "tsr_cluster_host");
+    expect(tsr_cluster_get_host(cluster, 0, &host) == TSR_OK && std::strcmp(host.name, "left") == 0, "tsr_cluster_get_host");
     tsr_cluster_destroy(&cluster);
 }
 

@@ -33,7 +33,7 @@ typedef struct oracle {
 static void add_bytes(oracle *o, const tsr_tokenizer *tokenizer, tsr_chat_after after,
                       const char *text, size_t size)
 {
-    const tsr_chat_message message = {TSR_CHAT_USER, text, size};
+    const tsr_chat_message message = {sizeof message, TSR_CHAT_USER, text, size};
     int32_t *ids = NULL;
     uint64_t count = 0;
     ck_assert_ok(tsr_chat_encode(tokenizer,
@@ -85,7 +85,7 @@ START_TEST(replies_continue_the_conversation)
     const oracle first = o;
     add_message(&o, tokenizer, TSR_CHAT_AFTER_CUT, "The dog");
     reply(&o);
-    tsr_tokenizer_destroy(&tokenizer);
+    tsr_tokenizer_close(&tokenizer);
     snprintf(wanted, sizeof wanted, "%s%s%s", first.text, o.text, first.text);
     feed("\nOnce\\\nupon\nThe dog\n/clear\nOnce\\\nupon\n/exit\nThe dog\n");
     tool_prints(CHAT, wanted);
@@ -103,7 +103,7 @@ START_TEST(lines_are_whole)
     oracle o = {0};
     ck_assert_ok(tsr_tokenizer_open(MODEL, &tokenizer));
     add_bytes(&o, tokenizer, TSR_CHAT_AFTER_NOTHING, zero, sizeof zero - 2);
-    tsr_tokenizer_destroy(&tokenizer);
+    tsr_tokenizer_close(&tokenizer);
     reply(&o);
     tool_feed(zero, sizeof zero - 1);
     tool_prints(CHAT, o.text);

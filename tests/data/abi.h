@@ -669,24 +669,30 @@ typedef enum tsr_tokenizer_kind {
     TSR_TOKENIZER_BYTE_BPE = 2
 } tsr_tokenizer_kind;
 TSR_API tsr_status tsr_tokenizer_open(const char *path, tsr_tokenizer **out);
-TSR_API void tsr_tokenizer_destroy(tsr_tokenizer **tokenizer);
+TSR_API void tsr_tokenizer_close(tsr_tokenizer **tokenizer);
 TSR_API const char *tsr_tokenizer_kind_name(tsr_tokenizer_kind kind);
-TSR_API tsr_tokenizer_kind tsr_tokenizer_kind_of(const tsr_tokenizer *tokenizer);
-TSR_API const char *tsr_tokenizer_words_name(const tsr_tokenizer *tokenizer);
+typedef struct tsr_tokenizer_info {
+    size_t struct_size;
+    tsr_tokenizer_kind kind;
+    const char *words;
+    int32_t bos, eos, pad, unknown;
+} tsr_tokenizer_info;
+TSR_API tsr_status tsr_tokenizer_get_info(const tsr_tokenizer *tokenizer,
+                                                        tsr_tokenizer_info *out);
 TSR_API int32_t tsr_tokenizer_size(const tsr_tokenizer *tokenizer);
-TSR_API int32_t tsr_tokenizer_bos(const tsr_tokenizer *tokenizer);
-TSR_API int32_t tsr_tokenizer_eos(const tsr_tokenizer *tokenizer);
-TSR_API int32_t tsr_tokenizer_pad(const tsr_tokenizer *tokenizer);
-TSR_API int32_t tsr_tokenizer_unknown(const tsr_tokenizer *tokenizer);
 TSR_API 
        _Bool 
             tsr_tokenizer_is_end(const tsr_tokenizer *tokenizer, int32_t id);
-TSR_API 
-       _Bool 
-            tsr_tokenizer_is_control(const tsr_tokenizer *tokenizer, int32_t id);
 TSR_API int32_t tsr_tokenizer_find(const tsr_tokenizer *tokenizer, const char *text, size_t size);
-TSR_API tsr_status tsr_tokenizer_spelling(const tsr_tokenizer *tokenizer, int32_t id,
-                                                        const char **text, size_t *size);
+typedef struct tsr_token_info {
+    size_t struct_size;
+    const char *text;
+    size_t size_bytes;
+   _Bool 
+        control;
+} tsr_token_info;
+TSR_API tsr_status tsr_tokenizer_get_token(const tsr_tokenizer *tokenizer, int32_t id,
+                                                         tsr_token_info *out);
 typedef enum tsr_encode_add {
     TSR_ENCODE_ADD_DEFAULT = 0,
     TSR_ENCODE_ADD_NONE = 1
@@ -710,6 +716,7 @@ typedef enum tsr_decode_control {
     TSR_DECODE_CONTROL_SPELL = 1
 } tsr_decode_control;
 typedef struct tsr_decode_state {
+    size_t struct_size;
     tsr_decode_control control;
     int32_t place;
 } tsr_decode_state;
@@ -770,6 +777,7 @@ typedef enum tsr_chat_role {
     TSR_CHAT_ASSISTANT = 2
 } tsr_chat_role;
 typedef struct tsr_chat_message {
+    size_t struct_size;
     tsr_chat_role role;
     const void *text;
     size_t size_bytes;
@@ -1527,17 +1535,19 @@ TSR_API tsr_status tsr_model_plan(const tsr_model_file *file,
                                                 const uint64_t *memory_bytes,
                                                 tsr_model_rank_plan *ranks, tsr_model_fit *fit);
 typedef struct tsr_convert_params {
-    tsr_dtype type;
+    size_t struct_size;
+    tsr_dtype dtype;
    _Bool 
         replace;
    _Bool 
-        no_tokenizer;
+        weights_only;
    _Bool 
         (*progress)(void *user, uint64_t done_bytes, uint64_t total_bytes);
     void (*note)(void *user, const char *sentence);
     void *user;
 } tsr_convert_params;
 typedef struct tsr_convert_stats {
+    size_t struct_size;
     uint64_t tensors;
     uint64_t kept;
     uint64_t read_bytes;
@@ -2235,8 +2245,8 @@ typedef struct tsr_cluster_params {
     const char *links, *links_text;
     const char *rates, *rates_text;
 } tsr_cluster_params;
-TSR_API tsr_status tsr_cluster_read(const tsr_cluster_params *params,
-                                                  tsr_cluster **out);
+TSR_API tsr_status tsr_cluster_create(const tsr_cluster_params *params,
+                                                    tsr_cluster **out);
 TSR_API void tsr_cluster_destroy(tsr_cluster **cluster);
 TSR_API int tsr_cluster_host_count(const tsr_cluster *cluster);
 TSR_API int tsr_cluster_rank_count(const tsr_cluster *cluster);
@@ -2246,15 +2256,15 @@ typedef struct tsr_cluster_host_info {
     int first_rank, ranks;
     double processors;
 } tsr_cluster_host_info;
-TSR_API tsr_status tsr_cluster_host(const tsr_cluster *cluster, int host,
-                                                  tsr_cluster_host_info *out);
+TSR_API tsr_status tsr_cluster_get_host(const tsr_cluster *cluster, int host,
+                                                      tsr_cluster_host_info *out);
 typedef struct tsr_cluster_rank_info {
     size_t struct_size;
     int host;
     uint64_t memory_bytes;
 } tsr_cluster_rank_info;
-TSR_API tsr_status tsr_cluster_rank(const tsr_cluster *cluster, int rank,
-                                                  tsr_cluster_rank_info *out);
+TSR_API tsr_status tsr_cluster_get_rank(const tsr_cluster *cluster, int rank,
+                                                      tsr_cluster_rank_info *out);
 typedef enum tsr_plan_goal {
     TSR_PLAN_GENERATION = 0,
     TSR_PLAN_PROMPT = 1,
@@ -2311,8 +2321,8 @@ typedef struct tsr_cluster_grid {
     uint64_t missing_bytes;
     int missing_place;
 } tsr_cluster_grid;
-TSR_API tsr_status tsr_cluster_plan_grid(const tsr_cluster_plan *plan, int number,
-                                                       tsr_cluster_grid *out);
+TSR_API tsr_status tsr_cluster_plan_get_grid(const tsr_cluster_plan *plan, int number,
+                                                           tsr_cluster_grid *out);
 typedef struct tsr_quant_format {
     tsr_dtype dtype;
     const char *name;
@@ -2344,15 +2354,18 @@ typedef struct tsr_stack_params {
 typedef struct tsr_stack tsr_stack;
 TSR_API tsr_status tsr_stack_create(const tsr_stack_params *params, tsr_stack **out);
 TSR_API void tsr_stack_destroy(tsr_stack **stack);
-TSR_API const tsr_model_config *tsr_stack_config(const tsr_stack *stack);
+typedef struct tsr_stack_info {
+    size_t struct_size;
+    int blocks;
+    int64_t first_logit, logits;
+    const char *const *counted_elsewhere;
+} tsr_stack_info;
+TSR_API tsr_status tsr_stack_get_info(const tsr_stack *stack, tsr_stack_info *out);
 TSR_API tsr_layer *tsr_stack_block(const tsr_stack *stack, int index);
-TSR_API int tsr_stack_block_count(const tsr_stack *stack);
-TSR_API void tsr_stack_vocabulary(const tsr_stack *stack, int64_t *first, int64_t *count);
 TSR_API tsr_status tsr_stack_shard(tsr_stack *stack, const tsr_fsdp_params *params);
 TSR_API tsr_status tsr_stack_reshard(tsr_stack *stack, const tsr_fsdp_params *params);
 TSR_API tsr_status tsr_stack_add_to(tsr_stack *stack, tsr_optimizer *optimizer);
 TSR_API tsr_status tsr_stack_reduce_tied(tsr_stack *stack, tsr_pipeline *pipeline);
-TSR_API const char *const *tsr_stack_counted_elsewhere(const tsr_stack *stack);
 TSR_API tsr_status tsr_stack_check(const tsr_model_config *config, const char *path);
 TSR_API tsr_status tsr_stack_load(tsr_stack *stack, const char *path);
 TSR_API tsr_status tsr_stack_save(tsr_stack *stack, const char *path,

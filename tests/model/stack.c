@@ -16,6 +16,13 @@ static void make_ids(int32_t ids[ROWS * TOKENS])
 
 /* Creates a stack of layers first … first + layers − 1, with its parameters on this rank's data
  * group `alone`. */
+static tsr_stack_info info_of(const tsr_stack *stack)
+{
+    tsr_stack_info info = TSR_INIT(tsr_stack_info);
+    OK(tsr_stack_get_info(stack, &info));
+    return info;
+}
+
 static tsr_stack *create_stack(const tsr_model_config *config, tsr_group *alone, int first,
                                int layers)
 {
@@ -159,11 +166,13 @@ CASE(stack_stages, "stack: two stages compute what one computes, and start with 
         tsr_stack *one = create_stack(config, alone, 0, 0),
                   *first = create_stack(config, alone, 0, 1),
                   *last = create_stack(config, alone, 1, 0);
-        CHECK(tsr_stack_block_count(one) == 2 && tsr_stack_block_count(last) == 1 &&
-                  tsr_stack_block(last, 0) && !tsr_stack_block(last, 1),
-              "%d and %d blocks", tsr_stack_block_count(one), tsr_stack_block_count(last));
-        CHECK((tsr_stack_counted_elsewhere(last) != NULL) == config->tied &&
-                  !tsr_stack_counted_elsewhere(first),
+        const tsr_stack_info info = info_of(one), first_info = info_of(first),
+                             last_info = info_of(last);
+        CHECK(info.blocks == 2 && last_info.blocks == 1 && tsr_stack_block(last, 0) &&
+                  !tsr_stack_block(last, 1),
+              "%d and %d blocks", info.blocks, last_info.blocks);
+        CHECK((last_info.counted_elsewhere != NULL) == config->tied &&
+                  !first_info.counted_elsewhere,
               "%s: parameters that are counted elsewhere", made.family.type);
         compute(one, whole);
         OK(tsr_stack_forward(first, x, NULL, &between));

@@ -23,6 +23,7 @@
 #include "tessera/model.h"
 #include "tessera/shard.h"
 #include "tokenizer/cases.h"
+#include "tokenizer/info.h"
 
 #define STORIES TEST_DATA "/model/stories260K"
 
@@ -127,8 +128,8 @@ static int compare(const char *a_path, const char *b_path)
 
 static void convert(const char *source, const char *destination, tsr_dtype type, uint64_t tensors)
 {
-    tsr_convert_stats stats;
-    ck_assert_ok(convert_model(source, destination, tsr_convert_params(.type = type), &stats));
+    tsr_convert_stats stats = TSR_INIT(tsr_convert_stats);
+    ck_assert_ok(convert_model(source, destination, tsr_convert_params(.dtype = type), &stats));
     ck_assert_uint_eq(stats.tensors, tensors);
 }
 
@@ -159,17 +160,17 @@ START_TEST(a_synthetic_model_equals_the_recorded_files)
     } cases[] = {{TSR_Q4_K, "q4_k_m", 10}, {TSR_Q6_K, "q4_k_m", 5}, {TSR_Q5_K, "q5_k_m", 10}};
     char recorded[512];
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        tsr_convert_stats stats;
+        tsr_convert_stats stats = TSR_INIT(tsr_convert_stats);
         snprintf(recorded, sizeof recorded, TEST_DATA "/model/synth-A-%s.gguf", cases[i].recorded);
         ck_assert_ok(convert_model(TEST_DATA "/model/synth-A-f16.gguf", at("k.gguf"),
-                                   tsr_convert_params(.type = cases[i].type, .replace = true),
+                                   tsr_convert_params(.dtype = cases[i].type, .replace = true),
                                    &stats));
         ck_assert_uint_eq(stats.kept, 0);
         const int compared = compare(at("k.gguf"), recorded);
         ck_assert_msg(compared >= cases[i].least, "%d tensors have the same type", compared);
     }
     /* If blocks keep their format, their bytes must not change. */
-    tsr_convert_stats stats;
+    tsr_convert_stats stats = TSR_INIT(tsr_convert_stats);
     snprintf(recorded, sizeof recorded, TEST_DATA "/model/synth-A-q4_k_m.gguf");
     ck_assert_ok(convert_model(recorded, at("copy.gguf"), NULL, &stats));
     ck_assert_int_eq(compare(at("copy.gguf"), recorded), (int)stats.tensors);
@@ -257,7 +258,7 @@ static void check_ids(const char *path, const char *golden)
     snprintf(cases_path, sizeof cases_path, TEST_DATA "/tokenizer/%s.json", golden);
     ck_assert_int_eq(cases_check(tokenizer, cases_path, &cases), 0);
     ck_assert_uint_gt(cases, 1);
-    tsr_tokenizer_destroy(&tokenizer);
+    tsr_tokenizer_close(&tokenizer);
 }
 
 /* Converts to GGUF, back to a folder, and to GGUF again. The model's vocabulary is larger than the
@@ -283,14 +284,14 @@ START_TEST(tokenizers_travel)
     ck_assert_ok(tsr_tokenizer_open(source, &a));
     ck_assert_ok(tsr_tokenizer_open(at("back"), &b));
     ck_assert_int_eq(tsr_tokenizer_size(b), 1800);
-    ck_assert_int_eq(tsr_tokenizer_bos(a), tsr_tokenizer_bos(b));
-    ck_assert_int_eq(tsr_tokenizer_eos(a), tsr_tokenizer_eos(b));
+    ck_assert_int_eq(info_of(a).bos, info_of(b).bos);
+    ck_assert_int_eq(info_of(a).eos, info_of(b).eos);
     for (int32_t id = 0; id < tsr_tokenizer_size(a); id++) {
-        ck_assert_int_eq(tsr_tokenizer_is_control(a, id), tsr_tokenizer_is_control(b, id));
+        ck_assert_int_eq(is_control(a, id), is_control(b, id));
         ck_assert_int_eq(tsr_tokenizer_is_end(a, id), tsr_tokenizer_is_end(b, id));
     }
-    tsr_tokenizer_destroy(&a);
-    tsr_tokenizer_destroy(&b);
+    tsr_tokenizer_close(&a);
+    tsr_tokenizer_close(&b);
 }
 END_TEST
 
@@ -312,7 +313,7 @@ static void put_merges(FILE *file, const tsr_tokenizer *t, int32_t id, bool *fir
 {
     const char *text;
     size_t size;
-    ck_assert_ok(tsr_tokenizer_spelling(t, id, &text, &size));
+    ck_assert_ok(spelling_of(t, id, &text, &size));
     for (size_t cut = 1; cut < size; cut++) {
         char left[64], right[64];
         if (tsr_tokenizer_find(t, text, cut) < 0 ||
@@ -349,7 +350,7 @@ static void write_json(const char *path, const tsr_tokenizer *t, bool complete, 
     ck_assert_ptr_nonnull(file);
     fprintf(file, "{\"added_tokens\": [");
     for (int32_t id = 0; id < 3; id++) {
-        ck_assert_ok(tsr_tokenizer_spelling(t, id, &text, &size));
+        ck_assert_ok(spelling_of(t, id, &text, &size));
         fprintf(file,
                 "{\"id\": %d, \"content\": \"%s\", \"special\": %s, \"single_word\": false, "
                 "\"lstrip\": false, \"rstrip\": %s, \"normalized\": false},",
@@ -368,7 +369,7 @@ static void write_json(const char *path, const tsr_tokenizer *t, bool complete, 
             "\"<unk>\", \"fuse_unk\": true, \"byte_fallback\": true, \"vocab\": {",
             (int)count, word(strips), added);
     for (int32_t id = 0; id < count; id++) {
-        ck_assert_ok(tsr_tokenizer_spelling(t, id, &text, &size));
+        ck_assert_ok(spelling_of(t, id, &text, &size));
         fputs(id > 0 ? "," : "", file);
         put_json(file, text);
         fprintf(file, ": %d", (int)id);
@@ -480,7 +481,7 @@ START_TEST(exact_gelu)
     made_init(&made, &family, 1);
     ck_assert_ok(convert_model(
         made_write_hf(&made), at("g.gguf"),
-        tsr_convert_params(.no_tokenizer = true, .note = keep_note, .user = sentence), NULL));
+        tsr_convert_params(.weights_only = true, .note = keep_note, .user = sentence), NULL));
     ck_assert_str_eq(sentence, "the model has the exact GELU; programs other than tessera will "
                                "compute its approximation with tanh");
     ck_assert_ok(read_flat(at("g.gguf"), &c));
@@ -630,18 +631,18 @@ START_TEST(scores_come_from_tokenizer_model)
     ck_assert_ok(tsr_tokenizer_open(source, &t));
     ck_assert_ok(convert_model(source, at("folder"), NULL, NULL));
     write_json(at("folder/tokenizer.json"), t, true, false, "");
-    tsr_tokenizer_destroy(&t);
+    tsr_tokenizer_close(&t);
     check_ids(at("folder/tokenizer.model"), "tok_stories260K");
     ck_assert_ok(convert_model(at("folder"), at("t.gguf"), NULL, NULL));
     check_ids(at("t.gguf"), "tok_stories260K");
     ck_assert_ok(tsr_tokenizer_open(at("t.gguf"), &t));
     ck_assert_int_eq(tsr_tokenizer_find(t, "<|im_end|>", 10), 512);
-    ck_assert(tsr_tokenizer_is_control(t, 512) && tsr_tokenizer_is_end(t, 512));
-    tsr_tokenizer_destroy(&t);
+    ck_assert(is_control(t, 512) && tsr_tokenizer_is_end(t, 512));
+    tsr_tokenizer_close(&t);
     /* A tokenizer.json with other merges is refused. */
     ck_assert_ok(tsr_tokenizer_open(at("folder/tokenizer.model"), &t));
     write_json(at("folder/tokenizer.json"), t, false, false, "");
-    tsr_tokenizer_destroy(&t);
+    tsr_tokenizer_close(&t);
     ck_assert_int_eq(convert_model(at("folder"), at("u.gguf"), NULL, NULL), TSR_ERR_UNSUPPORTED);
     ck_assert_ptr_nonnull(strstr(tsr_last_error(), "give different ids for "));
 }
@@ -672,7 +673,7 @@ START_TEST(added_tokens_come_from_tokenizer_json)
     ck_assert_ok(tsr_tokenizer_open(source, &t));
     ck_assert_ok(convert_model(source, at("folder"), NULL, NULL));
     write_json(at("folder/tokenizer.json"), t, true, false, cases[_i].added);
-    tsr_tokenizer_destroy(&t);
+    tsr_tokenizer_close(&t);
     const tsr_status status = convert_model(at("folder"), at("t.gguf"), NULL, NULL);
     if (cases[_i].sentence) {
         ck_assert_int_eq(status, TSR_ERR_UNSUPPORTED);
@@ -688,8 +689,8 @@ START_TEST(added_tokens_come_from_tokenizer_json)
     ck_assert(cases_encodes(back, "t.gguf", &text, tsr_encode_params(.add = TSR_ENCODE_ADD_NONE),
                             ids, count));
     tsr_tokenizer_free_ids(&ids);
-    tsr_tokenizer_destroy(&t);
-    tsr_tokenizer_destroy(&back);
+    tsr_tokenizer_close(&t);
+    tsr_tokenizer_close(&back);
 }
 END_TEST
 
@@ -702,7 +703,7 @@ static const char *phi3_folder(const char *added)
     ck_assert_ok(tsr_tokenizer_open(source, &t));
     ck_assert_ok(convert_model(source, at("folder"), NULL, NULL));
     write_json(at("folder/tokenizer.json"), t, true, true, added);
-    tsr_tokenizer_destroy(&t);
+    tsr_tokenizer_close(&t);
     return at("folder");
 }
 
@@ -721,7 +722,7 @@ START_TEST(tokens_of_phi3_include_spaces)
     uint64_t count = 0;
     ck_assert_ok(tsr_tokenizer_open(source, &t));
     ck_assert_ok(tsr_tokenizer_encode(t, text.data, text.size, how, &ids, &count));
-    tsr_tokenizer_destroy(&t);
+    tsr_tokenizer_close(&t);
     ck_assert_ok(convert_model(source, at(files[0]), NULL, NULL));
     ck_assert_ok(convert_model(at(files[0]), at(files[1]), NULL, NULL));
     check_name(at(files[0]), "phi-3 folder");
@@ -729,7 +730,7 @@ START_TEST(tokens_of_phi3_include_spaces)
     for (int i = 0; i < 2; i++) {
         ck_assert_ok(tsr_tokenizer_open(at(files[i]), &t));
         ck_assert(cases_encodes(t, files[i], &text, how, ids, count));
-        tsr_tokenizer_destroy(&t);
+        tsr_tokenizer_close(&t);
     }
     tsr_tokenizer_free_ids(&ids);
     refuses(at(files[0]), at("back"), NULL, TSR_ERR_UNSUPPORTED,
@@ -798,7 +799,7 @@ START_TEST(added_tokens_travel)
         ck_assert(cases_encodes(t, paths[i], &text,
                                 tsr_encode_params(.control = TSR_ENCODE_CONTROL_TOKEN), ids,
                                 sizeof ids / sizeof *ids));
-        tsr_tokenizer_destroy(&t);
+        tsr_tokenizer_close(&t);
     }
     expect_in(at("back/tokenizer.json"), "\"fuse_unk\": true", true);
 }
@@ -864,7 +865,7 @@ START_TEST(tokenizers_are_refused)
             "tokenizer: tokenizer.json has merges of characters without the scores that GGUF files "
             "need; the model's tokenizer.model has them");
     ck_assert_ok(
-        convert_model(source, at("t.gguf"), tsr_convert_params(.no_tokenizer = true), NULL));
+        convert_model(source, at("t.gguf"), tsr_convert_params(.weights_only = true), NULL));
     tsr_tokenizer *tokenizer = NULL;
     ck_assert_int_eq(tsr_tokenizer_open(at("t.gguf"), &tokenizer), TSR_ERR_NOT_FOUND);
 }
@@ -893,9 +894,9 @@ START_TEST(a_tokenizer_of_characters)
         ck_assert_ok(tsr_tokenizer_open(paths[i], &t));
         ck_assert(cases_encodes(t, paths[i], &text, NULL, ids, 8));
         ck_assert(cases_decodes(t, paths[i], ids, 8, TSR_DECODE_CONTROL_SKIP, &text));
-        ck_assert(tsr_tokenizer_bos(t) < 0 && tsr_tokenizer_eos(t) < 0);
-        ck_assert_int_lt(tsr_tokenizer_unknown(t), 0);
-        tsr_tokenizer_destroy(&t);
+        ck_assert(info_of(t).bos < 0 && info_of(t).eos < 0);
+        ck_assert_int_lt(info_of(t).unknown, 0);
+        tsr_tokenizer_close(&t);
     }
 }
 END_TEST
@@ -913,9 +914,10 @@ START_TEST(destinations_are_checked)
 {
     refuses(NULL, at("x"), NULL, TSR_ERR_INVALID, "convert: source is NULL");
     refuses(at("nothing"), at("x"), NULL, TSR_ERR_NOT_FOUND, "nothing");
-    refuses(STORIES "-f32.gguf", at("x"), tsr_convert_params(.type = TSR_Q8_0), TSR_ERR_UNSUPPORTED,
+    refuses(STORIES "-f32.gguf", at("x"), tsr_convert_params(.dtype = TSR_Q8_0),
+            TSR_ERR_UNSUPPORTED,
             "convert: a folder of Hugging Face cannot have weights of type q8_0");
-    refuses(STORIES "-f32.gguf", at("x.gguf"), tsr_convert_params(.type = TSR_IQ4_NL),
+    refuses(STORIES "-f32.gguf", at("x.gguf"), tsr_convert_params(.dtype = TSR_IQ4_NL),
             TSR_ERR_UNSUPPORTED, "convert: weights cannot be written as iq4_nl");
     refuses(STORIES "-f32.gguf", at("no/folder.gguf"), NULL, TSR_ERR_IO, "No such file");
     static const char *const others[] = {"x.xyz", "x.GGUF", "a.b/x.safetensors", "x-2.5.v1"};
@@ -948,7 +950,7 @@ START_TEST(destinations_are_checked)
     copy_file(TEST_DATA "/model/README.md", at("folder/README.md"));
     copy_file(TEST_DATA "/tokenizer/mini-gpt2.tokenizer.json", at("folder/tokenizer.json"));
     ck_assert_ok(convert_model(at("a.gguf"), at("folder"),
-                               tsr_convert_params(.type = TSR_F16, .replace = true), NULL));
+                               tsr_convert_params(.dtype = TSR_F16, .replace = true), NULL));
     ck_assert_int_eq(access(at("folder/README.md"), R_OK), 0);
     ck_assert_int_ne(access(at("folder/tokenizer.json"), R_OK), 0);
     check_ids(at("folder"), "tok_stories260K");
@@ -1004,15 +1006,15 @@ static const char *with_element(float value)
 START_TEST(elements_that_a_type_cannot_hold)
 {
     const char *source = with_element(70000);
-    refuses(source, at("a.gguf"), tsr_convert_params(.type = TSR_F16), TSR_ERR_INVALID,
+    refuses(source, at("a.gguf"), tsr_convert_params(.dtype = TSR_F16), TSR_ERR_INVALID,
             "convert: tensor blk.0.ffn_down.weight, row 31: 70000 is too large for f16");
-    ck_assert_ok(convert_model(source, at("a.gguf"), tsr_convert_params(.type = TSR_BF16), NULL));
+    ck_assert_ok(convert_model(source, at("a.gguf"), tsr_convert_params(.dtype = TSR_BF16), NULL));
 }
 END_TEST
 
 START_TEST(elements_that_are_no_numbers)
 {
-    refuses(with_element(NAN), at("a.gguf"), tsr_convert_params(.type = TSR_Q8_0), TSR_ERR_INVALID,
+    refuses(with_element(NAN), at("a.gguf"), tsr_convert_params(.dtype = TSR_Q8_0), TSR_ERR_INVALID,
             "convert: tensor blk.0.ffn_down.weight, from row 0: quantize: element 1023 is NaN");
 }
 END_TEST
@@ -1025,11 +1027,11 @@ static void count_note(void *user, const char *sentence)
 
 START_TEST(matrices_that_keep_their_type_are_counted)
 {
-    tsr_convert_stats stats;
+    tsr_convert_stats stats = TSR_INIT(tsr_convert_stats);
     int notes = 0;
     ck_assert_ok(convert_model(
         STORIES "-f32.gguf", at("a.gguf"),
-        tsr_convert_params(.type = TSR_Q8_0, .note = count_note, .user = &notes), &stats));
+        tsr_convert_params(.dtype = TSR_Q8_0, .note = count_note, .user = &notes), &stats));
     ck_assert_uint_eq(stats.kept, 5);
     ck_assert_int_eq(notes, 2);
     ck_assert_uint_gt(stats.read_bytes, 1000000);

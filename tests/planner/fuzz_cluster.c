@@ -21,7 +21,7 @@ static void check_cluster(const tsr_cluster *cluster)
     FUZZ_CHECK(ranks >= hosts && ranks <= TSR_CLUSTER_MAX_RANKS);
     for (int i = 0; i < hosts; i++) {
         tsr_cluster_host_info host = TSR_INIT(tsr_cluster_host_info);
-        FUZZ_CHECK(tsr_cluster_host(cluster, i, &host) == TSR_OK);
+        FUZZ_CHECK(tsr_cluster_get_host(cluster, i, &host) == TSR_OK);
         FUZZ_CHECK(host.first_rank == sum && host.ranks >= 1 && host.name[0] != '\0');
         FUZZ_CHECK(host.processors >= 0);
         sum += host.ranks;
@@ -39,10 +39,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                *rates = links < copy + size ? links + strlen(links) + 1 : copy + size;
     const bool has_links = links < copy + size, has_rates = rates < copy + size;
     const tsr_status status =
-        tsr_cluster_read(tsr_cluster_params(.description_text = copy,
-                                            .links_text = has_links && *links ? links : NULL,
-                                            .rates_text = has_rates && *rates ? rates : NULL),
-                         &cluster);
+        tsr_cluster_create(tsr_cluster_params(.description_text = copy,
+                                              .links_text = has_links && *links ? links : NULL,
+                                              .rates_text = has_rates && *rates ? rates : NULL),
+                           &cluster);
     if (status == TSR_OK)
         check_cluster(cluster);
     else

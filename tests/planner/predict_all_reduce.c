@@ -34,7 +34,7 @@ int main(int argc, char **argv)
         return 2;
     }
     tsr_status status =
-        tsr_cluster_read(tsr_cluster_params(.description = argv[1], .links = argv[2]), &cluster);
+        tsr_cluster_create(tsr_cluster_params(.description = argv[1], .links = argv[2]), &cluster);
     if (status == TSR_OK)
         status = predict(cluster, argv + 3);
     if (status != TSR_OK)

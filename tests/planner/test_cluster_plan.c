@@ -27,7 +27,7 @@ static tsr_model_file *file;
 
 static void read_cluster(const char *text)
 {
-    ck_assert_ok(tsr_cluster_read(tsr_cluster_params(.description_text = text), &cluster));
+    ck_assert_ok(tsr_cluster_create(tsr_cluster_params(.description_text = text), &cluster));
 }
 
 static void create(void)
@@ -57,7 +57,7 @@ static tsr_cluster_plan_info info_of(const tsr_cluster_plan *of)
 static tsr_cluster_grid grid_of(const tsr_cluster_plan *of, int number)
 {
     tsr_cluster_grid grid = TSR_INIT(tsr_cluster_grid);
-    ck_assert_ok(tsr_cluster_plan_grid(of, number, &grid));
+    ck_assert_ok(tsr_cluster_plan_get_grid(of, number, &grid));
     return grid;
 }
 
@@ -68,20 +68,22 @@ START_TEST(describes_a_cluster)
     ck_assert_int_eq(tsr_cluster_host_count(cluster), 2);
     ck_assert_int_eq(tsr_cluster_rank_count(cluster), 3);
     ck_assert_int_eq(tsr_cluster_host_count(NULL) + tsr_cluster_rank_count(NULL), 0);
-    ck_assert_ok(tsr_cluster_host(cluster, 1, &host));
+    ck_assert_ok(tsr_cluster_get_host(cluster, 1, &host));
     ck_assert_str_eq(host.name, "right");
     ck_assert_int_eq(host.first_rank, 2);
     ck_assert_int_eq(host.ranks, 1);
     ck_assert_double_eq(host.processors, 3);
-    ck_assert_ok(tsr_cluster_rank(cluster, 1, &rank));
+    ck_assert_ok(tsr_cluster_get_rank(cluster, 1, &rank));
     ck_assert_int_eq(rank.host, 0);
     ck_assert_uint_eq(rank.memory_bytes, UINT64_C(1) << 30);
-    ck_assert_error(tsr_cluster_host(cluster, 2, &host), TSR_ERR_INVALID,
+    ck_assert_error(tsr_cluster_get_host(cluster, 2, &host), TSR_ERR_INVALID,
                     "planner: host 2 is not one of the cluster's 2 hosts");
-    ck_assert_error(tsr_cluster_rank(cluster, -1, &rank), TSR_ERR_INVALID,
+    ck_assert_error(tsr_cluster_get_rank(cluster, -1, &rank), TSR_ERR_INVALID,
                     "planner: rank -1 is not one of the cluster's 3 ranks");
-    ck_assert_error(tsr_cluster_host(NULL, 0, &host), TSR_ERR_INVALID, "planner: cluster is NULL");
-    ck_assert_error(tsr_cluster_rank(cluster, 0, NULL), TSR_ERR_INVALID, "planner: out is NULL");
+    ck_assert_error(tsr_cluster_get_host(NULL, 0, &host), TSR_ERR_INVALID,
+                    "planner: cluster is NULL");
+    ck_assert_error(tsr_cluster_get_rank(cluster, 0, NULL), TSR_ERR_INVALID,
+                    "planner: out is NULL");
 }
 END_TEST
 
@@ -184,11 +186,11 @@ START_TEST(refuses_arguments)
                     "planner: model is NULL");
     ck_assert_ptr_null(plan);
     ck_assert_ok(tsr_cluster_plan_create(cluster, file, NULL, &plan));
-    ck_assert_int_eq(tsr_cluster_plan_grid(plan, info_of(plan).grids, &grid), TSR_ERR_INVALID);
-    ck_assert_error(tsr_cluster_plan_grid(NULL, 0, &grid), TSR_ERR_INVALID,
+    ck_assert_int_eq(tsr_cluster_plan_get_grid(plan, info_of(plan).grids, &grid), TSR_ERR_INVALID);
+    ck_assert_error(tsr_cluster_plan_get_grid(NULL, 0, &grid), TSR_ERR_INVALID,
                     "planner: plan is NULL");
     grid.struct_size = 0;
-    ck_assert_int_eq(tsr_cluster_plan_grid(plan, 0, &grid), TSR_ERR_INVALID);
+    ck_assert_int_eq(tsr_cluster_plan_get_grid(plan, 0, &grid), TSR_ERR_INVALID);
     ck_assert_error(tsr_cluster_plan_get_info(plan, NULL), TSR_ERR_INVALID, "planner: out is NULL");
 }
 END_TEST

@@ -39,7 +39,7 @@ static tsr_status read_texts(const char *hosts, const char *measured)
     folder_write(&in, "hosts.json", hosts, strlen(hosts), path);
     if (measured)
         folder_write(&in, "links.json", measured, strlen(measured), path);
-    return tsr_cluster_read(
+    return tsr_cluster_create(
         tsr_cluster_params(.description = "hosts.json", .links = measured ? "links.json" : NULL),
         &cluster);
 }
@@ -174,8 +174,8 @@ static tsr_status read_rates(const char *rates)
     char path[160];
     folder_write(&in, "hosts.json", hosts, strlen(hosts), path);
     folder_write(&in, "rates.json", rates, strlen(rates), path);
-    return tsr_cluster_read(tsr_cluster_params(.description = "hosts.json", .rates = "rates.json"),
-                            &cluster);
+    return tsr_cluster_create(
+        tsr_cluster_params(.description = "hosts.json", .rates = "rates.json"), &cluster);
 }
 
 #define RATES(ranks)                                                                               \
@@ -327,8 +327,9 @@ END_TEST
 
 START_TEST(refuses_missing_files)
 {
-    ck_assert_int_eq(tsr_cluster_read(tsr_cluster_params(.description = "nothing.json"), &cluster),
-                     TSR_ERR_NOT_FOUND);
+    ck_assert_int_eq(
+        tsr_cluster_create(tsr_cluster_params(.description = "nothing.json"), &cluster),
+        TSR_ERR_NOT_FOUND);
     const char *error = tsr_last_error();
     ck_assert_ptr_nonnull(strstr(error, "nothing.json: "));
     ck_assert_ptr_nonnull(strstr(error, "No such file or directory"));
@@ -344,29 +345,29 @@ START_TEST(reads_texts_in_memory)
                           "0", "1", "two", "1000", "2e5") "]}",
                       rates[] = RATES("{\"passes\": [" PASS("1", "100") "]},{\"passes\": [" PASS(
                           "1", "50") "]}");
-    ck_assert_ok(tsr_cluster_read(
+    ck_assert_ok(tsr_cluster_create(
         tsr_cluster_params(.description_text = hosts, .links_text = links, .rates_text = rates),
         &cluster));
     ck_assert_double_eq_tol(tsr__link_seconds(&cluster->links[1], 8), 1e-4, 1e-12);
     ck_assert_double_eq_tol(cluster->rank[1].flops, 4e10, 1);
     tsr_cluster_destroy(&cluster);
-    ck_assert_error(tsr_cluster_read(tsr_cluster_params(.description_text = "{}"), &cluster),
+    ck_assert_error(tsr_cluster_create(tsr_cluster_params(.description_text = "{}"), &cluster),
                     TSR_ERR_INVALID, "description: \"hosts\" must be a list of at least one host");
     ck_assert_error(
-        tsr_cluster_read(tsr_cluster_params(.description_text = hosts, .links_text = "[]"),
-                         &cluster),
+        tsr_cluster_create(tsr_cluster_params(.description_text = hosts, .links_text = "[]"),
+                           &cluster),
         TSR_ERR_INVALID, "links: has no results of tessera bench link");
     ck_assert_error(
-        tsr_cluster_read(tsr_cluster_params(.description_text = hosts, .rates_text = "\xff"),
-                         &cluster),
+        tsr_cluster_create(tsr_cluster_params(.description_text = hosts, .rates_text = "\xff"),
+                           &cluster),
         TSR_ERR_INVALID, "rates: is not UTF-8");
-    ck_assert_error(tsr_cluster_read(tsr_cluster_params(.links_text = links), &cluster),
+    ck_assert_error(tsr_cluster_create(tsr_cluster_params(.links_text = links), &cluster),
                     TSR_ERR_INVALID, "planner: description is missing");
     ck_assert_error(
-        tsr_cluster_read(tsr_cluster_params(.description_text = hosts, .description = "hosts.json"),
-                         &cluster),
+        tsr_cluster_create(
+            tsr_cluster_params(.description_text = hosts, .description = "hosts.json"), &cluster),
         TSR_ERR_INVALID, "planner: description and description_text are both given");
-    ck_assert_error(tsr_cluster_read(NULL, &cluster), TSR_ERR_INVALID, "planner: params is NULL");
+    ck_assert_error(tsr_cluster_create(NULL, &cluster), TSR_ERR_INVALID, "planner: params is NULL");
     ck_assert_ptr_null(cluster);
 }
 END_TEST
@@ -385,9 +386,9 @@ START_TEST(lacks_memory)
     folder_write(&in, "hosts.json", hosts, strlen(hosts), path);
     for (; status != TSR_OK; failures++) {
         tsr__fault_arm(TSR__FAULT_ALLOC, failures, 0);
-        status = tsr_cluster_read(tsr_cluster_params(.description = "hosts.json",
-                                                     .links_text = links, .rates_text = rates),
-                                  &cluster);
+        status = tsr_cluster_create(tsr_cluster_params(.description = "hosts.json",
+                                                       .links_text = links, .rates_text = rates),
+                                    &cluster);
         const bool failed = tsr__fault_site() != NULL;
         tsr__fault_disarm();
         ck_assert_int_eq(status, failed ? TSR_ERR_NO_MEMORY : TSR_OK);
@@ -403,13 +404,13 @@ START_TEST(refuses_hostile_documents)
 {
     static char deep[200], longest[6000];
     memset(deep, '[', sizeof deep - 1);
-    ck_assert_error(tsr_cluster_read(tsr_cluster_params(.description_text = deep), &cluster),
+    ck_assert_error(tsr_cluster_create(tsr_cluster_params(.description_text = deep), &cluster),
                     TSR_ERR_INVALID, "description: offset 32: brackets nested more than 32 deep");
     memset(longest, 'x', sizeof longest - 1);
     longest[0] = '{';
     longest[1] = '"';
     snprintf(longest + sizeof longest - 5, 5, "\":1}");
-    ck_assert_error(tsr_cluster_read(tsr_cluster_params(.description_text = longest), &cluster),
+    ck_assert_error(tsr_cluster_create(tsr_cluster_params(.description_text = longest), &cluster),
                     TSR_ERR_INVALID, "description: offset 1: a string of more than 4096 bytes");
 }
 END_TEST

@@ -1,4 +1,5 @@
 #include "tokenizer/cases.h"
+#include "tokenizer/info.h"
 
 #include <inttypes.h>
 #include <jansson.h>
@@ -142,7 +143,7 @@ static bool has_byte(const tsr_tokenizer *tokenizer, unsigned char byte)
     const char spelling[2] = {(char)0xc3, (char)(byte - 0x40)};
     const char *bytes;
     size_t size;
-    tsr_decode_state state = {0};
+    tsr_decode_state state = TSR_INIT(tsr_decode_state);
     int32_t id = tsr_tokenizer_find(tokenizer, spelling, 2);
     return id >= 0 && tsr_tokenizer_decode_next(tokenizer, &state, id, &bytes, &size) == TSR_OK &&
            size == 1;
@@ -151,7 +152,7 @@ static bool has_byte(const tsr_tokenizer *tokenizer, unsigned char byte)
 /* Returns what decoding must give for a text. */
 static octets wanted_back(const tsr_tokenizer *tokenizer, const octets *text)
 {
-    bool is_byte_bpe = tsr_tokenizer_kind_of(tokenizer) == TSR_TOKENIZER_BYTE_BPE;
+    bool is_byte_bpe = info_of(tokenizer).kind == TSR_TOKENIZER_BYTE_BPE;
     octets out = {.data = need(malloc(3 * text->size + 1))};
     for (size_t i = 0; i < text->size; i++) {
         unsigned char byte = (unsigned char)text->data[i];
@@ -205,8 +206,8 @@ static int check_llama(const tsr_tokenizer *tokenizer, const char *name, const j
     octets text = bytes_of(one, "text_b64");
     int good = 1;
     if (json_is_true(json_object_get(one, "valid_utf8")) ||
-        tsr_tokenizer_kind_of(tokenizer) == TSR_TOKENIZER_SPM) {
-        bool is_spm = tsr_tokenizer_kind_of(tokenizer) == TSR_TOKENIZER_SPM;
+        info_of(tokenizer).kind == TSR_TOKENIZER_SPM) {
+        bool is_spm = info_of(tokenizer).kind == TSR_TOKENIZER_SPM;
         bool has_pieces = json_object_get(one, "pieces_b64") != NULL && !is_spm;
         octets decoded = bytes_of(one, has_pieces ? "pieces_b64" : "detok_b64");
         good &= check_ids(tokenizer, name, &text, &plain, ids);

@@ -4,6 +4,7 @@
 
 #include "fuzz/fuzz.h"
 #include "tessera/tokenizer.h"
+#include "tokenizer/info.h"
 
 /* Checks that a file was refused with a sentence of one of the readers. */
 static inline void fuzz_check_tokenizer_refusal(tsr_status status)
@@ -19,7 +20,7 @@ static inline void fuzz_check_tokenizer_refusal(tsr_status status)
 static inline void fuzz_check_decode(const tsr_tokenizer *tokenizer, const int32_t *ids,
                                      uint64_t count)
 {
-    tsr_decode_state state = {.control = TSR_DECODE_CONTROL_SPELL};
+    tsr_decode_state state = {.struct_size = sizeof state, .control = TSR_DECODE_CONTROL_SPELL};
     size_t size = 0, at = 0;
     FUZZ_CHECK(tsr_tokenizer_decode(tokenizer, ids, count, TSR_DECODE_CONTROL_SPELL, 0, NULL,
                                     &size) == TSR_OK);
@@ -72,7 +73,7 @@ static inline void fuzz_check_tokenizer(const tsr_tokenizer *tokenizer, const ui
     for (int32_t id = 0; id < tsr_tokenizer_size(tokenizer); id++) {
         const char *spelling = NULL;
         size_t length = 0;
-        FUZZ_CHECK(tsr_tokenizer_spelling(tokenizer, id, &spelling, &length) == TSR_OK);
+        FUZZ_CHECK(spelling_of(tokenizer, id, &spelling, &length) == TSR_OK);
         FUZZ_CHECK(tsr_tokenizer_find(tokenizer, spelling, length) == id);
     }
 }

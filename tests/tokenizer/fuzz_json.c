@@ -16,6 +16,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         fuzz_check_tokenizer(tokenizer, data, size);
     else
         fuzz_check_tokenizer_refusal(status);
-    tsr_tokenizer_destroy(&tokenizer);
+    tsr_tokenizer_close(&tokenizer);
     return 0;
 }

@@ -23,6 +23,6 @@ int main(int argc, char **argv)
         printf("%s: %zu of %zu cases pass\n", argv[i], cases - (size_t)wrong, cases);
         failed += wrong > 0 || cases == 0;
     }
-    tsr_tokenizer_destroy(&tokenizer);
+    tsr_tokenizer_close(&tokenizer);
     return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

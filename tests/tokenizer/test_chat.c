@@ -9,6 +9,7 @@
 #include "base/fault.h"
 #include "support/golden.h"
 #include "tessera/chat.h"
+#include "tokenizer/info.h"
 #include "tokenizer/tokenizer_read.h"
 
 /* The control tokens of all formats. */
@@ -58,12 +59,12 @@ static void open_usual(void)
 
 static void close_usual(void)
 {
-    tsr_tokenizer_destroy(&tokenizer);
+    tsr_tokenizer_close(&tokenizer);
 }
 
 static tsr_chat_message message(tsr_chat_role role, const char *text)
 {
-    return (tsr_chat_message){role, text, strlen(text)};
+    return (tsr_chat_message){sizeof(tsr_chat_message), role, text, strlen(text)};
 }
 
 typedef struct ids {
@@ -333,7 +334,7 @@ START_TEST(a_conversation_begins_with_one_bos)
     tsr_tokenizer *own = NULL;
     const tsr_chat_message question = message(TSR_CHAT_USER, "Q");
     ck_assert_ok(tsr_tokenizer_open(TEST_DATA "/tokenizer/stories260K-vocab.gguf", &own));
-    const int32_t bos = tsr_tokenizer_bos(own);
+    const int32_t bos = info_of(own).bos;
     for (int format = 1; format < TSR_CHAT_FORMATS; format++) {
         for (int after = 0; after < 2; after++) {
             ids got =
@@ -349,7 +350,7 @@ START_TEST(a_conversation_begins_with_one_bos)
             tsr_tokenizer_free_ids(&got.ids);
         }
     }
-    tsr_tokenizer_destroy(&own);
+    tsr_tokenizer_close(&own);
 }
 END_TEST
 
@@ -358,9 +359,11 @@ END_TEST
 START_TEST(mistakes_are_named)
 {
     const tsr_chat_message s = message(TSR_CHAT_SYSTEM, "S"), q = message(TSR_CHAT_USER, "Q"),
-                           r = message(TSR_CHAT_ASSISTANT, "R"), nothing = {TSR_CHAT_USER, NULL, 3},
-                           large = {TSR_CHAT_USER, "", (size_t)TSR_TOKENIZER_MAX_TEXT + 1},
-                           other = {(tsr_chat_role)7, "x", 1};
+                           r = message(TSR_CHAT_ASSISTANT, "R"),
+                           nothing = {sizeof nothing, TSR_CHAT_USER, NULL, 3},
+                           large = {sizeof large, TSR_CHAT_USER, "",
+                                    (size_t)TSR_TOKENIZER_MAX_TEXT + 1},
+                           other = {sizeof other, (tsr_chat_role)7, "x", 1};
     const struct {
         tsr_chat_message messages[3];
         int count;
@@ -435,7 +438,7 @@ START_TEST(a_tokenizer_may_lack_what_a_format_needs)
                                     &none, &count),
                     TSR_ERR_INVALID,
                     "chat: the format zephyr needs the token EOS, which the tokenizer lacks");
-    tsr_tokenizer_destroy(&bare);
+    tsr_tokenizer_close(&bare);
 }
 END_TEST
 

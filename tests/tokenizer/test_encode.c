@@ -7,6 +7,7 @@
 #include "base/fault.h"
 #include "support/golden.h"
 #include "tokenizer/cases.h"
+#include "tokenizer/info.h"
 #include "tokenizer/normalize.h"
 
 static tsr_tokenizer *open_tokenizer(const char *name)
@@ -155,7 +156,7 @@ START_TEST(a_megabyte_comes_back)
     ck_assert(cases_decodes(tokenizer, "a megabyte", ids, count, TSR_DECODE_CONTROL_SKIP, &text));
     tsr_tokenizer_free_ids(&ids);
     free(text.data);
-    tsr_tokenizer_destroy(&tokenizer);
+    tsr_tokenizer_close(&tokenizer);
 }
 END_TEST
 
@@ -194,11 +195,11 @@ START_TEST(the_first_and_longest_added_token_is_found)
     /* In a plain text, control tokens are not recognised, but merged from their letters. */
     const octets text = {.data = (char[]){"<ab>"}, .size = 4};
     ck_assert(cases_encodes(tokenizer, "text", &text, NULL, (const int32_t[]){4, 6, 5}, 3));
-    ck_assert(tsr_tokenizer_is_control(tokenizer, 11));
-    ck_assert(!tsr_tokenizer_is_control(tokenizer, 6));
-    ck_assert(!tsr_tokenizer_is_control(tokenizer, -1));
-    ck_assert(!tsr_tokenizer_is_control(tokenizer, 14));
-    tsr_tokenizer_destroy(&tokenizer);
+    ck_assert(is_control(tokenizer, 11));
+    ck_assert(!is_control(tokenizer, 6));
+    ck_assert(!is_control(tokenizer, -1));
+    ck_assert(!is_control(tokenizer, 14));
+    tsr_tokenizer_close(&tokenizer);
 }
 END_TEST
 
@@ -217,7 +218,7 @@ START_TEST(added_tokens_may_take_the_spaces_beside_them)
     HAS_IDS(tokenizer, "word\xcc\x81", 0, 0, 0, 0, 9);
     HAS_IDS(tokenizer, "<word>", 4, 12, 5);
     HAS_IDS(tokenizer, "\xffword\xff", 0, 12, 0);
-    tsr_tokenizer_destroy(&tokenizer);
+    tsr_tokenizer_close(&tokenizer);
 }
 END_TEST
 
@@ -225,7 +226,7 @@ START_TEST(unknown_characters_are_fused_on_request)
 {
     tsr_tokenizer *tokenizer = read_text("{" MODEL "}");
     HAS_IDS(tokenizer, "axyb\xe4\xb8\x80", 1, 0, 0, 2, 0);
-    tsr_tokenizer_destroy(&tokenizer);
+    tsr_tokenizer_close(&tokenizer);
     static const char json[] =
         "{\"model\":{\"type\":\"BPE\",\"unk_token\":\"?\",\"fuse_unk\":true,\"byte_fallback\":true,"
         "\"vocab\":{\"?\":0,\"a\":1,\"b\":2,\"<0xC3>\":3,\"<0xA9>\":4},\"merges\":[]},"
@@ -233,8 +234,8 @@ START_TEST(unknown_characters_are_fused_on_request)
     tokenizer = read_text(json);
     HAS_IDS(tokenizer, "axyb\xe4\xb8\x80", 1, 0, 2, 0);
     HAS_IDS(tokenizer, "a\xc3\xa9\xc3\xa8", 1, 3, 4, 0);
-    ck_assert_int_eq(tsr_tokenizer_unknown(tokenizer), 0);
-    tsr_tokenizer_destroy(&tokenizer);
+    ck_assert_int_eq(info_of(tokenizer).unknown, 0);
+    tsr_tokenizer_close(&tokenizer);
     /* If fuse_unk is true, unknown bytes of a word become one "?". This token is not fused with
      * that of a "?" in the text. */
 #define BYTES_FUSED(fuses)                                                                         \
@@ -244,10 +245,10 @@ START_TEST(unknown_characters_are_fused_on_request)
     tokenizer = read_text(BYTES_FUSED("true"));
     HAS_IDS(tokenizer, "axya\xc3\xa9", 1, 0, 1, 0);
     HAS_IDS(tokenizer, "xy?!", 0, 0, 0); /* two words: "xy", "?!" */
-    tsr_tokenizer_destroy(&tokenizer);
+    tsr_tokenizer_close(&tokenizer);
     tokenizer = read_text(BYTES_FUSED("false"));
     HAS_IDS(tokenizer, "axya\xc3\xa9", 1, 0, 0, 1, 0, 0);
-    tsr_tokenizer_destroy(&tokenizer);
+    tsr_tokenizer_close(&tokenizer);
 }
 END_TEST
 
@@ -318,7 +319,7 @@ START_TEST(a_text_is_normalised_between_added_tokens)
     HAS_IDS(tokenizer, "<e\xcc\x81>", 10);
     HAS_IDS(tokenizer, "e\xcc\x81!", 11);
     HAS_IDS(tokenizer, "\xc3\xa9!", 7, 0);
-    tsr_tokenizer_destroy(&tokenizer);
+    tsr_tokenizer_close(&tokenizer);
 }
 END_TEST
 
@@ -338,7 +339,7 @@ START_TEST(normalisers_cannot_multiply_a_text_without_a_limit)
     ck_assert_ok(tsr_tokenizer_encode(tokenizer, text, 100, NULL, &ids, &count));
     ck_assert_uint_eq(count, 6400);
     tsr_tokenizer_free_ids(&ids);
-    tsr_tokenizer_destroy(&tokenizer);
+    tsr_tokenizer_close(&tokenizer);
     tokenizer = read_text(MULTIPLIED(EIGHT "," EIGHT "," EIGHT, ""));
     ck_assert_error(tsr_tokenizer_encode(tokenizer, text, 100, NULL, &ids, &count), TSR_ERR_INVALID,
                     "tokenizer: step 3 of the normaliser makes a text of 100 bytes longer than the "
@@ -353,7 +354,7 @@ START_TEST(normalisers_cannot_multiply_a_text_without_a_limit)
                     TSR_ERR_INVALID,
                     "tokenizer: step 1 of the normaliser makes a text of 1 bytes longer than the "
                     "limit, of which 0 bytes are left");
-    tsr_tokenizer_destroy(&tokenizer);
+    tsr_tokenizer_close(&tokenizer);
 }
 END_TEST
 
@@ -370,28 +371,28 @@ START_TEST(spaces_are_added_once)
     tsr_tokenizer *tokenizer = read_text(SPACED("\"prepend_scheme\":\"always\",\"split\":false"));
     HAS_IDS(tokenizer, "a a<x>a", 2, 2, 3, 2);
     HAS_IDS(tokenizer, " a", 2);
-    tsr_tokenizer_destroy(&tokenizer);
+    tsr_tokenizer_close(&tokenizer);
     tokenizer = read_text(SPACED("\"prepend_scheme\":\"first\""));
     HAS_IDS(tokenizer, "a a<x>a", 2, 2, 3, 1);
     HAS_IDS(tokenizer, "<x>a", 3, 1);
-    tsr_tokenizer_destroy(&tokenizer);
+    tsr_tokenizer_close(&tokenizer);
     tokenizer = read_text(SPACED("\"add_prefix_space\":false"));
     HAS_IDS(tokenizer, "a a", 1, 2);
     ck_assert(cases_decodes(tokenizer, "never", (const int32_t[]){2, 1}, 2, TSR_DECODE_CONTROL_SKIP,
                             &(octets){.data = (char[]){" aa"}, .size = 3}));
-    tsr_tokenizer_destroy(&tokenizer);
+    tsr_tokenizer_close(&tokenizer);
     tokenizer = read_text(SPACED("\"add_prefix_space\":true"));
     HAS_IDS(tokenizer, "a a", 2, 2);
     ck_assert(cases_decodes(tokenizer, "always", (const int32_t[]){2, 1}, 2,
                             TSR_DECODE_CONTROL_SKIP, &(octets){.data = (char[]){"aa"}, .size = 2}));
-    tsr_tokenizer_destroy(&tokenizer);
+    tsr_tokenizer_close(&tokenizer);
     static const char bytes[] =
         "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"\\u0120\":0,\"a\":1},\"merges\":[]},"
         "\"pre_tokenizer\":{\"type\":\"ByteLevel\"},\"decoder\":{\"type\":\"ByteLevel\"}}";
     tokenizer = read_text(bytes);
     HAS_IDS(tokenizer, "a a", 0, 1, 0, 1);
     HAS_IDS(tokenizer, " a", 0, 1);
-    tsr_tokenizer_destroy(&tokenizer);
+    tsr_tokenizer_close(&tokenizer);
 }
 END_TEST
 
@@ -406,7 +407,8 @@ START_TEST(streaming_gives_the_text)
     static const char *const skipped[] = {"", "The", " The", "", "The", "\xff"};
     static const char *const spelled[] = {"<s>", "The", " The", "</s>", "The", "\xff"};
     for (int spells = 0; spells < 2; spells++) {
-        tsr_decode_state state = {.control =
+        tsr_decode_state state = {.struct_size = sizeof state,
+                                  .control =
                                       spells ? TSR_DECODE_CONTROL_SPELL : TSR_DECODE_CONTROL_SKIP};
         for (size_t i = 0; i < sizeof ids / sizeof *ids; i++) {
             const char *bytes = NULL, *wanted = spells ? spelled[i] : skipped[i];
@@ -416,14 +418,14 @@ START_TEST(streaming_gives_the_text)
             ck_assert_mem_eq(bytes, wanted, size);
         }
     }
-    tsr_tokenizer_destroy(&tokenizer);
+    tsr_tokenizer_close(&tokenizer);
 }
 END_TEST
 
 START_TEST(wrong_arguments_are_refused)
 {
     tsr_tokenizer *tokenizer = open_tokenizer("stories260K-vocab.gguf");
-    tsr_decode_state state = {0};
+    tsr_decode_state state = TSR_INIT(tsr_decode_state);
     int32_t *ids = NULL, one[] = {291, 512};
     uint64_t count = 7;
     size_t size = 7;
@@ -474,11 +476,11 @@ START_TEST(wrong_arguments_are_refused)
     ck_assert_error(tsr_tokenizer_decode_next(tokenizer, &state, 512, &bytes, &size),
                     TSR_ERR_INVALID, "tokenizer: id 512 is out of range: ids are 0 to 511");
     ck_assert_int_eq(state.place, 0);
-    ck_assert_error(tsr_tokenizer_spelling(tokenizer, 512, &bytes, &size), TSR_ERR_INVALID,
+    ck_assert_error(spelling_of(tokenizer, 512, &bytes, &size), TSR_ERR_INVALID,
                     "tokenizer: id 512 is out of range: ids are 0 to 511");
-    ck_assert_error(tsr_tokenizer_spelling(tokenizer, 1, NULL, &size), TSR_ERR_INVALID,
-                    "tokenizer: text is NULL");
-    ck_assert_ok(tsr_tokenizer_spelling(tokenizer, 291, &bytes, &size));
+    ck_assert_error(tsr_tokenizer_get_token(tokenizer, 1, NULL), TSR_ERR_INVALID,
+                    "tokenizer: out is NULL");
+    ck_assert_ok(spelling_of(tokenizer, 291, &bytes, &size));
     ck_assert_str_eq(bytes, "▁The");
     ck_assert_uint_eq(size, 6);
     ck_assert_int_eq(tsr_tokenizer_find(tokenizer, "▁The", 6), 291);
@@ -486,21 +488,21 @@ START_TEST(wrong_arguments_are_refused)
     ck_assert_int_eq(tsr_tokenizer_find(tokenizer, NULL, 0), -1);
     tsr_tokenizer_free_ids(NULL);
     tsr_tokenizer_free_ids(&ids);
-    tsr_tokenizer_destroy(&tokenizer);
+    tsr_tokenizer_close(&tokenizer);
 }
 END_TEST
 
 START_TEST(no_tokenizer_has_no_properties)
 {
     ck_assert_int_eq(tsr_tokenizer_size(NULL), 0);
-    ck_assert_int_eq(tsr_tokenizer_bos(NULL), -1);
-    ck_assert_int_eq(tsr_tokenizer_eos(NULL), -1);
-    ck_assert_int_eq(tsr_tokenizer_pad(NULL), -1);
-    ck_assert_int_eq(tsr_tokenizer_unknown(NULL), -1);
+    tsr_tokenizer_info info = TSR_INIT(tsr_tokenizer_info);
+    tsr_token_info token = TSR_INIT(tsr_token_info);
+    ck_assert_error(tsr_tokenizer_get_info(NULL, &info), TSR_ERR_INVALID,
+                    "tokenizer: the tokenizer is NULL");
+    ck_assert_error(tsr_tokenizer_get_token(NULL, 0, &token), TSR_ERR_INVALID,
+                    "tokenizer: the tokenizer is NULL");
     ck_assert_int_eq(tsr_tokenizer_find(NULL, "a", 1), -1);
     ck_assert(!tsr_tokenizer_is_end(NULL, 0));
-    ck_assert(!tsr_tokenizer_is_control(NULL, 0));
-    ck_assert_str_eq(tsr_tokenizer_words_name(NULL), "none");
     ck_assert_str_eq(tsr_tokenizer_kind_name((tsr_tokenizer_kind)3), "?");
     ck_assert_str_eq(tsr_tokenizer_kind_name(TSR_TOKENIZER_BPE), "bpe");
 }
@@ -509,24 +511,24 @@ END_TEST
 START_TEST(special_ids_are_known)
 {
     tsr_tokenizer *tokenizer = open_tokenizer("mini-llama3.tokenizer.json");
-    ck_assert_int_eq(tsr_tokenizer_bos(tokenizer), 1756);
-    ck_assert_int_eq(tsr_tokenizer_eos(tokenizer), -1); /* this file has no configuration */
-    ck_assert(tsr_tokenizer_is_end(tokenizer, 1758));   /* <|eot_id|> */
-    ck_assert(tsr_tokenizer_is_end(tokenizer, 1757));   /* <|end_of_text|> */
+    ck_assert_int_eq(info_of(tokenizer).bos, 1756);
+    ck_assert_int_eq(info_of(tokenizer).eos, -1);     /* this file has no configuration */
+    ck_assert(tsr_tokenizer_is_end(tokenizer, 1758)); /* <|eot_id|> */
+    ck_assert(tsr_tokenizer_is_end(tokenizer, 1757)); /* <|end_of_text|> */
     ck_assert(!tsr_tokenizer_is_end(tokenizer, 1756));
-    tsr_tokenizer_destroy(&tokenizer);
+    tsr_tokenizer_close(&tokenizer);
     tokenizer = open_tokenizer("TinyStories-656K.tokenizer.json");
-    ck_assert_int_eq(tsr_tokenizer_bos(tokenizer), 1);
-    ck_assert_int_eq(tsr_tokenizer_eos(tokenizer), 2);
-    ck_assert_int_eq(tsr_tokenizer_unknown(tokenizer), 0);
+    ck_assert_int_eq(info_of(tokenizer).bos, 1);
+    ck_assert_int_eq(info_of(tokenizer).eos, 2);
+    ck_assert_int_eq(info_of(tokenizer).unknown, 0);
     ck_assert(tsr_tokenizer_is_end(tokenizer, 2));
-    tsr_tokenizer_destroy(&tokenizer);
+    tsr_tokenizer_close(&tokenizer);
     tokenizer = open_tokenizer("stories260K-vocab.gguf");
     ck_assert(tsr_tokenizer_is_end(tokenizer, 2));
-    ck_assert(tsr_tokenizer_is_control(tokenizer, 0));
-    ck_assert(tsr_tokenizer_is_control(tokenizer, 1));
-    ck_assert(!tsr_tokenizer_is_control(tokenizer, 3));
-    tsr_tokenizer_destroy(&tokenizer);
+    ck_assert(is_control(tokenizer, 0));
+    ck_assert(is_control(tokenizer, 1));
+    ck_assert(!is_control(tokenizer, 3));
+    tsr_tokenizer_close(&tokenizer);
 }
 END_TEST
 
@@ -549,7 +551,7 @@ START_TEST(encoding_without_memory_leaks_nothing)
             break;
         ck_assert_uint_lt(nth, 1000);
     }
-    tsr_tokenizer_destroy(&tokenizer);
+    tsr_tokenizer_close(&tokenizer);
 }
 END_TEST
 

@@ -10,6 +10,7 @@
 #include "base/fault.h"
 #include "shard/files.h"
 #include "support/golden.h"
+#include "tokenizer/info.h"
 
 /* GGUF ----------------------------------------------------------------------------------------- */
 
@@ -108,7 +109,7 @@ static tsr_status read_bytes(read_fn read, const bytes *file, tsr_tokenizer **ou
     tsr_tokenizer *tokenizer = tsr__tokenizer_create();
     tsr_status status = tokenizer != NULL ? read(&in, tokenizer) : TSR_ERR_NO_MEMORY;
     if (status != TSR_OK)
-        tsr_tokenizer_destroy(&tokenizer);
+        tsr_tokenizer_close(&tokenizer);
     free(exact);
     *out = tokenizer;
     return status;
@@ -186,7 +187,7 @@ START_TEST(merges_of_unknown_tokens_are_refused)
 {
     tsr_tokenizer *tokenizer = NULL;
     ck_assert_ok(read_merge("a b", &tokenizer));
-    tsr_tokenizer_destroy(&tokenizer);
+    tsr_tokenizer_close(&tokenizer);
     ck_assert_error(read_merge("a d", &tokenizer), TSR_ERR_INVALID,
                     "tokenizer: merge 0 is of 'a' and 'd'; the second is no token");
     ck_assert_error(read_merge("dd b", &tokenizer), TSR_ERR_INVALID,
@@ -212,10 +213,10 @@ static void check_file(read_fn read, bytes file, size_t least)
         tsr_status status = read_bytes(read, &file, &tokenizer);
         ck_assert_msg(status == TSR_ERR_INVALID || (status == TSR_OK && file.size >= least),
                       "%zu of %zu bytes: %s", file.size, whole, tsr_status_name(status));
-        tsr_tokenizer_destroy(&tokenizer);
+        tsr_tokenizer_close(&tokenizer);
     }
     ck_assert_ok(read_bytes(read, &file, &tokenizer));
-    tsr_tokenizer_destroy(&tokenizer);
+    tsr_tokenizer_close(&tokenizer);
     for (uint64_t nth = 0;; nth++) {
         ck_assert_uint_lt(nth, 10000);
         tsr__fault_arm(TSR__FAULT_ALLOC, nth, 0);
@@ -223,7 +224,7 @@ static void check_file(read_fn read, bytes file, size_t least)
         bool reached = tsr__fault_site() != NULL;
         tsr__fault_disarm();
         ck_assert_int_eq(status, reached ? TSR_ERR_NO_MEMORY : TSR_OK);
-        tsr_tokenizer_destroy(&tokenizer);
+        tsr_tokenizer_close(&tokenizer);
         if (!reached)
             break;
     }
@@ -267,8 +268,8 @@ START_TEST(other_types_of_ids_are_read)
         tsr_tokenizer *tokenizer = NULL;
         tsr_status status = read_bytes(tsr__tokenizer_read_gguf, &file, &tokenizer);
         ck_assert_msg(status == (all[i].id == -2 ? TSR_ERR_INVALID : TSR_OK), "case %zu", i);
-        ck_assert_int_eq(tsr_tokenizer_pad(tokenizer), all[i].id == -2 ? -1 : all[i].id);
-        tsr_tokenizer_destroy(&tokenizer);
+        ck_assert_int_eq(info_of(tokenizer).pad, all[i].id == -2 ? -1 : all[i].id);
+        tsr_tokenizer_close(&tokenizer);
         free(file.data);
     }
 }
@@ -339,7 +340,7 @@ static tsr_status read_text(const char *text, const char *config, tsr_tokenizer 
                                                      config != NULL ? strlen(config) : 0, tokenizer)
                           : TSR_ERR_NO_MEMORY;
     if (status != TSR_OK)
-        tsr_tokenizer_destroy(&tokenizer);
+        tsr_tokenizer_close(&tokenizer);
     *out = tokenizer;
     return status;
 }
@@ -483,13 +484,13 @@ START_TEST(the_config_names_tokens)
                            "{\"bos_token\":\"<s>\",\"eos_token\":{\"x\":1,\"content\":\"b\"},"
                            "\"pad_token\":null,\"more\":[]}",
                            &tokenizer));
-    ck_assert_int_eq(tsr_tokenizer_bos(tokenizer), 3);
-    ck_assert_int_eq(tsr_tokenizer_eos(tokenizer), 1);
-    ck_assert_int_eq(tsr_tokenizer_pad(tokenizer), -1);
-    ck_assert_int_eq(tsr_tokenizer_unknown(tokenizer), -1);
+    ck_assert_int_eq(info_of(tokenizer).bos, 3);
+    ck_assert_int_eq(info_of(tokenizer).eos, 1);
+    ck_assert_int_eq(info_of(tokenizer).pad, -1);
+    ck_assert_int_eq(info_of(tokenizer).unknown, -1);
     ck_assert(tsr_tokenizer_is_end(tokenizer, 1));
     ck_assert(!tsr_tokenizer_is_end(tokenizer, 3));
-    tsr_tokenizer_destroy(&tokenizer);
+    tsr_tokenizer_close(&tokenizer);
     ck_assert_error(
         read_text("{" SMALL "," BYTES "}", "{\"eos_token\":\"</s>\"}", &tokenizer), TSR_ERR_INVALID,
         "tokenizer_config.json: offset 13: \"eos_token\" is '</s>', which is not in the "
@@ -528,7 +529,7 @@ START_TEST(tokenizer_json_may_end_anywhere)
                                           &ids, &count);
         bool reached = tsr__fault_site() != NULL;
         tsr__fault_disarm();
-        tsr_tokenizer_destroy(&tokenizer);
+        tsr_tokenizer_close(&tokenizer);
         tsr_tokenizer_free_ids(&ids);
         if (reached) {
             ck_assert_int_eq(status, TSR_ERR_NO_MEMORY);
@@ -612,8 +613,8 @@ START_TEST(a_tokenizer_model_is_read)
     ck_assert(cases_encodes(tokenizer, "tokenizer.model", &text, NULL, wanted, 5));
     ck_assert(
         cases_decodes(tokenizer, "tokenizer.model", wanted, 5, TSR_DECODE_CONTROL_SKIP, &text));
-    ck_assert_int_eq(tsr_tokenizer_bos(tokenizer), 1);
-    tsr_tokenizer_destroy(&tokenizer);
+    ck_assert_int_eq(info_of(tokenizer).bos, 1);
+    tsr_tokenizer_close(&tokenizer);
     for (size_t size = file.size; size-- > 0;) {
         const bytes start = {file.data, size};
         const tsr_status status = read_bytes(tsr__tokenizer_read_model, &start, &tokenizer);
@@ -667,7 +668,7 @@ START_TEST(a_folder_has_one_tokenizer)
     folder_write(&in, "model.bin", bin.data, bin.size, path);
     ck_assert_ok(tsr_tokenizer_open(in.path, &tokenizer));
     ck_assert_int_eq(tsr_tokenizer_size(tokenizer), 7);
-    tsr_tokenizer_destroy(&tokenizer);
+    tsr_tokenizer_close(&tokenizer);
     folder_write(&in, "tokenizer.bin", bin.data, bin.size, path);
     snprintf(expected, sizeof expected, "tokenizer: %s has no tokenizer.json, and several tok*.bin",
              in.path);
@@ -676,16 +677,16 @@ START_TEST(a_folder_has_one_tokenizer)
     folder_write(&in, "tokenizer_config.json", "{\"eos_token\":\"<t>\"}", 19, path);
     ck_assert_ok(tsr_tokenizer_open(in.path, &tokenizer));
     ck_assert_int_eq(tsr_tokenizer_size(tokenizer), 5);
-    ck_assert_int_eq(tsr_tokenizer_eos(tokenizer), 4);
-    ck_assert_int_eq(tsr_tokenizer_bos(tokenizer), 3);
-    tsr_tokenizer_destroy(&tokenizer);
+    ck_assert_int_eq(info_of(tokenizer).eos, 4);
+    ck_assert_int_eq(info_of(tokenizer).bos, 3);
+    tsr_tokenizer_close(&tokenizer);
     for (uint64_t nth = 0;; nth++) {
         tsr__fault_arm(TSR__FAULT_ALLOC, nth, 0);
         tsr_status status = tsr_tokenizer_open(in.path, &tokenizer);
         bool reached = tsr__fault_site() != NULL;
         tsr__fault_disarm();
         ck_assert_int_eq(status, reached ? TSR_ERR_NO_MEMORY : TSR_OK);
-        tsr_tokenizer_destroy(&tokenizer);
+        tsr_tokenizer_close(&tokenizer);
         if (!reached)
             break;
     }
@@ -726,8 +727,8 @@ START_TEST(missing_arguments_are_refused)
                     "tokenizer: cannot open /proc/nonexistent: No such file or directory");
     ck_assert_error(tsr_tokenizer_open("/dev/null", &tokenizer), TSR_ERR_INVALID,
                     "tokenizer: /dev/null is not a regular file");
-    tsr_tokenizer_destroy(NULL);
-    tsr_tokenizer_destroy(&tokenizer);
+    tsr_tokenizer_close(NULL);
+    tsr_tokenizer_close(&tokenizer);
 }
 END_TEST
 

@@ -5,6 +5,7 @@
 
 #include "support/golden.h"
 #include "tokenizer/cases.h"
+#include "tokenizer/info.h"
 
 static tsr_tokenizer *open_tokenizer(const char *name)
 {
@@ -35,13 +36,13 @@ START_TEST(the_ids_are_those_of_the_reference)
     char path[512];
     size_t cases = 0;
     tsr_tokenizer *tokenizer = open_tokenizer(files[_i].file);
-    ck_assert_int_eq(tsr_tokenizer_kind_of(tokenizer), files[_i].kind);
-    ck_assert_str_eq(tsr_tokenizer_words_name(tokenizer), files[_i].words);
+    ck_assert_int_eq(info_of(tokenizer).kind, files[_i].kind);
+    ck_assert_str_eq(info_of(tokenizer).words, files[_i].words);
     snprintf(path, sizeof path, "%s/tokenizer/%s.json", TEST_DATA, files[_i].golden);
     int failed = cases_check(tokenizer, path, &cases);
     ck_assert_msg(failed == 0, "%d of %zu cases of %s differ", failed, cases, files[_i].golden);
     ck_assert_uint_eq(cases, files[_i].cases);
-    tsr_tokenizer_destroy(&tokenizer);
+    tsr_tokenizer_close(&tokenizer);
 }
 END_TEST
 
@@ -65,11 +66,11 @@ START_TEST(llama2c_and_gguf_agree)
     ck_assert_uint_eq(i, 62);
     ck_assert_int_eq(tsr_tokenizer_size(bin), 512);
     ck_assert_int_eq(tsr_tokenizer_size(gguf), 512);
-    ck_assert_int_eq(tsr_tokenizer_bos(bin), tsr_tokenizer_bos(gguf));
-    ck_assert_int_eq(tsr_tokenizer_eos(bin), tsr_tokenizer_eos(gguf));
+    ck_assert_int_eq(info_of(bin).bos, info_of(gguf).bos);
+    ck_assert_int_eq(info_of(bin).eos, info_of(gguf).eos);
     json_decref(document);
-    tsr_tokenizer_destroy(&bin);
-    tsr_tokenizer_destroy(&gguf);
+    tsr_tokenizer_close(&bin);
+    tsr_tokenizer_close(&gguf);
 }
 END_TEST
 

@@ -17,7 +17,7 @@ static void open_tokenizer(void)
 
 static void close_tokenizer(void)
 {
-    tsr_tokenizer_destroy(&tokenizer);
+    tsr_tokenizer_close(&tokenizer);
 }
 
 static tsr_text_stream *create(int count, const char *const *stops, tsr_text_invalid invalid)

@@ -59,7 +59,7 @@ static void close_chat(chat *c)
 {
     inference_catch_signals(NULL);
     tsr_generator_destroy(&c->generator);
-    tsr_tokenizer_destroy(&c->tokenizer);
+    tsr_tokenizer_close(&c->tokenizer);
     inference_close(&c->job);
 }
 
@@ -158,8 +158,9 @@ static tsr_status encode(const chat *c, const chat_line *line, int32_t **ids, ui
 {
     const bool system = chat_chosen.system != NULL && c->after == TSR_CHAT_AFTER_NOTHING;
     const tsr_chat_message messages[] = {
-        {TSR_CHAT_SYSTEM, chat_chosen.system, system ? strlen(chat_chosen.system) : 0},
-        {TSR_CHAT_USER, line->text, line->size},
+        {sizeof *messages, TSR_CHAT_SYSTEM, chat_chosen.system,
+         system ? strlen(chat_chosen.system) : 0},
+        {sizeof *messages, TSR_CHAT_USER, line->text, line->size},
     };
     return tsr_chat_encode(c->tokenizer,
                            tsr_chat_params(.format = c->format, .messages = messages + !system,

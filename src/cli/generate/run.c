@@ -20,7 +20,7 @@ static void close_job(job *j)
 {
     inference_catch_signals(NULL);
     tsr_generator_destroy(&j->generator);
-    tsr_tokenizer_destroy(&j->tokenizer);
+    tsr_tokenizer_close(&j->tokenizer);
     inference_close(&j->base);
     for (int i = 0; i < GENERATE_MAX_PROMPTS; i++)
         generate_result_finish(&j->results[i]);

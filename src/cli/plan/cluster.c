@@ -33,7 +33,7 @@ static tsr_cluster_grid grid_at(const result *r, int number)
 {
     tsr_cluster_grid grid = TSR_INIT(tsr_cluster_grid);
     /* cannot fail, because the grid exists */
-    (void)!tsr_cluster_plan_grid(r->plan, number, &grid);
+    (void)!tsr_cluster_plan_get_grid(r->plan, number, &grid);
     return grid;
 }
 
@@ -41,7 +41,7 @@ static tsr_cluster_rank_info rank_at(const result *r, int rank)
 {
     tsr_cluster_rank_info info = TSR_INIT(tsr_cluster_rank_info);
     /* cannot fail, because the rank exists */
-    (void)!tsr_cluster_rank(r->cluster, rank, &info);
+    (void)!tsr_cluster_get_rank(r->cluster, rank, &info);
     return info;
 }
 
@@ -49,7 +49,7 @@ static tsr_cluster_host_info host_at(const result *r, int host)
 {
     tsr_cluster_host_info info = TSR_INIT(tsr_cluster_host_info);
     /* cannot fail, because the host exists */
-    (void)!tsr_cluster_host(r->cluster, host, &info);
+    (void)!tsr_cluster_get_host(r->cluster, host, &info);
     return info;
 }
 
@@ -478,7 +478,7 @@ int plan_on_cluster(const char *path, const plan_options *o)
         code = check_wire(o->wire);
     if (code != CLI_DONE)
         return code;
-    tsr_status status = tsr_cluster_read(
+    tsr_status status = tsr_cluster_create(
         tsr_cluster_params(.description = o->hosts, .links = o->links, .rates = o->rank_rates),
         &cluster);
     if (status == TSR_OK)

@@ -9,10 +9,12 @@
 #include <sys/stat.h>
 
 #include "base/alloc.h"
+#include "base/struct_size.h"
 #include "model/convert/config.h"
 #include "model/convert/conversion.h"
 #include "model/weights/elements.h"
 #include "tessera/quant.h"
+#include "tokenizer/tokenizer.h"
 #include "tokenizer/tokenizer_read.h"
 
 /* Tensors -------------------------------------------------------------------------------------- */
@@ -24,7 +26,7 @@ static tsr_dtype choose_dtype(tsr__conversion *c, const tsr__converted *t, bool 
     const tsr_dtype kept = c->gguf || is_float ? t->from_dtype : TSR_F32;
     if (!is_matrix)
         return c->gguf ? TSR_F32 : kept;
-    const tsr_dtype wanted = c->params->type;
+    const tsr_dtype wanted = c->params->dtype;
     const tsr_quant_format *format = tsr_quant_format_of(wanted);
     if (wanted == 0 || wanted == kept)
         return kept;
@@ -112,14 +114,14 @@ static tsr_status open_scores(tsr__conversion *c)
         path ? tsr__tokenizer_open_scores(path, c->tokenizer, &scores) : TSR_ERR_NO_MEMORY;
     tsr__free(path);
     TSR__TRY(status);
-    tsr_tokenizer_destroy(&c->tokenizer);
+    tsr_tokenizer_close(&c->tokenizer);
     c->tokenizer = scores;
     return TSR_OK;
 }
 
 static tsr_status open_tokenizer(tsr__conversion *c)
 {
-    if (c->params->no_tokenizer)
+    if (c->params->weights_only)
         return TSR_OK;
     const tsr_status status = tsr_model_file_open_tokenizer(c->file, &c->tokenizer);
     if (status == TSR_ERR_NOT_FOUND) {
@@ -127,8 +129,7 @@ static tsr_status open_tokenizer(tsr__conversion *c)
         return TSR_OK;
     }
     TSR__TRY(status);
-    return tsr_tokenizer_kind_of(c->tokenizer) == TSR_TOKENIZER_BPE &&
-                   exists(c->files->folder, "tokenizer.model")
+    return c->tokenizer->kind == TSR_TOKENIZER_BPE && exists(c->files->folder, "tokenizer.model")
                ? open_scores(c)
                : TSR_OK;
 }
@@ -137,7 +138,7 @@ static tsr_status open_tokenizer(tsr__conversion *c)
 
 static tsr_status check_type(const tsr__conversion *c)
 {
-    const tsr_dtype type = c->params->type;
+    const tsr_dtype type = c->params->dtype;
     const tsr_quant_format *format = tsr_quant_format_of(type);
     const bool is_float = type == TSR_F32 || type == TSR_F16 || type == TSR_BF16;
     if (type == 0 || is_float)
@@ -302,14 +303,16 @@ static tsr_status check_name(const char *destination, bool *is_gguf)
 tsr_status tsr_model_convert(const tsr_model_file *source, const char *destination,
                              const tsr_convert_params *params, tsr_convert_stats *out)
 {
-    const tsr_convert_params usual = {0};
     TSR__REQUIRE(source && destination, "convert: %s is NULL", source ? "destination" : "source");
+    TSR__TAKE(tsr_convert_params, params);
+    if (out)
+        TSR__TRY(tsr__struct_check_out("tsr_convert_stats", out));
     bool is_gguf;
     TSR__TRY(check_name(destination, &is_gguf));
     tsr__conversion *c = tsr__calloc(1, sizeof *c);
     if (!c)
         return TSR_ERR_NO_MEMORY;
-    c->params = params ? params : &usual;
+    c->params = params;
     c->file = source;
     c->files = &source->files;
     c->config = &source->config->public;
@@ -317,9 +320,9 @@ tsr_status tsr_model_convert(const tsr_model_file *source, const char *destinati
     c->output.descriptor = -1;
     const tsr_status status = convert(c, destination);
     if (status == TSR_OK && out)
-        *out = c->stats;
+        tsr__struct_write(sizeof c->stats, &c->stats, out);
     tsr__output_finish(&c->output);
-    tsr_tokenizer_destroy(&c->tokenizer);
+    tsr_tokenizer_close(&c->tokenizer);
     tsr__free(c->tensors);
     tsr__free(c);
     return status;

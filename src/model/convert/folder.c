@@ -8,6 +8,7 @@
 #include "model/convert/config.h"
 #include "model/convert/conversion.h"
 #include "shard/formats/header_file.h"
+#include "tokenizer/tokenizer.h"
 #include "tokenizer/tokenizer_write.h"
 
 /* The arguments of the functions that print one JSON file. */
@@ -131,7 +132,7 @@ static tsr_status write_tokenizer(tsr__conversion *c)
 {
     if (!c->tokenizer)
         return TSR_OK;
-    TSR__TRY(tsr_tokenizer_kind_of(c->tokenizer) == TSR_TOKENIZER_SPM
+    TSR__TRY(c->tokenizer->kind == TSR_TOKENIZER_SPM
                  ? write_saved(c, "tokenizer.model", tsr__tokenizer_save_model)
                  : write_saved(c, "tokenizer.json", tsr__tokenizer_save_json));
     return write_saved(c, "tokenizer_config.json", tsr__tokenizer_save_config);

@@ -211,30 +211,24 @@ void tsr_stack_destroy(tsr_stack **stack)
     *stack = NULL;
 }
 
-const tsr_model_config *tsr_stack_config(const tsr_stack *stack)
-{
-    return stack ? stack->config : NULL;
-}
-
 tsr_layer *tsr_stack_block(const tsr_stack *stack, int index)
 {
     return stack && index >= 0 && index < stack->layer_count ? stack->blocks[index] : NULL;
 }
 
-int tsr_stack_block_count(const tsr_stack *stack)
+tsr_status tsr_stack_get_info(const tsr_stack *stack, tsr_stack_info *out)
 {
-    return stack ? stack->layer_count : 0;
-}
-
-void tsr_stack_vocabulary(const tsr_stack *stack, int64_t *first, int64_t *count)
-{
-    *first = *count = 0;
-    if (!stack)
-        return;
+    TSR__REQUIRE(stack && out, "stack: %s is NULL", stack ? "out" : "stack");
     const int rank = tsr_group_rank(stack->group);
+    tsr_stack_info info = {
+        .blocks = stack->layer_count,
+        .logits = stack->vocabulary[rank],
+        .counted_elsewhere = stack->elsewhere[0] ? stack->elsewhere : NULL,
+    };
     for (int r = 0; r < rank; r++)
-        *first += stack->vocabulary[r];
-    *count = stack->vocabulary[rank];
+        info.first_logit += stack->vocabulary[r];
+    TSR__GIVE(tsr_stack_info, &info, out);
+    return TSR_OK;
 }
 
 tsr_status tsr_stack_set_dropout(tsr_stack *stack, float p, const tsr_random_params *random)

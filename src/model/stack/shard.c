@@ -166,11 +166,6 @@ tsr_status tsr_stack_reduce_tied(tsr_stack *s, tsr_pipeline *pipeline)
     return shard.grad ? tsr_pipeline_reduce_ends(pipeline, shard.grad) : TSR_OK;
 }
 
-const char *const *tsr_stack_counted_elsewhere(const tsr_stack *stack)
-{
-    return stack && stack->elsewhere[0] ? stack->elsewhere : NULL;
-}
-
 /* Use ---------------------------------------------------------------------------------------- */
 
 /* Returns whether a layer takes its only parameter from `tied`. */

@@ -37,7 +37,7 @@ struct tsr_stack {
     tsr_fsdp *tied, *sharded;
     tsr_group *data; /* the group of the sharded parameters */
     tsr__stack_units units;
-    const char *elsewhere[2]; /* see tsr_stack_counted_elsewhere */
+    const char *elsewhere[2]; /* see tsr_stack_info */
 };
 
 /* create.c */

@@ -149,11 +149,16 @@ static const char *role_name(tsr_chat_role role)
     return (int)role >= 0 && (int)role < 3 ? names[role] : "?";
 }
 
-static tsr_status check_messages(const tsr_chat_params *p)
+static tsr_status check_count(const tsr_chat_params *p)
 {
     TSR__REQUIRE(p->count >= 1 && p->count <= TSR_CHAT_MAX_MESSAGES && p->messages != NULL,
                  "chat: there are %d messages%s; 1 to %d are possible", p->count,
                  p->messages == NULL ? " at NULL" : "", TSR_CHAT_MAX_MESSAGES);
+    return TSR_OK;
+}
+
+static tsr_status check_messages(const tsr_chat_params *p)
+{
     const bool has_system =
         p->after == TSR_CHAT_AFTER_NOTHING && p->messages[0].role == TSR_CHAT_SYSTEM;
     for (int i = 0; i < p->count; i++) {
@@ -175,8 +180,6 @@ static tsr_status check_chat_params(const tsr_tokenizer *tokenizer, const tsr_ch
                                     const tsr__chat_format **format)
 {
     tsr_chat_format chosen = p->format;
-    TSR__REQUIRE((int)p->after >= 0 && (int)p->after <= TSR_CHAT_AFTER_CUT, "chat: after is %d",
-                 (int)p->after);
     TSR__TRY(check_messages(p));
     if (chosen == TSR_CHAT_MODEL)
         TSR__TRY(tsr_chat_format_of(tokenizer, &chosen));
@@ -186,16 +189,10 @@ static tsr_status check_chat_params(const tsr_tokenizer *tokenizer, const tsr_ch
     return TSR_OK;
 }
 
-tsr_status tsr_chat_encode(const tsr_tokenizer *tokenizer, const tsr_chat_params *params,
-                           int32_t **ids, uint64_t *count)
+/* Encodes params whose messages have the library's size. */
+static tsr_status encode_messages(const tsr_tokenizer *tokenizer, const tsr_chat_params *params,
+                                  int32_t **ids, uint64_t *count)
 {
-    TSR__REQUIRE(tokenizer != NULL && params != NULL && ids != NULL && count != NULL,
-                 "chat: %s is NULL",
-                 tokenizer == NULL ? "the tokenizer"
-                 : params == NULL  ? "params"
-                 : ids == NULL     ? "ids"
-                                   : "count");
-    TSR__TAKE(tsr_chat_params, params);
     script s = {.tokenizer = tokenizer};
     TSR__TRY(check_chat_params(tokenizer, params, &s.format));
     tsr_status status = append_all(&s, params);
@@ -209,5 +206,28 @@ tsr_status tsr_chat_encode(const tsr_tokenizer *tokenizer, const tsr_chat_params
     }
     tsr__free(s.text.data);
     tsr__free(s.ranges);
+    return status;
+}
+
+tsr_status tsr_chat_encode(const tsr_tokenizer *tokenizer, const tsr_chat_params *params,
+                           int32_t **ids, uint64_t *count)
+{
+    TSR__REQUIRE(tokenizer != NULL && params != NULL && ids != NULL && count != NULL,
+                 "chat: %s is NULL",
+                 tokenizer == NULL ? "the tokenizer"
+                 : params == NULL  ? "params"
+                 : ids == NULL     ? "ids"
+                                   : "count");
+    TSR__TAKE(tsr_chat_params, params);
+    TSR__REQUIRE((int)params->after >= 0 && (int)params->after <= TSR_CHAT_AFTER_CUT,
+                 "chat: after is %d", (int)params->after);
+    TSR__TRY(check_count(params));
+    void *messages = NULL;
+    TSR__TRY(tsr__struct_take_array("tsr_chat_message", sizeof(tsr_chat_message),
+                                    (uint64_t)params->count, params->messages, &messages));
+    tsr_chat_params own = *params;
+    own.messages = messages;
+    const tsr_status status = encode_messages(tokenizer, &own, ids, count);
+    tsr__free(messages);
     return status;
 }
