@@ -20,7 +20,7 @@ int main(void)
     int failed = tsr_comm_create(NULL, &comm); /* finds the other processes */
     if (!failed) {
         sum = (float)(tsr_comm_rank(comm) + 1);
-        failed = tsr_comm_all_reduce(comm, &sum, &sum, 1, TSR_F32, TSR_OP_SUM);
+        failed = tsr_comm_all_reduce(comm, &sum, &sum, 1, TSR_F32, TSR_OP_SUM, NULL);
     }
     if (failed)
         fprintf(stderr, "%s\n", tsr_last_error());

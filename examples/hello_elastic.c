@@ -28,11 +28,11 @@ typedef struct training {
 static int agree_on_state(tsr_comm *comm, training *state)
 {
     int64_t best = state->step;
-    if (tsr_comm_all_reduce(comm, &best, &best, 1, TSR_I64, TSR_OP_MAX) != TSR_OK)
+    if (tsr_comm_all_reduce(comm, &best, &best, 1, TSR_I64, TSR_OP_MAX, NULL) != TSR_OK)
         return 1;
     int32_t root = state->step == best ? tsr_comm_rank(comm) : INT32_MAX;
-    return tsr_comm_all_reduce(comm, &root, &root, 1, TSR_I32, TSR_OP_MIN) != TSR_OK ||
-           tsr_comm_broadcast(comm, state, sizeof *state, TSR_U8, root) != TSR_OK;
+    return tsr_comm_all_reduce(comm, &root, &root, 1, TSR_I32, TSR_OP_MIN, NULL) != TSR_OK ||
+           tsr_comm_broadcast(comm, state, sizeof *state, TSR_U8, root, NULL) != TSR_OK;
 }
 
 static int step(tsr_comm *comm, training *state)
@@ -40,7 +40,7 @@ static int step(tsr_comm *comm, training *state)
     const int64_t size = tsr_comm_size(comm);
     const int64_t item = (state->step * size + tsr_comm_rank(comm)) % ITEMS;
     double gradient = state->weight - (double)(item % 10);
-    if (tsr_comm_all_reduce(comm, &gradient, &gradient, 1, TSR_F64, TSR_OP_AVG) != TSR_OK)
+    if (tsr_comm_all_reduce(comm, &gradient, &gradient, 1, TSR_F64, TSR_OP_AVG, NULL) != TSR_OK)
         return 1;
     state->weight -= 0.02 * gradient;
     state->step++;

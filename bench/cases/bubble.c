@@ -78,7 +78,7 @@ static tsr_status run_once(job *j, double *bubble)
 {
     double longest = 0, busy = 0;
     j->busy = 0;
-    tsr_status status = tsr_comm_barrier(j->comm);
+    tsr_status status = tsr_comm_barrier(j->comm, NULL);
     const double start = now();
     if (status == TSR_OK)
         status = tsr_pipeline_run(
@@ -87,9 +87,9 @@ static tsr_status run_once(job *j, double *bubble)
                                                  .forward = forward, .backward = backward));
     const double time = now() - start;
     if (status == TSR_OK)
-        status = tsr_comm_all_reduce(j->comm, &time, &longest, 1, TSR_F64, TSR_OP_MAX);
+        status = tsr_comm_all_reduce(j->comm, &time, &longest, 1, TSR_F64, TSR_OP_MAX, NULL);
     if (status == TSR_OK)
-        status = tsr_comm_all_reduce(j->comm, &j->busy, &busy, 1, TSR_F64, TSR_OP_SUM);
+        status = tsr_comm_all_reduce(j->comm, &j->busy, &busy, 1, TSR_F64, TSR_OP_SUM, NULL);
     if (status == TSR_OK)
         *bubble = 1 - busy / (j->stages * longest);
     return status;

@@ -44,12 +44,13 @@ static tsr_status call(const rank_state *own)
     const uint64_t each = own->count / (uint64_t)own->ranks;
     switch (own->kind) {
     case COLLECTIVE_ALL_GATHER:
-        return tsr_comm_all_gather(own->comm, own->send, own->recv, each, TSR_F32);
+        return tsr_comm_all_gather(own->comm, own->send, own->recv, each, TSR_F32, NULL);
     case COLLECTIVE_REDUCE_SCATTER:
-        return tsr_comm_reduce_scatter(own->comm, own->send, own->recv, each, TSR_F32, TSR_OP_SUM);
+        return tsr_comm_reduce_scatter(own->comm, own->send, own->recv, each, TSR_F32, TSR_OP_SUM,
+                                       NULL);
     default:
-        return tsr_comm_all_reduce(own->comm, own->send, own->recv, own->count, TSR_F32,
-                                   TSR_OP_SUM);
+        return tsr_comm_all_reduce(own->comm, own->send, own->recv, own->count, TSR_F32, TSR_OP_SUM,
+                                   NULL);
     }
 }
 
@@ -77,7 +78,7 @@ static void check_on_rank(const rank_state *own, part *out)
 
 static tsr_status time_batch(const rank_state *own, uint64_t batch, double *ns)
 {
-    tsr_status status = tsr_comm_barrier(own->comm);
+    tsr_status status = tsr_comm_barrier(own->comm, NULL);
     const double start = bench_now_ns();
     for (uint64_t i = 0; i < batch && status == TSR_OK; i++)
         status = call(own);
@@ -102,7 +103,7 @@ static tsr_status decide(const rank_state *own, collective_effort *effort)
         numbers[1] = effort->samples;
         numbers[2] = spent < own->seconds * 0.1 * 1e9;
         if (status == TSR_OK)
-            status = tsr_comm_broadcast(own->comm, numbers, 3, TSR_I64, 0);
+            status = tsr_comm_broadcast(own->comm, numbers, 3, TSR_I64, 0, NULL);
     }
     *effort = (collective_effort){.batch = (uint64_t)numbers[0], .samples = (int)numbers[1]};
     return status;

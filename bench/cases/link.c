@@ -75,11 +75,11 @@ static tsr_status round_trip(const pair *p)
 {
     tsr_status status = TSR_OK;
     if (p->leads)
-        status = tsr_comm_send(p->comm, p->send, p->bytes, TSR_U8, p->peer, TAG);
+        status = tsr_comm_send(p->comm, p->send, p->bytes, TSR_U8, p->peer, TAG, NULL);
     if (status == TSR_OK)
-        status = tsr_comm_recv(p->comm, p->recv, p->bytes, TSR_U8, p->peer, TAG);
+        status = tsr_comm_recv(p->comm, p->recv, p->bytes, TSR_U8, p->peer, TAG, NULL);
     if (status == TSR_OK && !p->leads)
-        status = tsr_comm_send(p->comm, p->send, p->bytes, TSR_U8, p->peer, TAG);
+        status = tsr_comm_send(p->comm, p->send, p->bytes, TSR_U8, p->peer, TAG, NULL);
     return status;
 }
 
@@ -98,9 +98,9 @@ static tsr_status verify(const pair *p, link_figures *out)
     for (uint64_t i = 0; i < p->bytes; i++)
         counts[1] += p->recv[i] != content(p->peer, i);
     if (status == TSR_OK && !p->leads)
-        return tsr_comm_send(p->comm, counts, 2, TSR_I64, p->peer, TAG);
+        return tsr_comm_send(p->comm, counts, 2, TSR_I64, p->peer, TAG, NULL);
     if (status == TSR_OK)
-        status = tsr_comm_recv(p->comm, theirs, 2, TSR_I64, p->peer, TAG);
+        status = tsr_comm_recv(p->comm, theirs, 2, TSR_I64, p->peer, TAG, NULL);
     out->checked += counts[0] + theirs[0];
     out->wrong += counts[1] + theirs[1];
     return status;
@@ -132,8 +132,8 @@ static tsr_status measure_links(const pair *p, double seconds, link_figures *out
     effort[0] = (int64_t)chosen.batch;
     effort[1] = chosen.samples < MAX_SAMPLES ? chosen.samples : MAX_SAMPLES;
     effort[2] = (int64_t)least;
-    LINK_TRY(p->leads ? tsr_comm_send(p->comm, effort, 3, TSR_I64, p->peer, TAG)
-                      : tsr_comm_recv(p->comm, effort, 3, TSR_I64, p->peer, TAG));
+    LINK_TRY(p->leads ? tsr_comm_send(p->comm, effort, 3, TSR_I64, p->peer, TAG, NULL)
+                      : tsr_comm_recv(p->comm, effort, 3, TSR_I64, p->peer, TAG, NULL));
     out->leader_ns = (double)effort[2];
     for (int64_t i = 0; i < effort[1]; i++)
         LINK_TRY(time_batch(p, (uint64_t)effort[0], &out->ns[i]));
@@ -160,8 +160,8 @@ static tsr_status measure_busy(const pair *p, double ns, link_figures *out)
         if (!p->leads)
             nanosleep(&(struct timespec){(time_t)(away * 1e-9), (long)fmod(away, 1e9)}, NULL);
         const double start = processor_ns();
-        LINK_TRY(p->leads ? tsr_comm_send(p->comm, p->send, p->bytes, TSR_U8, p->peer, TAG)
-                          : tsr_comm_recv(p->comm, p->recv, p->bytes, TSR_U8, p->peer, TAG));
+        LINK_TRY(p->leads ? tsr_comm_send(p->comm, p->send, p->bytes, TSR_U8, p->peer, TAG, NULL)
+                          : tsr_comm_recv(p->comm, p->recv, p->bytes, TSR_U8, p->peer, TAG, NULL));
         out->busy_ns[out->busy_samples++] = processor_ns() - start;
     }
     return TSR_OK;
@@ -185,7 +185,7 @@ static tsr_status measure_pairs(tsr_comm *comm, const plan *what, uint8_t *send,
     const int rank = tsr_comm_rank(comm), ranks = tsr_comm_size(comm);
     for (int low = 0; low < ranks; low++)
         for (int high = low + 1; high < ranks; high++) {
-            LINK_TRY(tsr_comm_barrier(comm));
+            LINK_TRY(tsr_comm_barrier(comm, NULL));
             if (rank != low && rank != high)
                 continue;
             const pair p = {.comm = comm,

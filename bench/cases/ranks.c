@@ -154,7 +154,7 @@ static bool run_in_job(bench_context *context, const bench_ranks_work *work, voi
                           work->result_bytes);
     tsr_status status = work->run(context->job, work->user, own);
     if (status == TSR_OK)
-        status = tsr_comm_gather(context->job, own, results, work->result_bytes, TSR_U8, 0);
+        status = tsr_comm_gather(context->job, own, results, work->result_bytes, TSR_U8, 0, NULL);
     free(own);
     return status == TSR_OK || bench_fail(context, "bench %s: rank %d: %s", work->name,
                                           tsr_comm_rank(context->job), tsr_last_error());

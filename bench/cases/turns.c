@@ -50,7 +50,7 @@ static tsr_status add_up(tsr_comm *host, int rounds, turns_figures *out, double 
     for (int i = 0; i < rounds; i++) {
         const int64_t token = 1;
         int64_t all = 0;
-        TURNS_TRY(tsr_comm_all_reduce(host, &token, &all, 1, TSR_I64, TSR_OP_SUM));
+        TURNS_TRY(tsr_comm_all_reduce(host, &token, &all, 1, TSR_I64, TSR_OP_SUM, NULL));
         out->sum += all;
         out->wanted += tsr_comm_size(host);
     }
@@ -80,7 +80,7 @@ static tsr_status count_processors(tsr_comm *host, turns_figures *out)
     uint64_t own[WORDS] = {0}, *all;
     find_processors(own);
     all = cli_alloc((size_t)tsr_comm_size(host), sizeof own);
-    const tsr_status status = tsr_comm_all_gather(host, own, all, sizeof own, TSR_U8);
+    const tsr_status status = tsr_comm_all_gather(host, own, all, sizeof own, TSR_U8, NULL);
     for (int r = 0; r < tsr_comm_size(host) && status == TSR_OK; r++)
         for (int i = 0; i < WORDS; i++)
             own[i] |= all[r * WORDS + i];
@@ -98,7 +98,7 @@ static tsr_status measure_turns(tsr_comm *host, double seconds, turns_figures *o
     while (more) {
         TURNS_TRY(take_sample(host, on_processor, out));
         more = out->samples < TURNS_SAMPLES && bench_now_ns() - start < 1e9 * seconds;
-        TURNS_TRY(tsr_comm_broadcast(host, &more, 1, TSR_I64, 0));
+        TURNS_TRY(tsr_comm_broadcast(host, &more, 1, TSR_I64, 0, NULL));
     }
     return TSR_OK;
 }
@@ -112,7 +112,7 @@ static tsr_status take_memory(tsr_comm *host, float *data, uint64_t count, turns
     const double start = bench_now_ns();
     for (int i = 0; i < rounds; i++) {
         data[0] = data[count - 1] = 1;
-        TURNS_TRY(tsr_comm_all_reduce(host, data, data, count, TSR_F32, TSR_OP_SUM));
+        TURNS_TRY(tsr_comm_all_reduce(host, data, data, count, TSR_F32, TSR_OP_SUM, NULL));
         out->sum += (int64_t)data[0] + (int64_t)data[count - 1];
         out->wanted += 2 * (int64_t)tsr_comm_size(host);
     }
@@ -132,7 +132,7 @@ static tsr_status measure_size(tsr_comm *host, double seconds, float *data, uint
             take_memory(host, data, count, out, &out->memory_ns[size][out->memory_samples[size]]));
         out->memory_samples[size]++;
         more = out->memory_samples[size] < TURNS_SAMPLES && bench_now_ns() - start < 1e9 * seconds;
-        TURNS_TRY(tsr_comm_broadcast(host, &more, 1, TSR_I64, 0));
+        TURNS_TRY(tsr_comm_broadcast(host, &more, 1, TSR_I64, 0, NULL));
     }
     return TSR_OK;
 }

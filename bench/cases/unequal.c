@@ -61,7 +61,7 @@ static tsr_status time_part(job *j, int64_t columns, double *alone, double *toge
     if (status == TSR_OK)
         status = tsr_random_normal(j->stream, w, 0, 1, tsr_random_params(.seed = 2));
     for (int i = -2; i < j->given.repeats && status == TSR_OK; i++) { /* two repetitions warm up */
-        status = tsr_comm_barrier(j->comm);
+        status = tsr_comm_barrier(j->comm, NULL);
         const double start = now();
         if (status == TSR_OK && columns > 0)
             status = tsr_matmul(j->stream, y, x, w, tsr_matmul_params(.transpose_b = true));
@@ -69,7 +69,7 @@ static tsr_status time_part(job *j, int64_t columns, double *alone, double *toge
             status = tsr_stream_wait(j->stream);
         mine = i < 0 ? mine : fmin(mine, now() - start);
         if (status == TSR_OK)
-            status = tsr_comm_barrier(j->comm);
+            status = tsr_comm_barrier(j->comm, NULL);
         all = i < 0 ? all : fmin(all, now() - start);
     }
     *alone = mine;
@@ -120,7 +120,7 @@ static tsr_status run_unequal_ranks(job *j)
         status = time_part(j, j->given.columns, &alone, &together);
     const double rate = 1 / alone;
     if (status == TSR_OK)
-        status = tsr_comm_all_gather(j->comm, &rate, each, 1, TSR_F64);
+        status = tsr_comm_all_gather(j->comm, &rate, each, 1, TSR_F64, NULL);
     for (int r = 0; r < j->size && status == TSR_OK; r++) {
         summed += each[r];
         if (j->rank == 0)

@@ -333,7 +333,7 @@ static bool verify(job *j)
 
 static bool barrier(job *j)
 {
-    BENCH_TRY(of(j), tsr_comm_barrier(j->comm));
+    BENCH_TRY(of(j), tsr_comm_barrier(j->comm, NULL));
     return true;
 }
 
@@ -368,7 +368,7 @@ static bool repeat(job *j, const bench_model_test *test, bool keep, double *seco
 /* Collects `size` bytes of each rank in `all`, on all ranks. */
 static bool gather(job *j, const void *own, void *all, size_t size)
 {
-    BENCH_TRY(of(j), tsr_comm_all_gather(j->comm, own, all, size, TSR_U8));
+    BENCH_TRY(of(j), tsr_comm_all_gather(j->comm, own, all, size, TSR_U8, NULL));
     return true;
 }
 

@@ -170,7 +170,7 @@ static double median(double *values, int count)
 
 static bool barrier(job *j)
 {
-    BENCH_TRY(of(j), tsr_comm_barrier(j->comm));
+    BENCH_TRY(of(j), tsr_comm_barrier(j->comm, NULL));
     return true;
 }
 
@@ -345,8 +345,8 @@ static bool open_together(job *j, const measured models[BENCH_RATES_MODELS],
             used += bytes[m];
         }
     }
-    BENCH_TRY(of(j),
-              tsr_comm_all_reduce(j->comm, &lacks_memory, &lacks_memory, 1, TSR_I32, TSR_OP_MAX));
+    BENCH_TRY(of(j), tsr_comm_all_reduce(j->comm, &lacks_memory, &lacks_memory, 1, TSR_I32,
+                                         TSR_OP_MAX, NULL));
     *together = !lacks_memory;
     if (lacks_memory)
         close_models(j);
@@ -459,10 +459,10 @@ static bool exchange(job *j, const party *p)
     int32_t token[2] = {0};
     for (int i = 0; i < PASS_REDUCTIONS; i++)
         BENCH_TRY(of(j), tsr_comm_all_reduce(p->comm, p->activations, p->activations, p->width,
-                                             TSR_F32, TSR_OP_SUM));
-    BENCH_TRY(of(j),
-              tsr_comm_all_gather(p->comm, p->own_logits, p->logits, p->own_vocabulary, TSR_F32));
-    BENCH_TRY(of(j), tsr_comm_all_reduce(p->comm, token, token, 2, TSR_I32, TSR_OP_MAX));
+                                             TSR_F32, TSR_OP_SUM, NULL));
+    BENCH_TRY(of(j), tsr_comm_all_gather(p->comm, p->own_logits, p->logits, p->own_vocabulary,
+                                         TSR_F32, NULL));
+    BENCH_TRY(of(j), tsr_comm_all_reduce(p->comm, token, token, 2, TSR_I32, TSR_OP_MAX, NULL));
     return true;
 }
 
@@ -488,11 +488,11 @@ static bool time_divided(job *j, subject *s, const party *p, double *pass, doubl
             samples[s->count - 1] = (bench_now_ns() - start) * 1e-9 / CHUNK;
         /* The first rank decides whether all ranks take another sample. */
         more = round < warm + 3 || (bench_now_ns() < end && s->count < MAX_SAMPLES);
-        BENCH_TRY(of(j), tsr_comm_broadcast(p->comm, &more, 1, TSR_U8, 0));
+        BENCH_TRY(of(j), tsr_comm_broadcast(p->comm, &more, 1, TSR_U8, 0, NULL));
     }
     slowest[0] = median(s->samples, s->count);
     slowest[1] = median(samples, s->count);
-    BENCH_TRY(of(j), tsr_comm_all_reduce(p->comm, slowest, slowest, 2, TSR_F64, TSR_OP_MAX));
+    BENCH_TRY(of(j), tsr_comm_all_reduce(p->comm, slowest, slowest, 2, TSR_F64, TSR_OP_MAX, NULL));
     *pass = slowest[0];
     *exchanges = slowest[1];
     return true;
@@ -510,7 +510,7 @@ static bool measure_collective(job *j, tsr_comm *comm, const tsr_model_config *c
     party p = {0};
     if (ranks == 1)
         return true;
-    BENCH_TRY(of(j), tsr_comm_all_reduce(comm, &computes, &computes, 1, TSR_F64, TSR_OP_MAX));
+    BENCH_TRY(of(j), tsr_comm_all_reduce(comm, &computes, &computes, 1, TSR_F64, TSR_OP_MAX, NULL));
     bool good = create_party(j, comm, config, &p) &&
                 bench_passed(of(j), open_model(j, p.group, config, 0, &j->subjects[0], &bytes),
                              "opening a random model") &&
@@ -571,8 +571,9 @@ static bool fit(job *j, const bench_rates_sizes *sizes, bench_rates_times *own)
     int noisy;
     bench_rates_times *all = cli_alloc((size_t)j->report.ranks, sizeof *all);
     snprintf(own->device, sizeof own->device, "%s", j->own.device);
-    const bool gathered = bench_passed(
-        of(j), tsr_comm_all_gather(j->comm, own, all, sizeof *own, TSR_U8), "tsr_comm_all_gather");
+    const bool gathered =
+        bench_passed(of(j), tsr_comm_all_gather(j->comm, own, all, sizeof *own, TSR_U8, NULL),
+                     "tsr_comm_all_gather");
     if (gathered)
         bench_rates_average(j->report.ranks, all, j->rank, j->report.passes, &mean);
     free(all);
@@ -616,7 +617,8 @@ static bool measure_all(job *j)
         !measure_collectives(j, &models[BENCH_RATES_DEEP_WHOLE].config, &sizes))
         return false;
     j->report.rank = cli_alloc((size_t)j->report.ranks, sizeof *j->report.rank);
-    BENCH_TRY(of(j), tsr_comm_all_gather(j->comm, &j->own, j->report.rank, sizeof j->own, TSR_U8));
+    BENCH_TRY(of(j),
+              tsr_comm_all_gather(j->comm, &j->own, j->report.rank, sizeof j->own, TSR_U8, NULL));
     return true;
 }
 

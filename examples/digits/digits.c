@@ -88,7 +88,8 @@ static tsr_status evaluate(training *t, epoch_result *result)
     }
     free(classes);
     TRY(status);
-    TRY(tsr_comm_all_reduce(t->job.data_comm, &right, &result->right, 1, TSR_I64, TSR_OP_SUM));
+    TRY(tsr_comm_all_reduce(t->job.data_comm, &right, &result->right, 1, TSR_I64, TSR_OP_SUM,
+                            NULL));
     TRY(model_take_loss(&t->model, &t->job, &sum));
     result->held_out = t->held_out.count;
     result->held_out_loss = sum / (double)result->held_out;

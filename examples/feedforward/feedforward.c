@@ -89,7 +89,7 @@ static tsr_status measure(const place *self, tsr_layer *layer, const tsr_tensor 
     tsr_status status = TSR_OK;
     for (int i = 0; i < runs && status == TSR_OK; i++) {
         tsr_tensor *y = NULL;
-        status = tsr_comm_barrier(self->comm);
+        status = tsr_comm_barrier(self->comm, NULL);
         double start = seconds_now();
         if (status == TSR_OK)
             status = pass(self, layer, x, &y);

@@ -107,7 +107,7 @@ static tsr_status agree_to_stop(run *r)
     int32_t asked = stop_asked != 0, any;
     if (asked)
         job_report("signal %d", (int)stop_asked);
-    TRY(tsr_comm_all_reduce(r->job.world, &asked, &any, 1, TSR_I32, TSR_OP_MAX));
+    TRY(tsr_comm_all_reduce(r->job.world, &asked, &any, 1, TSR_I32, TSR_OP_MAX, NULL));
     r->interrupted = any != 0;
     return TSR_OK;
 }
@@ -289,7 +289,7 @@ static tsr_status take_over(run *r)
 {
     const gpt_options *o = &r->options;
     job_settle(&r->job);
-    TRY(tsr_comm_broadcast(r->job.world, &r->done, sizeof r->done, TSR_U8, 0));
+    TRY(tsr_comm_broadcast(r->job.world, &r->done, sizeof r->done, TSR_U8, 0, NULL));
     /* The other ranks had completed the step in which this rank failed. The rebuilt model includes
      * that step, so it is counted here, too. */
     if (tsr_optimizer_steps(r->model.optimizer) == r->step + 1 && !isnan(r->loss))

@@ -89,9 +89,9 @@ static tsr_status take_loss(gpt_model *self, double tokens, double *out)
         float sum;
         TRY(tsr_tensor_download(job->stream, self->loss_sum, &sum, sizeof sum));
         all = (double)sum;
-        TRY(tsr_comm_all_reduce(job->data_comm, &all, &all, 1, TSR_F64, TSR_OP_SUM));
+        TRY(tsr_comm_all_reduce(job->data_comm, &all, &all, 1, TSR_F64, TSR_OP_SUM, NULL));
     }
-    TRY(tsr_comm_broadcast(job->stage_comm, &all, 1, TSR_F64, job->stages - 1));
+    TRY(tsr_comm_broadcast(job->stage_comm, &all, 1, TSR_F64, job->stages - 1, NULL));
     *out = all / tokens;
     return TSR_OK;
 }
@@ -302,5 +302,5 @@ tsr_status model_next(gpt_model *self, const tsr_tensor *x, tsr_kv_cache *cache,
     TRY(tsr_pipeline_run(self->pipeline, &run));
     return tsr_comm_broadcast(self->job->stage_comm, logits,
                               (uint64_t)self->config->model.vocabulary, TSR_F32,
-                              self->job->stages - 1);
+                              self->job->stages - 1, NULL);
 }

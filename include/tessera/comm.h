@@ -3,7 +3,7 @@
  *
  *     tsr_comm *comm = NULL;
  *     tsr_comm_create(NULL, &comm);
- *     tsr_comm_all_reduce(comm, gradients, gradients, count, TSR_F32, TSR_OP_AVG);
+ *     tsr_comm_all_reduce(comm, gradients, gradients, count, TSR_F32, TSR_OP_AVG, NULL);
  *     tsr_comm_destroy(&comm);
  *
  * All ranks of a communicator must call the same collective operations in the same order, with the
@@ -195,8 +195,9 @@ TSR_API int tsr_comm_local_size(const tsr_comm *comm);
 TSR_API int tsr_comm_host_count(const tsr_comm *comm);
 TSR_API int tsr_comm_host(const tsr_comm *comm, int rank);
 
-/* Sets the timeout of operations that start from now on; 0: 60 s. */
-TSR_API void tsr_comm_set_timeout(tsr_comm *comm, uint64_t timeout_ns);
+/* Sets the timeout of operations that start from now on, counted from the start of each; 0: 60 s.
+ * Returns the timeout so far, or 0 for NULL. */
+TSR_API uint64_t tsr_comm_set_timeout(tsr_comm *comm, uint64_t timeout_ns);
 
 /* Returns TSR_OK, or the error with which the communicator has failed; tsr_last_error() then has
  * its text. Does not block. */
@@ -204,16 +205,17 @@ TSR_API tsr_status tsr_comm_status(const tsr_comm *comm);
 
 /* Requests --------------------------------------------------------------------------------------
  *
- * Each operation has a second form, …_start, which does not block and returns a request. Until the
- * request is done, the caller must not write to `send` nor access `recv`. Arrays of counts are
- * copied. Operations only progress inside calls of this library: each call that waits or tests
- * advances all requests.
+ * The last parameter of an operation, `request`, may be NULL: the call blocks until the operation
+ * is done on this rank, or its deadline has passed. Otherwise the call starts the operation without
+ * blocking and sets *request. Until the request is done, the caller must not write to `send` nor
+ * access `recv`. Arrays of counts are copied. Operations only progress inside calls of this
+ * library: each call that waits or tests advances all requests.
  *
  * A request exists until tsr_request_wait, tsr_request_test or tsr_request_cancel has freed it;
  * requests may be freed in any order. A communicator may have TSR_MAX_COMM_REQUESTS requests at the
  * same time, done or not. Starting one more operation is TSR_ERR_INVALID.
  *
- * `timeout_ns` is counted from the start of the operation; 0: the communicator's timeout. */
+ * The functions below also take the requests of groups (group.h). */
 #define TSR_MAX_COMM_REQUESTS 32
 
 /* Sets *done to whether the operation is done, without blocking. If it is done, returns its status,
@@ -234,8 +236,8 @@ TSR_API void tsr_request_cancel(tsr_request **request);
 
 /* Operations ------------------------------------------------------------------------------------
  *
- * All block until they are done on this rank, or their deadline has passed; the …_start forms do
- * not block. dtypes: TSR_F32, TSR_F64, TSR_F16, TSR_BF16, TSR_I32, TSR_U32, TSR_I64, TSR_U8.
+ * `request` is described above; NULL: the call blocks. dtypes: TSR_F32, TSR_F64, TSR_F16, TSR_BF16,
+ * TSR_I32, TSR_U32, TSR_I64, TSR_U8.
  *
  * Errors of all operations: TSR_ERR_INVALID (wrong dtype, op, root or rank, overlapping buffers,
  * NULL, or another rank has called something else); TSR_ERR_OVERFLOW (a count whose bytes do not
@@ -271,123 +273,79 @@ typedef enum tsr_op {
  * rank receives the same number of bytes as in other communicators, but in N − 1 messages instead
  * of log2 N. For the cost of the arithmetic see docs/communication.md. */
 TSR_API TSR_NODISCARD tsr_status tsr_comm_all_reduce(tsr_comm *comm, const void *send, void *recv,
-                                                     uint64_t count, tsr_dtype dtype, tsr_op op);
-TSR_API TSR_NODISCARD tsr_status tsr_comm_all_reduce_start(tsr_comm *comm, const void *send,
-                                                           void *recv, uint64_t count,
-                                                           tsr_dtype dtype, tsr_op op,
-                                                           uint64_t timeout_ns, tsr_request **out);
+                                                     uint64_t count, tsr_dtype dtype, tsr_op op,
+                                                     tsr_request **request);
 
 /* An all-reduce whose result only `root` gets. recv[count] on root, where it may be send; other
  * ranks do not use recv, and may pass NULL. */
 TSR_API TSR_NODISCARD tsr_status tsr_comm_reduce(tsr_comm *comm, const void *send, void *recv,
                                                  uint64_t count, tsr_dtype dtype, tsr_op op,
-                                                 int root);
-TSR_API TSR_NODISCARD tsr_status tsr_comm_reduce_start(tsr_comm *comm, const void *send, void *recv,
-                                                       uint64_t count, tsr_dtype dtype, tsr_op op,
-                                                       int root, uint64_t timeout_ns,
-                                                       tsr_request **out);
+                                                 int root, tsr_request **request);
 
 /* An all-reduce of send[size · count] of which rank r gets block r: recv[count]. The bits are those
  * of the all-reduce. recv may be this rank's block of send, send + rank · count; the rest of send
  * is never written. */
 TSR_API TSR_NODISCARD tsr_status tsr_comm_reduce_scatter(tsr_comm *comm, const void *send,
                                                          void *recv, uint64_t count,
-                                                         tsr_dtype dtype, tsr_op op);
-TSR_API TSR_NODISCARD tsr_status tsr_comm_reduce_scatter_start(tsr_comm *comm, const void *send,
-                                                               void *recv, uint64_t count,
-                                                               tsr_dtype dtype, tsr_op op,
-                                                               uint64_t timeout_ns,
-                                                               tsr_request **out);
+                                                         tsr_dtype dtype, tsr_op op,
+                                                         tsr_request **request);
 /* A reduce-scatter with blocks of counts[0], …, counts[size − 1] elements, one after the other,
  * into recv[counts[rank]]. All ranks must pass the same counts. */
 TSR_API TSR_NODISCARD tsr_status tsr_comm_reduce_scatter_v(tsr_comm *comm, const void *send,
                                                            void *recv, const uint64_t *counts,
-                                                           tsr_dtype dtype, tsr_op op);
-TSR_API TSR_NODISCARD tsr_status tsr_comm_reduce_scatter_v_start(tsr_comm *comm, const void *send,
-                                                                 void *recv, const uint64_t *counts,
-                                                                 tsr_dtype dtype, tsr_op op,
-                                                                 uint64_t timeout_ns,
-                                                                 tsr_request **out);
+                                                           tsr_dtype dtype, tsr_op op,
+                                                           tsr_request **request);
 
 /* Collects send[count] of all ranks, in the order of ranks, in recv[size · count] of every rank.
  * send may be this rank's block of recv, recv + rank · count. */
 TSR_API TSR_NODISCARD tsr_status tsr_comm_all_gather(tsr_comm *comm, const void *send, void *recv,
-                                                     uint64_t count, tsr_dtype dtype);
-TSR_API TSR_NODISCARD tsr_status tsr_comm_all_gather_start(tsr_comm *comm, const void *send,
-                                                           void *recv, uint64_t count,
-                                                           tsr_dtype dtype, uint64_t timeout_ns,
-                                                           tsr_request **out);
+                                                     uint64_t count, tsr_dtype dtype,
+                                                     tsr_request **request);
 /* An all-gather in which rank r contributes counts[r] elements. All ranks must pass the same
  * counts. */
 TSR_API TSR_NODISCARD tsr_status tsr_comm_all_gather_v(tsr_comm *comm, const void *send, void *recv,
-                                                       const uint64_t *counts, tsr_dtype dtype);
-TSR_API TSR_NODISCARD tsr_status tsr_comm_all_gather_v_start(tsr_comm *comm, const void *send,
-                                                             void *recv, const uint64_t *counts,
-                                                             tsr_dtype dtype, uint64_t timeout_ns,
-                                                             tsr_request **out);
+                                                       const uint64_t *counts, tsr_dtype dtype,
+                                                       tsr_request **request);
 
 /* Copies data[count] of root to data[count] of all ranks. */
 TSR_API TSR_NODISCARD tsr_status tsr_comm_broadcast(tsr_comm *comm, void *data, uint64_t count,
-                                                    tsr_dtype dtype, int root);
-TSR_API TSR_NODISCARD tsr_status tsr_comm_broadcast_start(tsr_comm *comm, void *data,
-                                                          uint64_t count, tsr_dtype dtype, int root,
-                                                          uint64_t timeout_ns, tsr_request **out);
+                                                    tsr_dtype dtype, int root,
+                                                    tsr_request **request);
 
 /* An all-gather whose result only root gets. Other ranks do not use recv, and may pass NULL. On
  * root, send may be its block of recv. gather_v: rank r contributes counts[r] elements. */
 TSR_API TSR_NODISCARD tsr_status tsr_comm_gather(tsr_comm *comm, const void *send, void *recv,
-                                                 uint64_t count, tsr_dtype dtype, int root);
-TSR_API TSR_NODISCARD tsr_status tsr_comm_gather_start(tsr_comm *comm, const void *send, void *recv,
-                                                       uint64_t count, tsr_dtype dtype, int root,
-                                                       uint64_t timeout_ns, tsr_request **out);
+                                                 uint64_t count, tsr_dtype dtype, int root,
+                                                 tsr_request **request);
 TSR_API TSR_NODISCARD tsr_status tsr_comm_gather_v(tsr_comm *comm, const void *send, void *recv,
                                                    const uint64_t *counts, tsr_dtype dtype,
-                                                   int root);
-TSR_API TSR_NODISCARD tsr_status tsr_comm_gather_v_start(tsr_comm *comm, const void *send,
-                                                         void *recv, const uint64_t *counts,
-                                                         tsr_dtype dtype, int root,
-                                                         uint64_t timeout_ns, tsr_request **out);
+                                                   int root, tsr_request **request);
 
 /* Distributes root's send[size · count]: rank r gets its block r, of `count` elements, in
  * recv[count]. Other ranks do not use send, and may pass NULL. On root, recv may be its block of
  * send. scatter_v: rank r gets counts[r] elements. */
 TSR_API TSR_NODISCARD tsr_status tsr_comm_scatter(tsr_comm *comm, const void *send, void *recv,
-                                                  uint64_t count, tsr_dtype dtype, int root);
-TSR_API TSR_NODISCARD tsr_status tsr_comm_scatter_start(tsr_comm *comm, const void *send,
-                                                        void *recv, uint64_t count, tsr_dtype dtype,
-                                                        int root, uint64_t timeout_ns,
-                                                        tsr_request **out);
+                                                  uint64_t count, tsr_dtype dtype, int root,
+                                                  tsr_request **request);
 TSR_API TSR_NODISCARD tsr_status tsr_comm_scatter_v(tsr_comm *comm, const void *send, void *recv,
                                                     const uint64_t *counts, tsr_dtype dtype,
-                                                    int root);
-TSR_API TSR_NODISCARD tsr_status tsr_comm_scatter_v_start(tsr_comm *comm, const void *send,
-                                                          void *recv, const uint64_t *counts,
-                                                          tsr_dtype dtype, int root,
-                                                          uint64_t timeout_ns, tsr_request **out);
+                                                    int root, tsr_request **request);
 
 /* Sends block r of send[size · count] to rank r, and receives block r of recv[size · count] from
  * it; blocks have `count` elements. recv may be send, at the cost of a temporary copy. */
 TSR_API TSR_NODISCARD tsr_status tsr_comm_all_to_all(tsr_comm *comm, const void *send, void *recv,
-                                                     uint64_t count, tsr_dtype dtype);
-TSR_API TSR_NODISCARD tsr_status tsr_comm_all_to_all_start(tsr_comm *comm, const void *send,
-                                                           void *recv, uint64_t count,
-                                                           tsr_dtype dtype, uint64_t timeout_ns,
-                                                           tsr_request **out);
+                                                     uint64_t count, tsr_dtype dtype,
+                                                     tsr_request **request);
 /* An all-to-all with blocks of send_counts[r] and recv_counts[r] elements, one after the other. The
  * number of elements that a rank sends to another must be the number that the other receives from
  * it. recv and send must not overlap. */
 TSR_API TSR_NODISCARD tsr_status tsr_comm_all_to_all_v(tsr_comm *comm, const void *send,
                                                        const uint64_t *send_counts, void *recv,
-                                                       const uint64_t *recv_counts,
-                                                       tsr_dtype dtype);
-TSR_API TSR_NODISCARD tsr_status tsr_comm_all_to_all_v_start(
-    tsr_comm *comm, const void *send, const uint64_t *send_counts, void *recv,
-    const uint64_t *recv_counts, tsr_dtype dtype, uint64_t timeout_ns, tsr_request **out);
+                                                       const uint64_t *recv_counts, tsr_dtype dtype,
+                                                       tsr_request **request);
 
-/* A barrier: returns on each rank when all ranks have called it. */
-TSR_API TSR_NODISCARD tsr_status tsr_comm_barrier(tsr_comm *comm);
-TSR_API TSR_NODISCARD tsr_status tsr_comm_barrier_start(tsr_comm *comm, uint64_t timeout_ns,
-                                                        tsr_request **out);
+/* A barrier: it is done on each rank when all ranks have called it. */
+TSR_API TSR_NODISCARD tsr_status tsr_comm_barrier(tsr_comm *comm, tsr_request **request);
 
 /* Sends data[count] to rank `to`, which receives it `from` this rank, with the same tag, count and
  * dtype. A rank cannot send to itself. Messages between two ranks with the same tag arrive in the
@@ -395,16 +353,11 @@ TSR_API TSR_NODISCARD tsr_status tsr_comm_barrier_start(tsr_comm *comm, uint64_t
  * both ranks fail with TSR_ERR_INVALID. */
 #define TSR_MAX_COMM_TAG 65535
 TSR_API TSR_NODISCARD tsr_status tsr_comm_send(tsr_comm *comm, const void *data, uint64_t count,
-                                               tsr_dtype dtype, int to, int tag);
-TSR_API TSR_NODISCARD tsr_status tsr_comm_send_start(tsr_comm *comm, const void *data,
-                                                     uint64_t count, tsr_dtype dtype, int to,
-                                                     int tag, uint64_t timeout_ns,
-                                                     tsr_request **out);
+                                               tsr_dtype dtype, int to, int tag,
+                                               tsr_request **request);
 TSR_API TSR_NODISCARD tsr_status tsr_comm_recv(tsr_comm *comm, void *data, uint64_t count,
-                                               tsr_dtype dtype, int from, int tag);
-TSR_API TSR_NODISCARD tsr_status tsr_comm_recv_start(tsr_comm *comm, void *data, uint64_t count,
-                                                     tsr_dtype dtype, int from, int tag,
-                                                     uint64_t timeout_ns, tsr_request **out);
+                                               tsr_dtype dtype, int from, int tag,
+                                               tsr_request **request);
 
 #ifdef __cplusplus
 }

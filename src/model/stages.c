@@ -39,7 +39,7 @@ static tsr_status own_memory(const tsr_model *m, const tsr_model_params *params,
 static tsr_status gather(tsr_comm *comm, const double *send, uint64_t count, double *recv)
 {
     if (comm)
-        return tsr_comm_all_gather(comm, send, recv, count, TSR_F64);
+        return tsr_comm_all_gather(comm, send, recv, count, TSR_F64, NULL);
     memcpy(recv, send, count * sizeof *recv);
     return TSR_OK;
 }
@@ -155,13 +155,14 @@ tsr_status tsr__model_all_max(const tsr_model *m, int32_t *values, uint64_t coun
     tsr_comm *const comms[] = {tsr_group_comm(m->group), m->stages};
     for (int i = 0; i < 2; i++)
         if (comms[i])
-            TSR__TRY(tsr_comm_all_reduce(comms[i], values, values, count, TSR_I32, TSR_OP_MAX));
+            TSR__TRY(
+                tsr_comm_all_reduce(comms[i], values, values, count, TSR_I32, TSR_OP_MAX, NULL));
     return TSR_OK;
 }
 
 tsr_status tsr__model_from_last(const tsr_model *m, void *data, uint64_t count, tsr_dtype dtype)
 {
-    return m->stages
-               ? tsr_comm_broadcast(m->stages, data, count, dtype, tsr_comm_size(m->stages) - 1)
-               : TSR_OK;
+    return m->stages ? tsr_comm_broadcast(m->stages, data, count, dtype,
+                                          tsr_comm_size(m->stages) - 1, NULL)
+                     : TSR_OK;
 }

@@ -36,32 +36,32 @@ static void land_late(tsr_comm *comm, void *user)
     (void)user;
     need_ok(tsr_comm_split(comm, rank == 1, rank, &pair));
     if (rank == 1) {
-        need_error(tsr_comm_barrier(comm), TSR_ERR_PEER_LOST, "rank 0 ");
+        need_error(tsr_comm_barrier(comm, NULL), TSR_ERR_PEER_LOST, "rank 0 ");
         tsr_comm_destroy(&pair);
         return;
     }
     if (rank == 0) {
-        need_ok(tsr_comm_recv_start(comm, &never, 1, TSR_I32, 1, 0, 0, &request));
+        need_ok(tsr_comm_recv(comm, &never, 1, TSR_I32, 1, 0, &request));
         left_behind = request->messages;
         void (*cancel)(ucp_worker_h, void *) = hold_back_cancelling();
         tsr_request_cancel(&request);
         tsr__ucx.ucp_request_cancel = cancel;
         need(left_behind->state == TSR__MESSAGE_IN_FLIGHT);
 
-        need_ok(tsr_comm_recv_start(pair, &data, 1, TSR_I32, 1, 0, 0, &request));
+        need_ok(tsr_comm_recv(pair, &data, 1, TSR_I32, 1, 0, &request));
         cancel(its_worker, its_handle);
         for (int i = 0; i < 10; i++) {
             need_ok(tsr_request_test(&request, &done));
             need(!done);
         }
         need(left_behind->state == TSR__MESSAGE_CANCELLED);
-        need_ok(tsr_comm_send(pair, &rank, 1, TSR_I32, 1, 0));
+        need_ok(tsr_comm_send(pair, &rank, 1, TSR_I32, 1, 0, NULL));
         need_ok(tsr_request_wait(&request));
         need(data == 7);
     } else {
         int32_t answer = 7;
-        need_ok(tsr_comm_recv(pair, &data, 1, TSR_I32, 0, 0));
-        need_ok(tsr_comm_send(pair, &answer, 1, TSR_I32, 0, 0));
+        need_ok(tsr_comm_recv(pair, &data, 1, TSR_I32, 0, 0, NULL));
+        need_ok(tsr_comm_send(pair, &answer, 1, TSR_I32, 0, 0, NULL));
     }
     tsr_comm_destroy(&pair);
 }
@@ -81,11 +81,11 @@ static void read_late(tsr_comm *comm, void *user)
     int32_t *data = rank_memory(COUNT * sizeof *data);
     tsr_request *request;
     (void)user;
-    need_ok(tsr_comm_barrier(comm));
+    need_ok(tsr_comm_barrier(comm, NULL));
     if (tsr_comm_rank(comm) == 0) {
         for (int i = 0; i < COUNT; i++)
             data[i] = 1;
-        need_ok(tsr_comm_send_start(comm, data, COUNT, TSR_I32, 1, 0, 0, &request));
+        need_ok(tsr_comm_send(comm, data, COUNT, TSR_I32, 1, 0, &request));
         rank_destroy();
         for (int i = 0; i < COUNT; i++)
             data[i] = 2;
@@ -95,7 +95,7 @@ static void read_late(tsr_comm *comm, void *user)
             rest_ms(1);
         return;
     }
-    need_ok(tsr_comm_recv_start(comm, data, COUNT, TSR_I32, 0, 0, 0, &request));
+    need_ok(tsr_comm_recv(comm, data, COUNT, TSR_I32, 0, 0, &request));
     while (!atomic_load(has_given_up))
         rest_ms(1);
     const tsr_status status = tsr_request_wait(&request);

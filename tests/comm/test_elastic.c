@@ -57,13 +57,13 @@ static void use(worker *w, tsr_comm *comm)
 static tsr_status work(worker *w, bool *finish)
 {
     int32_t numbers[MAX_RANKS], told = atomic_load(&w->shown->finish);
-    tsr_status status = tsr_comm_all_gather(w->comm, &w->number, numbers, 1, TSR_I32);
+    tsr_status status = tsr_comm_all_gather(w->comm, &w->number, numbers, 1, TSR_I32, NULL);
     for (int i = 0; i < COUNT; i++)
         w->data[i] = 1 << w->number;
     if (status == TSR_OK)
-        status = tsr_comm_all_reduce(w->comm, w->data, w->data, COUNT, TSR_I32, TSR_OP_SUM);
+        status = tsr_comm_all_reduce(w->comm, w->data, w->data, COUNT, TSR_I32, TSR_OP_SUM, NULL);
     if (status == TSR_OK)
-        status = tsr_comm_all_reduce(w->comm, &told, &told, 1, TSR_I32, TSR_OP_MAX);
+        status = tsr_comm_all_reduce(w->comm, &told, &told, 1, TSR_I32, TSR_OP_MAX, NULL);
     if (status != TSR_OK)
         return status;
     w->members = 0;

@@ -55,18 +55,18 @@ static tsr_status call(tsr_comm *comm, int operation, float *data, float *more, 
 {
     switch (operation) {
     case 0:
-        return tsr_comm_all_reduce(comm, data, more, count, TSR_F32, TSR_OP_SUM);
+        return tsr_comm_all_reduce(comm, data, more, count, TSR_F32, TSR_OP_SUM, NULL);
     case 1:
-        return tsr_comm_all_gather(comm, data, more, count / (uint64_t)tsr_comm_size(comm),
-                                   TSR_F32);
+        return tsr_comm_all_gather(comm, data, more, count / (uint64_t)tsr_comm_size(comm), TSR_F32,
+                                   NULL);
     case 2:
         return tsr_comm_reduce_scatter(comm, data, more, count / (uint64_t)tsr_comm_size(comm),
-                                       TSR_F32, TSR_OP_SUM);
+                                       TSR_F32, TSR_OP_SUM, NULL);
     case 3:
-        return tsr_comm_all_to_all(comm, data, more, count / (uint64_t)tsr_comm_size(comm),
-                                   TSR_F32);
+        return tsr_comm_all_to_all(comm, data, more, count / (uint64_t)tsr_comm_size(comm), TSR_F32,
+                                   NULL);
     default:
-        return tsr_comm_barrier(comm);
+        return tsr_comm_barrier(comm, NULL);
     }
 }
 static const char *const names[] = {"all_reduce #", "all_gather #", "reduce_scatter #",
@@ -114,7 +114,7 @@ static void until_it_fails(tsr_comm *comm, void *user)
     seen->lacks_words[rank] = !strstr(first, what->words);
     /* Later calls must give the same error. */
     need_error(tsr_comm_status(comm), what->status, first);
-    need_error(tsr_comm_barrier(comm), what->status, first);
+    need_error(tsr_comm_barrier(comm, NULL), what->status, first);
     tsr_comm *other = NULL;
     need_error(tsr_comm_duplicate(comm, &other), what->status, first);
     const double start = seconds_now();
@@ -225,10 +225,10 @@ static void test_until_it_fails(tsr_comm *comm, void *user)
     bool done = false;
     scene *seen = ranks_shared();
     (void)user;
-    need_ok(tsr_comm_barrier(comm));
+    need_ok(tsr_comm_barrier(comm, NULL));
     if (tsr_comm_rank(comm) == 1)
         raise(SIGKILL);
-    need_ok(tsr_comm_barrier_start(comm, 0, &request));
+    need_ok(tsr_comm_barrier(comm, &request));
     while (!done) {
         status = tsr_request_test(&request, &done);
         rest_ms(1);
@@ -299,9 +299,9 @@ END_TEST
 static void be_late(tsr_comm *comm)
 {
     float data = 0;
-    tsr_status told = tsr_comm_all_reduce(comm, &data, &data, 1, TSR_F32, TSR_OP_SUM);
+    tsr_status told = tsr_comm_all_reduce(comm, &data, &data, 1, TSR_F32, TSR_OP_SUM, NULL);
     if (told == TSR_OK)
-        told = tsr_comm_barrier(comm);
+        told = tsr_comm_barrier(comm, NULL);
     if (told != TSR_ERR_TIMEOUT && told != TSR_ERR_PEER_LOST)
         rank_fail("%s", tsr_status_name(told));
 }
@@ -321,15 +321,17 @@ static void late(tsr_comm *comm, void *user)
     float data = 0;
     tsr_request *request;
     (void)user;
-    need_ok(tsr_comm_barrier(comm));
+    need_ok(tsr_comm_barrier(comm, NULL));
     if (rank == late_rank) {
         rest_ms(450);
         be_late(comm);
         return;
     }
     seen->started[rank] = seconds_now();
-    need_ok(tsr_comm_all_reduce_start(comm, &data, &data, 1, TSR_F32, TSR_OP_SUM,
-                                      UINT64_C(200000000), &request));
+    const uint64_t timeout_ns = tsr_comm_set_timeout(comm, UINT64_C(200000000));
+    need_ok(tsr_comm_all_reduce(comm, &data, &data, 1, TSR_F32, TSR_OP_SUM, &request));
+    if (tsr_comm_set_timeout(comm, timeout_ns) != UINT64_C(200000000) || timeout_ns <= 200000000)
+        rank_fail("the timeout was %llu ns", (unsigned long long)timeout_ns);
     const tsr_status status = tsr_request_wait(&request);
     seen->failed[rank] = seconds_now();
     if (status != TSR_ERR_TIMEOUT || !strstr(tsr_last_error(), "all_reduce #2 (sum of 1 f32): ") ||
@@ -378,7 +380,7 @@ static void leave_a_stopped_one(tsr_comm *comm, void *user)
     scene *seen = ranks_shared();
     float data[16] = {0};
     (void)user;
-    need_ok(tsr_comm_barrier(comm));
+    need_ok(tsr_comm_barrier(comm, NULL));
     atomic_fetch_add(&seen->ready, 1);
     if (tsr_comm_rank(comm) == 1) {
         rest_ms(300); /* the rank is stopped in this sleep */
@@ -386,7 +388,7 @@ static void leave_a_stopped_one(tsr_comm *comm, void *user)
     }
     rest_ms(150);
     for (int i = 0; i < 20; i++)
-        need_ok(tsr_comm_send(comm, data, 16, TSR_F32, 1, 3));
+        need_ok(tsr_comm_send(comm, data, 16, TSR_F32, 1, 3, NULL));
     tsr_comm_set_timeout(comm, UINT64_C(20000000));
     const double start = seconds_now();
     rank_destroy();
@@ -421,7 +423,7 @@ static void never_received(tsr_comm *comm, void *user)
     if (tsr_comm_rank(comm) == 0) {
         tsr_comm_set_timeout(other, UINT64_C(100000000));
         const double start = seconds_now();
-        const tsr_status sent = tsr_comm_send(other, data, 1000000, TSR_F32, 1, 9);
+        const tsr_status sent = tsr_comm_send(other, data, 1000000, TSR_F32, 1, 9, NULL);
         if (!(over_tcp && sent == TSR_OK))
             need_error(sent, TSR_ERR_TIMEOUT,
                        "send (1000000 f32 to rank 1, tag 9): rank 1 has not received it within "
@@ -430,7 +432,7 @@ static void never_received(tsr_comm *comm, void *user)
     }
     /* If UCX could not cancel the send, the library closed the connection, and the barrier
      * fails. */
-    if (tsr_comm_barrier(comm) == TSR_OK && tsr_comm_status(comm) == TSR_OK)
+    if (tsr_comm_barrier(comm, NULL) == TSR_OK && tsr_comm_status(comm) == TSR_OK)
         tsr_comm_destroy(&other);
 }
 
@@ -445,11 +447,11 @@ static void never_sent(tsr_comm *comm, void *user)
     if (tsr_comm_rank(comm) == 0) {
         tsr_comm_set_timeout(other, UINT64_C(100000000));
         const double start = seconds_now();
-        need_error(tsr_comm_recv(other, data, 7, TSR_F32, 1, 9), TSR_ERR_TIMEOUT,
+        need_error(tsr_comm_recv(other, data, 7, TSR_F32, 1, 9, NULL), TSR_ERR_TIMEOUT,
                    "recv (7 f32 from rank 1, tag 9): rank 1 has not sent it within 100 ms");
         need(seconds_now() - start < 2);
     }
-    need_ok(tsr_comm_barrier(comm));
+    need_ok(tsr_comm_barrier(comm, NULL));
     need_ok(tsr_comm_status(comm));
     tsr_comm_destroy(&other);
 }
@@ -469,11 +471,11 @@ static void wait_long(tsr_comm *comm, void *user)
     struct timespec before, after;
     const int rank = tsr_comm_rank(comm), size = tsr_comm_size(comm);
     (void)user;
-    need_ok(tsr_comm_barrier(comm));
+    need_ok(tsr_comm_barrier(comm, NULL));
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &before);
     if (rank == size - 1)
         rest_ms(600);
-    need_ok(tsr_comm_barrier(comm));
+    need_ok(tsr_comm_barrier(comm, NULL));
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &after);
     const double cpu =
         (double)(after.tv_sec - before.tv_sec) + (double)(after.tv_nsec - before.tv_nsec) * 1e-9;
@@ -489,13 +491,13 @@ static void wait_for_room(tsr_comm *comm, void *user)
     struct timespec before, after;
     float data[16] = {0};
     (void)user;
-    need_ok(tsr_comm_barrier(comm));
+    need_ok(tsr_comm_barrier(comm, NULL));
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &before);
     if (tsr_comm_rank(comm) == 1)
         rest_ms(600);
     for (int i = 0; i < MESSAGES; i++)
-        need_ok(tsr_comm_rank(comm) == 0 ? tsr_comm_send(comm, data, 16, TSR_F32, 1, 3)
-                                         : tsr_comm_recv(comm, data, 16, TSR_F32, 0, 3));
+        need_ok(tsr_comm_rank(comm) == 0 ? tsr_comm_send(comm, data, 16, TSR_F32, 1, 3, NULL)
+                                         : tsr_comm_recv(comm, data, 16, TSR_F32, 0, 3, NULL));
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &after);
     const double cpu =
         (double)(after.tv_sec - before.tv_sec) + (double)(after.tv_nsec - before.tv_nsec) * 1e-9;
@@ -514,12 +516,12 @@ static void be_woken(tsr_comm *comm, void *user)
     int in_time = 0;
     (void)user;
     for (int attempt = 0; attempt < ATTEMPTS; attempt++) {
-        need_ok(tsr_comm_barrier(comm));
+        need_ok(tsr_comm_barrier(comm, NULL));
         if (rank == size - 1) {
             rest_ms(11 + 3 * attempt % 7);
             came[attempt] = seconds_now();
         }
-        need_ok(tsr_comm_barrier(comm));
+        need_ok(tsr_comm_barrier(comm, NULL));
         in_time += seconds_now() - came[attempt] < 0.005;
     }
     if (in_time == 0)

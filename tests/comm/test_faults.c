@@ -34,17 +34,17 @@ static void some_of_all(tsr_comm *comm, agreement *shared, float *data)
     again(tsr_comm_split(comm, rank % 2, 0, &half));
     again(tsr_comm_duplicate(comm, &twin));
     for (int i = 0; i < 6; i++)
-        again(tsr_comm_all_reduce_start(i % 2 ? twin : comm, data + i * 10000, data + i * 10000,
-                                        i % 3 ? 10000 : 10, TSR_F32, TSR_OP_SUM, 0, &requests[i]));
+        again(tsr_comm_all_reduce(i % 2 ? twin : comm, data + i * 10000, data + i * 10000,
+                                  i % 3 ? 10000 : 10, TSR_F32, TSR_OP_SUM, &requests[i]));
     for (int i = 5; i >= 0; i--)
         need_ok(tsr_request_wait(&requests[i]));
-    again(tsr_comm_all_gather_v(twin, data, data + 10000, counts, TSR_F32));
-    again(tsr_comm_gather_v(comm, data, data + 10000, counts, TSR_F32, 0));
-    again(tsr_comm_barrier(half));
+    again(tsr_comm_all_gather_v(twin, data, data + 10000, counts, TSR_F32, NULL));
+    again(tsr_comm_gather_v(comm, data, data + 10000, counts, TSR_F32, 0, NULL));
+    again(tsr_comm_barrier(half, NULL));
     if (rank == 0)
-        again(tsr_comm_send(comm, data, 5, TSR_F32, 1, 1));
+        again(tsr_comm_send(comm, data, 5, TSR_F32, 1, 1, NULL));
     if (rank == 1)
-        again(tsr_comm_recv(comm, data, 5, TSR_F32, 0, 1));
+        again(tsr_comm_recv(comm, data, 5, TSR_F32, 0, 1, NULL));
     tsr_comm_destroy(&half);
     tsr_comm_destroy(&twin);
 }
@@ -64,8 +64,8 @@ static void fail_each(tsr_comm *comm, void *user)
             tsr__fault_disarm();
             shared->armed++;
         }
-        need_ok(tsr_comm_barrier(comm));
-        need_ok(tsr_comm_barrier(comm));
+        need_ok(tsr_comm_barrier(comm, NULL));
+        need_ok(tsr_comm_barrier(comm, NULL));
     } while (!shared->last);
 }
 
@@ -89,7 +89,7 @@ END_TEST
 static void meet(tsr_comm *comm, void *user)
 {
     (void)user;
-    need_ok(tsr_comm_barrier(comm));
+    need_ok(tsr_comm_barrier(comm, NULL));
 }
 
 START_TEST(creating)

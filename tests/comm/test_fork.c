@@ -15,10 +15,10 @@ static int be_child(tsr_comm *comm, tsr_request *waited, tsr_request *tested,
     bool done = false;
     tsr_comm *other = NULL;
     tsr_request *request = NULL;
-    if (tsr_comm_all_reduce(comm, &one, &one, 1, TSR_F32, TSR_OP_SUM) != TSR_ERR_INVALID ||
+    if (tsr_comm_all_reduce(comm, &one, &one, 1, TSR_F32, TSR_OP_SUM, NULL) != TSR_ERR_INVALID ||
         strcmp(tsr_last_error(), "all_reduce: " WHOSE) != 0)
         return 1;
-    if (tsr_comm_barrier_start(comm, 0, &request) != TSR_ERR_INVALID || request)
+    if (tsr_comm_barrier(comm, &request) != TSR_ERR_INVALID || request)
         return 2;
     if (tsr_comm_split(comm, 0, 0, &other) != TSR_ERR_INVALID || other ||
         strcmp(tsr_last_error(), "split: " WHOSE) != 0)
@@ -41,10 +41,10 @@ static void fork_one(tsr_comm *comm, void *user)
     (void)user;
     float sum = (float)(tsr_comm_rank(comm) + 1);
     tsr_request *requests[3] = {NULL};
-    need_ok(tsr_comm_barrier(comm));
+    need_ok(tsr_comm_barrier(comm, NULL));
     if (tsr_comm_rank(comm) == 0) {
         for (int i = 0; i < 3; i++)
-            need_ok(tsr_comm_barrier_start(comm, 0, &requests[i]));
+            need_ok(tsr_comm_barrier(comm, &requests[i]));
         int status;
         const pid_t child = fork();
         if (child == 0)
@@ -52,16 +52,16 @@ static void fork_one(tsr_comm *comm, void *user)
         need(child > 0 && waitpid(child, &status, 0) == child);
         if (status != 0)
             rank_fail("the child ended with status %#x", (unsigned)status);
-        need_ok(tsr_comm_send(comm, &sum, 1, TSR_F32, 1, 0));
+        need_ok(tsr_comm_send(comm, &sum, 1, TSR_F32, 1, 0, NULL));
         for (int i = 0; i < 3; i++)
             need_ok(tsr_request_wait(&requests[i]));
     } else {
-        need_ok(tsr_comm_recv(comm, &sum, 1, TSR_F32, 0, 0));
+        need_ok(tsr_comm_recv(comm, &sum, 1, TSR_F32, 0, 0, NULL));
         sum = 2;
         for (int i = 0; i < 3; i++)
-            need_ok(tsr_comm_barrier(comm));
+            need_ok(tsr_comm_barrier(comm, NULL));
     }
-    need_ok(tsr_comm_all_reduce(comm, &sum, &sum, 1, TSR_F32, TSR_OP_SUM));
+    need_ok(tsr_comm_all_reduce(comm, &sum, &sum, 1, TSR_F32, TSR_OP_SUM, NULL));
     need(sum == 3);
 }
 

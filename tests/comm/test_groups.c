@@ -15,7 +15,7 @@
 static int32_t sum_of(tsr_comm *comm, int32_t value)
 {
     int32_t sum = 0;
-    need_ok(tsr_comm_all_reduce(comm, &value, &sum, 1, TSR_I32, TSR_OP_SUM));
+    need_ok(tsr_comm_all_reduce(comm, &value, &sum, 1, TSR_I32, TSR_OP_SUM, NULL));
     return sum;
 }
 
@@ -45,10 +45,9 @@ static void grid(tsr_comm *comm, void *user)
     tsr_request *requests[3];
     for (int i = 0; i < 20; i++) {
         a = b = c = rank;
-        need_ok(tsr_comm_all_reduce_start(across, &a, &a, 1, TSR_I32, TSR_OP_SUM, 0, &requests[0]));
-        need_ok(tsr_comm_all_reduce_start(down, &b, &b, 1, TSR_I32, TSR_OP_SUM, 0, &requests[1]));
-        need_ok(
-            tsr_comm_all_reduce_start(reversed, &c, &c, 1, TSR_I32, TSR_OP_SUM, 0, &requests[2]));
+        need_ok(tsr_comm_all_reduce(across, &a, &a, 1, TSR_I32, TSR_OP_SUM, &requests[0]));
+        need_ok(tsr_comm_all_reduce(down, &b, &b, 1, TSR_I32, TSR_OP_SUM, &requests[1]));
+        need_ok(tsr_comm_all_reduce(reversed, &c, &c, 1, TSR_I32, TSR_OP_SUM, &requests[2]));
         for (int j = 0; j < 3; j++)
             need_ok(tsr_request_wait(&requests[(i + j + rank) % 3]));
         need(a == columns * row * columns + columns * (columns - 1) / 2);
@@ -56,7 +55,7 @@ static void grid(tsr_comm *comm, void *user)
         need(c == size * (size - 1) / 2);
     }
     int32_t who = tsr_comm_rank(reversed) == 0 ? rank : -1;
-    need_ok(tsr_comm_broadcast(reversed, &who, 1, TSR_I32, 0));
+    need_ok(tsr_comm_broadcast(reversed, &who, 1, TSR_I32, 0, NULL));
     need(who == size - 1);
     /* Splits a communicator that was itself split from another. */
     tsr_comm *pair;
@@ -123,11 +122,13 @@ static void apart(tsr_comm *comm, void *user)
     need_ok(tsr_comm_split(comm, rank / 2, rank, &mine));
     need_ok(tsr_comm_duplicate(comm, &whole));
     if (rank == 0)
-        need_error(tsr_comm_all_reduce(mine, &data, &data, 1, TSR_F32, TSR_OP_SUM), TSR_ERR_INVALID,
+        need_error(tsr_comm_all_reduce(mine, &data, &data, 1, TSR_F32, TSR_OP_SUM, NULL),
+                   TSR_ERR_INVALID,
                    "rank 0 called all_reduce #0 (sum of 1 f32), rank 1 called all_reduce #0 (max "
                    "of 1 f32)");
     if (rank == 1)
-        need_error(tsr_comm_all_reduce(mine, &data, &data, 1, TSR_F32, TSR_OP_MAX), TSR_ERR_INVALID,
+        need_error(tsr_comm_all_reduce(mine, &data, &data, 1, TSR_F32, TSR_OP_MAX, NULL),
+                   TSR_ERR_INVALID,
                    "rank 0 called all_reduce #0 (sum of 1 f32), rank 1 called all_reduce #0 (max "
                    "of 1 f32)");
     if (rank > 1)
@@ -196,7 +197,7 @@ static tsr_comm *duplicate_slowly(tsr_comm *comm)
     need(world_of);
     need_ok(tsr__comm_all_gather_as(comm, TSR__CALL_DUPLICATE, &mine, all, sizeof mine));
     for (int i = 0; i < size - 1; i++)
-        need_ok(tsr_comm_recv(comm, &world_of[i], 1, TSR_I32, i, 0));
+        need_ok(tsr_comm_recv(comm, &world_of[i], 1, TSR_I32, i, 0, NULL));
     tsr__job_progress_all(comm->job);
     world_of[rank] = rank;
     need_ok(tsr__comm_new(comm->job, TSR__COMM_IDS, 0, size, world_of, comm, &child));
@@ -216,16 +217,16 @@ static void leave_early(tsr_comm *comm, void *user)
     if (rank < last) {
         need_ok(tsr_comm_duplicate(comm, &child));
         tsr_comm_destroy(&child);
-        need_ok(tsr_comm_send(comm, &rank, 1, TSR_I32, last, 0));
+        need_ok(tsr_comm_send(comm, &rank, 1, TSR_I32, last, 0, NULL));
     } else {
         child = duplicate_slowly(comm);
         for (int i = 0; i < last; i++)
             need(child->peers[i].left);
-        need_error(tsr_comm_recv(child, &data, 1, TSR_F32, last - 1, 0), TSR_ERR_PEER_LOST,
+        need_error(tsr_comm_recv(child, &data, 1, TSR_F32, last - 1, 0, NULL), TSR_ERR_PEER_LOST,
                    "rank 18 has destroyed the communicator");
         tsr_comm_destroy(&child);
     }
-    need_ok(tsr_comm_barrier(comm));
+    need_ok(tsr_comm_barrier(comm, NULL));
 }
 
 START_TEST(many_leave_early)
@@ -269,23 +270,23 @@ static void same_number(tsr_comm *comm, void *user)
     } else if (rank < 5) {
         need_ok(tsr_comm_duplicate(most, &child));
         if (rank == 0)
-            need_ok(tsr_comm_send(child, &data, 1, TSR_I32, 1, 0));
+            need_ok(tsr_comm_send(child, &data, 1, TSR_I32, 1, 0, NULL));
         tsr_comm_destroy(&child);
     }
     rest_ms(100);
-    need_ok(tsr_comm_barrier(comm));
+    need_ok(tsr_comm_barrier(comm, NULL));
     if (pair) {
         need_ok(tsr_comm_duplicate(pair, &again));
         data = 222;
         if (rank == 5)
-            need_ok(tsr_comm_send(again, &data, 1, TSR_I32, 1, 0));
+            need_ok(tsr_comm_send(again, &data, 1, TSR_I32, 1, 0, NULL));
         else
-            need_ok(tsr_comm_recv(again, &data, 1, TSR_I32, 0, 0));
+            need_ok(tsr_comm_recv(again, &data, 1, TSR_I32, 0, 0, NULL));
         need(data == 222);
         need(sum_of(again, rank) == 6);
         tsr_comm_destroy(&again);
     }
-    need_ok(tsr_comm_barrier(comm));
+    need_ok(tsr_comm_barrier(comm, NULL));
     tsr_comm_destroy(&most);
     tsr_comm_destroy(&pair);
 }
@@ -303,7 +304,7 @@ static void listen_all(tsr_comm *comm)
     for (int i = 0; i < 20; i++) {
         rest_ms(5);
         tsr__job_progress_all(comm->job);
-        need_ok(tsr_comm_barrier(comm));
+        need_ok(tsr_comm_barrier(comm, NULL));
     }
 }
 
@@ -340,18 +341,18 @@ static void same_slot(tsr_comm *comm, void *user)
         need_ok(tsr_comm_duplicate(pair, &again));
         need(again->shm);
         need(sum_of(again, rank) == 6);
-        need_ok(tsr_comm_barrier(comm));
+        need_ok(tsr_comm_barrier(comm, NULL));
         tsr_comm_destroy(&again);
     } else {
         int32_t sum = 0;
         need(child->shm);
-        need_ok(tsr_comm_barrier(comm));
+        need_ok(tsr_comm_barrier(comm, NULL));
         tsr_comm_set_timeout(child, UINT64_C(1000000000));
-        need_error(tsr_comm_all_reduce(child, &rank, &sum, 1, TSR_I32, TSR_OP_SUM), TSR_ERR_TIMEOUT,
-                   "no answer from rank 1");
+        need_error(tsr_comm_all_reduce(child, &rank, &sum, 1, TSR_I32, TSR_OP_SUM, NULL),
+                   TSR_ERR_TIMEOUT, "no answer from rank 1");
         tsr_comm_destroy(&child);
     }
-    need_ok(tsr_comm_barrier(comm));
+    need_ok(tsr_comm_barrier(comm, NULL));
     tsr_comm_destroy(&most);
     tsr_comm_destroy(&pair);
 }
@@ -389,7 +390,7 @@ static void same_place(tsr_comm *comm, void *user)
         fail_to_duplicate(most);
     else if (rank < 5)
         need_ok(tsr_comm_duplicate(most, &child));
-    need_ok(tsr_comm_barrier(comm));
+    need_ok(tsr_comm_barrier(comm, NULL));
     if (pair) {
         need_ok(tsr_comm_duplicate(pair, &again));
         need(again->shm);
@@ -399,11 +400,11 @@ static void same_place(tsr_comm *comm, void *user)
         tsr_comm_destroy(&again);
         need(!is_free(comm->job, slot));
     }
-    need_ok(tsr_comm_barrier(comm));
+    need_ok(tsr_comm_barrier(comm, NULL));
     tsr_comm_destroy(&child);
     listen_all(comm);
     need(rank != 1 || !is_free(comm->job, slot));
-    need_ok(tsr_comm_barrier(comm));
+    need_ok(tsr_comm_barrier(comm, NULL));
     tsr_comm_destroy(&again);
     listen_all(comm);
     need(rank != 1 || is_free(comm->job, slot));
@@ -431,7 +432,7 @@ static void outlive(tsr_comm *comm, void *user)
     if (rank == 2)
         raise(SIGKILL);
     for (int i = 0; i < MANY; i++) {
-        need_error(tsr_comm_barrier(others[i]), TSR_ERR_PEER_LOST, "rank 2 is lost");
+        need_error(tsr_comm_barrier(others[i], NULL), TSR_ERR_PEER_LOST, "rank 2 is lost");
         tsr_comm_destroy(&others[i]);
     }
     for (int i = 0; i < MANY; i++) {
@@ -465,7 +466,7 @@ static void outstay(tsr_comm *comm, void *user)
         need_ok(tsr_comm_duplicate(comm, &others[i]));
     for (int i = 0; i < MANY && rank < 2; i++)
         tsr_comm_destroy(&others[i]);
-    need_ok(tsr_comm_barrier(comm));
+    need_ok(tsr_comm_barrier(comm, NULL));
     if (rank == 2)
         raise(SIGKILL);
     while (!tsr__transport_has_ended(comm->job->transport, 2))

@@ -27,7 +27,7 @@ static void check_sum(tsr_comm *comm)
     const int size = tsr_comm_size(comm);
     for (int i = 0; i < COUNT; i++)
         data[i] = 1 << tsr_comm_rank(comm);
-    need_ok(tsr_comm_all_reduce(comm, data, data, COUNT, TSR_I32, TSR_OP_SUM));
+    need_ok(tsr_comm_all_reduce(comm, data, data, COUNT, TSR_I32, TSR_OP_SUM, NULL));
     if (data[0] != (1 << size) - 1 || data[COUNT - 1] != (1 << size) - 1)
         rank_fail("the sum is 0x%x with %d ranks", (unsigned)data[0], size);
 }
@@ -94,7 +94,7 @@ static void down_and_up(tsr_comm *comm, void *user)
             kill(getpid(), SIGKILL);
         tsr_status status = TSR_OK;
         while (status == TSR_OK)
-            status = tsr_comm_barrier(now);
+            status = tsr_comm_barrier(now, NULL);
         need_ok(tsr_comm_shrink(now, NULL, &next));
         replace(&now, next);
     }
@@ -212,15 +212,16 @@ static void grow_until_one_stays(tsr_comm *comm, void *user)
             tsr_comm_grow(comm, tsr_comm_grow_params(.timeout_ns = timeout_ns), &next);
         int32_t go_on = status == TSR_OK;
         need(status == TSR_OK || !next);
-        need_ok(tsr_comm_all_reduce(comm, &go_on, &go_on, 1, TSR_I32, TSR_OP_SUM));
+        need_ok(tsr_comm_all_reduce(comm, &go_on, &go_on, 1, TSR_I32, TSR_OP_SUM, NULL));
         need(go_on == 0 || go_on == 2); /* both newcomers have joined, or none */
         if (!go_on)
             continue;
         int32_t one = 1, sum;
-        const tsr_status worked = tsr_comm_all_reduce(next, &one, &sum, 1, TSR_I32, TSR_OP_SUM);
+        const tsr_status worked =
+            tsr_comm_all_reduce(next, &one, &sum, 1, TSR_I32, TSR_OP_SUM, NULL);
         need(worked != TSR_OK || sum == 3);
         int32_t is_stable = worked == TSR_OK && atomic_load(&shown->stop);
-        need_ok(tsr_comm_all_reduce(comm, &is_stable, &is_stable, 1, TSR_I32, TSR_OP_MIN));
+        need_ok(tsr_comm_all_reduce(comm, &is_stable, &is_stable, 1, TSR_I32, TSR_OP_MIN, NULL));
         tsr_comm_destroy(&next);
         if (is_stable)
             return;
@@ -231,7 +232,7 @@ static void be_there(tsr_comm *comm, void *user)
 {
     int32_t one = 1, sum;
     (void)user;
-    (void)!tsr_comm_all_reduce(comm, &one, &sum, 1, TSR_I32, TSR_OP_SUM);
+    (void)!tsr_comm_all_reduce(comm, &one, &sum, 1, TSR_I32, TSR_OP_SUM, NULL);
 }
 
 START_TEST(one_is_killed_while_it_joins)
@@ -260,7 +261,7 @@ END_TEST
 static void meet(tsr_comm **comm)
 {
     tsr_comm *next = NULL;
-    while (tsr_comm_barrier(*comm) != TSR_OK) {
+    while (tsr_comm_barrier(*comm, NULL) != TSR_OK) {
         need_ok(tsr_comm_shrink(*comm, NULL, &next));
         replace(comm, next);
     }
@@ -327,7 +328,7 @@ END_TEST
 static void sum_if_possible(tsr_comm *comm)
 {
     int32_t one = 1, sum = 0;
-    need(tsr_comm_all_reduce(comm, &one, &sum, 1, TSR_I32, TSR_OP_SUM) != TSR_OK || sum == 3);
+    need(tsr_comm_all_reduce(comm, &one, &sum, 1, TSR_I32, TSR_OP_SUM, NULL) != TSR_OK || sum == 3);
 }
 
 static void join_again_and_again(tsr_comm *comm, void *user)
@@ -364,13 +365,13 @@ static void fail_each(tsr_comm *comm, void *user)
         }
         if (status == TSR_OK) {
             int32_t one = 1, sum = 0;
-            need_ok(tsr_comm_all_reduce(next, &one, &sum, 1, TSR_I32, TSR_OP_SUM));
+            need_ok(tsr_comm_all_reduce(next, &one, &sum, 1, TSR_I32, TSR_OP_SUM, NULL));
             need(sum == 3);
         } else {
             need(tsr_comm_status(comm) == TSR_OK && !next);
         }
         tsr_comm_destroy(&next);
-        need_ok(tsr_comm_all_reduce(comm, &last, &last, 1, TSR_I32, TSR_OP_MAX));
+        need_ok(tsr_comm_all_reduce(comm, &last, &last, 1, TSR_I32, TSR_OP_MAX, NULL));
     }
     need(last);
     if (rank == 0)

@@ -56,21 +56,21 @@ static void reduce(tsr_comm *comm, uint64_t count, tsr_dtype dtype, tsr_op op, i
     uint64_t counts[MAX_RANKS], start = 0, total = 0;
     need(data && out);
     fill_values(data, round, rank, 0, count, dtype);
-    need_ok(tsr_comm_all_reduce(comm, data, out, count, dtype, op));
+    need_ok(tsr_comm_all_reduce(comm, data, out, count, dtype, op, NULL));
     need_reduced(out, round, size, 0, count, dtype, op);
     need_values(data, round, rank, 0, count, dtype);
-    need_ok(tsr_comm_reduce_scatter(comm, data, out, each, dtype, op));
+    need_ok(tsr_comm_reduce_scatter(comm, data, out, each, dtype, op, NULL));
     need_reduced(out, round, size, each * (uint64_t)rank, each, dtype, op);
     for (int i = 0; i < size; i++) { /* blocks of different sizes, some of them empty */
         counts[i] = i % 3 == 1 ? 0 : each / (uint64_t)(1 + i % 2);
         start += i < rank ? counts[i] : 0;
         total += counts[i];
     }
-    need_ok(tsr_comm_reduce_scatter_v(comm, data, data + start * element, counts, dtype, op));
+    need_ok(tsr_comm_reduce_scatter_v(comm, data, data + start * element, counts, dtype, op, NULL));
     need_reduced(data + start * element, round, size, start, counts[rank], dtype, op);
     need(total <= count);
     fill_values(data, round, rank, 0, count, dtype);
-    need_ok(tsr_comm_all_reduce(comm, data, data, count, dtype, op));
+    need_ok(tsr_comm_all_reduce(comm, data, data, count, dtype, op, NULL));
     need_reduced(data, round, size, 0, count, dtype, op);
     free(data);
     free(out);
@@ -84,7 +84,7 @@ static void move(tsr_comm *comm, uint64_t each, tsr_dtype dtype, int round)
     uint64_t counts[MAX_RANKS], start = 0;
     need(data && out);
     fill_values(data, round, rank, 0, each, dtype);
-    need_ok(tsr_comm_all_gather(comm, data, out, each, dtype));
+    need_ok(tsr_comm_all_gather(comm, data, out, each, dtype, NULL));
     for (int i = 0; i < size; i++)
         need_values(out + (uint64_t)i * each * element, round, i, 0, each, dtype);
     for (int i = 0; i < size; i++) {
@@ -92,7 +92,7 @@ static void move(tsr_comm *comm, uint64_t each, tsr_dtype dtype, int round)
         start += i < rank ? counts[i] : 0;
     }
     memcpy(out + start * element, data, counts[rank] * element);
-    need_ok(tsr_comm_all_gather_v(comm, out + start * element, out, counts, dtype));
+    need_ok(tsr_comm_all_gather_v(comm, out + start * element, out, counts, dtype, NULL));
     start = 0;
     for (int i = 0; i < size; i++, start += counts[i - 1])
         need_values(out + start * element, round, i, 0, counts[i], dtype);
@@ -100,7 +100,7 @@ static void move(tsr_comm *comm, uint64_t each, tsr_dtype dtype, int round)
         memset(out, 0xff, count * element);
         if (rank == root)
             fill_values(out, round, root, 0, count, dtype);
-        need_ok(tsr_comm_broadcast(comm, out, count, dtype, root));
+        need_ok(tsr_comm_broadcast(comm, out, count, dtype, root, NULL));
         need_values(out, round, root, 0, count, dtype);
     }
     free(data);
@@ -114,7 +114,7 @@ static void all_operations(tsr_comm *comm, void *user)
     for (int c = 0; c < 5; c++) {
         reduce(comm, counts[c], c % 2 ? TSR_BF16 : TSR_F32, c % 2 ? TSR_OP_AVG : TSR_OP_SUM, c);
         move(comm, counts[c] / 4, TSR_F32, c);
-        need_ok(tsr_comm_barrier(comm));
+        need_ok(tsr_comm_barrier(comm, NULL));
     }
 }
 
@@ -144,11 +144,11 @@ static void overlapping(tsr_comm *comm, void *user)
         for (int i = 0; i < REQUESTS; i++) {
             const uint64_t count = i % 2 ? MOST / 4 : 100;
             if (i == 2)
-                need_ok(tsr_comm_reduce_start(comm, data, out[i], count, TSR_F32, TSR_OP_SUM, 0, 0,
-                                              &requests[i]));
+                need_ok(tsr_comm_reduce(comm, data, out[i], count, TSR_F32, TSR_OP_SUM, 0,
+                                        &requests[i]));
             else
-                need_ok(tsr_comm_all_reduce_start(comm, data, out[i], count, TSR_F32, TSR_OP_SUM, 0,
-                                                  &requests[i]));
+                need_ok(tsr_comm_all_reduce(comm, data, out[i], count, TSR_F32, TSR_OP_SUM,
+                                            &requests[i]));
         }
         for (int i = REQUESTS - 1; i >= 0; i--) {
             const int which = (i + rank + round) % REQUESTS;
@@ -216,17 +216,15 @@ static tsr_status start(tsr_comm *comm, const loss *plan, float *data, float *ou
     const uint64_t each = plan->count / (uint64_t)tsr_comm_size(comm);
     switch (plan->operation) {
     case 0:
-        return tsr_comm_all_reduce_start(comm, data, out, plan->count, TSR_F32, TSR_OP_SUM, 0,
-                                         request);
+        return tsr_comm_all_reduce(comm, data, out, plan->count, TSR_F32, TSR_OP_SUM, request);
     case 1:
-        return tsr_comm_reduce_scatter_start(comm, data, out, each, TSR_F32, TSR_OP_SUM, 0,
-                                             request);
+        return tsr_comm_reduce_scatter(comm, data, out, each, TSR_F32, TSR_OP_SUM, request);
     case 2:
-        return tsr_comm_all_gather_start(comm, data, out, each, TSR_F32, 0, request);
+        return tsr_comm_all_gather(comm, data, out, each, TSR_F32, request);
     case 3:
-        return tsr_comm_broadcast_start(comm, out, plan->count, TSR_F32, 1, 0, request);
+        return tsr_comm_broadcast(comm, out, plan->count, TSR_F32, 1, request);
     default:
-        return tsr_comm_barrier_start(comm, 0, request);
+        return tsr_comm_barrier(comm, request);
     }
 }
 
@@ -297,11 +295,11 @@ static void go_on(tsr_comm *comm, void *user)
     _Atomic int *met = ranks_shared();
     tsr_comm *left = NULL;
     (void)user;
-    need_ok(tsr_comm_barrier(comm));
+    need_ok(tsr_comm_barrier(comm, NULL));
     ranks_meet(met, 4);
     if (tsr_comm_rank(comm) == 1)
         raise(SIGKILL);
-    need_error(tsr_comm_barrier(comm), TSR_ERR_PEER_LOST, "rank 1 is lost");
+    need_error(tsr_comm_barrier(comm, NULL), TSR_ERR_PEER_LOST, "rank 1 is lost");
     need_ok(tsr_comm_shrink(comm, NULL, &left));
     need(tsr_comm_size(left) == 3 && tsr_comm_host_count(left) == 2);
     need(left->hierarchy.subtrees == 2 &&
@@ -338,32 +336,32 @@ static void misbehave(tsr_comm *comm, void *user)
     const bool is_culprit = rank == (how == 1 ? 1 : 3);
     float data[100] = {0};
     tsr_request *request = NULL;
-    need_ok(tsr_comm_barrier(comm));
+    need_ok(tsr_comm_barrier(comm, NULL));
     rest_ms(30); /* until all ranks have left the barrier */
     if (how == 0)
         tsr_comm_set_timeout(comm, 300 * UINT64_C(1000000));
     if (how == 0 && is_culprit) {
         rest_ms(1000);
-        need_error(tsr_comm_all_reduce(comm, data, data, 100, TSR_F32, TSR_OP_SUM), statuses[0],
-                   words[0]);
+        need_error(tsr_comm_all_reduce(comm, data, data, 100, TSR_F32, TSR_OP_SUM, NULL),
+                   statuses[0], words[0]);
     } else if (how == 2 && is_culprit) {
-        need_ok(tsr_comm_all_reduce_start(comm, data, data, 100, TSR_F32, TSR_OP_SUM, 0, &request));
+        need_ok(tsr_comm_all_reduce(comm, data, data, 100, TSR_F32, TSR_OP_SUM, &request));
         tsr_request_cancel(&request);
         need_error(tsr_comm_status(comm), statuses[2], words[2]);
     } else if (how == 3 && is_culprit) {
         rank_destroy();
     } else if (how == 1 && is_culprit) {
-        need_error(tsr_comm_barrier(comm), statuses[1], words[1]);
+        need_error(tsr_comm_barrier(comm, NULL), statuses[1], words[1]);
     } else if (how == 2) {
         rest_ms(rank == 2 ? 0 : 30); /* the call must not complete before it is cancelled */
         /* A rank that already has all data of the cancelled call gets the error from its next
          * call. */
-        if (tsr_comm_all_reduce(comm, data, data, 100, TSR_F32, TSR_OP_SUM) == TSR_OK)
-            need_error(tsr_comm_barrier(comm), statuses[2], words[2]);
+        if (tsr_comm_all_reduce(comm, data, data, 100, TSR_F32, TSR_OP_SUM, NULL) == TSR_OK)
+            need_error(tsr_comm_barrier(comm, NULL), statuses[2], words[2]);
         need_error(tsr_comm_status(comm), statuses[2], words[2]);
     } else {
         const tsr_op op = how == 4 && is_culprit ? TSR_OP_MAX : TSR_OP_SUM;
-        need_error(tsr_comm_all_reduce(comm, data, data, 100, TSR_F32, op), statuses[how],
+        need_error(tsr_comm_all_reduce(comm, data, data, 100, TSR_F32, op, NULL), statuses[how],
                    words[how]);
     }
 }
@@ -385,16 +383,15 @@ static void wait_for_earlier(tsr_comm *comm, void *user)
     float data[3][100] = {{0}}, received;
     tsr_request *requests[3], *receive;
     (void)user;
-    need_ok(tsr_comm_all_reduce_start(comm, data[0], data[0], 100, TSR_F32, TSR_OP_SUM, 0,
-                                      &requests[0]));
-    need_ok(tsr_comm_barrier(comm)); /* completes the sum, too */
+    need_ok(tsr_comm_all_reduce(comm, data[0], data[0], 100, TSR_F32, TSR_OP_SUM, &requests[0]));
+    need_ok(tsr_comm_barrier(comm, NULL)); /* completes the sum, too */
     need(requests[0]->done);
-    need_ok(tsr_comm_recv_start(comm, &received, 1, TSR_F32, (rank + 1) % 4, 5, 0, &receive));
+    need_ok(tsr_comm_recv(comm, &received, 1, TSR_F32, (rank + 1) % 4, 5, &receive));
     while (rank != 0 && !atomic_load(seen))
         rest_ms(1);
     for (int i = 1; i < 3; i++)
-        need_ok(tsr_comm_all_reduce_start(comm, data[i], data[i], 100, TSR_F32, TSR_OP_SUM, 0,
-                                          &requests[i]));
+        need_ok(
+            tsr_comm_all_reduce(comm, data[i], data[i], 100, TSR_F32, TSR_OP_SUM, &requests[i]));
     if (rank == 0) {
         int awaited = 0;
         need(requests[1]->is_hierarchical && tsr__request_is_queued(requests[2]));
@@ -408,7 +405,7 @@ static void wait_for_earlier(tsr_comm *comm, void *user)
     }
     for (int i = 0; i < 3; i++)
         need_ok(tsr_request_wait(&requests[i]));
-    need_ok(tsr_comm_send(comm, &received, 1, TSR_F32, (rank + 3) % 4, 5));
+    need_ok(tsr_comm_send(comm, &received, 1, TSR_F32, (rank + 3) % 4, 5, NULL));
     need_ok(tsr_request_wait(&receive));
 }
 

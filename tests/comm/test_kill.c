@@ -41,28 +41,28 @@ static tsr_status one(tsr_comm *comm, uint64_t *random, float *data, float *more
         counts_of[i] = part;
     switch (random_between(random, 0, 11)) {
     case 0:
-        return tsr_comm_all_reduce(comm, data, more, count, TSR_F32, TSR_OP_SUM);
+        return tsr_comm_all_reduce(comm, data, more, count, TSR_F32, TSR_OP_SUM, NULL);
     case 1:
-        return tsr_comm_all_reduce(comm, data, data, count, TSR_BF16, TSR_OP_AVG);
+        return tsr_comm_all_reduce(comm, data, data, count, TSR_BF16, TSR_OP_AVG, NULL);
     case 2:
-        return tsr_comm_reduce(comm, data, more, count, TSR_F32, TSR_OP_MAX, root);
+        return tsr_comm_reduce(comm, data, more, count, TSR_F32, TSR_OP_MAX, root, NULL);
     case 3:
-        return tsr_comm_reduce_scatter(comm, data, more, part, TSR_F32, TSR_OP_SUM);
+        return tsr_comm_reduce_scatter(comm, data, more, part, TSR_F32, TSR_OP_SUM, NULL);
     case 4:
-        return tsr_comm_all_gather(comm, data, more, part, TSR_F32);
+        return tsr_comm_all_gather(comm, data, more, part, TSR_F32, NULL);
     case 5:
-        return tsr_comm_broadcast(comm, data, count, TSR_F32, root);
+        return tsr_comm_broadcast(comm, data, count, TSR_F32, root, NULL);
     case 6:
-        return tsr_comm_gather_v(comm, data, more, counts_of, TSR_F32, root);
+        return tsr_comm_gather_v(comm, data, more, counts_of, TSR_F32, root, NULL);
     case 7:
-        return tsr_comm_scatter_v(comm, data, more, counts_of, TSR_F32, root);
+        return tsr_comm_scatter_v(comm, data, more, counts_of, TSR_F32, root, NULL);
     case 8:
-        return tsr_comm_all_to_all_v(comm, data, counts_of, more, counts_of, TSR_F32);
+        return tsr_comm_all_to_all_v(comm, data, counts_of, more, counts_of, TSR_F32, NULL);
     case 9: {
         tsr_comm *part_of = NULL;
         tsr_status status = tsr_comm_split(comm, rank % 2, rank, &part_of);
         if (status == TSR_OK)
-            status = tsr_comm_all_reduce(part_of, data, more, count, TSR_F32, TSR_OP_SUM);
+            status = tsr_comm_all_reduce(part_of, data, more, count, TSR_F32, TSR_OP_SUM, NULL);
         tsr_comm_destroy(&part_of);
         return status;
     }
@@ -70,8 +70,8 @@ static tsr_status one(tsr_comm *comm, uint64_t *random, float *data, float *more
         tsr_request *requests[3] = {NULL, NULL, NULL};
         tsr_status status = TSR_OK;
         for (int i = 0; i < 3 && status == TSR_OK; i++)
-            status = tsr_comm_all_reduce_start(comm, data + i, more + (uint64_t)i * count, count,
-                                               TSR_F32, TSR_OP_SUM, 0, &requests[i]);
+            status = tsr_comm_all_reduce(comm, data + i, more + (uint64_t)i * count, count, TSR_F32,
+                                         TSR_OP_SUM, &requests[i]);
         for (int i = 2; i >= 0; i--) {
             const tsr_status ended = tsr_request_wait(&requests[i]);
             status = status == TSR_OK ? ended : status;
@@ -79,7 +79,7 @@ static tsr_status one(tsr_comm *comm, uint64_t *random, float *data, float *more
         return status;
     }
     default:
-        return tsr_comm_barrier(comm);
+        return tsr_comm_barrier(comm, NULL);
     }
 }
 

@@ -66,11 +66,11 @@ static void sums(tsr_comm *comm)
     for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
         for (uint64_t j = 0; j < counts[i]; j++)
             data[j] = (float)(rank + 1 + (int)(j % 3));
-        need_ok(tsr_comm_all_reduce(comm, data, data, counts[i], TSR_F32, TSR_OP_SUM));
+        need_ok(tsr_comm_all_reduce(comm, data, data, counts[i], TSR_F32, TSR_OP_SUM, NULL));
         for (uint64_t j = 0; j < counts[i]; j++)
             need(data[j] == (float)(size * (size + 1) / 2 + size * (int)(j % 3)));
     }
-    need_ok(tsr_comm_barrier(comm));
+    need_ok(tsr_comm_barrier(comm, NULL));
 }
 
 /* Every rank sends to a rank to which it is not connected, and receives from another one. */
@@ -80,8 +80,8 @@ static void messages(tsr_comm *comm)
     const int to = (rank + 11) % size, from = (rank + size - 11) % size;
     int32_t sent = rank, received = -1;
     tsr_request *request;
-    need_ok(tsr_comm_send_start(comm, &sent, 1, TSR_I32, to, 5, 0, &request));
-    need_ok(tsr_comm_recv(comm, &received, 1, TSR_I32, from, 5));
+    need_ok(tsr_comm_send(comm, &sent, 1, TSR_I32, to, 5, &request));
+    need_ok(tsr_comm_recv(comm, &received, 1, TSR_I32, from, 5, NULL));
     need_ok(tsr_request_wait(&request));
     need(received == from);
 }
@@ -96,7 +96,7 @@ static void blocks(tsr_comm *comm)
     int32_t mine[4], *all = rank_memory(total * sizeof *all);
     for (int i = 0; i < 4; i++)
         mine[i] = 10 * rank + i;
-    need_ok(tsr_comm_gather_v(comm, mine, all, counts, TSR_I32, size - 1));
+    need_ok(tsr_comm_gather_v(comm, mine, all, counts, TSR_I32, size - 1, NULL));
     for (int i = 0; i < size && rank == size - 1; i++) {
         for (uint64_t j = 0; j < counts[i]; j++)
             need(*all++ == 10 * i + (int)j);
@@ -111,7 +111,7 @@ static void halves(tsr_comm *comm)
     const int rank = tsr_comm_rank(comm);
     int32_t sum = 1;
     need_ok(tsr_comm_split(comm, rank % 2, rank, &half));
-    need_ok(tsr_comm_all_reduce(half, &sum, &sum, 1, TSR_I32, TSR_OP_SUM));
+    need_ok(tsr_comm_all_reduce(half, &sum, &sum, 1, TSR_I32, TSR_OP_SUM, NULL));
     need(sum == tsr_comm_size(half) && sum == (tsr_comm_size(comm) + 1 - rank % 2) / 2);
     tsr_comm_destroy(&half);
 }
@@ -123,10 +123,10 @@ static void differs(tsr_comm *comm)
     int32_t one = 1;
     need_ok(tsr_comm_duplicate(comm, &child));
     if (tsr_comm_rank(comm) == 7)
-        need_error(tsr_comm_barrier(child), TSR_ERR_INVALID, "rank 7 called barrier #0");
+        need_error(tsr_comm_barrier(child, NULL), TSR_ERR_INVALID, "rank 7 called barrier #0");
     else
-        need_error(tsr_comm_all_reduce(child, &one, &one, 1, TSR_I32, TSR_OP_SUM), TSR_ERR_INVALID,
-                   "rank 7 called barrier #0");
+        need_error(tsr_comm_all_reduce(child, &one, &one, 1, TSR_I32, TSR_OP_SUM, NULL),
+                   TSR_ERR_INVALID, "rank 7 called barrier #0");
     tsr_comm_destroy(&child);
 }
 
@@ -143,10 +143,10 @@ static void does_not_call(tsr_comm *comm)
         rest_ms(8000);
     else
         need_error(
-            tsr_comm_all_reduce(child, &one, &one, 1, TSR_I32, TSR_OP_SUM), TSR_ERR_TIMEOUT,
+            tsr_comm_all_reduce(child, &one, &one, 1, TSR_I32, TSR_OP_SUM, NULL), TSR_ERR_TIMEOUT,
             "all_reduce #0 (sum of 1 i32): not done after 3 s; no answer from rank 9 at present");
     tsr_comm_destroy(&child);
-    need_ok(tsr_comm_barrier(comm));
+    need_ok(tsr_comm_barrier(comm, NULL));
 }
 
 /* One rank destroys the communicator while the others use it. */
@@ -155,10 +155,10 @@ static void leaves(tsr_comm *comm)
     tsr_comm *child;
     need_ok(tsr_comm_duplicate(comm, &child));
     if (tsr_comm_rank(comm) != 11)
-        need_error(tsr_comm_barrier(child), TSR_ERR_PEER_LOST,
+        need_error(tsr_comm_barrier(child, NULL), TSR_ERR_PEER_LOST,
                    "rank 11 has destroyed the communicator");
     tsr_comm_destroy(&child);
-    need_ok(tsr_comm_barrier(comm));
+    need_ok(tsr_comm_barrier(comm, NULL));
 }
 
 /* The last rank but one is killed while the others reduce, or wait for a message from it. */
@@ -173,10 +173,11 @@ static void is_killed(tsr_comm *comm)
         raise(SIGKILL);
     }
     if (rank == 1)
-        need_error(tsr_comm_recv(comm, &one, 1, TSR_I32, victim, 6), TSR_ERR_PEER_LOST, words);
-    else
-        need_error(tsr_comm_all_reduce(comm, &one, &one, 1, TSR_I32, TSR_OP_SUM), TSR_ERR_PEER_LOST,
+        need_error(tsr_comm_recv(comm, &one, 1, TSR_I32, victim, 6, NULL), TSR_ERR_PEER_LOST,
                    words);
+    else
+        need_error(tsr_comm_all_reduce(comm, &one, &one, 1, TSR_I32, TSR_OP_SUM, NULL),
+                   TSR_ERR_PEER_LOST, words);
 }
 
 static void all_of_it(tsr_comm *comm, void *user)
@@ -223,9 +224,8 @@ static void connect_to_all(tsr_comm *comm, void *user)
         rest_ms(1);
     for (int i = 1; i < size && tsr_comm_status(comm) == TSR_OK; i++) {
         const int to = (rank + i) % size, from = (rank + size - i) % size;
-        if (tsr_comm_recv_start(comm, &received[from], 1, TSR_I32, from, 1, 0, &requests[from]) !=
-                TSR_OK ||
-            tsr_comm_send_start(comm, &rank, 1, TSR_I32, to, 1, 0, &requests[size + to]) != TSR_OK)
+        if (tsr_comm_recv(comm, &received[from], 1, TSR_I32, from, 1, &requests[from]) != TSR_OK ||
+            tsr_comm_send(comm, &rank, 1, TSR_I32, to, 1, &requests[size + to]) != TSR_OK)
             break;
     }
     for (int i = 0; i < 2 * size; i++) {
@@ -234,7 +234,7 @@ static void connect_to_all(tsr_comm *comm, void *user)
     }
     if (rank == VICTIM)
         pause();
-    need_error(tsr_comm_barrier(comm), TSR_ERR_PEER_LOST, "rank 5 is lost");
+    need_error(tsr_comm_barrier(comm, NULL), TSR_ERR_PEER_LOST, "rank 5 is lost");
 }
 
 START_TEST(killed_while_connecting)

@@ -56,7 +56,7 @@ static void try_all_reduce(const trial *t)
     buffer send = buffer_of(t->count, t->dtype, 1), recv = buffer_of(t->count, t->dtype, 3);
     fill_values(send.data, t->round, t->rank, 0, t->count, t->dtype);
     uint8_t *out = t->in_place ? send.data : recv.data;
-    need_ok(tsr_comm_all_reduce(t->comm, send.data, out, t->count, t->dtype, t->op));
+    need_ok(tsr_comm_all_reduce(t->comm, send.data, out, t->count, t->dtype, t->op, NULL));
     need_reduced(out, t->round, t->size, 0, t->count, t->dtype, t->op);
     if (!t->in_place)
         need_values(send.data, t->round, t->rank, 0, t->count, t->dtype);
@@ -70,7 +70,7 @@ static void try_reduce(const trial *t)
     const bool is_root = t->rank == t->root;
     fill_values(send.data, t->round, t->rank, 0, t->count, t->dtype);
     uint8_t *out = !is_root ? NULL : t->in_place ? send.data : recv.data;
-    need_ok(tsr_comm_reduce(t->comm, send.data, out, t->count, t->dtype, t->op, t->root));
+    need_ok(tsr_comm_reduce(t->comm, send.data, out, t->count, t->dtype, t->op, t->root, NULL));
     if (is_root)
         need_reduced(out, t->round, t->size, 0, t->count, t->dtype, t->op);
     if (!t->in_place || !is_root)
@@ -107,9 +107,9 @@ static void try_reduce_scatter(const trial *t, bool is_uneven)
     fill_values(send.data, t->round, t->rank, 0, total, t->dtype);
     uint8_t *out = t->in_place ? send.data + offset : recv.data;
     if (is_uneven)
-        need_ok(tsr_comm_reduce_scatter_v(t->comm, send.data, out, counts, t->dtype, t->op));
+        need_ok(tsr_comm_reduce_scatter_v(t->comm, send.data, out, counts, t->dtype, t->op, NULL));
     else
-        need_ok(tsr_comm_reduce_scatter(t->comm, send.data, out, t->count, t->dtype, t->op));
+        need_ok(tsr_comm_reduce_scatter(t->comm, send.data, out, t->count, t->dtype, t->op, NULL));
     need_reduced(out, t->round, t->size, start, mine, t->dtype, t->op);
     need_values(send.data, t->round, t->rank, 0, start, t->dtype);
     need_values(send.data + (start + mine) * tsr__element_size(t->dtype), t->round, t->rank,
@@ -130,9 +130,9 @@ static void try_all_gather(const trial *t, bool is_uneven)
         from = recv.data + (is_uneven ? starts[t->rank] : t->count * (uint64_t)t->rank) * element;
     fill_values(from, t->round, t->rank, 0, mine, t->dtype);
     if (is_uneven)
-        need_ok(tsr_comm_all_gather_v(t->comm, from, recv.data, counts, t->dtype));
+        need_ok(tsr_comm_all_gather_v(t->comm, from, recv.data, counts, t->dtype, NULL));
     else
-        need_ok(tsr_comm_all_gather(t->comm, from, recv.data, t->count, t->dtype));
+        need_ok(tsr_comm_all_gather(t->comm, from, recv.data, t->count, t->dtype, NULL));
     for (int i = 0; i < t->size; i++)
         need_values(recv.data + (is_uneven ? starts[i] : t->count * (uint64_t)i) * element,
                     t->round, i, 0, is_uneven ? counts[i] : t->count, t->dtype);
@@ -145,7 +145,7 @@ static void try_broadcast(const trial *t)
     buffer data = buffer_of(t->count, t->dtype, 1);
     if (t->rank == t->root)
         fill_values(data.data, t->round, t->root, 0, t->count, t->dtype);
-    need_ok(tsr_comm_broadcast(t->comm, data.data, t->count, t->dtype, t->root));
+    need_ok(tsr_comm_broadcast(t->comm, data.data, t->count, t->dtype, t->root, NULL));
     need_values(data.data, t->round, t->root, 0, t->count, t->dtype);
     buffer_end(&data);
 }
@@ -164,9 +164,9 @@ static void try_gather(const trial *t, bool is_uneven)
     fill_values(from, t->round, t->rank, 0, mine, t->dtype);
     uint8_t *out = is_root ? recv.data : NULL;
     if (is_uneven)
-        need_ok(tsr_comm_gather_v(t->comm, from, out, counts, t->dtype, t->root));
+        need_ok(tsr_comm_gather_v(t->comm, from, out, counts, t->dtype, t->root, NULL));
     else
-        need_ok(tsr_comm_gather(t->comm, from, out, t->count, t->dtype, t->root));
+        need_ok(tsr_comm_gather(t->comm, from, out, t->count, t->dtype, t->root, NULL));
     for (int i = 0; i < t->size && is_root; i++)
         need_values(recv.data + (is_uneven ? starts[i] : t->count * (uint64_t)i) * element,
                     t->round, i, 0, is_uneven ? counts[i] : t->count, t->dtype);
@@ -188,9 +188,9 @@ static void try_scatter(const trial *t, bool is_uneven)
     uint8_t *out = t->in_place && is_root ? send.data + start * element : recv.data;
     const uint8_t *from = is_root ? send.data : NULL;
     if (is_uneven)
-        need_ok(tsr_comm_scatter_v(t->comm, from, out, counts, t->dtype, t->root));
+        need_ok(tsr_comm_scatter_v(t->comm, from, out, counts, t->dtype, t->root, NULL));
     else
-        need_ok(tsr_comm_scatter(t->comm, from, out, t->count, t->dtype, t->root));
+        need_ok(tsr_comm_scatter(t->comm, from, out, t->count, t->dtype, t->root, NULL));
     need_values(out, t->round, t->root, start, mine, t->dtype);
     buffer_end(&send);
     buffer_end(&recv);
@@ -213,9 +213,10 @@ static void try_all_to_all(const trial *t, bool is_uneven)
                     t->dtype);
     uint8_t *out = t->in_place && !is_uneven ? send.data : recv.data;
     if (is_uneven)
-        need_ok(tsr_comm_all_to_all_v(t->comm, send.data, out_counts, out, in_counts, t->dtype));
+        need_ok(
+            tsr_comm_all_to_all_v(t->comm, send.data, out_counts, out, in_counts, t->dtype, NULL));
     else
-        need_ok(tsr_comm_all_to_all(t->comm, send.data, out, t->count, t->dtype));
+        need_ok(tsr_comm_all_to_all(t->comm, send.data, out, t->count, t->dtype, NULL));
     at = 0;
     for (int i = 0; i < t->size; at += in_counts[i++])
         need_values(out + at * element, t->round, i, 1000 * (uint64_t)t->rank, in_counts[i],
@@ -232,9 +233,9 @@ static void try_messages(const trial *t)
     tsr_request *request = NULL;
     if (t->size > 1) {
         fill_values(out.data, t->round, t->rank, 0, t->count, t->dtype);
-        need_ok(tsr_comm_send_start(t->comm, out.data, t->count, t->dtype, right, t->round % 65536,
-                                    0, &request));
-        need_ok(tsr_comm_recv(t->comm, in.data, t->count, t->dtype, left, t->round % 65536));
+        need_ok(tsr_comm_send(t->comm, out.data, t->count, t->dtype, right, t->round % 65536,
+                              &request));
+        need_ok(tsr_comm_recv(t->comm, in.data, t->count, t->dtype, left, t->round % 65536, NULL));
         need_values(in.data, t->round, left, 0, t->count, t->dtype);
         need_ok(tsr_request_wait(&request));
         need(request == NULL);
@@ -270,7 +271,7 @@ static void try_moves(trial *t)
     try_all_to_all(t, false);
     try_all_to_all(t, true);
     try_messages(t);
-    need_ok(tsr_comm_barrier(t->comm));
+    need_ok(tsr_comm_barrier(t->comm, NULL));
 }
 
 static trial trial_of(tsr_comm *comm)
@@ -344,7 +345,7 @@ static void need_sums(tsr_comm *comm, uint64_t count)
     need(data);
     for (uint64_t i = 0; i < count; i++)
         data[i] = (float)((i % 1024) * (uint64_t)(rank + 1));
-    need_ok(tsr_comm_all_reduce(comm, data, data, count, TSR_F32, TSR_OP_SUM));
+    need_ok(tsr_comm_all_reduce(comm, data, data, count, TSR_F32, TSR_OP_SUM, NULL));
     for (uint64_t i = 0; i < count; i++)
         need(data[i] == (float)((i % 1024) * (uint64_t)(size * (size + 1) / 2)));
     free(data);

@@ -22,20 +22,21 @@ static void reduce_in_pieces(tsr_comm *comm, void *user)
         for (uint64_t at = 0; at < end; at += pieces[way])
             need_ok(tsr_comm_all_reduce(comm, data + at * element, data + at * element,
                                         end - at < pieces[way] ? end - at : pieces[way], dtype,
-                                        TSR_OP_SUM));
+                                        TSR_OP_SUM, NULL));
         if (way == 0)
             memcpy(first, data, COUNT * element);
         need(memcmp(first, data, end * element) == 0);
     }
     fill_values(data, 1, rank, 0, COUNT, dtype);
     const uint64_t each = COUNT / (uint64_t)tsr_comm_size(comm);
-    need_ok(tsr_comm_reduce_scatter(comm, data, block, each, dtype, TSR_OP_SUM));
+    need_ok(tsr_comm_reduce_scatter(comm, data, block, each, dtype, TSR_OP_SUM, NULL));
     need(memcmp(first + each * (uint64_t)rank * element, block, each * element) == 0);
-    need_ok(tsr_comm_reduce(comm, data, rank == 1 ? block : NULL, COUNT, dtype, TSR_OP_SUM, 1));
+    need_ok(
+        tsr_comm_reduce(comm, data, rank == 1 ? block : NULL, COUNT, dtype, TSR_OP_SUM, 1, NULL));
     need(rank != 1 || memcmp(first, block, COUNT * element) == 0);
     if (rank == 0)
         memcpy(shown, first, COUNT * element);
-    need_ok(tsr_comm_barrier(comm));
+    need_ok(tsr_comm_barrier(comm, NULL));
     need(memcmp(shown, first, COUNT * element) == 0);
 }
 
@@ -89,15 +90,15 @@ static uint8_t *reduce_exactly_of(tsr_comm *comm, tsr_dtype dtype, uint8_t *show
         for (uint64_t i = 0; i < EXACT_COUNT; i++)
             store(data, i, dtype, contribution(rank, size, i, dtype, ops[o]));
         need_ok(tsr_comm_reduce(comm, data, rank == size - 1 ? shown : NULL, EXACT_COUNT, dtype,
-                                ops[o], size - 1));
+                                ops[o], size - 1, NULL));
         const uint64_t each = EXACT_COUNT / (uint64_t)size;
-        need_ok(tsr_comm_reduce_scatter(comm, data, block, each, dtype, ops[o]));
-        need_ok(tsr_comm_barrier(comm));
+        need_ok(tsr_comm_reduce_scatter(comm, data, block, each, dtype, ops[o], NULL));
+        need_ok(tsr_comm_barrier(comm, NULL));
         need(memcmp(shown + each * (uint64_t)rank * element, block, each * element) == 0);
         /* The two sizes use different algorithms. */
-        need_ok(tsr_comm_all_reduce(comm, data, data, 1000, dtype, ops[o]));
+        need_ok(tsr_comm_all_reduce(comm, data, data, 1000, dtype, ops[o], NULL));
         need_ok(tsr_comm_all_reduce(comm, data + 1000 * element, data + 1000 * element,
-                                    EXACT_COUNT - 1000, dtype, ops[o]));
+                                    EXACT_COUNT - 1000, dtype, ops[o], NULL));
         need(memcmp(shown, data, bytes) == 0);
     }
     return shown;
@@ -137,10 +138,10 @@ static void reduce_few(tsr_comm *comm, void *user)
         data[0] = data[1] = data[3] = 0;
         expected[3] = 3;
     }
-    need_ok(tsr_comm_all_reduce(comm, data, data, 4, TSR_F32, TSR_OP_SUM));
+    need_ok(tsr_comm_all_reduce(comm, data, data, 4, TSR_F32, TSR_OP_SUM, NULL));
     need(memcmp(data, expected, sizeof data) == 0);
     float avg = (float)rank;
-    need_ok(tsr_comm_all_reduce(comm, &avg, &avg, 1, TSR_F32, TSR_OP_AVG));
+    need_ok(tsr_comm_all_reduce(comm, &avg, &avg, 1, TSR_F32, TSR_OP_AVG, NULL));
     need(avg == (float)(size - 1) / 2);
 }
 
@@ -168,10 +169,10 @@ static void reduce_strange(tsr_comm *comm, void *user)
             for (int i = 0; i < STRANGE_COUNT; i++)
                 store(data, (uint64_t)block * STRANGE_COUNT + (uint64_t)i, dtype,
                       rank == 0 ? strange[d / 2][i] : neutral);
-        need_ok(tsr_comm_all_reduce(comm, data, out[0], STRANGE_COUNT, dtype, op));
-        need_ok(
-            tsr_comm_reduce(comm, data, rank == 0 ? out[1] : NULL, STRANGE_COUNT, dtype, op, 0));
-        need_ok(tsr_comm_reduce_scatter(comm, data, out[2], STRANGE_COUNT, dtype, op));
+        need_ok(tsr_comm_all_reduce(comm, data, out[0], STRANGE_COUNT, dtype, op, NULL));
+        need_ok(tsr_comm_reduce(comm, data, rank == 0 ? out[1] : NULL, STRANGE_COUNT, dtype, op, 0,
+                                NULL));
+        need_ok(tsr_comm_reduce_scatter(comm, data, out[2], STRANGE_COUNT, dtype, op, NULL));
         if (rank == 0)
             memcpy(shown, out, sizeof out);
     }

@@ -26,46 +26,42 @@ static void start_one(tsr_comm *comm, pending *p, uint64_t *random)
     fill_values(p->send, p->round, rank, 0, p->count, p->dtype);
     switch (p->kind) {
     case 0:
-        need_ok(tsr_comm_all_reduce_start(comm, p->send, p->recv, p->count, p->dtype, TSR_OP_SUM, 0,
-                                          &p->request));
+        need_ok(tsr_comm_all_reduce(comm, p->send, p->recv, p->count, p->dtype, TSR_OP_SUM,
+                                    &p->request));
         break;
     case 1:
         p->count /= (uint64_t)size;
-        need_ok(
-            tsr_comm_all_gather_start(comm, p->send, p->recv, p->count, p->dtype, 0, &p->request));
+        need_ok(tsr_comm_all_gather(comm, p->send, p->recv, p->count, p->dtype, &p->request));
         break;
     case 2:
         if (rank == p->root)
             memcpy(p->recv, p->send, p->count * tsr__element_size(p->dtype));
-        need_ok(
-            tsr_comm_broadcast_start(comm, p->recv, p->count, p->dtype, p->root, 0, &p->request));
+        need_ok(tsr_comm_broadcast(comm, p->recv, p->count, p->dtype, p->root, &p->request));
         break;
     case 3:
         p->count /= (uint64_t)size;
-        need_ok(tsr_comm_reduce_scatter_start(comm, p->send, p->recv, p->count, p->dtype,
-                                              TSR_OP_MAX, 0, &p->request));
+        need_ok(tsr_comm_reduce_scatter(comm, p->send, p->recv, p->count, p->dtype, TSR_OP_MAX,
+                                        &p->request));
         break;
     case 4: { /* this operation always uses messages */
         uint64_t counts_of[MAX_RANKS];
         p->count /= (uint64_t)size;
         for (int i = 0; i < size; i++)
             counts_of[i] = p->count;
-        need_ok(tsr_comm_gather_v_start(comm, p->send, p->recv, counts_of, p->dtype, p->root, 0,
-                                        &p->request));
+        need_ok(
+            tsr_comm_gather_v(comm, p->send, p->recv, counts_of, p->dtype, p->root, &p->request));
         break;
     }
     case 5: /* from each rank to the next */
         if (size == 1)
             break;
         if (rank % 2 == 0 && (rank + 1) < size)
-            need_ok(tsr_comm_send_start(comm, p->send, p->count, p->dtype, rank + 1, 7, 0,
-                                        &p->request));
+            need_ok(tsr_comm_send(comm, p->send, p->count, p->dtype, rank + 1, 7, &p->request));
         if (rank % 2 == 1)
-            need_ok(tsr_comm_recv_start(comm, p->recv, p->count, p->dtype, rank - 1, 7, 0,
-                                        &p->request));
+            need_ok(tsr_comm_recv(comm, p->recv, p->count, p->dtype, rank - 1, 7, &p->request));
         break;
     default:
-        need_ok(tsr_comm_barrier_start(comm, 0, &p->request));
+        need_ok(tsr_comm_barrier(comm, &p->request));
     }
 }
 
@@ -150,8 +146,8 @@ static void too_many(tsr_comm *comm, void *user)
     /* No rank has sent anything yet, so none of the receives is done. */
     const int other = 1 - tsr_comm_rank(comm);
     for (int i = 0; i < TSR_MAX_COMM_REQUESTS; i++)
-        need_ok(tsr_comm_recv_start(comm, &data[i], 1, TSR_F32, other, i, 0, &requests[i]));
-    need_error(tsr_comm_barrier_start(comm, 0, &another), TSR_ERR_INVALID,
+        need_ok(tsr_comm_recv(comm, &data[i], 1, TSR_F32, other, i, &requests[i]));
+    need_error(tsr_comm_barrier(comm, &another), TSR_ERR_INVALID,
                "barrier: 32 requests have been started and not been waited for");
     need(!another);
     /* Receives for which nothing has arrived can be cancelled without affecting other ranks. */
@@ -159,12 +155,12 @@ static void too_many(tsr_comm *comm, void *user)
         tsr_request_cancel(&requests[i]);
         need(!requests[i]);
     }
-    need_ok(tsr_comm_barrier(comm));
+    need_ok(tsr_comm_barrier(comm, NULL));
     more = 3;
     if (other == 1)
-        need_ok(tsr_comm_send(comm, &more, 1, TSR_F32, 1, 5));
+        need_ok(tsr_comm_send(comm, &more, 1, TSR_F32, 1, 5, NULL));
     else
-        need_ok(tsr_comm_recv(comm, data, 1, TSR_F32, 0, 5));
+        need_ok(tsr_comm_recv(comm, data, 1, TSR_F32, 0, 5, NULL));
     need(other == 1 || data[0] == 3);
 }
 
@@ -179,8 +175,8 @@ static void until_refused(tsr_comm *comm, void *user)
         tsr_status status = TSR_OK;
         while (status == TSR_OK && count <= TSR_MAX_COMM_REQUESTS) {
             data[count] = (float)count;
-            status = tsr_comm_all_reduce_start(comm, &data[count], &data[count], 1, TSR_F32,
-                                               TSR_OP_SUM, 0, &requests[count]);
+            status = tsr_comm_all_reduce(comm, &data[count], &data[count], 1, TSR_F32, TSR_OP_SUM,
+                                         &requests[count]);
             count += status == TSR_OK;
         }
         need(status == TSR_ERR_INVALID && count == TSR_MAX_COMM_REQUESTS);
@@ -188,7 +184,7 @@ static void until_refused(tsr_comm *comm, void *user)
             need_ok(tsr_request_wait(&requests[i]));
         for (int i = 0; i < count; i++)
             need(data[i] == (float)(i * tsr_comm_size(comm)));
-        need_ok(tsr_comm_barrier(comm));
+        need_ok(tsr_comm_barrier(comm, NULL));
     }
 }
 
@@ -218,10 +214,10 @@ static void nothing_at_all(tsr_comm *comm, void *user)
     need_error(tsr_request_test(NULL, &done), TSR_ERR_INVALID, "request_test: request is NULL");
     need_error(tsr_request_test(&request, NULL), TSR_ERR_INVALID, "request_test: done is NULL");
     /* Cancelling a request that is already done has no effect on other ranks. */
-    need_ok(tsr_comm_barrier_start(comm, 0, &request));
-    need_ok(tsr_comm_barrier(comm));
+    need_ok(tsr_comm_barrier(comm, &request));
+    need_ok(tsr_comm_barrier(comm, NULL));
     tsr_request_cancel(&request);
-    need_ok(tsr_comm_barrier(comm));
+    need_ok(tsr_comm_barrier(comm, NULL));
 }
 
 START_TEST(no_request)
@@ -237,26 +233,26 @@ static void cancel(tsr_comm *comm, void *user)
     float data = 1;
     tsr_request *request;
     (void)user;
-    need_ok(tsr_comm_barrier(comm));
+    need_ok(tsr_comm_barrier(comm, NULL));
     if (rank == size - 1) {
         /* The rank is notified while it does something else. */
         while (tsr_comm_status(comm) == TSR_OK) {
             float nothing = 0;
-            if (tsr_comm_recv_start(comm, &nothing, 1, TSR_F32, 0, 1, 0, &request) == TSR_OK)
+            if (tsr_comm_recv(comm, &nothing, 1, TSR_F32, 0, 1, &request) == TSR_OK)
                 tsr_request_cancel(&request);
             rest_ms(1);
         }
     } else if (rank == 0) {
         rest_ms(50); /* all ranks leave the barrier in this time */
-        need_ok(tsr_comm_all_reduce_start(comm, &data, &data, 1, TSR_F32, TSR_OP_SUM, 0, &request));
+        need_ok(tsr_comm_all_reduce(comm, &data, &data, 1, TSR_F32, TSR_OP_SUM, &request));
         tsr_request_cancel(&request);
     } else {
-        need_error(tsr_comm_all_reduce(comm, &data, &data, 1, TSR_F32, TSR_OP_SUM),
+        need_error(tsr_comm_all_reduce(comm, &data, &data, 1, TSR_F32, TSR_OP_SUM, NULL),
                    TSR_ERR_PEER_LOST, "rank 0 cancelled all_reduce #2 (sum of 1 f32)");
     }
     need_error(tsr_comm_status(comm), TSR_ERR_PEER_LOST,
                "rank 0 cancelled all_reduce #2 (sum of 1 f32)");
-    need_error(tsr_comm_barrier(comm), TSR_ERR_PEER_LOST, "rank 0 cancelled all_reduce #2");
+    need_error(tsr_comm_barrier(comm, NULL), TSR_ERR_PEER_LOST, "rank 0 cancelled all_reduce #2");
 }
 
 START_TEST(cancelled)
@@ -276,9 +272,9 @@ static void destroy_first(tsr_comm *comm, void *user)
     (void)user;
     need_ok(tsr_comm_duplicate(comm, &other));
     if (tsr_comm_rank(comm) == 0) {
-        need_ok(tsr_comm_recv_start(other, &more, 1, TSR_F32, 1, 1, 0, &requests[0]));
-        need_ok(tsr_comm_barrier_start(other, 0, &requests[1]));
-        need_ok(tsr_comm_recv_start(other, &data, 1, TSR_F32, 1, 2, 0, &requests[2]));
+        need_ok(tsr_comm_recv(other, &more, 1, TSR_F32, 1, 1, &requests[0]));
+        need_ok(tsr_comm_barrier(other, &requests[1]));
+        need_ok(tsr_comm_recv(other, &data, 1, TSR_F32, 1, 2, &requests[2]));
         tsr_comm_destroy(&other);
         need(!other);
         need_error(tsr_request_wait(&requests[0]), TSR_ERR_INVALID,
@@ -288,9 +284,9 @@ static void destroy_first(tsr_comm *comm, void *user)
         need(done && !requests[1]);
         tsr_request_cancel(&requests[2]);
     }
-    need_ok(tsr_comm_barrier(comm));
+    need_ok(tsr_comm_barrier(comm, NULL));
     tsr_comm_destroy(&other);
-    need_ok(tsr_comm_barrier(comm));
+    need_ok(tsr_comm_barrier(comm, NULL));
 }
 
 START_TEST(a_request_outlives_its_communicator)
@@ -309,10 +305,10 @@ static void ordered(tsr_comm *comm, void *user)
     for (int i = 0; i < COUNT; i++) {
         values[i] = tsr_comm_rank(comm) == 0 ? i : -1;
         if (tsr_comm_rank(comm) == 0)
-            need_ok(tsr_comm_send_start(comm, &values[i], 1, TSR_I32, 1, i % 3, 0, &requests[i]));
+            need_ok(tsr_comm_send(comm, &values[i], 1, TSR_I32, 1, i % 3, &requests[i]));
     }
     for (int i = 0; i < COUNT && tsr_comm_rank(comm) == 1; i++)
-        need_ok(tsr_comm_recv_start(comm, &values[i], 1, TSR_I32, 0, 2 - i % 3, 0, &requests[i]));
+        need_ok(tsr_comm_recv(comm, &values[i], 1, TSR_I32, 0, 2 - i % 3, &requests[i]));
     for (int i = COUNT - 1; i >= 0; i--)
         need_ok(tsr_request_wait(&requests[i]));
     for (int i = 0; i < COUNT && tsr_comm_rank(comm) == 1; i++)

@@ -29,11 +29,11 @@ static void check_sum(tsr_comm *comm, int me, unsigned expected)
         sum += (expected >> i & 1) ? 1 << i : 0;
     for (int i = 0; i < COUNT; i++)
         data[i] = 1 << me;
-    need_ok(tsr_comm_all_reduce(comm, data, data, COUNT, TSR_I32, TSR_OP_SUM));
+    need_ok(tsr_comm_all_reduce(comm, data, data, COUNT, TSR_I32, TSR_OP_SUM, NULL));
     if (data[0] != sum || data[COUNT - 1] != sum)
         rank_fail("rank %d: the sum is 0x%x, not 0x%x", me, (unsigned)data[0], (unsigned)sum);
     int32_t one = me, all[MAX_RANKS];
-    need_ok(tsr_comm_all_gather(comm, &one, all, 1, TSR_I32));
+    need_ok(tsr_comm_all_gather(comm, &one, all, 1, TSR_I32, NULL));
     for (int i = 1; i < tsr_comm_size(comm); i++)
         need(all[i] > all[i - 1]); /* the ranks keep their order */
 }
@@ -44,7 +44,8 @@ static void work_until_lost(tsr_comm *comm)
     float *data = rank_memory(COUNT * sizeof *data);
     tsr_status status = TSR_OK;
     for (int i = 0; status == TSR_OK; i++)
-        status = tsr_comm_all_reduce(comm, data, data, i % 3 ? COUNT : 10, TSR_F32, TSR_OP_SUM);
+        status =
+            tsr_comm_all_reduce(comm, data, data, i % 3 ? COUNT : 10, TSR_F32, TSR_OP_SUM, NULL);
     if (status != TSR_ERR_PEER_LOST && status != TSR_ERR_TIMEOUT)
         rank_fail("%s: %s", tsr_status_name(status), tsr_last_error());
 }
@@ -140,7 +141,7 @@ static void shrink_to_one(tsr_comm *comm, void *user)
         const int leaver = lowest ? 0 : tsr_comm_size(now) - 1;
         int32_t old_rank = me;
         tsr_comm *smaller;
-        need_ok(tsr_comm_broadcast(now, &old_rank, 1, TSR_I32, leaver));
+        need_ok(tsr_comm_broadcast(now, &old_rank, 1, TSR_I32, leaver, NULL));
         ranks_meet(&shown->met[tsr_comm_size(now)], tsr_comm_size(now));
         if (tsr_comm_rank(now) == leaver)
             kill(getpid(), SIGKILL);
@@ -196,7 +197,7 @@ static void lose_more(tsr_comm *comm, void *user)
          * loop continues until the communicator has lost both. */
         for (int i = 0; status == TSR_OK && (i < 300 || tsr_comm_size(now) > size - 2); i++) {
             int32_t sum = 0;
-            status = tsr_comm_all_reduce(now, &one, &sum, 1, TSR_I32, TSR_OP_SUM);
+            status = tsr_comm_all_reduce(now, &one, &sum, 1, TSR_I32, TSR_OP_SUM, NULL);
             usleep(1000);
         }
         if (status == TSR_OK)
@@ -241,7 +242,7 @@ static void work_until_one_is_stopped(tsr_comm *comm, int victim)
 {
     progress *shown = ranks_shared();
     const double end = seconds_now() + 60;
-    need_ok(tsr_comm_barrier(comm));
+    need_ok(tsr_comm_barrier(comm, NULL));
     atomic_fetch_add(&shown->ready, 1);
     if (tsr_comm_rank(comm) != victim) {
         while (!atomic_load(&shown->stopped)) {
@@ -360,18 +361,18 @@ static void shrink_parts(tsr_comm *comm, void *user)
     ranks_meet(&shown->ready, 4);
     /* Rank 0 waits in an operation. The others end it by shrinking. */
     if (me == 0)
-        need_error(tsr_comm_barrier(comm), TSR_ERR_PEER_LOST, " shrinks the communicator");
+        need_error(tsr_comm_barrier(comm, NULL), TSR_ERR_PEER_LOST, " shrinks the communicator");
     need_ok(tsr_comm_shrink(comm, NULL, &smaller));
     need(tsr_comm_size(smaller) == 4 && tsr_comm_rank(smaller) == me);
-    need_error(tsr_comm_barrier(comm), TSR_ERR_PEER_LOST, " shrinks the communicator");
-    need_ok(tsr_comm_barrier(half)); /* this communicator is not affected */
+    need_error(tsr_comm_barrier(comm, NULL), TSR_ERR_PEER_LOST, " shrinks the communicator");
+    need_ok(tsr_comm_barrier(half, NULL)); /* this communicator is not affected */
     ranks_meet(&shown->ready, 4);
     rank_destroy();
     check_sum(smaller, me, 15);
     tsr_comm_destroy(&smaller);
     need_ok(tsr_comm_shrink(half, NULL, &smaller));
     need(tsr_comm_size(smaller) == 2 && tsr_comm_rank(smaller) == me % 2);
-    need_ok(tsr_comm_all_reduce(smaller, &one, &sum, 1, TSR_I32, TSR_OP_SUM));
+    need_ok(tsr_comm_all_reduce(smaller, &one, &sum, 1, TSR_I32, TSR_OP_SUM, NULL));
     need(sum == 2);
     tsr_comm_destroy(&smaller);
     need_ok(tsr_comm_shrink(twin, NULL, &smaller));

@@ -34,39 +34,38 @@ static void one(tsr_comm *comm, uint64_t *random, int32_t *data, int32_t *more)
         data[i] = data[i + last] = rank + 1;
     switch (random_between(random, 0, 9)) {
     case 0:
-        need_ok(tsr_comm_all_reduce(comm, data, more, count, TSR_I32, TSR_OP_SUM));
+        need_ok(tsr_comm_all_reduce(comm, data, more, count, TSR_I32, TSR_OP_SUM, NULL));
         need(more[0] == sum && more[last] == sum);
         break;
     case 1:
-        need_ok(tsr_comm_reduce_scatter(comm, data, more, count, TSR_I32, TSR_OP_MAX));
+        need_ok(tsr_comm_reduce_scatter(comm, data, more, count, TSR_I32, TSR_OP_MAX, NULL));
         need(more[0] == size && more[last] == size);
         break;
     case 2:
-        need_ok(tsr_comm_all_gather(comm, data, more, count, TSR_I32));
+        need_ok(tsr_comm_all_gather(comm, data, more, count, TSR_I32, NULL));
         need(more[0] == 1 && more[count * (uint64_t)size - 1] == size);
         break;
     case 3:
-        need_ok(tsr_comm_broadcast(comm, data, count, TSR_I32, root));
+        need_ok(tsr_comm_broadcast(comm, data, count, TSR_I32, root, NULL));
         need(data[0] == root + 1 && data[last] == root + 1);
         break;
     case 4:
-        need_ok(tsr_comm_reduce(comm, data, more, count, TSR_I32, TSR_OP_SUM, root));
+        need_ok(tsr_comm_reduce(comm, data, more, count, TSR_I32, TSR_OP_SUM, root, NULL));
         need(rank != root || (more[0] == sum && more[last] == sum));
         break;
     case 5:
-        need_ok(tsr_comm_gather_v(comm, data, more, counts_of, TSR_I32, root));
+        need_ok(tsr_comm_gather_v(comm, data, more, counts_of, TSR_I32, root, NULL));
         need(rank != root || more[count * (uint64_t)size - 1] == size);
         break;
     case 6:
-        need_ok(tsr_comm_all_to_all(comm, data, more, count, TSR_I32));
+        need_ok(tsr_comm_all_to_all(comm, data, more, count, TSR_I32, NULL));
         need(more[0] == 1 && more[count * (uint64_t)size - 1] == size);
         break;
     case 7: {
         tsr_request *requests[2] = {NULL, NULL};
+        need_ok(tsr_comm_recv(comm, more, count, TSR_I32, (rank + 1) % size, 1, &requests[0]));
         need_ok(
-            tsr_comm_recv_start(comm, more, count, TSR_I32, (rank + 1) % size, 1, 0, &requests[0]));
-        need_ok(tsr_comm_send_start(comm, data, count, TSR_I32, (rank + size - 1) % size, 1, 0,
-                                    &requests[1]));
+            tsr_comm_send(comm, data, count, TSR_I32, (rank + size - 1) % size, 1, &requests[1]));
         need_ok(tsr_request_wait(&requests[1]));
         need_ok(tsr_request_wait(&requests[0]));
         need(more[0] == (rank + 1) % size + 1);
@@ -76,12 +75,12 @@ static void one(tsr_comm *comm, uint64_t *random, int32_t *data, int32_t *more)
         if (random_between(random, 0, 49) == 0) {
             tsr_comm *part;
             need_ok(tsr_comm_split(comm, rank % 2, 0, &part));
-            need_ok(tsr_comm_barrier(part));
+            need_ok(tsr_comm_barrier(part, NULL));
             tsr_comm_destroy(&part);
         }
         break;
     default:
-        need_ok(tsr_comm_barrier(comm));
+        need_ok(tsr_comm_barrier(comm, NULL));
     }
 }
 

@@ -62,12 +62,12 @@ static void make_all(tsr_comm *comm, void *user)
             float *mine = data + (uint64_t)tsr_comm_rank(comm) * each;
             tsr_request *request = NULL;
             need_ok(kind == TSR__CALL_ALL_REDUCE
-                        ? tsr_comm_all_reduce_start(comm, data, data, counts[i], TSR_F32,
-                                                    TSR_OP_MAX, 0, &request)
+                        ? tsr_comm_all_reduce(comm, data, data, counts[i], TSR_F32, TSR_OP_MAX,
+                                              &request)
                     : kind == TSR__CALL_ALL_GATHER
-                        ? tsr_comm_all_gather_start(comm, mine, data, each, TSR_F32, 0, &request)
-                        : tsr_comm_reduce_scatter_start(comm, data, mine, each, TSR_F32, TSR_OP_MAX,
-                                                        0, &request));
+                        ? tsr_comm_all_gather(comm, mine, data, each, TSR_F32, &request)
+                        : tsr_comm_reduce_scatter(comm, data, mine, each, TSR_F32, TSR_OP_MAX,
+                                                  &request));
             compare(request, tsr__comm_steps_params(.collective = kind, .size = size,
                                                     .hosts = hosts, .rank = tsr_comm_rank(comm),
                                                     .bytes = kind == TSR__CALL_ALL_REDUCE

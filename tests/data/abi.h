@@ -338,7 +338,7 @@ TSR_API int tsr_comm_local_rank(const tsr_comm *comm);
 TSR_API int tsr_comm_local_size(const tsr_comm *comm);
 TSR_API int tsr_comm_host_count(const tsr_comm *comm);
 TSR_API int tsr_comm_host(const tsr_comm *comm, int rank);
-TSR_API void tsr_comm_set_timeout(tsr_comm *comm, uint64_t timeout_ns);
+TSR_API uint64_t tsr_comm_set_timeout(tsr_comm *comm, uint64_t timeout_ns);
 TSR_API tsr_status tsr_comm_status(const tsr_comm *comm);
 TSR_API tsr_status tsr_request_test(tsr_request **request, 
                                                                         _Bool 
@@ -353,103 +353,54 @@ typedef enum tsr_op {
     TSR_OP_PROD = 5
 } tsr_op;
 TSR_API tsr_status tsr_comm_all_reduce(tsr_comm *comm, const void *send, void *recv,
-                                                     uint64_t count, tsr_dtype dtype, tsr_op op);
-TSR_API tsr_status tsr_comm_all_reduce_start(tsr_comm *comm, const void *send,
-                                                           void *recv, uint64_t count,
-                                                           tsr_dtype dtype, tsr_op op,
-                                                           uint64_t timeout_ns, tsr_request **out);
+                                                     uint64_t count, tsr_dtype dtype, tsr_op op,
+                                                     tsr_request **request);
 TSR_API tsr_status tsr_comm_reduce(tsr_comm *comm, const void *send, void *recv,
                                                  uint64_t count, tsr_dtype dtype, tsr_op op,
-                                                 int root);
-TSR_API tsr_status tsr_comm_reduce_start(tsr_comm *comm, const void *send, void *recv,
-                                                       uint64_t count, tsr_dtype dtype, tsr_op op,
-                                                       int root, uint64_t timeout_ns,
-                                                       tsr_request **out);
+                                                 int root, tsr_request **request);
 TSR_API tsr_status tsr_comm_reduce_scatter(tsr_comm *comm, const void *send,
                                                          void *recv, uint64_t count,
-                                                         tsr_dtype dtype, tsr_op op);
-TSR_API tsr_status tsr_comm_reduce_scatter_start(tsr_comm *comm, const void *send,
-                                                               void *recv, uint64_t count,
-                                                               tsr_dtype dtype, tsr_op op,
-                                                               uint64_t timeout_ns,
-                                                               tsr_request **out);
+                                                         tsr_dtype dtype, tsr_op op,
+                                                         tsr_request **request);
 TSR_API tsr_status tsr_comm_reduce_scatter_v(tsr_comm *comm, const void *send,
                                                            void *recv, const uint64_t *counts,
-                                                           tsr_dtype dtype, tsr_op op);
-TSR_API tsr_status tsr_comm_reduce_scatter_v_start(tsr_comm *comm, const void *send,
-                                                                 void *recv, const uint64_t *counts,
-                                                                 tsr_dtype dtype, tsr_op op,
-                                                                 uint64_t timeout_ns,
-                                                                 tsr_request **out);
+                                                           tsr_dtype dtype, tsr_op op,
+                                                           tsr_request **request);
 TSR_API tsr_status tsr_comm_all_gather(tsr_comm *comm, const void *send, void *recv,
-                                                     uint64_t count, tsr_dtype dtype);
-TSR_API tsr_status tsr_comm_all_gather_start(tsr_comm *comm, const void *send,
-                                                           void *recv, uint64_t count,
-                                                           tsr_dtype dtype, uint64_t timeout_ns,
-                                                           tsr_request **out);
+                                                     uint64_t count, tsr_dtype dtype,
+                                                     tsr_request **request);
 TSR_API tsr_status tsr_comm_all_gather_v(tsr_comm *comm, const void *send, void *recv,
-                                                       const uint64_t *counts, tsr_dtype dtype);
-TSR_API tsr_status tsr_comm_all_gather_v_start(tsr_comm *comm, const void *send,
-                                                             void *recv, const uint64_t *counts,
-                                                             tsr_dtype dtype, uint64_t timeout_ns,
-                                                             tsr_request **out);
+                                                       const uint64_t *counts, tsr_dtype dtype,
+                                                       tsr_request **request);
 TSR_API tsr_status tsr_comm_broadcast(tsr_comm *comm, void *data, uint64_t count,
-                                                    tsr_dtype dtype, int root);
-TSR_API tsr_status tsr_comm_broadcast_start(tsr_comm *comm, void *data,
-                                                          uint64_t count, tsr_dtype dtype, int root,
-                                                          uint64_t timeout_ns, tsr_request **out);
+                                                    tsr_dtype dtype, int root,
+                                                    tsr_request **request);
 TSR_API tsr_status tsr_comm_gather(tsr_comm *comm, const void *send, void *recv,
-                                                 uint64_t count, tsr_dtype dtype, int root);
-TSR_API tsr_status tsr_comm_gather_start(tsr_comm *comm, const void *send, void *recv,
-                                                       uint64_t count, tsr_dtype dtype, int root,
-                                                       uint64_t timeout_ns, tsr_request **out);
+                                                 uint64_t count, tsr_dtype dtype, int root,
+                                                 tsr_request **request);
 TSR_API tsr_status tsr_comm_gather_v(tsr_comm *comm, const void *send, void *recv,
                                                    const uint64_t *counts, tsr_dtype dtype,
-                                                   int root);
-TSR_API tsr_status tsr_comm_gather_v_start(tsr_comm *comm, const void *send,
-                                                         void *recv, const uint64_t *counts,
-                                                         tsr_dtype dtype, int root,
-                                                         uint64_t timeout_ns, tsr_request **out);
+                                                   int root, tsr_request **request);
 TSR_API tsr_status tsr_comm_scatter(tsr_comm *comm, const void *send, void *recv,
-                                                  uint64_t count, tsr_dtype dtype, int root);
-TSR_API tsr_status tsr_comm_scatter_start(tsr_comm *comm, const void *send,
-                                                        void *recv, uint64_t count, tsr_dtype dtype,
-                                                        int root, uint64_t timeout_ns,
-                                                        tsr_request **out);
+                                                  uint64_t count, tsr_dtype dtype, int root,
+                                                  tsr_request **request);
 TSR_API tsr_status tsr_comm_scatter_v(tsr_comm *comm, const void *send, void *recv,
                                                     const uint64_t *counts, tsr_dtype dtype,
-                                                    int root);
-TSR_API tsr_status tsr_comm_scatter_v_start(tsr_comm *comm, const void *send,
-                                                          void *recv, const uint64_t *counts,
-                                                          tsr_dtype dtype, int root,
-                                                          uint64_t timeout_ns, tsr_request **out);
+                                                    int root, tsr_request **request);
 TSR_API tsr_status tsr_comm_all_to_all(tsr_comm *comm, const void *send, void *recv,
-                                                     uint64_t count, tsr_dtype dtype);
-TSR_API tsr_status tsr_comm_all_to_all_start(tsr_comm *comm, const void *send,
-                                                           void *recv, uint64_t count,
-                                                           tsr_dtype dtype, uint64_t timeout_ns,
-                                                           tsr_request **out);
+                                                     uint64_t count, tsr_dtype dtype,
+                                                     tsr_request **request);
 TSR_API tsr_status tsr_comm_all_to_all_v(tsr_comm *comm, const void *send,
                                                        const uint64_t *send_counts, void *recv,
-                                                       const uint64_t *recv_counts,
-                                                       tsr_dtype dtype);
-TSR_API tsr_status tsr_comm_all_to_all_v_start(
-    tsr_comm *comm, const void *send, const uint64_t *send_counts, void *recv,
-    const uint64_t *recv_counts, tsr_dtype dtype, uint64_t timeout_ns, tsr_request **out);
-TSR_API tsr_status tsr_comm_barrier(tsr_comm *comm);
-TSR_API tsr_status tsr_comm_barrier_start(tsr_comm *comm, uint64_t timeout_ns,
-                                                        tsr_request **out);
+                                                       const uint64_t *recv_counts, tsr_dtype dtype,
+                                                       tsr_request **request);
+TSR_API tsr_status tsr_comm_barrier(tsr_comm *comm, tsr_request **request);
 TSR_API tsr_status tsr_comm_send(tsr_comm *comm, const void *data, uint64_t count,
-                                               tsr_dtype dtype, int to, int tag);
-TSR_API tsr_status tsr_comm_send_start(tsr_comm *comm, const void *data,
-                                                     uint64_t count, tsr_dtype dtype, int to,
-                                                     int tag, uint64_t timeout_ns,
-                                                     tsr_request **out);
+                                               tsr_dtype dtype, int to, int tag,
+                                               tsr_request **request);
 TSR_API tsr_status tsr_comm_recv(tsr_comm *comm, void *data, uint64_t count,
-                                               tsr_dtype dtype, int from, int tag);
-TSR_API tsr_status tsr_comm_recv_start(tsr_comm *comm, void *data, uint64_t count,
-                                                     tsr_dtype dtype, int from, int tag,
-                                                     uint64_t timeout_ns, tsr_request **out);
+                                               tsr_dtype dtype, int from, int tag,
+                                               tsr_request **request);
 typedef struct tsr_group tsr_group;
 typedef struct tsr_group_params {
     size_t struct_size;

@@ -63,7 +63,7 @@ static int sum_often(tsr_comm *comm, uint64_t timeout_ns, long rounds, uint64_t 
         for (uint64_t i = 0; i < count; i++)
             data[i] = contribution(tsr_comm_rank(comm), round, i);
         int64_t start = now_ms();
-        if (tsr_comm_all_reduce(comm, data, data, count, TSR_F32, TSR_OP_SUM) != TSR_OK) {
+        if (tsr_comm_all_reduce(comm, data, data, count, TSR_F32, TSR_OP_SUM, NULL) != TSR_OK) {
             fprintf(stderr, "failed after %" PRId64 " ms: %s: %s\n", now_ms() - start,
                     tsr_status_name(tsr_comm_status(comm)), tsr_last_error());
             return 1;

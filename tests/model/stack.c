@@ -92,10 +92,10 @@ static void check_files(made_model *made, const char *path, tsr_group *alone)
     check_logits(made, read, "from files");
     snprintf(saved, sizeof saved, "%s/saved.safetensors", made->folder);
     if (ranks > 1) /* all ranks read the file of rank 0 */
-        OK(tsr_comm_broadcast(tsr_group_comm(group), saved, sizeof saved, TSR_U8, 0));
+        OK(tsr_comm_broadcast(tsr_group_comm(group), saved, sizeof saved, TSR_U8, 0, NULL));
     OK(tsr_stack_save(stack, saved, NULL));
     if (ranks > 1)
-        OK(tsr_comm_barrier(tsr_group_comm(group)));
+        OK(tsr_comm_barrier(tsr_group_comm(group), NULL));
     OK(tsr_model_file_open(saved, &written));
     flat_config before, after;
     flatten(config, &before);
@@ -109,7 +109,7 @@ static void check_files(made_model *made, const char *path, tsr_group *alone)
     CHECK(memcmp(read, again, sizeof read) == 0, "%s: the saved model has other logits",
           made->family.type);
     if (ranks > 1)
-        OK(tsr_comm_barrier(tsr_group_comm(group)));
+        OK(tsr_comm_barrier(tsr_group_comm(group), NULL));
     tsr_stack_destroy(&other);
     tsr_stack_destroy(&stack);
     tsr_model_file_close(&written);

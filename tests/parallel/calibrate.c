@@ -11,7 +11,7 @@ CASE(rates, "calibrate: every rank gets the rates of all ranks, with the same bi
         rates));
     memcpy(first, rates, (size_t)ranks * sizeof *first);
     if (world)
-        OK(tsr_comm_broadcast(world, first, (uint64_t)ranks, TSR_F64, 0));
+        OK(tsr_comm_broadcast(world, first, (uint64_t)ranks, TSR_F64, 0, NULL));
     for (int r = 0; r < ranks; r++) {
         CHECK(rates[r] > 0 && isfinite(rates[r]), "rank %d has rate %g", r, rates[r]);
         CHECK(rates[r] == first[r], "rank %d has %g here, and %g on rank 0", r, rates[r], first[r]);

@@ -108,7 +108,7 @@ static void from_grid(int data, int tensor)
     }
     grid_finish(&g);
     if (world)
-        OK(tsr_comm_barrier(world));
+        OK(tsr_comm_barrier(world, NULL));
     uint8_t *want = file_bytes(path, &size);
     CHECK(size > 1000, "%llu bytes", (unsigned long long)size);
     for (int d = 1; d <= ranks; d++)
@@ -119,7 +119,7 @@ static void from_grid(int data, int tensor)
         }
     free(want);
     if (world)
-        OK(tsr_comm_barrier(world));
+        OK(tsr_comm_barrier(world, NULL));
     if (my_rank == 0) {
         unlink(path);
         remove_parts(path, data * tensor);
@@ -151,7 +151,7 @@ CASE(initial_file, "checkpoint: the initial values give the same file for every 
                 model_finish(&m);
             }
             if (world)
-                OK(tsr_comm_barrier(world));
+                OK(tsr_comm_barrier(world, NULL));
             uint8_t *got = file_bytes(path, &size);
             if (!want) {
                 want = got;
@@ -162,7 +162,7 @@ CASE(initial_file, "checkpoint: the initial values give the same file for every 
             free(got);
             grid_finish(&g);
             if (world)
-                OK(tsr_comm_barrier(world));
+                OK(tsr_comm_barrier(world, NULL));
         }
     free(want);
     if (my_rank == 0)

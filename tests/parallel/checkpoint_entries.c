@@ -62,7 +62,7 @@ CASE(strided, "checkpoint: non-contiguous tensors, and host memory")
     free(values);
     tsr_tensor_destroy(&tensor);
     if (world)
-        OK(tsr_comm_barrier(world));
+        OK(tsr_comm_barrier(world, NULL));
     if (my_rank == 0)
         unlink(path);
 }
@@ -99,7 +99,7 @@ CASE(repeated, "checkpoint: a view that repeats elements is saved, and refused b
     tsr_tensor_destroy(&view);
     tsr_tensor_destroy(&column);
     if (world)
-        OK(tsr_comm_barrier(world));
+        OK(tsr_comm_barrier(world, NULL));
     if (my_rank == 0)
         unlink(path);
 }
@@ -131,7 +131,7 @@ CASE(damaged, "checkpoint: a tensor that ranks read in parts is verified by all 
     OK(tsr_checkpoint_load(path, world, NULL, 1, &whole, NULL));
     CHECK(all[3 * my_rank + 1] == part[1], "another rank's part");
     if (world)
-        OK(tsr_comm_barrier(world));
+        OK(tsr_comm_barrier(world, NULL));
     if (my_rank == 0) {
         FILE *file = fopen(path, "r+b");
         CHECK(file && fseek(file, -10, SEEK_END) == 0 && fputc(0x55, file) == 0x55 &&
@@ -139,7 +139,7 @@ CASE(damaged, "checkpoint: a tensor that ranks read in parts is verified by all 
               "%s cannot be changed", path);
     }
     if (world)
-        OK(tsr_comm_barrier(world));
+        OK(tsr_comm_barrier(world, NULL));
     snprintf(want, sizeof want, "checkpoint_load: %s: the data of 'cube' are damaged", path);
     /* The ranks read the tensor divided along dim 1, and then divided along dim 0. Then every rank
      * reads all of it. */
@@ -166,7 +166,7 @@ CASE(damaged, "checkpoint: a tensor that ranks read in parts is verified by all 
               TSR_ERR_INVALID,
               told_by(1, "checkpoint_load", "skip_checksums is true, not the same as on rank 0"));
     if (world)
-        OK(tsr_comm_barrier(world));
+        OK(tsr_comm_barrier(world, NULL));
     if (my_rank == 0)
         unlink(path);
 }
@@ -229,7 +229,7 @@ CASE(disagreement, "checkpoint: ranks whose entries differ write nothing")
     CHECK(!exists(path), "%s is there", path);
     OK(tsr_checkpoint_save(path, world, NULL, 1, &good, NULL));
     CHECK(exists(path), "%s is not there", path);
-    OK(tsr_comm_barrier(world));
+    OK(tsr_comm_barrier(world, NULL));
     if (my_rank == 0)
         unlink(path);
 }
@@ -271,7 +271,7 @@ CASE(dimensions, "checkpoint: ranks that divide along different dimensions write
     OK(tsr_checkpoint_load(path, world, NULL, 1, &e, NULL));
     CHECK(memcmp(data, read, sizeof data) == 0, "other values");
     if (world)
-        OK(tsr_comm_barrier(world));
+        OK(tsr_comm_barrier(world, NULL));
     if (my_rank == 0)
         unlink(path);
 }
@@ -343,10 +343,10 @@ CASE(one_file,
     shared_path(world, "other", folders[1]);
     for (int i = 0; i < 2 && my_rank == 0; i++)
         save_indexed(folders[i], i == 0 ? "3" : "4");
-    OK(tsr_comm_barrier(world));
+    OK(tsr_comm_barrier(world, NULL));
     load_apart(folders, "m.safetensors");
     load_apart(folders, "m.json");
-    OK(tsr_comm_barrier(world));
+    OK(tsr_comm_barrier(world, NULL));
     for (int i = 0; i < 2 && my_rank == 0; i++)
         remove_indexed(folders[i]);
 }
@@ -378,8 +378,8 @@ CASE(one_fails,
         int32_t named = reached && strstr(tsr__fault_site(), "folder") != NULL;
         tsr__fault_disarm();
         if (world) {
-            OK(tsr_comm_broadcast(world, &reached, 1, TSR_I32, last));
-            OK(tsr_comm_broadcast(world, &named, 1, TSR_I32, last));
+            OK(tsr_comm_broadcast(world, &reached, 1, TSR_I32, last, NULL));
+            OK(tsr_comm_broadcast(world, &named, 1, TSR_I32, last, NULL));
         }
         if (!reached) {
             OK(status);
@@ -398,11 +398,11 @@ CASE(one_fails,
         char partial[96];
         snprintf(partial, sizeof partial, "%s.partial", path);
         if (world)
-            OK(tsr_comm_barrier(world));
+            OK(tsr_comm_barrier(world, NULL));
         CHECK(!exists(partial), "%s is there", partial);
     }
     if (world)
-        OK(tsr_comm_barrier(world));
+        OK(tsr_comm_barrier(world, NULL));
     if (my_rank == 0)
         unlink(path);
 }

@@ -285,8 +285,8 @@ static void check_same_everywhere(double norm)
     most = least = bits;
     if (!world)
         return;
-    OK(tsr_comm_all_reduce(world, &bits, &most, 1, TSR_I64, TSR_OP_MAX));
-    OK(tsr_comm_all_reduce(world, &bits, &least, 1, TSR_I64, TSR_OP_MIN));
+    OK(tsr_comm_all_reduce(world, &bits, &most, 1, TSR_I64, TSR_OP_MAX, NULL));
+    OK(tsr_comm_all_reduce(world, &bits, &least, 1, TSR_I64, TSR_OP_MIN, NULL));
     CHECK(most == least, "ranks have different norms; here it is %.17g", norm);
 }
 
@@ -850,7 +850,7 @@ static void clip_with_failures(bool anew)
         tsr__fault_disarm();
         const bool mine = my_rank == ranks - 1;
         if (world)
-            OK(tsr_comm_all_reduce(world, &reached, &reached, 1, TSR_I32, TSR_OP_MAX));
+            OK(tsr_comm_all_reduce(world, &reached, &reached, 1, TSR_I32, TSR_OP_MAX, NULL));
         CHECK(status == (!reached ? TSR_OK
                          : mine   ? TSR_ERR_NO_MEMORY
                                   : TSR_ERR_INVALID),

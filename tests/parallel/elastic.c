@@ -102,14 +102,14 @@ static bool come_to(elastic_point point, int64_t at)
 
 /* The linker replaces the following functions of the library by __wrap_…, which kill this process
  * at the points that the job names. */
-tsr_status __real_tsr_comm_barrier(tsr_comm *comm);
-tsr_status __wrap_tsr_comm_barrier(tsr_comm *comm);
-tsr_status __wrap_tsr_comm_barrier(tsr_comm *comm)
+tsr_status __real_tsr_comm_barrier(tsr_comm *comm, tsr_request **request);
+tsr_status __wrap_tsr_comm_barrier(tsr_comm *comm, tsr_request **request);
+tsr_status __wrap_tsr_comm_barrier(tsr_comm *comm, tsr_request **request)
 {
     if (!w.armed)
-        return __real_tsr_comm_barrier(comm);
+        return __real_tsr_comm_barrier(comm, request);
     (void)come_to(POINT_BEFORE_BARRIER, w.step);
-    TSR__TRY(__real_tsr_comm_barrier(comm));
+    TSR__TRY(__real_tsr_comm_barrier(comm, request));
     _Atomic int *passed = &w.shared->passed[w.step % ELASTIC_PASSED];
     atomic_fetch_add(passed, 1);
     /* A victim waits until all ranks have passed the barrier. */
@@ -122,18 +122,21 @@ tsr_status __wrap_tsr_comm_barrier(tsr_comm *comm)
 
 tsr_status __real_tsr_comm_all_to_all_v(tsr_comm *comm, const void *send,
                                         const uint64_t *send_counts, void *recv,
-                                        const uint64_t *recv_counts, tsr_dtype dtype);
+                                        const uint64_t *recv_counts, tsr_dtype dtype,
+                                        tsr_request **request);
 tsr_status __wrap_tsr_comm_all_to_all_v(tsr_comm *comm, const void *send,
                                         const uint64_t *send_counts, void *recv,
-                                        const uint64_t *recv_counts, tsr_dtype dtype);
+                                        const uint64_t *recv_counts, tsr_dtype dtype,
+                                        tsr_request **request);
 tsr_status __wrap_tsr_comm_all_to_all_v(tsr_comm *comm, const void *send,
                                         const uint64_t *send_counts, void *recv,
-                                        const uint64_t *recv_counts, tsr_dtype dtype)
+                                        const uint64_t *recv_counts, tsr_dtype dtype,
+                                        tsr_request **request)
 {
     if (w.moving)
         (void)come_to(POINT_MOVING, w.rebuilding);
     w.moving = true;
-    return __real_tsr_comm_all_to_all_v(comm, send, send_counts, recv, recv_counts, dtype);
+    return __real_tsr_comm_all_to_all_v(comm, send, send_counts, recv, recv_counts, dtype, request);
 }
 
 tsr_status __real_tsr__checkpoint_agree(tsr_comm *comm, const char *who, tsr_status mine);
@@ -147,7 +150,7 @@ tsr_status __wrap_tsr__checkpoint_agree(tsr_comm *comm, const char *who, tsr_sta
     if (!come_to(POINT_REBUILT, w.rebuilding))
         return status;
     while (status == TSR_OK)
-        status = __real_tsr_comm_barrier(comm);
+        status = __real_tsr_comm_barrier(comm, NULL);
     return status;
 }
 
@@ -302,7 +305,7 @@ static tsr_status compare_rebuilt(void)
     char path[256], other[256];
     path_of(w.job->folder, "rebuilt", w.number, sizeof path, path);
     path_of(w.job->compared, "step", w.step, sizeof other, other);
-    TSR__TRY(tsr_comm_broadcast(w.world, path, sizeof path, TSR_U8, 0));
+    TSR__TRY(tsr_comm_broadcast(w.world, path, sizeof path, TSR_U8, 0, NULL));
     TSR__TRY(fsdp_save(w.model, path, NULL));
     need_equal_files(path, other);
     TSR__TRY(with_model(tsr_fsdp_create, &w.twin));
@@ -365,7 +368,7 @@ static tsr_status rebuild_sampler(void)
         need_ok(tsr_sampler_save_at(w.sampler, before, sizeof state.bytes, state.bytes, &size));
         state.size = size;
     }
-    TSR__TRY(tsr_comm_broadcast(w.world, &state, sizeof state, TSR_U8, 0));
+    TSR__TRY(tsr_comm_broadcast(w.world, &state, sizeof state, TSR_U8, 0, NULL));
     tsr_sampler *next = new_sampler(ranks, rank);
     need_ok(tsr_sampler_resume(next, state.bytes, state.size));
     tsr_sampler_destroy(&w.sampler);
@@ -532,7 +535,7 @@ static tsr_status check_values(void)
 static tsr_status must_finish(bool *finish)
 {
     int32_t told = w.job->steps ? w.step >= w.job->steps : atomic_load(&w.shared->finish);
-    TSR__TRY(tsr_comm_all_reduce(w.world, &told, &told, 1, TSR_I32, TSR_OP_MAX));
+    TSR__TRY(tsr_comm_all_reduce(w.world, &told, &told, 1, TSR_I32, TSR_OP_MAX, NULL));
     *finish = told != 0;
     return TSR_OK;
 }

@@ -11,7 +11,7 @@ static tsr_group *new_group(tsr_comm *comm, bool force_staging)
 {
     tsr_group *of_all = NULL;
     OK(tsr_group_create(comm, queue, tsr_group_params(.force_staging = force_staging), &of_all));
-    OK(tsr_comm_barrier(world));
+    OK(tsr_comm_barrier(world, NULL));
     return of_all;
 }
 
@@ -275,7 +275,7 @@ CASE(one_fails, "if one rank fails, the others get an error, and so do all later
             CHECK(my_rank == 0 || status == TSR_OK || status == TSR_ERR_PEER_LOST, "%s: %s",
                   tsr_status_name(status), tsr_last_error());
             int64_t failed[2] = {reached, status == TSR_OK};
-            OK(tsr_comm_all_reduce(world, failed, failed, 2, TSR_I64, TSR_OP_SUM));
+            OK(tsr_comm_all_reduce(world, failed, failed, 2, TSR_I64, TSR_OP_SUM, NULL));
             CHECK(failed[0] == 0 || failed[1] == 0, "allocation %d: %lld ranks went on", nth,
                   (long long)failed[1]);
         }
@@ -305,7 +305,7 @@ CASE(cancelling, "a request that is cancelled fails the group on all ranks")
             FAILS(tsr_group_all_reduce(of_all, a, TSR_OP_SUM, NULL, NULL), TSR_ERR_PEER_LOST, text);
         }
         tsr_group_destroy(&of_all);
-        OK(tsr_comm_barrier(world));
+        OK(tsr_comm_barrier(world, NULL));
     }
     tsr_tensor_destroy(&a);
 }
@@ -320,12 +320,12 @@ CASE(left_requests, "requests of a destroyed group fail")
         /* Only rank 0 starts an operation. */
         if (my_rank == 0)
             OK(tsr_group_all_reduce(of_all, a, TSR_OP_SUM, NULL, &request));
-        OK(tsr_comm_barrier(world));
+        OK(tsr_comm_barrier(world, NULL));
         tsr_group_destroy(&of_all);
         if (my_rank == 0)
             FAILS(tsr_request_wait(&request), TSR_ERR_PEER_LOST,
                   "group: rank 0 destroyed its group while requests were in progress");
-        OK(tsr_comm_barrier(world));
+        OK(tsr_comm_barrier(world, NULL));
     }
     tsr_tensor_destroy(&a);
 }
@@ -338,10 +338,11 @@ CASE(too_late, "if a rank does not take part, the timeout error names it")
         tsr_group *of_all = NULL;
         OK(tsr_fill(queue, a, 1));
         OK(tsr_comm_duplicate(world, &impatient));
-        OK(tsr_comm_barrier(world)); /* all ranks have the duplicate before its timeout is short */
+        OK(tsr_comm_barrier(world,
+                            NULL)); /* all ranks have the duplicate before its timeout is short */
         tsr_comm_set_timeout(impatient, UINT64_C(2000000000));
         of_all = new_group(impatient, false);
-        OK(tsr_comm_barrier(impatient));
+        OK(tsr_comm_barrier(impatient, NULL));
         tsr_comm_destroy(&impatient);
         if (my_rank > 0) {
             tsr_status status = tsr_group_all_reduce(of_all, a, TSR_OP_SUM, NULL, NULL);
@@ -349,7 +350,7 @@ CASE(too_late, "if a rank does not take part, the timeout error names it")
                   tsr_status_name(status), tsr_last_error());
             CHECK(strstr(tsr_last_error(), "all_reduce"), "%s", tsr_last_error());
         }
-        OK(tsr_comm_barrier(world));
+        OK(tsr_comm_barrier(world, NULL));
         tsr_group_destroy(&of_all);
     }
     tsr_tensor_destroy(&a);

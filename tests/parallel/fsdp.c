@@ -147,8 +147,8 @@ static void check_copy(tsr_fsdp *m, const char *what, const tsr_tensor *own, con
             *want = malloc(size + 1);
     tsr_request *sending = NULL;
     CHECK(want, "no memory");
-    OK(tsr_comm_send_start(world, mine, own_size, TSR_U8, m->replica.to, 0, 0, &sending));
-    OK(tsr_comm_recv(world, want, size, TSR_U8, m->replica.from, 0));
+    OK(tsr_comm_send(world, mine, own_size, TSR_U8, m->replica.to, 0, &sending));
+    OK(tsr_comm_recv(world, want, size, TSR_U8, m->replica.from, 0, NULL));
     OK(tsr_request_wait(&sending));
     CHECK(memcmp(got, want, size) == 0, "%s: the copy of rank %d's shard has other bits", what,
           m->replica.from);

@@ -115,7 +115,7 @@ void shared_path(tsr_comm *comm, const char *name, char path[SHARED_PATH])
 {
     int64_t id = getpid();
     if (comm)
-        OK(tsr_comm_broadcast(comm, &id, 1, TSR_I64, 0));
+        OK(tsr_comm_broadcast(comm, &id, 1, TSR_I64, 0, NULL));
     snprintf(path, SHARED_PATH, "/tmp/tessera-%s-%lld", name, (long long)id);
 }
 
@@ -138,7 +138,7 @@ uint8_t *model_bytes(model *m, uint64_t *size)
     OK(fsdp_save(m->sharded, path, tsr_optimizer_file_params(.world = m->world)));
     uint8_t *data = file_bytes(path, size);
     if (comm)
-        OK(tsr_comm_barrier(comm));
+        OK(tsr_comm_barrier(comm, NULL));
     unlink(path); /* by whichever rank is first */
     return data;
 }

@@ -119,7 +119,7 @@ CASE(rebuilding_mistakes, "fsdp: mistakes in rebuilding are errors that leave th
     /* Each element has a value, a gradient and two moments; all ranks together have one copy of
      * each. */
     int64_t copied = (int64_t)memory.replica_bytes;
-    OK(tsr_comm_all_reduce(tsr_group_comm(group), &copied, &copied, 1, TSR_I64, TSR_OP_SUM));
+    OK(tsr_comm_all_reduce(tsr_group_comm(group), &copied, &copied, 1, TSR_I64, TSR_OP_SUM, NULL));
     CHECK(copied == INT64_C(17) * 16, "copies have %lld bytes", (long long)copied);
 #define REFUSED(text)                                                                              \
     do {                                                                                           \
@@ -177,7 +177,7 @@ CASE(other_kinds, "fsdp: different model_only when saving or loading is an error
     CHECK(size == size_after && memcmp(before, after, size) == 0, "the model has changed");
     free(before);
     free(after);
-    OK(tsr_comm_barrier(world));
+    OK(tsr_comm_barrier(world, NULL));
     if (my_rank == 0)
         unlink(path);
     model_finish(&m);

@@ -61,17 +61,18 @@ CASE(repeated_on_one, "if one rank's output repeats elements, the others wait no
     tsr_group *of_all = NULL;
     tsr_tensor *tensor = my_rank == 0 ? repeating(4, 0, 1) : repeating(4, 5, 1);
     OK(tsr_comm_duplicate(world, &impatient));
-    OK(tsr_comm_barrier(world)); /* all ranks have the duplicate before its timeout is short */
+    OK(tsr_comm_barrier(world,
+                        NULL)); /* all ranks have the duplicate before its timeout is short */
     tsr_comm_set_timeout(impatient, UINT64_C(2000000000));
     OK(tsr_group_create(impatient, queue, NULL, &of_all));
-    OK(tsr_comm_barrier(world));
+    OK(tsr_comm_barrier(world, NULL));
     tsr_status status = tsr_group_all_reduce(of_all, tensor, TSR_OP_SUM, NULL, NULL);
     if (my_rank == 0)
         CHECK(status == TSR_ERR_INVALID, "%s", tsr_status_name(status));
     else
         CHECK(status == TSR_ERR_TIMEOUT || status == TSR_ERR_PEER_LOST, "%s: %s",
               tsr_status_name(status), tsr_last_error());
-    OK(tsr_comm_barrier(world));
+    OK(tsr_comm_barrier(world, NULL));
     tsr_group_destroy(&of_all);
     tsr_comm_destroy(&impatient);
     tsr_tensor_destroy(&tensor);
@@ -85,7 +86,7 @@ CASE(kept_text, "the text of an error stays readable after the requests are canc
         tsr_request *request = NULL;
         OK(tsr_fill(queue, a, 1));
         OK(tsr_group_create(world, queue, NULL, &of_all));
-        OK(tsr_comm_barrier(world));
+        OK(tsr_comm_barrier(world, NULL));
         if (my_rank == 0) {
             OK(tsr_group_all_reduce(of_all, a, TSR_OP_SUM, NULL, &request));
             FAILS(tsr_request_wait(NULL), TSR_ERR_INVALID, "request_wait: request is NULL");
@@ -96,7 +97,7 @@ CASE(kept_text, "the text of an error stays readable after the requests are canc
             CHECK(strcmp(tsr_last_error(), "request_wait: request is NULL") == 0, "it says %s",
                   tsr_last_error());
         }
-        OK(tsr_comm_barrier(world));
+        OK(tsr_comm_barrier(world, NULL));
         tsr_request_cancel(&request);
         tsr_group_destroy(&of_all);
     }

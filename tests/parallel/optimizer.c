@@ -293,7 +293,7 @@ CASE(resumed_optimizer,
         subject_finish(&s);
         subject_finish(&other);
         if (world)
-            OK(tsr_comm_barrier(world));
+            OK(tsr_comm_barrier(world, NULL));
         if (my_rank == 0)
             unlink(path);
     }
@@ -323,7 +323,7 @@ CASE(model_only_optimizer, "optimizer: a file of parameters starts fresh state")
     tsr_optimizer_destroy(&optimizer);
     subject_finish(&s);
     if (world)
-        OK(tsr_comm_barrier(world));
+        OK(tsr_comm_barrier(world, NULL));
     if (my_rank == 0)
         unlink(path);
 }
@@ -378,7 +378,7 @@ CASE(file_of_both, "optimizer: the file is the same with and without sharded par
     free(got);
     free(want);
     if (world)
-        OK(tsr_comm_barrier(world));
+        OK(tsr_comm_barrier(world, NULL));
     if (my_rank == 0)
         unlink(path);
     tsr_layer_saved_destroy(&saved);
@@ -505,7 +505,7 @@ CASE(no_steps, "optimizer: the kind NONE loads and saves, and refuses steps")
     uint8_t *want = file_bytes(path, &want_size);
     model_finish(&m);
     if (world)
-        OK(tsr_comm_barrier(world));
+        OK(tsr_comm_barrier(world, NULL));
 
     model_make(&(model_case){.dtype = TSR_BF16, .sharded = {.optimizer = TSR_OPTIMIZER_NONE}}, &m);
     OK(fsdp_load(m.sharded, path, tsr_optimizer_file_params(.model_only = true)));
@@ -542,7 +542,7 @@ CASE(no_steps, "optimizer: the kind NONE loads and saves, and refuses steps")
     tsr_tensor_destroy(&own);
     model_finish(&m);
     if (world)
-        OK(tsr_comm_barrier(world));
+        OK(tsr_comm_barrier(world, NULL));
     if (my_rank == 0)
         unlink(path);
 }

@@ -335,7 +335,7 @@ static void check_failure(int guilty, bool wrong, bool missing, const char *text
               "\"%s\"", tsr_last_error());
     }
     /* All stages have failed before any of them leaves. */
-    OK(tsr_comm_barrier(world));
+    OK(tsr_comm_barrier(world, NULL));
     tsr_pipeline_destroy(&pipeline);
     stage_finish(&s);
 }
@@ -534,7 +534,7 @@ CASE(saves, "pipeline: a checkpoint of stages is that of one process")
     free(want);
     parts_finish(&p);
     if (world)
-        OK(tsr_comm_barrier(world));
+        OK(tsr_comm_barrier(world, NULL));
     if (my_rank == 0)
         remove(path);
 }

@@ -219,7 +219,7 @@ static void close_all(void)
 static void meet(void)
 {
     if (world)
-        OK(tsr_comm_barrier(world));
+        OK(tsr_comm_barrier(world, NULL));
 }
 
 bool went_on;

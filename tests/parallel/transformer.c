@@ -292,7 +292,7 @@ static uint8_t *train_blocks(const char *const *gather, bool recompute, uint64_t
     OK(fsdp_save(sharded, path, NULL));
     uint8_t *bytes = file_bytes(path, size);
     if (world)
-        OK(tsr_comm_barrier(world));
+        OK(tsr_comm_barrier(world, NULL));
     remove(path);
     tsr_fsdp_destroy(&sharded);
     for (int i = 0; i < 2; i++)

@@ -117,7 +117,7 @@ static void check_same_bits(const tsr_tensor *tensor, const char *what)
     uint64_t size;
     uint8_t *bytes = bytes_of(tensor, &size), *first = bytes_of(tensor, &size);
     if (world)
-        OK(tsr_comm_broadcast(world, first, size, TSR_U8, 0));
+        OK(tsr_comm_broadcast(world, first, size, TSR_U8, 0, NULL));
     CHECK(memcmp(bytes, first, size) == 0, "%s: rank 0 has other bits", what);
     free(bytes);
     free(first);

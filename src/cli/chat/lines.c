@@ -57,16 +57,6 @@ static void read_message(chat_line *line)
     }
 }
 
-static tsr_status broadcast(tsr_comm *comm, void *data, uint64_t count, uint64_t timeout_ns)
-{
-    tsr_request *request = NULL;
-    tsr_status status =
-        tsr_comm_broadcast_start(comm, data, count, TSR_U8, 0, timeout_ns, &request);
-    if (status == TSR_OK)
-        status = tsr_request_wait(&request);
-    return status;
-}
-
 tsr_status chat_line_read(tsr_comm *comm, chat_line *line)
 {
     *line = (chat_line){0};
@@ -74,12 +64,15 @@ tsr_status chat_line_read(tsr_comm *comm, chat_line *line)
     if (first)
         read_message(line);
     int64_t size = line->text != NULL ? (int64_t)line->size : -1;
-    tsr_status status = broadcast(comm, &size, sizeof size, PATIENCE_NS);
+    const uint64_t timeout_ns = tsr_comm_set_timeout(comm, PATIENCE_NS);
+    const tsr_status status = tsr_comm_broadcast(comm, &size, sizeof size, TSR_U8, 0, NULL);
+    tsr_comm_set_timeout(comm, timeout_ns);
     if (status != TSR_OK || size < 0)
         return status;
     if (!first) {
         line->text = cli_alloc((size_t)size + 1, 1);
         line->size = (size_t)size;
     }
-    return size > 0 ? broadcast(comm, line->text, (uint64_t)size, 0) : TSR_OK;
+    return size > 0 ? tsr_comm_broadcast(comm, line->text, (uint64_t)size, TSR_U8, 0, NULL)
+                    : TSR_OK;
 }

@@ -33,7 +33,7 @@ int generate_read_input(inference_job *job)
     size_t size = 0;
     const int code = job->first ? read_text(&text, &size) : CLI_DONE;
     int64_t sent = (int64_t)size; /* 0: rank 0 has no prompt */
-    status = tsr_comm_broadcast(job->comm, &sent, 1, TSR_I64, 0);
+    status = tsr_comm_broadcast(job->comm, &sent, 1, TSR_I64, 0, NULL);
     if (code != CLI_DONE)
         return code;
     if (status == TSR_OK && sent == 0)
@@ -41,7 +41,7 @@ int generate_read_input(inference_job *job)
     if (status == TSR_OK && !job->first)
         text = cli_alloc((size_t)sent + 1, 1);
     if (status == TSR_OK)
-        status = tsr_comm_broadcast(job->comm, text, (uint64_t)sent, TSR_U8, 0);
+        status = tsr_comm_broadcast(job->comm, text, (uint64_t)sent, TSR_U8, 0, NULL);
     if (status != TSR_OK) {
         free(text);
         return cli_failed("generate: %s", tsr_last_error());

@@ -24,14 +24,14 @@ static char *join(size_t *size)
 static tsr_status compare_with_first(tsr_comm *comm, const char *own, size_t size, int32_t *differs)
 {
     int64_t first_size = (int64_t)size;
-    tsr_status status = tsr_comm_broadcast(comm, &first_size, 1, TSR_I64, 0);
+    tsr_status status = tsr_comm_broadcast(comm, &first_size, 1, TSR_I64, 0, NULL);
     if (status != TSR_OK)
         return status;
     char *first = cli_alloc((size_t)first_size + 1, 1);
     if (tsr_comm_rank(comm) == 0)
         memcpy(first, own, size);
     if (first_size > 0)
-        status = tsr_comm_broadcast(comm, first, (uint64_t)first_size, TSR_U8, 0);
+        status = tsr_comm_broadcast(comm, first, (uint64_t)first_size, TSR_U8, 0, NULL);
     *differs = (size_t)first_size != size || memcmp(first, own, size) != 0;
     free(first);
     return status;
@@ -45,7 +45,7 @@ tsr_status generate_check_stops(tsr_comm *comm, char *problem, size_t size)
     tsr_status status = compare_with_first(comm, own, own_size, &differs);
     free(own);
     if (status == TSR_OK)
-        status = tsr_comm_all_reduce(comm, &differs, &any, 1, TSR_I32, TSR_OP_MAX);
+        status = tsr_comm_all_reduce(comm, &differs, &any, 1, TSR_I32, TSR_OP_MAX, NULL);
     if (status != TSR_OK || any == 0)
         return status;
     if (generate_chosen.stop_count == 0)

@@ -288,10 +288,12 @@ int tsr_comm_host(const tsr_comm *comm, int rank)
     return comm && rank >= 0 && rank < comm->size ? comm->host_of[rank] : -1;
 }
 
-void tsr_comm_set_timeout(tsr_comm *comm, uint64_t timeout_ns)
+uint64_t tsr_comm_set_timeout(tsr_comm *comm, uint64_t timeout_ns)
 {
+    const uint64_t before = comm ? comm->timeout_ns : 0;
     if (comm)
         comm->timeout_ns = timeout_ns ? timeout_ns : TSR__COMM_TIMEOUT_NS;
+    return before;
 }
 
 tsr_status tsr_comm_status(const tsr_comm *comm)

@@ -320,7 +320,7 @@ static tsr_status prepare_request(tsr_request *request, const tsr__operation *o)
     request->send = o->send;
     request->recv = o->recv;
     request->element_bytes = tsr__element_size(o->dtype);
-    request->timeout_ns = o->timeout_ns ? o->timeout_ns : comm->timeout_ns;
+    request->timeout_ns = comm->timeout_ns;
     if (is_reduction(o->kind)) {
         request->combine = comm->job->kernels->combine[o->dtype][o->op];
         request->divide = o->op == TSR_OP_AVG ? comm->job->kernels->divide[o->dtype] : NULL;
@@ -368,7 +368,6 @@ static tsr_status start_checked(tsr_comm *comm, const tsr__operation *operation,
 tsr_status tsr__operation_start(tsr_comm *comm, const tsr__operation *operation, tsr_request **out)
 {
     tsr_request *request = NULL;
-    TSR__REQUIRE(out, "%s: out is NULL", tsr__call_name((int)operation->kind));
     TSR__TRY(start_checked(comm, operation, &request));
     if (!request->done && request->started_ns == 0)
         tsr__request_start_clock(request, tsr__now_ns());

@@ -18,7 +18,6 @@ typedef struct tsr__operation {
      * `recv_counts` for recv. `counts` is for recv in all_gather_v and gather_v, and for send in
      * the others. */
     const uint64_t *counts, *recv_counts;
-    uint64_t timeout_ns; /* 0: the communicator's timeout */
 } tsr__operation;
 
 /* Checks the parameters and starts the operation. On failure it has not started. */

@@ -16,10 +16,10 @@ typedef struct failure {
 
 static tsr_status all_reduce_min(tsr_comm *comm, int64_t *values, uint64_t count)
 {
-    tsr_request *request = NULL;
-    TSR__TRY(tsr_comm_all_reduce_start(comm, values, values, count, TSR_I64, TSR_OP_MIN,
-                                       TSR__CHECKPOINT_PATIENCE_NS, &request));
-    return tsr_request_wait(&request);
+    const uint64_t timeout_ns = tsr_comm_set_timeout(comm, TSR__CHECKPOINT_PATIENCE_NS);
+    tsr_status status = tsr_comm_all_reduce(comm, values, values, count, TSR_I64, TSR_OP_MIN, NULL);
+    tsr_comm_set_timeout(comm, timeout_ns);
+    return status;
 }
 
 tsr_status tsr__checkpoint_agree(tsr_comm *comm, const char *who, tsr_status mine)
@@ -33,7 +33,7 @@ tsr_status tsr__checkpoint_agree(tsr_comm *comm, const char *who, tsr_status min
     TSR__TRY(all_reduce_min(comm, &failed, 1));
     if (failed == size)
         return TSR_OK;
-    TSR__TRY(tsr_comm_broadcast(comm, &first, sizeof first, TSR_U8, (int)failed));
+    TSR__TRY(tsr_comm_broadcast(comm, &first, sizeof first, TSR_U8, (int)failed, NULL));
     if (failed == rank)
         return tsr__fail((tsr_status)first.status, "%s", first.text);
     /* The text usually begins with the name of the same function, which must not appear twice. */
@@ -48,7 +48,7 @@ tsr_status tsr__checkpoint_same(tsr_comm *comm, const char *who, const char *wha
     if (!comm || tsr_comm_size(comm) == 1)
         return TSR_OK;
     int64_t value = (int64_t)(hash >> 1), first = value;
-    TSR__TRY(tsr_comm_broadcast(comm, &first, 1, TSR_I64, 0));
+    TSR__TRY(tsr_comm_broadcast(comm, &first, 1, TSR_I64, 0, NULL));
     return tsr__checkpoint_agree(
         comm, who,
         first == value ? TSR_OK
@@ -87,7 +87,7 @@ tsr_status tsr__checkpoint_same_entries(tsr_comm *comm, const char *who, int cou
     if (!comm || tsr_comm_size(comm) == 1)
         return TSR_OK;
     int32_t first_count = count;
-    TSR__TRY(tsr_comm_broadcast(comm, &first_count, 1, TSR_I32, 0));
+    TSR__TRY(tsr_comm_broadcast(comm, &first_count, 1, TSR_I32, 0, NULL));
     tsr_status status = TSR_OK;
     if (count != first_count)
         status = tsr__fail(TSR_ERR_INVALID, "%s: this rank has %d entries, and rank 0 has %d", who,
@@ -98,7 +98,7 @@ tsr_status tsr__checkpoint_same_entries(tsr_comm *comm, const char *who, int cou
     for (int i = 0; i < count && status == TSR_OK; i++)
         hashes[i] = hash_entry(&entries[i]);
     if (status == TSR_OK)
-        status = tsr_comm_broadcast(comm, hashes, (uint64_t)count, TSR_I64, 0);
+        status = tsr_comm_broadcast(comm, hashes, (uint64_t)count, TSR_I64, 0, NULL);
     if (status == TSR_OK)
         status = tsr__checkpoint_agree(comm, who, compare_entries(who, count, entries, hashes));
     tsr__free(hashes);
@@ -142,7 +142,7 @@ static tsr_status divide_group(tsr_comm *comm, const char *who, int count,
         t->mine[i] = tsr__region_of(&entries[i]);
     const uint64_t bytes = (uint64_t)count * sizeof(tsr__region);
     if (comm)
-        TSR__TRY(tsr_comm_all_gather(comm, t->mine, t->all, bytes, TSR_U8));
+        TSR__TRY(tsr_comm_all_gather(comm, t->mine, t->all, bytes, TSR_U8, NULL));
     else
         memcpy(t->all, t->mine, bytes);
     for (int r = 0; r < ranks; r++)
@@ -208,7 +208,7 @@ tsr_status tsr__checkpoint_combine(tsr_comm *comm, const char *who, int count, u
     tsr_status status = tsr__checkpoint_agree(comm, who, gathered ? TSR_OK : TSR_ERR_NO_MEMORY);
     for (int first = 0; first < count && status == TSR_OK; first += batch) {
         const int size = count - first < batch ? count - first : batch;
-        status = tsr_comm_all_gather(comm, states + first, gathered, (uint64_t)size, TSR_U32);
+        status = tsr_comm_all_gather(comm, states + first, gathered, (uint64_t)size, TSR_U32, NULL);
         for (int i = 0; i < size && status == TSR_OK; i++) {
             states[first + i] = 0;
             for (int r = 0; r < ranks; r++)

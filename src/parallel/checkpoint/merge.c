@@ -62,12 +62,12 @@ static tsr_status describe_entries(merging *m)
 static tsr_status exchange_descriptions(merging *m)
 {
     uint64_t total = 0;
-    TSR__TRY(tsr_comm_all_gather(m->stages, &m->sizes[m->rank], m->sizes, 1, TSR_I64));
+    TSR__TRY(tsr_comm_all_gather(m->stages, &m->sizes[m->rank], m->sizes, 1, TSR_I64, NULL));
     for (int r = 0; r < m->ranks; r++)
         total += m->sizes[r];
     m->all = tsr__calloc(total, 1);
     TSR__TRY(tsr__checkpoint_agree(m->stages, m->who, m->all ? TSR_OK : TSR_ERR_NO_MEMORY));
-    return tsr_comm_all_gather_v(m->stages, m->mine, m->all, m->sizes, TSR_U8);
+    return tsr_comm_all_gather_v(m->stages, m->mine, m->all, m->sizes, TSR_U8, NULL);
 }
 
 static tsr_status take_descriptions(merging *m)

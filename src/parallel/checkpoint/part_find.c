@@ -166,7 +166,7 @@ static tsr_status gather_announcements(const char *who, tsr_comm *comm, const ts
                                   .index = (int32_t)i};
         sizes[rank] = view->count * sizeof *mine;
         if (comm)
-            status = tsr_comm_all_gather(comm, &sizes[rank], sizes, 1, TSR_I64);
+            status = tsr_comm_all_gather(comm, &sizes[rank], sizes, 1, TSR_I64, NULL);
     }
     uint64_t total = 0;
     for (size_t r = 0; r < ranks && status == TSR_OK; r++)
@@ -177,7 +177,7 @@ static tsr_status gather_announcements(const char *who, tsr_comm *comm, const ts
         out->count = total / sizeof *mine;
     }
     if (status == TSR_OK && comm)
-        status = tsr_comm_all_gather_v(comm, mine, out->items, sizes, TSR_U8);
+        status = tsr_comm_all_gather_v(comm, mine, out->items, sizes, TSR_U8, NULL);
     else if (status == TSR_OK && view->count > 0)
         memcpy(out->items, mine, total);
     if (status == TSR_OK && out->count > 0)

@@ -233,12 +233,13 @@ static void unpack_elements(loader *l, const loading *t)
 
 static tsr_status exchange_elements(loader *l)
 {
-    tsr_request *request = NULL;
     if (l->ranks == 1)
         return TSR_OK;
-    TSR__TRY(tsr_comm_all_to_all_v_start(l->comm, l->send, l->send_bytes, l->recv, l->recv_bytes,
-                                         TSR_U8, TSR__CHECKPOINT_PATIENCE_NS, &request));
-    return tsr_request_wait(&request);
+    const uint64_t timeout_ns = tsr_comm_set_timeout(l->comm, TSR__CHECKPOINT_PATIENCE_NS);
+    const tsr_status status = tsr_comm_all_to_all_v(l->comm, l->send, l->send_bytes, l->recv,
+                                                    l->recv_bytes, TSR_U8, NULL);
+    tsr_comm_set_timeout(l->comm, timeout_ns);
+    return status;
 }
 
 /* Loads the slices of a tensor. Returns an error of the communicator only; keep_status() stores
@@ -318,7 +319,7 @@ static tsr_status load_tensors(loader *l)
                 l->wanted[first + i] ? tsr__region_of(l->wanted[first + i]) : (tsr__region){0};
         const uint64_t bytes = group * sizeof *l->mine;
         if (l->comm)
-            TSR__TRY(tsr_comm_all_gather(l->comm, l->mine, l->all, bytes, TSR_U8));
+            TSR__TRY(tsr_comm_all_gather(l->comm, l->mine, l->all, bytes, TSR_U8, NULL));
         else
             memcpy(l->all, l->mine, bytes);
         for (size_t i = 0; i < group; i++)

@@ -109,7 +109,7 @@ static tsr_status begin_save(saver *s)
     if (status == TSR_OK)
         status = tsr__checkpoint_agree(s->comm, who, s->rank == 0 ? draw_id(s) : TSR_OK);
     if (status == TSR_OK && s->comm)
-        status = tsr_comm_broadcast(s->comm, s->id.id, sizeof s->id.id, TSR_U8, 0);
+        status = tsr_comm_broadcast(s->comm, s->id.id, sizeof s->id.id, TSR_U8, 0, NULL);
     s->id.generation = chosen.generation + 1;
     tsr__chosen_finish(&chosen);
     tsr__view_finish(&view);
@@ -294,7 +294,7 @@ static tsr_status gather_names(const saver *s, char **out)
         json = (tsr__json_writer){.text = mine};
         print_names(&json, s);
         if (s->comm)
-            status = tsr_comm_all_gather(s->comm, &sizes[s->rank], sizes, 1, TSR_I64);
+            status = tsr_comm_all_gather(s->comm, &sizes[s->rank], sizes, 1, TSR_I64, NULL);
     }
     if (status == TSR_OK) {
         for (size_t r = 0; r < ranks; r++)
@@ -303,7 +303,7 @@ static tsr_status gather_names(const saver *s, char **out)
         status = tsr__checkpoint_agree(s->comm, who, all ? TSR_OK : TSR_ERR_NO_MEMORY);
     }
     if (status == TSR_OK && s->comm)
-        status = tsr_comm_all_gather_v(s->comm, mine, all, sizes, TSR_U8);
+        status = tsr_comm_all_gather_v(s->comm, mine, all, sizes, TSR_U8, NULL);
     else if (status == TSR_OK)
         memcpy(all, mine, total);
     if (status == TSR_OK)

@@ -60,14 +60,14 @@ static tsr_status read_part(const char *who, tsr_comm *comm, int reader, const t
     tsr_status status = rank == reader ? load_header(who, mine, &header, &sizes) : TSR_OK;
     status = tsr__checkpoint_agree(comm, who, status);
     if (status == TSR_OK && comm)
-        status = tsr_comm_broadcast(comm, &sizes, sizeof sizes, TSR_U8, reader);
+        status = tsr_comm_broadcast(comm, &sizes, sizeof sizes, TSR_U8, reader, NULL);
     if (status == TSR_OK) {
         if (rank != reader)
             header = tsr__calloc(sizes.header_bytes + 1, 1);
         status = tsr__checkpoint_agree(comm, who, header ? TSR_OK : TSR_ERR_NO_MEMORY);
     }
     if (status == TSR_OK && comm)
-        status = tsr_comm_broadcast(comm, header, sizes.header_bytes, TSR_U8, reader);
+        status = tsr_comm_broadcast(comm, header, sizes.header_bytes, TSR_U8, reader, NULL);
     if (status == TSR_OK)
         status = tsr__checkpoint_agree(
             comm, who, tsr__part_parse(header, sizes.header_bytes, sizes.file_bytes, out));

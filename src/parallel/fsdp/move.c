@@ -188,7 +188,7 @@ static tsr_status move_param(const tsr__fsdp_move *m, int param, bool copies, ex
     if (*mine == TSR_OK)
         *mine = pack_param(m, param, copies, x->sent);
     TSR__TRY(tsr_comm_all_to_all_v(tsr_group_comm(m->to->group), x->sent, x->sent_bytes,
-                                   x->received, x->received_bytes, TSR_U8));
+                                   x->received, x->received_bytes, TSR_U8, NULL));
     if (*mine == TSR_OK)
         *mine = unpack_param(m, param, copies, x->received);
     return TSR_OK;

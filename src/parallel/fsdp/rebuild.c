@@ -64,7 +64,7 @@ static tsr_status choose_model(tsr_fsdp *model, rebuilding *b)
     int64_t known[] = {-1, -1};
     if (model)
         known[model->tentative] = model->generation;
-    TSR__TRY(tsr_comm_all_reduce(b->comm, known, known, 2, TSR_I64, TSR_OP_MAX));
+    TSR__TRY(tsr_comm_all_reduce(b->comm, known, known, 2, TSR_I64, TSR_OP_MAX, NULL));
     const int64_t latest = known[0] >= 0 ? known[0] : known[1];
     b->generation = latest;
     if (model && model->generation == latest)
@@ -96,7 +96,7 @@ static tsr_status exchange_reports(rebuilding *b)
     b->has = tsr__calloc((size_t)b->size, sizeof *b->has);
     TSR__TRY(
         tsr__checkpoint_agree(b->comm, who, b->reports && b->has ? TSR_OK : TSR_ERR_NO_MEMORY));
-    TSR__TRY(tsr_comm_all_gather(b->comm, &mine, b->reports, sizeof mine, TSR_U8));
+    TSR__TRY(tsr_comm_all_gather(b->comm, &mine, b->reports, sizeof mine, TSR_U8, NULL));
     b->root = -1;
     for (int r = b->size - 1; r >= 0; r--) {
         b->has[r] = b->reports[r].has != 0;
@@ -155,7 +155,7 @@ static tsr_status share_plan(rebuilding *b)
         size = bytes;
     }
     TSR__TRY(tsr__checkpoint_agree(b->comm, who, status));
-    TSR__TRY(tsr_comm_broadcast(b->comm, &size, sizeof size, TSR_U8, b->root));
+    TSR__TRY(tsr_comm_broadcast(b->comm, &size, sizeof size, TSR_U8, b->root, NULL));
     text = tsr__calloc((size_t)size, 1);
     status = text ? TSR_OK : TSR_ERR_NO_MEMORY;
     if (status == TSR_OK && b->rank == b->root) {
@@ -164,7 +164,7 @@ static tsr_status share_plan(rebuilding *b)
     }
     status = tsr__checkpoint_agree(b->comm, who, status);
     if (status == TSR_OK)
-        status = tsr_comm_broadcast(b->comm, text, size, TSR_U8, b->root);
+        status = tsr_comm_broadcast(b->comm, text, size, TSR_U8, b->root, NULL);
     if (status == TSR_OK)
         status = tsr__checkpoint_agree(
             b->comm, who, tsr_shard_plan_load_json(text, strnlen(text, size), &b->plan));

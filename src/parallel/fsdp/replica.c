@@ -50,7 +50,7 @@ tsr_status tsr__fsdp_choose_replica(tsr_fsdp *model, int replicas)
     if (replicas == 0)
         return TSR_OK;
     int64_t most = (int64_t)tsr__min_u64(model->most_bytes, INT64_MAX);
-    TSR__TRY(tsr_comm_all_reduce(comm, &most, &most, 1, TSR_I64, TSR_OP_MIN));
+    TSR__TRY(tsr_comm_all_reduce(comm, &most, &most, 1, TSR_I64, TSR_OP_MIN, NULL));
     model->most_bytes = (uint64_t)most;
     TSR__TRY(tsr_comm_duplicate(comm, &r->comm));
     TSR__TRY(tsr_group_create(r->comm, model->stream, NULL, &r->group));
@@ -133,11 +133,9 @@ static tsr_status exchange_pieces(const tsr__fsdp_replica *r, const piece *out, 
     tsr_request *sending = NULL, *receiving = NULL;
     tsr_status status = TSR_OK;
     if (out->bytes > 0)
-        status =
-            tsr_comm_send_start(r->comm, out->data, out->bytes, TSR_U8, r->to, TAG, 0, &sending);
+        status = tsr_comm_send(r->comm, out->data, out->bytes, TSR_U8, r->to, TAG, &sending);
     if (status == TSR_OK && in->bytes > 0)
-        status =
-            tsr_comm_recv_start(r->comm, in->data, in->bytes, TSR_U8, r->from, TAG, 0, &receiving);
+        status = tsr_comm_recv(r->comm, in->data, in->bytes, TSR_U8, r->from, TAG, &receiving);
     if (status == TSR_OK)
         status = tsr_request_wait(&receiving);
     if (status == TSR_OK)

@@ -170,7 +170,7 @@ tsr_status tsr__fsdp_prepare(tsr_fsdp *model, const tsr__fsdp_step *how)
 tsr_status tsr__fsdp_meet(tsr_fsdp *model)
 {
     if (model->progress == TSR__FSDP_PREPARED && model->replica.comm)
-        TSR__TRY(tsr_comm_barrier(model->replica.comm));
+        TSR__TRY(tsr_comm_barrier(model->replica.comm, NULL));
     model->progress = TSR__FSDP_MET;
     return TSR_OK;
 }

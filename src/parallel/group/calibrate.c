@@ -93,7 +93,7 @@ static tsr_status calibrate_ranks(tsr_group *group, bench *b, double *all, doubl
     /* All ranks measure at the same time, because later they will also use shared hardware at the
      * same time. */
     if (comm)
-        TSR__TRY(tsr_comm_barrier(comm));
+        TSR__TRY(tsr_comm_barrier(comm, NULL));
     if (status == TSR_OK)
         status = time_shortest_product(b, &seconds);
     /* A rank that has failed takes part in the exchange too, because the others would wait for it
@@ -102,7 +102,7 @@ static tsr_status calibrate_ranks(tsr_group *group, bench *b, double *all, doubl
         2.0 * (double)b->params.rows * (double)b->params.inner * (double)b->params.columns;
     const double rate = status == TSR_OK ? work / seconds : -1;
     if (comm)
-        TSR__TRY(tsr_comm_all_gather(comm, &rate, all, 1, TSR_F64));
+        TSR__TRY(tsr_comm_all_gather(comm, &rate, all, 1, TSR_F64, NULL));
     else
         all[0] = rate;
     TSR__TRY(status);

@@ -40,7 +40,7 @@ static tsr_status agree_on_path(tsr_group *group, const tsr_group_params *params
     int64_t need[4] = {!shares || params->force_staging || tsr__env_switch("TESSERA_FORCE_STAGING"),
                        (int64_t)(params->piece_bytes ? params->piece_bytes : PIECE_BYTES),
                        (int64_t)params->wire, -(int64_t)params->wire};
-    TSR__TRY(tsr_comm_all_reduce(group->comm, need, need, 4, TSR_I64, TSR_OP_MAX));
+    TSR__TRY(tsr_comm_all_reduce(group->comm, need, need, 4, TSR_I64, TSR_OP_MAX, NULL));
     TSR__REQUIRE(need[2] == -need[3], "group_create: wire is %s on one rank and %s on another",
                  wire_name((tsr_dtype)-need[3]), wire_name((tsr_dtype)need[2]));
     group->path = need[0] != 0 ? &tsr__group_staged : &tsr__group_direct;

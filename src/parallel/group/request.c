@@ -77,10 +77,10 @@ static tsr_status start_exchange(const tsr__group_request *request, const void *
 {
     tsr_comm *comm = request->group->comm;
     if (received > 0)
-        TSR__TRY(tsr_comm_recv_start(comm, out, received, request->dtype, request->from,
-                                     EXCHANGE_TAG, 0, &active->each[0]));
-    return sent > 0 ? tsr_comm_send_start(comm, in, sent, request->dtype, request->root,
-                                          EXCHANGE_TAG, 0, &active->each[1])
+        TSR__TRY(tsr_comm_recv(comm, out, received, request->dtype, request->from, EXCHANGE_TAG,
+                               &active->each[0]));
+    return sent > 0 ? tsr_comm_send(comm, in, sent, request->dtype, request->root, EXCHANGE_TAG,
+                                    &active->each[1])
                     : TSR_OK;
 }
 
@@ -92,19 +92,15 @@ tsr_status tsr__group_start(const tsr__group_request *request, void *in, void *o
     tsr_comm *comm = request->group->comm;
     switch (request->kind) {
     case TSR__GROUP_ALL_REDUCE:
-        return tsr_comm_all_reduce_start(comm, out, out, counts[0], request->dtype, request->op, 0,
-                                         one);
+        return tsr_comm_all_reduce(comm, out, out, counts[0], request->dtype, request->op, one);
     case TSR__GROUP_BROADCAST:
-        return tsr_comm_broadcast_start(comm, out, counts[0], request->dtype, request->root, 0,
-                                        one);
+        return tsr_comm_broadcast(comm, out, counts[0], request->dtype, request->root, one);
     case TSR__GROUP_ALL_GATHER:
-        return tsr_comm_all_gather_v_start(comm, in, out, counts, request->dtype, 0, one);
+        return tsr_comm_all_gather_v(comm, in, out, counts, request->dtype, one);
     case TSR__GROUP_REDUCE_SCATTER:
-        return tsr_comm_reduce_scatter_v_start(comm, in, out, counts, request->dtype, request->op,
-                                               0, one);
+        return tsr_comm_reduce_scatter_v(comm, in, out, counts, request->dtype, request->op, one);
     case TSR__GROUP_ALL_TO_ALL:
-        return tsr_comm_all_to_all_v_start(comm, in, counts, out, recv_counts, request->dtype, 0,
-                                           one);
+        return tsr_comm_all_to_all_v(comm, in, counts, out, recv_counts, request->dtype, one);
     case TSR__GROUP_EXCHANGE:
         return start_exchange(request, in, out, counts[0], recv_counts[0], active);
     }

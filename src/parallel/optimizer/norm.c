@@ -194,7 +194,8 @@ static tsr_status agree_in_group(tsr_group *group, tsr_status mine)
     const tsr__error why = tsr__error_take();
     const int32_t failed = mine != TSR_OK;
     int32_t any;
-    TSR__TRY(tsr_comm_all_reduce(tsr_group_comm(group), &failed, &any, 1, TSR_I32, TSR_OP_MAX));
+    TSR__TRY(
+        tsr_comm_all_reduce(tsr_group_comm(group), &failed, &any, 1, TSR_I32, TSR_OP_MAX, NULL));
     if (mine != TSR_OK) {
         tsr__error_put_back(&why);
         return mine;
@@ -216,7 +217,8 @@ static tsr_status share_in_group(tsr__norm *n, tsr_group *group, tsr_status stat
     }
     status = agree_in_group(group, status);
     if (status == TSR_OK && s.count > 0)
-        status = tsr_comm_all_gather(tsr_group_comm(group), s.mine, s.all, 2 * s.count, TSR_I64);
+        status =
+            tsr_comm_all_gather(tsr_group_comm(group), s.mine, s.all, 2 * s.count, TSR_I64, NULL);
     if (status == TSR_OK)
         status = visit_all(n, set_share, &s);
     tsr__free(s.mine);
@@ -436,7 +438,7 @@ static tsr_status add_sums_of_group(tsr_comm *comm, message *m)
     double values[] = {m->sum, m->failed, m->unshared};
     if (!comm)
         return TSR_OK;
-    TSR__TRY(tsr_comm_all_reduce(comm, values, values, 3, TSR_F64, TSR_OP_SUM));
+    TSR__TRY(tsr_comm_all_reduce(comm, values, values, 3, TSR_F64, TSR_OP_SUM, NULL));
     *m = (message){values[0], values[1], values[2]};
     return TSR_OK;
 }
