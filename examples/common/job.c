@@ -169,21 +169,14 @@ static tsr_status settle_in(example_job *self, tsr_status status)
 
 /* Sets up an elastic job, in which all ranks are data-parallel. stage_comm and tensor_group contain
  * only this rank, so they stay valid when other ranks are lost or join. */
-static tsr_status init_elastic(example_job *self, const example_job_params *params, char error[256])
+static tsr_status init_elastic(example_job *self)
 {
     tsr_comm *world = self->world;
     self->world = NULL;
     self->tensor = self->stages = 1;
     self->joined = job_is_joining();
-    tsr_status status = TSR_OK;
-    if (params->batch < tsr_comm_size(world)) {
-        snprintf(error, 256, "a batch of %d does not divide over %d ranks", params->batch,
-                 tsr_comm_size(world));
-        status = TSR_ERR_INVALID;
-    }
-    if (status == TSR_OK)
-        status =
-            tsr_comm_create(tsr_comm_params(.bootstrap = TSR_BOOTSTRAP_SINGLE), &self->stage_comm);
+    tsr_status status =
+        tsr_comm_create(tsr_comm_params(.bootstrap = TSR_BOOTSTRAP_SINGLE), &self->stage_comm);
     if (status == TSR_OK)
         status = tsr_group_create(NULL, self->stream, NULL, &self->tensor_group);
     if (status != TSR_OK) {
@@ -212,10 +205,19 @@ static bool choose_grid(example_job *self, const example_job_params *params, cha
     else if (grid * self->stages != self->ranks)
         snprintf(error, 256, "a grid of %dx%d has %lld ranks, but there are %d", self->data,
                  self->tensor, (long long)grid, self->ranks);
-    else if (params->batch % self->data != 0)
-        snprintf(error, 256, "a batch of %d does not divide over %d rows of the grid",
-                 params->batch, self->data);
     return *error == '\0';
+}
+
+tsr_status job_use_batch(example_job *self, int batch, char error[256])
+{
+    *error = '\0';
+    self->batch = batch;
+    if (self->is_elastic && batch < self->ranks)
+        snprintf(error, 256, "a batch of %d does not divide over %d ranks", batch, self->ranks);
+    else if (!self->is_elastic && batch % self->data != 0)
+        snprintf(error, 256, "a batch of %d does not divide over %d rows of the grid", batch,
+                 self->data);
+    return *error ? TSR_ERR_INVALID : TSR_OK;
 }
 
 tsr_status job_init(example_job *self, const example_job_params *params, char error[256])
@@ -227,13 +229,15 @@ tsr_status job_init(example_job *self, const example_job_params *params, char er
                         &self->world));
     self->rank = tsr_comm_rank(self->world);
     self->ranks = tsr_comm_size(self->world);
-    self->batch = params->batch;
+    self->is_elastic = params->elastic;
     if (!params->elastic && !choose_grid(self, params, error))
         return TSR_ERR_INVALID;
+    if (params->batch)
+        TRY(job_use_batch(self, params->batch, error));
     TRY(tsr_device_open(tsr_device_params(.device = params->device), &self->device));
     TRY(tsr_stream_create(self->device, &self->stream));
     if (params->elastic)
-        return init_elastic(self, params, error);
+        return init_elastic(self);
     const int grid = self->data * self->tensor, place = self->rank % grid;
     self->stage = self->rank / grid;
     self->data_rank = place / self->tensor;

@@ -12,7 +12,7 @@ typedef struct example_job_params {
     int stages;          /* the stages of a pipeline, each of which is a grid of ranks; 0: 1 */
     tsr_dtype wire;      /* dtype in which tensor-parallel activations are sent; 0: unchanged */
     int batch; /* rows of a batch; a multiple of the number of data-parallel ranks, unless the job
-                  is elastic */
+                  is elastic. 0: job_use_batch() says */
     /* All ranks are data-parallel. The job can continue without lost ranks, and with new ones
      * (job_shrink, job_grow). */
     bool elastic;
@@ -33,7 +33,8 @@ typedef struct example_job {
     tsr_stream *stream;
     tsr_group *data_group;   /* a column of the grid: same part of the parameters, other data */
     tsr_group *tensor_group; /* a row of the grid: same data, other parts of the parameters */
-    bool joined;             /* this process has joined a job that was running */
+    bool is_elastic;
+    bool joined; /* this process has joined a job that was running */
     int batch;
     tsr_group *old_data_group; /* the group before the last change of ranks, until job_settle()
                                   destroys it */
@@ -43,6 +44,10 @@ typedef struct example_job {
  * fit the ranks, returns TSR_ERR_INVALID with a message in `error`; otherwise `error` is empty. */
 tsr_status job_init(example_job *self, const example_job_params *params, char error[256]);
 void job_finish(example_job *self);
+
+/* Sets the batch of a job that was created without. If it does not fit the ranks, returns
+ * TSR_ERR_INVALID with a message in `error`. */
+tsr_status job_use_batch(example_job *self, int batch, char error[256]);
 
 /* The number of rows of a batch that this rank has, and the first of them. */
 int job_rows(const example_job *self);

@@ -64,6 +64,7 @@ typedef struct run {
     double loss_sum; /* sum of losses since the last evaluation */
     int64_t loss_count;
     bool interrupted;
+    char *saved_options; /* of this training, for its checkpoints; NULL: none are saved */
     const char *restart; /* in a job that was started again: the last value that it has reported
                           * with "restartable"; otherwise NULL */
     char error[512];
@@ -241,7 +242,7 @@ static tsr_status between_steps(run *r)
         r->done.evaluated = r->step;
     }
     if (saves && r->done.saved != r->step) {
-        TRY(checkpoint_save(&r->model, &r->text, o->checkpoint, o->parts));
+        TRY(checkpoint_save(&r->model, &r->text, r->saved_options, o->checkpoint, o->parts));
         r->done.saved = r->step;
         if (o->elastic)
             job_report("restartable %lld", (long long)r->step);
@@ -533,8 +534,8 @@ static void tell_how_to_go_on(const run *r)
     if (r->job.rank != 0)
         return;
     if (r->options.checkpoint)
-        printf("\nStopped. Go on with: gpt --load %s --checkpoint %s and the same other options\n",
-               r->options.checkpoint, r->options.checkpoint);
+        printf("\nStopped. Go on with: gpt --load %s --checkpoint %s%s, on any grid of ranks\n",
+               r->options.checkpoint, r->options.checkpoint, r->options.parts ? " --parts" : "");
     else
         printf("\nStopped. Nothing was saved: there is no --checkpoint\n");
 }
@@ -560,61 +561,6 @@ static example_job_params job_params(const gpt_options *o)
                                 .elastic = o->elastic,
                                 .device = o->device,
                                 .timeout_seconds = o->timeout_seconds};
-}
-
-static int train(run *r)
-{
-    const gpt_options *o = &r->options;
-    const example_job_params params = job_params(o);
-    tsr_status status = job_init(&r->job, &params, r->error);
-    if (status == TSR_OK) {
-        catch_signals();
-        status = prepare(r);
-    }
-    if (status != TSR_OK) {
-        /* The others cannot go on either, because not all had the model. */
-        if (o->elastic && !job_is_joining() && job_has_lost(status))
-            job_report("state-lost");
-        return failed(r, status);
-    }
-    if (!open_log(r))
-        return 1;
-    if (r->job.rank == 0)
-        report_setting(&r->model, o, &r->text);
-    status = learn(r);
-    if (status == TSR_OK && o->save)
-        status = tsr_stack_save(r->model.stack, o->save, r->job.stage_comm);
-    if (status == TSR_OK && o->save && r->job.rank == 0 &&
-        !text_write_tokenizer(&r->text, o->save, r->error, sizeof r->error))
-        status = TSR_ERR_IO;
-    if (status == TSR_OK && !r->interrupted)
-        status = write_text(r);
-    if (status != TSR_OK)
-        return failed(r, status);
-    if (r->interrupted)
-        tell_how_to_go_on(r);
-    if (r->job.rank == 0 && o->curve && !report_curve(o->curve, &r->history))
-        return 1;
-    if (r->job.rank == 0)
-        report_files(o);
-    return r->interrupted ? 128 + SIGINT : 0;
-}
-
-static int finish(run *r, int code)
-{
-    model_finish(&r->model);
-    windows_finish(&r->train);
-    windows_finish(&r->held_out);
-    job_finish(&r->job);
-    text_free(&r->text);
-    gpt_config_finish(&r->options.model);
-    gpt_offsets_free(&r->offsets);
-    report_free(&r->history);
-    if (r->log && (ferror(r->log) | fclose(r->log)) != 0) {
-        fprintf(stderr, "gpt: the log could not be written\n");
-        code = 1;
-    }
-    return checked_output("gpt", code);
 }
 
 static int64_t windows_of_step(const gpt_options *o)
@@ -735,10 +681,131 @@ static bool read_files(run *r)
         snprintf(r->error, sizeof r->error, "%s: %s", o->init, tsr_last_error());
         return false;
     }
+    if (o->checkpoint) {
+        r->saved_options = gpt_options_print(o, r->error, sizeof r->error);
+        if (!r->saved_options)
+            return false;
+    }
     if (o->load && !o->parts &&
         !checkpoint_check(o->load, &o->model, o->dtype, &r->text, r->error, sizeof r->error))
         return false;
     return check_folders(r);
+}
+
+/* Returns whether the options of the training are in parts of a checkpoint, which the ranks find
+ * together. */
+static bool has_options_in_parts(const run *r)
+{
+    return r->options.load && r->options.parts;
+}
+
+/* Reads the options of a checkpoint in parts and all files, once the ranks are connected. */
+static tsr_status find_options(run *r)
+{
+    const gpt_options *o = &r->options;
+    if (!has_options_in_parts(r))
+        return TSR_OK;
+    char *text = checkpoint_parts_options(o->load, r->job.joined ? NULL : r->job.world, r->error,
+                                          sizeof r->error);
+    if (!text)
+        return TSR_ERR_INVALID;
+    const bool is_complete = gpt_options_complete(&r->options, text);
+    free(text);
+    if (!is_complete)
+        snprintf(r->error, sizeof r->error, "the options are refused");
+    if (!is_complete || !read_files(r))
+        return TSR_ERR_INVALID;
+    return job_use_batch(&r->job, o->training.batch, r->error);
+}
+
+static int train(run *r)
+{
+    const gpt_options *o = &r->options;
+    const example_job_params params = job_params(o);
+    tsr_status status = job_init(&r->job, &params, r->error);
+    if (status == TSR_OK)
+        status = find_options(r);
+    if (status == TSR_OK) {
+        catch_signals();
+        status = prepare(r);
+    }
+    if (status != TSR_OK) {
+        /* The others cannot go on either, because not all had the model. */
+        if (o->elastic && !job_is_joining() && job_has_lost(status))
+            job_report("state-lost");
+        return failed(r, status);
+    }
+    if (!open_log(r))
+        return 1;
+    if (r->job.rank == 0)
+        report_setting(&r->model, o, &r->text);
+    status = learn(r);
+    if (status == TSR_OK && o->save)
+        status = tsr_stack_save(r->model.stack, o->save, r->job.stage_comm);
+    if (status == TSR_OK && o->save && r->job.rank == 0 &&
+        !text_write_tokenizer(&r->text, o->save, r->error, sizeof r->error))
+        status = TSR_ERR_IO;
+    if (status == TSR_OK && !r->interrupted)
+        status = write_text(r);
+    if (status != TSR_OK)
+        return failed(r, status);
+    if (r->interrupted)
+        tell_how_to_go_on(r);
+    if (r->job.rank == 0 && o->curve && !report_curve(o->curve, &r->history))
+        return 1;
+    if (r->job.rank == 0)
+        report_files(o);
+    return r->interrupted ? 128 + SIGINT : 0;
+}
+
+static int finish(run *r, int code)
+{
+    model_finish(&r->model);
+    windows_finish(&r->train);
+    windows_finish(&r->held_out);
+    job_finish(&r->job);
+    text_free(&r->text);
+    gpt_options_free(&r->options);
+    gpt_offsets_free(&r->offsets);
+    free(r->saved_options);
+    report_free(&r->history);
+    if (r->log && (ferror(r->log) | fclose(r->log)) != 0) {
+        fprintf(stderr, "gpt: the log could not be written\n");
+        code = 1;
+    }
+    return checked_output("gpt", code);
+}
+
+/* Completes the options with those of the checkpoint that is loaded. */
+static bool complete_options(run *r)
+{
+    gpt_options *o = &r->options;
+    char *text = o->load ? checkpoint_options(o->load, r->error, sizeof r->error) : NULL;
+    if (o->load && !text) {
+        fprintf(stderr, "gpt: %s\n", r->error);
+        return false;
+    }
+    const bool is_complete = gpt_options_complete(o, text);
+    free(text);
+    return is_complete;
+}
+
+/* Prepares everything that needs no other rank. */
+static bool read_alone(run *r)
+{
+    if (!read_failures(r)) {
+        fprintf(stderr, "gpt: %s\n", r->error);
+        return false;
+    }
+    if (has_options_in_parts(r))
+        return true;
+    if (!complete_options(r))
+        return false;
+    if (!read_files(r)) {
+        fprintf(stderr, "gpt: %s\n", r->error);
+        return false;
+    }
+    return true;
 }
 
 int main(int argc, char **argv)
@@ -751,15 +818,14 @@ int main(int argc, char **argv)
         return checked_output("gpt", 0);
     }
     allow_restart(&r);
-    bool read = read_failures(&r) && read_files(&r);
-    if (!read)
-        fprintf(stderr, "gpt: %s\n", r.error);
+    const bool is_read = read_alone(&r);
     const example_job_params params = job_params(&r.options);
-    if (!read || !job_launch(&params, argv)) {
+    if (!is_read || !job_launch(&params, argv)) {
         text_free(&r.text);
-        gpt_config_finish(&r.options.model);
+        gpt_options_free(&r.options);
         gpt_offsets_free(&r.offsets);
-        return read ? 1 : 2;
+        free(r.saved_options);
+        return is_read ? 1 : 2;
     }
     return finish(&r, train(&r));
 }

@@ -1,5 +1,7 @@
+#define _XOPEN_SOURCE 700 /* for realpath */
 #include "options.h"
 
+#include <errno.h>
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,187 +10,93 @@
 #include <unistd.h>
 
 #define PROGRAM "gpt"
-#define MAX_WIDTH (1 << 20)
 #define MODEL_BLOCK 256 /* the block of a given model, if its context is larger */
 
 enum {
-    OPT_ACCUMULATE = 256,
-    OPT_BATCH,
-    OPT_BIAS,
-    OPT_BLOCK,
+    OPT_GIVEN = 256, /* an option of gpt_given */
     OPT_BLOCKS,
     OPT_CHARACTERS,
     OPT_CHECKPOINT,
     OPT_CHECKPOINT_EVERY,
-    OPT_CLIP,
-    OPT_CONFIG,
     OPT_CURVE,
-    OPT_DECAY,
     OPT_DEVICE,
-    OPT_DROPOUT,
-    OPT_DTYPE,
     OPT_ELASTIC,
     OPT_EVAL_BATCHES,
     OPT_EVAL_EVERY,
     OPT_GRID,
-    OPT_HEADS,
     OPT_INIT,
-    OPT_INNER,
-    OPT_KV_HEADS,
-    OPT_LAYERS,
-    OPT_LEARNING_RATE,
     OPT_LOAD,
     OPT_LOG,
-    OPT_MIN_LEARNING_RATE,
-    OPT_MODEL,
-    OPT_OFFSETS,
     OPT_PARTS,
     OPT_PIPELINE,
     OPT_PROMPT,
     OPT_RANKS,
     OPT_RECOMPUTE,
     OPT_SAVE,
-    OPT_SEED,
-    OPT_SEPARATOR,
-    OPT_STEPS,
     OPT_STRATEGY,
-    OPT_STYLE,
     OPT_TEMPERATURE,
     OPT_TENSOR_RATES,
-    OPT_TEXT,
     OPT_TIMEOUT,
-    OPT_TOKENIZER,
     OPT_TOP_K,
-    OPT_WARMUP,
-    OPT_WEIGHT_DECAY,
-    OPT_WIDTH,
     OPT_WIRE,
     OPT_WORKERS
 };
 
 static const struct option known[] = {
-    {"accumulate", required_argument, NULL, OPT_ACCUMULATE},
-    {"batch", required_argument, NULL, OPT_BATCH},
-    {"bias", no_argument, NULL, OPT_BIAS},
-    {"block", required_argument, NULL, OPT_BLOCK},
+    {"accumulate", required_argument, NULL, OPT_GIVEN},
+    {"batch", required_argument, NULL, OPT_GIVEN},
+    {"bias", no_argument, NULL, OPT_GIVEN},
+    {"block", required_argument, NULL, OPT_GIVEN},
     {"blocks", required_argument, NULL, OPT_BLOCKS},
     {"characters", required_argument, NULL, OPT_CHARACTERS},
     {"checkpoint", required_argument, NULL, OPT_CHECKPOINT},
     {"checkpoint-every", required_argument, NULL, OPT_CHECKPOINT_EVERY},
-    {"clip", required_argument, NULL, OPT_CLIP},
-    {"config", required_argument, NULL, OPT_CONFIG},
+    {"clip", required_argument, NULL, OPT_GIVEN},
+    {"config", required_argument, NULL, OPT_GIVEN},
     {"curve", required_argument, NULL, OPT_CURVE},
-    {"decay", required_argument, NULL, OPT_DECAY},
+    {"decay", required_argument, NULL, OPT_GIVEN},
     {"device", required_argument, NULL, OPT_DEVICE},
-    {"dropout", required_argument, NULL, OPT_DROPOUT},
-    {"dtype", required_argument, NULL, OPT_DTYPE},
+    {"dropout", required_argument, NULL, OPT_GIVEN},
+    {"dtype", required_argument, NULL, OPT_GIVEN},
     {"elastic", no_argument, NULL, OPT_ELASTIC},
     {"eval-batches", required_argument, NULL, OPT_EVAL_BATCHES},
     {"eval-every", required_argument, NULL, OPT_EVAL_EVERY},
     {"grid", required_argument, NULL, OPT_GRID},
-    {"heads", required_argument, NULL, OPT_HEADS},
+    {"heads", required_argument, NULL, OPT_GIVEN},
     {"help", no_argument, NULL, 'h'},
     {"init", required_argument, NULL, OPT_INIT},
-    {"inner", required_argument, NULL, OPT_INNER},
-    {"kv-heads", required_argument, NULL, OPT_KV_HEADS},
-    {"layers", required_argument, NULL, OPT_LAYERS},
-    {"learning-rate", required_argument, NULL, OPT_LEARNING_RATE},
+    {"inner", required_argument, NULL, OPT_GIVEN},
+    {"kv-heads", required_argument, NULL, OPT_GIVEN},
+    {"layers", required_argument, NULL, OPT_GIVEN},
+    {"learning-rate", required_argument, NULL, OPT_GIVEN},
     {"load", required_argument, NULL, OPT_LOAD},
     {"log", required_argument, NULL, OPT_LOG},
-    {"min-learning-rate", required_argument, NULL, OPT_MIN_LEARNING_RATE},
-    {"model", required_argument, NULL, OPT_MODEL},
-    {"offsets", required_argument, NULL, OPT_OFFSETS},
+    {"min-learning-rate", required_argument, NULL, OPT_GIVEN},
+    {"model", required_argument, NULL, OPT_GIVEN},
+    {"offsets", required_argument, NULL, OPT_GIVEN},
     {"parts", no_argument, NULL, OPT_PARTS},
     {"pipeline", required_argument, NULL, OPT_PIPELINE},
     {"prompt", required_argument, NULL, OPT_PROMPT},
     {"ranks", required_argument, NULL, OPT_RANKS},
     {"recompute", no_argument, NULL, OPT_RECOMPUTE},
     {"save", required_argument, NULL, OPT_SAVE},
-    {"seed", required_argument, NULL, OPT_SEED},
-    {"separator", required_argument, NULL, OPT_SEPARATOR},
-    {"steps", required_argument, NULL, OPT_STEPS},
+    {"seed", required_argument, NULL, OPT_GIVEN},
+    {"separator", required_argument, NULL, OPT_GIVEN},
+    {"steps", required_argument, NULL, OPT_GIVEN},
     {"strategy", required_argument, NULL, OPT_STRATEGY},
-    {"style", required_argument, NULL, OPT_STYLE},
+    {"style", required_argument, NULL, OPT_GIVEN},
     {"temperature", required_argument, NULL, OPT_TEMPERATURE},
     {"tensor-rates", required_argument, NULL, OPT_TENSOR_RATES},
-    {"text", required_argument, NULL, OPT_TEXT},
+    {"text", required_argument, NULL, OPT_GIVEN},
     {"timeout", required_argument, NULL, OPT_TIMEOUT},
-    {"tokenizer", required_argument, NULL, OPT_TOKENIZER},
+    {"tokenizer", required_argument, NULL, OPT_GIVEN},
     {"top-k", required_argument, NULL, OPT_TOP_K},
-    {"warmup", required_argument, NULL, OPT_WARMUP},
-    {"weight-decay", required_argument, NULL, OPT_WEIGHT_DECAY},
-    {"width", required_argument, NULL, OPT_WIDTH},
+    {"warmup", required_argument, NULL, OPT_GIVEN},
+    {"weight-decay", required_argument, NULL, OPT_GIVEN},
+    {"width", required_argument, NULL, OPT_GIVEN},
     {"wire", required_argument, NULL, OPT_WIRE},
     {"workers", required_argument, NULL, OPT_WORKERS},
     {0}};
-
-/* Sizes that the command line gives; 0: not given. They take precedence over those of --style and
- * --config. */
-typedef struct given_sizes {
-    bool style_given, bias;
-    gpt_style style;
-    int layers, heads, kv_heads, width, inner, block;
-    int batch, accumulate, steps, warmup, decay;                          /* −1: not given */
-    double learning_rate, min_learning_rate, weight_decay, clip, dropout; /* −1: not given */
-    bool seed_given;
-    int64_t seed;
-} given_sizes;
-
-static bool take_style(const char *text, given_sizes *given)
-{
-    for (gpt_style s = GPT_STYLE_GPT2; s <= GPT_STYLE_LLAMA; s++) {
-        if (strcmp(text, gpt_style_name(s)) == 0) {
-            given->style = s;
-            given->style_given = true;
-            return true;
-        }
-    }
-    return wrong_option(PROGRAM, "--style takes gpt2 or llama, not ", text);
-}
-
-static bool take_size(int option, const char *value, given_sizes *g)
-{
-    const struct {
-        int option;
-        const char *name;
-        int least, most;
-        int *out;
-    } sizes[] = {
-        {OPT_LAYERS, "layers", 1, 1000, &g->layers},
-        {OPT_HEADS, "heads", 1, 4096, &g->heads},
-        {OPT_KV_HEADS, "kv-heads", 1, 4096, &g->kv_heads},
-        {OPT_WIDTH, "width", 1, MAX_WIDTH, &g->width},
-        {OPT_INNER, "inner", 1, MAX_WIDTH, &g->inner},
-        {OPT_BLOCK, "block", 1, MAX_WIDTH, &g->block},
-        {OPT_BATCH, "batch", 1, 1 << 16, &g->batch},
-        {OPT_ACCUMULATE, "accumulate", 1, 1 << 12, &g->accumulate},
-        {OPT_STEPS, "steps", 0, 1 << 30, &g->steps},
-        {OPT_WARMUP, "warmup", 0, 1 << 30, &g->warmup},
-        {OPT_DECAY, "decay", 0, 1 << 30, &g->decay},
-    };
-    const struct {
-        int option;
-        const char *name;
-        double *out;
-    } numbers[] = {
-        {OPT_LEARNING_RATE, "learning-rate", &g->learning_rate},
-        {OPT_MIN_LEARNING_RATE, "min-learning-rate", &g->min_learning_rate},
-        {OPT_WEIGHT_DECAY, "weight-decay", &g->weight_decay},
-        {OPT_CLIP, "clip", &g->clip},
-        {OPT_DROPOUT, "dropout", &g->dropout},
-    };
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
-        if (sizes[i].option == option)
-            return parse_int(PROGRAM, sizes[i].name, value, sizes[i].least, sizes[i].most,
-                             sizes[i].out);
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
-        if (numbers[i].option == option)
-            return parse_number(PROGRAM, numbers[i].name, value, 0, numbers[i].out);
-    if (option == OPT_STYLE)
-        return take_style(value, g);
-    g->seed_given = true;
-    return parse_seed(PROGRAM, value, &g->seed);
-}
 
 static bool take_wire(const char *text, tsr_dtype *out)
 {
@@ -261,26 +169,20 @@ static bool check_stages(const gpt_stages *stages, int layers)
     return false;
 }
 
-static bool take(int option, const char *value, gpt_options *out, given_sizes *given)
+static bool take(int option, const char *name, const char *value, gpt_options *out)
 {
     const struct {
         int option;
         const char **out;
     } texts[] = {
         {OPT_CHECKPOINT, &out->checkpoint},
-        {OPT_CONFIG, &out->config},
         {OPT_CURVE, &out->curve},
         {OPT_DEVICE, &out->device},
         {OPT_INIT, &out->init},
         {OPT_LOAD, &out->load},
         {OPT_LOG, &out->log},
-        {OPT_MODEL, &out->given_model},
-        {OPT_OFFSETS, &out->offsets},
         {OPT_PROMPT, &out->prompt},
         {OPT_SAVE, &out->save},
-        {OPT_SEPARATOR, &out->separator},
-        {OPT_TEXT, &out->text},
-        {OPT_TOKENIZER, &out->tokenizer},
     };
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         if (texts[i].option == option) {
@@ -289,15 +191,12 @@ static bool take(int option, const char *value, gpt_options *out, given_sizes *g
         }
     }
     switch (option) {
-    case OPT_BIAS:
-        given->bias = true;
-        return true;
+    case OPT_GIVEN:
+        return gpt_given_parse(gpt_given_find(name), value, &out->given);
     case OPT_CHARACTERS:
         return parse_int(PROGRAM, "characters", value, 0, 1 << 30, &out->characters);
     case OPT_CHECKPOINT_EVERY:
         return parse_int(PROGRAM, "checkpoint-every", value, 0, 1 << 30, &out->checkpoint_every);
-    case OPT_DTYPE:
-        return parse_dtype(PROGRAM, value, &out->dtype);
     case OPT_ELASTIC:
         out->elastic = true;
         return true;
@@ -341,7 +240,7 @@ static bool take(int option, const char *value, gpt_options *out, given_sizes *g
     case ':':
         return wrong_option(PROGRAM, "invalid command line", "");
     }
-    return take_size(option, value, given);
+    return false;
 }
 
 static void replace_int(int given, int none, int *out)
@@ -362,10 +261,12 @@ static void replace_size(int given, int64_t *out)
         *out = given;
 }
 
-/* Replaces the sizes of a model that the command line gives. */
-static void replace_sizes(const given_sizes *given, gpt_config *c)
+/* Replaces the sizes of a model by those that are given. */
+static void replace_sizes(const gpt_given *given, gpt_config *c)
 {
     const bool as_many = c->layer.kv_heads == c->layer.heads;
+    const bool is_resized = (given->width && given->width != c->model.width) ||
+                            (given->heads && given->heads != c->layer.heads);
     replace_int(given->layers, 0, &c->model.layers);
     replace_size(given->heads, &c->layer.heads);
     replace_size(as_many ? given->heads : 0, &c->layer.kv_heads);
@@ -376,7 +277,7 @@ static void replace_sizes(const given_sizes *given, gpt_config *c)
     replace_size(given->width, &c->model.width);
     replace_size(given->inner, &c->layer.hidden);
     replace_int(given->block, 0, &c->block);
-    if (given->width || given->heads) /* those of --config follow from the new sizes */
+    if (is_resized) /* those of --config follow from the new sizes */
         c->layer.head_dim = c->rope.rotary_dim = 0;
 }
 
@@ -406,13 +307,22 @@ static const char *saved_file(const char *path, size_t size, char *out)
     return out;
 }
 
+/* Reports an error that gpt_options_complete() has found. Always returns false. */
+static bool refuse(const char *error)
+{
+    fprintf(stderr, PROGRAM ": %s\n", error);
+    return false;
+}
+
 /* Takes a model's sizes, weights and tokenizer from the folder of --model. */
-static bool take_model(gpt_options *out, const given_sizes *given)
+static bool take_model(gpt_options *out)
 {
     char error[512];
     const char *folder = out->given_model;
-    if (out->config || out->init || given->style_given || given->layers || given->heads ||
-        given->kv_heads || given->width || given->inner || given->bias)
+    const gpt_given *given = &out->given;
+    if (given->model &&
+        (given->config || out->init || given->style >= 0 || given->layers || given->heads ||
+         given->kv_heads || given->width || given->inner || given->bias))
         return wrong_option(PROGRAM,
                             "--model excludes --config, --init, --style, --layers, --heads, "
                             "--kv-heads, --width, --inner and --bias",
@@ -424,10 +334,8 @@ static bool take_model(gpt_options *out, const given_sizes *given)
                 folder, folder);
         return false;
     }
-    if (!gpt_config_open(folder, MODEL_BLOCK, &out->model, error, sizeof error)) {
-        fprintf(stderr, PROGRAM ": %s\n", error);
-        return false;
-    }
+    if (!gpt_config_open(folder, MODEL_BLOCK, &out->model, error, sizeof error))
+        return refuse(error);
     if (given->block > out->model.model.context) {
         fprintf(stderr, PROGRAM ": --block %d is above the context of %s, %lld\n", given->block,
                 folder, (long long)out->model.model.context);
@@ -442,39 +350,35 @@ static bool take_model(gpt_options *out, const given_sizes *given)
     return true;
 }
 
-/* Takes the sizes from --style, --config or --model, and replaces those that the command line
- * gives. */
-static bool complete(gpt_options *out, const given_sizes *given)
+/* Takes the sizes of a new model from --style or --config. */
+static bool take_new_model(gpt_options *out, const gpt_given *sizes)
 {
     char error[512];
     gpt_config *model = &out->model;
-    gpt_training *training = &out->training;
-    gpt_config_default(given->style, model);
-    *training = gpt_training_default();
-    if (out->save)
-        out->save = saved_file(out->save, sizeof out->save_file, out->save_file);
-    if (out->given_model && !take_model(out, given))
-        return false;
-    if (out->config && !gpt_config_read(out->config, model, training, error, sizeof error)) {
-        fprintf(stderr, PROGRAM ": %s\n", error);
-        return false;
-    }
-    if (out->config && given->style_given && gpt_config_style(model) != given->style) {
+    const gpt_style style = sizes->style == GPT_STYLE_LLAMA ? GPT_STYLE_LLAMA : GPT_STYLE_GPT2;
+    gpt_config_default(style, model);
+    if (out->config && !gpt_config_read(out->config, model, &out->training, error, sizeof error))
+        return refuse(error);
+    if (out->config && sizes->style >= 0 && gpt_config_style(model) != style) {
         fprintf(stderr, PROGRAM ": --style %s, but %s describes a model of style %s\n",
-                gpt_style_name(given->style), out->config, gpt_style_name(gpt_config_style(model)));
+                gpt_style_name(style), out->config, gpt_style_name(gpt_config_style(model)));
         return false;
     }
-    if (given->bias && gpt_config_style(model) != GPT_STYLE_GPT2) {
+    if (sizes->bias && gpt_config_style(model) != GPT_STYLE_GPT2) {
         fprintf(stderr, PROGRAM ": --bias is for the style gpt2, not for %s\n",
                 gpt_style_name(gpt_config_style(model)));
         return false;
     }
-    if (given->bias)
+    if (sizes->bias)
         gpt_config_add_biases(model);
-    replace_sizes(given, model);
+    return true;
+}
+
+static void replace_training(const gpt_given *given, bool has_config, gpt_training *training)
+{
     replace_int(given->batch, -1, &training->batch);
     replace_int(given->accumulate, -1, &training->accumulate);
-    if (given->steps >= 0 && given->decay < 0 && !out->config)
+    if (given->steps >= 0 && given->decay < 0 && !has_config)
         training->decay_steps = given->steps;
     replace_int(given->steps, -1, &training->steps);
     replace_int(given->warmup, -1, &training->warmup_steps);
@@ -486,19 +390,154 @@ static bool complete(gpt_options *out, const given_sizes *given)
     replace_number(given->weight_decay, &training->weight_decay);
     replace_number(given->clip, &training->clip);
     replace_number(given->dropout, &training->dropout);
-    if (given->seed_given)
+    if (given->is_seed_given)
         training->seed = given->seed;
+}
+
+/* Checks that a file can be read that the checkpoint names, if the command line does not name
+ * another one. */
+static bool check_saved_file(const gpt_options *o, const char *option, const char *given,
+                             const char *path)
+{
+    if (given || !path || access(path, R_OK) == 0)
+        return true;
+    fprintf(stderr, PROGRAM ": %s was saved with --%s %s: %s; say where it is with --%s\n", o->load,
+            option, path, strerror(errno), option);
+    return false;
+}
+
+/* Chooses the files and the dtype. --model and --config of the command line replace both files that
+ * the checkpoint names, and --model also replaces its tokenizer. */
+static bool take_files(gpt_options *out, const gpt_given *saved)
+{
+    const gpt_given *given = &out->given;
+    gpt_given all = *given;
+    if (!all.model && !all.config)
+        gpt_given_add(&all, saved, GPT_GIVEN_FILES);
+    gpt_given_add(&all, saved, GPT_GIVEN_TOKENS);
+    out->given_model = all.model;
+    out->config = all.config;
+    out->text = all.text ? all.text : GPT_TEXT;
+    out->tokenizer = given->model ? given->tokenizer : all.tokenizer;
+    out->separator = all.separator;
+    out->offsets = all.offsets ? all.offsets : saved->offsets;
+    out->dtype = (tsr_dtype)(all.dtype ? all.dtype : saved->dtype ? saved->dtype : TSR_F32);
+    if (out->offsets && !out->config)
+        return wrong_option(PROGRAM, "--offsets needs --config", "");
+    if (out->separator && !out->tokenizer && !out->given_model)
+        return wrong_option(PROGRAM, "--separator needs --tokenizer or --model", "");
+    return !saved->text ||
+           (check_saved_file(out, "model", given->model, out->given_model) &&
+            check_saved_file(out, "config", given->config, out->config) &&
+            check_saved_file(out, "offsets", given->offsets, out->offsets) &&
+            check_saved_file(out, "text", given->text, out->text) &&
+            check_saved_file(out, "tokenizer", given->model ? given->model : given->tokenizer,
+                             out->tokenizer));
+}
+
+/* Reads the options that a checkpoint has saved. */
+static bool take_saved(gpt_options *options, const char *text, gpt_given *out)
+{
+    char error[512], sentence[1024];
+    *out = gpt_given_none();
+    if (text && !gpt_given_read(text, out, &options->saved_owner, error, sizeof error)) {
+        snprintf(sentence, sizeof sentence, "%s: %s", options->load, error);
+        return refuse(sentence);
+    }
+    return !text ||
+           gpt_given_agree(&options->given, out, options->load, sentence, sizeof sentence) ||
+           refuse(sentence);
+}
+
+bool gpt_options_complete(gpt_options *out, const char *saved_text)
+{
+    char error[512];
+    gpt_config *model = &out->model;
+    gpt_training *training = &out->training;
+    gpt_given saved;
+    if (!take_saved(out, saved_text, &saved) || !take_files(out, &saved))
+        return false;
+    gpt_given sizes = out->given; /* of the model */
+    if (!out->given.config)
+        gpt_given_add(&sizes, &saved, GPT_GIVEN_SHAPE);
+    *training = gpt_training_default();
+    if (out->given.config)
+        replace_training(&saved, false, training);
+    if (out->given_model ? !take_model(out) : !take_new_model(out, &sizes))
+        return false;
+    if (!out->given.config)
+        replace_training(&saved, out->config != NULL, training);
+    replace_training(&out->given, out->config != NULL, training);
+    if (out->given_model)
+        replace_int(sizes.block, 0, &model->block);
+    else
+        replace_sizes(&sizes, model);
     if (training->steps > 0 && training->warmup_steps >= training->decay_steps) {
         fprintf(stderr, PROGRAM ": --warmup %d is not less than --decay %d\n",
                 training->warmup_steps, training->decay_steps);
         return false;
     }
-    if (gpt_config_check(model, error, sizeof error)) {
-        gpt_config_complete(model);
-        return check_stages(&out->stages, model->model.layers);
-    }
-    fprintf(stderr, PROGRAM ": %s\n", error);
-    return false;
+    if (!gpt_config_check(model, error, sizeof error))
+        return refuse(error);
+    gpt_config_complete(model);
+    return check_stages(&out->stages, model->model.layers);
+}
+
+/* Returns the absolute path of a file, in memory of malloc. A path that does not exist stays as it
+ * is. */
+static char *absolute_path(const char *path)
+{
+    char *resolved = path ? realpath(path, NULL) : NULL;
+    return resolved || !path ? resolved : strdup(path);
+}
+
+char *gpt_options_print(const gpt_options *o, char *error, size_t error_size)
+{
+    const tsr_model_config *model = &o->model.model;
+    const tsr_model_layer *layer = &model->kinds[0];
+    const gpt_training *training = &o->training;
+    char *paths[] = {absolute_path(o->given_model), absolute_path(o->config),
+                     absolute_path(o->offsets), absolute_path(o->text),
+                     absolute_path(o->tokenizer)};
+    const gpt_given all = {
+        .style = (int)gpt_config_style(&o->model),
+        .bias = model->norm_bias && layer->qkv_bias && layer->output_bias && layer->mlp_bias,
+        .dtype = (int)o->dtype,
+        .layers = model->layers,
+        .heads = (int)layer->heads,
+        .kv_heads = (int)layer->kv_heads,
+        .width = (int)model->width,
+        .inner = (int)layer->hidden,
+        .block = o->model.block,
+        .batch = training->batch,
+        .accumulate = training->accumulate,
+        .steps = training->steps,
+        .warmup = training->warmup_steps,
+        .decay = training->decay_steps,
+        .learning_rate = training->learning_rate,
+        .min_learning_rate = training->min_learning_rate,
+        .weight_decay = training->weight_decay,
+        .clip = training->clip,
+        .dropout = training->dropout,
+        .is_seed_given = true,
+        .seed = training->seed,
+        .model = paths[0],
+        .config = paths[1],
+        .offsets = paths[2],
+        .text = paths[3],
+        .tokenizer = paths[4],
+        .separator = o->separator,
+    };
+    char *text = gpt_given_print(&all, error, error_size);
+    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++)
+        free(paths[i]);
+    return text;
+}
+
+void gpt_options_free(gpt_options *options)
+{
+    gpt_config_finish(&options->model);
+    gpt_given_free(&options->saved_owner);
 }
 
 static bool check_tensor_rates(const gpt_options *o)
@@ -537,45 +576,30 @@ static bool check_elastic(const gpt_options *o)
 
 bool gpt_options_parse(int argc, char **argv, gpt_options *out)
 {
-    given_sizes given = {.batch = -1,
-                         .accumulate = -1,
-                         .steps = -1,
-                         .warmup = -1,
-                         .decay = -1,
-                         .learning_rate = -1,
-                         .min_learning_rate = -1,
-                         .weight_decay = -1,
-                         .clip = -1,
-                         .dropout = -1};
-    *out = (gpt_options){.text = GPT_TEXT,
-                         .strategy = "none",
-                         .dtype = TSR_F32,
+    *out = (gpt_options){.strategy = "none",
                          .eval_every = 250,
                          .eval_batches = 20,
                          .characters = 400,
                          .temperature = 0.8,
                          .workers = 1,
-                         .timeout_seconds = 600};
-    int option;
+                         .timeout_seconds = 600,
+                         .given = gpt_given_none()};
+    int option, index = 0;
     opterr = 1;
-    while ((option = getopt_long(argc, argv, "h", known, NULL)) != -1)
-        if (!take(option, optarg, out, &given))
+    while ((option = getopt_long(argc, argv, "h", known, &index)) != -1)
+        if (!take(option, known[index].name, optarg, out))
             return false;
     if (optind < argc)
         return wrong_option(PROGRAM, "unexpected argument ", argv[optind]);
-    if (given.dropout >= 1)
+    if (out->given.dropout >= 1)
         return wrong_option(PROGRAM, "--dropout takes a number from 0 to below 1", "");
-    if (out->help)
-        return true;
-    if (out->offsets && !out->config)
-        return wrong_option(PROGRAM, "--offsets needs --config", "");
     if (out->load && out->init)
         return wrong_option(PROGRAM, "--load and --init exclude each other", "");
-    if (out->separator && !*out->separator)
+    if (out->given.separator && !*out->given.separator)
         return wrong_option(PROGRAM, "--separator is empty", "");
-    if (out->separator && !out->tokenizer && !out->given_model)
-        return wrong_option(PROGRAM, "--separator needs --tokenizer or --model", "");
-    return check_tensor_rates(out) && check_elastic(out) && complete(out, &given);
+    if (out->save)
+        out->save = saved_file(out->save, sizeof out->save_file, out->save_file);
+    return check_tensor_rates(out) && check_elastic(out);
 }
 
 void gpt_options_help(void)

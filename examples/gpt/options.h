@@ -4,6 +4,7 @@
 
 #include "common/common.h"
 #include "config.h"
+#include "given.h"
 
 typedef struct gpt_options {
     const char *text, *device;
@@ -35,10 +36,25 @@ typedef struct gpt_options {
     int workers;
     double timeout_seconds;
     bool help;
+    gpt_given given;            /* on the command line */
+    struct json_t *saved_owner; /* the strings that a checkpoint has saved; NULL: none */
 } gpt_options;
 
-/* Returns false, with a sentence on standard error, if something is wrong. */
+/* Parses the command line. Until gpt_options_complete() has been called, `out` lacks the model, the
+ * training, and the files that describe them. Call gpt_options_free() afterwards. Returns false,
+ * with a sentence on standard error, if something is wrong. */
 bool gpt_options_parse(int argc, char **argv, gpt_options *out);
+/* Completes the options with those that the checkpoint `load` has saved, and with the defaults. An
+ * option of the command line replaces a saved one, but must agree with it if it describes the
+ * model. `saved`: what gpt_options_print() has printed; NULL: there is no checkpoint. Returns
+ * false, with a sentence on standard error, if something is wrong. */
+bool gpt_options_complete(gpt_options *options, const char *saved);
+void gpt_options_free(gpt_options *options);
+
+/* Prints the options that describe the model, its text and its training, for
+ * gpt_options_complete(), in memory of malloc. On failure returns NULL with a sentence in `error`.
+ */
+char *gpt_options_print(const gpt_options *options, char *error, size_t error_size);
 void gpt_options_help(void);
 
 #endif

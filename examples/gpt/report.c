@@ -26,6 +26,13 @@ void report_free(gpt_history *history)
     *history = (gpt_history){0};
 }
 
+static void report_loaded(const char *path, int64_t made, int steps)
+{
+    printf("loaded    %s, after step %lld\n", path, (long long)made);
+    if (made >= steps)
+        printf("          %s has made all of its %d steps; --steps N makes more\n", path, steps);
+}
+
 void report_setting(const gpt_model *model, const gpt_options *options, const gpt_text *text)
 {
     const example_job *job = model->job;
@@ -64,9 +71,12 @@ void report_setting(const gpt_model *model, const gpt_options *options, const gp
         (long long)c->model.kinds[0]->heads, (long long)c->model.width, c->block,
         (double)tsr_model_config_parameters(&c->model, -1) * 1e-6, tsr_dtype_name(options->dtype));
     printf("learning  AdamW %g to %g, weight decay %g, %d × %d windows a step, %d steps, seed "
-           "%lld\n\n",
+           "%lld\n",
            t->learning_rate, t->min_learning_rate, t->weight_decay, t->accumulate, t->batch,
            t->steps, (long long)t->seed);
+    if (options->load)
+        report_loaded(options->load, tsr_optimizer_steps(model->optimizer), t->steps);
+    printf("\n");
     fflush(stdout);
 }
 

@@ -42,16 +42,30 @@ train aabb --grid 2x2 --strategy full --steps 6 --decay 12 --checkpoint model --
 set -- "$folder"/?/model-*
 [ $# = 4 ] || fail "there are $# files, not the four parts: $*"
 
-train bca --strategy weighted --grid 3x1 --steps 12 --load model --parts --log "$folder/three.log" || fail "three ranks cannot go on"
+# resume HOSTS OPTION...: resumes the training whose options the checkpoint has saved.
+resume() {
+    hosts=$1
+    shift
+    HOSTS=$hosts FOLDER=$folder timeout 240 "$tessera" launch -n ${#hosts} -- sh "$folder/rank" "$gpt" --load model --parts --eval-every 0 \
+        --characters 0 "$@" >"$folder/out" 2>&1
+}
+resume bca --strategy weighted --grid 3x1 --steps 12 --log "$folder/three.log" || fail "three ranks cannot go on"
 same_losses "$folder/three.log" || fail "three ranks have other losses"
 train abba --grid 1x2 --pipeline 2 --steps 12 --load model --parts --log "$folder/stages.log" || fail "stages cannot go on"
 same_losses "$folder/stages.log" || fail "stages have other losses"
 train a --steps 12 --load model --parts && fail "one rank went on without the parts of the other host"
 grep -q 'part 3 of 4 of checkpoint ' "$folder/out" || fail "it does not name the missing part"
+resume ab --grid 2x1 --batch 13 && fail "a batch was accepted that does not divide over the ranks"
+grep -q 'a batch of 13 does not divide over 2 rows of the grid' "$folder/out" || fail "it does not say that the batch does not divide"
+# An elastic job: its ranks know the options together, and a process that joins reads them from the part of its host.
+resume aa --elastic --steps 12 --log "$folder/elastic.log" && fail "two ranks went on without the parts of the other host"
+GPT_FAIL=1:8:kill HOSTS=ab FOLDER=$folder timeout 240 "$tessera" launch -n 2 --respawn 1 -- sh "$folder/rank" "$gpt" --load model --parts --elastic --strategy full \
+    --steps 400 --eval-every 0 --characters 0 --timeout 20 --log "$folder/elastic.log" >"$folder/out" 2>&1 || fail "an elastic training cannot go on"
+grep -q 'going on with 2 ranks' "$folder/out" || fail "no process has joined"
 cp "$folder/b/"* "$folder/a"
 train a --steps 12 --load model --parts --log "$folder/one.log" || fail "one rank cannot go on"
 same_losses "$folder/one.log" || fail "one rank has other losses"
 train a --steps 12 --load model --parts --heads 4 && fail "another model was loaded"
-grep -q 'has a model of llama, 2 blocks, 2 heads, .*; the options describe one of llama, 2 blocks, 4 heads' "$folder/out" ||
+grep -q 'gpt: --heads 4, but the model of model has --heads 2' "$folder/out" ||
     fail "it does not say that the model is another one"
 exit 0

@@ -60,11 +60,19 @@ victim=$(rank_1)
 kill -INT "$victim"
 wait $job
 [ $? = 130 ] || fail "an interrupted training did not end with status 130"
-grep -q "Stopped. Go on with: gpt --load $folder/interrupted" "$folder/out" || fail "it does not say how to go on"
+grep -q "Stopped. Go on with: gpt --load $folder/interrupted --checkpoint $folder/interrupted, on any grid" "$folder/out" || fail "it does not say how to go on"
 step=$(($(grep -c '"step"' "$folder/log")))
 [ "$step" -lt 120 ] || fail "the training was over before it was interrupted"
-train 2 --grid 1x2 --steps 120 --load "$folder/interrupted" --log "$folder/resumed.log" || fail "another grid could not go on"
+# The checkpoint says what the model, the text and the training are.
+resume() { # RANKS OPTION...
+    ranks=$1
+    shift
+    timeout 240 "$tessera" launch -n "$ranks" -- env TESSERA_RESTART="$restart" "$gpt" --eval-every 0 --characters 0 "$@" >"$folder/out" 2>&1
+}
+restart=
+resume 2 --grid 1x2 --load "$folder/interrupted" --log "$folder/resumed.log" || fail "another grid could not go on"
 same_losses "$folder/resumed.log" "$step" || fail "the resumed training has other losses"
+grep -q "^\(\[0\] \)\?loaded    $folder/interrupted, after step $step$" "$folder/out" || fail "it does not say where it goes on"
 
 # An interrupt during a write to a pipe that is full loses no line. The 64 KiB of zeros fill the pipe, so gpt waits in its first write until
 # tail reads. The signal is sent again and again, because it is not visible everywhere whether gpt has got there.
@@ -102,6 +110,17 @@ wait $job && fail "the job succeeded although a rank was killed"
 grep -q 'rank 1' "$folder/out" || fail "the error does not name rank 1"
 train 1 --steps 120 --load "$folder/killed" --log "$folder/resumed.log" || fail "one rank could not go on"
 same_losses "$folder/resumed.log" 10 || fail "the training resumed after the kill has other losses"
+# The launcher sets TESSERA_RESTART when it starts an elastic job again: also then, the checkpoint says what the training is. It is overwritten at the end.
+cp "$folder/killed" "$folder/restarted"
+cp "$folder/killed.log" "$folder/restarted.log"
+restart=10
+resume 2 --elastic --checkpoint "$folder/restarted" --log "$folder/restarted.log" || fail "an elastic job cannot start again"
+restart=
+same_losses "$folder/restarted.log" 0 || fail "the elastic job that started again has other losses"
+resume 1 --load "$folder/restarted" || fail "a finished training does not load"
+grep -q "$folder/restarted has made all of its 120 steps; --steps N makes more" "$folder/out" || fail "it does not say that nothing is left"
+resume 2 --elastic --load "$folder/killed" --log "$folder/resumed.log" --checkpoint "$folder/second" || fail "an elastic job cannot load a checkpoint"
+same_losses "$folder/resumed.log" 10 || fail "the elastic job has other losses"
 
 # An error ends a training of one rank. Such a rank reads the loss of a step only after the next step has begun; the last complete step is
 # in the log nevertheless.
@@ -137,10 +156,10 @@ refuses() { # WORDS OPTION...
     train 1 --load "$folder/killed" --steps 120 "$@" && fail "a checkpoint was loaded although $words"
     grep -q "$words" "$folder/out" || fail "it does not say: $words"
 }
-refuses 'killed has a model of llama, 2 blocks, 2 heads, .*; the options describe one of llama, 2 blocks, 4 heads' --heads 4
-refuses 'has a model of .*, f32; the options describe one of .*, bf16' --dtype bf16
+refuses '--heads 4, but the model of .*killed has --heads 2' --heads 4
+refuses '--dtype bf16, but the model of .*killed has --dtype f32' --dtype bf16
 head -c 2000 "$tinyshakespeare" | tr A-Za-z B-ZAb-za >"$folder/text"
-refuses 'has a model of .* 65 characters.*; the options' --text "$folder/text"
+refuses 'has another model than the options describe: 65 characters, not [0-9]* characters$' --text "$folder/text"
 tr 'Z' '~' <"$tinyshakespeare" >"$folder/text"
 refuses 'is of a text with other characters' --text "$folder/text"
 

@@ -153,6 +153,37 @@ refuses "$llama has no tensor transformer.wte.weight" --init "$llama"
 refuses "transformer.wpe.weight is [64,128]; the sizes of the model need [32,128]" --init "$data/gpt2_init.safetensors.index.json" --block 32
 refuses "$folder/none: No such file" --init "$folder/none"
 refuses "cannot open $folder/none: No such file" --load "$folder/none"
+# The checkpoint has saved the options of its training. Those of the model must not be contradicted.
+# checkpoint MODEL OPTIONS: writes the header of a checkpoint.
+checkpoint() {
+    header=$(printf '{"__metadata__":{"gpt.model":"%s","gpt.characters":"65:0","gpt.options":"%s"}}' "$1" "$(echo "$2" | sed 's/"/\\"/g')")
+    while [ $((${#header} % 8)) != 0 ]; do header="$header "; done
+    printf "\\$(printf %o $((${#header} % 256)))\\$(printf %o $((${#header} / 256)))\\0\\0\\0\\0\\0\\0" >"$folder/run"
+    printf %s "$header" >>"$folder/run"
+}
+checkpoint 'gpt2, 3 blocks' '{"style":"llama","heads":"2","dtype":"f32","steps":"3"}'
+refuses "--heads 4, but the model of $folder/run has --heads 2" --load "$folder/run" --heads 4
+refuses "--style gpt2, but the model of $folder/run has --style llama" --load "$folder/run" --style gpt2
+refuses "--dtype f16, but the model of $folder/run has --dtype f32" --load "$folder/run" --dtype f16
+refuses "--bias, but the model of $folder/run has no --bias" --load "$folder/run" --bias
+# Options that the checkpoint lacks have their defaults. The description says what differs.
+refuses "$folder/run has another model than the options describe: gpt2, 3 blocks, not llama, 4 blocks, 2 heads" --load "$folder/run" --heads 2
+refuses "--warmup 9 is not less than --decay 3" --load "$folder/run" --warmup 9
+refuses "$folder/run has another model" --load "$folder/run" --warmup 9 --steps 40
+refuses "$folder/run has another model" --load "$folder/run" --elastic --grid 2x1
+TESSERA_RESTART=3 refuses "--heads 8, but the model of $folder/run has --heads 2" --checkpoint "$folder/run" --elastic --heads 8
+checkpoint 'gpt2, 4 blocks' "{\"text\":\"$folder/gone\"}"
+refuses "$folder/run was saved with --text $folder/gone: No such file or directory; say where it is with --text" --load "$folder/run"
+refuses "$folder/none: No such file" --load "$folder/run" --text "$folder/none"
+checkpoint 'gpt2, 4 blocks' "{\"model\":\"$folder/gone\"}"
+refuses "tokenizer" --load "$folder/run" --model "$model"
+for options in '{"heads":2}' '{"layer":"2"}' '{"heads":"many"}' '[]' '{'; do
+    checkpoint 'gpt2, 4 blocks' "$options"
+    refuses "$folder/run: its options are damaged: $options" --load "$folder/run"
+done
+printf '%b' '\101\0\0\0\0\0\0\0{"__metadata__":{"gpt.model":"gpt2", "gpt.characters":"65:0000"}}' >"$folder/run"
+refuses 'this is no checkpoint of gpt' --load "$folder/run"
+refuses 'gpt.options' --load "$folder/run"
 echo 'no model' >"$folder/model"
 refuses "$folder/model: " --init "$folder/model"
 refuses "this is no checkpoint of gpt" --load "$folder/model"
