@@ -154,7 +154,7 @@ refuses() { # WORDS OPTION...
     words=$1
     shift
     train 1 --load "$folder/killed" --steps 120 "$@" && fail "a checkpoint was loaded although $words"
-    grep -q "$words" "$folder/out" || fail "it does not say: $words"
+    grep -qe "$words" "$folder/out" || fail "it does not say: $words"
 }
 refuses '--heads 4, but the model of .*killed has --heads 2' --heads 4
 refuses '--dtype bf16, but the model of .*killed has --dtype f32' --dtype bf16

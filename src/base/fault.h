@@ -21,10 +21,12 @@ typedef enum tsr__fault_kind {
 void tsr__fault_arm(tsr__fault_kind kind, uint64_t nth, int code);
 /* Makes the next event of `kind` at the place called `site` fail. `site` must stay valid. */
 void tsr__fault_arm_at(tsr__fault_kind kind, const char *site, int code);
+/* Makes the nth event of `kind` and all later ones fail, as they do when memory is exhausted. */
+void tsr__fault_arm_from(tsr__fault_kind kind, uint64_t nth, int code);
 void tsr__fault_disarm(void);
 
 /* Returns the name of the place in the code at which the injected failure occurred since the last
- * tsr__fault_arm. Returns NULL if it has not occurred. */
+ * tsr__fault_arm, the first one if there are several. Returns NULL if it has not occurred. */
 const char *tsr__fault_site(void);
 int tsr__fault_code(void);
 

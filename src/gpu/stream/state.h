@@ -53,7 +53,8 @@ struct tsr_stream {
     tsr__batch *next;
     tsr__batch *in_flight; /* submitted batches, the oldest first */
     tsr__batch *spare;
-    uint32_t most_operations; /* the open batch is submitted when it has this many commands */
+    tsr_stream *next_abandoned; /* after tsr_stream_destroy() could not wait for the work */
+    uint32_t most_operations;   /* the open batch is submitted when it has this many commands */
     tsr__hazards hazards;
     /* the number of commands recorded so far, including those of preflights */
     uint64_t serial;

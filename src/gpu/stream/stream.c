@@ -70,6 +70,34 @@ static void destroy_batches(tsr_device *device, tsr__batch *batch)
     }
 }
 
+/* Streams that were destroyed while the device may have been running their work, because every wait
+ * for it failed, as when memory is exhausted. They and the buffers that they hold are never freed.
+ * The list keeps them reachable for tools that look for leaks. */
+static _Atomic(tsr_stream *) abandoned;
+
+static void abandon(tsr_stream *stream)
+{
+    tsr__log(TSR_LOG_ERROR, "stream_destroy: the memory of the stream's work is not freed, because "
+                            "the device may still use it");
+    stream->timeline->stream = NULL;
+    stream->next_abandoned = atomic_load(&abandoned);
+    while (!atomic_compare_exchange_weak(&abandoned, &stream->next_abandoned, stream))
+        ;
+}
+
+/* Waits until the device has no work of the stream left. Returns false if that cannot be known. */
+static bool wait_until_idle(tsr_stream *closing)
+{
+    tsr_device *device = closing->device;
+    if (tsr_stream_wait(closing) == TSR_OK)
+        return true;
+    tsr__log(TSR_LOG_ERROR, "stream_destroy: %s", tsr_last_error());
+    pthread_mutex_lock(&device->queue_lock);
+    const VkResult result = TSR__VK(&device->vk, DeviceWaitIdle, device->handle);
+    pthread_mutex_unlock(&device->queue_lock);
+    return result == VK_SUCCESS || result == VK_ERROR_DEVICE_LOST || atomic_load(&device->lost);
+}
+
 void tsr_stream_destroy(tsr_stream **stream)
 {
     if (!stream || !*stream)
@@ -80,13 +108,9 @@ void tsr_stream_destroy(tsr_stream **stream)
     if (tsr__device_is_inherited(device))
         return;
 
-    if (tsr_stream_wait(closing) != TSR_OK) {
-        tsr__log(TSR_LOG_ERROR, "stream_destroy: %s", tsr_last_error());
-        /* Waiting for the stream has failed, so the device may still run its work, which must end
-         * before the buffers are freed. */
-        pthread_mutex_lock(&device->queue_lock);
-        (void)TSR__VK(&device->vk, DeviceWaitIdle, device->handle);
-        pthread_mutex_unlock(&device->queue_lock);
+    if (!wait_until_idle(closing)) {
+        abandon(closing);
+        return;
     }
     tsr_stream_destroy(&closing->transfers);
     closing->timeline->stream = NULL;
