@@ -494,7 +494,7 @@ static char *absolute_path(const char *path)
 char *gpt_options_print(const gpt_options *o, char *error, size_t error_size)
 {
     const tsr_model_config *model = &o->model.model;
-    const tsr_model_layer *layer = &model->kinds[0];
+    const tsr_model_layer *layer = model->kinds[0];
     const gpt_training *training = &o->training;
     char *paths[] = {absolute_path(o->given_model), absolute_path(o->config),
                      absolute_path(o->offsets), absolute_path(o->text),
