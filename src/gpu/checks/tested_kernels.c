@@ -230,8 +230,10 @@ static tsr_status admit_in_check(const tsr_device *device, int shader, const uin
                : TSR_OK;
 }
 
-tsr_status tsr__self_test_admit(tsr_device *device, int shader, const uint32_t *spec,
-                                int spec_count, bool *settled)
+/* Tests the kernel of a pipeline that is about to be built, unless its result is known, and returns
+ * an error if the kernel has failed (`admit` in gpu/device/device.h). */
+static tsr_status admit(tsr_device *device, int shader, const uint32_t *spec, int spec_count,
+                        bool *settled)
 {
     *settled = !tsr__in_check();
     if (!*settled)
@@ -289,3 +291,27 @@ bool tsr__self_test_kernel(tsr_device *device, const char *name, tsr_dtype dtype
             return tsr__kernel_works(device, name_of(&cases[i]), dtype, check_shader);
     return true;
 }
+
+static tsr_status check_mode(void)
+{
+    tsr__self_test_mode mode;
+
+    return tsr__self_test_mode_wanted(&mode);
+}
+
+static void start(tsr_device *device)
+{
+    tsr__self_test_mode mode;
+
+    if (tsr__self_test_mode_wanted(&mode) != TSR_OK || mode == TSR__SELF_TEST_OFF)
+        return;
+    device->self_tested = true;
+    device->admit = admit;
+    if (mode == TSR__SELF_TEST_FULL)
+        tsr__self_test_all(device);
+}
+
+const tsr__device_self_tests tsr__device_self_tests_table = {
+    .check_mode = check_mode,
+    .start = start,
+};

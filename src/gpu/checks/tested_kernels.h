@@ -22,11 +22,6 @@ bool tsr__check_at(int i, tsr__check *out);
  * with TESSERA_SELF_TEST=full does. */
 void tsr__self_test_all(tsr_device *device);
 
-/* Tests the kernel of a pipeline that is about to be built, unless its result is known, and returns
- * an error if the kernel has failed (`admit` in gpu/device/device.h). */
-tsr_status tsr__self_test_admit(tsr_device *device, int shader, const uint32_t *spec,
-                                int spec_count, bool *settled);
-
 /* Tests the kernel of this name, unless its result is known. Returns whether the kernel may be
  * used, which is true for names without a test. */
 bool tsr__self_test_kernel(tsr_device *device, const char *name, tsr_dtype dtype);

@@ -119,11 +119,19 @@ struct tsr_device {
     atomic_uint references;
 };
 
-/* Does the same as tsr_device_open, but without self-tests of kernels. */
-tsr_status tsr__device_open(const tsr_device_params *params, tsr_device **out);
+/* The self-tests of kernels, which run operators and therefore stand above the device. */
+typedef struct tsr__device_self_tests {
+    /* Fails if TESSERA_SELF_TEST has no valid value. */
+    tsr_status (*check_mode)(void);
+    /* Sets the device's self_tested and admit as TESSERA_SELF_TEST says; with `full`, tests all
+     * kernels now. */
+    void (*start)(tsr_device *device);
+} tsr__device_self_tests;
+extern const tsr__device_self_tests tsr__device_self_tests_table; /* checks/tested_kernels.c */
 
-/* Does the same as tsr__device_open, but also opens devices that are not usable. An example is the
- * null hardware of drivers, on which pipelines can be built but no memory can be allocated. */
+/* Does the same as tsr_device_open, but without self-tests of kernels, and also opens devices that
+ * are not usable. An example is the null hardware of drivers, on which pipelines can be built but
+ * no memory can be allocated. */
 tsr_status tsr__device_open_to_compile(const tsr_device_params *params, tsr_device **out);
 
 /* Sets what depends on the kind of driver: traits and cpu. Tests call this function to let a CPU

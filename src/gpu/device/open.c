@@ -7,6 +7,7 @@
 #include "base/environment.h"
 #include "base/fork.h"
 #include "base/instruction_sets.h"
+#include "base/struct_size.h"
 #include "gpu/device/device.h"
 #include "gpu/device/probe.h"
 #include "gpu/device/select.h"
@@ -405,12 +406,19 @@ static tsr_status open_wanted(const tsr_device_params *params, bool compile_only
     return status;
 }
 
-tsr_status tsr__device_open(const tsr_device_params *params, tsr_device **out)
+tsr_status tsr_device_open(const tsr_device_params *params, tsr_device **out)
 {
     double slowdown;
-    if (tsr__slowdown(&slowdown) != TSR_OK)
+    tsr_device *device;
+
+    if (tsr__device_self_tests_table.check_mode() != TSR_OK || tsr__slowdown(&slowdown) != TSR_OK)
         return tsr__fail_context(TSR_ERR_INVALID, "device_open");
-    return open_wanted(params, false, out);
+    TSR__REQUIRE(out != NULL, "device_open: out is NULL");
+    TSR__TAKE(tsr_device_params, params);
+    TSR__TRY(open_wanted(params, false, &device));
+    tsr__device_self_tests_table.start(device);
+    *out = device;
+    return TSR_OK;
 }
 
 tsr_status tsr__device_open_to_compile(const tsr_device_params *params, tsr_device **out)
