@@ -163,8 +163,9 @@ static bool open_log(training *t, const digits_options *options)
 /* Returns the number of parameters that this rank keeps. */
 static int64_t kept_parameters(const model *m, tsr_dtype dtype)
 {
-    tsr_fsdp_memory memory;
-    tsr_fsdp_memory_usage(m->sharded, &memory);
+    tsr_fsdp_memory memory = TSR_INIT(tsr_fsdp_memory);
+    if (tsr_fsdp_get_memory(m->sharded, &memory) != TSR_OK)
+        return 0;
     return (int64_t)(memory.parameter_bytes / tsr_dtype_size(dtype));
 }
 

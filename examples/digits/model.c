@@ -45,7 +45,7 @@ static tsr_status shard(model *self, const example_job *job, const digits_option
     tsr_shard_strategy *strategy = NULL;
     tsr_fsdp_unit units[MODEL_LAYERS];
     for (int i = 0; i < MODEL_LAYERS; i++)
-        units[i] = (tsr_fsdp_unit){.layer = self->layers[i]};
+        units[i] = *tsr_fsdp_unit(.layer = self->layers[i]);
     if (shared)
         TRY(tsr_shard_kind_parse(options->strategy, &kind));
     TRY(tsr_shard_strategy_create(tsr_shard_strategy_params(.kind = kind), &strategy));

@@ -4,7 +4,8 @@
  *
  *     tsr_fsdp *model = NULL;
  *     tsr_fsdp_create(tsr_fsdp_params(.group = data, .unit_count = 2,
- *                                     .units = (tsr_fsdp_unit[]){{.layer = up}, {.layer = down}}),
+ *                                     .units = (tsr_fsdp_unit[]){*tsr_fsdp_unit(.layer = up),
+ *                                                                *tsr_fsdp_unit(.layer = down)}),
  *                     &model);
  *     tsr_optimizer_add_fsdp(optimizer, model);
  *     tsr_fsdp_forward(model, 0, x, &saved[0], &hidden);
@@ -55,6 +56,7 @@ typedef struct tsr_fsdp tsr_fsdp;
 
 /* The parameters that are gathered together: those of a layer, or tensors of the caller. */
 typedef struct tsr_fsdp_unit {
+    size_t struct_size;
     /* The layer should be deferred: its initial values are then drawn shard by shard, so that there
      * is never memory for the full layer. If it is not deferred, its values are copied, which must
      * be the same on all ranks, and its memory is released. The layer must outlive the tsr_fsdp. */
@@ -64,6 +66,7 @@ typedef struct tsr_fsdp_unit {
     int parameter_count;
     const tsr_parameter *parameters;
 } tsr_fsdp_unit;
+#define tsr_fsdp_unit(...) (&(tsr_fsdp_unit){.struct_size = sizeof(tsr_fsdp_unit), __VA_ARGS__})
 
 typedef struct tsr_fsdp_params {
     size_t struct_size;
@@ -118,7 +121,9 @@ TSR_API const tsr_shard_plan *tsr_fsdp_plan(const tsr_fsdp *model);
 
 /* Run a forward or backward pass of a unit that is a layer: they call tsr_fsdp_begin, then
  * tsr_layer_forward or tsr_layer_backward, then tsr_fsdp_end. Both block until the unit's
- * parameters have been gathered and the collective operations of the layer are done. */
+ * parameters have been gathered and the collective operations of the layer are done. If the pass
+ * fails, the unit is not in use afterwards, the gradients of its parameters are those of the passes
+ * before, and the pass may be repeated. */
 TSR_API TSR_NODISCARD tsr_status tsr_fsdp_forward(tsr_fsdp *model, int unit, const tsr_tensor *x,
                                                   tsr_layer_saved **saved, tsr_tensor **y);
 TSR_API TSR_NODISCARD tsr_status tsr_fsdp_backward(tsr_fsdp *model, int unit,
@@ -135,7 +140,12 @@ TSR_API TSR_NODISCARD tsr_status tsr_fsdp_backward(tsr_fsdp *model, int unit,
  * tsr_fsdp_begin blocks until the unit's parameters have been gathered; a backward pass also blocks
  * until the gradients whose memory it needs have been reduced. tsr_fsdp_end usually returns at
  * once. Both block for a parameter whose shards are not in the order of the ranks, until its
- * collective operation is done. */
+ * collective operation is done.
+ *
+ * If tsr_fsdp_begin fails, the unit is not in use. tsr_fsdp_end ends the use even if it fails; the
+ * gradients of this pass are then discarded. If the work between the two fails, call tsr_fsdp_end
+ * all the same, and after a backward pass tsr_optimizer_zero_grad, because incomplete gradients
+ * have been added. */
 TSR_API TSR_NODISCARD tsr_status tsr_fsdp_begin(tsr_fsdp *model, int unit, tsr_pass pass);
 TSR_API TSR_NODISCARD tsr_status tsr_fsdp_end(tsr_fsdp *model, int unit);
 
@@ -149,6 +159,7 @@ TSR_API const tsr_parameter *tsr_fsdp_parameter(const tsr_fsdp *model, int unit,
  * values. A tensor is NULL if there is none: for an empty shard, or for `grad` if there has been no
  * gradient since the last step. */
 typedef struct tsr_fsdp_shard {
+    size_t struct_size;
     tsr_shard_range range;
     tsr_tensor *value, *grad;
     tsr_tensor *master;            /* f32 copy of `value`; f16 and bf16 only */
@@ -157,8 +168,8 @@ typedef struct tsr_fsdp_shard {
 /* Blocks until all gradients in progress have been reduced. Units may be in use; the gradients of a
  * backward pass that has not ended are not included. `grad` may be written until the next pass or
  * step; with `replicas`, that step then sends all gradients again. */
-TSR_API TSR_NODISCARD tsr_status tsr_fsdp_shard_of(tsr_fsdp *model, uint64_t param,
-                                                   tsr_fsdp_shard *out);
+TSR_API TSR_NODISCARD tsr_status tsr_fsdp_get_shard(tsr_fsdp *model, uint64_t param,
+                                                    tsr_fsdp_shard *out);
 /* Must be called after writing to shards. Discards gathered parameters, and copies the shards to
  * their master copies. Blocks until gathers in progress are done. With `replicas` the call is
  * collective, and also blocks until all copies have the new values. Error: a unit is in use. */
@@ -223,6 +234,7 @@ TSR_API TSR_NODISCARD tsr_status tsr_fsdp_rebuild(const tsr_fsdp_params *params,
 /* Device memory of this rank. gathered_bytes and unreduced_bytes include padding, because each
  * parameter of a unit starts at a multiple of 64 bytes. The other numbers do not. */
 typedef struct tsr_fsdp_memory {
+    size_t struct_size;
     uint64_t parameter_bytes; /* shards and always-gathered parameters: total_bytes of the plan */
     uint64_t gradient_bytes;  /* gradients of the same elements */
     uint64_t optimizer_bytes; /* moments and f32 master copies */
@@ -231,7 +243,7 @@ typedef struct tsr_fsdp_memory {
     uint64_t total_bytes;
     uint64_t replica_bytes; /* copies of another rank's shards, gradients and state */
 } tsr_fsdp_memory;
-TSR_API void tsr_fsdp_memory_usage(const tsr_fsdp *model, tsr_fsdp_memory *out);
+TSR_API TSR_NODISCARD tsr_status tsr_fsdp_get_memory(const tsr_fsdp *model, tsr_fsdp_memory *out);
 
 #ifdef __cplusplus
 }

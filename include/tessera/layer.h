@@ -74,8 +74,10 @@ TSR_API tsr_group *tsr_layer_group(const tsr_layer *layer);
 /* Parameters --------------------------------------------------------------------------------- */
 
 /* This rank's shard of a parameter: what the rank has of a parameter that the ranks divide among
- * them, or all of a parameter that every rank has. The layer owns everything in the struct. */
+ * them, or all of a parameter that every rank has. A layer owns everything in its structs; programs
+ * fill such structs for parameters of their own (fsdp.h, optimizer.h). */
 typedef struct tsr_parameter {
+    size_t struct_size;
     const char *name; /* "weight", or "mlp.up.weight" if the layer has a name */
     /* This rank's shard: global_shape, but `length` in dimension shard_dim. NULL in a deferred
      * layer without memory. */
@@ -93,6 +95,7 @@ typedef struct tsr_parameter {
      * the size of dimension 0. */
     int64_t offset, length;
 } tsr_parameter;
+#define tsr_parameter(...) (&(tsr_parameter){.struct_size = sizeof(tsr_parameter), __VA_ARGS__})
 
 TSR_API int tsr_layer_parameter_count(const tsr_layer *layer);
 /* Returns parameter `index`, 0 … count − 1, or NULL if there is no such parameter. The struct is

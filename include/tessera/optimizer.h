@@ -72,16 +72,14 @@ TSR_API void tsr_optimizer_destroy(tsr_optimizer **optimizer);
 TSR_API TSR_NODISCARD tsr_status tsr_optimizer_add_layer(tsr_optimizer *optimizer,
                                                          tsr_layer *layer);
 
-/* Adds a tensor of the caller as a parameter. It is f32, f16 or bf16; its gradient has the same
- * shape and any float dtype. The optimizer keeps views of both tensors and a copy of the name.
- * Every step uses the gradient, and tsr_optimizer_zero_grad sets it to 0. */
-TSR_API TSR_NODISCARD tsr_status tsr_optimizer_add_tensor(tsr_optimizer *optimizer,
-                                                          const char *name, tsr_tensor *tensor,
-                                                          tsr_tensor *grad);
-
-/* Adds this rank's part of a parameter that is divided over ranks. The struct says which part it
- * is, so that checkpoints hold the complete parameter. Its `tensor` and `grad` must not be NULL,
- * and are used as by tsr_optimizer_add_tensor. */
+/* Adds a parameter of the caller: a tensor, or this rank's part of a tensor that is divided over
+ * ranks. Of the struct, `name`, `tensor` and `grad` must be set. If ndim is 0, this rank has the
+ * full tensor, whose dtype and shape are the parameter's. Otherwise all fields say which part the
+ * rank has, so that checkpoints hold the full tensor.
+ *
+ * `tensor` is f32, f16 or bf16; `grad` has the same shape and any float dtype. The optimizer keeps
+ * views of both, and a copy of the name. Every step uses the gradient, and tsr_optimizer_zero_grad
+ * sets it to 0. */
 TSR_API TSR_NODISCARD tsr_status tsr_optimizer_add_parameter(tsr_optimizer *optimizer,
                                                              const tsr_parameter *parameter);
 
@@ -181,21 +179,6 @@ TSR_API int64_t tsr_optimizer_steps(const tsr_optimizer *optimizer);
  * to parameters; it is not needed after tsr_optimizer_load. Records the copies and returns; with
  * FSDP models, blocks as tsr_fsdp_changed does. Errors: those of tsr_copy and tsr_fsdp_changed. */
 TSR_API TSR_NODISCARD tsr_status tsr_optimizer_changed(tsr_optimizer *optimizer);
-
-/* State -------------------------------------------------------------------------------------- */
-
-/* One parameter and its state. Parameters of FSDP models are not included; for them see
- * tsr_fsdp_shard_of. All tensors belong to the optimizer or the layer. */
-typedef struct tsr_optimizer_state {
-    const tsr_parameter *parameter;
-    tsr_tensor *master;            /* NULL if there is none */
-    tsr_tensor *moment1, *moment2; /* for SGD, moment1 is the velocity, or NULL */
-} tsr_optimizer_state;
-TSR_API int tsr_optimizer_parameter_count(const tsr_optimizer *optimizer);
-/* Gets parameter `index`, in the order in which the parameters were added. Errors: TSR_ERR_INVALID
- * if there is no such parameter. */
-TSR_API TSR_NODISCARD tsr_status tsr_optimizer_state_of(const tsr_optimizer *optimizer, int index,
-                                                        tsr_optimizer_state *out);
 
 /* Checkpoints -----------------------------------------------------------------------------------
  *

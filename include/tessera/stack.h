@@ -110,7 +110,10 @@ TSR_API TSR_NODISCARD tsr_status tsr_stack_load(tsr_stack *stack, const char *pa
 TSR_API TSR_NODISCARD tsr_status tsr_stack_save(tsr_stack *stack, const char *path,
                                                 tsr_comm *stages);
 
-/* Passes ------------------------------------------------------------------------------------- */
+/* Passes -----------------------------------------------------------------------------------------
+ *
+ * A pass that fails writes no output and may be repeated. If a backward pass fails, the gradients
+ * of some layers have been added already: call tsr_optimizer_zero_grad before the next one. */
 
 /* What a backward pass needs of a forward pass. */
 typedef struct tsr_stack_saved tsr_stack_saved;

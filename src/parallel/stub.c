@@ -92,24 +92,18 @@ TSR__ABSENT(tsr_fsdp_backward, tsr_fsdp *model, int unit, const tsr_layer_saved 
             const tsr_tensor *dy, tsr_tensor **dx)
 TSR__ABSENT(tsr_fsdp_begin, tsr_fsdp *model, int unit, tsr_pass pass)
 TSR__ABSENT(tsr_fsdp_end, tsr_fsdp *model, int unit)
-TSR__ABSENT(tsr_fsdp_shard_of, tsr_fsdp *model, uint64_t param, tsr_fsdp_shard *out)
+TSR__ABSENT(tsr_fsdp_get_shard, tsr_fsdp *model, uint64_t param, tsr_fsdp_shard *out)
 TSR__ABSENT(tsr_fsdp_changed, tsr_fsdp *model)
 TSR__FORGET(tsr_fsdp_destroy, tsr_fsdp)
 ANSWER(const tsr_shard_plan *, tsr_fsdp_plan, (const tsr_fsdp *model), NULL)
 ANSWER(const tsr_parameter *, tsr_fsdp_parameter, (const tsr_fsdp *model, int unit, int index),
        NULL)
-void tsr_fsdp_memory_usage(const tsr_fsdp *model, tsr_fsdp_memory *out)
-{
-    if (out)
-        *out = (tsr_fsdp_memory){0};
-}
+TSR__ABSENT(tsr_fsdp_get_memory, const tsr_fsdp *model, tsr_fsdp_memory *out)
 
 /* optimizer.h */
 TSR__ABSENT(tsr_optimizer_create, const tsr_optimizer_params *params, tsr_optimizer **out)
 TSR__FORGET(tsr_optimizer_destroy, tsr_optimizer)
 TSR__ABSENT(tsr_optimizer_add_layer, tsr_optimizer *optimizer, tsr_layer *layer)
-TSR__ABSENT(tsr_optimizer_add_tensor, tsr_optimizer *optimizer, const char *name,
-            tsr_tensor *tensor, tsr_tensor *grad)
 TSR__ABSENT(tsr_optimizer_add_parameter, tsr_optimizer *optimizer, const tsr_parameter *parameter)
 TSR__ABSENT(tsr_optimizer_add_fsdp, tsr_optimizer *optimizer, tsr_fsdp *model)
 TSR__ABSENT(tsr_optimizer_step, tsr_optimizer *optimizer, float learning_rate)
@@ -119,9 +113,6 @@ TSR__ABSENT(tsr_optimizer_norm, tsr_optimizer *optimizer, double *out)
 TSR__ABSENT(tsr_optimizer_zero_grad, tsr_optimizer *optimizer)
 ANSWER(int64_t, tsr_optimizer_steps, (const tsr_optimizer *optimizer), 0)
 TSR__ABSENT(tsr_optimizer_changed, tsr_optimizer *optimizer)
-ANSWER(int, tsr_optimizer_parameter_count, (const tsr_optimizer *optimizer), 0)
-TSR__ABSENT(tsr_optimizer_state_of, const tsr_optimizer *optimizer, int index,
-            tsr_optimizer_state *out)
 TSR__ABSENT(tsr_optimizer_save, tsr_optimizer *optimizer, const char *path,
             const tsr_optimizer_file_params *params)
 TSR__ABSENT(tsr_optimizer_load, tsr_optimizer *optimizer, const char *path,

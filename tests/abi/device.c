@@ -136,6 +136,11 @@ static void layers(void)
     REFUSED_ALONE(tsr_optimizer_file_params, tsr_optimizer_save(optimizer, "x", &given));
     OK(tsr_optimizer_step(optimizer, 0.1f));
     print_tensor("weight", tsr_layer_parameter(layer, 0)->tensor);
+    tsr_parameter own = TSR_INIT(tsr_parameter);
+    own.name = "own";
+    own.tensor = own.grad = x;
+    OK(tsr_optimizer_add_parameter(optimizer, &own));
+    REFUSED(tsr_parameter, own, tsr_optimizer_add_parameter(optimizer, &own));
     tsr_optimizer_destroy(&optimizer);
     tsr_layer_saved_destroy(&saved);
     tsr_tensor_destroy(&x);
@@ -145,12 +150,25 @@ static void layers(void)
     tsr_fsdp_params divided = TSR_INIT(tsr_fsdp_params);
     divided.group = group;
     divided.unit_count = 1;
-    divided.units = &(tsr_fsdp_unit){.layer = layer};
+    tsr_fsdp_unit unit = TSR_INIT(tsr_fsdp_unit);
+    unit.layer = layer;
+    divided.units = &unit;
     tsr_fsdp *model = NULL, *refused_model = NULL;
     OK(tsr_fsdp_create(&divided, &model));
     printf("parameters %llu\n",
            (unsigned long long)tsr_shard_plan_param_count(tsr_fsdp_plan(model)));
     REFUSED(tsr_fsdp_params, divided, tsr_fsdp_create(&divided, &refused_model));
+    REFUSED(tsr_fsdp_unit, unit, tsr_fsdp_create(&divided, &refused_model));
+    RESULT(tsr_fsdp_memory) memory;
+    RESULT_BEGIN(tsr_fsdp_memory, memory);
+    OK(tsr_fsdp_get_memory(model, &memory.value));
+    RESULT_END(tsr_fsdp_memory, memory);
+    RESULT(tsr_fsdp_shard) part;
+    RESULT_BEGIN(tsr_fsdp_shard, part);
+    OK(tsr_fsdp_get_shard(model, 0, &part.value));
+    RESULT_END(tsr_fsdp_shard, part);
+    printf("sharded %llu bytes, %llu elements\n", (unsigned long long)memory.value.parameter_bytes,
+           (unsigned long long)part.value.range.count);
     tsr_fsdp_destroy(&model);
     tsr_layer_destroy(&layer);
 }

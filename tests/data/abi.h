@@ -956,6 +956,7 @@ TSR_API void tsr_layer_saved_destroy(tsr_layer_saved **saved);
 TSR_API void tsr_layer_destroy(tsr_layer **layer);
 TSR_API tsr_group *tsr_layer_group(const tsr_layer *layer);
 typedef struct tsr_parameter {
+    size_t struct_size;
     const char *name;
     tsr_tensor *tensor;
     tsr_tensor *grad;
@@ -1510,6 +1511,7 @@ TSR_API tsr_status tsr_model_convert(const tsr_model_file *source,
                                                    tsr_convert_stats *out);
 typedef struct tsr_fsdp tsr_fsdp;
 typedef struct tsr_fsdp_unit {
+    size_t struct_size;
     tsr_layer *layer;
     int parameter_count;
     const tsr_parameter *parameters;
@@ -1546,16 +1548,18 @@ TSR_API tsr_status tsr_fsdp_begin(tsr_fsdp *model, int unit, tsr_pass pass);
 TSR_API tsr_status tsr_fsdp_end(tsr_fsdp *model, int unit);
 TSR_API const tsr_parameter *tsr_fsdp_parameter(const tsr_fsdp *model, int unit, int index);
 typedef struct tsr_fsdp_shard {
+    size_t struct_size;
     tsr_shard_range range;
     tsr_tensor *value, *grad;
     tsr_tensor *master;
     tsr_tensor *moment1, *moment2;
 } tsr_fsdp_shard;
-TSR_API tsr_status tsr_fsdp_shard_of(tsr_fsdp *model, uint64_t param,
-                                                   tsr_fsdp_shard *out);
+TSR_API tsr_status tsr_fsdp_get_shard(tsr_fsdp *model, uint64_t param,
+                                                    tsr_fsdp_shard *out);
 TSR_API tsr_status tsr_fsdp_changed(tsr_fsdp *model);
 TSR_API tsr_status tsr_fsdp_rebuild(const tsr_fsdp_params *params, tsr_fsdp **model);
 typedef struct tsr_fsdp_memory {
+    size_t struct_size;
     uint64_t parameter_bytes;
     uint64_t gradient_bytes;
     uint64_t optimizer_bytes;
@@ -1564,7 +1568,7 @@ typedef struct tsr_fsdp_memory {
     uint64_t total_bytes;
     uint64_t replica_bytes;
 } tsr_fsdp_memory;
-TSR_API void tsr_fsdp_memory_usage(const tsr_fsdp *model, tsr_fsdp_memory *out);
+TSR_API tsr_status tsr_fsdp_get_memory(const tsr_fsdp *model, tsr_fsdp_memory *out);
 typedef struct tsr_sampling_params {
     size_t struct_size;
     double repetition_penalty;
@@ -2144,9 +2148,6 @@ TSR_API tsr_status tsr_optimizer_create(const tsr_optimizer_params *params,
 TSR_API void tsr_optimizer_destroy(tsr_optimizer **optimizer);
 TSR_API tsr_status tsr_optimizer_add_layer(tsr_optimizer *optimizer,
                                                          tsr_layer *layer);
-TSR_API tsr_status tsr_optimizer_add_tensor(tsr_optimizer *optimizer,
-                                                          const char *name, tsr_tensor *tensor,
-                                                          tsr_tensor *grad);
 TSR_API tsr_status tsr_optimizer_add_parameter(tsr_optimizer *optimizer,
                                                              const tsr_parameter *parameter);
 TSR_API tsr_status tsr_optimizer_add_fsdp(tsr_optimizer *optimizer, tsr_fsdp *model);
@@ -2167,14 +2168,6 @@ TSR_API tsr_status tsr_optimizer_clip(tsr_optimizer *optimizer, float max_norm,
 TSR_API tsr_status tsr_optimizer_norm(tsr_optimizer *optimizer, double *out);
 TSR_API int64_t tsr_optimizer_steps(const tsr_optimizer *optimizer);
 TSR_API tsr_status tsr_optimizer_changed(tsr_optimizer *optimizer);
-typedef struct tsr_optimizer_state {
-    const tsr_parameter *parameter;
-    tsr_tensor *master;
-    tsr_tensor *moment1, *moment2;
-} tsr_optimizer_state;
-TSR_API int tsr_optimizer_parameter_count(const tsr_optimizer *optimizer);
-TSR_API tsr_status tsr_optimizer_state_of(const tsr_optimizer *optimizer, int index,
-                                                        tsr_optimizer_state *out);
 typedef struct tsr_optimizer_file_params {
     size_t struct_size;
     tsr_comm *world;

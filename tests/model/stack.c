@@ -4,6 +4,8 @@
 #include "base/fault.h"
 #include "model/made.h"
 #include "model/open.h"
+#include "model/stack/stack.h"
+#include "parallel/fsdp/fsdp.h"
 #include "parallel/spmd.h"
 
 enum { ROWS = 2, TOKENS = 9, SEED = 5, LOGITS = ROWS * TOKENS * MADE_VOCABULARY };
@@ -326,5 +328,101 @@ CASE(stack_no_memory, "stack: memory runs out")
     tsr_tensor_destroy(&x);
     tsr_model_file_close(&file);
     made_finish(&made);
+    tsr_group_destroy(&alone);
+}
+
+/* Passes that fail --------------------------------------------------------------------------- */
+
+static void check_idle(const tsr_stack *stack, const char *what)
+{
+    const tsr_fsdp *const models[] = {stack->sharded, stack->tied};
+    for (int i = 0; i < 2; i++)
+        for (int u = 0; models[i] && u < models[i]->unit_count; u++)
+            CHECK(!models[i]->units[u].in_use, "%s: unit %d of %s is in use", what, u,
+                  i ? "tied" : "sharded");
+}
+
+/* Makes a call repeatedly, each time with another allocation failing, until it succeeds. After a
+ * success it does `undo`. */
+#define FAIL_EACH(stack, call, undo)                                                               \
+    do {                                                                                           \
+        bool reached_ = true;                                                                      \
+        for (uint64_t nth_ = 0; reached_; nth_ += 1 + nth_ / 4) {                                  \
+            tsr__fault_arm(TSR__FAULT_ALLOC, nth_, 0);                                             \
+            const tsr_status status_ = (call);                                                     \
+            reached_ = tsr__fault_site() != NULL;                                                  \
+            tsr__fault_disarm();                                                                   \
+            check_idle(stack, #call);                                                              \
+            if (status_ == TSR_OK)                                                                 \
+                undo;                                                                              \
+        }                                                                                          \
+    } while (0)
+
+/* Makes a step, and computes the logits after it. If `fails` is set, each pass fails several times
+ * before it succeeds. */
+static void step_after_failures(const tsr_model_config *config, tsr_group *alone, bool fails,
+                                float logits[LOGITS])
+{
+    tsr_stack *stack = create_stack(config, alone, 0, 0);
+    tsr_optimizer *optimizer = NULL;
+    tsr_stack_saved *saved = NULL;
+    tsr_layer_saved *head_saved = NULL;
+    tsr_tensor *x = upload_ids(), *hidden = NULL, *y = NULL, *dhidden = NULL;
+    OK(tsr_optimizer_create(tsr_optimizer_params(.stream = queue), &optimizer));
+    OK(tsr_stack_add_to(stack, optimizer));
+    if (fails)
+        FAIL_EACH(stack, tsr_stack_forward(stack, x, &saved, &hidden),
+                  (tsr_stack_saved_destroy(&saved), tsr_tensor_destroy(&hidden)));
+    CHECK(!saved && !hidden, "a failed pass has outputs");
+    OK(tsr_stack_forward(stack, x, &saved, &hidden));
+    if (fails)
+        FAIL_EACH(stack, tsr_stack_head_forward(stack, hidden, &head_saved, &y),
+                  (tsr_layer_saved_destroy(&head_saved), tsr_tensor_destroy(&y)));
+    OK(tsr_stack_head_forward(stack, hidden, &head_saved, &y));
+    if (fails)
+        FAIL_EACH(stack, tsr_stack_head_backward(stack, head_saved, y, &dhidden),
+                  tsr_tensor_destroy(&dhidden));
+    CHECK(!dhidden, "a failed pass has an output");
+    if (fails) {
+        OK(tsr_stack_head_backward(stack, head_saved, y, &dhidden));
+        FAIL_EACH(stack, tsr_stack_backward(stack, saved, dhidden, NULL), (void)0);
+        tsr_tensor_destroy(&dhidden);
+        OK(tsr_optimizer_zero_grad(optimizer));
+    }
+    OK(tsr_stack_head_backward(stack, head_saved, y, &dhidden));
+    OK(tsr_stack_backward(stack, saved, dhidden, NULL));
+    OK(tsr_optimizer_step(optimizer, 0.01f));
+    compute(stack, logits);
+    tsr_optimizer_destroy(&optimizer);
+    tsr_stack_saved_destroy(&saved);
+    tsr_layer_saved_destroy(&head_saved);
+    tsr_tensor *all[] = {x, hidden, y, dhidden};
+    for (int i = 0; i < 4; i++)
+        tsr_tensor_destroy(&all[i]);
+    tsr_stack_destroy(&stack);
+}
+
+CASE(stack_failed_passes, "stack: a pass that fails leaves no unit in use, and can be repeated")
+{
+    static float got[LOGITS], want[LOGITS];
+    tsr_group *alone = NULL;
+    if (ranks > 1) {
+        case_skip("one rank alone shows the same");
+        return;
+    }
+    OK(tsr_group_create(NULL, queue, NULL, &alone));
+    for (int f = 0; f < made_family_count; f++) {
+        made_model made;
+        tsr_model_file *file = NULL;
+        if (!made_families[f].tied && !made_families[f].learned_positions)
+            continue;
+        made_init(&made, &made_families[f], SEED);
+        OK(tsr_model_file_open(made_write_hf(&made), &file));
+        step_after_failures(tsr_model_file_config(file), alone, false, want);
+        step_after_failures(tsr_model_file_config(file), alone, true, got);
+        CHECK(memcmp(got, want, sizeof got) == 0, "family %d: other logits", f);
+        tsr_model_file_close(&file);
+        made_finish(&made);
+    }
     tsr_group_destroy(&alone);
 }

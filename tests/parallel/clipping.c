@@ -5,6 +5,7 @@
 #include <jansson.h>
 
 #include "base/fault.h"
+#include "parallel/optimizer/optimizer.h"
 
 /* PyTorch's results -------------------------------------------------------------------------- */
 
@@ -135,7 +136,11 @@ static void check_tensors(const golden *g, bool divided)
     tsr_tensor *tensor[TENSORS], *grad[TENSORS];
     int64_t first[TENSORS] = {0};
     for (int i = 0; i < g->count; i++) {
-        tsr_parameter p = {.name = "p", .dtype = TSR_F32, .ndim = g->ndim[i], .shard_dim = -1};
+        tsr_parameter p = {.struct_size = sizeof p,
+                           .name = "p",
+                           .dtype = TSR_F32,
+                           .ndim = g->ndim[i],
+                           .shard_dim = -1};
         int64_t shape[TSR_MAX_DIMS], inner = 1;
         memcpy(shape, g->shape[i], sizeof shape);
         memcpy(p.global_shape, shape, sizeof shape);
@@ -177,12 +182,15 @@ static void check_shards(const golden *g)
                                         "10", "11", "12", "13", "14", "15", "16", "17", "18", "19"};
     tsr_parameter p[TENSORS] = {{0}};
     for (int i = 0; i < g->count; i++) {
-        p[i] = (tsr_parameter){
-            .name = names[i], .dtype = TSR_F32, .ndim = g->ndim[i], .shard_dim = -1};
+        p[i] = (tsr_parameter){.struct_size = sizeof(tsr_parameter),
+                               .name = names[i],
+                               .dtype = TSR_F32,
+                               .ndim = g->ndim[i],
+                               .shard_dim = -1};
         memcpy(p[i].global_shape, g->shape[i], sizeof p[i].global_shape);
         p[i].length = g->shape[i][0];
     }
-    tsr_fsdp_unit unit = {.parameter_count = g->count, .parameters = p};
+    tsr_fsdp_unit unit = {.struct_size = sizeof unit, .parameter_count = g->count, .parameters = p};
     tsr_fsdp *fsdp = NULL;
     OK(tsr_fsdp_create(tsr_fsdp_params(.group = group, .unit_count = 1, .units = &unit,
                                        .gather = gather, .optimizer = TSR_OPTIMIZER_SGD,
@@ -201,8 +209,8 @@ static void check_shards(const golden *g)
     OK(tsr_fsdp_end(fsdp, 0));
     clip_and_step(optimizer, g);
     for (int i = 0; i < g->count; i++) {
-        tsr_fsdp_shard shard;
-        OK(tsr_fsdp_shard_of(fsdp, (uint64_t)i, &shard));
+        tsr_fsdp_shard shard = TSR_INIT(tsr_fsdp_shard);
+        OK(tsr_fsdp_get_shard(fsdp, (uint64_t)i, &shard));
         if (shard.value)
             check_parameter(g, i, shard.value, (int64_t)shard.range.start, "sharded");
     }
@@ -428,15 +436,17 @@ static part part_of(int64_t offset, int64_t length)
     p.grad = tensor_new(TSR_F32, 2, shape);
     OK(tsr_fill(queue, p.tensor, 0));
     OK(tsr_fill(queue, p.grad, 1));
-    OK(tsr_optimizer_add_parameter(p.optimizer, &(tsr_parameter){.name = "heads",
-                                                                 .tensor = p.tensor,
-                                                                 .grad = p.grad,
-                                                                 .dtype = TSR_F32,
-                                                                 .ndim = 2,
-                                                                 .global_shape = {2, 12},
-                                                                 .shard_dim = 1,
-                                                                 .offset = offset,
-                                                                 .length = length}));
+    OK(tsr_optimizer_add_parameter(p.optimizer,
+                                   &(tsr_parameter){.struct_size = sizeof(tsr_parameter),
+                                                    .name = "heads",
+                                                    .tensor = p.tensor,
+                                                    .grad = p.grad,
+                                                    .dtype = TSR_F32,
+                                                    .ndim = 2,
+                                                    .global_shape = {2, 12},
+                                                    .shard_dim = 1,
+                                                    .offset = offset,
+                                                    .length = length}));
     return p;
 }
 
@@ -588,7 +598,8 @@ CASE(clip_once, "clipping: it holds for one step, until gradients are set to 0")
     OK(tsr_tensor_create(gpu, TSR_F32, 1, (int64_t[]){1}, &grad));
     OK(tsr_fill(queue, grad, 4));
     tsr_optimizer *optimizer = sgd_optimizer();
-    OK(tsr_optimizer_add_tensor(optimizer, "t", tensor, grad));
+    OK(tsr_optimizer_add_parameter(optimizer,
+                                   tsr_parameter(.name = "t", .tensor = tensor, .grad = grad)));
     OK(tsr_optimizer_clip(optimizer, 1, NULL, NULL));
     OK(tsr_optimizer_clip(optimizer, 2, NULL, NULL)); /* replaces the result of the first call */
     OK(tsr_optimizer_step(optimizer, 1));
@@ -665,11 +676,9 @@ CASE(deferred_overflow, "clipping: a norm that is read later and is not finite s
 {
     tsr_layer *mlp = mlp_in(group, TSR_F32), *unchanged = mlp_in(group, TSR_F32);
     tsr_optimizer *optimizer = NULL;
-    tsr_optimizer_state state;
     double norm = 0;
     OK(tsr_optimizer_create(tsr_optimizer_params(.stream = queue), &optimizer));
     OK(tsr_optimizer_add_layer(optimizer, mlp));
-    OK(tsr_optimizer_state_of(optimizer, 0, &state));
     for (int step = 0; step < 3; step++) {
         mlp_pass(mlp, step, ROWS, 1);
         if (step < 2 && my_rank == ranks - 1)
@@ -679,7 +688,7 @@ CASE(deferred_overflow, "clipping: a norm that is read later and is not finite s
         OK(tsr_optimizer_zero_grad(optimizer));
         OK(tsr_optimizer_norm(optimizer, &norm));
         CHECK(isfinite(norm) == (step == 2), "step %d: the norm is %g", step, norm);
-        double *moment = values_of(state.moment1);
+        double *moment = values_of(optimizer->items[0].moment1);
         CHECK((*moment == 0) == (step < 2), "step %d: a moment is %g", step, *moment);
         free(moment);
         if (step < 2)

@@ -162,12 +162,15 @@ static tsr_status with_model(tsr_status (*call)(const tsr_fsdp_params *, tsr_fsd
     static const char *const biases[] = {"bias", NULL}, *const all[] = {"*", NULL};
     const tsr_dtype dtype = w.job->dtype ? w.job->dtype : TSR_F32;
     tsr_parameter params[PARAMS] = {{0}};
-    tsr_fsdp_unit units[UNITS] = {{0}};
+    tsr_fsdp_unit units[UNITS];
+    for (int u = 0; u < UNITS; u++)
+        units[u] = TSR_INIT(tsr_fsdp_unit);
     for (int i = 0; i < PARAMS; i++) {
         float values[MOST_ELEMENTS];
         tsr_tensor *exact;
         tsr_fsdp_unit *unit = &units[shapes[i].unit];
-        params[i] = (tsr_parameter){.name = shapes[i].name,
+        params[i] = (tsr_parameter){.struct_size = sizeof(tsr_parameter),
+                                    .name = shapes[i].name,
                                     .dtype = dtype,
                                     .ndim = shapes[i].ndim,
                                     .shard_dim = -1,

@@ -205,7 +205,7 @@ CASE(frozen_step, "an optimizer does not change a frozen layer, and FSDP refuses
     tsr_tensor_destroy(&y);
 
     OK(tsr_fsdp_create(
-        tsr_fsdp_params(.group = group, .unit_count = 1, .units = &(tsr_fsdp_unit){.layer = layer}),
+        tsr_fsdp_params(.group = group, .unit_count = 1, .units = tsr_fsdp_unit(.layer = layer)),
         &model));
     OK(tsr_fsdp_forward(model, 0, x, &saved, &y));
     FAILS(

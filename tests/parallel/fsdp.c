@@ -174,7 +174,7 @@ static void check_copies(tsr_fsdp *m, const char *what)
  * changes. */
 static void pass_of_other_kind(model *m)
 {
-    tsr_fsdp_shard shard = {{0}, NULL, NULL, NULL, NULL, NULL};
+    tsr_fsdp_shard shard = TSR_INIT(tsr_fsdp_shard);
     const tsr__fsdp_unit *last = &m->sharded->units[m->sharded->unit_count - 1];
     for (int passes = 1; passes <= 3; passes++) {
         for (int i = 0; i < passes; i++)
@@ -187,7 +187,7 @@ static void pass_of_other_kind(model *m)
     CHECK(last->sent && last->passes == 3,
           "gradients were not sent after the last pass, before the step");
     for (uint64_t p = 0; my_rank == 0 && p < (uint64_t)m->sharded->param_count; p++) {
-        OK(tsr_fsdp_shard_of(m->sharded, p, &shard));
+        OK(tsr_fsdp_get_shard(m->sharded, p, &shard));
         if (shard.grad)
             OK(tsr_fill(queue, shard.grad, 0.25));
     }
@@ -381,12 +381,15 @@ static void check_memory(const way *w)
     char names[BIG_UNITS][16];
     for (int u = 0; u < BIG_UNITS; u++) {
         snprintf(names[u], sizeof names[u], "layer%d.w", u);
-        parameters[u] = (tsr_parameter){.name = names[u],
+        parameters[u] = (tsr_parameter){.struct_size = sizeof(tsr_parameter),
+                                        .name = names[u],
                                         .dtype = TSR_F32,
                                         .ndim = 2,
                                         .global_shape = {BIG_ROWS, BIG_COLUMNS},
                                         .shard_dim = -1};
-        units[u] = (tsr_fsdp_unit){.parameter_count = 1, .parameters = &parameters[u]};
+        units[u] = (tsr_fsdp_unit){.struct_size = sizeof(tsr_fsdp_unit),
+                                   .parameter_count = 1,
+                                   .parameters = &parameters[u]};
     }
     tsr_shard_strategy *strategy = NULL;
     tsr_fsdp *m = NULL;
@@ -399,9 +402,9 @@ static void check_memory(const way *w)
     train_big(m, &p);
 
     const uint64_t unit = BIG_ROWS * BIG_COLUMNS * 4;
-    tsr_fsdp_memory said;
+    tsr_fsdp_memory said = TSR_INIT(tsr_fsdp_memory);
     tsr_shard_rank_total total;
-    tsr_fsdp_memory_usage(m, &said);
+    OK(tsr_fsdp_get_memory(m, &said));
     OK(tsr_shard_plan_rank_total(tsr_fsdp_plan(m), my_rank, &total));
     CHECK(said.parameter_bytes == total.total_bytes, "%llu bytes, the plan says %llu",
           (unsigned long long)said.parameter_bytes, (unsigned long long)total.total_bytes);
@@ -531,9 +534,9 @@ CASE(shards, "fsdp: shards are those of the plan, and values written to them are
     model_make(&(model_case){.dtype = TSR_F16}, &m);
     const tsr_shard_plan *plan = tsr_fsdp_plan(m.sharded);
     for (uint64_t i = 0; i < tsr_shard_plan_param_count(plan); i++) {
-        tsr_fsdp_shard shard;
+        tsr_fsdp_shard shard = TSR_INIT(tsr_fsdp_shard);
         tsr_shard_range range;
-        OK(tsr_fsdp_shard_of(m.sharded, i, &shard));
+        OK(tsr_fsdp_get_shard(m.sharded, i, &shard));
         OK(tsr_shard_plan_range(plan, i, my_rank, &range));
         CHECK(shard.range.start == range.start && shard.range.count == range.count, "range");
         CHECK(!shard.grad, "no gradient yet");
@@ -565,17 +568,22 @@ CASE(shards, "fsdp: shards are those of the plan, and values written to them are
 /* Parameters may have dimensions of size 0, even if nothing else in the unit needs memory. */
 CASE(nothing, "fsdp: units whose parameters have no elements are used and stepped")
 {
-    const tsr_parameter empty[] = {
-        {.name = "empty.weight",
-         .dtype = TSR_F32,
-         .ndim = 2,
-         .global_shape = {0, 5},
-         .shard_dim = -1},
-        {.name = "empty.bias", .dtype = TSR_F16, .ndim = 1, .global_shape = {0}, .shard_dim = -1}};
+    const tsr_parameter empty[] = {{.struct_size = sizeof(tsr_parameter),
+                                    .name = "empty.weight",
+                                    .dtype = TSR_F32,
+                                    .ndim = 2,
+                                    .global_shape = {0, 5},
+                                    .shard_dim = -1},
+                                   {.struct_size = sizeof(tsr_parameter),
+                                    .name = "empty.bias",
+                                    .dtype = TSR_F16,
+                                    .ndim = 1,
+                                    .global_shape = {0},
+                                    .shard_dim = -1}};
     tsr_fsdp *m = NULL;
     OK(tsr_fsdp_create(
         tsr_fsdp_params(.group = group, .unit_count = 1,
-                        .units = (tsr_fsdp_unit[]){{.parameter_count = 2, .parameters = empty}}),
+                        .units = tsr_fsdp_unit(.parameter_count = 2, .parameters = empty)),
         &m));
     for (int pass = TSR_PASS_FORWARD; pass <= TSR_PASS_BACKWARD; pass++) {
         OK(tsr_fsdp_begin(m, 0, (tsr_pass)pass));

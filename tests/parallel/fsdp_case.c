@@ -37,12 +37,12 @@ void model_make(const model_case *c, model *m)
 {
     *m = (model){0};
     OK(tsr_group_create(NULL, queue, NULL, &m->alone));
-    tsr_fsdp_unit units[MODEL_LAYERS] = {{0}};
+    tsr_fsdp_unit units[MODEL_LAYERS];
     for (int i = 0; i < MODEL_LAYERS; i++) {
         const tsr_linear_params params = params_of(c, m, i);
         OK(i == 1 ? tsr_row_linear_create(&params, &m->layers[i])
                   : tsr_column_linear_create(&params, &m->layers[i]));
-        units[i].layer = m->layers[i];
+        units[i] = *tsr_fsdp_unit(.layer = m->layers[i]);
     }
     tsr_fsdp_params sharded = c->sharded;
     sharded.struct_size = sizeof sharded;

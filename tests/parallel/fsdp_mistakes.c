@@ -9,10 +9,19 @@
 CASE(refused, "fsdp: mistakes are errors on all ranks that name the values")
 {
     tsr_fsdp *m = NULL;
-    tsr_parameter p[2] = {
-        {.name = "a", .dtype = TSR_F32, .ndim = 1, .global_shape = {8}, .shard_dim = -1},
-        {.name = "a", .dtype = TSR_F32, .ndim = 1, .global_shape = {8}, .shard_dim = -1}};
-    tsr_fsdp_unit unit = {.parameter_count = 2, .parameters = p};
+    tsr_parameter p[2] = {{.struct_size = sizeof(tsr_parameter),
+                           .name = "a",
+                           .dtype = TSR_F32,
+                           .ndim = 1,
+                           .global_shape = {8},
+                           .shard_dim = -1},
+                          {.struct_size = sizeof(tsr_parameter),
+                           .name = "a",
+                           .dtype = TSR_F32,
+                           .ndim = 1,
+                           .global_shape = {8},
+                           .shard_dim = -1}};
+    tsr_fsdp_unit unit = {.struct_size = sizeof unit, .parameter_count = 2, .parameters = p};
     tsr_fsdp_params params = {
         .struct_size = sizeof params, .group = group, .unit_count = 1, .units = &unit};
 #define REFUSED(text)                                                                              \
@@ -49,8 +58,20 @@ CASE(refused, "fsdp: mistakes are errors on all ranks that name the values")
     REFUSED("'a' is f32 [8], its tensor f32 [9]");
     tsr_tensor_destroy(&wrong);
     p[0].tensor = NULL;
+    p[0].struct_size = 0;
+    REFUSED("unit 0: tsr_parameter: struct_size is 0; use TSR_INIT(tsr_parameter)");
+    p[0].struct_size = sizeof *p;
+    unit.struct_size = 0;
+    REFUSED("tsr_fsdp_unit: struct_size is 0; use TSR_INIT(tsr_fsdp_unit)");
+    unit.struct_size = sizeof unit;
 
     OK(tsr_fsdp_create(&params, &m));
+    tsr_fsdp_shard shard = {0};
+    tsr_fsdp_memory memory = {0};
+    FAILS(tsr_fsdp_get_shard(m, 0, &shard), TSR_ERR_INVALID,
+          "tsr_fsdp_shard: struct_size is 0; use TSR_INIT(tsr_fsdp_shard)");
+    FAILS(tsr_fsdp_get_memory(m, &memory), TSR_ERR_INVALID,
+          "tsr_fsdp_memory: struct_size is 0; use TSR_INIT(tsr_fsdp_memory)");
     FAILS(tsr_fsdp_begin(m, 1, TSR_PASS_FORWARD), TSR_ERR_INVALID,
           "fsdp_begin: unit 1 is outside 1 units");
     FAILS(tsr_fsdp_end(m, 0), TSR_ERR_INVALID, "fsdp_end: unit 0 is not in use");
@@ -82,9 +103,13 @@ CASE(other_plans, "fsdp: different plans are an error")
         case_skip("needs two ranks");
         return;
     }
-    tsr_parameter p = {
-        .name = "a", .dtype = TSR_F32, .ndim = 1, .global_shape = {8 + my_rank}, .shard_dim = -1};
-    tsr_fsdp_unit unit = {.parameter_count = 1, .parameters = &p};
+    tsr_parameter p = {.struct_size = sizeof p,
+                       .name = "a",
+                       .dtype = TSR_F32,
+                       .ndim = 1,
+                       .global_shape = {8 + my_rank},
+                       .shard_dim = -1};
+    tsr_fsdp_unit unit = {.struct_size = sizeof unit, .parameter_count = 1, .parameters = &p};
     tsr_fsdp *m = NULL;
     FAILS(tsr_fsdp_create(tsr_fsdp_params(.group = group, .unit_count = 1, .units = &unit), &m),
           TSR_ERR_INVALID,
@@ -100,10 +125,19 @@ CASE(rebuilding_mistakes, "fsdp: mistakes in rebuilding are errors that leave th
         case_skip("one rank has no copies");
         return;
     }
-    const tsr_parameter p[2] = {
-        {.name = "a", .dtype = TSR_F32, .ndim = 1, .global_shape = {8}, .shard_dim = -1},
-        {.name = "b", .dtype = TSR_F32, .ndim = 1, .global_shape = {9}, .shard_dim = -1}};
-    const tsr_fsdp_unit unit = {.parameter_count = 2, .parameters = p};
+    const tsr_parameter p[2] = {{.struct_size = sizeof(tsr_parameter),
+                                 .name = "a",
+                                 .dtype = TSR_F32,
+                                 .ndim = 1,
+                                 .global_shape = {8},
+                                 .shard_dim = -1},
+                                {.struct_size = sizeof(tsr_parameter),
+                                 .name = "b",
+                                 .dtype = TSR_F32,
+                                 .ndim = 1,
+                                 .global_shape = {9},
+                                 .shard_dim = -1}};
+    const tsr_fsdp_unit unit = {.struct_size = sizeof unit, .parameter_count = 2, .parameters = p};
     tsr_fsdp_params params = {.struct_size = sizeof params,
                               .group = group,
                               .unit_count = 1,
@@ -114,8 +148,8 @@ CASE(rebuilding_mistakes, "fsdp: mistakes in rebuilding are errors that leave th
     FAILS(tsr_fsdp_rebuild(&params, &m), TSR_ERR_INVALID,
           "fsdp_rebuild: no rank has a model; load a checkpoint");
     OK(tsr_fsdp_create(&params, &m));
-    tsr_fsdp_memory memory;
-    tsr_fsdp_memory_usage(m, &memory);
+    tsr_fsdp_memory memory = TSR_INIT(tsr_fsdp_memory);
+    OK(tsr_fsdp_get_memory(m, &memory));
     /* Each element has a value, a gradient and two moments; all ranks together have one copy of
      * each. */
     int64_t copied = (int64_t)memory.replica_bytes;
@@ -131,13 +165,19 @@ CASE(rebuilding_mistakes, "fsdp: mistakes in rebuilding are errors that leave th
         params.units = &unit;                                                                      \
         params.optimizer = TSR_OPTIMIZER_ADAMW;                                                    \
     } while (0)
-    params.units = &(tsr_fsdp_unit){.parameter_count = 1, .parameters = p};
-    REFUSED("the units have 1 parameters, the model has 2");
     params.units = &(tsr_fsdp_unit){
-        .parameter_count = 2,
-        .parameters = (tsr_parameter[]){
-            p[0],
-            {.name = "c", .dtype = TSR_F32, .ndim = 1, .global_shape = {9}, .shard_dim = -1}}};
+        .struct_size = sizeof(tsr_fsdp_unit), .parameter_count = 1, .parameters = p};
+    REFUSED("the units have 1 parameters, the model has 2");
+    params.units =
+        &(tsr_fsdp_unit){.struct_size = sizeof(tsr_fsdp_unit),
+                         .parameter_count = 2,
+                         .parameters = (tsr_parameter[]){p[0],
+                                                         {.struct_size = sizeof(tsr_parameter),
+                                                          .name = "c",
+                                                          .dtype = TSR_F32,
+                                                          .ndim = 1,
+                                                          .global_shape = {9},
+                                                          .shard_dim = -1}}};
     REFUSED("parameter 1 is 'c', f32 of 9 elements; the model has 'b', f32 of 9");
     params.optimizer = TSR_OPTIMIZER_SGD;
     REFUSED("optimizer, plain_sgd or in_place is not that of the model");
@@ -205,8 +245,8 @@ CASE(no_slot, "fsdp: using more units than fit in memory is an error")
 /* Checks that element 0 of this rank's shard of a gradient is `want`; 0: there is no gradient. */
 static void check_grad(tsr_fsdp *m, uint64_t param, double want)
 {
-    tsr_fsdp_shard shard;
-    OK(tsr_fsdp_shard_of(m, param, &shard));
+    tsr_fsdp_shard shard = TSR_INIT(tsr_fsdp_shard);
+    OK(tsr_fsdp_get_shard(m, param, &shard));
     if (shard.range.count == 0)
         return;
     CHECK(!shard.grad == (want == 0), "parameter %d: a gradient where there is one", (int)param);
@@ -220,12 +260,21 @@ static void check_grad(tsr_fsdp *m, uint64_t param, double want)
 /* Creates a model of the caller's two parameters a and b. Each is a unit, or both are one unit. */
 static void caller_model(int unit_count, const char *const *gather, tsr_fsdp **out)
 {
-    static const tsr_parameter p[2] = {
-        {.name = "a", .dtype = TSR_F32, .ndim = 2, .global_shape = {16, 4}, .shard_dim = -1},
-        {.name = "b", .dtype = TSR_F32, .ndim = 2, .global_shape = {16, 4}, .shard_dim = -1}};
+    static const tsr_parameter p[2] = {{.struct_size = sizeof(tsr_parameter),
+                                        .name = "a",
+                                        .dtype = TSR_F32,
+                                        .ndim = 2,
+                                        .global_shape = {16, 4},
+                                        .shard_dim = -1},
+                                       {.struct_size = sizeof(tsr_parameter),
+                                        .name = "b",
+                                        .dtype = TSR_F32,
+                                        .ndim = 2,
+                                        .global_shape = {16, 4},
+                                        .shard_dim = -1}};
     const int each = 2 / unit_count;
-    const tsr_fsdp_unit units[2] = {{.parameter_count = each, .parameters = &p[0]},
-                                    {.parameter_count = each, .parameters = &p[1]}};
+    const tsr_fsdp_unit units[2] = {*tsr_fsdp_unit(.parameter_count = each, .parameters = &p[0]),
+                                    *tsr_fsdp_unit(.parameter_count = each, .parameters = &p[1])};
     OK(tsr_fsdp_create(
         tsr_fsdp_params(.group = group, .unit_count = unit_count, .units = units, .gather = gather),
         out));
@@ -251,7 +300,7 @@ static void look_while_in_use(const char *const *gather)
         check_grad(m, 1, 2 * pass);
         check_grad(m, 0, 3 * (pass - 1));
         OK(tsr_fsdp_end(m, 0));
-        /* tsr_fsdp_shard_of waits for the gradients of the last pass, even while units are in
+        /* tsr_fsdp_get_shard waits for the gradients of the last pass, even while units are in
          * use. */
         OK(tsr_fsdp_begin(m, 0, TSR_PASS_FORWARD));
         check_grad(m, 0, 3 * pass);
@@ -295,9 +344,13 @@ static void wrong_adamw(tsr_fsdp *m)
  * only on rank 0. */
 static void refuse_numbers(tsr_optimizer_kind optimizer, void (*wrong)(tsr_fsdp *m))
 {
-    tsr_parameter p = {
-        .name = "a", .dtype = TSR_F32, .ndim = 1, .global_shape = {1}, .shard_dim = -1};
-    tsr_fsdp_unit unit = {.parameter_count = 1, .parameters = &p};
+    tsr_parameter p = {.struct_size = sizeof p,
+                       .name = "a",
+                       .dtype = TSR_F32,
+                       .ndim = 1,
+                       .global_shape = {1},
+                       .shard_dim = -1};
+    tsr_fsdp_unit unit = {.struct_size = sizeof unit, .parameter_count = 1, .parameters = &p};
     tsr_fsdp_params params = {.struct_size = sizeof params,
                               .group = group,
                               .unit_count = 1,
@@ -323,6 +376,88 @@ CASE(numbers_of_steps, "fsdp: wrong numbers are errors even if there is nothing 
     refuse_numbers(TSR_OPTIMIZER_SGD, wrong_sgd);
 }
 
+/* Passes that fail --------------------------------------------------------------------------- */
+
+static void check_unused(const tsr_fsdp *m, const char *what)
+{
+    for (int u = 0; u < m->unit_count; u++) {
+        CHECK(!m->units[u].in_use, "%s: unit %d is in use", what, u);
+        for (int i = 0; tsr_fsdp_parameter(m, u, i); i++)
+            CHECK(!tsr_fsdp_parameter(m, u, i)->tensor && !tsr_fsdp_parameter(m, u, i)->grad,
+                  "%s: a parameter of unit %d still has memory", what, u);
+    }
+}
+
+/* Runs passes of the last layer. Each is first tried with a tensor of a wrong shape and, on a
+ * single rank, with each allocation failing in turn. If `fails` is false, nothing fails. Returns
+ * the bytes of the model after a step. */
+static uint8_t *step_with_failures(bool fails, uint64_t *size)
+{
+    const int last = MODEL_LAYERS - 1;
+    model m;
+    tsr_tensor *y = NULL, *dx = NULL;
+    tsr_layer_saved *saved = NULL;
+    model_make(&(model_case){.dtype = TSR_BF16}, &m);
+    tsr_tensor *x = tensor_new(TSR_BF16, 2, (int64_t[]){3, 16}),
+               *wrong = tensor_new(TSR_BF16, 2, (int64_t[]){3, 15});
+    OK(tsr_fill(queue, x, 0.5));
+    if (fails) {
+        CHECK(tsr_fsdp_forward(m.sharded, last, wrong, &saved, &y) == TSR_ERR_INVALID && !saved &&
+                  !y,
+              "a wrong x");
+        check_unused(m.sharded, "a wrong x");
+    }
+    for (uint64_t nth = 0; fails && ranks == 1; nth++) {
+        tsr__fault_arm(TSR__FAULT_ALLOC, nth, 0);
+        const tsr_status status = tsr_fsdp_forward(m.sharded, last, x, &saved, &y);
+        const bool reached = tsr__fault_site() != NULL;
+        tsr__fault_disarm();
+        check_unused(m.sharded, "no memory in a forward pass");
+        tsr_layer_saved_destroy(&saved);
+        tsr_tensor_destroy(&y);
+        if (status == TSR_OK && !reached)
+            break;
+    }
+    OK(tsr_fsdp_forward(m.sharded, last, x, &saved, &y));
+    if (fails) {
+        CHECK(tsr_fsdp_backward(m.sharded, last, saved, wrong, &dx) == TSR_ERR_INVALID && !dx,
+              "a wrong dy");
+        check_unused(m.sharded, "a wrong dy");
+    }
+    for (uint64_t nth = 0; fails && ranks == 1; nth++) {
+        tsr__fault_arm(TSR__FAULT_ALLOC, nth, 0);
+        const tsr_status status = tsr_fsdp_backward(m.sharded, last, saved, y, &dx);
+        const bool reached = tsr__fault_site() != NULL;
+        tsr__fault_disarm();
+        check_unused(m.sharded, "no memory in a backward pass");
+        CHECK(!dx == (status != TSR_OK), "dx after %s", tsr_status_name(status));
+        tsr_tensor_destroy(&dx);
+        if (status == TSR_OK)
+            OK(fsdp_zero_grad(m.sharded));
+        if (status == TSR_OK && !reached)
+            break;
+    }
+    OK(tsr_fsdp_backward(m.sharded, last, saved, y, &dx));
+    OK(fsdp_adamw_step(m.sharded, tsr_adamw_params(.learning_rate = 0.1f)));
+    uint8_t *bytes = model_bytes(&m, size);
+    tsr_layer_saved_destroy(&saved);
+    tsr_tensor *all[] = {x, wrong, y, dx};
+    for (int i = 0; i < 4; i++)
+        tsr_tensor_destroy(&all[i]);
+    model_finish(&m);
+    return bytes;
+}
+
+CASE(failed_passes, "fsdp: a pass that fails leaves no unit in use and no gradient")
+{
+    uint64_t size, want_size;
+    uint8_t *want = step_with_failures(false, &want_size);
+    uint8_t *got = step_with_failures(true, &size);
+    CHECK(size == want_size && memcmp(got, want, size) == 0, "other bits");
+    free(got);
+    free(want);
+}
+
 /* Out of memory ------------------------------------------------------------------------------ */
 
 CASE(allocations, "fsdp: every allocation fails in turn, without leaks")
@@ -333,9 +468,13 @@ CASE(allocations, "fsdp: every allocation fails in turn, without leaks")
     }
     watch_full_batches(true);
     for (uint64_t nth = 0;; nth++) {
-        tsr_parameter p = {
-            .name = "a", .dtype = TSR_F16, .ndim = 2, .global_shape = {3, 5}, .shard_dim = -1};
-        tsr_fsdp_unit unit = {.parameter_count = 1, .parameters = &p};
+        tsr_parameter p = {.struct_size = sizeof p,
+                           .name = "a",
+                           .dtype = TSR_F16,
+                           .ndim = 2,
+                           .global_shape = {3, 5},
+                           .shard_dim = -1};
+        tsr_fsdp_unit unit = {.struct_size = sizeof unit, .parameter_count = 1, .parameters = &p};
         tsr_fsdp *m = NULL;
         went_on = false;
         tsr__fault_arm(TSR__FAULT_ALLOC, nth, 0);

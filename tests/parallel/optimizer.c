@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/fault.h"
+#include "parallel/optimizer/optimizer.h"
 
 #define IN 6
 #define HIDDEN 8
@@ -88,7 +89,8 @@ static tsr_optimizer *optimizer_of(const tsr_optimizer_params *params, const sub
     tsr_optimizer *optimizer = NULL;
     OK(tsr_optimizer_create(params, &optimizer));
     OK(tsr_optimizer_add_layer(optimizer, s->mlp));
-    OK(tsr_optimizer_add_tensor(optimizer, "own", s->own, s->own_grad));
+    OK(tsr_optimizer_add_parameter(
+        optimizer, tsr_parameter(.name = "own", .tensor = s->own, .grad = s->own_grad)));
     return optimizer;
 }
 
@@ -189,20 +191,18 @@ static void compare_with_hand(const tsr_optimizer_params *params, tsr_dtype dtyp
     subject mine = subject_new(dtype), other = subject_new(dtype);
     tsr_optimizer *optimizer = optimizer_of(params, &mine);
     by_hand h;
-    CHECK(tsr_optimizer_parameter_count(optimizer) == PARAMETERS, "%d parameters",
-          tsr_optimizer_parameter_count(optimizer));
+    CHECK(optimizer->item_count == PARAMETERS, "%zu parameters", optimizer->item_count);
     by_hand_make(&other, params, &h);
     train(optimizer, &mine, 0, 4);
     by_hand_train(&other, params, &h, 4);
     CHECK(tsr_optimizer_steps(optimizer) == 4, "%lld steps",
           (long long)tsr_optimizer_steps(optimizer));
     for (int i = 0; i < PARAMETERS; i++) {
-        tsr_optimizer_state state;
-        OK(tsr_optimizer_state_of(optimizer, i, &state));
-        check_same("the parameter", i, state.parameter->tensor, tensor_at(&other, i));
-        check_same("moment1", i, state.moment1, h.moment1[i]);
-        check_same("moment2", i, state.moment2, h.moment2[i]);
-        check_same("the master copy", i, state.master, h.master[i]);
+        const tsr__optimizer_item *item = &optimizer->items[i];
+        check_same("the parameter", i, tensor_at(&mine, i), tensor_at(&other, i));
+        check_same("moment1", i, item->moment1, h.moment1[i]);
+        check_same("moment2", i, item->moment2, h.moment2[i]);
+        check_same("the master copy", i, item->master, h.master[i]);
     }
     by_hand_finish(&h);
     tsr_optimizer_destroy(&optimizer);
@@ -252,11 +252,9 @@ CASE(changed_values, "optimizer: master copies follow values that the program wr
     const tsr_optimizer_params params = params_of(TSR_OPTIMIZER_ADAMW, false, false);
     subject s = subject_new(TSR_F16);
     tsr_optimizer *optimizer = optimizer_of(&params, &s);
-    tsr_optimizer_state state;
     OK(tsr_fill(queue, s.own, 0.25));
     OK(tsr_optimizer_changed(optimizer));
-    OK(tsr_optimizer_state_of(optimizer, PARAMETERS - 1, &state));
-    double *master = values_of(state.master);
+    double *master = values_of(optimizer->items[PARAMETERS - 1].master);
     for (int i = 0; i < OWN; i++)
         CHECK(master[i] == 0.25, "element %d is %g", i, master[i]);
     free(master);
@@ -311,9 +309,7 @@ CASE(model_only_optimizer, "optimizer: a file of parameters starts fresh state")
     OK(tsr_optimizer_load(optimizer, path, tsr_optimizer_file_params(.model_only = true)));
     CHECK(tsr_optimizer_steps(optimizer) == 0, "%lld steps",
           (long long)tsr_optimizer_steps(optimizer));
-    tsr_optimizer_state state;
-    OK(tsr_optimizer_state_of(optimizer, 0, &state));
-    double *velocity = values_of(state.moment1);
+    double *velocity = values_of(optimizer->items[0].moment1);
     CHECK(velocity[0] == 0, "the velocity is %g", velocity[0]);
     free(velocity);
     snprintf(want, sizeof want,
@@ -349,9 +345,9 @@ CASE(file_of_both, "optimizer: the file is the same with and without sharded par
     OK(tsr_column_linear_create(&params, &layer));
     params.deferred = true;
     OK(tsr_column_linear_create(&params, &deferred));
-    OK(tsr_fsdp_create(tsr_fsdp_params(.group = group, .unit_count = 1,
-                                       .units = (tsr_fsdp_unit[]){{.layer = deferred}}),
-                       &sharded));
+    OK(tsr_fsdp_create(
+        tsr_fsdp_params(.group = group, .unit_count = 1, .units = tsr_fsdp_unit(.layer = deferred)),
+        &sharded));
     OK(tsr_optimizer_create(tsr_optimizer_params(.stream = queue), &optimizer));
     OK(tsr_optimizer_add_layer(optimizer, layer));
     tsr_tensor *x = tensor_new(TSR_F32, 2, (int64_t[]){ROWS, IN}), *y = NULL;
@@ -434,37 +430,35 @@ CASE(optimizer_mistakes, "optimizer: mistakes are errors that name the values")
           "optimizer_add_layer: 'later.weight' has no memory");
     tsr_layer_destroy(&deferred);
     tsr_tensor *indices = tensor_new(TSR_I32, 1, (int64_t[]){OWN});
-    FAILS(tsr_optimizer_add_tensor(optimizer, "i", indices, s.own_grad), TSR_ERR_INVALID,
-          "optimizer_add_tensor: 'i' is i32; f32, f16 or bf16 is needed");
+    FAILS(tsr_optimizer_add_parameter(
+              optimizer, tsr_parameter(.name = "i", .tensor = indices, .grad = s.own_grad)),
+          TSR_ERR_INVALID, "optimizer_add_parameter: 'i' is i32; f32, f16 or bf16 is needed");
     tsr_tensor_destroy(&indices);
     tsr_tensor *grad = tensor_new(TSR_F32, 1, (int64_t[]){OWN + 1});
-    FAILS(tsr_optimizer_add_tensor(optimizer, "o", s.own, grad), TSR_ERR_INVALID,
-          "optimizer_add_tensor: 'o' is [7], its gradient [8]");
+    FAILS(tsr_optimizer_add_parameter(optimizer,
+                                      tsr_parameter(.name = "o", .tensor = s.own, .grad = grad)),
+          TSR_ERR_INVALID, "optimizer_add_parameter: 'o' is [7], its gradient [8]");
     tsr_tensor_destroy(&grad);
-    FAILS(tsr_optimizer_add_tensor(optimizer, NULL, s.own, s.own_grad), TSR_ERR_INVALID,
-          "optimizer_add_tensor: name is NULL");
-    FAILS(tsr_optimizer_add_parameter(optimizer, &(tsr_parameter){.tensor = s.own}),
-          TSR_ERR_INVALID, "optimizer_add_parameter: the parameter has no name");
-    FAILS(tsr_optimizer_add_parameter(
-              optimizer, &(tsr_parameter){.name = "o", .tensor = s.own, .dtype = TSR_F32}),
+    FAILS(tsr_optimizer_add_parameter(optimizer, &(tsr_parameter){.name = "o"}), TSR_ERR_INVALID,
+          "tsr_parameter: struct_size is 0; use TSR_INIT(tsr_parameter)");
+    FAILS(tsr_optimizer_add_parameter(optimizer, NULL), TSR_ERR_INVALID,
+          "optimizer_add_parameter: parameter is NULL");
+    FAILS(
+        tsr_optimizer_add_parameter(optimizer, tsr_parameter(.tensor = s.own, .grad = s.own_grad)),
+        TSR_ERR_INVALID, "optimizer_add_parameter: the parameter has no name");
+    FAILS(tsr_optimizer_add_parameter(optimizer, tsr_parameter(.name = "o", .grad = s.own_grad)),
+          TSR_ERR_INVALID, "optimizer_add_parameter: 'o' has no memory");
+    FAILS(tsr_optimizer_add_parameter(optimizer, tsr_parameter(.name = "o", .tensor = s.own)),
           TSR_ERR_INVALID, "optimizer_add_parameter: 'o' has no gradient");
-    FAILS(tsr_optimizer_add_parameter(optimizer, &(tsr_parameter){.name = "o",
-                                                                  .tensor = s.own,
-                                                                  .grad = s.own_grad,
-                                                                  .dtype = TSR_F32,
-                                                                  .ndim = 1,
-                                                                  .global_shape = {20},
-                                                                  .shard_dim = 0,
-                                                                  .length = 6}),
+    FAILS(tsr_optimizer_add_parameter(optimizer, tsr_parameter(.name = "o", .tensor = s.own,
+                                                               .grad = s.own_grad, .dtype = TSR_F32,
+                                                               .ndim = 1, .global_shape = {20},
+                                                               .shard_dim = 0, .length = 6)),
           TSR_ERR_INVALID, "optimizer_add_parameter: 'o': a tensor [7] is not this part of [20]");
-    CHECK(tsr_optimizer_parameter_count(optimizer) == PARAMETERS, "%d parameters",
-          tsr_optimizer_parameter_count(optimizer));
+    CHECK(optimizer->item_count == PARAMETERS, "%zu parameters", optimizer->item_count);
     refused(tsr_optimizer_step(optimizer, -1), "optimizer_step: learning_rate is -1");
     FAILS(tsr_optimizer_step(NULL, 1), TSR_ERR_INVALID, "optimizer_step: optimizer is NULL");
     CHECK(tsr_optimizer_steps(optimizer) == 0, "a step was counted");
-    tsr_optimizer_state state;
-    FAILS(tsr_optimizer_state_of(optimizer, PARAMETERS, &state), TSR_ERR_INVALID,
-          "optimizer_state_of: index 5 is outside 5 parameters");
 
     model m;
     model_make(&(model_case){.sharded = {.optimizer = TSR_OPTIMIZER_SGD}}, &m);
@@ -517,17 +511,11 @@ CASE(no_steps, "optimizer: the kind NONE loads and saves, and refuses steps")
 
     tsr_optimizer *optimizer = NULL;
     tsr_tensor *own = tensor_new(TSR_F16, 1, (int64_t[]){OWN});
-    const tsr_parameter parameter = {.name = "own",
-                                     .tensor = own,
-                                     .dtype = TSR_F16,
-                                     .ndim = 1,
-                                     .global_shape = {OWN},
-                                     .shard_dim = -1};
     OK(tsr_optimizer_create(tsr_optimizer_params(.stream = queue, .kind = TSR_OPTIMIZER_NONE),
                             &optimizer));
     OK(tsr_optimizer_add_fsdp(optimizer, m.sharded));
     OK(tsr_fill(queue, own, 3));
-    OK(tsr_optimizer_add_parameter(optimizer, &parameter));
+    OK(tsr_optimizer_add_parameter(optimizer, tsr_parameter(.name = "own", .tensor = own)));
     OK(tsr_optimizer_save(optimizer, path, NULL));
     OK(tsr_fill(queue, own, 0));
     OK(tsr_optimizer_load(optimizer, path, NULL));
@@ -594,11 +582,12 @@ static tsr_status everything_once(subject *s, const char *path)
     tsr_status status = tsr_optimizer_create(&params, &optimizer);
     if (status == TSR_OK) {
         status = tsr_optimizer_add_layer(optimizer, s->mlp);
-        const int count = tsr_optimizer_parameter_count(optimizer);
-        CHECK(count == (status == TSR_OK ? PARAMETERS - 1 : 0), "%d parameters", count);
+        const size_t count = optimizer->item_count;
+        CHECK(count == (status == TSR_OK ? PARAMETERS - 1 : 0), "%zu parameters", count);
     }
     if (status == TSR_OK)
-        status = tsr_optimizer_add_tensor(optimizer, "own", s->own, s->own_grad);
+        status = tsr_optimizer_add_parameter(
+            optimizer, tsr_parameter(.name = "own", .tensor = s->own, .grad = s->own_grad));
     if (status == TSR_OK)
         status = tsr_optimizer_clip(optimizer, 1, NULL, NULL);
     if (status == TSR_OK)

@@ -411,8 +411,10 @@ static void parts_make(parts *p)
     p->grad_tied = tensor_of(TSR_F32, 2, tied, values);
     free(values);
     if (has_tied())
-        OK(tsr_optimizer_add_tensor(p->optimizer, "tied", p->tied, p->grad_tied));
-    OK(tsr_optimizer_add_tensor(p->optimizer, p->name, p->own, p->grad_own));
+        OK(tsr_optimizer_add_parameter(
+            p->optimizer, tsr_parameter(.name = "tied", .tensor = p->tied, .grad = p->grad_tied)));
+    OK(tsr_optimizer_add_parameter(
+        p->optimizer, tsr_parameter(.name = p->name, .tensor = p->own, .grad = p->grad_own)));
 }
 
 static void parts_finish(parts *p)

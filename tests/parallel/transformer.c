@@ -256,7 +256,7 @@ static uint8_t *train_blocks(const char *const *gather, bool recompute, uint64_t
 {
     tsr_group *alone = NULL;
     tsr_layer *blocks[2] = {0};
-    tsr_fsdp_unit units[2] = {{0}};
+    tsr_fsdp_unit units[2];
     tsr_fsdp *sharded = NULL;
     OK(tsr_group_create(NULL, queue, NULL, &alone));
     for (int i = 0; i < 2; i++) {
@@ -266,7 +266,7 @@ static uint8_t *train_blocks(const char *const *gather, bool recompute, uint64_t
         b.recompute = recompute;
         b.deferred = true;
         OK(tsr_block_create(&b, &blocks[i]));
-        units[i].layer = blocks[i];
+        units[i] = *tsr_fsdp_unit(.layer = blocks[i]);
     }
     OK(tsr_fsdp_create(tsr_fsdp_params(.unit_count = 2, .units = units, .gather = gather),
                        &sharded));

@@ -40,8 +40,8 @@ point "src/comm includes base, comm" allowed src/comm 'base/' 'comm/' 'tessera/(
 point "src/parallel includes platform, base, json, tensor, shard, parallel, gpu/internal.h" allowed src/parallel \
     'base/' 'platform/' 'json/' 'tensor/' 'comm/request_methods\.h' 'parallel/' 'shard/formats/(file_kind|header_file|readers)\.h' \
     'gpu/internal\.h' 'tessera/'
-point "src/model includes platform, base, json, shard, tokenizer, tensor, model, gpu/internal.h" allowed src/model 'base/' 'platform/' \
-    'json/' 'shard/' 'tokenizer/' 'tensor/' 'model/' 'gpu/internal\.h' 'tessera/'
+point "src/model includes platform, base, json, shard, tokenizer, tensor, model, gpu/internal.h, parallel/internal.h" allowed src/model 'base/' 'platform/' \
+    'json/' 'shard/' 'tokenizer/' 'tensor/' 'model/' 'gpu/internal\.h' 'parallel/internal\.h' 'tessera/'
 point "src/planner includes base, json, planner, and comm's schedules" allowed src/planner 'base/' 'json/' 'planner/' \
     'comm/api/comm_steps\.h' 'tessera/'
 point "src/cli includes public headers and the tool's seam" allowed src/cli 'cli/' 'bench/' 'tessera/' 'tool_seam\.h' 'tsr_config\.h'
@@ -60,7 +60,7 @@ parts() { # MODULE PART OTHER-PART…
     ! find "src/$module/$part" -name '*.[ch]' -exec grep -nHE "^ *# *include *\"$module/" {} + |
         grep -vE "\"$module/(${pattern#|})[/.]"
 }
-# gpu/internal.h declares functions of several folders for the modules above gpu.
+# gpu/internal.h and parallel/internal.h declare functions of several folders for the modules above.
 point "gpu/device includes device" parts gpu device
 point "gpu/memory includes device, memory" parts gpu memory internal device
 point "gpu/spirv includes device" parts gpu spirv device
@@ -87,7 +87,7 @@ point "parallel/group includes group" parts parallel group
 point "parallel/layers includes group, layers" parts parallel layers group
 point "parallel/checkpoint includes itself only" parts parallel checkpoint
 point "parallel/pipeline includes group, pipeline" parts parallel pipeline group
-point "parallel/fsdp includes checkpoint, group, layers, fsdp" parts parallel fsdp checkpoint group layers
+point "parallel/fsdp includes checkpoint, group, layers, fsdp" parts parallel fsdp internal checkpoint group layers
 point "Vulkan's headers appear below src/gpu only" only_below src/gpu vulkan/
 point "UCX's headers appear below src/comm/ucx only" only_below src/comm/ucx 'uc[pst]/'
 plan

@@ -70,9 +70,9 @@ static tsr_status load_one(void *user, const tsr__stack_parameter *p)
     loading *l = user;
     tsr__weight weight;
     tsr__weight_part part;
-    tsr_fsdp_shard shard;
+    tsr_fsdp_shard shard = TSR_INIT(tsr_fsdp_shard);
     TSR__TRY(tsr__weight_of(&l->weights, p->layer, p->ours, p->parameter, &weight, &part));
-    TSR__TRY(tsr_fsdp_shard_of(p->sharded, p->number, &shard));
+    TSR__TRY(tsr_fsdp_get_shard(p->sharded, p->number, &shard));
     return shard.value ? load_shard(l, &weight, &part, &shard) : TSR_OK;
 }
 

@@ -56,17 +56,22 @@ static tsr_status layer_forward(tsr_stack *s, tsr_layer *layer, int unit, const 
                                 tsr_layer_saved **saved, tsr_tensor **y)
 {
     TSR__TRY(tsr__stack_begin(s, layer, unit, TSR_PASS_FORWARD));
-    TSR__TRY(tsr_layer_forward(layer, x, saved, y));
-    return tsr__stack_end(s, layer, unit);
+    return tsr__stack_end(s, layer, unit, tsr_layer_forward(layer, x, saved, y));
 }
 
 static tsr_status layer_backward(tsr_stack *s, tsr_layer *layer, int unit,
                                  const tsr_layer_saved *saved, const tsr_tensor *dy,
                                  tsr_tensor **dx)
 {
+    tsr_tensor *made = NULL;
     TSR__TRY(tsr__stack_begin(s, layer, unit, TSR_PASS_BACKWARD));
-    TSR__TRY(tsr_layer_backward(layer, saved, dy, dx));
-    return tsr__stack_end(s, layer, unit);
+    tsr_status status = tsr_layer_backward(layer, saved, dy, dx ? &made : NULL);
+    status = tsr__stack_end(s, layer, unit, status);
+    if (status != TSR_OK)
+        tsr_tensor_destroy(&made);
+    else if (dx)
+        *dx = made;
+    return status;
 }
 
 /* Converts the output of the embedding to the dtype of features. */
@@ -134,8 +139,9 @@ static tsr_status add_positions(tsr_stack *s, tsr_kv_cache *cache, tsr_tensor *f
     if (!s->is_first || !s->config->learned_positions)
         return TSR_OK;
     TSR__TRY(tsr__stack_begin(s, NULL, s->units.positions, TSR_PASS_FORWARD));
-    TSR__TRY(cache ? add_cached_positions(s, cache, features) : add_first_positions(s, features));
-    return tsr__stack_end(s, NULL, s->units.positions);
+    return tsr__stack_end(s, NULL, s->units.positions,
+                          cache ? add_cached_positions(s, cache, features)
+                                : add_first_positions(s, features));
 }
 
 /* Computes the gradient of the positions. It is 0 for those after the last token of a row. */
@@ -159,9 +165,8 @@ static tsr_status positions_backward(tsr_stack *s, const tsr_tensor *dy)
     if (!s->config->learned_positions)
         return TSR_OK;
     TSR__TRY(tsr__stack_begin(s, NULL, s->units.positions, TSR_PASS_BACKWARD));
-    TSR__TRY(
-        sum_position_grads(s, dy, tsr_fsdp_parameter(s->sharded, s->units.positions, 0)->grad));
-    return tsr__stack_end(s, NULL, s->units.positions);
+    tsr_tensor *grad = tsr_fsdp_parameter(s->sharded, s->units.positions, 0)->grad;
+    return tsr__stack_end(s, NULL, s->units.positions, sum_position_grads(s, dy, grad));
 }
 
 /* Forward ------------------------------------------------------------------------------------ */
@@ -230,9 +235,10 @@ static tsr_status forward_cached(tsr_stack *s, const tsr_tensor *x, tsr_kv_cache
     for (int i = 0; i < s->layer_count; i++) {
         const int unit = s->units.first_block + i;
         TSR__TRY(tsr__stack_begin(s, s->blocks[i], unit, TSR_PASS_FORWARD));
-        TSR__TRY(tsr_layer_forward_cached(s->blocks[i], *features, cache, i, &next));
+        const tsr_status status =
+            tsr_layer_forward_cached(s->blocks[i], *features, cache, i, &next);
+        TSR__TRY(tsr__stack_end(s, s->blocks[i], unit, status));
         advance(features, next);
-        TSR__TRY(tsr__stack_end(s, s->blocks[i], unit));
     }
     return leave(s, NULL, features);
 }

@@ -68,7 +68,7 @@ static tsr_status close_unit(saving *s)
     if (!s->open.sharded)
         return TSR_OK;
     s->open.sharded = NULL;
-    return tsr__stack_end(s->stack, s->open.owner, s->open.unit);
+    return tsr__stack_end(s->stack, s->open.owner, s->open.unit, TSR_OK);
 }
 
 static tsr_status open_unit(saving *s, const tsr__stack_parameter *p)

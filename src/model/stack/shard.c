@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/struct_size.h"
 #include "model/stack/stack.h"
+#include "parallel/internal.h"
 #include "tessera/seed.h"
 
 #define TIED 0 /* the only unit of `tied` */
@@ -39,12 +40,9 @@ static tsr_status draw_positions(const tsr_stack *s, char name[TSR__STACK_NAME],
     TSR__TRY(tsr_seed_hashed(&point, &seed));
     snprintf(name, TSR__STACK_NAME, "%s.weight",
              tsr__family_weight(s->family, false, "positions")->hf);
-    *out = (tsr_parameter){.name = name,
-                           .dtype = s->dtype,
-                           .ndim = 2,
-                           .global_shape = {shape[0], shape[1]},
-                           .shard_dim = -1,
-                           .length = shape[0]};
+    *out =
+        *tsr_parameter(.name = name, .dtype = s->dtype, .ndim = 2,
+                       .global_shape = {shape[0], shape[1]}, .shard_dim = -1, .length = shape[0]);
     TSR__TRY(tsr_tensor_create(s->device, s->dtype, 2, shape, &out->tensor));
     tsr_random_params random = TSR_INIT(tsr_random_params);
     random.seed = (uint64_t)seed;
@@ -68,7 +66,7 @@ static tsr_status divide_tied(tsr_stack *s, const tsr_fsdp_params *params, bool 
     if (!s->config->tied || !s->embedding)
         return TSR_OK;
     tsr_status status = draw_embedding(s, is_new, &embedding);
-    const tsr_fsdp_unit unit = {.parameter_count = 1, .parameters = &embedding};
+    const tsr_fsdp_unit unit = *tsr_fsdp_unit(.parameter_count = 1, .parameters = &embedding);
     if (status == TSR_OK)
         status = divide(params, is_new, 1, &unit, &s->tied);
     tsr_tensor_destroy(&embedding.tensor);
@@ -83,22 +81,22 @@ static int list_units(tsr_stack *s, const tsr_parameter *positions, tsr_fsdp_uni
     s->units = (tsr__stack_units){-1, -1, -1, -1, -1};
     if (s->is_first && !tied) {
         s->units.embedding = count;
-        units[count++] = (tsr_fsdp_unit){.layer = s->embedding};
+        units[count++] = *tsr_fsdp_unit(.layer = s->embedding);
     }
     if (s->is_first && s->config->learned_positions) {
         s->units.positions = count;
-        units[count++] = (tsr_fsdp_unit){.parameter_count = 1, .parameters = positions};
+        units[count++] = *tsr_fsdp_unit(.parameter_count = 1, .parameters = positions);
     }
     s->units.first_block = count;
     for (int i = 0; i < s->layer_count; i++)
-        units[count++] = (tsr_fsdp_unit){.layer = s->blocks[i]};
+        units[count++] = *tsr_fsdp_unit(.layer = s->blocks[i]);
     if (s->is_last) {
         s->units.norm = count;
-        units[count++] = (tsr_fsdp_unit){.layer = s->norm};
+        units[count++] = *tsr_fsdp_unit(.layer = s->norm);
     }
     if (s->is_last && !tied) {
         s->units.head = count;
-        units[count++] = (tsr_fsdp_unit){.layer = s->head};
+        units[count++] = *tsr_fsdp_unit(.layer = s->head);
     }
     return count;
 }
@@ -158,11 +156,11 @@ tsr_status tsr_stack_add_to(tsr_stack *s, tsr_optimizer *optimizer)
 
 tsr_status tsr_stack_reduce_tied(tsr_stack *s, tsr_pipeline *pipeline)
 {
-    tsr_fsdp_shard shard;
+    tsr_fsdp_shard shard = TSR_INIT(tsr_fsdp_shard);
     TSR__REQUIRE(s, "stack: stack is NULL");
     if (!s->tied || (s->is_first && s->is_last))
         return TSR_OK;
-    TSR__TRY(tsr_fsdp_shard_of(s->tied, 0, &shard));
+    TSR__TRY(tsr_fsdp_get_shard(s->tied, 0, &shard));
     return shard.grad ? tsr_pipeline_reduce_ends(pipeline, shard.grad) : TSR_OK;
 }
 
@@ -182,15 +180,24 @@ tsr_status tsr__stack_begin(tsr_stack *s, tsr_layer *layer, int unit, tsr_pass p
         return tsr_fsdp_begin(s->sharded, unit, pass);
     TSR__TRY(tsr_fsdp_begin(s->tied, TIED, pass));
     const tsr_parameter *p = tsr_fsdp_parameter(s->tied, TIED, 0);
-    return tsr_layer_set_parameter(layer, 0, p->tensor, p->grad, false);
+    const tsr_status status = tsr_layer_set_parameter(layer, 0, p->tensor, p->grad, false);
+    if (status != TSR_OK)
+        tsr__fsdp_abandon(s->tied, TIED);
+    return status;
 }
 
-tsr_status tsr__stack_end(tsr_stack *s, tsr_layer *layer, int unit)
+tsr_status tsr__stack_end(tsr_stack *s, tsr_layer *layer, int unit, tsr_status pass)
 {
     if (!s->sharded)
-        return TSR_OK;
-    if (!borrows(s, layer))
-        return tsr_fsdp_end(s->sharded, unit);
-    TSR__TRY(tsr_layer_set_parameter(layer, 0, NULL, NULL, false));
-    return tsr_fsdp_end(s->tied, TIED);
+        return pass;
+    tsr_fsdp *model = s->sharded;
+    if (borrows(s, layer)) {
+        (void)!tsr_layer_set_parameter(layer, 0, NULL, NULL, false); /* cannot fail */
+        model = s->tied;
+        unit = TIED;
+    }
+    if (pass == TSR_OK)
+        return tsr_fsdp_end(model, unit);
+    tsr__fsdp_abandon(model, unit);
+    return pass;
 }

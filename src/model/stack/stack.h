@@ -79,10 +79,13 @@ tsr_status tsr__stack_each(const tsr_stack *stack,
                            tsr_status (*visit)(void *user, const tsr__stack_parameter *parameter),
                            void *user) TSR_NODISCARD;
 
-/* shard.c: bring the parameters of a layer, or of the learned positions (NULL), into memory for a
- * pass, and end it. They do nothing if the stack is not sharded. */
+/* shard.c: tsr__stack_begin brings the parameters of a layer, or of the learned positions (NULL),
+ * into memory for a pass. If it has succeeded, tsr__stack_end must be called with the status of the
+ * pass, which it returns if that is an error; the gradients of the pass are then discarded. Both do
+ * nothing else if the stack is not sharded. */
 tsr_status tsr__stack_begin(tsr_stack *stack, tsr_layer *layer, int unit,
                             tsr_pass pass) TSR_NODISCARD;
-tsr_status tsr__stack_end(tsr_stack *stack, tsr_layer *layer, int unit) TSR_NODISCARD;
+tsr_status tsr__stack_end(tsr_stack *stack, tsr_layer *layer, int unit,
+                          tsr_status pass) TSR_NODISCARD;
 
 #endif

@@ -6,6 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/checked.h"
+#include "base/struct_size.h"
 #include "tensor/check.h"
 #include "tensor/overlap.h"
 #include "json/text_check.h"
@@ -13,6 +14,7 @@
 tsr_status tsr_checkpoint_entry_init(const tsr_parameter *parameter, tsr_checkpoint_entry *out)
 {
     TSR__REQUIRE(parameter && out, "checkpoint_entry: %s is NULL", parameter ? "out" : "parameter");
+    TSR__TAKE(tsr_parameter, parameter);
     TSR__REQUIRE(parameter->tensor, "checkpoint_entry: '%s' has no memory", parameter->name);
     tsr_checkpoint_entry entry = {
         .name = parameter->name,

@@ -232,10 +232,55 @@ static tsr_status check_params(const tsr_fsdp_params *params)
     return TSR_OK;
 }
 
-/* Performs the part of the creation that needs no other rank. */
-static tsr_status prepare_model(tsr_fsdp *model, const tsr_fsdp_params *params)
+static tsr_status take_parameters(tsr_fsdp_unit *unit, int index)
 {
-    TSR__TRY(check_params(params));
+    void *parameters = NULL;
+    const tsr_parameter *given = unit->parameters;
+    unit->parameters = NULL;
+    if (unit->layer || !given || unit->parameter_count <= 0)
+        return TSR_OK;
+    tsr_status status = tsr__struct_take_array("tsr_parameter", sizeof(tsr_parameter),
+                                               (uint64_t)unit->parameter_count, given, &parameters);
+    if (status != TSR_OK)
+        return tsr__fail_context(status, "%s: unit %d", who, index);
+    unit->parameters = parameters;
+    return TSR_OK;
+}
+
+/* Copies the caller's units and their parameters; free_units frees the copies. */
+static tsr_status take_units(const tsr_fsdp_params *params, tsr_fsdp_unit **out)
+{
+    void *units = NULL;
+    tsr_status status = tsr__struct_take_array("tsr_fsdp_unit", sizeof(tsr_fsdp_unit),
+                                               (uint64_t)params->unit_count, params->units, &units);
+    if (status != TSR_OK)
+        return tsr__fail_context(status, "%s", who);
+    *out = units;
+    for (int u = 0; u < params->unit_count; u++) {
+        const tsr_status taken = take_parameters(&(*out)[u], u);
+        if (status == TSR_OK)
+            status = taken;
+    }
+    return status;
+}
+
+static void free_units(tsr_fsdp_unit *units, int count)
+{
+    for (int u = 0; units && u < count; u++)
+        tsr__free((void *)units[u].parameters);
+    tsr__free(units);
+}
+
+/* Performs the part of the creation that needs no other rank. Sets params->units to copies of the
+ * caller's, or to NULL. */
+static tsr_status prepare_model(tsr_fsdp *model, tsr_fsdp_params *params)
+{
+    tsr_fsdp_unit *units = NULL;
+    tsr_status status = check_params(params);
+    if (status == TSR_OK)
+        status = take_units(params, &units);
+    params->units = units;
+    TSR__TRY(status);
     model->optimizer = params->optimizer;
     model->momentum = !params->plain_sgd;
     model->masters = !params->in_place;
@@ -262,8 +307,10 @@ tsr_status tsr__fsdp_create_model(const tsr_fsdp_params *params, bool with_value
     TSR__REQUIRE(group, "%s: no group is given, and there is no default one", who);
     TSR__TRY(tsr__group_check(group));
     tsr_comm *comm = tsr_group_comm(group);
+    tsr_fsdp_params with_units = *params;
     tsr_fsdp *model = tsr__calloc(1, sizeof *model);
     tsr_status status = model ? TSR_OK : TSR_ERR_NO_MEMORY;
+    with_units.units = NULL;
     if (model) {
         model->group = group;
         model->stream = tsr_group_stream(group);
@@ -271,7 +318,8 @@ tsr_status tsr__fsdp_create_model(const tsr_fsdp_params *params, bool with_value
         model->most_bytes = tsr_device_get_info(model->device)->max_allocation_bytes;
         model->rank = tsr_group_rank(group);
         model->size = tsr_group_size(group);
-        status = prepare_model(model, params);
+        with_units.units = params->units;
+        status = prepare_model(model, &with_units);
     }
     status = tsr__checkpoint_agree(comm, who, status);
     if (status == TSR_OK)
@@ -279,9 +327,10 @@ tsr_status tsr__fsdp_create_model(const tsr_fsdp_params *params, bool with_value
     if (status == TSR_OK)
         status = tsr__fsdp_choose_replica(model, params->replicas);
     if (status == TSR_OK)
-        status = tsr__checkpoint_agree(comm, who, build_model(model, params, with_values));
+        status = tsr__checkpoint_agree(comm, who, build_model(model, &with_units, with_values));
     if (status == TSR_OK && with_values)
         status = tsr__fsdp_refresh(model);
+    free_units((tsr_fsdp_unit *)with_units.units, with_units.unit_count);
     if (status != TSR_OK) {
         tsr_fsdp_destroy(&model);
         return status;

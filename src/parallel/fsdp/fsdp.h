@@ -19,6 +19,7 @@
 #include "base/error.h"
 #include "gpu/internal.h"
 #include "parallel/checkpoint/checkpoint.h"
+#include "parallel/internal.h"
 #include "tessera/fsdp.h"
 
 #define TSR__MAX_FSDP_SLOTS (TSR_MAX_FSDP_AHEAD + 1)

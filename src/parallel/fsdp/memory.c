@@ -2,6 +2,7 @@
 #include "parallel/fsdp/fsdp.h"
 
 #include "base/checked.h"
+#include "base/struct_size.h"
 
 static int moment_count(const tsr_fsdp *model)
 {
@@ -176,8 +177,9 @@ void tsr__fsdp_add_up(tsr_fsdp *model)
                      m->gathered_bytes + m->unreduced_bytes + m->replica_bytes;
 }
 
-void tsr_fsdp_memory_usage(const tsr_fsdp *model, tsr_fsdp_memory *out)
+tsr_status tsr_fsdp_get_memory(const tsr_fsdp *model, tsr_fsdp_memory *out)
 {
-    if (out)
-        *out = model ? model->memory : (tsr_fsdp_memory){0};
+    TSR__REQUIRE(model && out, "fsdp_get_memory: %s is NULL", model ? "out" : "model");
+    TSR__GIVE(tsr_fsdp_memory, &model->memory, out);
+    return TSR_OK;
 }

@@ -1,3 +1,4 @@
+#include "base/struct_size.h"
 #include "parallel/fsdp/fsdp.h"
 #include "parallel/layers/layer.h"
 
@@ -120,6 +121,11 @@ tsr_status tsr_fsdp_end(tsr_fsdp *model, int unit)
     return end_unit(model, unit, true);
 }
 
+void tsr__fsdp_abandon(tsr_fsdp *model, int unit)
+{
+    (void)!end_unit(model, unit, false);
+}
+
 /* Layers ------------------------------------------------------------------------------------- */
 
 tsr_status tsr_fsdp_forward(tsr_fsdp *model, int unit, const tsr_tensor *x, tsr_layer_saved **saved,
@@ -165,25 +171,27 @@ const tsr_parameter *tsr_fsdp_parameter(const tsr_fsdp *model, int unit, int ind
     return &model->params[model->units[unit].first + index].seen;
 }
 
-tsr_status tsr_fsdp_shard_of(tsr_fsdp *model, uint64_t param, tsr_fsdp_shard *out)
+tsr_status tsr_fsdp_get_shard(tsr_fsdp *model, uint64_t param, tsr_fsdp_shard *out)
 {
-    TSR__REQUIRE(model && out, "fsdp_shard: %s is NULL", model ? "out" : "model");
+    TSR__REQUIRE(model && out, "fsdp_get_shard: %s is NULL", model ? "out" : "model");
+    TSR__TRY(tsr__struct_check_out("tsr_fsdp_shard", out));
     TSR__REQUIRE(param < (uint64_t)model->param_count,
-                 "fsdp_shard: parameter %llu is outside %d parameters", (unsigned long long)param,
-                 model->param_count);
+                 "fsdp_get_shard: parameter %llu is outside %d parameters",
+                 (unsigned long long)param, model->param_count);
     TSR__TRY(tsr__fsdp_collect_all(model));
     const tsr__fsdp_param *p = &model->params[param];
     /* The caller may write to the gradient, so sending it to the copy must have ended. */
     TSR__TRY(tsr__fsdp_wait_sent(model, (int)param));
     model->replica.changed = model->replica.changed || p->grad_holds;
-    *out = (tsr_fsdp_shard){.range = p->range};
-    if (p->range.count == 0)
-        return TSR_OK;
-    out->value = p->value;
-    out->grad = p->grad_holds ? p->grad : NULL;
-    out->master = p->master;
-    out->moment1 = p->moment1;
-    out->moment2 = p->moment2;
+    tsr_fsdp_shard shard = {.range = p->range};
+    if (p->range.count > 0) {
+        shard.value = p->value;
+        shard.grad = p->grad_holds ? p->grad : NULL;
+        shard.master = p->master;
+        shard.moment1 = p->moment1;
+        shard.moment2 = p->moment2;
+    }
+    tsr__struct_write(sizeof shard, &shard, out);
     return TSR_OK;
 }
 

@@ -47,6 +47,7 @@ tsr_status tsr__parameter_add(tsr_layer *layer, const tsr__parameter_spec *spec)
     parameter->grad_dtype = spec->grad_dtype;
     parameter->grad_empty = true;
     parameter->seen = (tsr_parameter){
+        .struct_size = sizeof parameter->seen,
         .name = parameter->name,
         .dtype = spec->dtype,
         .ndim = spec->ndim,

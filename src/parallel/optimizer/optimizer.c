@@ -239,18 +239,17 @@ static tsr_status fill_own_item(const tsr_optimizer *optimizer, const tsr_parame
     return fill_state(optimizer, item);
 }
 
-static tsr_status add_own(tsr_optimizer *optimizer, const char *who, const tsr_parameter *parameter)
+/* Describes a full tensor as a parameter that is not divided. */
+static void describe_full(tsr_parameter *parameter)
 {
-    TSR__TRY(check_parameter(optimizer, who, parameter));
-    TSR__TRY(reserve_items(optimizer, 1));
-    tsr__optimizer_item *item = &optimizer->items[optimizer->item_count];
-    tsr_status status = fill_own_item(optimizer, parameter, item);
-    if (status != TSR_OK) {
-        finish_item(item);
-        return status;
-    }
-    optimizer->item_count++;
-    return TSR_OK;
+    const tsr_layout *layout = tsr_tensor_layout(parameter->tensor);
+    parameter->dtype = layout->dtype;
+    parameter->ndim = layout->ndim;
+    parameter->shard_dim = -1;
+    parameter->offset = 0;
+    parameter->length = layout->ndim > 0 ? layout->shape[0] : 1;
+    for (int d = 0; d < layout->ndim; d++)
+        parameter->global_shape[d] = layout->shape[d];
 }
 
 tsr_status tsr_optimizer_add_parameter(tsr_optimizer *optimizer, const tsr_parameter *parameter)
@@ -258,29 +257,20 @@ tsr_status tsr_optimizer_add_parameter(tsr_optimizer *optimizer, const tsr_param
     const char *who = "optimizer_add_parameter";
     TSR__REQUIRE(optimizer && parameter, "%s: %s is NULL", who,
                  optimizer ? "parameter" : "optimizer");
-    return add_own(optimizer, who, parameter);
-}
-
-tsr_status tsr_optimizer_add_tensor(tsr_optimizer *optimizer, const char *name, tsr_tensor *tensor,
-                                    tsr_tensor *grad)
-{
-    const char *who = "optimizer_add_tensor";
-    TSR__REQUIRE(optimizer && name && tensor && grad, "%s: %s is NULL", who,
-                 !optimizer ? "optimizer"
-                 : !name    ? "name"
-                 : tensor   ? "grad"
-                            : "tensor");
-    const tsr_layout *layout = tsr_tensor_layout(tensor);
-    tsr_parameter parameter = {.name = name,
-                               .tensor = tensor,
-                               .grad = grad,
-                               .dtype = layout->dtype,
-                               .ndim = layout->ndim,
-                               .shard_dim = -1,
-                               .length = layout->ndim > 0 ? layout->shape[0] : 1};
-    for (int d = 0; d < layout->ndim; d++)
-        parameter.global_shape[d] = layout->shape[d];
-    return add_own(optimizer, who, &parameter);
+    TSR__TAKE(tsr_parameter, parameter);
+    tsr_parameter described = *parameter;
+    if (described.ndim == 0 && described.tensor)
+        describe_full(&described);
+    TSR__TRY(check_parameter(optimizer, who, &described));
+    TSR__TRY(reserve_items(optimizer, 1));
+    tsr__optimizer_item *item = &optimizer->items[optimizer->item_count];
+    tsr_status status = fill_own_item(optimizer, &described, item);
+    if (status != TSR_OK) {
+        finish_item(item);
+        return status;
+    }
+    optimizer->item_count++;
+    return TSR_OK;
 }
 
 tsr_status tsr_optimizer_add_fsdp(tsr_optimizer *optimizer, tsr_fsdp *model)
@@ -436,27 +426,5 @@ tsr_status tsr_optimizer_changed(tsr_optimizer *optimizer)
     }
     for (size_t i = 0; i < optimizer->model_count; i++)
         TSR__TRY(tsr_fsdp_changed(optimizer->models[i].fsdp));
-    return TSR_OK;
-}
-
-/* State -------------------------------------------------------------------------------------- */
-
-int tsr_optimizer_parameter_count(const tsr_optimizer *optimizer)
-{
-    return optimizer ? (int)optimizer->item_count : 0;
-}
-
-tsr_status tsr_optimizer_state_of(const tsr_optimizer *optimizer, int index,
-                                  tsr_optimizer_state *out)
-{
-    const char *who = "optimizer_state_of";
-    TSR__REQUIRE(optimizer && out, "%s: %s is NULL", who, optimizer ? "out" : "optimizer");
-    TSR__REQUIRE(index >= 0 && (size_t)index < optimizer->item_count,
-                 "%s: index %d is outside %zu parameters", who, index, optimizer->item_count);
-    const tsr__optimizer_item *item = &optimizer->items[index];
-    *out = (tsr_optimizer_state){.parameter = tsr__optimizer_parameter(item),
-                                 .master = item->master,
-                                 .moment1 = item->moment1,
-                                 .moment2 = item->moment2};
     return TSR_OK;
 }
