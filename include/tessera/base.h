@@ -5,6 +5,9 @@
  * be. A function that only reads a property of an object returns 0, false or NULL for a NULL
  * object.
  *
+ * docs/threads.md says what several threads may use at the same time, and docs/lifetimes.md which
+ * object must outlive which.
+ *
  * Structs that can grow. Structs of parameters begin with `size_t struct_size`, so that later
  * releases can append fields. Each has a macro of its name, which sets struct_size and points to
  * the struct: tsr_device_params(.device = "1"). Elsewhere, TSR_INIT(tsr_device_params) is a value

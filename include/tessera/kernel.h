@@ -14,7 +14,10 @@
  * them as scalars. Accesses are not bounds-checked. A block longer than tensor_count and
  * scalar_bytes say is refused; a shorter one is allowed.
  *
- * examples/hello_kernel.c is a complete program. */
+ * examples/hello_kernel.c is a complete program.
+ *
+ * Threads: a kernel does not change after its creation. Several threads may run it, each on a
+ * stream of its own. */
 #ifndef TESSERA_KERNEL_H
 #define TESSERA_KERNEL_H
 

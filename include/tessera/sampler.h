@@ -19,8 +19,9 @@
  *
  * A custom sampler is one whose functions the caller has written (tsr_sampler_create).
  *
- * A sampler may be used by one thread at a time. Different samplers are independent. No call
- * blocks, except while it waits for a function of a custom sampler. */
+ * Threads: only one thread at a time may use a sampler, the samplers that wrap it, and the loader
+ * that reads from it. Other samplers are independent. No call blocks, except while it waits for a
+ * function of a custom sampler. */
 #ifndef TESSERA_SAMPLER_H
 #define TESSERA_SAMPLER_H
 
