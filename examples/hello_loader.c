@@ -7,10 +7,11 @@ enum { ITEMS = 1000 };
  * workers. */
 static tsr_status load(void *dataset, tsr_loader_work *work, int64_t index, void *item)
 {
-    tsr_philox noise;
-    tsr_philox_init((uint64_t)work->seed, work->place, &noise);
-    *(double *)item = ((const float *)dataset)[index] + 0.01 * tsr_philox_next_double(&noise);
-    return TSR_OK;
+    tsr_rng noise;
+    tsr_status status = tsr_rng_init(TSR_RNG_PHILOX, (uint64_t)work->seed, work->place, &noise);
+    if (status == TSR_OK)
+        *(double *)item = ((const float *)dataset)[index] + 0.01 * tsr_rng_next_double(&noise);
+    return status;
 }
 
 /* Opens the share of process 1 of 4. */

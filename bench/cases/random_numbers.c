@@ -114,13 +114,13 @@ static bool verify(numbers *test, bench_row *row)
 {
     bench_context *context = test->context;
     const kind *which = test->kind;
-    tsr_philox words;
+    tsr_rng words;
     BENCH_TRY(context,
               tsr_tensor_download(context->stream, test->device_y, test->y, COUNT * sizeof(float)));
-    tsr_philox_init(SEED, 0, &words);
+    BENCH_TRY(context, tsr_rng_init(TSR_RNG_PHILOX, SEED, 0, &words));
     bench_check_begin(&row->check, "every number against the host's generator");
     for (uint64_t i = 0; i < COUNT; i++) {
-        uint32_t word = tsr_philox_next_u32(&words);
+        uint32_t word = tsr_rng_next_u32(&words);
         bench_check_value(&row->check, 0, (int64_t)i, which->got(test->y[i], word, test->x[i]),
                           which->want(word, test->x[i]), which->tolerance);
     }

@@ -10,30 +10,18 @@
 #define CHUNK 65536
 
 typedef struct generator {
-    tsr_philox philox;
-    tsr_mt19937 mt19937;
-    tsr_dotnet dotnet;
-    tsr_threefry threefry;
+    tsr_rng rng;
     uint32_t *bits;
     /* the sum of the numbers drawn, so that the compiler cannot leave out the calls */
     uint64_t sum;
 } generator;
 
-static tsr_status draw_philox(tsr_stream *stream, void *user)
+static tsr_status draw_words(tsr_stream *stream, void *user)
 {
     (void)stream;
     generator *own = user;
     for (int i = 0; i < CHUNK; i++)
-        own->sum += tsr_philox_next_u32(&own->philox);
-    return TSR_OK;
-}
-
-static tsr_status draw_mt19937(tsr_stream *stream, void *user)
-{
-    (void)stream;
-    generator *own = user;
-    for (int i = 0; i < CHUNK; i++)
-        own->sum += tsr_mt19937_next_u32(&own->mt19937);
+        own->sum += tsr_rng_next_u32(&own->rng);
     return TSR_OK;
 }
 
@@ -42,16 +30,7 @@ static tsr_status draw_dotnet(tsr_stream *stream, void *user)
     (void)stream;
     generator *own = user;
     for (int i = 0; i < CHUNK; i++)
-        own->sum += (uint64_t)tsr_dotnet_next(&own->dotnet);
-    return TSR_OK;
-}
-
-static tsr_status draw_threefry(tsr_stream *stream, void *user)
-{
-    (void)stream;
-    generator *own = user;
-    for (int i = 0; i < CHUNK; i++)
-        own->sum += tsr_threefry_next_u32(&own->threefry);
+        own->sum += (uint64_t)tsr_dotnet_next(&own->rng.as.dotnet);
     return TSR_OK;
 }
 
@@ -66,15 +45,16 @@ static tsr_status draw_bits(tsr_stream *stream, void *user)
  * Mersenne Twister, and the definitions of the other generators in Python. */
 static const struct {
     const char *name, *what;
+    tsr_rng_kind kind;
     tsr_status (*draw)(tsr_stream *stream, void *user);
     uint64_t work;
     double sum;
 } cases[] = {
-    {"philox", "next_u32", draw_philox, CHUNK, 2250829779802441},
-    {"mt19937", "next_u32", draw_mt19937, CHUNK, 2252510386737721},
-    {"dotnet", "Next()", draw_dotnet, CHUNK, 1125579144299285},
-    {"threefry", "next_u32", draw_threefry, CHUNK, 2254229260944640},
-    {"threefry", "bits, 2^20 at once", draw_bits, WORDS, 2252275512747516},
+    {"philox", "next_u32", TSR_RNG_PHILOX, draw_words, CHUNK, 2250829779802441},
+    {"mt19937", "next_u32", TSR_RNG_MT19937, draw_words, CHUNK, 2252510386737721},
+    {"dotnet", "Next()", TSR_RNG_DOTNET, draw_dotnet, CHUNK, 1125579144299285},
+    {"threefry", "next_u32", TSR_RNG_THREEFRY, draw_words, CHUNK, 2254229260944640},
+    {"threefry", "bits, 2^20 at once", TSR_RNG_THREEFRY, draw_bits, WORDS, 2252275512747516},
 };
 
 static bool measure_generators(bench_context *context, generator *own, size_t which)
@@ -83,6 +63,7 @@ static bool measure_generators(bench_context *context, generator *own, size_t wh
     bench_text(row, "generator", "%s", cases[which].name);
     bench_text(row, "what", "%s", cases[which].what);
     own->sum = 0;
+    BENCH_TRY(context, tsr_rng_init(cases[which].kind, SEED, 0, &own->rng));
     for (uint64_t done = 0; done < WORDS; done += cases[which].work)
         BENCH_TRY(context, cases[which].draw(NULL, own));
     for (uint64_t i = 0; cases[which].draw == draw_bits && i < WORDS; i++)
@@ -97,10 +78,6 @@ static bool run_generators(bench_context *context)
 {
     generator *own = cli_alloc(1, sizeof *own);
     own->bits = cli_alloc(WORDS, sizeof *own->bits);
-    tsr_philox_init(SEED, 0, &own->philox);
-    tsr_mt19937_init(SEED, &own->mt19937);
-    tsr_dotnet_init(SEED, &own->dotnet);
-    tsr_threefry_init(tsr_threefry_key_from_seed(SEED), &own->threefry);
     bool done = true;
     for (size_t i = 0; i < sizeof cases / sizeof *cases && done; i++)
         done = measure_generators(context, own, i);

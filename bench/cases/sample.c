@@ -154,15 +154,15 @@ static tsr_status read_epoch(tsr_stream *stream, void *user)
 }
 
 /* Compares the epoch with a second implementation of PyTorch's randperm. */
-static void check_torch(bench_row *row, reader *own)
+static bool check_torch(bench_context *context, bench_row *row, reader *own)
 {
+    tsr_rng rng;
+    BENCH_TRY(context, tsr_rng_init(TSR_RNG_MT19937, TORCH_SEED, 0, &rng));
     uint32_t *order = cli_alloc(TORCH_ITEMS, sizeof *order);
-    tsr_mt19937 *rng = cli_alloc(1, sizeof *rng);
-    tsr_mt19937_init(TORCH_SEED, rng);
     for (uint32_t i = 0; i < TORCH_ITEMS; i++)
         order[i] = i;
     for (uint32_t i = 0; i + 1 < TORCH_ITEMS; i++) {
-        uint32_t other = i + tsr_mt19937_next_u32(rng) % (TORCH_ITEMS - i), kept = order[i];
+        uint32_t other = i + tsr_rng_next_u32(&rng) % (TORCH_ITEMS - i), kept = order[i];
         order[i] = order[other];
         order[other] = kept;
     }
@@ -179,8 +179,8 @@ static void check_torch(bench_row *row, reader *own)
         if (count == 0)
             bench_check_value(&row->check, 1, 0, (double)(done * RANKS), TORCH_ITEMS, 0);
     }
-    free(rng);
     free(order);
+    return true;
 }
 
 static bool run_torch(bench_context *context)
@@ -193,8 +193,8 @@ static bool run_torch(bench_context *context)
     if (!bench_sample_memory(context, &row->peak_bytes))
         return false;
     BENCH_TRY(context, create_torch(&own.sampler));
-    check_torch(row, &own);
-    bool done = bench_measure(context, row,
+    bool done = check_torch(context, row, &own) &&
+                bench_measure(context, row,
                               &(bench_task){.run = read_epoch, .user = &own, .host_only = true});
     tsr_sampler_destroy(&own.sampler);
     return done;

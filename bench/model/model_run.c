@@ -206,20 +206,21 @@ static void close_job(job *j)
 }
 
 /* Makes the same prompt on all ranks. */
-static void make_prompt(job *j)
+static bool make_prompt(job *j)
 {
     const int64_t vocabulary = j->report.config->vocabulary;
     const int64_t wanted = j->options->prompt_tokens;
     const int64_t count = wanted > VERIFIED_PROMPT ? wanted : VERIFIED_PROMPT;
-    tsr_philox rng;
-    tsr_philox_init(SEED, 1, &rng);
+    tsr_rng rng;
+    BENCH_TRY(of(j), tsr_rng_init(TSR_RNG_PHILOX, SEED, 1, &rng));
     j->prompt = cli_alloc((size_t)count, sizeof *j->prompt);
     for (int64_t i = 0; i < count; i++)
-        j->prompt[i] = (int32_t)(tsr_philox_next_u64(&rng) % (uint64_t)vocabulary);
+        j->prompt[i] = (int32_t)(tsr_rng_next_u64(&rng) % (uint64_t)vocabulary);
     const size_t sequences = (size_t)j->options->sequences;
     j->most_tokens = j->options->generate + VERIFIED_TOKENS + 1;
     j->tokens = cli_alloc(sequences * (size_t)j->most_tokens, sizeof *j->tokens);
     j->numbers = cli_alloc(sequences, sizeof *j->numbers);
+    return true;
 }
 
 /* Verifying ------------------------------------------------------------------------------------ */
@@ -465,11 +466,7 @@ int bench_model_run(bench_model_options *options)
     j->options = options;
     j->harness.seconds = CEILING_SECONDS;
     j->context.options = &j->harness;
-    bool done = open_job(j);
-    if (done) {
-        make_prompt(j);
-        done = verify(j) && measure_all(j);
-    }
+    bool done = open_job(j) && make_prompt(j) && verify(j) && measure_all(j);
     bench_progress_end(&j->context.progress);
     if (!done)
         code = cli_failed("bench model: %s", j->context.error);

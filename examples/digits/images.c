@@ -48,7 +48,7 @@ static tsr_status create_loader(images *self, images_part part, const example_jo
     int64_t seed;
     tsr_sampler *sampler = NULL, *batches = NULL;
     const tsr_seed_point shuffle = {.base = options->seed, .kind = TSR_SEED_OP, .op = 1};
-    TRY(tsr_seed_hashed(&shuffle, &seed));
+    TRY(tsr_seed_derive(TSR_SEED_STRATEGY_HASHED, &shuffle, &seed));
     TRY(tsr_sampler_create_distributed(
         tsr_sampler_distributed_params(.n = (uint64_t)self->count, .ranks = job->data,
                                        .rank = job->data_rank,

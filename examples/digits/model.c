@@ -15,7 +15,7 @@ static tsr_status create_layers(model *self, const example_job *job, const digit
 {
     int64_t seed;
     const tsr_seed_point init = {.base = options->seed, .kind = TSR_SEED_OP, .op = 0};
-    TRY(tsr_seed_hashed(&init, &seed));
+    TRY(tsr_seed_derive(TSR_SEED_STRATEGY_HASHED, &init, &seed));
     tsr_linear_params params = {.struct_size = sizeof params,
                                 .group = job->tensor_group,
                                 .name = "up",

@@ -21,7 +21,7 @@ static tsr_status create_loader(gpt_windows *self, const example_job *job,
     int64_t seed, windows = self->text->train - self->block;
     tsr_sampler *sampler = NULL, *batches = NULL;
     const tsr_seed_point shuffle = {.base = training->seed, .kind = TSR_SEED_OP, .op = 2};
-    TRY(tsr_seed_hashed(&shuffle, &seed));
+    TRY(tsr_seed_derive(TSR_SEED_STRATEGY_HASHED, &shuffle, &seed));
     TRY(tsr_sampler_create_distributed(
         tsr_sampler_distributed_params(.n = (uint64_t)windows, .ranks = self->whole ? 1 : job->data,
                                        .rank = self->whole ? 0 : job->data_rank,

@@ -19,8 +19,9 @@
  *     a longer struct       TSR_ERR_INVALID if a field that the library does not know is not 0
  *
  * Structs that a function writes, structs in arrays, and those of model.h and generator.h do not
- * begin with their size yet; they will before 0.1.0 is released. Values such as tsr_layout and
- * tsr_shard_range, and the states of generators, never change. Structs that only the library
+ * begin with their size yet; they will before 0.1.0 is released. Values never change: tsr_layout,
+ * tsr_shard_range, the states of generators (tsr_rng and its members), tsr_threefry_key,
+ * tsr_seed_point and tsr_seed_key. Structs that only the library
  * creates, and to which it gives pointers, may get more fields at their end.
  *
  * Zero: every field that is 0, false or NULL has its default, which its comment states. Where the

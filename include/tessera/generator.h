@@ -45,7 +45,7 @@ typedef struct tsr_sampling_params {
     double top_p;
     /* Keeps tokens that are at least this times as likely as the most likely one. 0: all. */
     double min_p;
-    /* The token at a position is chosen by the number that tsr_philox_next_double (rng.h) gives at
+    /* The token at a position is chosen by the number that tsr_rng_next_double (rng.h) gives at
      * element 2 · position of the stream (seed, the sequence's number). */
     uint64_t seed;
 } tsr_sampling_params;

@@ -44,8 +44,8 @@ typedef struct tsr_loader tsr_loader;
 /* One worker. It is the same object in all calls from this worker. */
 typedef struct tsr_loader_worker {
     int id; /* 0 … workers − 1; without workers, the caller's thread has id 0 */
-    /* tsr_seed_documented or tsr_seed_hashed of kind worker, this id, and the params' seed and
-     * node. The same in all epochs. */
+    /* The seed of kind worker, this id, and the params' seed and node, by the params' strategy. The
+     * same in all epochs. */
     int64_t seed;
     void *context;      /* a pointer of the caller, which worker_init may set */
     const char *reason; /* why worker_init fails, which may set it; copied */
@@ -64,7 +64,7 @@ typedef struct tsr_loader_work {
     /* Depends only on the params' seed and node, the epoch and the batch, so random numbers drawn
      * from it are the same for any number of workers. It is the first two words, low one first, of
      * Philox4x32-10 with the counter (batch, epoch), each with its low word first, under the key
-     * that tsr_seed_hashed gives for kind worker, that node, and op 1. */
+     * that the hashed strategy gives for kind worker, that node, and op 1. */
     int64_t seed;
     /* Batch b belongs to worker b % workers, so random numbers drawn from a worker's own seed are
      * the same in every run with the same number of workers. */

@@ -5,8 +5,8 @@
  *     tsr_seed_manager *seeds = NULL;
  *     tsr_seed_manager_create(tsr_seed_manager_params(.device_count = 4), &seeds);
  *     tsr_seed_global(seeds, 42);               // the process, and devices 0 … 3
- *     tsr_seed_workers(seeds, 100, 2);          // workers 0 and 1
- *     tsr_seed_of_device(seeds, 3, &seed);      // 45
+ *     tsr_seed_all(seeds, TSR_SEED_WORKER, 100, 2); // workers 0 and 1
+ *     tsr_seed_of(seeds, TSR_SEED_DEVICE, 3, &seed); // 45
  *
  * A seed is a signed 64-bit number. Generators receive negative seeds in two's complement. Only one
  * thread at a time may use a manager; functions that take none are thread-safe. */
@@ -35,65 +35,63 @@ typedef enum tsr_seed_kind {
  * static storage. */
 TSR_API const char *tsr_seed_kind_name(tsr_seed_kind kind);
 
+/* How seeds are derived from a base seed. */
+typedef enum tsr_seed_strategy {
+    /* Formulas that are easy to remember and to reproduce elsewhere:
+     *
+     *     process    base
+     *     device     base + device
+     *     worker     base + worker
+     *     op         base + device · 1000 + op
+     *
+     * Device 1 and worker 1 get the same seed, and two bases may give some of the same seeds. */
+    TSR_SEED_STRATEGY_DOCUMENTED = 0,
+    /* A hash of all members. With one base, no two points have the same seed. The members other
+     * than the base are packed, from the highest bit down, as
+     *
+     *     kind: 2 bits  node: 14  device: 8  worker: 10  epoch: 20  op: 10
+     *
+     * into a 64-bit number p. The seed is threefry2x32-20 with the key (high word, low word of
+     * base) and the counter (high word, low word of p); the first word of the result is the seed's
+     * high word. This is a bijection for a fixed key, so different p give different seeds. Seeds of
+     * different bases are as independent as random 64-bit numbers. */
+    TSR_SEED_STRATEGY_HASHED = 1
+} tsr_seed_strategy;
+
 /* What a seed is for: the base seed, and the process, device, worker or operation that gets the
- * seed. Members that do not apply are 0. */
+ * seed. Members that do not apply are 0. A value that never changes: hashed seeds use all bits of
+ * its members. */
 typedef struct tsr_seed_point {
     int64_t base;
     tsr_seed_kind kind;
-    int node;      /* tsr_seed_hashed: 0 … 16383 */
-    int device;    /* tsr_seed_hashed: 0 … 255 */
-    int worker;    /* tsr_seed_hashed: 0 … 1023 */
-    int64_t epoch; /* tsr_seed_hashed: 0 … 1048575 */
-    int op;        /* tsr_seed_documented: 0 … 999; tsr_seed_hashed: 0 … 1023 */
+    int node;      /* hashed: 0 … 16383 */
+    int device;    /* hashed: 0 … 255 */
+    int worker;    /* hashed: 0 … 1023 */
+    int64_t epoch; /* hashed: 0 … 1048575 */
+    int op;        /* documented: 0 … 999; hashed: 0 … 1023 */
 } tsr_seed_point;
 
-/* Derives a seed by formulas that are easy to remember and to reproduce elsewhere:
- *
- *     process    base
- *     device     base + device
- *     worker     base + worker
- *     op         base + device · 1000 + op
- *
- * Device 1 and worker 1 get the same seed, and two bases may give some of the same seeds.
- * tsr_seed_hashed avoids both. Errors: TSR_ERR_INVALID for a negative id, an op outside 0 … 999
- * (its seed would belong to another device), and a member that is not 0 but that the formula does
- * not use; TSR_ERR_OVERFLOW if the sum does not fit 64 bits. */
-TSR_API TSR_NODISCARD tsr_status tsr_seed_documented(const tsr_seed_point *point, int64_t *seed);
-
-/* Gives base + device · 1000 + op, like tsr_seed_documented of kind op, with the same errors. */
-TSR_API TSR_NODISCARD tsr_status tsr_seed_deterministic(int64_t base, int device, int op,
-                                                        int64_t *seed);
-
-/* Derives a seed from all members by a hash. With one base, no two points have the same seed. The
- * members other than the base are packed, from the highest bit down, as
- *
- *     kind: 2 bits  node: 14  device: 8  worker: 10  epoch: 20  op: 10
- *
- * into a 64-bit number p. The seed is threefry2x32-20 with the key (high word, low word of base)
- * and the counter (high word, low word of p); the first word of the result is the seed's high word.
- * This is a bijection for a fixed key, so different p give different seeds. Seeds of different
- * bases are as independent as random 64-bit numbers. Errors: TSR_ERR_INVALID for a member outside
+/* Derives the seed of a point. Errors of both strategies: TSR_ERR_INVALID for an unknown kind or
+ * strategy. Documented: TSR_ERR_INVALID for a negative id, an op outside 0 … 999 (its seed would
+ * belong to another device), and a member that is not 0 but that the formula does not use;
+ * TSR_ERR_OVERFLOW if the sum does not fit 64 bits. Hashed: TSR_ERR_INVALID for a member outside
  * its limits. */
-TSR_API TSR_NODISCARD tsr_status tsr_seed_hashed(const tsr_seed_point *point, int64_t *seed);
+TSR_API TSR_NODISCARD tsr_status tsr_seed_derive(tsr_seed_strategy strategy,
+                                                 const tsr_seed_point *point, int64_t *seed);
 
-/* 128 bits: the seed and stream of a tsr_philox. No two points have the same key, whatever their
- * bases. The key is Philox4x32-10 of the counter (low, high word of p, low, high word of base),
- * where p is the number of tsr_seed_hashed, under the key 0x5445535345524131 ("TESSERA1"). For this
- * key, Philox is a bijection of 128-bit numbers. The words of the result, lowest first, are the
- * seed and then the stream. Errors as for tsr_seed_hashed. */
+/* 128 bits: the seed and stream for tsr_rng_init of kind philox. No two points have the same key,
+ * whatever their bases. The key is Philox4x32-10 of the counter (low, high word of p, low, high
+ * word of base), where p is the number of the hashed strategy, under the key 0x5445535345524131
+ * ("TESSERA1"). For this key, Philox is a bijection of 128-bit numbers. The words of the result,
+ * lowest first, are the seed and then the stream. Errors: those of the hashed strategy. */
 typedef struct tsr_seed_key {
     uint64_t seed;
     uint64_t stream;
 } tsr_seed_key;
-TSR_API TSR_NODISCARD tsr_status tsr_seed_hashed_key(const tsr_seed_point *point,
+TSR_API TSR_NODISCARD tsr_status tsr_seed_derive_key(const tsr_seed_point *point,
                                                      tsr_seed_key *key);
 
 /* The manager ---------------------------------------------------------------------------------- */
-
-typedef enum tsr_seed_strategy {
-    TSR_SEED_STRATEGY_DOCUMENTED = 0,
-    TSR_SEED_STRATEGY_HASHED = 1
-} tsr_seed_strategy;
 
 typedef struct tsr_seed_manager_params {
     size_t struct_size;
@@ -133,38 +131,29 @@ TSR_API TSR_NODISCARD tsr_status tsr_seed_set_epoch(tsr_seed_manager *manager, i
  * TSR_ERR_NO_MEMORY. */
 TSR_API TSR_NODISCARD tsr_status tsr_seed_global(tsr_seed_manager *manager, int64_t base);
 
-/* Seeds devices 0 … count − 1 from a base seed. A count of 0 means the device_count of the params.
- * Errors: TSR_ERR_INVALID for a count outside 0 … TSR_MAX_SEED, and as for tsr_seed_global. */
-#define TSR_MAX_SEED 65536
-TSR_API TSR_NODISCARD tsr_status tsr_seed_all_devices(tsr_seed_manager *manager, int64_t base,
-                                                      int count);
-/* Seeds one device with exactly this seed. Errors: TSR_ERR_INVALID for a device outside 0 …
- * TSR_MAX_SEED − 1, and for a seed that the generator does not accept; TSR_ERR_NO_MEMORY. */
-TSR_API TSR_NODISCARD tsr_status tsr_seed_device(tsr_seed_manager *manager, int device,
-                                                 int64_t seed);
-/* Seeds workers 0 … count − 1 from a base seed. Errors: TSR_ERR_INVALID for a count outside 1 …
+/* Seeds devices or workers 0 … count − 1 from a base seed. A count of 0 means the device_count or
+ * worker_count of the params. Errors: TSR_ERR_INVALID for another kind and for a count outside 1 …
  * TSR_MAX_SEED, and as for tsr_seed_global. */
-TSR_API TSR_NODISCARD tsr_status tsr_seed_workers(tsr_seed_manager *manager, int64_t base,
-                                                  int count);
-/* Seeds one worker with exactly this seed. Errors as for tsr_seed_device. */
-TSR_API TSR_NODISCARD tsr_status tsr_seed_worker(tsr_seed_manager *manager, int worker,
-                                                 int64_t seed);
+#define TSR_MAX_SEED 65536
+TSR_API TSR_NODISCARD tsr_status tsr_seed_all(tsr_seed_manager *manager, tsr_seed_kind kind,
+                                              int64_t base, int count);
+/* Seeds the process (id 0), a device or a worker with exactly this seed. Errors: TSR_ERR_INVALID
+ * for the kind op, an id outside 0 … TSR_MAX_SEED − 1, and for a seed that the generator does not
+ * accept; TSR_ERR_NO_MEMORY. */
+TSR_API TSR_NODISCARD tsr_status tsr_seed_set(tsr_seed_manager *manager, tsr_seed_kind kind, int id,
+                                              int64_t seed);
 
-/* tsr_seed_of_process, _device and _worker give the seed of the process, a device or a worker.
- * Errors: TSR_ERR_NOT_FOUND if it has not been seeded: "seed: device 3 has not been seeded". */
-TSR_API TSR_NODISCARD tsr_status tsr_seed_of_process(const tsr_seed_manager *manager,
-                                                     int64_t *seed);
-TSR_API TSR_NODISCARD tsr_status tsr_seed_of_device(const tsr_seed_manager *manager, int device,
-                                                    int64_t *seed);
-TSR_API TSR_NODISCARD tsr_status tsr_seed_of_worker(const tsr_seed_manager *manager, int worker,
-                                                    int64_t *seed);
+/* Gives the seed of the process (id 0), a device or a worker. Errors: TSR_ERR_NOT_FOUND if it has
+ * not been seeded: "seed: device 3 has not been seeded"; TSR_ERR_INVALID for the kind op. */
+TSR_API TSR_NODISCARD tsr_status tsr_seed_of(const tsr_seed_manager *manager, tsr_seed_kind kind,
+                                             int id, int64_t *seed);
 /* Derives the seed of one operation on one device by the manager's strategy, with its node and
  * epoch. Nothing is seeded. Errors: those of the strategy. */
 TSR_API TSR_NODISCARD tsr_status tsr_seed_of_op(const tsr_seed_manager *manager, int64_t base,
                                                 int device, int op, int64_t *seed);
 
 /* Gives the generator of the process (id 0), a device or a worker, from which the caller draws. The
- * manager owns it; it is valid until the manager is restored or destroyed. Errors:
+ * manager owns it; it is valid until a snapshot is loaded or the manager is destroyed. Errors:
  * TSR_ERR_NOT_FOUND if it has not been seeded, TSR_ERR_INVALID for kind op, which has no stream. */
 TSR_API TSR_NODISCARD tsr_status tsr_seed_stream(tsr_seed_manager *manager, tsr_seed_kind kind,
                                                  int id, tsr_rng **stream);
@@ -172,38 +161,38 @@ TSR_API TSR_NODISCARD tsr_status tsr_seed_stream(tsr_seed_manager *manager, tsr_
 /* An entry of the log. The log holds every seeding since the manager was created or its log was
  * cleared, oldest first. Each is also sent to the function of tsr_log_set, at level debug. */
 typedef struct tsr_seed_event {
+    size_t struct_size;
     tsr_seed_kind kind;
     int id;
     int64_t seed;
 } tsr_seed_event;
-TSR_API uint64_t tsr_seed_log_count(const tsr_seed_manager *manager);
+TSR_API uint64_t tsr_seed_event_count(const tsr_seed_manager *manager);
 /* Gives entry `index` of the log. Errors: TSR_ERR_NOT_FOUND if there is none. */
-TSR_API TSR_NODISCARD tsr_status tsr_seed_log_get(const tsr_seed_manager *manager, uint64_t index,
-                                                  tsr_seed_event *event);
-TSR_API void tsr_seed_log_clear(tsr_seed_manager *manager);
+TSR_API TSR_NODISCARD tsr_status tsr_seed_get_event(const tsr_seed_manager *manager, uint64_t index,
+                                                    tsr_seed_event *event);
+TSR_API void tsr_seed_clear_events(tsr_seed_manager *manager);
 
 /* Snapshots ------------------------------------------------------------------------------------ */
 
-/* tsr_seed_save and tsr_seed_save_json save every stream, with its seed and the state of its
- * generator, and the epoch. Equal states give equal bytes, on every machine. The result is written
- * to the caller's memory, of `capacity_bytes`. *size_bytes is the number of bytes written, or, if
- * `data` or `text` is NULL, the number needed. The JSON ends in a newline, without a zero byte.
- * Errors: TSR_ERR_INVALID if `capacity_bytes` is too small or a generator is damaged. */
-TSR_API TSR_NODISCARD tsr_status tsr_seed_save(const tsr_seed_manager *manager,
-                                               size_t capacity_bytes, void *data,
-                                               size_t *size_bytes);
-TSR_API TSR_NODISCARD tsr_status tsr_seed_save_json(const tsr_seed_manager *manager,
-                                                    size_t capacity_bytes, char *text,
-                                                    size_t *size_bytes);
+typedef enum tsr_seed_format {
+    TSR_SEED_FORMAT_BYTES = 0,
+    TSR_SEED_FORMAT_JSON = 1 /* text that ends in a newline, without a zero byte */
+} tsr_seed_format;
 
-/* tsr_seed_restore and tsr_seed_restore_json restore exactly the streams of a snapshot: other
- * streams are no longer seeded. The log and the params do not change. The input may be any bytes.
- * On failure nothing has changed. Errors: TSR_ERR_INVALID naming the offset and the reason,
- * TSR_ERR_NO_MEMORY. */
-TSR_API TSR_NODISCARD tsr_status tsr_seed_restore(tsr_seed_manager *manager, const void *data,
-                                                  size_t size_bytes);
-TSR_API TSR_NODISCARD tsr_status tsr_seed_restore_json(tsr_seed_manager *manager, const char *text,
-                                                       size_t size_bytes);
+/* Saves every stream, with its seed and the state of its generator, and the epoch. Equal states
+ * give equal bytes, on every machine. Writes to the caller's `data`, of `capacity_bytes`.
+ * *size_bytes is the number of bytes written or, if `data` is NULL, needed. Errors: TSR_ERR_INVALID
+ * for an unknown format, if `capacity_bytes` is too small, or a generator is damaged. */
+TSR_API TSR_NODISCARD tsr_status tsr_seed_save(const tsr_seed_manager *manager,
+                                               tsr_seed_format format, size_t capacity_bytes,
+                                               void *data, size_t *size_bytes);
+
+/* Restores exactly the streams of a snapshot: other streams are no longer seeded. The log and the
+ * params do not change. `data` may be any bytes. On failure nothing has changed. Errors:
+ * TSR_ERR_INVALID for an unknown format, and naming the offset and the reason; TSR_ERR_NO_MEMORY.
+ */
+TSR_API TSR_NODISCARD tsr_status tsr_seed_load(tsr_seed_manager *manager, tsr_seed_format format,
+                                               const void *data, size_t size_bytes);
 
 #ifdef __cplusplus
 }

@@ -174,14 +174,12 @@ static tsr_status make_workers(tsr_loader *loader)
         tsr__worker *worker = &loader->workers[i];
         worker->loader = loader;
         worker->self.id = point.worker = i;
-        TSR__TRY(params->seed_strategy == TSR_SEED_STRATEGY_HASHED
-                     ? tsr_seed_hashed(&point, &worker->self.seed)
-                     : tsr_seed_documented(&point, &worker->self.seed));
+        TSR__TRY(tsr_seed_derive(params->seed_strategy, &point, &worker->self.seed));
     }
     /* The key for the seeds of batches is derived with op 1, which the seed of no worker uses. */
     point.worker = 0;
     point.op = 1;
-    TSR__TRY(tsr_seed_hashed(&point, &key));
+    TSR__TRY(tsr_seed_derive(TSR_SEED_STRATEGY_HASHED, &point, &key));
     loader->batch_key = (uint64_t)key;
     return TSR_OK;
 }

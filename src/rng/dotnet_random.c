@@ -17,7 +17,7 @@ static uint32_t lifted(uint32_t value)
     return (value >> 31) != 0 ? value + MAX : value;
 }
 
-void tsr_dotnet_init(int32_t seed, tsr_dotnet *out)
+void tsr__dotnet_init(int32_t seed, tsr_dotnet *out)
 {
     uint32_t table[LAST + 1] = {0};
     uint32_t magnitude = seed < 0 ? 0u - (uint32_t)seed : (uint32_t)seed;
@@ -50,17 +50,9 @@ int32_t tsr_dotnet_next(tsr_dotnet *rng)
     return rng->table[rng->next];
 }
 
-double tsr_dotnet_next_double(tsr_dotnet *rng)
+double tsr__dotnet_next_double(tsr_dotnet *rng)
 {
     return tsr_dotnet_next(rng) * (1.0 / 2147483647.0);
-}
-
-tsr_status tsr_dotnet_next_max(tsr_dotnet *rng, int32_t max, int32_t *out)
-{
-    TSR__REQUIRE(rng != NULL && out != NULL, "dotnet: %s is NULL", rng != NULL ? "out" : "rng");
-    TSR__REQUIRE(max >= 0, "dotnet: the maximum %" PRId32 " is negative", max);
-    *out = (int32_t)(tsr_dotnet_next_double(rng) * max);
-    return TSR_OK;
 }
 
 /* Computes the fraction that .NET uses for ranges larger than INT32_MAX. A second draw decides the
@@ -79,18 +71,18 @@ tsr_status tsr_dotnet_next_range(tsr_dotnet *rng, int32_t min, int32_t max, int3
     TSR__REQUIRE(min <= max, "dotnet: the minimum %" PRId32 " is above the maximum %" PRId32, min,
                  max);
     int64_t range = (int64_t)max - min;
-    double fraction = range <= INT32_MAX ? tsr_dotnet_next_double(rng) : next_wide_double(rng);
+    double fraction = range <= INT32_MAX ? tsr__dotnet_next_double(rng) : next_wide_double(rng);
     *out = (int32_t)((int64_t)(fraction * (double)range) + min);
     return TSR_OK;
 }
 
-void tsr_dotnet_next_bytes(tsr_dotnet *rng, size_t size_bytes, uint8_t *out)
+void tsr__dotnet_next_bytes(tsr_dotnet *rng, size_t size_bytes, uint8_t *out)
 {
     for (size_t i = 0; i < size_bytes; i++)
         out[i] = (uint8_t)((uint32_t)tsr_dotnet_next(rng) & 0xff);
 }
 
-void tsr_dotnet_skip(tsr_dotnet *rng, uint64_t draws)
+void tsr__dotnet_skip(tsr_dotnet *rng, uint64_t draws)
 {
     for (uint64_t i = 0; i < draws; i++)
         (void)tsr_dotnet_next(rng);
@@ -106,7 +98,7 @@ tsr_status tsr_dotnet_shuffle(tsr_dotnet *rng, uint64_t count, int64_t *items)
     for (uint64_t i = count; i-- > 1;) {
         /* With some seeds, Next() returns -1 once. .NET then throws an exception; this function
          * chooses item 0. */
-        int64_t drawn = (int64_t)(tsr_dotnet_next_double(rng) * (double)(i + 1));
+        int64_t drawn = (int64_t)(tsr__dotnet_next_double(rng) * (double)(i + 1));
         uint64_t chosen = drawn < 0 ? 0 : (uint64_t)drawn;
         int64_t kept = items[i];
         items[i] = items[chosen];

@@ -38,7 +38,7 @@ uint32_t tsr__mlx_word(const tsr__mlx_words *words, uint64_t i)
     uint64_t first = i < distance ? i : i - distance;
     uint64_t second = first < words->half ? first + distance : 0;
     uint32_t out[2];
-    tsr_threefry_hash(words->key, (uint32_t[]){(uint32_t)first, (uint32_t)second}, out);
+    tsr__threefry_hash(words->key, (uint32_t[]){(uint32_t)first, (uint32_t)second}, out);
     return out[i < distance ? 0 : 1];
 }
 

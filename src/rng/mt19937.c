@@ -10,7 +10,7 @@
 #define UPPER UINT32_C(0x80000000)
 #define LOWER UINT32_C(0x7fffffff)
 
-void tsr_mt19937_init(uint64_t seed, tsr_mt19937 *out)
+void tsr__mt19937_init(uint64_t seed, tsr_mt19937 *out)
 {
     uint32_t word = (uint32_t)seed;
     for (uint32_t i = 0; i < WORDS; i++) {
@@ -39,7 +39,7 @@ static void twist(tsr_mt19937 *rng)
     rng->next = 0;
 }
 
-uint32_t tsr_mt19937_next_u32(tsr_mt19937 *rng)
+uint32_t tsr__mt19937_next_u32(tsr_mt19937 *rng)
 {
     if (rng->next >= WORDS)
         twist(rng);
@@ -50,18 +50,18 @@ uint32_t tsr_mt19937_next_u32(tsr_mt19937 *rng)
     return word ^ (word >> 18);
 }
 
-uint64_t tsr_mt19937_next_u64(tsr_mt19937 *rng)
+uint64_t tsr__mt19937_next_u64(tsr_mt19937 *rng)
 {
-    uint64_t high = tsr_mt19937_next_u32(rng);
-    return (high << 32) | tsr_mt19937_next_u32(rng);
+    uint64_t high = tsr__mt19937_next_u32(rng);
+    return (high << 32) | tsr__mt19937_next_u32(rng);
 }
 
-double tsr_mt19937_next_double(tsr_mt19937 *rng)
+double tsr__mt19937_next_double(tsr_mt19937 *rng)
 {
-    return tsr__unit_double(tsr_mt19937_next_u64(rng));
+    return tsr__unit_double(tsr__mt19937_next_u64(rng));
 }
 
-void tsr_mt19937_skip(tsr_mt19937 *rng, uint64_t words)
+void tsr__mt19937_skip(tsr_mt19937 *rng, uint64_t words)
 {
     while (words > WORDS - rng->next) {
         words -= WORDS - rng->next;

@@ -3,12 +3,7 @@
 #include "base/philox.h"
 #include "rng/rng.h"
 
-void tsr_philox_block(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4])
-{
-    tsr__philox4x32(counter, key, out);
-}
-
-void tsr_philox_init(uint64_t seed, uint64_t stream, tsr_philox *out)
+void tsr__philox_init(uint64_t seed, uint64_t stream, tsr_philox *out)
 {
     *out = (tsr_philox){.seed = seed, .stream = stream, .block = UINT64_MAX};
 }
@@ -22,7 +17,7 @@ static void compute_block(tsr_philox *rng, uint64_t block)
     rng->block = block;
 }
 
-uint32_t tsr_philox_next_u32(tsr_philox *rng)
+uint32_t tsr__philox_next_u32(tsr_philox *rng)
 {
     uint64_t position = rng->position++;
     if (position / 4 != rng->block)
@@ -30,13 +25,8 @@ uint32_t tsr_philox_next_u32(tsr_philox *rng)
     return rng->words[position % 4];
 }
 
-uint64_t tsr_philox_next_u64(tsr_philox *rng)
+uint64_t tsr__philox_next_u64(tsr_philox *rng)
 {
-    uint64_t high = tsr_philox_next_u32(rng);
-    return (high << 32) | tsr_philox_next_u32(rng);
-}
-
-double tsr_philox_next_double(tsr_philox *rng)
-{
-    return tsr__unit_double(tsr_philox_next_u64(rng));
+    uint64_t high = tsr__philox_next_u32(rng);
+    return (high << 32) | tsr__philox_next_u32(rng);
 }

@@ -38,15 +38,18 @@ static bool fits_int32(uint64_t seed)
     return seed <= INT32_MAX || seed >= UINT64_MAX - INT32_MAX;
 }
 
-tsr_status tsr_rng_init(tsr_rng_kind kind, uint64_t seed, tsr_rng *out)
+tsr_status tsr_rng_init(tsr_rng_kind kind, uint64_t seed, uint64_t stream, tsr_rng *out)
 {
     TSR__REQUIRE(out != NULL, "rng: out is NULL");
+    TSR__REQUIRE(stream == 0 || kind == TSR_RNG_PHILOX,
+                 "rng: stream %" PRIu64 " of %s, which has no streams", stream,
+                 tsr_rng_kind_name(kind));
     switch (kind) {
     case TSR_RNG_PHILOX:
-        tsr_philox_init(seed, 0, &out->as.philox);
+        tsr__philox_init(seed, stream, &out->as.philox);
         break;
     case TSR_RNG_MT19937:
-        tsr_mt19937_init(seed, &out->as.mt19937);
+        tsr__mt19937_init(seed, &out->as.mt19937);
         break;
     case TSR_RNG_DOTNET:
         if (!fits_int32(seed))
@@ -54,10 +57,10 @@ tsr_status tsr_rng_init(tsr_rng_kind kind, uint64_t seed, tsr_rng *out)
                              "rng: seed %" PRIu64 " is outside System.Random's %" PRId32
                              " to %" PRId32,
                              seed, INT32_MIN, INT32_MAX);
-        tsr_dotnet_init(tsr__as_i32((uint32_t)seed), &out->as.dotnet);
+        tsr__dotnet_init(tsr__as_i32((uint32_t)seed), &out->as.dotnet);
         break;
     case TSR_RNG_THREEFRY:
-        tsr_threefry_init(tsr_threefry_key_from_seed(seed), &out->as.threefry);
+        tsr__threefry_init(tsr_threefry_key_from_seed(seed), &out->as.threefry);
         break;
     default:
         return tsr__fail(TSR_ERR_INVALID, "rng: %d is no kind of generator", (int)kind);
@@ -70,7 +73,7 @@ static uint64_t dotnet_bits(tsr_dotnet *rng, size_t size_bytes)
 {
     uint8_t bytes[8];
     uint64_t bits = 0;
-    tsr_dotnet_next_bytes(rng, size_bytes, bytes);
+    tsr__dotnet_next_bytes(rng, size_bytes, bytes);
     for (size_t i = 0; i < size_bytes; i++)
         bits |= (uint64_t)bytes[i] << (8 * i);
     return bits;
@@ -80,15 +83,15 @@ uint32_t tsr_rng_next_u32(tsr_rng *rng)
 {
     switch (rng->kind) {
     case TSR_RNG_MT19937:
-        return tsr_mt19937_next_u32(&rng->as.mt19937);
+        return tsr__mt19937_next_u32(&rng->as.mt19937);
     case TSR_RNG_DOTNET:
         return (uint32_t)dotnet_bits(&rng->as.dotnet, 4);
     case TSR_RNG_THREEFRY:
-        return tsr_threefry_next_u32(&rng->as.threefry);
+        return tsr__threefry_next_u32(&rng->as.threefry);
     case TSR_RNG_PHILOX:
         break;
     }
-    return tsr_philox_next_u32(&rng->as.philox);
+    return tsr__philox_next_u32(&rng->as.philox);
 }
 
 uint64_t tsr_rng_next_u64(tsr_rng *rng)
@@ -102,7 +105,7 @@ uint64_t tsr_rng_next_u64(tsr_rng *rng)
 double tsr_rng_next_double(tsr_rng *rng)
 {
     if (rng->kind == TSR_RNG_DOTNET)
-        return tsr_dotnet_next_double(&rng->as.dotnet);
+        return tsr__dotnet_next_double(&rng->as.dotnet);
     return tsr__unit_double(tsr_rng_next_u64(rng));
 }
 
@@ -145,10 +148,10 @@ void tsr_rng_skip(tsr_rng *rng, uint64_t draws)
         rng->as.philox.position += draws;
         break;
     case TSR_RNG_MT19937:
-        tsr_mt19937_skip(&rng->as.mt19937, draws);
+        tsr__mt19937_skip(&rng->as.mt19937, draws);
         break;
     case TSR_RNG_DOTNET:
-        tsr_dotnet_skip(&rng->as.dotnet, draws);
+        tsr__dotnet_skip(&rng->as.dotnet, draws);
         break;
     case TSR_RNG_THREEFRY:
         rng->as.threefry.position += draws;

@@ -125,7 +125,7 @@ static void read_state(const uint8_t *position, tsr_rng *rng)
 {
     switch (rng->kind) {
     case TSR_RNG_PHILOX:
-        tsr_philox_init(tsr__get_u64(position), tsr__get_u64(position + 8), &rng->as.philox);
+        tsr__philox_init(tsr__get_u64(position), tsr__get_u64(position + 8), &rng->as.philox);
         rng->as.philox.position = tsr__get_u64(position + 16);
         break;
     case TSR_RNG_MT19937:
@@ -144,8 +144,8 @@ static void read_state(const uint8_t *position, tsr_rng *rng)
             rng->as.dotnet.other = dotnet_other(rng->as.dotnet.next);
         break;
     case TSR_RNG_THREEFRY:
-        tsr_threefry_init((tsr_threefry_key){{tsr__get_u32(position), tsr__get_u32(position + 4)}},
-                          &rng->as.threefry);
+        tsr__threefry_init((tsr_threefry_key){{tsr__get_u32(position), tsr__get_u32(position + 4)}},
+                           &rng->as.threefry);
         rng->as.threefry.position = tsr__get_u64(position + 8);
         break;
     }

@@ -35,7 +35,8 @@ tsr_status tsr_torch_randint(tsr_mt19937 *rng, tsr_torch_version version, int64_
     uint64_t range = (uint64_t)high - (uint64_t)low;
     uint64_t wide_from = UINT64_C(1) << (version >= TSR_TORCH_2_7 ? 28 : 32);
     for (uint64_t i = 0; i < count; i++) {
-        uint64_t bits = range >= wide_from ? tsr_mt19937_next_u64(rng) : tsr_mt19937_next_u32(rng);
+        uint64_t bits =
+            range >= wide_from ? tsr__mt19937_next_u64(rng) : tsr__mt19937_next_u32(rng);
         out[i] = (int64_t)((uint64_t)low + bits % range);
     }
     return TSR_OK;
@@ -48,7 +49,7 @@ static void shuffle_forward(tsr_mt19937 *rng, uint64_t n, int64_t *out)
     for (uint64_t i = 0; i < n; i++)
         out[i] = (int64_t)i;
     for (uint64_t i = 0; i + 1 < n; i++) {
-        uint32_t bits = tsr_mt19937_next_u32(rng);
+        uint32_t bits = tsr__mt19937_next_u32(rng);
         /* A 32-bit remainder is several times as fast as a 64-bit one, so use it if `left` fits 32
          * bits. */
         uint64_t left = n - i;
@@ -64,7 +65,7 @@ static void shuffle_forward(tsr_mt19937 *rng, uint64_t n, int64_t *out)
 static void shuffle_inside_out(tsr_mt19937 *rng, uint64_t n, int64_t *out)
 {
     for (uint64_t i = 0; i < n; i++) {
-        uint64_t chosen = tsr_mt19937_next_u64(rng) % (i + 1);
+        uint64_t chosen = tsr__mt19937_next_u64(rng) % (i + 1);
         out[i] = out[chosen];
         out[chosen] = (int64_t)i;
     }

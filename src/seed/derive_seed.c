@@ -3,6 +3,8 @@
 
 #include "base/bytes.h"
 #include "base/error.h"
+#include "base/philox.h"
+#include "rng/rng.h"
 #include "seed/seed.h"
 
 #define OPS_PER_DEVICE 1000
@@ -63,10 +65,8 @@ static tsr_status check_kind(tsr_seed_kind kind)
     return TSR_OK;
 }
 
-tsr_status tsr_seed_documented(const tsr_seed_point *point, int64_t *seed)
+static tsr_status derive_documented(const tsr_seed_point *point, int64_t *seed)
 {
-    TSR__REQUIRE(point != NULL && seed != NULL, "seed: %s is NULL",
-                 point != NULL ? "seed" : "point");
     tsr_seed_kind kind = point->kind;
     TSR__TRY(check_kind(kind));
     TSR__TRY(must_be_zero(kind, "node", point->node));
@@ -85,13 +85,6 @@ tsr_status tsr_seed_documented(const tsr_seed_point *point, int64_t *seed)
 
     int64_t per_device = kind == TSR_SEED_OP ? OPS_PER_DEVICE : 1;
     return plus(point->base, point->device * per_device + point->worker + point->op, seed);
-}
-
-tsr_status tsr_seed_deterministic(int64_t base, int device, int op, int64_t *seed)
-{
-    TSR__REQUIRE(seed != NULL, "seed: seed is NULL");
-    return tsr_seed_documented(
-        &(tsr_seed_point){.base = base, .kind = TSR_SEED_OP, .device = device, .op = op}, seed);
 }
 
 /* Appends the value of a member, as the lowest bits, to the members that are already packed. */
@@ -120,20 +113,31 @@ static tsr_status pack_point(const tsr_seed_point *point, uint64_t *out)
     return TSR_OK;
 }
 
-tsr_status tsr_seed_hashed(const tsr_seed_point *point, int64_t *seed)
+static tsr_status derive_hashed(const tsr_seed_point *point, int64_t *seed)
 {
-    TSR__REQUIRE(point != NULL && seed != NULL, "seed: %s is NULL",
-                 point != NULL ? "seed" : "point");
     uint64_t packed, base = (uint64_t)point->base;
     uint32_t words[2];
     TSR__TRY(pack_point(point, &packed));
-    tsr_threefry_hash(tsr_threefry_key_from_seed(base),
-                      (uint32_t[]){(uint32_t)(packed >> 32), (uint32_t)packed}, words);
+    tsr__threefry_hash(tsr_threefry_key_from_seed(base),
+                       (uint32_t[]){(uint32_t)(packed >> 32), (uint32_t)packed}, words);
     *seed = tsr__as_i64((uint64_t)words[0] << 32 | words[1]);
     return TSR_OK;
 }
 
-tsr_status tsr_seed_hashed_key(const tsr_seed_point *point, tsr_seed_key *key)
+tsr_status tsr_seed_derive(tsr_seed_strategy strategy, const tsr_seed_point *point, int64_t *seed)
+{
+    TSR__REQUIRE(point != NULL && seed != NULL, "seed: %s is NULL",
+                 point != NULL ? "seed" : "point");
+    switch (strategy) {
+    case TSR_SEED_STRATEGY_DOCUMENTED:
+        return derive_documented(point, seed);
+    case TSR_SEED_STRATEGY_HASHED:
+        return derive_hashed(point, seed);
+    }
+    return tsr__fail(TSR_ERR_INVALID, "seed: %d is no strategy", (int)strategy);
+}
+
+tsr_status tsr_seed_derive_key(const tsr_seed_point *point, tsr_seed_key *key)
 {
     TSR__REQUIRE(point != NULL && key != NULL, "seed: %s is NULL", point != NULL ? "key" : "point");
     static const uint32_t cipher_key[2] = {UINT32_C(0x52524131), UINT32_C(0x54455353)};
@@ -141,7 +145,7 @@ tsr_status tsr_seed_hashed_key(const tsr_seed_point *point, tsr_seed_key *key)
     TSR__TRY(pack_point(point, &packed));
     uint32_t words[4] = {(uint32_t)packed, (uint32_t)(packed >> 32), (uint32_t)base,
                          (uint32_t)(base >> 32)};
-    tsr_philox_block(words, cipher_key, words);
+    tsr__philox4x32(words, cipher_key, words);
     *key = (tsr_seed_key){.seed = words[0] | (uint64_t)words[1] << 32,
                           .stream = words[2] | (uint64_t)words[3] << 32};
     return TSR_OK;

@@ -44,9 +44,7 @@ static tsr_status derive(const tsr_seed_manager *manager, tsr_seed_point point, 
     point.epoch = manager->epoch;
     if (params->derive != NULL)
         return params->derive(params->user, &point, seed);
-    if (params->strategy == TSR_SEED_STRATEGY_HASHED)
-        return tsr_seed_hashed(&point, seed);
-    return tsr_seed_documented(&point, seed);
+    return tsr_seed_derive(params->strategy, &point, seed);
 }
 
 /* Checks that the strategy can derive seeds for all devices and workers. If it cannot, seeding
@@ -117,7 +115,7 @@ static tsr_status seed_together(tsr_seed_manager *manager, seeding *list, size_t
 {
     tsr_rng tried;
     for (size_t i = 0; i < count; i++)
-        if (tsr_rng_init(manager->params.rng, (uint64_t)list[i].seed, &tried) != TSR_OK)
+        if (tsr_rng_init(manager->params.rng, (uint64_t)list[i].seed, 0, &tried) != TSR_OK)
             return tsr__fail_context(TSR_ERR_INVALID, "seed: %s %d",
                                      tsr_seed_kind_name(list[i].kind), list[i].id);
     void *log = manager->log;
@@ -141,10 +139,10 @@ static tsr_status seed_together(tsr_seed_manager *manager, seeding *list, size_t
     for (size_t i = 0; i < count; i++) {
         tsr__seed_stream *stream = list[i].stream;
         stream->seed = list[i].seed;
-        if (tsr_rng_init(manager->params.rng, (uint64_t)stream->seed, &stream->rng) != TSR_OK)
+        if (tsr_rng_init(manager->params.rng, (uint64_t)stream->seed, 0, &stream->rng) != TSR_OK)
             return TSR_ERR_INVALID; /* unreachable: the same call succeeded above */
         manager->log[manager->log_count++] =
-            (tsr_seed_event){stream->kind, stream->id, stream->seed};
+            (tsr_seed_event){sizeof(tsr_seed_event), stream->kind, stream->id, stream->seed};
         tsr__log(TSR_LOG_DEBUG, "seed: %s %d: %" PRId64, tsr_seed_kind_name(stream->kind),
                  stream->id, stream->seed);
     }
@@ -193,39 +191,34 @@ tsr_status tsr_seed_global(tsr_seed_manager *manager, int64_t base)
     return seed_many(manager, base, 1, manager->params.device_count, manager->params.worker_count);
 }
 
-tsr_status tsr_seed_all_devices(tsr_seed_manager *manager, int64_t base, int count)
+static tsr_status check_has_stream(tsr_seed_kind kind)
 {
-    TSR__REQUIRE(manager != NULL, "seed: manager is NULL");
-    TSR__REQUIRE(count >= 0 && count <= TSR_MAX_SEED, "seed: %d devices are outside 0 to %d", count,
-                 TSR_MAX_SEED);
-    return seed_many(manager, base, 0, count == 0 ? manager->params.device_count : count, 0);
+    TSR__REQUIRE(tsr__seed_has_stream(kind), "seed: kind %s has no stream",
+                 tsr_seed_kind_name(kind));
+    return TSR_OK;
 }
 
-tsr_status tsr_seed_workers(tsr_seed_manager *manager, int64_t base, int count)
+tsr_status tsr_seed_all(tsr_seed_manager *manager, tsr_seed_kind kind, int64_t base, int count)
 {
     TSR__REQUIRE(manager != NULL, "seed: manager is NULL");
-    TSR__REQUIRE(count >= 1 && count <= TSR_MAX_SEED, "seed: %d workers are outside 1 to %d", count,
-                 TSR_MAX_SEED);
-    return seed_many(manager, base, 0, 0, count);
+    TSR__REQUIRE(kind == TSR_SEED_DEVICE || kind == TSR_SEED_WORKER,
+                 "seed: kind %s is neither device nor worker", tsr_seed_kind_name(kind));
+    const bool devices = kind == TSR_SEED_DEVICE;
+    const int usual = devices ? manager->params.device_count : manager->params.worker_count;
+    if (count == 0)
+        count = usual;
+    TSR__REQUIRE(count >= 1 && count <= TSR_MAX_SEED, "seed: %d %ss are outside 1 to %d", count,
+                 tsr_seed_kind_name(kind), TSR_MAX_SEED);
+    return seed_many(manager, base, 0, devices ? count : 0, devices ? 0 : count);
 }
 
-static tsr_status seed_one(tsr_seed_manager *manager, tsr_seed_kind kind, int id, int64_t seed)
+tsr_status tsr_seed_set(tsr_seed_manager *manager, tsr_seed_kind kind, int id, int64_t seed)
 {
+    TSR__REQUIRE(manager != NULL, "seed: manager is NULL");
+    TSR__TRY(check_has_stream(kind));
     TSR__REQUIRE(tsr__seed_id_fits(kind, id), "seed: %s %d is outside 0 to %d",
-                 tsr_seed_kind_name(kind), id, TSR_MAX_SEED - 1);
+                 tsr_seed_kind_name(kind), id, kind == TSR_SEED_PROCESS ? 0 : TSR_MAX_SEED - 1);
     return seed_together(manager, &(seeding){.kind = kind, .id = id, .seed = seed}, 1);
-}
-
-tsr_status tsr_seed_device(tsr_seed_manager *manager, int device, int64_t seed)
-{
-    TSR__REQUIRE(manager != NULL, "seed: manager is NULL");
-    return seed_one(manager, TSR_SEED_DEVICE, device, seed);
-}
-
-tsr_status tsr_seed_worker(tsr_seed_manager *manager, int worker, int64_t seed)
-{
-    TSR__REQUIRE(manager != NULL, "seed: manager is NULL");
-    return seed_one(manager, TSR_SEED_WORKER, worker, seed);
 }
 
 static tsr_status find_stream(const tsr_seed_manager *manager, tsr_seed_kind kind, int id,
@@ -241,34 +234,15 @@ static tsr_status find_stream(const tsr_seed_manager *manager, tsr_seed_kind kin
     return TSR_OK;
 }
 
-static tsr_status seed_of(const tsr_seed_manager *manager, tsr_seed_kind kind, int id,
-                          int64_t *seed)
+tsr_status tsr_seed_of(const tsr_seed_manager *manager, tsr_seed_kind kind, int id, int64_t *seed)
 {
+    TSR__REQUIRE(manager != NULL && seed != NULL, "seed: %s is NULL",
+                 manager != NULL ? "seed" : "manager");
     tsr__seed_stream *stream = NULL;
+    TSR__TRY(check_has_stream(kind));
     TSR__TRY(find_stream(manager, kind, id, &stream));
     *seed = stream->seed;
     return TSR_OK;
-}
-
-tsr_status tsr_seed_of_process(const tsr_seed_manager *manager, int64_t *seed)
-{
-    TSR__REQUIRE(manager != NULL && seed != NULL, "seed: %s is NULL",
-                 manager != NULL ? "seed" : "manager");
-    return seed_of(manager, TSR_SEED_PROCESS, 0, seed);
-}
-
-tsr_status tsr_seed_of_device(const tsr_seed_manager *manager, int device, int64_t *seed)
-{
-    TSR__REQUIRE(manager != NULL && seed != NULL, "seed: %s is NULL",
-                 manager != NULL ? "seed" : "manager");
-    return seed_of(manager, TSR_SEED_DEVICE, device, seed);
-}
-
-tsr_status tsr_seed_of_worker(const tsr_seed_manager *manager, int worker, int64_t *seed)
-{
-    TSR__REQUIRE(manager != NULL && seed != NULL, "seed: %s is NULL",
-                 manager != NULL ? "seed" : "manager");
-    return seed_of(manager, TSR_SEED_WORKER, worker, seed);
 }
 
 tsr_status tsr_seed_of_op(const tsr_seed_manager *manager, int64_t base, int device, int op,
@@ -285,31 +259,60 @@ tsr_status tsr_seed_stream(tsr_seed_manager *manager, tsr_seed_kind kind, int id
     TSR__REQUIRE(manager != NULL && stream != NULL, "seed: %s is NULL",
                  manager != NULL ? "stream" : "manager");
     tsr__seed_stream *found = NULL;
-    TSR__REQUIRE(tsr__seed_has_stream(kind), "seed: kind %s has no stream",
-                 tsr_seed_kind_name(kind));
+    TSR__TRY(check_has_stream(kind));
     TSR__TRY(find_stream(manager, kind, id, &found));
     *stream = &found->rng;
     return TSR_OK;
 }
 
-uint64_t tsr_seed_log_count(const tsr_seed_manager *manager)
+uint64_t tsr_seed_event_count(const tsr_seed_manager *manager)
 {
     return manager != NULL ? manager->log_count : 0;
 }
 
-tsr_status tsr_seed_log_get(const tsr_seed_manager *manager, uint64_t index, tsr_seed_event *event)
+tsr_status tsr_seed_get_event(const tsr_seed_manager *manager, uint64_t index,
+                              tsr_seed_event *event)
 {
     TSR__REQUIRE(manager != NULL && event != NULL, "seed: %s is NULL",
                  manager != NULL ? "event" : "manager");
     if (index >= manager->log_count)
         return tsr__fail(TSR_ERR_NOT_FOUND, "seed: there is no entry %" PRIu64 " in a log of %zu",
                          index, manager->log_count);
-    *event = manager->log[index];
+    TSR__GIVE(tsr_seed_event, &manager->log[index], event);
     return TSR_OK;
 }
 
-void tsr_seed_log_clear(tsr_seed_manager *manager)
+void tsr_seed_clear_events(tsr_seed_manager *manager)
 {
     if (manager != NULL)
         manager->log_count = 0;
+}
+
+static tsr_status check_format(tsr_seed_format format)
+{
+    TSR__REQUIRE(format == TSR_SEED_FORMAT_BYTES || format == TSR_SEED_FORMAT_JSON,
+                 "seed: %d is no format of snapshots", (int)format);
+    return TSR_OK;
+}
+
+tsr_status tsr_seed_save(const tsr_seed_manager *manager, tsr_seed_format format,
+                         size_t capacity_bytes, void *data, size_t *size_bytes)
+{
+    TSR__REQUIRE(manager != NULL && size_bytes != NULL, "seed: %s is NULL",
+                 manager != NULL ? "size_bytes" : "manager");
+    TSR__TRY(check_format(format));
+    if (format == TSR_SEED_FORMAT_JSON)
+        return tsr__seed_save_json(manager, capacity_bytes, data, size_bytes);
+    return tsr__seed_save_bytes(manager, capacity_bytes, data, size_bytes);
+}
+
+tsr_status tsr_seed_load(tsr_seed_manager *manager, tsr_seed_format format, const void *data,
+                         size_t size_bytes)
+{
+    TSR__REQUIRE(manager != NULL && data != NULL, "seed: %s is NULL",
+                 manager != NULL ? "data" : "manager");
+    TSR__TRY(check_format(format));
+    if (format == TSR_SEED_FORMAT_JSON)
+        return tsr__seed_load_json(manager, data, size_bytes);
+    return tsr__seed_load_bytes(manager, data, size_bytes);
 }

@@ -61,4 +61,13 @@ static inline bool tsr__seed_id_fits(tsr_seed_kind kind, int64_t id)
  * the streams, and `set` is empty. */
 void tsr__seed_replace(tsr_seed_manager *manager, tsr__seed_set *set, int64_t epoch);
 
+/* tsr_seed_save and tsr_seed_load in one format, for pointers that are not NULL, except for `data`
+ * and `text` of saving. */
+tsr_status tsr__seed_save_bytes(const tsr_seed_manager *manager, size_t capacity_bytes, void *data,
+                                size_t *size_bytes);
+tsr_status tsr__seed_save_json(const tsr_seed_manager *manager, size_t capacity_bytes, char *text,
+                               size_t *size_bytes);
+tsr_status tsr__seed_load_bytes(tsr_seed_manager *manager, const void *data, size_t size_bytes);
+tsr_status tsr__seed_load_json(tsr_seed_manager *manager, const char *text, size_t size_bytes);
+
 #endif

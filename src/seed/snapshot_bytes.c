@@ -18,11 +18,9 @@
 
 static const uint8_t magic[4] = {'T', 'S', 'R', 'M'};
 
-tsr_status tsr_seed_save(const tsr_seed_manager *manager, size_t capacity_bytes, void *data,
-                         size_t *size_bytes)
+tsr_status tsr__seed_save_bytes(const tsr_seed_manager *manager, size_t capacity_bytes, void *data,
+                                size_t *size_bytes)
 {
-    TSR__REQUIRE(manager != NULL && size_bytes != NULL, "seed: %s is NULL",
-                 manager != NULL ? "size_bytes" : "manager");
     const tsr__seed_set *set = &manager->set;
     uint8_t state[TSR_RNG_STATE_BYTES];
     size_t total = HEADER_BYTES + CHECKSUM_BYTES, size;
@@ -127,10 +125,8 @@ static tsr_status read_header(const tsr_seed_manager *manager, const uint8_t *by
     return TSR_OK;
 }
 
-tsr_status tsr_seed_restore(tsr_seed_manager *manager, const void *data, size_t size_bytes)
+tsr_status tsr__seed_load_bytes(tsr_seed_manager *manager, const void *data, size_t size_bytes)
 {
-    TSR__REQUIRE(manager != NULL && data != NULL, "seed: %s is NULL",
-                 manager != NULL ? "data" : "manager");
     const uint8_t *bytes = data;
     TSR__TRY(read_header(manager, bytes, size_bytes));
     reader from = {bytes, HEADER_BYTES, size_bytes - CHECKSUM_BYTES, manager->params.rng};

@@ -43,11 +43,9 @@ static tsr_status write_streams(const tsr_seed_manager *manager, tsr__json_write
     return TSR_OK;
 }
 
-tsr_status tsr_seed_save_json(const tsr_seed_manager *manager, size_t capacity_bytes, char *text,
-                              size_t *size_bytes)
+tsr_status tsr__seed_save_json(const tsr_seed_manager *manager, size_t capacity_bytes, char *text,
+                               size_t *size_bytes)
 {
-    TSR__REQUIRE(manager != NULL && size_bytes != NULL, "seed: %s is NULL",
-                 manager != NULL ? "size_bytes" : "manager");
     tsr__json_writer measure = {0}, to = {.text = text};
     TSR__TRY(write_streams(manager, &measure));
     if (text != NULL) {
@@ -268,10 +266,8 @@ static tsr_status read_snapshot(reader *from)
     return read_streams(from);
 }
 
-tsr_status tsr_seed_restore_json(tsr_seed_manager *manager, const char *text, size_t size_bytes)
+tsr_status tsr__seed_load_json(tsr_seed_manager *manager, const char *text, size_t size_bytes)
 {
-    TSR__REQUIRE(manager != NULL && text != NULL, "seed: %s is NULL",
-                 manager != NULL ? "text" : "manager");
     reader *from = tsr__calloc(1, sizeof *from);
     if (from == NULL)
         return TSR_ERR_NO_MEMORY;

@@ -168,8 +168,13 @@ static void seeds(void)
     REFUSED(tsr_seed_manager_params, params, tsr_seed_manager_create(&params, &refused));
     OK(tsr_seed_global(manager, 42));
     int64_t seed = 0;
-    OK(tsr_seed_of_process(manager, &seed));
+    OK(tsr_seed_of(manager, TSR_SEED_PROCESS, 0, &seed));
     printf("seed %lld\n", (long long)seed);
+    RESULT(tsr_seed_event) event;
+    RESULT_BEGIN(tsr_seed_event, event);
+    OK(tsr_seed_get_event(manager, 1, &event.value));
+    RESULT_END(tsr_seed_event, event);
+    printf("event %s %d\n", tsr_seed_kind_name(event.value.kind), event.value.id);
     tsr_seed_manager_destroy(&manager);
 }
 

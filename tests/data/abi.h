@@ -1669,7 +1669,14 @@ typedef struct tsr_kernel_argument {
 TSR_API tsr_status tsr_kernel_run(tsr_stream *stream, tsr_kernel *kernel,
                                                 const tsr_kernel_argument *arguments,
                                                 const void *scalars, const uint32_t groups[3]);
-TSR_API void tsr_philox_block(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]);
+typedef enum tsr_rng_kind {
+    TSR_RNG_PHILOX = 0,
+    TSR_RNG_MT19937 = 1,
+    TSR_RNG_DOTNET = 2,
+    TSR_RNG_THREEFRY = 3
+} tsr_rng_kind;
+TSR_API const char *tsr_rng_kind_name(tsr_rng_kind kind);
+TSR_API tsr_status tsr_rng_kind_parse(const char *name, tsr_rng_kind *out);
 typedef struct tsr_philox {
     uint64_t seed;
     uint64_t stream;
@@ -1677,19 +1684,43 @@ typedef struct tsr_philox {
     uint64_t block;
     uint32_t words[4];
 } tsr_philox;
-TSR_API void tsr_philox_init(uint64_t seed, uint64_t stream, tsr_philox *out);
-TSR_API uint32_t tsr_philox_next_u32(tsr_philox *rng);
-TSR_API uint64_t tsr_philox_next_u64(tsr_philox *rng);
-TSR_API double tsr_philox_next_double(tsr_philox *rng);
 typedef struct tsr_mt19937 {
     uint32_t words[624];
     uint32_t next;
 } tsr_mt19937;
-TSR_API void tsr_mt19937_init(uint64_t seed, tsr_mt19937 *out);
-TSR_API uint32_t tsr_mt19937_next_u32(tsr_mt19937 *rng);
-TSR_API uint64_t tsr_mt19937_next_u64(tsr_mt19937 *rng);
-TSR_API double tsr_mt19937_next_double(tsr_mt19937 *rng);
-TSR_API void tsr_mt19937_skip(tsr_mt19937 *rng, uint64_t words);
+typedef struct tsr_dotnet {
+    int32_t table[56];
+    int32_t next;
+    int32_t other;
+} tsr_dotnet;
+typedef struct tsr_threefry_key {
+    uint32_t words[2];
+} tsr_threefry_key;
+typedef struct tsr_threefry {
+    tsr_threefry_key key;
+    uint64_t position;
+    uint64_t pair;
+    uint32_t words[2];
+} tsr_threefry;
+typedef struct tsr_rng {
+    tsr_rng_kind kind;
+    union {
+        tsr_philox philox;
+        tsr_mt19937 mt19937;
+        tsr_dotnet dotnet;
+        tsr_threefry threefry;
+    } as;
+} tsr_rng;
+TSR_API tsr_status tsr_rng_init(tsr_rng_kind kind, uint64_t seed, uint64_t stream,
+                                              tsr_rng *out);
+TSR_API uint32_t tsr_rng_next_u32(tsr_rng *rng);
+TSR_API uint64_t tsr_rng_next_u64(tsr_rng *rng);
+TSR_API double tsr_rng_next_double(tsr_rng *rng);
+TSR_API uint64_t tsr_rng_below(tsr_rng *rng, uint64_t n);
+TSR_API void tsr_rng_skip(tsr_rng *rng, uint64_t draws);
+TSR_API tsr_status tsr_rng_save(const tsr_rng *rng, size_t capacity_bytes, void *data,
+                                              size_t *size_bytes);
+TSR_API tsr_status tsr_rng_load(const void *data, size_t size_bytes, tsr_rng *out);
 typedef enum tsr_torch_version {
     TSR_TORCH_DEFAULT = 0,
     TSR_TORCH_1_13 = 113,
@@ -1702,25 +1733,11 @@ TSR_API tsr_status tsr_torch_randint(tsr_mt19937 *rng, tsr_torch_version version
                                                    int64_t *out);
 TSR_API tsr_status tsr_torch_randperm(tsr_mt19937 *rng, tsr_torch_version version,
                                                     uint64_t n, int64_t *out);
-typedef struct tsr_dotnet {
-    int32_t table[56];
-    int32_t next;
-    int32_t other;
-} tsr_dotnet;
-TSR_API void tsr_dotnet_init(int32_t seed, tsr_dotnet *out);
 TSR_API int32_t tsr_dotnet_next(tsr_dotnet *rng);
-TSR_API tsr_status tsr_dotnet_next_max(tsr_dotnet *rng, int32_t max, int32_t *out);
 TSR_API tsr_status tsr_dotnet_next_range(tsr_dotnet *rng, int32_t min, int32_t max,
                                                        int32_t *out);
-TSR_API double tsr_dotnet_next_double(tsr_dotnet *rng);
-TSR_API void tsr_dotnet_next_bytes(tsr_dotnet *rng, size_t size_bytes, uint8_t *out);
-TSR_API void tsr_dotnet_skip(tsr_dotnet *rng, uint64_t draws);
 TSR_API tsr_status tsr_dotnet_shuffle(tsr_dotnet *rng, uint64_t count,
                                                     int64_t *items);
-typedef struct tsr_threefry_key {
-    uint32_t words[2];
-} tsr_threefry_key;
-TSR_API void tsr_threefry_hash(tsr_threefry_key key, const uint32_t counter[2], uint32_t out[2]);
 TSR_API tsr_threefry_key tsr_threefry_key_from_seed(uint64_t seed);
 TSR_API tsr_status tsr_threefry_split(tsr_threefry_key key, uint64_t count,
                                                     tsr_threefry_key *out);
@@ -1735,42 +1752,6 @@ TSR_API tsr_status tsr_threefry_permutation(tsr_threefry_key key, uint64_t n,
                                                           int64_t *out);
 TSR_API tsr_status tsr_threefry_argsort_uniform(tsr_threefry_key key, uint64_t n,
                                                               int64_t *out);
-typedef struct tsr_threefry {
-    tsr_threefry_key key;
-    uint64_t position;
-    uint64_t pair;
-    uint32_t words[2];
-} tsr_threefry;
-TSR_API void tsr_threefry_init(tsr_threefry_key key, tsr_threefry *out);
-TSR_API uint32_t tsr_threefry_next_u32(tsr_threefry *rng);
-TSR_API uint64_t tsr_threefry_next_u64(tsr_threefry *rng);
-TSR_API double tsr_threefry_next_double(tsr_threefry *rng);
-typedef enum tsr_rng_kind {
-    TSR_RNG_PHILOX = 0,
-    TSR_RNG_MT19937 = 1,
-    TSR_RNG_DOTNET = 2,
-    TSR_RNG_THREEFRY = 3
-} tsr_rng_kind;
-TSR_API const char *tsr_rng_kind_name(tsr_rng_kind kind);
-TSR_API tsr_status tsr_rng_kind_parse(const char *name, tsr_rng_kind *out);
-typedef struct tsr_rng {
-    tsr_rng_kind kind;
-    union {
-        tsr_philox philox;
-        tsr_mt19937 mt19937;
-        tsr_dotnet dotnet;
-        tsr_threefry threefry;
-    } as;
-} tsr_rng;
-TSR_API tsr_status tsr_rng_init(tsr_rng_kind kind, uint64_t seed, tsr_rng *out);
-TSR_API uint32_t tsr_rng_next_u32(tsr_rng *rng);
-TSR_API uint64_t tsr_rng_next_u64(tsr_rng *rng);
-TSR_API double tsr_rng_next_double(tsr_rng *rng);
-TSR_API uint64_t tsr_rng_below(tsr_rng *rng, uint64_t n);
-TSR_API void tsr_rng_skip(tsr_rng *rng, uint64_t draws);
-TSR_API tsr_status tsr_rng_save(const tsr_rng *rng, size_t capacity_bytes, void *data,
-                                              size_t *size_bytes);
-TSR_API tsr_status tsr_rng_load(const void *data, size_t size_bytes, tsr_rng *out);
 typedef struct tsr_sampler tsr_sampler;
 TSR_API void tsr_sampler_destroy(tsr_sampler **sampler);
 TSR_API const char *tsr_sampler_name(const tsr_sampler *sampler);
@@ -1969,6 +1950,10 @@ typedef enum tsr_seed_kind {
     TSR_SEED_OP = 3
 } tsr_seed_kind;
 TSR_API const char *tsr_seed_kind_name(tsr_seed_kind kind);
+typedef enum tsr_seed_strategy {
+    TSR_SEED_STRATEGY_DOCUMENTED = 0,
+    TSR_SEED_STRATEGY_HASHED = 1
+} tsr_seed_strategy;
 typedef struct tsr_seed_point {
     int64_t base;
     tsr_seed_kind kind;
@@ -1978,20 +1963,14 @@ typedef struct tsr_seed_point {
     int64_t epoch;
     int op;
 } tsr_seed_point;
-TSR_API tsr_status tsr_seed_documented(const tsr_seed_point *point, int64_t *seed);
-TSR_API tsr_status tsr_seed_deterministic(int64_t base, int device, int op,
-                                                        int64_t *seed);
-TSR_API tsr_status tsr_seed_hashed(const tsr_seed_point *point, int64_t *seed);
+TSR_API tsr_status tsr_seed_derive(tsr_seed_strategy strategy,
+                                                 const tsr_seed_point *point, int64_t *seed);
 typedef struct tsr_seed_key {
     uint64_t seed;
     uint64_t stream;
 } tsr_seed_key;
-TSR_API tsr_status tsr_seed_hashed_key(const tsr_seed_point *point,
+TSR_API tsr_status tsr_seed_derive_key(const tsr_seed_point *point,
                                                      tsr_seed_key *key);
-typedef enum tsr_seed_strategy {
-    TSR_SEED_STRATEGY_DOCUMENTED = 0,
-    TSR_SEED_STRATEGY_HASHED = 1
-} tsr_seed_strategy;
 typedef struct tsr_seed_manager_params {
     size_t struct_size;
     tsr_seed_strategy strategy;
@@ -2008,43 +1987,35 @@ TSR_API tsr_status tsr_seed_manager_create(const tsr_seed_manager_params *params
 TSR_API void tsr_seed_manager_destroy(tsr_seed_manager **manager);
 TSR_API tsr_status tsr_seed_set_epoch(tsr_seed_manager *manager, int64_t epoch);
 TSR_API tsr_status tsr_seed_global(tsr_seed_manager *manager, int64_t base);
-TSR_API tsr_status tsr_seed_all_devices(tsr_seed_manager *manager, int64_t base,
-                                                      int count);
-TSR_API tsr_status tsr_seed_device(tsr_seed_manager *manager, int device,
-                                                 int64_t seed);
-TSR_API tsr_status tsr_seed_workers(tsr_seed_manager *manager, int64_t base,
-                                                  int count);
-TSR_API tsr_status tsr_seed_worker(tsr_seed_manager *manager, int worker,
-                                                 int64_t seed);
-TSR_API tsr_status tsr_seed_of_process(const tsr_seed_manager *manager,
-                                                     int64_t *seed);
-TSR_API tsr_status tsr_seed_of_device(const tsr_seed_manager *manager, int device,
-                                                    int64_t *seed);
-TSR_API tsr_status tsr_seed_of_worker(const tsr_seed_manager *manager, int worker,
-                                                    int64_t *seed);
+TSR_API tsr_status tsr_seed_all(tsr_seed_manager *manager, tsr_seed_kind kind,
+                                              int64_t base, int count);
+TSR_API tsr_status tsr_seed_set(tsr_seed_manager *manager, tsr_seed_kind kind, int id,
+                                              int64_t seed);
+TSR_API tsr_status tsr_seed_of(const tsr_seed_manager *manager, tsr_seed_kind kind,
+                                             int id, int64_t *seed);
 TSR_API tsr_status tsr_seed_of_op(const tsr_seed_manager *manager, int64_t base,
                                                 int device, int op, int64_t *seed);
 TSR_API tsr_status tsr_seed_stream(tsr_seed_manager *manager, tsr_seed_kind kind,
                                                  int id, tsr_rng **stream);
 typedef struct tsr_seed_event {
+    size_t struct_size;
     tsr_seed_kind kind;
     int id;
     int64_t seed;
 } tsr_seed_event;
-TSR_API uint64_t tsr_seed_log_count(const tsr_seed_manager *manager);
-TSR_API tsr_status tsr_seed_log_get(const tsr_seed_manager *manager, uint64_t index,
-                                                  tsr_seed_event *event);
-TSR_API void tsr_seed_log_clear(tsr_seed_manager *manager);
+TSR_API uint64_t tsr_seed_event_count(const tsr_seed_manager *manager);
+TSR_API tsr_status tsr_seed_get_event(const tsr_seed_manager *manager, uint64_t index,
+                                                    tsr_seed_event *event);
+TSR_API void tsr_seed_clear_events(tsr_seed_manager *manager);
+typedef enum tsr_seed_format {
+    TSR_SEED_FORMAT_BYTES = 0,
+    TSR_SEED_FORMAT_JSON = 1
+} tsr_seed_format;
 TSR_API tsr_status tsr_seed_save(const tsr_seed_manager *manager,
-                                               size_t capacity_bytes, void *data,
-                                               size_t *size_bytes);
-TSR_API tsr_status tsr_seed_save_json(const tsr_seed_manager *manager,
-                                                    size_t capacity_bytes, char *text,
-                                                    size_t *size_bytes);
-TSR_API tsr_status tsr_seed_restore(tsr_seed_manager *manager, const void *data,
-                                                  size_t size_bytes);
-TSR_API tsr_status tsr_seed_restore_json(tsr_seed_manager *manager, const char *text,
-                                                       size_t size_bytes);
+                                               tsr_seed_format format, size_t capacity_bytes,
+                                               void *data, size_t *size_bytes);
+TSR_API tsr_status tsr_seed_load(tsr_seed_manager *manager, tsr_seed_format format,
+                                               const void *data, size_t size_bytes);
 typedef struct tsr_loader tsr_loader;
 typedef struct tsr_loader_worker {
     int id;

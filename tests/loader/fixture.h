@@ -8,6 +8,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "rng/rng.h"
 #include "support/check_main.h"
 #include "tessera/loader.h"
 
@@ -79,11 +80,11 @@ static inline bool fixture_fails(source *from, int64_t index)
 static inline void fixture_write(const tsr_loader_work *work, uint64_t place, void *item)
 {
     tsr_philox noise;
-    tsr_philox_init((uint64_t)work->seed, place, &noise);
+    tsr__philox_init((uint64_t)work->seed, place, &noise);
     record one = {.index = work->indices[place],
                   .epoch = work->epoch,
                   .batch = work->batch,
-                  .noise = tsr_philox_next_u64(&noise)};
+                  .noise = tsr__philox_next_u64(&noise)};
     memcpy(item, &one, sizeof one);
 }
 

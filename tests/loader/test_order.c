@@ -1,4 +1,5 @@
 /* Batches must have the same bytes in the same order for any number of workers. */
+#include "base/philox.h"
 #include "one_loader.h"
 #include "support/golden.h"
 
@@ -33,22 +34,23 @@ static uint64_t expected_epochs(tsr_sampler *batches)
     int64_t key, indices[16];
     uint8_t mask[16];
     record records[16];
-    ck_assert_ok(
-        tsr_seed_hashed(&(tsr_seed_point){.base = 42, .kind = TSR_SEED_WORKER, .op = 1}, &key));
+    ck_assert_ok(tsr_seed_derive(TSR_SEED_STRATEGY_HASHED,
+                                 &(tsr_seed_point){.base = 42, .kind = TSR_SEED_WORKER, .op = 1},
+                                 &key));
     for (int64_t epoch = 0; epoch < 3; epoch++) {
         ck_assert_ok(tsr_sampler_set_epoch(batches, epoch));
         for (uint64_t b = 0;; b++) {
             const uint32_t counter[] = {(uint32_t)b, 0, (uint32_t)epoch, 0};
             const uint32_t words[] = {(uint32_t)key, (uint32_t)((uint64_t)key >> 32)};
             uint32_t seed[4];
-            tsr_philox_block(counter, words, seed);
+            tsr__philox4x32(counter, words, seed);
             ck_assert_ok(tsr_sampler_next_batch(batches, 16, indices, mask, &count));
             if (count == 0)
                 break;
             for (uint64_t i = 0; i < count; i++) {
                 tsr_philox noise;
-                tsr_philox_init((uint64_t)seed[1] << 32 | seed[0], i, &noise);
-                records[i] = (record){indices[i], epoch, b, tsr_philox_next_u64(&noise)};
+                tsr__philox_init((uint64_t)seed[1] << 32 | seed[0], i, &noise);
+                records[i] = (record){indices[i], epoch, b, tsr__philox_next_u64(&noise)};
             }
             hash = fixture_hash(hash, &(tsr_loader_batch){.batch = b,
                                                           .epoch = epoch,

@@ -16,7 +16,7 @@ static tsr_philox streams[8];
 static tsr_status begin_stream(void *user, tsr_loader_worker *worker)
 {
     worker->context = &streams[worker->id];
-    tsr_philox_init((uint64_t)worker->seed, 0, worker->context);
+    tsr__philox_init((uint64_t)worker->seed, 0, worker->context);
     return fixture_init(user, &(tsr_loader_worker){0});
 }
 
@@ -33,7 +33,7 @@ static tsr_status draw(void *user, tsr_loader_work *work)
     drawn one = {.worker = work->worker->id,
                  .worker_seed = work->worker->seed,
                  .seed = work->seed,
-                 .number = tsr_philox_next_u64(work->worker->context)};
+                 .number = tsr__philox_next_u64(work->worker->context)};
     memcpy(work->data, &one, sizeof one);
     atomic_fetch_sub(&((source *)user)->running, 1);
     return TSR_OK;
@@ -75,9 +75,9 @@ START_TEST(a_worker_draws_the_same_in_every_run)
             ck_assert_int_eq(first[b].worker_seed, 100 + (int64_t)(b % alive));
             tsr_philox stream;
             uint64_t number = 0;
-            tsr_philox_init(100 + b % alive, 0, &stream);
+            tsr__philox_init(100 + b % alive, 0, &stream);
             for (uint64_t draws = 0; draws <= b / alive; draws++)
-                number = tsr_philox_next_u64(&stream);
+                number = tsr__philox_next_u64(&stream);
             ck_assert_uint_eq(first[b].number, number);
         }
     }
@@ -100,7 +100,7 @@ START_TEST(hashed_seeds)
     for (int b = 0; b < 20; b++) {
         int64_t expected;
         tsr_seed_point point = {.base = 5, .kind = TSR_SEED_WORKER, .node = 9, .worker = b % 4};
-        ck_assert_ok(tsr_seed_hashed(&point, &expected));
+        ck_assert_ok(tsr_seed_derive(TSR_SEED_STRATEGY_HASHED, &point, &expected));
         ck_assert_int_eq(all[b].worker_seed, expected);
     }
 }

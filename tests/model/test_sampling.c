@@ -81,10 +81,10 @@ START_TEST(filters_keep_the_same_tokens_as_a_sorted_list)
     ranked sorted[MANY];
     double got[MANY], sum = 0;
     int count = 0;
-    tsr_philox random;
-    tsr_philox_init(5, (uint64_t)_i, &random);
+    tsr_rng random;
+    ck_assert_ok(tsr_rng_init(TSR_RNG_PHILOX, 5, (uint64_t)_i, &random));
     for (int i = 0; i < MANY; i++) {
-        const double x = tsr_philox_next_double(&random);
+        const double x = tsr_rng_next_double(&random);
         logits[i] = i % 50 == 0  ? -INFINITY
                     : i % 3 == 0 ? (float)(round(4 * x) * scale)
                                  : (float)(log(x + 1e-12) * scale);
@@ -146,12 +146,12 @@ START_TEST(draws_are_numbers_of_philox)
     double probabilities[COUNT];
     ck_assert_ok(tsr__sampling_probabilities(&params, COUNT, some, 0, NULL, probabilities));
     for (int64_t position = 0; position < 200; position++) {
-        tsr_philox random;
+        tsr_rng random;
         int32_t token = -1, want = 0;
-        tsr_philox_init(77, 9, &random);
+        ck_assert_ok(tsr_rng_init(TSR_RNG_PHILOX, 77, 9, &random));
         for (int64_t i = 0; i < position; i++)
-            (void)tsr_philox_next_double(&random);
-        double at = tsr_philox_next_double(&random);
+            (void)tsr_rng_next_double(&random);
+        double at = tsr_rng_next_double(&random);
         while (at >= probabilities[want])
             at -= probabilities[want++];
         ck_assert_ok(tsr_sampling_draw(&params, 9, position, COUNT, some, 0, NULL, &token));

@@ -15,7 +15,7 @@ static uint8_t bytes[TSR_RNG_STATE_BYTES + 8];
 static size_t saved(tsr_rng_kind kind, int draws, tsr_rng *rng)
 {
     size_t size = 0;
-    ck_assert_ok(tsr_rng_init(kind, 99, rng));
+    ck_assert_ok(tsr_rng_init(kind, 99, 0, rng));
     for (int i = 0; i < draws; i++)
         (void)tsr_rng_next_u32(rng);
     ck_assert_ok(tsr_rng_save(rng, TSR_RNG_STATE_BYTES, bytes, &size));
@@ -57,7 +57,7 @@ START_TEST(room_is_checked)
 {
     tsr_rng rng;
     size_t size = 7;
-    ck_assert_ok(tsr_rng_init(TSR_RNG_THREEFRY, 1, &rng));
+    ck_assert_ok(tsr_rng_init(TSR_RNG_THREEFRY, 1, 0, &rng));
     memset(bytes, 0xa5, sizeof bytes);
     ck_assert_error(tsr_rng_save(&rng, 31, bytes, &size), TSR_ERR_INVALID,
                     "rng: the state takes 32 bytes, there is room for 31");
@@ -75,14 +75,14 @@ START_TEST(damaged_generators_are_not_saved)
 {
     tsr_rng rng;
     size_t size;
-    ck_assert_ok(tsr_rng_init(TSR_RNG_MT19937, 1, &rng));
+    ck_assert_ok(tsr_rng_init(TSR_RNG_MT19937, 1, 0, &rng));
     rng.as.mt19937.next = 625;
     ck_assert_error(tsr_rng_save(&rng, sizeof bytes, bytes, &size), TSR_ERR_INVALID,
                     "rng: the mt19937 generator is damaged: the next word is beyond the last");
     memset(&rng.as, 0, sizeof rng.as);
     ck_assert_error(tsr_rng_save(&rng, sizeof bytes, bytes, &size), TSR_ERR_INVALID,
                     "rng: the mt19937 generator is damaged: all words are zero");
-    ck_assert_ok(tsr_rng_init(TSR_RNG_DOTNET, 1, &rng));
+    ck_assert_ok(tsr_rng_init(TSR_RNG_DOTNET, 1, 0, &rng));
     tsr_dotnet whole = rng.as.dotnet;
     rng.as.dotnet.next = 56;
     ck_assert_error(tsr_rng_save(&rng, sizeof bytes, bytes, &size), TSR_ERR_INVALID,

@@ -1,6 +1,6 @@
 /* Compares MT19937, randint and randperm with results of PyTorch. */
+#include "rng/rng.h"
 #include "support/golden.h"
-#include "tessera/rng.h"
 
 static const tsr_torch_version old_versions[] = {TSR_TORCH_DEFAULT, TSR_TORCH_1_13, TSR_TORCH_2_0,
                                                  TSR_TORCH_2_6};
@@ -11,11 +11,11 @@ static void check_randint(const char *id, const json_t *in, const json_t *out,
     uint64_t size = (uint64_t)golden_integer(in, "size");
     int64_t *values = calloc(size + 1, sizeof *values);
     tsr_mt19937 rng;
-    tsr_mt19937_init(golden_u64(in, "seed"), &rng);
+    tsr__mt19937_init(golden_u64(in, "seed"), &rng);
     ck_assert_ok(tsr_torch_randint(&rng, version, golden_integer(in, "low"),
                                    golden_integer(in, "high"), size, values));
     golden_compare(id, golden_member(out, "values"), values, size);
-    ck_assert_uint_eq(tsr_mt19937_next_u64(&rng), golden_u64(out, "next_u64"));
+    ck_assert_uint_eq(tsr__mt19937_next_u64(&rng), golden_u64(out, "next_u64"));
     free(values);
 }
 
@@ -31,7 +31,7 @@ START_TEST(randint_gives_the_results_of_torch)
         if (json_object_get(out, "error") != NULL) {
             tsr_mt19937 rng;
             int64_t value;
-            tsr_mt19937_init(golden_u64(in, "seed"), &rng);
+            tsr__mt19937_init(golden_u64(in, "seed"), &rng);
             uint32_t next = rng.next;
             ck_assert_int_eq(tsr_torch_randint(&rng, TSR_TORCH_DEFAULT, golden_integer(in, "low"),
                                                golden_integer(in, "high"), 1, &value),
@@ -61,10 +61,10 @@ static void check_randperm(const char *id, const json_t *in, const json_t *out,
     if (order == NULL)
         ck_abort_msg("%s: no memory for %" PRIu64 " indices", id, n);
     tsr_mt19937 rng;
-    tsr_mt19937_init(golden_u64(in, "seed"), &rng);
+    tsr__mt19937_init(golden_u64(in, "seed"), &rng);
     ck_assert_ok(tsr_torch_randperm(&rng, version, n, order));
     golden_compare(id, golden_member(out, "indices"), order, n);
-    ck_assert_uint_eq(tsr_mt19937_next_u64(&rng), golden_u64(out, "next_u64"));
+    ck_assert_uint_eq(tsr__mt19937_next_u64(&rng), golden_u64(out, "next_u64"));
     free(order);
 }
 
@@ -115,9 +115,9 @@ START_TEST(ten_thousandth_word)
 {
     tsr_mt19937 rng;
     uint32_t word = 0;
-    tsr_mt19937_init(5489, &rng);
+    tsr__mt19937_init(5489, &rng);
     for (int i = 0; i < 10000; i++)
-        word = tsr_mt19937_next_u32(&rng);
+        word = tsr__mt19937_next_u32(&rng);
     ck_assert_uint_eq(word, UINT32_C(4123659995));
 }
 END_TEST
@@ -125,11 +125,11 @@ END_TEST
 START_TEST(only_the_low_half_of_a_seed_is_used)
 {
     tsr_mt19937 a, b;
-    tsr_mt19937_init(UINT64_C(0xdeadbeef00000007), &a);
-    tsr_mt19937_init(7, &b);
+    tsr__mt19937_init(UINT64_C(0xdeadbeef00000007), &a);
+    tsr__mt19937_init(7, &b);
     ck_assert_mem_eq(a.words, b.words, sizeof a.words);
-    tsr_mt19937_init((uint64_t)INT64_MIN, &a);
-    tsr_mt19937_init(0, &b);
+    tsr__mt19937_init((uint64_t)INT64_MIN, &a);
+    tsr__mt19937_init(0, &b);
     ck_assert_mem_eq(a.words, b.words, sizeof a.words);
 }
 END_TEST
@@ -140,15 +140,15 @@ START_TEST(skipping_is_drawing)
     for (size_t i = 0; i < sizeof skips / sizeof *skips; i++)
         for (int before = 0; before < 3; before++) {
             tsr_mt19937 drawn, skipped;
-            tsr_mt19937_init(i, &drawn);
+            tsr__mt19937_init(i, &drawn);
             for (int j = 0; j < before; j++)
-                (void)tsr_mt19937_next_u32(&drawn);
+                (void)tsr__mt19937_next_u32(&drawn);
             skipped = drawn;
-            tsr_mt19937_skip(&skipped, skips[i]);
+            tsr__mt19937_skip(&skipped, skips[i]);
             for (uint64_t j = 0; j < skips[i]; j++)
-                (void)tsr_mt19937_next_u32(&drawn);
+                (void)tsr__mt19937_next_u32(&drawn);
             for (int j = 0; j < 700; j++)
-                ck_assert(tsr_mt19937_next_u32(&drawn) == tsr_mt19937_next_u32(&skipped));
+                ck_assert(tsr__mt19937_next_u32(&drawn) == tsr__mt19937_next_u32(&skipped));
         }
 }
 END_TEST
@@ -159,7 +159,7 @@ START_TEST(randperm_is_a_permutation)
     int64_t order[N];
     bool seen[N] = {false};
     tsr_mt19937 rng;
-    tsr_mt19937_init(1, &rng);
+    tsr__mt19937_init(1, &rng);
     ck_assert_ok(tsr_torch_randperm(&rng, TSR_TORCH_2_7, N, order));
     for (int i = 0; i < N; i++) {
         ck_assert(order[i] >= 0 && order[i] < N && !seen[order[i]]);
@@ -172,7 +172,7 @@ START_TEST(errors)
 {
     tsr_mt19937 rng;
     int64_t value = 7;
-    tsr_mt19937_init(1, &rng);
+    tsr__mt19937_init(1, &rng);
     ck_assert_error(tsr_torch_randint(&rng, TSR_TORCH_DEFAULT, 5, 5, 1, &value), TSR_ERR_INVALID,
                     "randint: low 5 is not below high 5");
     ck_assert_error(tsr_torch_randint(&rng, (tsr_torch_version)300, 0, 5, 1, &value),

@@ -478,10 +478,11 @@ START_TEST(bytes_that_are_not_a_state)
     size_t snapshot_size;
     ck_assert_ok(tsr_seed_manager_create(tsr_seed_manager_params(.rng = TSR_RNG_PHILOX), &manager));
     ck_assert_ok(tsr_seed_global(manager, 1));
-    ck_assert_ok(tsr_seed_save(manager, sizeof snapshot, snapshot, &snapshot_size));
+    ck_assert_ok(
+        tsr_seed_save(manager, TSR_SEED_FORMAT_BYTES, sizeof snapshot, snapshot, &snapshot_size));
     ck_assert_error(tsr_sampler_resume(sampler, snapshot, snapshot_size), TSR_ERR_INVALID,
                     "sampler resume: offset 0: it does not start with \"TSRS\"");
-    ck_assert_error(tsr_seed_restore(manager, state, size), TSR_ERR_INVALID,
+    ck_assert_error(tsr_seed_load(manager, TSR_SEED_FORMAT_BYTES, state, size), TSR_ERR_INVALID,
                     "seed: snapshot: offset 0: it does not start with \"TSRM\"");
     tsr_seed_manager_destroy(&manager);
     changed[4] = 2;

@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "base/philox.h"
 #include "support/check_main.h"
 #include "support/random.h"
 #include "tessera/seed.h"
@@ -9,9 +10,26 @@
 static int64_t documented(tsr_seed_point point)
 {
     int64_t seed = 0;
-    ck_assert_ok(tsr_seed_documented(&point, &seed));
+    ck_assert_ok(tsr_seed_derive(TSR_SEED_STRATEGY_DOCUMENTED, &point, &seed));
     return seed;
 }
+
+/* GetDeterministicSeed of the specification. */
+static tsr_status deterministic(int64_t base, int device, int op, int64_t *seed)
+{
+    return tsr_seed_derive(
+        TSR_SEED_STRATEGY_DOCUMENTED,
+        &(tsr_seed_point){.base = base, .kind = TSR_SEED_OP, .device = device, .op = op}, seed);
+}
+
+START_TEST(unknown_strategy)
+{
+    int64_t seed = 7;
+    ck_assert_error(tsr_seed_derive((tsr_seed_strategy)2, &(tsr_seed_point){0}, &seed),
+                    TSR_ERR_INVALID, "seed: 2 is no strategy");
+    ck_assert_int_eq(seed, 7);
+}
+END_TEST
 
 START_TEST(kind_names)
 {
@@ -44,8 +62,8 @@ START_TEST(get_deterministic_seed_is_deterministic)
     for (int device = 0; device < 20; device++)
         for (int op = 0; op < 1000; op += 37) {
             int64_t first = 0, second = 0;
-            ck_assert_ok(tsr_seed_deterministic(42, device, op, &first));
-            ck_assert_ok(tsr_seed_deterministic(42, device, op, &second));
+            ck_assert_ok(deterministic(42, device, op, &first));
+            ck_assert_ok(deterministic(42, device, op, &second));
             ck_assert_int_eq(first, 42 + INT64_C(1000) * device + op);
             ck_assert_int_eq(second, first);
         }
@@ -60,7 +78,7 @@ START_TEST(get_deterministic_seed_is_unique)
     for (int device = 0; device < DEVICES; device++)
         for (int op = 0; op < OPS; op++) {
             int64_t seed = -1;
-            ck_assert(tsr_seed_deterministic(0, device, op, &seed) == TSR_OK);
+            ck_assert(deterministic(0, device, op, &seed) == TSR_OK);
             ck_assert(seed >= 0 && seed < SEEDS && seen[seed]++ == 0);
         }
 }
@@ -69,20 +87,19 @@ END_TEST
 START_TEST(get_deterministic_seed_rejects)
 {
     int64_t seed = 7;
-    ck_assert_error(tsr_seed_deterministic(0, 0, 1000, &seed), TSR_ERR_INVALID,
+    ck_assert_error(deterministic(0, 0, 1000, &seed), TSR_ERR_INVALID,
                     "seed: op 1000 is outside 0 to 999 and would take another device's seed");
-    ck_assert_error(tsr_seed_deterministic(0, 0, -1, &seed), TSR_ERR_INVALID,
+    ck_assert_error(deterministic(0, 0, -1, &seed), TSR_ERR_INVALID,
                     "seed: op -1 is outside 0 to 999 and would take another device's seed");
-    ck_assert_error(tsr_seed_deterministic(0, -1, 0, &seed), TSR_ERR_INVALID,
-                    "seed: device -1 is negative");
-    ck_assert_error(tsr_seed_deterministic(INT64_MAX, 0, 1, &seed), TSR_ERR_OVERFLOW,
+    ck_assert_error(deterministic(0, -1, 0, &seed), TSR_ERR_INVALID, "seed: device -1 is negative");
+    ck_assert_error(deterministic(INT64_MAX, 0, 1, &seed), TSR_ERR_OVERFLOW,
                     "seed: base 9223372036854775807 + 1 does not fit 64 bits");
-    ck_assert_error(tsr_seed_deterministic(INT64_MAX - 999, INT32_MAX, 0, &seed), TSR_ERR_OVERFLOW,
+    ck_assert_error(deterministic(INT64_MAX - 999, INT32_MAX, 0, &seed), TSR_ERR_OVERFLOW,
                     "seed: base 9223372036854774808 + 2147483647000 does not fit 64 bits");
     ck_assert_int_eq(seed, 7);
-    ck_assert_ok(tsr_seed_deterministic(INT64_MAX - 999, 0, 999, &seed));
+    ck_assert_ok(deterministic(INT64_MAX - 999, 0, 999, &seed));
     ck_assert_int_eq(seed, INT64_MAX);
-    ck_assert_ok(tsr_seed_deterministic(INT64_MIN, 0, 0, &seed));
+    ck_assert_ok(deterministic(INT64_MIN, 0, 0, &seed));
     ck_assert_int_eq(seed, INT64_MIN);
 }
 END_TEST
@@ -113,8 +130,8 @@ START_TEST(documented_rejects_parts_it_does_not_use)
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         int64_t seed = 7;
-        ck_assert_error(tsr_seed_documented(&cases[i].point, &seed), TSR_ERR_INVALID,
-                        cases[i].text);
+        ck_assert_error(tsr_seed_derive(TSR_SEED_STRATEGY_DOCUMENTED, &cases[i].point, &seed),
+                        TSR_ERR_INVALID, cases[i].text);
         ck_assert_int_eq(seed, 7);
     }
 }
@@ -171,7 +188,7 @@ START_TEST(hashed_seeds_are_invertible)
     for (int i = 0; i < 200000; i++) {
         tsr_seed_point point = random_point(&state);
         int64_t seed = 0;
-        ck_assert(tsr_seed_hashed(&point, &seed) == TSR_OK);
+        ck_assert(tsr_seed_derive(TSR_SEED_STRATEGY_HASHED, &point, &seed) == TSR_OK);
         ck_assert(threefry_inverse((uint64_t)point.base, (uint64_t)seed) == packed(&point));
     }
 }
@@ -215,8 +232,8 @@ START_TEST(hashed_seeds_of_a_grid_do_not_collide)
         point.epoch = (int64_t)(rest % EPOCHS);
         rest /= EPOCHS;
         point.op = (int)(rest % OPS);
-        ck_assert(tsr_seed_hashed(&point, &seeds[count]) == TSR_OK);
-        ck_assert(tsr_seed_hashed_key(&point, &keys[count]) == TSR_OK);
+        ck_assert(tsr_seed_derive(TSR_SEED_STRATEGY_HASHED, &point, &seeds[count]) == TSR_OK);
+        ck_assert(tsr_seed_derive_key(&point, &keys[count]) == TSR_OK);
         count++;
     }
     qsort(seeds, count, sizeof *seeds, compare_seeds);
@@ -253,8 +270,8 @@ START_TEST(hashed_seeds_depend_on_every_part)
             b.epoch += part == 5;
             b.op += part == 6;
             int64_t x = 0, y = 0;
-            ck_assert_ok(tsr_seed_hashed(&a, &x));
-            ck_assert_ok(tsr_seed_hashed(&b, &y));
+            ck_assert_ok(tsr_seed_derive(TSR_SEED_STRATEGY_HASHED, &a, &x));
+            ck_assert_ok(tsr_seed_derive(TSR_SEED_STRATEGY_HASHED, &b, &y));
             for (uint64_t differ = (uint64_t)x ^ (uint64_t)y; differ != 0; differ &= differ - 1)
                 bits++;
         }
@@ -272,7 +289,7 @@ START_TEST(hashed_seeds_never_change)
 {
     int64_t seed = 0;
     tsr_seed_key key = {0, 0};
-    ck_assert_ok(tsr_seed_hashed(&(tsr_seed_point){0}, &seed));
+    ck_assert_ok(tsr_seed_derive(TSR_SEED_STRATEGY_HASHED, &(tsr_seed_point){0}, &seed));
     ck_assert_uint_eq((uint64_t)seed, UINT64_C(0x6b20015999ba4efe));
 
     tsr_seed_point point = {.base = -7,
@@ -284,8 +301,8 @@ START_TEST(hashed_seeds_never_change)
                             .op = 5};
     uint64_t p = packed(&point), base = (uint64_t)INT64_C(-7);
     uint32_t words[4] = {(uint32_t)p, (uint32_t)(p >> 32), (uint32_t)base, (uint32_t)(base >> 32)};
-    tsr_philox_block(words, (uint32_t[]){0x52524131, 0x54455353}, words);
-    ck_assert_ok(tsr_seed_hashed_key(&point, &key));
+    tsr__philox4x32(words, (uint32_t[]){0x52524131, 0x54455353}, words);
+    ck_assert_ok(tsr_seed_derive_key(&point, &key));
     ck_assert_uint_eq(key.seed, words[0] | (uint64_t)words[1] << 32);
     ck_assert_uint_eq(key.stream, words[2] | (uint64_t)words[3] << 32);
 }
@@ -311,12 +328,14 @@ START_TEST(hashed_limits)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         int64_t seed = 7;
         tsr_seed_key key = {7, 7};
-        ck_assert_error(tsr_seed_hashed(&cases[i].point, &seed), TSR_ERR_INVALID, cases[i].text);
-        ck_assert_error(tsr_seed_hashed_key(&cases[i].point, &key), TSR_ERR_INVALID, cases[i].text);
+        ck_assert_error(tsr_seed_derive(TSR_SEED_STRATEGY_HASHED, &cases[i].point, &seed),
+                        TSR_ERR_INVALID, cases[i].text);
+        ck_assert_error(tsr_seed_derive_key(&cases[i].point, &key), TSR_ERR_INVALID, cases[i].text);
         ck_assert(seed == 7 && key.seed == 7 && key.stream == 7);
     }
     int64_t seed = 0;
-    ck_assert_ok(tsr_seed_hashed(&(tsr_seed_point){.base = INT64_MIN,
+    ck_assert_ok(tsr_seed_derive(TSR_SEED_STRATEGY_HASHED,
+                                 &(tsr_seed_point){.base = INT64_MIN,
                                                    .kind = TSR_SEED_OP,
                                                    .node = 16383,
                                                    .device = 255,
@@ -331,6 +350,7 @@ END_TEST
 TESTS(formulas)
 {
     tcase_add_test(tests, kind_names);
+    tcase_add_test(tests, unknown_strategy);
     tcase_add_test(tests, documented_formulas);
     tcase_add_test(tests, get_deterministic_seed_is_deterministic);
     tcase_add_test(tests, get_deterministic_seed_is_unique);

@@ -1,5 +1,6 @@
 /* The seed manager. The tests in the first half have the names of the specification's methods and
  * scenarios that they implement. */
+#include <stddef.h>
 #include <string.h>
 
 #include "base/fault.h"
@@ -29,24 +30,24 @@ static void use(const tsr_seed_manager_params *params)
 static void check_device(int device, int64_t expected)
 {
     int64_t seed = ~expected;
-    ck_assert_ok(tsr_seed_of_device(seeds, device, &seed));
+    ck_assert_ok(tsr_seed_of(seeds, TSR_SEED_DEVICE, device, &seed));
     ck_assert_int_eq(seed, expected);
 }
 
 static void check_worker(int worker, int64_t expected)
 {
     int64_t seed = ~expected;
-    ck_assert_ok(tsr_seed_of_worker(seeds, worker, &seed));
+    ck_assert_ok(tsr_seed_of(seeds, TSR_SEED_WORKER, worker, &seed));
     ck_assert_int_eq(seed, expected);
 }
 
 START_TEST(seed_all_devices_seeds_each_uniquely)
 {
-    ck_assert_ok(tsr_seed_all_devices(seeds, 42, 64));
+    ck_assert_ok(tsr_seed_all(seeds, TSR_SEED_DEVICE, 42, 64));
     for (int device = 0; device < 64; device++)
         check_device(device, 42 + device);
     int64_t seed = 7;
-    ck_assert_error(tsr_seed_of_device(seeds, 64, &seed), TSR_ERR_NOT_FOUND,
+    ck_assert_error(tsr_seed_of(seeds, TSR_SEED_DEVICE, 64, &seed), TSR_ERR_NOT_FOUND,
                     "seed: device 64 has not been seeded");
     ck_assert_int_eq(seed, 7);
 }
@@ -55,30 +56,30 @@ END_TEST
 START_TEST(seed_all_devices_uses_the_default_count)
 {
     use(tsr_seed_manager_params(.device_count = 3));
-    ck_assert_ok(tsr_seed_all_devices(seeds, -1, 0));
+    ck_assert_ok(tsr_seed_all(seeds, TSR_SEED_DEVICE, -1, 0));
     check_device(0, -1);
     check_device(2, 1);
     int64_t seed;
-    ck_assert_error(tsr_seed_of_device(seeds, 3, &seed), TSR_ERR_NOT_FOUND,
+    ck_assert_error(tsr_seed_of(seeds, TSR_SEED_DEVICE, 3, &seed), TSR_ERR_NOT_FOUND,
                     "seed: device 3 has not been seeded");
 }
 END_TEST
 
 START_TEST(seed_all_devices_validates_the_count)
 {
-    ck_assert_error(tsr_seed_all_devices(seeds, 42, -1), TSR_ERR_INVALID,
-                    "seed: -1 devices are outside 0 to 65536");
-    ck_assert_error(tsr_seed_all_devices(seeds, 42, 65537), TSR_ERR_INVALID,
-                    "seed: 65537 devices are outside 0 to 65536");
+    ck_assert_error(tsr_seed_all(seeds, TSR_SEED_DEVICE, 42, -1), TSR_ERR_INVALID,
+                    "seed: -1 devices are outside 1 to 65536");
+    ck_assert_error(tsr_seed_all(seeds, TSR_SEED_DEVICE, 42, 65537), TSR_ERR_INVALID,
+                    "seed: 65537 devices are outside 1 to 65536");
 }
 END_TEST
 
 START_TEST(seed_device_stores_and_tracks)
 {
-    ck_assert_ok(tsr_seed_device(seeds, 5, 123));
+    ck_assert_ok(tsr_seed_set(seeds, TSR_SEED_DEVICE, 5, 123));
     check_device(5, 123);
-    ck_assert_ok(tsr_seed_device(seeds, 2, INT64_MIN));
-    ck_assert_ok(tsr_seed_device(seeds, 5, INT64_MAX));
+    ck_assert_ok(tsr_seed_set(seeds, TSR_SEED_DEVICE, 2, INT64_MIN));
+    ck_assert_ok(tsr_seed_set(seeds, TSR_SEED_DEVICE, 5, INT64_MAX));
     check_device(2, INT64_MIN);
     check_device(5, INT64_MAX);
 }
@@ -86,23 +87,23 @@ END_TEST
 
 START_TEST(seed_device_validates_the_id)
 {
-    ck_assert_error(tsr_seed_device(seeds, -1, 1), TSR_ERR_INVALID,
+    ck_assert_error(tsr_seed_set(seeds, TSR_SEED_DEVICE, -1, 1), TSR_ERR_INVALID,
                     "seed: device -1 is outside 0 to 65535");
-    ck_assert_error(tsr_seed_device(seeds, 65536, 1), TSR_ERR_INVALID,
+    ck_assert_error(tsr_seed_set(seeds, TSR_SEED_DEVICE, 65536, 1), TSR_ERR_INVALID,
                     "seed: device 65536 is outside 0 to 65535");
-    ck_assert_uint_eq(tsr_seed_log_count(seeds), 0);
+    ck_assert_uint_eq(tsr_seed_event_count(seeds), 0);
 }
 END_TEST
 
 START_TEST(get_device_seed_fails_when_not_seeded)
 {
     int64_t seed = 7;
-    ck_assert_error(tsr_seed_of_device(seeds, 0, &seed), TSR_ERR_NOT_FOUND,
+    ck_assert_error(tsr_seed_of(seeds, TSR_SEED_DEVICE, 0, &seed), TSR_ERR_NOT_FOUND,
                     "seed: device 0 has not been seeded");
-    ck_assert_ok(tsr_seed_workers(seeds, 1, 2));
-    ck_assert_error(tsr_seed_of_device(seeds, 0, &seed), TSR_ERR_NOT_FOUND,
+    ck_assert_ok(tsr_seed_all(seeds, TSR_SEED_WORKER, 1, 2));
+    ck_assert_error(tsr_seed_of(seeds, TSR_SEED_DEVICE, 0, &seed), TSR_ERR_NOT_FOUND,
                     "seed: device 0 has not been seeded");
-    ck_assert_error(tsr_seed_of_device(seeds, -3, &seed), TSR_ERR_NOT_FOUND,
+    ck_assert_error(tsr_seed_of(seeds, TSR_SEED_DEVICE, -3, &seed), TSR_ERR_NOT_FOUND,
                     "seed: device -3 has not been seeded");
     ck_assert_int_eq(seed, 7);
 }
@@ -110,7 +111,7 @@ END_TEST
 
 START_TEST(seed_workers_seeds_each_uniquely)
 {
-    ck_assert_ok(tsr_seed_workers(seeds, 100, 4));
+    ck_assert_ok(tsr_seed_all(seeds, TSR_SEED_WORKER, 100, 4));
     for (int worker = 0; worker < 4; worker++)
         check_worker(worker, 100 + worker);
 }
@@ -118,20 +119,20 @@ END_TEST
 
 START_TEST(seed_workers_validates_the_count)
 {
-    ck_assert_error(tsr_seed_workers(seeds, 100, 0), TSR_ERR_INVALID,
+    ck_assert_error(tsr_seed_all(seeds, TSR_SEED_WORKER, 100, 0), TSR_ERR_INVALID,
                     "seed: 0 workers are outside 1 to 65536");
-    ck_assert_error(tsr_seed_workers(seeds, 100, -4), TSR_ERR_INVALID,
+    ck_assert_error(tsr_seed_all(seeds, TSR_SEED_WORKER, 100, -4), TSR_ERR_INVALID,
                     "seed: -4 workers are outside 1 to 65536");
-    ck_assert_error(tsr_seed_workers(seeds, 100, 65537), TSR_ERR_INVALID,
+    ck_assert_error(tsr_seed_all(seeds, TSR_SEED_WORKER, 100, 65537), TSR_ERR_INVALID,
                     "seed: 65537 workers are outside 1 to 65536");
 }
 END_TEST
 
 START_TEST(seed_worker_stores_and_tracks)
 {
-    ck_assert_ok(tsr_seed_worker(seeds, 9, -5));
+    ck_assert_ok(tsr_seed_set(seeds, TSR_SEED_WORKER, 9, -5));
     check_worker(9, -5);
-    ck_assert_error(tsr_seed_worker(seeds, -1, 1), TSR_ERR_INVALID,
+    ck_assert_error(tsr_seed_set(seeds, TSR_SEED_WORKER, -1, 1), TSR_ERR_INVALID,
                     "seed: worker -1 is outside 0 to 65535");
 }
 END_TEST
@@ -139,10 +140,10 @@ END_TEST
 START_TEST(get_worker_seed_fails_when_not_seeded)
 {
     int64_t seed = 7;
-    ck_assert_ok(tsr_seed_all_devices(seeds, 1, 2));
-    ck_assert_error(tsr_seed_of_worker(seeds, 0, &seed), TSR_ERR_NOT_FOUND,
+    ck_assert_ok(tsr_seed_all(seeds, TSR_SEED_DEVICE, 1, 2));
+    ck_assert_error(tsr_seed_of(seeds, TSR_SEED_WORKER, 0, &seed), TSR_ERR_NOT_FOUND,
                     "seed: worker 0 has not been seeded");
-    ck_assert_error(tsr_seed_of_process(seeds, &seed), TSR_ERR_NOT_FOUND,
+    ck_assert_error(tsr_seed_of(seeds, TSR_SEED_PROCESS, 0, &seed), TSR_ERR_NOT_FOUND,
                     "seed: the process has not been seeded");
     ck_assert_int_eq(seed, 7);
 }
@@ -158,12 +159,13 @@ START_TEST(get_deterministic_seed_by_the_manager)
     use(tsr_seed_manager_params(.strategy = TSR_SEED_STRATEGY_HASHED, .node = 6));
     ck_assert_ok(tsr_seed_set_epoch(seeds, 8));
     ck_assert_ok(tsr_seed_of_op(seeds, 42, 3, 1000, &hashed));
-    ck_assert_ok(tsr_seed_hashed(
+    ck_assert_ok(tsr_seed_derive(
+        TSR_SEED_STRATEGY_HASHED,
         &(tsr_seed_point){
             .base = 42, .kind = TSR_SEED_OP, .node = 6, .device = 3, .epoch = 8, .op = 1000},
         &expected));
     ck_assert_int_eq(hashed, expected);
-    ck_assert_uint_eq(tsr_seed_log_count(seeds), 0);
+    ck_assert_uint_eq(tsr_seed_event_count(seeds), 0);
 }
 END_TEST
 
@@ -172,16 +174,16 @@ START_TEST(single_gpu_training)
 {
     int64_t seed = 0;
     ck_assert_ok(tsr_seed_global(seeds, 42));
-    ck_assert_ok(tsr_seed_of_process(seeds, &seed));
+    ck_assert_ok(tsr_seed_of(seeds, TSR_SEED_PROCESS, 0, &seed));
     ck_assert_int_eq(seed, 42);
     check_device(0, 42);
-    ck_assert_uint_eq(tsr_seed_log_count(seeds), 2);
+    ck_assert_uint_eq(tsr_seed_event_count(seeds), 2);
 }
 END_TEST
 
 START_TEST(multi_gpu_training_data_parallel)
 {
-    ck_assert_ok(tsr_seed_all_devices(seeds, 42, 4));
+    ck_assert_ok(tsr_seed_all(seeds, TSR_SEED_DEVICE, 42, 4));
     check_device(0, 42);
     check_device(1, 43);
     check_device(2, 44);
@@ -191,7 +193,7 @@ END_TEST
 
 START_TEST(multi_gpu_training_model_parallel)
 {
-    ck_assert_ok(tsr_seed_all_devices(seeds, 42, 2));
+    ck_assert_ok(tsr_seed_all(seeds, TSR_SEED_DEVICE, 42, 2));
     check_device(0, 42);
     check_device(1, 43);
 }
@@ -199,17 +201,17 @@ END_TEST
 
 START_TEST(data_loading_single_worker)
 {
-    ck_assert_ok(tsr_seed_workers(seeds, 100, 1));
+    ck_assert_ok(tsr_seed_all(seeds, TSR_SEED_WORKER, 100, 1));
     check_worker(0, 100);
     int64_t seed;
-    ck_assert_error(tsr_seed_of_worker(seeds, 1, &seed), TSR_ERR_NOT_FOUND,
+    ck_assert_error(tsr_seed_of(seeds, TSR_SEED_WORKER, 1, &seed), TSR_ERR_NOT_FOUND,
                     "seed: worker 1 has not been seeded");
 }
 END_TEST
 
 START_TEST(data_loading_multiple_workers)
 {
-    ck_assert_ok(tsr_seed_workers(seeds, 100, 4));
+    ck_assert_ok(tsr_seed_all(seeds, TSR_SEED_WORKER, 100, 4));
     check_worker(0, 100);
     check_worker(1, 101);
     check_worker(2, 102);
@@ -239,7 +241,7 @@ START_TEST(global_seeds_everything)
     ck_assert_ok(tsr_seed_global(seeds, 10));
     check_device(1, 11);
     check_worker(2, 12);
-    ck_assert_uint_eq(tsr_seed_log_count(seeds), 6);
+    ck_assert_uint_eq(tsr_seed_event_count(seeds), 6);
 }
 END_TEST
 
@@ -247,22 +249,22 @@ START_TEST(streams_are_generators_of_their_seeds)
 {
     for (int kind = TSR_RNG_PHILOX; kind <= TSR_RNG_THREEFRY; kind++) {
         use(tsr_seed_manager_params(.rng = (tsr_rng_kind)kind));
-        ck_assert_ok(tsr_seed_device(seeds, 3, -12));
+        ck_assert_ok(tsr_seed_set(seeds, TSR_SEED_DEVICE, 3, -12));
         tsr_rng expected, *stream = NULL;
-        ck_assert_ok(tsr_rng_init((tsr_rng_kind)kind, (uint64_t)-12, &expected));
+        ck_assert_ok(tsr_rng_init((tsr_rng_kind)kind, (uint64_t)-12, 0, &expected));
         ck_assert_ok(tsr_seed_stream(seeds, TSR_SEED_DEVICE, 3, &stream));
         for (int i = 0; i < 10; i++)
             ck_assert_uint_eq(tsr_rng_next_u32(stream), tsr_rng_next_u32(&expected));
         /* Seeding other streams must not move this stream. */
         tsr_rng *again = NULL;
-        ck_assert_ok(tsr_seed_all_devices(seeds, 0, 3));
-        ck_assert_ok(tsr_seed_workers(seeds, 0, 300));
+        ck_assert_ok(tsr_seed_all(seeds, TSR_SEED_DEVICE, 0, 3));
+        ck_assert_ok(tsr_seed_all(seeds, TSR_SEED_WORKER, 0, 300));
         ck_assert_ok(tsr_seed_stream(seeds, TSR_SEED_DEVICE, 3, &again));
         ck_assert_ptr_eq(again, stream);
         ck_assert_uint_eq(tsr_rng_next_u32(stream), tsr_rng_next_u32(&expected));
         /* Seeding again must restart the stream. */
-        ck_assert_ok(tsr_seed_device(seeds, 3, -12));
-        ck_assert_ok(tsr_rng_init((tsr_rng_kind)kind, (uint64_t)-12, &expected));
+        ck_assert_ok(tsr_seed_set(seeds, TSR_SEED_DEVICE, 3, -12));
+        ck_assert_ok(tsr_rng_init((tsr_rng_kind)kind, (uint64_t)-12, 0, &expected));
         ck_assert_uint_eq(tsr_rng_next_u32(stream), tsr_rng_next_u32(&expected));
     }
 }
@@ -281,26 +283,71 @@ START_TEST(stream_errors)
 }
 END_TEST
 
+START_TEST(kinds_are_checked)
+{
+    ck_assert_error(tsr_seed_all(seeds, TSR_SEED_PROCESS, 1, 1), TSR_ERR_INVALID,
+                    "seed: kind process is neither device nor worker");
+    ck_assert_error(tsr_seed_set(seeds, TSR_SEED_OP, 0, 1), TSR_ERR_INVALID,
+                    "seed: kind op has no stream");
+    ck_assert_error(tsr_seed_set(seeds, TSR_SEED_PROCESS, 1, 1), TSR_ERR_INVALID,
+                    "seed: process 1 is outside 0 to 0");
+    int64_t seed = 7;
+    ck_assert_error(tsr_seed_of(seeds, TSR_SEED_OP, 0, &seed), TSR_ERR_INVALID,
+                    "seed: kind op has no stream");
+    ck_assert_int_eq(seed, 7);
+    ck_assert_ok(tsr_seed_set(seeds, TSR_SEED_PROCESS, 0, -9));
+    ck_assert_ok(tsr_seed_of(seeds, TSR_SEED_PROCESS, 0, &seed));
+    ck_assert_int_eq(seed, -9);
+    size_t size = 0;
+    ck_assert_error(tsr_seed_save(seeds, (tsr_seed_format)2, 0, NULL, &size), TSR_ERR_INVALID,
+                    "seed: 2 is no format of snapshots");
+    ck_assert_error(tsr_seed_load(seeds, (tsr_seed_format)2, "", 0), TSR_ERR_INVALID,
+                    "seed: 2 is no format of snapshots");
+}
+END_TEST
+
+START_TEST(sizes_of_events)
+{
+    struct {
+        tsr_seed_event event;
+        int64_t later;
+    } grown = {.later = 7};
+    ck_assert_ok(tsr_seed_set(seeds, TSR_SEED_DEVICE, 3, 12));
+    ck_assert_error(tsr_seed_get_event(seeds, 0, &grown.event), TSR_ERR_INVALID,
+                    "tsr_seed_event: struct_size is 0; use TSR_INIT(tsr_seed_event)");
+    grown.event.struct_size = offsetof(tsr_seed_event, seed);
+    ck_assert_ok(tsr_seed_get_event(seeds, 0, &grown.event));
+    ck_assert_int_eq(grown.event.id, 3);
+    ck_assert_int_eq(grown.event.seed, 0);
+    grown.event.struct_size = sizeof grown;
+    ck_assert_ok(tsr_seed_get_event(seeds, 0, &grown.event));
+    ck_assert_uint_eq(grown.event.struct_size, sizeof grown);
+    ck_assert_int_eq(grown.event.seed, 12);
+    ck_assert_int_eq(grown.later, 0);
+}
+END_TEST
+
 START_TEST(hashed_manager)
 {
     use(tsr_seed_manager_params(.strategy = TSR_SEED_STRATEGY_HASHED, .node = 3, .device_count = 2,
                                 .worker_count = 2));
     ck_assert_ok(tsr_seed_global(seeds, 42));
     int64_t device = 0, worker = 0, expected = 0;
-    ck_assert_ok(tsr_seed_of_device(seeds, 1, &device));
-    ck_assert_ok(tsr_seed_of_worker(seeds, 1, &worker));
+    ck_assert_ok(tsr_seed_of(seeds, TSR_SEED_DEVICE, 1, &device));
+    ck_assert_ok(tsr_seed_of(seeds, TSR_SEED_WORKER, 1, &worker));
     ck_assert_int_ne(device, worker);
-    ck_assert_ok(tsr_seed_hashed(
+    ck_assert_ok(tsr_seed_derive(
+        TSR_SEED_STRATEGY_HASHED,
         &(tsr_seed_point){.base = 42, .kind = TSR_SEED_WORKER, .node = 3, .worker = 1}, &expected));
     ck_assert_int_eq(worker, expected);
     /* Another epoch must give other seeds. */
     ck_assert_ok(tsr_seed_set_epoch(seeds, 1));
-    ck_assert_ok(tsr_seed_workers(seeds, 42, 2));
+    ck_assert_ok(tsr_seed_all(seeds, TSR_SEED_WORKER, 42, 2));
     int64_t later = worker;
-    ck_assert_ok(tsr_seed_of_worker(seeds, 1, &later));
+    ck_assert_ok(tsr_seed_of(seeds, TSR_SEED_WORKER, 1, &later));
     ck_assert_int_ne(later, worker);
     /* A call with too many devices must fail and change nothing. */
-    ck_assert_error(tsr_seed_all_devices(seeds, 42, 257), TSR_ERR_INVALID,
+    ck_assert_error(tsr_seed_all(seeds, TSR_SEED_DEVICE, 42, 257), TSR_ERR_INVALID,
                     "seed: device 256 is outside 0 to 255, which hashed seeds have room for");
     check_device(1, device);
 }
@@ -319,31 +366,31 @@ START_TEST(a_formula_of_the_callers)
 {
     int refused = 5;
     use(tsr_seed_manager_params(.derive = own_formula, .user = &refused, .node = 1));
-    ck_assert_ok(tsr_seed_all_devices(seeds, 4, 5));
-    ck_assert_ok(tsr_seed_workers(seeds, 4, 3));
+    ck_assert_ok(tsr_seed_all(seeds, TSR_SEED_DEVICE, 4, 5));
+    ck_assert_ok(tsr_seed_all(seeds, TSR_SEED_WORKER, 4, 3));
     check_device(4, 53);
     check_worker(2, 55);
-    ck_assert_int_eq(tsr_seed_all_devices(seeds, 9, 6), TSR_ERR_UNSUPPORTED);
+    ck_assert_int_eq(tsr_seed_all(seeds, TSR_SEED_DEVICE, 9, 6), TSR_ERR_UNSUPPORTED);
     check_device(4, 53);
-    ck_assert_uint_eq(tsr_seed_log_count(seeds), 8);
+    ck_assert_uint_eq(tsr_seed_event_count(seeds), 8);
 }
 END_TEST
 
 START_TEST(failing_calls_change_nothing)
 {
-    ck_assert_ok(tsr_seed_all_devices(seeds, 1, 2));
-    ck_assert_error(tsr_seed_all_devices(seeds, INT64_MAX - 1, 4), TSR_ERR_OVERFLOW,
+    ck_assert_ok(tsr_seed_all(seeds, TSR_SEED_DEVICE, 1, 2));
+    ck_assert_error(tsr_seed_all(seeds, TSR_SEED_DEVICE, INT64_MAX - 1, 4), TSR_ERR_OVERFLOW,
                     "seed: base 9223372036854775806 + 2 does not fit 64 bits");
     check_device(0, 1);
-    ck_assert_uint_eq(tsr_seed_log_count(seeds), 2);
+    ck_assert_uint_eq(tsr_seed_event_count(seeds), 2);
 
     use(tsr_seed_manager_params(.rng = TSR_RNG_DOTNET));
-    ck_assert_ok(tsr_seed_all_devices(seeds, 1, 2));
-    ck_assert_error(tsr_seed_all_devices(seeds, 2147483646, 3), TSR_ERR_INVALID,
+    ck_assert_ok(tsr_seed_all(seeds, TSR_SEED_DEVICE, 1, 2));
+    ck_assert_error(tsr_seed_all(seeds, TSR_SEED_DEVICE, 2147483646, 3), TSR_ERR_INVALID,
                     "seed: device 2: rng: seed 2147483648 is outside System.Random's -2147483648 "
                     "to 2147483647");
     check_device(1, 2);
-    ck_assert_uint_eq(tsr_seed_log_count(seeds), 2);
+    ck_assert_uint_eq(tsr_seed_event_count(seeds), 2);
 }
 END_TEST
 
@@ -405,36 +452,36 @@ START_TEST(every_seeding_is_logged)
 {
     tsr_log_set(listen, NULL, TSR_LOG_DEBUG);
     ck_assert_ok(tsr_seed_global(seeds, 42));
-    ck_assert_ok(tsr_seed_workers(seeds, 100, 2));
-    ck_assert_ok(tsr_seed_device(seeds, 0, 5));
+    ck_assert_ok(tsr_seed_all(seeds, TSR_SEED_WORKER, 100, 2));
+    ck_assert_ok(tsr_seed_set(seeds, TSR_SEED_DEVICE, 0, 5));
     tsr_log_set(NULL, NULL, TSR_LOG_DEBUG);
     ck_assert_str_eq(heard, "seed: process 0: 42\nseed: device 0: 42\nseed: worker 0: 100\n"
                             "seed: worker 1: 101\nseed: device 0: 5\n");
 
-    const tsr_seed_event expected[] = {{TSR_SEED_PROCESS, 0, 42},
-                                       {TSR_SEED_DEVICE, 0, 42},
-                                       {TSR_SEED_WORKER, 0, 100},
-                                       {TSR_SEED_WORKER, 1, 101},
-                                       {TSR_SEED_DEVICE, 0, 5}};
-    ck_assert_uint_eq(tsr_seed_log_count(seeds), 5);
-    tsr_seed_event event = {0};
+    const tsr_seed_event expected[] = {{sizeof *expected, TSR_SEED_PROCESS, 0, 42},
+                                       {sizeof *expected, TSR_SEED_DEVICE, 0, 42},
+                                       {sizeof *expected, TSR_SEED_WORKER, 0, 100},
+                                       {sizeof *expected, TSR_SEED_WORKER, 1, 101},
+                                       {sizeof *expected, TSR_SEED_DEVICE, 0, 5}};
+    ck_assert_uint_eq(tsr_seed_event_count(seeds), 5);
+    tsr_seed_event event = TSR_INIT(tsr_seed_event);
     for (uint64_t i = 0; i < 5; i++) {
-        ck_assert_ok(tsr_seed_log_get(seeds, i, &event));
+        ck_assert_ok(tsr_seed_get_event(seeds, i, &event));
         ck_assert_int_eq(event.kind, expected[i].kind);
         ck_assert_int_eq(event.id, expected[i].id);
         ck_assert_int_eq(event.seed, expected[i].seed);
     }
-    ck_assert_error(tsr_seed_log_get(seeds, 5, &event), TSR_ERR_NOT_FOUND,
+    ck_assert_error(tsr_seed_get_event(seeds, 5, &event), TSR_ERR_NOT_FOUND,
                     "seed: there is no entry 5 in a log of 5");
-    tsr_seed_log_clear(seeds);
-    ck_assert_uint_eq(tsr_seed_log_count(seeds), 0);
+    tsr_seed_clear_events(seeds);
+    ck_assert_uint_eq(tsr_seed_event_count(seeds), 0);
     check_device(0, 5);
 }
 END_TEST
 
 START_TEST(the_largest_number_of_streams)
 {
-    ck_assert_ok(tsr_seed_all_devices(seeds, 0, TSR_MAX_SEED));
+    ck_assert_ok(tsr_seed_all(seeds, TSR_SEED_DEVICE, 0, TSR_MAX_SEED));
     check_device(TSR_MAX_SEED - 1, TSR_MAX_SEED - 1);
 }
 END_TEST
@@ -447,11 +494,11 @@ static tsr_status workload(void)
     tsr_status status = tsr_seed_manager_create(
         tsr_seed_manager_params(.device_count = 3, .worker_count = 2), &manager);
     if (status == TSR_OK)
-        status = tsr_seed_device(manager, 1, 9);
+        status = tsr_seed_set(manager, TSR_SEED_DEVICE, 1, 9);
     if (status == TSR_OK)
         status = tsr_seed_global(manager, 42);
     if (status == TSR_OK)
-        status = tsr_seed_workers(manager, 42, 9);
+        status = tsr_seed_all(manager, TSR_SEED_WORKER, 42, 9);
     tsr_seed_manager_destroy(&manager);
     return status;
 }
@@ -478,18 +525,18 @@ START_TEST(failed_allocations_change_nothing)
     int failed = 0;
     for (uint64_t nth = 0;; nth++, failed++) {
         use(NULL);
-        ck_assert_ok(tsr_seed_device(seeds, 2, 9));
+        ck_assert_ok(tsr_seed_set(seeds, TSR_SEED_DEVICE, 2, 9));
         tsr__fault_arm(TSR__FAULT_ALLOC, nth, 0);
-        tsr_status status = tsr_seed_all_devices(seeds, 42, 12);
+        tsr_status status = tsr_seed_all(seeds, TSR_SEED_DEVICE, 42, 12);
         bool reached = tsr__fault_site() != NULL;
         tsr__fault_disarm();
         if (!reached)
             break;
         int64_t seed;
         ck_assert_int_eq(status, TSR_ERR_NO_MEMORY);
-        ck_assert_uint_eq(tsr_seed_log_count(seeds), 1);
+        ck_assert_uint_eq(tsr_seed_event_count(seeds), 1);
         check_device(2, 9);
-        ck_assert_error(tsr_seed_of_device(seeds, 0, &seed), TSR_ERR_NOT_FOUND,
+        ck_assert_error(tsr_seed_of(seeds, TSR_SEED_DEVICE, 0, &seed), TSR_ERR_NOT_FOUND,
                         "seed: device 0 has not been seeded");
     }
     ck_assert_int_gt(failed, 10);
@@ -515,51 +562,54 @@ START_TEST(nulls)
     char bytes[4096], json[8192];
     size_t bytes_size, json_size;
     ck_assert_ok(tsr_seed_global(seeds, 7));
-    ck_assert_ok(tsr_seed_worker(seeds, 0, 7));
-    ck_assert_ok(tsr_seed_save(seeds, sizeof bytes, bytes, &bytes_size));
-    ck_assert_ok(tsr_seed_save_json(seeds, sizeof json, json, &json_size));
+    ck_assert_ok(tsr_seed_set(seeds, TSR_SEED_WORKER, 0, 7));
+    ck_assert_ok(tsr_seed_save(seeds, TSR_SEED_FORMAT_BYTES, sizeof bytes, bytes, &bytes_size));
+    ck_assert_ok(tsr_seed_save(seeds, TSR_SEED_FORMAT_JSON, sizeof json, json, &json_size));
 
-    ck_assert_uint_eq(tsr_seed_log_count(NULL), 0);
-    tsr_seed_log_clear(NULL);
-    REFUSED(tsr_seed_documented(NULL, &out.seed), "seed: point");
-    REFUSED(tsr_seed_documented(&point, NULL), "seed: seed");
-    REFUSED(tsr_seed_deterministic(1, 2, 3, NULL), "seed: seed");
-    REFUSED(tsr_seed_hashed(NULL, &out.seed), "seed: point");
-    REFUSED(tsr_seed_hashed(&point, NULL), "seed: seed");
-    REFUSED(tsr_seed_hashed_key(NULL, &out.key), "seed: point");
-    REFUSED(tsr_seed_hashed_key(&point, NULL), "seed: key");
+    ck_assert_uint_eq(tsr_seed_event_count(NULL), 0);
+    tsr_seed_clear_events(NULL);
+    REFUSED(tsr_seed_derive(TSR_SEED_STRATEGY_DOCUMENTED, NULL, &out.seed), "seed: point");
+    REFUSED(tsr_seed_derive(TSR_SEED_STRATEGY_DOCUMENTED, &point, NULL), "seed: seed");
+    REFUSED(tsr_seed_derive(TSR_SEED_STRATEGY_HASHED, NULL, &out.seed), "seed: point");
+    REFUSED(tsr_seed_derive(TSR_SEED_STRATEGY_HASHED, &point, NULL), "seed: seed");
+    REFUSED(tsr_seed_derive_key(NULL, &out.key), "seed: point");
+    REFUSED(tsr_seed_derive_key(&point, NULL), "seed: key");
     REFUSED(tsr_seed_manager_create(NULL, NULL), "seed: out");
     REFUSED(tsr_seed_set_epoch(NULL, 1), "seed: manager");
     REFUSED(tsr_seed_global(NULL, 1), "seed: manager");
-    REFUSED(tsr_seed_all_devices(NULL, 1, 2), "seed: manager");
-    REFUSED(tsr_seed_device(NULL, 0, 1), "seed: manager");
-    REFUSED(tsr_seed_workers(NULL, 1, 2), "seed: manager");
-    REFUSED(tsr_seed_worker(NULL, 0, 1), "seed: manager");
-    REFUSED(tsr_seed_of_process(NULL, &out.seed), "seed: manager");
-    REFUSED(tsr_seed_of_process(seeds, NULL), "seed: seed");
-    REFUSED(tsr_seed_of_device(NULL, 0, &out.seed), "seed: manager");
-    REFUSED(tsr_seed_of_device(seeds, 0, NULL), "seed: seed");
-    REFUSED(tsr_seed_of_worker(NULL, 0, &out.seed), "seed: manager");
-    REFUSED(tsr_seed_of_worker(seeds, 0, NULL), "seed: seed");
+    REFUSED(tsr_seed_all(NULL, TSR_SEED_DEVICE, 1, 2), "seed: manager");
+    REFUSED(tsr_seed_set(NULL, TSR_SEED_DEVICE, 0, 1), "seed: manager");
+    REFUSED(tsr_seed_all(NULL, TSR_SEED_WORKER, 1, 2), "seed: manager");
+    REFUSED(tsr_seed_set(NULL, TSR_SEED_WORKER, 0, 1), "seed: manager");
+    REFUSED(tsr_seed_of(NULL, TSR_SEED_PROCESS, 0, &out.seed), "seed: manager");
+    REFUSED(tsr_seed_of(seeds, TSR_SEED_PROCESS, 0, NULL), "seed: seed");
+    REFUSED(tsr_seed_of(NULL, TSR_SEED_DEVICE, 0, &out.seed), "seed: manager");
+    REFUSED(tsr_seed_of(seeds, TSR_SEED_DEVICE, 0, NULL), "seed: seed");
+    REFUSED(tsr_seed_of(NULL, TSR_SEED_WORKER, 0, &out.seed), "seed: manager");
+    REFUSED(tsr_seed_of(seeds, TSR_SEED_WORKER, 0, NULL), "seed: seed");
     REFUSED(tsr_seed_of_op(NULL, 1, 0, 0, &out.seed), "seed: manager");
     REFUSED(tsr_seed_of_op(seeds, 1, 0, 0, NULL), "seed: seed");
     REFUSED(tsr_seed_stream(NULL, TSR_SEED_PROCESS, 0, &out.stream), "seed: manager");
     REFUSED(tsr_seed_stream(seeds, TSR_SEED_PROCESS, 0, NULL), "seed: stream");
-    REFUSED(tsr_seed_log_get(NULL, 0, &out.event), "seed: manager");
-    REFUSED(tsr_seed_log_get(seeds, 0, NULL), "seed: event");
-    REFUSED(tsr_seed_save(NULL, sizeof out.text, out.text, &out.size), "seed: manager");
-    REFUSED(tsr_seed_save(seeds, sizeof out.text, NULL, NULL), "seed: size_bytes");
-    REFUSED(tsr_seed_save_json(NULL, sizeof out.text, out.text, &out.size), "seed: manager");
-    REFUSED(tsr_seed_save_json(seeds, sizeof out.text, NULL, NULL), "seed: size_bytes");
-    REFUSED(tsr_seed_restore(NULL, bytes, bytes_size), "seed: manager");
-    REFUSED(tsr_seed_restore(seeds, NULL, bytes_size), "seed: data");
-    REFUSED(tsr_seed_restore_json(NULL, json, json_size), "seed: manager");
-    REFUSED(tsr_seed_restore_json(seeds, NULL, json_size), "seed: text");
+    REFUSED(tsr_seed_get_event(NULL, 0, &out.event), "seed: manager");
+    REFUSED(tsr_seed_get_event(seeds, 0, NULL), "seed: event");
+    REFUSED(tsr_seed_save(NULL, TSR_SEED_FORMAT_BYTES, sizeof out.text, out.text, &out.size),
+            "seed: manager");
+    REFUSED(tsr_seed_save(seeds, TSR_SEED_FORMAT_BYTES, sizeof out.text, NULL, NULL),
+            "seed: size_bytes");
+    REFUSED(tsr_seed_save(NULL, TSR_SEED_FORMAT_JSON, sizeof out.text, out.text, &out.size),
+            "seed: manager");
+    REFUSED(tsr_seed_save(seeds, TSR_SEED_FORMAT_JSON, sizeof out.text, NULL, NULL),
+            "seed: size_bytes");
+    REFUSED(tsr_seed_load(NULL, TSR_SEED_FORMAT_BYTES, bytes, bytes_size), "seed: manager");
+    REFUSED(tsr_seed_load(seeds, TSR_SEED_FORMAT_BYTES, NULL, bytes_size), "seed: data");
+    REFUSED(tsr_seed_load(NULL, TSR_SEED_FORMAT_JSON, json, json_size), "seed: manager");
+    REFUSED(tsr_seed_load(seeds, TSR_SEED_FORMAT_JSON, NULL, json_size), "seed: data");
 
     char after[sizeof bytes];
     size_t size;
-    ck_assert_uint_eq(tsr_seed_log_count(seeds), 3);
-    ck_assert_ok(tsr_seed_save(seeds, sizeof after, after, &size));
+    ck_assert_uint_eq(tsr_seed_event_count(seeds), 3);
+    ck_assert_ok(tsr_seed_save(seeds, TSR_SEED_FORMAT_BYTES, sizeof after, after, &size));
     ck_assert_uint_eq(size, bytes_size);
     ck_assert_mem_eq(after, bytes, size);
 }
@@ -588,6 +638,8 @@ TESTS(manager)
     tcase_add_test(tests, global_seeds_everything);
     tcase_add_test(tests, streams_are_generators_of_their_seeds);
     tcase_add_test(tests, stream_errors);
+    tcase_add_test(tests, kinds_are_checked);
+    tcase_add_test(tests, sizes_of_events);
     tcase_add_test(tests, hashed_manager);
     tcase_add_test(tests, a_formula_of_the_callers);
     tcase_add_test(tests, failing_calls_change_nothing);

@@ -14,23 +14,34 @@ enum { KINDS = sizeof kinds / sizeof *kinds };
 
 typedef tsr_status (*save_fn)(const tsr_seed_manager *manager, size_t capacity, void *data,
                               size_t *size);
-typedef tsr_status (*restore_fn)(tsr_seed_manager *manager, const void *data, size_t size);
+typedef tsr_status (*load_fn)(tsr_seed_manager *manager, const void *data, size_t size);
+
+static tsr_status save_bytes(const tsr_seed_manager *manager, size_t capacity, void *data,
+                             size_t *size)
+{
+    return tsr_seed_save(manager, TSR_SEED_FORMAT_BYTES, capacity, data, size);
+}
+
+static tsr_status load_bytes(tsr_seed_manager *manager, const void *data, size_t size)
+{
+    return tsr_seed_load(manager, TSR_SEED_FORMAT_BYTES, data, size);
+}
 
 static tsr_status save_json(const tsr_seed_manager *manager, size_t capacity, void *data,
                             size_t *size)
 {
-    return tsr_seed_save_json(manager, capacity, data, size);
+    return tsr_seed_save(manager, TSR_SEED_FORMAT_JSON, capacity, data, size);
 }
 
-static tsr_status restore_json(tsr_seed_manager *manager, const void *data, size_t size)
+static tsr_status load_json(tsr_seed_manager *manager, const void *data, size_t size)
 {
-    return tsr_seed_restore_json(manager, data, size);
+    return tsr_seed_load(manager, TSR_SEED_FORMAT_JSON, data, size);
 }
 
 static const struct {
     save_fn save;
-    restore_fn restore;
-} forms[] = {{tsr_seed_save, tsr_seed_restore}, {save_json, restore_json}};
+    load_fn load;
+} forms[] = {{save_bytes, load_bytes}, {save_json, load_json}};
 enum { FORMS = sizeof forms / sizeof *forms };
 
 static tsr_seed_manager *created(tsr_rng_kind rng)
@@ -47,8 +58,9 @@ static tsr_seed_manager *used(tsr_rng_kind rng)
     tsr_seed_manager *manager = created(rng);
     tsr_rng *stream = NULL;
     ck_assert_ok(tsr_seed_global(manager, -42));
-    ck_assert_ok(tsr_seed_device(manager, 7, rng == TSR_RNG_DOTNET ? INT32_MIN : INT64_MIN));
-    ck_assert_ok(tsr_seed_worker(manager, 2, 2147483647));
+    ck_assert_ok(
+        tsr_seed_set(manager, TSR_SEED_DEVICE, 7, rng == TSR_RNG_DOTNET ? INT32_MIN : INT64_MIN));
+    ck_assert_ok(tsr_seed_set(manager, TSR_SEED_WORKER, 2, 2147483647));
     ck_assert_ok(tsr_seed_set_epoch(manager, 3));
     ck_assert_ok(tsr_seed_stream(manager, TSR_SEED_DEVICE, 7, &stream));
     for (int i = 0; i < 1001; i++)
@@ -85,16 +97,16 @@ START_TEST(every_stream_continues)
         tsr_seed_manager *manager = used(kinds[_i]), *other = created(kinds[_i]);
         size_t size, again_size;
         char *data = saved(manager, forms[form].save, &size);
-        ck_assert_ok(tsr_seed_all_devices(other, 1000, 20));
-        ck_assert_ok(forms[form].restore(other, data, size));
+        ck_assert_ok(tsr_seed_all(other, TSR_SEED_DEVICE, 1000, 20));
+        ck_assert_ok(forms[form].load(other, data, size));
 
         char *again = saved(other, forms[form].save, &again_size);
         ck_assert_uint_eq(again_size, size);
         ck_assert_mem_eq(again, data, size);
         int64_t seed = 0;
-        ck_assert_ok(tsr_seed_of_device(other, 7, &seed));
+        ck_assert_ok(tsr_seed_of(other, TSR_SEED_DEVICE, 7, &seed));
         ck_assert_int_eq(seed, kinds[_i] == TSR_RNG_DOTNET ? INT32_MIN : INT64_MIN);
-        ck_assert_error(tsr_seed_of_device(other, 1, &seed), TSR_ERR_NOT_FOUND,
+        ck_assert_error(tsr_seed_of(other, TSR_SEED_DEVICE, 1, &seed), TSR_ERR_NOT_FOUND,
                         "seed: device 1 has not been seeded");
         check_same_stream(manager, other, TSR_SEED_PROCESS, 0);
         check_same_stream(manager, other, TSR_SEED_DEVICE, 0);
@@ -102,7 +114,7 @@ START_TEST(every_stream_continues)
         check_same_stream(manager, other, TSR_SEED_WORKER, 2);
 
         /* Restores the snapshot into the same manager, which has drawn more numbers since. */
-        ck_assert_ok(forms[form].restore(manager, data, size));
+        ck_assert_ok(forms[form].load(manager, data, size));
         free(again);
         again = saved(manager, forms[form].save, &again_size);
         ck_assert_mem_eq(again, data, size);
@@ -120,9 +132,9 @@ START_TEST(nothing_seeded_is_a_snapshot_too)
         tsr_seed_manager *manager = created(TSR_RNG_PHILOX), *other = used(TSR_RNG_PHILOX);
         size_t size;
         char *data = saved(manager, forms[form].save, &size);
-        ck_assert_ok(forms[form].restore(other, data, size));
+        ck_assert_ok(forms[form].load(other, data, size));
         int64_t seed;
-        ck_assert_error(tsr_seed_of_process(other, &seed), TSR_ERR_NOT_FOUND,
+        ck_assert_error(tsr_seed_of(other, TSR_SEED_PROCESS, 0, &seed), TSR_ERR_NOT_FOUND,
                         "seed: the process has not been seeded");
         free(data);
         tsr_seed_manager_destroy(&manager);
@@ -136,7 +148,7 @@ END_TEST
 START_TEST(json_is_as_documented)
 {
     tsr_seed_manager *manager = created(TSR_RNG_THREEFRY);
-    ck_assert_ok(tsr_seed_device(manager, 1, INT64_MIN));
+    ck_assert_ok(tsr_seed_set(manager, TSR_SEED_DEVICE, 1, INT64_MIN));
     size_t size;
     char *text = saved(manager, save_json, &size);
     const char head[] = "{\"format\": \"tessera.seed-snapshot\", \"version\": 1, \"generator\": "
@@ -163,10 +175,10 @@ START_TEST(room_is_checked)
     tsr_seed_manager *manager = created(TSR_RNG_PHILOX);
     char room[256] = "untouched";
     size_t size = 7;
-    ck_assert_ok(tsr_seed_device(manager, 0, 1));
-    ck_assert_error(tsr_seed_save(manager, 87, room, &size), TSR_ERR_INVALID,
+    ck_assert_ok(tsr_seed_set(manager, TSR_SEED_DEVICE, 0, 1));
+    ck_assert_error(tsr_seed_save(manager, TSR_SEED_FORMAT_BYTES, 87, room, &size), TSR_ERR_INVALID,
                     "seed: the snapshot takes 88 bytes, there is room for 87");
-    ck_assert_error(tsr_seed_save_json(manager, 233, room, &size), TSR_ERR_INVALID,
+    ck_assert_error(tsr_seed_save(manager, TSR_SEED_FORMAT_JSON, 233, room, &size), TSR_ERR_INVALID,
                     "seed: the snapshot takes 234 bytes, there is room for 233");
     ck_assert_str_eq(room, "untouched");
     ck_assert_uint_eq(size, 7);
@@ -179,7 +191,7 @@ START_TEST(damaged_generators_are_not_saved)
     tsr_seed_manager *manager = created(TSR_RNG_MT19937);
     tsr_rng *stream = NULL;
     size_t size;
-    ck_assert_ok(tsr_seed_device(manager, 0, 1));
+    ck_assert_ok(tsr_seed_set(manager, TSR_SEED_DEVICE, 0, 1));
     ck_assert_ok(tsr_seed_stream(manager, TSR_SEED_DEVICE, 0, &stream));
     stream->as.mt19937.next = 1000;
     for (int form = 0; form < FORMS; form++)
@@ -190,19 +202,19 @@ START_TEST(damaged_generators_are_not_saved)
 END_TEST
 
 /* Checks that a failing restore leaves the manager unchanged. */
-static void check_rejected(tsr_seed_manager *manager, restore_fn restore, const void *data,
-                           size_t size, const char *text)
+static void check_rejected(tsr_seed_manager *manager, load_fn load, const void *data, size_t size,
+                           const char *text)
 {
     size_t before_size, after_size;
-    char *before = saved(manager, tsr_seed_save, &before_size);
+    char *before = saved(manager, save_bytes, &before_size);
     /* The memory has exactly this size, so that sanitizers detect reads past the end. */
     void *exact = malloc(size == 0 ? 1 : size);
     memcpy(exact, data, size);
     if (text != NULL)
-        ck_assert_error(restore(manager, exact, size), TSR_ERR_INVALID, text);
+        ck_assert_error(load(manager, exact, size), TSR_ERR_INVALID, text);
     else
-        ck_assert_int_eq(restore(manager, exact, size), TSR_ERR_INVALID);
-    char *after = saved(manager, tsr_seed_save, &after_size);
+        ck_assert_int_eq(load(manager, exact, size), TSR_ERR_INVALID);
+    char *after = saved(manager, save_bytes, &after_size);
     ck_assert_uint_eq(before_size, after_size);
     ck_assert_mem_eq(before, after, after_size);
     free(exact);
@@ -225,7 +237,7 @@ START_TEST(bytes_that_are_not_a_snapshot)
     tsr_seed_manager *manager = created(TSR_RNG_PHILOX);
     ck_assert_ok(tsr_seed_global(manager, 1)); /* 148 bytes, streams at offsets 20 and 80 */
     size_t size;
-    char *data = saved(manager, tsr_seed_save, &size), *copy = malloc(size + 8);
+    char *data = saved(manager, save_bytes, &size), *copy = malloc(size + 8);
     ck_assert_uint_eq(size, 148);
     const struct {
         size_t offset;
@@ -261,11 +273,11 @@ START_TEST(bytes_that_are_not_a_snapshot)
         memcpy(copy, data, size);
         copy[cases[i].offset] = (char)cases[i].value;
         reseal(copy, cases[i].size);
-        check_rejected(manager, tsr_seed_restore, copy, cases[i].size, cases[i].text);
+        check_rejected(manager, load_bytes, copy, cases[i].size, cases[i].text);
     }
     memcpy(copy, data, size);
     memset(copy + 140, 0, 8);
-    check_rejected(manager, tsr_seed_restore, copy, size, NULL);
+    check_rejected(manager, load_bytes, copy, size, NULL);
     ck_assert_ptr_nonnull(
         strstr(tsr_last_error(), "seed: snapshot: offset 140: checksum 0000000000000000 is not "));
     free(copy);
@@ -278,12 +290,12 @@ END_TEST
 START_TEST(mixed_generators)
 {
     tsr_seed_manager *philox = created(TSR_RNG_PHILOX), *threefry = created(TSR_RNG_THREEFRY);
-    ck_assert_ok(tsr_seed_device(threefry, 0, 1));
+    ck_assert_ok(tsr_seed_set(threefry, TSR_SEED_DEVICE, 0, 1));
     size_t size;
-    char *data = saved(threefry, tsr_seed_save, &size);
+    char *data = saved(threefry, save_bytes, &size);
     data[6] = TSR_RNG_PHILOX;
     reseal(data, size);
-    check_rejected(philox, tsr_seed_restore, data, size,
+    check_rejected(philox, load_bytes, data, size,
                    "seed: snapshot: offset 40: the generator is threefry, the snapshot's are "
                    "philox");
     free(data);
@@ -292,7 +304,7 @@ START_TEST(mixed_generators)
     char mixed[1024];
     int length =
         snprintf(mixed, sizeof mixed, "%.*s\"philox\"%s", (int)(name - data), data, name + 10);
-    check_rejected(philox, restore_json, mixed, (size_t)length,
+    check_rejected(philox, load_json, mixed, (size_t)length,
                    "seed: snapshot: offset 148: stream 0: the generator is threefry, but the "
                    "snapshot's generators are philox");
     free(data);
@@ -357,7 +369,7 @@ START_TEST(json_that_is_not_a_snapshot)
     };
     tsr_seed_manager *manager = used(TSR_RNG_PHILOX);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        check_rejected(manager, restore_json, cases[i].json, strlen(cases[i].json), cases[i].text);
+        check_rejected(manager, load_json, cases[i].json, strlen(cases[i].json), cases[i].text);
     tsr_seed_manager_destroy(&manager);
 }
 END_TEST
@@ -365,13 +377,13 @@ END_TEST
 START_TEST(json_streams_come_once)
 {
     tsr_seed_manager *manager = created(TSR_RNG_PHILOX);
-    ck_assert_ok(tsr_seed_device(manager, 4, 1));
+    ck_assert_ok(tsr_seed_set(manager, TSR_SEED_DEVICE, 4, 1));
     size_t size;
     char *text = saved(manager, save_json, &size), twice[1024];
     char *stream = strstr(text, "{\"kind\"");
     snprintf(twice, sizeof twice, "%.*s%.*s, %s", (int)(stream - text), text,
              (int)(strlen(stream) - 3), stream, stream);
-    check_rejected(manager, restore_json, twice, strlen(twice),
+    check_rejected(manager, load_json, twice, strlen(twice),
                    "seed: snapshot: offset 233: stream 1: device 4 comes twice");
     free(text);
     tsr_seed_manager_destroy(&manager);
@@ -384,14 +396,14 @@ START_TEST(every_change_is_detected_or_harmless)
 {
     tsr_seed_manager *manager = used(TSR_RNG_PHILOX), *other = created(TSR_RNG_PHILOX);
     size_t size;
-    char *data = saved(manager, tsr_seed_save, &size);
+    char *data = saved(manager, save_bytes, &size);
     for (size_t i = 0; i < 8 * size; i++) {
         data[i / 8] = (char)(data[i / 8] ^ 1 << i % 8);
-        ck_assert(tsr_seed_restore(other, data, size) == TSR_ERR_INVALID);
+        ck_assert(tsr_seed_load(other, TSR_SEED_FORMAT_BYTES, data, size) == TSR_ERR_INVALID);
         data[i / 8] = (char)(data[i / 8] ^ 1 << i % 8);
     }
     for (size_t shorter = 0; shorter < size; shorter++)
-        ck_assert(tsr_seed_restore(other, data, shorter) == TSR_ERR_INVALID);
+        ck_assert(tsr_seed_load(other, TSR_SEED_FORMAT_BYTES, data, shorter) == TSR_ERR_INVALID);
     free(data);
 
     char *text = saved(manager, save_json, &size);
@@ -399,12 +411,12 @@ START_TEST(every_change_is_detected_or_harmless)
     for (size_t i = 0; i < size; i++) {
         char kept = text[i];
         text[i] = (char)(random_next(&state) % 256);
-        (void)!tsr_seed_restore_json(other, text, size);
+        (void)!tsr_seed_load(other, TSR_SEED_FORMAT_JSON, text, size);
         text[i] = kept;
     }
     /* Without any of the bytes, except the last newline, the snapshot must be refused. */
     for (size_t shorter = 0; shorter < size - 1; shorter++)
-        ck_assert(tsr_seed_restore_json(other, text, shorter) == TSR_ERR_INVALID);
+        ck_assert(tsr_seed_load(other, TSR_SEED_FORMAT_JSON, text, shorter) == TSR_ERR_INVALID);
     free(text);
     tsr_seed_manager_destroy(&manager);
     tsr_seed_manager_destroy(&other);
@@ -416,7 +428,7 @@ START_TEST(noise_does_no_harm)
 {
     tsr_seed_manager *manager = used(TSR_RNG_PHILOX);
     size_t size;
-    char *data = saved(manager, tsr_seed_save, &size);
+    char *data = saved(manager, save_bytes, &size);
     uint64_t state = 2;
     for (int round = 0; round < 20000; round++) {
         char *copy = malloc(size);
@@ -425,7 +437,7 @@ START_TEST(noise_does_no_harm)
             copy[16 + random_next(&state) % (size - 24)] = (char)(random_next(&state) % 256);
         size_t kept = 28 + random_next(&state) % (size - 27);
         reseal(copy, kept);
-        (void)!tsr_seed_restore(manager, copy, kept);
+        (void)!tsr_seed_load(manager, TSR_SEED_FORMAT_BYTES, copy, kept);
         free(copy);
     }
     free(data);
@@ -442,9 +454,9 @@ START_TEST(every_allocation_may_fail)
         int failed = 0;
         for (uint64_t nth = 0;; nth++, failed++) {
             tsr_seed_manager *manager = created(TSR_RNG_PHILOX);
-            ck_assert_ok(tsr_seed_device(manager, 1, 5));
+            ck_assert_ok(tsr_seed_set(manager, TSR_SEED_DEVICE, 1, 5));
             tsr__fault_arm(TSR__FAULT_ALLOC, nth, 0);
-            tsr_status status = forms[form].restore(manager, data, size);
+            tsr_status status = forms[form].load(manager, data, size);
             bool reached = tsr__fault_site() != NULL;
             tsr__fault_disarm();
             if (status != (reached ? TSR_ERR_NO_MEMORY : TSR_OK))
@@ -452,7 +464,7 @@ START_TEST(every_allocation_may_fail)
                              tsr_status_name(status), tsr_last_error());
             int64_t seed = 0;
             if (reached)
-                ck_assert_ok(tsr_seed_of_device(manager, 1, &seed));
+                ck_assert_ok(tsr_seed_of(manager, TSR_SEED_DEVICE, 1, &seed));
             tsr_seed_manager_destroy(&manager);
             if (!reached)
                 break;

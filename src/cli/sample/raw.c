@@ -53,7 +53,7 @@ static int run(const sample_options *options)
         return run_threefry(options, (uint64_t)count);
     if (kind == TSR_RNG_DOTNET && sample_check_dotnet_seed(options, "--rng") != CLI_DONE)
         return CLI_USAGE;
-    if (tsr_rng_init(kind, (uint64_t)options->seed, &rng) != TSR_OK)
+    if (tsr_rng_init(kind, (uint64_t)options->seed, 0, &rng) != TSR_OK)
         return cli_failed("sample: %s", tsr_last_error());
     sample_output output = sample_output_start(options->format, "raw");
     sample_output_open(&output, "values");

@@ -342,11 +342,12 @@ tsr_status tsr_sampling_draw(const tsr_sampling_params *params, uint64_t number,
         return TSR_ERR_NO_MEMORY;
     tsr_status status =
         find_probabilities(params, count, logits, history_count, history, probabilities);
+    tsr_rng random;
+    if (status == TSR_OK)
+        status = tsr_rng_init(TSR_RNG_PHILOX, params->seed, number, &random);
     if (status == TSR_OK) {
-        tsr_philox random;
-        tsr_philox_init(params->seed, number, &random);
-        random.position = 2 * (uint64_t)position;
-        *token = draw(probabilities, count, tsr_philox_next_double(&random));
+        random.as.philox.position = 2 * (uint64_t)position;
+        *token = draw(probabilities, count, tsr_rng_next_double(&random));
     }
     tsr__free(probabilities);
     return status;

@@ -78,7 +78,7 @@ static tsr_status create_layers(tsr_stack *s, const tsr__stack_options *o)
     const tsr_model_config *c = s->config;
     int64_t seed;
     const tsr_seed_point point = {.base = o->seed, .kind = TSR_SEED_OP, .op = 0};
-    TSR__TRY(tsr_seed_hashed(&point, &seed));
+    TSR__TRY(tsr_seed_derive(TSR_SEED_STRATEGY_HASHED, &point, &seed));
     const tsr_init_params init = init_of(o, (uint64_t)seed, o->deviation);
     if (s->is_first || (s->is_last && c->tied))
         TSR__TRY(tsr_embedding_create(

@@ -37,7 +37,7 @@ static tsr_status draw_positions(const tsr_stack *s, char name[TSR__STACK_NAME],
     const int64_t shape[2] = {s->config->context, s->config->width};
     const tsr_seed_point point = {.base = s->seed, .kind = TSR_SEED_OP, .op = 1};
     int64_t seed;
-    TSR__TRY(tsr_seed_hashed(&point, &seed));
+    TSR__TRY(tsr_seed_derive(TSR_SEED_STRATEGY_HASHED, &point, &seed));
     snprintf(name, TSR__STACK_NAME, "%s.weight",
              tsr__family_weight(s->family, false, "positions")->hf);
     *out =

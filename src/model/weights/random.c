@@ -8,10 +8,10 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/philox.h"
 #include "base/variate.h"
 #include "tensor/float_conversion.h"
 #include "tessera/quant.h"
-#include "tessera/rng.h"
 
 #define CHUNK 256 /* a multiple of the elements of every format's blocks */
 #define POOL 4096
@@ -29,7 +29,7 @@ enum { VALUES = 0, CHOICES = 1 };
 static void draw(const tsr__random_weights *w, uint32_t counter[4], uint32_t words[4])
 {
     const uint32_t key[2] = {(uint32_t)w->seed, (uint32_t)(w->seed >> 32)};
-    tsr_philox_block(counter, key, words);
+    tsr__philox4x32(counter, key, words);
 }
 
 static void fill(const tsr__random_weights *w, int kind, float *out)

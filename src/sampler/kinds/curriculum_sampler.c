@@ -4,6 +4,7 @@
 
 #include "base/alloc.h"
 #include "base/struct_size.h"
+#include "rng/rng.h"
 #include "sampler/order/order.h"
 #include "sampler/order/sort_items.h"
 
@@ -72,7 +73,7 @@ static void draw_with_replacement(const curriculum *self, uint64_t first, uint64
 {
     tsr_rng rng = {.kind = TSR_RNG_PHILOX};
     for (uint64_t i = 0; i < count; i++) {
-        tsr_philox_init(self->draw.seed, self->draw.stream + first + i, &rng.as.philox);
+        tsr__philox_init(self->draw.seed, self->draw.stream + first + i, &rng.as.philox);
         out[i] = (int64_t)tsr_rng_below(&rng, self->valid);
     }
 }

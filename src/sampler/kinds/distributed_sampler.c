@@ -116,13 +116,13 @@ static tsr_status make_order(tsr__distributed *self)
         TSR__TRY(tsr_feistel_init(n, seed, epoch, 0, &self->order.feistel));
         break;
     case TSR_ORDER_TORCH:
-        tsr_mt19937_init(seed + epoch, &rng.as.mt19937);
+        tsr__mt19937_init(seed + epoch, &rng.as.mt19937);
         TSR__TRY(tsr__table_torch(&self->order.table, self->torch.version, n, &rng.as.mt19937));
         break;
     case TSR_ORDER_DOTNET:
         if (tsr__distributed_drops_first(self))
             n -= n % self->partition.ranks;
-        tsr_dotnet_init(tsr__as_i32((uint32_t)seed + (uint32_t)epoch), &rng.as.dotnet);
+        tsr__dotnet_init(tsr__as_i32((uint32_t)seed + (uint32_t)epoch), &rng.as.dotnet);
         TSR__TRY(tsr__table_dotnet(&self->order.table, n, &rng.as.dotnet));
         break;
     case TSR_ORDER_MLX:

@@ -85,7 +85,8 @@ static tsr_status fill_replacement(random_sampler *self, uint64_t position, uint
     } else {
         for (uint64_t i = 0; i < count; i++) {
             int32_t value;
-            TSR__TRY(tsr_dotnet_next_max(&self->draws.rng.as.dotnet, (int32_t)self->n, &value));
+            TSR__TRY(
+                tsr_dotnet_next_range(&self->draws.rng.as.dotnet, 0, (int32_t)self->n, &value));
             out[i] = value;
         }
     }

@@ -108,7 +108,7 @@ static void draw_from_sums(weighted *self, uint64_t position, uint64_t count, in
 {
     tsr__draws_to(&self->draws, &self->epoch_generator, position, 2);
     for (uint64_t i = 0; i < count; i++) {
-        double u = tsr_mt19937_next_double(&self->draws.rng.as.mt19937);
+        double u = tsr__mt19937_next_double(&self->draws.rng.as.mt19937);
         indices[i] = (int64_t)tsr__sums_find(&self->sums, u);
     }
     self->draws.next += count;

@@ -14,14 +14,14 @@ static void start_over(tsr__epoch_generator *generator)
     generator->epoch = 0;
     if (generator->order == TSR_ORDER_DOTNET) {
         generator->start.kind = TSR_RNG_DOTNET;
-        tsr_dotnet_init((int32_t)(int64_t)generator->seed, &generator->start.as.dotnet);
+        tsr__dotnet_init((int32_t)(int64_t)generator->seed, &generator->start.as.dotnet);
     } else if (generator->order == TSR_ORDER_MLX) {
         generator->start.kind = TSR_RNG_THREEFRY;
-        tsr_threefry_init(tsr_threefry_key_from_seed(generator->seed),
-                          &generator->start.as.threefry);
+        tsr__threefry_init(tsr_threefry_key_from_seed(generator->seed),
+                           &generator->start.as.threefry);
     } else {
         generator->start.kind = TSR_RNG_MT19937;
-        tsr_mt19937_init(generator->seed, &generator->start.as.mt19937);
+        tsr__mt19937_init(generator->seed, &generator->start.as.mt19937);
     }
 }
 
@@ -93,12 +93,12 @@ void tsr__epoch_generator_copy(const tsr__epoch_generator *generator, tsr_rng *o
     if (generator->order != TSR_ORDER_TORCH)
         return;
     if (generator->torch.data_loader)
-        (void)tsr_mt19937_next_u64(&out->as.mt19937);
+        (void)tsr__mt19937_next_u64(&out->as.mt19937);
     if (generator->torch.global_generator) {
         /* PyTorch's random_() clears the sign bit of this int64. This makes no difference, because
          * the generator uses only the low 32 bits of a seed. */
-        uint64_t seed = tsr_mt19937_next_u64(&out->as.mt19937);
-        tsr_mt19937_init(seed, &out->as.mt19937);
+        uint64_t seed = tsr__mt19937_next_u64(&out->as.mt19937);
+        tsr__mt19937_init(seed, &out->as.mt19937);
     }
 }
 

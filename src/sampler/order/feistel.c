@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/philox.h"
+#include "rng/rng.h"
 #include "sampler/order/order.h"
 
 #define KEYS 6
@@ -115,7 +116,7 @@ static uint64_t packed(uint64_t n, tsr_philox *rng)
 {
     uint64_t order = UINT64_C(0xfedcba9876543210);
     for (uint64_t i = n; i-- > 1;) {
-        uint64_t chosen = (uint64_t)tsr_philox_next_u32(rng) * (i + 1) >> 32;
+        uint64_t chosen = (uint64_t)tsr__philox_next_u32(rng) * (i + 1) >> 32;
         uint64_t differ = ((order >> (4 * i)) ^ (order >> (4 * chosen))) & 15;
         order ^= differ << (4 * i) | differ << (4 * chosen);
         /* If i == chosen, differ is 0, so nothing changes. */
@@ -145,14 +146,14 @@ tsr_status tsr_feistel_init(uint64_t n, uint64_t seed, uint64_t epoch, uint64_t 
     tsr__order_keys keys;
     tsr_philox rng;
     tsr__order_key(seed, epoch, pass, &keys);
-    tsr_philox_init(keys.seed, keys.stream, &rng);
+    tsr__philox_init(keys.seed, keys.stream, &rng);
     *out = (tsr_feistel){.n = n, .rows = root_up(n)};
     out->columns = n == 0 ? 1 : (uint32_t)((n + out->rows - 1) / out->rows);
     if (n <= MAX_PACKED)
         out->keys[0] = packed(n, &rng);
     else
         for (int i = 0; i < KEYS; i++)
-            out->keys[i] = tsr_philox_next_u64(&rng);
+            out->keys[i] = tsr__philox_next_u64(&rng);
     return TSR_OK;
 }
 

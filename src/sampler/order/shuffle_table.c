@@ -51,7 +51,7 @@ static void shuffle_forward(tsr_mt19937 *rng, uint64_t n, uint32_t *elements)
     for (uint64_t i = 0; i + 1 < n; i += AHEAD) {
         uint64_t count = n - 1 - i < AHEAD ? n - 1 - i : AHEAD;
         for (uint64_t j = 0; j < count; j++) {
-            uint32_t bits = tsr_mt19937_next_u32(rng);
+            uint32_t bits = tsr__mt19937_next_u32(rng);
             /* a 32-bit remainder is several times as fast as a 64-bit one */
             uint64_t left = n - i - j;
             chosen[j] = i + j + (left > UINT32_MAX ? bits : bits % (uint32_t)left);
@@ -70,7 +70,7 @@ static void shuffle_inside_out(tsr_mt19937 *rng, uint64_t n, uint32_t *elements)
     for (uint64_t i = 0; i < n; i += AHEAD) {
         uint64_t count = n - i < AHEAD ? n - i : AHEAD;
         for (uint64_t j = 0; j < count; j++) {
-            chosen[j] = tsr_mt19937_next_u64(rng) % (i + j + 1);
+            chosen[j] = tsr__mt19937_next_u64(rng) % (i + j + 1);
             FETCH(elements + chosen[j]);
         }
         for (uint64_t j = 0; j < count; j++) {
@@ -104,7 +104,7 @@ tsr_status tsr__table_dotnet(tsr__table *table, uint64_t n, tsr_dotnet *rng)
         for (uint64_t j = 0; j < count; j++) {
             /* This is .NET's Next(0, i + 1). With some seeds, Next() returns -1 once; .NET then
              * throws an exception, and this function chooses element 0. */
-            double drawn = tsr_dotnet_next_double(rng) * (double)(left - j);
+            double drawn = tsr__dotnet_next_double(rng) * (double)(left - j);
             chosen[j] = drawn < 0 ? 0 : (uint64_t)drawn;
             FETCH(elements + chosen[j]);
         }

@@ -4,6 +4,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "rng/rng.h"
 #include "sampler/weights/weighted_draws.h"
 
 tsr_status tsr__sums_init(const tsr__weights *weights, tsr__sums *out)
@@ -70,7 +71,7 @@ uint64_t tsr__sums_find(const tsr__sums *sums, double u)
 void tsr__weights_draw_torch(const tsr__weights *weights, tsr_mt19937 *rng, tsr__best *best)
 {
     for (uint64_t i = 0; i < weights->count; i++) {
-        double waiting = -log1p(-tsr_mt19937_next_double(rng)), key;
+        double waiting = -log1p(-tsr__mt19937_next_double(rng)), key;
         if (weights->wide != NULL)
             key = weights->wide[i] / waiting;
         else
