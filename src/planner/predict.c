@@ -69,7 +69,8 @@ static double end_seconds(tsr__predictor *p)
     return 2 * tsr__collective_seconds(&group, TSR__CALL_ALL_REDUCE, 2 * sizeof(float), &p->status);
 }
 
-/* Predicts a training from the times of passes and messages. no_sends[stages] is 0. */
+/* Predicts a training from the times of passes and messages. no_sends[stages] are zeros, for the
+ * time that a step would take without messages. */
 static void add_training(tsr__predictor *p, const tsr__pass_time *passes, const double *busy,
                          const double *no_sends, const double *sends, tsr__prediction *out)
 {

@@ -92,8 +92,8 @@ void tsr__schedule_divide(tsr__schedule *schedule, tsr__span data);
 void tsr__schedule_exact(tsr__schedule *schedule, tsr__span from, tsr__span with, int slots,
                          tsr__span to);
 /* Adds an inner step, a collective of this rank's subtree, in a round of its own. `peer` is
- * the root, if there is one. If the kind has blocks, the caller has added their 2 · `ranks` bounds
- * before: first where the blocks start, then where they end. */
+ * the root, if there is one. If the kind has blocks, the caller must first add 2 · `ranks` bounds
+ * with tsr__schedule_bound: where each block starts, then where each ends. */
 void tsr__schedule_inner(tsr__schedule *schedule, tsr__inner_kind kind, int peer, tsr__span from,
                          tsr__span to, int ranks);
 void tsr__schedule_bound(tsr__schedule *schedule, uint64_t bound);

@@ -139,8 +139,8 @@ typedef struct stratified {
     uint64_t count, classes, seed;
     tsr_order order;
     uint32_t *members; /* [count] all items, sorted by label */
-    uint32_t *places;  /* [count] */
-    stratum *strata;   /* [classes + 1]; the last entry only marks the end of the last class */
+    uint32_t *places; /* [count] the member at each place of the epoch; see the head of this file */
+    stratum *strata;  /* [classes + 1]; the last entry only marks the end of the last class */
 } stratified;
 
 static uint64_t stratified_length(const tsr_sampler *sampler)
