@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/alloc.h"
+
 static void write_text(tsr__json_writer *writer, const char *text, size_t length)
 {
     if (writer->text != NULL)
@@ -71,4 +73,19 @@ void tsr__json_print_real(tsr__json_writer *writer, double value)
         if (usual || point)
             write_text(writer, usual ? &text[i] : ".", 1);
     }
+}
+
+tsr_status tsr__json_print_document(tsr__json_print_fn *print, const void *user, size_t before,
+                                    char **out, size_t *length)
+{
+    tsr__json_writer w = {0};
+    print(user, &w);
+    char *text = tsr__calloc(before + w.length + 1, 1);
+    if (text == NULL)
+        return TSR_ERR_NO_MEMORY;
+    w = (tsr__json_writer){.text = text + before};
+    print(user, &w);
+    *out = text;
+    *length = w.length;
+    return TSR_OK;
 }

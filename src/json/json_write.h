@@ -28,4 +28,11 @@ void tsr__json_print_u64(tsr__json_writer *writer, uint64_t value);
  */
 void tsr__json_print_real(tsr__json_writer *writer, double value);
 
+/* Prints a document, by a function that gives the same text each time: once to compute its length,
+ * and once into memory behind `before` bytes, which are zeros. Sets *out to the memory, which the
+ * caller must free; a zero byte follows the text. */
+typedef void tsr__json_print_fn(const void *user, tsr__json_writer *writer);
+tsr_status tsr__json_print_document(tsr__json_print_fn *print, const void *user, size_t before,
+                                    char **out, size_t *length) TSR_NODISCARD;
+
 #endif

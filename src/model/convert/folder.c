@@ -16,50 +16,35 @@ typedef struct document {
     const tsr__conversion *conversion;
     tsr_dtype dtype; /* the dtype of most weights */
 } document;
-typedef void print_fn(const document *d, tsr__json_writer *w);
 
-/* Prints a document twice: to compute its length, and into memory behind `before` bytes, which are
- * zeros. The caller must free it. */
-static tsr_status print_document(const document *d, print_fn *print, size_t before, char **out,
-                                 size_t *length)
-{
-    tsr__json_writer w = {0};
-    print(d, &w);
-    char *text = tsr__calloc(before + w.length + 1, 1);
-    if (!text)
-        return TSR_ERR_NO_MEMORY;
-    w = (tsr__json_writer){.text = text + before};
-    print(d, &w);
-    *out = text;
-    *length = w.length;
-    return TSR_OK;
-}
-
-static tsr_status write_document(tsr__conversion *c, const document *d, print_fn *print,
+static tsr_status write_document(tsr__conversion *c, const document *d, tsr__json_print_fn *print,
                                  const char *name)
 {
     char *text = NULL;
     size_t length = 0;
-    TSR__TRY(print_document(d, print, 0, &text, &length));
+    TSR__TRY(tsr__json_print_document(print, d, 0, &text, &length));
     const tsr_status status = tsr__output_file(&c->output, name, text, length);
     tsr__free(text);
     return status;
 }
 
-static void print_config(const document *d, tsr__json_writer *w)
+static void print_config(const void *user, tsr__json_writer *w)
 {
+    const document *d = user;
     tsr__config_print(d->conversion->config, d->dtype, w);
 }
 
-static void print_generation_config(const document *d, tsr__json_writer *w)
+static void print_generation_config(const void *user, tsr__json_writer *w)
 {
+    const document *d = user;
     tsr__generation_config_print(d->conversion->config, w);
 }
 
 /* Weights -------------------------------------------------------------------------------------- */
 
-static void print_header(const document *d, tsr__json_writer *w)
+static void print_header(const void *user, tsr__json_writer *w)
 {
+    const document *d = user;
     const tsr__conversion *c = d->conversion;
     tsr__json_print(w, "{\"__metadata__\":{\"format\":\"pt\"}");
     for (size_t i = 0; i < c->count; i++) {
@@ -85,7 +70,7 @@ static tsr_status write_header(tsr__conversion *c, const document *d, uint64_t w
 {
     char *header = NULL;
     size_t length = 0;
-    TSR__TRY(print_document(d, print_header, 8, &header, &length));
+    TSR__TRY(tsr__json_print_document(print_header, d, 8, &header, &length));
     tsr__put_u64((uint8_t *)header, length);
     tsr_status status =
         length > TSR__MAX_HEADER

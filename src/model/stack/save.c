@@ -196,22 +196,26 @@ static tsr_status write_tensors(saving *s, const char *path, tsr_comm *stages)
     return status;
 }
 
+static void print_config(const void *user, tsr__json_writer *w)
+{
+    const tsr_stack *stack = user;
+    tsr__config_print(stack->config, stack->dtype, w);
+}
+
 /* Writes config.json into the folder of `path`. */
 static tsr_status write_config(const tsr_stack *stack, const char *path)
 {
     const char *slash = tsr__path_last_separator(path);
     const size_t folder = slash ? (size_t)(slash - path) + 1 : 0,
                  size = folder + sizeof "config.json";
-    tsr__json_writer w = {0};
-    tsr__config_print(stack->config, stack->dtype, &w);
-    char *text = tsr__calloc(w.length + 1, 1), *name = tsr__calloc(size, 1);
-    tsr_status status = text && name ? TSR_OK : TSR_ERR_NO_MEMORY;
+    size_t length = 0;
+    char *text = NULL, *name = tsr__calloc(size, 1);
+    tsr_status status =
+        name ? tsr__json_print_document(print_config, stack, 0, &text, &length) : TSR_ERR_NO_MEMORY;
     if (status == TSR_OK) {
-        w = (tsr__json_writer){.text = text};
-        tsr__config_print(stack->config, stack->dtype, &w);
         snprintf(name, size, "%.*sconfig.json", (int)folder, path);
         FILE *file = fopen(name, "wb");
-        const bool written = file && fwrite(text, 1, w.length, file) == w.length;
+        const bool written = file && fwrite(text, 1, length, file) == length;
         const int error = errno;
         if ((file && fclose(file) != 0) || !written)
             status = tsr__fail(TSR_ERR_IO, "stack: %s cannot be written: %s", name,
