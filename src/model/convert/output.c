@@ -158,24 +158,29 @@ static tsr_status replace_file(const tsr__output *out, const char *name)
     return status;
 }
 
-/* Synchronises the folder that contains the destination, so that the new names are on the disk. */
-static void sync_folder(const tsr__output *out)
+/* Returns the path of the folder that contains the destination. The caller must free it. NULL: no
+ * memory. */
+static char *folder_of(const tsr__output *out)
 {
     const char *slash = tsr__path_last_separator(out->destination);
     char *folder = path_of(slash ? out->destination : ".", NULL);
-    if (!folder)
-        return;
-    if (slash)
+    if (folder && slash)
         folder[slash == out->destination ? 1 : slash - out->destination] = '\0';
+    return folder;
+}
+
+/* Synchronises a folder, so that the new names in it are on the disk. */
+static void sync_folder(const char *folder)
+{
     const int descriptor = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (descriptor >= 0) {
         (void)fsync(descriptor);
         close(descriptor);
     }
-    tsr__free(folder);
 }
 
-tsr_status tsr__output_commit(tsr__output *out)
+/* Gives the files their names. */
+static tsr_status rename_all(tsr__output *out)
 {
     if (out->descriptor >= 0) {
         const bool synced = fsync(out->descriptor) == 0, closed = close(out->descriptor) == 0;
@@ -192,8 +197,19 @@ tsr_status tsr__output_commit(tsr__output *out)
     }
     tsr__free(out->partial);
     out->partial = NULL;
-    sync_folder(out);
     return TSR_OK;
+}
+
+tsr_status tsr__output_commit(tsr__output *out)
+{
+    char *folder = folder_of(out);
+    if (!folder)
+        return TSR_ERR_NO_MEMORY;
+    const tsr_status status = rename_all(out);
+    if (status == TSR_OK)
+        sync_folder(folder);
+    tsr__free(folder);
+    return status;
 }
 
 void tsr__output_finish(tsr__output *out)
