@@ -3,6 +3,7 @@
 
 #include "base/alloc.h"
 #include "model/weights/random.h"
+#include "tokenizer/tokenizer_read.h"
 
 static tsr_status read_header(tsr_model_file *file)
 {
@@ -81,8 +82,6 @@ tsr_status tsr_model_file_open_tokenizer(const tsr_model_file *file, tsr_tokeniz
     const tsr__model_files *files = &file->files;
     if (files->random)
         return tsr__fail(TSR_ERR_NOT_FOUND, "model: a random model has no tokenizer");
-    return tsr_tokenizer_open(files->gguf      ? files->weights
-                              : *files->folder ? files->folder
-                                               : ".",
-                              out);
+    return files->gguf ? tsr__tokenizer_open_gguf(files->weights, &files->list->keys, out)
+                       : tsr_tokenizer_open(*files->folder ? files->folder : ".", out);
 }

@@ -32,7 +32,7 @@ enum {
     VALUES
 };
 
-static const char *const keys[VALUES] = {
+static const char *const names[VALUES] = {
     [MODEL] = "tokenizer.ggml.model",
     [PRE] = "tokenizer.ggml.pre",
     [TOKENS] = "tokenizer.ggml.tokens",
@@ -58,6 +58,7 @@ static const char *const keys[VALUES] = {
 
 typedef struct reader {
     tsr__file *file;
+    const tsr__gguf_keys *keys; /* of the file; NULL: they have not been read */
     tsr_tokenizer *tokenizer;
     tsr__gguf_value values[VALUES];
     float *scores;
@@ -129,9 +130,9 @@ static tsr_status load_string(reader *r, int key, char **out, uint64_t *size)
     *out = NULL;
     if (!value->found || value->is_array || value->type != TSR__GGUF_STRING)
         return TSR_OK;
-    TSR__TRY(tsr__file_read(r->file, value->at, 8, keys[key], bytes));
+    TSR__TRY(tsr__file_read(r->file, value->at, 8, names[key], bytes));
     *size = tsr__little_endian(bytes, 8);
-    return tsr__file_load(r->file, value->at + 8, *size, keys[key], out);
+    return tsr__file_load(r->file, value->at + 8, *size, names[key], out);
 }
 
 /* Sets *out to whether the model's name is one of Phi-3. */
@@ -181,7 +182,7 @@ static tsr_status read_id(reader *r, int value, int32_t *id)
         read = -1;
     else if (read < 0 || (uint64_t)read >= r->tokenizer->vocabulary.count)
         return tsr__file_fail(r->file, TSR_ERR_INVALID, r->values[value].at,
-                              "'%s' is %" PRId64 "; ids are 0 to %zu", keys[value], read,
+                              "'%s' is %" PRId64 "; ids are 0 to %zu", names[value], read,
                               r->tokenizer->vocabulary.count - 1);
     *id = (int32_t)read;
     return TSR_OK;
@@ -295,16 +296,17 @@ static tsr_status read_tokenizer(reader *r)
 {
     char model[TSR_SHARD_MAX_NAME + 1];
     for (int v = 0; v < VALUES; v++)
-        r->values[v].key = keys[v];
-    TSR__TRY(tsr__gguf_find(r->file, r->values, VALUES));
+        r->values[v].key = names[v];
+    TSR__TRY(r->keys != NULL ? tsr__gguf_look_up(r->file, r->keys, r->values, VALUES)
+                             : tsr__gguf_find(r->file, r->values, VALUES));
     if (!r->values[MODEL].found)
         return tsr__fail(
-            TSR_ERR_NOT_FOUND, "gguf: the file has no tokenizer: no key '%s'%s", keys[MODEL],
+            TSR_ERR_NOT_FOUND, "gguf: the file has no tokenizer: no key '%s'%s", names[MODEL],
             r->values[PART].found ? "; of a model in several files, the first one has it" : "");
     TSR__TRY(tsr__gguf_name_of(r->file, &r->values[MODEL], model));
     if (strcmp(model, "none") == 0 || strcmp(model, "no_vocab") == 0)
         return tsr__fail(TSR_ERR_NOT_FOUND, "gguf: the file has no tokenizer: '%s' is '%s'",
-                         keys[MODEL], model);
+                         names[MODEL], model);
     bool is_spm = strcmp(model, "llama") == 0;
     if (!is_spm && strcmp(model, "gpt2") != 0)
         return tsr__fail(TSR_ERR_UNSUPPORTED,
@@ -320,15 +322,22 @@ static tsr_status read_tokenizer(reader *r)
     return tsr__tokenizer_complete(r->tokenizer);
 }
 
-tsr_status tsr__tokenizer_read_gguf(tsr__file *file, tsr_tokenizer *tokenizer)
+tsr_status tsr__tokenizer_read_gguf_by_keys(tsr__file *file, const tsr__gguf_keys *keys,
+                                            tsr_tokenizer *tokenizer)
 {
     reader *r = tsr__calloc(1, sizeof *r);
     if (r == NULL)
         return TSR_ERR_NO_MEMORY;
     r->file = file;
+    r->keys = keys;
     r->tokenizer = tokenizer;
     tsr_status status = read_tokenizer(r);
     tsr__free(r->scores);
     tsr__free(r);
     return status;
+}
+
+tsr_status tsr__tokenizer_read_gguf(tsr__file *file, tsr_tokenizer *tokenizer)
+{
+    return tsr__tokenizer_read_gguf_by_keys(file, NULL, tokenizer);
 }

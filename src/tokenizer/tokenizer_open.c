@@ -219,12 +219,15 @@ static tsr_status read_any(const char *path, tsr__file *file, tsr_tokenizer *tok
                           tsr__file_kind_name(kind));
 }
 
-static tsr_status open_file(const char *path, tsr_tokenizer **out)
+/* Opens a file. `keys` are those of a GGUF file; NULL: they are not known, nor the kind of file. */
+static tsr_status open_file(const char *path, const tsr__gguf_keys *keys, tsr_tokenizer **out)
 {
     tsr__file file;
     TSR__TRY(open_for_reading(path, &file));
     tsr_tokenizer *tokenizer = tsr__tokenizer_create();
-    tsr_status status = tokenizer != NULL ? read_any(path, &file, tokenizer) : TSR_ERR_NO_MEMORY;
+    tsr_status status = tokenizer == NULL ? TSR_ERR_NO_MEMORY
+                        : keys != NULL    ? tsr__tokenizer_read_gguf_by_keys(&file, keys, tokenizer)
+                                          : read_any(path, &file, tokenizer);
     tsr__file_close(&file);
     if (status != TSR_OK) {
         tsr_tokenizer_close(&tokenizer);
@@ -234,13 +237,19 @@ static tsr_status open_file(const char *path, tsr_tokenizer **out)
     return TSR_OK;
 }
 
+tsr_status tsr__tokenizer_open_gguf(const char *path, const tsr__gguf_keys *keys,
+                                    tsr_tokenizer **out)
+{
+    return open_file(path, keys, out);
+}
+
 tsr_status tsr_tokenizer_open(const char *path, tsr_tokenizer **out)
 {
     char *found = NULL;
     TSR__REQUIRE(path != NULL && out != NULL, "tokenizer: %s is NULL",
                  path == NULL ? "path" : "out");
     TSR__TRY(find_file(path, &found));
-    tsr_status status = open_file(found, out);
+    tsr_status status = open_file(found, NULL, out);
     tsr__free(found);
     return status;
 }

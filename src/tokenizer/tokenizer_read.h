@@ -2,7 +2,7 @@
 #ifndef TSR_TOKENIZER_TOKENIZER_READ_H
 #define TSR_TOKENIZER_TOKENIZER_READ_H
 
-#include "shard/formats/header_file.h"
+#include "shard/formats/gguf_metadata.h"
 #include "tokenizer/tokenizer.h"
 
 /* The functions tsr__tokenizer_read_… fill an empty tokenizer and complete it. On an error, the
@@ -10,6 +10,10 @@
 
 /* Reads the keys tokenizer.* of a GGUF file. */
 tsr_status tsr__tokenizer_read_gguf(tsr__file *file, tsr_tokenizer *tokenizer) TSR_NODISCARD;
+/* The same for a file whose keys are known already, so that its metadata are not read again; `keys`
+ * may be NULL. */
+tsr_status tsr__tokenizer_read_gguf_by_keys(tsr__file *file, const tsr__gguf_keys *keys,
+                                            tsr_tokenizer *tokenizer) TSR_NODISCARD;
 /* Reads tok….bin of llama2.c. */
 tsr_status tsr__tokenizer_read_llama2c(tsr__file *file, tsr_tokenizer *tokenizer) TSR_NODISCARD;
 /* Reads tokenizer.model of SentencePiece. */
@@ -28,6 +32,10 @@ tsr_status tsr__tokenizer_read_json(const char *text, size_t size, const char *c
  * "chat_template" if it is a string, or the template named "default" if it is a list. Sets *out to
  * a string that the caller must free, or to NULL if there is none. */
 tsr_status tsr__tokenizer_chat_of_config(const char *config, size_t size, char **out) TSR_NODISCARD;
+
+/* Opens the tokenizer of the GGUF file at `path`, whose keys these are. */
+tsr_status tsr__tokenizer_open_gguf(const char *path, const tsr__gguf_keys *keys,
+                                    tsr_tokenizer **out) TSR_NODISCARD;
 
 /* Opens the tokenizer.model at `path` that belongs to `json`, a tokenizer with merges of
  * characters. Adds the tokens that only `json` has, and its chat template. Checks with some texts

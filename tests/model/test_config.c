@@ -433,8 +433,34 @@ START_TEST(memory_runs_out)
 }
 END_TEST
 
+/* The tokenizer of an opened GGUF file, whose metadata are not read again, is that of the path. */
+START_TEST(a_model_opens_its_tokenizer)
+{
+    static const char path[] = TEST_DATA "/model/stories260K-f16.gguf", text[] = "Once upon a time";
+    tsr_model_file *file = NULL;
+    tsr_tokenizer *of_file = NULL, *of_path = NULL;
+    int32_t *ids[2];
+    uint64_t counts[2];
+    ck_assert_ok(tsr_model_file_open(path, &file));
+    ck_assert_ok(tsr_model_file_open_tokenizer(file, &of_file));
+    ck_assert_ok(tsr_tokenizer_open(path, &of_path));
+    ck_assert_ok(tsr_tokenizer_encode(of_file, text, strlen(text), NULL, &ids[0], &counts[0]));
+    ck_assert_ok(tsr_tokenizer_encode(of_path, text, strlen(text), NULL, &ids[1], &counts[1]));
+    ck_assert(counts[0] > 1 && counts[0] == counts[1]);
+    ck_assert_mem_eq(ids[0], ids[1], (size_t)counts[0] * sizeof *ids[0]);
+    tsr_tokenizer_free_ids(&ids[0]);
+    tsr_tokenizer_free_ids(&ids[1]);
+    tsr_tokenizer_close(&of_file);
+    tsr_tokenizer_close(&of_path);
+    ck_assert_error(tsr_model_file_open_tokenizer(NULL, &of_file), TSR_ERR_INVALID,
+                    "model: file is NULL");
+    tsr_model_file_close(&file);
+}
+END_TEST
+
 TESTS(config)
 {
+    tcase_add_test(tests, a_model_opens_its_tokenizer);
     tcase_add_test(tests, llama);
     tcase_add_test(tests, switches);
     tcase_add_test(tests, families);

@@ -1,4 +1,6 @@
 /* GGUF headers: valid ones, and every kind of error. */
+#include "shard/formats/readers.h"
+
 #include "shard/files.h"
 #include "shard/parse.h"
 #include "shard/plans.h"
@@ -218,6 +220,14 @@ static void alignment_twice(bytes *file)
         put_integer(file, 32, 4);
     }
 }
+static void many_keys(bytes *file)
+{
+    put_gguf_head(file, 3, 0, TSR_SHARD_MAX_PARAMS + 1);
+    for (int i = 0; i <= TSR_SHARD_MAX_PARAMS; i++) {
+        put_key(file, "k", U32);
+        put_integer(file, 1, 4);
+    }
+}
 static void nine_dimensions(bytes *file)
 {
     put_gguf_head(file, 3, 1, 0);
@@ -328,6 +338,8 @@ static const struct {
     {alignment_0, TSR_ERR_INVALID,
      "gguf: offset 53: general.alignment is 0, no power of two up to 1073741824"},
     {alignment_twice, TSR_ERR_INVALID, "gguf: offset 86: general.alignment comes twice"},
+    {many_keys, TSR_ERR_INVALID,
+     "gguf: offset 17825829: key 'k': there are more metadata than the 1048576 allowed"},
     {nine_dimensions, TSR_ERR_INVALID, "gguf: offset 33: tensor 't': 9 dimensions are more than 8"},
     {large_dimension, TSR_ERR_INVALID,
      "gguf: offset 37: tensor 't': a dimension of 9223372036854775808"},
@@ -417,8 +429,43 @@ START_TEST(every_allocation_may_fail)
 }
 END_TEST
 
+/* The keys of a header that has been read are looked up without the file. */
+START_TEST(keys_are_looked_up)
+{
+    bytes data = {0};
+    put_gguf_head(&data, 3, 0, 3);
+    put_key(&data, "a", U32);
+    put_integer(&data, 7, 4);
+    for (int i = 0; i < 2; i++) {
+        put_key(&data, "k", U32);
+        put_integer(&data, 1, 4);
+    }
+    tsr__file file = {.size = data.size,
+                      .data = (const uint8_t *)data.data,
+                      .data_size = data.size,
+                      .descriptor = -1};
+    tsr__params params = {0};
+    tsr__gguf_keys keys = {0};
+    ck_assert_ok(tsr__read_gguf(&file, &params, &keys));
+    ck_assert_uint_eq(keys.count, 3);
+    tsr__gguf_value values[] = {{.key = "a"}, {.key = "b", .found = true}};
+    ck_assert_ok(tsr__gguf_look_up(&file, &keys, values, 2));
+    int64_t a = 0;
+    ck_assert(values[0].found && !values[1].found && !values[0].is_array);
+    ck_assert_ok(tsr__gguf_integer(&file, &values[0], &a));
+    ck_assert_int_eq(a, 7);
+    tsr__gguf_value twice = {.key = "k"};
+    ck_assert_error(tsr__gguf_look_up(&file, &keys, &twice, 1), TSR_ERR_INVALID,
+                    "gguf: offset 71: key 'k': the key comes twice");
+    tsr__gguf_keys_finish(&keys);
+    tsr__params_finish(&params);
+    free(data.data);
+}
+END_TEST
+
 TESTS(gguf)
 {
+    tcase_add_test(tests, keys_are_looked_up);
     tcase_add_loop_test(tests, a_usual_file, 2, 4);
     tcase_add_test(tests, truncated_anywhere);
     tcase_add_test(tests, any_byte_changed);

@@ -1,6 +1,7 @@
-/* Reads a model's configuration from the metadata of a GGUF file. Keys begin with the name of the
- * architecture, so the file is read twice: first for this name. Values that the metadata leave out
- * are derived from the list of tensors. Source of the keys: github.com/ggml-org/ggml, docs/gguf.md.
+/* Reads a model's configuration from the metadata of a GGUF file, whose keys are known since its
+ * list of tensors was read. Keys begin with the name of the architecture, which is looked up first.
+ * Values that the metadata leave out are derived from the list of tensors. Source of the keys:
+ * github.com/ggml-org/ggml, docs/gguf.md.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -25,13 +26,14 @@ enum { MAX_ENTRIES = 32 };
 
 typedef struct metadata {
     tsr__file *file;
+    const tsr__gguf_keys *keys_of_file;
     tsr__facts *facts;
     char text[TSR_SHARD_MAX_NAME + 1];
     char keys[MAX_ENTRIES][KEY_SIZE];
     tsr__gguf_value values[MAX_ENTRIES];
 } metadata;
 
-/* Looks up keys in one pass over the metadata. */
+/* Looks up keys of the metadata. */
 static tsr_status find(metadata *m, int count, const entry *entries)
 {
     for (int i = 0; i < count; i++) {
@@ -39,7 +41,7 @@ static tsr_status find(metadata *m, int count, const entry *entries)
         snprintf(m->keys[i], KEY_SIZE, "%s%s", *key == '.' ? m->facts->family->gguf : "", key);
         m->values[i] = (tsr__gguf_value){.key = m->keys[i]};
     }
-    TSR__TRY(tsr__gguf_find(m->file, m->values, (size_t)count));
+    TSR__TRY(tsr__gguf_look_up(m->file, m->keys_of_file, m->values, (size_t)count));
     for (int i = 0; i < count; i++) {
         const tsr__gguf_value *value = &m->values[i];
         if (value->found && entries[i].integer)
@@ -195,7 +197,7 @@ tsr_status tsr__facts_read_gguf(const tsr__model_files *files, tsr__facts *out)
     metadata *m = tsr__calloc(1, sizeof *m);
     if (!m)
         return TSR_ERR_NO_MEMORY;
-    *m = (metadata){.file = &file, .facts = out};
+    *m = (metadata){.file = &file, .keys_of_file = &files->list->keys, .facts = out};
     out->file = "gguf";
     tsr_status status = tsr__file_open(files->weights, &file);
     if (status == TSR_OK) {

@@ -20,6 +20,7 @@ typedef struct gguf_reader {
     uint64_t alignment;
     bool aligned; /* whether the key general.alignment has been read */
     tsr__params *params;
+    tsr__gguf_keys *keys;
     tsr__spans spans;
 } gguf_reader;
 
@@ -53,6 +54,7 @@ static tsr_status read_metadata(gguf_reader *reader, uint64_t count)
         if (!is_alignment) /* error texts of read_alignment already name the key */
             tsr__subject_set(&reader->gguf.file->subject, "key", reader->gguf.name, i);
         TSR__TRY(tsr__gguf_u32(&reader->gguf, "a value's type", &type));
+        TSR__TRY(tsr__gguf_keys_add(reader->keys, &reader->gguf, type));
         TSR__TRY(is_alignment ? read_alignment(reader, type) : tsr__gguf_skip(&reader->gguf, type));
         tsr__subject_clear(&reader->gguf.file->subject);
     }
@@ -159,7 +161,7 @@ static tsr_status read_header(gguf_reader *reader)
     return tsr__spans_check(reader->gguf.file, reader->params, &reader->spans, false, 0);
 }
 
-tsr_status tsr__read_gguf(tsr__file *file, tsr__params *params)
+tsr_status tsr__read_gguf(tsr__file *file, tsr__params *params, tsr__gguf_keys *keys)
 {
     file->what = "gguf";
     gguf_reader *reader = tsr__calloc(1, sizeof *reader);
@@ -167,6 +169,7 @@ tsr_status tsr__read_gguf(tsr__file *file, tsr__params *params)
         return TSR_ERR_NO_MEMORY;
     reader->gguf.file = file;
     reader->params = params;
+    reader->keys = keys;
     reader->alignment = DEFAULT_ALIGNMENT;
     tsr_status status = read_header(reader);
     tsr__free(reader->spans.items);

@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/alloc.h"
 #include "base/bytes.h"
 #include "base/checked.h"
 #include "base/float16.h"
@@ -185,6 +186,55 @@ tsr_status tsr__gguf_find(tsr__file *file, tsr__gguf_value *values, size_t count
                 TSR__TRY(note_value(&gguf, type, &values[v]));
         TSR__TRY(tsr__gguf_skip(&gguf, type));
         tsr__subject_clear(&file->subject);
+    }
+    return TSR_OK;
+}
+
+tsr_status tsr__gguf_keys_add(tsr__gguf_keys *keys, const tsr__gguf *gguf, uint32_t type)
+{
+    void *items = keys->items;
+    if (keys->count == TSR_SHARD_MAX_PARAMS)
+        return tsr__file_fail(gguf->file, TSR_ERR_INVALID, gguf->at,
+                              "there are more metadata than the %d allowed", TSR_SHARD_MAX_PARAMS);
+    TSR__TRY(tsr__grow(&items, &keys->capacity, keys->count + 1, sizeof *keys->items));
+    keys->items = items;
+    tsr__gguf_value *added = &keys->items[keys->count];
+    *added = (tsr__gguf_value){0};
+    tsr__gguf at_value = *gguf;
+    TSR__TRY(note_value(&at_value, type, added));
+    added->key = tsr__strdup(gguf->name);
+    if (added->key == NULL)
+        return TSR_ERR_NO_MEMORY;
+    keys->count++;
+    return TSR_OK;
+}
+
+void tsr__gguf_keys_finish(tsr__gguf_keys *keys)
+{
+    for (size_t i = 0; i < keys->count; i++)
+        tsr__free((void *)keys->items[i].key);
+    tsr__free(keys->items);
+    *keys = (tsr__gguf_keys){0};
+}
+
+tsr_status tsr__gguf_look_up(tsr__file *file, const tsr__gguf_keys *keys, tsr__gguf_value *values,
+                             size_t count)
+{
+    file->what = "gguf";
+    for (size_t v = 0; v < count; v++) {
+        const char *key = values[v].key;
+        values[v] = (tsr__gguf_value){.key = key};
+        for (size_t i = 0; i < keys->count; i++) {
+            if (strcmp(keys->items[i].key, key) != 0)
+                continue;
+            if (values[v].found) {
+                tsr__subject_set(&file->subject, "key", key, i);
+                return tsr__file_fail(file, TSR_ERR_INVALID, keys->items[i].at,
+                                      "the key comes twice");
+            }
+            values[v] = keys->items[i];
+            values[v].key = key;
+        }
     }
     return TSR_OK;
 }

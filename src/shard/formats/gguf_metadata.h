@@ -59,6 +59,23 @@ typedef struct tsr__gguf_value {
  * twice. Sets file->what. */
 tsr_status tsr__gguf_find(tsr__file *file, tsr__gguf_value *values, size_t count) TSR_NODISCARD;
 
+/* All keys of a file's metadata, so that they can be looked up after the header has been read. {0}
+ * has none. */
+typedef struct tsr__gguf_keys {
+    struct tsr__gguf_value *items; /* [count]; each owns its key */
+    size_t count, capacity;
+} tsr__gguf_keys;
+
+/* Adds the key gguf->name, whose value has this type and starts at the reader's offset. Errors:
+ * TSR_ERR_INVALID if there are TSR_SHARD_MAX_PARAMS already. */
+tsr_status tsr__gguf_keys_add(tsr__gguf_keys *keys, const tsr__gguf *gguf,
+                              uint32_t type) TSR_NODISCARD;
+void tsr__gguf_keys_finish(tsr__gguf_keys *keys);
+/* Fills in `values` as tsr__gguf_find does, without reading the file, which must be the one whose
+ * keys these are. */
+tsr_status tsr__gguf_look_up(tsr__file *file, const tsr__gguf_keys *keys, tsr__gguf_value *values,
+                             size_t count) TSR_NODISCARD;
+
 /* Checks that a value that was found is an array of this type; `wanted` names it, as in "an array
  * of strings". */
 tsr_status tsr__gguf_check_array(tsr__file *file, const tsr__gguf_value *value, uint32_t type,

@@ -22,14 +22,15 @@ typedef struct file_part {
     char architecture[TSR_SHARD_MAX_NAME + 1]; /* "": the file does not say */
 } file_part;
 
-static tsr_status read_file_part(tsr__file *file, file_part *out)
+/* Reads which part of a model a file is, whose keys these are. */
+static tsr_status read_file_part(tsr__file *file, const tsr__gguf_keys *keys, file_part *out)
 {
     tsr__gguf_value values[] = {{.key = "split.no"},
                                 {.key = "split.count"},
                                 {.key = "split.tensors.count"},
                                 {.key = "general.architecture"}};
     *out = (file_part){.number = 0, .count = 1, .tensors = -1};
-    TSR__TRY(tsr__gguf_find(file, values, sizeof values / sizeof *values));
+    TSR__TRY(tsr__gguf_look_up(file, keys, values, sizeof values / sizeof *values));
     if (!values[1].found)
         return TSR_OK;
     TSR__TRY(tsr__gguf_integer(file, &values[1], &out->count));
@@ -80,17 +81,15 @@ static tsr_status check_first(const char *path, const file_part *first, size_t *
 
 /* Appends the tensors of a file part to `params`. Each of them stores `name`, the name of the file.
  */
-static tsr_status add_tensors_of_part(tsr__file *file, const char *name, tsr__params *params)
+static tsr_status add_tensors_of_part(const tsr__params *of_part, const char *name,
+                                      tsr__params *params)
 {
-    tsr__params read = {0};
-    tsr_status status = tsr__read_gguf(file, &read);
-    for (size_t i = 0; i < read.count && status == TSR_OK; i++) {
-        tsr_shard_param param = read.items[i];
+    for (size_t i = 0; i < of_part->count; i++) {
+        tsr_shard_param param = of_part->items[i];
         param.file = name;
-        status = tsr__params_add(params, &param);
+        TSR__TRY(tsr__params_add(params, &param));
     }
-    tsr__params_finish(&read);
-    return status;
+    return TSR_OK;
 }
 
 /* Checks that a file part belongs to the same model as the first one. gguf-split itself writes the
@@ -117,13 +116,19 @@ static tsr_status read_other_part(const char *path, const char *name, int64_t nu
                                   const file_part *first, tsr__params *params)
 {
     tsr__file file;
+    tsr__params of_part = {0};
+    tsr__gguf_keys keys = {0};
     file_part found;
     TSR__TRY(tsr__file_open(path, &file));
-    tsr_status status = read_file_part(&file, &found);
+    tsr_status status = tsr__read_gguf(&file, &of_part, &keys);
+    if (status == TSR_OK)
+        status = read_file_part(&file, &keys, &found);
     if (status == TSR_OK)
         status = check_same_model(first, number, &found);
     if (status == TSR_OK)
-        status = add_tensors_of_part(&file, name, params);
+        status = add_tensors_of_part(&of_part, name, params);
+    tsr__params_finish(&of_part);
+    tsr__gguf_keys_finish(&keys);
     tsr__file_close(&file);
     return status == TSR_OK || status == TSR_ERR_NO_MEMORY ? status
                                                            : tsr__fail_context(status, "%s", path);
@@ -149,8 +154,9 @@ static tsr_status check_tensors(const file_part *first, const tsr__params *param
     return status;
 }
 
-static tsr_status read_file_parts(const char *path, tsr__file *file, const file_part *first,
-                                  tsr__params *params)
+/* Reads the other file parts. of_first are the tensors of the first one. */
+static tsr_status read_file_parts(const char *path, const tsr__params *of_first,
+                                  const file_part *first, tsr__params *params)
 {
     char other[MAX_PATH], ending[MAX_ENDING];
     size_t stem = 0;
@@ -160,7 +166,7 @@ static tsr_status read_file_parts(const char *path, tsr__file *file, const file_
     memcpy(other, path, strlen(path) + 1);
     const char *slash = tsr__path_last_separator(other);
     const char *name = slash != NULL ? slash + 1 : other;
-    TSR__TRY(add_tensors_of_part(file, name, params));
+    TSR__TRY(add_tensors_of_part(of_first, name, params));
     for (int64_t number = 1; number < first->count; number++) {
         print_ending(ending, number, first->count);
         memcpy(other + stem, ending, strlen(ending) + 1); /* all endings are equally long */
@@ -169,11 +175,17 @@ static tsr_status read_file_parts(const char *path, tsr__file *file, const file_
     return check_tensors(first, params);
 }
 
-tsr_status tsr__read_gguf_files(const char *path, tsr__file *file, tsr__params *params)
+tsr_status tsr__read_gguf_files(const char *path, tsr__file *file, tsr__params *params,
+                                tsr__gguf_keys *keys)
 {
     file_part first;
-    TSR__TRY(read_file_part(file, &first));
+    TSR__TRY(tsr__read_gguf(file, params, keys));
+    TSR__TRY(read_file_part(file, keys, &first));
     if (first.count == 1)
-        return tsr__read_gguf(file, params);
-    return read_file_parts(path, file, &first, params);
+        return TSR_OK;
+    tsr__params of_first = *params;
+    *params = (tsr__params){0};
+    const tsr_status status = read_file_parts(path, &of_first, &first, params);
+    tsr__params_finish(&of_first);
+    return status;
 }

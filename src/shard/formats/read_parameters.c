@@ -22,6 +22,7 @@ void tsr_shard_list_destroy(tsr_shard_list **list)
     if (list == NULL || *list == NULL)
         return;
     tsr__params_finish(&(*list)->params);
+    tsr__gguf_keys_finish(&(*list)->keys);
     tsr__free(*list);
     *list = NULL;
 }
@@ -67,9 +68,10 @@ static tsr_status find_format(tsr__file *file, const char *path, tsr_shard_forma
     return TSR_OK;
 }
 
-static tsr_status read_gguf(const char *path, tsr__file *file, tsr__params *params)
+static tsr_status read_gguf(const char *path, tsr__file *file, tsr_shard_list *list)
 {
-    return path != NULL ? tsr__read_gguf_files(path, file, params) : tsr__read_gguf(file, params);
+    return path != NULL ? tsr__read_gguf_files(path, file, &list->params, &list->keys)
+                        : tsr__read_gguf(file, &list->params, &list->keys);
 }
 
 /* Reads a list of parameters. `path` is NULL if the file is in memory. */
@@ -82,7 +84,7 @@ static tsr_status read_parameter_list(tsr_shard_format format, const char *path,
     list->format = format;
     bool is_index = false;
     tsr_status status = format == TSR_SHARD_SAFETENSORS ? tsr__read_safetensors(file, &list->params)
-                        : format == TSR_SHARD_GGUF      ? read_gguf(path, file, &list->params)
+                        : format == TSR_SHARD_GGUF      ? read_gguf(path, file, list)
                                                    : tsr__read_json(file, &list->params, &is_index);
     if (status == TSR_OK && is_index) {
         list->format = TSR_SHARD_INDEX;

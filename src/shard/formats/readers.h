@@ -2,6 +2,7 @@
 #ifndef TSR_SHARD_FORMATS_READERS_H
 #define TSR_SHARD_FORMATS_READERS_H
 
+#include "shard/formats/gguf_metadata.h"
 #include "shard/formats/header_file.h"
 #include "shard/params/params.h"
 #include "json/json.h"
@@ -9,12 +10,14 @@
 struct tsr_shard_list {
     tsr_shard_format format;
     tsr__params params;
+    tsr__gguf_keys keys; /* of a GGUF file; of the first one of a model in several */
 };
 
 /* Each of these functions appends the parameters of a file and sets file->what. If it fails, some
  * parameters may have been appended. */
 tsr_status tsr__read_safetensors(tsr__file *file, tsr__params *params) TSR_NODISCARD;
-tsr_status tsr__read_gguf(tsr__file *file, tsr__params *params) TSR_NODISCARD;
+/* This one also appends the keys of the metadata to `keys`. */
+tsr_status tsr__read_gguf(tsr__file *file, tsr__params *params, tsr__gguf_keys *keys) TSR_NODISCARD;
 
 /* Finds the weights of a model's folder: model.safetensors or model.safetensors.index.json. The
  * caller must free *out. Errors: TSR_ERR_NOT_FOUND if there is neither; its text begins with
@@ -22,9 +25,9 @@ tsr_status tsr__read_gguf(tsr__file *file, tsr__params *params) TSR_NODISCARD;
 tsr_status tsr__find_weights(const char *module, const char *folder, char **out) TSR_NODISCARD;
 
 /* Reads a GGUF file and, if it is the first file part of a model, the other file parts beside it.
- */
-tsr_status tsr__read_gguf_files(const char *path, tsr__file *file,
-                                tsr__params *params) TSR_NODISCARD;
+ * `keys` are those of the file; both `params` and `keys` must be empty. */
+tsr_status tsr__read_gguf_files(const char *path, tsr__file *file, tsr__params *params,
+                                tsr__gguf_keys *keys) TSR_NODISCARD;
 
 /* Reads a list of parameters in JSON. If the file is an index instead, sets *is_index and appends
  * nothing. */
