@@ -4,5 +4,6 @@
 #define TSR_TOOL_SEAM_H
 
 #include "gpu/matmul/tuning/tuning.h"
+#include "model/file.h"
 
 #endif

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/checkpoint_model.h"
 #include "cli/commands.h"
 #include "cli/lib/json.h"
 #include "cli/lib/memory.h"
@@ -32,6 +33,15 @@ static int library_failed(const char *command)
     return cli_failed("%s: %s", command, text);
 }
 
+static int open_paths(const char *command, int count, const char *const *paths,
+                      tsr_checkpoint_files **out)
+{
+    if (count == 0)
+        return cli_usage_error("%s: missing PATH", command);
+    return tsr_checkpoint_files_open(count, paths, out) == TSR_OK ? CLI_DONE
+                                                                  : library_failed(command);
+}
+
 /* Reads the arguments, and opens the files. */
 static int open_files(const char *command, const cli_option *options, int argc, char **argv,
                       tsr_checkpoint_files **out)
@@ -39,10 +49,8 @@ static int open_files(const char *command, const cli_option *options, int argc, 
     int count;
     const char **paths = cli_alloc((size_t)argc, sizeof *paths);
     int code = cli_options_read(command, options, argc, argv, argc, paths, &count);
-    if (code == CLI_DONE && count == 0)
-        code = cli_usage_error("%s: missing PATH", command);
-    if (code == CLI_DONE && tsr_checkpoint_files_open(count, paths, out) != TSR_OK)
-        code = library_failed(command);
+    if (code == CLI_DONE)
+        code = open_paths(command, count, paths, out);
     free((void *)paths);
     return code;
 }
@@ -194,7 +202,17 @@ static void print_json(const tsr_checkpoint_summary *summary)
 static int run_show(int argc, char **argv)
 {
     tsr_checkpoint_files *files = NULL;
-    const int code = open_files("checkpoint show", show_options, argc, argv, &files);
+    int count;
+    const char **paths = cli_alloc((size_t)argc, sizeof *paths);
+    int code = cli_options_read("checkpoint show", show_options, argc, argv, argc, paths, &count);
+    if (code == CLI_DONE && count == 1 && checkpoint_is_model(paths[0])) {
+        code = checkpoint_show_model(paths[0], json);
+        free((void *)paths);
+        return code;
+    }
+    if (code == CLI_DONE)
+        code = open_paths("checkpoint show", count, paths, &files);
+    free((void *)paths);
     if (code != CLI_DONE)
         return code;
     if (json)
@@ -208,7 +226,9 @@ static int run_show(int argc, char **argv)
 static void help_show(FILE *out)
 {
     cli_wrap(out, "Prints the metadata, parts and tensors of a checkpoint, from the headers of its "
-                  "files. Parts that are missing are named. " ABOUT_PATHS);
+                  "files. Parts that are missing are named. " ABOUT_PATHS
+                  "PATH may also be a model: a GGUF file, or a folder with a config.json. Then its "
+                  "sizes and its tensors are printed.\n");
     cli_options_help(out, show_options);
 }
 

@@ -46,9 +46,46 @@ START_TEST(verifies)
                "part 1 of 4 of checkpoint 4b0e1f3e276e2bf86555d463ff3036ee, generation 1, is not "
                "there");
     tool_fails("checkpoint verify " PARTS "c/model", "there is neither a file ");
-    tool_fails("checkpoint show " TEST_DATA "/model/stories260K-f16.gguf",
+    tool_fails("checkpoint verify " TEST_DATA "/model/stories260K-f16.gguf",
                "this is a GGUF file, not a safetensors file");
     tool_fails("checkpoint verify " PARTS "a", " is a folder; name the checkpoint in it");
+}
+END_TEST
+
+/* A GGUF file, and a folder of Hugging Face. */
+START_TEST(shows_models)
+{
+    static const struct {
+        const char *path, *name;
+        size_t index; /* of the embedding */
+    } models[] = {{TEST_DATA "/model/stories260K-f16.gguf", "token_embd.weight", 1},
+                  {TEST_DATA "/model/stories260K-hf", "model.embed_tokens.weight", 0}};
+    char command[512];
+    for (int i = 0; i < 2; i++) {
+        snprintf(command, sizeof command, "checkpoint show --json %s", models[i].path);
+        json_t *document = tool_json(command, "tessera.checkpoint");
+        const json_t *model = tool_member(document, "model");
+        ck_assert_str_eq(tool_text(model, "architecture"), "llama");
+        ck_assert(tool_number(model, "layers") == 5 && tool_number(model, "kv_heads") == 4);
+        const json_t *tensors = tool_member(document, "tensors"),
+                     *embedding = json_array_get(tensors, models[i].index);
+        ck_assert_uint_eq(json_array_size(tensors), 47);
+        ck_assert_str_eq(tool_text(embedding, "name"), models[i].name);
+        ck_assert(tool_number(embedding, "bytes") == (i == 0 ? 2 : 4) * 512 * 64);
+        ck_assert_int_eq(json_integer_value(json_array_get(tool_member(embedding, "shape"), 1)),
+                         64);
+        json_decref(document);
+    }
+    tool_result result = tool_run("checkpoint show " TEST_DATA "/model/stories260K-f16.gguf");
+    ck_assert_int_eq(result.exit_code, 0);
+    ck_assert_ptr_nonnull(strstr(result.out, ": llama, 5 layers, width 64, 8 heads, 4 kv heads of "
+                                             "8, 172 hidden features, 512 tokens, context 512\n"));
+    ck_assert_ptr_nonnull(strstr(result.out, "\ntoken_embd.weight "));
+    tool_result_free(&result);
+    const char *damaged = on_host("all", "damaged.gguf");
+    write_file(damaged, "GGUF\3\0\0\0", 8);
+    snprintf(command, sizeof command, "checkpoint show %s", damaged);
+    tool_fails(command, "gguf: offset 8: ");
 }
 END_TEST
 
@@ -132,6 +169,7 @@ TESTS(checkpoint)
     tcase_add_checked_fixture(tests, hosts_make, hosts_remove);
     tcase_add_test(tests, shows_parts);
     tcase_add_test(tests, verifies);
+    tcase_add_test(tests, shows_models);
     tcase_add_test(tests, merges);
     tcase_add_test(tests, names_damage);
     tcase_add_test(tests, mistakes);
