@@ -36,6 +36,55 @@ START_TEST(keeps_lines_whole)
 }
 END_TEST
 
+START_TEST(prints_the_same_message_once)
+{
+    /* Rank 2 prints the message twice, and a message of its own. Other lines are not messages. */
+    launched job = launch("-n~4~sh~-c~echo 'tessera: same' >&2; echo 'tessera: same'; "
+                          "echo 'other: same' >&2; if [ $RANK = 2 ]; then "
+                          "echo 'tessera: same' >&2; echo 'tessera: same, too' >&2; fi");
+    ck_assert_int_eq(job.status, 0);
+    ck_assert_int_eq(count(job.err, "] tessera: same\n"), 2);
+    ck_assert_int_eq(count(job.err, "] tessera: same, too\n"), 1);
+    ck_assert_int_eq(count(job.err, "] other: same\n"), 4);
+    ck_assert_int_eq(count(job.out, "] tessera: same\n"), 4);
+    done(&job);
+    /* more different messages than are remembered */
+    job = launch("-n~2~sh~-c~for i in $(seq 80); do echo \"tessera: $i\" >&2; done");
+    ck_assert_int_eq(count(job.err, "] tessera: 64\n"), 1);
+    ck_assert_int_eq(count(job.err, "] tessera: 65\n"), 2);
+    ck_assert_int_eq(count(job.err, "] tessera: 80\n"), 2);
+    done(&job);
+}
+END_TEST
+
+/* All commands that read a file, with a file that is missing. --keep-going: no rank is ended before
+ * it can print its message. */
+START_TEST(prints_the_error_of_all_ranks_once)
+{
+    static const struct {
+        const char *arguments, *message;
+    } commands[] = {
+        {"tokenize~missing.gguf", "missing.gguf: No such file or directory\n"},
+        {"checkpoint~show~missing", "there is neither a file missing nor a part of it\n"},
+        {"plan~--ranks~2~missing.gguf", "missing.gguf: No such file or directory\n"},
+        {"convert~missing.gguf~out", "missing.gguf: No such file or directory\n"},
+        {"generate~--prompt~x~missing.gguf", "missing.gguf: No such file or directory\n"},
+        {"generate~missing.gguf", "and standard input is empty\n"},
+        {"generate~--promt~x~missing.gguf", "unknown option '--promt'"},
+    };
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
+        char arguments[512];
+        snprintf(arguments, sizeof arguments, "-n~4~--keep-going~%s~%s", TEST_TOOL,
+                 commands[i].arguments);
+        launched job = launch(arguments);
+        ck_assert_int_ne(job.status, 0);
+        ck_assert_msg(count(job.err, commands[i].message) == 1 && count(job.err, "] ") == 1,
+                      "%s: %s", commands[i].arguments, job.err);
+        done(&job);
+    }
+}
+END_TEST
+
 /* A pipe with O_DIRECT keeps the boundaries of writes: each must consist of complete lines and be
  * no longer than PIPE_BUF, so that the lines of several writers do not mix. */
 START_TEST(writes_whole_lines)
@@ -183,6 +232,8 @@ TESTS(output)
     tcase_add_checked_fixture(tests, make_folder, remove_folder);
     tcase_add_test(tests, keeps_lines_whole);
     tcase_add_test(tests, writes_whole_lines);
+    tcase_add_test(tests, prints_the_same_message_once);
+    tcase_add_test(tests, prints_the_error_of_all_ranks_once);
     tcase_add_test(tests, keeps_output_and_error_apart);
     tcase_add_test(tests, does_not_wait_for_processes_outside_the_job);
     tcase_add_test(tests, cuts_lines_without_end);

@@ -32,12 +32,13 @@ int generate_read_input(inference_job *job)
     char *text = NULL;
     size_t size = 0;
     const int code = job->first ? read_text(&text, &size) : CLI_DONE;
-    int64_t sent = (int64_t)size; /* 0: rank 0 has no prompt */
+    /* The negative exit code if rank 0 has no prompt. Rank 0 has printed the reason. */
+    int64_t sent = code == CLI_DONE ? (int64_t)size : -(int64_t)code;
     status = tsr_comm_broadcast(job->comm, &sent, 1, TSR_I64, 0, NULL);
     if (code != CLI_DONE)
         return code;
-    if (status == TSR_OK && sent == 0)
-        return cli_failed("generate: rank 0 could not read a prompt from standard input");
+    if (status == TSR_OK && sent < 0)
+        return (int)-sent;
     if (status == TSR_OK && !job->first)
         text = cli_alloc((size_t)sent + 1, 1);
     if (status == TSR_OK)

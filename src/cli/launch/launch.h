@@ -66,9 +66,28 @@ typedef struct launch_guard {
 bool launch_guard_start(launch_guard *guard, const char *token);
 void launch_guard_dismiss(launch_guard *guard);
 
+/* messages.c: messages of the tool that ranks have printed on standard error. A message that
+ * several ranks print is passed on as often as one of them has printed it. */
+#define LAUNCH_MAX_MESSAGES 64 /* different messages; more are always passed on */
+typedef struct launch_message {
+    char *text;
+    size_t length;
+    int *times; /* [ranks]: how often each rank has printed it */
+    int passed; /* how often it was passed on */
+} launch_message;
+typedef struct launch_messages {
+    int ranks; /* replacements for failed ranks included */
+    int count;
+    launch_message each[LAUNCH_MAX_MESSAGES];
+} launch_messages;
+/* Returns whether a line on standard error of a rank must be passed on. */
+bool launch_messages_pass(launch_messages *messages, int rank, const char *line, size_t length);
+void launch_messages_finish(launch_messages *messages);
+
 /* output.c: passes on the output of a rank, in complete lines that begin with the rank's number. */
 typedef struct launch_stream {
     int from, to; /* file descriptors; `from` is −1 after the end of the output */
+    int rank;     /* the rank's number; replacements for failed ranks have numbers of their own */
     char prefix[16];
     char *line; /* the bytes of a line that is not complete yet */
     size_t used, capacity;
@@ -134,6 +153,7 @@ typedef struct launch_job {
     launch_guard guard;
     launch_inherited inherited;
     launch_input input;
+    launch_messages messages;
     int signal_fd;
     struct pollfd *polls;
     bool stopping; /* a signal that ends the ranks has been sent to them */

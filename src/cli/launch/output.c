@@ -41,6 +41,8 @@ static bool add_line(const launch_stream *stream, launch_job *job, block *to, co
                      size_t length)
 {
     size_t prefix = strlen(stream->prefix), more = prefix + length + 1;
+    if (stream->to == 2 && !launch_messages_pass(&job->messages, stream->rank, line, length))
+        return true;
     if (to->used + more > PIPE_BUF && !write_block(stream, job, to))
         return false;
     if (to->used + more > to->capacity) {

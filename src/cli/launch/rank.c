@@ -164,7 +164,7 @@ int launch_rank_start(launch_rank *rank, int number, const launch_env *env, laun
     int width = snprintf(NULL, 0, "%d", env->ranks - 1);
     for (int i = 0; i < 2; i++) {
         launch_stream *stream = &rank->streams[i];
-        *stream = (launch_stream){.from = pipes[i][0], .to = 1 + i};
+        *stream = (launch_stream){.from = pipes[i][0], .to = 1 + i, .rank = number};
         if (stream->from >= 0)
             (void)fcntl(stream->from, F_SETFL, O_NONBLOCK);
         snprintf(stream->prefix, sizeof stream->prefix, "[%*d] ", width, number);

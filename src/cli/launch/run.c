@@ -189,6 +189,7 @@ int launch_run(const launch_options *options, const launch_devices *devices)
                       .give_up_at_ms = LAUNCH_NEVER,
                       .guard = {.pipe = -1},
                       .input = {.to = -1},
+                      .messages = {.ranks = (int)most},
                       .signal_fd = -1};
     if (!prepare(&job, &env, devices)) {
         int reason = errno;
@@ -202,6 +203,7 @@ int launch_run(const launch_options *options, const launch_devices *devices)
     run_to_end(&job, &env);
     launch_input_finish(&job.input);
     pass_rest(&job);
+    launch_messages_finish(&job.messages);
     launch_guard_dismiss(&job.guard);
     launch_reports_close(&job.reports);
     launch_env_finish(&env);
