@@ -23,7 +23,7 @@
  *
  * Results: gradients of micro-batches are added in the order of their numbers, as without stages.
  *
- * Threads: as for the stream. The functions without a tsr_pipeline are thread-safe. */
+ * Threads: as for the stream. tsr_pipeline_divide and tsr_pipeline_bubble are thread-safe. */
 #ifndef TESSERA_PIPELINE_H
 #define TESSERA_PIPELINE_H
 
@@ -36,25 +36,9 @@ extern "C" {
 
 #define TSR_MAX_PIPELINE_BATCHES 1048576 /* the most micro-batches of a run */
 
-/* The schedule ------------------------------------------------------------------------------- */
-
-typedef struct tsr_pipeline_step {
-    tsr_pass pass;
-    int micro_batch;
-} tsr_pipeline_step;
-
-/* Writes the steps of a stage to the caller's steps[2 · micro_batches]. Errors: TSR_ERR_INVALID for
- * a stage that is not 0 … stages − 1, stages outside 1 … TSR_MAX_COMM_SIZE, and micro-batches
- * outside 1 … TSR_MAX_PIPELINE_BATCHES. */
-TSR_API TSR_NODISCARD tsr_status tsr_pipeline_schedule(int stage, int stages, int micro_batches,
-                                                       tsr_pipeline_step *steps);
-/* Returns the largest number of micro-batches that at any time have had their forward but not yet
- * their backward pass on a stage: min(stages − stage, micro_batches). 0 for arguments that
- * tsr_pipeline_schedule refuses. */
-TSR_API int tsr_pipeline_in_flight(int stage, int stages, int micro_batches);
 /* Returns the part of the time for which a stage is idle if all passes take equally long on all
- * stages: (stages − 1) / (micro_batches + stages − 1). NaN for arguments that tsr_pipeline_schedule
- * refuses. */
+ * stages: (stages − 1) / (micro_batches + stages − 1). NaN for stages outside 1 … TSR_MAX_COMM_SIZE
+ * and micro-batches outside 1 … TSR_MAX_PIPELINE_BATCHES. */
 TSR_API double tsr_pipeline_bubble(int stages, int micro_batches);
 
 /* Dividing blocks ---------------------------------------------------------------------------- */
@@ -74,7 +58,7 @@ typedef struct tsr_pipeline_divide_params {
     /* The bytes, as in block_bytes, of the layers before the first block and after the last one. */
     uint64_t first_bytes, last_bytes;
     /* What a block keeps of a micro-batch from its forward to its backward pass. Stage s keeps that
-     * of tsr_pipeline_in_flight(s, stages, micro_batches) micro-batches. */
+     * of min(stages − s, micro_batches) micro-batches. */
     uint64_t activation_bytes;
     int micro_batches; /* 0: 1 */
 } tsr_pipeline_divide_params;
@@ -97,7 +81,8 @@ typedef struct tsr_pipeline tsr_pipeline;
 
 typedef struct tsr_pipeline_params {
     size_t struct_size;
-    /* One rank of each stage, in the order of the stages. If stages have several ranks, these are
+    /* One rank of each stage, in the order of the stages: this rank's stage is its rank in the
+     * communicator. If stages have several ranks, these are
      * the ranks with the same place: rank 0 of every stage, rank 1 of every stage, and so on. NULL:
      * one stage. */
     tsr_comm *comm;
@@ -115,10 +100,6 @@ TSR_API TSR_NODISCARD tsr_status tsr_pipeline_create(const tsr_pipeline_params *
                                                      tsr_pipeline **out);
 /* Destroys a pipeline and sets *pipeline to NULL. NULL is allowed. Not collective. */
 TSR_API void tsr_pipeline_destroy(tsr_pipeline **pipeline);
-
-/* This rank's stage and the number of stages. For NULL: 0 and 1. */
-TSR_API int tsr_pipeline_stage(const tsr_pipeline *pipeline);
-TSR_API int tsr_pipeline_stages(const tsr_pipeline *pipeline);
 
 /* The caller's passes of this stage's layers. The pipeline destroys the tensors that they create,
  * and destroys x and dy when they return; layers keep what they need of them.
@@ -172,14 +153,16 @@ TSR_API TSR_NODISCARD tsr_status tsr_pipeline_reduce_ends(tsr_pipeline *pipeline
                                                           tsr_tensor *tensor);
 
 typedef struct tsr_pipeline_stats {
+    size_t struct_size;
     uint64_t runs;
     uint64_t run_ns;
     uint64_t wait_ns; /* the part of run_ns spent waiting for tensors of other stages, and for sends
                          at the end */
     uint64_t sent_bytes, received_bytes;
 } tsr_pipeline_stats;
-/* The sums since the pipeline was created. */
-TSR_API void tsr_pipeline_get_stats(const tsr_pipeline *pipeline, tsr_pipeline_stats *out);
+/* Writes the sums since the pipeline was created. Errors: TSR_ERR_INVALID for NULL. */
+TSR_API TSR_NODISCARD tsr_status tsr_pipeline_get_stats(const tsr_pipeline *pipeline,
+                                                        tsr_pipeline_stats *out);
 
 #ifdef __cplusplus
 }

@@ -83,7 +83,7 @@ static tsr_status open_weights(tsr_model *m, const tsr_model_file *file,
 static tsr_status agree(const tsr_model *m, tsr_status own)
 {
     const int rank = tsr_group_rank(m->group), ranks = tsr_group_size(m->group);
-    const int stage = tsr_pipeline_stage(m->pipeline);
+    const int stage = m->stage;
     /* votes[0]: this rank's number over all stages if it has failed, otherwise -1. The other two
      * become the highest `division` and minus the lowest one; both have the same magnitude if all
      * ranks divide the layers the same way. */

@@ -15,6 +15,7 @@ struct tsr_model {
     tsr__kept kept;
     tsr_partition_params partition;
     tsr_pipeline *pipeline;
+    int stage, stage_count;
     tsr_comm *stages; /* the ranks with this rank's number in each stage; NULL: one stage */
     /* [ranks of all stages, by stages]: memory for the model, and rates, 0 if there are none */
     uint64_t *memory_bytes;

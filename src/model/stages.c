@@ -13,8 +13,9 @@ tsr_status tsr__model_connect(tsr_model *m, const tsr_model_params *params)
 {
     TSR__TRY(tsr_pipeline_create(tsr_pipeline_params(.comm = params->stages, .stream = m->stream),
                                  &m->pipeline));
-    return tsr_pipeline_stages(m->pipeline) > 1 ? tsr_comm_duplicate(params->stages, &m->stages)
-                                                : TSR_OK;
+    m->stage = params->stages ? tsr_comm_rank(params->stages) : 0;
+    m->stage_count = params->stages ? tsr_comm_size(params->stages) : 1;
+    return m->stage_count > 1 ? tsr_comm_duplicate(params->stages, &m->stages) : TSR_OK;
 }
 
 /* The memory of a model on all ranks --------------------------------------------------------- */
@@ -56,8 +57,7 @@ static tsr_status gather_all(const tsr_model *m, const double *own, double *stag
 
 tsr_status tsr__model_share_memory(tsr_model *m, const tsr_model_params *params)
 {
-    const size_t each = (size_t)tsr_group_size(m->group),
-                 ranks = each * (size_t)tsr_pipeline_stages(m->pipeline);
+    const size_t each = (size_t)tsr_group_size(m->group), ranks = each * (size_t)m->stage_count;
     double own[TOLD] = {0};
     double *stage = tsr__calloc(each, sizeof own), *told = tsr__calloc(ranks, sizeof own);
     m->memory_bytes = tsr__calloc(ranks, sizeof *m->memory_bytes);
@@ -80,7 +80,7 @@ tsr_status tsr__model_share_memory(tsr_model *m, const tsr_model_params *params)
 
 static void take_layers(tsr_model *m, const int *counts)
 {
-    const int stage = tsr_pipeline_stage(m->pipeline), stages = tsr_pipeline_stages(m->pipeline);
+    const int stage = m->stage, stages = m->stage_count;
     const uint64_t hash = tsr__hash(TSR__HASH_START, counts, (size_t)stages * sizeof *counts);
     m->division = (int32_t)(hash % INT32_MAX);
     m->is_first = stage == 0;
@@ -98,7 +98,7 @@ static void take_layers(tsr_model *m, const int *counts)
 static tsr_status describe(const tsr_model *m, const tsr_model_params *params,
                            tsr_partition_params *partition, tsr_model_plan_params *out)
 {
-    const int stages = tsr_pipeline_stages(m->pipeline);
+    const int stages = m->stage_count;
     /* A context beyond the learned positions counts as their number here. The generator refuses it
      * later, with an error that names the positions. */
     const bool capped = m->config->learned_positions && params->context > m->config->context;

@@ -121,13 +121,7 @@ TSR__ABSENT(tsr_optimizer_load, tsr_optimizer *optimizer, const char *path,
 /* pipeline.h */
 TSR__ABSENT(tsr_pipeline_create, const tsr_pipeline_params *params, tsr_pipeline **out)
 TSR__FORGET(tsr_pipeline_destroy, tsr_pipeline)
-ANSWER(int, tsr_pipeline_stage, (const tsr_pipeline *pipeline), 0)
-ANSWER(int, tsr_pipeline_stages, (const tsr_pipeline *pipeline), 1)
 TSR__ABSENT(tsr_pipeline_run, tsr_pipeline *pipeline, const tsr_pipeline_run_params *params)
 TSR__ABSENT(tsr_pipeline_reduce_ends, tsr_pipeline *pipeline, tsr_tensor *tensor)
-void tsr_pipeline_get_stats(const tsr_pipeline *pipeline, tsr_pipeline_stats *out)
-{
-    if (out)
-        *out = (tsr_pipeline_stats){0};
-}
+TSR__ABSENT(tsr_pipeline_get_stats, const tsr_pipeline *pipeline, tsr_pipeline_stats *out)
 /* clang-format on */

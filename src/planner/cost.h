@@ -62,7 +62,7 @@ double tsr__collective_seconds(const tsr__cost_group *group, tsr__call_kind kind
                                tsr_status *status);
 
 /* Returns the time of a training step of a pipeline, with the schedule 1F1B of
- * tsr_pipeline_schedule. passes[s] is the time that stage s computes for a micro-batch; a third of
+ * tsr__pipeline_schedule. passes[s] is the time that stage s computes for a micro-batch; a third of
  * it is the forward pass. sends[s] is the time of a message between stages s and s + 1, during
  * which both can compute. The schedule is simulated. If there are very many micro-batches, only the
  * first ones are simulated, and the time is extrapolated. */

@@ -2,16 +2,16 @@
 #include <math.h>
 
 #include "base/alloc.h"
+#include "parallel/pipeline/schedule.h"
 #include "planner/cost.h"
-#include "tessera/pipeline.h"
 
 typedef struct timetable {
     int stages, micro_batches;
     const double *passes, *sends;
-    tsr_pipeline_step *steps; /* [stages][2 · micro_batches] */
-    int *next;                /* [stages]: the next step of each stage */
-    double *free;             /* [stages]: when the stage has finished its last step */
-    double *ends;             /* [stages][2][micro_batches]: when a pass ended; < 0: not yet */
+    tsr__pipeline_step *steps; /* [stages][2 · micro_batches] */
+    int *next;                 /* [stages]: the next step of each stage */
+    double *free;              /* [stages]: when the stage has finished its last step */
+    double *ends;              /* [stages][2][micro_batches]: when a pass ended; < 0: not yet */
 } timetable;
 
 static double *end_of(const timetable *t, int stage, tsr_pass pass, int micro_batch)
@@ -25,7 +25,7 @@ static bool make_step(const timetable *t, int stage)
 {
     if (t->next[stage] == 2 * t->micro_batches)
         return false;
-    const tsr_pipeline_step step = t->steps[stage * 2 * t->micro_batches + t->next[stage]];
+    const tsr__pipeline_step step = t->steps[stage * 2 * t->micro_batches + t->next[stage]];
     const bool forward = step.pass == TSR_PASS_FORWARD;
     const int from = forward ? stage - 1 : stage + 1;
     double arrives = 0;
@@ -46,8 +46,8 @@ static double simulate(timetable *t)
 {
     double end = 0;
     for (int s = 0; s < t->stages; s++) /* cannot fail, because the numbers are in range */
-        (void)!tsr_pipeline_schedule(s, t->stages, t->micro_batches,
-                                     t->steps + (size_t)s * 2 * (size_t)t->micro_batches);
+        (void)!tsr__pipeline_schedule(s, t->stages, t->micro_batches,
+                                      t->steps + (size_t)s * 2 * (size_t)t->micro_batches);
     for (bool moved = true; moved;) {
         moved = false;
         for (int s = 0; s < t->stages; s++)

@@ -199,6 +199,10 @@ static void others(void)
     REFUSED(tsr_pipeline_params, params, tsr_pipeline_create(&params, &refused));
     OK(tsr_pipeline_create(tsr_pipeline_params(.stream = stream), &pipeline));
     REFUSED_ALONE(tsr_pipeline_run_params, tsr_pipeline_run(pipeline, &given));
+    RESULT(tsr_pipeline_stats) stats;
+    RESULT_BEGIN(tsr_pipeline_stats, stats);
+    OK(tsr_pipeline_get_stats(pipeline, &stats.value));
+    RESULT_END(tsr_pipeline_stats, stats);
     tsr_pipeline_destroy(&pipeline);
     tsr_stack *stack = NULL;
     REFUSED_ALONE(tsr_stack_params, tsr_stack_create(&given, &stack));

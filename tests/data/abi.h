@@ -1171,13 +1171,6 @@ TSR_API char *tsr_checkpoint_slice_format(const tsr_checkpoint_tensor *tensor,
 TSR_API tsr_status tsr_checkpoint_files_verify(const tsr_checkpoint_files *files);
 TSR_API tsr_status tsr_checkpoint_files_merge(const tsr_checkpoint_files *files,
                                                             const char *path);
-typedef struct tsr_pipeline_step {
-    tsr_pass pass;
-    int micro_batch;
-} tsr_pipeline_step;
-TSR_API tsr_status tsr_pipeline_schedule(int stage, int stages, int micro_batches,
-                                                       tsr_pipeline_step *steps);
-TSR_API int tsr_pipeline_in_flight(int stage, int stages, int micro_batches);
 TSR_API double tsr_pipeline_bubble(int stages, int micro_batches);
 typedef struct tsr_pipeline_divide_params {
     size_t struct_size;
@@ -1202,8 +1195,6 @@ typedef struct tsr_pipeline_params {
 TSR_API tsr_status tsr_pipeline_create(const tsr_pipeline_params *params,
                                                      tsr_pipeline **out);
 TSR_API void tsr_pipeline_destroy(tsr_pipeline **pipeline);
-TSR_API int tsr_pipeline_stage(const tsr_pipeline *pipeline);
-TSR_API int tsr_pipeline_stages(const tsr_pipeline *pipeline);
 typedef tsr_status (*tsr_pipeline_forward_fn)(void *user, int micro_batch, const tsr_tensor *x,
                                               tsr_tensor **y);
 typedef tsr_status (*tsr_pipeline_backward_fn)(void *user, int micro_batch, const tsr_tensor *dy,
@@ -1223,12 +1214,14 @@ TSR_API tsr_status tsr_pipeline_run(tsr_pipeline *pipeline,
 TSR_API tsr_status tsr_pipeline_reduce_ends(tsr_pipeline *pipeline,
                                                           tsr_tensor *tensor);
 typedef struct tsr_pipeline_stats {
+    size_t struct_size;
     uint64_t runs;
     uint64_t run_ns;
     uint64_t wait_ns;
     uint64_t sent_bytes, received_bytes;
 } tsr_pipeline_stats;
-TSR_API void tsr_pipeline_get_stats(const tsr_pipeline *pipeline, tsr_pipeline_stats *out);
+TSR_API tsr_status tsr_pipeline_get_stats(const tsr_pipeline *pipeline,
+                                                        tsr_pipeline_stats *out);
 typedef struct tsr_kv_cache tsr_kv_cache;
 typedef struct tsr_kv_cache_params {
     size_t struct_size;

@@ -2,6 +2,7 @@
 
 #include "base/fault.h"
 #include "parallel/fsdp_case.h"
+#include "parallel/pipeline/schedule.h"
 
 enum { ROWS = 3, MAX_BATCHES = 6, MAX_STAGES = 8 };
 
@@ -127,8 +128,6 @@ static tsr_pipeline *pipeline_new(const tsr_group_params *params)
     tsr_pipeline *pipeline = NULL;
     OK(tsr_pipeline_create(tsr_pipeline_params(.comm = world, .stream = queue, .group = params),
                            &pipeline));
-    CHECK(tsr_pipeline_stage(pipeline) == my_rank && tsr_pipeline_stages(pipeline) == ranks,
-          "stage %d of %d", tsr_pipeline_stage(pipeline), tsr_pipeline_stages(pipeline));
     return pipeline;
 }
 
@@ -168,7 +167,7 @@ static void check_run(tsr_pipeline *pipeline, int batches, int64_t size)
         check_equal("the output", outputs, want.outputs, batches * ROWS * size);
         free(outputs);
     }
-    CHECK(s.in_flight == 0 && s.most_in_flight == tsr_pipeline_in_flight(my_rank, ranks, batches),
+    CHECK(s.in_flight == 0 && s.most_in_flight == tsr__pipeline_in_flight(my_rank, ranks, batches),
           "%d micro-batches were in flight, now %d", s.most_in_flight, s.in_flight);
     free(want.outputs);
     free(want.grad);
@@ -185,14 +184,23 @@ CASE(trains, "pipeline: stages compute what one process computes")
     check_run(pipeline, 1, 8);
     check_run(pipeline, 2, 5);
     check_run(pipeline, MAX_BATCHES, 16);
-    tsr_pipeline_stats stats;
-    tsr_pipeline_get_stats(pipeline, &stats);
+    tsr_pipeline_stats stats = TSR_INIT(tsr_pipeline_stats), unset = {.runs = 9};
+    OK(tsr_pipeline_get_stats(pipeline, &stats));
     const uint64_t bytes = ROWS * sizeof(float) * (8 + 2 * 5 + MAX_BATCHES * 16);
     const uint64_t neighbours = (uint64_t)(my_rank > 0) + (uint64_t)(my_rank < ranks - 1);
     CHECK(stats.runs == 3 && stats.sent_bytes == bytes * neighbours &&
               stats.received_bytes == bytes * neighbours && stats.wait_ns <= stats.run_ns,
           "%llu runs, %llu bytes sent, %llu received", (unsigned long long)stats.runs,
           (unsigned long long)stats.sent_bytes, (unsigned long long)stats.received_bytes);
+    stats.received_bytes = 77;
+    stats.struct_size = offsetof(tsr_pipeline_stats, received_bytes); /* without the last field */
+    OK(tsr_pipeline_get_stats(pipeline, &stats));
+    CHECK(stats.received_bytes == 77, "the end of a shorter struct is written");
+    FAILS(tsr_pipeline_get_stats(pipeline, &unset), TSR_ERR_INVALID,
+          "tsr_pipeline_stats: struct_size is 0; use TSR_INIT(tsr_pipeline_stats)");
+    CHECK(unset.runs == 9, "written");
+    FAILS(tsr_pipeline_get_stats(NULL, &stats), TSR_ERR_INVALID,
+          "pipeline_get_stats: pipeline is NULL");
     tsr_pipeline_destroy(&pipeline);
 }
 

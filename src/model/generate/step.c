@@ -149,7 +149,7 @@ typedef struct prompt_parts {
  * efficient products. */
 static prompt_parts divide_prompt(const tsr_generator *g, int64_t tokens)
 {
-    const int64_t wanted = (int64_t)tsr_pipeline_stages(g->model->pipeline) * PARTS_FOR_STAGE;
+    const int64_t wanted = (int64_t)g->model->stage_count * PARTS_FOR_STAGE;
     int64_t count = (tokens + g->params.prefill - 1) / g->params.prefill;
     if (!g->prefill_given && count < wanted && count < tokens / LEAST_PART)
         count = wanted < tokens / LEAST_PART ? wanted : tokens / LEAST_PART;
@@ -178,7 +178,7 @@ static tsr_status run_parts(tsr_generator *g, int number, int count, int64_t siz
 
 static int64_t most_parts(const tsr_generator *g)
 {
-    const int64_t parts = (int64_t)tsr_pipeline_stages(g->model->pipeline) * PARTS_FOR_STAGE;
+    const int64_t parts = (int64_t)g->model->stage_count * PARTS_FOR_STAGE;
     return parts > USUAL_PARTS ? parts : USUAL_PARTS;
 }
 
@@ -202,7 +202,7 @@ static tsr_status prefill_stages(tsr_generator *g, int number)
  * stage has one of them at a time. */
 static int micro_batches_of(const tsr_generator *g, int count)
 {
-    int parts = tsr_pipeline_stages(g->model->pipeline);
+    int parts = g->model->stage_count;
     if (parts > count)
         return count;
     while (count % parts != 0)
@@ -346,8 +346,7 @@ static tsr_status prefill_all(tsr_generator *g, int count, const int *numbers, b
     for (int i = 0; i < count && !*interrupted; i++) {
         tsr__sequence *s = &g->sequences[numbers[i]];
         while (s->seen < s->length && !*interrupted) {
-            if (tsr_pipeline_stages(g->model->pipeline) > 1 &&
-                s->seen >= g->params.logits_positions)
+            if (g->model->stage_count > 1 && s->seen >= g->params.logits_positions)
                 TSR__TRY(prefill_stages(g, numbers[i]));
             else
                 TSR__TRY(prefill(g, numbers[i]));

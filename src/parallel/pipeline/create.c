@@ -83,18 +83,9 @@ void tsr_pipeline_destroy(tsr_pipeline **pipeline)
     tsr__free(closing);
 }
 
-int tsr_pipeline_stage(const tsr_pipeline *pipeline)
+tsr_status tsr_pipeline_get_stats(const tsr_pipeline *pipeline, tsr_pipeline_stats *out)
 {
-    return pipeline ? pipeline->stage : 0;
-}
-
-int tsr_pipeline_stages(const tsr_pipeline *pipeline)
-{
-    return pipeline ? pipeline->stages : 1;
-}
-
-void tsr_pipeline_get_stats(const tsr_pipeline *pipeline, tsr_pipeline_stats *out)
-{
-    if (out)
-        *out = pipeline ? pipeline->stats : (tsr_pipeline_stats){0};
+    TSR__REQUIRE(pipeline && out, "pipeline_get_stats: %s is NULL", pipeline ? "out" : "pipeline");
+    TSR__GIVE(tsr_pipeline_stats, &pipeline->stats, out);
+    return TSR_OK;
 }

@@ -7,7 +7,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/struct_size.h"
-#include "tessera/pipeline.h"
+#include "parallel/pipeline/schedule.h"
 
 static const char who[] = "pipeline_divide";
 
@@ -40,7 +40,7 @@ static tsr_status blocks_in_memory(const tsr_pipeline_divide_params *p, int stag
     if (!p->memory_bytes || p->memory_bytes[stage] == 0)
         return TSR_OK;
     const int kept =
-        tsr_pipeline_in_flight(stage, p->stages, p->micro_batches ? p->micro_batches : 1);
+        tsr__pipeline_in_flight(stage, p->stages, p->micro_batches ? p->micro_batches : 1);
     uint64_t fixed = 0, each = 0;
     if ((stage == 0 && !tsr__add_u64(fixed, p->first_bytes, &fixed)) ||
         (stage == p->stages - 1 && !tsr__add_u64(fixed, p->last_bytes, &fixed)) ||

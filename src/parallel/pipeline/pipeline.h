@@ -1,6 +1,6 @@
 /* The internal functions of pipelines.
  *
- *     schedule.c  the 1F1B schedule
+ *     schedule.c  the 1F1B schedule (schedule.h)
  *     divide.c    the division of blocks over stages
  *     create.c    creates a pipeline and its links
  *     run.c       runs the schedule of a stage: the passes, and the tensors to and from neighbours

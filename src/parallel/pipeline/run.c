@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/struct_size.h"
 #include "parallel/pipeline/pipeline.h"
+#include "parallel/pipeline/schedule.h"
 #include "tensor/check.h"
 
 static const char who[] = "pipeline_run";
@@ -156,7 +157,7 @@ static void drop_outbox(outbox *sends)
 typedef struct run {
     tsr_pipeline *pipeline;
     const tsr_pipeline_run_params *params;
-    tsr_pipeline_step *steps; /* [2 · micro_batches] */
+    tsr__pipeline_step *steps; /* [2 · micro_batches] */
     inbox activations_in, gradients_in;
     outbox activations_out, gradients_out;
 } run;
@@ -286,8 +287,8 @@ static tsr_status prepare_run(run *r)
     r->gradients_out.requests = tsr__calloc(count, sizeof *r->gradients_out.requests);
     if (!r->steps || !r->activations_out.requests || !r->gradients_out.requests)
         return TSR_ERR_NO_MEMORY;
-    return tsr_pipeline_schedule(pipeline->stage, pipeline->stages, r->params->micro_batches,
-                                 r->steps);
+    return tsr__pipeline_schedule(pipeline->stage, pipeline->stages, r->params->micro_batches,
+                                  r->steps);
 }
 
 static tsr_status run_forward_only(run *r)
@@ -301,7 +302,7 @@ static tsr_status run_steps(run *r)
 {
     TSR__TRY(post_receive(r->pipeline, &r->gradients_in));
     for (int i = 0; i < 2 * r->params->micro_batches; i++) {
-        const tsr_pipeline_step *step = &r->steps[i];
+        const tsr__pipeline_step *step = &r->steps[i];
         TSR__TRY(step->pass == TSR_PASS_FORWARD ? run_forward(r, step->micro_batch)
                                                 : run_backward(r, step->micro_batch));
     }

@@ -2,7 +2,7 @@
 #include <math.h>
 
 #include "base/error.h"
-#include "tessera/pipeline.h"
+#include "parallel/pipeline/schedule.h"
 
 static bool is_valid(int stage, int stages, int micro_batches)
 {
@@ -10,24 +10,25 @@ static bool is_valid(int stage, int stages, int micro_batches)
            micro_batches >= 1 && micro_batches <= TSR_MAX_PIPELINE_BATCHES;
 }
 
-tsr_status tsr_pipeline_schedule(int stage, int stages, int micro_batches, tsr_pipeline_step *steps)
+tsr_status tsr__pipeline_schedule(int stage, int stages, int micro_batches,
+                                  tsr__pipeline_step *steps)
 {
     TSR__REQUIRE(steps, "pipeline_schedule: steps is NULL");
     TSR__REQUIRE(is_valid(stage, stages, micro_batches),
                  "pipeline_schedule: stage %d of %d with %d micro-batches; 1 to %d stages and 1 to "
                  "%d micro-batches are allowed",
                  stage, stages, micro_batches, TSR_MAX_COMM_SIZE, TSR_MAX_PIPELINE_BATCHES);
-    const int ahead = tsr_pipeline_in_flight(stage, stages, micro_batches);
+    const int ahead = tsr__pipeline_in_flight(stage, stages, micro_batches);
     int forward = 0, backward = 0;
     for (int i = 0; i < 2 * micro_batches; i++) {
         const bool is_forward = forward < micro_batches && forward - backward < ahead;
-        steps[i] = is_forward ? (tsr_pipeline_step){TSR_PASS_FORWARD, forward++}
-                              : (tsr_pipeline_step){TSR_PASS_BACKWARD, backward++};
+        steps[i] = is_forward ? (tsr__pipeline_step){TSR_PASS_FORWARD, forward++}
+                              : (tsr__pipeline_step){TSR_PASS_BACKWARD, backward++};
     }
     return TSR_OK;
 }
 
-int tsr_pipeline_in_flight(int stage, int stages, int micro_batches)
+int tsr__pipeline_in_flight(int stage, int stages, int micro_batches)
 {
     if (!is_valid(stage, stages, micro_batches))
         return 0;

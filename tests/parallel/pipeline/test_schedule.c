@@ -4,18 +4,18 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "parallel/pipeline/schedule.h"
 #include "support/check_main.h"
-#include "tessera/pipeline.h"
 
 static const int stage_counts[] = {1, 2, 3, 4, 7, 8, 16};
 static const int batch_counts[] = {1, 2, 3, 4, 5, 8, 13, 32};
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
-static tsr_pipeline_step *schedule_of(int stage, int stages, int batches)
+static tsr__pipeline_step *schedule_of(int stage, int stages, int batches)
 {
-    tsr_pipeline_step *steps = calloc(2 * (size_t)batches, sizeof *steps);
+    tsr__pipeline_step *steps = calloc(2 * (size_t)batches, sizeof *steps);
     ck_assert_ptr_nonnull(steps);
-    ck_assert(tsr_pipeline_schedule(stage, stages, batches, steps) == TSR_OK);
+    ck_assert(tsr__pipeline_schedule(stage, stages, batches, steps) == TSR_OK);
     return steps;
 }
 
@@ -23,7 +23,7 @@ static tsr_pipeline_step *schedule_of(int stage, int stages, int batches)
  * the time when the last stage ends. A forward pass takes `forward`, a backward pass `backward`. */
 static int simulate(int stages, int batches, int forward, int backward)
 {
-    tsr_pipeline_step **steps = calloc((size_t)stages, sizeof *steps);
+    tsr__pipeline_step **steps = calloc((size_t)stages, sizeof *steps);
     int *next = calloc((size_t)stages, sizeof *next), *now = calloc((size_t)stages, sizeof *now);
     /* end[(stage * batches + batch) * 2 + pass]; 0: the pass has not been made yet */
     int *end = calloc((size_t)stages * (size_t)batches * 2, sizeof *end);
@@ -36,7 +36,7 @@ static int simulate(int stages, int batches, int forward, int backward)
         for (int s = 0; s < stages; s++) {
             if (next[s] == 2 * batches)
                 continue;
-            const tsr_pipeline_step step = steps[s][next[s]];
+            const tsr__pipeline_step step = steps[s][next[s]];
             const int pass = step.pass == TSR_PASS_BACKWARD;
             const int from = pass ? s + 1 : s - 1;
             const int *need = from >= 0 && from < stages
@@ -86,7 +86,7 @@ START_TEST(keeps_few_micro_batches)
         for (size_t j = 0; j < COUNT(batch_counts); j++) {
             const int stages = stage_counts[i], batches = batch_counts[j];
             for (int s = 0; s < stages; s++) {
-                tsr_pipeline_step *steps = schedule_of(s, stages, batches);
+                tsr__pipeline_step *steps = schedule_of(s, stages, batches);
                 int forward = 0, backward = 0, most = 0;
                 for (int k = 0; k < 2 * batches; k++) {
                     int *count = steps[k].pass == TSR_PASS_FORWARD ? &forward : &backward;
@@ -96,7 +96,7 @@ START_TEST(keeps_few_micro_batches)
                 }
                 ck_assert_int_eq(forward, batches);
                 ck_assert_int_eq(backward, batches);
-                ck_assert_int_eq(most, tsr_pipeline_in_flight(s, stages, batches));
+                ck_assert_int_eq(most, tsr__pipeline_in_flight(s, stages, batches));
                 ck_assert_int_eq(most, stages - s < batches ? stages - s : batches);
                 free(steps);
             }
@@ -107,7 +107,7 @@ END_TEST
 
 START_TEST(last_stage_alternates)
 {
-    tsr_pipeline_step *steps = schedule_of(3, 4, 5);
+    tsr__pipeline_step *steps = schedule_of(3, 4, 5);
     for (int k = 0; k < 10; k++) {
         ck_assert_int_eq(steps[k].pass, k % 2 == 0 ? TSR_PASS_FORWARD : TSR_PASS_BACKWARD);
         ck_assert_int_eq(steps[k].micro_batch, k / 2);
@@ -118,7 +118,7 @@ END_TEST
 
 START_TEST(refuses)
 {
-    tsr_pipeline_step steps[2] = {{TSR_PASS_FORWARD, 7}, {TSR_PASS_FORWARD, 7}};
+    tsr__pipeline_step steps[2] = {{TSR_PASS_FORWARD, 7}, {TSR_PASS_FORWARD, 7}};
     const int wrong[][3] = {{0, 0, 1},  {1, 1, 1},    {-1, 2, 1},     {0, 2, 0},
                             {0, 1, -1}, {0, 4097, 1}, {0, 1, 1048577}};
     for (size_t i = 0; i < COUNT(wrong); i++) {
@@ -127,12 +127,12 @@ START_TEST(refuses)
                  "pipeline_schedule: stage %d of %d with %d micro-batches; 1 to 4096 stages and 1 "
                  "to 1048576 micro-batches are allowed",
                  wrong[i][0], wrong[i][1], wrong[i][2]);
-        ck_assert_error(tsr_pipeline_schedule(wrong[i][0], wrong[i][1], wrong[i][2], steps),
+        ck_assert_error(tsr__pipeline_schedule(wrong[i][0], wrong[i][1], wrong[i][2], steps),
                         TSR_ERR_INVALID, text);
-        ck_assert_int_eq(tsr_pipeline_in_flight(wrong[i][0], wrong[i][1], wrong[i][2]), 0);
+        ck_assert_int_eq(tsr__pipeline_in_flight(wrong[i][0], wrong[i][1], wrong[i][2]), 0);
     }
     ck_assert_int_eq(steps[0].micro_batch, 7);
-    ck_assert_error(tsr_pipeline_schedule(0, 1, 1, NULL), TSR_ERR_INVALID,
+    ck_assert_error(tsr__pipeline_schedule(0, 1, 1, NULL), TSR_ERR_INVALID,
                     "pipeline_schedule: steps is NULL");
     ck_assert(isnan(tsr_pipeline_bubble(0, 1)));
     ck_assert(isnan(tsr_pipeline_bubble(1, 0)));
