@@ -166,9 +166,13 @@ static tsr_status prepare_server(const tsr__rendezvous_params *params, uint64_t 
     return TSR_OK;
 }
 
-tsr_status tsr__server_open(const tsr__rendezvous_params *params, tsr__server **out)
+/* Opens a server and gathers its ranks with `wait`. If that fails and `tells` is set, the ranks
+ * that have come are told the error. */
+static tsr_status open_server(const tsr__rendezvous_params *params,
+                              tsr_status (*wait)(tsr__server *server, uint64_t deadline),
+                              bool tells, tsr__server **out)
 {
-    uint64_t deadline = tsr__deadline_ns(params->timeout_ns);
+    const uint64_t deadline = tsr__deadline_ns(params->timeout_ns);
     tsr__server *server = tsr__calloc(1, sizeof *server);
     if (server == NULL)
         return TSR_ERR_NO_MEMORY;
@@ -176,9 +180,9 @@ tsr_status tsr__server_open(const tsr__rendezvous_params *params, tsr__server **
     if (status == TSR_OK)
         status = listen_on(server);
     if (status == TSR_OK)
-        status = wait_for_ranks(server, deadline);
+        status = wait(server, deadline);
     if (status != TSR_OK) {
-        if (server->ranks != NULL)
+        if (tells && server->ranks != NULL)
             abort_all_ranks(server, status);
         tsr__server_close(&server);
         return status;
@@ -187,6 +191,11 @@ tsr_status tsr__server_open(const tsr__rendezvous_params *params, tsr__server **
     server->params.token = NULL; /* the token belongs to the caller and is not needed any more */
     *out = server;
     return TSR_OK;
+}
+
+tsr_status tsr__server_open(const tsr__rendezvous_params *params, tsr__server **out)
+{
+    return open_server(params, wait_for_ranks, true, out);
 }
 
 tsr_status tsr__server_adopt(int32_t size, const tsr__channel *channels, tsr__server **out)
@@ -385,24 +394,9 @@ static tsr_status wait_for_newcomers(tsr__server *server, uint64_t deadline_ns)
 tsr_status tsr__server_open_growing(const tsr__rendezvous_params *params, int32_t *joined,
                                     tsr__server **out)
 {
-    const uint64_t deadline = tsr__deadline_ns(params->timeout_ns);
-    tsr__server *server = tsr__calloc(1, sizeof *server);
-    if (server == NULL)
-        return TSR_ERR_NO_MEMORY;
-    tsr_status status = prepare_server(params, deadline, server);
-    if (status == TSR_OK)
-        status = listen_on(server);
-    if (status == TSR_OK)
-        status = wait_for_newcomers(server, deadline);
-    if (status != TSR_OK) {
-        tsr__server_close(&server);
-        return status;
-    }
-    tsr__server_stop_listening(server);
-    server->params.token = NULL;
-    close_gaps(server);
-    *joined = server->joined;
-    *out = server;
+    TSR__TRY(open_server(params, wait_for_newcomers, false, out));
+    close_gaps(*out);
+    *joined = (*out)->joined;
     return TSR_OK;
 }
 

@@ -258,7 +258,7 @@ static void publish_chunks(tsr__shm *shm, const tsr__shm_operation *operation)
     }
 }
 
-static void consume_all_to_all(const tsr__shm *shm, const tsr__shm_operation *operation)
+static void consume_all_to_all(tsr__shm *shm, const tsr__shm_operation *operation)
 {
     const uint64_t offset = bytes_of(operation, (uint64_t)shm->rank * operation->chunk);
     for (int i = 0; i < shm->size; i++) {
@@ -275,7 +275,7 @@ static void consume_all_to_all(const tsr__shm *shm, const tsr__shm_operation *op
     }
 }
 
-static void consume_scatter(const tsr__shm *shm, const tsr__shm_operation *operation)
+static void consume_scatter(tsr__shm *shm, const tsr__shm_operation *operation)
 {
     const int root = operation->root;
     const uint64_t block = operation->count;
@@ -301,7 +301,7 @@ static void publish_block(tsr__shm *shm, const tsr__shm_operation *operation)
                operation->send + bytes_of(operation, position), (size_t)bytes_of(operation, count));
 }
 
-static void consume_blocks(const tsr__shm *shm, const tsr__shm_operation *operation)
+static void consume_blocks(tsr__shm *shm, const tsr__shm_operation *operation)
 {
     if (operation->kind == TSR__CALL_GATHER && operation->root != shm->rank)
         return;
@@ -319,7 +319,7 @@ static void consume_blocks(const tsr__shm *shm, const tsr__shm_operation *operat
     }
 }
 
-static void publish_broadcast(const tsr__shm *shm, const tsr__shm_operation *operation)
+static void publish_broadcast(tsr__shm *shm, const tsr__shm_operation *operation)
 {
     const uint64_t count = chunk_count(operation, operation->count, operation->round);
     const uint64_t position = operation->round * operation->chunk;
@@ -328,7 +328,7 @@ static void publish_broadcast(const tsr__shm *shm, const tsr__shm_operation *ope
                    operation->recv + bytes_of(operation, position), bytes_of(operation, count));
 }
 
-static void consume_broadcast(const tsr__shm *shm, const tsr__shm_operation *operation)
+static void consume_broadcast(tsr__shm *shm, const tsr__shm_operation *operation)
 {
     const int root = operation->root;
     const uint64_t count = chunk_count(operation, operation->count, operation->round);
@@ -341,70 +341,49 @@ static void consume_broadcast(const tsr__shm *shm, const tsr__shm_operation *ope
 /* All kinds ---------------------------------------------------------------------------------------
  */
 
+static void consume_reduction(tsr__shm *shm, const tsr__shm_operation *operation)
+{
+    if (operation->each_reduces_all) {
+        consume_small_reduction(shm, operation);
+    } else {
+        consume_results(shm, operation);
+        consume_share(shm, operation);
+    }
+}
+
+static void publish_scatter(tsr__shm *shm, const tsr__shm_operation *operation)
+{
+    if (operation->root == shm->rank)
+        publish_chunks(shm, operation);
+}
+
+/* The steps of a round of each kind of operation; NULL: kinds that have no rounds. */
+static const struct {
+    void (*publish)(tsr__shm *shm, const tsr__shm_operation *operation);
+    void (*consume)(tsr__shm *shm, const tsr__shm_operation *operation);
+} rounds[TSR__CALL_KINDS] = {
+    [TSR__CALL_ALL_REDUCE] = {publish_reduction, consume_reduction},
+    [TSR__CALL_REDUCE] = {publish_reduction, consume_reduction},
+    [TSR__CALL_REDUCE_SCATTER] = {publish_chunks, consume_reduce_scatter},
+    [TSR__CALL_REDUCE_SCATTER_V] = {publish_chunks, consume_reduce_scatter},
+    [TSR__CALL_SCATTER] = {publish_scatter, consume_scatter},
+    [TSR__CALL_ALL_TO_ALL] = {publish_chunks, consume_all_to_all},
+    [TSR__CALL_ALL_GATHER] = {publish_block, consume_blocks},
+    [TSR__CALL_ALL_GATHER_V] = {publish_block, consume_blocks},
+    [TSR__CALL_GATHER] = {publish_block, consume_blocks},
+    [TSR__CALL_SPLIT] = {publish_block, consume_blocks},
+    [TSR__CALL_DUPLICATE] = {publish_block, consume_blocks},
+    [TSR__CALL_BROADCAST] = {publish_broadcast, consume_broadcast},
+};
+
 void tsr__shm_publish(tsr__shm *shm, tsr__shm_operation *operation)
 {
-    switch (operation->kind) {
-    case TSR__CALL_ALL_REDUCE:
-    case TSR__CALL_REDUCE:
-        publish_reduction(shm, operation);
-        break;
-    case TSR__CALL_SCATTER:
-        if (operation->root == shm->rank)
-            publish_chunks(shm, operation);
-        break;
-    case TSR__CALL_REDUCE_SCATTER:
-    case TSR__CALL_REDUCE_SCATTER_V:
-    case TSR__CALL_ALL_TO_ALL:
-        publish_chunks(shm, operation);
-        break;
-    case TSR__CALL_ALL_GATHER:
-    case TSR__CALL_ALL_GATHER_V:
-    case TSR__CALL_GATHER:
-    case TSR__CALL_SPLIT:
-    case TSR__CALL_DUPLICATE:
-        publish_block(shm, operation);
-        break;
-    case TSR__CALL_BROADCAST:
-        publish_broadcast(shm, operation);
-        break;
-    default:
-        break;
-    }
+    if (rounds[operation->kind].publish != NULL)
+        rounds[operation->kind].publish(shm, operation);
 }
 
 void tsr__shm_consume(tsr__shm *shm, tsr__shm_operation *operation)
 {
-    switch (operation->kind) {
-    case TSR__CALL_ALL_REDUCE:
-    case TSR__CALL_REDUCE:
-        if (operation->each_reduces_all) {
-            consume_small_reduction(shm, operation);
-        } else {
-            consume_results(shm, operation);
-            consume_share(shm, operation);
-        }
-        break;
-    case TSR__CALL_REDUCE_SCATTER:
-    case TSR__CALL_REDUCE_SCATTER_V:
-        consume_reduce_scatter(shm, operation);
-        break;
-    case TSR__CALL_SCATTER:
-        consume_scatter(shm, operation);
-        break;
-    case TSR__CALL_ALL_TO_ALL:
-        consume_all_to_all(shm, operation);
-        break;
-    case TSR__CALL_ALL_GATHER:
-    case TSR__CALL_ALL_GATHER_V:
-    case TSR__CALL_GATHER:
-    case TSR__CALL_SPLIT:
-    case TSR__CALL_DUPLICATE:
-        consume_blocks(shm, operation);
-        break;
-    case TSR__CALL_BROADCAST:
-        consume_broadcast(shm, operation);
-        break;
-    default:
-        break;
-    }
+    if (rounds[operation->kind].consume != NULL)
+        rounds[operation->kind].consume(shm, operation);
 }
