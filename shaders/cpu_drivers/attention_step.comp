@@ -28,7 +28,7 @@ layout(constant_id = 2) const uint KEYS = 8; // keys in a page
 layout(constant_id = 3) const uint VECTORS = 1; // head_dim / LANES
 layout(constant_id = 4) const uint DTYPE = TSR_DT_F32; // the dtype of keys and values
 // 1: stores results for attention_merge.comp, because there are several pages
-layout(constant_id = 5) const uint PARTS = 0;
+layout(constant_id = 5) const uint SEVERAL_PAGES = 0;
 layout(constant_id = 6) const uint READERS = 1; // heads that read a kv head
 
 const uint SUMS = (KEYS + LANES - 1) / LANES * LANES;
@@ -44,12 +44,12 @@ int integer_at(uint64_t at)
 void main()
 {
     uint lane = gl_SubgroupInvocationID;
-    uint part = uniform_index(gl_WorkGroupID.x), head = uniform_index(gl_WorkGroupID.y), sequence = uniform_index(gl_WorkGroupID.z);
+    uint number = uniform_index(gl_WorkGroupID.x), head = uniform_index(gl_WorkGroupID.y), sequence = uniform_index(gl_WorkGroupID.z);
     uint kv_head = uniform_index(gl_WorkGroupID.y / READERS);
     int keys = clamp(integer_at(p.kv_lengths + sequence * 4), 0, int(gl_NumWorkGroups.x * KEYS));
     // Keys past the last one repeat it with a probability of 0, because their memory might contain NaN.
-    uint last = uniform_index(uint(clamp(keys - 1 - int(part * KEYS), 0, int(KEYS) - 1)));
-    int entry = integer_at(p.pages + uint64_t(sequence) * p.pages_stride + part * 4);
+    uint last = uniform_index(uint(clamp(keys - 1 - int(number * KEYS), 0, int(KEYS) - 1)));
+    int entry = integer_at(p.pages + uint64_t(sequence) * p.pages_stride + number * 4);
     uint page = uniform_index(uint(clamp(entry, 0, int(p.page_count) - 1)));
     uint64_t rows = uint64_t(page) * p.page_stride + uint64_t(kv_head) * p.head_stride;
     uint64_t q_at = p.q + uint64_t(sequence) * p.q_batch + uint64_t(head) * p.q_head;
@@ -75,7 +75,7 @@ void main()
     precise float sum = 0.0;
     int first = keys - int(min(p.window, uint(keys)));
     [[unroll]] for (uint i = 0; i < SUMS / LANES; i++) {
-        int in_page = int(i * LANES + lane), key = int(part * KEYS) + in_page;
+        int in_page = int(i * LANES + lane), key = int(number * KEYS) + in_page;
         s[i] = mix(MINUS_INFINITY, c[FIRST + i] * p.scale, in_page < int(KEYS) && key >= first && key < keys);
         largest = max(largest, s[i]);
     }
@@ -99,7 +99,7 @@ void main()
             y[n] += probability * load_lanes(row, n * BYTES, DTYPE, LANES);
     }
     float factor = 1.0, pinned = sum;
-    if (PARTS == 0)
+    if (SEVERAL_PAGES == 0)
         factor = 1.0 / sum;
     [[unroll]] for (uint n = 0; n < VECTORS; n++) {
         y[n] = mix(y[n] * factor, 0.0, sum == 0.0);
@@ -110,11 +110,11 @@ void main()
         Float(p.to).v = pinned;
 
     uint64_t to = p.to + uint64_t(sequence) * p.y_batch + uint64_t(head) * p.y_head;
-    if (PARTS != 0)
-        to += uint64_t(part) * ((VECTORS * LANES + 2) * 4) + 8;
+    if (SEVERAL_PAGES != 0)
+        to += uint64_t(number) * ((VECTORS * LANES + 2) * 4) + 8;
     [[unroll]] for (uint n = 0; n < VECTORS; n++)
         Float(target(to + (n * LANES + lane) * 4)).v = y[n];
-    if (PARTS != 0 && lane == 0) {
+    if (SEVERAL_PAGES != 0 && lane == 0) {
         Float(to - 8).v = largest;
         Float(to - 4).v = sum;
     }

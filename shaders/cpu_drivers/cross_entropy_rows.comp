@@ -23,7 +23,7 @@ const uint FUNCTION = TSR_SOFTMAX_LOSS;
 #include "cpu_drivers/softmax_result.glsl"
 
 struct statistics {
-    float largest, sum, picked; // picked: the label's logit, or 0 if another part has the label's class
+    float largest, sum, picked; // picked: the label's logit, or 0 if another shard has the label's class
 };
 
 uvec2 plane_at(uint plane, uint row)
@@ -45,8 +45,8 @@ statistics of_planes(uint row)
     for (uint r = 0u; r < p.ranks; r++)
         all.largest = max(all.largest, tsr_floats(plane_at(3u * r, row)).v[0]);
     for (uint r = 0u; r < p.ranks; r++) {
-        float part = tsr_floats(plane_at(3u * r + 1u, row)).v[0];
-        all.sum += part * tsr_exp(tsr_floats(plane_at(3u * r, row)).v[0] - all.largest);
+        float shard_sum = tsr_floats(plane_at(3u * r + 1u, row)).v[0];
+        all.sum += shard_sum * tsr_exp(tsr_floats(plane_at(3u * r, row)).v[0] - all.largest);
         all.picked += tsr_floats(plane_at(3u * r + 2u, row)).v[0];
     }
     return all;
@@ -82,7 +82,7 @@ void main()
         own = of_planes(row);
     else
         own = of_chunks(logits, row, place);
-    if (STEP == TSR_ROWS_PART) {
+    if (STEP == TSR_ROWS_SHARD) {
         tsr_floats(plane_at(0u, row)).v[0] = own.largest;
         tsr_floats(plane_at(1u, row)).v[0] = own.sum;
         tsr_floats(plane_at(2u, row)).v[0] = own.picked;

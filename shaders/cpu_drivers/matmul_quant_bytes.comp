@@ -43,12 +43,12 @@ void main()
     const uint m = (p.m_n >> 28) + 1, n = p.m_n & 0xfffffffu;
     bool own;
     uint col0 = lavapipe_tile(gl_WorkGroupID.x, TILES, (n + TN - 1) / TN, own) * TN;
-    uint part = PARTS > 1 ? uniform_index(gl_SubgroupID) : 0;
+    uint split = SPLITS > 1 ? uniform_index(gl_SubgroupID) : 0;
     uint64_t b_line[TN], a_line[ROWS];
     [[unroll]] for (uint j = 0; j < TN; j++)
-        b_line[j] = p.b + uint64_t(min(col0 + j, n - 1)) * p.b_stride + part * (STEPS * BLOCK_BYTES);
+        b_line[j] = p.b + uint64_t(min(col0 + j, n - 1)) * p.b_stride + split * (STEPS * BLOCK_BYTES);
     [[unroll]] for (uint i = 0; i < ROWS; i++)
-        a_line[i] = p.a + (uint64_t(min(i, m - 1)) * p.a_row + part * (STEPS * 32)) * A_BYTES;
+        a_line[i] = p.a + (uint64_t(min(i, m - 1)) * p.a_row + split * (STEPS * 32)) * A_BYTES;
     [[unroll]] for (uint e = 0; e < SUMS; e++)
         c[e] = 0.0;
 

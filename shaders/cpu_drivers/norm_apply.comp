@@ -8,18 +8,18 @@
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "cpu_drivers/lavapipe_extensions.glsl"
-#include "params/norm_parts.h"
+#include "params/norm_chunks.h"
 #include "params/vectors.h"
 
 layout(push_constant, std430) uniform tsr_push
 {
-    tsr_norm_parts_push p;
+    tsr_norm_spans_push p;
 };
 
 #define TSR_IDENTITY_BITS 3
 #include "include/float16.glsl"
 #include "cpu_drivers/lavapipe.glsl"
-#include "cpu_drivers/row_parts.glsl"
+#include "cpu_drivers/row_spans.glsl"
 
 layout(constant_id = 0) const uint WORKGROUP = 64;
 layout(local_size_x_id = 0) in;
@@ -52,7 +52,7 @@ vec4 load_vector(uint64_t at, uint i, uint dtype, uint form, float nothing)
 
 void main()
 {
-    part at = find_part(part_number(WORKGROUP / LANES), UNITS * LANES);
+    span at = find_span(span_number(WORKGROUP / LANES), UNITS * LANES);
     uint first = at.first * GROUP;
     vec4 row = Float4(p.stats + at.row * TSR_NORM_STATS_BYTES).v;
     float incoming = 0.0, slope = 0.0;

@@ -1,5 +1,5 @@
 // The first of three kernels for layer and RMS normalisation of long rows on Mesa's CPU driver. A
-// subgroup computes the statistics of a chunk of a row (params/norm_parts.h). The last chunk of a
+// subgroup computes the statistics of a chunk of a row (params/norm_chunks.h). The last chunk of a
 // row is shifted back to end with the row, and ignores the elements that the chunk before it has.
 // It is compiled with -O0, which leaves its loops for the driver to unroll (see
 // matmul_lavapipe_nt.glsl).
@@ -7,16 +7,16 @@
 #extension GL_GOOGLE_include_directive : require
 #include "cpu_drivers/lavapipe_extensions.glsl"
 #include "include/float16.glsl"
-#include "params/norm_parts.h"
+#include "params/norm_chunks.h"
 
 layout(push_constant, std430) uniform tsr_push
 {
-    tsr_norm_parts_push p;
+    tsr_norm_spans_push p;
 };
 
 #define TSR_IDENTITY_BITS 3
 #include "cpu_drivers/lavapipe.glsl"
-#include "cpu_drivers/row_parts.glsl"
+#include "cpu_drivers/row_spans.glsl"
 
 layout(constant_id = 0) const uint WORKGROUP = 64;
 layout(local_size_x_id = 0) in;
@@ -49,7 +49,7 @@ float load_incoming(uint64_t dy, uint64_t weight, uint before)
 
 void main()
 {
-    part at = find_part(part_number(WORKGROUP / LANES), CHUNK);
+    span at = find_span(span_number(WORKGROUP / LANES), CHUNK);
     uint lane = gl_SubgroupInvocationID;
     uint64_t x = p.x + uint64_t(at.row) * p.x_row + at.first * BYTES_OF(X_DTYPE);
     uint64_t dy = p.dy + uint64_t(at.row) * p.dy_row + at.first * BYTES_OF(DY_DTYPE);

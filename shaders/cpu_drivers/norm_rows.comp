@@ -1,9 +1,9 @@
 // The second of three kernels for layer and RMS normalisation of long rows on Mesa's CPU driver. An
-// invocation computes the statistics of one row from those of its chunks (params/norm_parts.h).
+// invocation computes the statistics of one row from those of its chunks (params/norm_chunks.h).
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "include/tessera.glsl"
-#include "params/norm_parts.h"
+#include "params/norm_chunks.h"
 
 layout(local_size_x_id = 0) in;
 layout(constant_id = 0) const uint WORKGROUP = 64;

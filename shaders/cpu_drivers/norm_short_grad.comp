@@ -34,7 +34,7 @@ layout(constant_id = 11) const uint X_FORM = 8;
 layout(constant_id = 12) const uint DY_FORM = 8;
 layout(constant_id = 13) const uint WEIGHT_FORM = 8;
 layout(constant_id = 14) const uint ADDED_FORM = 8;
-layout(constant_id = 15) const uint OUTPUTS = TSR_NORM_PARTS_DX | TSR_NORM_PARTS_WEIGHT;
+layout(constant_id = 15) const uint OUTPUTS = TSR_NORM_WRITES_DX | TSR_NORM_WRITES_WEIGHT;
 layout(constant_id = 16) const uint SUMS_FORM = 8;
 
 const uint GROUP = TSR_VECTOR_BYTES / 4; // elements of a vector
@@ -92,27 +92,27 @@ void compute_row(uint number, uint r)
     [[unroll]] for (uint i = 0; i < UNITS; i++)
         [[unroll]] for (uint k = 0; k < GROUP; k++) {
             x[i][k] = (x[i][k] - lost) * factor;
-            if ((OUTPUTS & TSR_NORM_PARTS_DX) != 0) {
+            if ((OUTPUTS & TSR_NORM_WRITES_DX) != 0) {
                 incoming += once(g[i][k], i, k);
                 products += once(g[i][k] * x[i][k], i, k);
             }
         }
-    if ((OUTPUTS & TSR_NORM_PARTS_DX) != 0) {
+    if ((OUTPUTS & TSR_NORM_WRITES_DX) != 0) {
         incoming = CENTRED != 0 ? subgroup_sum(incoming) * each : 0.0;
         products = subgroup_sum(products) * each;
     }
 
     [[unroll]] for (uint i = 0; i < UNITS; i++) {
         precise vec4 values = vec4(0.0);
-        if ((OUTPUTS & TSR_NORM_PARTS_DX) != 0)
+        if ((OUTPUTS & TSR_NORM_WRITES_DX) != 0)
             values = (g[i] - incoming - x[i] * products) * factor;
         if (ADDED_DTYPE != 0)
             values += LOAD_OPERAND(added_at + start_of(i) * BYTES_OF(ADDED_DTYPE), ADDED_DTYPE, ADDED_FORM);
         dx[r * UNITS + i] = floatBitsToUint(values.xy);
         pinned ^= dx[r * UNITS + i];
-        if ((OUTPUTS & TSR_NORM_PARTS_WEIGHT) != 0)
+        if ((OUTPUTS & TSR_NORM_WRITES_WEIGHT) != 0)
             dweight[i] += mix(vec2(0.0), (dy[i] * x[i]).xy, bvec2(counts));
-        if ((OUTPUTS & TSR_NORM_PARTS_BIAS) != 0)
+        if ((OUTPUTS & TSR_NORM_WRITES_BIAS) != 0)
             dbias[i] += mix(vec2(0.0), dy[i].xy, bvec2(counts));
     }
 }
@@ -120,7 +120,7 @@ void compute_row(uint number, uint r)
 // Stores the sums of a subgroup's rows for dweight or dbias, after the sums of all workgroups.
 void store_own(uint64_t sums, uint number, vec2 own[UNITS])
 {
-    uint64_t at = sums + p.parts_bytes + uint64_t(number) * p.sums_row + gl_SubgroupInvocationID * TSR_VECTOR_BYTES;
+    uint64_t at = sums + p.subgroup_sums_bytes + uint64_t(number) * p.sums_row + gl_SubgroupInvocationID * TSR_VECTOR_BYTES;
     [[unroll]] for (uint i = 0; i < UNITS; i++)
         STORE_LANE_VECTORS(at + start_of(i) * 4, SUMS_FORM, floatBitsToUint(own[i]))
 }
@@ -128,7 +128,7 @@ void store_own(uint64_t sums, uint number, vec2 own[UNITS])
 // Adds up unit i of the sums that the workgroup's subgroups have stored.
 vec2 add_up(uint64_t sums, uint first, uint i)
 {
-    uint64_t at = sums + p.parts_bytes + uint64_t(first) * p.sums_row + start_of(i) * 4;
+    uint64_t at = sums + p.subgroup_sums_bytes + uint64_t(first) * p.sums_row + start_of(i) * 4;
     precise vec2 sum = uintBitsToFloat(words_of(LOAD_LANE_VECTORS(at, TSR_VECTOR_BYTES, SUMS_FORM)));
     [[unroll]] for (uint s = 1; s < WORKGROUP / LANES; s++)
         sum += uintBitsToFloat(words_of(LOAD_LANE_VECTORS(at + s * p.sums_row, TSR_VECTOR_BYTES, SUMS_FORM)));
@@ -164,11 +164,11 @@ void main()
         lowest[r] = mix(LANES, 0, number * ROWS + r < p.rows);
     }
     [[unroll]] for (uint i = 0; i < ROWS * UNITS; i++)
-        if ((OUTPUTS & TSR_NORM_PARTS_DX) != 0 && gl_SubgroupInvocationID >= lowest[i / UNITS])
+        if ((OUTPUTS & TSR_NORM_WRITES_DX) != 0 && gl_SubgroupInvocationID >= lowest[i / UNITS])
             STORE_LANE_VECTORS(dx_at[i / UNITS] + start_of(i % UNITS) * 4, DX_FORM, dx[i]);
-    if ((OUTPUTS & TSR_NORM_PARTS_WEIGHT) != 0)
+    if ((OUTPUTS & TSR_NORM_WRITES_WEIGHT) != 0)
         store_own(p.sums, number, dweight);
-    if ((OUTPUTS & TSR_NORM_PARTS_BIAS) != 0)
+    if ((OUTPUTS & TSR_NORM_WRITES_BIAS) != 0)
         store_own(p.sums + p.sums_bytes, number, dbias);
     memoryBarrierBuffer();
     barrier();
@@ -180,17 +180,17 @@ void main()
     [[unroll]] for (uint r = 0; r < ROUNDS; r++) {
         uint i = min(r * SUBGROUPS + subgroup, UNITS - 1);
         weight[r] = bias[r] = vec2(0.0);
-        if ((OUTPUTS & TSR_NORM_PARTS_WEIGHT) != 0)
+        if ((OUTPUTS & TSR_NORM_WRITES_WEIGHT) != 0)
             weight[r] = add_up(p.sums, group * SUBGROUPS, i);
-        if ((OUTPUTS & TSR_NORM_PARTS_BIAS) != 0)
+        if ((OUTPUTS & TSR_NORM_WRITES_BIAS) != 0)
             bias[r] = add_up(p.sums + p.sums_bytes, group * SUBGROUPS, i);
     }
     uint64_t sums_at = p.sums + uint64_t(group) * p.sums_row + gl_SubgroupInvocationID * TSR_VECTOR_BYTES;
     [[unroll]] for (uint r = 0; r < ROUNDS; r++) {
         uint64_t at = sums_at + start_of(min(r * SUBGROUPS + subgroup, UNITS - 1)) * 4;
-        if ((OUTPUTS & TSR_NORM_PARTS_WEIGHT) != 0)
+        if ((OUTPUTS & TSR_NORM_WRITES_WEIGHT) != 0)
             STORE_LANE_VECTORS(at, SUMS_FORM, floatBitsToUint(weight[r]))
-        if ((OUTPUTS & TSR_NORM_PARTS_BIAS) != 0)
+        if ((OUTPUTS & TSR_NORM_WRITES_BIAS) != 0)
             STORE_LANE_VECTORS(at + p.sums_bytes, SUMS_FORM, floatBitsToUint(bias[r]))
     }
 }

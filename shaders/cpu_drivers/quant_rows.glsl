@@ -16,7 +16,7 @@ layout(push_constant, std430) uniform tsr_push
 #define TSR_MEMORY volatile
 #include "cpu_drivers/lavapipe.glsl"
 
-layout(constant_id = 0) const uint WORKGROUP = 8; // LANES · PARTS · TILES
+layout(constant_id = 0) const uint WORKGROUP = 8; // LANES · SPLITS · TILES
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint LANES = 8; // the subgroup size, 8 or 16
 layout(constant_id = 2) const uint ROWS = 1;  // at least m
@@ -27,7 +27,7 @@ layout(constant_id = 6) const uint FORMAT = TSR_QUANT_ROWS_Q8_0;
 layout(constant_id = 7) const uint MODE = 0; // TSR_MM_…, the epilogue
 layout(constant_id = 8) const uint TILES = 1; // the number of tiles of a workgroup, each computed by one subgroup
 
-const uint PARTS = WORKGROUP / LANES / TILES; // the number of ranges of k, one per subgroup; 1 if a workgroup computes several tiles
+const uint SPLITS = WORKGROUP / LANES / TILES; // the number of ranges of k, one per subgroup; 1 if a workgroup computes several tiles
 // The last vector of sums is complete: sums past ROWS · TN are copies of other sums, and nothing
 // stores them.
 const uint SUMS = ROWS * TN < LANES ? LANES : ROWS * TN;
@@ -37,7 +37,7 @@ const uint A_BYTES = BYTES_OF(A_DTYPE);
 // adds up the lanes.
 float c[2 * SUMS];
 
-shared float part_sums[PARTS * SUMS];
+shared float split_sums[SPLITS * SUMS];
 
 // Adds up the lanes of all sums, and then the sums of the workgroup's subgroups over their ranges of k. Applies the epilogue and stores y.
 void finish(uint m, uint n, uint col0, bool own)
@@ -63,12 +63,12 @@ void finish(uint m, uint n, uint col0, bool own)
         Float(p.y).v = pinned;
     }
 
-    if (PARTS > 1) {
+    if (SPLITS > 1) {
         [[unroll]] for (uint q = 0; q < SUMS / LANES; q++)
-            part_sums[gl_SubgroupID * SUMS + q * LANES + lane] = c[FIRST + q];
+            split_sums[gl_SubgroupID * SUMS + q * LANES + lane] = c[FIRST + q];
         barrier();
     }
-    if (!own || (PARTS > 1 && gl_SubgroupID != 0))
+    if (!own || (SPLITS > 1 && gl_SubgroupID != 0))
         return;
     const uint y_dtype = MODE >> TSR_MM_Y_DTYPE_SHIFT & TSR_MM_FIELD_MASK;
     const uint bias_dtype = MODE >> TSR_MM_BIAS_DTYPE_SHIFT & TSR_MM_FIELD_MASK;
@@ -78,10 +78,10 @@ void finish(uint m, uint n, uint col0, bool own)
         if (row >= m || col >= n)
             continue;
         float sum = c[FIRST + q];
-        if (PARTS > 1) {
+        if (SPLITS > 1) {
             sum = 0.0;
-            for (uint e = 0; e < PARTS; e++)
-                sum += part_sums[e * SUMS + q * LANES + lane];
+            for (uint e = 0; e < SPLITS; e++)
+                sum += split_sums[e * SUMS + q * LANES + lane];
         }
         sum *= p.alpha;
         uvec2 y = unpackUint2x32(p.y);

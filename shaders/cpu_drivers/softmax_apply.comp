@@ -12,13 +12,13 @@
 
 layout(push_constant, std430) uniform tsr_push
 {
-    tsr_softmax_parts_push p;
+    tsr_softmax_spans_push p;
 };
 
 #define TSR_IDENTITY_BITS 3
 #include "include/float16.glsl"
 #include "cpu_drivers/lavapipe.glsl"
-#include "cpu_drivers/row_parts.glsl"
+#include "cpu_drivers/row_spans.glsl"
 
 layout(constant_id = 0) const uint WORKGROUP = 64;
 layout(local_size_x_id = 0) in;
@@ -40,7 +40,7 @@ const bool EXACT = false;
 
 void main()
 {
-    part at = find_part(part_number(WORKGROUP / LANES), UNITS * LANES);
+    span at = find_span(span_number(WORKGROUP / LANES), UNITS * LANES);
     vec4 row = Float4(p.stats + at.row * TSR_SOFTMAX_ROW_BYTES).v;
     uint64_t a_at = p.a + uint64_t(at.row) * p.a_row + at.first * GROUP * BYTES_OF(A_DTYPE);
     uint64_t b_at = p.b + uint64_t(at.row) * p.b_row + at.first * GROUP * BYTES_OF(B_DTYPE);

@@ -11,12 +11,12 @@
 
 layout(push_constant, std430) uniform tsr_push
 {
-    tsr_softmax_parts_push p;
+    tsr_softmax_spans_push p;
 };
 
 #define TSR_IDENTITY_BITS 3
 #include "cpu_drivers/lavapipe.glsl"
-#include "cpu_drivers/row_parts.glsl"
+#include "cpu_drivers/row_spans.glsl"
 
 layout(constant_id = 0) const uint WORKGROUP = 64;
 layout(local_size_x_id = 0) in;
@@ -33,8 +33,8 @@ const bool EXPONENTIALS = FUNCTION != TSR_SOFTMAX_GRAD && FUNCTION != TSR_SOFTMA
 
 void main()
 {
-    uint number = part_number(WORKGROUP / LANES);
-    part at = find_part(number, CHUNK), next = find_part(number + 1, CHUNK);
+    uint number = span_number(WORKGROUP / LANES);
+    span at = find_span(number, CHUNK), next = find_span(number + 1, CHUNK);
     uint lane = gl_SubgroupInvocationID;
     uint64_t a = p.a + uint64_t(at.row) * p.a_row + at.first * BYTES_OF(A_DTYPE);
     uint64_t a_next = p.a + uint64_t(next.row) * p.a_row + next.first * BYTES_OF(A_DTYPE);

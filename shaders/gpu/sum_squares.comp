@@ -23,13 +23,13 @@ void main()
 {
     uint chunk = group_row();
     uvec2 x = p.x[0];
-    uint count = p.count[0], first = 0u, part = p.part[0];
+    uint count = p.count[0], first = 0u, partial = p.partial[0];
     [[unroll]] for (uint i = 1u; i < TSR_SUM_SQUARES_TENSORS; i++) {
         bool here = chunk >= p.first[i];
         x = mix(x, p.x[i], bvec2(here));
         count = here ? p.count[i] : count;
         first = here ? p.first[i] : first;
-        part = here ? p.part[i] : part;
+        partial = here ? p.partial[i] : partial;
     }
     uint base = (chunk - first) * TSR_SUM_SQUARES_CHUNK;
     // Chunks past the end have no elements.
@@ -45,5 +45,5 @@ void main()
     }
     float whole = group_sum(sum);
     if (group_thread() == 0u && chunk < p.chunks)
-        tsr_floats(p.parts).v[part + chunk - first] = whole;
+        tsr_floats(p.partials).v[partial + chunk - first] = whole;
 }

@@ -23,19 +23,19 @@ struct tsr_norm_short_grad_push {
     TSR_ADDRESS x, dy, dx;
     TSR_ADDRESS weight;
     TSR_ADDRESS added; /* the first row of the gradient that is added to dx */
-    /* Rows of f32: the sums for dweight of each workgroup and, parts_bytes after these, those of
-     * each subgroup. The rows for dbias start sums_bytes after those for dweight. */
+    /* Rows of f32: the sums for dweight of each workgroup and, subgroup_sums_bytes after these,
+     * those of each subgroup. The rows for dbias start sums_bytes after those for dweight. */
     TSR_ADDRESS sums;
     TSR_UINT x_row, dy_row, dx_row, added_row, sums_row;
-    TSR_UINT sums_bytes, parts_bytes;
+    TSR_UINT sums_bytes, subgroup_sums_bytes;
     TSR_UINT rows, overlap;
     TSR_FLOAT epsilon;
 };
 TSR_PUSH_CHECK(tsr_norm_short_grad_push);
 
 /* What the kernel writes, a specialization constant: */
-#define TSR_NORM_PARTS_DX 1u
-#define TSR_NORM_PARTS_WEIGHT 2u
-#define TSR_NORM_PARTS_BIAS 4u
+#define TSR_NORM_WRITES_DX 1u
+#define TSR_NORM_WRITES_WEIGHT 2u
+#define TSR_NORM_WRITES_BIAS 4u
 
 #endif

@@ -4,7 +4,7 @@
 #ifndef TSR_PARAMS_SOFTMAX_CHUNKS_H
 #define TSR_PARAMS_SOFTMAX_CHUNKS_H
 
-#include "row_parts.h"
+#include "row_spans.h"
 
 /* What is computed, a specialization constant. */
 #define TSR_SOFTMAX 0u
@@ -26,17 +26,17 @@
 #define TSR_SOFTMAX_ELSEWHERE 0xffffffffu /* the label belongs to another rank */
 #define TSR_SOFTMAX_IGNORED 0xfffffffeu   /* the gradient is 0 */
 
-/* The push constants of the first and the third kernel. The parts of a row are chunks in the first
+/* The push constants of the first and the third kernel. The spans of a row are chunks in the first
  * kernel, and blocks of y in the third. */
-struct tsr_softmax_parts_push {
+struct tsr_softmax_spans_push {
     TSR_UINT identity[8]; /* TSR_IDENTITY_8: 0 … 7, see lavapipe.glsl */
     TSR_ADDRESS a, b, y;  /* their first rows */
     /* The first kernel writes the statistics of chunks; the third reads those of rows. */
     TSR_ADDRESS stats;
     TSR_UINT a_row, b_row, y_row;
-    TSR_ROW_PARTS parts;
+    TSR_ROW_SPANS spans;
 };
-TSR_PUSH_CHECK(tsr_softmax_parts_push);
+TSR_PUSH_CHECK(tsr_softmax_spans_push);
 
 /* The push constants of softmax_short.comp, the only kernel for short rows. */
 struct tsr_softmax_short_push {

@@ -47,9 +47,9 @@ typedef struct tsr__reduction {
     tsr__access x, y;
 } tsr__reduction;
 
-/* The table's kernels for adjacent columns divide each column into this number of parts. Element k
- * of part i is in row k · TSR__REDUCTION_PARTS + i. */
-#define TSR__REDUCTION_PARTS 16u
+/* The table's kernels for adjacent columns divide each column into this number of strided slices.
+ * Element k of slice i is in row k · TSR__REDUCTION_SLICES + i. */
+#define TSR__REDUCTION_SLICES 16u
 
 /* Which kernels compute an output of a plane of rows in normalisation: the general ones, or those
  * of the table for short rows, or those of the table that divide rows into chunks. */
@@ -60,7 +60,7 @@ typedef enum tsr__norm_kernels {
 } tsr__norm_kernels;
 
 /* norm_short_sums needs room for this number of matrices of the size of each of its results. */
-#define TSR__NORM_SHORT_PARTS_ROOM 8
+#define TSR__NORM_SHORT_PARTIALS_ROOM 8
 
 /* Functions with a result `done` record or add all of an operation and set *done to true, or do
  * nothing and set it to false. Functions with a result `rest` record what they can of a piece;
@@ -111,12 +111,12 @@ typedef struct tsr__cpu_kernels {
     /* Reduces contiguous rows. */
     bool (*reduce_rows_suit)(const tsr__reduction *r);
     tsr_status (*reduce_rows)(tsr__dispatches *list, const tsr__reduction *r);
-    /* Reduces parts of adjacent columns to f32, row-major [TSR__REDUCTION_PARTS, params->jobs] at
-     * `parts`. The caller must then reduce the first dimension of `parts`. */
+    /* Reduces slices of adjacent columns to f32, row-major [TSR__REDUCTION_SLICES, params->jobs] at
+     * `slices`. The caller must then reduce the first dimension of `slices`. */
     bool (*reduce_columns_suit)(const tsr__reduction *r);
-    tsr_status (*reduce_columns)(tsr__dispatches *list, const tsr__reduction *r, uint64_t parts,
+    tsr_status (*reduce_columns)(tsr__dispatches *list, const tsr__reduction *r, uint64_t slices,
                                  tsr__access access);
-    /* The size in bytes of the scratch memory for the parts of all columns. There are `rows`
+    /* The size in bytes of the scratch memory for the slices of all columns. There are `rows`
      * columns of `count` elements, which are divided into chunks of `chunk` elements. The size is 0
      * if reduce_columns cannot be used for any column. */
     uint64_t (*reduce_columns_bytes)(const tsr_device *device, int64_t rows, int64_t count,
@@ -132,16 +132,16 @@ typedef struct tsr__cpu_kernels {
      * columns], are written to `scratch`. */
     tsr_status (*norm_short)(tsr__dispatches *list, const tsr__norm *norm,
                              const tsr__norm_plane *plane, uint32_t output, tsr__buffer *scratch);
-    /* True if norm_short_sums should compute parts of the sums dweight and dbias. The plane must
-     * contain all rows. Neither the answer nor the bits of the parts depend on whether dx is
+    /* True if norm_short_sums should compute partial sums of dweight and dbias. The plane must
+     * contain all rows. Neither the answer nor the bits of the partial sums depend on whether dx is
      * computed, too. */
     bool (*norm_short_sums_suit)(const tsr__norm *norm, const tsr__norm_plane *plane);
-    /* The number of parts of each of the two sums, one for each workgroup. */
-    uint32_t (*norm_short_parts)(const tsr__norm *norm, const tsr__norm_plane *plane);
+    /* The number of partial sums of each of the two, one for each workgroup. */
+    uint32_t (*norm_short_partials)(const tsr__norm *norm, const tsr__norm_plane *plane);
     /* Adds the dispatch. If `dx` is true, it also computes dx, which must be f32, and adds operand
-     * 3 to it, if there is one. The parts are written as f32 [parts, columns] to `dweight` and
-     * `dbias`, which are in one buffer, `dbias` second. One of them may be NULL. Each must be
-     * followed by room for TSR__NORM_SHORT_PARTS_ROOM more matrices of its size. */
+     * 3 to it, if there is one. The partial sums are written as f32 [partials, columns] to
+     * `dweight` and `dbias`, which are in one buffer, `dbias` second. One of them may be NULL. Each
+     * must be followed by room for TSR__NORM_SHORT_PARTIALS_ROOM more matrices of its size. */
     tsr_status (*norm_short_sums)(tsr__dispatches *list, const tsr__norm *norm,
                                   const tsr__norm_plane *plane, bool dx, const tsr_tensor *dweight,
                                   const tsr_tensor *dbias);

@@ -33,7 +33,7 @@ tsr_status tsr__cpu_cross_entropy(tsr__dispatches *list, tsr_stream *stream,
 bool tsr__cpu_reduce_rows_suit(const tsr__reduction *r);
 tsr_status tsr__cpu_reduce_rows(tsr__dispatches *list, const tsr__reduction *r);
 bool tsr__cpu_reduce_columns_suit(const tsr__reduction *r);
-tsr_status tsr__cpu_reduce_columns(tsr__dispatches *list, const tsr__reduction *r, uint64_t parts,
+tsr_status tsr__cpu_reduce_columns(tsr__dispatches *list, const tsr__reduction *r, uint64_t slices,
                                    tsr__access access);
 uint64_t tsr__cpu_reduce_columns_bytes(const tsr_device *device, int64_t rows, int64_t count,
                                        int64_t chunk);
@@ -43,7 +43,7 @@ tsr__norm_kernels tsr__cpu_norm_kernels(const tsr__norm *norm, const tsr__norm_p
 tsr_status tsr__cpu_norm_short(tsr__dispatches *list, const tsr__norm *norm,
                                const tsr__norm_plane *plane, uint32_t output, tsr__buffer *scratch);
 bool tsr__cpu_norm_short_sums_suit(const tsr__norm *norm, const tsr__norm_plane *plane);
-uint32_t tsr__cpu_norm_short_parts(const tsr__norm *norm, const tsr__norm_plane *plane);
+uint32_t tsr__cpu_norm_short_partials(const tsr__norm *norm, const tsr__norm_plane *plane);
 tsr_status tsr__cpu_norm_short_sums(tsr__dispatches *list, const tsr__norm *norm,
                                     const tsr__norm_plane *plane, bool dx,
                                     const tsr_tensor *dweight, const tsr_tensor *dbias);

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/fault.h"
-#include "gpu/cpu_drivers/ops/row_parts.h"
+#include "gpu/cpu_drivers/ops/row_spans.h"
 #include "gpu/cpu_drivers/ops/softmax_chunks.h"
 #include "gpu/cpu_drivers/ops/softmax_short.h"
 #include "gpu/device/device.h"
@@ -509,15 +509,15 @@ END_TEST
 START_TEST(rows_for_several_dispatches)
 {
     enum { ROWS = 600000, ACROSS = 3 };
-    struct tsr_row_parts parts = tsr__row_parts_of((tsr__row_cut){64, ACROSS}, 1030);
+    struct tsr_row_spans parts = tsr__row_spans_of((tsr__row_cut){64, ACROSS}, 1030);
     uint64_t row = 0;
     int dispatches = 0;
     for (; row < ROWS; row += parts.rows, dispatches++) {
         uint32_t groups[3];
-        tsr__row_parts_take(&parts, ROWS - row, groups);
+        tsr__row_spans_take(&parts, ROWS - row, groups);
         ck_assert(parts.rows > 0 && groups[0] <= 65535 && groups[1] == 1 && groups[2] == 1);
-        ck_assert_uint_ge(groups[0] * TSR__PARTS_SUBGROUPS, parts.rows * ACROSS);
-        ck_assert_uint_lt((groups[0] - 1) * TSR__PARTS_SUBGROUPS, parts.rows * ACROSS);
+        ck_assert_uint_ge(groups[0] * TSR__SPAN_SUBGROUPS, parts.rows * ACROSS);
+        ck_assert_uint_lt((groups[0] - 1) * TSR__SPAN_SUBGROUPS, parts.rows * ACROSS);
     }
     ck_assert(row == ROWS && dispatches == 4 && parts.extent == 1030 && parts.across == ACROSS);
 }

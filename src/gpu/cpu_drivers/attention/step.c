@@ -1,4 +1,4 @@
-/* Runs attention_step.comp. A part is the keys of one page. */
+/* Runs attention_step.comp. A workgroup attends to the keys of one page. */
 #include "gpu/cpu_drivers/attention/kernels.h"
 
 #include "gpu/cpu_drivers/ops/vectors.h"
@@ -9,7 +9,8 @@ enum {
     /* The largest number of elements in the keys of a page. The code for them is unrolled; with
      * more, it would not stay in a processor's cache. */
     MAX_ELEMENTS = 8192,
-    MIN_KEYS = 8, /* keys of a page; with fewer, starting a part takes more time than its work */
+    MIN_KEYS =
+        8, /* keys of a page; with fewer, starting a workgroup takes more time than its work */
     MAX_GROUPS = 65535,
     MAX_INDEX = 1 << 18, /* indices that the shader looks up in identity[] (lavapipe.glsl) must be
                             less than this */
@@ -80,19 +81,19 @@ bool tsr__attention_step_suits(const tsr__attention *c)
 
 typedef struct step {
     const tsr__attention *call;
-    uint32_t parts; /* pages of the longest sequence */
-    /* used if there are several parts: their results, and the call's parameters for
+    uint32_t pages; /* pages of the longest sequence */
+    /* used if there are several pages: their results, and the call's parameters for
      * attention_merge.comp */
     tsr__buffer *partial;
     tsr__attention_description description;
 } step;
 
-static tsr_status run_parts(const step *s)
+static tsr_status run_pages(const step *s)
 {
     const tsr__attention *c = s->call;
     const tsr_attention_params *p = &c->params;
     const uint32_t lanes = tsr_stream_device(c->stream)->info.subgroup_size;
-    const uint32_t part_bytes = 4 * (uint32_t)(c->head_dim + 2);
+    const uint32_t page_result_bytes = 4 * (uint32_t)(c->head_dim + 2);
     const struct tsr_attention_step_push push = {
         .identity = {TSR_IDENTITY_8},
         .q = tsr__tensor_address(c->q),
@@ -103,9 +104,9 @@ static tsr_status run_parts(const step *s)
         .kv_lengths = tsr__tensor_address(p->kv_lengths),
         .q_batch = (uint32_t)tsr__stride_bytes(c->q, 0),
         .q_head = (uint32_t)tsr__stride_bytes(c->q, 1),
-        .y_batch = s->partial ? part_bytes * s->parts * (uint32_t)c->heads
+        .y_batch = s->partial ? page_result_bytes * s->pages * (uint32_t)c->heads
                               : (uint32_t)tsr__stride_bytes(c->y, 0),
-        .y_head = s->partial ? part_bytes * s->parts : (uint32_t)tsr__stride_bytes(c->y, 1),
+        .y_head = s->partial ? page_result_bytes * s->pages : (uint32_t)tsr__stride_bytes(c->y, 1),
         .page_stride = (uint32_t)tsr__stride_bytes(c->k, 0),
         .head_stride = (uint32_t)tsr__stride_bytes(c->k, 1),
         .row_stride = (uint32_t)tsr__stride_bytes(c->k, 2),
@@ -122,7 +123,7 @@ static tsr_status run_parts(const step *s)
                  (uint32_t)(c->heads / c->kv_heads)},
         .push = &push,
         .push_bytes = sizeof push,
-        .groups = {s->parts, (uint32_t)c->heads, (uint32_t)c->batch},
+        .groups = {s->pages, (uint32_t)c->heads, (uint32_t)c->batch},
         .work = 2.0 * (double)(c->batch * c->heads * c->kv_len) * (double)c->head_dim,
         .access = {tsr__read_of(c->q), tsr__read_of(c->k), tsr__read_of(c->v),
                    tsr__read_of(p->pages), tsr__read_of(p->kv_lengths),
@@ -136,16 +137,16 @@ static tsr_status record(tsr_stream *stream, void *opaque)
 {
     const step *s = opaque;
     TSR__TRY(tsr__attention_send(stream, &s->description));
-    TSR__TRY(run_parts(s));
-    return tsr__attention_merge(s->call, &s->description, s->partial, s->parts);
+    TSR__TRY(run_pages(s));
+    return tsr__attention_merge(s->call, &s->description, s->partial, s->pages);
 }
 
 tsr_status tsr__attention_step(const tsr__attention *call)
 {
-    step s = {.call = call, .parts = (uint32_t)(call->kv_len / call->page_len)};
-    if (s.parts == 1)
-        return run_parts(&s);
-    const uint64_t results = (uint64_t)(call->batch * call->heads) * s.parts;
+    step s = {.call = call, .pages = (uint32_t)(call->kv_len / call->page_len)};
+    if (s.pages == 1)
+        return run_pages(&s);
+    const uint64_t results = (uint64_t)(call->batch * call->heads) * s.pages;
     TSR__TRY(tsr__stream_scratch(call->stream, 4 * results * (uint64_t)(call->head_dim + 2),
                                  &s.partial));
     TSR__TRY(tsr__attention_describe(call, NULL, &s.description));

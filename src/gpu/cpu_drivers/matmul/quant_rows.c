@@ -1,7 +1,7 @@
 /* Products of a few rows and a matrix in q8_0, q4_0, mxfp4, q4_k, q5_k or q6_k, and conversions of
- * such matrices to floats, on lavapipe. k is divided into parts of several
+ * such matrices to floats, on lavapipe. k is divided into splits of several
  * steps. A step multiplies one vector of k or, with `by_block`, one block. A subgroup computes one
- * part of a tile, which is some columns of y. */
+ * split of a tile, which is some columns of y. */
 #include "base/checked.h"
 #include "gpu/cpu_drivers/hooks.h"
 #include "gpu/cpu_drivers/matmul/plan.h"
@@ -13,7 +13,7 @@
 enum {
     MAX_ROWS = 16,    /* the largest number of rows; more rows are faster with panels of floats */
     ROWS_AT_ONCE = 4, /* the largest number of rows that one dispatch computes */
-    MAX_PARTS = 64,
+    MAX_SPLITS = 64,
     MAX_COLUMNS = 1 << 18
 };
 
@@ -26,8 +26,8 @@ typedef struct row_format {
     uint32_t per_lane; /* elements of a vector, for each lane; 0: a vector is a block */
     bool by_block;     /* a step of the shader `rows` multiplies a block, not a vector of k */
     /* The largest number of steps. More steps make the code of a pipeline longer, which takes
-     * longer to compile. With fewer steps, k is divided into more parts, which cost time and, from
-     * two parts on, a barrier. */
+     * longer to compile. With fewer steps, k is divided into more splits, which cost time and, from
+     * two splits on, a barrier. */
     uint32_t most_steps;
     uint32_t most_units; /* the largest number of vectors that a workgroup dequantises */
 } row_format;
@@ -75,9 +75,9 @@ static uint64_t row_bytes(const tsr_tensor *matrix)
     return tsr__dtype_bytes(matrix->layout.dtype, (uint64_t)matrix->layout.strides[0]);
 }
 
-/* k is divided into `parts` parts of `steps` steps. */
+/* k is divided into `splits` splits of `steps` steps. */
 typedef struct division {
-    uint32_t steps, parts;
+    uint32_t steps, splits;
 } division;
 
 static bool divide(const row_format *format, int64_t k, uint32_t lanes, division *out)
@@ -90,8 +90,8 @@ static bool divide(const row_format *format, int64_t k, uint32_t lanes, division
     out->steps = format->most_steps;
     while (vectors % out->steps != 0)
         out->steps--;
-    out->parts = (uint32_t)tsr__min_u64((uint64_t)vectors / out->steps, MAX_PARTS + 1);
-    return out->parts <= MAX_PARTS;
+    out->splits = (uint32_t)tsr__min_u64((uint64_t)vectors / out->steps, MAX_SPLITS + 1);
+    return out->splits <= MAX_SPLITS;
 }
 
 bool tsr__cpu_quant_rows_suit(const tsr__matmul_call *call)
@@ -104,7 +104,7 @@ bool tsr__cpu_quant_rows_suit(const tsr__matmul_call *call)
            p->a.col == 1 && p->a.row <= (int64_t)UINT32_MAX &&
            tsr__matmul_y_narrow(p, p->m, p->n) && row_bytes(call->b) <= UINT32_MAX &&
            divide(format, p->k, info->subgroup_size, &k) &&
-           k.parts * info->subgroup_size <= info->max_workgroup_invocations;
+           k.splits * info->subgroup_size <= info->max_workgroup_invocations;
 }
 
 /* Returns the number of columns that a subgroup computes. The code of a kernel that reads bytes
@@ -116,7 +116,7 @@ static uint32_t columns_of(const row_format *format, const division *k, uint32_t
     uint32_t columns = 8;
     if (format->rows != TSR__SHADER_MATMUL_QUANT_BYTES)
         return rows > 2 ? lanes / 2 : lanes;
-    while (columns > (k->parts > 1 ? 2 : 1) && columns * k->steps > 176)
+    while (columns > (k->splits > 1 ? 2 : 1) && columns * k->steps > 176)
         columns /= 2;
     while (n / columns >= UINT16_MAX) /* shaders find their tile by an index of 16 bits */
         columns *= 2;
@@ -132,9 +132,9 @@ static tsr_status record_rows(const tsr__matmul_call *call, int64_t row, uint32_
     division k = {1, 1};
     divide(format, p->k, lanes, &k);
     const uint32_t columns = columns_of(format, &k, rows, lanes, (uint32_t)p->n);
-    /* a workgroup computes either all parts of a tile or several tiles */
+    /* a workgroup computes either all splits of a tile or several tiles */
     const uint32_t all_tiles = tsr__div_up_u32((uint32_t)p->n, columns);
-    const uint32_t tiles = format->rows == TSR__SHADER_MATMUL_QUANT_BYTES && k.parts == 1
+    const uint32_t tiles = format->rows == TSR__SHADER_MATMUL_QUANT_BYTES && k.splits == 1
                                ? tsr__lavapipe_subgroups(all_tiles)
                                : 1;
     struct tsr_matmul_quant_rows_push push = {
@@ -155,7 +155,7 @@ static tsr_status record_rows(const tsr__matmul_call *call, int64_t row, uint32_
     tsr__dispatch dispatch = {
         .shader = format->rows,
         .spec_count = 9,
-        .spec = {lanes * k.parts * tiles, lanes, rows > 2 ? ROWS_AT_ONCE : rows, columns, k.steps,
+        .spec = {lanes * k.splits * tiles, lanes, rows > 2 ? ROWS_AT_ONCE : rows, columns, k.steps,
                  p->a.dtype, format->name, tsr__matmul_mode(p), tiles},
         .push = &push,
         .push_bytes = sizeof push,

@@ -80,7 +80,7 @@ static void set_parts(const tsr__cross_entropy *call, const tsr__softmax_rows *w
         push->planes = tsr__tensor_address(call->stats);
         push->plane_bytes = (uint64_t)work->rows * sizeof(float);
         dispatch->access[dispatch->access_count++] =
-            call->step == TSR_ROWS_PART ? tsr__write_of(call->stats) : tsr__read_of(call->stats);
+            call->step == TSR_ROWS_SHARD ? tsr__write_of(call->stats) : tsr__read_of(call->stats);
     }
 }
 

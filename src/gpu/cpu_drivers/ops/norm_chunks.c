@@ -1,30 +1,30 @@
 /* Normalisation of long rows without gaps, and its gradients, on Mesa's CPU driver, in three
  * kernels: norm_chunks.comp, norm_rows.comp and norm_apply.comp. The first divides rows into
- * chunks, the third into blocks; chunks and blocks are the parts of rows that subgroups compute
- * (row_parts.h). */
+ * chunks, the third into blocks; chunks and blocks are the spans of rows that subgroups compute
+ * (row_spans.h). */
+#include "shaders/params/norm_chunks.h"
 #include "base/checked.h"
 #include "gpu/cpu_drivers/hooks.h"
 #include "gpu/cpu_drivers/ops/norm_operands.h"
-#include "gpu/cpu_drivers/ops/row_parts.h"
-#include "shaders/params/norm_parts.h"
+#include "gpu/cpu_drivers/ops/row_spans.h"
 #include "shaders/params/vectors.h"
 
 enum {
     MIN_ELEMENTS = 1 << 15, /* with fewer, three dispatches cost more time than they save */
-    MIN_COLUMNS = 256,      /* with fewer, a part saves less time than its start takes */
+    MIN_COLUMNS = 256,      /* with fewer, a span saves less time than its start takes */
     MAX_STEPS = 64,         /* steps of a chunk; more steps take longer to compile than they save */
     MAX_UNITS = 8,          /* vectors per lane */
     ROWS_WORKGROUP = 64,
     MAX_SCRATCH = 1 << 28,
 };
 
-/* A plane of rows, and how the rows are divided into parts. */
+/* A plane of rows, and how the rows are divided into spans. */
 typedef struct plan {
     tsr__norm_operands all;
     uint32_t lanes, group; /* group: the number of y's elements in a vector */
     tsr__row_cut chunks, blocks;
     /* the size of the statistics of all chunks; in scratch memory, the slopes
-     * (params/norm_parts.h) follow */
+     * (params/norm_chunks.h) follow */
     uint64_t chunk_bytes;
 } plan;
 
@@ -56,7 +56,7 @@ bool tsr__norm_chunks_suit(const tsr__norm *norm, const tsr__norm_plane *plane, 
         return false;
     /* Columns that do not fill a vector would need the general kernel. */
     return (output == TSR_NORM_STATS || rows->count % p.group == 0) &&
-           p.blocks.across <= TSR__MAX_PARTS && p.chunks.across <= TSR__MAX_PARTS &&
+           p.blocks.across <= TSR__MAX_SPANS && p.chunks.across <= TSR__MAX_SPANS &&
            scratch_bytes(&p) <= MAX_SCRATCH;
 }
 
@@ -72,27 +72,27 @@ typedef struct side {
     uint64_t address, row_bytes;
 } side;
 
-/* Adds the dispatches of a kernel that works on parts of rows. Each dispatch covers as many rows as
+/* Adds the dispatches of a kernel that works on spans of rows. Each dispatch covers as many rows as
  * possible. This function sets the push constants and groups of `dispatch`; the caller sets the
  * other fields. */
-static tsr_status add_parts(tsr__dispatches *list, const plan *p, tsr__row_cut parts,
+static tsr_status add_spans(tsr__dispatches *list, const plan *p, tsr__row_cut spans,
                             uint32_t extent, side stats, uint64_t slopes, tsr__dispatch *dispatch)
 {
     const tsr__softmax_rows *rows = &p->all.rows;
-    struct tsr_norm_parts_push push = {
+    struct tsr_norm_spans_push push = {
         .identity = {TSR_IDENTITY_8},
         .weight = p->all.vectors.a.address,
         .bias = p->all.vectors.b.address,
         .x_row = (uint32_t)rows->a.stride,
         .dy_row = (uint32_t)rows->b.stride,
         .y_row = (uint32_t)rows->y.stride,
-        .parts = tsr__row_parts_of(parts, extent),
+        .spans = tsr__row_spans_of(spans, extent),
     };
 
     dispatch->push = &push;
     dispatch->push_bytes = sizeof push;
-    for (uint64_t row = 0; row < rows->rows; row += push.parts.rows) {
-        tsr__row_parts_take(&push.parts, rows->rows - row, dispatch->groups);
+    for (uint64_t row = 0; row < rows->rows; row += push.spans.rows) {
+        tsr__row_spans_take(&push.spans, rows->rows - row, dispatch->groups);
         push.x = rows->a.address + row * rows->a.stride;
         push.dy = rows->b.address + row * rows->b.stride;
         push.y = rows->y.address + row * rows->y.stride;
@@ -110,7 +110,7 @@ static tsr_status add_chunks(tsr__dispatches *list, const tsr__norm *norm, const
     tsr__dispatch dispatch = {
         .shader = TSR__SHADER_NORM_CHUNKS,
         .spec_count = 8,
-        .spec = {TSR__PARTS_SUBGROUPS * p->lanes, p->lanes, p->chunks.steps, norm->centred, output},
+        .spec = {TSR__SPAN_SUBGROUPS * p->lanes, p->lanes, p->chunks.steps, norm->centred, output},
         .access_count = 1,
         .access = {tsr__write_buffer(scratch)},
     };
@@ -121,7 +121,7 @@ static tsr_status add_chunks(tsr__dispatches *list, const tsr__norm *norm, const
     dispatch.spec[5] = dtypes[1];
     dispatch.spec[6] = dtypes[2];
     dispatch.spec[7] = dtypes[3];
-    return add_parts(list, &reads, p->chunks, p->all.rows.count,
+    return add_spans(list, &reads, p->chunks, p->all.rows.count,
                      (side){scratch->address, (uint64_t)p->chunks.across * TSR_NORM_CHUNK_BYTES}, 0,
                      &dispatch);
 }
@@ -174,7 +174,7 @@ tsr_status tsr__cpu_norm_chunks(tsr__dispatches *list, const tsr__norm *norm,
     tsr__dispatch dispatch = {
         .shader = TSR__SHADER_NORM_APPLY,
         .spec_count = 14,
-        .spec = {TSR__PARTS_SUBGROUPS * p.lanes, p.lanes, p.blocks.steps, output},
+        .spec = {TSR__SPAN_SUBGROUPS * p.lanes, p.lanes, p.blocks.steps, output},
         .access_count = 1,
         .access = {tsr__read_buffer(stats)},
     };
@@ -192,7 +192,7 @@ tsr_status tsr__cpu_norm_chunks(tsr__dispatches *list, const tsr__norm *norm,
     tsr__norm_operands_order(&p.all, order);
     for (int i = 0; i < TSR__NORM_ORDER; i++)
         dispatch.spec[9 + i] = tsr__softmax_alignment(order[i]);
-    return add_parts(list, &p, p.blocks, p.all.rows.count / p.group,
+    return add_spans(list, &p, p.blocks, p.all.rows.count / p.group,
                      (side){tsr__norm_stats_address(plane, stats), TSR_NORM_STATS_BYTES}, slopes,
                      &dispatch);
 }

@@ -212,7 +212,7 @@ uint64_t tsr__cpu_reduce_columns_bytes(const tsr_device *device, int64_t rows, i
 
     if (!tsr__vectors_suit(device) || count <= TREE ||
         !tsr__mul_u64((uint64_t)rows, (uint64_t)(count / chunk + 1), &columns) ||
-        !tsr__mul_u64(columns, TSR__REDUCTION_PARTS * sizeof(float), &bytes) ||
+        !tsr__mul_u64(columns, TSR__REDUCTION_SLICES * sizeof(float), &bytes) ||
         bytes > INT64_MAX / 2)
         return 0;
     return bytes;
@@ -229,7 +229,7 @@ bool tsr__cpu_reduce_columns_suit(const tsr__reduction *r)
     return suits(r, &a, units_of(r) * r->device->info.subgroup_size);
 }
 
-tsr_status tsr__cpu_reduce_columns(tsr__dispatches *list, const tsr__reduction *r, uint64_t parts,
+tsr_status tsr__cpu_reduce_columns(tsr__dispatches *list, const tsr__reduction *r, uint64_t slices,
                                    tsr__access access)
 {
     const struct tsr_reduce_params *params = r->params;
@@ -241,16 +241,16 @@ tsr_status tsr__cpu_reduce_columns(tsr__dispatches *list, const tsr__reduction *
     tsr__dispatch dispatch = {
         .shader = TSR__SHADER_REDUCTION_COLUMNS,
         .spec_count = 8,
-        .spec = {SUBGROUPS * lanes, lanes, TREE / TSR__REDUCTION_PARTS, units,
+        .spec = {SUBGROUPS * lanes, lanes, TREE / TSR__REDUCTION_SLICES, units,
                  tsr__div_up_u32(params->count, TREE), params->count % TREE != 0,
                  (uint32_t)r->x_dtype, r->kind},
         .push = &push,
         .push_bytes = sizeof push,
-        .groups = {tsr__div_up_u32(push.blocks, SUBGROUPS), TSR__REDUCTION_PARTS, 1},
+        .groups = {tsr__div_up_u32(push.blocks, SUBGROUPS), TSR__REDUCTION_SLICES, 1},
         .access_count = 2,
         .access = {r->x, access},
     };
-    uint32_t strides[TSR_ROW_DIMS] = {0}; /* the row-major strides of the parts */
+    uint32_t strides[TSR_ROW_DIMS] = {0}; /* the row-major strides of the slices */
 
     for (int d = inner, size = 1; d >= 0; d--) {
         strides[d] = (uint32_t)size;
@@ -262,7 +262,7 @@ tsr_status tsr__cpu_reduce_columns(tsr__dispatches *list, const tsr__reduction *
     push.y_plane = stride_bytes(strides, a.dim[1], sizeof(float));
     for (uint32_t i = 0; i < a.others; i++) {
         push.x = params->x + plane_offset(params, &a, params->x_strides, i) * x_size;
-        push.y = parts + plane_offset(params, &a, strides, i) * sizeof(float);
+        push.y = slices + plane_offset(params, &a, strides, i) * sizeof(float);
         TSR__TRY(tsr__dispatches_add(list, &dispatch));
     }
     return TSR_OK;

@@ -1,15 +1,15 @@
 /* Runs the kernels of softmax_chunks.h. The first divides rows into chunks, the third into blocks;
- * chunks and blocks are the parts of rows that subgroups compute (row_parts.h). */
+ * chunks and blocks are the spans of rows that subgroups compute (row_spans.h). */
 #include "gpu/cpu_drivers/ops/softmax_chunks.h"
 
 #include "base/checked.h"
-#include "gpu/cpu_drivers/ops/row_parts.h"
+#include "gpu/cpu_drivers/ops/row_spans.h"
 #include "gpu/cpu_drivers/ops/vectors.h"
 #include "shaders/params/vectors.h"
 
 enum {
     MIN_ELEMENTS = 1 << 15, /* with fewer, three dispatches cost more time than they save */
-    MIN_COLUMNS = 256,      /* with fewer, a part saves less time than its start takes */
+    MIN_COLUMNS = 256,      /* with fewer, a span saves less time than its start takes */
     MAX_STEPS = 64,         /* with more, compilation takes more time than they save */
     MAX_UNITS = 8,          /* vectors per lane */
     ROWS_WORKGROUP = 64,
@@ -80,7 +80,7 @@ bool tsr__softmax_chunks_suit(const tsr__softmax_rows *work)
     if (!tsr__softmax_operands_suit(work) || work->count < MIN_COLUMNS ||
         (uint64_t)work->rows * work->count < MIN_ELEMENTS)
         return false;
-    return blocks_of(work).across <= TSR__MAX_PARTS && chunks_of(work).across <= TSR__MAX_PARTS &&
+    return blocks_of(work).across <= TSR__MAX_SPANS && chunks_of(work).across <= TSR__MAX_SPANS &&
            tsr__softmax_scratch_bytes(work) <= MAX_SCRATCH;
 }
 
@@ -109,25 +109,25 @@ uint32_t tsr__softmax_rest(const tsr__softmax_rows *work)
     return work->count % group_of(work);
 }
 
-/* Adds the dispatches of a kernel that works on parts of rows. Each dispatch covers as many rows as
+/* Adds the dispatches of a kernel that works on spans of rows. Each dispatch covers as many rows as
  * possible. This function sets the push constants and groups of `dispatch`; the caller sets the
  * other fields. */
-static tsr_status add_parts(tsr__dispatches *list, const tsr__softmax_rows *work,
-                            tsr__row_cut parts, uint32_t extent, uint64_t stats,
+static tsr_status add_spans(tsr__dispatches *list, const tsr__softmax_rows *work,
+                            tsr__row_cut spans, uint32_t extent, uint64_t stats,
                             uint32_t stats_bytes, tsr__dispatch *dispatch)
 {
-    struct tsr_softmax_parts_push push = {
+    struct tsr_softmax_spans_push push = {
         .identity = {TSR_IDENTITY_8},
         .a_row = (uint32_t)work->a.stride,
         .b_row = (uint32_t)work->b.stride,
         .y_row = (uint32_t)work->y.stride,
-        .parts = tsr__row_parts_of(parts, extent),
+        .spans = tsr__row_spans_of(spans, extent),
     };
 
     dispatch->push = &push;
     dispatch->push_bytes = sizeof push;
-    for (uint64_t row = 0; row < work->rows; row += push.parts.rows) {
-        tsr__row_parts_take(&push.parts, work->rows - row, dispatch->groups);
+    for (uint64_t row = 0; row < work->rows; row += push.spans.rows) {
+        tsr__row_spans_take(&push.spans, work->rows - row, dispatch->groups);
         push.a = work->a.address + row * work->a.stride;
         push.b = work->b.address + row * work->b.stride;
         push.y = work->y.address + row * work->y.stride;
@@ -152,7 +152,7 @@ tsr_status tsr__softmax_chunks_add(tsr__dispatches *list, const tsr__softmax_row
     tsr__dispatch dispatch = {
         .shader = TSR__SHADER_SOFTMAX_CHUNKS,
         .spec_count = 6,
-        .spec = {TSR__PARTS_SUBGROUPS * lanes, lanes, chunks.steps, work->function,
+        .spec = {TSR__SPAN_SUBGROUPS * lanes, lanes, chunks.steps, work->function,
                  (uint32_t)work->a.dtype, (uint32_t)work->b.dtype},
         .access_count = 1,
         .access = {tsr__softmax_chunk_stats(work, true)},
@@ -160,7 +160,7 @@ tsr_status tsr__softmax_chunks_add(tsr__dispatches *list, const tsr__softmax_row
 
     add_access(&dispatch, &work->a, false);
     add_access(&dispatch, &work->b, false);
-    return add_parts(list, work, chunks, work->count,
+    return add_spans(list, work, chunks, work->count,
                      tsr__access_address(tsr__softmax_chunk_stats(work, true)),
                      chunks.across * TSR_SOFTMAX_CHUNK_BYTES, &dispatch);
 }
@@ -213,7 +213,7 @@ tsr_status tsr__softmax_apply_add(tsr__dispatches *list, const tsr__softmax_rows
     tsr__dispatch dispatch = {
         .shader = TSR__SHADER_SOFTMAX_APPLY,
         .spec_count = 10,
-        .spec = {TSR__PARTS_SUBGROUPS * lanes, lanes, blocks.steps, work->function,
+        .spec = {TSR__SPAN_SUBGROUPS * lanes, lanes, blocks.steps, work->function,
                  (uint32_t)work->y.dtype, (uint32_t)work->a.dtype, (uint32_t)work->b.dtype,
                  tsr__softmax_alignment(&work->y), tsr__softmax_alignment(&work->a),
                  tsr__softmax_alignment(&work->b)},
@@ -224,7 +224,7 @@ tsr_status tsr__softmax_apply_add(tsr__dispatches *list, const tsr__softmax_rows
     add_access(&dispatch, &work->a, false);
     add_access(&dispatch, &work->b, false);
     add_access(&dispatch, &work->y, true);
-    return add_parts(list, work, blocks, work->count / group_of(work),
+    return add_spans(list, work, blocks, work->count / group_of(work),
                      tsr__access_address(tsr__softmax_row_stats(work, false)),
                      TSR_SOFTMAX_ROW_BYTES, &dispatch);
 }

@@ -134,13 +134,13 @@ bool tsr__vectors_cut(const tsr__vectors *work, const tsr__piece *piece, tsr__pi
 
 /* The part of a plane that one dispatch covers: rows row … row + rows − 1 and vectors vector …
  * vector + vectors − 1 of the plane that starts at `offset`, in elements. */
-typedef struct part {
+typedef struct area {
     uint64_t offset[TSR__VECTORS_OPERANDS];
     uint32_t row, rows, vector, vectors;
-} part;
+} area;
 
 static uint64_t operand_address(const tsr__vectors *work, const tsr__piece *piece, const tiling *t,
-                                const part *at, int i)
+                                const area *at, int i)
 {
     const tsr_tensor *tensor = work->tensor[i];
     uint64_t column = (uint64_t)at->vector * group_of(work), elements = at->offset[i];
@@ -152,7 +152,7 @@ static uint64_t operand_address(const tsr__vectors *work, const tsr__piece *piec
 }
 
 static tsr_status emit(tsr_stream *stream, const tsr__vectors *work, const tsr__piece *piece,
-                       const tiling *t, const part *at)
+                       const tiling *t, const area *at)
 {
     bool move = work->function == TSR_VECTORS_MOVE;
     struct tsr_vectors_push push = {
@@ -196,15 +196,15 @@ static tsr_status emit(tsr_stream *stream, const tsr__vectors *work, const tsr__
  * dispatches, their shares of it have about the same length, so that none is shorter than a
  * block. */
 static tsr_status run_plane(tsr_stream *stream, const tsr__vectors *work, const tsr__piece *piece,
-                            const tiling *t, part *at)
+                            const tiling *t, area *at)
 {
     uint32_t across = tsr__div_up_u32(t->vectors, t->units * t->lanes);
-    uint32_t parts = tsr__div_up_u32(across, TSR__VECTORS_MAX_BLOCKS / 2);
-    uint32_t band = parts > 1 ? t->block_rows : TSR__VECTORS_MAX_BLOCKS / across * t->block_rows;
+    uint32_t areas = tsr__div_up_u32(across, TSR__VECTORS_MAX_BLOCKS / 2);
+    uint32_t band = areas > 1 ? t->block_rows : TSR__VECTORS_MAX_BLOCKS / across * t->block_rows;
 
-    for (uint32_t i = 0; i < parts; i++) {
-        at->vector = (uint32_t)((uint64_t)t->vectors * i / parts);
-        at->vectors = (uint32_t)((uint64_t)t->vectors * (i + 1) / parts) - at->vector;
+    for (uint32_t i = 0; i < areas; i++) {
+        at->vector = (uint32_t)((uint64_t)t->vectors * i / areas);
+        at->vectors = (uint32_t)((uint64_t)t->vectors * (i + 1) / areas) - at->vector;
         for (at->row = 0; at->row < t->rows; at->row += at->rows) {
             at->rows = tsr__min_u32(band, t->rows - at->row);
             TSR__TRY(emit(stream, work, piece, t, at));
@@ -219,7 +219,7 @@ tsr_status tsr__vectors_run(tsr_stream *stream, const tsr__vectors *work, const 
     uint32_t planes = piece->count / tsr__piece_inner(piece) / t.rows;
 
     for (uint32_t plane = 0; plane < planes; plane++) {
-        part at = {{0}, 0, 0, 0, 0};
+        area at = {{0}, 0, 0, 0, 0};
         for (int i = 0; i < work->count; i++)
             at.offset[i] = tsr__piece_plane(piece, i, t.row_dim, piece->ndim - 1, plane);
         TSR__TRY(run_plane(stream, work, piece, &t, &at));

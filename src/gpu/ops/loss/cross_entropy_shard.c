@@ -151,7 +151,7 @@ static tsr_status add_dispatch(tsr__dispatches *list, tsr_stream *stream, const 
 static tsr_status run_step(const step *s, tsr_stream *stream)
 {
     tsr__dispatches list = {0};
-    tsr__cross_entropy call = {.step = s->whole ? TSR_ROWS_WHOLE : TSR_ROWS_PART,
+    tsr__cross_entropy call = {.step = s->whole ? TSR_ROWS_WHOLE : TSR_ROWS_SHARD,
                                .loss = s->loss,
                                .gradient = s->gradient,
                                .logits = s->logits,

@@ -274,8 +274,8 @@ static tsr_status prepare_sums(gradient *g, tsr_stream *stream, uint64_t rows, u
 static tsr_status prepare_products(gradient *g, const tsr__norm_plane *plane, tsr_stream *stream)
 {
     if (g->in_parts)
-        return prepare_sums(g, stream, cpu_of(g)->norm_short_parts(&g->norm, plane),
-                            TSR__NORM_SHORT_PARTS_ROOM);
+        return prepare_sums(g, stream, cpu_of(g)->norm_short_partials(&g->norm, plane),
+                            TSR__NORM_SHORT_PARTIALS_ROOM);
     const tsr_tensor *dy = g->norm.operand[1];
     const uint32_t columns = tsr__norm_columns(&g->norm);
     const uint64_t offset =

@@ -39,7 +39,7 @@ typedef struct pass_list {
     bool accumulate;
     tsr__buffer *scratch;
     /* the range of scratch memory for reduce_columns of device->cpu */
-    uint64_t parts_offset, parts_bytes;
+    uint64_t slices_offset, slices_bytes;
     tsr__dispatches *list;
 } pass_list;
 
@@ -222,17 +222,17 @@ static void choose_reduce(tsr__dispatch *dispatch, struct tsr_reduce_params *par
 static tsr_status add_pass(pass_list *r, const place *x, const place *y, uint32_t unit);
 
 /* Adds the dispatches of reduce_columns of device->cpu, which divides each column into
- * TSR__REDUCTION_PARTS ranges and reduces each range to one value, and then the pass that reduces
+ * TSR__REDUCTION_SLICES slices and reduces each to one value, and then the pass that reduces
  * the values of each column. */
 static tsr_status add_columns(pass_list *r, const tsr__reduction *own, const place *y)
 {
     const struct tsr_reduce_params *params = own->params;
-    uint64_t bytes = (uint64_t)params->jobs * TSR__REDUCTION_PARTS * sizeof(float);
+    uint64_t bytes = (uint64_t)params->jobs * TSR__REDUCTION_SLICES * sizeof(float);
     place partial = {
         .layout = {.dtype = TSR_F32, .ndim = (int)params->ndim},
-        .address = r->scratch->address + r->parts_offset,
-        .access = {r->scratch, r->parts_offset, r->parts_offset + bytes, false},
-        .count = TSR__REDUCTION_PARTS,
+        .address = r->scratch->address + r->slices_offset,
+        .access = {r->scratch, r->slices_offset, r->slices_offset + bytes, false},
+        .count = TSR__REDUCTION_SLICES,
         .step = params->jobs,
     };
     place out = *y;
@@ -298,7 +298,7 @@ static tsr_status add_pass(pass_list *r, const place *x, const place *y, uint32_
             continue;
         }
         if (cpu && cpu->reduce_columns_suit(&own) &&
-            params.jobs <= r->parts_bytes / (TSR__REDUCTION_PARTS * sizeof(float))) {
+            params.jobs <= r->slices_bytes / (TSR__REDUCTION_SLICES * sizeof(float))) {
             TSR__TRY(add_columns(r, &own, y));
             continue;
         }
@@ -405,14 +405,14 @@ static tsr_status add_passes(pass_list *r, const char *op, place *x, const place
     TSR__TRY(plan_passes(op, rows, x->count, size, chunks, &passes, &scratch_bytes));
     if (passes == 1 && reduces_chunks(r, x, chunks[0]))
         return add_pass(r, x, y, (uint32_t)chunks[0]);
-    r->parts_offset = scratch_bytes;
+    r->slices_offset = scratch_bytes;
     const tsr_device *device = x->access.buffer->device;
-    r->parts_bytes = is_argmax(r) || !device->cpu
-                         ? 0
-                         : device->cpu->reduce_columns_bytes(device, rows, x->count,
-                                                             passes > 0 ? chunks[0] : x->count);
-    if (scratch_bytes + r->parts_bytes > 0)
-        TSR__TRY(tsr__stream_scratch(r->stream, scratch_bytes + r->parts_bytes, &r->scratch));
+    r->slices_bytes = is_argmax(r) || !device->cpu
+                          ? 0
+                          : device->cpu->reduce_columns_bytes(device, rows, x->count,
+                                                              passes > 0 ? chunks[0] : x->count);
+    if (scratch_bytes + r->slices_bytes > 0)
+        TSR__TRY(tsr__stream_scratch(r->stream, scratch_bytes + r->slices_bytes, &r->scratch));
     uint64_t offset_bytes = 0;
     uint32_t unit = 1;
     for (int i = 0; i < passes; i++) {

@@ -80,7 +80,7 @@ static tsr_status add_range(call *c, const tsr_tensor *x, int64_t first, int64_t
         TSR__TRY(flush(c));
     if (b->entries == 0)
         b->push = (struct tsr_sum_squares_params){
-            .parts = tsr__access_address(c->partial),
+            .partials = tsr__access_address(c->partial),
             .scale = c->scale,
         };
     b->dtype = dtype;
@@ -88,7 +88,7 @@ static tsr_status add_range(call *c, const tsr_tensor *x, int64_t first, int64_t
     b->push.x[b->entries] = address;
     b->push.count[b->entries] = (uint32_t)count;
     b->push.first[b->entries] = b->push.chunks;
-    b->push.part[b->entries] = c->chunks;
+    b->push.partial[b->entries] = c->chunks;
     b->read[b->entries++] = tsr__read_of(x);
     b->push.chunks += (uint32_t)chunks_of(count);
     c->chunks += (uint32_t)chunks_of(count);

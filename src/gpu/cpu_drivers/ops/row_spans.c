@@ -1,4 +1,4 @@
-#include "gpu/cpu_drivers/ops/row_parts.h"
+#include "gpu/cpu_drivers/ops/row_spans.h"
 
 #include "base/checked.h"
 #include "gpu/ops/common/walk.h"
@@ -20,17 +20,17 @@ tsr__row_cut tsr__cut_row(uint32_t count, uint32_t lanes, uint32_t most)
     return best;
 }
 
-struct tsr_row_parts tsr__row_parts_of(tsr__row_cut cut, uint32_t extent)
+struct tsr_row_spans tsr__row_spans_of(tsr__row_cut cut, uint32_t extent)
 {
-    struct tsr_row_parts parts = {.extent = extent, .across = cut.across};
+    struct tsr_row_spans spans = {.extent = extent, .across = cut.across};
 
-    tsr__walk_divisor(parts.across, &parts.magic, &parts.shift);
-    return parts;
+    tsr__walk_divisor(spans.across, &spans.magic, &spans.shift);
+    return spans;
 }
 
-void tsr__row_parts_take(struct tsr_row_parts *parts, uint64_t rows_left, uint32_t groups[3])
+void tsr__row_spans_take(struct tsr_row_spans *spans, uint64_t rows_left, uint32_t groups[3])
 {
-    parts->rows = (uint32_t)tsr__min_u64(TSR__MAX_PARTS / parts->across, rows_left);
-    groups[0] = tsr__div_up_u32(parts->rows * parts->across, TSR__PARTS_SUBGROUPS);
+    spans->rows = (uint32_t)tsr__min_u64(TSR__MAX_SPANS / spans->across, rows_left);
+    groups[0] = tsr__div_up_u32(spans->rows * spans->across, TSR__SPAN_SUBGROUPS);
     groups[1] = groups[2] = 1;
 }

@@ -1,11 +1,11 @@
 /* Push constants of the three kernels that normalise long rows on Mesa's CPU driver. They compute
  * the statistics of each chunk of a row, then those of each row, then the results. Strides between
  * rows count bytes. */
-#ifndef TSR_PARAMS_NORM_PARTS_H
-#define TSR_PARAMS_NORM_PARTS_H
+#ifndef TSR_PARAMS_NORM_CHUNKS_H
+#define TSR_PARAMS_NORM_CHUNKS_H
 
 #include "norm.h"
-#include "row_parts.h"
+#include "row_spans.h"
 
 /* The statistics of a chunk are eight floats. The first four are the chunk's mean m, rounded to a
  * float (0 for RMS), Σ(x − m), Σ(x − m)² and an unused float. The other four are used for gradients
@@ -15,9 +15,9 @@
 #define TSR_NORM_CHUNK_BYTES 32u
 #define TSR_NORM_SLOPES_BYTES 8u
 
-/* The push constants of the first and the third kernel. The parts of a row are chunks in the first
+/* The push constants of the first and the third kernel. The spans of a row are chunks in the first
  * kernel, and blocks of y in the third. */
-struct tsr_norm_parts_push {
+struct tsr_norm_spans_push {
     TSR_UINT identity[8]; /* TSR_IDENTITY_8: 0 … 7, see lavapipe.glsl */
     TSR_ADDRESS x, dy, y; /* their first rows */
     TSR_ADDRESS weight, bias;
@@ -25,9 +25,9 @@ struct tsr_norm_parts_push {
     TSR_ADDRESS stats;
     TSR_ADDRESS slopes; /* the slopes of rows; read by the third kernel */
     TSR_UINT x_row, dy_row, y_row;
-    TSR_ROW_PARTS parts;
+    TSR_ROW_SPANS spans;
 };
-TSR_PUSH_CHECK(tsr_norm_parts_push);
+TSR_PUSH_CHECK(tsr_norm_spans_push);
 
 /* The push constants of the second kernel. */
 struct tsr_norm_rows_push {
