@@ -1,6 +1,24 @@
 /* Chooses the form of each operand, and packs operands. A line is a row of a or a column of b.
  * Packing makes the elements of each line contiguous, and widening converts them to f32. Lanes are
- * placed along k or along n, and a stretch is a range of k that one dispatch computes (plan.h). */
+ * placed along k or along n, and a stretch is a range of k that one dispatch computes (plan.h).
+ *
+ * The first line that holds says how a product is computed; the functions name the limits. plan.c
+ * then chooses tiles and stretches, from sizes only.
+ *
+ *   condition                              lanes   operands
+ *   less than 1024 multiply-adds, unless   -       computed by the kernels for GPUs (configs.c)
+ *     f32 without an epilogue
+ *   many rows and columns, and the host    k       both in panels of f32, which the host packs
+ *     may read both (should_make_panels)
+ *   k is 32, 64, 96 or 128, and many       n       b packed unless it is row-major; a widened if
+ *     rows (suits_lanes_along_n)                   it is 16-bit and there are many columns
+ *   b is [n,k], or packing it pays         k       b packed if it is row-major, or widened
+ *     (should_pack_b)                              (should_widen_b); a packed if its rows are not
+ *                                                  contiguous or collide in a cache, or widened
+ *   all others: few rows, or a short k     n       as they are
+ *
+ * Operands without a stride of 1 are always packed, and 16-bit operands always widened on devices
+ * without 16-bit storage. */
 #include "gpu/cpu_drivers/matmul/operands.h"
 
 #include "base/checked.h"
