@@ -1,4 +1,4 @@
-/* The choice of a configuration, which is a kernel with one size of tile (common/kernel.h),.
+/* The choice of a configuration, which is a kernel with one size of tile (common/kernel.h).
  * split_k.c chooses the number of ranges into which k is split. */
 #include "gpu/matmul/choose_kernel.h"
 
