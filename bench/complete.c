@@ -6,18 +6,18 @@
 #include "bench/harness/can_open.h"
 #include "cli/lib/memory.h"
 
-typedef enum part { ON_DEVICE, ON_HOST } part;
+typedef enum bench_site { ON_DEVICE, ON_HOST } bench_site;
 
-static bool belongs(const bench *what, part which)
+static bool runs_on(const bench *what, bench_site where)
 {
-    return !what->alone && which == (what->host_only ? ON_HOST : ON_DEVICE);
+    return !what->alone && where == (what->host_only ? ON_HOST : ON_DEVICE);
 }
 
-static int count_of(part which)
+static int count_benchmarks_on(bench_site where)
 {
     int count = 0;
     for (int i = 0; bench_list[i] != NULL; i++)
-        count += belongs(bench_list[i], which);
+        count += runs_on(bench_list[i], where);
     return count;
 }
 
@@ -29,10 +29,10 @@ static void note(bench_notes *notes, const char *benchmark, int place, const cha
     snprintf(added->text, sizeof added->text, "%.1023s", text);
 }
 
-static void run_part(bench_context *context, part which)
+static void run_benchmarks_on(bench_context *context, bench_site where)
 {
     for (int i = 0; bench_list[i] != NULL; i++) {
-        if (!belongs(bench_list[i], which))
+        if (!runs_on(bench_list[i], where))
             continue;
         char text[64];
         int first = context->row_count;
@@ -54,12 +54,12 @@ static void run_device(bench_context *context, const tsr_device_info *info)
     if (!info->usable) {
         snprintf(text, sizeof text, "%s cannot be used: %s", info->name, info->unusable_reason);
         note(&context->left_out, "device", -1, text);
-        context->progress.steps -= count_of(ON_DEVICE);
+        context->progress.steps -= count_benchmarks_on(ON_DEVICE);
     } else if (!bench_open_device(context, index)) {
         note(&context->failures, "device", -1, context->error);
-        context->progress.steps -= count_of(ON_DEVICE);
+        context->progress.steps -= count_benchmarks_on(ON_DEVICE);
     } else {
-        run_part(context, ON_DEVICE);
+        run_benchmarks_on(context, ON_DEVICE);
     }
     bench_close_device(context);
 }
@@ -70,7 +70,7 @@ static bool run_devices(bench_context *context)
     if (chosen != NULL) {
         if (!bench_open_device(context, chosen))
             return false;
-        run_part(context, ON_DEVICE);
+        run_benchmarks_on(context, ON_DEVICE);
         bench_close_device(context);
         return true;
     }
@@ -80,7 +80,7 @@ static bool run_devices(bench_context *context)
         note(&context->left_out, "device", -1, tsr_last_error());
     else if (list.count == 0)
         note(&context->left_out, "device", -1, "there is no Vulkan driver on this machine");
-    context->progress.steps += (list.count - 1) * count_of(ON_DEVICE);
+    context->progress.steps += (list.count - 1) * count_benchmarks_on(ON_DEVICE);
     for (int i = 0; i < list.count; i++)
         run_device(context, &list.devices[i]);
     tsr_device_list_finish(&list);
@@ -95,7 +95,7 @@ bool bench_complete(bench_context *context)
     /* The host is measured before any driver is loaded: memory that drivers allocate would be
      * included in the peak memory of processes that are started later. The number of devices is
      * therefore not known yet, and is assumed to be one, as on most machines. */
-    context->progress.steps = count_of(ON_HOST) + count_of(ON_DEVICE);
-    run_part(context, ON_HOST);
+    context->progress.steps = count_benchmarks_on(ON_HOST) + count_benchmarks_on(ON_DEVICE);
+    run_benchmarks_on(context, ON_HOST);
     return run_devices(context);
 }

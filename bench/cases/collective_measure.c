@@ -10,12 +10,12 @@
 #include "tessera/comm.h"
 
 /* The measurements of one rank for one size. */
-typedef struct part {
+typedef struct size_measurement {
     uint64_t batch, checked, wrong;
     int samples;
     double got, want;
     double ns[COLLECTIVE_MAX_SAMPLES];
-} part;
+} size_measurement;
 
 /* What all ranks measure: the kind of operation, the sizes and the time for each size. */
 typedef struct plan {
@@ -27,7 +27,7 @@ typedef struct plan {
 /* What a rank has measured, for each size. */
 typedef struct measured {
     int hosts;
-    part parts[COLLECTIVE_MAX_SIZES];
+    size_measurement sizes[COLLECTIVE_MAX_SIZES];
 } measured;
 
 typedef struct rank_state {
@@ -39,110 +39,111 @@ typedef struct rank_state {
     uint64_t count; /* number of elements of the complete data */
 } rank_state;
 
-static tsr_status call(const rank_state *own)
+static tsr_status call(const rank_state *self)
 {
-    const uint64_t each = own->count / (uint64_t)own->ranks;
-    switch (own->kind) {
+    const uint64_t each = self->count / (uint64_t)self->ranks;
+    switch (self->kind) {
     case COLLECTIVE_ALL_GATHER:
-        return tsr_comm_all_gather(own->comm, own->send, own->recv, each, TSR_F32, NULL);
+        return tsr_comm_all_gather(self->comm, self->send, self->recv, each, TSR_F32, NULL);
     case COLLECTIVE_REDUCE_SCATTER:
-        return tsr_comm_reduce_scatter(own->comm, own->send, own->recv, each, TSR_F32, TSR_OP_SUM,
-                                       NULL);
+        return tsr_comm_reduce_scatter(self->comm, self->send, self->recv, each, TSR_F32,
+                                       TSR_OP_SUM, NULL);
     default:
-        return tsr_comm_all_reduce(own->comm, own->send, own->recv, own->count, TSR_F32, TSR_OP_SUM,
-                                   NULL);
+        return tsr_comm_all_reduce(self->comm, self->send, self->recv, self->count, TSR_F32,
+                                   TSR_OP_SUM, NULL);
     }
 }
 
 /* Compares every element of the result with its expected value, then overwrites the buffer, so that
  * the next check cannot find old results. */
-static void check_on_rank(const rank_state *own, part *out)
+static void check_on_rank(const rank_state *self, size_measurement *out)
 {
-    const uint64_t each = own->count / (uint64_t)own->ranks;
-    const uint64_t count = own->kind == COLLECTIVE_REDUCE_SCATTER ? each : own->count;
+    const uint64_t each = self->count / (uint64_t)self->ranks;
+    const uint64_t count = self->kind == COLLECTIVE_REDUCE_SCATTER ? each : self->count;
     for (uint64_t i = 0; i < count; i++) {
-        float want = own->kind == COLLECTIVE_ALL_GATHER
+        float want = self->kind == COLLECTIVE_ALL_GATHER
                          ? collective_value((int)(i / each), i % each)
-                         : collective_sum(own->ranks, own->kind == COLLECTIVE_REDUCE_SCATTER
-                                                          ? each * (uint64_t)own->rank + i
-                                                          : i);
-        if (own->recv[i] != want) {
+                         : collective_sum(self->ranks, self->kind == COLLECTIVE_REDUCE_SCATTER
+                                                           ? each * (uint64_t)self->rank + i
+                                                           : i);
+        if (self->recv[i] != want) {
             out->wrong++;
-            out->got = (double)own->recv[i];
+            out->got = (double)self->recv[i];
             out->want = (double)want;
         }
     }
     out->checked += count;
-    memset(own->recv, 0xff, count * sizeof *own->recv);
+    memset(self->recv, 0xff, count * sizeof *self->recv);
 }
 
-static tsr_status time_batch(const rank_state *own, uint64_t batch, double *ns)
+static tsr_status time_batch(const rank_state *self, uint64_t batch, double *ns)
 {
-    tsr_status status = tsr_comm_barrier(own->comm, NULL);
+    tsr_status status = tsr_comm_barrier(self->comm, NULL);
     const double start = bench_now_ns();
     for (uint64_t i = 0; i < batch && status == TSR_OK; i++)
-        status = call(own);
+        status = call(self);
     *ns = (bench_now_ns() - start) / (double)batch;
     return status;
 }
 
 /* Runs the warm-up calls. From their times, rank 0 chooses how many samples all ranks take, and how
  * many calls a sample has. */
-static tsr_status decide(const rank_state *own, collective_effort *effort)
+static tsr_status decide(const rank_state *self, collective_effort *effort)
 {
     int64_t numbers[3] = {1, 1, 1}; /* batch, samples, and whether the warm-up continues */
     tsr_status status = TSR_OK;
     double least = 1e300;
     for (double spent = 0; status == TSR_OK && numbers[2];) {
         double call_ns;
-        status = time_batch(own, (uint64_t)numbers[0], &call_ns);
+        status = time_batch(self, (uint64_t)numbers[0], &call_ns);
         spent += call_ns * (double)numbers[0];
         least = call_ns < least ? call_ns : least;
-        *effort = collective_plan(least, own->seconds);
+        *effort = collective_plan(least, self->seconds);
         numbers[0] = (int64_t)effort->batch;
         numbers[1] = effort->samples;
-        numbers[2] = spent < own->seconds * 0.1 * 1e9;
+        numbers[2] = spent < self->seconds * 0.1 * 1e9;
         if (status == TSR_OK)
-            status = tsr_comm_broadcast(own->comm, numbers, 3, TSR_I64, 0, NULL);
+            status = tsr_comm_broadcast(self->comm, numbers, 3, TSR_I64, 0, NULL);
     }
     *effort = (collective_effort){.batch = (uint64_t)numbers[0], .samples = (int)numbers[1]};
     return status;
 }
 
-static tsr_status measure_on_rank(rank_state *own, part *out)
+static tsr_status measure_on_rank(rank_state *self, size_measurement *out)
 {
     collective_effort effort;
     const uint64_t sent =
-        own->kind == COLLECTIVE_ALL_GATHER ? own->count / (uint64_t)own->ranks : own->count;
+        self->kind == COLLECTIVE_ALL_GATHER ? self->count / (uint64_t)self->ranks : self->count;
     for (uint64_t i = 0; i < sent; i++)
-        own->send[i] = collective_value(own->rank, i);
-    tsr_status status = call(own);
-    check_on_rank(own, out);
+        self->send[i] = collective_value(self->rank, i);
+    tsr_status status = call(self);
+    check_on_rank(self, out);
     if (status == TSR_OK)
-        status = decide(own, &effort);
+        status = decide(self, &effort);
     for (int i = 0; status == TSR_OK && i < effort.samples; i++)
-        status = time_batch(own, effort.batch, &out->ns[i]);
+        status = time_batch(self, effort.batch, &out->ns[i]);
     if (status == TSR_OK) {
-        check_on_rank(own, out);
+        check_on_rank(self, out);
         out->batch = effort.batch;
         out->samples = effort.samples;
     }
     return status;
 }
 
-static tsr_status measure_sizes(rank_state *own, const collective_sizes *sizes, part *parts)
+static tsr_status measure_sizes(rank_state *self, const collective_sizes *sizes,
+                                size_measurement *measured_sizes)
 {
     const uint64_t most = sizes->bytes[sizes->count - 1];
     tsr_status status = TSR_OK;
-    own->send = cli_alloc(most, 1);
-    own->recv = cli_alloc(most, 1);
+    self->send = cli_alloc(most, 1);
+    self->recv = cli_alloc(most, 1);
     for (int i = 0; i < sizes->count && status == TSR_OK; i++) {
-        own->count = collective_elements(own->kind, own->ranks, sizes->bytes[i]);
-        if (own->count > 0)
-            status = measure_on_rank(own, &parts[i]);
+        self->count = collective_elements(self->kind, self->ranks, sizes->bytes[i]);
+        if (self->count > 0)
+            status = measure_on_rank(self, &measured_sizes[i]);
     }
-    free(own->send);
-    free(own->recv);
+    free(self->send);
+    free(self->recv);
     return status;
 }
 
@@ -156,28 +157,28 @@ static tsr_status measure_rank(tsr_comm *comm, const void *user, void *result)
                                        .ranks = tsr_comm_size(comm),
                                        .seconds = what->seconds,
                                        .comm = comm},
-                         what->sizes, out->parts);
+                         what->sizes, out->sizes);
 }
 
 /* Combines the ranks' samples of one size: sample i of the result is the longest of the times that
  * the ranks have measured for their sample i. */
-static void join(const measured *all, int ranks, int size, collective_result *out)
+static void join(const measured *ranks_measured, int ranks, int size, collective_result *out)
 {
     *out = (collective_result){0};
     for (int rank = 0; rank < ranks; rank++) {
-        const part *one = &all[rank].parts[size];
-        out->is_there = one->samples > 0;
-        out->batch = one->batch;
-        out->samples = one->samples;
-        out->checked += one->checked;
-        out->wrong += one->wrong;
-        out->hosts = all[rank].hosts;
-        if (one->wrong > 0) {
-            out->got = one->got;
-            out->want = one->want;
+        const size_measurement *of_rank = &ranks_measured[rank].sizes[size];
+        out->is_there = of_rank->samples > 0;
+        out->batch = of_rank->batch;
+        out->samples = of_rank->samples;
+        out->checked += of_rank->checked;
+        out->wrong += of_rank->wrong;
+        out->hosts = ranks_measured[rank].hosts;
+        if (of_rank->wrong > 0) {
+            out->got = of_rank->got;
+            out->want = of_rank->want;
         }
-        for (int i = 0; i < one->samples; i++)
-            out->ns[i] = one->ns[i] > out->ns[i] ? one->ns[i] : out->ns[i];
+        for (int i = 0; i < of_rank->samples; i++)
+            out->ns[i] = of_rank->ns[i] > out->ns[i] ? of_rank->ns[i] : out->ns[i];
     }
 }
 
@@ -187,10 +188,10 @@ bool collective_measure(bench_context *context, collective_kind kind, int ranks,
 {
     const plan what = {kind, sizes, seconds};
     const bench_ranks_work work = {collective_names[kind], measure_rank, &what, sizeof(measured)};
-    measured *all = cli_alloc((size_t)ranks, sizeof *all);
-    const bool done = bench_ranks_run(context, ranks, &work, all);
+    measured *ranks_measured = cli_alloc((size_t)ranks, sizeof *ranks_measured);
+    const bool done = bench_ranks_run(context, ranks, &work, ranks_measured);
     for (int size = 0; size < COLLECTIVE_MAX_SIZES; size++)
-        join(all, ranks, size, &results[size]);
-    free(all);
+        join(ranks_measured, ranks, size, &results[size]);
+    free(ranks_measured);
     return done;
 }

@@ -184,8 +184,9 @@ static void compute_wanted(copy *test)
     float *moved = cli_alloc((size_t)(test->rows * test->kept), sizeof *moved);
     for (int64_t row = 0; row < test->rows; row++)
         for (int64_t column = 0; column < test->kept; column++) {
-            int64_t at = test->transpose ? column * test->rows + row : row * test->kept + column;
-            moved[at] = test->values[row * test->columns + column];
+            int64_t position =
+                test->transpose ? column * test->rows + row : row * test->kept + column;
+            moved[position] = test->values[row * test->columns + column];
         }
     bench_encode(test->to_dtype, moved, (uint64_t)(test->rows * test->kept), test->wanted);
     free(moved);

@@ -280,11 +280,11 @@ static bool add_pairs(bench_context *context, const plan *what, const all_result
         for (int high = low + 1; high < all->ranks; high++)
             for (int i = 0; i < what->size_count; i++) {
                 const rank_result *a = result_of(all, low), *b = result_of(all, high);
-                const link_figures *there = &a->links[(size_t)high * MAX_SIZES + (size_t)i],
+                const link_figures *outward = &a->links[(size_t)high * MAX_SIZES + (size_t)i],
                                    *back = &b->links[(size_t)low * MAX_SIZES + (size_t)i];
                 int ranks[2] = {low, high};
-                if (busy ? !add_busy_row(context, ranks, what->bytes[i], there, back)
-                         : !add_row(context, a, b, ranks, what->bytes[i], there))
+                if (busy ? !add_busy_row(context, ranks, what->bytes[i], outward, back)
+                         : !add_row(context, a, b, ranks, what->bytes[i], outward))
                     return false;
             }
     return true;

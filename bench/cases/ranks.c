@@ -41,44 +41,44 @@ typedef struct started_rank {
 
 static int all_gather(void *user, const void *mine, uint64_t size_bytes, void *all)
 {
-    started_rank *own = user;
-    shared *common = own->common;
-    const int exchange = own->exchanges++;
+    started_rank *self = user;
+    shared *common = self->common;
+    const int exchange = self->exchanges++;
     if (exchange >= EXCHANGES || size_bytes > MAX_BLOCK)
         return 1;
-    memcpy(common->blocks[exchange][own->rank], mine, size_bytes);
+    memcpy(common->blocks[exchange][self->rank], mine, size_bytes);
     atomic_fetch_add(&common->arrived[exchange], 1);
-    while (atomic_load(&common->arrived[exchange]) < own->ranks) {
+    while (atomic_load(&common->arrived[exchange]) < self->ranks) {
         if (common->has_failed)
             return 1;
         usleep(100);
     }
-    for (int i = 0; i < own->ranks; i++)
+    for (int i = 0; i < self->ranks; i++)
         memcpy((uint8_t *)all + (uint64_t)i * size_bytes, common->blocks[exchange][i], size_bytes);
     return 0;
 }
 
-static void be_rank(started_rank *own)
+static void be_rank(started_rank *self)
 {
     /* Linux kills this process when the tool ends. If the tool has ended before this call,
      * getppid() is another process, and this process exits. */
-    if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != own->parent)
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != self->parent)
         _exit(1);
-    const bench_ranks_work *work = own->work;
+    const bench_ranks_work *work = self->work;
     tsr_comm *comm = NULL;
-    tsr_status status =
-        tsr_comm_create(tsr_comm_params(.bootstrap = TSR_BOOTSTRAP_CALLBACK, .rank = own->rank,
-                                        .size = own->ranks, .all_gather = all_gather, .user = own),
-                        &comm);
+    tsr_status status = tsr_comm_create(tsr_comm_params(.bootstrap = TSR_BOOTSTRAP_CALLBACK,
+                                                        .rank = self->rank, .size = self->ranks,
+                                                        .all_gather = all_gather, .user = self),
+                                        &comm);
     if (status == TSR_OK)
         status = work->run(comm, work->user,
-                           own->common->results + (size_t)own->rank * work->result_bytes);
+                           self->common->results + (size_t)self->rank * work->result_bytes);
     if (status != TSR_OK) {
-        snprintf(own->common->problem[own->rank], sizeof own->common->problem[0], "%s",
+        snprintf(self->common->problem[self->rank], sizeof self->common->problem[0], "%s",
                  tsr_last_error());
         int nobody = 0;
-        (void)atomic_compare_exchange_strong(&own->common->first_failed, &nobody, 1 + own->rank);
-        own->common->has_failed = true;
+        (void)atomic_compare_exchange_strong(&self->common->first_failed, &nobody, 1 + self->rank);
+        self->common->has_failed = true;
     }
     tsr_comm_destroy(&comm);
     _exit(status == TSR_OK ? 0 : 1);

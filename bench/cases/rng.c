@@ -19,26 +19,26 @@ typedef struct generator {
 static tsr_status draw_words(tsr_stream *stream, void *user)
 {
     (void)stream;
-    generator *own = user;
+    generator *drawn = user;
     for (int i = 0; i < CHUNK; i++)
-        own->sum += tsr_rng_next_u32(&own->rng);
+        drawn->sum += tsr_rng_next_u32(&drawn->rng);
     return TSR_OK;
 }
 
 static tsr_status draw_dotnet(tsr_stream *stream, void *user)
 {
     (void)stream;
-    generator *own = user;
+    generator *drawn = user;
     for (int i = 0; i < CHUNK; i++)
-        own->sum += (uint64_t)tsr_dotnet_next(&own->rng.as.dotnet);
+        drawn->sum += (uint64_t)tsr_dotnet_next(&drawn->rng.as.dotnet);
     return TSR_OK;
 }
 
 static tsr_status draw_bits(tsr_stream *stream, void *user)
 {
     (void)stream;
-    generator *own = user;
-    return tsr_threefry_bits(tsr_threefry_key_from_seed(SEED), 4, WORDS, own->bits);
+    generator *drawn = user;
+    return tsr_threefry_bits(tsr_threefry_key_from_seed(SEED), 4, WORDS, drawn->bits);
 }
 
 /* The expected sums were computed by programs that share nothing with the library: CPython's
@@ -57,32 +57,32 @@ static const struct {
     {"threefry", "bits, 2^20 at once", TSR_RNG_THREEFRY, draw_bits, WORDS, 2252275512747516},
 };
 
-static bool measure_generators(bench_context *context, generator *own, size_t which)
+static bool measure_generators(bench_context *context, generator *drawn, size_t which)
 {
     bench_row *row = bench_add(context, "rng", BENCH_TIME, (double)cases[which].work);
     bench_text(row, "generator", "%s", cases[which].name);
     bench_text(row, "what", "%s", cases[which].what);
-    own->sum = 0;
-    BENCH_TRY(context, tsr_rng_init(cases[which].kind, SEED, 0, &own->rng));
+    drawn->sum = 0;
+    BENCH_TRY(context, tsr_rng_init(cases[which].kind, SEED, 0, &drawn->rng));
     for (uint64_t done = 0; done < WORDS; done += cases[which].work)
-        BENCH_TRY(context, cases[which].draw(NULL, own));
+        BENCH_TRY(context, cases[which].draw(NULL, drawn));
     for (uint64_t i = 0; cases[which].draw == draw_bits && i < WORDS; i++)
-        own->sum += own->bits[i];
+        drawn->sum += drawn->bits[i];
     bench_check_begin(&row->check, "the sum of the first 2^20 numbers against other programs");
-    bench_check_value(&row->check, 0, 0, (double)own->sum, cases[which].sum, 0);
+    bench_check_value(&row->check, 0, 0, (double)drawn->sum, cases[which].sum, 0);
     return bench_measure(context, row,
-                         &(bench_task){.run = cases[which].draw, .user = own, .host_only = true});
+                         &(bench_task){.run = cases[which].draw, .user = drawn, .host_only = true});
 }
 
 static bool run_generators(bench_context *context)
 {
-    generator *own = cli_alloc(1, sizeof *own);
-    own->bits = cli_alloc(WORDS, sizeof *own->bits);
+    generator *drawn = cli_alloc(1, sizeof *drawn);
+    drawn->bits = cli_alloc(WORDS, sizeof *drawn->bits);
     bool done = true;
     for (size_t i = 0; i < sizeof cases / sizeof *cases && done; i++)
-        done = measure_generators(context, own, i);
-    free(own->bits);
-    free(own);
+        done = measure_generators(context, drawn, i);
+    free(drawn->bits);
+    free(drawn);
     return done;
 }
 

@@ -21,20 +21,20 @@ typedef struct reader {
 static tsr_status read_chunk(tsr_stream *stream, void *user)
 {
     (void)stream;
-    reader *own = user;
+    reader *self = user;
     uint64_t count;
-    tsr_status status = tsr_sampler_fill(own->sampler, CHUNK, own->indices, NULL, &count);
+    tsr_status status = tsr_sampler_fill(self->sampler, CHUNK, self->indices, NULL, &count);
     /* An epoch has more indices than one repetition reads, but ends after many repetitions; go on
      * with the next epoch then. */
     if (status == TSR_OK && count < CHUNK)
-        status = tsr_sampler_set_epoch(own->sampler, ++own->epoch);
+        status = tsr_sampler_set_epoch(self->sampler, ++self->epoch);
     return status;
 }
 
-static bool read_chunks(bench_context *context, bench_row *row, reader *own)
+static bool read_chunks(bench_context *context, bench_row *row, reader *self)
 {
     return bench_measure(context, row,
-                         &(bench_task){.run = read_chunk, .user = own, .host_only = true});
+                         &(bench_task){.run = read_chunk, .user = self, .host_only = true});
 }
 
 /* Feistel ------------------------------------------------------------------------------------- */
@@ -46,10 +46,10 @@ static bool read_chunks(bench_context *context, bench_row *row, reader *own)
 static tsr_status read_singly(tsr_stream *stream, void *user)
 {
     (void)stream;
-    reader *own = user;
+    reader *self = user;
     bool got;
     for (int i = 0; i < CHUNK; i++) {
-        tsr_status status = tsr_sampler_next(own->sampler, &own->indices[i], &got);
+        tsr_status status = tsr_sampler_next(self->sampler, &self->indices[i], &got);
         if (status != TSR_OK)
             return status;
     }
@@ -60,12 +60,12 @@ static tsr_status read_singly(tsr_stream *stream, void *user)
 static tsr_status read_far(tsr_stream *stream, void *user)
 {
     (void)stream;
-    reader *own = user;
+    reader *self = user;
     bool got;
     for (uint64_t i = 0; i < SEEKS; i++) {
-        tsr_status status = tsr_sampler_seek(own->sampler, FAR + i * 1234567);
+        tsr_status status = tsr_sampler_seek(self->sampler, FAR + i * 1234567);
         if (status == TSR_OK)
-            status = tsr_sampler_next(own->sampler, &own->indices[i], &got);
+            status = tsr_sampler_next(self->sampler, &self->indices[i], &got);
         if (status != TSR_OK)
             return status;
     }
@@ -74,12 +74,12 @@ static tsr_status read_far(tsr_stream *stream, void *user)
 
 /* Checks with the inverse of the permutation: it must map each index to the position from which the
  * index was read. */
-static void check_feistel(bench_row *row, const reader *own, const tsr_feistel *order,
+static void check_feistel(bench_row *row, const reader *self, const tsr_feistel *order,
                           uint64_t count, uint64_t first, uint64_t step)
 {
     bench_check_begin(&row->check, "the permutation's inverse gives back each position");
     for (uint64_t i = 0; i < count; i++) {
-        uint64_t index = (uint64_t)own->indices[i];
+        uint64_t index = (uint64_t)self->indices[i];
         bench_check_value(&row->check, 0, (int64_t)i, index < ITEMS, 1, 0);
         if (index < ITEMS)
             bench_check_value(&row->check, 1, (int64_t)i, (double)tsr_feistel_find(order, index),
@@ -87,7 +87,7 @@ static void check_feistel(bench_row *row, const reader *own, const tsr_feistel *
     }
 }
 
-static bool measure_feistel(bench_context *context, reader *own, const char *what, uint64_t count,
+static bool measure_feistel(bench_context *context, reader *self, const char *what, uint64_t count,
                             uint64_t first, uint64_t step,
                             tsr_status (*read)(tsr_stream *stream, void *user))
 {
@@ -96,33 +96,34 @@ static bool measure_feistel(bench_context *context, reader *own, const char *wha
     bench_integer(row, "items", (int64_t)ITEMS);
     tsr_feistel order;
     BENCH_TRY(context, tsr_feistel_init(ITEMS, 7, 0, 0, &order));
-    BENCH_TRY(context, tsr_sampler_reset(own->sampler));
-    BENCH_TRY(context, read(NULL, own));
-    check_feistel(row, own, &order, count, first, step);
-    return bench_measure(context, row, &(bench_task){.run = read, .user = own, .host_only = true});
+    BENCH_TRY(context, tsr_sampler_reset(self->sampler));
+    BENCH_TRY(context, read(NULL, self));
+    check_feistel(row, self, &order, count, first, step);
+    return bench_measure(context, row, &(bench_task){.run = read, .user = self, .host_only = true});
 }
 
 static bool run_feistel(bench_context *context)
 {
-    reader own = {0};
+    reader self = {0};
     BENCH_TRY(context, tsr_sampler_create_distributed(
                            tsr_sampler_distributed_params(.n = ITEMS, .ranks = RANKS, .rank = RANK,
                                                           .seed = 7),
-                           &own.sampler));
-    bool done = measure_feistel(context, &own, "feistel: an index, rank 3 of 8", CHUNK, RANK, RANKS,
-                                read_chunk) &&
-                measure_feistel(context, &own, "feistel: one call for each index", CHUNK, RANK,
+                           &self.sampler));
+    bool done = measure_feistel(context, &self, "feistel: an index, rank 3 of 8", CHUNK, RANK,
+                                RANKS, read_chunk) &&
+                measure_feistel(context, &self, "feistel: one call for each index", CHUNK, RANK,
                                 RANKS, read_singly);
-    tsr_sampler_destroy(&own.sampler);
+    tsr_sampler_destroy(&self.sampler);
     if (!done)
         return false;
-    BENCH_TRY(context,
-              tsr_sampler_create_distributed(
-                  tsr_sampler_distributed_params(.n = ITEMS, .ranks = 1, .seed = 7), &own.sampler));
-    done = measure_feistel(context, &own, "feistel: an index, one rank", CHUNK, 0, 1, read_chunk) &&
-           measure_feistel(context, &own, "feistel: seek beyond 10^11, an index", SEEKS, FAR,
-                           1234567, read_far);
-    tsr_sampler_destroy(&own.sampler);
+    BENCH_TRY(context, tsr_sampler_create_distributed(
+                           tsr_sampler_distributed_params(.n = ITEMS, .ranks = 1, .seed = 7),
+                           &self.sampler));
+    done =
+        measure_feistel(context, &self, "feistel: an index, one rank", CHUNK, 0, 1, read_chunk) &&
+        measure_feistel(context, &self, "feistel: seek beyond 10^11, an index", SEEKS, FAR, 1234567,
+                        read_far);
+    tsr_sampler_destroy(&self.sampler);
     return done;
 }
 
@@ -143,18 +144,18 @@ static tsr_status create_torch(tsr_sampler **out)
 static tsr_status read_epoch(tsr_stream *stream, void *user)
 {
     (void)stream;
-    reader *own = user;
+    reader *self = user;
     uint64_t count;
-    tsr_status status = tsr_sampler_set_epoch(own->sampler, own->epoch++);
+    tsr_status status = tsr_sampler_set_epoch(self->sampler, self->epoch++);
     do {
         if (status == TSR_OK)
-            status = tsr_sampler_fill(own->sampler, CHUNK, own->indices, NULL, &count);
+            status = tsr_sampler_fill(self->sampler, CHUNK, self->indices, NULL, &count);
     } while (status == TSR_OK && count > 0);
     return status;
 }
 
 /* Compares the epoch with a second implementation of PyTorch's randperm. */
-static bool check_torch(bench_context *context, bench_row *row, reader *own)
+static bool check_torch(bench_context *context, bench_row *row, reader *self)
 {
     tsr_rng rng;
     BENCH_TRY(context, tsr_rng_init(TSR_RNG_MT19937, TORCH_SEED, 0, &rng));
@@ -171,10 +172,10 @@ static bool check_torch(bench_context *context, bench_row *row, reader *own)
         "every index of the rank's epoch against a second implementation of the shuffle");
     uint64_t count = 1;
     for (uint64_t done = 0; count > 0; done += count) {
-        if (tsr_sampler_fill(own->sampler, CHUNK, own->indices, NULL, &count) != TSR_OK)
+        if (tsr_sampler_fill(self->sampler, CHUNK, self->indices, NULL, &count) != TSR_OK)
             count = 0;
         for (uint64_t i = 0; i < count; i++)
-            bench_check_value(&row->check, 0, (int64_t)(done + i), (double)own->indices[i],
+            bench_check_value(&row->check, 0, (int64_t)(done + i), (double)self->indices[i],
                               order[(done + i) * RANKS + RANK], 0);
         if (count == 0)
             bench_check_value(&row->check, 1, 0, (double)(done * RANKS), TORCH_ITEMS, 0);
@@ -185,18 +186,18 @@ static bool check_torch(bench_context *context, bench_row *row, reader *own)
 
 static bool run_torch(bench_context *context)
 {
-    reader own = {0};
+    reader self = {0};
     bench_row *row = bench_add(context, "sample", BENCH_TIME, 1);
     bench_text(row, "what", "torch: an epoch, rank 3 of 8");
     bench_integer(row, "items", TORCH_ITEMS);
     row->elsewhere = "PyTorch 0.6 – 1.5 s, 690 MiB";
     if (!bench_sample_memory(context, &row->peak_bytes))
         return false;
-    BENCH_TRY(context, create_torch(&own.sampler));
-    bool done = check_torch(context, row, &own) &&
+    BENCH_TRY(context, create_torch(&self.sampler));
+    bool done = check_torch(context, row, &self) &&
                 bench_measure(context, row,
-                              &(bench_task){.run = read_epoch, .user = &own, .host_only = true});
-    tsr_sampler_destroy(&own.sampler);
+                              &(bench_task){.run = read_epoch, .user = &self, .host_only = true});
+    tsr_sampler_destroy(&self.sampler);
     return done;
 }
 
@@ -211,10 +212,10 @@ typedef struct weighted {
     float *weights;
 } weighted;
 
-static tsr_status create(weighted *own, tsr_sampler **out)
+static tsr_status create(weighted *self, tsr_sampler **out)
 {
     return tsr_sampler_create_weighted(
-        tsr_sampler_weighted_params(.weights_f32 = own->weights, .count = own->count,
+        tsr_sampler_weighted_params(.weights_f32 = self->weights, .count = self->count,
                                     .num_samples = SAMPLES, .seed = 7, .replacement = true),
         out);
 }
@@ -229,36 +230,36 @@ static tsr_status set_up(tsr_stream *stream, void *user)
 }
 
 /* Weights from 1 to 1000; one in sixteen is 0. */
-static void make_weights(weighted *own)
+static void make_weights(weighted *self)
 {
-    for (uint64_t i = 0; i < own->count; i++) {
+    for (uint64_t i = 0; i < self->count; i++) {
         uint64_t bits = bench_random(3, i);
-        own->weights[i] = (bits & 15) == 0 ? 0 : 1 + (float)((bits >> 4) % 1000);
+        self->weights[i] = (bits & 15) == 0 ? 0 : 1 + (float)((bits >> 4) % 1000);
     }
 }
 
 /* Checks that no index of weight 0 is drawn, and applies a chi-square test to the numbers of draws
  * in 256 groups of consecutive indices, each with the same number of indices. With a correct
  * sampler, the result is too large for one seed in 1000, and too small for one in 1000. */
-static bool check_sampling(bench_context *context, weighted *own, bench_row *row)
+static bool check_sampling(bench_context *context, weighted *self, bench_row *row)
 {
     double expected[GROUPS] = {0}, drawn[GROUPS] = {0}, total = 0, chi_square = 0;
-    uint64_t group_size = own->count / GROUPS, draws = 4 * own->count, count;
+    uint64_t group_size = self->count / GROUPS, draws = 4 * self->count, count;
     if (draws > (uint64_t)1 << 24)
         draws = (uint64_t)1 << 24;
-    for (uint64_t i = 0; i < own->count; i++) {
-        expected[i / group_size] += (double)own->weights[i];
-        total += (double)own->weights[i];
+    for (uint64_t i = 0; i < self->count; i++) {
+        expected[i / group_size] += (double)self->weights[i];
+        total += (double)self->weights[i];
     }
     bench_check_begin(&row->check, "no draw of weight 0, and chi-square of 256 groups");
     for (uint64_t done = 0; done < draws; done += count) {
-        BENCH_TRY(context,
-                  tsr_sampler_fill(own->reader.sampler, CHUNK, own->reader.indices, NULL, &count));
+        BENCH_TRY(context, tsr_sampler_fill(self->reader.sampler, CHUNK, self->reader.indices, NULL,
+                                            &count));
         for (uint64_t i = 0; i < count; i++) {
-            uint64_t index = (uint64_t)own->reader.indices[i];
-            bool possible = index < own->count && own->weights[index] > 0;
+            uint64_t index = (uint64_t)self->reader.indices[i];
+            bool possible = index < self->count && self->weights[index] > 0;
             bench_check_value(&row->check, 0, (int64_t)(done + i), possible, 1, 0);
-            if (index < own->count)
+            if (index < self->count)
                 drawn[index / group_size]++;
         }
     }
@@ -272,34 +273,34 @@ static bool check_sampling(bench_context *context, weighted *own, bench_row *row
     return true;
 }
 
-static bool measure_sampling(bench_context *context, weighted *own)
+static bool measure_sampling(bench_context *context, weighted *self)
 {
     bench_row *row = bench_add(context, "sample", BENCH_TIME, 1);
     bench_text(row, "what", "weighted: set-up");
-    bench_integer(row, "items", (int64_t)own->count);
+    bench_integer(row, "items", (int64_t)self->count);
     bench_row *draws = bench_add(context, "sample", BENCH_TIME, CHUNK);
     bench_text(draws, "what", "weighted: a draw");
-    bench_integer(draws, "items", (int64_t)own->count);
+    bench_integer(draws, "items", (int64_t)self->count);
 
-    BENCH_TRY(context, create(own, &own->reader.sampler));
-    if (!check_sampling(context, own, draws))
+    BENCH_TRY(context, create(self, &self->reader.sampler));
+    if (!check_sampling(context, self, draws))
         return false;
     row->check = draws->check;
-    if (!read_chunks(context, draws, &own->reader))
+    if (!read_chunks(context, draws, &self->reader))
         return false;
-    tsr_sampler_destroy(&own->reader.sampler);
+    tsr_sampler_destroy(&self->reader.sampler);
     return bench_measure(context, row,
-                         &(bench_task){.run = set_up, .user = own, .host_only = true});
+                         &(bench_task){.run = set_up, .user = self, .host_only = true});
 }
 
 static bool run_weighted(bench_context *context, uint64_t count)
 {
-    weighted own = {.count = count};
-    own.weights = cli_alloc(count, sizeof *own.weights);
-    make_weights(&own);
-    bool done = measure_sampling(context, &own);
-    tsr_sampler_destroy(&own.reader.sampler);
-    free(own.weights);
+    weighted self = {.count = count};
+    self.weights = cli_alloc(count, sizeof *self.weights);
+    make_weights(&self);
+    bool done = measure_sampling(context, &self);
+    tsr_sampler_destroy(&self.reader.sampler);
+    free(self.weights);
     return done;
 }
 

@@ -22,16 +22,16 @@ typedef struct bench_range {
 typedef struct bench_pair {
     const bench_document *old_run, *new_run; /* one run of each side that has the result */
     const bench_figures *old, *new;
-    const char *of; /* the ceiling that `was` and `is` are parts of; NULL: absolute values */
-    /* The result is compared by its absolute value because, in a run, its part of the ceiling is
-     * above BENCH_MAX_OF_CEILING. */
+    const char *of; /* the ceiling of which `was` and `is` are fractions; NULL: absolute values */
+    /* The result is compared by its absolute value because, in a run, its fraction of the ceiling
+     * is above BENCH_MAX_OF_CEILING. */
     bool above_ceiling;
     bool is_time;        /* the values are times, so less is better */
     bench_range was, is; /* the values that are compared */
 } bench_pair;
 
-/* A result is not compared as a part of its ceiling if the part is larger than this: the ceiling
- * was measured too low, or the data were in caches. */
+/* A result is not compared as a fraction of its ceiling if the fraction is larger than this: the
+ * ceiling was measured too low, or the data were in caches. */
 #define BENCH_MAX_OF_CEILING 1.1
 
 /* The largest number of old runs, or of new runs. */
@@ -53,7 +53,7 @@ int bench_distinct(const bench_runs *side);
  * median of the runs' medians. Its range extends from the lowest end of the runs' ranges to the
  * highest; if both sides have at least BENCH_MANY_RUNS, it extends from the lowest of the runs'
  * medians to the highest. Runs without the result are ignored. With `of_ceiling`, results are
- * compared as parts of their ceiling, if both sides have runs in which the result has the same
+ * compared as fractions of their ceiling, if both sides have runs in which the result has the same
  * ceiling and is not above it; the other runs are then ignored. Results without such runs, and
  * ceilings themselves, are compared by their absolute values. */
 int bench_pairs(const bench_runs *old, const bench_runs *new, bool of_ceiling, bench_pair **out);

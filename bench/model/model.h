@@ -60,7 +60,7 @@ typedef struct bench_model_test {
     int sequences;
     int count;
     double *seconds;       /* [count]: the time of each repetition, measured by rank 0 */
-    double *communication; /* [ranks]: the part of the time in which a rank waited for others */
+    double *communication; /* [ranks]: the fraction of the time in which a rank waited for others */
 } bench_model_test;
 
 #define BENCH_MODEL_TESTS 2
@@ -83,8 +83,8 @@ int bench_model_run(bench_model_options *options);
 /* Results of a test, computed from its repetitions. */
 typedef struct bench_model_figures {
     double mean, deviation; /* tokens per second; the deviation of a single repetition is 0 */
-    double communication;   /* the part of the time in which a rank waited for others, averaged over
-                               the ranks */
+    double communication;   /* the fraction of the time in which a rank waited for others, averaged
+                               over   the ranks */
     /* `weights`: bytes of weights that all ranks read per second while they generate; each weight
      * is read once in a step. `memory`: `weights` divided by the sum of the ranks' memory
      * bandwidths. Both are 0 for prompts, which read weights once for many tokens. */

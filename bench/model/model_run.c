@@ -126,8 +126,8 @@ static void show_opening(void *user, uint64_t done_bytes, uint64_t total_bytes)
 {
     job *j = user;
     char text[sizeof j->report.name + 32];
-    const double part = total_bytes > 0 ? (double)done_bytes / (double)total_bytes : 0;
-    snprintf(text, sizeof text, "%s: %.0f %% of its weights", j->report.name, 100 * part);
+    const double fraction = total_bytes > 0 ? (double)done_bytes / (double)total_bytes : 0;
+    snprintf(text, sizeof text, "%s: %.0f %% of its weights", j->report.name, 100 * fraction);
     bench_progress_show(&j->context.progress, text);
 }
 
@@ -420,8 +420,8 @@ static bool measure_passes(job *j, bool generates, int64_t tokens)
         all += test->seconds[i];
         waited += one_waited;
     }
-    const double part = waited / all;
-    return gather(j, &part, test->communication, sizeof part);
+    const double fraction = waited / all;
+    return gather(j, &fraction, test->communication, sizeof fraction);
 }
 
 /* All ranks measure their memory's bandwidth at the same time, because devices may share a

@@ -168,13 +168,13 @@ static void check_clock(const bench_document *run, bench_reasons *reasons)
     const bench_figures *longest = NULL, *of_ceiling = NULL;
     for (int i = 0; i < run->result_count; i++) {
         const bench_figures *figures = &run->results[i];
-        const double part = median_by(run, i, "device_ns") / median_by(run, i, "host_ns");
-        if (part > most) {
-            most = part;
+        const double ratio = median_by(run, i, "device_ns") / median_by(run, i, "host_ns");
+        if (ratio > most) {
+            most = ratio;
             longest = figures;
         }
-        if (figures->is_ceiling && part > best) {
-            best = part;
+        if (figures->is_ceiling && ratio > best) {
+            best = ratio;
             of_ceiling = figures;
         }
     }
