@@ -272,7 +272,8 @@ static json_t *load(const char *path, char problem[BENCH_PROBLEM])
     json_t *root = json_loadf(file, JSON_REJECT_DUPLICATES, &error);
     fclose(file);
     if (root == NULL)
-        snprintf(problem, BENCH_PROBLEM, "%.200s: line %d: %s", path, error.line, error.text);
+        snprintf(problem, BENCH_PROBLEM, "%.200s cannot be read as JSON: line %d: %s", path,
+                 error.line, error.text);
     return root;
 }
 

@@ -555,6 +555,23 @@ static bool check_tensor_rates(const gpt_options *o)
     return false;
 }
 
+/* Checks that the grids of all stages have the ranks that will be started. */
+static bool check_ranks(const gpt_options *o)
+{
+    const int stages = o->stages.count ? o->stages.count : 1;
+    const long long all = (long long)o->data * o->tensor * stages;
+    if (o->ranks == 0 || o->data == 0 || o->elastic || all == o->ranks)
+        return true;
+    if (stages > 1)
+        fprintf(stderr,
+                PROGRAM ": a grid of %dx%d in each of %d stages has %lld ranks, not --ranks %d\n",
+                o->data, o->tensor, stages, all, o->ranks);
+    else
+        fprintf(stderr, PROGRAM ": --grid %dx%d has %lld rank%s, not --ranks %d\n", o->data,
+                o->tensor, all, all == 1 ? "" : "s", o->ranks);
+    return false;
+}
+
 static bool check_elastic(const gpt_options *o)
 {
     if (o->elastic && o->tensor > 1)
@@ -599,7 +616,7 @@ bool gpt_options_parse(int argc, char **argv, gpt_options *out)
         return wrong_option(PROGRAM, "--separator is empty", "");
     if (out->save)
         out->save = saved_file(out->save, sizeof out->save_file, out->save_file);
-    return check_tensor_rates(out) && check_elastic(out);
+    return check_tensor_rates(out) && check_elastic(out) && check_ranks(out);
 }
 
 void gpt_options_help(void)

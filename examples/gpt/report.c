@@ -70,10 +70,10 @@ void report_setting(const gpt_model *model, const gpt_options *options, const gp
         gpt_style_name(gpt_config_style(c)), c->model.layers, c->model.layers == 1 ? "" : "s",
         (long long)c->model.kinds[0]->heads, (long long)c->model.width, c->block,
         (double)tsr_model_config_parameters(&c->model, -1) * 1e-6, tsr_dtype_name(options->dtype));
-    printf("learning  AdamW %g to %g, weight decay %g, %d × %d windows a step, %d steps, seed "
+    printf("learning  AdamW %g to %g, weight decay %g, %d × %d windows a step, %d step%s, seed "
            "%lld\n",
            t->learning_rate, t->min_learning_rate, t->weight_decay, t->accumulate, t->batch,
-           t->steps, (long long)t->seed);
+           t->steps, t->steps == 1 ? "" : "s", (long long)t->seed);
     if (options->load)
         report_loaded(options->load, tsr_optimizer_steps(model->optimizer), t->steps);
     printf("\n");

@@ -104,6 +104,8 @@ refuses "--grid takes DATAxTENSOR ranks" --grid 2y2
 refuses "--elastic is for data-parallel ranks, but --grid 2x2 has 2 tensor-parallel ones" --elastic --grid 2x2
 refuses "--elastic is for data-parallel ranks, but --pipeline has 2 stages" --elastic --pipeline 2
 refuses "--grid 2x1 has 2 ranks, not --ranks 4" --elastic --ranks 4 --grid 2x1
+refuses "--grid 2x2 has 4 ranks, not --ranks 2" --ranks 2 --grid 2x2
+refuses "a grid of 1x2 in each of 2 stages has 4 ranks, not --ranks 2" --ranks 2 --pipeline 2 --grid 1x2
 
 config=$folder/config.json
 refuses "$config: " --config "$config"

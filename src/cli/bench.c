@@ -332,7 +332,7 @@ static int run_one(bench_context *context, const bench *what)
     done = done && what->run(context) && bench_ceilings_again(context, 0);
     bench_progress_end(&context->progress);
     if (!done)
-        return cli_failed("%s", context->error);
+        return cli_failed_in("bench", context->error);
     return bench_reports(context) ? report(context, what) : CLI_DONE;
 }
 
@@ -341,7 +341,7 @@ static int run_all(bench_context *context)
     chosen.complete = true;
     bool done = bench_complete(context);
     bench_progress_end(&context->progress);
-    return done ? report(context, NULL) : cli_failed("%s", context->error);
+    return done ? report(context, NULL) : cli_failed_in("bench", context->error);
 }
 
 /* Fails, before the measurement, if --submit cannot store its results: it needs a complete run of
@@ -386,7 +386,7 @@ static int run_tuning(bench_context *context)
     bench_progress_end(&context->progress);
     bench_noise_end(&context->noise);
     if (!done)
-        code = cli_failed("%s", context->error);
+        code = cli_failed_in("bench", context->error);
     else
         code = bench_destination_write("bench", &destination, write_results,
                                        &(measured){.context = context, .tuning = &tuning});
@@ -412,8 +412,9 @@ static void forget_half_a_rank(void)
     unsetenv("WORLD_SIZE");
 }
 
-static const cli_command *const parts[] = {&bench_model_command, &bench_rates_command,
-                                           &bench_report_command, &bench_compare_command, NULL};
+static const cli_command *const subcommands[] = {&bench_model_command, &bench_rates_command,
+                                                 &bench_report_command, &bench_compare_command,
+                                                 NULL};
 
 static int unknown_benchmark(const char *name)
 {
@@ -421,8 +422,8 @@ static int unknown_benchmark(const char *name)
     cli_suggestion nearest = CLI_SUGGESTION(name);
     for (int i = 0; bench_list[i] != NULL; i++)
         cli_suggestion_offer(&nearest, bench_list[i]->name);
-    for (int i = 0; parts[i] != NULL; i++) /* "bench model" is model here */
-        cli_suggestion_offer(&nearest, strchr(parts[i]->name, ' ') + 1);
+    for (int i = 0; subcommands[i] != NULL; i++) /* "bench model" is model here */
+        cli_suggestion_offer(&nearest, strchr(subcommands[i]->name, ' ') + 1);
     return cli_usage_error("bench: unknown benchmark '%s'%s; %s", name, bench_list_lacks,
                            cli_suggestion_text(&nearest, "", "help bench", text));
 }
@@ -478,5 +479,5 @@ const cli_command cli_bench = {
     .summary = "measure how fast devices and the host are",
     .run = run,
     .help = help,
-    .parts = parts,
+    .subcommands = subcommands,
 };

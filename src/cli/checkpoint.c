@@ -331,7 +331,8 @@ static const cli_command merge_command = {
 
 /* The command ---------------------------------------------------------------------------------- */
 
-static const cli_command *const parts[] = {&show_command, &verify_command, &merge_command, NULL};
+static const cli_command *const subcommands[] = {&show_command, &verify_command, &merge_command,
+                                                 NULL};
 
 static int run(int argc, char **argv)
 {
@@ -347,8 +348,9 @@ static void help(FILE *out)
     cli_wrap(out, "Looks at the files of a checkpoint, which may be one file or the parts that the "
                   "ranks of several hosts have written.\n\n");
     fputs("commands:\n", out);
-    for (int i = 0; parts[i] != NULL; i++) {
-        snprintf(line, sizeof line, "  tessera %-17s  %s\n", parts[i]->name, parts[i]->summary);
+    for (int i = 0; subcommands[i] != NULL; i++) {
+        snprintf(line, sizeof line, "  tessera %-17s  %s\n", subcommands[i]->name,
+                 subcommands[i]->summary);
         cli_wrap(out, line);
     }
 }
@@ -359,5 +361,5 @@ const cli_command cli_checkpoint = {
     .summary = "show, verify or merge the files of a checkpoint",
     .run = run,
     .help = help,
-    .parts = parts,
+    .subcommands = subcommands,
 };

@@ -25,6 +25,6 @@ const cli_command *cli_command_find(const char *name);
 int cli_command_unknown(const char *who, const char *name);
 /* Returns the subcommand of `command` that has this name: for "report", this is "bench report".
  * Returns NULL if there is none. */
-const cli_command *cli_command_part(const cli_command *command, const char *word);
+const cli_command *cli_command_subcommand(const cli_command *command, const char *word);
 
 #endif

@@ -13,6 +13,7 @@
 #include "cli/lib/terminal.h"
 #include "tessera/convert.h"
 
+#define MESSAGE 4096         /* the size of an error message */
 #define EXIT_INTERRUPTED 130 /* the exit code of shells for a program that SIGINT has ended */
 
 static tsr_convert_params chosen = {.struct_size = sizeof chosen};
@@ -130,7 +131,9 @@ static int run(int argc, char **argv)
             fputs("\r     \r", stderr);
         if (interrupted != 0)
             return EXIT_INTERRUPTED;
-        return cli_failed("%s%s", tsr_last_error(), help_for(status));
+        char text[MESSAGE];
+        snprintf(text, sizeof text, "%s%s", tsr_last_error(), help_for(status));
+        return cli_failed_in("convert", text);
     }
     cli_line(stdout, "%s: %" PRIu64 " tensor%s, %" PRIu64 " bytes", paths[1], stats.tensors,
              CLI_PLURAL(stats.tensors), stats.written_bytes);

@@ -20,12 +20,12 @@ const cli_command *cli_command_find(const char *name)
     return NULL;
 }
 
-const cli_command *cli_command_part(const cli_command *command, const char *word)
+const cli_command *cli_command_subcommand(const cli_command *command, const char *word)
 {
     size_t length = strlen(command->name);
-    for (int i = 0; command->parts != NULL && command->parts[i] != NULL; i++)
-        if (strcmp(command->parts[i]->name + length + 1, word) == 0)
-            return command->parts[i];
+    for (int i = 0; command->subcommands != NULL && command->subcommands[i] != NULL; i++)
+        if (strcmp(command->subcommands[i]->name + length + 1, word) == 0)
+            return command->subcommands[i];
     return NULL;
 }
 
@@ -47,22 +47,22 @@ static void help(FILE *out)
 
 /* Returns a command that has a subcommand with this name, or NULL. It makes `tessera help report`
  * work as `tessera help bench report` does. */
-static const cli_command *find_part(const char *word)
+static const cli_command *find_subcommand(const char *word)
 {
     for (int i = 0; cli_commands[i] != NULL; i++) {
-        const cli_command *part = cli_command_part(cli_commands[i], word);
-        if (part != NULL)
-            return part;
+        const cli_command *subcommand = cli_command_subcommand(cli_commands[i], word);
+        if (subcommand != NULL)
+            return subcommand;
     }
     return NULL;
 }
 
 static int unknown(const char *word)
 {
-    const cli_command *part = find_part(word);
-    if (part != NULL)
+    const cli_command *subcommand = find_subcommand(word);
+    if (subcommand != NULL)
         return cli_usage_error("help: unknown command '%s'; try 'tessera help %s'", word,
-                               part->name);
+                               subcommand->name);
     return cli_command_unknown("help: ", word);
 }
 
@@ -71,11 +71,11 @@ static int explain(int argc, char **argv)
     const cli_command *command = cli_command_find(argv[1]);
     if (command == NULL)
         return unknown(argv[1]);
-    const cli_command *part = argc > 2 ? cli_command_part(command, argv[2]) : NULL;
-    int words = part != NULL ? 3 : 2;
+    const cli_command *subcommand = argc > 2 ? cli_command_subcommand(command, argv[2]) : NULL;
+    int words = subcommand != NULL ? 3 : 2;
     if (argc > words)
         return cli_usage_error("help: unexpected argument '%s'", argv[words]);
-    command = part != NULL ? part : command;
+    command = subcommand != NULL ? subcommand : command;
     cli_command_explain(command);
     return CLI_DONE;
 }

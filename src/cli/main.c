@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "cli/commands.h"
+#include "cli/lib/suggest.h"
 #include "cli/lib/terminal.h"
 #include "tessera/base.h"
 
@@ -12,6 +13,16 @@ static int explain(const cli_command *command)
 {
     cli_command_explain(command);
     return CLI_DONE;
+}
+
+static int unknown_option(const char *argument)
+{
+    char text[CLI_SUGGESTION_TEXT];
+    cli_suggestion nearest = CLI_SUGGESTION(argument + strspn(argument, "-"));
+    cli_suggestion_offer(&nearest, "help");
+    cli_suggestion_offer(&nearest, "version");
+    return cli_usage_error("unknown option '%s'; %s", argument,
+                           cli_suggestion_text(&nearest, "--", "help", text));
 }
 
 static int run(int argc, char **argv)
@@ -29,14 +40,15 @@ static int run(int argc, char **argv)
     }
     const cli_command *command = cli_command_find(name);
     if (command == NULL && name[0] == '-')
-        return cli_usage_error("unknown option '%s'; see 'tessera help'", name);
+        return unknown_option(name);
     if (command == NULL)
         return cli_command_unknown("", name);
-    const cli_command *part = argc > 2 ? cli_command_part(command, argv[2]) : NULL;
+    const cli_command *subcommand = argc > 2 ? cli_command_subcommand(command, argv[2]) : NULL;
     for (int i = 2; i < argc && !command->runs_program; i++)
         if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
-            return explain(part != NULL ? part : command);
-    return part != NULL ? part->run(argc - 2, argv + 2) : command->run(argc - 1, argv + 1);
+            return explain(subcommand != NULL ? subcommand : command);
+    return subcommand != NULL ? subcommand->run(argc - 2, argv + 2)
+                              : command->run(argc - 1, argv + 1);
 }
 
 /* Prints a message of the library (for example that a cache cannot be written) or of Vulkan's

@@ -222,9 +222,15 @@ static int run(int argc, char **argv)
     char *input = NULL;
     size_t size = 0;
     int words;
-    int code = cli_options_read("tokenize", options, argc, argv, 1, &path, &words);
+    const char *given[2] = {NULL, NULL};
+    int code = cli_options_read("tokenize", options, argc, argv, 2, given, &words);
     if (code != CLI_DONE)
         return code;
+    if (words == 2)
+        return cli_usage_error("tokenize: unexpected argument '%s'; the %s are read from standard "
+                               "input",
+                               given[1], decode ? "ids" : "bytes of the text");
+    path = given[0];
     if (words == 0 || path[0] == '\0')
         return cli_usage_error("tokenize: missing FILE");
     if (decode && no_bos)

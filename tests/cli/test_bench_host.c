@@ -269,8 +269,9 @@ START_TEST(a_missing_peer_is_reported_at_once)
     unsetenv("TESSERA_BENCH_MPI");
     tool_result result = tool_run("bench all-reduce --ranks 2 --peer --time 600");
     ck_assert_int_eq(result.exit_code, 1);
-    ck_assert_str_eq(result.err, "tessera: --peer: this build of tessera has no program for MPI, "
-                                 "because no MPI was found\n");
+    ck_assert_str_eq(result.err,
+                     "tessera: bench: --peer: this build of tessera has no program for MPI, "
+                     "because no MPI was found\n");
     tool_result_free(&result);
 }
 END_TEST
@@ -291,7 +292,8 @@ START_TEST(a_failing_peer_names_the_reason)
     setenv("TESSERA_BENCH_MPI", "peer", 1);
     tool_result result = tool_run(with_peer);
     ck_assert_int_eq(result.exit_code, 1);
-    ck_assert_ptr_nonnull(strstr(result.err, "tessera: --peer: this command failed: mpirun "));
+    ck_assert_ptr_nonnull(
+        strstr(result.err, "tessera: bench: --peer: this command failed: mpirun "));
     ck_assert_ptr_nonnull(strstr(
         result.err, "'peer' all-reduce 0.001000 8 16 32 2>&1: There are not enough slots.\n"));
     tool_result_free(&result);

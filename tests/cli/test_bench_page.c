@@ -438,8 +438,8 @@ static const struct {
     {"bench report /proc/nonexistent.json",
      "tessera: bench report: cannot read '/proc/nonexistent.json': No such file or directory\n"},
     {"bench report /tmp", "tessera: bench report: cannot read '/tmp': Is a directory\n"},
-    {"bench compare /dev/null /dev/null",
-     "tessera: bench compare: /dev/null: line 1: '[' or '{' expected near end of file\n"},
+    {"bench compare /dev/null /dev/null", "tessera: bench compare: /dev/null cannot be read as "
+                                          "JSON: line 1: '[' or '{' expected near end of file\n"},
     {"bench report " TEST_DATA "/torch_randint.json -o /dev/null",
      "tessera: bench report: " TEST_DATA
      "/torch_randint.json: this is not what 'tessera bench --json' writes\n"},

@@ -118,23 +118,26 @@ static const struct {
     size_t size; /* 0: use all of the text */
     const char *says;
 } texts[] = {
-    {"", 0, ": line 1: '[' or '{' expected near end of file\n"},
-    {"{", 0, ": line 1: string or '}' expected near end of file\n"},
+    {"", 0, " cannot be read as JSON: line 1: '[' or '{' expected near end of file\n"},
+    {"{", 0, " cannot be read as JSON: line 1: string or '}' expected near end of file\n"},
     {"[]", 0, ": this is not what 'tessera bench --json' writes\n"},
     {"{}", 0, ": this is not what 'tessera bench --json' writes\n"},
-    {"null", 0, ": line 1: '[' or '{' expected near 'null'\n"},
+    {"null", 0, " cannot be read as JSON: line 1: '[' or '{' expected near 'null'\n"},
     {"{\"schema\": \"tessera.bench\"}", 0, ": there is no \"schema_version\"\n"},
     {"{\"schema\": \"tessera.bench\", \"schema\": \"tessera.bench\"}", 0,
-     ": line 1: duplicate object key near '\"schema\"'\n"},
+     " cannot be read as JSON: line 1: duplicate object key near '\"schema\"'\n"},
     {"{\"schema\": \"tessera.bench\", \"schema_version\": 1e999}", 0,
-     ": line 1: real number overflow near '1e999'\n"},
+     " cannot be read as JSON: line 1: real number overflow near '1e999'\n"},
     {"{\"schema\": \"tessera.bench\", \"schema_version\": 99999999999999999999}", 0,
-     ": line 1: too big integer near '99999999999999999999'\n"},
-    {"{\"schema\": \"tessera\xff\"}", 0, ": line 1: unable to decode byte 0xff near '"},
-    {"{\"schema\": \"a\\u0000b\"}", 0, ": line 1: \\u0000 is not allowed without JSON_ALLOW_NUL"},
-    {"{\"sch\0ema\": 1}", 14, ": line 1: control character 0x0 near '\"sch'\n"},
-    {"{} {}", 0, ": line 1: end of file expected near '{'\n"},
-    {"\xef\xbb\xbf{}", 0, ": line 1: '[' or '{' expected near '"},
+     " cannot be read as JSON: line 1: too big integer near '99999999999999999999'\n"},
+    {"{\"schema\": \"tessera\xff\"}", 0,
+     " cannot be read as JSON: line 1: unable to decode byte 0xff near '"},
+    {"{\"schema\": \"a\\u0000b\"}", 0,
+     " cannot be read as JSON: line 1: \\u0000 is not allowed without JSON_ALLOW_NUL"},
+    {"{\"sch\0ema\": 1}", 14,
+     " cannot be read as JSON: line 1: control character 0x0 near '\"sch'\n"},
+    {"{} {}", 0, " cannot be read as JSON: line 1: end of file expected near '{'\n"},
+    {"\xef\xbb\xbf{}", 0, " cannot be read as JSON: line 1: '[' or '{' expected near '"},
 };
 
 /* Checks that the tool refuses the file with one line, and writes no page. */
@@ -173,9 +176,10 @@ START_TEST(deep_and_large_files_are_refused)
     refuses_file(text, SIZE, "maximum parsing depth reached");
     memset(text, '"', 1);
     memset(text + 1, 'a', SIZE - 1);
-    refuses_file(text, SIZE, ": line 1: premature end of input");
+    refuses_file(text, SIZE, " cannot be read as JSON: line 1: premature end of input");
     memset(text, ' ', SIZE);
-    refuses_file(text, SIZE, ": line 1: '[' or '{' expected near end of file");
+    refuses_file(text, SIZE,
+                 " cannot be read as JSON: line 1: '[' or '{' expected near end of file");
     free(text);
     json_t *run = submitted_run();
     for (int i = 0; i < 100001; i++)
@@ -193,7 +197,7 @@ START_TEST(a_file_that_is_cut_is_refused)
     json_t *run = submitted_run();
     char *text = json_dumps(run, 0);
     for (int part = 1; part < 8; part++)
-        refuses_file(text, strlen(text) * (size_t)part / 8, ": line 1: ");
+        refuses_file(text, strlen(text) * (size_t)part / 8, " cannot be read as JSON: line 1: ");
     free(text);
     json_decref(run);
 }

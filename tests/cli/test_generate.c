@@ -163,6 +163,13 @@ START_TEST(mistakes_are_named)
     tool_feed("\n", 1);
     tool_refuses("generate x", "tessera: generate: missing --prompt TEXT or --ids LIST, and "
                                "standard input is empty\n");
+    tool_refuses("generate x --stop=",
+                 "tessera: generate: --stop takes a text that is not empty\n");
+    tool_refuses(
+        "generate x --stop 1 --stop 2 --stop 3 --stop 4 --stop 5 --stop 6 --stop 7 --stop 8 "
+        "--stop 9 --stop 10 --stop 11 --stop 12 --stop 13 --stop 14 --stop 15 --stop 16 "
+        "--stop 17",
+        "tessera: generate: --stop may be given 16 times at most\n");
     tool_refuses("generate x --ids 1,,2",
                  "tessera: generate: --ids takes token ids such as 1,403,407, not '1,,2'\n");
     tool_refuses("generate x --ids 1 --logits 3", "tessera: generate: --logits needs --json\n");

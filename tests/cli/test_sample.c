@@ -150,6 +150,7 @@ static const struct {
 } mistakes[] = {
     {"sample", "tessera: sample: missing KIND; see 'tessera help sample'\n"},
     {"sample frob", "tessera: sample: unknown kind 'frob'; see 'tessera help sample'\n"},
+    {"sample randm", "tessera: sample: unknown kind 'randm'; did you mean 'random'?\n"},
     {"sample raw raw", "tessera: sample: unexpected argument 'raw'\n"},
     {"sample raw --rng pcg",
      "tessera: sample: --rng takes philox, mt19937, dotnet or threefry, not 'pcg'\n"},

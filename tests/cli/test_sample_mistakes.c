@@ -73,6 +73,8 @@ static const struct {
     {"batch --batch 3 --n 3 --lengths indices.txt", "batch of sequential does not take --lengths"},
 
     {"batch --batch 3 --sampler frob", "--sampler: unknown kind 'frob'; see 'tessera help sample'"},
+    {"batch --batch 3 --sampler sequental",
+     "--sampler: unknown kind 'sequental'; did you mean 'sequential'?"},
     {"batch --batch 3 --sampler batch", "batch cannot wrap --sampler batch"},
     {"batch --batch 3 --sampler raw", "batch cannot wrap --sampler raw"},
     {"batch --batch 3 --sampler stratified", "batch cannot wrap --sampler stratified"},

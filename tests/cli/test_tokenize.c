@@ -139,7 +139,11 @@ END_TEST
 START_TEST(wrong_arguments_are_refused)
 {
     tool_refuses("tokenize", "tessera: tokenize: missing FILE\n");
-    tool_refuses("tokenize a b", "tessera: tokenize: unexpected argument 'b'\n");
+    tool_refuses("tokenize a b",
+                 "tessera: tokenize: unexpected argument 'b'; the bytes of the text "
+                 "are read from standard input\n");
+    tool_refuses("tokenize a --decode 1", "tessera: tokenize: unexpected argument '1'; the ids are "
+                                          "read from standard input\n");
     tool_refuses("tokenize --decode --no-bos a",
                  "tessera: tokenize: --decode does not take --no-bos\n");
     tool_reports("tokenize /proc/nonexistent",

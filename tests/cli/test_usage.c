@@ -106,6 +106,8 @@ static const struct {
     {"frobnicate", "tessera: unknown command 'frobnicate'; see 'tessera help'\n"},
     {"--frobnicate", "tessera: unknown option '--frobnicate'; see 'tessera help'\n"},
     {"--version --json", "tessera: --version: unexpected argument '--json'\n"},
+    {"--hlep", "tessera: unknown option '--hlep'; did you mean '--help'?\n"},
+    {"--frob", "tessera: unknown option '--frob'; see 'tessera help'\n"},
     {"help frobnicate", "tessera: help: unknown command 'frobnicate'; see 'tessera help'\n"},
     {"help help bench", "tessera: help: unexpected argument 'bench'\n"},
     {"help bench copy", "tessera: help: unexpected argument 'copy'\n"},
@@ -223,7 +225,7 @@ START_TEST(failures_and_mistakes_have_different_exit_codes)
     fails("devices", "Vulkan");
 #endif
 #if TEST_HAVE_GPU_BENCH
-    fails("bench matmul --time 0.001", "there is no Vulkan driver");
+    fails("bench matmul --time 0.001", "bench: there is no Vulkan driver");
     fails("bench launch --device 7", "there is no Vulkan driver");
     fails("bench --tune", "there is no Vulkan driver");
 #elif !TEST_HAVE_BENCH

@@ -28,6 +28,7 @@ typedef struct chat {
 } chat;
 
 /* Prints a note to the user, on standard error. Only rank 0 prints. */
+#define MESSAGE 4096 /* the size of an error message */
 #define NOTE(chat, ...) ((chat)->job.first ? cli_say(__VA_ARGS__) : (void)0)
 
 /* Opening -------------------------------------------------------------------------------------- */
@@ -300,9 +301,9 @@ static tsr_status talk(chat *c, int *code)
  * problem, which then already begins with this prefix. */
 static int failed(const char *problem, bool by_format)
 {
-    static const char name[] = "chat: ";
-    const bool has_name = strncmp(problem, name, strlen(name)) == 0;
-    return cli_failed("%s%s%s", has_name ? "" : name, problem, by_format ? " with --format" : "");
+    char text[MESSAGE];
+    snprintf(text, sizeof text, "%s%s", problem, by_format ? " with --format" : "");
+    return cli_failed_in("chat", text);
 }
 
 static int run(int argc, char **argv)

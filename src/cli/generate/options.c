@@ -33,7 +33,10 @@ static bool read_stop(void *user, const char *text, char *problem, size_t size)
 {
     (void)user;
     if (*text == '\0' || generate_chosen.stop_count == GENERATE_MAX_STOPS) {
-        snprintf(problem, size, "takes a text, at most %d times", GENERATE_MAX_STOPS);
+        if (*text == '\0')
+            snprintf(problem, size, "takes a text that is not empty");
+        else
+            snprintf(problem, size, "may be given %d times at most", GENERATE_MAX_STOPS);
         return false;
     }
     generate_chosen.stops[generate_chosen.stop_count++] = text;

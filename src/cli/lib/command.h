@@ -21,7 +21,7 @@ typedef struct cli_command {
      * meant for this command. The command then looks for --help itself. */
     bool runs_program;
     /* The subcommands, such as "bench report", with NULL at the end. NULL if there are none. */
-    const struct cli_command *const *parts;
+    const struct cli_command *const *subcommands;
 } cli_command;
 
 /* Prints the help of a command. */

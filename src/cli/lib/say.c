@@ -1,5 +1,6 @@
 #include "cli/lib/say.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -69,4 +70,12 @@ int cli_failed(const char *format, ...)
     cli_say_list(format, arguments);
     va_end(arguments);
     return CLI_FAILED;
+}
+
+int cli_failed_in(const char *command, const char *text)
+{
+    const size_t length = strlen(command);
+    const bool has_name =
+        strncmp(text, command, length) == 0 && strchr(": ", text[length]) && text[length] != '\0';
+    return has_name ? cli_failed("%s", text) : cli_failed("%s: %s", command, text);
 }

@@ -26,4 +26,8 @@ int cli_usage_error(const char *format, ...) CLI_PRINTF(1, 2);
 /* Prints a message that says what has failed. Returns CLI_FAILED. */
 int cli_failed(const char *format, ...) CLI_PRINTF(1, 2);
 
+/* As cli_failed("COMMAND: TEXT"), for a text of the library that may already begin with the name of
+ * the command. */
+int cli_failed_in(const char *command, const char *text);
+
 #endif

@@ -38,7 +38,7 @@ void sample_output_close(sample_output *output)
 }
 
 /* Writes a number. printf is not used, because it would take most of the time. */
-static void put_number(int64_t value, char after)
+static void write_decimal(int64_t value, char after)
 {
     char text[32], *start = text + sizeof text;
     uint64_t rest = value < 0 ? 0 - (uint64_t)value : (uint64_t)value;
@@ -52,7 +52,7 @@ static void put_number(int64_t value, char after)
     fwrite(start, 1, (size_t)(text + sizeof text - start), stdout);
 }
 
-static void put_bytes(int64_t value)
+static void write_bytes(int64_t value)
 {
     uint8_t bytes[8];
     for (int i = 0; i < 8; i++)
@@ -61,21 +61,21 @@ static void put_bytes(int64_t value)
 }
 
 /* Writes a number. In JSON, writes the comma before it too. */
-static void put(sample_output *output, int64_t value, char after)
+static void write_number(sample_output *output, int64_t value, char after)
 {
     if (output->format == SAMPLE_I64) {
-        put_bytes(value);
+        write_bytes(value);
         return;
     }
     if (output->format == SAMPLE_JSON && output->any)
         fputs(", ", stdout);
-    put_number(value, output->format == SAMPLE_TEXT ? after : '\0');
+    write_decimal(value, output->format == SAMPLE_TEXT ? after : '\0');
     output->any = true;
 }
 
 void sample_output_value(sample_output *output, int64_t value)
 {
-    put(output, value, '\n');
+    write_number(output, value, '\n');
 }
 
 void sample_output_values(sample_output *output, const int64_t *values, const uint8_t *mask,
@@ -83,7 +83,7 @@ void sample_output_values(sample_output *output, const int64_t *values, const ui
 {
     for (uint64_t i = 0; i < count; i++) {
         bool marked = output->format == SAMPLE_TEXT && mask != NULL && mask[i] == 0;
-        put(output, values[i], marked ? MARK : '\n');
+        write_number(output, values[i], marked ? MARK : '\n');
         if (marked)
             putchar('\n');
     }
@@ -99,7 +99,7 @@ void sample_output_batch(sample_output *output, const int64_t *values, const uin
     for (uint64_t i = 0; i < count; i++) {
         bool is_last = i + 1 == count, marked = mask != NULL && mask[i] == 0;
         char after = is_last ? '\n' : ' ';
-        put(output, values[i], marked ? MARK : after);
+        write_number(output, values[i], marked ? MARK : after);
         if (marked && output->format == SAMPLE_TEXT)
             putchar(after);
     }

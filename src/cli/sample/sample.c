@@ -7,6 +7,7 @@
 
 #include "cli/commands.h"
 #include "cli/lib/options.h"
+#include "cli/lib/suggest.h"
 #include "cli/lib/terminal.h"
 
 static const sample_kind *const kinds[] = {&sample_sequential,
@@ -67,6 +68,16 @@ static const sample_kind *find(const char *name)
     return NULL;
 }
 
+static int unknown(const char *option, const char *name)
+{
+    char text[CLI_SUGGESTION_TEXT];
+    cli_suggestion nearest = CLI_SUGGESTION(name);
+    for (int i = 0; kinds[i] != NULL; i++)
+        cli_suggestion_offer(&nearest, kinds[i]->name);
+    return cli_usage_error("sample: %sunknown kind '%s'; %s", option, name,
+                           cli_suggestion_text(&nearest, "", "help sample", text));
+}
+
 /* Returns the kind of sampler that "batch" wraps if --sampler was not given: the kind to which the
  * other given options belong. */
 static const sample_kind *guess_inner(unsigned given)
@@ -98,8 +109,7 @@ static int find_inner(const sample_kind *kind, const sample_options *options,
         return CLI_DONE; /* sample_options_check reports the error */
     *inner = find(options->sampler);
     if (*inner == NULL)
-        return cli_usage_error("sample: --sampler: unknown kind '%s'; see 'tessera help sample'",
-                               options->sampler);
+        return unknown("--sampler: ", options->sampler);
     bool gives_batches = (*inner)->needs & SAMPLE_BATCH;
     if (*inner == kind || *inner == &sample_batch || (*inner)->create == NULL ||
         (kind == &sample_batch && gives_batches))
@@ -166,7 +176,7 @@ static int run(int argc, char **argv)
         return cli_usage_error("sample: missing KIND; see 'tessera help sample'");
     const sample_kind *kind = find(name), *inner;
     if (kind == NULL)
-        return cli_usage_error("sample: unknown kind '%s'; see 'tessera help sample'", name);
+        return unknown("", name);
     sample_options_note();
     code = find_inner(kind, &sample_chosen, &inner);
     if (code == CLI_DONE)
