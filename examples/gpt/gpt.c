@@ -21,6 +21,7 @@
 
 /* While ranks are missing, the others look for processes that join after this many steps. */
 #define GROW_EVERY 5
+#define EXIT_USAGE 2       /* a wrong command line */
 #define HELD_OUT_BATCHES 8 /* evaluated together, so that all stages compute at the same time */
 
 /* The state that rank 0 sends to the others when processes join or are lost. */
@@ -776,56 +777,52 @@ static int finish(run *r, int code)
     return checked_output("gpt", code);
 }
 
-/* Completes the options with those of the checkpoint that is loaded. */
-static bool complete_options(run *r)
+/* Completes the options with those of the checkpoint that is loaded. Returns an exit status. */
+static int complete_options(run *r)
 {
     gpt_options *o = &r->options;
     char *text = o->load ? checkpoint_options(o->load, r->error, sizeof r->error) : NULL;
     if (o->load && !text) {
         fprintf(stderr, "gpt: %s\n", r->error);
-        return false;
+        return EXIT_FAILURE;
     }
     const bool is_complete = gpt_options_complete(o, text);
     free(text);
-    return is_complete;
+    return is_complete ? EXIT_SUCCESS : o->has_bad_file ? EXIT_FAILURE : EXIT_USAGE;
 }
 
-/* Prepares everything that needs no other rank. */
-static bool read_alone(run *r)
+/* Prepares everything that needs no other rank. Returns an exit status. */
+static int read_alone(run *r)
 {
     if (!read_failures(r)) {
         fprintf(stderr, "gpt: %s\n", r->error);
-        return false;
+        return EXIT_USAGE;
     }
-    if (has_options_in_parts(r))
-        return true;
-    if (!complete_options(r))
-        return false;
-    if (!read_files(r)) {
-        fprintf(stderr, "gpt: %s\n", r->error);
-        return false;
-    }
-    return true;
+    const int status = has_options_in_parts(r) ? EXIT_SUCCESS : complete_options(r);
+    if (status != EXIT_SUCCESS || has_options_in_parts(r) || read_files(r))
+        return status;
+    fprintf(stderr, "gpt: %s\n", r->error);
+    return EXIT_FAILURE;
 }
 
 int main(int argc, char **argv)
 {
     run r = {0};
     if (!gpt_options_parse(argc, argv, &r.options))
-        return 2;
+        return EXIT_USAGE;
     if (r.options.help) {
         gpt_options_help();
         return checked_output("gpt", 0);
     }
     allow_restart(&r);
-    const bool is_read = read_alone(&r);
+    const int status = read_alone(&r);
     const example_job_params params = job_params(&r.options);
-    if (!is_read || !job_launch(&params, argv)) {
+    if (status != EXIT_SUCCESS || !job_launch(&params, argv)) {
         text_free(&r.text);
         gpt_options_free(&r.options);
         gpt_offsets_free(&r.offsets);
         free(r.saved_options);
-        return is_read ? 1 : 2;
+        return status != EXIT_SUCCESS ? status : EXIT_FAILURE;
     }
     return finish(&r, train(&r));
 }

@@ -314,6 +314,13 @@ static bool refuse(const char *error)
     return false;
 }
 
+/* The same for an error of a file. */
+static bool refuse_file(gpt_options *out, const char *error)
+{
+    out->has_bad_file = true;
+    return refuse(error);
+}
+
 /* Takes a model's sizes, weights and tokenizer from the folder of --model. */
 static bool take_model(gpt_options *out)
 {
@@ -328,6 +335,7 @@ static bool take_model(gpt_options *out)
                             "--kv-heads, --width, --inner and --bias",
                             "");
     if (is_gguf(folder)) {
+        out->has_bad_file = true;
         fprintf(stderr,
                 PROGRAM ": %s is a GGUF file, but --model takes a Hugging Face folder: convert it "
                         "first, with 'tessera convert %s FOLDER'\n",
@@ -335,7 +343,7 @@ static bool take_model(gpt_options *out)
         return false;
     }
     if (!gpt_config_open(folder, MODEL_BLOCK, &out->model, error, sizeof error))
-        return refuse(error);
+        return refuse_file(out, error);
     if (given->block > out->model.model.context) {
         fprintf(stderr, PROGRAM ": --block %d is above the context of %s, %lld\n", given->block,
                 folder, (long long)out->model.model.context);
@@ -358,7 +366,7 @@ static bool take_new_model(gpt_options *out, const gpt_given *sizes)
     const gpt_style style = sizes->style == GPT_STYLE_LLAMA ? GPT_STYLE_LLAMA : GPT_STYLE_GPT2;
     gpt_config_default(style, model);
     if (out->config && !gpt_config_read(out->config, model, &out->training, error, sizeof error))
-        return refuse(error);
+        return refuse_file(out, error);
     if (out->config && sizes->style >= 0 && gpt_config_style(model) != style) {
         fprintf(stderr, PROGRAM ": --style %s, but %s describes a model of style %s\n",
                 gpt_style_name(style), out->config, gpt_style_name(gpt_config_style(model)));
@@ -396,11 +404,12 @@ static void replace_training(const gpt_given *given, bool has_config, gpt_traini
 
 /* Checks that a file can be read that the checkpoint names, if the command line does not name
  * another one. */
-static bool check_saved_file(const gpt_options *o, const char *option, const char *given,
+static bool check_saved_file(gpt_options *o, const char *option, const char *given,
                              const char *path)
 {
     if (given || !path || access(path, R_OK) == 0)
         return true;
+    o->has_bad_file = true;
     fprintf(stderr, PROGRAM ": %s was saved with --%s %s: %s; say where it is with --%s\n", o->load,
             option, path, strerror(errno), option);
     return false;
@@ -442,7 +451,7 @@ static bool take_saved(gpt_options *options, const char *text, gpt_given *out)
     *out = gpt_given_none();
     if (text && !gpt_given_read(text, out, &options->saved_owner, error, sizeof error)) {
         snprintf(sentence, sizeof sentence, "%s: %s", options->load, error);
-        return refuse(sentence);
+        return refuse_file(options, sentence);
     }
     return !text ||
            gpt_given_agree(&options->given, out, options->load, sentence, sizeof sentence) ||

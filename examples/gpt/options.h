@@ -37,6 +37,7 @@ typedef struct gpt_options {
     double timeout_seconds;
     bool help;
     gpt_given given;            /* on the command line */
+    bool has_bad_file;          /* gpt_options_complete() has failed because of a file */
     struct json_t *saved_owner; /* the strings that a checkpoint has saved; NULL: none */
 } gpt_options;
 

@@ -10,36 +10,44 @@ folder=$(mktemp -d) || exit 1
 trap 'rm -rf "$folder"' EXIT
 failures=0
 
-# refuses WORDS ARGUMENT...: the exit status is 2 and stderr contains WORDS.
+# refuses WORDS ARGUMENT...: the command line is wrong. The exit status is 2 and stderr contains WORDS.
 refuses() {
-    words=$1
-    shift
+    ends 2 "$@"
+}
+# fails WORDS ARGUMENT...: a file is wrong. The exit status is 1 and stderr contains WORDS.
+fails() {
+    ends 1 "$@"
+}
+ends() { # STATUS WORDS ARGUMENT...
+    wanted=$1
+    words=$2
+    shift 2
     said=$("$gpt" "$@" 2>&1 >/dev/null)
     status=$?
     case "$status:$said" in
-    2:*"$words"*) ;;
+    "$wanted":*"$words"*) ;;
     *)
-        echo "gpt $*: expected \"$words\" and status 2, got status $status: $said"
+        echo "gpt $*: expected \"$words\" and status $wanted, got status $status: $said"
         failures=$((failures + 1))
         ;;
     esac
 }
 
 text=$folder/text
-refuses "$text: No such file" --text "$text"
-refuses "$folder: " --text "$folder"
+fails "$text: No such file" --text "$text"
+fails "$folder: " --text "$folder"
 : >"$text"
-refuses "$text: the file is empty" --text "$text"
+fails "$text: the file is empty" --text "$text"
 printf 'abcdefghij%.0s' $(seq 64) >"$text"
-refuses "of 640 characters the last tenth, 64, is held out; a block of 64 needs at least 65 there" --text "$text"
-refuses "$text has 574 windows of 2; a step needs 600" --text "$text" --block 2 --batch 600
-refuses "$text has 574 windows of 2; a step needs 576" --text "$text" --block 2 --batch 96 --accumulate 6
+fails "of 640 characters the last tenth, 64, is held out; a block of 64 needs at least 65 there" --text "$text"
+fails "$text has 574 windows of 2; a step needs 600" --text "$text" --block 2 --batch 600
+fails "$text has 574 windows of 2; a step needs 576" --text "$text" --block 2 --batch 96 --accumulate 6
 printf 'abc\377def' >"$text"
-refuses "$text: byte 3, 0xff, is not UTF-8" --text "$text"
+fails "$text: byte 3, 0xff, is not UTF-8" --text "$text"
 printf 'ab\355\240\200cd' >"$text"
-refuses "$text: byte 2, 0xed, is not UTF-8" --text "$text"
-refuses "the prompt has the character U+20AC, which the text does not have" --prompt 'five €'
-refuses "the prompt is empty" --prompt ''
+fails "$text: byte 2, 0xed, is not UTF-8" --text "$text"
+fails "the prompt has the character U+20AC, which the text does not have" --prompt 'five €'
+fails "the prompt is empty" --prompt ''
 
 refuses "a width of 128 does not divide over 3 heads" --heads 3
 refuses "4 heads do not divide over 3 key/value heads" --style llama --kv-heads 3
@@ -57,35 +65,35 @@ refuses "unexpected argument x" x
 
 model=$data/../model/stories260K-hf # without a tokenizer
 refuses "--model excludes --config, --init, --style, --layers" --model "$model" --layers 2
-refuses "$folder/none: No such file" --model "$folder/none"
+fails "$folder/none: No such file" --model "$folder/none"
 printf 'GGUF123' >"$folder/m.gguf"
-refuses "$folder/m.gguf is a GGUF file, but --model takes a Hugging Face folder: convert it first" --model "$folder/m.gguf"
-refuses "/proc/nonexistent: No such file" --text "$0" --save /proc/nonexistent
+fails "$folder/m.gguf is a GGUF file, but --model takes a Hugging Face folder: convert it first" --model "$folder/m.gguf"
+fails "/proc/nonexistent: No such file" --text "$0" --save /proc/nonexistent
 refuses "--block 1024 is above the context of $model, 512" --model "$model" --block 1024
-refuses "$model has no tokenizer.json, tokenizer.model or" --model "$model"
+fails "$model has no tokenizer.json, tokenizer.model or" --model "$model"
 gguf=$data/../model/stories260K-f32.gguf
-refuses "--save copies tokenizer.json or tokenizer.model, and there is none at $gguf" --tokenizer "$gguf" --save "$folder/model.safetensors"
-refuses "the prompt is empty" --tokenizer "$gguf" --prompt ''
+fails "--save copies tokenizer.json or tokenizer.model, and there is none at $gguf" --tokenizer "$gguf" --save "$folder/model.safetensors"
+fails "the prompt is empty" --tokenizer "$gguf" --prompt ''
 refuses "--separator needs --tokenizer or --model" --separator '##'
 refuses "--separator is empty" --tokenizer "$gguf" --separator ''
 # A document has the token that begins a text, its own tokens, and the token that ends a text. Empty documents have none.
 printf '####a###b##a##' >"$text"
-refuses "of 11 tokens the last tenth, 2, is held out" --text "$text" --tokenizer "$gguf" --separator '##'
-refuses "of 0 tokens the last tenth, 0, is held out" --text "$text" --tokenizer "$gguf" --separator '####a###b##a##'
+fails "of 11 tokens the last tenth, 2, is held out" --text "$text" --tokenizer "$gguf" --separator '##'
+fails "of 0 tokens the last tenth, 0, is held out" --text "$text" --tokenizer "$gguf" --separator '####a###b##a##'
 # GPT-2's tokenizer names no token that ends a text, but it has only one that does. Llama 3's has two.
 mini=$data/../tokenizer/mini
-refuses "of 7 tokens the last tenth, 1, is held out" --text "$text" --tokenizer "$mini-gpt2.tokenizer.json" --separator '##'
-refuses "does not say which token ends a text" --text "$text" --tokenizer "$mini-llama3.tokenizer.json" --separator '##'
-refuses "$text does not have the separator '#####a##'" --text "$text" --tokenizer "$gguf" --separator '#####a##'
+fails "of 7 tokens the last tenth, 1, is held out" --text "$text" --tokenizer "$mini-gpt2.tokenizer.json" --separator '##'
+fails "does not say which token ends a text" --text "$text" --tokenizer "$mini-llama3.tokenizer.json" --separator '##'
+fails "$text does not have the separator '#####a##'" --text "$text" --tokenizer "$gguf" --separator '#####a##'
 cp "$model/config.json" "$folder"
-refuses "$folder has neither model.safetensors nor" --model "$folder"
-refuses "config.json describes a vocabulary of 512, but" --config "$folder/config.json"
+fails "$folder has neither model.safetensors nor" --model "$folder"
+fails "config.json describes a vocabulary of 512, but" --config "$folder/config.json"
 sed 's/"vocab_size": 512/"vocab_size": 511/' "$model/config.json" >"$folder/config.json"
 cp "$model/model.safetensors" "$folder"
-refuses "$folder has a vocabulary of 511, but $gguf has 512 tokens" --model "$folder" --tokenizer "$gguf"
+fails "$folder has a vocabulary of 511, but $gguf has 512 tokens" --model "$folder" --tokenizer "$gguf"
 sed 's/"llama"/"gpt2"/; s/"hidden_act"/"n_embd": 64, "n_head": 8, "n_layer": 5, "n_positions": 512, "hidden_act"/' "$model/config.json" \
     >"$folder/config.json"
-refuses "$folder/model.safetensors has no tensor transformer.wte.weight" --model "$folder" --tokenizer "$gguf"
+fails "$folder/model.safetensors has no tensor transformer.wte.weight" --model "$folder" --tokenizer "$gguf"
 rm "$folder/config.json" "$folder/model.safetensors"
 refuses "--pipeline takes a number from 1 to 64, not 0" --pipeline 0
 refuses "--pipeline 5 has more stages than the model has blocks, 4" --pipeline 5
@@ -108,7 +116,7 @@ refuses "--grid 2x2 has 4 ranks, not --ranks 2" --ranks 2 --grid 2x2
 refuses "a grid of 1x2 in each of 2 stages has 4 ranks, not --ranks 2" --ranks 2 --pipeline 2 --grid 1x2
 
 config=$folder/config.json
-refuses "$config: " --config "$config"
+fails "$config: " --config "$config"
 # configure TYPE SIZES: writes config.json of a model of this type, with its sizes.
 configure() {
     case $1 in
@@ -118,43 +126,43 @@ configure() {
     echo "{\"model_type\": \"$1\", $sizes${2-}}" >"$config"
 }
 configure bert
-refuses "architecture 'bert' is not supported" --config "$config"
+fails "architecture 'bert' is not supported" --config "$config"
 configure gpt2
 sed -i 's/"n_layer": 2/"n_layer": -2/' "$config"
-refuses "number of layers is -2; 1 to 1024 is possible" --config "$config"
+fails "number of layers is -2; 1 to 1024 is possible" --config "$config"
 echo '{"model_type": "gpt2"}' >"$config"
-refuses "config.json: there is no number of layers" --config "$config"
+fails "config.json: there is no number of layers" --config "$config"
 configure gpt2
-refuses "$config describes a vocabulary of 50257, but" --config "$config"
+fails "$config describes a vocabulary of 50257, but" --config "$config"
 configure gpt2 ', "activation_function": "mish"'
-refuses "activation 'mish' is not supported" --config "$config"
+fails "activation 'mish' is not supported" --config "$config"
 configure qwen2 ', "use_sliding_window": true, "sliding_window": 4, "max_window_layers": 1'
-refuses "a model with layers of several kinds needs --model instead of --config" --config "$config"
+fails "a model with layers of several kinds needs --model instead of --config" --config "$config"
 configure llama
 refuses "--style gpt2, but $config describes a model of style llama" --config "$config" --style gpt2
 echo '{"model_type": ' >"$config"
-refuses "$config:" --config "$config"
+fails "$config:" --config "$config"
 echo '{"config": {"batch": 2, "steps": 1}, "offsets": [[5, 6]]}' >"$config"
-refuses "$config has 1 batches of 2 windows; the training has 9 steps of 2" --config "$config" --offsets "$config" --steps 9
+fails "$config has 1 batches of 2 windows; the training has 9 steps of 2" --config "$config" --offsets "$config" --steps 9
 echo '{"config": {"batch": 2, "steps": 1}, "offsets": [[5, 1003790]]}' >"$config"
-refuses "a window starts at 1003790, but the last one that fits starts at 1003789" --config "$config" --offsets "$config"
+fails "a window starts at 1003790, but the last one that fits starts at 1003789" --config "$config" --offsets "$config"
 echo '{"config": {}, "offsets": [[5, 6], [7]]}' >"$config"
-refuses '"offsets" is no list of equally long lists of numbers' --config "$config" --offsets "$config"
+fails '"offsets" is no list of equally long lists of numbers' --config "$config" --offsets "$config"
 
 # Weights and checkpoints of other models are refused.
 llama=$data/llama_init.safetensors
 sizes="--layers 3 --heads 8 --kv-heads 4 --width 64 --inner 176"
-refuses "$llama has no tensor transformer.wte.weight" --init "$llama"
+fails "$llama has no tensor transformer.wte.weight" --init "$llama"
 # shellcheck disable=SC2086 # options
 {
-    refuses "$llama has no tensor model.layers.3.input_layernorm.weight" --init "$llama" --style llama $sizes --layers 4
-    refuses "self_attn.k_proj.weight is [32,64]; the sizes of the model need [16,64]" --init "$llama" --style llama $sizes --kv-heads 2
-    refuses "mlp.gate_proj.weight is [176,64]; the sizes of the model need [170,64]" --init "$llama" --style llama $sizes --inner 170
-    refuses "this is no checkpoint of gpt" --load "$llama" --style llama $sizes
+    fails "$llama has no tensor model.layers.3.input_layernorm.weight" --init "$llama" --style llama $sizes --layers 4
+    fails "self_attn.k_proj.weight is [32,64]; the sizes of the model need [16,64]" --init "$llama" --style llama $sizes --kv-heads 2
+    fails "mlp.gate_proj.weight is [176,64]; the sizes of the model need [170,64]" --init "$llama" --style llama $sizes --inner 170
+    fails "this is no checkpoint of gpt" --load "$llama" --style llama $sizes
 }
-refuses "transformer.wpe.weight is [64,128]; the sizes of the model need [32,128]" --init "$data/gpt2_init.safetensors.index.json" --block 32
-refuses "$folder/none: No such file" --init "$folder/none"
-refuses "cannot open $folder/none: No such file" --load "$folder/none"
+fails "transformer.wpe.weight is [64,128]; the sizes of the model need [32,128]" --init "$data/gpt2_init.safetensors.index.json" --block 32
+fails "$folder/none: No such file" --init "$folder/none"
+fails "cannot open $folder/none: No such file" --load "$folder/none"
 # The checkpoint has saved the options of its training. Those of the model must not be contradicted.
 # checkpoint MODEL OPTIONS: writes the header of a checkpoint.
 checkpoint() {
@@ -169,28 +177,28 @@ refuses "--style gpt2, but the model of $folder/run has --style llama" --load "$
 refuses "--dtype f16, but the model of $folder/run has --dtype f32" --load "$folder/run" --dtype f16
 refuses "--bias, but the model of $folder/run has no --bias" --load "$folder/run" --bias
 # Options that the checkpoint lacks have their defaults. The description says what differs.
-refuses "$folder/run has another model than the options describe: gpt2, 3 blocks, not llama, 4 blocks, 2 heads" --load "$folder/run" --heads 2
+fails "$folder/run has another model than the options describe: gpt2, 3 blocks, not llama, 4 blocks, 2 heads" --load "$folder/run" --heads 2
 refuses "--warmup 9 is not less than --decay 3" --load "$folder/run" --warmup 9
-refuses "$folder/run has another model" --load "$folder/run" --warmup 9 --steps 40
-refuses "$folder/run has another model" --load "$folder/run" --elastic --grid 2x1
+fails "$folder/run has another model" --load "$folder/run" --warmup 9 --steps 40
+fails "$folder/run has another model" --load "$folder/run" --elastic --grid 2x1
 TESSERA_RESTART=3 refuses "--heads 8, but the model of $folder/run has --heads 2" --checkpoint "$folder/run" --elastic --heads 8
 checkpoint 'gpt2, 4 blocks' "{\"text\":\"$folder/gone\"}"
-refuses "$folder/run was saved with --text $folder/gone: No such file or directory; say where it is with --text" --load "$folder/run"
-refuses "$folder/none: No such file" --load "$folder/run" --text "$folder/none"
+fails "$folder/run was saved with --text $folder/gone: No such file or directory; say where it is with --text" --load "$folder/run"
+fails "$folder/none: No such file" --load "$folder/run" --text "$folder/none"
 checkpoint 'gpt2, 4 blocks' "{\"model\":\"$folder/gone\"}"
-refuses "tokenizer" --load "$folder/run" --model "$model"
+fails "tokenizer" --load "$folder/run" --model "$model"
 for options in '{"heads":2}' '{"layer":"2"}' '{"heads":"many"}' '[]' '{'; do
     checkpoint 'gpt2, 4 blocks' "$options"
-    refuses "$folder/run: its options are damaged: $options" --load "$folder/run"
+    fails "$folder/run: its options are damaged: $options" --load "$folder/run"
 done
 printf '%b' '\101\0\0\0\0\0\0\0{"__metadata__":{"gpt.model":"gpt2", "gpt.characters":"65:0000"}}' >"$folder/run"
-refuses 'this is no checkpoint of gpt' --load "$folder/run"
-refuses 'gpt.options' --load "$folder/run"
+fails 'this is no checkpoint of gpt' --load "$folder/run"
+fails 'gpt.options' --load "$folder/run"
 echo 'no model' >"$folder/model"
-refuses "$folder/model: " --init "$folder/model"
-refuses "this is no checkpoint of gpt" --load "$folder/model"
+fails "$folder/model: " --init "$folder/model"
+fails "this is no checkpoint of gpt" --load "$folder/model"
 for option in save checkpoint curve log; do
-    refuses "$folder/none/file: its folder cannot be written: No such file" --$option "$folder/none/file"
+    fails "$folder/none/file: its folder cannot be written: No such file" --$option "$folder/none/file"
 done
 
 "$gpt" --help | grep -q '^usage: gpt' || failures=$((failures + 1))
