@@ -92,12 +92,12 @@ static tsr_status read_on(tsr_stream *stream, tsr_layer **model, tsr_kv_cache *c
  * continues. */
 static tsr_status write_text(tsr_stream *stream, tsr_layer **model, char text[WRITTEN + 1])
 {
-    tsr_heads heads;
+    tsr_heads heads = TSR_INIT(tsr_heads);
     tsr_kv_cache *cache = NULL;
     int32_t prompt[PROMPT], next = 0;
     int sequence = 0;
     tsr_status failed =
-        tsr_self_attention_heads(model[1], &heads) ||
+        tsr_self_attention_get_heads(model[1], &heads) ||
         tsr_kv_cache_create(
             tsr_kv_cache_params(.stream = stream, .layers = 1, .kv_heads = heads.kv_count,
                                 .head_dim = heads.head_dim, .pages = 2, .sequences = 1),

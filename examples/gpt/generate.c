@@ -20,10 +20,10 @@ static tsr_status create_cache(writer *w)
 {
     const gpt_model *m = w->model;
     int64_t page = m->config->block;
-    tsr_heads heads;
+    tsr_heads heads = TSR_INIT(tsr_heads);
     tsr_stack_info info = TSR_INIT(tsr_stack_info);
     TRY(tsr_stack_get_info(m->stack, &info));
-    TRY(tsr_self_attention_heads(tsr_stack_block(m->stack, 0), &heads));
+    TRY(tsr_self_attention_get_heads(tsr_stack_block(m->stack, 0), &heads));
     return tsr_kv_cache_create(tsr_kv_cache_params(.stream = m->job->stream, .layers = info.blocks,
                                                    .kv_heads = heads.kv_count,
                                                    .head_dim = heads.head_dim, .dtype = m->dtype,

@@ -215,12 +215,11 @@ static double tokens_of_step(const gpt_model *self)
 tsr_status model_update(gpt_model *self, double *loss, double *grad_norm, bool *later)
 {
     const gpt_training *t = &self->training;
-    const tsr_schedule schedule = {.kind = TSR_SCHEDULE_COSINE,
-                                   .learning_rate = t->learning_rate,
-                                   .final_rate = t->min_learning_rate,
-                                   .warmup_steps = t->warmup_steps,
-                                   .steps = t->decay_steps};
-    TRY(tsr_schedule_check(&schedule));
+    const tsr_schedule *schedule =
+        tsr_schedule(.kind = TSR_SCHEDULE_COSINE, .learning_rate = t->learning_rate,
+                     .final_rate = t->min_learning_rate, .warmup_steps = t->warmup_steps,
+                     .steps = t->decay_steps);
+    TRY(tsr_schedule_check(schedule));
     *later = self->loss_seen != NULL;
     TRY(clip(self, *later, *later ? NULL : grad_norm));
     if (*later) {
@@ -231,7 +230,7 @@ tsr_status model_update(gpt_model *self, double *loss, double *grad_norm, bool *
          * unknown. */
         TRY(take_loss(self, tokens_of_step(self), loss));
     }
-    double rate = tsr_schedule_rate(&schedule, tsr_optimizer_steps(self->optimizer));
+    double rate = tsr_schedule_rate(schedule, tsr_optimizer_steps(self->optimizer));
     TRY(tsr_optimizer_step(self->optimizer, (float)rate));
     return tsr_optimizer_zero_grad(self->optimizer);
 }

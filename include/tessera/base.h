@@ -21,8 +21,8 @@
  * Structs that a function writes, structs in arrays, and those of model.h and generator.h do not
  * begin with their size yet; they will before 0.1.0 is released. Values never change: tsr_layout,
  * tsr_shard_range, the states of generators (tsr_rng and its members), tsr_threefry_key,
- * tsr_seed_point and tsr_seed_key. Structs that only the library
- * creates, and to which it gives pointers, may get more fields at their end.
+ * tsr_seed_point, tsr_seed_key and tsr_loss_scaler. Structs that only the library creates, and to
+ * which it gives pointers, may get more fields at their end.
  *
  * Zero: every field that is 0, false or NULL has its default, which its comment states. Where the
  * number zero can be wanted and is not the default, pass TSR_ZERO: the negative zero is the number

@@ -128,13 +128,6 @@ TSR_API TSR_NODISCARD tsr_status tsr_layer_set_parameter(tsr_layer *layer, int i
                                                          tsr_tensor *tensor, tsr_tensor *grad,
                                                          bool grad_holds);
 
-/* Records writing the initial values of elements first, first + 1, … of this rank's shard, in
- * row-major order, to `out`, a contiguous tensor of one dimension. They are the values that the
- * layer is created with. */
-TSR_API TSR_NODISCARD tsr_status tsr_layer_initial(const tsr_layer *layer, int index,
-                                                   tsr_stream *stream, int64_t first,
-                                                   tsr_tensor *out);
-
 /* Gathers the full parameter from all ranks into a new contiguous tensor, which the caller must
  * destroy. Collective. Blocks until the shards of all ranks have arrived. */
 TSR_API TSR_NODISCARD tsr_status tsr_layer_gather_parameter(const tsr_layer *layer, int index,
@@ -254,13 +247,16 @@ TSR_API TSR_NODISCARD tsr_status tsr_row_linear_create(const tsr_linear_params *
  * weights, and plans and checkpoints cannot distinguish them. A pair named "mlp.up" and "mlp.down"
  * has the same parameter names as a tsr_mlp_create with the name "mlp". */
 
-/* Return this rank's shard of the weight and of the bias of a linear layer, for inspection, or NULL
- * if there is none; the layer owns them. tsr_linear_local_shape gives the shape of this shard of
- * the weight. Errors: TSR_ERR_INVALID if the layer is not linear. */
-TSR_API tsr_tensor *tsr_linear_local_weight(const tsr_layer *layer);
-TSR_API tsr_tensor *tsr_linear_local_bias(const tsr_layer *layer);
-TSR_API TSR_NODISCARD tsr_status tsr_linear_local_shape(const tsr_layer *layer, int64_t *rows,
-                                                        int64_t *columns);
+/* This rank's shard of a linear layer, for inspection. The layer owns the tensors. */
+typedef struct tsr_linear_shard {
+    size_t struct_size;
+    tsr_tensor *weight;    /* NULL in a deferred layer without memory */
+    tsr_tensor *bias;      /* also NULL if the layer has no bias */
+    int64_t rows, columns; /* the shape of the weight */
+} tsr_linear_shard;
+/* Gets the shard. Errors: TSR_ERR_INVALID if the layer is not linear. */
+TSR_API TSR_NODISCARD tsr_status tsr_linear_get_shard(const tsr_layer *layer,
+                                                      tsr_linear_shard *out);
 
 /* MLP -------------------------------------------------------------------------------------------
  *
@@ -346,17 +342,6 @@ TSR_API TSR_NODISCARD tsr_status
 tsr_vocabulary_cross_entropy(tsr_group *group, tsr_tensor *loss, tsr_tensor *dlogits,
                              const tsr_tensor *logits, const tsr_tensor *labels, int64_t classes,
                              const tsr_partition_params *partition, float grad_scale);
-
-/* Dropout ------------------------------------------------------------------------------------ */
-
-/* Applies tsr_dropout to a shard of a tensor. The shard gets the mask that it would get in the full
- * tensor, so the result does not depend on the partition. x is elements offset, offset + 1, … of
- * dimension `dim` of a tensor whose size in that dimension is `global_size`. A negative `dim`
- * counts from the end. `params->offset` and `params->index_strides` are ignored. */
-TSR_API TSR_NODISCARD tsr_status tsr_dropout_shard(tsr_stream *stream, tsr_tensor *y,
-                                                   const tsr_tensor *x, float p, int dim,
-                                                   int64_t offset, int64_t global_size,
-                                                   const tsr_random_params *params);
 
 #ifdef __cplusplus
 }

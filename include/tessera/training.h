@@ -1,11 +1,12 @@
 /* Helpers for training loops: the learning rate of each step, and the scale of the loss for f16.
  * They run on the host, and need no device, no network and no allocation.
  *
- *     const tsr_schedule schedule = {.kind = TSR_SCHEDULE_COSINE, .learning_rate = 1e-3,
- *                                    .final_rate = 1e-4, .warmup_steps = 100, .steps = 2000};
+ *     const tsr_schedule *schedule =
+ *         tsr_schedule(.kind = TSR_SCHEDULE_COSINE, .learning_rate = 1e-3, .final_rate = 1e-4,
+ *                      .warmup_steps = 100, .steps = 2000);
  *     for (int64_t step = 0; step < 2000; step++) {
  *         ...
- *         tsr_optimizer_step(optimizer, (float)tsr_schedule_rate(&schedule, step));
+ *         tsr_optimizer_step(optimizer, (float)tsr_schedule_rate(schedule, step));
  *     }
  *
  * Threads: the functions of schedules are thread-safe. Only one thread at a time may use a
@@ -40,15 +41,17 @@ typedef enum tsr_schedule_kind {
  *
  * COSINE is the schedule of nanoGPT's train.py, which calls `steps` lr_decay_iters. */
 typedef struct tsr_schedule {
+    size_t struct_size;
     tsr_schedule_kind kind;
     double learning_rate, final_rate;
     int64_t warmup_steps;
     int64_t steps; /* the step at which the rate becomes final_rate */
 } tsr_schedule;
+#define tsr_schedule(...) (&(tsr_schedule){.struct_size = sizeof(tsr_schedule), __VA_ARGS__})
 
-/* Checks a schedule. Errors: TSR_ERR_INVALID for a kind that does not exist, a rate that is
- * negative or not finite, a negative warm-up, and, unless it is constant, steps that are not more
- * than the warm-up. */
+/* Checks a schedule. Errors: those of struct_size (base.h); TSR_ERR_INVALID for a kind that does
+ * not exist, a rate that is negative or not finite, a negative warm-up, and, unless it is constant,
+ * steps that are not more than the warm-up. */
 TSR_API TSR_NODISCARD tsr_status tsr_schedule_check(const tsr_schedule *schedule);
 /* Returns the rate of a step; NaN for a schedule that tsr_schedule_check refuses and for a negative
  * step. */
@@ -68,8 +71,8 @@ TSR_API double tsr_schedule_rate(const tsr_schedule *schedule, int64_t step);
  *         tsr_optimizer_step(optimizer, rate);
  *     tsr_optimizer_zero_grad(optimizer); */
 
-/* A loss scaler, in the caller's memory. Its state is `scale` and `good_steps`; a program may save
- * these two in a checkpoint. */
+/* A loss scaler, in the caller's memory: a value whose fields never change (base.h). Its state is
+ * `scale` and `good_steps`; a program may save these two in a checkpoint. */
 typedef struct tsr_loss_scaler {
     float scale;
     float growth, backoff; /* factors by which `scale` changes */

@@ -108,13 +108,16 @@ typedef struct tsr_self_attention_params {
 TSR_API TSR_NODISCARD tsr_status tsr_self_attention_create(const tsr_self_attention_params *params,
                                                            tsr_layer **out);
 
-/* Gets which heads this rank has: its query heads are first … first + count − 1, and the kv heads
- * that they read are kv_first … kv_first + kv_count − 1. `layer` must be a self-attention layer or
- * a block. Errors: TSR_ERR_INVALID for another kind of layer. */
+/* Which heads this rank has: its query heads are first … first + count − 1, and the kv heads that
+ * they read are kv_first … kv_first + kv_count − 1. */
 typedef struct tsr_heads {
+    size_t struct_size;
     int64_t first, count, kv_first, kv_count, head_dim;
 } tsr_heads;
-TSR_API TSR_NODISCARD tsr_status tsr_self_attention_heads(const tsr_layer *layer, tsr_heads *out);
+/* Gets the heads of a self-attention layer or a block. Errors: TSR_ERR_INVALID for another kind of
+ * layer. */
+TSR_API TSR_NODISCARD tsr_status tsr_self_attention_get_heads(const tsr_layer *layer,
+                                                              tsr_heads *out);
 
 /* Blocks ----------------------------------------------------------------------------------------
  *

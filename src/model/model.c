@@ -63,7 +63,7 @@ static tsr_status open_weights(tsr_model *m, const tsr_model_file *file,
                                const tsr_model_params *params)
 {
     const tsr__weights *weights;
-    tsr_heads heads;
+    tsr_heads heads = TSR_INIT(tsr_heads);
     TSR__TRY(tsr__model_file_weights(file, &weights));
     TSR__TRY(tsr__config_copy(&file->config->public, &m->own_config));
     m->config = &m->own_config->public;
@@ -71,7 +71,7 @@ static tsr_status open_weights(tsr_model *m, const tsr_model_file *file,
     TSR__TRY(tsr__model_divide(m, weights, params));
     TSR__TRY(create_layers(m, weights));
     TSR__TRY(tsr__model_allocate(m, weights));
-    TSR__TRY(tsr_self_attention_heads(m->stack->blocks[0], &heads));
+    TSR__TRY(tsr_self_attention_get_heads(m->stack->blocks[0], &heads));
     m->stats.heads = heads.count;
     m->stats.kv_heads = heads.kv_count;
     m->stats.parameters = tsr_model_config_parameters(m->config, -1);

@@ -57,18 +57,14 @@ NOTHING(tsr_layer_zero_grad, tsr_layer *layer)
 NOTHING(tsr_layer_set_frozen, tsr_layer *layer, bool frozen)
 TSR__ABSENT(tsr_layer_set_parameter, tsr_layer *layer, int index, tsr_tensor *tensor,
             tsr_tensor *grad, bool grad_holds)
-TSR__ABSENT(tsr_layer_initial, const tsr_layer *layer, int index, tsr_stream *stream, int64_t first,
-            tsr_tensor *out)
 TSR__ABSENT(tsr_layer_gather_parameter, const tsr_layer *layer, int index, tsr_tensor **out)
 TSR__ABSENT(tsr_column_linear_create, const tsr_linear_params *params, tsr_layer **out)
 TSR__ABSENT(tsr_row_linear_create, const tsr_linear_params *params, tsr_layer **out)
-ANSWER(tsr_tensor *, tsr_linear_local_weight, (const tsr_layer *layer), NULL)
-ANSWER(tsr_tensor *, tsr_linear_local_bias, (const tsr_layer *layer), NULL)
-TSR__ABSENT(tsr_linear_local_shape, const tsr_layer *layer, int64_t *rows, int64_t *columns)
+TSR__ABSENT(tsr_linear_get_shard, const tsr_layer *layer, tsr_linear_shard *out)
 TSR__ABSENT(tsr_mlp_create, const tsr_mlp_params *params, tsr_layer **out)
 TSR__ABSENT(tsr_norm_create, const tsr_norm_params *params, tsr_layer **out)
 TSR__ABSENT(tsr_self_attention_create, const tsr_self_attention_params *params, tsr_layer **out)
-TSR__ABSENT(tsr_self_attention_heads, const tsr_layer *layer, tsr_heads *out)
+TSR__ABSENT(tsr_self_attention_get_heads, const tsr_layer *layer, tsr_heads *out)
 TSR__ABSENT(tsr_layer_forward_cached, tsr_layer *layer, const tsr_tensor *x, tsr_kv_cache *cache,
             int cache_layer, tsr_tensor **y)
 TSR__ABSENT(tsr_block_create, const tsr_block_params *params, tsr_layer **out)
@@ -77,8 +73,6 @@ TSR__ABSENT(tsr_embedding_create, const tsr_embedding_params *params, tsr_layer 
 TSR__ABSENT(tsr_vocabulary_cross_entropy, tsr_group *group, tsr_tensor *loss,
             tsr_tensor *dlogits, const tsr_tensor *logits, const tsr_tensor *labels,
             int64_t classes, const tsr_partition_params *partition, float grad_scale)
-TSR__ABSENT(tsr_dropout_shard, tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x, float p,
-            int dim, int64_t offset, int64_t global_size, const tsr_random_params *params)
 
 /* calibrate.h */
 TSR__ABSENT(tsr_calibrate, tsr_group *group, const tsr_calibrate_params *params, double *rates)

@@ -2,6 +2,7 @@
 #include <math.h>
 
 #include "base/error.h"
+#include "base/struct_size.h"
 #include "tessera/training.h"
 
 static bool is_rate(double rate)
@@ -9,9 +10,8 @@ static bool is_rate(double rate)
     return isfinite(rate) && rate >= 0;
 }
 
-tsr_status tsr_schedule_check(const tsr_schedule *schedule)
+static tsr_status check(const tsr_schedule *schedule)
 {
-    TSR__REQUIRE(schedule, "schedule: schedule is NULL");
     TSR__REQUIRE(schedule->kind >= TSR_SCHEDULE_CONSTANT && schedule->kind <= TSR_SCHEDULE_COSINE,
                  "schedule: kind %d is none of tsr_schedule_kind", (int)schedule->kind);
     TSR__REQUIRE(is_rate(schedule->learning_rate) && is_rate(schedule->final_rate),
@@ -26,18 +26,16 @@ tsr_status tsr_schedule_check(const tsr_schedule *schedule)
     return TSR_OK;
 }
 
-static bool is_valid(const tsr_schedule *s)
+tsr_status tsr_schedule_check(const tsr_schedule *schedule)
 {
-    return s && s->kind >= TSR_SCHEDULE_CONSTANT && s->kind <= TSR_SCHEDULE_COSINE &&
-           is_rate(s->learning_rate) && is_rate(s->final_rate) && s->warmup_steps >= 0 &&
-           (s->kind == TSR_SCHEDULE_CONSTANT || s->steps > s->warmup_steps);
+    TSR__REQUIRE(schedule, "schedule: schedule is NULL");
+    TSR__TAKE(tsr_schedule, schedule);
+    return check(schedule);
 }
 
-double tsr_schedule_rate(const tsr_schedule *schedule, int64_t step)
+static double rate_of(const tsr_schedule *schedule, int64_t step)
 {
     const double pi = 3.14159265358979323846;
-    if (!is_valid(schedule) || step < 0)
-        return NAN;
     if (step < schedule->warmup_steps)
         return schedule->learning_rate * ((double)step + 1) / ((double)schedule->warmup_steps + 1);
     if (schedule->kind == TSR_SCHEDULE_CONSTANT)
@@ -48,4 +46,13 @@ double tsr_schedule_rate(const tsr_schedule *schedule, int64_t step)
                      (double)(schedule->steps - schedule->warmup_steps);
     const double part = schedule->kind == TSR_SCHEDULE_LINEAR ? 1 - t : 0.5 * (1 + cos(pi * t));
     return schedule->final_rate + part * (schedule->learning_rate - schedule->final_rate);
+}
+
+double tsr_schedule_rate(const tsr_schedule *schedule, int64_t step)
+{
+    tsr_schedule taken;
+    if (!schedule || step < 0 || TSR__TAKE_PART(tsr_schedule, schedule, &taken) != TSR_OK ||
+        check(&taken) != TSR_OK)
+        return NAN;
+    return rate_of(&taken, step);
 }

@@ -110,10 +110,28 @@ static void layers(void)
     OK(tsr_column_linear_create(&params, &layer));
     REFUSED(tsr_linear_params, params, tsr_column_linear_create(&params, &refused));
     REFUSED(tsr_init_params, init, tsr_column_linear_create(&params, &refused));
+    RESULT(tsr_linear_shard) shard;
+    RESULT_BEGIN(tsr_linear_shard, shard);
+    OK(tsr_linear_get_shard(layer, &shard.value));
+    RESULT_END(tsr_linear_shard, shard);
+    print_tensor("initial weight", shard.value.weight);
     REFUSED_ALONE(tsr_mlp_params, tsr_mlp_create(&given, &refused));
     REFUSED_ALONE(tsr_embedding_params, tsr_embedding_create(&given, &refused));
     REFUSED_ALONE(tsr_norm_params, tsr_norm_create(&given, &refused));
-    REFUSED_ALONE(tsr_self_attention_params, tsr_self_attention_create(&given, &refused));
+    tsr_self_attention_params self = TSR_INIT(tsr_self_attention_params);
+    self.group = group;
+    self.size = 8;
+    self.heads = 2;
+    tsr_layer *attention = NULL;
+    OK(tsr_self_attention_create(&self, &attention));
+    REFUSED(tsr_self_attention_params, self, tsr_self_attention_create(&self, &refused));
+    RESULT(tsr_heads) heads;
+    RESULT_BEGIN(tsr_heads, heads);
+    OK(tsr_self_attention_get_heads(attention, &heads.value));
+    RESULT_END(tsr_heads, heads);
+    printf("heads %lld, %lld for keys\n", (long long)heads.value.count,
+           (long long)heads.value.kv_count);
+    tsr_layer_destroy(&attention);
     REFUSED_ALONE(tsr_block_params, tsr_block_create(&given, &refused));
 
     tsr_optimizer_params kind = TSR_INIT(tsr_optimizer_params);

@@ -23,6 +23,16 @@ static void partitions(void)
     REFUSED(tsr_pipeline_divide_params, divide, tsr_pipeline_divide(&divide, counts));
 }
 
+static void schedules(void)
+{
+    tsr_schedule schedule = TSR_INIT(tsr_schedule);
+    schedule.learning_rate = 0.5;
+    schedule.warmup_steps = 3;
+    const double rate = tsr_schedule_rate(&schedule, 1);
+    abi_print("learning rate", 1, &rate);
+    REFUSED(tsr_schedule, schedule, tsr_schedule_check(&schedule));
+}
+
 static void plans(void)
 {
     tsr_shard_strategy_params kind = TSR_INIT(tsr_shard_strategy_params);
@@ -370,6 +380,7 @@ static void models(const char *data)
 void abi_host(const char *data)
 {
     partitions();
+    schedules();
     plans();
     samplers();
     loaders();

@@ -978,9 +978,6 @@ TSR_API tsr_status tsr_layer_set_parameter(tsr_layer *layer, int index,
                                                          tsr_tensor *tensor, tsr_tensor *grad,
                                                         _Bool 
                                                              grad_holds);
-TSR_API tsr_status tsr_layer_initial(const tsr_layer *layer, int index,
-                                                   tsr_stream *stream, int64_t first,
-                                                   tsr_tensor *out);
 TSR_API tsr_status tsr_layer_gather_parameter(const tsr_layer *layer, int index,
                                                             tsr_tensor **out);
 typedef enum tsr_layer_layout {
@@ -1031,10 +1028,14 @@ TSR_API tsr_status tsr_column_linear_create(const tsr_linear_params *params,
                                                           tsr_layer **out);
 TSR_API tsr_status tsr_row_linear_create(const tsr_linear_params *params,
                                                        tsr_layer **out);
-TSR_API tsr_tensor *tsr_linear_local_weight(const tsr_layer *layer);
-TSR_API tsr_tensor *tsr_linear_local_bias(const tsr_layer *layer);
-TSR_API tsr_status tsr_linear_local_shape(const tsr_layer *layer, int64_t *rows,
-                                                        int64_t *columns);
+typedef struct tsr_linear_shard {
+    size_t struct_size;
+    tsr_tensor *weight;
+    tsr_tensor *bias;
+    int64_t rows, columns;
+} tsr_linear_shard;
+TSR_API tsr_status tsr_linear_get_shard(const tsr_layer *layer,
+                                                      tsr_linear_shard *out);
 typedef tsr_status (*tsr_activation_fn)(void *user, tsr_stream *stream, tsr_tensor *y,
                                         const tsr_tensor *x);
 typedef tsr_status (*tsr_activation_grad_fn)(void *user, tsr_stream *stream, tsr_tensor *dx,
@@ -1087,10 +1088,6 @@ TSR_API tsr_status
 tsr_vocabulary_cross_entropy(tsr_group *group, tsr_tensor *loss, tsr_tensor *dlogits,
                              const tsr_tensor *logits, const tsr_tensor *labels, int64_t classes,
                              const tsr_partition_params *partition, float grad_scale);
-TSR_API tsr_status tsr_dropout_shard(tsr_stream *stream, tsr_tensor *y,
-                                                   const tsr_tensor *x, float p, int dim,
-                                                   int64_t offset, int64_t global_size,
-                                                   const tsr_random_params *params);
 typedef struct tsr_checkpoint_entry {
     const char *name;
     tsr_dtype dtype;
@@ -1337,9 +1334,11 @@ typedef struct tsr_self_attention_params {
 TSR_API tsr_status tsr_self_attention_create(const tsr_self_attention_params *params,
                                                            tsr_layer **out);
 typedef struct tsr_heads {
+    size_t struct_size;
     int64_t first, count, kv_first, kv_count, head_dim;
 } tsr_heads;
-TSR_API tsr_status tsr_self_attention_heads(const tsr_layer *layer, tsr_heads *out);
+TSR_API tsr_status tsr_self_attention_get_heads(const tsr_layer *layer,
+                                                              tsr_heads *out);
 typedef struct tsr_block_params {
     size_t struct_size;
     tsr_group *group;
@@ -2304,6 +2303,7 @@ typedef enum tsr_schedule_kind {
     TSR_SCHEDULE_COSINE = 2
 } tsr_schedule_kind;
 typedef struct tsr_schedule {
+    size_t struct_size;
     tsr_schedule_kind kind;
     double learning_rate, final_rate;
     int64_t warmup_steps;

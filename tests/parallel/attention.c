@@ -203,8 +203,8 @@ static void run_attention(tsr_self_attention_params p, bool no_batch, uint64_t s
     OK(tsr_self_attention_create(&p, &layer));
     p.kv_heads = p.kv_heads ? p.kv_heads : p.heads;
     p.head_dim = p.head_dim ? p.head_dim : p.size / p.heads;
-    tsr_heads heads;
-    OK(tsr_self_attention_heads(layer, &heads));
+    tsr_heads heads = TSR_INIT(tsr_heads);
+    OK(tsr_self_attention_get_heads(layer, &heads));
     CHECK(heads.head_dim == p.head_dim && heads.first + heads.count <= p.heads &&
               heads.kv_first + heads.kv_count <= p.kv_heads,
           "%lld heads from %lld on", (long long)heads.count, (long long)heads.first);

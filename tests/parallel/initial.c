@@ -3,6 +3,7 @@
 #include "base/hash.h"
 #include "base/philox.h"
 #include "base/variate.h"
+#include "parallel/internal.h"
 #include "parallel/spmd.h"
 #include "support/gpu.h"
 #include "support/sha256.h"
@@ -163,7 +164,7 @@ CASE(initial_ranges, "initial: any range of a rank's part can be drawn by itself
                 int64_t b = (int64_t)((number(8, i) + 1) / 2 * (double)(count + 1));
                 int64_t first = i == 0 ? 0 : a < b ? a : b, end = i == 0 ? count : a < b ? b : a;
                 tsr_tensor *out = tensor_new(TSR_F32, 1, (int64_t[]){end - first});
-                OK(tsr_layer_initial(deferred, index, queue, first, out));
+                OK(tsr__layer_initial(deferred, index, queue, first, out));
                 double *got = values_of(out);
                 for (int64_t e = 0; e < end - first; e++)
                     CHECK(got[e] == want[first + e],
@@ -185,13 +186,13 @@ CASE(initial_mistakes, "initial: a range outside the part is an error")
     tsr_tensor *out = tensor_new(TSR_F32, 1, (int64_t[]){4});
     OK(tsr_column_linear_create(
         tsr_linear_params(.input_size = 5, .output_size = 3 * ranks, .bias = true), &layer));
-    OK(tsr_layer_initial(layer, 0, queue, 11, out));
-    FAILS(tsr_layer_initial(layer, 0, queue, 12, out), TSR_ERR_INVALID,
+    OK(tsr__layer_initial(layer, 0, queue, 11, out));
+    FAILS(tsr__layer_initial(layer, 0, queue, 12, out), TSR_ERR_INVALID,
           "layer_initial: 4 elements from 12 on, but this rank's part of weight has 15");
-    FAILS(tsr_layer_initial(layer, 0, queue, INT64_MAX, out), TSR_ERR_INVALID,
+    FAILS(tsr__layer_initial(layer, 0, queue, INT64_MAX, out), TSR_ERR_INVALID,
           "layer_initial: 4 elements from 9223372036854775807 on, but this rank's part of weight "
           "has 15");
-    FAILS(tsr_layer_initial(layer, 0, queue, INT64_MIN, out), TSR_ERR_INVALID,
+    FAILS(tsr__layer_initial(layer, 0, queue, INT64_MIN, out), TSR_ERR_INVALID,
           "layer_initial: 4 elements from -9223372036854775808 on, but this rank's part of weight "
           "has 15");
     tsr_tensor_destroy(&out);
@@ -232,8 +233,12 @@ CASE(dropout_masks, "initial: dropout masks are the same for any number of ranks
         double *mine = slice_of(x, 3, shape, dim, start, count);
         double *expect = slice_of(want, 3, shape, dim, start, count);
         tsr_tensor *tensor = tensor_of(TSR_F32, 3, part, mine);
-        OK(tsr_dropout_shard(queue, tensor, tensor, 0.3F, dim == 2 ? -1 : dim, start, shape[dim],
-                             &params));
+        /* The elements have the indices that they have in the full tensor. */
+        const int64_t strides[] = {B * C, C, 1};
+        tsr_random_params of_part = params;
+        of_part.offset = (uint64_t)(start * strides[dim]);
+        of_part.index_strides = strides;
+        OK(tsr_dropout(queue, tensor, tensor, 0.3F, &of_part));
         double *got = values_of(tensor);
         for (int64_t i = 0; i < count_of(3, part); i++)
             CHECK(got[i] == expect[i], "dim %d: element %lld is %g, not %g", dim, (long long)i,
@@ -243,16 +248,6 @@ CASE(dropout_masks, "initial: dropout masks are the same for any number of ranks
         free(expect);
         tsr_tensor_destroy(&tensor);
     }
-    int64_t last = A;
-    FAILS(tsr_dropout_shard(queue, whole, whole, 0.3F, 3, 0, last, &params), TSR_ERR_INVALID,
-          "dropout_shard: dim 3 is outside a tensor of 3 dimensions");
-    FAILS(tsr_dropout_shard(queue, whole, whole, 0.3F, 0, 1, last, &params), TSR_ERR_INVALID,
-          "dropout_shard: dim 0 of [5,41,6], from offset 1 on, is outside a global_size of 5");
-    FAILS(tsr_dropout_shard(queue, whole, NULL, 0.3F, 0, 1, last, &params), TSR_ERR_INVALID,
-          "dropout_shard: x is NULL");
-    FAILS(tsr_dropout_shard(queue, whole, whole, 0.3F, 0, 0, INT64_MAX / 4, &params),
-          TSR_ERR_OVERFLOW,
-          "dropout_shard: [5,41,6] with 2305843009213693951 in dim 0 has too many elements");
     free(x);
     free(want);
     tsr_tensor_destroy(&whole);

@@ -58,7 +58,7 @@ CASE(sum_of_locals, "output matches the expected sum of rank-local computations"
     /* All weights are 1, and rank r's input is r + 1. */
     tsr_layer *layer =
         new_row(tsr_linear_params(.input_size = 4 * ranks, .output_size = 3, .name = "sum"));
-    OK(tsr_fill(queue, tsr_linear_local_weight(layer), 1));
+    OK(tsr_fill(queue, shard_of(layer).weight, 1));
     tsr_tensor *x = tensor_new(TSR_F32, 2, (int64_t[]){2, 4}), *y = NULL;
     OK(tsr_fill(queue, x, my_rank + 1));
     OK(tsr_layer_forward(layer, x, NULL, &y));
@@ -75,13 +75,13 @@ CASE(weight_shape, "weight shard shape is [output_size, input_size/world_size]")
 {
     tsr_layer *layer =
         new_row(tsr_linear_params(.input_size = IN, .output_size = OUT, .bias = true));
-    const tsr_layout *weight = tsr_tensor_layout(tsr_linear_local_weight(layer));
-    int64_t rows, columns;
-    OK(tsr_linear_local_shape(layer, &rows, &columns));
-    CHECK(rows == OUT && columns == IN / ranks, "[%lld,%lld]", (long long)rows, (long long)columns);
+    const tsr_layout *weight = tsr_tensor_layout(shard_of(layer).weight);
+    const tsr_linear_shard shard = shard_of(layer);
+    CHECK(shard.rows == OUT && shard.columns == IN / ranks, "[%lld,%lld]", (long long)shard.rows,
+          (long long)shard.columns);
     CHECK(weight->ndim == 2 && weight->shape[0] == OUT && weight->shape[1] == IN / ranks,
           "[%lld,%lld]", (long long)weight->shape[0], (long long)weight->shape[1]);
-    CHECK(tsr_tensor_layout(tsr_linear_local_bias(layer))->shape[0] == OUT, "a bias that is cut");
+    CHECK(tsr_tensor_layout(shard_of(layer).bias)->shape[0] == OUT, "a bias that is cut");
     const tsr_parameter *p = tsr_layer_parameter(layer, 0);
     CHECK(p->shard_dim == 1 && p->offset == my_rank * (IN / ranks) && p->length == IN / ranks,
           "elements %lld to %lld of dimension %d", (long long)p->offset,
@@ -97,8 +97,7 @@ CASE(different_weights, "each rank has different weight values")
         new_row(tsr_linear_params(.input_size = IN, .output_size = OUT, .bias = true));
     int64_t shape[] = {ranks, OUT, IN / ranks};
     tsr_tensor *all = tensor_new(TSR_F32, 3, shape), *mine = NULL;
-    OK(tsr_tensor_reshape(tsr_linear_local_weight(layer), 3, (int64_t[]){1, OUT, IN / ranks},
-                          &mine));
+    OK(tsr_tensor_reshape(shard_of(layer).weight, 3, (int64_t[]){1, OUT, IN / ranks}, &mine));
     OK(tsr_group_all_gather(group, all, mine, 0, NULL, NULL));
     double *values = values_of(all);
     const int64_t each = OUT * (IN / ranks);
@@ -126,7 +125,7 @@ CASE(concatenated_weights, "concatenated weights across ranks equal the full wei
     tsr_layer *layer = new_row(&params);
     params.group = alone;
     tsr_layer *full = new_row(&params);
-    double *got = whole_parameter(layer, 0), *want = values_of(tsr_linear_local_weight(full));
+    double *got = whole_parameter(layer, 0), *want = values_of(shard_of(full).weight);
     CHECK(memcmp(got, want, IN * OUT * sizeof *got) == 0, "the weights differ");
     free(got);
     free(want);
@@ -140,7 +139,7 @@ CASE(bias_once, "bias is added after all-reduce, once and not per rank")
     tsr_layer *layer =
         new_row(tsr_linear_params(.input_size = IN, .output_size = OUT,
                                   .init = tsr_init_params(.kind = TSR_INIT_ZEROS), .bias = true));
-    OK(tsr_fill(queue, tsr_linear_local_bias(layer), 0.75));
+    OK(tsr_fill(queue, shard_of(layer).bias, 0.75));
     for (int m = 1; m < 2000; m *= 40) {
         tsr_tensor *x = tensor_new(TSR_F32, 2, (int64_t[]){m, IN / ranks}), *y = NULL;
         OK(tsr_fill(queue, x, 1));
@@ -161,7 +160,7 @@ CASE(same_bias, "bias values are the same across all ranks")
         new_row(tsr_linear_params(.input_size = IN, .output_size = OUT,
                                   .init = tsr_init_params(.kind = TSR_INIT_TORCH, .seed = 3),
                                   .bias = true));
-    double *mine = values_of(tsr_linear_local_bias(layer));
+    double *mine = values_of(shard_of(layer).bias);
     tsr_tensor *sum = tensor_of(TSR_F32, 1, (int64_t[]){OUT}, mine);
     OK(tsr_group_all_reduce(group, sum, TSR_OP_MAX, NULL, NULL));
     double *most = values_of(sum);
@@ -233,12 +232,12 @@ CASE(zero_bias, "with zero bias")
 {
     tsr_linear_params params = {.struct_size = sizeof params, .input_size = IN, .output_size = OUT};
     tsr_layer *layer = new_row(&params);
-    CHECK(!tsr_linear_local_bias(layer) && tsr_layer_parameter_count(layer) == 1, "a bias");
+    CHECK(!shard_of(layer).bias && tsr_layer_parameter_count(layer) == 1, "a bias");
     tsr_layer_destroy(&layer);
     run_row(params, 1, (int64_t[]){4}, 20);
     params.bias = true;
     layer = new_row(&params);
-    double *bias = values_of(tsr_linear_local_bias(layer));
+    double *bias = values_of(shard_of(layer).bias);
     for (int i = 0; i < OUT; i++)
         CHECK(bias[i] == 0, "a bias starts with %g", bias[i]);
     free(bias);
@@ -278,11 +277,9 @@ CASE(contexts, "the default group and custom groups work")
         OK(tsr_comm_split(world, my_rank, 0, &own));
     OK(tsr_group_create(own, queue, NULL, &alone));
     tsr_comm_destroy(&own);
-    int64_t rows, columns;
     layer = new_row(
         tsr_linear_params(.group = alone, .input_size = 23, .output_size = OUT, .bias = true));
-    OK(tsr_linear_local_shape(layer, &rows, &columns));
-    CHECK(columns == 23, "%lld columns", (long long)columns);
+    CHECK(shard_of(layer).columns == 23, "%lld columns", (long long)shard_of(layer).columns);
     tsr_layer_destroy(&layer);
     tsr_group_destroy(&alone);
 }
@@ -320,13 +317,13 @@ static void check_product(const tsr_tensor *y, const double *x, const double *we
  * gives it. */
 static void check_factory(const tsr_linear_params *params, const tsr_partition_params *partition)
 {
-    int64_t rows, columns;
     tsr_layer *layer = NULL;
     double *x = numbers(80, 2 * IN, TSR_F32);
     OK(tsr_row_linear_create(params, &layer));
-    OK(tsr_linear_local_shape(layer, &rows, &columns));
-    CHECK(rows == OUT && columns == IN / ranks, "[%lld,%lld]", (long long)rows, (long long)columns);
-    CHECK((tsr_linear_local_bias(layer) != NULL) == params->bias, "the bias");
+    const tsr_linear_shard shard = shard_of(layer);
+    CHECK(shard.rows == OUT && shard.columns == IN / ranks, "[%lld,%lld]", (long long)shard.rows,
+          (long long)shard.columns);
+    CHECK((shard.bias != NULL) == params->bias, "the bias");
     double *weight = whole_parameter(layer, 0);
     tsr_tensor *part = features(x, partition), *y = NULL;
     OK(tsr_layer_forward(layer, part, NULL, &y));
@@ -538,10 +535,16 @@ CASE(linear_mistakes, "mistakes in a linear layer's params are named")
     FAILS(tsr_column_linear_create(WITH(.input = TSR_LAYOUT_SEQUENCE, .sequence_dim = -2), &layer),
           TSR_ERR_INVALID, "column_linear: sequence_dim is -2; dimensions count from 0");
 #undef WITH
-    int64_t rows;
-    FAILS(tsr_linear_local_shape(NULL, &rows, &rows), TSR_ERR_INVALID,
-          "linear_local_shape: layer is NULL");
-    CHECK(!tsr_linear_local_weight(NULL) && !tsr_linear_local_bias(NULL), "something of nothing");
+    tsr_linear_shard shard = {0};
+    FAILS(tsr_linear_get_shard(NULL, &shard), TSR_ERR_INVALID, "linear_get_shard: layer is NULL");
+
+    OK(tsr_column_linear_create(
+        tsr_linear_params(.group = group, .name = "sized", .input_size = 3, .output_size = ranks),
+        &layer));
+    FAILS(tsr_linear_get_shard(layer, NULL), TSR_ERR_INVALID, "linear_get_shard: out is NULL");
+    FAILS(tsr_linear_get_shard(layer, &shard), TSR_ERR_INVALID,
+          "tsr_linear_shard: struct_size is 0; use TSR_INIT(tsr_linear_shard)");
+    tsr_layer_destroy(&layer);
 }
 
 /* One rank must get the same errors as several. Dimension 2 of x is the last one, the features. */

@@ -13,6 +13,13 @@ int64_t part_count(int64_t size, int rank)
     return part_start(size, rank + 1) - part_start(size, rank);
 }
 
+tsr_linear_shard shard_of(const tsr_layer *layer)
+{
+    tsr_linear_shard shard = TSR_INIT(tsr_linear_shard);
+    OK(tsr_linear_get_shard(layer, &shard));
+    return shard;
+}
+
 double *whole_parameter(const tsr_layer *layer, int index)
 {
     tsr_tensor *whole = NULL;

@@ -24,6 +24,8 @@ void linear_case_run(const linear_case *c);
 int64_t part_start(int64_t size, int rank);
 int64_t part_count(int64_t size, int rank);
 
+tsr_linear_shard shard_of(const tsr_layer *layer);
+
 /* Gathers a full parameter; free() it. */
 double *whole_parameter(const tsr_layer *layer, int index);
 

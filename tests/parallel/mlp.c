@@ -458,10 +458,10 @@ CASE(parameters, "parameters are found by name and index, and describe their par
     tsr_tensor *none = NULL;
     FAILS(tsr_layer_gather_parameter(layer, 9, &none), TSR_ERR_INVALID,
           "layer_gather_parameter: index 9 is outside 6 parameters");
-    int64_t rows;
-    FAILS(tsr_linear_local_shape(layer, &rows, &rows), TSR_ERR_INVALID,
+    tsr_linear_shard shard = TSR_INIT(tsr_linear_shard);
+    FAILS(tsr_linear_get_shard(layer, &shard), TSR_ERR_INVALID,
           "mlp block: it is not a linear layer");
-    CHECK(!tsr_linear_local_weight(layer), "a weight");
+    CHECK(!shard.weight, "a weight");
     tsr_layer_destroy(&layer);
 }
 

@@ -1,6 +1,7 @@
 /* Transformer layers: generation with a cache, initial values, memory of the caller, and errors. */
 #include "parallel/fsdp_case.h"
 #include "parallel/host_transformer.h"
+#include "parallel/internal.h"
 #include "parallel/linear_case.h"
 
 static const tsr_rope_params turned = {.struct_size = sizeof turned, .rotary_dim = 4};
@@ -77,8 +78,8 @@ static void generate(int64_t heads, int64_t kv_heads)
     host_model_load(&host, layer);
     host.x = numbers(31, SEQUENCES * LONGEST * b.size, TSR_F32);
     generation g = {.layer = layer, .size = b.size, .x = host.x, .y = host_model_forward(&host)};
-    tsr_heads mine;
-    OK(tsr_self_attention_heads(layer, &mine));
+    tsr_heads mine = TSR_INIT(tsr_heads);
+    OK(tsr_self_attention_get_heads(layer, &mine));
     OK(tsr_kv_cache_create(tsr_kv_cache_params(.stream = queue, .layers = 2,
                                                .kv_heads = mine.kv_count, .head_dim = 4,
                                                .page_tokens = 4, .pages = 8, .sequences = 3),
@@ -208,7 +209,7 @@ CASE(block_deferred, "a deferred block computes with the memory it is given")
         tensor[i] = tensor_new(TSR_F32, layout->ndim, layout->shape);
         grad[i] = tensor_new(TSR_F32, layout->ndim, layout->shape);
         OK(tsr_tensor_reshape(tensor[i], 1, &elements, &flat));
-        OK(tsr_layer_initial(deferred, i, queue, 0, flat));
+        OK(tsr__layer_initial(deferred, i, queue, 0, flat));
         tsr_tensor_destroy(&flat);
         OK(tsr_layer_set_parameter(deferred, i, tensor[i], grad[i], false));
     }
@@ -396,7 +397,7 @@ CASE(attention_mistakes, "mistakes in self-attention's params are named")
 CASE(block_mistakes, "mistakes in a block's and a norm's params and in passes are named")
 {
     tsr_layer *layer = NULL, *norm = NULL;
-    tsr_heads heads;
+    tsr_heads heads = TSR_INIT(tsr_heads);
     FAILS(tsr_norm_create(NULL, &norm), TSR_ERR_INVALID, "norm: params is NULL");
     FAILS(tsr_norm_create(tsr_norm_params(.name = "n", .bias = true), &norm), TSR_ERR_INVALID,
           "norm n: size is 0; it must be at least 1");
@@ -432,12 +433,14 @@ CASE(block_mistakes, "mistakes in a block's and a norm's params and in passes ar
     const int64_t strides[] = {1};
     OK(tsr_block_create(&b, &layer));
     OK(tsr_norm_create(tsr_norm_params(.name = "n", .size = 16, .bias = true), &norm));
-    FAILS(tsr_self_attention_heads(norm, &heads), TSR_ERR_INVALID,
+    FAILS(tsr_self_attention_get_heads(norm, &heads), TSR_ERR_INVALID,
           "norm n: it has no self-attention");
-    OK(tsr_self_attention_heads(layer, &heads));
+    FAILS(tsr_self_attention_get_heads(layer, &(tsr_heads){0}), TSR_ERR_INVALID,
+          "tsr_heads: struct_size is 0; use TSR_INIT(tsr_heads)");
+    OK(tsr_self_attention_get_heads(layer, &heads));
     CHECK(heads.head_dim == 4, "head_dim %lld", (long long)heads.head_dim);
-    FAILS(tsr_self_attention_heads(NULL, &heads), TSR_ERR_INVALID,
-          "self_attention_heads: layer is NULL");
+    FAILS(tsr_self_attention_get_heads(NULL, &heads), TSR_ERR_INVALID,
+          "self_attention_get_heads: layer is NULL");
     FAILS(tsr_block_set_dropout(NULL, 0, NULL), TSR_ERR_INVALID,
           "block_set_dropout: layer is NULL");
     FAILS(tsr_block_set_dropout(norm, 0, NULL), TSR_ERR_INVALID, "norm n: it is not a block");

@@ -84,7 +84,7 @@ point "comm/recovery includes bootstrap, recovery" parts comm recovery bootstrap
 point "comm/failure includes failure" parts comm failure comm_state message_tags
 point "comm/progress includes failure, progress, reduce" parts comm progress failure reduce comm_state message_tags
 point "parallel/group includes group" parts parallel group
-point "parallel/layers includes group, layers" parts parallel layers group
+point "parallel/layers includes group, layers" parts parallel layers internal group
 point "parallel/checkpoint includes itself only" parts parallel checkpoint
 point "parallel/pipeline includes group, pipeline" parts parallel pipeline group
 point "parallel/fsdp includes checkpoint, group, layers, fsdp" parts parallel fsdp internal checkpoint group layers

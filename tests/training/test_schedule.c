@@ -22,7 +22,8 @@ START_TEST(cosine_is_that_of_nanogpt)
     size_t c, i, compared = 0;
     json_array_foreach(golden_list(document, "cases"), c, one)
     {
-        const tsr_schedule schedule = {.kind = TSR_SCHEDULE_COSINE,
+        const tsr_schedule schedule = {.struct_size = sizeof schedule,
+                                       .kind = TSR_SCHEDULE_COSINE,
                                        .learning_rate = decimal(one, "learning_rate"),
                                        .final_rate = decimal(one, "min_lr"),
                                        .warmup_steps = golden_integer(one, "warmup_iters"),
@@ -46,7 +47,8 @@ END_TEST
 
 START_TEST(linear_and_constant)
 {
-    tsr_schedule s = {.kind = TSR_SCHEDULE_LINEAR,
+    tsr_schedule s = {.struct_size = sizeof s,
+                      .kind = TSR_SCHEDULE_LINEAR,
                       .learning_rate = 1,
                       .final_rate = 0.5,
                       .warmup_steps = 3,
@@ -70,7 +72,8 @@ END_TEST
 
 START_TEST(refuses)
 {
-    const tsr_schedule good = {.kind = TSR_SCHEDULE_COSINE, .learning_rate = 1, .steps = 10};
+    const tsr_schedule good = {
+        .struct_size = sizeof good, .kind = TSR_SCHEDULE_COSINE, .learning_rate = 1, .steps = 10};
     tsr_schedule s = good;
     ck_assert(tsr_schedule_check(&s) == TSR_OK);
     ck_assert_error(tsr_schedule_check(NULL), TSR_ERR_INVALID, "schedule: schedule is NULL");
@@ -96,6 +99,11 @@ START_TEST(refuses)
     ck_assert(isnan(tsr_schedule_rate(&s, 1)));
     ck_assert(isnan(tsr_schedule_rate(&good, -1)));
     ck_assert(isnan(tsr_schedule_rate(NULL, 1)));
+    s = good;
+    s.struct_size = 0;
+    ck_assert_error(tsr_schedule_check(&s), TSR_ERR_INVALID,
+                    "tsr_schedule: struct_size is 0; use TSR_INIT(tsr_schedule)");
+    ck_assert(isnan(tsr_schedule_rate(&s, 1)));
 }
 END_TEST
 

@@ -75,8 +75,8 @@ static tsr_status check_params(tsr_generator_params *p)
 static tsr_status create_cache(tsr_generator *g)
 {
     const tsr_generator_params *p = &g->params;
-    tsr_heads heads;
-    TSR__TRY(tsr_self_attention_heads(g->model->stack->blocks[0], &heads));
+    tsr_heads heads = TSR_INIT(tsr_heads);
+    TSR__TRY(tsr_self_attention_get_heads(g->model->stack->blocks[0], &heads));
     const int64_t page = p->context < TSR__PAGE_TOKENS ? p->context : TSR__PAGE_TOKENS;
     /* Each sequence may leave a part of its last page unused. */
     const int64_t all = p->sequences * ((p->context + page - 1) / page);

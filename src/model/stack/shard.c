@@ -25,7 +25,7 @@ static tsr_status draw_embedding(const tsr_stack *s, bool is_new, tsr_parameter 
     const int64_t shape[2] = {out->length, out->global_shape[1]}, count = shape[0] * shape[1];
     TSR__TRY(tsr_tensor_create(s->device, out->dtype, 2, shape, &out->tensor));
     TSR__TRY(tsr_tensor_reshape(out->tensor, 1, &count, &flat));
-    const tsr_status status = tsr_layer_initial(s->embedding, 0, s->stream, 0, flat);
+    const tsr_status status = tsr__layer_initial(s->embedding, 0, s->stream, 0, flat);
     tsr_tensor_destroy(&flat);
     return status;
 }

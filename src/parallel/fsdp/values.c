@@ -44,8 +44,8 @@ tsr_status tsr__fsdp_first_values(tsr_fsdp *model, const tsr_fsdp_params *params
             if (from)
                 TSR__TRY(copy_range(model, p, from));
             else if (unit->layer)
-                TSR__TRY(tsr_layer_initial(unit->layer, i, model->stream, (int64_t)p->range.start,
-                                           p->value));
+                TSR__TRY(tsr__layer_initial(unit->layer, i, model->stream, (int64_t)p->range.start,
+                                            p->value));
             else
                 TSR__TRY(tsr_fill(model->stream, p->value, 0));
         }

@@ -1,6 +1,7 @@
 /* Functions that all layers share: creation, partitions, passes, and access to parameters by index
  * or name. */
 #include "parallel/layers/layer.h"
+#include "parallel/internal.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -366,8 +367,8 @@ tsr_status tsr_layer_set_parameter(tsr_layer *layer, int index, tsr_tensor *tens
     return TSR_OK;
 }
 
-tsr_status tsr_layer_initial(const tsr_layer *layer, int index, tsr_stream *stream, int64_t first,
-                             tsr_tensor *out)
+tsr_status tsr__layer_initial(const tsr_layer *layer, int index, tsr_stream *stream, int64_t first,
+                              tsr_tensor *out)
 {
     const int asked = index;
     const tsr_layer *owner = owner_of(layer, &index);

@@ -329,26 +329,19 @@ static const tsr__linear *as_linear(const tsr_layer *layer)
     return is_linear ? (const tsr__linear *)layer : NULL;
 }
 
-tsr_tensor *tsr_linear_local_weight(const tsr_layer *layer)
+tsr_status tsr_linear_get_shard(const tsr_layer *layer, tsr_linear_shard *out)
 {
-    return as_linear(layer) ? layer->parameter[0]->seen.tensor : NULL;
-}
-
-tsr_tensor *tsr_linear_local_bias(const tsr_layer *layer)
-{
+    TSR__REQUIRE(layer && out, "linear_get_shard: %s is NULL", layer ? "out" : "layer");
     const tsr__linear *linear = as_linear(layer);
-    return linear && linear->has_bias ? layer->parameter[1]->seen.tensor : NULL;
-}
-
-tsr_status tsr_linear_local_shape(const tsr_layer *layer, int64_t *rows, int64_t *columns)
-{
-    const tsr__linear *linear = as_linear(layer);
-    TSR__REQUIRE(layer, "linear_local_shape: layer is NULL");
     TSR__REQUIRE(linear, "%s: it is not a linear layer", layer->who);
-    TSR__REQUIRE(rows && columns, "linear_local_shape: %s is NULL", rows ? "columns" : "rows");
     const bool is_row = layer->type == &row_linear;
-    *rows = is_row ? linear->output_size : ((const tsr__column_linear *)layer)->features;
-    *columns =
-        is_row ? ((const tsr__row_linear *)layer)->weight_division.length : linear->input_size;
+    const tsr_linear_shard shard = {
+        .weight = layer->parameter[0]->seen.tensor,
+        .bias = linear->has_bias ? layer->parameter[1]->seen.tensor : NULL,
+        .rows = is_row ? linear->output_size : ((const tsr__column_linear *)layer)->features,
+        .columns =
+            is_row ? ((const tsr__row_linear *)layer)->weight_division.length : linear->input_size,
+    };
+    TSR__GIVE(tsr_linear_shard, &shard, out);
     return TSR_OK;
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/struct_size.h"
 #include "gpu/internal.h"
 #include "parallel/layers/linear.h"
 #include "parallel/layers/norm_layer.h"
@@ -386,14 +387,14 @@ const tsr__layer_type tsr__self_attention_type = {.name = "self_attention",
                                                   .forward_cached = attention_forward_cached,
                                                   .forward_added = attention_forward_added};
 
-tsr_status tsr_self_attention_heads(const tsr_layer *layer, tsr_heads *out)
+tsr_status tsr_self_attention_get_heads(const tsr_layer *layer, tsr_heads *out)
 {
-    TSR__REQUIRE(layer && out, "self_attention_heads: %s is NULL", layer ? "out" : "layer");
+    TSR__REQUIRE(layer && out, "self_attention_get_heads: %s is NULL", layer ? "out" : "layer");
     const tsr_layer *found = layer->type == &tsr__self_attention_type ? layer : NULL;
     for (int i = 0; i < layer->child_count; i++)
         if (layer->child[i]->type == &tsr__self_attention_type)
             found = layer->child[i];
     TSR__REQUIRE(found, "%s: it has no self-attention", layer->who);
-    *out = ((const tsr__attention *)found)->heads;
+    TSR__GIVE(tsr_heads, &((const tsr__attention *)found)->heads, out);
     return TSR_OK;
 }
