@@ -24,8 +24,8 @@ typedef struct tsr_kv_cache_params {
     size_t struct_size;
     tsr_stream *stream; /* all work with the cache is recorded there */
     int layers;
-    /* This rank's number of kv heads, which may be 0, and their size, as tsr_self_attention_get_heads
-     * gives them. */
+    /* This rank's number of kv heads, which may be 0, and their size, as
+     * tsr_self_attention_get_heads gives them. */
     int64_t kv_heads, head_dim;
     tsr_dtype dtype;     /* f32, f16 or bf16; 0: f32 */
     int64_t page_tokens; /* 0: 64 */
