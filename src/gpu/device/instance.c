@@ -101,6 +101,8 @@ static tsr_status create(tsr__instance *instance)
     if (validation)
         TSR__TRY(require_layer(global));
 
+    instance->labels = tsr__env_switch("TESSERA_LABELS");
+
     const char *layers[] = {validation_layer};
     const char *extensions[] = {VK_EXT_DEBUG_UTILS_EXTENSION_NAME};
     VkApplicationInfo application = {
@@ -118,7 +120,7 @@ static tsr_status create(tsr__instance *instance)
         .pApplicationInfo = &application,
         .enabledLayerCount = validation ? 1 : 0,
         .ppEnabledLayerNames = layers,
-        .enabledExtensionCount = validation ? 1 : 0,
+        .enabledExtensionCount = validation || instance->labels ? 1 : 0,
         .ppEnabledExtensionNames = extensions,
     };
     result = TSR__VK(global, CreateInstance, &info, NULL, &instance->handle);
@@ -129,6 +131,11 @@ static tsr_status create(tsr__instance *instance)
         if (result == VK_ERROR_INCOMPATIBLE_DRIVER)
             return tsr__fail(TSR_ERR_NOT_FOUND,
                              "there is no Vulkan driver for any device of this machine");
+        if (result == VK_ERROR_EXTENSION_NOT_PRESENT && instance->labels)
+            return tsr__fail(TSR_ERR_UNSUPPORTED,
+                             "TESSERA_LABELS is set, but no driver and no layer of this machine "
+                             "has %s",
+                             VK_EXT_DEBUG_UTILS_EXTENSION_NAME);
         return tsr__vk_fail(result, "vkCreateInstance");
     }
     TSR__TRY(tsr__vk_load_instance(global, instance->handle, &instance->vk));

@@ -2,7 +2,10 @@
  * when no device and no listing uses it any more.
  *
  * TESSERA_VALIDATION=1 turns the validation layers on. Their warnings and errors are counted and
- * logged as errors. If the layers are not installed, creating the instance fails. */
+ * logged as errors. If the layers are not installed, creating the instance fails.
+ *
+ * TESSERA_LABELS=1 gives each command a label, which tools for debugging GPUs show (stream/label.c).
+ * Creating the instance fails if neither the driver nor a layer has labels. */
 #ifndef TSR_GPU_DEVICE_INSTANCE_H
 #define TSR_GPU_DEVICE_INSTANCE_H
 
@@ -14,6 +17,7 @@ typedef struct tsr__instance {
     VkInstance handle;
     VkDebugUtilsMessengerEXT messenger;
     uint32_t api_version;
+    bool labels; /* whether commands get labels */
 } tsr__instance;
 
 tsr_status tsr__instance_acquire(tsr__instance **out);

@@ -83,7 +83,8 @@
 
 #define TSR__VK_DEVICE_OPTIONAL_FUNCTIONS(X)                                                       \
     X(GetPipelineExecutableStatisticsKHR)                                                          \
-    X(GetMemoryHostPointerPropertiesEXT)
+    X(GetMemoryHostPointerPropertiesEXT)                                                           \
+    X(CmdInsertDebugUtilsLabelEXT)
 
 #define TSR__VK_MEMBER(name) PFN_vk##name name;
 

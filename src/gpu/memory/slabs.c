@@ -9,6 +9,7 @@
 
 #include "base/alloc.h"
 #include "base/checked.h"
+#include "base/environment.h"
 #include "gpu/device/probe.h"
 #include "gpu/device/transfer_queue.h"
 #include "gpu/internal.h"
@@ -21,6 +22,9 @@
 /* Empty slabs that are kept for later buffers may occupy 1/KEPT_SHARE of their heap. */
 #define KEPT_SHARE 16
 #define KIND_COUNT 4
+/* The sizes of separate slabs (device_memory.separate) are multiples of this. Kernels load aligned
+ * groups of four elements, of which the first exists. */
+#define SEPARATE_BYTES 32
 
 typedef struct device_memory {
     VkPhysicalDeviceMemoryProperties properties;
@@ -32,6 +36,9 @@ typedef struct device_memory {
     bool mapped; /* whether the host maps tensors */
     /* whether the host maps tensors to write them, but never reads them through the mapping */
     bool direct;
+    /* whether each buffer has a slab of just its size, from TESSERA_SEPARATE_MEMORY: tools that
+     * check accesses to memory then notice those beyond the end of a buffer */
+    bool separate;
     /* how often any slab has become empty; tsr__slab.emptied is the value at that time */
     uint64_t emptied;
 } device_memory;
@@ -105,6 +112,7 @@ static tsr_status create_memory(tsr_device *device, void **out)
         return TSR_ERR_NO_MEMORY;
     memory->properties = device->memory_properties;
     memory->limit_bytes = device->memory_limit_bytes;
+    memory->separate = tsr__env_switch("TESSERA_SEPARATE_MEMORY");
     tsr_status status = choose_types(device, memory);
     if (status != TSR_OK) {
         tsr__free(memory);
@@ -446,9 +454,9 @@ static tsr_status take_pages(tsr_device *device, device_memory *memory, tsr__buf
 static tsr_status take_locked(tsr_device *device, device_memory *memory, tsr__buffer_kind kind,
                               uint64_t size, tsr__slab **out_slab, uint64_t *out_offset)
 {
-    if (size >= DEDICATED_BYTES || kind == TSR__BUFFER_SHARED) {
+    if (size >= DEDICATED_BYTES || kind == TSR__BUFFER_SHARED || memory->separate) {
         *out_offset = 0;
-        *out_slab = find_kept(memory, kind, size);
+        *out_slab = memory->separate ? NULL : find_kept(memory, kind, size);
         return *out_slab ? TSR_OK : slab_create(device, memory, kind, size, false, out_slab);
     }
     uint64_t page = 0;
@@ -470,7 +478,7 @@ tsr_status tsr__memory_take(tsr_device *device, tsr__buffer_kind kind, uint64_t 
     if (memory->type[kind] == UINT32_MAX)
         return tsr__fail(TSR_ERR_UNSUPPORTED, "%s has no memory for %s", device->info.name,
                          kind == TSR__BUFFER_DEVICE ? "tensors" : "transfers");
-    uint64_t size = tsr__align_up_u64(size_bytes, PAGE_BYTES);
+    uint64_t size = tsr__align_up_u64(size_bytes, memory->separate ? SEPARATE_BYTES : PAGE_BYTES);
     pthread_mutex_lock(&memory->lock);
     tsr_status status = take_locked(device, memory, kind, size, out_slab, out_offset);
     if (status == TSR_ERR_DEVICE_MEMORY && drop_empty(device, memory))
@@ -492,7 +500,9 @@ void tsr__memory_give(tsr_device *device, tsr__slab *slab, uint64_t offset, uint
     memory->used_bytes -= reserved;
     if (slab->page_count > 0)
         mark_pages(slab, offset / PAGE_BYTES, reserved / PAGE_BYTES, false);
-    if (slab->used_bytes == 0) {
+    if (slab->used_bytes == 0 && memory->separate) {
+        slab_destroy(device, memory, slab);
+    } else if (slab->used_bytes == 0) {
         slab->emptied = ++memory->emptied;
         trim_kept(device, memory, slab->heap);
     }

@@ -292,8 +292,8 @@ static tsr_status begin_dispatch(tsr_stream *stream, const tsr__dispatch *dispat
     return tsr__stream_begin(stream, dispatch->access, dispatch->access_count);
 }
 
-/* Takes over the caller's reference to the pipeline, even on failure. */
-static tsr_status record_dispatch(tsr_stream *stream, tsr__pipeline *pipeline,
+/* Takes over the caller's reference to the pipeline, even on failure. `name` is for the label. */
+static tsr_status record_dispatch(tsr_stream *stream, tsr__pipeline *pipeline, const char *name,
                                   const tsr__dispatch *dispatch)
 {
     tsr_status status = begin_dispatch(stream, dispatch);
@@ -309,6 +309,7 @@ static tsr_status record_dispatch(tsr_stream *stream, tsr__pipeline *pipeline,
     tsr__stream_order(stream, dispatch->access, dispatch->access_count,
                       dispatch->independent_group);
     stream->open->work += dispatch->work;
+    tsr__stream_label(stream, name, dispatch->access, dispatch->access_count);
 
     const tsr__vk_device *vk = &stream->device->vk;
     VkCommandBuffer commands = stream->open->commands;
@@ -328,14 +329,14 @@ tsr_status tsr__stream_dispatch(tsr_stream *stream, const tsr__dispatch *dispatc
     TSR__TRY(tsr__device_check(stream->device));
     TSR__TRY(tsr__pipeline_get(stream->device, dispatch->shader, dispatch->spec,
                                dispatch->spec_count, &pipeline));
-    return record_dispatch(stream, pipeline, dispatch);
+    return record_dispatch(stream, pipeline, tsr__shader_binaries[dispatch->shader].name, dispatch);
 }
 
 tsr_status tsr__stream_run(tsr_stream *stream, tsr__pipeline *pipeline,
                            const tsr__dispatch *dispatch)
 {
     tsr__pipeline_retain(pipeline);
-    return record_dispatch(stream, pipeline, dispatch);
+    return record_dispatch(stream, pipeline, "kernel", dispatch);
 }
 
 /* The largest number of regions of one vkCmdCopyBuffer. The command needs offsets within the slab's
@@ -359,6 +360,7 @@ tsr_status tsr__stream_copy(tsr_stream *stream, tsr__access source, tsr__access 
                 .dstOffset = destination.buffer->slab_offset + regions[done].destination_bytes,
                 .size = regions[done].size_bytes,
             };
+        tsr__stream_label(stream, "regions", access, 2);
         stream->device->vk.CmdCopyBuffer(stream->open->commands, source.buffer->handle,
                                          destination.buffer->handle, some, copies);
     }
@@ -373,6 +375,7 @@ tsr_status tsr__stream_fill(tsr_stream *stream, tsr__access destination, uint32_
     if (stream->mode == TSR__STREAM_PREFLIGHT)
         return TSR_OK;
     tsr__stream_order(stream, &destination, 1, 0);
+    tsr__stream_label(stream, "fill", &destination, 1);
     stream->device->vk.CmdFillBuffer(stream->open->commands, destination.buffer->handle,
                                      destination.buffer->slab_offset + destination.begin_bytes,
                                      destination.end_bytes - destination.begin_bytes, pattern);
@@ -385,6 +388,7 @@ tsr_status tsr__stream_update(tsr_stream *stream, tsr__access destination, const
     if (stream->mode == TSR__STREAM_PREFLIGHT)
         return TSR_OK;
     tsr__stream_order(stream, &destination, 1, 0);
+    tsr__stream_label(stream, "update", &destination, 1);
     stream->device->vk.CmdUpdateBuffer(stream->open->commands, destination.buffer->handle,
                                        destination.buffer->slab_offset + destination.begin_bytes,
                                        destination.end_bytes - destination.begin_bytes, data);

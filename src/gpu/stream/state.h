@@ -88,6 +88,12 @@ tsr_status tsr__stream_begin(tsr_stream *stream, const tsr__access *access, int 
 void tsr__stream_order(tsr_stream *stream, const tsr__access *access, int count,
                        uint32_t independent_group);
 
+/* If TESSERA_LABELS is set, gives the command that is recorded next a label: `name`, and then for
+ * each access " reads ADDRESS+BYTES" or " writes ADDRESS+BYTES", in hexadecimal. Must be called
+ * after tsr__stream_order. */
+void tsr__stream_label(const tsr_stream *stream, const char *name, const tsr__access *access,
+                       int count);
+
 /* Returns the point at which everything that is recorded so far is complete. */
 static inline uint64_t tsr__stream_last_point(const tsr_stream *stream)
 {

@@ -1,20 +1,30 @@
-#include "driver.h"
+#include "state.h"
 
 #include <dlfcn.h>
-#include <pthread.h>
-#include <stdint.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <vulkan/vk_icd.h>
-#include <vulkan/vulkan.h>
+#include <unistd.h>
 
 #define EXPORT __attribute__((visibility("default")))
 
-enum { FAMILIES = 2, MAX_WAITS = 16 };
+enum { FAMILIES = DRIVER_FAMILIES, MAX_WAITS = DRIVER_MAX_WAITS };
 
-static bool environment_is(const char *name, const char *value)
+void driver_fail(const char *format, ...)
+{
+    va_list values;
+    va_start(values, format);
+    fprintf(stderr, "\ntest driver: ");
+    vfprintf(stderr, format, values);
+    fprintf(stderr, "\n");
+    va_end(values);
+    fflush(stderr);
+    _exit(EXIT_FAILURE);
+}
+
+bool environment_is(const char *name, const char *value)
 {
     const char *is = getenv(name);
     return is && strcmp(is, value) == 0;
@@ -169,45 +179,11 @@ static VKAPI_ATTR void VKAPI_CALL get_memory2(VkPhysicalDevice physical,
 
 /* Devices and their queues -------------------------------------------------------------------- */
 
-/* A copy of a VkSubmitInfo. */
-typedef struct submission {
-    struct submission *next;
-    uint32_t wait_count, signal_count;
-    VkSemaphore waits[MAX_WAITS], signals[MAX_WAITS];
-    uint64_t wait_values[MAX_WAITS], signal_values[MAX_WAITS];
-    uint32_t command_count;
-    VkCommandBuffer commands[MAX_WAITS];
-} submission;
-
-typedef struct device device;
-
-/* A queue of this driver. The loader keeps its own data in the first member. */
-typedef struct queue {
-    VK_LOADER_DATA loader;
-    device *of;
-    unsigned family;
-    pthread_t thread;
-    submission *first;
-    bool working, closing;
-    uint32_t random;
-} queue;
-
-struct device {
-    device *next;
-    VkDevice handle;
-    PFN_vkGetDeviceProcAddr find;
-    VkQueue driver_queue;
-    pthread_mutex_t lock; /* protects the use of driver_queue */
-    queue queues[FAMILIES];
-};
-
 /* Protects the list of devices, the queues' lists and `held`. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static device *devices;
 static bool held[FAMILIES];
-
-#define DEVICE_NEXT(device, name) ((PFN_vk##name)(device)->find((device)->handle, "vk" #name))
 
 EXPORT test_driver_hold_fn test_driver_hold;
 EXPORT void test_driver_hold(unsigned family, bool hold)
@@ -218,7 +194,7 @@ EXPORT void test_driver_hold(unsigned family, bool hold)
     pthread_mutex_unlock(&lock);
 }
 
-static device *device_of(VkDevice handle)
+device *device_of(VkDevice handle)
 {
     pthread_mutex_lock(&lock);
     device *found = devices;
@@ -253,7 +229,7 @@ static void pass_on(queue *on, const submission *work)
     const VkSubmitInfo submit = {
         .sType = VK_STRUCTURE_TYPE_SUBMIT_INFO,
         .pNext = &timeline,
-        .commandBufferCount = work->command_count,
+        .commandBufferCount = commands_are_single() ? 0 : work->command_count,
         .pCommandBuffers = work->commands,
         .signalSemaphoreCount = work->signal_count,
         .pSignalSemaphores = work->signals,
@@ -262,6 +238,8 @@ static void pass_on(queue *on, const submission *work)
         DEVICE_NEXT(of, WaitSemaphores)(of->handle, &wait, UINT64_MAX);
     delay(on);
     pthread_mutex_lock(&of->lock);
+    for (uint32_t i = 0; commands_are_single() && i < work->command_count; i++)
+        commands_run(of, work->commands[i]);
     if (DEVICE_NEXT(of, QueueSubmit)(of->driver_queue, 1, &submit, VK_NULL_HANDLE) != VK_SUCCESS)
         abort(); /* this driver expects that the real driver does not fail */
     pthread_mutex_unlock(&of->lock);
@@ -408,6 +386,7 @@ static VKAPI_ATTR void VKAPI_CALL destroy_device(VkDevice handle,
     pthread_mutex_unlock(&lock);
     for (int i = 0; i < FAMILIES; i++)
         pthread_join(of->queues[i].thread, NULL);
+    commands_device_closes(of);
     DEVICE_NEXT(of, DestroyDevice)(handle, allocator);
     pthread_mutex_destroy(&of->lock);
     free(of);
@@ -432,7 +411,24 @@ static VKAPI_ATTR VkResult VKAPI_CALL create_buffer(VkDevice handle, const VkBuf
     VkBufferCreateInfo changed_info = *info;
     changed_info.sharingMode = VK_SHARING_MODE_EXCLUSIVE;
     changed_info.queueFamilyIndexCount = 0;
-    return DEVICE_NEXT(device_of(handle), CreateBuffer)(handle, &changed_info, allocator, out);
+    const VkResult result =
+        DEVICE_NEXT(device_of(handle), CreateBuffer)(handle, &changed_info, allocator, out);
+    if (result == VK_SUCCESS)
+        memory_buffer_made(*out, info->size);
+    return result;
+}
+
+static VKAPI_ATTR void VKAPI_CALL destroy_buffer(VkDevice handle, VkBuffer buffer,
+                                                 const VkAllocationCallbacks *allocator)
+{
+    memory_buffer_destroyed(buffer);
+    DEVICE_NEXT(device_of(handle), DestroyBuffer)(handle, buffer, allocator);
+}
+
+static VKAPI_ATTR VkResult VKAPI_CALL bind_buffer(VkDevice handle, VkBuffer buffer,
+                                                  VkDeviceMemory memory, VkDeviceSize offset)
+{
+    return memory_bind(device_of(handle), buffer, memory, offset);
 }
 
 static VKAPI_ATTR void VKAPI_CALL get_requirements(VkDevice handle, VkBuffer buffer,
@@ -459,23 +455,36 @@ static VKAPI_ATTR VkResult VKAPI_CALL allocate_memory(VkDevice handle,
 {
     VkMemoryAllocateInfo changed_info = *info;
     changed_info.memoryTypeIndex = 0;
+    if (memory_is_own() && info->memoryTypeIndex == LOCAL)
+        return memory_allocate(device_of(handle), &changed_info, allocator, out);
     return DEVICE_NEXT(device_of(handle), AllocateMemory)(handle, &changed_info, allocator, out);
+}
+
+static VKAPI_ATTR void VKAPI_CALL free_memory(VkDevice handle, VkDeviceMemory memory,
+                                              const VkAllocationCallbacks *allocator)
+{
+    memory_free(device_of(handle), memory, allocator);
+}
+
+static VKAPI_ATTR VkResult VKAPI_CALL create_module(VkDevice handle,
+                                                    const VkShaderModuleCreateInfo *info,
+                                                    const VkAllocationCallbacks *allocator,
+                                                    VkShaderModule *out)
+{
+    VkShaderModuleCreateInfo changed_info = *info;
+    uint32_t *permuted = invocations_permuted(info->pCode, info->codeSize, &changed_info.codeSize);
+    if (permuted)
+        changed_info.pCode = permuted;
+    const VkResult result =
+        DEVICE_NEXT(device_of(handle), CreateShaderModule)(handle, &changed_info, allocator, out);
+    free(permuted);
+    return result;
 }
 
 /* The functions' names ------------------------------------------------------------------------ */
 
 static VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL find_of_device(VkDevice handle, const char *name);
 static VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL find_of_instance(VkInstance of, const char *name);
-
-typedef struct entry {
-    const char *name;
-    PFN_vkVoidFunction function;
-} entry;
-
-#define ENTRY(name, function)                                                                      \
-    {                                                                                              \
-        "vk" #name, (PFN_vkVoidFunction)(function)                                                 \
-    }
 
 static PFN_vkVoidFunction find_in(const entry *entries, size_t count, const char *name)
 {
@@ -496,6 +505,10 @@ static const entry device_entries[] = {
     ENTRY(GetBufferMemoryRequirements, get_requirements),
     ENTRY(GetMemoryHostPointerPropertiesEXT, host_pointer_properties),
     ENTRY(AllocateMemory, allocate_memory),
+    ENTRY(FreeMemory, free_memory),
+    ENTRY(DestroyBuffer, destroy_buffer),
+    ENTRY(BindBufferMemory, bind_buffer),
+    ENTRY(CreateShaderModule, create_module),
 };
 static const entry instance_entries[] = {
     ENTRY(GetInstanceProcAddr, find_of_instance),
@@ -515,8 +528,10 @@ static const entry instance_entries[] = {
 static VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL find_of_device(VkDevice handle, const char *name)
 {
     PFN_vkVoidFunction next = device_of(handle)->find(handle, name);
-    PFN_vkVoidFunction own =
-        find_in(device_entries, sizeof device_entries / sizeof *device_entries, name);
+    PFN_vkVoidFunction own = commands_entry(name);
+    if (own)
+        return own; /* also labels, which the real driver need not have */
+    own = find_in(device_entries, sizeof device_entries / sizeof *device_entries, name);
     return own && next ? own : next;
 }
 

@@ -9,7 +9,23 @@
  * Environment variables: TEST_DRIVER_OF is the path of the real driver's description.
  * TEST_DRIVER_SECOND is what the second family can do: "transfer" or "compute".
  * TEST_DRIVER_DIRECT=1: the host can write all device memory (resizable BAR); otherwise 256 MiB of
- * it. TEST_DRIVER_DELAYS=1: some submissions are late by a random time. */
+ * it. TEST_DRIVER_DELAYS=1: some submissions are late by a random time.
+ *
+ * Drivers for the CPU run commands and invocations in order, so they hide mistakes that GPUs show.
+ * These variables make such mistakes fail, whatever the order of the real driver:
+ *
+ * TEST_DRIVER_ORDER=reversed or a number: the commands between two barriers run in reverse, or in
+ * an order that the number chooses. Shows barriers that are missing between commands.
+ * TEST_DRIVER_ACCESS=1: each command runs alone, and may access only the bytes (in whole pages)
+ * that its label declares. Needs TESSERA_LABELS=1. Shows what a command reads or writes and has not
+ * declared, and would therefore lack a barrier.
+ * TEST_DRIVER_FENCE=end or start: device memory ends, or starts, next to a page that faults. Needs
+ * TESSERA_SEPARATE_MEMORY=1. Shows indices out of range.
+ * TEST_DRIVER_INVOCATIONS=1: the invocations of a workgroup, and the workgroups, have their numbers
+ * in reverse. Shows barriers that are missing in a shader, and workgroups that depend on another.
+ *
+ * Commands and memory that break these rules end the process with a message that names the command.
+ * With one of the memory variables, new device memory holds floats that are no numbers. */
 #ifndef TSR_TESTS_GPU_DRIVER_H
 #define TSR_TESTS_GPU_DRIVER_H
 
