@@ -22,8 +22,7 @@ enum {
     OP_TYPE_POINTER = 32,
     OP_CONSTANT = 43,
     OP_CONSTANT_COMPOSITE = 44,
-    OP_SPEC_CONSTANT_TRUE = 48,
-    OP_SPEC_CONSTANT_OP = 52,
+    OP_SPEC_CONSTANT_COMPOSITE = 51,
     OP_FUNCTION = 54,
     OP_VARIABLE = 59,
     OP_LOAD = 61,
@@ -198,9 +197,10 @@ static bool read_module(module *m)
             break;
         case OP_FUNCTION:
             return m->main != 0 && m->local_size[0] != 0;
-        default:
-            if (opcode_at(m, i) >= OP_SPEC_CONSTANT_TRUE && opcode_at(m, i) <= OP_SPEC_CONSTANT_OP)
+        case OP_SPEC_CONSTANT_COMPOSITE:
+            if (m->at[i + 2] == size_id)
                 return false;
+            break;
         }
     }
     return false;
