@@ -96,6 +96,11 @@ static VKAPI_ATTR void VKAPI_CALL get_properties2(VkPhysicalDevice physical,
 {
     NEXT(GetPhysicalDeviceProperties2)(physical, out);
     out->properties.deviceType = VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU;
+    /* a driver of which the library knows nothing, so that it uses its kernels for GPUs */
+    for (VkBaseOutStructure *next = out->pNext; next; next = next->pNext)
+        if (next->sType == VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_PROPERTIES)
+            ((VkPhysicalDeviceVulkan12Properties *)(void *)next)->driverID =
+                VK_DRIVER_ID_MESA_VENUS;
 }
 
 /* Returns the properties of a queue family. Family 0 has those of the real driver's family, but
@@ -466,6 +471,26 @@ static VKAPI_ATTR void VKAPI_CALL free_memory(VkDevice handle, VkDeviceMemory me
     memory_free(device_of(handle), memory, allocator);
 }
 
+/* Writes a module to the folder in TEST_DRIVER_MODULES, with a name made of its words. */
+static void keep_module(const uint32_t *words, size_t size_bytes)
+{
+    const char *folder = getenv("TEST_DRIVER_MODULES");
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    char path[1000], made[1020];
+    for (size_t i = 0; i < size_bytes / sizeof *words; i++)
+        hash = (hash ^ words[i]) * UINT64_C(0x100000001b3);
+    if (!folder)
+        return;
+    snprintf(path, sizeof path, "%s/%016llx.spv", folder, (unsigned long long)hash);
+    if (access(path, F_OK) == 0)
+        return;
+    snprintf(made, sizeof made, "%s.%d", path, (int)getpid());
+    FILE *file = fopen(made, "wb");
+    if (!file || fwrite(words, 1, size_bytes, file) != size_bytes || fclose(file) != 0 ||
+        rename(made, path) != 0)
+        driver_fail("%s cannot be written", made);
+}
+
 static VKAPI_ATTR VkResult VKAPI_CALL create_module(VkDevice handle,
                                                     const VkShaderModuleCreateInfo *info,
                                                     const VkAllocationCallbacks *allocator,
@@ -475,6 +500,8 @@ static VKAPI_ATTR VkResult VKAPI_CALL create_module(VkDevice handle,
     uint32_t *permuted = invocations_permuted(info->pCode, info->codeSize, &changed_info.codeSize);
     if (permuted)
         changed_info.pCode = permuted;
+    keep_module(info->pCode, info->codeSize);
+    keep_module(changed_info.pCode, changed_info.codeSize);
     const VkResult result =
         DEVICE_NEXT(device_of(handle), CreateShaderModule)(handle, &changed_info, allocator, out);
     free(permuted);

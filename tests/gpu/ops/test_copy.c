@@ -6,6 +6,8 @@
 
 #include "gpu/device/device.h"
 #include "gpu/memory/tensor.h"
+#include "gpu/pipeline/pipeline.h"
+#include "shaders/params/copy.h"
 #include "support/check_main.h"
 #include "support/convert.h"
 #include "support/gpu.h"
@@ -459,6 +461,43 @@ START_TEST(concatenates)
 }
 END_TEST
 
+static void finds_aligned_groups(void *user, tsr__shader shader, const uint32_t *spec,
+                                 int spec_count, VkPipeline pipeline)
+{
+    (void)spec_count;
+    (void)pipeline;
+    if (shader == TSR__SHADER_COPY && spec[1] == TSR_COPY_BITS16 && spec[4] == TSR_COPY_ALIGNED)
+        *(bool *)user = true;
+}
+
+/* Bytes that are copied two at a time, in groups of four pairs, whose addresses are no multiples of
+ * 8: a GPU may not load such a group at once. */
+START_TEST(groups_of_pairs_are_aligned)
+{
+    const int64_t wide[] = {3, 32}, narrow[] = {3, 6};
+    uint8_t in[96], out[18];
+    tsr__device_treat_as(gpu, TSR__CLASS_GPU);
+    gpu->host_copies = false;
+    for (int first = 4; first <= 8; first += 4) {
+        tsr_tensor *x = gpu_new(TSR_U8, 2, wide), *y = gpu_new(TSR_U8, 2, narrow), *view;
+        for (int i = 0; i < 96; i++)
+            in[i] = (uint8_t)(7 * i + first);
+        GPU_OK(tsr_tensor_upload(queue, x, in, sizeof in));
+        GPU_OK(tsr_tensor_slice(x, 1, first, first + 6, 1, &view));
+        GPU_OK(tsr_copy(queue, y, view));
+        GPU_OK(tsr_tensor_download(queue, y, out, sizeof out));
+        for (int i = 0; i < 18; i++)
+            ck_assert_uint_eq(out[i], in[i / 6 * 32 + first + i % 6]);
+        bool found = false;
+        tsr__pipelines_visit(gpu, finds_aligned_groups, &found);
+        ck_assert(found == (first == 8));
+        tsr_tensor_destroy(&view);
+        tsr_tensor_destroy(&x);
+        tsr_tensor_destroy(&y);
+    }
+}
+END_TEST
+
 START_TEST(refuses)
 {
     int64_t square[] = {4, 4}, other[] = {4, 3};
@@ -590,6 +629,12 @@ TESTS(copy_staged)
     add_all(tests);
     tcase_add_test(tests, many_rows);
     tcase_add_test(tests, across_devices);
+}
+
+TESTS(copy_groups)
+{
+    tcase_add_checked_fixture(tests, gpu_setup_not_shared, gpu_teardown);
+    tcase_add_test(tests, groups_of_pairs_are_aligned);
 }
 
 TESTS(copy_as_gpu)

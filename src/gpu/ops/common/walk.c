@@ -69,14 +69,13 @@ uint64_t tsr__piece_address(const tsr__piece *piece, int operand, const tsr_tens
 }
 
 bool tsr__piece_aligned(const tsr__piece *piece, int operand, const tsr_tensor *tensor,
-                        uint64_t alignment_bytes)
+                        uint64_t unit_bytes, uint64_t alignment_bytes)
 {
-    uint64_t size = tsr_dtype_size(tensor->layout.dtype);
     if (tsr__piece_inner_stride(piece, operand) != 1 ||
         tsr__piece_address(piece, operand, tensor) % alignment_bytes != 0)
         return false;
     for (int i = 0; i + 1 < piece->ndim; i++)
-        if (piece->strides[operand][i] * size % alignment_bytes != 0)
+        if (piece->strides[operand][i] * unit_bytes % alignment_bytes != 0)
             return false;
     return true;
 }
@@ -84,10 +83,11 @@ bool tsr__piece_aligned(const tsr__piece *piece, int operand, const tsr_tensor *
 static bool fits_unit(const tsr__piece *piece, int operands, const tsr_tensor *const *tensors,
                       uint64_t unit_bytes)
 {
+    const uint64_t size = tsr_dtype_size(tensors[0]->layout.dtype);
     for (int i = 0; i < operands; i++)
-        if (!tsr__piece_aligned(piece, i, tensors[i], unit_bytes))
+        if (!tsr__piece_aligned(piece, i, tensors[i], size, unit_bytes))
             return false;
-    return tsr__piece_inner(piece) * tsr_dtype_size(tensors[0]->layout.dtype) % unit_bytes == 0;
+    return tsr__piece_inner(piece) * size % unit_bytes == 0;
 }
 
 uint32_t tsr__piece_widen(tsr__piece *piece, int operands, const tsr_tensor *const *tensors)

@@ -49,9 +49,10 @@ int tsr__piece_transposed(const tsr__piece *piece);
 uint64_t tsr__piece_plane(const tsr__piece *piece, int operand, int a, int b, uint32_t plane);
 
 /* True if the operand's innermost stride is 1 and the address of each row is a multiple of
- * `alignment_bytes`. */
+ * `alignment_bytes`. `unit_bytes` is the size of what the piece's strides count: of an element, or
+ * what tsr__piece_widen returned. */
 bool tsr__piece_aligned(const tsr__piece *piece, int operand, const tsr_tensor *tensor,
-                        uint64_t alignment_bytes);
+                        uint64_t unit_bytes, uint64_t alignment_bytes);
 
 /* Changes the piece so that its sizes and strides count units of several elements, and returns the
  * size of a unit in bytes. It is the largest power of two up to 16 that divides the length and the

@@ -55,12 +55,19 @@ static uint32_t group_of(const copy_plan *plan, const tsr_device *device)
     return plan->unit_bytes >= 4 && !device->traits.few_invocations ? 1 : 4;
 }
 
-static uint32_t inner_mode(const tsr__piece *piece, int operand, const tsr_tensor *tensor)
+/* The size in bytes of what the operand's strides count. */
+static uint64_t operand_unit(const copy_plan *plan, const tsr_tensor *tensor)
 {
-    uint64_t group_bytes = 4 * tsr_dtype_size(tensor->layout.dtype);
-    if (tsr__piece_aligned(piece, operand, tensor, group_bytes > 16 ? 16 : group_bytes))
+    const bool converts = plan->source_kind != plan->destination_kind;
+    return converts ? tsr_dtype_size(tensor->layout.dtype) : plan->unit_bytes;
+}
+
+static uint32_t inner_mode(const copy_plan *plan, int operand, const tsr_tensor *tensor)
+{
+    const uint64_t unit = operand_unit(plan, tensor), alignment = unit > 4 ? 16 : 4 * unit;
+    if (tsr__piece_aligned(&plan->piece, operand, tensor, unit, alignment))
         return TSR_COPY_ALIGNED;
-    return tsr__piece_inner_stride(piece, operand) == 1 ? TSR_COPY_RUN : TSR_COPY_STRIDED;
+    return tsr__piece_inner_stride(&plan->piece, operand) == 1 ? TSR_COPY_RUN : TSR_COPY_STRIDED;
 }
 
 static void fill_dispatch(const copy_plan *plan, const tsr_tensor *dst, const tsr_tensor *src,
@@ -76,8 +83,8 @@ static void fill_dispatch(const copy_plan *plan, const tsr_tensor *dst, const ts
     /* Modes are specialization constants. If the kernel does not use them, they get a fixed value,
      * because each other value would be another pipeline. */
     bool modes = group == 4 && plan->unit_bytes < 16;
-    uint32_t dst_mode = modes ? inner_mode(&plan->piece, 0, dst) : TSR_COPY_STRIDED;
-    uint32_t src_mode = modes ? inner_mode(&plan->piece, 1, src) : TSR_COPY_STRIDED;
+    uint32_t dst_mode = modes ? inner_mode(plan, 0, dst) : TSR_COPY_STRIDED;
+    uint32_t src_mode = modes ? inner_mode(plan, 1, src) : TSR_COPY_STRIDED;
     dispatch->shader = TSR__SHADER_COPY;
     dispatch->spec_count = 6;
     dispatch->spec[0] = TSR__WALK_WORKGROUP;

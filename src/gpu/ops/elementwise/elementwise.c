@@ -50,7 +50,8 @@ static tsr_status check(const tsr__elementwise *work, const tsr_stream *stream, 
 
 static uint32_t inner_mode(const tsr__piece *piece, int operand, const tsr_tensor *tensor)
 {
-    if (tsr__piece_aligned(piece, operand, tensor, 4 * tsr_dtype_size(tensor->layout.dtype)))
+    const uint64_t size = tsr_dtype_size(tensor->layout.dtype);
+    if (tsr__piece_aligned(piece, operand, tensor, size, 4 * size))
         return TSR_EW_ALIGNED;
     switch (tsr__piece_inner_stride(piece, operand)) {
     case 0:
