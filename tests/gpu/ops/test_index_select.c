@@ -222,6 +222,9 @@ END_TEST
  * may go over all indices. */
 START_TEST(many_indices)
 {
+    if (getenv("TEST_DRIVER_OF"))
+        SKIP("Mesa's CPU driver ends loops after 65535 iterations, and the library takes it for a "
+             "GPU here");
     const int64_t count = 70001, size = 3;
     double *values = doubles(count), got[9];
     for (int64_t i = 0; i < count; i++)
