@@ -33,7 +33,7 @@ static tsr_status open_share(float *dataset, tsr_loader **loader)
 /* Reads up to `most` of the epoch's remaining batches. */
 static tsr_status read_some(tsr_loader *loader, int most, uint64_t *items)
 {
-    tsr_loader_batch batch;
+    tsr_loader_batch batch = TSR_INIT(tsr_loader_batch);
     bool got = true;
     while (most-- > 0 && got) {
         tsr_status status = tsr_loader_next(loader, &batch, &got);

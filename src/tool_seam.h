@@ -5,5 +5,6 @@
 
 #include "gpu/matmul/tuning/tuning.h"
 #include "model/file.h"
+#include "sampler/order/names.h"
 
 #endif

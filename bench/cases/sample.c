@@ -47,9 +47,9 @@ static tsr_status read_singly(tsr_stream *stream, void *user)
 {
     (void)stream;
     reader *self = user;
-    bool got;
+    uint64_t got;
     for (int i = 0; i < CHUNK; i++) {
-        tsr_status status = tsr_sampler_next(self->sampler, &self->indices[i], &got);
+        tsr_status status = tsr_sampler_next(self->sampler, 1, &self->indices[i], NULL, &got);
         if (status != TSR_OK)
             return status;
     }
@@ -61,11 +61,11 @@ static tsr_status read_far(tsr_stream *stream, void *user)
 {
     (void)stream;
     reader *self = user;
-    bool got;
+    uint64_t got;
     for (uint64_t i = 0; i < SEEKS; i++) {
         tsr_status status = tsr_sampler_seek(self->sampler, FAR + i * 1234567);
         if (status == TSR_OK)
-            status = tsr_sampler_next(self->sampler, &self->indices[i], &got);
+            status = tsr_sampler_next(self->sampler, 1, &self->indices[i], NULL, &got);
         if (status != TSR_OK)
             return status;
     }
@@ -96,7 +96,7 @@ static bool measure_feistel(bench_context *context, reader *self, const char *wh
     bench_integer(row, "items", (int64_t)ITEMS);
     tsr_feistel order;
     BENCH_TRY(context, tsr_feistel_init(ITEMS, 7, 0, 0, &order));
-    BENCH_TRY(context, tsr_sampler_reset(self->sampler));
+    BENCH_TRY(context, tsr_sampler_set_epoch(self->sampler, 0));
     BENCH_TRY(context, read(NULL, self));
     check_feistel(row, self, &order, count, first, step);
     return bench_measure(context, row, &(bench_task){.run = read, .user = self, .host_only = true});

@@ -118,7 +118,7 @@ static tsr_status make_plan(tsr_stream *stream, void *user)
             &strategy);
     if (status == TSR_OK)
         status = tsr_shard_plan_create(
-            strategy, tsr_shard_list_param_count(list), tsr_shard_list_param_array(list),
+            strategy, tsr_shard_list_param_count(list), tsr_shard_list_param(list, 0),
             tsr_shard_plan_params(.ranks = RANKS,
                                   .rates = own->kind == TSR_SHARD_WEIGHTED ? rates : NULL),
             &own->plan);
@@ -133,7 +133,6 @@ static bool check_sharding_plan(bench_context *context, bench_row *row, const pl
                                 uint64_t data_bytes)
 {
     uint64_t count = tsr_shard_plan_param_count(own->plan), bytes = 0;
-    const tsr_shard_param *params = tsr_shard_plan_param_array(own->plan);
     bench_check_begin(&row->check, "every parameter's ranges cover it, all bytes are there");
     bench_check_value(&row->check, -1, 0, (double)count, PARAMS, 0);
     for (uint64_t p = 0; p < count; p++) {
@@ -146,8 +145,8 @@ static bool check_sharding_plan(bench_context *context, bench_row *row, const pl
                                   (double)covered, 0);
             covered += range.count;
         }
-        bench_check_value(&row->check, (int64_t)p, RANKS, (double)covered, (double)params[p].count,
-                          0);
+        bench_check_value(&row->check, (int64_t)p, RANKS, (double)covered,
+                          (double)tsr_shard_plan_param(own->plan, p)->count, 0);
         bytes += covered * 2;
     }
     bench_check_value(&row->check, -1, 1, (double)bytes, (double)data_bytes, 0);

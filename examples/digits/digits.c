@@ -133,7 +133,9 @@ static tsr_status prepare(training *t, const digits_options *options)
 {
     TRY(images_init(&t->train, &t->data, IMAGES_TRAIN, &t->job, options));
     TRY(images_init(&t->held_out, &t->data, IMAGES_HELD_OUT, &t->job, options));
-    TRY(model_init(&t->model, &t->job, options, (int64_t)tsr_loader_length(t->train.loader)));
+    tsr_loader_info epoch = TSR_INIT(tsr_loader_info);
+    TRY(tsr_loader_get_info(t->train.loader, &epoch));
+    TRY(model_init(&t->model, &t->job, options, (int64_t)epoch.length));
     t->results = calloc((size_t)options->epochs + 1, sizeof *t->results);
     return t->results ? TSR_OK : TSR_ERR_NO_MEMORY;
 }

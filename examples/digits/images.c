@@ -112,7 +112,7 @@ static tsr_status upload(images *self, tsr_stream *stream, const tsr_loader_batc
 
 tsr_status images_next(images *self, tsr_stream *stream, images_batch *out, bool *got)
 {
-    tsr_loader_batch loaded;
+    tsr_loader_batch loaded = TSR_INIT(tsr_loader_batch);
     TRY(tsr_loader_next(self->loader, &loaded, got));
     if (!*got)
         return TSR_OK;

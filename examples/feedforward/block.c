@@ -50,7 +50,7 @@ tsr_status block_read_sizes(const char *path, block_sizes *out, char problem[BLO
         return status;
     const tsr_shard_param *gate = NULL;
     for (uint64_t i = 0; i < tsr_shard_list_param_count(list); i++) {
-        const tsr_shard_param *param = &tsr_shard_list_param_array(list)[i];
+        const tsr_shard_param *param = tsr_shard_list_param(list, i);
         if (find_gate(param->name) &&
             (!gate || tsr_shard_compare_names(param->name, gate->name) < 0))
             gate = param;

@@ -103,7 +103,7 @@ static tsr_status upload(gpt_windows *self, tsr_stream *stream, const gpt_batch 
 
 static tsr_status load_next(gpt_windows *self, int64_t number)
 {
-    tsr_loader_batch loaded;
+    tsr_loader_batch loaded = TSR_INIT(tsr_loader_batch);
     bool got;
     if (number % self->epoch_batches == 0)
         TRY(tsr_loader_set_epoch(self->loader, number / self->epoch_batches));

@@ -1,6 +1,7 @@
 /* Loads a dataset in batches, in worker threads, ahead of the program that uses them:
  *
  *     tsr_loader *loader = NULL;
+ *     tsr_loader_batch batch = TSR_INIT(tsr_loader_batch);
  *     tsr_loader_create(
  *         tsr_loader_params(.n = 50000, .batch_size = 32, .shuffle = true, .seed = 42,
  *                           .workers = 4, .item_bytes = 3072, .load_item = decode,
@@ -164,6 +165,7 @@ TSR_API void tsr_loader_destroy(tsr_loader **loader);
 /* A loaded batch. The memory belongs to the loader and is valid until the next call of
  * tsr_loader_next, set_epoch, seek, resume or destroy. */
 typedef struct tsr_loader_batch {
+    size_t struct_size;
     uint64_t batch; /* the number of the batch in the epoch */
     int64_t epoch;
     const int64_t *indices; /* [count] */
@@ -185,31 +187,28 @@ typedef struct tsr_loader_batch {
 TSR_API TSR_NODISCARD tsr_status tsr_loader_next(tsr_loader *loader, tsr_loader_batch *batch,
                                                  bool *got);
 
-/* Why the last call of tsr_loader_next failed, if a batch failed. */
-typedef struct tsr_loader_failure {
-    uint64_t batch;
+/* Where a loader is, and why the last call of tsr_loader_next failed. */
+typedef struct tsr_loader_info {
+    size_t struct_size;
+    uint64_t length;   /* batches in this epoch, or TSR_LENGTH_UNKNOWN */
+    uint64_t position; /* batches given or skipped so far in it: the number of the next batch */
     int64_t epoch;
+    /* The status with which loading batch `position` failed in the last call of tsr_loader_next;
+     * TSR_OK if no batch failed, and then the fields below are 0. */
+    tsr_status failed;
+    /* -1 for an index that is not below n, which no worker reads. */
+    int failed_worker;
     /* The index that was being read, and its position in the batch. If load_batch set a place that
-     * is not below the batch's count, index is -1, and place is what the function set. If
+     * is not below the batch's count, the index is -1, and the place is what the function set. If
      * load_batch used too many bytes, this is the first index. */
-    int64_t index;
-    uint64_t place;
-    int worker; /* -1 for an index that is not below n, which no worker reads */
-    tsr_status status;
-} tsr_loader_failure;
-/* Gives the failure of the last call of tsr_loader_next. Errors: TSR_ERR_NOT_FOUND if it did not
- * fail, or failed for another reason. */
-TSR_API TSR_NODISCARD tsr_status tsr_loader_failed(const tsr_loader *loader,
-                                                   tsr_loader_failure *out);
-/* Skips the batch that failed. Errors: those of tsr_loader_failed. */
+    int64_t failed_index;
+    uint64_t failed_place;
+} tsr_loader_info;
+TSR_API TSR_NODISCARD tsr_status tsr_loader_get_info(const tsr_loader *loader,
+                                                     tsr_loader_info *info);
+/* Skips the batch that failed. Errors: TSR_ERR_NOT_FOUND if the last call of tsr_loader_next did
+ * not fail, or failed for another reason. */
 TSR_API TSR_NODISCARD tsr_status tsr_loader_skip(tsr_loader *loader);
-
-/* Returns the number of batches in this epoch, or TSR_LENGTH_UNKNOWN. */
-TSR_API uint64_t tsr_loader_length(const tsr_loader *loader);
-/* Returns the number of batches given or skipped so far in this epoch, which is the number of the
- * next batch. */
-TSR_API uint64_t tsr_loader_position(const tsr_loader *loader);
-TSR_API int64_t tsr_loader_epoch(const tsr_loader *loader);
 
 /* tsr_loader_set_epoch and tsr_loader_seek do the same as tsr_sampler_set_epoch and
  * tsr_sampler_seek, with the same errors. Batches loaded ahead are discarded. The calls do not wait

@@ -44,42 +44,46 @@ typedef struct tsr_sampler tsr_sampler;
  * is allowed. */
 TSR_API void tsr_sampler_destroy(tsr_sampler **sampler);
 
-/* Returns the kind of the sampler: "sequential", "random", "subset", "weighted", "batch",
- * "distributed", "length-sorted", "stratified" or "curriculum". For a custom sampler it returns the
- * sampler's name. The string is valid as long as the sampler exists. */
-TSR_API const char *tsr_sampler_name(const tsr_sampler *sampler);
-
 /* The number of items in this epoch, including those already given, or TSR_LENGTH_UNKNOWN. */
 #define TSR_LENGTH_UNKNOWN UINT64_MAX
 TSR_API uint64_t tsr_sampler_length(const tsr_sampler *sampler);
-
-/* The largest number of indices that a batch may have; 0 for a sampler of single indices. It is
- * never more than the number of items, if that is known for all epochs. */
-TSR_API uint64_t tsr_sampler_batch_max(const tsr_sampler *sampler);
 
 /* The number of items given so far in this epoch, which is the number of the next item. */
 TSR_API uint64_t tsr_sampler_position(const tsr_sampler *sampler);
 TSR_API int64_t tsr_sampler_epoch(const tsr_sampler *sampler);
 
-/* Reads the next single index. At the end of the epoch *got is false and *index is not written.
- * Errors: TSR_ERR_INVALID for a sampler of batches; the errors of a custom sampler's functions;
- * TSR_ERR_NO_MEMORY if the call has to compute the order of an epoch. After a failure the position
- * has not changed. */
-TSR_API TSR_NODISCARD tsr_status tsr_sampler_next(tsr_sampler *sampler, int64_t *index, bool *got);
+/* What does not change between the epochs of a sampler, except if it is resumed. */
+typedef struct tsr_sampler_info {
+    size_t struct_size;
+    /* "sequential", "random", "subset", "weighted", "batch", "distributed", "length-sorted",
+     * "stratified" or "curriculum"; for a custom sampler, its name. Valid as long as the sampler
+     * exists. */
+    const char *name;
+    /* The largest number of indices that a batch may have; 0 for a sampler of single indices. It is
+     * never more than the number of items, if that is known for all epochs. */
+    uint64_t batch_max;
+    /* A distributed sampler's share; rank 0 of 1 for other samplers. If it was resumed with another
+     * number of ranks, n and total describe the rest of the epoch. */
+    int64_t ranks, rank;
+    uint64_t n;     /* items that are divided over the ranks, or TSR_LENGTH_UNKNOWN */
+    uint64_t total; /* items that all ranks get together: with padding, without dropped items */
+} tsr_sampler_info;
+TSR_API TSR_NODISCARD tsr_status tsr_sampler_get_info(const tsr_sampler *sampler,
+                                                      tsr_sampler_info *info);
 
-/* Reads the next batch into the caller's indices[capacity]; a sampler of single indices gives a
- * batch of one. *count is the number of indices, 0 at the end of the epoch. If `mask` is not NULL,
- * mask[i] is 1 for an index that counts and 0 for one that was added as padding
- * (TSR_TAIL_PAD_MASK). Errors: TSR_ERR_INVALID if `capacity` is less than tsr_sampler_batch_max or
- * 1; otherwise as tsr_sampler_next. */
-TSR_API TSR_NODISCARD tsr_status tsr_sampler_next_batch(tsr_sampler *sampler, uint64_t capacity,
-                                                        int64_t *indices, uint8_t *mask,
-                                                        uint64_t *count);
+/* Reads the next item, an index or a batch, into the caller's indices[capacity]. *count is the
+ * number of indices: 1 for a sampler of single indices, 0 at the end of the epoch. If `mask` is not
+ * NULL, mask[i] is 1 for an index that counts and 0 for one that was added as padding
+ * (TSR_TAIL_PAD_MASK). Errors: TSR_ERR_INVALID if `capacity` is less than the sampler's batch_max
+ * or 1; the errors of a custom sampler's functions; TSR_ERR_NO_MEMORY if the call has to compute
+ * the order of an epoch. After a failure the position has not changed. */
+TSR_API TSR_NODISCARD tsr_status tsr_sampler_next(tsr_sampler *sampler, uint64_t capacity,
+                                                  int64_t *indices, uint8_t *mask, uint64_t *count);
 
 /* Reads as many items as fit: `capacity` indices, fewer only at the end of the epoch. A sampler of
  * batches gives whole batches while there is room for the largest one. *count is the number of
  * indices written, 0 only at the end of the epoch or for capacity 0. `mask` is as for
- * tsr_sampler_next_batch. Errors are those of tsr_sampler_next_batch. After a failure the position
+ * tsr_sampler_next. Errors are those of tsr_sampler_next. After a failure the position
  * has not changed. */
 TSR_API TSR_NODISCARD tsr_status tsr_sampler_fill(tsr_sampler *sampler, uint64_t capacity,
                                                   int64_t *indices, uint8_t *mask, uint64_t *count);
@@ -90,12 +94,10 @@ TSR_API TSR_NODISCARD tsr_status tsr_sampler_fill(tsr_sampler *sampler, uint64_t
  * for a position beyond the length; otherwise as tsr_sampler_next. */
 TSR_API TSR_NODISCARD tsr_status tsr_sampler_seek(tsr_sampler *sampler, uint64_t position);
 
-/* Moves to the start of this epoch, which then gives the same items again. If the epoch was resumed
- * with another number of ranks (tsr_sampler_resume), it then has all of its items again, not only
- * those that were left when the state was saved. */
-TSR_API TSR_NODISCARD tsr_status tsr_sampler_reset(tsr_sampler *sampler);
-
-/* Moves to the start of an epoch. A new sampler is in epoch 0. Errors: TSR_ERR_INVALID for an epoch
+/* Moves to the start of an epoch, also of the present one, which then gives the same items again. A
+ * new sampler is in epoch 0. If the epoch was resumed with another number of ranks
+ * (tsr_sampler_resume), it then has all of its items again, not only those that were left when the
+ * state was saved. Errors: TSR_ERR_INVALID for an epoch
  * that the order does not support (only distributed samplers support negative epochs);
  * TSR_ERR_OVERFLOW if, in the order torch, dotnet or mlx, seed + epoch or the number of draws is
  * out of range; otherwise as tsr_sampler_next. After a failure nothing has changed. */
@@ -119,23 +121,20 @@ TSR_API TSR_NODISCARD tsr_status tsr_sampler_batch_count(const tsr_sampler *samp
 
 /* Saving and resuming -------------------------------------------------------------------------- */
 
-/* Saves the state of a sampler: its epoch and position, and those of the samplers that it wraps.
- * Writes at most TSR_SAMPLER_STATE_BYTES to the caller's `data`; *size_bytes is the number of bytes
- * written. The bytes are the same on every machine. They also contain a version, a checksum and all
- * parameters except rank and ranks. Errors: TSR_ERR_INVALID if `capacity_bytes` is too small; the
- * errors of a custom sampler's functions. */
+/* Saves the state that a sampler has after `position` items: its epoch and position, and those of
+ * the samplers that it wraps. `position` is tsr_sampler_position(sampler), or another one in a
+ * program that has read more items than it has used. Writes at most TSR_SAMPLER_STATE_BYTES to the
+ * caller's `data`; *size_bytes is the number of bytes written. The bytes are the same on every
+ * machine. They also contain a version, a checksum and all parameters except rank and ranks.
+ *
+ * Errors: TSR_ERR_INVALID if `capacity_bytes` is too small, and for a position beyond the length;
+ * the errors of a custom sampler's functions. In two cases `position` must be the current position:
+ * if a custom sampler saves a state of its own, and after a call of tsr_sampler_resume that failed
+ * and could not restore the previous position. */
 #define TSR_SAMPLER_STATE_BYTES 256
-TSR_API TSR_NODISCARD tsr_status tsr_sampler_save(const tsr_sampler *sampler, size_t capacity_bytes,
-                                                  void *data, size_t *size_bytes);
-
-/* Saves the state that the sampler has after `position` items, for a program that has read more
- * items than it has used. Errors: those of tsr_sampler_save, and TSR_ERR_INVALID for a position
- * beyond the length. In two cases `position` must be the current position: if a custom sampler
- * saves a state of its own, and after a call of tsr_sampler_resume that failed and could not
- * restore the previous position. */
-TSR_API TSR_NODISCARD tsr_status tsr_sampler_save_at(const tsr_sampler *sampler, uint64_t position,
-                                                     size_t capacity_bytes, void *data,
-                                                     size_t *size_bytes);
+TSR_API TSR_NODISCARD tsr_status tsr_sampler_save(const tsr_sampler *sampler, uint64_t position,
+                                                  size_t capacity_bytes, void *data,
+                                                  size_t *size_bytes);
 
 /* Moves a sampler to the epoch and position of a saved one. Both samplers must have the same
  * parameters. `data` may be any bytes. Errors: TSR_ERR_INVALID with a text that has the offset and
@@ -173,12 +172,6 @@ typedef enum tsr_order {
     TSR_ORDER_MLX = 4
 } tsr_order;
 
-/* Returns "feistel", "torch", "dotnet", "none" or "mlx", or "?" for any other value. The string is
- * in static storage. */
-TSR_API const char *tsr_order_name(tsr_order order);
-/* Finds the value called `name`. Errors: TSR_ERR_NOT_FOUND naming the text. */
-TSR_API TSR_NODISCARD tsr_status tsr_order_parse(const char *name, tsr_order *out);
-
 /* Options of PyTorch that change its results. If all are 0, the sampler has
  * a generator of its own. */
 typedef struct tsr_torch_options {
@@ -213,12 +206,10 @@ typedef struct tsr_feistel {
 #define TSR_MAX_FEISTEL (UINT64_C(1) << 62)
 TSR_API TSR_NODISCARD tsr_status tsr_feistel_init(uint64_t n, uint64_t seed, uint64_t epoch,
                                                   uint64_t pass, tsr_feistel *out);
-/* Return the element at `position`, and the position of `element`. Both arguments must be below n,
- * and no pointer of these functions may be NULL. */
-TSR_API uint64_t tsr_feistel_at(const tsr_feistel *order, uint64_t position);
+/* Returns the position of `element`, which must be below n. No pointer may be NULL. */
 TSR_API uint64_t tsr_feistel_find(const tsr_feistel *order, uint64_t element);
 /* Writes the `count` elements at positions first, first + step, first + 2 · step, …, all below n.
- * This is faster than calls of tsr_feistel_at. */
+ */
 TSR_API void tsr_feistel_fill(const tsr_feistel *order, uint64_t first, uint64_t step,
                               uint64_t count, int64_t *out);
 
@@ -361,22 +352,10 @@ typedef enum tsr_tail {
     TSR_TAIL_DROP = 3      /* the remainder at the end of the (shuffled) order is left out */
 } tsr_tail;
 
-/* Returns "pad", "pad-mask", "uneven" or "drop", or "?" for any other value. The string is in
- * static storage. */
-TSR_API const char *tsr_tail_name(tsr_tail tail);
-/* Finds the value called `name`. Errors: TSR_ERR_NOT_FOUND naming the text. */
-TSR_API TSR_NODISCARD tsr_status tsr_tail_parse(const char *name, tsr_tail *out);
-
 typedef enum tsr_split {
     TSR_SPLIT_INTERLEAVED = 0, /* rank r gets items r, r + ranks, r + 2 · ranks, … of the order */
     TSR_SPLIT_CONTIGUOUS = 1   /* the order is cut into one range per rank; rank r gets the r-th */
 } tsr_split;
-
-/* Returns "interleaved" or "contiguous", or "?" for any other value. The string is in static
- * storage. */
-TSR_API const char *tsr_split_name(tsr_split split);
-/* Finds the value called `name`. Errors: TSR_ERR_NOT_FOUND naming the text. */
-TSR_API TSR_NODISCARD tsr_status tsr_split_parse(const char *name, tsr_split *out);
 
 typedef struct tsr_sampler_distributed_params {
     size_t struct_size;
@@ -416,18 +395,6 @@ typedef struct tsr_sampler_distributed_params {
  * items; the errors of tsr_rank_from_environment and of the wrapped sampler; TSR_ERR_NO_MEMORY. */
 TSR_API TSR_NODISCARD tsr_status
 tsr_sampler_create_distributed(const tsr_sampler_distributed_params *params, tsr_sampler **out);
-
-/* The sizes of a distributed sampler. If it was resumed with another number of ranks, they describe
- * the rest of the epoch. */
-typedef struct tsr_distributed_info {
-    int64_t ranks, rank;
-    uint64_t n;      /* items that are divided over the ranks, or TSR_LENGTH_UNKNOWN */
-    uint64_t total;  /* items that all ranks get together: with padding, without dropped items */
-    uint64_t length; /* items of this rank */
-} tsr_distributed_info;
-/* Gives the sizes of a distributed sampler. Errors: TSR_ERR_INVALID for another kind of sampler. */
-TSR_API TSR_NODISCARD tsr_status tsr_sampler_distributed_info(const tsr_sampler *sampler,
-                                                              tsr_distributed_info *out);
 
 /* Gets the rank of this process and the number of ranks from the environment variables of the
  * program that launched the job. Each line below is a pair of variables. The first pair of which at

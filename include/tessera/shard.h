@@ -10,7 +10,7 @@
  *     tsr_shard_list_open("model.safetensors", &list);
  *     tsr_shard_strategy_create(tsr_shard_strategy_params(.kind = TSR_SHARD_FULL), &strategy);
  *     tsr_shard_plan_create(strategy, tsr_shard_list_param_count(list),
- *                           tsr_shard_list_param_array(list), tsr_shard_plan_params(.ranks = 8),
+ *                           tsr_shard_list_param(list, 0), tsr_shard_plan_params(.ranks = 8),
  *                           &plan);
  *     tsr_shard_plan_range(plan, 17, 3, &range);       // what rank 3 keeps of parameter 17
  *
@@ -88,55 +88,37 @@ TSR_API TSR_NODISCARD tsr_status tsr_partition(uint64_t length, int ranks,
                                                const tsr_partition_params *params,
                                                tsr_shard_range *ranges);
 
-/* Checks that ranges[ranks], in any order, cover each of `length` elements exactly once. Errors:
- * TSR_ERR_INVALID naming the first elements that have no rank or two ranks, or the range that is
- * outside; TSR_ERR_NO_MEMORY. */
-TSR_API TSR_NODISCARD tsr_status tsr_partition_check(uint64_t length, int ranks,
-                                                     const tsr_shard_range *ranges);
-
 /* Parameters ----------------------------------------------------------------------------------- */
-
-/* How elements are stored. Quantised types store a block of elements in a number of bytes, and are
- * divided only between blocks. */
-typedef struct tsr_shard_dtype {
-    const char *name;     /* "f32"; static storage */
-    uint64_t block_count; /* elements in a block; 1 for ordinary types */
-    uint64_t block_bytes;
-} tsr_shard_dtype;
-
-/* Finds the dtype called `name`, in upper or lower case: f64 f32 f16 bf16, i64 i32 i16 i8, u64 u32
- * u16 u8, bool, c64, f8_e4m3, f8_e5m2, f8_e8m0, f6_e2m3, f6_e3m2, f4, and GGUF's quantised dtypes,
- * such as q4_k. Errors: TSR_ERR_NOT_FOUND naming the text. */
-TSR_API TSR_NODISCARD tsr_status tsr_shard_dtype_find(const char *name, tsr_shard_dtype *out);
 
 /* A parameter of a model. As an argument, only the first group of fields must be set; the library
  * sets all fields of the structs that it returns. Strings in arguments belong to the caller and are
  * copied; strings in returned structs belong to the list or plan. */
 typedef struct tsr_shard_param {
+    size_t struct_size;
     const char *name; /* UTF-8, 1 … TSR_SHARD_MAX_NAME bytes; unique in a list */
     int ndim;         /* 0: one element */
     int64_t shape[TSR_SHARD_MAX_DIMS];
-    const char *dtype;  /* NULL: "f32" */
-    const char *layer;  /* NULL: tsr_shard_layer_of(name) */
+    /* In upper or lower case: f64 f32 f16 bf16, i64 i32 i16 i8, u64 u32 u16 u8, bool, c64, f8_e4m3,
+     * f8_e5m2, f8_e8m0, f6_e2m3, f6_e3m2, f4, and GGUF's quantised dtypes, such as q4_k, which
+     * store a block of elements in a number of bytes and are divided only between blocks. NULL:
+     * "f32" */
+    const char *dtype;
+    /* NULL: the name up to and including its first component of digits ("model.layers.10" for
+     * "model.layers.10.mlp.up.weight"); if it has none, the name without its last component
+     * ("embed" for "embed.weight"); if it has only one component, the name. Dots separate
+     * components. */
+    const char *layer;
     bool always_gather; /* every rank keeps the full parameter */
 
-    uint64_t count;        /* elements: the product of the shape */
-    uint64_t size_bytes;   /* count / block_count · block_bytes */
-    uint64_t block_count;  /* as in tsr_shard_dtype */
-    uint64_t block_bytes;  /* as in tsr_shard_dtype */
+    uint64_t count;       /* elements: the product of the shape */
+    uint64_t size_bytes;  /* count / block_count · block_bytes */
+    uint64_t block_count; /* elements in a block of the dtype; 1 for ordinary dtypes */
+    uint64_t block_bytes;
     uint64_t offset_bytes; /* in lists: from the start of the file that holds it; otherwise 0 */
     /* In lists from an index: the file that holds the parameter, in the folder of the index.
      * Otherwise NULL. */
     const char *file;
 } tsr_shard_param;
-
-/* Returns the layer of a parameter whose `layer` is NULL: the name up to and including its first
- * component of digits ("model.layers.10" for "model.layers.10.mlp.up.weight"); if it has none, the
- * name without its last component ("embed" for "embed.weight"); if it has only one component, the
- * name. Components are separated by dots. Writes the layer to `text`, truncated to `size` bytes
- * including the terminating zero (nothing if `size` is 0), and returns `text`. `name` must not be
- * NULL. */
-TSR_API char *tsr_shard_layer_of(const char *name, size_t size, char *text);
 
 /* Compares names in natural order: sequences of digits are compared as numbers, so that "layer2" is
  * before "layer10"; all other bytes are compared by their values. If that finds no difference, the
@@ -144,35 +126,35 @@ TSR_API char *tsr_shard_layer_of(const char *name, size_t size, char *text);
  * The names must not be NULL. */
 TSR_API int tsr_shard_compare_names(const char *a, const char *b);
 
-/* Matches a name with patterns. `*` stands for any text, `?` for one character, `[a-z]` for one of
- * a set, `[!a-z]` for one outside it; `\` removes the special meaning of the next character. A
- * pattern without a dot must match one full component of the name, a pattern with a dot the full
- * name: "head" matches "lm.head.weight" but not "multi_head.weight", and "embed*" matches
- * "model.embed_tokens.weight".
- *
- * `patterns` is a list that ends with NULL, or NULL. The last pattern that matches decides; a
- * pattern that starts with `!` sets *matched to false: {"embed*", "!embed_positions"}. If none
- * matches, *matched is `otherwise`. Errors: TSR_ERR_INVALID for a malformed pattern ("[a", "\",
- * "!", ""). */
-TSR_API TSR_NODISCARD tsr_status tsr_shard_match(const char *const *patterns, const char *name,
-                                                 bool otherwise, bool *matched);
+/* Lists of patterns, which select names, as in `gather` and `full_layers` below. They end with
+ * NULL.
+ * `*` stands for any text, `?` for one character, `[a-z]` for one of a set, `[!a-z]` for one
+ * outside it; `\` removes the special meaning of the next character. A pattern without a dot must
+ * match one full component of the name, a pattern with a dot the full name: "head" matches
+ * "lm.head.weight" but not "multi_head.weight", and "embed*" matches "model.embed_tokens.weight".
+ * The last pattern that matches decides; a pattern that starts with `!` excludes: {"embed*",
+ * "!embed_positions"}. Malformed patterns ("[a", "\", "!", "") are errors. */
 
 /* Strategies ----------------------------------------------------------------------------------- */
 
 /* The input of a strategy: parameters with every field set, and the ranks. */
 typedef struct tsr_shard_request {
-    uint64_t param_count; /* at least 1 */
-    const tsr_shard_param *params;
+    uint64_t param_count;          /* at least 1 */
+    const tsr_shard_param *params; /* for tsr_shard_request_param */
     int ranks;
     const double *rates;          /* [ranks] or NULL */
     const uint64_t *memory_bytes; /* [ranks] or NULL; UINT64_MAX: no limit */
 } tsr_shard_request;
+/* Returns parameter `index`, or NULL if there is none. */
+TSR_API const tsr_shard_param *tsr_shard_request_param(const tsr_shard_request *request,
+                                                       uint64_t index);
 
 /* The interface of all strategies; a strategy of your own is such a struct. `assign` writes the
  * range that rank r keeps of parameter p to ranges[p · ranks + r]; all ranges are 0 before. The
  * ranges of parameters with always_gather are ignored. An error of `assign` is returned with the
  * text that it recorded, if any. The result is checked. */
 typedef struct tsr_shard_strategy {
+    size_t struct_size;
     const char *name; /* 1 … 63 bytes of UTF-8 */
     tsr_status (*assign)(void *user, const tsr_shard_request *request, tsr_shard_range *ranges);
     void *user;
@@ -212,7 +194,7 @@ typedef struct tsr_shard_strategy_params {
     /* FULL, HYBRID, WEIGHTED: ranges start at multiples of this number of elements, and always at a
      * block of the dtype. 0: 1. */
     uint64_t align;
-    /* HYBRID: lists of patterns for tsr_shard_match, which end with NULL. Both NULL:
+    /* HYBRID: lists of patterns for the layers' names. Both NULL:
      * {"transformer", "attention"} and {"classifier", "head"}. One of them NULL: an empty list. */
     const char *const *full_layers;
     const char *const *layerwise_layers;
@@ -236,8 +218,8 @@ typedef struct tsr_shard_plan tsr_shard_plan;
 typedef struct tsr_shard_plan_params {
     size_t struct_size;
     int ranks; /* 1 … TSR_SHARD_MAX_RANKS */
-    /* Patterns, as for tsr_shard_match, for parameters that every rank keeps in full. The last one
-     * that matches a parameter's name decides; if none does, the parameter's own always_gather. */
+    /* Patterns for the names of parameters that every rank keeps in full. If none matches, the
+     * parameter's own always_gather decides. */
     const char *const *gather;
     /* The speed of each rank, [ranks], as in tsr_partition_params; NULL: all the same. It
      * determines how WEIGHTED divides parameters, to which rank LAYERWISE assigns layers, and in
@@ -262,16 +244,11 @@ TSR_API TSR_NODISCARD tsr_status tsr_shard_plan_create(const tsr_shard_strategy 
                                                        tsr_shard_plan **out);
 TSR_API void tsr_shard_plan_destroy(tsr_shard_plan **plan);
 
-/* The strategy's name. It belongs to the plan. */
-TSR_API const char *tsr_shard_plan_strategy(const tsr_shard_plan *plan);
 TSR_API int tsr_shard_plan_ranks(const tsr_shard_plan *plan);
-/* The arguments of tsr_shard_plan_create: [ranks], or NULL. They belong to the plan. */
-TSR_API const double *tsr_shard_plan_rates(const tsr_shard_plan *plan);
-TSR_API const uint64_t *tsr_shard_plan_memory_bytes(const tsr_shard_plan *plan);
 TSR_API uint64_t tsr_shard_plan_param_count(const tsr_shard_plan *plan);
-/* The parameters, in the order in which they were given. Their always_gather says whether the plan
- * gathers them. They belong to the plan. */
-TSR_API const tsr_shard_param *tsr_shard_plan_param_array(const tsr_shard_plan *plan);
+/* Returns parameter `index`, in the order in which they were given, or NULL if there is none. Its
+ * always_gather says whether the plan gathers it. It belongs to the plan. */
+TSR_API const tsr_shard_param *tsr_shard_plan_param(const tsr_shard_plan *plan, uint64_t index);
 /* Finds the index of the parameter with this name. Errors: TSR_ERR_NOT_FOUND naming it. */
 TSR_API TSR_NODISCARD tsr_status tsr_shard_plan_find(const tsr_shard_plan *plan, const char *name,
                                                      uint64_t *param);
@@ -290,29 +267,35 @@ TSR_API TSR_NODISCARD tsr_status tsr_shard_plan_owner(const tsr_shard_plan *plan
 
 /* The sums of what one rank keeps. */
 typedef struct tsr_shard_rank_total {
+    size_t struct_size;
     uint64_t sharded_bytes;  /* bytes of the rank's shards */
     uint64_t gathered_bytes; /* bytes of always-gathered parameters; the same on every rank */
     uint64_t total_bytes;    /* the sum of the two */
     uint64_t shard_count;    /* parameters of which it keeps a non-empty shard */
 } tsr_shard_rank_total;
 /* Gives the sums of a rank. Errors: TSR_ERR_INVALID if there is no such rank. */
-TSR_API TSR_NODISCARD tsr_status tsr_shard_plan_rank_total(const tsr_shard_plan *plan, int rank,
-                                                           tsr_shard_rank_total *total);
+TSR_API TSR_NODISCARD tsr_status tsr_shard_plan_get_rank_total(const tsr_shard_plan *plan, int rank,
+                                                               tsr_shard_rank_total *total);
 
-/* The sums of a plan. */
+/* What a plan was made from, and its sums. Pointers belong to the plan. */
 typedef struct tsr_shard_summary {
-    uint64_t model_bytes;    /* bytes of the full model */
-    uint64_t sharded_bytes;  /* bytes of the parameters that are divided */
-    uint64_t gathered_bytes; /* bytes of always-gathered parameters */
-    uint64_t gathered_count; /* the number of always-gathered parameters */
-    uint64_t max_bytes;      /* total_bytes of the rank that has the most */
-    uint64_t least_bytes;    /* total_bytes of the rank that has the least */
+    size_t struct_size;
+    const char *strategy;         /* the strategy's name */
+    const double *rates;          /* as given to tsr_shard_plan_create: [ranks], or NULL */
+    const uint64_t *memory_bytes; /* as given to tsr_shard_plan_create: [ranks], or NULL */
+    uint64_t model_bytes;         /* bytes of the full model */
+    uint64_t sharded_bytes;       /* bytes of the parameters that are divided */
+    uint64_t gathered_bytes;      /* bytes of always-gathered parameters */
+    uint64_t gathered_count;      /* the number of always-gathered parameters */
+    uint64_t max_bytes;           /* total_bytes of the rank that has the most */
+    uint64_t least_bytes;         /* total_bytes of the rank that has the least */
     /* The time that the slowest rank needs for its shards, relative to a perfect division: the
      * largest sharded_bytes / rate of a rank, over the sum of all sharded_bytes / the sum of all
      * rates. 1 is perfect, larger is slower. Infinite if a rank of rate 0 has a shard. */
     double imbalance;
 } tsr_shard_summary;
-TSR_API void tsr_shard_plan_summary(const tsr_shard_plan *plan, tsr_shard_summary *summary);
+TSR_API TSR_NODISCARD tsr_status tsr_shard_plan_get_summary(const tsr_shard_plan *plan,
+                                                            tsr_shard_summary *summary);
 
 /* Checks that the plan covers every element of every parameter exactly once. If `params` is not
  * NULL, also checks that it is for these parameters: the same number, order, names, shapes and
@@ -320,9 +303,6 @@ TSR_API void tsr_shard_plan_summary(const tsr_shard_plan *plan, tsr_shard_summar
 TSR_API TSR_NODISCARD tsr_status tsr_shard_plan_check(const tsr_shard_plan *plan,
                                                       uint64_t param_count,
                                                       const tsr_shard_param *params);
-/* Returns whether two plans are equal in everything that their JSON contains. */
-TSR_API bool tsr_shard_plan_equal(const tsr_shard_plan *a, const tsr_shard_plan *b);
-
 /* Writes a plan as JSON (docs/sharding.md) to the caller's memory; a plan gives the same text on
  * every machine. *size_bytes is the number of bytes written or, if `text` is NULL, needed. The text
  * ends in a newline, without a zero byte. Errors: TSR_ERR_INVALID if `capacity_bytes` is too
@@ -366,18 +346,13 @@ TSR_API const char *tsr_shard_format_name(tsr_shard_format format);
  * to 100 MB can cause. */
 TSR_API TSR_NODISCARD tsr_status tsr_shard_list_open(const char *path, tsr_shard_list **out);
 
-/* Reads the list of parameters of a file that is in memory. `data` is the first size_bytes of a
- * file of file_bytes, and must contain its header. An index cannot be read in this way, and of a
- * model in several GGUF files only the parameters of this one. Errors: as tsr_shard_list_open. */
-TSR_API TSR_NODISCARD tsr_status tsr_shard_list_parse(tsr_shard_format format, const void *data,
-                                                      size_t size_bytes, uint64_t file_bytes,
-                                                      tsr_shard_list **out);
 TSR_API void tsr_shard_list_destroy(tsr_shard_list **list);
 
 TSR_API tsr_shard_format tsr_shard_list_format(const tsr_shard_list *list);
 TSR_API uint64_t tsr_shard_list_param_count(const tsr_shard_list *list);
-/* Returns the parameters. They belong to the list. */
-TSR_API const tsr_shard_param *tsr_shard_list_param_array(const tsr_shard_list *list);
+/* Returns parameter `index`, or NULL if there is none. It belongs to the list. The parameters
+ * follow each other in memory, so parameter 0 is the array for tsr_shard_plan_create. */
+TSR_API const tsr_shard_param *tsr_shard_list_param(const tsr_shard_list *list, uint64_t index);
 
 #ifdef __cplusplus
 }

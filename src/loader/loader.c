@@ -6,6 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/struct_size.h"
+#include "sampler/order/names.h"
 #include "sampler/sampler.h"
 
 #define ALIGNMENT 64
@@ -20,18 +21,18 @@ static tsr_status check_batch_sampler(const tsr_loader_params *params)
                  params->batch_size);
     TSR__REQUIRE(!params->shuffle, "loader: batch_sampler excludes shuffle");
     TSR__REQUIRE(!params->drop_last, "loader: batch_sampler excludes drop_last");
-    TSR__REQUIRE(tsr_sampler_batch_max(params->batch_sampler) != 0,
+    TSR__REQUIRE(params->batch_sampler->batch_max != 0,
                  "loader: a %s sampler gives single indices: pass it as sampler",
-                 tsr_sampler_name(params->batch_sampler));
+                 params->batch_sampler->name);
     return TSR_OK;
 }
 
 static tsr_status check_sampler(const tsr_loader_params *params)
 {
     TSR__REQUIRE(!params->shuffle, "loader: sampler excludes shuffle");
-    TSR__REQUIRE(tsr_sampler_batch_max(params->sampler) == 0,
+    TSR__REQUIRE(params->sampler->batch_max == 0,
                  "loader: a %s sampler gives batches: pass it as batch_sampler",
-                 tsr_sampler_name(params->sampler));
+                 params->sampler->name);
     return TSR_OK;
 }
 
@@ -72,11 +73,11 @@ static tsr_status check_loader_params(const tsr_loader_params *params, uint64_t 
     TSR__REQUIRE(params->batch_size >= 0, "loader: batch size %" PRId64 " is negative",
                  params->batch_size);
     TSR__REQUIRE(params->shuffle || params->order == TSR_ORDER_FEISTEL,
-                 "loader: order '%s' needs shuffle", tsr_order_name(params->order));
+                 "loader: order '%s' needs shuffle", tsr__order_name(params->order));
     uint64_t items = params->n;
     if (params->batch_sampler != NULL) {
         TSR__TRY(check_batch_sampler(params));
-        *batch_max = tsr_sampler_batch_max(params->batch_sampler);
+        *batch_max = params->batch_sampler->batch_max;
         return TSR_OK;
     }
     if (params->sampler != NULL) {
@@ -240,21 +241,6 @@ tsr_status tsr_loader_create(const tsr_loader_params *params, tsr_loader **out)
 
 /* Moving --------------------------------------------------------------------------------------- */
 
-uint64_t tsr_loader_length(const tsr_loader *loader)
-{
-    return loader != NULL ? tsr_sampler_length(loader->batches) : 0;
-}
-
-uint64_t tsr_loader_position(const tsr_loader *loader)
-{
-    return loader != NULL ? loader->head : 0;
-}
-
-int64_t tsr_loader_epoch(const tsr_loader *loader)
-{
-    return loader != NULL ? tsr_sampler_epoch(loader->batches) : 0;
-}
-
 /* Moves the sampler first. If this fails, the sampler has not moved, and the batches loaded ahead
  * remain valid. */
 tsr_status tsr_loader_set_epoch(tsr_loader *loader, int64_t epoch)
@@ -283,10 +269,11 @@ tsr_status tsr_loader_save(const tsr_loader *loader, size_t capacity_bytes, void
                  : data == NULL ? "data"
                                 : "size_bytes");
     if (loader->head == loader->tail)
-        return tsr_sampler_save(loader->batches, capacity_bytes, data, size_bytes);
+        return tsr_sampler_save(loader->batches, tsr_sampler_position(loader->batches),
+                                capacity_bytes, data, size_bytes);
     const tsr__slot *slot = tsr__slot_of(loader, loader->head);
     if (slot->sampler_bytes == 0)
-        return tsr_sampler_save_at(loader->batches, loader->head, capacity_bytes, data, size_bytes);
+        return tsr_sampler_save(loader->batches, loader->head, capacity_bytes, data, size_bytes);
     TSR__REQUIRE(capacity_bytes >= slot->sampler_bytes,
                  "loader save: the state takes %zu bytes, there is room for %zu",
                  slot->sampler_bytes, capacity_bytes);

@@ -4,7 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/struct_size.h"
 #include "loader/loader.h"
+#include "sampler/sampler.h"
 
 /* Returns the state for a new batch. If one of its indices is negative or not below n, the state is
  * failed, so that the caller gets an error instead of this batch. */
@@ -31,11 +33,11 @@ static void queue_next_batch(tsr_loader *loader)
     uint64_t count = 0;
     /* Keep the sampler's state before this batch, for tsr_loader_save: when the caller has reached
      * this batch, the sampler has already been read further. */
-    if (tsr_sampler_save(loader->batches, sizeof slot->sampler, slot->sampler,
-                         &slot->sampler_bytes) != TSR_OK)
+    if (tsr_sampler_save(loader->batches, loader->batches->position, sizeof slot->sampler,
+                         slot->sampler, &slot->sampler_bytes) != TSR_OK)
         slot->sampler_bytes = 0;
-    tsr_status status = tsr_sampler_next_batch(
-        loader->batches, tsr_sampler_batch_max(loader->batches), slot->indices, slot->mask, &count);
+    tsr_status status = tsr_sampler_next(loader->batches, loader->batches->batch_max, slot->indices,
+                                         slot->mask, &count);
     if (status != TSR_OK) {
         loader->sampler_status = status;
         tsr__loader_copy_text(loader->sampler_reason, tsr_last_error());
@@ -111,7 +113,8 @@ static tsr_status tell(tsr_loader *loader, const tsr__slot *slot)
 
 static void describe_batch(const tsr__slot *slot, tsr_loader_batch *batch)
 {
-    *batch = (tsr_loader_batch){
+    const tsr_loader_batch described = {
+        .struct_size = sizeof described,
         .batch = slot->batch,
         .epoch = slot->epoch,
         .indices = slot->indices,
@@ -120,6 +123,7 @@ static void describe_batch(const tsr__slot *slot, tsr_loader_batch *batch)
         .data = slot->data,
         .size_bytes = slot->size_bytes,
     };
+    tsr__struct_write(sizeof described, &described, batch);
 }
 
 /* Waits for the batch at `head`. If there are no workers, loads it in the calling thread. */
@@ -147,6 +151,7 @@ tsr_status tsr_loader_next(tsr_loader *loader, tsr_loader_batch *batch, bool *go
                  loader == NULL  ? "loader"
                  : batch == NULL ? "batch"
                                  : "got");
+    TSR__TRY(tsr__struct_check_out("tsr_loader_batch", batch));
     TSR__TRY(tsr__loader_check_caller(loader, "loader next"));
     struct timespec deadline, *limit = NULL;
     if (loader->params.timeout_ns != 0) {
@@ -181,24 +186,25 @@ tsr_status tsr_loader_next(tsr_loader *loader, tsr_loader_batch *batch, bool *go
     return TSR_OK;
 }
 
-tsr_status tsr_loader_failed(const tsr_loader *loader, tsr_loader_failure *out)
+tsr_status tsr_loader_get_info(const tsr_loader *loader, tsr_loader_info *info)
 {
-    TSR__REQUIRE(loader != NULL && out != NULL, "loader failed: %s is NULL",
-                 loader != NULL ? "out" : "loader");
-    if (!loader->failed)
-        return tsr__fail(TSR_ERR_NOT_FOUND, "loader: batch %" PRIu64 " has not failed",
-                         loader->head);
-    const tsr__slot *slot = tsr__slot_of(loader, loader->head);
-    *out = (tsr_loader_failure){
-        .batch = slot->batch,
-        .epoch = slot->epoch,
-        .index = slot->trouble == TSR__TROUBLE_PLACE ? -1 : slot->indices[slot->place],
-        .place = slot->place,
-        .worker = slot->trouble == TSR__TROUBLE_INDEX
-                      ? -1
-                      : tsr__loader_worker_of(loader, slot->batch)->self.id,
-        .status = slot->status,
+    TSR__REQUIRE(loader != NULL && info != NULL, "loader info: %s is NULL",
+                 loader != NULL ? "info" : "loader");
+    tsr_loader_info value = {
+        .struct_size = sizeof value,
+        .length = tsr_sampler_length(loader->batches),
+        .position = loader->head,
+        .epoch = tsr_sampler_epoch(loader->batches),
     };
+    if (loader->failed) {
+        const tsr__slot *slot = tsr__slot_of(loader, loader->head);
+        const bool no_worker = slot->trouble == TSR__TROUBLE_INDEX;
+        value.failed = slot->status;
+        value.failed_index = slot->trouble == TSR__TROUBLE_PLACE ? -1 : slot->indices[slot->place];
+        value.failed_place = slot->place;
+        value.failed_worker = no_worker ? -1 : tsr__loader_worker_of(loader, slot->batch)->self.id;
+    }
+    TSR__GIVE(tsr_loader_info, &value, info);
     return TSR_OK;
 }
 
@@ -206,8 +212,9 @@ tsr_status tsr_loader_skip(tsr_loader *loader)
 {
     TSR__REQUIRE(loader != NULL, "loader skip: loader is NULL");
     TSR__TRY(tsr__loader_check_caller(loader, "loader skip"));
-    tsr_loader_failure failure;
-    TSR__TRY(tsr_loader_failed(loader, &failure));
+    if (!loader->failed)
+        return tsr__fail(TSR_ERR_NOT_FOUND, "loader: batch %" PRIu64 " has not failed",
+                         loader->head);
     loader->failed = false;
     tsr__loader_take(loader);
     return TSR_OK;

@@ -33,37 +33,16 @@ static uint64_t useful_capacity(const tsr_sampler *sampler, uint64_t capacity)
     return tsr__min_u64(capacity, length - tsr__min_u64(length, sampler->position));
 }
 
-tsr_status tsr_sampler_next(tsr_sampler *sampler, int64_t *index, bool *got)
+tsr_status tsr_sampler_next(tsr_sampler *sampler, uint64_t capacity, int64_t *indices,
+                            uint8_t *mask, uint64_t *count)
 {
-    TSR__REQUIRE(sampler != NULL && index != NULL && got != NULL, "sampler next: %s is NULL",
-                 sampler == NULL ? "sampler"
-                 : index == NULL ? "index"
-                                 : "got");
-    TSR__REQUIRE(sampler->batch_max == 0,
-                 "sampler next: a %s sampler gives batches, not single indices", sampler->name);
-    uint64_t count = 0;
-    int64_t value;
-    TSR__TRY(tsr__sampler_recover(sampler));
-    TSR__TRY(read_items(sampler, 1, &value, NULL, &count));
-    sampler->position += count;
-    *got = count > 0;
-    if (count > 0)
-        *index = value;
-    return TSR_OK;
-}
-
-tsr_status tsr_sampler_next_batch(tsr_sampler *sampler, uint64_t capacity, int64_t *indices,
-                                  uint8_t *mask, uint64_t *count)
-{
-    TSR__REQUIRE(sampler != NULL && indices != NULL && count != NULL,
-                 "sampler next batch: %s is NULL",
+    TSR__REQUIRE(sampler != NULL && indices != NULL && count != NULL, "sampler next: %s is NULL",
                  sampler == NULL   ? "sampler"
                  : indices == NULL ? "indices"
                                    : "count");
     uint64_t needed = tsr__max_u64(sampler->batch_max, 1), got = 0;
     TSR__REQUIRE(capacity >= needed,
-                 "sampler next batch: a batch may have %" PRIu64
-                 " indices, there is room for %" PRIu64,
+                 "sampler next: a batch may have %" PRIu64 " indices, there is room for %" PRIu64,
                  needed, capacity);
     TSR__TRY(tsr__sampler_recover(sampler));
     TSR__TRY(read_items(sampler, needed, indices, mask, &got));
@@ -137,9 +116,10 @@ tsr_status tsr_sampler_get_batch(tsr_sampler *sampler, uint64_t index, int64_t b
                  sampler == NULL   ? "sampler"
                  : indices == NULL ? "indices"
                                    : "count");
-    TSR__REQUIRE(sampler->batch_max == 0,
-                 "sampler get batch: a %s sampler gives batches: use seek and next_batch",
-                 sampler->name);
+    TSR__REQUIRE(
+        sampler->batch_max == 0,
+        "sampler get batch: a %s sampler gives batches: use tsr_sampler_seek and tsr_sampler_next",
+        sampler->name);
     TSR__REQUIRE(batch_size > 0, "sampler get batch: batch size %" PRId64 " is not positive",
                  batch_size);
     TSR__REQUIRE((uint64_t)batch_size <= capacity,

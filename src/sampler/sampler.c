@@ -1,5 +1,7 @@
 /* The code that all kinds of samplers share. */
 #include "sampler/sampler.h"
+#include "base/struct_size.h"
+#include "sampler/kinds/distributed_sampler.h"
 
 #include <inttypes.h>
 
@@ -53,11 +55,6 @@ const char *tsr__sampler_kind_name(unsigned kind)
     return kind < TSR__SAMPLER_KINDS ? names[kind] : "?";
 }
 
-const char *tsr_sampler_name(const tsr_sampler *sampler)
-{
-    return sampler != NULL ? sampler->name : NULL;
-}
-
 uint64_t tsr_sampler_length(const tsr_sampler *sampler)
 {
     if (sampler == NULL)
@@ -71,11 +68,6 @@ uint64_t tsr__sampler_max_length(const tsr_sampler *sampler)
     return sampler->class_->most != NULL ? sampler->class_->most(sampler) : UINT64_MAX;
 }
 
-uint64_t tsr_sampler_batch_max(const tsr_sampler *sampler)
-{
-    return sampler != NULL ? sampler->batch_max : 0;
-}
-
 uint64_t tsr_sampler_position(const tsr_sampler *sampler)
 {
     return sampler != NULL ? sampler->position : 0;
@@ -84,6 +76,25 @@ uint64_t tsr_sampler_position(const tsr_sampler *sampler)
 int64_t tsr_sampler_epoch(const tsr_sampler *sampler)
 {
     return sampler != NULL ? sampler->epoch : 0;
+}
+
+tsr_status tsr_sampler_get_info(const tsr_sampler *sampler, tsr_sampler_info *info)
+{
+    TSR__REQUIRE(sampler != NULL && info != NULL, "sampler info: %s is NULL",
+                 sampler != NULL ? "info" : "sampler");
+    const uint64_t length = tsr_sampler_length(sampler);
+    tsr_sampler_info value = {
+        .struct_size = sizeof value,
+        .name = sampler->name,
+        .batch_max = sampler->batch_max,
+        .ranks = 1,
+        .n = length,
+        .total = length,
+    };
+    if (sampler->class_->kind == TSR__SAMPLER_DISTRIBUTED)
+        tsr__distributed_info(sampler, &value);
+    TSR__GIVE(tsr_sampler_info, &value, info);
+    return TSR_OK;
 }
 
 tsr_status tsr__sampler_check_samples(const char *what, uint64_t n, int64_t num_samples,

@@ -8,6 +8,7 @@
 #include <stdio.h>
 
 #include "base/bytes.h"
+#include "sampler/order/names.h"
 #include "sampler/sampler.h"
 
 #define NO_SAMPLER 255
@@ -70,11 +71,11 @@ static const char *format_value(tsr__sampler_param_form form, uint64_t value, ch
     case TSR__PARAM_FLAG:
         return value != 0 ? "true" : "false";
     case TSR__PARAM_ORDER:
-        return tsr_order_name((tsr_order)value);
+        return tsr__order_name((tsr_order)value);
     case TSR__PARAM_TAIL:
-        return tsr_tail_name((tsr_tail)value);
+        return tsr__tail_name((tsr_tail)value);
     case TSR__PARAM_SPLIT:
-        return tsr_split_name((tsr_split)value);
+        return tsr__split_name((tsr_split)value);
     case TSR__PARAM_SIGNED:
         snprintf(text, 32, "%" PRId64, tsr__unzigzag(value));
         break;

@@ -44,15 +44,8 @@ static tsr_status write_state(const tsr_sampler *sampler, uint64_t position,
     return TSR_OK;
 }
 
-tsr_status tsr_sampler_save(const tsr_sampler *sampler, size_t capacity_bytes, void *data,
-                            size_t *size_bytes)
-{
-    TSR__REQUIRE(sampler != NULL, "sampler save: sampler is NULL");
-    return tsr_sampler_save_at(sampler, sampler->position, capacity_bytes, data, size_bytes);
-}
-
-tsr_status tsr_sampler_save_at(const tsr_sampler *sampler, uint64_t position, size_t capacity_bytes,
-                               void *data, size_t *size_bytes)
+tsr_status tsr_sampler_save(const tsr_sampler *sampler, uint64_t position, size_t capacity_bytes,
+                            void *data, size_t *size_bytes)
 {
     TSR__REQUIRE(sampler != NULL && data != NULL && size_bytes != NULL, "sampler save: %s is NULL",
                  sampler == NULL ? "sampler"

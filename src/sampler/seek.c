@@ -106,12 +106,6 @@ tsr_status tsr_sampler_set_epoch(tsr_sampler *sampler, int64_t epoch)
     return TSR_OK;
 }
 
-tsr_status tsr_sampler_reset(tsr_sampler *sampler)
-{
-    TSR__REQUIRE(sampler != NULL, "sampler reset: sampler is NULL");
-    return tsr_sampler_set_epoch(sampler, sampler->epoch);
-}
-
 /* Applies a state. The reader is at the state's epoch. After a failure, the sampler may have
  * been changed incompletely. */
 static tsr_status apply_state(tsr_sampler *sampler, tsr__state_reader *reader)
@@ -141,10 +135,12 @@ static tsr_status save_before(tsr_sampler *sampler, tsr__rollback *out)
 {
     const tsr__error last = tsr__error_take();
     out->length = tsr_sampler_length(sampler);
-    if (tsr_sampler_save(sampler, sizeof out->state, out->state, &out->size_bytes) != TSR_OK) {
+    if (tsr_sampler_save(sampler, sampler->position, sizeof out->state, out->state,
+                         &out->size_bytes) != TSR_OK) {
         uint64_t reached;
         TSR__TRY(tsr__sampler_seek_up_to(sampler, sampler->position, &reached));
-        TSR__TRY(tsr_sampler_save(sampler, sizeof out->state, out->state, &out->size_bytes));
+        TSR__TRY(tsr_sampler_save(sampler, sampler->position, sizeof out->state, out->state,
+                                  &out->size_bytes));
     }
     tsr__error_put_back(&last);
     return TSR_OK;

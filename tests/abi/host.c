@@ -33,6 +33,15 @@ static void schedules(void)
     REFUSED(tsr_schedule, schedule, tsr_schedule_check(&schedule));
 }
 
+/* A strategy of the caller's own: rank 0 keeps everything. */
+static tsr_status give_rank_0(void *user, const tsr_shard_request *request, tsr_shard_range *ranges)
+{
+    (void)user;
+    for (uint64_t p = 0; p < request->param_count; p++)
+        ranges[p * (uint64_t)request->ranks].count = tsr_shard_request_param(request, p)->count;
+    return TSR_OK;
+}
+
 static void plans(void)
 {
     tsr_shard_strategy_params kind = TSR_INIT(tsr_shard_strategy_params);
@@ -41,9 +50,12 @@ static void plans(void)
     OK(tsr_shard_strategy_create(&kind, &strategy));
     tsr_shard_strategy *other = NULL;
     REFUSED(tsr_shard_strategy_params, kind, tsr_shard_strategy_create(&kind, &other));
-    const tsr_shard_param params[] = {
-        {.name = "transformer.0.weight", .ndim = 2, .shape = {10, 3}},
-        {.name = "head.weight", .ndim = 2, .shape = {5, 3}},
+    tsr_shard_param params[] = {
+        {.struct_size = sizeof(tsr_shard_param),
+         .name = "transformer.0.weight",
+         .ndim = 2,
+         .shape = {10, 3}},
+        {.struct_size = sizeof(tsr_shard_param), .name = "head.weight", .ndim = 2, .shape = {5, 3}},
     };
     tsr_shard_plan_params ranks = TSR_INIT(tsr_shard_plan_params);
     ranks.ranks = 2;
@@ -53,9 +65,32 @@ static void plans(void)
     size_t size = 0;
     OK(tsr_shard_plan_save_json(plan, sizeof text, text, &size));
     printf("plan %.*s", (int)size, text);
+    RESULT(tsr_shard_summary) summary;
+    RESULT_BEGIN(tsr_shard_summary, summary);
+    OK(tsr_shard_plan_get_summary(plan, &summary.value));
+    RESULT_END(tsr_shard_summary, summary);
+    RESULT(tsr_shard_rank_total) total;
+    RESULT_BEGIN(tsr_shard_rank_total, total);
+    OK(tsr_shard_plan_get_rank_total(plan, 1, &total.value));
+    RESULT_END(tsr_shard_rank_total, total);
+    printf("%s: %llu bytes, rank 1 %llu\n", summary.value.strategy,
+           (unsigned long long)summary.value.model_bytes,
+           (unsigned long long)total.value.total_bytes);
     tsr_shard_plan *refused = NULL;
     REFUSED(tsr_shard_plan_params, ranks,
             tsr_shard_plan_create(strategy, 2, params, &ranks, &refused));
+    REFUSED(tsr_shard_param, params[1],
+            tsr_shard_plan_create(strategy, 2, params, &ranks, &refused));
+    tsr_shard_strategy own = TSR_INIT(tsr_shard_strategy);
+    own.name = "own";
+    own.assign = give_rank_0;
+    tsr_shard_plan *first = NULL;
+    OK(tsr_shard_plan_create(&own, 2, params, &ranks, &first));
+    REFUSED(tsr_shard_strategy, own, tsr_shard_plan_create(&own, 2, params, &ranks, &refused));
+    tsr_shard_range range;
+    OK(tsr_shard_plan_range(first, 1, 0, &range));
+    printf("own strategy: %llu elements\n", (unsigned long long)range.count);
+    tsr_shard_plan_destroy(&first);
     tsr_shard_plan_destroy(&plan);
     tsr_shard_strategy_destroy(&strategy);
 }
@@ -114,6 +149,11 @@ static void samplers(void)
     batch.base = random;
     batch.batch_size = 5;
     OK(tsr_sampler_create_batch(&batch, &batches));
+    RESULT(tsr_sampler_info) info;
+    RESULT_BEGIN(tsr_sampler_info, info);
+    OK(tsr_sampler_get_info(batches, &info.value));
+    RESULT_END(tsr_sampler_info, info);
+    printf("%s: %llu indices\n", info.value.name, (unsigned long long)info.value.batch_max);
     printf("batches %llu\n", (unsigned long long)tsr_sampler_length(batches));
     REFUSED(tsr_sampler_batch_params, batch, tsr_sampler_create_batch(&batch, &refused));
 
@@ -161,11 +201,19 @@ static void loaders(void)
     OK(tsr_loader_create(&params, &loader));
     REFUSED(tsr_loader_params, params, tsr_loader_create(&params, &refused));
     REFUSED(tsr_torch_options, torch, tsr_loader_create(&params, &refused));
-    tsr_loader_batch batch;
+    RESULT(tsr_loader_batch) batch;
+    RESULT_BEGIN(tsr_loader_batch, batch);
     bool got = false;
-    OK(tsr_loader_next(loader, &batch, &got));
-    for (uint64_t i = 0; got && i < batch.count; i++)
-        printf("loaded %lld\n", (long long)((const int64_t *)batch.data)[i]);
+    OK(tsr_loader_next(loader, &batch.value, &got));
+    RESULT_END(tsr_loader_batch, batch);
+    for (uint64_t i = 0; got && i < batch.value.count; i++)
+        printf("loaded %lld\n", (long long)((const int64_t *)batch.value.data)[i]);
+    RESULT(tsr_loader_info) info;
+    RESULT_BEGIN(tsr_loader_info, info);
+    OK(tsr_loader_get_info(loader, &info.value));
+    RESULT_END(tsr_loader_info, info);
+    printf("batch %llu of %llu\n", (unsigned long long)info.value.position,
+           (unsigned long long)info.value.length);
     tsr_loader_destroy(&loader);
 }
 

@@ -69,8 +69,9 @@ static void samplers()
     tsr_sampler *sampler = nullptr;
     expect(tsr_sampler_create(&ops, &next, &sampler) == TSR_OK, "tsr_sampler_create");
     int64_t index = 0;
-    bool got = false;
-    expect(tsr_sampler_next(sampler, &index, &got) == TSR_OK && got && index == 0, "tsr_sampler_next");
+    uint64_t count = 0;
+    expect(tsr_sampler_next(sampler, 1, &index, nullptr, &count) == TSR_OK && count == 1 && index == 0,
+           "tsr_sampler_next");
     tsr_sampler_destroy(&sampler);
 }
 

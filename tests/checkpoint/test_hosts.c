@@ -97,13 +97,13 @@ START_TEST(other_programs_read_it)
     tsr_shard_list *list = NULL;
     ck_assert_ok(tsr_shard_list_open(on_host("a", "model-00002-of-00004.safetensors"), &list));
     ck_assert_uint_eq(tsr_shard_list_param_count(list), 3);
-    const tsr_shard_param *param = &tsr_shard_list_param_array(list)[0];
+    const tsr_shard_param *param = tsr_shard_list_param(list, 0);
     ck_assert_str_eq(param->name, "rows[3:6]");
     ck_assert_int_eq(param->shape[0], 3);
     ck_assert_int_eq(param->shape[1], 7);
-    param = &tsr_shard_list_param_array(list)[1];
+    param = tsr_shard_list_param(list, 1);
     ck_assert_str_eq(param->name, "ranges.flat[38:76]");
-    param = &tsr_shard_list_param_array(list)[2];
+    param = tsr_shard_list_param(list, 2);
     ck_assert_str_eq(param->name, "columns[:,2:5]");
     ck_assert_int_eq(param->shape[1], 3);
     tsr_shard_list_destroy(&list);

@@ -470,15 +470,8 @@ typedef struct tsr_partition_params {
 TSR_API tsr_status tsr_partition(uint64_t length, int ranks,
                                                const tsr_partition_params *params,
                                                tsr_shard_range *ranges);
-TSR_API tsr_status tsr_partition_check(uint64_t length, int ranks,
-                                                     const tsr_shard_range *ranges);
-typedef struct tsr_shard_dtype {
-    const char *name;
-    uint64_t block_count;
-    uint64_t block_bytes;
-} tsr_shard_dtype;
-TSR_API tsr_status tsr_shard_dtype_find(const char *name, tsr_shard_dtype *out);
 typedef struct tsr_shard_param {
+    size_t struct_size;
     const char *name;
     int ndim;
     int64_t shape[8];
@@ -493,13 +486,7 @@ typedef struct tsr_shard_param {
     uint64_t offset_bytes;
     const char *file;
 } tsr_shard_param;
-TSR_API char *tsr_shard_layer_of(const char *name, size_t size, char *text);
 TSR_API int tsr_shard_compare_names(const char *a, const char *b);
-TSR_API tsr_status tsr_shard_match(const char *const *patterns, const char *name,
-                                                _Bool 
-                                                     otherwise, 
-                                                                _Bool 
-                                                                     *matched);
 typedef struct tsr_shard_request {
     uint64_t param_count;
     const tsr_shard_param *params;
@@ -507,7 +494,10 @@ typedef struct tsr_shard_request {
     const double *rates;
     const uint64_t *memory_bytes;
 } tsr_shard_request;
+TSR_API const tsr_shard_param *tsr_shard_request_param(const tsr_shard_request *request,
+                                                       uint64_t index);
 typedef struct tsr_shard_strategy {
+    size_t struct_size;
     const char *name;
     tsr_status (*assign)(void *user, const tsr_shard_request *request, tsr_shard_range *ranges);
     void *user;
@@ -546,12 +536,9 @@ TSR_API tsr_status tsr_shard_plan_create(const tsr_shard_strategy *strategy,
                                                        const tsr_shard_plan_params *options,
                                                        tsr_shard_plan **out);
 TSR_API void tsr_shard_plan_destroy(tsr_shard_plan **plan);
-TSR_API const char *tsr_shard_plan_strategy(const tsr_shard_plan *plan);
 TSR_API int tsr_shard_plan_ranks(const tsr_shard_plan *plan);
-TSR_API const double *tsr_shard_plan_rates(const tsr_shard_plan *plan);
-TSR_API const uint64_t *tsr_shard_plan_memory_bytes(const tsr_shard_plan *plan);
 TSR_API uint64_t tsr_shard_plan_param_count(const tsr_shard_plan *plan);
-TSR_API const tsr_shard_param *tsr_shard_plan_param_array(const tsr_shard_plan *plan);
+TSR_API const tsr_shard_param *tsr_shard_plan_param(const tsr_shard_plan *plan, uint64_t index);
 TSR_API tsr_status tsr_shard_plan_find(const tsr_shard_plan *plan, const char *name,
                                                      uint64_t *param);
 TSR_API tsr_status tsr_shard_plan_range(const tsr_shard_plan *plan, uint64_t param,
@@ -559,14 +546,19 @@ TSR_API tsr_status tsr_shard_plan_range(const tsr_shard_plan *plan, uint64_t par
 TSR_API tsr_status tsr_shard_plan_owner(const tsr_shard_plan *plan, uint64_t param,
                                                       uint64_t element, int *rank);
 typedef struct tsr_shard_rank_total {
+    size_t struct_size;
     uint64_t sharded_bytes;
     uint64_t gathered_bytes;
     uint64_t total_bytes;
     uint64_t shard_count;
 } tsr_shard_rank_total;
-TSR_API tsr_status tsr_shard_plan_rank_total(const tsr_shard_plan *plan, int rank,
-                                                           tsr_shard_rank_total *total);
+TSR_API tsr_status tsr_shard_plan_get_rank_total(const tsr_shard_plan *plan, int rank,
+                                                               tsr_shard_rank_total *total);
 typedef struct tsr_shard_summary {
+    size_t struct_size;
+    const char *strategy;
+    const double *rates;
+    const uint64_t *memory_bytes;
     uint64_t model_bytes;
     uint64_t sharded_bytes;
     uint64_t gathered_bytes;
@@ -575,13 +567,11 @@ typedef struct tsr_shard_summary {
     uint64_t least_bytes;
     double imbalance;
 } tsr_shard_summary;
-TSR_API void tsr_shard_plan_summary(const tsr_shard_plan *plan, tsr_shard_summary *summary);
+TSR_API tsr_status tsr_shard_plan_get_summary(const tsr_shard_plan *plan,
+                                                            tsr_shard_summary *summary);
 TSR_API tsr_status tsr_shard_plan_check(const tsr_shard_plan *plan,
                                                       uint64_t param_count,
                                                       const tsr_shard_param *params);
-TSR_API 
-       _Bool 
-            tsr_shard_plan_equal(const tsr_shard_plan *a, const tsr_shard_plan *b);
 TSR_API tsr_status tsr_shard_plan_save_json(const tsr_shard_plan *plan,
                                                           size_t capacity_bytes, char *text,
                                                           size_t *size_bytes);
@@ -596,13 +586,10 @@ typedef enum tsr_shard_format {
 } tsr_shard_format;
 TSR_API const char *tsr_shard_format_name(tsr_shard_format format);
 TSR_API tsr_status tsr_shard_list_open(const char *path, tsr_shard_list **out);
-TSR_API tsr_status tsr_shard_list_parse(tsr_shard_format format, const void *data,
-                                                      size_t size_bytes, uint64_t file_bytes,
-                                                      tsr_shard_list **out);
 TSR_API void tsr_shard_list_destroy(tsr_shard_list **list);
 TSR_API tsr_shard_format tsr_shard_list_format(const tsr_shard_list *list);
 TSR_API uint64_t tsr_shard_list_param_count(const tsr_shard_list *list);
-TSR_API const tsr_shard_param *tsr_shard_list_param_array(const tsr_shard_list *list);
+TSR_API const tsr_shard_param *tsr_shard_list_param(const tsr_shard_list *list, uint64_t index);
 typedef struct tsr_calibrate_params {
     size_t struct_size;
     int64_t rows, inner, columns;
@@ -1746,21 +1733,24 @@ TSR_API tsr_status tsr_threefry_argsort_uniform(tsr_threefry_key key, uint64_t n
                                                               int64_t *out);
 typedef struct tsr_sampler tsr_sampler;
 TSR_API void tsr_sampler_destroy(tsr_sampler **sampler);
-TSR_API const char *tsr_sampler_name(const tsr_sampler *sampler);
 TSR_API uint64_t tsr_sampler_length(const tsr_sampler *sampler);
-TSR_API uint64_t tsr_sampler_batch_max(const tsr_sampler *sampler);
 TSR_API uint64_t tsr_sampler_position(const tsr_sampler *sampler);
 TSR_API int64_t tsr_sampler_epoch(const tsr_sampler *sampler);
-TSR_API tsr_status tsr_sampler_next(tsr_sampler *sampler, int64_t *index, 
-                                                                                       _Bool 
-                                                                                            *got);
-TSR_API tsr_status tsr_sampler_next_batch(tsr_sampler *sampler, uint64_t capacity,
-                                                        int64_t *indices, uint8_t *mask,
-                                                        uint64_t *count);
+typedef struct tsr_sampler_info {
+    size_t struct_size;
+    const char *name;
+    uint64_t batch_max;
+    int64_t ranks, rank;
+    uint64_t n;
+    uint64_t total;
+} tsr_sampler_info;
+TSR_API tsr_status tsr_sampler_get_info(const tsr_sampler *sampler,
+                                                      tsr_sampler_info *info);
+TSR_API tsr_status tsr_sampler_next(tsr_sampler *sampler, uint64_t capacity,
+                                                  int64_t *indices, uint8_t *mask, uint64_t *count);
 TSR_API tsr_status tsr_sampler_fill(tsr_sampler *sampler, uint64_t capacity,
                                                   int64_t *indices, uint8_t *mask, uint64_t *count);
 TSR_API tsr_status tsr_sampler_seek(tsr_sampler *sampler, uint64_t position);
-TSR_API tsr_status tsr_sampler_reset(tsr_sampler *sampler);
 TSR_API tsr_status tsr_sampler_set_epoch(tsr_sampler *sampler, int64_t epoch);
 TSR_API tsr_status tsr_sampler_get_batch(tsr_sampler *sampler, uint64_t index,
                                                        int64_t batch_size, uint64_t capacity,
@@ -1771,11 +1761,9 @@ TSR_API tsr_status tsr_sampler_batch_count(const tsr_sampler *sampler,
                                                                             _Bool 
                                                                                  drop_last,
                                                          uint64_t *count);
-TSR_API tsr_status tsr_sampler_save(const tsr_sampler *sampler, size_t capacity_bytes,
-                                                  void *data, size_t *size_bytes);
-TSR_API tsr_status tsr_sampler_save_at(const tsr_sampler *sampler, uint64_t position,
-                                                     size_t capacity_bytes, void *data,
-                                                     size_t *size_bytes);
+TSR_API tsr_status tsr_sampler_save(const tsr_sampler *sampler, uint64_t position,
+                                                  size_t capacity_bytes, void *data,
+                                                  size_t *size_bytes);
 TSR_API tsr_status tsr_sampler_resume(tsr_sampler *sampler, const void *data,
                                                     size_t size_bytes);
 typedef enum tsr_order {
@@ -1785,8 +1773,6 @@ typedef enum tsr_order {
     TSR_ORDER_NONE = 3,
     TSR_ORDER_MLX = 4
 } tsr_order;
-TSR_API const char *tsr_order_name(tsr_order order);
-TSR_API tsr_status tsr_order_parse(const char *name, tsr_order *out);
 typedef struct tsr_torch_options {
     size_t struct_size;
     tsr_torch_version version;
@@ -1803,7 +1789,6 @@ typedef struct tsr_feistel {
 } tsr_feistel;
 TSR_API tsr_status tsr_feistel_init(uint64_t n, uint64_t seed, uint64_t epoch,
                                                   uint64_t pass, tsr_feistel *out);
-TSR_API uint64_t tsr_feistel_at(const tsr_feistel *order, uint64_t position);
 TSR_API uint64_t tsr_feistel_find(const tsr_feistel *order, uint64_t element);
 TSR_API void tsr_feistel_fill(const tsr_feistel *order, uint64_t first, uint64_t step,
                               uint64_t count, int64_t *out);
@@ -1859,14 +1844,10 @@ typedef enum tsr_tail {
     TSR_TAIL_UNEVEN = 2,
     TSR_TAIL_DROP = 3
 } tsr_tail;
-TSR_API const char *tsr_tail_name(tsr_tail tail);
-TSR_API tsr_status tsr_tail_parse(const char *name, tsr_tail *out);
 typedef enum tsr_split {
     TSR_SPLIT_INTERLEAVED = 0,
     TSR_SPLIT_CONTIGUOUS = 1
 } tsr_split;
-TSR_API const char *tsr_split_name(tsr_split split);
-TSR_API tsr_status tsr_split_parse(const char *name, tsr_split *out);
 typedef struct tsr_sampler_distributed_params {
     size_t struct_size;
     uint64_t n;
@@ -1880,14 +1861,6 @@ typedef struct tsr_sampler_distributed_params {
 } tsr_sampler_distributed_params;
 TSR_API tsr_status
 tsr_sampler_create_distributed(const tsr_sampler_distributed_params *params, tsr_sampler **out);
-typedef struct tsr_distributed_info {
-    int64_t ranks, rank;
-    uint64_t n;
-    uint64_t total;
-    uint64_t length;
-} tsr_distributed_info;
-TSR_API tsr_status tsr_sampler_distributed_info(const tsr_sampler *sampler,
-                                                              tsr_distributed_info *out);
 TSR_API tsr_status tsr_rank_from_environment(int64_t *rank, int64_t *ranks);
 typedef struct tsr_sampler_ops {
     size_t struct_size;
@@ -2063,6 +2036,7 @@ TSR_API tsr_status tsr_loader_create(const tsr_loader_params *params,
                                                    tsr_loader **out);
 TSR_API void tsr_loader_destroy(tsr_loader **loader);
 typedef struct tsr_loader_batch {
+    size_t struct_size;
     uint64_t batch;
     int64_t epoch;
     const int64_t *indices;
@@ -2074,20 +2048,19 @@ typedef struct tsr_loader_batch {
 TSR_API tsr_status tsr_loader_next(tsr_loader *loader, tsr_loader_batch *batch,
                                                 _Bool 
                                                      *got);
-typedef struct tsr_loader_failure {
-    uint64_t batch;
+typedef struct tsr_loader_info {
+    size_t struct_size;
+    uint64_t length;
+    uint64_t position;
     int64_t epoch;
-    int64_t index;
-    uint64_t place;
-    int worker;
-    tsr_status status;
-} tsr_loader_failure;
-TSR_API tsr_status tsr_loader_failed(const tsr_loader *loader,
-                                                   tsr_loader_failure *out);
+    tsr_status failed;
+    int failed_worker;
+    int64_t failed_index;
+    uint64_t failed_place;
+} tsr_loader_info;
+TSR_API tsr_status tsr_loader_get_info(const tsr_loader *loader,
+                                                     tsr_loader_info *info);
 TSR_API tsr_status tsr_loader_skip(tsr_loader *loader);
-TSR_API uint64_t tsr_loader_length(const tsr_loader *loader);
-TSR_API uint64_t tsr_loader_position(const tsr_loader *loader);
-TSR_API int64_t tsr_loader_epoch(const tsr_loader *loader);
 TSR_API tsr_status tsr_loader_set_epoch(tsr_loader *loader, int64_t epoch);
 TSR_API tsr_status tsr_loader_seek(tsr_loader *loader, uint64_t position);
 TSR_API tsr_status tsr_loader_save(const tsr_loader *loader, size_t capacity_bytes,

@@ -147,6 +147,38 @@ static inline void fixture_finish(void *user, tsr_loader_worker *worker)
 }
 
 /* Continues an FNV-1a hash with all members of a batch. */
+static inline tsr_loader_info loader_info(const tsr_loader *loader)
+{
+    tsr_loader_info info = TSR_INIT(tsr_loader_info);
+    ck_assert_ok(tsr_loader_get_info(loader, &info));
+    return info;
+}
+
+/* The batch that failed in the last call of tsr_loader_next. */
+typedef struct loader_failure {
+    uint64_t batch, place;
+    int64_t epoch, index;
+    int worker;
+    tsr_status status;
+} loader_failure;
+
+/* Returns TSR_ERR_NOT_FOUND if no batch failed. */
+static inline tsr_status find_failure(const tsr_loader *loader, loader_failure *out)
+{
+    const tsr_loader_info info = loader_info(loader);
+    if (info.failed == TSR_OK) {
+        ck_assert(info.failed_worker == 0 && info.failed_index == 0 && info.failed_place == 0);
+        return TSR_ERR_NOT_FOUND;
+    }
+    *out = (loader_failure){.batch = info.position,
+                            .place = info.failed_place,
+                            .epoch = info.epoch,
+                            .index = info.failed_index,
+                            .worker = info.failed_worker,
+                            .status = info.failed};
+    return TSR_OK;
+}
+
 static inline uint64_t fixture_hash(uint64_t hash, const tsr_loader_batch *batch)
 {
     const void *parts[] = {&batch->batch, &batch->epoch, batch->indices, batch->mask, batch->data};
@@ -162,15 +194,15 @@ static inline uint64_t fixture_hash(uint64_t hash, const tsr_loader_batch *batch
 /* Reads the rest of the epoch. Returns the hash continued with its batches. */
 static inline uint64_t fixture_read(tsr_loader *loader, uint64_t hash)
 {
-    tsr_loader_batch batch;
+    tsr_loader_batch batch = TSR_INIT(tsr_loader_batch);
     bool got = true;
     for (;;) {
-        uint64_t position = tsr_loader_position(loader);
+        uint64_t position = loader_info(loader).position;
         ck_assert_ok(tsr_loader_next(loader, &batch, &got));
         if (!got)
             return hash;
-        ck_assert(batch.batch == position && batch.epoch == tsr_loader_epoch(loader));
-        ck_assert(tsr_loader_position(loader) == position + 1);
+        ck_assert(batch.batch == position && batch.epoch == loader_info(loader).epoch);
+        ck_assert(loader_info(loader).position == position + 1);
         hash = fixture_hash(hash, &batch);
     }
 }

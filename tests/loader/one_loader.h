@@ -25,7 +25,7 @@ static inline void destroy(void)
 
 static inline void check_next(uint64_t number)
 {
-    tsr_loader_batch batch;
+    tsr_loader_batch batch = TSR_INIT(tsr_loader_batch);
     bool got = false;
     tsr_status status;
     do /* on a busy machine, the loader's timeout may pass before the batch is loaded */

@@ -10,7 +10,7 @@
  * parent can report with Check. */
 static int be_child(const void *state, size_t state_bytes)
 {
-    tsr_loader_batch batch;
+    tsr_loader_batch batch = TSR_INIT(tsr_loader_batch);
     bool got = false;
     if (tsr_loader_next(loader, &batch, &got) != TSR_ERR_INVALID || got ||
         strcmp(tsr_last_error(), "loader next: " WHOSE) != 0)
@@ -20,7 +20,7 @@ static int be_child(const void *state, size_t state_bytes)
         tsr_loader_seek(loader, 0) != TSR_ERR_INVALID ||
         tsr_loader_resume(loader, state, state_bytes) != TSR_ERR_INVALID)
         return 2;
-    if (tsr_loader_position(loader) != 1 || tsr_loader_epoch(loader) != 0)
+    if (loader_info(loader).position != 1 || loader_info(loader).epoch != 0)
         return 3;
     tsr_loader_destroy(&loader);
     return loader ? 4 : 0;
@@ -57,7 +57,7 @@ END_TEST
 
 static int read_on(void)
 {
-    tsr_loader_batch batch;
+    tsr_loader_batch batch = TSR_INIT(tsr_loader_batch);
     bool got = false;
     for (uint64_t b = 1; b < 20; b++)
         if (tsr_loader_next(loader, &batch, &got) != TSR_OK || !got || batch.batch != b)

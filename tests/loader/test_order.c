@@ -44,7 +44,7 @@ static uint64_t expected_epochs(tsr_sampler *batches)
             const uint32_t words[] = {(uint32_t)key, (uint32_t)((uint64_t)key >> 32)};
             uint32_t seed[4];
             tsr__philox4x32(counter, words, seed);
-            ck_assert_ok(tsr_sampler_next_batch(batches, 16, indices, mask, &count));
+            ck_assert_ok(tsr_sampler_next(batches, 16, indices, mask, &count));
             if (count == 0)
                 break;
             for (uint64_t i = 0; i < count; i++) {
@@ -85,7 +85,7 @@ START_TEST(the_same_bytes_for_any_number_of_workers)
         for (int prefetch = 0; prefetch < (worker_counts[i] > 0 ? 4 : 1); prefetch++) {
             create(PARAMS(.n = 203, .batch_size = 10, .shuffle = true, .seed = 42,
                           .workers = worker_counts[i], .prefetch = prefetch));
-            ck_assert_uint_eq(tsr_loader_length(loader), 21);
+            ck_assert_uint_eq(loader_info(loader).length, 21);
             ck_assert_uint_eq(three_epochs(), expected);
         }
     ck_assert_int_gt(atomic_load(&data.max_running), 1);
@@ -100,7 +100,7 @@ START_TEST(the_same_sizes_for_any_number_of_workers)
         create(tsr_loader_params(.user = &data, .load_batch = fixture_batch,
                                  .item_bytes = sizeof(record), .n = 100, .batch_size = 7,
                                  .drop_last = true, .workers = worker_counts[i]));
-        ck_assert_uint_eq(tsr_loader_length(loader), 14);
+        ck_assert_uint_eq(loader_info(loader).length, 14);
         uint64_t hash = three_epochs();
         expected = i == 0 ? hash : expected;
         ck_assert_uint_eq(hash, expected);
@@ -113,7 +113,7 @@ START_TEST(every_item_once_in_each_epoch)
     create(PARAMS(.n = 50, .batch_size = 8, .shuffle = true, .workers = 2));
     for (int64_t epoch = 0; epoch < 4; epoch++) {
         int seen[50] = {0};
-        tsr_loader_batch batch;
+        tsr_loader_batch batch = TSR_INIT(tsr_loader_batch);
         bool got;
         ck_assert_ok(tsr_loader_set_epoch(loader, epoch));
         for (uint64_t b = 0; b < 7; b++) {
@@ -162,11 +162,11 @@ START_TEST(batches_equal_those_of_torch)
         json_t *epoch;
         json_array_foreach(golden_list(golden_member(one, "out"), "epochs"), e, epoch)
         {
-            tsr_loader_batch batch;
+            tsr_loader_batch batch = TSR_INIT(tsr_loader_batch);
             bool got = true;
             uint64_t count = 0;
             ck_assert_ok(tsr_loader_set_epoch(loader, (int64_t)e));
-            ck_assert_uint_eq(tsr_loader_length(loader),
+            ck_assert_uint_eq(loader_info(loader).length,
                               (uint64_t)golden_integer(epoch, "num_batches"));
             while (got) {
                 ck_assert_ok(tsr_loader_next(loader, &batch, &got));
@@ -197,7 +197,7 @@ START_TEST(any_kind_of_sampler)
         create(
             PARAMS(.sampler = sampler, .batch_size = 5, .workers = worker_counts[i], .seed = 42));
         tsr_sampler_destroy(&sampler);
-        ck_assert_uint_eq(tsr_loader_length(loader), TSR_LENGTH_UNKNOWN);
+        ck_assert_uint_eq(loader_info(loader).length, TSR_LENGTH_UNKNOWN);
         ck_assert_uint_eq(three_epochs(), expected);
 
         ck_assert_ok(tsr_sampler_create_distributed(
@@ -206,7 +206,7 @@ START_TEST(any_kind_of_sampler)
             &sampler));
         create(PARAMS(.sampler = sampler, .batch_size = 2, .workers = worker_counts[i]));
         tsr_sampler_destroy(&sampler);
-        tsr_loader_batch batch;
+        tsr_loader_batch batch = TSR_INIT(tsr_loader_batch);
         bool got;
         ck_assert_ok(tsr_loader_next(loader, &batch, &got));
         ck_assert(got && batch.count == 2);
@@ -238,7 +238,7 @@ START_TEST(a_sampler_that_has_been_read_before)
     ck_assert_ok(tsr_sampler_seek(batches, 3));
     create(PARAMS(.batch_sampler = batches, .workers = 1));
     tsr_sampler_destroy(&batches);
-    tsr_loader_batch batch;
+    tsr_loader_batch batch = TSR_INIT(tsr_loader_batch);
     bool got;
     ck_assert_ok(tsr_loader_next(loader, &batch, &got));
     ck_assert(got && batch.batch == 3 && batch.indices[0] == 6);
@@ -260,7 +260,7 @@ START_TEST(batches_larger_than_the_dataset)
     tsr_sampler_destroy(&all);
     ck_assert_uint_eq(fixture_read(loader, FIXTURE_HASH), expected);
     create(PARAMS(.n = 10, .shuffle = true, .batch_size = INT64_C(1) << 40, .drop_last = true));
-    ck_assert_uint_eq(tsr_loader_length(loader), 0);
+    ck_assert_uint_eq(loader_info(loader).length, 0);
     ck_assert_uint_eq(fixture_read(loader, FIXTURE_HASH), FIXTURE_HASH);
     ck_assert_ok(tsr_sampler_create_distributed(
         tsr_sampler_distributed_params(.n = 10, .ranks = 20, .rank = 19, .tail = TSR_TAIL_UNEVEN),

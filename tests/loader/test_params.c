@@ -1,4 +1,6 @@
 /* Parameters that a loader accepts, and parameters that exclude each other. */
+#include <stddef.h>
+
 #include "fixture.h"
 #include "support/refused.h"
 
@@ -137,16 +139,38 @@ START_TEST(loaders_keep_their_samplers)
     tsr_loader *loader = NULL;
     ck_assert_ok(tsr_loader_create(PARAMS(.sampler = single, .batch_size = 3), &loader));
     tsr_sampler_destroy(&single);
-    ck_assert_uint_eq(tsr_loader_length(loader), 4);
+    ck_assert_uint_eq(loader_info(loader).length, 4);
     tsr_loader_destroy(&loader);
     ck_assert_ptr_null(loader);
     tsr_loader_destroy(&loader);
     tsr_loader_destroy(NULL);
     ck_assert_ok(tsr_loader_create(PARAMS(.batch_sampler = batches, .workers = 2), &loader));
     tsr_sampler_destroy(&batches);
-    ck_assert_uint_eq(tsr_loader_length(loader), 3);
+    ck_assert_uint_eq(loader_info(loader).length, 3);
     tsr_loader_destroy(&loader);
     ck_assert_int_eq(atomic_load(&data.begun), 0);
+}
+END_TEST
+
+/* A batch or an info without its size is refused, and the position does not change. */
+START_TEST(sizes_of_results)
+{
+    tsr_loader *loader = NULL;
+    tsr_loader_batch batch = {0};
+    tsr_loader_info info = {0};
+    bool got = false;
+    ck_assert_ok(tsr_loader_create(PARAMS(.n = 10), &loader));
+    ck_assert_error(tsr_loader_next(loader, &batch, &got), TSR_ERR_INVALID,
+                    "tsr_loader_batch: struct_size is 0; use TSR_INIT(tsr_loader_batch)");
+    ck_assert_error(tsr_loader_get_info(loader, &info), TSR_ERR_INVALID,
+                    "tsr_loader_info: struct_size is 0; use TSR_INIT(tsr_loader_info)");
+    batch.struct_size = offsetof(tsr_loader_batch, size_bytes);
+    ck_assert_ok(tsr_loader_next(loader, &batch, &got));
+    ck_assert(got && batch.batch == 0 && batch.count > 0 && batch.size_bytes == 0);
+    info.struct_size = offsetof(tsr_loader_info, failed_place);
+    ck_assert_ok(tsr_loader_get_info(loader, &info));
+    ck_assert_uint_eq(info.position, 1);
+    tsr_loader_destroy(&loader);
 }
 END_TEST
 
@@ -154,7 +178,7 @@ END_TEST
 static struct {
     tsr_loader *made;
     tsr_loader_batch batch;
-    tsr_loader_failure failure;
+    tsr_loader_info info;
     uint8_t state[TSR_SAMPLER_STATE_BYTES];
     size_t size;
     bool got;
@@ -165,16 +189,13 @@ static struct {
 START_TEST(nulls)
 {
     tsr_loader *loader = NULL;
-    tsr_loader_batch batch;
+    tsr_loader_batch batch = TSR_INIT(tsr_loader_batch);
     uint8_t state[TSR_SAMPLER_STATE_BYTES];
     size_t size;
     bool got;
     ck_assert_ok(tsr_loader_create(PARAMS(.n = 10, .workers = _i), &loader));
     ck_assert_ok(tsr_loader_next(loader, &batch, &got));
     ck_assert_ok(tsr_loader_save(loader, sizeof state, state, &size));
-    ck_assert_uint_eq(tsr_loader_length(NULL), 0);
-    ck_assert_uint_eq(tsr_loader_position(NULL), 0);
-    ck_assert_int_eq(tsr_loader_epoch(NULL), 0);
     ck_assert(!tsr_loader_stopping(NULL));
 
     REFUSED(tsr_loader_create(NULL, &out.made), "loader: params");
@@ -182,8 +203,8 @@ START_TEST(nulls)
     REFUSED(tsr_loader_next(NULL, &out.batch, &out.got), "loader next: loader");
     REFUSED(tsr_loader_next(loader, NULL, &out.got), "loader next: batch");
     REFUSED(tsr_loader_next(loader, &out.batch, NULL), "loader next: got");
-    REFUSED(tsr_loader_failed(NULL, &out.failure), "loader failed: loader");
-    REFUSED(tsr_loader_failed(loader, NULL), "loader failed: out");
+    REFUSED(tsr_loader_get_info(NULL, &out.info), "loader info: loader");
+    REFUSED(tsr_loader_get_info(loader, NULL), "loader info: info");
     REFUSED(tsr_loader_skip(NULL), "loader skip: loader");
     REFUSED(tsr_loader_set_epoch(NULL, 1), "loader set epoch: loader");
     REFUSED(tsr_loader_seek(NULL, 1), "loader seek: loader");
@@ -193,7 +214,7 @@ START_TEST(nulls)
     REFUSED(tsr_loader_resume(NULL, state, size), "loader resume: loader");
     REFUSED(tsr_loader_resume(loader, NULL, size), "loader resume: data");
 
-    ck_assert_uint_eq(tsr_loader_position(loader), 1);
+    ck_assert_uint_eq(loader_info(loader).position, 1);
     ck_assert_ok(tsr_loader_next(loader, &batch, &got));
     ck_assert(got && batch.batch == 1);
     tsr_loader_destroy(&loader);
@@ -207,6 +228,7 @@ TESTS(loader_params)
     tcase_add_test(tests, batch_sampler_excludes);
     tcase_add_test(tests, without_workers_there_is_no_prefetch);
     tcase_add_test(tests, numbers_out_of_range);
+    tcase_add_test(tests, sizes_of_results);
     tcase_add_loop_test(tests, nulls, 0, 3);
     tcase_add_test(tests, invalid_seeds);
     tcase_add_test(tests, batches_that_do_not_fit_memory);

@@ -6,7 +6,7 @@ RESET_DATA
 
 static void read_some(tsr_loader *loader, uint64_t batches)
 {
-    tsr_loader_batch batch;
+    tsr_loader_batch batch = TSR_INIT(tsr_loader_batch);
     bool got;
     for (uint64_t b = 0; b < batches; b++) {
         ck_assert_ok(tsr_loader_next(loader, &batch, &got));
@@ -34,8 +34,8 @@ START_TEST(batches_loaded_ahead_are_not_used)
             read_some(from, used);
             ck_assert_ok(tsr_loader_save(from, sizeof state, state, &size));
             ck_assert_ok(tsr_loader_resume(to, state, size));
-            ck_assert_uint_eq(tsr_loader_position(to), used);
-            ck_assert_int_eq(tsr_loader_epoch(to), 2);
+            ck_assert_uint_eq(loader_info(to).position, used);
+            ck_assert_int_eq(loader_info(to).epoch, 2);
             ck_assert_uint_eq(fixture_read(to, 1), fixture_read(from, 1));
             tsr_loader_destroy(&from);
             tsr_loader_destroy(&to);
@@ -100,7 +100,7 @@ START_TEST(a_failed_batch_is_not_used)
         uint8_t state[TSR_SAMPLER_STATE_BYTES];
         size_t size;
         tsr_loader *loader = NULL, *to = NULL;
-        tsr_loader_batch batch;
+        tsr_loader_batch batch = TSR_INIT(tsr_loader_batch);
         bool got;
         ck_assert_ok(
             tsr_loader_create(PARAMS(.n = 9, .batch_size = 3, .workers = workers), &loader));
@@ -108,11 +108,11 @@ START_TEST(a_failed_batch_is_not_used)
         ck_assert_int_eq(tsr_loader_next(loader, &batch, &got), TSR_ERR_IO);
         ck_assert_ok(tsr_loader_save(loader, sizeof state, state, &size));
         ck_assert_ok(tsr_loader_resume(to, state, size));
-        ck_assert_uint_eq(tsr_loader_position(to), 0);
+        ck_assert_uint_eq(loader_info(to).position, 0);
         ck_assert_ok(tsr_loader_skip(loader));
         ck_assert_ok(tsr_loader_save(loader, sizeof state, state, &size));
         ck_assert_ok(tsr_loader_resume(to, state, size));
-        ck_assert_uint_eq(tsr_loader_position(to), 1);
+        ck_assert_uint_eq(loader_info(to).position, 1);
         tsr_loader_destroy(&loader);
         tsr_loader_destroy(&to);
     }
@@ -137,7 +137,7 @@ static tsr_loader *make_rank(int64_t rank, int64_t ranks, int workers)
 
 static void count_indices(tsr_loader *loader, uint64_t most, int *seen)
 {
-    tsr_loader_batch batch;
+    tsr_loader_batch batch = TSR_INIT(tsr_loader_batch);
     bool got = true;
     for (uint64_t b = 0; b < most; b++) {
         ck_assert_ok(tsr_loader_next(loader, &batch, &got));
@@ -166,7 +166,7 @@ START_TEST(another_number_of_ranks)
                 for (int64_t rank = 0; rank < then; rank++) {
                     tsr_loader *loader = make_rank(rank, then, 2 - (int)(rank % 3));
                     ck_assert_ok(tsr_loader_resume(loader, state, size));
-                    ck_assert_int_eq(tsr_loader_epoch(loader), 3);
+                    ck_assert_int_eq(loader_info(loader).epoch, 3);
                     count_indices(loader, UINT64_MAX, seen);
                     tsr_loader_destroy(&loader);
                 }

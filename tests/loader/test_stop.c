@@ -52,7 +52,7 @@ START_TEST(between_two_items_a_worker_may_stop)
     atomic_store(&items, 0);
     create(tsr_loader_params(.load_item = wait_at_first, .n = 1000, .batch_size = 1000,
                              .workers = 1, .timeout_ns = 1000000));
-    tsr_loader_batch batch;
+    tsr_loader_batch batch = TSR_INIT(tsr_loader_batch);
     bool got;
     ck_assert_int_eq(tsr_loader_next(loader, &batch, &got), TSR_ERR_TIMEOUT);
     while (atomic_load(&items) == 0)
@@ -74,7 +74,7 @@ START_TEST(another_epoch_does_not_wait)
         sleep_us(200);
     ck_assert_ok(tsr_loader_set_epoch(loader, 1));
     ck_assert_ok(tsr_loader_seek(loader, 4));
-    tsr_loader_batch batch;
+    tsr_loader_batch batch = TSR_INIT(tsr_loader_batch);
     bool got;
     ck_assert_error(tsr_loader_next(loader, &batch, &got), TSR_ERR_TIMEOUT,
                     "loader: batch 4 of epoch 1 was not loaded within 10000000 ns");
@@ -101,14 +101,14 @@ typedef struct model {
 
 static void compare_next(model *against)
 {
-    tsr_loader_batch one, other;
+    tsr_loader_batch one = TSR_INIT(tsr_loader_batch), other = TSR_INIT(tsr_loader_batch);
     bool got_one = false, got_other = false;
     ck_assert_ok(tsr_loader_next(loader, &one, &got_one));
     ck_assert_ok(tsr_loader_next(against->plain, &other, &got_other));
     ck_assert(got_one == got_other);
     if (got_one)
         ck_assert(fixture_hash(FIXTURE_HASH, &one) == fixture_hash(FIXTURE_HASH, &other));
-    ck_assert(tsr_loader_position(loader) == tsr_loader_position(against->plain));
+    ck_assert(loader_info(loader).position == loader_info(against->plain).position);
 }
 
 static void resume_elsewhere(model *against, int workers, uint64_t n, int64_t batch_size,
@@ -139,7 +139,7 @@ START_TEST(random_operations)
                               .item_bytes = sizeof(record), .n = n, .batch_size = batch_size,
                               .shuffle = true, .seed = round),
             &against.plain));
-        against.length = tsr_loader_length(loader);
+        against.length = loader_info(loader).length;
         for (int step = 0; step < 40; step++) {
             int64_t what = random_between(&random, 0, 19);
             if (what == 0) {

@@ -50,7 +50,7 @@ static void read_drawn(int workers, int64_t seed, tsr_seed_strategy strategy, in
                              .workers = workers, .prefetch = workers > 0 ? 3 : 0, .seed = seed,
                              .seed_strategy = strategy, .node = node));
     for (uint64_t i = 0; i < count; i++) {
-        tsr_loader_batch batch;
+        tsr_loader_batch batch = TSR_INIT(tsr_loader_batch);
         bool got;
         ck_assert_ok(tsr_loader_next(loader, &batch, &got));
         ck_assert(got && batch.size_bytes == sizeof *out);
@@ -180,7 +180,7 @@ static void *let_go_later(void *argument)
 START_TEST(waiting_uses_no_processor_time)
 {
     pthread_t thread;
-    tsr_loader_batch batch;
+    tsr_loader_batch batch = TSR_INIT(tsr_loader_batch);
     bool got;
     data.hold = true;
     data.held = 1;
@@ -213,7 +213,7 @@ static tsr_status see_signals(void *user, tsr_loader_work *work)
 START_TEST(workers_block_signals)
 {
     sigset_t before, after;
-    tsr_loader_batch batch;
+    tsr_loader_batch batch = TSR_INIT(tsr_loader_batch);
     bool got;
     pthread_sigmask(SIG_SETMASK, NULL, &before);
     create(tsr_loader_params(.load_batch = see_signals, .n = 1, .workers = 1));
@@ -234,7 +234,7 @@ START_TEST(memory_is_bounded)
     create(tsr_loader_params(.user = &data, .load_item = fixture_item, .item_bytes = sizeof(record),
                              .n = 60, .workers = 3, .prefetch = 2));
     for (int b = 0; b < 60; b++) {
-        tsr_loader_batch batch;
+        tsr_loader_batch batch = TSR_INIT(tsr_loader_batch);
         bool got;
         ck_assert_ok(tsr_loader_next(loader, &batch, &got));
         if (b % 10 == 0)
@@ -257,7 +257,7 @@ START_TEST(a_batch_is_valid_until_the_next)
     create(tsr_loader_params(.user = &data, .load_item = fixture_item, .item_bytes = sizeof(record),
                              .n = 40, .batch_size = 2, .workers = 2, .prefetch = 2));
     for (uint64_t b = 0; b < 16; b++) {
-        tsr_loader_batch batch;
+        tsr_loader_batch batch = TSR_INIT(tsr_loader_batch);
         bool got;
         ck_assert_ok(tsr_loader_next(loader, &batch, &got));
         uint64_t hash = fixture_hash(FIXTURE_HASH, &batch);

@@ -109,8 +109,7 @@ static int compare(const char *a_path, const char *b_path)
     int compared = 0;
     for (uint64_t i = 0; i < tsr_shard_list_param_count(a); i++)
         for (uint64_t j = 0; j < tsr_shard_list_param_count(b); j++) {
-            const tsr_shard_param *p = tsr_shard_list_param_array(a) + i,
-                                  *q = tsr_shard_list_param_array(b) + j;
+            const tsr_shard_param *p = tsr_shard_list_param(a, i), *q = tsr_shard_list_param(b, j);
             if (strcmp(p->name, q->name) != 0 || strcmp(p->dtype, q->dtype) != 0)
                 continue;
             uint8_t *x = read_tensor(a_path, p), *y = read_tensor(b_path, q);
@@ -541,7 +540,7 @@ static void write_gguf_part(const char *whole, const char *name, uint64_t number
     char *metadata, *weights, path[160];
     ck_assert_ok(tsr__file_load(&file, keys_at, gguf.at - keys_at, "metadata", &metadata));
     tsr_shard_list *list = open_list(whole);
-    const tsr_shard_param *params = tsr_shard_list_param_array(list);
+    const tsr_shard_param *params = tsr_shard_list_param(list, 0);
     bytes out = {0}, data = {0};
     put_gguf_head(&out, 3, (tensors - number + count - 1) / count, (number == 0 ? keys : 0) + 3);
     if (number == 0)

@@ -1,6 +1,7 @@
 /* Ranks of different speeds: measured rates, and the efficiency of divisions by them. */
 #include "parallel/spmd.h"
 
+#include "shard/strategy/strategy.h"
 #include "support/random.h"
 
 CASE(rates, "calibrate: every rank gets the rates of all ranks, with the same bits")
@@ -21,7 +22,7 @@ CASE(rates, "calibrate: every rank gets the rates of all ranks, with the same bi
     CHECK(ranges, "no memory");
     OK(tsr_partition(4096, ranks,
                      tsr_partition_params(.kind = TSR_PARTITION_WEIGHTED, .rates = rates), ranges));
-    OK(tsr_partition_check(4096, ranks, ranges));
+    OK(tsr__partition_check(4096, ranks, ranges));
     tsr_layer *mlp = NULL;
     OK(tsr_mlp_create(
         tsr_mlp_params(.group = group, .input_size = 8, .hidden_size = 64, .output_size = 4,

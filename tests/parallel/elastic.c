@@ -368,7 +368,7 @@ static tsr_status rebuild_sampler(void)
         const int64_t each = ELASTIC_BATCH / w.sampler_ranks;
         const uint64_t before = w.first_item + (uint64_t)((w.step - w.sampled_from) * each);
         size_t size;
-        need_ok(tsr_sampler_save_at(w.sampler, before, sizeof state.bytes, state.bytes, &size));
+        need_ok(tsr_sampler_save(w.sampler, before, sizeof state.bytes, state.bytes, &size));
         state.size = size;
     }
     TSR__TRY(tsr_comm_broadcast(w.world, &state, sizeof state, TSR_U8, 0, NULL));
@@ -490,9 +490,9 @@ static tsr_status check_values(void)
             need_ok(tsr_sampler_set_epoch(all, s / ELASTIC_EPOCH));
         for (int i = 0; i < ELASTIC_BATCH; i++) {
             int64_t index;
-            bool got;
-            need_ok(tsr_sampler_next(all, &index, &got));
-            need(got);
+            uint64_t got;
+            need_ok(tsr_sampler_next(all, 1, &index, NULL, &got));
+            need(got == 1);
             means[s] += sample(index) / ELASTIC_BATCH;
         }
     }

@@ -61,7 +61,8 @@ static tsr_status way_strategy(const way *w, tsr_shard_strategy **out)
 /* Trains the case, and returns the bytes of its model. */
 static uint8_t *train(const model_case *base, const way *w, int steps, bool twice, uint64_t *size)
 {
-    static const tsr_shard_strategy own = {.name = "backwards", .assign = backwards};
+    static const tsr_shard_strategy own = {
+        .struct_size = sizeof(tsr_shard_strategy), .name = "backwards", .assign = backwards};
     tsr_shard_strategy *strategy = NULL;
     model_case c = *base;
     if (w) {
@@ -403,9 +404,9 @@ static void check_memory(const way *w)
 
     const uint64_t unit = BIG_ROWS * BIG_COLUMNS * 4;
     tsr_fsdp_memory said = TSR_INIT(tsr_fsdp_memory);
-    tsr_shard_rank_total total;
+    tsr_shard_rank_total total = TSR_INIT(tsr_shard_rank_total);
     OK(tsr_fsdp_get_memory(m, &said));
-    OK(tsr_shard_plan_rank_total(tsr_fsdp_plan(m), my_rank, &total));
+    OK(tsr_shard_plan_get_rank_total(tsr_fsdp_plan(m), my_rank, &total));
     CHECK(said.parameter_bytes == total.total_bytes, "%llu bytes, the plan says %llu",
           (unsigned long long)said.parameter_bytes, (unsigned long long)total.total_bytes);
     CHECK(said.gradient_bytes == total.total_bytes && said.optimizer_bytes == 2 * total.total_bytes,

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "shard/params/params.h"
 #include "support/check_main.h"
 #include "support/random.h"
 #include "tessera/quant.h"
@@ -25,7 +26,7 @@ START_TEST(names_and_sizes)
 {
     const tsr_quant_format *format;
     for (int i = 0; (format = tsr_quant_format_at(i)) != NULL; i++) {
-        tsr_shard_dtype listed;
+        tsr__file_dtype listed;
         tsr_dtype parsed = TSR_F32;
         uint64_t bytes = 0;
         ck_assert_ptr_eq(tsr_quant_format_of(format->dtype), format);
@@ -34,7 +35,7 @@ START_TEST(names_and_sizes)
         ck_assert_ok(tsr_dtype_parse(format->name, &parsed));
         ck_assert_int_eq(parsed, format->dtype);
         /* Lists of parameters use the same sizes. */
-        ck_assert_ok(tsr_shard_dtype_find(format->name, &listed));
+        ck_assert(tsr__dtype_by_name(format->name, &listed));
         ck_assert_uint_eq(listed.block_count, (uint64_t)format->block_count);
         ck_assert_uint_eq(listed.block_bytes, (uint64_t)format->block_bytes);
         ck_assert_ok(tsr_quant_bytes(format->dtype, INT64_C(3) * format->block_count, &bytes));

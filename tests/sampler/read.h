@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
+#include "sampler/info.h"
 #include "support/check_main.h"
 #include "tessera/sampler.h"
 
@@ -13,7 +14,7 @@
  * is not NULL, *mask gets an entry for each index. */
 static inline int64_t *read_masked(tsr_sampler *sampler, uint64_t *count, uint8_t **mask)
 {
-    uint64_t capacity = tsr_sampler_batch_max(sampler) + 1021, room = 0, total = 0, got = 0;
+    uint64_t capacity = info_of(sampler).batch_max + 1021, room = 0, total = 0, got = 0;
     int64_t *all = NULL;
     uint8_t *marks = NULL;
     do {
@@ -26,7 +27,7 @@ static inline int64_t *read_masked(tsr_sampler *sampler, uint64_t *count, uint8_
         ck_assert_ok(tsr_sampler_fill(sampler, capacity, all + total, marks + total, &got));
         ck_assert(got <= capacity);
         total += got;
-        capacity = tsr_sampler_batch_max(sampler) + total % 13 + 1;
+        capacity = info_of(sampler).batch_max + total % 13 + 1;
         if (total > 1000)
             capacity += 1000;
     } while (got > 0);

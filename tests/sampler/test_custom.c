@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "sampler/info.h"
 #include "sampler/read.h"
 #include "tessera/sampler.h"
 
@@ -154,7 +155,7 @@ static void check_next(tsr_sampler *sampler, int64_t expected)
 {
     int64_t index = -1;
     bool got = false;
-    ck_assert_ok(tsr_sampler_next(sampler, &index, &got));
+    ck_assert_ok(next_index(sampler, &index, &got));
     ck_assert(got);
     ck_assert_int_eq(index, expected);
 }
@@ -163,7 +164,7 @@ static void check_end(tsr_sampler *sampler)
 {
     int64_t index = -1;
     bool got = true;
-    ck_assert_ok(tsr_sampler_next(sampler, &index, &got));
+    ck_assert_ok(next_index(sampler, &index, &got));
     ck_assert(!got && index == -1);
 }
 
@@ -171,7 +172,7 @@ START_TEST(only_the_required_functions)
 {
     counter self = {.n = 1000};
     tsr_sampler *sampler = create(&least, &self);
-    ck_assert_str_eq(tsr_sampler_name(sampler), "custom");
+    ck_assert_str_eq(info_of(sampler).name, "custom");
     ck_assert_uint_eq(tsr_sampler_length(sampler), TSR_LENGTH_UNKNOWN);
     check_next(sampler, 0);
     check_next(sampler, 1);
@@ -210,13 +211,13 @@ START_TEST(all_functions)
     tsr_sampler_ops ops = all();
     tsr_sampler *sampler = create(&ops, &self);
     memset(&ops, 0, sizeof ops); /* the struct was copied */
-    ck_assert_str_eq(tsr_sampler_name(sampler), "counter");
+    ck_assert_str_eq(info_of(sampler).name, "counter");
     ck_assert_uint_eq(tsr_sampler_length(sampler), 1000);
     ck_assert_ok(tsr_sampler_seek(sampler, 999));
     ck_assert_uint_eq(self.seeks, 1);
     check_next(sampler, 999);
     check_end(sampler);
-    ck_assert_ok(tsr_sampler_reset(sampler));
+    ck_assert_ok(tsr_sampler_set_epoch(sampler, tsr_sampler_epoch(sampler)));
     int64_t indices[12];
     uint8_t mask[12];
     uint64_t count;
@@ -238,7 +239,7 @@ START_TEST(positions_are_saved)
                 *refusing = create(&ops, &shorter), *nameless = create(&least, &other);
     ck_assert_ok(tsr_sampler_set_epoch(sampler, 2));
     ck_assert_ok(tsr_sampler_seek(sampler, 33));
-    ck_assert_ok(tsr_sampler_save(sampler, sizeof state, state, &size));
+    ck_assert_ok(save_here(sampler, sizeof state, state, &size));
     ck_assert_ok(tsr_sampler_resume(resumed, state, size));
     check_next(resumed, 2033);
     ck_assert_error(tsr_sampler_resume(refusing, state, size), TSR_ERR_INVALID,
@@ -260,8 +261,8 @@ START_TEST(own_states)
     tsr_sampler_ops ops = with_state();
     tsr_sampler *sampler = create(&ops, &self), *resumed = create(&ops, &other);
     ck_assert_ok(tsr_sampler_seek(sampler, 20));
-    ck_assert_ok(tsr_sampler_save(sampler, sizeof state, state, &size));
-    ck_assert_error(tsr_sampler_save_at(sampler, 19, sizeof state, state, &size), TSR_ERR_INVALID,
+    ck_assert_ok(save_here(sampler, sizeof state, state, &size));
+    ck_assert_error(tsr_sampler_save(sampler, 19, sizeof state, state, &size), TSR_ERR_INVALID,
                     "sampler custom: it saves a state of its own, which is possible only at its "
                     "position");
     uint64_t starts = other.starts;
@@ -276,10 +277,10 @@ START_TEST(own_states)
     other.failing = NULL;
     check_next(resumed, 221);
     self.failing = "save";
-    ck_assert_error(tsr_sampler_save(sampler, sizeof state, state, &size), TSR_ERR_NO_MEMORY,
+    ck_assert_error(save_here(sampler, sizeof state, state, &size), TSR_ERR_NO_MEMORY,
                     "sampler custom: save failed with TSR_ERR_NO_MEMORY");
     self.failing = "large save";
-    ck_assert_error(tsr_sampler_save(sampler, sizeof state, state, &size), TSR_ERR_INVALID,
+    ck_assert_error(save_here(sampler, sizeof state, state, &size), TSR_ERR_INVALID,
                     "sampler custom: save gave 17 bytes, but there was room for 16");
     tsr_sampler_destroy(&sampler);
     tsr_sampler_destroy(&resumed);
@@ -316,10 +317,10 @@ START_TEST(own_states_after_failures)
         counter self = {.n = 50, .offset = 100};
         tsr_sampler *sampler = wrapped(create(&ops, &self), i / 3);
         ck_assert_ok(tsr_sampler_fill(sampler, 5, indices, NULL, &count));
-        ck_assert_ok(tsr_sampler_save(sampler, sizeof state, state, &size));
+        ck_assert_ok(save_here(sampler, sizeof state, state, &size));
         ck_assert_ok(tsr_sampler_fill(sampler, 5, indices, NULL, &count));
         if (function == 2) /* the failure of load must not change the position 0 */
-            ck_assert_ok(tsr_sampler_reset(sampler));
+            ck_assert_ok(tsr_sampler_set_epoch(sampler, tsr_sampler_epoch(sampler)));
         const uint64_t position = tsr_sampler_position(sampler);
         self.failing = functions[function];
         if (function == 0)
@@ -361,11 +362,11 @@ START_TEST(own_states_of_wrapped_samplers)
     int64_t batch[4];
     uint64_t count;
     ck_assert_ok(tsr_sampler_seek(batches[0], 2));
-    ck_assert_ok(tsr_sampler_next_batch(batches[0], 4, batch, NULL, &count));
-    ck_assert_ok(tsr_sampler_save(batches[0], sizeof state, state, &size));
+    ck_assert_ok(tsr_sampler_next(batches[0], 4, batch, NULL, &count));
+    ck_assert_ok(save_here(batches[0], sizeof state, state, &size));
     ck_assert_ok(tsr_sampler_resume(batches[1], state, size));
     /* The two ranks have given three batches of 4 each, 24 items. */
-    ck_assert_ok(tsr_sampler_next_batch(batches[1], 4, batch, NULL, &count));
+    ck_assert_ok(tsr_sampler_next(batches[1], 4, batch, NULL, &count));
     ck_assert(count == 4 && batch[0] == 124 && batch[1] == 127);
     tsr_sampler_destroy(&batches[0]);
     tsr_sampler_destroy(&batches[1]);
@@ -393,7 +394,7 @@ START_TEST(reading_continues_from_own_states)
                     *resumed = wrapped(create(&ops, &other), how);
         ck_assert_ok(tsr_sampler_fill(sampler, 5, indices, NULL, &count));
         self.offset = 100;
-        ck_assert_ok(tsr_sampler_save(sampler, sizeof state, state, &size));
+        ck_assert_ok(save_here(sampler, sizeof state, state, &size));
         ck_assert_ok(tsr_sampler_resume(resumed, state, size));
         ck_assert_ok(tsr_sampler_fill(resumed, 5, indices, NULL, &count));
         ck_assert(count == 5 && indices[0] == 105);
@@ -431,7 +432,7 @@ START_TEST(failures_change_nothing)
     self.failing = "seek";
     ck_assert_error(tsr_sampler_seek(sampler, 40), TSR_ERR_INVALID,
                     "sampler counter: seek failed with TSR_ERR_?");
-    ck_assert_error(tsr_sampler_next(sampler, indices, &got), TSR_ERR_INVALID,
+    ck_assert_error(next_index(sampler, indices, &got), TSR_ERR_INVALID,
                     "sampler counter: seek failed with TSR_ERR_?");
     self.failing = NULL;
     check_next(sampler, 13);
@@ -463,11 +464,11 @@ START_TEST(failures_of_wrapped_samplers_change_nothing)
             ck_assert_error(tsr_sampler_set_epoch(sampler, 1), TSR_ERR_NOT_FOUND,
                             "sampler counter: set_epoch failed with TSR_ERR_NOT_FOUND");
         } else {
-            ck_assert_int_ne(tsr_sampler_next_batch(sampler, 3, batch, NULL, &count), TSR_OK);
+            ck_assert_int_ne(tsr_sampler_next(sampler, 3, batch, NULL, &count), TSR_OK);
         }
         self.failing = NULL;
         ck_assert_uint_eq(tsr_sampler_position(sampler), (uint64_t)failure);
-        ck_assert_ok(tsr_sampler_next_batch(sampler, 3, batch, NULL, &count));
+        ck_assert_ok(tsr_sampler_next(sampler, 3, batch, NULL, &count));
         ck_assert_int_eq(batch[0], 6 * failure + 1);
         ck_assert_int_eq(batch[2], 6 * failure + 5);
     }
@@ -497,7 +498,7 @@ START_TEST(a_refused_state_with_a_delayed_rollback)
         tsr_sampler *from = wrapped(create(&ops, &saved), how),
                     *sampler = wrapped(create(&ops, &self), how);
         ck_assert_ok(tsr_sampler_set_epoch(from, 3));
-        ck_assert_ok(tsr_sampler_save(from, sizeof state, state, &size));
+        ck_assert_ok(save_here(from, sizeof state, state, &size));
         ck_assert_ok(tsr_sampler_fill(sampler, 5, indices, NULL, &count));
         const uint64_t position = tsr_sampler_position(sampler);
         self.failing = "load 100";
@@ -617,15 +618,15 @@ START_TEST(no_end)
     int64_t batch[10];
     uint64_t count;
     for (int64_t i = 0; i < 100; i++) {
-        ck_assert_ok(tsr_sampler_next_batch(sampler, 10, batch, NULL, &count));
+        ck_assert_ok(tsr_sampler_next(sampler, 10, batch, NULL, &count));
         ck_assert(count == 10 && batch[0] == 30 * i + 2);
     }
     uint8_t state[TSR_SAMPLER_STATE_BYTES];
     size_t size;
-    ck_assert_ok(tsr_sampler_save(sampler, sizeof state, state, &size));
+    ck_assert_ok(save_here(sampler, sizeof state, state, &size));
     ck_assert_ok(tsr_sampler_set_epoch(sampler, 0));
     ck_assert_ok(tsr_sampler_resume(sampler, state, size));
-    ck_assert_ok(tsr_sampler_next_batch(sampler, 10, batch, NULL, &count));
+    ck_assert_ok(tsr_sampler_next(sampler, 10, batch, NULL, &count));
     ck_assert_int_eq(batch[0], 3002);
     tsr_sampler_destroy(&sampler);
 }
@@ -641,7 +642,7 @@ START_TEST(samplers_of_batches)
         for (int64_t rank = 0; rank < 4; rank++) {
             ops.length = known != 0 ? counter_length : NULL;
             tsr_sampler *base = create(&ops, &self), *sampler = NULL;
-            ck_assert_uint_eq(tsr_sampler_batch_max(base), 3);
+            ck_assert_uint_eq(info_of(base).batch_max, 3);
             ck_assert_ok(tsr_sampler_create_distributed(
                 tsr_sampler_distributed_params(.base = base, .ranks = 4, .rank = rank,
                                                .tail = TSR_TAIL_DROP),
@@ -651,10 +652,10 @@ START_TEST(samplers_of_batches)
             uint64_t count;
             for (int64_t i = 0; i < 2; i++) {
                 int64_t item = 4 * i + rank;
-                ck_assert_ok(tsr_sampler_next_batch(sampler, 3, batch, NULL, &count));
+                ck_assert_ok(tsr_sampler_next(sampler, 3, batch, NULL, &count));
                 ck_assert(count == (uint64_t)item % 3 + 1 && batch[0] == 10 * item);
             }
-            ck_assert_ok(tsr_sampler_next_batch(sampler, 3, batch, NULL, &count));
+            ck_assert_ok(tsr_sampler_next(sampler, 3, batch, NULL, &count));
             ck_assert_uint_eq(count, 0);
             tsr_sampler_destroy(&sampler);
         }
@@ -711,7 +712,7 @@ START_TEST(errors)
     ck_assert_int_eq(self.destroyed, 0);
     ops.fill = fill_too_many;
     sampler = create(&ops, &self);
-    ck_assert_error(tsr_sampler_next(sampler, &index, &got), TSR_ERR_INVALID,
+    ck_assert_error(next_index(sampler, &index, &got), TSR_ERR_INVALID,
                     "sampler counter: fill gave 2 indices, but there was room for 1");
     tsr_sampler_destroy(&sampler);
     base = create(&least, &self);
@@ -732,10 +733,10 @@ START_TEST(errors)
     tsr_sampler_destroy(&base);
     uint64_t honest = self.n;
     for (int i = 0; i < 2; i++)
-        ck_assert_ok(tsr_sampler_next(sampler, &index, &got));
+        ck_assert_ok(next_index(sampler, &index, &got));
     self.n = 3;
     self.at = 3;
-    ck_assert_error(tsr_sampler_next(sampler, &index, &got), TSR_ERR_INVALID,
+    ck_assert_error(next_index(sampler, &index, &got), TSR_ERR_INVALID,
                     "distributed: the counter sampler ended after 3 of 5 items");
     self.n = honest;
     tsr_sampler_destroy(&sampler);

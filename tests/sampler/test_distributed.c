@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "sampler/info.h"
+#include "sampler/order/names.h"
 #include "sampler/read.h"
 #include "tessera/sampler.h"
 
@@ -66,8 +68,8 @@ static void check_all_ranks(tsr_sampler_distributed_params params)
             if (indices[i] != order[at % n])
                 ck_abort_msg("n %" PRIu64 ", rank %" PRIu64 " of %" PRIu64 ", %s, %s: item %" PRIu64
                              " is %" PRId64 ", not %" PRId64,
-                             n, rank, ranks, tsr_tail_name(params.tail),
-                             tsr_split_name(params.split), i, indices[i], order[at % n]);
+                             n, rank, ranks, tsr__tail_name(params.tail),
+                             tsr__split_name(params.split), i, indices[i], order[at % n]);
             bool is_padding = at >= n && params.tail == TSR_TAIL_PAD_MASK;
             ck_assert(mask[i] == (is_padding ? 0 : 1));
             marked += mask[i];
@@ -205,7 +207,7 @@ START_TEST(methods_of_the_specification)
     }
     bool got;
     int64_t index;
-    ck_assert_ok(tsr_sampler_next(sampler, &index, &got));
+    ck_assert_ok(next_index(sampler, &index, &got));
     ck_assert_int_eq(index, all[5]);
     ck_assert_error(tsr_sampler_get_batch(sampler, 3, 7, 8, batch, NULL, &count), TSR_ERR_INVALID,
                     "sampler get batch: batch 3 of 7 is beyond the end: there are 16 items");
@@ -324,17 +326,17 @@ START_TEST(batches_are_partitioned)
             share(tsr_sampler_distributed_params(.base = batches, .ranks = 3, .rank = rank,
                                                  .tail = TSR_TAIL_PAD_MASK));
         tsr_sampler_destroy(&batches);
-        ck_assert_uint_eq(tsr_sampler_batch_max(sampler), 3);
+        ck_assert_uint_eq(info_of(sampler).batch_max, 3);
         ck_assert_uint_eq(tsr_sampler_length(sampler), 2);
-        ck_assert_ok(tsr_sampler_next_batch(sampler, 3, batch, mask, &count));
+        ck_assert_ok(tsr_sampler_next(sampler, 3, batch, mask, &count));
         ck_assert_uint_eq(count, 3);
         ck_assert_int_eq(batch[0], 3 * rank);
         ck_assert_int_eq(mask[0] + mask[1] + mask[2], 3);
-        ck_assert_ok(tsr_sampler_next_batch(sampler, 3, batch, mask, &count));
+        ck_assert_ok(tsr_sampler_next(sampler, 3, batch, mask, &count));
         ck_assert_uint_eq(count, rank == 0 ? 1 : 3);
         ck_assert_int_eq(batch[0], rank == 0 ? 9 : 3 * (rank - 1));
         ck_assert_uint_eq(mask[0], rank == 0);
-        ck_assert_ok(tsr_sampler_next_batch(sampler, 3, batch, mask, &count));
+        ck_assert_ok(tsr_sampler_next(sampler, 3, batch, mask, &count));
         ck_assert_uint_eq(count, 0);
         tsr_sampler_destroy(&sampler);
     }
@@ -355,7 +357,7 @@ START_TEST(masks_pass_through_batches)
             tsr_sampler_batch_params(.base = base, .batch_size = 4), &sampler));
         tsr_sampler_destroy(&base);
         do {
-            ck_assert_ok(tsr_sampler_next_batch(sampler, 4, batch, mask, &count));
+            ck_assert_ok(tsr_sampler_next(sampler, 4, batch, mask, &count));
             for (uint64_t i = 0; i < count; i++)
                 sum += mask[i];
         } while (count > 0);
@@ -396,16 +398,16 @@ START_TEST(the_largest_dataset)
 {
     int64_t indices[64];
     uint64_t count;
-    tsr_distributed_info info;
+    tsr_sampler_info info = TSR_INIT(tsr_sampler_info);
     for (int s = 0; s < 2; s++) {
         tsr_sampler *sampler = share(
             tsr_sampler_distributed_params(.n = UINT64_C(1) << 62, .ranks = INT32_MAX,
                                            .rank = INT32_MAX - 1, .split = splits[s], .seed = -1));
-        ck_assert_ok(tsr_sampler_distributed_info(sampler, &info));
-        ck_assert_uint_eq(info.length, ((UINT64_C(1) << 62) - 1) / INT32_MAX + 1);
-        ck_assert_uint_eq(info.total, info.length * INT32_MAX);
+        ck_assert_ok(tsr_sampler_get_info(sampler, &info));
+        ck_assert_uint_eq(tsr_sampler_length(sampler), ((UINT64_C(1) << 62) - 1) / INT32_MAX + 1);
+        ck_assert_uint_eq(info.total, tsr_sampler_length(sampler) * INT32_MAX);
         ck_assert_uint_eq(info.n, UINT64_C(1) << 62);
-        ck_assert_ok(tsr_sampler_seek(sampler, info.length - 40));
+        ck_assert_ok(tsr_sampler_seek(sampler, tsr_sampler_length(sampler) - 40));
         ck_assert_ok(tsr_sampler_fill(sampler, 64, indices, NULL, &count));
         ck_assert_uint_eq(count, 40);
         for (int i = 0; i < 40; i++)
@@ -452,9 +454,8 @@ START_TEST(errors)
     ck_assert_ok(tsr_sampler_create_sequential(5, &sampler));
     ERROR(TSR_ERR_INVALID, "distributed: there are both a sampler and a dataset of 3 items",
           .base = sampler, .n = 3, .ranks = 1);
-    tsr_distributed_info info;
-    ck_assert_error(tsr_sampler_distributed_info(sampler, &info), TSR_ERR_INVALID,
-                    "sampler distributed info: this one is sequential");
+    const tsr_sampler_info info = info_of(sampler);
+    ck_assert(info.ranks == 1 && info.rank == 0 && info.n == 5 && info.total == 5);
     tsr_sampler_destroy(&sampler);
     ck_assert_error(tsr_sampler_create_distributed(NULL, &sampler), TSR_ERR_INVALID,
                     "distributed: params is NULL");
@@ -474,16 +475,16 @@ START_TEST(invalid_epochs)
                     "distributed: seed -1 + 2^64 + epoch 1 is not one of PyTorch's seeds, -2^63 to "
                     "2^64 - 1");
     ck_assert_int_eq(tsr_sampler_epoch(sampler), 0);
-    ck_assert_ok(tsr_sampler_next(sampler, &index, &got));
+    ck_assert_ok(next_index(sampler, &index, &got));
     tsr_sampler_destroy(&sampler);
     sampler = share(tsr_sampler_distributed_params(.n = 4, .ranks = 1, .order = TSR_ORDER_TORCH,
                                                    .seed = INT64_MAX,
                                                    .torch = tsr_torch_options(.seed_high = -1)));
-    ck_assert_error(tsr_sampler_next(sampler, &index, &got), TSR_ERR_OVERFLOW,
+    ck_assert_error(next_index(sampler, &index, &got), TSR_ERR_OVERFLOW,
                     "distributed: seed 9223372036854775807 - 2^64 + epoch 0 is not one of "
                     "PyTorch's seeds, -2^63 to 2^64 - 1");
     ck_assert_ok(tsr_sampler_set_epoch(sampler, 1));
-    ck_assert_ok(tsr_sampler_next(sampler, &index, &got));
+    ck_assert_ok(next_index(sampler, &index, &got));
     tsr_sampler_destroy(&sampler);
     sampler = share(tsr_sampler_distributed_params(.n = 4, .ranks = 1, .order = TSR_ORDER_DOTNET));
     ck_assert_error(tsr_sampler_set_epoch(sampler, INT64_C(1) << 31), TSR_ERR_INVALID,
@@ -499,34 +500,34 @@ START_TEST(names)
     const char *split_names[] = {"interleaved", "contiguous"};
     for (int i = 0; i < 5; i++) {
         tsr_order order = (tsr_order)9;
-        ck_assert_str_eq(tsr_order_name((tsr_order)i), orders[i]);
-        ck_assert_ok(tsr_order_parse(orders[i], &order));
+        ck_assert_str_eq(tsr__order_name((tsr_order)i), orders[i]);
+        ck_assert_ok(tsr__order_parse(orders[i], &order));
         ck_assert_int_eq(order, i);
     }
     for (int i = 0; i < 4; i++) {
         tsr_tail tail = (tsr_tail)9;
-        ck_assert_str_eq(tsr_tail_name((tsr_tail)i), tail_names[i]);
-        ck_assert_ok(tsr_tail_parse(tail_names[i], &tail));
+        ck_assert_str_eq(tsr__tail_name((tsr_tail)i), tail_names[i]);
+        ck_assert_ok(tsr__tail_parse(tail_names[i], &tail));
         ck_assert_int_eq(tail, i);
     }
     for (int i = 0; i < 2; i++) {
         tsr_split split = (tsr_split)9;
-        ck_assert_str_eq(tsr_split_name((tsr_split)i), split_names[i]);
-        ck_assert_ok(tsr_split_parse(split_names[i], &split));
+        ck_assert_str_eq(tsr__split_name((tsr_split)i), split_names[i]);
+        ck_assert_ok(tsr__split_parse(split_names[i], &split));
         ck_assert_int_eq(split, i);
     }
     tsr_order order = TSR_ORDER_DOTNET;
     tsr_tail tail;
     tsr_split split;
-    ck_assert_str_eq(tsr_order_name((tsr_order)-1), "?");
-    ck_assert_str_eq(tsr_order_name((tsr_order)5), "?");
-    ck_assert_str_eq(tsr_tail_name((tsr_tail)4), "?");
-    ck_assert_str_eq(tsr_split_name((tsr_split)2), "?");
-    ck_assert_error(tsr_order_parse("Torch", &order), TSR_ERR_NOT_FOUND,
+    ck_assert_str_eq(tsr__order_name((tsr_order)-1), "?");
+    ck_assert_str_eq(tsr__order_name((tsr_order)5), "?");
+    ck_assert_str_eq(tsr__tail_name((tsr_tail)4), "?");
+    ck_assert_str_eq(tsr__split_name((tsr_split)2), "?");
+    ck_assert_error(tsr__order_parse("Torch", &order), TSR_ERR_NOT_FOUND,
                     "sampler: there is no order 'Torch'");
     ck_assert_int_eq(order, TSR_ORDER_DOTNET);
-    ck_assert_error(tsr_tail_parse("", &tail), TSR_ERR_NOT_FOUND, "sampler: there is no tail ''");
-    ck_assert_error(tsr_split_parse("block", &split), TSR_ERR_NOT_FOUND,
+    ck_assert_error(tsr__tail_parse("", &tail), TSR_ERR_NOT_FOUND, "sampler: there is no tail ''");
+    ck_assert_error(tsr__split_parse("block", &split), TSR_ERR_NOT_FOUND,
                     "sampler: there is no split 'block'");
 }
 END_TEST

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "sampler/chi.h"
+#include "sampler/order/order.h"
 #include "support/golden.h"
 #include "tessera/sampler.h"
 
@@ -35,7 +36,7 @@ static void check_bijection(uint64_t n, uint64_t seed, uint8_t *seen)
         /* The elements that one call fills must equal those of single calls, and
          * tsr_feistel_find must invert them. */
         for (uint64_t i = 0; i<count; i += n> 4096 ? 997 : 1) {
-            ck_assert(tsr_feistel_at(&order, first + i) == (uint64_t)elements[i]);
+            ck_assert(tsr__feistel_at(&order, first + i) == (uint64_t)elements[i]);
             ck_assert(tsr_feistel_find(&order, (uint64_t)elements[i]) == first + i);
         }
     }
@@ -70,7 +71,7 @@ START_TEST(bijection_around_powers)
 }
 END_TEST
 
-/* Tests orders that are too large for a bitmap: tsr_feistel_find must invert tsr_feistel_at. */
+/* Tests orders that are too large for a bitmap: tsr_feistel_find must invert tsr__feistel_at. */
 START_TEST(large_orders_can_be_inverted)
 {
     const uint64_t sizes[] = {
@@ -82,7 +83,7 @@ START_TEST(large_orders_can_be_inverted)
         tsr_feistel order = order_of(n, s, 7, 0);
         for (uint64_t i = 0; i < 10007; i++) {
             uint64_t position = i < 100 ? i : i < 200 ? n - 1 - (i - 100) : i * step;
-            uint64_t element = tsr_feistel_at(&order, position);
+            uint64_t element = tsr__feistel_at(&order, position);
             ck_assert(element < n && tsr_feistel_find(&order, element) == position);
         }
     }
@@ -103,7 +104,7 @@ START_TEST(fill_equals_at_for_any_step)
                 tsr_feistel_fill(&order, first, steps[t], count, elements);
                 for (uint64_t i = 0; i < count; i++)
                     ck_assert((uint64_t)elements[i] ==
-                              tsr_feistel_at(&order, first + i * steps[t]));
+                              tsr__feistel_at(&order, first + i * steps[t]));
             }
 }
 END_TEST
@@ -169,7 +170,7 @@ START_TEST(all_orders_of_five)
         tsr_feistel order = order_of(5, (uint64_t)key, 0, 0);
         uint64_t number = 0;
         for (uint64_t i = 0; i < 5; i++)
-            number = number * 5 + tsr_feistel_at(&order, i);
+            number = number * 5 + tsr__feistel_at(&order, i);
         counts[number]++;
     }
     int kinds = 0;
@@ -274,7 +275,7 @@ START_TEST(permutations_never_change)
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         tsr_feistel order = order_of(cases[i].n, cases[i].seed, cases[i].epoch, cases[i].pass);
-        ck_assert_uint_eq(tsr_feistel_at(&order, cases[i].position), cases[i].element);
+        ck_assert_uint_eq(tsr__feistel_at(&order, cases[i].position), cases[i].element);
     }
 }
 END_TEST

@@ -5,7 +5,9 @@
 #include <string.h>
 
 #include "base/hash.h"
+#include "sampler/info.h"
 #include "sampler/kinds.h"
+#include "sampler/order/names.h"
 #include "support/random.h"
 #include "support/refused.h"
 #include "tessera/seed.h"
@@ -31,8 +33,8 @@ static void read_epoch(tsr_sampler *sampler, epoch *out)
     *out = (epoch){0};
     for (;;) {
         ck_assert(tsr_sampler_position(sampler) == out->items);
-        ck_assert_ok(tsr_sampler_next_batch(sampler, 16, out->index + out->indices,
-                                            out->mask + out->indices, &count));
+        ck_assert_ok(tsr_sampler_next(sampler, 16, out->index + out->indices,
+                                      out->mask + out->indices, &count));
         if (count == 0)
             break;
         out->indices += count;
@@ -69,19 +71,19 @@ START_TEST(every_way_of_reading_gives_the_same)
         ck_assert_ok(tsr_sampler_set_epoch(sampler, number));
         read_epoch(sampler, &expected);
         for (uint64_t size = 8; size <= 64; size += 7) {
-            ck_assert_ok(tsr_sampler_reset(sampler));
+            ck_assert_ok(tsr_sampler_set_epoch(sampler, tsr_sampler_epoch(sampler)));
             check_rest(_i, sampler, &expected, 0, size);
         }
-        ck_assert_ok(tsr_sampler_reset(sampler));
+        ck_assert_ok(tsr_sampler_set_epoch(sampler, tsr_sampler_epoch(sampler)));
         bool got = true;
         int64_t index = -1;
-        if (tsr_sampler_batch_max(sampler) != 0)
+        if (info_of(sampler).batch_max != 0)
             continue;
         for (uint64_t i = 0; i < expected.indices; i++) {
-            ck_assert_ok(tsr_sampler_next(sampler, &index, &got));
+            ck_assert_ok(next_index(sampler, &index, &got));
             ck_assert(got && index == expected.index[i]);
         }
-        ck_assert_ok(tsr_sampler_next(sampler, &index, &got));
+        ck_assert_ok(next_index(sampler, &index, &got));
         ck_assert(!got);
     }
     tsr_sampler_destroy(&sampler);
@@ -102,7 +104,7 @@ START_TEST(seeking_reaches_every_position)
         int64_t first[16];
         uint64_t count;
         ck_assert_ok(tsr_sampler_seek(sampler, from));
-        ck_assert_ok(tsr_sampler_next_batch(sampler, 16, first, NULL, &count));
+        ck_assert_ok(tsr_sampler_next(sampler, 16, first, NULL, &count));
         ck_assert(from < expected.items ? count == expected.start[from + 1] - expected.start[from]
                                         : count == 0);
         ck_assert(count == 0 || first[0] == expected.index[expected.start[from]]);
@@ -127,9 +129,9 @@ START_TEST(a_state_restores_the_position)
         size_t size, ahead_size;
         /* A sampler at another position must write the same state for this position. */
         ck_assert_ok(tsr_sampler_seek(saved, expected.items - from));
-        ck_assert_ok(tsr_sampler_save_at(saved, from, sizeof ahead, ahead, &ahead_size));
+        ck_assert_ok(tsr_sampler_save(saved, from, sizeof ahead, ahead, &ahead_size));
         ck_assert_ok(tsr_sampler_seek(saved, from));
-        ck_assert_ok(tsr_sampler_save(saved, sizeof state, state, &size));
+        ck_assert_ok(save_here(saved, sizeof state, state, &size));
         ck_assert_uint_eq(size, ahead_size);
         ck_assert_mem_eq(state, ahead, size);
         ck_assert_ok(tsr_sampler_resume(resumed, state, size));
@@ -168,7 +170,7 @@ START_TEST(damaged_states_are_refused)
     size_t size;
     read_epoch(sampler, &expected);
     ck_assert_ok(tsr_sampler_seek(sampler, 3));
-    ck_assert_ok(tsr_sampler_save(sampler, TSR_SAMPLER_STATE_BYTES, state, &size));
+    ck_assert_ok(save_here(sampler, TSR_SAMPLER_STATE_BYTES, state, &size));
     ck_assert_ok(tsr_sampler_seek(sampler, 2));
     for (size_t i = 0; i < size; i++)
         for (int bit = 0; bit < 8; bit++) {
@@ -213,7 +215,7 @@ START_TEST(states_with_any_contents)
     for (int round = 0; round < 2000; round++) {
         ck_assert_ok(tsr_sampler_set_epoch(sampler, 0));
         ck_assert_ok(tsr_sampler_seek(sampler, 2));
-        ck_assert_ok(tsr_sampler_save(sampler, sizeof saved, saved, &size));
+        ck_assert_ok(save_here(sampler, sizeof saved, saved, &size));
         memcpy(state, saved, size);
         /* The epoch, which is one byte, is not changed, because some orders reach a distant epoch
          * only by drawing the numbers of all epochs before it. */
@@ -248,7 +250,7 @@ static void check_contents(tsr_sampler *sampler, const char *contents, size_t si
     uint8_t state[TSR_SAMPLER_STATE_BYTES];
     char text[256];
     size_t saved;
-    ck_assert_ok(tsr_sampler_save(sampler, sizeof state, state, &saved));
+    ck_assert_ok(save_here(sampler, sizeof state, state, &saved));
     const size_t at = contents_at(state);
     memcpy(state + at, contents, size);
     if (offset < 0)
@@ -267,7 +269,7 @@ START_TEST(states_of_others_are_refused)
     uint8_t state[TSR_SAMPLER_STATE_BYTES];
     size_t size;
     tsr_sampler *sampler = create(_i);
-    ck_assert_ok(tsr_sampler_save(sampler, sizeof state, state, &size));
+    ck_assert_ok(save_here(sampler, sizeof state, state, &size));
     for (int other = 0; other < KINDS; other++) {
         tsr_sampler *taker = create(other);
         ck_assert_int_eq(tsr_sampler_resume(taker, state, size),
@@ -296,11 +298,11 @@ START_TEST(wrapped_samplers_live_as_long_as_they_are_used)
         if (base_first != 0)
             tsr_sampler_destroy(&base);
         tsr_sampler_destroy(&batches);
-        ck_assert_ok(tsr_sampler_next_batch(share, 2, indices, NULL, &count));
+        ck_assert_ok(tsr_sampler_next(share, 2, indices, NULL, &count));
         ck_assert(count == 2 && indices[0] == 2 && indices[1] == 3);
         tsr_sampler_destroy(&share);
         if (base_first == 0) {
-            ck_assert_ok(tsr_sampler_next(base, &index, &got));
+            ck_assert_ok(next_index(base, &index, &got));
             ck_assert(got && index == 4);
         }
         tsr_sampler_destroy(&base);
@@ -337,7 +339,7 @@ START_TEST(the_parameter_that_differs_is_named)
         {in_batches(51, 32, false), "sampler resume: offset 18: the state's sequential sampler has "
                                     "n = 50, this one has n = 51"},
     };
-    ck_assert_ok(tsr_sampler_save(from, sizeof state, state, &size));
+    ck_assert_ok(save_here(from, sizeof state, state, &size));
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
         ck_assert_error(tsr_sampler_resume(others[i].sampler, state, size), TSR_ERR_INVALID,
                         others[i].text);
@@ -403,7 +405,7 @@ START_TEST(names_and_lengths)
                                      26, 26, 25, 14, 13, 6,  24, 5,  95, 55, 70, 9,  26, 3};
     for (int kind = 0; kind < KINDS; kind++) {
         tsr_sampler *sampler = create(kind);
-        ck_assert_str_eq(tsr_sampler_name(sampler), names[kind]);
+        ck_assert_str_eq(info_of(sampler).name, names[kind]);
         ck_assert_uint_eq(tsr_sampler_length(sampler), lengths[kind]);
         ck_assert_uint_eq(tsr_sampler_position(sampler), 0);
         ck_assert_int_eq(tsr_sampler_epoch(sampler), 0);
@@ -422,27 +424,28 @@ START_TEST(capacities_that_are_too_small)
     uint8_t state[TSR_SAMPLER_STATE_BYTES];
     size_t size;
     tsr_sampler *sampler = create(18);
-    ck_assert_error(tsr_sampler_next(sampler, indices, &got), TSR_ERR_INVALID,
-                    "sampler next: a batch sampler gives batches, not single indices");
-    ck_assert_error(tsr_sampler_next_batch(sampler, 6, indices, NULL, &count), TSR_ERR_INVALID,
-                    "sampler next batch: a batch may have 7 indices, there is room for 6");
+    ck_assert_error(next_index(sampler, indices, &got), TSR_ERR_INVALID,
+                    "sampler next: a batch may have 7 indices, there is room for 1");
+    ck_assert_error(tsr_sampler_next(sampler, 6, indices, NULL, &count), TSR_ERR_INVALID,
+                    "sampler next: a batch may have 7 indices, there is room for 6");
     ck_assert_error(tsr_sampler_fill(sampler, 6, indices, NULL, &count), TSR_ERR_INVALID,
                     "sampler fill: a batch may have 7 indices, there is room for 6");
     ck_assert_error(tsr_sampler_get_batch(sampler, 0, 1, 8, indices, NULL, &count), TSR_ERR_INVALID,
-                    "sampler get batch: a batch sampler gives batches: use seek and next_batch");
+                    "sampler get batch: a batch sampler gives batches: use tsr_sampler_seek and "
+                    "tsr_sampler_next");
     ck_assert_uint_eq(count, 77);
     ck_assert_ok(tsr_sampler_fill(sampler, 0, NULL, NULL, &count));
     ck_assert_uint_eq(count, 0);
-    ck_assert_ok(tsr_sampler_save(sampler, sizeof state, state, &size));
+    ck_assert_ok(save_here(sampler, sizeof state, state, &size));
     ck_assert_uint_eq(size, 35);
-    ck_assert_error(tsr_sampler_save(sampler, 34, state, &size), TSR_ERR_INVALID,
+    ck_assert_error(save_here(sampler, 34, state, &size), TSR_ERR_INVALID,
                     "sampler save: the state takes 35 bytes, there is room for 34");
-    ck_assert_error(tsr_sampler_save_at(sampler, 15, sizeof state, state, &size), TSR_ERR_INVALID,
+    ck_assert_error(tsr_sampler_save(sampler, 15, sizeof state, state, &size), TSR_ERR_INVALID,
                     "sampler save: position 15 is beyond the end: there are 14 items");
     tsr_sampler_destroy(&sampler);
     sampler = create(0);
-    ck_assert_error(tsr_sampler_next_batch(sampler, 0, indices, NULL, &count), TSR_ERR_INVALID,
-                    "sampler next batch: a batch may have 1 indices, there is room for 0");
+    ck_assert_error(tsr_sampler_next(sampler, 0, indices, NULL, &count), TSR_ERR_INVALID,
+                    "sampler next: a batch may have 1 indices, there is room for 0");
     tsr_sampler_destroy(&sampler);
 }
 END_TEST
@@ -452,7 +455,7 @@ START_TEST(bytes_that_are_not_a_state)
     tsr_sampler *sampler = create(1), *other = create(2), *another = create(9);
     uint8_t state[TSR_SAMPLER_STATE_BYTES], changed[TSR_SAMPLER_STATE_BYTES];
     size_t size;
-    ck_assert_ok(tsr_sampler_save(sampler, sizeof state, state, &size));
+    ck_assert_ok(save_here(sampler, sizeof state, state, &size));
     ck_assert_uint_eq(size, 31);
     ck_assert_error(tsr_sampler_resume(sampler, state, 3), TSR_ERR_INVALID,
                     "sampler resume: offset 0: a state has 21 to 256 bytes, not 3");
@@ -575,12 +578,12 @@ START_TEST(a_trillion_items)
     ck_assert_ok(tsr_sampler_create_random(
         tsr_sampler_random_params(.n = UINT64_C(1000000000000), .seed = 1), &sampler));
     ck_assert_ok(tsr_sampler_seek(sampler, UINT64_C(100000000000)));
-    ck_assert_ok(tsr_sampler_save(sampler, sizeof state, state, &size));
-    ck_assert_ok(tsr_sampler_next(sampler, &index, &got));
+    ck_assert_ok(save_here(sampler, sizeof state, state, &size));
+    ck_assert_ok(next_index(sampler, &index, &got));
     ck_assert(got && index >= 0 && index < INT64_C(1000000000000));
-    ck_assert_ok(tsr_sampler_reset(sampler));
+    ck_assert_ok(tsr_sampler_set_epoch(sampler, tsr_sampler_epoch(sampler)));
     ck_assert_ok(tsr_sampler_resume(sampler, state, size));
-    ck_assert_ok(tsr_sampler_next(sampler, &again, &got));
+    ck_assert_ok(next_index(sampler, &again, &got));
     ck_assert_int_eq(again, index);
     tsr_sampler_destroy(&sampler);
 }
@@ -598,14 +601,12 @@ static struct {
     tsr_tail tail;
     tsr_split split;
     tsr_feistel feistel;
-    tsr_distributed_info info;
+    tsr_sampler_info info;
 } out;
 
 START_TEST(properties_of_null)
 {
-    ck_assert_ptr_null(tsr_sampler_name(NULL));
     ck_assert_uint_eq(tsr_sampler_length(NULL), 0);
-    ck_assert_uint_eq(tsr_sampler_batch_max(NULL), 0);
     ck_assert_uint_eq(tsr_sampler_position(NULL), 0);
     ck_assert_int_eq(tsr_sampler_epoch(NULL), 0);
 }
@@ -621,20 +622,15 @@ START_TEST(reading_with_nulls)
     size_t size;
     ck_assert_ok(tsr_sampler_set_epoch(s, 2));
     ck_assert_ok(tsr_sampler_seek(s, 5));
-    ck_assert_ok(tsr_sampler_save(s, sizeof state, state, &size));
+    ck_assert_ok(save_here(s, sizeof state, state, &size));
 
-    REFUSED(tsr_sampler_next(NULL, indices, &out.got), "sampler next: sampler");
-    REFUSED(tsr_sampler_next(s, NULL, &out.got), "sampler next: index");
-    REFUSED(tsr_sampler_next(s, indices, NULL), "sampler next: got");
-    REFUSED(tsr_sampler_next_batch(NULL, 9, indices, NULL, &out.count),
-            "sampler next batch: sampler");
-    REFUSED(tsr_sampler_next_batch(s, 9, NULL, NULL, &out.count), "sampler next batch: indices");
-    REFUSED(tsr_sampler_next_batch(s, 9, indices, NULL, NULL), "sampler next batch: count");
+    REFUSED(tsr_sampler_next(NULL, 9, indices, NULL, &out.count), "sampler next: sampler");
+    REFUSED(tsr_sampler_next(s, 9, NULL, NULL, &out.count), "sampler next: indices");
+    REFUSED(tsr_sampler_next(s, 9, indices, NULL, NULL), "sampler next: count");
     REFUSED(tsr_sampler_fill(NULL, 9, indices, NULL, &out.count), "sampler fill: sampler");
     REFUSED(tsr_sampler_fill(s, 9, NULL, NULL, &out.count), "sampler fill: indices");
     REFUSED(tsr_sampler_fill(s, 9, indices, NULL, NULL), "sampler fill: count");
     REFUSED(tsr_sampler_seek(NULL, 0), "sampler seek: sampler");
-    REFUSED(tsr_sampler_reset(NULL), "sampler reset: sampler");
     REFUSED(tsr_sampler_set_epoch(NULL, 0), "sampler set epoch: sampler");
     REFUSED(tsr_sampler_get_batch(NULL, 0, 4, 4, indices, NULL, &out.count),
             "sampler get batch: sampler");
@@ -643,12 +639,9 @@ START_TEST(reading_with_nulls)
     REFUSED(tsr_sampler_get_batch(s, 0, 4, 4, indices, NULL, NULL), "sampler get batch: count");
     REFUSED(tsr_sampler_batch_count(NULL, 4, false, &out.count), "sampler batches: sampler");
     REFUSED(tsr_sampler_batch_count(s, 4, false, NULL), "sampler batches: count");
-    REFUSED(tsr_sampler_save(NULL, 64, out.state, &out.size), "sampler save: sampler");
-    REFUSED(tsr_sampler_save(s, 64, NULL, &out.size), "sampler save: data");
-    REFUSED(tsr_sampler_save(s, 64, out.state, NULL), "sampler save: size_bytes");
-    REFUSED(tsr_sampler_save_at(NULL, 5, 64, out.state, &out.size), "sampler save: sampler");
-    REFUSED(tsr_sampler_save_at(s, 5, 64, NULL, &out.size), "sampler save: data");
-    REFUSED(tsr_sampler_save_at(s, 5, 64, out.state, NULL), "sampler save: size_bytes");
+    REFUSED(tsr_sampler_save(NULL, 5, 64, out.state, &out.size), "sampler save: sampler");
+    REFUSED(tsr_sampler_save(s, 5, 64, NULL, &out.size), "sampler save: data");
+    REFUSED(tsr_sampler_save(s, 5, 64, out.state, NULL), "sampler save: size_bytes");
     REFUSED(tsr_sampler_resume(NULL, state, size), "sampler resume: sampler");
     REFUSED(tsr_sampler_resume(s, NULL, size), "sampler resume: data");
     ck_assert_uint_eq(tsr_sampler_position(s), 5);
@@ -666,8 +659,8 @@ START_TEST(creating_with_nulls)
     const int64_t items[] = {0};
     const tsr_sampler_ops ops = {.struct_size = sizeof ops};
 
-    REFUSED(tsr_order_parse(NULL, &out.order), "sampler: name");
-    REFUSED(tsr_order_parse("torch", NULL), "sampler: out");
+    REFUSED(tsr__order_parse(NULL, &out.order), "sampler: name");
+    REFUSED(tsr__order_parse("torch", NULL), "sampler: out");
     REFUSED(tsr_feistel_init(9, 1, 2, 3, NULL), "feistel: out");
     REFUSED(tsr_sampler_create_sequential(9, NULL), "sequential: out");
     REFUSED(tsr_sampler_create_random(NULL, &out.made), "random: params");
@@ -683,16 +676,16 @@ START_TEST(creating_with_nulls)
     REFUSED(tsr_sampler_create_batch(NULL, &out.made), "batch: params");
     REFUSED(tsr_sampler_create_batch(tsr_sampler_batch_params(.base = s, .batch_size = 4), NULL),
             "batch: out");
-    REFUSED(tsr_tail_parse(NULL, &out.tail), "sampler: name");
-    REFUSED(tsr_tail_parse("pad", NULL), "sampler: out");
-    REFUSED(tsr_split_parse(NULL, &out.split), "sampler: name");
-    REFUSED(tsr_split_parse("contiguous", NULL), "sampler: out");
+    REFUSED(tsr__tail_parse(NULL, &out.tail), "sampler: name");
+    REFUSED(tsr__tail_parse("pad", NULL), "sampler: out");
+    REFUSED(tsr__split_parse(NULL, &out.split), "sampler: name");
+    REFUSED(tsr__split_parse("contiguous", NULL), "sampler: out");
     REFUSED(tsr_sampler_create_distributed(NULL, &out.made), "distributed: params");
     REFUSED(
         tsr_sampler_create_distributed(tsr_sampler_distributed_params(.base = s, .ranks = 1), NULL),
         "distributed: out");
-    REFUSED(tsr_sampler_distributed_info(NULL, &out.info), "sampler distributed info: sampler");
-    REFUSED(tsr_sampler_distributed_info(shared, NULL), "sampler distributed info: out");
+    REFUSED(tsr_sampler_get_info(NULL, &out.info), "sampler info: sampler");
+    REFUSED(tsr_sampler_get_info(shared, NULL), "sampler info: info");
     REFUSED(tsr_rank_from_environment(NULL, &out.rank), "rank: rank");
     REFUSED(tsr_rank_from_environment(&out.rank, NULL), "rank: ranks");
     REFUSED(tsr_sampler_create(NULL, NULL, &out.made), "sampler: ops");

@@ -145,12 +145,13 @@ END_TEST
 START_TEST(distributed_samplers_use_the_environment)
 {
     tsr_sampler *sampler = NULL;
-    tsr_distributed_info info;
+    tsr_sampler_info info = TSR_INIT(tsr_sampler_info);
     set("RANK", "2");
     set("WORLD_SIZE", "5");
     ck_assert_ok(tsr_sampler_create_distributed(tsr_sampler_distributed_params(.n = 11), &sampler));
-    ck_assert_ok(tsr_sampler_distributed_info(sampler, &info));
-    ck_assert(info.rank == 2 && info.ranks == 5 && info.length == 3 && info.total == 15);
+    ck_assert_ok(tsr_sampler_get_info(sampler, &info));
+    ck_assert(info.rank == 2 && info.ranks == 5 && tsr_sampler_length(sampler) == 3 &&
+              info.total == 15);
     tsr_sampler_destroy(&sampler);
     set("RANK", "5");
     ck_assert_error(

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "sampler/info.h"
+#include "sampler/order/names.h"
 #include "sampler/read.h"
 #include "support/random.h"
 #include "tessera/sampler.h"
@@ -52,7 +54,7 @@ static void run(shared_epoch *job, int64_t ranks, uint64_t steps)
             ck_assert_ok(tsr_sampler_resume(sampler, job->state, job->state_size));
         ck_assert_equal(tsr_sampler_epoch(sampler), 2);
         for (; step < steps; step++) {
-            ck_assert_ok(tsr_sampler_next_batch(sampler, 64, indices, mask, &count));
+            ck_assert_ok(tsr_sampler_next(sampler, 64, indices, mask, &count));
             if (count == 0)
                 break;
             for (uint64_t i = 0; i < count; i++)
@@ -62,7 +64,7 @@ static void run(shared_epoch *job, int64_t ranks, uint64_t steps)
         ck_assert(job->params.tail == TSR_TAIL_UNEVEN || taken == UINT64_MAX || taken == step);
         taken = step;
         if (rank == 0)
-            ck_assert_ok(tsr_sampler_save(sampler, sizeof state, state, &size));
+            ck_assert_ok(save_here(sampler, sizeof state, state, &size));
         tsr_sampler_destroy(&sampler);
     }
     memcpy(job->state, state, size);
@@ -75,15 +77,15 @@ static void check_given(const shared_epoch *job, const char *what)
     for (uint64_t i = 0; i < job->params.n; i++) {
         if (job->given[i] > 1 && job->params.tail != TSR_TAIL_PAD)
             ck_abort_msg("%s: n %" PRIu64 ", %s, %s: %" PRIu64 " is given %d times", what,
-                         job->params.n, tsr_tail_name(job->params.tail),
-                         tsr_split_name(job->params.split), i, job->given[i]);
+                         job->params.n, tsr__tail_name(job->params.tail),
+                         tsr__split_name(job->params.split), i, job->given[i]);
         missing += job->given[i] == 0;
     }
     /* If the tail is dropped, the ranks that reach the end may leave out up to ranks − 1 items. */
     uint64_t most = job->params.tail == TSR_TAIL_DROP ? (uint64_t)job->max_ranks - 1 : 0;
     if (missing > most)
         ck_abort_msg("%s: n %" PRIu64 ", %s, %s: %" PRIu64 " are missing", what, job->params.n,
-                     tsr_tail_name(job->params.tail), tsr_split_name(job->params.split), missing);
+                     tsr__tail_name(job->params.tail), tsr__split_name(job->params.split), missing);
 }
 
 static void check_change(uint64_t n, tsr_tail tail, tsr_split split, int64_t batch_size,
@@ -146,7 +148,7 @@ START_TEST(remaining_items)
 {
     uint8_t state[TSR_SAMPLER_STATE_BYTES];
     size_t size;
-    tsr_distributed_info info;
+    tsr_sampler_info info = TSR_INIT(tsr_sampler_info);
     int64_t index;
     bool got;
     tsr_sampler *sampler = NULL;
@@ -154,33 +156,33 @@ START_TEST(remaining_items)
         tsr_sampler_distributed_params(.n = 100, .ranks = 4, .rank = 2, .order = TSR_ORDER_NONE),
         &sampler));
     ck_assert_ok(tsr_sampler_seek(sampler, 10));
-    ck_assert_ok(tsr_sampler_save(sampler, sizeof state, state, &size));
+    ck_assert_ok(save_here(sampler, sizeof state, state, &size));
     tsr_sampler_destroy(&sampler);
     ck_assert_ok(tsr_sampler_create_distributed(
         tsr_sampler_distributed_params(.n = 100, .ranks = 7, .rank = 6, .order = TSR_ORDER_NONE),
         &sampler));
     ck_assert_ok(tsr_sampler_resume(sampler, state, size));
-    ck_assert_ok(tsr_sampler_distributed_info(sampler, &info));
-    ck_assert(info.n == 60 && info.total == 63 && info.length == 9);
+    ck_assert_ok(tsr_sampler_get_info(sampler, &info));
+    ck_assert(info.n == 60 && info.total == 63 && tsr_sampler_length(sampler) == 9);
     ck_assert_uint_eq(tsr_sampler_position(sampler), 0);
-    ck_assert_ok(tsr_sampler_next(sampler, &index, &got));
+    ck_assert_ok(next_index(sampler, &index, &got));
     ck_assert_int_eq(index, 46);
     /* The place of the last of nine ranks is beyond the end, so it gets an item from the start of
      * the order as padding. */
     ck_assert_ok(tsr_sampler_seek(sampler, 8));
-    ck_assert_ok(tsr_sampler_next(sampler, &index, &got));
+    ck_assert_ok(next_index(sampler, &index, &got));
     ck_assert_int_eq(index, 2);
     /* If the sampler is saved and resumed with the same number of ranks, it keeps its partition
      * of the items. */
     ck_assert_ok(tsr_sampler_seek(sampler, 3));
-    ck_assert_ok(tsr_sampler_save(sampler, sizeof state, state, &size));
+    ck_assert_ok(save_here(sampler, sizeof state, state, &size));
     ck_assert_ok(tsr_sampler_set_epoch(sampler, 0));
     ck_assert_uint_eq(tsr_sampler_length(sampler), 15);
     ck_assert_ok(tsr_sampler_resume(sampler, state, size));
     ck_assert_uint_eq(tsr_sampler_length(sampler), 9);
     ck_assert_uint_eq(tsr_sampler_position(sampler), 3);
     /* A reset restores the complete epoch. */
-    ck_assert_ok(tsr_sampler_reset(sampler));
+    ck_assert_ok(tsr_sampler_set_epoch(sampler, tsr_sampler_epoch(sampler)));
     ck_assert_uint_eq(tsr_sampler_length(sampler), 15);
     tsr_sampler_destroy(&sampler);
 }
@@ -193,7 +195,7 @@ static size_t state_of(const tsr_sampler_distributed_params *params, uint64_t po
     tsr_sampler *sampler = NULL;
     ck_assert_ok(tsr_sampler_create_distributed(params, &sampler));
     ck_assert_ok(tsr_sampler_seek(sampler, position));
-    ck_assert_ok(tsr_sampler_save(sampler, TSR_SAMPLER_STATE_BYTES, state, &size));
+    ck_assert_ok(save_here(sampler, TSR_SAMPLER_STATE_BYTES, state, &size));
     tsr_sampler_destroy(&sampler);
     return size;
 }
@@ -250,7 +252,7 @@ START_TEST(only_the_outermost_changes)
     size_t size;
     tsr_sampler *sampler = nested(3), *other = nested(4);
     ck_assert_ok(tsr_sampler_seek(sampler, 5));
-    ck_assert_ok(tsr_sampler_save(sampler, sizeof state, state, &size));
+    ck_assert_ok(save_here(sampler, sizeof state, state, &size));
     ck_assert_error(tsr_sampler_resume(other, state, size), TSR_ERR_INVALID,
                     "sampler resume: offset 43: inside another distributed sampler, 3 ranks cannot "
                     "become 4");
@@ -276,7 +278,7 @@ START_TEST(a_share_of_a_resumed_share)
     tsr_sampler_destroy(&base);
     ck_assert_uint_eq(tsr_sampler_length(sampler), 10);
     ck_assert_ok(tsr_sampler_seek(sampler, 7));
-    ck_assert_ok(tsr_sampler_save(sampler, sizeof state, state, &size));
+    ck_assert_ok(save_here(sampler, sizeof state, state, &size));
     ck_assert_ok(tsr_sampler_resume(sampler, state, size));
     ck_assert_uint_eq(tsr_sampler_length(sampler), 10);
     tsr_sampler_destroy(&sampler);
@@ -308,7 +310,7 @@ START_TEST(too_many_changes)
             break;
         }
         ck_assert_ok(tsr_sampler_seek(sampler, 1 + (uint64_t)changes));
-        ck_assert_ok(tsr_sampler_save(sampler, sizeof state, state, &size));
+        ck_assert_ok(save_here(sampler, sizeof state, state, &size));
         tsr_sampler_destroy(&sampler);
     }
     ck_assert_int_eq(changes, 9);

@@ -3,6 +3,7 @@
  * the rest of an epoch that other ranks began. */
 #include <string.h>
 
+#include "sampler/info.h"
 #include "sampler/read.h"
 
 /* A sampler that gives n items 1000 · epoch + 0, 1, 2, …, and eight more in epoch 3. */
@@ -82,7 +83,7 @@ static void check_next(tsr_sampler *sampler, int64_t expected)
 {
     int64_t index = -1;
     uint64_t count = 0;
-    ck_assert_ok(tsr_sampler_next_batch(sampler, 1, &index, NULL, &count));
+    ck_assert_ok(tsr_sampler_next(sampler, 1, &index, NULL, &count));
     ck_assert_uint_eq(count, 1);
     ck_assert_int_eq(index, expected);
 }
@@ -99,12 +100,12 @@ START_TEST(the_rest_of_an_epoch_is_restored)
     /* Each of four ranks gives three items. Then two ranks continue, and each of them gives one. */
     for (int i = 0; i < 3; i++)
         check_next(four, 4 * i);
-    ck_assert_ok(tsr_sampler_save(four, sizeof before, before, &before_size));
+    ck_assert_ok(save_here(four, sizeof before, before, &before_size));
     ck_assert_ok(tsr_sampler_resume(two, before, before_size));
     check_next(two, 12);
-    ck_assert_ok(tsr_sampler_save(two, sizeof before, before, &before_size));
+    ck_assert_ok(save_here(two, sizeof before, before, &before_size));
     ck_assert_ok(tsr_sampler_set_epoch(four, 3));
-    ck_assert_ok(tsr_sampler_save(four, sizeof other, other, &other_size));
+    ck_assert_ok(save_here(four, sizeof other, other, &other_size));
 
     own.refuse = true;
     for (int again = 0; again < 2; again++) {
@@ -114,14 +115,13 @@ START_TEST(the_rest_of_an_epoch_is_restored)
         ck_assert_int_eq(tsr_sampler_epoch(two), 0);
         ck_assert_uint_eq(tsr_sampler_position(two), 1);
         ck_assert_uint_eq(tsr_sampler_length(two), 19);
-        ck_assert_ok(tsr_sampler_save(two, sizeof after, after, &after_size));
+        ck_assert_ok(save_here(two, sizeof after, after, &after_size));
         ck_assert_uint_eq(after_size, before_size);
         ck_assert_mem_eq(after, before, before_size);
-        ck_assert_error(tsr_sampler_save_at(two, 2, sizeof after, after, &after_size),
-                        TSR_ERR_INVALID,
+        ck_assert_error(tsr_sampler_save(two, 2, sizeof after, after, &after_size), TSR_ERR_INVALID,
                         "sampler save: position 2 cannot be saved after a failed resume, only the "
                         "current position");
-        ck_assert_int_eq(tsr_sampler_next_batch(two, 1, &index, NULL, &count), TSR_ERR_IO);
+        ck_assert_int_eq(tsr_sampler_next(two, 1, &index, NULL, &count), TSR_ERR_IO);
         ck_assert_int_eq(tsr_sampler_seek(two, 20), TSR_ERR_INVALID);
     }
 

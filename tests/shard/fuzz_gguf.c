@@ -1,10 +1,11 @@
 /* Parses any bytes as a GGUF file. */
 #include "fuzz/fuzz.h"
+#include "shard/formats/readers.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     tsr_shard_list *list = NULL;
-    tsr_status status = tsr_shard_list_parse(TSR_SHARD_GGUF, data, size, size, &list);
+    tsr_status status = tsr__list_parse(TSR_SHARD_GGUF, data, size, size, &list);
     if (status == TSR_OK)
         fuzz_check_list(list, size);
     else
@@ -12,7 +13,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     tsr_shard_list_destroy(&list);
 
     /* Parses the same bytes as the beginning of a file of the largest size. */
-    status = tsr_shard_list_parse(TSR_SHARD_GGUF, data, size, INT64_MAX, &list);
+    status = tsr__list_parse(TSR_SHARD_GGUF, data, size, INT64_MAX, &list);
     if (status == TSR_OK)
         fuzz_check_list(list, INT64_MAX);
     else

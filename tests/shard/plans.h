@@ -43,7 +43,7 @@ static inline tsr_shard_range range_in(const tsr_shard_plan *plan, const char *n
 static inline int whole_owner(const tsr_shard_plan *plan, uint64_t param)
 {
     int owner = -1;
-    uint64_t count = tsr_shard_plan_param_array(plan)[param].count;
+    uint64_t count = tsr_shard_plan_param(plan, param)->count;
     for (int r = 0; r < tsr_shard_plan_ranks(plan); r++) {
         tsr_shard_range range;
         ck_assert_ok(tsr_shard_plan_range(plan, param, r, &range));
@@ -53,10 +53,17 @@ static inline int whole_owner(const tsr_shard_plan *plan, uint64_t param)
     return owner;
 }
 
+static inline tsr_shard_summary summary_of(const tsr_shard_plan *plan)
+{
+    tsr_shard_summary summary = TSR_INIT(tsr_shard_summary);
+    ck_assert_ok(tsr_shard_plan_get_summary(plan, &summary));
+    return summary;
+}
+
 static inline tsr_shard_rank_total total_of(const tsr_shard_plan *plan, int rank)
 {
-    tsr_shard_rank_total total = {0};
-    ck_assert_ok(tsr_shard_plan_rank_total(plan, rank, &total));
+    tsr_shard_rank_total total = TSR_INIT(tsr_shard_rank_total);
+    ck_assert_ok(tsr_shard_plan_get_rank_total(plan, rank, &total));
     return total;
 }
 

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "shard/formats/file_kind.h"
+#include "shard/formats/readers.h"
 #include "support/check_main.h"
 #include "tessera/shard.h"
 #include "tessera/tokenizer.h"
@@ -74,10 +75,10 @@ START_TEST(readers_name_what_a_file_is)
     static const uint8_t gguf[] = "GGUF\3\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
     tsr_shard_list *list = NULL;
     tsr_tokenizer *tokenizer = NULL;
-    ck_assert_error(
-        tsr_shard_list_parse(TSR_SHARD_SAFETENSORS, gguf, sizeof gguf, sizeof gguf, &list),
-        TSR_ERR_INVALID, "safetensors: offset 0: this is a GGUF file, not a safetensors file");
-    ck_assert_error(tsr_shard_list_parse(TSR_SHARD_GGUF, "{\"a\": 1}    ", 12, 12, &list),
+    ck_assert_error(tsr__list_parse(TSR_SHARD_SAFETENSORS, gguf, sizeof gguf, sizeof gguf, &list),
+                    TSR_ERR_INVALID,
+                    "safetensors: offset 0: this is a GGUF file, not a safetensors file");
+    ck_assert_error(tsr__list_parse(TSR_SHARD_GGUF, "{\"a\": 1}    ", 12, 12, &list),
                     TSR_ERR_INVALID, "gguf: offset 0: this is a JSON file, not a GGUF file");
     ck_assert_int_eq(
         tsr_tokenizer_open(TEST_DATA "/model/stories260K-hf/model.safetensors", &tokenizer),

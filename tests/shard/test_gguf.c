@@ -2,6 +2,7 @@
 #include "shard/formats/readers.h"
 
 #include "shard/files.h"
+#include "shard/formats/readers.h"
 #include "shard/parse.h"
 #include "shard/plans.h"
 
@@ -12,7 +13,7 @@ static tsr_status parse(const bytes *file, tsr_shard_list **list)
     uint8_t *exact = malloc(file->size == 0 ? 1 : file->size);
     if (file->size > 0)
         memcpy(exact, file->data, file->size);
-    tsr_status status = tsr_shard_list_parse(TSR_SHARD_GGUF, exact, file->size, file->size, list);
+    tsr_status status = tsr__list_parse(TSR_SHARD_GGUF, exact, file->size, file->size, list);
     free(exact);
     return status;
 }
@@ -70,7 +71,7 @@ START_TEST(a_usual_file)
     ck_assert_ok(parse(&file, &list));
     ck_assert_int_eq(tsr_shard_list_format(list), TSR_SHARD_GGUF);
     ck_assert_uint_eq(tsr_shard_list_param_count(list), 3);
-    const tsr_shard_param *params = tsr_shard_list_param_array(list);
+    const tsr_shard_param *params = tsr_shard_list_param(list, 0);
     ck_assert_str_eq(params[0].name, "token_embd.weight");
     ck_assert_str_eq(params[0].dtype, "q4_k");
     ck_assert_int_eq(params[0].ndim, 2);
@@ -95,8 +96,7 @@ START_TEST(truncated_anywhere)
     size_t whole = file.size;
     for (file.size = 0; file.size < whole; file.size++) {
         ck_assert(parse(&file, &list) == TSR_ERR_INVALID);
-        tsr_status status =
-            tsr_shard_list_parse(TSR_SHARD_GGUF, file.data, file.size, whole, &list);
+        tsr_status status = tsr__list_parse(TSR_SHARD_GGUF, file.data, file.size, whole, &list);
         ck_assert(status == (file.size < header_end ? TSR_ERR_INVALID : TSR_OK));
         tsr_shard_list_destroy(&list);
     }
@@ -113,11 +113,10 @@ START_TEST(any_byte_changed)
         for (int change = 1; change < 256; change++) {
             file.data[i] ^= (uint8_t)change;
             tsr_shard_list *list = NULL;
-            if (tsr_shard_list_parse(TSR_SHARD_GGUF, file.data, file.size, file.size, &list) ==
-                TSR_OK) {
+            if (tsr__list_parse(TSR_SHARD_GGUF, file.data, file.size, file.size, &list) == TSR_OK) {
                 accepted++;
                 for (uint64_t p = 0; p < tsr_shard_list_param_count(list); p++) {
-                    const tsr_shard_param *param = &tsr_shard_list_param_array(list)[p];
+                    const tsr_shard_param *param = tsr_shard_list_param(list, p);
                     ck_assert(param->offset_bytes + param->size_bytes <= file.size);
                 }
             }
@@ -411,8 +410,8 @@ START_TEST(a_huge_string)
     put_gguf_head(&file, 3, 0, 1);
     put_key(&file, "k", STRING);
     put_integer(&file, UINT64_C(1) << 40, 8);
-    ck_assert_error(tsr_shard_list_parse(TSR_SHARD_GGUF, file.data, file.size,
-                                         (UINT64_C(1) << 40) + file.size, &list),
+    ck_assert_error(tsr__list_parse(TSR_SHARD_GGUF, file.data, file.size,
+                                    (UINT64_C(1) << 40) + file.size, &list),
                     TSR_ERR_INVALID,
                     "gguf: offset 45: key 'k': the header is longer than the 100000000 bytes "
                     "allowed");

@@ -5,6 +5,7 @@
 
 #include "base/fault.h"
 #include "shard/files.h"
+#include "shard/formats/readers.h"
 #include "shard/plans.h"
 
 static folder in;
@@ -26,7 +27,7 @@ static tsr_status parse(const char *text, tsr_shard_list **list)
     size_t size = strlen(text);
     bytes exact = {0};
     put_bytes(&exact, text, size);
-    tsr_status status = tsr_shard_list_parse(TSR_SHARD_JSON, exact.data, size, size, list);
+    tsr_status status = tsr__list_parse(TSR_SHARD_JSON, exact.data, size, size, list);
     free(exact.data);
     return status;
 }
@@ -46,7 +47,7 @@ START_TEST(json_lists)
     ck_assert_ok(parse(right[_i], &list));
     ck_assert_int_eq(tsr_shard_list_format(list), TSR_SHARD_JSON);
     ck_assert_uint_eq(tsr_shard_list_param_count(list), 2);
-    const tsr_shard_param *params = tsr_shard_list_param_array(list);
+    const tsr_shard_param *params = tsr_shard_list_param(list, 0);
     ck_assert_str_eq(params[0].name, "a.0.w");
     ck_assert_str_eq(params[0].layer, "a.0");
     ck_assert_str_eq(params[0].dtype, "bf16");
@@ -216,11 +217,11 @@ START_TEST(files_that_cannot_be_read)
     check_open_fails(path, TSR_ERR_INVALID,
                      "%s: json: offset 0: 100000001 bytes are more than the 100000000 allowed");
     tsr_shard_list *list = NULL;
-    ck_assert_error(tsr_shard_list_parse(TSR_SHARD_INDEX, "{}", 2, 2, &list), TSR_ERR_INVALID,
+    ck_assert_error(tsr__list_parse(TSR_SHARD_INDEX, "{}", 2, 2, &list), TSR_ERR_INVALID,
                     "shard: format 3 cannot be read from memory");
-    ck_assert_error(tsr_shard_list_parse(TSR_SHARD_JSON, NULL, 2, 2, &list), TSR_ERR_INVALID,
+    ck_assert_error(tsr__list_parse(TSR_SHARD_JSON, NULL, 2, 2, &list), TSR_ERR_INVALID,
                     "shard: data is NULL");
-    ck_assert_error(tsr_shard_list_parse(TSR_SHARD_JSON, "[]", 2, 1, &list), TSR_ERR_INVALID,
+    ck_assert_error(tsr__list_parse(TSR_SHARD_JSON, "[]", 2, 1, &list), TSR_ERR_INVALID,
                     "shard: size_bytes is 2, file_bytes 1");
 }
 END_TEST
@@ -261,7 +262,7 @@ START_TEST(an_index)
     ck_assert_ok(tsr_shard_list_open(path, &list));
     ck_assert_int_eq(tsr_shard_list_format(list), TSR_SHARD_INDEX);
     ck_assert_uint_eq(tsr_shard_list_param_count(list), 3);
-    const tsr_shard_param *params = tsr_shard_list_param_array(list);
+    const tsr_shard_param *params = tsr_shard_list_param(list, 0);
     for (int i = 0; i < 3; i++) {
         ck_assert_int_eq(params[i].name[0], 'a' + i);
         ck_assert_str_eq(params[i].file, i < 2 ? "part-2.safetensors" : "part-10.safetensors");
@@ -425,7 +426,7 @@ START_TEST(gguf_files_of_one_model)
     ck_assert_ok(tsr_shard_list_open(path, &list));
     ck_assert_int_eq(tsr_shard_list_format(list), TSR_SHARD_GGUF);
     ck_assert_uint_eq(tsr_shard_list_param_count(list), PARTS);
-    const tsr_shard_param *params = tsr_shard_list_param_array(list);
+    const tsr_shard_param *params = tsr_shard_list_param(list, 0);
     for (int i = 0; i < PARTS; i++) {
         ck_assert_str_eq(params[i].name, gguf_parts[i].name);
         ck_assert_str_eq(params[i].file, gguf_parts[i].file);
@@ -444,7 +445,7 @@ START_TEST(a_gguf_file_that_says_it_is_the_only_one)
         snprintf(path, sizeof path, "%s/any name.gguf", in.path);
         ck_assert_ok(tsr_shard_list_open(path, &list));
         ck_assert_uint_eq(tsr_shard_list_param_count(list), 1);
-        ck_assert_ptr_null(tsr_shard_list_param_array(list)[0].file);
+        ck_assert_ptr_null(tsr_shard_list_param(list, 0)->file);
         tsr_shard_list_destroy(&list);
     }
 }
@@ -626,12 +627,12 @@ START_TEST(seventy_billion_parameters)
         bool weighted = kind == TSR_SHARD_WEIGHTED;
         tsr_shard_plan *plan = plan_of(
             tsr_shard_strategy_params(.kind = (tsr_shard_kind)kind),
-            tsr_shard_list_param_count(list), tsr_shard_list_param_array(list),
+            tsr_shard_list_param_count(list), tsr_shard_list_param(list, 0),
             tsr_shard_plan_params(.ranks = 8, .gather = (const char *const[]){"*norm*", NULL},
                                   .rates = weighted ? rates : NULL,
                                   .memory_bytes = weighted ? memory : NULL));
-        tsr_shard_summary summary;
-        tsr_shard_plan_summary(plan, &summary);
+        tsr_shard_summary summary = TSR_INIT(tsr_shard_summary);
+        ck_assert_ok(tsr_shard_plan_get_summary(plan, &summary));
         ck_assert_uint_eq(summary.model_bytes, UINT64_C(137953296384)); /* 68,976,648,192 × 2 */
         ck_assert_uint_eq(summary.gathered_count, 161);
         ck_assert(summary.imbalance >= 1);

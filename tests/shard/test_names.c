@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "shard/params/params.h"
 #include "support/check_main.h"
 #include "support/random.h"
 #include "tessera/shard.h"
@@ -10,7 +11,7 @@
 static bool matches(const char *pattern, const char *name)
 {
     bool matched = false;
-    ck_assert_ok(tsr_shard_match((const char *const[]){pattern, NULL}, name, false, &matched));
+    ck_assert_ok(tsr__shard_match((const char *const[]){pattern, NULL}, name, false, &matched));
     return matched;
 }
 
@@ -90,7 +91,7 @@ START_TEST(the_last_matching_pattern_decides)
 {
     bool matched = !lists[_i].matched;
     ck_assert_ok(
-        tsr_shard_match(lists[_i].patterns, lists[_i].name, lists[_i].otherwise, &matched));
+        tsr__shard_match(lists[_i].patterns, lists[_i].name, lists[_i].otherwise, &matched));
     ck_assert(matched == lists[_i].matched);
 }
 END_TEST
@@ -98,7 +99,7 @@ END_TEST
 START_TEST(no_list_matches_nothing)
 {
     bool matched = false;
-    ck_assert_ok(tsr_shard_match(NULL, "x", true, &matched));
+    ck_assert_ok(tsr__shard_match(NULL, "x", true, &matched));
     ck_assert(matched);
 }
 END_TEST
@@ -120,7 +121,8 @@ START_TEST(bad_patterns)
 {
     bool matched = true;
     const char *const patterns[] = {"x", bad[_i].pattern, NULL};
-    ck_assert_error(tsr_shard_match(patterns, "x", false, &matched), TSR_ERR_INVALID, bad[_i].text);
+    ck_assert_error(tsr__shard_match(patterns, "x", false, &matched), TSR_ERR_INVALID,
+                    bad[_i].text);
     ck_assert(matched);
 }
 END_TEST
@@ -227,12 +229,12 @@ static const struct {
 START_TEST(layers_of_names)
 {
     char text[64], shorter[4];
-    ck_assert_str_eq(tsr_shard_layer_of(layers[_i].name, sizeof text, text), layers[_i].layer);
-    tsr_shard_layer_of(layers[_i].name, sizeof shorter, shorter);
+    ck_assert_str_eq(tsr__shard_layer_of(layers[_i].name, sizeof text, text), layers[_i].layer);
+    tsr__shard_layer_of(layers[_i].name, sizeof shorter, shorter);
     ck_assert_int_eq(strncmp(shorter, layers[_i].layer, 3), 0);
     ck_assert_uint_lt(strlen(shorter), 4);
     text[0] = 'x';
-    ck_assert_ptr_eq(tsr_shard_layer_of(layers[_i].name, 0, text), text);
+    ck_assert_ptr_eq(tsr__shard_layer_of(layers[_i].name, 0, text), text);
     ck_assert_int_eq(text[0], 'x');
 }
 END_TEST
@@ -303,8 +305,8 @@ static const struct {
 
 START_TEST(known_dtypes)
 {
-    tsr_shard_dtype dtype = {0};
-    ck_assert_ok(tsr_shard_dtype_find(dtypes[_i].name, &dtype));
+    tsr__file_dtype dtype = {0};
+    ck_assert(tsr__dtype_by_name(dtypes[_i].name, &dtype));
     ck_assert_uint_eq(dtype.block_count, dtypes[_i].count);
     ck_assert_uint_eq(dtype.block_bytes, dtypes[_i].bytes);
 }
@@ -312,13 +314,10 @@ END_TEST
 
 START_TEST(unknown_dtypes)
 {
-    tsr_shard_dtype dtype = {.name = "kept"};
-    ck_assert_error(tsr_shard_dtype_find("f33", &dtype), TSR_ERR_NOT_FOUND,
-                    "shard: there is no dtype 'f33'");
-    ck_assert_error(tsr_shard_dtype_find("f3", &dtype), TSR_ERR_NOT_FOUND,
-                    "shard: there is no dtype 'f3'");
-    ck_assert_error(tsr_shard_dtype_find("", &dtype), TSR_ERR_NOT_FOUND,
-                    "shard: there is no dtype ''");
+    tsr__file_dtype dtype = {.name = "kept"};
+    ck_assert(!tsr__dtype_by_name("f33", &dtype));
+    ck_assert(!tsr__dtype_by_name("f3", &dtype));
+    ck_assert(!tsr__dtype_by_name("", &dtype));
     ck_assert_str_eq(dtype.name, "kept");
 }
 END_TEST

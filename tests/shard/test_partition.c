@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "shard/strategy/strategy.h"
 #include "shard/strategy/wide_product.h"
 #include "support/check_main.h"
 #include "support/random.h"
@@ -72,7 +73,7 @@ START_TEST(as_documented)
         ck_assert_uint_eq(ranges[r].count, examples[_i].counts[r]);
         start += ranges[r].count;
     }
-    ck_assert_ok(tsr_partition_check(examples[_i].length, examples[_i].ranks, ranges));
+    ck_assert_ok(tsr__partition_check(examples[_i].length, examples[_i].ranks, ranges));
 }
 END_TEST
 
@@ -243,7 +244,7 @@ START_TEST(the_largest_lengths)
     tsr_shard_range *many = calloc(TSR_SHARD_MAX_RANKS, sizeof *many);
     ck_assert_ok(tsr_partition(1000000, TSR_SHARD_MAX_RANKS,
                                tsr_partition_params(.kind = TSR_PARTITION_UNEVEN), many));
-    ck_assert_ok(tsr_partition_check(1000000, TSR_SHARD_MAX_RANKS, many));
+    ck_assert_ok(tsr__partition_check(1000000, TSR_SHARD_MAX_RANKS, many));
     ck_assert_uint_eq(many[0].count, 16);
     ck_assert_uint_eq(many[TSR_SHARD_MAX_RANKS - 1].count, 15);
     free(many);
@@ -338,14 +339,14 @@ static const struct {
 START_TEST(checking)
 {
     if (checks[_i].text == NULL)
-        ck_assert_ok(tsr_partition_check(checks[_i].length, 3, checks[_i].ranges));
+        ck_assert_ok(tsr__partition_check(checks[_i].length, 3, checks[_i].ranges));
     else
-        ck_assert_error(tsr_partition_check(checks[_i].length, 3, checks[_i].ranges),
+        ck_assert_error(tsr__partition_check(checks[_i].length, 3, checks[_i].ranges),
                         TSR_ERR_INVALID, checks[_i].text);
 }
 END_TEST
 
-/* Compares tsr_partition_check with marking elements one by one. */
+/* Compares tsr__partition_check with marking elements one by one. */
 START_TEST(checking_is_exact)
 {
     uint64_t state = 3;
@@ -364,7 +365,7 @@ START_TEST(checking_is_exact)
         }
         for (uint64_t i = 0; i < length; i++)
             good = good && owners[i] == 1;
-        ck_assert((tsr_partition_check(length, 3, ranges) == TSR_OK) == good);
+        ck_assert((tsr__partition_check(length, 3, ranges) == TSR_OK) == good);
         right += good;
     }
     ck_assert_int_gt(right, 1000);

@@ -1,20 +1,34 @@
 /* Plans: queries, errors, and allocations that fail. */
 #include <float.h>
 #include <limits.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "base/fault.h"
+#include "shard/formats/readers.h"
+#include "shard/params/params.h"
+#include "shard/plan/shard_plan.h"
 #include "shard/plans.h"
+#include "shard/strategy/strategy.h"
 #include "support/random.h"
 #include "support/refused.h"
 
 static const tsr_shard_param list[] = {
-    {.name = "embed.weight", .ndim = 2, .shape = {10, 4}, .dtype = "f16"},
-    {.name = "layers.0.w", .ndim = 2, .shape = {3, 5}},
-    {.name = "layers.0.b", .ndim = 1, .shape = {0}},
-    {.name = "head.weight", .ndim = 2, .shape = {4, 10}, .dtype = "f16", .always_gather = true},
-    {.name = "scale"},
+    {.struct_size = sizeof(tsr_shard_param),
+     .name = "embed.weight",
+     .ndim = 2,
+     .shape = {10, 4},
+     .dtype = "f16"},
+    {.struct_size = sizeof(tsr_shard_param), .name = "layers.0.w", .ndim = 2, .shape = {3, 5}},
+    {.struct_size = sizeof(tsr_shard_param), .name = "layers.0.b", .ndim = 1, .shape = {0}},
+    {.struct_size = sizeof(tsr_shard_param),
+     .name = "head.weight",
+     .ndim = 2,
+     .shape = {4, 10},
+     .dtype = "f16",
+     .always_gather = true},
+    {.struct_size = sizeof(tsr_shard_param), .name = "scale"},
 };
 enum { LIST = COUNT_OF(list) };
 
@@ -26,7 +40,7 @@ static tsr_shard_plan *three_ranks(void)
 START_TEST(parameters_are_complete)
 {
     tsr_shard_plan *plan = three_ranks();
-    const tsr_shard_param *params = tsr_shard_plan_param_array(plan);
+    const tsr_shard_param *params = tsr_shard_plan_param(plan, 0);
     static const struct {
         const char *layer, *dtype;
         uint64_t count, size_bytes;
@@ -49,8 +63,8 @@ START_TEST(parameters_are_complete)
         ck_assert_ok(tsr_shard_plan_find(plan, list[p].name, &found));
         ck_assert_uint_eq(found, p);
     }
-    ck_assert_ptr_null(tsr_shard_plan_rates(plan));
-    ck_assert_ptr_null(tsr_shard_plan_memory_bytes(plan));
+    ck_assert_ptr_null(summary_of(plan).rates);
+    ck_assert_ptr_null(summary_of(plan).memory_bytes);
     tsr_shard_plan_destroy(&plan);
     tsr_shard_plan_destroy(&plan);
     tsr_shard_plan_destroy(NULL);
@@ -65,7 +79,7 @@ START_TEST(queries_agree)
         tsr_shard_plan *plan =
             plan_of(tsr_shard_strategy_params(.kind = (tsr_shard_kind)kind), LIST, list,
                     tsr_shard_plan_params(.ranks = 3, .rates = (double[]){1, 2, 1}));
-        const tsr_shard_param *params = tsr_shard_plan_param_array(plan);
+        const tsr_shard_param *params = tsr_shard_plan_param(plan, 0);
         uint64_t sharded[3] = {0}, shards[3] = {0};
         for (uint64_t p = 0; p < LIST; p++) {
             tsr_shard_range ranges[3];
@@ -97,8 +111,8 @@ START_TEST(queries_agree)
             double time = (double)sharded[r] / (r == 1 ? 2 : 1);
             slowest = time > slowest ? time : slowest;
         }
-        tsr_shard_summary summary;
-        tsr_shard_plan_summary(plan, &summary);
+        tsr_shard_summary summary = TSR_INIT(tsr_shard_summary);
+        ck_assert_ok(tsr_shard_plan_get_summary(plan, &summary));
         ck_assert_uint_eq(summary.model_bytes, 224);
         ck_assert_uint_eq(summary.sharded_bytes, 144);
         ck_assert_uint_eq(summary.gathered_bytes, 80);
@@ -115,8 +129,8 @@ START_TEST(shards_on_a_rank_of_rate_0)
 {
     tsr_shard_plan *plan =
         plan_of(NULL, LIST, list, tsr_shard_plan_params(.ranks = 2, .rates = (double[]){0, 1}));
-    tsr_shard_summary summary;
-    tsr_shard_plan_summary(plan, &summary);
+    tsr_shard_summary summary = TSR_INIT(tsr_shard_summary);
+    ck_assert_ok(tsr_shard_plan_get_summary(plan, &summary));
     ck_assert_double_infinite(summary.imbalance);
     tsr_shard_plan_destroy(&plan);
 }
@@ -130,16 +144,16 @@ START_TEST(rates_in_any_unit)
 {
     static const double shares[][2] = {{1, 1}, {3, 1}, {1, 3}, {0, 2}};
     for (size_t i = 0; i < COUNT_OF(shares); i++) {
-        tsr_shard_summary summary, expected;
+        tsr_shard_summary summary = TSR_INIT(tsr_shard_summary), expected = summary;
         tsr_shard_strategy_params params = {.struct_size = sizeof params,
                                             .kind = TSR_SHARD_WEIGHTED};
         const double rates[] = {shares[i][0] * units[_i], shares[i][1] * units[_i]};
         tsr_shard_plan *plan =
             plan_of(&params, LIST, list, tsr_shard_plan_params(.ranks = 2, .rates = shares[i]));
-        tsr_shard_plan_summary(plan, &expected);
+        ck_assert_ok(tsr_shard_plan_get_summary(plan, &expected));
         tsr_shard_plan_destroy(&plan);
         plan = plan_of(&params, LIST, list, tsr_shard_plan_params(.ranks = 2, .rates = rates));
-        tsr_shard_plan_summary(plan, &summary);
+        ck_assert_ok(tsr_shard_plan_get_summary(plan, &summary));
         ck_assert_double_eq_tol(summary.imbalance, expected.imbalance, 1e-12);
         ck_assert_double_eq_tol(summary.imbalance, 1, 0.05);
         ck_assert_uint_eq(summary.max_bytes, expected.max_bytes);
@@ -151,10 +165,10 @@ END_TEST
 /* The imbalance is infinite only if a rate is 0. */
 START_TEST(a_rate_near_0)
 {
-    tsr_shard_summary summary;
+    tsr_shard_summary summary = TSR_INIT(tsr_shard_summary);
     tsr_shard_plan *plan = plan_of(
         NULL, LIST, list, tsr_shard_plan_params(.ranks = 2, .rates = (double[]){0x1p-1074, 1e308}));
-    tsr_shard_plan_summary(plan, &summary);
+    ck_assert_ok(tsr_shard_plan_get_summary(plan, &summary));
     ck_assert_double_eq(summary.imbalance, DBL_MAX);
     tsr_shard_plan_destroy(&plan);
 }
@@ -180,7 +194,7 @@ START_TEST(gathered_by_pattern_or_flag)
                         tsr_shard_plan_params(.ranks = 2, .gather = cases[i].patterns));
             unsigned gathered = 0;
             for (uint64_t p = 0; p < LIST; p++)
-                gathered |= tsr_shard_plan_param_array(plan)[p].always_gather ? 1u << p : 0;
+                gathered |= tsr_shard_plan_param(plan, p)->always_gather ? 1u << p : 0;
             ck_assert_uint_eq(gathered, cases[i].gathered);
             tsr_shard_plan_destroy(&plan);
         }
@@ -191,7 +205,7 @@ START_TEST(invalid_queries)
 {
     tsr_shard_plan *plan = three_ranks();
     tsr_shard_range range = {7, 7};
-    tsr_shard_rank_total total = {.total_bytes = 7};
+    tsr_shard_rank_total total = {.struct_size = sizeof total, .total_bytes = 7};
     uint64_t param = 7;
     int rank = 7;
     ck_assert_error(tsr_shard_plan_range(plan, 5, 0, &range), TSR_ERR_INVALID,
@@ -206,7 +220,7 @@ START_TEST(invalid_queries)
                     "shard: element 15 is not among the 15 of 'layers.0.w'");
     ck_assert_error(tsr_shard_plan_owner(plan, 2, 0, &rank), TSR_ERR_INVALID,
                     "shard: element 0 is not among the 0 of 'layers.0.b'");
-    ck_assert_error(tsr_shard_plan_rank_total(plan, 3, &total), TSR_ERR_INVALID,
+    ck_assert_error(tsr_shard_plan_get_rank_total(plan, 3, &total), TSR_ERR_INVALID,
                     "shard: rank 3 is not among the plan's 3");
     ck_assert_error(tsr_shard_plan_find(plan, "layers.0", &param), TSR_ERR_NOT_FOUND,
                     "shard: the plan has no parameter 'layers.0'");
@@ -220,40 +234,66 @@ static const struct {
     tsr_status status;
     const char *text;
 } bad_params[] = {
-    {{{.name = NULL}, {.name = "b"}}, TSR_ERR_INVALID, "shard: parameter 0: its name is missing"},
-    {{{.name = "a"}, {.name = ""}}, TSR_ERR_INVALID, "shard: parameter 1: its name is empty"},
-    {{{.name = "a"}, {.name = "b\n"}},
+    {{{.struct_size = sizeof(tsr_shard_param), .name = NULL},
+      {.struct_size = sizeof(tsr_shard_param), .name = "b"}},
+     TSR_ERR_INVALID,
+     "shard: parameter 0: its name is missing"},
+    {{{.struct_size = sizeof(tsr_shard_param), .name = "a"},
+      {.struct_size = sizeof(tsr_shard_param), .name = ""}},
+     TSR_ERR_INVALID,
+     "shard: parameter 1: its name is empty"},
+    {{{.struct_size = sizeof(tsr_shard_param), .name = "a"},
+      {.struct_size = sizeof(tsr_shard_param), .name = "b\n"}},
      TSR_ERR_INVALID,
      "shard: parameter 1: its name has a control character"},
-    {{{.name = "a", .layer = "\xff"}, {.name = "b"}},
+    {{{.struct_size = sizeof(tsr_shard_param), .name = "a", .layer = "\xff"},
+      {.struct_size = sizeof(tsr_shard_param), .name = "b"}},
      TSR_ERR_INVALID,
      "shard: parameter 0 ('a'): its layer's name is not UTF-8"},
-    {{{.name = "a", .ndim = 9}, {.name = "b"}},
+    {{{.struct_size = sizeof(tsr_shard_param), .name = "a", .ndim = 9},
+      {.struct_size = sizeof(tsr_shard_param), .name = "b"}},
      TSR_ERR_INVALID,
      "shard: parameter 0 ('a'): 9 dimensions are outside 0 to 8"},
-    {{{.name = "a", .ndim = -1}, {.name = "b"}},
+    {{{.struct_size = sizeof(tsr_shard_param), .name = "a", .ndim = -1},
+      {.struct_size = sizeof(tsr_shard_param), .name = "b"}},
      TSR_ERR_INVALID,
      "shard: parameter 0 ('a'): -1 dimensions are outside 0 to 8"},
-    {{{.name = "a", .ndim = 2, .shape = {3, -4}}, {.name = "b"}},
+    {{{.struct_size = sizeof(tsr_shard_param), .name = "a", .ndim = 2, .shape = {3, -4}},
+      {.struct_size = sizeof(tsr_shard_param), .name = "b"}},
      TSR_ERR_INVALID,
      "shard: parameter 0 ('a'): dimension 1 is -4"},
-    {{{.name = "a", .ndim = 2, .shape = {INT64_C(1) << 32, INT64_C(1) << 31}}, {.name = "b"}},
+    {{{.struct_size = sizeof(tsr_shard_param),
+       .name = "a",
+       .ndim = 2,
+       .shape = {INT64_C(1) << 32, INT64_C(1) << 31}},
+      {.struct_size = sizeof(tsr_shard_param), .name = "b"}},
      TSR_ERR_OVERFLOW,
      "shard: parameter 0 ('a'): it is larger than 2^63 - 1"},
-    {{{.name = "a", .ndim = 1, .shape = {INT64_C(1) << 61}}, {.name = "b"}},
+    {{{.struct_size = sizeof(tsr_shard_param), .name = "a", .ndim = 1, .shape = {INT64_C(1) << 61}},
+      {.struct_size = sizeof(tsr_shard_param), .name = "b"}},
      TSR_ERR_OVERFLOW,
      "shard: parameter 0 ('a'): it is larger than 2^63 - 1"},
-    {{{.name = "a", .ndim = 1, .shape = {INT64_C(1) << 60}},
-      {.name = "b", .ndim = 1, .shape = {INT64_C(1) << 60}}},
+    {{{.struct_size = sizeof(tsr_shard_param), .name = "a", .ndim = 1, .shape = {INT64_C(1) << 60}},
+      {.struct_size = sizeof(tsr_shard_param),
+       .name = "b",
+       .ndim = 1,
+       .shape = {INT64_C(1) << 60}}},
      TSR_ERR_OVERFLOW,
      "shard: all parameters together are larger than 2^63 - 1 bytes"},
-    {{{.name = "a", .dtype = "f33"}, {.name = "b"}},
+    {{{.struct_size = sizeof(tsr_shard_param), .name = "a", .dtype = "f33"},
+      {.struct_size = sizeof(tsr_shard_param), .name = "b"}},
      TSR_ERR_INVALID,
      "shard: parameter 0 ('a'): there is no dtype 'f33'"},
-    {{{.name = "a", .dtype = "q4_0", .ndim = 1, .shape = {33}}, {.name = "b"}},
+    {{{.struct_size = sizeof(tsr_shard_param),
+       .name = "a",
+       .dtype = "q4_0",
+       .ndim = 1,
+       .shape = {33}},
+      {.struct_size = sizeof(tsr_shard_param), .name = "b"}},
      TSR_ERR_INVALID,
      "shard: parameter 0 ('a'): 33 elements are not a whole number of q4_0's blocks of 32"},
-    {{{.name = "same"}, {.name = "same"}},
+    {{{.struct_size = sizeof(tsr_shard_param), .name = "same"},
+      {.struct_size = sizeof(tsr_shard_param), .name = "same"}},
      TSR_ERR_INVALID,
      "shard: parameters 0 and 1 are both 'same'"},
 };
@@ -274,10 +314,12 @@ END_TEST
 /* One size is 0, and the product of the others would overflow. */
 START_TEST(empty_shapes_do_not_overflow)
 {
-    static const tsr_shard_param empty[] = {
-        {.name = "a", .ndim = 3, .shape = {INT64_MAX, INT64_MAX, 0}}};
+    static const tsr_shard_param empty[] = {{.struct_size = sizeof(tsr_shard_param),
+                                             .name = "a",
+                                             .ndim = 3,
+                                             .shape = {INT64_MAX, INT64_MAX, 0}}};
     tsr_shard_plan *plan = plan_of(NULL, 1, empty, tsr_shard_plan_params(.ranks = 2));
-    ck_assert_uint_eq(tsr_shard_plan_param_array(plan)[0].count, 0);
+    ck_assert_uint_eq(tsr_shard_plan_param(plan, 0)->count, 0);
     tsr_shard_plan_destroy(&plan);
 }
 END_TEST
@@ -310,10 +352,64 @@ START_TEST(options_are_checked)
 }
 END_TEST
 
+/* A program with older headers passes shorter structs, and one with newer headers longer ones. */
+START_TEST(sizes_of_structs)
+{
+    struct {
+        tsr_shard_param param;
+        uint64_t later;
+    } grown[2] = {{{.struct_size = sizeof *grown, .name = "a"}, 0},
+                  {{.struct_size = sizeof *grown, .name = "b"}, 0}};
+    struct {
+        tsr_shard_strategy strategy;
+        uint64_t later;
+    } longer = {.later = 0};
+    tsr_shard_strategy *strategy = strategy_of(NULL);
+    const tsr_shard_plan_params *options = tsr_shard_plan_params(.ranks = 2);
+    tsr_shard_plan *plan = NULL, *none = NULL;
+    longer.strategy = *strategy;
+    longer.strategy.struct_size = sizeof longer;
+    ck_assert_ok(tsr_shard_plan_create(&longer.strategy, 2, &grown[0].param, options, &plan));
+    ck_assert_str_eq(tsr_shard_plan_param(plan, 1)->name, "b");
+    ck_assert_uint_eq(tsr_shard_plan_param(plan, 1)->struct_size, sizeof(tsr_shard_param));
+    ck_assert_ok(tsr_shard_plan_check(plan, 2, &grown[0].param));
+    grown[1].later = 1;
+    ck_assert_int_eq(tsr_shard_plan_check(plan, 2, &grown[0].param), TSR_ERR_INVALID);
+    ck_assert_ptr_nonnull(strstr(tsr_last_error(), "tsr_shard_param: "));
+    ck_assert_int_eq(tsr_shard_plan_create(strategy, 2, &grown[0].param, options, &none),
+                     TSR_ERR_INVALID);
+    longer.later = 1;
+    ck_assert_int_eq(tsr_shard_plan_create(&longer.strategy, LIST, list, options, &none),
+                     TSR_ERR_INVALID);
+    ck_assert_ptr_nonnull(strstr(tsr_last_error(), "tsr_shard_strategy: "));
+    longer.later = 0;
+    longer.strategy.struct_size = offsetof(tsr_shard_strategy, destroy);
+    tsr_shard_plan_destroy(&plan);
+    ck_assert_ok(tsr_shard_plan_create(&longer.strategy, LIST, list, options, &plan));
+    longer.strategy.struct_size = 0;
+    ck_assert_error(tsr_shard_plan_create(&longer.strategy, LIST, list, options, &none),
+                    TSR_ERR_INVALID,
+                    "tsr_shard_strategy: struct_size is 0; use TSR_INIT(tsr_shard_strategy)");
+    ck_assert_ptr_null(none);
+
+    tsr_shard_summary summary = {.struct_size = offsetof(tsr_shard_summary, imbalance)};
+    ck_assert_ok(tsr_shard_plan_get_summary(plan, &summary));
+    ck_assert(summary.model_bytes > 0 && summary.imbalance == 0);
+    summary.struct_size = 0;
+    ck_assert_error(tsr_shard_plan_get_summary(plan, &summary), TSR_ERR_INVALID,
+                    "tsr_shard_summary: struct_size is 0; use TSR_INIT(tsr_shard_summary)");
+    tsr_shard_rank_total total = {0};
+    ck_assert_error(tsr_shard_plan_get_rank_total(plan, 0, &total), TSR_ERR_INVALID,
+                    "tsr_shard_rank_total: struct_size is 0; use TSR_INIT(tsr_shard_rank_total)");
+    tsr_shard_plan_destroy(&plan);
+    tsr_shard_strategy_destroy(&strategy);
+}
+END_TEST
+
 /* Outputs, which a call that fails must not change. */
 static struct {
     tsr_shard_range ranges[2];
-    tsr_shard_dtype dtype;
+    tsr__file_dtype dtype;
     bool matched;
     tsr_shard_kind kind;
     tsr_shard_strategy *strategy;
@@ -322,6 +418,7 @@ static struct {
     uint64_t param;
     int rank;
     tsr_shard_rank_total total;
+    tsr_shard_summary summary;
     char text[16];
     size_t size;
 } out;
@@ -330,31 +427,25 @@ static struct {
 START_TEST(nulls)
 {
     static const char json[] = "[]";
-    tsr_shard_strategy *strategy = strategy_of(NULL), no_function = {.name = "none"};
+    tsr_shard_strategy *strategy = strategy_of(NULL),
+                       no_function = {.struct_size = sizeof no_function, .name = "none"};
     tsr_shard_plan *plan = three_ranks();
     const tsr_shard_plan_params *options = tsr_shard_plan_params(.ranks = 1);
 
-    tsr_shard_summary summary = {.imbalance = 2};
-    ck_assert_ptr_null(tsr_shard_plan_strategy(NULL));
     ck_assert_int_eq(tsr_shard_plan_ranks(NULL), 0);
-    ck_assert_ptr_null(tsr_shard_plan_rates(NULL));
-    ck_assert_ptr_null(tsr_shard_plan_memory_bytes(NULL));
     ck_assert_uint_eq(tsr_shard_plan_param_count(NULL), 0);
-    ck_assert_ptr_null(tsr_shard_plan_param_array(NULL));
-    ck_assert(!tsr_shard_plan_equal(plan, NULL) && !tsr_shard_plan_equal(NULL, plan));
-    tsr_shard_plan_summary(plan, NULL);
-    tsr_shard_plan_summary(NULL, &summary);
-    ck_assert(summary.imbalance == 0);
+    ck_assert_ptr_null(tsr_shard_plan_param(NULL, 0));
+    ck_assert_ptr_null(tsr_shard_plan_param(plan, tsr_shard_plan_param_count(plan)));
+    ck_assert_ptr_null(tsr_shard_request_param(NULL, 0));
+    ck_assert(!tsr__plan_equal(plan, NULL) && !tsr__plan_equal(NULL, plan));
     ck_assert_int_eq(tsr_shard_list_format(NULL), 0);
     ck_assert_uint_eq(tsr_shard_list_param_count(NULL), 0);
-    ck_assert_ptr_null(tsr_shard_list_param_array(NULL));
+    ck_assert_ptr_null(tsr_shard_list_param(NULL, 0));
 
     REFUSED(tsr_partition(5, 2, NULL, NULL), "partition: ranges");
-    REFUSED(tsr_partition_check(5, 2, NULL), "partition: ranges");
-    REFUSED(tsr_shard_dtype_find(NULL, &out.dtype), "shard: name");
-    REFUSED(tsr_shard_dtype_find("f32", NULL), "shard: out");
-    REFUSED(tsr_shard_match(NULL, NULL, true, &out.matched), "shard: name");
-    REFUSED(tsr_shard_match(NULL, "a", true, NULL), "shard: matched");
+    REFUSED(tsr__partition_check(5, 2, NULL), "partition: ranges");
+    REFUSED(tsr__shard_match(NULL, NULL, true, &out.matched), "shard: name");
+    REFUSED(tsr__shard_match(NULL, "a", true, NULL), "shard: matched");
     REFUSED(tsr_shard_kind_parse(NULL, &out.kind), "shard: name");
     REFUSED(tsr_shard_kind_parse("full", NULL), "shard: out");
     REFUSED(tsr_shard_strategy_create(NULL, NULL), "shard: out");
@@ -371,8 +462,10 @@ START_TEST(nulls)
     REFUSED(tsr_shard_plan_range(plan, 0, 0, NULL), "shard: range");
     REFUSED(tsr_shard_plan_owner(NULL, 0, 0, &out.rank), "shard: plan");
     REFUSED(tsr_shard_plan_owner(plan, 0, 0, NULL), "shard: rank");
-    REFUSED(tsr_shard_plan_rank_total(NULL, 0, &out.total), "shard: plan");
-    REFUSED(tsr_shard_plan_rank_total(plan, 0, NULL), "shard: total");
+    REFUSED(tsr_shard_plan_get_rank_total(NULL, 0, &out.total), "shard: plan");
+    REFUSED(tsr_shard_plan_get_rank_total(plan, 0, NULL), "shard: total");
+    REFUSED(tsr_shard_plan_get_summary(NULL, &out.summary), "shard: plan");
+    REFUSED(tsr_shard_plan_get_summary(plan, NULL), "shard: summary");
     REFUSED(tsr_shard_plan_check(NULL, LIST, list), "shard: plan");
     REFUSED(tsr_shard_plan_save_json(NULL, sizeof out.text, out.text, &out.size), "shard: plan");
     REFUSED(tsr_shard_plan_save_json(plan, sizeof out.text, NULL, NULL), "shard: size_bytes");
@@ -380,8 +473,8 @@ START_TEST(nulls)
     REFUSED(tsr_shard_plan_load_json("{}", 2, NULL), "plan: out");
     REFUSED(tsr_shard_list_open(NULL, &out.list), "shard: path");
     REFUSED(tsr_shard_list_open("none.json", NULL), "shard: out");
-    REFUSED(tsr_shard_list_parse(TSR_SHARD_JSON, NULL, 2, 2, &out.list), "shard: data");
-    REFUSED(tsr_shard_list_parse(TSR_SHARD_JSON, json, 2, 2, NULL), "shard: out");
+    REFUSED(tsr__list_parse(TSR_SHARD_JSON, NULL, 2, 2, &out.list), "shard: data");
+    REFUSED(tsr__list_parse(TSR_SHARD_JSON, json, 2, 2, NULL), "shard: out");
     ck_assert_ok(tsr_shard_plan_check(plan, 0, NULL));
     tsr_shard_plan_destroy(&plan);
     tsr_shard_strategy_destroy(&strategy);
@@ -397,6 +490,7 @@ START_TEST(too_many_ranges)
     tsr_shard_plan *plan = NULL;
     for (int i = 0; i < MANY; i++) {
         snprintf(names[i], sizeof names[i], "%d", i);
+        many[i].struct_size = sizeof *many;
         many[i].name = names[i];
     }
     ck_assert_error(
@@ -418,8 +512,8 @@ START_TEST(memory_is_a_limit_of_every_strategy)
         uint64_t memory[2] = {total_of(plan, 0).total_bytes, total_of(plan, 1).total_bytes};
         tsr_shard_plan *limited =
             plan_of(params, LIST, list, tsr_shard_plan_params(.ranks = 2, .memory_bytes = memory));
-        ck_assert_uint_eq(tsr_shard_plan_memory_bytes(limited)[1], memory[1]);
-        ck_assert(!tsr_shard_plan_equal(plan, limited));
+        ck_assert_uint_eq(summary_of(limited).memory_bytes[1], memory[1]);
+        ck_assert(!tsr__plan_equal(plan, limited));
         tsr_shard_plan_destroy(&limited);
         memory[1]--;
         tsr_shard_strategy *strategy = strategy_of(params);
@@ -464,8 +558,8 @@ END_TEST
 START_TEST(equal_plans)
 {
     tsr_shard_plan *plan = three_ranks(), *same = three_ranks(), *other;
-    ck_assert(tsr_shard_plan_equal(plan, same));
-    ck_assert(tsr_shard_plan_equal(plan, plan));
+    ck_assert(tsr__plan_equal(plan, same));
+    ck_assert(tsr__plan_equal(plan, plan));
     tsr_shard_param changed[LIST];
     memcpy(changed, list, sizeof changed);
     changed[0].layer = "elsewhere";
@@ -490,8 +584,8 @@ START_TEST(equal_plans)
     };
     for (size_t i = 0; i < COUNT_OF(others); i++) {
         other = plan_of(others[i].strategy, others[i].count, others[i].params, others[i].options);
-        ck_assert_msg(!tsr_shard_plan_equal(plan, other), "%zu", i);
-        ck_assert(!tsr_shard_plan_equal(other, plan));
+        ck_assert_msg(!tsr__plan_equal(plan, other), "%zu", i);
+        ck_assert(!tsr__plan_equal(other, plan));
         tsr_shard_plan_destroy(&other);
     }
     tsr_shard_plan_destroy(&plan);
@@ -524,7 +618,7 @@ static tsr_status everything(int kind)
     if (status == TSR_OK)
         status = tsr_shard_plan_load_json(json, size, &read);
     if (status == TSR_OK)
-        ck_assert(tsr_shard_plan_equal(plan, read));
+        ck_assert(tsr__plan_equal(plan, read));
     else
         ck_assert_ptr_null(read);
     tsr_shard_strategy_destroy(&strategy);
@@ -564,6 +658,7 @@ TESTS(plan)
     tcase_add_loop_test(tests, parameters_are_checked, 0, (int)COUNT_OF(bad_params));
     tcase_add_test(tests, empty_shapes_do_not_overflow);
     tcase_add_loop_test(tests, options_are_checked, 0, (int)COUNT_OF(bad_options));
+    tcase_add_test(tests, sizes_of_structs);
     tcase_add_test(tests, nulls);
     tcase_add_test(tests, too_many_ranges);
     tcase_add_test(tests, memory_is_a_limit_of_every_strategy);

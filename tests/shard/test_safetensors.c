@@ -1,5 +1,6 @@
 /* safetensors headers: valid ones, and every kind of error. */
 #include "shard/files.h"
+#include "shard/formats/readers.h"
 #include "shard/parse.h"
 #include "shard/plans.h"
 #include "support/random.h"
@@ -10,8 +11,7 @@ static tsr_status parse(const bytes *file, tsr_shard_list **list)
     uint8_t *exact = malloc(file->size == 0 ? 1 : file->size);
     if (file->size > 0)
         memcpy(exact, file->data, file->size);
-    tsr_status status =
-        tsr_shard_list_parse(TSR_SHARD_SAFETENSORS, exact, file->size, file->size, list);
+    tsr_status status = tsr__list_parse(TSR_SHARD_SAFETENSORS, exact, file->size, file->size, list);
     free(exact);
     return status;
 }
@@ -32,7 +32,7 @@ START_TEST(a_usual_file)
     ck_assert_int_eq(tsr_shard_list_format(list), TSR_SHARD_SAFETENSORS);
     ck_assert_str_eq(tsr_shard_format_name(tsr_shard_list_format(list)), "safetensors");
     ck_assert_uint_eq(tsr_shard_list_param_count(list), 4);
-    const tsr_shard_param *params = tsr_shard_list_param_array(list);
+    const tsr_shard_param *params = tsr_shard_list_param(list, 0);
     ck_assert_str_eq(params[0].name, "model.embed.weight");
     ck_assert_str_eq(params[0].layer, "model.embed");
     ck_assert_str_eq(params[0].dtype, "bf16");
@@ -256,11 +256,11 @@ START_TEST(truncated_anywhere)
     for (file.size = 0; file.size < whole; file.size++) {
         ck_assert(parse(&file, &list) == TSR_ERR_INVALID);
         tsr_status status =
-            tsr_shard_list_parse(TSR_SHARD_SAFETENSORS, file.data, file.size, whole, &list);
+            tsr__list_parse(TSR_SHARD_SAFETENSORS, file.data, file.size, whole, &list);
         ck_assert(status == (file.size < whole - 33 ? TSR_ERR_INVALID : TSR_OK));
         tsr_shard_list_destroy(&list);
     }
-    ck_assert_int_eq(tsr_shard_list_parse(TSR_SHARD_SAFETENSORS, file.data, 20, whole, &list),
+    ck_assert_int_eq(tsr__list_parse(TSR_SHARD_SAFETENSORS, file.data, 20, whole, &list),
                      TSR_ERR_INVALID);
     ck_assert_str_eq(tsr_last_error(),
                      "safetensors: offset 8: only 20 bytes of the file are given, "
@@ -279,12 +279,12 @@ START_TEST(any_byte_changed)
         for (int change = 1; change < 256; change++) {
             file.data[i] ^= (uint8_t)change;
             tsr_shard_list *list = NULL;
-            if (tsr_shard_list_parse(TSR_SHARD_SAFETENSORS, file.data, file.size, file.size,
-                                     &list) == TSR_OK) {
+            if (tsr__list_parse(TSR_SHARD_SAFETENSORS, file.data, file.size, file.size, &list) ==
+                TSR_OK) {
                 uint64_t sum = 0;
                 accepted++;
                 for (uint64_t p = 0; p < tsr_shard_list_param_count(list); p++)
-                    sum += tsr_shard_list_param_array(list)[p].size_bytes;
+                    sum += tsr_shard_list_param(list, p)->size_bytes;
                 ck_assert(sum == 33);
             }
             tsr_shard_list_destroy(&list);

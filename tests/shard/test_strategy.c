@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "shard/params/params.h"
 #include "shard/plans.h"
 #include "support/random.h"
 
@@ -11,12 +12,24 @@ static tsr_shard_kind kinds[] = {TSR_SHARD_FULL, TSR_SHARD_LAYERWISE, TSR_SHARD_
                                  TSR_SHARD_WEIGHTED};
 
 static const tsr_shard_param model[] = {
-    {.name = "embed.weight", .ndim = 2, .shape = {100, 8}, .always_gather = true},
-    {.name = "layers.0.weight", .ndim = 2, .shape = {8, 8}},
-    {.name = "layers.0.bias", .ndim = 1, .shape = {5}},
-    {.name = "layers.1.weight", .ndim = 2, .shape = {8, 8}, .dtype = "bf16"},
-    {.name = "head.weight", .ndim = 2, .shape = {3, 7}, .dtype = "f64"},
-    {.name = "scale"},
+    {.struct_size = sizeof(tsr_shard_param),
+     .name = "embed.weight",
+     .ndim = 2,
+     .shape = {100, 8},
+     .always_gather = true},
+    {.struct_size = sizeof(tsr_shard_param), .name = "layers.0.weight", .ndim = 2, .shape = {8, 8}},
+    {.struct_size = sizeof(tsr_shard_param), .name = "layers.0.bias", .ndim = 1, .shape = {5}},
+    {.struct_size = sizeof(tsr_shard_param),
+     .name = "layers.1.weight",
+     .ndim = 2,
+     .shape = {8, 8},
+     .dtype = "bf16"},
+    {.struct_size = sizeof(tsr_shard_param),
+     .name = "head.weight",
+     .ndim = 2,
+     .shape = {3, 7},
+     .dtype = "f64"},
+    {.struct_size = sizeof(tsr_shard_param), .name = "scale"},
 };
 enum { MODEL = COUNT_OF(model) };
 
@@ -25,8 +38,8 @@ enum { MODEL = COUNT_OF(model) };
 START_TEST(full_divides_everything_but_gathered)
 {
     tsr_shard_plan *plan = plan_of(NULL, MODEL, model, tsr_shard_plan_params(.ranks = 4));
-    const tsr_shard_param *params = tsr_shard_plan_param_array(plan);
-    ck_assert_str_eq(tsr_shard_plan_strategy(plan), "full");
+    const tsr_shard_param *params = tsr_shard_plan_param(plan, 0);
+    ck_assert_str_eq(summary_of(plan).strategy, "full");
     ck_assert_int_eq(tsr_shard_plan_ranks(plan), 4);
     for (uint64_t p = 0; p < MODEL; p++) {
         ck_assert(params[p].always_gather == model[p].always_gather);
@@ -80,16 +93,28 @@ END_TEST
 START_TEST(blocks_are_not_divided)
 {
     static const tsr_shard_param list[] = {
-        {.name = "a", .ndim = 2, .shape = {3, 512}, .dtype = "q4_k"},
-        {.name = "b", .ndim = 2, .shape = {3, 96}, .dtype = "q8_0"},
-        {.name = "c", .ndim = 1, .shape = {10}, .dtype = "f4"},
+        {.struct_size = sizeof(tsr_shard_param),
+         .name = "a",
+         .ndim = 2,
+         .shape = {3, 512},
+         .dtype = "q4_k"},
+        {.struct_size = sizeof(tsr_shard_param),
+         .name = "b",
+         .ndim = 2,
+         .shape = {3, 96},
+         .dtype = "q8_0"},
+        {.struct_size = sizeof(tsr_shard_param),
+         .name = "c",
+         .ndim = 1,
+         .shape = {10},
+         .dtype = "f4"},
     };
     for (size_t k = 0; k < COUNT_OF(kinds); k++) {
         bool aligned = kinds[k] != TSR_SHARD_LAYERWISE;
         tsr_shard_plan *plan =
             plan_of(tsr_shard_strategy_params(.kind = kinds[k], .align = aligned ? 3 : 0), 3, list,
                     tsr_shard_plan_params(.ranks = 4));
-        const tsr_shard_param *params = tsr_shard_plan_param_array(plan);
+        const tsr_shard_param *params = tsr_shard_plan_param(plan, 0);
         ck_assert_uint_eq(params[0].size_bytes, 6 * 144);
         ck_assert_uint_eq(params[1].size_bytes, 9 * 34);
         ck_assert_uint_eq(params[2].size_bytes, 5);
@@ -122,8 +147,8 @@ START_TEST(layers_are_not_divided)
     ck_assert_uint_eq(total_of(plan, 0).sharded_bytes, 276 + 4);
     ck_assert_uint_eq(total_of(plan, 1).sharded_bytes, 168 + 128);
     /* Parameters that are always gathered are in the summary. */
-    tsr_shard_summary summary;
-    tsr_shard_plan_summary(plan, &summary);
+    tsr_shard_summary summary = TSR_INIT(tsr_shard_summary);
+    ck_assert_ok(tsr_shard_plan_get_summary(plan, &summary));
     ck_assert_uint_eq(summary.gathered_count, 1);
     ck_assert_uint_eq(summary.gathered_bytes, 3200);
     tsr_shard_plan_destroy(&plan);
@@ -133,7 +158,8 @@ END_TEST
 static tsr_shard_param numbered(char name[32], int layer, int64_t size)
 {
     snprintf(name, 32, "layer%d.weight", layer);
-    return (tsr_shard_param){.name = name, .ndim = 1, .shape = {size}};
+    return (tsr_shard_param){
+        .struct_size = sizeof(tsr_shard_param), .name = name, .ndim = 1, .shape = {size}};
 }
 
 /* Layers of the same size are assigned to the ranks in turn, in the natural order of their names
@@ -181,8 +207,8 @@ START_TEST(layers_are_balanced)
         for (int r = 0; r < ranks; r++) {
             for (int i = 0; i < LAYERS; i++)
                 ck_assert(range_in(plan, names[i], r).count == range_in(other, names[i], r).count);
-            tsr_shard_summary summary;
-            tsr_shard_plan_summary(plan, &summary);
+            tsr_shard_summary summary = TSR_INIT(tsr_shard_summary);
+            ck_assert_ok(tsr_shard_plan_get_summary(plan, &summary));
             double mean = (double)summary.model_bytes / ranks;
             ck_assert((double)total_of(plan, r).total_bytes <= mean + (double)largest * 4);
         }
@@ -229,13 +255,42 @@ END_TEST
 /* Hybrid --------------------------------------------------------------------------------------- */
 
 static const tsr_shard_param transformer[] = {
-    {.name = "embed.weight", .ndim = 1, .shape = {64}, .layer = "embed", .always_gather = true},
-    {.name = "t.0.q", .ndim = 1, .shape = {64}, .layer = "transformer.0.attention"},
-    {.name = "t.0.mlp", .ndim = 1, .shape = {64}, .layer = "transformer.0.mlp"},
-    {.name = "c.w", .ndim = 1, .shape = {64}, .layer = "classifier"},
-    {.name = "h.w", .ndim = 1, .shape = {64}, .layer = "lm.head"},
-    {.name = "m.w", .ndim = 1, .shape = {64}, .layer = "multi_head"},
-    {.name = "n.w", .ndim = 1, .shape = {64}, .layer = "norm"},
+    {.struct_size = sizeof(tsr_shard_param),
+     .name = "embed.weight",
+     .ndim = 1,
+     .shape = {64},
+     .layer = "embed",
+     .always_gather = true},
+    {.struct_size = sizeof(tsr_shard_param),
+     .name = "t.0.q",
+     .ndim = 1,
+     .shape = {64},
+     .layer = "transformer.0.attention"},
+    {.struct_size = sizeof(tsr_shard_param),
+     .name = "t.0.mlp",
+     .ndim = 1,
+     .shape = {64},
+     .layer = "transformer.0.mlp"},
+    {.struct_size = sizeof(tsr_shard_param),
+     .name = "c.w",
+     .ndim = 1,
+     .shape = {64},
+     .layer = "classifier"},
+    {.struct_size = sizeof(tsr_shard_param),
+     .name = "h.w",
+     .ndim = 1,
+     .shape = {64},
+     .layer = "lm.head"},
+    {.struct_size = sizeof(tsr_shard_param),
+     .name = "m.w",
+     .ndim = 1,
+     .shape = {64},
+     .layer = "multi_head"},
+    {.struct_size = sizeof(tsr_shard_param),
+     .name = "n.w",
+     .ndim = 1,
+     .shape = {64},
+     .layer = "norm"},
 };
 enum { TRANSFORMER = COUNT_OF(transformer) };
 
@@ -284,15 +339,15 @@ END_TEST
 START_TEST(hybrid_balances_both_sides)
 {
     static const tsr_shard_param list[] = {
-        {.name = "full.a", .ndim = 1, .shape = {5}},
-        {.name = "whole.1.a", .ndim = 1, .shape = {1}},
-        {.name = "whole.2.a", .ndim = 1, .shape = {2}},
+        {.struct_size = sizeof(tsr_shard_param), .name = "full.a", .ndim = 1, .shape = {5}},
+        {.struct_size = sizeof(tsr_shard_param), .name = "whole.1.a", .ndim = 1, .shape = {1}},
+        {.struct_size = sizeof(tsr_shard_param), .name = "whole.2.a", .ndim = 1, .shape = {2}},
     };
     tsr_shard_plan *plan =
         plan_of(tsr_shard_strategy_params(.kind = TSR_SHARD_HYBRID,
                                           .layerwise_layers = (const char *const[]){"whole", NULL}),
                 3, list, tsr_shard_plan_params(.ranks = 4));
-    ck_assert_str_eq(tsr_shard_plan_strategy(plan), "hybrid");
+    ck_assert_str_eq(summary_of(plan).strategy, "hybrid");
     ck_assert_int_eq(whole_owner(plan, 2), 3); /* the ranges of `full` are 2, 2, 1, 0 */
     ck_assert_int_eq(whole_owner(plan, 1), 2);
     tsr_shard_plan_destroy(&plan);
@@ -311,8 +366,8 @@ START_TEST(weighted_by_rate)
     ck_assert_uint_eq(total_of(plan, 1).sharded_bytes, 0);
     ck_assert_uint_eq(total_of(plan, 2).sharded_bytes, 144);
     ck_assert_uint_eq(total_of(plan, 1).total_bytes, 3200);
-    tsr_shard_summary summary;
-    tsr_shard_plan_summary(plan, &summary);
+    tsr_shard_summary summary = TSR_INIT(tsr_shard_summary);
+    ck_assert_ok(tsr_shard_plan_get_summary(plan, &summary));
     ck_assert_double_eq(summary.imbalance, 1);
     tsr_shard_plan_destroy(&plan);
 }
@@ -337,8 +392,8 @@ START_TEST(weighted_within_memory)
             list[i] = numbered(names[i], i, random_between(&state, 0, 40));
             list[i].dtype = plain_dtypes[random_between(&state, 0, 3)];
             list[i].always_gather = random_between(&state, 0, 5) == 0;
-            tsr_shard_dtype dtype;
-            ck_assert_ok(tsr_shard_dtype_find(list[i].dtype, &dtype));
+            tsr__file_dtype dtype;
+            ck_assert(tsr__dtype_by_name(list[i].dtype, &dtype));
             uint64_t bytes = (uint64_t)list[i].shape[0] * dtype.block_bytes;
             *(list[i].always_gather ? &gathered : &sharded) += bytes;
             bool counts = bytes > 0 && !list[i].always_gather;
@@ -390,9 +445,21 @@ END_TEST
 START_TEST(weighted_fills_memory_exactly)
 {
     static const tsr_shard_param list[] = {
-        {.name = "bytes", .ndim = 1, .shape = {3}, .dtype = "u8"},
-        {.name = "halves", .ndim = 1, .shape = {4}, .dtype = "f16"},
-        {.name = "floats", .ndim = 1, .shape = {5}, .dtype = "f32"},
+        {.struct_size = sizeof(tsr_shard_param),
+         .name = "bytes",
+         .ndim = 1,
+         .shape = {3},
+         .dtype = "u8"},
+        {.struct_size = sizeof(tsr_shard_param),
+         .name = "halves",
+         .ndim = 1,
+         .shape = {4},
+         .dtype = "f16"},
+        {.struct_size = sizeof(tsr_shard_param),
+         .name = "floats",
+         .ndim = 1,
+         .shape = {5},
+         .dtype = "f32"},
     };
     const uint64_t memory[] = {13, 3, 11, 4};
     tsr_shard_plan *plan = plan_of(tsr_shard_strategy_params(.kind = TSR_SHARD_WEIGHTED), 3, list,
@@ -422,8 +489,16 @@ END_TEST
 /* A parameter's last unit may be short, so it fits where a complete one does not. */
 START_TEST(weighted_places_short_units)
 {
-    static const tsr_shard_param list[] = {{.name = "a", .ndim = 1, .shape = {10}, .dtype = "u8"},
-                                           {.name = "b", .ndim = 1, .shape = {5}, .dtype = "f32"}};
+    static const tsr_shard_param list[] = {{.struct_size = sizeof(tsr_shard_param),
+                                            .name = "a",
+                                            .ndim = 1,
+                                            .shape = {10},
+                                            .dtype = "u8"},
+                                           {.struct_size = sizeof(tsr_shard_param),
+                                            .name = "b",
+                                            .ndim = 1,
+                                            .shape = {5},
+                                            .dtype = "f32"}};
     const uint64_t memory[] = {8 + 16, 2 + 4};
     const tsr_shard_strategy_params params = {
         .struct_size = sizeof params, .kind = TSR_SHARD_WEIGHTED, .align = 4};
@@ -507,8 +582,11 @@ END_TEST
 
 START_TEST(alignments_that_are_too_large)
 {
-    static const tsr_shard_param list[] = {
-        {.name = "a", .ndim = 1, .shape = {256}, .dtype = "q4_k"}};
+    static const tsr_shard_param list[] = {{.struct_size = sizeof(tsr_shard_param),
+                                            .name = "a",
+                                            .ndim = 1,
+                                            .shape = {256},
+                                            .dtype = "q4_k"}};
     tsr_shard_strategy *strategy = strategy_of(tsr_shard_strategy_params(.align = UINT64_MAX));
     tsr_shard_plan *plan = NULL;
     ck_assert_error(
@@ -523,13 +601,14 @@ END_TEST
 START_TEST(edges_of_every_strategy)
 {
     const tsr_shard_strategy_params *params = tsr_shard_strategy_params(.kind = kinds[_i]);
-    static const tsr_shard_param empty[] = {{.name = "none", .ndim = 2, .shape = {0, 7}}};
-    tsr_shard_summary summary;
+    static const tsr_shard_param empty[] = {
+        {.struct_size = sizeof(tsr_shard_param), .name = "none", .ndim = 2, .shape = {0, 7}}};
+    tsr_shard_summary summary = TSR_INIT(tsr_shard_summary);
 
     tsr_shard_plan *plan = plan_of(params, MODEL, model, tsr_shard_plan_params(.ranks = 1));
     for (uint64_t p = 0; p < MODEL; p++)
         ck_assert_int_eq(whole_owner(plan, p), 0);
-    tsr_shard_plan_summary(plan, &summary);
+    ck_assert_ok(tsr_shard_plan_get_summary(plan, &summary));
     ck_assert_uint_eq(summary.max_bytes, summary.model_bytes);
     ck_assert_double_eq(summary.imbalance, 1);
     tsr_shard_plan_destroy(&plan);
@@ -540,7 +619,7 @@ START_TEST(edges_of_every_strategy)
 
     plan = plan_of(params, MODEL, model,
                    tsr_shard_plan_params(.ranks = 3, .gather = (const char *const[]){"*", NULL}));
-    tsr_shard_plan_summary(plan, &summary);
+    ck_assert_ok(tsr_shard_plan_get_summary(plan, &summary));
     ck_assert_uint_eq(summary.gathered_count, MODEL);
     ck_assert_uint_eq(summary.least_bytes, summary.model_bytes);
     ck_assert_double_eq(summary.imbalance, 1);
@@ -577,12 +656,15 @@ static tsr_status backwards(void *user, const tsr_shard_request *request, tsr_sh
 START_TEST(a_strategy_of_the_caller)
 {
     int calls = 0;
-    const tsr_shard_strategy own = {.name = "back\"wards", .assign = backwards, .user = &calls};
+    const tsr_shard_strategy own = {.struct_size = sizeof(tsr_shard_strategy),
+                                    .name = "back\"wards",
+                                    .assign = backwards,
+                                    .user = &calls};
     tsr_shard_plan *plan = NULL;
     ck_assert_ok(
         tsr_shard_plan_create(&own, MODEL, model, tsr_shard_plan_params(.ranks = 4), &plan));
     ck_assert_int_eq(calls, 1);
-    ck_assert_str_eq(tsr_shard_plan_strategy(plan), "back\"wards");
+    ck_assert_str_eq(summary_of(plan).strategy, "back\"wards");
     ck_assert_uint_eq(range_in(plan, "layers.0.weight", 3).start, 0);
     ck_assert_uint_eq(range_in(plan, "embed.weight", 3).count, 800);
     uint64_t bias = 0;
@@ -611,10 +693,19 @@ static tsr_status force(void *user, const tsr_shard_request *request, tsr_shard_
 START_TEST(ranges_of_a_strategy_are_checked)
 {
     static const tsr_shard_param list[] = {
-        {.name = "a", .ndim = 1, .shape = {4}, .dtype = "f32"},
-        {.name = "b", .ndim = 1, .shape = {4}, .dtype = "f4"},
+        {.struct_size = sizeof(tsr_shard_param),
+         .name = "a",
+         .ndim = 1,
+         .shape = {4},
+         .dtype = "f32"},
+        {.struct_size = sizeof(tsr_shard_param),
+         .name = "b",
+         .ndim = 1,
+         .shape = {4},
+         .dtype = "f4"},
     };
-    const tsr_shard_strategy own = {.name = "forced", .assign = force};
+    const tsr_shard_strategy own = {
+        .struct_size = sizeof(tsr_shard_strategy), .name = "forced", .assign = force};
     const uint64_t memory[] = {0, 0};
     const tsr_shard_plan_params *options =
         tsr_shard_plan_params(.ranks = 2, .memory_bytes = memory);
@@ -636,8 +727,11 @@ START_TEST(ranges_of_a_strategy_are_checked)
     ck_assert_ok(tsr_shard_plan_create(&own, 2, list, options, &plan));
     tsr_shard_plan_destroy(&plan);
 
-    const tsr_shard_strategy nameless = {.name = "", .assign = force},
-                             nothing = {.name = "nothing"};
+    const tsr_shard_strategy nameless = {.struct_size = sizeof(tsr_shard_strategy),
+                                         .name = "",
+                                         .assign = force},
+                             nothing = {.struct_size = sizeof(tsr_shard_strategy),
+                                        .name = "nothing"};
     ck_assert_error(tsr_shard_plan_create(&nameless, 2, list, options, &plan), TSR_ERR_INVALID,
                     "shard: the strategy's name is empty");
     ck_assert_error(tsr_shard_plan_create(&nothing, 2, list, options, &plan), TSR_ERR_INVALID,

@@ -25,7 +25,7 @@ static void print_head(FILE *out, const tsr_shard_plan *plan, const tsr_shard_su
     int ranks = tsr_shard_plan_ranks(plan);
     cli_print(out, "%s (%s): %" PRIu64 " parameter%s, %s\n", path, format, count,
               count == 1 ? "" : "s", cli_bytes(summary->model_bytes, model));
-    fprintf(out, "%s over %d rank%s", tsr_shard_plan_strategy(plan), ranks, ranks == 1 ? "" : "s");
+    fprintf(out, "%s over %d rank%s", summary->strategy, ranks, ranks == 1 ? "" : "s");
     if (summary->gathered_count > 0)
         fprintf(out, "; %" PRIu64 " parameter%s, %s, on every rank", summary->gathered_count,
                 summary->gathered_count == 1 ? "" : "s",
@@ -49,8 +49,8 @@ static void add_bar(cli_table *table, const tsr_shard_rank_total *total, uint64_
 
 static void print_ranks(FILE *out, const tsr_shard_plan *plan, const tsr_shard_summary *summary)
 {
-    const double *rates = tsr_shard_plan_rates(plan);
-    const uint64_t *memory = tsr_shard_plan_memory_bytes(plan);
+    const double *rates = summary->rates;
+    const uint64_t *memory = summary->memory_bytes;
     char bytes[CLI_BYTES_TEXT];
     cli_table *table = cli_table_create();
     cli_table_column(table, "rank", CLI_RIGHT);
@@ -64,9 +64,9 @@ static void print_ranks(FILE *out, const tsr_shard_plan *plan, const tsr_shard_s
         cli_table_column(table, "of memory", CLI_RIGHT);
     cli_table_column(table, "", CLI_OPTIONAL);
     for (int r = 0; r < tsr_shard_plan_ranks(plan); r++) {
-        tsr_shard_rank_total total = {0};
+        tsr_shard_rank_total total = TSR_INIT(tsr_shard_rank_total);
         /* cannot fail, because the rank exists */
-        (void)!tsr_shard_plan_rank_total(plan, r, &total);
+        (void)!tsr_shard_plan_get_rank_total(plan, r, &total);
         cli_table_cell(table, "%d", r);
         if (rates != NULL)
             cli_table_cell(table, "%g", rates[r]);
@@ -84,10 +84,10 @@ static void print_ranks(FILE *out, const tsr_shard_plan *plan, const tsr_shard_s
     cli_table_destroy(&table);
 }
 
-static void print_balance(FILE *out, const tsr_shard_plan *plan, const tsr_shard_summary *summary)
+static void print_balance(FILE *out, const tsr_shard_summary *summary)
 {
     const char *measure =
-        tsr_shard_plan_rates(plan) != NULL ? "bytes of shards for its rate" : "bytes of shards";
+        summary->rates != NULL ? "bytes of shards for its rate" : "bytes of shards";
     if (summary->sharded_bytes == 0)
         fputs("\nnothing is divided\n", out);
     else if (isinf(summary->imbalance))
@@ -99,11 +99,12 @@ static void print_balance(FILE *out, const tsr_shard_plan *plan, const tsr_shard
 
 static void print_text(FILE *out, const tsr_shard_plan *plan, const char *path, const char *format)
 {
-    tsr_shard_summary summary;
-    tsr_shard_plan_summary(plan, &summary);
+    tsr_shard_summary summary = TSR_INIT(tsr_shard_summary);
+    /* cannot fail, because the plan exists */
+    (void)!tsr_shard_plan_get_summary(plan, &summary);
     print_head(out, plan, &summary, path, format);
     print_ranks(out, plan, &summary);
-    print_balance(out, plan, &summary);
+    print_balance(out, &summary);
 }
 
 /* Making the plan ------------------------------------------------------------------------------ */
@@ -140,13 +141,14 @@ static bool is_optimizer_state(const char *name)
  * strings belong to the list. */
 static tsr_shard_param *model_params(const tsr_shard_list *list, uint64_t *count)
 {
-    const tsr_shard_param *all = tsr_shard_list_param_array(list);
     const uint64_t all_count = tsr_shard_list_param_count(list);
     tsr_shard_param *kept = cli_alloc((size_t)all_count, sizeof *kept);
     *count = 0;
-    for (uint64_t i = 0; i < all_count; i++)
-        if (!is_optimizer_state(all[i].name))
-            kept[(*count)++] = all[i];
+    for (uint64_t i = 0; i < all_count; i++) {
+        const tsr_shard_param *param = tsr_shard_list_param(list, i);
+        if (!is_optimizer_state(param->name))
+            kept[(*count)++] = *param;
+    }
     return kept;
 }
 

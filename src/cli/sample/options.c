@@ -9,6 +9,7 @@
 #include "cli/lib/numbers.h"
 #include "cli/lib/say.h"
 #include "cli/sample/sample.h"
+#include "tool_seam.h"
 
 #define MAX 4611686018427387904.0 /* 2^62, the largest count that samplers support */
 #define MAX_NUMBERS 1e18          /* the largest count for `tessera sample raw` */
@@ -89,7 +90,7 @@ static bool read_order(void *user, const char *text, char *problem, size_t size)
 {
     (void)user;
     has_order = true;
-    if (tsr_order_parse(text, &sample_chosen.order) == TSR_OK)
+    if (tsr__order_parse(text, &sample_chosen.order) == TSR_OK)
         return true;
     snprintf(problem, size, "takes feistel, torch, dotnet, mlx or none, not '%.80s'", text);
     return false;
@@ -100,7 +101,7 @@ static bool read_tail(void *user, const char *text, char *problem, size_t size)
 {
     (void)user;
     has_tail = true;
-    if (tsr_tail_parse(strcmp(text, "pad_mask") == 0 ? "pad-mask" : text, &sample_chosen.tail) ==
+    if (tsr__tail_parse(strcmp(text, "pad_mask") == 0 ? "pad-mask" : text, &sample_chosen.tail) ==
         TSR_OK)
         return true;
     snprintf(problem, size, "takes pad, pad-mask, uneven or drop, not '%.80s'", text);
@@ -111,7 +112,7 @@ static bool read_split(void *user, const char *text, char *problem, size_t size)
 {
     (void)user;
     has_split = true;
-    if (tsr_split_parse(text, &sample_chosen.split) == TSR_OK)
+    if (tsr__split_parse(text, &sample_chosen.split) == TSR_OK)
         return true;
     snprintf(problem, size, "takes interleaved or contiguous, not '%.80s'", text);
     return false;

@@ -50,12 +50,18 @@ static int check_epochs(const printer *print, int64_t *epochs)
                                                                options->epoch + (*epochs - 1)));
 }
 
+uint64_t sample_batch_max(const tsr_sampler *sampler)
+{
+    tsr_sampler_info info = TSR_INIT(tsr_sampler_info);
+    return tsr_sampler_get_info(sampler, &info) == TSR_OK ? info.batch_max : 0;
+}
+
 static tsr_status read_items(printer *print, uint64_t limit)
 {
     uint8_t *mask = print->masks ? print->mask : NULL;
     if (print->batches)
-        return tsr_sampler_next_batch(print->sampler, print->capacity, print->indices, mask,
-                                      &print->count);
+        return tsr_sampler_next(print->sampler, print->capacity, print->indices, mask,
+                                &print->count);
     uint64_t wanted = print->started ? print->capacity : FEW;
     return tsr_sampler_fill(print->sampler, wanted < limit ? wanted : limit, print->indices, mask,
                             &print->count);
@@ -119,7 +125,7 @@ static int print_list(printer *print, const char *list, bool mask_only)
 
 int sample_print(const char *kind, const sample_options *options, tsr_sampler *sampler)
 {
-    uint64_t most = tsr_sampler_batch_max(sampler);
+    const uint64_t most = sample_batch_max(sampler);
     int64_t epochs;
     printer print = {
         .kind = kind,

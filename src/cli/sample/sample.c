@@ -157,7 +157,7 @@ static int run_sampler(const sample_kind *kind, const sample_kind *inner,
     int code = inner != NULL ? inner->create(options, &sampler) : CLI_DONE;
     if (code == CLI_DONE && kind->create != NULL)
         code = kind->create(options, &sampler);
-    if (code == CLI_DONE && options->batch >= 0 && tsr_sampler_batch_max(sampler) == 0)
+    if (code == CLI_DONE && options->batch >= 0 && sample_batch_max(sampler) == 0)
         code = make_batches(options, &sampler);
     if (code == CLI_DONE)
         code = sample_print(kind->name, options, sampler);

@@ -101,6 +101,8 @@ int sample_checked(tsr_status status);
 int sample_of_file_checked(tsr_status status);
 
 /* Prints the indices of a sampler that --epoch, --epochs, --from, --limit and --format select. */
+/* The largest number of indices in a batch of the sampler; 0 if it gives single indices. */
+uint64_t sample_batch_max(const tsr_sampler *sampler);
 int sample_print(const char *kind, const sample_options *options, tsr_sampler *sampler);
 
 /* These functions read a file with one number per line; "-" is standard input. Free *values with

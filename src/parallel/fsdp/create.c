@@ -139,8 +139,10 @@ static tsr_status set_plan(tsr_fsdp *model, const tsr_fsdp_params *params)
         return TSR_ERR_NO_MEMORY;
     for (int i = 0; i < model->param_count; i++) {
         const tsr__fsdp_param *p = &model->params[i];
-        list[i] = (tsr_shard_param){
-            .name = p->name, .ndim = p->seen.ndim, .dtype = tsr_dtype_name(p->seen.dtype)};
+        list[i] = (tsr_shard_param){.struct_size = sizeof *list,
+                                    .name = p->name,
+                                    .ndim = p->seen.ndim,
+                                    .dtype = tsr_dtype_name(p->seen.dtype)};
         memcpy(list[i].shape, p->shape, sizeof list[i].shape);
     }
     tsr_status status =
@@ -166,7 +168,7 @@ static tsr_status compare_plans(tsr_fsdp *model)
 static tsr_status set_range(tsr_fsdp *model, int index)
 {
     tsr__fsdp_param *p = &model->params[index];
-    const tsr_shard_param *planned = &tsr_shard_plan_param_array(model->plan)[index];
+    const tsr_shard_param *planned = tsr_shard_plan_param(model->plan, (uint64_t)index);
     p->resident = planned->always_gather || model->size == 1;
     TSR__TRY(tsr_shard_plan_range(model->plan, (uint64_t)index, model->rank, &p->range));
     if (p->resident)

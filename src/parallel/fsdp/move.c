@@ -27,7 +27,7 @@ static void kinds_of(const tsr__fsdp_param *p, tsr_tensor *out[KINDS])
 
 static bool was_resident(const tsr__fsdp_move *m, int param)
 {
-    return m->from_size == 1 || tsr_shard_plan_param_array(m->plan)[param].always_gather;
+    return m->from_size == 1 || tsr_shard_plan_param(m->plan, (uint64_t)param)->always_gather;
 }
 
 /* The number of ranges of a parameter in the old model: one for each rank of the old group, or a

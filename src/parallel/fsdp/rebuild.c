@@ -177,8 +177,8 @@ static tsr_status compare_params(const rebuilding *b)
 {
     const tsr_fsdp *to = b->to;
     const report *old = &b->reports[b->root];
-    const tsr_shard_param *before = tsr_shard_plan_param_array(b->plan);
-    const tsr_shard_param *now = tsr_shard_plan_param_array(to->plan);
+    const tsr_shard_param *before = tsr_shard_plan_param(b->plan, 0);
+    const tsr_shard_param *now = tsr_shard_plan_param(to->plan, 0);
     const uint64_t count = tsr_shard_plan_param_count(b->plan);
     TSR__REQUIRE(old->optimizer == to->optimizer && old->momentum == to->momentum &&
                      old->masters == to->masters,
@@ -212,7 +212,7 @@ static bool had_shards(const rebuilding *b, int old_rank)
 {
     for (uint64_t i = 0; i < tsr_shard_plan_param_count(b->plan); i++) {
         tsr_shard_range range;
-        if (!tsr_shard_plan_param_array(b->plan)[i].always_gather &&
+        if (!tsr_shard_plan_param(b->plan, i)->always_gather &&
             tsr_shard_plan_range(b->plan, i, old_rank, &range) == TSR_OK && range.count > 0)
             return true;
     }

@@ -144,7 +144,7 @@ static tsr_status read_inner(tsr__distributed *self, uint64_t first, uint64_t co
     *got = 0;
     TSR__TRY(tsr__sampler_seek_up_to(self->base.inner, first, &reached));
     if (reached == first && self->base.inner->batch_max != 0)
-        TSR__TRY(tsr_sampler_next_batch(self->base.inner, capacity, indices, mask, got));
+        TSR__TRY(tsr_sampler_next(self->base.inner, capacity, indices, mask, got));
     else if (reached == first)
         TSR__TRY(tsr_sampler_fill(self->base.inner, count, indices, mask, got));
     TSR__REQUIRE(*got > 0 || self->partition.n == TSR_LENGTH_UNKNOWN,
@@ -305,9 +305,9 @@ static tsr_status check_distributed_params(const tsr_sampler_distributed_params 
                  TSR__MAX_RANKS);
     TSR__REQUIRE(*rank >= 0 && *rank < *ranks, "distributed: rank %" PRId64 " is not 0 to %" PRId64,
                  *rank, *ranks - 1);
-    TSR__REQUIRE(tsr_tail_name(params->tail)[0] != '?', "distributed: %d is no tail",
+    TSR__REQUIRE(tsr__tail_name(params->tail)[0] != '?', "distributed: %d is no tail",
                  (int)params->tail);
-    TSR__REQUIRE(tsr_split_name(params->split)[0] != '?', "distributed: %d is no split",
+    TSR__REQUIRE(tsr__split_name(params->split)[0] != '?', "distributed: %d is no split",
                  (int)params->split);
     if (params->base != NULL) {
         TSR__REQUIRE(params->n == 0,
@@ -366,7 +366,7 @@ static tsr_status prepare_distributed(const tsr_sampler_distributed_params *para
             TSR__TRY(reserve_scratch(self));
         /* Partition all items of the epoch. The caller may have resumed the wrapped sampler in the
          * middle of the epoch, so move it back to the start. */
-        TSR__TRY(tsr_sampler_reset(self->base.inner));
+        TSR__TRY(tsr_sampler_set_epoch(self->base.inner, self->base.inner->epoch));
         TSR__TRY(check_inner(self, &n));
     }
     tsr__rank_items_start(&self->partition, n);
@@ -402,20 +402,12 @@ tsr_status tsr_sampler_create_distributed(const tsr_sampler_distributed_params *
     return tsr__sampler_created(prepare_distributed(params, self), &self->base, out);
 }
 
-tsr_status tsr_sampler_distributed_info(const tsr_sampler *sampler, tsr_distributed_info *out)
+void tsr__distributed_info(const tsr_sampler *sampler, tsr_sampler_info *info)
 {
-    TSR__REQUIRE(sampler != NULL && out != NULL, "sampler distributed info: %s is NULL",
-                 sampler != NULL ? "out" : "sampler");
-    TSR__REQUIRE(sampler->class_ == &distributed_class, "sampler distributed info: this one is %s",
-                 sampler->name);
     const tsr__rank_items *partition = &((const tsr__distributed *)sampler)->partition;
     bool known = partition->n != TSR_LENGTH_UNKNOWN;
-    *out = (tsr_distributed_info){
-        .ranks = (int64_t)partition->ranks,
-        .rank = (int64_t)partition->rank,
-        .n = known ? partition->left : TSR_LENGTH_UNKNOWN,
-        .total = known ? tsr__rank_items_total(partition) : TSR_LENGTH_UNKNOWN,
-        .length = distributed_length(sampler),
-    };
-    return TSR_OK;
+    info->ranks = (int64_t)partition->ranks;
+    info->rank = (int64_t)partition->rank;
+    info->n = known ? partition->left : TSR_LENGTH_UNKNOWN;
+    info->total = known ? tsr__rank_items_total(partition) : TSR_LENGTH_UNKNOWN;
 }

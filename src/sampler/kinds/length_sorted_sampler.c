@@ -4,6 +4,7 @@
 
 #include "base/alloc.h"
 #include "base/struct_size.h"
+#include "sampler/order/order.h"
 #include "sampler/order/sort_items.h"
 
 typedef struct length_sorted {
@@ -36,7 +37,7 @@ static tsr_status length_sorted_fill(tsr_sampler *sampler, uint64_t capacity, in
     if (batch >= batch_count(self))
         return TSR_OK;
     if (self->order == TSR_ORDER_FEISTEL)
-        batch = tsr_feistel_at(&self->batches, batch);
+        batch = tsr__feistel_at(&self->batches, batch);
     uint64_t first = batch * size;
     *count = tsr__min_u64(size, self->count - first);
     for (uint64_t i = 0; i < *count; i++)

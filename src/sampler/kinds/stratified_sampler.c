@@ -8,6 +8,7 @@
 
 #include "base/alloc.h"
 #include "base/struct_size.h"
+#include "sampler/order/order.h"
 #include "sampler/order/sort_items.h"
 
 /* Classes of places -------------------------------------------------------------------------- */
@@ -186,7 +187,7 @@ static tsr_status stratified_fill(tsr_sampler *sampler, uint64_t capacity, int64
         if (self->order == TSR_ORDER_FEISTEL) {
             const stratum *its_class = class_of(self, (uint32_t)member);
             member =
-                its_class->start + tsr_feistel_at(&its_class->order, member - its_class->start);
+                its_class->start + tsr__feistel_at(&its_class->order, member - its_class->start);
         }
         indices[i] = self->members[member];
     }

@@ -300,13 +300,13 @@ tsr_status tsr_sampler_create_weighted(const tsr_sampler_weighted_params *params
     TSR__REQUIRE(params->order == TSR_ORDER_FEISTEL || params->order == TSR_ORDER_TORCH ||
                      params->order == TSR_ORDER_MLX,
                  "weighted: the order is feistel, torch or mlx, not %s",
-                 tsr_order_name(params->order));
+                 tsr__order_name(params->order));
     uint64_t samples, most = params->order == TSR_ORDER_TORCH ? MAX_TORCH : MAX_NATIVE;
     TSR__REQUIRE(params->num_samples != 0, "weighted: num_samples is 0");
     TSR__TRY(tsr__sampler_check_samples("weighted", params->count, params->num_samples, &samples));
     TSR__REQUIRE(params->count <= most,
                  "weighted: %" PRIu64 " weights are more than the order %s can draw from, %" PRIu64,
-                 params->count, tsr_order_name(params->order), most);
+                 params->count, tsr__order_name(params->order), most);
 
     const tsr__weights weights = {params->weights, params->weights_f32, params->count};
     weighted *self = (weighted *)tsr__sampler_new(&weighted_class, sizeof *self);

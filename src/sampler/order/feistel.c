@@ -157,7 +157,7 @@ tsr_status tsr_feistel_init(uint64_t n, uint64_t seed, uint64_t epoch, uint64_t 
     return TSR_OK;
 }
 
-uint64_t tsr_feistel_at(const tsr_feistel *order, uint64_t position)
+uint64_t tsr__feistel_at(const tsr_feistel *order, uint64_t position)
 {
     if (order->n <= MAX_PACKED)
         return order->keys[0] >> (4 * position) & 15;
@@ -224,5 +224,5 @@ void tsr_feistel_fill(const tsr_feistel *order, uint64_t first, uint64_t step, u
         }
     }
     for (; done < count; done++)
-        out[done] = (int64_t)tsr_feistel_at(order, first + done * step);
+        out[done] = (int64_t)tsr__feistel_at(order, first + done * step);
 }

@@ -31,22 +31,22 @@ static tsr_status find_name(const char *what, const char *const *names, size_t c
     return tsr__fail(TSR_ERR_NOT_FOUND, "sampler: there is no %s '%s'", what, name);
 }
 
-const char *tsr_order_name(tsr_order order)
+const char *tsr__order_name(tsr_order order)
 {
     return name_of(order_names, COUNT(order_names), (int)order);
 }
 
-const char *tsr_tail_name(tsr_tail tail)
+const char *tsr__tail_name(tsr_tail tail)
 {
     return name_of(tail_names, COUNT(tail_names), (int)tail);
 }
 
-const char *tsr_split_name(tsr_split split)
+const char *tsr__split_name(tsr_split split)
 {
     return name_of(split_names, COUNT(split_names), (int)split);
 }
 
-tsr_status tsr_order_parse(const char *name, tsr_order *out)
+tsr_status tsr__order_parse(const char *name, tsr_order *out)
 {
     TSR__REQUIRE(name != NULL && out != NULL, "sampler: %s is NULL", name != NULL ? "out" : "name");
     size_t found = 0;
@@ -55,7 +55,7 @@ tsr_status tsr_order_parse(const char *name, tsr_order *out)
     return TSR_OK;
 }
 
-tsr_status tsr_tail_parse(const char *name, tsr_tail *out)
+tsr_status tsr__tail_parse(const char *name, tsr_tail *out)
 {
     TSR__REQUIRE(name != NULL && out != NULL, "sampler: %s is NULL", name != NULL ? "out" : "name");
     size_t found = 0;
@@ -64,7 +64,7 @@ tsr_status tsr_tail_parse(const char *name, tsr_tail *out)
     return TSR_OK;
 }
 
-tsr_status tsr_split_parse(const char *name, tsr_split *out)
+tsr_status tsr__split_parse(const char *name, tsr_split *out)
 {
     TSR__REQUIRE(name != NULL && out != NULL, "sampler: %s is NULL", name != NULL ? "out" : "name");
     size_t found = 0;

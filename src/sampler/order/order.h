@@ -2,6 +2,7 @@
 #ifndef TSR_SAMPLER_ORDER_ORDER_H
 #define TSR_SAMPLER_ORDER_ORDER_H
 
+#include "sampler/order/names.h"
 #include "tessera/sampler.h"
 
 /* The seed and stream of a Philox generator, which are derived from (seed, epoch, pass). With the
@@ -47,6 +48,9 @@ typedef struct tsr__order {
 /* Writes the `count` elements at the positions first, first + step, first + 2 · step, … */
 void tsr__order_fill(const tsr__order *order, uint64_t first, uint64_t step, uint64_t count,
                      int64_t *out);
+
+/* Returns the element at `position` of a permutation, which must be below n. */
+uint64_t tsr__feistel_at(const tsr_feistel *order, uint64_t position);
 
 /* Checks that the order is one of the known ones. Errors: TSR_ERR_INVALID, with a text that starts
  * with `what` and a colon. */

@@ -1,4 +1,5 @@
 #include "sampler/order/sort_items.h"
+#include "sampler/order/names.h"
 
 #include <inttypes.h>
 
@@ -65,6 +66,6 @@ tsr_status tsr__check_item_batches(const char *what, int64_t batch_size, tsr_ord
     TSR__TRY(tsr__order_check(what, order));
     TSR__REQUIRE(order == TSR_ORDER_FEISTEL || order == TSR_ORDER_NONE,
                  "%s: order '%s' is not supported: use feistel or none", what,
-                 tsr_order_name(order));
+                 tsr__order_name(order));
     return TSR_OK;
 }

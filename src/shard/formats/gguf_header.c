@@ -87,7 +87,7 @@ static tsr_status read_shape(gguf_reader *reader, tsr_shard_param *param)
 static tsr_status read_tensor(gguf_reader *reader)
 {
     tsr_shard_param param = {.name = reader->gguf.name};
-    tsr_shard_dtype dtype = {0};
+    tsr__file_dtype dtype = {0};
     char text[TSR__NAME_SHORT];
     uint32_t type = 0;
     uint64_t offset = 0, start = reader->gguf.at;

@@ -37,9 +37,9 @@ uint64_t tsr_shard_list_param_count(const tsr_shard_list *list)
     return list != NULL ? list->params.count : 0;
 }
 
-const tsr_shard_param *tsr_shard_list_param_array(const tsr_shard_list *list)
+const tsr_shard_param *tsr_shard_list_param(const tsr_shard_list *list, uint64_t index)
 {
-    return list != NULL ? list->params.items : NULL;
+    return list != NULL && index < list->params.count ? &list->params.items[index] : NULL;
 }
 
 static bool ends_in(const char *path, const char *ending)
@@ -148,8 +148,8 @@ tsr_status tsr_shard_list_open(const char *path, tsr_shard_list **out)
     return status;
 }
 
-tsr_status tsr_shard_list_parse(tsr_shard_format format, const void *data, size_t size_bytes,
-                                uint64_t file_bytes, tsr_shard_list **out)
+tsr_status tsr__list_parse(tsr_shard_format format, const void *data, size_t size_bytes,
+                           uint64_t file_bytes, tsr_shard_list **out)
 {
     TSR__REQUIRE(out != NULL, "shard: out is NULL");
     TSR__REQUIRE(data != NULL || size_bytes == 0, "shard: data is NULL");

@@ -75,4 +75,11 @@ tsr_status tsr__spans_check(const tsr__file *file, const tsr__params *params, ts
 tsr_status tsr__check_names(const char *what, const tsr__params *params,
                             const tsr__spans *spans) TSR_NODISCARD;
 
+/* Reads the list of parameters of a file that is in memory. `data` is the first size_bytes of a
+ * file of file_bytes, and must contain its header. An index cannot be read in this way, and of a
+ * model in several GGUF files only the parameters of this one. Errors: as tsr_shard_list_open. */
+TSR_NODISCARD tsr_status tsr__list_parse(tsr_shard_format format, const void *data,
+                                         size_t size_bytes, uint64_t file_bytes,
+                                         tsr_shard_list **out);
+
 #endif

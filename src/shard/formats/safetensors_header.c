@@ -22,7 +22,7 @@ typedef struct safetensors_reader {
 static tsr_status read_dtype(tsr__json *json, tsr_shard_param *param)
 {
     char name[32];
-    tsr_shard_dtype dtype;
+    tsr__file_dtype dtype;
     size_t dtype_offset = json->at;
     TSR__TRY(tsr__json_string(json, sizeof name, name));
     if (!tsr__dtype_by_name(name, &dtype)) {

@@ -10,7 +10,7 @@
 enum { NOT_IN_GGUF = -1 };
 
 typedef struct file_dtype {
-    tsr_shard_dtype dtype;
+    tsr__file_dtype dtype;
     int gguf_type; /* the number in GGUF, or NOT_IN_GGUF */
 } file_dtype;
 
@@ -87,7 +87,7 @@ static bool same_name(const char *a, const char *b)
     return *a == '\0' && *b == '\0';
 }
 
-bool tsr__dtype_by_name(const char *name, tsr_shard_dtype *out)
+bool tsr__dtype_by_name(const char *name, tsr__file_dtype *out)
 {
     file_dtype found;
     for (int i = 0; file_dtype_at(i, &found); i++)
@@ -98,7 +98,7 @@ bool tsr__dtype_by_name(const char *name, tsr_shard_dtype *out)
     return false;
 }
 
-bool tsr__dtype_by_gguf(uint32_t number, tsr_shard_dtype *out)
+bool tsr__dtype_by_gguf(uint32_t number, tsr__file_dtype *out)
 {
     file_dtype found;
     for (int i = 0; file_dtype_at(i, &found); i++)
@@ -118,12 +118,4 @@ bool tsr__dtype_gguf_number(const char *name, uint32_t *out)
             return true;
         }
     return false;
-}
-
-tsr_status tsr_shard_dtype_find(const char *name, tsr_shard_dtype *out)
-{
-    TSR__REQUIRE(name != NULL && out != NULL, "shard: %s is NULL", name != NULL ? "out" : "name");
-    if (!tsr__dtype_by_name(name, out))
-        return tsr__fail(TSR_ERR_NOT_FOUND, "shard: there is no dtype '%.40s'", name);
-    return TSR_OK;
 }

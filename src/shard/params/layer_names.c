@@ -2,6 +2,7 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "shard/params/params.h"
 #include "tessera/shard.h"
 
 static bool is_digit(char c)
@@ -9,7 +10,7 @@ static bool is_digit(char c)
     return c >= '0' && c <= '9';
 }
 
-char *tsr_shard_layer_of(const char *name, size_t size, char *text)
+char *tsr__shard_layer_of(const char *name, size_t size, char *text)
 {
     size_t length = strlen(name), kept = length;
     const char *last_dot = strrchr(name, '.');

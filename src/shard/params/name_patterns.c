@@ -1,8 +1,9 @@
-/* Compares names with patterns: see tsr_shard_match. */
+/* Compares names with patterns: see tsr__shard_match. */
 #include <stdbool.h>
 #include <string.h>
 
 #include "base/error.h"
+#include "shard/params/params.h"
 #include "tessera/shard.h"
 
 /* One step of a pattern: a character, any character, any text (a star), or a set of characters.
@@ -144,8 +145,8 @@ static tsr_status check_pattern(const char *pattern)
     return TSR_OK;
 }
 
-tsr_status tsr_shard_match(const char *const *patterns, const char *name, bool otherwise,
-                           bool *matched)
+tsr_status tsr__shard_match(const char *const *patterns, const char *name, bool otherwise,
+                            bool *matched)
 {
     TSR__REQUIRE(name != NULL && matched != NULL, "shard: %s is NULL",
                  name != NULL ? "matched" : "name");

@@ -43,7 +43,7 @@ tsr_status tsr__param_resolve(tsr_shard_param *param)
     TSR__REQUIRE(problem == NULL, "its layer's name %s", problem);
 
     uint64_t count = 0, size = 0;
-    tsr_shard_dtype dtype;
+    tsr__file_dtype dtype;
     TSR__TRY(count_elements(param, &count));
     const char *dtype_name = param->dtype == NULL ? "f32" : param->dtype;
     problem = tsr__name_problem(dtype_name, strlen(dtype_name));
@@ -54,6 +54,7 @@ tsr_status tsr__param_resolve(tsr_shard_param *param)
                  dtype.name, dtype.block_count);
     if (!tsr__mul_u64(count / dtype.block_count, dtype.block_bytes, &size) || size > INT64_MAX)
         return too_large();
+    param->struct_size = sizeof *param;
     param->dtype = dtype.name;
     param->count = count;
     param->size_bytes = size;
@@ -74,7 +75,7 @@ static tsr_status copy_strings(const tsr_shard_param *from, tsr_shard_param *to)
     char layer[TSR_SHARD_MAX_NAME + 1];
     to->name = tsr__strdup(from->name);
     to->layer = tsr__strdup(
-        from->layer != NULL ? from->layer : tsr_shard_layer_of(from->name, sizeof layer, layer));
+        from->layer != NULL ? from->layer : tsr__shard_layer_of(from->name, sizeof layer, layer));
     to->file = from->file != NULL ? tsr__strdup(from->file) : NULL;
     if (to->name != NULL && to->layer != NULL && (from->file == NULL || to->file != NULL))
         return TSR_OK;

@@ -27,8 +27,9 @@ static void print_head(tsr__json_writer *to, const tsr_shard_plan *plan)
 
 static void print_summary(tsr__json_writer *to, const tsr_shard_plan *plan)
 {
-    tsr_shard_summary summary;
-    tsr_shard_plan_summary(plan, &summary);
+    tsr_shard_summary summary = TSR_INIT(tsr_shard_summary);
+    /* cannot fail */
+    (void)!tsr_shard_plan_get_summary(plan, &summary);
     tsr__json_print(to,
                     " \"summary\": {\"model_bytes\": %" PRIu64 ", \"sharded_bytes\": %" PRIu64
                     ", \"gathered_bytes\": %" PRIu64 ", \"gathered_count\": %" PRIu64,

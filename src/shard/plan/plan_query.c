@@ -5,30 +5,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/alloc.h"
 #include "base/error.h"
 #include "base/rates.h"
+#include "base/struct_size.h"
 #include "shard/plan/shard_plan.h"
 #include "shard/strategy/strategy.h"
 #include "json/text_check.h"
 
-const char *tsr_shard_plan_strategy(const tsr_shard_plan *plan)
-{
-    return plan != NULL ? plan->strategy : NULL;
-}
-
 int tsr_shard_plan_ranks(const tsr_shard_plan *plan)
 {
     return plan != NULL ? plan->ranks : 0;
-}
-
-const double *tsr_shard_plan_rates(const tsr_shard_plan *plan)
-{
-    return plan != NULL ? plan->rates : NULL;
-}
-
-const uint64_t *tsr_shard_plan_memory_bytes(const tsr_shard_plan *plan)
-{
-    return plan != NULL ? plan->memory_bytes : NULL;
 }
 
 uint64_t tsr_shard_plan_param_count(const tsr_shard_plan *plan)
@@ -36,9 +23,9 @@ uint64_t tsr_shard_plan_param_count(const tsr_shard_plan *plan)
     return plan != NULL ? plan->params.count : 0;
 }
 
-const tsr_shard_param *tsr_shard_plan_param_array(const tsr_shard_plan *plan)
+const tsr_shard_param *tsr_shard_plan_param(const tsr_shard_plan *plan, uint64_t index)
 {
-    return plan != NULL ? plan->params.items : NULL;
+    return plan != NULL && index < plan->params.count ? &plan->params.items[index] : NULL;
 }
 
 static const tsr_shard_range *ranges_of(const tsr_shard_plan *plan, uint64_t param)
@@ -112,13 +99,13 @@ tsr_status tsr_shard_plan_owner(const tsr_shard_plan *plan, uint64_t param, uint
     return TSR_OK;
 }
 
-tsr_status tsr_shard_plan_rank_total(const tsr_shard_plan *plan, int rank,
-                                     tsr_shard_rank_total *total)
+tsr_status tsr_shard_plan_get_rank_total(const tsr_shard_plan *plan, int rank,
+                                         tsr_shard_rank_total *total)
 {
     TSR__REQUIRE(plan != NULL && total != NULL, "shard: %s is NULL",
                  plan != NULL ? "total" : "plan");
     TSR__TRY(check_rank(plan, rank));
-    *total = plan->totals[rank];
+    TSR__GIVE(tsr_shard_rank_total, &plan->totals[rank], total);
     return TSR_OK;
 }
 
@@ -141,14 +128,15 @@ static double imbalance_of(const tsr_shard_plan *plan, uint64_t sharded_bytes)
     return sharded_bytes > 0 ? fmin(longest / ((double)sharded_bytes / rates), DBL_MAX) : 1;
 }
 
-void tsr_shard_plan_summary(const tsr_shard_plan *plan, tsr_shard_summary *summary)
+tsr_status tsr_shard_plan_get_summary(const tsr_shard_plan *plan, tsr_shard_summary *summary)
 {
-    if (summary == NULL)
-        return;
-    *summary = (tsr_shard_summary){0};
-    if (plan == NULL)
-        return;
-    tsr_shard_summary sum = {.least_bytes = UINT64_MAX};
+    TSR__REQUIRE(plan != NULL && summary != NULL, "shard: %s is NULL",
+                 plan != NULL ? "summary" : "plan");
+    tsr_shard_summary sum = {.struct_size = sizeof sum,
+                             .strategy = plan->strategy,
+                             .rates = plan->rates,
+                             .memory_bytes = plan->memory_bytes,
+                             .least_bytes = UINT64_MAX};
     for (uint64_t p = 0; p < plan->params.count; p++) {
         const tsr_shard_param *param = &plan->params.items[p];
         if (param->always_gather) {
@@ -166,7 +154,8 @@ void tsr_shard_plan_summary(const tsr_shard_plan *plan, tsr_shard_summary *summa
         sum.least_bytes = total.total_bytes < sum.least_bytes ? total.total_bytes : sum.least_bytes;
     }
     sum.imbalance = imbalance_of(plan, sum.sharded_bytes);
-    *summary = sum;
+    TSR__GIVE(tsr_shard_summary, &sum, summary);
+    return TSR_OK;
 }
 
 /* Checks --------------------------------------------------------------------------------------- */
@@ -191,7 +180,7 @@ static tsr_status check_ranges(const tsr_shard_plan *plan)
         const tsr_shard_param *param = &plan->params.items[p];
         if (param->always_gather)
             continue;
-        tsr_status status = tsr_partition_check(param->count, plan->ranks, ranges_of(plan, p));
+        tsr_status status = tsr__partition_check(param->count, plan->ranks, ranges_of(plan, p));
         if (status == TSR_OK)
             status = check_blocks(plan, p);
         if (status == TSR_ERR_INVALID)
@@ -276,9 +265,14 @@ tsr_status tsr_shard_plan_check(const tsr_shard_plan *plan, uint64_t param_count
     TSR__REQUIRE(param_count == plan->params.count,
                  "shard: %" PRIu64 " parameters, in the plan there are %zu", param_count,
                  plan->params.count);
-    for (uint64_t p = 0; p < param_count; p++)
-        TSR__TRY(check_same(plan, p, &params[p]));
-    return TSR_OK;
+    void *taken = NULL;
+    TSR__TRY(
+        tsr__struct_take_array("tsr_shard_param", sizeof *params, param_count, params, &taken));
+    tsr_status status = TSR_OK;
+    for (uint64_t p = 0; p < param_count && status == TSR_OK; p++)
+        status = check_same(plan, p, (const tsr_shard_param *)taken + p);
+    tsr__free(taken);
+    return status;
 }
 
 static bool equal_params(const tsr_shard_param *a, const tsr_shard_param *b)
@@ -288,7 +282,7 @@ static bool equal_params(const tsr_shard_param *a, const tsr_shard_param *b)
            a->always_gather == b->always_gather;
 }
 
-bool tsr_shard_plan_equal(const tsr_shard_plan *a, const tsr_shard_plan *b)
+bool tsr__plan_equal(const tsr_shard_plan *a, const tsr_shard_plan *b)
 {
     if (a == NULL || b == NULL || a->ranks != b->ranks || a->params.count != b->params.count ||
         strcmp(a->strategy, b->strategy) != 0 || (a->rates == NULL) != (b->rates == NULL) ||

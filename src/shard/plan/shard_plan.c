@@ -114,7 +114,7 @@ static tsr_status add_params(tsr_shard_plan *plan, uint64_t count, const tsr_sha
                          : tsr__fail_context(status, "shard: parameter %" PRIu64, p);
         TSR__TRY(status);
         bool *always = &plan->params.items[p].always_gather;
-        TSR__TRY(tsr_shard_match(gather, param.name, *always, always));
+        TSR__TRY(tsr__shard_match(gather, param.name, *always, always));
     }
     return TSR_OK;
 }
@@ -133,6 +133,11 @@ static tsr_status call_strategy(const tsr_shard_strategy *strategy,
         return tsr__fail(status, "shard: the strategy '%s' fails with %s", strategy->name,
                          tsr_status_name(status));
     return status;
+}
+
+const tsr_shard_param *tsr_shard_request_param(const tsr_shard_request *request, uint64_t index)
+{
+    return request != NULL && index < request->param_count ? &request->params[index] : NULL;
 }
 
 static tsr_status assign(tsr_shard_plan *plan, const tsr_shard_strategy *strategy)
@@ -165,12 +170,18 @@ tsr_status tsr_shard_plan_create(const tsr_shard_strategy *strategy, uint64_t pa
                  : options == NULL ? "options"
                                    : "out");
     TSR__TAKE(tsr_shard_plan_params, options);
+    TSR__TAKE(tsr_shard_strategy, strategy);
     TSR__REQUIRE(strategy->assign != NULL, "shard: strategy->assign is NULL");
     TSR__REQUIRE(params != NULL || param_count == 0, "shard: params is NULL");
     tsr_shard_plan *plan = NULL;
     TSR__TRY(tsr__plan_start(strategy->name, options->ranks, options->rates, options->memory_bytes,
                              &plan));
-    tsr_status status = add_params(plan, param_count, params, options->gather);
+    void *taken = NULL;
+    tsr_status status =
+        tsr__struct_take_array("tsr_shard_param", sizeof *params, param_count, params, &taken);
+    if (status == TSR_OK)
+        status = add_params(plan, param_count, taken, options->gather);
+    tsr__free(taken);
     if (status == TSR_OK)
         status = tsr__plan_listed(plan);
     if (status == TSR_OK)

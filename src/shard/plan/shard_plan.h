@@ -36,4 +36,7 @@ tsr_status tsr__plan_listed(tsr_shard_plan *plan) TSR_NODISCARD;
  * the ranks' memory, and computes the totals. */
 tsr_status tsr__plan_finish(tsr_shard_plan *plan) TSR_NODISCARD;
 
+/* Returns whether two plans are equal in everything that their JSON contains. */
+bool tsr__plan_equal(const tsr_shard_plan *a, const tsr_shard_plan *b);
+
 #endif

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/struct_size.h"
 #include "shard/strategy/largest_remainder.h"
+#include "shard/strategy/strategy.h"
 #include "tessera/shard.h"
 
 /* A length to be divided among ranks, and the number of its units. A unit is `align` elements that
@@ -165,7 +166,7 @@ static tsr_status check_sorted(uint64_t length, const owned *list, size_t count)
     return covered < length ? no_rank(covered, length) : TSR_OK;
 }
 
-tsr_status tsr_partition_check(uint64_t length, int ranks, const tsr_shard_range *ranges)
+tsr_status tsr__partition_check(uint64_t length, int ranks, const tsr_shard_range *ranges)
 {
     TSR__REQUIRE(ranges != NULL, "partition: ranges is NULL");
     TSR__REQUIRE(ranks >= 1 && ranks <= TSR_SHARD_MAX_RANKS,

@@ -1,6 +1,7 @@
 /* The built-in strategies. Full and hybrid are here; layerwise_strategy.c and weighted_strategy.c
  * have the others. */
 #include "shard/strategy/strategy.h"
+#include "shard/params/params.h"
 
 #include <string.h>
 
@@ -64,10 +65,10 @@ static tsr_status is_layerwise(const tsr__strategy_data *data, const tsr_shard_p
                                bool *out)
 {
     bool full = false, whole = false;
-    TSR__TRY(tsr_shard_match((const char *const *)data->full_layers, param->layer, false, &full));
+    TSR__TRY(tsr__shard_match((const char *const *)data->full_layers, param->layer, false, &full));
     if (!full)
-        TSR__TRY(tsr_shard_match((const char *const *)data->layerwise_layers, param->layer, false,
-                                 &whole));
+        TSR__TRY(tsr__shard_match((const char *const *)data->layerwise_layers, param->layer, false,
+                                  &whole));
     *out = whole;
     return TSR_OK;
 }
@@ -162,8 +163,8 @@ static tsr_status check_strategy_params(const tsr_shard_strategy_params *params)
                  "shard: the strategy %s has no alignment", name);
     TSR__REQUIRE(hybrid || (params->full_layers == NULL && params->layerwise_layers == NULL),
                  "shard: the strategy %s has no lists of layers", name);
-    TSR__TRY(tsr_shard_match(params->full_layers, "", false, &matched));
-    return tsr_shard_match(params->layerwise_layers, "", false, &matched);
+    TSR__TRY(tsr__shard_match(params->full_layers, "", false, &matched));
+    return tsr__shard_match(params->layerwise_layers, "", false, &matched);
 }
 
 tsr_status tsr_shard_strategy_create(const tsr_shard_strategy_params *params,
@@ -196,7 +197,8 @@ tsr_status tsr_shard_strategy_create(const tsr_shard_strategy_params *params,
     data->kind = chosen.kind;
     data->partition = chosen.partition;
     data->align = chosen.align;
-    *strategy = (tsr_shard_strategy){.name = tsr_shard_kind_name(chosen.kind),
+    *strategy = (tsr_shard_strategy){.struct_size = sizeof *strategy,
+                                     .name = tsr_shard_kind_name(chosen.kind),
                                      .assign = assign,
                                      .user = data,
                                      .destroy = destroy_data};

@@ -39,4 +39,10 @@ tsr_status tsr__assign_layerwise(const tsr_shard_request *request, const bool *c
 tsr_status tsr__assign_weighted(const tsr_shard_request *request, uint64_t align,
                                 tsr_shard_range *ranges) TSR_NODISCARD;
 
+/* Checks that ranges[ranks], in any order, cover each of `length` elements exactly once. Errors:
+ * TSR_ERR_INVALID naming the first elements that have no rank or two ranks, or the range that is
+ * outside; TSR_ERR_NO_MEMORY. */
+TSR_NODISCARD tsr_status tsr__partition_check(uint64_t length, int ranks,
+                                              const tsr_shard_range *ranges);
+
 #endif

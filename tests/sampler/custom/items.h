@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "sampler/info.h"
 #include "support/check_main.h"
 #include "tessera/sampler.h"
 
@@ -26,9 +27,8 @@ static inline void items_read(tsr_sampler *sampler, items *out)
     while (got > 0) {
         uint64_t at = out->start[out->count];
         ck_assert(out->count < MAX_ITEMS);
-        ck_assert_ok(
-            tsr_sampler_next_batch(sampler, MAX_ITEMS - at, out->indices + at, NULL, &got));
-        ck_assert(tsr_sampler_batch_max(sampler) == 0 || got <= tsr_sampler_batch_max(sampler));
+        ck_assert_ok(tsr_sampler_next(sampler, MAX_ITEMS - at, out->indices + at, NULL, &got));
+        ck_assert(info_of(sampler).batch_max == 0 || got <= info_of(sampler).batch_max);
         out->start[out->count + 1] = at + got;
         out->count += got > 0;
     }

@@ -2,6 +2,7 @@
 #include <math.h>
 
 #include "items.h"
+#include "sampler/info.h"
 #include "support/random.h"
 
 static tsr_sampler *sampler;
@@ -66,8 +67,8 @@ START_TEST(the_first_epoch_is_never_empty_and_the_last_has_all)
     const double difficulties[] = {0.9, 0.4, 1.0, 0.4, 0.7};
     create(
         tsr_sampler_curriculum_params(.difficulties = difficulties, .count = 5, .max_epochs = 10));
-    ck_assert_str_eq(tsr_sampler_name(sampler), "curriculum");
-    ck_assert_uint_eq(tsr_sampler_batch_max(sampler), 0);
+    ck_assert_str_eq(info_of(sampler).name, "curriculum");
+    ck_assert_uint_eq(info_of(sampler).batch_max, 0);
     ck_assert_uint_eq(tsr_sampler_length(sampler), 5);
     items_read(sampler, &all);
     for (uint64_t i = 0; i < 5; i++)

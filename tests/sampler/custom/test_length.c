@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "items.h"
+#include "sampler/info.h"
 #include "support/random.h"
 
 static const int64_t *sorting;
@@ -43,9 +44,9 @@ START_TEST(order_none_gives_sorted_batches)
     const int64_t expected[] = {1, 3, 6, 2, 0, 5, 4};
     create(tsr_sampler_length_sorted_params(.lengths = lengths, .count = 7, .batch_size = 3,
                                             .order = TSR_ORDER_NONE));
-    ck_assert_str_eq(tsr_sampler_name(sampler), "length-sorted");
+    ck_assert_str_eq(info_of(sampler).name, "length-sorted");
     ck_assert_uint_eq(tsr_sampler_length(sampler), 3);
-    ck_assert_uint_eq(tsr_sampler_batch_max(sampler), 3);
+    ck_assert_uint_eq(info_of(sampler).batch_max, 3);
     for (int64_t epoch = 0; epoch < 2; epoch++) {
         items_epoch(sampler, epoch, &all);
         ck_assert_mem_eq(all.indices, expected, sizeof expected);
@@ -149,7 +150,7 @@ START_TEST(at_the_edges)
     items_epoch(sampler, 0, &all);
     ck_assert_uint_eq(all.count, 0);
     create(tsr_sampler_length_sorted_params(.lengths = one, .count = 1, .batch_size = INT64_MAX));
-    ck_assert_uint_eq(tsr_sampler_batch_max(sampler), 1);
+    ck_assert_uint_eq(info_of(sampler).batch_max, 1);
     items_epoch(sampler, INT64_MAX, &all);
     ck_assert_uint_eq(all.count, 1);
     ck_assert_int_eq(all.indices[0], 0);

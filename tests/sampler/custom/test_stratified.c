@@ -1,6 +1,7 @@
 /* Tests the stratified sampler: compares its batches with a brute-force assignment of classes to
  * places that uses exact fractions. */
 #include "items.h"
+#include "sampler/info.h"
 #include "support/random.h"
 
 static tsr_sampler *sampler;
@@ -71,7 +72,7 @@ START_TEST(the_same_as_by_brute_force)
         }
         create(tsr_sampler_stratified_params(.labels = labels, .count = count, .batch_size = batch,
                                              .seed = round));
-        ck_assert_str_eq(tsr_sampler_name(sampler), "stratified");
+        ck_assert_str_eq(info_of(sampler).name, "stratified");
         items_epoch(sampler, round % 7, &all);
         check_against_brute_force(labels, count, batch);
     }
@@ -225,7 +226,7 @@ START_TEST(errors)
                                                 .order = TSR_ORDER_DOTNET),
                   "stratified: order 'dotnet' is not supported: use feistel or none");
     create(tsr_sampler_stratified_params(.labels = labels, .count = 2, .batch_size = INT64_MAX));
-    ck_assert_uint_eq(tsr_sampler_batch_max(sampler), 2);
+    ck_assert_uint_eq(info_of(sampler).batch_max, 2);
     ck_assert_error(tsr_sampler_set_epoch(sampler, INT64_MIN), TSR_ERR_INVALID,
                     "stratified: epoch -9223372036854775808 is negative");
 }
