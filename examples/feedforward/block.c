@@ -82,9 +82,10 @@ static tsr_status describe(tsr_layer *layer, const char *prefix, char names[WEIG
 {
     for (int i = 0; i < WEIGHTS; i++) {
         const tsr_parameter *parameter = NULL;
+        entries[i] = TSR_INIT(tsr_checkpoint_entry);
         tsr_status status = tsr_layer_find_parameter(layer, weights[i].in_layer, &parameter);
         if (status == TSR_OK)
-            status = tsr_checkpoint_entry_init(parameter, &entries[i]);
+            status = tsr_checkpoint_get_entry(parameter, &entries[i]);
         if (status != TSR_OK)
             return status;
         snprintf(names[i], NAME_SIZE, "%s%s", prefix, weights[i].in_file);

@@ -84,7 +84,8 @@ static void add_named(const char *layers, int layer, const char *name, int64_t r
     const size_t size = sizeof names[count];
     const int used = layer < 0 ? 0 : snprintf(text, size, "%s%d.", layers, layer);
     snprintf(text + used, size - (size_t)used, "%s", name);
-    entries[count] = (tsr_checkpoint_entry){.name = names[count],
+    entries[count] = (tsr_checkpoint_entry){.struct_size = sizeof(tsr_checkpoint_entry),
+                                            .name = names[count],
                                             .dtype = TSR_F32,
                                             .ndim = columns ? 2 : 1,
                                             .shape = {rows, columns},

@@ -3,8 +3,10 @@
  * their parts of it.
  *
  *     tsr_checkpoint_entry entries[8];
- *     for (int i = 0; i < n; i++)
- *         tsr_checkpoint_entry_init(tsr_layer_parameter(layer, i), &entries[i]);
+ *     for (int i = 0; i < n; i++) {
+ *         entries[i] = TSR_INIT(tsr_checkpoint_entry);
+ *         tsr_checkpoint_get_entry(tsr_layer_parameter(layer, i), &entries[i]);
+ *     }
  *     tsr_checkpoint_save("model.safetensors", world, stream, n, entries, NULL);
  *     tsr_checkpoint_load("model.safetensors", world, stream, n, entries, NULL);
  *
@@ -66,6 +68,7 @@ extern "C" {
  * part, which is then written once. It is an error if parts overlap in any other way or leave
  * elements out. */
 typedef struct tsr_checkpoint_entry {
+    size_t struct_size;
     const char *name; /* UTF-8, 1 … TSR_SHARD_MAX_NAME bytes; unique; not "__metadata__" */
     tsr_dtype dtype;
     int ndim;                    /* 0: one element */
@@ -82,8 +85,8 @@ typedef struct tsr_checkpoint_entry {
 
 /* Makes an entry for all that this rank holds of a parameter. It refers to the parameter's name and
  * tensor. Errors: TSR_ERR_INVALID if the parameter has no memory. */
-TSR_API TSR_NODISCARD tsr_status tsr_checkpoint_entry_init(const tsr_parameter *parameter,
-                                                           tsr_checkpoint_entry *out);
+TSR_API TSR_NODISCARD tsr_status tsr_checkpoint_get_entry(const tsr_parameter *parameter,
+                                                          tsr_checkpoint_entry *out);
 
 typedef struct tsr_checkpoint_params {
     size_t struct_size;

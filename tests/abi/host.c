@@ -217,6 +217,20 @@ static void loaders(void)
     tsr_loader_destroy(&loader);
 }
 
+static void checkpoints(void)
+{
+    float value = 1;
+    tsr_checkpoint_entry entry = TSR_INIT(tsr_checkpoint_entry);
+    entry.name = "a";
+    entry.dtype = TSR_F32;
+    entry.shard_dim = -1;
+    entry.count = 1;
+    entry.data = &value;
+    printf("no folder: %d\n",
+           (int)tsr_checkpoint_save("/proc/nonexistent/a", NULL, NULL, 1, &entry, NULL));
+    REFUSED(tsr_checkpoint_entry, entry, tsr_checkpoint_save("a", NULL, NULL, 1, &entry, NULL));
+}
+
 static void seeds(void)
 {
     tsr_seed_manager_params params = TSR_INIT(tsr_seed_manager_params);
@@ -433,6 +447,7 @@ void abi_host(const char *data)
     samplers();
     loaders();
     seeds();
+    checkpoints();
     loss_scalers();
     tokenizers(data);
     communicators();

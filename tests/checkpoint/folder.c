@@ -79,8 +79,13 @@ void write_file(const char *path, const void *data, size_t size)
 tsr_checkpoint_entry host_entry(const char *name, tsr_dtype dtype, int ndim, const int64_t *shape,
                                 void *data)
 {
-    tsr_checkpoint_entry entry = {
-        .name = name, .dtype = dtype, .ndim = ndim, .shard_dim = -1, .count = 1, .data = data};
+    tsr_checkpoint_entry entry = {.struct_size = sizeof(tsr_checkpoint_entry),
+                                  .name = name,
+                                  .dtype = dtype,
+                                  .ndim = ndim,
+                                  .shard_dim = -1,
+                                  .count = 1,
+                                  .data = data};
     for (int d = 0; d < ndim; d++) {
         entry.shape[d] = shape[d];
         entry.count *= (uint64_t)shape[d];

@@ -42,7 +42,8 @@ static unsigned char byte_of(int tensor, uint64_t at, int version)
 
 static tsr_checkpoint_entry entry_of(int tensor, int rank, int size)
 {
-    tsr_checkpoint_entry e = {.name = tensors[tensor].name,
+    tsr_checkpoint_entry e = {.struct_size = sizeof(tsr_checkpoint_entry),
+                              .name = tensors[tensor].name,
                               .dtype = tensors[tensor].dtype,
                               .ndim = tensors[tensor].ndim,
                               .shard_dim = -1};

@@ -148,10 +148,43 @@ START_TEST(missing_metadata)
 }
 END_TEST
 
+/* Programs with older and newer headers pass entries of other sizes. */
+START_TEST(sizes_of_entries)
+{
+    struct {
+        tsr_checkpoint_entry entry;
+        uint64_t later;
+    } grown[2] = {{.later = 0}};
+    int32_t values[2] = {5, 6}, read[2] = {0};
+    for (int i = 0; i < 2; i++) {
+        grown[i].entry = host_entry(i == 0 ? "a" : "b", TSR_I32, 0, NULL, &values[i]);
+        grown[i].entry.struct_size = sizeof *grown;
+    }
+    const char *path = in_folder("sizes");
+    ck_assert_ok(tsr_checkpoint_save(path, NULL, NULL, 2, &grown[0].entry, NULL));
+    grown[0].entry.data = &read[0];
+    grown[1].entry.data = &read[1];
+    ck_assert_ok(tsr_checkpoint_load(path, NULL, NULL, 2, &grown[0].entry, NULL));
+    ck_assert(read[0] == 5 && read[1] == 6);
+    grown[1].later = 1;
+    ck_assert_int_eq(tsr_checkpoint_save(path, NULL, NULL, 2, &grown[0].entry, NULL),
+                     TSR_ERR_INVALID);
+    ck_assert_ptr_nonnull(strstr(tsr_last_error(), "tsr_checkpoint_entry: "));
+    ck_assert_int_eq(tsr_checkpoint_load(path, NULL, NULL, 2, &grown[0].entry, NULL),
+                     TSR_ERR_INVALID);
+    ck_assert_ptr_nonnull(strstr(tsr_last_error(), "tsr_checkpoint_entry: "));
+    grown[0].entry.struct_size = 0;
+    ck_assert_error(tsr_checkpoint_load(path, NULL, NULL, 1, &grown[0].entry, NULL),
+                    TSR_ERR_INVALID,
+                    "tsr_checkpoint_entry: struct_size is 0; use TSR_INIT(tsr_checkpoint_entry)");
+}
+END_TEST
+
 TESTS(format)
 {
     tcase_add_unchecked_fixture(tests, folder_make, folder_remove);
     tcase_add_test(tests, bytes_match_the_specification);
     tcase_add_test(tests, another_reader_reads_everything);
     tcase_add_test(tests, missing_metadata);
+    tcase_add_test(tests, sizes_of_entries);
 }

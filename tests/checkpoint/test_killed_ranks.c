@@ -33,7 +33,8 @@ static void save_for_ever(tsr_comm *comm, void *user)
             data[i] = version;
         /* Rank r has some columns of all rows, so its ranges of the file lie between those of
          * the other ranks. */
-        const tsr_checkpoint_entry entry = {.name = "x",
+        const tsr_checkpoint_entry entry = {.struct_size = sizeof(tsr_checkpoint_entry),
+                                            .name = "x",
                                             .dtype = TSR_I32,
                                             .ndim = 2,
                                             .shape = {EACH / 100, 100 * size},

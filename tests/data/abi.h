@@ -1076,6 +1076,7 @@ tsr_vocabulary_cross_entropy(tsr_group *group, tsr_tensor *loss, tsr_tensor *dlo
                              const tsr_tensor *logits, const tsr_tensor *labels, int64_t classes,
                              const tsr_partition_params *partition, float grad_scale);
 typedef struct tsr_checkpoint_entry {
+    size_t struct_size;
     const char *name;
     tsr_dtype dtype;
     int ndim;
@@ -1086,8 +1087,8 @@ typedef struct tsr_checkpoint_entry {
     tsr_tensor *tensor;
     void *data;
 } tsr_checkpoint_entry;
-TSR_API tsr_status tsr_checkpoint_entry_init(const tsr_parameter *parameter,
-                                                           tsr_checkpoint_entry *out);
+TSR_API tsr_status tsr_checkpoint_get_entry(const tsr_parameter *parameter,
+                                                          tsr_checkpoint_entry *out);
 typedef struct tsr_checkpoint_params {
     size_t struct_size;
     const char *const *metadata;

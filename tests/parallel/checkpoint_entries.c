@@ -34,14 +34,16 @@ CASE(strided, "checkpoint: non-contiguous tensors, and host memory")
     int32_t host[3] = {my_rank, my_rank + 1, my_rank + 2}, read[3] = {0};
     tsr_tensor *tensor = tensor_with_gaps(TSR_F16, 2, shape);
     tensor_put(tensor, values);
-    tsr_checkpoint_entry entries[] = {{.name = "gaps",
+    tsr_checkpoint_entry entries[] = {{.struct_size = sizeof(tsr_checkpoint_entry),
+                                       .name = "gaps",
                                        .dtype = TSR_F16,
                                        .ndim = 2,
                                        .shape = {6, 5},
                                        .shard_dim = -1,
                                        .count = 30,
                                        .tensor = tensor},
-                                      {.name = "each",
+                                      {.struct_size = sizeof(tsr_checkpoint_entry),
+                                       .name = "each",
                                        .dtype = TSR_I32,
                                        .ndim = 2,
                                        .shape = {ranks, 3},
@@ -75,14 +77,16 @@ CASE(repeated, "checkpoint: a view that repeats elements is saved, and refused b
     float first[2] = {1, 2};
     OK(tsr_tensor_broadcast(column, 2, (int64_t[]){4, 5}, &view));
     OK(tsr_fill(queue, column, 3));
-    tsr_checkpoint_entry entries[] = {{.name = "first",
+    tsr_checkpoint_entry entries[] = {{.struct_size = sizeof(tsr_checkpoint_entry),
+                                       .name = "first",
                                        .dtype = TSR_F32,
                                        .ndim = 1,
                                        .shape = {2},
                                        .shard_dim = -1,
                                        .count = 2,
                                        .data = first},
-                                      {.name = "view",
+                                      {.struct_size = sizeof(tsr_checkpoint_entry),
+                                       .name = "view",
                                        .dtype = TSR_F32,
                                        .ndim = 2,
                                        .shape = {4, 5},
@@ -113,7 +117,8 @@ CASE(damaged, "checkpoint: a tensor that ranks read in parts is verified by all 
     float part[24], all[24 * 64];
     for (int i = 0; i < 24; i++)
         part[i] = (float)(my_rank * 100 + i);
-    tsr_checkpoint_entry e = {.name = "cube",
+    tsr_checkpoint_entry e = {.struct_size = sizeof(tsr_checkpoint_entry),
+                              .name = "cube",
                               .dtype = TSR_F32,
                               .ndim = 3,
                               .shape = {8, ranks, 3},
@@ -185,7 +190,8 @@ CASE(disagreement, "checkpoint: ranks whose entries differ write nothing")
     char path[SHARED_PATH];
     shared_path(world, "none", path);
     float data[8] = {0};
-    const tsr_checkpoint_entry good = {.name = "x",
+    const tsr_checkpoint_entry good = {.struct_size = sizeof(tsr_checkpoint_entry),
+                                       .name = "x",
                                        .dtype = TSR_F32,
                                        .ndim = 1,
                                        .shape = {8},
@@ -243,7 +249,8 @@ CASE(dimensions, "checkpoint: ranks that divide along different dimensions write
     float data[16], read[16];
     for (int i = 0; i < 16; i++)
         data[i] = (float)i;
-    tsr_checkpoint_entry e = {.name = "x",
+    tsr_checkpoint_entry e = {.struct_size = sizeof(tsr_checkpoint_entry),
+                              .name = "x",
                               .dtype = TSR_F32,
                               .ndim = 2,
                               .shape = {4, 4},
@@ -278,7 +285,8 @@ CASE(dimensions, "checkpoint: ranks that divide along different dimensions write
 
 static tsr_checkpoint_entry pair(int32_t data[2])
 {
-    return (tsr_checkpoint_entry){.name = "x",
+    return (tsr_checkpoint_entry){.struct_size = sizeof(tsr_checkpoint_entry),
+                                  .name = "x",
                                   .dtype = TSR_I32,
                                   .ndim = 1,
                                   .shape = {2},
@@ -358,7 +366,8 @@ CASE(one_fails,
     shared_path(world, "fails", path);
     const int last = ranks - 1;
     int32_t data[4] = {1, 1, 1, 1};
-    tsr_checkpoint_entry e = {.name = "x",
+    tsr_checkpoint_entry e = {.struct_size = sizeof(tsr_checkpoint_entry),
+                              .name = "x",
                               .dtype = TSR_I32,
                               .ndim = 2,
                               .shape = {ranks, 4},

@@ -477,7 +477,8 @@ static void set_entry(tsr_checkpoint_entry *entry, char name[40], const char *pr
         snprintf(name, 40, "%sstage.%d", prefix, number);
     else
         snprintf(name, 40, "%stied", prefix);
-    *entry = (tsr_checkpoint_entry){.name = name,
+    *entry = (tsr_checkpoint_entry){.struct_size = sizeof(tsr_checkpoint_entry),
+                                    .name = name,
                                     .dtype = TSR_F32,
                                     .ndim = own ? 1 : 2,
                                     .shape = {own ? OWN : TIED_ROWS, own ? 0 : TIED_COLUMNS},
@@ -561,8 +562,8 @@ CASE(merging_fails, "pipeline: every allocation of saving stages fails in turn")
     OK(tsr_comm_create(tsr_comm_params(.bootstrap = TSR_BOOTSTRAP_SINGLE), &single));
     shared_path(world, "merging", path);
     const tsr_checkpoint_entry entries[] = {
-        {"a", TSR_F32, 1, {4}, -1, 0, 0, 0, 4, NULL, data},
-        {"b", TSR_F32, 2, {2, 2}, -1, 0, 0, 0, 4, NULL, data},
+        {sizeof *entries, "a", TSR_F32, 1, {4}, -1, 0, 0, 0, 4, NULL, data},
+        {sizeof *entries, "b", TSR_F32, 2, {2, 2}, -1, 0, 0, 0, 4, NULL, data},
     };
     bool reached = true;
     uint64_t nth = 0;
@@ -590,7 +591,8 @@ CASE(differing, "pipeline: stages that describe an entry differently are refused
     }
     shared_path(world, "differing", path);
     const int64_t size = my_rank == 1 ? 4 : 3;
-    const tsr_checkpoint_entry entry = {.name = "x",
+    const tsr_checkpoint_entry entry = {.struct_size = sizeof(tsr_checkpoint_entry),
+                                        .name = "x",
                                         .dtype = TSR_F32,
                                         .ndim = 1,
                                         .shape = {size},

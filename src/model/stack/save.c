@@ -168,7 +168,8 @@ static tsr_status describe(saved_tensor *t, tsr_checkpoint_entry *out)
         t->transposed = false;
     }
     const tsr_layout *layout = tsr_tensor_layout(t->memory);
-    *out = (tsr_checkpoint_entry){.name = t->name,
+    *out = (tsr_checkpoint_entry){.struct_size = sizeof(tsr_checkpoint_entry),
+                                  .name = t->name,
                                   .dtype = layout->dtype,
                                   .ndim = layout->ndim,
                                   .shard_dim = -1,

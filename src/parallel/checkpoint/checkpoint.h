@@ -62,6 +62,12 @@ uint64_t tsr__checkpoint_elements(const tsr_checkpoint_entry *entry);
 void tsr__checkpoint_along(const tsr_checkpoint_entry *entry, uint64_t *size, uint64_t *offset,
                            uint64_t *length);
 
+/* Replaces the caller's entries by a copy of the library's size, which the caller must free with
+ * tsr__free(*taken). A wrong count or NULL is left to tsr__checkpoint_check. Errors:
+ * TSR_ERR_INVALID, TSR_ERR_NO_MEMORY. */
+tsr_status tsr__checkpoint_take(int count, const tsr_checkpoint_entry **entries,
+                                void **taken) TSR_NODISCARD;
+
 /* Sorts entries by the bytes of their names. *out is the order as an array of indices, which the
  * caller must free. */
 tsr_status tsr__checkpoint_sort(int count, const tsr_checkpoint_entry *entries,

@@ -11,12 +11,13 @@
 #include "tensor/overlap.h"
 #include "json/text_check.h"
 
-tsr_status tsr_checkpoint_entry_init(const tsr_parameter *parameter, tsr_checkpoint_entry *out)
+tsr_status tsr_checkpoint_get_entry(const tsr_parameter *parameter, tsr_checkpoint_entry *out)
 {
     TSR__REQUIRE(parameter && out, "checkpoint_entry: %s is NULL", parameter ? "out" : "parameter");
     TSR__TAKE(tsr_parameter, parameter);
     TSR__REQUIRE(parameter->tensor, "checkpoint_entry: '%s' has no memory", parameter->name);
     tsr_checkpoint_entry entry = {
+        .struct_size = sizeof entry,
         .name = parameter->name,
         .dtype = parameter->dtype,
         .ndim = parameter->ndim,
@@ -27,7 +28,18 @@ tsr_status tsr_checkpoint_entry_init(const tsr_parameter *parameter, tsr_checkpo
         .tensor = parameter->tensor,
     };
     memcpy(entry.shape, parameter->global_shape, sizeof entry.shape);
-    *out = entry;
+    TSR__GIVE(tsr_checkpoint_entry, &entry, out);
+    return TSR_OK;
+}
+
+tsr_status tsr__checkpoint_take(int count, const tsr_checkpoint_entry **entries, void **taken)
+{
+    *taken = NULL;
+    if (count <= 0 || count > TSR_SHARD_MAX_PARAMS || !*entries)
+        return TSR_OK;
+    TSR__TRY(tsr__struct_take_array("tsr_checkpoint_entry", sizeof **entries, (uint64_t)count,
+                                    *entries, taken));
+    *entries = *taken;
     return TSR_OK;
 }
 

@@ -342,11 +342,13 @@ tsr_status tsr_checkpoint_load(const char *path, tsr_comm *comm, tsr_stream *str
                                const tsr_checkpoint_entry *entries,
                                const tsr_checkpoint_params *params)
 {
+    void *taken = NULL;
     TSR__TAKE(tsr_checkpoint_params, params);
-    if (params->parts)
-        return load_parts(path, comm, stream, count, entries, params);
+    TSR__TRY(tsr__checkpoint_take(count, &entries, &taken));
     reader r = {.path = path, .checksums = !params->skip_checksums};
-    tsr_status status = load_file(&r, comm, stream, count, entries, params->strict);
+    tsr_status status = params->parts ? load_parts(path, comm, stream, count, entries, params)
+                                      : load_file(&r, comm, stream, count, entries, params->strict);
     reader_finish(&r);
+    tsr__free(taken);
     return status;
 }

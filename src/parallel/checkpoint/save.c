@@ -223,7 +223,9 @@ tsr_status tsr_checkpoint_save(const char *path, tsr_comm *comm, tsr_stream *str
                                const tsr_checkpoint_entry *entries,
                                const tsr_checkpoint_params *params)
 {
+    void *taken = NULL;
     TSR__TAKE(tsr_checkpoint_params, params);
+    TSR__TRY(tsr__checkpoint_take(count, &entries, &taken));
     writer w = {.comm = comm,
                 .rank = comm ? tsr_comm_rank(comm) : 0,
                 .checksums = !params->skip_checksums,
@@ -231,5 +233,6 @@ tsr_status tsr_checkpoint_save(const char *path, tsr_comm *comm, tsr_stream *str
     tsr_status status = params->stages ? save_stages(&w, path, stream, count, entries, params)
                                        : save_any(&w, path, stream, count, entries, params);
     tsr__checkpoint_output_finish(&w.file);
+    tsr__free(taken);
     return status;
 }

@@ -9,6 +9,7 @@
 static tsr_checkpoint_entry entry_of(const tsr__fsdp_param *p)
 {
     tsr_checkpoint_entry entry = {
+        .struct_size = sizeof(tsr_checkpoint_entry),
         .name = p->name,
         .dtype = p->seen.dtype,
         .ndim = p->seen.ndim,

@@ -10,8 +10,8 @@ static tsr_status list_item(const tsr_optimizer *optimizer, const tsr__optimizer
                             bool model_only, tsr__training_list *list)
 {
     const bool sgd = optimizer->params.kind == TSR_OPTIMIZER_SGD;
-    tsr_checkpoint_entry entry;
-    TSR__TRY(tsr_checkpoint_entry_init(tsr__optimizer_parameter(item), &entry));
+    tsr_checkpoint_entry entry = TSR_INIT(tsr_checkpoint_entry);
+    TSR__TRY(tsr_checkpoint_get_entry(tsr__optimizer_parameter(item), &entry));
     TSR__TRY(tsr__training_add(list, &entry));
     if (model_only)
         return TSR_OK;
