@@ -54,7 +54,7 @@ static void print_text(const char *path, const tsr_model_file *file)
     cli_table_column(table, "shape", CLI_LEFT);
     cli_table_column(table, "size", CLI_RIGHT);
     for (uint64_t i = 0; i < count; i++) {
-        const tsr_shard_param *tensor = &tsr_shard_list_param_array(list)[i];
+        const tsr_shard_param *tensor = tsr_shard_list_param(list, i);
         cli_table_cell(table, "%s", tensor->name);
         cli_table_cell(table, "%s", tensor->dtype);
         cli_table_cell(table, "%s", format_shape(tensor, text));
@@ -88,7 +88,7 @@ static void print_json(const tsr_model_file *file)
     add_config(document, tsr_model_file_config(file));
     json_t *tensors = cli_json_add_array(document, "tensors");
     for (uint64_t i = 0; i < tsr_shard_list_param_count(list); i++) {
-        const tsr_shard_param *tensor = &tsr_shard_list_param_array(list)[i];
+        const tsr_shard_param *tensor = tsr_shard_list_param(list, i);
         json_t *object = cli_json_append_object(tensors);
         cli_json_text(object, "name", tensor->name);
         cli_json_text(object, "dtype", tensor->dtype);
