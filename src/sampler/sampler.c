@@ -1,7 +1,6 @@
 /* The code that all kinds of samplers share. */
 #include "sampler/sampler.h"
 #include "base/struct_size.h"
-#include "sampler/kinds/distributed_sampler.h"
 
 #include <inttypes.h>
 
@@ -91,8 +90,8 @@ tsr_status tsr_sampler_get_info(const tsr_sampler *sampler, tsr_sampler_info *in
         .n = length,
         .total = length,
     };
-    if (sampler->class_->kind == TSR__SAMPLER_DISTRIBUTED)
-        tsr__distributed_info(sampler, &value);
+    if (sampler->class_->info != NULL)
+        sampler->class_->info(sampler, &value);
     TSR__GIVE(tsr_sampler_info, &value, info);
     return TSR_OK;
 }

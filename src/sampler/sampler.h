@@ -110,6 +110,8 @@ typedef struct tsr__sampler_class {
     /* For tests. If the epochs draw from one generator in sequence, returns this generator. NULL if
      * there is no such generator. */
     const struct tsr__epoch_generator *(*epoch_generator)(const tsr_sampler *sampler);
+    /* Fills in the fields of the info that differ for this kind of sampler. NULL if none do. */
+    void (*info)(const tsr_sampler *sampler, tsr_sampler_info *info);
     /* Frees what the sampler owns, but not the sampler itself. It is also called for a sampler
      * whose creation has failed before its end. NULL if there is nothing to free. */
     void (*finish)(tsr_sampler *sampler);

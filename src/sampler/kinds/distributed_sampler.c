@@ -277,7 +277,18 @@ static void distributed_finish(tsr_sampler *sampler)
     tsr__free(self->scratch);
 }
 
+static void distributed_info(const tsr_sampler *sampler, tsr_sampler_info *info)
+{
+    const tsr__rank_items *partition = &((const tsr__distributed *)sampler)->partition;
+    bool known = partition->n != TSR_LENGTH_UNKNOWN;
+    info->ranks = (int64_t)partition->ranks;
+    info->rank = (int64_t)partition->rank;
+    info->n = known ? partition->left : TSR_LENGTH_UNKNOWN;
+    info->total = known ? tsr__rank_items_total(partition) : TSR_LENGTH_UNKNOWN;
+}
+
 static const tsr__sampler_class distributed_class = {
+    .info = distributed_info,
     .kind = TSR__SAMPLER_DISTRIBUTED,
     .name = "distributed",
     .fill = distributed_fill,
@@ -400,14 +411,4 @@ tsr_status tsr_sampler_create_distributed(const tsr_sampler_distributed_params *
     self->partition.tail = params->tail;
     self->partition.split = params->split;
     return tsr__sampler_created(prepare_distributed(params, self), &self->base, out);
-}
-
-void tsr__distributed_info(const tsr_sampler *sampler, tsr_sampler_info *info)
-{
-    const tsr__rank_items *partition = &((const tsr__distributed *)sampler)->partition;
-    bool known = partition->n != TSR_LENGTH_UNKNOWN;
-    info->ranks = (int64_t)partition->ranks;
-    info->rank = (int64_t)partition->rank;
-    info->n = known ? partition->left : TSR_LENGTH_UNKNOWN;
-    info->total = known ? tsr__rank_items_total(partition) : TSR_LENGTH_UNKNOWN;
 }

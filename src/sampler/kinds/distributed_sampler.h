@@ -29,9 +29,6 @@ static inline bool tsr__distributed_drops_first(const tsr__distributed *self)
            self->partition.tail == TSR_TAIL_DROP;
 }
 
-/* Fills in the fields of a tsr_sampler_info that describe a distributed sampler's share. */
-void tsr__distributed_info(const tsr_sampler *sampler, tsr_sampler_info *info);
-
 /* The functions `save` and `load` of the class of distributed samplers. */
 tsr_status tsr__distributed_save(const tsr_sampler *sampler, tsr__state_writer *writer);
 tsr_status tsr__distributed_load(tsr_sampler *sampler, uint64_t position, tsr__state_reader *reader,
