@@ -168,6 +168,7 @@ fails "cannot open $folder/none: No such file" --load "$folder/none"
 checkpoint() {
     header=$(printf '{"__metadata__":{"gpt.model":"%s","gpt.characters":"65:0","gpt.options":"%s"}}' "$1" "$(echo "$2" | sed 's/"/\\"/g')")
     while [ $((${#header} % 8)) != 0 ]; do header="$header "; done
+    # shellcheck disable=SC2059 # the bytes are in the format
     printf "\\$(printf %o $((${#header} % 256)))\\$(printf %o $((${#header} / 256)))\\0\\0\\0\\0\\0\\0" >"$folder/run"
     printf %s "$header" >>"$folder/run"
 }
