@@ -17,8 +17,8 @@ struct tsr_sum_squares_params {
     /* the number of the tensor's first chunk among the chunks of this dispatch */
     TSR_UINT first[TSR_SUM_SQUARES_TENSORS];
     TSR_UINT
-        partial[TSR_SUM_SQUARES_TENSORS]; /* the index in `partials` of the sum of that chunk */
-    TSR_UINT chunks;                      /* the number of chunks of all tensors together */
+    partial[TSR_SUM_SQUARES_TENSORS]; /* the index in `partials` of the sum of that chunk */
+    TSR_UINT chunks;                  /* the number of chunks of all tensors together */
     TSR_FLOAT scale;
 };
 TSR_PUSH_CHECK(tsr_sum_squares_params);

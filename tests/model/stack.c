@@ -354,7 +354,7 @@ static void check_idle(const tsr_stack *stack, const char *what)
             tsr__fault_disarm();                                                                   \
             check_idle(stack, #call);                                                              \
             if (status_ == TSR_OK)                                                                 \
-                undo;                                                                              \
+                (undo);                                                                            \
         }                                                                                          \
     } while (0)
 

@@ -4,8 +4,8 @@
  * TESSERA_VALIDATION=1 turns the validation layers on. Their warnings and errors are counted and
  * logged as errors. If the layers are not installed, creating the instance fails.
  *
- * TESSERA_LABELS=1 gives each command a label, which tools for debugging GPUs show (stream/label.c).
- * Creating the instance fails if neither the driver nor a layer has labels. */
+ * TESSERA_LABELS=1 gives each command a label, which tools for debugging GPUs show
+ * (stream/label.c). Creating the instance fails if neither the driver nor a layer has labels. */
 #ifndef TSR_GPU_DEVICE_INSTANCE_H
 #define TSR_GPU_DEVICE_INSTANCE_H
 

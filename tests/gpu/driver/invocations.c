@@ -107,7 +107,7 @@ typedef struct module {
     words decorations, globals, prologue;
 } module;
 
-#define FOR_INSTRUCTIONS(m, i) for (size_t i = HEADER; i < (m)->count; i += (m)->at[i] >> 16)
+#define FOR_INSTRUCTIONS(m, i) for (size_t i = HEADER; (i) < (m)->count; (i) += (m)->at[i] >> 16)
 
 static uint32_t opcode_at(const module *m, size_t i)
 {

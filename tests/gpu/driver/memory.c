@@ -46,11 +46,16 @@ bool memory_is_own(void)
 
 /* Faults --------------------------------------------------------------------------------------- */
 
-static const region *region_at(const uint8_t *address)
+static uint64_t address_of(const uint8_t *pointer)
+{
+    return (uint64_t)(uintptr_t)pointer;
+}
+
+static const region *region_at(uint64_t address)
 {
     for (size_t i = 0; i < region_count; i++)
-        if (regions[i].usable && address >= regions[i].usable - PAGE &&
-            address < regions[i].usable + regions[i].bytes + PAGE)
+        if (regions[i].usable && address >= address_of(regions[i].usable) - PAGE &&
+            address < address_of(regions[i].usable) + regions[i].bytes + PAGE)
             return &regions[i];
     return NULL;
 }
@@ -71,7 +76,7 @@ static const char *kind_of_access(const void *context)
 static void on_fault(int signal_number, siginfo_t *info, void *context)
 {
     const uint8_t *address = info->si_addr;
-    const region *at = region_at(address);
+    const region *at = region_at(address_of(address));
     char text[1400];
     if (!at) {
         signal(signal_number, SIG_DFL);
@@ -79,13 +84,13 @@ static void on_fault(int signal_number, siginfo_t *info, void *context)
     }
     const int64_t inside = address - (at->usable + at->begin);
     const int64_t size = (int64_t)(at->end - at->begin);
-    const int length = snprintf(text, sizeof text,
-                                "\ntest driver: a command %s byte %" PRId64
-                                " of a buffer of %" PRId64 " bytes at %" PRIx64 "%s: %s\n",
-                                kind_of_access(context), inside, size,
-                                (uint64_t)(uintptr_t)(at->usable + at->begin),
-                                inside < 0 || inside >= size ? "" : ", which it has not declared",
-                                current_label ? current_label : "(no label)");
+    const int length =
+        snprintf(text, sizeof text,
+                 "\ntest driver: a command %s byte %" PRId64 " of a buffer of %" PRId64
+                 " bytes at %" PRIx64 "%s: %s\n",
+                 kind_of_access(context), inside, size, address_of(at->usable + at->begin),
+                 inside < 0 || inside >= size ? "" : ", which it has not declared",
+                 current_label ? current_label : "(no label)");
     (void)!write(STDERR_FILENO, text, (size_t)length);
     _exit(EXIT_FAILURE);
 }
@@ -227,14 +232,15 @@ static void protect_ranges(const char *label, const char *verb, int protection)
         at += strlen(verb);
         if (sscanf(at, "%" SCNx64 "+%" SCNx64, &address, &bytes) != 2 || bytes == 0)
             continue;
-        uint8_t *first = (uint8_t *)(uintptr_t)(address / PAGE * PAGE);
-        uint8_t *last = (uint8_t *)(uintptr_t)((address + bytes - 1) / PAGE * PAGE);
         pthread_mutex_lock(&lock);
-        const region *own = region_at((const uint8_t *)(uintptr_t)address);
-        if (own && last >= own->usable + own->bytes)
-            driver_fail("a range beyond the end of its buffer is declared: %s", label);
-        if (own)
-            protect(first, (uint64_t)(last - first) + PAGE, protection);
+        const region *own = region_at(address);
+        if (own) {
+            const uint64_t from = (address - address_of(own->usable)) / PAGE * PAGE;
+            const uint64_t end = address + bytes - address_of(own->usable);
+            if (address < address_of(own->usable) || end > own->bytes)
+                driver_fail("a range beyond the ends of its buffer is declared: %s", label);
+            protect(own->usable + from, end - from, protection);
+        }
         pthread_mutex_unlock(&lock);
     }
 }
