@@ -221,11 +221,18 @@ static void alignment_twice(bytes *file)
 }
 static void many_keys(bytes *file)
 {
-    put_gguf_head(file, 3, 0, TSR_SHARD_MAX_PARAMS + 1);
-    for (int i = 0; i <= TSR_SHARD_MAX_PARAMS; i++) {
-        put_key(file, "k", U32);
-        put_integer(file, 1, 4);
-    }
+    const size_t count = TSR_SHARD_MAX_PARAMS + 1;
+    bytes key = {0};
+    put_key(&key, "k", U32);
+    put_integer(&key, 1, 4);
+    uint8_t *keys = malloc(count * key.size);
+    ck_assert_ptr_nonnull(keys);
+    for (size_t i = 0; i < count; i++)
+        memcpy(keys + i * key.size, key.data, key.size);
+    put_gguf_head(file, 3, 0, count);
+    put_bytes(file, keys, count * key.size); /* at once: each call copies the file */
+    free(keys);
+    free(key.data);
 }
 static void nine_dimensions(bytes *file)
 {
