@@ -7,7 +7,6 @@ install_missing spirv-tools
 build_with gcc && compile_kernels_once || exit 1
 modules=$root/build/gcc/modules
 rm -rf "$modules"
-mkdir "$modules" || exit 1
 run_suites build/gcc adversary
 status=$?
 validate() {

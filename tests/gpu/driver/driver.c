@@ -1,10 +1,12 @@
 #include "state.h"
 
 #include <dlfcn.h>
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -484,6 +486,8 @@ static void keep_module(const uint32_t *words, size_t size_bytes)
     snprintf(path, sizeof path, "%s/%016llx.spv", folder, (unsigned long long)hash);
     if (access(path, F_OK) == 0)
         return;
+    if (mkdir(folder, 0777) != 0 && errno != EEXIST)
+        driver_fail("%s cannot be made", folder);
     snprintf(made, sizeof made, "%s.%d", path, (int)getpid());
     FILE *file = fopen(made, "wb");
     if (!file || fwrite(words, 1, size_bytes, file) != size_bytes || fclose(file) != 0 ||

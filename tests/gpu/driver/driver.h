@@ -24,8 +24,8 @@
  * TEST_DRIVER_INVOCATIONS=1: the invocations of a workgroup, and the workgroups, have their numbers
  * in reverse. Shows barriers that are missing in a shader, and workgroups that depend on another.
  *
- * TEST_DRIVER_MODULES=folder: every shader module is written there, as the driver gets it and as
- * this driver passes it on, for a validator.
+ * TEST_DRIVER_MODULES=folder: every shader module is written to the folder, which is made, as the
+ * driver gets it and as this driver passes it on, for a validator.
  *
  * Commands and memory that break these rules end the process with a message that names the command.
  * With one of the memory variables, new device memory holds floats that are no numbers. */

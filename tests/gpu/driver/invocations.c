@@ -12,37 +12,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "gpu/spirv/reader.h"
+
+/* Numbers of the SPIR-V specification that reader.h does not have. */
 enum {
-    OP_ENTRY_POINT = 15,
-    OP_EXECUTION_MODE = 16,
-    OP_CAPABILITY = 17,
-    OP_TYPE_BOOL = 20,
-    OP_TYPE_INT = 21,
-    OP_TYPE_VECTOR = 23,
-    OP_TYPE_POINTER = 32,
-    OP_CONSTANT = 43,
-    OP_CONSTANT_COMPOSITE = 44,
-    OP_SPEC_CONSTANT_COMPOSITE = 51,
-    OP_FUNCTION = 54,
-    OP_VARIABLE = 59,
     OP_LOAD = 61,
-    OP_STORE = 62,
     OP_ACCESS_CHAIN = 65,
     OP_IN_BOUNDS_ACCESS_CHAIN = 66,
-    OP_DECORATE = 71,
     OP_COMPOSITE_CONSTRUCT = 80,
-    OP_I_ADD = 128,
-    OP_I_SUB = 130,
-    OP_I_MUL = 132,
-    OP_U_DIV = 134,
-    OP_U_MOD = 137,
-    OP_SELECT = 169,
-    OP_I_EQUAL = 170,
-    OP_LABEL = 248,
 };
-enum { MODE_LOCAL_SIZE = 17, DECORATION_BUILT_IN = 11, STORAGE_INPUT = 1, STORAGE_PRIVATE = 6 };
-enum { CAPABILITY_GROUP_NON_UNIFORM = 61 };
-enum { HEADER = 5 };
+enum { FIRST_TYPE = 19, LAST_TYPE = 39 };
+enum { STORAGE_INPUT = 1, STORAGE_PRIVATE = 6, CAPABILITY_GROUP_NON_UNIFORM = 61 };
 
 /* The built-in variables. The first PERMUTED of them get new values. */
 enum {
@@ -64,7 +44,6 @@ static const struct {
     [WORKGROUP_ID] = {26, true}, [LOCAL_ID] = {27, true},      [GLOBAL_ID] = {28, true},
     [LOCAL_INDEX] = {29, false}, [SUBGROUP_ID] = {40, false},  [WORKGROUPS] = {24, true},
     [SUBGROUPS] = {38, false},   [SUBGROUP_SIZE] = {36, false}};
-enum { WORKGROUP_SIZE_NUMBER = 25 };
 
 /* A growing sequence of words. */
 typedef struct words {
@@ -107,7 +86,8 @@ typedef struct module {
     words decorations, globals, prologue;
 } module;
 
-#define FOR_INSTRUCTIONS(m, i) for (size_t i = HEADER; (i) < (m)->count; (i) += (m)->at[i] >> 16)
+#define FOR_INSTRUCTIONS(m, i)                                                                     \
+    for (size_t i = TSR__SPIRV_HEADER; (i) < (m)->count; (i) += (m)->at[i] >> 16)
 
 static uint32_t opcode_at(const module *m, size_t i)
 {
@@ -188,7 +168,7 @@ static bool read_module(module *m)
             break;
         case OP_DECORATE:
             read_decoration(m, i);
-            if (m->at[i + 2] == DECORATION_BUILT_IN && m->at[i + 3] == WORKGROUP_SIZE_NUMBER)
+            if (m->at[i + 2] == DECORATION_BUILT_IN && m->at[i + 3] == BUILT_IN_WORKGROUP_SIZE)
                 size_id = m->at[i + 1];
             break;
         case OP_CONSTANT_COMPOSITE:
@@ -348,12 +328,12 @@ static void add_entry_point(module *m, words *out, size_t i)
 static void write_module(module *m, words *out)
 {
     bool decorated = false, in_functions = false, in_main = false, begun = false;
-    append(out, m->at, HEADER);
+    append(out, m->at, TSR__SPIRV_HEADER);
     out->at[3] = m->bound;
     FOR_INSTRUCTIONS(m, i)
     {
         const uint32_t opcode = opcode_at(m, i);
-        if (!decorated && opcode >= 19 && opcode <= OP_TYPE_POINTER) { /* the first type */
+        if (!decorated && opcode >= FIRST_TYPE && opcode <= LAST_TYPE) {
             append(out, m->decorations.at, m->decorations.count);
             decorated = true;
         }

@@ -76,16 +76,18 @@ bool commands_are_single(void);
 void commands_run(device *of, VkCommandBuffer handle);
 void commands_device_closes(device *of);
 
-/* memory.c: where device memory lies, and which of it commands may access. Whether this driver
- * allocates device memory itself. */
+/* memory.c: where device memory lies, and which of it commands may access.
+ * memory_is_own: this driver allocates device memory itself (memory_allocate).
+ * memory_is_checked: a command may access only what it has declared. */
 bool memory_is_own(void);
 bool memory_is_checked(void);
 VkResult memory_allocate(device *of, const VkMemoryAllocateInfo *info,
                          const VkAllocationCallbacks *allocator, VkDeviceMemory *out);
 void memory_free(device *of, VkDeviceMemory memory, const VkAllocationCallbacks *allocator);
-/* Remembers the size of a buffer until it is destroyed, and returns it. */
+/* Remember the size of a buffer, and forget it. memory_bind needs it. */
 void memory_buffer_made(VkBuffer buffer, VkDeviceSize size);
 void memory_buffer_destroyed(VkBuffer buffer);
+/* Binds a buffer to its memory. With TEST_DRIVER_FENCE=end, own memory takes it at its end. */
 VkResult memory_bind(device *of, VkBuffer buffer, VkDeviceMemory memory, VkDeviceSize offset);
 /* Opens the ranges that a label declares (src/gpu/stream/label.c), until memory_close. A command
  * without a label may access nothing. */
