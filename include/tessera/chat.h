@@ -14,7 +14,8 @@
  *
  * Models bring their format as a template, a program in the language Jinja. Templates are not
  * executed: the format is recognised by the strings in them. What a template adds by itself, such
- * as a date or an introduction, is left out, and so are the descriptions of tools.
+ * as a date or an introduction, is left out (only "harmony" keeps its introduction, without which
+ * its models do not know their channels), and so are the descriptions of tools.
  *
  * The text of a message is only text: a control token's spelling in it, such as "<|im_end|>", does
  * not become the control token, so a message cannot pretend to be another one.
@@ -59,9 +60,34 @@ typedef enum tsr_chat_format {
     /* "vicuna": S⏎⏎USER: Q⏎ASSISTANT: R</s>⏎ */
     TSR_CHAT_VICUNA = 11,
     /* "deepseek": <s>S<｜User｜>Q<｜Assistant｜>R</s> (DeepSeek V3, R1 and its distillates) */
-    TSR_CHAT_DEEPSEEK = 12
+    TSR_CHAT_DEEPSEEK = 12,
+    /* "gemma": <s><start_of_turn>user⏎S⏎⏎Q<end_of_turn>⏎<start_of_turn>model⏎R<end_of_turn>⏎
+     * (Gemma 1 to 3) */
+    TSR_CHAT_GEMMA = 13,
+    /* "gemma4": <s><|turn>user⏎Q<turn|>⏎<|turn>model⏎R<turn|>⏎, without reasoning */
+    TSR_CHAT_GEMMA4 = 14,
+    /* "phi3": <|user|>⏎Q<|end|>⏎<|assistant|>⏎R<|end|>⏎ (Phi 3 and 3.5) */
+    TSR_CHAT_PHI3 = 15,
+    /* "phi4": <|im_start|>user<|im_sep|>Q<|im_end|> */
+    TSR_CHAT_PHI4 = 16,
+    /* "phi4-mini": <|user|>Q<|end|><|assistant|>R<|end|> */
+    TSR_CHAT_PHI4_MINI = 17,
+    /* "granite": <|start_of_role|>user<|end_of_role|>Q</s>⏎ */
+    TSR_CHAT_GRANITE = 18,
+    /* "olmo2": <s><|user|>⏎Q⏎<|assistant|>⏎R</s>⏎ (OLMo 2 and 3) */
+    TSR_CHAT_OLMO2 = 19,
+    /* "glm4": [gMASK]<sop><|user|>⏎Q<|assistant|>⏎R; the user's header ends a reply */
+    TSR_CHAT_GLM4 = 20,
+    /* "glm4.5": as "glm4", but replies begin with reasoning, which may be empty:
+     * <|assistant|>⏎<think></think>⏎R (GLM 4.5 to 4.7) */
+    TSR_CHAT_GLM45 = 21,
+    /* "minimax-m2": ]~!b[]~b]user⏎Q[e~[⏎]~b]ai⏎R[e~[⏎ */
+    TSR_CHAT_MINIMAX_M2 = 22,
+    /* "harmony": <|start|>user<|message|>Q<|end|><|start|>assistant<|channel|>final<|message|>R
+     * <|end|>, after an introduction that names no date (gpt-oss) */
+    TSR_CHAT_HARMONY = 23
 } tsr_chat_format;
-#define TSR_CHAT_FORMATS 13
+#define TSR_CHAT_FORMATS 24
 
 /* Returns the name in quotes above, "model" for TSR_CHAT_MODEL, or "?" for any other value. The
  * string is in static storage. */

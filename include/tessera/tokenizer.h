@@ -106,8 +106,9 @@ TSR_API int32_t tsr_tokenizer_size(const tsr_tokenizer *tokenizer);
 
 /* Returns whether generation ends with this token: EOS, the tokens that the file names as the end
  * of a turn or message, and the known spellings of these (<|eot_id|>, <|eom_id|>, <|im_end|>,
- * <|end|>, <end_of_turn>, <|endoftext|>, <|end_of_text|>, <EOT>, <｜end▁of▁sentence｜>) if they are
- * control tokens. */
+ * <|end|>, <end_of_turn>, <turn|>, <|endoftext|>, <|end_of_text|>, <EOT>, <｜end▁of▁sentence｜>,
+ * <|return|>, <|call|>) if they are control tokens. In a vocabulary with <|return|>, <|end|> does
+ * not end generation, but one of the messages of a reply. */
 TSR_API bool tsr_tokenizer_is_end(const tsr_tokenizer *tokenizer, int32_t id);
 
 /* Returns the id of the token that the file spells `text`, or -1: the id of a token at which a

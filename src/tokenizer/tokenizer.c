@@ -50,11 +50,15 @@ tsr_status tsr__tokenizer_add_around(tsr_tokenizer *tokenizer, int32_t id, bool 
     return TSR_OK;
 }
 
+#define END_OF_MESSAGE "<|end|>"
+#define END_OF_REPLY "<|return|>"
+
 bool tsr__is_end_spelling(const char *text, size_t size)
 {
-    static const char *const ends[] = {"<|eot_id|>",      "<|eom_id|>",    "<|im_end|>",
-                                       "<|end|>",         "<end_of_turn>", "<|endoftext|>",
-                                       "<|end_of_text|>", "<EOT>",         "<｜end▁of▁sentence｜>"};
+    static const char *const ends[] = {
+        "<|eot_id|>", "<|eom_id|>",    "<|im_end|>",      END_OF_MESSAGE, "<end_of_turn>",
+        "<turn|>",    "<|endoftext|>", "<|end_of_text|>", "<EOT>",        "<｜end▁of▁sentence｜>",
+        END_OF_REPLY, "<|call|>"};
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
         if (strlen(ends[i]) == size && memcmp(ends[i], text, size) == 0)
             return true;
@@ -116,6 +120,12 @@ tsr_status tsr__tokenizer_complete(tsr_tokenizer *tokenizer)
         if (is_byte)
             tokenizer->bytes[(unsigned char)bytes[0]] = (int32_t)id;
     }
+    /* In gpt-oss, a reply has several messages, each of which ends with <|end|>. */
+    const int32_t message =
+                      tsr__vocabulary_find(vocabulary, END_OF_MESSAGE, strlen(END_OF_MESSAGE)),
+                  reply = tsr__vocabulary_find(vocabulary, END_OF_REPLY, strlen(END_OF_REPLY));
+    if (message >= 0 && reply >= 0 && vocabulary->tokens[reply].ends)
+        vocabulary->tokens[message].ends = false;
     tsr__added_sort(&tokenizer->added[0]);
     tsr__added_sort(&tokenizer->added[1]);
     return TSR_OK;

@@ -164,7 +164,19 @@ typedef struct pre_tokenizer {
     bool byte_level;
 } pre_tokenizer;
 
-static tsr_status read_split(tsr__json *json, tsr__word_splitter *words)
+/* Returns whether normalised texts cannot contain the string: the last step of the normaliser
+ * replaces it by a text without it. */
+static bool is_replaced(const tsr__normalizer *normalizer, const char *string)
+{
+    if (normalizer->count == 0)
+        return false;
+    const tsr__normal_step *last = &normalizer->steps[normalizer->count - 1];
+    const char *strings = normalizer->strings.data;
+    return last->kind == TSR__REPLACE && strcmp(strings + last->from, string) == 0 &&
+           strstr(strings + last->to, string) == NULL;
+}
+
+static tsr_status read_split(tsr__json *json, tsr_tokenizer *tokenizer)
 {
     char expression[TSR__JSON_TEXT] = "", behaviour[TSR__JSON_TEXT] = "";
     size_t pattern = 0;
@@ -174,6 +186,9 @@ static tsr_status read_split(tsr__json *json, tsr__word_splitter *words)
                                                  {"invert", .flag = &invert},
                                                  {0}}));
     TSR__TRY(read_pattern(json, pattern, expression, &is_regex));
+    /* Gemma's tokenizers replace spaces by "▁" and then split at spaces. */
+    if (!is_regex && is_replaced(&tokenizer->normalizer, expression))
+        return TSR_OK;
     if (!is_regex)
         return unsupported(json, "pre-tokenizer Split at the string", expression);
     /* Inverted "Removed" removes the text between the matches. If the matches leave nothing out,
@@ -181,7 +196,7 @@ static tsr_status read_split(tsr__json *json, tsr__word_splitter *words)
     bool keeps_matches = invert && strcmp(behaviour, "Removed") == 0;
     if (!keeps_matches && (invert || strcmp(behaviour, "Isolated") != 0))
         return unsupported(json, "pre-tokenizer Split with the behaviour", behaviour);
-    return tsr__word_splitter_add_expression(words, expression, keeps_matches);
+    return tsr__word_splitter_add_expression(&tokenizer->words, expression, keeps_matches);
 }
 
 static tsr_status read_byte_level(tsr__json *json, pre_tokenizer *to)
@@ -249,7 +264,7 @@ static tsr_status read_pre_tokenizer(tsr__json *json, void *pointer, int depth)
     if (strcmp(type, "Metaspace") == 0)
         return read_metaspace(json, to);
     if (strcmp(type, "Split") == 0)
-        return read_split(json, &to->tokenizer->words);
+        return read_split(json, to->tokenizer);
     if (strcmp(type, "Digits") != 0)
         return unsupported(json, "pre-tokenizer", type);
     TSR__TRY(read_members(json, (const member[]){{"individual_digits", .flag = &individual}, {0}}));

@@ -211,10 +211,11 @@ START_TEST(mistakes_are_named)
 {
     feed("");
     tool_refuses("chat", "tessera: chat: missing MODEL, a folder or a file\n");
-    tool_refuses("chat x --format gemma",
+    tool_refuses("chat x --format gemma5",
                  "tessera: chat: --format takes chatml, llama2, llama3, mistral, mistral-v1, "
                  "mistral-v3, mistral-tekken, mistral-v7, mistral-v7-tekken, zephyr, vicuna, "
-                 "deepseek, not 'gemma'\n");
+                 "deepseek, gemma, gemma4, phi3, phi4, phi4-mini, granite, olmo2, glm4, glm4.5, "
+                 "minimax-m2, harmony, not 'gemma5'\n");
     tool_fails("chat " MODEL, "tessera: chat: the model's files have no chat template; choose a "
                               "format by its name with --format\n");
     tool_fails("chat /proc/nowhere --format chatml",

@@ -703,7 +703,18 @@ typedef enum tsr_chat_format {
     TSR_CHAT_MISTRAL_V7_TEKKEN = 9,
     TSR_CHAT_ZEPHYR = 10,
     TSR_CHAT_VICUNA = 11,
-    TSR_CHAT_DEEPSEEK = 12
+    TSR_CHAT_DEEPSEEK = 12,
+    TSR_CHAT_GEMMA = 13,
+    TSR_CHAT_GEMMA4 = 14,
+    TSR_CHAT_PHI3 = 15,
+    TSR_CHAT_PHI4 = 16,
+    TSR_CHAT_PHI4_MINI = 17,
+    TSR_CHAT_GRANITE = 18,
+    TSR_CHAT_OLMO2 = 19,
+    TSR_CHAT_GLM4 = 20,
+    TSR_CHAT_GLM45 = 21,
+    TSR_CHAT_MINIMAX_M2 = 22,
+    TSR_CHAT_HARMONY = 23
 } tsr_chat_format;
 TSR_API const char *tsr_chat_format_name(tsr_chat_format format);
 TSR_API tsr_status tsr_chat_format_parse(const char *name, tsr_chat_format *out);

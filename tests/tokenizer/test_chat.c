@@ -27,6 +27,28 @@ static const char *const control[] = {
     "[/SYSTEM_PROMPT]",
     "<｜User｜>",
     "<｜Assistant｜>",
+    "<start_of_turn>",
+    "<end_of_turn>",
+    "<|turn>",
+    "<turn|>",
+    "<|channel>",
+    "<channel|>",
+    "<|system|>",
+    "<|user|>",
+    "<|assistant|>",
+    "<|im_sep|>",
+    "<|end|>",
+    "<|start_of_role|>",
+    "<|end_of_role|>",
+    "[gMASK]",
+    "<sop>",
+    "]~!b[",
+    "]~b]",
+    "[e~[",
+    "<|start|>",
+    "<|message|>",
+    "<|channel|>",
+    "<|return|>",
 };
 
 /* Makes a byte-level tokenizer with all control tokens. It adds no BOS by itself. */
@@ -108,11 +130,12 @@ static void ck_assert_ids(ids got, const char *text, int format)
  */
 typedef struct example {
     const char *name;
-    const char *start;  /* the text of S and Q, and the request for a reply */
-    const char *more;   /* the text that T adds after a reply that has ended */
+    const char *start;  /* the text of S and Q, and the header of a reply */
+    const char *more;   /* the text that T adds after a reply that has ended, with a header */
     const char *end;    /* the text that ends a reply that was cut off */
-    const char *recall; /* the text before a reply that is given */
+    const char *recall; /* the text between the header and a reply that is given */
     const char *model;  /* a part of a model's template */
+    const char *begin;  /* the text after the header if the model shall reply; NULL: none */
 } example;
 
 static const example examples[TSR_CHAT_FORMATS] = {
@@ -154,6 +177,55 @@ static const example examples[TSR_CHAT_FORMATS] = {
     [TSR_CHAT_DEEPSEEK] = {"deepseek", "<s>S<｜User｜>Q<｜Assistant｜>",
                            "<｜User｜>T<｜Assistant｜>", "</s>", "",
                            "'<｜User｜>' + c + '<｜Assistant｜>'"},
+    [TSR_CHAT_GEMMA] = {"gemma",
+                        "<s><start_of_turn>user\nS\n\nQ<end_of_turn>\n<start_of_turn>model\n",
+                        "\n<start_of_turn>user\nT<end_of_turn>\n<start_of_turn>model\n",
+                        "<end_of_turn>", "", "'<start_of_turn>' + role + '\\n'"},
+    [TSR_CHAT_GEMMA4] = {"gemma4",
+                         "<s><|turn>system\nS<turn|>\n<|turn>user\nQ<turn|>\n<|turn>model\n",
+                         "\n<|turn>user\nT<turn|>\n<|turn>model\n", "<turn|>", "",
+                         "'<|turn>' + role + '\\n'", .begin = "<|channel>thought\n<channel|>"},
+    [TSR_CHAT_PHI3] = {"phi3", "<|system|>\nS<|end|>\n<|user|>\nQ<|end|>\n<|assistant|>\n",
+                       "\n<|user|>\nT<|end|>\n<|assistant|>\n", "<|end|>", "",
+                       "'<|user|>\\n' + m + '<|end|>\\n' {{ eos_token }} '<|assistant|>\\n'"},
+    [TSR_CHAT_PHI4] =
+        {"phi4",
+         "<|im_start|>system<|im_sep|>S<|im_end|><|im_start|>user<|im_sep|>Q<|im_end|>"
+         "<|im_start|>assistant<|im_sep|>",
+         "<|im_start|>user<|im_sep|>T<|im_end|><|im_start|>assistant<|im_sep|>", "<|im_end|>", "",
+         "'<|im_start|>user<|im_sep|>' + m"},
+    [TSR_CHAT_PHI4_MINI] = {"phi4-mini", "<|system|>S<|end|><|user|>Q<|end|><|assistant|>",
+                            "<|user|>T<|end|><|assistant|>", "<|end|>", "",
+                            "'<|tool|>' + t + '<|/tool|>' + '<|end|>' '<|assistant|>'"},
+    [TSR_CHAT_GRANITE] = {"granite",
+                          "<|start_of_role|>system<|end_of_role|>S</s>\n"
+                          "<|start_of_role|>user<|end_of_role|>Q</s>\n"
+                          "<|start_of_role|>assistant<|end_of_role|>",
+                          "\n<|start_of_role|>user<|end_of_role|>T</s>\n"
+                          "<|start_of_role|>assistant<|end_of_role|>",
+                          "</s>", "", "'<|start_of_role|>' + m['role']"},
+    [TSR_CHAT_OLMO2] = {"olmo2", "<s><|system|>\nS\n<|user|>\nQ\n<|assistant|>\n",
+                        "\n<|user|>\nT\n<|assistant|>\n", "</s>", "",
+                        "bos_token '<|user|>\\n' + m '<|assistant|>\\n' + m + eos_token"},
+    [TSR_CHAT_GLM4] = {"glm4", "[gMASK]<sop><|system|>\nS<|user|>\nQ<|assistant|>",
+                       "\nT<|assistant|>", "<|user|>", "\n",
+                       "[gMASK]<sop>{{ '<|user|>\\n' + m }}<|assistant|>", .begin = "\n"},
+    [TSR_CHAT_GLM45] = {"glm4.5", "[gMASK]<sop><|system|>\nS<|user|>\nQ<|assistant|>",
+                        "\nT<|assistant|>", "<|user|>", "\n<think></think>\n",
+                        "[gMASK]<sop>{{ '<|user|>\\n' + m }}<|assistant|>\\n<think></think>"},
+    [TSR_CHAT_MINIMAX_M2] = {"minimax-m2", "]~!b[]~b]system\nS[e~[\n]~b]user\nQ[e~[\n]~b]ai\n",
+                             "\n]~b]user\nT[e~[\n]~b]ai\n", "[e~[", "", "']~b]user' ~ '\\n'",
+                             .begin = "<think>\n"},
+    [TSR_CHAT_HARMONY] = {"harmony",
+                          "<|start|>system<|message|>You are ChatGPT, a large language model "
+                          "trained by OpenAI.\nKnowledge cutoff: 2024-06\n\nReasoning: medium\n\n"
+                          "# Valid channels: analysis, commentary, final. Channel must be included "
+                          "for every message.<|end|>"
+                          "<|start|>developer<|message|># Instructions\n\nS\n\n<|end|>"
+                          "<|start|>user<|message|>Q<|end|><|start|>assistant",
+                          "<|start|>user<|message|>T<|end|><|start|>assistant", "<|end|>",
+                          "<|channel|>final<|message|>",
+                          "'<|start|>assistant<|channel|>final<|message|>' + m"},
 };
 
 START_TEST(every_format_has_its_text)
@@ -162,12 +234,14 @@ START_TEST(every_format_has_its_text)
     const tsr_chat_format format = (tsr_chat_format)_i;
     const tsr_chat_message all[] = {message(TSR_CHAT_SYSTEM, "S"), message(TSR_CHAT_USER, "Q"),
                                     message(TSR_CHAT_ASSISTANT, "R"), message(TSR_CHAT_USER, "T")};
+    const char *begin = e->begin != NULL ? e->begin : "";
     char text[1024];
     ck_assert_str_eq(tsr_chat_format_name(format), e->name);
+    snprintf(text, sizeof text, "%s%s", e->start, begin);
     ck_assert_ids(encode(tokenizer, tsr_chat_params(.format = format, .messages = all, .count = 2,
                                                     .begin_reply = true)),
-                  e->start, _i);
-    snprintf(text, sizeof text, "%s%sR%s%s", e->start, e->recall, e->end, e->more);
+                  text, _i);
+    snprintf(text, sizeof text, "%s%sR%s%s%s", e->start, e->recall, e->end, e->more, begin);
     ck_assert_ids(encode(tokenizer, tsr_chat_params(.format = format, .messages = all, .count = 4,
                                                     .begin_reply = true)),
                   text, _i);
@@ -175,11 +249,12 @@ START_TEST(every_format_has_its_text)
     ck_assert_ids(encode(tokenizer, tsr_chat_params(.format = format, .messages = all, .count = 3,
                                                     .begin_reply = true)),
                   text, _i);
+    snprintf(text, sizeof text, "%s%s", e->more, begin);
     ck_assert_ids(
         encode(tokenizer, tsr_chat_params(.format = format, .messages = all + 3, .count = 1,
                                           .after = TSR_CHAT_AFTER_END, .begin_reply = true)),
-        e->more, _i);
-    snprintf(text, sizeof text, "%s%s", e->end, e->more);
+        text, _i);
+    snprintf(text, sizeof text, "%s%s%s", e->end, e->more, begin);
     ck_assert_ids(
         encode(tokenizer, tsr_chat_params(.format = format, .messages = all + 3, .count = 1,
                                           .after = TSR_CHAT_AFTER_CUT, .begin_reply = true)),
@@ -211,10 +286,8 @@ END_TEST
 START_TEST(other_templates_are_refused)
 {
     static const char *const others[] = {
-        "<|im_start|>user<|im_sep|>{{ m }}",                      /* Phi 4 */
-        "{{ '<|user|>\\n' + m + '<|end|>\\n' }} {{ eos_token }}", /* Phi 3 */
-        "{{ '<|user|>\\n' + m }} {{ '<|assistant|>' + eos_token}}" /* Falcon 3 */,
-        "{{ '<start_of_turn>user' }}",
+        "{{ '<|user|>\\n' + m }} {{ '<|assistant|>' + eos_token}}", /* Falcon 3 */
+        "<|START_OF_TURN_TOKEN|><|USER_TOKEN|>{{ m }}",             /* Command R */
         "",
     };
     tsr_chat_format format = TSR_CHAT_VICUNA;
@@ -313,7 +386,11 @@ END_TEST
 START_TEST(some_formats_strip_spaces)
 {
     const tsr_chat_message question = message(TSR_CHAT_USER, " \n Q \t\n"),
-                           empty = message(TSR_CHAT_USER, "  ");
+                           empty = message(TSR_CHAT_USER, "  "),
+                           both[] = {message(TSR_CHAT_SYSTEM, " S "), question};
+    ck_assert_ids(
+        encode(tokenizer, tsr_chat_params(.format = TSR_CHAT_GEMMA, .messages = both, .count = 2)),
+        "<s><start_of_turn>user\n S \n\nQ<end_of_turn>\n", TSR_CHAT_GEMMA);
     ck_assert_ids(
         encode(tokenizer, tsr_chat_params(.format = TSR_CHAT_LLAMA2, .messages = &question,
                                           .count = 1, .begin_reply = true)),
@@ -404,15 +481,16 @@ START_TEST(mistakes_are_named)
                                     tsr_chat_params(.format = (tsr_chat_format)99, .messages = &q,
                                                     .count = 1, .begin_reply = true),
                                     &none, &count),
-                    TSR_ERR_INVALID, "chat: format is 99; 0 to 12 are possible");
+                    TSR_ERR_INVALID, "chat: format is 99; 0 to 23 are possible");
     ck_assert_error(tsr_chat_encode(NULL, NULL, &none, &count), TSR_ERR_INVALID,
                     "chat: the tokenizer is NULL");
     ck_assert_error(tsr_chat_encode(tokenizer, NULL, &none, &count), TSR_ERR_INVALID,
                     "chat: params is NULL");
     ck_assert_error(
-        tsr_chat_format_parse("gemma", &format), TSR_ERR_INVALID,
-        "chat: there is no format 'gemma'; formats: chatml, llama2, llama3, mistral, mistral-v1, "
-        "mistral-v3, mistral-tekken, mistral-v7, mistral-v7-tekken, zephyr, vicuna, deepseek");
+        tsr_chat_format_parse("gemma5", &format), TSR_ERR_INVALID,
+        "chat: there is no format 'gemma5'; formats: chatml, llama2, llama3, mistral, mistral-v1, "
+        "mistral-v3, mistral-tekken, mistral-v7, mistral-v7-tekken, zephyr, vicuna, deepseek, "
+        "gemma, gemma4, phi3, phi4, phi4-mini, granite, olmo2, glm4, glm4.5, minimax-m2, harmony");
     ck_assert_error(tsr_chat_format_parse(NULL, &format), TSR_ERR_INVALID, "chat: name is NULL");
     ck_assert_str_eq(tsr_chat_format_name((tsr_chat_format)99), "?");
     ck_assert_str_eq(tsr_chat_format_name(TSR_CHAT_MODEL), "model");

@@ -477,6 +477,69 @@ START_TEST(a_wrong_tokenizer_json_is_refused)
 }
 END_TEST
 
+/* In Gemma's files, a normaliser replaces the string at which a pre-tokenizer splits. */
+START_TEST(split_at_a_replaced_string_changes_nothing)
+{
+    static const char split[] = "\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"String\":\" "
+                                "\"},\"behavior\":\"MergedWithPrevious\"},";
+    static const struct {
+        const char *normalizers;
+        bool works;
+    } cases[] = {
+        {"{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":\"b\"}", true},
+        {"{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":\"a b\"}", false},
+        {"{\"type\":\"Replace\",\"pattern\":{\"String\":\"x\"},\"content\":\"b\"}", false},
+        {"{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":\"b\"},"
+         "{\"type\":\"NFKC\"}",
+         false},
+        {"", false},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        tsr_tokenizer *tokenizer = NULL;
+        char text[1024];
+        snprintf(text, sizeof text,
+                 "{" SMALL ",\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[%s]},%s"
+                 "\"decoder\":{\"type\":\"Fuse\"}}",
+                 cases[i].normalizers, split);
+        const tsr_status status = read_text(text, NULL, &tokenizer);
+        if (!cases[i].works) {
+            ck_assert_int_eq(status, TSR_ERR_UNSUPPORTED);
+            ck_assert_ptr_nonnull(strstr(tsr_last_error(), "Split at the string ' '"));
+            continue;
+        }
+        ck_assert_ok(status);
+        int32_t *ids = NULL;
+        uint64_t count = 0;
+        ck_assert_ok(tsr_tokenizer_encode(tokenizer, "a a b", 5, NULL, &ids, &count));
+        ck_assert_uint_eq(count, 3); /* "ab", "ab", "b" */
+        ck_assert(ids[0] == 2 && ids[1] == 2 && ids[2] == 1);
+        tsr_tokenizer_free_ids(&ids);
+        tsr_tokenizer_close(&tokenizer);
+    }
+}
+END_TEST
+
+/* <|end|> ends a message, and generation only if there is no <|return|>. */
+START_TEST(replies_of_several_messages_have_an_end)
+{
+    tsr_tokenizer *tokenizer = NULL;
+    ck_assert_ok(read_text("{" SMALL ",\"added_tokens\":["
+                           "{\"id\":4,\"content\":\"<|end|>\",\"special\":true}]," BYTES "}",
+                           NULL, &tokenizer));
+    ck_assert(tsr_tokenizer_is_end(tokenizer, 4));
+    tsr_tokenizer_close(&tokenizer);
+    ck_assert_ok(read_text("{" SMALL ",\"added_tokens\":["
+                           "{\"id\":4,\"content\":\"<|end|>\",\"special\":true},"
+                           "{\"id\":5,\"content\":\"<|return|>\",\"special\":true},"
+                           "{\"id\":6,\"content\":\"<|call|>\",\"special\":true}]," BYTES "}",
+                           NULL, &tokenizer));
+    ck_assert(!tsr_tokenizer_is_end(tokenizer, 4));
+    ck_assert(tsr_tokenizer_is_end(tokenizer, 5));
+    ck_assert(tsr_tokenizer_is_end(tokenizer, 6));
+    tsr_tokenizer_close(&tokenizer);
+}
+END_TEST
+
 START_TEST(the_config_names_tokens)
 {
     tsr_tokenizer *tokenizer = NULL;
@@ -744,6 +807,8 @@ TESTS(files)
     tcase_add_test(tests, llama2c_files_may_end_anywhere);
     tcase_add_test(tests, a_long_token_is_refused);
     tcase_add_loop_test(tests, a_wrong_tokenizer_json_is_refused, 0, JSON_MISTAKES);
+    tcase_add_test(tests, split_at_a_replaced_string_changes_nothing);
+    tcase_add_test(tests, replies_of_several_messages_have_an_end);
     tcase_add_test(tests, the_config_names_tokens);
     tcase_add_test(tests, tokenizer_json_may_end_anywhere);
     tcase_add_test(tests, a_tokenizer_model_is_read);

@@ -20,7 +20,7 @@ static void list_formats(char *text, size_t size, const char *last)
 
 static bool read_format(void *user, const char *text, char *problem, size_t size)
 {
-    char names[256];
+    char names[512];
     if (tsr_chat_format_parse(text, user) == TSR_OK)
         return true;
     list_formats(names, sizeof names, ", ");
@@ -28,7 +28,7 @@ static bool read_format(void *user, const char *text, char *problem, size_t size
     return false;
 }
 
-static char format_help[320]; /* filled in by chat_options_help */
+static char format_help[600]; /* filled in by chat_options_help */
 
 static const cli_option chat_option_table[] = {
     {"system", "TEXT", "what the model is told before the conversation",
@@ -48,7 +48,7 @@ static const cli_option chat_option_table[] = {
 
 void chat_options_help(FILE *out)
 {
-    char names[256];
+    char names[512];
     list_formats(names, sizeof names, " or ");
     snprintf(format_help, sizeof format_help,
              "%s (default: the format of the model's chat template)", names);

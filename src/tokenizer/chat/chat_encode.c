@@ -38,10 +38,12 @@ static tsr_status append_token(script *s, int32_t id, const char *what)
 }
 
 /* Appends a string of the chat format, and adds its range to `ranges`. A range that directly
- * follows another one extends it. */
+ * follows another one extends it. NULL is an empty string. */
 static tsr_status append_format_string(script *s, const char *string)
 {
     const size_t start = s->text.size;
+    if (string == NULL)
+        return TSR_OK;
     for (; *string != '\0'; string++) {
         if (*string == TSR__CHAT_BOS)
             TSR__TRY(append_token(s, s->tokenizer->bos, "BOS"));
@@ -69,11 +71,13 @@ static bool is_space(char c)
 
 static tsr_status append_message(script *s, const tsr_chat_message *message)
 {
+    const bool strips =
+        message->role == TSR_CHAT_SYSTEM ? s->format->strips_system : s->format->strips;
     const char *text = message->text;
     size_t size = message->size_bytes;
-    while (s->format->strips && size > 0 && is_space(text[size - 1]))
+    while (strips && size > 0 && is_space(text[size - 1]))
         size--;
-    while (s->format->strips && size > 0 && is_space(*text)) {
+    while (strips && size > 0 && is_space(*text)) {
         text++;
         size--;
     }
@@ -87,11 +91,13 @@ static tsr_status append_system(script *s, const tsr_chat_message *message)
     return append_format_string(s, s->format->system[1]);
 }
 
-/* Appends a message of the user, with the system's message inside if `system` is not NULL. */
+/* Appends a message of the user, with the system's message inside if `system` is not NULL. If it
+ * follows a reply whose last token also begins the user's messages, this token is not repeated. */
 static tsr_status append_user(script *s, const tsr_chat_message *message,
-                              const tsr_chat_message *system)
+                              const tsr_chat_message *system, bool follows_reply)
 {
-    TSR__TRY(append_format_string(s, s->format->user[0]));
+    const bool begun = follows_reply && s->format->after_end == NULL;
+    TSR__TRY(append_format_string(s, s->format->user[0] + (begun ? strlen(s->format->end) : 0)));
     if (system != NULL)
         TSR__TRY(append_system(s, system));
     TSR__TRY(append_message(s, message));
@@ -110,9 +116,11 @@ static tsr_status append_reply(script *s, const tsr_chat_message *message)
 
 static tsr_status append_start(script *s, tsr_chat_after after)
 {
-    if (after == TSR_CHAT_AFTER_NOTHING)
-        return s->format->needs_bos && s->tokenizer->before == 0 ? append_format_string(s, "\1")
-                                                                 : TSR_OK;
+    if (after == TSR_CHAT_AFTER_NOTHING) {
+        if (s->tokenizer->before == 0)
+            TSR__TRY(append_format_string(s, s->format->bos));
+        return append_format_string(s, s->format->introduction);
+    }
     if (after == TSR_CHAT_AFTER_CUT)
         TSR__TRY(append_format_string(s, s->format->end));
     return append_format_string(s, s->format->after_end);
@@ -121,14 +129,16 @@ static tsr_status append_start(script *s, tsr_chat_after after)
 static tsr_status append_all(script *s, const tsr_chat_params *params)
 {
     const tsr_chat_message *messages = params->messages, *system = NULL;
+    bool follows_reply = params->after != TSR_CHAT_AFTER_NOTHING;
     TSR__TRY(append_start(s, params->after));
     for (int i = 0; i < params->count; i++) {
         if (messages[i].role == TSR_CHAT_ASSISTANT) {
             TSR__TRY(append_reply(s, &messages[i]));
             if (i + 1 < params->count)
                 TSR__TRY(append_format_string(s, s->format->after_end));
+            follows_reply = true;
         } else if (messages[i].role == TSR_CHAT_USER) {
-            TSR__TRY(append_user(s, &messages[i], system));
+            TSR__TRY(append_user(s, &messages[i], system, follows_reply));
             system = NULL;
         } else if (s->format->system_in_user) {
             system = &messages[i];
@@ -136,9 +146,10 @@ static tsr_status append_all(script *s, const tsr_chat_params *params)
             TSR__TRY(append_system(s, &messages[i]));
         }
     }
-    return messages[params->count - 1].role == TSR_CHAT_USER && params->begin_reply
-               ? append_format_string(s, s->format->header)
-               : TSR_OK;
+    if (messages[params->count - 1].role != TSR_CHAT_USER || !params->begin_reply)
+        return TSR_OK;
+    TSR__TRY(append_format_string(s, s->format->header));
+    return append_format_string(s, s->format->begin);
 }
 
 /* Checks --------------------------------------------------------------------------------------- */

@@ -12,85 +12,74 @@ static const tsr__chat_format formats[TSR_CHAT_FORMATS] = {
                          .system = {"<|im_start|>system\n", "<|im_end|>\n"},
                          .user = {"<|im_start|>user\n", "<|im_end|>\n"},
                          .header = "<|im_start|>assistant\n",
-                         .before = "",
                          .end = "<|im_end|>",
                          .after_end = "\n"},
     [TSR_CHAT_LLAMA2] = {.name = "llama2",
-                         .needs_bos = true,
+                         .bos = "\1",
                          .strips = true,
+                         .strips_system = true,
                          .system_in_user = true,
                          .system = {"<<SYS>>\n", "\n<</SYS>>\n\n"},
                          .user = {"[INST] ", " [/INST]"},
-                         .header = "",
                          .before = " ",
                          .end = " \2",
                          .after_end = "\1"},
     [TSR_CHAT_LLAMA3] = {.name = "llama3",
-                         .needs_bos = true,
+                         .bos = "\1",
                          .strips = true,
+                         .strips_system = true,
                          .system = {"<|start_header_id|>system<|end_header_id|>\n\n", "<|eot_id|>"},
                          .user = {"<|start_header_id|>user<|end_header_id|>\n\n", "<|eot_id|>"},
                          .header = "<|start_header_id|>assistant<|end_header_id|>\n\n",
-                         .before = "",
                          .end = "<|eot_id|>",
                          .after_end = ""},
     [TSR_CHAT_MISTRAL] = {.name = "mistral",
-                          .needs_bos = true,
+                          .bos = "\1",
                           .system_in_user = true,
                           .system = {"", "\n\n"},
                           .user = {"[INST] ", " [/INST]"},
-                          .header = "",
-                          .before = "",
                           .end = "\2",
                           .after_end = ""},
     [TSR_CHAT_MISTRAL_V1] = {.name = "mistral-v1",
-                             .needs_bos = true,
+                             .bos = "\1",
                              .system_in_user = true,
                              .system = {"", "\n\n"},
                              .user = {" [INST] ", " [/INST]"},
-                             .header = "",
                              .before = " ",
                              .end = "\2",
                              .after_end = ""},
     [TSR_CHAT_MISTRAL_V3] = {.name = "mistral-v3",
-                             .needs_bos = true,
+                             .bos = "\1",
                              .system_in_user = true,
                              .system = {"", "\n\n"},
                              .user = {"[INST] ", "[/INST]"},
-                             .header = "",
                              .before = " ",
                              .end = "\2",
                              .after_end = ""},
     [TSR_CHAT_MISTRAL_TEKKEN] = {.name = "mistral-tekken",
-                                 .needs_bos = true,
+                                 .bos = "\1",
                                  .system_in_user = true,
                                  .system = {"", "\n\n"},
                                  .user = {"[INST]", "[/INST]"},
-                                 .header = "",
-                                 .before = "",
                                  .end = "\2",
                                  .after_end = ""},
     [TSR_CHAT_MISTRAL_V7] = {.name = "mistral-v7",
-                             .needs_bos = true,
+                             .bos = "\1",
                              .system = {"[SYSTEM_PROMPT] ", "[/SYSTEM_PROMPT]"},
                              .user = {"[INST] ", "[/INST]"},
-                             .header = "",
                              .before = " ",
                              .end = "\2",
                              .after_end = ""},
     [TSR_CHAT_MISTRAL_V7_TEKKEN] = {.name = "mistral-v7-tekken",
-                                    .needs_bos = true,
+                                    .bos = "\1",
                                     .system = {"[SYSTEM_PROMPT]", "[/SYSTEM_PROMPT]"},
                                     .user = {"[INST]", "[/INST]"},
-                                    .header = "",
-                                    .before = "",
                                     .end = "\2",
                                     .after_end = ""},
     [TSR_CHAT_ZEPHYR] = {.name = "zephyr",
                          .system = {"<|system|>\n", "\2\n"},
                          .user = {"<|user|>\n", "\2\n"},
                          .header = "<|assistant|>\n",
-                         .before = "",
                          .end = "\2",
                          .after_end = "\n"},
     [TSR_CHAT_VICUNA] = {.name = "vicuna",
@@ -101,13 +90,98 @@ static const tsr__chat_format formats[TSR_CHAT_FORMATS] = {
                          .end = "\2",
                          .after_end = "\n"},
     [TSR_CHAT_DEEPSEEK] = {.name = "deepseek",
-                           .needs_bos = true,
+                           .bos = "\1",
                            .system = {"", ""},
                            .user = {"<｜User｜>", ""},
                            .header = "<｜Assistant｜>",
-                           .before = "",
                            .end = "\2",
                            .after_end = ""},
+    [TSR_CHAT_GEMMA] = {.name = "gemma",
+                        .bos = "\1",
+                        .strips = true,
+                        .system_in_user = true,
+                        .system = {"", "\n\n"},
+                        .user = {"<start_of_turn>user\n", "<end_of_turn>\n"},
+                        .header = "<start_of_turn>model\n",
+                        .end = "<end_of_turn>",
+                        .after_end = "\n"},
+    [TSR_CHAT_GEMMA4] = {.name = "gemma4",
+                         .bos = "\1",
+                         .strips = true,
+                         .strips_system = true,
+                         .system = {"<|turn>system\n", "<turn|>\n"},
+                         .user = {"<|turn>user\n", "<turn|>\n"},
+                         .header = "<|turn>model\n",
+                         .begin = "<|channel>thought\n<channel|>",
+                         .end = "<turn|>",
+                         .after_end = "\n"},
+    [TSR_CHAT_PHI3] = {.name = "phi3",
+                       .system = {"<|system|>\n", "<|end|>\n"},
+                       .user = {"<|user|>\n", "<|end|>\n"},
+                       .header = "<|assistant|>\n",
+                       .end = "<|end|>",
+                       .after_end = "\n"},
+    [TSR_CHAT_PHI4] = {.name = "phi4",
+                       .system = {"<|im_start|>system<|im_sep|>", "<|im_end|>"},
+                       .user = {"<|im_start|>user<|im_sep|>", "<|im_end|>"},
+                       .header = "<|im_start|>assistant<|im_sep|>",
+                       .end = "<|im_end|>",
+                       .after_end = ""},
+    [TSR_CHAT_PHI4_MINI] = {.name = "phi4-mini",
+                            .system = {"<|system|>", "<|end|>"},
+                            .user = {"<|user|>", "<|end|>"},
+                            .header = "<|assistant|>",
+                            .end = "<|end|>",
+                            .after_end = ""},
+    [TSR_CHAT_GRANITE] = {.name = "granite",
+                          .system = {"<|start_of_role|>system<|end_of_role|>", "\2\n"},
+                          .user = {"<|start_of_role|>user<|end_of_role|>", "\2\n"},
+                          .header = "<|start_of_role|>assistant<|end_of_role|>",
+                          .end = "\2",
+                          .after_end = "\n"},
+    [TSR_CHAT_OLMO2] = {.name = "olmo2",
+                        .bos = "\1",
+                        .system = {"<|system|>\n", "\n"},
+                        .user = {"<|user|>\n", "\n"},
+                        .header = "<|assistant|>\n",
+                        .end = "\2",
+                        .after_end = "\n"},
+    [TSR_CHAT_GLM4] = {.name = "glm4",
+                       .bos = "[gMASK]<sop>",
+                       .system = {"<|system|>\n", ""},
+                       .user = {"<|user|>\n", ""},
+                       .header = "<|assistant|>",
+                       .begin = "\n",
+                       .before = "\n",
+                       .end = "<|user|>"},
+    [TSR_CHAT_GLM45] = {.name = "glm4.5",
+                        .bos = "[gMASK]<sop>",
+                        .system = {"<|system|>\n", ""},
+                        .user = {"<|user|>\n", ""},
+                        .header = "<|assistant|>",
+                        .before = "\n<think></think>\n",
+                        .end = "<|user|>"},
+    [TSR_CHAT_MINIMAX_M2] = {.name = "minimax-m2",
+                             .bos = "]~!b[",
+                             .system = {"]~b]system\n", "[e~[\n"},
+                             .user = {"]~b]user\n", "[e~[\n"},
+                             .header = "]~b]ai\n",
+                             .begin = "<think>\n",
+                             .end = "[e~[",
+                             .after_end = "\n"},
+    [TSR_CHAT_HARMONY] = {.name = "harmony",
+                          .introduction = "<|start|>system<|message|>You are ChatGPT, a large "
+                                          "language model trained by OpenAI.\n"
+                                          "Knowledge cutoff: 2024-06\n\nReasoning: medium\n\n"
+                                          "# Valid channels: analysis, commentary, final. Channel "
+                                          "must be included for every message.<|end|>",
+                          .system = {"<|start|>developer<|message|># Instructions\n\n",
+                                     "\n\n<|end|>"},
+                          .user = {"<|start|>user<|message|>", "<|end|>"},
+                          .header = "<|start|>assistant",
+                          .before = "<|channel|>final<|message|>",
+                          .end = "<|end|>",
+                          .after_end = ""},
 };
 
 const tsr__chat_format *tsr__chat_format_get(tsr_chat_format format)
@@ -124,7 +198,7 @@ const char *tsr_chat_format_name(tsr_chat_format format)
 
 tsr_status tsr_chat_format_parse(const char *name, tsr_chat_format *out)
 {
-    char names[256] = "";
+    char names[512] = "";
     TSR__REQUIRE(name != NULL && out != NULL, "chat: %s is NULL", name == NULL ? "name" : "out");
     for (int i = 1; i < TSR_CHAT_FORMATS; i++) {
         if (strcmp(formats[i].name, name) == 0) {
@@ -167,22 +241,51 @@ static bool user_ends_by_eos(const char *template)
     return eos != NULL && (next == NULL || eos < next);
 }
 
-static tsr_chat_format find_format(const char *template)
+/* Returns whether `template` has both strings. */
+static bool has_both(const char *template, const char *one, const char *other)
 {
-    /* Phi 4 has <|im_sep|> between the role and the text. No format of the table has this. */
-    if (strstr(template, "<|im_start|>") != NULL)
-        return strstr(template, "<|im_sep|>") == NULL ? TSR_CHAT_CHATML : TSR_CHAT_MODEL;
-    if (strstr(template, "<|start_header_id|>") != NULL)
-        return TSR_CHAT_LLAMA3;
-    if (strstr(template, "[INST]") != NULL)
-        return find_instruct(template);
-    if (strstr(template, "<｜User｜>") != NULL && strstr(template, "<｜Assistant｜>") != NULL)
-        return TSR_CHAT_DEEPSEEK;
+    return strstr(template, one) != NULL && strstr(template, other) != NULL;
+}
+
+/* Finds the format of a template that contains <|assistant|>. */
+static tsr_chat_format find_by_assistant(const char *template)
+{
+    if (strstr(template, "[gMASK]<sop>") != NULL)
+        return strstr(template, "<think>") != NULL ? TSR_CHAT_GLM45 : TSR_CHAT_GLM4;
+    if (strstr(template, "<|end|>") != NULL)
+        return strstr(template, "<|/tool|>") != NULL ? TSR_CHAT_PHI4_MINI : TSR_CHAT_PHI3;
     if (user_ends_by_eos(template))
         return TSR_CHAT_ZEPHYR;
-    if (strstr(template, "USER:") != NULL && strstr(template, "ASSISTANT:") != NULL)
-        return TSR_CHAT_VICUNA;
-    return TSR_CHAT_MODEL;
+    /* Falcon 3 has OLMo's messages, but no BOS. */
+    return has_both(template, "bos_token", "eos_token") ? TSR_CHAT_OLMO2 : TSR_CHAT_MODEL;
+}
+
+static tsr_chat_format find_format(const char *template)
+{
+    /* The formats with a string that no other format has. The first one found counts. */
+    static const struct {
+        const char *string;
+        tsr_chat_format format;
+    } marks[] = {
+        {"<|im_sep|>", TSR_CHAT_PHI4},
+        {"<|im_start|>", TSR_CHAT_CHATML},
+        {"<|start_header_id|>", TSR_CHAT_LLAMA3},
+        {"<|channel|>", TSR_CHAT_HARMONY},
+        {"<|start_of_role|>", TSR_CHAT_GRANITE},
+        {"<start_of_turn>", TSR_CHAT_GEMMA},
+        {"<|turn>", TSR_CHAT_GEMMA4},
+        {"]~b]", TSR_CHAT_MINIMAX_M2},
+    };
+    for (size_t i = 0; i < sizeof marks / sizeof *marks; i++)
+        if (strstr(template, marks[i].string) != NULL)
+            return marks[i].format;
+    if (strstr(template, "[INST]") != NULL)
+        return find_instruct(template);
+    if (has_both(template, "<｜User｜>", "<｜Assistant｜>"))
+        return TSR_CHAT_DEEPSEEK;
+    if (strstr(template, "<|assistant|>") != NULL || user_ends_by_eos(template))
+        return find_by_assistant(template);
+    return has_both(template, "USER:", "ASSISTANT:") ? TSR_CHAT_VICUNA : TSR_CHAT_MODEL;
 }
 
 tsr_status tsr_chat_format_of(const tsr_tokenizer *tokenizer, tsr_chat_format *out)

@@ -11,15 +11,20 @@
 
 typedef struct tsr__chat_format {
     const char *name;
-    bool needs_bos;        /* starts with BOS even if the tokenizer adds none itself */
-    bool strips;           /* removes spaces at both ends of each message's text */
-    bool system_in_user;   /* puts the system's message into the user's first one */
-    const char *system[2]; /* before and after the text of the system */
-    const char *user[2];   /* before and after the text of the user */
-    const char *header;    /* what begins a reply; the model continues after it */
-    const char *before;    /* follows the header if the text of the reply is given */
-    const char *end;       /* ends a reply */
-    const char *after_end; /* what follows the token that ends a reply */
+    const char *bos; /* what a conversation starts with if the tokenizer adds no ids itself */
+    const char *introduction; /* what always comes before the first message */
+    bool strips;              /* removes spaces at both ends of the user's texts and the replies */
+    bool strips_system;       /* removes them from the system's text */
+    bool system_in_user;      /* puts the system's message into the user's first one */
+    const char *system[2];    /* before and after the text of the system */
+    const char *user[2];      /* before and after the text of the user */
+    const char *header;       /* what begins a reply */
+    const char *begin;        /* follows the header if the model shall write the reply */
+    const char *before;       /* follows the header if the text of the reply is given */
+    const char *end;          /* ends a reply */
+    /* What follows the token that ends a reply. If NULL, this token is the first one of the user's
+     * next message, `user[0]`, which then continues after it. */
+    const char *after_end;
 } tsr__chat_format;
 
 /* Returns a format of the table, or NULL for TSR_CHAT_MODEL and values out of range. */
