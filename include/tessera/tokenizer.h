@@ -236,6 +236,8 @@ typedef struct tsr_text_stream_params {
     int stop_count;
     tsr_decode_control control;
     tsr_text_invalid invalid;
+    /* Keeps the channels of a reply apart; see tsr_text_stream_channel. */
+    bool channels;
 } tsr_text_stream_params;
 #define tsr_text_stream_params(...)                                                                \
     (&(tsr_text_stream_params){.struct_size = sizeof(tsr_text_stream_params), __VA_ARGS__})
@@ -265,6 +267,23 @@ TSR_API TSR_NODISCARD tsr_status tsr_text_stream_add(tsr_text_stream *stream, in
  * TSR_ERR_NO_MEMORY; the stream has then not changed. */
 TSR_API TSR_NODISCARD tsr_status tsr_text_stream_end(tsr_text_stream *stream, const char **text,
                                                      size_t *size_bytes);
+
+/* What a model writes beside its answer. */
+typedef enum tsr_text_channel {
+    TSR_TEXT_ANSWER = 0,
+    /* between <think> and </think>, or harmony's channel "analysis" (gpt-oss) */
+    TSR_TEXT_REASONING = 1,
+    /* harmony's channel "commentary": calls of tools, and what the model says about them */
+    TSR_TEXT_COMMENTARY = 2
+} tsr_text_channel;
+
+/* Returns the channel of the text that the last call gave out. Always TSR_TEXT_ANSWER without
+ * .channels. With it, tokens that begin or end a channel are recognised, if the vocabulary has
+ * them, also in the prompt, whose last channel goes on: <think> and </think>; <|channel> and
+ * <channel|> of Gemma 4; <|start|>, <|channel|> and <|message|> of gpt-oss. These tokens and the
+ * names between them give no text. Line breaks after them, and those at the end of the reasoning,
+ * are left out. Stop strings are searched in the answer only. */
+TSR_API tsr_text_channel tsr_text_stream_channel(const tsr_text_stream *stream);
 
 #ifdef __cplusplus
 }

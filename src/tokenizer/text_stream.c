@@ -1,5 +1,5 @@
 /* A text stream gives out text as soon as later tokens can no longer change that text, and ends at
- * stop strings. */
+ * stop strings. It keeps the channels of a reply apart. */
 #include <stdint.h>
 #include <string.h>
 
@@ -12,6 +12,32 @@ typedef struct stop {
     uint64_t start; /* where the text starts in `strings` */
     size_t size;
 } stop;
+
+/* The tokens that begin and end channels. */
+typedef enum mark {
+    MARK_THINK,       /* the reasoning begins */
+    MARK_THOUGHT,     /* a name follows, up to the end of the line, and then the reasoning */
+    MARK_END_THINK,   /* the answer begins */
+    MARK_END_THOUGHT, /* the answer begins */
+    MARK_START,       /* a role follows, and then MARK_CHANNEL or MARK_MESSAGE */
+    MARK_CHANNEL,     /* a channel's name follows, and then MARK_MESSAGE */
+    MARK_MESSAGE,     /* the text of the channel that was named follows */
+    MARKS
+} mark;
+
+static const char *const mark_spellings[MARKS] = {
+    [MARK_THINK] = "<think>",      [MARK_THOUGHT] = "<|channel>",
+    [MARK_END_THINK] = "</think>", [MARK_END_THOUGHT] = "<channel|>",
+    [MARK_START] = "<|start|>",    [MARK_CHANNEL] = "<|channel|>",
+    [MARK_MESSAGE] = "<|message|>"};
+
+/* The channel at the end of the text that has been added. */
+typedef struct channel_state {
+    tsr_text_channel channel;
+    mark name_of;  /* the mark of which the text is the name; MARKS: it is no name */
+    bool begins;   /* no text of the channel has been added, so that line breaks are left out */
+    char name[16]; /* the beginning of the name, followed by a zero byte */
+} channel_state;
 
 struct tsr_text_stream {
     const tsr_tokenizer *tokenizer;
@@ -28,6 +54,9 @@ struct tsr_text_stream {
     char *given;
     size_t given_capacity;
     bool has_generated, ended;
+    int32_t marks[MARKS]; /* ids; -1: the vocabulary lacks the token, or channels are not wanted */
+    channel_state at;
+    tsr_text_channel given_channel; /* of the text that the last call gave out */
 };
 
 /* Creating ------------------------------------------------------------------------------------- */
@@ -56,12 +85,33 @@ static tsr_status check_stream_params(const tsr_text_stream_params *p)
     return TSR_OK;
 }
 
+/* Finds the ids of the marks. Marks count only if the vocabulary has all that belong together. */
+static void find_marks(tsr_text_stream *s, bool wanted)
+{
+    static const mark sets[][3] = {{MARK_THINK, MARK_END_THINK, MARK_THINK},
+                                   {MARK_THOUGHT, MARK_END_THOUGHT, MARK_THOUGHT},
+                                   {MARK_START, MARK_CHANNEL, MARK_MESSAGE}};
+    for (size_t set = 0; set < sizeof sets / sizeof *sets; set++) {
+        bool complete = wanted;
+        for (int i = 0; i < 3; i++) {
+            const char *spelling = mark_spellings[sets[set][i]];
+            const int32_t id = tsr_tokenizer_find(s->tokenizer, spelling, strlen(spelling));
+            s->marks[sets[set][i]] = id;
+            complete = complete && id >= 0;
+        }
+        for (int i = 0; i < 3 && !complete; i++)
+            s->marks[sets[set][i]] = -1;
+    }
+}
+
 static tsr_status init_stream(const tsr_text_stream_params *p, tsr_text_stream *s)
 {
     s->tokenizer = p->tokenizer;
     s->state = TSR_INIT(tsr_decode_state);
     s->state.control = p->control;
     s->invalid = p->invalid;
+    s->at.name_of = MARKS;
+    find_marks(s, p->channels);
     s->stops = tsr__calloc((size_t)p->stop_count, sizeof *s->stops);
     if (s->stops == NULL)
         return TSR_ERR_NO_MEMORY;
@@ -114,6 +164,8 @@ static const char *text_of(const tsr_text_stream *s, const stop *one)
 /* Returns where the first stop string in the held bytes starts, or SIZE_MAX if there is none. */
 static size_t find_stop(const tsr_text_stream *s)
 {
+    if (s->at.channel != TSR_TEXT_ANSWER)
+        return SIZE_MAX;
     for (size_t offset = s->of_prompt; offset < s->held_size; offset++)
         for (int i = 0; i < s->stop_count; i++)
             if (s->stops[i].size <= s->held_size - offset &&
@@ -122,10 +174,21 @@ static size_t find_stop(const tsr_text_stream *s)
     return SIZE_MAX;
 }
 
-/* Finds the longest suffix of the held bytes that is a prefix of a stop string, which later tokens
- * may complete. Returns the number of bytes before this suffix. */
+/* Returns the size of the held bytes without the line breaks at their end. */
+static size_t size_before_breaks(const tsr_text_stream *s)
+{
+    size_t size = s->held_size;
+    while (size > s->of_prompt && s->held[size - 1] == '\n')
+        size--;
+    return size;
+}
+
+/* Finds the longest suffix of the held bytes that later tokens may make part of a stop string, or
+ * that is left out if the channel ends. Returns the number of bytes before this suffix. */
 static size_t size_before_stop(const tsr_text_stream *s)
 {
+    if (s->at.channel != TSR_TEXT_ANSWER)
+        return size_before_breaks(s);
     for (size_t offset = s->of_prompt; offset < s->held_size; offset++)
         for (int i = 0; i < s->stop_count; i++)
             if (s->held_size - offset < s->stops[i].size &&
@@ -196,8 +259,77 @@ static void give_out_held(tsr_text_stream *s, size_t size, const char **text, si
     s->of_prompt = s->of_prompt > size ? s->of_prompt - size : 0;
 }
 
-/* Appends the bytes of a token to the held ones. */
-static tsr_status hold(tsr_text_stream *s, int32_t id)
+/* Channels ------------------------------------------------------------------------------------- */
+
+static mark find_mark(const tsr_text_stream *s, int32_t id)
+{
+    int i = 0;
+    while (i < MARKS && s->marks[i] != id)
+        i++;
+    return (mark)i;
+}
+
+/* Returns whether text in this state is text of a channel, not a name. */
+static bool is_text(const channel_state *state)
+{
+    return state->name_of == MARKS;
+}
+
+static void begin_channel(channel_state *state, tsr_text_channel channel)
+{
+    *state = (channel_state){.channel = channel, .name_of = MARKS, .begins = true};
+}
+
+static tsr_text_channel channel_by_name(const char *name)
+{
+    return strncmp(name, "analysis", 8) == 0      ? TSR_TEXT_REASONING
+           : strncmp(name, "commentary", 10) == 0 ? TSR_TEXT_COMMENTARY
+                                                  : TSR_TEXT_ANSWER;
+}
+
+static void pass_mark(channel_state *state, mark found)
+{
+    if (found == MARK_THINK)
+        begin_channel(state, TSR_TEXT_REASONING);
+    else if (found == MARK_END_THINK || found == MARK_END_THOUGHT)
+        begin_channel(state, TSR_TEXT_ANSWER);
+    else if (found == MARK_MESSAGE)
+        begin_channel(state, state->name_of == MARK_CHANNEL ? channel_by_name(state->name)
+                                                            : TSR_TEXT_ANSWER);
+    else
+        *state = (channel_state){.channel = state->channel, .name_of = found};
+}
+
+/* Takes the bytes that belong to a name, and returns their number. */
+static size_t take_name(channel_state *state, const char *bytes, size_t size)
+{
+    if (is_text(state))
+        return 0;
+    const char *line_end = state->name_of == MARK_THOUGHT ? memchr(bytes, '\n', size) : NULL;
+    if (line_end != NULL) {
+        begin_channel(state, TSR_TEXT_REASONING);
+        return (size_t)(line_end - bytes) + 1;
+    }
+    const size_t used = strlen(state->name), left = sizeof state->name - 1 - used;
+    memcpy(state->name + used, bytes, size < left ? size : left);
+    return size;
+}
+
+/* Takes the line breaks at the start of a channel, and returns their number. */
+static size_t take_breaks(channel_state *state, const char *bytes, size_t size)
+{
+    size_t count = 0;
+    while (state->begins && count < size && bytes[count] == '\n')
+        count++;
+    state->begins = state->begins && count == size;
+    return count;
+}
+
+/* Adding --------------------------------------------------------------------------------------- */
+
+/* Appends the bytes of a token to the held ones. If the token is a mark, sets *found to it, and
+ * appends nothing. */
+static tsr_status hold(tsr_text_stream *s, int32_t id, mark *found)
 {
     const char *bytes = NULL;
     size_t size = 0;
@@ -206,10 +338,27 @@ static tsr_status hold(tsr_text_stream *s, int32_t id)
     TSR__TRY(tsr_tokenizer_decode_next(s->tokenizer, &state, id, &bytes, &size));
     TSR__TRY(need_room(s, s->held_size + size));
     s->state = state;
-    if (size > 0)
-        memcpy(s->held + s->held_size, bytes, size);
-    s->held_size += size;
+    *found = find_mark(s, id);
+    if (*found != MARKS)
+        return TSR_OK;
+    size_t skipped = 0;
+    if (size > 0) {
+        skipped = take_name(&s->at, bytes, size);
+        skipped += take_breaks(&s->at, bytes + skipped, size - skipped);
+    }
+    if (size > skipped)
+        memcpy(s->held + s->held_size, bytes + skipped, size - skipped);
+    s->held_size += size - skipped;
     return TSR_OK;
+}
+
+/* Gives out the text before a mark, and begins what follows the mark. */
+static void give_out_before(tsr_text_stream *s, mark found, const char **text, size_t *size_bytes)
+{
+    if (s->at.channel != TSR_TEXT_ANSWER)
+        s->held_size = size_before_breaks(s);
+    give_out_held(s, s->held_size, text, size_bytes);
+    pass_mark(&s->at, found);
 }
 
 tsr_status tsr_text_stream_add_prompt(tsr_text_stream *s, int32_t id, const char **text,
@@ -221,8 +370,12 @@ tsr_status tsr_text_stream_add_prompt(tsr_text_stream *s, int32_t id, const char
                                 : "size_bytes");
     TSR__REQUIRE(!s->has_generated,
                  "text stream: token %d of the prompt comes after generated ones", (int)id);
-    TSR__TRY(hold(s, id));
+    mark found = MARKS;
+    TSR__TRY(hold(s, id, &found));
     s->of_prompt = s->held_size;
+    s->given_channel = s->at.channel;
+    if (found != MARKS)
+        pass_mark(&s->at, found);
     give_out_held(s, complete_size(s->held, s->held_size), text, size_bytes);
     return TSR_OK;
 }
@@ -236,14 +389,21 @@ tsr_status tsr_text_stream_add(tsr_text_stream *s, int32_t id, const char **text
                  : text == NULL       ? "text"
                  : size_bytes == NULL ? "size_bytes"
                                       : "stopped");
-    TSR__TRY(hold(s, id));
+    mark found = MARKS;
+    TSR__TRY(hold(s, id, &found));
     s->has_generated = true;
-    const size_t found = find_stop(s);
-    s->ended = found != SIZE_MAX;
+    s->given_channel = s->at.channel;
+    *stopped = false;
+    if (found != MARKS) {
+        give_out_before(s, found, text, size_bytes);
+        return TSR_OK;
+    }
+    const size_t stop_start = find_stop(s);
+    s->ended = stop_start != SIZE_MAX;
     *stopped = s->ended;
     if (s->ended)
-        s->held_size = found;
-    give_out_held(s, s->ended ? found : complete_size(s->held, size_before_stop(s)), text,
+        s->held_size = stop_start;
+    give_out_held(s, s->ended ? stop_start : complete_size(s->held, size_before_stop(s)), text,
                   size_bytes);
     return TSR_OK;
 }
@@ -256,6 +416,12 @@ tsr_status tsr_text_stream_end(tsr_text_stream *s, const char **text, size_t *si
                                 : "size_bytes");
     TSR__TRY(need_room(s, s->held_size));
     s->ended = true;
+    s->given_channel = s->at.channel;
     give_out_held(s, s->held_size, text, size_bytes);
     return TSR_OK;
+}
+
+tsr_text_channel tsr_text_stream_channel(const tsr_text_stream *stream)
+{
+    return stream != NULL ? stream->given_channel : TSR_TEXT_ANSWER;
 }

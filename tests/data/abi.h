@@ -678,6 +678,8 @@ typedef struct tsr_text_stream_params {
     int stop_count;
     tsr_decode_control control;
     tsr_text_invalid invalid;
+   _Bool 
+        channels;
 } tsr_text_stream_params;
 TSR_API tsr_status tsr_text_stream_create(const tsr_text_stream_params *params,
                                                         tsr_text_stream **out);
@@ -690,6 +692,12 @@ TSR_API tsr_status tsr_text_stream_add(tsr_text_stream *stream, int32_t id,
                                                          *stopped);
 TSR_API tsr_status tsr_text_stream_end(tsr_text_stream *stream, const char **text,
                                                      size_t *size_bytes);
+typedef enum tsr_text_channel {
+    TSR_TEXT_ANSWER = 0,
+    TSR_TEXT_REASONING = 1,
+    TSR_TEXT_COMMENTARY = 2
+} tsr_text_channel;
+TSR_API tsr_text_channel tsr_text_stream_channel(const tsr_text_stream *stream);
 typedef enum tsr_chat_format {
     TSR_CHAT_MODEL = 0,
     TSR_CHAT_CHATML = 1,

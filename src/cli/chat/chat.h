@@ -10,6 +10,7 @@ typedef struct chat_options {
     const char *system; /* the text of --system; NULL: none */
     tsr_chat_format format;
     bool ignore_end;
+    bool show_reasoning;
 } chat_options;
 
 extern chat_options chat_chosen;

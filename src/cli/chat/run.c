@@ -66,15 +66,18 @@ static void close_chat(chat *c)
 
 /* Replies -------------------------------------------------------------------------------------- */
 
-/* The reply that is being generated. Spaces at its start are not printed. */
+/* The reply that is being generated. Spaces at its start are not printed, nor is the reasoning. */
 typedef struct reply {
     tsr_text_stream *stream;
     bool begun;
     tsr_finish finish;
 } reply;
 
+/* Prints the text that the stream has given out last. */
 static void print(const chat *c, reply *r, const char *text, size_t size)
 {
+    if (tsr_text_stream_channel(r->stream) != TSR_TEXT_ANSWER)
+        return;
     while (!r->begun && size > 0 && (*text == ' ' || *text == '\n')) {
         text++;
         size--;
@@ -124,6 +127,8 @@ static tsr_status generate(chat *c, reply *r)
     print(c, r, text, size);
     if (c->job.first)
         putchar('\n');
+    if (!r->begun && tsr_text_stream_channel(r->stream) != TSR_TEXT_ANSWER)
+        NOTE(c, "chat: the reply ended before its answer began; --show-reasoning prints all of it");
     (void)cli_flush();
     return TSR_OK;
 }
@@ -135,8 +140,9 @@ static tsr_status reply_to(chat *c, const int32_t *ids, uint64_t count, tsr_fini
     const char *text = NULL;
     size_t size = 0;
     c->length += (int64_t)count;
-    tsr_status status =
-        tsr_text_stream_create(tsr_text_stream_params(.tokenizer = c->tokenizer), &r.stream);
+    tsr_status status = tsr_text_stream_create(
+        tsr_text_stream_params(.tokenizer = c->tokenizer, .channels = !chat_chosen.show_reasoning),
+        &r.stream);
     for (uint64_t i = 0; i < count && status == TSR_OK; i++)
         status = tsr_text_stream_add_prompt(r.stream, ids[i], &text, &size);
     if (status == TSR_OK) {
