@@ -295,6 +295,30 @@ tsr_status tsr__tokenizer_encode_with(const tsr_tokenizer *tokenizer, const char
     return TSR_OK;
 }
 
+/* Sets *same to whether merging the bytes of an ordinary token gives the token. */
+static tsr_status merges_to(encoder *e, size_t id, bool *same)
+{
+    const tsr__vocabulary *v = &e->tokenizer->vocabulary;
+    const char *bytes = v->strings.data + v->tokens[id].bytes;
+    e->work.count = 0;
+    TSR__TRY(byte_symbols(e, bytes, v->tokens[id].bytes_size));
+    TSR__TRY(tsr__merge(&e->tokenizer->merges, v, bytes, &e->work));
+    *same = e->work.count > 0 && e->work.symbols[0].id == (int32_t)id;
+    return TSR_OK;
+}
+
+tsr_status tsr__tokenizer_merges_all(const tsr_tokenizer *tokenizer, bool *out)
+{
+    encoder e = {.tokenizer = tokenizer};
+    tsr_status status = TSR_OK;
+    *out = true;
+    for (size_t id = 0; id < tokenizer->vocabulary.count && *out && status == TSR_OK; id++)
+        if (tokenizer->vocabulary.tokens[id].type == TSR__TOKEN_NORMAL)
+            status = merges_to(&e, id, out);
+    free_work(&e);
+    return status;
+}
+
 tsr_status tsr_tokenizer_encode(const tsr_tokenizer *tokenizer, const void *text, size_t size_bytes,
                                 const tsr_encode_params *params, int32_t **ids, uint64_t *count)
 {

@@ -16,4 +16,8 @@ tsr_status tsr__tokenizer_encode_with(const tsr_tokenizer *tokenizer, const char
                                       const tsr__encode_how *how, int32_t **ids,
                                       uint64_t *count) TSR_NODISCARD;
 
+/* Sets *out to whether merging alone makes each ordinary token of its bytes, so that `whole_words`
+ * changes no ids. Only for TSR_TOKENIZER_BYTE_BPE. */
+tsr_status tsr__tokenizer_merges_all(const tsr_tokenizer *tokenizer, bool *out) TSR_NODISCARD;
+
 #endif

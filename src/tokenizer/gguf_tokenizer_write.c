@@ -6,6 +6,7 @@
 #include "base/alloc.h"
 #include "base/float16.h"
 #include "shard/formats/gguf_metadata.h"
+#include "tokenizer/encode_text.h"
 #include "tokenizer/phi3_added_tokens.h"
 #include "tokenizer/tokenizer_write.h"
 #include "tokenizer/unicode.h"
@@ -243,6 +244,23 @@ static tsr_status put_values(const tsr_tokenizer *t, int32_t bos, const int32_t 
     return tsr__gguf_put_bool(w, "tokenizer.ggml.add_eos_token", t->after > 0);
 }
 
+/* Finds the name for the way in which texts are cut into words. A name also says whether a word
+ * that is a token is taken whole. Where this changes no ids, a name that says the opposite will do.
+ */
+static tsr_status find_words(const tsr_tokenizer *t, char out[TSR__WORDS_NAME])
+{
+    bool changes_nothing = false;
+    tsr_status status = tsr__word_splitter_find_name(&t->words, t->whole_words, out);
+    if (status != TSR_ERR_UNSUPPORTED)
+        return status;
+    const tsr__error error = tsr__error_take();
+    TSR__TRY(tsr__tokenizer_merges_all(t, &changes_nothing));
+    return changes_nothing &&
+                   tsr__word_splitter_find_name(&t->words, !t->whole_words, out) == TSR_OK
+               ? TSR_OK
+               : tsr__fail(status, "%s", error.text);
+}
+
 tsr_status tsr__tokenizer_put_gguf(const tsr_tokenizer *t, int64_t vocabulary, int32_t bos,
                                    const int32_t *ends, int end_count, bool phi3,
                                    tsr__gguf_writer *w, bool *drops_nfc)
@@ -262,7 +280,7 @@ tsr_status tsr__tokenizer_put_gguf(const tsr_tokenizer *t, int64_t vocabulary, i
         TSR__TRY(check_phi3(t));
     if (t->kind == TSR_TOKENIZER_BYTE_BPE) {
         TSR__TRY(check_byte_bpe(t, drops_nfc));
-        TSR__TRY(tsr__word_splitter_find_name(&t->words, t->whole_words, words));
+        TSR__TRY(find_words(t, words));
     }
     TSR__TRY(tsr__gguf_put_string(w, "tokenizer.ggml.model", model, strlen(model)));
     TSR__TRY(tsr__gguf_put_string(w, "tokenizer.ggml.pre", words, strlen(words)));

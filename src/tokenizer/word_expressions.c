@@ -22,7 +22,7 @@ static const named all_named[] = {
      {tsr__match_llama3}},
     {"dbrx smaug-bpe chatglm-bpe glm4", false, false, {tsr__match_llama3}},
     {"gpt-2 phi-2 jina-es jina-de gigachat jina-v1-en jina-v2-es jina-v2-de jina-v2-code "
-     "roberta-bpe mpt olmo jais trillion granite-docling",
+     "roberta-bpe mpt olmo jais trillion granite-docling a.x-4.0 mellum exaone4",
      false,
      false,
      {tsr__match_gpt2}},
@@ -30,7 +30,7 @@ static const named all_named[] = {
      false,
      false,
      {tsr__match_number, tsr__match_gpt2}},
-    {"qwen2 deepseek-r1-qwen stablelm2 megrez hunyuan grok-2 solar-open",
+    {"qwen2 deepseek-r1-qwen stablelm2 megrez hunyuan grok-2 solar-open kormo",
      false,
      false,
      {tsr__match_qwen2}},
@@ -57,7 +57,7 @@ static const named all_named[] = {
     {"poro-chat bloom gpt3-finnish", false, false, {tsr__match_bloom}},
     {"viking", false, false, {tsr__match_bloom, tsr__match_number}},
     {"tekken", true, true, {tsr__match_tekken}},
-    {"gpt-4o llama4", false, false, {tsr__match_gpt4o}},
+    {"gpt-4o llama4 minimax-m2", false, false, {tsr__match_gpt4o}},
 };
 
 /* Returns whether `list`, words separated by spaces, has the word `name`. */
@@ -197,14 +197,39 @@ tsr_status tsr__word_splitter_add_expression(tsr__word_splitter *splitter, const
                      tsr__spelling_text(expression, strlen(expression), shown));
 }
 
-/* Returns the step that GGUF files use where tokenizer.json uses `matcher`. The two differ only in
- * whether U+017F, the long s, counts as an s after an apostrophe. */
+/* The steps of tokenizer.json that differ from those that GGUF files name. */
+static const struct {
+    tsr__matcher in_json, in_gguf;
+    /* Letters have Unicode's classes in tokenizer.json, so that words outside ASCII are cut
+     * differently. If false, the two steps differ only in whether U+017F, the long s, counts as an
+     * s after an apostrophe. */
+    bool by_class;
+} step_pairs[] = {
+    {tsr__match_llama3_any_case, tsr__match_llama3, false},
+    {tsr__match_qwen2_any_case, tsr__match_qwen2, false},
+    {tsr__match_qwen35_any_case, tsr__match_qwen35, false},
+    {tsr__match_gpt4o_by_class, tsr__match_gpt4o, true},
+    {tsr__match_tekken_by_class, tsr__match_tekken, true},
+};
+
+/* Returns the step that GGUF files use where tokenizer.json uses `matcher`. */
 static tsr__matcher named_step(tsr__matcher matcher)
 {
-    return matcher == tsr__match_llama3_any_case   ? tsr__match_llama3
-           : matcher == tsr__match_qwen2_any_case  ? tsr__match_qwen2
-           : matcher == tsr__match_qwen35_any_case ? tsr__match_qwen35
-                                                   : matcher;
+    for (size_t i = 0; i < sizeof step_pairs / sizeof *step_pairs; i++)
+        if (step_pairs[i].in_json == matcher)
+            return step_pairs[i].in_gguf;
+    return matcher;
+}
+
+bool tsr__word_splitter_changes(const tsr__word_splitter *splitter, bool to_gguf)
+{
+    bool changes = false;
+    for (int step = 0; step < splitter->count; step++)
+        for (size_t i = 0; i < sizeof step_pairs / sizeof *step_pairs; i++)
+            changes = changes || (step_pairs[i].by_class &&
+                                  splitter->steps[step] ==
+                                      (to_gguf ? step_pairs[i].in_json : step_pairs[i].in_gguf));
+    return changes;
 }
 
 tsr_status tsr__word_splitter_find_name(const tsr__word_splitter *splitter, bool whole_words,

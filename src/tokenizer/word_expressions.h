@@ -27,10 +27,15 @@ tsr_status tsr__word_splitter_add_space_signs(tsr__word_splitter *splitter) TSR_
 
 /* Finds the name that GGUF files use for these steps and this value of `whole_words`. A step of a
  * GGUF file may differ from that of tokenizer.json: in a contraction such as "'s", it compares
- * only ASCII letters without regard to case. Errors: TSR_ERR_UNSUPPORTED if there is no such
+ * only ASCII letters without regard to case; see also tsr__word_splitter_changes. Errors: TSR_ERR_UNSUPPORTED if there is no such
  * name. */
 tsr_status tsr__word_splitter_find_name(const tsr__word_splitter *splitter, bool whole_words,
                                         char out[TSR__WORDS_NAME]) TSR_NODISCARD;
+
+/* Returns whether the name that is found for these steps (`to_gguf`), or the expressions, cut some
+ * words with letters outside ASCII differently: GPT-4o's and Tekken's expressions have capital and
+ * small letters of all alphabets, and the steps with their names only those of ASCII. */
+bool tsr__word_splitter_changes(const tsr__word_splitter *splitter, bool to_gguf);
 
 /* Finds the regular expression of each step; out[0 … splitter->count − 1] are in static memory.
  * Errors: TSR_ERR_UNSUPPORTED if a step has none in tokenizer.json. */

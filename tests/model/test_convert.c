@@ -829,6 +829,64 @@ START_TEST(byte_level_tokenizers_are_refused)
 }
 END_TEST
 
+/* Byte-level BPE with the expression of GPT-4o and ignore_merges, as gpt-oss has it. The %s are
+ * further entries of the vocabulary. */
+static const char gpt4o[] =
+    "{\"added_tokens\": [], \"normalizer\": null, \"pre_tokenizer\": {\"type\": \"Sequence\", "
+    "\"pretokenizers\": [{\"type\": \"Split\", \"pattern\": {\"Regex\": "
+    "\"[^\\\\r\\\\n\\\\p{L}\\\\p{N}]?[\\\\p{Lu}\\\\p{Lt}\\\\p{Lm}\\\\p{Lo}\\\\p{M}]*"
+    "[\\\\p{Ll}\\\\p{Lm}\\\\p{Lo}\\\\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|"
+    "[^\\\\r\\\\n\\\\p{L}\\\\p{N}]?[\\\\p{Lu}\\\\p{Lt}\\\\p{Lm}\\\\p{Lo}\\\\p{M}]+"
+    "[\\\\p{Ll}\\\\p{Lm}\\\\p{Lo}\\\\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|"
+    "\\\\p{N}{1,3}| ?[^\\\\s\\\\p{L}\\\\p{N}]+[\\\\r\\\\n/]*|\\\\s*[\\\\r\\\\n]+|"
+    "\\\\s+(?!\\\\S)|\\\\s+\"}, \"behavior\": \"Isolated\"}, {\"type\": \"ByteLevel\", "
+    "\"add_prefix_space\": false, \"use_regex\": false}]}, \"post_processor\": null, \"decoder\": "
+    "{\"type\": \"ByteLevel\"}, \"model\": {\"type\": \"BPE\", \"ignore_merges\": true, \"vocab\": "
+    "{\"a\": 0, \"b\": 1, \"ab\": 2, \"B\": 3%s}, \"merges\": [\"a b\"]}}";
+
+static const char *write_gpt4o(const char *vocabulary)
+{
+    char json[2000];
+    const char *source = tiny(40, "", NULL, NULL);
+    ck_assert_int_lt(snprintf(json, sizeof json, gpt4o, vocabulary), 2000);
+    write_beside("tokenizer.json", json);
+    return source;
+}
+
+/* GGUF's name for the expression means that words are merged. This changes no ids if merging makes
+ * all tokens. */
+START_TEST(words_by_classes_travel)
+{
+    static const octets text = {.data = "abBab", .size = 5};
+    static const int32_t ids[] = {2, 3, 2};
+    char to_gguf[256] = "", to_folder[256] = "";
+    const char *source = write_gpt4o("");
+    ck_assert_ok(convert_model(source, at("t.gguf"),
+                               tsr_convert_params(.note = keep_note, .user = to_gguf), NULL));
+    ck_assert_str_eq(to_gguf, "GGUF files cannot say that words end between small and capital "
+                              "letters outside ASCII: such words get other tokens");
+    expect_in(at("t.gguf"), "gpt-4o", true);
+    ck_assert_ok(convert_model(at("t.gguf"), at("back"),
+                               tsr_convert_params(.note = keep_note, .user = to_folder), NULL));
+    ck_assert_str_eq(to_folder, "in tokenizer.json, words also end between small and capital "
+                                "letters outside ASCII: such words get other tokens");
+    const char *paths[] = {source, at("t.gguf"), at("back")};
+    for (int i = 0; i < 3; i++) {
+        tsr_tokenizer *t = NULL;
+        ck_assert_ok(tsr_tokenizer_open(paths[i], &t));
+        ck_assert(cases_encodes(t, paths[i], &text, NULL, ids, 3));
+        tsr_tokenizer_close(&t);
+    }
+}
+END_TEST
+
+START_TEST(whole_words_that_merging_does_not_make_are_refused)
+{
+    refuses(write_gpt4o(", \"bab\": 4"), at("t.gguf"), NULL, TSR_ERR_UNSUPPORTED,
+            "tokenizer: GGUF files cannot say how words are cut (gpt-4o, with ignore_merges)");
+}
+END_TEST
+
 /* What the other format cannot express ------------------------------------------------------- */
 
 START_TEST(configurations_are_refused)
@@ -1080,6 +1138,8 @@ TESTS(convert)
     tcase_add_test(tests, tokens_of_phi3_include_spaces);
     tcase_add_loop_test(tests, other_tokens_that_include_spaces_are_refused, 0, 3);
     tcase_add_test(tests, added_tokens_travel);
+    tcase_add_test(tests, words_by_classes_travel);
+    tcase_add_test(tests, whole_words_that_merging_does_not_make_are_refused);
     tcase_add_loop_test(tests, byte_level_tokenizers_are_refused, 0, 5);
     tcase_add_test(tests, configurations_are_refused);
     tcase_add_test(tests, tokenizers_are_refused);

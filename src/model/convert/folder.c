@@ -10,6 +10,7 @@
 #include "shard/formats/header_file.h"
 #include "tokenizer/tokenizer.h"
 #include "tokenizer/tokenizer_write.h"
+#include "tokenizer/word_expressions.h"
 
 /* The arguments of the functions that print one JSON file. */
 typedef struct document {
@@ -117,6 +118,9 @@ static tsr_status write_tokenizer(tsr__conversion *c)
 {
     if (!c->tokenizer)
         return TSR_OK;
+    if (tsr__word_splitter_changes(&c->tokenizer->words, false))
+        tsr__conversion_note(c, "in tokenizer.json, words also end between small and capital "
+                                "letters outside ASCII: such words get other tokens");
     TSR__TRY(c->tokenizer->kind == TSR_TOKENIZER_SPM
                  ? write_saved(c, "tokenizer.model", tsr__tokenizer_save_model)
                  : write_saved(c, "tokenizer.json", tsr__tokenizer_save_json));

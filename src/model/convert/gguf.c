@@ -10,6 +10,7 @@
 #include "tessera/quant.h"
 #include "tokenizer/phi3_added_tokens.h"
 #include "tokenizer/tokenizer_write.h"
+#include "tokenizer/word_expressions.h"
 #include "json/text_check.h"
 
 /* Gives the number by which GGUF files name the dtype of most of their weights. Returns false if
@@ -136,6 +137,9 @@ static tsr_status put_tokenizer(const tsr__conversion *c, const char *name, tsr_
     if (drops_nfc)
         tsr__conversion_note(c, "GGUF files cannot say that the tokenizer normalises text to NFC: "
                                 "text that is not in this form gets other tokens");
+    if (tsr__word_splitter_changes(&c->tokenizer->words, true))
+        tsr__conversion_note(c, "GGUF files cannot say that words end between small and capital "
+                                "letters outside ASCII: such words get other tokens");
     return TSR_OK;
 }
 
