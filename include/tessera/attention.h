@@ -28,7 +28,12 @@ extern "C" {
  * keys, so that the last query is at the position of the last key. A query sees the keys j <
  * kv_length; with `causal` only those with j ≤ p; with `window` only those with p − window < j ≤ p.
  *
- * If a query sees no key, or only keys with a score of −inf, its y is 0 and its lse is −inf. The
+ * With `sinks`, the softmax of a query of head h has one more score, sinks[h], whose value is 0:
+ * p_j = exp(s_j) / (Σ_j exp(s_j) + exp(sinks[h])), and lse includes it, too. A sink is not scaled,
+ * capped or masked. A sink of −inf has no effect.
+ *
+ * If a query sees no key, or only keys with a score of −inf, its y is 0 and its lse is −inf, or its
+ * head's sink. The
  * queries from q_length on have the same y and lse. The gradients of these queries, and of the keys
  * from kv_length on, are 0. The elements of k and v from kv_length on may have any value, also
  * NaN. */
@@ -53,6 +58,11 @@ typedef struct tsr_attention_params {
     /* The kv head that each head reads: [heads], each from 0 to kv_heads − 1. It is in host memory
      * and is read during the call. NULL: head h reads h · kv_heads / heads. */
     const int32_t *kv_head;
+    /* f32 [heads]: the sink of each head. NULL: none. */
+    const tsr_tensor *sinks;
+    /* f32 [heads]: the gradient of `sinks`, which tsr_attention_grad writes; tsr_attention does not
+     * use it. NULL: not computed. */
+    tsr_tensor *dsinks;
 } tsr_attention_params;
 
 #define tsr_attention_params(...)                                                                  \
@@ -84,9 +94,11 @@ TSR_API TSR_NODISCARD tsr_status tsr_attention(tsr_stream *stream, tsr_tensor *y
 
 /* Computes the gradients dq, dk and dv, which have the shapes of q, k and v. dy is the gradient of
  * y and has its shape. The other inputs are the arguments and results of the call of tsr_attention.
- * The gradients of a kv head are summed over the heads that read it, in the order of the heads. Any
- * two of dq, dk and dv may be NULL; no gradient may overlap another argument. The mask gets no
- * gradient. `params` are those of the forward call, without `pages`.
+ * The gradients of a kv head are summed over the heads that read it, in the order of the heads.
+ * params->dsinks[h] gets −Σ exp(sinks[h] − lse) · (dy·y), summed over all queries of head h.
+ * Those of dq, dk, dv and params->dsinks that are NULL are not computed; at least one must be
+ * given. No gradient may overlap another argument. The mask gets no gradient. `params` are those of
+ * the forward call, without `pages`.
  *
  * The scores are computed again from q, k and lse, and their errors count as in tsr_attention,
  * relative to the largest terms of the sums. Sums are in a fixed order, and the results are

@@ -30,6 +30,8 @@ layout(constant_id = 6) const uint MASKED = 0;
 layout(constant_id = 7) const uint Y_UNITS = 0;
 layout(constant_id = 8) const uint Y_COLUMNS = 64; // elements from one row of y to the next
 layout(constant_id = 9) const uint LENGTHS = 0;    // 1: sequences have lengths of their own
+// 1: in the first block of keys, `state` has the rows' sinks and their sums, 1
+layout(constant_id = 10) const uint SINKS = 0;
 
 #include "cpu_drivers/attention_scores.glsl"
 
@@ -52,7 +54,7 @@ void main()
             s[i] = mix(vec2(MINUS_INFINITY), s[i], scores_seen(r, i));
         largest = max(largest, max(s[i].x, s[i].y));
     }
-    if (Y_UNITS != 0) {
+    if (Y_UNITS != 0 || SINKS != 0) {
         earlier = Float(state_at).v;
         earlier_sum = Float(state_at + 4).v;
         [[unroll]] for (uint i = 0; i < Y_UNITS; i++)

@@ -270,8 +270,8 @@ void forward(uint head, int i0)
     int first, end;
     attention_keys(sequence, i0, min(i0 + int(BX), q_len) - 1, first, end);
 
-    row_largest = tsr_minus_infinity;
-    row_sum = 0.0;
+    row_largest = attention_sink(head);
+    row_sum = row_largest == tsr_minus_infinity ? 0.0 : 1.0;
     clear_result();
     for (int j0 = first; j0 < end; j0 += int(BY)) {
         float scores[SCORES];

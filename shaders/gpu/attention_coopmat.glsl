@@ -637,6 +637,7 @@ void main()
     }
     int steps = (max(end - first, 0) + int(BY) - 1) / int(BY); // the number of steps for each reader
 
+    const float sink = KIND == TSR_ATTENTION_FORWARD ? attention_sink(head) : tsr_minus_infinity;
     [[unroll]] for (uint n = 0; n < (SUMS_FIRST && SUMS_SECOND ? 2 * RESULTS : RESULTS); n++)
         result[n] = SUMS(0.0);
     [[unroll]] for (uint b = 0; b < ROW_BLOCKS; b++)
@@ -644,6 +645,11 @@ void main()
             uint n = b * COUNT + c;
             largest[n] = LOWEST;
             total[n] = 0.0;
+            if (KIND == TSR_ATTENTION_FORWARD && sink != tsr_minus_infinity) {
+                // each row has one element in column 0
+                largest[n] = binary(sink);
+                total[n] = element_column[c] == 0 ? 1.0 : 0.0;
+            }
             if (KIND == TSR_ATTENTION_DQ || KIND == TSR_ATTENTION_DELTA)
                 largest[n] = binary_lse(row_number(CALL.lse, head, row + int(b * FM + element_row[c])));
             if (KIND == TSR_ATTENTION_DQ)

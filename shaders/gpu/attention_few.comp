@@ -103,6 +103,11 @@ void main()
     find_query(first_reader, min(first_query + row, queries - 1u), head, query);
     uvec2 mask = attention_head(CALL.mask, batch, head);
     float largest = tsr_minus_infinity, sum = 0.0, slope;
+    // If there are several parts, attention_merge.comp adds the sink.
+    if (Y_DTYPE != 0u) {
+        largest = attention_sink(head);
+        sum = sharer != 0u || largest == tsr_minus_infinity ? 0.0 : 1.0;
+    }
     vec4 result[ROWS];
     [[unroll]] for (uint r = 0u; r < ROWS; r++)
         result[r] = vec4(0.0);

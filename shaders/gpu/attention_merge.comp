@@ -16,10 +16,11 @@ void main()
         return;
     uint number = p.first + item / quads, column = item % quads * 4u, dim = CALL.head_dim;
     uint row = number % CALL.q_len, head = number / CALL.q_len % CALL.heads, batch = number / CALL.q_len / CALL.heads;
-    float largest = tsr_minus_infinity;
+    const float sink = attention_sink(head);
+    float largest = sink;
     for (uint part = 0u; part < p.parts; part++)
         largest = max(largest, tsr_floats(tsr_at_mul(p.partial, number * p.parts + part, 4u * (dim + 2u))).v[0]);
-    float shift = largest == tsr_minus_infinity ? 0.0 : largest, sum = 0.0;
+    float shift = largest == tsr_minus_infinity ? 0.0 : largest, sum = tsr_exp(sink - shift);
     vec4 result = vec4(0.0);
     for (uint part = 0u; part < p.parts; part++) {
         tsr_floats from = tsr_floats(tsr_at_mul(p.partial, number * p.parts + part, 4u * (dim + 2u)));

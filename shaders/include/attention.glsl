@@ -99,6 +99,15 @@ bool attention_sees(attention_sequence s, int i, int j)
     return sees;
 }
 
+// Returns the sink of a head, which takes part in the softmax of each of its queries like the score of a key whose value is 0; −inf: none.
+float attention_sink(uint head)
+{
+    uvec2 sinks = CALL.sinks;
+    if (sinks == uvec2(0u))
+        return tsr_minus_infinity;
+    return tsr_floats(tsr_at_stride(sinks, head, CALL.sinks_step)).v[0];
+}
+
 // Returns the number of the page that contains key j of a sequence.
 uint attention_page(uint batch, uint j)
 {

@@ -30,6 +30,9 @@ struct tsr_attention_call {
      * kv_len keys. */
     TSR_ADDRESS q_lengths, q_lengths_step;
     TSR_ADDRESS kv_lengths, kv_lengths_step;
+    /* f32 [heads]: the sink of each head, with the bytes from one to the next. The address is 0 if
+     * there are none. */
+    TSR_ADDRESS sinks, sinks_step;
     /* i32 [batch, n]: the pages of the cache in which each sequence's keys are. The address is 0 if
      * k and v are not in a cache. */
     TSR_ADDRESS pages, pages_batch, pages_row;
@@ -50,6 +53,7 @@ struct tsr_attention_push {
     /* attention_few.comp and attention_merge.comp: for each row and each part of its keys, f32: the
      * largest score, the sum of exponentials and the result so far */
     TSR_ADDRESS partial;
+    TSR_ADDRESS dsinks, dsinks_step; /* attention_sinks_grad.comp: f32 [heads] */
     TSR_UINT first; /* the number of this dispatch's first block of rows, or of its first row */
     TSR_UINT count; /* blocks of rows of this dispatch; rows in attention_delta.comp; invocations in
                        attention_merge.comp */

@@ -279,6 +279,8 @@ typedef struct tsr_attention_params {
     const tsr_tensor *q_lengths, *kv_lengths;
     const tsr_tensor *pages;
     const int32_t *kv_head;
+    const tsr_tensor *sinks;
+    tsr_tensor *dsinks;
 } tsr_attention_params;
 TSR_API tsr_status tsr_attention(tsr_stream *stream, tsr_tensor *y, tsr_tensor *lse,
                                                const tsr_tensor *q, const tsr_tensor *k,

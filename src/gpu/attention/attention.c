@@ -53,7 +53,8 @@ tsr_status tsr_attention_grad(tsr_stream *stream, tsr_tensor *dq, tsr_tensor *dk
                               const tsr_attention_params *params)
 {
     TSR__TAKE(tsr_attention_params, params);
-    TSR__REQUIRE(dq || dk || dv, "attention_grad: dq, dk and dv are all NULL");
+    TSR__REQUIRE(dq || dk || dv || params->dsinks,
+                 "attention_grad: dq, dk, dv and dsinks are all NULL");
     TSR__REQUIRE(dy, "attention_grad: dy is NULL");
     tsr__attention call = {.op = "attention_grad",
                            .stream = stream,

@@ -121,5 +121,7 @@ tsr_status tsr__attention_merge(const tsr__attention *call,
 tsr_status tsr__attention_tiled(const tsr__attention *call) TSR_NODISCARD;
 /* Records the backward call with the kernels for GPUs. */
 tsr_status tsr__attention_tiled_grad(const tsr__attention *call) TSR_NODISCARD;
+/* Records only the gradients of the sinks, for calls of which other kernels compute the rest. */
+tsr_status tsr__attention_sinks_grad(const tsr__attention *call) TSR_NODISCARD;
 
 #endif

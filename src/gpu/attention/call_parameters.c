@@ -73,6 +73,7 @@ static struct tsr_attention_call values_of(const tsr__attention *c, const tsr__b
         };
     set_list(&values.q_lengths, &values.q_lengths_step, p->q_lengths);
     set_list(&values.kv_lengths, &values.kv_lengths_step, p->kv_lengths);
+    set_list(&values.sinks, &values.sinks_step, p->sinks);
     set_list(&values.pages, &values.pages_batch, p->pages);
     if (p->pages)
         values.pages_row = 4 * (uint64_t)p->pages->layout.strides[1];
@@ -126,8 +127,8 @@ int tsr__attention_reads(const tsr__attention *call, const tsr__attention_descri
                          tsr__access *access)
 {
     const tsr_attention_params *p = &call->params;
-    const tsr_tensor *read[] = {call->q, call->k,      call->v,       call->dy,
-                                p->mask, p->q_lengths, p->kv_lengths, p->pages};
+    const tsr_tensor *read[] = {call->q,      call->k,       call->v,  call->dy, p->mask,
+                                p->q_lengths, p->kv_lengths, p->pages, p->sinks};
     int count = 0;
     access[count++] = description->range;
     for (size_t i = 0; i < sizeof read / sizeof *read; i++)

@@ -113,14 +113,30 @@ static tsr_status check_numbers(tsr__attention *c)
                  c->op, (long long)p->window);
     TSR__REQUIRE(p->window == 0 || p->causal, "%s: window is %lld, but causal is not set", c->op,
                  (long long)p->window);
+    TSR__REQUIRE(p->sinks || !p->dsinks, "%s: dsinks is given, but sinks is NULL", c->op);
     TSR__REQUIRE(!p->pages || !c->dy, "%s: there are no gradients of pages", c->op);
     p->scale = tsr__given_float(p->scale, (float)(1 / sqrt((double)c->head_dim)));
+    return TSR_OK;
+}
+
+static tsr_status check_sinks(const tsr__attention *c, const char *name, const tsr_tensor *x)
+{
+    TSR__TRY(tsr__require_tensor(c->op, name, c->stream, x));
+    TSR__REQUIRE(x->layout.dtype == TSR_F32, "%s: %s is %s; f32 is needed", c->op, name,
+                 tsr_dtype_name(x->layout.dtype));
+    TSR__REQUIRE(x->layout.ndim == 1 && x->layout.shape[0] == c->heads,
+                 "%s: %s is %s; [%lld], one number for each head, is needed", c->op, name,
+                 TSR__SHAPE(x->layout.ndim, x->layout.shape), (long long)c->heads);
     return TSR_OK;
 }
 
 static tsr_status check_options(tsr__attention *c)
 {
     const tsr_attention_params *p = &c->params;
+    if (p->sinks)
+        TSR__TRY(check_sinks(c, "sinks", p->sinks));
+    if (p->dsinks && c->dy)
+        TSR__TRY(check_sinks(c, "dsinks", p->dsinks));
     if (p->q_lengths)
         TSR__TRY(check_i32(c, "q_lengths", p->q_lengths, 1));
     if (p->kv_lengths)
@@ -176,7 +192,7 @@ static tsr_status check_overlap(const tsr__attention *c)
 {
     const tsr_attention_params *p = &c->params;
     const named forward[] = {{"y", c->y}, {"lse", c->lse}},
-                backward[] = {{"dq", c->dq}, {"dk", c->dk}, {"dv", c->dv}},
+                backward[] = {{"dq", c->dq}, {"dk", c->dk}, {"dv", c->dv}, {"dsinks", p->dsinks}},
                 in[] = {{"q", c->q},
                         {"k", c->k},
                         {"v", c->v},
@@ -184,11 +200,12 @@ static tsr_status check_overlap(const tsr__attention *c)
                         {"q_lengths", p->q_lengths},
                         {"kv_lengths", p->kv_lengths},
                         {"pages", p->pages},
+                        {"sinks", p->sinks},
                         {"dy", c->dy},
                         {"y", c->dy ? c->y : NULL},
                         {"lse", c->dy ? c->lse : NULL}};
     const named *out = c->dy ? backward : forward;
-    const int outs = c->dy ? 3 : 2;
+    const int outs = c->dy ? 4 : 2;
     for (int i = 0; i < outs; i++) {
         if (!out[i].tensor)
             continue;

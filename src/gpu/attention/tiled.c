@@ -3,10 +3,12 @@
 #include "base/error.h"
 #include "gpu/attention/call.h"
 #include "gpu/device/vendors.h"
+#include "gpu/ops/common/rows.h"
 
 #define COLUMNS 64 /* columns of head_dim that the shader processes together */
 #define DELTA_WORKGROUP 64
 #define DELTA_ROWS (DELTA_WORKGROUP / 8)
+#define SINKS_WORKGROUP 128
 #define DELTA_BLOCK (UINT32_C(1) << 28) /* the largest number of rows of a dispatch */
 
 /* The size of a workgroup's tile. shared_bytes() must equal the shared memory that the shader
@@ -89,6 +91,27 @@ static tsr_status run_delta(const tsr__attention *c, const tsr__attention_descri
         .access = {d->range, tsr__read_of(c->y), tsr__read_of(c->dy), tsr__write_buffer(delta)},
     };
     return tsr__attention_dispatch(c->stream, &dispatch, push, rows, DELTA_BLOCK, 1, DELTA_ROWS, 0);
+}
+
+/* Computes the gradients of the sinks from delta. */
+static tsr_status run_sinks(const tsr__attention *c, const tsr__attention_description *d,
+                            tsr__buffer *delta)
+{
+    const struct tsr_attention_push push = {
+        .call = d->address,
+        .dsinks = tsr__tensor_address(c->params.dsinks),
+        .dsinks_step = tsr__stride_bytes(c->params.dsinks, 0),
+    };
+    tsr__dispatch dispatch = {
+        .shader = TSR__SHADER_ATTENTION_SINKS_GRAD,
+        .spec_count = 1,
+        .spec = {SINKS_WORKGROUP},
+        .access_count = 5,
+        .access = {d->range, tsr__read_of(c->params.sinks), tsr__read_of(c->lse),
+                   tsr__read_buffer(delta), tsr__write_of(c->params.dsinks)},
+    };
+    return tsr__attention_dispatch(c->stream, &dispatch, push, (uint64_t)c->heads, DELTA_BLOCK, 1,
+                                   1, (double)(c->batch * c->q_len));
 }
 
 /* Checks that the numbers of all rows fit 32 bits. */
@@ -187,11 +210,21 @@ static tsr_status record_grad(tsr_stream *stream, void *opaque)
     tsr__attention_pass passes[3];
     const int count = list_passes(w, passes);
     TSR__TRY(tsr__attention_send(stream, &w->description));
-    if (c->dq || c->dk)
+    if (c->dq || c->dk || c->params.dsinks)
         TSR__TRY(run_delta(c, &w->description, w->delta, delta_from_y(c, passes, count)));
+    if (c->params.dsinks)
+        TSR__TRY(run_sinks(c, &w->description, w->delta));
     for (int i = 0; i < count; i++)
         TSR__TRY(run_pass(&passes[i]));
     return TSR_OK;
+}
+
+static tsr_status record_sinks_grad(tsr_stream *stream, void *opaque)
+{
+    const work *w = opaque;
+    TSR__TRY(tsr__attention_send(stream, &w->description));
+    TSR__TRY(run_delta(w->call, &w->description, w->delta, true));
+    return run_sinks(w->call, &w->description, w->delta);
 }
 
 tsr_status tsr__attention_tiled(const tsr__attention *call)
@@ -205,15 +238,27 @@ tsr_status tsr__attention_tiled(const tsr__attention *call)
     return status;
 }
 
-tsr_status tsr__attention_tiled_grad(const tsr__attention *call)
+/* Records the dispatches of `record`, which need delta. */
+static tsr_status with_delta(const tsr__attention *call,
+                             tsr_status (*record)(tsr_stream *stream, void *opaque))
 {
     work w = {.call = call};
     TSR__TRY(check_count(call));
-    TSR__TRY(check_iterations(call));
     const uint64_t rows = (uint64_t)(call->batch * call->heads * call->q_len);
     TSR__TRY(tsr__stream_scratch(call->stream, 4 * rows, &w.delta));
     TSR__TRY(tsr__attention_describe(call, w.delta, &w.description));
-    tsr_status status = tsr__stream_atomic(call->stream, record_grad, &w);
+    tsr_status status = tsr__stream_atomic(call->stream, record, &w);
     tsr__attention_description_finish(&w.description);
     return status;
+}
+
+tsr_status tsr__attention_tiled_grad(const tsr__attention *call)
+{
+    TSR__TRY(check_iterations(call));
+    return with_delta(call, record_grad);
+}
+
+tsr_status tsr__attention_sinks_grad(const tsr__attention *call)
+{
+    return with_delta(call, record_sinks_grad);
 }

@@ -20,8 +20,9 @@ typedef struct attention_case {
     double *q_length, *kv_length;
     /* [heads]: the key head of each query head, or NULL: the usual groups */
     int32_t *kv_head;
+    double *sinks;          /* [heads], or NULL: none */
     double *q, *k, *v, *dy; /* dy may be NULL */
-    double *y, *lse, *dq, *dk, *dv;
+    double *y, *lse, *dq, *dk, *dv, *dsinks;
     /* The terms of dq and dk may cancel. Then the results are small, and their rounding errors
      * are relative to these magnitudes of the terms. */
     double natural_q, natural_k;
@@ -140,17 +141,21 @@ static inline void attention_solve(attention_case *c)
     c->dq = attention_doubles(rows * dim);
     c->dk = attention_doubles(keys * dim);
     c->dv = attention_doubles(keys * dim);
+    c->dsinks = attention_doubles(c->heads);
     for (int64_t row = 0; row < rows; row++) {
         const int64_t i = row % c->q_len, h = row / c->q_len % c->heads,
                       b = row / c->q_len / c->heads,
                       g = c->kv_head ? c->kv_head[h] : h * c->kv_heads / c->heads,
                       first = (b * c->kv_heads + g) * c->kv_len;
         const double *q = c->q + row * dim, *dy = c->dy ? c->dy + row * dim : NULL;
-        double *y = c->y + row * dim, most = -INFINITY, sum = 0, delta = 0;
+        const double sink = c->sinks ? c->sinks[h] : -INFINITY;
+        double *y = c->y + row * dim, most = sink, sum = 0, delta = 0;
         for (int64_t j = 0; j < c->kv_len; j++) {
             p[j] = attention_score(c, b, h, i, j, q, c->k + (first + j) * dim, &slope[j]);
             most = fmax(most, p[j]);
         }
+        if (sink != -INFINITY)
+            sum = exp(sink - most);
         for (int64_t j = 0; j < c->kv_len; j++)
             sum += p[j] = most == -INFINITY ? 0 : exp(p[j] - most);
         c->lse[row] = most == -INFINITY ? most : most + log(sum);
@@ -161,6 +166,8 @@ static inline void attention_solve(attention_case *c)
         }
         for (int64_t d = 0; d < dim && dy; d++)
             delta += dy[d] * y[d];
+        if (sink != -INFINITY)
+            c->dsinks[h] -= exp(sink - c->lse[row]) * delta;
         for (int64_t j = 0; j < c->kv_len && dy; j++) {
             if (p[j] == 0)
                 continue;
@@ -182,8 +189,8 @@ static inline void attention_solve(attention_case *c)
 
 static inline void attention_free(attention_case *c)
 {
-    double *numbers[] = {c->mask, c->q_length, c->kv_length, c->q,  c->k,  c->v,
-                         c->dy,   c->y,        c->lse,       c->dq, c->dk, c->dv};
+    double *numbers[] = {c->mask, c->q_length, c->kv_length, c->q,  c->k,  c->v,     c->dy,
+                         c->y,    c->lse,      c->dq,        c->dk, c->dv, c->sinks, c->dsinks};
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         free(numbers[i]);
     free(c->kv_head);

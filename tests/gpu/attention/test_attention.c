@@ -15,7 +15,8 @@
 typedef struct problem {
     attention_case c;
     const tsr_dtype *dtypes;
-    tsr_tensor *q, *k, *v, *dy, *y, *lse, *dq, *dk, *dv, *mask, *q_lengths, *kv_lengths;
+    tsr_tensor *q, *k, *v, *dy, *y, *lse, *dq, *dk, *dv, *mask, *q_lengths, *kv_lengths, *sinks,
+        *dsinks;
     tsr_tensor *parents[16];
     int parent_count;
     bool large_scores; /* allow the error by which attention.h says that large scores add */
@@ -37,6 +38,19 @@ static const tsr_dtype mixtures[][9] = {
     {TSR_F16, TSR_F32, TSR_BF16, TSR_F32, TSR_BF16, TSR_F32, TSR_F16, TSR_F32, TSR_BF16},
 };
 enum { Q, K, V, DY, Y, DQ, DK, DV, MASK };
+
+/* Adds a sink for each head. Every fifth is −inf. */
+static void add_sinks(problem *p, gpu_random *random)
+{
+    attention_case *c = &p->c;
+    c->sinks = attention_random_values(random, c->heads, 3, TSR_F32);
+    for (int64_t h = 4; h < c->heads; h += 5)
+        c->sinks[h] = -INFINITY;
+    p->sinks = view(p, random, TSR_F32, 1, &c->heads);
+    p->dsinks = view(p, random, TSR_F32, 1, &c->heads);
+    gpu_put(p->sinks, c->sinks);
+    gpu_poison(p->dsinks);
+}
 
 /* Adds options; the bits of `number` choose them. Among any eight consecutive numbers, any two
  * options occur together, each alone, and both missing. Any two numbers that use the same
@@ -69,6 +83,8 @@ static void add_options(problem *p, gpu_random *random, int number)
         p->q_lengths = view(p, random, TSR_I32, 1, mask_shape);
         gpu_put(p->q_lengths, c->q_length);
     }
+    if (!second)
+        add_sinks(p, random);
     if (second) {
         c->kv_head = calloc((size_t)c->heads + 1, sizeof *c->kv_head);
         ck_assert_ptr_nonnull(c->kv_head);
@@ -107,9 +123,10 @@ static void make_tensors(problem *p, gpu_random *random)
 
 static void free_problem(problem *p)
 {
-    tsr_tensor *tensors[] = {p->q,  p->k,  p->v,  p->dy,   p->y,         p->lse,
-                             p->dq, p->dk, p->dv, p->mask, p->q_lengths, p->kv_lengths};
-    for (int i = 0; i < 12; i++)
+    tsr_tensor *tensors[] = {p->q,         p->k,          p->v,     p->dy,    p->y,
+                             p->lse,       p->dq,         p->dk,    p->dv,    p->mask,
+                             p->q_lengths, p->kv_lengths, p->sinks, p->dsinks};
+    for (int i = 0; i < 14; i++)
         tsr_tensor_destroy(&tensors[i]);
     for (int i = 0; i < p->parent_count; i++)
         tsr_tensor_destroy(&p->parents[i]);
@@ -126,7 +143,9 @@ static tsr_attention_params params_of(const problem *p)
                                   .mask = p->mask,
                                   .q_lengths = p->q_lengths,
                                   .kv_lengths = p->kv_lengths,
-                                  .kv_head = p->c.kv_head};
+                                  .kv_head = p->c.kv_head,
+                                  .sinks = p->sinks,
+                                  .dsinks = p->dsinks};
 }
 
 /* Returns whether kernels with cooperative matrices may compute a problem. These kernels round
@@ -186,9 +205,14 @@ static void check(problem *p, const char *name)
         {"dq", p->dq, c->dq, rows * c->head_dim, most_dy * most_v * most_k * scale},
         {"dk", p->dk, c->dk, keys * c->head_dim, most_dy * most_v * most_q * scale},
         {"dv", p->dv, c->dv, keys * c->head_dim, most_dy},
+        /* rounding of y to 16 bits shows in the gradients of the sinks */
+        {"dsinks", c->dy ? p->dsinks : NULL, c->dsinks, c->heads,
+         most_dy * most_v * (double)(c->batch * c->q_len) *
+             (p->dtypes[Y] == TSR_F32 && !rounds ? 0.1
+                                                 : attention_half_unit(p->dtypes[Y]) / F32_ERROR)},
     };
     double *got = attention_doubles((rows + keys) * c->head_dim);
-    for (int i = 0; i < 5; i++) {
+    for (int i = 0; i < 6; i++) {
         if (!results[i].got || !results[i].want)
             continue;
         gpu_get((tsr_tensor *)results[i].got, got);
@@ -407,7 +431,7 @@ END_TEST
  * before it multiplies. */
 typedef struct paging {
     int64_t q_len, page_len, head_dim;
-    bool q_lengths, plain;
+    bool q_lengths, plain, sinks;
 } paging;
 
 static tsr_tensor *plain_or_view(problem *p, gpu_random *random, bool plain, tsr_dtype dtype,
@@ -483,6 +507,8 @@ static void try_pages(gpu_random *random, const paging *how, const tsr_dtype *dt
     }
     tsr_tensor *pages = plain_or_view(&p, random, how->plain, TSR_I32, 2, table_shape);
     gpu_put(pages, table);
+    if (how->sinks)
+        add_sinks(&p, random);
     tsr_attention_params params = params_of(&p);
     params.pages = pages;
     attention_solve(c);
@@ -497,7 +523,8 @@ static void try_pages(gpu_random *random, const paging *how, const tsr_dtype *dt
 START_TEST(reads_pages)
 {
     gpu_random random = {(uint64_t)_i + 70};
-    try_pages(&random, &(paging){.q_len = 1, .page_len = 11, .head_dim = 24}, mixtures[_i]);
+    try_pages(&random, &(paging){.q_len = 1, .page_len = 11, .head_dim = 24, .sinks = true},
+              mixtures[_i]);
     try_pages(&random, &(paging){.q_len = 37, .page_len = 11, .head_dim = 24}, mixtures[_i]);
 }
 END_TEST
@@ -506,7 +533,8 @@ END_TEST
 START_TEST(reads_pages_for_few_queries)
 {
     gpu_random random = {75};
-    try_pages(&random, &(paging){.q_len = 1, .page_len = 90, .head_dim = 36}, mixtures[1]);
+    try_pages(&random, &(paging){.q_len = 1, .page_len = 90, .head_dim = 36, .sinks = true},
+              mixtures[1]);
 }
 END_TEST
 
@@ -518,10 +546,14 @@ START_TEST(gathers_pages)
     gpu_random random = {(uint64_t)_i + 90};
     if (gpu_is_swiftshader() && _i > 0)
         SKIP_UNLESS_HUGE("half a minute on SwiftShader, which has no other kernel for these");
-    try_pages(
-        &random,
-        &(paging){.q_len = 3, .page_len = 101, .head_dim = 33, .q_lengths = true, .plain = true},
-        mixtures[_i]);
+    try_pages(&random,
+              &(paging){.q_len = 3,
+                        .page_len = 101,
+                        .head_dim = 33,
+                        .q_lengths = true,
+                        .plain = true,
+                        .sinks = true},
+              mixtures[_i]);
     try_pages(&random, &(paging){.q_len = 140, .page_len = 8, .head_dim = 64, .plain = true},
               mixtures[_i]);
 }
@@ -544,6 +576,8 @@ START_TEST(agrees_with_doubles_in_several_blocks)
                        .window = _i % 4 == 2 ? 300 : 0,
                        .softcap = _i == 3 ? 3 : 0}};
     const int64_t mask_shape[] = {1, p.c.heads, 1, p.c.kv_len};
+    if (_i != 1)
+        add_sinks(&p, &random);
     if (_i == 1 || _i == 2) {
         /* This mask is the same for all queries, so its dimension of queries has size 1. */
         double *values = attention_random_mask(&random, p.c.heads * p.c.kv_len, p.dtypes[MASK]);
@@ -683,7 +717,7 @@ START_TEST(refuses_tensors)
                                 NULL),
                   TSR_ERR_INVALID, wrong[i].words);
     GPU_FAILS(tsr_attention_grad(queue, NULL, NULL, NULL, y, y, lse, q, k, v, NULL),
-              TSR_ERR_INVALID, "attention_grad: dq, dk and dv are all NULL");
+              TSR_ERR_INVALID, "attention_grad: dq, dk, dv and dsinks are all NULL");
     GPU_FAILS(tsr_attention_grad(queue, y, NULL, NULL, NULL, y, lse, q, k, v, NULL),
               TSR_ERR_INVALID, "attention_grad: dy is NULL");
     GPU_FAILS(tsr_attention_grad(queue, y, NULL, NULL, q, y, lse, q, k, v, NULL), TSR_ERR_INVALID,
@@ -709,13 +743,15 @@ END_TEST
 
 START_TEST(refuses_params)
 {
-    const int64_t shape[] = {2, 4, 3, 8}, k_shape[] = {2, 2, 5, 8}, pair = 2, three = 3,
+    const int64_t shape[] = {2, 4, 3, 8}, k_shape[] = {2, 2, 5, 8}, pair = 2, three = 3, four = 4,
                   table[] = {2, 4}, wrong_table[] = {3, 4}, mask_shape[] = {4, 3, 6};
     tsr_tensor *q = zeros(TSR_F32, 4, shape), *k = zeros(TSR_F32, 4, k_shape),
                *y = zeros(TSR_F32, 4, shape), *lse = zeros(TSR_F32, 3, shape),
                *two = zeros(TSR_I32, 1, &pair), *reals = zeros(TSR_F32, 1, &pair),
                *more = zeros(TSR_I32, 1, &three), *pages = zeros(TSR_I32, 2, table),
-               *other_pages = zeros(TSR_I32, 2, wrong_table), *mask = zeros(TSR_F32, 3, mask_shape);
+               *other_pages = zeros(TSR_I32, 2, wrong_table), *mask = zeros(TSR_F32, 3, mask_shape),
+               *sinks = zeros(TSR_F32, 1, &four), *half_sinks = zeros(TSR_F16, 1, &four),
+               *other_sinks = zeros(TSR_F32, 1, &four);
     const int32_t heads[] = {0, 1, 2, 0}, negative[] = {0, 1, 0, -1};
     struct {
         tsr_attention_params params;
@@ -736,6 +772,9 @@ START_TEST(refuses_params)
         {{.pages = other_pages}, "pages is [3,4]"},
         {{.kv_head = heads}, "kv_head[2] is 2; there are 2 kv heads"},
         {{.kv_head = negative}, "kv_head[3] is -1; there are 2 kv heads"},
+        {{.sinks = reals}, "attention: sinks is [2]; [4], one number for each head, is needed"},
+        {{.sinks = half_sinks}, "sinks is f16; f32 is needed"},
+        {{.dsinks = sinks}, "dsinks is given, but sinks is NULL"},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         wrong[i].params.struct_size = sizeof wrong[i].params;
@@ -745,7 +784,20 @@ START_TEST(refuses_params)
     GPU_FAILS(tsr_attention_grad(queue, y, NULL, NULL, q, q, lse, q, k, k,
                                  tsr_attention_params(.pages = pages)),
               TSR_ERR_INVALID, "attention_grad: there are no gradients of pages");
-    tsr_tensor *tensors[] = {q, k, y, lse, two, reals, more, pages, other_pages, mask};
+    GPU_FAILS(tsr_attention_grad(queue, y, NULL, NULL, q, q, lse, q, k, k,
+                                 tsr_attention_params(.sinks = sinks, .dsinks = reals)),
+              TSR_ERR_INVALID,
+              "attention_grad: dsinks is [2]; [4], one number for each head, is needed");
+    GPU_FAILS(tsr_attention_grad(queue, y, NULL, NULL, q, q, lse, q, k, k,
+                                 tsr_attention_params(.sinks = sinks, .dsinks = half_sinks)),
+              TSR_ERR_INVALID, "dsinks is f16; f32 is needed");
+    GPU_FAILS(tsr_attention_grad(queue, y, NULL, NULL, q, q, lse, q, k, k,
+                                 tsr_attention_params(.sinks = sinks, .dsinks = sinks)),
+              TSR_ERR_INVALID, "overlap");
+    GPU_OK(tsr_attention_grad(queue, NULL, NULL, NULL, q, q, lse, q, k, k,
+                              tsr_attention_params(.sinks = sinks, .dsinks = other_sinks)));
+    tsr_tensor *tensors[] = {q,     k,           y,    lse,   two,        reals,      more,
+                             pages, other_pages, mask, sinks, half_sinks, other_sinks};
     for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++)
         tsr_tensor_destroy(&tensors[i]);
 }

@@ -11,7 +11,8 @@ typedef struct problem {
     tsr_dtype dtype;
     /* The tensors have no gaps, so that the kernel can load vectors instead of single elements. */
     bool plain;
-    tsr_tensor *q, *k, *v, *dy, *y, *lse, *dq, *dk, *dv, *mask, *q_lengths, *kv_lengths, *pages;
+    tsr_tensor *q, *k, *v, *dy, *y, *lse, *dq, *dk, *dv, *mask, *q_lengths, *kv_lengths, *pages,
+        *sinks, *dsinks;
     tsr_tensor *parents[16];
     int parent_count;
 } problem;
@@ -104,6 +105,14 @@ static void add_options(problem *p, gpu_random *random, int number)
         p->q_lengths = make(p, random, TSR_I32, 1, mask_shape);
         gpu_put(p->q_lengths, c->q_length);
     }
+    if (!second) {
+        c->sinks = attention_random_values(random, c->heads, 3, TSR_F32);
+        c->sinks[0] = -INFINITY;
+        p->sinks = make(p, random, TSR_F32, 1, &c->heads);
+        p->dsinks = make(p, random, TSR_F32, 1, &c->heads);
+        gpu_put(p->sinks, c->sinks);
+        gpu_poison(p->dsinks);
+    }
     if (second) {
         c->kv_head = calloc((size_t)c->heads + 1, sizeof *c->kv_head);
         ck_assert_ptr_nonnull(c->kv_head);
@@ -140,9 +149,10 @@ static void make_tensors(problem *p, gpu_random *random, double q_size)
 
 static void free_problem(problem *p)
 {
-    tsr_tensor *tensors[] = {p->q,  p->k,  p->v,    p->dy,        p->y,          p->lse,  p->dq,
-                             p->dk, p->dv, p->mask, p->q_lengths, p->kv_lengths, p->pages};
-    for (int i = 0; i < 13; i++)
+    tsr_tensor *tensors[] = {p->q,         p->k,          p->v,     p->dy,    p->y,
+                             p->lse,       p->dq,         p->dk,    p->dv,    p->mask,
+                             p->q_lengths, p->kv_lengths, p->pages, p->sinks, p->dsinks};
+    for (int i = 0; i < 15; i++)
         tsr_tensor_destroy(&tensors[i]);
     for (int i = 0; i < p->parent_count; i++)
         tsr_tensor_destroy(&p->parents[i]);
@@ -160,7 +170,9 @@ static tsr_attention_params params_of(const problem *p)
                                   .q_lengths = p->q_lengths,
                                   .kv_lengths = p->kv_lengths,
                                   .pages = p->pages,
-                                  .kv_head = p->c.kv_head};
+                                  .kv_head = p->c.kv_head,
+                                  .sinks = p->sinks,
+                                  .dsinks = p->dsinks};
 }
 
 /* Compares the results with the references. Results for which the problem has no tensor are left
@@ -190,9 +202,11 @@ static void check(const problem *p, const char *name)
         {"dq", p->dq, c->dq, rows * c->head_dim, ds * most_k},
         {"dk", p->dk, c->dk, keys * c->head_dim, ds * most_q},
         {"dv", p->dv, c->dv, keys * c->head_dim, most_dy},
+        {"dsinks", c->dy ? p->dsinks : NULL, c->dsinks, c->heads,
+         most_dy * most_v * (double)(c->batch * c->q_len)},
     };
     double *got = attention_doubles((rows + keys) * c->head_dim);
-    for (int i = 0; i < 5; i++) {
+    for (int i = 0; i < 6; i++) {
         if (!results[i].got || !results[i].want)
             continue;
         gpu_get((tsr_tensor *)results[i].got, got);

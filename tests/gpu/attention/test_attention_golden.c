@@ -13,6 +13,16 @@ static double *values_of(const json_t *one, const char *name, int64_t count)
     return tensor.values;
 }
 
+static double *lengths_of(const json_t *one, const char *name, int64_t count)
+{
+    const json_t *list = golden_list(one, name), *length;
+    double *lengths = attention_doubles(count);
+    size_t i;
+    ck_assert_int_eq((int64_t)json_array_size(list), count);
+    json_array_foreach(list, i, length) lengths[i] = json_number_value(length);
+    return lengths;
+}
+
 static void broadcast_mask(attention_case *c, const golden_tensor *mask, bool is_bool)
 {
     const int64_t shape[] = {c->batch, c->heads, c->q_len, c->kv_len};
@@ -59,6 +69,14 @@ static attention_case case_of(const json_t *one)
         broadcast_mask(&c, &given, is_bool);
         golden_tensor_free(&given);
     }
+    if (json_object_get(one, "sink")) {
+        c.sinks = values_of(one, "sink", c.heads);
+        c.dsinks = values_of(one, "dsink", c.heads);
+    }
+    if (json_object_get(one, "q_lengths")) {
+        c.q_length = lengths_of(one, "q_lengths", c.batch);
+        c.kv_length = lengths_of(one, "kv_lengths", c.batch);
+    }
     c.q = values_of(one, "q", rows * c.head_dim);
     c.k = values_of(one, "k", keys * c.head_dim);
     c.v = values_of(one, "v", keys * c.head_dim);
@@ -78,6 +96,25 @@ static double relative_to(double most, double natural)
     return most < 0.03 * natural ? natural : most;
 }
 
+/* Uploads values that a case may lack. */
+static tsr_tensor *optional(tsr_dtype dtype, int64_t count, const double *values)
+{
+    if (!values)
+        return NULL;
+    tsr_tensor *tensor = gpu_new(dtype, 1, &count);
+    gpu_put(tensor, values);
+    return tensor;
+}
+
+/* Replaces results of queries past the end of their sequence, which the file does not define, by
+ * the file's numbers. `columns` is the number of results of a query. */
+static void leave_out(const attention_case *c, double *got, const double *want, int64_t columns)
+{
+    for (int64_t row = 0; row < attention_queries_count(c); row++)
+        if (row % c->q_len >= attention_clamped(c->q_length, row / c->q_len / c->heads, c->q_len))
+            memcpy(got + row * columns, want + row * columns, (size_t)columns * sizeof *got);
+}
+
 static void check_one(const json_t *one)
 {
     attention_case c = case_of(one);
@@ -91,20 +128,29 @@ static void check_one(const json_t *one)
                *y = gpu_new(TSR_F32, 4, q_shape), *lse = gpu_new(TSR_F32, 3, q_shape),
                *dq = gpu_new(TSR_F32, 4, q_shape), *dk = gpu_new(TSR_F32, 4, k_shape),
                *dv = gpu_new(TSR_F32, 4, k_shape), *mask = gpu_new(TSR_F32, 4, mask_shape);
-    tsr_tensor *in[] = {q, k, v, dy}, *out[] = {y, lse, dq, dk, dv};
+    tsr_tensor *sinks = optional(TSR_F32, c.heads, c.sinks),
+               *dsinks = optional(TSR_F32, c.heads, c.sinks),
+               *q_lengths = optional(TSR_I32, c.batch, c.q_length),
+               *kv_lengths = optional(TSR_I32, c.batch, c.kv_length);
+    tsr_tensor *in[] = {q, k, v, dy}, *out[] = {y, lse, dq, dk, dv, dsinks};
+    const int outs = dsinks ? 6 : 5;
     double *in_values[] = {c.q, c.k, c.v, c.dy};
     for (int i = 0; i < 4; i++)
         gpu_put(in[i], in_values[i]);
     if (c.mask)
         gpu_put(mask, c.mask);
-    for (int i = 0; i < 5; i++)
+    for (int i = 0; i < outs; i++)
         gpu_poison(out[i]);
     const tsr_attention_params params = {.struct_size = sizeof params,
                                          .scale = (float)c.scale,
                                          .softcap = (float)c.softcap,
                                          .causal = c.causal,
                                          .window = c.window,
-                                         .mask = c.mask ? mask : NULL};
+                                         .mask = c.mask ? mask : NULL,
+                                         .q_lengths = q_lengths,
+                                         .kv_lengths = kv_lengths,
+                                         .sinks = sinks,
+                                         .dsinks = dsinks};
     GPU_OK(tsr_attention(queue, y, lse, q, k, v, &params));
     GPU_OK(tsr_attention_grad(queue, dq, dk, dv, dy, y, lse, q, k, v, &params));
 
@@ -123,17 +169,21 @@ static void check_one(const json_t *one)
         {"dq", c.dq, rows * c.head_dim, most_dy * most_v * most_k * scale},
         {"dk", c.dk, keys * c.head_dim, most_dy * most_v * most_q * scale},
         {"dv", c.dv, keys * c.head_dim, most_dy},
+        {"dsinks", c.dsinks, c.heads, most_dy * most_v},
     };
     double *got = attention_doubles((rows + keys) * c.head_dim);
-    for (int i = 0; i < 5; i++) {
+    for (int i = 0; i < outs; i++) {
         gpu_get(out[i], got);
+        if (i < 2)
+            leave_out(&c, got, results[i].want, i == 0 ? c.head_dim : 1);
         const double most = attention_most(results[i].want, results[i].count);
         attention_compare(name, results[i].name, results[i].count, got, results[i].want,
                           relative_to(most, results[i].natural), F32_ERROR, TSR_F32);
     }
     free(got);
-    tsr_tensor *tensors[] = {q, k, v, dy, y, lse, dq, dk, dv, mask};
-    for (int i = 0; i < 10; i++)
+    tsr_tensor *tensors[] = {q,  k,  v,    dy,    y,      lse,       dq,
+                             dk, dv, mask, sinks, dsinks, q_lengths, kv_lengths};
+    for (int i = 0; i < 14; i++)
         tsr_tensor_destroy(&tensors[i]);
     attention_free(&c);
 }
@@ -149,7 +199,9 @@ static void check_file(const char *name, int cases)
 
 START_TEST(agrees_with_pytorch)
 {
-    check_file(_i == 0 ? "attention_0" : "attention_1", _i == 0 ? 33 : 22);
+    static const char *const names[] = {"attention_0", "attention_1", "attention_sinks"};
+    static const int cases[] = {33, 22, 25};
+    check_file(names[_i], cases[_i]);
 }
 END_TEST
 
@@ -281,7 +333,7 @@ END_TEST
 TESTS(attention_golden)
 {
     tcase_add_checked_fixture(tests, gpu_setup, gpu_teardown);
-    tcase_add_loop_test(tests, agrees_with_pytorch, 1, 2);
+    tcase_add_loop_test(tests, agrees_with_pytorch, 1, 3);
     tcase_add_test(tests, decodes_like_pytorch);
     tcase_add_test(tests, prefills_in_chunks_like_pytorch);
 }

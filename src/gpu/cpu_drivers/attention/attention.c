@@ -17,11 +17,15 @@ tsr_status tsr__cpu_attention(const tsr__attention *call, bool *done)
 
 tsr_status tsr__cpu_attention_grad(const tsr__attention *call, bool *done)
 {
-    *done = true;
+    const bool only_sinks = !call->dq && !call->dk && !call->dv;
+    *done = !only_sinks;
+    if (only_sinks)
+        return TSR_OK;
     if (tsr__attention_short_suits(call))
         return tsr__attention_short_grad(call);
-    if (tsr__attention_products_suit(call))
-        return tsr__attention_products_grad(call);
-    *done = false;
-    return TSR_OK;
+    *done = tsr__attention_products_suit(call);
+    if (!*done)
+        return TSR_OK;
+    TSR__TRY(tsr__attention_products_grad(call));
+    return call->params.dsinks ? tsr__attention_sinks_grad(call) : TSR_OK;
 }

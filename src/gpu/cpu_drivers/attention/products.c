@@ -382,7 +382,33 @@ static tsr_status fill_rows(const work *w, tsr_tensor rows, double value)
     return tsr_fill(w->call->stream, &rows, value);
 }
 
-/* Writes the results of queries that see no key: 0 to y, −∞ to lse. */
+/* Returns a view of the sinks of the slice's heads, broadcast to [batches, kv_heads, readers, rows,
+ * 1]. */
+static tsr_tensor sinks(const work *w)
+{
+    const tsr__attention_slice *s = &w->slice;
+    const tsr_layout *l = &w->call->params.sinks->layout;
+    const tsr_layout view = {
+        .dtype = TSR_F32,
+        .ndim = 5,
+        .shape = {s->batches, s->kv_heads, s->readers, w->rows, 1},
+        .strides = {0, l->strides[0] * s->step, l->strides[0], 0, 1},
+        .offset = l->offset + s->head * l->strides[0],
+    };
+    return tsr__tensor_alias(w->call->params.sinks, &view);
+}
+
+/* Initialises the state of the block's rows: the largest score is the sink, and the sum is 1. */
+static tsr_status start_from_sinks(const work *w)
+{
+    tsr_tensor largest = block(w, w->state, 1, 2), sum = largest;
+    sum.layout.offset = 1;
+    const tsr_tensor of_heads = sinks(w);
+    TSR__TRY(tsr_copy(w->call->stream, &largest, &of_heads));
+    return tsr_fill(w->call->stream, &sum, 1);
+}
+
+/* Writes the results of queries that see no key: 0 to y, −∞ or the sink to lse. */
 static tsr_status nothing(work *w)
 {
     tsr_tensor lse = w->lse;
@@ -390,7 +416,11 @@ static tsr_status nothing(work *w)
     lse.layout.shape[3] = 1;
     lse.layout.strides[3] = 1;
     TSR__TRY(fill_rows(w, queries(w, w->call->y), 0));
-    return fill_rows(w, queries(w, &lse), -INFINITY);
+    lse = queries(w, &lse);
+    if (!w->call->params.sinks)
+        return fill_rows(w, lse, -INFINITY);
+    const tsr_tensor of_heads = sinks(w);
+    return tsr_copy(w->call->stream, &lse, &of_heads);
 }
 
 static tsr_status forward_block(work *w)
@@ -400,6 +430,8 @@ static tsr_status forward_block(work *w)
     tsr__attention_range(c, w->row, w->rows, &first, &end);
     if (first == end)
         return nothing(w);
+    if (c->params.sinks)
+        TSR__TRY(start_from_sinks(w));
     const bool alone = end - first <= w->blocks.keys;
     tsr_tensor y = queries(w, c->y);
     const tsr_tensor sums = alone ? y : block(w, w->sums, c->head_dim, w->y_columns);
@@ -410,6 +442,7 @@ static tsr_status forward_block(work *w)
             TSR__TRY(copy_mask(w, key, count));
         tsr__attention_scores s = scores_of(w, key, count);
         s.first = key == first;
+        s.sinks = s.first && c->params.sinks;
         s.y = w->sums;
         TSR__TRY(tsr__attention_scores_run(c->stream, &s));
         TSR__TRY(combine(w, &sums, w->scores, &w->v, w->v_transposed, key, count, key > first));

@@ -81,13 +81,13 @@ tsr_status tsr__attention_scores_run(tsr_stream *stream, const tsr__attention_sc
     };
     tsr__dispatch dispatch = {
         .shader = b->backward ? TSR__SHADER_ATTENTION_SCORES_GRAD : TSR__SHADER_ATTENTION_SCORES,
-        .spec_count = b->backward ? 8 : 10,
+        .spec_count = b->backward ? 8 : 11,
         .spec = {SUBGROUPS * lanes, lanes, units, (uint32_t)b->row_keys, columns_of(b, units, unit),
                  c->params.softcap > 0, b->mask != NULL,
                  b->backward ? b->function
                  : b->first  ? 0
                              : (uint32_t)(b->y_columns / unit),
-                 (uint32_t)b->y_columns, b->lengths != NULL},
+                 (uint32_t)b->y_columns, b->lengths != NULL, b->sinks},
         .push = &push,
         .push_bytes = sizeof push,
         .groups = {tsr__div_up_u32((uint32_t)b->rows, SUBGROUPS),

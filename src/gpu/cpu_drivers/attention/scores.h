@@ -24,6 +24,7 @@ typedef struct tsr__attention_scores {
     tsr__buffer *lse_buffer;
     uint64_t lse;      /* the address of lse for query 0 of the slice's first head */
     int64_t y_columns; /* the number of elements in a row of y */
+    bool sinks;        /* `state` has the rows' sinks, although `first` is true */
     bool first; /* true for the first block of keys in the forward call, for which y is not used */
     bool backward;
     uint32_t function; /* TSR_SCORES_…; used in the backward call */

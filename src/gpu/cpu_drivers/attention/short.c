@@ -61,8 +61,8 @@ static bool has_own_head(const tsr__attention *c)
 static bool is_plain(const tsr__attention *c)
 {
     const tsr_attention_params *p = &c->params;
-    return !p->mask && !p->pages && !p->q_lengths && !p->kv_lengths && !(p->softcap > 0) &&
-           !(p->window > 0);
+    return !p->mask && !p->sinks && !p->pages && !p->q_lengths && !p->kv_lengths &&
+           !(p->softcap > 0) && !(p->window > 0);
 }
 
 static bool sizes_suit(const tsr__attention *c)

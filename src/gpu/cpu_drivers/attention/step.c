@@ -82,7 +82,7 @@ bool tsr__attention_step_suits(const tsr__attention *c)
 typedef struct step {
     const tsr__attention *call;
     uint32_t pages; /* pages of the longest sequence */
-    /* used if there are several pages: their results, and the call's parameters for
+    /* used if there are several pages, or sinks: the pages' results, and the call's parameters for
      * attention_merge.comp */
     tsr__buffer *partial;
     tsr__attention_description description;
@@ -144,7 +144,8 @@ static tsr_status record(tsr_stream *stream, void *opaque)
 tsr_status tsr__attention_step(const tsr__attention *call)
 {
     step s = {.call = call, .pages = (uint32_t)(call->kv_len / call->page_len)};
-    if (s.pages == 1)
+    /* attention_merge.comp adds the sinks */
+    if (s.pages == 1 && !call->params.sinks)
         return run_pages(&s);
     const uint64_t results = (uint64_t)(call->batch * call->heads) * s.pages;
     TSR__TRY(tsr__stream_scratch(call->stream, 4 * results * (uint64_t)(call->head_dim + 2),
