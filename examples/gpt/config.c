@@ -46,17 +46,22 @@ append(char *text, size_t size, const char *format, ...)
 /* Describes what models with rotary positions may have. */
 static void describe_llama(const gpt_config *c, size_t size, char *text)
 {
-    const tsr_model_layer *l = c->model.kinds[0];
-    append(text, size, ", theta %g", l->rope->theta);
-    if (l->rope->scaling != TSR_ROPE_SCALING_NONE)
-        append(text, size, ", scaling %d by %g", (int)l->rope->scaling, l->rope->factor);
-    if (l->rope->rotary_dim != l->head_dim)
-        append(text, size, ", %lld rotated", (long long)l->rope->rotary_dim);
-    if (l->head_dim * l->heads != c->model.width)
-        append(text, size, ", %lld per head", (long long)l->head_dim);
-    for (int i = 0; i < c->model.kind_count; i++)
-        if (c->model.kinds[i]->window)
-            append(text, size, ", a window of %lld", (long long)c->model.kinds[i]->window);
+    for (int i = 0; i < c->model.kind_count; i++) {
+        const tsr_model_layer *l = c->model.kinds[i];
+        if (i > 0)
+            append(text, size, "; kind %d: %lld heads, %lld key/value heads, %lld inside", i,
+                   (long long)l->heads, (long long)l->kv_heads, (long long)l->hidden);
+        if (l->rope)
+            append(text, size, ", theta %g", l->rope->theta);
+        if (l->rope && l->rope->scaling != TSR_ROPE_SCALING_NONE)
+            append(text, size, ", scaling %d by %g", (int)l->rope->scaling, l->rope->factor);
+        if (l->rope && l->rope->rotary_dim != l->head_dim)
+            append(text, size, ", %lld rotated", (long long)l->rope->rotary_dim);
+        if (l->head_dim * l->heads != c->model.width)
+            append(text, size, ", %lld per head", (long long)l->head_dim);
+        if (l->window)
+            append(text, size, ", a window of %lld", (long long)l->window);
+    }
     append(text, size, "%s", c->model.tied ? ", tied" : "");
 }
 
@@ -283,7 +288,12 @@ static bool read_model(const char *path, gpt_config *config, char *error, size_t
         return false;
     }
     const tsr_model_config *model = tsr_model_file_config(file);
-    const bool good = model->kind_count == 1 && model->context <= MAX_SIZE;
+    const bool good = model->context <= MAX_SIZE;
+    if (good && model->kind_count > 1) { /* its layers are described in the file */
+        *config = (gpt_config){
+            .model = *model, .layer = *model->kinds[0], .block = (int)model->context, .file = file};
+        return true;
+    }
     if (good) {
         *config = (gpt_config){.model = *model,
                                .layer = *model->kinds[0],
@@ -296,8 +306,8 @@ static bool read_model(const char *path, gpt_config *config, char *error, size_t
         config->model.kinds = config->kinds;
         config->model.layer_kinds = NULL;
     } else {
-        snprintf(error, error_size, "%s: a model with %s needs --model instead of --config", path,
-                 model->kind_count == 1 ? "such a long context" : "layers of several kinds");
+        snprintf(error, error_size,
+                 "%s: a model with such a long context needs --model instead of --config", path);
     }
     tsr_model_file_close(&file);
     return good;

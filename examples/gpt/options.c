@@ -281,6 +281,20 @@ static void replace_sizes(const gpt_given *given, gpt_config *c)
         c->layer.head_dim = c->rope.rotary_dim = 0;
 }
 
+/* Returns whether a model whose layers are described in its file has the sizes that are given. Such
+ * a model has no others. */
+static bool has_sizes(const gpt_given *given, const gpt_config *c)
+{
+    gpt_config wanted = *c;
+    gpt_given sizes = *given;
+    if (sizes.width == c->model.width)
+        sizes.width = 0;
+    replace_sizes(&sizes, &wanted);
+    const tsr_model_layer *is = c->model.kinds[0], *l = &wanted.layer;
+    return wanted.model.layers == c->model.layers && wanted.model.width == c->model.width &&
+           l->heads == is->heads && l->kv_heads == is->kv_heads && l->hidden == is->hidden;
+}
+
 /* Returns whether a file is one of GGUF, which --model cannot read. */
 static bool is_gguf(const char *path)
 {
@@ -479,6 +493,8 @@ bool gpt_options_complete(gpt_options *out, const char *saved_text)
     replace_training(&out->given, out->config != NULL, training);
     if (out->given_model)
         replace_int(sizes.block, 0, &model->block);
+    else if (model->file && !has_sizes(&sizes, model))
+        return refuse("a model with layers of several kinds has the sizes of its --config only");
     else
         replace_sizes(&sizes, model);
     if (training->steps > 0 && training->warmup_steps >= training->decay_steps) {

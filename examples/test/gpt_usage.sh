@@ -137,7 +137,7 @@ fails "$config describes a vocabulary of 50257, but" --config "$config"
 configure gpt2 ', "activation_function": "mish"'
 fails "activation 'mish' is not supported" --config "$config"
 configure qwen2 ', "use_sliding_window": true, "sliding_window": 4, "max_window_layers": 1'
-fails "a model with layers of several kinds needs --model instead of --config" --config "$config"
+refuses "a model with layers of several kinds has the sizes of its --config only" --config "$config" --heads 8
 configure llama
 refuses "--style gpt2, but $config describes a model of style llama" --config "$config" --style gpt2
 echo '{"model_type": ' >"$config"

@@ -31,6 +31,9 @@ typedef struct tsr_kv_cache_params {
     int64_t page_tokens; /* 0: 64 */
     int64_t pages;       /* the number of pages for all sequences together */
     int sequences;       /* the largest number of sequences at the same time */
+    /* [layers]: the number and the size of each layer's kv heads, if they differ between layers.
+     * NULL: kv_heads and head_dim in all layers. Read during the call. */
+    const int64_t *layer_kv_heads, *layer_head_dims;
 } tsr_kv_cache_params;
 #define tsr_kv_cache_params(...)                                                                   \
     (&(tsr_kv_cache_params){.struct_size = sizeof(tsr_kv_cache_params), __VA_ARGS__})
@@ -77,10 +80,10 @@ TSR_API TSR_NODISCARD tsr_status tsr_kv_cache_begin(tsr_kv_cache *cache, int cou
 TSR_API tsr_tensor *tsr_kv_cache_positions(const tsr_kv_cache *cache);
 
 /* Stores the keys and values of the step's tokens for one layer. k and v are [count, kv_heads,
- * largest of tokens[i], head_dim], of any float dtype and any strides. Only the first tokens[i]
- * tokens of sequence i are stored. Records the work and does not wait for it. Errors:
- * TSR_ERR_INVALID if no step has begun, for a layer that does not exist and for a wrong shape,
- * naming them; those of recording (ops.h). */
+ * largest of tokens[i], head_dim], as in this layer, of any float dtype and any strides. Only the
+ * first tokens[i] tokens of sequence i are stored. Records the work and does not wait for it.
+ * Errors: TSR_ERR_INVALID if no step has begun, for a layer that does not exist and for a wrong
+ * shape, naming them; those of recording (ops.h). */
 TSR_API TSR_NODISCARD tsr_status tsr_kv_cache_append(tsr_kv_cache *cache, int layer,
                                                      const tsr_tensor *k, const tsr_tensor *v);
 

@@ -198,7 +198,7 @@ typedef struct tsr_model_stats {
     tsr_dtype other_dtype;
     uint64_t read_bytes;     /* weights that this rank has read from files */
     uint64_t open_ns;        /* the time that opening took */
-    int64_t heads, kv_heads; /* numbers of heads of this rank */
+    int64_t heads, kv_heads; /* numbers of heads of this rank in the stage's first layer */
     int first_layer, layers; /* of this rank's stage: the first layer, and the number of layers */
 } tsr_model_stats;
 /* Errors: TSR_ERR_INVALID for a NULL. */
@@ -231,8 +231,9 @@ typedef struct tsr_model_plan_params {
 /* What a rank will hold. */
 typedef struct tsr_model_rank_plan {
     size_t struct_size;
-    int64_t heads, kv_heads, hidden, vocabulary; /* numbers of heads, hidden features and tokens */
-    uint64_t embedding_bytes;                    /* the embedding, and learned positions */
+    /* numbers of heads and hidden features in the stage's first layer, and of tokens */
+    int64_t heads, kv_heads, hidden, vocabulary;
+    uint64_t embedding_bytes; /* the embedding, and learned positions */
     uint64_t attention_bytes, mlp_bytes, norm_bytes;
     uint64_t head_bytes;   /* 0 if the head is the embedding */
     uint64_t weight_bytes; /* the sum of the five above; equals weight_bytes of tsr_model_stats */

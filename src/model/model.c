@@ -43,16 +43,18 @@ tsr_status tsr_model_get_stats(const tsr_model *model, tsr_model_stats *out)
 /* Creates the layers of this stage, without memory; see memory.c. */
 static tsr_status create_layers(tsr_model *m, const tsr__weights *weights)
 {
-    tsr_partition_params heads = m->partition, hidden = m->partition;
-    TSR__TRY(tsr__kept_align_heads(&m->kept, weights, &heads.align));
-    TSR__TRY(tsr__kept_align_hidden(&m->kept, weights, &hidden.align));
+    uint64_t heads[TSR_MODEL_MAX_LAYER_KINDS], hidden[TSR_MODEL_MAX_LAYER_KINDS];
+    for (int kind = 0; kind < m->config->kind_count; kind++) {
+        TSR__TRY(tsr__kept_align_heads(&m->kept, weights, kind, &heads[kind]));
+        TSR__TRY(tsr__kept_align_hidden(&m->kept, weights, kind, &hidden[kind]));
+    }
     return tsr__stack_create(&(tsr__stack_options){.config = m->config,
                                                    .group = m->group,
                                                    .first_layer = m->first_layer,
                                                    .layer_count = m->layer_count,
-                                                   .heads = heads,
-                                                   .hidden = hidden,
-                                                   .vocabulary = m->partition,
+                                                   .partition = m->partition,
+                                                   .head_aligns = heads,
+                                                   .hidden_aligns = hidden,
                                                    .dtype = m->kept.others,
                                                    .norm_dtype = TSR_F32,
                                                    .features = TSR_F32},

@@ -11,6 +11,13 @@
 
 /* The share of the model that a rank has ------------------------------------------------------- */
 
+/* Returns the description of the rank's first layer, of which the plan of a rank gives the sizes.
+ */
+static const tsr_model_layer *layer_of(const tsr_model_config *m, const tsr_model_rank_plan *rank)
+{
+    return m->kinds[m->layer_kinds ? m->layer_kinds[rank->first_layer] : 0];
+}
+
 /* Returns the bytes that a block keeps for the backward pass of a row, in f32: the inputs of both
  * norms, q, k, v, the output of attention, the values inside the MLP, and the sums after the
  * residual connections. */
@@ -18,8 +25,8 @@ static double activation_bytes(const tsr_model_config *m, const tsr_model_rank_p
 {
     const double whole = 6 * (double)m->width,
                  attention = (2 * (double)rank->heads + 2 * (double)rank->kv_heads) *
-                             (double)m->kinds[0]->head_dim,
-                 mlp = (m->kinds[0]->gated ? 4 : 3) * (double)rank->hidden;
+                             (double)layer_of(m, rank)->head_dim,
+                 mlp = (layer_of(m, rank)->gated ? 4 : 3) * (double)rank->hidden;
     return sizeof(float) * (whole + attention + mlp);
 }
 
@@ -38,7 +45,7 @@ static tsr__model_share share_of(const tsr__grid_search *s, const tsr_model_rank
         .head_parameters = head,
         .cache_bytes = (double)rank->cache_bytes,
         .activation_bytes = activation_bytes(m, rank),
-        .attention_flops = 4 * seen * (double)rank->heads * (double)m->kinds[0]->head_dim,
+        .attention_flops = 4 * seen * (double)rank->heads * (double)layer_of(m, rank)->head_dim,
         .tied = m->tied,
     };
 }

@@ -13,10 +13,19 @@ typedef struct pool {
     int ranks[TSR_CLUSTER_MAX_RANKS];
 } pool;
 
+/* Returns the number of heads of the layer that has the fewest. */
+static int64_t fewest_heads(const tsr_model_config *c)
+{
+    int64_t fewest = c->kinds[0]->heads;
+    for (int i = 1; i < c->kind_count; i++)
+        fewest = c->kinds[i]->heads < fewest ? c->kinds[i]->heads : fewest;
+    return fewest;
+}
+
 /* Returns whether the model and the batch can be divided in this way. */
 static bool is_possible(const tsr__grid_search *s, const tsr__grid_candidate *c)
 {
-    if (c->tensor > s->config->kinds[0]->heads || c->stages > s->config->layers)
+    if (c->tensor > fewest_heads(s->config) || c->stages > s->config->layers)
         return false;
     return s->work.goal == TSR_PLAN_TRAINING ? s->work.sequences % c->data == 0 : c->data == 1;
 }

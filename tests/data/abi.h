@@ -1238,6 +1238,7 @@ typedef struct tsr_kv_cache_params {
     int64_t page_tokens;
     int64_t pages;
     int sequences;
+    const int64_t *layer_kv_heads, *layer_head_dims;
 } tsr_kv_cache_params;
 TSR_API tsr_status tsr_kv_cache_create(const tsr_kv_cache_params *params,
                                                      tsr_kv_cache **out);

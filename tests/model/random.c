@@ -141,6 +141,124 @@ CASE(fused, "random models: GPT-2, whose files join q, k and v")
     tsr_group_destroy(&own);
 }
 
+/* Layers of three kinds: heads, kv heads, their size, hidden features, rotary positions, window and
+ * norms of q and k differ. */
+static tsr_status open_kinds(const tsr_model_params *params, tsr_model_file **file,
+                             tsr_model **model)
+{
+    static const tsr_rope_params wide = {.struct_size = sizeof wide, .rotary_dim = 32},
+                                 narrow = {
+                                     .struct_size = sizeof narrow, .rotary_dim = 8, .theta = 100};
+    const tsr_model_layer usual = {.struct_size = sizeof usual,
+                                   .heads = 4,
+                                   .kv_heads = 2,
+                                   .head_dim = 32,
+                                   .hidden = HIDDEN,
+                                   .rope = &wide,
+                                   .gated = true,
+                                   .activation = TSR_ACT_SILU};
+    tsr_model_layer small = usual, plain = usual;
+    small.heads = small.kv_heads = 6;
+    small.head_dim = 16;
+    small.hidden = 64;
+    small.rope = &narrow;
+    small.window = 3;
+    plain.kv_heads = 1;
+    plain.rope = NULL;
+    plain.qk_norm = true;
+    const tsr_model_config config = {.struct_size = sizeof config,
+                                     .architecture = "qwen3",
+                                     .layers = 5,
+                                     .width = WIDTH,
+                                     .vocabulary = VOCABULARY,
+                                     .context = 32,
+                                     .norm_epsilon = 1e-5,
+                                     .norm = TSR_NORM_RMS,
+                                     .bos = -1,
+                                     .kind_count = 3,
+                                     .kinds =
+                                         (const tsr_model_layer *const[]){&usual, &small, &plain},
+                                     .layer_kinds = (const uint16_t[]){0, 1, 2, 1, 0}};
+    OK(tsr_model_file_open_random(&config, TSR_F32, SEED, file));
+    return tsr_model_open(*file, params, model);
+}
+
+/* Computes the logits in passes of `prefill` tokens. */
+static void compute_kinds(const tsr_model_params *params, int64_t prefill,
+                          float logits[TOKENS * VOCABULARY])
+{
+    const int32_t ids[TOKENS] = {3, 1, 4, 1, 5, 9};
+    tsr_model_file *file = NULL;
+    tsr_model *model = NULL;
+    tsr_generator *generator = NULL;
+    tsr_generated token;
+    int sequence, count;
+    OK(open_kinds(params, &file, &model));
+    OK(tsr_generator_create(tsr_generator_params(.model = model, .logits = record, .user = logits,
+                                                 .prefill = prefill, .logits_positions = TOKENS),
+                            &generator));
+    OK(tsr_generator_add(generator, tsr_sequence_params(.prompt = ids, .prompt_count = TOKENS),
+                         &sequence));
+    OK(step_tokens(generator, &token, &count));
+    tsr_generator_destroy(&generator);
+    tsr_model_close(&model);
+    tsr_model_file_close(&file);
+}
+
+CASE(kinds, "random models: weights and plans of layers that differ in size")
+{
+    static float together[TOKENS * VOCABULARY], alone[TOKENS * VOCABULARY],
+        pieces[TOKENS * VOCABULARY];
+    static const tsr_dtype dtypes[] = {TSR_F32, TSR_F16, TSR_Q8_0};
+    double rates[64];
+    tsr_group *own = NULL;
+    OK(tsr_group_create(NULL, queue, NULL, &own));
+    for (int r = 0; r < ranks; r++)
+        rates[r] = r + 1;
+    const tsr_partition_params weighted = {
+        .struct_size = sizeof weighted, .kind = TSR_PARTITION_WEIGHTED, .rates = rates};
+    for (size_t d = 0; d < sizeof dtypes / sizeof *dtypes; d++) {
+        const tsr_model_params *by = tsr_model_params(.group = group, .dtype = dtypes[d],
+                                                      .partition = d == 0 ? &weighted : NULL);
+        tsr_model_file *file = NULL;
+        tsr_model *model = NULL;
+        tsr_model_rank_plan planned[64];
+        tsr_model_stats stats = TSR_INIT(tsr_model_stats);
+        compute_kinds(tsr_model_params(.group = own, .dtype = dtypes[d]), TOKENS, alone);
+        compute_kinds(tsr_model_params(.group = own, .dtype = dtypes[d]), 2, pieces);
+        compute_kinds(by, TOKENS, together);
+        check_logits(alone);
+        CHECK(distance(pieces, alone) < 1e-4, "in pieces, logits differ by %g",
+              distance(pieces, alone));
+        /* Ranks keep matrices in floats whose blocks they cannot divide. */
+        CHECK(distance(together, alone) < (dtypes[d] == TSR_Q8_0 ? 0.1 : 2e-4),
+              "%s: logits differ by %g", tsr_dtype_name(dtypes[d]), distance(together, alone));
+        OK(open_kinds(by, &file, &model));
+        OK(tsr_model_get_stats(model, &stats));
+        for (int r = 0; r < ranks; r++)
+            planned[r] = TSR_INIT(tsr_model_rank_plan);
+        OK(tsr_model_plan(
+            file,
+            tsr_model_plan_params(.ranks = ranks, .dtype = dtypes[d], .partition = by->partition),
+            NULL, planned, NULL));
+        CHECK(planned[my_rank].weight_bytes == stats.weight_bytes,
+              "%d bytes were planned, %d are held", (int)planned[my_rank].weight_bytes,
+              (int)stats.weight_bytes);
+        CHECK(planned[my_rank].heads == stats.heads && planned[my_rank].kv_heads == stats.kv_heads,
+              "%d heads, %d kv heads", (int)stats.heads, (int)stats.kv_heads);
+        uint64_t cache = 0; /* of a token on all ranks, which may share kv heads */
+        for (int r = 0; r < ranks; r++)
+            cache += planned[r].cache_bytes;
+        CHECK(cache >= 2 * 4 * 32 * (2 * 2 * 32 + 2 * 6 * 16 + 1 * 32), "a cache of %d bytes",
+              (int)cache);
+        CHECK(ranks > 1 || cache == 2 * 4 * 32 * (2 * 2 * 32 + 2 * 6 * 16 + 1 * 32),
+              "a cache of %d bytes", (int)cache);
+        tsr_model_close(&model);
+        tsr_model_file_close(&file);
+    }
+    tsr_group_destroy(&own);
+}
+
 CASE(sizes, "random models: parameters, bytes and tables")
 {
     tsr_model *model = NULL;

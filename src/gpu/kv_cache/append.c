@@ -16,11 +16,12 @@ enum {
     MAX_TOKENS_ON_CPU = 16,
 };
 
-static tsr_status check_rows(const tsr_kv_cache *cache, const char *name, const tsr_tensor *tensor,
-                             int64_t heads)
+static tsr_status check_rows(const tsr_kv_cache *cache, int layer, const char *name,
+                             const tsr_tensor *tensor, int64_t heads)
 {
     const char *op = "kv_cache_append";
-    const int64_t want[] = {cache->step.count, heads, cache->step.tokens, cache->params.head_dim};
+    const int64_t want[] = {cache->step.count, heads, cache->step.tokens,
+                            cache->layers[layer].head_dim};
     TSR__TRY(tsr__require_float(op, name, cache->params.stream, tensor));
     const tsr_layout *layout = &tensor->layout;
     TSR__REQUIRE(layout->ndim == 4 && memcmp(layout->shape, want, sizeof want) == 0,
@@ -92,8 +93,8 @@ tsr_status tsr_kv_cache_append(tsr_kv_cache *cache, int layer, const tsr_tensor 
                                const tsr_tensor *v)
 {
     TSR__TRY(tsr__kv_cache_check_step("kv_cache_append", cache, layer));
-    TSR__TRY(check_rows(cache, "k", k, cache->params.kv_heads));
-    TSR__TRY(check_rows(cache, "v", v, cache->params.kv_heads));
+    TSR__TRY(check_rows(cache, layer, "k", k, cache->layers[layer].kv_heads));
+    TSR__TRY(check_rows(cache, layer, "v", v, cache->layers[layer].kv_heads));
     tsr__dispatches list = {0};
     tsr_status status;
     if (follows(k, v)) {
@@ -103,7 +104,7 @@ tsr_status tsr_kv_cache_append(tsr_kv_cache *cache, int layer, const tsr_tensor 
     } else {
         status = add_append(cache, &list, layer, 0, k);
         if (status == TSR_OK)
-            status = add_append(cache, &list, layer, cache->params.kv_heads, v);
+            status = add_append(cache, &list, layer, cache->layers[layer].kv_heads, v);
     }
     if (status == TSR_OK)
         status = tsr__dispatches_record(&list, cache->params.stream);
@@ -148,23 +149,24 @@ static uint64_t rotated_items(const tsr_tensor *q, int64_t kv_heads)
 
 /* True if rope_append.comp can rotate and store the step's queries, keys and values, and is the
  * fastest way. */
-static bool rotated_suits(const tsr_kv_cache *cache, const tsr_rope *rope, const tsr_tensor *q,
-                          const tsr_tensor *k, const tsr_tensor *v)
+static bool rotated_suits(const tsr_kv_cache *cache, int layer, const tsr_rope *rope,
+                          const tsr_tensor *q, const tsr_tensor *k, const tsr_tensor *v)
 {
     tsr_device *device = tsr_stream_device(cache->params.stream);
     const tsr__dispatch dispatch = rotated_dispatch(cache, rope, q, cache->memory);
     return follows(q, k) && follows(k, v) &&
-           tsr__rope_params_of(rope)->rotary_dim == cache->params.head_dim &&
+           tsr__rope_params_of(rope)->rotary_dim == cache->layers[layer].head_dim &&
            (!device->traits.few_invocations ||
             cache->step.count * cache->step.tokens <= MAX_TOKENS_ON_CPU) &&
-           rotated_items(q, cache->params.kv_heads) <= INT32_MAX &&
+           rotated_items(q, cache->layers[layer].kv_heads) <= INT32_MAX &&
            tsr__shader_admitted(device, TSR__SHADER_ROPE_APPEND, dispatch.spec, 3);
 }
 
 static tsr_status run_rotated(tsr_kv_cache *cache, int layer, const tsr_rope *rope, tsr_tensor *q,
                               const tsr_tensor *k, const tsr_tensor *v)
 {
-    const int64_t kv_heads = cache->params.kv_heads, pairs = cache->params.head_dim / 2;
+    const int64_t kv_heads = cache->layers[layer].kv_heads,
+                  pairs = cache->layers[layer].head_dim / 2;
     const uint64_t items = rotated_items(q, kv_heads);
     tsr_tensor cached;
     TSR__TRY(tsr__kv_cache_heads(cache, layer, 0, 2 * kv_heads, &cached));
@@ -224,11 +226,11 @@ tsr_status tsr__kv_cache_append_rotated(tsr_kv_cache *cache, int layer, const ts
 {
     const char *op = "kv_cache_append";
     TSR__TRY(tsr__kv_cache_check_step(op, cache, layer));
-    TSR__TRY(check_rows(cache, "q", q, tsr_tensor_layout(q)->shape[1]));
-    TSR__TRY(check_rows(cache, "k", k, cache->params.kv_heads));
-    TSR__TRY(check_rows(cache, "v", v, cache->params.kv_heads));
-    if (q->layout.shape[1] > 0 && cache->params.kv_heads > 0 && cache->step.tokens > 0 &&
-        rotated_suits(cache, rope, q, k, v))
+    TSR__TRY(check_rows(cache, layer, "q", q, tsr_tensor_layout(q)->shape[1]));
+    TSR__TRY(check_rows(cache, layer, "k", k, cache->layers[layer].kv_heads));
+    TSR__TRY(check_rows(cache, layer, "v", v, cache->layers[layer].kv_heads));
+    if (q->layout.shape[1] > 0 && cache->layers[layer].kv_heads > 0 && cache->step.tokens > 0 &&
+        rotated_suits(cache, layer, rope, q, k, v))
         return run_rotated(cache, layer, rope, q, k, v);
     TSR__TRY(rotate(cache, rope, q, k));
     return tsr_kv_cache_append(cache, layer, k, v);

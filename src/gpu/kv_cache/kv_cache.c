@@ -14,31 +14,92 @@
 
 /* Making ------------------------------------------------------------------------------------- */
 
+/* If layers have different sizes, each begins at a multiple of this many elements. */
+#define LAYER_ALIGN 128
+
+static tsr_status check_heads(const tsr_kv_cache_params *p, int64_t kv_heads, int64_t head_dim)
+{
+    TSR__REQUIRE(kv_heads >= 0 && kv_heads <= TSR_MAX_HEADS && head_dim >= 1 &&
+                     head_dim <= TSR_MAX_HEAD_DIM,
+                 "kv_cache_create: kv_heads is %lld, head_dim %lld; 0 to %d and 1 to %d are "
+                 "possible",
+                 (long long)kv_heads, (long long)head_dim, TSR_MAX_HEADS, TSR_MAX_HEAD_DIM);
+    TSR__REQUIRE(2 * kv_heads * p->page_tokens <= INT32_MAX / 4 / head_dim,
+                 "kv_cache_create: %lld kv heads, %lld tokens and %lld features make pages of 2^31 "
+                 "bytes or more",
+                 (long long)kv_heads, (long long)p->page_tokens, (long long)head_dim);
+    return TSR_OK;
+}
+
+static int64_t kv_heads_of(const tsr_kv_cache_params *p, int layer)
+{
+    return p->layer_kv_heads ? p->layer_kv_heads[layer] : p->kv_heads;
+}
+
+static int64_t head_dim_of(const tsr_kv_cache_params *p, int layer)
+{
+    return p->layer_head_dims ? p->layer_head_dims[layer] : p->head_dim;
+}
+
 static tsr_status check_params(const tsr_kv_cache_params *p)
 {
     TSR__REQUIRE(p->stream, "kv_cache_create: stream is NULL");
     TSR__REQUIRE(p->layers >= 1 && p->sequences >= 1,
                  "kv_cache_create: layers is %d, sequences %d; both must be at least 1", p->layers,
                  p->sequences);
-    TSR__REQUIRE(p->kv_heads >= 0 && p->kv_heads <= TSR_MAX_HEADS && p->head_dim >= 1 &&
-                     p->head_dim <= TSR_MAX_HEAD_DIM,
-                 "kv_cache_create: kv_heads is %lld, head_dim %lld; 0 to %d and 1 to %d are "
-                 "possible",
-                 (long long)p->kv_heads, (long long)p->head_dim, TSR_MAX_HEADS, TSR_MAX_HEAD_DIM);
     TSR__REQUIRE(p->dtype == TSR_F32 || p->dtype == TSR_F16 || p->dtype == TSR_BF16,
                  "kv_cache_create: dtype is %s; f32, f16 or bf16 is needed",
                  tsr_dtype_name(p->dtype));
     TSR__REQUIRE(p->page_tokens >= 1 && p->page_tokens <= 65536,
                  "kv_cache_create: page_tokens is %lld; 1 to 65536 are possible",
                  (long long)p->page_tokens);
-    TSR__REQUIRE(2 * p->kv_heads * p->page_tokens <= INT32_MAX / 4 / p->head_dim,
-                 "kv_cache_create: %lld kv heads, %lld tokens and %lld features make pages of 2^31 "
-                 "bytes or more",
-                 (long long)p->kv_heads, (long long)p->page_tokens, (long long)p->head_dim);
+    for (int i = 0; i < p->layers; i++)
+        TSR__TRY(check_heads(p, kv_heads_of(p, i), head_dim_of(p, i)));
     TSR__REQUIRE(p->pages >= 1 && p->pages <= INT32_MAX,
                  "kv_cache_create: pages is %lld; 1 to %d are possible", (long long)p->pages,
                  INT32_MAX);
     return TSR_OK;
+}
+
+/* Describes the layers, and sets *elements to the number of elements of all of them. */
+static tsr_status place_layers(tsr_kv_cache *cache, int64_t *elements)
+{
+    const tsr_kv_cache_params *p = &cache->params;
+    uint64_t at = 0;
+    cache->equal = true;
+    for (int i = 0; i < p->layers; i++) {
+        tsr__kv_layer *layer = &cache->layers[i];
+        *layer = (tsr__kv_layer){.kv_heads = kv_heads_of(p, i), .head_dim = head_dim_of(p, i)};
+        cache->equal = cache->equal && layer->kv_heads == cache->layers[0].kv_heads &&
+                       layer->head_dim == cache->layers[0].head_dim;
+    }
+    for (int i = 0; i < p->layers; i++) {
+        tsr__kv_layer *layer = &cache->layers[i];
+        const int64_t shape[] = {p->pages, 2 * layer->kv_heads, p->page_tokens, layer->head_dim};
+        TSR__TRY(tsr_layout_init(p->dtype, 4, shape, &layer->layout));
+        layer->layout.offset = (int64_t)at;
+        uint64_t count = (uint64_t)tsr_layout_count(&layer->layout);
+        if (!cache->equal)
+            count = (count + LAYER_ALIGN - 1) / LAYER_ALIGN * LAYER_ALIGN;
+        if (!tsr__add_u64(at, count, &at) || at > INT64_MAX)
+            return tsr__fail(TSR_ERR_OVERFLOW,
+                             "kv_cache_create: %d layers of %lld pages have 2^63 elements or more",
+                             p->layers, (long long)p->pages);
+    }
+    *elements = (int64_t)at;
+    return TSR_OK;
+}
+
+static tsr_status create_memory(tsr_kv_cache *cache)
+{
+    const tsr_kv_cache_params *p = &cache->params;
+    const tsr__kv_layer *first = cache->layers;
+    int64_t elements;
+    TSR__TRY(place_layers(cache, &elements));
+    const int64_t shape[] = {p->layers, p->pages, 2 * first->kv_heads, p->page_tokens,
+                             first->head_dim};
+    return tsr_tensor_create(tsr_stream_device(p->stream), p->dtype, cache->equal ? 5 : 1,
+                             cache->equal ? shape : &elements, &cache->memory);
 }
 
 tsr_status tsr_kv_cache_create(const tsr_kv_cache_params *params, tsr_kv_cache **out)
@@ -53,10 +114,13 @@ tsr_status tsr_kv_cache_create(const tsr_kv_cache_params *params, tsr_kv_cache *
     if (!cache)
         return TSR_ERR_NO_MEMORY;
     cache->params = p;
-    const int64_t shape[] = {p.layers, p.pages, 2 * p.kv_heads, p.page_tokens, p.head_dim};
-    tsr_status status = tsr__pages_init(&cache->table, p.page_tokens, p.pages, p.sequences);
+    cache->layers = tsr__calloc((size_t)p.layers, sizeof *cache->layers);
+    tsr_status status = cache->layers ? TSR_OK : TSR_ERR_NO_MEMORY;
     if (status == TSR_OK)
-        status = tsr_tensor_create(tsr_stream_device(p.stream), p.dtype, 5, shape, &cache->memory);
+        status = tsr__pages_init(&cache->table, p.page_tokens, p.pages, p.sequences);
+    if (status == TSR_OK)
+        status = create_memory(cache);
+    cache->params.layer_kv_heads = cache->params.layer_head_dims = NULL; /* the caller's */
     if (status != TSR_OK) {
         tsr_kv_cache_destroy(&cache);
         return status;
@@ -80,6 +144,7 @@ void tsr_kv_cache_destroy(tsr_kv_cache **cache)
     step_finish(&(*cache)->step);
     tsr_tensor_destroy(&(*cache)->memory);
     tsr__pages_finish(&(*cache)->table);
+    tsr__free((*cache)->layers);
     tsr__free(*cache);
     *cache = NULL;
 }
@@ -204,12 +269,28 @@ typedef struct copying {
     const tsr__page_copy *copies;
 } copying;
 
-/* Makes *out a view of page number `page` in all layers. */
-static tsr_status page_of(const tsr_kv_cache *cache, int32_t page, tsr_tensor *out)
+/* Makes *out a view of page number `page` in a layer or, if all layers have the same sizes, in all
+ * layers. */
+static tsr_status page_of(const tsr_kv_cache *cache, int layer, int32_t page, tsr_tensor *out)
 {
     tsr_layout layout;
-    TSR__TRY(tsr_layout_slice(&cache->memory->layout, 1, page, page + 1, 1, &layout));
+    TSR__TRY(cache->equal
+                 ? tsr_layout_slice(&cache->memory->layout, 1, page, page + 1, 1, &layout)
+                 : tsr_layout_slice(&cache->layers[layer].layout, 0, page, page + 1, 1, &layout));
     *out = tsr__tensor_alias(cache->memory, &layout);
+    return TSR_OK;
+}
+
+static tsr_status copy_page(tsr_stream *stream, const tsr_kv_cache *cache,
+                            const tsr__page_copy *copy)
+{
+    const int views = cache->equal ? 1 : cache->params.layers;
+    for (int layer = 0; layer < views; layer++) {
+        tsr_tensor from, to;
+        TSR__TRY(page_of(cache, layer, copy->from, &from));
+        TSR__TRY(page_of(cache, layer, copy->to, &to));
+        TSR__TRY(tsr_copy(stream, &to, &from));
+    }
     return TSR_OK;
 }
 
@@ -217,12 +298,8 @@ static tsr_status copy_pages(tsr_stream *stream, void *opaque)
 {
     const copying *work = opaque;
     for (int i = 0; i < work->count; i++) {
-        tsr_tensor from, to;
-        if (work->copies[i].from < 0)
-            continue;
-        TSR__TRY(page_of(work->cache, work->copies[i].from, &from));
-        TSR__TRY(page_of(work->cache, work->copies[i].to, &to));
-        TSR__TRY(tsr_copy(stream, &to, &from));
+        if (work->copies[i].from >= 0)
+            TSR__TRY(copy_page(stream, work->cache, &work->copies[i]));
     }
     return TSR_OK;
 }
@@ -270,9 +347,8 @@ tsr_tensor *tsr_kv_cache_positions(const tsr_kv_cache *cache)
 tsr_status tsr__kv_cache_heads(const tsr_kv_cache *cache, int layer, int64_t first, int64_t count,
                                tsr_tensor *out)
 {
-    tsr_layout of_layer, heads;
-    TSR__TRY(tsr_layout_select(&cache->memory->layout, 0, layer, &of_layer));
-    TSR__TRY(tsr_layout_slice(&of_layer, 1, first, first + count, 1, &heads));
+    tsr_layout heads;
+    TSR__TRY(tsr_layout_slice(&cache->layers[layer].layout, 1, first, first + count, 1, &heads));
     *out = tsr__tensor_alias(cache->memory, &heads);
     return TSR_OK;
 }
@@ -305,8 +381,9 @@ tsr_status tsr_kv_cache_attention(tsr_kv_cache *cache, int layer, tsr_tensor *y,
                  "%s: q is %s; this step has %lld sequences of up to %lld tokens", op,
                  TSR__SHAPE(q->layout.ndim, q->layout.shape), (long long)cache->step.count,
                  (long long)cache->step.tokens);
-    TSR__TRY(tsr__kv_cache_heads(cache, layer, 0, cache->params.kv_heads, &k));
-    TSR__TRY(tsr__kv_cache_heads(cache, layer, cache->params.kv_heads, cache->params.kv_heads, &v));
+    const int64_t kv_heads = cache->layers[layer].kv_heads;
+    TSR__TRY(tsr__kv_cache_heads(cache, layer, 0, kv_heads, &k));
+    TSR__TRY(tsr__kv_cache_heads(cache, layer, kv_heads, kv_heads, &v));
     chosen.pages = cache->step.pages;
     /* If all sequences have equally many tokens, leave out q_lengths: without them, kernels know
      * which keys no query sees. */

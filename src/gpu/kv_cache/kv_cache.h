@@ -14,16 +14,25 @@ typedef struct tsr__kv_step {
     tsr_tensor *all, *pages, *positions, *q_lengths, *kv_lengths;
 } tsr__kv_step;
 
+/* What the cache has of one layer. */
+typedef struct tsr__kv_layer {
+    int64_t kv_heads, head_dim;
+    tsr_layout layout; /* in the cache's memory: [pages, 2 · kv_heads, page_tokens, head_dim] */
+} tsr__kv_layer;
+
 struct tsr_kv_cache {
     tsr_kv_cache_params params;
     tsr__page_table table;
-    tsr_tensor *memory; /* described at tsr__kv_cache_memory() */
+    tsr_tensor *memory;    /* described at tsr__kv_cache_memory() */
+    tsr__kv_layer *layers; /* [params.layers] */
+    bool equal;            /* all layers have the same sizes */
     tsr__kv_step step;
 };
 
-/* The tensor with all keys and values: [layers, pages, 2 · kv_heads, page_tokens, head_dim]. In
- * each page, the heads of keys come first, then those of values. Sequences take the free pages with
- * the lowest numbers first. */
+/* The tensor with all keys and values: [layers, pages, 2 · kv_heads, page_tokens, head_dim], or, if
+ * layers have different sizes, one dimension with one layer after the other. In each page, the
+ * heads of keys come first, then those of values. Sequences take the free pages with the lowest
+ * numbers first. */
 tsr_tensor *tsr__kv_cache_memory(const tsr_kv_cache *cache);
 
 /* Checks that a step has begun and that the layer exists. */

@@ -298,23 +298,6 @@ static tsr_status check_kind(const tsr_model_config *c, const tsr_model_layer *l
     return TSR_OK;
 }
 
-/* Layers may differ in their window and their rotary positions only: the cache and plans count
- * heads and hidden features once for all layers. */
-static tsr_status check_equal_sizes(const tsr_model_config *c, int kind)
-{
-    const tsr_model_layer *a = c->kinds[0], *b = c->kinds[kind];
-    if (a->heads == b->heads && a->kv_heads == b->kv_heads && a->head_dim == b->head_dim &&
-        a->hidden == b->hidden)
-        return TSR_OK;
-    return tsr__fail(TSR_ERR_UNSUPPORTED,
-                     "model: configuration: layers of different sizes are not supported: kind 0 "
-                     "has %" PRId64 " heads and %" PRId64 " kv heads of %" PRId64 ", and %" PRId64
-                     " hidden features; kind %d has %" PRId64 ", %" PRId64 ", %" PRId64
-                     " and %" PRId64,
-                     a->heads, a->kv_heads, a->head_dim, a->hidden, kind, b->heads, b->kv_heads,
-                     b->head_dim, b->hidden);
-}
-
 /* Copies the description of a kind of layer, with its rotary positions. */
 static tsr_status copy_kind(const tsr_model_layer *given, int kind, tsr__config *copy)
 {
@@ -347,10 +330,8 @@ static tsr_status copy_config(const tsr_model_config *given, tsr__config *copy)
     for (int i = 0; i < c->kind_count; i++)
         TSR__TRY(copy_kind(c->kinds[i], i, copy));
     c->kinds = copy->kind_pointers;
-    for (int i = 0; i < c->kind_count; i++) {
+    for (int i = 0; i < c->kind_count; i++)
         TSR__TRY(check_kind(c, c->kinds[i]));
-        TSR__TRY(check_equal_sizes(c, i));
-    }
     for (int i = 0; c->layer_kinds && i < c->layers; i++) {
         TSR__REQUIRE(c->layer_kinds[i] < c->kind_count,
                      "model: configuration: layer %d is of kind %d; there are %d kinds", i,

@@ -75,19 +75,25 @@ static tsr_status check_params(tsr_generator_params *p)
 static tsr_status create_cache(tsr_generator *g)
 {
     const tsr_generator_params *p = &g->params;
-    tsr_heads heads = TSR_INIT(tsr_heads);
-    TSR__TRY(tsr_self_attention_get_heads(g->model->stack->blocks[0], &heads));
+    const int layers = g->model->layer_count;
+    int64_t kv_heads[TSR_MODEL_MAX_LAYERS], head_dims[TSR_MODEL_MAX_LAYERS];
+    for (int i = 0; i < layers; i++) {
+        tsr_heads heads = TSR_INIT(tsr_heads);
+        TSR__TRY(tsr_self_attention_get_heads(g->model->stack->blocks[i], &heads));
+        kv_heads[i] = heads.kv_count;
+        head_dims[i] = heads.head_dim;
+    }
     const int64_t page = p->context < TSR__PAGE_TOKENS ? p->context : TSR__PAGE_TOKENS;
     /* Each sequence may leave a part of its last page unused. */
     const int64_t all = p->sequences * ((p->context + page - 1) / page);
     const int64_t given = p->cache_tokens / page + (p->cache_tokens % page != 0);
     const int64_t pages = given == 0 || given > all ? all : given; /* no more can be used */
-    return tsr_kv_cache_create(
-        tsr_kv_cache_params(.stream = g->model->stream, .layers = g->model->layer_count,
-                            .kv_heads = heads.kv_count, .head_dim = heads.head_dim,
-                            .dtype = p->cache_dtype, .page_tokens = page, .pages = pages,
-                            .sequences = p->sequences),
-        &g->cache);
+    return tsr_kv_cache_create(tsr_kv_cache_params(.stream = g->model->stream, .layers = layers,
+                                                   .layer_kv_heads = kv_heads,
+                                                   .layer_head_dims = head_dims,
+                                                   .dtype = p->cache_dtype, .page_tokens = page,
+                                                   .pages = pages, .sequences = p->sequences),
+                               &g->cache);
 }
 
 static tsr_status create_memory(tsr_generator *g)

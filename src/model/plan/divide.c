@@ -4,6 +4,7 @@
 #include "base/alloc.h"
 #include "base/checked.h"
 #include "base/error.h"
+#include "model/config/config.h"
 #include "model/plan/plan.h"
 #include "tessera/pipeline.h"
 
@@ -20,14 +21,17 @@ static tsr_status check_given(const tsr_model_plan_params *p, const tsr_model_co
     return TSR_OK;
 }
 
-/* Returns the work of the head for a token, in units of the work of one layer. Counts products of
- * matrices only. */
+/* Returns the work of the head for a token, in units of the average work of a layer. Counts
+ * products of matrices only. */
 static double head_in_layers(const tsr_model_config *c)
 {
-    const tsr_model_layer *layer = c->kinds[0]; /* all kinds have the same sizes */
-    const double width = (double)c->width, heads = (double)(2 * layer->heads + 2 * layer->kv_heads),
-                 hidden = (double)((layer->gated ? 3 : 2) * layer->hidden);
-    return (double)c->vocabulary * width / (width * (heads * (double)layer->head_dim + hidden));
+    double sum = 0; /* of the layers, divided by the width */
+    for (int i = 0; i < c->layers; i++) {
+        const tsr_model_layer *layer = tsr__config_layer(c, i);
+        const double heads = (double)(2 * layer->heads + 2 * layer->kv_heads);
+        sum += heads * (double)layer->head_dim + (double)((layer->gated ? 3 : 2) * layer->hidden);
+    }
+    return (double)c->vocabulary * (double)c->layers / sum;
 }
 
 /* Divides the layers by rates. limits[stages]: the layers that each stage holds at most, at least

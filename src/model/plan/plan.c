@@ -7,6 +7,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/struct_size.h"
+#include "model/config/config.h"
 #include "model/file.h"
 #include "model/generate/generator.h"
 #include "tensor/dtype.h"
@@ -79,35 +80,42 @@ static void take_heads(const tsr_model_layer *layer, bool by_kv_heads, const tsr
         range->count == 0 ? 0 : (range->start + range->count - 1) / group + 1 - out->kv_heads.start;
 }
 
-/* Divides a layer over the ranks of a stage. */
-static tsr_status divide_stage(const tsr__kept *kept, const tsr__weights *weights,
+/* Divides a kind of layer over the ranks of a stage. shares[r · kinds] is that of rank r. */
+static tsr_status divide_stage(const tsr__kept *kept, const tsr__weights *weights, int kind,
                                const tsr_partition_params *partition, tsr_shard_range *ranges,
                                share *shares)
 {
-    const tsr_model_layer *layer = kept->config->kinds[0]; /* all kinds have the same sizes */
-    const int ranks = kept->ranks;
+    const tsr_model_layer *layer = kept->config->kinds[kind];
+    const int ranks = kept->ranks, kinds = kept->config->kind_count;
     const bool by_kv_heads = layer->kv_heads >= ranks;
     uint64_t align_heads = 0, align_hidden = 0;
-    TSR__TRY(tsr__kept_align_heads(kept, weights, &align_heads));
-    TSR__TRY(tsr__kept_align_hidden(kept, weights, &align_hidden));
+    TSR__TRY(tsr__kept_align_heads(kept, weights, kind, &align_heads));
+    TSR__TRY(tsr__kept_align_hidden(kept, weights, kind, &align_hidden));
     TSR__TRY(divide(by_kv_heads ? layer->kv_heads : layer->heads, ranks, partition, align_heads,
                     ranges));
     for (int r = 0; r < ranks; r++)
-        take_heads(layer, by_kv_heads, &ranges[r], &shares[r]);
+        take_heads(layer, by_kv_heads, &ranges[r], &shares[r * kinds]);
     TSR__TRY(divide(layer->hidden, ranks, partition, align_hidden, ranges));
     for (int r = 0; r < ranks; r++)
-        shares[r].hidden = ranges[r];
+        shares[r * kinds].hidden = ranges[r];
     TSR__TRY(divide(kept->config->vocabulary, ranks, partition, 0, ranges));
     for (int r = 0; r < ranks; r++)
-        shares[r].vocabulary = ranges[r];
+        shares[r * kinds].vocabulary = ranges[r];
     return TSR_OK;
 }
 
 /* The shares of all ranks, and the dtypes of their weights. */
 typedef struct division {
     tsr__kept kept;
-    share *shares; /* [ranks] */
+    share *shares; /* [ranks][kinds of layers] */
 } division;
+
+/* Returns what a rank has of a layer; of layer −1, what is divided outside layers. */
+static const share *share_of(const division *d, int rank, int layer)
+{
+    const tsr_model_config *c = d->kept.config;
+    return &d->shares[rank * c->kind_count + (layer < 0 ? 0 : c->layer_kinds[layer])];
+}
 
 static void division_finish(division *d)
 {
@@ -122,7 +130,9 @@ static tsr_status divide_stages(const tsr__model_plan *plan, const tsr_model_pla
     for (int first = 0; first < p->ranks; first += each) {
         if (p->partition->rates)
             partition.rates = p->partition->rates + first;
-        TSR__TRY(divide_stage(&d->kept, plan->weights, &partition, ranges, d->shares + first));
+        for (int kind = 0; kind < d->kept.config->kind_count; kind++)
+            TSR__TRY(divide_stage(&d->kept, plan->weights, kind, &partition, ranges,
+                                  d->shares + first * d->kept.config->kind_count + kind));
     }
     return TSR_OK;
 }
@@ -132,8 +142,12 @@ static tsr_status check_cache(const tsr_model_config *c, const tsr_model_plan_pa
 {
     /* Less than 2^64, because heads · head_dim is at most TSR_MODEL_MAX_WIDTH. The last page of a
      * sequence may be incomplete. */
-    uint64_t bytes = (uint64_t)(c->layers * c->kinds[0]->kv_heads * c->kinds[0]->head_dim) * 2 *
-                     tsr_dtype_size(p->cache_dtype) * (uint64_t)(p->context + TSR__PAGE_TOKENS);
+    uint64_t features = 0;
+    for (int i = 0; i < c->layers; i++)
+        features +=
+            (uint64_t)(tsr__config_layer(c, i)->kv_heads * tsr__config_layer(c, i)->head_dim);
+    uint64_t bytes =
+        features * 2 * tsr_dtype_size(p->cache_dtype) * (uint64_t)(p->context + TSR__PAGE_TOKENS);
     if (!tsr__mul_u64(bytes, (uint64_t)p->sequences, &bytes) || bytes > INT64_MAX)
         return tsr__fail(TSR_ERR_OVERFLOW,
                          "model: the cache of %d sequences of %" PRId64
@@ -151,7 +165,8 @@ static tsr_status division_init(const tsr__model_plan *plan, const tsr_model_pla
     TSR__TRY(check_cache(plan->weights->config, p));
     TSR__TRY(tsr__kept_choose(plan->weights, each, p->dtype, &out->kept));
     tsr_shard_range *ranges = tsr__calloc((size_t)each, sizeof *ranges);
-    out->shares = tsr__calloc((size_t)p->ranks, sizeof *out->shares);
+    out->shares = tsr__calloc((size_t)p->ranks,
+                              (size_t)plan->weights->config->kind_count * sizeof *out->shares);
     const tsr_status status =
         ranges && out->shares ? divide_stages(plan, p, ranges, out) : TSR_ERR_NO_MEMORY;
     tsr__free(ranges);
@@ -230,7 +245,8 @@ static bool has_outside(const tsr_model_config *c, const tsr__planned *item, end
 static void add_item(const tsr__kept *kept, const tsr__planned *item, const share *s, ends of,
                      tsr_model_rank_plan *out)
 {
-    const tsr__weight_part part = part_of(item, s, kept->config->kinds[0]->head_dim);
+    const tsr_model_layer *layer = tsr__config_layer(kept->config, item->layer);
+    const tsr__weight_part part = part_of(item, s, layer ? layer->head_dim : 0);
     const bool is_positions = starts(item->ours, "positions.");
     const tsr_dtype dtype = is_norm(item->ours) ? TSR_F32
                             : item->ndim == 1 || is_positions
@@ -253,16 +269,16 @@ static void add_item(const tsr__kept *kept, const tsr__planned *item, const shar
     out->token_parameters += item->ndim == 2 ? elements : 0;
 }
 
-/* The bytes of a layer's cache on a rank. */
-static uint64_t cache_bytes(const tsr_model_config *c, const tsr_model_plan_params *p,
-                            uint64_t kv_heads)
+/* The bytes of a layer's cache on a rank with the share `s` of the layer. */
+static uint64_t cache_bytes(const tsr_model_config *c, const tsr_model_plan_params *p, int layer,
+                            const share *s)
 {
     if (p->context == 0)
         return 0;
     const int64_t page = p->context < TSR__PAGE_TOKENS ? p->context : TSR__PAGE_TOKENS,
                   tokens = p->sequences * ((p->context + page - 1) / page) * page;
-    return 2 * (uint64_t)tokens * kv_heads * (uint64_t)c->kinds[0]->head_dim *
-           tsr_dtype_size(p->cache_dtype);
+    return 2 * (uint64_t)tokens * s->kv_heads.count *
+           (uint64_t)tsr__config_layer(c, layer)->head_dim * tsr_dtype_size(p->cache_dtype);
 }
 
 /* Params --------------------------------------------------------------------------------------- */
@@ -297,20 +313,21 @@ static void plan_rank(const tsr__model_plan *plan, const tsr_model_plan_params *
                       const division *d, int rank, tsr_model_rank_plan *out)
 {
     const tsr_model_config *c = plan->weights->config;
-    const share *s = &d->shares[rank];
+    const share *s = share_of(d, rank, out->first_layer);
     const ends of = ends_of(p, rank);
     for (size_t i = 0; i < plan->count; i++) {
         const tsr__planned *item = &plan->items[i];
         if (item->layer < 0
                 ? has_outside(c, item, of)
                 : item->layer >= out->first_layer && item->layer < out->first_layer + out->layers)
-            add_item(&d->kept, item, s, of, out);
+            add_item(&d->kept, item, share_of(d, rank, item->layer), of, out);
     }
     out->heads = (int64_t)s->heads.count;
     out->kv_heads = (int64_t)s->kv_heads.count;
     out->hidden = (int64_t)s->hidden.count;
     out->vocabulary = (int64_t)s->vocabulary.count;
-    out->cache_bytes = (uint64_t)out->layers * cache_bytes(c, p, s->kv_heads.count);
+    for (int i = out->first_layer; i < out->first_layer + out->layers; i++)
+        out->cache_bytes += cache_bytes(c, p, i, share_of(d, rank, i));
     out->total_bytes = out->weight_bytes + out->cache_bytes;
 }
 
@@ -339,16 +356,15 @@ tsr_status tsr__model_plan_layers(const tsr__model_plan *plan, const tsr_model_p
     division d;
     const tsr_status status = division_init(plan, p, &d);
     for (int r = 0; status == TSR_OK && r < p->ranks; r++) {
-        const share *s = &d.shares[r];
         const ends of = ends_of(p, r);
         uint64_t *bytes = out + (size_t)r * ((size_t)c->layers + 1);
         for (int i = 0; i <= c->layers; i++)
-            bytes[i] = i < c->layers ? cache_bytes(c, p, s->kv_heads.count) : 0;
+            bytes[i] = i < c->layers ? cache_bytes(c, p, i, share_of(&d, r, i)) : 0;
         for (size_t i = 0; i < plan->count; i++) {
             const tsr__planned *item = &plan->items[i];
             tsr_model_rank_plan one = {0};
             if (item->layer >= 0 || has_outside(c, item, of))
-                add_item(&d.kept, item, s, of, &one);
+                add_item(&d.kept, item, share_of(&d, r, item->layer), of, &one);
             bytes[item->layer >= 0 ? item->layer : c->layers] += one.weight_bytes;
         }
     }

@@ -34,7 +34,11 @@ static tsr_status create_block(tsr_stack *s, const tsr__stack_options *o, uint64
 {
     char name[NAME_SIZE];
     const tsr_model_config *c = s->config;
-    const tsr_model_layer *layer = tsr__config_layer(c, s->first_layer + index);
+    const int kind = c->layer_kinds[s->first_layer + index];
+    const tsr_model_layer *layer = c->kinds[kind];
+    tsr_partition_params heads = o->partition, hidden = o->partition;
+    heads.align = o->head_aligns ? o->head_aligns[kind] : 0;
+    hidden.align = o->hidden_aligns ? o->hidden_aligns[kind] : 0;
     const float epsilon = (float)c->norm_epsilon;
     const tsr_init_params init = init_of(o, seed, o->deviation),
                           output = init_of(o, seed, o->deviation / sqrtf(2.0F * (float)c->layers));
@@ -51,12 +55,11 @@ static tsr_status create_block(tsr_stack *s, const tsr__stack_options *o, uint64
                                               .output_bias = layer->output_bias, .causal = true,
                                               .rope = layer->rope, .qk_norm = layer->qk_norm,
                                               .norm_epsilon = epsilon, .norm_dtype = o->norm_dtype,
-                                              .window = layer->window, .partition = &o->heads,
+                                              .window = layer->window, .partition = &heads,
                                               .init = &init, .output_init = &output),
-                .mlp =
-                    tsr_mlp_params(.hidden_size = layer->hidden, .bias = layer->mlp_bias,
-                                   .gated = layer->gated, .activation = layer->activation,
-                                   .partition = &o->hidden, .init = &init, .output_init = &output)),
+                .mlp = tsr_mlp_params(.hidden_size = layer->hidden, .bias = layer->mlp_bias,
+                                      .gated = layer->gated, .activation = layer->activation,
+                                      .partition = &hidden, .init = &init, .output_init = &output)),
         &s->blocks[index]);
 }
 
@@ -84,7 +87,7 @@ static tsr_status create_layers(tsr_stack *s, const tsr__stack_options *o)
         TSR__TRY(tsr_embedding_create(
             tsr_embedding_params(.group = s->group, .name = name_of(s, "embedding"),
                                  .vocabulary_size = c->vocabulary, .width = c->width,
-                                 .dtype = s->dtype, .partition = &o->vocabulary, .init = &init,
+                                 .dtype = s->dtype, .partition = &o->partition, .init = &init,
                                  .deferred = true),
             &s->embedding));
     TSR__TRY(create_blocks(s, o, (uint64_t)seed));
@@ -98,7 +101,7 @@ static tsr_status create_layers(tsr_stack *s, const tsr__stack_options *o)
     return tsr_column_linear_create(
         tsr_linear_params(.group = s->group, .name = name_of(s, "head"), .input_size = c->width,
                           .output_size = c->vocabulary, .dtype = s->dtype,
-                          .partition = &o->vocabulary, .init = &init, .deferred = true),
+                          .partition = &o->partition, .init = &init, .deferred = true),
         &s->head);
 }
 
@@ -137,7 +140,7 @@ static tsr_status create(tsr_stack *s, const tsr__stack_options *o)
     s->layer_count = o->layer_count > 0 ? o->layer_count : layers - o->first_layer;
     s->is_first = s->first_layer == 0;
     s->is_last = s->first_layer + s->layer_count == layers;
-    TSR__TRY(divide_vocabulary(s, &o->vocabulary));
+    TSR__TRY(divide_vocabulary(s, &o->partition));
     return create_layers(s, o);
 }
 
@@ -179,9 +182,7 @@ tsr_status tsr_stack_create(const tsr_stack_params *params, tsr_stack **out)
                                                    .group = group,
                                                    .first_layer = params->first_layer,
                                                    .layer_count = params->layers,
-                                                   .heads = partition,
-                                                   .hidden = partition,
-                                                   .vocabulary = partition,
+                                                   .partition = partition,
                                                    .dtype = dtype,
                                                    .norm_dtype = dtype,
                                                    .features = dtype,

@@ -46,7 +46,9 @@ typedef struct tsr__stack_options {
     const tsr_model_config *config;
     tsr_group *group;
     int first_layer, layer_count;
-    tsr_partition_params heads, hidden, vocabulary;
+    tsr_partition_params partition; /* of heads, hidden features and the vocabulary */
+    /* [kinds of layers]: its `align` for heads and for hidden features; NULL: 0 */
+    const uint64_t *head_aligns, *hidden_aligns;
     tsr_dtype dtype, norm_dtype, features;
     int64_t seed;
     float deviation; /* 0: no initial weights are ever drawn */

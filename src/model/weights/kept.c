@@ -46,14 +46,16 @@ tsr_dtype tsr__kept_part(const tsr__kept *k, const tsr__weight *weight,
 
 /* Divisions ---------------------------------------------------------------------------------- */
 
-/* Gives the largest number of elements in a block of one matrix, over all layers. These numbers are
- * powers of two, so the largest is a multiple of all. */
-static tsr_status largest_block(const tsr__kept *k, const tsr__weights *weights, const char *ours,
-                                int64_t *out)
+/* Gives the largest number of elements in a block of one matrix, over all layers of a kind. These
+ * numbers are powers of two, so the largest is a multiple of all. */
+static tsr_status largest_block(const tsr__kept *k, const tsr__weights *weights, int kind,
+                                const char *ours, int64_t *out)
 {
     tsr__weight weight;
     *out = 1;
     for (int i = 0; i < k->config->layers; i++) {
+        if (k->config->layer_kinds[i] != kind)
+            continue;
         TSR__TRY(tsr__weight_find(weights, i, ours, &weight));
         const int64_t block = (int64_t)tsr__dtype_block(whole_dtype(k, &weight));
         *out = block > *out ? block : *out;
@@ -71,21 +73,23 @@ static uint64_t align_units(const tsr__kept *k, int64_t units, int64_t features,
     return (units + align - 1) / align >= k->ranks ? (uint64_t)align : 0;
 }
 
-tsr_status tsr__kept_align_heads(const tsr__kept *k, const tsr__weights *weights, uint64_t *out)
+tsr_status tsr__kept_align_heads(const tsr__kept *k, const tsr__weights *weights, int kind,
+                                 uint64_t *out)
 {
-    const tsr_model_layer *layer = k->config->kinds[0]; /* all kinds have the same sizes */
+    const tsr_model_layer *layer = k->config->kinds[kind];
     const bool of_kv = layer->kv_heads >= k->ranks;
     const int64_t queries = of_kv ? layer->heads / layer->kv_heads : 1;
     int64_t block;
-    TSR__TRY(largest_block(k, weights, "attention.o.weight", &block));
+    TSR__TRY(largest_block(k, weights, kind, "attention.o.weight", &block));
     *out = align_units(k, of_kv ? layer->kv_heads : layer->heads, queries * layer->head_dim, block);
     return TSR_OK;
 }
 
-tsr_status tsr__kept_align_hidden(const tsr__kept *k, const tsr__weights *weights, uint64_t *out)
+tsr_status tsr__kept_align_hidden(const tsr__kept *k, const tsr__weights *weights, int kind,
+                                  uint64_t *out)
 {
     int64_t block;
-    TSR__TRY(largest_block(k, weights, "mlp.down.weight", &block));
-    *out = align_units(k, k->config->kinds[0]->hidden, 1, block);
+    TSR__TRY(largest_block(k, weights, kind, "mlp.down.weight", &block));
+    *out = align_units(k, k->config->kinds[kind]->hidden, 1, block);
     return TSR_OK;
 }

@@ -21,14 +21,15 @@ tsr_status tsr__kept_choose(const tsr__weights *weights, int ranks, tsr_dtype wa
 tsr_dtype tsr__kept_part(const tsr__kept *kept, const tsr__weight *weight,
                          const tsr__weight_part *part);
 
-/* Gives the `align` of the partition of heads (of kv heads, if there is one for each rank) with
- * which each rank gets whole quantisation blocks of the matrices that are kept in blocks. 0: there
- * are too few blocks for every rank to have one, and these matrices are then not kept in blocks. */
-tsr_status tsr__kept_align_heads(const tsr__kept *kept, const tsr__weights *weights,
+/* Gives the `align` of the partition of the heads (of the kv heads, if there is one for each rank)
+ * of a kind of layer, with which each rank gets whole quantisation blocks of the matrices that are
+ * kept in blocks. 0: there are too few blocks for every rank to have one, and these matrices are
+ * then not kept in blocks. */
+tsr_status tsr__kept_align_heads(const tsr__kept *kept, const tsr__weights *weights, int kind,
                                  uint64_t *out) TSR_NODISCARD;
 /* Gives the `align` of the partition of hidden features with which each rank gets whole blocks; 0:
  * too few blocks. */
-tsr_status tsr__kept_align_hidden(const tsr__kept *kept, const tsr__weights *weights,
+tsr_status tsr__kept_align_hidden(const tsr__kept *kept, const tsr__weights *weights, int kind,
                                   uint64_t *out) TSR_NODISCARD;
 
 #endif

@@ -334,7 +334,7 @@ static void find_arrangement(tsr__weights *w)
         return;
     write_name(w, 0, "mlp.up.weight", name_of(w, 0, "mlp.up"), text);
     const tsr_shard_param *up = tsr__model_files_find(w->files, text);
-    const int64_t hidden = w->config->kinds[0]->hidden, width = w->config->width;
+    const int64_t hidden = tsr__config_layer(w->config, 0)->hidden, width = w->config->width;
     if (up && up->ndim == 2 && hidden != width && up->shape[0] == hidden && up->shape[1] == width)
         w->transposed = false;
 }

@@ -24,7 +24,8 @@ typedef struct record {
 typedef struct model {
     tsr_kv_cache *cache;
     record sequence[MOST];
-    int64_t page_tokens, pages, dim;
+    int64_t page_tokens, pages;
+    int64_t dim[LAYERS], kv_heads[LAYERS];
     int next; /* the number for the next new token */
 } model;
 
@@ -47,10 +48,10 @@ static double *doubles(int64_t count)
 
 /* One step of the model ---------------------------------------------------------------------- */
 
-static void attend(const record *r, int64_t dim, int layer, const double *q, int64_t head,
+static void attend(const model *m, const record *r, int layer, const double *q, int64_t head,
                    int64_t position, double *out)
 {
-    const int64_t kv = head * KV_HEADS / HEADS;
+    const int64_t dim = m->dim[layer], kv = head * m->kv_heads[layer] / HEADS;
     double sum = 0, most = -INFINITY, score[LONGEST + 1];
     for (int64_t j = 0; j <= position; j++) {
         score[j] = 0;
@@ -72,10 +73,10 @@ static void attend(const record *r, int64_t dim, int layer, const double *q, int
 static void run_layer(model *m, int layer, int count, const int *sequences, const int64_t *tokens,
                       int64_t most, bool fused, gpu_random *random)
 {
-    const int64_t dim = m->dim;
-    const int64_t all_shape[] = {count, most, HEADS + 2 * KV_HEADS, dim};
+    const int64_t dim = m->dim[layer], kv_heads = m->kv_heads[layer];
+    const int64_t all_shape[] = {count, most, HEADS + 2 * kv_heads, dim};
     const int64_t y_shape[] = {count, HEADS, most, dim};
-    const int64_t total = count * most * (HEADS + 2 * KV_HEADS) * dim;
+    const int64_t total = count * most * (HEADS + 2 * kv_heads) * dim;
     double *in = doubles(total), *got = doubles(count * HEADS * most * dim);
     for (int64_t i = 0; i < total; i++)
         in[i] = gpu_rounded(gpu_random_unit(random), TSR_F32);
@@ -83,11 +84,11 @@ static void run_layer(model *m, int layer, int count, const int *sequences, cons
         for (int64_t t = 0; t < tokens[i]; t++) {
             const record *r = &m->sequence[sequences[i]];
             const int token = r->token[r->length - tokens[i] + t];
-            double *row = in + (i * most + t) * (HEADS + 2 * KV_HEADS) * dim;
-            for (int64_t h = 0; h < 2 * KV_HEADS; h++)
+            double *row = in + (i * most + t) * (HEADS + 2 * kv_heads) * dim;
+            for (int64_t h = 0; h < 2 * kv_heads; h++)
                 for (int64_t d = 0; d < dim; d++)
                     row[(HEADS + h) * dim + d] =
-                        component(token, layer, h >= KV_HEADS, h % KV_HEADS, d);
+                        component(token, layer, h >= kv_heads, h % kv_heads, d);
         }
     tsr_tensor *all = gpu_new(TSR_F32, 4, all_shape), *view, *q, *k, *v, *y, *copy = NULL;
     y = gpu_new(TSR_F32, 4, y_shape);
@@ -95,10 +96,10 @@ static void run_layer(model *m, int layer, int count, const int *sequences, cons
     gpu_poison(y);
     GPU_OK(tsr_tensor_transpose(all, 1, 2, &view));
     GPU_OK(tsr_tensor_slice(view, 1, 0, HEADS, 1, &q));
-    GPU_OK(tsr_tensor_slice(view, 1, HEADS, HEADS + KV_HEADS, 1, &k));
-    GPU_OK(tsr_tensor_slice(view, 1, HEADS + KV_HEADS, HEADS + 2 * KV_HEADS, 1, &v));
+    GPU_OK(tsr_tensor_slice(view, 1, HEADS, HEADS + kv_heads, 1, &k));
+    GPU_OK(tsr_tensor_slice(view, 1, HEADS + kv_heads, HEADS + 2 * kv_heads, 1, &v));
     if (!fused) {
-        copy = gpu_new(TSR_F16, 4, (int64_t[]){count, KV_HEADS, most, dim});
+        copy = gpu_new(TSR_F16, 4, (int64_t[]){count, kv_heads, most, dim});
         GPU_OK(tsr_copy(queue, copy, v));
     }
     GPU_OK(tsr_kv_cache_append(m->cache, layer, k, copy ? copy : v));
@@ -111,8 +112,8 @@ static void run_layer(model *m, int layer, int count, const int *sequences, cons
                 const record *r = &m->sequence[sequences[i]];
                 double want[MOST_DIM] = {0};
                 if (t < tokens[i])
-                    attend(r, dim, layer, in + ((i * most + t) * (HEADS + 2 * KV_HEADS) + h) * dim,
-                           h, r->length - tokens[i] + t, want);
+                    attend(m, r, layer, in + ((i * most + t) * (HEADS + 2 * kv_heads) + h) * dim, h,
+                           r->length - tokens[i] + t, want);
                 for (int64_t d = 0; d < dim; d++) {
                     const double is = got[((i * HEADS + h) * most + t) * dim + d];
                     if (!(fabs(is - want[d]) <= 2e-6))
@@ -218,13 +219,19 @@ START_TEST(sequences_keep_their_tokens)
 {
     gpu_random random = {(uint64_t)_i + 1};
     /* The third round has pages of 16 tokens with 16 features, for which CPU drivers have a
-     * kernel of their own. */
-    static const int64_t page_tokens[] = {4, 1, 16, 9}, dim[] = {5, 5, 16, 8};
-    model m = {.page_tokens = page_tokens[_i], .pages = 150 / page_tokens[_i] + 8, .dim = dim[_i]};
+     * kernel of their own. In the last one, the layers have different sizes. */
+    static const int64_t page_tokens[] = {4, 1, 16, 9, 3}, dim[] = {5, 5, 16, 8, 7};
+    const bool differ = _i == 4;
+    model m = {.page_tokens = page_tokens[_i],
+               .pages = 150 / page_tokens[_i] + 8,
+               .dim = {dim[_i], differ ? 16 : dim[_i]},
+               .kv_heads = {KV_HEADS, differ ? HEADS : KV_HEADS}};
     GPU_OK(tsr_kv_cache_create(
         tsr_kv_cache_params(.stream = queue, .layers = LAYERS, .kv_heads = KV_HEADS,
-                            .head_dim = m.dim, .page_tokens = m.page_tokens, .pages = m.pages,
-                            .sequences = MOST, .dtype = _i % 2 ? TSR_F16 : TSR_F32),
+                            .head_dim = m.dim[0], .layer_kv_heads = differ ? m.kv_heads : NULL,
+                            .layer_head_dims = differ ? m.dim : NULL, .page_tokens = m.page_tokens,
+                            .pages = m.pages, .sequences = MOST,
+                            .dtype = _i % 2 ? TSR_F16 : TSR_F32),
         &m.cache));
     ck_assert_ptr_null(tsr_kv_cache_positions(m.cache));
     for (int n = 0; n < 60; n++) {
@@ -424,7 +431,8 @@ START_TEST(refuses_params)
                                       .head_dim = 4,
                                       .pages = 1,
                                       .sequences = 1};
-    tsr_kv_cache_params wrong[9];
+    static const int64_t odd_heads[] = {-2}, odd_dims[] = {300};
+    tsr_kv_cache_params wrong[11];
     static const char *const words[] = {
         "stream is NULL",
         "layers is 0, sequences 1; both must be at least 1",
@@ -435,8 +443,10 @@ START_TEST(refuses_params)
         "pages is 0; 1 to 2147483647 are possible",
         "layers is 1, sequences 0",
         "4096 kv heads, 65536 tokens and 256 features make pages of 2^31 bytes or more",
+        "kv_heads is -2, head_dim 4; 0 to 4096 and 1 to 256 are possible",
+        "kv_heads is 1, head_dim 300",
     };
-    for (int i = 0; i < 9; i++)
+    for (int i = 0; i < 11; i++)
         wrong[i] = good;
     wrong[0].stream = NULL;
     wrong[1].layers = 0;
@@ -447,10 +457,12 @@ START_TEST(refuses_params)
     wrong[6].pages = 0;
     wrong[7].sequences = 0;
     wrong[8].kv_heads = 4096;
+    wrong[9].layer_kv_heads = odd_heads;
+    wrong[10].layer_head_dims = odd_dims;
     wrong[8].page_tokens = 65536;
     wrong[8].head_dim = 256;
     tsr_kv_cache *cache = NULL;
-    for (int i = 0; i < 9; i++)
+    for (int i = 0; i < 11; i++)
         GPU_FAILS(tsr_kv_cache_create(&wrong[i], &cache), TSR_ERR_INVALID, words[i]);
     GPU_FAILS(tsr_kv_cache_create(NULL, &cache), TSR_ERR_INVALID, "params is NULL");
     GPU_FAILS(tsr_kv_cache_create(&good, NULL), TSR_ERR_INVALID, "out is NULL");
@@ -565,7 +577,7 @@ END_TEST
 TESTS(kv_cache)
 {
     tcase_add_checked_fixture(tests, gpu_setup, gpu_teardown);
-    tcase_add_loop_test(tests, sequences_keep_their_tokens, 0, 4);
+    tcase_add_loop_test(tests, sequences_keep_their_tokens, 0, 5);
     tcase_add_loop_test(tests, rotates_and_appends, 0, 3);
     tcase_add_test(tests, refuses_params);
     tcase_add_test(tests, refuses_steps);
