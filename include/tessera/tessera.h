@@ -21,6 +21,7 @@
 #include "tessera/loader.h"
 #include "tessera/matmul.h"
 #include "tessera/model.h"
+#include "tessera/moe.h"
 #include "tessera/ops.h"
 #include "tessera/optimizer.h"
 #include "tessera/pipeline.h"

@@ -8,6 +8,7 @@
 #include "gpu/stream/require.h"            /* checks of arguments */
 #include "tessera/kv_cache.h"
 #include "tessera/matmul.h"
+#include "tessera/moe.h"
 #include "tessera/ops.h"
 #include "tessera/rope.h"
 
@@ -64,6 +65,30 @@ bool tsr__matmul_may_fuse(const tsr_stream *stream);
 tsr_status tsr__matmul_gated(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a,
                              const tsr_tensor *b, const tsr_tensor *bias, tsr_activation activation,
                              bool allow_int8, bool *recorded) TSR_NODISCARD;
+
+/* Experts -------------------------------------------------------------------------------------- */
+
+/* Rows of pairs; moe.h explains pairs. Pairs whose id is not from 0 to experts − 1 are left out. */
+
+/* y[token] = Σ over ranks of weights · x[token,rank]. weights may be NULL: 1. */
+tsr_status tsr__pair_sum(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x,
+                         const tsr_tensor *ids, int64_t experts, const tsr_tensor *weights,
+                         bool accumulate) TSR_NODISCARD;
+
+/* The activation between the products of an expert: y[pair,n] = activation(gate, up), where hidden
+ * [pair,2n] has gate, then up. If dy, the gradient of y without the pair's weight, is given, y is
+ * multiplied by the weight, and the gradients of `hidden` and of the weight are computed, too. dy,
+ * y and dhidden then have the same dtype, and y may be dy. */
+typedef struct tsr__pair_activation {
+    const tsr_tensor *ids, *hidden;
+    tsr_tensor *y;
+    const tsr_tensor *dy, *weights;
+    tsr_tensor *dhidden, *dweights;
+    int64_t experts;
+    tsr_expert_activation activation;
+    float limit; /* 0: 7 */
+} tsr__pair_activation;
+tsr_status tsr__pair_activate(tsr_stream *stream, const tsr__pair_activation *call) TSR_NODISCARD;
 
 /* Attention and its cache ---------------------------------------------------------------------- */
 

@@ -5,6 +5,7 @@
 #include "tessera/attention.h"
 #include "tessera/kernel.h"
 #include "tessera/kv_cache.h"
+#include "tessera/moe.h"
 #include "tessera/ops.h"
 #include "tessera/rope.h"
 
@@ -156,6 +157,20 @@ TSR__ABSENT(tsr_random_normal, tsr_stream *stream, tsr_tensor *y, float mean, fl
 TSR__ABSENT(tsr_random_bits, tsr_stream *stream, tsr_tensor *y, const tsr_random_params *params)
 TSR__ABSENT(tsr_dropout, tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x, float p,
             const tsr_random_params *params)
+
+/* moe.h */
+TSR__ABSENT(tsr_route, tsr_stream *stream, tsr_tensor *ids, tsr_tensor *weights,
+            const tsr_tensor *logits, const tsr_route_params *params)
+TSR__ABSENT(tsr_route_grad, tsr_stream *stream, tsr_tensor *dlogits, const tsr_tensor *logits,
+            const tsr_tensor *ids, const tsr_tensor *dweights, const tsr_tensor *dprobabilities,
+            const tsr_route_params *params)
+TSR__ABSENT(tsr_route_sort, tsr_stream *stream, tsr_tensor *order, tsr_tensor *offsets,
+            const tsr_tensor *ids)
+TSR__ABSENT(tsr_matmul_grouped, tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x,
+            const tsr_tensor *w, const tsr_tensor *ids, const tsr_matmul_grouped_params *params)
+TSR__ABSENT(tsr_matmul_grouped_grad, tsr_stream *stream, tsr_tensor *dw, const tsr_tensor *dy,
+            const tsr_tensor *x, const tsr_tensor *order, const tsr_tensor *offsets, int64_t chosen,
+            bool accumulate)
 
 /* rope.h */
 TSR__ABSENT(tsr_rope_create, tsr_stream *stream, const tsr_rope_params *params, tsr_rope **out)

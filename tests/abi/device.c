@@ -68,6 +68,9 @@ static void operations(void)
     REFUSED(tsr_sgd_params, sgd, tsr_sgd_step(stream, y, y, NULL, NULL, &sgd));
     REFUSED_ALONE(tsr_adamw_params, tsr_adamw_step(stream, y, y, y, y, NULL, &given));
     REFUSED_ALONE(tsr_attention_params, tsr_attention(stream, y, NULL, a, a, a, &given));
+    tsr_route_params route = TSR_INIT(tsr_route_params);
+    REFUSED(tsr_route_params, route, tsr_route(stream, y, a, b, &route));
+    REFUSED_ALONE(tsr_matmul_grouped_params, tsr_matmul_grouped(stream, y, a, b, y, &given));
     tsr_rope *rope = NULL;
     REFUSED_ALONE(tsr_rope_params, tsr_rope_create(stream, &given, &rope));
     tsr_kernel *kernel = NULL;

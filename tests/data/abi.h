@@ -2090,6 +2090,59 @@ TSR_API tsr_status tsr_loader_save(const tsr_loader *loader, size_t capacity_byt
                                                  void *data, size_t *size_bytes);
 TSR_API tsr_status tsr_loader_resume(tsr_loader *loader, const void *data,
                                                    size_t size_bytes);
+typedef enum tsr_gating {
+    TSR_GATING_SOFTMAX = 0,
+    TSR_GATING_SIGMOID = 1,
+    TSR_GATING_SOFTMAX_CHOSEN = 2
+} tsr_gating;
+typedef struct tsr_route_params {
+    size_t struct_size;
+    tsr_gating gating;
+    const tsr_tensor *bias;
+    int groups, groups_used;
+   _Bool 
+        normalise;
+    float least_sum, epsilon;
+    float scale;
+} tsr_route_params;
+TSR_API tsr_status tsr_route(tsr_stream *stream, tsr_tensor *ids, tsr_tensor *weights,
+                                           const tsr_tensor *logits,
+                                           const tsr_route_params *params);
+TSR_API tsr_status tsr_route_grad(tsr_stream *stream, tsr_tensor *dlogits,
+                                                const tsr_tensor *logits, const tsr_tensor *ids,
+                                                const tsr_tensor *dweights,
+                                                const tsr_tensor *dprobabilities,
+                                                const tsr_route_params *params);
+TSR_API tsr_status tsr_route_sort(tsr_stream *stream, tsr_tensor *order,
+                                                tsr_tensor *offsets, const tsr_tensor *ids);
+typedef enum tsr_expert_activation {
+    TSR_EXPERT_SWIGLU = 0,
+    TSR_EXPERT_GEGLU = 1,
+    TSR_EXPERT_SWIGLU_OAI = 2
+} tsr_expert_activation;
+typedef struct tsr_matmul_grouped_params {
+    size_t struct_size;
+    const tsr_tensor *order, *offsets;
+   _Bool 
+        transpose_w;
+    const tsr_tensor *bias;
+    const tsr_tensor *weights;
+    const tsr_tensor *up, *up_bias;
+    tsr_expert_activation activation;
+    float limit;
+   _Bool 
+        accumulate;
+} tsr_matmul_grouped_params;
+TSR_API tsr_status tsr_matmul_grouped(tsr_stream *stream, tsr_tensor *y,
+                                                    const tsr_tensor *x, const tsr_tensor *w,
+                                                    const tsr_tensor *ids,
+                                                    const tsr_matmul_grouped_params *params);
+TSR_API tsr_status tsr_matmul_grouped_grad(tsr_stream *stream, tsr_tensor *dw,
+                                                         const tsr_tensor *dy, const tsr_tensor *x,
+                                                         const tsr_tensor *order,
+                                                         const tsr_tensor *offsets, int64_t chosen,
+                                                        _Bool 
+                                                             accumulate);
 typedef struct tsr_optimizer tsr_optimizer;
 typedef struct tsr_optimizer_params {
     size_t struct_size;

@@ -1,0 +1,143 @@
+/* Mixtures of experts: the choice of experts for each token, and products with the matrices of the
+ * chosen experts only.
+ *
+ * A router gives each token a logit per expert. Each token has `chosen` experts, in the order of
+ * selection. A pair is a token and one of its experts; tensors of pairs are [tokens, chosen, …].
+ *
+ *     tsr_matmul(stream, logits, x, router, tsr_matmul_params(.transpose_b = true));
+ *     tsr_route(stream, ids, weights, logits, tsr_route_params(.normalise = true));
+ *     tsr_matmul_grouped(stream, hidden, x, gate, ids,
+ *                        tsr_matmul_grouped_params(.up = up, .activation = TSR_EXPERT_SWIGLU));
+ *     tsr_matmul_grouped(stream, y, hidden, down, ids,
+ *                        tsr_matmul_grouped_params(.weights = weights));
+ *
+ * The rules at the head of ops.h hold for all functions here. The host never waits for a choice. */
+#ifndef TESSERA_MOE_H
+#define TESSERA_MOE_H
+
+#include "tessera/ops.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Choice --------------------------------------------------------------------------------------- */
+
+/* The scores of experts, functions of a token's logits. */
+typedef enum tsr_gating {
+    TSR_GATING_SOFTMAX = 0,       /* softmax over all experts */
+    TSR_GATING_SIGMOID = 1,       /* 1 / (1 + e^-logit) of each */
+    TSR_GATING_SOFTMAX_CHOSEN = 2 /* softmax over the chosen experts; they are chosen by logits */
+} tsr_gating;
+
+typedef struct tsr_route_params {
+    size_t struct_size;
+    tsr_gating gating;
+    /* [experts], f32 and contiguous: added to the scores for the choice only, not for the weights.
+     * NULL: none. */
+    const tsr_tensor *bias;
+    /* Experts are `groups` groups of neighbours, of the same size. Only experts in the
+     * `groups_used` groups whose two largest scores, with the bias, have the largest sum can be
+     * chosen. 0 or 1: no groups. */
+    int groups, groups_used;
+    /* Divide the weights by max(their sum, least_sum) + epsilon. */
+    bool normalise;
+    float least_sum, epsilon;
+    float scale; /* the factor of all weights; 0: 1 */
+} tsr_route_params;
+#define tsr_route_params(...)                                                                      \
+    (&(tsr_route_params){.struct_size = sizeof(tsr_route_params), __VA_ARGS__})
+
+/* Chooses the experts with the largest scores. ids [tokens, chosen] are their numbers, i32, from
+ * the largest score to the smallest; of equal scores, the lower number comes first. weights
+ * [tokens, chosen] are their scores without the bias, normalised and scaled. logits is [tokens,
+ * experts]. weights and logits are f32; the last dimensions of all tensors are contiguous. At most
+ * 1024 experts, and at most 32 chosen ones. A NaN among the logits counts as the largest score: ids
+ * are then experts all the same, and the weights are NaN. `params` may be NULL. */
+TSR_API TSR_NODISCARD tsr_status tsr_route(tsr_stream *stream, tsr_tensor *ids, tsr_tensor *weights,
+                                           const tsr_tensor *logits,
+                                           const tsr_route_params *params);
+
+/* The gradient of tsr_route: dlogits [tokens, experts] from dweights [tokens, chosen], and from
+ * dprobabilities [experts], the gradient of each token's softmax over all experts, whatever the
+ * gating function is. One of the two may be NULL. All are f32.
+ *
+ * dprobabilities is for a loss that balances the loads. With f_e = the share of all pairs of all
+ * layers that chose expert e, times `chosen`, and P_e = the mean of the softmax probabilities, the
+ * loss of Switch Transformers (Fedus et al. 2021) is experts · Σ f_e·P_e, and dprobabilities[e] =
+ * factor · experts · f_e / (layers · tokens). */
+TSR_API TSR_NODISCARD tsr_status tsr_route_grad(tsr_stream *stream, tsr_tensor *dlogits,
+                                                const tsr_tensor *logits, const tsr_tensor *ids,
+                                                const tsr_tensor *dweights,
+                                                const tsr_tensor *dprobabilities,
+                                                const tsr_route_params *params);
+
+/* Sorts the pairs by expert. order [tokens · chosen] are the numbers of pairs, token · chosen +
+ * rank, expert by expert, and for each expert in ascending order. The pairs of expert e are at
+ * offsets[e] … offsets[e + 1] − 1, so offsets is [experts + 1], and differences of neighbours are
+ * the experts' loads. All are i32 and contiguous in their last dimension. Pairs whose id is not
+ * from 0 to experts − 1 are left out; elements of order from offsets[experts] on keep their
+ * contents. */
+TSR_API TSR_NODISCARD tsr_status tsr_route_sort(tsr_stream *stream, tsr_tensor *order,
+                                                tsr_tensor *offsets, const tsr_tensor *ids);
+
+/* Products ------------------------------------------------------------------------------------- */
+
+/* The function between the products of an expert. */
+typedef enum tsr_expert_activation {
+    TSR_EXPERT_SWIGLU = 0,    /* silu(gate) · up */
+    TSR_EXPERT_GEGLU = 1,     /* gelu(gate) · up, gelu in its tanh form */
+    TSR_EXPERT_SWIGLU_OAI = 2 /* g · sigmoid(1.702·g) · (u + 1), g = min(gate, limit), u = up
+                                 limited to ±limit */
+} tsr_expert_activation;
+
+typedef struct tsr_matmul_grouped_params {
+    size_t struct_size;
+    /* tsr_route_sort's results for ids. NULL: the product sorts them itself if it needs that. Give
+     * both or neither. */
+    const tsr_tensor *order, *offsets;
+    bool transpose_w;       /* w is [experts,k,n] instead of [experts,n,k] */
+    const tsr_tensor *bias; /* [experts,n], a float; NULL: none */
+    /* If given, y[token,n] = Σ weights[token,rank] · (product + bias), in the order of ranks.
+     * [tokens, chosen], f32. */
+    const tsr_tensor *weights;
+    /* If given, a second matrix with the shape and dtype of w, and y = activation(x·wᵀ + bias,
+     * x·upᵀ + up_bias). */
+    const tsr_tensor *up, *up_bias;
+    tsr_expert_activation activation;
+    float limit;     /* of TSR_EXPERT_SWIGLU_OAI; 0: 7 */
+    bool accumulate; /* add to y's contents; not with `up` */
+} tsr_matmul_grouped_params;
+#define tsr_matmul_grouped_params(...)                                                             \
+    (&(tsr_matmul_grouped_params){.struct_size = sizeof(tsr_matmul_grouped_params), __VA_ARGS__})
+
+/* y[token,rank,n] = x[row,k] · w[id,n,k]ᵀ + bias[id,n], where id = ids[token,rank]. x is
+ * [tokens,chosen,k] with a row for each pair, or [tokens,k] with a row for each token. y, x and
+ * bias are floats; w is a float or, without transpose_w, in a block format. Products and sums are
+ * in f32. The rows of x and of y are contiguous and at equal distances; so are rows of w. ids is
+ * i32.
+ *
+ * Only matrices of chosen experts are read. Pairs whose id is not from 0 to experts − 1 are left
+ * out: they add nothing to a weighted sum, and their rows of y keep their contents. A few tokens
+ * take one dispatch; for more, the pairs are sorted, and tiles of rows of one expert are
+ * multiplied. y must not overlap the inputs. `params` may be NULL. */
+TSR_API TSR_NODISCARD tsr_status tsr_matmul_grouped(tsr_stream *stream, tsr_tensor *y,
+                                                    const tsr_tensor *x, const tsr_tensor *w,
+                                                    const tsr_tensor *ids,
+                                                    const tsr_matmul_grouped_params *params);
+
+/* The gradient of w: dw[e,n,k] = Σ dy[pair,n]ᵀ · x[pair,k] over the pairs of expert e; 0 if it has
+ * none. dy and x are [tokens,chosen,…] or [tokens,…], and floats, as is dw. order and offsets are
+ * tsr_route_sort's. `accumulate` adds to dw. The gradient of x is tsr_matmul_grouped of dy with
+ * transpose_w, summed over ranks. */
+TSR_API TSR_NODISCARD tsr_status tsr_matmul_grouped_grad(tsr_stream *stream, tsr_tensor *dw,
+                                                         const tsr_tensor *dy, const tsr_tensor *x,
+                                                         const tsr_tensor *order,
+                                                         const tsr_tensor *offsets, int64_t chosen,
+                                                         bool accumulate);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

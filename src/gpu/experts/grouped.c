@@ -1,0 +1,416 @@
+/* Products of rows and the matrices of their experts: checks, the choice of a kernel, and tiles. */
+#include "gpu/experts/grouped.h"
+
+#include "base/checked.h"
+#include "base/given.h"
+#include "base/struct_size.h"
+#include "gpu/quant/dequantize.h"
+#include "tensor/check.h"
+
+/* Checks -------------------------------------------------------------------------------------- */
+
+/* Checks a matrix [experts,n,k], and fills in the strides. */
+static tsr_status check_weight(const char *op, const char *name, const tsr_stream *stream,
+                               const tsr_tensor *w, const tsr__grouped *call)
+{
+    TSR__TRY(tsr__require_on_device(op, name, stream, w));
+    const tsr_layout *l = &w->layout;
+    const bool blocks = tsr_quant_format_of(l->dtype) != NULL;
+    TSR__REQUIRE(blocks || (l->dtype >= TSR_F32 && l->dtype <= TSR_BF16),
+                 "%s: %s is %s; a float or a block format is needed", op, name,
+                 tsr_dtype_name(l->dtype));
+    TSR__REQUIRE(l->ndim == 3, "%s: %s is %s; [experts,%s] is needed", op, name,
+                 TSR__SHAPE(l->ndim, l->shape), call->transposed ? "k,n" : "n,k");
+    TSR__REQUIRE(!blocks || !call->transposed,
+                 "%s: %s is in the block format %s, with transpose_w; only [experts,n,k] is "
+                 "possible",
+                 op, name, tsr_dtype_name(l->dtype));
+    for (int d = 0; d < 3; d++)
+        TSR__REQUIRE(l->strides[d] >= 0, "%s: %s has a negative stride", op, name);
+    TSR__REQUIRE(l->shape[0] <= INT32_MAX && l->shape[1] <= INT32_MAX && l->shape[2] <= INT32_MAX,
+                 "%s: %s is %s; sizes up to 2^31 - 1 are possible", op, name,
+                 TSR__SHAPE(3, l->shape));
+    return TSR_OK;
+}
+
+static tsr_status check_bias(const char *op, const char *name, const tsr_stream *stream,
+                             const tsr_tensor *bias, const tsr__grouped *call)
+{
+    if (!bias)
+        return TSR_OK;
+    TSR__TRY(tsr__require_float(op, name, stream, bias));
+    const tsr_layout *l = &bias->layout;
+    TSR__REQUIRE(l->ndim == 2 && l->shape[0] == call->experts && l->shape[1] == call->n,
+                 "%s: %s is %s; [%u,%u] is needed", op, name, TSR__SHAPE(l->ndim, l->shape),
+                 call->experts, call->n);
+    TSR__REQUIRE((l->strides[1] == 1 || call->n <= 1) && l->strides[0] >= 0 &&
+                     (uint64_t)l->strides[0] * (call->experts + UINT64_C(1)) <= INT32_MAX,
+                 "%s: the rows of %s must be contiguous", op, name);
+    return TSR_OK;
+}
+
+static tsr_status check_outputs(const char *op, const tsr__grouped *call)
+{
+    const tsr_matmul_grouped_params *params = call->params;
+    const struct {
+        const char *name;
+        const tsr_tensor *tensor;
+    } inputs[] = {{"x", call->x.tensor},        {"w", call->w},
+                  {"ids", call->pairs.ids},     {"bias", params->bias},
+                  {"weights", params->weights}, {"up", params->up},
+                  {"up_bias", params->up_bias}, {"order", params->order},
+                  {"offsets", params->offsets}};
+    for (size_t i = 0; i < sizeof inputs / sizeof inputs[0]; i++)
+        if (inputs[i].tensor)
+            TSR__TRY(tsr__require_disjoint(op, "y", call->y.tensor, inputs[i].name,
+                                           inputs[i].tensor, false));
+    return TSR_OK;
+}
+
+static tsr_status check_second(const char *op, tsr_stream *stream, const tsr__grouped *call)
+{
+    const tsr_matmul_grouped_params *params = call->params;
+    TSR__REQUIRE(!params->up_bias || params->up, "%s: up_bias is given without up", op);
+    if (!params->up)
+        return TSR_OK;
+    TSR__TRY(check_weight(op, "up", stream, params->up, call));
+    const tsr_layout *w = &call->w->layout, *up = &params->up->layout;
+    TSR__REQUIRE(up->dtype == w->dtype && tsr_layout_same_shape(up, w),
+                 "%s: up is %s %s, and w is %s %s; they must be the same", op,
+                 tsr_dtype_name(up->dtype), TSR__SHAPE(up->ndim, up->shape),
+                 tsr_dtype_name(w->dtype), TSR__SHAPE(w->ndim, w->shape));
+    TSR__REQUIRE(!params->accumulate && !params->weights,
+                 "%s: up is given with %s, which is not possible", op,
+                 params->weights ? "weights" : "accumulate");
+    TSR__REQUIRE((unsigned)params->activation <= TSR_EXPERT_SWIGLU_OAI,
+                 "%s: activation %d is not a tsr_expert_activation", op, (int)params->activation);
+    TSR__REQUIRE(params->limit >= 0, "%s: limit is %g; it must not be negative", op,
+                 (double)params->limit);
+    return check_bias(op, "up_bias", stream, params->up_bias, call);
+}
+
+static tsr_status check(const char *op, tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x,
+                        const tsr_tensor *w, const tsr_tensor *ids, tsr__grouped *call)
+{
+    const tsr_matmul_grouped_params *params = call->params;
+    TSR__TRY(tsr__pairs_of(op, stream, ids, &call->pairs));
+    const int64_t tokens = call->pairs.tokens, chosen = call->pairs.chosen;
+    call->w = w;
+    call->transposed = params->transpose_w;
+    TSR__TRY(check_weight(op, "w", stream, w, call));
+    call->experts = (uint32_t)w->layout.shape[0];
+    call->n = (uint32_t)w->layout.shape[call->transposed ? 2 : 1];
+    call->k = (uint32_t)w->layout.shape[call->transposed ? 1 : 2];
+    TSR__TRY(tsr__pair_rows_of(op, "x", stream, x, tokens, chosen, &call->x));
+    TSR__TRY(tsr__pair_rows_of(op, "y", stream, y, tokens, chosen, &call->y));
+    TSR__REQUIRE(call->x.width == call->k && call->y.width == call->n,
+                 "%s: x is %s, w %s and y %s%s; inner sizes differ", op,
+                 TSR__SHAPE(x->layout.ndim, x->layout.shape), TSR__SHAPE(3, w->layout.shape),
+                 TSR__SHAPE(y->layout.ndim, y->layout.shape),
+                 call->transposed ? " with transpose_w" : "");
+    TSR__REQUIRE(call->y.per_pair == !params->weights, "%s: y is %s; it has a row for each %s", op,
+                 TSR__SHAPE(y->layout.ndim, y->layout.shape),
+                 params->weights ? "token if there are weights" : "pair");
+    TSR__TRY(check_bias(op, "bias", stream, params->bias, call));
+    TSR__TRY(check_second(op, stream, call));
+    if (params->weights)
+        TSR__TRY(tsr__pair_numbers(op, "weights", stream, params->weights, &call->pairs,
+                                   &call->weights_stride));
+    TSR__REQUIRE(!params->order == !params->offsets,
+                 "%s: one of order and offsets is given; both are needed, or neither", op);
+    if (params->order) {
+        int64_t experts;
+        TSR__TRY(tsr__sorted_of(op, stream, params->order, params->offsets, tokens * chosen,
+                                &experts, &call->sorted));
+        TSR__REQUIRE(experts == call->experts,
+                     "%s: offsets are those of %lld experts, and w has %u", op, (long long)experts,
+                     call->experts);
+    }
+    return check_outputs(op, call);
+}
+
+/* Tiles --------------------------------------------------------------------------------------- */
+
+/* A workgroup's tile. With few rows for an expert, tiles of fewer rows waste less. */
+typedef struct tile_shape {
+    uint32_t threads, rows, columns, depth, own_rows, own_columns;
+} tile_shape;
+static const tile_shape small_tile = {64, 32, 64, 16, 4, 8}, large_tile = {64, 64, 64, 16, 8, 8};
+
+static const tile_shape *tile_for(const tsr__grouped *call)
+{
+    const uint64_t pairs = (uint64_t)call->pairs.tokens * call->pairs.chosen;
+    return pairs >= (uint64_t)call->experts * 96 ? &large_tile : &small_tile;
+}
+
+static uint32_t load_of(const tsr__grouped *call, const tsr_tensor *w)
+{
+    const tsr_layout *l = &w->layout;
+    if (tsr_quant_format_of(l->dtype))
+        return TSR_GROUPED_BLOCKS;
+    const int line = call->transposed ? 2 : 1, k = call->transposed ? 1 : 2;
+    const uint64_t size = tsr_dtype_size(l->dtype);
+    if (tsr__tensor_address(w) % (4 * size) != 0 || l->strides[0] % 4 != 0)
+        return TSR_GROUPED_SCALAR;
+    if (l->strides[k] == 1 && l->strides[line] % 4 == 0 && call->k % 4 == 0)
+        return TSR_GROUPED_VEC_K;
+    if (l->strides[line] == 1 && l->strides[k] % 4 == 0 && call->n % 4 == 0)
+        return TSR_GROUPED_VEC_LINE;
+    return TSR_GROUPED_SCALAR;
+}
+
+/* Where the rows of a product go. */
+typedef struct tile_target {
+    uint64_t y;
+    tsr__access access;
+    tsr_dtype dtype;
+    uint32_t stride;
+    bool accumulate;
+} tile_target;
+
+static tsr_status record_tiles(tsr_stream *stream, const tsr__grouped *call, const tsr_tensor *w,
+                               const tsr_tensor *bias, const tile_target *to)
+{
+    const tile_shape *tile = tile_for(call);
+    const tsr_layout *l = &w->layout;
+    const int line = call->transposed ? 2 : 1, k = call->transposed ? 1 : 2;
+    const uint32_t rows = call->pairs.tokens * call->pairs.chosen, load = load_of(call, w);
+    const uint64_t across = tsr__div_up_u64(call->n, tile->columns);
+    const uint32_t slots = rows / tile->rows + call->experts;
+    const struct tsr_grouped_push push = {
+        .x = tsr__tensor_address(call->x.tensor),
+        .w = tsr__tensor_address(w),
+        .y = to->y,
+        .bias = bias ? tsr__tensor_address(bias) : 0,
+        .order = tsr__access_address(call->sorted.order),
+        .offsets = tsr__access_address(call->sorted.offsets),
+        .w_expert = tsr__dtype_bytes(l->dtype, (uint64_t)l->strides[0]),
+        .w_line = tsr__dtype_bytes(l->dtype, (uint64_t)l->strides[line]),
+        .w_k = load == TSR_GROUPED_BLOCKS ? 0 : tsr__dtype_bytes(l->dtype, (uint64_t)l->strides[k]),
+        .rows = rows,
+        .experts = call->experts,
+        .n = call->n,
+        .k = call->k,
+        .x_stride = call->x.stride,
+        .x_divide = call->x.divide,
+        .y_stride = to->stride,
+        .bias_stride = bias ? (uint32_t)bias->layout.strides[0] : 0,
+        .slots = slots,
+        .flags = to->accumulate ? TSR_GROUPED_ACCUMULATE : 0,
+    };
+    tsr__dispatch dispatch = {
+        .shader = TSR__SHADER_MATMUL_GROUPED,
+        .spec_count = 17,
+        .push = &push,
+        .push_bytes = sizeof push,
+        .work = (double)rows * call->n * call->k,
+        .access_count = bias ? 6 : 5,
+        .access = {tsr__read_of(call->x.tensor), tsr__read_of(w), to->access, call->sorted.order,
+                   call->sorted.offsets},
+    };
+    if (bias)
+        dispatch.access[5] = tsr__read_of(bias);
+    if (load == TSR_GROUPED_BLOCKS)
+        tsr__quant_describe(l->dtype, dispatch.spec);
+    else
+        tsr__quant_describe(TSR_Q4_0, dispatch.spec);
+    uint32_t *spec = dispatch.spec + TSR_QUANT_SPECS;
+    spec[0] = tile->threads;
+    spec[1] = tile->rows;
+    spec[2] = tile->columns;
+    spec[3] = tile->depth;
+    spec[4] = tile->own_rows;
+    spec[5] = tile->own_columns;
+    spec[6] = (uint32_t)call->x.tensor->layout.dtype;
+    spec[7] = load == TSR_GROUPED_BLOCKS ? TSR_F32 : (uint32_t)l->dtype;
+    spec[8] = (uint32_t)to->dtype;
+    spec[9] = bias ? (uint32_t)bias->layout.dtype : TSR_F32;
+    spec[10] = tsr__pair_rows_aligned(&call->x) ? TSR_GROUPED_VEC_K : TSR_GROUPED_SCALAR;
+    spec[11] = load;
+    tsr__groups_for(slots * across, 1, dispatch.groups);
+    return tsr__stream_dispatch(stream, &dispatch);
+}
+
+/* The tiles' product as a sequence of commands. Scratch memory has the sorted pairs if the caller
+ * has not sorted them, and the rows of pairs if they are activated or summed afterwards. */
+typedef struct tiles_work {
+    tsr__grouped call;
+    tsr__buffer *scratch;
+    uint64_t order_bytes, sorted_bytes, row_bytes;
+} tiles_work;
+
+static tsr__access part_of(tsr__buffer *buffer, uint64_t begin, uint64_t size, bool write)
+{
+    return (tsr__access){buffer, begin, begin + size, write};
+}
+
+static tsr_status record_rows(tsr_stream *stream, const tiles_work *work, const tsr__access *rows)
+{
+    const tsr__grouped *call = &work->call;
+    const tsr_matmul_grouped_params *params = call->params;
+    const uint32_t halves = params->up ? 2 : 1;
+    tile_target to = {
+        .y = tsr__access_address(*rows),
+        .access = *rows,
+        .dtype = TSR_F32,
+        .stride = halves * call->n,
+    };
+    to.access.write = true;
+    TSR__TRY(record_tiles(stream, call, call->w, params->bias, &to));
+    if (params->up) {
+        to.y += (uint64_t)call->n * sizeof(float);
+        TSR__TRY(record_tiles(stream, call, params->up, params->up_bias, &to));
+    }
+    return TSR_OK;
+}
+
+static tsr_status run_tiles(tsr_stream *stream, void *arg)
+{
+    tiles_work *work = arg;
+    tsr__grouped *call = &work->call;
+    const tsr_matmul_grouped_params *params = call->params;
+    if (!params->order && call->experts > 0)
+        TSR__TRY(tsr__sort_pairs(stream, &call->pairs, call->experts, &call->sorted));
+    if (!params->up && !params->weights) {
+        if (call->experts == 0)
+            return TSR_OK;
+        const tile_target to = {
+            .y = tsr__tensor_address(call->y.tensor),
+            .access = tsr__write_of(call->y.tensor),
+            .dtype = call->y.tensor->layout.dtype,
+            .stride = call->y.stride,
+            .accumulate = params->accumulate,
+        };
+        return record_tiles(stream, call, call->w, params->bias, &to);
+    }
+    const tsr__access rows = part_of(work->scratch, work->sorted_bytes, work->row_bytes, false);
+    if (call->experts > 0)
+        TSR__TRY(record_rows(stream, work, &rows));
+    if (params->up)
+        return tsr__pair_activate_record(stream, call, &rows);
+    return tsr__pair_sum_record(stream, &call->y, tsr__access_address(rows), rows, TSR_F32, call->n,
+                                &call->pairs, call->experts, params->weights, params->accumulate);
+}
+
+static tsr_status run_with_scratch(tsr_stream *stream, const tsr__grouped *call)
+{
+    tiles_work work = {.call = *call};
+    const uint64_t pairs = (uint64_t)call->pairs.tokens * call->pairs.chosen;
+    const tsr_matmul_grouped_params *params = call->params;
+    if (!params->order) {
+        TSR__TRY(tsr__sort_check("matmul_grouped", stream, &call->pairs));
+        work.order_bytes = tsr__align_up_u64(pairs * sizeof(int32_t), 256);
+        work.sorted_bytes = tsr__align_up_u64(
+            work.order_bytes + (call->experts + UINT64_C(1)) * sizeof(int32_t), 256);
+    }
+    if (params->up || params->weights)
+        work.row_bytes = pairs * call->n * (params->up ? 2 : 1) * sizeof(float);
+    if (work.sorted_bytes + work.row_bytes > 0)
+        TSR__TRY(tsr__stream_scratch(stream, work.sorted_bytes + work.row_bytes, &work.scratch));
+    if (!params->order) {
+        work.call.sorted.order = part_of(work.scratch, 0, work.order_bytes, false);
+        work.call.sorted.offsets =
+            part_of(work.scratch, work.order_bytes, work.sorted_bytes - work.order_bytes, false);
+    }
+    return tsr__stream_atomic(stream, run_tiles, &work);
+}
+
+/* Calls --------------------------------------------------------------------------------------- */
+
+tsr_status tsr_matmul_grouped(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x,
+                              const tsr_tensor *w, const tsr_tensor *ids,
+                              const tsr_matmul_grouped_params *params)
+{
+    const char *op = "matmul_grouped";
+    TSR__TAKE(tsr_matmul_grouped_params, params);
+    tsr__grouped call = {.params = params};
+    TSR__TRY(check(op, stream, y, x, w, ids, &call));
+    call.limit = params->limit > 0 ? params->limit : 7;
+    /* All loops of an invocation together: a quarter of k, and the steps along k. */
+    const uint32_t most = tsr_stream_device(stream)->traits.most_iterations;
+    TSR__REQUIRE(call.k / 3 < most, "%s: k is %u; at most %u on this device", op, call.k, most * 3);
+    if (call.pairs.tokens == 0 || call.n == 0)
+        return TSR_OK;
+    return tsr__grouped_few_suits(&call) ? tsr__grouped_few(stream, &call)
+                                         : run_with_scratch(stream, &call);
+}
+
+static tsr_status check_gradient(const char *op, tsr_stream *stream, tsr_tensor *dw,
+                                 const tsr__pair_rows *dy, const tsr__pair_rows *x, int64_t experts)
+{
+    TSR__TRY(tsr__require_float(op, "dw", stream, dw));
+    const tsr_layout *l = &dw->layout;
+    TSR__REQUIRE(l->ndim == 3 && l->shape[0] == experts && l->shape[1] == dy->width &&
+                     l->shape[2] == x->width,
+                 "%s: dw is %s; [%lld,%lld,%lld] is needed", op, TSR__SHAPE(l->ndim, l->shape),
+                 (long long)experts, (long long)dy->width, (long long)x->width);
+    TSR__REQUIRE(tsr_layout_count(l) == 0 || ((l->strides[2] == 1 || l->shape[2] == 1) &&
+                                              l->strides[0] >= 0 && l->strides[1] >= 0),
+                 "%s: the rows of dw must be contiguous", op);
+    return TSR_OK;
+}
+
+tsr_status tsr_matmul_grouped_grad(tsr_stream *stream, tsr_tensor *dw, const tsr_tensor *dy,
+                                   const tsr_tensor *x, const tsr_tensor *order,
+                                   const tsr_tensor *offsets, int64_t chosen, bool accumulate)
+{
+    const char *op = "matmul_grouped_grad";
+    tsr__pair_rows of_dy, of_x;
+    tsr__sorted sorted;
+    int64_t experts;
+    TSR__TRY(tsr__require_tensor(op, "order", stream, order));
+    TSR__TRY(tsr__require_tensor(op, "dy", stream, dy));
+    const int64_t pairs = order->layout.ndim == 1 ? order->layout.shape[0] : 0;
+    TSR__REQUIRE(chosen >= 1 && pairs % chosen == 0 && pairs <= INT32_MAX,
+                 "%s: order has %lld pairs, and each token has %lld", op, (long long)pairs,
+                 (long long)chosen);
+    TSR__TRY(tsr__pair_rows_of(op, "dy", stream, dy, pairs / chosen, chosen, &of_dy));
+    TSR__TRY(tsr__pair_rows_of(op, "x", stream, x, pairs / chosen, chosen, &of_x));
+    TSR__TRY(tsr__sorted_of(op, stream, order, offsets, pairs, &experts, &sorted));
+    TSR__TRY(check_gradient(op, stream, dw, &of_dy, &of_x, experts));
+    const tsr_tensor *inputs[] = {dy, x, order, offsets};
+    const char *const names[] = {"dy", "x", "order", "offsets"};
+    for (int i = 0; i < 4; i++)
+        TSR__TRY(tsr__require_disjoint(op, "dw", dw, names[i], inputs[i], false));
+    const uint32_t most = tsr_stream_device(stream)->traits.most_iterations;
+    TSR__REQUIRE(pairs / 3 < most, "%s: there are %lld pairs; at most %u on this device", op,
+                 (long long)pairs, most * 3);
+    if (tsr_layout_count(&dw->layout) == 0 || (pairs == 0 && accumulate))
+        return TSR_OK;
+    const tile_shape *tile = &small_tile;
+    const tsr_dtype dtype = dw->layout.dtype;
+    const struct tsr_grouped_grad_push push = {
+        .dy = tsr__tensor_address(dy),
+        .x = tsr__tensor_address(x),
+        .dw = tsr__tensor_address(dw),
+        .order = tsr__access_address(sorted.order),
+        .offsets = tsr__access_address(sorted.offsets),
+        .dw_expert = tsr__dtype_bytes(dtype, (uint64_t)dw->layout.strides[0]),
+        .dw_row = tsr__dtype_bytes(dtype, (uint64_t)dw->layout.strides[1]),
+        .experts = (uint32_t)experts,
+        .rows = (uint32_t)of_dy.width,
+        .columns = (uint32_t)of_x.width,
+        .dy_stride = of_dy.stride,
+        .dy_divide = of_dy.divide,
+        .x_stride = of_x.stride,
+        .x_divide = of_x.divide,
+        .flags = accumulate ? TSR_GROUPED_ACCUMULATE : 0,
+    };
+    tsr__dispatch dispatch = {
+        .shader = TSR__SHADER_MATMUL_GROUPED_GRAD,
+        .spec_count = 9,
+        .spec = {tile->threads, tile->rows, tile->columns, tile->depth, tile->own_rows,
+                 tile->own_columns, (uint32_t)dy->layout.dtype, (uint32_t)x->layout.dtype,
+                 (uint32_t)dtype},
+        .push = &push,
+        .push_bytes = sizeof push,
+        .work = (double)pairs * (double)of_dy.width * (double)of_x.width,
+        .access_count = 5,
+        .access = {tsr__read_of(dy), tsr__read_of(x), tsr__write_of(dw), sorted.order,
+                   sorted.offsets},
+    };
+    tsr__groups_for((uint64_t)experts * tsr__div_up_u64(push.rows, tile->rows) *
+                        tsr__div_up_u64(push.columns, tile->columns),
+                    1, dispatch.groups);
+    return tsr__stream_dispatch(stream, &dispatch);
+}

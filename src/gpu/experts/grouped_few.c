@@ -1,0 +1,101 @@
+/* Grouped products for few tokens: one dispatch, which reads each chosen matrix once per token. */
+#include "gpu/experts/grouped.h"
+
+#include "base/checked.h"
+#include "gpu/quant/dequantize.h"
+
+enum { THREADS = 64, COLUMNS = 4, MOST_TOKENS = 8 };
+
+/* Strides of rows of w fit 32 bits, and w and up have the same strides. */
+bool tsr__grouped_few_suits(const tsr__grouped *call)
+{
+    const tsr_layout *w = &call->w->layout;
+    const tsr_tensor *up = call->params->up;
+    if (call->transposed || call->pairs.tokens > MOST_TOKENS ||
+        (w->strides[2] != 1 && w->shape[2] > 1) ||
+        tsr__dtype_bytes(w->dtype, (uint64_t)w->strides[1]) > UINT32_MAX)
+        return false;
+    const tsr_matmul_grouped_params *params = call->params;
+    if (params->bias && params->up_bias &&
+        (params->bias->layout.strides[0] != params->up_bias->layout.strides[0] ||
+         params->bias->layout.dtype != params->up_bias->layout.dtype))
+        return false;
+    return !up ||
+           (up->layout.strides[0] == w->strides[0] && up->layout.strides[1] == w->strides[1] &&
+            up->layout.strides[2] == w->strides[2]);
+}
+
+static bool weight_aligned(const tsr__grouped *call, const tsr_tensor *w)
+{
+    const tsr_layout *l = &w->layout;
+    return tsr__tensor_address(w) % (4 * tsr_dtype_size(l->dtype)) == 0 && call->k % 4 == 0 &&
+           l->strides[0] % 4 == 0 && l->strides[1] % 4 == 0;
+}
+
+tsr_status tsr__grouped_few(tsr_stream *stream, const tsr__grouped *call)
+{
+    const tsr_matmul_grouped_params *params = call->params;
+    const tsr_layout *w = &call->w->layout;
+    const tsr_tensor *bias = params->bias ? params->bias : params->up_bias;
+    const bool blocks = tsr_quant_format_of(w->dtype) != NULL;
+    const bool aligned = tsr__pair_rows_aligned(&call->x) &&
+                         (blocks || (weight_aligned(call, call->w) &&
+                                     (!params->up || weight_aligned(call, params->up))));
+    const struct tsr_grouped_few_push push = {
+        .x = tsr__tensor_address(call->x.tensor),
+        .w = tsr__tensor_address(call->w),
+        .up = params->up ? tsr__tensor_address(params->up) : 0,
+        .y = tsr__tensor_address(call->y.tensor),
+        .ids = tsr__tensor_address(call->pairs.ids),
+        .weights = params->weights ? tsr__tensor_address(params->weights) : 0,
+        .bias = params->bias ? tsr__tensor_address(params->bias) : 0,
+        .up_bias = params->up_bias ? tsr__tensor_address(params->up_bias) : 0,
+        .w_expert = tsr__dtype_bytes(w->dtype, (uint64_t)w->strides[0]),
+        .w_line = (uint32_t)tsr__dtype_bytes(w->dtype, (uint64_t)w->strides[1]),
+        .tokens = call->pairs.tokens,
+        .chosen = call->pairs.chosen,
+        .experts = call->experts,
+        .n = call->n,
+        .k = call->k,
+        .x_stride = call->x.stride,
+        .x_divide = call->x.divide,
+        .y_stride = call->y.stride,
+        .ids_stride = call->pairs.ids_stride,
+        .weights_stride = call->weights_stride,
+        .bias_stride = bias ? (uint32_t)bias->layout.strides[0] : 0,
+        .limit = call->limit,
+        .flags = params->accumulate ? TSR_GROUPED_ACCUMULATE : 0,
+    };
+    tsr__dispatch dispatch = {
+        .shader = TSR__SHADER_MATMUL_GROUPED_FEW,
+        .spec_count = TSR_QUANT_SPECS + 11,
+        .push = &push,
+        .push_bytes = sizeof push,
+        .work = (double)call->pairs.tokens * call->pairs.chosen * call->n * call->k *
+                (params->up ? 2 : 1),
+        .access_count = 4,
+        .access = {tsr__read_of(call->x.tensor), tsr__read_of(call->w),
+                   tsr__write_of(call->y.tensor), tsr__read_of(call->pairs.ids)},
+    };
+    const tsr_tensor *others[] = {params->up, params->weights, params->bias, params->up_bias};
+    for (int i = 0; i < 4; i++)
+        if (others[i])
+            dispatch.access[dispatch.access_count++] = tsr__read_of(others[i]);
+    tsr__quant_describe(blocks ? w->dtype : TSR_Q4_0, dispatch.spec);
+    uint32_t *spec = dispatch.spec + TSR_QUANT_SPECS;
+    spec[0] = THREADS;
+    spec[1] = COLUMNS;
+    spec[2] = (uint32_t)call->x.tensor->layout.dtype;
+    spec[3] = blocks ? TSR_F32 : (uint32_t)w->dtype;
+    spec[4] = (uint32_t)call->y.tensor->layout.dtype;
+    spec[5] = bias ? (uint32_t)bias->layout.dtype : TSR_F32;
+    spec[6] = aligned;
+    spec[7] = blocks;
+    spec[8] = params->weights != NULL;
+    spec[9] = params->up != NULL;
+    spec[10] = params->up ? (uint32_t)params->activation : 0;
+    const uint64_t items =
+        (uint64_t)call->pairs.tokens * (params->weights ? 1 : call->pairs.chosen);
+    tsr__groups_for(items * tsr__div_up_u64(call->n, COLUMNS), 1, dispatch.groups);
+    return tsr__stream_dispatch(stream, &dispatch);
+}
