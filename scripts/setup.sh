@@ -63,7 +63,8 @@ install_missing() {
 install_build_packages() {
     # g++ links programs with libshaderc, which is C++.
     install_missing gcc g++ libc6-dev meson ninja-build pkg-config glslc libvulkan-dev libvulkan1 libshaderc-dev \
-        glslang-dev spirv-tools libjansson-dev libsodium-dev libutf8proc-dev libucx-dev libpmix-dev
+        glslang-dev spirv-tools libjansson-dev libmicrohttpd-dev libsodium-dev libutf8proc-dev libucx-dev \
+        libpmix-dev
 }
 
 # Installs a Vulkan driver for the CPU, unless there is a driver already.

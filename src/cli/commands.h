@@ -10,6 +10,7 @@ extern const cli_command cli_convert;
 extern const cli_command cli_devices;
 extern const cli_command cli_bench;
 extern const cli_command cli_sample;
+extern const cli_command cli_serve;
 extern const cli_command cli_generate;
 extern const cli_command cli_launch;
 extern const cli_command cli_plan;

@@ -84,7 +84,7 @@ static const char *const narrow[] = {"help",          "help help",       "help d
                                      "help plan",     "help sample",     "help bench",
                                      "help generate", "help chat",       "help convert",
                                      "help quantize", "help checkpoint", "help tokenize",
-                                     "help launch"};
+                                     "help launch",   "help serve"};
 
 START_TEST(help_fits_a_narrow_terminal_without_utf8)
 {
@@ -240,6 +240,9 @@ static const char *const with_files[] = {
     "convert /proc/nonexistent /tmp/tessera-none.gguf",
     "generate /proc/nonexistent -p x",
     "chat /proc/nonexistent",
+#if TEST_HAVE_SERVE
+    "serve /proc/nonexistent --port 0",
+#endif
     "tokenize /proc/nonexistent",
     "plan /proc/nonexistent --ranks 2",
     "plan /proc/nonexistent --ranks 2 --strategy inference",
@@ -323,6 +326,7 @@ static const struct {
     {"checkpoint merge", "\n.B tessera checkpoint merge\nwrites ", "\n.SS "},
     {"generate", "\n.SS generate\n", "\n.SS "},
     {"chat", "\n.SS chat\n", "\n.SS "},
+    {"serve", "\n.SS serve\n", "\n.SS "},
     {"tokenize", "\n.SS tokenize\n", "\n.SS "},
     {"launch", "\n.SS launch\n", "\n.SS "},
 };
@@ -392,6 +396,7 @@ static void must_be_explained(const char *command)
 static void must_print_json(const char *command)
 {
     static const char *const others[] = {"chat",
+                                         "serve",
                                          "help",
                                          "launch",
                                          "convert",
@@ -413,7 +418,7 @@ START_TEST(every_command_is_compared_with_the_manual)
 {
     static void (*const checks[])(const char *) = {must_be_explained, must_print_json};
     for (int i = 0; i < 2; i++) {
-        ck_assert_int_eq(each_command("", checks[i]), 12);
+        ck_assert_int_eq(each_command("", checks[i]), 13);
         ck_assert_int_eq(each_command("bench", checks[i]), 4);
         ck_assert_int_eq(each_command("checkpoint", checks[i]), 3);
     }
@@ -538,7 +543,7 @@ TESTS(usage)
     tcase_add_test(tests, failures_and_mistakes_have_different_exit_codes);
     tcase_add_loop_test(tests, exit_codes_are_the_same_for_all_commands, 0,
                         (int)(sizeof with_files / sizeof *with_files));
-#if TEST_HAVE_BENCH
+#if TEST_HAVE_BENCH && TEST_HAVE_SERVE
     tcase_add_loop_test(tests, the_manual_has_the_options_of_help, 0, EXPLAINED);
     tcase_add_loop_test(tests, accepted_letters_are_documented, 0, EXPLAINED);
     tcase_add_test(tests, every_command_is_compared_with_the_manual);

@@ -8,7 +8,6 @@
 
 typedef struct chat_options {
     const char *system; /* the text of --system; NULL: none */
-    tsr_chat_format format;
     bool ignore_end;
     bool show_reasoning;
 } chat_options;

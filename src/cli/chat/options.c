@@ -4,36 +4,10 @@
 
 chat_options chat_chosen;
 
-/* Writes the names of all formats to `text`: "chatml, llama2 …", with
- * `last` before the last one. */
-static void list_formats(char *text, size_t size, const char *last)
-{
-    size_t used = 0;
-    text[0] = '\0';
-    for (int i = 1; i < TSR_CHAT_FORMATS && used < size; i++) {
-        const char *between = i == 1 ? "" : i == TSR_CHAT_FORMATS - 1 ? last : ", ";
-        const int added = snprintf(text + used, size - used, "%s%s", between,
-                                   tsr_chat_format_name((tsr_chat_format)i));
-        used += added > 0 ? (size_t)added : size;
-    }
-}
-
-static bool read_format(void *user, const char *text, char *problem, size_t size)
-{
-    char names[512];
-    if (tsr_chat_format_parse(text, user) == TSR_OK)
-        return true;
-    list_formats(names, sizeof names, ", ");
-    snprintf(problem, size, "takes %s, not '%.40s'", names, text);
-    return false;
-}
-
-static char format_help[600]; /* filled in by chat_options_help */
-
 static const cli_option chat_option_table[] = {
     {"system", "TEXT", "what the model is told before the conversation",
      .text = &chat_chosen.system},
-    {"format", "NAME", format_help, .read = read_format, .user = &chat_chosen.format},
+    INFERENCE_FORMAT_OPTION,
     {"max-tokens", "N", "longest reply (default: until the model ends it)",
      .integer = &inference_chosen.max_tokens, .low = 1, .high = 1 << 30},
     {"ignore-end", NULL, "continue after tokens that end a reply", .flag = &chat_chosen.ignore_end},
@@ -51,10 +25,7 @@ static const cli_option chat_option_table[] = {
 
 void chat_options_help(FILE *out)
 {
-    char names[512];
-    list_formats(names, sizeof names, " or ");
-    snprintf(format_help, sizeof format_help,
-             "%s (default: the format of the model's chat template)", names);
+    inference_list_formats();
     cli_options_help(out, chat_option_table);
 }
 

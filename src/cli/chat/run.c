@@ -37,7 +37,7 @@ static tsr_status open_chat(chat *c)
 {
     const inference_options *o = &inference_chosen;
     c->sequence = -1;
-    c->format = chat_chosen.format;
+    c->format = inference_chosen.format;
     tsr_status status = inference_open_tokenizer(&c->tokenizer);
     if (status == TSR_OK && c->format == TSR_CHAT_MODEL) {
         status = tsr_chat_format_of(c->tokenizer, &c->format);

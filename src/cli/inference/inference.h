@@ -18,6 +18,7 @@ typedef struct inference_options {
     double temperature, top_p, min_p, repetition_penalty;
     int64_t top_k, seed;
     tsr_dtype dtype, cache_dtype, wire;
+    tsr_chat_format format;
     int64_t context, prefill;
     cli_stages stages;
     bool allow_int8;
@@ -47,6 +48,11 @@ extern inference_options inference_chosen;
      .real = &inference_chosen.repetition_penalty, .low = 0.001, .high = 1000},                    \
     {"seed", "N", "of the draw; the same seed gives the same text (default: 0)",                   \
      .integer = &inference_chosen.seed, .low = 0, .high = 9e15}
+
+/* The format of messages. Call inference_list_formats before printing the help. */
+#define INFERENCE_FORMAT_OPTION                                                                    \
+    {"format", "NAME", inference_format_help, .read = inference_read_format,                       \
+     .user = &inference_chosen.format}
 
 /* Options for storing the model and its cache. */
 #define INFERENCE_DTYPE_OPTIONS                                                                    \
@@ -89,6 +95,11 @@ extern inference_options inference_chosen;
     {"timeout", "SECONDS", "longest wait for another rank (default: 600)",                         \
      .real = &inference_chosen.timeout, .low = 0.1, .high = 1e6}
 /* clang-format on */
+
+/* The parts of INFERENCE_FORMAT_OPTION. */
+extern char inference_format_help[600];
+void inference_list_formats(void);
+bool inference_read_format(void *user, const char *text, char *problem, size_t size);
 
 /* Returns params for choosing tokens. */
 tsr_sampling_params inference_sampling(void);

@@ -1,0 +1,484 @@
+/* The HTTP side of the server, by libmicrohttpd. One thread serves all connections. A connection
+ * that waits for text is suspended, and the schedule wakes it. */
+#include <errno.h>
+#include <inttypes.h>
+#include <microhttpd.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cli/lib/memory.h"
+#include "cli/serve/serve.h"
+
+/* The time in seconds in which a client must send the next bytes of its request, or read those of
+ * the answer. */
+#define IDLE_SECONDS 60
+/* How long the server waits, when it ends, for answers that are being sent, in seconds. */
+#define LAST_SECONDS 5
+/* The most bytes of a request's headers. */
+#define HEADER_BYTES 32768
+
+typedef struct exchange exchange;
+
+/* What a path does. Each function queues an answer, or suspends the connection. */
+typedef enum MHD_Result (*handler)(serve_server *server, struct MHD_Connection *to, exchange *c);
+
+typedef struct route {
+    const char *method, *path;
+    handler handle;
+    bool open; /* needs no key */
+} route;
+
+struct exchange {
+    const route *route;
+    serve_text body;
+    bool too_large;
+    serve_request *request; /* NULL: none, or it was refused */
+};
+
+/* Answers -------------------------------------------------------------------------------------- */
+
+static enum MHD_Result answer(struct MHD_Connection *to, unsigned status, const char *type,
+                              const serve_text *text)
+{
+    struct MHD_Response *response =
+        MHD_create_response_from_buffer(text->size, text->data, MHD_RESPMEM_MUST_COPY);
+    if (response == NULL)
+        return MHD_NO;
+    MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, type);
+    if (status == 401)
+        MHD_add_response_header(response, MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Bearer");
+    if (status == 429 || status == 503)
+        MHD_add_response_header(response, MHD_HTTP_HEADER_RETRY_AFTER, "1");
+    const enum MHD_Result result = MHD_queue_response(to, status, response);
+    MHD_destroy_response(response);
+    return result;
+}
+
+static enum MHD_Result answer_json(struct MHD_Connection *to, unsigned status, json_t *value)
+{
+    serve_text text = {0};
+    serve_text_add_json(&text, value);
+    serve_text_add(&text, "\n", 1);
+    const enum MHD_Result result = answer(to, status, "application/json", &text);
+    serve_text_finish(&text);
+    return result;
+}
+
+static enum MHD_Result answer_problem(serve_server *server, struct MHD_Connection *to,
+                                      const serve_problem *problem)
+{
+    pthread_mutex_lock(&server->lock);
+    server->metrics.refused++;
+    pthread_mutex_unlock(&server->lock);
+    return answer_json(to, problem->status, serve_error_json(problem));
+}
+
+/* Texts ---------------------------------------------------------------------------------------- */
+
+static void suspend(serve_request *r, struct MHD_Connection *connection)
+{
+    r->suspended = connection;
+    MHD_suspend_connection(connection);
+}
+
+void serve_http_wake(serve_request *r)
+{
+    if (r->suspended == NULL)
+        return;
+    struct MHD_Connection *connection = r->suspended;
+    r->suspended = NULL;
+    MHD_resume_connection(connection);
+}
+
+bool serve_http_is_closed(const serve_request *r)
+{
+    char byte;
+    return r->socket >= 0 && recv(r->socket, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
+}
+
+typedef struct event_reader {
+    serve_server *server;
+    serve_request *request; /* used by the connection, which outlives the reader */
+    struct MHD_Connection *connection;
+} event_reader;
+
+static ssize_t read_events(void *user, uint64_t position, char *to, size_t most)
+{
+    event_reader *reader = user;
+    serve_request *r = reader->request;
+    ssize_t size = 0;
+    (void)position;
+    pthread_mutex_lock(&reader->server->lock);
+    if (r->events.size > 0) {
+        size = (ssize_t)(r->events.size < most ? r->events.size : most);
+        memcpy(to, r->events.data, (size_t)size);
+        r->events.size -= (size_t)size;
+        memmove(r->events.data, r->events.data + size, r->events.size);
+    } else if (r->state == SERVE_ENDED) {
+        size = MHD_CONTENT_READER_END_OF_STREAM;
+    } else {
+        suspend(r, reader->connection);
+    }
+    pthread_mutex_unlock(&reader->server->lock);
+    return size;
+}
+
+static enum MHD_Result answer_events(serve_server *server, struct MHD_Connection *to,
+                                     serve_request *r)
+{
+    event_reader *reader = cli_alloc(1, sizeof *reader);
+    *reader = (event_reader){server, r, to};
+    struct MHD_Response *response =
+        MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, 65536, read_events, reader, free);
+    if (response == NULL) {
+        free(reader);
+        return MHD_NO;
+    }
+    MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, "text/event-stream");
+    MHD_add_response_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-cache");
+    const enum MHD_Result result = MHD_queue_response(to, 200, response);
+    MHD_destroy_response(response);
+    return result;
+}
+
+/* Answers a request that has ended, or waits for its end. */
+static enum MHD_Result answer_request(serve_server *server, struct MHD_Connection *to,
+                                      serve_request *r)
+{
+    if (r->stream)
+        return answer_events(server, to, r);
+    pthread_mutex_lock(&server->lock);
+    const bool ended = r->state == SERVE_ENDED;
+    if (!ended)
+        suspend(r, to);
+    pthread_mutex_unlock(&server->lock);
+    if (!ended)
+        return MHD_YES;
+    return r->failed.status != 0 ? answer_problem(server, to, &r->failed)
+                                 : answer_json(to, 200, serve_reply_json(server, r));
+}
+
+static int socket_of(struct MHD_Connection *connection)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+    return info != NULL ? info->connect_fd : -1;
+}
+
+static enum MHD_Result generate(serve_server *server, struct MHD_Connection *to, exchange *c,
+                                bool chat)
+{
+    serve_problem problem = {0};
+    serve_request *r = serve_request_read(server, chat, c->body.data, c->body.size, &problem);
+    if (r == NULL)
+        return answer_problem(server, to, &problem);
+    r->socket = socket_of(to);
+    c->request = r;
+    pthread_mutex_lock(&server->lock);
+    if (server->stopping)
+        serve_refuse(&problem, 503, "", "the server shuts down");
+    else if (!serve_enqueue(server, r))
+        serve_refuse(&problem, 429, "", "%d requests wait already; try again later",
+                     server->waiting);
+    pthread_mutex_unlock(&server->lock);
+    return problem.status != 0 ? answer_problem(server, to, &problem)
+                               : answer_request(server, to, r);
+}
+
+static enum MHD_Result chat_completions(serve_server *server, struct MHD_Connection *to,
+                                        exchange *c)
+{
+    return generate(server, to, c, true);
+}
+
+static enum MHD_Result completions(serve_server *server, struct MHD_Connection *to, exchange *c)
+{
+    return generate(server, to, c, false);
+}
+
+/* Other paths ---------------------------------------------------------------------------------- */
+
+static enum MHD_Result models(serve_server *server, struct MHD_Connection *to, exchange *c)
+{
+    (void)c;
+    return answer_json(to, 200, serve_models_json(server));
+}
+
+static enum MHD_Result health(serve_server *server, struct MHD_Connection *to, exchange *c)
+{
+    (void)c;
+    pthread_mutex_lock(&server->lock);
+    const bool ready = server->ready;
+    pthread_mutex_unlock(&server->lock);
+    return answer_json(to, ready ? 200 : 503,
+                       json_pack("{ss}", "status", ready ? "ok" : "loading"));
+}
+
+static enum MHD_Result metrics(serve_server *server, struct MHD_Connection *to, exchange *c)
+{
+    serve_text text = {0};
+    (void)c;
+    pthread_mutex_lock(&server->lock);
+    serve_metrics_write(server, &text);
+    pthread_mutex_unlock(&server->lock);
+    const enum MHD_Result result = answer(to, 200, "text/plain; version=0.0.4", &text);
+    serve_text_finish(&text);
+    return result;
+}
+
+static enum MHD_Result answer_tokens(serve_server *server, struct MHD_Connection *to, json_t *value,
+                                     const serve_problem *problem)
+{
+    return value != NULL ? answer_json(to, 200, value) : answer_problem(server, to, problem);
+}
+
+static enum MHD_Result tokenize(serve_server *server, struct MHD_Connection *to, exchange *c)
+{
+    serve_problem problem = {0};
+    json_t *value = serve_tokenize(server, c->body.data, c->body.size, &problem);
+    return answer_tokens(server, to, value, &problem);
+}
+
+static enum MHD_Result detokenize(serve_server *server, struct MHD_Connection *to, exchange *c)
+{
+    serve_problem problem = {0};
+    json_t *value = serve_detokenize(server, c->body.data, c->body.size, &problem);
+    return answer_tokens(server, to, value, &problem);
+}
+
+static const route routes[] = {
+    {"POST", "/v1/chat/completions", chat_completions, false},
+    {"POST", "/v1/completions", completions, false},
+    {"GET", "/v1/models", models, false},
+    {"POST", "/tokenize", tokenize, false},
+    {"POST", "/detokenize", detokenize, false},
+    {"GET", "/metrics", metrics, false},
+    {"GET", "/health", health, true},
+};
+
+/* Requests ------------------------------------------------------------------------------------- */
+
+/* Compares in a time that depends only on the lengths. */
+static bool same_key(const char *key, const char *given)
+{
+    const size_t size = strlen(key), given_size = strlen(given);
+    unsigned different = size != given_size;
+    for (size_t i = 0; i < given_size; i++)
+        different |= (unsigned)(unsigned char)given[i] ^ (unsigned)(unsigned char)key[i % size];
+    return different == 0;
+}
+
+static bool has_key(const serve_server *server, struct MHD_Connection *from)
+{
+    static const char scheme[] = "Bearer ";
+    const char *given =
+        MHD_lookup_connection_value(from, MHD_HEADER_KIND, MHD_HTTP_HEADER_AUTHORIZATION);
+    if (server->key[0] == '\0')
+        return true;
+    return given != NULL && strncmp(given, scheme, sizeof scheme - 1) == 0 &&
+           same_key(server->key, given + sizeof scheme - 1);
+}
+
+/* Finds the route, and refuses what no route allows. HEAD is answered as GET, without a body. */
+static void find_route(const serve_server *server, struct MHD_Connection *from, const char *path,
+                       const char *method, exchange *c, serve_problem *problem)
+{
+    const char *as = strcmp(method, "HEAD") == 0 ? "GET" : method;
+    bool known = false;
+    for (size_t i = 0; i < sizeof routes / sizeof *routes; i++) {
+        if (strcmp(routes[i].path, path) != 0)
+            continue;
+        known = true;
+        if (strcmp(routes[i].method, as) == 0)
+            c->route = &routes[i];
+    }
+    if (!known)
+        serve_refuse(problem, 404, "", "there is no path '%.100s'", path);
+    else if (c->route == NULL)
+        serve_refuse(problem, 405, "", "%.100s does not support %.20s", path, method);
+    else if (!c->route->open && !has_key(server, from))
+        serve_refuse(problem, 401, "", "the API key is missing or wrong");
+}
+
+static bool is_ready(serve_server *server)
+{
+    pthread_mutex_lock(&server->lock);
+    const bool ready = server->ready;
+    pthread_mutex_unlock(&server->lock);
+    return ready;
+}
+
+static void add_body(exchange *c, const char *data, size_t size)
+{
+    const size_t limit = (size_t)serve_chosen.body_limit << 20;
+    c->too_large = c->too_large || size > limit - c->body.size;
+    if (c->too_large)
+        serve_text_finish(&c->body);
+    else
+        serve_text_add(&c->body, data, size);
+}
+
+static enum MHD_Result begin(serve_server *server, struct MHD_Connection *from, const char *path,
+                             const char *method, exchange *c)
+{
+    serve_problem problem = {0};
+    find_route(server, from, path, method, c, &problem);
+    if (problem.status == 0 && !c->route->open && !is_ready(server))
+        serve_refuse(&problem, 503, "", "the model is being loaded");
+    return problem.status != 0 ? answer_problem(server, from, &problem) : MHD_YES;
+}
+
+/* Called by libmicrohttpd: first with the headers, then with each piece of the body, then with none
+ * left, and again when a connection that was suspended goes on. */
+static enum MHD_Result handle(void *user, struct MHD_Connection *from, const char *path,
+                              const char *method, const char *version, const char *data,
+                              size_t *size, void **state)
+{
+    serve_server *server = user;
+    exchange *c = *state;
+    (void)version;
+    if (c == NULL) {
+        *state = c = cli_alloc(1, sizeof *c);
+        serve_text_add(&c->body, "", 0);
+        pthread_mutex_lock(&server->lock);
+        server->exchanges++;
+        pthread_mutex_unlock(&server->lock);
+        return begin(server, from, path, method, c);
+    }
+    if (*size > 0) {
+        add_body(c, data, *size);
+        *size = 0;
+        return MHD_YES;
+    }
+    if (c->request != NULL)
+        return answer_request(server, from, c->request);
+    if (c->too_large) {
+        serve_problem problem = {0};
+        serve_refuse(&problem, 413, "", "the body is larger than %" PRId64 " MiB",
+                     serve_chosen.body_limit);
+        return answer_problem(server, from, &problem);
+    }
+    return c->route->handle(server, from, c);
+}
+
+/* Called when an answer has been sent, or the client has gone. */
+static void complete(void *user, struct MHD_Connection *from, void **state,
+                     enum MHD_RequestTerminationCode code)
+{
+    serve_server *server = user;
+    exchange *c = *state;
+    (void)from;
+    (void)code;
+    if (c == NULL)
+        return;
+    pthread_mutex_lock(&server->lock);
+    if (c->request != NULL) {
+        c->request->cancelled = c->request->cancelled || c->request->state != SERVE_ENDED;
+        c->request->suspended = NULL;
+        c->request->socket = -1;
+        serve_request_leave(c->request);
+    }
+    server->exchanges--;
+    pthread_cond_signal(&server->changed);
+    pthread_mutex_unlock(&server->lock);
+    serve_text_finish(&c->body);
+    free(c);
+    *state = NULL;
+}
+
+/* Starting ------------------------------------------------------------------------------------- */
+
+static bool is_loopback(const struct sockaddr *address)
+{
+    if (address->sa_family == AF_INET) {
+        struct sockaddr_in v4;
+        memcpy(&v4, address, sizeof v4);
+        return ntohl(v4.sin_addr.s_addr) >> 24 == 127;
+    }
+    struct sockaddr_in6 v6;
+    memcpy(&v6, address, sizeof v6);
+    return IN6_IS_ADDR_LOOPBACK(&v6.sin6_addr);
+}
+
+static int read_key(serve_server *server)
+{
+    if (serve_chosen.api_key_file == NULL)
+        return CLI_DONE;
+    FILE *file = fopen(serve_chosen.api_key_file, "r");
+    const bool read = file != NULL && fgets(server->key, sizeof server->key, file) != NULL;
+    const int error = errno;
+    if (file != NULL)
+        fclose(file);
+    if (!read)
+        return cli_failed("serve: cannot read the API key from %s: %s", serve_chosen.api_key_file,
+                          file == NULL ? strerror(error) : "the file is empty");
+    server->key[strcspn(server->key, "\r\n")] = '\0';
+    if (server->key[0] == '\0' || strlen(server->key) + 1 == sizeof server->key)
+        return cli_failed("serve: the API key in %s has %zu bytes; 1 to %zu are possible",
+                          serve_chosen.api_key_file, strlen(server->key), sizeof server->key - 2);
+    return CLI_DONE;
+}
+
+static int listen_on(serve_server *server, const struct addrinfo *address)
+{
+    if (!is_loopback(address->ai_addr) && server->key[0] == '\0' && !serve_chosen.no_api_key)
+        return cli_failed("serve: others can reach %s: --api-key-file names the key that they "
+                          "need, and --no-api-key lets everybody in",
+                          serve_chosen.host);
+    server->daemon = MHD_start_daemon(
+        MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_AUTO | MHD_ALLOW_SUSPEND_RESUME |
+            (address->ai_family == AF_INET6 ? MHD_USE_IPv6 : MHD_NO_FLAG),
+        (uint16_t)serve_chosen.port, NULL, NULL, handle, server, MHD_OPTION_SOCK_ADDR,
+        address->ai_addr, MHD_OPTION_NOTIFY_COMPLETED, complete, server,
+        MHD_OPTION_CONNECTION_LIMIT, (unsigned)serve_chosen.connections,
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HEADER_BYTES, MHD_OPTION_CONNECTION_TIMEOUT,
+        (unsigned)IDLE_SECONDS, MHD_OPTION_END);
+    if (server->daemon == NULL)
+        return cli_failed("serve: cannot listen on %s, port %" PRId64 ": %s", serve_chosen.host,
+                          serve_chosen.port, strerror(errno));
+    const union MHD_DaemonInfo *info =
+        MHD_get_daemon_info(server->daemon, MHD_DAEMON_INFO_BIND_PORT);
+    server->port = info != NULL && info->port != 0 ? info->port : (int)serve_chosen.port;
+    return CLI_DONE;
+}
+
+int serve_http_start(serve_server *server)
+{
+    const struct addrinfo wanted = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE};
+    struct addrinfo *found = NULL;
+    char port[16];
+    int code = read_key(server);
+    if (code != CLI_DONE)
+        return code;
+    snprintf(port, sizeof port, "%" PRId64, serve_chosen.port);
+    const int error = getaddrinfo(serve_chosen.host, port, &wanted, &found);
+    if (error != 0)
+        return cli_failed("serve: --host %s: %s", serve_chosen.host, gai_strerror(error));
+    code = listen_on(server, found);
+    freeaddrinfo(found);
+    return code;
+}
+
+void serve_http_stop(serve_server *server)
+{
+    if (server->daemon == NULL)
+        return;
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += LAST_SECONDS;
+    const MHD_socket listener = MHD_quiesce_daemon(server->daemon);
+    pthread_mutex_lock(&server->lock);
+    while (server->exchanges > 0 &&
+           pthread_cond_timedwait(&server->changed, &server->lock, &until) == 0)
+        ;
+    pthread_mutex_unlock(&server->lock);
+    MHD_stop_daemon(server->daemon);
+    if (listener != MHD_INVALID_SOCKET)
+        close(listener);
+    server->daemon = NULL;
+}

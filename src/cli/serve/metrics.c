@@ -1,0 +1,73 @@
+/* The server's metrics in Prometheus's text format. */
+#include <inttypes.h>
+#include <stdarg.h>
+
+#include "cli/serve/serve.h"
+
+/* The upper bounds of the histograms' buckets, in seconds. */
+static const double bounds[SERVE_BUCKETS] = {0.005, 0.01, 0.025, 0.05, 0.1, 0.25,
+                                             0.5,   1,    2.5,   5,    10,  60};
+
+void serve_histogram_add(serve_histogram *histogram, double value)
+{
+    int bucket = 0;
+    while (bucket < SERVE_BUCKETS && value > bounds[bucket])
+        bucket++;
+    histogram->counts[bucket]++;
+    histogram->sum += value;
+}
+
+static void CLI_PRINTF(2, 3) add(serve_text *out, const char *format, ...)
+{
+    char line[256];
+    va_list arguments;
+    va_start(arguments, format);
+    const int size = vsnprintf(line, sizeof line, format, arguments);
+    va_end(arguments);
+    serve_text_add(out, line, size > 0 ? (size_t)size : 0);
+}
+
+static void add_value(serve_text *out, const char *name, const char *type, const char *help,
+                      uint64_t value)
+{
+    add(out, "# HELP tessera_%s %s\n# TYPE tessera_%s %s\n", name, help, name, type);
+    add(out, "tessera_%s %" PRIu64 "\n", name, value);
+}
+
+static void add_histogram(serve_text *out, const char *name, const char *help,
+                          const serve_histogram *histogram)
+{
+    uint64_t count = 0;
+    add(out, "# HELP tessera_%s %s\n# TYPE tessera_%s histogram\n", name, help, name);
+    for (int i = 0; i < SERVE_BUCKETS; i++) {
+        count += histogram->counts[i];
+        add(out, "tessera_%s_bucket{le=\"%g\"} %" PRIu64 "\n", name, bounds[i], count);
+    }
+    count += histogram->counts[SERVE_BUCKETS];
+    add(out, "tessera_%s_bucket{le=\"+Inf\"} %" PRIu64 "\n", name, count);
+    add(out, "tessera_%s_sum %.9g\ntessera_%s_count %" PRIu64 "\n", name, histogram->sum, name,
+        count);
+}
+
+void serve_metrics_write(const serve_server *s, serve_text *out)
+{
+    const serve_metrics *m = &s->metrics;
+    add_value(out, "requests_total", "counter", "Requests that were accepted.", m->requests);
+    add_value(out, "requests_refused_total", "counter",
+              "Requests that were answered with an error.", m->refused);
+    add_value(out, "requests_cancelled_total", "counter", "Requests whose client went away.",
+              m->cancelled);
+    add_value(out, "requests_failed_total", "counter", "Requests that the server did not complete.",
+              m->failed);
+    add_value(out, "requests_waiting", "gauge", "Requests in the queue.", (uint64_t)s->waiting);
+    add_value(out, "requests_running", "gauge", "Texts that are being generated.",
+              (uint64_t)s->running);
+    add_value(out, "prompt_tokens_total", "counter", "Tokens of prompts.", m->prompt_tokens);
+    add_value(out, "generated_tokens_total", "counter", "Tokens that were generated.",
+              m->generated_tokens);
+    add_value(out, "ranks", "gauge", "Processes that divide the model.",
+              (uint64_t)tsr_comm_size(s->job.comm));
+    add_histogram(out, "time_to_first_token_seconds", "From the request to its first token.",
+                  &m->first_token);
+    add_histogram(out, "time_per_token_seconds", "Between two tokens of a text.", &m->per_token);
+}

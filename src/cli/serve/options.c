@@ -1,0 +1,61 @@
+/* The options of tessera serve. */
+#include "cli/serve/serve.h"
+
+serve_options serve_chosen = {.host = "127.0.0.1",
+                              .port = 8080,
+                              .parallel = 4,
+                              .queue = 64,
+                              .body_limit = 16,
+                              .connections = 1024,
+                              .grace = 30};
+
+static const cli_option serve_option_table[] = {
+    {"host", "ADDRESS",
+     "address to listen on (default: 127.0.0.1); others need --api-key-file or --no-api-key",
+     .text = &serve_chosen.host},
+    {"port", "N", "port to listen on (default: 8080); 0: one that is free",
+     .integer = &serve_chosen.port, .low = 0, .high = 65535},
+    {"api-key-file", "FILE", "clients must send the key in the first line of this file",
+     .text = &serve_chosen.api_key_file},
+    {"no-api-key", NULL, "anybody who reaches the address may use the server",
+     .flag = &serve_chosen.no_api_key},
+    {"name", "NAME", "the model's name in the API (default: the name of the file or folder)",
+     .text = &serve_chosen.name},
+    {"parallel", "N", "texts that are generated at the same time (default: 4)",
+     .integer = &serve_chosen.parallel, .low = 1, .high = TSR_GENERATOR_MAX_SEQUENCES},
+    {"queue", "N", "requests that may wait; further ones get status 429 (default: 64)",
+     .integer = &serve_chosen.queue, .low = 0, .high = 1 << 20},
+    {"body-limit", "MIB", "largest request (default: 16)", .integer = &serve_chosen.body_limit,
+     .low = 1, .high = 1024},
+    {"connections", "N", "most connections at the same time (default: 1024)",
+     .integer = &serve_chosen.connections, .low = 1, .high = 1 << 20},
+    {"grace", "SECONDS", "how long running texts may go on after SIGINT or SIGTERM (default: 30)",
+     .real = &serve_chosen.grace, .low = 0, .high = 1e6},
+    INFERENCE_FORMAT_OPTION,
+    {"context", "N", "longest text in tokens (default: what the model was made for, at most 4096)",
+     .integer = &inference_chosen.context, .low = 1, .high = TSR_MODEL_MAX_CONTEXT},
+    INFERENCE_DTYPE_OPTIONS,
+    INFERENCE_JOB_OPTIONS,
+    {0},
+};
+
+void serve_options_help(FILE *out)
+{
+    inference_list_formats();
+    cli_options_help(out, serve_option_table);
+}
+
+int serve_options_read(int argc, char **argv)
+{
+    const char *words[1];
+    int count = 0;
+    const int code = cli_options_read("serve", serve_option_table, argc, argv, 1, words, &count);
+    if (code != CLI_DONE)
+        return code;
+    if (count == 0 || words[0][0] == '\0')
+        return cli_usage_error("serve: missing MODEL, a folder or a file");
+    if (serve_chosen.api_key_file != NULL && serve_chosen.no_api_key)
+        return cli_usage_error("serve: --api-key-file and --no-api-key contradict each other");
+    inference_chosen.model = words[0];
+    return CLI_DONE;
+}

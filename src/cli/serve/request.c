@@ -1,0 +1,547 @@
+/* The bodies of requests: checks all members, and encodes messages and prompts. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "cli/lib/memory.h"
+#include "cli/serve/serve.h"
+
+#define MOST_STOPS 16
+
+void serve_refuse(serve_problem *problem, unsigned status, const char *parameter,
+                  const char *format, ...)
+{
+    va_list arguments;
+    problem->status = status;
+    snprintf(problem->parameter, sizeof problem->parameter, "%s", parameter);
+    va_start(arguments, format);
+    vsnprintf(problem->message, sizeof problem->message, format, arguments);
+    va_end(arguments);
+}
+
+/* Refuses a request with the sentence of the library's last error. */
+static bool refuse_by_library(serve_problem *problem, unsigned status, const char *parameter)
+{
+    serve_refuse(problem, status, parameter, "%s", tsr_last_error());
+    return false;
+}
+
+static json_t *read_object(const char *body, size_t size, serve_problem *problem)
+{
+    json_error_t error;
+    json_t *object = json_loadb(body, size, JSON_REJECT_DUPLICATES, &error);
+    if (object == NULL)
+        serve_refuse(problem, 400, "", "the body is not JSON: line %d, column %d: %s", error.line,
+                     error.column, error.text);
+    if (object != NULL && !json_is_object(object)) {
+        serve_refuse(problem, 400, "", "the body is not a JSON object");
+        json_decref(object);
+        return NULL;
+    }
+    return object;
+}
+
+/* Parameters ----------------------------------------------------------------------------------- */
+
+typedef enum kind {
+    READ,     /* another function reads the value */
+    REAL,     /* a number in [low, high] */
+    INTEGER,  /* an integer in [low, high] */
+    FLAG,     /* true or false */
+    HARMLESS, /* changes no text: ignored */
+    MISSING   /* would change the text, but is not supported: only values that mean nothing */
+} kind;
+
+typedef enum where { CHAT = 1, COMPLETION = 2, BOTH = 3 } where;
+
+typedef struct parameter {
+    const char *name;
+    where where;
+    kind kind;
+    double low, high;
+    size_t offset; /* of the value in `values` */
+} parameter;
+
+/* The values of numbers and flags. */
+typedef struct values {
+    double temperature, top_p, min_p, repetition_penalty;
+    int64_t max_tokens, max_completion_tokens, top_k, seed;
+    bool stream, has_seed;
+} values;
+
+#define VALUE(member) offsetof(values, member)
+static const parameter parameters[] = {
+    {"model", BOTH, READ, 0, 0, 0},
+    {"messages", CHAT, READ, 0, 0, 0},
+    {"prompt", COMPLETION, READ, 0, 0, 0},
+    {"stop", BOTH, READ, 0, 0, 0},
+    {"stream_options", BOTH, READ, 0, 0, 0},
+    {"stream", BOTH, FLAG, 0, 0, VALUE(stream)},
+    {"max_tokens", BOTH, INTEGER, 1, 1 << 30, VALUE(max_tokens)},
+    {"max_completion_tokens", CHAT, INTEGER, 1, 1 << 30, VALUE(max_completion_tokens)},
+    {"temperature", BOTH, REAL, 0, 100, VALUE(temperature)},
+    {"top_p", BOTH, REAL, 0, 1, VALUE(top_p)},
+    {"top_k", BOTH, INTEGER, 0, 1 << 30, VALUE(top_k)},
+    {"min_p", BOTH, REAL, 0, 1, VALUE(min_p)},
+    {"repetition_penalty", BOTH, REAL, 0.001, 1000, VALUE(repetition_penalty)},
+    {"seed", BOTH, INTEGER, -9e15, 9e15, VALUE(seed)},
+    {"user", BOTH, HARMLESS, 0, 0, 0},
+    {"metadata", BOTH, HARMLESS, 0, 0, 0},
+    {"store", BOTH, HARMLESS, 0, 0, 0},
+    {"service_tier", BOTH, HARMLESS, 0, 0, 0},
+    {"safety_identifier", BOTH, HARMLESS, 0, 0, 0},
+    {"prompt_cache_key", BOTH, HARMLESS, 0, 0, 0},
+    {"parallel_tool_calls", BOTH, HARMLESS, 0, 0, 0},
+    {"n", BOTH, MISSING, 0, 1, 0},
+    {"best_of", COMPLETION, MISSING, 0, 1, 0},
+    {"echo", COMPLETION, MISSING, 0, 0, 0},
+    {"suffix", COMPLETION, MISSING, 0, 0, 0},
+    {"logprobs", BOTH, MISSING, 0, 0, 0},
+    {"top_logprobs", CHAT, MISSING, 0, 0, 0},
+    {"logit_bias", BOTH, MISSING, 0, 0, 0},
+    {"presence_penalty", BOTH, MISSING, 0, 0, 0},
+    {"frequency_penalty", BOTH, MISSING, 0, 0, 0},
+    {"tools", CHAT, MISSING, 0, 0, 0},
+    {"tool_choice", CHAT, MISSING, 0, 0, 0},
+    {"response_format", BOTH, MISSING, 0, 0, 0},
+    {"grammar", BOTH, MISSING, 0, 0, 0},
+    {"reasoning_effort", CHAT, MISSING, 0, 0, 0},
+};
+
+/* Returns whether a value means the same as no value, for a parameter that is not supported. */
+static bool means_nothing(const parameter *p, const json_t *value)
+{
+    const json_t *type = json_object_get(value, "type");
+    return json_is_null(value) || json_is_false(value) ||
+           (json_is_number(value) &&
+            (json_number_value(value) == 0 || json_number_value(value) == p->high)) ||
+           (json_is_array(value) && json_array_size(value) == 0) ||
+           (json_is_object(value) && json_object_size(value) == 0) ||
+           (json_is_string(value) && (strcmp(json_string_value(value), "") == 0 ||
+                                      strcmp(json_string_value(value), "none") == 0)) ||
+           (json_is_string(type) && strcmp(json_string_value(type), "text") == 0);
+}
+
+static bool read_number(const parameter *p, const json_t *value, values *out,
+                        serve_problem *problem)
+{
+    const bool fits = p->kind == REAL ? json_is_number(value) : json_is_integer(value);
+    const double number = json_number_value(value);
+    if (!fits || !(number >= p->low && number <= p->high)) {
+        serve_refuse(problem, 400, p->name, "%s is not %s from %.16g to %.16g", p->name,
+                     p->kind == REAL ? "a number" : "an integer", p->low, p->high);
+        return false;
+    }
+    char *at = (char *)out + p->offset;
+    if (p->kind == REAL)
+        memcpy(at, &number, sizeof number);
+    else
+        memcpy(at, &(int64_t){json_integer_value(value)}, sizeof(int64_t));
+    return true;
+}
+
+static bool read_parameter(const parameter *p, const json_t *value, values *out,
+                           serve_problem *problem)
+{
+    if (p->kind == MISSING && !means_nothing(p, value)) {
+        serve_refuse(problem, 400, p->name, "%s is not supported", p->name);
+        return false;
+    }
+    if (p->kind == FLAG && !json_is_boolean(value) && !json_is_null(value)) {
+        serve_refuse(problem, 400, p->name, "%s is neither true nor false", p->name);
+        return false;
+    }
+    if (p->kind == FLAG)
+        *((bool *)((char *)out + p->offset)) = json_is_true(value);
+    if ((p->kind == REAL || p->kind == INTEGER) && !json_is_null(value))
+        return read_number(p, value, out, problem);
+    return true;
+}
+
+static bool read_parameters(json_t *body, bool chat, values *out, serve_problem *problem)
+{
+    const char *name;
+    json_t *value;
+    json_object_foreach(body, name, value)
+    {
+        const parameter *found = NULL;
+        for (size_t i = 0; i < sizeof parameters / sizeof *parameters; i++)
+            if (strcmp(parameters[i].name, name) == 0 &&
+                (parameters[i].where & (chat ? CHAT : COMPLETION)) != 0)
+                found = &parameters[i];
+        if (found == NULL) {
+            serve_refuse(problem, 400, name, "there is no parameter '%.60s'", name);
+            return false;
+        }
+        if (!read_parameter(found, value, out, problem))
+            return false;
+    }
+    const json_t *seed = json_object_get(body, "seed");
+    out->has_seed = seed != NULL && !json_is_null(seed);
+    return true;
+}
+
+/* A list of strings or a single one, of which a request keeps pointers. */
+static bool read_stops(const json_t *value, serve_request *r, serve_problem *problem)
+{
+    const size_t count = json_is_array(value) ? json_array_size(value) : 1;
+    if (value == NULL || json_is_null(value))
+        return true;
+    if (count > MOST_STOPS) {
+        serve_refuse(problem, 400, "stop", "stop has %zu strings; at most %d are possible", count,
+                     MOST_STOPS);
+        return false;
+    }
+    r->stops = cli_alloc(count + 1, sizeof *r->stops);
+    for (size_t i = 0; i < count; i++) {
+        const json_t *one = json_is_array(value) ? json_array_get(value, i) : value;
+        const char *text = json_string_value(one);
+        if (text == NULL || *text == '\0' || strlen(text) > TSR_TEXT_STREAM_MAX_STOP_BYTES) {
+            serve_refuse(problem, 400, "stop",
+                         "stop is not a string, or a list of strings, of 1 to %d bytes",
+                         TSR_TEXT_STREAM_MAX_STOP_BYTES);
+            return false;
+        }
+        r->stops[r->stop_count++] = text;
+    }
+    return true;
+}
+
+static bool read_stream_options(const json_t *value, serve_request *r, serve_problem *problem)
+{
+    if (value == NULL || json_is_null(value))
+        return true;
+    const json_t *usage = json_object_get(value, "include_usage");
+    if (!json_is_object(value) || (usage != NULL && !json_is_boolean(usage))) {
+        serve_refuse(problem, 400, "stream_options",
+                     "stream_options is not an object with include_usage, true or false");
+        return false;
+    }
+    r->include_usage = json_is_true(usage);
+    return true;
+}
+
+static bool check_model(const serve_server *server, const json_t *value, serve_problem *problem)
+{
+    if (value == NULL || json_is_null(value))
+        return true;
+    const char *name = json_string_value(value);
+    if (name == NULL || strcmp(name, server->name) != 0) {
+        serve_refuse(problem, name == NULL ? 400 : 404, "model",
+                     "the model is '%.100s', not '%.100s'", server->name,
+                     name == NULL ? "(not a string)" : name);
+        return false;
+    }
+    return true;
+}
+
+/* Messages ------------------------------------------------------------------------------------- */
+
+/* The text of a message: a string, or a list of parts {"type": "text", "text": …}, which are
+ * concatenated. The caller must free it. Returns NULL if it is something else. */
+static char *content_text(const json_t *content)
+{
+    serve_text text = {0};
+    serve_text_add(&text, "", 0);
+    if (json_is_string(content))
+        serve_text_add(&text, json_string_value(content), json_string_length(content));
+    for (size_t i = 0; json_is_array(content) && i < json_array_size(content); i++) {
+        const json_t *part = json_array_get(content, i), *type = json_object_get(part, "type"),
+                     *value = json_object_get(part, "text");
+        if (!json_is_string(type) || strcmp(json_string_value(type), "text") != 0 ||
+            !json_is_string(value)) {
+            serve_text_finish(&text);
+            return NULL;
+        }
+        serve_text_add(&text, json_string_value(value), json_string_length(value));
+    }
+    if (!json_is_string(content) && !json_is_array(content))
+        serve_text_finish(&text);
+    return text.data;
+}
+
+static bool read_role(const char *name, tsr_chat_role *out)
+{
+    static const struct {
+        const char *name;
+        tsr_chat_role role;
+    } roles[] = {{"system", TSR_CHAT_SYSTEM},
+                 {"developer", TSR_CHAT_SYSTEM},
+                 {"user", TSR_CHAT_USER},
+                 {"assistant", TSR_CHAT_ASSISTANT}};
+    for (size_t i = 0; name != NULL && i < sizeof roles / sizeof *roles; i++)
+        if (strcmp(roles[i].name, name) == 0) {
+            *out = roles[i].role;
+            return true;
+        }
+    return false;
+}
+
+static bool read_message(const json_t *message, size_t index, tsr_chat_message *out,
+                         serve_problem *problem)
+{
+    const char *role = json_string_value(json_object_get(message, "role"));
+    *out = TSR_INIT(tsr_chat_message);
+    if (!read_role(role, &out->role)) {
+        serve_refuse(problem, 400, "messages",
+                     "message %zu has the role '%.40s'; system, developer, user and assistant "
+                     "are possible",
+                     index, role != NULL ? role : "(none)");
+        return false;
+    }
+    char *text = content_text(json_object_get(message, "content"));
+    if (text == NULL) {
+        serve_refuse(problem, 400, "messages",
+                     "the content of message %zu is neither a string nor a list of texts", index);
+        return false;
+    }
+    out->text = text;
+    out->size_bytes = strlen(text);
+    return true;
+}
+
+static bool encode_messages(const serve_server *server, const json_t *list, serve_request *r,
+                            serve_problem *problem)
+{
+    const size_t count = json_array_size(list);
+    if (count == 0 || count > TSR_CHAT_MAX_MESSAGES) {
+        serve_refuse(problem, 400, "messages", "messages is not a list of 1 to %d messages",
+                     TSR_CHAT_MAX_MESSAGES);
+        return false;
+    }
+    tsr_chat_message *messages = cli_alloc(count, sizeof *messages);
+    uint64_t id_count = 0;
+    bool good = true;
+    for (size_t i = 0; i < count && good; i++)
+        good = read_message(json_array_get(list, i), i, &messages[i], problem);
+    if (good &&
+        tsr_chat_encode(server->tokenizer,
+                        tsr_chat_params(.format = inference_chosen.format, .messages = messages,
+                                        .count = (int)count, .begin_reply = true),
+                        &r->ids, &id_count) != TSR_OK)
+        good = refuse_by_library(problem, 400, "messages");
+    r->id_count = (int64_t)id_count;
+    for (size_t i = 0; i < count; i++)
+        free((void *)(uintptr_t)messages[i].text);
+    free(messages);
+    return good;
+}
+
+/* Prompts -------------------------------------------------------------------------------------- */
+
+/* Reads a list of token ids. Returns NULL if it is not one. */
+static int32_t *read_ids(const serve_server *server, const json_t *list, int64_t *count)
+{
+    const size_t size = json_array_size(list);
+    const int64_t vocabulary = tsr_model_get_config(server->job.model)->vocabulary;
+    int32_t *ids = cli_alloc(size + 1, sizeof *ids);
+    bool good = json_is_array(list);
+    for (size_t i = 0; i < size && good; i++) {
+        const json_t *id = json_array_get(list, i);
+        good = json_is_integer(id) && json_integer_value(id) >= 0 &&
+               json_integer_value(id) < vocabulary;
+        ids[i] = good ? (int32_t)json_integer_value(id) : 0;
+    }
+    *count = (int64_t)size;
+    if (!good)
+        free(ids);
+    return good ? ids : NULL;
+}
+
+static bool encode_prompt(const serve_server *server, const json_t *prompt, serve_request *r,
+                          serve_problem *problem)
+{
+    uint64_t count = 0;
+    if (json_is_array(prompt) && json_array_size(prompt) == 1 &&
+        !json_is_integer(json_array_get(prompt, 0)))
+        prompt = json_array_get(prompt, 0);
+    if (json_is_string(prompt)) {
+        if (tsr_tokenizer_encode(server->tokenizer, json_string_value(prompt),
+                                 json_string_length(prompt), NULL, &r->ids, &count) != TSR_OK)
+            return refuse_by_library(problem, 400, "prompt");
+        r->id_count = (int64_t)count;
+    } else {
+        int32_t *ids = read_ids(server, prompt, &r->id_count);
+        if (ids == NULL) {
+            serve_refuse(problem, 400, "prompt",
+                         "prompt is neither a string nor a list of token ids of the vocabulary");
+            return false;
+        }
+        r->ids = ids;
+    }
+    if (r->id_count == 0) {
+        serve_refuse(problem, 400, "prompt", "the prompt has no token");
+        return false;
+    }
+    return true;
+}
+
+/* Requests ------------------------------------------------------------------------------------- */
+
+static void name_request(serve_request *r)
+{
+    static const char digits[] = "0123456789abcdef";
+    uint8_t bytes[12];
+    r->created = (int64_t)time(NULL);
+    snprintf(r->id, sizeof r->id, "%s", r->chat ? "chatcmpl-" : "cmpl-");
+    FILE *random = fopen("/dev/urandom", "r");
+    if (random == NULL || fread(bytes, sizeof bytes, 1, random) != 1)
+        memcpy(bytes, &r, sizeof r);
+    if (random != NULL)
+        fclose(random);
+    char *end = r->id + strlen(r->id);
+    for (size_t i = 0; i < sizeof bytes; i++) {
+        *end++ = digits[bytes[i] >> 4];
+        *end++ = digits[bytes[i] & 15];
+    }
+    *end = '\0';
+}
+
+/* A request without a seed gets one of its own: its random id. */
+static uint64_t seed_of(const serve_request *r, const values *v)
+{
+    uint64_t seed = 0;
+    for (const char *c = r->id; *c != '\0' && !v->has_seed; c++)
+        seed = seed * 31 + (unsigned char)*c;
+    return v->has_seed ? (uint64_t)v->seed : seed;
+}
+
+static bool check_length(const serve_server *server, const serve_request *r, serve_problem *problem)
+{
+    if (r->id_count < server->job.context)
+        return true;
+    serve_refuse(problem, 400, r->chat ? "messages" : "prompt",
+                 "the prompt has %" PRId64 " tokens, but the context has only %" PRId64,
+                 r->id_count, server->job.context);
+    return false;
+}
+
+static bool fill_request(const serve_server *server, serve_request *r, serve_problem *problem)
+{
+    values v = {.temperature = 1, .top_p = 1, .repetition_penalty = 1};
+    if (!read_parameters(r->body, r->chat, &v, problem) ||
+        !check_model(server, json_object_get(r->body, "model"), problem) ||
+        !read_stops(json_object_get(r->body, "stop"), r, problem) ||
+        !read_stream_options(json_object_get(r->body, "stream_options"), r, problem) ||
+        !(r->chat ? encode_messages(server, json_object_get(r->body, "messages"), r, problem)
+                  : encode_prompt(server, json_object_get(r->body, "prompt"), r, problem)) ||
+        !check_length(server, r, problem))
+        return false;
+    r->stream = v.stream;
+    r->max_tokens = v.max_completion_tokens > 0 ? v.max_completion_tokens : v.max_tokens;
+    if (r->max_tokens == 0 && !r->chat)
+        r->max_tokens = 16; /* OpenAI's default for completions */
+    r->sampling = TSR_INIT(tsr_sampling_params);
+    r->sampling.temperature = v.temperature;
+    r->sampling.top_p = v.top_p > 0 ? v.top_p : TSR_ZERO;
+    r->sampling.top_k = v.top_k;
+    r->sampling.min_p = v.min_p;
+    r->sampling.repetition_penalty = v.repetition_penalty;
+    r->sampling.seed = seed_of(r, &v);
+    return true;
+}
+
+serve_request *serve_request_read(const serve_server *server, bool chat, const char *body,
+                                  size_t size, serve_problem *problem)
+{
+    json_t *object = read_object(body, size, problem);
+    if (object == NULL)
+        return NULL;
+    serve_request *r = cli_alloc(1, sizeof *r);
+    r->chat = chat;
+    r->body = object;
+    r->users = 1;
+    r->socket = -1;
+    name_request(r);
+    if (fill_request(server, r, problem))
+        return r;
+    serve_request_leave(r);
+    return NULL;
+}
+
+void serve_request_leave(serve_request *r)
+{
+    if (--r->users > 0)
+        return;
+    tsr_tokenizer_free_ids(&r->ids);
+    free(r->stops);
+    json_decref(r->body);
+    serve_text_finish(&r->answer);
+    serve_text_finish(&r->reasoning);
+    serve_text_finish(&r->events);
+    free(r);
+}
+
+/* Tokens --------------------------------------------------------------------------------------- */
+
+json_t *serve_tokenize(const serve_server *server, const char *body, size_t size,
+                       serve_problem *problem)
+{
+    json_t *object = read_object(body, size, problem), *answer = NULL;
+    if (object == NULL)
+        return NULL;
+    const json_t *content = json_object_get(object, "content");
+    const bool special = json_is_true(json_object_get(object, "add_special"));
+    int32_t *ids = NULL;
+    uint64_t count = 0;
+    if (!json_is_string(content)) {
+        serve_refuse(problem, 400, "content", "content is not a string");
+    } else if (tsr_tokenizer_encode(
+                   server->tokenizer, json_string_value(content), json_string_length(content),
+                   tsr_encode_params(.add = special ? TSR_ENCODE_ADD_DEFAULT : TSR_ENCODE_ADD_NONE),
+                   &ids, &count) != TSR_OK) {
+        refuse_by_library(problem, 400, "content");
+    } else {
+        json_t *list = json_array();
+        for (uint64_t i = 0; i < count; i++)
+            json_array_append_new(list, json_integer(ids[i]));
+        answer = json_pack("{so}", "tokens", list);
+    }
+    tsr_tokenizer_free_ids(&ids);
+    json_decref(object);
+    return answer;
+}
+
+/* Returns the text of ids as valid UTF-8, or NULL after an error of the library. */
+static json_t *decoded(const serve_server *server, const int32_t *ids, int64_t count)
+{
+    tsr_text_stream *stream = NULL;
+    serve_text text = {0};
+    const char *piece = NULL;
+    size_t size = 0;
+    bool stopped = false;
+    serve_text_add(&text, "", 0);
+    tsr_status status = tsr_text_stream_create(
+        tsr_text_stream_params(.tokenizer = server->tokenizer, .invalid = TSR_TEXT_INVALID_REPLACE),
+        &stream);
+    for (int64_t i = 0; i <= count && status == TSR_OK; i++) {
+        status = i < count ? tsr_text_stream_add(stream, ids[i], &piece, &size, &stopped)
+                           : tsr_text_stream_end(stream, &piece, &size);
+        if (status == TSR_OK)
+            serve_text_add(&text, piece, size);
+    }
+    tsr_text_stream_destroy(&stream);
+    json_t *answer = status == TSR_OK ? json_pack("{ss%}", "content", text.data, text.size) : NULL;
+    serve_text_finish(&text);
+    return answer;
+}
+
+json_t *serve_detokenize(const serve_server *server, const char *body, size_t size,
+                         serve_problem *problem)
+{
+    json_t *object = read_object(body, size, problem), *answer = NULL;
+    if (object == NULL)
+        return NULL;
+    int64_t count = 0;
+    int32_t *ids = read_ids(server, json_object_get(object, "tokens"), &count);
+    if (ids == NULL)
+        serve_refuse(problem, 400, "tokens", "tokens is not a list of ids of the vocabulary");
+    else if ((answer = decoded(server, ids, count)) == NULL)
+        refuse_by_library(problem, 400, "tokens");
+    free(ids);
+    json_decref(object);
+    return answer;
+}

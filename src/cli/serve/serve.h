@@ -1,0 +1,177 @@
+/* tessera serve: a server of OpenAI's HTTP API on rank 0. libmicrohttpd's thread reads requests
+ * (http.c), request.c checks them, and the main thread generates their texts together (schedule.c),
+ * with the other ranks. */
+#ifndef TSR_CLI_SERVE_SERVE_H
+#define TSR_CLI_SERVE_SERVE_H
+
+#include <jansson.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "cli/inference/inference.h"
+#include "cli/lib/say.h"
+
+/* Options -------------------------------------------------------------------------------------- */
+
+typedef struct serve_options {
+    const char *host, *name, *api_key_file;
+    int64_t port, parallel, queue, body_limit, connections;
+    double grace; /* seconds */
+    bool no_api_key;
+} serve_options;
+
+extern serve_options serve_chosen;
+/* Reads the arguments into serve_chosen and inference_chosen. Returns an exit code. */
+int serve_options_read(int argc, char **argv);
+/* Prints the lines of the command's help that describe its options. */
+void serve_options_help(FILE *out);
+
+/* Text ----------------------------------------------------------------------------------------- */
+
+/* Bytes that grow at their end. `data` has a zero byte after them, or is NULL. */
+typedef struct serve_text {
+    char *data;
+    size_t size, capacity;
+} serve_text;
+void serve_text_add(serve_text *text, const char *data, size_t size);
+/* Appends a value in one line of JSON, and frees the value. */
+void serve_text_add_json(serve_text *text, json_t *value);
+void serve_text_finish(serve_text *text);
+
+/* Requests ------------------------------------------------------------------------------------- */
+
+typedef struct serve_server serve_server;
+
+/* Why a request was refused: a status of HTTP, and a sentence. */
+typedef struct serve_problem {
+    unsigned status; /* 0: it was not refused */
+    char message[512];
+    char parameter[64]; /* the name of the parameter that is wrong; "": none */
+} serve_problem;
+void serve_refuse(serve_problem *problem, unsigned status, const char *parameter,
+                  const char *format, ...) CLI_PRINTF(4, 5);
+
+typedef enum serve_state {
+    SERVE_WAITS, /* in the queue */
+    SERVE_RUNS,  /* has a sequence of the generator */
+    SERVE_ENDED
+} serve_state;
+
+/* A text that a client wants. The members up to `stops` do not change; the server's lock protects
+ * the others. */
+typedef struct serve_request {
+    char id[40];
+    int64_t created; /* in seconds since 1970 */
+    bool chat, stream, include_usage;
+    int32_t *ids;
+    int64_t id_count;
+    tsr_sampling_params sampling;
+    int64_t max_tokens; /* 0: until the context is full */
+    const char **stops; /* point into `body` */
+    int stop_count;
+    json_t *body;
+
+    int users; /* the connection and the schedule; the last one frees the request */
+    serve_state state;
+    bool cancelled; /* the client has gone */
+    double arrived; /* of serve_now */
+    const char *finish_reason;
+    int64_t generated;                /* tokens */
+    serve_text answer, reasoning;     /* without `stream`: the whole text */
+    serve_text events;                /* with `stream`: events that have not been sent yet */
+    serve_problem failed;             /* the server could not complete the text */
+    struct MHD_Connection *suspended; /* waits for more events, or for the end */
+    int socket;                       /* the connection's; −1: it was closed */
+    struct serve_request *next;       /* in the queue */
+} serve_request;
+
+/* Makes a request of the body of POST /v1/chat/completions (`chat`) or /v1/completions. Returns
+ * NULL and sets *problem if the body is wrong. The caller uses the request until
+ * serve_request_leave. */
+serve_request *serve_request_read(const serve_server *server, bool chat, const char *body,
+                                  size_t size, serve_problem *problem);
+/* Ends one of the two uses of a request. Needs the lock. */
+void serve_request_leave(serve_request *request);
+
+/* POST /tokenize and /detokenize. Return the answer, or NULL and set *problem. */
+json_t *serve_tokenize(const serve_server *server, const char *body, size_t size,
+                       serve_problem *problem);
+json_t *serve_detokenize(const serve_server *server, const char *body, size_t size,
+                         serve_problem *problem);
+
+/* Replies (reply.c) ------------------------------------------------------------------------------
+ */
+
+json_t *serve_error_json(const serve_problem *problem);
+/* The whole answer to a request that has ended. */
+json_t *serve_reply_json(const serve_server *server, const serve_request *request);
+json_t *serve_models_json(const serve_server *server);
+/* Append one event of a stream: the first one of a chat, a piece of text, and the last ones, which
+ * include "[DONE]". */
+void serve_event_begin(const serve_server *server, serve_request *request);
+void serve_event_text(const serve_server *server, serve_request *request, tsr_text_channel channel,
+                      const char *text, size_t size);
+void serve_event_end(const serve_server *server, serve_request *request);
+
+/* Metrics (metrics.c) ----------------------------------------------------------------------------
+ */
+
+#define SERVE_BUCKETS 12
+typedef struct serve_histogram {
+    uint64_t counts[SERVE_BUCKETS + 1]; /* the last one counts what is above all bounds */
+    double sum;
+} serve_histogram;
+typedef struct serve_metrics {
+    uint64_t requests, refused, cancelled, failed, prompt_tokens, generated_tokens;
+    serve_histogram first_token, per_token; /* in seconds */
+} serve_metrics;
+void serve_histogram_add(serve_histogram *histogram, double value);
+/* Writes all metrics in Prometheus's text format. Needs the lock. */
+void serve_metrics_write(const serve_server *server, serve_text *out);
+
+/* The server -------------------------------------------------------------------------------------
+ */
+
+struct serve_server {
+    inference_job job;
+    tsr_tokenizer *tokenizer;
+    tsr_generator *generator;
+    const char *name; /* the model's name in the API */
+    char key[256];    /* "": no key is needed */
+    struct MHD_Daemon *daemon;
+    int port; /* on which the server listens */
+
+    pthread_mutex_t lock; /* protects what follows */
+    pthread_cond_t changed;
+    bool ready;                  /* the model is loaded */
+    bool stopping;               /* no request is accepted any more */
+    serve_request *first, *last; /* the queue */
+    int waiting, running;
+    int exchanges; /* requests that have not been answered completely */
+    serve_metrics metrics;
+};
+
+/* Starts to listen. Returns CLI_DONE, or prints what is wrong. */
+int serve_http_start(serve_server *server);
+/* Stops listening, waits some seconds for the answers that are being sent, and closes all
+ * connections. */
+void serve_http_stop(serve_server *server);
+/* Wakes the connection that waits for a request, if there is one. Needs the lock. */
+void serve_http_wake(serve_request *request);
+/* Returns whether the client of a request has closed its connection. Needs the lock. */
+bool serve_http_is_closed(const serve_request *request);
+
+/* The time of the monotonic clock in seconds. */
+double serve_now(void);
+/* Puts a request into the queue. Returns false if the queue is full. Needs the lock. */
+bool serve_enqueue(serve_server *server, serve_request *request);
+/* Takes the first request from the queue, which is not empty. Needs the lock. */
+serve_request *serve_dequeue(serve_server *server);
+/* Generates texts until the server is told to stop. All ranks call this. */
+tsr_status serve_schedule(serve_server *server);
+/* Makes SIGINT and SIGTERM stop the server: rank 0 ends what runs, and tells the others. */
+void serve_catch_signals(bool first);
+
+#endif

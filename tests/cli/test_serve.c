@@ -1,0 +1,646 @@
+/* Tests tessera serve with clients of its own: texts, streams, limits, clients that go away, keys,
+ * signals and several ranks. The texts must be those of `tessera generate`. */
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cli/tool.h"
+#include "cli/tool_config.h"
+#include "support/check_main.h"
+#include "tessera/tessera.h"
+
+#define MODEL TEST_DATA "/model/stories260K-f16.gguf"
+#define PROMPT "\"prompt\": \"Once upon a time\", \"temperature\": 0"
+#define MESSAGES "\"messages\": [{\"role\": \"user\", \"content\": \"Tell me a story.\"}]"
+
+/* Servers -------------------------------------------------------------------------------------- */
+
+typedef struct server {
+    pid_t pid;
+    int port;
+    FILE *out, *err;
+} server;
+
+/* Starts a server with these arguments, which spaces separate, and waits until it is ready. */
+static server start(const char *arguments)
+{
+    char *copy = strdup(arguments), *argv[64] = {(char[]){TEST_TOOL}}, line[512] = "";
+    int out[2], count = 1;
+    ck_assert_ptr_nonnull(copy);
+    for (char *word = strtok(copy, " "); word != NULL; word = strtok(NULL, " "))
+        argv[count++] = word;
+    server s = {.err = tmpfile()};
+    ck_assert(s.err != NULL && pipe(out) == 0);
+    s.pid = fork();
+    ck_assert_int_ge(s.pid, 0);
+    if (s.pid == 0) {
+        dup2(out[1], STDOUT_FILENO);
+        dup2(fileno(s.err), STDERR_FILENO);
+        close(out[0]);
+        close(out[1]);
+        execv(TEST_TOOL, argv);
+        _exit(99);
+    }
+    free(copy);
+    close(out[1]);
+    s.out = fdopen(out[0], "r");
+    ck_assert_ptr_nonnull(s.out);
+    ck_assert_ptr_nonnull(fgets(line, sizeof line, s.out));
+    const char *port = strstr(line, "http://127.0.0.1:");
+    ck_assert_msg(port != NULL, "%s", line);
+    s.port = atoi(port + strlen("http://127.0.0.1:"));
+    return s;
+}
+
+#define SERVE "serve " MODEL " --port 0 --name stories --format vicuna "
+
+/* Ends a server by a signal. It must exit with 0 and have printed nothing on standard error. */
+static void stop(server *s)
+{
+    int status = 0;
+    char text[4096];
+    ck_assert_int_eq(kill(s->pid, SIGTERM), 0);
+    ck_assert_int_eq(waitpid(s->pid, &status, 0), s->pid);
+    rewind(s->err);
+    const size_t size = fread(text, 1, sizeof text - 1, s->err);
+    text[size] = '\0';
+    ck_assert_str_eq(text, "");
+    ck_assert(WIFEXITED(status));
+    ck_assert_int_eq(WEXITSTATUS(status), 0);
+    fclose(s->out);
+    fclose(s->err);
+}
+
+/* Clients -------------------------------------------------------------------------------------- */
+
+static int dial(const server *s)
+{
+    const struct sockaddr_in address = {.sin_family = AF_INET,
+                                        .sin_port = htons((uint16_t)s->port),
+                                        .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    const int fd = socket(AF_INET, SOCK_STREAM, 0);
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq(connect(fd, (const struct sockaddr *)&address, sizeof address), 0);
+    return fd;
+}
+
+static void put(int fd, const char *text, size_t size)
+{
+    while (size > 0) {
+        const ssize_t sent = send(fd, text, size, MSG_NOSIGNAL);
+        ck_assert_int_gt(sent, 0);
+        text += sent;
+        size -= (size_t)sent;
+    }
+}
+
+/* Sends a request. The server closes the connection after its answer. */
+static int ask(const server *s, const char *method, const char *path, const char *headers,
+               const char *body)
+{
+    const int fd = dial(s);
+    char *text = NULL;
+    size_t size = 0;
+    FILE *out = open_memstream(&text, &size);
+    ck_assert_ptr_nonnull(out);
+    fprintf(out, "%s %s HTTP/1.0\r\nContent-Length: %zu\r\n%s\r\n%s", method, path, strlen(body),
+            headers, body);
+    fclose(out);
+    put(fd, text, size);
+    free(text);
+    return fd;
+}
+
+typedef struct reply {
+    int status;
+    char *text; /* the headers and the body */
+    char *body; /* points into `text` */
+} reply;
+
+static reply hear(int fd)
+{
+    reply r = {0};
+    size_t size = 0;
+    char bytes[4096];
+    FILE *out = open_memstream(&r.text, &size);
+    ck_assert_ptr_nonnull(out);
+    for (ssize_t got; (got = recv(fd, bytes, sizeof bytes, 0)) != 0;) {
+        ck_assert_int_gt(got, 0);
+        fwrite(bytes, 1, (size_t)got, out);
+    }
+    fclose(out);
+    close(fd);
+    ck_assert_int_eq(sscanf(r.text, "HTTP/1.%*d %d", &r.status), 1);
+    r.body = strstr(r.text, "\r\n\r\n");
+    ck_assert_ptr_nonnull(r.body);
+    r.body += 4;
+    return r;
+}
+
+static reply call(const server *s, const char *method, const char *path, const char *body)
+{
+    return hear(ask(s, method, path, "", body));
+}
+
+/* Sends a body that is formatted from its parts, and returns the document of the answer. */
+static json_t *post(const server *s, int status, const char *path, const char *format, ...)
+{
+    char body[4096];
+    json_error_t error;
+    va_list arguments;
+    va_start(arguments, format);
+    ck_assert_int_lt(vsnprintf(body, sizeof body, format, arguments), (int)sizeof body);
+    va_end(arguments);
+    reply r = call(s, "POST", path, body);
+    ck_assert_msg(r.status == status, "%s: %s", body, r.text);
+    json_t *json = json_loads(r.body, 0, &error);
+    ck_assert_msg(json != NULL, "%s: %s", error.text, r.body);
+    free(r.text);
+    return json;
+}
+
+static const json_t *choice_of(const json_t *reply_document)
+{
+    const json_t *choice = json_array_get(json_object_get(reply_document, "choices"), 0);
+    ck_assert_ptr_nonnull(choice);
+    return choice;
+}
+
+/* Returns the value of a metric. */
+static double metric(const server *s, const char *name)
+{
+    char wanted[128];
+    reply r = call(s, "GET", "/metrics", "");
+    ck_assert_int_eq(r.status, 200);
+    snprintf(wanted, sizeof wanted, "\ntessera_%s ", name);
+    const char *line = strstr(r.body, wanted);
+    ck_assert_msg(line != NULL, "%s", r.body);
+    const double value = atof(line + strlen(wanted));
+    free(r.text);
+    return value;
+}
+
+static void await_metric(const server *s, const char *name, double value)
+{
+    while (metric(s, name) < value) /* the test's time is limited */
+        nanosleep(&(struct timespec){0, 20000000}, NULL);
+}
+
+/* The text that `generate` gives for "Once upon a time". For free(). */
+static char *generated(int tokens)
+{
+    char arguments[256];
+    snprintf(arguments, sizeof arguments,
+             "generate " MODEL " --greedy --json --max-tokens %d --ids 1,403,407,261,378", tokens);
+    json_t *json = tool_json(arguments, "tessera.generate");
+    char *copy = strdup(tool_text(json, "generated_text"));
+    ck_assert_ptr_nonnull(copy);
+    json_decref(json);
+    return copy;
+}
+
+/* Texts ---------------------------------------------------------------------------------------- */
+
+/* Returns the texts of all events of a stream, put together. For free(). Checks that the stream
+ * ends as it should. */
+static char *streamed(const char *body, bool chat, const char *finish)
+{
+    char *all = calloc(1, strlen(body) + 1), *copy = strdup(body), *rest = copy;
+    bool done = false, finished = false;
+    ck_assert(all != NULL && copy != NULL);
+    for (char *line; (line = strtok_r(rest, "\n", &rest)) != NULL;) {
+        ck_assert_int_eq(strncmp(line, "data: ", 6), 0);
+        ck_assert(!done);
+        if (strcmp(line + 6, "[DONE]") == 0) {
+            done = true;
+            continue;
+        }
+        json_t *event = json_loads(line + 6, 0, NULL);
+        ck_assert_msg(event != NULL, "%s", line);
+        const json_t *choice = choice_of(event), *delta = json_object_get(choice, "delta");
+        const json_t *text = chat ? json_object_get(delta, "content") : tool_member(choice, "text");
+        if (text != NULL)
+            strcat(all, json_string_value(text));
+        const json_t *reason = tool_member(choice, "finish_reason");
+        if (json_is_string(reason)) {
+            ck_assert_str_eq(json_string_value(reason), finish);
+            finished = true;
+        }
+        json_decref(event);
+    }
+    ck_assert(done && finished);
+    free(copy);
+    return all;
+}
+
+static server shared;
+
+static void start_shared(void)
+{
+    shared = start(SERVE "--parallel 2 --queue 1 --context 512");
+}
+
+static void stop_shared(void)
+{
+    stop(&shared);
+}
+
+START_TEST(texts_are_those_of_generate)
+{
+    char *wanted = generated(40);
+    json_t *json = post(&shared, 200, "/v1/completions", "{" PROMPT ", \"max_tokens\": 40}");
+    const json_t *choice = choice_of(json), *usage = tool_member(json, "usage");
+    ck_assert_str_eq(tool_text(choice, "text"), wanted);
+    ck_assert_str_eq(tool_text(choice, "finish_reason"), "length");
+    ck_assert_str_eq(tool_text(json, "object"), "text_completion");
+    ck_assert_str_eq(tool_text(json, "model"), "stories");
+    ck_assert_double_eq(tool_number(usage, "prompt_tokens"), 5);
+    ck_assert_double_eq(tool_number(usage, "completion_tokens"), 40);
+    json_decref(json);
+    /* token ids as a prompt */
+    json = post(&shared, 200, "/v1/completions",
+                "{\"prompt\": [1, 403, 407, 261, 378], \"temperature\": 0, \"max_tokens\": 40}");
+    ck_assert_str_eq(tool_text(choice_of(json), "text"), wanted);
+    json_decref(json);
+    reply r = call(&shared, "POST", "/v1/completions",
+                   "{" PROMPT ", \"max_tokens\": 40, \"stream\": true}");
+    ck_assert_int_eq(r.status, 200);
+    ck_assert_ptr_nonnull(strstr(r.text, "text/event-stream"));
+    char *text = streamed(r.body, false, "length");
+    ck_assert_str_eq(text, wanted);
+    free(text);
+    free(r.text);
+    free(wanted);
+}
+END_TEST
+
+START_TEST(chats_have_a_reply)
+{
+    json_t *json = post(&shared, 200, "/v1/chat/completions",
+                        "{" MESSAGES ", \"temperature\": 0, \"max_completion_tokens\": 30, "
+                        "\"user\": \"somebody\", \"n\": 1, \"tools\": [], \"logprobs\": false, "
+                        "\"response_format\": {\"type\": \"text\"}}");
+    const json_t *message = tool_member(choice_of(json), "message");
+    ck_assert_str_eq(tool_text(message, "role"), "assistant");
+    const char *text = tool_text(message, "content");
+    ck_assert_uint_gt(strlen(text), 10);
+    reply r = call(&shared, "POST", "/v1/chat/completions",
+                   "{" MESSAGES ", \"temperature\": 0, \"max_tokens\": 30, \"stream\": true}");
+    char *stream = streamed(r.body, true, "length");
+    ck_assert_str_eq(stream, text);
+    /* the content as a list of parts */
+    json_t *parts =
+        post(&shared, 200, "/v1/chat/completions",
+             "{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"text\", "
+             "\"text\": \"Tell me \"}, {\"type\": \"text\", \"text\": \"a story.\"}]}], "
+             "\"temperature\": 0, \"max_tokens\": 30}");
+    ck_assert_str_eq(tool_text(tool_member(choice_of(parts), "message"), "content"), text);
+    json_decref(parts);
+    json_decref(json);
+    free(stream);
+    free(r.text);
+}
+END_TEST
+
+START_TEST(a_seed_gives_the_same_text)
+{
+    char *texts[3];
+    for (int i = 0; i < 3; i++) {
+        json_t *json = post(&shared, 200, "/v1/completions",
+                            "{\"prompt\": \"Once\", \"temperature\": 1, \"max_tokens\": 40%s}",
+                            i < 2 ? ", \"seed\": 5" : "");
+        texts[i] = strdup(tool_text(choice_of(json), "text"));
+        json_decref(json);
+    }
+    ck_assert_str_eq(texts[0], texts[1]);
+    ck_assert_str_ne(texts[0], texts[2]);
+    for (int i = 0; i < 3; i++)
+        free(texts[i]);
+}
+END_TEST
+
+START_TEST(stop_strings_end_texts)
+{
+    char *whole = generated(40), *found = strstr(whole, " girl");
+    ck_assert_ptr_nonnull(found);
+    *found = '\0';
+    json_t *json = post(&shared, 200, "/v1/completions",
+                        "{" PROMPT ", \"max_tokens\": 40, \"stop\": [\"never\", \" girl\"]}");
+    ck_assert_str_eq(tool_text(choice_of(json), "text"), whole);
+    ck_assert_str_eq(tool_text(choice_of(json), "finish_reason"), "stop");
+    json_decref(json);
+    free(whole);
+}
+END_TEST
+
+START_TEST(tokens_go_both_ways)
+{
+    json_t *json = post(&shared, 200, "/tokenize",
+                        "{\"content\": \"Once upon a time\", \"add_special\": true}"),
+           *tokens = json_object_get(json, "tokens");
+    static const int wanted[] = {1, 403, 407, 261, 378};
+    ck_assert_uint_eq(json_array_size(tokens), 5);
+    for (size_t i = 0; i < 5; i++)
+        ck_assert_int_eq((int)json_integer_value(json_array_get(tokens, i)), wanted[i]);
+    json_decref(json);
+    json = post(&shared, 200, "/detokenize", "{\"tokens\": [403, 407, 261, 378]}");
+    ck_assert_ptr_nonnull(strstr(tool_text(json, "content"), "Once upon a time"));
+    json_decref(json);
+}
+END_TEST
+
+/* Refused requests ----------------------------------------------------------------------------- */
+
+START_TEST(wrong_requests_are_refused)
+{
+    static const struct {
+        const char *method, *path, *body;
+        int status;
+        const char *wanted;
+    } cases[] = {
+        {"GET", "/", "", 404, "there is no path '/'"},
+        {"GET", "/v1/completions", "", 405, "/v1/completions does not support GET"},
+        {"POST", "/v1/models", "", 405, "/v1/models does not support POST"},
+        {"POST", "/v1/completions", "", 400, "the body is not JSON: line 1"},
+        {"POST", "/v1/completions", "{\"prompt\": \"a\", \"prompt\": \"b\"}", 400, "not JSON"},
+        {"POST", "/v1/completions", "[]", 400, "the body is not a JSON object"},
+        {"POST", "/v1/completions", "{}", 400, "prompt is neither a string nor a list"},
+        {"POST", "/v1/completions", "{\"prompt\": [1, 512]}", 400, "prompt is neither"},
+        {"POST", "/v1/completions", "{\"prompt\": []}", 400, "the prompt has no token"},
+        {"POST", "/v1/completions", "{\"prompt\": \"a\", \"messages\": []}", 400,
+         "there is no parameter 'messages'"},
+        {"POST", "/v1/completions", "{\"prompt\": \"a\", \"temperature\": \"hot\"}", 400,
+         "temperature is not a number from 0 to 100"},
+        {"POST", "/v1/completions", "{\"prompt\": \"a\", \"top_p\": 1.5}", 400,
+         "top_p is not a number from 0 to 1"},
+        {"POST", "/v1/completions", "{\"prompt\": \"a\", \"max_tokens\": 0}", 400,
+         "max_tokens is not an integer from 1 to 1073741824"},
+        {"POST", "/v1/completions", "{\"prompt\": \"a\", \"seed\": 1e300}", 400, "seed is not"},
+        {"POST", "/v1/completions", "{\"prompt\": \"a\", \"stream\": 1}", 400,
+         "stream is neither true nor false"},
+        {"POST", "/v1/completions", "{\"prompt\": \"a\", \"stream_options\": 1}", 400,
+         "stream_options is not an object"},
+        {"POST", "/v1/completions", "{\"prompt\": \"a\", \"stop\": [\"\"]}", 400,
+         "stop is not a string"},
+        {"POST", "/v1/completions", "{\"prompt\": \"a\", \"n\": 2}", 400, "n is not supported"},
+        {"POST", "/v1/completions", "{\"prompt\": \"a\", \"logit_bias\": {\"5\": 1}}", 400,
+         "logit_bias is not supported"},
+        {"POST", "/v1/completions", "{\"prompt\": \"a\", \"model\": \"gpt\"}", 404,
+         "the model is 'stories', not 'gpt'"},
+        {"POST", "/v1/chat/completions", "{\"messages\": []}", 400,
+         "messages is not a list of 1 to 65536 messages"},
+        {"POST", "/v1/chat/completions", "{\"messages\": [{\"role\": \"tool\"}]}", 400,
+         "message 0 has the role 'tool'"},
+        {"POST", "/v1/chat/completions", "{\"messages\": [{\"role\": \"user\", \"content\": 5}]}",
+         400, "the content of message 0 is neither a string nor a list of texts"},
+        {"POST", "/v1/chat/completions",
+         "{\"messages\": [{\"role\": \"assistant\", \"content\": \"x\"}]}", 400,
+         "chat: message 0 is the assistant's (2) instead of the user's"},
+        {"POST", "/tokenize", "{\"content\": 5}", 400, "content is not a string"},
+        {"POST", "/detokenize", "{\"tokens\": [-1]}", 400, "tokens is not a list of ids"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        reply r = call(&shared, cases[i].method, cases[i].path, cases[i].body);
+        ck_assert_msg(r.status == cases[i].status && strstr(r.body, cases[i].wanted) != NULL,
+                      "%s %s %s: %s", cases[i].method, cases[i].path, cases[i].body, r.text);
+        json_t *json = json_loads(r.body, 0, NULL);
+        const json_t *error = tool_member(json, "error");
+        ck_assert_str_eq(tool_text(error, "type"), "invalid_request_error");
+        json_decref(json);
+        free(r.text);
+    }
+}
+END_TEST
+
+START_TEST(long_prompts_are_refused)
+{
+    char ids[8192] = "1";
+    for (int i = 0; i < 511; i++)
+        strcat(ids, ",403");
+    json_t *json = post(&shared, 400, "/v1/completions", "{\"prompt\": [%s]}", ids);
+    ck_assert_str_eq(tool_text(tool_member(json, "error"), "message"),
+                     "the prompt has 512 tokens, but the context has only 512");
+    json_decref(json);
+}
+END_TEST
+
+START_TEST(large_bodies_are_refused)
+{
+    const size_t size = (16 << 20) + 1;
+    char *body = malloc(size + 1);
+    ck_assert_ptr_nonnull(body);
+    memset(body, ' ', size);
+    body[size] = '\0';
+    reply r = call(&shared, "POST", "/v1/completions", body);
+    ck_assert_int_eq(r.status, 413);
+    ck_assert_ptr_nonnull(strstr(r.body, "the body is larger than 16 MiB"));
+    free(r.text);
+    free(body);
+}
+END_TEST
+
+/* Several clients ------------------------------------------------------------------------------ */
+
+/* Two texts run, and one request waits; a fourth one is refused. */
+START_TEST(a_full_queue_refuses)
+{
+    char *wanted = generated(300);
+    int clients[3];
+    reply r;
+    for (int i = 0; i < 3; i++) {
+        clients[i] =
+            ask(&shared, "POST", "/v1/completions", "", "{" PROMPT ", \"max_tokens\": 300}");
+        await_metric(&shared, i < 2 ? "requests_running" : "requests_waiting", i < 2 ? i + 1 : 1);
+    }
+    json_t *json = post(&shared, 429, "/v1/completions", "{" PROMPT "}");
+    ck_assert_str_eq(tool_text(tool_member(json, "error"), "type"), "rate_limit_error");
+    json_decref(json);
+    for (int i = 0; i < 3; i++) {
+        r = hear(clients[i]);
+        ck_assert_int_eq(r.status, 200);
+        json = json_loads(r.body, 0, NULL);
+        ck_assert_str_eq(tool_text(choice_of(json), "text"), wanted);
+        json_decref(json);
+        free(r.text);
+    }
+    free(wanted);
+}
+END_TEST
+
+/* Clients that go away, with and without a stream, while running and while waiting. */
+START_TEST(texts_of_absent_clients_end)
+{
+    static const char *const bodies[] = {"{" PROMPT ", \"max_tokens\": 500}",
+                                         "{" PROMPT ", \"max_tokens\": 500, \"stream\": true}"};
+    const double before = metric(&shared, "requests_cancelled_total");
+    int clients[3];
+    for (int i = 0; i < 3; i++) {
+        clients[i] = ask(&shared, "POST", "/v1/completions", "", bodies[i % 2]);
+        await_metric(&shared, i < 2 ? "requests_running" : "requests_waiting", i < 2 ? i + 1 : 1);
+    }
+    for (int i = 2; i >= 0; i--)
+        close(clients[i]);
+    await_metric(&shared, "requests_cancelled_total", before + 3);
+    ck_assert_double_eq(metric(&shared, "requests_running"), 0);
+    json_t *json = post(&shared, 200, "/v1/completions", "{" PROMPT ", \"max_tokens\": 4}");
+    json_decref(json);
+}
+END_TEST
+
+/* A client that has sent only a part of its request does not stop the others. */
+START_TEST(slow_clients_disturb_nobody)
+{
+    const int slow = dial(&shared);
+    put(slow, "POST /v1/completions HTTP/1.1\r\nContent-Le", 42);
+    json_t *json = post(&shared, 200, "/v1/completions", "{" PROMPT ", \"max_tokens\": 4}");
+    json_decref(json);
+    close(slow);
+}
+END_TEST
+
+START_TEST(health_and_models_are_told)
+{
+    reply r = call(&shared, "GET", "/health", "");
+    ck_assert_int_eq(r.status, 200);
+    ck_assert_str_eq(r.body, "{\"status\":\"ok\"}\n");
+    free(r.text);
+    r = call(&shared, "GET", "/v1/models", "");
+    ck_assert_ptr_nonnull(strstr(r.body, "\"id\":\"stories\""));
+    free(r.text);
+    r = call(&shared, "HEAD", "/v1/models", "");
+    ck_assert_int_eq(r.status, 200);
+    ck_assert_str_eq(r.body, "");
+    free(r.text);
+}
+END_TEST
+
+/* Servers of their own ------------------------------------------------------------------------- */
+
+START_TEST(keys_are_needed)
+{
+    static const struct {
+        const char *path, *headers;
+        int status;
+    } cases[] = {
+        {"/v1/models", "", 401},
+        {"/v1/models", "Authorization: Bearer secre\r\n", 401},
+        {"/v1/models", "Authorization: Bearer secret5\r\n", 401},
+        {"/v1/models", "Authorization: secret\r\n", 401},
+        {"/v1/models", "Authorization: Bearer secret\r\n", 200},
+        {"/metrics", "", 401},
+        {"/health", "", 200},
+        {"/nowhere", "", 404},
+    };
+    char path[] = "/tmp/tessera-serve-XXXXXX", arguments[512];
+    const int fd = mkstemp(path);
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq((int)write(fd, "secret\nmore\n", 12), 12);
+    close(fd);
+    snprintf(arguments, sizeof arguments, SERVE "--api-key-file %s", path);
+    server s = start(arguments);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        reply r = hear(ask(&s, "GET", cases[i].path, cases[i].headers, ""));
+        ck_assert_int_eq(r.status, cases[i].status);
+        free(r.text);
+    }
+    stop(&s);
+    unlink(path);
+}
+END_TEST
+
+/* After a signal, a running text may be completed, and new requests are refused. */
+START_TEST(a_signal_lets_texts_end)
+{
+    char *wanted = generated(400);
+    server s = start(SERVE "--parallel 1");
+    const int client = ask(&s, "POST", "/v1/completions", "", "{" PROMPT ", \"max_tokens\": 400}");
+    await_metric(&s, "requests_running", 1);
+    ck_assert_int_eq(kill(s.pid, SIGTERM), 0);
+    reply r = hear(client);
+    json_t *json = json_loads(r.body, 0, NULL);
+    ck_assert_str_eq(tool_text(choice_of(json), "text"), wanted);
+    json_decref(json);
+    free(r.text);
+    stop(&s);
+    free(wanted);
+}
+END_TEST
+
+START_TEST(the_grace_ends)
+{
+    server s = start(SERVE "--parallel 1 --grace 0");
+    const int client = ask(&s, "POST", "/v1/completions", "", "{" PROMPT ", \"max_tokens\": 500}");
+    await_metric(&s, "requests_running", 1);
+    ck_assert_int_eq(kill(s.pid, SIGTERM), 0);
+    reply r = hear(client);
+    ck_assert_msg(r.status == 503 && strstr(r.body, "the server shuts down") != NULL, "%s", r.text);
+    free(r.text);
+    stop(&s);
+}
+END_TEST
+
+START_TEST(ranks_serve_together)
+{
+    if (!TEST_HAVE_UCX)
+        SKIP("the library was built without UCX");
+    char *wanted = generated(40);
+    server s = start("launch -n 2 -- " TEST_TOOL " " SERVE "--parallel 2");
+    for (int i = 0; i < 2; i++) {
+        json_t *json = post(&s, 200, "/v1/completions", "{" PROMPT ", \"max_tokens\": 40}");
+        ck_assert_str_eq(tool_text(choice_of(json), "text"), wanted);
+        json_decref(json);
+    }
+    ck_assert_double_eq(metric(&s, "ranks"), 2);
+    stop(&s);
+    free(wanted);
+}
+END_TEST
+
+START_TEST(mistakes_are_named)
+{
+    tool_refuses("serve", "tessera: serve: missing MODEL, a folder or a file\n");
+    tool_refuses("serve x --api-key-file k --no-api-key",
+                 "tessera: serve: --api-key-file and --no-api-key contradict each other\n");
+    tool_refuses("serve x --parallel 0", "tessera: serve: --parallel takes an integer from 1 to "
+                                         "4096, not '0'\n");
+    tool_fails("serve " MODEL " --host 0.0.0.0 --port 0",
+               "others can reach 0.0.0.0: --api-key-file names the key that they need, and "
+               "--no-api-key lets everybody in");
+    tool_fails("serve " MODEL " --api-key-file /proc/nowhere",
+               "cannot read the API key from /proc/nowhere: No such file or directory");
+    tool_fails("serve " MODEL " --api-key-file /dev/null",
+               "cannot read the API key from /dev/null: the file is empty");
+    tool_fails("serve /proc/nowhere --port 0", "/proc/nowhere: No such file or directory");
+}
+END_TEST
+
+TESTS(serve)
+{
+    tcase_set_timeout(tests, 300);
+    tcase_add_unchecked_fixture(tests, start_shared, stop_shared);
+    tcase_add_test(tests, texts_are_those_of_generate);
+    tcase_add_test(tests, chats_have_a_reply);
+    tcase_add_test(tests, a_seed_gives_the_same_text);
+    tcase_add_test(tests, stop_strings_end_texts);
+    tcase_add_test(tests, tokens_go_both_ways);
+    tcase_add_test(tests, wrong_requests_are_refused);
+    tcase_add_test(tests, long_prompts_are_refused);
+    tcase_add_test(tests, large_bodies_are_refused);
+    tcase_add_test(tests, a_full_queue_refuses);
+    tcase_add_test(tests, texts_of_absent_clients_end);
+    tcase_add_test(tests, slow_clients_disturb_nobody);
+    tcase_add_test(tests, health_and_models_are_told);
+    tcase_add_test(tests, keys_are_needed);
+    tcase_add_test(tests, a_signal_lets_texts_end);
+    tcase_add_test(tests, the_grace_ends);
+    tcase_add_test(tests, ranks_serve_together);
+    tcase_add_test(tests, mistakes_are_named);
+}
