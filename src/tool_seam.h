@@ -4,6 +4,7 @@
 #define TSR_TOOL_SEAM_H
 
 #include "gpu/matmul/tuning/tuning.h"
+#include "gpu/stream/profile.h"
 #include "model/file.h"
 #include "sampler/order/names.h"
 

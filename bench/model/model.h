@@ -1,9 +1,10 @@
-/* tessera bench model: how fast a job processes prompts and generates tokens. Its code is in four
+/* tessera bench model: how fast a job processes prompts and generates tokens. Its code is in five
  * files: options and help (model_options.c), generated shapes (shapes.c), measuring (model_run.c),
- * and output (model_print.c). */
+ * output (model_print.c), and the output of --kernels (kernels_print.c). */
 #ifndef TSR_BENCH_MODEL_MODEL_H
 #define TSR_BENCH_MODEL_MODEL_H
 
+#include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -13,6 +14,7 @@
 #include "cli/lib/model.h"
 #include "cli/lib/stages.h"
 #include "tessera/tessera.h"
+#include "tool_seam.h"
 
 extern const cli_command bench_model_command;
 
@@ -35,7 +37,7 @@ typedef struct bench_model_options {
     tsr_dtype dtype, cache_dtype;
     int64_t prompt_tokens, generate, repetitions, prefill, sequences;
     cli_stages stages;
-    bool allow_int8;
+    bool allow_int8, kernels;
     double timeout;
     const char *device;
     bench_destination to;
@@ -65,6 +67,12 @@ typedef struct bench_model_test {
 
 #define BENCH_MODEL_TESTS 2
 
+/* The commands of one pass through the model, as --kernels prints them. */
+typedef struct bench_model_kernels {
+    char name[64];
+    tsr__profile profile;
+} bench_model_kernels;
+
 typedef struct bench_model_report {
     char name[256];
     const tsr_model_config *config;
@@ -74,6 +82,8 @@ typedef struct bench_model_report {
     bench_model_rank *rank; /* [ranks] */
     int test_count;
     bench_model_test tests[BENCH_MODEL_TESTS];
+    int kernels_count; /* 0 without --kernels */
+    bench_model_kernels kernels[BENCH_MODEL_TESTS];
 } bench_model_report;
 
 /* Opens the model on all ranks, verifies it, measures, and prints on rank 0. Returns an exit
@@ -92,6 +102,11 @@ typedef struct bench_model_figures {
 } bench_model_figures;
 bench_model_figures bench_model_summarize(const bench_model_report *report,
                                           const bench_model_test *test);
+
+/* Write the kernels of rank 0: tables after those of the rates, or a member of the JSON document.
+ */
+void bench_model_write_kernels(const bench_model_report *report, bench_format format, FILE *out);
+void bench_model_add_kernels(json_t *document, const bench_model_report *report);
 
 void bench_model_write(const bench_model_report *report, bench_format format, FILE *out);
 

@@ -1,5 +1,6 @@
 /* tessera bench model: its options. */
 #include <stdio.h>
+#include <string.h>
 
 #include "bench/model/model.h"
 #include "cli/lib/options.h"
@@ -42,6 +43,10 @@ static const cli_option options[] = {
     {"allow-int8", NULL,
      "round activations to 8 bits where a GPU multiplies them faster, for q4_0, q5_0 and q8_0",
      .flag = &chosen.allow_int8},
+    {"kernels", NULL,
+     "also count the commands of one prompt and of one token, by kernel: barriers, bytes, "
+     "operations, matrix units, and times if the device has timestamps",
+     .flag = &chosen.kernels},
     {"stages", "S", "divide the layers over S stages, which are groups of ranks (default: 1)",
      .integer = &chosen.stages.count, .low = 1, .high = TSR_MAX_COMM_SIZE},
     {"stage-layers", "LIST",
@@ -82,8 +87,19 @@ static void help(FILE *out)
         "data of others, of those of its stage, the mean of all ranks. 'weights' is the bytes of "
         "weights that all ranks "
         "read per second while they generate, and 'of memory' their part of the memory ceiling, "
-        "which all ranks measure at the same time, before and after.\n");
+        "which all ranks measure at the same time, before and after.\n"
+        "\n"
+        "--kernels counts on rank 0, after the measurements. Bytes are those that operations "
+        "declare "
+        "to read and write; operations are those of products and attention, two for a "
+        "multiply-add. A time is that from a command's start to its end.\n");
     cli_options_help(out, options);
+}
+
+static bool ends_in_csv(const char *path)
+{
+    const size_t length = path != NULL ? strlen(path) : 0;
+    return length >= 4 && strcmp(path + length - 4, ".csv") == 0;
 }
 
 static int run_model(int argc, char **argv)
@@ -105,6 +121,9 @@ static int run_model(int argc, char **argv)
     if (chosen.prompt_tokens == 0 && chosen.generate == 0)
         return cli_usage_error(
             "bench model: --prompt-tokens and --generate are both 0; nothing is left to measure");
+    if (chosen.kernels && (chosen.to.format == BENCH_AS_CSV || ends_in_csv(chosen.to.path)))
+        return cli_usage_error(
+            "bench model: CSV has one table, so it cannot have that of --kernels; use JSON");
     code = bench_destination_check("bench model", &chosen.to);
     if (code != CLI_DONE)
         return code;

@@ -250,6 +250,8 @@ static void write_json(const bench_model_report *report, FILE *out)
     json_t *results = cli_json_add_array(document, "results");
     for (int i = 0; i < report->test_count; i++)
         add_test(cli_json_append_object(results), report, &report->tests[i]);
+    if (report->kernels_count > 0)
+        bench_model_add_kernels(document, report);
     cli_json_write(document, out);
 }
 
@@ -259,6 +261,8 @@ void bench_model_write(const bench_model_report *report, bench_format format, FI
         write_json(report, out);
     else if (format == BENCH_AS_CSV)
         write_csv(report, out);
-    else
+    else {
         write_table(report, format, out);
+        bench_model_write_kernels(report, format, out);
+    }
 }

@@ -454,6 +454,50 @@ static bool measure_all(job *j)
     return gather(j, &j->own, j->report.rank, sizeof j->own);
 }
 
+/* Kernels -------------------------------------------------------------------------------------- */
+
+/* Runs one step of the generator, and counts its commands if `pass` is not NULL. */
+static bool profile_step(job *j, bench_model_kernels *pass, const char *name)
+{
+    int given;
+    if (pass == NULL) {
+        BENCH_TRY(of(j), tsr_generator_step(j->generator, &given));
+        return true;
+    }
+    snprintf(pass->name, sizeof pass->name, "%s", name);
+    BENCH_TRY(of(j), tsr__stream_profile_begin(j->context.stream));
+    BENCH_TRY(of(j), tsr_generator_step(j->generator, &given));
+    BENCH_TRY(of(j), tsr__stream_profile_end(j->context.stream, &pass->profile));
+    return true;
+}
+
+/* Counts the commands of a prompt and of the token after it. The first run builds pipelines and is
+ * not counted. All ranks take part, and each counts its own. */
+static bool profile_kernels(job *j)
+{
+    const bench_model_options *o = j->options;
+    const tsr_model_config *config = j->report.config;
+    int64_t prompt = o->prompt_tokens > 0 ? o->prompt_tokens : 1;
+    bench_model_kernels *kernels = j->report.kernels;
+    char prompt_name[32], token_name[32];
+    if (config->learned_positions && prompt >= config->context)
+        prompt = config->context - 1;
+    snprintf(prompt_name, sizeof prompt_name, "pp%" PRId64, prompt);
+    snprintf(token_name, sizeof token_name, "token after %" PRId64, prompt);
+    snprintf(j->doing, sizeof j->doing, "counting the commands of kernels");
+    bench_progress_show(&j->context.progress, j->doing);
+    if (!generator_for(j, 1, prompt + 1, NULL))
+        return false;
+    for (int run = 0; run < 2; run++) {
+        const bool counts = run == 1;
+        if (!add(j, 1, prompt, 2) || !profile_step(j, counts ? &kernels[0] : NULL, prompt_name) ||
+            !profile_step(j, counts ? &kernels[1] : NULL, token_name) || !remove_all(j, 1))
+            return false;
+    }
+    j->report.kernels_count = 2;
+    return true;
+}
+
 static void write_report(void *user, bench_format format, FILE *out)
 {
     bench_model_write(user, format, out);
@@ -466,7 +510,8 @@ int bench_model_run(bench_model_options *options)
     j->options = options;
     j->harness.seconds = CEILING_SECONDS;
     j->context.options = &j->harness;
-    bool done = open_job(j) && make_prompt(j) && verify(j) && measure_all(j);
+    bool done = open_job(j) && make_prompt(j) && verify(j) && measure_all(j) &&
+                (!options->kernels || profile_kernels(j));
     bench_progress_end(&j->context.progress);
     if (!done)
         code = cli_failed("bench model: %s", j->context.error);

@@ -158,8 +158,101 @@ START_TEST(tables)
 }
 END_TEST
 
+static const json_t *kernel_named(const json_t *pass, const char *name)
+{
+    const json_t *kernels = tool_member(pass, "kernels");
+    for (size_t i = 0; i < json_array_size(kernels); i++)
+        if (strcmp(tool_text(json_array_get(kernels, i), "kernel"), name) == 0)
+            return json_array_get(kernels, i);
+    return NULL;
+}
+
+static void check_total(const json_t *pass, const char *figure)
+{
+    const json_t *kernels = tool_member(pass, "kernels");
+    const double total = tool_number(tool_member(pass, "total"), figure);
+    double sum = 0;
+    for (size_t i = 0; i < json_array_size(kernels); i++)
+        sum += tool_number(json_array_get(kernels, i), figure);
+    ck_assert_msg(sum > 0 && sum > 0.9999 * total && sum < 1.0001 * total,
+                  "%s: the kernels have %g, the total is %g", figure, sum, total);
+}
+
+/* Checks the commands of a pass over `tokens` tokens, of which the last one goes through the head.
+ */
+static void check_kernels(const json_t *pass, const char *name, int tokens, int keys)
+{
+    /* llama-15m: 6 layers of width 256, 128 columns each for keys and values, an MLP of 768; and a
+     * head of 32000 */
+    const double layer = 2 * 256 * 256 + 2 * 256 * 128 + 3 * 256 * 768, head = 32000 * 256;
+    const double products = 2 * (6 * layer * tokens + head);
+    /* scores and values, with room for kernels that compute keys which a mask hides, and whole
+     * tiles */
+    const double attention = 6 * 4.0 * 256 * keys * tokens;
+    const json_t *total = tool_member(pass, "total");
+    const double operations = tool_number(total, "operations");
+    const double weight_bytes = 2 * (6 * layer + head);
+    const double read_bytes = tool_number(total, "read_bytes");
+    ck_assert_str_eq(tool_text(pass, "pass"), name);
+    check_total(pass, "commands");
+    check_total(pass, "barriers");
+    check_total(pass, "read_bytes");
+    check_total(pass, "written_bytes");
+    check_total(pass, "operations");
+    ck_assert_msg(operations > products && operations < products + 64 * attention,
+                  "%s: %g operations; the products have %g, attention %g or more", name, operations,
+                  products, attention);
+    ck_assert_msg(read_bytes > weight_bytes && read_bytes < 2 * weight_bytes,
+                  "%s: %g bytes are read; the weights have %g", name, read_bytes, weight_bytes);
+    ck_assert_int_ge((int)tool_number(total, "submissions"), 1);
+    if (json_is_null(tool_member(total, "elapsed_ns"))) {
+        ck_assert(json_is_null(tool_member(total, "gaps_ns")));
+        ck_assert(json_is_null(tool_member(total, "ns")));
+    } else {
+        check_total(pass, "ns");
+        const double elapsed = tool_number(total, "elapsed_ns"), ns = tool_number(total, "ns"),
+                     gaps = tool_number(total, "gaps_ns");
+        ck_assert_msg(gaps >= 0 && ns + gaps > 0.9999 * elapsed && ns + gaps < 1.0001 * elapsed,
+                      "%s: %g ns, %g of them in kernels and %g between", name, elapsed, ns, gaps);
+    }
+}
+
+START_TEST(kernels_are_counted)
+{
+    json_t *document = tool_json("bench model --shape llama-15m -p 9 -n 1 -r 1 --kernels --json",
+                                 "tessera.bench.model");
+    const json_t *passes = tool_member(document, "kernels");
+    ck_assert_uint_eq(json_array_size(passes), 2);
+    check_kernels(json_array_get(passes, 0), "pp9", 9, 9);
+    check_kernels(json_array_get(passes, 1), "token after 9", 1, 10);
+    const char *device = tool_text(json_array_get(tool_member(document, "ranks"), 0), "device");
+    if (strstr(device, "llvmpipe") != NULL || strstr(device, "SwiftShader") != NULL)
+        for (size_t i = 0; i < 2;
+             i++) { /* two norms in each of 6 layers, and one before the head */
+            const json_t *norm = kernel_named(json_array_get(passes, i), "norm");
+            ck_assert_ptr_nonnull(norm);
+            ck_assert_int_eq((int)tool_number(norm, "commands"), 13);
+            ck_assert(json_is_false(tool_member(norm, "matrix_units")));
+            ck_assert(tool_number(norm, "operations") == 0);
+        }
+    json_decref(document);
+    tool_result md = tool_run("bench model " MODEL " -n 1 -r 1 -p 0 --kernels");
+    ck_assert_msg(md.exit_code == 0, "%s", md.err);
+    ck_assert_int_eq(tool_count(md.out, "\n| pp1 "), 1);
+    ck_assert_int_eq(tool_count(md.out, "\n| token after 1 "), 1);
+    ck_assert_int_eq(tool_count(md.out, "\n| total "), 2);
+    tool_result_free(&md);
+}
+END_TEST
+
 START_TEST(mistakes_are_named)
 {
+    tool_refuses("bench model --kernels -o csv",
+                 "tessera: bench model: CSV has one table, so it cannot have that of --kernels; "
+                 "use JSON\n");
+    tool_refuses("bench model --kernels -o /proc/nowhere/x.csv",
+                 "tessera: bench model: CSV has one table, so it cannot have that of --kernels; "
+                 "use JSON\n");
     tool_refuses("bench model --shape x", "tessera: bench model: --shape takes llama-1b, llama-7b, "
                                           "llama-110m, llama-15m, not 'x'\n");
     tool_refuses("bench model --type iq4_nl",
@@ -300,6 +393,7 @@ TESTS(bench_model)
     tcase_add_test(tests, a_job_is_measured);
     tcase_add_test(tests, stages_are_measured);
     tcase_add_test(tests, tables);
+    tcase_add_test(tests, kernels_are_counted);
     tcase_add_test(tests, mistakes_are_named);
     tcase_add_test(tests, learned_positions_are_a_limit);
     tcase_add_test(tests, rates_of_a_job);

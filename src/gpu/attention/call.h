@@ -81,6 +81,10 @@ typedef struct tsr__attention_pass {
 
 /* The multiply-adds of a pass for `rows` rows of its result, as if every query saw all keys. */
 double tsr__attention_pass_work(const tsr__attention_pass *pass, uint32_t rows);
+/* Returns the bytes of queries, keys, values and mask. If the keys are in pages, k and v are
+ * larger.
+ */
+double tsr__attention_read_bytes(const tsr__attention *call);
 
 /* Sets which memory the dispatches of a pass access. */
 void tsr__attention_pass_access(const tsr__attention_pass *pass, tsr__dispatch *dispatch);

@@ -137,6 +137,19 @@ int tsr__attention_reads(const tsr__attention *call, const tsr__attention_descri
     return count;
 }
 
+static double bytes_of(const tsr_tensor *tensor)
+{
+    return (double)tsr_layout_count(&tensor->layout) * (double)tsr_dtype_size(tensor->layout.dtype);
+}
+
+double tsr__attention_read_bytes(const tsr__attention *c)
+{
+    const double keys = (double)(c->batch * c->kv_heads * c->kv_len) * (double)c->head_dim;
+    const tsr_tensor *mask = c->params.mask;
+    return bytes_of(c->q) + (mask ? bytes_of(mask) : 0) +
+           keys * (double)(tsr_dtype_size(c->k->layout.dtype) + tsr_dtype_size(c->v->layout.dtype));
+}
+
 double tsr__attention_pass_work(const tsr__attention_pass *pass, uint32_t rows)
 {
     const tsr__attention *c = pass->call;
@@ -166,6 +179,7 @@ void tsr__attention_pass_access(const tsr__attention_pass *pass, tsr__dispatch *
         dispatch->access[count++] =
             to_delta ? tsr__write_buffer(pass->delta) : tsr__read_buffer(pass->delta);
     dispatch->access_count = count;
+    dispatch->read_bytes = c->params.pages ? tsr__attention_read_bytes(c) : 0;
 }
 
 tsr_status tsr__attention_send(tsr_stream *stream, const tsr__attention_description *description)
@@ -194,7 +208,7 @@ tsr_status tsr__attention_dispatch(tsr_stream *stream, tsr__dispatch *dispatch,
         const uint64_t now = tsr__min_u64(count - first, at_once);
         push.first = (uint32_t)first;
         push.count = (uint32_t)(now * invocations);
-        dispatch->work = work * (double)now;
+        dispatch->work = dispatch->multiply_adds = work * (double)now;
         tsr__groups_for(now * invocations, workgroup, dispatch->groups);
         TSR__TRY(tsr__stream_dispatch(stream, dispatch));
     }

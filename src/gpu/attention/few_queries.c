@@ -124,6 +124,10 @@ static tsr_status run_parts(const few *f)
     dispatch.access_count = tsr__attention_reads(c, &f->description, dispatch.access);
     dispatch.access[dispatch.access_count++] =
         f->partial ? tsr__write_buffer(f->partial) : tsr__write_of(c->y);
+    dispatch.read_bytes = tsr__attention_read_bytes(c);
+    if (f->partial)
+        dispatch.written_bytes =
+            4.0 * (double)(rows_of(c) * f->cut.ranges) * (double)(c->head_dim + 2);
     if (!f->partial && c->lse)
         dispatch.access[dispatch.access_count++] = tsr__write_of(c->lse);
     /* each query of the workgroup is multiplied with the keys of its range, and with their values
@@ -147,6 +151,7 @@ tsr_status tsr__attention_merge(const tsr__attention *c,
         .access_count = 3,
         .access = {description->range, tsr__read_buffer(partial), tsr__write_of(c->y)},
     };
+    dispatch.read_bytes = 4.0 * (double)(rows_of(c) * ranges) * (double)(c->head_dim + 2);
     if (c->lse)
         dispatch.access[dispatch.access_count++] = tsr__write_of(c->lse);
     const uint64_t at_once = UINT64_C(1) << 22;

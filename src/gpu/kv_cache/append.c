@@ -72,6 +72,8 @@ static tsr_status add_append(const tsr_kv_cache *cache, tsr__dispatches *list, i
         .spec = {WORKGROUP, (uint32_t)cached.layout.dtype, (uint32_t)layout->dtype},
         .push = &push,
         .push_bytes = sizeof push,
+        .written_bytes =
+            (double)(tsr_layout_count(layout) * (int64_t)tsr_dtype_size(cached.layout.dtype)),
         .access_count = 3,
         .access = {tsr__write_of(&cached), tsr__read_of(source), tsr__read_of(cache->step.all)},
     };
@@ -194,6 +196,9 @@ static tsr_status run_rotated(tsr_kv_cache *cache, int layer, const tsr_rope *ro
     const tsr__access access[] = {
         tsr__write_of(q), tsr__write_of(&cached),        tsr__read_of(k),
         tsr__read_of(v),  tsr__read_of(cache->step.all), tsr__read_of(tsr__rope_table(rope))};
+    /* q, k and v are read; q, and in the cache k and v, are written */
+    dispatch.read_bytes = (double)(items * 8 * tsr_dtype_size(q->layout.dtype));
+    dispatch.written_bytes = dispatch.read_bytes;
     dispatch.push = &push;
     dispatch.push_bytes = sizeof push;
     dispatch.access_count = sizeof access / sizeof *access;

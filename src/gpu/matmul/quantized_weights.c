@@ -114,7 +114,8 @@ static tsr_status record_few(tsr_stream *stream, void *work)
         push.y = tsr__matmul_address(call->y, &p->y, from * p->y.col);
         if (call->bias)
             push.bias = tsr__matmul_address(call->bias, &p->bias, from * p->bias.col);
-        dispatch.work = (double)p->m * (double)now * (double)p->k;
+        dispatch.work = dispatch.multiply_adds = (double)p->m * (double)now * (double)p->k;
+        dispatch.multiply_adds *= call->gated ? 2 : 1;
         tsr__groups_for(tsr__div_up_u64((uint64_t)now, few->columns), 1, dispatch.groups);
         TSR__TRY(tsr__stream_dispatch(stream, &dispatch));
     }

@@ -117,8 +117,11 @@ static tsr_status record_rows(tsr_stream *stream, const conversion *c, uint64_t 
         .access_count = c->indices ? 3 : 2,
         .access = {tsr__write_of(c->y), tsr__read_of(c->x)},
     };
-    if (c->indices)
+    if (c->indices) {
         dispatch.access[2] = tsr__read_of(c->indices);
+        dispatch.read_bytes =
+            (double)(rows * (tsr__dtype_bytes(from->dtype, push.width) + push.index_bytes));
+    }
     tsr__quant_describe(from->dtype, dispatch.spec);
     dispatch.spec[TSR_QUANT_SPECS] = WORKGROUP;
     dispatch.spec[TSR_QUANT_SPECS + 1] = l->dtype;

@@ -310,6 +310,7 @@ static tsr_status record_dispatch(tsr_stream *stream, tsr__pipeline *pipeline, c
                       dispatch->independent_group);
     stream->open->work += dispatch->work;
     tsr__stream_label(stream, name, dispatch->access, dispatch->access_count);
+    tsr__stream_profile_command(stream, name, dispatch->access, dispatch->access_count, dispatch);
 
     const tsr__vk_device *vk = &stream->device->vk;
     VkCommandBuffer commands = stream->open->commands;
@@ -318,6 +319,7 @@ static tsr_status record_dispatch(tsr_stream *stream, tsr__pipeline *pipeline, c
         vk->CmdPushConstants(commands, tsr__pipelines_layout(stream->device),
                              VK_SHADER_STAGE_COMPUTE_BIT, 0, dispatch->push_bytes, dispatch->push);
     vk->CmdDispatch(commands, dispatch->groups[0], dispatch->groups[1], dispatch->groups[2]);
+    tsr__stream_profile_recorded(stream);
     return tsr__stream_recorded(stream);
 }
 
@@ -351,6 +353,7 @@ tsr_status tsr__stream_copy(tsr_stream *stream, tsr__access source, tsr__access 
     if (stream->mode == TSR__STREAM_PREFLIGHT)
         return TSR_OK;
     tsr__stream_order(stream, access, 2, 0);
+    tsr__stream_profile_command(stream, "copy", access, 2, NULL);
     for (uint32_t done = 0; done < count;) {
         VkBufferCopy copies[REGIONS_AT_ONCE];
         uint32_t some = 0;
@@ -364,6 +367,7 @@ tsr_status tsr__stream_copy(tsr_stream *stream, tsr__access source, tsr__access 
         stream->device->vk.CmdCopyBuffer(stream->open->commands, source.buffer->handle,
                                          destination.buffer->handle, some, copies);
     }
+    tsr__stream_profile_recorded(stream);
     return tsr__stream_recorded(stream);
 }
 
@@ -376,9 +380,11 @@ tsr_status tsr__stream_fill(tsr_stream *stream, tsr__access destination, uint32_
         return TSR_OK;
     tsr__stream_order(stream, &destination, 1, 0);
     tsr__stream_label(stream, "fill", &destination, 1);
+    tsr__stream_profile_command(stream, "fill", &destination, 1, NULL);
     stream->device->vk.CmdFillBuffer(stream->open->commands, destination.buffer->handle,
                                      destination.buffer->slab_offset + destination.begin_bytes,
                                      destination.end_bytes - destination.begin_bytes, pattern);
+    tsr__stream_profile_recorded(stream);
     return tsr__stream_recorded(stream);
 }
 
@@ -389,9 +395,11 @@ tsr_status tsr__stream_update(tsr_stream *stream, tsr__access destination, const
         return TSR_OK;
     tsr__stream_order(stream, &destination, 1, 0);
     tsr__stream_label(stream, "update", &destination, 1);
+    tsr__stream_profile_command(stream, "update", &destination, 1, NULL);
     stream->device->vk.CmdUpdateBuffer(stream->open->commands, destination.buffer->handle,
                                        destination.buffer->slab_offset + destination.begin_bytes,
                                        destination.end_bytes - destination.begin_bytes, data);
+    tsr__stream_profile_recorded(stream);
     return tsr__stream_recorded(stream);
 }
 

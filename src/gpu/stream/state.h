@@ -31,6 +31,9 @@ typedef struct tsr__staging {
     uint64_t used_bytes; /* the number of bytes of the current chunk that transfers have taken */
 } tsr__staging;
 
+/* The state of tsr__stream_profile_begin (profile.c). */
+typedef struct tsr__profiling tsr__profiling;
+
 /* What a stream does with the commands that it gets; see tsr__stream_atomic. */
 typedef enum tsr__stream_mode {
     TSR__STREAM_SINGLE, /* each command is an operation by itself */
@@ -74,7 +77,10 @@ struct tsr_stream {
     uint64_t left_limit;
     uint32_t last_independent_group; /* the number that tsr__stream_new_independent_group returned
                                         last */
-    uint64_t barriers;               /* the number of barriers recorded, for tests */
+    uint64_t barriers;               /* the number of barriers recorded */
+    uint64_t submissions;            /* the number of batches that a queue has accepted */
+    tsr__profiling *profiling;  /* between tsr__stream_profile_begin and _end; otherwise NULL */
+    uint64_t profiled_barriers; /* of transfer streams: `barriers` after the last command */
 };
 
 /* Prepares the recording of a command with `count` accesses. Opens a batch and reserves room for
@@ -93,6 +99,13 @@ void tsr__stream_order(tsr_stream *stream, const tsr__access *access, int count,
  * after tsr__stream_order. */
 void tsr__stream_label(const tsr_stream *stream, const char *name, const tsr__access *access,
                        int count);
+
+/* If the stream is profiled, counts the command that is recorded next. `dispatch` is NULL if it is
+ * a copy, a fill or an update. Must be called after tsr__stream_order. */
+void tsr__stream_profile_command(tsr_stream *stream, const char *name, const tsr__access *access,
+                                 int count, const tsr__dispatch *dispatch);
+/* Must be called after that command is recorded. */
+void tsr__stream_profile_recorded(tsr_stream *stream);
 
 /* Returns the point at which everything that is recorded so far is complete. */
 static inline uint64_t tsr__stream_last_point(const tsr_stream *stream)
@@ -128,5 +141,6 @@ void tsr__stream_scratch_after_preflight(tsr_stream *stream);
 void tsr__stream_scratch_finish(tsr_stream *stream);
 void tsr__stream_staging_finish(tsr_stream *stream);
 void tsr__stream_timer_finish(tsr_stream *stream);
+void tsr__stream_profile_finish(tsr_stream *stream);
 
 #endif

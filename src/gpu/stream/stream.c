@@ -122,6 +122,7 @@ void tsr_stream_destroy(tsr_stream **stream)
     tsr__stream_staging_finish(closing);
     tsr__stream_scratch_finish(closing);
     tsr__stream_timer_finish(closing);
+    tsr__stream_profile_finish(closing);
     tsr__timeline_release(device, closing->timeline);
     tsr__free(closing);
     tsr__device_release(device);

@@ -36,6 +36,10 @@ typedef struct tsr__dispatch {
     uint32_t groups[3];
     /* the work in multiply-adds; 0: it is estimated from the bytes of `access` */
     double work;
+    /* For profiles (profile.h): the multiply-adds of floats, 0 in kernels other than products and
+     * attention; and the bytes that are read and written, if these are much fewer than the ranges
+     * of `access` have. 0: the bytes of the ranges. */
+    double multiply_adds, read_bytes, written_bytes;
     /* Dispatches with the same number other than 0 are independent: none reads or
      * writes what another one writes, although their ranges may say so. They need no barriers
      * between each other. See tsr__stream_new_independent_group. */

@@ -117,6 +117,7 @@ static tsr_status queue_open(tsr_stream *stream)
     pthread_mutex_unlock(&device->queue_lock);
     if (result < 0)
         return tsr__device_fail(device, result, "vkQueueSubmit");
+    stream->submissions++;
     return TSR_OK;
 }
 

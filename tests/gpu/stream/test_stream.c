@@ -4,6 +4,7 @@
 
 #include "gpu/pipeline/pipeline.h"
 #include "gpu/stream/hazards.h"
+#include "gpu/stream/profile.h"
 #include "gpu/stream/state.h"
 #include "support/check_main.h"
 #include "support/gpu.h"
@@ -324,6 +325,75 @@ START_TEST(pieces_of_an_operation_have_no_barriers_between_them)
 }
 END_TEST
 
+static const tsr__profile_kernel *counted(const tsr__profile *profile, const char *name)
+{
+    for (int i = 0; i < profile->kernel_count; i++)
+        if (strcmp(profile->kernels[i].name, name) == 0)
+            return &profile->kernels[i];
+    ck_abort_msg("no command '%s' was counted", name);
+}
+
+START_TEST(commands_are_counted)
+{
+    static tsr__profile profile;
+    tsr_tensor *x = gpu_new(TSR_F32, 1, &one_thousand), *y = gpu_new(TSR_F32, 1, &one_thousand);
+    tsr_tensor *square = gpu_new(TSR_F32, 2, (const int64_t[]){8, 8}),
+               *other = gpu_new(TSR_F32, 2, (const int64_t[]){8, 8});
+    GPU_OK(tsr_fill(queue, x, 1));
+    GPU_FAILS(tsr__stream_profile_end(queue, &profile), TSR_ERR_INVALID,
+              "there is no stream_profile_begin before it");
+    GPU_FAILS(tsr__stream_profile_begin(NULL), TSR_ERR_INVALID, "stream is NULL");
+    GPU_OK(tsr__stream_profile_begin(queue));
+    GPU_FAILS(tsr__stream_profile_begin(queue), TSR_ERR_INVALID,
+              "no stream_profile_end since the last one");
+    GPU_FAILS(tsr__stream_profile_end(queue, NULL), TSR_ERR_INVALID, "out is NULL");
+    /* a whole tensor is filled without a kernel; the second fill is independent of the first */
+    GPU_OK(tsr__stream_fill(queue, tsr__write_of(x), 0));
+    GPU_OK(tsr__stream_fill(queue, tsr__write_of(square), 0));
+    GPU_OK(tsr__stream_fill(queue, tsr__write_of(x), 0)); /* waits for the first one */
+    GPU_OK(tsr_stream_submit(queue));
+    GPU_OK(tsr__stream_update(queue, tsr__write_of(y), (const float[1000]){0}));
+    GPU_OK(tsr_matmul(queue, other, square, square, NULL));
+    GPU_OK(tsr__stream_profile_end(queue, &profile));
+    const tsr__profile_kernel *fill = counted(&profile, "fill"),
+                              *update = counted(&profile, "update");
+    ck_assert_uint_eq(fill->commands, 3);
+    ck_assert_uint_eq(fill->barriers, 2); /* at the start of the batch, and before the third */
+    ck_assert(fill->read_bytes == 0 && fill->written_bytes == 2 * 4000 + 256);
+    ck_assert(fill->operations == 0 && !fill->matrix_units);
+    ck_assert_uint_eq(update->commands, 1);
+    ck_assert_uint_eq(update->barriers, 1); /* of the second batch */
+    ck_assert(update->written_bytes == 4000);
+    ck_assert_uint_eq(profile.batches, 2);
+    double operations = 0, ns = 0;
+    for (int i = 0; i < profile.kernel_count; i++) {
+        operations += profile.kernels[i].operations;
+        ns += profile.kernels[i].ns;
+        ck_assert_uint_eq(profile.kernels[i].timed,
+                          profile.has_times ? profile.kernels[i].commands : 0);
+    }
+    ck_assert_msg(operations == 2 * 8 * 8 * 8, "%g operations", operations);
+    ck_assert_int_eq(profile.has_times, gpu->info.timestamp_period_ns > 0);
+    if (profile.has_times) {
+        const double sum = ns + profile.gaps_ns;
+        ck_assert(sum > 0.999 * profile.elapsed_ns && sum < 1.001 * profile.elapsed_ns);
+    }
+    /* Nothing is counted afterwards, and counting starts anew. */
+    GPU_OK(tsr_fill(queue, x, 1));
+    GPU_OK(tsr__stream_profile_begin(queue));
+    GPU_OK(tsr__stream_profile_end(queue, &profile));
+    ck_assert_int_eq(profile.kernel_count, 0);
+    ck_assert_uint_eq(profile.batches, 0);
+    /* A stream may be destroyed while it counts. */
+    GPU_OK(tsr__stream_profile_begin(queue));
+    GPU_OK(tsr_fill(queue, x, 1));
+    tsr_tensor_destroy(&x);
+    tsr_tensor_destroy(&y);
+    tsr_tensor_destroy(&square);
+    tsr_tensor_destroy(&other);
+}
+END_TEST
+
 TESTS(stream)
 {
     tcase_set_timeout(tests, 120);
@@ -342,4 +412,5 @@ TESTS(stream)
     tcase_add_test(tests, nulls_are_errors);
     tcase_add_test(tests, hazards);
     tcase_add_test(tests, pieces_of_an_operation_have_no_barriers_between_them);
+    tcase_add_test(tests, commands_are_counted);
 }

@@ -143,6 +143,7 @@ static tsr_status run(const tsr__attention *c, uint32_t function, const tsr_tens
                    tsr__write_of(result)},
         .access_count = 4,
     };
+    dispatch.multiply_adds = dispatch.work;
     if (!forward)
         dispatch.access[dispatch.access_count++] = tsr__read_of(y);
     if (result_v)

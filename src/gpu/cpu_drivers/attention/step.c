@@ -125,6 +125,8 @@ static tsr_status run_pages(const step *s)
         .push_bytes = sizeof push,
         .groups = {s->pages, (uint32_t)c->heads, (uint32_t)c->batch},
         .work = 2.0 * (double)(c->batch * c->heads * c->kv_len) * (double)c->head_dim,
+        .multiply_adds = 2.0 * (double)(c->batch * c->heads * c->kv_len) * (double)c->head_dim,
+        .read_bytes = tsr__attention_read_bytes(c),
         .access = {tsr__read_of(c->q), tsr__read_of(c->k), tsr__read_of(c->v),
                    tsr__read_of(p->pages), tsr__read_of(p->kv_lengths),
                    s->partial ? tsr__write_buffer(s->partial) : tsr__write_of(c->y)},

@@ -50,8 +50,9 @@ typedef struct product_run {
     const int64_t *batch; /* the current batch index */
     int64_t row;          /* the first row of the current band */
     int inner; /* the batch dimension of which one dispatch computes several matrices; −1: none */
-    uint32_t at_once;  /* the largest number of matrices in a dispatch */
-    uint32_t matrices; /* the number of matrices in the current dispatch */
+    uint32_t at_once;     /* the largest number of matrices in a dispatch */
+    uint32_t matrices;    /* the number of matrices in the current dispatch */
+    double multiply_adds; /* those of a band, for its first dispatch; then 0 */
 } product_run;
 
 /* True if the kernel can add its sums to y in place. */
@@ -175,8 +176,10 @@ static tsr_status emit(void *user, const tsr__lavapipe_piece *piece)
                               .spec_count = TSR__LAVAPIPE_CONSTANTS,
                               .push = &push,
                               .push_bytes = sizeof push,
+                              .multiply_adds = r->multiply_adds,
                               .access_count = 3};
 
+    r->multiply_adds = 0;
     for (int i = 0; i < TSR__LAVAPIPE_CONSTANTS; i++)
         dispatch.spec[i] = piece->constants[i];
     dispatch.spec[TSR__LAVAPIPE_BATCHED] = r->inner >= 0;
@@ -282,6 +285,7 @@ static tsr_status record_band(product_run *r, int64_t rows)
     const tsr__matmul_problem *p = &r->operands.problem;
     tsr__lavapipe_product product = product_of(r, rows);
 
+    r->multiply_adds = tsr__matmul_row_work(p) * (double)rows * r->matrices;
     TSR__TRY(tsr__lavapipe_plan(&product, emit, r));
     if (!r->partial || r->finish != 0)
         return TSR_OK;

@@ -161,6 +161,7 @@ static tsr_status record_rows(const tsr__matmul_call *call, int64_t row, uint32_
         .push_bytes = sizeof push,
         .groups = {tsr__div_up_u32(all_tiles, tiles), 1, 1},
         .work = (double)rows * (double)p->n * (double)p->k,
+        .multiply_adds = (double)rows * (double)p->n * (double)p->k,
         .access_count = call->bias ? 4 : 3,
         .access = {tsr__read_of(call->a), tsr__read_of(call->b), tsr__write_of(call->y)},
     };

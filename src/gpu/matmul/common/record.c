@@ -95,6 +95,7 @@ tsr_status tsr__matmul_finish(const tsr__matmul_call *call, tsr__buffer *partial
     dispatch.groups[2] = matrices;
     dispatch.access[0] = tsr__read_buffer(partial);
     dispatch.access[1] = tsr__write_of(call->y);
+    dispatch.read_bytes = 4.0 * sum.m * sum.n * ranges * matrices;
     if (call->bias)
         dispatch.access[2] = tsr__read_of(call->bias);
     return tsr__stream_dispatch(call->stream, &dispatch);
@@ -266,6 +267,9 @@ static tsr_status record_region(run *r, struct tsr_matmul_push push, uint32_t ou
 
     push.batch_inner = inner;
     r->dispatch.work = tsr__matmul_row_work(r->call->problem) * push.m * outer * inner;
+    r->dispatch.multiply_adds = (r->plan->gated ? 2 : 1) * r->dispatch.work;
+    r->dispatch.written_bytes =
+        r->partial ? 4.0 * push.m * push.n * push.splits * outer * inner : 0;
     product = push;
     if (r->partial)
         aim_at_partial(r, &product);

@@ -64,7 +64,7 @@ static tsr_status record_all(tsr_stream *stream, void *work)
         for (int64_t row = 0; row < p->m; row += rows) {
             int64_t count = rows < p->m - row ? rows : p->m - row;
             r->push.m = (uint32_t)count;
-            r->dispatch.work = tsr__matmul_row_work(p) * (double)count;
+            r->dispatch.work = r->dispatch.multiply_adds = tsr__matmul_row_work(p) * (double)count;
             tsr__groups_for((uint64_t)(count * across), 1, r->dispatch.groups);
             TSR__TRY(record_rows(r, index, row));
         }

@@ -108,6 +108,9 @@ static tsr_status look_up(tsr__dispatches *list, const tsr_tensor *y, const tsr_
         tsr__dispatch dispatch =
             dispatch_of(TSR__SHADER_EMBEDDING, &push, table, y, indices, false);
         tsr__groups_for((uint64_t)push.rows * (uint64_t)per_row, WORKGROUP, dispatch.groups);
+        dispatch.read_bytes =
+            (double)push.rows * ((double)push.width * (double)tsr_dtype_size(table->layout.dtype) +
+                                 (double)push.index_bytes);
         TSR__TRY(tsr__dispatches_add(list, &dispatch));
     }
     return TSR_OK;
