@@ -38,6 +38,7 @@ typedef struct bench_model_options {
     int64_t prompt_tokens, generate, repetitions, prefill, sequences;
     cli_stages stages;
     bool allow_int8, kernels;
+    tsr_precision precision;
     double timeout;
     const char *device;
     bench_destination to;

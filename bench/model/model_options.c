@@ -47,6 +47,10 @@ static const cli_option options[] = {
      "also count the commands of one prompt and of one token, by kernel: barriers, bytes, "
      "operations, matrix units, and times if the device has timestamps",
      .flag = &chosen.kernels},
+    {"precision", "P",
+     "on GPUs, multiply the features of prompts as f32 ('highest'), as sums of 16-bit numbers "
+     "('high', the default with weights of 16 bits or less), or as 16-bit numbers ('medium')",
+     .read = cli_read_precision, .user = &chosen.precision},
     {"stages", "S", "divide the layers over S stages, which are groups of ranks (default: 1)",
      .integer = &chosen.stages.count, .low = 1, .high = TSR_MAX_COMM_SIZE},
     {"stage-layers", "LIST",

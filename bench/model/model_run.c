@@ -179,9 +179,10 @@ static bool open_job(job *j)
         return false;
     if (!cli_stages_fit(&o->stages, j->report.ranks, j->context.error, sizeof j->context.error))
         return false;
-    BENCH_TRY(of(j), cli_stages_create(&o->stages, j->comm, j->context.stream,
-                                       tsr_group_params(.allow_int8 = o->allow_int8), &j->group,
-                                       &j->stages));
+    BENCH_TRY(of(j), cli_stages_create(
+                         &o->stages, j->comm, j->context.stream,
+                         tsr_group_params(.allow_int8 = o->allow_int8, .precision = o->precision),
+                         &j->group, &j->stages));
     const bool has_file = open_file(j);
     return check_contexts(j) && open_model(j) && has_file;
 }

@@ -34,6 +34,7 @@
 
 #include "tessera/comm.h"
 #include "tessera/stream.h"
+#include "tessera/types.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -60,6 +61,10 @@ typedef struct tsr_group_params {
     /* Layers multiply with tsr_matmul_params.allow_int8 in their forward
      * passes. Ranks may differ. */
     bool allow_int8;
+    /* How layers multiply in their forward passes (types.h). TSR_PRECISION_DEFAULT:
+     * TSR_PRECISION_HIGH with weights of 16 bits or in blocks, and TSR_PRECISION_HIGHEST with those
+     * of f32. Gradients are always computed with TSR_PRECISION_HIGHEST. Ranks may differ. */
+    tsr_precision precision;
 } tsr_group_params;
 #define tsr_group_params(...)                                                                      \
     (&(tsr_group_params){.struct_size = sizeof(tsr_group_params), __VA_ARGS__})

@@ -25,6 +25,9 @@ typedef struct tsr_matmul_params {
      * is at most 1/254 of the largest absolute value among them, plus rounding; if all 32 are
      * smaller than 2^-120, they count as 0. */
     bool allow_int8;
+    /* Whether f32 and quantised operands may be rounded to use matrix units (types.h). An infinity
+     * or a NaN in a then gives what it gives in f32; an infinity in b may give a NaN instead. */
+    tsr_precision precision;
 } tsr_matmul_params;
 
 #define tsr_matmul_params(...)                                                                     \
@@ -35,7 +38,8 @@ typedef struct tsr_matmul_params {
  * a, b and y have 2 to 8 dimensions; the leading ones are batch dimensions, and those of a and b
  * broadcast to y's. a, b, y and bias are each f32, f16 or bf16, any mixture. b may also be in a
  * block format (quant.h): it must then be [n,k], and transpose_b must be set. It is multiplied as
- * the floats that tsr_dequantize gives, rounded to f16 if a is f16 and has more than a few rows.
+ * the floats that tsr_dequantize gives, rounded to f16 if a is f16 and has more than a few rows, or
+ * as params->precision says.
  * Any strides: sliced and transposed views need no copy. Sizes may be 0; with k = 0 the product is
  * 0. The result's bits depend only on shapes, dtypes, strides, the device and its tuning
  * (tessera bench --tune), not on the run. y may not overlap a, b or bias. `params` may be NULL.

@@ -11,6 +11,25 @@ typedef enum tsr_activation {
     TSR_ACT_SILU = 4       /* x / (1 + e^-x) */
 } tsr_activation;
 
+/* How a product (tsr_matmul) may compute with f32 and quantised operands. GPUs with matrix units
+ * multiply numbers of 16 bits several times as fast as f32. TSR_PRECISION_HIGH and
+ * TSR_PRECISION_MEDIUM allow a product to use them where this is faster: with at least 32 rows,
+ * without batch dimensions, and on GPUs only. Such an operand is then replaced by a sum of 16-bit
+ * terms, with a power of two as scale for each row of op(a), or column of op(b), so that nothing
+ * overflows. Operands of 16 bits stay as they are. Products are added in f32. */
+typedef enum tsr_precision {
+    TSR_PRECISION_DEFAULT = 0, /* tsr_matmul: HIGHEST; what layers do is in group.h */
+    TSR_PRECISION_HIGHEST = 1, /* operands are not rounded, and products are those of f32 */
+    /* Two terms of f16 or, if the other operand is bf16, three of bf16. The error of an element is
+     * at most 2^-22 of its absolute value plus 2^-28 of the largest in its row, about that of f32.
+     * If both operands have several terms, products of two of the smaller ones are left out, which
+     * adds 2^-22 of the product of the absolute values. */
+    TSR_PRECISION_HIGH = 2,
+    /* One term, so that elements are rounded to f16 (to bf16 if the other operand is bf16): an
+     * error of 2^-11 (2^-8) of its absolute value, plus 2^-28 of the largest in its row. */
+    TSR_PRECISION_MEDIUM = 3
+} tsr_precision;
+
 /* Normalisation, over the last dimension. */
 typedef enum tsr_norm_kind {
     TSR_NORM_LAYER = 0, /* tsr_layer_norm */

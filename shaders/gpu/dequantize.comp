@@ -40,16 +40,7 @@ void main()
     uint low = here ? quant_low(from, at) : 0u;
     [[unroll]] for (uint part = 0u; part < QUANT_PARTS; part++) {
         uint element = quant_element(at, part);
-        vec4 value = vec4(0.0);
-        if (here) {
-            vec2 scale = quant_scale(from, element / QUANT_SUB);
-            precise vec4 product = scale.x * quant_levels(from, at, low, part);
-            precise vec4 sum = product + scale.y;
-            // Adding a minimum of 0 would change the sign of a product of -0.
-            value = QUANT_SCALES == TSR_QUANT_F16_MIN || QUANT_SCALES == TSR_QUANT_4_4 || QUANT_SCALES == TSR_QUANT_6_6
-                        ? sum
-                        : product;
-        }
+        vec4 value = here ? quant_values(from, at, low, part) : vec4(0.0);
         tsr_store_row4(to, p.y_step, block * QUANT_COUNT + element, p.width, Y_DTYPE, FORM, value);
     }
 }

@@ -9,6 +9,11 @@
 // elements, and ELEMENT4_OF() and ELEMENT2_OF(), which make four elements from a uvec2 of bits and
 // two from a word. Shared memory is then an array of ELEMENT4. Otherwise it is an array of uvec4,
 // from which drivers read bf16 fragments slowly.
+//
+// Operands that were wider than 16 bits are sums of several terms (TSR_MM_TERM_UNIT in
+// params/matmul.h). The products of terms are added to the same sums, one pass over k for each pair
+// of terms: every term of a with the first one of b, and the first one of a with every other one of
+// b. Passes with smaller products come first, when the sums are still small.
 #extension GL_KHR_cooperative_matrix : require
 #extension GL_KHR_memory_scope_semantics : require
 #extension GL_KHR_shader_subgroup_basic : require
@@ -39,6 +44,9 @@ layout(constant_id = 11) const uint B_LOAD = TSR_MM_LOAD_SCALAR;
 // 1: rows of tiles are always lines, so that fragments are read along k. 0: they have the order in
 // which the operand is contiguous, because the device transposes fragments while it reads them.
 layout(constant_id = 14) const uint ALONG_K = 0;
+layout(constant_id = 15) const uint A_TERMS = 1;
+layout(constant_id = 16) const uint B_TERMS = 1;
+const uint PASSES = A_TERMS + B_TERMS - 1;
 
 const uint SUBGROUPS = THREADS / SUBGROUP;
 const uint ACROSS = SUBGROUPS / DOWN;
@@ -130,6 +138,56 @@ void load(uvec2 a, uvec2 b, uint a_lines, uint b_lines, uint k, uint k_count)
     }
 }
 
+// The number of elements of one term of a narrowed line.
+uint term_elements()
+{
+    return (p.k + TSR_MM_TERM_UNIT - 1) / TSR_MM_TERM_UNIT * TSR_MM_TERM_UNIT;
+}
+
+// The addresses of the first tiles of a pass, if `at` is that of pass 0.
+uvec2 a_of_pass(uvec2 at, uint pass)
+{
+    return A_TERMS > 1 && pass < A_TERMS ? mm_at(at, pass, term_elements(), DTYPE) : at;
+}
+
+uvec2 b_of_pass(uvec2 at, uint pass)
+{
+    return B_TERMS > 1 && pass >= A_TERMS ? mm_at(at, pass - A_TERMS + 1, term_elements(), DTYPE) : at;
+}
+
+// The scale of a narrowed line that starts at `line`.
+float scale_of(uvec2 line, uint terms)
+{
+    return tsr_floats(mm_at(line, terms, term_elements(), DTYPE)).v[0];
+}
+
+float a_scale(uint row)
+{
+    return scale_of(mm_at(mm_a_matrix(DTYPE), row, p.a_row, DTYPE), A_TERMS);
+}
+
+float b_scale(uint col)
+{
+    return scale_of(mm_at(mm_b_matrix(DTYPE), col, p.b_col, DTYPE), B_TERMS);
+}
+
+// The sum of an element of y, from that of the narrowed lines. The smaller scale comes first, so that
+// no intermediate result overflows if the last one does not.
+float scaled(float sum, uint row, uint col)
+{
+    precise float value = sum;
+    if ((MODE & TSR_MM_A_SCALES) != 0 && (MODE & TSR_MM_B_SCALES) != 0) {
+        float one = a_scale(row), other = b_scale(col);
+        value = value * min(one, other);
+        value = value * max(one, other);
+    } else if ((MODE & TSR_MM_A_SCALES) != 0) {
+        value = value * a_scale(row);
+    } else if ((MODE & TSR_MM_B_SCALES) != 0) {
+        value = value * b_scale(col);
+    }
+    return value;
+}
+
 // The neighbouring columns of y that an invocation stores together.
 const bool Y_VECTORS = (MODE & TSR_MM_Y_VECTORS) != 0;
 const uint COLUMNS = Y_VECTORS ? 4 : 1;
@@ -144,18 +202,19 @@ float staged_sum(uint at)
 #endif
 }
 
-// Stores COLUMNS elements of y, whose sums begin at index `at`.
-void store_sums(mm_block block, uint row, uint col, uint at)
+// Stores COLUMNS elements of y, whose sums begin at index `at`. `corner` is the position of the
+// block's first element in y.
+void store_sums(mm_block block, uvec2 corner, uint row, uint col, uint at)
 {
     if (!Y_VECTORS) {
-        mm_store(block, row, col, staged_sum(at));
+        mm_store(block, row, col, scaled(staged_sum(at), corner.x + row, corner.y + col));
         return;
     }
     vec4 bias = vec4(0.0), sum;
     if ((MM_MODE & TSR_MM_BIAS) != 0)
         bias = mm_bias4(block, row, col);
     [[unroll]] for (uint i = 0; i < 4; i++)
-        sum[i] = staged_sum(at + i);
+        sum[i] = scaled(staged_sum(at + i), corner.x + row, corner.y + col + i);
     mm_store4(block, row, col, sum, bias);
 }
 
@@ -171,8 +230,10 @@ void main()
     uint col = gl_SubgroupID % ACROSS * (TN * FN);
     uint k_begin = mm_split() * p.k_chunk;
     uint k_count = min(p.k_chunk, p.k - k_begin);
-    uvec2 a = mm_at(mm_at(mm_a_matrix(DTYPE), row0, p.a_row, DTYPE), k_begin, p.a_k, DTYPE);
-    uvec2 b = mm_at(mm_at(mm_b_matrix(DTYPE), col0, p.b_col, DTYPE), k_begin, p.b_k, DTYPE);
+    const uvec2 a_begin = mm_at(mm_at(mm_a_matrix(DTYPE), row0, p.a_row, DTYPE), k_begin, p.a_k, DTYPE);
+    const uvec2 b_begin = mm_at(mm_at(mm_b_matrix(DTYPE), col0, p.b_col, DTYPE), k_begin, p.b_k, DTYPE);
+    uint pass = PASSES - 1;
+    uvec2 a = a_of_pass(a_begin, pass), b = b_of_pass(b_begin, pass);
 
     coopmat<float, gl_ScopeSubgroup, FM, FN, gl_MatrixUseAccumulator> sums[TM * TN];
     [[unroll]] for (uint i = 0; i < TM * TN; i++)
@@ -183,15 +244,22 @@ void main()
     load(a, b, a_lines, b_lines, 0, k_count);
     const uvec2 a_step = mm_at(uvec2(0), BK, p.a_k, DTYPE), b_step = mm_at(uvec2(0), BK, p.b_k, DTYPE);
     uint slot = 0;
-    for (uint k = 0; k < k_count; k += BK) {
+    for (uint k = 0; k < k_count;) {
         if (BUFFERS == 1)
             barrier();
         a_keep(slot);
         b_keep(slot);
         barrier();
+        k += BK;
         a = tsr_next(a, a_step);
         b = tsr_next(b, b_step);
-        load(a, b, a_lines, b_lines, k + BK, k_count);
+        if (PASSES > 1 && k >= k_count && pass > 0) {
+            pass--;
+            k = 0;
+            a = a_of_pass(a_begin, pass);
+            b = b_of_pass(b_begin, pass);
+        }
+        load(a, b, a_lines, b_lines, k, k_count);
         [[unroll]] for (uint f = 0; f < BK; f += FK) {
             coopmat<ELEMENT, gl_ScopeSubgroup, FM, FK, gl_MatrixUseA> fa[TM];
             [[unroll]] for (uint i = 0; i < TM; i++)
@@ -231,7 +299,7 @@ void main()
             uint y_row = row + first / TN * FM + e / WIDTH;
             uint y_col = col + first % TN * FN + e % WIDTH;
             if (row0 + y_row < p.m && col0 + y_col < p.n)
-                store_sums(block, y_row, y_col, own + e);
+                store_sums(block, corner, y_row, y_col, own + e);
         }
         subgroupBarrier();
     }

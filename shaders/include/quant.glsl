@@ -159,4 +159,15 @@ vec2 quant_scale(uvec2 block, uint group)
     return vec2(factor * float(scale), -(quant_f16(block, QUANT_MIN_AT) * float(minimum)));
 }
 
+// Returns the values of the four elements of a unit that are in run `part`. `low` is the unit's word.
+vec4 quant_values(uvec2 block, uint unit, uint low, uint part)
+{
+    vec2 scale = quant_scale(block, quant_element(unit, part) / QUANT_SUB);
+    precise vec4 product = scale.x * quant_levels(block, unit, low, part);
+    precise vec4 sum = product + scale.y;
+    // Adding a minimum of 0 would change the sign of a product of -0.
+    return QUANT_SCALES == TSR_QUANT_F16_MIN || QUANT_SCALES == TSR_QUANT_4_4 || QUANT_SCALES == TSR_QUANT_6_6 ? sum
+                                                                                                               : product;
+}
+
 #endif

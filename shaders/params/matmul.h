@@ -63,6 +63,10 @@ TSR_PUSH_CHECK(tsr_matmul_wide_push);
  * SLOPE: the derivative of the activation is a second result, with the strides of y. */
 #define TSR_MM_TIMES (1u << 18)
 #define TSR_MM_SLOPE (1u << 19)
+/* Flags of matmul_coopmat.glsl only. The rows of a, or the columns of b, were narrowed: they are
+ * lines of the form below, and their sums are multiplied by the scales of the lines. */
+#define TSR_MM_A_SCALES (1u << 20)
+#define TSR_MM_B_SCALES (1u << 21)
 /* This value of a specialization constant means that the mode is in the push constants. */
 #define TSR_MM_MODE_PUSHED 0xffffffffu
 
@@ -82,6 +86,21 @@ TSR_PUSH_CHECK(tsr_matmul_wide_push);
 #define TSR_MM_LOAD_VEC8_K 4u
 #define TSR_MM_LOAD_VEC8_LINE 5u
 #define TSR_MM_COOPMAT_LOADS 6
+
+/* A narrowed line is a row of a or a column of b as 16-bit terms, whose sum times the line's scale
+ * is the line. First come all elements of the first term, then those of the second one. A term has
+ * k elements, and zeros up to a multiple of TSR_MM_TERM_UNIT. After the last term come
+ * TSR_MM_TERM_UNIT elements that begin with the scale, an f32. */
+#define TSR_MM_TERM_UNIT 8u
+
+/* The push constants of matmul_narrow.comp and matmul_narrow_blocks.comp, which narrow lines. */
+struct tsr_matmul_narrow_push {
+    TSR_ADDRESS x, y;
+    TSR_ADDRESS x_line; /* bytes from one line of x to the next */
+    TSR_UINT x_k;       /* bytes from one element of a line of x to the next; not for blocks */
+    TSR_UINT lines, k;
+};
+TSR_PUSH_CHECK(tsr_matmul_narrow_push);
 
 /* Unused elements between the rows of a tile for cooperative matrices. */
 #define TSR_MM_COOPMAT_PAD 8u

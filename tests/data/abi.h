@@ -403,6 +403,29 @@ TSR_API tsr_status tsr_comm_send(tsr_comm *comm, const void *data, uint64_t coun
 TSR_API tsr_status tsr_comm_recv(tsr_comm *comm, void *data, uint64_t count,
                                                tsr_dtype dtype, int from, int tag,
                                                tsr_request **request);
+typedef enum tsr_activation {
+    TSR_ACT_NONE = 0,
+    TSR_ACT_RELU = 1,
+    TSR_ACT_GELU_TANH = 2,
+    TSR_ACT_GELU_ERF = 3,
+    TSR_ACT_SILU = 4
+} tsr_activation;
+typedef enum tsr_precision {
+    TSR_PRECISION_DEFAULT = 0,
+    TSR_PRECISION_HIGHEST = 1,
+    TSR_PRECISION_HIGH = 2,
+    TSR_PRECISION_MEDIUM = 3
+} tsr_precision;
+typedef enum tsr_norm_kind {
+    TSR_NORM_LAYER = 0,
+    TSR_NORM_RMS = 1
+} tsr_norm_kind;
+typedef enum tsr_pass { TSR_PASS_FORWARD = 0, TSR_PASS_BACKWARD = 1 } tsr_pass;
+typedef enum tsr_optimizer_kind {
+    TSR_OPTIMIZER_ADAMW = 0,
+    TSR_OPTIMIZER_SGD = 1,
+    TSR_OPTIMIZER_NONE = 2
+} tsr_optimizer_kind;
 typedef struct tsr_group tsr_group;
 typedef struct tsr_group_params {
     size_t struct_size;
@@ -412,6 +435,7 @@ typedef struct tsr_group_params {
     tsr_dtype wire;
    _Bool 
         allow_int8;
+    tsr_precision precision;
 } tsr_group_params;
 TSR_API tsr_status tsr_group_create(tsr_comm *comm, tsr_stream *stream,
                                                   const tsr_group_params *params, tsr_group **out);
@@ -758,23 +782,6 @@ typedef struct tsr_chat_params {
 TSR_API tsr_status tsr_chat_encode(const tsr_tokenizer *tokenizer,
                                                  const tsr_chat_params *params, int32_t **ids,
                                                  uint64_t *count);
-typedef enum tsr_activation {
-    TSR_ACT_NONE = 0,
-    TSR_ACT_RELU = 1,
-    TSR_ACT_GELU_TANH = 2,
-    TSR_ACT_GELU_ERF = 3,
-    TSR_ACT_SILU = 4
-} tsr_activation;
-typedef enum tsr_norm_kind {
-    TSR_NORM_LAYER = 0,
-    TSR_NORM_RMS = 1
-} tsr_norm_kind;
-typedef enum tsr_pass { TSR_PASS_FORWARD = 0, TSR_PASS_BACKWARD = 1 } tsr_pass;
-typedef enum tsr_optimizer_kind {
-    TSR_OPTIMIZER_ADAMW = 0,
-    TSR_OPTIMIZER_SGD = 1,
-    TSR_OPTIMIZER_NONE = 2
-} tsr_optimizer_kind;
 typedef struct tsr_matmul_params {
     size_t struct_size;
    _Bool 
@@ -786,6 +793,7 @@ typedef struct tsr_matmul_params {
         accumulate;
    _Bool 
         allow_int8;
+    tsr_precision precision;
 } tsr_matmul_params;
 TSR_API tsr_status tsr_matmul(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a,
                                             const tsr_tensor *b, const tsr_matmul_params *params);

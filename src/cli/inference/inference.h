@@ -22,6 +22,7 @@ typedef struct inference_options {
     int64_t context, prefill;
     cli_stages stages;
     bool allow_int8;
+    tsr_precision precision;
     const char *device;
     double timeout;
 } inference_options;
@@ -70,6 +71,10 @@ extern inference_options inference_chosen;
     {"allow-int8", NULL,                                                                           \
      "round activations to 8 bits where a GPU multiplies them faster, for q4_0, q5_0 and q8_0",    \
      .flag = &inference_chosen.allow_int8},                                                        \
+    {"precision", "P",                                                                             \
+     "on GPUs, multiply the features of prompts as f32 ('highest'), as sums of 16-bit numbers "    \
+     "('high', the default with weights of 16 bits or less), or as 16-bit numbers ('medium')",     \
+     .read = cli_read_precision, .user = &inference_chosen.precision},                             \
     {"rates", "LIST",                                                                              \
      "divide heads and features by the ranks' speeds, such as 3,1, or by measured ones: "          \
      "'measured'; rates of all ranks also divide the layers over stages (default: evenly)",        \

@@ -142,7 +142,8 @@ static tsr_status create_groups(inference_job *j)
         return TSR_ERR_INVALID;
     const tsr_group_params params = {.struct_size = sizeof params,
                                      .wire = inference_chosen.wire,
-                                     .allow_int8 = inference_chosen.allow_int8};
+                                     .allow_int8 = inference_chosen.allow_int8,
+                                     .precision = inference_chosen.precision};
     return cli_stages_create(stages, j->comm, j->stream, &params, &j->group, &j->stages);
 }
 

@@ -7,6 +7,7 @@
 
 #include "cli/lib/memory.h"
 #include "cli/lib/numbers.h"
+#include "tessera/types.h"
 #include "tessera/quant.h"
 
 static bool is_float(tsr_dtype dtype)
@@ -41,6 +42,22 @@ bool cli_read_float_dtype(void *user, const char *text, char *problem, size_t si
     else
         snprintf(problem, size, "takes f32, f16 or bf16, not '%.40s'", text);
     return good;
+}
+
+bool cli_read_precision(void *user, const char *text, char *problem, size_t size)
+{
+    static const char *const names[] = {
+        [TSR_PRECISION_HIGHEST] = "highest",
+        [TSR_PRECISION_HIGH] = "high",
+        [TSR_PRECISION_MEDIUM] = "medium",
+    };
+    for (int i = TSR_PRECISION_HIGHEST; i <= TSR_PRECISION_MEDIUM; i++)
+        if (strcmp(text, names[i]) == 0) {
+            *(tsr_precision *)user = (tsr_precision)i;
+            return true;
+        }
+    snprintf(problem, size, "takes highest, high or medium, not '%.40s'", text);
+    return false;
 }
 
 /* Calls `read` for each of the values that commas separate in `text`, until one is wrong. Returns

@@ -15,6 +15,8 @@
 bool cli_read_matrix_dtype(void *user, const char *text, char *problem, size_t size);
 /* Reads f32, f16 or bf16 into the tsr_dtype at `user`. */
 bool cli_read_float_dtype(void *user, const char *text, char *problem, size_t size);
+/* Reads a tsr_precision: highest, high or medium. */
+bool cli_read_precision(void *user, const char *text, char *problem, size_t size);
 
 /* The speeds of ranks, in any unit. */
 typedef struct cli_rates {

@@ -6,6 +6,7 @@
 #include "base/struct_size.h"
 #include "gpu/internal.h"
 #include "gpu/matmul/matmul.h"
+#include "gpu/matmul/narrowed.h"
 #include "gpu/matmul/plan.h"
 #include "gpu/matmul/quantized_weights.h"
 #include "tensor/check.h"
@@ -62,13 +63,18 @@ static tsr_status plan_and_record(const tsr__matmul_call *call,
     tsr__matmul_plan plan = {.method = TSR__MATMUL_NOTHING};
 
     if (p->m > 0 && p->n > 0 && p->batch_count > 0) {
-        if (tsr__dtype_is_block(call->b->layout.dtype))
-            tsr__matmul_plan_blocks(call, &plan);
-        else
-            TSR__TRY(tsr__matmul_plan_floats(call, override, &plan));
+        TSR__TRY(tsr__matmul_plan_narrowed(call, override, &plan));
+        if (plan.method == TSR__MATMUL_NOTHING) {
+            if (tsr__dtype_is_block(call->b->layout.dtype))
+                tsr__matmul_plan_blocks(call, &plan);
+            else
+                TSR__TRY(tsr__matmul_plan_floats(call, override, &plan));
+        }
     }
     if (plan.method == TSR__MATMUL_FLOATS)
         TSR__TRY(plan.config->family->run(call, &plan));
+    else if (plan.method == TSR__MATMUL_NARROWED)
+        TSR__TRY(tsr__matmul_record_narrowed(call, &plan));
     else
         TSR__TRY(tsr__matmul_record_blocks(call, &plan));
     if (recorded)

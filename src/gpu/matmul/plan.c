@@ -40,6 +40,10 @@ tsr_status tsr__matmul_choose_tested(tsr_device *gpu, tsr__tuned *tuned,
 
     while (true) {
         TSR__TRY(tsr__matmul_choose(&device, tuned, problem, override, &plan));
+        if ((problem->a_terms > 0 || problem->b_terms > 0) && !plan.config->family->narrows) {
+            *out = (tsr__matmul_plan){.method = TSR__MATMUL_NOTHING};
+            return TSR_OK;
+        }
         if ((override && override->config) || works(gpu, plan.config, problem))
             break;
         uint64_t bit = UINT64_C(1) << tsr__matmul_config_index(plan.config);

@@ -10,7 +10,8 @@
 /* Chooses as tsr__matmul_choose() does, but leaves out kernels that fail the self-test for the
  * dtypes of the problem's operands. A kernel is tested when it is first chosen; a kernel that
  * `override` names is not tested. Returns TSR_ERR_UNSUPPORTED if every kernel that could compute
- * the problem has failed. */
+ * the problem has failed. If operands are narrowed and no kernel that is chosen for this problem
+ * computes that, the method is TSR__MATMUL_NOTHING. */
 tsr_status tsr__matmul_choose_tested(tsr_device *gpu, tsr__tuned *tuned,
                                      const tsr__matmul_problem *problem,
                                      const tsr__matmul_override *override, tsr__matmul_plan *out);

@@ -368,6 +368,7 @@ tsr_status tsr__matmul_record_blocks(const tsr__matmul_call *call, const tsr__ma
         return run_unread(call);
     case TSR__MATMUL_NOTHING:
     case TSR__MATMUL_FLOATS:
+    case TSR__MATMUL_NARROWED:
         break;
     }
     return TSR_OK;

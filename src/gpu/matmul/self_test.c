@@ -11,6 +11,7 @@
 #include "base/float16.h"
 #include "gpu/matmul/choose_kernel.h"
 #include "gpu/matmul/common/call.h"
+#include "gpu/matmul/narrowed.h"
 
 /* One of two products whose result the host knows: y[m,n] = a[m,k] · b[n,k]ᵀ in f32, or y = a[k,m]ᵀ
  * · b[k,n] + bias[n] in the dtype of the operands. The operands are multiples of 1/8 from -2 to 2,
@@ -36,12 +37,32 @@ typedef struct check {
     int64_t m, n, k;
     uint32_t splits; /* the number of ranges of k; 0: the chooser's number */
     bool transposed; /* the product is aᵀ·b + bias, otherwise a·bᵀ */
+    /* a is f32 and narrowed to terms of `dtype`. Its elements have 15 bits, too many for one term,
+     * and those of b are powers of two, so that sums are exact here, too. */
+    bool narrowed;
     tsr_stream *stream;
     tsr_tensor *y, *a, *b, *bias;
     float *host; /* m · n elements for y, and behind them room for the operand being uploaded */
 } check;
 
 enum { SEED_A = 1, SEED_B = 7, SEED_BIAS = 3 };
+
+static float a_at(const check *c, uint32_t index)
+{
+    const float value = value_at(SEED_A, index);
+    return c->narrowed ? value + value_at(SEED_BIAS, index) / 1024 : value;
+}
+
+static float b_at(const check *c, uint32_t index)
+{
+    const float value = value_at(SEED_B, index);
+    return c->narrowed ? value < 0 ? -1.0F : value < 1 ? 0.5F : 2.0F : value;
+}
+
+static tsr_dtype a_dtype(const check *c)
+{
+    return c->narrowed ? TSR_F32 : c->dtype;
+}
 
 static tsr_dtype y_dtype(const check *c)
 {
@@ -53,21 +74,26 @@ static tsr_matmul_params params_of(const check *c)
     return (tsr_matmul_params){.struct_size = sizeof(tsr_matmul_params),
                                .transpose_a = c->transposed,
                                .transpose_b = !c->transposed,
-                               .bias = c->bias};
+                               .bias = c->bias,
+                               .precision =
+                                   c->narrowed ? TSR_PRECISION_HIGH : TSR_PRECISION_DEFAULT};
 }
 
-static tsr_status upload(const check *c, tsr_tensor *tensor, uint32_t seed, void *elements)
+static tsr_status upload(const check *c, tsr_tensor *tensor, void *elements)
 {
     const size_t count = (size_t)tsr_layout_count(tsr_tensor_layout(tensor));
+    const tsr_dtype dtype = tsr_tensor_layout(tensor)->dtype;
 
     for (size_t i = 0; i < count; i++) {
-        float value = value_at(seed, (uint32_t)i);
-        if (c->dtype == TSR_F32)
+        float value = tensor == c->a   ? a_at(c, (uint32_t)i)
+                      : tensor == c->b ? b_at(c, (uint32_t)i)
+                                       : value_at(SEED_BIAS, (uint32_t)i);
+        if (dtype == TSR_F32)
             ((float *)elements)[i] = value;
         else
-            ((uint16_t *)elements)[i] = narrow(value, c->dtype);
+            ((uint16_t *)elements)[i] = narrow(value, dtype);
     }
-    return tsr_tensor_upload(c->stream, tensor, elements, count * tsr_dtype_size(c->dtype));
+    return tsr_tensor_upload(c->stream, tensor, elements, count * tsr_dtype_size(dtype));
 }
 
 /* Fills y with NaN, so that the comparison finds elements that the kernel does not write. */
@@ -86,7 +112,7 @@ static double element_of(const check *c, int64_t row, int64_t column)
     for (int64_t i = 0; i < c->k; i++) {
         int64_t a = c->transposed ? i * c->m + row : row * c->k + i;
         int64_t b = c->transposed ? i * c->n + column : column * c->k + i;
-        sum += (double)value_at(SEED_A, (uint32_t)a) * (double)value_at(SEED_B, (uint32_t)b);
+        sum += (double)a_at(c, (uint32_t)a) * (double)b_at(c, (uint32_t)b);
     }
     return sum;
 }
@@ -112,19 +138,23 @@ static tsr_status record(const check *c)
     const tsr__matmul_override forced = {.config = c->config, .splits = c->splits};
     const tsr__matmul_device device = tsr__matmul_device_of(c->gpu);
     const tsr_matmul_params params = params_of(c);
-    tsr__matmul_problem problem;
-    tsr__matmul_plan plan;
+    tsr__matmul_problem problem, narrowed;
+    tsr__matmul_plan plan, terms = {.method = TSR__MATMUL_NOTHING};
 
     TSR__TRY(tsr__matmul_problem_init(&c->y->layout, &c->a->layout, &c->b->layout,
                                       c->bias ? &c->bias->layout : NULL, &params, &problem));
-    TSR__TRY(tsr__matmul_choose(&device, NULL, &problem, &forced, &plan));
+    if (c->narrowed && !tsr__matmul_narrow(&problem, TSR_F32, c->dtype, &narrowed, &terms))
+        return tsr__fail(TSR_ERR_UNSUPPORTED, "matmul: the tested product is not narrowed");
+    TSR__TRY(tsr__matmul_choose(&device, NULL, c->narrowed ? &narrowed : &problem, &forced, &plan));
+    plan.narrowed = terms.narrowed;
     const tsr__matmul_call call = {.stream = c->stream,
                                    .problem = &problem,
                                    .y = c->y,
                                    .a = problem.swapped ? c->b : c->a,
                                    .b = problem.swapped ? c->a : c->b,
                                    .bias = c->bias};
-    return plan.config->family->run(&call, &plan);
+    return c->narrowed ? tsr__matmul_record_narrowed(&call, &plan)
+                       : plan.config->family->run(&call, &plan);
 }
 
 static tsr_status multiply(check *c, bool *out)
@@ -135,14 +165,14 @@ static tsr_status multiply(check *c, bool *out)
 
     TSR__TRY(tsr_stream_create(c->gpu, &c->stream));
     TSR__TRY(tsr_tensor_create(c->gpu, y_dtype(c), 2, (int64_t[]){c->m, c->n}, &c->y));
-    TSR__TRY(tsr_tensor_create(c->gpu, c->dtype, 2, a_shape, &c->a));
+    TSR__TRY(tsr_tensor_create(c->gpu, a_dtype(c), 2, a_shape, &c->a));
     TSR__TRY(tsr_tensor_create(c->gpu, c->dtype, 2, b_shape, &c->b));
     TSR__TRY(poison(c));
-    TSR__TRY(upload(c, c->a, SEED_A, c->host + c->m * c->n));
-    TSR__TRY(upload(c, c->b, SEED_B, c->host + c->m * c->n));
+    TSR__TRY(upload(c, c->a, c->host + c->m * c->n));
+    TSR__TRY(upload(c, c->b, c->host + c->m * c->n));
     if (c->transposed) {
         TSR__TRY(tsr_tensor_create(c->gpu, c->dtype, 1, &c->n, &c->bias));
-        TSR__TRY(upload(c, c->bias, SEED_BIAS, c->host + c->m * c->n));
+        TSR__TRY(upload(c, c->bias, c->host + c->m * c->n));
     }
     TSR__TRY(record(c));
     TSR__TRY(tsr_tensor_download(c->stream, c->y, c->host, bytes));
@@ -225,6 +255,24 @@ tsr_status tsr__matmul_test_sum(tsr_device *gpu, const char *name, tsr_dtype dty
     return tsr__fail(TSR_ERR_UNSUPPORTED, "matmul: %s is not tested", name);
 }
 
+const char tsr__matmul_narrow_name[] = "matmul_narrow";
+
+/* Checks products of a narrowed operand, with the first configuration that computes them. */
+tsr_status tsr__matmul_test_narrow(tsr_device *gpu, const char *name, tsr_dtype dtype, bool *out)
+{
+    check c = {.gpu = gpu, .dtype = dtype, .narrowed = true};
+
+    for (int i = 0; (c.config = tsr__matmul_config_at(i)) != NULL; i++) {
+        if (!c.config->family->narrows)
+            continue;
+        choose_size(&c, false);
+        if (can_multiply(&c))
+            return run_check(&c, out);
+    }
+    return tsr__fail(TSR_ERR_UNSUPPORTED, "matmul: %s is not tested for %s", name,
+                     tsr_dtype_name(dtype));
+}
+
 void tsr__matmul_add_tests(tsr_device *gpu, tsr__kernel_tests *list)
 {
     static const tsr_dtype dtypes[] = {TSR_F32, TSR_F16, TSR_BF16};
@@ -236,4 +284,10 @@ void tsr__matmul_add_tests(tsr_device *gpu, tsr__kernel_tests *list)
             if (tsr__matmul_config_runs(config, &device) && tsr__matmul_can_choose(&device, config))
                 tsr__kernel_tests_add(list, config->name, dtypes[d], tsr__matmul_test_config);
     tsr__kernel_tests_add(list, tsr__matmul_sum_name, TSR_F32, tsr__matmul_test_sum);
+    if (device.traits.not_a_chip)
+        return;
+    if (device.coopmat.m > 0)
+        tsr__kernel_tests_add(list, tsr__matmul_narrow_name, TSR_F16, tsr__matmul_test_narrow);
+    if (device.coopmat_bf16.m > 0)
+        tsr__kernel_tests_add(list, tsr__matmul_narrow_name, TSR_BF16, tsr__matmul_test_narrow);
 }

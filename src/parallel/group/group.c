@@ -89,12 +89,16 @@ tsr_status tsr_group_create(tsr_comm *comm, tsr_stream *stream, const tsr_group_
     TSR__REQUIRE(params->piece_bytes <= MAX_PIECE_BYTES,
                  "group_create: piece_bytes is %llu; at most %llu are allowed",
                  (unsigned long long)params->piece_bytes, (unsigned long long)MAX_PIECE_BYTES);
+    TSR__REQUIRE(params->precision >= TSR_PRECISION_DEFAULT &&
+                     params->precision <= TSR_PRECISION_MEDIUM,
+                 "group_create: unknown precision %d", (int)params->precision);
     TSR__TRY(tsr__group_wire_check("group_create", params->wire));
     tsr_group *group = tsr__calloc(1, sizeof *group);
     if (!group)
         return TSR_ERR_NO_MEMORY;
     group->wire = params->wire;
     group->allow_int8 = params->allow_int8;
+    group->precision = params->precision;
     group->stream = stream;
     group->size = 1;
     group->path = &tsr__group_direct;
@@ -154,6 +158,13 @@ tsr_dtype tsr__group_wire(const tsr_group *group)
 bool tsr__group_allows_int8(const tsr_group *group)
 {
     return group && group->allow_int8;
+}
+
+tsr_precision tsr__group_precision(const tsr_group *group, const tsr_tensor *weight)
+{
+    if (group && group->precision != TSR_PRECISION_DEFAULT)
+        return group->precision;
+    return tsr_tensor_layout(weight)->dtype == TSR_F32 ? TSR_PRECISION_HIGHEST : TSR_PRECISION_HIGH;
 }
 
 tsr_status tsr_group_get_stats(const tsr_group *group, tsr_group_stats *out)

@@ -141,6 +141,7 @@ struct tsr_group {
     uint64_t piece_bytes;
     tsr_dtype wire; /* activations are sent as this dtype; 0: as their own */
     bool allow_int8;
+    tsr_precision precision;
     tsr__group_piece piece[TSR__GROUP_PIECES];
     int oldest, piece_count;        /* the pieces in use are oldest, oldest + 1, … */
     uint64_t *counts, *recv_counts; /* [size]: scratch memory of the staged path */
@@ -248,5 +249,7 @@ void tsr__group_abort(tsr_group *group, const char *what);
 tsr_dtype tsr__group_wire(const tsr_group *group);
 /* Whether layers allow products by integers (tsr_group_params.allow_int8). */
 bool tsr__group_allows_int8(const tsr_group *group);
+/* How layers multiply by a weight in their forward passes (tsr_group_params.precision). */
+tsr_precision tsr__group_precision(const tsr_group *group, const tsr_tensor *weight);
 
 #endif

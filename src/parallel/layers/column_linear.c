@@ -85,10 +85,11 @@ static tsr_status column_multiply(tsr__column_linear *column, tsr__temps *temps,
         tsr_tensor *columns;
         TSR__TRY(tsr__column_products_get(column, temps, &products, i, &product));
         TSR__TRY(tsr__temp_slice(temps, y2, 1, product.start, product.length, &columns));
-        TSR__TRY(tsr_matmul(layer->stream, columns, x2, product.weight,
-                            tsr_matmul_params(.transpose_b = true, .bias = product.bias,
-                                              .activation = activation,
-                                              .allow_int8 = tsr__group_allows_int8(layer->group))));
+        TSR__TRY(tsr_matmul(
+            layer->stream, columns, x2, product.weight,
+            tsr_matmul_params(.transpose_b = true, .bias = product.bias, .activation = activation,
+                              .allow_int8 = tsr__group_allows_int8(layer->group),
+                              .precision = tsr__group_precision(layer->group, product.weight))));
     }
     return TSR_OK;
 }

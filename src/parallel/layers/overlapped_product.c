@@ -56,10 +56,11 @@ static int64_t rows_of(const tsr_tensor *x2)
 static tsr_status multiply(const reduced_run *run, tsr_tensor *y2, const tsr_tensor *x2,
                            const tsr_tensor *weight, const tsr_tensor *bias)
 {
-    return tsr_matmul(
-        run->row->linear.base.stream, y2, x2, weight,
-        tsr_matmul_params(.transpose_b = true, .bias = bias,
-                          .allow_int8 = tsr__group_allows_int8(run->row->linear.base.group)));
+    const tsr_group *group = run->row->linear.base.group;
+    return tsr_matmul(run->row->linear.base.stream, y2, x2, weight,
+                      tsr_matmul_params(.transpose_b = true, .bias = bias,
+                                        .allow_int8 = tsr__group_allows_int8(group),
+                                        .precision = tsr__group_precision(group, weight)));
 }
 
 /* Computes the chunk's product into `sum`, [.., columns] or [rows, n]. */

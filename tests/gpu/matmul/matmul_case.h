@@ -29,6 +29,7 @@ typedef struct matmul_case {
     float alpha;
     bool accumulate;
     tsr_activation activation;
+    tsr_precision precision;
     tsr_dtype bias; /* the dtype of the bias; 0: no bias */
     batch_shape bias_shape;
 } matmul_case;
@@ -46,11 +47,11 @@ static inline char *case_text(const matmul_case *c)
     snprintf(
         text, sizeof text,
         "m %lld k %lld n %lld, batch dims %d (a %d, b %d), %s%s × %s%s -> %s, views %d, alpha %g, "
-        "accumulate %d, activation %d, bias %s",
+        "accumulate %d, activation %d, precision %d, bias %s",
         (long long)c->m, (long long)c->k, (long long)c->n, c->batch.ndim, c->a_batch.ndim,
         c->b_batch.ndim, tsr_dtype_name(c->a), c->transpose_a ? "ᵀ" : "", tsr_dtype_name(c->b),
         c->transpose_b ? "ᵀ" : "", tsr_dtype_name(c->y), c->views, (double)c->alpha, c->accumulate,
-        (int)c->activation, c->bias ? tsr_dtype_name(c->bias) : "none");
+        (int)c->activation, (int)c->precision, c->bias ? tsr_dtype_name(c->bias) : "none");
     return text;
 }
 
@@ -140,6 +141,24 @@ static inline double activated(double x, tsr_activation activation)
     }
 }
 
+/* What rounding an operand may add to an element (tsr_precision): a part of its own absolute value,
+ * and a part of the largest in its row or column. */
+typedef struct rounding {
+    double own, largest;
+} rounding;
+
+static inline rounding rounding_of(const matmul_case *c, tsr_dtype narrow, tsr_dtype other)
+{
+    const bool narrowed =
+        c->precision == TSR_PRECISION_HIGH || c->precision == TSR_PRECISION_MEDIUM;
+    if (!narrowed || narrow != TSR_F32)
+        return (rounding){0};
+    return (rounding){c->precision == TSR_PRECISION_HIGH ? 0x1p-22
+                      : other == TSR_BF16                ? 0x1p-8
+                                                         : 0x1p-11,
+                      0x1p-28};
+}
+
 /* Compares element (row, col) of matrix number `batch` of y with double precision. */
 static inline void check_element(const matmul_case *c, const operand *a, const operand *b,
                                  const operand *y, const operand *bias, const double *got,
@@ -149,13 +168,24 @@ static inline void check_element(const matmul_case *c, const operand *a, const o
     int64_t b_at = broadcast_index(&b->shape, 2, &y->shape, batch, 2) * c->k * c->n;
     int64_t y_at = (batch * c->m + row) * c->n + col;
     double alpha = c->alpha != 0 ? (double)c->alpha : signbit(c->alpha) ? 0 : 1;
-    double sum = 0, magnitude = 0;
+    double sum = 0, magnitude = 0, rounded = 0, a_most = 0, b_most = 0;
+    const rounding of_a = rounding_of(c, c->a, c->b), of_b = rounding_of(c, c->b, c->a);
 
     for (int64_t k = 0; k < c->k; k++) {
-        double product = a->values[a_at + (c->transpose_a ? k * c->m + row : row * c->k + k)] *
-                         b->values[b_at + (c->transpose_b ? col * c->k + k : k * c->n + col)];
-        sum += product;
-        magnitude += fabs(product);
+        a_most = fmax(a_most,
+                      fabs(a->values[a_at + (c->transpose_a ? k * c->m + row : row * c->k + k)]));
+        b_most = fmax(b_most,
+                      fabs(b->values[b_at + (c->transpose_b ? col * c->k + k : k * c->n + col)]));
+    }
+    for (int64_t k = 0; k < c->k; k++) {
+        double x = a->values[a_at + (c->transpose_a ? k * c->m + row : row * c->k + k)];
+        double w = b->values[b_at + (c->transpose_b ? col * c->k + k : k * c->n + col)];
+        sum += x * w;
+        magnitude += fabs(x * w);
+        rounded += (of_a.own * fabs(x) + of_a.largest * a_most) * fabs(w) +
+                   (of_b.own * fabs(w) + of_b.largest * b_most) * fabs(x);
+        if (of_a.own > 0 && of_b.own > 0 && c->precision == TSR_PRECISION_HIGH)
+            rounded += 0x1p-22 * fabs(x * w);
     }
     double want = alpha * sum;
     magnitude *= fabs(alpha);
@@ -169,7 +199,7 @@ static inline void check_element(const matmul_case *c, const operand *a, const o
         magnitude += fabs(value);
     }
     /* Each of k products and sums rounds once; no activation has a slope above 1.13. */
-    double tolerance = 1.2 * (double)(c->k + 4) * 0x1p-24 * magnitude;
+    double tolerance = 1.2 * (double)(c->k + 4) * 0x1p-24 * magnitude + fabs(alpha) * rounded;
     want = activated(want, c->activation);
     if (c->activation != TSR_ACT_NONE)
         tolerance += 1e-6 * fabs(want) + 1e-7;
@@ -224,11 +254,12 @@ static inline tsr_status try_case(gpu_random *random, const matmul_case *c)
         bias = operand_new(random, c->views, c->bias, c->bias_shape);
         gpu_put(bias.view, bias.values);
     }
-    tsr_status status = forced_matmul(
-        queue, y.view, a.view, b.view,
-        tsr_matmul_params(.transpose_a = c->transpose_a, .transpose_b = c->transpose_b,
-                          .alpha = c->alpha, .accumulate = c->accumulate,
-                          .activation = c->activation, .bias = bias.view));
+    tsr_status status =
+        forced_matmul(queue, y.view, a.view, b.view,
+                      tsr_matmul_params(.transpose_a = c->transpose_a,
+                                        .transpose_b = c->transpose_b, .alpha = c->alpha,
+                                        .accumulate = c->accumulate, .activation = c->activation,
+                                        .precision = c->precision, .bias = bias.view));
     if (status == TSR_OK) {
         gpu_get(y.view, got);
         for (int64_t batch = 0; batch < count_of(&c->batch); batch++)

@@ -635,7 +635,8 @@ static void check_variant(void *user, const tsr__matmul_config *config,
     uint32_t spec[TSR__MATMUL_SPEC_MAX];
     tsr__shader shader;
 
-    ck_assert_int_eq(config->family->pipeline(config, variant, &shader, spec), 15);
+    ck_assert_int_eq(config->family->pipeline(config, variant, &shader, spec), 17);
+    ck_assert(spec[15] == 1 && spec[16] == 1); /* no operand is narrowed */
     ck_assert_int_eq(shader, variant->a_dtype == TSR_BF16 ? TSR__SHADER_MATMUL_COOPMAT_BF16
                                                           : TSR__SHADER_MATMUL_COOPMAT);
     ck_assert_int_eq(variant->a_dtype, variant->b_dtype);

@@ -12,7 +12,7 @@
 #include "gpu/pipeline/shader.h"
 
 /* The largest number of specialization constants of a configuration. */
-#define TSR__MATMUL_SPEC_MAX 16
+#define TSR__MATMUL_SPEC_MAX 18
 
 typedef struct tsr__matmul_family tsr__matmul_family;
 typedef struct tsr__matmul_call tsr__matmul_call;
@@ -108,6 +108,9 @@ typedef struct tsr__matmul_variant {
     /* 1: rows of a 16-bit y start at multiples of 16 bytes (matmul_coopmat2.glsl); otherwise 0 */
     uint32_t y_aligned;
     uint32_t dot2; /* 1: matmul_dot2.comp takes the place of matmul_pairs.comp; otherwise 0 */
+    /* for kernels with cooperative matrices: the terms of a and b; 1 for operands that are not
+     * narrowed */
+    uint32_t a_terms, b_terms;
     /* the epilogue: TSR_MM_…, without the fields for loads */
     uint32_t mode;
 } tsr__matmul_variant;
@@ -120,6 +123,7 @@ typedef enum tsr__matmul_method {
     TSR__MATMUL_BLOCKS_CPU,    /* the same, by the kernels for CPU drivers */
     TSR__MATMUL_PANELS,        /* some rows of b at a time, a panel, are converted to floats */
     TSR__MATMUL_BLOCKS_UNREAD, /* b is in blocks, but k is 0 */
+    TSR__MATMUL_NARROWED, /* operands are narrowed to 16 bits for the matrix units (narrowed.h) */
 } tsr__matmul_method;
 
 /* How one product is computed: everything that depends on shapes, dtypes, strides and the device.
@@ -127,7 +131,7 @@ typedef enum tsr__matmul_method {
  * the method are set. */
 typedef struct tsr__matmul_plan {
     tsr__matmul_method method;
-    /* for the method TSR__MATMUL_FLOATS */
+    /* for the methods TSR__MATMUL_FLOATS and TSR__MATMUL_NARROWED */
     const tsr__matmul_config *config;
     tsr__matmul_variant variant;
     uint32_t splits;  /* the number of ranges of k; if > 1, another dispatch adds up their sums */
@@ -146,6 +150,11 @@ typedef struct tsr__matmul_plan {
         tsr_dtype dtype;
         int64_t rows; /* the number of rows of b in a panel */
     } panel;
+    struct {                       /* for the method TSR__MATMUL_NARROWED */
+        tsr_dtype dtype;           /* of the terms */
+        uint32_t a_terms, b_terms; /* 0: the operand has this dtype and is not narrowed */
+        int64_t columns; /* the number of columns of y whose columns of b are narrowed at a time */
+    } narrowed;
 } tsr__matmul_plan;
 
 struct tsr__matmul_family {
@@ -186,6 +195,7 @@ struct tsr__matmul_family {
     bool (*gates)(const tsr__matmul_problem *problem);
 
     bool splits_k; /* `run` uses plan->splits */
+    bool narrows;  /* computes problems with narrowed operands */
     /* the self-test also computes aᵀ·b, with a bias and a result of the operands' dtype */
     bool tests_forms;
     bool cpu_vectors; /* vector loads are faster on CPU drivers, too */

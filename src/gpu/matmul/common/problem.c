@@ -186,14 +186,20 @@ static void drop_unused_strides(tsr__matmul_problem *p)
 static tsr_status read_params(const tsr_matmul_params *params, tsr__matmul_problem *out)
 {
     out->alpha = 1;
+    out->precision = TSR_PRECISION_HIGHEST;
     if (!params)
         return TSR_OK;
+    TSR__REQUIRE(params->precision >= TSR_PRECISION_DEFAULT &&
+                     params->precision <= TSR_PRECISION_MEDIUM,
+                 "matmul: unknown precision %d", (int)params->precision);
     TSR__REQUIRE(params->activation >= TSR_ACT_NONE && params->activation <= TSR_ACT_SILU,
                  "matmul: unknown activation %d", (int)params->activation);
     out->alpha = tsr__given_float(params->alpha, 1);
     out->activation = params->activation;
     out->accumulate = params->accumulate;
     out->allow_int8 = params->allow_int8;
+    if (params->precision != TSR_PRECISION_DEFAULT)
+        out->precision = params->precision;
     return TSR_OK;
 }
 

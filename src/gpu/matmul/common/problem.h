@@ -34,7 +34,11 @@ typedef struct tsr__matmul_problem {
     tsr__matmul_side a, b, y, bias;
     bool swapped; /* a is the caller's b, and b is the caller's a */
     bool has_bias, accumulate;
-    bool allow_int8; /* a may be rounded to 8 bits (matmul.h) */
+    bool allow_int8;         /* a may be rounded to 8 bits (matmul.h) */
+    tsr_precision precision; /* never TSR_PRECISION_DEFAULT */
+    /* Narrowed operands (narrowed.h): the number of terms of which a and b consist; 0: the operand
+     * is not narrowed. The strides of a narrowed operand are those of its first term. */
+    uint32_t a_terms, b_terms;
     float alpha;
     tsr_activation activation;
 } tsr__matmul_problem;

@@ -219,7 +219,8 @@ static uint32_t own_mode(const run *r)
         p->n % 4 == 0 &&
         (r->partial || (p->y.col == 1 && tsr__matmul_side_vectors(p, &p->y, p->y.row, 4)));
 
-    return (r->partial ? partial_mode : tsr__matmul_mode(p)) | (vectors ? TSR_MM_Y_VECTORS : 0);
+    return (r->partial ? partial_mode : tsr__matmul_mode(p)) | (vectors ? TSR_MM_Y_VECTORS : 0) |
+           (p->a_terms > 0 ? TSR_MM_A_SCALES : 0) | (p->b_terms > 0 ? TSR_MM_B_SCALES : 0);
 }
 
 static void fill_dispatch(run *r)

@@ -125,7 +125,10 @@ bool tsr__matmul_config_runs(const tsr__matmul_config *config, const tsr__matmul
 bool tsr__matmul_config_fits(const tsr__matmul_config *config, const tsr__matmul_device *device,
                              const tsr__matmul_problem *problem)
 {
-    return tsr__matmul_config_runs(config, device) && config->family->fits(config, device, problem);
+    const bool narrowed = problem->a_terms > 0 || problem->b_terms > 0;
+
+    return (config->family->narrows || !narrowed) && tsr__matmul_config_runs(config, device) &&
+           config->family->fits(config, device, problem);
 }
 
 tsr__matmul_variant tsr__matmul_variant_for(const tsr__matmul_config *config,

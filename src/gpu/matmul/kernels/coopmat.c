@@ -122,6 +122,8 @@ static void specialize(const tsr__matmul_config *config, const tsr__matmul_devic
                        const tsr__matmul_problem *p, bool vectors, tsr__matmul_variant *variant)
 {
     variant->fragment = tsr__matmul_fragment_for(config, device, p->a.dtype);
+    variant->a_terms = p->a_terms > 0 ? p->a_terms : 1;
+    variant->b_terms = p->b_terms > 0 ? p->b_terms : 1;
     if (vectors) {
         variant->a_load = tsr__matmul_a_load(p, 8);
         variant->b_load = tsr__matmul_b_load(p, 8);
@@ -138,6 +140,7 @@ static bool has_variant(const tsr__matmul_config *config, const tsr__matmul_devi
     bool one = variant->rows == 1;
 
     variant->rows = 0;
+    variant->a_terms = variant->b_terms = 1;
     variant->fragment = tsr__matmul_fragment_for(config, device, variant->a_dtype);
     variant->mode = (uint32_t)variant->a_dtype << TSR_MM_Y_DTYPE_SHIFT |
                     (uint32_t)variant->a_dtype << TSR_MM_BIAS_DTYPE_SHIFT;
@@ -167,6 +170,8 @@ static int pipeline(const tsr__matmul_config *config, const tsr__matmul_variant 
     spec[count++] = config->buffers ? config->buffers : 1;
     spec[count++] = variant->mode;
     spec[count++] = fragment->along_k;
+    spec[count++] = variant->a_terms;
+    spec[count++] = variant->b_terms;
     return count;
 }
 
@@ -178,4 +183,5 @@ const tsr__matmul_family tsr__matmul_coopmat = {
     .pipeline = pipeline,
     .run = tsr__matmul_run_tiles,
     .splits_k = true,
+    .narrows = true,
 };
