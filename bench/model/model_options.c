@@ -30,7 +30,9 @@ static const cli_option options[] = {
      .integer = &chosen.generate, .low = 0, .high = 1 << 20, .letter = 'n'},
     {"repetitions", "N", "repetitions of each (default: 5)", .integer = &chosen.repetitions,
      .low = 1, .high = 1000, .letter = 'r'},
-    {"prefill", "N", "the most tokens of a prompt in one pass (default: 256, or fewer with stages)",
+    {"prefill", "N",
+     "the most tokens of a prompt in one pass (default: 256; 512 on one large GPU; fewer with "
+     "stages)",
      .integer = &chosen.prefill, .low = 1, .high = 1 << 20},
     {"dtype", "TYPE", "keep matrices as this type (default: as the file has them)",
      .read = cli_read_matrix_dtype, .user = &chosen.dtype},

@@ -66,7 +66,8 @@ extern inference_options inference_chosen;
 /* Options for dividing the work among ranks. */
 #define INFERENCE_JOB_OPTIONS                                                                      \
     {"prefill", "N",                                                                               \
-     "the most tokens of a prompt in one pass (default: 256, or fewer with stages)",               \
+     "the most tokens of a prompt in one pass (default: 256; 512 on one large GPU; fewer with "    \
+     "stages)",                                                                                    \
      .integer = &inference_chosen.prefill, .low = 1, .high = 1 << 20},                             \
     {"allow-int8", NULL,                                                                           \
      "round activations to 8 bits where a GPU multiplies them faster, for q4_0, q5_0 and q8_0",    \

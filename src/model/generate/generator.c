@@ -9,7 +9,10 @@
 #include "base/struct_size.h"
 #include "model/model.h"
 
+/* The tokens of a prompt in one pass. Large GPUs need more of them to occupy all processors. */
 #define USUAL_PREFILL 256
+#define LARGE_GPU_PREFILL 512
+#define LARGE_GPU_PROCESSORS 64
 
 /* Creating ----------------------------------------------------------------------------------- */
 
@@ -39,6 +42,17 @@ void tsr_generator_destroy(tsr_generator **generator)
     *generator = NULL;
 }
 
+/* All ranks must divide a prompt in the same way, so the device counts only if there is one rank.
+ */
+static int64_t usual_prefill(const tsr_model *model)
+{
+    const tsr_device_info *info = tsr_device_get_info(tsr_stream_device(model->stream));
+    const bool large =
+        info->type != TSR_DEVICE_CPU && info->processor_count >= LARGE_GPU_PROCESSORS;
+    return large && tsr_group_size(model->group) == 1 && !model->stages ? LARGE_GPU_PREFILL
+                                                                        : USUAL_PREFILL;
+}
+
 static tsr_status check_params(tsr_generator_params *p)
 {
     const tsr_model_config *c = p->model->config;
@@ -57,7 +71,7 @@ static tsr_status check_params(tsr_generator_params *p)
                  " positions",
                  p->context, c->context);
     if (p->prefill == 0)
-        p->prefill = USUAL_PREFILL;
+        p->prefill = usual_prefill(p->model);
     TSR__REQUIRE(p->prefill >= 1 && p->prefill <= TSR_MODEL_MAX_CONTEXT,
                  "generator: prefill is %" PRId64 "; 1 to %d is possible", p->prefill,
                  TSR_MODEL_MAX_CONTEXT);
