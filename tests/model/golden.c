@@ -186,6 +186,90 @@ static void check_file(const char *file, const char *golden, tsr_dtype dtype, ts
     json_decref(document);
 }
 
+/* Prompts that are computed in one pass ------------------------------------------------------- */
+
+/* Computes a prompt that consists of a recorded prompt and its text, and compares logits and the
+ * most likely tokens at all positions of the text. Returns the largest error of a logit. */
+static double check_prompt(const char *file, const json_t *one, tsr_model *model)
+{
+    int64_t start, count;
+    int sequence;
+    int32_t *prompt = ids_of(list_of(one, "prompt_ids"), &start);
+    int32_t *text = ids_of(list_of(one, "generated_ids"), &count);
+    const int64_t compared = comparable(one, count), length = start + compared;
+    int32_t *ids = realloc(prompt, (size_t)length * sizeof *ids);
+    tsr_generated tokens[1];
+    tsr_generator *generator = NULL;
+    recording r = {.positions = length, .vocabulary = tsr_model_get_config(model)->vocabulary};
+    r.logits[0] = calloc((size_t)(length * r.vocabulary), sizeof(float));
+    CHECK(ids && r.logits[0], "no memory");
+    memcpy(ids + start, text, (size_t)compared * sizeof *ids);
+    OK(tsr_generator_create(tsr_generator_params(.model = model, .context = 128, .prefill = 128,
+                                                 .logits = record, .user = &r,
+                                                 .logits_positions = length),
+                            &generator));
+    OK(tsr_generator_add(
+        generator, tsr_sequence_params(.prompt = ids, .prompt_count = length, .max_tokens = 1),
+        &sequence));
+    int produced = 0;
+    OK(step_tokens(generator, tokens, &produced));
+    for (int64_t i = 0; i < compared; i++) {
+        const float *logits = r.logits[0] + (start - 1 + i) * r.vocabulary;
+        int64_t best = 0;
+        for (int64_t v = 1; v < r.vocabulary; v++)
+            best = logits[v] > logits[best] ? v : best;
+        CHECK(best == text[i], "%s: token %d is %d, not %d", file, (int)i, (int)best, (int)text[i]);
+    }
+    int64_t numbers_there;
+    double worst = 0, *want = decode(json_object_get(one, "logits_exact"), &numbers_there);
+    for (int64_t i = 0; i < numbers_there; i++)
+        worst = fmax(worst, fabs((double)r.logits[0][i] - want[i]));
+    free(want);
+    free(r.logits[0]);
+    free(ids);
+    free(text);
+    tsr_generator_destroy(&generator);
+    return worst;
+}
+
+/* On GPUs with matrix units, prompts of at least 32 tokens use them (tsr_precision). */
+CASE(golden_prompts, "golden: prompts in one pass")
+{
+    static const struct {
+        const char *name;
+        double medium; /* the largest allowed error with TSR_PRECISION_MEDIUM */
+    } files[] = {{"stories260K-f16", 0.03},     {"stories260K-bf16", 0.3},
+                 {"stories260K-f32", 0.03},     {"stories260K-q4_0mix", 0.03},
+                 {"stories260K-q8_0mix", 0.03}, {"synth-A-q4_k_m", 0.03}};
+    static const tsr_precision precisions[] = {TSR_PRECISION_DEFAULT, TSR_PRECISION_HIGHEST,
+                                               TSR_PRECISION_HIGH, TSR_PRECISION_MEDIUM};
+
+    for (size_t p = 0; p < sizeof precisions / sizeof *precisions; p++) {
+        tsr_group *precise = NULL;
+        OK(tsr_group_create(world, queue, tsr_group_params(.precision = precisions[p]), &precise));
+        for (size_t f = 0; f < sizeof files / sizeof *files; f++) {
+            char path[64];
+            snprintf(path, sizeof path, "%s.gguf", files[f].name);
+            json_t *document = load(files[f].name);
+            const json_t *list = list_of(document, "cases"), *one;
+            tsr_model *model = open_golden(path, (tsr_dtype)0, precise);
+            size_t number;
+            double worst = 0;
+            json_array_foreach(list, number, one) worst =
+                fmax(worst, check_prompt(path, one, model));
+            const double allowed =
+                precisions[p] == TSR_PRECISION_MEDIUM ? files[f].medium : TOLERANCE;
+            printf("# %s, precision %d: largest error of a logit %.2g\n", path, (int)precisions[p],
+                   worst);
+            CHECK(worst <= allowed, "%s, precision %d: a logit differs by %g", path,
+                  (int)precisions[p], worst);
+            tsr_model_close(&model);
+            json_decref(document);
+        }
+        tsr_group_destroy(&precise);
+    }
+}
+
 CASE(golden_hf, "golden: a Hugging Face folder")
 {
     check_file("stories260K-hf", "stories260K-f32", (tsr_dtype)0, group);

@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <unistd.h>
 
+#include "gpu/device/device.h"
 #include "gpu/device/instance.h"
 #include "support/gpu.h"
 #include "support/random.h"
@@ -191,6 +192,10 @@ static void open_all(void)
     bool maps = !discrete || strcmp(discrete, "none") == 0 ||
                 (strcmp(discrete, "odd") == 0 && my_rank % 2 == 0);
     OK(tsr_device_open(tsr_device_params(.force_staging = !maps), &gpu));
+    if (getenv("TEST_AS_GPU")) { /* run by hand, with the kernels that are chosen for GPUs */
+        gpu->host_copies = false;
+        tsr__device_treat_as(gpu, TSR__CLASS_GPU);
+    }
     OK(tsr_stream_create(gpu, &queue));
     OK(tsr_group_create(world, queue, NULL, &group));
     OK(tsr_group_create(world, queue,
