@@ -3,6 +3,7 @@
 #include <stdarg.h>
 
 #include "gpu/internal.h"
+#include "gpu/matmul/narrowed.h"
 #include "gpu/ops/optimizer/step_params.h"
 #include "support/check_main.h"
 #include "tessera/tessera.h"
@@ -151,6 +152,30 @@ static void gated_product(void)
             make(weights[i], 2 * 5632, 2048, -1), NULL, TSR_ACT_SILU, false, &recorded));
         ck_assert(recorded);
     }
+}
+
+/* Records products of prompts, whose operands are narrowed on GPUs with matrix units, and the
+ * kernels that narrow, which all GPUs can run. */
+static void narrowed_product(void)
+{
+    static const tsr_dtype weights[] = {TSR_F16, TSR_Q8_0};
+    tsr_tensor *x = make(TSR_F32, 512, 2048, -1), *blocks = make(TSR_Q8_0, 2048, 2048, -1);
+    tsr_tensor *terms = make(TSR_F16, 2048, 2 * 2048 + 8, -1);
+
+    for (int i = 0; i < 2; i++)
+        ck_assert_ok(
+            tsr_matmul(queue, make(TSR_F32, 512, 2048, -1), x, make(weights[i], 2048, 2048, -1),
+                       tsr_matmul_params(.transpose_b = true, .precision = TSR_PRECISION_HIGH)));
+    for (int i = 0; i < 2; i++)
+        ck_assert_ok(
+            tsr__matmul_narrow_lines(queue, &(tsr__narrow_lines){.from = i == 0 ? x : blocks,
+                                                                 .line_stride = 2048,
+                                                                 .k_stride = 1,
+                                                                 .lines = i == 0 ? 512 : 2048,
+                                                                 .k = 2048,
+                                                                 .dtype = TSR_F16,
+                                                                 .terms = 2,
+                                                                 .to = terms->buffer}));
 }
 
 /* Attention ------------------------------------------------------------------------------------ */
@@ -555,6 +580,7 @@ static const struct {
     {"f32 to f16", convert},
     {"transpose", transpose},
     {"dequantize q4_k", dequantize},
+    {"narrowed 512x2048", narrowed_product},
     {"fill f16 columns", fill},
     {"dropout", dropout},
     {"random normal", random_normal},

@@ -1,9 +1,6 @@
 #include "gpu/matmul/narrowed.h"
 
 #include "base/checked.h"
-#include "gpu/matmul/plan.h"
-#include "gpu/matmul/self_test.h"
-#include "gpu/matmul/tuning/tuned.h"
 #include "gpu/quant/dequantize.h"
 #include "shaders/params/matmul.h"
 #include "tensor/check.h"
@@ -74,38 +71,6 @@ bool tsr__matmul_narrow(const tsr__matmul_problem *p, tsr_dtype a, tsr_dtype b,
         narrowed->n = out->narrowed.columns;
     }
     return true;
-}
-
-tsr_status tsr__matmul_plan_narrowed(const tsr__matmul_call *call,
-                                     const tsr__matmul_override *override, tsr__matmul_plan *out)
-{
-    const tsr__matmul_problem *p = call->problem;
-    const tsr__matmul_config *config = override ? override->config : NULL;
-    tsr_device *gpu = tsr_stream_device(call->stream);
-    const tsr__matmul_device device = tsr__matmul_device_of(gpu);
-    const bool blocks = tsr__dtype_is_block(call->b->layout.dtype);
-    tsr__matmul_problem narrowed;
-    tsr__matmul_plan plan = {.method = TSR__MATMUL_NOTHING}, chosen;
-    tsr__tuned *tuned;
-
-    *out = plan;
-    if ((device.coopmat.m == 0 && device.coopmat_bf16.m == 0) ||
-        (device.traits.not_a_chip && !config))
-        return TSR_OK;
-    if (call->slope || call->times || call->gated || (blocks && p->swapped) ||
-        !tsr__matmul_narrow(p, call->a->layout.dtype, call->b->layout.dtype, &narrowed, &plan) ||
-        (config && !tsr__matmul_config_fits(config, &device, &narrowed)))
-        return TSR_OK;
-    TSR__TRY(tsr__tuned_of(gpu, &tuned));
-    TSR__TRY(tsr__matmul_choose_tested(gpu, tuned, &narrowed, override, &chosen));
-    if (chosen.method == TSR__MATMUL_NOTHING ||
-        (!config && !tsr__kernel_works(gpu, tsr__matmul_narrow_name, plan.narrowed.dtype,
-                                       tsr__matmul_test_narrow)))
-        return TSR_OK;
-    chosen.method = TSR__MATMUL_NARROWED;
-    chosen.narrowed = plan.narrowed;
-    *out = chosen;
-    return TSR_OK;
 }
 
 /* Recording ------------------------------------------------------------------------------------ */

@@ -8,7 +8,6 @@
 #ifndef TSR_GPU_MATMUL_NARROWED_H
 #define TSR_GPU_MATMUL_NARROWED_H
 
-#include "gpu/matmul/choose_kernel.h"
 #include "gpu/matmul/common/call.h"
 
 /* Lines to be narrowed, and where to. Strides and `offset` count elements. */
@@ -35,12 +34,6 @@ tsr_status tsr__matmul_narrow_lines(tsr_stream *stream,
  * rows or batch dimensions. */
 bool tsr__matmul_narrow(const tsr__matmul_problem *problem, tsr_dtype a, tsr_dtype b,
                         tsr__matmul_problem *narrowed, tsr__matmul_plan *out);
-
-/* Resolves a checked call whose y is not empty. The method is TSR__MATMUL_NOTHING if the product is
- * not to be computed in this way. */
-tsr_status tsr__matmul_plan_narrowed(const tsr__matmul_call *call,
-                                     const tsr__matmul_override *override,
-                                     tsr__matmul_plan *out) TSR_NODISCARD;
 
 /* Records the product. On failure nothing is recorded. */
 tsr_status tsr__matmul_record_narrowed(const tsr__matmul_call *call,

@@ -21,4 +21,11 @@ tsr_status tsr__matmul_choose_tested(tsr_device *gpu, tsr__tuned *tuned,
 tsr_status tsr__matmul_plan_floats(const tsr__matmul_call *call,
                                    const tsr__matmul_override *override, tsr__matmul_plan *out);
 
+/* Resolves a checked call whose y is not empty and whose f32 or quantised operands may be narrowed
+ * (narrowed.h). The method is TSR__MATMUL_NOTHING if the product is not to be computed in this
+ * way. */
+tsr_status tsr__matmul_plan_narrowed(const tsr__matmul_call *call,
+                                     const tsr__matmul_override *override,
+                                     tsr__matmul_plan *out) TSR_NODISCARD;
+
 #endif
