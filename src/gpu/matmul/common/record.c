@@ -9,7 +9,11 @@
 
 double tsr__matmul_row_work(const tsr__matmul_problem *problem)
 {
-    return (double)problem->n * (double)(problem->k > 0 ? problem->k : 1);
+    const uint32_t a_terms = problem->a_terms > 0 ? problem->a_terms : 1;
+    const uint32_t b_terms = problem->b_terms > 0 ? problem->b_terms : 1;
+    const double passes = a_terms + b_terms - 1;
+
+    return passes * (double)problem->n * (double)(problem->k > 0 ? problem->k : 1);
 }
 
 int64_t tsr__matmul_rows_within_work(const tsr__matmul_call *call)
