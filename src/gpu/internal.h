@@ -33,6 +33,16 @@ bool tsr__tensors_overlap(const tsr_tensor *a, const tsr_tensor *b, bool *same);
 /* True if `view` has the same memory as `whole` and the layout `layout`. */
 bool tsr__tensor_is_view(const tsr_tensor *view, const tsr_tensor *whole, const tsr_layout *layout);
 
+/* Counts of streams ---------------------------------------------------------------------------- */
+
+typedef struct tsr__stream_counts {
+    uint64_t submissions; /* batches submitted */
+    uint64_t waits;       /* waits of the host for work that was not known to be complete */
+    uint64_t idle_waits;  /* those of `waits` after whose end no submitted work was left */
+} tsr__stream_counts;
+/* Returns what the stream has counted since it was created. */
+tsr__stream_counts tsr__stream_get_counts(const tsr_stream *stream);
+
 /* Fused products ------------------------------------------------------------------------------- */
 
 /* Computes y[m,n] = act(z) and slope[m,n] = act'(z), where z = a[m,k] · b[n,k]ᵀ + bias. slope
@@ -149,6 +159,26 @@ tsr_status tsr__cross_entropy_shard_check(tsr_stream *stream, tsr_tensor *loss, 
                                           const tsr_tensor *logits, const tsr_tensor *labels,
                                           const tsr_tensor *stats, int64_t first,
                                           int64_t classes) TSR_NODISCARD;
+
+/* Choosing tokens ------------------------------------------------------------------------------ */
+
+struct tsr_choice_words; /* shaders/params/choose.h */
+
+/* Chooses a token from each row of logits, f32 [rows,count] with contiguous rows, with the draws of
+ * choices[rows], which are copied: the same token as tsr_sampling_draw. Writes the tokens to `ids`
+ * and to `results`, both contiguous i32 with `rows` elements. If a row has a NaN or +inf, or only
+ * −inf, ids gets 0, and results TSR_CHOICE_NOT_FINITE or TSR_CHOICE_NOTHING.
+ *
+ * `seen` is contiguous u32 [any, (count + 31) / 32]. Row choices[i].seen_row belongs to row i of
+ * the logits; bit t % 32 of its word t / 32 is set if the sequence has token t. The bit of the
+ * chosen token gets set, so no two rows may have the same seen_row. NULL: no row has a repetition
+ * penalty.
+ *
+ * One dispatch. Errors: TSR_ERR_UNSUPPORTED for more tokens than the device's loops can count, and
+ * if the kernel has failed its self-test; TSR_ERR_INVALID naming the values; those of ops.h. */
+tsr_status tsr__choose(tsr_stream *stream, tsr_tensor *ids, tsr_tensor *results, tsr_tensor *seen,
+                       const tsr_tensor *logits,
+                       const struct tsr_choice_words *choices) TSR_NODISCARD;
 
 /* Numbers in 8 bits, for slow connections ------------------------------------------------------ */
 

@@ -3,6 +3,7 @@
 #define TSR_GPU_STREAM_STATE_H
 
 #include "gpu/device/timeline.h"
+#include "gpu/internal.h"
 #include "gpu/stream/batch.h"
 #include "gpu/stream/hazards.h"
 #include "gpu/stream/stream.h"
@@ -79,6 +80,7 @@ struct tsr_stream {
                                         last */
     uint64_t barriers;               /* the number of barriers recorded */
     uint64_t submissions;            /* the number of batches that a queue has accepted */
+    uint64_t host_waits, idle_waits; /* as in tsr__stream_counts */
     tsr__profiling *profiling;  /* between tsr__stream_profile_begin and _end; otherwise NULL */
     uint64_t profiled_barriers; /* of transfer streams: `barriers` after the last command */
 };

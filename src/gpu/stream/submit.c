@@ -190,6 +190,13 @@ static uint64_t transfers_until(const tsr_stream *stream, uint64_t point)
     return last;
 }
 
+tsr__stream_counts tsr__stream_get_counts(const tsr_stream *stream)
+{
+    return (tsr__stream_counts){.submissions = stream->submissions,
+                                .waits = stream->host_waits,
+                                .idle_waits = stream->idle_waits};
+}
+
 tsr_status tsr__stream_wait_batches(tsr_stream *stream, uint64_t point, uint64_t timeout_ns)
 {
     TSR__TRY(tsr__device_check(stream->device));
@@ -199,6 +206,10 @@ tsr_status tsr__stream_wait_batches(tsr_stream *stream, uint64_t point, uint64_t
      * submitted point instead. */
     if (point > stream->timeline->submitted)
         point = stream->timeline->submitted;
+    if (stream->timeline->reached < point) {
+        stream->host_waits++;
+        stream->idle_waits += point == stream->timeline->submitted;
+    }
     TSR__TRY(tsr__timeline_wait(stream->device, stream->timeline, point, timeout_ns));
     tsr__stream_retire(stream);
     return TSR_OK;
