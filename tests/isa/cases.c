@@ -5,6 +5,7 @@
 #include "gpu/internal.h"
 #include "gpu/matmul/narrowed.h"
 #include "gpu/ops/optimizer/step_params.h"
+#include "shaders/params/choose.h"
 #include "support/check_main.h"
 #include "tessera/tessera.h"
 
@@ -422,6 +423,14 @@ static void topk(void)
                           make(TSR_F32, 1, 50257, -1), 1));
 }
 
+static void choose(void)
+{
+    const struct tsr_choice_words choice = {.flags = TSR_CHOICE_TOP_P, .scale = 1};
+
+    ck_assert_ok(tsr__choose(queue, make(TSR_I32, 1, -1), make(TSR_I32, 1, -1), NULL,
+                             make(TSR_F32, 1, 50257, -1), &choice));
+}
+
 /* Operations with tables of rows --------------------------------------------------------------- */
 
 static void embedding(void)
@@ -569,6 +578,7 @@ static const struct {
     {"unpack", unpack},
     {"argmax", argmax},
     {"top 40 of 50257", topk},
+    {"choose 1 x 50257", choose},
     {"embedding", embedding},
     {"embedding gradient", embedding_gradient},
     {"index select", index_select},

@@ -20,7 +20,7 @@ only_below() { # FOLDER WHAT: no file of the library, the tool or the examples o
 point "include/tessera includes itself only" allowed include 'tessera/'
 point "src/platform includes platform" allowed src/platform 'platform/'
 point "src/base includes base" allowed src/base 'base/' 'tessera/base\.h' 'tsr_config\.h' \
-    'shaders/include/normal_table\.h'
+    'shaders/(include/normal_table|params/choose)\.h'
 point "src/json includes base, json" allowed src/json 'base/' 'json/'
 point "src/quant includes base, quant" allowed src/quant 'base/' 'quant/' 'tessera/(base|layout|quant)\.h'
 point "src/tensor includes base, tensor" allowed src/tensor 'base/' 'tensor/' 'tessera/(base|layout|quant)\.h'

@@ -6,7 +6,7 @@
 
 /* row_cases.c: operations on rows */
 tsr__case_fn tsr__case_softmax, tsr__case_softmax_grad, tsr__case_norm, tsr__case_norm_grad;
-tsr__case_fn tsr__case_cross_entropy, tsr__case_argmax, tsr__case_topk;
+tsr__case_fn tsr__case_cross_entropy, tsr__case_argmax, tsr__case_topk, tsr__case_choose;
 tsr__case_fn tsr__case_softmax_divided, tsr__case_softmax_grad_divided, tsr__case_norm_divided;
 tsr__case_fn tsr__case_norm_grad_divided, tsr__case_cross_entropy_divided;
 tsr__case_fn tsr__case_sum_rows, tsr__case_sum_short_rows, tsr__case_sum_columns;

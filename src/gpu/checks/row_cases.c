@@ -3,7 +3,9 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/choice.h"
 #include "gpu/checks/cases.h"
+#include "gpu/internal.h"
 #include "gpu/ops/common/segments.h"
 #include "tessera/ops.h"
 
@@ -241,6 +243,54 @@ tsr_status tsr__case_topk(tsr__case *c, tsr_dtype dtype)
         }
     }
     return tsr_topk(c->stream, c->tensor[1], c->tensor[2], c->tensor[0], 1);
+}
+
+/* Returns the token that the kernel must choose from a row: the first of the most likely, or the
+ * one at a random place in the sum of the weights of tokens whose logits are `least` or more. */
+static int chosen_from(const double *x, const struct tsr_choice_words *choice, double least)
+{
+    uint64_t total = 0, sum = 0;
+    int best = 0, token = 0;
+    uint64_t weights[COLUMNS];
+
+    for (int i = 1; i < COLUMNS; i++)
+        best = x[i] > x[best] ? i : best;
+    if (choice->flags & TSR_CHOICE_GREEDY)
+        return best;
+    for (int i = 0; i < COLUMNS; i++) {
+        weights[i] = x[i] < least ? 0
+                                  : tsr__choice_weight(tsr__choice_distance(
+                                        (float)x[best], (float)x[i], choice->scale));
+        total += weights[i];
+    }
+    const uint64_t place =
+        tsr__mul_high_u64(choice->random[0] | (uint64_t)choice->random[1] << 32, total);
+    while (sum + weights[token] <= place)
+        sum += weights[token++];
+    return token;
+}
+
+/* Greedy choice, draws from all tokens, and from those of the largest logit, with ties. */
+tsr_status tsr__case_choose(tsr__case *c, tsr_dtype dtype)
+{
+    struct tsr_choice_words choices[ROWS];
+
+    TSR__TRY(tsr__case_input(c, dtype, TSR__SHAPE_2(ROWS, COLUMNS)));
+    TSR__TRY(tsr__case_output(c, TSR_I32, TSR__SHAPE_1(ROWS)));
+    TSR__TRY(tsr__case_output(c, TSR_I32, TSR__SHAPE_1(ROWS)));
+    for (int r = 0; r < ROWS; r++) {
+        const double *x = c->value[0] + (size_t)r * COLUMNS;
+        double least = -INFINITY;
+        choices[r] =
+            (struct tsr_choice_words){.flags = r == 0 ? TSR_CHOICE_GREEDY : 0,
+                                      .scale = 48408812, /* 2^25 / ln 2: a temperature of 1 */
+                                      .top_k = (uint32_t)r % 2,
+                                      .random = {77, UINT32_MAX / ROWS * (uint32_t)r}};
+        for (int i = 0; r % 2 == 1 && i < COLUMNS; i++)
+            least = fmax(least, x[i]);
+        c->value[1][r] = c->value[2][r] = chosen_from(x, &choices[r], least);
+    }
+    return tsr__choose(c->stream, c->tensor[1], c->tensor[2], NULL, c->tensor[0], choices);
 }
 
 tsr_status tsr__case_argmax(tsr__case *c, tsr_dtype dtype)

@@ -74,6 +74,7 @@ static const shader_case cases[] = {
     DIVIDED(CROSS_ENTROPY_SHARD, 2, 7, entropy_shard_divided),
     CASE(ARGMAX, 1, argmax),
     CASE(TOPK, 1, topk),
+    CASE_WITH(CHOOSE, 1, choose, .only = TSR_F32),
     CASE(REDUCE_ROWS, 1, sum_rows),
     CASE(REDUCE_SHORT, 1, sum_short_rows),
     CASE(REDUCE_COLUMNS, 1, sum_columns),

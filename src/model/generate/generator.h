@@ -36,17 +36,22 @@ typedef enum tsr__same {
     TSR__SAME_COUNT
 } tsr__same;
 
+/* Passes whose tokens stay on the device until the host reads them; see flight.c. */
+typedef struct tsr__flight tsr__flight;
+
 struct tsr_generator {
     tsr_generator_params params;
     bool prefill_given; /* the caller's params give `prefill` */
     tsr_model *model;
     tsr_kv_cache *cache;
-    int count;                 /* the number of `sequences` */
-    tsr__sequence *sequences;  /* [count] */
-    float *logits;             /* [count, vocabulary]: from which the next tokens are chosen */
-    float *shown;              /* [prefill, vocabulary]: logits for the caller only; or NULL */
-    int32_t *ids;              /* [max(count, prefill)] */
-    int32_t *votes;            /* [count + 1]: of each sequence, and of interrupts */
+    tsr__flight *flight;      /* NULL: each step waits for its logits */
+    int count;                /* the number of `sequences` */
+    tsr__sequence *sequences; /* [count] */
+    float *logits;            /* [count, vocabulary]: from which the next tokens are chosen */
+    float *shown;             /* [prefill, vocabulary]: logits for the caller only; or NULL */
+    int32_t *ids;             /* [max(count, prefill)] */
+    int32_t *votes;           /* [count + 1]: of each sequence, and of interrupts */
+    int32_t *chosen; /* [count]: by sequence, the token that the device has chosen, or -1 */
     double *log_probabilities; /* [count]: those of the chosen tokens */
     tsr_generated *generated;  /* [count]: the tokens of the last step */
     int generated_count;
@@ -67,6 +72,11 @@ struct tsr_generator {
 /* Checks that the values are in their ranges. Errors: TSR_ERR_INVALID naming the value that is not.
  */
 tsr_status tsr__sampling_check(const tsr_sampling_params *params) TSR_NODISCARD;
+struct tsr_choice_words;
+/* Describes the draw of the token at `position` of the sequence with this number, for the device.
+ * seen_row is 0. The params must have been checked. */
+tsr_status tsr__sampling_choice(const tsr_sampling_params *params, uint64_t number,
+                                int64_t position, struct tsr_choice_words *out) TSR_NODISCARD;
 /* Computes the probabilities of all tokens after the filters of tsr_sampling_params:
  * probabilities[count], 0 for tokens that are removed. With a temperature of 0, the chosen token
  * has
@@ -74,6 +84,22 @@ tsr_status tsr__sampling_check(const tsr_sampling_params *params) TSR_NODISCARD;
 tsr_status tsr__sampling_probabilities(const tsr_sampling_params *params, int64_t count,
                                        const float *logits, int64_t history_count,
                                        const int32_t *history, double *probabilities) TSR_NODISCARD;
+
+/* flight.c */
+
+/* Creates what passes in flight need. *out stays NULL if the generator has none: with several ranks
+ * or stages, log-probabilities, or if the params say so. */
+tsr_status tsr__flight_create(const tsr_generator *generator, tsr__flight **out) TSR_NODISCARD;
+/* Sets *flight to NULL. */
+void tsr__flight_destroy(tsr__flight **flight);
+/* Computes the next token of each of these sequences, of which only the last token is not in the
+ * cache yet: tokens[count]. Takes them from the oldest pass in flight. If `more` is set, passes for
+ * later steps are recorded first. *chosen is false if the device cannot choose the tokens; nothing
+ * is in flight then, and the cache is as before. Errors: those of recording a pass. */
+tsr_status tsr__flight_step(tsr_generator *generator, int count, const int *numbers, bool more,
+                            int32_t *tokens, bool *chosen) TSR_NODISCARD;
+/* Takes the tokens of all passes in flight back from the cache. */
+void tsr__flight_discard(tsr_generator *generator);
 
 /* same.c */
 

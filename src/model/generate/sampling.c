@@ -1,16 +1,19 @@
-/* Choosing a token from logits, in double precision on the host. The filters and their order are
- * those of Hugging Face Transformers. */
+/* Choosing a token from logits on the host, with the arithmetic of shaders/params/choose.h. The
+ * filters and their order are those of Hugging Face Transformers. */
 #include <float.h>
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/choice.h"
 #include "base/error.h"
 #include "base/given.h"
 #include "base/struct_size.h"
 #include "model/generate/generator.h"
 #include "tessera/rng.h"
+
+#define LOG2_E 1.4426950408889634074
 
 tsr_status tsr__sampling_check(const tsr_sampling_params *params)
 {
@@ -34,23 +37,76 @@ const char *tsr_finish_name(tsr_finish finish)
     return (unsigned)finish < sizeof names / sizeof *names ? names[finish] : "?";
 }
 
-/* Buckets that divide tokens by how far their logits are below the largest, so that only tokens of
- * a few buckets need to be put in order. The last bucket has all tokens that are too far below for
- * the others. */
+/* Buckets that divide tokens by their distance from the most likely one, so that only tokens of a
+ * few buckets need to be put in order. The last bucket has all tokens that are too far away for the
+ * others. */
 #define BUCKETS 4096
-#define BUCKETS_PER_UNIT 256
+#define BUCKETS_PER_OCTAVE_BITS 8 /* a weight halves over 2^8 buckets */
 
 /* The logits while they are filtered. A logit of −inf means that the token has been removed. */
 typedef struct filter {
+    const struct tsr_choice_words *words;
     int64_t count;
-    double *logits; /* [count]: the caller's `probabilities` */
+    float *logits; /* [count] */
+    float largest; /* the largest logit */
     /* The tokens that have not been removed, those of bucket b in order[starts[b] … starts[b + 1] −
-     * 1]. */
+     * 1]. NULL unless top_k or top_p needs them. */
     int32_t *order;
     int32_t *starts;
     int32_t *heap; /* a part of `order` as a heap, the most likely token first */
     int32_t left;  /* tokens in the heap */
 } filter;
+
+static uint64_t from_words(const uint32_t words[2])
+{
+    return words[0] | (uint64_t)words[1] << 32;
+}
+
+static void to_words(uint64_t value, uint32_t words[2])
+{
+    words[0] = (uint32_t)value;
+    words[1] = (uint32_t)(value >> 32);
+}
+
+/* Returns a number in [0, 1), times 2^64. */
+static uint64_t fraction(double value)
+{
+    return (uint64_t)(value * 0x1p53) << 11;
+}
+
+/* Rounds to an f32, but not to infinity, nor to a subnormal number. */
+static float bounded(double value)
+{
+    return tsr__choice_normal(value > (double)FLT_MAX ? FLT_MAX : (float)value);
+}
+
+tsr_status tsr__sampling_choice(const tsr_sampling_params *params, uint64_t number,
+                                int64_t position, struct tsr_choice_words *out)
+{
+    const double penalty = params->repetition_penalty, top_p = tsr__given_double(params->top_p, 1);
+    tsr_rng random;
+    *out = (struct tsr_choice_words){.penalty = 1, .inverse_penalty = 1};
+    if (penalty != 0 && penalty != 1) {
+        out->flags |= TSR_CHOICE_PENALISED;
+        out->penalty = bounded(penalty);
+        out->inverse_penalty = bounded(1 / penalty);
+    }
+    if (params->temperature == 0) {
+        out->flags |= TSR_CHOICE_GREEDY;
+        return TSR_OK;
+    }
+    out->scale = bounded(LOG2_E * (1 << TSR_CHOICE_DISTANCE_BITS) / params->temperature);
+    out->top_k = params->top_k < UINT32_MAX ? (uint32_t)params->top_k : UINT32_MAX;
+    if (top_p < 1) {
+        out->flags |= TSR_CHOICE_TOP_P;
+        to_words(fraction(top_p), out->top_p);
+    }
+    to_words((uint64_t)ceil(ldexp(params->min_p, TSR_CHOICE_WEIGHT_BITS)), out->least);
+    TSR__TRY(tsr_rng_init(TSR_RNG_PHILOX, params->seed, number, &random));
+    random.as.philox.position = 2 * (uint64_t)position;
+    to_words(fraction(tsr_rng_next_double(&random)), out->random);
+    return TSR_OK;
+}
 
 /* Steps -------------------------------------------------------------------------------------- */
 
@@ -70,21 +126,12 @@ static tsr_status check_logits(int64_t count, const float *logits, int64_t *most
     return TSR_OK;
 }
 
-static tsr_status take_logits(filter *f, const float *logits)
-{
-    int64_t best;
-    TSR__TRY(check_logits(f->count, logits, &best));
-    for (int64_t i = 0; i < f->count; i++)
-        f->logits[i] = (double)logits[i];
-    return TSR_OK;
-}
-
 static bool penalises(const tsr_sampling_params *params)
 {
     return params->repetition_penalty != 0 && params->repetition_penalty != 1;
 }
 
-static tsr_status penalise(filter *f, double penalty, int64_t count, const int32_t *history)
+static tsr_status penalise(filter *f, int64_t count, const int32_t *history)
 {
     uint8_t *seen = tsr__calloc((size_t)f->count, 1);
     if (!seen)
@@ -94,7 +141,8 @@ static tsr_status penalise(filter *f, double penalty, int64_t count, const int32
         if (id < 0 || id >= f->count || seen[id])
             continue;
         seen[id] = 1;
-        f->logits[id] = f->logits[id] < 0 ? f->logits[id] * penalty : f->logits[id] / penalty;
+        f->logits[id] =
+            tsr__choice_penalised(f->logits[id], f->words->penalty, f->words->inverse_penalty);
     }
     tsr__free(seen);
     return TSR_OK;
@@ -107,6 +155,12 @@ static int64_t most_likely(const filter *f)
         if (f->logits[i] > f->logits[best])
             best = i;
     return best;
+}
+
+/* Returns the weight of a token that has not been removed. */
+static uint64_t weight_of(const filter *f, int64_t token)
+{
+    return tsr__choice_weight(tsr__choice_distance(f->largest, f->logits[token], f->words->scale));
 }
 
 /* Returns whether token a comes before token b: it is more likely, or as likely and has a higher
@@ -152,21 +206,22 @@ static int32_t pop(filter *f)
     return top;
 }
 
-/* Returns the bucket of a logit. Of two logits, the larger one is in the same bucket or an earlier
- * one, because every step here is monotonic. */
-static int bucket_of(double logit, double largest)
+/* Returns the bucket of a token. Of two tokens, the more likely one is in the same bucket or an
+ * earlier one, because distances never decrease when logits do. */
+static uint32_t bucket_of(const filter *f, int64_t token)
 {
-    const double place = (largest - logit) * BUCKETS_PER_UNIT;
-    return place < BUCKETS - 1 ? (int)place : BUCKETS - 1;
+    const uint32_t place = tsr__choice_distance(f->largest, f->logits[token], f->words->scale) >>
+                           (TSR_CHOICE_DISTANCE_BITS - BUCKETS_PER_OCTAVE_BITS);
+    return place < BUCKETS - 1 ? place : BUCKETS - 1;
 }
 
 /* Divides the tokens into buckets. */
-static void fill_buckets(filter *f, double largest)
+static void fill_buckets(filter *f)
 {
     int32_t next[BUCKETS] = {0}, all = 0;
     for (int64_t i = 0; i < f->count; i++)
         if (f->logits[i] != -INFINITY)
-            next[bucket_of(f->logits[i], largest)]++;
+            next[bucket_of(f, i)]++;
     for (int b = 0; b < BUCKETS; b++) {
         const int32_t size = next[b];
         f->starts[b] = next[b] = all;
@@ -175,57 +230,54 @@ static void fill_buckets(filter *f, double largest)
     f->starts[BUCKETS] = all;
     for (int64_t i = 0; i < f->count; i++)
         if (f->logits[i] != -INFINITY)
-            f->order[next[bucket_of(f->logits[i], largest)]++] = (int32_t)i;
+            f->order[next[bucket_of(f, i)]++] = (int32_t)i;
 }
 
-static void remove_below(filter *f, double limit)
+static void remove_below(filter *f, float limit)
 {
     for (int64_t i = 0; i < f->count; i++)
         if (f->logits[i] < limit)
             f->logits[i] = -INFINITY;
 }
 
-static void keep_top_k(filter *f, int64_t k)
+static void keep_top_k(filter *f, uint32_t k)
 {
     if (k == 0 || k >= f->count)
         return;
-    fill_buckets(f, f->logits[most_likely(f)]);
-    if (k >= f->starts[BUCKETS])
+    fill_buckets(f);
+    if (k >= (uint32_t)f->starts[BUCKETS])
         return;
     int bucket = 0;
-    while (f->starts[bucket + 1] < k)
+    while (f->starts[bucket + 1] < (int32_t)k)
         bucket++;
-    double limit = -INFINITY;
+    float limit = -INFINITY;
     make_heap(f, bucket);
-    for (int64_t i = f->starts[bucket]; i < k; i++)
+    for (int32_t i = f->starts[bucket]; i < (int32_t)k; i++)
         limit = f->logits[pop(f)];
     remove_below(f, limit);
 }
 
-/* Returns the sum over all logits of exp(logit − largest). */
-static double exponentials(const filter *f, double largest)
+/* Returns the sum of the weights of all tokens that have not been removed. */
+static uint64_t sum_of(const filter *f)
 {
-    double sum = 0;
+    uint64_t sum = 0;
     for (int64_t i = 0; i < f->count; i++)
         if (f->logits[i] != -INFINITY)
-            sum += exp(f->logits[i] - largest);
+            sum += weight_of(f, i);
     return sum;
 }
 
-static void keep_top_p(filter *f, double given)
+static void keep_top_p(filter *f, uint64_t p)
 {
-    const double wanted = tsr__given_double(given, 1);
-    if (wanted == 1)
-        return;
-    const double p = fmax(wanted, DBL_MIN); /* the most likely token always remains */
-    const double largest = f->logits[most_likely(f)], sum = exponentials(f, largest);
-    double mass = 0;
+    const uint64_t share = tsr__mul_high_u64(p, sum_of(f));
+    const uint64_t wanted = share > 0 ? share : 1; /* the most likely token always remains */
+    uint64_t mass = 0;
     int bucket = 0;
-    fill_buckets(f, largest);
-    for (; bucket < BUCKETS && mass < p; bucket++) {
+    fill_buckets(f);
+    for (; bucket < BUCKETS && mass < wanted; bucket++) {
         make_heap(f, bucket);
-        while (f->left > 0 && mass < p)
-            mass += exp(f->logits[pop(f)] - largest) / sum;
+        while (f->left > 0 && mass < wanted)
+            mass += weight_of(f, pop(f));
         for (int32_t i = 0; i < f->left; i++)
             f->logits[f->heap[i]] = -INFINITY;
     }
@@ -233,39 +285,31 @@ static void keep_top_p(filter *f, double given)
         f->logits[f->order[i]] = -INFINITY;
 }
 
-static void keep_min_p(filter *f, double p)
+/* Filters f->logits, and computes the weights of all tokens: 0 for those that are removed. With a
+ * temperature of 0, the chosen token has 1. */
+static tsr_status compute(filter *f, int64_t history_count, const int32_t *history,
+                          uint64_t *weights)
 {
-    if (p == 0)
-        return;
-    const double largest = f->logits[most_likely(f)];
-    for (int64_t i = 0; i < f->count; i++)
-        if (f->logits[i] != -INFINITY && exp(f->logits[i] - largest) < p)
-            f->logits[i] = -INFINITY;
-}
-
-static tsr_status compute(filter *f, const tsr_sampling_params *params, const float *logits,
-                          int64_t history_count, const int32_t *history)
-{
-    TSR__TRY(take_logits(f, logits));
-    if (penalises(params))
-        TSR__TRY(penalise(f, params->repetition_penalty, history_count, history));
-    if (params->temperature == 0) {
-        const int64_t best = most_likely(f);
-        memset(f->logits, 0, (size_t)f->count * sizeof *f->logits);
-        f->logits[best] = 1;
+    const struct tsr_choice_words *words = f->words;
+    int64_t best;
+    TSR__TRY(check_logits(f->count, f->logits, &best));
+    if (words->flags & TSR_CHOICE_PENALISED) {
+        TSR__TRY(penalise(f, history_count, history));
+        best = most_likely(f);
+    }
+    f->largest = f->logits[best];
+    if (words->flags & TSR_CHOICE_GREEDY) {
+        weights[best] = 1;
         return TSR_OK;
     }
-    /* Divides the differences to the largest logit, because quotients of logits by a tiny
-     * temperature would overflow. */
-    const double top = f->logits[most_likely(f)];
-    for (int64_t i = 0; i < f->count; i++)
-        f->logits[i] = (f->logits[i] - top) / params->temperature;
-    keep_top_k(f, params->top_k);
-    keep_top_p(f, params->top_p);
-    keep_min_p(f, params->min_p);
-    const double largest = f->logits[most_likely(f)], sum = exponentials(f, largest);
-    for (int64_t i = 0; i < f->count; i++)
-        f->logits[i] = f->logits[i] != -INFINITY ? exp(f->logits[i] - largest) / sum : 0;
+    keep_top_k(f, words->top_k);
+    if (words->flags & TSR_CHOICE_TOP_P)
+        keep_top_p(f, from_words(words->top_p));
+    const uint64_t least = from_words(words->least);
+    for (int64_t i = 0; i < f->count; i++) {
+        const uint64_t weight = f->logits[i] != -INFINITY ? weight_of(f, i) : 0;
+        weights[i] = weight >= least ? weight : 0;
+    }
     return TSR_OK;
 }
 
@@ -281,45 +325,66 @@ static tsr_status check(const tsr_sampling_params *params, int64_t count, const 
     return tsr__sampling_check(params);
 }
 
-/* Computes the probabilities from arguments that have been checked. */
-static tsr_status find_probabilities(const tsr_sampling_params *params, int64_t count,
-                                     const float *logits, int64_t history_count,
-                                     const int32_t *history, double *probabilities)
+/* Computes the weights of all tokens, weights[count], which must be 0, from arguments that have
+ * been checked. */
+static tsr_status find_weights(const struct tsr_choice_words *words, int64_t count,
+                               const float *logits, int64_t history_count, const int32_t *history,
+                               uint64_t *weights)
 {
-    filter f = {.count = count, .logits = probabilities};
-    if (params->top_k > 0 || tsr__given_double(params->top_p, 1) != 1) {
+    filter f = {.words = words, .count = count};
+    f.logits = tsr__calloc((size_t)count, sizeof *f.logits);
+    if (words->top_k > 0 || words->flags & TSR_CHOICE_TOP_P)
         f.order = tsr__calloc((size_t)count + BUCKETS + 1, sizeof *f.order);
-        if (!f.order)
-            return TSR_ERR_NO_MEMORY;
-        f.starts = f.order + count;
+    tsr_status status = TSR_ERR_NO_MEMORY;
+    if (f.logits && (f.order || !(words->top_k > 0 || words->flags & TSR_CHOICE_TOP_P))) {
+        memcpy(f.logits, logits, (size_t)count * sizeof *logits);
+        f.starts = f.order ? f.order + count : NULL;
+        status = compute(&f, history_count, history, weights);
     }
-    const tsr_status status = compute(&f, params, logits, history_count, history);
     tsr__free(f.order);
+    tsr__free(f.logits);
     return status;
+}
+
+static uint64_t total_of(int64_t count, const uint64_t *weights)
+{
+    uint64_t total = 0;
+    for (int64_t i = 0; i < count; i++)
+        total += weights[i];
+    return total;
 }
 
 tsr_status tsr__sampling_probabilities(const tsr_sampling_params *params, int64_t count,
                                        const float *logits, int64_t history_count,
                                        const int32_t *history, double *probabilities)
 {
+    struct tsr_choice_words words;
     TSR__TRY(check(params, count, logits, history_count, history));
     TSR__REQUIRE(probabilities, "sampling: probabilities is NULL");
-    return find_probabilities(params, count, logits, history_count, history, probabilities);
+    TSR__TRY(tsr__sampling_choice(params, 0, 0, &words));
+    uint64_t *weights = tsr__calloc((size_t)count, sizeof *weights);
+    if (!weights)
+        return TSR_ERR_NO_MEMORY;
+    const tsr_status status = find_weights(&words, count, logits, history_count, history, weights);
+    const double total = (double)total_of(count, weights);
+    for (int64_t i = 0; i < count && status == TSR_OK; i++)
+        probabilities[i] = (double)weights[i] / total;
+    tsr__free(weights);
+    return status;
 }
 
-/* Returns the first token at which the sum of probabilities exceeds `at`, a random number. */
-static int32_t draw(const double *probabilities, int64_t count, double at)
+/* Returns the first token at which the sum of weights exceeds a part of their total, which is a
+ * random number, times 2^64. */
+static int32_t draw(const uint64_t *weights, int64_t count, uint64_t random)
 {
-    int32_t last = 0;
+    const uint64_t place = tsr__mul_high_u64(random, total_of(count, weights));
+    uint64_t sum = 0;
     for (int64_t i = 0; i < count; i++) {
-        if (probabilities[i] == 0)
-            continue;
-        last = (int32_t)i;
-        if (at < probabilities[i])
-            return last;
-        at -= probabilities[i];
+        sum += weights[i];
+        if (place < sum)
+            return (int32_t)i;
     }
-    return last;
+    return 0; /* not reached: the most likely token has a weight, and the place is in the total */
 }
 
 tsr_status tsr_sampling_draw(const tsr_sampling_params *params, uint64_t number, int64_t position,
@@ -330,25 +395,21 @@ tsr_status tsr_sampling_draw(const tsr_sampling_params *params, uint64_t number,
     TSR__REQUIRE(position >= 0, "sampling: position is %" PRId64, position);
     TSR__TAKE(tsr_sampling_params, params);
     TSR__TRY(check(params, count, logits, history_count, history));
-    /* The most likely token is taken without a draw, so no probabilities are needed. */
+    /* The most likely token is taken without a draw, so no weights are needed. */
     if (params->temperature == 0 && !penalises(params)) {
         int64_t best = 0;
         TSR__TRY(check_logits(count, logits, &best));
         *token = (int32_t)best;
         return TSR_OK;
     }
-    double *probabilities = tsr__calloc((size_t)count, sizeof *probabilities);
-    if (!probabilities)
+    struct tsr_choice_words words;
+    TSR__TRY(tsr__sampling_choice(params, number, position, &words));
+    uint64_t *weights = tsr__calloc((size_t)count, sizeof *weights);
+    if (!weights)
         return TSR_ERR_NO_MEMORY;
-    tsr_status status =
-        find_probabilities(params, count, logits, history_count, history, probabilities);
-    tsr_rng random;
+    const tsr_status status = find_weights(&words, count, logits, history_count, history, weights);
     if (status == TSR_OK)
-        status = tsr_rng_init(TSR_RNG_PHILOX, params->seed, number, &random);
-    if (status == TSR_OK) {
-        random.as.philox.position = 2 * (uint64_t)position;
-        *token = draw(probabilities, count, tsr_rng_next_double(&random));
-    }
-    tsr__free(probabilities);
+        *token = draw(weights, count, from_words(words.random));
+    tsr__free(weights);
     return status;
 }

@@ -285,6 +285,7 @@ static const struct broken_kernel {
     {TSR__SHADER_EMBEDDING_GRAD, "embedding_grad", true},
     {TSR__SHADER_CROSS_ENTROPY_SHARD, "cross_entropy_shard", false},
     {TSR__SHADER_TOPK, "topk", true},
+    {TSR__SHADER_CHOOSE, "choose", true},
     {TSR__SHADER_SUM_SQUARES, "sum_squares", false},
     {TSR__SHADER_RANDOM_FILL, "random_fill", false},
     {TSR__SHADER_DROPOUT, "dropout", false},
