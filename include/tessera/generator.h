@@ -25,6 +25,8 @@ extern "C" {
 #endif
 
 #define TSR_GENERATOR_MAX_SEQUENCES 4096
+#define TSR_GENERATOR_MAX_AHEAD 16
+#define TSR_GENERATOR_WAITS (-1) /* for `ahead` of tsr_generator_params */
 
 /* Choosing tokens ---------------------------------------------------------------------------- */
 
@@ -89,6 +91,18 @@ typedef struct tsr_generator_params {
     /* Tokens get a log_probability, for which the host computes the exponentials of all logits.
      * Must be the same on all ranks. */
     bool log_probabilities;
+    /* How many passes for later tokens are submitted before a step waits for its own, so that the
+     * device does not wait for the host: the device chooses the tokens of up to 8 sequences, and
+     * the next pass reads them from its memory. The tokens are the same as without. When a sequence
+     * ends or is added, up to this many passes have been computed in vain, and are taken back from
+     * the cache. TSR_GENERATOR_WAITS: none; the host chooses each token from its logits. 0: 2 on
+     * GPUs, none on CPU drivers, where host and device share the processors.
+     *
+     * Steps wait as if this were TSR_GENERATOR_WAITS with several ranks or stages, with
+     * log_probabilities, for positions whose logits the caller gets, for more than 8 sequences, and
+     * if the kernel choose has failed its self-test (`tessera devices` shows it, and a warning is
+     * logged). */
+    int ahead;
 } tsr_generator_params;
 #define tsr_generator_params(...)                                                                  \
     (&(tsr_generator_params){.struct_size = sizeof(tsr_generator_params), __VA_ARGS__})
@@ -184,6 +198,10 @@ typedef struct tsr_generator_stats {
     size_t struct_size;
     uint64_t prompt_tokens, generated_tokens; /* tokens computed so far */
     uint64_t prompt_ns, generated_ns;         /* the time that computing these took */
+    /* For the generated tokens: batches submitted to the device; how often the host waited for one
+     * that was not complete; and how often no later batch was submitted then, so that the device
+     * had nothing to do until the host had gone on */
+    uint64_t generated_submissions, generated_waits, generated_idle_waits;
 } tsr_generator_stats;
 /* Errors: TSR_ERR_INVALID for a NULL. */
 TSR_API TSR_NODISCARD tsr_status tsr_generator_get_stats(const tsr_generator *generator,

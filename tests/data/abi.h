@@ -1607,6 +1607,7 @@ typedef struct tsr_generator_params {
     int64_t logits_positions;
    _Bool 
         log_probabilities;
+    int ahead;
 } tsr_generator_params;
 TSR_API tsr_status tsr_generator_create(const tsr_generator_params *params,
                                                       tsr_generator **out);
@@ -1651,6 +1652,7 @@ typedef struct tsr_generator_stats {
     size_t struct_size;
     uint64_t prompt_tokens, generated_tokens;
     uint64_t prompt_ns, generated_ns;
+    uint64_t generated_submissions, generated_waits, generated_idle_waits;
 } tsr_generator_stats;
 TSR_API tsr_status tsr_generator_get_stats(const tsr_generator *generator,
                                                          tsr_generator_stats *out);

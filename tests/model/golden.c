@@ -154,6 +154,7 @@ static void continue_all(const char *file, tsr_generator *generator, const json_
     }
 }
 
+/* Texts are compared that are computed with and without passes in flight. */
 static void check_file(const char *file, const char *golden, tsr_dtype dtype, tsr_group *on)
 {
     json_t *document = load(golden);
@@ -171,17 +172,20 @@ static void check_file(const char *file, const char *golden, tsr_dtype dtype, ts
         r.logits[i] = calloc((size_t)(r.positions * r.vocabulary), sizeof(float));
         CHECK(r.logits[i], "no memory");
     }
-    OK(tsr_generator_create(tsr_generator_params(.model = model,
-                                                 .sequences = (int)json_array_size(list),
-                                                 .context = 128, .prefill = 5, .logits = record,
-                                                 .user = &r, .logits_positions = r.positions),
-                            &generator));
-    continue_all(file, generator, list);
+    for (int ahead = ranks == 1 ? 3 : TSR_GENERATOR_WAITS; ahead >= TSR_GENERATOR_WAITS;
+         ahead -= 4) {
+        OK(tsr_generator_create(
+            tsr_generator_params(.model = model, .sequences = (int)json_array_size(list),
+                                 .context = 128, .prefill = 5, .logits = record, .user = &r,
+                                 .logits_positions = r.positions, .ahead = ahead),
+            &generator));
+        continue_all(file, generator, list);
+        tsr_generator_destroy(&generator);
+    }
     for (int i = 0; i < (int)json_array_size(list); i++)
         compare_logits(file, json_array_get(list, (size_t)i), r.logits[i]);
     for (int i = 0; i < MOST_SEQUENCES; i++)
         free(r.logits[i]);
-    tsr_generator_destroy(&generator);
     tsr_model_close(&model);
     json_decref(document);
 }

@@ -30,12 +30,14 @@ void tsr_generator_destroy(tsr_generator **generator)
     tsr_generator *g = *generator;
     for (int i = 0; g->sequences && i < g->count; i++)
         finish_sequence(&g->sequences[i]);
+    tsr__flight_destroy(&g->flight);
     tsr_kv_cache_destroy(&g->cache);
     tsr__free(g->sequences);
     tsr__free(g->logits);
     tsr__free(g->shown);
     tsr__free(g->ids);
     tsr__free(g->votes);
+    tsr__free(g->chosen);
     tsr__free(g->log_probabilities);
     tsr__free(g->generated);
     tsr__free(g);
@@ -81,6 +83,9 @@ static tsr_status check_params(tsr_generator_params *p)
                  "generator: cache_tokens is %" PRId64 ", logits_positions %" PRId64
                  "; neither may be negative",
                  p->cache_tokens, p->logits_positions);
+    TSR__REQUIRE(p->ahead >= TSR_GENERATOR_WAITS && p->ahead <= TSR_GENERATOR_MAX_AHEAD,
+                 "generator: ahead is %d; %d to %d is possible", p->ahead, TSR_GENERATOR_WAITS,
+                 TSR_GENERATOR_MAX_AHEAD);
     if (!p->logits)
         p->logits_positions = 0;
     return TSR_OK;
@@ -120,10 +125,11 @@ static tsr_status create_memory(tsr_generator *g)
     g->logits = tsr__calloc(count, vocabulary * sizeof *g->logits);
     g->ids = tsr__calloc(count > prefill ? count : prefill, sizeof *g->ids);
     g->votes = tsr__calloc(count + 1, sizeof *g->votes);
+    g->chosen = tsr__calloc(count, sizeof *g->chosen);
     g->log_probabilities = tsr__calloc(count, sizeof *g->log_probabilities);
     g->generated = tsr__calloc(count, sizeof *g->generated);
-    if (!g->sequences || !g->logits || !g->ids || !g->votes || !g->log_probabilities ||
-        !g->generated)
+    if (!g->sequences || !g->logits || !g->ids || !g->votes || !g->chosen ||
+        !g->log_probabilities || !g->generated)
         return TSR_ERR_NO_MEMORY;
     if (p->logits_positions > 0) {
         const size_t rows =
@@ -132,6 +138,7 @@ static tsr_status create_memory(tsr_generator *g)
         if (!g->shown)
             return TSR_ERR_NO_MEMORY;
     }
+    TSR__TRY(tsr__flight_create(g, &g->flight));
     return create_cache(g);
 }
 
@@ -311,6 +318,7 @@ tsr_status tsr_generator_remove(tsr_generator *g, int number)
     TSR__REQUIRE(g, "generator: generator is NULL");
     TSR__REQUIRE(number >= 0 && number < g->count && g->sequences[number].used,
                  "generator: there is no sequence %d", number);
+    tsr__flight_discard(g);
     TSR__TRY(tsr_kv_cache_remove(g->cache, g->sequences[number].cache));
     finish_sequence(&g->sequences[number]);
     return TSR_OK;

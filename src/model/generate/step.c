@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "gpu/internal.h"
 #include "model/generate/generator.h"
 #include "model/model.h"
 
@@ -260,6 +261,10 @@ static tsr_status choose(tsr_generator *g, int number, int32_t *token)
     const tsr__sequence *s = &g->sequences[number];
     if (!g->model->is_last || tsr_group_rank(g->model->group) != 0)
         return TSR_OK;
+    if (g->chosen[number] >= 0) {
+        *token = g->chosen[number];
+        return TSR_OK;
+    }
     const tsr_status status =
         tsr_sampling_draw(&s->sampling, s->number, s->length, g->model->config->vocabulary,
                           logits_of(g, number), s->length, s->tokens, token);
@@ -374,16 +379,43 @@ static void divide(const tsr_generator *g, int *running, int *all, int *prompts,
     }
 }
 
+/* Computes the next token of each of these sequences on the device, or, if it cannot choose them,
+ * the logits from which the host does. `more` is as in tsr__flight_step. */
+static tsr_status decode_or_choose(tsr_generator *g, int count, const int *numbers, bool more)
+{
+    int32_t tokens[TSR_GENERATOR_MAX_SEQUENCES];
+    bool chosen = false;
+    TSR__TRY(tsr__flight_step(g, count, numbers, more, tokens, &chosen));
+    if (!chosen)
+        return decode(g, count, numbers);
+    for (int i = 0; i < count; i++)
+        g->chosen[numbers[i]] = tokens[i];
+    g->stats.generated_tokens += (uint64_t)count;
+    return TSR_OK;
+}
+
+/* Adds what the stream has counted since `before`. */
+static void count_waits(tsr_generator *g, const tsr__stream_counts *before)
+{
+    const tsr__stream_counts now = tsr__stream_get_counts(g->model->stream);
+    g->stats.generated_submissions += now.submissions - before->submissions;
+    g->stats.generated_waits += now.waits - before->waits;
+    g->stats.generated_idle_waits += now.idle_waits - before->idle_waits;
+}
+
 static tsr_status compute(tsr_generator *g, int prompts, const int *first, int steps,
                           const int *next, bool *interrupted)
 {
     /* Decoding comes first, because it uses all rows of `logits`. */
     uint64_t start = tsr__now_ns();
     if (steps > 0) {
-        TSR__TRY(decode(g, steps, next));
+        const tsr__stream_counts before = tsr__stream_get_counts(g->model->stream);
+        TSR__TRY(decode_or_choose(g, steps, next, prompts == 0));
         g->stats.generated_ns += tsr__now_ns() - start;
+        count_waits(g, &before);
     }
     if (prompts > 0) {
+        tsr__flight_discard(g);
         start = tsr__now_ns();
         TSR__TRY(prefill_all(g, prompts, first, interrupted));
         g->stats.prompt_ns += tsr__now_ns() - start;
@@ -399,6 +431,8 @@ tsr_status tsr_generator_step(tsr_generator *g, int *count)
     int running = 0, prompts = 0, steps = 0;
     bool interrupted = false;
     divide(g, &running, all, &prompts, first, &steps, next);
+    for (int i = 0; i < g->count; i++)
+        g->chosen[i] = -1;
     if (running == 0) /* an interrupt after the last token must not end the next sequence */
         atomic_store(&g->interrupt, false);
     if (running > 0 && g->unchecked)
@@ -423,6 +457,9 @@ tsr_status tsr_generator_step(tsr_generator *g, int *count)
         for (int i = 0; i < running; i++)
             append(g, all[i], g->votes[i], g->log_probabilities[i], &g->generated[i]);
     }
+    for (int i = 0; i < running; i++)
+        if (g->generated[i].finish != TSR_FINISH_NONE)
+            tsr__flight_discard(g);
     *count = g->generated_count = running;
     return TSR_OK;
 }
