@@ -64,6 +64,9 @@ typedef struct bench_model_test {
     int count;
     double *seconds;       /* [count]: the time of each repetition, measured by rank 0 */
     double *communication; /* [ranks]: the fraction of the time in which a rank waited for others */
+    /* Of rank 0, for a step that generates a token in each sequence: batches submitted to the
+     * device, waits of the host, and those after which the device had no work left */
+    double submissions, waits, idle_waits;
 } bench_model_test;
 
 #define BENCH_MODEL_TESTS 2

@@ -236,6 +236,9 @@ static void add_test(json_t *object, const bench_model_report *report, const ben
     if (test->generates) {
         cli_json_real(object, "weight_bytes_per_s", figures.weights);
         cli_json_real(object, "memory_fraction", figures.memory);
+        cli_json_real(object, "submissions_per_step", test->submissions);
+        cli_json_real(object, "waits_per_step", test->waits);
+        cli_json_real(object, "idle_waits_per_step", test->idle_waits);
     } else {
         cli_json_null(object, "weight_bytes_per_s");
         cli_json_null(object, "memory_fraction");

@@ -421,6 +421,14 @@ static bool measure_passes(job *j, bool generates, int64_t tokens)
         all += test->seconds[i];
         waited += one_waited;
     }
+    tsr_generator_stats stats = TSR_INIT(tsr_generator_stats);
+    BENCH_TRY(of(j), tsr_generator_get_stats(j->generator, &stats));
+    const double passes = (double)stats.generated_tokens / sequences;
+    if (passes > 0) {
+        test->submissions = (double)stats.generated_submissions / passes;
+        test->waits = (double)stats.generated_waits / passes;
+        test->idle_waits = (double)stats.generated_idle_waits / passes;
+    }
     const double fraction = waited / all;
     return gather(j, &fraction, test->communication, sizeof fraction);
 }

@@ -51,6 +51,11 @@ static void check_document(json_t *document, int ranks)
     ck_assert_msg(part > 0.999 * read_bytes / memory && part < 1.001 * read_bytes / memory,
                   "%g of memory, not %g", part, read_bytes / memory);
     ck_assert_int_eq((int)json_array_size(tool_member(generated, "communication_of_ranks")), ranks);
+    /* On a CPU driver the host waits for each token. */
+    const double idle = tool_number(generated, "idle_waits_per_step");
+    ck_assert_msg(idle >= 1 && tool_number(generated, "waits_per_step") >= idle &&
+                      tool_number(generated, "submissions_per_step") >= 1,
+                  "%g waits", idle);
 }
 
 START_TEST(a_file_is_measured)
