@@ -31,6 +31,7 @@ void tsr_generator_destroy(tsr_generator **generator)
     for (int i = 0; g->sequences && i < g->count; i++)
         finish_sequence(&g->sequences[i]);
     tsr__flight_destroy(&g->flight);
+    tsr__candidates_destroy(&g->candidates);
     tsr_kv_cache_destroy(&g->cache);
     tsr__free(g->sequences);
     tsr__free(g->logits);
@@ -139,6 +140,7 @@ static tsr_status create_memory(tsr_generator *g)
             return TSR_ERR_NO_MEMORY;
     }
     TSR__TRY(tsr__flight_create(g, &g->flight));
+    TSR__TRY(tsr__candidates_create(g, &g->candidates));
     return create_cache(g);
 }
 

@@ -38,19 +38,22 @@ typedef enum tsr__same {
 
 /* Passes whose tokens stay on the device until the host reads them; see flight.c. */
 typedef struct tsr__flight tsr__flight;
+/* The memory in which ranks exchange their most likely tokens; see candidates.c. */
+typedef struct tsr__candidates tsr__candidates;
 
 struct tsr_generator {
     tsr_generator_params params;
     bool prefill_given; /* the caller's params give `prefill` */
     tsr_model *model;
     tsr_kv_cache *cache;
-    tsr__flight *flight;      /* NULL: each step waits for its logits */
-    int count;                /* the number of `sequences` */
-    tsr__sequence *sequences; /* [count] */
-    float *logits;            /* [count, vocabulary]: from which the next tokens are chosen */
-    float *shown;             /* [prefill, vocabulary]: logits for the caller only; or NULL */
-    int32_t *ids;             /* [max(count, prefill)] */
-    int32_t *votes;           /* [count + 1]: of each sequence, and of interrupts */
+    tsr__flight *flight;         /* NULL: each step waits for its logits */
+    tsr__candidates *candidates; /* NULL: all logits are gathered */
+    int count;                   /* the number of `sequences` */
+    tsr__sequence *sequences;    /* [count] */
+    float *logits;               /* [count, vocabulary]: from which the next tokens are chosen */
+    float *shown;                /* [prefill, vocabulary]: logits for the caller only; or NULL */
+    int32_t *ids;                /* [max(count, prefill)] */
+    int32_t *votes;              /* [count + 1]: of each sequence, and of interrupts */
     int32_t *chosen; /* [count]: by sequence, the token that the device has chosen, or -1 */
     double *log_probabilities; /* [count]: those of the chosen tokens */
     tsr_generated *generated;  /* [count]: the tokens of the last step */
@@ -100,6 +103,22 @@ tsr_status tsr__flight_step(tsr_generator *generator, int count, const int *numb
                             int32_t *tokens, bool *chosen) TSR_NODISCARD;
 /* Takes the tokens of all passes in flight back from the cache. */
 void tsr__flight_discard(tsr_generator *generator);
+
+/* candidates.c */
+
+/* Creates what the last stage's ranks need to exchange candidates. *out stays NULL if the caller
+ * wants logits or log-probabilities, or with one rank. */
+tsr_status tsr__candidates_create(const tsr_generator *generator,
+                                  tsr__candidates **out) TSR_NODISCARD;
+/* Sets *candidates to NULL. */
+void tsr__candidates_destroy(tsr__candidates **candidates);
+/* Computes the logits of one token of each row of features [rows, tokens, width], from all ranks:
+ * logits[rows · vocabulary]. Tokens that the sampling params of the rows' sequences, numbers[rows],
+ * cannot choose may be −inf. Last stage only. Collective. Waits for the device once, or twice if
+ * all logits must be gathered after all. */
+tsr_status tsr__candidate_logits(tsr_generator *generator, const tsr_tensor *features,
+                                 int64_t token, int rows, const int *numbers,
+                                 float *logits) TSR_NODISCARD;
 
 /* same.c */
 

@@ -31,6 +31,7 @@ typedef struct run {
     int rows;
     int64_t tokens;
     const int *cached;  /* [micro-batches · rows]: sequences of the cache */
+    const int *numbers; /* [micro-batches · rows]: sequences of the generator */
     const int32_t *ids; /* [micro-batches · rows, tokens] */
     int64_t shown;      /* the logits of so many first tokens are copied to g->shown */
     /* the first micro-batch whose logits are needed; those of all later ones are needed, too */
@@ -47,8 +48,9 @@ static tsr_status run_logits(const run *r, int micro_batch, const tsr_tensor *fe
     if (r->shown > 0)
         TSR__TRY(tsr__model_logits(r->g->model, features, 0, r->shown, r->g->shown));
     return r->logits && number >= 0
-               ? tsr__model_logits(r->g->model, features, r->tokens - 1, 1,
-                                   r->logits + (size_t)number * (size_t)r->rows * vocabulary)
+               ? tsr__candidate_logits(r->g, features, r->tokens - 1, r->rows,
+                                       r->numbers + micro_batch * r->rows,
+                                       r->logits + (size_t)number * (size_t)r->rows * vocabulary)
                : TSR_OK;
 }
 
@@ -121,6 +123,7 @@ static tsr_status prefill(tsr_generator *g, int number)
              .rows = 1,
              .tokens = count,
              .cached = &s->cache,
+             .numbers = &number,
              .ids = s->tokens + first,
              .shown = shown,
              .logits = needed ? logits_of(g, number) : NULL};
@@ -161,13 +164,16 @@ static prompt_parts divide_prompt(const tsr_generator *g, int64_t tokens)
 static tsr_status run_parts(tsr_generator *g, int number, int count, int64_t size, bool needed)
 {
     tsr__sequence *s = &g->sequences[number];
-    int cached[MAX_PARTS];
-    for (int i = 0; i < count; i++)
+    int cached[MAX_PARTS], numbers[MAX_PARTS];
+    for (int i = 0; i < count; i++) {
         cached[i] = s->cache;
+        numbers[i] = number;
+    }
     run r = {.g = g,
              .rows = 1,
              .tokens = size,
              .cached = cached,
+             .numbers = numbers,
              .ids = s->tokens + s->seen,
              .first_with_logits = count - 1,
              .logits = needed ? logits_of(g, number) : NULL};
@@ -226,6 +232,7 @@ static tsr_status decode(tsr_generator *g, int count, const int *numbers)
              .rows = count / parts,
              .tokens = 1,
              .cached = cached,
+             .numbers = numbers,
              .ids = g->ids,
              .logits = g->logits};
     TSR__TRY(run_stages(&r, parts));
