@@ -11,7 +11,7 @@
 #include "support/check_main.h"
 #include "support/gpu.h"
 
-enum { DRAWS = 10000, COUNTS = 4, ROWS = 100, HISTORY = 40 };
+enum { DRAWS = 10000, COUNTS = 4, ROWS = 100, HISTORY = 40, MANY = 151936, ROWS_OF_MANY = 8 };
 
 static const struct {
     const char *name;
@@ -59,6 +59,7 @@ static void fill_row(gpu_random *random, int row, int64_t count, float *logits)
 }
 
 typedef struct rig {
+    int rows;
     int64_t count;
     float *logits;
     int32_t *history;
@@ -66,28 +67,28 @@ typedef struct rig {
     tsr_tensor *on_device, *ids, *results, *seen;
 } rig;
 
-static void create_rig(rig *r, int64_t count)
+static void create_rig(rig *r, int rows, int64_t count)
 {
     gpu_random random = {.state = (uint64_t)count};
     const int64_t words = (count + 31) / 32;
-    *r = (rig){.count = count};
-    r->logits = calloc((size_t)(ROWS * count), sizeof *r->logits);
-    r->history = calloc(ROWS * HISTORY, sizeof *r->history);
-    r->bits = calloc((size_t)(ROWS * words), sizeof *r->bits);
-    for (int row = 0; row < ROWS; row++) {
+    *r = (rig){.rows = rows, .count = count};
+    r->logits = calloc((size_t)(rows * count), sizeof *r->logits);
+    r->history = calloc((size_t)rows * HISTORY, sizeof *r->history);
+    r->bits = calloc((size_t)(rows * words), sizeof *r->bits);
+    for (int row = 0; row < rows; row++) {
         fill_row(&random, row, count, r->logits + row * count);
         for (int i = 0; i < HISTORY; i++) {
             const int32_t token = (int32_t)(gpu_random_u64(&random) % (uint64_t)count);
             r->history[row * HISTORY + i] = token;
-            r->bits[(ROWS - 1 - row) * words + token / 32] |= UINT32_C(1) << token % 32;
+            r->bits[(rows - 1 - row) * words + token / 32] |= UINT32_C(1) << token % 32;
         }
     }
-    r->on_device = gpu_new(TSR_F32, 2, (int64_t[]){ROWS, count});
-    r->ids = gpu_new(TSR_I32, 2, (int64_t[]){ROWS, 1});
-    GPU_OK(tsr_tensor_create_host(gpu, TSR_I32, 1, (int64_t[]){ROWS}, &r->results));
-    r->seen = gpu_new(TSR_U32, 2, (int64_t[]){ROWS, words});
+    r->on_device = gpu_new(TSR_F32, 2, (int64_t[]){rows, count});
+    r->ids = gpu_new(TSR_I32, 2, (int64_t[]){rows, 1});
+    GPU_OK(tsr_tensor_create_host(gpu, TSR_I32, 1, (int64_t[]){rows}, &r->results));
+    r->seen = gpu_new(TSR_U32, 2, (int64_t[]){rows, words});
     GPU_OK(tsr_tensor_upload(queue, r->on_device, r->logits,
-                             (uint64_t)(ROWS * count) * sizeof *r->logits));
+                             (uint64_t)(rows * count) * sizeof *r->logits));
 }
 
 static void destroy_rig(rig *r)
@@ -104,21 +105,22 @@ static void destroy_rig(rig *r)
 /* Draws a token from each row on the device and on the host. */
 static void compare(rig *r, int set, int64_t position)
 {
+    const int rows = r->rows;
     const int64_t words = (r->count + 31) / 32;
     struct tsr_choice_words choices[ROWS];
     int32_t ids[ROWS], results[ROWS];
     tsr_sampling_params p = sets[set].p;
     p.struct_size = sizeof p;
     p.seed = 7;
-    for (int row = 0; row < ROWS; row++) {
+    for (int row = 0; row < rows; row++) {
         GPU_OK(tsr__sampling_choice(&p, (uint64_t)row, position, &choices[row]));
-        choices[row].seen_row = (uint32_t)(ROWS - 1 - row);
+        choices[row].seen_row = (uint32_t)(rows - 1 - row);
     }
-    GPU_OK(tsr_tensor_upload(queue, r->seen, r->bits, (uint64_t)(ROWS * words) * sizeof *r->bits));
+    GPU_OK(tsr_tensor_upload(queue, r->seen, r->bits, (uint64_t)(rows * words) * sizeof *r->bits));
     GPU_OK(tsr__choose(queue, r->ids, r->results, r->seen, r->on_device, choices));
-    GPU_OK(tsr_tensor_download(queue, r->ids, ids, sizeof ids));
-    GPU_OK(tsr_tensor_download(queue, r->results, results, sizeof results));
-    for (int row = 0; row < ROWS; row++) {
+    GPU_OK(tsr_tensor_download(queue, r->ids, ids, (uint64_t)rows * sizeof *ids));
+    GPU_OK(tsr_tensor_download(queue, r->results, results, (uint64_t)rows * sizeof *results));
+    for (int row = 0; row < rows; row++) {
         int32_t want = -1;
         GPU_OK(tsr_sampling_draw(&p, (uint64_t)row, position, r->count, r->logits + row * r->count,
                                  HISTORY, r->history + row * HISTORY, &want));
@@ -134,7 +136,7 @@ START_TEST(draws_are_those_of_the_host)
     static const int64_t counts[COUNTS] = {1, 17, 259, 1009};
     for (size_t c = 0; c < COUNTS; c++) {
         rig r;
-        create_rig(&r, counts[c]);
+        create_rig(&r, ROWS, counts[c]);
         for (int64_t position = 0; position < DRAWS / COUNTS / ROWS; position++)
             compare(&r, _i, position);
         destroy_rig(&r);
@@ -146,7 +148,7 @@ END_TEST
 START_TEST(draws_from_many_tokens)
 {
     rig r;
-    create_rig(&r, 151936);
+    create_rig(&r, ROWS_OF_MANY, MANY);
     for (int set = 0; set < SETS; set++)
         compare(&r, set, set);
     destroy_rig(&r);
@@ -159,7 +161,7 @@ START_TEST(the_chosen_token_is_seen)
     struct tsr_choice_words choices[ROWS];
     uint32_t bits[ROWS * 9];
     int32_t ids[ROWS];
-    create_rig(&r, 259);
+    create_rig(&r, ROWS, 259);
     for (int row = 0; row < ROWS; row++) {
         GPU_OK(tsr__sampling_choice(tsr_sampling_params(.temperature = 2), (uint64_t)row, 3,
                                     &choices[row]));
