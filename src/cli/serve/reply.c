@@ -24,7 +24,7 @@ static json_t *usage(const serve_request *r)
 {
     return json_pack("{sIsIsI}", "prompt_tokens", (json_int_t)r->id_count, "completion_tokens",
                      (json_int_t)r->generated, "total_tokens",
-                     (json_int_t)(r->id_count + r->generated));
+                     (json_int_t)r->id_count + (json_int_t)r->generated);
 }
 
 /* A document with `choice` as its only choice; NULL: without one. */

@@ -280,7 +280,8 @@ static bool read_role(const char *name, tsr_chat_role *out)
     return false;
 }
 
-static bool read_message(const json_t *message, size_t index, tsr_chat_message *out,
+/* Reads a message, whose text is in *text, which the caller must free. */
+static bool read_message(const json_t *message, size_t index, tsr_chat_message *out, char **text,
                          serve_problem *problem)
 {
     const char *role = json_string_value(json_object_get(message, "role"));
@@ -292,14 +293,14 @@ static bool read_message(const json_t *message, size_t index, tsr_chat_message *
                      index, role != NULL ? role : "(none)");
         return false;
     }
-    char *text = content_text(json_object_get(message, "content"));
-    if (text == NULL) {
+    *text = content_text(json_object_get(message, "content"));
+    if (*text == NULL) {
         serve_refuse(problem, 400, "messages",
                      "the content of message %zu is neither a string nor a list of texts", index);
         return false;
     }
-    out->text = text;
-    out->size_bytes = strlen(text);
+    out->text = *text;
+    out->size_bytes = strlen(*text);
     return true;
 }
 
@@ -313,10 +314,11 @@ static bool encode_messages(const serve_server *server, const json_t *list, serv
         return false;
     }
     tsr_chat_message *messages = cli_alloc(count, sizeof *messages);
+    char **texts = cli_alloc(count, sizeof *texts);
     uint64_t id_count = 0;
     bool good = true;
     for (size_t i = 0; i < count && good; i++)
-        good = read_message(json_array_get(list, i), i, &messages[i], problem);
+        good = read_message(json_array_get(list, i), i, &messages[i], &texts[i], problem);
     if (good &&
         tsr_chat_encode(server->tokenizer,
                         tsr_chat_params(.format = inference_chosen.format, .messages = messages,
@@ -325,7 +327,8 @@ static bool encode_messages(const serve_server *server, const json_t *list, serv
         good = refuse_by_library(problem, 400, "messages");
     r->id_count = (int64_t)id_count;
     for (size_t i = 0; i < count; i++)
-        free((void *)(uintptr_t)messages[i].text);
+        free(texts[i]);
+    free(texts);
     free(messages);
     return good;
 }
