@@ -74,16 +74,17 @@ static bool run_devices(bench_context *context)
         bench_close_device(context);
         return true;
     }
-    tsr_device_list list = {0};
+    tsr_device_list *list = NULL;
     /* Without Vulkan, the host is still measured. */
-    if (tsr_device_list_init(&list) != TSR_OK)
+    if (tsr_device_list_create(&list) != TSR_OK)
         note(&context->left_out, "device", -1, tsr_last_error());
-    else if (list.count == 0)
+    else if (list->count == 0)
         note(&context->left_out, "device", -1, "there is no Vulkan driver on this machine");
-    context->progress.steps += (list.count - 1) * count_benchmarks_on(ON_DEVICE);
-    for (int i = 0; i < list.count; i++)
-        run_device(context, &list.devices[i]);
-    tsr_device_list_finish(&list);
+    const int count = list ? list->count : 0;
+    context->progress.steps += (count - 1) * count_benchmarks_on(ON_DEVICE);
+    for (int i = 0; i < count; i++)
+        run_device(context, list->devices[i]);
+    tsr_device_list_destroy(&list);
     return true;
 }
 

@@ -33,9 +33,11 @@ static tsr_status run(tsr_stream *stream, tsr_kernel *kernel, tsr_tensor *y, tsr
         s.x_strides[i] = (uint32_t)lx->strides[i];
         s.y_strides[i] = (uint32_t)ly->strides[i];
     }
-    return tsr_kernel_run(stream, kernel,
-                          (tsr_kernel_argument[]){{.tensor = x}, {.tensor = y, .written = true}},
-                          &s, (uint32_t[]){(s.columns + 7) / 8, (s.rows + 7) / 8, 1});
+    return tsr_kernel_run(
+        stream, kernel,
+        (tsr_kernel_argument[]){tsr_kernel_argument(.tensor = x),
+                                tsr_kernel_argument(.tensor = y, .written = true)},
+        &s, (uint32_t[]){(s.columns + 7) / 8, (s.rows + 7) / 8, 1});
 }
 
 int main(void)

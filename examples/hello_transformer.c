@@ -74,7 +74,7 @@ static tsr_status read_on(tsr_stream *stream, tsr_layer **model, tsr_kv_cache *c
     tsr_status failed =
         tsr_tensor_create(gpu, TSR_I32, 2, (int64_t[]){1, count}, &x[0]) ||
         tsr_tensor_upload(stream, x[0], letters, (uint64_t)count * sizeof *letters) ||
-        tsr_kv_cache_begin(cache, 1, &sequence, &count) ||
+        tsr_kv_cache_begin(cache, 1, &sequence, &count, NULL) ||
         tsr_layer_forward(model[0], x[0], NULL, &x[1]) ||
         tsr_layer_forward_cached(model[1], x[1], cache, 0, &x[2]) ||
         tsr_layer_forward(model[2], x[2], NULL, &x[3]) ||
@@ -102,7 +102,7 @@ static tsr_status write_text(tsr_stream *stream, tsr_layer **model, char text[WR
             tsr_kv_cache_params(.stream = stream, .layers = 1, .kv_heads = heads.kv_count,
                                 .head_dim = heads.head_dim, .pages = 2, .sequences = 1),
             &cache) ||
-        tsr_kv_cache_add(cache, &sequence);
+        tsr_kv_cache_add(cache, -1, &sequence);
     for (int i = 0; i < PROMPT; i++)
         prompt[i] = letter(i);
     for (int i = 0; i < WRITTEN && !failed; i++) {

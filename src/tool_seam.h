@@ -3,9 +3,12 @@
 #ifndef TSR_TOOL_SEAM_H
 #define TSR_TOOL_SEAM_H
 
+#include "gpu/device/facts.h"
 #include "gpu/matmul/tuning/tuning.h"
 #include "gpu/stream/profile.h"
+#include "gpu/self_test/findings.h"
 #include "model/file.h"
 #include "sampler/order/names.h"
+#include "tensor/check.h"
 
 #endif

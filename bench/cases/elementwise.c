@@ -52,7 +52,7 @@ typedef struct op {
 
 static tsr_status add_elementwise(tsr_stream *stream, operands *test)
 {
-    return tsr_add(stream, test->device_y, test->device_a, test->device_b);
+    return tsr_binary(stream, test->device_y, test->device_a, test->device_b, TSR_BINARY_ADD);
 }
 
 static double want_add(operands *test, uint64_t i)
@@ -72,7 +72,7 @@ static double want_scale(operands *test, uint64_t i)
 
 static tsr_status silu(tsr_stream *stream, operands *test)
 {
-    return tsr_activate(stream, test->device_y, test->device_a, TSR_ACT_SILU);
+    return tsr_activate(stream, test->device_y, test->device_a, NULL, TSR_ACT_SILU);
 }
 
 static double want_silu(operands *test, uint64_t i)
@@ -83,7 +83,7 @@ static double want_silu(operands *test, uint64_t i)
 
 static tsr_status gelu(tsr_stream *stream, operands *test)
 {
-    return tsr_activate(stream, test->device_y, test->device_a, TSR_ACT_GELU_ERF);
+    return tsr_activate(stream, test->device_y, test->device_a, NULL, TSR_ACT_GELU_ERF);
 }
 
 static double want_gelu(operands *test, uint64_t i)
@@ -94,7 +94,7 @@ static double want_gelu(operands *test, uint64_t i)
 
 static tsr_status softmax(tsr_stream *stream, operands *test)
 {
-    return tsr_softmax(stream, test->device_y, test->device_a);
+    return tsr_softmax(stream, test->device_y, test->device_a, false);
 }
 
 /* The sum of a row's exponentials is computed at its first element, so the function must be called
@@ -124,7 +124,7 @@ static double want_silu_grad(operands *test, uint64_t i)
 /* The formula of the gradient can be checked with any y, so y is not computed by softmax. */
 static tsr_status softmax_grad(tsr_stream *stream, operands *test)
 {
-    return tsr_softmax_grad(stream, test->device_y, test->device_a, test->device_b);
+    return tsr_softmax_grad(stream, test->device_y, test->device_a, test->device_b, false);
 }
 
 static double want_softmax_grad(operands *test, uint64_t i)
@@ -171,8 +171,8 @@ static const row_stats *stats_of(operands *test, uint64_t row, bool centred)
 
 static tsr_status layer_norm(tsr_stream *stream, operands *test)
 {
-    return tsr_layer_norm(stream, test->device_y, test->device_a, test->device_weight,
-                          test->device_bias, EPSILON);
+    return tsr_norm(stream, test->device_y, test->device_a, test->device_weight, test->device_bias,
+                    TSR_NORM_LAYER, EPSILON);
 }
 
 static double want_layer_norm(operands *test, uint64_t i)
@@ -185,7 +185,8 @@ static double want_layer_norm(operands *test, uint64_t i)
 
 static tsr_status rms_norm(tsr_stream *stream, operands *test)
 {
-    return tsr_rms_norm(stream, test->device_y, test->device_a, test->device_weight, EPSILON);
+    return tsr_norm(stream, test->device_y, test->device_a, test->device_weight, NULL, TSR_NORM_RMS,
+                    EPSILON);
 }
 
 static double want_rms_norm(operands *test, uint64_t i)
@@ -197,8 +198,8 @@ static double want_rms_norm(operands *test, uint64_t i)
 
 static tsr_status layer_norm_grad(tsr_stream *stream, operands *test)
 {
-    return tsr_layer_norm_grad(stream, test->device_y, NULL, NULL, test->device_a, test->device_b,
-                               test->device_weight, EPSILON, false);
+    return tsr_norm_grad(stream, test->device_y, NULL, NULL, test->device_a, test->device_b,
+                         test->device_weight, TSR_NORM_LAYER, EPSILON, false);
 }
 
 static double want_layer_norm_grad(operands *test, uint64_t i)
@@ -212,8 +213,8 @@ static double want_layer_norm_grad(operands *test, uint64_t i)
 
 static tsr_status weight_grad(tsr_stream *stream, operands *test)
 {
-    return tsr_layer_norm_grad(stream, NULL, test->device_y, NULL, test->device_a, test->device_b,
-                               NULL, EPSILON, false);
+    return tsr_norm_grad(stream, NULL, test->device_y, NULL, test->device_a, test->device_b, NULL,
+                         TSR_NORM_LAYER, EPSILON, false);
 }
 
 static double want_weight_grad(operands *test, uint64_t column)

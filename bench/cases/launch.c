@@ -24,8 +24,10 @@ typedef struct ticks {
 static tsr_status tick(tsr_stream *stream, ticks *test, int counter)
 {
     test->expected[counter]++;
-    return tsr_kernel_run(stream, test->kernel, (tsr_kernel_argument[]){{test->one[counter], true}},
-                          NULL, (uint32_t[]){1, 1, 1});
+    return tsr_kernel_run(
+        stream, test->kernel,
+        (tsr_kernel_argument[]){tsr_kernel_argument(.tensor = test->one[counter], .written = true)},
+        NULL, (uint32_t[]){1, 1, 1});
 }
 
 static tsr_status run_round_trip(tsr_stream *stream, void *user)

@@ -31,9 +31,11 @@ typedef struct peak {
 static tsr_status run_peak(tsr_stream *stream, void *user)
 {
     peak *test = user;
-    return tsr_kernel_run(stream, test->kernel,
-                          (tsr_kernel_argument[]){{test->operands, false}, {test->result, true}},
-                          &test->rounds, (uint32_t[]){test->groups, 1, 1});
+    return tsr_kernel_run(
+        stream, test->kernel,
+        (tsr_kernel_argument[]){tsr_kernel_argument(.tensor = test->operands),
+                                tsr_kernel_argument(.tensor = test->result, .written = true)},
+        &test->rounds, (uint32_t[]){test->groups, 1, 1});
 }
 
 static uint64_t result_count(const peak *test)
@@ -64,7 +66,7 @@ static bool create(peak *test)
 {
     bench_context *context = test->context;
     const tsr_device_info *info = context->info;
-    const tsr_coopmat_shape *shape = &info->coopmats[info->coopmat_used];
+    const tsr_coopmat_shape *shape = tsr_device_coopmat_shape(info, info->coopmat_used);
     test->m = shape->m;
     test->n = shape->n;
     test->k = shape->k;

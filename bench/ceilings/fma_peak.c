@@ -44,9 +44,11 @@ typedef struct peak {
 static tsr_status run_peak(tsr_stream *stream, void *user)
 {
     peak *test = user;
-    return tsr_kernel_run(stream, test->kernel,
-                          (tsr_kernel_argument[]){{test->constants, false}, {test->result, true}},
-                          &test->rounds, (uint32_t[]){test->groups, 1, 1});
+    return tsr_kernel_run(
+        stream, test->kernel,
+        (tsr_kernel_argument[]){tsr_kernel_argument(.tensor = test->constants),
+                                tsr_kernel_argument(.tensor = test->result, .written = true)},
+        &test->rounds, (uint32_t[]){test->groups, 1, 1});
 }
 
 /* f32: a chain of N steps uses a = 1 − c/N, where c is a constant, and b of about 1/N. With these

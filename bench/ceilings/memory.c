@@ -41,9 +41,11 @@ static tsr_status run_memory_stream(tsr_stream *stream, void *user)
     if (test->vectors == 0)
         return tsr_copy(stream, test->to, test->from);
     uint64_t groups = test->bytes / VECTOR_BYTES / THREADS / test->vectors;
-    return tsr_kernel_run(stream, test->kernel,
-                          (tsr_kernel_argument[]){{test->from, false}, {test->to, true}}, NULL,
-                          (uint32_t[]){ROW_OF_GROUPS, (uint32_t)(groups / ROW_OF_GROUPS), 1});
+    return tsr_kernel_run(
+        stream, test->kernel,
+        (tsr_kernel_argument[]){tsr_kernel_argument(.tensor = test->from),
+                                tsr_kernel_argument(.tensor = test->to, .written = true)},
+        NULL, (uint32_t[]){ROW_OF_GROUPS, (uint32_t)(groups / ROW_OF_GROUPS), 1});
 }
 
 static bool create(mover *test)

@@ -146,13 +146,13 @@ bool bench_tune(bench_context *context, tune_report *out)
     if (context->options->device != NULL)
         return bench_open_device(context, context->options->device) &&
                tune_device_now(context, &p, out);
-    tsr_device_list list;
-    BENCH_TRY(context, tsr_device_list_init(&list));
-    bool done = list.count > 0 || bench_fail(context, "there is no Vulkan driver on this machine");
-    context->progress.steps = list.count * product_count(&p);
-    for (int i = 0; i < list.count && done; i++)
-        done = tune_listed(context, &list.devices[i], &p, out);
-    tsr_device_list_finish(&list);
+    tsr_device_list *list = NULL;
+    BENCH_TRY(context, tsr_device_list_create(&list));
+    bool done = list->count > 0 || bench_fail(context, "there is no Vulkan driver on this machine");
+    context->progress.steps = list->count * product_count(&p);
+    for (int i = 0; i < list->count && done; i++)
+        done = tune_listed(context, list->devices[i], &p, out);
+    tsr_device_list_destroy(&list);
     return done;
 }
 

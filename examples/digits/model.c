@@ -113,7 +113,7 @@ static tsr_status forward(model *self, const example_job *job, const tsr_tensor 
     TRY(tsr_fsdp_forward(self->sharded, MODEL_UP, x, learning ? &p->saved[MODEL_UP] : NULL,
                          &p->before));
     TRY(create_like(job->device, p->before, &p->hidden));
-    TRY(tsr_activate(job->stream, p->hidden, p->before, ACTIVATION));
+    TRY(tsr_activate(job->stream, p->hidden, p->before, NULL, ACTIVATION));
     return tsr_fsdp_forward(self->sharded, MODEL_DOWN, p->hidden,
                             learning ? &p->saved[MODEL_DOWN] : NULL, &p->logits);
 }

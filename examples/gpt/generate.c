@@ -36,7 +36,7 @@ static tsr_status read_tokens(writer *w, int64_t first, int64_t count)
 {
     const int64_t shape[] = {1, count};
     tsr_tensor *x = NULL;
-    TRY(tsr_kv_cache_begin(w->cache, 1, &w->sequence, &count));
+    TRY(tsr_kv_cache_begin(w->cache, 1, &w->sequence, &count, NULL));
     TRY(tsr_tensor_create(w->model->job->device, TSR_I32, 2, shape, &x));
     tsr_status status = tsr_tensor_upload(w->model->job->stream, x, w->tokens + first,
                                           (uint64_t)count * sizeof *w->tokens);
@@ -77,7 +77,7 @@ static tsr_status write_text(writer *w)
     int64_t block = w->model->config->block;
     int64_t seen = p->prompt_count < block ? p->prompt_count : block;
     TRY(create_cache(w));
-    TRY(tsr_kv_cache_add(w->cache, &w->sequence));
+    TRY(tsr_kv_cache_add(w->cache, -1, &w->sequence));
     memcpy(w->tokens, p->prompt, (size_t)p->prompt_count * sizeof *w->tokens);
     w->length = p->prompt_count;
     for (int64_t i = 0; i < w->length; i++)

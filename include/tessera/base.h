@@ -20,14 +20,14 @@
  *
  * Structs that a function writes, and structs in arrays that the caller passes, begin with their
  * size, too: TSR_INIT sets it, fields that the library does not know become 0, and a shorter struct
- * gets no more than its size. The exceptions: tsr_kernel_argument and the structs of device.h do
- * not begin with their size yet; they will before 0.1.0 is released.
+ * gets no more than its size.
  *
  * Values never change: tsr_layout, tsr_shard_range, the states of generators (tsr_rng and its
  * members), tsr_feistel, tsr_threefry_key, tsr_seed_point, tsr_seed_key and tsr_loss_scaler.
  * Structs that only the library creates, and to which it gives pointers, may get more fields at
- * their end: tsr_generated, tsr_quant_format, tsr_loader_work, tsr_loader_worker and
- * tsr_shard_request. So may tsr_checkpoint_summary, but not the structs of which it has arrays.
+ * their end: tsr_device_info, tsr_device_list, tsr_heap_info, tsr_coopmat_shape, tsr_generated,
+ * tsr_quant_format, tsr_loader_work, tsr_loader_worker and tsr_shard_request. So may
+ * tsr_checkpoint_summary, but not the structs of which it has arrays.
  *
  * Zero: every field that is 0, false or NULL has its default, which its comment states. Where the
  * number zero can be wanted and is not the default, pass TSR_ZERO: the negative zero is the number

@@ -4,8 +4,8 @@
  * them is listed with the reason why it cannot be used. All other features are detected and used
  * where they help.
  *
- * Threads: a listing is a plain value. Several threads may use one tsr_device; streams and tensors
- * have their own rules (stream.h, tensor.h).
+ * Threads: any thread may read a listing. Several threads may use one tsr_device; streams and
+ * tensors have their own rules (stream.h, tensor.h).
  *
  * Drivers do not survive fork(), so a process must fork before it opens a device, or call exec
  * afterwards. In a child of fork(), calls on the parent's device, and on its streams and tensors,
@@ -22,11 +22,7 @@
 extern "C" {
 #endif
 
-#define TSR_NAME_SIZE 256
 #define TSR_UUID_SIZE 16
-#define TSR_MAX_HEAPS 16
-#define TSR_MAX_QUEUE_FAMILIES 16
-#define TSR_MAX_COOPMAT_SHAPES 64
 
 typedef enum tsr_device_type {
     TSR_DEVICE_OTHER = 0,
@@ -36,66 +32,26 @@ typedef enum tsr_device_type {
     TSR_DEVICE_CPU = 4
 } tsr_device_type;
 
-typedef struct tsr_heap_info {
-    uint64_t size_bytes;
-    /* What this process may use now. If the driver does not report it: size_bytes, or, for
-     * lavapipe, the memory of the machine if that is more. */
-    uint64_t budget_bytes;
-    uint64_t usage_bytes; /* what this process uses now; 0 if the driver does not report it */
-    bool device_local;
-    bool host_visible; /* some memory type of the heap can be mapped */
-} tsr_heap_info;
-
-typedef struct tsr_queue_family_info {
-    uint32_t count;
-    bool graphics, compute, transfer;
-    uint32_t timestamp_bits;
-} tsr_queue_family_info;
-
-/* One D = A·B + C shape of VK_KHR_cooperative_matrix: A is m×k, B k×n. Component types as the
- * extension names them: "f16", "f32", "bf16", "u8", "s8", "u32", "s32" or "?". */
-typedef struct tsr_coopmat_shape {
-    uint32_t m, n, k;
-    const char *a, *b, *c, *result;
-    bool saturating;
-    bool subgroup_scope; /* a subgroup shares each matrix; false: a workgroup, for example */
-} tsr_coopmat_shape;
-
-#define TSR_MAX_KNOWN_FAULTS 16
-
-/* A fault of the device's driver that is known from a public report, and what the library does
- * about it. With the environment variable TESSERA_KNOWN_FAULTS=0 the library does nothing. */
-typedef struct tsr_known_fault {
-    const char *name;        /* for example "amd-emulated-coopmat" */
-    const char *description; /* what the driver does: a sentence without its subject */
-    const char *effect;      /* what the library does: a sentence without a full stop */
-    const char *source;      /* the report on GitHub: REPOSITORY#NUMBER; commas between several */
-} tsr_known_fault;
-
+/* The properties of a device. The library creates them, with a listing or an open device, and they
+ * are valid as long as that; so are their strings. Do not copy the struct: later releases append
+ * fields to it, and the functions below take only the library's own. */
 typedef struct tsr_device_info {
-    int index; /* position in the listing, which TESSERA_DEVICE=1 refers to */
-    char name[TSR_NAME_SIZE];
-    char driver_name[TSR_NAME_SIZE]; /* "llvmpipe", "radv", "NVIDIA", … */
-    char driver_info[TSR_NAME_SIZE]; /* the driver's own version text; may be empty */
-    const char *vendor;              /* "NVIDIA", "AMD", "Intel", "Mesa", … or "?" */
+    int index;               /* position in the listing, which TESSERA_DEVICE=1 refers to */
+    const char *name;        /* "NVIDIA H200", … */
+    const char *driver_name; /* "llvmpipe", "radv", "NVIDIA", … */
+    const char *driver_info; /* the driver's own version text; may be empty */
+    const char *vendor;      /* "NVIDIA", "AMD", "Intel", "Mesa", … or "?" */
     uint32_t vendor_id, device_id;
     uint32_t api_version, driver_version; /* in the encoding of VkPhysicalDeviceProperties */
     uint8_t uuid[TSR_UUID_SIZE];
-    char uuid_text[37]; /* 8-4-4-4-12 lower-case hexadecimal */
+    const char *uuid_text; /* 8-4-4-4-12 lower-case hexadecimal */
     tsr_device_type type;
 
-    bool usable;
-    char unusable_reason[TSR_NAME_SIZE]; /* empty when usable */
+    bool usable;                 /* tsr_device_open accepts the device */
+    const char *unusable_reason; /* empty when usable */
 
-    int heap_count;
-    tsr_heap_info heaps[TSR_MAX_HEAPS];
-    int queue_family_count;
-    tsr_queue_family_info queue_families[TSR_MAX_QUEUE_FAMILIES];
-    int compute_queue_family; /* index of the family of the queue that computes; -1: there is none
-                               */
-    /* index of the family of a second queue, which does large uploads and downloads while the first
-     * one computes; -1: there is one queue for both, or TESSERA_TRANSFER_QUEUE is 0 */
-    int transfer_queue_family;
+    int heap_count;    /* see tsr_device_heap */
+    int coopmat_count; /* see tsr_device_coopmat_shape */
 
     uint32_t subgroup_size;                        /* the default */
     uint32_t subgroup_size_min, subgroup_size_max; /* equal if the size cannot be chosen */
@@ -116,10 +72,8 @@ typedef struct tsr_device_info {
     bool coopmat;      /* the device has cooperative matrices */
     bool coopmat_bf16; /* the device has cooperative matrices of bf16, too (VK_KHR_shader_bfloat16)
                         */
-    int coopmat_count;
-    tsr_coopmat_shape coopmats[TSR_MAX_COOPMAT_SHAPES];
-    int coopmat_used;      /* index of the shape that kernels use for products of f16; -1: none */
-    int coopmat_bf16_used; /* like coopmat_used, for bf16 */
+    int coopmat_used;  /* index of the shape that kernels use for products of f16; -1: none */
+    int coopmat_bf16_used;          /* like coopmat_used, for bf16 */
     uint32_t coopmat_subgroup_size; /* size of the subgroups that multiply together with these
                                        shapes; 0: none is used */
 
@@ -130,9 +84,6 @@ typedef struct tsr_device_info {
     /* The device has an instruction that adds four products of bytes, so allow_int8 (matmul.h) has
      * an effect. */
     bool int8_dot;
-
-    int known_fault_count; /* the faults that the library works around on this device */
-    tsr_known_fault known_faults[TSR_MAX_KNOWN_FAULTS];
 
     /* compute units or streaming multiprocessors; 0: the driver does not report it */
     uint32_t processor_count;
@@ -145,22 +96,49 @@ typedef struct tsr_device_info {
     float timestamp_period_ns;     /* 0 if timestamps do not work */
 } tsr_device_info;
 
-/* The devices of this machine. Heap budgets are those at the time of the call. */
+typedef struct tsr_heap_info {
+    uint64_t size_bytes;
+    /* What this process may use now. If the driver does not report it: size_bytes, or, for
+     * lavapipe, the memory of the machine if that is more. */
+    uint64_t budget_bytes;
+    uint64_t usage_bytes; /* what this process uses now; 0 if the driver does not report it */
+    bool device_local;
+    bool host_visible; /* some memory type of the heap can be mapped */
+} tsr_heap_info;
+
+/* Returns one of the heaps of a device's memory: `index` is below info->heap_count. NULL for any
+ * other index, and for NULL. */
+TSR_API const tsr_heap_info *tsr_device_heap(const tsr_device_info *info, int index);
+
+/* One D = A·B + C shape of VK_KHR_cooperative_matrix: A is m×k, B k×n. Component types as the
+ * extension names them: "f16", "f32", "bf16", "u8", "s8", "u32", "s32" or "?". */
+typedef struct tsr_coopmat_shape {
+    uint32_t m, n, k;
+    const char *a, *b, *c, *result;
+    bool saturating;
+    bool subgroup_scope; /* a subgroup shares each matrix; false: a workgroup, for example */
+} tsr_coopmat_shape;
+
+/* Returns one of the shapes of cooperative matrices that the device multiplies: `index` is below
+ * info->coopmat_count. NULL for any other index, and for NULL. */
+TSR_API const tsr_coopmat_shape *tsr_device_coopmat_shape(const tsr_device_info *info, int index);
+
+/* The devices of this machine. The pointers are valid until the listing is destroyed. */
 typedef struct tsr_device_list {
     int count;
-    tsr_device_info *devices;
+    const tsr_device_info *const *devices; /* [count] */
 } tsr_device_list;
 
-/* Lists every Vulkan device, usable or not, in the loader's order. If a device's driver fails to
- * answer, the device is listed as not usable with the error as the reason, and a warning is logged.
- * If there is no device, the list is empty. Blocks until all drivers have answered. `out` is
- * written on success; the caller must pass it to tsr_device_list_finish. Errors:
- * TSR_ERR_UNSUPPORTED (built without Vulkan, or no Vulkan loader on this machine), TSR_ERR_INVALID
- * (in a child of fork(), see above), TSR_ERR_NOT_FOUND (TESSERA_VALIDATION is set, but its layer is
- * not installed), TSR_ERR_NO_MEMORY, TSR_ERR_DRIVER. */
-TSR_API TSR_NODISCARD tsr_status tsr_device_list_init(tsr_device_list *out);
-/* Frees the listing and empties it. NULL and an empty list are allowed. */
-TSR_API void tsr_device_list_finish(tsr_device_list *list);
+/* Lists every Vulkan device, usable or not, in the loader's order, with the heap budgets at the
+ * time of the call. If a device's driver fails to answer, the device is listed as not usable with
+ * the error as the reason, and a warning is logged. If there is no device, the list is empty.
+ * Blocks until all drivers have answered. Errors: TSR_ERR_UNSUPPORTED (built without Vulkan, or no
+ * Vulkan loader on this machine), TSR_ERR_INVALID (in a child of fork(), see above),
+ * TSR_ERR_NOT_FOUND (TESSERA_VALIDATION is set, but its layer is not installed), TSR_ERR_NO_MEMORY,
+ * TSR_ERR_DRIVER. */
+TSR_API TSR_NODISCARD tsr_status tsr_device_list_create(tsr_device_list **out);
+/* Destroys a listing and sets *list to NULL. NULL is allowed. */
+TSR_API void tsr_device_list_destroy(tsr_device_list **list);
 
 typedef struct tsr_device tsr_device;
 
@@ -193,28 +171,6 @@ typedef struct tsr_device_params {
 #define tsr_device_params(...)                                                                     \
     (&(tsr_device_params){.struct_size = sizeof(tsr_device_params), __VA_ARGS__})
 
-#define TSR_SELF_TEST_KERNEL_SIZE 24
-#define TSR_MAX_SELF_TESTS 512
-
-/* The result of testing a kernel of the library against the host, with elements of one dtype. */
-typedef struct tsr_self_test {
-    char kernel[TSR_SELF_TEST_KERNEL_SIZE]; /* for example "tiled-m" or "softmax" */
-    tsr_dtype dtype;
-    bool right; /* if false, the device does not use the kernel for this dtype */
-} tsr_self_test;
-
-typedef struct tsr_self_tests {
-    int count;
-    tsr_self_test tests[TSR_MAX_SELF_TESTS];
-} tsr_self_tests;
-
-/* Gives the stored results of the kernels that were tested on this kind of device, with this
- * version of its driver and this build of the library. A kernel is tested before its first use;
- * results are stored when the device is closed. `device` comes from tsr_device_list_init. Errors:
- * TSR_ERR_INVALID (an argument is NULL), TSR_ERR_NO_MEMORY. */
-TSR_API TSR_NODISCARD tsr_status tsr_self_tests_find(const tsr_device_info *device,
-                                                     tsr_self_tests *out);
-
 /* Opens a device. `params` may be NULL. A process may open several devices, and the same device
  * several times. Blocks until the drivers have answered. Errors: TSR_ERR_NOT_FOUND (there is no
  * such device; the text lists the devices), TSR_ERR_INVALID (the name fits several devices, which
@@ -236,10 +192,6 @@ TSR_API const tsr_device_info *tsr_device_get_info(const tsr_device *device);
  * bytes tensors and scratch memory use. Either pointer may be NULL. */
 TSR_API void tsr_device_memory_usage(const tsr_device *device, uint64_t *allocated_bytes,
                                      uint64_t *used_bytes);
-
-/* Writes the pipelines built since the last write to the disk cache, as closing the device does.
- * Blocks until the file is written. If it cannot be written, that is logged and is not an error. */
-TSR_API void tsr_device_save_cache(tsr_device *device);
 
 #ifdef __cplusplus
 }

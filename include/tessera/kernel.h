@@ -62,9 +62,13 @@ TSR_API TSR_NODISCARD tsr_status tsr_kernel_create(tsr_device *device,
 TSR_API void tsr_kernel_destroy(tsr_kernel **kernel);
 
 typedef struct tsr_kernel_argument {
+    size_t struct_size;
     tsr_tensor *tensor;
     bool written; /* false: the kernel only reads it */
 } tsr_kernel_argument;
+/* An element of an array of arguments. */
+#define tsr_kernel_argument(...)                                                                   \
+    ((tsr_kernel_argument){.struct_size = sizeof(tsr_kernel_argument), __VA_ARGS__})
 
 /* Records a run of groups[0]×groups[1]×groups[2] workgroups, or nothing if one of them is 0.
  * `arguments` has tensor_count entries, and `scalars` has scalar_bytes bytes, which are copied

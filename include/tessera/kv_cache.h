@@ -4,8 +4,8 @@
  * sequence and its forks use the same pages until one of them writes to a page, which is then
  * copied.
  *
- *     tsr_kv_cache_add(cache, &sequence);
- *     tsr_kv_cache_begin(cache, 1, &sequence, &tokens);        // room for a step's tokens
+ *     tsr_kv_cache_add(cache, -1, &sequence);                  // an empty sequence
+ *     tsr_kv_cache_begin(cache, 1, &sequence, &tokens, NULL);  // room for a step's tokens
  *     for each layer: tsr_layer_forward_cached(block[i], x, cache, i, &y);
  *
  * Threads: only one thread at a time may use a cache, together with its stream. */
@@ -49,11 +49,10 @@ TSR_API void tsr_kv_cache_destroy(tsr_kv_cache **cache);
 /* Sequences are numbered 0 … sequences − 1. Errors of all functions: TSR_ERR_INVALID for a sequence
  * that does not exist, TSR_ERR_NO_MEMORY. */
 
-/* Creates an empty sequence. Errors: also TSR_ERR_INVALID if the cache already has its largest
- * number of sequences. */
-TSR_API TSR_NODISCARD tsr_status tsr_kv_cache_add(tsr_kv_cache *cache, int *out);
-/* Creates a sequence with the tokens that `sequence` has now. Copies nothing. */
-TSR_API TSR_NODISCARD tsr_status tsr_kv_cache_fork(tsr_kv_cache *cache, int sequence, int *out);
+/* Creates a sequence: an empty one if `source` is -1, otherwise a fork, with the tokens that the
+ * sequence `source` has now. Copies nothing. Errors: also TSR_ERR_INVALID if the cache already has
+ * its largest number of sequences. */
+TSR_API TSR_NODISCARD tsr_status tsr_kv_cache_add(tsr_kv_cache *cache, int source, int *out);
 /* Removes the tokens of a sequence from `length` on. `length` must be between 0 and the sequence's
  * length. */
 TSR_API TSR_NODISCARD tsr_status tsr_kv_cache_truncate(tsr_kv_cache *cache, int sequence,
@@ -70,14 +69,14 @@ TSR_API int64_t tsr_kv_cache_free_pages(const tsr_kv_cache *cache);
  * keys and values of these tokens. A page that this step writes to is copied first if other
  * sequences use it as well. Errors: TSR_ERR_INVALID (a sequence that does not exist or is named
  * twice; more than 2^31 − 1 tokens), TSR_ERR_DEVICE_MEMORY if there are too few free pages, and
- * those of recording. After an error all sequences are unchanged. */
+ * those of recording. After an error all sequences are unchanged.
+ *
+ * `positions` gets the positions of the step's tokens, i32 [count, largest of tokens[i]]: the
+ * position of token t of a sequence is the sequence's length before the step, plus t. The tensor
+ * belongs to the cache and is valid until the next step. `positions` may be NULL. */
 TSR_API TSR_NODISCARD tsr_status tsr_kv_cache_begin(tsr_kv_cache *cache, int count,
-                                                    const int *sequences, const int64_t *tokens);
-
-/* Returns the positions of the step's tokens, i32 [count, largest of tokens[i]]: the position of
- * token t of a sequence is the sequence's length before the step, plus t. The tensor belongs to the
- * cache and is valid until the next step. NULL before the first step. */
-TSR_API tsr_tensor *tsr_kv_cache_positions(const tsr_kv_cache *cache);
+                                                    const int *sequences, const int64_t *tokens,
+                                                    tsr_tensor **positions);
 
 /* Stores the keys and values of the step's tokens for one layer. k and v are [count, kv_heads,
  * largest of tokens[i], head_dim], as in this layer, of any float dtype and any strides. Only the

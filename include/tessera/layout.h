@@ -73,8 +73,6 @@ TSR_API int64_t tsr_layout_count(const tsr_layout *layout);
 /* Returns true if the elements follow each other in row-major order without gaps. The strides of
  * dimensions of size 1 do not matter. */
 TSR_API bool tsr_layout_is_contiguous(const tsr_layout *layout);
-/* Returns true if two layouts have the same ndim and sizes. */
-TSR_API bool tsr_layout_same_shape(const tsr_layout *a, const tsr_layout *b);
 
 /* The functions below make views. `dim` may be negative and then counts from the end. `in` is not
  * changed, unless it is `out`, which is allowed. Errors: TSR_ERR_INVALID naming the values, and
@@ -105,17 +103,6 @@ TSR_API TSR_NODISCARD tsr_status tsr_layout_broadcast(const tsr_layout *in, int 
  * It is an error (TSR_ERR_INVALID) if the strides do not allow the shape without a copy. */
 TSR_API TSR_NODISCARD tsr_status tsr_layout_reshape(const tsr_layout *in, int ndim,
                                                     const int64_t *shape, tsr_layout *out);
-
-/* Gives the shape to which two operands broadcast together, aligned at the right. Errors:
- * TSR_ERR_INVALID naming both shapes. */
-TSR_API TSR_NODISCARD tsr_status tsr_shape_broadcast(int a_ndim, const int64_t *a, int b_ndim,
-                                                     const int64_t *b, int *out_ndim,
-                                                     int64_t *out_shape);
-
-/* Writes a shape such as "[3,4]" to `text`, of `size` bytes, and returns `text`. If `size` is too
- * small, the result is cut but still terminated. TSR_SHAPE_TEXT bytes are enough for any shape. */
-#define TSR_SHAPE_TEXT 176
-TSR_API char *tsr_shape_format(int ndim, const int64_t *shape, char *text, size_t size);
 
 #ifdef __cplusplus
 }

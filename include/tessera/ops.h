@@ -43,38 +43,38 @@ TSR_API TSR_NODISCARD tsr_status tsr_fill(tsr_stream *stream, tsr_tensor *dst, d
 
 /* Element-wise --------------------------------------------------------------------------------- */
 
-/* y = a + b, y = a - b and y = a · b. a and b broadcast to y's shape. To add a bias to [m,n], pass
- * it as one of the inputs with shape [n]. */
-TSR_API TSR_NODISCARD tsr_status tsr_add(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a,
-                                         const tsr_tensor *b);
-TSR_API TSR_NODISCARD tsr_status tsr_sub(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a,
-                                         const tsr_tensor *b);
-TSR_API TSR_NODISCARD tsr_status tsr_mul(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a,
-                                         const tsr_tensor *b);
-/* y = a / b, y = the smaller of a and b, and y = the larger of a and b. a and b broadcast to y's
- * shape. If a or b is NaN, y is NaN. */
-TSR_API TSR_NODISCARD tsr_status tsr_div(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a,
-                                         const tsr_tensor *b);
-TSR_API TSR_NODISCARD tsr_status tsr_minimum(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a,
-                                             const tsr_tensor *b);
-TSR_API TSR_NODISCARD tsr_status tsr_maximum(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a,
-                                             const tsr_tensor *b);
-/* The gradients of tsr_div, tsr_minimum and tsr_maximum: da = dy · ∂y/∂a and db = dy · ∂y/∂b. One
- * of da and db may be NULL. a, b and dy broadcast to the shapes of da and db. If a or b was
- * broadcast to y, sum its gradient over the broadcast dimensions with tsr_reduce. For minimum
- * (maximum), the smaller (larger) input gets dy. If the inputs are equal, each gets half of it, and
- * if one is NaN, both get all of it, as in PyTorch. db may be the same view as an input; da may be
- * only if db is NULL. The gradient of a + b is dy, and the gradient of a · b is tsr_mul of dy and
- * the other input. */
-TSR_API TSR_NODISCARD tsr_status tsr_div_grad(tsr_stream *stream, tsr_tensor *da, tsr_tensor *db,
-                                              const tsr_tensor *a, const tsr_tensor *b,
-                                              const tsr_tensor *dy);
-TSR_API TSR_NODISCARD tsr_status tsr_minimum_grad(tsr_stream *stream, tsr_tensor *da,
-                                                  tsr_tensor *db, const tsr_tensor *a,
-                                                  const tsr_tensor *b, const tsr_tensor *dy);
-TSR_API TSR_NODISCARD tsr_status tsr_maximum_grad(tsr_stream *stream, tsr_tensor *da,
-                                                  tsr_tensor *db, const tsr_tensor *a,
-                                                  const tsr_tensor *b, const tsr_tensor *dy);
+typedef enum tsr_binary_function {
+    TSR_BINARY_ADD = 1,
+    TSR_BINARY_SUB = 2,
+    TSR_BINARY_MUL = 3,
+    TSR_BINARY_DIV = 4,
+    TSR_BINARY_MINIMUM = 5, /* NaN if a or b is NaN */
+    TSR_BINARY_MAXIMUM = 6, /* NaN if a or b is NaN */
+    /* Comparisons: 1 if `a = b`, `a < b`, … is true, otherwise 0. Their y may also be u8. If a or b
+     * is NaN, only TSR_BINARY_NOT_EQUAL is true. */
+    TSR_BINARY_EQUAL = 7,
+    TSR_BINARY_NOT_EQUAL = 8,
+    TSR_BINARY_LESS = 9,
+    TSR_BINARY_LESS_EQUAL = 10,
+    TSR_BINARY_GREATER = 11,
+    TSR_BINARY_GREATER_EQUAL = 12
+} tsr_binary_function;
+
+/* y = f(a, b). a and b broadcast to y's shape. To add a bias to [m,n], pass it as one of the inputs
+ * with shape [n]. */
+TSR_API TSR_NODISCARD tsr_status tsr_binary(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a,
+                                            const tsr_tensor *b, tsr_binary_function function);
+/* The gradients: da = dy · ∂y/∂a and db = dy · ∂y/∂b. One of da and db may be NULL. a, b and dy
+ * broadcast to the shapes of da and db. If a or b was broadcast to y, sum its gradient over the
+ * broadcast dimensions with tsr_reduce. For minimum (maximum), the smaller (larger) input gets dy.
+ * If the inputs are equal, each gets half of it, and if one is NaN, both get all of it, as in
+ * PyTorch. a and b may be NULL for sums and differences, which do not need them. Comparisons have
+ * no gradients: TSR_ERR_INVALID. db may be the same view as an input; da
+ * may be only if db is NULL. */
+TSR_API TSR_NODISCARD tsr_status tsr_binary_grad(tsr_stream *stream, tsr_tensor *da, tsr_tensor *db,
+                                                 const tsr_tensor *a, const tsr_tensor *b,
+                                                 const tsr_tensor *dy,
+                                                 tsr_binary_function function);
 
 typedef enum tsr_unary_function {
     TSR_UNARY_EXP = 1,
@@ -107,19 +107,6 @@ TSR_API TSR_NODISCARD tsr_status tsr_clamp_grad(tsr_stream *stream, tsr_tensor *
                                                 const tsr_tensor *x, const tsr_tensor *dy,
                                                 float low, float high);
 
-typedef enum tsr_comparison {
-    TSR_EQUAL = 1,
-    TSR_NOT_EQUAL = 2,
-    TSR_LESS = 3,
-    TSR_LESS_EQUAL = 4,
-    TSR_GREATER = 5,
-    TSR_GREATER_EQUAL = 6
-} tsr_comparison;
-
-/* y = 1 where `a comparison b` is true, otherwise 0. y is u8 or a float. a and b are floats and
- * broadcast to y's shape. If a or b is NaN, only TSR_NOT_EQUAL is true. */
-TSR_API TSR_NODISCARD tsr_status tsr_compare(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a,
-                                             const tsr_tensor *b, tsr_comparison comparison);
 /* y = a where the condition is not 0, otherwise b. The condition is u8 or a float, and NaN counts
  * as not 0. All inputs broadcast to y's shape. If a or b is NULL, its value is 0; at least one must
  * be given. The gradients come from this function, too: with dy as a and NULL as b for a, and with
@@ -134,16 +121,13 @@ TSR_API TSR_NODISCARD tsr_status tsr_scale(tsr_stream *stream, tsr_tensor *y, co
 /* y = alpha · x + y. x broadcasts to y's shape. */
 TSR_API TSR_NODISCARD tsr_status tsr_axpy(tsr_stream *stream, tsr_tensor *y, float alpha,
                                           const tsr_tensor *x);
-/* y = act(x), the activation function of each element. y may be x. */
+/* y = act(x), the activation function of each element, or y = act(x) · b, as gated MLPs need it.
+ * x and b broadcast to y's shape. b may be NULL, and y may be x or b. The gradient of b is
+ * act(x) · dy, which this function computes with dy instead of b; that of x is tsr_activate_grad of
+ * dy · b. */
 TSR_API TSR_NODISCARD tsr_status tsr_activate(tsr_stream *stream, tsr_tensor *y,
-                                              const tsr_tensor *x, tsr_activation activation);
-/* y = act(x) · b, as gated MLPs need it. x and b broadcast to y's shape, and y may be either of
- * them. The activation is not rounded to y's dtype before the multiplication. The gradient of b is
- * act(x) · dy, which tsr_activate_mul computes with dy instead of b; that of x is tsr_activate_grad
- * of dy · b. */
-TSR_API TSR_NODISCARD tsr_status tsr_activate_mul(tsr_stream *stream, tsr_tensor *y,
-                                                  const tsr_tensor *x, const tsr_tensor *b,
-                                                  tsr_activation activation);
+                                              const tsr_tensor *x, const tsr_tensor *b,
+                                              tsr_activation activation);
 /* dx = dy · act'(x). For ReLU, act'(0) is 0. dx may be x or dy. */
 TSR_API TSR_NODISCARD tsr_status tsr_activate_grad(tsr_stream *stream, tsr_tensor *dx,
                                                    const tsr_tensor *x, const tsr_tensor *dy,
@@ -211,48 +195,39 @@ TSR_API TSR_NODISCARD tsr_status tsr_index_select_grad(tsr_stream *stream, tsr_t
 
 /* Normalisation -------------------------------------------------------------------------------- */
 
-/* Normalise the rows along the last dimension of x, as torch.nn.functional.layer_norm and rms_norm
- * do over one dimension. tsr_layer_norm computes y = (x − mean) / √(variance + epsilon) · weight +
- * bias, where the variance is biased (divided by n). tsr_rms_norm computes y = x / √(mean of x² +
- * epsilon) · weight. weight and bias are [n] for rows of n elements; if weight is NULL it is 1, and
- * if bias is NULL it is 0. epsilon must be at least 2^-126. Sums are computed in f32 in an order
- * that is the same on every run. The variance is computed about the mean, so that it is precise
- * even if the mean is much larger. y may be x. */
-TSR_API TSR_NODISCARD tsr_status tsr_layer_norm(tsr_stream *stream, tsr_tensor *y,
-                                                const tsr_tensor *x, const tsr_tensor *weight,
-                                                const tsr_tensor *bias, float epsilon);
-TSR_API TSR_NODISCARD tsr_status tsr_rms_norm(tsr_stream *stream, tsr_tensor *y,
-                                              const tsr_tensor *x, const tsr_tensor *weight,
-                                              float epsilon);
-/* The gradients of the normalisations, from x, dy, weight and epsilon. Nothing has to be kept from
- * the forward call. dweight = Σ dy·z and dbias = Σ dy over all rows, where z is the normalised x;
- * they are 0 if there are no rows. `accumulate` adds them to the contents of dweight and dbias. dx,
- * dweight and dbias may be NULL, but not all of them. dx may be x or dy. */
-TSR_API TSR_NODISCARD tsr_status tsr_layer_norm_grad(tsr_stream *stream, tsr_tensor *dx,
-                                                     tsr_tensor *dweight, tsr_tensor *dbias,
-                                                     const tsr_tensor *x, const tsr_tensor *dy,
-                                                     const tsr_tensor *weight, float epsilon,
-                                                     bool accumulate);
-TSR_API TSR_NODISCARD tsr_status tsr_rms_norm_grad(tsr_stream *stream, tsr_tensor *dx,
-                                                   tsr_tensor *dweight, const tsr_tensor *x,
-                                                   const tsr_tensor *dy, const tsr_tensor *weight,
-                                                   float epsilon, bool accumulate);
+/* Normalises the rows along the last dimension of x, as torch.nn.functional.layer_norm and rms_norm
+ * do over one dimension. TSR_NORM_LAYER computes y = (x − mean) / √(variance + epsilon) · weight +
+ * bias, where the variance is biased (divided by n). TSR_NORM_RMS computes y = x / √(mean of x² +
+ * epsilon) · weight; its bias must be NULL. weight and bias are [n] for rows of n elements; if
+ * weight is NULL it is 1, and if bias is NULL it is 0. epsilon must be at least 2^-126. Sums are
+ * computed in f32 in an order that is the same on every run. The variance is computed about the
+ * mean, so that it is precise even if the mean is much larger. y may be x. */
+TSR_API TSR_NODISCARD tsr_status tsr_norm(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x,
+                                          const tsr_tensor *weight, const tsr_tensor *bias,
+                                          tsr_norm_kind kind, float epsilon);
+/* The gradients of tsr_norm, from x, dy, weight and epsilon. Nothing has to be kept from the
+ * forward call. dweight = Σ dy·z and dbias = Σ dy over all rows, where z is the normalised x; they
+ * are 0 if there are no rows. `accumulate` adds them to the contents of dweight and dbias. dx,
+ * dweight and dbias may be NULL, but not all of them; dbias must be NULL for TSR_NORM_RMS. dx may
+ * be x or dy. */
+TSR_API TSR_NODISCARD tsr_status tsr_norm_grad(tsr_stream *stream, tsr_tensor *dx,
+                                               tsr_tensor *dweight, tsr_tensor *dbias,
+                                               const tsr_tensor *x, const tsr_tensor *dy,
+                                               const tsr_tensor *weight, tsr_norm_kind kind,
+                                               float epsilon, bool accumulate);
 
 /* Softmax and losses --------------------------------------------------------------------------- */
 
-/* y = softmax(x), or y = log(softmax(x)), over the last dimension. Exponentials are computed
- * relative to the largest element of the row, so that they do not overflow. If all elements of a
- * row are -inf, the result is NaN, as in PyTorch. y may be x. */
-TSR_API TSR_NODISCARD tsr_status tsr_softmax(tsr_stream *stream, tsr_tensor *y,
-                                             const tsr_tensor *x);
-TSR_API TSR_NODISCARD tsr_status tsr_log_softmax(tsr_stream *stream, tsr_tensor *y,
-                                                 const tsr_tensor *x);
-/* The gradients. tsr_softmax_grad computes dx = y·(dy − Σ y·dy) from y = softmax(x), and
- * tsr_log_softmax_grad computes dx = dy − exp(y)·Σ dy from y = log(softmax(x)). dx may be dy. */
+/* y = softmax(x), or y = log(softmax(x)) if `logarithm` is true, over the last dimension.
+ * Exponentials are computed relative to the largest element of the row, so that they do not
+ * overflow. If all elements of a row are -inf, the result is NaN, as in PyTorch. y may be x. */
+TSR_API TSR_NODISCARD tsr_status tsr_softmax(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x,
+                                             bool logarithm);
+/* The gradient, from the result y of tsr_softmax: dx = y·(dy − Σ y·dy), or, with `logarithm`, dx =
+ * dy − exp(y)·Σ dy. dx may be dy. */
 TSR_API TSR_NODISCARD tsr_status tsr_softmax_grad(tsr_stream *stream, tsr_tensor *dx,
-                                                  const tsr_tensor *y, const tsr_tensor *dy);
-TSR_API TSR_NODISCARD tsr_status tsr_log_softmax_grad(tsr_stream *stream, tsr_tensor *dx,
-                                                      const tsr_tensor *y, const tsr_tensor *dy);
+                                                  const tsr_tensor *y, const tsr_tensor *dy,
+                                                  bool logarithm);
 
 /* Cross-entropy: loss[r] = log Σ exp(logits[r]) − logits[r][labels[r]]. logits is [rows, classes]
  * with at least one class, labels is [rows] and i32, i64, u32 or u8, and loss is [rows]. A row
@@ -338,10 +313,6 @@ TSR_API TSR_NODISCARD tsr_status tsr_random_uniform(tsr_stream *stream, tsr_tens
 TSR_API TSR_NODISCARD tsr_status tsr_random_normal(tsr_stream *stream, tsr_tensor *y, float mean,
                                                    float deviation,
                                                    const tsr_random_params *params);
-
-/* y = the random 32-bit words that tsr_random_params describes. y is u32. */
-TSR_API TSR_NODISCARD tsr_status tsr_random_bits(tsr_stream *stream, tsr_tensor *y,
-                                                 const tsr_random_params *params);
 
 /* y = x/(1−p) for elements whose random word is at least p·2^32 (rounded to nearest), otherwise 0.
  * The same params give the same mask, so that the backward pass is this function applied to dy. p

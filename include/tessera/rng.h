@@ -27,7 +27,7 @@ extern "C" {
 /* Generators ----------------------------------------------------------------------------------- */
 
 typedef enum tsr_rng_kind {
-    /* Philox4x32-10, as in cuRAND and in tsr_random_bits (ops.h) on the device */
+    /* Philox4x32-10, as in cuRAND and, on the device, in tsr_random_params (ops.h) */
     TSR_RNG_PHILOX = 0,
     /* MT19937, seeded like torch.Generator.manual_seed */
     TSR_RNG_MT19937 = 1,
@@ -45,9 +45,9 @@ TSR_API const char *tsr_rng_kind_name(tsr_rng_kind kind);
 TSR_API TSR_NODISCARD tsr_status tsr_rng_kind_parse(const char *name, tsr_rng_kind *out);
 
 /* A stream of 2^64 words. Word i of (seed, stream) is word i % 4, lowest first, of the block with
- * key `seed` and counter (i / 4, stream). It is also element i of tsr_random_bits with this seed,
- * and with `stream` as subsequence. Source: Salmon, Moraes, Dror and Shaw, "Parallel random
- * numbers: as easy as 1, 2, 3" (SC 2011). */
+ * key `seed` and counter (i / 4, stream). The device's functions make element i
+ * from it with this seed, and with `stream` as subsequence (tsr_random_params, ops.h). Source:
+ * Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3" (SC 2011). */
 typedef struct tsr_philox {
     uint64_t seed;
     uint64_t stream;

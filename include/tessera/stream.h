@@ -45,17 +45,13 @@ TSR_API TSR_NODISCARD tsr_status tsr_stream_submit(tsr_stream *stream);
  * tsr_stream_submit. */
 TSR_API TSR_NODISCARD tsr_status tsr_stream_wait(tsr_stream *stream);
 
-/* Submits everything recorded so far. Blocks until all of the stream's work is complete, for at
- * most `timeout_ns` nanoseconds. If work is still running then, it continues, and the call returns
- * TSR_ERR_TIMEOUT. */
-TSR_API TSR_NODISCARD tsr_status tsr_stream_wait_for(tsr_stream *stream, uint64_t timeout_ns);
-
 /* Gives a point in the stream's work: the end of everything recorded before the call. Later points
  * of a stream are greater integers or equal. Neither blocks nor submits. */
 TSR_API TSR_NODISCARD tsr_status tsr_stream_mark(tsr_stream *stream, uint64_t *out_point);
 /* Blocks until the stream's work up to `point` is complete, for at most `timeout_ns` nanoseconds.
- * Submits the work first if necessary. A point later than any that the stream has given means all
- * of its work. Errors: as tsr_stream_wait_for. */
+ * Submits the work first if necessary. A point later than any that the stream has given, such as
+ * UINT64_MAX, means all of its work. If work is still running after that time, it continues, and
+ * the call returns TSR_ERR_TIMEOUT. Other errors: as tsr_stream_submit. */
 TSR_API TSR_NODISCARD tsr_status tsr_stream_wait_point(tsr_stream *stream, uint64_t point,
                                                        uint64_t timeout_ns);
 /* Sets *out to whether a point has been reached. Neither blocks nor submits. Errors:

@@ -41,8 +41,6 @@ TSR_API void tsr_tensor_destroy(tsr_tensor **tensor);
 
 /* Returns the tensor's layout, which is valid as long as the tensor. */
 TSR_API const tsr_layout *tsr_tensor_layout(const tsr_tensor *tensor);
-/* Returns the tensor's device, without a new reference to it. */
-TSR_API tsr_device *tsr_tensor_device(const tsr_tensor *tensor);
 
 /* The functions below make views: new tensors over the same buffer. The caller must destroy each of
  * them, in any order. Arguments and errors are those of the tsr_layout function of the same name,
@@ -53,13 +51,12 @@ TSR_API TSR_NODISCARD tsr_status tsr_tensor_select(const tsr_tensor *in, int dim
                                                    tsr_tensor **out);
 TSR_API TSR_NODISCARD tsr_status tsr_tensor_transpose(const tsr_tensor *in, int dim0, int dim1,
                                                       tsr_tensor **out);
-TSR_API TSR_NODISCARD tsr_status tsr_tensor_permute(const tsr_tensor *in, const int *order,
-                                                    tsr_tensor **out);
 TSR_API TSR_NODISCARD tsr_status tsr_tensor_broadcast(const tsr_tensor *in, int ndim,
                                                       const int64_t *shape, tsr_tensor **out);
 TSR_API TSR_NODISCARD tsr_status tsr_tensor_reshape(const tsr_tensor *in, int ndim,
                                                     const int64_t *shape, tsr_tensor **out);
-/* Makes a view with any layout over the tensor's buffer. The elements of `layout`, if any, must be
+/* Makes a view with any layout over the tensor's buffer, for example one that tsr_layout_permute
+ * gives. The elements of `layout`, if any, must be
  * within the buffer. Its dtype may differ from that of `in`: the bits are reinterpreted. Errors:
  * TSR_ERR_INVALID, TSR_ERR_OVERFLOW, TSR_ERR_NO_MEMORY. */
 TSR_API TSR_NODISCARD tsr_status tsr_tensor_view(const tsr_tensor *in, const tsr_layout *layout,

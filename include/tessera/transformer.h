@@ -52,7 +52,7 @@ TSR_API TSR_NODISCARD tsr_status tsr_norm_create(const tsr_norm_params *params, 
 /* Self-attention --------------------------------------------------------------------------------
  *
  *    q, k, v = x · wᵀ + bias, with "q", "k" and "v", divided into heads of head_dim features
- *    q, k = tsr_rms_norm of each head, with "q_norm.weight" and "k_norm.weight" [head_dim], if
+ *    q, k = tsr_norm (RMS) of each head, with "q_norm.weight" and "k_norm.weight" [head_dim], if
  *           `qk_norm` is set
  *    q, k = rotated by tsr_rope_apply at the tokens' positions 0, 1, …, if `rope` is set
  *    y = tsr_attention(q, k, v) · "o.weight"ᵀ + "o.bias"

@@ -30,10 +30,10 @@ typedef enum tsr_precision {
     TSR_PRECISION_MEDIUM = 3
 } tsr_precision;
 
-/* Normalisation, over the last dimension. */
+/* Normalisation, over the last dimension: see tsr_norm (ops.h). */
 typedef enum tsr_norm_kind {
-    TSR_NORM_LAYER = 0, /* tsr_layer_norm */
-    TSR_NORM_RMS = 1    /* tsr_rms_norm; has no bias */
+    TSR_NORM_LAYER = 0,
+    TSR_NORM_RMS = 1 /* has no bias */
 } tsr_norm_kind;
 
 /* The two passes of training. For tsr_fsdp_begin, the pass says which units are prefetched: those

@@ -17,6 +17,7 @@
 #include "cli/lib/terminal.h"
 #include "cli/lib/text.h"
 #include "tessera/checkpoint_files.h"
+#include "tool_seam.h"
 
 #define ABOUT_PATHS                                                                                \
     "PATH is the name of a checkpoint in parts, such as FOLDER/model, its index, or one file. "    \
@@ -120,7 +121,7 @@ static void print_slices(cli_table *table, const tsr_checkpoint_tensor *tensor)
 
 static void print_tensors(const tsr_checkpoint_summary *summary)
 {
-    char shape[TSR_SHAPE_TEXT];
+    char shape[TSR__SHAPE_TEXT];
     cli_table *table = cli_table_create();
     cli_table_column(table, "tensor", CLI_LEFT);
     cli_table_column(table, "dtype", CLI_LEFT);
@@ -131,7 +132,7 @@ static void print_tensors(const tsr_checkpoint_summary *summary)
         cli_table_cell(table, "%s", tensor->name);
         cli_table_cell(table, "%s", dtype_name(tensor->dtype));
         cli_table_cell(table, "%s",
-                       tsr_shape_format(tensor->ndim, tensor->shape, shape, sizeof shape));
+                       tsr__shape_format(tensor->ndim, tensor->shape, shape, sizeof shape));
         print_slices(table, tensor);
     }
     cli_table_print(table, stdout, 0);

@@ -29,14 +29,14 @@ bool checkpoint_is_model(const char *path)
     return count == 4 && memcmp(text, "GGUF", 4) == 0;
 }
 
-static const char *format_shape(const tsr_shard_param *tensor, char text[TSR_SHAPE_TEXT])
+static const char *format_shape(const tsr_shard_param *tensor, char text[TSR__SHAPE_TEXT])
 {
-    return tsr_shape_format(tensor->ndim, tensor->shape, text, TSR_SHAPE_TEXT);
+    return tsr__shape_format(tensor->ndim, tensor->shape, text, TSR__SHAPE_TEXT);
 }
 
 static void print_text(const char *path, const tsr_model_file *file)
 {
-    char text[TSR_SHAPE_TEXT], bytes[CLI_BYTES_TEXT];
+    char text[TSR__SHAPE_TEXT], bytes[CLI_BYTES_TEXT];
     const tsr_model_config *c = tsr_model_file_config(file);
     const tsr_model_layer *layer = c->kinds[0];
     const tsr_shard_list *list = file->files.list;

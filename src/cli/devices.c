@@ -36,7 +36,7 @@ static void print_heaps(FILE *out, const tsr_device_info *info)
     char size[CLI_BYTES_TEXT], budget[CLI_BYTES_TEXT], usage[CLI_BYTES_TEXT],
         more[2 * CLI_BYTES_TEXT + 48] = "";
     for (int i = 0; i < info->heap_count; i++) {
-        const tsr_heap_info *heap = &info->heaps[i];
+        const tsr_heap_info *heap = tsr_device_heap(info, i);
         if (info->memory_budget)
             snprintf(more, sizeof more, "; %s for this process, %s of it in use",
                      cli_bytes(heap->budget_bytes, budget), cli_bytes(heap->usage_bytes, usage));
@@ -46,7 +46,7 @@ static void print_heaps(FILE *out, const tsr_device_info *info)
     }
 }
 
-static bool same_family(const tsr_queue_family_info *a, const tsr_queue_family_info *b)
+static bool same_family(const tsr__queue_family_info *a, const tsr__queue_family_info *b)
 {
     return a->count == b->count && a->graphics == b->graphics && a->compute == b->compute &&
            a->transfer == b->transfer && a->timestamp_bits == b->timestamp_bits;
@@ -56,16 +56,17 @@ static bool same_family(const tsr_queue_family_info *a, const tsr_queue_family_i
  * example, has sixteen equal families. */
 static void print_queues(FILE *out, const tsr_device_info *info)
 {
-    const tsr_queue_family_info *families = info->queue_families;
-    for (int first = 0, last; first < info->queue_family_count; first = last + 1) {
+    const tsr__device_facts *facts = tsr__facts_of(info);
+    const tsr__queue_family_info *families = facts->queue_families;
+    for (int first = 0, last; first < facts->queue_family_count; first = last + 1) {
         last = first;
-        while (last + 1 < info->queue_family_count &&
+        while (last + 1 < facts->queue_family_count &&
                same_family(&families[first], &families[last + 1]))
             last++;
         char to[16] = "";
         if (last > first)
             snprintf(to, sizeof to, " to %d", last);
-        const tsr_queue_family_info *family = &families[first];
+        const tsr__queue_family_info *family = &families[first];
         line(out, first == 0 ? "queues" : "",
              "family %d%s: %" PRIu32 " queue%s%s%s%s, timestamps of %" PRIu32 " bits", first, to,
              family->count, family->count == 1 ? "" : "s", family->graphics ? ", graphics" : "",
@@ -76,13 +77,14 @@ static void print_queues(FILE *out, const tsr_device_info *info)
 
 static void print_queue_use(FILE *out, const tsr_device_info *info)
 {
-    if (info->compute_queue_family < 0)
+    const tsr__device_facts *facts = tsr__facts_of(info);
+    if (facts->compute_queue_family < 0)
         return;
-    if (info->transfer_queue_family < 0)
-        line(out, "", "family %d computes and transfers", info->compute_queue_family);
+    if (facts->transfer_queue_family < 0)
+        line(out, "", "family %d computes and transfers", facts->compute_queue_family);
     else
         line(out, "", "family %d computes; large uploads and downloads use family %d meanwhile",
-             info->compute_queue_family, info->transfer_queue_family);
+             facts->compute_queue_family, facts->transfer_queue_family);
 }
 
 static const char *uploads(const tsr_device_info *info)
@@ -125,7 +127,7 @@ static void print_coopmat(FILE *out, const tsr_device_info *info)
         print_use(out, info, "bf16", info->coopmat_bf16_used);
     print_coopmat2(out, info);
     for (int i = 0; i < info->coopmat_count; i++) {
-        const tsr_coopmat_shape *shape = &info->coopmats[i];
+        const tsr_coopmat_shape *shape = tsr_device_coopmat_shape(info, i);
         line(out, "", "%" PRIu32 "x%" PRIu32 "x%" PRIu32 "  %s x %s + %s -> %s%s%s%s", shape->m,
              shape->n, shape->k, shape->a, shape->b, shape->c, shape->result,
              shape->saturating ? ", saturating" : "",
@@ -158,8 +160,9 @@ static void print_tuning(FILE *out, const tsr_device_info *info)
 
 static void print_known_faults(FILE *out, const tsr_device_info *info)
 {
-    for (int i = 0; i < info->known_fault_count; i++) {
-        const tsr_known_fault *fault = &info->known_faults[i];
+    const tsr__device_facts *facts = tsr__facts_of(info);
+    for (int i = 0; i < facts->known_fault_count; i++) {
+        const tsr__fault_info *fault = &facts->known_faults[i];
         line(out, i == 0 ? "known faults" : "", "%s: the driver %s; %s (%s)", fault->name,
              fault->description, fault->effect, fault->source);
     }
@@ -168,8 +171,8 @@ static void print_known_faults(FILE *out, const tsr_device_info *info)
 /* Prints how many kernels passed their self-tests, and the names of those that failed. */
 static void print_self_tests(FILE *out, const tsr_device_info *info)
 {
-    tsr_self_tests tests;
-    if (tsr_self_tests_find(info, &tests) != TSR_OK) {
+    tsr__self_tests tests;
+    if (tsr__self_tests_find(info, &tests) != TSR_OK) {
         line(out, "self-tests", "unknown: %s", tsr_last_error());
         return;
     }
@@ -266,7 +269,7 @@ static void print_json(const tsr_device_list *list)
     cli_json_bool(build, "runtime_glsl", tsr_has("shaderc"));
     json_t *devices = cli_json_add_array(document, "devices");
     for (int i = 0; i < list->count; i++)
-        cli_json_append(devices, cli_json_device(&list->devices[i]));
+        cli_json_append(devices, cli_json_device(list->devices[i]));
     cli_json_print(document);
 }
 
@@ -278,7 +281,7 @@ static void print_text(const tsr_device_list *list)
                  "from Mesa. Mesa's lavapipe runs on any CPU; it is in Debian's package "
                  "mesa-vulkan-drivers.\n");
     for (int i = 0; i < list->count; i++) {
-        print_device(stdout, &list->devices[i]);
+        print_device(stdout, list->devices[i]);
         puts("");
     }
     printf("tessera %s; kernels from GLSL at run time: %s\n", tsr_version(),
@@ -291,14 +294,14 @@ static int run(int argc, char **argv)
     int code = cli_options_read("devices", options, argc, argv, 0, NULL, &words);
     if (code != CLI_DONE)
         return code;
-    tsr_device_list list;
-    if (tsr_device_list_init(&list) != TSR_OK)
+    tsr_device_list *list = NULL;
+    if (tsr_device_list_create(&list) != TSR_OK)
         return cli_failed("devices: %s", tsr_last_error());
     if (json)
-        print_json(&list);
+        print_json(list);
     else
-        print_text(&list);
-    tsr_device_list_finish(&list);
+        print_text(list);
+    tsr_device_list_destroy(&list);
     return CLI_DONE;
 }
 

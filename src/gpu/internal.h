@@ -30,6 +30,9 @@ tsr_status tsr__tensor_synchronise(const tsr_stream *stream,
  * not NULL, *same is set to whether each index is the same element in both tensors. */
 bool tsr__tensors_overlap(const tsr_tensor *a, const tsr_tensor *b, bool *same);
 
+/* Returns the tensor's device, without a new reference to it. NULL for NULL. */
+tsr_device *tsr__tensor_device(const tsr_tensor *tensor);
+
 /* True if `view` has the same memory as `whole` and the layout `layout`. */
 bool tsr__tensor_is_view(const tsr_tensor *view, const tsr_tensor *whole, const tsr_layout *layout);
 
@@ -56,8 +59,8 @@ tsr_status tsr__matmul_with_slope(tsr_stream *stream, tsr_tensor *y, tsr_tensor 
                                   tsr_activation activation, bool *recorded) TSR_NODISCARD;
 /* Computes y[m,n] = (a[m,k] · b[k,n]) · factor[m,n], where the second product is element by
  * element. With the slope of tsr__matmul_with_slope() as factor, it continues the backward pass.
- * The result has the bits of tsr_matmul() followed by tsr_mul(). *recorded and errors are as
- * above. */
+ * The result has the bits of tsr_matmul() followed by a product of elements. *recorded and errors
+ * are as above. */
 tsr_status tsr__matmul_times(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a,
                              const tsr_tensor *b, const tsr_tensor *factor,
                              bool *recorded) TSR_NODISCARD;
@@ -67,7 +70,7 @@ bool tsr__matmul_may_fuse(const tsr_stream *stream);
 
 /* y[m,n] = act(a[m,k] · gate[n,k]ᵀ + bias of gate) · (a · up[n,k]ᵀ + bias of up) in one dispatch.
  * b [2n,k] has the rows of gate, then those of up, in any dtype of tsr_matmul. bias is [2n] or
- * NULL. In f32 the result has the bits of tsr_matmul and tsr_activate_mul, unless tsr_matmul splits
+ * NULL. In f32 the result has the bits of tsr_matmul and tsr_activate, unless tsr_matmul splits
  * k. allow_int8 is as in tsr_matmul_params.
  *
  * Only some products have a kernel for this: those of few rows on GPUs. If this one has none,
@@ -102,6 +105,9 @@ tsr_status tsr__pair_activate(tsr_stream *stream, const tsr__pair_activation *ca
 
 /* Attention and its cache ---------------------------------------------------------------------- */
 
+/* Returns the positions that tsr_kv_cache_begin gave for the step; NULL before the first step. */
+tsr_tensor *tsr__kv_cache_positions(const tsr_kv_cache *cache);
+
 /* Rotates the step's queries in place, and stores its rotated keys and its values for one layer.
  * This takes one dispatch if all are neighbouring heads of one tensor. The shapes are those of
  * tsr_kv_cache_append and tsr_kv_cache_attention. k may be rotated in place, too. */
@@ -113,14 +119,16 @@ tsr_status tsr__kv_cache_append_rotated(tsr_kv_cache *cache, int layer, const ts
 
 /* The gradients of normalisation in a residual branch: dx is the gradient of x plus `added`, the
  * gradient that reaches x past the branch. `added` may be NULL, and is not used if dx is NULL. */
-tsr_status tsr__layer_norm_grad_added(tsr_stream *stream, tsr_tensor *dx, tsr_tensor *dweight,
-                                      tsr_tensor *dbias, const tsr_tensor *x, const tsr_tensor *dy,
-                                      const tsr_tensor *weight, const tsr_tensor *added,
-                                      float epsilon, bool accumulate) TSR_NODISCARD;
-tsr_status tsr__rms_norm_grad_added(tsr_stream *stream, tsr_tensor *dx, tsr_tensor *dweight,
-                                    const tsr_tensor *x, const tsr_tensor *dy,
-                                    const tsr_tensor *weight, const tsr_tensor *added,
-                                    float epsilon, bool accumulate) TSR_NODISCARD;
+tsr_status tsr__norm_grad_added(tsr_stream *stream, tsr_tensor *dx, tsr_tensor *dweight,
+                                tsr_tensor *dbias, const tsr_tensor *x, const tsr_tensor *dy,
+                                const tsr_tensor *weight, const tsr_tensor *added,
+                                tsr_norm_kind kind, float epsilon, bool accumulate) TSR_NODISCARD;
+
+/* Random numbers ------------------------------------------------------------------------------- */
+
+/* y = the random 32-bit words that tsr_random_params describes. y is u32. */
+tsr_status tsr__random_bits(tsr_stream *stream, tsr_tensor *y,
+                            const tsr_random_params *params) TSR_NODISCARD;
 
 /* Vocabulary shards ---------------------------------------------------------------------------- */
 

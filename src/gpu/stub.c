@@ -1,7 +1,9 @@
 /* The functions of src/gpu for a build without Vulkan (-Dvulkan=disabled). All functions exist, so
  * that programs link and start. Those that can fail return TSR_ERR_UNSUPPORTED. */
 #include "base/stub.h"
+#include "gpu/internal.h"
 #include "gpu/matmul/tuning/tuning.h"
+#include "gpu/self_test/findings.h"
 #include "tessera/attention.h"
 #include "tessera/kernel.h"
 #include "tessera/kv_cache.h"
@@ -18,13 +20,16 @@
 /* clang-format off */
 
 /* device.h */
-TSR__ABSENT(tsr_device_list_init, tsr_device_list *out)
-void tsr_device_list_finish(tsr_device_list *list)
+TSR__ABSENT(tsr_device_list_create, tsr_device_list **out)
+TSR__FORGET(tsr_device_list_destroy, tsr_device_list)
+const tsr_heap_info *tsr_device_heap(const tsr_device_info *info, int index)
 {
-    if (list)
-        *list = (tsr_device_list){0};
+    return NULL;
 }
-TSR__ABSENT(tsr_self_tests_find, const tsr_device_info *device, tsr_self_tests *out)
+const tsr_coopmat_shape *tsr_device_coopmat_shape(const tsr_device_info *info, int index)
+{
+    return NULL;
+}
 TSR__ABSENT(tsr_device_open, const tsr_device_params *params, tsr_device **out)
 TSR__FORGET(tsr_device_close, tsr_device)
 NOTHING(const tsr_device_info *, tsr_device_get_info, const tsr_device *device)
@@ -36,9 +41,6 @@ void tsr_device_memory_usage(const tsr_device *device, uint64_t *allocated_bytes
     if (used_bytes)
         *used_bytes = 0;
 }
-void tsr_device_save_cache(tsr_device *device)
-{
-}
 
 /* tensor.h */
 TSR__ABSENT(tsr_tensor_create, tsr_device *device, tsr_dtype dtype, int ndim, const int64_t *shape,
@@ -47,12 +49,10 @@ TSR__ABSENT(tsr_tensor_create_host, tsr_device *device, tsr_dtype dtype, int ndi
             const int64_t *shape, tsr_tensor **out)
 TSR__FORGET(tsr_tensor_destroy, tsr_tensor)
 NOTHING(const tsr_layout *, tsr_tensor_layout, const tsr_tensor *tensor)
-NOTHING(tsr_device *, tsr_tensor_device, const tsr_tensor *tensor)
 TSR__ABSENT(tsr_tensor_slice, const tsr_tensor *in, int dim, int64_t start, int64_t stop,
             int64_t step, tsr_tensor **out)
 TSR__ABSENT(tsr_tensor_select, const tsr_tensor *in, int dim, int64_t index, tsr_tensor **out)
 TSR__ABSENT(tsr_tensor_transpose, const tsr_tensor *in, int dim0, int dim1, tsr_tensor **out)
-TSR__ABSENT(tsr_tensor_permute, const tsr_tensor *in, const int *order, tsr_tensor **out)
 TSR__ABSENT(tsr_tensor_broadcast, const tsr_tensor *in, int ndim, const int64_t *shape,
             tsr_tensor **out)
 TSR__ABSENT(tsr_tensor_reshape, const tsr_tensor *in, int ndim, const int64_t *shape,
@@ -70,7 +70,6 @@ TSR__FORGET(tsr_stream_destroy, tsr_stream)
 NOTHING(tsr_device *, tsr_stream_device, const tsr_stream *stream)
 TSR__ABSENT(tsr_stream_submit, tsr_stream *stream)
 TSR__ABSENT(tsr_stream_wait, tsr_stream *stream)
-TSR__ABSENT(tsr_stream_wait_for, tsr_stream *stream, uint64_t timeout_ns)
 TSR__ABSENT(tsr_stream_mark, tsr_stream *stream, uint64_t *out_point)
 TSR__ABSENT(tsr_stream_wait_point, tsr_stream *stream, uint64_t point, uint64_t timeout_ns)
 TSR__ABSENT(tsr_stream_reached, tsr_stream *stream, uint64_t point, bool *out)
@@ -81,20 +80,10 @@ TSR__ABSENT(tsr_stream_timer_read, tsr_stream *stream, uint64_t *out_ns)
 /* ops.h */
 TSR__ABSENT(tsr_copy, tsr_stream *stream, tsr_tensor *dst, const tsr_tensor *src)
 TSR__ABSENT(tsr_fill, tsr_stream *stream, tsr_tensor *dst, double value)
-TSR__ABSENT(tsr_add, tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a, const tsr_tensor *b)
-TSR__ABSENT(tsr_sub, tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a, const tsr_tensor *b)
-TSR__ABSENT(tsr_mul, tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a, const tsr_tensor *b)
-TSR__ABSENT(tsr_div, tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a, const tsr_tensor *b)
-TSR__ABSENT(tsr_minimum, tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a,
-            const tsr_tensor *b)
-TSR__ABSENT(tsr_maximum, tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a,
-            const tsr_tensor *b)
-TSR__ABSENT(tsr_div_grad, tsr_stream *stream, tsr_tensor *da, tsr_tensor *db, const tsr_tensor *a,
-            const tsr_tensor *b, const tsr_tensor *dy)
-TSR__ABSENT(tsr_minimum_grad, tsr_stream *stream, tsr_tensor *da, tsr_tensor *db,
-            const tsr_tensor *a, const tsr_tensor *b, const tsr_tensor *dy)
-TSR__ABSENT(tsr_maximum_grad, tsr_stream *stream, tsr_tensor *da, tsr_tensor *db,
-            const tsr_tensor *a, const tsr_tensor *b, const tsr_tensor *dy)
+TSR__ABSENT(tsr_binary, tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a,
+            const tsr_tensor *b, tsr_binary_function function)
+TSR__ABSENT(tsr_binary_grad, tsr_stream *stream, tsr_tensor *da, tsr_tensor *db, const tsr_tensor *a,
+            const tsr_tensor *b, const tsr_tensor *dy, tsr_binary_function function)
 TSR__ABSENT(tsr_unary, tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x,
             tsr_unary_function function)
 TSR__ABSENT(tsr_unary_grad, tsr_stream *stream, tsr_tensor *dx, const tsr_tensor *x,
@@ -103,16 +92,12 @@ TSR__ABSENT(tsr_clamp, tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x, f
             float high)
 TSR__ABSENT(tsr_clamp_grad, tsr_stream *stream, tsr_tensor *dx, const tsr_tensor *x,
             const tsr_tensor *dy, float low, float high)
-TSR__ABSENT(tsr_compare, tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a,
-            const tsr_tensor *b, tsr_comparison comparison)
 TSR__ABSENT(tsr_where, tsr_stream *stream, tsr_tensor *y, const tsr_tensor *condition,
             const tsr_tensor *a, const tsr_tensor *b)
 TSR__ABSENT(tsr_scale, tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x, float scale,
             float shift)
 TSR__ABSENT(tsr_axpy, tsr_stream *stream, tsr_tensor *y, float alpha, const tsr_tensor *x)
 TSR__ABSENT(tsr_activate, tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x,
-            tsr_activation activation)
-TSR__ABSENT(tsr_activate_mul, tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x,
             const tsr_tensor *b, tsr_activation activation)
 TSR__ABSENT(tsr_activate_grad, tsr_stream *stream, tsr_tensor *dx, const tsr_tensor *x,
             const tsr_tensor *dy, tsr_activation activation)
@@ -127,22 +112,14 @@ TSR__ABSENT(tsr_index_select, tsr_stream *stream, tsr_tensor *y, const tsr_tenso
             const tsr_tensor *indices)
 TSR__ABSENT(tsr_index_select_grad, tsr_stream *stream, tsr_tensor *dx, const tsr_tensor *dy, int dim,
             const tsr_tensor *indices, bool accumulate)
-TSR__ABSENT(tsr_layer_norm, tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x,
-            const tsr_tensor *weight, const tsr_tensor *bias, float epsilon)
-TSR__ABSENT(tsr_rms_norm, tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x,
-            const tsr_tensor *weight, float epsilon)
-TSR__ABSENT(tsr_layer_norm_grad, tsr_stream *stream, tsr_tensor *dx, tsr_tensor *dweight,
+TSR__ABSENT(tsr_norm, tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x,
+            const tsr_tensor *weight, const tsr_tensor *bias, tsr_norm_kind kind, float epsilon)
+TSR__ABSENT(tsr_norm_grad, tsr_stream *stream, tsr_tensor *dx, tsr_tensor *dweight,
             tsr_tensor *dbias, const tsr_tensor *x, const tsr_tensor *dy, const tsr_tensor *weight,
-            float epsilon, bool accumulate)
-TSR__ABSENT(tsr_rms_norm_grad, tsr_stream *stream, tsr_tensor *dx, tsr_tensor *dweight,
-            const tsr_tensor *x, const tsr_tensor *dy, const tsr_tensor *weight, float epsilon,
-            bool accumulate)
-TSR__ABSENT(tsr_softmax, tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x)
-TSR__ABSENT(tsr_log_softmax, tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x)
+            tsr_norm_kind kind, float epsilon, bool accumulate)
+TSR__ABSENT(tsr_softmax, tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x, bool logarithm)
 TSR__ABSENT(tsr_softmax_grad, tsr_stream *stream, tsr_tensor *dx, const tsr_tensor *y,
-            const tsr_tensor *dy)
-TSR__ABSENT(tsr_log_softmax_grad, tsr_stream *stream, tsr_tensor *dx, const tsr_tensor *y,
-            const tsr_tensor *dy)
+            const tsr_tensor *dy, bool logarithm)
 TSR__ABSENT(tsr_cross_entropy, tsr_stream *stream, tsr_tensor *loss, tsr_tensor *dlogits,
             const tsr_tensor *logits, const tsr_tensor *labels, float grad_scale)
 TSR__ABSENT(tsr_sgd_step, tsr_stream *stream, tsr_tensor *parameter, const tsr_tensor *gradient,
@@ -154,7 +131,6 @@ TSR__ABSENT(tsr_random_uniform, tsr_stream *stream, tsr_tensor *y, float low, fl
             const tsr_random_params *params)
 TSR__ABSENT(tsr_random_normal, tsr_stream *stream, tsr_tensor *y, float mean, float deviation,
             const tsr_random_params *params)
-TSR__ABSENT(tsr_random_bits, tsr_stream *stream, tsr_tensor *y, const tsr_random_params *params)
 TSR__ABSENT(tsr_dropout, tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x, float p,
             const tsr_random_params *params)
 
@@ -183,8 +159,7 @@ TSR__ABSENT(tsr_rope_grad, tsr_stream *stream, const tsr_rope *rope, tsr_tensor 
 /* kv_cache.h */
 TSR__ABSENT(tsr_kv_cache_create, const tsr_kv_cache_params *params, tsr_kv_cache **out)
 TSR__FORGET(tsr_kv_cache_destroy, tsr_kv_cache)
-TSR__ABSENT(tsr_kv_cache_add, tsr_kv_cache *cache, int *out)
-TSR__ABSENT(tsr_kv_cache_fork, tsr_kv_cache *cache, int sequence, int *out)
+TSR__ABSENT(tsr_kv_cache_add, tsr_kv_cache *cache, int source, int *out)
 TSR__ABSENT(tsr_kv_cache_truncate, tsr_kv_cache *cache, int sequence, int64_t length)
 TSR__ABSENT(tsr_kv_cache_remove, tsr_kv_cache *cache, int sequence)
 int64_t tsr_kv_cache_length(const tsr_kv_cache *cache, int sequence)
@@ -196,8 +171,7 @@ int64_t tsr_kv_cache_free_pages(const tsr_kv_cache *cache)
     return 0;
 }
 TSR__ABSENT(tsr_kv_cache_begin, tsr_kv_cache *cache, int count, const int *sequences,
-            const int64_t *tokens)
-NOTHING(tsr_tensor *, tsr_kv_cache_positions, const tsr_kv_cache *cache)
+            const int64_t *tokens, tsr_tensor **positions)
 TSR__ABSENT(tsr_kv_cache_append, tsr_kv_cache *cache, int layer, const tsr_tensor *k,
             const tsr_tensor *v)
 TSR__ABSENT(tsr_kv_cache_attention, tsr_kv_cache *cache, int layer, tsr_tensor *y, tsr_tensor *lse,
@@ -213,6 +187,12 @@ TSR__ABSENT(tsr_attention, tsr_stream *stream, tsr_tensor *y, tsr_tensor *lse, c
 TSR__ABSENT(tsr_attention_grad, tsr_stream *stream, tsr_tensor *dq, tsr_tensor *dk, tsr_tensor *dv,
             const tsr_tensor *dy, const tsr_tensor *y, const tsr_tensor *lse, const tsr_tensor *q,
             const tsr_tensor *k, const tsr_tensor *v, const tsr_attention_params *params)
+
+/* internal.h */
+NOTHING(tsr_device *, tsr__tensor_device, const tsr_tensor *tensor)
+
+/* findings.h */
+TSR__ABSENT(tsr__self_tests_find, const tsr_device_info *device, tsr__self_tests *out)
 
 /* tuning.h */
 TSR__ABSENT(tsr__tuning_inspect, tsr_stream *stream, const tsr_tensor *y, const tsr_tensor *a,

@@ -5,10 +5,23 @@
 
 #include "tessera/layout.h"
 
+/* Writes a shape such as "[3,4]" to `text`, of `size` bytes, and returns `text`. If `size` is too
+ * small, the result is cut but still terminated. TSR__SHAPE_TEXT bytes are enough for any shape. */
+#define TSR__SHAPE_TEXT 176
+char *tsr__shape_format(int ndim, const int64_t *shape, char *text, size_t size);
+
 /* Converts a shape to a text such as "[2,3]", for the arguments of tsr__fail. The text is valid
  * until the end of the enclosing block. */
 #define TSR__SHAPE(ndim, shape)                                                                    \
-    tsr_shape_format(ndim, shape, (char[TSR_SHAPE_TEXT]){0}, TSR_SHAPE_TEXT)
+    tsr__shape_format(ndim, shape, (char[TSR__SHAPE_TEXT]){0}, TSR__SHAPE_TEXT)
+
+/* Gives the shape to which two operands broadcast together, aligned at the right. Errors:
+ * TSR_ERR_INVALID naming both shapes. */
+tsr_status tsr__shape_broadcast(int a_ndim, const int64_t *a, int b_ndim, const int64_t *b,
+                                int *out_ndim, int64_t *out_shape) TSR_NODISCARD;
+
+/* Returns true if two layouts have the same ndim and sizes. */
+bool tsr__layout_same_shape(const tsr_layout *a, const tsr_layout *b);
 
 /* Checks that ndim is in 0..8 and that no size is negative. */
 tsr_status tsr__shape_check(const char *who, int ndim, const int64_t *shape) TSR_NODISCARD;

@@ -51,7 +51,7 @@ bool tsr_layout_is_contiguous(const tsr_layout *layout)
     return true;
 }
 
-bool tsr_layout_same_shape(const tsr_layout *a, const tsr_layout *b)
+bool tsr__layout_same_shape(const tsr_layout *a, const tsr_layout *b)
 {
     if (a == NULL || b == NULL || a->ndim != b->ndim)
         return false;

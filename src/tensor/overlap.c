@@ -1,6 +1,7 @@
 #include "tensor/overlap.h"
 
 #include "base/checked.h"
+#include "tensor/check.h"
 #include "tensor/dtype.h"
 
 /* Bounded equations ---------------------------------------------------------------------------- */
@@ -171,7 +172,7 @@ bool tsr__layout_repeats(const tsr_layout *layout)
 
 static bool same_elements(const tsr_layout *a, const tsr_layout *b)
 {
-    if (a->dtype != b->dtype || a->offset != b->offset || !tsr_layout_same_shape(a, b))
+    if (a->dtype != b->dtype || a->offset != b->offset || !tsr__layout_same_shape(a, b))
         return false;
     for (int i = 0; i < a->ndim; i++) {
         if (a->shape[i] != 1 && a->strides[i] != b->strides[i])

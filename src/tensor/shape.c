@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "tensor/check.h"
 
-char *tsr_shape_format(int ndim, const int64_t *shape, char *text, size_t size)
+char *tsr__shape_format(int ndim, const int64_t *shape, char *text, size_t size)
 {
     if (size == 0)
         return text;
@@ -36,8 +36,8 @@ tsr_status tsr__shape_check(const char *who, int ndim, const int64_t *shape)
     return TSR_OK;
 }
 
-tsr_status tsr_shape_broadcast(int a_ndim, const int64_t *a, int b_ndim, const int64_t *b,
-                               int *out_ndim, int64_t *out_shape)
+tsr_status tsr__shape_broadcast(int a_ndim, const int64_t *a, int b_ndim, const int64_t *b,
+                                int *out_ndim, int64_t *out_shape)
 {
     TSR__TRY(tsr__shape_check("shape_broadcast", a_ndim, a));
     TSR__TRY(tsr__shape_check("shape_broadcast", b_ndim, b));

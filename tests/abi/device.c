@@ -75,6 +75,27 @@ static void operations(void)
     REFUSED_ALONE(tsr_rope_params, tsr_rope_create(stream, &given, &rope));
     tsr_kernel *kernel = NULL;
     REFUSED_ALONE(tsr_kernel_params, tsr_kernel_create(device, &given, &kernel));
+    /* OpEntryPoint GLCompute "main" with LocalSize 1 1 1, which returns at once */
+    static const uint32_t empty[] = {
+        0x07230203, 0x00010000, 0, 5,          0,          0x00020011, 1,          0x0003000e, 0, 1,
+        0x0005000f, 5,          1, 0x6e69616d, 0,          0x00060010, 1,          17,         1, 1,
+        1,          0x00020013, 2, 0x00030021, 3,          2,          0x00050036, 2,          1, 0,
+        3,          0x000200f8, 4, 0x000100fd, 0x00010038,
+    };
+    const uint32_t groups[] = {1, 1, 1};
+    tsr_kernel_params of_kernel = TSR_INIT(tsr_kernel_params);
+    of_kernel.spirv = empty;
+    of_kernel.spirv_words = sizeof empty / sizeof *empty;
+    of_kernel.tensor_count = 2;
+    OK(tsr_kernel_create(device, &of_kernel, &kernel));
+    tsr_kernel_argument arguments[] = {TSR_INIT(tsr_kernel_argument),
+                                       TSR_INIT(tsr_kernel_argument)};
+    arguments[0].tensor = a;
+    arguments[1].tensor = b;
+    OK(tsr_kernel_run(stream, kernel, arguments, NULL, groups));
+    REFUSED(tsr_kernel_argument, arguments[1],
+            tsr_kernel_run(stream, kernel, arguments, NULL, groups));
+    tsr_kernel_destroy(&kernel);
     tsr_tensor_destroy(&a);
     tsr_tensor_destroy(&b);
     tsr_tensor_destroy(&y);

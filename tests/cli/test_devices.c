@@ -30,28 +30,29 @@ static void same_heaps(const json_t *device, const tsr_device_info *info)
     ck_assert_int_eq((int)json_array_size(heaps), info->heap_count);
     for (int i = 0; i < info->heap_count; i++) {
         const json_t *heap = json_array_get(heaps, (size_t)i);
-        same_number(heap, "size_bytes", info->heaps[i].size_bytes);
+        same_number(heap, "size_bytes", tsr_device_heap(info, i)->size_bytes);
         ck_assert_double_gt(tool_number(heap, "budget_bytes"), 0);
         ck_assert_double_ge(tool_number(heap, "usage_bytes"), 0);
-        same_bool(heap, "device_local", info->heaps[i].device_local);
-        same_bool(heap, "host_visible", info->heaps[i].host_visible);
+        same_bool(heap, "device_local", tsr_device_heap(info, i)->device_local);
+        same_bool(heap, "host_visible", tsr_device_heap(info, i)->host_visible);
     }
 }
 
 static void same_queues(const json_t *device, const tsr_device_info *info)
 {
+    const tsr__device_facts *facts = tsr__facts_of(info);
     const json_t *families = tool_member(device, "queue_families");
-    ck_assert_int_eq((int)json_array_size(families), info->queue_family_count);
-    for (int i = 0; i < info->queue_family_count; i++) {
+    ck_assert_int_eq((int)json_array_size(families), facts->queue_family_count);
+    for (int i = 0; i < facts->queue_family_count; i++) {
         const json_t *family = json_array_get(families, (size_t)i);
-        same_number(family, "count", info->queue_families[i].count);
-        same_bool(family, "compute", info->queue_families[i].compute);
-        same_number(family, "timestamp_bits", info->queue_families[i].timestamp_bits);
+        same_number(family, "count", facts->queue_families[i].count);
+        same_bool(family, "compute", facts->queue_families[i].compute);
+        same_number(family, "timestamp_bits", facts->queue_families[i].timestamp_bits);
     }
     ck_assert_int_eq((int)json_integer_value(tool_member(device, "compute_queue_family")),
-                     info->compute_queue_family);
+                     facts->compute_queue_family);
     ck_assert_int_eq((int)json_integer_value(tool_member(device, "transfer_queue_family")),
-                     info->transfer_queue_family);
+                     facts->transfer_queue_family);
 }
 
 static const char *type_of(const tsr_device_info *info)
@@ -104,7 +105,7 @@ static void same_device(const json_t *device, const tsr_device_info *info)
     ck_assert_int_eq((int)json_array_size(tool_member(device, "coopmat_shapes")),
                      info->coopmat_count);
     ck_assert_int_eq((int)json_array_size(tool_member(device, "known_faults")),
-                     info->known_fault_count);
+                     tsr__facts_of(info)->known_fault_count);
     const json_t *sizes = tool_member(device, "max_workgroup_size");
     for (int i = 0; i < 3; i++)
         ck_assert_uint_eq((uint32_t)json_integer_value(json_array_get(sizes, (size_t)i)),
@@ -118,30 +119,30 @@ static void same_device(const json_t *device, const tsr_device_info *info)
 
 START_TEST(json_has_everything)
 {
-    tsr_device_list list;
-    ck_assert_ok(tsr_device_list_init(&list));
+    tsr_device_list *list = NULL;
+    ck_assert_ok(tsr_device_list_create(&list));
     json_t *document = tool_json("devices --json", "tessera.devices");
     ck_assert_str_eq(tool_text(document, "tessera"), tsr_version());
     const json_t *devices = tool_member(document, "devices");
-    ck_assert_int_ge(list.count, 1);
-    ck_assert_int_eq((int)json_array_size(devices), list.count);
-    for (int i = 0; i < list.count; i++)
-        same_device(json_array_get(devices, (size_t)i), &list.devices[i]);
+    ck_assert_int_ge(list->count, 1);
+    ck_assert_int_eq((int)json_array_size(devices), list->count);
+    for (int i = 0; i < list->count; i++)
+        same_device(json_array_get(devices, (size_t)i), list->devices[i]);
     json_decref(document);
-    tsr_device_list_finish(&list);
+    tsr_device_list_destroy(&list);
 }
 END_TEST
 
 START_TEST(text_names_each_device)
 {
-    tsr_device_list list;
-    ck_assert_ok(tsr_device_list_init(&list));
+    tsr_device_list *list = NULL;
+    ck_assert_ok(tsr_device_list_create(&list));
     tool_result result = tool_run("devices");
     ck_assert_int_eq(result.exit_code, 0);
     ck_assert_str_eq(result.err, "");
-    for (int i = 0; i < list.count; i++) {
-        const tsr_device_info *info = &list.devices[i];
-        char heading[TSR_NAME_SIZE + 32], subgroup[128];
+    for (int i = 0; i < list->count; i++) {
+        const tsr_device_info *info = list->devices[i];
+        char heading[TSR__NAME_SIZE + 32], subgroup[128];
         snprintf(heading, sizeof heading, "%d  %s (%s)\n", i, info->name, type_of(info));
         int used =
             snprintf(subgroup, sizeof subgroup, "  %" PRIu32 " invocations", info->subgroup_size);
@@ -158,7 +159,7 @@ START_TEST(text_names_each_device)
     ck_assert_ptr_null(strstr(result.out, "CANNOT BE USED"));
     ck_assert_ptr_nonnull(strstr(result.out, "kernels from GLSL at run time"));
     tool_result_free(&result);
-    tsr_device_list_finish(&list);
+    tsr_device_list_destroy(&list);
 }
 END_TEST
 
@@ -292,7 +293,7 @@ START_TEST(a_refused_tuning_has_a_reason)
 {
     char path[TSR__TUNING_PATH_SIZE], other[96], reason[128], want[2 * TSR__TUNING_PATH_SIZE];
     const struct utimbuf then = {.actime = 1767323045, .modtime = 1767323045};
-    tsr_device_list list;
+    tsr_device_list *list = NULL;
     store_tuning(path);
 
     /* A tuning for another version of the driver is in a file with another name, and contains that
@@ -306,10 +307,10 @@ START_TEST(a_refused_tuning_has_a_reason)
     ck_assert_uint_eq(fwrite(&version, sizeof version, 1, file), 1);
     fclose(file);
     ck_assert_int_eq(utime(other, &then), 0);
-    ck_assert_ok(tsr_device_list_init(&list));
+    ck_assert_ok(tsr_device_list_create(&list));
     snprintf(reason, sizeof reason, "it was made for version 0xabc of the driver; this is 0x%x",
-             (unsigned)list.devices[0].driver_version);
-    tsr_device_list_finish(&list);
+             (unsigned)list->devices[0]->driver_version);
+    tsr_device_list_destroy(&list);
     snprintf(want, sizeof want,
              "refused; the built-in choice is used: %s" NEXT_LINE "%s, written %s", reason, other,
              WRITTEN);

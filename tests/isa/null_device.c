@@ -304,7 +304,7 @@ static void replace_memory(tsr_device *device)
     device->host_import_alignment = 0;
     device->info.memory_budget = false;
     device->info.heap_count = 1;
-    device->info.heaps[0] =
+    device->facts.heaps[0] =
         (tsr_heap_info){.size_bytes = HEAP_BYTES, .budget_bytes = HEAP_BYTES, .device_local = true};
     device->info.max_allocation_bytes = HEAP_BYTES;
 }

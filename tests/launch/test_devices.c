@@ -16,19 +16,24 @@ static driver_kind driver;
 static tsr_device_info devices[5];
 static int device_count;
 
-tsr_status tsr_device_list_init(tsr_device_list *list)
+tsr_status tsr_device_list_create(tsr_device_list **out)
 {
+    static const tsr_device_info *infos[5];
+    static tsr_device_list list;
     if (driver == HANGS)
         pause();
     if (driver == CRASHES)
         raise(SIGKILL);
-    *list = (tsr_device_list){.devices = devices, .count = device_count};
+    for (int i = 0; i < device_count; i++)
+        infos[i] = &devices[i];
+    list = (tsr_device_list){.count = device_count, .devices = infos};
+    *out = &list;
     return TSR_OK;
 }
 
-void tsr_device_list_finish(tsr_device_list *list)
+void tsr_device_list_destroy(tsr_device_list **list)
 {
-    *list = (tsr_device_list){0};
+    *list = NULL;
 }
 
 static launch_devices find(const char *map)

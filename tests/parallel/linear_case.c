@@ -1,6 +1,7 @@
 #include "parallel/linear_case.h"
 
 #include "support/gpu.h"
+#include "tensor/check.h"
 
 int64_t part_start(int64_t size, int rank)
 {
@@ -104,9 +105,9 @@ static tsr_tensor *part_tensor(const linear_case *c, const side *s, const double
 static void check_shape(const char *what, const tsr_tensor *tensor, int ndim, const int64_t *shape)
 {
     const tsr_layout *layout = tsr_tensor_layout(tensor);
-    char got[TSR_SHAPE_TEXT], want[TSR_SHAPE_TEXT];
-    tsr_shape_format(layout->ndim, layout->shape, got, sizeof got);
-    tsr_shape_format(ndim, shape, want, sizeof want);
+    char got[TSR__SHAPE_TEXT], want[TSR__SHAPE_TEXT];
+    tsr__shape_format(layout->ndim, layout->shape, got, sizeof got);
+    tsr__shape_format(ndim, shape, want, sizeof want);
     CHECK(strcmp(got, want) == 0, "%s is %s, not %s", what, got, want);
 }
 

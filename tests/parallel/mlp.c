@@ -108,7 +108,7 @@ static void host_backward(host_mlp *h, const double *dy)
 /* An activation function of the caller, which calls the library's functions. */
 static tsr_status apply(void *user, tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x)
 {
-    return tsr_activate(stream, y, x, *(const tsr_activation *)user);
+    return tsr_activate(stream, y, x, NULL, *(const tsr_activation *)user);
 }
 static tsr_status apply_grad(void *user, tsr_stream *stream, tsr_tensor *dx, const tsr_tensor *x,
                              const tsr_tensor *dy)

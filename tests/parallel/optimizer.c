@@ -57,7 +57,7 @@ static void subject_pass(subject *s, int step)
     OK(tsr_layer_forward(s->mlp, x, &saved, &y));
     OK(tsr_axpy(queue, dy, 0.5f, y));
     OK(tsr_layer_backward(s->mlp, saved, dy, NULL));
-    OK(tsr_add(queue, s->own_grad, s->own_grad, grad));
+    OK(tsr_binary(queue, s->own_grad, s->own_grad, grad, TSR_BINARY_ADD));
     tsr_layer_saved_destroy(&saved);
     tsr_tensor_destroy(&x);
     tsr_tensor_destroy(&y);

@@ -50,7 +50,7 @@ static void feed(generation *g, const int *sequences, const int64_t *tokens)
         memcpy(in + i * most * size, g->x + (i * LONGEST + g->length[i]) * size,
                (size_t)(tokens[i] * size) * sizeof *in);
     tsr_tensor *x = tensor_of(TSR_F32, 3, (int64_t[]){SEQUENCES, most, size}, in), *y = NULL;
-    OK(tsr_kv_cache_begin(g->cache, SEQUENCES, sequences, tokens));
+    OK(tsr_kv_cache_begin(g->cache, SEQUENCES, sequences, tokens, NULL));
     OK(tsr_layer_forward_cached(g->layer, x, g->cache, 1, &y));
     double *got = values_of(y);
     for (int i = 0; i < SEQUENCES; i++) {
@@ -86,7 +86,7 @@ static void generate(int64_t heads, int64_t kv_heads)
                            &g.cache));
     int sequences[SEQUENCES];
     for (int i = SEQUENCES - 1; i >= 0; i--)
-        OK(tsr_kv_cache_add(g.cache, &sequences[i]));
+        OK(tsr_kv_cache_add(g.cache, -1, &sequences[i]));
     tsr_layer *norm = NULL;
     tsr_tensor *x = tensor_new(TSR_F32, 3, (int64_t[]){SEQUENCES, 2, b.size}), *y = NULL;
     char text[200];

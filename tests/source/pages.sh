@@ -1,6 +1,6 @@
 #!/bin/sh
 # pages.sh ROOT: docs/threads.md and docs/lifetimes.md name every public function that creates or opens an object, and name no type or
-# function that the headers do not have.
+# function that the headers do not have. docs/tensors.md names every function on one device.
 set -u
 cd "$1" || exit 1
 . tests/source/tap.sh
@@ -31,4 +31,13 @@ for page in threads lifetimes; do
     point "docs/$page.md names every function that creates or opens" all_makers "$page"
     point "the headers have all names of docs/$page.md" no_other_names "$page"
 done
+functions_on_one_device() {
+    for header in device stream kernel tensor layout ops matmul quant attention rope kv_cache; do
+        grep -ohE 'tsr_[a-z0-9_]+\(' "include/tessera/$header.h" | tr -d '('
+    done | grep -vE '_params$|^tsr_(kernel_argument|layer_forward_cached)$' | sort -u >"$folder/functions"
+    names_of tensors >"$folder/named"
+    [ "$(wc -l <"$folder/functions")" -gt 80 ] && ! comm -23 "$folder/functions" "$folder/named" | grep .
+}
+point "docs/tensors.md names every function on one device" functions_on_one_device
+point "the headers have all names of docs/tensors.md" no_other_names tensors
 plan

@@ -28,8 +28,8 @@ static void widen_vectors(void)
     int status = 0;
     const pid_t child = fork();
     if (child == 0) {
-        tsr_device_list devices;
-        const bool listed = tsr_device_list_init(&devices) == TSR_OK;
+        tsr_device_list *devices = NULL;
+        const bool listed = tsr_device_list_create(&devices) == TSR_OK;
         _exit(listed && getenv("LP_NATIVE_VECTOR_WIDTH") ? 1 : 0);
     }
     if (child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status) &&

@@ -125,25 +125,25 @@ START_TEST(same_shape)
     tsr_layout a, b;
     ck_assert_ok(tsr_layout_init(TSR_F32, 2, (int64_t[]){2, 3}, &a));
     ck_assert_ok(tsr_layout_init(TSR_U8, 2, (int64_t[]){3, 2}, &b));
-    ck_assert(!tsr_layout_same_shape(&a, &b));
+    ck_assert(!tsr__layout_same_shape(&a, &b));
     ck_assert_ok(tsr_layout_transpose(&b, 0, 1, &b));
-    ck_assert(tsr_layout_same_shape(&a, &b)); /* dtype and strides do not matter */
+    ck_assert(tsr__layout_same_shape(&a, &b)); /* dtype and strides do not matter */
     ck_assert_ok(tsr_layout_init(TSR_F32, 3, (int64_t[]){2, 3, 1}, &b));
-    ck_assert(!tsr_layout_same_shape(&a, &b));
+    ck_assert(!tsr__layout_same_shape(&a, &b));
 }
 END_TEST
 
 START_TEST(shape_text)
 {
-    char text[TSR_SHAPE_TEXT];
-    ck_assert_str_eq(tsr_shape_format(0, NULL, text, sizeof text), "[]");
-    ck_assert_str_eq(tsr_shape_format(1, (int64_t[]){7}, text, sizeof text), "[7]");
-    ck_assert_str_eq(tsr_shape_format(3, (int64_t[]){3, 0, -4}, text, sizeof text), "[3,0,-4]");
+    char text[TSR__SHAPE_TEXT];
+    ck_assert_str_eq(tsr__shape_format(0, NULL, text, sizeof text), "[]");
+    ck_assert_str_eq(tsr__shape_format(1, (int64_t[]){7}, text, sizeof text), "[7]");
+    ck_assert_str_eq(tsr__shape_format(3, (int64_t[]){3, 0, -4}, text, sizeof text), "[3,0,-4]");
 
     int64_t longest[8];
     for (int i = 0; i < 8; i++)
         longest[i] = INT64_MIN;
-    tsr_shape_format(8, longest, text, sizeof text);
+    tsr__shape_format(8, longest, text, sizeof text);
     ck_assert_int_eq(text[strlen(text) - 1], ']');
 }
 END_TEST
@@ -151,11 +151,11 @@ END_TEST
 START_TEST(shape_text_is_cut_short)
 {
     char text[9] = "xxxxxxxx";
-    ck_assert_ptr_eq(tsr_shape_format(1, (int64_t[]){7}, text, 0), text);
+    ck_assert_ptr_eq(tsr__shape_format(1, (int64_t[]){7}, text, 0), text);
     ck_assert_int_eq(text[0], 'x');
     for (size_t size = 1; size <= 8; size++) {
         memset(text, 'x', sizeof text);
-        tsr_shape_format(2, (int64_t[]){12, 345}, text, size);
+        tsr__shape_format(2, (int64_t[]){12, 345}, text, size);
         ck_assert_uint_eq(strlen(text), size - 1);
         ck_assert_int_eq(strncmp("[12,345]", text, size - 1), 0);
         ck_assert_int_eq(text[size], 'x');
@@ -167,19 +167,19 @@ START_TEST(shapes_broadcast)
 {
     int ndim;
     int64_t shape[TSR_MAX_DIMS];
-    ck_assert_ok(tsr_shape_broadcast(3, (int64_t[]){2, 1, 4}, 2, (int64_t[]){3, 1}, &ndim, shape));
+    ck_assert_ok(tsr__shape_broadcast(3, (int64_t[]){2, 1, 4}, 2, (int64_t[]){3, 1}, &ndim, shape));
     ck_assert_int_eq(ndim, 3);
     ck_assert_mem_eq(shape, ((int64_t[]){2, 3, 4}), 3 * sizeof *shape);
-    ck_assert_ok(tsr_shape_broadcast(0, NULL, 1, (int64_t[]){5}, &ndim, shape));
+    ck_assert_ok(tsr__shape_broadcast(0, NULL, 1, (int64_t[]){5}, &ndim, shape));
     ck_assert_int_eq(ndim, 1);
     ck_assert_int_eq(shape[0], 5);
-    ck_assert_ok(tsr_shape_broadcast(0, NULL, 0, NULL, &ndim, shape));
+    ck_assert_ok(tsr__shape_broadcast(0, NULL, 0, NULL, &ndim, shape));
     ck_assert_int_eq(ndim, 0);
-    ck_assert_ok(tsr_shape_broadcast(1, (int64_t[]){0}, 1, (int64_t[]){1}, &ndim, shape));
+    ck_assert_ok(tsr__shape_broadcast(1, (int64_t[]){0}, 1, (int64_t[]){1}, &ndim, shape));
     ck_assert_int_eq(shape[0], 0);
     /* The output may be one of the inputs. */
     int64_t a[3] = {4, 1};
-    ck_assert_ok(tsr_shape_broadcast(2, a, 3, (int64_t[]){2, 1, 3}, &ndim, a));
+    ck_assert_ok(tsr__shape_broadcast(2, a, 3, (int64_t[]){2, 1, 3}, &ndim, a));
     ck_assert_mem_eq(a, ((int64_t[]){2, 4, 3}), sizeof a);
 }
 END_TEST
@@ -188,20 +188,20 @@ START_TEST(shapes_broadcast_errors)
 {
     int ndim = 77;
     int64_t shape[TSR_MAX_DIMS] = {77}, three[] = {3, 4}, two[] = {2, 4}, negative[] = {-1};
-    ck_assert_error(tsr_shape_broadcast(2, two, 2, three, &ndim, shape), TSR_ERR_INVALID,
+    ck_assert_error(tsr__shape_broadcast(2, two, 2, three, &ndim, shape), TSR_ERR_INVALID,
                     "shape_broadcast: [2,4] and [3,4] do not broadcast: size 2 does not match "
                     "size 3");
-    ck_assert_error(tsr_shape_broadcast(1, (int64_t[]){0}, 1, two, &ndim, shape), TSR_ERR_INVALID,
+    ck_assert_error(tsr__shape_broadcast(1, (int64_t[]){0}, 1, two, &ndim, shape), TSR_ERR_INVALID,
                     "shape_broadcast: [0] and [2] do not broadcast: size 0 does not match size 2");
-    ck_assert_error(tsr_shape_broadcast(9, two, 2, three, &ndim, shape), TSR_ERR_INVALID,
+    ck_assert_error(tsr__shape_broadcast(9, two, 2, three, &ndim, shape), TSR_ERR_INVALID,
                     "shape_broadcast: 9 dimensions are outside 0..8");
-    ck_assert_error(tsr_shape_broadcast(2, two, 1, negative, &ndim, shape), TSR_ERR_INVALID,
+    ck_assert_error(tsr__shape_broadcast(2, two, 1, negative, &ndim, shape), TSR_ERR_INVALID,
                     "shape_broadcast: size -1 in shape [-1] is negative");
-    ck_assert_error(tsr_shape_broadcast(2, two, 1, NULL, &ndim, shape), TSR_ERR_INVALID,
+    ck_assert_error(tsr__shape_broadcast(2, two, 1, NULL, &ndim, shape), TSR_ERR_INVALID,
                     "shape_broadcast: shape is NULL");
-    ck_assert_error(tsr_shape_broadcast(2, two, 2, two, NULL, shape), TSR_ERR_INVALID,
+    ck_assert_error(tsr__shape_broadcast(2, two, 2, two, NULL, shape), TSR_ERR_INVALID,
                     "shape_broadcast: out_ndim is NULL");
-    ck_assert_error(tsr_shape_broadcast(2, two, 2, two, &ndim, NULL), TSR_ERR_INVALID,
+    ck_assert_error(tsr__shape_broadcast(2, two, 2, two, &ndim, NULL), TSR_ERR_INVALID,
                     "shape_broadcast: out_shape is NULL");
     ck_assert_int_eq(ndim, 77);
     ck_assert_int_eq(shape[0], 77);
@@ -216,7 +216,7 @@ START_TEST(invalid_layouts)
     ck_assert_error(tsr__layout_check("test", NULL), TSR_ERR_INVALID, "test: layout is NULL");
     ck_assert_int_eq(tsr_layout_count(NULL), 0);
     ck_assert(!tsr_layout_is_contiguous(NULL));
-    ck_assert(!tsr_layout_same_shape(NULL, &good) && !tsr_layout_same_shape(&good, NULL));
+    ck_assert(!tsr__layout_same_shape(NULL, &good) && !tsr__layout_same_shape(&good, NULL));
 
     bad = good, bad.dtype = (tsr_dtype)9;
     ck_assert_error(tsr__layout_check("test", &bad), TSR_ERR_INVALID, "test: 9 is no dtype");

@@ -3,6 +3,7 @@
 
 #include "support/check_main.h"
 #include "support/layouts.h"
+#include "tensor/check.h"
 #include "tensor/overlap.h"
 
 #define BYTES 65536
@@ -16,7 +17,7 @@ static tsr__overlap brute_force(const tsr_layout *a, const tsr_layout *b)
     int64_t a_count = layout_addresses(a, a_at), b_count = layout_addresses(b, b_at);
     if (a_count == 0 || b_count == 0)
         return TSR__OVERLAP_NONE;
-    if (a->dtype == b->dtype && tsr_layout_same_shape(a, b) &&
+    if (a->dtype == b->dtype && tsr__layout_same_shape(a, b) &&
         memcmp(a_at, b_at, (size_t)a_count * sizeof *a_at) == 0)
         return TSR__OVERLAP_SAME;
 
@@ -35,15 +36,15 @@ static tsr__overlap brute_force(const tsr_layout *a, const tsr_layout *b)
 static void compare(const tsr_layout *a, const tsr_layout *b, int *seen)
 {
     tsr__overlap expected = brute_force(a, b);
-    char a_shape[TSR_SHAPE_TEXT], a_strides[TSR_SHAPE_TEXT];
-    char b_shape[TSR_SHAPE_TEXT], b_strides[TSR_SHAPE_TEXT];
+    char a_shape[TSR__SHAPE_TEXT], a_strides[TSR__SHAPE_TEXT];
+    char b_shape[TSR__SHAPE_TEXT], b_strides[TSR__SHAPE_TEXT];
     for (int swapped = 0; swapped < 2; swapped++) {
         tsr__overlap got = swapped ? tsr__layout_overlap(b, a) : tsr__layout_overlap(a, b);
         ck_assert_msg(got == expected, "%d, not %d: %s%s+%d and %s%s+%d, swapped %d", (int)got,
-                      (int)expected, tsr_shape_format(a->ndim, a->shape, a_shape, sizeof a_shape),
-                      tsr_shape_format(a->ndim, a->strides, a_strides, sizeof a_strides),
-                      (int)a->offset, tsr_shape_format(b->ndim, b->shape, b_shape, sizeof b_shape),
-                      tsr_shape_format(b->ndim, b->strides, b_strides, sizeof b_strides),
+                      (int)expected, tsr__shape_format(a->ndim, a->shape, a_shape, sizeof a_shape),
+                      tsr__shape_format(a->ndim, a->strides, a_strides, sizeof a_strides),
+                      (int)a->offset, tsr__shape_format(b->ndim, b->shape, b_shape, sizeof b_shape),
+                      tsr__shape_format(b->ndim, b->strides, b_strides, sizeof b_strides),
                       (int)b->offset, swapped);
     }
     seen[expected]++;

@@ -23,16 +23,16 @@ static void list_best(launch_devices *out)
     static const tsr_device_type best_first[] = {TSR_DEVICE_DISCRETE, TSR_DEVICE_INTEGRATED,
                                                  TSR_DEVICE_VIRTUAL, TSR_DEVICE_OTHER,
                                                  TSR_DEVICE_CPU};
-    tsr_device_list list;
-    if (tsr_device_list_init(&list) != TSR_OK)
+    tsr_device_list *list = NULL;
+    if (tsr_device_list_create(&list) != TSR_OK)
         return; /* there is no Vulkan, but the ranks may not need it */
     for (size_t type = 0; type < sizeof best_first / sizeof best_first[0] && out->count == 0;
          type++)
-        for (int i = 0; i < list.count; i++)
-            if (list.devices[i].usable && list.devices[i].type == best_first[type] &&
+        for (int i = 0; i < list->count; i++)
+            if (list->devices[i]->usable && list->devices[i]->type == best_first[type] &&
                 out->count < LAUNCH_MAX_RANKS)
-                out->indices[out->count++] = list.devices[i].index;
-    tsr_device_list_finish(&list);
+                out->indices[out->count++] = list->devices[i]->index;
+    tsr_device_list_destroy(&list);
 }
 
 /* The time limit for listing devices. Drivers may take seconds to list many GPUs, and some drivers

@@ -56,7 +56,7 @@ static void add_heaps(json_t *object, const tsr_device_info *info)
 {
     json_t *heaps = cli_json_add_array(object, "heaps");
     for (int i = 0; i < info->heap_count; i++) {
-        const tsr_heap_info *heap = &info->heaps[i];
+        const tsr_heap_info *heap = tsr_device_heap(info, i);
         json_t *entry = cli_json_append_object(heaps);
         cli_json_u64(entry, "size_bytes", heap->size_bytes);
         cli_json_u64(entry, "budget_bytes", heap->budget_bytes);
@@ -68,9 +68,10 @@ static void add_heaps(json_t *object, const tsr_device_info *info)
 
 static void add_queues(json_t *object, const tsr_device_info *info)
 {
+    const tsr__device_facts *facts = tsr__facts_of(info);
     json_t *queues = cli_json_add_array(object, "queue_families");
-    for (int i = 0; i < info->queue_family_count; i++) {
-        const tsr_queue_family_info *family = &info->queue_families[i];
+    for (int i = 0; i < facts->queue_family_count; i++) {
+        const tsr__queue_family_info *family = &facts->queue_families[i];
         json_t *entry = cli_json_append_object(queues);
         cli_json_u64(entry, "count", family->count);
         cli_json_bool(entry, "graphics", family->graphics);
@@ -78,8 +79,8 @@ static void add_queues(json_t *object, const tsr_device_info *info)
         cli_json_bool(entry, "transfer", family->transfer);
         cli_json_u64(entry, "timestamp_bits", family->timestamp_bits);
     }
-    cli_json_add(object, "compute_queue_family", json_integer(info->compute_queue_family));
-    cli_json_add(object, "transfer_queue_family", json_integer(info->transfer_queue_family));
+    cli_json_add(object, "compute_queue_family", json_integer(facts->compute_queue_family));
+    cli_json_add(object, "transfer_queue_family", json_integer(facts->transfer_queue_family));
 }
 
 static void add_coopmat(json_t *object, const tsr_device_info *info)
@@ -94,7 +95,7 @@ static void add_coopmat(json_t *object, const tsr_device_info *info)
     cli_json_bool(object, "int8_dot", info->int8_dot);
     json_t *shapes = cli_json_add_array(object, "coopmat_shapes");
     for (int i = 0; i < info->coopmat_count; i++) {
-        const tsr_coopmat_shape *shape = &info->coopmats[i];
+        const tsr_coopmat_shape *shape = tsr_device_coopmat_shape(info, i);
         json_t *entry = cli_json_append_object(shapes);
         cli_json_u64(entry, "m", shape->m);
         cli_json_u64(entry, "n", shape->n);
@@ -110,9 +111,10 @@ static void add_coopmat(json_t *object, const tsr_device_info *info)
 
 static void add_known_faults(json_t *object, const tsr_device_info *info)
 {
+    const tsr__device_facts *facts = tsr__facts_of(info);
     json_t *faults = cli_json_add_array(object, "known_faults");
-    for (int i = 0; i < info->known_fault_count; i++) {
-        const tsr_known_fault *fault = &info->known_faults[i];
+    for (int i = 0; i < facts->known_fault_count; i++) {
+        const tsr__fault_info *fault = &facts->known_faults[i];
         json_t *entry = cli_json_append_object(faults);
         cli_json_text(entry, "name", fault->name);
         cli_json_text(entry, "description", fault->description);
@@ -125,8 +127,8 @@ static void add_known_faults(json_t *object, const tsr_device_info *info)
  * that failed. They are null if the results cannot be read. */
 static void add_self_tests(json_t *object, const tsr_device_info *info)
 {
-    tsr_self_tests tests;
-    if (tsr_self_tests_find(info, &tests) != TSR_OK) {
+    tsr__self_tests tests;
+    if (tsr__self_tests_find(info, &tests) != TSR_OK) {
         cli_json_null(object, "self_tests");
         return;
     }

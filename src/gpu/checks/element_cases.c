@@ -19,7 +19,7 @@ tsr_status tsr__case_multiply(tsr__case *c, tsr_dtype dtype)
     TSR__TRY(tsr__case_output(c, dtype, TSR__SHAPE_2(ROWS, COLUMNS)));
     for (int i = 0; i < ROWS * COLUMNS; i++)
         c->value[2][i] = c->value[0][i] * c->value[1][i % COLUMNS];
-    return tsr_mul(c->stream, c->tensor[2], c->tensor[0], c->tensor[1]);
+    return tsr_binary(c->stream, c->tensor[2], c->tensor[0], c->tensor[1], TSR_BINARY_MUL);
 }
 
 tsr_status tsr__case_silu(tsr__case *c, tsr_dtype dtype)
@@ -28,7 +28,7 @@ tsr_status tsr__case_silu(tsr__case *c, tsr_dtype dtype)
     TSR__TRY(tsr__case_output(c, dtype, TSR__SHAPE_2(ROWS, COLUMNS)));
     for (int i = 0; i < ROWS * COLUMNS; i++)
         c->value[1][i] = c->value[0][i] / (1 + exp(-c->value[0][i]));
-    return tsr_activate(c->stream, c->tensor[1], c->tensor[0], TSR_ACT_SILU);
+    return tsr_activate(c->stream, c->tensor[1], c->tensor[0], NULL, TSR_ACT_SILU);
 }
 
 tsr_status tsr__case_silu_mul(tsr__case *c, tsr_dtype dtype)
@@ -38,7 +38,7 @@ tsr_status tsr__case_silu_mul(tsr__case *c, tsr_dtype dtype)
     TSR__TRY(tsr__case_output(c, dtype, TSR__SHAPE_2(ROWS, COLUMNS)));
     for (int i = 0; i < ROWS * COLUMNS; i++)
         c->value[2][i] = c->value[0][i] / (1 + exp(-c->value[0][i])) * c->value[1][i];
-    return tsr_activate_mul(c->stream, c->tensor[2], c->tensor[0], c->tensor[1], TSR_ACT_SILU);
+    return tsr_activate(c->stream, c->tensor[2], c->tensor[0], c->tensor[1], TSR_ACT_SILU);
 }
 
 /* Copies a transposed view to a tensor of another dtype: f32, or f16 if `dtype` is f32. */
@@ -240,8 +240,8 @@ static tsr_status append(const tsr__case *c, tsr_kv_cache *cache)
     int sequence;
 
     TSR__TRY(tsr_fill(c->stream, tsr__kv_cache_memory(cache), 0));
-    TSR__TRY(tsr_kv_cache_add(cache, &sequence));
-    TSR__TRY(tsr_kv_cache_begin(cache, 1, &sequence, &(int64_t){TOKENS}));
+    TSR__TRY(tsr_kv_cache_add(cache, -1, &sequence));
+    TSR__TRY(tsr_kv_cache_begin(cache, 1, &sequence, &(int64_t){TOKENS}, NULL));
     TSR__TRY(tsr_kv_cache_append(cache, 0, c->tensor[0], c->tensor[1]));
     return tsr_copy(c->stream, c->tensor[2], tsr__kv_cache_memory(cache));
 }
@@ -288,8 +288,8 @@ static tsr_status append_rotated(const tsr__case *c, tsr_kv_cache *cache, const 
         first += heads;
     }
     TSR__TRY(tsr_fill(c->stream, tsr__kv_cache_memory(cache), 0));
-    TSR__TRY(tsr_kv_cache_add(cache, &sequence));
-    TSR__TRY(tsr_kv_cache_begin(cache, 1, &sequence, &(int64_t){TOKENS}));
+    TSR__TRY(tsr_kv_cache_add(cache, -1, &sequence));
+    TSR__TRY(tsr_kv_cache_begin(cache, 1, &sequence, &(int64_t){TOKENS}, NULL));
     TSR__TRY(tsr__kv_cache_append_rotated(cache, 0, rope, &qkv[0], &qkv[1], &qkv[2]));
     TSR__TRY(tsr_copy(c->stream, c->tensor[1], tsr__kv_cache_memory(cache)));
     return tsr_copy(c->stream, c->tensor[2], &qkv[0]);

@@ -56,8 +56,8 @@ static tsr_status softmax(tsr__case *c, tsr_dtype dtype, extent all, bool logari
             c->value[1][r * all.length + i] =
                 logarithm ? x[i] - log_of_sum : exp(x[i] - log_of_sum);
     }
-    return logarithm ? tsr_log_softmax(c->stream, c->tensor[1], c->tensor[0])
-                     : tsr_softmax(c->stream, c->tensor[1], c->tensor[0]);
+    return logarithm ? tsr_softmax(c->stream, c->tensor[1], c->tensor[0], true)
+                     : tsr_softmax(c->stream, c->tensor[1], c->tensor[0], false);
 }
 
 tsr_status tsr__case_softmax(tsr__case *c, tsr_dtype dtype)
@@ -87,7 +87,7 @@ static tsr_status softmax_grad(tsr__case *c, tsr_dtype dtype, extent all)
         for (int i = 0; i < all.length; i++)
             c->value[2][r * all.length + i] = y[i] * (dy[i] - sum);
     }
-    return tsr_softmax_grad(c->stream, c->tensor[2], c->tensor[0], c->tensor[1]);
+    return tsr_softmax_grad(c->stream, c->tensor[2], c->tensor[0], c->tensor[1], false);
 }
 
 tsr_status tsr__case_softmax_grad(tsr__case *c, tsr_dtype dtype)
@@ -131,8 +131,8 @@ static tsr_status norm(tsr__case *c, tsr_dtype dtype, extent all)
             c->value[3][r * all.length + i] =
                 (x[i] - mean) * factor * c->value[1][i] + c->value[2][i];
     }
-    return tsr_layer_norm(c->stream, c->tensor[3], c->tensor[0], c->tensor[1], c->tensor[2],
-                          EPSILON);
+    return tsr_norm(c->stream, c->tensor[3], c->tensor[0], c->tensor[1], c->tensor[2],
+                    TSR_NORM_LAYER, EPSILON);
 }
 
 tsr_status tsr__case_norm(tsr__case *c, tsr_dtype dtype)
@@ -175,8 +175,8 @@ static tsr_status norm_grad(tsr__case *c, tsr_dtype dtype, extent all)
                 factor * (dy[i] * c->value[2][i] - sum / all.length -
                           (x[i] - mean) * factor * products / all.length);
     }
-    return tsr_layer_norm_grad(c->stream, c->tensor[3], c->tensor[4], c->tensor[5], c->tensor[0],
-                               c->tensor[1], c->tensor[2], EPSILON, false);
+    return tsr_norm_grad(c->stream, c->tensor[3], c->tensor[4], c->tensor[5], c->tensor[0],
+                         c->tensor[1], c->tensor[2], TSR_NORM_LAYER, EPSILON, false);
 }
 
 tsr_status tsr__case_norm_grad(tsr__case *c, tsr_dtype dtype)

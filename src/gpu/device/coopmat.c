@@ -34,7 +34,7 @@ static int best_of(const tsr_device_info *info, const char *element)
     int best = -1;
 
     for (int i = 0; i < info->coopmat_count; i++) {
-        const tsr_coopmat_shape *shape = &info->coopmats[i];
+        const tsr_coopmat_shape *shape = &tsr__facts_of(info)->coopmats[i];
         if (!fits(shape, element) || !regular(shape->m) || !regular(shape->n) || !regular(shape->k))
             continue;
         uint32_t work = shape->m * shape->n * shape->k;
@@ -90,5 +90,7 @@ const tsr_coopmat_shape *tsr__coopmat_used(const tsr_device *device, tsr_dtype d
     const int used = dtype == TSR_F16    ? info->coopmat_used
                      : dtype == TSR_BF16 ? info->coopmat_bf16_used
                                          : -1;
-    return device->storage == TSR__STORAGE_S16 && used >= 0 ? &info->coopmats[used] : NULL;
+    return device->storage == TSR__STORAGE_S16 && used >= 0
+               ? tsr_device_coopmat_shape(&device->info, used)
+               : NULL;
 }

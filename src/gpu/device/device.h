@@ -7,10 +7,10 @@
 
 #include "gpu/device/attachment.h"
 #include "gpu/device/coopmat2.h"
+#include "gpu/device/facts.h"
 #include "gpu/device/instance.h"
 #include "gpu/device/storage.h"
 #include "gpu/device/traits.h"
-#include "tessera/device.h"
 
 typedef struct tsr__timeline tsr__timeline;
 
@@ -61,7 +61,10 @@ struct tsr_device {
     VkPhysicalDevice physical;
     VkDevice handle;
     tsr__vk_device vk;
-    tsr_device_info info;
+    union {
+        tsr__device_facts facts;
+        tsr_device_info info; /* facts.info, which is most of what the rest of gpu/ reads */
+    };
     tsr__traits traits; /* what depends on the kind of driver */
     /* the kernels for CPU drivers (cpu_drivers/cpu_drivers.h); NULL on GPUs, and in builds without
      * these kernels */

@@ -126,7 +126,7 @@ static tsr_status create(tsr__instance *instance)
     result = TSR__VK(global, CreateInstance, &info, NULL, &instance->handle);
     if (result < 0) {
         instance->handle = VK_NULL_HANDLE;
-        /* The loader returns this if there is no driver. tsr_device_list_init then gives an empty
+        /* The loader returns this if there is no driver. tsr_device_list_create then gives an empty
          * list. */
         if (result == VK_ERROR_INCOMPATIBLE_DRIVER)
             return tsr__fail(TSR_ERR_NOT_FOUND,

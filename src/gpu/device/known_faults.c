@@ -34,7 +34,7 @@ static bool before_xe2(const tsr__capabilities *capabilities, const tsr_device_i
 {
     (void)capabilities;
     for (int i = 0; i < info->coopmat_count; i++)
-        if (info->coopmats[i].n >= 16)
+        if (tsr__facts_of(info)->coopmats[i].n >= 16)
             return false;
     return info->coopmat_count > 0;
 }
@@ -170,7 +170,7 @@ static const char *const effect_texts[] = {
 };
 _Static_assert(sizeof effect_texts / sizeof *effect_texts == TSR__FAULT_EFFECTS,
                "every effect has a text");
-_Static_assert(sizeof table / sizeof *table <= TSR_MAX_KNOWN_FAULTS, "every list of faults fits");
+_Static_assert(sizeof table / sizeof *table <= TSR__MAX_KNOWN_FAULTS, "every list of faults fits");
 
 const tsr__known_fault *tsr__known_fault_at(int index)
 {
@@ -252,8 +252,9 @@ static void apply_effect(tsr__fault_effect effect, tsr__capabilities *capabiliti
     }
 }
 
-void tsr__known_faults_apply(tsr__capabilities *capabilities, tsr_device_info *info)
+void tsr__known_faults_apply(tsr__capabilities *capabilities, tsr__device_facts *facts)
 {
+    tsr_device_info *info = &facts->info;
     const tsr__known_fault *found[sizeof table / sizeof *table];
     const tsr__known_fault *fault;
     int count = 0;
@@ -264,11 +265,11 @@ void tsr__known_faults_apply(tsr__capabilities *capabilities, tsr_device_info *i
         if (tsr__known_fault_matches(fault, capabilities, info))
             found[count++] = fault;
     for (int i = 0; i < count; i++) {
-        info->known_faults[i] = (tsr_known_fault){.name = found[i]->name,
-                                                  .description = found[i]->description,
-                                                  .effect = effect_texts[found[i]->effect],
-                                                  .source = found[i]->source};
+        facts->known_faults[i] = (tsr__fault_info){.name = found[i]->name,
+                                                   .description = found[i]->description,
+                                                   .effect = effect_texts[found[i]->effect],
+                                                   .source = found[i]->source};
         apply_effect(found[i]->effect, capabilities, info);
     }
-    info->known_fault_count = count;
+    facts->known_fault_count = count;
 }

@@ -47,9 +47,9 @@ bool tsr__known_fault_matches(const tsr__known_fault *fault, const tsr__capabili
 bool tsr__known_faults_demand(const tsr__capabilities *capabilities, const tsr_device_info *info,
                               tsr__fault_effect effect);
 
-/* Lists the device's faults in `info`, and changes `info` and `capabilities` by their effects.
+/* Lists the device's faults in `facts`, and changes `facts` and `capabilities` by their effects.
  * Everything else about the device must have been probed, except for the choice of a cooperative
  * matrix. */
-void tsr__known_faults_apply(tsr__capabilities *capabilities, tsr_device_info *info);
+void tsr__known_faults_apply(tsr__capabilities *capabilities, tsr__device_facts *facts);
 
 #endif

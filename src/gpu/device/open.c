@@ -15,72 +15,83 @@
 
 /* Listing -------------------------------------------------------------------------------------- */
 
+/* A listing, and what else is known of its devices. The public part is the first member. */
 typedef struct listing {
-    int count;
-    tsr_device_info *devices;
+    tsr_device_list list;
+    const tsr_device_info **infos; /* list.devices */
+    tsr__device_facts *facts;
     tsr__capabilities *capabilities;
 } listing;
 
-static void listing_finish(listing *list)
+static void listing_destroy(listing *listed)
 {
-    tsr__free(list->devices);
-    tsr__free(list->capabilities);
-    memset(list, 0, sizeof *list);
+    if (!listed)
+        return;
+    tsr__free(listed->infos);
+    tsr__free(listed->facts);
+    tsr__free(listed->capabilities);
+    tsr__free(listed);
 }
 
 static tsr_status listing_fill(const tsr__instance *instance, uint32_t count,
                                const VkPhysicalDevice *physical, listing *out)
 {
-    out->devices = tsr__calloc(count, sizeof *out->devices);
+    out->infos = tsr__calloc(count, sizeof *out->infos);
+    out->facts = tsr__calloc(count, sizeof *out->facts);
     out->capabilities = tsr__calloc(count, sizeof *out->capabilities);
-    if (!out->devices || !out->capabilities)
+    if (!out->infos || !out->facts || !out->capabilities)
         return TSR_ERR_NO_MEMORY;
-    for (uint32_t i = 0; i < count; i++)
-        TSR__TRY(
-            tsr__probe(instance, physical[i], (int)i, &out->devices[i], &out->capabilities[i]));
-    out->count = (int)count;
+    for (uint32_t i = 0; i < count; i++) {
+        TSR__TRY(tsr__probe(instance, physical[i], (int)i, &out->facts[i], &out->capabilities[i]));
+        out->infos[i] = &out->facts[i].info;
+    }
+    out->list = (tsr_device_list){(int)count, out->infos};
     return TSR_OK;
 }
 
-static tsr_status listing_init(const tsr__instance *instance, listing *out)
+static tsr_status listing_create(const tsr__instance *instance, listing **out)
 {
     uint32_t count = 0;
     VkPhysicalDevice *physical = NULL;
-    memset(out, 0, sizeof *out);
-    TSR__TRY(tsr__probe_enumerate(instance, &count, &physical));
-    tsr_status status = listing_fill(instance, count, physical, out);
+    listing *listed = tsr__calloc(1, sizeof *listed);
+    if (!listed)
+        return TSR_ERR_NO_MEMORY;
+    tsr_status status = instance ? tsr__probe_enumerate(instance, &count, &physical) : TSR_OK;
+    if (status == TSR_OK && instance)
+        status = listing_fill(instance, count, physical, listed);
     tsr__free(physical);
-    if (status != TSR_OK)
-        listing_finish(out);
-    return status;
-}
-
-tsr_status tsr_device_list_init(tsr_device_list *out)
-{
-    TSR__REQUIRE(out != NULL, "device_list_init: out is NULL");
-    tsr__instance *instance;
-    tsr_status status = tsr__instance_acquire(&instance);
-    if (status == TSR_ERR_NOT_FOUND && !tsr__validation_wanted()) {
-        /* If there is a Vulkan loader but no driver, the list is empty; this is not an error. */
-        *out = (tsr_device_list){0};
-        return TSR_OK;
+    if (status != TSR_OK) {
+        listing_destroy(listed);
+        return status;
     }
-    TSR__TRY(status);
-    listing list;
-    status = listing_init(instance, &list);
-    tsr__instance_release(instance);
-    TSR__TRY(status);
-    tsr__free(list.capabilities);
-    *out = (tsr_device_list){list.count, list.devices};
+    *out = listed;
     return TSR_OK;
 }
 
-void tsr_device_list_finish(tsr_device_list *list)
+tsr_status tsr_device_list_create(tsr_device_list **out)
+{
+    TSR__REQUIRE(out != NULL, "device_list_create: out is NULL");
+    tsr__instance *instance = NULL;
+    tsr_status status = tsr__instance_acquire(&instance);
+    /* If there is a Vulkan loader but no driver, the list is empty; this is not an error. */
+    const bool no_driver = status == TSR_ERR_NOT_FOUND && !tsr__validation_wanted();
+    if (!no_driver)
+        TSR__TRY(status);
+    listing *listed;
+    status = listing_create(no_driver ? NULL : instance, &listed);
+    if (!no_driver)
+        tsr__instance_release(instance);
+    TSR__TRY(status);
+    *out = &listed->list;
+    return TSR_OK;
+}
+
+void tsr_device_list_destroy(tsr_device_list **list)
 {
     if (!list)
         return;
-    tsr__free(list->devices);
-    *list = (tsr_device_list){0};
+    listing_destroy((listing *)*list);
+    *list = NULL;
 }
 
 /* Opening -------------------------------------------------------------------------------------- */
@@ -318,7 +329,7 @@ static uint64_t staging_chunk_bytes(const tsr_device_info *info, const tsr_devic
 }
 
 /* Takes over the caller's reference to `instance`, even if it fails. */
-static tsr_status open_chosen(tsr__instance *instance, const tsr_device_info *info,
+static tsr_status open_chosen(tsr__instance *instance, const tsr__device_facts *facts,
                               const tsr__capabilities *capabilities,
                               const tsr_device_params *params, tsr_device **out)
 {
@@ -329,7 +340,9 @@ static tsr_status open_chosen(tsr__instance *instance, const tsr_device_info *in
     }
     device->instance = instance;
     device->physical = capabilities->physical;
-    device->info = *info;
+    device->facts = *facts;
+    tsr__facts_connect(&device->facts);
+    const tsr_device_info *info = &device->info;
     const tsr__device_class device_class = class_of(info, capabilities);
     tsr__device_treat_as(device, device_class);
     device->host_copies = device_class != TSR__CLASS_GPU;
@@ -387,22 +400,23 @@ static tsr_status open_wanted(const tsr_device_params *params, bool compile_only
 
     tsr__instance *instance;
     TSR__TRY(tsr__instance_acquire(&instance));
-    listing list;
-    tsr_status status = listing_init(instance, &list);
+    listing *listed;
+    tsr_status status = listing_create(instance, &listed);
     if (status != TSR_OK) {
         tsr__instance_release(instance);
         return status;
     }
-    for (int i = 0; compile_only && i < list.count; i++)
-        list.devices[i].usable = true;
+    const int count = listed->list.count;
+    for (int i = 0; compile_only && i < count; i++)
+        listed->facts[i].info.usable = true;
     int chosen = -1;
-    status = tsr__select_device(list.devices, list.count, wanted, &chosen);
+    status = tsr__select_device(listed->list.devices, count, wanted, &chosen);
     if (status == TSR_OK)
-        status =
-            open_chosen(instance, &list.devices[chosen], &list.capabilities[chosen], params, out);
+        status = open_chosen(instance, &listed->facts[chosen], &listed->capabilities[chosen],
+                             params, out);
     else
         tsr__instance_release(instance);
-    listing_finish(&list);
+    listing_destroy(listed);
     return status;
 }
 

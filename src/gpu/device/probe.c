@@ -78,18 +78,18 @@ static tsr_device_type type_of(VkPhysicalDeviceType type)
     }
 }
 
-static void copy_text(char out[TSR_NAME_SIZE], const char *text)
+static void copy_text(char out[TSR__NAME_SIZE], const char *text)
 {
-    snprintf(out, TSR_NAME_SIZE, "%s", text);
+    snprintf(out, TSR__NAME_SIZE, "%s", text);
 }
 
-static void format_uuid(tsr_device_info *info)
+static void format_uuid(tsr__device_facts *facts)
 {
-    char *text = info->uuid_text;
+    char *text = facts->uuid_text;
     for (int i = 0; i < TSR_UUID_SIZE; i++) {
         if (i == 4 || i == 6 || i == 8 || i == 10)
             *text++ = '-';
-        text += snprintf(text, 3, "%02x", (unsigned)info->uuid[i]);
+        text += snprintf(text, 3, "%02x", (unsigned)facts->info.uuid[i]);
     }
 }
 
@@ -169,9 +169,10 @@ void tsr__probe_budget(const tsr__instance *instance, VkPhysicalDevice physical,
     }
 }
 
-static void probe_memory(const tsr__instance *instance, tsr_device_info *info,
+static void probe_memory(const tsr__instance *instance, tsr__device_facts *facts,
                          tsr__capabilities *capabilities)
 {
+    tsr_device_info *info = &facts->info;
     VkPhysicalDeviceMemoryProperties2 properties = {
         .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2,
     };
@@ -181,21 +182,21 @@ static void probe_memory(const tsr__instance *instance, tsr_device_info *info,
 
     info->heap_count = (int)memory->memoryHeapCount;
     for (uint32_t i = 0; i < memory->memoryHeapCount; i++) {
-        info->heaps[i].size_bytes = memory->memoryHeaps[i].size;
-        info->heaps[i].device_local =
+        facts->heaps[i].size_bytes = memory->memoryHeaps[i].size;
+        facts->heaps[i].device_local =
             (memory->memoryHeaps[i].flags & VK_MEMORY_HEAP_DEVICE_LOCAL_BIT) != 0;
     }
     for (uint32_t i = 0; i < memory->memoryTypeCount; i++)
         if (memory->memoryTypes[i].propertyFlags & VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT)
-            info->heaps[memory->memoryTypes[i].heapIndex].host_visible = true;
+            facts->heaps[memory->memoryTypes[i].heapIndex].host_visible = true;
     info->memory_budget = capabilities->memory_budget;
-    tsr__probe_budget(instance, capabilities->physical, info, info->heaps);
+    tsr__probe_budget(instance, capabilities->physical, info, facts->heaps);
 
     info->unified_memory = false;
     for (int i = 0; i < info->heap_count; i++) {
-        if (!info->heaps[i].device_local)
+        if (!facts->heaps[i].device_local)
             continue;
-        if (!info->heaps[i].host_visible) {
+        if (!facts->heaps[i].host_visible) {
             info->unified_memory = false;
             break;
         }
@@ -215,23 +216,23 @@ static bool transfer_queue_wanted(void)
     return !value || strcmp(value, "0") != 0;
 }
 
-static void probe_queues(const tsr__instance *instance, tsr_device_info *info,
+static void probe_queues(const tsr__instance *instance, tsr__device_facts *facts,
                          tsr__capabilities *capabilities)
 {
-    VkQueueFamilyProperties2 families[TSR_MAX_QUEUE_FAMILIES] = {0};
-    uint32_t count = TSR_MAX_QUEUE_FAMILIES;
+    VkQueueFamilyProperties2 families[TSR__MAX_QUEUE_FAMILIES] = {0};
+    uint32_t count = TSR__MAX_QUEUE_FAMILIES;
     for (uint32_t i = 0; i < count; i++)
         families[i].sType = VK_STRUCTURE_TYPE_QUEUE_FAMILY_PROPERTIES_2;
     instance->vk.GetPhysicalDeviceQueueFamilyProperties2(capabilities->physical, &count, families);
 
-    info->queue_family_count = (int)count;
+    facts->queue_family_count = (int)count;
     capabilities->queue_family = UINT32_MAX;
     bool chosen_has_graphics = true;
     for (uint32_t i = 0; i < count; i++) {
         const VkQueueFamilyProperties *family = &families[i].queueFamilyProperties;
         bool graphics = (family->queueFlags & VK_QUEUE_GRAPHICS_BIT) != 0;
         bool compute = (family->queueFlags & VK_QUEUE_COMPUTE_BIT) != 0;
-        info->queue_families[i] = (tsr_queue_family_info){
+        facts->queue_families[i] = (tsr__queue_family_info){
             .count = family->queueCount,
             .graphics = graphics,
             .compute = compute,
@@ -250,18 +251,18 @@ static void probe_queues(const tsr__instance *instance, tsr_device_info *info,
     /* On CPU drivers copies and kernels run on the same processors, and gain nothing from a second
      * queue. */
     capabilities->transfer_family = UINT32_MAX;
-    if (info->type != TSR_DEVICE_CPU && capabilities->queue_family != UINT32_MAX &&
+    if (facts->info.type != TSR_DEVICE_CPU && capabilities->queue_family != UINT32_MAX &&
         transfer_queue_wanted())
         capabilities->transfer_family =
             tsr__transfer_family(families, count, capabilities->queue_family);
-    info->compute_queue_family = (int)capabilities->queue_family;
-    info->transfer_queue_family = (int)capabilities->transfer_family;
+    facts->compute_queue_family = (int)capabilities->queue_family;
+    facts->transfer_queue_family = (int)capabilities->transfer_family;
 }
 
-static void unusable(tsr_device_info *info, const char *reason)
+static void unusable(tsr__device_facts *facts, const char *reason)
 {
-    info->usable = false;
-    copy_text(info->unusable_reason, reason);
+    facts->info.usable = false;
+    copy_text(facts->unusable_reason, reason);
 }
 
 static void probe_limits(const VkPhysicalDeviceProperties *properties, tsr_device_info *info)
@@ -285,8 +286,9 @@ static void chain(void *structure, void **next)
 }
 
 static tsr_status probe_features(const tsr__instance *instance, const extension_set *extensions,
-                                 tsr_device_info *info, tsr__capabilities *capabilities)
+                                 tsr__device_facts *facts, tsr__capabilities *capabilities)
 {
+    tsr_device_info *info = &facts->info;
     VkPhysicalDeviceVulkan12Features vulkan12 = {
         .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES,
     };
@@ -374,16 +376,16 @@ static tsr_status probe_features(const tsr__instance *instance, const extension_
     capabilities->memory_budget = has_extension(extensions, VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
 
     if (!vulkan12.bufferDeviceAddress)
-        unusable(info, "it has no buffer device addresses");
+        unusable(facts, "it has no buffer device addresses");
     else if (!vulkan12.timelineSemaphore)
-        unusable(info, "it has no timeline semaphores");
+        unusable(facts, "it has no timeline semaphores");
     if (info->coopmat &&
         !tsr__known_faults_demand(capabilities, info, TSR__FAULT_NO_COOPMAT_QUERY)) {
-        TSR__TRY(tsr__probe_coopmat(instance, capabilities->physical, info));
+        TSR__TRY(tsr__probe_coopmat(instance, capabilities->physical, facts));
         if (capabilities->has_coopmat2)
             TSR__TRY(tsr__probe_coopmat2(instance, capabilities));
     }
-    tsr__known_faults_apply(capabilities, info);
+    tsr__known_faults_apply(capabilities, facts);
     tsr__coopmat_choose(capabilities, info);
     return TSR_OK;
 }
@@ -421,8 +423,9 @@ static uint32_t count_processors(const tsr__instance *instance, const extension_
 }
 
 static void probe_properties(const tsr__instance *instance, const extension_set *extensions,
-                             tsr_device_info *info, tsr__capabilities *capabilities)
+                             tsr__device_facts *facts, tsr__capabilities *capabilities)
 {
+    tsr_device_info *info = &facts->info;
     VkPhysicalDeviceVulkan12Properties vulkan12 = {
         .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_PROPERTIES,
     };
@@ -457,8 +460,8 @@ static void probe_properties(const tsr__instance *instance, const extension_set 
     instance->vk.GetPhysicalDeviceProperties2(capabilities->physical, &properties);
 
     info->processor_count = count_processors(instance, extensions, capabilities->physical);
-    copy_text(info->driver_name, vulkan12.driverName);
-    copy_text(info->driver_info, vulkan12.driverInfo);
+    copy_text(facts->driver_name, vulkan12.driverName);
+    copy_text(facts->driver_info, vulkan12.driverInfo);
     capabilities->driver = vulkan12.driverID;
     memcpy(info->uuid, vulkan11.deviceUUID, TSR_UUID_SIZE);
     info->max_allocation_bytes = vulkan11.maxMemoryAllocationSize;
@@ -491,21 +494,24 @@ static void probe_properties(const tsr__instance *instance, const extension_set 
     info->int8_dot = dot_products.integerDotProduct4x8BitPackedSignedAccelerated;
 }
 
-static tsr_status probe_abilities(const tsr__instance *instance, tsr_device_info *info,
+static tsr_status probe_abilities(const tsr__instance *instance, tsr__device_facts *facts,
                                   tsr__capabilities *capabilities)
 {
     extension_set extensions = {0};
     TSR__TRY(list_extensions(instance, capabilities->physical, &extensions));
-    probe_properties(instance, &extensions, info, capabilities);
-    tsr_status status = probe_features(instance, &extensions, info, capabilities);
+    probe_properties(instance, &extensions, facts, capabilities);
+    tsr_status status = probe_features(instance, &extensions, facts, capabilities);
     tsr__free(extensions.list);
     return status;
 }
 
 tsr_status tsr__probe(const tsr__instance *instance, VkPhysicalDevice physical, int index,
-                      tsr_device_info *info, tsr__capabilities *capabilities)
+                      tsr__device_facts *facts, tsr__capabilities *capabilities)
 {
-    memset(info, 0, sizeof *info);
+    tsr_device_info *info = &facts->info;
+
+    memset(facts, 0, sizeof *facts);
+    tsr__facts_connect(facts);
     memset(capabilities, 0, sizeof *capabilities);
     capabilities->physical = physical;
     info->index = index;
@@ -517,7 +523,7 @@ tsr_status tsr__probe(const tsr__instance *instance, VkPhysicalDevice physical, 
     };
     instance->vk.GetPhysicalDeviceProperties2(physical, &properties);
     const VkPhysicalDeviceProperties *basic = &properties.properties;
-    copy_text(info->name, basic->deviceName);
+    copy_text(facts->name, basic->deviceName);
     info->vendor_id = basic->vendorID;
     info->device_id = basic->deviceID;
     info->vendor = vendor_of(basic->vendorID);
@@ -525,33 +531,33 @@ tsr_status tsr__probe(const tsr__instance *instance, VkPhysicalDevice physical, 
     info->driver_version = basic->driverVersion;
     info->type = type_of(basic->deviceType);
     probe_limits(basic, info);
-    probe_queues(instance, info, capabilities);
+    probe_queues(instance, facts, capabilities);
 
     if (basic->apiVersion < VK_API_VERSION_1_2) {
-        char reason[TSR_NAME_SIZE];
+        char reason[TSR__NAME_SIZE];
         snprintf(reason, sizeof reason, "it has Vulkan %u.%u; 1.2 is needed",
                  VK_API_VERSION_MAJOR(basic->apiVersion), VK_API_VERSION_MINOR(basic->apiVersion));
-        unusable(info, reason);
-        probe_memory(instance, info, capabilities);
-        format_uuid(info);
+        unusable(facts, reason);
+        probe_memory(instance, facts, capabilities);
+        format_uuid(facts);
         return TSR_OK;
     }
 
-    tsr_status status = probe_abilities(instance, info, capabilities);
+    tsr_status status = probe_abilities(instance, facts, capabilities);
     if (status == TSR_ERR_NO_MEMORY)
         return status;
     if (status != TSR_OK) {
         /* If the driver of one device fails, the others stay in the list. */
-        unusable(info, tsr_last_error());
+        unusable(facts, tsr_last_error());
         tsr__log(TSR_LOG_WARNING, "device %d (%s) cannot be used: %s", index, info->name,
                  info->unusable_reason);
     }
-    probe_memory(instance, info, capabilities);
-    format_uuid(info);
+    probe_memory(instance, facts, capabilities);
+    format_uuid(facts);
     if (capabilities->queue_family == UINT32_MAX)
-        unusable(info, "it has no compute queue");
+        unusable(facts, "it has no compute queue");
     else if (info->heap_count == 0)
-        unusable(info, "it has no memory");
+        unusable(facts, "it has no memory");
     /* Treat timestamps as missing if their period is infinite, as on Mesa's null hardware. */
     if (capabilities->timestamp_bits == 0 || !isfinite(info->timestamp_period_ns))
         info->timestamp_period_ns = 0;

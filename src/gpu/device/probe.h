@@ -3,8 +3,8 @@
 #define TSR_GPU_DEVICE_PROBE_H
 
 #include "gpu/device/coopmat2.h"
+#include "gpu/device/facts.h"
 #include "gpu/device/instance.h"
-#include "tessera/device.h"
 
 /* Features and extensions, in addition to those in tsr_device_info, that the library uses if the
  * device has them. */
@@ -46,11 +46,11 @@ typedef struct tsr__capabilities {
     bool short_work;
 } tsr__capabilities;
 
-/* Fills in *info and *capabilities. `index` is the device's position in the listing. If the driver
+/* Fills in *facts and *capabilities. `index` is the device's position in the listing. If the driver
  * returns an error, the device is marked as not usable, and the error becomes the reason. The
  * function itself fails only with TSR_ERR_NO_MEMORY. */
 tsr_status tsr__probe(const tsr__instance *instance, VkPhysicalDevice physical, int index,
-                      tsr_device_info *info, tsr__capabilities *capabilities);
+                      tsr__device_facts *facts, tsr__capabilities *capabilities);
 
 /* True if a pipeline can be built whose subgroups are all full and have one known size. This is
  * possible if a pipeline can require it, or if the device has only one subgroup size. */
@@ -64,7 +64,7 @@ static inline bool tsr__probe_subgroups(const tsr__capabilities *capabilities,
 
 /* In probe_coopmat.c. Lists the shapes of cooperative matrices that one subgroup holds. */
 tsr_status tsr__probe_coopmat(const tsr__instance *instance, VkPhysicalDevice physical,
-                              tsr_device_info *info);
+                              tsr__device_facts *facts);
 /* In probe_coopmat.c. Reads which matrices a workgroup can share. Ignores how much shared memory
  * the driver itself needs for such matrices: it always has enough, because the kernels that use
  * them declare none. */

@@ -26,14 +26,16 @@ static const char *component_name(VkComponentTypeKHR type)
 }
 
 tsr_status tsr__probe_coopmat(const tsr__instance *instance, VkPhysicalDevice physical,
-                              tsr_device_info *info)
+                              tsr__device_facts *facts)
 {
+    tsr_device_info *info = &facts->info;
+
     if (!instance->vk.GetPhysicalDeviceCooperativeMatrixPropertiesKHR) {
         info->coopmat = info->coopmat_bf16 = false;
         return TSR_OK;
     }
-    VkCooperativeMatrixPropertiesKHR shapes[TSR_MAX_COOPMAT_SHAPES] = {0};
-    uint32_t count = TSR_MAX_COOPMAT_SHAPES;
+    VkCooperativeMatrixPropertiesKHR shapes[TSR__MAX_COOPMAT_SHAPES] = {0};
+    uint32_t count = TSR__MAX_COOPMAT_SHAPES;
     for (uint32_t i = 0; i < count; i++)
         shapes[i].sType = VK_STRUCTURE_TYPE_COOPERATIVE_MATRIX_PROPERTIES_KHR;
     VkResult result = TSR__VK(&instance->vk, GetPhysicalDeviceCooperativeMatrixPropertiesKHR,
@@ -42,7 +44,7 @@ tsr_status tsr__probe_coopmat(const tsr__instance *instance, VkPhysicalDevice ph
         return tsr__vk_fail(result, "vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR");
     info->coopmat_count = (int)count;
     for (uint32_t i = 0; i < count; i++)
-        info->coopmats[i] = (tsr_coopmat_shape){
+        facts->coopmats[i] = (tsr_coopmat_shape){
             .m = shapes[i].MSize,
             .n = shapes[i].NSize,
             .k = shapes[i].KSize,

@@ -7,13 +7,14 @@
 #include "base/error.h"
 
 /* Writes the devices to `text`, as "0 (llvmpipe), 1 (…)", truncated to `size` bytes. */
-static const char *describe(const tsr_device_info *devices, int count, char *text, size_t size)
+static const char *describe(const tsr_device_info *const *devices, int count, char *text,
+                            size_t size)
 {
     size_t used = 0;
     snprintf(text, size, "no device at all");
     for (int i = 0; i < count && used < size; i++) {
         int wrote =
-            snprintf(text + used, size - used, "%s%d (%s)", i ? ", " : "", i, devices[i].name);
+            snprintf(text + used, size - used, "%s%d (%s)", i ? ", " : "", i, devices[i]->name);
         if (wrote < 0)
             break;
         used += (size_t)wrote;
@@ -24,9 +25,11 @@ static const char *describe(const tsr_device_info *devices, int count, char *tex
 static uint64_t local_memory(const tsr_device_info *device)
 {
     uint64_t bytes = 0;
-    for (int i = 0; i < device->heap_count; i++)
-        if (device->heaps[i].device_local && device->heaps[i].size_bytes > bytes)
-            bytes = device->heaps[i].size_bytes;
+    for (int i = 0; i < device->heap_count; i++) {
+        const tsr_heap_info *heap = tsr_device_heap(device, i);
+        if (heap->device_local && heap->size_bytes > bytes)
+            bytes = heap->size_bytes;
+    }
     return bytes;
 }
 
@@ -46,21 +49,21 @@ static int rank_of(tsr_device_type type)
     }
 }
 
-static tsr_status select_best(const tsr_device_info *devices, int count, int *out)
+static tsr_status select_best(const tsr_device_info *const *devices, int count, int *out)
 {
     int best = -1;
     for (int i = 0; i < count; i++) {
-        if (!devices[i].usable)
+        if (!devices[i]->usable)
             continue;
-        if (best < 0 || rank_of(devices[i].type) > rank_of(devices[best].type) ||
-            (rank_of(devices[i].type) == rank_of(devices[best].type) &&
-             local_memory(&devices[i]) > local_memory(&devices[best])))
+        if (best < 0 || rank_of(devices[i]->type) > rank_of(devices[best]->type) ||
+            (rank_of(devices[i]->type) == rank_of(devices[best]->type) &&
+             local_memory(devices[i]) > local_memory(devices[best])))
             best = i;
     }
     if (best < 0 && count > 0)
         return tsr__fail(TSR_ERR_UNSUPPORTED,
                          "device: none of the %d devices can be used; the first, %s: %s", count,
-                         devices[0].name, devices[0].unusable_reason);
+                         devices[0]->name, devices[0]->unusable_reason);
     if (best < 0)
         return tsr__fail(TSR_ERR_NOT_FOUND, "device: this machine has no Vulkan device");
     *out = best;
@@ -130,19 +133,19 @@ static bool match_name(const tsr_device_info *device, const void *key)
     return contains_ignoring_case(device->name, key);
 }
 
-static tsr_status select_matching(const tsr_device_info *devices, int count, const char *wanted,
-                                  match_fn matches, const void *key, int *out)
+static tsr_status select_matching(const tsr_device_info *const *devices, int count,
+                                  const char *wanted, match_fn matches, const void *key, int *out)
 {
     char text[512];
     int found = -1;
     for (int i = 0; i < count; i++) {
-        if (!matches(&devices[i], key))
+        if (!matches(devices[i], key))
             continue;
         if (found >= 0)
             return tsr__fail(TSR_ERR_INVALID,
                              "device: \"%s\" matches several devices: %d (%s) and %d (%s); "
                              "use an index or a UUID",
-                             wanted, found, devices[found].name, i, devices[i].name);
+                             wanted, found, devices[found]->name, i, devices[i]->name);
         found = i;
     }
     if (found < 0)
@@ -152,7 +155,7 @@ static tsr_status select_matching(const tsr_device_info *devices, int count, con
     return TSR_OK;
 }
 
-static tsr_status select_index(const tsr_device_info *devices, int count, const char *wanted,
+static tsr_status select_index(const tsr_device_info *const *devices, int count, const char *wanted,
                                int *out)
 {
     char text[512];
@@ -166,7 +169,7 @@ static tsr_status select_index(const tsr_device_info *devices, int count, const 
     return TSR_OK;
 }
 
-tsr_status tsr__select_device(const tsr_device_info *devices, int count, const char *wanted,
+tsr_status tsr__select_device(const tsr_device_info *const *devices, int count, const char *wanted,
                               int *out)
 {
     if (!wanted || wanted[0] == '\0')
@@ -183,9 +186,9 @@ tsr_status tsr__select_device(const tsr_device_info *devices, int count, const c
     else
         TSR__TRY(select_matching(devices, count, wanted, match_name, wanted, &chosen));
 
-    if (!devices[chosen].usable)
+    if (!devices[chosen]->usable)
         return tsr__fail(TSR_ERR_UNSUPPORTED, "device: %d (%s) cannot be used: %s", chosen,
-                         devices[chosen].name, devices[chosen].unusable_reason);
+                         devices[chosen]->name, devices[chosen]->unusable_reason);
     *out = chosen;
     return TSR_OK;
 }

@@ -6,7 +6,7 @@
 
 /* `wanted` has the form of tsr_device_params.device. If it is NULL or empty, the best usable device
  * is selected. */
-tsr_status tsr__select_device(const tsr_device_info *devices, int count, const char *wanted,
+tsr_status tsr__select_device(const tsr_device_info *const *devices, int count, const char *wanted,
                               int *out);
 
 #endif

@@ -75,7 +75,7 @@ static tsr_status check_second(const char *op, tsr_stream *stream, const tsr__gr
         return TSR_OK;
     TSR__TRY(check_weight(op, "up", stream, params->up, call));
     const tsr_layout *w = &call->w->layout, *up = &params->up->layout;
-    TSR__REQUIRE(up->dtype == w->dtype && tsr_layout_same_shape(up, w),
+    TSR__REQUIRE(up->dtype == w->dtype && tsr__layout_same_shape(up, w),
                  "%s: up is %s %s, and w is %s %s; they must be the same", op,
                  tsr_dtype_name(up->dtype), TSR__SHAPE(up->ndim, up->shape),
                  tsr_dtype_name(w->dtype), TSR__SHAPE(w->ndim, w->shape));

@@ -160,11 +160,6 @@ static tsr_status check_run(const tsr_stream *stream, const tsr_kernel *kernel,
                  "%s: scalars is NULL; it has %u bytes of them", name,
                  (unsigned)kernel->scalar_bytes);
     TSR__REQUIRE(groups, "%s: groups is NULL", name);
-    for (int i = 0; i < kernel->tensor_count; i++) {
-        char argument[32];
-        snprintf(argument, sizeof argument, "argument %d", i);
-        TSR__TRY(tsr__require_tensor(name, argument, stream, arguments[i].tensor));
-    }
     for (int i = 0; i < 3; i++)
         TSR__REQUIRE(groups[i] <= info->max_workgroup_count[i],
                      "%s: groups[%d] is %u; %s has at most %u", name, i, (unsigned)groups[i],
@@ -172,11 +167,16 @@ static tsr_status check_run(const tsr_stream *stream, const tsr_kernel *kernel,
     return TSR_OK;
 }
 
-tsr_status tsr_kernel_run(tsr_stream *stream, tsr_kernel *kernel,
-                          const tsr_kernel_argument *arguments, const void *scalars,
-                          const uint32_t groups[3])
+/* `arguments` has the library's size of tsr_kernel_argument. */
+static tsr_status run_taken(tsr_stream *stream, tsr_kernel *kernel,
+                            const tsr_kernel_argument *arguments, const void *scalars,
+                            const uint32_t groups[3])
 {
-    TSR__TRY(check_run(stream, kernel, arguments, scalars, groups));
+    for (int i = 0; i < kernel->tensor_count; i++) {
+        char argument[32];
+        snprintf(argument, sizeof argument, "argument %d", i);
+        TSR__TRY(tsr__require_tensor(kernel->name, argument, stream, arguments[i].tensor));
+    }
     if (groups[0] == 0 || groups[1] == 0 || groups[2] == 0)
         return TSR_OK;
 
@@ -198,4 +198,17 @@ tsr_status tsr_kernel_run(tsr_stream *stream, tsr_kernel *kernel,
     if (kernel->scalar_bytes > 0)
         memcpy(end, scalars, kernel->scalar_bytes);
     return tsr__stream_run(stream, kernel->pipeline, &dispatch);
+}
+
+tsr_status tsr_kernel_run(tsr_stream *stream, tsr_kernel *kernel,
+                          const tsr_kernel_argument *arguments, const void *scalars,
+                          const uint32_t groups[3])
+{
+    void *taken;
+    TSR__TRY(check_run(stream, kernel, arguments, scalars, groups));
+    TSR__TRY(tsr__struct_take_array("tsr_kernel_argument", sizeof(tsr_kernel_argument),
+                                    (uint64_t)kernel->tensor_count, arguments, &taken));
+    const tsr_status status = run_taken(stream, kernel, taken, scalars, groups);
+    tsr__free(taken);
+    return status;
 }

@@ -6,6 +6,7 @@
 #include "base/alloc.h"
 #include "base/checked.h"
 #include "base/struct_size.h"
+#include "gpu/internal.h"
 #include "gpu/stream/stream.h"
 #include "tensor/check.h"
 #include "tessera/ops.h"
@@ -156,16 +157,11 @@ tsr_tensor *tsr__kv_cache_memory(const tsr_kv_cache *cache)
 
 /* Sequences ---------------------------------------------------------------------------------- */
 
-tsr_status tsr_kv_cache_add(tsr_kv_cache *cache, int *out)
+tsr_status tsr_kv_cache_add(tsr_kv_cache *cache, int source, int *out)
 {
     TSR__REQUIRE(cache && out, "kv_cache_add: %s is NULL", cache ? "out" : "cache");
-    return tsr__pages_add(&cache->table, out);
-}
-
-tsr_status tsr_kv_cache_fork(tsr_kv_cache *cache, int sequence, int *out)
-{
-    TSR__REQUIRE(cache && out, "kv_cache_fork: %s is NULL", cache ? "out" : "cache");
-    return tsr__pages_fork(&cache->table, sequence, out);
+    return source == -1 ? tsr__pages_add(&cache->table, out)
+                        : tsr__pages_fork(&cache->table, source, out);
 }
 
 tsr_status tsr_kv_cache_truncate(tsr_kv_cache *cache, int sequence, int64_t length)
@@ -305,7 +301,7 @@ static tsr_status copy_pages(tsr_stream *stream, void *opaque)
 }
 
 tsr_status tsr_kv_cache_begin(tsr_kv_cache *cache, int count, const int *sequences,
-                              const int64_t *tokens)
+                              const int64_t *tokens, tsr_tensor **positions)
 {
     TSR__REQUIRE(cache && sequences && tokens, "kv_cache_begin: %s is NULL",
                  !cache      ? "cache"
@@ -334,10 +330,12 @@ tsr_status tsr_kv_cache_begin(tsr_kv_cache *cache, int count, const int *sequenc
     }
     step_finish(&cache->step);
     cache->step = next;
+    if (positions)
+        *positions = next.positions;
     return TSR_OK;
 }
 
-tsr_tensor *tsr_kv_cache_positions(const tsr_kv_cache *cache)
+tsr_tensor *tsr__kv_cache_positions(const tsr_kv_cache *cache)
 {
     return cache ? cache->step.positions : NULL;
 }

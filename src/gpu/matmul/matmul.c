@@ -123,7 +123,7 @@ static tsr_status check_slope(const tsr_stream *stream, const tsr__matmul_call *
 {
     const tsr_tensor *slope = call->slope;
     TSR__TRY(tsr__require_float("matmul", "slope", stream, slope));
-    TSR__REQUIRE(tsr_layout_same_shape(&slope->layout, &call->y->layout),
+    TSR__REQUIRE(tsr__layout_same_shape(&slope->layout, &call->y->layout),
                  "matmul: slope is %s; y is %s",
                  TSR__SHAPE(slope->layout.ndim, slope->layout.shape),
                  TSR__SHAPE(call->y->layout.ndim, call->y->layout.shape));

@@ -183,8 +183,8 @@ static uint32_t slab_count(const device_memory *memory)
 static uint64_t budget_of(const tsr_device *device, const device_memory *memory, uint32_t heap,
                           uint64_t *in_use)
 {
-    tsr_heap_info heaps[TSR_MAX_HEAPS];
-    memcpy(heaps, device->info.heaps, sizeof heaps);
+    tsr_heap_info heaps[TSR__MAX_HEAPS];
+    memcpy(heaps, device->facts.heaps, sizeof heaps);
     tsr__probe_budget(device->instance, device->physical, &device->info, heaps);
     *in_use = device->info.memory_budget ? heaps[heap].usage_bytes : allocated_in(memory, heap);
     return heaps[heap].budget_bytes;

@@ -2,6 +2,7 @@
 
 #include "base/alloc.h"
 #include "base/checked.h"
+#include "gpu/internal.h"
 #include "shaders/params/types.h"
 #include "tensor/check.h"
 
@@ -64,7 +65,7 @@ const tsr_layout *tsr_tensor_layout(const tsr_tensor *tensor)
     return tensor ? &tensor->layout : NULL;
 }
 
-tsr_device *tsr_tensor_device(const tsr_tensor *tensor)
+tsr_device *tsr__tensor_device(const tsr_tensor *tensor)
 {
     return tensor ? tensor->buffer->device : NULL;
 }
@@ -118,11 +119,6 @@ tsr_status tsr_tensor_select(const tsr_tensor *in, int dim, int64_t index, tsr_t
 tsr_status tsr_tensor_transpose(const tsr_tensor *in, int dim0, int dim1, tsr_tensor **out)
 {
     VIEW(transpose, dim0, dim1);
-}
-
-tsr_status tsr_tensor_permute(const tsr_tensor *in, const int *order, tsr_tensor **out)
-{
-    VIEW(permute, order);
 }
 
 tsr_status tsr_tensor_broadcast(const tsr_tensor *in, int ndim, const int64_t *shape,

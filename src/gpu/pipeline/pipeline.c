@@ -526,11 +526,9 @@ static void save_pipelines(tsr_device *device, void *attachment)
     pthread_mutex_unlock(&pipelines->lock);
 }
 
-void tsr_device_save_cache(tsr_device *device)
+void tsr__pipelines_save(tsr_device *device)
 {
-    device_pipelines *pipelines = NULL;
-    if (device && !tsr__device_is_inherited(device))
-        pipelines = tsr__device_attachment(device, &pipelines_kind);
+    device_pipelines *pipelines = tsr__device_attachment(device, &pipelines_kind);
     if (pipelines)
         save_pipelines(device, pipelines);
 }

@@ -53,6 +53,10 @@ void tsr__pipeline_retain(tsr__pipeline *pipeline);
 void tsr__pipeline_release(tsr__pipeline *pipeline);
 VkPipeline tsr__pipeline_handle(const tsr__pipeline *pipeline);
 
+/* Writes the pipelines built since the last write to the disk cache, as closing the device does. If
+ * the file cannot be written, that is logged. */
+void tsr__pipelines_save(tsr_device *device);
+
 /* tsr__pipelines_capture makes the driver keep statistics of the pipelines that are built while it
  * is on. tsr__pipeline_statistics calls `visit` for each statistic of such a pipeline
  * (VK_KHR_pipeline_executable_properties). It returns TSR_ERR_UNSUPPORTED if the device has no

@@ -14,7 +14,7 @@ typedef struct run {
 void tsr__kernel_tests_add(tsr__kernel_tests *list, const char *name, tsr_dtype dtype,
                            tsr__check_fn *check)
 {
-    if (list->count == TSR_MAX_SELF_TESTS) {
+    if (list->count == TSR__MAX_SELF_TESTS) {
         tsr__log(TSR_LOG_ERROR, "self-test: the list of %d kernels is full without %s for %s",
                  list->count, name, tsr_dtype_name(dtype));
         return;

@@ -11,7 +11,7 @@
 
 /* A result in the file. It has no padding. */
 typedef struct file_entry {
-    char kernel[TSR_SELF_TEST_KERNEL_SIZE];
+    char kernel[TSR__SELF_TEST_KERNEL_SIZE];
     uint32_t dtype, right;
 } file_entry;
 
@@ -19,7 +19,7 @@ static const tsr__cache_kind file_kind = {
     .what = "self-test",
     .prefix = "selftest",
     .magic = UINT64_C(0x3174736574637274), /* "trctest1" */
-    .max_bytes = TSR_MAX_SELF_TESTS * sizeof(file_entry),
+    .max_bytes = TSR__MAX_SELF_TESTS * sizeof(file_entry),
 };
 
 static uint64_t hash_text(uint64_t hash, const char *text)
@@ -56,9 +56,9 @@ static bool locate(const tsr_device_info *info, tsr__storage storage, tsr__cache
 }
 
 /* Adds the entry to the results, unless it has values that encode() never writes. */
-static void decode(const file_entry *entry, tsr_self_tests *out)
+static void decode(const file_entry *entry, tsr__self_tests *out)
 {
-    tsr_self_test result = {.dtype = (tsr_dtype)entry->dtype, .right = entry->right == 1};
+    tsr__self_test result = {.dtype = (tsr_dtype)entry->dtype, .right = entry->right == 1};
 
     if (memchr(entry->kernel, '\0', sizeof entry->kernel) == NULL || entry->right > 1 ||
         entry->dtype > UINT8_MAX)
@@ -67,17 +67,18 @@ static void decode(const file_entry *entry, tsr_self_tests *out)
     tsr__results_set(out, &result);
 }
 
-static size_t encode(const tsr_self_tests *results, file_entry out[TSR_MAX_SELF_TESTS])
+static size_t encode(const tsr__self_tests *results, file_entry out[TSR__MAX_SELF_TESTS])
 {
     for (int i = 0; i < results->count; i++) {
-        const tsr_self_test *result = &results->tests[i];
+        const tsr__self_test *result = &results->tests[i];
         out[i] = (file_entry){.dtype = (uint32_t)result->dtype, .right = result->right};
         memcpy(out[i].kernel, result->kernel, sizeof out[i].kernel);
     }
     return (size_t)results->count * sizeof *out;
 }
 
-tsr_status tsr__results_read(const tsr_device_info *info, tsr__storage storage, tsr_self_tests *out)
+tsr_status tsr__results_read(const tsr_device_info *info, tsr__storage storage,
+                             tsr__self_tests *out)
 {
     char path[TSR__CACHE_PATH];
     tsr__cache_key key;
@@ -98,7 +99,7 @@ tsr_status tsr__results_read(const tsr_device_info *info, tsr__storage storage, 
     return TSR_OK;
 }
 
-tsr_self_test *tsr__results_find(tsr_self_tests *results, const char *kernel, tsr_dtype dtype)
+tsr__self_test *tsr__results_find(tsr__self_tests *results, const char *kernel, tsr_dtype dtype)
 {
     for (int i = 0; i < results->count; i++)
         if (results->tests[i].dtype == dtype && strcmp(results->tests[i].kernel, kernel) == 0)
@@ -106,23 +107,23 @@ tsr_self_test *tsr__results_find(tsr_self_tests *results, const char *kernel, ts
     return NULL;
 }
 
-void tsr__results_set(tsr_self_tests *results, const tsr_self_test *result)
+void tsr__results_set(tsr__self_tests *results, const tsr__self_test *result)
 {
-    tsr_self_test *known = tsr__results_find(results, result->kernel, result->dtype);
+    tsr__self_test *known = tsr__results_find(results, result->kernel, result->dtype);
 
     if (known)
         *known = *result;
-    else if (results->count < TSR_MAX_SELF_TESTS)
+    else if (results->count < TSR__MAX_SELF_TESTS)
         results->tests[results->count++] = *result;
 }
 
 void tsr__results_store(const tsr_device_info *info, tsr__storage storage,
-                        const tsr_self_tests *results)
+                        const tsr__self_tests *results)
 {
     char path[TSR__CACHE_PATH];
     tsr__cache_key key;
-    tsr_self_tests stored;
-    file_entry entries[TSR_MAX_SELF_TESTS];
+    tsr__self_tests stored;
+    file_entry entries[TSR__MAX_SELF_TESTS];
     int lock;
 
     if (!locate(info, storage, &key, path))
@@ -142,9 +143,9 @@ void tsr__results_store(const tsr_device_info *info, tsr__storage storage,
         tsr__log(TSR_LOG_WARNING, "self-test: %s cannot be written: %s", path, strerror(reason));
 }
 
-tsr_status tsr_self_tests_find(const tsr_device_info *device, tsr_self_tests *out)
+tsr_status tsr__self_tests_find(const tsr_device_info *device, tsr__self_tests *out)
 {
-    tsr_self_tests found;
+    tsr__self_tests found;
     TSR__REQUIRE(device != NULL && out != NULL, "self_tests_find: %s is NULL",
                  device ? "out" : "device");
     TSR__TRY(tsr__results_read(device, tsr__storage_of(device), &found));

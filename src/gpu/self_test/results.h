@@ -3,22 +3,22 @@
 #define TSR_GPU_SELF_TEST_RESULTS_H
 
 #include "gpu/pipeline/cache_file.h"
-#include "tessera/device.h"
+#include "gpu/self_test/findings.h"
 
 /* Reads the results that are stored for a device. The list is empty if there is no file, or if it
  * is damaged or from another build of the library. Errors: TSR_ERR_NO_MEMORY. */
 tsr_status tsr__results_read(const tsr_device_info *info, tsr__storage storage,
-                             tsr_self_tests *out) TSR_NODISCARD;
+                             tsr__self_tests *out) TSR_NODISCARD;
 
 /* Adds the results to those that are stored; results of the same kernels are replaced. Failures are
  * logged. */
 void tsr__results_store(const tsr_device_info *info, tsr__storage storage,
-                        const tsr_self_tests *results);
+                        const tsr__self_tests *results);
 
 /* Returns the result of a kernel for a dtype, or NULL if the list has none. */
-tsr_self_test *tsr__results_find(tsr_self_tests *results, const char *kernel, tsr_dtype dtype);
+tsr__self_test *tsr__results_find(tsr__self_tests *results, const char *kernel, tsr_dtype dtype);
 
 /* Sets or adds a result. If the list is full, nothing changes. */
-void tsr__results_set(tsr_self_tests *results, const tsr_self_test *result);
+void tsr__results_set(tsr__self_tests *results, const tsr__self_test *result);
 
 #endif

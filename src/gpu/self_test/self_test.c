@@ -38,9 +38,9 @@ typedef struct self_tests {
     pthread_mutex_t lock;
     tsr__self_test_mode mode;
     atomic_int count; /* the number of verdicts; verdicts that are counted do not change */
-    verdict verdicts[TSR_MAX_SELF_TESTS];
-    tsr_self_tests stored; /* the results that were read from the file */
-    tsr_self_tests added;  /* results of this process, which are not in the file yet */
+    verdict verdicts[TSR__MAX_SELF_TESTS];
+    tsr__self_tests stored; /* the results that were read from the file */
+    tsr__self_tests added;  /* results of this process, which are not in the file yet */
 } self_tests;
 
 static tsr_status create_tests(tsr_device *device, void **out)
@@ -104,7 +104,7 @@ static void add_verdict(self_tests *tests, const char *name, tsr_dtype dtype, bo
 {
     int count = atomic_load(&tests->count);
 
-    if (count == TSR_MAX_SELF_TESTS || find_verdict(tests, name, dtype))
+    if (count == TSR__MAX_SELF_TESTS || find_verdict(tests, name, dtype))
         return;
     tests->verdicts[count] = (verdict){name, dtype, right};
     atomic_store_explicit(&tests->count, count + 1, memory_order_release);
@@ -144,7 +144,7 @@ static void report(const tsr_device *device, const char *name, tsr_dtype dtype, 
 static bool test(tsr_device *device, self_tests *tests, const char *name, tsr_dtype dtype,
                  tsr__check_fn *check)
 {
-    tsr_self_test result = {.dtype = dtype};
+    tsr__self_test result = {.dtype = dtype};
     bool right = false;
     const uint64_t start_ns = tsr__now_ns();
 
@@ -179,7 +179,7 @@ static const verdict *recall(const tsr_device *device, self_tests *tests, const 
                              tsr_dtype dtype)
 {
     pthread_mutex_lock(&tests->lock);
-    const tsr_self_test *stored = tsr__results_find(&tests->stored, name, dtype);
+    const tsr__self_test *stored = tsr__results_find(&tests->stored, name, dtype);
     if (stored) {
         add_verdict(tests, name, dtype, stored->right);
         if (!stored->right)

@@ -8,6 +8,7 @@
 #define TSR_GPU_SELF_TEST_SELF_TEST_H
 
 #include "gpu/device/device.h"
+#include "gpu/self_test/findings.h"
 
 typedef enum tsr__self_test_mode {
     /* a kernel is tested before its first use, unless the file has its result */
@@ -41,7 +42,7 @@ typedef struct tsr__kernel_test {
 
 typedef struct tsr__kernel_tests {
     int count;
-    tsr__kernel_test tests[TSR_MAX_SELF_TESTS];
+    tsr__kernel_test tests[TSR__MAX_SELF_TESTS];
 } tsr__kernel_tests;
 
 /* Adds a test. A list has room for all kernels of a device. */

@@ -1,13 +1,14 @@
 #include "gpu/stream/require.h"
 
 #include "gpu/memory/tensor.h"
+#include "tensor/check.h"
 #include "tensor/overlap.h"
 
 /* The shape of a tensor as text, for example "[3,4]". It is valid until the end of the enclosing
  * block. */
 #define SHAPE(tensor)                                                                              \
-    tsr_shape_format((tensor)->layout.ndim, (tensor)->layout.shape, (char[TSR_SHAPE_TEXT]){0},     \
-                     TSR_SHAPE_TEXT)
+    tsr__shape_format((tensor)->layout.ndim, (tensor)->layout.shape, (char[TSR__SHAPE_TEXT]){0},   \
+                      TSR__SHAPE_TEXT)
 
 tsr_status tsr__require_on_device(const char *op, const char *name, const tsr_stream *stream,
                                   const tsr_tensor *tensor)
@@ -90,7 +91,7 @@ tsr_status tsr__require_broadcast(const char *op, const char *name, const tsr_te
 tsr_status tsr__require_same_shape(const char *op, const char *a_name, const tsr_tensor *a,
                                    const char *b_name, const tsr_tensor *b)
 {
-    TSR__REQUIRE(tsr_layout_same_shape(&a->layout, &b->layout), "%s: %s is %s, %s is %s", op,
+    TSR__REQUIRE(tsr__layout_same_shape(&a->layout, &b->layout), "%s: %s is %s, %s is %s", op,
                  a_name, SHAPE(a), b_name, SHAPE(b));
     return TSR_OK;
 }

@@ -229,15 +229,10 @@ tsr_status tsr_stream_wait_point(tsr_stream *stream, uint64_t point, uint64_t ti
     return tsr__stream_wait_batches(stream->transfers, transferred, timeout_ns);
 }
 
-tsr_status tsr_stream_wait_for(tsr_stream *stream, uint64_t timeout_ns)
-{
-    TSR__REQUIRE(stream != NULL, "stream_wait: stream is NULL");
-    return tsr_stream_wait_point(stream, UINT64_MAX, timeout_ns);
-}
-
 tsr_status tsr_stream_wait(tsr_stream *stream)
 {
-    return tsr_stream_wait_for(stream, UINT64_MAX);
+    TSR__REQUIRE(stream != NULL, "stream_wait: stream is NULL");
+    return tsr_stream_wait_point(stream, UINT64_MAX, UINT64_MAX);
 }
 
 tsr_status tsr_stream_reached(tsr_stream *stream, uint64_t point, bool *out)

@@ -219,7 +219,7 @@ static tsr_status add_pass(tsr_generator *g)
             return status;
         }
     }
-    tsr_status status = tsr_kv_cache_begin(g->cache, f->rows, cached, tokens);
+    tsr_status status = tsr_kv_cache_begin(g->cache, f->rows, cached, tokens, NULL);
     if (status == TSR_OK) {
         status = record_pass(g, uploaded ? uploaded : f->passes[f->count - 1].ids, next);
         if (status != TSR_OK)

@@ -246,7 +246,7 @@ static tsr_status fill_sequence(tsr_generator *g, const tsr_sequence_params *p,
     s->sampling = *sampling;
     s->number = p->number;
     s->ignore_end = p->ignore_end;
-    return tsr_kv_cache_add(g->cache, &s->cache);
+    return tsr_kv_cache_add(g->cache, -1, &s->cache);
 }
 
 tsr_status tsr_generator_add(tsr_generator *g, const tsr_sequence_params *params, int *out)

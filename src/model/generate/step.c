@@ -63,7 +63,7 @@ static tsr_status run_forward(void *user, int micro_batch, const tsr_tensor *x, 
     tsr_tensor *features = NULL;
     for (int i = 0; i < r->rows; i++)
         tokens[i] = r->tokens;
-    TSR__TRY(tsr_kv_cache_begin(r->g->cache, r->rows, r->cached + row, tokens));
+    TSR__TRY(tsr_kv_cache_begin(r->g->cache, r->rows, r->cached + row, tokens, NULL));
     TSR__TRY(tsr__model_forward(m, r->g->cache, r->rows, r->tokens, r->ids + row * r->tokens, x,
                                 &features));
     if (!m->is_last) {

@@ -1,6 +1,7 @@
 /* The passes of a stack. */
 #include "base/alloc.h"
 #include "base/error.h"
+#include "gpu/internal.h"
 #include "model/stack/stack.h"
 
 struct tsr_stack_saved {
@@ -107,7 +108,7 @@ static tsr_status add_first_positions(tsr_stack *s, tsr_tensor *features)
                  "stack: rows of %lld tokens; the model has %lld positions", (long long)tokens,
                  (long long)s->config->context);
     TSR__TRY(tsr_tensor_slice(position_table(s), 0, 0, tokens, 1, &rows));
-    const tsr_status status = tsr_add(s->stream, features, features, rows);
+    const tsr_status status = tsr_binary(s->stream, features, features, rows, TSR_BINARY_ADD);
     tsr_tensor_destroy(&rows);
     return status;
 }
@@ -115,7 +116,7 @@ static tsr_status add_first_positions(tsr_stack *s, tsr_tensor *features)
 /* Adds the positions of the tokens of a step of a cache. */
 static tsr_status add_cached_positions(tsr_stack *s, tsr_kv_cache *cache, tsr_tensor *features)
 {
-    const tsr_tensor *positions = tsr_kv_cache_positions(cache);
+    const tsr_tensor *positions = tsr__kv_cache_positions(cache);
     const tsr_layout *layout = tsr_tensor_layout(features);
     const int64_t rows = layout->shape[0] * layout->shape[1], shape[2] = {rows, layout->shape[2]};
     tsr_tensor *flat = NULL, *learned = NULL, *all = NULL;
@@ -127,7 +128,7 @@ static tsr_status add_cached_positions(tsr_stack *s, tsr_kv_cache *cache, tsr_te
     if (status == TSR_OK)
         status = tsr_index_select(s->stream, learned, position_table(s), 0, flat);
     if (status == TSR_OK)
-        status = tsr_add(s->stream, all, all, learned);
+        status = tsr_binary(s->stream, all, all, learned, TSR_BINARY_ADD);
     tsr_tensor_destroy(&flat);
     tsr_tensor_destroy(&learned);
     tsr_tensor_destroy(&all);

@@ -6,6 +6,7 @@
 #include "base/alloc.h"
 #include "base/hash.h"
 #include "parallel/checkpoint/checkpoint.h"
+#include "tensor/check.h"
 
 /* Failures ----------------------------------------------------------------------------------- */
 
@@ -72,11 +73,11 @@ static tsr_status compare_entries(const char *who, int count, const tsr_checkpoi
 {
     for (int i = 0; i < count; i++) {
         const tsr_checkpoint_entry *e = &entries[i];
-        char shape[TSR_SHAPE_TEXT];
+        char shape[TSR__SHAPE_TEXT];
         TSR__REQUIRE(hash_entry(e) == first[i],
                      "%s: entry %d, '%s' %s %s with shard_dim %d, is different on rank 0", who, i,
                      e->name, tsr__checkpoint_dtype(e->dtype),
-                     tsr_shape_format(e->ndim, e->shape, shape, sizeof shape), e->shard_dim);
+                     tsr__shape_format(e->ndim, e->shape, shape, sizeof shape), e->shard_dim);
     }
     return TSR_OK;
 }

@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "base/checked.h"
 #include "base/struct_size.h"
+#include "gpu/internal.h"
 #include "tensor/check.h"
 #include "tensor/overlap.h"
 #include "json/text_check.h"
@@ -110,7 +111,7 @@ static tsr_status check_tensor(const char *who, const tsr_stream *stream, bool s
                  entry->name, entry->count, tsr__checkpoint_dtype(entry->dtype),
                  tsr_dtype_name(layout->dtype), TSR__SHAPE(layout->ndim, layout->shape));
     TSR__REQUIRE(stream, "%s: stream is NULL, and '%s' is in a tensor", who, entry->name);
-    TSR__REQUIRE(tsr_tensor_device(entry->tensor) == tsr_stream_device(stream),
+    TSR__REQUIRE(tsr__tensor_device(entry->tensor) == tsr_stream_device(stream),
                  "%s: '%s' is not on the device of the stream", who, entry->name);
     TSR__REQUIRE(saving || !tsr__layout_repeats(layout),
                  "%s: '%s' is in a view %s that names an element more than once and cannot be "

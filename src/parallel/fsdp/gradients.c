@@ -176,7 +176,7 @@ static tsr_status collect_param(tsr_fsdp *model, int param)
     if (status == TSR_OK && p->extra)
         status = tsr__fsdp_wait_sent(model, param);
     if (status == TSR_OK && p->extra)
-        status = tsr_add(model->stream, p->grad, p->grad, p->extra);
+        status = tsr_binary(model->stream, p->grad, p->grad, p->extra, TSR_BINARY_ADD);
     tsr_tensor_destroy(&p->extra);
     p->grad_holds = p->grad_holds || status == TSR_OK;
     return status;

@@ -21,7 +21,7 @@ static tsr_status check_tensor(const char *who, const char *name, const tsr_grou
                                const tsr_tensor *tensor)
 {
     TSR__REQUIRE(tensor, "%s: %s is NULL", who, name);
-    TSR__REQUIRE(tsr_tensor_device(tensor) == tsr_stream_device(group->stream),
+    TSR__REQUIRE(tsr__tensor_device(tensor) == tsr_stream_device(group->stream),
                  "%s: %s is not on the device of the group's stream", who, name);
     return tsr__require_no_blocks(who, name, tensor);
 }

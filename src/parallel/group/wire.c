@@ -250,7 +250,7 @@ static tsr_status add_contribution(const tsr__group_request *request, int r, tsr
         status = tsr_tensor_create(tsr_stream_device(stream), TSR_F32, layout->ndim, layout->shape,
                                    &next);
     if (status == TSR_OK)
-        status = tsr_add(stream, is_last ? to : next, *sum, each);
+        status = tsr_binary(stream, is_last ? to : next, *sum, each, TSR_BINARY_ADD);
     tsr_tensor_destroy(&each);
     if (status != TSR_OK) {
         tsr_tensor_destroy(&next);

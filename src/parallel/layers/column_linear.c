@@ -242,7 +242,7 @@ static tsr_status check_gradient(const tsr__column_linear *column, const tsr_ten
         linear->output == TSR_LAYOUT_FULL ? linear->output_size : column->features;
     if (linear->input == TSR_LAYOUT_SEQUENCE)
         want.shape[linear->sequence_dim] *= linear->base.size;
-    TSR__REQUIRE(tsr_layout_same_shape(&want, tsr_tensor_layout(dy)), "%s: dy is %s; y was %s",
+    TSR__REQUIRE(tsr__layout_same_shape(&want, tsr_tensor_layout(dy)), "%s: dy is %s; y was %s",
                  linear->base.who, TSR__SHAPE_OF(dy), TSR__SHAPE(want.ndim, want.shape));
     return TSR_OK;
 }

@@ -31,7 +31,7 @@ static tsr_status check_indices(const embedding *e, const tsr_tensor *x)
 {
     const tsr_layer *layer = &e->base;
     const tsr_layout *layout = tsr_tensor_layout(x);
-    TSR__REQUIRE(tsr_tensor_device(x) == layer->device, "%s: x is on another device", layer->who);
+    TSR__REQUIRE(tsr__tensor_device(x) == layer->device, "%s: x is on another device", layer->who);
     TSR__REQUIRE(layout->dtype == TSR_I32 || layout->dtype == TSR_I64 || layout->dtype == TSR_U32 ||
                      layout->dtype == TSR_U8,
                  "%s: x is %s; i32, i64, u32 or u8 is needed", layer->who,
@@ -112,7 +112,7 @@ static tsr_status embedding_backward_with(embedding *e, tsr__temps *temps, const
     const tsr_tensor *full_dy = dy;
     tsr_tensor *indices, *dy2, *gathered;
     TSR__TRY(output_shape(e, x, &whole, &shard, &dim));
-    TSR__REQUIRE(tsr_layout_same_shape(&shard, tsr_tensor_layout(dy)), "%s: dy is %s; y was %s",
+    TSR__REQUIRE(tsr__layout_same_shape(&shard, tsr_tensor_layout(dy)), "%s: dy is %s; y was %s",
                  layer->who, TSR__SHAPE_OF(dy), TSR__SHAPE(shard.ndim, shard.shape));
     if (dim >= 0) {
         TSR__TRY(

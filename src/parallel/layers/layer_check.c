@@ -8,7 +8,7 @@
 
 tsr_status tsr__layer_check_input(const tsr_layer *layer, const char *name, const tsr_tensor *x)
 {
-    TSR__REQUIRE(tsr_tensor_device(x) == layer->device, "%s: %s is on another device", layer->who,
+    TSR__REQUIRE(tsr__tensor_device(x) == layer->device, "%s: %s is on another device", layer->who,
                  name);
     const tsr_layout *layout = tsr_tensor_layout(x);
     TSR__REQUIRE(tsr__dtype_is_float(layout->dtype), "%s: %s is %s; f32, f16 or bf16 is needed",
@@ -52,12 +52,12 @@ tsr_status tsr__parameter_check_memory(const tsr_layer *layer,
     const tsr_layout *layout = tsr_tensor_layout(tensor);
     tsr_layout shard = {.ndim = parameter->seen.ndim};
     tsr__parameter_shape(parameter, shard.shape);
-    TSR__REQUIRE(tsr_tensor_device(tensor) == layer->device,
+    TSR__REQUIRE(tsr__tensor_device(tensor) == layer->device,
                  "%s: the %s of %s is on another device", layer->who, what, parameter->name);
     const bool is_float = tsr__dtype_is_float(layout->dtype),
                any_dtype = shard.ndim == 2 && (is_float || tsr__dtype_is_block(layout->dtype));
     const bool right_dtype = values ? layout->dtype == dtype || any_dtype : is_float;
-    TSR__REQUIRE(right_dtype && tsr_layout_same_shape(&shard, layout),
+    TSR__REQUIRE(right_dtype && tsr__layout_same_shape(&shard, layout),
                  "%s: the %s of %s must be %s %s, but is %s %s", layer->who, what, parameter->name,
                  values ? tsr_dtype_name(dtype) : "a float", TSR__SHAPE(shard.ndim, shard.shape),
                  tsr_dtype_name(layout->dtype), TSR__SHAPE_OF(tensor));

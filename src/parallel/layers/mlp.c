@@ -21,7 +21,7 @@ static tsr_status activate(const mlp *m, tsr_tensor *y, const tsr_tensor *x)
 {
     if (m->activate)
         return m->activate(m->user, m->base.stream, y, x);
-    return tsr_activate(m->base.stream, y, x, m->activation);
+    return tsr_activate(m->base.stream, y, x, NULL, m->activation);
 }
 
 /* y = act(x) · b. */
@@ -29,9 +29,9 @@ static tsr_status activate_mul(const mlp *m, tsr_tensor *y, const tsr_tensor *x,
                                const tsr_tensor *b)
 {
     if (!m->activate)
-        return tsr_activate_mul(m->base.stream, y, x, b, m->activation);
+        return tsr_activate(m->base.stream, y, x, b, m->activation);
     TSR__TRY(activate(m, y, x));
-    return tsr_mul(m->base.stream, y, y, b);
+    return tsr_binary(m->base.stream, y, y, b, TSR_BINARY_MUL);
 }
 
 static tsr_status activate_grad(const mlp *m, tsr_tensor *dx, const tsr_tensor *x,
@@ -167,7 +167,7 @@ static tsr_status hidden_gradient(const mlp *m, tsr__temps *temps, const tsr_ten
     TSR__TRY(split_gate_up(temps, hidden, &gate, &up));
     TSR__TRY(split_gate_up(temps, *out, &dgate, &dup));
     TSR__TRY(activate_mul(m, dup, gate, da));
-    TSR__TRY(tsr_mul(stream, da, da, up));
+    TSR__TRY(tsr_binary(stream, da, da, up, TSR_BINARY_MUL));
     return activate_grad(m, dgate, gate, da);
 }
 

@@ -42,9 +42,7 @@ static tsr_status norm_forward(tsr_layer *layer, const tsr_tensor *x, tsr_layer_
     tsr_status status = tsr__temp_new(&temps, layout->dtype, layout->ndim, layout->shape, &out);
     if (status == TSR_OK) {
         const tsr_tensor *weight = layer->parameter[0]->seen.tensor;
-        status = n->kind == TSR_NORM_RMS
-                     ? tsr_rms_norm(layer->stream, out, x, weight, n->epsilon)
-                     : tsr_layer_norm(layer->stream, out, x, weight, bias_of(n), n->epsilon);
+        status = tsr_norm(layer->stream, out, x, weight, bias_of(n), n->kind, n->epsilon);
     }
     if (status == TSR_OK)
         *y = tsr__temp_take(&temps, out);
@@ -62,11 +60,8 @@ static tsr_status norm_gradients(const norm *n, tsr_tensor *dx, tsr_tensor *dwei
 {
     tsr_stream *stream = n->base.stream;
     const tsr_tensor *weight = n->base.parameter[0]->seen.tensor;
-    return n->kind == TSR_NORM_RMS
-               ? tsr__rms_norm_grad_added(stream, dx, dweight, in->x, in->dy, weight, in->added,
-                                          n->epsilon, accumulate)
-               : tsr__layer_norm_grad_added(stream, dx, dweight, dbias, in->x, in->dy, weight,
-                                            in->added, n->epsilon, accumulate);
+    return tsr__norm_grad_added(stream, dx, dweight, dbias, in->x, in->dy, weight, in->added,
+                                n->kind, n->epsilon, accumulate);
 }
 
 /* Computes dx, and this rank's contributions to the gradients of the weight and the bias. */
@@ -122,7 +117,7 @@ static tsr_status norm_backward_with(tsr_layer *layer, const tsr_layer_saved *sa
     norm *n = (norm *)layer;
     const incoming in = {saved->x, dy, added};
     const tsr_layout *layout = tsr_tensor_layout(saved->x);
-    TSR__REQUIRE(tsr_layout_same_shape(layout, tsr_tensor_layout(dy)), "%s: dy is %s; y was %s",
+    TSR__REQUIRE(tsr__layout_same_shape(layout, tsr_tensor_layout(dy)), "%s: dy is %s; y was %s",
                  layer->who, TSR__SHAPE_OF(dy), TSR__SHAPE_OF(saved->x));
     TSR__TRY(tsr__parameter_require(layer, 0));
     tsr__temps temps = {.stream = layer->stream};

@@ -142,7 +142,7 @@ static tsr_status finish_chunk(reduced_run *run, overlap_chunk *chunk)
         TSR__TRY(tsr__temp_slice(run->temps, bias, 0, chunk->first, chunk->count, &range));
         bias = range;
     }
-    return tsr_add(stream, chunk->y, chunk->sum, bias);
+    return tsr_binary(stream, chunk->y, chunk->sum, bias, TSR_BINARY_ADD);
 }
 
 static tsr_status run_chunks(reduced_run *run)
@@ -166,7 +166,7 @@ static tsr_status run_chunks(reduced_run *run)
 static tsr_status add_to_y(const reduced_run *run, const tsr_tensor *added)
 {
     tsr_tensor *y = run->product->y;
-    return added ? tsr_add(run->row->linear.base.stream, y, y, added) : TSR_OK;
+    return added ? tsr_binary(run->row->linear.base.stream, y, y, added, TSR_BINARY_ADD) : TSR_OK;
 }
 
 /* Computes the product in a group of one rank. There is nothing to sum, so the product adds the

@@ -183,7 +183,7 @@ static tsr_status whole_gradient(backward_pass *pass, const tsr_tensor *dy, tsr_
     local = whole;
     if (shards.dim >= 0)
         local.shape[shards.dim] = shards.length;
-    TSR__REQUIRE(tsr_layout_same_shape(&local, tsr_tensor_layout(dy)), "%s: dy is %s; y was %s",
+    TSR__REQUIRE(tsr__layout_same_shape(&local, tsr_tensor_layout(dy)), "%s: dy is %s; y was %s",
                  linear->base.who, TSR__SHAPE_OF(dy), TSR__SHAPE(local.ndim, local.shape));
     if (shards.dim < 0)
         return tsr__temp_flatten(pass->temps, dy, dy2);
@@ -222,7 +222,7 @@ static tsr_status row_multiply_back(backward_pass *pass, tsr_tensor *dx2, const 
     if (recorded)
         return TSR_OK;
     TSR__TRY(tsr_matmul(stream, dx2, dy2, weight, NULL));
-    return factor2 ? tsr_mul(stream, dx2, dx2, factor2) : TSR_OK;
+    return factor2 ? tsr_binary(stream, dx2, dx2, factor2, TSR_BINARY_MUL) : TSR_OK;
 }
 
 /* Computes the gradient of the features of x that belong to this rank. If x has the features of

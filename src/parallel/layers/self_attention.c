@@ -113,10 +113,10 @@ static tsr_status normalise(tsr__attention *a, tsr__temps *temps, const tsr_tens
             TSR__TRY(by_heads(a, temps, *normalised, &view));
             TSR__TRY(split_heads(a, temps, view, &to));
         }
-        TSR__TRY(tsr_rms_norm(layer->stream, to.q, out->q, layer->parameter[Q_NORM]->seen.tensor,
-                              a->norm_epsilon));
-        TSR__TRY(tsr_rms_norm(layer->stream, to.k, out->k, layer->parameter[K_NORM]->seen.tensor,
-                              a->norm_epsilon));
+        TSR__TRY(tsr_norm(layer->stream, to.q, out->q, layer->parameter[Q_NORM]->seen.tensor, NULL,
+                          TSR_NORM_RMS, a->norm_epsilon));
+        TSR__TRY(tsr_norm(layer->stream, to.k, out->k, layer->parameter[K_NORM]->seen.tensor, NULL,
+                          TSR_NORM_RMS, a->norm_epsilon));
         to.v = out->v;
         *out = to;
     }
@@ -214,7 +214,7 @@ static tsr_status attention_forward_cached_with(tsr__attention *a, tsr__temps *t
                                                 const tsr_tensor *added, tsr_tensor **y)
 {
     tsr_layer *layer = &a->base;
-    const tsr_tensor *step = tsr_kv_cache_positions(cached->cache);
+    const tsr_tensor *step = tsr__kv_cache_positions(cached->cache);
     tsr_tensor *qkv = NULL, *heads, *normalised, *view;
     qkv_heads in = {0};
     TSR__TRY(check_input(a, x));
@@ -266,8 +266,9 @@ static tsr_status norm_grad(tsr__attention *a, const qkv_heads *raw, const qkv_h
                             tsr_tensor *dweight, bool accumulate)
 {
     tsr_tensor *dx = which == Q_NORM ? d->q : d->k;
-    return tsr_rms_norm_grad(a->base.stream, dx, dweight, which == Q_NORM ? raw->q : raw->k, dx,
-                             a->base.parameter[which]->seen.tensor, a->norm_epsilon, accumulate);
+    return tsr_norm_grad(a->base.stream, dx, dweight, NULL, which == Q_NORM ? raw->q : raw->k, dx,
+                         a->base.parameter[which]->seen.tensor, TSR_NORM_RMS, a->norm_epsilon,
+                         accumulate);
 }
 
 /* Backward pass of both norms, with gradients of the weights that are summed over the ranks. */

@@ -84,7 +84,7 @@ static tsr_status branch_forward(block *b, int norm, const char *name, const tsr
     if (status == TSR_OK && dropped)
         status = apply_dropout(b, dropout, name, out, out);
     if (status == TSR_OK && dropped)
-        status = tsr_add(b->base.stream, out, out, x);
+        status = tsr_binary(b->base.stream, out, out, x, TSR_BINARY_ADD);
     if (status == TSR_OK)
         *y = out;
     else
@@ -180,7 +180,7 @@ static tsr_status block_backward(tsr_layer *layer, const tsr_layer_saved *saved,
                                  const tsr_tensor *dy, tsr_tensor **dx)
 {
     block *b = (block *)layer;
-    TSR__REQUIRE(tsr_layout_same_shape(tsr_tensor_layout(saved->x), tsr_tensor_layout(dy)),
+    TSR__REQUIRE(tsr__layout_same_shape(tsr_tensor_layout(saved->x), tsr_tensor_layout(dy)),
                  "%s: dy is %s; y was %s", layer->who, TSR__SHAPE_OF(dy), TSR__SHAPE_OF(saved->x));
     return b->recompute ? block_recompute(b, saved, dy, dx) : branches_backward(b, saved, dy, dx);
 }

@@ -5,6 +5,7 @@
 #include "gpu/internal.h"
 #include "parallel/fsdp/fsdp.h"
 #include "parallel/layers/layer.h"
+#include "tensor/check.h"
 #include "tessera/ops.h"
 
 static const char *kind_name(tsr_optimizer_kind kind)
@@ -140,7 +141,7 @@ static tsr_status check_tensor(const tsr_optimizer *optimizer, const char *who,
 {
     const tsr_tensor *tensor = parameter->tensor;
     TSR__REQUIRE(tensor, "%s: '%s' has no memory", who, parameter->name);
-    TSR__REQUIRE(tsr_tensor_device(tensor) == tsr_stream_device(optimizer->params.stream),
+    TSR__REQUIRE(tsr__tensor_device(tensor) == tsr_stream_device(optimizer->params.stream),
                  "%s: '%s' is on another device than the stream", who, parameter->name);
     const tsr_dtype dtype = tsr_tensor_layout(tensor)->dtype;
     TSR__REQUIRE(dtype == TSR_F32 || dtype == TSR_F16 || dtype == TSR_BF16,
@@ -208,7 +209,7 @@ static tsr_status check_parameter(const tsr_optimizer *optimizer, const char *wh
     const tsr_layout *value = tsr_tensor_layout(parameter->tensor);
     TSR__REQUIRE(value->dtype == parameter->dtype, "%s: '%s' is %s, its tensor %s", who,
                  parameter->name, tsr_dtype_name(parameter->dtype), tsr_dtype_name(value->dtype));
-    TSR__REQUIRE(!is_trained || tsr_layout_same_shape(value, tsr_tensor_layout(parameter->grad)),
+    TSR__REQUIRE(!is_trained || tsr__layout_same_shape(value, tsr_tensor_layout(parameter->grad)),
                  "%s: '%s' is %s, its gradient %s", who, parameter->name,
                  TSR__SHAPE_OF(parameter->tensor), TSR__SHAPE_OF(parameter->grad));
     TSR__REQUIRE(parameter->shard_dim >= -1 && parameter->shard_dim < parameter->ndim,

@@ -143,7 +143,7 @@ static void check_forward(shape s, kind k, bool logarithm)
     operand other = create(&random, s, 3, k.y, -1, 1), *y = k.in_place ? &x : &other;
     tsr_dtype dtype = k.in_place ? k.a : k.y;
 
-    GPU_OK((logarithm ? tsr_log_softmax : tsr_softmax)(queue, y->view, x.view));
+    GPU_OK(tsr_softmax(queue, y->view, x.view, logarithm));
     double *got = results(y, s), largest;
     for (int64_t row = 0; row < s.planes * s.rows; row++) {
         double sum = exponentials(x.values + row * s.columns, s.columns, &largest);
@@ -168,7 +168,7 @@ static void check_gradient(shape s, kind k, bool logarithm)
     operand other = create(&random, s, 3, k.y, -1, 1), *dx = k.in_place ? &dy : &other;
     tsr_dtype dtype = k.in_place ? k.b : k.y;
 
-    GPU_OK((logarithm ? tsr_log_softmax_grad : tsr_softmax_grad)(queue, dx->view, y.view, dy.view));
+    GPU_OK(tsr_softmax_grad(queue, dx->view, y.view, dy.view, logarithm));
     double *got = results(dx, s);
     for (int64_t row = 0; row < s.planes * s.rows; row++) {
         double sum = 0, size = 0;
@@ -383,9 +383,9 @@ static void check_extremes(int64_t columns)
         fill_row(x + row * columns, columns, row % KINDS);
     gpu_put(in, x);
     gpu_poison(out);
-    GPU_OK(tsr_softmax(queue, out, in));
+    GPU_OK(tsr_softmax(queue, out, in, false));
     gpu_get(out, y);
-    GPU_OK(tsr_log_softmax(queue, out, in));
+    GPU_OK(tsr_softmax(queue, out, in, true));
     gpu_get(out, log_y);
     for (int64_t row = 0; row < size[0]; row++) {
         double largest, sum = exponentials(x + row * columns, columns, &largest);
@@ -433,7 +433,7 @@ static void survive_faults(tsr__fault_kind fault, int code)
         GPU_OK(tsr_tensor_upload(queue, y.whole, y.start, y.bytes));
         GPU_OK(tsr_stream_wait(queue));
         tsr__fault_arm(fault, nth, code);
-        tsr_status status = tsr_softmax(stream, y.view, x.view);
+        tsr_status status = tsr_softmax(stream, y.view, x.view, false);
         reached = tsr__fault_site() != NULL;
         tsr__fault_disarm();
         GPU_OK(tsr_stream_wait(stream));

@@ -119,17 +119,17 @@ static void compare(operand *x, int count, operation run, const char *name)
 
 static tsr_status run_add(operand *x)
 {
-    return tsr_add(queue, x[0].view, x[1].view, x[2].view);
+    return tsr_binary(queue, x[0].view, x[1].view, x[2].view, TSR_BINARY_ADD);
 }
 
 static tsr_status run_sub(operand *x)
 {
-    return tsr_sub(queue, x[0].view, x[1].view, x[2].view);
+    return tsr_binary(queue, x[0].view, x[1].view, x[2].view, TSR_BINARY_SUB);
 }
 
 static tsr_status run_mul(operand *x)
 {
-    return tsr_mul(queue, x[0].view, x[1].view, x[2].view);
+    return tsr_binary(queue, x[0].view, x[1].view, x[2].view, TSR_BINARY_MUL);
 }
 
 static tsr_status run_scale(operand *x)
@@ -144,7 +144,7 @@ static tsr_status run_axpy(operand *x)
 
 static tsr_status run_gelu(operand *x)
 {
-    return tsr_activate(queue, x[0].view, x[1].view, TSR_ACT_GELU_ERF);
+    return tsr_activate(queue, x[0].view, x[1].view, NULL, TSR_ACT_GELU_ERF);
 }
 
 static tsr_status run_silu_grad(operand *x)
@@ -255,8 +255,8 @@ END_TEST
  * covered by overlapping blocks, because the second one would read results of the first. */
 static tsr_status run_in_place(operand *x)
 {
-    tsr_status status = tsr_add(queue, x[0].view, x[0].view, x[1].view);
-    return status ? status : tsr_mul(queue, x[0].view, x[1].view, x[0].view);
+    tsr_status status = tsr_binary(queue, x[0].view, x[0].view, x[1].view, TSR_BINARY_ADD);
+    return status ? status : tsr_binary(queue, x[0].view, x[1].view, x[0].view, TSR_BINARY_MUL);
 }
 
 START_TEST(in_place)

@@ -17,18 +17,18 @@ int main(int argc, char **argv)
     /* Listing the devices loads the driver, which reads LP_NATIVE_VECTOR_WIDTH. If the library
      * then sets this variable, it must load the driver again. */
     const bool is_set = getenv("LP_NATIVE_VECTOR_WIDTH");
-    tsr_device_list devices = {0};
-    if (tsr_device_list_init(&devices)) {
+    tsr_device_list *devices = NULL;
+    if (tsr_device_list_create(&devices)) {
         fprintf(stderr, "other_width: %s\n", tsr_last_error());
         return EXIT_FAILURE;
     }
     const char *usual = getenv("LP_NATIVE_VECTOR_WIDTH");
-    if (usual && !is_set && devices.count > 0 &&
-        devices.devices[0].subgroup_size != (uint32_t)atoi(usual) / 32) {
+    if (usual && !is_set && devices->count > 0 &&
+        devices->devices[0]->subgroup_size != (uint32_t)atoi(usual) / 32) {
         fprintf(stderr, "other_width: the vectors do not have %s bits\n", usual);
         return EXIT_FAILURE;
     }
-    tsr_device_list_finish(&devices);
+    tsr_device_list_destroy(&devices);
     const bool wide = !usual || strcmp(usual, "512") != 0;
     if (setenv("LP_NATIVE_VECTOR_WIDTH", wide ? "512" : "256", 1) ||
         setenv("GALLIVM_PERF", wide ? "no_aos_sampling" : "", 1)) {

@@ -12,16 +12,16 @@
 
 START_TEST(the_listing_describes_the_driver)
 {
-    tsr_device_list list;
-    GPU_OK(tsr_device_list_init(&list));
-    const tsr_device_info *info = &list.devices[0];
+    tsr_device_list *list = NULL;
+    GPU_OK(tsr_device_list_create(&list));
+    const tsr_device_info *info = list->devices[0];
     if (getenv("TEST_GPU")) {
-        ck_assert_int_ge(list.count, 1);
+        ck_assert_int_ge(list->count, 1);
         ck_assert_int_ne(info->type, TSR_DEVICE_CPU);
     } else {
-        ck_assert_int_eq(list.count, 1);
+        ck_assert_int_eq(list->count, 1);
         ck_assert_int_eq(info->type, TSR_DEVICE_CPU);
-        ck_assert(info->heaps[0].device_local && info->heaps[0].host_visible);
+        ck_assert(tsr_device_heap(info, 0)->device_local && tsr_device_heap(info, 0)->host_visible);
         ck_assert(info->unified_memory);
     }
     ck_assert_int_eq(info->index, 0);
@@ -29,38 +29,63 @@ START_TEST(the_listing_describes_the_driver)
     ck_assert(info->name[0] != '\0' && info->driver_name[0] != '\0');
     ck_assert_uint_eq(strlen(info->uuid_text), 36);
     ck_assert_int_ge(info->heap_count, 1);
-    ck_assert_uint_ge(info->heaps[0].size_bytes, UINT64_C(1) << 30);
-    ck_assert_int_ge(info->queue_family_count, 1);
-    ck_assert(info->queue_families[0].compute);
+    ck_assert_uint_ge(tsr_device_heap(info, 0)->size_bytes, UINT64_C(1) << 30);
+    ck_assert_int_ge(tsr__facts_of(info)->queue_family_count, 1);
+    ck_assert(tsr__facts_of(info)->queue_families[0].compute);
     ck_assert_uint_ge(info->subgroup_size, 1);
     ck_assert_uint_le(info->subgroup_size_min, info->subgroup_size_max);
     ck_assert_uint_ge(info->max_workgroup_invocations, 128);
     ck_assert_uint_ge(info->max_shared_memory_bytes, 16384);
     ck_assert_uint_ge(info->max_push_constant_bytes, 128);
     ck_assert_uint_ge(info->max_workgroup_count[0], 65535);
-    tsr_device_list_finish(&list);
-    ck_assert_int_eq(list.count, 0);
-    ck_assert_ptr_null(list.devices);
-    tsr_device_list_finish(&list);
-    tsr_device_list_finish(NULL);
+    tsr_device_list_destroy(&list);
+    ck_assert_ptr_null(list);
+    tsr_device_list_destroy(&list);
+    tsr_device_list_destroy(NULL);
+}
+END_TEST
+
+START_TEST(lists_by_index_end)
+{
+    tsr_device_list *list = NULL;
+    GPU_OK(tsr_device_list_create(&list));
+    const tsr_device_info *info = list->devices[0];
+    for (int i = 0; i < info->heap_count; i++)
+        ck_assert_uint_gt(tsr_device_heap(info, i)->size_bytes, 0);
+    for (int i = 0; i < info->coopmat_count; i++)
+        ck_assert_uint_gt(tsr_device_coopmat_shape(info, i)->m, 0);
+    ck_assert_ptr_null(tsr_device_heap(info, -1));
+    ck_assert_ptr_null(tsr_device_heap(info, info->heap_count));
+    ck_assert_ptr_null(tsr_device_heap(NULL, 0));
+    ck_assert_ptr_null(tsr_device_coopmat_shape(info, -1));
+    ck_assert_ptr_null(tsr_device_coopmat_shape(info, info->coopmat_count));
+    ck_assert_ptr_null(tsr_device_coopmat_shape(NULL, 0));
+    /* an open device has its own copy of everything */
+    tsr_device *device = NULL;
+    GPU_OK(tsr_device_open(tsr_device_params(.device = "0"), &device));
+    tsr_device_list_destroy(&list);
+    info = tsr_device_get_info(device);
+    ck_assert_uint_eq(strlen(info->uuid_text), 36);
+    ck_assert_uint_gt(tsr_device_heap(info, 0)->size_bytes, 0);
+    tsr_device_close(&device);
 }
 END_TEST
 
 START_TEST(opened_by_index_uuid_name_and_environment)
 {
-    tsr_device_list list;
-    GPU_OK(tsr_device_list_init(&list));
+    tsr_device_list *list = NULL;
+    GPU_OK(tsr_device_list_create(&list));
     char part[6];
-    snprintf(part, sizeof part, "%.5s", list.devices[0].name);
-    const char *ways[] = {"0", list.devices[0].uuid_text, part, NULL};
+    snprintf(part, sizeof part, "%.5s", list->devices[0]->name);
+    const char *ways[] = {"0", list->devices[0]->uuid_text, part, NULL};
     for (int i = 0; i < 4; i++) {
         tsr_device *device = NULL;
         GPU_OK(tsr_device_open(tsr_device_params(.device = ways[i]), &device));
-        ck_assert_str_eq(tsr_device_get_info(device)->name, list.devices[0].name);
+        ck_assert_str_eq(tsr_device_get_info(device)->name, list->devices[0]->name);
         tsr_device_close(&device);
         ck_assert_ptr_null(device);
     }
-    tsr_device_list_finish(&list);
+    tsr_device_list_destroy(&list);
 
     tsr_device *device = NULL;
     setenv("TESSERA_DEVICE", "a device nobody has", 1);
@@ -79,7 +104,7 @@ START_TEST(errors_leave_the_output_alone)
               "there is no device 7");
     ck_assert_ptr_eq(device, (tsr_device *)&device);
     GPU_FAILS(tsr_device_open(NULL, NULL), TSR_ERR_INVALID, "out is NULL");
-    GPU_FAILS(tsr_device_list_init(NULL), TSR_ERR_INVALID, "out is NULL");
+    GPU_FAILS(tsr_device_list_create(NULL), TSR_ERR_INVALID, "out is NULL");
     tsr_device_close(NULL);
     device = NULL;
     tsr_device_close(&device);
@@ -93,12 +118,12 @@ START_TEST(a_device_that_fails_to_answer_is_listed)
 {
     const char *const reason =
         "vkEnumerateDeviceExtensionProperties failed: VK_ERROR_INITIALIZATION_FAILED";
-    tsr_device_list list = {0};
+    tsr_device_list *list = NULL;
     const char *site = "";
     uint64_t nth = 0;
     while (true) {
         tsr__fault_arm(TSR__FAULT_VULKAN, nth, VK_ERROR_INITIALIZATION_FAILED);
-        tsr_status status = tsr_device_list_init(&list);
+        tsr_status status = tsr_device_list_create(&list);
         site = tsr__fault_site();
         tsr__fault_disarm();
         ck_assert_ptr_nonnull(site);
@@ -109,10 +134,10 @@ START_TEST(a_device_that_fails_to_answer_is_listed)
         ck_assert_int_ne(status, TSR_OK);
         nth++;
     }
-    ck_assert_int_ge(list.count, 1);
-    ck_assert(!list.devices[0].usable && list.devices[0].name[0] != '\0');
-    ck_assert_str_eq(list.devices[0].unusable_reason, reason);
-    tsr_device_list_finish(&list);
+    ck_assert_int_ge(list->count, 1);
+    ck_assert(!list->devices[0]->usable && list->devices[0]->name[0] != '\0');
+    ck_assert_str_eq(list->devices[0]->unusable_reason, reason);
+    tsr_device_list_destroy(&list);
 
     tsr_device *device = NULL;
     tsr__fault_arm(TSR__FAULT_VULKAN, nth, VK_ERROR_INITIALIZATION_FAILED);
@@ -213,9 +238,9 @@ START_TEST(variables_of_the_user_stay)
         const char *const *want = values[i];
         set_variable("LP_NATIVE_VECTOR_WIDTH", want[0]);
         set_variable("GALLIVM_PERF", want[1]);
-        tsr_device_list list;
-        GPU_OK(tsr_device_list_init(&list));
-        tsr_device_list_finish(&list);
+        tsr_device_list *list = NULL;
+        GPU_OK(tsr_device_list_create(&list));
+        tsr_device_list_destroy(&list);
         ck_assert_pstr_eq(getenv("LP_NATIVE_VECTOR_WIDTH"), want[0]);
         ck_assert_pstr_eq(getenv("GALLIVM_PERF"), want[1]);
     }
@@ -341,6 +366,7 @@ END_TEST
 TESTS(listing)
 {
     tcase_add_test(tests, the_listing_describes_the_driver);
+    tcase_add_test(tests, lists_by_index_end);
     tcase_add_test(tests, opened_by_index_uuid_name_and_environment);
     tcase_add_test(tests, errors_leave_the_output_alone);
     tcase_add_test(tests, a_device_that_fails_to_answer_is_listed);

@@ -23,7 +23,7 @@ static const uint32_t saxpy_spirv[] =
 enum { ROWS = 24, COLUMNS = 40, INNER = 8, LONG = 300000 };
 
 typedef struct work {
-    tsr_device_list list;
+    tsr_device_list *list;
     tsr_device *device;
     tsr_stream *stream, *other;
     tsr_tensor *a, *b, *bias, *y, *sum, *longer, *total;
@@ -64,16 +64,8 @@ static char unwritten;
 
 static tsr_status list_devices(work *w)
 {
-    if (w->list.devices)
-        return TSR_OK;
-    tsr_device_list before = {.count = -7, .devices = (void *)&unwritten};
-    w->list = before;
-    tsr_status status = tsr_device_list_init(&w->list);
-    if (status != TSR_OK) {
-        ck_assert_int_eq(w->list.count, -7);
-        w->list = (tsr_device_list){0};
-    }
-    return status;
+    CREATE(w->list, tsr_device_list_create(&w->list));
+    return TSR_OK;
 }
 
 static tsr_status open_device(work *w)
@@ -180,8 +172,9 @@ static tsr_status compute_in_parts(work *w)
  * the work on the other one. */
 static tsr_status run_kernel(work *w)
 {
-    const tsr_kernel_argument arguments[] = {{.tensor = w->sum},
-                                             {.tensor = w->sum, .written = true}};
+    const tsr_kernel_argument arguments[] = {
+        tsr_kernel_argument(.tensor = w->sum),
+        tsr_kernel_argument(.tensor = w->sum, .written = true)};
     const struct {
         uint32_t n;
         float scale;
@@ -220,7 +213,7 @@ static tsr_status wait_for_all(work *w)
     TRY(tsr_stream_submit(w->other));
     TRY(tsr_stream_reached(w->other, point, &reached));
     TRY(tsr_stream_wait_point(w->other, point, UINT64_MAX));
-    return tsr_stream_wait_for(w->stream, UINT64_MAX);
+    return tsr_stream_wait_point(w->stream, UINT64_MAX, UINT64_MAX);
 }
 
 /* Records more commands than a batch holds, so that a batch is submitted before the end. */
@@ -234,7 +227,7 @@ static tsr_status many_commands(work *w)
 /* Calls functions that return no status. They must log their failures. */
 static tsr_status save(work *w)
 {
-    tsr_device_save_cache(w->device);
+    tsr__pipelines_save(w->device);
     return TSR_OK;
 }
 
@@ -252,7 +245,7 @@ static tsr_status close_all(work *w)
     ck_assert_msg(used_bytes == 0 || w->may_abandon, "%llu bytes of device memory are still in use",
                   (unsigned long long)used_bytes);
     tsr_device_close(&w->device);
-    tsr_device_list_finish(&w->list);
+    tsr_device_list_destroy(&w->list);
     return TSR_OK;
 }
 
@@ -694,16 +687,16 @@ START_TEST(layers_fail)
     const tsr__fault_kind kinds[] = {TSR__FAULT_VULKAN, TSR__FAULT_ALLOC};
     const char *site = "";
     for (uint64_t nth = 0; site; nth++) {
-        tsr_device_list list;
+        tsr_device_list *list = NULL;
         tsr__fault_arm(kinds[_i], nth, VK_ERROR_OUT_OF_HOST_MEMORY);
-        tsr_status status = tsr_device_list_init(&list);
+        tsr_status status = tsr_device_list_create(&list);
         site = tsr__fault_site();
         tsr__fault_disarm();
         ck_assert_int_eq(status, site ? TSR_ERR_NO_MEMORY : TSR_OK);
         if (site)
             note_site(site);
         else
-            tsr_device_list_finish(&list);
+            tsr_device_list_destroy(&list);
     }
     if (kinds[_i] == TSR__FAULT_VULKAN) {
         ck_assert(site_seen("vkCreateDebugUtilsMessengerEXT"));

@@ -95,7 +95,8 @@ static const invented devices[] = {
 };
 
 static tsr__capabilities capabilities;
-static tsr_device_info info;
+static tsr__device_facts facts;
+static tsr_device_info *const info = &facts.info;
 
 static void make(const invented *device)
 {
@@ -107,43 +108,43 @@ static void make(const invented *device)
                                        .subgroup_sizes_in_compute = true,
                                        .full_subgroups = true,
                                        .host_import_alignment = device->host_import ? 4096 : 0};
-    memset(&info, 0, sizeof info);
-    info.vendor_id = device->vendor;
-    info.device_id = device->device;
-    info.driver_version = device->version;
-    info.type = device->type;
-    info.subgroup_size = info.subgroup_size_max = device->subgroup_max;
-    info.subgroup_size_min = device->subgroup_min;
-    info.external_memory_host = device->host_import;
+    memset(&facts, 0, sizeof facts);
+    info->vendor_id = device->vendor;
+    info->device_id = device->device;
+    info->driver_version = device->version;
+    info->type = device->type;
+    info->subgroup_size = info->subgroup_size_max = device->subgroup_max;
+    info->subgroup_size_min = device->subgroup_min;
+    info->external_memory_host = device->host_import;
     /* Processors whose vectors have only 4 floats are so old that they have no instructions for
      * f16. */
-    info.fp16 = device->subgroup_min != 4;
-    info.storage16 = info.storage8 = info.int64 = true;
-    info.coopmat = device->columns > 0;
-    info.coopmat_count = info.coopmat ? 1 : 0;
-    info.coopmats[0] = (tsr_coopmat_shape){.m = device->columns,
-                                           .n = device->columns,
-                                           .k = 16,
-                                           .a = "f16",
-                                           .b = "f16",
-                                           .c = "f32",
-                                           .result = "f32",
-                                           .subgroup_scope = true};
+    info->fp16 = device->subgroup_min != 4;
+    info->storage16 = info->storage8 = info->int64 = true;
+    info->coopmat = device->columns > 0;
+    info->coopmat_count = info->coopmat ? 1 : 0;
+    facts.coopmats[0] = (tsr_coopmat_shape){.m = device->columns,
+                                            .n = device->columns,
+                                            .k = 16,
+                                            .a = "f16",
+                                            .b = "f16",
+                                            .c = "f32",
+                                            .result = "f32",
+                                            .subgroup_scope = true};
 }
 
 static void list_names(char *text, size_t size)
 {
     size_t used = 0;
     text[0] = '\0';
-    for (int i = 0; i < info.known_fault_count && used < size; i++)
+    for (int i = 0; i < facts.known_fault_count && used < size; i++)
         used += (size_t)snprintf(text + used, size - used, "%s%s", i == 0 ? "" : " ",
-                                 info.known_faults[i].name);
+                                 facts.known_faults[i].name);
 }
 
 static bool has(const char *name)
 {
-    for (int i = 0; i < info.known_fault_count; i++)
-        if (strcmp(info.known_faults[i].name, name) == 0)
+    for (int i = 0; i < facts.known_fault_count; i++)
+        if (strcmp(facts.known_faults[i].name, name) == 0)
             return true;
     return false;
 }
@@ -153,7 +154,7 @@ START_TEST(devices_have_their_faults_and_no_others)
     const invented *device = &devices[_i];
     char names[256];
     make(device);
-    tsr__known_faults_apply(&capabilities, &info);
+    tsr__known_faults_apply(&capabilities, &facts);
     list_names(names, sizeof names);
     ck_assert_msg(strcmp(names, device->faults) == 0, "device %d has \"%s\", not \"%s\"", _i, names,
                   device->faults);
@@ -164,23 +165,23 @@ START_TEST(each_effect_changes_what_it_says_and_nothing_else)
 {
     const invented *device = &devices[_i];
     make(device);
-    tsr__known_faults_apply(&capabilities, &info);
-    tsr__coopmat_choose(&capabilities, &info);
+    tsr__known_faults_apply(&capabilities, &facts);
+    tsr__coopmat_choose(&capabilities, info);
     const bool query = has("amd-coopmat-query"), subgroups = has("moltenvk-amd-subgroups"),
                faulty = has("amd-emulated-coopmat") || has("anv-emulated-coopmat") ||
                         has("intel-windows-slow-coopmat") || has("intel-windows-g31-coopmat"),
                import = has("moltenvk-host-import"),
                short_work = has("amd-apu-timeout") || has("amd-gcn-timeout");
-    ck_assert_int_eq(info.coopmat_used >= 0, device->columns > 0 && !query && !faulty);
-    ck_assert_int_eq(info.coopmat, device->columns > 0 && !query);
-    ck_assert_uint_eq(info.subgroup_size, subgroups ? 32 : device->subgroup_max);
-    ck_assert_uint_eq(info.subgroup_size_min, subgroups ? 32 : device->subgroup_min);
-    ck_assert_uint_eq(info.subgroup_size_max, subgroups ? 32 : device->subgroup_max);
+    ck_assert_int_eq(info->coopmat_used >= 0, device->columns > 0 && !query && !faulty);
+    ck_assert_int_eq(info->coopmat, device->columns > 0 && !query);
+    ck_assert_uint_eq(info->subgroup_size, subgroups ? 32 : device->subgroup_max);
+    ck_assert_uint_eq(info->subgroup_size_min, subgroups ? 32 : device->subgroup_min);
+    ck_assert_uint_eq(info->subgroup_size_max, subgroups ? 32 : device->subgroup_max);
     ck_assert_int_eq(capabilities.full_subgroups, !subgroups);
-    ck_assert_int_eq(info.external_memory_host, device->host_import && !import);
+    ck_assert_int_eq(info->external_memory_host, device->host_import && !import);
     ck_assert_int_eq(capabilities.host_import_alignment > 0, device->host_import && !import);
     ck_assert_int_eq(capabilities.short_work, short_work);
-    ck_assert_int_eq(info.storage16, !has("lavapipe-halves"));
+    ck_assert_int_eq(info->storage16, !has("lavapipe-halves"));
     ck_assert_int_eq(capabilities.no_halves, has("lavapipe-halves"));
 }
 END_TEST
@@ -191,8 +192,8 @@ START_TEST(a_fault_forbids_the_query_before_it_is_made)
 {
     const invented *device = &devices[_i];
     make(device);
-    info.coopmat_count = 0;
-    ck_assert_int_eq(tsr__known_faults_demand(&capabilities, &info, TSR__FAULT_NO_COOPMAT_QUERY),
+    info->coopmat_count = 0;
+    ck_assert_int_eq(tsr__known_faults_demand(&capabilities, info, TSR__FAULT_NO_COOPMAT_QUERY),
                      strstr(device->faults, "amd-coopmat-query") != NULL);
 }
 END_TEST
@@ -229,30 +230,29 @@ START_TEST(ranges_are_inclusive)
         tsr__known_fault line = *fault;
         line.condition = NULL;
         capabilities = (tsr__capabilities){.driver = line.drivers[0]};
-        memset(&info, 0, sizeof info);
-        info.vendor_id = line.vendor_id;
-        info.device_id = line.first_device;
-        info.driver_version = line.first_version;
-        ck_assert(tsr__known_fault_matches(&line, &capabilities, &info));
+        memset(&facts, 0, sizeof facts);
+        info->vendor_id = line.vendor_id;
+        info->device_id = line.first_device;
+        info->driver_version = line.first_version;
+        ck_assert(tsr__known_fault_matches(&line, &capabilities, info));
         if (line.first_version > 0) {
-            info.driver_version = line.first_version - 1;
-            ck_assert(!tsr__known_fault_matches(&line, &capabilities, &info));
+            info->driver_version = line.first_version - 1;
+            ck_assert(!tsr__known_fault_matches(&line, &capabilities, info));
         }
-        info.driver_version = line.last_version > 0 ? line.last_version : UINT32_MAX;
-        ck_assert(tsr__known_fault_matches(&line, &capabilities, &info));
+        info->driver_version = line.last_version > 0 ? line.last_version : UINT32_MAX;
+        ck_assert(tsr__known_fault_matches(&line, &capabilities, info));
         if (line.last_version > 0) {
-            info.driver_version = line.last_version + 1;
-            ck_assert(!tsr__known_fault_matches(&line, &capabilities, &info));
-            info.driver_version = line.last_version;
+            info->driver_version = line.last_version + 1;
+            ck_assert(!tsr__known_fault_matches(&line, &capabilities, info));
+            info->driver_version = line.last_version;
         }
-        info.device_id = line.last_device > 0 ? line.last_device : UINT32_MAX;
-        ck_assert(tsr__known_fault_matches(&line, &capabilities, &info));
-        info.vendor_id++;
-        ck_assert_int_eq(tsr__known_fault_matches(&line, &capabilities, &info),
-                         line.vendor_id == 0);
-        info.vendor_id--;
+        info->device_id = line.last_device > 0 ? line.last_device : UINT32_MAX;
+        ck_assert(tsr__known_fault_matches(&line, &capabilities, info));
+        info->vendor_id++;
+        ck_assert_int_eq(tsr__known_fault_matches(&line, &capabilities, info), line.vendor_id == 0);
+        info->vendor_id--;
         capabilities.driver = VK_DRIVER_ID_GOOGLE_SWIFTSHADER;
-        ck_assert(!tsr__known_fault_matches(&line, &capabilities, &info));
+        ck_assert(!tsr__known_fault_matches(&line, &capabilities, info));
     }
 }
 END_TEST
@@ -261,16 +261,16 @@ START_TEST(ignored_on_demand)
 {
     setenv("TESSERA_KNOWN_FAULTS", "0", 1);
     make(&devices[0]);
-    tsr__known_faults_apply(&capabilities, &info);
-    tsr__coopmat_choose(&capabilities, &info);
-    ck_assert_int_eq(info.known_fault_count, 0);
-    ck_assert_int_eq(info.coopmat_used, 0);
+    tsr__known_faults_apply(&capabilities, &facts);
+    tsr__coopmat_choose(&capabilities, info);
+    ck_assert_int_eq(facts.known_fault_count, 0);
+    ck_assert_int_eq(info->coopmat_used, 0);
     setenv("TESSERA_KNOWN_FAULTS", "1", 1);
     make(&devices[0]);
-    tsr__known_faults_apply(&capabilities, &info);
-    ck_assert_int_eq(info.known_fault_count, 1);
-    ck_assert_str_eq(info.known_faults[0].effect, "cooperative matrices are not used");
-    ck_assert_str_eq(info.known_faults[0].source, "ggml-org/llama.cpp#11074");
+    tsr__known_faults_apply(&capabilities, &facts);
+    ck_assert_int_eq(facts.known_fault_count, 1);
+    ck_assert_str_eq(facts.known_faults[0].effect, "cooperative matrices are not used");
+    ck_assert_str_eq(facts.known_faults[0].source, "ggml-org/llama.cpp#11074");
 }
 END_TEST
 

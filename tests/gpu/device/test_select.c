@@ -3,21 +3,25 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "gpu/device/facts.h"
 #include "gpu/device/select.h"
 #include "support/check_main.h"
 
-static tsr_device_info devices[5];
+static tsr__device_facts devices[5];
+static const tsr_device_info *const infos[5] = {
+    &devices[0].info, &devices[1].info, &devices[2].info, &devices[3].info, &devices[4].info};
 
 static void describe(int i, const char *name, tsr_device_type type, uint64_t gib, uint8_t id)
 {
     memset(&devices[i], 0, sizeof devices[i]);
+    tsr__facts_connect(&devices[i]);
     snprintf(devices[i].name, sizeof devices[i].name, "%s", name);
-    devices[i].index = i;
-    devices[i].type = type;
-    devices[i].usable = true;
-    devices[i].heap_count = 1;
+    devices[i].info.index = i;
+    devices[i].info.type = type;
+    devices[i].info.usable = true;
+    devices[i].info.heap_count = 1;
     devices[i].heaps[0] = (tsr_heap_info){.size_bytes = gib << 30, .device_local = true};
-    memset(devices[i].uuid, id, sizeof devices[i].uuid);
+    memset(devices[i].info.uuid, id, sizeof devices[i].info.uuid);
 }
 
 static void listing(void)
@@ -27,7 +31,7 @@ static void listing(void)
     describe(2, "Radeon RX 7900 XT", TSR_DEVICE_DISCRETE, 20, 0xa2);
     describe(3, "Radeon RX 7900 XTX", TSR_DEVICE_DISCRETE, 24, 0xa3);
     describe(4, "Old Card", TSR_DEVICE_DISCRETE, 48, 0xa4);
-    devices[4].usable = false;
+    devices[4].info.usable = false;
     snprintf(devices[4].unusable_reason, sizeof devices[4].unusable_reason,
              "it has no timeline semaphores");
 }
@@ -35,7 +39,7 @@ static void listing(void)
 static int selected(const char *wanted)
 {
     int chosen = -1;
-    ck_assert_ok(tsr__select_device(devices, 5, wanted, &chosen));
+    ck_assert_ok(tsr__select_device(infos, 5, wanted, &chosen));
     return chosen;
 }
 
@@ -43,15 +47,15 @@ START_TEST(best_is_the_largest_usable_discrete_one)
 {
     ck_assert_int_eq(selected(NULL), 3);
     ck_assert_int_eq(selected(""), 3);
-    devices[3].usable = false;
+    devices[3].info.usable = false;
     ck_assert_int_eq(selected(NULL), 2);
-    devices[2].usable = false;
+    devices[2].info.usable = false;
     ck_assert_int_eq(selected(NULL), 1);
-    devices[1].type = TSR_DEVICE_VIRTUAL;
+    devices[1].info.type = TSR_DEVICE_VIRTUAL;
     ck_assert_int_eq(selected(NULL), 1);
-    devices[1].type = TSR_DEVICE_OTHER;
+    devices[1].info.type = TSR_DEVICE_OTHER;
     ck_assert_int_eq(selected(NULL), 1);
-    devices[1].usable = false;
+    devices[1].info.usable = false;
     ck_assert_int_eq(selected(NULL), 0);
 }
 END_TEST
@@ -71,14 +75,14 @@ END_TEST
 START_TEST(no_match_lists_the_devices)
 {
     int chosen = -7;
-    ck_assert_error(tsr__select_device(devices, 2, "5", &chosen), TSR_ERR_NOT_FOUND,
+    ck_assert_error(tsr__select_device(infos, 2, "5", &chosen), TSR_ERR_NOT_FOUND,
                     "device: there is no device 5; there is 0 (llvmpipe (LLVM)), 1 (Intel Arc "
                     "Graphics)");
-    ck_assert_error(tsr__select_device(devices, 1, "99999999999999999999999", &chosen),
+    ck_assert_error(tsr__select_device(infos, 1, "99999999999999999999999", &chosen),
                     TSR_ERR_NOT_FOUND,
                     "device: there is no device 99999999999999999999999; there is 0 (llvmpipe "
                     "(LLVM))");
-    ck_assert_error(tsr__select_device(devices, 1, "geforce", &chosen), TSR_ERR_NOT_FOUND,
+    ck_assert_error(tsr__select_device(infos, 1, "geforce", &chosen), TSR_ERR_NOT_FOUND,
                     "device: no device matches \"geforce\"; there is 0 (llvmpipe (LLVM))");
     ck_assert_error(tsr__select_device(NULL, 0, "geforce", &chosen), TSR_ERR_NOT_FOUND,
                     "device: no device matches \"geforce\"; there is no device at all");
@@ -92,7 +96,7 @@ START_TEST(several_matches_are_ambiguous)
 {
     int chosen = -7;
     ck_assert_error(
-        tsr__select_device(devices, 5, "radeon", &chosen), TSR_ERR_INVALID,
+        tsr__select_device(infos, 5, "radeon", &chosen), TSR_ERR_INVALID,
         "device: \"radeon\" matches several devices: 2 (Radeon RX 7900 XT) and 3 (Radeon "
         "RX 7900 XTX); use an index or a UUID");
     ck_assert_int_eq(chosen, -7);
@@ -102,10 +106,10 @@ END_TEST
 START_TEST(an_unusable_device_says_why)
 {
     int chosen = -7;
-    ck_assert_error(tsr__select_device(devices, 5, "4", &chosen), TSR_ERR_UNSUPPORTED,
+    ck_assert_error(tsr__select_device(infos, 5, "4", &chosen), TSR_ERR_UNSUPPORTED,
                     "device: 4 (Old Card) cannot be used: it has no timeline semaphores");
     ck_assert_error(
-        tsr__select_device(&devices[4], 1, NULL, &chosen), TSR_ERR_UNSUPPORTED,
+        tsr__select_device(&infos[4], 1, NULL, &chosen), TSR_ERR_UNSUPPORTED,
         "device: none of the 1 devices can be used; the first, Old Card: it has no timeline "
         "semaphores");
     ck_assert_int_eq(chosen, -7);

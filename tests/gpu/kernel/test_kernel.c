@@ -54,7 +54,8 @@ static tsr_kernel *create_saxpy(uint32_t workgroup, float factor)
 static void run_saxpy(tsr_kernel *kernel, tsr_tensor *y, tsr_tensor *x, uint32_t n, float scale,
                       uint32_t workgroup)
 {
-    const tsr_kernel_argument arguments[] = {{.tensor = x}, {.tensor = y, .written = true}};
+    const tsr_kernel_argument arguments[] = {tsr_kernel_argument(.tensor = x),
+                                             tsr_kernel_argument(.tensor = y, .written = true)};
     const uint32_t groups[] = {(n + workgroup - 1) / workgroup, 1, 1};
     GPU_OK(tsr_kernel_run(queue, kernel, arguments, &(scalars){n, scale}, groups));
 }
@@ -115,7 +116,7 @@ START_TEST(subgroups_of_a_size)
                               .constant_count = 2, .subgroup_size = size, .name = "saxpy"),
             &kernel);
         if (!gpu->subgroups_demanded) {
-            char text[TSR_NAME_SIZE + 64];
+            char text[TSR__NAME_SIZE + 64];
             snprintf(text, sizeof text,
                      "saxpy: subgroup_size is %u; %s does not let kernels set it", (unsigned)size,
                      info->name);
@@ -138,7 +139,8 @@ START_TEST(ordered_with_other_work)
     tsr_tensor *x = gpu_new(TSR_F32, 1, shape), *y = gpu_new(TSR_F32, 1, shape);
     tsr_stream *other = NULL;
     GPU_OK(tsr_stream_create(gpu, &other));
-    const tsr_kernel_argument arguments[] = {{.tensor = x}, {.tensor = y, .written = true}};
+    const tsr_kernel_argument arguments[] = {tsr_kernel_argument(.tensor = x),
+                                             tsr_kernel_argument(.tensor = y, .written = true)};
     GPU_OK(tsr_fill(queue, x, 1));
     GPU_OK(tsr_fill(queue, y, 0));
     for (int i = 0; i < 300; i++) /* more commands than a batch holds */
@@ -172,7 +174,8 @@ START_TEST(any_order_of_destruction)
                                                .constants = (const uint32_t[]){64},
                                                .constant_count = 1),
                              &kernel));
-    const tsr_kernel_argument arguments[] = {{.tensor = x}, {.tensor = x, .written = true}};
+    const tsr_kernel_argument arguments[] = {tsr_kernel_argument(.tensor = x),
+                                             tsr_kernel_argument(.tensor = x, .written = true)};
     GPU_OK(tsr_kernel_run(stream, kernel, arguments, &(scalars){64, 1}, (uint32_t[]){1, 1, 1}));
     tsr_device_close(&device);
     tsr_kernel_destroy(&kernel);
@@ -225,7 +228,8 @@ START_TEST(nothing_to_run)
 {
     tsr_kernel *kernel = create_saxpy(64, 1);
     tsr_tensor *x = gpu_new(TSR_F32, 1, (const int64_t[]){4});
-    const tsr_kernel_argument arguments[] = {{.tensor = x}, {.tensor = x, .written = true}};
+    const tsr_kernel_argument arguments[] = {tsr_kernel_argument(.tensor = x),
+                                             tsr_kernel_argument(.tensor = x, .written = true)};
     GPU_OK(tsr_fill(queue, x, 1));
     for (int i = 0; i < 3; i++) {
         uint32_t groups[] = {1, 1, 1};
@@ -261,7 +265,8 @@ START_TEST(extremes_of_push_constants)
                                  .tensor_count = 16));
     tsr_kernel_argument arguments[16];
     for (int i = 0; i < 16; i++) {
-        arguments[i] = (tsr_kernel_argument){gpu_new(TSR_F32, 1, (const int64_t[]){16}), i == 0};
+        arguments[i] = tsr_kernel_argument(.tensor = gpu_new(TSR_F32, 1, (const int64_t[]){16}),
+                                           .written = i == 0);
         GPU_OK(tsr_fill(queue, arguments[i].tensor, i));
     }
     GPU_OK(tsr_kernel_run(queue, kernel, arguments, NULL, (uint32_t[]){1, 1, 1}));
@@ -665,9 +670,12 @@ START_TEST(run_errors)
 
     tsr_kernel *kernel = create_saxpy(64, 1);
     tsr_tensor *x = gpu_new(TSR_F32, 1, (const int64_t[]){4});
-    const tsr_kernel_argument good[] = {{.tensor = x}, {.tensor = x, .written = true}};
-    const tsr_kernel_argument absent[] = {{.tensor = x}, {.tensor = NULL}};
-    const tsr_kernel_argument foreign[] = {{.tensor = far}, {.tensor = x}};
+    const tsr_kernel_argument good[] = {tsr_kernel_argument(.tensor = x),
+                                        tsr_kernel_argument(.tensor = x, .written = true)};
+    const tsr_kernel_argument absent[] = {tsr_kernel_argument(.tensor = x),
+                                          tsr_kernel_argument(.tensor = NULL)};
+    const tsr_kernel_argument foreign[] = {tsr_kernel_argument(.tensor = far),
+                                           tsr_kernel_argument(.tensor = x)};
     const scalars scalar = {4, 1};
     const uint32_t one[] = {1, 1, 1};
     GPU_FAILS(tsr_kernel_run(NULL, kernel, good, &scalar, one), TSR_ERR_INVALID, "stream is NULL");
@@ -684,6 +692,25 @@ START_TEST(run_errors)
               "argument 0 is on device");
     GPU_FAILS(tsr_kernel_run(far_queue, kernel, good, &scalar, one), TSR_ERR_INVALID,
               "the stream on another device");
+    /* arguments of other sizes */
+    struct longer {
+        tsr_kernel_argument known;
+        uint64_t more;
+    } longer[2] = {{tsr_kernel_argument(.tensor = x), 0}, {good[1], 0}};
+    longer[0].known.struct_size = longer[1].known.struct_size = sizeof longer[0];
+    GPU_OK(tsr_kernel_run(queue, kernel, &longer[0].known, &scalar, one));
+    longer[1].more = 1;
+    GPU_FAILS(tsr_kernel_run(queue, kernel, &longer[0].known, &scalar, one), TSR_ERR_INVALID,
+              "element 1: tsr_kernel_argument");
+    struct shorter {
+        size_t struct_size;
+        tsr_tensor *tensor;
+    } shorter[2] = {{sizeof shorter[0], x}, {sizeof shorter[0], x}};
+    GPU_OK(tsr_kernel_run(queue, kernel, (const tsr_kernel_argument *)(const void *)shorter,
+                          &scalar, one));
+    const tsr_kernel_argument unset[] = {{.tensor = x}, {.tensor = x, .written = true}};
+    GPU_FAILS(tsr_kernel_run(queue, kernel, unset, &scalar, one), TSR_ERR_INVALID,
+              "tsr_kernel_argument: struct_size is 0");
     for (int i = 0; i < 3; i++) {
         uint32_t limit = tsr_device_get_info(gpu)->max_workgroup_count[i];
         if (limit == UINT32_MAX)

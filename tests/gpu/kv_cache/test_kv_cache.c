@@ -163,11 +163,17 @@ static void step(model *m, gpu_random *random)
         sequences[k] = s;
         tokens[k] = t;
     }
-    GPU_OK(tsr_kv_cache_begin(m->cache, count, sequences, tokens));
+    tsr_tensor *positions = NULL;
+    double position[MOST * LONGEST];
+    GPU_OK(tsr_kv_cache_begin(m->cache, count, sequences, tokens, &positions));
+    ck_assert_ptr_eq(positions, tsr__kv_cache_positions(m->cache));
+    gpu_get(positions, position);
     for (int i = 0; i < count; i++) {
         record *r = &m->sequence[sequences[i]];
-        for (int64_t t = 0; t < tokens[i]; t++)
+        for (int64_t t = 0; t < tokens[i]; t++) {
+            ck_assert_double_eq(position[i * most + t], (double)r->length);
             r->token[r->length++] = m->next++;
+        }
         ck_assert_int_eq(tsr_kv_cache_length(m->cache, sequences[i]), r->length);
     }
     for (int layer = LAYERS - 1; layer >= 0 && most > 0; layer--)
@@ -183,8 +189,8 @@ static void change(model *m, gpu_random *random)
     for (int k = 0; k < MOST; k++)
         used += m->sequence[k].used;
     if (!r->used) {
-        GPU_FAILS(tsr_kv_cache_fork(m->cache, i, &number), TSR_ERR_INVALID, "there is no sequence");
-        GPU_OK(tsr_kv_cache_add(m->cache, &number));
+        GPU_FAILS(tsr_kv_cache_add(m->cache, i, &number), TSR_ERR_INVALID, "there is no sequence");
+        GPU_OK(tsr_kv_cache_add(m->cache, -1, &number));
         ck_assert(!m->sequence[number].used);
         m->sequence[number] = (record){.used = true};
         ck_assert_int_eq(tsr_kv_cache_length(m->cache, number), 0);
@@ -193,11 +199,11 @@ static void change(model *m, gpu_random *random)
     switch (gpu_random_between(random, 0, 3)) {
     case 0:
         if (used == MOST) {
-            GPU_FAILS(tsr_kv_cache_fork(m->cache, i, &number), TSR_ERR_INVALID,
+            GPU_FAILS(tsr_kv_cache_add(m->cache, i, &number), TSR_ERR_INVALID,
                       "kv_cache: there are 7 sequences already");
             break;
         }
-        GPU_OK(tsr_kv_cache_fork(m->cache, i, &number));
+        GPU_OK(tsr_kv_cache_add(m->cache, i, &number));
         ck_assert(!m->sequence[number].used);
         m->sequence[number] = *r;
         break;
@@ -233,7 +239,7 @@ START_TEST(sequences_keep_their_tokens)
                             .pages = m.pages, .sequences = MOST,
                             .dtype = _i % 2 ? TSR_F16 : TSR_F32),
         &m.cache));
-    ck_assert_ptr_null(tsr_kv_cache_positions(m.cache));
+    ck_assert_ptr_null(tsr__kv_cache_positions(m.cache));
     for (int n = 0; n < 60; n++) {
         change(&m, &random);
         step(&m, &random);
@@ -338,11 +344,11 @@ static void run_rotation(const rotation *r, gpu_random *random)
         &cache));
     GPU_OK(tsr_rope_create(queue, &r->rope, &rope));
     for (int i = 0; i < BATCH; i++) {
-        GPU_OK(tsr_kv_cache_add(cache, &sequences[i]));
+        GPU_OK(tsr_kv_cache_add(cache, -1, &sequences[i]));
         most = r->tokens[i] > most ? r->tokens[i] : most;
     }
-    GPU_OK(tsr_kv_cache_begin(cache, BATCH, sequences, r->before));
-    GPU_OK(tsr_kv_cache_begin(cache, BATCH, sequences, r->tokens));
+    GPU_OK(tsr_kv_cache_begin(cache, BATCH, sequences, r->before, NULL));
+    GPU_OK(tsr_kv_cache_begin(cache, BATCH, sequences, r->tokens, NULL));
     gpu_poison(tsr__kv_cache_memory(cache));
 
     const int64_t total = BATCH * most * all_heads * dim;
@@ -479,8 +485,8 @@ START_TEST(refuses_steps)
     tsr_kv_cache *cache = small_cache(3);
     int a, b, twice[2], both[2];
     int64_t tokens[] = {5, 9};
-    GPU_OK(tsr_kv_cache_add(cache, &a));
-    GPU_OK(tsr_kv_cache_add(cache, &b));
+    GPU_OK(tsr_kv_cache_add(cache, -1, &a));
+    GPU_OK(tsr_kv_cache_add(cache, -1, &b));
     both[0] = a;
     both[1] = b;
     twice[0] = twice[1] = a;
@@ -489,27 +495,29 @@ START_TEST(refuses_steps)
                *whole = gpu_new(TSR_I32, 4, shape);
     GPU_FAILS(tsr_kv_cache_append(cache, 0, k, k), TSR_ERR_INVALID,
               "kv_cache_append: no step has begun");
-    GPU_FAILS(tsr_kv_cache_begin(NULL, 1, both, tokens), TSR_ERR_INVALID, "cache is NULL");
-    GPU_FAILS(tsr_kv_cache_begin(cache, 1, NULL, tokens), TSR_ERR_INVALID, "sequences is NULL");
-    GPU_FAILS(tsr_kv_cache_begin(cache, 1, both, NULL), TSR_ERR_INVALID, "tokens is NULL");
-    GPU_FAILS(tsr_kv_cache_begin(cache, 0, both, tokens), TSR_ERR_INVALID,
+    GPU_FAILS(tsr_kv_cache_begin(NULL, 1, both, tokens, NULL), TSR_ERR_INVALID, "cache is NULL");
+    GPU_FAILS(tsr_kv_cache_begin(cache, 1, NULL, tokens, NULL), TSR_ERR_INVALID,
+              "sequences is NULL");
+    GPU_FAILS(tsr_kv_cache_begin(cache, 1, both, NULL, NULL), TSR_ERR_INVALID, "tokens is NULL");
+    GPU_FAILS(tsr_kv_cache_begin(cache, 0, both, tokens, NULL), TSR_ERR_INVALID,
               "0 sequences; 1 to 3 are possible");
-    GPU_FAILS(tsr_kv_cache_begin(cache, 4, both, tokens), TSR_ERR_INVALID, "4 sequences");
-    GPU_FAILS(tsr_kv_cache_begin(cache, 2, twice, tokens), TSR_ERR_INVALID,
+    GPU_FAILS(tsr_kv_cache_begin(cache, 4, both, tokens, NULL), TSR_ERR_INVALID, "4 sequences");
+    GPU_FAILS(tsr_kv_cache_begin(cache, 2, twice, tokens, NULL), TSR_ERR_INVALID,
               "sequence 0 is named twice, as 0 and 1 of a step");
-    GPU_FAILS(tsr_kv_cache_begin(cache, 1, (int[]){2}, tokens), TSR_ERR_INVALID,
+    GPU_FAILS(tsr_kv_cache_begin(cache, 1, (int[]){2}, tokens, NULL), TSR_ERR_INVALID,
               "there is no sequence 2");
-    GPU_FAILS(tsr_kv_cache_begin(cache, 1, (int[]){-1}, tokens), TSR_ERR_INVALID,
+    GPU_FAILS(tsr_kv_cache_begin(cache, 1, (int[]){-1}, tokens, NULL), TSR_ERR_INVALID,
               "there is no sequence -1");
-    GPU_FAILS(tsr_kv_cache_begin(cache, 1, both, (int64_t[]){-1}), TSR_ERR_INVALID, "-1 tokens");
-    GPU_FAILS(tsr_kv_cache_begin(cache, 1, both, (int64_t[]){INT64_MAX}), TSR_ERR_INVALID,
+    GPU_FAILS(tsr_kv_cache_begin(cache, 1, both, (int64_t[]){-1}, NULL), TSR_ERR_INVALID,
+              "-1 tokens");
+    GPU_FAILS(tsr_kv_cache_begin(cache, 1, both, (int64_t[]){INT64_MAX}, NULL), TSR_ERR_INVALID,
               "at most 2147483647 are possible");
-    GPU_FAILS(tsr_kv_cache_begin(cache, 2, both, tokens), TSR_ERR_DEVICE_MEMORY,
+    GPU_FAILS(tsr_kv_cache_begin(cache, 2, both, tokens, NULL), TSR_ERR_DEVICE_MEMORY,
               "the step takes 5 pages of 4 tokens; 3 of 3 are free");
     ck_assert_int_eq(tsr_kv_cache_length(cache, a), 0);
     ck_assert_int_eq(tsr_kv_cache_free_pages(cache), 3);
     tokens[1] = 1;
-    GPU_OK(tsr_kv_cache_begin(cache, 2, both, tokens));
+    GPU_OK(tsr_kv_cache_begin(cache, 2, both, tokens, NULL));
     GPU_FAILS(tsr_kv_cache_append(cache, 2, k, k), TSR_ERR_INVALID, "layer 2 is outside 0 … 1");
     GPU_FAILS(tsr_kv_cache_append(cache, -1, k, k), TSR_ERR_INVALID, "layer -1");
     GPU_FAILS(tsr_kv_cache_append(cache, 0, NULL, k), TSR_ERR_INVALID, "k is NULL");
@@ -525,7 +533,7 @@ START_TEST(refuses_steps)
               "sequence 0 has 5 tokens; 6 cannot be left");
     GPU_FAILS(tsr_kv_cache_truncate(cache, 2, 0), TSR_ERR_INVALID, "there is no sequence 2");
     GPU_FAILS(tsr_kv_cache_remove(cache, 3), TSR_ERR_INVALID, "there is no sequence 3");
-    GPU_FAILS(tsr_kv_cache_add(cache, NULL), TSR_ERR_INVALID, "out is NULL");
+    GPU_FAILS(tsr_kv_cache_add(cache, -1, NULL), TSR_ERR_INVALID, "out is NULL");
     tsr_kv_cache_destroy(&cache);
     tsr_tensor *tensors[] = {k, short_k, whole};
     for (int i = 0; i < 3; i++)
@@ -538,9 +546,9 @@ static void survive(tsr__fault_kind kind, int code)
 {
     tsr_kv_cache *cache = small_cache(8);
     int a, b, both[2];
-    GPU_OK(tsr_kv_cache_add(cache, &a));
-    GPU_OK(tsr_kv_cache_begin(cache, 1, &a, (int64_t[]){6}));
-    GPU_OK(tsr_kv_cache_fork(cache, a, &b));
+    GPU_OK(tsr_kv_cache_add(cache, -1, &a));
+    GPU_OK(tsr_kv_cache_begin(cache, 1, &a, (int64_t[]){6}, NULL));
+    GPU_OK(tsr_kv_cache_add(cache, a, &b));
     both[0] = a;
     both[1] = b;
     bool reached = true;
@@ -549,7 +557,7 @@ static void survive(tsr__fault_kind kind, int code)
         GPU_OK(tsr_stream_wait(queue));
         const int64_t free_pages = tsr_kv_cache_free_pages(cache);
         tsr__fault_arm(kind, nth, code);
-        tsr_status status = tsr_kv_cache_begin(cache, 2, both, (int64_t[]){3, 3});
+        tsr_status status = tsr_kv_cache_begin(cache, 2, both, (int64_t[]){3, 3}, NULL);
         reached = tsr__fault_site() != NULL;
         tsr__fault_disarm();
         ck_assert_int_eq(tsr_kv_cache_length(cache, a), status == TSR_OK ? 9 : 6);
@@ -561,7 +569,7 @@ static void survive(tsr__fault_kind kind, int code)
         GPU_OK(
             tsr_kv_cache_remove(cache, b)); /* restores the state in which every attempt starts */
         GPU_OK(tsr_kv_cache_truncate(cache, a, 6));
-        GPU_OK(tsr_kv_cache_fork(cache, a, &b));
+        GPU_OK(tsr_kv_cache_add(cache, a, &b));
         both[1] = b;
     }
     tsr_kv_cache_destroy(&cache);

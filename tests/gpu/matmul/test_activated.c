@@ -130,7 +130,7 @@ static void check_slope(const shape *s, gpu_random *random)
         GPU_OK(tsr_activate_grad(queue, one, z, one, TSR_ACT_GELU_ERF));
         gpu_get(one, steps);
         expect_same(s, "slope", slope, steps);
-        GPU_OK(tsr_activate(queue, z, z, TSR_ACT_GELU_ERF));
+        GPU_OK(tsr_activate(queue, z, z, NULL, TSR_ACT_GELU_ERF));
         gpu_get(z, steps);
         expect_same(s, "y", y, steps);
         tsr_tensor_destroy(&one);
@@ -162,7 +162,7 @@ static void check_times(const shape *s, gpu_random *random)
             expect_near(s, "y", i, y[i], sum * factors[i]);
         }
         GPU_OK(tsr_matmul(queue, z, a, b, NULL));
-        GPU_OK(tsr_mul(queue, z, z, factor));
+        GPU_OK(tsr_binary(queue, z, z, factor, TSR_BINARY_MUL));
         gpu_get(z, steps);
         expect_same(s, "y", y, steps);
     }

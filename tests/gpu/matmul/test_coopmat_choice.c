@@ -12,18 +12,19 @@
 /* The choice of a shape of cooperative matrices ------------------------------------------------ */
 
 static tsr__capabilities capabilities;
-static tsr_device_info info;
+static tsr__device_facts facts;
+static tsr_device_info *const info = &facts.info;
 
 static void add_shape(uint32_t m, uint32_t n, uint32_t k, const char *operands, const char *sums)
 {
-    info.coopmats[info.coopmat_count++] = (tsr_coopmat_shape){.m = m,
-                                                              .n = n,
-                                                              .k = k,
-                                                              .a = operands,
-                                                              .b = operands,
-                                                              .c = sums,
-                                                              .result = sums,
-                                                              .subgroup_scope = true};
+    facts.coopmats[info->coopmat_count++] = (tsr_coopmat_shape){.m = m,
+                                                                .n = n,
+                                                                .k = k,
+                                                                .a = operands,
+                                                                .b = operands,
+                                                                .c = sums,
+                                                                .result = sums,
+                                                                .subgroup_scope = true};
 }
 
 /* Makes a device that meets all requirements. */
@@ -35,11 +36,11 @@ static void make_device(void)
                                        .subgroup_size_control = true,
                                        .subgroup_sizes_in_compute = true,
                                        .full_subgroups = true};
-    memset(&info, 0, sizeof info);
-    info.vendor_id = 0x10de;
-    info.coopmat = info.fp16 = info.storage16 = info.storage8 = true;
-    info.coopmat_bf16 = info.int64 = true;
-    info.subgroup_size = info.subgroup_size_min = info.subgroup_size_max = 32;
+    memset(&facts, 0, sizeof facts);
+    info->vendor_id = 0x10de;
+    info->coopmat = info->fp16 = info->storage16 = info->storage8 = true;
+    info->coopmat_bf16 = info->int64 = true;
+    info->subgroup_size = info->subgroup_size_min = info->subgroup_size_max = 32;
     add_shape(16, 8, 16, "f16", "f32");
     add_shape(16, 16, 16, "f16", "f16");
     add_shape(16, 16, 16, "f16", "f32");
@@ -51,24 +52,24 @@ static void make_device(void)
 
 static int used(void)
 {
-    info.coopmat_used = info.coopmat_bf16_used = 99;
-    tsr__coopmat_choose(&capabilities, &info);
-    ck_assert_int_eq(info.coopmat_used < 0 && info.coopmat_bf16_used < 0,
-                     info.coopmat_subgroup_size == 0);
-    return info.coopmat_used;
+    info->coopmat_used = info->coopmat_bf16_used = 99;
+    tsr__coopmat_choose(&capabilities, info);
+    ck_assert_int_eq(info->coopmat_used < 0 && info->coopmat_bf16_used < 0,
+                     info->coopmat_subgroup_size == 0);
+    return info->coopmat_used;
 }
 
 START_TEST(largest_f16_shape_with_f32_sums)
 {
     ck_assert_int_eq(used(), 2);
-    ck_assert_uint_eq(info.coopmat_subgroup_size, 32);
-    info.coopmats[2].subgroup_scope = false;
+    ck_assert_uint_eq(info->coopmat_subgroup_size, 32);
+    facts.coopmats[2].subgroup_scope = false;
     ck_assert_int_eq(used(), 0);
-    info.coopmats[0].saturating = true;
+    facts.coopmats[0].saturating = true;
     ck_assert_int_eq(used(), 4);
-    info.coopmats[4].n = 12; /* tiles are not multiples of 12 */
+    facts.coopmats[4].n = 12; /* tiles are not multiples of 12 */
     ck_assert_int_eq(used(), -1);
-    info.coopmat_count = 0;
+    info->coopmat_count = 0;
     ck_assert_int_eq(used(), -1);
 }
 END_TEST
@@ -76,25 +77,25 @@ END_TEST
 START_TEST(largest_bf16_shape_with_f32_sums)
 {
     ck_assert_int_eq(used(), 2);
-    ck_assert_int_eq(info.coopmat_bf16_used, 3);
+    ck_assert_int_eq(info->coopmat_bf16_used, 3);
     add_shape(32, 8, 16, "bf16", "f32"); /* not larger than shape 3 */
     ck_assert_int_eq(used(), 2);
-    ck_assert_int_eq(info.coopmat_bf16_used, 3);
+    ck_assert_int_eq(info->coopmat_bf16_used, 3);
     add_shape(32, 32, 16, "bf16", "f32");
     ck_assert_int_eq(used(), 2);
-    ck_assert_int_eq(info.coopmat_bf16_used, 8);
+    ck_assert_int_eq(info->coopmat_bf16_used, 8);
 }
 END_TEST
 
 /* bf16 needs these two features; f16 does not. */
 START_TEST(bf16_has_its_own_requirements)
 {
-    bool *needs[] = {&info.coopmat_bf16, &capabilities.int16};
+    bool *needs[] = {&facts.info.coopmat_bf16, &capabilities.int16};
 
     for (size_t i = 0; i < sizeof needs / sizeof *needs; i++) {
         *needs[i] = false;
         ck_assert_int_eq(used(), 2);
-        ck_assert_int_eq(info.coopmat_bf16_used, -1);
+        ck_assert_int_eq(info->coopmat_bf16_used, -1);
         *needs[i] = true;
     }
 }
@@ -103,10 +104,10 @@ END_TEST
 /* Removes one requirement after the other; each time no matrices may be used. */
 START_TEST(none_if_a_requirement_is_missing)
 {
-    bool *needs[] = {&info.coopmat,
-                     &info.storage16,
-                     &info.storage8,
-                     &info.int64,
+    bool *needs[] = {&facts.info.coopmat,
+                     &facts.info.storage16,
+                     &facts.info.storage8,
+                     &facts.info.int64,
                      &capabilities.vulkan_memory_model,
                      &capabilities.subgroup_size_control,
                      &capabilities.full_subgroups};
@@ -115,12 +116,12 @@ START_TEST(none_if_a_requirement_is_missing)
         ck_assert_int_eq(used(), 2);
         *needs[i] = false;
         ck_assert_int_eq(used(), -1);
-        ck_assert_int_eq(info.coopmat_bf16_used, -1);
+        ck_assert_int_eq(info->coopmat_bf16_used, -1);
         *needs[i] = true;
     }
-    info.fp16 = false;
+    info->fp16 = false;
     ck_assert_int_eq(used(), -1);
-    ck_assert_int_eq(info.coopmat_bf16_used, 3);
+    ck_assert_int_eq(info->coopmat_bf16_used, 3);
 }
 END_TEST
 
@@ -128,14 +129,14 @@ START_TEST(size_of_subgroups)
 {
     capabilities.subgroup_sizes_in_compute = false; /* harmless, because there is only one size */
     ck_assert_int_eq(used(), 2);
-    ck_assert_uint_eq(info.coopmat_subgroup_size, 32);
-    info.subgroup_size_min = 16;
+    ck_assert_uint_eq(info->coopmat_subgroup_size, 32);
+    info->subgroup_size_min = 16;
     ck_assert_int_eq(used(), -1);
     capabilities.subgroup_sizes_in_compute = true;
-    info.subgroup_size_min = 8;
-    info.subgroup_size_max = 32;
+    info->subgroup_size_min = 8;
+    info->subgroup_size_max = 32;
     ck_assert_int_eq(used(), 2);
-    ck_assert_uint_eq(info.coopmat_subgroup_size, 8);
+    ck_assert_uint_eq(info->coopmat_subgroup_size, 8);
 }
 END_TEST
 
@@ -149,19 +150,19 @@ static const tsr__coopmat2 workgroup_matrices = {
 /* Matrices that a workgroup shares need all that matrices of subgroups need, and more. */
 START_TEST(matrices_of_workgroups)
 {
-    bool *needs[] = {&capabilities.has_coopmat2, &info.coopmat, &info.int64};
+    bool *needs[] = {&capabilities.has_coopmat2, &facts.info.coopmat, &facts.info.int64};
 
     used();
-    ck_assert(!info.coopmat2 && !info.coopmat2_bf16);
+    ck_assert(!info->coopmat2 && !info->coopmat2_bf16);
     capabilities.has_coopmat2 = true;
     for (size_t i = 0; i < sizeof needs / sizeof *needs; i++) {
         capabilities.coopmat2 = workgroup_matrices;
         used();
-        ck_assert(info.coopmat2 && info.coopmat2_bf16);
+        ck_assert(info->coopmat2 && info->coopmat2_bf16);
         ck_assert_mem_eq(&capabilities.coopmat2, &workgroup_matrices, sizeof workgroup_matrices);
         *needs[i] = false;
         used();
-        ck_assert(!info.coopmat2 && !info.coopmat2_bf16);
+        ck_assert(!info->coopmat2 && !info->coopmat2_bf16);
         ck_assert_uint_eq(capabilities.coopmat2.f16[3].m, 0);
         ck_assert_uint_eq(capabilities.coopmat2.bf16[3].m, 0);
         *needs[i] = true;
@@ -169,12 +170,12 @@ START_TEST(matrices_of_workgroups)
     capabilities.coopmat2 = workgroup_matrices;
     capabilities.coopmat_faulty = true;
     used();
-    ck_assert(!info.coopmat2 && !info.coopmat2_bf16);
+    ck_assert(!info->coopmat2 && !info->coopmat2_bf16);
     capabilities.coopmat_faulty = false;
     capabilities.coopmat2 = workgroup_matrices;
     capabilities.int16 = false;
     used();
-    ck_assert(info.coopmat2 && !info.coopmat2_bf16);
+    ck_assert(info->coopmat2 && !info->coopmat2_bf16);
 }
 END_TEST
 

@@ -1,5 +1,5 @@
 /* Compares gated products, act(a · gate) ⊙ (a · up), with double precision, and in f32 with the
- * bits of tsr_matmul followed by tsr_activate_mul. */
+ * bits of tsr_matmul followed by tsr_activate. */
 #include "gpu/internal.h"
 
 #include <math.h>
@@ -111,7 +111,7 @@ static void compare(const gated_case *c, const double *a, const double *b, const
         }
 }
 
-/* Computes the same result with tsr_matmul and tsr_activate_mul, and compares the bits with
+/* Computes the same result with tsr_matmul and tsr_activate, and compares the bits with
  * `got`. */
 static void compare_steps(const gated_case *c, const tsr_tensor *a, const tsr_tensor *b,
                           const tsr_tensor *bias, const double *got)
@@ -124,7 +124,7 @@ static void compare_steps(const gated_case *c, const tsr_tensor *a, const tsr_te
         tsr_matmul_params(.transpose_b = true, .bias = bias, .allow_int8 = c->allow_int8)));
     GPU_OK(tsr_tensor_slice(both, 1, 0, c->n, 1, &gate));
     GPU_OK(tsr_tensor_slice(both, 1, c->n, 2 * c->n, 1, &up));
-    GPU_OK(tsr_activate_mul(queue, y, gate, up, c->activation));
+    GPU_OK(tsr_activate(queue, y, gate, up, c->activation));
     gpu_get(y, steps);
     for (int64_t i = 0; i < c->m * c->n; i++)
         ck_assert_msg(steps[i] == got[i], "[%lld,%lld,%lld], element %lld: %.9g in steps, now %.9g",

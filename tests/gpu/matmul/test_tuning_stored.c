@@ -14,23 +14,23 @@
 #include "support/check_main.h"
 #include "support/gpu.h"
 
-static tsr_device_list list;
+static tsr_device_list *list = NULL;
 static tsr__tuned_owner owner;
 static char path[TSR__CACHE_PATH]; /* the file that this device would read */
 
 static void setup(void)
 {
     cache_folder_make();
-    ck_assert_ok(tsr_device_list_init(&list));
-    ck_assert_int_ge(list.count, 1);
-    owner.info = &list.devices[0];
+    ck_assert_ok(tsr_device_list_create(&list));
+    ck_assert_int_ge(list->count, 1);
+    owner.info = list->devices[0];
     owner.storage = tsr__storage_of(owner.info);
     ck_assert_ok(tsr__tuned_path(&owner, path));
 }
 
 static void teardown(void)
 {
-    tsr_device_list_finish(&list);
+    tsr_device_list_destroy(&list);
     cache_folder_remove();
 }
 

@@ -83,7 +83,7 @@ END_TEST
 START_TEST(memory_of_large_tensors_is_kept)
 {
     const tsr_device_info *info = tsr_device_get_info(gpu);
-    const uint64_t share = info->heaps[0].size_bytes / 16;
+    const uint64_t share = tsr_device_heap(info, 0)->size_bytes / 16;
     /* The size is such that the limit allows three kept slabs. */
     int64_t size = (int64_t)(share / 4 + (1 << 20)), less = size - size / 16;
     tsr_tensor *tensor[4];
@@ -291,7 +291,7 @@ START_TEST(lavapipe_has_the_memory_of_the_machine)
     tsr_tensor *tensors[CHUNKS] = {0};
     if (strcmp(info->driver_name, "llvmpipe") != 0)
         SKIP("the driver is %s", info->driver_name);
-    ck_assert_uint_gt(info->heaps[0].budget_bytes, CHUNKS * (uint64_t)chunk);
+    ck_assert_uint_gt(tsr_device_heap(info, 0)->budget_bytes, CHUNKS * (uint64_t)chunk);
     for (int i = 0; i < CHUNKS; i++)
         tensors[i] = gpu_new(TSR_U8, 1, &chunk);
     for (int i = 0; i < CHUNKS; i++)

@@ -153,7 +153,7 @@ START_TEST(many_small_ones_in_order)
          * nevertheless reuse the data as soon as the upload returns. */
         GPU_OK(tsr_tensor_upload(queue, x, values, sizeof values));
         memset(values, 0xff, sizeof values);
-        GPU_OK(tsr_add(queue, sum, sum, x));
+        GPU_OK(tsr_binary(queue, sum, sum, x, TSR_BINARY_ADD));
     }
     float result[8];
     GPU_OK(tsr_tensor_download(queue, sum, result, sizeof result));
@@ -272,8 +272,6 @@ START_TEST(wrong_arguments)
     GPU_FAILS(tsr_tensor_select(x, 0, 9, &all), TSR_ERR_INVALID, "9");
     ck_assert_ptr_null(all);
     ck_assert_ptr_null(tsr_tensor_layout(NULL));
-    ck_assert_ptr_null(tsr_tensor_device(NULL));
-    ck_assert_ptr_eq(tsr_tensor_device(x), gpu);
     tsr_tensor_destroy(&x);
     tsr_tensor_destroy(&x);
     tsr_tensor_destroy(NULL);

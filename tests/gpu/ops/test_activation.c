@@ -132,7 +132,7 @@ START_TEST(matches_double_precision)
     gpu_put(tdy, dy);
     tsr_activation activation = all[_i];
     gpu_poison(ty);
-    GPU_OK(tsr_activate(queue, ty, tx, activation));
+    GPU_OK(tsr_activate(queue, ty, tx, NULL, activation));
     gpu_get(ty, got);
     for (int i = 0; i < COUNT; i++)
         check_value("activation", activation, x[i], got[i], activated(x[i], activation));
@@ -162,7 +162,7 @@ START_TEST(keeps_its_digits_near_zero)
         x[i] = gpu_rounded((i % 2 ? -1 : 1) * ldexp(1.37, -i), TSR_F32);
     for (int a = 1; a < 5; a++) {
         gpu_put(t, x);
-        GPU_OK(tsr_activate(queue, t, t, all[a])); /* in place */
+        GPU_OK(tsr_activate(queue, t, t, NULL, all[a])); /* in place */
         gpu_get(t, got);
         for (int i = 0; i < 64; i++) {
             double want = activated(x[i], all[a]);
@@ -188,7 +188,7 @@ START_TEST(float16_and_views)
         for (int64_t i = 0; i < shape[0] * shape[1]; i++)
             in[i] = gpu_rounded(4 * gpu_random_unit(&random), from);
         gpu_put(x, in);
-        GPU_OK(tsr_activate(queue, y, x, TSR_ACT_SILU));
+        GPU_OK(tsr_activate(queue, y, x, NULL, TSR_ACT_SILU));
         gpu_get(y, got);
         for (int64_t i = 0; i < shape[0] * shape[1]; i++) {
             double want = activated(in[i], TSR_ACT_SILU), step = to == TSR_F32 ? 1e-6 : 1.0 / 1024;
@@ -230,7 +230,7 @@ START_TEST(multiplied)
             factor[i] = gpu_rounded(2 * gpu_random_unit(&random) - 1, by);
         gpu_put(x, in);
         gpu_put(b, factor);
-        GPU_OK(tsr_activate_mul(queue, result, x, b, activation));
+        GPU_OK(tsr_activate(queue, result, x, b, activation));
         gpu_get(result, got);
         for (int64_t i = 0; i < count; i++) {
             const double want = activated(in[i], activation) * factor[one_row ? i % shape[1] : i];
@@ -254,21 +254,21 @@ START_TEST(refuses)
     int64_t shape[] = {2, 3}, other[] = {4};
     tsr_tensor *x = gpu_new(TSR_F32, 2, shape), *i = gpu_new(TSR_I32, 2, shape),
                *o = gpu_new(TSR_F32, 1, other);
-    GPU_FAILS(tsr_activate(queue, x, x, (tsr_activation)5), TSR_ERR_INVALID,
+    GPU_FAILS(tsr_activate(queue, x, x, NULL, (tsr_activation)5), TSR_ERR_INVALID,
               "activate: unknown activation 5");
-    GPU_FAILS(tsr_activate_mul(queue, x, x, x, (tsr_activation)7), TSR_ERR_INVALID,
-              "activate_mul: unknown activation 7");
-    GPU_FAILS(tsr_activate_mul(queue, x, x, NULL, TSR_ACT_RELU), TSR_ERR_INVALID,
-              "activate_mul: b is NULL");
-    GPU_FAILS(tsr_activate_mul(queue, x, x, o, TSR_ACT_RELU), TSR_ERR_INVALID,
-              "activate_mul: b [4] does not broadcast to y [2,3]");
+    GPU_FAILS(tsr_activate(queue, x, x, x, (tsr_activation)7), TSR_ERR_INVALID,
+              "activate: unknown activation 7");
+    GPU_FAILS(tsr_activate(queue, x, x, i, TSR_ACT_RELU), TSR_ERR_INVALID, "activate: b is i32");
+    GPU_FAILS(tsr_activate(queue, x, x, o, TSR_ACT_RELU), TSR_ERR_INVALID,
+              "activate: b [4] does not broadcast to y [2,3]");
     GPU_FAILS(tsr_activate_grad(queue, x, x, x, (tsr_activation)-1), TSR_ERR_INVALID,
               "activate_grad: unknown activation -1");
-    GPU_FAILS(tsr_activate(queue, i, x, TSR_ACT_RELU), TSR_ERR_INVALID,
+    GPU_FAILS(tsr_activate(queue, i, x, NULL, TSR_ACT_RELU), TSR_ERR_INVALID,
               "activate: y is i32; f32, f16 or bf16 is needed");
-    GPU_FAILS(tsr_activate(queue, x, i, TSR_ACT_RELU), TSR_ERR_INVALID, "activate: x is i32");
-    GPU_FAILS(tsr_activate(queue, x, NULL, TSR_ACT_RELU), TSR_ERR_INVALID, "activate: x is NULL");
-    GPU_FAILS(tsr_activate(queue, x, o, TSR_ACT_RELU), TSR_ERR_INVALID,
+    GPU_FAILS(tsr_activate(queue, x, i, NULL, TSR_ACT_RELU), TSR_ERR_INVALID, "activate: x is i32");
+    GPU_FAILS(tsr_activate(queue, x, NULL, NULL, TSR_ACT_RELU), TSR_ERR_INVALID,
+              "activate: x is NULL");
+    GPU_FAILS(tsr_activate(queue, x, o, NULL, TSR_ACT_RELU), TSR_ERR_INVALID,
               "activate: x [4] does not broadcast to y [2,3]");
     GPU_FAILS(tsr_activate_grad(queue, x, x, NULL, TSR_ACT_RELU), TSR_ERR_INVALID,
               "activate_grad: dy is NULL");

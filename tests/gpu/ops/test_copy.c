@@ -11,6 +11,7 @@
 #include "support/check_main.h"
 #include "support/convert.h"
 #include "support/gpu.h"
+#include "tensor/check.h"
 
 static const tsr_dtype dtypes[] = {TSR_F32, TSR_F16, TSR_BF16, TSR_I32, TSR_U32, TSR_I64, TSR_U8};
 
@@ -68,7 +69,9 @@ static void image_slice(copy_image *image, int dim, int64_t start, int64_t stop,
 static void image_permute(copy_image *image, const int *order)
 {
     tsr_tensor *old = image->view;
-    GPU_OK(tsr_tensor_permute(old, order, &image->view));
+    tsr_layout layout;
+    GPU_OK(tsr_layout_permute(tsr_tensor_layout(old), order, &layout));
+    GPU_OK(tsr_tensor_view(old, &layout, &image->view));
     tsr_tensor_destroy(&old);
 }
 
@@ -102,9 +105,9 @@ static void copy_on_host(copy_image *dst, const copy_image *src)
 static void describe(const tsr_tensor *tensor, char *text, size_t size)
 {
     const tsr_layout *layout = tsr_tensor_layout(tensor);
-    char shape[TSR_SHAPE_TEXT], strides[TSR_SHAPE_TEXT];
-    tsr_shape_format(layout->ndim, layout->shape, shape, sizeof shape);
-    tsr_shape_format(layout->ndim, layout->strides, strides, sizeof strides);
+    char shape[TSR__SHAPE_TEXT], strides[TSR__SHAPE_TEXT];
+    tsr__shape_format(layout->ndim, layout->shape, shape, sizeof shape);
+    tsr__shape_format(layout->ndim, layout->strides, strides, sizeof strides);
     snprintf(text, size, "%s %s strides %s offset %lld", tsr_dtype_name(layout->dtype), shape,
              strides, (long long)layout->offset);
 }

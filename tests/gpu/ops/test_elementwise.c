@@ -26,11 +26,11 @@ static tsr_status run(function f, tsr_tensor *y, const tsr_tensor *a, const tsr_
 {
     switch (f) {
     case ADD:
-        return tsr_add(queue, y, a, b);
+        return tsr_binary(queue, y, a, b, TSR_BINARY_ADD);
     case SUB:
-        return tsr_sub(queue, y, a, b);
+        return tsr_binary(queue, y, a, b, TSR_BINARY_SUB);
     case MUL:
-        return tsr_mul(queue, y, a, b);
+        return tsr_binary(queue, y, a, b, TSR_BINARY_MUL);
     case SCALE:
         return tsr_scale(queue, y, a, alpha, beta);
     case AXPY:
@@ -230,9 +230,9 @@ START_TEST(in_place)
         y.shape[0] = b.shape[0] = shape[0];
         make(&random, floats[d], &y);
         make(&random, TSR_F32, &b);
-        GPU_OK(tsr_add(queue, y.view, y.view, b.view));
-        GPU_OK(tsr_mul(queue, y.view, b.view, y.view));
-        GPU_OK(tsr_add(queue, y.view, y.view, y.view));
+        GPU_OK(tsr_binary(queue, y.view, y.view, b.view, TSR_BINARY_ADD));
+        GPU_OK(tsr_binary(queue, y.view, b.view, y.view, TSR_BINARY_MUL));
+        GPU_OK(tsr_binary(queue, y.view, y.view, y.view, TSR_BINARY_ADD));
         gpu_get(y.view, got);
         for (int i = 0; i < 37; i++) {
             double x = gpu_rounded(expected(ADD, y.values[i], b.values[i], 0), floats[d]);
@@ -256,7 +256,7 @@ START_TEST(special_values)
                *y = gpu_new(TSR_F16, 1, shape);
     gpu_put(x, a);
     gpu_put(z, b);
-    GPU_OK(tsr_add(queue, y, x, z));
+    GPU_OK(tsr_binary(queue, y, x, z, TSR_BINARY_ADD));
     gpu_get(y, got);
     for (int i = 0; i < 6; i++) {
         double want = gpu_rounded(gpu_rounded(a[i], TSR_F32) + gpu_rounded(b[i], TSR_F32), TSR_F16);
@@ -292,17 +292,20 @@ START_TEST(refuses)
     int64_t shape[] = {2, 3}, other[] = {4}, row[] = {3};
     tsr_tensor *x = gpu_new(TSR_F32, 2, shape), *i = gpu_new(TSR_U8, 2, shape),
                *o = gpu_new(TSR_F32, 1, other), *wide, *part, *r = gpu_new(TSR_F32, 1, row);
-    GPU_FAILS(tsr_add(NULL, x, x, x), TSR_ERR_INVALID, "add: stream is NULL");
-    GPU_FAILS(tsr_add(queue, NULL, x, x), TSR_ERR_INVALID, "add: y is NULL");
-    GPU_FAILS(tsr_sub(queue, x, NULL, x), TSR_ERR_INVALID, "sub: a is NULL");
-    GPU_FAILS(tsr_mul(queue, x, x, NULL), TSR_ERR_INVALID, "mul: b is NULL");
+    GPU_FAILS(tsr_binary(NULL, x, x, x, TSR_BINARY_ADD), TSR_ERR_INVALID, "add: stream is NULL");
+    GPU_FAILS(tsr_binary(queue, NULL, x, x, TSR_BINARY_ADD), TSR_ERR_INVALID, "add: y is NULL");
+    GPU_FAILS(tsr_binary(queue, x, NULL, x, TSR_BINARY_SUB), TSR_ERR_INVALID, "sub: a is NULL");
+    GPU_FAILS(tsr_binary(queue, x, x, NULL, TSR_BINARY_MUL), TSR_ERR_INVALID, "mul: b is NULL");
     GPU_FAILS(tsr_scale(queue, x, NULL, 1, 0), TSR_ERR_INVALID, "scale: x is NULL");
     GPU_FAILS(tsr_axpy(queue, x, 1, NULL), TSR_ERR_INVALID, "axpy: x is NULL");
-    GPU_FAILS(tsr_add(queue, i, x, x), TSR_ERR_INVALID, "add: y is u8; f32, f16 or bf16 is needed");
-    GPU_FAILS(tsr_add(queue, x, i, x), TSR_ERR_INVALID, "add: a is u8");
-    GPU_FAILS(tsr_add(queue, x, x, i), TSR_ERR_INVALID, "add: b is u8");
-    GPU_FAILS(tsr_add(queue, x, o, x), TSR_ERR_INVALID, "add: a [4] does not broadcast to y [2,3]");
-    GPU_FAILS(tsr_mul(queue, x, x, o), TSR_ERR_INVALID, "mul: b [4] does not broadcast to y [2,3]");
+    GPU_FAILS(tsr_binary(queue, i, x, x, TSR_BINARY_ADD), TSR_ERR_INVALID,
+              "add: y is u8; f32, f16 or bf16 is needed");
+    GPU_FAILS(tsr_binary(queue, x, i, x, TSR_BINARY_ADD), TSR_ERR_INVALID, "add: a is u8");
+    GPU_FAILS(tsr_binary(queue, x, x, i, TSR_BINARY_ADD), TSR_ERR_INVALID, "add: b is u8");
+    GPU_FAILS(tsr_binary(queue, x, o, x, TSR_BINARY_ADD), TSR_ERR_INVALID,
+              "add: a [4] does not broadcast to y [2,3]");
+    GPU_FAILS(tsr_binary(queue, x, x, o, TSR_BINARY_MUL), TSR_ERR_INVALID,
+              "mul: b [4] does not broadcast to y [2,3]");
     GPU_FAILS(tsr_axpy(queue, r, 1, x), TSR_ERR_INVALID,
               "axpy: x [2,3] does not broadcast to y [3]");
 
@@ -311,10 +314,11 @@ START_TEST(refuses)
               "scale: y is a view [2,3] that names an element more than once");
     tsr_tensor_destroy(&wide);
     GPU_OK(tsr_tensor_select(x, 0, 0, &part));
-    GPU_FAILS(tsr_add(queue, x, x, part), TSR_ERR_INVALID, "add: y [2,3] overlaps b [2,3]");
+    GPU_FAILS(tsr_binary(queue, x, x, part, TSR_BINARY_ADD), TSR_ERR_INVALID,
+              "add: y [2,3] overlaps b [2,3]");
     tsr_tensor_destroy(&part);
     tsr_tensor *half = gpu_new(TSR_F16, 2, shape), *other_half = gpu_as(half, TSR_BF16);
-    GPU_FAILS(tsr_add(queue, other_half, x, half), TSR_ERR_INVALID,
+    GPU_FAILS(tsr_binary(queue, other_half, x, half, TSR_BINARY_ADD), TSR_ERR_INVALID,
               "add: y [2,3] overlaps b [2,3] in one buffer as another dtype");
     tsr_tensor_destroy(&other_half);
     tsr_tensor_destroy(&half);

@@ -35,7 +35,7 @@ typedef struct function {
 static tsr_status run_div(tsr_tensor *y, tsr_tensor *const *x, int option)
 {
     (void)option;
-    return tsr_div(queue, y, x[0], x[1]);
+    return tsr_binary(queue, y, x[0], x[1], TSR_BINARY_DIV);
 }
 
 static double want_div(const double *x, int option)
@@ -46,7 +46,8 @@ static double want_div(const double *x, int option)
 
 static tsr_status run_div_grad(tsr_tensor *y, tsr_tensor *const *x, int option)
 {
-    return tsr_div_grad(queue, option == 0 ? y : NULL, option == 1 ? y : NULL, x[0], x[1], x[2]);
+    return tsr_binary_grad(queue, option == 0 ? y : NULL, option == 1 ? y : NULL, x[0], x[1], x[2],
+                           TSR_BINARY_DIV);
 }
 
 static double want_div_grad(const double *x, int option)
@@ -56,7 +57,8 @@ static double want_div_grad(const double *x, int option)
 
 static tsr_status run_extremum(tsr_tensor *y, tsr_tensor *const *x, int option)
 {
-    return option == 0 ? tsr_minimum(queue, y, x[0], x[1]) : tsr_maximum(queue, y, x[0], x[1]);
+    return option == 0 ? tsr_binary(queue, y, x[0], x[1], TSR_BINARY_MINIMUM)
+                       : tsr_binary(queue, y, x[0], x[1], TSR_BINARY_MAXIMUM);
 }
 
 static double want_extremum(const double *x, int option)
@@ -70,8 +72,8 @@ static double want_extremum(const double *x, int option)
 static tsr_status run_extremum_grad(tsr_tensor *y, tsr_tensor *const *x, int option)
 {
     tsr_tensor *da = option % 2 == 0 ? y : NULL, *db = option % 2 == 1 ? y : NULL;
-    return option < 2 ? tsr_minimum_grad(queue, da, db, x[0], x[1], x[2])
-                      : tsr_maximum_grad(queue, da, db, x[0], x[1], x[2]);
+    return option < 2 ? tsr_binary_grad(queue, da, db, x[0], x[1], x[2], TSR_BINARY_MINIMUM)
+                      : tsr_binary_grad(queue, da, db, x[0], x[1], x[2], TSR_BINARY_MAXIMUM);
 }
 
 static double want_extremum_grad(const double *x, int option)
@@ -82,6 +84,27 @@ static double want_extremum_grad(const double *x, int option)
         other = -other;
     }
     return mine > other ? 0 : mine == other ? x[2] / 2 : x[2];
+}
+
+/* `option` selects the gradient: da or db of the sum, of the difference or of the product. */
+static tsr_status run_linear_grad(tsr_tensor *y, tsr_tensor *const *x, int option)
+{
+    tsr_tensor *da = option % 2 == 0 ? y : NULL, *db = option % 2 == 1 ? y : NULL;
+    return tsr_binary_grad(queue, da, db, x[0], x[1], x[2],
+                           (tsr_binary_function)(TSR_BINARY_ADD + option / 2));
+}
+
+static double want_linear_grad(const double *x, int option)
+{
+    switch (option) {
+    case 3:
+        return -x[2];
+    case 4:
+        return x[2] * x[1];
+    case 5:
+        return x[2] * x[0];
+    }
+    return x[2];
 }
 
 static tsr_status run_unary(tsr_tensor *y, tsr_tensor *const *x, int option)
@@ -153,21 +176,21 @@ static double want_clamp(const double *x, int option)
 
 static tsr_status run_compare(tsr_tensor *y, tsr_tensor *const *x, int option)
 {
-    return tsr_compare(queue, y, x[0], x[1], (tsr_comparison)option);
+    return tsr_binary(queue, y, x[0], x[1], (tsr_binary_function)option);
 }
 
 static double want_compare(const double *x, int option)
 {
     switch (option) {
-    case TSR_EQUAL:
+    case TSR_BINARY_EQUAL:
         return x[0] == x[1];
-    case TSR_NOT_EQUAL:
+    case TSR_BINARY_NOT_EQUAL:
         return x[0] != x[1];
-    case TSR_LESS:
+    case TSR_BINARY_LESS:
         return x[0] < x[1];
-    case TSR_LESS_EQUAL:
+    case TSR_BINARY_LESS_EQUAL:
         return x[0] <= x[1];
-    case TSR_GREATER:
+    case TSR_BINARY_GREATER:
         return x[0] > x[1];
     }
     return x[0] >= x[1];
@@ -201,6 +224,12 @@ static double want_where(const double *x, int option)
 
 static const function all[] = {
     {"div", run_div, want_div, 0, 2, false, false, 4e-7, 0},
+    {"add's da", run_linear_grad, want_linear_grad, 0, 3, false, false, 0, 0},
+    {"add's db", run_linear_grad, want_linear_grad, 1, 3, false, false, 0, 0},
+    {"sub's da", run_linear_grad, want_linear_grad, 2, 3, false, false, 0, 0},
+    {"sub's db", run_linear_grad, want_linear_grad, 3, 3, false, false, 0, 0},
+    {"mul's da", run_linear_grad, want_linear_grad, 4, 3, false, false, 4e-7, 0},
+    {"mul's db", run_linear_grad, want_linear_grad, 5, 3, false, false, 4e-7, 0},
     {"div's da", run_div_grad, want_div_grad, 0, 3, false, false, 4e-7, 0},
     {"div's db", run_div_grad, want_div_grad, 1, 3, false, false, 1e-6, 0},
     {"minimum", run_extremum, want_extremum, 0, 2, false, false, 0, 0},
@@ -219,12 +248,12 @@ static const function all[] = {
     UNARY("neg", TSR_UNARY_NEG, false, 0),
     {"clamp", run_clamp, want_clamp, 0, 1, false, false, 0, 0},
     {"clamp'", run_clamp, want_clamp, 1, 2, false, false, 0, 0},
-    COMPARE("equal", TSR_EQUAL),
-    COMPARE("not equal", TSR_NOT_EQUAL),
-    COMPARE("less", TSR_LESS),
-    COMPARE("less or equal", TSR_LESS_EQUAL),
-    COMPARE("greater", TSR_GREATER),
-    COMPARE("greater or equal", TSR_GREATER_EQUAL),
+    COMPARE("equal", TSR_BINARY_EQUAL),
+    COMPARE("not equal", TSR_BINARY_NOT_EQUAL),
+    COMPARE("less", TSR_BINARY_LESS),
+    COMPARE("less or equal", TSR_BINARY_LESS_EQUAL),
+    COMPARE("greater", TSR_BINARY_GREATER),
+    COMPARE("greater or equal", TSR_BINARY_GREATER_EQUAL),
     {"where", run_where, want_where, 0, 3, false, true, 0, 0},
     {"where without b", run_where, want_where, 1, 2, false, true, 0, 0},
     {"where without a", run_where, want_where, 2, 2, false, true, 0, 0},
@@ -567,7 +596,7 @@ START_TEST(both_gradients)
     gpu_put(ta, a);
     gpu_put(tb, b);
     gpu_put(tdy, dy);
-    GPU_OK(tsr_maximum_grad(queue, tda, tdy, ta, tb, tdy));
+    GPU_OK(tsr_binary_grad(queue, tda, tdy, ta, tb, tdy, TSR_BINARY_MAXIMUM));
     gpu_get(tda, da);
     gpu_get(tdy, db);
     for (int i = 0; i < N; i++) {
@@ -575,13 +604,13 @@ START_TEST(both_gradients)
         ck_assert_double_eq(da[i], want_extremum_grad(in, 2));
         ck_assert_double_eq(db[i], want_extremum_grad(in, 3));
     }
-    GPU_OK(tsr_div_grad(queue, tdy, NULL, ta, tb, tda));
+    GPU_OK(tsr_binary_grad(queue, tdy, NULL, ta, tb, tda, TSR_BINARY_DIV));
     gpu_get(tdy, db);
     for (int i = 0; i < N; i++)
         ck_assert_double_eq_tol(db[i], da[i] / b[i], 4e-7);
-    GPU_FAILS(tsr_div_grad(queue, ta, tdy, ta, tb, tda), TSR_ERR_INVALID,
+    GPU_FAILS(tsr_binary_grad(queue, ta, tdy, ta, tb, tda, TSR_BINARY_DIV), TSR_ERR_INVALID,
               "div_grad: da [70,90] overlaps a [70,90]");
-    GPU_FAILS(tsr_div_grad(queue, tdy, tdy, ta, tb, tda), TSR_ERR_INVALID,
+    GPU_FAILS(tsr_binary_grad(queue, tdy, tdy, ta, tb, tda, TSR_BINARY_DIV), TSR_ERR_INVALID,
               "div_grad: da [70,90] overlaps db [70,90]");
     tsr_tensor_destroy(&tda);
     tsr_tensor_destroy(&tdy);
@@ -605,26 +634,38 @@ START_TEST(refuses)
     GPU_FAILS(tsr_unary(queue, u, x, TSR_UNARY_EXP), TSR_ERR_INVALID, "unary: y is u8");
     GPU_FAILS(tsr_unary_grad(queue, x, x, NULL, TSR_UNARY_EXP), TSR_ERR_INVALID,
               "unary_grad: dy is NULL");
-    GPU_FAILS(tsr_div(queue, x, i, x), TSR_ERR_INVALID,
+    GPU_FAILS(tsr_binary(queue, x, i, x, TSR_BINARY_DIV), TSR_ERR_INVALID,
               "div: a is i32; f32, f16 or bf16 is needed");
-    GPU_FAILS(tsr_minimum(queue, x, x, o), TSR_ERR_INVALID,
+    GPU_FAILS(tsr_binary(queue, x, x, o, TSR_BINARY_MINIMUM), TSR_ERR_INVALID,
               "minimum: b [4] does not broadcast to y [2,3]");
-    GPU_FAILS(tsr_maximum(NULL, x, x, x), TSR_ERR_INVALID, "maximum: stream is NULL");
-    GPU_FAILS(tsr_div_grad(queue, NULL, NULL, x, x, x), TSR_ERR_INVALID,
+    GPU_FAILS(tsr_binary(NULL, x, x, x, TSR_BINARY_MAXIMUM), TSR_ERR_INVALID,
+              "maximum: stream is NULL");
+    GPU_FAILS(tsr_binary_grad(queue, NULL, NULL, x, x, x, TSR_BINARY_DIV), TSR_ERR_INVALID,
               "div_grad: da and db are both NULL");
-    GPU_FAILS(tsr_div_grad(queue, z, NULL, x, x, NULL), TSR_ERR_INVALID, "div_grad: dy is NULL");
-    GPU_FAILS(tsr_minimum_grad(queue, z, NULL, x, u, x), TSR_ERR_INVALID, "minimum_grad: b is u8");
-    GPU_FAILS(tsr_maximum_grad(queue, NULL, z, x, o, x), TSR_ERR_INVALID,
+    GPU_FAILS(tsr_binary_grad(queue, z, NULL, x, x, NULL, TSR_BINARY_DIV), TSR_ERR_INVALID,
+              "div_grad: dy is NULL");
+    GPU_FAILS(tsr_binary_grad(queue, z, NULL, x, u, x, TSR_BINARY_MINIMUM), TSR_ERR_INVALID,
+              "minimum_grad: b is u8");
+    GPU_FAILS(tsr_binary_grad(queue, NULL, z, x, o, x, TSR_BINARY_MAXIMUM), TSR_ERR_INVALID,
               "maximum_grad: b [4] does not broadcast to db [2,3]");
     GPU_FAILS(tsr_clamp(queue, x, x, 2, 1), TSR_ERR_INVALID,
               "clamp: low is 2 and high 1; low must not be above high");
     GPU_FAILS(tsr_clamp(queue, x, x, NAN, 1), TSR_ERR_INVALID, "clamp: low is nan");
     GPU_FAILS(tsr_clamp_grad(queue, x, x, x, 2, 1), TSR_ERR_INVALID, "clamp_grad: low is 2");
-    GPU_FAILS(tsr_compare(queue, x, x, x, (tsr_comparison)7), TSR_ERR_INVALID,
-              "compare: unknown comparison 7");
-    GPU_FAILS(tsr_compare(queue, i, x, x, TSR_LESS), TSR_ERR_INVALID,
-              "compare: y is i32; u8, f32, f16 or bf16 is needed");
-    GPU_FAILS(tsr_compare(queue, u, u, x, TSR_LESS), TSR_ERR_INVALID, "compare: a is u8");
+    GPU_FAILS(tsr_binary(queue, x, x, x, (tsr_binary_function)0), TSR_ERR_INVALID,
+              "binary: unknown function 0");
+    GPU_FAILS(tsr_binary(queue, x, x, x, (tsr_binary_function)13), TSR_ERR_INVALID,
+              "binary: unknown function 13");
+    GPU_FAILS(tsr_binary_grad(queue, z, NULL, x, x, x, (tsr_binary_function)13), TSR_ERR_INVALID,
+              "binary_grad: unknown function 13");
+    GPU_FAILS(tsr_binary_grad(queue, z, NULL, x, x, x, TSR_BINARY_LESS_EQUAL), TSR_ERR_INVALID,
+              "binary_grad: less_equal has no gradients");
+    GPU_FAILS(tsr_binary_grad(queue, z, NULL, x, NULL, x, TSR_BINARY_MUL), TSR_ERR_INVALID,
+              "mul_grad: b is NULL");
+    GPU_FAILS(tsr_binary(queue, u, x, x, TSR_BINARY_ADD), TSR_ERR_INVALID, "add: y is u8");
+    GPU_FAILS(tsr_binary(queue, i, x, x, TSR_BINARY_LESS), TSR_ERR_INVALID,
+              "less: y is i32; u8, f32, f16 or bf16 is needed");
+    GPU_FAILS(tsr_binary(queue, u, u, x, TSR_BINARY_LESS), TSR_ERR_INVALID, "less: a is u8");
     GPU_FAILS(tsr_where(queue, x, u, NULL, NULL), TSR_ERR_INVALID, "where: a and b are both NULL");
     GPU_FAILS(tsr_where(queue, x, NULL, x, x), TSR_ERR_INVALID, "where: condition is NULL");
     GPU_FAILS(tsr_where(queue, x, i, x, x), TSR_ERR_INVALID,

@@ -123,18 +123,18 @@ static double normalised(const norm_case *c, const double *x, double *n)
 static tsr_status forward(const norm_case *c, tsr_stream *stream, tsr_tensor *y,
                           const tsr_tensor *x, const tsr_tensor *weight, const tsr_tensor *bias)
 {
-    return c->centred ? tsr_layer_norm(stream, y, x, weight, bias, c->epsilon)
-                      : tsr_rms_norm(stream, y, x, weight, c->epsilon);
+    return c->centred ? tsr_norm(stream, y, x, weight, bias, TSR_NORM_LAYER, c->epsilon)
+                      : tsr_norm(stream, y, x, weight, NULL, TSR_NORM_RMS, c->epsilon);
 }
 
 static tsr_status gradient(const norm_case *c, tsr_stream *stream, tsr_tensor *dx,
                            tsr_tensor *dweight, tsr_tensor *dbias, const tsr_tensor *x,
                            const tsr_tensor *dy, const tsr_tensor *weight)
 {
-    return c->centred
-               ? tsr_layer_norm_grad(stream, dx, dweight, dbias, x, dy, weight, c->epsilon,
-                                     c->accumulate)
-               : tsr_rms_norm_grad(stream, dx, dweight, x, dy, weight, c->epsilon, c->accumulate);
+    return c->centred ? tsr_norm_grad(stream, dx, dweight, dbias, x, dy, weight, TSR_NORM_LAYER,
+                                      c->epsilon, c->accumulate)
+                      : tsr_norm_grad(stream, dx, dweight, NULL, x, dy, weight, TSR_NORM_RMS,
+                                      c->epsilon, c->accumulate);
 }
 
 static void check_forward(gpu_random *random, const norm_case *c)
@@ -540,7 +540,7 @@ static void check_equal_elements(gpu_random *random, int64_t rows, int64_t count
     gpu_put(x, values);
     gpu_put(bias, want);
     gpu_poison(y);
-    GPU_OK(tsr_layer_norm(queue, y, x, bias, bias, 1e-5F));
+    GPU_OK(tsr_norm(queue, y, x, bias, bias, TSR_NORM_LAYER, 1e-5F));
     gpu_get(y, got);
     for (int64_t i = 0; i < rows * count; i++)
         ck_assert_msg(got[i] == want[i % count], "%lld equal elements %.9g: %.9g, not %.9g",
@@ -586,8 +586,8 @@ START_TEST(nan_and_infinities)
     gpu_put(x, values);
     for (int centred = 0; centred < 2; centred++) {
         gpu_poison(y);
-        GPU_OK(centred ? tsr_layer_norm(queue, y, x, NULL, NULL, 1e-5F)
-                       : tsr_rms_norm(queue, y, x, NULL, 1e-5F));
+        GPU_OK(centred ? tsr_norm(queue, y, x, NULL, NULL, TSR_NORM_LAYER, 1e-5F)
+                       : tsr_norm(queue, y, x, NULL, NULL, TSR_NORM_RMS, 1e-5F));
         gpu_get(y, got);
         for (int64_t j = 0; j < count; j++) {
             ck_assert(isfinite(got[j]) && isfinite(got[3 * count + j]));
@@ -612,8 +612,8 @@ START_TEST(neighbours_stay)
     for (int i = 0; i < ROWS * WIDE; i++)
         values[i] = i % 11 - 5;
     gpu_put(whole, values);
-    GPU_OK(tsr_layer_norm(queue, part, part, NULL, NULL, 1e-5F));
-    GPU_OK(tsr_layer_norm_grad(queue, part, NULL, NULL, part, part, NULL, 1e-5F, false));
+    GPU_OK(tsr_norm(queue, part, part, NULL, NULL, TSR_NORM_LAYER, 1e-5F));
+    GPU_OK(tsr_norm_grad(queue, part, NULL, NULL, part, part, NULL, TSR_NORM_LAYER, 1e-5F, false));
     gpu_get(whole, got);
     for (int i = 0; i < ROWS * WIDE; i++)
         if (i % WIDE < 1 || i % WIDE > COLUMNS)
@@ -639,9 +639,9 @@ START_TEST(gradients_on_their_own)
     for (int run = -2; run < 3; run++) { /* −2 and −1 compute all gradients, 0 to 2 one each */
         for (int i = 0; i < 3; i++)
             gpu_poison(out[i]);
-        GPU_OK(tsr_layer_norm_grad(queue, run <= 0 ? out[0] : NULL,
-                                   run < 0 || run == 1 ? out[1] : NULL,
-                                   run < 0 || run == 2 ? out[2] : NULL, x, dy, NULL, 1e-5F, false));
+        GPU_OK(tsr_norm_grad(queue, run <= 0 ? out[0] : NULL, run < 0 || run == 1 ? out[1] : NULL,
+                             run < 0 || run == 2 ? out[2] : NULL, x, dy, NULL, TSR_NORM_LAYER,
+                             1e-5F, false));
         for (int i = 0; i < 3; i++) {
             size_t bytes = (size_t)(i == 0 ? rows * columns : columns) * sizeof *alone;
             gpu_get(out[i], run == -2 ? together[i] : alone);
@@ -696,16 +696,17 @@ static void check_added(tsr_dtype dtype, int64_t rows, int64_t columns, bool cen
     for (int i = 0; i < TENSORS; i++)
         GPU_OK(tsr_random_normal(queue, t[i], 0, 1, tsr_random_params(.seed = (uint64_t)i)));
     if (centred) {
-        GPU_OK(tsr__layer_norm_grad_added(queue, t[ONE], t[SUM_ONE], NULL, t[X], t[DY], t[WEIGHT],
-                                          t[ADDED], 1e-5F, false));
-        GPU_OK(tsr_layer_norm_grad(queue, t[TWO], t[SUM_TWO], NULL, t[X], t[DY], t[WEIGHT], 1e-5F,
-                                   false));
+        GPU_OK(tsr__norm_grad_added(queue, t[ONE], t[SUM_ONE], NULL, t[X], t[DY], t[WEIGHT],
+                                    t[ADDED], TSR_NORM_LAYER, 1e-5F, false));
+        GPU_OK(tsr_norm_grad(queue, t[TWO], t[SUM_TWO], NULL, t[X], t[DY], t[WEIGHT],
+                             TSR_NORM_LAYER, 1e-5F, false));
     } else {
-        GPU_OK(tsr__rms_norm_grad_added(queue, t[ONE], t[SUM_ONE], t[X], t[DY], t[WEIGHT], t[ADDED],
-                                        1e-5F, false));
-        GPU_OK(tsr_rms_norm_grad(queue, t[TWO], t[SUM_TWO], t[X], t[DY], t[WEIGHT], 1e-5F, false));
+        GPU_OK(tsr__norm_grad_added(queue, t[ONE], t[SUM_ONE], NULL, t[X], t[DY], t[WEIGHT],
+                                    t[ADDED], TSR_NORM_RMS, 1e-5F, false));
+        GPU_OK(tsr_norm_grad(queue, t[TWO], t[SUM_TWO], NULL, t[X], t[DY], t[WEIGHT], TSR_NORM_RMS,
+                             1e-5F, false));
     }
-    GPU_OK(tsr_add(queue, t[TWO], t[TWO], t[ADDED]));
+    GPU_OK(tsr_binary(queue, t[TWO], t[TWO], t[ADDED], TSR_BINARY_ADD));
     gpu_get(t[ONE], one);
     gpu_get(t[TWO], two);
     ck_assert_mem_eq(one, two, (size_t)(rows * columns) * sizeof *one);
@@ -725,10 +726,12 @@ START_TEST(another_gradient_is_added)
     tsr_tensor *x = gpu_new(TSR_F32, 2, (int64_t[]){3, 4}),
                *other = gpu_new(TSR_F32, 2, (int64_t[]){4, 3}),
                *dx = gpu_new(TSR_F32, 2, (int64_t[]){3, 4});
-    GPU_FAILS(tsr__layer_norm_grad_added(queue, dx, NULL, NULL, x, x, NULL, other, 1e-5F, false),
+    GPU_FAILS(tsr__norm_grad_added(queue, dx, NULL, NULL, x, x, NULL, other, TSR_NORM_LAYER, 1e-5F,
+                                   false),
               TSR_ERR_INVALID, "layer_norm_grad: added is [4,3], x is [3,4]");
-    GPU_FAILS(tsr__rms_norm_grad_added(queue, dx, NULL, x, x, NULL, dx, 1e-5F, false),
-              TSR_ERR_INVALID, "rms_norm_grad: dx [3,4] overlaps added [3,4]");
+    GPU_FAILS(
+        tsr__norm_grad_added(queue, dx, NULL, NULL, x, x, NULL, dx, TSR_NORM_RMS, 1e-5F, false),
+        TSR_ERR_INVALID, "rms_norm_grad: dx [3,4] overlaps added [3,4]");
     tsr_tensor_destroy(&x);
     tsr_tensor_destroy(&other);
     tsr_tensor_destroy(&dx);
@@ -786,13 +789,13 @@ START_TEST(empty_tensors)
         tsr_tensor *weight = gpu_new(TSR_F32, 1, &sizes[i][1]);
         tsr_tensor *dbias = gpu_new(TSR_BF16, 1, &sizes[i][1]);
         double sums[4];
-        GPU_OK(tsr_layer_norm(queue, y, x, NULL, NULL, 1e-5F));
-        GPU_OK(tsr_rms_norm(queue, y, x, weight, 1e-5F));
+        GPU_OK(tsr_norm(queue, y, x, NULL, NULL, TSR_NORM_LAYER, 1e-5F));
+        GPU_OK(tsr_norm(queue, y, x, weight, NULL, TSR_NORM_RMS, 1e-5F));
         for (int accumulate = 0; accumulate < 2; accumulate++) {
             gpu_poison(weight);
             gpu_poison(dbias);
-            GPU_OK(
-                tsr_layer_norm_grad(queue, y, weight, dbias, x, x, NULL, 1e-5F, accumulate != 0));
+            GPU_OK(tsr_norm_grad(queue, y, weight, dbias, x, x, NULL, TSR_NORM_LAYER, 1e-5F,
+                                 accumulate != 0));
             tsr_tensor *both[] = {weight, dbias};
             for (int k = 0; k < 2; k++) {
                 gpu_get(both[k], sums);
@@ -800,7 +803,7 @@ START_TEST(empty_tensors)
                     ck_assert(accumulate ? isnan(sums[j]) : sums[j] == 0);
             }
         }
-        GPU_OK(tsr_rms_norm_grad(queue, NULL, weight, x, x, NULL, 1e-5F, true));
+        GPU_OK(tsr_norm_grad(queue, NULL, weight, NULL, x, x, NULL, TSR_NORM_RMS, 1e-5F, true));
         GPU_OK(tsr_stream_wait(queue));
         tsr_tensor *all[] = {x, y, weight, dbias};
         for (int k = 0; k < 4; k++)
@@ -825,61 +828,80 @@ START_TEST(mistakes_are_named)
     GPU_OK(tsr_tensor_slice(w, 0, 0, 1, 1, &one));
     const float e = 1e-5F;
 
-    GPU_FAILS(tsr_layer_norm(NULL, y, x, w, w, e), TSR_ERR_INVALID, "layer_norm: stream is NULL");
-    GPU_FAILS(tsr_layer_norm(queue, NULL, x, w, w, e), TSR_ERR_INVALID, "layer_norm: y is NULL");
-    GPU_FAILS(tsr_layer_norm(queue, y, NULL, w, w, e), TSR_ERR_INVALID, "layer_norm: x is NULL");
-    GPU_FAILS(tsr_rms_norm(queue, integers, x, w, e), TSR_ERR_INVALID, "rms_norm: y is i32");
-    GPU_FAILS(tsr_rms_norm(queue, y, integers, w, e), TSR_ERR_INVALID, "rms_norm: x is i32");
-    GPU_FAILS(tsr_layer_norm(queue, y, x, integers, w, e), TSR_ERR_INVALID, "weight is i32");
-    GPU_FAILS(tsr_layer_norm(queue, y, other, w, w, e), TSR_ERR_INVALID,
+    GPU_FAILS(tsr_norm(queue, y, x, w, w, (tsr_norm_kind)2, e), TSR_ERR_INVALID,
+              "norm: unknown kind 2");
+    GPU_FAILS(tsr_norm(queue, y, x, w, w, TSR_NORM_RMS, e), TSR_ERR_INVALID,
+              "norm: bias must be NULL for TSR_NORM_RMS");
+    GPU_FAILS(tsr_norm_grad(queue, y, NULL, NULL, x, x, w, (tsr_norm_kind)-1, e, false),
+              TSR_ERR_INVALID, "norm_grad: unknown kind -1");
+    GPU_FAILS(tsr_norm_grad(queue, y, NULL, w, x, x, w, TSR_NORM_RMS, e, false), TSR_ERR_INVALID,
+              "norm_grad: dbias must be NULL for TSR_NORM_RMS");
+    GPU_FAILS(tsr_norm(NULL, y, x, w, w, TSR_NORM_LAYER, e), TSR_ERR_INVALID,
+              "layer_norm: stream is NULL");
+    GPU_FAILS(tsr_norm(queue, NULL, x, w, w, TSR_NORM_LAYER, e), TSR_ERR_INVALID,
+              "layer_norm: y is NULL");
+    GPU_FAILS(tsr_norm(queue, y, NULL, w, w, TSR_NORM_LAYER, e), TSR_ERR_INVALID,
+              "layer_norm: x is NULL");
+    GPU_FAILS(tsr_norm(queue, integers, x, w, NULL, TSR_NORM_RMS, e), TSR_ERR_INVALID,
+              "rms_norm: y is i32");
+    GPU_FAILS(tsr_norm(queue, y, integers, w, NULL, TSR_NORM_RMS, e), TSR_ERR_INVALID,
+              "rms_norm: x is i32");
+    GPU_FAILS(tsr_norm(queue, y, x, integers, w, TSR_NORM_LAYER, e), TSR_ERR_INVALID,
+              "weight is i32");
+    GPU_FAILS(tsr_norm(queue, y, other, w, w, TSR_NORM_LAYER, e), TSR_ERR_INVALID,
               "layer_norm: weight is [4]; rows of x [4,3] have 3 elements");
-    GPU_FAILS(tsr_layer_norm(queue, y, x, w, row, e), TSR_ERR_INVALID,
+    GPU_FAILS(tsr_norm(queue, y, x, w, row, TSR_NORM_LAYER, e), TSR_ERR_INVALID,
               "layer_norm: y [3,4] overlaps bias [4]");
-    GPU_FAILS(tsr_layer_norm(queue, y, x, w, x, e), TSR_ERR_INVALID, "layer_norm: bias is [3,4]");
-    GPU_FAILS(tsr_layer_norm(queue, y, x, one, NULL, e), TSR_ERR_INVALID, "weight is [1]");
-    GPU_FAILS(tsr_rms_norm(queue, y, other, NULL, e), TSR_ERR_INVALID, "y is [3,4], x is [4,3]");
-    GPU_FAILS(tsr_rms_norm(queue, scalar, scalar, NULL, e), TSR_ERR_INVALID,
+    GPU_FAILS(tsr_norm(queue, y, x, w, x, TSR_NORM_LAYER, e), TSR_ERR_INVALID,
+              "layer_norm: bias is [3,4]");
+    GPU_FAILS(tsr_norm(queue, y, x, one, NULL, TSR_NORM_LAYER, e), TSR_ERR_INVALID,
+              "weight is [1]");
+    GPU_FAILS(tsr_norm(queue, y, other, NULL, NULL, TSR_NORM_RMS, e), TSR_ERR_INVALID,
+              "y is [3,4], x is [4,3]");
+    GPU_FAILS(tsr_norm(queue, scalar, scalar, NULL, NULL, TSR_NORM_RMS, e), TSR_ERR_INVALID,
               "rms_norm: x is a scalar and has no last dimension");
-    GPU_FAILS(tsr_rms_norm(queue, low, high, NULL, e), TSR_ERR_INVALID,
+    GPU_FAILS(tsr_norm(queue, low, high, NULL, NULL, TSR_NORM_RMS, e), TSR_ERR_INVALID,
               "rms_norm: y [3,4] overlaps x [3,4]");
-    GPU_FAILS(tsr_rms_norm(queue, repeated, x, NULL, e), TSR_ERR_INVALID, "more than once");
-    GPU_FAILS(tsr_rms_norm(queue, y, x, row, e), TSR_ERR_INVALID, "y [3,4] overlaps weight [4]");
+    GPU_FAILS(tsr_norm(queue, repeated, x, NULL, NULL, TSR_NORM_RMS, e), TSR_ERR_INVALID,
+              "more than once");
+    GPU_FAILS(tsr_norm(queue, y, x, row, NULL, TSR_NORM_RMS, e), TSR_ERR_INVALID,
+              "y [3,4] overlaps weight [4]");
     static const float wrong[] = {0, -1e-5F, 1e-40F, INFINITY, NAN};
     for (int i = 0; i < 5; i++) {
-        GPU_FAILS(tsr_layer_norm(queue, y, x, NULL, NULL, wrong[i]), TSR_ERR_INVALID,
+        GPU_FAILS(tsr_norm(queue, y, x, NULL, NULL, TSR_NORM_LAYER, wrong[i]), TSR_ERR_INVALID,
                   "it must be finite and at least 1.17549e-38");
-        GPU_FAILS(tsr_rms_norm_grad(queue, y, NULL, x, x, NULL, wrong[i], false), TSR_ERR_INVALID,
-                  "rms_norm_grad: epsilon is ");
+        GPU_FAILS(tsr_norm_grad(queue, y, NULL, NULL, x, x, NULL, TSR_NORM_RMS, wrong[i], false),
+                  TSR_ERR_INVALID, "rms_norm_grad: epsilon is ");
     }
 
-    GPU_FAILS(tsr_layer_norm_grad(NULL, y, dw, NULL, x, x, w, e, false), TSR_ERR_INVALID,
+    GPU_FAILS(tsr_norm_grad(NULL, y, dw, NULL, x, x, w, TSR_NORM_LAYER, e, false), TSR_ERR_INVALID,
               "layer_norm_grad: stream is NULL");
-    GPU_FAILS(tsr_layer_norm_grad(queue, NULL, NULL, NULL, x, x, w, e, false), TSR_ERR_INVALID,
-              "layer_norm_grad: dx, dweight and dbias are all NULL");
-    GPU_FAILS(tsr_layer_norm_grad(queue, y, NULL, NULL, NULL, x, w, e, false), TSR_ERR_INVALID,
-              "layer_norm_grad: x is NULL");
-    GPU_FAILS(tsr_rms_norm_grad(queue, y, NULL, x, NULL, w, e, false), TSR_ERR_INVALID,
-              "rms_norm_grad: dy is NULL");
-    GPU_FAILS(tsr_rms_norm_grad(queue, y, NULL, x, other, w, e, false), TSR_ERR_INVALID,
-              "rms_norm_grad: dy is [4,3], x is [3,4]");
-    GPU_FAILS(tsr_rms_norm_grad(queue, other, NULL, x, x, w, e, false), TSR_ERR_INVALID,
-              "rms_norm_grad: dx is [4,3], x is [3,4]");
-    GPU_FAILS(tsr_rms_norm_grad(queue, integers, NULL, x, x, w, e, false), TSR_ERR_INVALID,
-              "rms_norm_grad: dx is i32");
-    GPU_FAILS(tsr_rms_norm_grad(queue, NULL, y, x, x, w, e, false), TSR_ERR_INVALID,
+    GPU_FAILS(tsr_norm_grad(queue, NULL, NULL, NULL, x, x, w, TSR_NORM_LAYER, e, false),
+              TSR_ERR_INVALID, "layer_norm_grad: dx, dweight and dbias are all NULL");
+    GPU_FAILS(tsr_norm_grad(queue, y, NULL, NULL, NULL, x, w, TSR_NORM_LAYER, e, false),
+              TSR_ERR_INVALID, "layer_norm_grad: x is NULL");
+    GPU_FAILS(tsr_norm_grad(queue, y, NULL, NULL, x, NULL, w, TSR_NORM_RMS, e, false),
+              TSR_ERR_INVALID, "rms_norm_grad: dy is NULL");
+    GPU_FAILS(tsr_norm_grad(queue, y, NULL, NULL, x, other, w, TSR_NORM_RMS, e, false),
+              TSR_ERR_INVALID, "rms_norm_grad: dy is [4,3], x is [3,4]");
+    GPU_FAILS(tsr_norm_grad(queue, other, NULL, NULL, x, x, w, TSR_NORM_RMS, e, false),
+              TSR_ERR_INVALID, "rms_norm_grad: dx is [4,3], x is [3,4]");
+    GPU_FAILS(tsr_norm_grad(queue, integers, NULL, NULL, x, x, w, TSR_NORM_RMS, e, false),
+              TSR_ERR_INVALID, "rms_norm_grad: dx is i32");
+    GPU_FAILS(tsr_norm_grad(queue, NULL, y, NULL, x, x, w, TSR_NORM_RMS, e, false), TSR_ERR_INVALID,
               "rms_norm_grad: dweight is [3,4]");
-    GPU_FAILS(tsr_layer_norm_grad(queue, NULL, NULL, one, x, x, w, e, false), TSR_ERR_INVALID,
-              "layer_norm_grad: dbias is [1]");
-    GPU_FAILS(tsr_layer_norm_grad(queue, y, dw, dw, x, x, w, e, false), TSR_ERR_INVALID,
+    GPU_FAILS(tsr_norm_grad(queue, NULL, NULL, one, x, x, w, TSR_NORM_LAYER, e, false),
+              TSR_ERR_INVALID, "layer_norm_grad: dbias is [1]");
+    GPU_FAILS(tsr_norm_grad(queue, y, dw, dw, x, x, w, TSR_NORM_LAYER, e, false), TSR_ERR_INVALID,
               "dbias [4] overlaps dweight [4]");
-    GPU_FAILS(tsr_layer_norm_grad(queue, y, w, dw, x, x, w, e, true), TSR_ERR_INVALID,
+    GPU_FAILS(tsr_norm_grad(queue, y, w, dw, x, x, w, TSR_NORM_LAYER, e, true), TSR_ERR_INVALID,
               "dweight [4] overlaps weight [4]");
-    GPU_FAILS(tsr_layer_norm_grad(queue, x, row, dw, y, x, w, e, true), TSR_ERR_INVALID,
+    GPU_FAILS(tsr_norm_grad(queue, x, row, dw, y, x, w, TSR_NORM_LAYER, e, true), TSR_ERR_INVALID,
               "dweight [4] overlaps x [3,4]");
-    GPU_FAILS(tsr_layer_norm_grad(queue, low, NULL, NULL, high, x, w, e, true), TSR_ERR_INVALID,
-              "dx [3,4] overlaps x [3,4]");
-    GPU_FAILS(tsr_layer_norm_grad(queue, low, NULL, NULL, x, high, w, e, true), TSR_ERR_INVALID,
-              "dx [3,4] overlaps dy [3,4]");
+    GPU_FAILS(tsr_norm_grad(queue, low, NULL, NULL, high, x, w, TSR_NORM_LAYER, e, true),
+              TSR_ERR_INVALID, "dx [3,4] overlaps x [3,4]");
+    GPU_FAILS(tsr_norm_grad(queue, low, NULL, NULL, x, high, w, TSR_NORM_LAYER, e, true),
+              TSR_ERR_INVALID, "dx [3,4] overlaps dy [3,4]");
 
     tsr_tensor *all[] = {low, high, repeated, row, one, x, y, other, integers, scalar, big, w, dw};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
@@ -912,7 +934,8 @@ static void survive_faults(int64_t rows, int64_t columns, int before, tsr__fault
         for (int i = 0; i < before; i++)
             GPU_OK(tsr_fill(stream, other, 1));
         tsr__fault_arm(fault, nth, code);
-        tsr_status status = tsr_layer_norm_grad(stream, dx, dw, NULL, x, dy, NULL, 1e-5F, false);
+        tsr_status status =
+            tsr_norm_grad(stream, dx, dw, NULL, x, dy, NULL, TSR_NORM_LAYER, 1e-5F, false);
         reached = tsr__fault_site() != NULL;
         tsr__fault_disarm();
         GPU_OK(tsr_stream_wait(stream));
@@ -964,7 +987,7 @@ START_TEST(many_very_long_rows)
     GPU_OK(tsr_fill(queue, x, 0));
     GPU_OK(tsr_fill(queue, x_end, 1));
     gpu_poison(y);
-    GPU_OK(tsr_layer_norm(queue, y, x, NULL, NULL, 1e-5f));
+    GPU_OK(tsr_norm(queue, y, x, NULL, NULL, TSR_NORM_LAYER, 1e-5f));
     gpu_get(y_end, got);
     for (int i = 0; i < ROWS; i++)
         ck_assert_msg(fabs(got[i] - want) <= 1e-4 * want, "row %d: %g instead of %g", i, got[i],

@@ -266,10 +266,11 @@ START_TEST(quotients_are_those_of_the_host)
         &kernel));
     GPU_OK(tsr_tensor_upload(queue, ta, a, bytes));
     GPU_OK(tsr_tensor_upload(queue, tb, b, bytes));
-    GPU_OK(tsr_kernel_run(
-        queue, kernel,
-        (tsr_kernel_argument[]){{.tensor = ta}, {.tensor = tb}, {.tensor = ty, .written = true}},
-        &scalars, groups));
+    GPU_OK(tsr_kernel_run(queue, kernel,
+                          (tsr_kernel_argument[]){
+                              tsr_kernel_argument(.tensor = ta), tsr_kernel_argument(.tensor = tb),
+                              tsr_kernel_argument(.tensor = ty, .written = true)},
+                          &scalars, groups));
     GPU_OK(tsr_tensor_download(queue, ty, got, bytes));
     for (int i = 0; i < QUOTIENTS; i++) {
         const float want = from_bits(a[i]) / from_bits(b[i]);

@@ -289,7 +289,8 @@ START_TEST(views)
     GPU_FAILS(tsr_tensor_slice(x, 1, 0, 64, 2, &out), TSR_ERR_INVALID, "whole ones");
     GPU_FAILS(tsr_tensor_select(x, 1, 0, &out), TSR_ERR_INVALID, "whole ones");
     GPU_FAILS(tsr_tensor_transpose(x, 0, 1, &out), TSR_ERR_INVALID, "whole ones");
-    GPU_FAILS(tsr_tensor_permute(x, (int[]){1, 0}, &out), TSR_ERR_INVALID, "whole ones");
+    GPU_FAILS(tsr_layout_permute(tsr_tensor_layout(x), (int[]){1, 0}, &layout), TSR_ERR_INVALID,
+              "whole ones");
     GPU_FAILS(tsr_tensor_reshape(x, 2, (int64_t[]){16, 16}, &out), TSR_ERR_INVALID, "whole ones");
     GPU_OK(tsr_layout_init(TSR_Q8_0, 2, (int64_t[]){4, 96}, &layout));
     GPU_FAILS(tsr_tensor_view(bytes, &layout, &out), TSR_ERR_INVALID,
@@ -322,8 +323,8 @@ START_TEST(refusals)
               "bf16, and to itself");
     GPU_FAILS(tsr_copy(queue, i, x), TSR_ERR_INVALID, "copy: dst is i32, src is q8_0");
     GPU_FAILS(tsr_copy(queue, x, i), TSR_ERR_INVALID, "copy: dst is q8_0, src is i32");
-    GPU_FAILS(tsr_add(queue, f, f, x), TSR_ERR_INVALID, "q8_0");
-    GPU_FAILS(tsr_softmax(queue, f, x), TSR_ERR_INVALID, "f32, f16 or bf16 is needed");
+    GPU_FAILS(tsr_binary(queue, f, f, x, TSR_BINARY_ADD), TSR_ERR_INVALID, "q8_0");
+    GPU_FAILS(tsr_softmax(queue, f, x, false), TSR_ERR_INVALID, "f32, f16 or bf16 is needed");
     GPU_FAILS(tsr_tensor_upload(queue, x, values, 256), TSR_ERR_INVALID,
               "tensor_upload: 256 bytes given for a q8_0 tensor [4,64] of 272 bytes");
     values[7] = NAN;

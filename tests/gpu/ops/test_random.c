@@ -6,6 +6,7 @@
 
 #include "base/philox.h"
 #include "base/variate.h"
+#include "gpu/internal.h"
 #include "support/check_main.h"
 #include "support/gpu.h"
 
@@ -26,7 +27,7 @@ static tsr_status draw(kind what, tsr_tensor *y, const tsr_random_params *params
 {
     switch (what) {
     case BITS:
-        return tsr_random_bits(queue, y, params);
+        return tsr__random_bits(queue, y, params);
     case UNIFORM:
         return tsr_random_uniform(queue, y, -0.3f, 0.7f, params);
     case NORMAL:
@@ -123,7 +124,7 @@ START_TEST(writes_nothing_else)
     tsr_tensor *whole = gpu_new(TSR_U32, 2, shape), *view = NULL;
     gpu_poison(whole);
     GPU_OK(tsr_tensor_slice(whole, 1, 3, 6, 1, &view));
-    GPU_OK(tsr_random_bits(queue, view, tsr_random_params(.seed = 5, .offset = 1)));
+    GPU_OK(tsr__random_bits(queue, view, tsr_random_params(.seed = 5, .offset = 1)));
     uint32_t *got = get_raw(whole, 7 * 10 * 4);
     for (uint64_t i = 0; i < 7; i++)
         for (uint64_t j = 0; j < 10; j++)
@@ -147,7 +148,7 @@ START_TEST(indices_are_64_bit)
             .struct_size = sizeof params, .seed = SEED, .offset = offsets[i]};
         const int64_t shape[] = {4, 3, 5};
         tsr_tensor *y = gpu_new(TSR_U32, 3, shape);
-        GPU_OK(tsr_random_bits(queue, y, &params));
+        GPU_OK(tsr__random_bits(queue, y, &params));
         check_view(BITS, y, &params);
         tsr_tensor_destroy(&y);
     }
@@ -172,7 +173,7 @@ START_TEST(any_index_strides)
                                               .index_strides = strides[i]};
             tsr_tensor *y = gpu_new(TSR_U32, 3, shapes[k]);
             gpu_poison(y);
-            GPU_OK(tsr_random_bits(queue, y, &params));
+            GPU_OK(tsr__random_bits(queue, y, &params));
             check_view(BITS, y, &params);
             tsr_tensor_destroy(&y);
         }
@@ -190,9 +191,9 @@ START_TEST(indices_reach_63_bits)
                                       .index_strides = strides};
     tsr_tensor *y = gpu_new(TSR_U32, 3, shape), *refused = gpu_new(TSR_U32, 3, farther);
     gpu_poison(y);
-    GPU_OK(tsr_random_bits(queue, y, &params));
+    GPU_OK(tsr__random_bits(queue, y, &params));
     check_view(BITS, y, &params);
-    GPU_FAILS(tsr_random_bits(queue, refused, tsr_random_params(.index_strides = strides)),
+    GPU_FAILS(tsr__random_bits(queue, refused, tsr_random_params(.index_strides = strides)),
               TSR_ERR_OVERFLOW, "over shape [2,1,2] with index_strides");
     tsr_tensor_destroy(&refused);
     tsr_tensor_destroy(&y);
@@ -606,10 +607,10 @@ START_TEST(errors_name_the_values)
     tsr_tensor *w = gpu_new(TSR_F32, 2, wide), *repeated = NULL, *a = NULL, *b = NULL;
     tsr_tensor *h = gpu_new(TSR_F16, 2, shape), *bf = gpu_new(TSR_BF16, 2, shape);
 
-    GPU_FAILS(tsr_random_bits(NULL, u, &params), TSR_ERR_INVALID, "random_bits: stream is NULL");
-    GPU_FAILS(tsr_random_bits(queue, NULL, &params), TSR_ERR_INVALID, "random_bits: y is NULL");
-    GPU_FAILS(tsr_random_bits(queue, u, NULL), TSR_ERR_INVALID, "random_bits: params is NULL");
-    GPU_FAILS(tsr_random_bits(queue, f, &params), TSR_ERR_INVALID, "y is f32; u32 is needed");
+    GPU_FAILS(tsr__random_bits(NULL, u, &params), TSR_ERR_INVALID, "random_bits: stream is NULL");
+    GPU_FAILS(tsr__random_bits(queue, NULL, &params), TSR_ERR_INVALID, "random_bits: y is NULL");
+    GPU_FAILS(tsr__random_bits(queue, u, NULL), TSR_ERR_INVALID, "random_bits: params is NULL");
+    GPU_FAILS(tsr__random_bits(queue, f, &params), TSR_ERR_INVALID, "y is f32; u32 is needed");
     GPU_FAILS(tsr_random_uniform(queue, u, 0, 1, &params), TSR_ERR_INVALID,
               "random_uniform: y is u32");
     GPU_FAILS(tsr_random_normal(queue, u, 0, 1, &params), TSR_ERR_INVALID,
@@ -632,11 +633,11 @@ START_TEST(errors_name_the_values)
     GPU_FAILS(tsr_random_normal(queue, f, 0, NAN, &params), TSR_ERR_INVALID, "deviation is nan");
 
     const int64_t negative[] = {5, -1}, huge[] = {INT64_MAX, INT64_MAX};
-    GPU_FAILS(tsr_random_bits(queue, u, tsr_random_params(.index_strides = negative)),
+    GPU_FAILS(tsr__random_bits(queue, u, tsr_random_params(.index_strides = negative)),
               TSR_ERR_INVALID, "index_strides[1] is -1");
-    GPU_FAILS(tsr_random_bits(queue, u, tsr_random_params(.index_strides = huge)), TSR_ERR_OVERFLOW,
-              "over shape [4,5] with index_strides");
-    GPU_FAILS(tsr_random_bits(queue, u, tsr_random_params(.offset = UINT64_MAX - 18)),
+    GPU_FAILS(tsr__random_bits(queue, u, tsr_random_params(.index_strides = huge)),
+              TSR_ERR_OVERFLOW, "over shape [4,5] with index_strides");
+    GPU_FAILS(tsr__random_bits(queue, u, tsr_random_params(.offset = UINT64_MAX - 18)),
               TSR_ERR_OVERFLOW, "from offset 18446744073709551597");
 
     GPU_OK(tsr_tensor_slice(f, 0, 0, 1, 1, &a));

@@ -25,43 +25,44 @@ typedef struct call {
 
 static tsr_status softmax(tsr_stream *stream, const call *c)
 {
-    return tsr_softmax(stream, c->y, c->x);
+    return tsr_softmax(stream, c->y, c->x, false);
 }
 
 static tsr_status log_softmax(tsr_stream *stream, const call *c)
 {
-    return tsr_log_softmax(stream, c->y, c->x);
+    return tsr_softmax(stream, c->y, c->x, true);
 }
 
 static tsr_status softmax_grad(tsr_stream *stream, const call *c)
 {
-    return tsr_softmax_grad(stream, c->y, c->x, c->dy);
+    return tsr_softmax_grad(stream, c->y, c->x, c->dy, false);
 }
 
 static tsr_status log_softmax_grad(tsr_stream *stream, const call *c)
 {
-    return tsr_log_softmax_grad(stream, c->y, c->x, c->dy);
+    return tsr_softmax_grad(stream, c->y, c->x, c->dy, true);
 }
 
 static tsr_status layer_norm(tsr_stream *stream, const call *c)
 {
-    return tsr_layer_norm(stream, c->y, c->x, c->weight, c->weight, 1e-5F);
+    return tsr_norm(stream, c->y, c->x, c->weight, c->weight, TSR_NORM_LAYER, 1e-5F);
 }
 
 static tsr_status rms_norm(tsr_stream *stream, const call *c)
 {
-    return tsr_rms_norm(stream, c->y, c->x, c->weight, 1e-5F);
+    return tsr_norm(stream, c->y, c->x, c->weight, NULL, TSR_NORM_RMS, 1e-5F);
 }
 
 static tsr_status layer_norm_grad(tsr_stream *stream, const call *c)
 {
-    return tsr_layer_norm_grad(stream, c->y, c->more[0], c->more[1], c->x, c->dy, c->weight, 1e-5F,
-                               false);
+    return tsr_norm_grad(stream, c->y, c->more[0], c->more[1], c->x, c->dy, c->weight,
+                         TSR_NORM_LAYER, 1e-5F, false);
 }
 
 static tsr_status rms_norm_grad(tsr_stream *stream, const call *c)
 {
-    return tsr_rms_norm_grad(stream, c->y, c->more[0], c->x, c->dy, c->weight, 1e-5F, false);
+    return tsr_norm_grad(stream, c->y, c->more[0], NULL, c->x, c->dy, c->weight, TSR_NORM_RMS,
+                         1e-5F, false);
 }
 
 static tsr_status cross_entropy(tsr_stream *stream, const call *c)
@@ -330,8 +331,8 @@ START_TEST(rows_in_four_dimensions)
     put_random(9, 2, x);
     put_random(9, 2, y);
     divide(true);
-    GPU_OK(tsr_softmax(queue, want, x));
-    GPU_OK(tsr_softmax(queue, y, y));
+    GPU_OK(tsr_softmax(queue, want, x, false));
+    GPU_OK(tsr_softmax(queue, y, y, false));
     gpu_get(y, got);
     gpu_get(want, expected);
     ck_assert_mem_eq(got, expected, 16 * COUNT * sizeof *got);

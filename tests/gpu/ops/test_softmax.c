@@ -7,10 +7,6 @@
 #include "support/close.h"
 #include "support/gpu.h"
 
-typedef tsr_status (*forward_fn)(tsr_stream *, tsr_tensor *, const tsr_tensor *);
-typedef tsr_status (*gradient_fn)(tsr_stream *, tsr_tensor *, const tsr_tensor *,
-                                  const tsr_tensor *);
-
 static double *doubles(int64_t count)
 {
     double *values = malloc((size_t)(count + 1) * sizeof *values);
@@ -95,7 +91,7 @@ static void forward_case(gpu_random *random, bool logarithm)
     double scale = ldexp(1, (int)gpu_random_between(random, -2, 5));
     random_tensor(random, x, scale, values);
 
-    GPU_OK((logarithm ? tsr_log_softmax : tsr_softmax)(queue, y, x));
+    GPU_OK(tsr_softmax(queue, y, x, logarithm));
     gpu_get(y, got);
     for (int64_t r = 0; r < s.rows; r++) {
         softmax(values + r * s.count, s.count, logarithm, want);
@@ -137,7 +133,7 @@ static void gradient_case(gpu_random *random, bool logarithm)
     gpu_put(y, y_values);
     random_tensor(random, dy, 2, dy_values);
 
-    GPU_OK((logarithm ? tsr_log_softmax_grad : tsr_softmax_grad)(queue, dx, y, dy));
+    GPU_OK(tsr_softmax_grad(queue, dx, y, dy, logarithm));
     gpu_get(dx, got);
     for (int64_t r = 0; r < s.rows; r++) {
         softmax_gradient(y_values + r * s.count, dy_values + r * s.count, s.count, logarithm, want);
@@ -200,13 +196,13 @@ static void wide_case(int64_t count)
     gpu_poison(y);
     gpu_poison(dx);
     for (int logarithm = 0; logarithm < 2; logarithm++) {
-        GPU_OK((logarithm ? tsr_log_softmax : tsr_softmax)(queue, y, x));
+        GPU_OK(tsr_softmax(queue, y, x, logarithm));
         gpu_get(y, got);
         softmax(x_values, count, logarithm, want);
         for (int64_t j = 0; j < count; j++)
             assert_close(got[j], want[j], forward_tolerance(want[j], logarithm, 16, TSR_F32),
                          "wide row", j);
-        GPU_OK((logarithm ? tsr_log_softmax_grad : tsr_softmax_grad)(queue, dx, y, dy));
+        GPU_OK(tsr_softmax_grad(queue, dx, y, dy, logarithm));
         softmax_gradient(got, dy_values, count, logarithm, gradient);
         gpu_get(dx, got);
         double largest = 0;
@@ -246,9 +242,9 @@ START_TEST(many_rows)
     tsr_tensor *x = gpu_new(TSR_F32, 2, size), *y = gpu_new(TSR_F32, 2, size);
     random_tensor(&random, x, 4, x_values);
     gpu_poison(y);
-    GPU_OK(tsr_softmax(queue, y, x));
+    GPU_OK(tsr_softmax(queue, y, x, false));
     gpu_get(y, y_values);
-    GPU_OK(tsr_softmax_grad(queue, y, y, x));
+    GPU_OK(tsr_softmax_grad(queue, y, y, x, false));
     gpu_get(y, got);
     for (int64_t r = 0; r < size[0]; r++) {
         int64_t row = r * size[1];
@@ -276,9 +272,9 @@ static void four(const double *x, double *y, double *log_y)
     tsr_tensor *in = gpu_new(TSR_F32, 1, (int64_t[]){4}),
                *out = gpu_new(TSR_F32, 1, (int64_t[]){4});
     gpu_put(in, x);
-    GPU_OK(tsr_softmax(queue, out, in));
+    GPU_OK(tsr_softmax(queue, out, in, false));
     gpu_get(out, y);
-    GPU_OK(tsr_log_softmax(queue, out, in));
+    GPU_OK(tsr_softmax(queue, out, in, true));
     gpu_get(out, log_y);
     tsr_tensor_destroy(&in);
     tsr_tensor_destroy(&out);
@@ -337,7 +333,7 @@ START_TEST(runs_agree_bit_by_bit)
     random_tensor(&random, x, 5, values);
     for (int run = 0; run < 3; run++) {
         gpu_poison(y);
-        GPU_OK(tsr_softmax(queue, y, x));
+        GPU_OK(tsr_softmax(queue, y, x, false));
         GPU_OK(tsr_tensor_download(queue, y, run == 0 ? first : second,
                                    (uint64_t)total * sizeof *first));
     }
@@ -364,8 +360,8 @@ START_TEST(gradients_match_finite_differences)
     random_tensor(&random, in, 2, x);
     for (int logarithm = 0; logarithm < 2; logarithm++) {
         random_tensor(&random, dy, 1, dy_values);
-        GPU_OK((logarithm ? tsr_log_softmax : tsr_softmax)(queue, y, in));
-        GPU_OK((logarithm ? tsr_log_softmax_grad : tsr_softmax_grad)(queue, dy, y, dy));
+        GPU_OK(tsr_softmax(queue, y, in, logarithm));
+        GPU_OK(tsr_softmax_grad(queue, dy, y, dy, logarithm));
         gpu_get(dy, got);
         for (int j = 0; j < COUNT; j++) {
             double kept = x[j], slope = 0;
@@ -401,38 +397,41 @@ START_TEST(mistakes_are_named)
     GPU_OK(tsr_tensor_select(y, 0, 0, &row));
     GPU_OK(tsr_tensor_broadcast(row, 2, (int64_t[]){3, 4}, &repeated));
 
-    const forward_fn forward[] = {tsr_softmax, tsr_log_softmax};
     for (int i = 0; i < 2; i++) {
-        GPU_FAILS(forward[i](NULL, y, x), TSR_ERR_INVALID, "softmax: stream is NULL");
-        GPU_FAILS(forward[i](queue, NULL, x), TSR_ERR_INVALID, "softmax: y is NULL");
-        GPU_FAILS(forward[i](queue, y, NULL), TSR_ERR_INVALID, "softmax: x is NULL");
-        GPU_FAILS(forward[i](queue, integers, x), TSR_ERR_INVALID, "softmax: y is i32");
-        GPU_FAILS(forward[i](queue, y, integers), TSR_ERR_INVALID, "softmax: x is i32");
-        GPU_FAILS(forward[i](queue, y, other), TSR_ERR_INVALID, "softmax: y is [3,4], x is [4,3]");
-        GPU_FAILS(forward[i](queue, scalar, scalar), TSR_ERR_INVALID,
+        GPU_FAILS(tsr_softmax(NULL, y, x, i == 1), TSR_ERR_INVALID, "softmax: stream is NULL");
+        GPU_FAILS(tsr_softmax(queue, NULL, x, i == 1), TSR_ERR_INVALID, "softmax: y is NULL");
+        GPU_FAILS(tsr_softmax(queue, y, NULL, i == 1), TSR_ERR_INVALID, "softmax: x is NULL");
+        GPU_FAILS(tsr_softmax(queue, integers, x, i == 1), TSR_ERR_INVALID, "softmax: y is i32");
+        GPU_FAILS(tsr_softmax(queue, y, integers, i == 1), TSR_ERR_INVALID, "softmax: x is i32");
+        GPU_FAILS(tsr_softmax(queue, y, other, i == 1), TSR_ERR_INVALID,
+                  "softmax: y is [3,4], x is [4,3]");
+        GPU_FAILS(tsr_softmax(queue, scalar, scalar, i == 1), TSR_ERR_INVALID,
                   "softmax: x is a scalar and has no last dimension");
-        GPU_FAILS(forward[i](queue, low, high), TSR_ERR_INVALID,
+        GPU_FAILS(tsr_softmax(queue, low, high, i == 1), TSR_ERR_INVALID,
                   "softmax: y [3,4] overlaps x [3,4]");
-        GPU_FAILS(forward[i](queue, as_bf16, half), TSR_ERR_INVALID,
+        GPU_FAILS(tsr_softmax(queue, as_bf16, half, i == 1), TSR_ERR_INVALID,
                   "softmax: y [3,4] overlaps x [3,4] in one buffer as another dtype");
-        GPU_FAILS(forward[i](queue, repeated, x), TSR_ERR_INVALID, "more than once");
+        GPU_FAILS(tsr_softmax(queue, repeated, x, i == 1), TSR_ERR_INVALID, "more than once");
     }
-    const gradient_fn gradient[] = {tsr_softmax_grad, tsr_log_softmax_grad};
     for (int i = 0; i < 2; i++) {
-        GPU_FAILS(gradient[i](queue, NULL, x, y), TSR_ERR_INVALID, "softmax_grad: dx is NULL");
-        GPU_FAILS(gradient[i](queue, y, NULL, x), TSR_ERR_INVALID, "softmax_grad: y is NULL");
-        GPU_FAILS(gradient[i](queue, y, x, NULL), TSR_ERR_INVALID, "softmax_grad: dy is NULL");
-        GPU_FAILS(gradient[i](queue, y, x, integers), TSR_ERR_INVALID, "softmax_grad: dy is i32");
-        GPU_FAILS(gradient[i](queue, y, x, other), TSR_ERR_INVALID,
+        GPU_FAILS(tsr_softmax_grad(queue, NULL, x, y, i == 1), TSR_ERR_INVALID,
+                  "softmax_grad: dx is NULL");
+        GPU_FAILS(tsr_softmax_grad(queue, y, NULL, x, i == 1), TSR_ERR_INVALID,
+                  "softmax_grad: y is NULL");
+        GPU_FAILS(tsr_softmax_grad(queue, y, x, NULL, i == 1), TSR_ERR_INVALID,
+                  "softmax_grad: dy is NULL");
+        GPU_FAILS(tsr_softmax_grad(queue, y, x, integers, i == 1), TSR_ERR_INVALID,
+                  "softmax_grad: dy is i32");
+        GPU_FAILS(tsr_softmax_grad(queue, y, x, other, i == 1), TSR_ERR_INVALID,
                   "softmax_grad: dx is [3,4], dy is [4,3]");
-        GPU_FAILS(gradient[i](queue, y, other, x), TSR_ERR_INVALID,
+        GPU_FAILS(tsr_softmax_grad(queue, y, other, x, i == 1), TSR_ERR_INVALID,
                   "softmax_grad: dx is [3,4], y is [4,3]");
-        GPU_FAILS(gradient[i](queue, low, x, high), TSR_ERR_INVALID,
+        GPU_FAILS(tsr_softmax_grad(queue, low, x, high, i == 1), TSR_ERR_INVALID,
                   "softmax_grad: dx [3,4] overlaps dy [3,4]");
-        GPU_FAILS(gradient[i](queue, low, high, x), TSR_ERR_INVALID,
+        GPU_FAILS(tsr_softmax_grad(queue, low, high, x, i == 1), TSR_ERR_INVALID,
                   "softmax_grad: dx [3,4] overlaps y [3,4]");
     }
-    GPU_FAILS(tsr_log_softmax(queue, y, other), TSR_ERR_INVALID, "log_softmax: ");
+    GPU_FAILS(tsr_softmax(queue, y, other, true), TSR_ERR_INVALID, "log_softmax: ");
 
     tsr_tensor *all[] = {low,   high,     repeated, row, x,    y,
                          other, integers, scalar,   big, half, as_bf16};
@@ -446,10 +445,10 @@ START_TEST(empty_tensors_do_nothing)
     static const int64_t sizes[][2] = {{0, 4}, {3, 0}, {0, 0}};
     for (int i = 0; i < 3; i++) {
         tsr_tensor *x = gpu_new(TSR_F32, 2, sizes[i]), *y = gpu_new(TSR_F16, 2, sizes[i]);
-        GPU_OK(tsr_softmax(queue, y, x));
-        GPU_OK(tsr_log_softmax(queue, y, x));
-        GPU_OK(tsr_softmax_grad(queue, y, x, x));
-        GPU_OK(tsr_log_softmax_grad(queue, y, x, x));
+        GPU_OK(tsr_softmax(queue, y, x, false));
+        GPU_OK(tsr_softmax(queue, y, x, true));
+        GPU_OK(tsr_softmax_grad(queue, y, x, x, false));
+        GPU_OK(tsr_softmax_grad(queue, y, x, x, true));
         GPU_OK(tsr_stream_wait(queue));
         tsr_tensor_destroy(&x);
         tsr_tensor_destroy(&y);

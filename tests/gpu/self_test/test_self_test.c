@@ -30,8 +30,8 @@ static void open_as_gpu(const char *mode)
     gpu_setup_as_gpu();
 }
 
-static const tsr_self_test *result_of(const tsr_self_tests *tests, const char *kernel,
-                                      tsr_dtype dtype)
+static const tsr__self_test *result_of(const tsr__self_tests *tests, const char *kernel,
+                                       tsr_dtype dtype)
 {
     for (int i = 0; i < tests->count; i++)
         if (strcmp(tests->tests[i].kernel, kernel) == 0 && tests->tests[i].dtype == dtype)
@@ -39,13 +39,13 @@ static const tsr_self_test *result_of(const tsr_self_tests *tests, const char *k
     return NULL;
 }
 
-static tsr_self_tests stored(void)
+static tsr__self_tests stored(void)
 {
-    tsr_device_list list;
-    tsr_self_tests tests;
-    GPU_OK(tsr_device_list_init(&list));
-    GPU_OK(tsr_self_tests_find(&list.devices[0], &tests));
-    tsr_device_list_finish(&list);
+    tsr_device_list *list = NULL;
+    tsr__self_tests tests;
+    GPU_OK(tsr_device_list_create(&list));
+    GPU_OK(tsr__self_tests_find(list->devices[0], &tests));
+    tsr_device_list_destroy(&list);
     return tests;
 }
 
@@ -175,7 +175,7 @@ START_TEST(right_kernels_pass)
     open_as_gpu(NULL);
     product_is_right(TSR_F16);
     gpu_teardown();
-    tsr_self_tests tests = stored();
+    tsr__self_tests tests = stored();
     ck_assert_int_ge(tests.count, 1);
     for (int i = 0; i < tests.count; i++)
         ck_assert_msg(tests.tests[i].right, "%s failed", tests.tests[i].kernel);
@@ -190,9 +190,9 @@ START_TEST(the_next_kernel_takes_over_and_this_is_remembered)
     break_shader(TSR__SHADER_MATMUL_TILED);
     product_is_right(TSR_F32);
     gpu_teardown();
-    tsr_self_tests tests = stored();
-    const tsr_self_test *tiled = result_of(&tests, "tiled-s", TSR_F32),
-                        *wide = result_of(&tests, "wide", TSR_F32);
+    tsr__self_tests tests = stored();
+    const tsr__self_test *tiled = result_of(&tests, "tiled-s", TSR_F32),
+                         *wide = result_of(&tests, "wide", TSR_F32);
     ck_assert(tiled && !tiled->right);
     ck_assert(wide && wide->right);
 
@@ -239,8 +239,8 @@ START_TEST(without_the_sum_k_is_not_split)
     GPU_OK(product_of(TSR_F32, 33, k, &last));
     ck_assert_double_eq(last, (double)k);
     gpu_teardown();
-    tsr_self_tests tests = stored();
-    const tsr_self_test *sum = result_of(&tests, "matmul_sum", TSR_F32);
+    tsr__self_tests tests = stored();
+    const tsr__self_test *sum = result_of(&tests, "matmul_sum", TSR_F32);
     ck_assert(sum && !sum->right);
 }
 END_TEST
@@ -253,7 +253,7 @@ START_TEST(switched_off_self_tests)
     GPU_OK(product(TSR_F32, 33, &last));
     ck_assert_double_ne(last, 24);
     gpu_teardown();
-    tsr_self_tests tests = stored();
+    tsr__self_tests tests = stored();
     ck_assert_int_eq(tests.count, 0);
 }
 END_TEST
@@ -329,8 +329,8 @@ START_TEST(a_broken_kernel_is_found)
     ck_assert_msg(!tsr__self_test_kernel(gpu, kernel->name, TSR_F32),
                   "%s passed although it is broken", kernel->name);
     gpu_teardown();
-    tsr_self_tests tests = stored();
-    const tsr_self_test *result = result_of(&tests, kernel->name, TSR_F32);
+    tsr__self_tests tests = stored();
+    const tsr__self_test *result = result_of(&tests, kernel->name, TSR_F32);
     ck_assert(result && !result->right);
 }
 END_TEST
@@ -342,7 +342,7 @@ START_TEST(an_operation_without_its_kernel_fails)
     tsr_tensor *x = gpu_new(TSR_F32, 2, (int64_t[]){9, 33});
     GPU_OK(tsr_fill(queue, x, 1));
     for (int i = 0; i < 2; i++)
-        GPU_FAILS(tsr_softmax(queue, x, x), TSR_ERR_UNSUPPORTED,
+        GPU_FAILS(tsr_softmax(queue, x, x, false), TSR_ERR_UNSUPPORTED,
                   "the kernel softmax has failed its self-test for f32 on ");
     tsr_tensor_destroy(&x);
     gpu_teardown();
@@ -369,7 +369,7 @@ START_TEST(rows_are_not_divided_without_the_kernel)
     tsr_tensor *x = gpu_new(TSR_F32, 1, &count);
     GPU_OK(tsr_fill(queue, x, 1));
     const uint64_t before = queue->serial;
-    GPU_OK(tsr_softmax(queue, x, x));
+    GPU_OK(tsr_softmax(queue, x, x, false));
     ck_assert_uint_eq(queue->serial - before, 2); /* a dispatch and its preflight */
     gpu_get(x, got);
     for (int i = 0; i < COUNT; i++)
@@ -426,7 +426,7 @@ END_TEST
  * neither tested nor remembered, so they are tested only as GPUs use them. */
 START_TEST(all_kernels_are_right)
 {
-    tsr_self_tests tests;
+    tsr__self_tests tests;
     setenv("TESSERA_SELF_TEST", "full", 1);
     gpu_setup();
     const bool is_cpu = gpu->traits.device_class != TSR__CLASS_GPU;
@@ -446,7 +446,7 @@ START_TEST(all_kernels_are_right)
     gpu_teardown();
     tests = stored();
     ck_assert_int_ge(tests.count, 3 * 33);
-    ck_assert_int_le(tests.count, TSR_MAX_SELF_TESTS * 3 / 4); /* GPUs have more kernels */
+    ck_assert_int_le(tests.count, TSR__MAX_SELF_TESTS * 3 / 4); /* GPUs have more kernels */
     static const char *const used[] = {"attention", "attention_grad", "copy",   "copy_tile",
                                        "index_add", "index_select",   "tiled-m"};
     for (size_t i = 0; i < sizeof used / sizeof *used; i++)
@@ -469,7 +469,7 @@ START_TEST(without_memory_nothing_is_decided)
     tsr__fault_disarm();
     GPU_OK(product(TSR_F32, 33, &last));
     gpu_teardown();
-    tsr_self_tests tests = stored();
+    tsr__self_tests tests = stored();
     ck_assert_ptr_nonnull(result_of(&tests, "tiled-s", TSR_F32));
 }
 END_TEST
@@ -494,8 +494,8 @@ START_TEST(a_test_that_cannot_run)
     ck_assert(!tsr__kernel_works(gpu, "unlucky", TSR_F32, unlucky));
     ck_assert(!tsr__kernel_works(gpu, "unlucky", TSR_F32, unlucky));
     gpu_teardown();
-    tsr_self_tests tests = stored();
-    const tsr_self_test *result = result_of(&tests, "unlucky", TSR_F32);
+    tsr__self_tests tests = stored();
+    const tsr__self_test *result = result_of(&tests, "unlucky", TSR_F32);
     ck_assert(result && !result->right);
 }
 END_TEST
@@ -535,10 +535,10 @@ START_TEST(many_kernels_are_tested_at_the_same_time)
     tsr__kernel_tests_run(gpu, &list);
     tsr__kernel_tests_run(gpu, &list);
     gpu_teardown();
-    const tsr_self_tests tests = stored();
+    const tsr__self_tests tests = stored();
     ck_assert_int_eq(tests.count, INVENTED);
     for (int i = 0; i < INVENTED; i++) {
-        const tsr_self_test *result = result_of(&tests, invented[i], TSR_F32);
+        const tsr__self_test *result = result_of(&tests, invented[i], TSR_F32);
         ck_assert(result && result->right == (i % 3 != 0));
         ck_assert_int_eq(atomic_load(&checked[i]), 1);
     }
@@ -549,15 +549,16 @@ END_TEST
 START_TEST(arguments)
 {
     tsr_device *device = NULL;
-    tsr_self_tests tests;
-    tsr_device_info info = {0};
+    tsr__self_tests tests;
+    tsr__device_facts facts = {0};
+    tsr__facts_connect(&facts);
     setenv("TESSERA_SELF_TEST", "on", 1);
     GPU_FAILS(tsr_device_open(NULL, &device), TSR_ERR_INVALID,
               "device_open: TESSERA_SELF_TEST is 'on', not off or full");
     ck_assert_ptr_null(device);
-    GPU_FAILS(tsr_self_tests_find(NULL, &tests), TSR_ERR_INVALID, "device is NULL");
-    GPU_FAILS(tsr_self_tests_find(&info, NULL), TSR_ERR_INVALID, "out is NULL");
-    GPU_OK(tsr_self_tests_find(&info, &tests));
+    GPU_FAILS(tsr__self_tests_find(NULL, &tests), TSR_ERR_INVALID, "device is NULL");
+    GPU_FAILS(tsr__self_tests_find(&facts.info, NULL), TSR_ERR_INVALID, "out is NULL");
+    GPU_OK(tsr__self_tests_find(&facts.info, &tests));
     ck_assert_int_eq(tests.count, 0);
 }
 END_TEST

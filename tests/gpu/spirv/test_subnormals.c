@@ -119,12 +119,12 @@ START_TEST(elementwise)
     TAKE(_i);
     tsr_tensor *x = all_subnormals(), *y = gpu_new(TSR_F16, 1, (int64_t[]){ALL}), *odd,
                *sums = gpu_new(TSR_F16, 1, &half);
-    GPU_OK(tsr_add(queue, y, x, x));
+    GPU_OK(tsr_binary(queue, y, x, x, TSR_BINARY_ADD));
     GPU_OK(tsr_tensor_download(queue, y, got, sizeof got));
     for (int i = 0; i < ALL; i++)
         ck_assert_uint_eq(got[i], (unsigned)(2 * (bits_at(i) & 0x7fff) | (bits_at(i) & 0x8000)));
     GPU_OK(tsr_tensor_slice(x, 0, 1, ALL, 2, &odd));
-    GPU_OK(tsr_add(queue, sums, odd, odd));
+    GPU_OK(tsr_binary(queue, sums, odd, odd, TSR_BINARY_ADD));
     GPU_OK(tsr_tensor_download(queue, sums, got, (size_t)half * sizeof *got));
     for (int i = 0; i < half; i++)
         ck_assert_uint_eq(

@@ -305,7 +305,8 @@ static void arrange_no_rows(scene *s)
 
 static tsr_status gradient_of_no_rows(const scene *s)
 {
-    return tsr_layer_norm_grad(queue, NULL, at(s, 0), at(s, 1), at(s, 2), at(s, 3), NULL, 1, false);
+    return tsr_norm_grad(queue, NULL, at(s, 0), at(s, 1), at(s, 2), at(s, 3), NULL, TSR_NORM_LAYER,
+                         1, false);
 }
 
 static void arrange_norm(scene *s)
@@ -320,8 +321,8 @@ static void arrange_norm(scene *s)
 
 static tsr_status gradient_of_norm(const scene *s)
 {
-    return tsr_layer_norm_grad(queue, at(s, 2), at(s, 0), at(s, 1), at(s, 3), at(s, 2), at(s, 4), 1,
-                               true);
+    return tsr_norm_grad(queue, at(s, 2), at(s, 0), at(s, 1), at(s, 3), at(s, 2), at(s, 4),
+                         TSR_NORM_LAYER, 1, true);
 }
 
 static void arrange_losses(scene *s)
@@ -370,7 +371,7 @@ static void arrange_quotient(scene *s)
 
 static tsr_status gradient_of_quotient(const scene *s)
 {
-    return tsr_div_grad(queue, at(s, 0), at(s, 1), at(s, 2), at(s, 3), at(s, 4));
+    return tsr_binary_grad(queue, at(s, 0), at(s, 1), at(s, 2), at(s, 3), at(s, 4), TSR_BINARY_DIV);
 }
 
 static void arrange_selection(scene *s)

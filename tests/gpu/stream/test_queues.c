@@ -37,8 +37,8 @@ static void setup(void)
     void *symbol = dlsym(driver, "test_driver_hold");
     memcpy(&hold_family, &symbol, sizeof symbol);
     dlclose(driver);
-    family_of[COMPUTE] = (unsigned)gpu->info.compute_queue_family;
-    family_of[TRANSFER] = (unsigned)gpu->info.transfer_queue_family;
+    family_of[COMPUTE] = (unsigned)gpu->facts.compute_queue_family;
+    family_of[TRANSFER] = (unsigned)gpu->facts.transfer_queue_family;
 }
 
 /* Like setup, but the host can write no device memory, so that all transfers use the queues. */
@@ -146,10 +146,10 @@ START_TEST(the_device_says_which_it_uses)
     const tsr_device_info *info = tsr_device_get_info(gpu);
     const bool computes = strcmp(getenv("TEST_DRIVER_SECOND"), "compute") == 0;
     ck_assert_int_eq(info->type, TSR_DEVICE_DISCRETE);
-    ck_assert_int_eq(info->queue_family_count, 2);
+    ck_assert_int_eq(gpu->facts.queue_family_count, 2);
     /* A family without graphics is better for computing. */
-    ck_assert_int_eq(info->compute_queue_family, computes ? 1 : 0);
-    ck_assert_int_eq(info->transfer_queue_family, computes ? 0 : 1);
+    ck_assert_int_eq(gpu->facts.compute_queue_family, computes ? 1 : 0);
+    ck_assert_int_eq(gpu->facts.transfer_queue_family, computes ? 0 : 1);
     ck_assert(info->direct_uploads == memory_is_direct());
     ck_assert(!info->unified_memory);
     ck_assert_uint_eq(gpu->staging_chunk_bytes * TSR__STAGING_CHUNKS, 64 << 20);
@@ -164,7 +164,7 @@ START_TEST(one_queue_on_request)
     setenv("TESSERA_TRANSFER_QUEUE", "0", 1);
     GPU_OK(tsr_device_open(tsr_device_params(.force_staging = true), &device));
     unsetenv("TESSERA_TRANSFER_QUEUE");
-    ck_assert_int_eq(device->info.transfer_queue_family, -1);
+    ck_assert_int_eq(device->facts.transfer_queue_family, -1);
     GPU_OK(tsr_stream_create(device, &stream));
     GPU_OK(tsr_tensor_create(device, TSR_F32, 1, &large, &tensor));
     ck_assert_ptr_null(tensor->buffer->direct);
@@ -210,7 +210,7 @@ START_TEST(work_goes_on_during_an_upload)
     GPU_OK(tsr_stream_reached(queue, after, &reached));
     ck_assert(!reached);
     GPU_FAILS(tsr_stream_wait_point(queue, after, 1000000), TSR_ERR_TIMEOUT, "still running");
-    GPU_FAILS(tsr_stream_wait_for(queue, 1000000), TSR_ERR_TIMEOUT, "still running");
+    GPU_FAILS(tsr_stream_wait_point(queue, UINT64_MAX, 1000000), TSR_ERR_TIMEOUT, "still running");
 
     /* This work does not wait for the upload. */
     float *values = counting(1000, 0), got[1000];
@@ -229,7 +229,7 @@ START_TEST(work_goes_on_during_an_upload)
     GPU_OK(tsr_stream_mark(queue, &sum));
     GPU_OK(tsr_scale(second, y, y, 1, 1));
     GPU_OK(tsr_stream_submit(second));
-    GPU_FAILS(tsr_stream_wait_for(second, 1000000), TSR_ERR_TIMEOUT, "still running");
+    GPU_FAILS(tsr_stream_wait_point(second, UINT64_MAX, 1000000), TSR_ERR_TIMEOUT, "still running");
     GPU_OK(tsr_stream_reached(queue, sum, &reached));
     ck_assert(!reached);
     hold(TRANSFER, false);
@@ -260,7 +260,7 @@ START_TEST(transfers_go_on_during_work)
     check_is(queue, y, 9);
     put(queue, x, 4); /* recorded work still has to read x */
     ck_assert(!tsr__buffer_idle(x->buffer));
-    GPU_FAILS(tsr_stream_wait_for(queue, 1000000), TSR_ERR_TIMEOUT, "still running");
+    GPU_FAILS(tsr_stream_wait_point(queue, UINT64_MAX, 1000000), TSR_ERR_TIMEOUT, "still running");
     hold(COMPUTE, false);
     check_is(queue, z, 3);
     check_is(queue, x, 4);
@@ -399,7 +399,7 @@ static void step(program *p, gpu_random *random)
         GPU_OK(tsr_scale(stream, a, b, 0.5, 0.25));
         break;
     default:
-        GPU_OK(tsr_add(stream, a, b, c));
+        GPU_OK(tsr_binary(stream, a, b, c, TSR_BINARY_ADD));
     }
 }
 

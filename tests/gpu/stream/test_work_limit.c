@@ -171,9 +171,9 @@ static int by_bytes(operands *o)
     tsr_tensor *y = add(o, TSR_F32, SHAPE(7, 90)), *sum = add(o, TSR_F32, SHAPE(7)),
                *dx = add(o, TSR_F32, SHAPE(7, 90)), *dw = add(o, TSR_F32, SHAPE(90)),
                *x = add(o, TSR_F32, SHAPE(7, 90)), *w = add(o, TSR_F32, SHAPE(90));
-    GPU_OK(tsr_softmax(queue, y, x));
+    GPU_OK(tsr_softmax(queue, y, x, false));
     GPU_OK(tsr_axpy(queue, y, 2, x));
-    GPU_OK(tsr_rms_norm_grad(queue, dx, dw, x, y, w, 1e-5F, true));
+    GPU_OK(tsr_norm_grad(queue, dx, dw, NULL, x, y, w, TSR_NORM_RMS, 1e-5F, true));
     GPU_OK(tsr_reduce(queue, sum, y, 1, TSR_REDUCE_SUM, false));
     return 4;
 }

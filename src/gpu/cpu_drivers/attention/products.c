@@ -508,7 +508,7 @@ static tsr_status delta_of_y(work *w)
     const tsr_tensor dy = queries(w, c->dy), y = queries(w, c->y);
     tsr_tensor product = block(w, w->delta, c->head_dim, c->head_dim),
                sums = block(w, w->state, 1, 1);
-    TSR__TRY(tsr_mul(c->stream, &product, &dy, &y));
+    TSR__TRY(tsr_binary(c->stream, &product, &dy, &y, TSR_BINARY_MUL));
     return tsr_reduce(c->stream, &sums, &product, -1, TSR_REDUCE_SUM, false);
 }
 

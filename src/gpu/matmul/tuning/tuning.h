@@ -114,8 +114,8 @@ typedef struct tsr__tuning_stored {
 } tsr__tuning_stored;
 
 /* Describes the tuning file of a device without opening the device. `device` comes from
- * tsr_device_list_init. Any thread may call this function. Errors: TSR_ERR_INVALID (an argument is
- * NULL), TSR_ERR_NO_MEMORY. */
+ * tsr_device_list_create. Any thread may call this function. Errors: TSR_ERR_INVALID (an argument
+ * is NULL), TSR_ERR_NO_MEMORY. */
 tsr_status tsr__tuning_find(const tsr_device_info *device, tsr__tuning_stored *out) TSR_NODISCARD;
 
 #endif

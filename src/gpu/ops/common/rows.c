@@ -75,7 +75,7 @@ tsr_status tsr__require_reduced(const char *op, const tsr_tensor *y, const tsr_t
         *out = tsr__layout_without(&y->layout, dim);
     else
         *out = y->layout;
-    TSR__REQUIRE(tsr_layout_same_shape(out, &rows), "%s: y is %s; x %s without dim %d is %s", op,
+    TSR__REQUIRE(tsr__layout_same_shape(out, &rows), "%s: y is %s; x %s without dim %d is %s", op,
                  TSR__SHAPE(y->layout.ndim, y->layout.shape),
                  TSR__SHAPE(x->layout.ndim, x->layout.shape), dim,
                  TSR__SHAPE(rows.ndim, rows.shape));

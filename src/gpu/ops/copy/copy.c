@@ -4,6 +4,7 @@
 #include "base/alloc.h"
 #include "base/checked.h"
 #include "gpu/quant/dequantize.h"
+#include "tensor/check.h"
 #include "tensor/float_conversion.h"
 #include "tensor/overlap.h"
 #include "tessera/ops.h"
@@ -102,7 +103,8 @@ static tsr_status bring_over(tsr_stream *stream, const tsr_tensor *src, const vo
 static tsr_status upload_to(tsr_stream *stream, tsr_tensor *dst, const tsr_tensor *src,
                             const void *data, uint64_t size_bytes)
 {
-    if (dst->layout.dtype == src->layout.dtype && tsr_layout_same_shape(&dst->layout, &src->layout))
+    if (dst->layout.dtype == src->layout.dtype &&
+        tsr__layout_same_shape(&dst->layout, &src->layout))
         return tsr_tensor_upload(stream, dst, data, size_bytes);
     tsr_tensor *packed;
     tsr_layout layout;

@@ -2,6 +2,7 @@
 #include "gpu/host/copy.h"
 #include "gpu/ops/copy/copy.h"
 #include "gpu/stream/staging.h"
+#include "tensor/check.h"
 
 static tsr_status check_transfer(const char *op, const tsr_stream *stream, const tsr_tensor *tensor,
                                  const void *data, uint64_t size_bytes)
@@ -9,10 +10,10 @@ static tsr_status check_transfer(const char *op, const tsr_stream *stream, const
     TSR__TRY(tsr__require_on_device(op, "tensor", stream, tensor));
     uint64_t expected =
         tsr__dtype_bytes(tensor->layout.dtype, (uint64_t)tsr_layout_count(&tensor->layout));
-    char shape[TSR_SHAPE_TEXT];
+    char shape[TSR__SHAPE_TEXT];
     TSR__REQUIRE(size_bytes == expected, "%s: %llu bytes given for a %s tensor %s of %llu bytes",
                  op, (unsigned long long)size_bytes, tsr_dtype_name(tensor->layout.dtype),
-                 tsr_shape_format(tensor->layout.ndim, tensor->layout.shape, shape, sizeof shape),
+                 tsr__shape_format(tensor->layout.ndim, tensor->layout.shape, shape, sizeof shape),
                  (unsigned long long)expected);
     TSR__REQUIRE(data != NULL || size_bytes == 0, "%s: data is NULL", op);
     return tsr__device_check(tensor->buffer->device);

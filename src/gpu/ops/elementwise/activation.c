@@ -15,34 +15,21 @@ static tsr_status check_activation(const char *op, tsr_activation activation)
     return TSR_OK;
 }
 
-tsr_status tsr_activate(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x,
+tsr_status tsr_activate(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x, const tsr_tensor *b,
                         tsr_activation activation)
 {
     TSR__TRY(check_activation("activate", activation));
     tsr__elementwise work = {
         .op = "activate",
         .activation = true,
+        .multiplied = b != NULL,
         .function = activation,
         .y = y,
         .y_name = "y",
         .in = {{x, "x"}},
     };
-    return tsr__elementwise_run(stream, &work, 1);
-}
-
-tsr_status tsr_activate_mul(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x,
-                            const tsr_tensor *b, tsr_activation activation)
-{
-    TSR__TRY(check_activation("activate_mul", activation));
-    tsr__elementwise work = {
-        .op = "activate_mul",
-        .activation = true,
-        .multiplied = true,
-        .function = activation,
-        .y = y,
-        .y_name = "y",
-        .in = {{x, "x"}, {b, "b"}},
-    };
+    if (b)
+        work.in[1] = (tsr__elementwise_input){b, "b"};
     return tsr__elementwise_run(stream, &work, 1);
 }
 

@@ -5,42 +5,44 @@
 
 /* Two inputs --------------------------------------------------------------------------------- */
 
-static tsr_status binary(tsr_stream *stream, const char *op, uint32_t function, tsr_tensor *y,
-                         const tsr_tensor *a, const tsr_tensor *b)
+/* For each tsr_binary_function, its name in error texts and the TSR_EW_… that computes it. */
+static const struct {
+    const char *name, *gradient_name;
+    uint32_t function;
+    bool compares;
+} binary[] = {
+    [TSR_BINARY_ADD] = {"add", "add_grad", TSR_EW_ADD, false},
+    [TSR_BINARY_SUB] = {"sub", "sub_grad", TSR_EW_SUB, false},
+    [TSR_BINARY_MUL] = {"mul", "mul_grad", TSR_EW_MUL, false},
+    [TSR_BINARY_DIV] = {"div", "div_grad", TSR_EW_DIV, false},
+    [TSR_BINARY_MINIMUM] = {"minimum", "minimum_grad", TSR_EW_MINIMUM, false},
+    [TSR_BINARY_MAXIMUM] = {"maximum", "maximum_grad", TSR_EW_MAXIMUM, false},
+    [TSR_BINARY_EQUAL] = {"equal", NULL, TSR_EW_EQUAL, true},
+    [TSR_BINARY_NOT_EQUAL] = {"not_equal", NULL, TSR_EW_NOT_EQUAL, true},
+    [TSR_BINARY_LESS] = {"less", NULL, TSR_EW_LESS, true},
+    [TSR_BINARY_LESS_EQUAL] = {"less_equal", NULL, TSR_EW_LESS_EQUAL, true},
+    [TSR_BINARY_GREATER] = {"greater", NULL, TSR_EW_GREATER, true},
+    [TSR_BINARY_GREATER_EQUAL] = {"greater_equal", NULL, TSR_EW_GREATER_EQUAL, true},
+};
+
+static tsr_status check_binary(const char *op, tsr_binary_function function)
 {
-    tsr__elementwise work = {
-        .op = op, .function = function, .y = y, .y_name = "y", .in = {{a, "a"}, {b, "b"}}};
+    TSR__REQUIRE(function >= TSR_BINARY_ADD && function <= TSR_BINARY_GREATER_EQUAL,
+                 "%s: unknown function %d", op, (int)function);
+    return TSR_OK;
+}
+
+tsr_status tsr_binary(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a, const tsr_tensor *b,
+                      tsr_binary_function function)
+{
+    TSR__TRY(check_binary("binary", function));
+    tsr__elementwise work = {.op = binary[function].name,
+                             .function = binary[function].function,
+                             .y = y,
+                             .y_name = "y",
+                             .y_flags = binary[function].compares,
+                             .in = {{a, "a"}, {b, "b"}}};
     return tsr__elementwise_run(stream, &work, 1);
-}
-
-tsr_status tsr_add(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a, const tsr_tensor *b)
-{
-    return binary(stream, "add", TSR_EW_ADD, y, a, b);
-}
-
-tsr_status tsr_sub(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a, const tsr_tensor *b)
-{
-    return binary(stream, "sub", TSR_EW_SUB, y, a, b);
-}
-
-tsr_status tsr_mul(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a, const tsr_tensor *b)
-{
-    return binary(stream, "mul", TSR_EW_MUL, y, a, b);
-}
-
-tsr_status tsr_div(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a, const tsr_tensor *b)
-{
-    return binary(stream, "div", TSR_EW_DIV, y, a, b);
-}
-
-tsr_status tsr_minimum(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a, const tsr_tensor *b)
-{
-    return binary(stream, "minimum", TSR_EW_MINIMUM, y, a, b);
-}
-
-tsr_status tsr_maximum(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a, const tsr_tensor *b)
-{
-    return binary(stream, "maximum", TSR_EW_MAXIMUM, y, a, b);
 }
 
 /* Runs the operations that compute da and db. One of the two gradients may be NULL. Fails if da,
@@ -54,7 +56,7 @@ static tsr_status run_gradients(tsr_stream *stream, const char *op, const tsr__e
     TSR__TRY(tsr__require_tensor(op, "da", stream, da));
     TSR__TRY(tsr__require_tensor(op, "db", stream, db));
     TSR__TRY(tsr__require_disjoint(op, "da", da, "db", db, false));
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 3 && work[1].in[i].name; i++) {
         TSR__TRY(tsr__require_tensor(op, work[1].in[i].name, stream, work[1].in[i].tensor));
         TSR__TRY(
             tsr__require_disjoint(op, "da", da, work[1].in[i].name, work[1].in[i].tensor, false));
@@ -62,50 +64,43 @@ static tsr_status run_gradients(tsr_stream *stream, const char *op, const tsr__e
     return tsr__elementwise_run(stream, work, 2);
 }
 
-tsr_status tsr_div_grad(tsr_stream *stream, tsr_tensor *da, tsr_tensor *db, const tsr_tensor *a,
-                        const tsr_tensor *b, const tsr_tensor *dy)
+tsr_status tsr_binary_grad(tsr_stream *stream, tsr_tensor *da, tsr_tensor *db, const tsr_tensor *a,
+                           const tsr_tensor *b, const tsr_tensor *dy, tsr_binary_function function)
 {
-    const char *op = "div_grad";
-    return run_gradients(stream, op,
-                         (tsr__elementwise[]){{.op = op,
-                                               .function = TSR_EW_DIV,
-                                               .y = da,
-                                               .y_name = "da",
-                                               .in = {{dy, "dy"}, {b, "b"}}},
-                                              {.op = op,
-                                               .function = TSR_EW_DIV_GRAD,
-                                               .y = db,
-                                               .y_name = "db",
-                                               .in = {{a, "a"}, {b, "b"}, {dy, "dy"}}}});
-}
-
-static tsr_status extremum_grad(tsr_stream *stream, const char *op, uint32_t function,
-                                tsr_tensor *da, tsr_tensor *db, const tsr_tensor *a,
-                                const tsr_tensor *b, const tsr_tensor *dy)
-{
-    return run_gradients(stream, op,
-                         (tsr__elementwise[]){{.op = op,
-                                               .function = function,
-                                               .y = da,
-                                               .y_name = "da",
-                                               .in = {{a, "a"}, {b, "b"}, {dy, "dy"}}},
-                                              {.op = op,
-                                               .function = function,
-                                               .y = db,
-                                               .y_name = "db",
-                                               .in = {{b, "b"}, {a, "a"}, {dy, "dy"}}}});
-}
-
-tsr_status tsr_minimum_grad(tsr_stream *stream, tsr_tensor *da, tsr_tensor *db, const tsr_tensor *a,
-                            const tsr_tensor *b, const tsr_tensor *dy)
-{
-    return extremum_grad(stream, "minimum_grad", TSR_EW_MINIMUM_GRAD, da, db, a, b, dy);
-}
-
-tsr_status tsr_maximum_grad(tsr_stream *stream, tsr_tensor *da, tsr_tensor *db, const tsr_tensor *a,
-                            const tsr_tensor *b, const tsr_tensor *dy)
-{
-    return extremum_grad(stream, "maximum_grad", TSR_EW_MAXIMUM_GRAD, da, db, a, b, dy);
+    TSR__TRY(check_binary("binary_grad", function));
+    const char *op = binary[function].gradient_name;
+    TSR__REQUIRE(op, "binary_grad: %s has no gradients", binary[function].name);
+    const tsr__elementwise_input in_a = {a, "a"}, in_b = {b, "b"}, in_dy = {dy, "dy"};
+    tsr__elementwise work[] = {{.op = op, .y = da, .y_name = "da"},
+                               {.op = op, .y = db, .y_name = "db"}};
+    switch (function) {
+    case TSR_BINARY_DIV: /* da = dy / b */
+        work[0].function = TSR_EW_DIV;
+        work[0].in[0] = in_dy, work[0].in[1] = in_b;
+        work[1].function = TSR_EW_DIV_GRAD;
+        work[1].in[0] = in_a, work[1].in[1] = in_b, work[1].in[2] = in_dy;
+        break;
+    case TSR_BINARY_MUL:
+        work[0].function = work[1].function = TSR_EW_MUL;
+        work[0].in[0] = in_dy, work[0].in[1] = in_b;
+        work[1].in[0] = in_dy, work[1].in[1] = in_a;
+        break;
+    case TSR_BINARY_ADD:
+    case TSR_BINARY_SUB: /* da = dy, which is the function "no activation" of dy; db = dy or −dy */
+        work[0].activation = true;
+        work[0].function = TSR_ACT_NONE;
+        work[1].activation = function == TSR_BINARY_ADD;
+        work[1].function = function == TSR_BINARY_ADD ? (uint32_t)TSR_ACT_NONE : TSR_EW_NEG;
+        work[0].in[0] = work[1].in[0] = in_dy;
+        break;
+    default: /* minimum and maximum */
+        work[0].function = work[1].function =
+            function == TSR_BINARY_MINIMUM ? TSR_EW_MINIMUM_GRAD : TSR_EW_MAXIMUM_GRAD;
+        work[0].in[0] = in_a, work[0].in[1] = in_b, work[0].in[2] = in_dy;
+        work[1].in[0] = in_b, work[1].in[1] = in_a, work[1].in[2] = in_dy;
+        break;
+    }
+    return run_gradients(stream, op, work);
 }
 
 /* One input ---------------------------------------------------------------------------------- */
@@ -214,25 +209,6 @@ tsr_status tsr_clamp_grad(tsr_stream *stream, tsr_tensor *dx, const tsr_tensor *
 }
 
 /* Conditions --------------------------------------------------------------------------------- */
-
-tsr_status tsr_compare(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a, const tsr_tensor *b,
-                       tsr_comparison comparison)
-{
-    static const uint32_t functions[] = {
-        [TSR_EQUAL] = TSR_EW_EQUAL,     [TSR_NOT_EQUAL] = TSR_EW_NOT_EQUAL,
-        [TSR_LESS] = TSR_EW_LESS,       [TSR_LESS_EQUAL] = TSR_EW_LESS_EQUAL,
-        [TSR_GREATER] = TSR_EW_GREATER, [TSR_GREATER_EQUAL] = TSR_EW_GREATER_EQUAL,
-    };
-    TSR__REQUIRE(comparison >= TSR_EQUAL && comparison <= TSR_GREATER_EQUAL,
-                 "compare: unknown comparison %d", (int)comparison);
-    tsr__elementwise work = {.op = "compare",
-                             .function = functions[comparison],
-                             .y = y,
-                             .y_name = "y",
-                             .y_flags = true,
-                             .in = {{a, "a"}, {b, "b"}}};
-    return tsr__elementwise_run(stream, &work, 1);
-}
 
 tsr_status tsr_where(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *condition,
                      const tsr_tensor *a, const tsr_tensor *b)

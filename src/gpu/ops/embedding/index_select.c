@@ -39,7 +39,7 @@ static tsr_status check(selection *s, int dim)
     TSR__TRY(tsr__require_dim(op, s->x, dim, &s->dim));
     tsr_layout expected = *x;
     expected.shape[s->dim] = indices->shape[0];
-    TSR__REQUIRE(tsr_layout_same_shape(y, &expected),
+    TSR__REQUIRE(tsr__layout_same_shape(y, &expected),
                  "%s: %s is %s; %s %s with %lld indices along dim %d is %s", op, s->y_name,
                  TSR__SHAPE(y->ndim, y->shape), s->x_name, TSR__SHAPE(x->ndim, x->shape),
                  (long long)indices->shape[0], s->dim, TSR__SHAPE(expected.ndim, expected.shape));

@@ -163,24 +163,17 @@ static tsr_status run_norm(const tsr__norm *norm, tsr_stream *stream)
     return status;
 }
 
-tsr_status tsr_layer_norm(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x,
-                          const tsr_tensor *weight, const tsr_tensor *bias, float epsilon)
+tsr_status tsr_norm(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x,
+                    const tsr_tensor *weight, const tsr_tensor *bias, tsr_norm_kind kind,
+                    float epsilon)
 {
-    return run_norm(&(tsr__norm){.op = "layer_norm",
-                                 .centred = true,
+    TSR__TRY(tsr__norm_check_kind("norm", kind, "bias", bias));
+    return run_norm(&(tsr__norm){.op = kind == TSR_NORM_RMS ? "rms_norm" : "layer_norm",
+                                 .centred = kind == TSR_NORM_LAYER,
                                  .epsilon = epsilon,
                                  .weight = weight,
                                  .bias = bias,
                                  .count = 2,
                                  .operand = {x, y}},
                     stream);
-}
-
-tsr_status tsr_rms_norm(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x,
-                        const tsr_tensor *weight, float epsilon)
-{
-    return run_norm(
-        &(tsr__norm){
-            .op = "rms_norm", .epsilon = epsilon, .weight = weight, .count = 2, .operand = {x, y}},
-        stream);
 }

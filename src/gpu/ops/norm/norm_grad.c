@@ -19,7 +19,7 @@
 /* the largest number of products in scratch memory: 64 MiB of f32 */
 #define MAX_PRODUCTS (UINT64_C(1) << 24)
 
-/* One call of tsr_layer_norm_grad or tsr_rms_norm_grad. */
+/* One call of tsr_norm_grad. */
 typedef struct gradient {
     /* its operands are x, dy, dx if it is computed, and `added` if the kernel adds it; its bias is
      * unused */
@@ -412,55 +412,34 @@ static tsr_status run_gradient(gradient *g, tsr_stream *stream)
         status = tsr__dispatches_record(&g->list, stream);
     tsr__dispatches_finish(&g->list);
     if (status == TSR_OK && g->added && !g->dx_in_parts)
-        status = tsr_add(stream, g->dx, g->dx, g->added);
+        status = tsr_binary(stream, g->dx, g->dx, g->added, TSR_BINARY_ADD);
     return status;
 }
 
-tsr_status tsr__layer_norm_grad_added(tsr_stream *stream, tsr_tensor *dx, tsr_tensor *dweight,
-                                      tsr_tensor *dbias, const tsr_tensor *x, const tsr_tensor *dy,
-                                      const tsr_tensor *weight, const tsr_tensor *added,
-                                      float epsilon, bool accumulate)
+tsr_status tsr__norm_grad_added(tsr_stream *stream, tsr_tensor *dx, tsr_tensor *dweight,
+                                tsr_tensor *dbias, const tsr_tensor *x, const tsr_tensor *dy,
+                                const tsr_tensor *weight, const tsr_tensor *added,
+                                tsr_norm_kind kind, float epsilon, bool accumulate)
 {
-    return run_gradient(&(gradient){.norm = {.op = "layer_norm_grad",
-                                             .centred = true,
-                                             .epsilon = epsilon,
-                                             .weight = weight,
-                                             .operand = {x, dy}},
-                                    .dx = dx,
-                                    .dweight = dweight,
-                                    .dbias = dbias,
-                                    .added = added,
-                                    .accumulate = accumulate},
-                        stream);
+    TSR__TRY(tsr__norm_check_kind("norm_grad", kind, "dbias", dbias));
+    return run_gradient(
+        &(gradient){.norm = {.op = kind == TSR_NORM_RMS ? "rms_norm_grad" : "layer_norm_grad",
+                             .centred = kind == TSR_NORM_LAYER,
+                             .epsilon = epsilon,
+                             .weight = weight,
+                             .operand = {x, dy}},
+                    .dx = dx,
+                    .dweight = dweight,
+                    .dbias = dbias,
+                    .added = added,
+                    .accumulate = accumulate},
+        stream);
 }
 
-tsr_status tsr_layer_norm_grad(tsr_stream *stream, tsr_tensor *dx, tsr_tensor *dweight,
-                               tsr_tensor *dbias, const tsr_tensor *x, const tsr_tensor *dy,
-                               const tsr_tensor *weight, float epsilon, bool accumulate)
+tsr_status tsr_norm_grad(tsr_stream *stream, tsr_tensor *dx, tsr_tensor *dweight, tsr_tensor *dbias,
+                         const tsr_tensor *x, const tsr_tensor *dy, const tsr_tensor *weight,
+                         tsr_norm_kind kind, float epsilon, bool accumulate)
 {
-    return tsr__layer_norm_grad_added(stream, dx, dweight, dbias, x, dy, weight, NULL, epsilon,
-                                      accumulate);
-}
-
-tsr_status tsr__rms_norm_grad_added(tsr_stream *stream, tsr_tensor *dx, tsr_tensor *dweight,
-                                    const tsr_tensor *x, const tsr_tensor *dy,
-                                    const tsr_tensor *weight, const tsr_tensor *added,
-                                    float epsilon, bool accumulate)
-{
-    return run_gradient(&(gradient){.norm = {.op = "rms_norm_grad",
-                                             .epsilon = epsilon,
-                                             .weight = weight,
-                                             .operand = {x, dy}},
-                                    .dx = dx,
-                                    .dweight = dweight,
-                                    .added = added,
-                                    .accumulate = accumulate},
-                        stream);
-}
-
-tsr_status tsr_rms_norm_grad(tsr_stream *stream, tsr_tensor *dx, tsr_tensor *dweight,
-                             const tsr_tensor *x, const tsr_tensor *dy, const tsr_tensor *weight,
-                             float epsilon, bool accumulate)
-{
-    return tsr__rms_norm_grad_added(stream, dx, dweight, x, dy, weight, NULL, epsilon, accumulate);
+    return tsr__norm_grad_added(stream, dx, dweight, dbias, x, dy, weight, NULL, kind, epsilon,
+                                accumulate);
 }

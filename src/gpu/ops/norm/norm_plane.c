@@ -18,6 +18,15 @@ tsr_status tsr__norm_check_vector(const tsr__norm *norm, const tsr_stream *strea
     return TSR_OK;
 }
 
+tsr_status tsr__norm_check_kind(const char *op, tsr_norm_kind kind, const char *name,
+                                const tsr_tensor *bias)
+{
+    TSR__REQUIRE(kind == TSR_NORM_LAYER || kind == TSR_NORM_RMS, "%s: unknown kind %d", op,
+                 (int)kind);
+    TSR__REQUIRE(kind == TSR_NORM_LAYER || !bias, "%s: %s must be NULL for TSR_NORM_RMS", op, name);
+    return TSR_OK;
+}
+
 tsr_status tsr__norm_check(const tsr__norm *norm, const tsr_stream *stream)
 {
     const tsr_tensor *x = norm->operand[0];

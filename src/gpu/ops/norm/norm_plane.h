@@ -5,6 +5,7 @@
 
 #include "gpu/ops/common/rows.h"
 #include "shaders/params/norm.h"
+#include "tessera/types.h"
 
 #define TSR__NORM_OPERANDS 4
 
@@ -18,6 +19,10 @@ typedef struct tsr__norm {
      * one is added to dx. */
     const tsr_tensor *operand[TSR__NORM_OPERANDS];
 } tsr__norm;
+
+/* Checks a public function's kind, and that RMS normalisation is given no bias, called `name`. */
+tsr_status tsr__norm_check_kind(const char *op, tsr_norm_kind kind, const char *name,
+                                const tsr_tensor *bias) TSR_NODISCARD;
 
 /* Checks x, weight, bias and epsilon. */
 tsr_status tsr__norm_check(const tsr__norm *norm, const tsr_stream *stream) TSR_NODISCARD;

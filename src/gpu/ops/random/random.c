@@ -5,11 +5,11 @@
 
 #include "base/checked.h"
 #include "base/struct_size.h"
+#include "gpu/internal.h"
 #include "gpu/ops/common/rows.h"
 #include "shaders/params/random.h"
 #include "tensor/check.h"
 #include "tensor/pieces.h"
-#include "tessera/ops.h"
 
 #define WORKGROUP 64
 
@@ -262,7 +262,7 @@ tsr_status tsr_random_normal(tsr_stream *stream, tsr_tensor *y, float mean, floa
     return record(stream, TSR__SHADER_RANDOM_FILL, spec, 3, y, NULL, params, &index, push);
 }
 
-tsr_status tsr_random_bits(tsr_stream *stream, tsr_tensor *y, const tsr_random_params *params)
+tsr_status tsr__random_bits(tsr_stream *stream, tsr_tensor *y, const tsr_random_params *params)
 {
     static const char op[] = "random_bits";
     TSR__REQUIRE(params, "%s: params is NULL", op);

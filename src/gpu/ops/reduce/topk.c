@@ -101,7 +101,7 @@ tsr_status tsr_topk(tsr_stream *stream, tsr_tensor *values, tsr_tensor *indices,
     const int64_t count = x->layout.shape[dim];
     if (values->layout.ndim == expected.ndim)
         expected.shape[dim] = values->layout.shape[dim];
-    TSR__REQUIRE(tsr_layout_same_shape(&values->layout, &expected),
+    TSR__REQUIRE(tsr__layout_same_shape(&values->layout, &expected),
                  "%s: values are %s; x is %s, and may differ along dim %d only", op,
                  TSR__SHAPE(values->layout.ndim, values->layout.shape),
                  TSR__SHAPE(x->layout.ndim, x->layout.shape), dim);

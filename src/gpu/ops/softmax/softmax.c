@@ -170,43 +170,27 @@ static tsr_status run_softmax(const softmax_call *call, tsr_stream *stream)
     return status;
 }
 
-tsr_status tsr_softmax(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x)
+tsr_status tsr_softmax(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x, bool logarithm)
 {
-    return run_softmax(
-        &(softmax_call){.op = "softmax", .y = y, .y_name = "y", .a = x, .a_name = "x"}, stream);
-}
-
-tsr_status tsr_log_softmax(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x)
-{
-    return run_softmax(
-        &(softmax_call){
-            .op = "log_softmax", .y = y, .y_name = "y", .a = x, .a_name = "x", .logarithm = true},
-        stream);
-}
-
-tsr_status tsr_softmax_grad(tsr_stream *stream, tsr_tensor *dx, const tsr_tensor *y,
-                            const tsr_tensor *dy)
-{
-    return run_softmax(&(softmax_call){.op = "softmax_grad",
-                                       .y = dx,
-                                       .y_name = "dx",
-                                       .a = y,
-                                       .a_name = "y",
-                                       .b = dy,
-                                       .gradient = true},
+    return run_softmax(&(softmax_call){.op = logarithm ? "log_softmax" : "softmax",
+                                       .y = y,
+                                       .y_name = "y",
+                                       .a = x,
+                                       .a_name = "x",
+                                       .logarithm = logarithm},
                        stream);
 }
 
-tsr_status tsr_log_softmax_grad(tsr_stream *stream, tsr_tensor *dx, const tsr_tensor *y,
-                                const tsr_tensor *dy)
+tsr_status tsr_softmax_grad(tsr_stream *stream, tsr_tensor *dx, const tsr_tensor *y,
+                            const tsr_tensor *dy, bool logarithm)
 {
-    return run_softmax(&(softmax_call){.op = "log_softmax_grad",
+    return run_softmax(&(softmax_call){.op = logarithm ? "log_softmax_grad" : "softmax_grad",
                                        .y = dx,
                                        .y_name = "dx",
                                        .a = y,
                                        .a_name = "y",
                                        .b = dy,
                                        .gradient = true,
-                                       .logarithm = true},
+                                       .logarithm = logarithm},
                        stream);
 }
