@@ -55,7 +55,8 @@ TSR_API TSR_NODISCARD tsr_status tsr_norm_create(const tsr_norm_params *params, 
  *    q, k = tsr_norm (RMS) of each head, with "q_norm.weight" and "k_norm.weight" [head_dim], if
  *           `qk_norm` is set
  *    q, k = rotated by tsr_rope_apply at the tokens' positions 0, 1, …, if `rope` is set
- *    y = tsr_attention(q, k, v) · "o.weight"ᵀ + "o.bias"
+ *    y = tsr_attention(q, k, v) · "o.weight"ᵀ + "o.bias"; with "sinks" [heads], one number for each
+ *        query head, if `sinks` is set
  *
  * x and y are [.., tokens, size]. q, k and v are computed in one column-parallel product, which
  * gives each rank complete heads. The output product is row-parallel. A forward pass needs one
@@ -68,7 +69,8 @@ TSR_API TSR_NODISCARD tsr_status tsr_norm_create(const tsr_norm_params *params, 
  * `partition` divides the query heads. Every rank then keeps the parameters of all kv heads, and
  * computes the kv heads that its query heads read; a separate all-reduce sums the gradients of
  * these parameters over the ranks. The gradients of q_norm and k_norm are summed over the ranks in
- * the same way. */
+ * the same way. Each rank has the sinks of its query heads. Their initial values are those of a
+ * bias of head_dim inputs. */
 
 /* Fields that tsr_linear_params has as well, and that have no comment here, are as there. */
 typedef struct tsr_self_attention_params {
@@ -88,6 +90,7 @@ typedef struct tsr_self_attention_params {
     bool causal;
     int64_t window; /* as in tsr_attention_params: needs `causal` */
     float scale, softcap;
+    bool sinks;    /* f32, whatever `dtype` is; see attention.h */
     bool sequence; /* x and y are divided along sequence_dim */
     int sequence_dim;
     /* how the kv heads or the query heads are divided, see above; `align` is a number of these

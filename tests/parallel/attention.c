@@ -199,7 +199,9 @@ static void run_attention(tsr_self_attention_params p, bool no_batch, uint64_t s
 {
     tsr_layer *layer = NULL;
     p.name = "attention";
-    p.init = tsr_init_params(.seed = sequence);
+    /* the initial values of sinks are 0, except with TSR_INIT_TORCH */
+    p.init = p.sinks ? tsr_init_params(.kind = TSR_INIT_TORCH, .seed = sequence)
+                     : tsr_init_params(.seed = sequence);
     OK(tsr_self_attention_create(&p, &layer));
     p.kv_heads = p.kv_heads ? p.kv_heads : p.heads;
     p.head_dim = p.head_dim ? p.head_dim : p.size / p.heads;
@@ -319,6 +321,36 @@ CASE(attention_few_heads, "self-attention with fewer heads than ranks: some rank
                                     .output_bias = true,
                                     .causal = true},
         false, 7);
+}
+
+CASE(attention_sinks, "self-attention with sinks: a rank has those of its heads, or none")
+{
+    tsr_self_attention_params p = {
+        .struct_size = sizeof p,
+        .size = 9,
+        .heads = 6,
+        .kv_heads = 3,
+        .head_dim = 4,
+        .sinks = true,
+        .rope = &halves,
+        .window = 3,
+        .partition = tsr_partition_params(.kind = TSR_PARTITION_UNEVEN),
+        .causal = true,
+    };
+    run_attention(p, false, 20);
+    p.kv_heads = 1;
+    p.qk_norm = true;
+    p.dtype = TSR_F16;
+    p.reduce_f32 = true;
+    run_attention(p, false, 21);
+    p.heads = 2; /* with three ranks, one has no head */
+    p.dtype = TSR_F32;
+    run_attention(p, false, 22);
+    p.heads = 8;
+    p.kv_heads = 4;
+    p.partition = tsr_partition_params(.kind = TSR_PARTITION_WEIGHTED, .rates = rates);
+    p.overlap_parts = 2;
+    run_attention(p, false, 23);
 }
 
 CASE(attention_sequence, "self-attention with sequence parallelism and per-head norms")

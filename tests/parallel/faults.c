@@ -61,10 +61,12 @@ static tsr_status workload(tsr_group *on, tsr_tensor *x, tsr_tensor *dy, tsr_ten
     TRY(tsr_layer_backward(layers[3], saved[3], dy, NULL));
     TRY(tsr_block_create(
         tsr_block_params(.group = on, .size = 6,
-                         .attention = tsr_self_attention_params(
-                                 .heads = 4, .kv_heads = 2, .head_dim = 2, .qk_norm = true,
-                                 .rope = tsr_rope_params(.rotary_dim = 2), .partition = &uneven,
-                                 .bias = true, .output_bias = true, .causal = true),
+                         .attention =
+                             tsr_self_attention_params(.heads = 4, .kv_heads = 2, .head_dim = 2,
+                                                       .qk_norm = true, .sinks = true,
+                                                       .rope = tsr_rope_params(.rotary_dim = 2),
+                                                       .partition = &uneven, .bias = true,
+                                                       .output_bias = true, .causal = true),
                          .mlp =
                              tsr_mlp_params(.hidden_size = 5, .partition = &uneven, .bias = true),
                          .recompute = true, .norm = tsr_norm_params(.bias = true)),

@@ -86,7 +86,8 @@ static void attend_head(const host_model *m, const tsr_self_attention_params *p,
     double *score = doubles(t);
     for (int64_t i = 0; i < t; i++) {
         const double *query = q + ((b * t + i) * p->heads + h) * d;
-        double *out = y + ((b * t + i) * p->heads + h) * d, most = -INFINITY, sum = 0;
+        const double sink = p->sinks ? find(m, "sinks")[h] : -INFINITY;
+        double *out = y + ((b * t + i) * p->heads + h) * d, most = sink, sum = 0;
         for (int64_t j = 0; j < t; j++) {
             const double *key = k + ((b * t + j) * p->kv_heads + kv) * d;
             double s = 0;
@@ -98,6 +99,8 @@ static void attend_head(const host_model *m, const tsr_self_attention_params *p,
             score[j] = sees(p, i, j) ? s : -INFINITY;
             most = fmax(most, score[j]);
         }
+        if (p->sinks)
+            sum = exp(sink - most);
         for (int64_t j = 0; j < t; j++)
             sum += exp(score[j] - most);
         for (int64_t c = 0; c < d; c++)

@@ -22,9 +22,9 @@ static tsr_block_params small_block(int64_t heads, int64_t kv_heads)
                                        .partition = &uneven,
                                        .bias = true};
     attention = *tsr_self_attention_params(.heads = heads, .kv_heads = kv_heads, .head_dim = 4,
-                                           .qk_norm = true, .rope = &turned, .init = &inits[0],
-                                           .partition = &uneven, .bias = true, .output_bias = true,
-                                           .causal = true);
+                                           .qk_norm = true, .sinks = true, .rope = &turned,
+                                           .init = &inits[0], .partition = &uneven, .bias = true,
+                                           .output_bias = true, .causal = true);
     return *tsr_block_params(.name = "h.0", .size = 4 * heads, .norm = &norm,
                              .attention = &attention, .mlp = &mlp);
 }

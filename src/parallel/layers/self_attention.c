@@ -78,6 +78,12 @@ static tsr_status need_positions(tsr__attention *a, tsr__temps *temps, int64_t t
     return tsr__temp_slice(temps, a->positions, 0, 0, tokens, out);
 }
 
+/* The index of the sinks among the layer's own parameters. */
+static int sinks_index(const tsr__attention *a)
+{
+    return a->qk_norm ? K_NORM + 1 : 0;
+}
+
 static tsr_attention_params params_of(const tsr__attention *a)
 {
     return (tsr_attention_params){
@@ -87,6 +93,7 @@ static tsr_attention_params params_of(const tsr__attention *a)
         .causal = a->causal,
         .window = a->window,
         .kv_head = a->regular ? NULL : a->kv_head,
+        .sinks = a->sinks ? a->base.parameter[sinks_index(a)]->seen.tensor : NULL,
     };
 }
 
@@ -317,17 +324,30 @@ static tsr_status norm_grads(tsr__attention *a, tsr__temps *temps, const tsr_ten
     return status;
 }
 
+/* Creates the tensor for the gradients of this rank's sinks: *row [1, heads], and a view of it
+ * [heads], which the gradient of attention writes. */
+static tsr_status new_sink_grads(const tsr__attention *a, tsr__temps *temps, tsr_tensor **row,
+                                 tsr_tensor **out)
+{
+    const int64_t shape[] = {1, a->heads.count};
+    TSR__TRY(tsr__temp_new(temps, TSR_F32, 2, shape, row));
+    return tsr__temp_reshape(temps, *row, 1, &shape[1], out);
+}
+
 /* Computes the gradient of attention: *dqkv, with the shape of qkv, [.., tokens, features]. */
 static tsr_status attend_heads_grad(tsr__attention *a, tsr__temps *temps,
                                     const tsr_layer_saved *saved, const tsr_tensor *dheads,
                                     tsr_tensor **dqkv)
 {
     const tsr_layout *layout = tsr_tensor_layout(saved->hidden);
-    tsr_tensor *heads_view, *dheads_view, *dy, *y, *positions;
+    tsr_tensor *heads_view, *dheads_view, *dy, *y, *positions, *sink_grads = NULL;
     qkv_heads in = {0}, d = {0};
+    const bool trains_sinks = a->sinks && !a->base.frozen;
     TSR__TRY(tsr__temp_new(temps, layout->dtype, layout->ndim, layout->shape, dqkv));
+    tsr_attention_params params = params_of(a);
+    if (trains_sinks)
+        TSR__TRY(new_sink_grads(a, temps, &sink_grads, &params.dsinks));
     if (a->heads.count > 0) {
-        const tsr_attention_params params = params_of(a);
         TSR__TRY(by_heads(a, temps, saved->hidden, &heads_view));
         TSR__TRY(split_heads(a, temps, heads_view, &in));
         if (saved->normalised) {
@@ -350,6 +370,8 @@ static tsr_status attend_heads_grad(tsr__attention *a, tsr__temps *temps,
         TSR__TRY(by_heads(a, temps, *dqkv, &dheads_view));
         TSR__TRY(split_heads(a, temps, dheads_view, &d));
     }
+    if (trains_sinks)
+        TSR__TRY(tsr__parameter_add_bias_grad(&a->base, sinks_index(a), sink_grads));
     return a->qk_norm ? norm_grads(a, temps, saved->hidden, &d) : TSR_OK;
 }
 
@@ -379,6 +401,7 @@ static void attention_finish(tsr_layer *layer)
     tsr_tensor_destroy(&a->positions);
     tsr_rope_destroy(&a->rope);
     tsr__free(a->kv_head);
+    tsr__free(a->head_sizes);
 }
 
 const tsr__layer_type tsr__self_attention_type = {.name = "self_attention",

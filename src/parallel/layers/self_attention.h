@@ -13,12 +13,14 @@ enum {
 };
 
 typedef struct tsr__attention {
-    /* The layer's own parameters are the weights of q_norm and k_norm, if it has these norms. */
+    /* The layer's own parameters are the weights of q_norm and k_norm, if it has these norms, and
+     * the sinks, if it has them. */
     tsr_layer base;
-    tsr_heads heads;  /* the heads of this rank */
-    int32_t *kv_head; /* [heads.count]: the index of the kv head that each head reads */
-    bool regular;     /* kv_head is the default of tsr_attention, so it is not passed */
-    bool causal, qk_norm;
+    tsr_heads heads;     /* the heads of this rank */
+    int32_t *kv_head;    /* [heads.count]: the index of the kv head that each head reads */
+    bool regular;        /* kv_head is the default of tsr_attention, so it is not passed */
+    int64_t *head_sizes; /* [ranks]: how many heads each rank has; NULL: there are no sinks */
+    bool causal, qk_norm, sinks;
     int64_t window;
     float scale, softcap, norm_epsilon;
     tsr_rope *rope;        /* NULL: no rotary embedding */

@@ -217,6 +217,33 @@ static tsr_status create_norms(tsr__attention *a, const head_plan *p)
     return TSR_OK;
 }
 
+static tsr_status create_sinks(tsr__attention *a, const head_plan *p)
+{
+    const tsr_self_attention_params *params = &p->params;
+    const int64_t queries = p->replicated ? 1 : params->heads / params->kv_heads;
+    tsr__parameter_spec spec = {
+        .name = "sinks",
+        .dtype = TSR_F32,
+        .ndim = 1,
+        .shape = {params->heads, 0},
+        .fan_in = params->head_dim,
+        .fan_out = params->head_dim,
+        .bias = true,
+    };
+    a->sinks = params->sinks;
+    if (!a->sinks)
+        return TSR_OK;
+    tsr__division division;
+    TSR__TRY(scale_division(&a->base, &p->divided_heads, queries, &division));
+    a->head_sizes = division.sizes;
+    spec.division = &division;
+    TSR__TRY(tsr__layer_init(&a->base, "init", params->init, &spec.init));
+    TSR__TRY(tsr__layer_dtype(&a->base, "grad_dtype", params->grad_dtype, &spec.grad_dtype));
+    TSR__TRY(tsr__parameter_add(&a->base, &spec));
+    return params->deferred ? TSR_OK
+                            : tsr__parameter_allocate(&a->base, a->base.parameter_count - 1);
+}
+
 static tsr_status init_attention(tsr__attention *a, head_plan *p)
 {
     tsr_layer *layer = &a->base;
@@ -232,6 +259,7 @@ static tsr_status init_attention(tsr__attention *a, head_plan *p)
             return tsr__fail_context(status, "%s", layer->who);
     }
     TSR__TRY(create_norms(a, p));
+    TSR__TRY(create_sinks(a, p));
     TSR__TRY(create_input(a, p));
     return create_output(a, p);
 }
