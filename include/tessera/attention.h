@@ -16,7 +16,7 @@
 extern "C" {
 #endif
 
-#define TSR_MAX_HEAD_DIM 256
+#define TSR_MAX_HEAD_DIM 512
 #define TSR_MAX_HEADS 4096
 
 /* The score of query i and key j is s = scale · Σ_d q[i,d]·k[j,d]; then, if softcap is not 0, s =
@@ -70,12 +70,13 @@ typedef struct tsr_attention_params {
 
 /* Computes y and lse from q, k and v.
  *
- * q and y are [batch, heads, q_len, head_dim], k and v [batch, kv_heads, kv_len, head_dim] (or
- * caches, see `pages`), lse [batch, heads, q_len]. lse is the natural logarithm of the sum of the
- * exponentials of a query's scores. Only tsr_attention_grad needs it; otherwise it may be NULL.
- * head_dim is 1 to TSR_MAX_HEAD_DIM, heads at most TSR_MAX_HEADS, q_len and kv_len are below 2^31;
- * other sizes may be 0. q, k, v and y are f32, f16 or bf16 in any mixture, lse is f32. The tensors
- * may have any strides, so that views of caches, and of a product that computes q, k and v
+ * q is [batch, heads, q_len, head_dim], k and v are [batch, kv_heads, kv_len, head_dim] (or caches,
+ * see `pages`), lse is [batch, heads, q_len]. The head_dim of v may be another than that of q and
+ * k; y has it, too: [batch, heads, q_len, head_dim of v]. lse is the natural logarithm of the sum
+ * of the exponentials of a query's scores. Only tsr_attention_grad needs it; otherwise it may be
+ * NULL. head_dim is 1 to TSR_MAX_HEAD_DIM, heads at most TSR_MAX_HEADS, q_len and kv_len are below
+ * 2^31; other sizes may be 0. q, k, v and y are f32, f16 or bf16 in any mixture, lse is f32. The
+ * tensors may have any strides, so that views of caches, and of a product that computes q, k and v
  * together, need no copy. y and lse may not overlap another argument.
  *
  * Products and sums are computed in f32. Their order depends only on shapes, dtypes, strides, the

@@ -11,7 +11,8 @@
 //
 // Here p = exp(s − lse), ds = p·(dp − delta)·scale and dp = dy·v. A block's scores s (and dp) are
 // products of two tiles in shared memory, 64 columns at a time. Then p or ds is stored in shared
-// memory as the left operand of the second product. The result stays in registers.
+// memory as the left operand of the second product. The result stays in registers. Four chunks of 64 columns
+// fit, so a result with more columns takes several dispatches, each of which computes all scores.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "include/attention.glsl"
@@ -20,7 +21,7 @@
 layout(constant_id = 0) const uint THREADS = 128; // 4 · BX; the invocations form a grid that is 16 wide, and each has 4 rows
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint TN = 2;     // the number of scores in a row that an invocation has
-layout(constant_id = 2) const uint CHUNKS = 2; // a row has this many times 64 columns
+layout(constant_id = 2) const uint CHUNKS = 2; // a row of the result has this many times 64 columns, from p.first_chunk on
 layout(constant_id = 3) const uint KIND = TSR_ATTENTION_FORWARD;
 layout(constant_id = 4) const uint Q_DTYPE = TSR_DT_F32;
 layout(constant_id = 5) const uint K_DTYPE = TSR_DT_F32;
@@ -38,6 +39,8 @@ layout(constant_id = 13) const uint ROLLED = 0;
 // address, too. lavapipe of Mesa 26.2 keeps that address in a variable that only active invocations set. It also executes the load in subgroups
 // that have no active invocation, and then loads from address 0.
 layout(constant_id = 14) const uint EARLY = 0;
+layout(constant_id = 15) const uint QK_CHUNKS = 2; // a row of q and k has this many times 64 columns
+layout(constant_id = 16) const uint V_CHUNKS = 2;  // the same for v and dy
 
 const uint TM = 4;
 const uint ACROSS = 16;
@@ -59,16 +62,18 @@ shared float query_delta[BX > BY ? BX : BY];
 
 // The numbers of iterations of loops, which the compiler does not know if ROLLED is 1.
 uint quad_trips() { return ROLLED != 0u ? p.quads : QUADS; }
-uint chunk_trips() { return ROLLED != 0u ? p.quads / QUADS * CHUNKS : CHUNKS; }
+uint trips_of(uint chunks) { return ROLLED != 0u ? p.quads / QUADS * chunks : chunks; }
 
 // The column and the row of this invocation in the grid of invocations. Its rows in the block begin
 // with number 4 · tile_y.
 uint tile_x, tile_y;
 uint batch;
 attention_sequence sequence;
-uint early_head_dim; // CALL.head_dim if EARLY is 1
+// CALL.head_dim and CALL.value_dim if EARLY is 1
+uint early_head_dim, early_value_dim;
 
 #define HEAD_DIM (EARLY != 0u ? early_head_dim : CALL.head_dim)
+#define VALUE_DIM (EARLY != 0u ? early_value_dim : CALL.value_dim)
 #include "include/attention_rows.glsl"
 
 // Loads one chunk (64 columns) of rows into own_tile, from row `first` on. Rows from `end` on are 0 and are not read. `end` must be greater
@@ -151,7 +156,7 @@ void keep_p(float values[SCORES])
 // kept in memory.
 void store_result(rows_of x, int first, int end)
 {
-    const uint chunks = chunk_trips();
+    const uint chunks = trips_of(CHUNKS);
     for (uint chunk = 0u; chunk < chunks; chunk++) {
         barrier();
         [[unroll]] for (uint c = 0u; c < CHUNKS; c++)
@@ -160,15 +165,15 @@ void store_result(rows_of x, int first, int end)
                     own_tile[(tile_y * TM + i) * TILE_ROW + tile_x] = result[i * CHUNKS + c];
         barrier();
         for (uint e = gl_LocalInvocationIndex; e < BX * QUADS; e += THREADS) {
-            uint row = e / QUADS, column = chunk * COLUMNS + e % QUADS * 4u;
-            if (first + int(row) >= end || column >= HEAD_DIM)
+            uint row = e / QUADS, column = (p.first_chunk + chunk) * COLUMNS + e % QUADS * 4u;
+            if (first + int(row) >= end || column >= x.dim)
                 continue;
             vec4 value = own_tile[row * TILE_ROW + e % QUADS] * row_factor[row];
             uvec2 at = row_address(x, uint(first) + row);
             uvec2 bits[4];
             [[unroll]] for (uint k = 0u; k < 4u; k++)
                 bits[k] = uvec2(tsr_bits_of(value[k], OUT_DTYPE), 0u);
-            uint size = tsr_dtype_bytes(OUT_DTYPE), count = min(4u, HEAD_DIM - column);
+            uint size = tsr_dtype_bytes(OUT_DTYPE), count = min(4u, x.dim - column);
             if (x.column.x == size)
                 tsr_store_run(tsr_at(at, column * size), 0u, size, count, bits);
             else
@@ -178,13 +183,13 @@ void store_result(rows_of x, int first, int end)
     }
 }
 
-// Computes the dot products of the rows of two operands, for one block: BX own rows and BY other rows.
-void products(rows_of own, uint own_dtype, int own_first, int own_end, rows_of other, uint other_dtype, int other_first, int other_end,
+// Computes the dot products of the rows of two operands, which have `all_chunks` chunks, for one block: BX own rows and BY other rows.
+void products(uint all_chunks, rows_of own, uint own_dtype, int own_first, int own_end, rows_of other, uint other_dtype, int other_first, int other_end,
               out float sums[SCORES])
 {
     [[unroll]] for (uint n = 0u; n < TM * TN; n++)
         sums[n] = 0.0;
-    const uint chunks = chunk_trips();
+    const uint chunks = trips_of(all_chunks);
     for (uint chunk = 0u; chunk < chunks; chunk++) {
         barrier();
         load_own(own, own_first, own_end, chunk, own_dtype);
@@ -196,10 +201,10 @@ void products(rows_of own, uint own_dtype, int own_first, int own_end, rows_of o
 
 void add_rows(rows_of other, uint dtype, int first, int end)
 {
-    const uint chunks = chunk_trips();
+    const uint chunks = trips_of(CHUNKS);
     for (uint chunk = 0u; chunk < chunks; chunk++) {
         barrier();
-        load_other(other, first, end, chunk, dtype);
+        load_other(other, first, end, p.first_chunk + chunk, dtype);
         barrier();
         [[unroll]] for (uint c = 0u; c < CHUNKS; c++)
             if (c == chunk)
@@ -263,8 +268,8 @@ void softmax_step(int i0, int j0, uvec2 mask)
 void forward(uint head, int i0)
 {
     uint kv_head = attention_kv_head(head);
-    rows_of q = rows_at(CALL.q, head);
-    rows_of k = cache_rows_at(CALL.k, kv_head), v = cache_rows_at(CALL.v, kv_head);
+    rows_of q = rows_at(CALL.q, head, HEAD_DIM);
+    rows_of k = cache_rows_at(CALL.k, kv_head, HEAD_DIM), v = cache_rows_at(CALL.v, kv_head, VALUE_DIM);
     uvec2 mask = attention_head(CALL.mask, batch, head);
     int q_len = int(CALL.q_len);
     int first, end;
@@ -275,7 +280,7 @@ void forward(uint head, int i0)
     clear_result();
     for (int j0 = first; j0 < end; j0 += int(BY)) {
         float scores[SCORES];
-        products(q, Q_DTYPE, i0, q_len, k, K_DTYPE, j0, end, scores);
+        products(QK_CHUNKS, q, Q_DTYPE, i0, q_len, k, K_DTYPE, j0, end, scores);
         keep_p(scores);
         softmax_step(i0, j0, mask);
         add_rows(v, V_DTYPE, j0, end);
@@ -289,7 +294,7 @@ void forward(uint head, int i0)
             tsr_floats(tsr_at_stride(attention_head(CALL.lse, batch, head), uint(i0) + row, CALL.lse.row)).v[0] =
                 row_sum == 0.0 ? tsr_minus_infinity : row_largest + tsr_log(row_sum);
     }
-    store_result(rows_at(CALL.y, head), i0, q_len);
+    store_result(rows_at(CALL.y, head, VALUE_DIM), i0, q_len);
 }
 
 // Replaces the products q·k in p_tile by the probabilities p. For DQ and DK, also multiplies p by the
@@ -361,8 +366,8 @@ void store_delta(uint head, int i0)
 void query_gradient(uint head, int i0)
 {
     uint kv_head = attention_kv_head(head);
-    rows_of q = rows_at(CALL.q, head), dy = rows_at(CALL.dy, head);
-    rows_of k = rows_at(CALL.k, kv_head), v = rows_at(CALL.v, kv_head);
+    rows_of q = rows_at(CALL.q, head, HEAD_DIM), dy = rows_at(CALL.dy, head, VALUE_DIM);
+    rows_of k = rows_at(CALL.k, kv_head, HEAD_DIM), v = rows_at(CALL.v, kv_head, VALUE_DIM);
     int q_len = int(CALL.q_len);
     int first, end;
     attention_keys(sequence, i0, min(i0 + int(BX), q_len) - 1, first, end);
@@ -370,10 +375,10 @@ void query_gradient(uint head, int i0)
     clear_result();
     for (int j0 = first; j0 < end; j0 += int(BY)) {
         float values[SCORES];
-        products(q, Q_DTYPE, i0, q_len, k, K_DTYPE, j0, end, values);
+        products(QK_CHUNKS, q, Q_DTYPE, i0, q_len, k, K_DTYPE, j0, end, values);
         keep_p(values);
         probabilities(head, i0, j0);
-        products(dy, DY_DTYPE, i0, q_len, v, V_DTYPE, j0, end, values);
+        products(V_CHUNKS, dy, DY_DTYPE, i0, q_len, v, V_DTYPE, j0, end, values);
         apply_delta(values);
         if (KIND == TSR_ATTENTION_DELTA)
             add_row_sums();
@@ -385,12 +390,12 @@ void query_gradient(uint head, int i0)
         return;
     }
     ones_to_row_factor();
-    store_result(rows_at(CALL.dq, head), i0, q_len);
+    store_result(rows_at(CALL.dq, head, HEAD_DIM), i0, q_len);
 }
 
 void key_gradient(uint kv_head, int j0)
 {
-    rows_of k = rows_at(CALL.k, kv_head), v = rows_at(CALL.v, kv_head);
+    rows_of k = rows_at(CALL.k, kv_head, HEAD_DIM), v = rows_at(CALL.v, kv_head, VALUE_DIM);
     int kv_len = int(CALL.kv_len);
     int first, end, kv_end = min(kv_len, sequence.kv_length);
     attention_queries(sequence, j0, min(j0 + int(BX), kv_len) - 1, first, end);
@@ -398,14 +403,14 @@ void key_gradient(uint kv_head, int j0)
     clear_result();
     for (uint n = attention_first_reader(kv_head); n < n_end; n++) {
         uint head = attention_reader(n);
-        rows_of q = rows_at(CALL.q, head), dy = rows_at(CALL.dy, head);
+        rows_of q = rows_at(CALL.q, head, HEAD_DIM), dy = rows_at(CALL.dy, head, VALUE_DIM);
         for (int i0 = first; i0 < end; i0 += int(BY)) {
             float values[SCORES];
-            products(k, K_DTYPE, j0, kv_end, q, Q_DTYPE, i0, end, values);
+            products(QK_CHUNKS, k, K_DTYPE, j0, kv_end, q, Q_DTYPE, i0, end, values);
             keep_p(values);
             probabilities(head, j0, i0);
             if (KIND == TSR_ATTENTION_DK) {
-                products(v, V_DTYPE, j0, kv_end, dy, DY_DTYPE, i0, end, values);
+                products(V_CHUNKS, v, V_DTYPE, j0, kv_end, dy, DY_DTYPE, i0, end, values);
                 apply_delta(values);
                 add_rows(q, Q_DTYPE, i0, end);
             } else {
@@ -415,15 +420,17 @@ void key_gradient(uint kv_head, int j0)
     }
     ones_to_row_factor();
     if (KIND == TSR_ATTENTION_DK)
-        store_result(rows_at(CALL.dk, kv_head), j0, kv_len);
+        store_result(rows_at(CALL.dk, kv_head, HEAD_DIM), j0, kv_len);
     else
-        store_result(rows_at(CALL.dv, kv_head), j0, kv_len);
+        store_result(rows_at(CALL.dv, kv_head, VALUE_DIM), j0, kv_len);
 }
 
 void main()
 {
-    if (EARLY != 0u)
+    if (EARLY != 0u) {
         early_head_dim = CALL.head_dim;
+        early_value_dim = CALL.value_dim;
+    }
     tile_x = gl_LocalInvocationIndex % ACROSS;
     tile_y = gl_LocalInvocationIndex / ACROSS;
     uint group = tsr_flat_group();

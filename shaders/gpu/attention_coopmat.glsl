@@ -594,16 +594,16 @@ void finish(uint head, int first)
     if (KIND == TSR_ATTENTION_FORWARD) {
         if (CALL.lse.at != uvec2(0))
             store_rows(CALL.lse, head, first, lse);
-        store_result(0, rows_at(CALL.y, head), first, int(CALL.q_len), factor);
+        store_result(0, rows_at(CALL.y, head, CALL.head_dim), first, int(CALL.q_len), factor);
     } else if (KIND == TSR_ATTENTION_DQ) {
-        store_result(0, rows_at(CALL.dq, head), first, int(CALL.q_len), factor);
+        store_result(0, rows_at(CALL.dq, head, CALL.head_dim), first, int(CALL.q_len), factor);
     } else {
         if (SUMS_FIRST)
-            store_result(0, rows_at(CALL.dk, head), first, int(CALL.kv_len), factor);
+            store_result(0, rows_at(CALL.dk, head, CALL.head_dim), first, int(CALL.kv_len), factor);
         [[unroll]] for (uint n = 0; n < STATS; n++)
             factor[n] = 1.0;
         if (SUMS_SECOND)
-            store_result(SECOND_RESULT, rows_at(CALL.dv, head), first, int(CALL.kv_len), factor);
+            store_result(SECOND_RESULT, rows_at(CALL.dv, head, CALL.head_dim), first, int(CALL.kv_len), factor);
     }
 }
 
@@ -661,28 +661,28 @@ void main()
         uvec2 mask = uvec2(0);
         uint query_head = head;
         if (OWNS_KEYS) {
-            rows_of k = rows_at(CALL.k, head);
+            rows_of k = rows_at(CALL.k, head, CALL.head_dim);
             LOAD_OWN(own_first, k, row, own_end)
             if (HAS_DP) {
-                rows_of v = rows_at(CALL.v, head);
+                rows_of v = rows_at(CALL.v, head, CALL.head_dim);
                 LOAD_OWN(own_second, v, row, own_end)
             }
         } else {
             uint kv_head = attention_kv_head(head);
-            rows_of q = rows_at(CALL.q, head);
+            rows_of q = rows_at(CALL.q, head, CALL.head_dim);
             LOAD_OWN(own_first, q, row, own_end)
             if (HAS_DP) {
-                rows_of dy = rows_at(CALL.dy, head);
+                rows_of dy = rows_at(CALL.dy, head, CALL.head_dim);
                 LOAD_OWN(own_second, dy, row, own_end)
             }
-            first_rows = cache_rows_at(CALL.k, kv_head);
-            second_rows = cache_rows_at(CALL.v, kv_head);
+            first_rows = cache_rows_at(CALL.k, kv_head, CALL.head_dim);
+            second_rows = cache_rows_at(CALL.v, kv_head, CALL.head_dim);
         }
         for (uint n = 0; n < readers; n++) {
             if (OWNS_KEYS) {
                 query_head = attention_reader(reader + n);
-                first_rows = rows_at(CALL.q, query_head);
-                second_rows = rows_at(CALL.dy, query_head);
+                first_rows = rows_at(CALL.q, query_head, CALL.head_dim);
+                second_rows = rows_at(CALL.dy, query_head, CALL.head_dim);
             }
             if (MASK_DTYPE != 0)
                 mask = attention_head(CALL.mask, batch, query_head);

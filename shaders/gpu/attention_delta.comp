@@ -14,7 +14,7 @@ const uint THREADS = 8;
 
 void main()
 {
-    uint q_len = CALL.q_len, dim = CALL.head_dim;
+    uint q_len = CALL.q_len, dim = CALL.value_dim;
     bool owner = group_row() < p.count; // invocations without a row only take part in barriers
     uint row = min(group_row(), p.count - 1u) + p.first;
     uint head = row / q_len % CALL.heads, batch = row / q_len / CALL.heads;

@@ -22,12 +22,14 @@ layout(constant_id = 10) const uint Y_DTYPE = 0; // 0: there are several parts
 // lavapipe compiles each load to a loop over lanes, so without unrolling it compiles a pipeline in a quarter of the time.
 layout(constant_id = 11) const uint ROLLED = 0;
 layout(constant_id = 12) const uint EARLY = 0; // as in attention.comp
+layout(constant_id = 13) const uint V_QUADS = 16; // as QUADS, for the columns of v
 
-// The values are added up in slices: each group of QUADS invocations takes every SLICES-th of a block's THREADS keys.
-const uint SLICES = THREADS / QUADS;
+// The values are added up in slices: each group of V_QUADS invocations takes every SLICES-th of a block's THREADS keys.
+const uint SLICES = THREADS / V_QUADS;
 const uint SHARERS = THREADS / ROWS;  // invocations that share a row in the softmax
 const uint SHARE = THREADS / SHARERS; // keys for each of these invocations
-const uint AHEAD = ROLLED != 0u ? 1u : QUADS < 8u ? QUADS : 8u;
+const uint AHEAD = ROLLED != 0u ? 1u : QUADS < 8u ? QUADS : 8u;       // quads of a key
+const uint V_AHEAD = ROLLED != 0u ? 1u : V_QUADS < 8u ? V_QUADS : 8u; // rows of v
 
 shared vec4 q_tile[ROWS * QUADS];
 shared float p_tile[ROWS * THREADS];
@@ -44,18 +46,20 @@ uint zero() { return ROLLED != 0u ? p.quads / THREADS - 1u : 0u; }
 
 uint batch;
 attention_sequence sequence;
-uint early_head_dim; // CALL.head_dim if EARLY is 1
+// CALL.head_dim and CALL.value_dim if EARLY is 1
+uint early_head_dim, early_value_dim;
 
 #define HEAD_DIM (EARLY != 0u ? early_head_dim : CALL.head_dim)
+#define VALUE_DIM (EARLY != 0u ? early_value_dim : CALL.value_dim)
 #include "include/attention_rows.glsl"
 
-// Loads this invocation's columns of AHEAD rows of v, the first of which is number `column` of a block that has `rows` rows. Rows past the
+// Loads this invocation's columns of V_AHEAD rows of v, the first of which is number `column` of a block that has `rows` rows. Rows past the
 // block's end are 0.
-void load_values(rows_of v, uint column, uint rows, out vec4 values[AHEAD])
+void load_values(rows_of v, uint column, uint rows, out vec4 values[V_AHEAD])
 {
-    [[unroll]] for (uint n = 0u; n < AHEAD; n++) {
+    [[unroll]] for (uint n = 0u; n < V_AHEAD; n++) {
         uint row = column + n * SLICES;
-        vec4 value = load_quad_at(v, scratch[row].xy, gl_LocalInvocationIndex % QUADS * 4u, V_DTYPE);
+        vec4 value = load_quad_at(v, scratch[row].xy, gl_LocalInvocationIndex % V_QUADS * 4u, V_DTYPE);
         values[n] = row < rows ? value : vec4(0.0);
     }
 }
@@ -69,8 +73,10 @@ void find_query(uint first_reader, uint n, out uint head, out int query)
 
 void main()
 {
-    if (EARLY != 0u)
+    if (EARLY != 0u) {
         early_head_dim = CALL.head_dim;
+        early_value_dim = CALL.value_dim;
+    }
     uint thread = gl_LocalInvocationIndex, group = tsr_flat_group();
     if (group >= p.count)
         return;
@@ -85,13 +91,13 @@ void main()
     uint first_query = block * ROWS;
     if (first_query >= queries)
         return;
-    rows_of k = cache_rows_at(CALL.k, kv_head), v = cache_rows_at(CALL.v, kv_head);
+    rows_of k = cache_rows_at(CALL.k, kv_head, HEAD_DIM), v = cache_rows_at(CALL.v, kv_head, VALUE_DIM);
 
     uint head;
     int query;
     for (uint e = thread; e < ROWS * QUADS; e += THREADS) {
         find_query(first_reader, min(first_query + e / QUADS, queries - 1u), head, query);
-        q_tile[e] = load_quad(rows_at(CALL.q, head), uint(query), e % QUADS * 4u, Q_DTYPE);
+        q_tile[e] = load_quad(rows_at(CALL.q, head, HEAD_DIM), uint(query), e % QUADS * 4u, Q_DTYPE);
     }
     int first, end;
     attention_keys(sequence, 0, int(CALL.q_len) - 1, first, end);
@@ -134,8 +140,8 @@ void main()
         [[unroll]] for (uint r = 0u; r < ROWS; r++)
             p_tile[r * THREADS + thread] = scores[r];
         barrier();
-        vec4 values[AHEAD];
-        load_values(v, thread / QUADS, uint(end - j0), values);
+        vec4 values[V_AHEAD];
+        load_values(v, thread / V_QUADS, uint(end - j0), values);
 
         // This loop has no unroll hint, because SwiftShader computed wrong results with one.
         float most = tsr_minus_infinity;
@@ -167,10 +173,10 @@ void main()
 
         [[unroll]] for (uint r = 0u; r < ROWS; r++)
             result[r] *= row_factor[r];
-        for (uint column = thread / QUADS; column < trips_of(THREADS); column += AHEAD * SLICES) {
+        for (uint column = thread / V_QUADS; column < trips_of(THREADS); column += V_AHEAD * SLICES) {
             if (column >= SLICES)
                 load_values(v, column, uint(end - j0), values);
-            [[unroll]] for (uint n = 0u; n < AHEAD; n++)
+            [[unroll]] for (uint n = 0u; n < V_AHEAD; n++)
                 [[unroll]] for (uint r = 0u; r < ROWS; r++)
                     result[r] = fma(vec4(p_tile[r * THREADS + column + n * SLICES]), values[n], result[r]);
         }
@@ -194,18 +200,18 @@ void main()
         bool exists = first_query + r < queries;
         find_query(first_reader, min(first_query + r, queries - 1u), head, query);
         uint number = (batch * CALL.heads + head) * CALL.q_len + uint(query);
-        uvec2 to = tsr_at_mul(p.partial, number * p.parts + part, 4u * (HEAD_DIM + 2u));
-        if (exists && thread < QUADS) {
+        uvec2 to = tsr_at_mul(p.partial, number * p.parts + part, 4u * (VALUE_DIM + 2u));
+        if (exists && thread < V_QUADS) {
             vec4 total = vec4(0.0);
             [[unroll]] for (uint n = 0u; n < trips_of(SLICES); n++)
-                total += uintBitsToFloat(scratch[zero() + n * QUADS + thread]);
+                total += uintBitsToFloat(scratch[zero() + n * V_QUADS + thread]);
             uvec2 y = uvec2(0u);
             if (Y_DTYPE != 0u) {
                 total *= row_factor[r];
                 y = tsr_at_stride(attention_head(CALL.y, batch, head), uint(query), CALL.y.row);
             }
             for (uint n = 0u; n < 4u; n++)
-                if (thread * 4u + n < HEAD_DIM) {
+                if (thread * 4u + n < VALUE_DIM) {
                     if (Y_DTYPE != 0u)
                         tsr_store_float(tsr_at_stride(y, thread * 4u + n, CALL.y.column), 0u, Y_DTYPE, total[n]);
                     else

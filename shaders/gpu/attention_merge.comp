@@ -11,10 +11,10 @@ layout(constant_id = 1) const uint Y_DTYPE = TSR_DT_F32;
 
 void main()
 {
-    uint quads = (CALL.head_dim + 3u) / 4u, item = tsr_flat_invocation();
+    uint quads = (CALL.value_dim + 3u) / 4u, item = tsr_flat_invocation();
     if (item >= p.count)
         return;
-    uint number = p.first + item / quads, column = item % quads * 4u, dim = CALL.head_dim;
+    uint number = p.first + item / quads, column = item % quads * 4u, dim = CALL.value_dim;
     uint row = number % CALL.q_len, head = number / CALL.q_len % CALL.heads, batch = number / CALL.q_len / CALL.heads;
     const float sink = attention_sink(head);
     float largest = sink;

@@ -3,9 +3,10 @@
 #ifndef TSR_ATTENTION_ROWS_GLSL
 #define TSR_ATTENTION_ROWS_GLSL
 
-// The columns of a head. The including file can define another expression that has this value.
+// The columns of q and k, and those of v and y. The including file can define other expressions that have these values.
 #ifndef HEAD_DIM
 #define HEAD_DIM CALL.head_dim
+#define VALUE_DIM CALL.value_dim
 #endif
 
 // The rows of one operand, for one head.
@@ -13,18 +14,19 @@ struct rows_of {
     uvec2 at, row, column;
     uvec2 page; // bytes from one page to the next, if the rows are in a cache
     bool paged;
+    uint dim; // columns
 };
 
-rows_of rows_at(tsr_attention_operand x, uint head)
+rows_of rows_at(tsr_attention_operand x, uint head, uint dim)
 {
-    return rows_of(attention_head(x, batch, head), x.row, x.column, uvec2(0u), false);
+    return rows_of(attention_head(x, batch, head), x.row, x.column, uvec2(0u), false, dim);
 }
 
-rows_of cache_rows_at(tsr_attention_operand x, uint head)
+rows_of cache_rows_at(tsr_attention_operand x, uint head, uint dim)
 {
     if (PAGED == 0u)
-        return rows_at(x, head);
-    return rows_of(tsr_at_stride(x.at, head, x.head), x.row, x.column, x.batch, true);
+        return rows_at(x, head, dim);
+    return rows_of(tsr_at_stride(x.at, head, x.head), x.row, x.column, x.batch, true, dim);
 }
 
 // Returns the number of the page that contains a row.
@@ -45,12 +47,13 @@ uvec2 row_address(rows_of x, uint row)
     return row_address_in(x, page_of(x, row), row);
 }
 
-// Loads four columns of the row at an address. Columns from head_dim on are 0.
+// Loads four columns of the row at an address. Columns from x.dim on are 0.
 vec4 load_quad_at(rows_of x, uvec2 at, uint column, uint dtype)
 {
-    uint dim = HEAD_DIM;
-    if (LOAD == TSR_ATTENTION_LOAD_VECTOR) {
-        vec4 value = tsr_load_dense4(tsr_at(at, min(column, dim - 4u) * tsr_dtype_bytes(dtype)), dtype);
+    uint dim = x.dim;
+    if (LOAD != TSR_ATTENTION_LOAD_SCALAR) {
+        uvec2 from = tsr_at(at, min(column, dim - 4u) * tsr_dtype_bytes(dtype));
+        vec4 value = LOAD == TSR_ATTENTION_LOAD_ALIGNED ? tsr_load_aligned4(from, dtype) : tsr_load_dense4(from, dtype);
         return column < dim ? value : vec4(0.0);
     }
     vec4 value;

@@ -1269,6 +1269,8 @@ typedef struct tsr_self_attention_params {
     int64_t window;
     float scale, softcap;
    _Bool 
+        sinks;
+   _Bool 
         sequence;
     int sequence_dim;
     const tsr_partition_params *partition;

@@ -17,6 +17,7 @@ typedef struct tsr__attention {
     /* the mask's layout, broadcast to [batch, heads, q_len, kv_len]; unused without a mask */
     tsr_layout mask;
     int64_t batch, heads, kv_heads, q_len, kv_len, head_dim;
+    int64_t value_dim; /* the head_dim of v, y, dy and dv */
     /* tokens in a page and pages in the cache; unused without pages */
     int64_t page_len, page_count;
     /* Three arrays, one after the other: kv_head[heads], reader[heads] and first[kv_heads + 1].
@@ -115,7 +116,7 @@ tsr_status tsr__attention_few(const tsr__attention *call) TSR_NODISCARD;
 
 /* Merges the results of `ranges` ranges of the keys into y, in the order of the ranges, and into
  * lse if the call has it. `partial` has for each row of queries and each range: the largest
- * score, the sum of the exponentials, and head_dim sums, in f32. The description must have been
+ * score, the sum of the exponentials, and value_dim sums, in f32. The description must have been
  * sent. */
 tsr_status tsr__attention_merge(const tsr__attention *call,
                                 const tsr__attention_description *description, tsr__buffer *partial,

@@ -57,6 +57,7 @@ static struct tsr_attention_call values_of(const tsr__attention *c, const tsr__b
         .q_len = (uint32_t)c->q_len,
         .kv_len = (uint32_t)c->kv_len,
         .head_dim = (uint32_t)c->head_dim,
+        .value_dim = (uint32_t)c->value_dim,
         .page_len = (uint32_t)c->page_len,
         .page_count = (uint32_t)c->page_count,
         .causal = p->causal,
@@ -158,10 +159,11 @@ double tsr__attention_pass_work(const tsr__attention_pass *pass, uint32_t rows)
         kind == TSR_ATTENTION_DK || kind == TSR_ATTENTION_DV || kind == TSR_ATTENTION_DKV;
     const double readers =
         owns_keys ? (double)c->heads / (double)c->kv_heads * (double)c->q_len : (double)c->kv_len;
-    const double products = kind == TSR_ATTENTION_FORWARD || kind == TSR_ATTENTION_DV ? 2
-                            : kind == TSR_ATTENTION_DKV                               ? 4
-                                                                                      : 3;
-    return products * (double)rows * readers * (double)c->head_dim;
+    const double of_qk = (double)c->head_dim, of_v = (double)c->value_dim;
+    const double columns = kind == TSR_ATTENTION_FORWARD || kind == TSR_ATTENTION_DV ? of_qk + of_v
+                           : kind == TSR_ATTENTION_DKV ? 2 * (of_qk + of_v)
+                                                       : 2 * of_qk + of_v;
+    return (double)rows * readers * columns;
 }
 
 void tsr__attention_pass_access(const tsr__attention_pass *pass, tsr__dispatch *dispatch)
@@ -215,18 +217,28 @@ tsr_status tsr__attention_dispatch(tsr_stream *stream, tsr__dispatch *dispatch,
     return TSR_OK;
 }
 
-static bool vectors(const tsr_tensor *x)
+/* True if all rows of x consist of groups of four neighbouring elements, and begin at multiples of
+ * `bytes`. */
+static bool vectors(const tsr_tensor *x, uint64_t bytes)
 {
     const tsr_layout *l = &x->layout;
     const uint64_t size = tsr_dtype_size(l->dtype);
     bool fits = l->strides[3] == 1 || l->shape[3] == 1;
     for (int d = 0; d < 3; d++)
-        fits = fits && ((uint64_t)l->strides[d] * size % 4 == 0 || l->shape[d] == 1);
-    return fits && l->shape[3] % 4 == 0 && tsr__tensor_address(x) % 4 == 0;
+        fits = fits && ((uint64_t)l->strides[d] * size % bytes == 0 || l->shape[d] == 1);
+    return fits && l->shape[3] % 4 == 0 && tsr__tensor_address(x) % bytes == 0;
+}
+
+static bool all_vectors(const tsr__attention *c, uint64_t bytes)
+{
+    return vectors(c->q, bytes) && vectors(c->k, bytes) && vectors(c->v, bytes) &&
+           (!c->dy || vectors(c->dy, bytes));
 }
 
 uint32_t tsr__attention_load(const tsr__attention *c)
 {
-    const bool all = vectors(c->q) && vectors(c->k) && vectors(c->v) && (!c->dy || vectors(c->dy));
-    return all ? TSR_ATTENTION_LOAD_VECTOR : TSR_ATTENTION_LOAD_SCALAR;
+    /* CPU drivers load as fast without the promise, which would only need further pipelines. */
+    if (tsr_stream_device(c->stream)->traits.device_class == TSR__CLASS_GPU && all_vectors(c, 16))
+        return TSR_ATTENTION_LOAD_ALIGNED;
+    return all_vectors(c, 4) ? TSR_ATTENTION_LOAD_VECTOR : TSR_ATTENTION_LOAD_SCALAR;
 }

@@ -51,9 +51,13 @@ static tsr_status check_keys(tsr__attention *c)
     c->kv_heads = k->shape[1];
     TSR__REQUIRE(k->shape[3] == c->head_dim, "%s: q is %s and k is %s; their head_dims differ",
                  c->op, TSR__SHAPE(4, q->shape), TSR__SHAPE(4, k->shape));
+    c->value_dim = c->v->layout.shape[3];
     TSR__REQUIRE(c->head_dim >= 1 && c->head_dim <= TSR_MAX_HEAD_DIM,
                  "%s: head_dim is %lld; 1 to %d are possible", c->op, (long long)c->head_dim,
                  TSR_MAX_HEAD_DIM);
+    TSR__REQUIRE(c->value_dim >= 1 && c->value_dim <= TSR_MAX_HEAD_DIM,
+                 "%s: the head_dim of v is %lld; 1 to %d are possible", c->op,
+                 (long long)c->value_dim, TSR_MAX_HEAD_DIM);
     TSR__REQUIRE(c->heads <= TSR_MAX_HEADS && c->kv_heads <= TSR_MAX_HEADS,
                  "%s: there are %lld heads and %lld kv heads; at most %d are possible", c->op,
                  (long long)c->heads, (long long)c->kv_heads, TSR_MAX_HEADS);
@@ -222,14 +226,38 @@ static tsr_status check_overlap(const tsr__attention *c)
     return TSR_OK;
 }
 
+/* Checks y or dy, which have the rows of q and the columns of v. */
+static tsr_status check_y(const tsr__attention *c, const char *name, const tsr_tensor *y)
+{
+    TSR__TRY(check_four(c, name, y));
+    const int64_t *shape = y->layout.shape;
+    TSR__REQUIRE(shape[0] == c->batch && shape[1] == c->heads && shape[2] == c->q_len &&
+                     shape[3] == c->value_dim,
+                 "%s: %s is %s; [%lld,%lld,%lld,%lld], the shape of q with the head_dim of v, is "
+                 "needed",
+                 c->op, name, TSR__SHAPE(4, shape), (long long)c->batch, (long long)c->heads,
+                 (long long)c->q_len, (long long)c->value_dim);
+    return TSR_OK;
+}
+
+static tsr_status check_v(const tsr__attention *c)
+{
+    TSR__TRY(check_four(c, "v", c->v));
+    for (int d = 0; d < 3; d++)
+        TSR__REQUIRE(c->v->layout.shape[d] == c->k->layout.shape[d],
+                     "%s: k is %s and v is %s; only their head_dims may differ", c->op,
+                     TSR__SHAPE(4, c->k->layout.shape), TSR__SHAPE(4, c->v->layout.shape));
+    return TSR_OK;
+}
+
 static tsr_status check_results(const tsr__attention *c)
 {
-    TSR__TRY(check_same(c, "y", c->y, "q", c->q));
+    TSR__TRY(check_y(c, "y", c->y));
     if (c->lse || c->dy)
         TSR__TRY(check_lse(c));
     if (!c->dy)
         return TSR_OK;
-    TSR__TRY(check_same(c, "dy", c->dy, "q", c->q));
+    TSR__TRY(check_y(c, "dy", c->dy));
     if (c->dq)
         TSR__TRY(check_same(c, "dq", c->dq, "q", c->q));
     if (c->dk)
@@ -241,7 +269,7 @@ tsr_status tsr__attention_check(tsr__attention *c)
 {
     TSR__TRY(check_four(c, "q", c->q));
     TSR__TRY(check_four(c, "k", c->k));
-    TSR__TRY(check_same(c, "v", c->v, "k", c->k));
+    TSR__TRY(check_v(c));
     TSR__TRY(check_keys(c));
     TSR__TRY(check_numbers(c));
     TSR__TRY(check_options(c));

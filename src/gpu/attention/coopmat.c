@@ -137,6 +137,8 @@ bool tsr__attention_coopmat_suits(const tsr__attention_pass *p)
      * and 16 keys, 515 with 64 keys (Mesa 26.2.6). */
     if (device->info.vendor_id == TSR__VENDOR_INTEL)
         return false;
+    if (c->value_dim != c->head_dim)
+        return false;
     if (device->traits.not_a_chip || !device->subgroup_votes || c->q_len < MIN_QUERIES ||
         c->head_dim > (p->also ? MAX_BOTH_WIDTH : MAX_WIDTH) || !configure(p, &f))
         return false;

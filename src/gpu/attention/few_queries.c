@@ -7,6 +7,7 @@ enum {
     THREADS = 128,
     MAX_ROWS = 8, /* the largest number of queries of a workgroup */
     FEW_QUERIES = 16,
+    WIDE = 256,
     /* The smallest number of keys in a range: MIN_KEYS on CPU drivers, GPU_MIN_KEYS on GPUs. On an
      * H200, a range took 16 µs with 80 keys and 34 µs with 210, and merging ranges took 5 µs. */
     MIN_KEYS = 256,
@@ -41,7 +42,9 @@ static cut cut_of(const tsr__attention *c)
 {
     const bool gpu = !tsr_stream_device(c->stream)->traits.few_invocations;
     const uint64_t queries = max_queries(c), enough = gpu ? 512 : 16;
-    cut out = {.rows = queries <= MAX_ROWS / 2 ? MAX_ROWS / 2 : MAX_ROWS};
+    /* With more columns, the queries of more rows need more shared memory than every device has. */
+    const bool few_rows = queries <= MAX_ROWS / 2 || c->head_dim > WIDE;
+    cut out = {.rows = few_rows ? MAX_ROWS / 2 : MAX_ROWS};
     out.row_blocks = (uint32_t)tsr__div_up_u64(queries, out.rows);
     const uint64_t groups = out.row_blocks * (uint64_t)(c->kv_heads * c->batch);
     const uint64_t kv_len = c->kv_len > 0 ? (uint64_t)c->kv_len : 1;
@@ -87,10 +90,10 @@ typedef struct few {
     cut cut;
 } few;
 
-static uint32_t quads_of(const tsr__attention *c)
+static uint32_t quads_of(int64_t columns)
 {
     uint32_t quads = 1;
-    while ((int64_t)quads * 4 < c->head_dim)
+    while ((int64_t)quads * 4 < columns)
         quads *= 2;
     return quads;
 }
@@ -114,12 +117,13 @@ static tsr_status run_parts(const few *f)
     const tsr_device *device = tsr_stream_device(c->stream);
     tsr__dispatch dispatch = {
         .shader = TSR__SHADER_ATTENTION_FEW,
-        .spec_count = 13,
-        .spec = {THREADS, f->cut.rows, quads_of(c), (uint32_t)c->q->layout.dtype,
+        .spec_count = 14,
+        .spec = {THREADS, f->cut.rows, quads_of(c->head_dim), (uint32_t)c->q->layout.dtype,
                  (uint32_t)c->k->layout.dtype, (uint32_t)c->v->layout.dtype,
                  p->mask ? (uint32_t)p->mask->layout.dtype : 0, tsr__attention_load(c),
                  p->softcap > 0, p->pages != NULL, f->partial ? 0 : (uint32_t)c->y->layout.dtype,
-                 device->traits.slow_pipelines, device->info.type == TSR_DEVICE_CPU},
+                 device->traits.slow_pipelines, device->info.type == TSR_DEVICE_CPU,
+                 quads_of(c->value_dim)},
     };
     dispatch.access_count = tsr__attention_reads(c, &f->description, dispatch.access);
     dispatch.access[dispatch.access_count++] =
@@ -132,7 +136,8 @@ static tsr_status run_parts(const few *f)
         dispatch.access[dispatch.access_count++] = tsr__write_of(c->lse);
     /* each query of the workgroup is multiplied with the keys of its range, and with their values
      */
-    const double work = 2.0 * f->cut.rows * f->cut.range_keys * (double)c->head_dim;
+    const double work =
+        1.0 * f->cut.rows * f->cut.range_keys * (double)(c->head_dim + c->value_dim);
     const uint64_t at_once = tsr__min_u64(UINT64_C(1) << 18, tsr__attention_within_work(c, work));
     return tsr__attention_dispatch(c->stream, &dispatch, push_of(f), f->cut.groups, at_once, 1, 1,
                                    work);
@@ -156,7 +161,7 @@ tsr_status tsr__attention_merge(const tsr__attention *c,
         dispatch.access[dispatch.access_count++] = tsr__write_of(c->lse);
     const uint64_t at_once = UINT64_C(1) << 22;
     return tsr__attention_dispatch(c->stream, &dispatch, push, rows_of(c), at_once,
-                                   (uint32_t)(c->head_dim + 3) / 4, MERGE_WORKGROUP, 0);
+                                   (uint32_t)(c->value_dim + 3) / 4, MERGE_WORKGROUP, 0);
 }
 
 static tsr_status record(tsr_stream *stream, void *opaque)
@@ -173,7 +178,7 @@ tsr_status tsr__attention_few(const tsr__attention *call)
     few f = {.call = call, .cut = cut_of(call)};
     const uint64_t results = rows_of(call) * f.cut.ranges;
     if (f.cut.ranges > 1)
-        TSR__TRY(tsr__stream_scratch(call->stream, 4 * results * (uint64_t)(call->head_dim + 2),
+        TSR__TRY(tsr__stream_scratch(call->stream, 4 * results * (uint64_t)(call->value_dim + 2),
                                      &f.partial));
     TSR__TRY(tsr__attention_describe(call, NULL, &f.description));
     tsr_status status = tsr__stream_atomic(call->stream, record, &f);

@@ -5,7 +5,9 @@
 #include "gpu/device/vendors.h"
 #include "gpu/ops/common/rows.h"
 
-#define COLUMNS 64 /* columns of head_dim that the shader processes together */
+#define COLUMNS 64 /* a chunk: columns that the shader processes together */
+/* The largest number of chunks of the result of a dispatch. More need too many registers. */
+#define MAX_CHUNKS 4
 #define DELTA_WORKGROUP 64
 #define DELTA_ROWS (DELTA_WORKGROUP / 8)
 #define SINKS_WORKGROUP 128
@@ -44,6 +46,11 @@ static uint32_t dtype_of(const tsr_tensor *tensor)
     return tensor ? (uint32_t)tensor->layout.dtype : 0;
 }
 
+static uint32_t chunks_of(int64_t columns)
+{
+    return (uint32_t)(columns + COLUMNS - 1) / COLUMNS;
+}
+
 static tsr_status run_pass(const tsr__attention_pass *p)
 {
     const tsr__attention *c = p->call;
@@ -56,21 +63,28 @@ static tsr_status run_pass(const tsr__attention_pass *p)
     blocks *= (uint64_t)(own->shape[0] * own->shape[1]);
     if (blocks == 0)
         return TSR_OK;
-    const struct tsr_attention_push push = {.call = p->description->address,
-                                            .quads = TSR_ATTENTION_QUADS};
+    /* Several dispatches compute equally many chunks, with one pipeline; the last may have chunks
+     * past the end. */
+    const bool to_delta = p->kind == TSR_ATTENTION_DELTA;
+    const uint32_t chunks = to_delta ? 1 : chunks_of(own->shape[3]);
+    const uint32_t now = (uint32_t)tsr__div_up_u64(chunks, tsr__div_up_u64(chunks, MAX_CHUNKS));
+    struct tsr_attention_push push = {.call = p->description->address,
+                                      .quads = TSR_ATTENTION_QUADS};
     tsr__dispatch dispatch = {
         .shader = TSR__SHADER_ATTENTION,
-        .spec_count = 15,
-        .spec = {t.threads, t.tn, (uint32_t)(c->head_dim + COLUMNS - 1) / COLUMNS, p->kind,
-                 dtype_of(c->q), dtype_of(c->k), dtype_of(c->v), dtype_of(c->dy), dtype_of(p->out),
-                 dtype_of(c->params.mask), tsr__attention_load(c), c->params.softcap > 0,
-                 c->params.pages != NULL, device->info.vendor_id == TSR__VENDOR_INTEL,
-                 device->info.type == TSR_DEVICE_CPU},
+        .spec_count = 17,
+        .spec = {t.threads, t.tn, now, p->kind, dtype_of(c->q), dtype_of(c->k), dtype_of(c->v),
+                 dtype_of(c->dy), dtype_of(p->out), dtype_of(c->params.mask),
+                 tsr__attention_load(c), c->params.softcap > 0, c->params.pages != NULL,
+                 device->info.vendor_id == TSR__VENDOR_INTEL, device->info.type == TSR_DEVICE_CPU,
+                 chunks_of(c->head_dim), chunks_of(c->value_dim)},
     };
     tsr__attention_pass_access(p, &dispatch);
     const double work = tsr__attention_pass_work(p, rows_of(&t));
     const uint64_t most = tsr__attention_within_work(c, work);
-    return tsr__attention_dispatch(c->stream, &dispatch, push, blocks, most, 1, 1, work);
+    for (; push.first_chunk < chunks; push.first_chunk += now)
+        TSR__TRY(tsr__attention_dispatch(c->stream, &dispatch, push, blocks, most, 1, 1, work));
+    return TSR_OK;
 }
 
 /* Computes delta, one number for each row: Σ dy·y if `from_y`, otherwise the same number as Σ
@@ -134,7 +148,8 @@ static tsr_status check_iterations(const tsr__attention *c)
     const double most_iterations = 60000, block = 32;
     if (!tsr_stream_device(c->stream)->traits.ends_loops)
         return TSR_OK;
-    const int64_t chunks = (c->head_dim + COLUMNS - 1) / COLUMNS;
+    const int64_t widest = c->head_dim > c->value_dim ? c->head_dim : c->value_dim;
+    const int64_t chunks = chunks_of(widest);
     const double product = (double)chunks * 21, sum = (double)chunks * 13 + 17;
     const uint32_t *first = tsr__attention_first_reader(c);
     uint32_t readers = 0;

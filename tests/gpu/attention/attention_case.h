@@ -12,6 +12,7 @@
 
 typedef struct attention_case {
     int64_t batch, heads, kv_heads, q_len, kv_len, head_dim;
+    int64_t value_dim;     /* the head_dim of v; 0: head_dim */
     double scale, softcap; /* 0: the library's default */
     bool causal;
     int64_t window;
@@ -43,6 +44,11 @@ static inline int64_t attention_queries_count(const attention_case *c)
 static inline int64_t attention_keys_count(const attention_case *c)
 {
     return c->batch * c->kv_heads * c->kv_len;
+}
+
+static inline int64_t attention_value_dim(const attention_case *c)
+{
+    return c->value_dim > 0 ? c->value_dim : c->head_dim;
 }
 
 static inline double attention_most(const double *values, int64_t count)
@@ -93,14 +99,14 @@ static inline double *attention_random_mask(gpu_random *random, int64_t count, t
 }
 
 /* Sets the keys past the length of each sequence to NaN, because attention must not read them. */
-static inline void attention_spoil_keys(const attention_case *c, double *values)
+static inline void attention_spoil_keys(const attention_case *c, double *values, int64_t dim)
 {
     for (int64_t n = 0; n < attention_keys_count(c); n++) {
         const int64_t b = n / c->kv_len / c->kv_heads;
         if (n % c->kv_len < attention_clamped(c->kv_length, b, c->kv_len))
             continue;
-        for (int64_t d = 0; d < c->head_dim; d++)
-            values[n * c->head_dim + d] = NAN;
+        for (int64_t d = 0; d < dim; d++)
+            values[n * dim + d] = NAN;
     }
 }
 
@@ -134,22 +140,22 @@ static inline double attention_score(const attention_case *c, int64_t b, int64_t
 static inline void attention_solve(attention_case *c)
 {
     const int64_t rows = attention_queries_count(c), keys = attention_keys_count(c),
-                  dim = c->head_dim;
+                  dim = c->head_dim, v_dim = attention_value_dim(c);
     double *p = attention_doubles(c->kv_len), *slope = attention_doubles(c->kv_len);
-    c->y = attention_doubles(rows * dim);
+    c->y = attention_doubles(rows * v_dim);
     c->lse = attention_doubles(rows);
     c->dq = attention_doubles(rows * dim);
     c->dk = attention_doubles(keys * dim);
-    c->dv = attention_doubles(keys * dim);
+    c->dv = attention_doubles(keys * v_dim);
     c->dsinks = attention_doubles(c->heads);
     for (int64_t row = 0; row < rows; row++) {
         const int64_t i = row % c->q_len, h = row / c->q_len % c->heads,
                       b = row / c->q_len / c->heads,
                       g = c->kv_head ? c->kv_head[h] : h * c->kv_heads / c->heads,
                       first = (b * c->kv_heads + g) * c->kv_len;
-        const double *q = c->q + row * dim, *dy = c->dy ? c->dy + row * dim : NULL;
+        const double *q = c->q + row * dim, *dy = c->dy ? c->dy + row * v_dim : NULL;
         const double sink = c->sinks ? c->sinks[h] : -INFINITY;
-        double *y = c->y + row * dim, most = sink, sum = 0, delta = 0;
+        double *y = c->y + row * v_dim, most = sink, sum = 0, delta = 0;
         for (int64_t j = 0; j < c->kv_len; j++) {
             p[j] = attention_score(c, b, h, i, j, q, c->k + (first + j) * dim, &slope[j]);
             most = fmax(most, p[j]);
@@ -161,26 +167,27 @@ static inline void attention_solve(attention_case *c)
         c->lse[row] = most == -INFINITY ? most : most + log(sum);
         for (int64_t j = 0; j < c->kv_len && sum > 0; j++) {
             p[j] /= sum;
-            for (int64_t d = 0; d < dim && p[j] > 0; d++)
-                y[d] += p[j] * c->v[(first + j) * dim + d];
+            for (int64_t d = 0; d < v_dim && p[j] > 0; d++)
+                y[d] += p[j] * c->v[(first + j) * v_dim + d];
         }
-        for (int64_t d = 0; d < dim && dy; d++)
+        for (int64_t d = 0; d < v_dim && dy; d++)
             delta += dy[d] * y[d];
         if (sink != -INFINITY)
             c->dsinks[h] -= exp(sink - c->lse[row]) * delta;
         for (int64_t j = 0; j < c->kv_len && dy; j++) {
             if (p[j] == 0)
                 continue;
-            const double *k = c->k + (first + j) * dim, *v = c->v + (first + j) * dim;
+            const double *k = c->k + (first + j) * dim, *v = c->v + (first + j) * v_dim;
             double dp = 0;
-            for (int64_t d = 0; d < dim; d++)
+            for (int64_t d = 0; d < v_dim; d++)
                 dp += dy[d] * v[d];
             const double ds = p[j] * (dp - delta) * slope[j] * attention_scale(c);
             for (int64_t d = 0; d < dim; d++) {
                 c->dq[row * dim + d] += ds * k[d];
                 c->dk[(first + j) * dim + d] += ds * q[d];
-                c->dv[(first + j) * dim + d] += p[j] * dy[d];
             }
+            for (int64_t d = 0; d < v_dim; d++)
+                c->dv[(first + j) * v_dim + d] += p[j] * dy[d];
         }
     }
     free(slope);

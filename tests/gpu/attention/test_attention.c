@@ -97,25 +97,28 @@ static void make_tensors(problem *p, gpu_random *random)
 {
     attention_case *c = &p->c;
     const int64_t q_shape[] = {c->batch, c->heads, c->q_len, c->head_dim},
-                  k_shape[] = {c->batch, c->kv_heads, c->kv_len, c->head_dim};
+                  k_shape[] = {c->batch, c->kv_heads, c->kv_len, c->head_dim},
+                  y_shape[] = {c->batch, c->heads, c->q_len, attention_value_dim(c)},
+                  v_shape[] = {c->batch, c->kv_heads, c->kv_len, attention_value_dim(c)};
+    const int64_t *shapes[] = {q_shape, k_shape, v_shape, y_shape};
     tsr_tensor **inputs[] = {&p->q, &p->k, &p->v, &p->dy};
     double **values[] = {&c->q, &c->k, &c->v, &c->dy};
     for (int i = 0; i < 4; i++) {
         const bool of_keys = i == 1 || i == 2;
         const tsr_dtype dtype = p->dtypes[i];
         const int64_t count = of_keys ? attention_keys_count(c) : attention_queries_count(c);
-        *values[i] =
-            attention_random_values(random, count * c->head_dim, of_keys || i > 0 ? 2 : 0.5, dtype);
+        *values[i] = attention_random_values(random, count * shapes[i][3],
+                                             of_keys || i > 0 ? 2 : 0.5, dtype);
         if (of_keys)
-            attention_spoil_keys(c, *values[i]);
-        *inputs[i] = view(p, random, dtype, 4, of_keys ? k_shape : q_shape);
+            attention_spoil_keys(c, *values[i], shapes[i][3]);
+        *inputs[i] = view(p, random, dtype, 4, shapes[i]);
         gpu_put(*inputs[i], *values[i]);
     }
-    p->y = view(p, random, p->dtypes[Y], 4, q_shape);
+    p->y = view(p, random, p->dtypes[Y], 4, y_shape);
     p->lse = gpu_new(TSR_F32, 3, q_shape);
     p->dq = gpu_new(p->dtypes[DQ], 4, q_shape);
     p->dk = gpu_new(p->dtypes[DK], 4, k_shape);
-    p->dv = view(p, random, p->dtypes[DV], 4, k_shape);
+    p->dv = view(p, random, p->dtypes[DV], 4, v_shape);
     gpu_poison(p->lse);
     gpu_poison(p->dq);
     gpu_poison(p->dk);
@@ -186,11 +189,13 @@ static double largest_score(const attention_case *c)
 static void check(problem *p, const char *name)
 {
     attention_case *c = &p->c;
-    const int64_t rows = attention_queries_count(c), keys = attention_keys_count(c);
+    const int64_t rows = attention_queries_count(c), keys = attention_keys_count(c),
+                  v_dim = attention_value_dim(c),
+                  widest = v_dim > c->head_dim ? v_dim : c->head_dim;
     const double scale = attention_scale(c), most_q = attention_most(c->q, rows * c->head_dim),
                  most_k = attention_most(c->k, keys * c->head_dim),
-                 most_v = attention_most(c->v, keys * c->head_dim),
-                 most_dy = c->dy ? attention_most(c->dy, rows * c->head_dim) : 0;
+                 most_v = attention_most(c->v, keys * v_dim),
+                 most_dy = c->dy ? attention_most(c->dy, rows * v_dim) : 0;
     const bool rounds = may_round(p);
     const double more = p->large_scores ? largest_score(c) * SCORE_ERROR : 0;
     const struct {
@@ -200,18 +205,18 @@ static void check(problem *p, const char *name)
         int64_t count;
         double natural;
     } results[] = {
-        {"y", p->y, c->y, rows * c->head_dim, rounds ? most_v : 0},
+        {"y", p->y, c->y, rows * v_dim, rounds ? most_v : 0},
         {"lse", p->lse, c->lse, rows, 1},
         {"dq", p->dq, c->dq, rows * c->head_dim, most_dy * most_v * most_k * scale},
         {"dk", p->dk, c->dk, keys * c->head_dim, most_dy * most_v * most_q * scale},
-        {"dv", p->dv, c->dv, keys * c->head_dim, most_dy},
+        {"dv", p->dv, c->dv, keys * v_dim, most_dy},
         /* rounding of y to 16 bits shows in the gradients of the sinks */
         {"dsinks", c->dy ? p->dsinks : NULL, c->dsinks, c->heads,
          most_dy * most_v * (double)(c->batch * c->q_len) *
              (p->dtypes[Y] == TSR_F32 && !rounds ? 0.1
                                                  : attention_half_unit(p->dtypes[Y]) / F32_ERROR)},
     };
-    double *got = attention_doubles((rows + keys) * c->head_dim);
+    double *got = attention_doubles((rows + keys) * widest);
     for (int i = 0; i < 6; i++) {
         if (!results[i].got || !results[i].want)
             continue;
@@ -272,6 +277,46 @@ START_TEST(agrees_with_doubles)
         random_name(&p, name);
         add_options(&p, &random, 4 * _i + n);
         compute(&p, &random, name);
+    }
+}
+END_TEST
+
+/* Sizes of heads up to the largest, and of values that differ from those of keys. Few queries use
+ * another kernel. */
+START_TEST(agrees_with_doubles_for_head_sizes)
+{
+    static const int64_t sizes[][2] = {{512, 512}, {320, 320}, {192, 128}, {16, 80},
+                                       {24, 512},  {512, 24},  {80, 17},   {33, 256}};
+    enum { SIZES = sizeof sizes / sizeof *sizes };
+    gpu_random random = {(uint64_t)_i + 500};
+    for (int n = _i; n < _i + (_i == 0 ? 4 : 2); n++) {
+        char name[128];
+        const int number = n % SIZES;
+        problem p = {.dtypes = mixtures[_i % 2],
+                     .c = {.batch = 2,
+                           .heads = 4,
+                           .kv_heads = 2,
+                           .q_len = n % 2 ? 45 : 70,
+                           .kv_len = 90,
+                           .head_dim = sizes[number][0],
+                           .value_dim = sizes[number][1]}};
+        random_name(&p, name);
+        add_options(&p, &random, n);
+        compute(&p, &random, name);
+        problem few = {.dtypes = mixtures[_i % 2]};
+        few.c = (attention_case){.batch = 1,
+                                 .heads = 6,
+                                 .kv_heads = 2,
+                                 .q_len = 2,
+                                 .kv_len = n % 2 ? 200 : 700,
+                                 .head_dim = sizes[number][0],
+                                 .value_dim = sizes[number][1]};
+        few.c.kv_length = attention_random_lengths(&random, few.c.batch, few.c.kv_len);
+        few.kv_lengths = gpu_new(TSR_I32, 1, &few.c.batch);
+        gpu_put(few.kv_lengths, few.c.kv_length);
+        random_name(&few, name);
+        add_options(&few, &random, n);
+        compute(&few, &random, name);
     }
 }
 END_TEST
@@ -677,9 +722,9 @@ static tsr_tensor *zeros(tsr_dtype dtype, int ndim, const int64_t *shape)
 
 START_TEST(refuses_tensors)
 {
-    const int64_t shape[] = {2, 4, 3, 8}, k_shape[] = {2, 2, 5, 8}, wide[] = {2, 2, 5, 257},
+    const int64_t shape[] = {2, 4, 3, 8}, k_shape[] = {2, 2, 5, 8}, wide[] = {2, 2, 5, 513},
                   narrow[] = {2, 2, 5, 6}, other[] = {3, 2, 5, 8}, none[] = {2, 0, 5, 8},
-                  many[] = {2, 4097, 1, 1}, wide_q[] = {2, 4, 3, 257}, many_q[] = {2, 4, 3, 1};
+                  many[] = {2, 4097, 1, 1}, wide_q[] = {2, 4, 3, 513}, many_q[] = {2, 4, 3, 1};
     tsr_tensor *q = zeros(TSR_F32, 4, shape), *k = zeros(TSR_F32, 4, k_shape),
                *v = zeros(TSR_F32, 4, k_shape), *y = zeros(TSR_F32, 4, shape),
                *lse = zeros(TSR_F32, 3, shape), *half_lse = zeros(TSR_F16, 3, shape),
@@ -703,9 +748,13 @@ START_TEST(refuses_tensors)
         {y, lse, q, k_narrow, k_narrow,
          "q is [2,4,3,8] and k is [2,2,5,6]; their head_dims differ"},
         {y, lse, q, k_other, k_other, "q is [2,4,3,8] and k is [3,2,5,8]; their batches differ"},
-        {y, lse, q, k, k_other, "[3,2,5,8]"},
+        {y, lse, q, k, k_other,
+         "k is [2,2,5,8] and v is [3,2,5,8]; only their head_dims may differ"},
+        {y, lse, q, k, k_wide, "the head_dim of v is 513; 1 to 512 are possible"},
+        {y, lse, q, k, k_narrow,
+         "y is [2,4,3,8]; [2,4,3,6], the shape of q with the head_dim of v, is needed"},
         {y, lse, q, k_none, k_none, "there are 4 heads, which need a kv head, but k is [2,0,5,8]"},
-        {y, lse, q_wide, k_wide, k_wide, "head_dim is 257; 1 to 256 are possible"},
+        {y, lse, q_wide, k_wide, k_wide, "head_dim is 513; 1 to 512 are possible"},
         {y, lse, q_many, k_many, k_many, "4 heads and 4097 kv heads; at most 4096 are possible"},
         {k, lse, q, k, v, "y is [2,2,5,8]"},
         {y, half_lse, q, k, v, "lse is f16; f32 is needed"},
@@ -920,6 +969,7 @@ TESTS(attention)
     tcase_add_loop_test(tests, agrees_with_doubles, 0, 1);
     tcase_add_loop_test(tests, agrees_with_doubles_in_several_blocks, 0, 2);
     tcase_add_loop_test(tests, agrees_with_doubles_for_short_sequences, 0, 4);
+    tcase_add_loop_test(tests, agrees_with_doubles_for_head_sizes, 0, 1);
     tcase_add_loop_test(tests, takes_little_memory, 0, 2);
     tcase_add_test(tests, accepts_nothing);
     tcase_add_loop_test(tests, agrees_with_doubles_for_few_queries, 0, 1);
@@ -960,6 +1010,7 @@ TESTS(attention_slow)
 {
     tcase_add_checked_fixture(tests, gpu_setup, gpu_teardown);
     tcase_add_loop_test(tests, agrees_with_doubles, 1, 2);
+    tcase_add_loop_test(tests, agrees_with_doubles_for_head_sizes, 4, 5);
     tcase_add_loop_test(tests, agrees_with_doubles_in_several_blocks, 2, 4);
 }
 
@@ -974,6 +1025,7 @@ TESTS(attention_as_gpu)
     tcase_add_checked_fixture(tests, gpu_setup_as_gpu, gpu_teardown);
     tcase_add_loop_test(tests, agrees_with_doubles, 6, 7);
     tcase_add_test(tests, agrees_with_doubles_as_on_intel);
+    tcase_add_loop_test(tests, agrees_with_doubles_for_head_sizes, 2, 3);
     tcase_add_loop_test(tests, agrees_with_doubles_for_few_queries, 2, 3);
     tcase_add_test(tests, reads_pages_for_few_queries);
 }

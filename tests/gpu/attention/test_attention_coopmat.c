@@ -136,7 +136,7 @@ static void make_tensors(problem *p, gpu_random *random, double q_size)
         *values[i] =
             attention_random_values(random, count * c->head_dim, i == 0 ? q_size : 2, p->dtype);
         if (of_keys)
-            attention_spoil_keys(c, *values[i]);
+            attention_spoil_keys(c, *values[i], c->head_dim);
         *inputs[i] = make(p, random, p->dtype, 4, of_keys ? k_shape : q_shape);
         gpu_put(*inputs[i], *values[i]);
     }

@@ -99,7 +99,7 @@ tsr_status tsr__attention_gather(const tsr__attention *c, const tsr__attention_s
     tsr__dispatch dispatch = {
         .shader = TSR__SHADER_ATTENTION_GATHER,
         .spec_count = 8,
-        .spec = {SUBGROUPS * lanes, lanes, (uint32_t)c->head_dim, (uint32_t)line,
+        .spec = {SUBGROUPS * lanes, lanes, (uint32_t)x->layout.shape[3], (uint32_t)line,
                  (uint32_t)x->layout.dtype, alignment_of(x, tsr__attention_scores_unit(device)),
                  (p->pages ? TSR_GATHER_PAGES : 0) | (p->q_lengths ? TSR_GATHER_Q_LENGTHS : 0) |
                      (p->kv_lengths ? TSR_GATHER_KV_LENGTHS : 0),

@@ -33,9 +33,12 @@ typedef struct work {
     const tsr__attention *call;
     tsr__attention_blocks blocks;
     tsr__attention_slice slice;
-    int64_t unit, y_columns;
+    int64_t unit;
+    /* Elements from one row to the next in copies and sums of keys, and in those of values. */
+    int64_t k_columns, y_columns;
     /* The keys and values of the slice as products read them: the caller's tensors, or the copies
-     * in k_gathered and v_gathered, which are f32 [batches, kv_heads, kv_len, y_columns]. */
+     * in k_gathered and v_gathered, which are f32 [batches, kv_heads, kv_len, k_columns or
+     * y_columns]. */
     tsr_tensor k, v;
     tsr__buffer *k_gathered, *v_gathered; /* NULL for the caller's tensors */
     /* i32 [batches, 2]: the numbers of queries and keys of each sequence. NULL if all sequences
@@ -130,11 +133,12 @@ static tsr_tensor keys(const work *w, const tsr_tensor *x, int64_t first, int64_
 static tsr_tensor transposed(const work *w, tsr__buffer *buffer, int64_t first, int64_t count)
 {
     const tsr__attention_slice *s = &w->slice;
-    const int64_t head = w->call->head_dim * w->line;
+    const int64_t dim = buffer == w->k_transposed ? w->call->head_dim : w->call->value_dim;
+    const int64_t head = dim * w->line;
     return (tsr_tensor){
         .layout = {.dtype = TSR_F32,
                    .ndim = 5,
-                   .shape = {s->batches, s->kv_heads, 1, w->call->head_dim, count},
+                   .shape = {s->batches, s->kv_heads, 1, dim, count},
                    .strides = {head * s->kv_heads, head, 0, w->line, 1},
                    .offset = first},
         .buffer = buffer,
@@ -185,12 +189,14 @@ static tsr_tensor gathered(const work *w, tsr__buffer *buffer)
 {
     const tsr__attention *c = w->call;
     const tsr__attention_slice *s = &w->slice;
-    const int64_t head = c->kv_len * w->y_columns;
+    const bool of_keys = buffer == w->k_gathered;
+    const int64_t columns = of_keys ? w->k_columns : w->y_columns, head = c->kv_len * columns;
     return (tsr_tensor){
         .layout = {.dtype = TSR_F32,
                    .ndim = 4,
-                   .shape = {c->batch, c->kv_heads, c->kv_len, c->head_dim},
-                   .strides = {head * s->kv_heads, head, w->y_columns, 1},
+                   .shape = {c->batch, c->kv_heads, c->kv_len,
+                             of_keys ? c->head_dim : c->value_dim},
+                   .strides = {head * s->kv_heads, head, columns, 1},
                    .offset = -head * (s->kv_heads * s->batch + s->kv_head)},
         .buffer = buffer,
     };
@@ -297,7 +303,7 @@ static tsr_status prepare_slice(work *w)
     w->v = *c->v;
     if (w->k_gathered) {
         TSR__TRY(
-            tsr__attention_gather(c, &w->slice, c->k, w->y_columns, w->k_gathered, w->lengths));
+            tsr__attention_gather(c, &w->slice, c->k, w->k_columns, w->k_gathered, w->lengths));
         TSR__TRY(tsr__attention_gather(c, &w->slice, c->v, w->y_columns, w->v_gathered, NULL));
         w->k = gathered(w, w->k_gathered);
         w->v = gathered(w, w->v_gathered);
@@ -339,31 +345,33 @@ static bool one_block_of_keys(const work *w)
 static bool transposing_pays(const tsr__attention *c)
 {
     const int64_t readers = c->kv_heads > 0 ? c->heads / c->kv_heads : 0;
-    return tsr__lavapipe_is_short(c->head_dim) && c->q_len * readers >= MIN_QUERIES &&
-           c->kv_len >= MIN_KEYS;
+    return tsr__lavapipe_is_short(c->head_dim) && tsr__lavapipe_is_short(c->value_dim) &&
+           c->q_len * readers >= MIN_QUERIES && c->kv_len >= MIN_KEYS;
 }
 
 static tsr_status prepare(work *w, const tsr__attention *call, int64_t max_scores)
 {
     w->call = call;
     w->unit = tsr__attention_scores_unit(tsr_stream_device(call->stream));
-    w->y_columns = (call->head_dim + w->unit - 1) / w->unit * w->unit;
+    w->k_columns = (call->head_dim + w->unit - 1) / w->unit * w->unit;
+    w->y_columns = (call->value_dim + w->unit - 1) / w->unit * w->unit;
+    const int64_t widest = call->head_dim > call->value_dim ? call->head_dim : call->value_dim;
     const bool transposes = transposing_pays(call), gathers = tsr__attention_gathers(call);
     tsr__attention_blocks_init(&w->blocks, call, w->unit, max_scores,
-                               transposes || gathers ? MAX_COPIED / call->head_dim : INT64_MAX);
+                               transposes || gathers ? MAX_COPIED / widest : INT64_MAX);
     TSR__TRY(keep(w, (uint64_t)w->blocks.max_scores, &w->scores));
     const uint64_t heads = (uint64_t)(w->blocks.group * w->blocks.sequences);
     if (gathers) {
-        const uint64_t elements = heads * (uint64_t)(call->kv_len * w->y_columns);
-        TSR__TRY(keep(w, elements, &w->k_gathered));
-        TSR__TRY(keep(w, elements, &w->v_gathered));
+        const uint64_t rows = heads * (uint64_t)call->kv_len;
+        TSR__TRY(keep(w, rows * (uint64_t)w->k_columns, &w->k_gathered));
+        TSR__TRY(keep(w, rows * (uint64_t)w->y_columns, &w->v_gathered));
         TSR__TRY(keep(w, 2 * (uint64_t)w->blocks.sequences, &w->lengths));
     }
     if (transposes) {
         w->line = ((call->kv_len + w->unit - 1) / w->unit | 1) * w->unit;
-        const uint64_t elements = heads * (uint64_t)(w->line * call->head_dim);
-        TSR__TRY(keep(w, elements, &w->k_transposed));
-        TSR__TRY(keep(w, elements, &w->v_transposed));
+        const uint64_t lines = heads * (uint64_t)w->line;
+        TSR__TRY(keep(w, lines * (uint64_t)call->head_dim, &w->k_transposed));
+        TSR__TRY(keep(w, lines * (uint64_t)call->value_dim, &w->v_transposed));
     }
     if (call->params.mask)
         TSR__TRY(keep(w, (uint64_t)w->blocks.max_scores, &w->mask));
@@ -434,7 +442,7 @@ static tsr_status forward_block(work *w)
         TSR__TRY(start_from_sinks(w));
     const bool alone = end - first <= w->blocks.keys;
     tsr_tensor y = queries(w, c->y);
-    const tsr_tensor sums = alone ? y : block(w, w->sums, c->head_dim, w->y_columns);
+    const tsr_tensor sums = alone ? y : block(w, w->sums, c->value_dim, w->y_columns);
     for (int64_t key = first; key < end; key += w->blocks.keys) {
         const int64_t count = count_from(w, key, end);
         TSR__TRY(score(w, w->scores, c->q, &w->k, w->k_transposed, key, count));
@@ -506,7 +514,7 @@ static tsr_status delta_of_y(work *w)
 {
     const tsr__attention *c = w->call;
     const tsr_tensor dy = queries(w, c->dy), y = queries(w, c->y);
-    tsr_tensor product = block(w, w->delta, c->head_dim, c->head_dim),
+    tsr_tensor product = block(w, w->delta, c->value_dim, c->value_dim),
                sums = block(w, w->state, 1, 1);
     TSR__TRY(tsr_binary(c->stream, &product, &dy, &y, TSR_BINARY_MUL));
     return tsr_reduce(c->stream, &sums, &product, -1, TSR_REDUCE_SUM, false);
@@ -553,7 +561,7 @@ static tsr_status backward_block(work *w)
     }
     tsr_tensor sums = {0};
     if (c->dq)
-        sums = alone || !w->sums ? dq : block(w, w->sums, c->head_dim, w->y_columns);
+        sums = alone || !w->sums ? dq : block(w, w->sums, c->head_dim, w->k_columns);
     for (int64_t key = first; key < end; key += w->blocks.keys) {
         const int64_t count = count_from(w, key, end);
         TSR__TRY(gradient_scores(w, key, count, function));
@@ -597,11 +605,10 @@ static tsr_status prepare_backward(work *w, const tsr__attention *call)
     TSR__TRY(keep(w, (uint64_t)w->blocks.max_scores, &w->gradient));
     TSR__TRY(keep(w, max_rows(w), &w->state));
     if (!one_block_of_keys(w)) {
-        const uint64_t elements = max_rows(w) * (uint64_t)w->y_columns;
         if (call->y->layout.dtype == TSR_F32)
-            TSR__TRY(keep(w, elements, &w->delta));
+            TSR__TRY(keep(w, max_rows(w) * (uint64_t)w->y_columns, &w->delta));
         if (call->dq && call->dq->layout.dtype != TSR_F32)
-            TSR__TRY(keep(w, elements, &w->sums));
+            TSR__TRY(keep(w, max_rows(w) * (uint64_t)w->k_columns, &w->sums));
     }
     TSR__TRY(keep_f32(w, call->lse, true, &w->lse));
     if (call->dk)

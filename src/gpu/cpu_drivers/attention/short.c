@@ -69,8 +69,8 @@ static bool sizes_suit(const tsr__attention *c)
 {
     return c->batch <= MAX_GROUPS && c->heads <= MAX_GROUPS && c->q_len > 0 &&
            c->q_len % GROUP == 0 && c->kv_len > 0 && c->kv_len % GROUP == 0 &&
-           c->head_dim % COLUMNS == 0 && c->q_len <= MAX_PRODUCTS && c->kv_len <= MAX_PRODUCTS &&
-           c->kv_len * c->head_dim <= MAX_PRODUCTS &&
+           c->head_dim % COLUMNS == 0 && c->value_dim == c->head_dim && c->q_len <= MAX_PRODUCTS &&
+           c->kv_len <= MAX_PRODUCTS && c->kv_len * c->head_dim <= MAX_PRODUCTS &&
            (!c->dy || c->q_len * c->head_dim <= MAX_PRODUCTS) &&
            c->batch * c->heads * c->q_len >= MIN_ROWS;
 }

@@ -71,7 +71,7 @@ bool tsr__attention_step_suits(const tsr__attention *c)
     if (!tsr__vectors_suit(device) || (lanes != 8 && lanes != 16) || c->q_len != 1 || c->dy ||
         c->lse || !lists_suit(&c->params) || !heads_are_even(c) || !tensors_suit(c))
         return false;
-    return c->head_dim % lanes == 0 && c->page_len >= MIN_KEYS &&
+    return c->head_dim % lanes == 0 && c->value_dim == c->head_dim && c->page_len >= MIN_KEYS &&
            c->page_len <= MAX_ELEMENTS / c->head_dim && c->page_count <= MAX_INDEX &&
            c->kv_len > 0 && c->batch <= MAX_GROUPS && c->heads <= MAX_GROUPS &&
            c->kv_len / c->page_len <= MAX_GROUPS;
