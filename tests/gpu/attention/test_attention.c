@@ -302,6 +302,7 @@ START_TEST(agrees_with_doubles_for_head_sizes)
                            .value_dim = sizes[number][1]}};
         random_name(&p, name);
         add_options(&p, &random, n);
+        p.c.scale = 0; /* 0.375 would make large scores, which have larger errors */
         compute(&p, &random, name);
         problem few = {.dtypes = mixtures[_i % 2]};
         few.c = (attention_case){.batch = 1,
@@ -316,6 +317,7 @@ START_TEST(agrees_with_doubles_for_head_sizes)
         gpu_put(few.kv_lengths, few.c.kv_length);
         random_name(&few, name);
         add_options(&few, &random, n);
+        few.c.scale = 0;
         compute(&few, &random, name);
     }
 }
@@ -580,6 +582,7 @@ START_TEST(reads_pages_for_few_queries)
     gpu_random random = {75};
     try_pages(&random, &(paging){.q_len = 1, .page_len = 90, .head_dim = 36, .sinks = true},
               mixtures[1]);
+    try_pages(&random, &(paging){.q_len = 1, .page_len = 90, .head_dim = 512}, mixtures[1]);
 }
 END_TEST
 

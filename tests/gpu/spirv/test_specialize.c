@@ -8,6 +8,7 @@
 #include "gpu/spirv/constant_folding.h"
 #include "gpu/spirv/reader.h"
 #include "gpu/spirv/spirv.h"
+#include "shaders/params/attention.h"
 #include "support/check_main.h"
 
 #include "base/alloc.h"
@@ -139,6 +140,64 @@ START_TEST(removes_what_is_dead)
 }
 END_TEST
 
+/* Counts the calls of functions that load 16 aligned bytes. */
+static int count_aligned_loads(const uint32_t *words, size_t size_bytes)
+{
+    enum { FUNCTION = 54, CALL = 57, LOAD = 61, ALIGNED = 2 };
+    uint32_t function = 0, loading = 0;
+    int count = 0;
+    for (size_t at = TSR__SPIRV_HEADER; at < size_bytes / 4; at += words[at] >> 16) {
+        const uint32_t opcode = words[at] & 0xffff, length = words[at] >> 16;
+        if (opcode == FUNCTION)
+            function = words[at + 2];
+        if (opcode == LOAD && length > 5 && (words[at + 4] & ALIGNED) && words[at + 5] == 16) {
+            ck_assert(loading == 0 || loading == function);
+            loading = function;
+        }
+    }
+    for (size_t at = TSR__SPIRV_HEADER; at < size_bytes / 4; at += words[at] >> 16)
+        count += loading != 0 && (words[at] & 0xffff) == CALL && words[at + 3] == loading;
+    return count;
+}
+
+/* The rows of keys and values are most of what attention reads. If all rows are at multiples of 16
+ * bytes, kernels promise the driver that each load of four floats is aligned. */
+START_TEST(attention_loads_16_aligned_bytes)
+{
+    static const struct {
+        tsr__shader shader;
+        int load, count; /* load: the index of the constant that says how to load */
+        uint32_t spec[17];
+    } kernels[] = {
+        {TSR__SHADER_ATTENTION_FEW,
+         7,
+         14,
+         {128, 4, 16, TSR_F32, TSR_F32, TSR_F32, 0, 0, 0, 0, TSR_F32, 0, 0, 16}},
+        {TSR__SHADER_ATTENTION,
+         10,
+         17,
+         {128, 2, 1, TSR_ATTENTION_DK, TSR_F32, TSR_F32, TSR_F32, TSR_F32, TSR_F32, 0, 0, 0, 0, 0,
+          0, 1, 1}},
+    };
+    for (size_t i = 0; i < sizeof kernels / sizeof *kernels; i++) {
+        const tsr__shader_binary *binary = &tsr__shader_binaries[kernels[i].shader];
+        for (uint32_t load = TSR_ATTENTION_LOAD_SCALAR; load <= TSR_ATTENTION_LOAD_ALIGNED;
+             load++) {
+            uint32_t spec[17], *out;
+            size_t bytes;
+            memcpy(spec, kernels[i].spec, sizeof spec);
+            spec[kernels[i].load] = load;
+            ck_assert_ok(tsr__spirv_specialize(binary->variant[0].code,
+                                               binary->variant[0].size_bytes, spec,
+                                               kernels[i].count, &out, &bytes));
+            ck_assert_int_eq(count_aligned_loads(out, bytes) > 0,
+                             load == TSR_ATTENTION_LOAD_ALIGNED);
+            tsr__free(out);
+        }
+    }
+}
+END_TEST
+
 START_TEST(out_of_memory)
 {
     const tsr__shader_binary *copy = &tsr__shader_binaries[TSR__SHADER_COPY];
@@ -161,5 +220,6 @@ TESTS(specialize)
     tcase_add_test(tests, leaves_what_it_cannot_know);
     tcase_add_test(tests, every_shader);
     tcase_add_test(tests, removes_what_is_dead);
+    tcase_add_test(tests, attention_loads_16_aligned_bytes);
     tcase_add_test(tests, out_of_memory);
 }
