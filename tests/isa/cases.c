@@ -236,6 +236,24 @@ static void attention_decode(void)
     attention(TSR_F16, 32, 1, 4096, 128, false);
 }
 
+/* The largest heads, for which a result takes several dispatches, and the few queries of a token.
+ */
+static void attention_large(void)
+{
+    attention(TSR_F32, 8, 1024, 1024, TSR_MAX_HEAD_DIM, false);
+    attention(TSR_F16, 8, 1, 4096, TSR_MAX_HEAD_DIM, false);
+}
+
+static void attention_gradient_sinks(void)
+{
+    tsr_tensor *y = make(TSR_F32, 1, 12, 1024, 64, -1), *k = make(TSR_F32, 1, 12, 1024, 64, -1);
+    tsr_tensor *sinks = make(TSR_F32, 12, -1), *dsinks = make(TSR_F32, 12, -1);
+
+    ck_assert_ok(tsr_attention_grad(queue, NULL, NULL, NULL, make(TSR_F32, 1, 12, 1024, 64, -1), y,
+                                    make(TSR_F32, 1, 12, 1024, -1), y, k, k,
+                                    tsr_attention_params(.sinks = sinks, .dsinks = dsinks)));
+}
+
 /* Records the rotation of queries and keys, and the appending of keys and values, for 16 tokens
  * whose q, k and v are in one tensor. */
 static void rotated(tsr_kv_cache *pages)
@@ -556,6 +574,8 @@ static const struct {
     {"attention gradient bf16 1024 x 64", attention_gradient_bf16},
     {"attention gradient f16 1024 x 64", attention_gradient_f16},
     {"attention f16 decode 4096 x 128", attention_decode},
+    {"attention x 512", attention_large},
+    {"attention gradient of sinks", attention_gradient_sinks},
     {"kv cache", cache},
     {"rope", rope},
     {"gated product", gated_product},

@@ -238,7 +238,7 @@ static bool all_vectors(const tsr__attention *c, uint64_t bytes)
 uint32_t tsr__attention_load(const tsr__attention *c)
 {
     /* CPU drivers load as fast without the promise, which would only need further pipelines. */
-    if (tsr_stream_device(c->stream)->traits.device_class == TSR__CLASS_GPU && all_vectors(c, 16))
+    if (!tsr_stream_device(c->stream)->traits.few_invocations && all_vectors(c, 16))
         return TSR_ATTENTION_LOAD_ALIGNED;
     return all_vectors(c, 4) ? TSR_ATTENTION_LOAD_VECTOR : TSR_ATTENTION_LOAD_SCALAR;
 }
