@@ -85,6 +85,8 @@ struct tsr_device {
      * time than it takes to make one queue wait for the other. */
     uint64_t transfer_least_bytes;
     uint32_t timestamp_bits;
+    /* how long a wait polls before it sleeps (timeline.c); 0 on CPU drivers */
+    uint64_t poll_ns;
     uint32_t max_workgroup_subgroups;
     /* the work at which a batch is submitted: one of the two limits above, or infinity on CPU
      * drivers */

@@ -313,6 +313,8 @@ static double work_limit_of(const tsr_device_info *info, const tsr__capabilities
  * host fill staging memory tens of megabytes ahead of what the bus has transferred. Other devices
  * rarely need staging, so their chunks are small enough to share a slab (slabs.h) with other
  * buffers. */
+/* A wait of this length costs less than what polling saves, see timeline.c. */
+#define POLL_NS 100000
 #define OWN_MEMORY_CHUNK_BYTES (UINT64_C(16) << 20)
 #define SHARED_MEMORY_CHUNK_BYTES (UINT64_C(3) << 20)
 #define LEAST_STAGING_BYTES (UINT64_C(256) << 10)
@@ -348,6 +350,7 @@ static tsr_status open_chosen(tsr__instance *instance, const tsr__device_facts *
     device->host_copies = device_class != TSR__CLASS_GPU;
     device->long_code = device_class == TSR__CLASS_LAVAPIPE && keeps_long_code();
     device->timestamp_bits = capabilities->timestamp_bits;
+    device->poll_ns = device_class == TSR__CLASS_GPU ? POLL_NS : 0;
     device->max_workgroup_subgroups = capabilities->max_workgroup_subgroups;
     device->max_allocations = capabilities->max_allocations;
     device->work_limit = work_limit_of(info, capabilities);

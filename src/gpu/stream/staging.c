@@ -139,11 +139,13 @@ static tsr_status readback_finish(tsr_stream *stream, const readback *copied, ui
 tsr_status tsr__staging_download(tsr_stream *stream, tsr__buffer *buffer, uint64_t offset_bytes,
                                  void *data, uint64_t size_bytes)
 {
+    tsr_stream *on = stream_for(stream, buffer, size_bytes);
     /* Submit the stream's own commands now: they run at the same time as the copies on the transfer
-     * queue, which wait only for the commands that write the copied buffer. */
-    if (stream->transfers)
+     * queue, which wait only for the commands that write the copied buffer. Copies on the stream
+     * itself are in the same batch as these commands. */
+    if (on != stream)
         TSR__TRY(tsr_stream_submit(stream));
-    stream = stream_for(stream, buffer, size_bytes);
+    stream = on;
     /* The device executes one copy while the host reads the results of the previous one. */
     readback earlier = {0}, latest = {0};
     bool have_earlier = false;

@@ -397,6 +397,38 @@ START_TEST(commands_are_counted)
 }
 END_TEST
 
+static VkResult never_wait(VkDevice device, const VkSemaphoreWaitInfo *info, uint64_t timeout_ns)
+{
+    (void)device;
+    (void)info;
+    (void)timeout_ns;
+    ck_abort_msg("the wait was to end by polling");
+}
+
+/* On GPUs a wait polls for a short time before it sleeps. On CPU drivers it does not. */
+START_TEST(a_wait_polls_first)
+{
+    const uint64_t poll_ns = gpu->poll_ns;
+    const PFN_vkWaitSemaphores wait = gpu->vk.WaitSemaphores;
+    tsr_tensor *x = gpu_new(TSR_F32, 1, &one_thousand);
+    ck_assert_int_eq(poll_ns > 0, gpu->info.type != TSR_DEVICE_CPU);
+    gpu->poll_ns = UINT64_MAX;
+    gpu->vk.WaitSemaphores = never_wait;
+    GPU_OK(tsr_fill(queue, x, 1));
+    GPU_OK(tsr_stream_wait(queue));
+    GPU_OK(tsr_fill(queue, x, 2));
+    GPU_OK(tsr_stream_wait_for(queue, 60 * UINT64_C(1000000000)));
+    /* The time-out also limits how long a wait polls; the function above is then called. */
+    gpu->vk.WaitSemaphores = wait;
+    GPU_OK(tsr_fill(queue, x, 3));
+    const tsr_status status = tsr_stream_wait_for(queue, 0);
+    ck_assert(status == TSR_OK || status == TSR_ERR_TIMEOUT);
+    gpu->poll_ns = poll_ns;
+    ck_assert_double_eq(first_of(queue, x), 3);
+    tsr_tensor_destroy(&x);
+}
+END_TEST
+
 TESTS(stream)
 {
     tcase_set_timeout(tests, 120);
@@ -416,4 +448,5 @@ TESTS(stream)
     tcase_add_test(tests, hazards);
     tcase_add_test(tests, pieces_of_an_operation_have_no_barriers_between_them);
     tcase_add_test(tests, commands_are_counted);
+    tcase_add_test(tests, a_wait_polls_first);
 }
