@@ -6,6 +6,7 @@
 // matmul_blocks.comp multiplies floats. matmul_blocks_int8.comp, with INT8, rounds the rows of a to blocks of 8 bits first, and multiplies
 // integers.
 #include "include/matmul_gated.glsl"
+#include "include/matmul_norm.glsl"
 #include "include/quant.glsl"
 
 layout(constant_id = 5) const uint THREADS = 64;
@@ -15,7 +16,9 @@ layout(constant_id = 7) const uint COLS = 4;
 layout(constant_id = 8) const uint A_DTYPE = TSR_DT_F32;
 layout(constant_id = 9) const uint LOAD = TSR_MM_LOAD_SCALAR; // how a is loaded: SCALAR or VEC_K
 layout(constant_id = 10) const uint GATED = 0u;
+layout(constant_id = 11) const uint NORM = 0u; // as in matmul_vector_k.comp
 
+const uint SUMS = ROWS * COLS + (NORM != 0u ? ROWS : 0u);
 const uint OWN = GATED != 0u ? COLS / 2u : COLS; // columns of y
 const uint QUADS = 8u;                           // groups of four elements in a block
 const uint PITCH = QUADS + 1u; // odd, so that neighbouring invocations read different banks of shared memory
@@ -24,8 +27,8 @@ const uint FIRST = (QUANT_LOW_AT - 2u) / 4u;    // the first word of the low pla
 const uint LOADS = WORDS + 1u;
 
 shared vec4 a_tile[ROWS * THREADS * PITCH];
-shared float tree[ROWS * COLS * THREADS];
-float sums[ROWS * COLS];
+shared float tree[SUMS * THREADS];
+float sums[SUMS];
 
 vec4 load_a(uint row, uint k)
 {
@@ -147,12 +150,12 @@ void add_block(uint j, uint loaded[LOADS], bool odd, row_block rows[ROWS])
 // Adds up the invocations' sums, eight at a time. The results are at tree[e · THREADS].
 void add_up()
 {
-    [[unroll]] for (uint e = 0u; e < ROWS * COLS; e++)
+    [[unroll]] for (uint e = 0u; e < SUMS; e++)
         tree[e * THREADS + gl_LocalInvocationIndex] = sums[e];
     for (uint left = THREADS; left > 1u;) {
         uint after = (left + 7u) / 8u;
         barrier();
-        for (uint at = gl_LocalInvocationIndex; at < ROWS * COLS * after; at += THREADS) {
+        for (uint at = gl_LocalInvocationIndex; at < SUMS * after; at += THREADS) {
             uint first = at / after * THREADS + at % after, end = at / after * THREADS + left;
             float sum = tree[first];
             [[unroll]] for (uint n = 1u; n < 8u; n++)
@@ -172,7 +175,7 @@ void main()
         return;
     uint lane = gl_LocalInvocationIndex, col0 = group * OWN, blocks = p.k / QUANT_COUNT;
     uvec2 b = tsr_at_mul(p.b, col0, p.b_col); // here b_col counts bytes
-    [[unroll]] for (uint e = 0u; e < ROWS * COLS; e++)
+    [[unroll]] for (uint e = 0u; e < SUMS; e++)
         sums[e] = 0.0;
 
     for (uint tile = 0u; tile < blocks; tile += THREADS) {
@@ -191,7 +194,13 @@ void main()
         [[unroll]] for (uint e = 0u; e < ROWS * QUADS; e++) {
             uint quad = e % QUADS * THREADS + lane;
             uint k = tile * QUANT_COUNT + 4u * quad;
-            a_tile[(e / QUADS * THREADS + quad / QUADS) * PITCH + quad % QUADS] = load_a(e / QUADS, min(k, p.k - 4u));
+            vec4 four = load_a(e / QUADS, min(k, p.k - 4u));
+            if (NORM != 0u) {
+                if (k < p.k)
+                    sums[ROWS * COLS + e / QUADS] = mm_add_squares(sums[ROWS * COLS + e / QUADS], four);
+                four *= mm_norm_weight4(min(k, p.k - 4u) / 4u, NORM);
+            }
+            a_tile[(e / QUADS * THREADS + quad / QUADS) * PITCH + quad % QUADS] = four;
         }
         barrier();
         if (tile + lane < blocks) {
@@ -210,9 +219,10 @@ void main()
         uint row = e / OWN, col = e % OWN, at = row * COLS + col;
         if (row >= p.m || col0 + col >= p.n)
             continue;
+        float factor = NORM != 0u ? mm_norm_factor(tree[(ROWS * COLS + row) * THREADS]) : 1.0;
         if (GATED != 0u)
-            mm_store_gated(block, row, col, tree[at * THREADS], tree[(at + OWN) * THREADS]);
+            mm_store_gated(block, row, col, factor * tree[at * THREADS], factor * tree[(at + OWN) * THREADS]);
         else
-            mm_store(block, row, col, tree[at * THREADS]);
+            mm_store(block, row, col, factor * tree[at * THREADS]);
     }
 }

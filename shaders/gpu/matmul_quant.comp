@@ -5,6 +5,7 @@
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "include/matmul_gated.glsl"
+#include "include/matmul_norm.glsl"
 #include "include/quant.glsl"
 
 layout(constant_id = 5) const uint THREADS = 64; // a power of two
@@ -14,11 +15,13 @@ layout(constant_id = 7) const uint COLS = 4;
 layout(constant_id = 8) const uint A_DTYPE = TSR_DT_F32;
 layout(constant_id = 9) const uint LOAD = TSR_MM_LOAD_SCALAR; // how a is loaded: SCALAR or VEC_K
 layout(constant_id = 10) const uint GATED = 0u;
+layout(constant_id = 11) const uint NORM = 0u; // as in matmul_vector_k.comp
 
+const uint SUMS = ROWS * COLS + (NORM != 0u ? ROWS : 0u);
 const uint OWN = GATED != 0u ? COLS / 2u : COLS; // columns of y
 
-shared float tree[ROWS * COLS * THREADS];
-float sums[ROWS * COLS];
+shared float tree[SUMS * THREADS];
+float sums[SUMS];
 
 vec4 load_a(uint row, uint k)
 {
@@ -38,7 +41,7 @@ void main()
     uint col0 = group * OWN;
     uint units = p.k / QUANT_COUNT * QUANT_UNITS;
     uvec2 b = tsr_at_mul(p.b, col0, p.b_col); // here b_col counts bytes
-    [[unroll]] for (uint e = 0u; e < ROWS * COLS; e++)
+    [[unroll]] for (uint e = 0u; e < SUMS; e++)
         sums[e] = 0.0;
 
     for (uint u = lane; u < units; u += THREADS) {
@@ -56,6 +59,13 @@ void main()
             vec4 row[ROWS];
             [[unroll]] for (uint i = 0u; i < ROWS; i++)
                 row[i] = load_a(i, block * QUANT_COUNT + element);
+            if (NORM != 0u) {
+                vec4 weight = mm_norm_weight4((block * QUANT_COUNT + element) / 4u, NORM);
+                [[unroll]] for (uint i = 0u; i < ROWS; i++) {
+                    sums[ROWS * COLS + i] = mm_add_squares(sums[ROWS * COLS + i], row[i]);
+                    row[i] *= weight;
+                }
+            }
             [[unroll]] for (uint j = 0u; j < COLS; j++) {
                 vec2 scale = quant_scale(from[j], element / QUANT_SUB);
                 vec4 value = scale.x * quant_levels(from[j], unit, low[j], part) + scale.y;
@@ -66,12 +76,12 @@ void main()
         }
     }
 
-    [[unroll]] for (uint e = 0u; e < ROWS * COLS; e++)
+    [[unroll]] for (uint e = 0u; e < SUMS; e++)
         tree[e * THREADS + lane] = sums[e];
     for (uint half_size = THREADS / 2u; half_size > 0u; half_size /= 2u) {
         barrier();
         if (lane < half_size)
-            [[unroll]] for (uint e = 0u; e < ROWS * COLS; e++)
+            [[unroll]] for (uint e = 0u; e < SUMS; e++)
                 tree[e * THREADS + lane] += tree[e * THREADS + lane + half_size];
     }
     barrier();
@@ -81,9 +91,10 @@ void main()
         uint row = e / OWN, col = e % OWN, at = row * COLS + col;
         if (row >= p.m || col0 + col >= p.n)
             continue;
+        float factor = NORM != 0u ? mm_norm_factor(tree[(ROWS * COLS + row) * THREADS]) : 1.0;
         if (GATED != 0u)
-            mm_store_gated(block, row, col, tree[at * THREADS], tree[(at + OWN) * THREADS]);
+            mm_store_gated(block, row, col, factor * tree[at * THREADS], factor * tree[(at + OWN) * THREADS]);
         else
-            mm_store(block, row, col, tree[at * THREADS]);
+            mm_store(block, row, col, factor * tree[at * THREADS]);
     }
 }

@@ -2,10 +2,11 @@
 // workgroup computes COLS columns. Its invocations are placed along k, and their sums are added up
 // in a fixed tree. If GATED is 1, b has 2n columns: half of a workgroup's columns are among the
 // first n, and the other half are n columns further. y is then the product of the activated first
-// half and the second half.
+// half and the second half. If NORM is not 0, the rows of a are normalised (include/matmul_norm.glsl).
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "include/matmul_gated.glsl"
+#include "include/matmul_norm.glsl"
 
 layout(constant_id = 0) const uint THREADS = 64; // a power of two
 layout(local_size_x_id = 0) in;
@@ -15,15 +16,18 @@ layout(constant_id = 3) const uint A_DTYPE = TSR_DT_F32;
 layout(constant_id = 4) const uint B_DTYPE = TSR_DT_F32;
 layout(constant_id = 5) const uint LOAD = TSR_MM_LOAD_SCALAR; // how both operands are loaded: SCALAR or VEC_K
 layout(constant_id = 6) const uint GATED = 0;
+layout(constant_id = 7) const uint NORM = 0; // the dtype of the norm's weight; 0: no norm. Only with LOAD VEC_K
 
+// An invocation's sums: of products, and of the squares of each row.
+const uint SUMS = ROWS * COLS + (NORM != 0 ? ROWS : 0);
 const uint OWN = GATED != 0 ? COLS / 2 : COLS; // columns of y
 
 // The number of vectors of four values of k that an invocation loads at a time; they are THREADS
 // vectors apart. It is as large as registers allow, because memory bandwidth limits this kernel.
 const uint AHEAD = ROWS > 2 ? 1 : B_DTYPE == TSR_DT_F32 ? 2 : 4;
 
-shared float tree[ROWS * COLS * THREADS];
-float sums[ROWS * COLS];
+shared float tree[SUMS * THREADS];
+float sums[SUMS];
 uint a_at[ROWS], b_at[COLS]; // offsets of rows of a and of columns of b, in elements
 
 // Adds the products of `count` vectors of every row of a with those of every column of b, at k, k +
@@ -34,13 +38,21 @@ void multiply(uvec2 a, uvec2 b, uint k, uint count)
     [[unroll]] for (uint s = 0; s < count; s++)
         [[unroll]] for (uint j = 0; j < COLS; j++)
             line[s * COLS + j] = mm_load4(b, b_at[j] / 4 + k + s * THREADS, B_DTYPE);
-    [[unroll]] for (uint s = 0; s < count; s++)
+    [[unroll]] for (uint s = 0; s < count; s++) {
+        vec4 weight;
+        if (NORM != 0)
+            weight = mm_norm_weight4(k + s * THREADS, NORM);
         [[unroll]] for (uint i = 0; i < ROWS; i++) {
             vec4 row = mm_load4(a, a_at[i] / 4 + k + s * THREADS, A_DTYPE);
+            if (NORM != 0) {
+                sums[ROWS * COLS + i] = mm_add_squares(sums[ROWS * COLS + i], row);
+                row *= weight;
+            }
             [[unroll]] for (uint j = 0; j < COLS; j++)
                 [[unroll]] for (uint c = 0; c < 4; c++)
                     sums[i * COLS + j] = fma(row[c], line[s * COLS + j][c], sums[i * COLS + j]);
         }
+    }
 }
 
 void main()
@@ -60,7 +72,7 @@ void main()
         a_at[i] = min(i, p.m - 1) * p.a_row;
     [[unroll]] for (uint j = 0; j < COLS; j++)
         b_at[j] = (min(j % OWN, p.n - 1 - col0) + (j < OWN ? 0 : p.n)) * p.b_col;
-    [[unroll]] for (uint e = 0; e < ROWS * COLS; e++)
+    [[unroll]] for (uint e = 0; e < SUMS; e++)
         sums[e] = 0.0;
 
     if (LOAD == TSR_MM_LOAD_VEC_K) {
@@ -83,12 +95,12 @@ void main()
         }
     }
 
-    [[unroll]] for (uint e = 0; e < ROWS * COLS; e++)
+    [[unroll]] for (uint e = 0; e < SUMS; e++)
         tree[e * THREADS + lane] = sums[e];
     for (uint half_size = THREADS / 2; half_size > 0; half_size /= 2) {
         barrier();
         if (lane < half_size)
-            [[unroll]] for (uint e = 0; e < ROWS * COLS; e++)
+            [[unroll]] for (uint e = 0; e < SUMS; e++)
                 tree[e * THREADS + lane] += tree[e * THREADS + lane + half_size];
     }
     barrier();
@@ -98,9 +110,10 @@ void main()
         uint row = e / OWN, col = e % OWN, at = row * COLS + col;
         if (row >= p.m || col0 + col >= p.n)
             continue;
+        float factor = NORM != 0 ? mm_norm_factor(tree[(ROWS * COLS + row) * THREADS]) : 1.0;
         if (GATED != 0)
-            mm_store_gated(block, row, col, tree[at * THREADS], tree[(at + OWN) * THREADS]);
+            mm_store_gated(block, row, col, factor * tree[at * THREADS], factor * tree[(at + OWN) * THREADS]);
         else
-            mm_store(block, row, col, tree[at * THREADS]);
+            mm_store(block, row, col, factor * tree[at * THREADS]);
     }
 }

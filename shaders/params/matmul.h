@@ -42,6 +42,12 @@ struct tsr_matmul_wide_push {
 };
 TSR_PUSH_CHECK(tsr_matmul_wide_push);
 
+/* In products that normalise a (matmul_norm.glsl), which have no batch dimensions, these members
+ * hold the address of the norm's weight and the bits of epsilon. */
+#define TSR_MM_NORM_LOW a_outer
+#define TSR_MM_NORM_HIGH a_inner
+#define TSR_MM_NORM_EPSILON b_outer
+
 /* Fields of `mode`. */
 #define TSR_MM_ACCUMULATE 1u
 #define TSR_MM_BIAS 2u

@@ -79,6 +79,34 @@ tsr_status tsr__matmul_gated(tsr_stream *stream, tsr_tensor *y, const tsr_tensor
                              const tsr_tensor *b, const tsr_tensor *bias, tsr_activation activation,
                              bool allow_int8, bool *recorded) TSR_NODISCARD;
 
+/* An RMS norm of the rows of a product's first operand: x / √(mean of x² + epsilon) · weight. */
+typedef struct tsr__matmul_norm {
+    const tsr_tensor *weight; /* [k], f32, f16 or bf16 */
+    float epsilon;
+} tsr__matmul_norm;
+
+/* What tsr__matmul_fused computes in one dispatch. */
+typedef struct tsr__matmul_fusion {
+    const tsr__matmul_norm *norm;
+    bool gated;             /* as tsr__matmul_gated; otherwise y = act(norm(a) · bᵀ + bias) */
+    const tsr_tensor *bias; /* or NULL */
+    tsr_activation activation;
+    bool allow_int8;
+    bool only_ask; /* set *recorded, but record nothing */
+} tsr__matmul_fusion;
+
+/* A product of norm(a)[m,k] and b[n,k], or of b[2n,k] if it is gated. The norm's weight is
+ * multiplied into a when it is loaded, and 1 / √(…) into the sums, so that the rounding differs
+ * from that of the norm followed by the product. Its error is that of a product in f32: at most k ·
+ * 2^-23 of the sum of the absolute values of the products, in practice a hundredth of that.
+ *
+ * Only products of up to four rows on GPUs have a kernel for this, if k is a multiple of 4 and rows
+ * begin at multiples of four elements. If this one has none, nothing is recorded, and *recorded is
+ * false. Errors: those of tsr_matmul. */
+tsr_status tsr__matmul_fused(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a,
+                             const tsr_tensor *b, const tsr__matmul_fusion *fusion,
+                             bool *recorded) TSR_NODISCARD;
+
 /* Experts -------------------------------------------------------------------------------------- */
 
 /* Rows of pairs; moe.h explains pairs. Pairs whose id is not from 0 to experts − 1 are left out. */

@@ -152,6 +152,33 @@ static bool choose_tuned(tsr__tuned *tuned, const tsr__matmul_device *device,
     return true;
 }
 
+/* Products of so few rows take more invocations per workgroup instead of several ranges of k,
+ * because the dispatch that would add up the ranges' sums takes longer than such a product. */
+#define WIDENED_ROWS 4
+#define WIDENED_THREADS 256
+/* The shared memory of a workgroup's sums, which every device has. */
+#define WIDENED_SHARED_BYTES 16384
+
+static bool widens(const tsr__matmul_device *device, const tsr__matmul_problem *problem,
+                   const tsr__matmul_override *override, const tsr__matmul_plan *plan)
+{
+    return plan->config->family->widens && problem->m <= WIDENED_ROWS &&
+           !device->traits.few_invocations && !(override && override->splits > 0);
+}
+
+/* The number of invocations, a power of two, that replaces the ranges of the plan. */
+static uint32_t widened_threads(const tsr__matmul_device *device, const tsr__matmul_plan *plan)
+{
+    const uint32_t config_threads = plan->config->threads;
+    /* the sums of products, and of the squares of each row (call->norm) */
+    const uint32_t bytes = 4 * plan->variant.rows * (plan->config->bn + 1);
+    uint32_t threads = config_threads;
+    while (threads < config_threads * plan->splits && 2 * threads <= WIDENED_THREADS &&
+           2 * threads <= device->max_invocations && 2 * threads * bytes <= WIDENED_SHARED_BYTES)
+        threads *= 2;
+    return threads;
+}
+
 tsr_status tsr__matmul_choose(const tsr__matmul_device *device, tsr__tuned *tuned,
                               const tsr__matmul_problem *problem,
                               const tsr__matmul_override *override, tsr__matmul_plan *out)
@@ -180,6 +207,11 @@ tsr_status tsr__matmul_choose(const tsr__matmul_device *device, tsr__tuned *tune
     plan.k_chunk = (uint32_t)problem->k;
     if (plan.config->family->splits_k)
         tsr__matmul_split_k(device, problem, override ? override->splits : 0, &plan);
+    if (plan.splits > 1 && widens(device, problem, override, &plan)) {
+        plan.variant.threads = widened_threads(device, &plan);
+        plan.splits = 1;
+        plan.k_chunk = (uint32_t)problem->k;
+    }
     *out = plan;
     return TSR_OK;
 }

@@ -54,10 +54,11 @@ tsr_status tsr__matmul_check(tsr_stream *stream, const tsr_tensor *y, const tsr_
     return check_overlap(y, a, b, bias);
 }
 
-/* Resolves how the call is computed, and records it. Sets *recorded, which may be NULL, to whether
- * a kernel computes it. */
+/* Resolves how the call is computed, and records it unless `only_ask` is true. Sets *recorded,
+ * which may be NULL, to whether a kernel computes it. */
 static tsr_status plan_and_record(const tsr__matmul_call *call,
-                                  const tsr__matmul_override *override, bool *recorded)
+                                  const tsr__matmul_override *override, bool only_ask,
+                                  bool *recorded)
 {
     const tsr__matmul_problem *p = call->problem;
     tsr__matmul_plan plan = {.method = TSR__MATMUL_NOTHING};
@@ -71,11 +72,11 @@ static tsr_status plan_and_record(const tsr__matmul_call *call,
                 TSR__TRY(tsr__matmul_plan_floats(call, override, &plan));
         }
     }
-    if (plan.method == TSR__MATMUL_FLOATS)
+    if (plan.method == TSR__MATMUL_FLOATS && !only_ask)
         TSR__TRY(plan.config->family->run(call, &plan));
-    else if (plan.method == TSR__MATMUL_NARROWED)
+    else if (plan.method == TSR__MATMUL_NARROWED && !only_ask)
         TSR__TRY(tsr__matmul_record_narrowed(call, &plan));
-    else
+    else if (!only_ask)
         TSR__TRY(tsr__matmul_record_blocks(call, &plan));
     if (recorded)
         *recorded = plan.method != TSR__MATMUL_NOTHING;
@@ -97,7 +98,7 @@ tsr_status tsr__matmul_run(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *
                                    .b = swapped ? a : b,
                                    .bias = params ? params->bias : NULL,
                                    .params = params};
-    return plan_and_record(&call, override, NULL);
+    return plan_and_record(&call, override, false, NULL);
 }
 
 tsr_status tsr_matmul(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a, const tsr_tensor *b,
@@ -161,7 +162,7 @@ tsr_status tsr__matmul_with_slope(tsr_stream *stream, tsr_tensor *y, tsr_tensor 
     TSR__TRY(check_slope(stream, &call));
     if (!same_layout(slope, y) || activation == TSR_ACT_NONE)
         return TSR_OK;
-    return plan_and_record(&call, NULL, recorded);
+    return plan_and_record(&call, NULL, false, recorded);
 }
 
 tsr_status tsr__matmul_times(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a,
@@ -177,7 +178,7 @@ tsr_status tsr__matmul_times(tsr_stream *stream, tsr_tensor *y, const tsr_tensor
                                    .times = true};
     *recorded = false;
     TSR__TRY(tsr__matmul_check(stream, y, a, b, tsr_matmul_params(.bias = factor), &problem));
-    return plan_and_record(&call, NULL, recorded);
+    return plan_and_record(&call, NULL, false, recorded);
 }
 
 /* Gated products ------------------------------------------------------------------------------- */
@@ -195,25 +196,69 @@ static tsr_status first_half(const tsr_stream *stream, const char *name, const t
     return tsr_layout_slice(l, 0, 0, l->shape[0] / 2, 1, &out->layout);
 }
 
+/* True if the kernels can load the norm's weight. */
+static bool norm_fits(const tsr__matmul_norm *norm, const tsr__matmul_problem *problem)
+{
+    const tsr_layout *l = &norm->weight->layout;
+    return l->ndim == 1 && l->shape[0] == problem->k && l->strides[0] == 1 &&
+           tsr__dtype_is_float(l->dtype) &&
+           tsr__tensor_address(norm->weight) % (4 * tsr_dtype_size(l->dtype)) == 0;
+}
+
+/* Kernels for CPU drivers read rows that are normalised. */
+static bool may_normalise(const tsr__matmul_call *call)
+{
+    return !call->norm || (!tsr_stream_device(call->stream)->traits.few_invocations &&
+                           norm_fits(call->norm, call->problem));
+}
+
+tsr_status tsr__matmul_fused(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a,
+                             const tsr_tensor *b, const tsr__matmul_fusion *fusion, bool *recorded)
+{
+    const tsr_tensor *bias = fusion->bias;
+    tsr__matmul_problem problem;
+    tsr_tensor gate, gate_bias;
+    const tsr_tensor *own = b, *own_bias = bias;
+    *recorded = false;
+    if (fusion->gated) {
+        TSR__TRY(first_half(stream, "b", b, &gate));
+        own = &gate;
+    }
+    if (fusion->gated && bias) {
+        TSR__TRY(first_half(stream, "bias", bias, &gate_bias));
+        own_bias = &gate_bias;
+    }
+    TSR__TRY(tsr__matmul_check(stream, y, a, own,
+                               tsr_matmul_params(.transpose_b = true, .bias = own_bias,
+                                                 .activation = fusion->activation,
+                                                 .allow_int8 = fusion->allow_int8),
+                               &problem));
+    if (fusion->gated)
+        TSR__TRY(tsr__require_disjoint("matmul", "y", y, "b", b, false));
+    if (fusion->gated && bias)
+        TSR__TRY(tsr__require_disjoint("matmul", "y", y, "bias", bias, false));
+    if (fusion->norm)
+        TSR__TRY(tsr__require_disjoint("matmul", "y", y, "the norm", fusion->norm->weight, false));
+    const tsr__matmul_call call = {.stream = stream,
+                                   .problem = &problem,
+                                   .y = y,
+                                   .a = a,
+                                   .b = b,
+                                   .bias = bias,
+                                   .gated = fusion->gated,
+                                   .norm = fusion->norm};
+    if (!may_normalise(&call))
+        return TSR_OK;
+    return plan_and_record(&call, NULL, fusion->only_ask, recorded);
+}
+
 tsr_status tsr__matmul_gated(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a,
                              const tsr_tensor *b, const tsr_tensor *bias, tsr_activation activation,
                              bool allow_int8, bool *recorded)
 {
-    tsr__matmul_problem problem;
-    tsr_tensor gate, gate_bias;
-    *recorded = false;
-    TSR__TRY(first_half(stream, "b", b, &gate));
-    if (bias)
-        TSR__TRY(first_half(stream, "bias", bias, &gate_bias));
-    TSR__TRY(
-        tsr__matmul_check(stream, y, a, &gate,
-                          tsr_matmul_params(.transpose_b = true, .bias = bias ? &gate_bias : NULL,
-                                            .activation = activation, .allow_int8 = allow_int8),
-                          &problem));
-    TSR__TRY(tsr__require_disjoint("matmul", "y", y, "b", b, false));
-    if (bias)
-        TSR__TRY(tsr__require_disjoint("matmul", "y", y, "bias", bias, false));
-    const tsr__matmul_call call = {
-        .stream = stream, .problem = &problem, .y = y, .a = a, .b = b, .bias = bias, .gated = true};
-    return plan_and_record(&call, NULL, recorded);
+    return tsr__matmul_fused(
+        stream, y, a, b,
+        &(tsr__matmul_fusion){
+            .gated = true, .bias = bias, .activation = activation, .allow_int8 = allow_int8},
+        recorded);
 }

@@ -72,6 +72,11 @@ static bool computes(const tsr__matmul_call *call, const tsr__matmul_plan *plan)
 {
     const tsr__matmul_family *family = plan->config->family;
 
+    if (call->norm &&
+        (plan->splits > 1 || !family->normalises || !family->normalises(call->problem)))
+        return false;
+    if (call->norm && !call->gated)
+        return true;
     if (call->gated)
         return family->gates && plan->splits == 1 && family->gates(call->problem);
     return family->fuses && family->fuses(call);
@@ -81,7 +86,7 @@ tsr_status tsr__matmul_plan_floats(const tsr__matmul_call *call,
                                    const tsr__matmul_override *override, tsr__matmul_plan *out)
 {
     const tsr__matmul_problem *p = call->problem;
-    const bool of_f32 = call->slope || call->times, fused = of_f32 || call->gated;
+    const bool of_f32 = call->slope || call->times, fused = of_f32 || call->gated || call->norm;
     tsr_device *gpu = tsr_stream_device(call->stream);
     tsr__tuned *tuned;
 
@@ -115,7 +120,7 @@ tsr_status tsr__matmul_plan_narrowed(const tsr__matmul_call *call,
     if ((device.coopmat.m == 0 && device.coopmat_bf16.m == 0) ||
         (device.traits.not_a_chip && !config))
         return TSR_OK;
-    if (call->slope || call->times || call->gated || (blocks && p->swapped) ||
+    if (call->slope || call->times || call->gated || call->norm || (blocks && p->swapped) ||
         !tsr__matmul_narrow(p, call->a->layout.dtype, call->b->layout.dtype, &narrowed, &plan) ||
         (config && !tsr__matmul_config_fits(config, &device, &narrowed)))
         return TSR_OK;

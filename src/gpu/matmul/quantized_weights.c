@@ -58,7 +58,7 @@ static uint32_t threads_for(const tsr_device *device, int64_t blocks, uint32_t r
 {
     const uint32_t subgroup = device->info.subgroup_size > 32 ? 64 : 32;
     const uint32_t shared = tsr__min_u32(device->info.max_shared_memory_bytes, BLOCKS_MAX_SHARED);
-    const uint32_t most = tsr__min_u32(shared / (rows * (9 * 16 + 4 * columns)),
+    const uint32_t most = tsr__min_u32(shared / (rows * (9 * 16 + 4 * (columns + 1))),
                                        device->info.max_workgroup_invocations) /
                           subgroup * subgroup;
     if (most == 0)
@@ -194,6 +194,12 @@ static tsr_status run_few(const tsr__matmul_call *call, const tsr__matmul_plan *
     spec[4] =
         tsr__matmul_a_load(p, 4) == TSR_MM_LOAD_VEC_K ? TSR_MM_LOAD_VEC_K : TSR_MM_LOAD_SCALAR;
     spec[5] = plan->gated;
+    if (call->norm) {
+        spec[6] = (uint32_t)call->norm->weight->layout.dtype;
+        few.dispatch.spec_count++;
+        few.dispatch.access[few.dispatch.access_count++] = tsr__read_of(call->norm->weight);
+        tsr__matmul_push_norm(call, &few.push);
+    }
     /* A single dispatch is atomic by itself. */
     return few.at_once >= p->n ? record_few(call->stream, &few)
                                : tsr__stream_atomic(call->stream, record_few, &few);
@@ -328,21 +334,22 @@ static bool suits_cpu(const tsr__matmul_call *call)
     return cpu && cpu->quant_rows_suit(call);
 }
 
-static void plan_gated(const tsr__matmul_call *call, tsr__matmul_plan *out)
+static void plan_fused(const tsr__matmul_call *call, tsr__matmul_plan *out)
 {
     const tsr__matmul_problem *p = call->problem;
     /* One dispatch must compute all of y, because the shader expects the second factors' rows of b
      * and bias push.n rows after those of the first factors. */
     if (p->k > 0 && !suits_cpu(call) && suits_few(call->b, p) && p->m <= MAX_ROWS / 2 &&
-        columns_at_once(call, 1) >= p->n)
+        columns_at_once(call, 1) >= p->n &&
+        (!call->norm || tsr__matmul_a_load(p, 4) == TSR_MM_LOAD_VEC_K))
         plan_few(call, out);
 }
 
 void tsr__matmul_plan_blocks(const tsr__matmul_call *call, tsr__matmul_plan *out)
 {
     *out = (tsr__matmul_plan){.method = TSR__MATMUL_NOTHING};
-    if (call->gated)
-        plan_gated(call, out);
+    if (call->gated || call->norm)
+        plan_fused(call, out);
     else if (call->slope || call->times)
         return;
     else if (call->problem->k == 0)

@@ -1,5 +1,6 @@
 /* Compares gated products, act(a · gate) ⊙ (a · up), with double precision, and in f32 with the
- * bits of tsr_matmul followed by tsr_activate. */
+ * bits of tsr_matmul followed by tsr_activate. Also compares products that normalise a, gated
+ * or not, with double precision. */
 #include "gpu/internal.h"
 
 #include <math.h>
@@ -7,6 +8,7 @@
 #include <string.h>
 
 #include "gpu/device/device.h"
+#include "gpu/stream/state.h"
 #include "support/check_main.h"
 #include "support/gpu.h"
 #include "tensor/dtype.h"
@@ -22,7 +24,11 @@ typedef struct gated_case {
     int64_t padding; /* unused elements after the rows of a and y */
     tsr_activation activation;
     bool allow_int8;
+    tsr_dtype norm; /* the dtype of the weight of an RMS norm of a; 0: none */
+    bool plain;     /* with a norm: the product is not gated, and only n rows of b are used */
 } gated_case;
+
+#define EPSILON 1e-3
 
 static void *allocate(size_t count, size_t size)
 {
@@ -99,11 +105,15 @@ static void compare(const gated_case *c, const double *a, const double *b, const
     for (int64_t i = 0; i < c->m; i++)
         for (int64_t j = 0; j < c->n; j++) {
             const double gate = dot(a + i * c->k, b + j * c->k, c->k) + bias[j],
-                         up = dot(a + i * c->k, b + (c->n + j) * c->k, c->k) + bias[c->n + j],
+                         up = c->plain
+                                  ? 1
+                                  : dot(a + i * c->k, b + (c->n + j) * c->k, c->k) + bias[c->n + j],
                          want = activated(gate, c->activation) * up, is = got[i * c->n + j];
             /* The error of a sum of k products below 1 is a few units in the last place of such a
-             * sum. */
-            const double slack = 0x1p-19 * sqrt((double)c->k) * (fabs(gate) + fabs(up) + 1);
+             * sum. Products with normalised elements are below 3. Rounding the elements of a row to
+             * 8 bits changes each by up to a 254th of the largest. */
+            const double error = c->allow_int8 ? 0x1p-6 : c->norm ? 0x1p-17 : 0x1p-19;
+            const double slack = error * sqrt((double)c->k) * (fabs(gate) + fabs(up) + 1);
             if (!(fabs(is - want) <= unit * fabs(want) + slack))
                 ck_abort_msg("[%lld,%lld,%lld] b %s, element %lld,%lld: %.9g, not %.9g",
                              (long long)c->m, (long long)c->n, (long long)c->k,
@@ -136,6 +146,52 @@ static void compare_steps(const gated_case *c, const tsr_tensor *a, const tsr_te
     free(steps);
 }
 
+/* Fills the norm's weight, and replaces the rows of a by the normalised ones. */
+static void normalise(const gated_case *c, gpu_random *random, tsr_tensor *weight, double *a)
+{
+    double *w = allocate((size_t)c->k, sizeof *w);
+    for (int64_t i = 0; i < c->k; i++)
+        w[i] = gpu_rounded(1 + gpu_random_unit(random) / 2, c->norm);
+    gpu_put(weight, w);
+    for (int64_t row = 0; row < c->m; row++) {
+        double *x = a + row * c->k;
+        const double factor = 1 / sqrt(dot(x, x, c->k) / (double)c->k + EPSILON);
+        for (int64_t i = 0; i < c->k; i++)
+            x[i] *= factor * w[i];
+    }
+    free(w);
+}
+
+static void multiply_normed(const gated_case *c, tsr_tensor *y, const tsr_tensor *a,
+                            const tsr_tensor *b, const tsr_tensor *bias, const tsr_tensor *weight,
+                            bool *recorded)
+{
+    const tsr__matmul_norm norm = {.weight = weight, .epsilon = (float)EPSILON};
+    tsr__matmul_fusion fusion = {.norm = &norm,
+                                 .gated = !c->plain,
+                                 .bias = bias,
+                                 .activation = c->activation,
+                                 .allow_int8 = c->allow_int8,
+                                 .only_ask = true};
+    bool asked;
+    tsr_tensor *rows = NULL, *own_bias = NULL;
+    GPU_OK(tsr_tensor_slice(b, 0, 0, c->plain ? c->n : 2 * c->n, 1, &rows));
+    if (bias && c->plain) {
+        GPU_OK(tsr_tensor_slice(bias, 0, 0, c->n, 1, &own_bias));
+        fusion.bias = own_bias;
+    }
+    const uint64_t before = queue->serial;
+    GPU_OK(tsr__matmul_fused(queue, y, a, rows, &fusion, &asked));
+    ck_assert_uint_eq(queue->serial, before); /* asking records nothing */
+    fusion.only_ask = false;
+    GPU_OK(tsr__matmul_fused(queue, y, a, rows, &fusion, recorded));
+    ck_assert_int_eq(asked, *recorded);
+    /* one dispatch, whose preflight may count, too */
+    ck_assert(*recorded ? queue->serial - before <= 2 : queue->serial == before);
+    tsr_tensor_destroy(&rows);
+    tsr_tensor_destroy(&own_bias);
+}
+
 /* Runs a case. Returns whether there was a kernel for the product. */
 static bool run(const gated_case *c, gpu_random *random)
 {
@@ -156,13 +212,20 @@ static bool run(const gated_case *c, gpu_random *random)
     gpu_put(bias, biases);
     fill_weights(c, random, b, weights);
     gpu_poison(y);
-    GPU_OK(tsr__matmul_gated(queue, y, a, b, c->bias ? bias : NULL, c->activation, c->allow_int8,
-                             &recorded));
+    if (c->norm) {
+        tsr_tensor *weight = gpu_new(c->norm, 1, (int64_t[]){c->k});
+        normalise(c, random, weight, in);
+        multiply_normed(c, y, a, b, c->bias ? bias : NULL, weight, &recorded);
+        tsr_tensor_destroy(&weight);
+    } else {
+        GPU_OK(tsr__matmul_gated(queue, y, a, b, c->bias ? bias : NULL, c->activation,
+                                 c->allow_int8, &recorded));
+    }
     if (recorded) {
         gpu_get(y, got);
-        if (!c->allow_int8)
+        if (!c->allow_int8 || c->norm)
             compare(c, in, weights, biases, got);
-        if (c->y == TSR_F32)
+        if (c->y == TSR_F32 && !c->norm)
             compare_steps(c, a, b, c->bias ? bias : NULL, got);
     }
     tsr_tensor *all[] = {a, whole_a, y, whole_y, b, bias};
@@ -238,6 +301,78 @@ START_TEST(many_rows_have_no_kernel)
 }
 END_TEST
 
+START_TEST(normalises_rows)
+{
+    gpu_random random = {14};
+    const bool is_gpu = gpu->traits.device_class == TSR__CLASS_GPU;
+    for (int n = 0; n < 24; n++) {
+        const bool quantised = n % 2;
+        const gated_case c = {
+            .m = 1 + n / 2 % 4,
+            .n = gpu_random_between(&random, 5, 70),
+            .k = n % 8 == 1  ? 1280
+                 : quantised ? 256 * gpu_random_between(&random, 1, 3)
+                             : 4 * gpu_random_between(&random, 1, 300),
+            .a = floats[n / 6 % 3],
+            .b = quantised ? blocks[n / 2 % 4] : floats[n / 2 % 3],
+            .y = floats[n / 8 % 3],
+            .bias = n % 4 > 1,
+            .padding = n % 7 == 6 ? 4 : 0,
+            .activation = (tsr_activation)(n % 5),
+            .norm = floats[n % 3],
+            .plain = n / 4 % 2,
+        };
+        const bool recorded = run(&c, &random);
+        ck_assert_msg(recorded == is_gpu, "[%lld,%lld,%lld] %s: %s", (long long)c.m, (long long)c.n,
+                      (long long)c.k, tsr_dtype_name(c.b),
+                      recorded ? "a CPU driver has no kernel" : "a kernel was expected");
+    }
+    /* by integers */
+    if (gpu_is_swiftshader())
+        return;
+    for (int n = 0; n < 2; n++)
+        ck_assert(run(&(gated_case){.m = 1 + n,
+                                    .n = 37,
+                                    .k = 1280,
+                                    .a = TSR_F32,
+                                    .b = n ? TSR_Q4_0 : TSR_Q8_0,
+                                    .y = TSR_F32,
+                                    .norm = TSR_F32,
+                                    .plain = n == 0,
+                                    .activation = TSR_ACT_SILU,
+                                    .allow_int8 = true},
+                      &random) == is_gpu);
+}
+END_TEST
+
+/* Products that no kernel normalises: too many rows, rows that no vector loads fit, and a weight
+ * that does not start at a multiple of four elements. */
+START_TEST(other_rows_are_not_normalised)
+{
+    gpu_random random = {15};
+    gated_case c = {.m = 5, .n = 48, .k = 64, .a = TSR_F32, .b = TSR_F32, .y = TSR_F32};
+    c.norm = TSR_F32;
+    ck_assert(!run(&c, &random));
+    c.m = 1;
+    c.k = 63;
+    ck_assert(!run(&c, &random));
+    c.k = 64;
+    ck_assert(run(&c, &random) == (gpu->traits.device_class == TSR__CLASS_GPU));
+    tsr_tensor *y = gpu_new(TSR_F32, 2, (int64_t[]){1, 48}),
+               *a = gpu_new(TSR_F32, 2, (int64_t[]){1, 64}),
+               *b = gpu_new(TSR_F32, 2, (int64_t[]){48, 64}),
+               *weights = gpu_new(TSR_F32, 1, (int64_t[]){65}), *odd;
+    bool recorded = true;
+    GPU_OK(tsr_tensor_slice(weights, 0, 1, 65, 1, &odd));
+    c.plain = true;
+    multiply_normed(&c, y, a, b, NULL, odd, &recorded);
+    ck_assert(!recorded);
+    tsr_tensor *all[] = {odd, weights, b, a, y};
+    for (int i = 0; i < 5; i++)
+        tsr_tensor_destroy(&all[i]);
+}
+END_TEST
+
 START_TEST(refuses)
 {
     tsr_tensor *y = gpu_new(TSR_F32, 2, (int64_t[]){1, 3}),
@@ -269,6 +404,8 @@ TESTS(gated)
     tcase_add_test(tests, matches_double_precision);
     tcase_add_test(tests, matches_steps_by_integers);
     tcase_add_test(tests, many_rows_have_no_kernel);
+    tcase_add_test(tests, normalises_rows);
+    tcase_add_test(tests, other_rows_are_not_normalised);
     tcase_add_test(tests, refuses);
 }
 
@@ -278,6 +415,8 @@ TESTS(gated_as_gpu)
     tcase_add_test(tests, matches_double_precision);
     tcase_add_test(tests, matches_steps_by_integers);
     tcase_add_test(tests, many_rows_have_no_kernel);
+    tcase_add_test(tests, normalises_rows);
+    tcase_add_test(tests, other_rows_are_not_normalised);
 }
 
 TESTS(gated_packed)
@@ -285,4 +424,5 @@ TESTS(gated_packed)
     tcase_add_checked_fixture(tests, gpu_setup_as_gpu_packed, gpu_teardown);
     tcase_add_test(tests, matches_double_precision);
     tcase_add_test(tests, matches_steps_by_integers);
+    tcase_add_test(tests, normalises_rows);
 }

@@ -2,6 +2,7 @@
 #ifndef TSR_GPU_MATMUL_COMMON_CALL_H
 #define TSR_GPU_MATMUL_COMMON_CALL_H
 
+#include "gpu/internal.h"
 #include "gpu/matmul/common/kernel.h"
 #include "gpu/stream/stream.h"
 
@@ -13,18 +14,24 @@ struct tsr__matmul_call {
     tsr_stream *stream;
     const tsr__matmul_problem *problem;
     const tsr_tensor *y, *a, *b, *bias; /* bias may be NULL */
-    /* At most one of the following is set.
+    /* At most one of the following is set, except that a product with a norm may be gated.
      * slope: tsr__matmul_with_slope's second result.
      * times: y is multiplied by the bias instead of adding it, as in tsr__matmul_times.
      * gated: the product is that of tsr__matmul_gated. The problem is that of the first half of b's
      * rows; the call has all of b and bias. */
     const tsr_tensor *slope;
     bool times, gated;
+    /* NULL, or the norm of tsr__matmul_fused, whose weight has k contiguous elements that start at
+     * a multiple of the size of four */
+    const tsr__matmul_norm *norm;
     const tsr_matmul_params *params; /* the caller's; only for b in blocks */
 };
 
 /* Runs a kernel that takes struct tsr_matmul_push (record.c). */
 tsr_status tsr__matmul_run_tiles(const tsr__matmul_call *call, const tsr__matmul_plan *plan);
+
+/* Sets the push constants of call->norm. */
+void tsr__matmul_push_norm(const tsr__matmul_call *call, struct tsr_matmul_push *push);
 
 /* The number of multiply-adds for one row of y. */
 double tsr__matmul_row_work(const tsr__matmul_problem *problem);

@@ -101,6 +101,7 @@ typedef struct tsr__matmul_fragment {
 typedef struct tsr__matmul_variant {
     tsr_dtype a_dtype, b_dtype;
     uint32_t a_load, b_load;       /* TSR_MM_LOAD_… */
+    uint32_t threads;              /* invocations per workgroup; 0: those of the configuration */
     uint32_t rows;                 /* 1, 2, 4, 8 or 16 in the kernels for few rows; 0 in others */
     tsr__matmul_fragment fragment; /* for kernels with cooperative matrices */
     uint32_t ahead;                /* AHEAD of matmul_tiled.glsl: 0 or 1 */
@@ -194,8 +195,15 @@ struct tsr__matmul_family {
      * NULL if the family computes none. */
     bool (*gates)(const tsr__matmul_problem *problem);
 
+    /* True if `run` computes this product, of plan->splits 1, with call->norm. This pointer is NULL
+     * if the family computes none. */
+    bool (*normalises)(const tsr__matmul_problem *problem);
+
     bool splits_k; /* `run` uses plan->splits */
     bool narrows;  /* computes problems with narrowed operands */
+    /* With few rows, more invocations per workgroup take the place of ranges of k, so that no other
+     * dispatch adds up their sums. */
+    bool widens;
     /* the self-test also computes aᵀ·b, with a bias and a result of the operands' dtype */
     bool tests_forms;
     bool cpu_vectors; /* vector loads are faster on CPU drivers, too */

@@ -1,6 +1,8 @@
 /* Records products: what all kernels share, and the kernels that take struct tsr_matmul_push. One
  * dispatch of these computes a region of y: a band of rows of the matrices of up to two batch
  * dimensions. It computes all ranges into which k is split. */
+#include <string.h>
+
 #include "base/checked.h"
 #include "gpu/matmul/common/call.h"
 #include "shaders/params/matmul.h"
@@ -78,6 +80,14 @@ void tsr__matmul_epilogue(const tsr__matmul_problem *p, struct tsr_matmul_push *
     push->splits = 1;
     push->alpha = p->alpha;
     push->mode = tsr__matmul_mode(p);
+}
+
+void tsr__matmul_push_norm(const tsr__matmul_call *call, struct tsr_matmul_push *push)
+{
+    const uint64_t address = tsr__tensor_address(call->norm->weight);
+    push->TSR_MM_NORM_LOW = (uint32_t)address;
+    push->TSR_MM_NORM_HIGH = (uint32_t)(address >> 32);
+    memcpy(&push->TSR_MM_NORM_EPSILON, &call->norm->epsilon, sizeof(float));
 }
 
 tsr_status tsr__matmul_finish(const tsr__matmul_call *call, tsr__buffer *partial, uint32_t ranges,
@@ -209,6 +219,8 @@ static void fill_push(run *r)
         push->mode |= TSR_MM_A_LANES_ROW;
     if (p->b.col > 0 && (p->b.row == 0 || p->b.col < p->b.row))
         push->mode |= TSR_MM_B_LANES_COL;
+    if (r->call->norm)
+        tsr__matmul_push_norm(r->call, push);
 }
 
 /* The mode with which a kernel stores partial sums. */
@@ -236,8 +248,10 @@ static void fill_dispatch(run *r)
     variant.mode = own_mode(r);
     dispatch->spec_count = r->plan->config->family->pipeline(r->plan->config, &variant,
                                                              &dispatch->shader, dispatch->spec);
-    if (r->plan->gated)
-        dispatch->spec[dispatch->spec_count++] = 1;
+    if (r->plan->gated || call->norm)
+        dispatch->spec[dispatch->spec_count++] = r->plan->gated;
+    if (call->norm)
+        dispatch->spec[dispatch->spec_count++] = (uint32_t)call->norm->weight->layout.dtype;
     dispatch->push_bytes = sizeof r->push;
     dispatch->access[0] = tsr__read_of(call->a);
     dispatch->access[1] = tsr__read_of(call->b);
@@ -247,6 +261,8 @@ static void fill_dispatch(run *r)
     dispatch->independent_group = r->partial ? 0 : tsr__stream_new_independent_group(call->stream);
     if (call->bias && !r->partial)
         dispatch->access[dispatch->access_count++] = tsr__read_of(call->bias);
+    if (call->norm)
+        dispatch->access[dispatch->access_count++] = tsr__read_of(call->norm->weight);
 }
 
 /* Makes the kernel store its sums to scratch memory, as f32 [batch, split, m, n]. */

@@ -80,7 +80,7 @@ static int pipeline(const tsr__matmul_config *config, const tsr__matmul_variant 
     int count = 0;
 
     *shader = along_k ? TSR__SHADER_MATMUL_VECTOR_K : TSR__SHADER_MATMUL_VECTOR_COL;
-    spec[count++] = config->threads;
+    spec[count++] = variant->threads ? variant->threads : config->threads;
     spec[count++] = variant->rows;
     spec[count++] = along_k ? config->bn : config->bn / config->tn;
     spec[count++] = variant->a_dtype;
@@ -94,6 +94,17 @@ static bool gates(const tsr__matmul_problem *p)
     return p->k > 0 && p->batch_dims == 0 && tsr__matmul_side_narrow(&p->b, p->k, 2 * p->n);
 }
 
+/* With more rows, a norm of its own costs less than that each workgroup reads the weight and adds
+ * up the squares of the rows. */
+#define NORM_MAX_ROWS 4
+
+static bool normalises(const tsr__matmul_problem *p)
+{
+    return p->k > 0 && p->m <= NORM_MAX_ROWS && p->batch_dims == 0 &&
+           tsr__matmul_a_load(p, 4) == TSR_MM_LOAD_VEC_K &&
+           tsr__matmul_b_load(p, 4) == TSR_MM_LOAD_VEC_K;
+}
+
 const tsr__matmul_family tsr__matmul_vector_k = {
     .runs = runs,
     .fits = fits,
@@ -102,7 +113,9 @@ const tsr__matmul_family tsr__matmul_vector_k = {
     .pipeline = pipeline,
     .run = tsr__matmul_run_tiles,
     .gates = gates,
+    .normalises = normalises,
     .splits_k = true,
+    .widens = true,
 };
 
 const tsr__matmul_family tsr__matmul_vector_col = {
