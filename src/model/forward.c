@@ -2,6 +2,7 @@
  */
 #include "base/error.h"
 #include "model/model.h"
+#include "model/stack/stack.h"
 
 tsr_status tsr__model_forward(tsr_model *m, tsr_kv_cache *cache, int64_t count, int64_t tokens,
                               const int32_t *ids, const tsr_tensor *x, tsr_tensor **out)
@@ -9,12 +10,12 @@ tsr_status tsr__model_forward(tsr_model *m, tsr_kv_cache *cache, int64_t count, 
     const int64_t shape[2] = {count, tokens};
     tsr_tensor *input = NULL;
     if (!m->is_first)
-        return tsr_stack_forward_cached(m->stack, x, cache, out);
+        return tsr__stack_blocks_cached(m->stack, x, cache, out);
     TSR__TRY(tsr_tensor_create(m->device, TSR_I32, 2, shape, &input));
     tsr_status status =
         tsr_tensor_upload(m->stream, input, ids, (uint64_t)(count * tokens) * sizeof *ids);
     if (status == TSR_OK)
-        status = tsr_stack_forward_cached(m->stack, input, cache, out);
+        status = tsr__stack_blocks_cached(m->stack, input, cache, out);
     tsr_tensor_destroy(&input);
     return status;
 }
@@ -24,7 +25,7 @@ tsr_status tsr__model_logits(tsr_model *m, const tsr_tensor *features, int64_t f
 {
     tsr_tensor *some = NULL, *own = NULL;
     TSR__TRY(tsr_tensor_slice(features, 1, first, first + count, 1, &some));
-    tsr_status status = tsr_stack_head_forward(m->stack, some, NULL, &own);
+    tsr_status status = tsr__stack_head_after_blocks(m->stack, some, &own);
     if (status == TSR_OK)
         status = tsr_stack_gather_logits(m->stack, own, logits);
     tsr_tensor_destroy(&some);

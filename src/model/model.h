@@ -58,14 +58,13 @@ tsr_status tsr__model_load(tsr_model *model, const tsr__weights *weights,
 /* Computes the layers of this stage for the tokens of a step of the cache, which must have begun.
  * The first stage takes the tokens' ids [count, tokens] (of a sequence with fewer tokens, only the
  * first ones count), the others take the features x of the previous stage. *out are the features
- * after this stage, f32 [count, tokens, width]; in the last stage, those after the last norm. The
- * caller must destroy them. */
+ * after this stage's blocks, f32 [count, tokens, width]. The caller must destroy them. */
 tsr_status tsr__model_forward(tsr_model *model, tsr_kv_cache *cache, int64_t count, int64_t tokens,
                               const int32_t *ids, const tsr_tensor *x,
                               tsr_tensor **out) TSR_NODISCARD;
-/* Computes the logits of tokens first … first + count − 1 of every sequence, from all ranks:
- * logits[sequences · count · vocabulary]. Last stage only. Collective. Blocks until the logits have
- * arrived. */
+/* Applies the last norm and the head: computes the logits of tokens first … first + count − 1 of
+ * every sequence, from all ranks: logits[sequences · count · vocabulary]. Last stage only.
+ * Collective. Blocks until the logits have arrived. */
 tsr_status tsr__model_logits(tsr_model *model, const tsr_tensor *features, int64_t first,
                              int64_t count, float *logits) TSR_NODISCARD;
 

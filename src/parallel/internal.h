@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "tessera/fsdp.h"
+#include "tessera/matmul.h"
 
 /* fsdp/pass.c: Ends the use of a unit whose pass has failed, and discards the gradients of that
  * pass. */
@@ -14,5 +15,17 @@ void tsr__fsdp_abandon(tsr_fsdp *model, int unit);
  * They are the values that the layer is created with. */
 tsr_status tsr__layer_initial(const tsr_layer *layer, int index, tsr_stream *stream, int64_t first,
                               tsr_tensor *out) TSR_NODISCARD;
+
+/* layers/embedding_layer.c: The forward pass of an embedding layer, without a backward pass. With
+ * one rank y has this dtype. With several ranks, which exchange y, y has that of the table. */
+tsr_status tsr__embedding_forward_as(tsr_layer *layer, const tsr_tensor *x, tsr_dtype dtype,
+                                     tsr_tensor **y) TSR_NODISCARD;
+
+/* layers/column_linear.c: The forward pass of a column-parallel layer whose product normalises x
+ * first, as the layer `norm` would. No backward pass can follow. If no kernel computes that in one
+ * dispatch for each product, *y is NULL, and nothing is recorded. */
+tsr_status tsr__column_forward_normed(tsr_layer *layer, const tsr_layer *norm, const tsr_tensor *x,
+                                      bool gated, tsr_activation activation,
+                                      tsr_tensor **y) TSR_NODISCARD;
 
 #endif

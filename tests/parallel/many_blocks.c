@@ -169,8 +169,8 @@ static tsr_status chain_backward(tsr_layer *layer, const tsr_layer_saved *saved,
     return TSR_OK;
 }
 
-static const tsr__layer_type chain_type = {"chain", chain_forward, chain_backward,
-                                           NULL,    NULL,          NULL};
+static const tsr__layer_type chain_type = {
+    .name = "chain", .forward = chain_forward, .backward = chain_backward};
 
 static tsr_status new_chain(tsr_group *on, tsr_layer **out)
 {

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "gpu/internal.h"
 #include "model/stack/stack.h"
+#include "parallel/internal.h"
 
 struct tsr_stack_saved {
     tsr_layer_saved *embedding, *norm;
@@ -172,14 +173,25 @@ static tsr_status positions_backward(tsr_stack *s, const tsr_tensor *dy)
 
 /* Forward ------------------------------------------------------------------------------------ */
 
+/* Looks up the embeddings of tokens. Without a backward pass, they have the features' dtype if this
+ * needs no exchange between ranks. */
+static tsr_status embed(tsr_stack *s, const tsr_tensor *x, tsr_stack_saved *saved,
+                        tsr_tensor **features)
+{
+    if (saved)
+        return layer_forward(s, s->embedding, s->units.embedding, x, &saved->embedding, features);
+    TSR__TRY(tsr__stack_begin(s, s->embedding, s->units.embedding, TSR_PASS_FORWARD));
+    return tsr__stack_end(s, s->embedding, s->units.embedding,
+                          tsr__embedding_forward_as(s->embedding, x, s->features, features));
+}
+
 /* Sets the features before the first block of this stage. */
 static tsr_status enter(tsr_stack *s, const tsr_tensor *x, tsr_kv_cache *cache,
                         tsr_stack_saved *saved, tsr_tensor **features)
 {
     if (!s->is_first)
         return view_of(x, features);
-    TSR__TRY(layer_forward(s, s->embedding, s->units.embedding, x, saved ? &saved->embedding : NULL,
-                           features));
+    TSR__TRY(embed(s, x, saved, features));
     TSR__TRY(convert_features(s, features));
     return add_positions(s, cache, *features);
 }
@@ -228,8 +240,9 @@ tsr_status tsr_stack_forward(tsr_stack *s, const tsr_tensor *x, tsr_stack_saved 
     return TSR_OK;
 }
 
+/* If `leaves` is false, the last norm is left to tsr__stack_head_after_blocks. */
 static tsr_status forward_cached(tsr_stack *s, const tsr_tensor *x, tsr_kv_cache *cache,
-                                 tsr_tensor **features)
+                                 bool leaves, tsr_tensor **features)
 {
     tsr_tensor *next = NULL;
     TSR__TRY(enter(s, x, cache, NULL, features));
@@ -241,7 +254,19 @@ static tsr_status forward_cached(tsr_stack *s, const tsr_tensor *x, tsr_kv_cache
         TSR__TRY(tsr__stack_end(s, s->blocks[i], unit, status));
         advance(features, next);
     }
-    return leave(s, NULL, features);
+    return leaves ? leave(s, NULL, features) : TSR_OK;
+}
+
+tsr_status tsr__stack_blocks_cached(tsr_stack *s, const tsr_tensor *x, tsr_kv_cache *cache,
+                                    tsr_tensor **y)
+{
+    tsr_tensor *features = NULL;
+    const tsr_status status = forward_cached(s, x, cache, false, &features);
+    if (status == TSR_OK)
+        *y = features;
+    else
+        tsr_tensor_destroy(&features);
+    return status;
 }
 
 tsr_status tsr_stack_forward_cached(tsr_stack *s, const tsr_tensor *x, tsr_kv_cache *cache,
@@ -253,7 +278,7 @@ tsr_status tsr_stack_forward_cached(tsr_stack *s, const tsr_tensor *x, tsr_kv_ca
                  : !x     ? "x"
                  : !cache ? "cache"
                           : "y");
-    const tsr_status status = forward_cached(s, x, cache, &features);
+    const tsr_status status = forward_cached(s, x, cache, true, &features);
     if (status == TSR_OK)
         *y = features;
     else
@@ -314,6 +339,22 @@ tsr_status tsr_stack_head_forward(tsr_stack *s, const tsr_tensor *hidden, tsr_la
     return layer_forward(s, s->head, s->units.head, hidden, saved, logits);
 }
 
+tsr_status tsr__stack_head_after_blocks(tsr_stack *s, const tsr_tensor *features,
+                                        tsr_tensor **logits)
+{
+    tsr_tensor *hidden = NULL;
+    *logits = NULL;
+    if (!s->sharded)
+        TSR__TRY(
+            tsr__column_forward_normed(s->head, s->norm, features, false, TSR_ACT_NONE, logits));
+    if (*logits)
+        return TSR_OK;
+    TSR__TRY(layer_forward(s, s->norm, s->units.norm, features, NULL, &hidden));
+    const tsr_status status = tsr_stack_head_forward(s, hidden, NULL, logits);
+    tsr_tensor_destroy(&hidden);
+    return status;
+}
+
 tsr_status tsr_stack_head_backward(tsr_stack *s, const tsr_layer_saved *saved,
                                    const tsr_tensor *dlogits, tsr_tensor **dhidden)
 {
@@ -341,6 +382,13 @@ tsr_status tsr_stack_gather_logits(tsr_stack *s, const tsr_tensor *logits, float
     const int64_t rows = layout->shape[0] * layout->shape[1];
     tsr_tensor *flat = NULL, *wide = NULL, *all = NULL;
     tsr_status status = tsr_tensor_reshape(logits, 2, (int64_t[]){rows, own}, &flat);
+    if (status == TSR_OK && own == vocabulary && layout->dtype == TSR_F32 &&
+        tsr_group_size(s->group) == 1) {
+        status =
+            tsr_tensor_download(s->stream, flat, out, (uint64_t)(rows * vocabulary) * sizeof *out);
+        tsr_tensor_destroy(&flat);
+        return status;
+    }
     if (status == TSR_OK && layout->dtype != TSR_F32) {
         status = tsr_tensor_create(s->device, TSR_F32, 2, (int64_t[]){rows, own}, &wide);
         if (status == TSR_OK)

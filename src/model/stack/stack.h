@@ -81,6 +81,14 @@ tsr_status tsr__stack_each(const tsr_stack *stack,
                            tsr_status (*visit)(void *user, const tsr__stack_parameter *parameter),
                            void *user) TSR_NODISCARD;
 
+/* passes.c: for inference, tsr_stack_forward_cached without the last norm, and the last norm
+ * followed by tsr_stack_head_forward. The head's product normalises few rows itself, and only the
+ * rows whose logits are needed are normalised. */
+tsr_status tsr__stack_blocks_cached(tsr_stack *stack, const tsr_tensor *x, tsr_kv_cache *cache,
+                                    tsr_tensor **y) TSR_NODISCARD;
+tsr_status tsr__stack_head_after_blocks(tsr_stack *stack, const tsr_tensor *features,
+                                        tsr_tensor **logits) TSR_NODISCARD;
+
 /* shard.c: tsr__stack_begin brings the parameters of a layer, or of the learned positions (NULL),
  * into memory for a pass. If it has succeeded, tsr__stack_end must be called with the status of the
  * pass, which it returns if that is an error; the gradients of the pass are then discarded. Both do

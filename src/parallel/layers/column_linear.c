@@ -4,6 +4,8 @@
 #include "parallel/layers/linear.h"
 
 #include "gpu/internal.h"
+#include "parallel/internal.h"
+#include "parallel/layers/norm_layer.h"
 
 /* The input ---------------------------------------------------------------------------------- */
 
@@ -176,6 +178,70 @@ tsr_status tsr__column_forward_gated(tsr_layer *layer, const tsr_tensor *x,
 {
     tsr__temps temps = {.stream = layer->stream};
     tsr_status status = forward_gated((tsr__column_linear *)layer, &temps, x, activation, y);
+    tsr__temps_finish(&temps);
+    return status;
+}
+
+/* Records the products of norm(x) or, if `only_ask` is true, sets *recorded to whether they all
+ * have kernels. */
+static tsr_status multiply_normed(tsr__column_linear *column, tsr__temps *temps,
+                                  const tsr__column_products *products,
+                                  const tsr__matmul_fusion *common, const tsr_tensor *x2,
+                                  const tsr_tensor *y2, bool *recorded)
+{
+    *recorded = true;
+    for (int i = 0; *recorded && i < products->count; i++) {
+        tsr__matmul_fusion fusion = *common;
+        tsr__column_product product;
+        tsr_tensor *columns;
+        TSR__TRY(tsr__column_products_get(column, temps, products, i, &product));
+        TSR__TRY(tsr__temp_slice(temps, y2, 1, product.start,
+                                 common->gated ? product.length / 2 : product.length, &columns));
+        fusion.bias = product.bias;
+        TSR__TRY(tsr__matmul_fused(column->linear.base.stream, columns, x2, product.weight, &fusion,
+                                   recorded));
+    }
+    return TSR_OK;
+}
+
+static tsr_status forward_normed(tsr__column_linear *column, tsr__temps *temps,
+                                 tsr__matmul_fusion *fusion, const tsr_tensor *x, tsr_tensor **y)
+{
+    tsr__column_products products;
+    tsr_tensor *local, *x2, *y2;
+    TSR__TRY(column_check_input(column, x));
+    TSR__TRY(tsr__column_products_find(column, temps, &products));
+    if (gathers_input(column) || gathers_output(column) || column->features == 0 ||
+        (fusion->gated && (column->block_count != 2 || products.count != 1)))
+        return TSR_OK;
+    TSR__TRY(tsr__temp_like(temps, x, tsr_tensor_layout(x)->dtype, -1,
+                            fusion->gated ? column->features / 2 : column->features, &local));
+    TSR__TRY(tsr__temp_flatten(temps, x, &x2));
+    TSR__TRY(tsr__temp_flatten(temps, local, &y2));
+    for (int i = 0; i < 2; i++) {
+        bool recorded;
+        fusion->only_ask = i == 0;
+        TSR__TRY(multiply_normed(column, temps, &products, fusion, x2, y2, &recorded));
+        if (!recorded)
+            return TSR_OK;
+    }
+    *y = tsr__temp_take(temps, local);
+    return TSR_OK;
+}
+
+tsr_status tsr__column_forward_normed(tsr_layer *layer, const tsr_layer *norm, const tsr_tensor *x,
+                                      bool gated, tsr_activation activation, tsr_tensor **y)
+{
+    tsr__temps temps = {.stream = layer->stream};
+    tsr__matmul_norm how;
+    tsr__matmul_fusion fusion = {.norm = &how,
+                                 .gated = gated,
+                                 .activation = activation,
+                                 .allow_int8 = tsr__group_allows_int8(layer->group)};
+    *y = NULL;
+    if (!tsr__norm_for_product(norm, &how))
+        return TSR_OK;
+    const tsr_status status = forward_normed((tsr__column_linear *)layer, &temps, &fusion, x, y);
     tsr__temps_finish(&temps);
     return status;
 }

@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/struct_size.h"
+#include "parallel/internal.h"
 #include "parallel/layers/layer.h"
 
 typedef struct embedding {
@@ -63,8 +64,9 @@ static tsr_status output_shape(const embedding *e, const tsr_tensor *x, tsr_layo
     return TSR_OK;
 }
 
+/* `dtype` is that of y. With several ranks it must be the table's, because the ranks exchange y. */
 static tsr_status embedding_forward_with(embedding *e, tsr__temps *temps, const tsr_tensor *x,
-                                         tsr_tensor **y)
+                                         tsr_dtype dtype, tsr_tensor **y)
 {
     tsr_layer *layer = &e->base;
     tsr_layout whole, shard;
@@ -73,7 +75,6 @@ static tsr_status embedding_forward_with(embedding *e, tsr__temps *temps, const 
     TSR__TRY(check_indices(e, x));
     TSR__TRY(output_shape(e, x, &whole, &shard, &dim));
     tsr_tensor *table = layer->parameter[0]->seen.tensor;
-    const tsr_dtype dtype = layer->parameter[0]->seen.dtype;
     TSR__TRY(flat_indices(temps, x, &indices));
     TSR__TRY(tsr__temp_new(temps, dtype, whole.ndim, whole.shape, &sum));
     TSR__TRY(tsr__temp_flatten(temps, sum, &sum2));
@@ -98,8 +99,24 @@ static tsr_status embedding_forward(tsr_layer *layer, const tsr_tensor *x, tsr_l
 {
     (void)saved;
     tsr__temps temps = {.stream = layer->stream};
-    tsr_status status = embedding_forward_with((embedding *)layer, &temps, x, y);
+    tsr_status status =
+        embedding_forward_with((embedding *)layer, &temps, x, layer->parameter[0]->seen.dtype, y);
     tsr__temps_finish(&temps);
+    return status;
+}
+
+tsr_status tsr__embedding_forward_as(tsr_layer *layer, const tsr_tensor *x, tsr_dtype dtype,
+                                     tsr_tensor **y)
+{
+    tsr__temps temps = {.stream = layer->stream};
+    tsr_tensor *out = NULL;
+    TSR__TRY(tsr__layer_check_forward(layer));
+    tsr_status status =
+        embedding_forward_with((embedding *)layer, &temps, x,
+                               layer->size == 1 ? dtype : layer->parameter[0]->seen.dtype, &out);
+    tsr__temps_finish(&temps);
+    if (status == TSR_OK)
+        *y = out;
     return status;
 }
 

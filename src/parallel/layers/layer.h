@@ -63,6 +63,9 @@ typedef struct tsr__layer_parameter {
 typedef struct tsr__cached {
     tsr_kv_cache *cache;
     int layer; /* the layer's index in the cache, which a block passes to its attention layer */
+    /* a norm to apply to x first, with the product that reads x if possible; NULL: none. Only for
+     * layers whose type has `normalises`. */
+    tsr_layer *norm;
 } tsr__cached;
 
 typedef struct tsr__layer_type {
@@ -81,6 +84,7 @@ typedef struct tsr__layer_type {
      * has the shape of y, or is NULL. NULL for layers that cannot end a residual branch. */
     tsr_status (*forward_added)(tsr_layer *layer, const tsr_tensor *x, const tsr__cached *cached,
                                 const tsr_tensor *added, tsr_layer_saved *saved, tsr_tensor **y);
+    bool normalises; /* forward_added applies cached->norm */
 } tsr__layer_type;
 
 struct tsr_layer {

@@ -2,6 +2,7 @@
  * layer. */
 #include "base/alloc.h"
 #include "base/struct_size.h"
+#include "parallel/internal.h"
 #include "parallel/layers/linear.h"
 
 enum { UP, DOWN };
@@ -71,13 +72,17 @@ static tsr_status apply_activation(const mlp *m, tsr__temps *temps, tsr_tensor *
 
 /* Passes ------------------------------------------------------------------------------------- */
 
-/* A forward pass without a backward pass. One product also applies the activation, and multiplies
- * by the gate if there is one. If no kernel can do that, *y is unchanged. */
-static tsr_status forward_fused(const mlp *m, const tsr_tensor *x, const tsr_tensor *added,
-                                tsr_tensor **y)
+/* A forward pass without a backward pass. One product also applies the norm, if this is not NULL,
+ * and the activation, and multiplies by the gate if there is one. If no kernel can do that, *y is
+ * unchanged. */
+static tsr_status forward_fused(const mlp *m, const tsr_layer *norm, const tsr_tensor *x,
+                                const tsr_tensor *added, tsr_tensor **y)
 {
     tsr_tensor *hidden = NULL;
-    if (m->gated)
+    if (norm)
+        TSR__TRY(tsr__column_forward_normed(m->base.child[UP], norm, x, m->gated, m->activation,
+                                            &hidden));
+    else if (m->gated)
         TSR__TRY(tsr__column_forward_gated(m->base.child[UP], x, m->activation, &hidden));
     else
         TSR__TRY(tsr__column_forward_activated(m->base.child[UP], x, m->activation, NULL, &hidden));
@@ -130,14 +135,20 @@ static tsr_status mlp_forward_added(tsr_layer *layer, const tsr_tensor *x,
                                     const tsr__cached *cached, const tsr_tensor *added,
                                     tsr_layer_saved *saved, tsr_tensor **y)
 {
-    (void)cached;
     const mlp *m = (const mlp *)layer;
-    tsr_tensor *fused = NULL;
+    tsr_layer *norm = cached ? cached->norm : NULL;
+    tsr_tensor *fused = NULL, *normalised = NULL;
     if (!saved && !m->activate)
-        TSR__TRY(forward_fused(m, x, added, &fused));
+        TSR__TRY(forward_fused(m, norm, x, added, &fused));
     if (fused) {
         *y = fused;
         return TSR_OK;
+    }
+    if (norm) {
+        TSR__TRY(tsr_layer_forward(norm, x, NULL, &normalised));
+        const tsr_status after = mlp_forward_added(layer, normalised, NULL, added, saved, y);
+        tsr_tensor_destroy(&normalised);
+        return after;
     }
     tsr__temps temps = {.stream = layer->stream};
     tsr_status status = mlp_forward_with(m, &temps, x, added, saved, y);
@@ -199,7 +210,8 @@ static tsr_status mlp_backward(tsr_layer *layer, const tsr_layer_saved *saved, c
 static const tsr__layer_type mlp_type = {.name = "mlp",
                                          .forward = mlp_forward,
                                          .backward = mlp_backward,
-                                         .forward_added = mlp_forward_added};
+                                         .forward_added = mlp_forward_added,
+                                         .normalises = true};
 
 /* Checks the sizes. The child layers would check them too, but they have no hidden_size, and error
  * texts must use the names of tsr_mlp_params. */

@@ -50,6 +50,15 @@ static tsr_status norm_forward(tsr_layer *layer, const tsr_tensor *x, tsr_layer_
     return status;
 }
 
+bool tsr__norm_for_product(const tsr_layer *layer, tsr__matmul_norm *out)
+{
+    const norm *n = (const norm *)layer;
+    if (n->kind != TSR_NORM_RMS || has_bias(n) || n->sequence)
+        return false;
+    *out = (tsr__matmul_norm){.weight = layer->parameter[0]->seen.tensor, .epsilon = n->epsilon};
+    return out->weight != NULL;
+}
+
 /* The tensors that a backward pass reads. `added` is added to dx; it may be NULL. */
 typedef struct incoming {
     const tsr_tensor *x, *dy, *added;

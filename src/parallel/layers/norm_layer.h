@@ -2,6 +2,7 @@
 #ifndef TSR_PARALLEL_LAYERS_NORM_LAYER_H
 #define TSR_PARALLEL_LAYERS_NORM_LAYER_H
 
+#include "gpu/internal.h"
 #include "parallel/layers/layer.h"
 #include "tessera/transformer.h"
 
@@ -21,5 +22,9 @@ tsr_status tsr__norm_backward_added(tsr_layer *layer, const tsr_layer_saved *sav
  * field `what`. */
 tsr_status tsr__norm_epsilon(const tsr_layer *layer, const char *what, float given,
                              float *out) TSR_NODISCARD;
+
+/* If a product can apply the layer's norm to rows of its operand (tsr__matmul_fused), sets *out and
+ * returns true: RMS norms. */
+bool tsr__norm_for_product(const tsr_layer *layer, tsr__matmul_norm *out);
 
 #endif

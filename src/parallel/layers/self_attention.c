@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "base/struct_size.h"
 #include "gpu/internal.h"
+#include "parallel/internal.h"
 #include "parallel/layers/linear.h"
 #include "parallel/layers/norm_layer.h"
 
@@ -216,6 +217,23 @@ static tsr_status append_to_cache(const tsr__attention *a, const tsr__cached *ca
     return tsr_kv_cache_append(cached->cache, cached->layer, in->k, in->v);
 }
 
+/* Computes queries, keys and values of x, to which `norm` is applied first if it is not NULL. */
+static tsr_status project(const tsr__attention *a, tsr_layer *norm, const tsr_tensor *x,
+                          tsr_tensor **qkv)
+{
+    tsr_layer *layer = a->base.child[TSR__ATTENTION_QKV];
+    tsr_tensor *normalised = NULL;
+    if (!norm)
+        return tsr_layer_forward(layer, x, NULL, qkv);
+    TSR__TRY(tsr__column_forward_normed(layer, norm, x, false, TSR_ACT_NONE, qkv));
+    if (*qkv)
+        return TSR_OK;
+    TSR__TRY(tsr_layer_forward(norm, x, NULL, &normalised));
+    const tsr_status status = tsr_layer_forward(layer, normalised, NULL, qkv);
+    tsr_tensor_destroy(&normalised);
+    return status;
+}
+
 static tsr_status attention_forward_cached_with(tsr__attention *a, tsr__temps *temps,
                                                 const tsr_tensor *x, const tsr__cached *cached,
                                                 const tsr_tensor *added, tsr_tensor **y)
@@ -226,7 +244,7 @@ static tsr_status attention_forward_cached_with(tsr__attention *a, tsr__temps *t
     qkv_heads in = {0};
     TSR__TRY(check_input(a, x));
     TSR__TRY(check_step(a, x, step));
-    TSR__TRY(tsr_layer_forward(layer->child[TSR__ATTENTION_QKV], x, NULL, &qkv));
+    TSR__TRY(project(a, cached->norm, x, &qkv));
     TSR__TRY(tsr__temp_keep(temps, qkv));
     TSR__TRY(normalise(a, temps, qkv, false, &in, &normalised));
     TSR__TRY(tsr__temp_like(temps, qkv, tsr_tensor_layout(qkv)->dtype, -1,
@@ -409,7 +427,8 @@ const tsr__layer_type tsr__self_attention_type = {.name = "self_attention",
                                                   .backward = attention_backward,
                                                   .finish = attention_finish,
                                                   .forward_cached = attention_forward_cached,
-                                                  .forward_added = attention_forward_added};
+                                                  .forward_added = attention_forward_added,
+                                                  .normalises = true};
 
 tsr_status tsr_self_attention_get_heads(const tsr_layer *layer, tsr_heads *out)
 {

@@ -75,11 +75,18 @@ static tsr_status branch_forward(block *b, int norm, const char *name, const tsr
 {
     tsr_tensor *normalised = NULL, *out = NULL;
     const bool dropped = dropout->p > 0;
-    TSR__TRY(
-        tsr_layer_forward(b->base.child[norm], x, saved ? &saved->child[norm] : NULL, &normalised));
-    tsr_status status = tsr__layer_forward_added(
-        b->base.child[norm + 1], normalised, norm + 1 == ATTENTION ? cached : NULL,
-        dropped ? NULL : x, saved ? &saved->child[norm + 1] : NULL, &out);
+    const bool passes_norm = cached && b->base.child[norm + 1]->type->normalises;
+    tsr__cached own = {0};
+    if (cached)
+        own = *cached;
+    own.norm = passes_norm ? b->base.child[norm] : NULL;
+    if (!passes_norm)
+        TSR__TRY(tsr_layer_forward(b->base.child[norm], x, saved ? &saved->child[norm] : NULL,
+                                   &normalised));
+    tsr_status status =
+        tsr__layer_forward_added(b->base.child[norm + 1], passes_norm ? x : normalised,
+                                 cached && (passes_norm || norm + 1 == ATTENTION) ? &own : NULL,
+                                 dropped ? NULL : x, saved ? &saved->child[norm + 1] : NULL, &out);
     tsr_tensor_destroy(&normalised);
     if (status == TSR_OK && dropped)
         status = apply_dropout(b, dropout, name, out, out);

@@ -1,0 +1,150 @@
+/* Counts the commands of a token of a model with TinyLlama's shape, narrower and with fewer layers,
+ * by the kernels for GPUs: no norm, copy or sum of its own. Also compares its logits with those
+ * that the device's usual kernels give. */
+#include <math.h>
+#include <string.h>
+
+#include "gpu/device/device.h"
+#include "gpu/stream/profile.h"
+#include "support/check_main.h"
+#include "support/gpu.h"
+#include "tessera/tessera.h"
+
+enum { LAYERS = 3, WIDTH = 256, HEADS = 8, KV_HEADS = 1, HIDDEN = 704, VOCABULARY = 512 };
+enum { PROMPT = 5, TOKENS = 3 };
+
+static const tsr_model_layer layer = {
+    .struct_size = sizeof(tsr_model_layer),
+    .heads = HEADS,
+    .kv_heads = KV_HEADS,
+    .head_dim = WIDTH / HEADS,
+    .hidden = HIDDEN,
+    .gated = true,
+    .activation = TSR_ACT_SILU,
+    .rope = &(const tsr_rope_params){.struct_size = sizeof(tsr_rope_params),
+                                     .rotary_dim = WIDTH / HEADS},
+};
+
+static const tsr_model_config config = {
+    .struct_size = sizeof(tsr_model_config),
+    .architecture = "llama",
+    .layers = LAYERS,
+    .width = WIDTH,
+    .vocabulary = VOCABULARY,
+    .context = 64,
+    .norm_epsilon = 1e-5,
+    .norm = TSR_NORM_RMS,
+    .bos = 1,
+    .kind_count = 1,
+    .kinds = (const tsr_model_layer *const[]){&layer},
+};
+
+static void keep(void *user, int sequence, int64_t position, const float *logits)
+{
+    float(*all)[VOCABULARY] = user;
+    ck_assert(sequence == 0 && position < PROMPT + TOKENS);
+    memcpy(all[position], logits, sizeof all[position]);
+}
+
+/* Generates tokens after a prompt, keeps the logits of all positions, and counts the commands of
+ * the last token. The tokens are those of `ids` if it has any; otherwise they are written to it. */
+static void generate(tsr_dtype dtype, float logits[PROMPT + TOKENS][VOCABULARY],
+                     int32_t ids[TOKENS], tsr__profile *profile)
+{
+    static const int32_t prompt[PROMPT] = {3, 1, 4, 1, 5};
+    tsr_group *group = NULL;
+    tsr_model_file *file = NULL;
+    tsr_model *model = NULL;
+    tsr_generator *generator = NULL;
+    int number, given;
+    GPU_OK(tsr_group_create(NULL, queue, NULL, &group));
+    GPU_OK(tsr_model_file_open_random(&config, dtype, 7, &file));
+    GPU_OK(tsr_model_open(file, tsr_model_params(.group = group), &model));
+    tsr_model_file_close(&file);
+    GPU_OK(tsr_generator_create(tsr_generator_params(.model = model, .context = 32,
+                                                     .logits = logits ? keep : NULL, .user = logits,
+                                                     .logits_positions = logits ? 32 : 0),
+                                &generator));
+    GPU_OK(tsr_generator_add(generator,
+                             tsr_sequence_params(.prompt = prompt, .prompt_count = PROMPT,
+                                                 .max_tokens = TOKENS, .ignore_end = true),
+                             &number));
+    for (int i = 0; i < TOKENS; i++) {
+        if (profile && i == TOKENS - 1)
+            GPU_OK(tsr__stream_profile_begin(queue));
+        GPU_OK(tsr_generator_step(generator, &given));
+        ck_assert_int_eq(given, 1);
+        ids[i] = tsr_generator_token(generator, 0)->token;
+    }
+    if (profile)
+        GPU_OK(tsr__stream_profile_end(queue, profile));
+    tsr_generator_destroy(&generator);
+    tsr_model_close(&model);
+    tsr_group_destroy(&group);
+}
+
+static uint64_t count_of(const tsr__profile *profile, const char *part)
+{
+    uint64_t count = 0;
+    for (int i = 0; i < profile->kernel_count; i++)
+        if (strstr(profile->kernels[i].name, part))
+            count += profile->kernels[i].commands;
+    return count;
+}
+
+static void check(tsr_dtype dtype)
+{
+    static float usual[PROMPT + TOKENS][VOCABULARY], got[PROMPT + TOKENS][VOCABULARY];
+    static tsr__profile profile;
+    int32_t usual_ids[TOKENS], ids[TOKENS];
+    if (gpu_is_swiftshader())
+        SKIP_UNLESS_HUGE("long compilations on SwiftShader");
+    const tsr__device_class device_class = gpu->traits.device_class;
+    generate(dtype, usual, usual_ids, NULL);
+    gpu->host_copies = false;
+    tsr__device_treat_as(gpu, TSR__CLASS_GPU);
+    generate(dtype, got, ids, NULL);
+    generate(dtype, NULL, ids, &profile);
+    tsr__device_treat_as(gpu, device_class);
+    for (int i = 0; i < PROMPT + TOKENS - 1; i++)
+        for (int j = 0; j < VOCABULARY; j++)
+            ck_assert_msg(fabsf(got[i][j] - usual[i][j]) <= 2e-4F * (1 + fabsf(usual[i][j])),
+                          "%s: logit %d of position %d is %g, not %g", tsr_dtype_name(dtype), j, i,
+                          (double)got[i][j], (double)usual[i][j]);
+    uint64_t commands = 0, barriers = 0;
+    for (int i = 0; i < profile.kernel_count; i++) {
+        commands += profile.kernels[i].commands;
+        barriers += profile.kernels[i].barriers;
+    }
+    ck_assert_uint_eq(count_of(&profile, "norm"), 0);
+    ck_assert_uint_eq(count_of(&profile, "copy"), 0);
+    ck_assert_uint_eq(count_of(&profile, "matmul_sum"), 0);
+    ck_assert_uint_eq(count_of(&profile, "activate"), 0);
+    /* query, key and value; output; gate and up; down; and the head */
+    ck_assert_uint_eq(count_of(&profile, "matmul"), 4 * LAYERS + 1);
+    /* and rotary embedding with the cache, attention; outside the layers, embedding and head */
+    ck_assert_msg(commands <= 6 * LAYERS + 2, "%s: %llu commands", tsr_dtype_name(dtype),
+                  (unsigned long long)commands);
+    ck_assert_msg(barriers <= commands + profile.batches, "%s: %llu barriers, %llu commands",
+                  tsr_dtype_name(dtype), (unsigned long long)barriers,
+                  (unsigned long long)commands);
+}
+
+START_TEST(a_token_of_f16_takes_six_commands_a_layer)
+{
+    check(TSR_F16);
+}
+END_TEST
+
+START_TEST(a_token_of_q8_0_takes_six_commands_a_layer)
+{
+    check(TSR_Q8_0);
+}
+END_TEST
+
+TESTS(token_commands)
+{
+    tcase_add_checked_fixture(tests, gpu_setup_not_shared, gpu_teardown);
+    tcase_add_test(tests, a_token_of_f16_takes_six_commands_a_layer);
+    tcase_add_test(tests, a_token_of_q8_0_takes_six_commands_a_layer);
+}
