@@ -11,10 +11,12 @@
 // rounded to 16 bits. They go through shared memory, because as an operand they may be distributed
 // over invocations differently.
 //
-// The including file defines ELEMENT and ELEMENT4, the types of one and of four elements; DTYPE;
-// ELEMENT_OF(bits), an element from its bits; ELEMENT4_OF(bits), four elements from a uvec2, and
-// BITS_OF(four), the reverse. It may define TILE_ELEMENTS; tiles in shared memory are then arrays of
-// ELEMENT4, otherwise of uvec4 (see matmul_coopmat.glsl).
+// The including file defines ELEMENT, the type of an element, and DTYPE. It may define ELEMENT4, the
+// type of four elements; tiles in shared memory are then arrays of ELEMENT4, otherwise of uvec4 (see
+// matmul_coopmat.glsl). It then also defines ELEMENT4_OF(bits), four elements from a uvec2,
+// BITS_OF(four), the reverse, and ELEMENT_OF(bits), an element from its bits. It may define SUMS16 if
+// every device that uses the kernel has fragments of 16-bit sums: fragments are then rounded as a
+// whole and stored. Otherwise, they go through memory for f32.
 #extension GL_KHR_cooperative_matrix : require
 #extension GL_KHR_memory_scope_semantics : require
 #extension GL_KHR_shader_subgroup_basic : require
@@ -58,7 +60,7 @@ const uint OTHERS = BY / FN;           // fragments in a row of scores
 const uint STATS = ROW_BLOCKS * COUNT;
 const uint EIGHTS = WIDTH / 8;
 
-#ifdef TILE_ELEMENTS
+#ifdef ELEMENT4
 const uint UNIT = 4;
 #else
 const uint UNIT = 8;
@@ -75,16 +77,35 @@ const uint SECOND_LINES = FIRST_LINES + (SUMS_FIRST && ALONG_K != 0 ? WIDTH * SU
 const uint TILE_END = SECOND_LINES + (SUMS_SECOND && ALONG_K != 0 ? WIDTH * SUM_PITCH : 0);
 const uint FIRST_SUM_TILE = ALONG_K != 0 ? FIRST_LINES : 0;
 const uint SECOND_SUM_TILE = ALONG_K != 0 ? SECOND_LINES : SECOND;
-#ifdef TILE_ELEMENTS
-shared ELEMENT4 tile[TILE_END];
-#else
-shared uvec4 tile[TILE_END];
-#endif
-
 // Each subgroup has a part of p_tile: ROWS lines of P_PITCH elements.
 const uint P_PITCH = BY + PAD;
-shared ELEMENT4 p_tile[BX * P_PITCH / 4];
-shared float scratch[FM * FN];
+// Fragments must start at multiples of 16 bytes. Memory of another type than uvec4 or vec4 has
+// uvec4 as its first member, which gives it this alignment. Each fragment of sums is stored as a
+// whole, so that a word is never written by two invocations.
+#ifdef ELEMENT4
+struct aligned_tile {
+    uvec4 alignment;
+    ELEMENT4 at[TILE_END];
+};
+struct aligned_p_tile {
+    uvec4 alignment;
+    ELEMENT4 at[BX * P_PITCH / UNIT];
+};
+shared aligned_tile tile_memory;
+shared aligned_p_tile p_memory;
+#define tile tile_memory.at
+#define p_tile p_memory.at
+#else
+shared uvec4 tile[TILE_END];
+shared uvec4 p_tile[BX * P_PITCH / UNIT];
+#endif
+// Memory for fragments of f32. Without SUMS16, each subgroup has its own.
+#ifdef SUMS16
+const uint SCRATCH = FM * FN / 4;
+#else
+const uint SCRATCH = SUBGROUPS * FM * FN / 4;
+#endif
+shared vec4 scratch[SCRATCH];
 shared uint row_largest[BX];
 shared float other_lse[BY];
 shared float other_delta[BY];
@@ -99,9 +120,8 @@ uint batch;
 attention_sequence sequence;
 #include "include/attention_rows.glsl"
 
-// For each element of a fragment of sums that this invocation has: its row, its column, and its place in p_tile if the fragment is the
-// subgroup's first: number element_inside of the ELEMENT4 at index element_at.
-uint element_row[COUNT], element_column[COUNT], element_at[COUNT], element_inside[COUNT];
+// The row and the column of each element of a fragment of sums that this invocation has.
+uint element_row[COUNT], element_column[COUNT];
 
 #define SUMS coopmat<float, gl_ScopeSubgroup, FM, FN, gl_MatrixUseAccumulator>
 #define LEFT coopmat<ELEMENT, gl_ScopeSubgroup, FM, FK, gl_MatrixUseA>
@@ -110,17 +130,14 @@ uint element_row[COUNT], element_column[COUNT], element_at[COUNT], element_insid
 void find_elements()
 {
     for (uint e = gl_LocalInvocationIndex; e < FM * FN; e += THREADS)
-        scratch[e] = float(e);
+        scratch[e / 4][e % 4] = float(e);
     barrier();
     SUMS index;
-    coopMatLoad(index, scratch, 0, FN, gl_CooperativeMatrixLayoutRowMajor);
+    coopMatLoad(index, scratch, 0, FN / 4, gl_CooperativeMatrixLayoutRowMajor);
     [[unroll]] for (uint c = 0; c < COUNT; c++) {
         uint e = uint(index[c]);
         element_row[c] = e / FN;
         element_column[c] = e % FN;
-        uint at = gl_SubgroupID * ROWS * P_PITCH + element_row[c] * P_PITCH + element_column[c];
-        element_at[c] = at / 4;
-        element_inside[c] = at % 4;
     }
     barrier();
 }
@@ -182,11 +199,31 @@ void fetch(rows_of first, rows_of second, int row, int end)
 
 void keep_eight(uint at, uvec4 eight)
 {
-#ifdef TILE_ELEMENTS
+#ifdef ELEMENT4
     tile[at] = ELEMENT4_OF(eight.xy);
     tile[at + 1] = ELEMENT4_OF(eight.zw);
 #else
     tile[at] = eight;
+#endif
+}
+
+// Stores eight elements at element `at` of p_tile, a multiple of eight.
+void keep_p(uint at, uvec4 eight)
+{
+#ifdef ELEMENT4
+    p_tile[at / UNIT] = ELEMENT4_OF(eight.xy);
+    p_tile[at / UNIT + 1] = ELEMENT4_OF(eight.zw);
+#else
+    p_tile[at / UNIT] = eight;
+#endif
+}
+
+uvec4 kept_p(uint at)
+{
+#ifdef ELEMENT4
+    return uvec4(BITS_OF(p_tile[at / UNIT]), BITS_OF(p_tile[at / UNIT + 1]));
+#else
+    return p_tile[at / UNIT];
 #endif
 }
 
@@ -195,7 +232,7 @@ void keep_eight(uint at, uvec4 eight)
 void keep_transposed(uint lines, uvec2 place, uint c, uint even, uint odd)
 {
     uint at = lines + (place.y + 2 * c) * SUM_PITCH + place.x / UNIT, inside = place.x % UNIT;
-#ifdef TILE_ELEMENTS
+#ifdef ELEMENT4
     tile[at][inside] = ELEMENT_OF(even & 0xffffu);
     tile[at][inside + 1] = ELEMENT_OF(odd & 0xffffu);
     tile[at + SUM_PITCH][inside] = ELEMENT_OF(even >> 16);
@@ -294,18 +331,15 @@ uvec2 own_place(uint n)
             subgroupBarrier();                                                                     \
             [[unroll]] for (uint n = 0; n < OWN_ROUND; n++) {                                      \
                 uvec2 place = own_place(n);                                                        \
-                if (place.x < ROWS) {                                                              \
-                    uint at = (p_begin() + place.x * P_PITCH + place.y) / 4;                       \
-                    p_tile[at] = ELEMENT4_OF(eights[round * OWN_ROUND + n].xy);                    \
-                    p_tile[at + 1] = ELEMENT4_OF(eights[round * OWN_ROUND + n].zw);                \
-                }                                                                                  \
+                if (place.x < ROWS)                                                                \
+                    keep_p(p_begin() + place.x * P_PITCH + place.y, eights[round * OWN_ROUND + n]); \
             }                                                                                      \
             subgroupBarrier();                                                                     \
             [[unroll]] for (uint b = 0; b < ROW_BLOCKS; b++)                                       \
                 [[unroll]] for (uint k = 0; k < BY / FK; k++)                                      \
                     if (round * (BY / FK) + k < DEPTH)                                             \
                         coopMatLoad(fragments[b * DEPTH + round * (BY / FK) + k], p_tile,          \
-                            (p_begin() + b * FM * P_PITCH + k * FK) / 4, P_PITCH / 4, gl_CooperativeMatrixLayoutRowMajor); \
+                            (p_begin() + b * FM * P_PITCH + k * FK) / UNIT, P_PITCH / UNIT, gl_CooperativeMatrixLayoutRowMajor); \
         }                                                                                          \
         subgroupBarrier();                                                                         \
     }
@@ -331,7 +365,7 @@ uvec2 own_place(uint n)
         [[unroll]] for (uint k = 0; k < BY / FK; k++) {                                            \
             LEFT left[ROW_BLOCKS];                                                                 \
             [[unroll]] for (uint b = 0; b < ROW_BLOCKS; b++)                                       \
-                coopMatLoad(left[b], p_tile, (p_begin() + b * FM * P_PITCH + k * FK) / 4, P_PITCH / 4, \
+                coopMatLoad(left[b], p_tile, (p_begin() + b * FM * P_PITCH + k * FK) / UNIT, P_PITCH / UNIT, \
                     gl_CooperativeMatrixLayoutRowMajor);                                           \
             [[unroll]] for (uint n = 0; n < ACROSS; n++) {                                         \
                 RIGHT right;                                                                       \
@@ -349,10 +383,38 @@ uvec2 own_place(uint n)
         subgroupBarrier();                                                                         \
     }
 
-void set_p(uint block, uint j, uint c, ELEMENT value)
+// STORE_P rounds the fragment of rows `block` and columns `j` to 16 bits and stores it in p_tile.
+#ifdef SUMS16
+#define STORE_P(sums, block, j)                                                                    \
+    coopMatStore(coopmat<ELEMENT, gl_ScopeSubgroup, FM, FN, gl_MatrixUseAccumulator>(sums), p_tile, \
+        (p_begin() + (block) * FM * P_PITCH + (j) * FN) / UNIT, P_PITCH / UNIT, gl_CooperativeMatrixLayoutRowMajor);
+#else
+#define STORE_P(sums, block, j)                                                                    \
+    subgroupBarrier();                                                                             \
+    coopMatStore(sums, scratch, scratch_begin(), FN / 4, gl_CooperativeMatrixLayoutRowMajor);      \
+    subgroupBarrier();                                                                             \
+    keep_scratch(p_begin() + (block) * FM * P_PITCH + (j) * FN);
+
+// The index of this subgroup's part of `scratch`.
+uint scratch_begin()
 {
-    p_tile[element_at[c] + (block * FM * P_PITCH + j * FN) / 4][element_inside[c]] = value;
+    return gl_SubgroupID * (FM * FN / 4);
 }
+
+// Rounds and moves the fragment in this subgroup's part of `scratch` to element `to` of p_tile, eight columns at a time.
+void keep_scratch(uint to)
+{
+    for (uint e = gl_SubgroupInvocationID * 8; e < FM * FN; e += SUBGROUP * 8) {
+        vec4 low = scratch[scratch_begin() + e / 4], high = scratch[scratch_begin() + e / 4 + 1];
+        uvec4 eight;
+        [[unroll]] for (uint c = 0; c < 2; c++) {
+            eight[c] = tsr_bits_of(low[2 * c], DTYPE) | tsr_bits_of(low[2 * c + 1], DTYPE) << 16;
+            eight[c + 2] = tsr_bits_of(high[2 * c], DTYPE) | tsr_bits_of(high[2 * c + 1], DTYPE) << 16;
+        }
+        keep_p(to + e / FN * P_PITCH + e % FN, eight);
+    }
+}
+#endif
 
 // Scores ------------------------------------------------------------------------------------------
 
@@ -447,6 +509,13 @@ float make_scores(int row, int other, uvec2 mask)
     return 1.0;
 }
 
+// Stores p, or ds, of all fragments of scores.
+#define store_p(fragments)                                                                         \
+    [[unroll]] for (uint b = 0; b < ROW_BLOCKS; b++)                                               \
+        [[unroll]] for (uint j = 0; j < OTHERS; j++) {                                             \
+            STORE_P(fragments[b * OTHERS + j], b, j)                                               \
+        }
+
 void softmax_step(int row, int other, uvec2 mask)
 {
     const float unit = make_scores(row, other, mask);
@@ -461,8 +530,9 @@ void softmax_step(int row, int other, uvec2 mask)
             [[unroll]] for (uint c = 0; c < COUNT; c++) {
                 float value = exp2(scores[b * OTHERS + j][c] * unit - largest[b * COUNT + c]);
                 total[b * COUNT + c] += value;
-                set_p(b, j, c, ELEMENT(value));
+                scores[b * OTHERS + j][c] = value;
             }
+    store_p(scores)
 }
 
 // Stores p in p_tile, or ds without its factor `scale`, as the left operand of the sum over the other rows. If the kernel computes both
@@ -477,26 +547,19 @@ void gradient_step(int row, int other, uvec2 mask)
                 if (OWNS_KEYS)
                     lse = other_lse[j * FN + element_column[c]];
                 float value = exp2(scores[b * OTHERS + j][c] * unit - lse);
-                if (SUMS_SECOND)
-                    set_p(b, j, c, ELEMENT(value));
+                scores[b * OTHERS + j][c] = value;
                 if (!HAS_DP)
                     continue;
                 value *= dp[b * OTHERS + j][c];
                 if (KIND == TSR_ATTENTION_DELTA)
                     total[b * COUNT + c] += value;
-                else if (SUMS_SECOND)
-                    dp[b * OTHERS + j][c] = value;
                 else
-                    set_p(b, j, c, ELEMENT(value));
+                    dp[b * OTHERS + j][c] = value;
             }
-}
-
-void keep_ds()
-{
-    [[unroll]] for (uint b = 0; b < ROW_BLOCKS; b++)
-        [[unroll]] for (uint j = 0; j < OTHERS; j++)
-            [[unroll]] for (uint c = 0; c < COUNT; c++)
-                set_p(b, j, c, ELEMENT(dp[b * OTHERS + j][c]));
+    if (SUMS_SECOND)
+        store_p(scores)
+    else if (KIND != TSR_ATTENTION_DELTA)
+        store_p(dp)
 }
 
 // Results -----------------------------------------------------------------------------------------
@@ -510,16 +573,19 @@ void add_totals()
             barrier();
             if (gl_SubgroupID == turn)
                 [[unroll]] for (uint c = 0; c < COUNT; c++)
-                    scratch[element_row[c] * FN + element_column[c]] = total[b * COUNT + c];
+                    scratch[(element_row[c] * FN + element_column[c]) / 4][element_column[c] % 4] = total[b * COUNT + c];
             barrier();
             if (gl_SubgroupID == turn)
                 [[unroll]] for (uint c = 0; c < COUNT; c++) {
                     float sum = 0.0;
                     for (uint n = 0; n < FN; n++)
-                        sum += scratch[element_row[c] * FN + n];
+                        sum += scratch[(element_row[c] * FN + n) / 4][n % 4];
                     total[b * COUNT + c] = sum;
                 }
         }
+#ifndef SUMS16
+    barrier(); // before STORE_P overwrites `scratch`
+#endif
 }
 
 // Stores one number for each own row of a head.
@@ -540,10 +606,10 @@ float row_number(tsr_attention_operand x, uint head, int row)
     return tsr_floats(tsr_at_stride(attention_head(x, batch, head), query, x.row)).v[0];
 }
 
-// Stores eight columns of a row, which are at index `from` of p_tile.
+// Stores eight columns of a row, which are at element `from` of p_tile.
 void store_eight(uvec2 row, uvec2 stride, uint column, uint from)
 {
-    uvec4 eight = uvec4(BITS_OF(p_tile[from]), BITS_OF(p_tile[from + 1]));
+    uvec4 eight = kept_p(from);
     if (OUT_VECTORS != 0) {
         tsr_words4(tsr_at(row, 2 * column)).v[0] = eight;
         return;
@@ -560,15 +626,23 @@ void store_result(uint from, rows_of x, int first, int end, float factor[STATS])
         const uint begin = round * OTHERS;
         [[unroll]] for (uint b = 0; b < ROW_BLOCKS; b++)
             [[unroll]] for (uint j = 0; j < OTHERS; j++)
-                if (begin + j < ACROSS)
-                    [[unroll]] for (uint c = 0; c < COUNT; c++)
-                        set_p(b, j, c, ELEMENT_OF(tsr_bits_of(result[from + b * ACROSS + begin + j][c] * factor[b * COUNT + c], DTYPE)));
+                if (begin + j < ACROSS) {
+                    SUMS rounded = result[from + b * ACROSS + begin + j];
+                    [[unroll]] for (uint c = 0; c < COUNT; c++) {
+                        rounded[c] *= factor[b * COUNT + c];
+#ifdef SUMS16
+                        // the driver chooses how fragments are rounded; results are rounded to the nearest number
+                        rounded[c] = tsr_f32_from_f16(tsr_f16_from_f32(rounded[c]));
+#endif
+                    }
+                    STORE_P(rounded, b, j)
+                }
         subgroupBarrier();
         [[unroll]] for (uint n = 0; n < OWN_ROUND; n++) {
             uvec2 place = own_place(n);
             uint column = begin * FN + place.y;
             if (place.x < ROWS && first + int(place.x) < end && column < CALL.head_dim)
-                store_eight(row_address(x, uint(first) + place.x), x.column, column, (p_begin() + place.x * P_PITCH + place.y) / 4);
+                store_eight(row_address(x, uint(first) + place.x), x.column, column, p_begin() + place.x * P_PITCH + place.y);
         }
         subgroupBarrier();
     }
@@ -706,7 +780,7 @@ void main()
                 if (SUMS_SECOND)
                     ADD_PRODUCTS(SECOND_RESULT, SECOND_SUM_TILE)
                 if (SUMS_FIRST && SUMS_SECOND)
-                    keep_ds();
+                    store_p(dp)
                 if (SUMS_FIRST)
                     ADD_PRODUCTS(0, FIRST_SUM_TILE)
             }

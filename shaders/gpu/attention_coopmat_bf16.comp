@@ -8,6 +8,5 @@
 #define ELEMENT_OF(bits) uintBitsToBFloat16EXT(uint16_t(bits))
 #define ELEMENT4_OF(bits) uintBitsToBFloat16EXT(u16vec4(unpack16((bits).x), unpack16((bits).y)))
 #define BITS_OF(four) uvec2(pack32(bfloat16BitsToUintEXT((four).xy)), pack32(bfloat16BitsToUintEXT((four).zw)))
-#define TILE_ELEMENTS
 #define DTYPE TSR_DT_BF16
 #include "gpu/attention_coopmat.glsl"

@@ -76,8 +76,14 @@ const uint TILE_END = TILE_B + (B_BY_LINE ? BK : BN) * B_PITCH;
 // The sums also go through shared memory. They use the memory of the tiles if its type allows this.
 const uint STAGE = SUBGROUPS * FM * STAGED * FN;
 #ifdef ELEMENT4
-shared ELEMENT4 tile[BUFFERS * TILE_END];
-shared float stage[STAGE];
+// Fragments must start at multiples of 16 bytes. The first member gives the memory this alignment.
+struct aligned_tile {
+    uvec4 alignment;
+    ELEMENT4 at[BUFFERS * TILE_END];
+};
+shared aligned_tile tile_memory;
+#define tile tile_memory.at
+shared vec4 stage[STAGE / 4];
 #else
 shared uvec4 tile[BUFFERS * TILE_END > STAGE / 4 ? BUFFERS * TILE_END : STAGE / 4];
 #endif
@@ -196,7 +202,7 @@ const uint COLUMNS = Y_VECTORS ? 4 : 1;
 float staged_sum(uint at)
 {
 #ifdef ELEMENT4
-    return stage[at];
+    return stage[at / 4][at % 4];
 #else
     return uintBitsToFloat(tile[at / 4][at % 4]);
 #endif
@@ -289,7 +295,7 @@ void main()
             if (i >= first && i < first + STAGED) {
                 uint at = own + (i - first) * FN;
 #ifdef ELEMENT4
-                coopMatStore(sums[i], stage, at, WIDTH, gl_CooperativeMatrixLayoutRowMajor);
+                coopMatStore(sums[i], stage, at / 4, WIDTH / 4, gl_CooperativeMatrixLayoutRowMajor);
 #else
                 coopMatStore(sums[i], tile, at / 4, WIDTH / 4, gl_CooperativeMatrixLayoutRowMajor);
 #endif

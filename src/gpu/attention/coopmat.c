@@ -29,26 +29,32 @@ static uint32_t rows_of(const config *f)
     return f->threads / f->subgroup * f->row_blocks * f->fm;
 }
 
-/* The bytes of shared memory that the shader declares. */
-static uint32_t shared_bytes(const config *f)
+/* The bytes of shared memory that the shader declares. For bf16, each subgroup has memory for a
+ * fragment of sums, and two members align the tiles. */
+static uint32_t shared_bytes(const config *f, tsr_dtype dtype)
 {
+    const bool bf16 = dtype == TSR_BF16;
+    const uint32_t fragments = bf16 ? f->threads / f->subgroup : 1, alignment = bf16 ? 2 * 16 : 0;
     const bool has_dp = f->kind != TSR_ATTENTION_FORWARD && f->kind != TSR_ATTENTION_DV;
     const uint32_t sums = f->kind == TSR_ATTENTION_DELTA ? 0 : f->kind == TSR_ATTENTION_DKV ? 2 : 1;
     const uint32_t tile = f->by * (f->width + PAD), transposed = f->width * (f->by + PAD);
     const uint32_t tiles =
         tile * (has_dp || !f->along_k ? 2 : 1) + (f->along_k ? sums * transposed : 0);
     const uint32_t p = rows_of(f) * (f->by + PAD);
-    return 2 * (tiles + p) + 4 * (f->fm * f->fn + rows_of(f) + 2 * f->by);
+    return 2 * (tiles + p) + 4 * (fragments * f->fm * f->fn + rows_of(f) + 2 * f->by) + alignment;
 }
 
 /* Chooses the sizes of the tiles. Returns false if the device cannot compute them. */
 static bool configure(const tsr__attention_pass *p, config *out)
 {
     const tsr_device *device = tsr_stream_device(p->call->stream);
-    const tsr_coopmat_shape *shape = tsr__coopmat_used(device, p->call->q->layout.dtype);
+    const tsr_dtype dtype = p->call->q->layout.dtype;
+    const tsr_coopmat_shape *shape = tsr__coopmat_used(device, dtype);
     const uint32_t subgroup = device->info.coopmat_subgroup_size;
     if (!shape || subgroup == 0 || shape->m * shape->n % subgroup != 0)
         return false;
+    if (dtype == TSR_F16 && !tsr__coopmat_sums_f16(device, shape))
+        return false; /* the kernel rounds fragments as a whole */
     const uint32_t unit = tsr__max_u32(tsr__max_u32(shape->n, shape->k), 8);
     config f = {
         .subgroup = subgroup,
@@ -74,7 +80,7 @@ static bool configure(const tsr__attention_pass *p, config *out)
         f.threads = subgroups * subgroup;
         if (subgroups <= device->max_workgroup_subgroups &&
             f.threads <= device->info.max_workgroup_invocations &&
-            shared_bytes(&f) <= device->info.max_shared_memory_bytes)
+            shared_bytes(&f, dtype) <= device->info.max_shared_memory_bytes)
             break;
     }
     *out = f;

@@ -84,6 +84,18 @@ void tsr__coopmat_choose(tsr__capabilities *capabilities, tsr_device_info *info)
     info->coopmat_subgroup_size = used ? info->subgroup_size_min : 0;
 }
 
+bool tsr__coopmat_sums_f16(const tsr_device *device, const tsr_coopmat_shape *shape)
+{
+    const tsr_device_info *info = &device->info;
+    for (int i = 0; i < info->coopmat_count; i++) {
+        const tsr_coopmat_shape *other = &info->coopmats[i];
+        if (other->m == shape->m && other->n == shape->n && other->subgroup_scope &&
+            strcmp(other->c, "f16") == 0 && strcmp(other->result, "f16") == 0)
+            return true;
+    }
+    return false;
+}
+
 const tsr_coopmat_shape *tsr__coopmat_used(const tsr_device *device, tsr_dtype dtype)
 {
     const tsr_device_info *info = &device->info;

@@ -11,6 +11,9 @@
  * is known to list matrices that the GPU does not have. */
 void tsr__coopmat_choose(tsr__capabilities *capabilities, tsr_device_info *info);
 
+/* True if fragments of sums with the rows and columns of `shape` can also be in f16. */
+bool tsr__coopmat_sums_f16(const tsr_device *device, const tsr_coopmat_shape *shape);
+
 /* The shape that kernels for operands of this dtype use on the device; NULL: none. */
 const tsr_coopmat_shape *tsr__coopmat_used(const tsr_device *device, tsr_dtype dtype);
 

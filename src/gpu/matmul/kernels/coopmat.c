@@ -10,7 +10,8 @@ _Static_assert(TSR_MM_COOPMAT_PAD * 2 % 16 == 0, "padded rows of f16 stay aligne
 
 /* The number of bytes of shared memory: the maximum for both orders in which tiles can be
  * stored. Shared memory contains the tiles of a and b in 16 bits, with padded rows. The f32 sums
- * that subgroups store together use the same memory, except for bf16. */
+ * that subgroups store together use the same memory, except for bf16, whose tiles are also aligned
+ * by a member of 16 bytes. */
 static uint32_t shared_bytes(const tsr__matmul_config *config, const tsr__matmul_fragment *fragment,
                              uint32_t subgroups, tsr_dtype dtype)
 {
@@ -23,7 +24,7 @@ static uint32_t shared_bytes(const tsr__matmul_config *config, const tsr__matmul
         subgroups * fragment->m * fragment->n * fragment->staged * (uint32_t)sizeof(float);
 
     if (dtype == TSR_BF16)
-        return tiles + stage;
+        return tiles + stage + 16;
     return tiles > stage ? tiles : stage;
 }
 

@@ -1,0 +1,145 @@
+/* Cooperative matrices that are loaded from shared memory or stored there must start at multiples
+ * of 16 bytes. SPIR-V has no decoration for this, so the types in the library's modules must
+ * promise it: drivers align a variable as its type demands, whatever other variables they place
+ * around it. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "gpu/pipeline/shader.h"
+#include "gpu/spirv/reader.h"
+#include "support/check_main.h"
+
+/* Numbers of the SPIR-V specification that reader.h does not have. */
+enum { OP_ACCESS_CHAIN = 65, OP_COOPERATIVE_MATRIX_LOAD = 4457, STORAGE_WORKGROUP = 4 };
+enum { ALIGNMENT = 16 };
+
+/* Returns the instruction with this result, which is word `place` of the instruction. */
+static const uint32_t *defined(const tsr__spirv_module *m, uint32_t id, size_t place,
+                               uint32_t opcode)
+{
+    for (size_t at = TSR__SPIRV_HEADER; at < m->count; at += tsr__spirv_length(m, at))
+        if (tsr__spirv_length(m, at) > place && m->words[at + place] == id &&
+            (opcode == 0 || tsr__spirv_opcode(m, at) == opcode))
+            return m->words + at;
+    return NULL;
+}
+
+/* The alignment that a type demands, in bytes. */
+static uint32_t alignment_of(const tsr__spirv_module *m, uint32_t type)
+{
+    const uint32_t *t = tsr__spirv_find_type(m, type, 2);
+    uint32_t most = 0;
+    ck_assert_ptr_nonnull(t);
+    switch (t[0] & 0xffff) {
+    case OP_TYPE_INT:
+    case OP_TYPE_FLOAT:
+        return t[2] / 8;
+    case OP_TYPE_VECTOR:
+        return alignment_of(m, t[2]) * (t[3] == 3 ? 4 : t[3]);
+    case OP_TYPE_ARRAY:
+        return alignment_of(m, t[2]);
+    case OP_TYPE_STRUCT:
+        for (uint32_t i = 2; i < t[0] >> 16; i++) {
+            const uint32_t member = alignment_of(m, t[i]);
+            most = member > most ? member : most;
+        }
+        return most;
+    default:
+        ck_abort_msg("unexpected type %u", t[0] & 0xffff);
+    }
+}
+
+/* True if the pointer is to an element of a variable, or of a member of a variable, that starts at
+ * a multiple of ALIGNMENT. A member does if it is the first or follows one that is a vector of this
+ * size. */
+static bool is_aligned(const tsr__spirv_module *m, const uint32_t *variable, const uint32_t *chain)
+{
+    const uint32_t *pointer = tsr__spirv_find_type(m, variable[1], 4);
+    ck_assert_ptr_nonnull(pointer);
+    const uint32_t *type = tsr__spirv_find_type(m, pointer[3], 2);
+    ck_assert_ptr_nonnull(type);
+    if (alignment_of(m, pointer[3]) % ALIGNMENT != 0)
+        return false;
+    if ((type[0] & 0xffff) != OP_TYPE_STRUCT)
+        return true;
+    uint32_t member;
+    ck_assert(tsr__spirv_constant_value(m, chain[4], &member));
+    return member == 0 || (member == 1 && alignment_of(m, type[2]) == ALIGNMENT &&
+                           tsr__spirv_find_type(m, type[2], 4) &&
+                           (tsr__spirv_find_type(m, type[2], 4)[0] & 0xffff) == OP_TYPE_VECTOR);
+}
+
+/* Counts the loads and stores of matrices in shared memory, and those of them that are not
+ * aligned. */
+static void count_accesses(const tsr__spirv_module *m, int *all, int *unaligned)
+{
+    *all = *unaligned = 0;
+    for (size_t at = TSR__SPIRV_HEADER; at < m->count; at += tsr__spirv_length(m, at)) {
+        const uint32_t opcode = tsr__spirv_opcode(m, at);
+        if (opcode != OP_COOPERATIVE_MATRIX_LOAD && opcode != OP_COOPERATIVE_MATRIX_STORE)
+            continue;
+        const uint32_t id = m->words[at + (opcode == OP_COOPERATIVE_MATRIX_LOAD ? 3 : 1)];
+        const uint32_t *chain = defined(m, id, 2, OP_ACCESS_CHAIN);
+        ck_assert_msg(chain != NULL, "a matrix is accessed by another pointer than a chain's");
+        const uint32_t *variable = defined(m, chain[3], 2, OP_VARIABLE);
+        if (!variable || variable[3] != STORAGE_WORKGROUP)
+            continue; /* in a buffer */
+        ++*all;
+        *unaligned += !is_aligned(m, variable, chain);
+    }
+}
+
+static tsr__spirv_module module_of(int shader)
+{
+    const tsr__shader_binary *binary = &tsr__shader_binaries[shader];
+    return (tsr__spirv_module){
+        .words = binary->variant[TSR__STORAGE_S16].code,
+        .count = binary->variant[TSR__STORAGE_S16].size_bytes / sizeof(uint32_t),
+    };
+}
+
+START_TEST(matrices_in_shared_memory_are_aligned)
+{
+    int modules = 0;
+    for (int i = 0; i < TSR__SHADER_COUNT; i++) {
+        const tsr__spirv_module m = module_of(i);
+        int all = 0, unaligned = 0;
+        if (m.words)
+            count_accesses(&m, &all, &unaligned);
+        ck_assert_msg(unaligned == 0, "%s: %d of %d accesses are not aligned to %d bytes",
+                      tsr__shader_binaries[i].name, unaligned, all, ALIGNMENT);
+        modules += all > 0;
+    }
+    ck_assert_int_ge(modules, 4);
+}
+END_TEST
+
+/* The test above notices a module whose shared arrays have elements of eight bytes. */
+START_TEST(notices_smaller_elements)
+{
+    static const int shaders[] = {TSR__SHADER_ATTENTION_COOPMAT, TSR__SHADER_ATTENTION_COOPMAT_BF16,
+                                  TSR__SHADER_MATMUL_COOPMAT, TSR__SHADER_MATMUL_COOPMAT_BF16};
+    const tsr__spirv_module m = module_of(shaders[_i]);
+    int all, unaligned, vectors = 0;
+    ck_assert_ptr_nonnull(m.words);
+    uint32_t *copy = malloc(m.count * sizeof *copy);
+    ck_assert_ptr_nonnull(copy);
+    memcpy(copy, m.words, m.count * sizeof *copy);
+    for (size_t at = TSR__SPIRV_HEADER; at < m.count; at += tsr__spirv_length(&m, at))
+        if (tsr__spirv_opcode(&m, at) == OP_TYPE_VECTOR && copy[at + 3] == 4) {
+            copy[at + 3] = 2;
+            vectors++;
+        }
+    ck_assert_int_gt(vectors, 0);
+    count_accesses(&(tsr__spirv_module){.words = copy, .count = m.count}, &all, &unaligned);
+    ck_assert_int_gt(all, 0);
+    ck_assert_int_eq(unaligned, all);
+    free(copy);
+}
+END_TEST
+
+TESTS(alignment)
+{
+    tcase_add_test(tests, matrices_in_shared_memory_are_aligned);
+    tcase_add_loop_test(tests, notices_smaller_elements, 0, 4);
+}
