@@ -97,6 +97,8 @@ struct tsr_device {
     bool dot2;              /* an instruction adds two products of f16 to a sum in f32 */
     bool int8_dot;          /* shaders can add up four products of bytes in one instruction */
     tsr__subnormals subnormals;
+    /* kernels that compute with infinities must have the execution mode SignedZeroInfNanPreserve */
+    bool infinities_by_mode;
     bool self_tested; /* kernels are tested before their first use (self_test/self_test.h) */
     /* Returns an error if a pipeline's shader failed its self-test. Sets *settled to whether the
      * result is final: later calls for the same pipeline would return the same. NULL: there are no

@@ -11,6 +11,7 @@
 #include "gpu/device/device.h"
 #include "gpu/device/probe.h"
 #include "gpu/device/select.h"
+#include "gpu/device/vendors.h"
 #include "tsr_config.h"
 
 /* Listing -------------------------------------------------------------------------------------- */
@@ -302,6 +303,15 @@ void tsr__device_treat_as(tsr_device *device, tsr__device_class device_class)
 #endif
 }
 
+/* True if the driver keeps infinities and NaNs of f32 without being asked to. MoltenVK's compiler
+ * assumes that there are none, whoever made the GPU. */
+static bool keeps_infinities(VkDriverId driver, uint32_t vendor)
+{
+    return driver != VK_DRIVER_ID_MOLTENVK &&
+           (vendor == TSR__VENDOR_NVIDIA || vendor == TSR__VENDOR_AMD ||
+            vendor == TSR__VENDOR_INTEL);
+}
+
 static double work_limit_of(const tsr_device_info *info, const tsr__capabilities *capabilities)
 {
     if (info->type == TSR_DEVICE_CPU)
@@ -370,6 +380,8 @@ static tsr_status open_chosen(tsr__instance *instance, const tsr__device_facts *
                          : device_class != TSR__CLASS_GPU ? TSR__SUBNORMALS_KEPT
                          : capabilities->f16_subnormals   ? TSR__SUBNORMALS_BY_MODE
                                                           : TSR__SUBNORMALS_BY_CODE;
+    device->infinities_by_mode = capabilities->f32_infinities && device_class == TSR__CLASS_GPU &&
+                                 !keeps_infinities(capabilities->driver, info->vendor_id);
     device->subgroups_demanded = tsr__probe_subgroups(capabilities, info);
     device->storage = params->force_packed_storage ? TSR__STORAGE_W32 : tsr__storage_of(info);
     device->disk_cache = !params->cache_in_memory;

@@ -482,6 +482,7 @@ static void probe_properties(const tsr__instance *instance, const extension_set 
     capabilities->f16_subnormals =
         vulkan12.shaderDenormPreserveFloat16 &&
         vulkan12.denormBehaviorIndependence != VK_SHADER_FLOAT_CONTROLS_INDEPENDENCE_NONE;
+    capabilities->f32_infinities = vulkan12.shaderSignedZeroInfNanPreserveFloat32;
     capabilities->subgroup_votes =
         (vulkan11.subgroupSupportedOperations & VK_SUBGROUP_FEATURE_VOTE_BIT) != 0;
     capabilities->subgroup_quads =

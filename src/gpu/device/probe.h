@@ -27,6 +27,8 @@ typedef struct tsr__capabilities {
     uint32_t max_allocations;
     /* shaders can demand that subnormal f16 numbers are kept, independently of those of f32 */
     bool f16_subnormals;
+    /* shaders can demand that infinities and NaNs of f32 are kept */
+    bool f32_infinities;
     bool no_halves;      /* known fault: shaders must not compute with f16 */
     bool subgroup_votes; /* compute shaders can use subgroupAll and subgroupAny */
     bool subgroup_quads; /* the four invocations of a quad can exchange values in compute shaders */

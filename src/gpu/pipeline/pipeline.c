@@ -247,10 +247,14 @@ static tsr_status build_entry(tsr_device *device, const device_pipelines *pipeli
     tsr__pipeline *entry = tsr__calloc(1, sizeof *entry);
     if (!entry)
         return TSR_ERR_NO_MEMORY;
-    uint32_t *kept = NULL, *special = NULL;
+    uint32_t *kept = NULL, *infinite = NULL, *special = NULL;
     tsr_status status = tsr__spirv_keep_subnormals(device, code, size_bytes, &kept, &size_bytes);
     if (kept)
         code = kept;
+    if (status == TSR_OK)
+        status = tsr__spirv_keep_infinities(device, code, size_bytes, &infinite, &size_bytes);
+    if (infinite)
+        code = infinite;
     if (status == TSR_OK)
         status =
             tsr__spirv_specialize(code, size_bytes, spec, spec_count, &special, &special_bytes);
@@ -258,6 +262,7 @@ static tsr_status build_entry(tsr_device *device, const device_pipelines *pipeli
         status = build(device, pipelines, binary->name, special, special_bytes, NULL, 0,
                        subgroup_size_of(device, shader), &entry->pipeline);
     tsr__free(special);
+    tsr__free(infinite);
     tsr__free(kept);
     if (status != TSR_OK) {
         tsr__free(entry);

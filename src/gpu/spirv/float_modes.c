@@ -1,4 +1,5 @@
-/* Changes a shader's SPIR-V so that it keeps subnormal f16 numbers. */
+/* Changes a shader's SPIR-V so that it keeps subnormal f16 numbers, and so that it computes with
+ * infinities. */
 #include <string.h>
 
 #include "base/alloc.h"
@@ -44,12 +45,16 @@ static places find_places(const tsr__spirv_module *module)
     return found;
 }
 
-/* Writes a copy of the module with the execution mode DenormPreserve for 16-bit floats. SPIR-V has
- * this mode without an extension since version 1.4. */
-static size_t add_mode(const uint32_t *code, size_t words, const places *found, uint32_t *out)
+enum { ADDED = 6 }; /* the words that add_mode adds */
+
+/* Writes a copy of the module with an execution mode for floats of `width` bits. SPIR-V has such
+ * modes without an extension since version 1.4. */
+static size_t add_mode(const uint32_t *code, size_t words, const places *found,
+                       uint32_t needed_capability, uint32_t added_mode, uint32_t width,
+                       uint32_t *out)
 {
-    const uint32_t capability[] = {2 << 16 | OP_CAPABILITY, CAPABILITY_DENORM_PRESERVE};
-    const uint32_t mode[] = {4 << 16 | OP_EXECUTION_MODE, found->entry, MODE_DENORM_PRESERVE, 16};
+    const uint32_t capability[] = {2 << 16 | OP_CAPABILITY, needed_capability};
+    const uint32_t mode[] = {4 << 16 | OP_EXECUTION_MODE, found->entry, added_mode, width};
     size_t count = 0;
 
     memcpy(out, code, TSR__SPIRV_HEADER * sizeof *code);
@@ -74,16 +79,49 @@ tsr_status tsr__spirv_keep_subnormals(const tsr_device *device, const uint32_t *
     *out = NULL;
     if (device->subnormals == TSR__SUBNORMALS_KEPT || found.value == 0)
         return TSR_OK;
-    uint32_t *copy = tsr__calloc(words + 6, sizeof *copy);
+    uint32_t *copy = tsr__calloc(words + ADDED, sizeof *copy);
     if (!copy)
         return TSR_ERR_NO_MEMORY;
     size_t count = words;
     if (device->subnormals == TSR__SUBNORMALS_BY_MODE) {
-        count = add_mode(code, words, &found, copy);
+        count = add_mode(code, words, &found, CAPABILITY_DENORM_PRESERVE, MODE_DENORM_PRESERVE, 16,
+                         copy);
     } else {
         memcpy(copy, code, size_bytes);
         copy[found.value] = 1;
     }
+    *out = copy;
+    *out_size_bytes = count * sizeof *copy;
+    return TSR_OK;
+}
+
+/* True if the module has an infinity of 32 bits among its constants, or its bits. */
+static bool has_infinity(const tsr__spirv_module *module)
+{
+    for (size_t at = TSR__SPIRV_HEADER;
+         at < module->count && tsr__spirv_opcode(module, at) != OP_FUNCTION;
+         at += tsr__spirv_length(module, at))
+        if (tsr__spirv_opcode(module, at) == OP_CONSTANT && tsr__spirv_length(module, at) == 4 &&
+            (module->words[at + 3] & 0x7fffffff) == 0x7f800000)
+            return true;
+    return false;
+}
+
+tsr_status tsr__spirv_keep_infinities(const tsr_device *device, const uint32_t *code,
+                                      size_t size_bytes, uint32_t **out, size_t *out_size_bytes)
+{
+    const tsr__spirv_module module = {.words = code, .count = size_bytes / sizeof *code};
+
+    *out = NULL;
+    if (!device->infinities_by_mode || !has_infinity(&module))
+        return TSR_OK;
+    const places found = find_places(&module);
+    uint32_t *copy = tsr__calloc(module.count + ADDED, sizeof *copy);
+    if (!copy)
+        return TSR_ERR_NO_MEMORY;
+    const size_t count =
+        add_mode(code, module.count, &found, CAPABILITY_SIGNED_ZERO_INF_NAN_PRESERVE,
+                 MODE_SIGNED_ZERO_INF_NAN_PRESERVE, 32, copy);
     *out = copy;
     *out_size_bytes = count * sizeof *copy;
     return TSR_OK;

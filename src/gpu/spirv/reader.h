@@ -96,7 +96,12 @@ enum {
     OP_COOPERATIVE_MATRIX_STORE = 4458,
 };
 enum { MODEL_GL_COMPUTE = 5 };
-enum { MODE_LOCAL_SIZE = 17, MODE_LOCAL_SIZE_ID = 38, MODE_DENORM_PRESERVE = 4459 };
+enum {
+    MODE_LOCAL_SIZE = 17,
+    MODE_LOCAL_SIZE_ID = 38,
+    MODE_DENORM_PRESERVE = 4459,
+    MODE_SIGNED_ZERO_INF_NAN_PRESERVE = 4461
+};
 enum {
     DECORATION_SPEC_ID = 1,
     DECORATION_ROW_MAJOR = 4,
@@ -109,7 +114,7 @@ enum {
 };
 enum { BUILT_IN_WORKGROUP_SIZE = 25 };
 enum { STORAGE_PUSH_CONSTANT = 9 };
-enum { CAPABILITY_DENORM_PRESERVE = 4464 };
+enum { CAPABILITY_DENORM_PRESERVE = 4464, CAPABILITY_SIGNED_ZERO_INF_NAN_PRESERVE = 4466 };
 
 /* A module, and the values of its specialization constants. The constant with SpecId i has the
  * value spec[i], or the module's own value if i >= spec_count. */

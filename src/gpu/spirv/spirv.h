@@ -25,6 +25,13 @@ tsr_status tsr__spirv_keep_subnormals(const tsr_device *device, const uint32_t *
                                       size_t size_bytes, uint32_t **out,
                                       size_t *out_size_bytes) TSR_NODISCARD;
 
+/* Writes a copy of a module, changed so that its arithmetic in f32 keeps infinities and NaNs on
+ * this device, if the module has an infinity among its constants. Otherwise as
+ * tsr__spirv_keep_subnormals. */
+tsr_status tsr__spirv_keep_infinities(const tsr_device *device, const uint32_t *words,
+                                      size_t size_bytes, uint32_t **out,
+                                      size_t *out_size_bytes) TSR_NODISCARD;
+
 /* Writes a copy of a module in which the specialization constant with SpecId i is a constant of
  * value spec[i], or of the module's own value if i >= spec_count, without the code that these
  * values exclude.

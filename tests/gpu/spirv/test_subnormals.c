@@ -296,6 +296,76 @@ START_TEST(nothing_changes_where_subnormals_are_kept)
 }
 END_TEST
 
+/* Infinities ----------------------------------------------------------------------------------- */
+
+static const uint32_t infinities_capability[] = {4466}, infinities_mode[] = {4461, 32};
+
+/* A kernel with an infinity among its constants demands the mode once, and others stay as they
+ * are. */
+START_TEST(kernels_with_infinities_demand_the_mode)
+{
+    static const struct {
+        tsr__shader shader;
+        bool has;
+    } known[] = {
+        {TSR__SHADER_ATTENTION, true},       {TSR__SHADER_ATTENTION_FEW, true},
+        {TSR__SHADER_ATTENTION_MERGE, true}, {TSR__SHADER_SOFTMAX, true},
+        {TSR__SHADER_CROSS_ENTROPY, true},   {TSR__SHADER_REDUCE_ROWS, true},
+    };
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        const tsr__shader_binary *shader = &tsr__shader_binaries[known[i].shader];
+        const uint32_t *code = shader->variant[gpu->storage].code;
+        const size_t bytes = shader->variant[gpu->storage].size_bytes;
+        size_t made_bytes = 0;
+        uint32_t *made;
+        gpu->infinities_by_mode = false;
+        GPU_OK(tsr__spirv_keep_infinities(gpu, code, bytes, &made, &made_bytes));
+        ck_assert_ptr_null(made);
+        gpu->infinities_by_mode = true;
+        GPU_OK(tsr__spirv_keep_infinities(gpu, code, bytes, &made, &made_bytes));
+        ck_assert_msg((made != NULL) == known[i].has, "%s", shader->name);
+        if (!made)
+            continue;
+        ck_assert_uint_eq(made_bytes, bytes + 6 * sizeof *code);
+        ck_assert_int_eq(count(made, made_bytes, OP_CAPABILITY, 1, infinities_capability), 1);
+        ck_assert_int_eq(count(made, made_bytes, OP_EXECUTION_MODE, 2, infinities_mode), 1);
+        free(made);
+        tsr__fault_arm(TSR__FAULT_ALLOC, 0, 0);
+        GPU_FAILS(tsr__spirv_keep_infinities(gpu, code, bytes, &made, &made_bytes),
+                  TSR_ERR_NO_MEMORY, "");
+        tsr__fault_disarm();
+    }
+}
+END_TEST
+
+/* Softmax of a row that is masked in part, by a kernel with the mode. A driver for the CPU needs no
+ * mode. */
+START_TEST(infinities_with_the_mode)
+{
+    VkPhysicalDeviceVulkan12Properties vulkan12 = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_PROPERTIES};
+    VkPhysicalDeviceProperties2 properties = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2, .pNext = &vulkan12};
+    ck_assert(gpu->info.type != TSR_DEVICE_CPU || !gpu->infinities_by_mode);
+    gpu->instance->vk.GetPhysicalDeviceProperties2(gpu->physical, &properties);
+    if (!vulkan12.shaderSignedZeroInfNanPreserveFloat32)
+        SKIP("this driver has no such mode");
+    gpu->infinities_by_mode = true;
+    enum { COLUMNS = 7 };
+    const double values[COLUMNS] = {-INFINITY, 1, -INFINITY, 1, 1, -INFINITY, 1};
+    double got[COLUMNS];
+    tsr_tensor *x = gpu_new(TSR_F32, 2, (int64_t[]){1, COLUMNS}),
+               *y = gpu_new(TSR_F32, 2, (int64_t[]){1, COLUMNS});
+    gpu_put(x, values);
+    GPU_OK(tsr_softmax(queue, y, x));
+    gpu_get(y, got);
+    for (int i = 0; i < COLUMNS; i++)
+        ck_assert_double_eq_tol(got[i], values[i] < 0 ? 0 : 0.25, 1e-6);
+    tsr_tensor_destroy(&y);
+    tsr_tensor_destroy(&x);
+}
+END_TEST
+
 TESTS(subnormals)
 {
     tcase_add_checked_fixture(tests, gpu_setup_as_gpu, gpu_teardown);
@@ -307,4 +377,6 @@ TESTS(subnormals)
     tcase_add_test(tests, modules_demand_the_mode);
     tcase_add_test(tests, the_device_has_a_way);
     tcase_add_test(tests, nothing_changes_where_subnormals_are_kept);
+    tcase_add_test(tests, kernels_with_infinities_demand_the_mode);
+    tcase_add_test(tests, infinities_with_the_mode);
 }
