@@ -418,7 +418,7 @@ tsr_status tsr__stream_atomic(tsr_stream *stream, tsr__steps *steps, void *work)
     /* another atomic operation calls this as one of its steps */
     if (stream->mode != TSR__STREAM_SINGLE)
         return steps(stream, work);
-    stream->preflight_serial = stream->serial;
+    tsr__stream_begin_preflight(stream);
     TSR__TRY(run_as(stream, TSR__STREAM_PREFLIGHT, steps, work));
     tsr__stream_scratch_after_preflight(stream);
     TSR__TRY(run_as(stream, TSR__STREAM_ATOMIC, steps, work));

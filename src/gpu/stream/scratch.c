@@ -136,6 +136,11 @@ tsr_status tsr__stream_post(tsr_stream *stream, const void *data, uint64_t size_
     if (size_bytes > POSTS_BYTES ||
         !(stream->device->wants_mapping || stream->device->wants_direct_uploads))
         return TSR_OK;
+    if (stream->mode != TSR__STREAM_SINGLE) {
+        if (reserved > POSTS_BYTES - stream->atomic_post_bytes)
+            return TSR_OK;
+        stream->atomic_post_bytes += reserved;
+    }
     if (!stream->posts || reserved > POSTS_BYTES - stream->post_used_bytes) {
         tsr__buffer *buffer;
         TSR__TRY(create(stream, POSTS_BYTES, &buffer));
@@ -154,8 +159,21 @@ tsr_status tsr__stream_post(tsr_stream *stream, const void *data, uint64_t size_
     return TSR_OK;
 }
 
+void tsr__stream_begin_preflight(tsr_stream *stream)
+{
+    stream->preflight_serial = stream->serial;
+    stream->preflight_posts = stream->posts;
+    stream->preflight_post_bytes = stream->post_used_bytes;
+    stream->atomic_post_bytes = 0;
+}
+
 void tsr__stream_scratch_after_preflight(tsr_stream *stream)
 {
+    /* No command reads what the preflight has posted. The operation posts it again, to the same
+     * places or, if the preflight has begun a new buffer, from that buffer's first byte on. */
+    stream->post_used_bytes =
+        stream->posts == stream->preflight_posts ? stream->preflight_post_bytes : 0;
+    stream->atomic_post_bytes = 0;
     for (size_t i = 0; i < stream->scratch_count; i++)
         if (stream->scratch[i].lent_serial == stream->preflight_serial)
             stream->scratch[i].lent_serial = stream->serial;

@@ -69,6 +69,11 @@ struct tsr_stream {
     size_t scratch_count, scratch_capacity;
     tsr__buffer *posts;       /* the buffer that tsr__stream_post fills at present, or NULL */
     uint64_t post_used_bytes; /* how many bytes of `posts` earlier calls have filled */
+    /* `posts` and `post_used_bytes` when the last preflight began. The buffer may be gone, so the
+     * pointer is only compared. */
+    const tsr__buffer *preflight_posts;
+    uint64_t preflight_post_bytes;
+    uint64_t atomic_post_bytes; /* how many bytes the preflight, or the operation, has posted */
     tsr__staging upload, readback;
     VkQueryPool timer;
     bool timer_begun, timer_ended;
@@ -137,8 +142,11 @@ void tsr__stream_retire(tsr_stream *stream);
 /* Empties `waits`, and drops its references to the timelines of other streams. */
 void tsr__stream_drop_waits(tsr_stream *stream);
 
-/* Prevents scratch memory that an operation requested before its preflight from being lent again
- * before the operation's first command. */
+/* Must be called before a preflight: notes what memory is in use. */
+void tsr__stream_begin_preflight(tsr_stream *stream);
+/* Must be called after a preflight. Prevents scratch memory that an operation requested before its
+ * preflight from being lent again before the operation's first command. Frees what the preflight
+ * has posted, so that the operation can post it without allocating memory. */
 void tsr__stream_scratch_after_preflight(tsr_stream *stream);
 void tsr__stream_scratch_finish(tsr_stream *stream);
 void tsr__stream_staging_finish(tsr_stream *stream);

@@ -414,6 +414,46 @@ static tsr_status unpack(const scene *s)
     return tsr__unpack_sum(queue, at(s, 0), at(s, 1), 2);
 }
 
+enum { POSTS = 2, POSTED_FLOATS = 6000 };
+
+static void arrange_posts(scene *s)
+{
+    s->targets = 1;
+    add(s, TSR_F32, 1, (int64_t[]){POSTS * POSTED_FLOATS}, 3);
+}
+
+/* Posts the contents of the target in two parts, each before the command that reads it. */
+static tsr_status post_parts(tsr_stream *stream, void *work)
+{
+    const scene *s = work;
+    float values[POSTED_FLOATS];
+    for (int i = 0; i < POSTED_FLOATS; i++)
+        values[i] = (float)i;
+    for (uint64_t i = 0; i < POSTS; i++) {
+        tsr__access posted;
+        tsr_status status = tsr__stream_post(stream, values, sizeof values, &posted);
+        if (status != TSR_OK)
+            return status;
+        if (!posted.buffer) { /* the host does not reach the device's memory */
+            status = tsr__stream_fill(stream, tsr__write_buffer(s->memory[0]->buffer), 1);
+        } else {
+            const tsr__copy_region part = {posted.begin_bytes, i * sizeof values, sizeof values};
+            status =
+                tsr__stream_copy(stream, posted, tsr__write_buffer(s->memory[0]->buffer), &part, 1);
+        }
+        if (status != TSR_OK)
+            return status;
+    }
+    return TSR_OK;
+}
+
+/* The posts of two calls do not fit into one buffer, so every second preflight begins a new one. */
+static tsr_status post(const scene *s)
+{
+    scene work = *s;
+    return tsr__stream_atomic(queue, post_parts, &work);
+}
+
 static const operation operations[] = {
     {"fill", arrange_pieces, fill},
     {"conversion", arrange_conversion, copy},
@@ -438,6 +478,7 @@ static const operation operations[] = {
     {"gradient of a selection", arrange_selection, gradient_of_selection},
     {"packing", arrange_packing, pack},
     {"unpacking", arrange_unpacking, unpack},
+    {"posting", arrange_posts, post},
 };
 enum { OPERATIONS = sizeof operations / sizeof *operations };
 
