@@ -501,7 +501,11 @@ static VKAPI_ATTR VkResult VKAPI_CALL create_module(VkDevice handle,
                                                     VkShaderModule *out)
 {
     VkShaderModuleCreateInfo changed_info = *info;
-    uint32_t *permuted = invocations_permuted(info->pCode, info->codeSize, &changed_info.codeSize);
+    uint32_t *removed = barriers_removed(info->pCode, info->codeSize);
+    if (removed)
+        changed_info.pCode = removed;
+    uint32_t *permuted =
+        invocations_permuted(changed_info.pCode, info->codeSize, &changed_info.codeSize);
     if (permuted)
         changed_info.pCode = permuted;
     keep_module(info->pCode, info->codeSize);
@@ -509,6 +513,7 @@ static VKAPI_ATTR VkResult VKAPI_CALL create_module(VkDevice handle,
     const VkResult result =
         DEVICE_NEXT(device_of(handle), CreateShaderModule)(handle, &changed_info, allocator, out);
     free(permuted);
+    free(removed);
     return result;
 }
 

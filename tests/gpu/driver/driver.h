@@ -27,6 +27,10 @@
  * TEST_DRIVER_MODULES=folder: every shader module is written to the folder, which is made, as the
  * driver gets it and as this driver passes it on, for a validator.
  *
+ * TEST_DRIVER_REMOVE="KERNEL FILE:LINE": the barrier at this line of a shader's source is removed
+ * from the kernel, if the modules have line numbers. TEST_DRIVER_BARRIERS=file: a line of this form
+ * is added for each barrier of each module. barriers.sh uses both.
+ *
  * Commands and memory that break these rules end the process with a message that names the command.
  * With one of the memory variables, new device memory holds floats that are no numbers. */
 #ifndef TSR_TESTS_GPU_DRIVER_H

@@ -344,7 +344,7 @@ static void write_module(module *m, words *out)
         if (opcode == OP_FUNCTION)
             in_main = m->at[i + 2] == m->main;
         if (in_main && !begun && opcode != OP_FUNCTION && opcode != OP_LABEL &&
-            opcode != OP_VARIABLE) {
+            opcode != OP_VARIABLE && opcode != OP_LINE && opcode != OP_NO_LINE) {
             append(out, m->prologue.at, m->prologue.count);
             begun = true;
         }

@@ -94,6 +94,11 @@ VkResult memory_bind(device *of, VkBuffer buffer, VkDeviceMemory memory, VkDevic
 void memory_open(const char *label);
 void memory_close(void);
 
+/* barriers.c: returns a copy of a module without the barrier that TEST_DRIVER_REMOVE names, and
+ * adds the module's barriers to the file in TEST_DRIVER_BARRIERS. Returns NULL if neither is set.
+ * The caller frees it. */
+uint32_t *barriers_removed(const uint32_t *words, size_t size_bytes);
+
 /* invocations.c: returns a copy of a module in which invocations and workgroups have other numbers,
  * or NULL if TEST_DRIVER_INVOCATIONS is not set. The caller frees it. */
 uint32_t *invocations_permuted(const uint32_t *words, size_t size_bytes, size_t *out_size_bytes);
