@@ -28,20 +28,21 @@ set_up() {
 names() {
     python3 -c 'import json, sys
 for test in json.load(open(sys.argv[1])):
-    if test["name"].startswith("adversary-order-"): print(test["name"][len("adversary-order-"):])' "$found/tests.json"
+    for mode in "adversary-order-", "adversary-both-":
+        if test["name"].startswith(mode): print(test["name"][len(mode):])' "$found/tests.json"
 }
 variables() { # PROGRAM
     python3 -c 'import json, sys
 for test in json.load(open(sys.argv[1])):
-    if test["name"] == "adversary-order-" + sys.argv[2]:
+    if test["name"] in ("adversary-order-" + sys.argv[2], "adversary-both-" + sys.argv[2]):
         for name, value in test["env"].items(): print(name + "=" + value, end="\0")' "$found/tests.json" "$1"
 }
 
-run_program() { # PROGRAM VARIABLE=VALUE…: runs it like the lane's mode `order`, except for these variables
+run_program() { # PROGRAM VARIABLE=VALUE…: runs it like the lane's mode `order` or `both`, except for these variables
     program=$1
     shift
     mapfile -d '' environment < <(variables "$program")
-    env "${environment[@]}" "$@" nice -n 19 timeout 600 "$build/tests/gpu/test-gpu-$program" >"$found/output" 2>&1 </dev/null
+    env "${environment[@]}" TEST_DRIVER_ACCESS=0 "$@" nice -n 19 timeout 600 "$build/tests/gpu/test-gpu-$program" >"$found/output" 2>&1 </dev/null
 }
 
 find_uses() { # PROGRAM: writes its barriers to $found/PROGRAM.uses

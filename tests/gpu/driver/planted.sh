@@ -34,5 +34,9 @@ done
     point "$end notices an index beyond the end" notices 'byte 16384 of a buffer of 16384 bytes' $end "$program" beyond
     point "$start notices an index before the start" notices 'byte -4 of a buffer of 16384 bytes' $start "$program" before
     point "$invocations notices a missing barrier in a shader" notices 'the results are wrong' $invocations "$program" barrier
+    both="$access TEST_DRIVER_FENCE=end $invocations"
+    point "$both notices a hidden access" notices ', which it has not declared: kernel ' $both "$program" hidden
+    point "$both notices an index beyond the end" notices 'byte 16384 of a buffer of 16384 bytes' $both "$program" beyond
+    point "$both notices a missing barrier in a shader" notices 'the results are wrong' $both "$program" barrier
 }
 plan
