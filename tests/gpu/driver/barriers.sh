@@ -63,7 +63,7 @@ first_failure() { # the first test of the last run that failed
 remove_each() { # PROGRAM
     touch "$found/results"
     while read -r kernel place kind; do
-        ! grep -q "^$kernel $place $kind | .* | [^n]" "$found/results" || continue
+        ! grep "^$kernel $place $kind |" "$found/results" | grep -qv '| nothing$' || continue
         ! grep -q "^$kernel $place $kind | $1 |" "$found/results" || continue
         result=nothing
         for reversed in 1 0; do
@@ -84,7 +84,7 @@ row() { # KERNEL FILE:LINE KIND: prints the barrier's row of the table
     file=$(find shaders -name "${2%:*}" | head -1)
     line=${2#*:}
     after=$(tail -n +"$((line + 1))" "$file" | grep -v '^ *//\|^ *$\|^ *}$\|^ *{$' | head -1 | sed 's/^ *//; s/|/\\|/g; s/ *\\$//')
-    seen=$(sed -n "s/^$1 $2 $3 | \(.*\) | \([^n].*\)/\1 | \2/p" "$found/results" | head -1)
+    seen=$(sed -n "/| nothing\$/d; s/^$1 $2 $3 | //p" "$found/results" | head -1)
     if [ -z "$seen" ]; then
         where=$(function_of "$file" "$line")
         reason=$(sed -n "s/^${1%.comp} ${2%:*} $where: //p" "$reasons")
