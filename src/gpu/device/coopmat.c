@@ -88,7 +88,7 @@ bool tsr__coopmat_sums_f16(const tsr_device *device, const tsr_coopmat_shape *sh
 {
     const tsr_device_info *info = &device->info;
     for (int i = 0; i < info->coopmat_count; i++) {
-        const tsr_coopmat_shape *other = &info->coopmats[i];
+        const tsr_coopmat_shape *other = &tsr__facts_of(info)->coopmats[i];
         if (other->m == shape->m && other->n == shape->n && other->subgroup_scope &&
             strcmp(other->c, "f16") == 0 && strcmp(other->result, "f16") == 0)
             return true;
