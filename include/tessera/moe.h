@@ -15,7 +15,7 @@
 #ifndef TESSERA_MOE_H
 #define TESSERA_MOE_H
 
-#include "tessera/ops.h"
+#include "tessera/layer.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -83,14 +83,6 @@ TSR_API TSR_NODISCARD tsr_status tsr_route_sort(tsr_stream *stream, tsr_tensor *
 
 /* Products ------------------------------------------------------------------------------------- */
 
-/* The function between the products of an expert. */
-typedef enum tsr_expert_activation {
-    TSR_EXPERT_SWIGLU = 0,    /* silu(gate) · up */
-    TSR_EXPERT_GEGLU = 1,     /* gelu(gate) · up, gelu in its tanh form */
-    TSR_EXPERT_SWIGLU_OAI = 2 /* g · sigmoid(1.702·g) · (u + 1), g = min(gate, limit), u = up
-                                 limited to ±limit */
-} tsr_expert_activation;
-
 typedef struct tsr_matmul_grouped_params {
     size_t struct_size;
     /* tsr_route_sort's results for ids. NULL: the product sorts them itself if it needs that. Give
@@ -135,6 +127,71 @@ TSR_API TSR_NODISCARD tsr_status tsr_matmul_grouped_grad(tsr_stream *stream, tsr
                                                          const tsr_tensor *order,
                                                          const tsr_tensor *offsets, int64_t chosen,
                                                          bool accumulate);
+
+/* Layer ---------------------------------------------------------------------------------------
+ *
+ * y = Σ over the chosen experts of weight · expert(x), plus the shared expert, for x [batch, …,
+ * input_size]. An expert is activation(x·gateᵀ + bias, x·upᵀ + bias)·downᵀ + bias.
+ *
+ * The parameters are "router.weight" [experts, input_size] and "router.bias", which are f32 and
+ * whole on every rank, so that all ranks choose alike; "experts.gate.weight" and
+ * "experts.up.weight" [experts, hidden_size, input_size]; "experts.down.weight" [experts,
+ * input_size, hidden_size]; each with ".bias" instead of ".weight" if there are biases;
+ * "shared.gate.weight", "shared.up.weight", "shared.down.weight" of a shared expert, and
+ * "shared.router.weight" [1, input_size], f32, of its gate; "router.choice_bias" [experts], f32,
+ * which is added to the scores for the choice only. Its gradient is 0; the caller changes it, for
+ * example by ±0.001 after each step, against the experts' loads.
+ *
+ * A forward pass needs one all-reduce, and a backward pass two, of which one has a number for each
+ * pair. Experts that no token chose have a gradient of 0. */
+
+/* Fields that tsr_mlp_params has as well, and that have no comment here, are as there. */
+typedef struct tsr_moe_params {
+    size_t struct_size;
+    tsr_group *group;
+    const char *name;
+    int64_t input_size, hidden_size; /* hidden_size: of one expert */
+    int64_t experts, experts_used;   /* experts_used: of a token */
+    const tsr_route_params *route;   /* without `bias`; NULL: the defaults */
+    bool router_bias;                /* the layer has "router.bias" */
+    bool choice_bias;                /* the layer has "router.choice_bias" */
+    bool bias;                       /* all products of experts have a bias */
+    tsr_expert_activation activation;
+    float limit;         /* as in tsr_matmul_grouped_params */
+    int64_t shared_size; /* the hidden size of a shared expert; 0: there is none */
+    bool shared_gate;    /* multiply the shared expert by sigmoid(x · shared.routerᵀ) */
+    /* Ranks have whole experts, as `partition` divides their number; a rank may have none.
+     * Otherwise `partition` divides the hidden size of each expert. */
+    bool whole_experts;
+    const tsr_partition_params *partition, *shared_partition;
+    tsr_dtype dtype; /* of all parameters but routers */
+    const tsr_init_params *init, *output_init;
+    tsr_dtype grad_dtype;
+    bool reduce_f32;
+    bool deferred;
+} tsr_moe_params;
+#define tsr_moe_params(...) (&(tsr_moe_params){.struct_size = sizeof(tsr_moe_params), __VA_ARGS__})
+
+/* Creates a mixture of experts, without communication. Errors: as for linear layers, and those of
+ * tsr_route for the choice. */
+TSR_API TSR_NODISCARD tsr_status tsr_moe_create(const tsr_moe_params *params, tsr_layer **out);
+
+/* What a forward pass of a mixture of experts, or of a block with one, chose. The tensors are those
+ * of tsr_route, and valid as long as `saved`. */
+typedef struct tsr_moe_choice {
+    size_t struct_size;
+    const tsr_tensor *logits, *ids, *weights;
+} tsr_moe_choice;
+/* Errors: TSR_ERR_INVALID if `saved` is not from such a layer, or from a block that recomputes its
+ * forward pass. */
+TSR_API TSR_NODISCARD tsr_status tsr_moe_get_choice(const tsr_layer_saved *saved,
+                                                    tsr_moe_choice *out);
+
+/* Sets dprobabilities of tsr_route_grad for the backward passes that follow, of a mixture of
+ * experts or of a block with one. The layer keeps a view of it. NULL: none. Errors:
+ * TSR_ERR_INVALID. */
+TSR_API TSR_NODISCARD tsr_status tsr_moe_set_balance(tsr_layer *layer,
+                                                     const tsr_tensor *dprobabilities);
 
 #ifdef __cplusplus
 }

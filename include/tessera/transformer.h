@@ -17,7 +17,7 @@
 #define TESSERA_TRANSFORMER_H
 
 #include "tessera/kv_cache.h"
-#include "tessera/layer.h"
+#include "tessera/moe.h"
 #include "tessera/rope.h"
 #include "tessera/types.h"
 
@@ -149,6 +149,9 @@ typedef struct tsr_block_params {
     int sequence_dim;
     tsr_dtype dtype, grad_dtype;
     bool deferred;
+    /* A mixture of experts in place of the MLP; `mlp` must then be NULL. The block sets the same
+     * fields of it. Not with `sequence`. */
+    const tsr_moe_params *experts;
 } tsr_block_params;
 #define tsr_block_params(...)                                                                      \
     (&(tsr_block_params){.struct_size = sizeof(tsr_block_params), __VA_ARGS__})

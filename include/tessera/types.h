@@ -30,6 +30,14 @@ typedef enum tsr_precision {
     TSR_PRECISION_MEDIUM = 3
 } tsr_precision;
 
+/* The function between the products of an expert (moe.h). */
+typedef enum tsr_expert_activation {
+    TSR_EXPERT_SWIGLU = 0,    /* silu(gate) · up */
+    TSR_EXPERT_GEGLU = 1,     /* gelu(gate) · up, gelu in its tanh form */
+    TSR_EXPERT_SWIGLU_OAI = 2 /* g · sigmoid(1.702·g) · (u + 1), g = min(gate, limit), u = up
+                                 limited to ±limit */
+} tsr_expert_activation;
+
 /* Normalisation, over the last dimension: see tsr_norm (ops.h). */
 typedef enum tsr_norm_kind {
     TSR_NORM_LAYER = 0,

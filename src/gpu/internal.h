@@ -8,7 +8,6 @@
 #include "gpu/stream/require.h"            /* checks of arguments */
 #include "tessera/kv_cache.h"
 #include "tessera/matmul.h"
-#include "tessera/moe.h"
 #include "tessera/ops.h"
 #include "tessera/rope.h"
 

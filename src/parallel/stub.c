@@ -3,6 +3,7 @@
  * created. */
 #include "base/stub.h"
 #include "tessera/calibrate.h"
+#include "tessera/moe.h"
 #include "tessera/optimizer.h"
 #include "tessera/pipeline.h"
 #include "tessera/transformer.h"
@@ -19,6 +20,11 @@
     }
 
 /* clang-format off */
+
+/* moe.h */
+TSR__ABSENT(tsr_moe_create, const tsr_moe_params *params, tsr_layer **out)
+TSR__ABSENT(tsr_moe_get_choice, const tsr_layer_saved *saved, tsr_moe_choice *out)
+TSR__ABSENT(tsr_moe_set_balance, tsr_layer *layer, const tsr_tensor *dprobabilities)
 
 /* group.h */
 TSR__ABSENT(tsr_group_create, tsr_comm *comm, tsr_stream *stream,

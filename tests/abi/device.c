@@ -140,6 +140,7 @@ static void layers(void)
     RESULT_END(tsr_linear_shard, shard);
     print_tensor("initial weight", shard.value.weight);
     REFUSED_ALONE(tsr_mlp_params, tsr_mlp_create(&given, &refused));
+    REFUSED_ALONE(tsr_moe_params, tsr_moe_create(&given, &refused));
     REFUSED_ALONE(tsr_embedding_params, tsr_embedding_create(&given, &refused));
     REFUSED_ALONE(tsr_norm_params, tsr_norm_create(&given, &refused));
     tsr_self_attention_params self = TSR_INIT(tsr_self_attention_params);

@@ -374,6 +374,11 @@ typedef enum tsr_precision {
     TSR_PRECISION_HIGH = 2,
     TSR_PRECISION_MEDIUM = 3
 } tsr_precision;
+typedef enum tsr_expert_activation {
+    TSR_EXPERT_SWIGLU = 0,
+    TSR_EXPERT_GEGLU = 1,
+    TSR_EXPERT_SWIGLU_OAI = 2
+} tsr_expert_activation;
 typedef enum tsr_norm_kind {
     TSR_NORM_LAYER = 0,
     TSR_NORM_RMS = 1
@@ -1200,6 +1205,92 @@ TSR_API tsr_status tsr_kv_cache_attention(tsr_kv_cache *cache, int layer,
                                                         tsr_tensor *y, tsr_tensor *lse,
                                                         const tsr_tensor *q,
                                                         const tsr_attention_params *params);
+typedef enum tsr_gating {
+    TSR_GATING_SOFTMAX = 0,
+    TSR_GATING_SIGMOID = 1,
+    TSR_GATING_SOFTMAX_CHOSEN = 2
+} tsr_gating;
+typedef struct tsr_route_params {
+    size_t struct_size;
+    tsr_gating gating;
+    const tsr_tensor *bias;
+    int groups, groups_used;
+   _Bool 
+        normalise;
+    float least_sum, epsilon;
+    float scale;
+} tsr_route_params;
+TSR_API tsr_status tsr_route(tsr_stream *stream, tsr_tensor *ids, tsr_tensor *weights,
+                                           const tsr_tensor *logits,
+                                           const tsr_route_params *params);
+TSR_API tsr_status tsr_route_grad(tsr_stream *stream, tsr_tensor *dlogits,
+                                                const tsr_tensor *logits, const tsr_tensor *ids,
+                                                const tsr_tensor *dweights,
+                                                const tsr_tensor *dprobabilities,
+                                                const tsr_route_params *params);
+TSR_API tsr_status tsr_route_sort(tsr_stream *stream, tsr_tensor *order,
+                                                tsr_tensor *offsets, const tsr_tensor *ids);
+typedef struct tsr_matmul_grouped_params {
+    size_t struct_size;
+    const tsr_tensor *order, *offsets;
+   _Bool 
+        transpose_w;
+    const tsr_tensor *bias;
+    const tsr_tensor *weights;
+    const tsr_tensor *up, *up_bias;
+    tsr_expert_activation activation;
+    float limit;
+   _Bool 
+        accumulate;
+} tsr_matmul_grouped_params;
+TSR_API tsr_status tsr_matmul_grouped(tsr_stream *stream, tsr_tensor *y,
+                                                    const tsr_tensor *x, const tsr_tensor *w,
+                                                    const tsr_tensor *ids,
+                                                    const tsr_matmul_grouped_params *params);
+TSR_API tsr_status tsr_matmul_grouped_grad(tsr_stream *stream, tsr_tensor *dw,
+                                                         const tsr_tensor *dy, const tsr_tensor *x,
+                                                         const tsr_tensor *order,
+                                                         const tsr_tensor *offsets, int64_t chosen,
+                                                        _Bool 
+                                                             accumulate);
+typedef struct tsr_moe_params {
+    size_t struct_size;
+    tsr_group *group;
+    const char *name;
+    int64_t input_size, hidden_size;
+    int64_t experts, experts_used;
+    const tsr_route_params *route;
+   _Bool 
+        router_bias;
+   _Bool 
+        choice_bias;
+   _Bool 
+        bias;
+    tsr_expert_activation activation;
+    float limit;
+    int64_t shared_size;
+   _Bool 
+        shared_gate;
+   _Bool 
+        whole_experts;
+    const tsr_partition_params *partition, *shared_partition;
+    tsr_dtype dtype;
+    const tsr_init_params *init, *output_init;
+    tsr_dtype grad_dtype;
+   _Bool 
+        reduce_f32;
+   _Bool 
+        deferred;
+} tsr_moe_params;
+TSR_API tsr_status tsr_moe_create(const tsr_moe_params *params, tsr_layer **out);
+typedef struct tsr_moe_choice {
+    size_t struct_size;
+    const tsr_tensor *logits, *ids, *weights;
+} tsr_moe_choice;
+TSR_API tsr_status tsr_moe_get_choice(const tsr_layer_saved *saved,
+                                                    tsr_moe_choice *out);
+TSR_API tsr_status tsr_moe_set_balance(tsr_layer *layer,
+                                                     const tsr_tensor *dprobabilities);
 typedef struct tsr_rope tsr_rope;
 typedef enum tsr_rope_pairing {
     TSR_ROPE_HALVES = 0,
@@ -1308,6 +1399,7 @@ typedef struct tsr_block_params {
     tsr_dtype dtype, grad_dtype;
    _Bool 
         deferred;
+    const tsr_moe_params *experts;
 } tsr_block_params;
 TSR_API tsr_status tsr_block_create(const tsr_block_params *params, tsr_layer **out);
 TSR_API tsr_status tsr_block_set_dropout(tsr_layer *block, float p,
@@ -2036,59 +2128,6 @@ TSR_API tsr_status tsr_loader_save(const tsr_loader *loader, size_t capacity_byt
                                                  void *data, size_t *size_bytes);
 TSR_API tsr_status tsr_loader_resume(tsr_loader *loader, const void *data,
                                                    size_t size_bytes);
-typedef enum tsr_gating {
-    TSR_GATING_SOFTMAX = 0,
-    TSR_GATING_SIGMOID = 1,
-    TSR_GATING_SOFTMAX_CHOSEN = 2
-} tsr_gating;
-typedef struct tsr_route_params {
-    size_t struct_size;
-    tsr_gating gating;
-    const tsr_tensor *bias;
-    int groups, groups_used;
-   _Bool 
-        normalise;
-    float least_sum, epsilon;
-    float scale;
-} tsr_route_params;
-TSR_API tsr_status tsr_route(tsr_stream *stream, tsr_tensor *ids, tsr_tensor *weights,
-                                           const tsr_tensor *logits,
-                                           const tsr_route_params *params);
-TSR_API tsr_status tsr_route_grad(tsr_stream *stream, tsr_tensor *dlogits,
-                                                const tsr_tensor *logits, const tsr_tensor *ids,
-                                                const tsr_tensor *dweights,
-                                                const tsr_tensor *dprobabilities,
-                                                const tsr_route_params *params);
-TSR_API tsr_status tsr_route_sort(tsr_stream *stream, tsr_tensor *order,
-                                                tsr_tensor *offsets, const tsr_tensor *ids);
-typedef enum tsr_expert_activation {
-    TSR_EXPERT_SWIGLU = 0,
-    TSR_EXPERT_GEGLU = 1,
-    TSR_EXPERT_SWIGLU_OAI = 2
-} tsr_expert_activation;
-typedef struct tsr_matmul_grouped_params {
-    size_t struct_size;
-    const tsr_tensor *order, *offsets;
-   _Bool 
-        transpose_w;
-    const tsr_tensor *bias;
-    const tsr_tensor *weights;
-    const tsr_tensor *up, *up_bias;
-    tsr_expert_activation activation;
-    float limit;
-   _Bool 
-        accumulate;
-} tsr_matmul_grouped_params;
-TSR_API tsr_status tsr_matmul_grouped(tsr_stream *stream, tsr_tensor *y,
-                                                    const tsr_tensor *x, const tsr_tensor *w,
-                                                    const tsr_tensor *ids,
-                                                    const tsr_matmul_grouped_params *params);
-TSR_API tsr_status tsr_matmul_grouped_grad(tsr_stream *stream, tsr_tensor *dw,
-                                                         const tsr_tensor *dy, const tsr_tensor *x,
-                                                         const tsr_tensor *order,
-                                                         const tsr_tensor *offsets, int64_t chosen,
-                                                        _Bool 
-                                                             accumulate);
 typedef struct tsr_optimizer tsr_optimizer;
 typedef struct tsr_optimizer_params {
     size_t struct_size;

@@ -121,7 +121,7 @@ static tsr_status need_joint_grad(tsr__column_linear *column, tsr__temps *temps,
         if (*memory_of(column, i, which, true))
             return TSR_OK;
     tsr_tensor *joint;
-    int64_t shape[2], start = 0;
+    int64_t shape[TSR__PARAMETER_DIMS], start = 0;
     tsr__parameter_shape(first, shape);
     shape[0] = column->features;
     TSR__TRY(tsr__temp_new(temps, first->grad_dtype, first->seen.ndim, shape, &joint));

@@ -70,28 +70,34 @@ static tsr_status draw_values(const tsr__layer_parameter *parameter, tsr_stream 
     return TSR_OK;
 }
 
-/* Returns the number of elements in a row of the full parameter. */
-static int64_t row_size(const tsr_parameter *seen)
+/* The number of elements of the full parameter from one index of dimension `dim` to the next. */
+static int64_t stride_of(const tsr_parameter *seen, int dim)
 {
-    return seen->ndim == 2 ? seen->global_shape[1] : 1;
+    int64_t stride = 1;
+    for (int d = dim + 1; d < seen->ndim; d++)
+        stride *= seen->global_shape[d];
+    return stride;
 }
 
 /* Returns the position in the full parameter of the first element of this rank's shard. */
 static int64_t shard_start(const tsr_parameter *seen)
 {
-    return seen->shard_dim == 1 ? seen->offset : seen->offset * row_size(seen);
+    return seen->offset * stride_of(seen, seen->shard_dim > 0 ? seen->shard_dim : 0);
 }
 
 tsr_status tsr__initial_fill(const tsr__layer_parameter *parameter, tsr_stream *stream,
                              tsr_tensor *out)
 {
-    const int64_t strides[2] = {row_size(&parameter->seen), 1};
+    int64_t strides[TSR__PARAMETER_DIMS] = {1, 1, 1};
+    for (int d = 0; d < parameter->seen.ndim; d++)
+        strides[d] = stride_of(&parameter->seen, d);
     return draw_values(parameter, stream, out, shard_start(&parameter->seen), strides);
 }
 
-/* The state while a range of elements of a rank's shard is written, if the shard has only some
- * columns of each row of the parameter. Such a range consists of the end of a row, complete rows,
- * and the start of a row. */
+/* The state while a range of elements of a rank's shard is written, if the shard is divided along
+ * another dimension than the first. Its elements are then rows: those that have the same indices in
+ * the dimensions before. Such a range consists of the end of a row, complete rows, and the start of
+ * a row. */
 typedef struct column_shard_writer {
     const tsr__layer_parameter *parameter;
     tsr_stream *stream;
@@ -103,6 +109,7 @@ static tsr_status write_rows(column_shard_writer *writer, int64_t row, int64_t c
                              int64_t columns)
 {
     const tsr_parameter *seen = &writer->parameter->seen;
+    const int64_t row_stride = stride_of(seen, seen->shard_dim - 1);
     if (rows * columns == 0)
         return TSR_OK;
     tsr_tensor *view = NULL;
@@ -114,9 +121,9 @@ static tsr_status write_rows(column_shard_writer *writer, int64_t row, int64_t c
     layout.strides[1] = 1;
     layout.offset += writer->done;
     TSR__TRY(tsr_tensor_view(writer->out, &layout, &view));
-    tsr_status status = draw_values(writer->parameter, writer->stream, view,
-                                    shard_start(seen) + row * row_size(seen) + column,
-                                    (int64_t[]){row_size(seen), 1});
+    tsr_status status =
+        draw_values(writer->parameter, writer->stream, view,
+                    shard_start(seen) + row * row_stride + column, (int64_t[]){row_stride, 1});
     tsr_tensor_destroy(&view);
     writer->done += rows * columns;
     return status;
@@ -129,10 +136,10 @@ tsr_status tsr__initial_range(const tsr__layer_parameter *parameter, tsr_stream 
     const int64_t count = tsr_tensor_layout(out)->shape[0];
     if (count == 0)
         return TSR_OK;
-    if (seen->shard_dim != 1)
+    if (seen->shard_dim < 1)
         return draw_values(parameter, stream, out, shard_start(seen) + first, NULL);
 
-    const int64_t columns = seen->length;
+    const int64_t columns = seen->length * stride_of(seen, seen->shard_dim);
     column_shard_writer writer = {parameter, stream, out, 0};
     int64_t row = first / columns, column = first % columns;
     if (column > 0) {

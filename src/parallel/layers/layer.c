@@ -247,6 +247,8 @@ void tsr_layer_saved_destroy(tsr_layer_saved **saved)
     tsr_tensor_destroy(&closing->hidden);
     tsr_tensor_destroy(&closing->lse);
     tsr_tensor_destroy(&closing->normalised);
+    for (int i = 0; i < TSR__SAVED_EXPERT_COUNT; i++)
+        tsr_tensor_destroy(&closing->expert[i]);
     tsr__free(closing);
 }
 
@@ -380,9 +382,9 @@ tsr_status tsr__layer_initial(const tsr_layer *layer, int index, tsr_stream *str
     TSR__REQUIRE(layout->ndim == 1 && tsr_layout_is_contiguous(layout),
                  "layer_initial: out is %s; a contiguous tensor of one dimension is needed",
                  TSR__SHAPE_OF(out));
-    int64_t shape[2] = {1, 1}, count = layout->shape[0];
+    int64_t shape[TSR__PARAMETER_DIMS] = {1, 1, 1}, count = layout->shape[0];
     tsr__parameter_shape(parameter, shape);
-    const int64_t total = shape[0] * shape[1];
+    const int64_t total = shape[0] * shape[1] * shape[2];
     TSR__REQUIRE(first >= 0 && first <= total && count <= total - first,
                  "layer_initial: %lld elements from %lld on, but this rank's part of %s has %lld",
                  (long long)count, (long long)first, parameter->name, (long long)total);

@@ -11,7 +11,8 @@
  *     column_linear.c         passes of column-parallel layers
  *     column_blocks.c         products and gradients of the column blocks of such a layer
  *     row_linear.c            passes of row-parallel layers
- *     overlapped_product.c    a product whose chunks are summed over the ranks while the device
+ *     moe.c                   creates a mixture of experts; moe_forward.c, moe_backward.c: its
+ * passes overlapped_product.c    a product whose chunks are summed over the ranks while the device
  *                             computes the next chunk
  *
  * The other files hold the layers and operations that they are named after.
@@ -108,14 +109,27 @@ typedef struct tsr__dropout {
     uint64_t seed, subsequence, offset;
 } tsr__dropout;
 
+typedef enum tsr__expert_saved {
+    TSR__SAVED_LOGITS,
+    TSR__SAVED_IDS,
+    TSR__SAVED_WEIGHTS,
+    TSR__SAVED_HERE,
+    TSR__SAVED_ORDER,
+    TSR__SAVED_OFFSETS,
+    TSR__SAVED_SHARED_HIDDEN,
+    TSR__SAVED_SHARED_LOGITS,
+    TSR__SAVED_EXPERT_COUNT
+} tsr__expert_saved;
+
 struct tsr_layer_saved {
     const tsr_layer *layer;
     tsr_tensor *x;
     /* linear layers: x, gathered from all ranks; NULL if x was not gathered, or is not kept */
     tsr_tensor *gathered_x;
     /* MLP: the input of the activation function or, if `sloped` is true, the derivative of the
-     * activation function. Self-attention: queries, keys and values, as they were before
-     * normalisation if the layer has norms, otherwise after the rotary embedding. */
+     * activation function. Mixtures of experts: gate and up of each pair. Self-attention: queries,
+     * keys and values, as they were before normalisation if the layer has norms, otherwise after
+     * the rotary embedding. */
     tsr_tensor *hidden;
     bool sloped;
     tsr_tensor *lse; /* self-attention: log-sum-exp of each query's scores */
@@ -123,6 +137,9 @@ struct tsr_layer_saved {
      */
     tsr_tensor *normalised;
     tsr__dropout dropout; /* transformer blocks */
+    /* mixtures of experts; NULL where there is nothing to keep. HERE are the ids of this rank's
+     * experts, and ORDER and OFFSETS its pairs (tsr_route_sort). */
+    tsr_tensor *expert[TSR__SAVED_EXPERT_COUNT];
     int child_count;
     tsr_layer_saved *child[]; /* the same order as the layer's children */
 };
@@ -189,11 +206,12 @@ tsr_status tsr__parameter_check_memory(const tsr_layer *layer,
                                        const tsr_tensor *tensor, tsr_dtype dtype) TSR_NODISCARD;
 
 /* parameter.c */
+#define TSR__PARAMETER_DIMS 3 /* the most dimensions of a parameter of the library's layers */
 typedef struct tsr__parameter_spec {
     const char *name; /* without the layer's name */
     tsr_dtype dtype, grad_dtype;
     int ndim;
-    int64_t shape[2];
+    int64_t shape[TSR__PARAMETER_DIMS];
     int shard_dim;                 /* the dimension that the ranks divide; -1: none */
     const tsr__division *division; /* of shard_dim; the layer keeps a pointer to `sizes` */
     tsr_init_params init;          /* of the library's own size */
@@ -204,7 +222,8 @@ typedef struct tsr__parameter_spec {
 /* Adds a parameter without memory to a layer. */
 tsr_status tsr__parameter_add(tsr_layer *layer, const tsr__parameter_spec *spec) TSR_NODISCARD;
 /* Gets the shape of this rank's shard. */
-static inline void tsr__parameter_shape(const tsr__layer_parameter *parameter, int64_t shape[2])
+static inline void tsr__parameter_shape(const tsr__layer_parameter *parameter,
+                                        int64_t shape[TSR__PARAMETER_DIMS])
 {
     const tsr_parameter *seen = &parameter->seen;
     for (int d = 0; d < seen->ndim; d++)

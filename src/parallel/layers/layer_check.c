@@ -55,7 +55,7 @@ tsr_status tsr__parameter_check_memory(const tsr_layer *layer,
     TSR__REQUIRE(tsr__tensor_device(tensor) == layer->device,
                  "%s: the %s of %s is on another device", layer->who, what, parameter->name);
     const bool is_float = tsr__dtype_is_float(layout->dtype),
-               any_dtype = shard.ndim == 2 && (is_float || tsr__dtype_is_block(layout->dtype));
+               any_dtype = shard.ndim >= 2 && (is_float || tsr__dtype_is_block(layout->dtype));
     const bool right_dtype = values ? layout->dtype == dtype || any_dtype : is_float;
     TSR__REQUIRE(right_dtype && tsr__layout_same_shape(&shard, layout),
                  "%s: the %s of %s must be %s %s, but is %s %s", layer->who, what, parameter->name,

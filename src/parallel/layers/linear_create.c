@@ -157,7 +157,7 @@ static tsr_status allocate_joint(tsr__column_linear *column, tsr__weight_or_bias
 {
     tsr_layer *layer = &column->linear.base;
     const tsr__layer_parameter *first = layer->parameter[which];
-    int64_t shape[2], start = 0;
+    int64_t shape[TSR__PARAMETER_DIMS], start = 0;
     tsr__parameter_shape(first, shape);
     shape[0] = 0;
     for (int i = 0; i < column->block_count; i++)

@@ -51,7 +51,7 @@ tsr_status tsr__parameter_add(tsr_layer *layer, const tsr__parameter_spec *spec)
         .name = parameter->name,
         .dtype = spec->dtype,
         .ndim = spec->ndim,
-        .global_shape = {spec->shape[0], spec->shape[1]},
+        .global_shape = {spec->shape[0], spec->shape[1], spec->shape[2]},
         .shard_dim = spec->shard_dim,
         .offset = division->first,
         .length = division->length,
@@ -63,7 +63,7 @@ tsr_status tsr__parameter_add(tsr_layer *layer, const tsr__parameter_spec *spec)
 tsr_status tsr__parameter_allocate(tsr_layer *layer, int index)
 {
     tsr__layer_parameter *parameter = layer->parameter[index];
-    int64_t shape[2];
+    int64_t shape[TSR__PARAMETER_DIMS];
     tsr__parameter_shape(parameter, shape);
     TSR__TRY(tsr_tensor_create(layer->device, parameter->seen.dtype, parameter->seen.ndim, shape,
                                &parameter->seen.tensor));
@@ -82,7 +82,7 @@ tsr_status tsr__parameter_need_grad(tsr_layer *layer, int index)
     tsr__layer_parameter *parameter = layer->parameter[index];
     if (parameter->seen.grad)
         return TSR_OK;
-    int64_t shape[2];
+    int64_t shape[TSR__PARAMETER_DIMS];
     tsr__parameter_shape(parameter, shape);
     return tsr_tensor_create(layer->device, parameter->grad_dtype, parameter->seen.ndim, shape,
                              &parameter->seen.grad);

@@ -9,11 +9,12 @@
 typedef struct tsr__grad_contribution contribution;
 
 /* Returns the number of a parameter's elements on this rank, and sets its shape. */
-static int64_t elements_of(const tsr__layer_parameter *parameter, int64_t shape[2])
+static int64_t elements_of(const tsr__layer_parameter *parameter,
+                           int64_t shape[TSR__PARAMETER_DIMS])
 {
-    shape[0] = shape[1] = 1;
+    shape[0] = shape[1] = shape[2] = 1;
     tsr__parameter_shape(parameter, shape);
-    return shape[0] * (parameter->seen.ndim > 1 ? shape[1] : 1);
+    return shape[0] * shape[1] * shape[2];
 }
 
 static const tsr__layer_parameter *parameter_of(const tsr__replicated_grads *grads, int i)
@@ -34,7 +35,7 @@ tsr_status tsr__replicated_grads_add(tsr__replicated_grads *grads, int index)
 
 tsr_status tsr__replicated_grads_allocate(tsr__replicated_grads *grads, bool zeros)
 {
-    int64_t total = 0, start = 0, shape[2];
+    int64_t total = 0, start = 0, shape[TSR__PARAMETER_DIMS];
     for (int i = 0; i < grads->count; i++)
         total += elements_of(parameter_of(grads, i), shape);
     TSR__TRY(tsr__temp_new(grads->temps, TSR_F32, 1, &total, &grads->joint));

@@ -267,6 +267,27 @@ static tsr_status create_attention(block *b, const tsr_block_params *params)
     return status == TSR_OK ? tsr__layer_add_child(&b->base, child) : status;
 }
 
+static tsr_status create_experts(block *b, const tsr_block_params *params)
+{
+    tsr_moe_params experts;
+    TSR__TRY(TSR__TAKE_PART(tsr_moe_params, params->experts, &experts));
+    TSR__REQUIRE(!params->mlp, "%s: mlp and experts are given; only one is possible", b->base.who);
+    TSR__REQUIRE(!params->sequence, "%s: experts are given with sequence, which is not possible",
+                 b->base.who);
+    tsr_layer *child = NULL;
+    char *name;
+    TSR__TRY(child_name(&b->base, "mlp", &name));
+    experts.group = b->base.group;
+    experts.name = name;
+    experts.input_size = params->size;
+    experts.dtype = params->dtype;
+    experts.grad_dtype = params->grad_dtype;
+    experts.deferred = params->deferred;
+    tsr_status status = tsr_moe_create(&experts, &child);
+    tsr__free(name);
+    return status == TSR_OK ? tsr__layer_add_child(&b->base, child) : status;
+}
+
 static tsr_status create_mlp(block *b, const tsr_block_params *params)
 {
     tsr_mlp_params mlp;
@@ -297,7 +318,7 @@ static tsr_status init_block(block *b, const tsr_block_params *params)
     TSR__TRY(create_norm(b, params, "norm1"));
     TSR__TRY(create_attention(b, params));
     TSR__TRY(create_norm(b, params, "norm2"));
-    return create_mlp(b, params);
+    return params->experts ? create_experts(b, params) : create_mlp(b, params);
 }
 
 tsr_status tsr_block_create(const tsr_block_params *params, tsr_layer **out)

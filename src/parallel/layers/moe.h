@@ -1,0 +1,80 @@
+/* The layer of a mixture of experts. moe.c creates it; moe_forward.c and moe_backward.c have its
+ * passes. */
+#ifndef TSR_PARALLEL_LAYERS_MOE_H
+#define TSR_PARALLEL_LAYERS_MOE_H
+
+#include "gpu/internal.h"
+#include "parallel/layers/layer.h"
+#include "tessera/moe.h"
+
+/* The parameters that a layer can have, and their order. */
+typedef enum tsr__moe_parameter {
+    TSR__MOE_ROUTER,
+    TSR__MOE_ROUTER_BIAS,
+    TSR__MOE_CHOICE_BIAS,
+    TSR__MOE_GATE,
+    TSR__MOE_GATE_BIAS,
+    TSR__MOE_UP,
+    TSR__MOE_UP_BIAS,
+    TSR__MOE_DOWN,
+    TSR__MOE_DOWN_BIAS,
+    TSR__MOE_SHARED_GATE,
+    TSR__MOE_SHARED_UP,
+    TSR__MOE_SHARED_DOWN,
+    TSR__MOE_SHARED_ROUTER,
+    TSR__MOE_PARAMETERS
+} tsr__moe_parameter;
+
+typedef struct tsr__moe {
+    tsr_layer base;
+    int64_t input_size, hidden_size, experts, chosen, shared_size;
+    bool by_experts; /* ranks have whole experts; otherwise a part of each expert */
+    bool reduce_f32;
+    tsr_route_params route; /* without its bias */
+    tsr_expert_activation activation;
+    float limit;
+    tsr__division division, shared_division;
+    int index[TSR__MOE_PARAMETERS]; /* among the layer's parameters; -1: the layer has none */
+    /* by_experts with several ranks: [experts], i32: each expert's number on this rank, or -1 */
+    tsr_tensor *local;
+    tsr_tensor *balance; /* the gradient of probabilities (tsr_moe_set_balance), or NULL */
+} tsr__moe;
+
+/* Returns the memory of a parameter, or NULL if the layer does not have it. */
+static inline tsr_tensor *tsr__moe_tensor(const tsr__moe *m, tsr__moe_parameter which)
+{
+    return m->index[which] < 0 ? NULL : m->base.parameter[m->index[which]]->seen.tensor;
+}
+
+/* The number of experts, and of hidden features of an expert, of which this rank has weights. */
+static inline int64_t tsr__moe_experts_here(const tsr__moe *m)
+{
+    return m->by_experts ? m->division.length : m->experts;
+}
+static inline int64_t tsr__moe_hidden_here(const tsr__moe *m)
+{
+    return m->by_experts ? m->hidden_size : m->division.length;
+}
+/* Whether this rank adds the experts' output biases: one rank does if each has a part of all
+ * experts. */
+static inline bool tsr__moe_adds_bias(const tsr__moe *m)
+{
+    return m->index[TSR__MOE_DOWN_BIAS] >= 0 && (m->by_experts || m->base.rank == 0);
+}
+
+/* The functions of tsr__layer_type. */
+tsr_status tsr__moe_forward_added(tsr_layer *layer, const tsr_tensor *x, const tsr__cached *cached,
+                                  const tsr_tensor *added, tsr_layer_saved *saved,
+                                  tsr_tensor **y) TSR_NODISCARD;
+tsr_status tsr__moe_backward(tsr_layer *layer, const tsr_layer_saved *saved, const tsr_tensor *dy,
+                             tsr_tensor **dx) TSR_NODISCARD;
+
+/* The ids and weights of a shared expert: zeros [tokens,1], and `gates`, or ones if that is
+ * NULL. */
+tsr_status tsr__moe_shared_pairs(const tsr__moe *m, tsr__temps *temps, int64_t tokens,
+                                 tsr_tensor *gates, tsr_tensor **ids,
+                                 tsr_tensor **weights) TSR_NODISCARD;
+/* Sums `tensor` over the ranks; `kind` is the dtype of activations on the wire, or 0. */
+tsr_status tsr__moe_reduce(const tsr__moe *m, tsr_tensor *tensor, tsr_dtype wire) TSR_NODISCARD;
+
+#endif

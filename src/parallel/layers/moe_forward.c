@@ -1,0 +1,252 @@
+/* The forward pass of a mixture of experts. Every rank computes the router's logits of all tokens
+ * from the same bits, so all choose alike. Each then computes what its weights contribute, and one
+ * all-reduce sums the contributions. */
+#include "parallel/layers/moe.h"
+
+/* The most tokens for which products do not need sorted pairs. */
+enum { FEW_TOKENS = 8 };
+
+typedef struct forward_pass {
+    tsr__moe *m;
+    tsr__temps *temps;
+    tsr_layer_saved *saved;
+    tsr_dtype dtype; /* of x */
+    int64_t tokens;
+    tsr_tensor *x2;                            /* [tokens,input_size] */
+    tsr_tensor *logits, *ids, *weights, *here; /* `here`: ids of this rank's experts */
+    tsr_tensor *order, *offsets;               /* NULL: not sorted */
+} forward_pass;
+
+tsr_status tsr__moe_reduce(const tsr__moe *m, tsr_tensor *tensor, tsr_dtype wire)
+{
+    if (m->base.size == 1)
+        return TSR_OK;
+    return tsr_group_all_reduce(m->base.group, tensor, TSR_OP_SUM,
+                                tsr_collective_params(.wire = wire), NULL);
+}
+
+/* Choice ------------------------------------------------------------------------------------- */
+
+static tsr_status choose(forward_pass *p)
+{
+    const tsr__moe *m = p->m;
+    tsr_stream *stream = m->base.stream;
+    const int64_t of_logits[] = {p->tokens, m->experts}, of_pairs[] = {p->tokens, m->chosen};
+    TSR__TRY(tsr__temp_new(p->temps, TSR_F32, 2, of_logits, &p->logits));
+    TSR__TRY(tsr__temp_new(p->temps, TSR_I32, 2, of_pairs, &p->ids));
+    TSR__TRY(tsr__temp_new(p->temps, TSR_F32, 2, of_pairs, &p->weights));
+    TSR__TRY(tsr_matmul(
+        stream, p->logits, p->x2, tsr__moe_tensor(m, TSR__MOE_ROUTER),
+        tsr_matmul_params(.transpose_b = true, .bias = tsr__moe_tensor(m, TSR__MOE_ROUTER_BIAS))));
+    tsr_route_params route = m->route;
+    route.bias = tsr__moe_tensor(m, TSR__MOE_CHOICE_BIAS);
+    return tsr_route(stream, p->ids, p->weights, p->logits, &route);
+}
+
+/* Finds the pairs of this rank's experts, and sorts them. */
+static tsr_status find_pairs(forward_pass *p)
+{
+    const tsr__moe *m = p->m;
+    tsr_stream *stream = m->base.stream;
+    const int64_t pairs = p->tokens * m->chosen, here = tsr__moe_experts_here(m);
+    p->here = p->ids;
+    if (m->local) {
+        tsr_tensor *numbers, *flat;
+        TSR__TRY(tsr__temp_new(p->temps, TSR_I32, 1, &pairs, &numbers));
+        TSR__TRY(tsr__temp_reshape(p->temps, p->ids, 1, &pairs, &flat));
+        TSR__TRY(tsr_index_select(stream, numbers, m->local, 0, flat));
+        TSR__TRY(
+            tsr__temp_reshape(p->temps, numbers, 2, (int64_t[]){p->tokens, m->chosen}, &p->here));
+    }
+    if ((p->tokens <= FEW_TOKENS && !p->saved) || here == 0)
+        return TSR_OK;
+    TSR__TRY(tsr__temp_new(p->temps, TSR_I32, 1, &pairs, &p->order));
+    TSR__TRY(tsr__temp_new(p->temps, TSR_I32, 1, (int64_t[]){here + 1}, &p->offsets));
+    return tsr_route_sort(stream, p->order, p->offsets, p->here);
+}
+
+/* Experts ------------------------------------------------------------------------------------ */
+
+/* Computes act [tokens,chosen,hidden], and keeps gate and up for a backward pass. */
+static tsr_status hidden_features(forward_pass *p, tsr_tensor **act)
+{
+    const tsr__moe *m = p->m;
+    tsr_stream *stream = m->base.stream;
+    const int64_t features = tsr__moe_hidden_here(m);
+    const int64_t narrow[] = {p->tokens, m->chosen, features},
+                  wide[] = {p->tokens, m->chosen, 2 * features};
+    const tsr_tensor *gate = tsr__moe_tensor(m, TSR__MOE_GATE),
+                     *up = tsr__moe_tensor(m, TSR__MOE_UP),
+                     *gate_bias = tsr__moe_tensor(m, TSR__MOE_GATE_BIAS),
+                     *up_bias = tsr__moe_tensor(m, TSR__MOE_UP_BIAS);
+    TSR__TRY(tsr__temp_new(p->temps, p->dtype, 3, narrow, act));
+    if (!p->saved)
+        return tsr_matmul_grouped(
+            stream, *act, p->x2, gate, p->here,
+            tsr_matmul_grouped_params(.order = p->order, .offsets = p->offsets, .bias = gate_bias,
+                                      .up = up, .up_bias = up_bias, .activation = m->activation,
+                                      .limit = m->limit));
+    tsr_tensor *hidden, *part;
+    TSR__TRY(tsr__temp_new(p->temps, p->dtype, 3, wide, &hidden));
+    TSR__TRY(tsr__temp_slice(p->temps, hidden, 2, 0, features, &part));
+    TSR__TRY(tsr_matmul_grouped(
+        stream, part, p->x2, gate, p->here,
+        tsr_matmul_grouped_params(.order = p->order, .offsets = p->offsets, .bias = gate_bias)));
+    TSR__TRY(tsr__temp_slice(p->temps, hidden, 2, features, features, &part));
+    TSR__TRY(tsr_matmul_grouped(
+        stream, part, p->x2, up, p->here,
+        tsr_matmul_grouped_params(.order = p->order, .offsets = p->offsets, .bias = up_bias)));
+    TSR__TRY(tsr__keep(hidden, &p->saved->hidden));
+    return tsr__pair_activate(stream, &(tsr__pair_activation){.ids = p->here,
+                                                              .hidden = hidden,
+                                                              .y = *act,
+                                                              .experts = tsr__moe_experts_here(m),
+                                                              .activation = m->activation,
+                                                              .limit = m->limit});
+}
+
+/* The shared expert -------------------------------------------------------------------------- */
+
+tsr_status tsr__moe_shared_pairs(const tsr__moe *m, tsr__temps *temps, int64_t tokens,
+                                 tsr_tensor *gates, tsr_tensor **ids, tsr_tensor **weights)
+{
+    const int64_t shape[] = {tokens, 1};
+    TSR__TRY(tsr__temp_new(temps, TSR_I32, 2, shape, ids));
+    TSR__TRY(tsr_fill(m->base.stream, *ids, 0));
+    *weights = gates;
+    if (gates)
+        return TSR_OK;
+    TSR__TRY(tsr__temp_new(temps, TSR_F32, 2, shape, weights));
+    return tsr_fill(m->base.stream, *weights, 1);
+}
+
+/* Computes the gate of the shared expert, [tokens,1], or NULL. */
+static tsr_status shared_gates(forward_pass *p, tsr_tensor **out)
+{
+    const tsr__moe *m = p->m;
+    const tsr_tensor *router = tsr__moe_tensor(m, TSR__MOE_SHARED_ROUTER);
+    *out = NULL;
+    if (!router)
+        return TSR_OK;
+    const int64_t shape[] = {p->tokens, 1};
+    tsr_tensor *logits;
+    TSR__TRY(tsr__temp_new(p->temps, TSR_F32, 2, shape, &logits));
+    TSR__TRY(tsr__temp_new(p->temps, TSR_F32, 2, shape, out));
+    TSR__TRY(
+        tsr_matmul(m->base.stream, logits, p->x2, router, tsr_matmul_params(.transpose_b = true)));
+    if (p->saved)
+        TSR__TRY(tsr__keep(logits, &p->saved->expert[TSR__SAVED_SHARED_LOGITS]));
+    return tsr_unary(m->base.stream, *out, logits, TSR_UNARY_SIGMOID);
+}
+
+/* y2 += the shared expert's contribution. */
+static tsr_status add_shared_expert(forward_pass *p, tsr_tensor *y2)
+{
+    const tsr__moe *m = p->m;
+    tsr_stream *stream = m->base.stream;
+    if (m->shared_size == 0)
+        return TSR_OK;
+    const int64_t features = m->shared_division.length;
+    const int64_t narrow[] = {p->tokens, 1, features}, wide[] = {p->tokens, 2 * features},
+                  wide_pairs[] = {p->tokens, 1, 2 * features}, flat[] = {p->tokens, features};
+    tsr_tensor *gates, *ids, *weights, *hidden, *part, *act, *act2;
+    TSR__TRY(shared_gates(p, &gates));
+    TSR__TRY(tsr__moe_shared_pairs(m, p->temps, p->tokens, gates, &ids, &weights));
+    TSR__TRY(tsr__temp_new(p->temps, p->dtype, 2, wide, &hidden));
+    TSR__TRY(tsr__temp_slice(p->temps, hidden, 1, 0, features, &part));
+    TSR__TRY(tsr_matmul(stream, part, p->x2, tsr__moe_tensor(m, TSR__MOE_SHARED_GATE),
+                        tsr_matmul_params(.transpose_b = true)));
+    TSR__TRY(tsr__temp_slice(p->temps, hidden, 1, features, features, &part));
+    TSR__TRY(tsr_matmul(stream, part, p->x2, tsr__moe_tensor(m, TSR__MOE_SHARED_UP),
+                        tsr_matmul_params(.transpose_b = true)));
+    if (p->saved)
+        TSR__TRY(tsr__keep(hidden, &p->saved->expert[TSR__SAVED_SHARED_HIDDEN]));
+    TSR__TRY(tsr__temp_reshape(p->temps, hidden, 3, wide_pairs, &hidden));
+    TSR__TRY(tsr__temp_new(p->temps, p->dtype, 3, narrow, &act));
+    TSR__TRY(tsr__pair_activate(stream, &(tsr__pair_activation){.ids = ids,
+                                                                .hidden = hidden,
+                                                                .y = act,
+                                                                .experts = 1,
+                                                                .activation = m->activation,
+                                                                .limit = m->limit}));
+    if (gates) {
+        TSR__TRY(tsr__temp_new(p->temps, p->dtype, 2, flat, &act2));
+        TSR__TRY(tsr__pair_sum(stream, act2, act, ids, 1, weights, false));
+    } else {
+        TSR__TRY(tsr__temp_reshape(p->temps, act, 2, flat, &act2));
+    }
+    return tsr_matmul(stream, y2, act2, tsr__moe_tensor(m, TSR__MOE_SHARED_DOWN),
+                      tsr_matmul_params(.transpose_b = true, .accumulate = true));
+}
+
+/* The pass ----------------------------------------------------------------------------------- */
+
+/* Keeps what the backward pass needs. */
+static tsr_status save(const forward_pass *p)
+{
+    const tsr_tensor *const kept[] = {
+        [TSR__SAVED_LOGITS] = p->logits,   [TSR__SAVED_IDS] = p->ids,
+        [TSR__SAVED_WEIGHTS] = p->weights, [TSR__SAVED_HERE] = p->here,
+        [TSR__SAVED_ORDER] = p->order,     [TSR__SAVED_OFFSETS] = p->offsets,
+    };
+    for (size_t i = 0; i < sizeof kept / sizeof kept[0]; i++)
+        if (kept[i])
+            TSR__TRY(tsr__keep(kept[i], &p->saved->expert[i]));
+    return TSR_OK;
+}
+
+static tsr_status run_forward(forward_pass *p, const tsr_tensor *x, const tsr_tensor *added,
+                              tsr_tensor **y)
+{
+    const tsr__moe *m = p->m;
+    tsr_stream *stream = m->base.stream;
+    const tsr_layout *layout = tsr_tensor_layout(x);
+    const int64_t flat[] = {p->tokens, m->input_size};
+    const bool wide_sum = m->reduce_f32 && m->base.size > 1 && p->dtype != TSR_F32;
+    tsr_tensor *act, *out, *out2, *sum;
+    TSR__TRY(choose(p));
+    TSR__TRY(find_pairs(p));
+    TSR__TRY(hidden_features(p, &act));
+    TSR__TRY(tsr__temp_new(p->temps, p->dtype, layout->ndim, layout->shape, &out));
+    TSR__TRY(tsr__temp_reshape(p->temps, out, 2, flat, &out2));
+    sum = out2;
+    if (wide_sum)
+        TSR__TRY(tsr__temp_new(p->temps, TSR_F32, 2, flat, &sum));
+    TSR__TRY(tsr_matmul_grouped(
+        stream, sum, act, tsr__moe_tensor(m, TSR__MOE_DOWN), p->here,
+        tsr_matmul_grouped_params(.order = p->order, .offsets = p->offsets, .weights = p->weights,
+                                  .bias = tsr__moe_adds_bias(m)
+                                              ? tsr__moe_tensor(m, TSR__MOE_DOWN_BIAS)
+                                              : NULL)));
+    TSR__TRY(add_shared_expert(p, sum));
+    TSR__TRY(tsr__moe_reduce(m, sum, tsr__group_wire(m->base.group)));
+    if (wide_sum)
+        TSR__TRY(tsr_copy(stream, out2, sum));
+    if (added)
+        TSR__TRY(tsr_axpy(stream, out, 1, added));
+    if (p->saved)
+        TSR__TRY(save(p));
+    *y = tsr__temp_take(p->temps, out);
+    return TSR_OK;
+}
+
+tsr_status tsr__moe_forward_added(tsr_layer *layer, const tsr_tensor *x, const tsr__cached *cached,
+                                  const tsr_tensor *added, tsr_layer_saved *saved, tsr_tensor **y)
+{
+    (void)cached;
+    tsr__moe *m = (tsr__moe *)layer;
+    TSR__TRY(tsr__layer_check_input(layer, "x", x));
+    const tsr_layout *layout = tsr_tensor_layout(x);
+    TSR__REQUIRE(layout->shape[layout->ndim - 1] == m->input_size,
+                 "%s: x is %s; its last dimension must be %lld", layer->who, TSR__SHAPE_OF(x),
+                 (long long)m->input_size);
+    tsr__temps temps = {.stream = layer->stream};
+    forward_pass pass = {.m = m, .temps = &temps, .saved = saved, .dtype = layout->dtype};
+    tsr_status status = tsr__temp_flatten(&temps, x, &pass.x2);
+    if (status == TSR_OK) {
+        pass.tokens = tsr_tensor_layout(pass.x2)->shape[0];
+        status = run_forward(&pass, x, added, y);
+    }
+    tsr__temps_finish(&temps);
+    return status;
+}
