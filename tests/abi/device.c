@@ -118,6 +118,31 @@ static void collectives(void)
     tsr_tensor_destroy(&a);
 }
 
+static void experts(void)
+{
+    tsr_moe_params params = TSR_INIT(tsr_moe_params);
+    params.group = group;
+    params.input_size = 8;
+    params.hidden_size = 4;
+    params.experts = 4;
+    params.experts_used = 2;
+    tsr_layer *layer = NULL, *refused = NULL;
+    OK(tsr_moe_create(&params, &layer));
+    REFUSED(tsr_moe_params, params, tsr_moe_create(&params, &refused));
+    tsr_tensor *x = drawn(4, 2, (int64_t[]){2, 8}), *y = NULL;
+    tsr_layer_saved *saved = NULL;
+    OK(tsr_layer_forward(layer, x, &saved, &y));
+    RESULT(tsr_moe_choice) choice;
+    RESULT_BEGIN(tsr_moe_choice, choice);
+    OK(tsr_moe_get_choice(saved, &choice.value));
+    RESULT_END(tsr_moe_choice, choice);
+    print_tensor("router's logits", choice.value.logits);
+    tsr_layer_saved_destroy(&saved);
+    tsr_tensor_destroy(&x);
+    tsr_tensor_destroy(&y);
+    tsr_layer_destroy(&layer);
+}
+
 static void layers(void)
 {
     tsr_init_params init = TSR_INIT(tsr_init_params);
@@ -140,7 +165,6 @@ static void layers(void)
     RESULT_END(tsr_linear_shard, shard);
     print_tensor("initial weight", shard.value.weight);
     REFUSED_ALONE(tsr_mlp_params, tsr_mlp_create(&given, &refused));
-    REFUSED_ALONE(tsr_moe_params, tsr_moe_create(&given, &refused));
     REFUSED_ALONE(tsr_embedding_params, tsr_embedding_create(&given, &refused));
     REFUSED_ALONE(tsr_norm_params, tsr_norm_create(&given, &refused));
     tsr_self_attention_params self = TSR_INIT(tsr_self_attention_params);
@@ -321,6 +345,7 @@ void abi_device(void)
     operations();
     collectives();
     layers();
+    experts();
     caches();
     others();
     generators();
