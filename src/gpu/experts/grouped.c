@@ -135,7 +135,7 @@ static tsr_status check(const char *op, tsr_stream *stream, tsr_tensor *y, const
 typedef struct tile_shape {
     uint32_t threads, rows, columns, depth, own_rows, own_columns;
 } tile_shape;
-static const tile_shape small_tile = {64, 32, 64, 16, 4, 8}, large_tile = {64, 64, 64, 16, 8, 8};
+static const tile_shape small_tile = {64, 32, 64, 16, 4, 8}, large_tile = {128, 64, 64, 16, 8, 4};
 
 static const tile_shape *tile_for(const tsr__grouped *call)
 {
