@@ -36,7 +36,10 @@ typedef enum tsr_rope_scaling {
      * factor for pairs that make beta_slow or fewer, and a weighted mean of both for pairs between.
      * The rotated components are multiplied by attention_factor. Source: Peng et al., "YaRN"
      * (2023), in the form of Hugging Face Transformers. */
-    TSR_ROPE_SCALING_YARN = 3
+    TSR_ROPE_SCALING_YARN = 3,
+    /* f_i / divisors[i]. The rotated components are multiplied by attention_factor. Source: Ding et
+     * al., "LongRoPE" (2024). */
+    TSR_ROPE_SCALING_DIVISORS = 4
 } tsr_rope_scaling;
 
 typedef struct tsr_rope_params {
@@ -47,13 +50,15 @@ typedef struct tsr_rope_params {
     tsr_rope_pairing pairing;
     double theta; /* 0: 10000 */
     tsr_rope_scaling scaling;
-    /* How many times longer the context becomes. Unused without scaling. */
+    /* How many times longer the context becomes. Unused without scaling, and for DIVISORS. */
     double factor;
     /* LLAMA3, YARN: the context that the model was trained for, in positions; at least 1. */
     double original_length;
     double low_frequency_factor, high_frequency_factor; /* LLAMA3; 0: 1 and 4 */
     double beta_fast, beta_slow;                        /* YARN; 0: 32 and 1 */
-    double attention_factor; /* YARN; 0: 0.1 · log(factor) + 1, and 1 for factors up to 1 */
+    /* YARN; 0: 0.1 · log(factor) + 1, and 1 for factors up to 1. DIVISORS; 0: 1 */
+    double attention_factor;
+    const float *divisors; /* DIVISORS: [rotary_dim / 2], above 0. Read during the call */
 } tsr_rope_params;
 #define tsr_rope_params(...)                                                                       \
     (&(tsr_rope_params){.struct_size = sizeof(tsr_rope_params), __VA_ARGS__})

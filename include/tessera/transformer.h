@@ -52,8 +52,8 @@ TSR_API TSR_NODISCARD tsr_status tsr_norm_create(const tsr_norm_params *params, 
 /* Self-attention --------------------------------------------------------------------------------
  *
  *    q, k, v = x · wᵀ + bias, with "q", "k" and "v", divided into heads of head_dim features
- *    q, k = tsr_norm (RMS) of each head, with "q_norm.weight" and "k_norm.weight" [head_dim], if
- *           `qk_norm` is set
+ *    q, k = tsr_norm (RMS) of each head or of all heads, with "q_norm.weight" and "k_norm.weight",
+ *           as `qk_norm` says
  *    q, k = rotated by tsr_rope_apply at the tokens' positions 0, 1, …, if `rope` is set
  *    y = tsr_attention(q, k, v) · "o.weight"ᵀ + "o.bias"; with "sinks" [heads], one number for each
  *        query head, if `sinks` is set
@@ -68,9 +68,19 @@ TSR_API TSR_NODISCARD tsr_status tsr_norm_create(const tsr_norm_params *params, 
  * also gets the query heads that read its kv heads. If there are fewer kv heads than ranks,
  * `partition` divides the query heads. Every rank then keeps the parameters of all kv heads, and
  * computes the kv heads that its query heads read; a separate all-reduce sums the gradients of
- * these parameters over the ranks. The gradients of q_norm and k_norm are summed over the ranks in
- * the same way. Each rank has the sinks of its query heads. Their initial values are those of a
- * bias of head_dim inputs. */
+ * these parameters over the ranks. The gradients of the norms of heads are summed over the ranks in
+ * the same way. With TSR_QK_NORM_WHOLE, the weights are divided as the features are; a forward pass
+ * then sums two numbers for each token over the ranks, and so does a backward pass. Each rank has
+ * the sinks of its query heads. Their initial values are those of a bias of head_dim inputs. */
+
+/* Which features of queries and keys are normalised together. */
+typedef enum tsr_qk_norm {
+    TSR_QK_NORM_NONE = 0,
+    TSR_QK_NORM_HEADS = 1, /* those of a head; both weights are [head_dim] */
+    /* those of all heads of q, and those of all heads of k; the weights are [heads · head_dim] and
+     * [kv_heads · head_dim] */
+    TSR_QK_NORM_WHOLE = 2
+} tsr_qk_norm;
 
 /* Fields that tsr_linear_params has as well, and that have no comment here, are as there. */
 typedef struct tsr_self_attention_params {
@@ -83,7 +93,7 @@ typedef struct tsr_self_attention_params {
     bool bias;                   /* q, k and v have a bias */
     bool output_bias;            /* o has a bias */
     const tsr_rope_params *rope; /* NULL: none. Read during the call */
-    bool qk_norm;
+    tsr_qk_norm qk_norm;
     float norm_epsilon;   /* the epsilon of qk_norm; 0: 1e-5 */
     tsr_dtype norm_dtype; /* the dtype of the weights of qk_norm; 0: `dtype` */
     /* A token sees only itself and the tokens before it. If false, every token sees every token. */
@@ -124,12 +134,18 @@ TSR_API TSR_NODISCARD tsr_status tsr_self_attention_get_heads(const tsr_layer *l
 
 /* Blocks ----------------------------------------------------------------------------------------
  *
- * z = x + dropout(attention(norm1(x)))
- * y = z + dropout(mlp(norm2(z)))
+ * z = x + residual_scale · dropout(post_norm1(attention(norm1(x))))
+ * y = z + residual_scale · dropout(post_norm2(mlp(norm2(z))))
  *
- * The normalisation comes before attention and before the MLP, as in GPT-2 and Llama. Parameters
- * are named "norm1.weight", "attention.q.weight", "norm2.weight", "mlp.up.weight" and so on, and
- * come in this order. */
+ * `norms` says which of the normalisations there are. Parameters are named "norm1.weight",
+ * "attention.q.weight", "post_norm1.weight", "norm2.weight", "mlp.up.weight", "post_norm2.weight"
+ * and so on, and come in this order. */
+
+typedef enum tsr_block_norms {
+    TSR_BLOCK_NORMS_BEFORE = 0, /* norm1 and norm2, as in GPT-2 and Llama */
+    TSR_BLOCK_NORMS_AFTER = 1,  /* post_norm1 and post_norm2, as in OLMo 2 */
+    TSR_BLOCK_NORMS_BOTH = 2    /* all four, as in Gemma 2 */
+} tsr_block_norms;
 
 typedef struct tsr_block_params {
     size_t struct_size;
@@ -152,6 +168,8 @@ typedef struct tsr_block_params {
     /* A mixture of experts in place of the MLP; `mlp` must then be NULL. The block sets the same
      * fields of it. Not with `sequence`. */
     const tsr_moe_params *experts;
+    tsr_block_norms norms;
+    float residual_scale; /* 0: 1 */
 } tsr_block_params;
 #define tsr_block_params(...)                                                                      \
     (&(tsr_block_params){.struct_size = sizeof(tsr_block_params), __VA_ARGS__})

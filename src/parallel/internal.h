@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "tessera/fsdp.h"
+#include "tessera/layer.h"
 #include "tessera/matmul.h"
 
 /* fsdp/pass.c: Ends the use of a unit whose pass has failed, and discards the gradients of that
@@ -27,5 +28,11 @@ tsr_status tsr__embedding_forward_as(tsr_layer *layer, const tsr_tensor *x, tsr_
 tsr_status tsr__column_forward_normed(tsr_layer *layer, const tsr_layer *norm, const tsr_tensor *x,
                                       bool gated, tsr_activation activation,
                                       tsr_tensor **y) TSR_NODISCARD;
+
+/* layers/layer.c: Keeps a tensor together with what a forward pass has saved, and destroys it with
+ * that. */
+void tsr__layer_saved_keep(tsr_layer_saved *saved, tsr_tensor *tensor);
+/* Returns the tensor that is kept, or NULL. */
+const tsr_tensor *tsr__layer_saved_kept(const tsr_layer_saved *saved);
 
 #endif

@@ -98,12 +98,32 @@ static void check_gradients(run *r, const double *dy, double times)
     }
 }
 
+/* Gives different values to the weights of norms, which are 1 initially. */
+static void vary_norms(const tsr_layer *layer)
+{
+    for (int i = 0; i < tsr_layer_parameter_count(layer); i++) {
+        const tsr_parameter *p = tsr_layer_parameter(layer, i);
+        const int64_t first = p->shard_dim < 0 ? 0 : p->offset,
+                      count = p->shard_dim < 0 ? p->global_shape[0] : p->length;
+        if (p->ndim != 1 || !strstr(p->name, "norm") || !strstr(p->name, ".weight"))
+            continue;
+        double *values = doubles(count);
+        for (int64_t k = 0; k < count; k++)
+            values[k] = 0.5 + (double)((first + k) * 3 % 8) / 8;
+        tsr_tensor *varied = tensor_of(p->dtype, 1, &count, values);
+        OK(tsr_copy(queue, p->tensor, varied));
+        tsr_tensor_destroy(&varied);
+        free(values);
+    }
+}
+
 /* Runs forward passes with and without saving. Then runs two backward passes whose gradients are
  * added, the second one without dx, and one more backward pass after zero_grad. */
 static void run_all(run *r, uint64_t sequence)
 {
     host_model *h = &r->host;
     const int64_t count = h->batch * h->tokens * h->size;
+    vary_norms(r->layer);
     host_model_load(h, r->layer);
     h->x = numbers(sequence, count, r->dtype);
     double *dy = numbers(sequence + 1, count, r->dtype), *y = host_model_forward(h);
@@ -308,6 +328,32 @@ CASE(attention_replicated, "self-attention with fewer kv heads than ranks")
         false, 6);
 }
 
+CASE(attention_whole_norms, "self-attention with norms over all heads of q and of k")
+{
+    /* kv heads are divided; kv heads are shared by ranks; some ranks have no heads; a sequence */
+    static const struct {
+        int64_t heads, kv_heads;
+        bool sequence;
+    } cases[] = {{8, 4, false}, {6, 2, false}, {8, 1, false}, {2, 2, false}, {8, 2, true}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        run_attention(
+            (tsr_self_attention_params){.struct_size = sizeof(tsr_self_attention_params),
+                                        .size = 8,
+                                        .heads = cases[i].heads,
+                                        .kv_heads = cases[i].kv_heads,
+                                        .head_dim = 4,
+                                        .qk_norm = TSR_QK_NORM_WHOLE,
+                                        .norm_epsilon = 1e-3F,
+                                        .rope = &halves,
+                                        .sequence = cases[i].sequence,
+                                        .sequence_dim = 1,
+                                        .partition =
+                                            tsr_partition_params(.kind = TSR_PARTITION_UNEVEN),
+                                        .bias = true,
+                                        .causal = true},
+            false, 30 + i);
+}
+
 CASE(attention_few_heads, "self-attention with fewer heads than ranks: some ranks have none")
 {
     run_attention(
@@ -510,6 +556,26 @@ CASE(block_llama, "a block with RMS norm, grouped queries, rotary embedding and 
     b.block.recompute = true;
     b.attention.qk_norm = true;
     run_block(b, 0, 4);
+}
+
+CASE(block_norms, "blocks with norms after attention and MLP, and a factor of residual branches")
+{
+    block_case b = llama_block();
+    b.block.norms = TSR_BLOCK_NORMS_AFTER;
+    b.attention.qk_norm = TSR_QK_NORM_WHOLE;
+    run_block(b, 0, 10);
+    b.block.norms = TSR_BLOCK_NORMS_BOTH;
+    b.block.residual_scale = 0.375F;
+    b.block.recompute = true;
+    run_block(b, 0.2F, 11);
+    b = gpt_block();
+    b.block.norms = TSR_BLOCK_NORMS_BOTH;
+    b.block.sequence = true;
+    b.block.sequence_dim = 1;
+    run_block(b, 0, 12);
+    b = llama_block();
+    b.block.residual_scale = -2;
+    run_block(b, 0, 13);
 }
 
 CASE(block_sequence, "a block with sequence parallelism has the masks of the complete tensor")

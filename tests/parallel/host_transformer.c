@@ -67,8 +67,10 @@ static void prepare(const host_model *m, const tsr_self_attention_params *p, dou
                     int64_t heads, const char *norm)
 {
     const int64_t d = p->head_dim, rows = m->batch * m->tokens;
+    const int64_t joint = p->qk_norm == TSR_QK_NORM_WHOLE ? heads : 1; /* normalised together */
     if (p->qk_norm)
-        normalise(x, rows * heads, d, true, epsilon_of(p->norm_epsilon), find(m, norm), NULL);
+        normalise(x, rows * heads / joint, d * joint, true, epsilon_of(p->norm_epsilon),
+                  find(m, norm), NULL);
     for (int64_t r = 0; r < rows && p->rope; r++)
         for (int64_t h = 0; h < heads; h++)
             turn(x + (r * heads + h) * d, p->rope, r % m->tokens);
@@ -145,19 +147,26 @@ static double *mlp(const host_model *m, const tsr_mlp_params *p, const double *x
     return y;
 }
 
-/* Computes x + layer(norm(x)) · mask. */
+/* Computes x + post_norm(layer(norm(x))) · mask · residual_scale, with the norms that there are. */
 static double *branch(const host_model *m, int which, const double *x)
 {
     const tsr_block_params *p = m->block;
     const int64_t count = m->batch * m->tokens * m->size;
     double *z = doubles(count);
     memcpy(z, x, (size_t)count * sizeof *z);
-    normalise(z, m->batch * m->tokens, m->size, p->norm->kind == TSR_NORM_RMS,
-              epsilon_of(p->norm->epsilon), find(m, which ? "norm2.weight" : "norm1.weight"),
-              find(m, which ? "norm2.bias" : "norm1.bias"));
+    if (p->norms != TSR_BLOCK_NORMS_AFTER)
+        normalise(z, m->batch * m->tokens, m->size, p->norm->kind == TSR_NORM_RMS,
+                  epsilon_of(p->norm->epsilon), find(m, which ? "norm2.weight" : "norm1.weight"),
+                  find(m, which ? "norm2.bias" : "norm1.bias"));
     double *y = which ? mlp(m, p->mlp, z) : attention(m, p->attention, z);
+    if (p->norms != TSR_BLOCK_NORMS_BEFORE)
+        normalise(y, m->batch * m->tokens, m->size, p->norm->kind == TSR_NORM_RMS,
+                  epsilon_of(p->norm->epsilon),
+                  find(m, which ? "post_norm2.weight" : "post_norm1.weight"),
+                  find(m, which ? "post_norm2.bias" : "post_norm1.bias"));
+    const double scale = p->residual_scale == 0 ? 1 : (double)p->residual_scale;
     for (int64_t i = 0; i < count; i++)
-        y[i] = x[i] + y[i] * (m->mask[which] ? m->mask[which][i] : 1);
+        y[i] = x[i] + y[i] * scale * (m->mask[which] ? m->mask[which][i] : 1);
     free(z);
     return y;
 }

@@ -246,6 +246,8 @@ void tsr_layer_saved_destroy(tsr_layer_saved **saved)
     tsr_tensor_destroy(&closing->gathered_x);
     tsr_tensor_destroy(&closing->hidden);
     tsr_tensor_destroy(&closing->lse);
+    tsr_tensor_destroy(&closing->inverse_rms);
+    tsr_tensor_destroy(&closing->kept);
     tsr_tensor_destroy(&closing->normalised);
     for (int i = 0; i < TSR__SAVED_EXPERT_COUNT; i++)
         tsr_tensor_destroy(&closing->expert[i]);
@@ -414,4 +416,15 @@ tsr_status tsr_layer_gather_parameter(const tsr_layer *layer, int index, tsr_ten
     }
     *out = whole;
     return TSR_OK;
+}
+
+void tsr__layer_saved_keep(tsr_layer_saved *saved, tsr_tensor *tensor)
+{
+    tsr_tensor_destroy(&saved->kept);
+    saved->kept = tensor;
+}
+
+const tsr_tensor *tsr__layer_saved_kept(const tsr_layer_saved *saved)
+{
+    return saved->kept;
 }

@@ -136,6 +136,12 @@ struct tsr_layer_saved {
     /* self-attention: normalised queries and keys, after the rotary embedding; NULL without norms
      */
     tsr_tensor *normalised;
+    /* self-attention whose norms are over all heads of several ranks: [rows, 2], 1 / the root mean
+     * square of each row of q and of k */
+    tsr_tensor *inverse_rms;
+    /* a tensor that a caller of the layer keeps for its own backward pass, see parallel/internal.h
+     */
+    tsr_tensor *kept;
     tsr__dropout dropout; /* transformer blocks */
     /* mixtures of experts; NULL where there is nothing to keep. HERE are the ids of this rank's
      * experts, and ORDER and OFFSETS its pairs (tsr_route_sort). */

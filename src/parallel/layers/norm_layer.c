@@ -176,8 +176,16 @@ tsr_status tsr__norm_parameter_add(tsr_layer *layer, const char *name, int64_t s
         .bias = bias,
         .ones = !bias,
     };
-    TSR__TRY(tsr__layer_dtype(layer, "dtype", dtype, &spec.dtype));
-    TSR__TRY(tsr__layer_dtype(layer, "grad_dtype", grad_dtype, &spec.grad_dtype));
+    spec.dtype = dtype;
+    spec.grad_dtype = grad_dtype;
+    return tsr__norm_parameter_add_divided(layer, &spec);
+}
+
+tsr_status tsr__norm_parameter_add_divided(tsr_layer *layer, const tsr__parameter_spec *given)
+{
+    tsr__parameter_spec spec = *given;
+    TSR__TRY(tsr__layer_dtype(layer, "dtype", given->dtype, &spec.dtype));
+    TSR__TRY(tsr__layer_dtype(layer, "grad_dtype", given->grad_dtype, &spec.grad_dtype));
     return tsr__parameter_add(layer, &spec);
 }
 

@@ -12,6 +12,10 @@
 tsr_status tsr__norm_parameter_add(tsr_layer *layer, const char *name, int64_t size,
                                    tsr_dtype dtype, tsr_dtype grad_dtype, bool bias) TSR_NODISCARD;
 
+/* The same for a weight that `spec` describes, whose dtypes may be 0. */
+tsr_status tsr__norm_parameter_add_divided(tsr_layer *layer,
+                                           const tsr__parameter_spec *spec) TSR_NODISCARD;
+
 /* The backward pass of a normalisation layer in a residual branch: *dx is the gradient of x plus
  * `added`. */
 tsr_status tsr__norm_backward_added(tsr_layer *layer, const tsr_layer_saved *saved,

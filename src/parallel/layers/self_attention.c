@@ -11,8 +11,6 @@
 #include "parallel/layers/linear.h"
 #include "parallel/layers/norm_layer.h"
 
-enum { Q_NORM, K_NORM };
-
 /* Views -------------------------------------------------------------------------------------- */
 
 /* Creates a view [batch, heads, tokens, head_dim] of a contiguous tensor [.., tokens, heads ·
@@ -31,15 +29,8 @@ static tsr_status by_heads(const tsr__attention *a, tsr__temps *temps, const tsr
     return tsr__temp_transpose(temps, split, 1, 2, out);
 }
 
-/* Views of the query, key and value heads in a tensor [batch, heads + 2 · kv_heads, tokens,
- * head_dim]. */
-typedef struct qkv_heads {
-    tsr_tensor *q, *k, *v;
-    tsr_tensor *qk; /* the heads of q and k together */
-} qkv_heads;
-
 static tsr_status split_heads(const tsr__attention *a, tsr__temps *temps,
-                              const tsr_tensor *heads_view, qkv_heads *out)
+                              const tsr_tensor *heads_view, tsr__qkv_heads *out)
 {
     const int64_t heads = a->heads.count, kv_heads = a->heads.kv_count;
     TSR__TRY(tsr__temp_slice(temps, heads_view, 1, 0, heads, &out->q));
@@ -48,6 +39,14 @@ static tsr_status split_heads(const tsr__attention *a, tsr__temps *temps,
     return tsr_tensor_layout(heads_view)->shape[1] > heads + kv_heads
                ? tsr__temp_slice(temps, heads_view, 1, heads + kv_heads, kv_heads, &out->v)
                : TSR_OK;
+}
+
+tsr_status tsr__qkv_split(const tsr__attention *a, tsr__temps *temps, const tsr_tensor *features,
+                          tsr__qkv_heads *out)
+{
+    tsr_tensor *view;
+    TSR__TRY(by_heads(a, temps, features, &view));
+    return split_heads(a, temps, view, out);
 }
 
 /* Gets the tensor of positions 0 … tokens − 1. Makes a->positions longer if necessary. */
@@ -82,7 +81,7 @@ static tsr_status need_positions(tsr__attention *a, tsr__temps *temps, int64_t t
 /* The index of the sinks among the layer's own parameters. */
 static int sinks_index(const tsr__attention *a)
 {
-    return a->qk_norm ? K_NORM + 1 : 0;
+    return a->qk_norm ? TSR__K_NORM + 1 : 0;
 }
 
 static tsr_attention_params params_of(const tsr__attention *a)
@@ -100,41 +99,10 @@ static tsr_attention_params params_of(const tsr__attention *a)
 
 /* Forward ------------------------------------------------------------------------------------ */
 
-/* Normalises queries and keys if the layer has norms. If `keep_raw` is true, the normalised values
- * go to new memory, *normalised; otherwise the normalised values replace those in `qkv`, and
- * *normalised is NULL. *out are views of the normalised heads. */
-static tsr_status normalise(tsr__attention *a, tsr__temps *temps, const tsr_tensor *qkv,
-                            bool keep_raw, qkv_heads *out, tsr_tensor **normalised)
-{
-    const tsr_layer *layer = &a->base;
-    tsr_tensor *heads_view;
-    TSR__TRY(by_heads(a, temps, qkv, &heads_view));
-    TSR__TRY(split_heads(a, temps, heads_view, out));
-    *normalised = NULL;
-    if (a->qk_norm) {
-        qkv_heads to = *out;
-        if (keep_raw) {
-            tsr_tensor *view;
-            TSR__TRY(tsr__temp_like(temps, qkv, tsr_tensor_layout(qkv)->dtype, -1,
-                                    (a->heads.count + a->heads.kv_count) * a->heads.head_dim,
-                                    normalised));
-            TSR__TRY(by_heads(a, temps, *normalised, &view));
-            TSR__TRY(split_heads(a, temps, view, &to));
-        }
-        TSR__TRY(tsr_norm(layer->stream, to.q, out->q, layer->parameter[Q_NORM]->seen.tensor, NULL,
-                          TSR_NORM_RMS, a->norm_epsilon));
-        TSR__TRY(tsr_norm(layer->stream, to.k, out->k, layer->parameter[K_NORM]->seen.tensor, NULL,
-                          TSR_NORM_RMS, a->norm_epsilon));
-        to.v = out->v;
-        *out = to;
-    }
-    return TSR_OK;
-}
-
 /* Computes the attention of this rank's heads: *y [.., tokens, heads · head_dim]. `lse` may be
  * NULL. */
 static tsr_status attend_heads(tsr__attention *a, tsr__temps *temps, const tsr_tensor *qkv,
-                               const qkv_heads *in, tsr_tensor **lse, tsr_tensor **y)
+                               const tsr__qkv_heads *in, tsr_tensor **lse, tsr_tensor **y)
 {
     const tsr_layout *layout = tsr_tensor_layout(qkv), *q = tsr_tensor_layout(in->q);
     tsr_tensor *view;
@@ -161,8 +129,8 @@ static tsr_status attention_forward_with(tsr__attention *a, tsr__temps *temps, c
                                          tsr_tensor **y)
 {
     tsr_layer *layer = &a->base;
-    tsr_tensor *qkv = NULL, *heads, *positions = NULL, *lse, *normalised;
-    qkv_heads in = {0};
+    tsr_tensor *qkv = NULL, *heads, *positions = NULL, *lse, *normalised, *inverse_rms;
+    tsr__qkv_heads in = {0};
     TSR__TRY(check_input(a, x));
     TSR__TRY(tsr_layer_forward(layer->child[TSR__ATTENTION_QKV], x,
                                saved ? &saved->child[TSR__ATTENTION_QKV] : NULL, &qkv));
@@ -170,7 +138,8 @@ static tsr_status attention_forward_with(tsr__attention *a, tsr__temps *temps, c
     const tsr_layout *layout = tsr_tensor_layout(qkv);
     if (a->rope)
         TSR__TRY(need_positions(a, temps, layout->shape[layout->ndim - 2], &positions));
-    TSR__TRY(normalise(a, temps, qkv, saved != NULL, &in, &normalised));
+    TSR__TRY(
+        tsr__attention_normalise(a, temps, qkv, saved != NULL, &in, &normalised, &inverse_rms));
     if (a->rope && a->heads.count > 0)
         TSR__TRY(tsr_rope_apply(layer->stream, a->rope, in.qk, in.qk, positions));
     TSR__TRY(attend_heads(a, temps, qkv, &in, saved ? &lse : NULL, &heads));
@@ -182,6 +151,8 @@ static tsr_status attention_forward_with(tsr__attention *a, tsr__temps *temps, c
     saved->lse = tsr__temp_take(temps, lse);
     if (normalised)
         saved->normalised = tsr__temp_take(temps, normalised);
+    if (inverse_rms)
+        saved->inverse_rms = tsr__temp_take(temps, inverse_rms);
     return TSR_OK;
 }
 
@@ -209,7 +180,7 @@ static tsr_status check_step(const tsr__attention *a, const tsr_tensor *x,
 /* Applies the rotary embedding if the layer has one, and stores the keys and values in the cache.
  */
 static tsr_status append_to_cache(const tsr__attention *a, const tsr__cached *cached,
-                                  const qkv_heads *in)
+                                  const tsr__qkv_heads *in)
 {
     if (a->rope)
         return tsr__kv_cache_append_rotated(cached->cache, cached->layer, a->rope, in->q, in->k,
@@ -240,13 +211,13 @@ static tsr_status attention_forward_cached_with(tsr__attention *a, tsr__temps *t
 {
     tsr_layer *layer = &a->base;
     const tsr_tensor *step = tsr__kv_cache_positions(cached->cache);
-    tsr_tensor *qkv = NULL, *heads, *normalised, *view;
-    qkv_heads in = {0};
+    tsr_tensor *qkv = NULL, *heads, *normalised, *inverse_rms, *view;
+    tsr__qkv_heads in = {0};
     TSR__TRY(check_input(a, x));
     TSR__TRY(check_step(a, x, step));
     TSR__TRY(project(a, cached->norm, x, &qkv));
     TSR__TRY(tsr__temp_keep(temps, qkv));
-    TSR__TRY(normalise(a, temps, qkv, false, &in, &normalised));
+    TSR__TRY(tsr__attention_normalise(a, temps, qkv, false, &in, &normalised, &inverse_rms));
     TSR__TRY(tsr__temp_like(temps, qkv, tsr_tensor_layout(qkv)->dtype, -1,
                             a->heads.count * a->heads.head_dim, &heads));
     if (a->heads.count > 0) {
@@ -285,63 +256,6 @@ static tsr_status attention_forward_cached(tsr_layer *layer, const tsr_tensor *x
 
 /* Backward ----------------------------------------------------------------------------------- */
 
-/* Backward pass of one norm (`which` is Q_NORM or K_NORM), in place in `d`. `raw` are the heads
- * before normalisation. */
-static tsr_status norm_grad(tsr__attention *a, const qkv_heads *raw, const qkv_heads *d, int which,
-                            tsr_tensor *dweight, bool accumulate)
-{
-    tsr_tensor *dx = which == Q_NORM ? d->q : d->k;
-    return tsr_norm_grad(a->base.stream, dx, dweight, NULL, which == Q_NORM ? raw->q : raw->k, dx,
-                         a->base.parameter[which]->seen.tensor, TSR_NORM_RMS, a->norm_epsilon,
-                         accumulate);
-}
-
-/* Backward pass of both norms, with gradients of the weights that are summed over the ranks. */
-static tsr_status sum_norm_grads(tsr__attention *a, tsr__replicated_grads *grads,
-                                 const qkv_heads *raw, const qkv_heads *d)
-{
-    for (int i = Q_NORM; i <= K_NORM; i++)
-        TSR__TRY(tsr__replicated_grads_add(grads, i));
-    TSR__TRY(tsr__replicated_grads_allocate(grads, false));
-    for (int i = Q_NORM; i <= K_NORM; i++) {
-        tsr_tensor *contribution;
-        TSR__TRY(tsr__replicated_grads_get(grads, i, &contribution));
-        TSR__TRY(norm_grad(a, raw, d, i, contribution, false));
-    }
-    TSR__TRY(tsr__replicated_grads_start(grads));
-    return tsr__replicated_grads_finish(grads);
-}
-
-/* Backward pass of the norms of queries and keys. In `d`, replaces the gradients of the normalised
- * queries and keys by those of the queries and keys before normalisation. Adds the gradients of the
- * norms' weights, which are summed over the ranks. */
-static tsr_status norm_grads(tsr__attention *a, tsr__temps *temps, const tsr_tensor *qkv,
-                             const qkv_heads *d)
-{
-    tsr_layer *layer = &a->base;
-    tsr__replicated_grads grads = {.layer = layer, .temps = temps};
-    tsr_tensor *heads_view;
-    qkv_heads raw = {0};
-    TSR__TRY(by_heads(a, temps, qkv, &heads_view));
-    TSR__TRY(split_heads(a, temps, heads_view, &raw));
-    for (int i = Q_NORM; layer->frozen && i <= K_NORM; i++)
-        TSR__TRY(norm_grad(a, &raw, d, i, NULL, false));
-    if (layer->frozen)
-        return TSR_OK;
-    if (layer->size == 1) {
-        for (int i = Q_NORM; i <= K_NORM; i++) {
-            tsr__layer_parameter *parameter = layer->parameter[i];
-            TSR__TRY(tsr__parameter_need_grad(layer, i));
-            TSR__TRY(norm_grad(a, &raw, d, i, parameter->seen.grad, !parameter->grad_empty));
-            parameter->grad_empty = false;
-        }
-        return TSR_OK;
-    }
-    tsr_status status = sum_norm_grads(a, &grads, &raw, d);
-    tsr__replicated_grads_cancel(&grads);
-    return status;
-}
-
 /* Creates the tensor for the gradients of this rank's sinks: *row [1, heads], and a view of it
  * [heads], which the gradient of attention writes. */
 static tsr_status new_sink_grads(const tsr__attention *a, tsr__temps *temps, tsr_tensor **row,
@@ -359,7 +273,7 @@ static tsr_status attend_heads_grad(tsr__attention *a, tsr__temps *temps,
 {
     const tsr_layout *layout = tsr_tensor_layout(saved->hidden);
     tsr_tensor *heads_view, *dheads_view, *dy, *y, *positions, *sink_grads = NULL;
-    qkv_heads in = {0}, d = {0};
+    tsr__qkv_heads in = {0}, d = {0};
     const bool trains_sinks = a->sinks && !a->base.frozen;
     TSR__TRY(tsr__temp_new(temps, layout->dtype, layout->ndim, layout->shape, dqkv));
     tsr_attention_params params = params_of(a);
@@ -369,7 +283,7 @@ static tsr_status attend_heads_grad(tsr__attention *a, tsr__temps *temps,
         TSR__TRY(by_heads(a, temps, saved->hidden, &heads_view));
         TSR__TRY(split_heads(a, temps, heads_view, &in));
         if (saved->normalised) {
-            const qkv_heads raw = in;
+            const tsr__qkv_heads raw = in;
             TSR__TRY(by_heads(a, temps, saved->normalised, &heads_view));
             TSR__TRY(split_heads(a, temps, heads_view, &in));
             in.v = raw.v;
@@ -384,13 +298,10 @@ static tsr_status attend_heads_grad(tsr__attention *a, tsr__temps *temps,
             TSR__TRY(need_positions(a, temps, layout->shape[layout->ndim - 2], &positions));
             TSR__TRY(tsr_rope_grad(a->base.stream, a->rope, d.qk, d.qk, positions));
         }
-    } else if (a->qk_norm) {
-        TSR__TRY(by_heads(a, temps, *dqkv, &dheads_view));
-        TSR__TRY(split_heads(a, temps, dheads_view, &d));
     }
     if (trains_sinks)
         TSR__TRY(tsr__parameter_add_bias_grad(&a->base, sinks_index(a), sink_grads));
-    return a->qk_norm ? norm_grads(a, temps, saved->hidden, &d) : TSR_OK;
+    return a->qk_norm ? tsr__attention_norm_grads(a, temps, saved, *dqkv) : TSR_OK;
 }
 
 static tsr_status attention_backward(tsr_layer *layer, const tsr_layer_saved *saved,
@@ -420,6 +331,8 @@ static void attention_finish(tsr_layer *layer)
     tsr_rope_destroy(&a->rope);
     tsr__free(a->kv_head);
     tsr__free(a->head_sizes);
+    for (int i = TSR__Q_NORM; i <= TSR__K_NORM; i++)
+        tsr__free(a->weight_sizes[i]);
 }
 
 const tsr__layer_type tsr__self_attention_type = {.name = "self_attention",

@@ -1,5 +1,5 @@
-/* Self-attention layers. self_attention.c has the passes; self_attention_create.c creates layers.
- */
+/* Self-attention layers. self_attention.c has the passes, and self_attention_norm.c the norms of
+ * queries and keys; self_attention_create.c creates layers. */
 #ifndef TSR_PARALLEL_LAYERS_SELF_ATTENTION_H
 #define TSR_PARALLEL_LAYERS_SELF_ATTENTION_H
 
@@ -20,7 +20,15 @@ typedef struct tsr__attention {
     int32_t *kv_head;    /* [heads.count]: the index of the kv head that each head reads */
     bool regular;        /* kv_head is the default of tsr_attention, so it is not passed */
     int64_t *head_sizes; /* [ranks]: how many heads each rank has; NULL: there are no sinks */
-    bool causal, qk_norm, sinks;
+    bool causal, sinks;
+    tsr_qk_norm qk_norm;
+    /* TSR_QK_NORM_WHOLE: the features of q and of k on all ranks; those kv heads of this rank,
+     * counted from its first, that it counts in sums over all ranks, because several ranks may have
+     * a kv head; and whether each rank has all weights of k's norm */
+    int64_t whole[2];
+    int64_t counted_first, counted;
+    bool replicated;
+    int64_t *weight_sizes[2]; /* [ranks]: how the weights of whole norms are divided; or NULL */
     int64_t window;
     float scale, softcap, norm_epsilon;
     tsr_rope *rope;        /* NULL: no rotary embedding */
@@ -28,5 +36,35 @@ typedef struct tsr__attention {
 } tsr__attention;
 
 extern const tsr__layer_type tsr__self_attention_type;
+
+/* The indices of the layer's own parameters, if it has norms. */
+enum { TSR__Q_NORM, TSR__K_NORM };
+
+/* Views of the query, key and value heads in a tensor [batch, heads + 2 · kv_heads, tokens,
+ * head_dim]. */
+typedef struct tsr__qkv_heads {
+    tsr_tensor *q, *k, *v;
+    tsr_tensor *qk; /* the heads of q and k together */
+} tsr__qkv_heads;
+
+/* Creates views of the heads in a contiguous tensor [.., tokens, features]. */
+tsr_status tsr__qkv_split(const tsr__attention *attention, tsr__temps *temps,
+                          const tsr_tensor *features, tsr__qkv_heads *out) TSR_NODISCARD;
+
+/* self_attention_norm.c */
+
+/* Normalises queries and keys if the layer has norms. If `keep_raw` is true, the normalised values
+ * go to new memory, *normalised; otherwise the normalised values replace those in `qkv`, and
+ * *normalised is NULL. *out are views of the normalised heads. *inverse_rms becomes what the
+ * backward pass needs, or NULL. */
+tsr_status tsr__attention_normalise(tsr__attention *attention, tsr__temps *temps,
+                                    const tsr_tensor *qkv, bool keep_raw, tsr__qkv_heads *out,
+                                    tsr_tensor **normalised,
+                                    tsr_tensor **inverse_rms) TSR_NODISCARD;
+/* Backward pass of the norms of queries and keys. In dqkv, replaces the gradients of the normalised
+ * queries and keys by those of the queries and keys before normalisation. Adds the gradients of the
+ * norms' weights. */
+tsr_status tsr__attention_norm_grads(tsr__attention *attention, tsr__temps *temps,
+                                     const tsr_layer_saved *saved, tsr_tensor *dqkv) TSR_NODISCARD;
 
 #endif

@@ -3,6 +3,7 @@
 #include "parallel/layers/self_attention.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "base/alloc.h"
 #include "base/checked.h"
@@ -64,6 +65,8 @@ static tsr_status check_attention_params(const tsr_layer *layer, head_plan *p)
     TSR__REQUIRE(p->partition.align <= TSR_MAX_HEADS,
                  "%s: partition.align is %llu; at most %d heads are possible", layer->who,
                  (unsigned long long)p->partition.align, TSR_MAX_HEADS);
+    TSR__REQUIRE((unsigned)params->qk_norm <= TSR_QK_NORM_WHOLE,
+                 "%s: qk_norm is %d, which is not a tsr_qk_norm", layer->who, (int)params->qk_norm);
     TSR__REQUIRE(isfinite(params->scale), "%s: scale is %g", layer->who, (double)params->scale);
     TSR__REQUIRE(isfinite(params->softcap) && params->softcap >= 0,
                  "%s: softcap is %g; it must not be negative", layer->who, (double)params->softcap);
@@ -199,18 +202,67 @@ static tsr_status create_output(tsr__attention *a, const head_plan *p)
     return tsr__layer_add_child(&a->base, child);
 }
 
+/* Adds the weights of a norm over all heads, of which each rank has those of its features. */
+static tsr_status add_whole_norm(tsr__attention *a, const head_plan *p, int which, const char *name,
+                                 tsr_dtype dtype)
+{
+    const bool divided = which == TSR__Q_NORM || !p->replicated;
+    tsr__division division = which == TSR__Q_NORM ? p->features : p->kv_features;
+    if (divided) {
+        const size_t bytes = (size_t)a->base.size * sizeof *division.sizes;
+        a->weight_sizes[which] = tsr__calloc(1, bytes);
+        if (!a->weight_sizes[which])
+            return TSR_ERR_NO_MEMORY;
+        memcpy(a->weight_sizes[which], division.sizes, bytes);
+        division.sizes = a->weight_sizes[which];
+    }
+    const tsr__parameter_spec spec = {
+        .name = name,
+        .dtype = dtype,
+        .grad_dtype = p->params.grad_dtype,
+        .ndim = 1,
+        .shape = {a->whole[which], 0},
+        .shard_dim = divided ? 0 : -1,
+        .division = divided ? &division : NULL,
+        .init = {.kind = TSR_INIT_DEFAULT},
+        .fan_in = a->whole[which],
+        .fan_out = a->whole[which],
+        .ones = true,
+    };
+    return tsr__norm_parameter_add_divided(&a->base, &spec);
+}
+
+/* Finds out which kv heads this rank counts in sums over all ranks: those whose first query head it
+ * has. */
+static void set_counted(tsr__attention *a, const head_plan *p)
+{
+    const int64_t each = p->params.heads / p->params.kv_heads, first = a->heads.first,
+                  end = first + a->heads.count;
+    const int64_t from = (first + each - 1) / each, to = (end + each - 1) / each;
+    a->counted_first = from - a->heads.kv_first;
+    a->counted = a->heads.count == 0 ? 0 : to - from;
+    if (a->counted == 0)
+        a->counted_first = 0;
+}
+
 static tsr_status create_norms(tsr__attention *a, const head_plan *p)
 {
     const tsr_self_attention_params *params = &p->params;
     static const char *const names[] = {"q_norm.weight", "k_norm.weight"};
     a->qk_norm = params->qk_norm;
-    if (!a->qk_norm)
+    if (a->qk_norm == TSR_QK_NORM_NONE)
         return TSR_OK;
+    a->whole[TSR__Q_NORM] = params->heads * params->head_dim;
+    a->whole[TSR__K_NORM] = params->kv_heads * params->head_dim;
+    a->replicated = p->replicated;
+    set_counted(a, p);
     TSR__TRY(tsr__norm_epsilon(&a->base, "norm_epsilon", params->norm_epsilon, &a->norm_epsilon));
     const tsr_dtype dtype = params->norm_dtype != 0 ? params->norm_dtype : params->dtype;
     for (int i = 0; i < 2; i++) {
-        TSR__TRY(tsr__norm_parameter_add(&a->base, names[i], params->head_dim, dtype,
-                                         params->grad_dtype, false));
+        TSR__TRY(a->qk_norm == TSR_QK_NORM_WHOLE
+                     ? add_whole_norm(a, p, i, names[i], dtype)
+                     : tsr__norm_parameter_add(&a->base, names[i], params->head_dim, dtype,
+                                               params->grad_dtype, false));
         if (!params->deferred)
             TSR__TRY(tsr__parameter_allocate(&a->base, i));
     }

@@ -1,4 +1,6 @@
-/* Transformer blocks: h = x + attention(norm1(x)), y = h + mlp(norm2(h)). */
+/* Transformer blocks: h = x + attention(norm1(x)), y = h + mlp(norm2(h)), perhaps with norms after
+ * attention and MLP. */
+#include <math.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -9,10 +11,16 @@
 #include "parallel/layers/norm_layer.h"
 #include "tessera/transformer.h"
 
-enum { NORM1, ATTENTION, NORM2, MLP };
+/* A residual branch: the indices of its children. */
+typedef struct residual_branch {
+    const char *name;           /* in random sequences of dropout */
+    int norm, layer, post_norm; /* norms that it does not have: -1 */
+} residual_branch;
 
 typedef struct block {
-    tsr_layer base; /* its children are indexed by the enum above */
+    tsr_layer base;
+    residual_branch attention, mlp;
+    float residual_scale;
     bool recompute, sequence;
     int sequence_dim;
     tsr__dropout dropout;
@@ -68,30 +76,50 @@ static tsr_status apply_dropout(const block *b, const tsr__dropout *dropout, con
 
 /* Forward ------------------------------------------------------------------------------------ */
 
+/* Replaces *out by x + its norm, with dropout and residual_scale as far as the branch has them. */
+static tsr_status finish_branch(block *b, const residual_branch *of, const tsr__dropout *dropout,
+                                const tsr_tensor *x, tsr_layer_saved *saved, tsr_tensor **out)
+{
+    tsr_stream *stream = b->base.stream;
+    const int post = of->post_norm;
+    if (post >= 0) {
+        tsr_tensor *normalised = NULL;
+        TSR__TRY(tsr_layer_forward(b->base.child[post], *out, saved ? &saved->child[post] : NULL,
+                                   &normalised));
+        tsr_tensor_destroy(out);
+        *out = normalised;
+    }
+    if (dropout->p > 0)
+        TSR__TRY(apply_dropout(b, dropout, of->name, *out, *out));
+    if (b->residual_scale != 1)
+        TSR__TRY(tsr_scale(stream, *out, *out, b->residual_scale, 0));
+    return tsr_binary(stream, *out, *out, x, TSR_BINARY_ADD);
+}
+
 /* *y = x + layer(norm(x)). */
-static tsr_status branch_forward(block *b, int norm, const char *name, const tsr__dropout *dropout,
+static tsr_status branch_forward(block *b, const residual_branch *of, const tsr__dropout *dropout,
                                  const tsr__cached *cached, const tsr_tensor *x,
                                  tsr_layer_saved *saved, tsr_tensor **y)
 {
     tsr_tensor *normalised = NULL, *out = NULL;
-    const bool dropped = dropout->p > 0;
-    const bool passes_norm = cached && b->base.child[norm + 1]->type->normalises;
+    tsr_layer *layer = b->base.child[of->layer];
+    /* Whether the layer's last product adds x, and whether its first product normalises x. */
+    const bool adds = dropout->p == 0 && of->post_norm < 0 && b->residual_scale == 1;
+    const bool passes_norm = cached && of->norm >= 0 && layer->type->normalises;
     tsr__cached own = {0};
     if (cached)
         own = *cached;
-    own.norm = passes_norm ? b->base.child[norm] : NULL;
-    if (!passes_norm)
-        TSR__TRY(tsr_layer_forward(b->base.child[norm], x, saved ? &saved->child[norm] : NULL,
-                                   &normalised));
+    own.norm = passes_norm ? b->base.child[of->norm] : NULL;
+    if (of->norm >= 0 && !passes_norm)
+        TSR__TRY(tsr_layer_forward(b->base.child[of->norm], x,
+                                   saved ? &saved->child[of->norm] : NULL, &normalised));
     tsr_status status =
-        tsr__layer_forward_added(b->base.child[norm + 1], passes_norm ? x : normalised,
-                                 cached && (passes_norm || norm + 1 == ATTENTION) ? &own : NULL,
-                                 dropped ? NULL : x, saved ? &saved->child[norm + 1] : NULL, &out);
+        tsr__layer_forward_added(layer, normalised ? normalised : x,
+                                 cached && (passes_norm || of == &b->attention) ? &own : NULL,
+                                 adds ? x : NULL, saved ? &saved->child[of->layer] : NULL, &out);
     tsr_tensor_destroy(&normalised);
-    if (status == TSR_OK && dropped)
-        status = apply_dropout(b, dropout, name, out, out);
-    if (status == TSR_OK && dropped)
-        status = tsr_binary(b->base.stream, out, out, x, TSR_BINARY_ADD);
+    if (status == TSR_OK && !adds)
+        status = finish_branch(b, of, dropout, x, saved, &out);
     if (status == TSR_OK)
         *y = out;
     else
@@ -103,8 +131,8 @@ static tsr_status branches_forward(block *b, const tsr__dropout *dropout, const 
                                    const tsr_tensor *x, tsr_layer_saved *saved, tsr_tensor **y)
 {
     tsr_tensor *between = NULL;
-    TSR__TRY(branch_forward(b, NORM1, "attention", dropout, cached, x, saved, &between));
-    tsr_status status = branch_forward(b, NORM2, "mlp", dropout, cached, between, saved, y);
+    TSR__TRY(branch_forward(b, &b->attention, dropout, cached, x, saved, &between));
+    tsr_status status = branch_forward(b, &b->mlp, dropout, cached, between, saved, y);
     tsr_tensor_destroy(&between);
     return status;
 }
@@ -126,33 +154,59 @@ static tsr_status block_forward_cached(tsr_layer *layer, const tsr_tensor *x,
 
 /* Backward ----------------------------------------------------------------------------------- */
 
-/* *dx = dy + the gradient of x through the branch's layer and norm. `dx` may be NULL. */
-static tsr_status branch_backward(block *b, int norm, const char *name,
-                                  const tsr_layer_saved *saved, const tsr_tensor *dy,
-                                  tsr_tensor **dx)
+/* Sets *out to the gradient of the output of the branch's layer: dy, or a tensor in `temps` or
+ * *made, which the caller must destroy. */
+static tsr_status begin_backward(block *b, const residual_branch *of, tsr__temps *temps,
+                                 const tsr_layer_saved *saved, const tsr_tensor *dy,
+                                 tsr_tensor **made, const tsr_tensor **out)
+{
+    const tsr_layout *layout = tsr_tensor_layout(dy);
+    tsr_tensor *scaled = NULL;
+    *out = dy;
+    if (saved->dropout.p > 0 || b->residual_scale != 1) {
+        TSR__TRY(tsr__temp_new(temps, layout->dtype, layout->ndim, layout->shape, &scaled));
+        *out = scaled;
+    }
+    if (saved->dropout.p > 0)
+        TSR__TRY(apply_dropout(b, &saved->dropout, of->name, scaled, dy));
+    if (b->residual_scale != 1)
+        TSR__TRY(tsr_scale(b->base.stream, scaled, saved->dropout.p > 0 ? scaled : dy,
+                           b->residual_scale, 0));
+    if (of->post_norm < 0)
+        return TSR_OK;
+    TSR__TRY(
+        tsr_layer_backward(b->base.child[of->post_norm], saved->child[of->post_norm], *out, made));
+    *out = *made;
+    return TSR_OK;
+}
+
+/* *dx = dy + the gradient of x through the branch's layer and norms. `dx` may be NULL. */
+static tsr_status branch_backward(block *b, const residual_branch *of, const tsr_layer_saved *saved,
+                                  const tsr_tensor *dy, tsr_tensor **dx)
 {
     tsr__temps temps = {.stream = b->base.stream};
-    const tsr_layout *layout = tsr_tensor_layout(dy);
-    tsr_tensor *dropped = NULL, *dnormalised = NULL, *out = NULL;
-    tsr_status status = TSR_OK;
-    if (saved->dropout.p > 0) {
-        status = tsr__temp_new(&temps, layout->dtype, layout->ndim, layout->shape, &dropped);
-        if (status == TSR_OK)
-            status = apply_dropout(b, &saved->dropout, name, dropped, dy);
-    }
+    const int norm = of->norm, layer = of->layer;
+    tsr_tensor *made = NULL, *dinput = NULL, *out = NULL;
+    const tsr_tensor *dlayer = NULL;
+    tsr_status status = begin_backward(b, of, &temps, saved, dy, &made, &dlayer);
     if (status == TSR_OK)
-        status = tsr_layer_backward(b->base.child[norm + 1], saved->child[norm + 1],
-                                    dropped ? dropped : dy, &dnormalised);
-    if (status == TSR_OK)
+        status = tsr_layer_backward(b->base.child[layer], saved->child[layer], dlayer,
+                                    norm >= 0 || dx ? &dinput : NULL);
+    if (status == TSR_OK && norm >= 0)
         status =
-            dx ? tsr__norm_backward_added(b->base.child[norm], saved->child[norm], dnormalised, dy,
-                                          &out)
-               : tsr_layer_backward(b->base.child[norm], saved->child[norm], dnormalised, NULL);
+            dx ? tsr__norm_backward_added(b->base.child[norm], saved->child[norm], dinput, dy, &out)
+               : tsr_layer_backward(b->base.child[norm], saved->child[norm], dinput, NULL);
+    if (status == TSR_OK && norm < 0 && dx) {
+        status = tsr_binary(b->base.stream, dinput, dinput, dy, TSR_BINARY_ADD);
+        out = dinput;
+        dinput = NULL;
+    }
     if (status == TSR_OK && dx)
         *dx = out;
     else
         tsr_tensor_destroy(&out);
-    tsr_tensor_destroy(&dnormalised);
+    tsr_tensor_destroy(&dinput);
+    tsr_tensor_destroy(&made);
     tsr__temps_finish(&temps);
     return status;
 }
@@ -161,8 +215,8 @@ static tsr_status branches_backward(block *b, const tsr_layer_saved *saved, cons
                                     tsr_tensor **dx)
 {
     tsr_tensor *between = NULL;
-    TSR__TRY(branch_backward(b, NORM2, "mlp", saved, dy, &between));
-    tsr_status status = branch_backward(b, NORM1, "attention", saved, between, dx);
+    TSR__TRY(branch_backward(b, &b->mlp, saved, dy, &between));
+    tsr_status status = branch_backward(b, &b->attention, saved, between, dx);
     tsr_tensor_destroy(&between);
     return status;
 }
@@ -228,7 +282,9 @@ static tsr_status child_name(const tsr_layer *layer, const char *last, char **ou
     return TSR_OK;
 }
 
-static tsr_status create_norm(block *b, const tsr_block_params *params, const char *last)
+/* Creates a norm and sets *index to its index. */
+static tsr_status create_norm(block *b, const tsr_block_params *params, const char *last,
+                              int *index)
 {
     tsr_norm_params norm;
     TSR__TRY(TSR__TAKE_PART(tsr_norm_params, params->norm, &norm));
@@ -244,6 +300,7 @@ static tsr_status create_norm(block *b, const tsr_block_params *params, const ch
     norm.deferred = params->deferred;
     tsr_status status = tsr_norm_create(&norm, &child);
     tsr__free(name);
+    *index = b->base.child_count;
     return status == TSR_OK ? tsr__layer_add_child(&b->base, child) : status;
 }
 
@@ -315,10 +372,27 @@ static tsr_status init_block(block *b, const tsr_block_params *params)
     b->sequence_dim = params->sequence_dim;
     TSR__REQUIRE(params->size >= 1, "%s: size is %lld; it must be at least 1", b->base.who,
                  (long long)params->size);
-    TSR__TRY(create_norm(b, params, "norm1"));
+    TSR__REQUIRE((unsigned)params->norms <= TSR_BLOCK_NORMS_BOTH,
+                 "%s: norms is %d, which is not a tsr_block_norms", b->base.who,
+                 (int)params->norms);
+    b->residual_scale = params->residual_scale == 0 ? 1 : params->residual_scale;
+    TSR__REQUIRE(isfinite(b->residual_scale), "%s: residual_scale is %g", b->base.who,
+                 (double)b->residual_scale);
+    const bool before = params->norms != TSR_BLOCK_NORMS_AFTER,
+               after = params->norms != TSR_BLOCK_NORMS_BEFORE;
+    b->attention = (residual_branch){.name = "attention", .norm = -1, .post_norm = -1};
+    b->mlp = (residual_branch){.name = "mlp", .norm = -1, .post_norm = -1};
+    if (before)
+        TSR__TRY(create_norm(b, params, "norm1", &b->attention.norm));
+    b->attention.layer = b->base.child_count;
     TSR__TRY(create_attention(b, params));
-    TSR__TRY(create_norm(b, params, "norm2"));
-    return params->experts ? create_experts(b, params) : create_mlp(b, params);
+    if (after)
+        TSR__TRY(create_norm(b, params, "post_norm1", &b->attention.post_norm));
+    if (before)
+        TSR__TRY(create_norm(b, params, "norm2", &b->mlp.norm));
+    b->mlp.layer = b->base.child_count;
+    TSR__TRY(params->experts ? create_experts(b, params) : create_mlp(b, params));
+    return after ? create_norm(b, params, "post_norm2", &b->mlp.post_norm) : TSR_OK;
 }
 
 tsr_status tsr_block_create(const tsr_block_params *params, tsr_layer **out)

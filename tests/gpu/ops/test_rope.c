@@ -370,7 +370,7 @@ START_TEST(refuses_params)
         {{.rotary_dim = 7}, "rotary_dim is 7"},
         {{.rotary_dim = 65538}, "rotary_dim is 65538"},
         {{.rotary_dim = 8, .pairing = (tsr_rope_pairing)2}, "unknown pairing 2"},
-        {{.rotary_dim = 8, .scaling = (tsr_rope_scaling)4}, "unknown scaling 4"},
+        {{.rotary_dim = 8, .scaling = (tsr_rope_scaling)5}, "unknown scaling 5"},
         {{.rotary_dim = 8, .theta = -1}, "theta is -1; it must be above 0"},
         {{.rotary_dim = 8, .theta = INFINITY}, "theta is inf"},
         {{.rotary_dim = 8, .scaling = TSR_ROPE_SCALING_LINEAR}, "factor is 0"},
@@ -397,6 +397,14 @@ START_TEST(refuses_params)
         {{.rotary_dim = 8, .scaling = TSR_ROPE_SCALING_YARN, .factor = 8, .attention_factor = -1},
          "attention_factor is -1"},
         {{.rotary_dim = 8, .scaling = TSR_ROPE_SCALING_YARN, .factor = 8}, "original_length is 0"},
+        {{.rotary_dim = 8, .scaling = TSR_ROPE_SCALING_DIVISORS}, "divisors is NULL"},
+        {{.rotary_dim = 8, .scaling = TSR_ROPE_SCALING_DIVISORS, .divisors = (float[]){1, 2, 0, 1}},
+         "divisors[2] is 0; it must be above 0"},
+        {{.rotary_dim = 8,
+          .scaling = TSR_ROPE_SCALING_DIVISORS,
+          .divisors = (float[]){1, 2, 3, 4},
+          .attention_factor = -1},
+         "attention_factor is -1"},
     };
     tsr_rope *rope = NULL;
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {

@@ -36,6 +36,16 @@ static tsr_status check_yarn(const tsr_rope_params *params)
     return check_positive("attention_factor", params->attention_factor);
 }
 
+static tsr_status check_divisors(const tsr_rope_params *params)
+{
+    TSR__REQUIRE(params->divisors, "rope: divisors is NULL");
+    for (int64_t i = 0; i < params->rotary_dim / 2; i++)
+        TSR__REQUIRE(isfinite(params->divisors[i]) && params->divisors[i] > 0,
+                     "rope: divisors[%lld] is %g; it must be above 0", (long long)i,
+                     (double)params->divisors[i]);
+    return check_positive("attention_factor", params->attention_factor);
+}
+
 static void set_default(double *value, double standard)
 {
     if (*value == 0)
@@ -50,17 +60,20 @@ tsr_status tsr__rope_params_complete(const tsr_rope_params *params, tsr_rope_par
                  (long long)p.rotary_dim, MAX_COMPONENTS);
     TSR__REQUIRE((unsigned)p.pairing <= TSR_ROPE_ADJACENT, "rope: unknown pairing %d",
                  (int)p.pairing);
-    TSR__REQUIRE((unsigned)p.scaling <= TSR_ROPE_SCALING_YARN, "rope: unknown scaling %d",
+    TSR__REQUIRE((unsigned)p.scaling <= TSR_ROPE_SCALING_DIVISORS, "rope: unknown scaling %d",
                  (int)p.scaling);
     set_default(&p.theta, 10000);
     TSR__TRY(check_positive("theta", p.theta));
-    if (p.scaling != TSR_ROPE_SCALING_NONE)
+    if (p.scaling != TSR_ROPE_SCALING_NONE && p.scaling != TSR_ROPE_SCALING_DIVISORS)
         TSR__TRY(check_positive("factor", p.factor));
     if (p.scaling == TSR_ROPE_SCALING_YARN) {
         set_default(&p.beta_fast, 32);
         set_default(&p.beta_slow, 1);
         set_default(&p.attention_factor, p.factor > 1 ? 0.1 * log(p.factor) + 1 : 1);
         TSR__TRY(check_yarn(&p));
+    } else if (p.scaling == TSR_ROPE_SCALING_DIVISORS) {
+        set_default(&p.attention_factor, 1);
+        TSR__TRY(check_divisors(&p));
     } else {
         p.attention_factor = 1;
     }
@@ -127,6 +140,9 @@ void tsr__rope_frequencies(const tsr_rope_params *params, double *out)
             break;
         case TSR_ROPE_SCALING_YARN:
             out[i] = yarn(params, frequency, (double)i);
+            break;
+        case TSR_ROPE_SCALING_DIVISORS:
+            out[i] = frequency / (double)params->divisors[i];
             break;
         }
     }

@@ -71,6 +71,7 @@ tsr_status tsr_rope_create(tsr_stream *stream, const tsr_rope_params *params, ts
         return TSR_ERR_NO_MEMORY;
     rope->params = complete;
     tsr_status status = fill_table(stream, rope);
+    rope->params.divisors = NULL; /* the caller's */
     if (status != TSR_OK) {
         tsr_rope_destroy(&rope);
         return status;
