@@ -45,16 +45,22 @@ typedef struct tsr_model_layer {
     int64_t window;              /* a token sees only the last `window` tokens; 0: all */
     const tsr_rope_params *rope; /* NULL: none */
     bool qkv_bias, output_bias, mlp_bias;
-    bool qk_norm;
+    tsr_qk_norm qk_norm;
     bool gated; /* the MLP has a gate */
     tsr_activation activation;
+    tsr_block_norms norms;
+    double attention_scale; /* of scores; 0: 1/√head_dim */
+    double softcap;         /* of scores; 0: none */
+    /* Used instead of `rope` if the context is longer than rope->original_length: that of
+     * tsr_model_params, or of the configuration if it is 0. NULL: always `rope`. */
+    const tsr_rope_params *long_rope;
 } tsr_model_layer;
 
 /* The properties of a model that its files describe. */
 typedef struct tsr_model_config {
     size_t struct_size;
-    /* "llama", "mistral", "qwen2", "qwen3" or "gpt2"; static storage. GGUF files call Mistral's
-     * models "llama". */
+    /* The name of the family, which is model_type in a config.json, such as "llama"
+     * (docs/models.md lists them); static storage. GGUF files call Mistral's models "llama". */
     const char *architecture;
     int layers;
     int64_t width; /* features of a token between layers */
@@ -74,6 +80,10 @@ typedef struct tsr_model_config {
     /* [layers]: the kind of each layer, so that layer i is *kinds[layer_kinds[i]]. NULL: all layers
      * are kind 0; never in a configuration that the library gives. */
     const uint16_t *layer_kinds;
+    double embedding_scale; /* multiplies the embedding; 0: 1 */
+    double residual_scale;  /* of all blocks (transformer.h); 0: 1 */
+    double logit_scale;     /* multiplies the logits; 0: 1 */
+    double logit_softcap;   /* c of logits c · tanh(logits / c), after logit_scale; 0: none */
 } tsr_model_config;
 
 /* Returns the number of parameters of a layer, or with layer −1 of the whole model, in which a tied

@@ -57,7 +57,8 @@ static tsr_status create_layers(tsr_model *m, const tsr__weights *weights)
                                                    .hidden_aligns = hidden,
                                                    .dtype = m->kept.others,
                                                    .norm_dtype = TSR_F32,
-                                                   .features = TSR_F32},
+                                                   .features = TSR_F32,
+                                                   .context = m->context},
                              &m->stack);
 }
 
@@ -143,6 +144,7 @@ tsr_status tsr_model_open(const tsr_model_file *file, const tsr_model_params *pa
         return TSR_ERR_NO_MEMORY;
     m->group = group;
     m->partition = partition;
+    m->context = params->context;
     m->stream = tsr_group_stream(group);
     m->device = tsr_stream_device(m->stream);
     tsr_status status = tsr__model_connect(m, params);

@@ -1,12 +1,13 @@
-/* Compares logits and greedy tokens with recorded ones: tokens of llama.cpp, and logits that were
- * computed in double precision from the same (dequantised) weights. The files are in
- * tests/data/model. */
+/* Compares logits and greedy tokens with recorded ones: tokens of llama.cpp, or of a computation in
+ * double precision, and logits that were computed in double precision from the same (dequantised)
+ * weights. The files are in tests/data/model; those of families with few ingredients in common with
+ * Llama are in families/. */
 #include <jansson.h>
 
 #include "model/open.h"
 #include "parallel/spmd.h"
 
-enum { MOST_SEQUENCES = 4, TOKENS = 64 };
+enum { MOST_SEQUENCES = 4, TOKENS = 64, POSITIONS = 40 };
 
 /* The largest allowed error of a logit, if the model is in f32 with exactly dequantised weights.
  * The largest logits are about 20. */
@@ -32,7 +33,7 @@ static json_t *load(const char *name)
 {
     char path[512];
     json_error_t error;
-    snprintf(path, sizeof path, "%s/model/gen_%s.json", TEST_DATA, name);
+    snprintf(path, sizeof path, "%s/model/%s.json", TEST_DATA, name);
     json_t *document = json_load_file(path, 0, &error);
     CHECK(document, "%s: %s", path, error.text);
     return document;
@@ -45,14 +46,15 @@ static const json_t *list_of(const json_t *object, const char *name)
     return list;
 }
 
-/* Decodes the numbers of {"dtype": "f64", shape, b64}; free() them. */
+/* Decodes the numbers of {"dtype": "f32" or "f64", shape, b64}; free() them. */
 static double *decode(const json_t *tensor, int64_t *count)
 {
     static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     const char *text = json_string_value(json_object_get(tensor, "b64"));
     const json_t *shape = json_object_get(tensor, "shape");
-    CHECK(text && strcmp(json_string_value(json_object_get(tensor, "dtype")), "f64") == 0,
-          "no numbers in double precision");
+    const char *dtype = json_string_value(json_object_get(tensor, "dtype"));
+    const bool single = dtype && strcmp(dtype, "f32") == 0;
+    CHECK(text && dtype && (single || strcmp(dtype, "f64") == 0), "no numbers");
     *count =
         json_integer_value(json_array_get(shape, 0)) * json_integer_value(json_array_get(shape, 1));
     double *values = doubles(*count);
@@ -64,20 +66,17 @@ static double *decode(const json_t *tensor, int64_t *count)
         bits += 6;
         if (bits >= 8) {
             bits -= 8;
-            CHECK(at < (size_t)*count * sizeof *values, "too many numbers");
+            CHECK(at < (size_t)*count * (single ? sizeof(float) : sizeof *values),
+                  "too many numbers");
             bytes[at++] = (uint8_t)(word >> bits);
         }
     }
+    for (int64_t i = *count - 1; single && i >= 0; i--) {
+        float value;
+        memcpy(&value, bytes + (size_t)i * sizeof value, sizeof value);
+        values[i] = (double)value;
+    }
     return values;
-}
-
-static tsr_model *open_golden(const char *file, tsr_dtype dtype, tsr_group *on)
-{
-    char path[512];
-    tsr_model *model = NULL;
-    snprintf(path, sizeof path, "%s/model/%s", TEST_DATA, file);
-    OK(open_model(path, tsr_model_params(.group = on, .dtype = dtype), &model));
-    return model;
 }
 
 static int32_t *ids_of(const json_t *list, int64_t *count)
@@ -99,14 +98,29 @@ static int64_t comparable(const json_t *one, int64_t count)
     return json_array_size(differs) > 0 ? json_integer_value(json_array_get(differs, 0)) : count;
 }
 
-static void compare_logits(const char *file, const json_t *one, const float *got)
+/* Compares logits from position `first` on with those called `name`. */
+static void compare_some(const char *file, const json_t *one, const char *name, int64_t first,
+                         int64_t vocabulary, const float *got)
 {
+    const json_t *recorded = json_object_get(one, name), *rms = json_object_get(one, "logits_rms");
     int64_t numbers_there;
-    double worst = 0, *want = decode(json_object_get(one, "logits_exact"), &numbers_there);
+    if (!recorded)
+        return;
+    double worst = 0, *want = decode(recorded, &numbers_there);
     for (int64_t i = 0; i < numbers_there; i++)
-        worst = fmax(worst, fabs((double)got[i] - want[i]));
-    CHECK(worst <= TOLERANCE, "%s: a logit differs by %g", file, worst);
+        worst = fmax(worst, fabs((double)got[first * vocabulary + i] - want[i]));
+    CHECK(worst <= TOLERANCE * (rms ? json_number_value(rms) : 1),
+          "%s: a logit of %s differs by %g", file, name, worst);
     free(want);
+}
+
+static void compare_logits(const char *file, const json_t *one, int64_t vocabulary,
+                           const float *got)
+{
+    const int64_t last = (int64_t)json_array_size(json_object_get(one, "prompt_ids")) - 1;
+    CHECK(json_object_get(one, "logits_exact"), "%s: there are no logits", file);
+    compare_some(file, one, "logits_exact", 0, vocabulary, got);
+    compare_some(file, one, "logits_exact_last", last, vocabulary, got);
 }
 
 static void add_prompt(tsr_generator *generator, const json_t *one, int number)
@@ -154,20 +168,29 @@ static void continue_all(const char *file, tsr_generator *generator, const json_
     }
 }
 
+/* How a model computes. */
+typedef struct manner {
+    tsr_model_params model;
+    int64_t prefill; /* tokens of a prompt in one pass */
+} manner;
+
 /* Texts are compared that are computed with and without passes in flight. */
-static void check_file(const char *file, const char *golden, tsr_dtype dtype, tsr_group *on)
+static void check_manner(const char *file, const char *golden, const manner *how)
 {
     json_t *document = load(golden);
     const json_t *list = list_of(document, "cases");
-    tsr_model *model = open_golden(file, dtype, on);
+    tsr_model *model = NULL;
     tsr_generator *generator = NULL;
     tsr_model_stats stats = TSR_INIT(tsr_model_stats);
+    char path[512];
+    snprintf(path, sizeof path, "%s/model/%s", TEST_DATA, file);
+    OK(open_model(path, &how->model, &model));
     OK(tsr_model_get_stats(model, &stats));
-    CHECK(dtype != (tsr_dtype)0 || !strstr(file, "-q") || ranks > 1 ||
+    CHECK(how->model.dtype != (tsr_dtype)0 || !strstr(file, "-q") || ranks > 1 ||
               stats.weight_bytes < stats.parameters * 2,
           "%s: %d bytes are kept of %d parameters", file, (int)stats.weight_bytes,
           (int)stats.parameters);
-    recording r = {.positions = 4, .vocabulary = tsr_model_get_config(model)->vocabulary};
+    recording r = {.positions = POSITIONS, .vocabulary = tsr_model_get_config(model)->vocabulary};
     for (int i = 0; i < MOST_SEQUENCES; i++) {
         r.logits[i] = calloc((size_t)(r.positions * r.vocabulary), sizeof(float));
         CHECK(r.logits[i], "no memory");
@@ -176,18 +199,26 @@ static void check_file(const char *file, const char *golden, tsr_dtype dtype, ts
          ahead -= 4) {
         OK(tsr_generator_create(
             tsr_generator_params(.model = model, .sequences = (int)json_array_size(list),
-                                 .context = 128, .prefill = 5, .logits = record, .user = &r,
-                                 .logits_positions = r.positions, .ahead = ahead),
+                                 .context = 128, .prefill = how->prefill, .logits = record,
+                                 .user = &r, .logits_positions = r.positions, .ahead = ahead),
             &generator));
         continue_all(file, generator, list);
         tsr_generator_destroy(&generator);
     }
     for (int i = 0; i < (int)json_array_size(list); i++)
-        compare_logits(file, json_array_get(list, (size_t)i), r.logits[i]);
+        compare_logits(file, json_array_get(list, (size_t)i), r.vocabulary, r.logits[i]);
     for (int i = 0; i < MOST_SEQUENCES; i++)
         free(r.logits[i]);
     tsr_model_close(&model);
     json_decref(document);
+}
+
+static void check_file(const char *file, const char *golden, tsr_dtype dtype, tsr_group *on)
+{
+    char name[128];
+    snprintf(name, sizeof name, "gen_%s", golden);
+    check_manner(file, name,
+                 &(manner){.model = *tsr_model_params(.group = on, .dtype = dtype), .prefill = 5});
 }
 
 /* Prompts that are computed in one pass ------------------------------------------------------- */
@@ -254,9 +285,13 @@ CASE(golden_prompts, "golden: prompts in one pass")
         for (size_t f = 0; f < sizeof files / sizeof *files; f++) {
             char path[64];
             snprintf(path, sizeof path, "%s.gguf", files[f].name);
-            json_t *document = load(files[f].name);
+            char golden[64], full[512];
+            snprintf(golden, sizeof golden, "gen_%s", files[f].name);
+            snprintf(full, sizeof full, "%s/model/%s", TEST_DATA, path);
+            json_t *document = load(golden);
             const json_t *list = list_of(document, "cases"), *one;
-            tsr_model *model = open_golden(path, (tsr_dtype)0, precise);
+            tsr_model *model = NULL;
+            OK(open_model(full, tsr_model_params(.group = precise), &model));
             size_t number;
             double worst = 0;
             json_array_foreach(list, number, one) worst =
@@ -305,4 +340,84 @@ CASE(golden_gguf_dequantised, "golden: quantised GGUF, dequantised")
 CASE(golden_staged, "golden: collectives through host memory")
 {
     check_file("stories260K-hf", "stories260K-f32", (tsr_dtype)0, staged);
+}
+
+/* Families ----------------------------------------------------------------------------------- */
+
+static const char *const families[] = {"smollm3", "granite", "olmo2", "olmo3",
+                                       "gemma2",  "gemma3",  "phi3",  "phi3short"};
+enum { FAMILIES = sizeof families / sizeof *families };
+
+/* Checks a family's Hugging Face folder and GGUF file. The context decides about the factors of
+ * LongRoPE. */
+static void check_family(const char *family, const manner *how)
+{
+    char folder[128], gguf[128], golden[128];
+    manner with_context = *how;
+    with_context.model.context = 128;
+    snprintf(folder, sizeof folder, "families/%s/hf", family);
+    snprintf(gguf, sizeof gguf, "families/%s/%s-f16.gguf", family, family);
+    snprintf(golden, sizeof golden, "families/%s/gen_%s-f16", family, family);
+    check_manner(folder, golden, &with_context);
+    check_manner(gguf, golden, &with_context);
+}
+
+CASE(golden_families, "golden: folders and GGUF files of families")
+{
+    for (int i = 0; i < FAMILIES; i++)
+        check_family(families[i],
+                     &(manner){.model = *tsr_model_params(.group = group, .dtype = TSR_F32),
+                               .prefill = i % 2 ? 7 : 64});
+}
+
+CASE(golden_families_rates,
+     "golden: Hugging Face folders of families, by rates and in the other pieces")
+{
+    double rates[64];
+    for (int r = 0; r < ranks; r++)
+        rates[r] = r + 1;
+    const tsr_partition_params weighted = {
+        .struct_size = sizeof weighted, .kind = TSR_PARTITION_WEIGHTED, .rates = rates};
+    for (int i = 0; i < FAMILIES; i++)
+        check_family(families[i],
+                     &(manner){.model = *tsr_model_params(.group = group, .partition = &weighted),
+                               .prefill = i % 2 ? 64 : 7});
+}
+
+CASE(golden_families_stages, "stages: folders and GGUF files of families on two stages")
+{
+    tsr_comm *row = NULL, *stages = NULL;
+    tsr_group *stage = NULL;
+    if (ranks % 2 != 0) {
+        case_skip("%d ranks", ranks);
+        return;
+    }
+    const int each = ranks / 2;
+    OK(tsr_comm_split(world, my_rank / each, my_rank, &row));
+    OK(tsr_comm_split(world, my_rank % each, my_rank, &stages));
+    OK(tsr_group_create(row, queue, NULL, &stage));
+    for (int i = 0; i < FAMILIES; i++)
+        check_family(families[i],
+                     &(manner){.model = *tsr_model_params(.group = stage, .stages = stages,
+                                                          .dtype = TSR_F32),
+                               .prefill = 7});
+    tsr_group_destroy(&stage);
+    tsr_comm_destroy(&row);
+    tsr_comm_destroy(&stages);
+}
+
+CASE(golden_longer, "golden: a generator whose context is longer than that of the model")
+{
+    char path[512];
+    tsr_model *model = NULL;
+    tsr_generator *generator = NULL;
+    snprintf(path, sizeof path, "%s/model/families/phi3/hf", TEST_DATA);
+    OK(open_model(path, tsr_model_params(.group = group, .context = 32), &model));
+    FAILS(tsr_generator_create(tsr_generator_params(.model = model, .context = 33), &generator),
+          TSR_ERR_INVALID,
+          "generator: context is 33, but the model was opened for 32, and its rotary positions "
+          "differ beyond 32");
+    OK(tsr_generator_create(tsr_generator_params(.model = model, .context = 32), &generator));
+    tsr_generator_destroy(&generator);
+    tsr_model_close(&model);
 }

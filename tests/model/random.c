@@ -301,11 +301,9 @@ CASE(refused, "random models: mistakes")
     FAILS(create_random(NULL, TSR_F32, SEED, NULL, &model), TSR_ERR_INVALID,
           "model: config is NULL");
     FAILS(create_random(&llama, TSR_F32, SEED, NULL, NULL), TSR_ERR_INVALID, "model: out is NULL");
-    REFUSED(TSR_ERR_INVALID,
-            "model: architecture is bert; known are llama, mistral, qwen2, qwen3, gpt2", TSR_F32,
+    REFUSED(TSR_ERR_INVALID, "model: architecture is bert; known are " MODEL_FAMILIES, TSR_F32,
             changed.architecture = "bert");
-    REFUSED(TSR_ERR_INVALID,
-            "model: architecture is NULL; known are llama, mistral, qwen2, qwen3, gpt2", TSR_F32,
+    REFUSED(TSR_ERR_INVALID, "model: architecture is NULL; known are " MODEL_FAMILIES, TSR_F32,
             changed.architecture = NULL);
     REFUSED(TSR_ERR_INVALID, "model: dtype i32 is neither f32, f16, bf16 nor a block format",
             TSR_I32, (void)changed);

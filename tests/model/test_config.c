@@ -177,19 +177,51 @@ static const struct {
      "config.json: partial_rotary_factor is 1.5; more than 0 and at most 1 is possible"},
     {"{\"model_type\": \"mistral\", " SIZES ", \"sliding_window\": -4}",
      "config.json: sliding window is -4; 1 to 1073741824 is possible"},
+    {"{\"model_type\": \"gemma2\", " SIZES ", \"layer_types\": [\"full_attention\"]}",
+     "config.json: the list of the layers' types has 1 entries for 3 layers"},
+    {"{\"model_type\": \"gemma3_text\", " SIZES
+     ", \"sliding_window\": 4, \"sliding_window_pattern\": 0}",
+     "config.json: sliding_window_pattern is 0; 1 to 1024 is possible"},
+    {"{\"model_type\": \"gemma3_text\", " SIZES ", \"rope_local_base_freq\": -1.5}",
+     "config.json: the base of rope in layers with a window is -1.5; a positive number is needed"},
+    {"{\"model_type\": \"gemma2\", " SIZES ", \"query_pre_attn_scalar\": 0}",
+     "config.json: query_pre_attn_scalar is 0; a positive number is needed"},
+    {"{\"model_type\": \"gemma2\", " SIZES ", \"final_logit_softcapping\": -30}",
+     "config.json: the soft cap of logits is -30; a positive number is needed"},
+    {"{\"model_type\": \"granite\", " SIZES ", \"logits_scaling\": 0}",
+     "config.json: the divisor of logits is 0; a positive number is needed"},
+    {"{\"model_type\": \"granite\", " SIZES ", \"residual_multiplier\": -0.5}",
+     "config.json: the factor of residual branches is -0.5; a positive number is needed"},
+    {"{\"model_type\": \"smollm3\", " SIZES ", \"no_rope_layers\": [1, 0]}",
+     "config.json: no_rope_layers has 2 entries for 3 layers"},
+    {"{\"no_rope_layers\": [1, 2], \"model_type\": \"smollm3\", " SIZES "}",
+     "config.json: offset 23: an entry of no_rope_layers is neither 0 nor 1"},
+    {"{\"model_type\": \"phi3\", " SIZES
+     ", \"rope_scaling\": {\"type\": \"longrope\", \"short_factor\": [1], \"long_factor\": []}}",
+     "config.json: LongRoPE has 1 short and 0 long factors; 4 of each are needed"},
+    {"{\"model_type\": \"phi3\", " SIZES ", \"rope_scaling\": {\"type\": \"longrope\", "
+     "\"short_factor\": [1, 1, 0, 1], \"long_factor\": "
+     "[1, 2, 3, 4]}}",
+     "config.json: factors 2 of LongRoPE are 0 and 3; they must be above 0"},
+    {"{\"model_type\": \"phi3\", " SIZES ", \"rope_scaling\": {\"type\": \"longrope\", "
+     "\"short_factor\": [1, 1, 1, 1], \"long_factor\": "
+     "[1, 2, 3, 4]}}",
+     "config.json: rope scaling 'longrope' has no original length"},
 };
 static const struct {
     const char *json, *text;
 } unsupported[] = {
     {"{\"model_type\": \"mamba\"}",
-     "config.json: architecture 'mamba' is not supported; these are: "
-     "llama, mistral, qwen2, qwen3, gpt2"},
-    {"{\"model_type\": \"a\\u0007b\"}", "config.json: architecture '?' is not supported; these "
-                                        "are: llama, mistral, qwen2, qwen3, gpt2"},
+     "config.json: architecture 'mamba' is not supported; these are: " MODEL_FAMILIES},
+    {"{\"model_type\": \"a\\u0007b\"}",
+     "config.json: architecture '?' is not supported; these are: " MODEL_FAMILIES},
+    {"{\"layer_types\": [\"linear_attention\"], \"model_type\": \"gemma2\", " SIZES "}",
+     "config.json: offset 17: layers of type 'linear_attention' are not supported"},
     {LLAMA ", \"hidden_act\": \"tanh\"}",
      "config.json: offset 209: activation 'tanh' is not supported"},
     {LLAMA ", \"rope_scaling\": {\"type\": \"dynamic\", \"factor\": 2}}",
-     "config.json: rope scaling 'dynamic' is not supported; none, linear, llama3 and yarn are"},
+     "config.json: rope scaling 'dynamic' is not supported; none, linear, llama3, yarn and "
+     "longrope are"},
     {LLAMA ", \"rope_scaling\": {\"type\": \"yarn\", \"factor\": 2, \"truncate\": false}}",
      "config.json: rope scaling 'yarn' with truncate = false is not supported"},
     {"{\"model_type\": \"gpt2\", \"scale_attn_by_inverse_layer_idx\": true}",
@@ -391,8 +423,7 @@ START_TEST(gguf_mistakes)
     put_gguf_head(&file, 3, 0, 1);
     put_string(&file, "general.architecture", "rwkv");
     ck_assert_error(read_gguf(&file, &c), TSR_ERR_UNSUPPORTED,
-                    "gguf: architecture 'rwkv' is not supported; these are: llama, mistral, qwen2, "
-                    "qwen3, gpt2");
+                    "gguf: architecture 'rwkv' is not supported; these are: " MODEL_FAMILIES);
     free(file.data);
     file = (bytes){0};
     put_gguf_head(&file, 3, 0, 8 + 2);

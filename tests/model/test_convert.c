@@ -1119,6 +1119,69 @@ START_TEST(memory_runs_out)
 }
 END_TEST
 
+/* Families ------------------------------------------------------------------------------------- */
+
+static const char *const recorded[] = {"smollm3", "granite", "olmo2", "olmo3",
+                                       "gemma2",  "gemma3",  "phi3",  "phi3short"};
+
+/* Checks that tensors of one dimension in a folder, f32 because the source has them so, are those
+ * in another one, which are bf16 in a file of the source's model. */
+static void check_norms(const char *f32_path, const char *bf16_path)
+{
+    tsr_shard_list *a = open_list(f32_path), *b = open_list(bf16_path);
+    int compared = 0;
+    for (uint64_t i = 0; i < tsr_shard_list_param_count(a); i++) {
+        const tsr_shard_param *p = tsr_shard_list_param(a, i), *q = NULL;
+        for (uint64_t k = 0; k < tsr_shard_list_param_count(b); k++)
+            if (strcmp(tsr_shard_list_param(b, k)->name, p->name) == 0)
+                q = tsr_shard_list_param(b, k);
+        ck_assert_msg(q && same_shape(p, q), "%s", p->name);
+        if (p->ndim != 1)
+            continue;
+        uint8_t *got = read_tensor(f32_path, p), *want = read_tensor(bf16_path, q);
+        for (int64_t k = 0; k < p->shape[0]; k++) {
+            float value, wanted;
+            const uint32_t wide = (uint32_t)want[2 * k] << 16 | (uint32_t)want[2 * k + 1] << 24;
+            memcpy(&value, got + 4 * k, sizeof value);
+            memcpy(&wanted, &wide, sizeof wanted);
+            ck_assert_msg(fabsf(value - wanted) <= 2e-7F, "%s: %g, not %g", p->name, (double)value,
+                          (double)wanted);
+        }
+        free(got);
+        free(want);
+        compared++;
+    }
+    ck_assert_int_gt(compared, 4);
+    tsr_shard_list_destroy(&a);
+    tsr_shard_list_destroy(&b);
+}
+
+START_TEST(recorded_families_there_and_back)
+{
+    char hf[256], gguf[256];
+    tsr_model_file *files[4] = {NULL};
+    snprintf(hf, sizeof hf, TEST_DATA "/model/families/%s/hf", recorded[_i]);
+    snprintf(gguf, sizeof gguf, TEST_DATA "/model/families/%s/%s-f16.gguf", recorded[_i],
+             recorded[_i]);
+    ck_assert_ok(convert_model(hf, at("f.gguf"), tsr_convert_params(.dtype = TSR_F16), NULL));
+    tsr_shard_list *list = open_list(gguf);
+    /* All tensors, also the divisors of LongRoPE, as llama.cpp's converter writes them. */
+    ck_assert_int_eq(compare(at("f.gguf"), gguf), (int)tsr_shard_list_param_count(list));
+    tsr_shard_list_destroy(&list);
+    ck_assert_ok(convert_model(gguf, at("f"), tsr_convert_params(.dtype = TSR_BF16), NULL));
+    ck_assert_int_ge(compare(at("f"), hf), 9);
+    check_norms(at("f"), hf);
+    const char *const paths[] = {hf, gguf, at("f.gguf"), at("f")};
+    for (int i = 0; i < 4; i++) {
+        ck_assert_ok(tsr_model_file_open(paths[i], &files[i]));
+        ck_assert_ok(tsr__config_compare(tsr_model_file_config(files[0]),
+                                         tsr_model_file_config(files[i]), paths[i]));
+    }
+    for (int i = 0; i < 4; i++)
+        tsr_model_file_close(&files[i]);
+}
+END_TEST
+
 TESTS(convert)
 {
     tcase_add_checked_fixture(tests, open_work, close_work);
@@ -1126,6 +1189,8 @@ TESTS(convert)
     tcase_add_test(tests, stories_equal_the_recorded_files);
     tcase_add_test(tests, a_synthetic_model_equals_the_recorded_files);
     tcase_add_test(tests, families_there_and_back);
+    tcase_add_loop_test(tests, recorded_families_there_and_back, 0,
+                        (int)(sizeof recorded / sizeof *recorded));
     tcase_add_test(tests, llama_3);
     tcase_add_loop_test(tests, tokenizers_travel, 0, 3);
     tcase_add_loop_test(tests, chat_templates_travel, 0, 2);

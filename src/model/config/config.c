@@ -32,6 +32,16 @@ void tsr__facts_init(tsr__facts *facts)
         .output_bias = TSR__UNSET,
         .mlp_bias = TSR__UNSET,
         .bos = TSR__UNSET,
+        .window_theta = TSR__UNSET,
+        .window_period = TSR__UNSET,
+        .no_rope_period = TSR__UNSET,
+        .query_scalar = TSR__UNSET,
+        .attention_scale = TSR__UNSET,
+        .attention_softcap = TSR__UNSET,
+        .embedding_scale = TSR__UNSET,
+        .residual_scale = TSR__UNSET,
+        .logit_divisor = TSR__UNSET,
+        .logit_softcap = TSR__UNSET,
         .rope = {.theta = TSR__UNSET,
                  .factor = TSR__UNSET,
                  .original_length = TSR__UNSET,
@@ -132,28 +142,111 @@ static void take_tokens(const tsr__facts *facts, tsr_model_config *out)
     }
 }
 
-/* Layers ------------------------------------------------------------------------------------- */
-
-/* Adds a kind of layer and returns it. It is a copy of kind 0, with rotary positions of its own. */
-static tsr_model_layer *add_kind(tsr__config *config)
+/* Replaces values that the files leave out by the family's usual ones. */
+static void take_usual(tsr__facts *facts)
 {
-    const int kind = config->public.kind_count++;
-    tsr_model_layer *added = &config->kinds[kind];
-    *added = config->kinds[0];
-    config->ropes[kind] = config->ropes[0];
-    if (added->rope)
-        added->rope = &config->ropes[kind];
-    return added;
+    const tsr__usual_values *usual = &facts->family->usual;
+    const struct {
+        int64_t *value;
+        int64_t usual;
+    } integers[] = {
+        {&facts->heads, usual->heads},       {&facts->kv_heads, usual->kv_heads},
+        {&facts->head_dim, usual->head_dim}, {&facts->vocabulary, usual->vocabulary},
+        {&facts->context, usual->context},   {&facts->window, usual->window},
+    };
+    const struct {
+        double *value;
+        double usual;
+    } reals[] = {
+        {&facts->rope.theta, usual->theta},
+        {&facts->window_theta, usual->window_theta},
+        {&facts->query_scalar, facts->family->query_scalar ? usual->query_scalar : 0},
+    };
+    for (size_t i = 0; i < sizeof integers / sizeof *integers; i++)
+        if (*integers[i].value == TSR__UNSET && integers[i].usual != 0)
+            *integers[i].value = integers[i].usual;
+    for (size_t i = 0; i < sizeof reals / sizeof *reals; i++)
+        if (*reals[i].value == TSR__UNSET && reals[i].usual != 0)
+            *reals[i].value = reals[i].usual;
 }
 
-static tsr_status take_layer(const tsr__facts *facts, tsr__config *config)
+/* Factors ------------------------------------------------------------------------------------ */
+
+/* Takes a factor that must be positive, or `usual` if the files have none. */
+static tsr_status take_factor(const tsr__facts *facts, const char *what, double value, double usual,
+                              double *out)
+{
+    *out = value == TSR__UNSET ? usual : value;
+    TSR__REQUIRE(value == TSR__UNSET || (isfinite(value) && value > 1e-12 && value < 1e12),
+                 "%s: %s is %g; a positive number is needed", facts->file, what, value);
+    return TSR_OK;
+}
+
+static tsr_status take_factors(const tsr__facts *facts, tsr_model_config *out)
+{
+    double divisor;
+    const double root = facts->family->embedding_by_width ? sqrt((double)out->width) : 1;
+    TSR__TRY(take_factor(facts, "the factor of the embedding", facts->embedding_scale, root,
+                         &out->embedding_scale));
+    TSR__TRY(take_factor(facts, "the factor of residual branches", facts->residual_scale, 1,
+                         &out->residual_scale));
+    TSR__TRY(take_factor(facts, "the divisor of logits", facts->logit_divisor, 1, &divisor));
+    out->logit_scale = 1 / divisor;
+    return take_factor(facts, "the soft cap of logits", facts->logit_softcap, 0,
+                       &out->logit_softcap);
+}
+
+static tsr_status take_scores(const tsr__facts *facts, tsr_model_layer *out)
+{
+    double scalar;
+    TSR__TRY(take_factor(facts, "the factor of scores", facts->attention_scale, 0,
+                         &out->attention_scale));
+    TSR__TRY(take_factor(facts, "query_pre_attn_scalar", facts->query_scalar, (double)out->head_dim,
+                         &scalar));
+    if (scalar != (double)out->head_dim)
+        out->attention_scale = 1 / sqrt(scalar);
+    return take_factor(facts, "the soft cap of scores", facts->attention_softcap, 0, &out->softcap);
+}
+
+/* Layers ------------------------------------------------------------------------------------- */
+
+/* The rotary positions of the layers of a file, in tsr__config.ropes. */
+enum { ROPE, ROPE_BEYOND, WINDOW_ROPE };
+
+/* Makes the rotary positions, and copies their divisors. */
+static tsr_status take_ropes(const tsr__facts *facts, tsr__config *config, int64_t head_dim)
+{
+    const tsr__family *family = facts->family;
+    tsr_rope_params *ropes = config->ropes;
+    TSR__TRY(
+        tsr__rope_make(facts, head_dim, config->public.context, &ropes[ROPE], &ropes[ROPE_BEYOND]));
+    for (int i = ROPE; i <= ROPE_BEYOND; i++)
+        if (ropes[i].divisors) {
+            memcpy(config->divisors[i], ropes[i].divisors,
+                   (size_t)ropes[i].rotary_dim / 2 * sizeof(float));
+            ropes[i].divisors = config->divisors[i];
+        }
+    if (family->window_rope == TSR__WINDOW_ROPE_SAME)
+        return TSR_OK;
+    ropes[WINDOW_ROPE] = (tsr_rope_params){.struct_size = sizeof *ropes,
+                                           .rotary_dim = ropes[ROPE].rotary_dim,
+                                           .theta = ropes[ROPE].theta};
+    if (family->window_rope == TSR__WINDOW_ROPE_OWN && facts->window_theta != TSR__UNSET)
+        ropes[WINDOW_ROPE].theta = facts->window_theta;
+    TSR__REQUIRE(isfinite(ropes[WINDOW_ROPE].theta) && ropes[WINDOW_ROPE].theta > 0 &&
+                     ropes[WINDOW_ROPE].theta <= 1e15,
+                 "%s: the base of rope in layers with a window is %g; a positive number is needed",
+                 facts->file, ropes[WINDOW_ROPE].theta);
+    return TSR_OK;
+}
+
+/* Makes what all layers of a file have in common. */
+static tsr_status take_layer(const tsr__facts *facts, tsr__config *config, tsr_model_layer *layer)
 {
     const tsr__family *family = facts->family;
     const tsr_model_config *model = &config->public;
-    tsr_model_layer *layer = &config->kinds[0];
     *layer = family->layer;
     layer->struct_size = sizeof *layer;
-    config->public.kind_count = 1;
     TSR__TRY(take_heads(facts, model->width, layer));
     layer->hidden = facts->hidden;
     if (layer->hidden == TSR__UNSET && family->hidden_per_width > 0)
@@ -164,42 +257,106 @@ static tsr_status take_layer(const tsr__facts *facts, tsr__config *config)
     layer->mlp_bias = chosen(facts->mlp_bias, family->layer.mlp_bias);
     if (facts->has_activation)
         layer->activation = facts->activation;
-    if (family->learned_positions)
-        return TSR_OK;
-    layer->rope = &config->ropes[0];
-    return tsr__rope_make(facts, layer->head_dim, model->context, &config->ropes[0]);
+    TSR__TRY(take_scores(facts, layer));
+    return family->learned_positions ? TSR_OK : take_ropes(facts, config, layer->head_dim);
 }
 
-/* Gives layers from `first` on the window. */
-static void window_from(tsr__config *config, int64_t first, int64_t window)
-{
-    if (first <= 0) {
-        config->kinds[0].window = window;
-        return;
-    }
-    if (first >= config->public.layers)
-        return;
-    add_kind(config)->window = window;
-    for (int i = (int)first; i < config->public.layers; i++)
-        config->layer_kinds[i] = 1;
-}
+/* Where the window of a model is. */
+typedef struct window_rule {
+    int64_t window; /* 0: no layer has one */
+    int64_t first;  /* TSR__WINDOWS_SWITCHED */
+    int64_t period; /* TSR__WINDOWS_PERIODIC */
+} window_rule;
 
-static tsr_status take_window(const tsr__facts *facts, tsr__config *config)
+static tsr_status take_window(const tsr__facts *facts, window_rule *out)
 {
     const tsr__windows rule = facts->family->windows;
     const bool switched = rule == TSR__WINDOWS_SWITCHED;
-    int64_t first = 0;
+    *out = (window_rule){.window = 0};
     if (rule == TSR__WINDOWS_IGNORED || facts->window == TSR__UNSET || facts->window == 0 ||
         !chosen(facts->use_window, !switched))
         return TSR_OK;
     TSR__TRY(size_within(facts, "sliding window", facts->window, TSR_MODEL_MAX_CONTEXT));
     if (switched && facts->max_window_layers != TSR__UNSET) {
-        first = facts->max_window_layers;
-        TSR__REQUIRE(first >= 0 && first <= TSR_MODEL_MAX_LAYERS,
+        out->first = facts->max_window_layers;
+        TSR__REQUIRE(out->first >= 0 && out->first <= TSR_MODEL_MAX_LAYERS,
                      "%s: max_window_layers is %" PRId64 "; 0 to %d is possible", facts->file,
-                     first, TSR_MODEL_MAX_LAYERS);
+                     out->first, TSR_MODEL_MAX_LAYERS);
     }
-    window_from(config, first, facts->window);
+    out->period =
+        facts->window_period == TSR__UNSET ? facts->family->window_period : facts->window_period;
+    TSR__REQUIRE(facts->window_period == TSR__UNSET ||
+                     (out->period >= 1 && out->period <= TSR_MODEL_MAX_LAYERS),
+                 "%s: sliding_window_pattern is %" PRId64 "; 1 to %d is possible", facts->file,
+                 out->period, TSR_MODEL_MAX_LAYERS);
+    out->window = facts->window;
+    return TSR_OK;
+}
+
+static bool has_window(const tsr__facts *facts, const window_rule *rule, int layer)
+{
+    if (rule->window == 0)
+        return false;
+    if (facts->family->windows != TSR__WINDOWS_PERIODIC)
+        return layer >= rule->first;
+    if (facts->windows.count > 0)
+        return facts->windows.values[layer] != 0;
+    return rule->period > 0 && (layer + 1) % rule->period != 0;
+}
+
+static bool has_rope(const tsr__facts *facts, int layer)
+{
+    const int64_t period =
+        facts->no_rope_period == TSR__UNSET ? facts->family->no_rope_period : facts->no_rope_period;
+    if (facts->family->learned_positions)
+        return false;
+    if (facts->family->no_rope_period == 0)
+        return true;
+    return facts->ropes.count > 0 ? facts->ropes.values[layer] != 0
+                                  : period < 1 || (layer + 1) % period != 0;
+}
+
+static tsr_status check_counts(const tsr__facts *facts, const tsr_model_config *c)
+{
+    TSR__REQUIRE(facts->windows.count == 0 || facts->windows.count == c->layers,
+                 "%s: the list of the layers\' types has %d entries for %d layers", facts->file,
+                 facts->windows.count, c->layers);
+    TSR__REQUIRE(facts->ropes.count == 0 || facts->ropes.count == c->layers,
+                 "%s: no_rope_layers has %d entries for %d layers", facts->file, facts->ropes.count,
+                 c->layers);
+    return TSR_OK;
+}
+
+/* Returns the number of the kind that is `layer`, which it adds if there is none. */
+static uint16_t kind_of(tsr__config *config, const tsr_model_layer *layer)
+{
+    int kind = 0;
+    while (kind < config->public.kind_count &&
+           (config->kinds[kind].window != layer->window || config->kinds[kind].rope != layer->rope))
+        kind++;
+    if (kind == config->public.kind_count)
+        config->kinds[config->public.kind_count++] = *layer;
+    return (uint16_t)kind;
+}
+
+static tsr_status take_layers(const tsr__facts *facts, tsr__config *config)
+{
+    tsr_model_layer usual;
+    window_rule rule;
+    TSR__TRY(check_counts(facts, &config->public));
+    TSR__TRY(take_layer(facts, config, &usual));
+    TSR__TRY(take_window(facts, &rule));
+    for (int i = 0; i < config->public.layers; i++) {
+        tsr_model_layer layer = usual;
+        const bool windowed = has_window(facts, &rule, i),
+                   own = windowed && facts->family->window_rope != TSR__WINDOW_ROPE_SAME;
+        layer.window = windowed ? rule.window : 0;
+        if (has_rope(facts, i))
+            layer.rope = &config->ropes[own ? WINDOW_ROPE : ROPE];
+        if (layer.rope == &config->ropes[ROPE] && config->ropes[ROPE_BEYOND].rotary_dim > 0)
+            layer.long_rope = &config->ropes[ROPE_BEYOND];
+        config->layer_kinds[i] = kind_of(config, &layer);
+    }
     return TSR_OK;
 }
 
@@ -214,6 +371,19 @@ int tsr__config_window(const tsr_model_config *config, int64_t *window)
     return -1;
 }
 
+const tsr_model_layer *tsr__config_rotary_layer(const tsr_model_config *config)
+{
+    const tsr_model_layer *found = NULL;
+    for (int i = 0; i < config->layers; i++) {
+        const tsr_model_layer *layer = tsr__config_layer(config, i);
+        if (layer->rope && layer->window == 0)
+            return layer;
+        if (layer->rope && !found)
+            found = layer;
+    }
+    return found ? found : tsr__config_layer(config, 0);
+}
+
 const tsr_model_layer *tsr__config_layer(const tsr_model_config *config, int layer)
 {
     if (!config || layer < 0 || layer >= config->layers)
@@ -223,17 +393,20 @@ const tsr_model_layer *tsr__config_layer(const tsr_model_config *config, int lay
 
 /* Making ------------------------------------------------------------------------------------- */
 
-static tsr_status make(const tsr__facts *facts, tsr__config *config)
+static tsr_status make(const tsr__facts *given, tsr__config *config)
 {
+    tsr__facts copy = *given;
+    const tsr__facts *facts = &copy;
     tsr_model_config *out = &config->public;
+    take_usual(&copy);
     out->architecture = facts->family->name;
     out->learned_positions = facts->family->learned_positions;
     out->tied = chosen(facts->tied, facts->family->tied);
     TSR__TRY(take_sizes(facts, out));
     TSR__TRY(take_norms(facts, out));
     take_tokens(facts, out);
-    TSR__TRY(take_layer(facts, config));
-    return take_window(facts, config);
+    TSR__TRY(take_factors(facts, out));
+    return take_layers(facts, config);
 }
 
 static tsr__config *create_config(void)
@@ -295,6 +468,47 @@ static tsr_status check_kind(const tsr_model_config *c, const tsr_model_layer *l
     TSR__REQUIRE(layer->window >= 0 && layer->window <= TSR_MODEL_MAX_CONTEXT,
                  "model: configuration: a window is %" PRId64 "; 0 to %d is possible",
                  layer->window, TSR_MODEL_MAX_CONTEXT);
+    TSR__REQUIRE((unsigned)layer->qk_norm <= TSR_QK_NORM_WHOLE &&
+                     (unsigned)layer->norms <= TSR_BLOCK_NORMS_BOTH,
+                 "model: configuration: qk_norm is %d and norms %d; 0 to %d are possible",
+                 (int)layer->qk_norm, (int)layer->norms, TSR_BLOCK_NORMS_BOTH);
+    TSR__REQUIRE(isfinite(layer->attention_scale) && isfinite(layer->softcap) &&
+                     layer->softcap >= 0,
+                 "model: configuration: attention_scale is %g and softcap %g",
+                 layer->attention_scale, layer->softcap);
+    TSR__REQUIRE(!layer->long_rope || layer->rope,
+                 "model: configuration: a layer has long_rope, but no rope");
+    return TSR_OK;
+}
+
+/* Replaces factors of 0 by 1, and checks them. */
+static tsr_status complete_factors(tsr_model_config *c)
+{
+    double *factors[] = {&c->embedding_scale, &c->residual_scale, &c->logit_scale};
+    for (size_t i = 0; i < sizeof factors / sizeof *factors; i++) {
+        if (*factors[i] == 0)
+            *factors[i] = 1;
+        TSR__REQUIRE(isfinite(*factors[i]), "model: configuration: a factor is %g", *factors[i]);
+    }
+    TSR__REQUIRE(isfinite(c->logit_softcap) && c->logit_softcap >= 0,
+                 "model: configuration: logit_softcap is %g; it must not be negative",
+                 c->logit_softcap);
+    return TSR_OK;
+}
+
+/* Copies rotary positions with their divisors to number `index` of those of `copy`, and sets *rope
+ * to the copy. */
+static tsr_status copy_rope(const tsr_rope_params **rope, int index, tsr__config *copy)
+{
+    tsr_rope_params *to = &copy->ropes[index];
+    if (!*rope)
+        return TSR_OK;
+    TSR__TRY(TSR__TAKE_PART(tsr_rope_params, *rope, to));
+    if (to->divisors && to->rotary_dim >= 0 && to->rotary_dim / 2 <= TSR__MOST_PAIRS) {
+        memcpy(copy->divisors[index], to->divisors, (size_t)to->rotary_dim / 2 * sizeof(float));
+        to->divisors = copy->divisors[index];
+    }
+    *rope = to;
     return TSR_OK;
 }
 
@@ -304,11 +518,8 @@ static tsr_status copy_kind(const tsr_model_layer *given, int kind, tsr__config 
     tsr_model_layer *layer = &copy->kinds[kind];
     TSR__REQUIRE(given, "model: configuration: kinds[%d] is NULL", kind);
     TSR__TRY(TSR__TAKE_PART(tsr_model_layer, given, layer));
-    if (!layer->rope)
-        return TSR_OK;
-    TSR__TRY(TSR__TAKE_PART(tsr_rope_params, layer->rope, &copy->ropes[kind]));
-    layer->rope = &copy->ropes[kind];
-    return TSR_OK;
+    TSR__TRY(copy_rope(&layer->rope, 2 * kind, copy));
+    return copy_rope(&layer->long_rope, 2 * kind + 1, copy);
 }
 
 static tsr_status copy_config(const tsr_model_config *given, tsr__config *copy)
@@ -330,6 +541,7 @@ static tsr_status copy_config(const tsr_model_config *given, tsr__config *copy)
     for (int i = 0; i < c->kind_count; i++)
         TSR__TRY(copy_kind(c->kinds[i], i, copy));
     c->kinds = copy->kind_pointers;
+    TSR__TRY(complete_factors(c));
     for (int i = 0; i < c->kind_count; i++)
         TSR__TRY(check_kind(c, c->kinds[i]));
     for (int i = 0; c->layer_kinds && i < c->layers; i++) {

@@ -8,6 +8,8 @@
 /* Stands for a value that the model's files do not give. */
 #define TSR__UNSET (-1)
 
+#define TSR__MOST_PAIRS (TSR_MAX_HEAD_DIM / 2)
+
 /* The frequency scaling of rotary positions, with the names and numbers that files have. */
 typedef struct tsr__rope_facts {
     char type[32]; /* "": none */
@@ -17,7 +19,16 @@ typedef struct tsr__rope_facts {
     double attention_factor, mscale, mscale_all_dim;
     double partial; /* the fraction of the components that is rotated */
     int truncate;
+    /* LongRoPE: the divisors of the frequencies, up to the original length and beyond it */
+    int short_count, long_count;
+    float short_divisors[TSR__MOST_PAIRS], long_divisors[TSR__MOST_PAIRS];
 } tsr__rope_facts;
+
+/* What a file says about each layer, such as whether it has a window: entries of 0 or 1. */
+typedef struct tsr__layer_facts {
+    int count; /* 0: the file does not say */
+    uint8_t values[TSR_MODEL_MAX_LAYERS];
+} tsr__layer_facts;
 
 /* The values of a file before they are checked. TSR__UNSET: the file does not have the value; truth
  * values are 0 or 1. */
@@ -31,6 +42,11 @@ typedef struct tsr__facts {
     bool has_activation;
     tsr_activation activation;
     tsr__rope_facts rope;
+    double window_theta; /* the base of rotary positions in layers with a window */
+    int64_t window_period, no_rope_period;
+    tsr__layer_facts windows, ropes; /* whether layers have a window, and rotary positions */
+    double query_scalar, attention_scale, attention_softcap;
+    double embedding_scale, residual_scale, logit_divisor, logit_softcap;
     int64_t bos;
     int end_count;
     int32_t end[TSR_MODEL_MAX_END_TOKENS];
@@ -54,8 +70,9 @@ typedef struct tsr__config {
     tsr_model_config public;
     tsr_model_layer kinds[TSR_MODEL_MAX_LAYER_KINDS];
     const tsr_model_layer *kind_pointers[TSR_MODEL_MAX_LAYER_KINDS]; /* to kinds */
-    tsr_rope_params
-        ropes[TSR_MODEL_MAX_LAYER_KINDS]; /* [kind]: that of kinds[kind], if it has one */
+    /* what `rope` and `long_rope` of the kinds point to, and the divisors of these */
+    tsr_rope_params ropes[2 * TSR_MODEL_MAX_LAYER_KINDS];
+    float divisors[2 * TSR_MODEL_MAX_LAYER_KINDS][TSR__MOST_PAIRS];
     uint16_t layer_kinds[TSR_MODEL_MAX_LAYERS];
 } tsr__config;
 
@@ -70,12 +87,19 @@ tsr_status tsr__config_read(const tsr__model_files *files, tsr__config **out) TS
 
 /* Returns the description of a layer, or NULL if there is no such layer. */
 const tsr_model_layer *tsr__config_layer(const tsr_model_config *config, int layer);
+/* Returns the first layer with rotary positions as those of layers without a window are; the first
+ * layer with rotary positions if there is none; or layer 0. */
+const tsr_model_layer *tsr__config_rotary_layer(const tsr_model_config *config);
 /* Returns the first layer that has a sliding window, or −1, and sets *window to the window. */
 int tsr__config_window(const tsr_model_config *config, int64_t *window);
 
-/* Makes the parameters of rotary positions from the values, and checks them; see rope.c. */
+/* Makes the parameters of rotary positions from the values, and checks them; see rope.c. With
+ * LongRoPE, *out are those up to the original length, and *beyond those for longer contexts;
+ * otherwise beyond->rotary_dim becomes 0. The divisors belong to `facts`. */
 tsr_status tsr__rope_make(const tsr__facts *facts, int64_t head_dim, int64_t context,
-                          tsr_rope_params *out) TSR_NODISCARD;
+                          tsr_rope_params *out, tsr_rope_params *beyond) TSR_NODISCARD;
+/* Returns the factor by which LongRoPE multiplies rotated components, if a file names none. */
+double tsr__long_attention(double context, double original_length);
 /* Returns the factor by which YaRN multiplies rotated components, if a file names none. */
 double tsr__yarn_attention(double factor);
 /* Returns the number by which the scaling of Llama 3 divides the frequency of pair i. */

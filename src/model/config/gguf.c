@@ -22,7 +22,7 @@ typedef struct entry {
     double *real;
 } entry;
 
-enum { MAX_ENTRIES = 32 };
+enum { MAX_ENTRIES = 40 };
 
 typedef struct metadata {
     tsr__file *file;
@@ -87,6 +87,13 @@ static tsr_status read_values(metadata *m)
         {".vocab_size", &facts->vocabulary, NULL},
         {".attention.sliding_window", &facts->window, NULL},
         {".rope.dimension_count", &facts->rotary_dim, NULL},
+        {".rope.freq_base_swa", NULL, &facts->window_theta},
+        {".attention.scale", NULL, &facts->attention_scale},
+        {".attn_logit_softcapping", NULL, &facts->attention_softcap},
+        {".final_logit_softcapping", NULL, &facts->logit_softcap},
+        {".embedding_scale", NULL, &facts->embedding_scale},
+        {".residual_scale", NULL, &facts->residual_scale},
+        {".logit_scale", NULL, &facts->logit_divisor},
         {".expert_count", &experts, NULL},
         {".attention.layer_norm_rms_epsilon", NULL, &facts->norm_epsilon},
         {".attention.layer_norm_epsilon", NULL, &facts->norm_epsilon},
@@ -153,6 +160,35 @@ static tsr_status read_rope_factors(tsr__file *file, const tsr_shard_param *para
     return tsr__rope_from_factors("gguf", theta, count, factors, &facts->rope);
 }
 
+/* Reads a tensor with divisors of LongRoPE. */
+static tsr_status read_divisors(tsr__file *file, const tsr_shard_param *param, float *out,
+                                int *count)
+{
+    uint8_t bytes[4 * TSR__MOST_PAIRS];
+    TSR__REQUIRE(param->ndim == 1 && param->shape[0] >= 1 && param->shape[0] <= TSR__MOST_PAIRS &&
+                     strcmp(param->dtype, "f32") == 0,
+                 "gguf: %s is not a row of 1 to %d f32", param->name, TSR__MOST_PAIRS);
+    *count = (int)param->shape[0];
+    TSR__TRY(tsr__file_read(file, param->offset_bytes, (uint64_t)*count * 4, param->name, bytes));
+    for (int i = 0; i < *count; i++)
+        out[i] = tsr__f32_of_bits(tsr__get_u32(bytes + (size_t)4 * (size_t)i));
+    return TSR_OK;
+}
+
+/* Reads the divisors of LongRoPE. GGUF files have them as tensors, and may lack the type. */
+static tsr_status read_long_rope(tsr__file *file, const tsr__model_files *files, tsr__facts *facts)
+{
+    const tsr_shard_param *near = tsr__model_files_find(files, "rope_factors_short.weight"),
+                          *far = tsr__model_files_find(files, "rope_factors_long.weight");
+    if (!near && !far)
+        return TSR_OK;
+    TSR__REQUIRE(near && far, "gguf: there is no %s",
+                 near ? "rope_factors_long.weight" : "rope_factors_short.weight");
+    strcpy(facts->rope.type, "longrope");
+    TSR__TRY(read_divisors(file, near, facts->rope.short_divisors, &facts->rope.short_count));
+    return read_divisors(file, far, facts->rope.long_divisors, &facts->rope.long_count);
+}
+
 /* Returns whether the file has the bias of one of our weights in the first layer. */
 static bool has_bias(const tsr__model_files *files, const tsr__facts *facts, const char *ours)
 {
@@ -175,7 +211,19 @@ static tsr_status read_tensors(tsr__file *file, const tsr__model_files *files, t
     facts->qkv_bias = has_bias(files, facts, "attention.q");
     facts->output_bias = has_bias(files, facts, "attention.o");
     facts->mlp_bias = has_bias(files, facts, "mlp.up");
+    TSR__TRY(read_long_rope(file, files, facts));
     return rope ? read_rope_factors(file, rope, facts) : TSR_OK;
+}
+
+/* Finds the scale of scores for families whose files have no key for it. */
+static void take_scale(tsr__facts *facts)
+{
+    const tsr__family *family = facts->family;
+    if (family->query_scalar && facts->heads > 0 && facts->width > 0)
+        facts->query_scalar = facts->layers == family->gguf_scale_by_width
+                                  ? (double)facts->width / (double)facts->heads
+                              : facts->head_dim > 0 ? (double)facts->head_dim
+                                                    : (double)facts->width / (double)facts->heads;
 }
 
 static tsr_status read_file(const tsr__model_files *files, metadata *m)
@@ -184,6 +232,7 @@ static tsr_status read_file(const tsr__model_files *files, metadata *m)
     TSR__TRY(read_architecture(m));
     TSR__TRY(read_values(m));
     facts->family = tsr__family_by_gguf(facts->family->gguf, facts->window > 0);
+    take_scale(facts);
     /* The factor in the file is relative to the one that YaRN computes from the scaling factor;
      * attention_factor is the product of both. */
     if (strcmp(facts->rope.type, "yarn") == 0 && facts->rope.attention_factor != TSR__UNSET)

@@ -13,7 +13,9 @@ typedef struct config_reader {
     const tsr__model_files *files;
     tsr__facts *facts;
     char key[TSR__JSON_TEXT];
-    char type[64]; /* model_type */
+    char type[64];       /* model_type */
+    char inner_type[64]; /* model_type of text_config, the configuration of a text model inside one
+                            for images and text */
 } config_reader;
 
 /* Values ------------------------------------------------------------------------------------- */
@@ -91,7 +93,88 @@ static tsr_status read_activation(config_reader *r)
     return TSR_ERR_UNSUPPORTED;
 }
 
+/* Lists of layers ---------------------------------------------------------------------------- */
+
+static tsr_status add_layer_fact(config_reader *r, tsr__layer_facts *facts, bool value)
+{
+    if (facts->count == TSR_MODEL_MAX_LAYERS)
+        return tsr__json_fail(&r->json, r->json.at, "%s has more than %d entries", r->key,
+                              TSR_MODEL_MAX_LAYERS);
+    facts->values[facts->count++] = value;
+    return TSR_OK;
+}
+
+/* Reads the list of the layers' types, of which only those with and without a window are known. */
+static tsr_status read_layer_types(config_reader *r)
+{
+    char type[64];
+    bool more = false;
+    if (is_null(r))
+        return TSR_OK;
+    r->facts->windows.count = 0;
+    TSR__TRY(tsr__json_enter(&r->json, '['));
+    for (;;) {
+        TSR__TRY(tsr__json_element(&r->json, &more));
+        if (!more)
+            return TSR_OK;
+        const size_t at = r->json.at;
+        TSR__TRY(tsr__json_string(&r->json, sizeof type, type));
+        const bool windowed = strcmp(type, "sliding_attention") == 0;
+        if (!windowed && strcmp(type, "full_attention") != 0) {
+            const bool clean = !tsr__name_problem(type, strlen(type));
+            (void)tsr__json_fail(&r->json, at, "layers of type '%s' are not supported",
+                                 clean ? type : "?");
+            return TSR_ERR_UNSUPPORTED;
+        }
+        TSR__TRY(add_layer_fact(r, &r->facts->windows, windowed));
+    }
+}
+
+/* Reads the list that says with 0 which layers have no rotary positions. */
+static tsr_status read_no_rope(config_reader *r)
+{
+    bool more = false;
+    if (is_null(r))
+        return TSR_OK;
+    r->facts->ropes.count = 0;
+    TSR__TRY(tsr__json_enter(&r->json, '['));
+    for (;;) {
+        int64_t value = 0;
+        TSR__TRY(tsr__json_element(&r->json, &more));
+        if (!more)
+            return TSR_OK;
+        const size_t at = r->json.at;
+        TSR__TRY(tsr__json_signed(&r->json, &value));
+        if (value != 0 && value != 1)
+            return tsr__json_fail(&r->json, at, "an entry of no_rope_layers is neither 0 nor 1");
+        TSR__TRY(add_layer_fact(r, &r->facts->ropes, value == 1));
+    }
+}
+
 /* Rotary positions --------------------------------------------------------------------------- */
+
+static tsr_status read_divisors(config_reader *r, float *values, int *count)
+{
+    bool more = false;
+    if (is_null(r))
+        return TSR_OK;
+    *count = 0;
+    TSR__TRY(tsr__json_enter(&r->json, '['));
+    for (;;) {
+        double value = 0;
+        TSR__TRY(tsr__json_element(&r->json, &more));
+        if (!more)
+            return TSR_OK;
+        if (*count == TSR__MOST_PAIRS)
+            return tsr__json_fail(&r->json, r->json.at, "%s has more than %d numbers", r->key,
+                                  TSR__MOST_PAIRS);
+        TSR__TRY(tsr__json_real(&r->json, &value));
+        values[(*count)++] = (float)value;
+    }
+}
+
+static tsr_status read_rope(config_reader *r);
+static tsr_status read_window_rope(config_reader *r);
 
 static tsr_status read_rope_member(config_reader *r)
 {
@@ -119,7 +202,29 @@ static tsr_status read_rope_member(config_reader *r)
         return is_null(r) ? TSR_OK : tsr__json_string(&r->json, sizeof rope->type, rope->type);
     if (strcmp(r->key, "truncate") == 0)
         return read_bool(r, &rope->truncate);
+    if (strcmp(r->key, "short_factor") == 0)
+        return read_divisors(r, rope->short_divisors, &rope->short_count);
+    if (strcmp(r->key, "long_factor") == 0)
+        return read_divisors(r, rope->long_divisors, &rope->long_count);
+    if (strcmp(r->key, "full_attention") == 0 && tsr__json_peek(&r->json) == '{')
+        return read_rope(r);
+    if (strcmp(r->key, "sliding_attention") == 0 && tsr__json_peek(&r->json) == '{')
+        return read_window_rope(r);
     return tsr__json_skip(&r->json);
+}
+
+/* Reads the rotary positions of layers with a window, of which only the base may differ. */
+static tsr_status read_window_rope(config_reader *r)
+{
+    bool more = false;
+    TSR__TRY(tsr__json_enter(&r->json, '{'));
+    for (;;) {
+        TSR__TRY(tsr__json_member(&r->json, r->key, &more));
+        if (!more)
+            return TSR_OK;
+        TSR__TRY(strcmp(r->key, "rope_theta") == 0 ? read_real(r, &r->facts->window_theta)
+                                                   : tsr__json_skip(&r->json));
+    }
 }
 
 static tsr_status read_rope(config_reader *r)
@@ -158,23 +263,45 @@ static tsr_status read_number(config_reader *r, bool *known)
         const char *name;
         int64_t *value;
     } integers[] = {
-        {keys->layers, &facts->layers},     {keys->width, &facts->width},
-        {keys->heads, &facts->heads},       {keys->kv_heads, &facts->kv_heads},
-        {keys->hidden, &facts->hidden},     {keys->context, &facts->context},
-        {"head_dim", &facts->head_dim},     {"vocab_size", &facts->vocabulary},
-        {"sliding_window", &facts->window}, {"max_window_layers", &facts->max_window_layers},
+        {keys->layers, &facts->layers},
+        {keys->width, &facts->width},
+        {keys->heads, &facts->heads},
+        {keys->kv_heads, &facts->kv_heads},
+        {keys->hidden, &facts->hidden},
+        {keys->context, &facts->context},
+        {"head_dim", &facts->head_dim},
+        {"vocab_size", &facts->vocabulary},
+        {"sliding_window", &facts->window},
+        {"max_window_layers", &facts->max_window_layers},
         {"bos_token_id", &facts->bos},
+        {"sliding_window_pattern", &facts->window_period},
+        {"_sliding_window_pattern", &facts->window_period},
+        {"no_rope_layer_interval", &facts->no_rope_period},
+    };
+    const struct {
+        const char *name;
+        double *value;
+    } reals[] = {
+        {keys->norm_epsilon, &facts->norm_epsilon},
+        {"rope_theta", &facts->rope.theta},
+        {"partial_rotary_factor", &facts->rope.partial},
+        {"original_max_position_embeddings", &facts->rope.original_length},
+        {"rope_local_base_freq", &facts->window_theta},
+        {"query_pre_attn_scalar", facts->family->query_scalar ? &facts->query_scalar : NULL},
+        {"attn_logit_softcapping", &facts->attention_softcap},
+        {"final_logit_softcapping", &facts->logit_softcap},
+        {"attention_multiplier", facts->family->multipliers ? &facts->attention_scale : NULL},
+        {"embedding_multiplier", facts->family->multipliers ? &facts->embedding_scale : NULL},
+        {"residual_multiplier", facts->family->multipliers ? &facts->residual_scale : NULL},
+        {"logits_scaling", facts->family->multipliers ? &facts->logit_divisor : NULL},
     };
     *known = true;
     for (size_t i = 0; i < sizeof integers / sizeof *integers; i++)
         if (strcmp(integers[i].name, r->key) == 0)
             return read_integer(r, integers[i].value);
-    if (strcmp(r->key, keys->norm_epsilon) == 0)
-        return read_real(r, &facts->norm_epsilon);
-    if (strcmp(r->key, "rope_theta") == 0)
-        return read_real(r, &facts->rope.theta);
-    if (strcmp(r->key, "partial_rotary_factor") == 0)
-        return read_real(r, &facts->rope.partial);
+    for (size_t i = 0; i < sizeof reals / sizeof *reals; i++)
+        if (reals[i].value && strcmp(reals[i].name, r->key) == 0)
+            return read_real(r, reals[i].value);
     *known = false;
     return TSR_OK;
 }
@@ -220,14 +347,42 @@ static tsr_status read_member(config_reader *r)
         return read_rope(r);
     if (strcmp(r->key, "eos_token_id") == 0)
         return read_end_tokens(r);
+    if (strcmp(r->key, "layer_types") == 0)
+        return read_layer_types(r);
+    if (strcmp(r->key, "no_rope_layers") == 0)
+        return read_no_rope(r);
     return tsr__json_skip(&r->json);
 }
+
+static tsr_status read_members(config_reader *r, tsr_status (*read)(config_reader *));
+static tsr_status read_inner_type(config_reader *r);
 
 /* Reads the type only, in a first pass, because the names of the other members depend on it. */
 static tsr_status read_type(config_reader *r)
 {
+    if (strcmp(r->key, "text_config") == 0 && tsr__json_peek(&r->json) == '{')
+        return read_members(r, read_inner_type);
     return strcmp(r->key, "model_type") == 0 ? tsr__json_string(&r->json, sizeof r->type, r->type)
                                              : tsr__json_skip(&r->json);
+}
+
+static tsr_status read_inner_type(config_reader *r)
+{
+    return strcmp(r->key, "model_type") == 0
+               ? tsr__json_string(&r->json, sizeof r->inner_type, r->inner_type)
+               : tsr__json_skip(&r->json);
+}
+
+/* Reads a member of a configuration that has the text model's inside. */
+static tsr_status read_outer_member(config_reader *r)
+{
+    if (strcmp(r->key, "text_config") == 0)
+        return read_members(r, read_member);
+    if (strcmp(r->key, "tie_word_embeddings") == 0)
+        return read_bool(r, &r->facts->tied);
+    if (strcmp(r->key, "bos_token_id") == 0)
+        return read_integer(r, &r->facts->bos);
+    return strcmp(r->key, "eos_token_id") == 0 ? read_end_tokens(r) : tsr__json_skip(&r->json);
 }
 
 static tsr_status read_end_member(config_reader *r)
@@ -237,13 +392,20 @@ static tsr_status read_end_member(config_reader *r)
 
 static tsr_status read_object(config_reader *r, tsr_status (*read)(config_reader *))
 {
-    bool more = false;
     r->json.at = 0;
+    TSR__TRY(read_members(r, read));
+    return tsr__json_end(&r->json);
+}
+
+/* Reads an object: calls `read` for each member, whose key is r->key. */
+static tsr_status read_members(config_reader *r, tsr_status (*read)(config_reader *))
+{
+    bool more = false;
     TSR__TRY(tsr__json_enter(&r->json, '{'));
     for (;;) {
         TSR__TRY(tsr__json_member(&r->json, r->key, &more));
         if (!more)
-            return tsr__json_end(&r->json);
+            return TSR_OK;
         TSR__TRY(read(r));
     }
 }
@@ -254,6 +416,11 @@ static tsr_status read_config(config_reader *r)
     TSR__TRY(read_object(r, read_type));
     TSR__REQUIRE(*r->type, "config.json: there is no model_type");
     r->facts->family = tsr__family_by_name(r->type);
+    if (!r->facts->family && *r->inner_type) {
+        r->facts->family = tsr__family_by_name(r->inner_type);
+        if (r->facts->family)
+            return read_object(r, read_outer_member);
+    }
     if (!r->facts->family) {
         const bool clean = !tsr__name_problem(r->type, strlen(r->type));
         return tsr__fail(TSR_ERR_UNSUPPORTED,
@@ -314,6 +481,8 @@ tsr_status tsr__facts_read_json(const tsr__model_files *files, tsr__facts *out)
     r->facts = out;
     out->file = "config.json";
     tsr_status status = read_files(r);
+    if (status == TSR_OK && out->family->multipliers && out->attention_scale == TSR__UNSET)
+        out->attention_scale = 1;
     tsr__free(r);
     return status;
 }

@@ -71,17 +71,58 @@ static tsr_status take_yarn(const tsr__facts *facts, int64_t context, tsr_rope_p
     return positive(facts, "attention_factor", out->attention_factor);
 }
 
-static tsr_status take_scaling(const tsr__facts *facts, int64_t context, tsr_rope_params *out)
+double tsr__long_attention(double context, double original_length)
+{
+    return context <= original_length
+               ? 1
+               : sqrt(1 + log(context / original_length) / log(original_length));
+}
+
+/* LongRoPE: *out up to the original length, and *beyond for longer contexts. */
+static tsr_status take_long(const tsr__facts *facts, int64_t context, tsr_rope_params *out,
+                            tsr_rope_params *beyond)
+{
+    const tsr__rope_facts *rope = &facts->rope;
+    const int64_t pairs = out->rotary_dim / 2;
+    TSR__REQUIRE(rope->short_count == pairs && rope->long_count == pairs,
+                 "%s: LongRoPE has %d short and %d long factors; %" PRId64 " of each are needed",
+                 facts->file, rope->short_count, rope->long_count, pairs);
+    for (int64_t i = 0; i < pairs; i++)
+        TSR__REQUIRE(isfinite(rope->short_divisors[i]) && rope->short_divisors[i] > 0 &&
+                         isfinite(rope->long_divisors[i]) && rope->long_divisors[i] > 0,
+                     "%s: factors %" PRId64 " of LongRoPE are %g and %g; they must be above 0",
+                     facts->file, i, (double)rope->short_divisors[i],
+                     (double)rope->long_divisors[i]);
+    out->scaling = TSR_ROPE_SCALING_DIVISORS;
+    out->original_length = rope->original_length;
+    TSR__TRY(positive(facts, "original length", out->original_length));
+    TSR__REQUIRE(out->original_length > 1,
+                 "%s: the original length of LongRoPE is %g; more than 1 is needed", facts->file,
+                 out->original_length);
+    out->attention_factor = is_set(rope->attention_factor)
+                                ? rope->attention_factor
+                                : tsr__long_attention((double)context, out->original_length);
+    TSR__TRY(positive(facts, "attention_factor", out->attention_factor));
+    *beyond = *out;
+    out->divisors = rope->short_divisors;
+    beyond->divisors = rope->long_divisors;
+    return TSR_OK;
+}
+
+static tsr_status take_scaling(const tsr__facts *facts, int64_t context, tsr_rope_params *out,
+                               tsr_rope_params *beyond)
 {
     const tsr__rope_facts *rope = &facts->rope;
     const char *type = rope->type;
     if (*type == '\0' || strcmp(type, "default") == 0 || strcmp(type, "none") == 0)
         return TSR_OK;
+    if (strcmp(type, "longrope") == 0 || strcmp(type, "su") == 0)
+        return take_long(facts, context, out, beyond);
     const bool llama3 = strcmp(type, "llama3") == 0, yarn = strcmp(type, "yarn") == 0;
     if (!llama3 && !yarn && strcmp(type, "linear") != 0)
         return tsr__fail(
             TSR_ERR_UNSUPPORTED,
-            "%s: rope scaling '%s' is not supported; none, linear, llama3 and yarn are",
+            "%s: rope scaling '%s' is not supported; none, linear, llama3, yarn and longrope are",
             facts->file, type);
     TSR__TRY(positive(facts, "factor", rope->factor));
     out->factor = rope->factor;
@@ -94,9 +135,10 @@ static tsr_status take_scaling(const tsr__facts *facts, int64_t context, tsr_rop
 }
 
 tsr_status tsr__rope_make(const tsr__facts *facts, int64_t head_dim, int64_t context,
-                          tsr_rope_params *out)
+                          tsr_rope_params *out, tsr_rope_params *beyond)
 {
     const tsr__rope_facts *rope = &facts->rope;
+    *beyond = (tsr_rope_params){.struct_size = sizeof *beyond};
     tsr_rope_params made = {.struct_size = sizeof made,
                             .rotary_dim = head_dim,
                             .theta = is_set(rope->theta) ? rope->theta : 10000};
@@ -115,7 +157,7 @@ tsr_status tsr__rope_make(const tsr__facts *facts, int64_t head_dim, int64_t con
                  "%s: %" PRId64 " components of a head of %" PRId64
                  " are rotated; an even number from 2 is needed",
                  facts->file, made.rotary_dim, head_dim);
-    TSR__TRY(take_scaling(facts, context, &made));
+    TSR__TRY(take_scaling(facts, context, &made, beyond));
     *out = made;
     return TSR_OK;
 }

@@ -16,10 +16,15 @@ tsr_status tsr__config_put_gguf(const tsr_model_config *config, const char *name
  * model will compute the approximation with tanh. */
 bool tsr__config_gelu_is_exact(const tsr_model_config *config);
 
-/* Computes the divisors of frequencies that GGUF files of Llama 3 have as the tensor
- * rope_freqs.weight, and sets *count to their number; 0 if there are none. */
-void tsr__config_rope_factors(const tsr_model_config *config, float factors[TSR_MAX_HEAD_DIM / 2],
-                              int64_t *count);
+/* Divisors of frequencies that GGUF files have as a tensor. */
+typedef struct tsr__rope_factors {
+    const char *name;
+    int64_t count;
+    float values[TSR__MOST_PAIRS];
+} tsr__rope_factors;
+/* Computes the divisors that files of Llama 3 have, or the two tensors of LongRoPE, and returns the
+ * number of tensors. */
+int tsr__config_rope_factors(const tsr_model_config *config, tsr__rope_factors out[2]);
 
 /* Write the text of config.json, for weights of this dtype, and of generation_config.json. */
 void tsr__config_print(const tsr_model_config *config, tsr_dtype dtype, tsr__json_writer *writer);

@@ -29,7 +29,7 @@ static tsr_status compare_rope(const tsr_rope_params *a, const tsr_rope_params *
         const char *what;
         double source, written;
     } reals[] = {
-        {"the frequency scaling (none, linear, llama3, yarn)", (double)a->scaling,
+        {"the frequency scaling (none, linear, llama3, yarn, longrope)", (double)a->scaling,
          (double)b->scaling},
         {"the number of rotated components", (double)a->rotary_dim, (double)b->rotary_dim},
         {"the base of rope", a->theta, b->theta},
@@ -44,6 +44,10 @@ static tsr_status compare_rope(const tsr_rope_params *a, const tsr_rope_params *
     for (size_t i = 0; i < sizeof reals / sizeof *reals; i++)
         if (!near(reals[i].source, reals[i].written))
             return differs(destination, reals[i].what, reals[i].source, reals[i].written);
+    for (int64_t i = 0; a->scaling == TSR_ROPE_SCALING_DIVISORS && i < a->rotary_dim / 2; i++)
+        if (!near((double)a->divisors[i], (double)b->divisors[i]))
+            return differs(destination, "a factor of LongRoPE", (double)a->divisors[i],
+                           (double)b->divisors[i]);
     return TSR_OK;
 }
 
@@ -54,6 +58,12 @@ static tsr_status compare_integers(const compared *values, size_t count, const c
             return differs(destination, values[i].what, (double)values[i].source,
                            (double)values[i].written);
     return TSR_OK;
+}
+
+/* Returns the factor of a layer's scores, also if it is the usual one. */
+static double scale_of(const tsr_model_layer *layer)
+{
+    return layer->attention_scale != 0 ? layer->attention_scale : 1 / sqrt((double)layer->head_dim);
 }
 
 static tsr_status compare_layers(const tsr_model_layer *a, const tsr_model_layer *b,
@@ -67,13 +77,42 @@ static tsr_status compare_layers(const tsr_model_layer *a, const tsr_model_layer
         {"whether q, k and v have biases", a->qkv_bias, b->qkv_bias},
         {"whether the attention's output has a bias", a->output_bias, b->output_bias},
         {"whether the MLP has biases", a->mlp_bias, b->mlp_bias},
-        {"whether q and k have norms", a->qk_norm, b->qk_norm},
+        {"which norms q and k have (see tsr_qk_norm)", a->qk_norm, b->qk_norm},
+        {"where a layer has norms (see tsr_block_norms)", a->norms, b->norms},
+        {"the sliding window of a layer", a->window, b->window},
+        {"whether a layer has other rotary positions for long contexts", a->long_rope != NULL,
+         b->long_rope != NULL},
         {"whether the MLP has a gate", a->gated, b->gated},
         {"the activation (see tsr_activation)", a->activation, b->activation},
         {"whether a layer has rotary positions", a->rope != NULL, b->rope != NULL},
     };
     TSR__TRY(compare_integers(values, sizeof values / sizeof *values, destination));
-    return a->rope ? compare_rope(a->rope, b->rope, destination) : TSR_OK;
+    if (!near(scale_of(a), scale_of(b)))
+        return differs(destination, "the factor of scores", scale_of(a), scale_of(b));
+    if (!near(a->softcap, b->softcap))
+        return differs(destination, "the soft cap of scores", a->softcap, b->softcap);
+    if (a->rope)
+        TSR__TRY(compare_rope(a->rope, b->rope, destination));
+    return a->long_rope ? compare_rope(a->long_rope, b->long_rope, destination) : TSR_OK;
+}
+
+static tsr_status compare_factors(const tsr_model_config *a, const tsr_model_config *b,
+                                  const char *destination)
+{
+    const struct {
+        const char *what;
+        double source, written;
+    } reals[] = {
+        {"the norms' epsilon", a->norm_epsilon, b->norm_epsilon},
+        {"the factor of the embedding", a->embedding_scale, b->embedding_scale},
+        {"the factor of residual branches", a->residual_scale, b->residual_scale},
+        {"the factor of logits", a->logit_scale, b->logit_scale},
+        {"the soft cap of logits", a->logit_softcap, b->logit_softcap},
+    };
+    for (size_t i = 0; i < sizeof reals / sizeof *reals; i++)
+        if (!near(reals[i].source, reals[i].written))
+            return differs(destination, reals[i].what, reals[i].source, reals[i].written);
+    return TSR_OK;
 }
 
 tsr_status tsr__config_compare(const tsr_model_config *a, const tsr_model_config *b,
@@ -94,8 +133,7 @@ tsr_status tsr__config_compare(const tsr_model_config *a, const tsr_model_config
         {"whether the head is the embedding", a->tied, b->tied},
     };
     TSR__TRY(compare_integers(values, sizeof values / sizeof *values, destination));
-    if (!near(a->norm_epsilon, b->norm_epsilon))
-        return differs(destination, "the norms' epsilon", a->norm_epsilon, b->norm_epsilon);
+    TSR__TRY(compare_factors(a, b, destination));
     for (int i = 0; i < a->layers; i++)
         TSR__TRY(compare_layers(tsr__config_layer(a, i), tsr__config_layer(b, i), destination));
     return TSR_OK;

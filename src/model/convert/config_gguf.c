@@ -65,22 +65,64 @@ static tsr_status put_sizes(put *p, const tsr_model_config *c)
 
 static tsr_status put_scaling(put *p, const tsr_rope_params *rope)
 {
-    if (rope->scaling != TSR_ROPE_SCALING_LINEAR && rope->scaling != TSR_ROPE_SCALING_YARN)
+    static const char *const types[] = {[TSR_ROPE_SCALING_LINEAR] = "linear",
+                                        [TSR_ROPE_SCALING_YARN] = "yarn",
+                                        [TSR_ROPE_SCALING_DIVISORS] = "longrope"};
+    const bool linear = rope->scaling == TSR_ROPE_SCALING_LINEAR,
+               yarn = rope->scaling == TSR_ROPE_SCALING_YARN,
+               divisors = rope->scaling == TSR_ROPE_SCALING_DIVISORS;
+    if (!linear && !yarn && !divisors)
         return TSR_OK;
-    const bool yarn = rope->scaling == TSR_ROPE_SCALING_YARN;
-    const char *type = yarn ? "yarn" : "linear";
+    const char *type = types[rope->scaling];
     TSR__TRY(tsr__gguf_put_string(p->writer, key_of(p, "rope.scaling.type"), type, strlen(type)));
-    TSR__TRY(put_real(p, "rope.scaling.factor", rope->factor));
-    if (!yarn)
+    if (!divisors)
+        TSR__TRY(put_real(p, "rope.scaling.factor", rope->factor));
+    if (linear)
         return TSR_OK;
     TSR__TRY(
         put_integer(p, "rope.scaling.original_context_length", (int64_t)rope->original_length));
+    if (divisors)
+        return put_real(p, "rope.scaling.attn_factor", rope->attention_factor);
     TSR__TRY(put_real(p, "rope.scaling.yarn_beta_fast", rope->beta_fast));
     TSR__TRY(put_real(p, "rope.scaling.yarn_beta_slow", rope->beta_slow));
     /* The factor in the file is relative to the one that YaRN computes from the scaling factor;
      * attention_factor is the product of both. */
     return put_real(p, "rope.scaling.attn_factor",
                     rope->attention_factor / tsr__yarn_attention(rope->factor));
+}
+
+/* Puts the factors that the family's files have. */
+static tsr_status put_factors(put *p, const tsr_model_config *c, const tsr__family *family)
+{
+    const tsr_model_layer *layer = c->kinds[0];
+    const struct {
+        const char *key;
+        double value;
+        bool wanted;
+    } reals[] = {
+        {"attention.scale", layer->attention_scale,
+         family->multipliers && layer->attention_scale != 0},
+        {"embedding_scale", c->embedding_scale, family->multipliers},
+        {"residual_scale", c->residual_scale, family->multipliers},
+        {"logit_scale", 1 / c->logit_scale, family->multipliers},
+        {"attn_logit_softcapping", layer->softcap, layer->softcap != 0},
+        {"final_logit_softcapping", c->logit_softcap, c->logit_softcap != 0},
+    };
+    for (size_t i = 0; i < sizeof reals / sizeof *reals; i++)
+        if (reals[i].wanted)
+            TSR__TRY(put_real(p, reals[i].key, reals[i].value));
+    return TSR_OK;
+}
+
+/* Puts the base of rotary positions in layers with a window, if it may differ. */
+static tsr_status put_window_rope(put *p, const tsr_model_config *c, const tsr__family *family)
+{
+    int64_t window;
+    const int first = tsr__config_window(c, &window);
+    const tsr_model_layer *layer = tsr__config_layer(c, first);
+    return family->window_rope == TSR__WINDOW_ROPE_OWN && layer && layer->rope
+               ? put_real(p, "rope.freq_base_swa", layer->rope->theta)
+               : TSR_OK;
 }
 
 bool tsr__config_gelu_is_exact(const tsr_model_config *c)
@@ -92,29 +134,41 @@ bool tsr__config_gelu_is_exact(const tsr_model_config *c)
 tsr_status tsr__config_put_gguf(const tsr_model_config *c, const char *name,
                                 tsr__gguf_writer *writer)
 {
-    put p = {.writer = writer, .architecture = tsr__family_by_name(c->architecture)->gguf};
+    const tsr__family *family = tsr__family_by_name(c->architecture);
+    put p = {.writer = writer, .architecture = family->gguf};
     TSR__TRY(put_text(&p, "general.architecture", p.architecture));
     TSR__TRY(put_text(&p, "general.type", "model"));
     TSR__TRY(put_text(&p, "general.name", name));
     TSR__TRY(put_sizes(&p, c));
     if (tsr__config_gelu_is_exact(c))
         TSR__TRY(put_text(&p, TSR__GGUF_ACTIVATION, "gelu"));
-    const tsr_rope_params *rope = c->kinds[0]->rope;
+    TSR__TRY(put_factors(&p, c, family));
+    const tsr_rope_params *rope = tsr__config_rotary_layer(c)->rope;
     if (!rope)
         return TSR_OK;
+    TSR__TRY(put_window_rope(&p, c, family));
     TSR__TRY(put_integer(&p, "rope.dimension_count", rope->rotary_dim));
     TSR__TRY(put_real(&p, "rope.freq_base", rope->theta));
     return put_scaling(&p, rope);
 }
 
-void tsr__config_rope_factors(const tsr_model_config *c, float factors[TSR_MAX_HEAD_DIM / 2],
-                              int64_t *count)
+int tsr__config_rope_factors(const tsr_model_config *c, tsr__rope_factors out[2])
 {
-    const tsr_rope_params *rope = c->kinds[0]->rope;
-    *count = 0;
-    if (!rope || rope->scaling != TSR_ROPE_SCALING_LLAMA3)
-        return;
-    *count = rope->rotary_dim / 2;
-    for (int64_t i = 0; i < *count; i++)
-        factors[i] = (float)tsr__llama3_divisor(rope, i);
+    const tsr_model_layer *layer = tsr__config_rotary_layer(c);
+    const tsr_rope_params *rope = layer->rope, *beyond = layer->long_rope;
+    if (!rope)
+        return 0;
+    const int64_t count = rope->rotary_dim / 2;
+    out[0] = (tsr__rope_factors){.name = "rope_freqs.weight", .count = count};
+    for (int64_t i = 0; rope->scaling == TSR_ROPE_SCALING_LLAMA3 && i < count; i++)
+        out[0].values[i] = (float)tsr__llama3_divisor(rope, i);
+    if (rope->scaling == TSR_ROPE_SCALING_LLAMA3)
+        return 1;
+    if (rope->scaling != TSR_ROPE_SCALING_DIVISORS || !beyond)
+        return 0;
+    out[0].name = "rope_factors_short.weight";
+    out[1] = (tsr__rope_factors){.name = "rope_factors_long.weight", .count = count};
+    memcpy(out[0].values, rope->divisors, (size_t)count * sizeof(float));
+    memcpy(out[1].values, beyond->divisors, (size_t)count * sizeof(float));
+    return 2;
 }

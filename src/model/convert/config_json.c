@@ -1,5 +1,6 @@
 /* config.json and generation_config.json, as Hugging Face writes them. */
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,6 +47,12 @@ static void print_text(tsr__json_writer *w, const char *key, const char *text)
     tsr__json_print_string(w, text);
 }
 
+static void print_null(tsr__json_writer *w, const char *key)
+{
+    print_key(w, key);
+    tsr__json_print(w, "null");
+}
+
 static void print_bool(tsr__json_writer *w, const char *key, bool value)
 {
     print_key(w, key);
@@ -64,6 +71,33 @@ static void print_tokens(tsr__json_writer *w, const tsr_model_config *c)
     for (int i = 0; i < c->end_count; i++)
         tsr__json_print(w, "%s%d", i == 0 ? "[" : ", ", (int)c->end[i]);
     tsr__json_print(w, "]");
+}
+
+static void print_divisors(tsr__json_writer *w, const char *key, const tsr_rope_params *rope)
+{
+    tsr__json_print(w, ", \"%s\": [", key);
+    for (int64_t i = 0; i < rope->rotary_dim / 2; i++) {
+        tsr__json_print(w, i > 0 ? ", " : "");
+        tsr__json_print_real(w, tidy((double)rope->divisors[i]));
+    }
+    tsr__json_print(w, "]");
+}
+
+static void print_long_rope(tsr__json_writer *w, const tsr_model_config *c,
+                            const tsr_model_layer *layer)
+{
+    const tsr_rope_params *rope = layer->rope;
+    const double usual = tsr__long_attention((double)c->context, rope->original_length);
+    print_key(w, "rope_scaling");
+    tsr__json_print(w, "{\"type\": \"longrope\"");
+    print_divisors(w, "short_factor", rope);
+    print_divisors(w, "long_factor", layer->long_rope);
+    if (fabs(rope->attention_factor - usual) > 1e-6 * usual) {
+        tsr__json_print(w, ", \"attention_factor\": ");
+        tsr__json_print_real(w, tidy(rope->attention_factor));
+    }
+    tsr__json_print(w, "}");
+    print_integer(w, "original_max_position_embeddings", (int64_t)rope->original_length);
 }
 
 static void print_scaling(tsr__json_writer *w, const tsr_rope_params *rope)
@@ -109,6 +143,69 @@ static const char *activation_name(tsr_activation activation)
     return names[activation];
 }
 
+/* Returns whether the layers with a window are those that the family's period gives. */
+static bool is_periodic(const tsr_model_config *c, int period)
+{
+    for (int i = 0; i < c->layers; i++)
+        if ((tsr__config_layer(c, i)->window > 0) != ((i + 1) % period != 0))
+            return false;
+    return true;
+}
+
+/* Older versions of Transformers read the period, newer ones the list. */
+static void print_layer_types(tsr__json_writer *w, const tsr_model_config *c)
+{
+    const int period = tsr__family_by_name(c->architecture)->window_period;
+    if (period > 0 && is_periodic(c, period))
+        print_integer(w, "sliding_window_pattern", period);
+    print_key(w, "layer_types");
+    for (int i = 0; i < c->layers; i++)
+        tsr__json_print(w, "%s\"%s\"", i == 0 ? "[" : ", ",
+                        tsr__config_layer(c, i)->window > 0 ? "sliding_attention"
+                                                            : "full_attention");
+    tsr__json_print(w, "]");
+}
+
+static void print_no_rope(tsr__json_writer *w, const tsr_model_config *c, int period)
+{
+    print_key(w, "no_rope_layers");
+    for (int i = 0; i < c->layers; i++)
+        tsr__json_print(w, "%s%d", i == 0 ? "[" : ", ", tsr__config_layer(c, i)->rope != NULL);
+    tsr__json_print(w, "]");
+    print_integer(w, "no_rope_layer_interval", period);
+}
+
+/* Prints the factors that the family's files have. */
+static void print_factors(tsr__json_writer *w, const tsr_model_config *c, const tsr__family *family)
+{
+    const tsr_model_layer *layer = c->kinds[0];
+    const double scale = layer->attention_scale;
+    const struct {
+        const char *key;
+        double value;
+        bool wanted;
+    } reals[] = {
+        {"attention_multiplier", scale != 0 ? scale : 1 / sqrt((double)layer->head_dim),
+         family->multipliers},
+        {"embedding_multiplier", c->embedding_scale, family->multipliers},
+        {"residual_multiplier", c->residual_scale, family->multipliers},
+        {"logits_scaling", 1 / c->logit_scale, family->multipliers},
+        {"query_pre_attn_scalar", scale != 0 ? 1 / (scale * scale) : (double)layer->head_dim,
+         family->query_scalar},
+    };
+    for (size_t i = 0; i < sizeof reals / sizeof *reals; i++)
+        if (reals[i].wanted)
+            print_real(w, reals[i].key, reals[i].value);
+    if (family->query_scalar && layer->softcap != 0)
+        print_real(w, "attn_logit_softcapping", layer->softcap);
+    if (family->query_scalar && layer->softcap == 0)
+        print_null(w, "attn_logit_softcapping");
+    if (c->logit_softcap != 0)
+        print_real(w, "final_logit_softcapping", c->logit_softcap);
+    else if (family->query_scalar)
+        print_null(w, "final_logit_softcapping");
+}
+
 static void print_window(tsr__json_writer *w, const tsr_model_config *c, tsr__windows rule)
 {
     int64_t window;
@@ -120,6 +217,8 @@ static void print_window(tsr__json_writer *w, const tsr_model_config *c, tsr__wi
         tsr__json_print(w, "%" PRId64, window);
     else
         tsr__json_print(w, "null");
+    if (rule == TSR__WINDOWS_PERIODIC)
+        print_layer_types(w, c);
     if (rule == TSR__WINDOWS_SWITCHED) {
         print_bool(w, "use_sliding_window", first >= 0);
         print_integer(w, "max_window_layers", first >= 0 ? first : c->layers);
@@ -127,11 +226,22 @@ static void print_window(tsr__json_writer *w, const tsr_model_config *c, tsr__wi
 }
 
 /* Prints the members that models with rotary positions have. */
-static void print_rotary(tsr__json_writer *w, const tsr_model_layer *layer)
+static void print_rotary(tsr__json_writer *w, const tsr_model_config *c,
+                         const tsr_model_layer *layer)
 {
+    const tsr__family *family = tsr__family_by_name(c->architecture);
+    int64_t window;
+    const int first = tsr__config_window(c, &window);
     print_integer(w, "head_dim", layer->head_dim);
     print_real(w, "rope_theta", layer->rope->theta);
-    print_scaling(w, layer->rope);
+    if (layer->long_rope)
+        print_long_rope(w, c, layer);
+    else
+        print_scaling(w, layer->rope);
+    if (family->window_rope == TSR__WINDOW_ROPE_OWN && first >= 0)
+        print_real(w, "rope_local_base_freq", tsr__config_layer(c, first)->rope->theta);
+    if (family->no_rope_period > 0)
+        print_no_rope(w, c, family->no_rope_period);
     if (layer->rope->rotary_dim != layer->head_dim)
         print_real(w, "partial_rotary_factor",
                    (double)layer->rope->rotary_dim / (double)layer->head_dim);
@@ -173,8 +283,9 @@ void tsr__config_print(const tsr_model_config *c, tsr_dtype dtype, tsr__json_wri
     print_real(w, keys->norm_epsilon, c->norm_epsilon);
     print_text(w, keys->activation, activation_name(layer->activation));
     print_bool(w, "tie_word_embeddings", c->tied);
-    if (layer->rope)
-        print_rotary(w, layer);
+    if (tsr__config_rotary_layer(c)->rope)
+        print_rotary(w, c, tsr__config_rotary_layer(c));
+    print_factors(w, c, family);
     print_biases(w, c, family);
     print_window(w, c, family->windows);
     print_tokens(w, c);

@@ -70,6 +70,7 @@ static tsr_status plan_parameter(tsr__conversion *c, int layer, const tsr__param
         t.split_head = from.interleaved_head;
         t.join_head = to.interleaved_head;
     }
+    t.shift = (float)(from.less_one - to.less_one);
     t.dtype = choose_dtype(c, &t, p->ndim == 2 && strcmp(p->ours, "positions.weight") != 0);
     return add_tensor(c, &t);
 }

@@ -143,18 +143,29 @@ static tsr_status put_tokenizer(const tsr__conversion *c, const char *name, tsr_
     return TSR_OK;
 }
 
-static tsr_status put_tensors(tsr__conversion *c, const tsr_shard_param *factors,
-                              tsr__gguf_writer *w)
+/* The divisors of rotary frequencies, which are the last tensors of the file. */
+typedef struct factors {
+    int count;
+    tsr__rope_factors of[2];
+    uint64_t at[2]; /* behind the header */
+} factors;
+
+static tsr_status put_tensors(tsr__conversion *c, factors *f, tsr__gguf_writer *w)
 {
-    uint64_t offset, size;
+    uint64_t size;
     for (size_t i = 0; i < c->count; i++) {
         const tsr_shard_param param = tsr__conversion_param(&c->tensors[i]);
         TSR__TRY(tsr__gguf_put_tensor(w, &param, &c->tensors[i].at, &c->tensors[i].size_bytes));
     }
-    return factors->shape[0] > 0 ? tsr__gguf_put_tensor(w, factors, &offset, &size) : TSR_OK;
+    for (int i = 0; i < f->count; i++) {
+        const tsr_shard_param param = {
+            .name = f->of[i].name, .dtype = "f32", .ndim = 1, .shape = {f->of[i].count}};
+        TSR__TRY(tsr__gguf_put_tensor(w, &param, &f->at[i], &size));
+    }
+    return TSR_OK;
 }
 
-static tsr_status put_all(tsr__conversion *c, const tsr_shard_param *factors, tsr__gguf_writer *w)
+static tsr_status put_all(tsr__conversion *c, factors *f, tsr__gguf_writer *w)
 {
     char name[128];
     model_name(c, name);
@@ -165,12 +176,23 @@ static tsr_status put_all(tsr__conversion *c, const tsr_shard_param *factors, ts
                                 "compute its approximation with tanh");
     TSR__TRY(put_types(c, w));
     TSR__TRY(put_tokenizer(c, name, w));
-    return put_tensors(c, factors, w);
+    return put_tensors(c, f, w);
 }
 
-/* Writes the header, and the last tensor: `factors`, the divisors of rotary frequencies. */
-static tsr_status write_header(tsr__conversion *c, const tsr__gguf_writer *w,
-                               const uint8_t *factors, uint64_t factor_bytes)
+static tsr_status write_factors(tsr__conversion *c, const factors *f, uint64_t header_bytes)
+{
+    uint8_t bytes[4 * TSR__MOST_PAIRS];
+    for (int i = 0; i < f->count; i++) {
+        for (int64_t k = 0; k < f->of[i].count; k++)
+            tsr__put_u32(bytes + 4 * k, tsr__bits_of_f32(f->of[i].values[k]));
+        TSR__TRY(tsr__output_write(&c->output, bytes, (uint64_t)f->of[i].count * 4,
+                                   header_bytes + f->at[i]));
+    }
+    return TSR_OK;
+}
+
+/* Writes the header and the divisors of rotary frequencies. */
+static tsr_status write_header(tsr__conversion *c, const tsr__gguf_writer *w, const factors *f)
 {
     uint8_t *header = NULL;
     size_t size = 0;
@@ -182,25 +204,17 @@ static tsr_status write_header(tsr__conversion *c, const tsr__gguf_writer *w,
     TSR__TRY(status);
     for (size_t i = 0; i < c->count; i++)
         c->tensors[i].at += size;
-    const tsr__converted *last = &c->tensors[c->count - 1];
-    const uint64_t end = last->at + last->size_bytes;
-    return tsr__output_write(&c->output, factors, factor_bytes,
-                             (end + TSR__GGUF_ALIGNMENT - 1) / TSR__GGUF_ALIGNMENT *
-                                 TSR__GGUF_ALIGNMENT);
+    return write_factors(c, f, size);
 }
 
 tsr_status tsr__conversion_begin_gguf(tsr__conversion *c)
 {
     tsr__gguf_writer w = {0};
-    float factors[TSR_MAX_HEAD_DIM / 2];
-    uint8_t bytes[4 * (TSR_MAX_HEAD_DIM / 2)];
-    tsr_shard_param param = {.name = "rope_freqs.weight", .dtype = "f32", .ndim = 1};
-    tsr__config_rope_factors(c->config, factors, &param.shape[0]);
-    for (int64_t i = 0; i < param.shape[0]; i++)
-        tsr__put_u32(bytes + 4 * i, tsr__bits_of_f32(factors[i]));
-    tsr_status status = put_all(c, &param, &w);
+    factors f;
+    f.count = tsr__config_rope_factors(c->config, f.of);
+    tsr_status status = put_all(c, &f, &w);
     if (status == TSR_OK)
-        status = write_header(c, &w, bytes, (uint64_t)param.shape[0] * 4);
+        status = write_header(c, &w, &f);
     tsr__gguf_writer_finish(&w);
     return status;
 }

@@ -96,7 +96,8 @@ static tsr_status convert_rows(tsr__tensor_copier *c, const tsr__converted *t, i
 {
     const uint64_t from_bytes = t->from->size_bytes / (uint64_t)t->rows,
                    to_bytes = t->size_bytes / (uint64_t)t->rows;
-    const bool moves = t->split_head > 0 || t->join_head > 0, same = t->from_dtype == t->dtype;
+    const bool moves = t->split_head > 0 || t->join_head > 0,
+               same = t->from_dtype == t->dtype && t->shift == 0;
     const void *out = c->raw;
     TSR__TRY(tsr__need_bytes(&c->raw, &c->raw_bytes, from_bytes * (uint64_t)rows));
     TSR__TRY(tsr__weight_source_read(&c->source, t->from, (uint64_t)first * from_bytes,
@@ -117,6 +118,8 @@ static tsr_status convert_rows(tsr__tensor_copier *c, const tsr__converted *t, i
             TSR__TRY(tsr__elements_convert(t->from, from, 0, t->columns, TSR_F32,
                                            c->values + i * t->columns, c->scratch));
     }
+    for (int64_t i = 0; !same && t->shift != 0 && i < rows * t->columns; i++)
+        c->values[i] += t->shift;
     if (same)
         out = c->made;
     else

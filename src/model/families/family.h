@@ -23,9 +23,25 @@ typedef struct tsr__weight_name {
 /* Which layers have the sliding window of a configuration. */
 typedef enum tsr__windows {
     TSR__WINDOWS_IGNORED = 0,
-    TSR__WINDOWS_ALL = 1,     /* all layers */
-    TSR__WINDOWS_SWITCHED = 2 /* layers from max_window_layers on, if use_sliding_window is true */
+    TSR__WINDOWS_ALL = 1,      /* all layers */
+    TSR__WINDOWS_SWITCHED = 2, /* layers from max_window_layers on, if use_sliding_window is true */
+    /* those that layer_types says or, if the files do not say, all except layers period − 1,
+     * 2 · period − 1, … */
+    TSR__WINDOWS_PERIODIC = 3
 } tsr__windows;
+
+/* The rotary positions of layers with a window. */
+typedef enum tsr__window_rope {
+    TSR__WINDOW_ROPE_SAME = 0,
+    TSR__WINDOW_ROPE_UNSCALED = 1, /* the same base, without frequency scaling */
+    TSR__WINDOW_ROPE_OWN = 2       /* a base of their own, without frequency scaling */
+} tsr__window_rope;
+
+/* Values of a configuration that files of some models leave out. 0: none. */
+typedef struct tsr__usual_values {
+    int64_t heads, kv_heads, head_dim, vocabulary, context, window;
+    double theta, window_theta, query_scalar;
+} tsr__usual_values;
 
 typedef struct tsr__family {
     const char *name;     /* model_type in config.json */
@@ -45,6 +61,21 @@ typedef struct tsr__family {
     bool hf_transposed;    /* matrices of layers are [in, out] in Hugging Face files */
     bool gguf_interleaved; /* rows of q and k are in the order of TSR_ROPE_ADJACENT in GGUF */
     tsr__windows windows;
+    int window_period; /* TSR__WINDOWS_PERIODIC; 0: no layer has a window */
+    int no_rope_period; /* layers period − 1, 2 · period − 1, … have no rotary positions; 0: all do
+                         */
+    tsr__window_rope window_rope;
+    tsr__usual_values usual;
+    bool hf_norms_less_one;  /* Hugging Face files have the weights of norms less 1 */
+    bool embedding_by_width; /* the embedding is multiplied by √width */
+    /* config.json has attention_multiplier, embedding_multiplier, residual_multiplier and
+     * logits_scaling, the number by which logits are divided */
+    bool multipliers;
+    bool query_scalar; /* scores are divided by √query_pre_attn_scalar, not √head_dim */
+    /* The number of layers of the model whose GGUF file means √(width / heads) instead of
+     * √head_dim, as llama.cpp takes it; 0: none. GGUF files of such families have no key for the
+     * scale. */
+    int gguf_scale_by_width;
     int hidden_per_width; /* the hidden features, in multiples of the width, if config.json does not
                              give their number; 0: it must */
     /* What each layer has if the files do not say: biases, norms of q and k, gate and activation.
@@ -53,14 +84,25 @@ typedef struct tsr__family {
 } tsr__family;
 
 extern const tsr__family tsr__family_llama, tsr__family_mistral, tsr__family_qwen2,
-    tsr__family_qwen3, tsr__family_gpt2;
+    tsr__family_qwen3, tsr__family_gpt2, tsr__family_smollm3, tsr__family_granite,
+    tsr__family_olmo2, tsr__family_olmo3, tsr__family_gemma2, tsr__family_gemma3, tsr__family_phi3;
 
 /* What all descendants of Llama have in common (llama.c). */
 extern const tsr__config_keys tsr__llama_keys;
 extern const tsr__weight_name tsr__llama_outside[], tsr__llama_inside[];
-#define TSR__LIKE_LLAMA                                                                            \
+/* What Gemma 2 and 3 have in common (gemma2.c), and OLMo 2 and 3 (olmo2.c). */
+extern const tsr__config_keys tsr__gemma_keys;
+extern const tsr__weight_name tsr__gemma_inside[], tsr__olmo2_inside[];
+#define TSR__LIKE_LLAMA TSR__LIKE_LLAMA_BUT(tsr__llama_inside)
+/* The same with other names of the weights inside layers. */
+#define TSR__LIKE_LLAMA_BUT(names)                                                                 \
     .hf_prefix = "model.", .hf_block = "layers.", .keys = &tsr__llama_keys,                        \
-    .outside = tsr__llama_outside, .inside = tsr__llama_inside, .norm = TSR_NORM_RMS
+    .outside = tsr__llama_outside, .inside = (names), .norm = TSR_NORM_RMS
+#define TSR__LIKE_GEMMA                                                                            \
+    .hf_prefix = "model.", .hf_block = "layers.", .keys = &tsr__gemma_keys,                        \
+    .outside = tsr__llama_outside, .inside = tsr__gemma_inside, .norm = TSR_NORM_RMS,              \
+    .tied = true, .windows = TSR__WINDOWS_PERIODIC, .hf_norms_less_one = true,                     \
+    .embedding_by_width = true, .query_scalar = true
 
 /* Returns the family whose `name` this is, or NULL. */
 const tsr__family *tsr__family_by_name(const char *name);

@@ -56,6 +56,21 @@ static int64_t usual_prefill(const tsr_model *model)
                                                                         : USUAL_PREFILL;
 }
 
+/* Checks that the model was not opened with the rotary positions of shorter contexts. */
+static tsr_status check_long(const tsr_generator_params *p)
+{
+    const tsr_model *m = p->model;
+    const tsr_model_config *c = m->config;
+    const int64_t opened = m->context > 0 ? m->context : c->context;
+    for (int i = 0; i < c->kind_count; i++)
+        TSR__REQUIRE(!tsr__layer_is_long(c->kinds[i], p->context) ||
+                         tsr__layer_is_long(c->kinds[i], opened),
+                     "generator: context is %" PRId64 ", but the model was opened for %" PRId64
+                     ", and its rotary positions differ beyond %g",
+                     p->context, opened, c->kinds[i]->rope->original_length);
+    return TSR_OK;
+}
+
 static tsr_status check_params(tsr_generator_params *p)
 {
     const tsr_model_config *c = p->model->config;
@@ -73,6 +88,7 @@ static tsr_status check_params(tsr_generator_params *p)
                  "generator: context is %" PRId64 ", but the model has learned %" PRId64
                  " positions",
                  p->context, c->context);
+    TSR__TRY(check_long(p));
     if (p->prefill == 0)
         p->prefill = usual_prefill(p->model);
     TSR__REQUIRE(p->prefill >= 1 && p->prefill <= TSR_MODEL_MAX_CONTEXT,

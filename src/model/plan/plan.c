@@ -181,17 +181,21 @@ static bool starts(const char *text, const char *with)
 }
 
 /* Returns the part of a parameter that a rank has. */
-static tsr__weight_part part_of(const tsr__planned *item, const share *s, int64_t head_dim)
+static tsr__weight_part part_of(const tsr__planned *item, const share *s,
+                                const tsr_model_layer *layer)
 {
+    const int64_t head_dim = layer ? layer->head_dim : 0;
+    const bool whole = layer && layer->qk_norm == TSR_QK_NORM_WHOLE;
     tsr__weight_part part = {.rows = item->weight.rows, .columns = item->weight.columns};
     const bool is_bias = item->ndim == 1;
     const char *ours = item->ours;
     const tsr_shard_range *rows = NULL, *columns = NULL;
     int64_t unit = 1;
-    if (starts(ours, "attention.q.")) {
+    if (starts(ours, "attention.q.") || (whole && starts(ours, "attention.q_norm."))) {
         rows = &s->heads;
         unit = head_dim;
-    } else if (starts(ours, "attention.k.") || starts(ours, "attention.v.")) {
+    } else if (starts(ours, "attention.k.") || starts(ours, "attention.v.") ||
+               (whole && starts(ours, "attention.k_norm."))) {
         rows = s->all_kv_heads ? NULL : &s->kv_heads;
         unit = head_dim;
     } else if (starts(ours, "attention.o.")) {
@@ -217,7 +221,7 @@ static tsr__weight_part part_of(const tsr__planned *item, const share *s, int64_
 
 static bool is_norm(const char *ours)
 {
-    return starts(ours, "norm") || strstr(ours, "_norm.");
+    return strstr(ours, "norm") != NULL;
 }
 
 /* Whether a rank's stage is the first or the last one of the model. */
@@ -246,7 +250,7 @@ static void add_item(const tsr__kept *kept, const tsr__planned *item, const shar
                      tsr_model_rank_plan *out)
 {
     const tsr_model_layer *layer = tsr__config_layer(kept->config, item->layer);
-    const tsr__weight_part part = part_of(item, s, layer ? layer->head_dim : 0);
+    const tsr__weight_part part = part_of(item, s, layer);
     const bool is_positions = starts(item->ours, "positions.");
     const tsr_dtype dtype = is_norm(item->ours) ? TSR_F32
                             : item->ndim == 1 || is_positions

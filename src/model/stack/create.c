@@ -30,6 +30,11 @@ static tsr_init_params init_of(const tsr__stack_options *o, uint64_t seed, float
                              .deviation = deviation};
 }
 
+bool tsr__layer_is_long(const tsr_model_layer *layer, int64_t context)
+{
+    return layer->long_rope && (double)context > layer->rope->original_length;
+}
+
 static tsr_status create_block(tsr_stack *s, const tsr__stack_options *o, uint64_t seed, int index)
 {
     char name[NAME_SIZE];
@@ -39,6 +44,7 @@ static tsr_status create_block(tsr_stack *s, const tsr__stack_options *o, uint64
     tsr_partition_params heads = o->partition, hidden = o->partition;
     heads.align = o->head_aligns ? o->head_aligns[kind] : 0;
     hidden.align = o->hidden_aligns ? o->hidden_aligns[kind] : 0;
+    const bool is_long = tsr__layer_is_long(layer, o->context > 0 ? o->context : c->context);
     const float epsilon = (float)c->norm_epsilon;
     const tsr_init_params init = init_of(o, seed, o->deviation),
                           output = init_of(o, seed, o->deviation / sqrtf(2.0F * (float)c->layers));
@@ -46,16 +52,19 @@ static tsr_status create_block(tsr_stack *s, const tsr__stack_options *o, uint64
     return tsr_block_create(
         tsr_block_params(
                 .group = s->group, .name = name, .size = c->width, .dtype = s->dtype,
-                .deferred = true, .recompute = o->recompute,
+                .deferred = true, .recompute = o->recompute, .norms = layer->norms,
+                .residual_scale = (float)c->residual_scale,
                 .norm = tsr_norm_params(.kind = c->norm, .bias = c->norm_bias, .epsilon = epsilon,
                                         .dtype = o->norm_dtype),
                 .attention =
                     tsr_self_attention_params(.heads = layer->heads, .kv_heads = layer->kv_heads,
                                               .head_dim = layer->head_dim, .bias = layer->qkv_bias,
                                               .output_bias = layer->output_bias, .causal = true,
-                                              .rope = layer->rope, .qk_norm = layer->qk_norm,
-                                              .norm_epsilon = epsilon, .norm_dtype = o->norm_dtype,
-                                              .window = layer->window, .partition = &heads,
+                                              .rope = is_long ? layer->long_rope : layer->rope,
+                                              .qk_norm = layer->qk_norm, .norm_epsilon = epsilon,
+                                              .norm_dtype = o->norm_dtype, .window = layer->window,
+                                              .scale = (float)layer->attention_scale,
+                                              .softcap = (float)layer->softcap, .partition = &heads,
                                               .init = &init, .output_init = &output),
                 .mlp = tsr_mlp_params(.hidden_size = layer->hidden, .bias = layer->mlp_bias,
                                       .gated = layer->gated, .activation = layer->activation,

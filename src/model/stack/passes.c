@@ -193,6 +193,8 @@ static tsr_status enter(tsr_stack *s, const tsr_tensor *x, tsr_kv_cache *cache,
         return view_of(x, features);
     TSR__TRY(embed(s, x, saved, features));
     TSR__TRY(convert_features(s, features));
+    if (s->config->embedding_scale != 1)
+        TSR__TRY(tsr_scale(s->stream, *features, *features, (float)s->config->embedding_scale, 0));
     return add_positions(s, cache, *features);
 }
 
@@ -307,6 +309,8 @@ static tsr_status backward(tsr_stack *s, const tsr_stack_saved *saved, tsr_tenso
     if (!s->is_first)
         return TSR_OK;
     TSR__TRY(positions_backward(s, *d));
+    if (s->config->embedding_scale != 1)
+        TSR__TRY(tsr_scale(s->stream, *d, *d, (float)s->config->embedding_scale, 0));
     return layer_backward(s, s->embedding, s->units.embedding, saved->embedding, *d, NULL);
 }
 
@@ -328,6 +332,63 @@ tsr_status tsr_stack_backward(tsr_stack *s, const tsr_stack_saved *saved, const 
 
 /* The head ----------------------------------------------------------------------------------- */
 
+/* Replaces logits by c · tanh(logits · scale / c). `saved`, if not NULL, keeps the result of tanh
+ * for the backward pass. */
+static tsr_status cap_logits(tsr_stack *s, tsr_layer_saved *saved, tsr_tensor *logits)
+{
+    const double cap = s->config->logit_softcap;
+    const tsr_layout *layout = tsr_tensor_layout(logits);
+    tsr_tensor *bounded = NULL;
+    TSR__TRY(tsr_tensor_create(s->device, layout->dtype, layout->ndim, layout->shape, &bounded));
+    tsr_status status =
+        tsr_scale(s->stream, bounded, logits, (float)(s->config->logit_scale / cap), 0);
+    if (status == TSR_OK)
+        status = tsr_unary(s->stream, bounded, bounded, TSR_UNARY_TANH);
+    if (status == TSR_OK)
+        status = tsr_scale(s->stream, logits, bounded, (float)cap, 0);
+    if (status == TSR_OK && saved)
+        tsr__layer_saved_keep(saved, bounded);
+    else
+        tsr_tensor_destroy(&bounded);
+    return status;
+}
+
+/* Applies the scale and the cap to the logits of the head. */
+static tsr_status finish_logits(tsr_stack *s, tsr_layer_saved *saved, tsr_tensor *logits)
+{
+    if (s->config->logit_softcap != 0)
+        return cap_logits(s, saved, logits);
+    return s->config->logit_scale == 1
+               ? TSR_OK
+               : tsr_scale(s->stream, logits, logits, (float)s->config->logit_scale, 0);
+}
+
+/* The gradient of finish_logits: *out is a new tensor. */
+static tsr_status finish_logits_grad(tsr_stack *s, const tsr_layer_saved *saved,
+                                     const tsr_tensor *dlogits, tsr_tensor **out)
+{
+    const tsr_layout *layout = tsr_tensor_layout(dlogits);
+    const tsr_tensor *bounded = tsr__layer_saved_kept(saved);
+    const float scale = (float)s->config->logit_scale;
+    tsr_tensor *d = NULL;
+    TSR__TRY(tsr_tensor_create(s->device, layout->dtype, layout->ndim, layout->shape, &d));
+    tsr_status status = TSR_OK;
+    if (bounded) { /* dlogits · scale · (1 − bounded²) */
+        status = tsr_mul(s->stream, d, bounded, bounded);
+        if (status == TSR_OK)
+            status = tsr_scale(s->stream, d, d, -scale, scale);
+        if (status == TSR_OK)
+            status = tsr_mul(s->stream, d, d, dlogits);
+    } else {
+        status = tsr_scale(s->stream, d, dlogits, scale, 0);
+    }
+    if (status == TSR_OK)
+        *out = d;
+    else
+        tsr_tensor_destroy(&d);
+    return status;
+}
+
 tsr_status tsr_stack_head_forward(tsr_stack *s, const tsr_tensor *hidden, tsr_layer_saved **saved,
                                   tsr_tensor **logits)
 {
@@ -336,7 +397,19 @@ tsr_status tsr_stack_head_forward(tsr_stack *s, const tsr_tensor *hidden, tsr_la
                  : !hidden ? "hidden"
                            : "logits");
     TSR__REQUIRE(s->is_last, "stack: only the last stage has the head");
-    return layer_forward(s, s->head, s->units.head, hidden, saved, logits);
+    tsr_tensor *made = NULL;
+    tsr_layer_saved *kept = NULL;
+    TSR__TRY(layer_forward(s, s->head, s->units.head, hidden, saved ? &kept : NULL, &made));
+    const tsr_status status = finish_logits(s, kept, made);
+    if (status != TSR_OK) {
+        tsr_tensor_destroy(&made);
+        tsr_layer_saved_destroy(&kept);
+        return status;
+    }
+    if (saved)
+        *saved = kept;
+    *logits = made;
+    return TSR_OK;
 }
 
 tsr_status tsr__stack_head_after_blocks(tsr_stack *s, const tsr_tensor *features,
@@ -366,7 +439,13 @@ tsr_status tsr_stack_head_backward(tsr_stack *s, const tsr_layer_saved *saved,
     TSR__REQUIRE(s->is_last && s->sharded, "stack: %s",
                  s->is_last ? "backward passes need sharded parameters (tsr_stack_shard)"
                             : "only the last stage has the head");
-    return layer_backward(s, s->head, s->units.head, saved, dlogits, dhidden);
+    if (s->config->logit_softcap == 0 && s->config->logit_scale == 1)
+        return layer_backward(s, s->head, s->units.head, saved, dlogits, dhidden);
+    tsr_tensor *d = NULL;
+    TSR__TRY(finish_logits_grad(s, saved, dlogits, &d));
+    const tsr_status status = layer_backward(s, s->head, s->units.head, saved, d, dhidden);
+    tsr_tensor_destroy(&d);
+    return status;
 }
 
 tsr_status tsr_stack_gather_logits(tsr_stack *s, const tsr_tensor *logits, float *out)

@@ -100,7 +100,8 @@ static tsr_status keep(saving *s, const tsr__stack_parameter *p, const tsr_tenso
     TSR__TRY(need_tensor(s, name, &place, p->parameter->ndim, &to));
     TSR__TRY(
         tsr_tensor_slice(to->memory, 0, place.first_row, place.first_row + place.rows, 1, &rows));
-    const tsr_status status = tsr_copy(s->stack->stream, rows, complete);
+    const tsr_status status = place.less_one ? tsr_scale(s->stack->stream, rows, complete, 1, -1)
+                                             : tsr_copy(s->stack->stream, rows, complete);
     tsr_tensor_destroy(&rows);
     return status;
 }

@@ -53,8 +53,12 @@ typedef struct tsr__stack_options {
     int64_t seed;
     float deviation; /* 0: no initial weights are ever drawn */
     bool recompute;
+    int64_t context; /* decides about tsr_model_layer.long_rope; 0: the configuration's */
 } tsr__stack_options;
 tsr_status tsr__stack_create(const tsr__stack_options *options, tsr_stack **out) TSR_NODISCARD;
+
+/* Returns whether a layer uses long_rope for this context. */
+bool tsr__layer_is_long(const tsr_model_layer *layer, int64_t context);
 
 #define TSR__STACK_NAME 64
 

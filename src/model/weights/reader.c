@@ -18,6 +18,7 @@
 #include "model/weights/elements.h"
 #include "model/weights/quantize.h"
 #include "tensor/dtype.h"
+#include "tensor/float_conversion.h"
 
 #define PIECE_BYTES ((size_t)4 << 20)
 
@@ -106,7 +107,7 @@ typedef struct piece {
 /* Returns whether rows of the file can be copied to the tensor without conversion. */
 static bool same_bytes(const tsr__weight *w, tsr_dtype to)
 {
-    return !w->transposed && tsr__elements_dtype(w->file) == to;
+    return !w->transposed && !w->less_one && tsr__elements_dtype(w->file) == to;
 }
 
 static uint64_t bytes_of(const piece *p, tsr_dtype dtype)
@@ -130,11 +131,29 @@ static tsr_status read_rows(const tsr__weight_source *source, const piece *p, co
     return TSR_OK;
 }
 
+/* Converts the rows of a piece, each of one element, and adds 1. */
+static tsr_status convert_plus_one(tsr__weight_staging *staging, const piece *p, char *out)
+{
+    const tsr_shard_param *file = p->weight->file;
+    TSR__TRY(tsr__need_floats(&staging->scratch, &staging->scratch_count, (size_t)p->rows));
+    TSR__TRY(
+        tsr__elements_convert(file, staging->raw, 0, p->rows, TSR_F32, staging->scratch, NULL));
+    for (int64_t i = 0; i < p->rows; i++)
+        staging->scratch[i] += 1;
+    if (p->dtype == TSR_F32)
+        memcpy(out, staging->scratch, (size_t)p->rows * sizeof(float));
+    else
+        tsr__converter(p->dtype, TSR_F32)(out, staging->scratch, (size_t)p->rows);
+    return TSR_OK;
+}
+
 /* Converts the rows of a piece, and puts them in our order. */
-static tsr_status convert_rows(const tsr__weight_staging *staging, const piece *p, const segment *s,
+static tsr_status convert_rows(tsr__weight_staging *staging, const piece *p, const segment *s,
                                char *out)
 {
     const tsr_shard_param *file = p->weight->file;
+    if (p->weight->less_one)
+        return convert_plus_one(staging, p, out);
     const int64_t columns = p->part->columns, head = p->weight->interleaved_head;
     const uint64_t row_bytes = tsr__dtype_bytes(p->dtype, (uint64_t)columns);
     if (file->block_count == 1 && head == 0)

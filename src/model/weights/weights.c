@@ -19,7 +19,8 @@ typedef enum size_name {
     WIDTH,
     QUERIES,
     KEYS,
-    HEAD_DIM,
+    Q_NORM, /* the weights of the norm of q, and of k */
+    K_NORM,
     HIDDEN,
     VOCABULARY,
     CONTEXT
@@ -28,6 +29,10 @@ typedef enum size_name {
 typedef enum condition {
     ALWAYS,
     NORM_BIAS,
+    BEFORE, /* norms before attention and MLP, and their biases */
+    BEFORE_BIAS,
+    AFTER,
+    AFTER_BIAS,
     QKV_BIAS,
     OUTPUT_BIAS,
     MLP_BIAS,
@@ -52,26 +57,30 @@ static const parameter outside[] = {
     {"head.weight", VOCABULARY, WIDTH, OWN_HEAD},
 };
 static const parameter inside[] = {
-    {"norm1.weight", WIDTH, NO_SIZE, ALWAYS},
-    {"norm1.bias", WIDTH, NO_SIZE, NORM_BIAS},
+    {"norm1.weight", WIDTH, NO_SIZE, BEFORE},
+    {"norm1.bias", WIDTH, NO_SIZE, BEFORE_BIAS},
     {"attention.q.weight", QUERIES, WIDTH, ALWAYS},
     {"attention.q.bias", QUERIES, NO_SIZE, QKV_BIAS},
     {"attention.k.weight", KEYS, WIDTH, ALWAYS},
     {"attention.k.bias", KEYS, NO_SIZE, QKV_BIAS},
     {"attention.v.weight", KEYS, WIDTH, ALWAYS},
     {"attention.v.bias", KEYS, NO_SIZE, QKV_BIAS},
-    {"attention.q_norm.weight", HEAD_DIM, NO_SIZE, QK_NORM},
-    {"attention.k_norm.weight", HEAD_DIM, NO_SIZE, QK_NORM},
+    {"attention.q_norm.weight", Q_NORM, NO_SIZE, QK_NORM},
+    {"attention.k_norm.weight", K_NORM, NO_SIZE, QK_NORM},
     {"attention.o.weight", WIDTH, QUERIES, ALWAYS},
     {"attention.o.bias", WIDTH, NO_SIZE, OUTPUT_BIAS},
-    {"norm2.weight", WIDTH, NO_SIZE, ALWAYS},
-    {"norm2.bias", WIDTH, NO_SIZE, NORM_BIAS},
+    {"post_norm1.weight", WIDTH, NO_SIZE, AFTER},
+    {"post_norm1.bias", WIDTH, NO_SIZE, AFTER_BIAS},
+    {"norm2.weight", WIDTH, NO_SIZE, BEFORE},
+    {"norm2.bias", WIDTH, NO_SIZE, BEFORE_BIAS},
     {"mlp.gate.weight", HIDDEN, WIDTH, GATED},
     {"mlp.gate.bias", HIDDEN, NO_SIZE, GATED_BIAS},
     {"mlp.up.weight", HIDDEN, WIDTH, ALWAYS},
     {"mlp.up.bias", HIDDEN, NO_SIZE, MLP_BIAS},
     {"mlp.down.weight", WIDTH, HIDDEN, ALWAYS},
     {"mlp.down.bias", WIDTH, NO_SIZE, MLP_BIAS},
+    {"post_norm2.weight", WIDTH, NO_SIZE, AFTER},
+    {"post_norm2.bias", WIDTH, NO_SIZE, AFTER_BIAS},
 };
 #define OUTSIDE (sizeof outside / sizeof *outside)
 #define INSIDE (sizeof inside / sizeof *inside)
@@ -86,8 +95,10 @@ static int64_t size_of(const tsr_model_config *config, const tsr_model_layer *la
         return layer->heads * layer->head_dim;
     case KEYS:
         return layer->kv_heads * layer->head_dim;
-    case HEAD_DIM:
-        return layer->head_dim;
+    case Q_NORM:
+        return (layer->qk_norm == TSR_QK_NORM_WHOLE ? layer->heads : 1) * layer->head_dim;
+    case K_NORM:
+        return (layer->qk_norm == TSR_QK_NORM_WHOLE ? layer->kv_heads : 1) * layer->head_dim;
     case HIDDEN:
         return layer->hidden;
     case VOCABULARY:
@@ -105,6 +116,14 @@ static bool exists(const tsr_model_config *config, const tsr_model_layer *layer,
     switch (only_if) {
     case NORM_BIAS:
         return config->norm_bias;
+    case BEFORE:
+        return layer->norms != TSR_BLOCK_NORMS_AFTER;
+    case BEFORE_BIAS:
+        return layer->norms != TSR_BLOCK_NORMS_AFTER && config->norm_bias;
+    case AFTER:
+        return layer->norms != TSR_BLOCK_NORMS_BEFORE;
+    case AFTER_BIAS:
+        return layer->norms != TSR_BLOCK_NORMS_BEFORE && config->norm_bias;
     case QKV_BIAS:
         return layer->qkv_bias;
     case OUTPUT_BIAS:
@@ -112,7 +131,7 @@ static bool exists(const tsr_model_config *config, const tsr_model_layer *layer,
     case MLP_BIAS:
         return layer->mlp_bias;
     case QK_NORM:
-        return layer->qk_norm;
+        return layer->qk_norm != TSR_QK_NORM_NONE;
     case GATED:
         return layer->gated;
     case GATED_BIAS:
@@ -207,7 +226,13 @@ static int ndim_of(int layer, const char *ours)
     return parameter_of(layer, ours)->columns == NO_SIZE ? 1 : 2;
 }
 
-/* If q, k and v have the same name, they are consecutive rows of one tensor. */
+/* Returns whether a parameter is the weight of a norm. */
+static bool is_norm_weight(const char *ours)
+{
+    return strstr(ours, "norm") && strcmp(strrchr(ours, '.'), ".weight") == 0;
+}
+
+/* If q, k and v have the same name, or gate and up, they are consecutive rows of one tensor. */
 static void place_rows(const tsr__weights *w, const tsr_model_layer *layer, const char *ours,
                        const tsr__weight_name *name, tsr__weight *out)
 {
@@ -215,6 +240,13 @@ static void place_rows(const tsr__weights *w, const tsr_model_layer *layer, cons
                is_k = strncmp(ours, "attention.k.", 12) == 0,
                is_v = strncmp(ours, "attention.v.", 12) == 0;
     out->all_rows = out->rows;
+    if (strncmp(ours, "mlp.gate.", 9) == 0 && same_name(w, name_of(w, 0, "mlp.up"), name)) {
+        out->all_rows = 2 * layer->hidden;
+    } else if (strncmp(ours, "mlp.up.", 7) == 0 && layer->gated &&
+               same_name(w, name_of(w, 0, "mlp.gate"), name)) {
+        out->first_row = layer->hidden;
+        out->all_rows = 2 * layer->hidden;
+    }
     if (!is_q && !is_k && !is_v)
         return;
     const int64_t queries = layer->heads * layer->head_dim,
@@ -264,7 +296,9 @@ tsr_status tsr__weight_place(const tsr__weights *w, int layer, const char *ours,
     TSR__REQUIRE(name, "model: architecture %s has no %s", w->family->name, ours);
     *out = (tsr__weight){.rows = size_of(w->config, kind, p->rows),
                          .columns = size_of(w->config, kind, p->columns),
-                         .transposed = w->transposed && layer >= 0 && p->columns != NO_SIZE};
+                         .transposed = w->transposed && layer >= 0 && p->columns != NO_SIZE,
+                         .less_one = w->family->hf_norms_less_one && !w->files->gguf &&
+                                     is_norm_weight(ours)};
     write_name(w, layer, ours, name, text);
     place_rows(w, kind, ours, name, out);
     return TSR_OK;
@@ -310,18 +344,20 @@ tsr_status tsr__weight_of(const tsr__weights *w, int layer, const char *ours,
 
 /* The arrangement of files ------------------------------------------------------------------- */
 
-/* Chooses the prefix of Hugging Face's names. The last norm shows it, because every file has one.
- */
+/* Chooses the prefix of Hugging Face's names: none, the family's, or one of a model for images and
+ * text. The last norm shows it, because every file has one. */
 static void find_prefix(tsr__weights *w)
 {
+    const char *const prefixes[] = {"", w->family->hf_prefix, "language_model.model.",
+                                    "model.language_model."};
     char text[NAME_SIZE];
-    w->prefix = w->family->hf_prefix;
-    if (w->files->gguf)
-        return;
-    w->prefix = "";
-    write_name(w, -1, "norm.weight", name_of(w, -1, "norm"), text);
-    if (!tsr__model_files_find(w->files, text))
-        w->prefix = w->family->hf_prefix; /* the prefix that error texts name */
+    for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes && !w->files->gguf; i++) {
+        w->prefix = prefixes[i];
+        write_name(w, -1, "norm.weight", name_of(w, -1, "norm"), text);
+        if (tsr__model_files_find(w->files, text))
+            return;
+    }
+    w->prefix = w->family->hf_prefix; /* the prefix that error texts name */
 }
 
 /* Finds out whether matrices are [in, out]. Files that were not made by Transformers may have them

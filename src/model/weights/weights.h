@@ -25,6 +25,7 @@ typedef struct tsr__weight {
     /* Rows of each head are in the order of adjacent pairs: row 2i + h of the file is row
      * h · head_dim / 2 + i of ours. 0: they are in our order. */
     int64_t interleaved_head;
+    bool less_one; /* the file has each element less 1; only for tensors of one dimension */
 } tsr__weight;
 
 /* Determines how the files name and arrange weights, and checks that every weight is there with the
