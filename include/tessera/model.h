@@ -54,6 +54,8 @@ typedef struct tsr_model_layer {
     /* Used instead of `rope` if the context is longer than rope->original_length: that of
      * tsr_model_params, or of the configuration if it is 0. NULL: always `rope`. */
     const tsr_rope_params *long_rope;
+    double temperature;         /* of scores, as in transformer.h; 0: none */
+    int64_t temperature_length; /* unused without temperature */
 } tsr_model_layer;
 
 /* The properties of a model that its files describe. */

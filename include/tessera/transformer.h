@@ -55,6 +55,7 @@ TSR_API TSR_NODISCARD tsr_status tsr_norm_create(const tsr_norm_params *params, 
  *    q, k = tsr_norm (RMS) of each head or of all heads, with "q_norm.weight" and "k_norm.weight",
  *           as `qk_norm` says
  *    q, k = rotated by tsr_rope_apply at the tokens' positions 0, 1, …, if `rope` is set
+ *    q = q · (1 + temperature · log(1 + ⌊position / temperature_length⌋)), if `temperature` is set
  *    y = tsr_attention(q, k, v) · "o.weight"ᵀ + "o.bias"; with "sinks" [heads], one number for each
  *        query head, if `sinks` is set
  *
@@ -114,6 +115,8 @@ typedef struct tsr_self_attention_params {
     bool reduce_f32;
     int overlap_parts;
     bool deferred;
+    float temperature;          /* 0: none */
+    int64_t temperature_length; /* in positions, at least 1; unused without temperature */
 } tsr_self_attention_params;
 #define tsr_self_attention_params(...)                                                             \
     (&(tsr_self_attention_params){.struct_size = sizeof(tsr_self_attention_params), __VA_ARGS__})

@@ -1354,6 +1354,8 @@ typedef struct tsr_self_attention_params {
     int overlap_parts;
    _Bool 
         deferred;
+    float temperature;
+    int64_t temperature_length;
 } tsr_self_attention_params;
 TSR_API tsr_status tsr_self_attention_create(const tsr_self_attention_params *params,
                                                            tsr_layer **out);
@@ -1409,6 +1411,8 @@ typedef struct tsr_model_layer {
     double attention_scale;
     double softcap;
     const tsr_rope_params *long_rope;
+    double temperature;
+    int64_t temperature_length;
 } tsr_model_layer;
 typedef struct tsr_model_config {
     size_t struct_size;

@@ -344,8 +344,8 @@ CASE(golden_staged, "golden: collectives through host memory")
 
 /* Families ----------------------------------------------------------------------------------- */
 
-static const char *const families[] = {"smollm3", "granite", "olmo2", "olmo3",
-                                       "gemma2",  "gemma3",  "phi3",  "phi3short"};
+static const char *const families[] = {"smollm3", "granite", "olmo2",     "olmo3",     "gemma2",
+                                       "gemma3",  "phi3",    "phi3short", "ministral3"};
 enum { FAMILIES = sizeof families / sizeof *families };
 
 /* Checks a family's Hugging Face folder and GGUF file. The context decides about the factors of

@@ -137,6 +137,22 @@ START_TEST(frequency_scaling)
 }
 END_TEST
 
+/* The text model inside Gemma3ForConditionalGeneration, whose file leaves out usual values. */
+START_TEST(gemma3_inside)
+{
+    flat_config c;
+    ck_assert_ok(read_json(
+        "{\"model_type\": \"gemma3\", \"eos_token_id\": [1, 106], \"text_config\": "
+        "{\"model_type\": \"gemma3_text\", \"hidden_size\": 2560, \"intermediate_size\": "
+        "10240, \"num_hidden_layers\": 34, \"sliding_window\": 1024, \"rope_scaling\": "
+        "{\"factor\": 8.0, \"rope_type\": \"linear\"}}, \"vision_config\": {\"hidden_size\": 5}}",
+        NULL, &c));
+    ck_assert(c.heads == 8 && c.kv_heads == 4 && c.head_dim == 256 && c.vocabulary == 262208);
+    ck_assert(c.layers == 34 && c.width == 2560 && c.tied && c.end_count == 2);
+    ck_assert(c.rope.theta == 1e4 && c.rope.scaling == TSR_ROPE_SCALING_NONE && c.window == 1024);
+}
+END_TEST
+
 /* Refused files -------------------------------------------------------------------------------- */
 
 static const struct {
@@ -493,6 +509,7 @@ TESTS(config)
 {
     tcase_add_test(tests, a_model_opens_its_tokenizer);
     tcase_add_test(tests, llama);
+    tcase_add_test(tests, gemma3_inside);
     tcase_add_test(tests, switches);
     tcase_add_test(tests, families);
     tcase_add_test(tests, frequency_scaling);

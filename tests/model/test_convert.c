@@ -1121,8 +1121,8 @@ END_TEST
 
 /* Families ------------------------------------------------------------------------------------- */
 
-static const char *const recorded[] = {"smollm3", "granite", "olmo2", "olmo3",
-                                       "gemma2",  "gemma3",  "phi3",  "phi3short"};
+static const char *const recorded[] = {"smollm3", "granite", "olmo2",     "olmo3",     "gemma2",
+                                       "gemma3",  "phi3",    "phi3short", "ministral3"};
 
 /* Checks that tensors of one dimension in a folder, f32 because the source has them so, are those
  * in another one, which are bf16 in a file of the source's model. */
@@ -1182,6 +1182,63 @@ START_TEST(recorded_families_there_and_back)
 }
 END_TEST
 
+/* Copies a safetensors file, and replaces the prefix "model." of tensors' names by another one. */
+static void copy_with_prefix(const char *from, const char *to, const char *prefix)
+{
+    static const char old[] = "\"model.";
+    uint8_t size[8];
+    FILE *in = fopen(from, "rb"), *out = fopen(to, "wb");
+    ck_assert(in && out && fread(size, 1, 8, in) == 8);
+    const size_t length = (size_t)(size[0] | size[1] << 8 | size[2] << 16);
+    char *header = calloc(length + 1, 1), *made = calloc(4 * length, 1);
+    ck_assert(header && made && fread(header, 1, length, in) == length);
+    size_t used = 0;
+    for (const char *c = header; *c;) {
+        const bool found = strncmp(c, old, sizeof old - 1) == 0;
+        if (found)
+            used += (size_t)snprintf(made + used, 4 * length - used, "\"%s", prefix);
+        else
+            made[used++] = *c;
+        c += found ? sizeof old - 1 : 1;
+    }
+    for (int i = 0; i < 8; i++)
+        fputc((int)(used >> (8 * i) & 0xff), out);
+    ck_assert_uint_eq(fwrite(made, 1, used, out), used);
+    for (int c; (c = fgetc(in)) != EOF;)
+        fputc(c, out);
+    fclose(in);
+    ck_assert_int_eq(fclose(out), 0);
+    free(header);
+    free(made);
+}
+
+/* The text model inside a model for images and text has its configuration in text_config. */
+START_TEST(text_models_inside_others)
+{
+    static const char hf[] = TEST_DATA "/model/families/gemma3/hf",
+                      gguf[] = TEST_DATA "/model/families/gemma3/gemma3-f16.gguf";
+    static const char *const prefixes[] = {"language_model.model.", "model.language_model."};
+    char inner[4096], path[256];
+    snprintf(path, sizeof path, "%s/config.json", hf);
+    FILE *in = fopen(path, "rb");
+    ck_assert_ptr_nonnull(in);
+    const size_t size = fread(inner, 1, sizeof inner - 1, in);
+    inner[size] = '\0';
+    fclose(in);
+    ck_assert_int_eq(mkdir(at("inside"), 0777), 0);
+    FILE *out = fopen(at("inside/config.json"), "wb");
+    fprintf(out, "{\"model_type\": \"gemma3\", \"text_config\": %s, \"vision_config\": {}}", inner);
+    ck_assert_int_eq(fclose(out), 0);
+    snprintf(path, sizeof path, "%s/model.safetensors", hf);
+    copy_with_prefix(path, at("inside/model.safetensors"), prefixes[_i]);
+    ck_assert_ok(
+        convert_model(at("inside"), at("f.gguf"), tsr_convert_params(.dtype = TSR_F16), NULL));
+    tsr_shard_list *list = open_list(gguf);
+    ck_assert_int_eq(compare(at("f.gguf"), gguf), (int)tsr_shard_list_param_count(list));
+    tsr_shard_list_destroy(&list);
+}
+END_TEST
+
 TESTS(convert)
 {
     tcase_add_checked_fixture(tests, open_work, close_work);
@@ -1191,6 +1248,7 @@ TESTS(convert)
     tcase_add_test(tests, families_there_and_back);
     tcase_add_loop_test(tests, recorded_families_there_and_back, 0,
                         (int)(sizeof recorded / sizeof *recorded));
+    tcase_add_loop_test(tests, text_models_inside_others, 0, 2);
     tcase_add_test(tests, llama_3);
     tcase_add_loop_test(tests, tokenizers_travel, 0, 3);
     tcase_add_loop_test(tests, chat_templates_travel, 0, 2);

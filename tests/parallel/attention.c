@@ -354,6 +354,22 @@ CASE(attention_whole_norms, "self-attention with norms over all heads of q and o
             false, 30 + i);
 }
 
+CASE(attention_temperature, "self-attention with a temperature that grows with the position")
+{
+    run_attention(
+        (tsr_self_attention_params){.struct_size = sizeof(tsr_self_attention_params),
+                                    .size = 8,
+                                    .heads = 4,
+                                    .kv_heads = 2,
+                                    .head_dim = 4,
+                                    .rope = &halves,
+                                    .temperature = 0.7F,
+                                    .temperature_length = 2,
+                                    .partition = tsr_partition_params(.kind = TSR_PARTITION_UNEVEN),
+                                    .causal = true},
+        false, 40);
+}
+
 CASE(attention_few_heads, "self-attention with fewer heads than ranks: some ranks have none")
 {
     run_attention(

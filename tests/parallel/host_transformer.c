@@ -95,6 +95,9 @@ static void attend_head(const host_model *m, const tsr_self_attention_params *p,
             double s = 0;
             for (int64_t c = 0; c < d; c++)
                 s += query[c] * key[c];
+            if (p->temperature != 0)
+                s *= 1 + (double)p->temperature *
+                             log(1 + floor((double)i / (double)p->temperature_length));
             s *= p->scale != 0 ? (double)p->scale : 1 / sqrt((double)d);
             if (p->softcap != 0)
                 s = (double)p->softcap * tanh(s / (double)p->softcap);

@@ -38,6 +38,8 @@ void tsr__facts_init(tsr__facts *facts)
         .query_scalar = TSR__UNSET,
         .attention_scale = TSR__UNSET,
         .attention_softcap = TSR__UNSET,
+        .temperature = TSR__UNSET,
+        .temperature_length = TSR__UNSET,
         .embedding_scale = TSR__UNSET,
         .residual_scale = TSR__UNSET,
         .logit_divisor = TSR__UNSET,
@@ -196,6 +198,20 @@ static tsr_status take_factors(const tsr__facts *facts, tsr_model_config *out)
                        &out->logit_softcap);
 }
 
+static tsr_status take_temperature(const tsr__facts *facts, tsr_model_layer *out)
+{
+    double length = facts->temperature_length != TSR__UNSET ? facts->temperature_length
+                                                            : facts->rope.original_length;
+    if (facts->temperature == TSR__UNSET || facts->temperature == 0)
+        return TSR_OK;
+    TSR__TRY(take_factor(facts, "the temperature", facts->temperature, 0, &out->temperature));
+    TSR__REQUIRE(length >= 1 && length <= TSR_MODEL_MAX_CONTEXT,
+                 "%s: the temperature grows after each %g positions; 1 to %d is possible",
+                 facts->file, length, TSR_MODEL_MAX_CONTEXT);
+    out->temperature_length = (int64_t)length;
+    return TSR_OK;
+}
+
 static tsr_status take_scores(const tsr__facts *facts, tsr_model_layer *out)
 {
     double scalar;
@@ -205,6 +221,7 @@ static tsr_status take_scores(const tsr__facts *facts, tsr_model_layer *out)
                          &scalar));
     if (scalar != (double)out->head_dim)
         out->attention_scale = 1 / sqrt(scalar);
+    TSR__TRY(take_temperature(facts, out));
     return take_factor(facts, "the soft cap of scores", facts->attention_softcap, 0, &out->softcap);
 }
 
@@ -476,6 +493,12 @@ static tsr_status check_kind(const tsr_model_config *c, const tsr_model_layer *l
                      layer->softcap >= 0,
                  "model: configuration: attention_scale is %g and softcap %g",
                  layer->attention_scale, layer->softcap);
+    TSR__REQUIRE(
+        isfinite(layer->temperature) &&
+            (layer->temperature == 0 || (layer->temperature_length >= 1 &&
+                                         layer->temperature_length <= TSR_MODEL_MAX_CONTEXT)),
+        "model: configuration: temperature is %g and temperature_length %" PRId64,
+        layer->temperature, layer->temperature_length);
     TSR__REQUIRE(!layer->long_rope || layer->rope,
                  "model: configuration: a layer has long_rope, but no rope");
     return TSR_OK;

@@ -46,6 +46,7 @@ typedef struct tsr__facts {
     int64_t window_period, no_rope_period;
     tsr__layer_facts windows, ropes; /* whether layers have a window, and rotary positions */
     double query_scalar, attention_scale, attention_softcap;
+    double temperature, temperature_length; /* of scores, which grows with the position */
     double embedding_scale, residual_scale, logit_divisor, logit_softcap;
     int64_t bos;
     int end_count;

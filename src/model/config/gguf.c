@@ -72,7 +72,7 @@ static tsr_status read_values(metadata *m)
     tsr__facts *facts = m->facts;
     tsr__rope_facts *rope = &facts->rope;
     int64_t eos = TSR__UNSET, eot = TSR__UNSET, eom = TSR__UNSET, experts = 0;
-    double linear = TSR__UNSET;
+    double linear = TSR__UNSET, log_multiplier = TSR__UNSET;
     const entry entries[] = {
         {".rope.scaling.type", NULL, NULL},
         {TSR__GGUF_ACTIVATION, NULL, NULL},
@@ -89,6 +89,9 @@ static tsr_status read_values(metadata *m)
         {".rope.dimension_count", &facts->rotary_dim, NULL},
         {".rope.freq_base_swa", NULL, &facts->window_theta},
         {".attention.scale", NULL, &facts->attention_scale},
+        {".attention.temperature_scale", NULL, &facts->temperature},
+        {".attention.temperature_length", NULL, &facts->temperature_length},
+        {".rope.scaling.yarn_log_multiplier", NULL, &log_multiplier},
         {".attn_logit_softcapping", NULL, &facts->attention_softcap},
         {".final_logit_softcapping", NULL, &facts->logit_softcap},
         {".embedding_scale", NULL, &facts->embedding_scale},
@@ -134,6 +137,9 @@ static tsr_status read_values(metadata *m)
         facts->activation = TSR_ACT_GELU_ERF;
         facts->has_activation = true;
     }
+    /* YaRN's factor of rotated components is divided by one that equals it. */
+    if (log_multiplier != TSR__UNSET && log_multiplier != 0)
+        rope->mscale = rope->mscale_all_dim = log_multiplier;
     tsr__facts_add_end(facts, eos);
     tsr__facts_add_end(facts, eot);
     tsr__facts_add_end(facts, eom);

@@ -194,6 +194,7 @@ static tsr_status read_rope_member(config_reader *r)
         {"mscale", &rope->mscale},
         {"mscale_all_dim", &rope->mscale_all_dim},
         {"partial_rotary_factor", &rope->partial},
+        {"llama_4_scaling_beta", &r->facts->temperature},
     };
     for (size_t i = 0; i < sizeof reals / sizeof *reals; i++)
         if (strcmp(reals[i].name, r->key) == 0)

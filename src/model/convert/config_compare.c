@@ -80,6 +80,7 @@ static tsr_status compare_layers(const tsr_model_layer *a, const tsr_model_layer
         {"which norms q and k have (see tsr_qk_norm)", a->qk_norm, b->qk_norm},
         {"where a layer has norms (see tsr_block_norms)", a->norms, b->norms},
         {"the sliding window of a layer", a->window, b->window},
+        {"the length of the temperature", a->temperature_length, b->temperature_length},
         {"whether a layer has other rotary positions for long contexts", a->long_rope != NULL,
          b->long_rope != NULL},
         {"whether the MLP has a gate", a->gated, b->gated},
@@ -89,6 +90,8 @@ static tsr_status compare_layers(const tsr_model_layer *a, const tsr_model_layer
     TSR__TRY(compare_integers(values, sizeof values / sizeof *values, destination));
     if (!near(scale_of(a), scale_of(b)))
         return differs(destination, "the factor of scores", scale_of(a), scale_of(b));
+    if (!near(a->temperature, b->temperature))
+        return differs(destination, "the temperature", a->temperature, b->temperature);
     if (!near(a->softcap, b->softcap))
         return differs(destination, "the soft cap of scores", a->softcap, b->softcap);
     if (a->rope)

@@ -10,7 +10,7 @@
 
 typedef struct put {
     tsr__gguf_writer *writer;
-    const char *architecture;
+    const char *architecture, *family;
     char key[KEY_SIZE];
 } put;
 
@@ -85,6 +85,8 @@ static tsr_status put_scaling(put *p, const tsr_rope_params *rope)
         return put_real(p, "rope.scaling.attn_factor", rope->attention_factor);
     TSR__TRY(put_real(p, "rope.scaling.yarn_beta_fast", rope->beta_fast));
     TSR__TRY(put_real(p, "rope.scaling.yarn_beta_slow", rope->beta_slow));
+    if (tsr__family_by_name(p->family)->gguf_yarn_log && rope->attention_factor == 1)
+        return put_real(p, "rope.scaling.yarn_log_multiplier", 1);
     /* The factor in the file is relative to the one that YaRN computes from the scaling factor;
      * attention_factor is the product of both. */
     return put_real(p, "rope.scaling.attn_factor",
@@ -105,6 +107,7 @@ static tsr_status put_factors(put *p, const tsr_model_config *c, const tsr__fami
         {"embedding_scale", c->embedding_scale, family->multipliers},
         {"residual_scale", c->residual_scale, family->multipliers},
         {"logit_scale", 1 / c->logit_scale, family->multipliers},
+        {"attention.temperature_scale", layer->temperature, layer->temperature != 0},
         {"attn_logit_softcapping", layer->softcap, layer->softcap != 0},
         {"final_logit_softcapping", c->logit_softcap, c->logit_softcap != 0},
     };
@@ -135,7 +138,7 @@ tsr_status tsr__config_put_gguf(const tsr_model_config *c, const char *name,
                                 tsr__gguf_writer *writer)
 {
     const tsr__family *family = tsr__family_by_name(c->architecture);
-    put p = {.writer = writer, .architecture = family->gguf};
+    put p = {.writer = writer, .architecture = family->gguf, .family = family->name};
     TSR__TRY(put_text(&p, "general.architecture", p.architecture));
     TSR__TRY(put_text(&p, "general.type", "model"));
     TSR__TRY(put_text(&p, "general.name", name));

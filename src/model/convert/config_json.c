@@ -100,8 +100,9 @@ static void print_long_rope(tsr__json_writer *w, const tsr_model_config *c,
     print_integer(w, "original_max_position_embeddings", (int64_t)rope->original_length);
 }
 
-static void print_scaling(tsr__json_writer *w, const tsr_rope_params *rope)
+static void print_scaling(tsr__json_writer *w, const tsr_model_layer *layer)
 {
+    const tsr_rope_params *rope = layer->rope;
     static const char *const types[] = {[TSR_ROPE_SCALING_LINEAR] = "linear",
                                         [TSR_ROPE_SCALING_LLAMA3] = "llama3",
                                         [TSR_ROPE_SCALING_YARN] = "yarn"};
@@ -131,6 +132,10 @@ static void print_scaling(tsr__json_writer *w, const tsr_rope_params *rope)
     if (rope->scaling != TSR_ROPE_SCALING_LINEAR)
         tsr__json_print(w, ", \"original_max_position_embeddings\": %" PRId64,
                         (int64_t)rope->original_length);
+    if (layer->temperature != 0) {
+        tsr__json_print(w, ", \"llama_4_scaling_beta\": ");
+        tsr__json_print_real(w, tidy(layer->temperature));
+    }
     tsr__json_print(w, "}");
 }
 
@@ -237,7 +242,7 @@ static void print_rotary(tsr__json_writer *w, const tsr_model_config *c,
     if (layer->long_rope)
         print_long_rope(w, c, layer);
     else
-        print_scaling(w, layer->rope);
+        print_scaling(w, layer);
     if (family->window_rope == TSR__WINDOW_ROPE_OWN && first >= 0)
         print_real(w, "rope_local_base_freq", tsr__config_layer(c, first)->rope->theta);
     if (family->no_rope_period > 0)

@@ -5,9 +5,10 @@
 #include <string.h>
 
 static const tsr__family *const families[] = {
-    &tsr__family_llama, &tsr__family_mistral, &tsr__family_qwen2,   &tsr__family_qwen3,
-    &tsr__family_gpt2,  &tsr__family_smollm3, &tsr__family_granite, &tsr__family_olmo2,
-    &tsr__family_olmo3, &tsr__family_gemma2,  &tsr__family_gemma3,  &tsr__family_phi3,
+    &tsr__family_llama,      &tsr__family_mistral, &tsr__family_qwen2,   &tsr__family_qwen3,
+    &tsr__family_gpt2,       &tsr__family_smollm3, &tsr__family_granite, &tsr__family_olmo2,
+    &tsr__family_olmo3,      &tsr__family_gemma2,  &tsr__family_gemma3,  &tsr__family_phi3,
+    &tsr__family_ministral3,
 };
 #define FAMILIES ((int)(sizeof families / sizeof *families))
 

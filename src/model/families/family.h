@@ -76,6 +76,7 @@ typedef struct tsr__family {
      * √head_dim, as llama.cpp takes it; 0: none. GGUF files of such families have no key for the
      * scale. */
     int gguf_scale_by_width;
+    bool gguf_yarn_log;   /* GGUF files say with yarn_log_multiplier that YaRN's factor is 1 */
     int hidden_per_width; /* the hidden features, in multiples of the width, if config.json does not
                              give their number; 0: it must */
     /* What each layer has if the files do not say: biases, norms of q and k, gate and activation.
@@ -85,7 +86,8 @@ typedef struct tsr__family {
 
 extern const tsr__family tsr__family_llama, tsr__family_mistral, tsr__family_qwen2,
     tsr__family_qwen3, tsr__family_gpt2, tsr__family_smollm3, tsr__family_granite,
-    tsr__family_olmo2, tsr__family_olmo3, tsr__family_gemma2, tsr__family_gemma3, tsr__family_phi3;
+    tsr__family_olmo2, tsr__family_olmo3, tsr__family_gemma2, tsr__family_gemma3, tsr__family_phi3,
+    tsr__family_ministral3;
 
 /* What all descendants of Llama have in common (llama.c). */
 extern const tsr__config_keys tsr__llama_keys;

@@ -64,6 +64,8 @@ static tsr_status create_block(tsr_stack *s, const tsr__stack_options *o, uint64
                                               .qk_norm = layer->qk_norm, .norm_epsilon = epsilon,
                                               .norm_dtype = o->norm_dtype, .window = layer->window,
                                               .scale = (float)layer->attention_scale,
+                                              .temperature = (float)layer->temperature,
+                                              .temperature_length = layer->temperature_length,
                                               .softcap = (float)layer->softcap, .partition = &heads,
                                               .init = &init, .output_init = &output),
                 .mlp = tsr_mlp_params(.hidden_size = layer->hidden, .bias = layer->mlp_bias,

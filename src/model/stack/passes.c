@@ -374,11 +374,11 @@ static tsr_status finish_logits_grad(tsr_stack *s, const tsr_layer_saved *saved,
     TSR__TRY(tsr_tensor_create(s->device, layout->dtype, layout->ndim, layout->shape, &d));
     tsr_status status = TSR_OK;
     if (bounded) { /* dlogits · scale · (1 − bounded²) */
-        status = tsr_mul(s->stream, d, bounded, bounded);
+        status = tsr_binary(s->stream, d, bounded, bounded, TSR_BINARY_MUL);
         if (status == TSR_OK)
             status = tsr_scale(s->stream, d, d, -scale, scale);
         if (status == TSR_OK)
-            status = tsr_mul(s->stream, d, d, dlogits);
+            status = tsr_binary(s->stream, d, d, dlogits, TSR_BINARY_MUL);
     } else {
         status = tsr_scale(s->stream, d, dlogits, scale, 0);
     }

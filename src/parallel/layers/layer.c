@@ -210,7 +210,8 @@ tsr_status tsr_layer_forward_cached(tsr_layer *layer, const tsr_tensor *x, tsr_k
                  layer->who);
     TSR__TRY(tsr__layer_check_forward(layer));
     tsr_tensor *result = NULL;
-    TSR__TRY(layer->type->forward_cached(layer, x, &(tsr__cached){.cache = cache, .layer = cache_layer}, &result));
+    TSR__TRY(layer->type->forward_cached(
+        layer, x, &(tsr__cached){.cache = cache, .layer = cache_layer}, &result));
     *y = result;
     return TSR_OK;
 }

@@ -11,44 +11,6 @@
 #include "parallel/layers/linear.h"
 #include "parallel/layers/norm_layer.h"
 
-/* Views -------------------------------------------------------------------------------------- */
-
-/* Creates a view [batch, heads, tokens, head_dim] of a contiguous tensor [.., tokens, heads ·
- * head_dim]. */
-static tsr_status by_heads(const tsr__attention *a, tsr__temps *temps, const tsr_tensor *in,
-                           tsr_tensor **out)
-{
-    const tsr_layout *layout = tsr_tensor_layout(in);
-    const int last = layout->ndim - 1;
-    int64_t shape[4] = {1, layout->shape[last - 1], layout->shape[last] / a->heads.head_dim,
-                        a->heads.head_dim};
-    for (int d = 0; d < last - 1; d++)
-        shape[0] *= layout->shape[d];
-    tsr_tensor *split;
-    TSR__TRY(tsr__temp_reshape(temps, in, 4, shape, &split));
-    return tsr__temp_transpose(temps, split, 1, 2, out);
-}
-
-static tsr_status split_heads(const tsr__attention *a, tsr__temps *temps,
-                              const tsr_tensor *heads_view, tsr__qkv_heads *out)
-{
-    const int64_t heads = a->heads.count, kv_heads = a->heads.kv_count;
-    TSR__TRY(tsr__temp_slice(temps, heads_view, 1, 0, heads, &out->q));
-    TSR__TRY(tsr__temp_slice(temps, heads_view, 1, heads, kv_heads, &out->k));
-    TSR__TRY(tsr__temp_slice(temps, heads_view, 1, 0, heads + kv_heads, &out->qk));
-    return tsr_tensor_layout(heads_view)->shape[1] > heads + kv_heads
-               ? tsr__temp_slice(temps, heads_view, 1, heads + kv_heads, kv_heads, &out->v)
-               : TSR_OK;
-}
-
-tsr_status tsr__qkv_split(const tsr__attention *a, tsr__temps *temps, const tsr_tensor *features,
-                          tsr__qkv_heads *out)
-{
-    tsr_tensor *view;
-    TSR__TRY(by_heads(a, temps, features, &view));
-    return split_heads(a, temps, view, out);
-}
-
 /* Gets the tensor of positions 0 … tokens − 1. Makes a->positions longer if necessary. */
 static tsr_status need_positions(tsr__attention *a, tsr__temps *temps, int64_t tokens,
                                  tsr_tensor **out)
@@ -97,6 +59,33 @@ static tsr_attention_params params_of(const tsr__attention *a)
     };
 }
 
+/* Temperature -------------------------------------------------------------------------------- */
+
+/* Multiplies q [batch, heads, tokens, head_dim] by the temperature's factor of each token.
+ * `positions` is i32, [tokens] or [batch, tokens]. */
+static tsr_status apply_temperature(const tsr__attention *a, tsr__temps *temps,
+                                    const tsr_tensor *positions, tsr_tensor *q)
+{
+    tsr_stream *stream = a->base.stream;
+    const tsr_layout *layout = tsr_tensor_layout(positions);
+    const int last = layout->ndim - 1;
+    const int64_t shape[4] = {last > 0 ? layout->shape[0] : 1, 1, layout->shape[last], 1};
+    const float each = 1 / (float)a->temperature_length;
+    tsr_tensor *factor, *lengths, *view;
+    TSR__TRY(tsr__temp_new(temps, TSR_F32, layout->ndim, layout->shape, &factor));
+    TSR__TRY(tsr__temp_new(temps, TSR_I32, layout->ndim, layout->shape, &lengths));
+    TSR__TRY(tsr_copy(stream, factor, positions));
+    /* Half a position more, so that rounding does not make a multiple of the length smaller. */
+    TSR__TRY(tsr_scale(stream, factor, factor, each, each / 2));
+    TSR__TRY(tsr_copy(stream, lengths, factor));
+    TSR__TRY(tsr_copy(stream, factor, lengths));
+    TSR__TRY(tsr_scale(stream, factor, factor, 1, 1));
+    TSR__TRY(tsr_unary(stream, factor, factor, TSR_UNARY_LOG));
+    TSR__TRY(tsr_scale(stream, factor, factor, a->temperature, 1));
+    TSR__TRY(tsr__temp_reshape(temps, factor, 4, shape, &view));
+    return tsr_binary(stream, q, q, view, TSR_BINARY_MUL);
+}
+
 /* Forward ------------------------------------------------------------------------------------ */
 
 /* Computes the attention of this rank's heads: *y [.., tokens, heads · head_dim]. `lse` may be
@@ -112,7 +101,7 @@ static tsr_status attend_heads(tsr__attention *a, tsr__temps *temps, const tsr_t
     if (a->heads.count == 0)
         return TSR_OK;
     const tsr_attention_params params = params_of(a);
-    TSR__TRY(by_heads(a, temps, *y, &view));
+    TSR__TRY(tsr__by_heads(a, temps, *y, &view));
     return tsr_attention(a->base.stream, view, lse ? *lse : NULL, in->q, in->k, in->v, &params);
 }
 
@@ -136,12 +125,14 @@ static tsr_status attention_forward_with(tsr__attention *a, tsr__temps *temps, c
                                saved ? &saved->child[TSR__ATTENTION_QKV] : NULL, &qkv));
     TSR__TRY(tsr__temp_keep(temps, qkv));
     const tsr_layout *layout = tsr_tensor_layout(qkv);
-    if (a->rope)
+    if (a->rope || a->temperature != 0)
         TSR__TRY(need_positions(a, temps, layout->shape[layout->ndim - 2], &positions));
     TSR__TRY(
         tsr__attention_normalise(a, temps, qkv, saved != NULL, &in, &normalised, &inverse_rms));
     if (a->rope && a->heads.count > 0)
         TSR__TRY(tsr_rope_apply(layer->stream, a->rope, in.qk, in.qk, positions));
+    if (a->temperature != 0 && a->heads.count > 0)
+        TSR__TRY(apply_temperature(a, temps, positions, in.q));
     TSR__TRY(attend_heads(a, temps, qkv, &in, saved ? &lse : NULL, &heads));
     TSR__TRY(tsr__layer_forward_added(layer->child[TSR__ATTENTION_OUTPUT], heads, NULL, added,
                                       saved ? &saved->child[TSR__ATTENTION_OUTPUT] : NULL, y));
@@ -222,8 +213,10 @@ static tsr_status attention_forward_cached_with(tsr__attention *a, tsr__temps *t
                             a->heads.count * a->heads.head_dim, &heads));
     if (a->heads.count > 0) {
         const tsr_attention_params params = params_of(a);
-        TSR__TRY(by_heads(a, temps, heads, &view));
+        TSR__TRY(tsr__by_heads(a, temps, heads, &view));
         TSR__TRY(append_to_cache(a, cached, &in));
+        if (a->temperature != 0)
+            TSR__TRY(apply_temperature(a, temps, step, in.q));
         TSR__TRY(tsr_kv_cache_attention(cached->cache, cached->layer, view, NULL, in.q, &params));
     }
     return tsr__layer_forward_added(layer->child[TSR__ATTENTION_OUTPUT], heads, NULL, added, NULL,
@@ -280,22 +273,25 @@ static tsr_status attend_heads_grad(tsr__attention *a, tsr__temps *temps,
     if (trains_sinks)
         TSR__TRY(new_sink_grads(a, temps, &sink_grads, &params.dsinks));
     if (a->heads.count > 0) {
-        TSR__TRY(by_heads(a, temps, saved->hidden, &heads_view));
-        TSR__TRY(split_heads(a, temps, heads_view, &in));
+        TSR__TRY(tsr__by_heads(a, temps, saved->hidden, &heads_view));
+        TSR__TRY(tsr__split_heads(a, temps, heads_view, &in));
         if (saved->normalised) {
             const tsr__qkv_heads raw = in;
-            TSR__TRY(by_heads(a, temps, saved->normalised, &heads_view));
-            TSR__TRY(split_heads(a, temps, heads_view, &in));
+            TSR__TRY(tsr__by_heads(a, temps, saved->normalised, &heads_view));
+            TSR__TRY(tsr__split_heads(a, temps, heads_view, &in));
             in.v = raw.v;
         }
-        TSR__TRY(by_heads(a, temps, *dqkv, &dheads_view));
-        TSR__TRY(split_heads(a, temps, dheads_view, &d));
-        TSR__TRY(by_heads(a, temps, dheads, &dy));
-        TSR__TRY(by_heads(a, temps, saved->child[TSR__ATTENTION_OUTPUT]->x, &y));
+        TSR__TRY(tsr__by_heads(a, temps, *dqkv, &dheads_view));
+        TSR__TRY(tsr__split_heads(a, temps, dheads_view, &d));
+        TSR__TRY(tsr__by_heads(a, temps, dheads, &dy));
+        TSR__TRY(tsr__by_heads(a, temps, saved->child[TSR__ATTENTION_OUTPUT]->x, &y));
         TSR__TRY(tsr_attention_grad(a->base.stream, d.q, d.k, d.v, dy, y, saved->lse, in.q, in.k,
                                     in.v, &params));
-        if (a->rope) {
+        if (a->rope || a->temperature != 0)
             TSR__TRY(need_positions(a, temps, layout->shape[layout->ndim - 2], &positions));
+        if (a->temperature != 0)
+            TSR__TRY(apply_temperature(a, temps, positions, d.q));
+        if (a->rope) {
             TSR__TRY(tsr_rope_grad(a->base.stream, a->rope, d.qk, d.qk, positions));
         }
     }

@@ -1,5 +1,6 @@
-/* Self-attention layers. self_attention.c has the passes, and self_attention_norm.c the norms of
- * queries and keys; self_attention_create.c creates layers. */
+/* Self-attention layers. self_attention.c has the passes, self_attention_norm.c the norms of
+ * queries and keys, and self_attention_heads.c views of heads; self_attention_create.c creates
+ * layers. */
 #ifndef TSR_PARALLEL_LAYERS_SELF_ATTENTION_H
 #define TSR_PARALLEL_LAYERS_SELF_ATTENTION_H
 
@@ -30,6 +31,8 @@ typedef struct tsr__attention {
     bool replicated;
     int64_t *weight_sizes[2]; /* [ranks]: how the weights of whole norms are divided; or NULL */
     int64_t window;
+    float temperature; /* 0: none */
+    int64_t temperature_length;
     float scale, softcap, norm_epsilon;
     tsr_rope *rope;        /* NULL: no rotary embedding */
     tsr_tensor *positions; /* i32: 0, 1, …; NULL until the first pass */
@@ -47,6 +50,15 @@ typedef struct tsr__qkv_heads {
     tsr_tensor *qk; /* the heads of q and k together */
 } tsr__qkv_heads;
 
+/* self_attention_heads.c */
+
+/* Creates a view [batch, heads, tokens, head_dim] of a contiguous tensor [.., tokens, heads ·
+ * head_dim]. */
+tsr_status tsr__by_heads(const tsr__attention *attention, tsr__temps *temps, const tsr_tensor *in,
+                         tsr_tensor **out) TSR_NODISCARD;
+/* Creates views of the heads in such a view of features. */
+tsr_status tsr__split_heads(const tsr__attention *attention, tsr__temps *temps,
+                            const tsr_tensor *heads_view, tsr__qkv_heads *out) TSR_NODISCARD;
 /* Creates views of the heads in a contiguous tensor [.., tokens, features]. */
 tsr_status tsr__qkv_split(const tsr__attention *attention, tsr__temps *temps,
                           const tsr_tensor *features, tsr__qkv_heads *out) TSR_NODISCARD;

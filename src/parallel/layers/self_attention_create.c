@@ -67,6 +67,10 @@ static tsr_status check_attention_params(const tsr_layer *layer, head_plan *p)
                  (unsigned long long)p->partition.align, TSR_MAX_HEADS);
     TSR__REQUIRE((unsigned)params->qk_norm <= TSR_QK_NORM_WHOLE,
                  "%s: qk_norm is %d, which is not a tsr_qk_norm", layer->who, (int)params->qk_norm);
+    TSR__REQUIRE(isfinite(params->temperature) &&
+                     (params->temperature == 0 || params->temperature_length >= 1),
+                 "%s: temperature is %g and temperature_length %lld; the length must be at least 1",
+                 layer->who, (double)params->temperature, (long long)params->temperature_length);
     TSR__REQUIRE(isfinite(params->scale), "%s: scale is %g", layer->who, (double)params->scale);
     TSR__REQUIRE(isfinite(params->softcap) && params->softcap >= 0,
                  "%s: softcap is %g; it must not be negative", layer->who, (double)params->softcap);
@@ -303,6 +307,8 @@ static tsr_status init_attention(tsr__attention *a, head_plan *p)
     TSR__TRY(divide_heads(a, p));
     a->causal = p->params.causal;
     a->window = p->params.window;
+    a->temperature = p->params.temperature;
+    a->temperature_length = p->params.temperature_length;
     a->scale = p->params.scale;
     a->softcap = p->params.softcap;
     if (p->params.rope) {
