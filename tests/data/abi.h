@@ -66,9 +66,6 @@ TSR_API int64_t tsr_layout_count(const tsr_layout *layout);
 TSR_API 
        _Bool 
             tsr_layout_is_contiguous(const tsr_layout *layout);
-TSR_API 
-       _Bool 
-            tsr_layout_same_shape(const tsr_layout *a, const tsr_layout *b);
 TSR_API tsr_status tsr_layout_slice(const tsr_layout *in, int dim, int64_t start,
                                                   int64_t stop, int64_t step, tsr_layout *out);
 TSR_API tsr_status tsr_layout_select(const tsr_layout *in, int dim, int64_t index,
@@ -81,10 +78,6 @@ TSR_API tsr_status tsr_layout_broadcast(const tsr_layout *in, int ndim,
                                                       const int64_t *shape, tsr_layout *out);
 TSR_API tsr_status tsr_layout_reshape(const tsr_layout *in, int ndim,
                                                     const int64_t *shape, tsr_layout *out);
-TSR_API tsr_status tsr_shape_broadcast(int a_ndim, const int64_t *a, int b_ndim,
-                                                     const int64_t *b, int *out_ndim,
-                                                     int64_t *out_shape);
-TSR_API char *tsr_shape_format(int ndim, const int64_t *shape, char *text, size_t size);
 typedef enum tsr_device_type {
     TSR_DEVICE_OTHER = 0,
     TSR_DEVICE_INTEGRATED = 1,
@@ -92,55 +85,22 @@ typedef enum tsr_device_type {
     TSR_DEVICE_VIRTUAL = 3,
     TSR_DEVICE_CPU = 4
 } tsr_device_type;
-typedef struct tsr_heap_info {
-    uint64_t size_bytes;
-    uint64_t budget_bytes;
-    uint64_t usage_bytes;
-   _Bool 
-        device_local;
-   _Bool 
-        host_visible;
-} tsr_heap_info;
-typedef struct tsr_queue_family_info {
-    uint32_t count;
-   _Bool 
-        graphics, compute, transfer;
-    uint32_t timestamp_bits;
-} tsr_queue_family_info;
-typedef struct tsr_coopmat_shape {
-    uint32_t m, n, k;
-    const char *a, *b, *c, *result;
-   _Bool 
-        saturating;
-   _Bool 
-        subgroup_scope;
-} tsr_coopmat_shape;
-typedef struct tsr_known_fault {
-    const char *name;
-    const char *description;
-    const char *effect;
-    const char *source;
-} tsr_known_fault;
 typedef struct tsr_device_info {
     int index;
-    char name[256];
-    char driver_name[256];
-    char driver_info[256];
+    const char *name;
+    const char *driver_name;
+    const char *driver_info;
     const char *vendor;
     uint32_t vendor_id, device_id;
     uint32_t api_version, driver_version;
     uint8_t uuid[16];
-    char uuid_text[37];
+    const char *uuid_text;
     tsr_device_type type;
    _Bool 
         usable;
-    char unusable_reason[256];
+    const char *unusable_reason;
     int heap_count;
-    tsr_heap_info heaps[16];
-    int queue_family_count;
-    tsr_queue_family_info queue_families[16];
-    int compute_queue_family;
-    int transfer_queue_family;
+    int coopmat_count;
     uint32_t subgroup_size;
     uint32_t subgroup_size_min, subgroup_size_max;
    _Bool 
@@ -167,8 +127,6 @@ typedef struct tsr_device_info {
         coopmat;
    _Bool 
         coopmat_bf16;
-    int coopmat_count;
-    tsr_coopmat_shape coopmats[64];
     int coopmat_used;
     int coopmat_bf16_used;
     uint32_t coopmat_subgroup_size;
@@ -176,8 +134,6 @@ typedef struct tsr_device_info {
         coopmat2, coopmat2_bf16;
    _Bool 
         int8_dot;
-    int known_fault_count;
-    tsr_known_fault known_faults[16];
     uint32_t processor_count;
     uint32_t max_workgroup_count[3];
     uint32_t max_workgroup_size[3];
@@ -187,12 +143,31 @@ typedef struct tsr_device_info {
     uint64_t max_allocation_bytes;
     float timestamp_period_ns;
 } tsr_device_info;
+typedef struct tsr_heap_info {
+    uint64_t size_bytes;
+    uint64_t budget_bytes;
+    uint64_t usage_bytes;
+   _Bool 
+        device_local;
+   _Bool 
+        host_visible;
+} tsr_heap_info;
+TSR_API const tsr_heap_info *tsr_device_heap(const tsr_device_info *info, int index);
+typedef struct tsr_coopmat_shape {
+    uint32_t m, n, k;
+    const char *a, *b, *c, *result;
+   _Bool 
+        saturating;
+   _Bool 
+        subgroup_scope;
+} tsr_coopmat_shape;
+TSR_API const tsr_coopmat_shape *tsr_device_coopmat_shape(const tsr_device_info *info, int index);
 typedef struct tsr_device_list {
     int count;
-    tsr_device_info *devices;
+    const tsr_device_info *const *devices;
 } tsr_device_list;
-TSR_API tsr_status tsr_device_list_init(tsr_device_list *out);
-TSR_API void tsr_device_list_finish(tsr_device_list *list);
+TSR_API tsr_status tsr_device_list_create(tsr_device_list **out);
+TSR_API void tsr_device_list_destroy(tsr_device_list **list);
 typedef struct tsr_device tsr_device;
 typedef struct tsr_device_params {
     size_t struct_size;
@@ -206,24 +181,11 @@ typedef struct tsr_device_params {
     uint64_t memory_limit_bytes;
     uint64_t staging_bytes;
 } tsr_device_params;
-typedef struct tsr_self_test {
-    char kernel[24];
-    tsr_dtype dtype;
-   _Bool 
-        right;
-} tsr_self_test;
-typedef struct tsr_self_tests {
-    int count;
-    tsr_self_test tests[512];
-} tsr_self_tests;
-TSR_API tsr_status tsr_self_tests_find(const tsr_device_info *device,
-                                                     tsr_self_tests *out);
 TSR_API tsr_status tsr_device_open(const tsr_device_params *params, tsr_device **out);
 TSR_API void tsr_device_close(tsr_device **device);
 TSR_API const tsr_device_info *tsr_device_get_info(const tsr_device *device);
 TSR_API void tsr_device_memory_usage(const tsr_device *device, uint64_t *allocated_bytes,
                                      uint64_t *used_bytes);
-TSR_API void tsr_device_save_cache(tsr_device *device);
 typedef struct tsr_tensor tsr_tensor;
 typedef struct tsr_stream tsr_stream;
 TSR_API tsr_status tsr_tensor_create(tsr_device *device, tsr_dtype dtype, int ndim,
@@ -233,15 +195,12 @@ TSR_API tsr_status tsr_tensor_create_host(tsr_device *device, tsr_dtype dtype,
                                                         tsr_tensor **out);
 TSR_API void tsr_tensor_destroy(tsr_tensor **tensor);
 TSR_API const tsr_layout *tsr_tensor_layout(const tsr_tensor *tensor);
-TSR_API tsr_device *tsr_tensor_device(const tsr_tensor *tensor);
 TSR_API tsr_status tsr_tensor_slice(const tsr_tensor *in, int dim, int64_t start,
                                                   int64_t stop, int64_t step, tsr_tensor **out);
 TSR_API tsr_status tsr_tensor_select(const tsr_tensor *in, int dim, int64_t index,
                                                    tsr_tensor **out);
 TSR_API tsr_status tsr_tensor_transpose(const tsr_tensor *in, int dim0, int dim1,
                                                       tsr_tensor **out);
-TSR_API tsr_status tsr_tensor_permute(const tsr_tensor *in, const int *order,
-                                                    tsr_tensor **out);
 TSR_API tsr_status tsr_tensor_broadcast(const tsr_tensor *in, int ndim,
                                                       const int64_t *shape, tsr_tensor **out);
 TSR_API tsr_status tsr_tensor_reshape(const tsr_tensor *in, int ndim,
@@ -258,7 +217,6 @@ TSR_API void tsr_stream_destroy(tsr_stream **stream);
 TSR_API tsr_device *tsr_stream_device(const tsr_stream *stream);
 TSR_API tsr_status tsr_stream_submit(tsr_stream *stream);
 TSR_API tsr_status tsr_stream_wait(tsr_stream *stream);
-TSR_API tsr_status tsr_stream_wait_for(tsr_stream *stream, uint64_t timeout_ns);
 TSR_API tsr_status tsr_stream_mark(tsr_stream *stream, uint64_t *out_point);
 TSR_API tsr_status tsr_stream_wait_point(tsr_stream *stream, uint64_t point,
                                                        uint64_t timeout_ns);
@@ -416,6 +374,11 @@ typedef enum tsr_precision {
     TSR_PRECISION_HIGH = 2,
     TSR_PRECISION_MEDIUM = 3
 } tsr_precision;
+typedef enum tsr_expert_activation {
+    TSR_EXPERT_SWIGLU = 0,
+    TSR_EXPERT_GEGLU = 1,
+    TSR_EXPERT_SWIGLU_OAI = 2
+} tsr_expert_activation;
 typedef enum tsr_norm_kind {
     TSR_NORM_LAYER = 0,
     TSR_NORM_RMS = 1
@@ -800,27 +763,26 @@ TSR_API tsr_status tsr_matmul(tsr_stream *stream, tsr_tensor *y, const tsr_tenso
 TSR_API tsr_status tsr_copy(tsr_stream *stream, tsr_tensor *dst,
                                           const tsr_tensor *src);
 TSR_API tsr_status tsr_fill(tsr_stream *stream, tsr_tensor *dst, double value);
-TSR_API tsr_status tsr_add(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a,
-                                         const tsr_tensor *b);
-TSR_API tsr_status tsr_sub(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a,
-                                         const tsr_tensor *b);
-TSR_API tsr_status tsr_mul(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a,
-                                         const tsr_tensor *b);
-TSR_API tsr_status tsr_div(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a,
-                                         const tsr_tensor *b);
-TSR_API tsr_status tsr_minimum(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a,
-                                             const tsr_tensor *b);
-TSR_API tsr_status tsr_maximum(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a,
-                                             const tsr_tensor *b);
-TSR_API tsr_status tsr_div_grad(tsr_stream *stream, tsr_tensor *da, tsr_tensor *db,
-                                              const tsr_tensor *a, const tsr_tensor *b,
-                                              const tsr_tensor *dy);
-TSR_API tsr_status tsr_minimum_grad(tsr_stream *stream, tsr_tensor *da,
-                                                  tsr_tensor *db, const tsr_tensor *a,
-                                                  const tsr_tensor *b, const tsr_tensor *dy);
-TSR_API tsr_status tsr_maximum_grad(tsr_stream *stream, tsr_tensor *da,
-                                                  tsr_tensor *db, const tsr_tensor *a,
-                                                  const tsr_tensor *b, const tsr_tensor *dy);
+typedef enum tsr_binary_function {
+    TSR_BINARY_ADD = 1,
+    TSR_BINARY_SUB = 2,
+    TSR_BINARY_MUL = 3,
+    TSR_BINARY_DIV = 4,
+    TSR_BINARY_MINIMUM = 5,
+    TSR_BINARY_MAXIMUM = 6,
+    TSR_BINARY_EQUAL = 7,
+    TSR_BINARY_NOT_EQUAL = 8,
+    TSR_BINARY_LESS = 9,
+    TSR_BINARY_LESS_EQUAL = 10,
+    TSR_BINARY_GREATER = 11,
+    TSR_BINARY_GREATER_EQUAL = 12
+} tsr_binary_function;
+TSR_API tsr_status tsr_binary(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a,
+                                            const tsr_tensor *b, tsr_binary_function function);
+TSR_API tsr_status tsr_binary_grad(tsr_stream *stream, tsr_tensor *da, tsr_tensor *db,
+                                                 const tsr_tensor *a, const tsr_tensor *b,
+                                                 const tsr_tensor *dy,
+                                                 tsr_binary_function function);
 typedef enum tsr_unary_function {
     TSR_UNARY_EXP = 1,
     TSR_UNARY_LOG = 2,
@@ -841,16 +803,6 @@ TSR_API tsr_status tsr_clamp(tsr_stream *stream, tsr_tensor *y, const tsr_tensor
 TSR_API tsr_status tsr_clamp_grad(tsr_stream *stream, tsr_tensor *dx,
                                                 const tsr_tensor *x, const tsr_tensor *dy,
                                                 float low, float high);
-typedef enum tsr_comparison {
-    TSR_EQUAL = 1,
-    TSR_NOT_EQUAL = 2,
-    TSR_LESS = 3,
-    TSR_LESS_EQUAL = 4,
-    TSR_GREATER = 5,
-    TSR_GREATER_EQUAL = 6
-} tsr_comparison;
-TSR_API tsr_status tsr_compare(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a,
-                                             const tsr_tensor *b, tsr_comparison comparison);
 TSR_API tsr_status tsr_where(tsr_stream *stream, tsr_tensor *y,
                                            const tsr_tensor *condition, const tsr_tensor *a,
                                            const tsr_tensor *b);
@@ -859,10 +811,8 @@ TSR_API tsr_status tsr_scale(tsr_stream *stream, tsr_tensor *y, const tsr_tensor
 TSR_API tsr_status tsr_axpy(tsr_stream *stream, tsr_tensor *y, float alpha,
                                           const tsr_tensor *x);
 TSR_API tsr_status tsr_activate(tsr_stream *stream, tsr_tensor *y,
-                                              const tsr_tensor *x, tsr_activation activation);
-TSR_API tsr_status tsr_activate_mul(tsr_stream *stream, tsr_tensor *y,
-                                                  const tsr_tensor *x, const tsr_tensor *b,
-                                                  tsr_activation activation);
+                                              const tsr_tensor *x, const tsr_tensor *b,
+                                              tsr_activation activation);
 TSR_API tsr_status tsr_activate_grad(tsr_stream *stream, tsr_tensor *dx,
                                                    const tsr_tensor *x, const tsr_tensor *dy,
                                                    tsr_activation activation);
@@ -891,32 +841,23 @@ TSR_API tsr_status tsr_index_select_grad(tsr_stream *stream, tsr_tensor *dx,
                                                        const tsr_tensor *indices, 
                                                                                  _Bool 
                                                                                       accumulate);
-TSR_API tsr_status tsr_layer_norm(tsr_stream *stream, tsr_tensor *y,
-                                                const tsr_tensor *x, const tsr_tensor *weight,
-                                                const tsr_tensor *bias, float epsilon);
-TSR_API tsr_status tsr_rms_norm(tsr_stream *stream, tsr_tensor *y,
-                                              const tsr_tensor *x, const tsr_tensor *weight,
-                                              float epsilon);
-TSR_API tsr_status tsr_layer_norm_grad(tsr_stream *stream, tsr_tensor *dx,
-                                                     tsr_tensor *dweight, tsr_tensor *dbias,
-                                                     const tsr_tensor *x, const tsr_tensor *dy,
-                                                     const tsr_tensor *weight, float epsilon,
-                                                    _Bool 
-                                                         accumulate);
-TSR_API tsr_status tsr_rms_norm_grad(tsr_stream *stream, tsr_tensor *dx,
-                                                   tsr_tensor *dweight, const tsr_tensor *x,
-                                                   const tsr_tensor *dy, const tsr_tensor *weight,
-                                                   float epsilon, 
-                                                                 _Bool 
-                                                                      accumulate);
-TSR_API tsr_status tsr_softmax(tsr_stream *stream, tsr_tensor *y,
-                                             const tsr_tensor *x);
-TSR_API tsr_status tsr_log_softmax(tsr_stream *stream, tsr_tensor *y,
-                                                 const tsr_tensor *x);
+TSR_API tsr_status tsr_norm(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x,
+                                          const tsr_tensor *weight, const tsr_tensor *bias,
+                                          tsr_norm_kind kind, float epsilon);
+TSR_API tsr_status tsr_norm_grad(tsr_stream *stream, tsr_tensor *dx,
+                                               tsr_tensor *dweight, tsr_tensor *dbias,
+                                               const tsr_tensor *x, const tsr_tensor *dy,
+                                               const tsr_tensor *weight, tsr_norm_kind kind,
+                                               float epsilon, 
+                                                             _Bool 
+                                                                  accumulate);
+TSR_API tsr_status tsr_softmax(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x,
+                                            _Bool 
+                                                 logarithm);
 TSR_API tsr_status tsr_softmax_grad(tsr_stream *stream, tsr_tensor *dx,
-                                                  const tsr_tensor *y, const tsr_tensor *dy);
-TSR_API tsr_status tsr_log_softmax_grad(tsr_stream *stream, tsr_tensor *dx,
-                                                      const tsr_tensor *y, const tsr_tensor *dy);
+                                                  const tsr_tensor *y, const tsr_tensor *dy,
+                                                 _Bool 
+                                                      logarithm);
 TSR_API tsr_status tsr_cross_entropy(tsr_stream *stream, tsr_tensor *loss,
                                                    tsr_tensor *dlogits, const tsr_tensor *logits,
                                                    const tsr_tensor *labels, float grad_scale);
@@ -958,8 +899,6 @@ TSR_API tsr_status tsr_random_uniform(tsr_stream *stream, tsr_tensor *y, float l
 TSR_API tsr_status tsr_random_normal(tsr_stream *stream, tsr_tensor *y, float mean,
                                                    float deviation,
                                                    const tsr_random_params *params);
-TSR_API tsr_status tsr_random_bits(tsr_stream *stream, tsr_tensor *y,
-                                                 const tsr_random_params *params);
 TSR_API tsr_status tsr_dropout(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x,
                                              float p, const tsr_random_params *params);
 typedef struct tsr_layer tsr_layer;
@@ -1251,22 +1190,107 @@ typedef struct tsr_kv_cache_params {
 TSR_API tsr_status tsr_kv_cache_create(const tsr_kv_cache_params *params,
                                                      tsr_kv_cache **out);
 TSR_API void tsr_kv_cache_destroy(tsr_kv_cache **cache);
-TSR_API tsr_status tsr_kv_cache_add(tsr_kv_cache *cache, int *out);
-TSR_API tsr_status tsr_kv_cache_fork(tsr_kv_cache *cache, int sequence, int *out);
+TSR_API tsr_status tsr_kv_cache_add(tsr_kv_cache *cache, int source, int *out);
 TSR_API tsr_status tsr_kv_cache_truncate(tsr_kv_cache *cache, int sequence,
                                                        int64_t length);
 TSR_API tsr_status tsr_kv_cache_remove(tsr_kv_cache *cache, int sequence);
 TSR_API int64_t tsr_kv_cache_length(const tsr_kv_cache *cache, int sequence);
 TSR_API int64_t tsr_kv_cache_free_pages(const tsr_kv_cache *cache);
 TSR_API tsr_status tsr_kv_cache_begin(tsr_kv_cache *cache, int count,
-                                                    const int *sequences, const int64_t *tokens);
-TSR_API tsr_tensor *tsr_kv_cache_positions(const tsr_kv_cache *cache);
+                                                    const int *sequences, const int64_t *tokens,
+                                                    tsr_tensor **positions);
 TSR_API tsr_status tsr_kv_cache_append(tsr_kv_cache *cache, int layer,
                                                      const tsr_tensor *k, const tsr_tensor *v);
 TSR_API tsr_status tsr_kv_cache_attention(tsr_kv_cache *cache, int layer,
                                                         tsr_tensor *y, tsr_tensor *lse,
                                                         const tsr_tensor *q,
                                                         const tsr_attention_params *params);
+typedef enum tsr_gating {
+    TSR_GATING_SOFTMAX = 0,
+    TSR_GATING_SIGMOID = 1,
+    TSR_GATING_SOFTMAX_CHOSEN = 2
+} tsr_gating;
+typedef struct tsr_route_params {
+    size_t struct_size;
+    tsr_gating gating;
+    const tsr_tensor *bias;
+    int groups, groups_used;
+   _Bool 
+        normalise;
+    float least_sum, epsilon;
+    float scale;
+} tsr_route_params;
+TSR_API tsr_status tsr_route(tsr_stream *stream, tsr_tensor *ids, tsr_tensor *weights,
+                                           const tsr_tensor *logits,
+                                           const tsr_route_params *params);
+TSR_API tsr_status tsr_route_grad(tsr_stream *stream, tsr_tensor *dlogits,
+                                                const tsr_tensor *logits, const tsr_tensor *ids,
+                                                const tsr_tensor *dweights,
+                                                const tsr_tensor *dprobabilities,
+                                                const tsr_route_params *params);
+TSR_API tsr_status tsr_route_sort(tsr_stream *stream, tsr_tensor *order,
+                                                tsr_tensor *offsets, const tsr_tensor *ids);
+typedef struct tsr_matmul_grouped_params {
+    size_t struct_size;
+    const tsr_tensor *order, *offsets;
+   _Bool 
+        transpose_w;
+    const tsr_tensor *bias;
+    const tsr_tensor *weights;
+    const tsr_tensor *up, *up_bias;
+    tsr_expert_activation activation;
+    float limit;
+   _Bool 
+        accumulate;
+} tsr_matmul_grouped_params;
+TSR_API tsr_status tsr_matmul_grouped(tsr_stream *stream, tsr_tensor *y,
+                                                    const tsr_tensor *x, const tsr_tensor *w,
+                                                    const tsr_tensor *ids,
+                                                    const tsr_matmul_grouped_params *params);
+TSR_API tsr_status tsr_matmul_grouped_grad(tsr_stream *stream, tsr_tensor *dw,
+                                                         const tsr_tensor *dy, const tsr_tensor *x,
+                                                         const tsr_tensor *order,
+                                                         const tsr_tensor *offsets, int64_t chosen,
+                                                        _Bool 
+                                                             accumulate);
+typedef struct tsr_moe_params {
+    size_t struct_size;
+    tsr_group *group;
+    const char *name;
+    int64_t input_size, hidden_size;
+    int64_t experts, experts_used;
+    const tsr_route_params *route;
+   _Bool 
+        router_bias;
+   _Bool 
+        choice_bias;
+   _Bool 
+        bias;
+    tsr_expert_activation activation;
+    float limit;
+    int64_t shared_size;
+   _Bool 
+        shared_gate;
+   _Bool 
+        whole_experts;
+    const tsr_partition_params *partition, *shared_partition;
+    tsr_dtype dtype;
+    const tsr_init_params *init, *output_init;
+    tsr_dtype grad_dtype;
+   _Bool 
+        reduce_f32;
+   _Bool 
+        deferred;
+} tsr_moe_params;
+TSR_API tsr_status tsr_moe_create(const tsr_moe_params *params, tsr_layer **out);
+typedef struct tsr_moe_choice {
+    size_t struct_size;
+    const tsr_tensor *logits, *ids, *weights;
+} tsr_moe_choice;
+TSR_API tsr_status tsr_moe_get_choice(const tsr_layer_saved *saved,
+                                                    tsr_moe_choice *out);
+TSR_API tsr_status tsr_moe_set_balance(tsr_layer *layer,
+                                                     const tsr_tensor *dprobabilities);
 typedef struct tsr_rope tsr_rope;
 typedef enum tsr_rope_pairing {
     TSR_ROPE_HALVES = 0,
@@ -1342,6 +1366,8 @@ typedef struct tsr_self_attention_params {
     int64_t window;
     float scale, softcap;
    _Bool 
+        sinks;
+   _Bool 
         sequence;
     int sequence_dim;
     const tsr_partition_params *partition;
@@ -1386,6 +1412,7 @@ typedef struct tsr_block_params {
     tsr_dtype dtype, grad_dtype;
    _Bool 
         deferred;
+    const tsr_moe_params *experts;
     tsr_block_norms norms;
     float residual_scale;
 } tsr_block_params;
@@ -1698,6 +1725,7 @@ TSR_API tsr_status tsr_kernel_create(tsr_device *device,
                                                    tsr_kernel **out);
 TSR_API void tsr_kernel_destroy(tsr_kernel **kernel);
 typedef struct tsr_kernel_argument {
+    size_t struct_size;
     tsr_tensor *tensor;
    _Bool 
         written;
@@ -2124,59 +2152,6 @@ TSR_API tsr_status tsr_loader_save(const tsr_loader *loader, size_t capacity_byt
                                                  void *data, size_t *size_bytes);
 TSR_API tsr_status tsr_loader_resume(tsr_loader *loader, const void *data,
                                                    size_t size_bytes);
-typedef enum tsr_gating {
-    TSR_GATING_SOFTMAX = 0,
-    TSR_GATING_SIGMOID = 1,
-    TSR_GATING_SOFTMAX_CHOSEN = 2
-} tsr_gating;
-typedef struct tsr_route_params {
-    size_t struct_size;
-    tsr_gating gating;
-    const tsr_tensor *bias;
-    int groups, groups_used;
-   _Bool 
-        normalise;
-    float least_sum, epsilon;
-    float scale;
-} tsr_route_params;
-TSR_API tsr_status tsr_route(tsr_stream *stream, tsr_tensor *ids, tsr_tensor *weights,
-                                           const tsr_tensor *logits,
-                                           const tsr_route_params *params);
-TSR_API tsr_status tsr_route_grad(tsr_stream *stream, tsr_tensor *dlogits,
-                                                const tsr_tensor *logits, const tsr_tensor *ids,
-                                                const tsr_tensor *dweights,
-                                                const tsr_tensor *dprobabilities,
-                                                const tsr_route_params *params);
-TSR_API tsr_status tsr_route_sort(tsr_stream *stream, tsr_tensor *order,
-                                                tsr_tensor *offsets, const tsr_tensor *ids);
-typedef enum tsr_expert_activation {
-    TSR_EXPERT_SWIGLU = 0,
-    TSR_EXPERT_GEGLU = 1,
-    TSR_EXPERT_SWIGLU_OAI = 2
-} tsr_expert_activation;
-typedef struct tsr_matmul_grouped_params {
-    size_t struct_size;
-    const tsr_tensor *order, *offsets;
-   _Bool 
-        transpose_w;
-    const tsr_tensor *bias;
-    const tsr_tensor *weights;
-    const tsr_tensor *up, *up_bias;
-    tsr_expert_activation activation;
-    float limit;
-   _Bool 
-        accumulate;
-} tsr_matmul_grouped_params;
-TSR_API tsr_status tsr_matmul_grouped(tsr_stream *stream, tsr_tensor *y,
-                                                    const tsr_tensor *x, const tsr_tensor *w,
-                                                    const tsr_tensor *ids,
-                                                    const tsr_matmul_grouped_params *params);
-TSR_API tsr_status tsr_matmul_grouped_grad(tsr_stream *stream, tsr_tensor *dw,
-                                                         const tsr_tensor *dy, const tsr_tensor *x,
-                                                         const tsr_tensor *order,
-                                                         const tsr_tensor *offsets, int64_t chosen,
-                                                        _Bool 
-                                                             accumulate);
 typedef struct tsr_optimizer tsr_optimizer;
 typedef struct tsr_optimizer_params {
     size_t struct_size;

@@ -417,11 +417,11 @@ START_TEST(a_wait_polls_first)
     GPU_OK(tsr_fill(queue, x, 1));
     GPU_OK(tsr_stream_wait(queue));
     GPU_OK(tsr_fill(queue, x, 2));
-    GPU_OK(tsr_stream_wait_for(queue, 60 * UINT64_C(1000000000)));
+    GPU_OK(tsr_stream_wait_point(queue, UINT64_MAX, 60 * UINT64_C(1000000000)));
     /* The time-out also limits how long a wait polls; the function above is then called. */
     gpu->vk.WaitSemaphores = wait;
     GPU_OK(tsr_fill(queue, x, 3));
-    const tsr_status status = tsr_stream_wait_for(queue, 0);
+    const tsr_status status = tsr_stream_wait_point(queue, UINT64_MAX, 0);
     ck_assert(status == TSR_OK || status == TSR_ERR_TIMEOUT);
     gpu->poll_ns = poll_ns;
     ck_assert_double_eq(first_of(queue, x), 3);
