@@ -5,11 +5,15 @@
 
 #include "bench/harness/bench.h"
 #include "cli/lib/memory.h"
+#include "tool_seam.h"
 
 void bench_use_device(bench_context *context)
 {
-    tsr_device_info *info = cli_alloc(1, sizeof *info);
-    *info = *tsr_device_get_info(context->device);
+    /* A copy, which outlives the device. */
+    tsr__device_facts *facts = cli_alloc(1, sizeof *facts);
+    *facts = *tsr__facts_of(tsr_device_get_info(context->device));
+    tsr__facts_connect(facts);
+    tsr_device_info *info = &facts->info;
     context->devices =
         cli_resize(context->devices, (size_t)context->device_count + 1, sizeof(tsr_device_info *));
     context->devices[context->device_count++] = info;

@@ -174,7 +174,7 @@ static const struct {
     {LLAMA ", \"head_dim\": 7}",
      "config.json: 7 components of a head of 7 are rotated; an even number from 2 is needed"},
     {LLAMA ", \"head_dim\": 100000}",
-     "config.json: size of a head is 100000; 1 to 256 is possible"},
+     "config.json: size of a head is 100000; 1 to 512 is possible"},
     {LLAMA ", \"intermediate_size\": -3}",
      "config.json: number of hidden features is -3; 1 to 8388608 is possible"},
     {LLAMA ", \"vocab_size\": 99999999}",

@@ -340,8 +340,8 @@ CASE(attention_mistakes, "mistakes in self-attention's params are named")
     ATTENTION_FAILS("kv_heads 3 does not divide heads 8", .size = 8, .heads = 8, .kv_heads = 3);
     ATTENTION_FAILS("kv_heads -1 does not divide heads 8", .size = 8, .heads = 8, .kv_heads = -1);
     ATTENTION_FAILS("heads 8 does not divide size 12; set head_dim", .size = 12, .heads = 8);
-    ATTENTION_FAILS("head_dim is 300; 1 to 256 are possible", .size = 12, .heads = 8,
-                    .head_dim = 300);
+    ATTENTION_FAILS("head_dim is 600; 1 to 512 are possible", .size = 12, .heads = 8,
+                    .head_dim = 600);
     ATTENTION_FAILS("window is -1; it must be positive, and goes with causal attention", .size = 8,
                     .heads = 8, .window = -1, .causal = true);
     ATTENTION_FAILS("window is 4, not causal; it must be positive, and goes with causal attention",

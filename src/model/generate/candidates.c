@@ -219,7 +219,7 @@ tsr_status tsr__candidate_logits(tsr_generator *g, const tsr_tensor *features, i
     tsr_tensor *last = NULL, *own = NULL, *flat = NULL;
     bool all_there = false;
     TSR__TRY(tsr_tensor_slice(features, 1, token, token + 1, 1, &last));
-    tsr_status status = tsr_stack_head_forward(m->stack, last, NULL, &own);
+    tsr_status status = tsr__stack_head_after_blocks(m->stack, last, &own);
     if (status == TSR_OK)
         status = flatten(m, own, rows, &flat);
     if (status == TSR_OK)

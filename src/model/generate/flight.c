@@ -151,7 +151,7 @@ static tsr_status record_choice(tsr_generator *g, const tsr_tensor *features, pa
             tsr__sampling_choice(&s->sampling, s->number, s->seen + f->count + 1, &choices[i]));
         choices[i].seen_row = (uint32_t)i;
     }
-    tsr_status status = tsr_stack_head_forward(m->stack, features, NULL, &own);
+    tsr_status status = tsr__stack_head_after_blocks(m->stack, features, &own);
     if (status == TSR_OK)
         status = tsr_tensor_reshape(own, 2, shape, &flat);
     if (status == TSR_OK && tsr_tensor_layout(flat)->dtype != TSR_F32) {
@@ -176,7 +176,7 @@ static tsr_status record_choice(tsr_generator *g, const tsr_tensor *features, pa
 static tsr_status record_pass(tsr_generator *g, const tsr_tensor *ids, pass *next)
 {
     tsr_tensor *features = NULL;
-    TSR__TRY(tsr_stack_forward_cached(g->model->stack, ids, g->cache, &features));
+    TSR__TRY(tsr__stack_blocks_cached(g->model->stack, ids, g->cache, &features));
     tsr_status status = record_choice(g, features, next);
     tsr_tensor_destroy(&features);
     if (status == TSR_OK)

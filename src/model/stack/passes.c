@@ -420,8 +420,12 @@ tsr_status tsr__stack_head_after_blocks(tsr_stack *s, const tsr_tensor *features
     if (!s->sharded)
         TSR__TRY(
             tsr__column_forward_normed(s->head, s->norm, features, false, TSR_ACT_NONE, logits));
-    if (*logits)
-        return TSR_OK;
+    if (*logits) {
+        const tsr_status finished = finish_logits(s, NULL, *logits);
+        if (finished != TSR_OK)
+            tsr_tensor_destroy(logits);
+        return finished;
+    }
     TSR__TRY(layer_forward(s, s->norm, s->units.norm, features, NULL, &hidden));
     const tsr_status status = tsr_stack_head_forward(s, hidden, NULL, logits);
     tsr_tensor_destroy(&hidden);

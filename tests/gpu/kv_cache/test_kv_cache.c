@@ -437,27 +437,27 @@ START_TEST(refuses_params)
                                       .head_dim = 4,
                                       .pages = 1,
                                       .sequences = 1};
-    static const int64_t odd_heads[] = {-2}, odd_dims[] = {300};
+    static const int64_t odd_heads[] = {-2}, odd_dims[] = {513};
     tsr_kv_cache_params wrong[11];
     static const char *const words[] = {
         "stream is NULL",
         "layers is 0, sequences 1; both must be at least 1",
-        "kv_heads is -1, head_dim 4; 0 to 4096 and 1 to 256 are possible",
-        "kv_heads is 1, head_dim 257",
+        "kv_heads is -1, head_dim 4; 0 to 4096 and 1 to 512 are possible",
+        "kv_heads is 1, head_dim 1025",
         "dtype is i32; f32, f16 or bf16 is needed",
         "page_tokens is 65537; 1 to 65536 are possible",
         "pages is 0; 1 to 2147483647 are possible",
         "layers is 1, sequences 0",
         "4096 kv heads, 65536 tokens and 256 features make pages of 2^31 bytes or more",
-        "kv_heads is -2, head_dim 4; 0 to 4096 and 1 to 256 are possible",
-        "kv_heads is 1, head_dim 300",
+        "kv_heads is -2, head_dim 4; 0 to 4096 and 1 to 512 are possible",
+        "kv_heads is 1, head_dim 513",
     };
     for (int i = 0; i < 11; i++)
         wrong[i] = good;
     wrong[0].stream = NULL;
     wrong[1].layers = 0;
     wrong[2].kv_heads = -1;
-    wrong[3].head_dim = 257;
+    wrong[3].head_dim = 1025;
     wrong[4].dtype = TSR_I32;
     wrong[5].page_tokens = 65537;
     wrong[6].pages = 0;
