@@ -5,8 +5,8 @@
 
 #include "gpu/device/facts.h"
 #include "gpu/matmul/tuning/tuning.h"
-#include "gpu/stream/profile.h"
 #include "gpu/self_test/findings.h"
+#include "gpu/stream/profile.h"
 #include "model/file.h"
 #include "sampler/order/names.h"
 #include "tensor/check.h"

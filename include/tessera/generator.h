@@ -79,8 +79,8 @@ typedef struct tsr_generator_params {
     /* All sequences together can have this many tokens; 0: sequences · context. */
     int64_t cache_tokens;
     tsr_dtype cache_dtype; /* the dtype of keys and values: f32, f16 or bf16; 0: f32 */
-    /* The most tokens of a prompt that are computed in one pass. 0: 512 on one rank with a GPU of at
-     * least 64 processors, otherwise 256, or fewer if the model has stages, so that all stages
+    /* The most tokens of a prompt that are computed in one pass. 0: 512 on one rank with a GPU of
+     * at least 64 processors, otherwise 256, or fewer if the model has stages, so that all stages
      * compute at the same time. */
     int64_t prefill;
     /* Called on every rank with the logits at positions 0 … logits_positions − 1 of each

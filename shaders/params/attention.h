@@ -38,7 +38,7 @@ struct tsr_attention_call {
     TSR_ADDRESS pages, pages_batch, pages_row;
     TSR_UINT batch, heads, kv_heads;
     TSR_UINT q_len, kv_len;
-    TSR_UINT head_dim, value_dim; /* the columns of q and k; those of v and y */
+    TSR_UINT head_dim, value_dim;  /* the columns of q and k; those of v and y */
     TSR_UINT page_len, page_count; /* keys per page, and pages in the cache */
     TSR_UINT causal;
     TSR_UINT window; /* with `causal`, a query sees at most this many keys; 2^31: no limit */
@@ -63,8 +63,8 @@ struct tsr_attention_push {
     TSR_UINT row_blocks; /* attention_few.comp: the number of blocks of the queries that read one kv
                             head */
     TSR_UINT first_chunk; /* attention.comp: the number of the result's first chunk of columns */
-    TSR_UINT quads;      /* attention.comp with ROLLED: TSR_ATTENTION_QUADS, as a number that the
-                            compiler does not know; attention_few.comp: the threads of a workgroup */
+    TSR_UINT quads;       /* attention.comp with ROLLED: TSR_ATTENTION_QUADS, as a number that the
+                             compiler does not know; attention_few.comp: the threads of a workgroup */
 };
 TSR_PUSH_CHECK(tsr_attention_push);
 
@@ -81,8 +81,10 @@ TSR_PUSH_CHECK(tsr_attention_push);
 
 /* How the elements of q, k, v and dy are loaded, a specialization constant. */
 #define TSR_ATTENTION_LOAD_SCALAR 0u
-#define TSR_ATTENTION_LOAD_VECTOR 1u /* four neighbouring columns at once, at multiples of 4 bytes */
-/* four neighbouring columns at once, at multiples of 16 bytes, or 8 if the elements have 16 bits; rows are at multiples of 16 bytes */
+#define TSR_ATTENTION_LOAD_VECTOR                                                                  \
+    1u /* four neighbouring columns at once, at multiples of 4 bytes */
+/* four neighbouring columns at once, at multiples of 16 bytes, or 8 if the elements have 16 bits;
+ * rows are at multiples of 16 bytes */
 #define TSR_ATTENTION_LOAD_ALIGNED 2u
 
 #endif

@@ -22,8 +22,9 @@
 #define TSR_CHOICE_C6 319744u
 #define TSR_CHOICE_C7 24275u
 
-#define TSR_CHOICE_GREEDY 1u /* the most likely token, the one with the lowest id if several are   \
-                              */
+#define TSR_CHOICE_GREEDY                                                                          \
+    1u /* the most likely token, the one with the lowest id if several are                         \
+        */
 #define TSR_CHOICE_PENALISED 2u
 #define TSR_CHOICE_TOP_P 4u
 

@@ -27,8 +27,8 @@ tsr_status tsr__word_splitter_add_space_signs(tsr__word_splitter *splitter) TSR_
 
 /* Finds the name that GGUF files use for these steps and this value of `whole_words`. A step of a
  * GGUF file may differ from that of tokenizer.json: in a contraction such as "'s", it compares
- * only ASCII letters without regard to case; see also tsr__word_splitter_changes. Errors: TSR_ERR_UNSUPPORTED if there is no such
- * name. */
+ * only ASCII letters without regard to case; see also tsr__word_splitter_changes. Errors:
+ * TSR_ERR_UNSUPPORTED if there is no such name. */
 tsr_status tsr__word_splitter_find_name(const tsr__word_splitter *splitter, bool whole_words,
                                         char out[TSR__WORDS_NAME]) TSR_NODISCARD;
 

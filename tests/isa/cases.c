@@ -444,6 +444,51 @@ static void topk(void)
                           make(TSR_F32, 1, 50257, -1), 1));
 }
 
+/* Mixtures of experts: 32 experts of 768 features, of which each token has 8. */
+
+static void route(void)
+{
+    ck_assert_ok(tsr_route(queue, make(TSR_I32, 512, 8, -1), make(TSR_F32, 512, 8, -1),
+                           make(TSR_F32, 512, 32, -1), tsr_route_params(.normalise = true)));
+}
+
+static void route_gradient(void)
+{
+    ck_assert_ok(tsr_route_grad(queue, make(TSR_F32, 512, 32, -1), make(TSR_F32, 512, 32, -1),
+                                make(TSR_I32, 512, 8, -1), make(TSR_F32, 512, 8, -1), NULL,
+                                tsr_route_params(.normalise = true)));
+}
+
+/* Gate and up, and down with the weighted sum. */
+static void record_experts(int tokens, tsr_dtype dtype)
+{
+    tsr_tensor *ids = make(TSR_I32, tokens, 8, -1);
+    tsr_tensor *hidden = make(TSR_F32, tokens, 8, 768, -1);
+    ck_assert_ok(tsr_matmul_grouped(
+        queue, hidden, make(TSR_F32, tokens, 2048, -1), make(dtype, 32, 768, 2048, -1), ids,
+        tsr_matmul_grouped_params(.up = make(dtype, 32, 768, 2048, -1))));
+    ck_assert_ok(tsr_matmul_grouped(
+        queue, make(TSR_F32, tokens, 2048, -1), hidden, make(dtype, 32, 2048, 768, -1), ids,
+        tsr_matmul_grouped_params(.weights = make(TSR_F32, tokens, 8, -1))));
+}
+
+static void experts_many(void)
+{
+    record_experts(512, TSR_F16);
+}
+
+static void experts_few(void)
+{
+    record_experts(1, TSR_Q4_K);
+}
+
+static void experts_gradient(void)
+{
+    ck_assert_ok(tsr_matmul_grouped_grad(
+        queue, make(TSR_F32, 32, 768, 2048, -1), make(TSR_F32, 512, 8, 768, -1),
+        make(TSR_F32, 512, 2048, -1), make(TSR_I32, 4096, -1), make(TSR_I32, 33, -1), 8, false));
+}
+
 static void choose(void)
 {
     const struct tsr_choice_words choice = {.flags = TSR_CHOICE_TOP_P, .scale = 1};
@@ -601,6 +646,11 @@ static const struct {
     {"argmax", argmax},
     {"top 40 of 50257", topk},
     {"choose 1 x 50257", choose},
+    {"experts: choice", route},
+    {"experts: choice gradient", route_gradient},
+    {"experts: 512 tokens f16", experts_many},
+    {"experts: 1 token q4_k", experts_few},
+    {"experts: weights' gradient", experts_gradient},
     {"embedding", embedding},
     {"embedding gradient", embedding_gradient},
     {"index select", index_select},

@@ -7,8 +7,8 @@
 
 #include "cli/lib/memory.h"
 #include "cli/lib/numbers.h"
-#include "tessera/types.h"
 #include "tessera/quant.h"
+#include "tessera/types.h"
 
 static bool is_float(tsr_dtype dtype)
 {
