@@ -191,7 +191,7 @@ static void finish_model(model *m)
 
 typedef struct training {
     model model;
-    const char *text;
+    char *text;
     json_t *recorded;
     double coefficient, gamma;
     double load[LAYERS][EXPERTS]; /* the choices of this step */
@@ -349,7 +349,7 @@ static void run_training(const char *name, int steps, bool whole)
     snprintf(path, sizeof path, "%s/training/moe_%s_trajectory.json", TEST_DATA, name);
     training t = {.recorded = json_load_file(path, 0, &error)};
     CHECK(t.recorded, "%s: %s", path, error.text);
-    t.text = (const char *)read_file(TEST_TEXT, &size);
+    t.text = (char *)read_file(TEST_TEXT, &size);
     json_t *moe = json_object_get(t.recorded, "moe");
     t.coefficient = json_number_value(json_object_get(moe, "aux_coef"));
     t.gamma = json_number_value(json_object_get(moe, "gamma"));
@@ -376,7 +376,7 @@ static void run_training(const char *name, int steps, bool whole)
     }
     finish_model(&t.model);
     json_decref(t.recorded);
-    free((void *)(uintptr_t)t.text);
+    free(t.text);
 }
 
 CASE(moe_golden_softmax, "experts: a recorded training")

@@ -135,7 +135,6 @@ typedef struct example {
     const char *end;    /* the text that ends a reply that was cut off */
     const char *recall; /* the text between the header and a reply that is given */
     const char *model;  /* a part of a model's template */
-    const char *begin;  /* the text after the header if the model shall reply; NULL: none */
 } example;
 
 static const example examples[TSR_CHAT_FORMATS] = {
@@ -184,7 +183,7 @@ static const example examples[TSR_CHAT_FORMATS] = {
     [TSR_CHAT_GEMMA4] = {"gemma4",
                          "<s><|turn>system\nS<turn|>\n<|turn>user\nQ<turn|>\n<|turn>model\n",
                          "\n<|turn>user\nT<turn|>\n<|turn>model\n", "<turn|>", "",
-                         "'<|turn>' + role + '\\n'", .begin = "<|channel>thought\n<channel|>"},
+                         "'<|turn>' + role + '\\n'"},
     [TSR_CHAT_PHI3] = {"phi3", "<|system|>\nS<|end|>\n<|user|>\nQ<|end|>\n<|assistant|>\n",
                        "\n<|user|>\nT<|end|>\n<|assistant|>\n", "<|end|>", "",
                        "'<|user|>\\n' + m + '<|end|>\\n' {{ eos_token }} '<|assistant|>\\n'"},
@@ -209,13 +208,12 @@ static const example examples[TSR_CHAT_FORMATS] = {
                         "bos_token '<|user|>\\n' + m '<|assistant|>\\n' + m + eos_token"},
     [TSR_CHAT_GLM4] = {"glm4", "[gMASK]<sop><|system|>\nS<|user|>\nQ<|assistant|>",
                        "\nT<|assistant|>", "<|user|>", "\n",
-                       "[gMASK]<sop>{{ '<|user|>\\n' + m }}<|assistant|>", .begin = "\n"},
+                       "[gMASK]<sop>{{ '<|user|>\\n' + m }}<|assistant|>"},
     [TSR_CHAT_GLM45] = {"glm4.5", "[gMASK]<sop><|system|>\nS<|user|>\nQ<|assistant|>",
                         "\nT<|assistant|>", "<|user|>", "\n<think></think>\n",
                         "[gMASK]<sop>{{ '<|user|>\\n' + m }}<|assistant|>\\n<think></think>"},
     [TSR_CHAT_MINIMAX_M2] = {"minimax-m2", "]~!b[]~b]system\nS[e~[\n]~b]user\nQ[e~[\n]~b]ai\n",
-                             "\n]~b]user\nT[e~[\n]~b]ai\n", "[e~[", "", "']~b]user' ~ '\\n'",
-                             .begin = "<think>\n"},
+                             "\n]~b]user\nT[e~[\n]~b]ai\n", "[e~[", "", "']~b]user' ~ '\\n'"},
     [TSR_CHAT_HARMONY] = {"harmony",
                           "<|start|>system<|message|>You are ChatGPT, a large language model "
                           "trained by OpenAI.\nKnowledge cutoff: 2024-06\n\nReasoning: medium\n\n"
@@ -228,13 +226,20 @@ static const example examples[TSR_CHAT_FORMATS] = {
                           "'<|start|>assistant<|channel|>final<|message|>' + m"},
 };
 
+/* The text after the header if the model shall reply. */
+static const char *const begins[TSR_CHAT_FORMATS] = {
+    [TSR_CHAT_GEMMA4] = "<|channel>thought\n<channel|>",
+    [TSR_CHAT_GLM4] = "\n",
+    [TSR_CHAT_MINIMAX_M2] = "<think>\n",
+};
+
 START_TEST(every_format_has_its_text)
 {
     const example *e = &examples[_i];
     const tsr_chat_format format = (tsr_chat_format)_i;
     const tsr_chat_message all[] = {message(TSR_CHAT_SYSTEM, "S"), message(TSR_CHAT_USER, "Q"),
                                     message(TSR_CHAT_ASSISTANT, "R"), message(TSR_CHAT_USER, "T")};
-    const char *begin = e->begin != NULL ? e->begin : "";
+    const char *begin = begins[_i] != NULL ? begins[_i] : "";
     char text[1024];
     ck_assert_str_eq(tsr_chat_format_name(format), e->name);
     snprintf(text, sizeof text, "%s%s", e->start, begin);

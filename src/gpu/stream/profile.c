@@ -182,7 +182,7 @@ static tsr_status read_times(tsr_stream *stream, tsr__profiling *p)
         return TSR_ERR_NO_MEMORY;
     const VkResult result =
         TSR__VK(&device->vk, GetQueryPoolResults, device->handle, p->pool, 0, 2 * p->timed,
-                2 * p->timed * sizeof *ticks, ticks, sizeof *ticks,
+                2 * (size_t)p->timed * sizeof *ticks, ticks, sizeof *ticks,
                 VK_QUERY_RESULT_64_BIT | VK_QUERY_RESULT_WAIT_BIT);
     if (result < 0) {
         tsr__free(ticks);
@@ -193,8 +193,8 @@ static tsr_status read_times(tsr_stream *stream, tsr__profiling *p)
     const double period = (double)device->info.timestamp_period_ns;
     double last_end = 0;
     for (uint32_t i = 0; i < p->timed; i++) {
-        double begin = (double)((ticks[2 * i] - ticks[0]) & mask) * period;
-        const double end = (double)((ticks[2 * i + 1] - ticks[0]) & mask) * period;
+        double begin = (double)((ticks[2 * (size_t)i] - ticks[0]) & mask) * period;
+        const double end = (double)((ticks[2 * (size_t)i + 1] - ticks[0]) & mask) * period;
         if (begin > last_end)
             p->counts.gaps_ns += begin - last_end;
         else

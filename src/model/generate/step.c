@@ -49,7 +49,7 @@ static tsr_status run_logits(const run *r, int micro_batch, const tsr_tensor *fe
         TSR__TRY(tsr__model_logits(r->g->model, features, 0, r->shown, r->g->shown));
     return r->logits && number >= 0
                ? tsr__candidate_logits(r->g, features, r->tokens - 1, r->rows,
-                                       r->numbers + micro_batch * r->rows,
+                                       r->numbers + (size_t)micro_batch * (size_t)r->rows,
                                        r->logits + (size_t)number * (size_t)r->rows * vocabulary)
                : TSR_OK;
 }

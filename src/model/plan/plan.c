@@ -94,13 +94,13 @@ static tsr_status divide_stage(const tsr__kept *kept, const tsr__weights *weight
     TSR__TRY(divide(by_kv_heads ? layer->kv_heads : layer->heads, ranks, partition, align_heads,
                     ranges));
     for (int r = 0; r < ranks; r++)
-        take_heads(layer, by_kv_heads, &ranges[r], &shares[r * kinds]);
+        take_heads(layer, by_kv_heads, &ranges[r], &shares[(size_t)r * (size_t)kinds]);
     TSR__TRY(divide(layer->hidden, ranks, partition, align_hidden, ranges));
     for (int r = 0; r < ranks; r++)
-        shares[r * kinds].hidden = ranges[r];
+        shares[(size_t)r * (size_t)kinds].hidden = ranges[r];
     TSR__TRY(divide(kept->config->vocabulary, ranks, partition, 0, ranges));
     for (int r = 0; r < ranks; r++)
-        shares[r * kinds].vocabulary = ranges[r];
+        shares[(size_t)r * (size_t)kinds].vocabulary = ranges[r];
     return TSR_OK;
 }
 
@@ -132,7 +132,8 @@ static tsr_status divide_stages(const tsr__model_plan *plan, const tsr_model_pla
             partition.rates = p->partition->rates + first;
         for (int kind = 0; kind < d->kept.config->kind_count; kind++)
             TSR__TRY(divide_stage(&d->kept, plan->weights, kind, &partition, ranges,
-                                  d->shares + first * d->kept.config->kind_count + kind));
+                                  d->shares + (size_t)first * (size_t)d->kept.config->kind_count +
+                                      kind));
     }
     return TSR_OK;
 }
