@@ -48,7 +48,8 @@ static void print_text(const char *path, const tsr_model_file *file)
              path, c->architecture, c->layers, CLI_PLURAL(c->layers), c->width, layer->heads,
              layer->kv_heads, layer->head_dim, layer->hidden, c->vocabulary, c->context);
     if (c->kind_count > 1)
-        cli_line(stdout, "; the sizes are those of the first of %d kinds of layers", c->kind_count);
+        cli_line(stdout, "Heads and features are those of the first of %d kinds of layers.",
+                 c->kind_count);
     putchar('\n');
     cli_table *table = cli_table_create();
     cli_table_column(table, "tensor", CLI_LEFT);

@@ -82,6 +82,11 @@ START_TEST(shows_models)
                                              "8, 172 hidden features, 512 tokens, context 512\n"));
     ck_assert_ptr_nonnull(strstr(result.out, "\ntoken_embd.weight "));
     tool_result_free(&result);
+    result = tool_run("checkpoint show " TEST_DATA "/model/families/gemma2/hf");
+    ck_assert_ptr_nonnull(strstr(result.out,
+                                 "context 256\nHeads and features are those of the first of "
+                                 "2 kinds of layers.\n\n"));
+    tool_result_free(&result);
     const char *damaged = on_host("all", "damaged.gguf");
     write_file(damaged, "GGUF\3\0\0\0", 8);
     snprintf(command, sizeof command, "checkpoint show %s", damaged);
