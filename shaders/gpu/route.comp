@@ -50,7 +50,7 @@ void main()
     // Without a bias and without groups, the choice is by the logits: the functions keep their
     // order, and rounding cannot make two of them equal.
     bool by_logit = (p.bias.x | p.bias.y) == 0u && p.groups == 0u;
-    [[unroll]] for (uint i = 0u; i < HELD; i++) {
+    for (uint i = 0u; i < HELD; i++) {
         uint j = lane + i * THREADS;
         if (j < p.experts) {
             float value = by_logit ? logit[i] : score[i];
@@ -65,7 +65,7 @@ void main()
         for (uint g = lane; g < p.groups; g += THREADS)
             group_keys[g] = group_key(g, size);
         barrier();
-        [[unroll]] for (uint i = 0u; i < HELD; i++) {
+        for (uint i = 0u; i < HELD; i++) {
             uint j = lane + i * THREADS;
             if (j < p.experts) {
                 uint own = j / size, better = 0u;
@@ -77,7 +77,7 @@ void main()
         barrier();
     }
 
-    [[unroll]] for (uint i = 0u; i < HELD; i++) {
+    for (uint i = 0u; i < HELD; i++) {
         uint j = lane + i * THREADS;
         if (j < p.experts) {
             uint key = keys[j], better = 0u;

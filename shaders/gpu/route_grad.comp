@@ -27,7 +27,7 @@ void main()
     route_scores(lane, p.experts, GATING);
 
     // The scores of the chosen experts, in the order of selection.
-    [[unroll]] for (uint i = 0u; i < HELD; i++) {
+    for (uint i = 0u; i < HELD; i++) {
         uint j = lane + i * THREADS;
         for (uint r = 0u; r < p.chosen; r++)
             if (j < p.experts && tsr_words(p.ids).v[ids + r] == j)
@@ -69,7 +69,7 @@ void main()
     barrier();
 
     float result[HELD];
-    [[unroll]] for (uint i = 0u; i < HELD; i++) {
+    for (uint i = 0u; i < HELD; i++) {
         uint j = lane + i * THREADS;
         float grad = 0.0, own = score[i];
         bool is_chosen = false;
@@ -91,19 +91,19 @@ void main()
         if (GATING != TSR_ROUTE_SOFTMAX)
             route_softmax(lane, p.experts);
         float total = 0.0;
-        [[unroll]] for (uint i = 0u; i < HELD; i++) {
+        for (uint i = 0u; i < HELD; i++) {
             uint j = lane + i * THREADS;
             if (j < p.experts)
                 total += score[i] * tsr_floats(p.probabilities).v[j];
         }
         total = route_sum(lane, total);
-        [[unroll]] for (uint i = 0u; i < HELD; i++) {
+        for (uint i = 0u; i < HELD; i++) {
             uint j = min(lane + i * THREADS, p.experts - 1u);
             result[i] += score[i] * (tsr_floats(p.probabilities).v[j] - total);
         }
     }
     uvec2 to = tsr_at_mul(p.result, token * p.result_stride, 4u);
-    [[unroll]] for (uint i = 0u; i < HELD; i++) {
+    for (uint i = 0u; i < HELD; i++) {
         uint j = lane + i * THREADS;
         if (j < p.experts)
             tsr_floats(to).v[j] = result[i];

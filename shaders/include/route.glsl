@@ -1,5 +1,6 @@
 // What the kernels of routing share: a row of logits in registers, and the scores of experts. An
-// invocation holds experts lane, lane + THREADS, …
+// invocation holds experts lane, lane + THREADS, … Loops over them have no unroll hint, because
+// SwiftShader computed wrong results with one.
 #ifndef TSR_ROUTE_GLSL
 #define TSR_ROUTE_GLSL
 
@@ -47,7 +48,7 @@ float route_max(uint lane, float value)
 
 void route_load(uvec2 logits, uint lane, uint experts)
 {
-    [[unroll]] for (uint i = 0u; i < HELD; i++)
+    for (uint i = 0u; i < HELD; i++)
         logit[i] = tsr_floats(logits).v[min(lane + i * THREADS, experts - 1u)];
 }
 
@@ -55,16 +56,16 @@ void route_load(uvec2 logits, uint lane, uint experts)
 void route_softmax(uint lane, uint experts)
 {
     float largest = logit[0];
-    [[unroll]] for (uint i = 1u; i < HELD; i++)
+    for (uint i = 1u; i < HELD; i++)
         largest = max(largest, logit[i]);
     largest = route_max(lane, largest);
     float total = 0.0;
-    [[unroll]] for (uint i = 0u; i < HELD; i++) {
+    for (uint i = 0u; i < HELD; i++) {
         score[i] = tsr_exp_down(logit[i] - largest);
         total += lane + i * THREADS < experts ? score[i] : 0.0;
     }
     total = route_sum(lane, total);
-    [[unroll]] for (uint i = 0u; i < HELD; i++)
+    for (uint i = 0u; i < HELD; i++)
         score[i] /= total;
 }
 
@@ -72,7 +73,7 @@ void route_scores(uint lane, uint experts, uint gating)
 {
     if (gating == TSR_ROUTE_SOFTMAX)
         route_softmax(lane, experts);
-    [[unroll]] for (uint i = 0u; i < HELD; i++) {
+    for (uint i = 0u; i < HELD; i++) {
         float complement;
         if (gating == TSR_ROUTE_SIGMOID)
             score[i] = tsr_is_nan(logit[i]) ? logit[i] : tsr_sigmoid(logit[i], complement);
