@@ -304,6 +304,8 @@ END_TEST
 START_TEST(normalises_rows)
 {
     gpu_random random = {14};
+    if (gpu_is_swiftshader())
+        SKIP_UNLESS_HUGE("long compilations on SwiftShader");
     const bool is_gpu = gpu->traits.device_class == TSR__CLASS_GPU;
     for (int n = 0; n < 24; n++) {
         const bool quantised = n % 2;
