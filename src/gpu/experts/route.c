@@ -65,6 +65,19 @@ static tsr_status check_params(const char *op, const tsr_route_params *params, i
     return TSR_OK;
 }
 
+/* What the choice and its gradient need alike: logits and ids of the same tokens, and parameters
+   that fit them. */
+static tsr_status require_choice(const char *op, tsr_stream *stream, const tsr_tensor *logits,
+                                 const tsr_tensor *ids, const tsr_route_params *params,
+                                 tsr__pairs *pairs, uint32_t *logits_stride)
+{
+    TSR__TRY(tsr__pairs_of(op, stream, ids, pairs));
+    TSR__TRY(require_logits(op, "logits", stream, logits, logits_stride));
+    TSR__REQUIRE(logits->layout.shape[0] == pairs->tokens, "%s: logits are %s, and ids are %s", op,
+                 TSR__SHAPE(2, logits->layout.shape), TSR__SHAPE(2, ids->layout.shape));
+    return check_params(op, params, logits->layout.shape[1], pairs->chosen);
+}
+
 /* A workgroup is larger for more experts, so that each invocation compares few with all others. */
 static uint32_t threads_for(int64_t experts)
 {
@@ -89,13 +102,9 @@ tsr_status tsr_route(tsr_stream *stream, tsr_tensor *ids, tsr_tensor *weights,
     tsr__pairs pairs;
     uint32_t logits_stride, weights_stride;
     TSR__TAKE(tsr_route_params, params);
-    TSR__TRY(tsr__pairs_of(op, stream, ids, &pairs));
-    TSR__TRY(require_logits(op, "logits", stream, logits, &logits_stride));
+    TSR__TRY(require_choice(op, stream, logits, ids, params, &pairs, &logits_stride));
     const int64_t experts = logits->layout.shape[1];
     TSR__TRY(tsr__pair_numbers(op, "weights", stream, weights, &pairs, &weights_stride));
-    TSR__REQUIRE(logits->layout.shape[0] == pairs.tokens, "%s: logits are %s, and ids are %s", op,
-                 TSR__SHAPE(2, logits->layout.shape), TSR__SHAPE(2, ids->layout.shape));
-    TSR__TRY(check_params(op, params, experts, pairs.chosen));
     if (params->bias)
         TSR__TRY(require_per_expert(op, "bias", stream, params->bias, experts));
     TSR__TRY(tsr__require_disjoint(op, "ids", ids, "logits", logits, false));
@@ -143,14 +152,10 @@ tsr_status tsr_route_grad(tsr_stream *stream, tsr_tensor *dlogits, const tsr_ten
     uint32_t logits_stride, result_stride, weights_stride = 0;
     TSR__TAKE(tsr_route_params, params);
     TSR__REQUIRE(dweights || dprobabilities, "%s: dweights and dprobabilities are both NULL", op);
-    TSR__TRY(tsr__pairs_of(op, stream, ids, &pairs));
-    TSR__TRY(require_logits(op, "logits", stream, logits, &logits_stride));
+    TSR__TRY(require_choice(op, stream, logits, ids, params, &pairs, &logits_stride));
     TSR__TRY(require_logits(op, "dlogits", stream, dlogits, &result_stride));
     const int64_t experts = logits->layout.shape[1];
     TSR__TRY(tsr__require_same_shape(op, "dlogits", dlogits, "logits", logits));
-    TSR__REQUIRE(logits->layout.shape[0] == pairs.tokens, "%s: logits are %s, and ids are %s", op,
-                 TSR__SHAPE(2, logits->layout.shape), TSR__SHAPE(2, ids->layout.shape));
-    TSR__TRY(check_params(op, params, experts, pairs.chosen));
     if (dweights)
         TSR__TRY(tsr__pair_numbers(op, "dweights", stream, dweights, &pairs, &weights_stride));
     if (dprobabilities)
