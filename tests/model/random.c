@@ -165,7 +165,7 @@ static tsr_status open_kinds(const tsr_model_params *params, tsr_model_file **fi
     small.window = 3;
     plain.kv_heads = 1;
     plain.rope = NULL;
-    plain.qk_norm = true;
+    plain.qk_norm = TSR_QK_NORM_HEADS;
     const tsr_model_config config = {.struct_size = sizeof config,
                                      .architecture = "qwen3",
                                      .layers = 5,

@@ -319,7 +319,7 @@ CASE(attention_replicated, "self-attention with fewer kv heads than ranks")
                                     .heads = 6,
                                     .kv_heads = 2,
                                     .head_dim = 4,
-                                    .qk_norm = true,
+                                    .qk_norm = TSR_QK_NORM_HEADS,
                                     .norm_epsilon = 1e-3F,
                                     .partition = tsr_partition_params(.kind = TSR_PARTITION_UNEVEN),
                                     .bias = true,
@@ -376,7 +376,7 @@ CASE(attention_few_heads, "self-attention with fewer heads than ranks: some rank
         (tsr_self_attention_params){.struct_size = sizeof(tsr_self_attention_params),
                                     .size = 8,
                                     .heads = 2,
-                                    .qk_norm = true,
+                                    .qk_norm = TSR_QK_NORM_HEADS,
                                     .rope = &halves,
                                     .partition = tsr_partition_params(.kind = TSR_PARTITION_UNEVEN),
                                     .bias = true,
@@ -401,7 +401,7 @@ CASE(attention_sinks, "self-attention with sinks: a rank has those of its heads,
     };
     run_attention(p, false, 20);
     p.kv_heads = 1;
-    p.qk_norm = true;
+    p.qk_norm = TSR_QK_NORM_HEADS;
     p.dtype = TSR_F16;
     p.reduce_f32 = true;
     run_attention(p, false, 21);
@@ -423,7 +423,7 @@ CASE(attention_sequence, "self-attention with sequence parallelism and per-head 
                                     .heads = 8,
                                     .kv_heads = 2,
                                     .head_dim = 4,
-                                    .qk_norm = true,
+                                    .qk_norm = TSR_QK_NORM_HEADS,
                                     .rope = &halves,
                                     .sequence = true,
                                     .sequence_dim = 1,
@@ -570,7 +570,7 @@ CASE(block_llama, "a block with RMS norm, grouped queries, rotary embedding and 
     run_block(llama_block(), 0.2F, 3);
     block_case b = llama_block();
     b.block.recompute = true;
-    b.attention.qk_norm = true;
+    b.attention.qk_norm = TSR_QK_NORM_HEADS;
     run_block(b, 0, 4);
 }
 

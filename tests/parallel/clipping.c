@@ -333,7 +333,7 @@ static double attention_norm_in(tsr_group *in)
         tsr_self_attention_params(.group = in, .name = "attention", .size = 16, .heads = 8,
                                   .kv_heads = 1, .head_dim = 4,
                                   .partition = tsr_partition_params(.kind = TSR_PARTITION_UNEVEN),
-                                  .qk_norm = true, .bias = true, .output_bias = true,
+                                  .qk_norm = TSR_QK_NORM_HEADS, .bias = true, .output_bias = true,
                                   .causal = true),
         &layer));
     tsr_optimizer *optimizer = sgd_optimizer();

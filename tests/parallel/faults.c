@@ -63,7 +63,7 @@ static tsr_status workload(tsr_group *on, tsr_tensor *x, tsr_tensor *dy, tsr_ten
         tsr_block_params(.group = on, .size = 6,
                          .attention =
                              tsr_self_attention_params(.heads = 4, .kv_heads = 2, .head_dim = 2,
-                                                       .qk_norm = true, .sinks = true,
+                                                       .qk_norm = TSR_QK_NORM_HEADS, .sinks = true,
                                                        .rope = tsr_rope_params(.rotary_dim = 2),
                                                        .partition = &uneven, .bias = true,
                                                        .output_bias = true, .causal = true),

@@ -75,9 +75,9 @@ CASE(frozen_layers, "frozen layers have the same dx, and no gradients")
         .name = "b",
         .size = FEATURES,
         .norm = tsr_norm_params(.kind = TSR_NORM_RMS),
-        .attention = tsr_self_attention_params(.heads = 4, .kv_heads = 1, .qk_norm = true,
-                                               .partition = &uneven, .bias = true,
-                                               .output_bias = true, .causal = true),
+        .attention = tsr_self_attention_params(.heads = 4, .kv_heads = 1,
+                                               .qk_norm = TSR_QK_NORM_HEADS, .partition = &uneven,
+                                               .bias = true, .output_bias = true, .causal = true),
         .mlp = tsr_mlp_params(.hidden_size = 24, .gated = true, .activation = TSR_ACT_SILU,
                               .partition = &uneven, .bias = true),
     };

@@ -87,8 +87,9 @@ static tsr_layer *make_block(const char *name, const tsr_route_params *route, bo
                          .norm = tsr_norm_params(.kind = TSR_NORM_RMS, .epsilon = 1e-6F),
                          .attention =
                              tsr_self_attention_params(.heads = 4, .kv_heads = 2, .head_dim = 16,
-                                                       .qk_norm = true, .norm_epsilon = 1e-6F,
-                                                       .causal = true, .partition = &uneven,
+                                                       .qk_norm = TSR_QK_NORM_HEADS,
+                                                       .norm_epsilon = 1e-6F, .causal = true,
+                                                       .partition = &uneven,
                                                        .rope = tsr_rope_params(.rotary_dim = 16)),
                          .experts =
                              tsr_moe_params(.hidden_size = HIDDEN, .experts = EXPERTS,

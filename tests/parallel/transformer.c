@@ -22,9 +22,9 @@ static tsr_block_params small_block(int64_t heads, int64_t kv_heads)
                                        .partition = &uneven,
                                        .bias = true};
     attention = *tsr_self_attention_params(.heads = heads, .kv_heads = kv_heads, .head_dim = 4,
-                                           .qk_norm = true, .sinks = true, .rope = &turned,
-                                           .init = &inits[0], .partition = &uneven, .bias = true,
-                                           .output_bias = true, .causal = true);
+                                           .qk_norm = TSR_QK_NORM_HEADS, .sinks = true,
+                                           .rope = &turned, .init = &inits[0], .partition = &uneven,
+                                           .bias = true, .output_bias = true, .causal = true);
     return *tsr_block_params(.name = "h.0", .size = 4 * heads, .norm = &norm,
                              .attention = &attention, .mlp = &mlp);
 }
@@ -162,7 +162,7 @@ CASE(attention_initial, "initial weights of attention are those of linear layers
         tsr_layer *layer = NULL;
         OK(tsr_self_attention_create(
             tsr_self_attention_params(.name = "a", .size = 12, .heads = 8, .kv_heads = i ? 1 : 8,
-                                      .head_dim = 3, .qk_norm = true,
+                                      .head_dim = 3, .qk_norm = TSR_QK_NORM_HEADS,
                                       .partition =
                                           tsr_partition_params(.kind = TSR_PARTITION_UNEVEN),
                                       .init = tsr_init_params(.kind = TSR_INIT_TORCH, .seed = 9),
@@ -360,7 +360,7 @@ CASE(attention_mistakes, "mistakes in self-attention's params are named")
     ATTENTION_FAILS("sequence_dim is -1; dimensions count from 0", .size = 8, .heads = 8,
                     .sequence = true, .sequence_dim = -1);
     ATTENTION_FAILS("norm_epsilon is -1; at least 2^-126 is needed", .size = 840, .heads = 840,
-                    .qk_norm = true, .norm_epsilon = -1);
+                    .qk_norm = TSR_QK_NORM_HEADS, .norm_epsilon = -1);
     char text[160];
     snprintf(text, sizeof text, "self_attention a: kv_heads: partition: all %d rates are 0", ranks);
     FAILS(tsr_self_attention_create(

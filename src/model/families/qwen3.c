@@ -8,5 +8,5 @@ const tsr__family tsr__family_qwen3 = {
     .gguf = "qwen3",
     TSR__LIKE_LLAMA,
     .windows = TSR__WINDOWS_SWITCHED,
-    .layer = {.gated = true, .activation = TSR_ACT_SILU, .qk_norm = true},
+    .layer = {.gated = true, .activation = TSR_ACT_SILU, .qk_norm = TSR_QK_NORM_HEADS},
 };
