@@ -209,12 +209,18 @@ static enum MHD_Result models(serve_server *server, struct MHD_Connection *to, e
     return answer_json(to, 200, serve_models_json(server));
 }
 
-static enum MHD_Result health(serve_server *server, struct MHD_Connection *to, exchange *c)
+static bool is_ready(serve_server *server)
 {
-    (void)c;
     pthread_mutex_lock(&server->lock);
     const bool ready = server->ready;
     pthread_mutex_unlock(&server->lock);
+    return ready;
+}
+
+static enum MHD_Result health(serve_server *server, struct MHD_Connection *to, exchange *c)
+{
+    (void)c;
+    const bool ready = is_ready(server);
     return answer_json(to, ready ? 200 : 503,
                        json_pack("{ss}", "status", ready ? "ok" : "loading"));
 }
@@ -303,14 +309,6 @@ static void find_route(const serve_server *server, struct MHD_Connection *from, 
         serve_refuse(problem, 405, "", "%.100s does not support %.20s", path, method);
     else if (!c->route->open && !has_key(server, from))
         serve_refuse(problem, 401, "", "the API key is missing or wrong");
-}
-
-static bool is_ready(serve_server *server)
-{
-    pthread_mutex_lock(&server->lock);
-    const bool ready = server->ready;
-    pthread_mutex_unlock(&server->lock);
-    return ready;
 }
 
 static void add_body(exchange *c, const char *data, size_t size)

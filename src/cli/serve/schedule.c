@@ -60,8 +60,7 @@ void serve_catch_signals(bool first)
     signal(SIGPIPE, SIG_IGN);
 }
 
-/* Ends --------------------------------------------------------------------------------------------
- */
+/* Ends ----------------------------------------------------------------------------------------- */
 
 /* Ends a request for the client. Needs the lock. */
 static void end_request(serve_server *s, serve_request *r)
@@ -121,8 +120,7 @@ static void obey_signals(schedule *d)
         fail_running(d, "the server shuts down");
 }
 
-/* Orders -----------------------------------------------------------------------------------------
- */
+/* Orders --------------------------------------------------------------------------------------- */
 
 static void order_removals(schedule *d, serve_text *out, orders *head)
 {
@@ -273,8 +271,7 @@ static tsr_status obey(schedule *d, const serve_text *text, bool *ends)
     return status;
 }
 
-/* Tokens -----------------------------------------------------------------------------------------
- */
+/* Tokens --------------------------------------------------------------------------------------- */
 
 static void keep_text(schedule *d, slot *one, const char *text, size_t size)
 {
@@ -346,8 +343,7 @@ static tsr_status take_tokens(schedule *d, int count)
     return status;
 }
 
-/* Steps ------------------------------------------------------------------------------------------
- */
+/* Steps ---------------------------------------------------------------------------------------- */
 
 static tsr_status run_steps(schedule *d, serve_text *text)
 {
