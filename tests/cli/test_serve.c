@@ -359,6 +359,11 @@ END_TEST
 
 /* Refused requests ----------------------------------------------------------------------------- */
 
+/* Cut short after 60 bytes, as in messages, or after 63, this ends within a character. */
+#define LONG_NAME                                                                                  \
+    "\\u00e9\\u00e9\\u00e9\\u00e9\\u00e9\\u00e9\\u00e9\\u00e9\\u00e9\\u00e9\\u00e9\\u00e9a\\u20ac" \
+    "\\u20ac\\u20ac\\u20ac\\u20ac\\u20ac\\u20ac\\u20ac\\u20ac\\u20ac\\u20ac\\u20ac\\u20ac\\u20ac"
+
 START_TEST(wrong_requests_are_refused)
 {
     static const struct {
@@ -369,6 +374,9 @@ START_TEST(wrong_requests_are_refused)
         {"GET", "/", "", 404, "there is no path '/'"},
         {"GET", "/v1/completions", "", 405, "/v1/completions does not support GET"},
         {"POST", "/v1/models", "", 405, "/v1/models does not support POST"},
+        {"GET", "/a%FFb", "", 404, "there is no path '/a?b'"},
+        {"POST", "/v1/completions", "{\"prompt\": \"a\", \"" LONG_NAME "\": 1}", 400,
+         "there is no parameter '"},
         {"POST", "/v1/completions", "", 400, "the body is not JSON: line 1"},
         {"POST", "/v1/completions", "{\"prompt\": \"a\", \"prompt\": \"b\"}", 400, "not JSON"},
         {"POST", "/v1/completions", "[]", 400, "the body is not a JSON object"},
@@ -378,14 +386,15 @@ START_TEST(wrong_requests_are_refused)
         {"POST", "/v1/completions", "{\"prompt\": \"a\", \"messages\": []}", 400,
          "there is no parameter 'messages'"},
         {"POST", "/v1/completions", "{\"prompt\": \"a\", \"temperature\": \"hot\"}", 400,
-         "temperature is not a number from 0 to 100"},
+         "temperature is \\\"hot\\\"; it must be a number from 0 to 100"},
         {"POST", "/v1/completions", "{\"prompt\": \"a\", \"top_p\": 1.5}", 400,
-         "top_p is not a number from 0 to 1"},
+         "top_p is 1.5; it must be a number from 0 to 1"},
         {"POST", "/v1/completions", "{\"prompt\": \"a\", \"max_tokens\": 0}", 400,
-         "max_tokens is not an integer from 1 to 1073741824"},
-        {"POST", "/v1/completions", "{\"prompt\": \"a\", \"seed\": 1e300}", 400, "seed is not"},
+         "max_tokens is 0; it must be an integer from 1 to 1073741824"},
+        {"POST", "/v1/completions", "{\"prompt\": \"a\", \"seed\": 1e300}", 400,
+         "seed is 1e300; it must be an integer from -9000000000000000 to 9000000000000000"},
         {"POST", "/v1/completions", "{\"prompt\": \"a\", \"stream\": 1}", 400,
-         "stream is neither true nor false"},
+         "stream is 1; it must be true or false"},
         {"POST", "/v1/completions", "{\"prompt\": \"a\", \"stream_options\": 1}", 400,
          "stream_options is not an object"},
         {"POST", "/v1/completions", "{\"prompt\": \"a\", \"stop\": [\"\"]}", 400,
@@ -609,6 +618,8 @@ START_TEST(mistakes_are_named)
     tool_refuses("serve", "tessera: serve: missing MODEL, a folder or a file\n");
     tool_refuses("serve x --api-key-file k --no-api-key",
                  "tessera: serve: --api-key-file and --no-api-key contradict each other\n");
+    tool_refuses("serve x --name a\xff",
+                 "tessera: serve: the model's name 'a\\xff' is not UTF-8; --name gives another\n");
     tool_refuses("serve x --parallel 0", "tessera: serve: --parallel takes an integer from 1 to "
                                          "4096, not '0'\n");
     tool_fails("serve " MODEL " --host 0.0.0.0 --port 0",

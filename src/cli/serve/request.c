@@ -11,6 +11,22 @@
 
 #define MOST_STOPS 16
 
+/* Replaces each byte that is not UTF-8, such as those of a path, or of a name that was cut
+ * short. */
+static void make_utf8(char *text)
+{
+    const size_t size = strlen(text);
+    for (size_t at = 0, length; at < size; at += length) {
+        length = 1;
+        while (length < 4 && length < size - at && !serve_is_utf8(text + at, length))
+            length++;
+        if (!serve_is_utf8(text + at, length)) {
+            text[at] = '?';
+            length = 1;
+        }
+    }
+}
+
 void serve_refuse(serve_problem *problem, unsigned status, const char *parameter,
                   const char *format, ...)
 {
@@ -20,6 +36,8 @@ void serve_refuse(serve_problem *problem, unsigned status, const char *parameter
     va_start(arguments, format);
     vsnprintf(problem->message, sizeof problem->message, format, arguments);
     va_end(arguments);
+    make_utf8(problem->parameter);
+    make_utf8(problem->message);
 }
 
 /* Refuses a request with the sentence of the library's last error. */
@@ -125,15 +143,26 @@ static bool means_nothing(const parameter *p, const json_t *value)
            (json_is_string(type) && strcmp(json_string_value(type), "text") == 0);
 }
 
+static bool refuse_value(const parameter *p, const json_t *value, const char *wanted,
+                         serve_problem *problem)
+{
+    char *given = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(15));
+    serve_refuse(problem, 400, p->name, "%s is %.60s; it must be %s", p->name,
+                 given != NULL ? given : "wrong", wanted);
+    free(given);
+    return false;
+}
+
 static bool read_number(const parameter *p, const json_t *value, values *out,
                         serve_problem *problem)
 {
     const bool fits = p->kind == REAL ? json_is_number(value) : json_is_integer(value);
     const double number = json_number_value(value);
     if (!fits || !(number >= p->low && number <= p->high)) {
-        serve_refuse(problem, 400, p->name, "%s is not %s from %.16g to %.16g", p->name,
-                     p->kind == REAL ? "a number" : "an integer", p->low, p->high);
-        return false;
+        char wanted[80];
+        snprintf(wanted, sizeof wanted, "%s from %.16g to %.16g",
+                 p->kind == REAL ? "a number" : "an integer", p->low, p->high);
+        return refuse_value(p, value, wanted, problem);
     }
     char *at = (char *)out + p->offset;
     if (p->kind == REAL)
@@ -150,10 +179,8 @@ static bool read_parameter(const parameter *p, const json_t *value, values *out,
         serve_refuse(problem, 400, p->name, "%s is not supported", p->name);
         return false;
     }
-    if (p->kind == FLAG && !json_is_boolean(value) && !json_is_null(value)) {
-        serve_refuse(problem, 400, p->name, "%s is neither true nor false", p->name);
-        return false;
-    }
+    if (p->kind == FLAG && !json_is_boolean(value) && !json_is_null(value))
+        return refuse_value(p, value, "true or false", problem);
     if (p->kind == FLAG)
         *((bool *)((char *)out + p->offset)) = json_is_true(value);
     if ((p->kind == REAL || p->kind == INTEGER) && !json_is_null(value))
@@ -304,6 +331,16 @@ static bool read_message(const json_t *message, size_t index, tsr_chat_message *
     return true;
 }
 
+/* Gives a request a copy of the library's ids, and frees those. */
+static void keep_ids(serve_request *r, int32_t **ids, uint64_t count)
+{
+    r->ids = cli_alloc((size_t)count + 1, sizeof *r->ids);
+    if (count > 0)
+        memcpy(r->ids, *ids, (size_t)count * sizeof *r->ids);
+    r->id_count = (int64_t)count;
+    tsr_tokenizer_free_ids(ids);
+}
+
 static bool encode_messages(const serve_server *server, const json_t *list, serve_request *r,
                             serve_problem *problem)
 {
@@ -315,6 +352,7 @@ static bool encode_messages(const serve_server *server, const json_t *list, serv
     }
     tsr_chat_message *messages = cli_alloc(count, sizeof *messages);
     char **texts = cli_alloc(count, sizeof *texts);
+    int32_t *ids = NULL;
     uint64_t id_count = 0;
     bool good = true;
     for (size_t i = 0; i < count && good; i++)
@@ -323,9 +361,10 @@ static bool encode_messages(const serve_server *server, const json_t *list, serv
         tsr_chat_encode(server->tokenizer,
                         tsr_chat_params(.format = inference_chosen.format, .messages = messages,
                                         .count = (int)count, .begin_reply = true),
-                        &r->ids, &id_count) != TSR_OK)
+                        &ids, &id_count) != TSR_OK)
         good = refuse_by_library(problem, 400, "messages");
-    r->id_count = (int64_t)id_count;
+    if (good)
+        keep_ids(r, &ids, id_count);
     for (size_t i = 0; i < count; i++)
         free(texts[i]);
     free(texts);
@@ -357,23 +396,23 @@ static int32_t *read_ids(const serve_server *server, const json_t *list, int64_t
 static bool encode_prompt(const serve_server *server, const json_t *prompt, serve_request *r,
                           serve_problem *problem)
 {
+    int32_t *ids = NULL;
     uint64_t count = 0;
     if (json_is_array(prompt) && json_array_size(prompt) == 1 &&
         !json_is_integer(json_array_get(prompt, 0)))
         prompt = json_array_get(prompt, 0);
     if (json_is_string(prompt)) {
         if (tsr_tokenizer_encode(server->tokenizer, json_string_value(prompt),
-                                 json_string_length(prompt), NULL, &r->ids, &count) != TSR_OK)
+                                 json_string_length(prompt), NULL, &ids, &count) != TSR_OK)
             return refuse_by_library(problem, 400, "prompt");
-        r->id_count = (int64_t)count;
+        keep_ids(r, &ids, count);
     } else {
-        int32_t *ids = read_ids(server, prompt, &r->id_count);
-        if (ids == NULL) {
+        r->ids = read_ids(server, prompt, &r->id_count);
+        if (r->ids == NULL) {
             serve_refuse(problem, 400, "prompt",
                          "prompt is neither a string nor a list of token ids of the vocabulary");
             return false;
         }
-        r->ids = ids;
     }
     if (r->id_count == 0) {
         serve_refuse(problem, 400, "prompt", "the prompt has no token");
@@ -469,7 +508,7 @@ void serve_request_leave(serve_request *r)
 {
     if (--r->users > 0)
         return;
-    tsr_tokenizer_free_ids(&r->ids);
+    free(r->ids);
     free(r->stops);
     json_decref(r->body);
     serve_text_finish(&r->answer);

@@ -74,10 +74,13 @@ static int run(int argc, char **argv)
     int code = serve_options_read(argc, argv);
     if (code != CLI_DONE)
         return code;
-    serve_server s = {.name = serve_chosen.name != NULL ? serve_chosen.name
-                                                        : name_of(inference_chosen.model),
-                      .lock = PTHREAD_MUTEX_INITIALIZER,
-                      .changed = PTHREAD_COND_INITIALIZER};
+    const char *name =
+        serve_chosen.name != NULL ? serve_chosen.name : name_of(inference_chosen.model);
+    if (!serve_is_utf8(name, strlen(name)))
+        return cli_usage_error("serve: the model's name '%s' is not UTF-8; --name gives another",
+                               name);
+    serve_server s = {
+        .name = name, .lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
     code = serve(&s);
     serve_http_stop(&s);
     tsr_generator_destroy(&s.generator);

@@ -39,6 +39,8 @@ void serve_text_add(serve_text *text, const char *data, size_t size);
 /* Appends a value in one line of JSON, and frees the value. */
 void serve_text_add_json(serve_text *text, json_t *value);
 void serve_text_finish(serve_text *text);
+/* Returns whether bytes are UTF-8, as strings of JSON must be. */
+bool serve_is_utf8(const char *text, size_t size);
 
 /* Requests ------------------------------------------------------------------------------------- */
 

@@ -27,6 +27,14 @@ void serve_text_add_json(serve_text *text, json_t *value)
     free(line);
 }
 
+bool serve_is_utf8(const char *text, size_t size)
+{
+    json_t *value = json_stringn(text, size);
+    const bool valid = value != NULL;
+    json_decref(value);
+    return valid;
+}
+
 void serve_text_finish(serve_text *text)
 {
     free(text->data);
