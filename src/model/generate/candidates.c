@@ -136,8 +136,7 @@ static tsr_status find_own(const tsr_generator *g, const tsr_tensor *own_logits,
 /* Returns the k-th largest of the candidates of a row. */
 static float kth_largest(const candidate *row, int ranks, int64_t stride, int64_t most, int64_t k)
 {
-    int64_t taken[TSR_GENERATOR_MAX_SEQUENCES] = {
-        0}; /* by rank, of its candidates in their order */
+    int64_t taken[TSR_MAX_COMM_SIZE] = {0}; /* by rank, of its candidates in their order */
     float last = -INFINITY;
     for (int64_t n = 0; n < k; n++) {
         int best = -1;

@@ -282,6 +282,13 @@ static tsr_status child_name(const tsr_layer *layer, const char *last, char **ou
     return TSR_OK;
 }
 
+/* Adds a child if creating it had the status TSR_OK. Frees its name. */
+static tsr_status add_created(block *b, tsr_status status, char *name, tsr_layer *child)
+{
+    tsr__free(name);
+    return status == TSR_OK ? tsr__layer_add_child(&b->base, child) : status;
+}
+
 /* Creates a norm and sets *index to its index. */
 static tsr_status create_norm(block *b, const tsr_block_params *params, const char *last,
                               int *index)
@@ -299,9 +306,8 @@ static tsr_status create_norm(block *b, const tsr_block_params *params, const ch
     norm.grad_dtype = params->grad_dtype;
     norm.deferred = params->deferred;
     tsr_status status = tsr_norm_create(&norm, &child);
-    tsr__free(name);
     *index = b->base.child_count;
-    return status == TSR_OK ? tsr__layer_add_child(&b->base, child) : status;
+    return add_created(b, status, name, child);
 }
 
 static tsr_status create_attention(block *b, const tsr_block_params *params)
@@ -320,8 +326,7 @@ static tsr_status create_attention(block *b, const tsr_block_params *params)
     attention.grad_dtype = params->grad_dtype;
     attention.deferred = params->deferred;
     tsr_status status = tsr_self_attention_create(&attention, &child);
-    tsr__free(name);
-    return status == TSR_OK ? tsr__layer_add_child(&b->base, child) : status;
+    return add_created(b, status, name, child);
 }
 
 static tsr_status create_experts(block *b, const tsr_block_params *params)
@@ -341,8 +346,7 @@ static tsr_status create_experts(block *b, const tsr_block_params *params)
     experts.grad_dtype = params->grad_dtype;
     experts.deferred = params->deferred;
     tsr_status status = tsr_moe_create(&experts, &child);
-    tsr__free(name);
-    return status == TSR_OK ? tsr__layer_add_child(&b->base, child) : status;
+    return add_created(b, status, name, child);
 }
 
 static tsr_status create_mlp(block *b, const tsr_block_params *params)
@@ -361,8 +365,7 @@ static tsr_status create_mlp(block *b, const tsr_block_params *params)
     mlp.grad_dtype = params->grad_dtype;
     mlp.deferred = params->deferred;
     tsr_status status = tsr_mlp_create(&mlp, &child);
-    tsr__free(name);
-    return status == TSR_OK ? tsr__layer_add_child(&b->base, child) : status;
+    return add_created(b, status, name, child);
 }
 
 static tsr_status init_block(block *b, const tsr_block_params *params)
