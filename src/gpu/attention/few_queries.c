@@ -157,6 +157,8 @@ tsr_status tsr__attention_merge(const tsr__attention *c,
         .access = {description->range, tsr__read_buffer(partial), tsr__write_of(c->y)},
     };
     dispatch.read_bytes = 4.0 * (double)(rows_of(c) * ranges) * (double)(c->head_dim + 2);
+    if (c->params.sinks)
+        dispatch.access[dispatch.access_count++] = tsr__read_of(c->params.sinks);
     if (c->lse)
         dispatch.access[dispatch.access_count++] = tsr__write_of(c->lse);
     const uint64_t at_once = UINT64_C(1) << 22;

@@ -309,8 +309,8 @@ static tsr_status record_dispatch(tsr_stream *stream, tsr__pipeline *pipeline, c
     tsr__stream_order(stream, dispatch->access, dispatch->access_count,
                       dispatch->independent_group);
     stream->open->work += dispatch->work;
-    tsr__stream_label(stream, name, dispatch->access, dispatch->access_count);
     tsr__stream_profile_command(stream, name, dispatch->access, dispatch->access_count, dispatch);
+    tsr__stream_label(stream, name, dispatch->access, dispatch->access_count);
 
     const tsr__vk_device *vk = &stream->device->vk;
     VkCommandBuffer commands = stream->open->commands;
@@ -379,8 +379,8 @@ tsr_status tsr__stream_fill(tsr_stream *stream, tsr__access destination, uint32_
     if (stream->mode == TSR__STREAM_PREFLIGHT)
         return TSR_OK;
     tsr__stream_order(stream, &destination, 1, 0);
-    tsr__stream_label(stream, "fill", &destination, 1);
     tsr__stream_profile_command(stream, "fill", &destination, 1, NULL);
+    tsr__stream_label(stream, "fill", &destination, 1);
     stream->device->vk.CmdFillBuffer(stream->open->commands, destination.buffer->handle,
                                      destination.buffer->slab_offset + destination.begin_bytes,
                                      destination.end_bytes - destination.begin_bytes, pattern);
@@ -394,8 +394,8 @@ tsr_status tsr__stream_update(tsr_stream *stream, tsr__access destination, const
     if (stream->mode == TSR__STREAM_PREFLIGHT)
         return TSR_OK;
     tsr__stream_order(stream, &destination, 1, 0);
-    tsr__stream_label(stream, "update", &destination, 1);
     tsr__stream_profile_command(stream, "update", &destination, 1, NULL);
+    tsr__stream_label(stream, "update", &destination, 1);
     stream->device->vk.CmdUpdateBuffer(stream->open->commands, destination.buffer->handle,
                                        destination.buffer->slab_offset + destination.begin_bytes,
                                        destination.end_bytes - destination.begin_bytes, data);

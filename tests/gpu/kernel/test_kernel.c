@@ -706,8 +706,9 @@ START_TEST(run_errors)
         size_t struct_size;
         tsr_tensor *tensor;
     } shorter[2] = {{sizeof shorter[0], x}, {sizeof shorter[0], x}};
+    const scalars nothing = {0, 1}; /* no tensor is declared as written */
     GPU_OK(tsr_kernel_run(queue, kernel, (const tsr_kernel_argument *)(const void *)shorter,
-                          &scalar, one));
+                          &nothing, one));
     const tsr_kernel_argument unset[] = {{.tensor = x}, {.tensor = x, .written = true}};
     GPU_FAILS(tsr_kernel_run(queue, kernel, unset, &scalar, one), TSR_ERR_INVALID,
               "tsr_kernel_argument: struct_size is 0");
