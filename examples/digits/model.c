@@ -208,7 +208,8 @@ tsr_status model_save(model *self, const example_job *job, const char *path, int
 static tsr_status read_epochs(const char *path, int *epochs, bool *model_only)
 {
     char text[16], *end;
-    tsr_status status = tsr_checkpoint_metadata(path, "digits.epochs", sizeof text, text);
+    tsr_status status =
+        tsr_checkpoint_metadata(path, NULL, NULL, "digits.epochs", sizeof text, text);
     *epochs = 0;
     *model_only = status == TSR_ERR_NOT_FOUND;
     if (status != TSR_OK)

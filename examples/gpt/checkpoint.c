@@ -80,10 +80,11 @@ static tsr_status check_parts(const gpt_model *model, const gpt_text *text, cons
 {
     identity self, file;
     identify(model->config, model->dtype, text, &self);
-    TRY(tsr_checkpoint_parts_metadata(path, model->job->world, MODEL_KEY, sizeof file.model,
-                                      file.model));
-    TRY(tsr_checkpoint_parts_metadata(path, model->job->world, TEXT_KEY, sizeof file.characters,
-                                      file.characters));
+    const tsr_checkpoint_params *params = tsr_checkpoint_params(.parts = true);
+    TRY(tsr_checkpoint_metadata(path, model->job->world, params, MODEL_KEY, sizeof file.model,
+                                file.model));
+    TRY(tsr_checkpoint_metadata(path, model->job->world, params, TEXT_KEY, sizeof file.characters,
+                                file.characters));
     return compare(path, text, &file, &self, error, error_size) ? TSR_OK : TSR_ERR_INVALID;
 }
 
@@ -132,7 +133,7 @@ static bool find_part(const char *path, size_t size, char *out)
 char *checkpoint_options(const char *path, char *error, size_t error_size)
 {
     char *text = malloc(MAX_OPTIONS);
-    if (text && tsr_checkpoint_metadata(path, OPTIONS_KEY, MAX_OPTIONS, text) == TSR_OK)
+    if (text && tsr_checkpoint_metadata(path, NULL, NULL, OPTIONS_KEY, MAX_OPTIONS, text) == TSR_OK)
         return text;
     if (text)
         snprintf(error, error_size, "this is no checkpoint of gpt: %s", tsr_last_error());
@@ -155,8 +156,8 @@ char *checkpoint_parts_options(const char *path, tsr_comm *world, char *error, s
         return NULL;
     }
     text = malloc(MAX_OPTIONS);
-    if (text &&
-        tsr_checkpoint_parts_metadata(path, world, OPTIONS_KEY, MAX_OPTIONS, text) == TSR_OK)
+    if (text && tsr_checkpoint_metadata(path, world, tsr_checkpoint_params(.parts = true),
+                                        OPTIONS_KEY, MAX_OPTIONS, text) == TSR_OK)
         return text;
     snprintf(error, error_size, "%s", text ? tsr_last_error() : "out of memory");
     free(text);
@@ -168,8 +169,10 @@ bool checkpoint_check(const char *path, const gpt_config *config, tsr_dtype dtyp
 {
     identity self, file;
     identify(config, dtype, text, &self);
-    if (tsr_checkpoint_metadata(path, MODEL_KEY, sizeof file.model, file.model) == TSR_OK &&
-        tsr_checkpoint_metadata(path, TEXT_KEY, sizeof file.characters, file.characters) == TSR_OK)
+    if (tsr_checkpoint_metadata(path, NULL, NULL, MODEL_KEY, sizeof file.model, file.model) ==
+            TSR_OK &&
+        tsr_checkpoint_metadata(path, NULL, NULL, TEXT_KEY, sizeof file.characters,
+                                file.characters) == TSR_OK)
         return compare(path, text, &file, &self, error, error_size);
     snprintf(error, error_size, "this is no checkpoint of gpt: %s", tsr_last_error());
     return false;

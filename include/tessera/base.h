@@ -26,8 +26,8 @@
  * members), tsr_feistel, tsr_threefry_key, tsr_seed_point, tsr_seed_key and tsr_loss_scaler.
  * Structs that only the library creates, and to which it gives pointers, may get more fields at
  * their end: tsr_device_info, tsr_device_list, tsr_heap_info, tsr_coopmat_shape, tsr_generated,
- * tsr_quant_format, tsr_loader_work, tsr_loader_worker and tsr_shard_request. So may
- * tsr_checkpoint_summary, but not the structs of which it has arrays.
+ * tsr_quant_format, tsr_loader_work, tsr_loader_worker, tsr_shard_request, tsr_checkpoint_summary,
+ * tsr_checkpoint_part and tsr_checkpoint_tensor.
  *
  * Zero: every field that is 0, false or NULL has its default, which its comment states. Where the
  * number zero can be wanted and is not the default, pass TSR_ZERO: the negative zero is the number

@@ -150,22 +150,20 @@ TSR_API TSR_NODISCARD tsr_status tsr_checkpoint_load(const char *path, tsr_comm 
                                                      const tsr_checkpoint_entry *entries,
                                                      const tsr_checkpoint_params *params);
 
-/* Reads the metadata of a safetensors file, written by any program: copies the text of `key` to
- * text[size], with a terminating zero. Blocks until the header has been read and, if it has a
- * checksum, verified. Errors: TSR_ERR_NOT_FOUND for a file or a key that does not exist;
- * TSR_ERR_INVALID for a wrong file or checksum, a string with a zero character, a key of more than
- * TSR_SHARD_MAX_NAME bytes, or a text that does not fit, naming the bytes that it needs;
- * TSR_ERR_IO; TSR_ERR_NO_MEMORY. */
-TSR_API TSR_NODISCARD tsr_status tsr_checkpoint_metadata(const char *path, const char *key,
-                                                         size_t size, char *text);
-
-/* Reads the metadata of a checkpoint in parts, as tsr_checkpoint_metadata does for a file. All
- * ranks get the text, also those whose hosts have no part. Collective if `comm` is not NULL: all
- * ranks must call it with the same arguments. Errors: those of tsr_checkpoint_metadata, and those
- * of finding the parts in tsr_checkpoint_load. */
-TSR_API TSR_NODISCARD tsr_status tsr_checkpoint_parts_metadata(const char *path, tsr_comm *comm,
-                                                               const char *key, size_t size,
-                                                               char *text);
+/* Reads the metadata of a safetensors file, written by any program, or of a checkpoint in parts if
+ * params->parts is set, and uses no other param: copies the text of `key` to text[size], with a
+ * terminating zero. `params` may be NULL. Collective if `comm` is not NULL: all ranks must call it
+ * with the same arguments, and all get the text of a checkpoint in parts, also those whose hosts
+ * have no part. A process that reads a file alone passes NULL. Blocks until the header has been
+ * read and, if it has a checksum, verified.
+ *
+ * Errors: TSR_ERR_NOT_FOUND for a file or a key that does not exist; TSR_ERR_INVALID for a wrong
+ * file or checksum, a string with a zero character, a key of more than TSR_SHARD_MAX_NAME bytes, or
+ * a text that does not fit, naming the bytes that it needs; TSR_ERR_IO; TSR_ERR_NO_MEMORY; those of
+ * the communicator; for a checkpoint in parts those of finding the parts in tsr_checkpoint_load. */
+TSR_API TSR_NODISCARD tsr_status tsr_checkpoint_metadata(const char *path, tsr_comm *comm,
+                                                         const tsr_checkpoint_params *params,
+                                                         const char *key, size_t size, char *text);
 
 #ifdef __cplusplus
 }

@@ -21,24 +21,19 @@ extern "C" {
 
 typedef struct tsr_checkpoint_files tsr_checkpoint_files;
 
-/* What one file has of a tensor: along dimension `dim` elements offset … offset + length − 1, and
- * of these, in row-major order, `count` elements from element `first` on. */
-typedef struct tsr_checkpoint_slice {
-    int part; /* the number of the part, from 0 on */
-    int dim;  /* 0 for a full tensor */
-    int64_t offset, length;
-    uint64_t first, count;
-} tsr_checkpoint_slice;
+/* What the headers say of all files. The library creates it. */
+typedef struct tsr_checkpoint_summary {
+    const char *id;      /* the identity of the checkpoint; "" for a checkpoint in a single file */
+    uint64_t generation; /* 0 for a checkpoint in a single file */
+    const char *missing; /* a sentence about the first missing part; NULL: no part is missing */
+    int part_count;
+    uint64_t tensor_count;
+    /* Pairs of a key and a text, ended by NULL, of the first part that is there; without those that
+     * the library writes for its own use. */
+    const char *const *metadata;
+} tsr_checkpoint_summary;
 
-typedef struct tsr_checkpoint_tensor {
-    const char *name;
-    tsr_dtype dtype;
-    int ndim;
-    int64_t shape[TSR_MAX_DIMS]; /* the shape of the full tensor */
-    uint64_t slice_count;
-    const tsr_checkpoint_slice *slices; /* [slice_count], in the order of parts */
-} tsr_checkpoint_tensor;
-
+/* One part, which is a file. The library creates it. */
 typedef struct tsr_checkpoint_part {
     const char *path; /* NULL: this part is missing */
     uint64_t size_bytes;
@@ -46,18 +41,29 @@ typedef struct tsr_checkpoint_part {
     bool has_checksums;
 } tsr_checkpoint_part;
 
-typedef struct tsr_checkpoint_summary {
-    const char *id;      /* the identity of the checkpoint; "" for a checkpoint in a single file */
-    uint64_t generation; /* 0 for a checkpoint in a single file */
-    const char *missing; /* a sentence about the first missing part; NULL: no part is missing */
-    int part_count;
-    const tsr_checkpoint_part *parts; /* [part_count] */
-    uint64_t tensor_count;
-    const tsr_checkpoint_tensor *tensors; /* [tensor_count], sorted by name */
-    /* Pairs of a key and a text, ended by NULL, of the first part that is there; without those that
-     * the library writes for its own use. */
-    const char *const *metadata;
-} tsr_checkpoint_summary;
+/* One tensor, of which the files have slices. The library creates it. */
+typedef struct tsr_checkpoint_tensor {
+    const char *name;
+    tsr_dtype dtype;
+    int ndim;
+    int64_t shape[TSR_MAX_DIMS]; /* the shape of the full tensor */
+    uint64_t slice_count;
+} tsr_checkpoint_tensor;
+
+#define TSR_CHECKPOINT_SLICE_TEXT 192
+
+/* What one file has of a tensor: along dimension `dim` elements offset … offset + length − 1, and
+ * of these, in row-major order, `count` elements from element `first` on. */
+typedef struct tsr_checkpoint_slice {
+    size_t struct_size;
+    int part; /* the number of the part, from 0 on */
+    int dim;  /* 0 for a full tensor */
+    int64_t offset, length;
+    uint64_t first, count;
+    /* Where in the tensor the slice is, in the notation of NumPy, such as "[:,4:8]" or
+     * "[0:4].flat[6:9]"; "" if the slice is all of the tensor. */
+    char text[TSR_CHECKPOINT_SLICE_TEXT];
+} tsr_checkpoint_slice;
 
 /* Finds the files of a checkpoint. Each path is FOLDER/NAME or its index, for all parts of that
  * name in the folder, or one file. If there is more than one checkpoint, takes the newest
@@ -72,16 +78,22 @@ TSR_API TSR_NODISCARD tsr_status tsr_checkpoint_files_open(int count, const char
 /* Closes the files and sets *files to NULL. NULL is allowed. */
 TSR_API void tsr_checkpoint_files_close(tsr_checkpoint_files **files);
 
-/* Returns what the headers say, which is valid until the files are closed. */
+/* Returns what the headers say. This pointer, and those of the next two functions, are valid until
+ * the files are closed. */
 TSR_API const tsr_checkpoint_summary *
 tsr_checkpoint_files_summary(const tsr_checkpoint_files *files);
-
-/* Writes where in its tensor a slice is, in the notation of NumPy, such as "[:,4:8]" or
- * "[0:4].flat[6:9]"; "" if the slice is all of the tensor. Returns `text`. */
-#define TSR_CHECKPOINT_SLICE_TEXT 192
-TSR_API char *tsr_checkpoint_slice_format(const tsr_checkpoint_tensor *tensor,
-                                          const tsr_checkpoint_slice *slice,
-                                          char text[TSR_CHECKPOINT_SLICE_TEXT]);
+/* Returns part `index`, which is below part_count of the summary. NULL for any other index. */
+TSR_API const tsr_checkpoint_part *tsr_checkpoint_files_part(const tsr_checkpoint_files *files,
+                                                             int index);
+/* Returns tensor `index`, which is below tensor_count of the summary; tensors are sorted by name.
+ * NULL for any other index. */
+TSR_API const tsr_checkpoint_tensor *tsr_checkpoint_files_tensor(const tsr_checkpoint_files *files,
+                                                                 uint64_t index);
+/* Describes slice `index` of tensor number `tensor`. The index is below the tensor's slice_count;
+ * slices are in the order of parts. Errors: TSR_ERR_INVALID for a number that is too large. */
+TSR_API TSR_NODISCARD tsr_status tsr_checkpoint_files_get_slice(const tsr_checkpoint_files *files,
+                                                                uint64_t tensor, uint64_t index,
+                                                                tsr_checkpoint_slice *out);
 
 /* Checks that all parts are there, that they have each element of each tensor exactly once, and
  * that the data have the checksums of the headers. Blocks until all data have been read. Parts

@@ -80,8 +80,9 @@ static void print_metadata(const tsr_checkpoint_summary *summary)
     }
 }
 
-static void print_parts(const tsr_checkpoint_summary *summary)
+static void print_parts(const tsr_checkpoint_files *files)
 {
+    const tsr_checkpoint_part *part;
     char bytes[CLI_BYTES_TEXT];
     cli_table *table = cli_table_create();
     cli_table_column(table, "part", CLI_RIGHT);
@@ -89,8 +90,7 @@ static void print_parts(const tsr_checkpoint_summary *summary)
     cli_table_column(table, "size", CLI_RIGHT);
     cli_table_column(table, "checksums", CLI_LEFT);
     cli_table_column(table, "file", CLI_LEFT);
-    for (int i = 0; i < summary->part_count; i++) {
-        const tsr_checkpoint_part *part = &summary->parts[i];
+    for (int i = 0; (part = tsr_checkpoint_files_part(files, i)) != NULL; i++) {
         cli_table_cell(table, "%d", i + 1);
         cli_table_cell(table, "%" PRIu64, part->slice_count);
         cli_table_cell(table, "%s", part->path != NULL ? cli_bytes(part->size_bytes, bytes) : "-");
@@ -101,59 +101,73 @@ static void print_parts(const tsr_checkpoint_summary *summary)
     cli_table_destroy(&table);
 }
 
+/* Returns a slice. Indexes are correct, so there is always one. */
+static tsr_checkpoint_slice slice_of(const tsr_checkpoint_files *files, uint64_t tensor,
+                                     uint64_t index)
+{
+    tsr_checkpoint_slice slice = TSR_INIT(tsr_checkpoint_slice);
+    if (tsr_checkpoint_files_get_slice(files, tensor, index, &slice) != TSR_OK)
+        abort();
+    return slice;
+}
+
 /* Prints which files of the checkpoint have which slices of a tensor: "1[0:3] 2[3:6]" means that
  * file 1 has the slice [0:3] and file 2 the slice [3:6]. */
-static void print_slices(cli_table *table, const tsr_checkpoint_tensor *tensor)
+static void print_slices(cli_table *table, const tsr_checkpoint_files *files, uint64_t tensor,
+                         uint64_t count)
 {
     enum { MOST = 8 };
-    char text[MOST * (TSR_CHECKPOINT_SLICE_TEXT + 16)] = "", one[TSR_CHECKPOINT_SLICE_TEXT];
+    char text[MOST * (TSR_CHECKPOINT_SLICE_TEXT + 16)] = "";
     size_t length = 0;
-    if (tensor->slice_count > MOST) {
-        cli_table_cell(table, "%" PRIu64 " slices", tensor->slice_count);
+    if (count > MOST) {
+        cli_table_cell(table, "%" PRIu64 " slices", count);
         return;
     }
-    for (uint64_t i = 0; i < tensor->slice_count; i++)
+    for (uint64_t i = 0; i < count; i++) {
+        const tsr_checkpoint_slice slice = slice_of(files, tensor, i);
         length += (size_t)snprintf(text + length, sizeof text - length, "%s%d%s", i > 0 ? " " : "",
-                                   tensor->slices[i].part + 1,
-                                   tsr_checkpoint_slice_format(tensor, &tensor->slices[i], one));
+                                   slice.part + 1, slice.text);
+    }
     cli_table_cell(table, "%s", text);
 }
 
-static void print_tensors(const tsr_checkpoint_summary *summary)
+static void print_tensors(const tsr_checkpoint_files *files)
 {
+    const tsr_checkpoint_tensor *tensor;
     char shape[TSR__SHAPE_TEXT];
     cli_table *table = cli_table_create();
     cli_table_column(table, "tensor", CLI_LEFT);
     cli_table_column(table, "dtype", CLI_LEFT);
     cli_table_column(table, "shape", CLI_LEFT);
     cli_table_column(table, "parts", CLI_LEFT);
-    for (uint64_t i = 0; i < summary->tensor_count; i++) {
-        const tsr_checkpoint_tensor *tensor = &summary->tensors[i];
+    for (uint64_t i = 0; (tensor = tsr_checkpoint_files_tensor(files, i)) != NULL; i++) {
         cli_table_cell(table, "%s", tensor->name);
         cli_table_cell(table, "%s", dtype_name(tensor->dtype));
         cli_table_cell(table, "%s",
                        tsr__shape_format(tensor->ndim, tensor->shape, shape, sizeof shape));
-        print_slices(table, tensor);
+        print_slices(table, files, i, tensor->slice_count);
     }
     cli_table_print(table, stdout, 0);
     cli_table_destroy(&table);
 }
 
-static void print_text(const tsr_checkpoint_summary *summary)
+static void print_text(const tsr_checkpoint_files *files)
 {
+    const tsr_checkpoint_summary *summary = tsr_checkpoint_files_summary(files);
     if (summary->id[0] != '\0')
         cli_line(stdout, "checkpoint %s, generation %" PRIu64, summary->id, summary->generation);
     if (summary->missing != NULL)
         cli_line(stdout, "incomplete: %s", summary->missing);
     print_metadata(summary);
     putchar('\n');
-    print_parts(summary);
+    print_parts(files);
     putchar('\n');
-    print_tensors(summary);
+    print_tensors(files);
 }
 
-static void add_tensor(json_t *tensors, const tsr_checkpoint_tensor *tensor)
+static void add_tensor(json_t *tensors, const tsr_checkpoint_files *files, uint64_t index)
 {
+    const tsr_checkpoint_tensor *tensor = tsr_checkpoint_files_tensor(files, index);
     json_t *object = cli_json_append_object(tensors);
     cli_json_text(object, "name", tensor->name);
     cli_json_text(object, "dtype", dtype_name(tensor->dtype));
@@ -162,19 +176,21 @@ static void add_tensor(json_t *tensors, const tsr_checkpoint_tensor *tensor)
         cli_json_append(shape, json_integer(tensor->shape[d]));
     json_t *slices = cli_json_add_array(object, "slices");
     for (uint64_t i = 0; i < tensor->slice_count; i++) {
-        const tsr_checkpoint_slice *slice = &tensor->slices[i];
+        const tsr_checkpoint_slice slice = slice_of(files, index, i);
         json_t *one = cli_json_append_object(slices);
-        cli_json_u64(one, "part", (uint64_t)slice->part + 1);
-        cli_json_u64(one, "dim", (uint64_t)slice->dim);
-        cli_json_u64(one, "offset", (uint64_t)slice->offset);
-        cli_json_u64(one, "length", (uint64_t)slice->length);
-        cli_json_u64(one, "first", slice->first);
-        cli_json_u64(one, "count", slice->count);
+        cli_json_u64(one, "part", (uint64_t)slice.part + 1);
+        cli_json_u64(one, "dim", (uint64_t)slice.dim);
+        cli_json_u64(one, "offset", (uint64_t)slice.offset);
+        cli_json_u64(one, "length", (uint64_t)slice.length);
+        cli_json_u64(one, "first", slice.first);
+        cli_json_u64(one, "count", slice.count);
     }
 }
 
-static void print_json(const tsr_checkpoint_summary *summary)
+static void print_json(const tsr_checkpoint_files *files)
 {
+    const tsr_checkpoint_summary *summary = tsr_checkpoint_files_summary(files);
+    const tsr_checkpoint_part *part;
     json_t *document = cli_json_document("tessera.checkpoint", 1);
     cli_json_text(document, "checkpoint", summary->id);
     cli_json_u64(document, "generation", summary->generation);
@@ -183,8 +199,7 @@ static void print_json(const tsr_checkpoint_summary *summary)
     for (int i = 0; summary->metadata[i] != NULL; i += 2)
         cli_json_text(metadata, summary->metadata[i], summary->metadata[i + 1]);
     json_t *parts = cli_json_add_array(document, "parts");
-    for (int i = 0; i < summary->part_count; i++) {
-        const tsr_checkpoint_part *part = &summary->parts[i];
+    for (int i = 0; (part = tsr_checkpoint_files_part(files, i)) != NULL; i++) {
         json_t *object = cli_json_append_object(parts);
         if (part->path == NULL) {
             cli_json_null(object, "file");
@@ -196,7 +211,7 @@ static void print_json(const tsr_checkpoint_summary *summary)
     }
     json_t *tensors = cli_json_add_array(document, "tensors");
     for (uint64_t i = 0; i < summary->tensor_count; i++)
-        add_tensor(tensors, &summary->tensors[i]);
+        add_tensor(tensors, files, i);
     cli_json_print(document);
 }
 
@@ -217,9 +232,9 @@ static int run_show(int argc, char **argv)
     if (code != CLI_DONE)
         return code;
     if (json)
-        print_json(tsr_checkpoint_files_summary(files));
+        print_json(files);
     else
-        print_text(tsr_checkpoint_files_summary(files));
+        print_text(files);
     tsr_checkpoint_files_close(&files);
     return CLI_DONE;
 }
@@ -254,7 +269,7 @@ static int run_verify(int argc, char **argv)
     const tsr_checkpoint_summary *summary = tsr_checkpoint_files_summary(files);
     int without = 0;
     for (int i = 0; i < summary->part_count; i++)
-        without += !summary->parts[i].has_checksums;
+        without += !tsr_checkpoint_files_part(files, i)->has_checksums;
     if (tsr_checkpoint_files_verify(files) != TSR_OK)
         code = library_failed("checkpoint verify");
     else {

@@ -217,7 +217,7 @@ static void loaders(void)
     tsr_loader_destroy(&loader);
 }
 
-static void checkpoints(void)
+static void checkpoints(const char *data)
 {
     tsr_checkpoint_entry entry = TSR_INIT(tsr_checkpoint_entry);
     entry.name = "a";
@@ -227,6 +227,19 @@ static void checkpoints(void)
     printf("no folder: %d\n",
            (int)tsr_checkpoint_save("/proc/nonexistent/a", NULL, NULL, 1, &entry, NULL));
     REFUSED(tsr_checkpoint_entry, entry, tsr_checkpoint_save("a", NULL, NULL, 1, &entry, NULL));
+    char a[1024], b[1024];
+    snprintf(a, sizeof a, "%s/checkpoint_parts/a/model", data);
+    snprintf(b, sizeof b, "%s/checkpoint_parts/b/model", data);
+    const char *const paths[] = {a, b};
+    tsr_checkpoint_files *files = NULL;
+    OK(tsr_checkpoint_files_open(2, paths, &files));
+    RESULT(tsr_checkpoint_slice) slice;
+    RESULT_BEGIN(tsr_checkpoint_slice, slice);
+    OK(tsr_checkpoint_files_get_slice(files, 0, 0, &slice.value));
+    RESULT_END(tsr_checkpoint_slice, slice);
+    printf("slice of part %d: %llu elements\n", slice.value.part,
+           (unsigned long long)slice.value.count);
+    tsr_checkpoint_files_close(&files);
 }
 
 static void seeds(void)
@@ -445,7 +458,7 @@ void abi_host(const char *data)
     samplers();
     loaders();
     seeds();
-    checkpoints();
+    checkpoints(data);
     loss_scalers();
     tokenizers(data);
     communicators();

@@ -41,8 +41,9 @@ static tsr_status load(const char *path, bool skip_checksums, contents *c)
     tsr_status status = tsr_checkpoint_load(
         path, NULL, NULL, 3, entries,
         tsr_checkpoint_params(.strict = true, .skip_checksums = skip_checksums));
-    return status == TSR_OK ? tsr_checkpoint_metadata(path, "epoch", sizeof c->epoch, c->epoch)
-                            : status;
+    return status == TSR_OK
+               ? tsr_checkpoint_metadata(path, NULL, NULL, "epoch", sizeof c->epoch, c->epoch)
+               : status;
 }
 
 static bool is_what_was_written(const contents *c)
@@ -108,7 +109,7 @@ START_TEST(errors_name_the_tensor_or_the_header)
     ck_assert_int_eq(load(path, false, &c), TSR_ERR_INVALID);
     snprintf(want, sizeof want, "checkpoint_load: %s: the header's checksum is ", path);
     ck_assert_mem_eq(tsr_last_error(), want, strlen(want));
-    ck_assert_int_eq(tsr_checkpoint_metadata(path, "epoch", sizeof c.epoch, c.epoch),
+    ck_assert_int_eq(tsr_checkpoint_metadata(path, NULL, NULL, "epoch", sizeof c.epoch, c.epoch),
                      TSR_ERR_INVALID);
     snprintf(want, sizeof want, "checkpoint_metadata: %s: the header's checksum is ", path);
     ck_assert_mem_eq(tsr_last_error(), want, strlen(want));

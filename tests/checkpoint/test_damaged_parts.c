@@ -1,6 +1,7 @@
 /* Checkpoints in parts of which files are missing, damaged, mixed or hostile. One process reads the
  * parts that four ranks have written. */
 #include <errno.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -113,7 +114,7 @@ static bool load_undivided_is_refused(const char *file, const char *words)
                  TSR_ERR_NOT_FOUND, words))
         return false;
     const char *found = strstr(tsr_last_error(), advice);
-    return found && strstr(found, "-of-00004.safetensors: load it with `.parts = true`");
+    return found && strstr(found, "-of-00004.safetensors: read it with `.parts = true`");
 }
 
 /* If a checkpoint in parts is loaded as if it were one file, the error says how to load it. */
@@ -126,8 +127,9 @@ START_TEST(loaded_without_parts)
     snprintf(want, sizeof want, "cannot open %s: No such", on_host("all", "model.safetensors"));
     ck_assert(load_undivided_is_refused("model.safetensors", want));
     ck_assert(load_undivided_is_refused("model.safetensors.index.json", ": there is no '"));
-    ck_assert(refused(tsr_checkpoint_metadata(on_host("all", "model"), "x", sizeof text, text),
-                      TSR_ERR_NOT_FOUND, "metadata with tsr_checkpoint_parts_metadata"));
+    ck_assert(refused(
+        tsr_checkpoint_metadata(on_host("all", "model"), NULL, NULL, "x", sizeof text, text),
+        TSR_ERR_NOT_FOUND, "safetensors: read it with `.parts = true`"));
     ck_assert_int_eq(unlink(part(3)), 0);
     snprintf(want, sizeof want, "cannot open %s: No such file", part(3));
     ck_assert(load_undivided_is_refused("model.safetensors.index.json", want));
@@ -298,6 +300,88 @@ START_TEST(merging_fails)
 }
 END_TEST
 
+/* A slice has a text such as "[3:6]" or ".flat[38:76]", unless it is all of the tensor. */
+static void check_text(const tsr_checkpoint_tensor *tensor, const tsr_checkpoint_slice *slice)
+{
+    const bool full = tensor->slice_count == 1;
+    ck_assert_msg((slice->text[0] == '\0') == full, "%s%s has %llu slices", tensor->name,
+                  slice->text, (unsigned long long)tensor->slice_count);
+    ck_assert(full || (strchr(slice->text, '[') && strchr(slice->text, ']')));
+}
+
+/* Parts, tensors and slices are read by index; each tensor's slices have all its elements. */
+START_TEST(by_index)
+{
+    make_parts(1, false);
+    tsr_checkpoint_files *files = NULL;
+    ck_assert_ok(
+        tsr_checkpoint_files_open(1, (const char *const[]){on_host("all", "model")}, &files));
+    const tsr_checkpoint_summary *summary = tsr_checkpoint_files_summary(files);
+    ck_assert_int_eq(summary->part_count, 4);
+    ck_assert_uint_eq(summary->tensor_count, HOSTS_TENSORS);
+    uint64_t in_parts = 0, in_tensors = 0;
+    for (int i = 0; i < 4; i++) {
+        const tsr_checkpoint_part *one = tsr_checkpoint_files_part(files, i);
+        ck_assert_str_eq(one->path, part(i + 1));
+        in_parts += one->slice_count;
+    }
+    for (uint64_t i = 0; i < HOSTS_TENSORS; i++) {
+        const tsr_checkpoint_tensor *tensor = tsr_checkpoint_files_tensor(files, i);
+        tsr_checkpoint_slice slice = TSR_INIT(tsr_checkpoint_slice);
+        uint64_t elements = 1, counted = 0;
+        for (int d = 0; d < tensor->ndim; d++)
+            elements *= (uint64_t)tensor->shape[d];
+        for (uint64_t j = 0; j < tensor->slice_count; j++) {
+            ck_assert_ok(tsr_checkpoint_files_get_slice(files, i, j, &slice));
+            check_text(tensor, &slice);
+            counted += slice.count;
+        }
+        ck_assert_uint_eq(counted, elements);
+        in_tensors += tensor->slice_count;
+    }
+    ck_assert_uint_eq(in_parts, in_tensors);
+    ck_assert_ptr_null(tsr_checkpoint_files_part(files, -1));
+    ck_assert_ptr_null(tsr_checkpoint_files_part(files, 4));
+    ck_assert_ptr_null(tsr_checkpoint_files_part(NULL, 0));
+    ck_assert_ptr_null(tsr_checkpoint_files_tensor(files, HOSTS_TENSORS));
+    ck_assert_ptr_null(tsr_checkpoint_files_tensor(NULL, 0));
+    tsr_checkpoint_files_close(&files);
+}
+END_TEST
+
+START_TEST(wrong_slices)
+{
+    static const char function[] = "checkpoint_files_get_slice: ";
+    char want[256];
+    make_parts(1, false);
+    tsr_checkpoint_files *files = NULL;
+    tsr_checkpoint_slice slice = TSR_INIT(tsr_checkpoint_slice);
+    ck_assert_ok(
+        tsr_checkpoint_files_open(1, (const char *const[]){on_host("all", "model")}, &files));
+    const tsr_checkpoint_tensor *first = tsr_checkpoint_files_tensor(files, 0);
+    const unsigned long long count = first->slice_count;
+    snprintf(want, sizeof want, "%sfiles is NULL", function);
+    ck_assert_error(tsr_checkpoint_files_get_slice(NULL, 0, 0, &slice), TSR_ERR_INVALID, want);
+    snprintf(want, sizeof want, "%sout is NULL", function);
+    ck_assert_error(tsr_checkpoint_files_get_slice(files, 0, 0, NULL), TSR_ERR_INVALID, want);
+    snprintf(want, sizeof want, "%sthere is no tensor 7; there are 7", function);
+    ck_assert_error(tsr_checkpoint_files_get_slice(files, 7, 0, &slice), TSR_ERR_INVALID, want);
+    snprintf(want, sizeof want, "%sthere is no slice %llu of %s; there are %llu", function, count,
+             first->name, count);
+    ck_assert_error(tsr_checkpoint_files_get_slice(files, 0, count, &slice), TSR_ERR_INVALID, want);
+    slice.struct_size = 0;
+    ck_assert(refused(tsr_checkpoint_files_get_slice(files, 0, 0, &slice), TSR_ERR_INVALID,
+                      "tsr_checkpoint_slice"));
+    /* A program with older headers has a shorter struct: nothing is written beyond it. */
+    slice.struct_size = offsetof(tsr_checkpoint_slice, count);
+    slice.count = 12345;
+    ck_assert_ok(tsr_checkpoint_files_get_slice(files, 0, 0, &slice));
+    ck_assert_uint_eq(slice.count, 12345);
+    ck_assert_int_gt(slice.length, 0);
+    tsr_checkpoint_files_close(&files);
+}
+END_TEST
+
 START_TEST(mistakes_of_the_caller)
 {
     hosts_model_init(&model, 0, 1, 0);
@@ -326,11 +410,13 @@ START_TEST(mistakes_of_the_caller)
                       TSR_ERR_INVALID, "checkpoint_files_open: a path is NULL"));
     ck_assert(refused(tsr_checkpoint_files_verify(NULL), TSR_ERR_INVALID, "files is NULL"));
     ck_assert_ptr_null(tsr_checkpoint_files_summary(NULL));
-    ck_assert(refused(
-        tsr_checkpoint_parts_metadata(on_host("all", "long"), NULL, "epoch", sizeof text, text),
-        TSR_ERR_NOT_FOUND, "long: there is no 'epoch'"));
-    ck_assert_error(tsr_checkpoint_parts_metadata(NULL, NULL, "epoch", sizeof text, text),
-                    TSR_ERR_INVALID, "checkpoint_parts_metadata: path is NULL");
+    ck_assert(refused(tsr_checkpoint_metadata(on_host("all", "long"), NULL,
+                                              tsr_checkpoint_params(.parts = true), "epoch",
+                                              sizeof text, text),
+                      TSR_ERR_NOT_FOUND, "long: there is no 'epoch'"));
+    ck_assert_error(tsr_checkpoint_metadata(NULL, NULL, tsr_checkpoint_params(.parts = true),
+                                            "epoch", sizeof text, text),
+                    TSR_ERR_INVALID, "checkpoint_metadata: path is NULL");
 }
 END_TEST
 
@@ -344,5 +430,7 @@ TESTS(damaged_parts)
     tcase_add_test(tests, random_headers);
     tcase_add_test(tests, every_allocation_fails_in_turn);
     tcase_add_test(tests, merging_fails);
+    tcase_add_test(tests, by_index);
+    tcase_add_test(tests, wrong_slices);
     tcase_add_test(tests, mistakes_of_the_caller);
 }

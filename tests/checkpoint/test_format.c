@@ -120,9 +120,10 @@ START_TEST(another_reader_reads_everything)
     for (int i = 0; i < 8; i++)
         ck_assert_mem_eq(read[i], data[i], 8 * dtypes[i].width);
     char text[8];
-    ck_assert_ok(tsr_checkpoint_metadata(in_folder("b"), "of \"it\"", sizeof text, text));
+    ck_assert_ok(
+        tsr_checkpoint_metadata(in_folder("b"), NULL, NULL, "of \"it\"", sizeof text, text));
     ck_assert_str_eq(text, "\\");
-    ck_assert_ok(tsr_checkpoint_metadata(in_folder("b"), "format", 3, text));
+    ck_assert_ok(tsr_checkpoint_metadata(in_folder("b"), NULL, NULL, "format", 3, text));
     ck_assert_str_eq(text, "pt");
 }
 END_TEST
@@ -136,15 +137,17 @@ START_TEST(missing_metadata)
     ck_assert_ok(tsr_checkpoint_save(path, NULL, NULL, 1, &entry,
                                      tsr_checkpoint_params(.metadata = metadata)));
     snprintf(want, sizeof want, "checkpoint_metadata: %s: there is no 'steps'", path);
-    ck_assert_error(tsr_checkpoint_metadata(path, "steps", 8, text), TSR_ERR_NOT_FOUND, want);
+    ck_assert_error(tsr_checkpoint_metadata(path, NULL, NULL, "steps", 8, text), TSR_ERR_NOT_FOUND,
+                    want);
     snprintf(want, sizeof want, "checkpoint_metadata: %s: 'format' needs 5 bytes, not 4", path);
-    ck_assert_error(tsr_checkpoint_metadata(path, "format", 4, text), TSR_ERR_INVALID, want);
+    ck_assert_error(tsr_checkpoint_metadata(path, NULL, NULL, "format", 4, text), TSR_ERR_INVALID,
+                    want);
     ck_assert_str_eq(text, "kept");
     snprintf(want, sizeof want,
              "checkpoint_metadata: %s: shard: cannot open %s: No such file or directory",
              in_folder("none"), in_folder("none"));
-    ck_assert_error(tsr_checkpoint_metadata(in_folder("none"), "x", 8, text), TSR_ERR_NOT_FOUND,
-                    want);
+    ck_assert_error(tsr_checkpoint_metadata(in_folder("none"), NULL, NULL, "x", 8, text),
+                    TSR_ERR_NOT_FOUND, want);
 }
 END_TEST
 

@@ -49,7 +49,8 @@ static int load(const plan *p, tsr_comm *comm, int highest)
     hosts_model_clear(&model);
     need_ok(tsr_checkpoint_load(path, comm, NULL, HOSTS_TENSORS, model.entries,
                                 tsr_checkpoint_params(.parts = true, .strict = true)));
-    need_ok(tsr_checkpoint_parts_metadata(path, comm, "version", sizeof text, text));
+    need_ok(tsr_checkpoint_metadata(path, comm, tsr_checkpoint_params(.parts = true), "version",
+                                    sizeof text, text));
     const int version = hosts_model_version(&model, rank, size, highest);
     need(version >= 0 && version == atoi(text));
     return version;
@@ -87,6 +88,32 @@ START_TEST(any_other_ranks_load_it)
     ck_assert_int_eq(hosts_files("a"), 3);
     ck_assert_int_eq(hosts_files("b"), 2);
     run((plan){.hosts = "ab", .load = 4, .save = -1});
+}
+END_TEST
+
+static void read_one_file(tsr_comm *comm, void *user)
+{
+    (void)user;
+    const int rank = tsr_comm_rank(comm);
+    char text[16];
+    need_ok(
+        tsr_checkpoint_metadata(on_host("all", "one"), comm, NULL, "version", sizeof text, text));
+    need(strcmp(text, "7") == 0);
+    /* The ranks fail together. */
+    const tsr_status status = tsr_checkpoint_metadata(on_host("all", rank == 1 ? "none" : "one"),
+                                                      comm, NULL, "version", sizeof text, text);
+    need(status == TSR_ERR_NOT_FOUND);
+    need(strstr(tsr_last_error(), rank == 1 ? "checkpoint_metadata: " : "rank 1: ") != NULL);
+}
+
+START_TEST(metadata_of_one_file)
+{
+    const char *const metadata[] = {"version", "7", NULL};
+    static hosts_model model;
+    hosts_model_init(&model, 0, 1, 1);
+    ck_assert_ok(tsr_checkpoint_save(on_host("all", "one"), NULL, NULL, HOSTS_TENSORS,
+                                     model.entries, tsr_checkpoint_params(.metadata = metadata)));
+    ranks_run(&(ranks_job){.size = 2, .run = read_one_file});
 }
 END_TEST
 
@@ -272,6 +299,7 @@ TESTS(hosts)
     tcase_set_timeout(tests, 300);
     tcase_add_checked_fixture(tests, hosts_make, hosts_remove);
     tcase_add_test(tests, any_other_ranks_load_it);
+    tcase_add_test(tests, metadata_of_one_file);
     tcase_add_test(tests, other_programs_read_it);
     tcase_add_test(tests, a_shared_folder);
     tcase_add_test(tests, a_disk_is_full);

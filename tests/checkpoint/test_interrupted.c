@@ -43,7 +43,8 @@ static int32_t whole_version(void)
         host_entry("b", TSR_I32, 2, (int64_t[]){2, COUNT / 4}, b),
     };
     ck_assert_ok(tsr_checkpoint_load(in_folder("model"), NULL, NULL, 2, entries, NULL));
-    ck_assert_ok(tsr_checkpoint_metadata(in_folder("model"), "version", sizeof text, text));
+    ck_assert_ok(
+        tsr_checkpoint_metadata(in_folder("model"), NULL, NULL, "version", sizeof text, text));
     int32_t version = a[0];
     ck_assert_int_eq(atoi(text), version);
     for (int i = 0; i < COUNT; i++)
@@ -104,7 +105,7 @@ START_TEST(every_allocation_fails_in_turn)
         tsr__fault_arm(TSR__FAULT_ALLOC, nth, 0);
         tsr_status status = tsr_checkpoint_load(in_folder("model"), NULL, NULL, 1, &entry, NULL);
         if (status == TSR_OK)
-            status = tsr_checkpoint_metadata(in_folder("model"), "version", 8, text);
+            status = tsr_checkpoint_metadata(in_folder("model"), NULL, NULL, "version", 8, text);
         bool reached = tsr__fault_site() != NULL;
         tsr__fault_disarm();
         if (!reached) {

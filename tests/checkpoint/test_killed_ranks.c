@@ -62,7 +62,7 @@ static int32_t whole_version(const char *path, int size)
     tsr_checkpoint_entry entry =
         host_entry("x", TSR_I32, 2, (int64_t[]){EACH / 100, 100 * size}, data);
     ck_assert_ok(tsr_checkpoint_load(path, NULL, NULL, 1, &entry, NULL));
-    ck_assert_ok(tsr_checkpoint_metadata(path, "version", sizeof text, text));
+    ck_assert_ok(tsr_checkpoint_metadata(path, NULL, NULL, "version", sizeof text, text));
     const int32_t version = data[0];
     ck_assert_int_eq(atoi(text), version);
     for (int64_t i = 0; i < (int64_t)size * EACH; i++)

@@ -28,11 +28,12 @@ static void check_text(const char *path, const char *key, const char *want)
     const size_t size = strlen(want) + 1;
     char *text = malloc(size), error[700];
     ck_assert_ptr_nonnull(text);
-    ck_assert_ok(tsr_checkpoint_metadata(path, key, size, text));
+    ck_assert_ok(tsr_checkpoint_metadata(path, NULL, NULL, key, size, text));
     ck_assert_str_eq(text, want);
     snprintf(error, sizeof error, "checkpoint_metadata: %s: '%s' needs %zu bytes, not %zu", path,
              key, size, size - 1);
-    ck_assert_error(tsr_checkpoint_metadata(path, key, size - 1, text), TSR_ERR_INVALID, error);
+    ck_assert_error(tsr_checkpoint_metadata(path, NULL, NULL, key, size - 1, text), TSR_ERR_INVALID,
+                    error);
     free(text);
 }
 
@@ -140,7 +141,8 @@ START_TEST(invalid_texts_in_files)
     char text[8] = "kept", want[700];
     const char *path = file_of(wrong[_i].header);
     snprintf(want, sizeof want, "checkpoint_metadata: %s: safetensors: %s", path, wrong[_i].said);
-    ck_assert_error(tsr_checkpoint_metadata(path, "a", sizeof text, text), TSR_ERR_INVALID, want);
+    ck_assert_error(tsr_checkpoint_metadata(path, NULL, NULL, "a", sizeof text, text),
+                    TSR_ERR_INVALID, want);
     ck_assert_str_eq(text, "kept");
 }
 END_TEST

@@ -180,7 +180,8 @@ START_TEST(damaged_files)
     for (size_t end = 0; end < size; end++) {
         write_file(path, file, end);
         ck_assert(tsr_checkpoint_load(path, NULL, NULL, 1, &entry, NULL) == TSR_ERR_INVALID);
-        ck_assert(tsr_checkpoint_metadata(path, "format", sizeof text, text) == TSR_ERR_INVALID);
+        ck_assert(tsr_checkpoint_metadata(path, NULL, NULL, "format", sizeof text, text) ==
+                  TSR_ERR_INVALID);
     }
     uint64_t state = 9;
     int refused = 0;

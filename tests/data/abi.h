@@ -1076,26 +1076,18 @@ TSR_API tsr_status tsr_checkpoint_load(const char *path, tsr_comm *comm,
                                                      tsr_stream *stream, int count,
                                                      const tsr_checkpoint_entry *entries,
                                                      const tsr_checkpoint_params *params);
-TSR_API tsr_status tsr_checkpoint_metadata(const char *path, const char *key,
-                                                         size_t size, char *text);
-TSR_API tsr_status tsr_checkpoint_parts_metadata(const char *path, tsr_comm *comm,
-                                                               const char *key, size_t size,
-                                                               char *text);
+TSR_API tsr_status tsr_checkpoint_metadata(const char *path, tsr_comm *comm,
+                                                         const tsr_checkpoint_params *params,
+                                                         const char *key, size_t size, char *text);
 typedef struct tsr_checkpoint_files tsr_checkpoint_files;
-typedef struct tsr_checkpoint_slice {
-    int part;
-    int dim;
-    int64_t offset, length;
-    uint64_t first, count;
-} tsr_checkpoint_slice;
-typedef struct tsr_checkpoint_tensor {
-    const char *name;
-    tsr_dtype dtype;
-    int ndim;
-    int64_t shape[8];
-    uint64_t slice_count;
-    const tsr_checkpoint_slice *slices;
-} tsr_checkpoint_tensor;
+typedef struct tsr_checkpoint_summary {
+    const char *id;
+    uint64_t generation;
+    const char *missing;
+    int part_count;
+    uint64_t tensor_count;
+    const char *const *metadata;
+} tsr_checkpoint_summary;
 typedef struct tsr_checkpoint_part {
     const char *path;
     uint64_t size_bytes;
@@ -1103,24 +1095,33 @@ typedef struct tsr_checkpoint_part {
    _Bool 
         has_checksums;
 } tsr_checkpoint_part;
-typedef struct tsr_checkpoint_summary {
-    const char *id;
-    uint64_t generation;
-    const char *missing;
-    int part_count;
-    const tsr_checkpoint_part *parts;
-    uint64_t tensor_count;
-    const tsr_checkpoint_tensor *tensors;
-    const char *const *metadata;
-} tsr_checkpoint_summary;
+typedef struct tsr_checkpoint_tensor {
+    const char *name;
+    tsr_dtype dtype;
+    int ndim;
+    int64_t shape[8];
+    uint64_t slice_count;
+} tsr_checkpoint_tensor;
+typedef struct tsr_checkpoint_slice {
+    size_t struct_size;
+    int part;
+    int dim;
+    int64_t offset, length;
+    uint64_t first, count;
+    char text[192];
+} tsr_checkpoint_slice;
 TSR_API tsr_status tsr_checkpoint_files_open(int count, const char *const *paths,
                                                            tsr_checkpoint_files **out);
 TSR_API void tsr_checkpoint_files_close(tsr_checkpoint_files **files);
 TSR_API const tsr_checkpoint_summary *
 tsr_checkpoint_files_summary(const tsr_checkpoint_files *files);
-TSR_API char *tsr_checkpoint_slice_format(const tsr_checkpoint_tensor *tensor,
-                                          const tsr_checkpoint_slice *slice,
-                                          char text[192]);
+TSR_API const tsr_checkpoint_part *tsr_checkpoint_files_part(const tsr_checkpoint_files *files,
+                                                             int index);
+TSR_API const tsr_checkpoint_tensor *tsr_checkpoint_files_tensor(const tsr_checkpoint_files *files,
+                                                                 uint64_t index);
+TSR_API tsr_status tsr_checkpoint_files_get_slice(const tsr_checkpoint_files *files,
+                                                                uint64_t tensor, uint64_t index,
+                                                                tsr_checkpoint_slice *out);
 TSR_API tsr_status tsr_checkpoint_files_verify(const tsr_checkpoint_files *files);
 TSR_API tsr_status tsr_checkpoint_files_merge(const tsr_checkpoint_files *files,
                                                             const char *path);

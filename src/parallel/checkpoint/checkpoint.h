@@ -13,7 +13,7 @@
  *     load.c      loads a checkpoint
  *     part*.c     checkpoints in parts (parts.h)
  *     metadata.c  reads metadata from the header of a file
- *     lookup.c    tsr_checkpoint_metadata: looks up one metadata string of a file
+ *     lookup.c    tsr_checkpoint_metadata: looks up one metadata string
  *     training.c  files with optimizer state, for FSDP models and for optimizers */
 #ifndef TSR_PARALLEL_CHECKPOINT_H
 #define TSR_PARALLEL_CHECKPOINT_H

@@ -4,12 +4,14 @@
 #include "tessera/checkpoint_files.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "base/alloc.h"
 #include "base/checked.h"
+#include "base/struct_size.h"
 #include "parallel/checkpoint/output.h"
 #include "parallel/checkpoint/parts.h"
 
@@ -22,7 +24,6 @@ struct tsr_checkpoint_files {
     tsr_checkpoint_summary summary;
     tsr_checkpoint_part *part_list;
     tsr_checkpoint_tensor *tensors;
-    tsr_checkpoint_slice *slices;
     const char **metadata;
 };
 
@@ -120,24 +121,13 @@ static tsr_status list_metadata(tsr_checkpoint_files *files)
 static void list_tensors(tsr_checkpoint_files *files)
 {
     const tsr__parts *parts = &files->parts;
-    for (size_t i = 0; i < parts->slice_count; i++) {
-        const tsr__slice *from = &parts->slices[i];
-        const tsr__region region = tsr__region_of(&from->of);
-        files->slices[i] = (tsr_checkpoint_slice){.part = from->part,
-                                                  .dim = (int)region.dim,
-                                                  .offset = (int64_t)region.offset,
-                                                  .length = (int64_t)region.length,
-                                                  .first = region.first,
-                                                  .count = region.count};
-    }
     for (size_t i = 0; i < parts->tensor_count; i++) {
         const tsr__sliced *from = &parts->tensors[i];
         tsr_checkpoint_tensor *to = &files->tensors[i];
         *to = (tsr_checkpoint_tensor){.name = from->of->name,
                                       .dtype = from->of->dtype,
                                       .ndim = from->of->ndim,
-                                      .slice_count = from->count,
-                                      .slices = files->slices + from->first};
+                                      .slice_count = from->count};
         memcpy(to->shape, from->of->shape, sizeof to->shape);
     }
 }
@@ -158,8 +148,7 @@ static tsr_status summarise(tsr_checkpoint_files *files)
     const tsr__parts *parts = &files->parts;
     files->part_list = tsr__calloc((size_t)parts->count, sizeof *files->part_list);
     files->tensors = tsr__calloc(parts->tensor_count, sizeof *files->tensors);
-    files->slices = tsr__calloc(parts->slice_count, sizeof *files->slices);
-    if (!files->part_list || !files->tensors || !files->slices)
+    if (!files->part_list || !files->tensors)
         return TSR_ERR_NO_MEMORY;
     TSR__TRY(list_metadata(files));
     list_tensors(files);
@@ -169,9 +158,7 @@ static tsr_status summarise(tsr_checkpoint_files *files)
         .generation = first_part(parts)->id.generation,
         .missing = files->missing.text[0] ? files->missing.text : NULL,
         .part_count = parts->count,
-        .parts = files->part_list,
         .tensor_count = parts->tensor_count,
-        .tensors = files->tensors,
         .metadata = files->metadata,
     };
     return TSR_OK;
@@ -204,30 +191,53 @@ void tsr_checkpoint_files_close(tsr_checkpoint_files **files)
     tsr__parts_finish(&f->parts);
     tsr__free(f->part_list);
     tsr__free(f->tensors);
-    tsr__free(f->slices);
     tsr__free((void *)f->metadata);
     tsr__free(f);
     *files = NULL;
 }
 
-char *tsr_checkpoint_slice_format(const tsr_checkpoint_tensor *tensor,
-                                  const tsr_checkpoint_slice *slice,
-                                  char text[TSR_CHECKPOINT_SLICE_TEXT])
-{
-    tsr_checkpoint_entry entry = {.ndim = tensor->ndim,
-                                  .shard_dim = tensor->ndim > 0 ? slice->dim : -1,
-                                  .offset = slice->offset,
-                                  .length = slice->length,
-                                  .first = slice->first,
-                                  .count = slice->count};
-    memcpy(entry.shape, tensor->shape, sizeof entry.shape);
-    tsr__slice_name_region(&entry, text);
-    return text;
-}
-
 const tsr_checkpoint_summary *tsr_checkpoint_files_summary(const tsr_checkpoint_files *files)
 {
     return files ? &files->summary : NULL;
+}
+
+const tsr_checkpoint_part *tsr_checkpoint_files_part(const tsr_checkpoint_files *files, int index)
+{
+    return files && index >= 0 && index < files->parts.count ? &files->part_list[index] : NULL;
+}
+
+const tsr_checkpoint_tensor *tsr_checkpoint_files_tensor(const tsr_checkpoint_files *files,
+                                                         uint64_t index)
+{
+    return files && index < files->parts.tensor_count ? &files->tensors[index] : NULL;
+}
+
+tsr_status tsr_checkpoint_files_get_slice(const tsr_checkpoint_files *files, uint64_t tensor,
+                                          uint64_t index, tsr_checkpoint_slice *out)
+{
+    static const char who[] = "checkpoint_files_get_slice";
+    TSR__REQUIRE(files && out, "%s: %s is NULL", who, files ? "out" : "files");
+    TSR__REQUIRE(tensor < files->parts.tensor_count,
+                 "%s: there is no tensor %" PRIu64 "; there are %zu", who, tensor,
+                 files->parts.tensor_count);
+    const tsr__sliced *of = &files->parts.tensors[tensor];
+    TSR__REQUIRE(index < of->count, "%s: there is no slice %" PRIu64 " of %s; there are %zu", who,
+                 index, of->of->name, of->count);
+    const tsr__slice *from = &files->parts.slices[of->first + index];
+    const tsr__region region = tsr__region_of(&from->of);
+    tsr_checkpoint_slice slice = {.part = from->part,
+                                  .dim = (int)region.dim,
+                                  .offset = (int64_t)region.offset,
+                                  .length = (int64_t)region.length,
+                                  .first = region.first,
+                                  .count = region.count};
+    tsr_checkpoint_entry entry = from->of;
+    entry.shard_dim = entry.ndim > 0 ? slice.dim : -1;
+    entry.offset = slice.offset;
+    entry.length = slice.length;
+    tsr__slice_name_region(&entry, slice.text);
+    TSR__GIVE(tsr_checkpoint_slice, &slice, out);
+    return TSR_OK;
 }
 
 /* Reading ------------------------------------------------------------------------------------ */

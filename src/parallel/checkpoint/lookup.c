@@ -1,8 +1,12 @@
-/* tsr_checkpoint_metadata: looks up one metadata string of a safetensors file. */
+/* tsr_checkpoint_metadata: looks up one metadata string of a safetensors file or of a checkpoint in
+ * parts. */
 #include "base/alloc.h"
+#include "base/struct_size.h"
 #include "parallel/checkpoint/parts.h"
 #include "shard/formats/header_file.h"
 #include "shard/formats/readers.h"
+
+static const char who[] = "checkpoint_metadata";
 
 /* Checks the complete header first, and then parses it again to find the key. */
 static tsr_status read_metadata(tsr__file *file, const char *key, tsr__metadata *out)
@@ -28,10 +32,8 @@ static tsr_status read_metadata(tsr__file *file, const char *key, tsr__metadata 
     return status;
 }
 
-tsr_status tsr_checkpoint_metadata(const char *path, const char *key, size_t size, char *text)
+static tsr_status read_file(const char *path, const char *key, size_t size, char *text)
 {
-    static const char who[] = "checkpoint_metadata";
-    TSR__REQUIRE(path && key && text, "%s: %s is NULL", who, !path ? "path" : key ? "text" : "key");
     tsr__metadata metadata = {0};
     tsr__file file;
     tsr_status status = tsr__file_open(path, &file);
@@ -45,4 +47,35 @@ tsr_status tsr_checkpoint_metadata(const char *path, const char *key, size_t siz
         status = tsr__parts_explain(path, tsr__fail_context(status, "%s: %s", who, path));
     tsr__metadata_finish(&metadata);
     return status;
+}
+
+static tsr_status read_parts(const char *path, tsr_comm *comm, const char *key, size_t size,
+                             char *text)
+{
+    tsr__parts parts = {0};
+    TSR__TRY(tsr__parts_open(who, path, comm, &parts));
+    const tsr_status status = tsr__metadata_give(
+        who, path, key, tsr__metadata_find(&parts.parts[0].metadata, key), size, text);
+    tsr__parts_finish(&parts);
+    return status;
+}
+
+static tsr_status check_arguments(const char *path, const char *key, const char *text,
+                                  const tsr_checkpoint_params *params, bool *parts)
+{
+    TSR__REQUIRE(path && key && text, "%s: %s is NULL", who, !path ? "path" : key ? "text" : "key");
+    TSR__TAKE(tsr_checkpoint_params, params);
+    *parts = params->parts;
+    return TSR_OK;
+}
+
+tsr_status tsr_checkpoint_metadata(const char *path, tsr_comm *comm,
+                                   const tsr_checkpoint_params *params, const char *key,
+                                   size_t size, char *text)
+{
+    bool parts = false;
+    TSR__TRY(tsr__checkpoint_agree(comm, who, check_arguments(path, key, text, params, &parts)));
+    return tsr__checkpoint_agree(comm, who,
+                                 parts ? read_parts(path, comm, key, size, text)
+                                       : read_file(path, key, size, text));
 }

@@ -410,22 +410,3 @@ tsr_status tsr__parts_load(const char *path, tsr_comm *comm, tsr_stream *stream,
     tsr__parts_finish(&parts);
     return status;
 }
-
-tsr_status tsr_checkpoint_parts_metadata(const char *path, tsr_comm *comm, const char *key,
-                                         size_t size, char *text)
-{
-    static const char name[] = "checkpoint_parts_metadata";
-    tsr__parts parts = {0};
-    tsr_status status = TSR_OK;
-    if (!path || !key || !text)
-        status = tsr__fail(TSR_ERR_INVALID, "%s: %s is NULL", name,
-                           !path ? "path"
-                           : key ? "text"
-                                 : "key");
-    TSR__TRY(tsr__checkpoint_agree(comm, name, status));
-    TSR__TRY(tsr__parts_open(name, path, comm, &parts));
-    status = tsr__metadata_give(name, path, key, tsr__metadata_find(&parts.parts[0].metadata, key),
-                                size, text);
-    tsr__parts_finish(&parts);
-    return tsr__checkpoint_agree(comm, name, status);
-}

@@ -216,9 +216,8 @@ tsr_status tsr__parts_explain(const char *path, tsr_status status)
         status = looked;
     else if (looked == TSR_OK && view.count > 0)
         status = tsr__fail(status,
-                           "%s; this checkpoint was written in parts, one of which is %s: load it "
-                           "with `.parts = true`, and read its metadata with "
-                           "tsr_checkpoint_parts_metadata",
+                           "%s; this checkpoint was written in parts, one of which is %s: read it "
+                           "with `.parts = true`",
                            problem.text, view.items[0].path);
     else
         tsr__error_put_back(&problem);

@@ -106,9 +106,9 @@ static tsr_status read_steps(tsr__training_file *file)
 {
     char text[24], *end;
     TSR__REQUIRE(file->parts || file->path, "%s: path is NULL", file->who);
-    tsr_status status = file->parts ? tsr_checkpoint_parts_metadata(file->path, file->world, STEPS,
-                                                                    sizeof text, text)
-                                    : tsr_checkpoint_metadata(file->path, STEPS, sizeof text, text);
+    tsr_status status = tsr_checkpoint_metadata(file->path, file->parts ? file->world : NULL,
+                                                tsr_checkpoint_params(.parts = file->parts), STEPS,
+                                                sizeof text, text);
     if (status != TSR_OK)
         return status == TSR_ERR_NO_MEMORY ? status : tsr__fail_context(status, "%s", file->who);
     long long steps = strtoll(text, &end, 10);
