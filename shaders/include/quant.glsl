@@ -81,12 +81,13 @@ uvec4 quant_high(uvec2 block, uint e)
 
 const int quant_nl[16] = int[](-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113);
 
-// Twice the value of a float with a sign, two bits of exponent and one of mantissa.
-float quant_e2m1(uint code)
+// Twice the values of floats with a sign, two bits of exponent and one of mantissa. There are no
+// branches: SwiftShader took gigabytes to compile those of a few dozen elements.
+vec4 quant_e2m1(uvec4 code)
 {
-    uint exponent = (code >> 1) & 3u, mantissa = code & 1u;
-    uint twice = exponent == 0u ? mantissa : (2u + mantissa) << (exponent - 1u);
-    return (code & 8u) != 0u ? -float(twice) : float(twice);
+    uvec4 exponent = (code >> 1) & 3u, leading = min(exponent, uvec4(1u)) << 1;
+    uvec4 twice = (leading | (code & 1u)) << (max(exponent, uvec4(1u)) - 1u);
+    return uintBitsToFloat(floatBitsToUint(vec4(twice)) | (code & 8u) << 28);
 }
 
 // Returns the levels of the four elements of a unit that are in run `part`. `low` is the unit's
@@ -101,7 +102,7 @@ vec4 quant_levels(uvec2 block, uint unit, uint low, uint part)
     if (QUANT_CODE == TSR_QUANT_NL)
         return vec4(quant_nl[level.x], quant_nl[level.y], quant_nl[level.z], quant_nl[level.w]);
     if (QUANT_CODE == TSR_QUANT_E2M1)
-        return vec4(quant_e2m1(level.x), quant_e2m1(level.y), quant_e2m1(level.z), quant_e2m1(level.w));
+        return quant_e2m1(level);
     return vec4(ivec4(level) - int(QUANT_BIAS));
 }
 
