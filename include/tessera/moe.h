@@ -23,6 +23,9 @@ extern "C" {
 
 /* Choice --------------------------------------------------------------------------------------- */
 
+#define TSR_MAX_EXPERTS 1024
+#define TSR_MAX_EXPERTS_USED 32 /* of a token */
+
 /* The scores of experts, functions of a token's logits. */
 typedef enum tsr_gating {
     TSR_GATING_SOFTMAX = 0,       /* softmax over all experts */
@@ -51,9 +54,9 @@ typedef struct tsr_route_params {
 /* Chooses the experts with the largest scores. ids [tokens, chosen] are their numbers, i32, from
  * the largest score to the smallest; of equal scores, the lower number comes first. weights
  * [tokens, chosen] are their scores without the bias, normalised and scaled. logits is [tokens,
- * experts]. weights and logits are f32; the last dimensions of all tensors are contiguous. At most
- * 1024 experts, and at most 32 chosen ones. A NaN among the logits counts as the largest score: ids
- * are then experts all the same, and the weights are NaN. `params` may be NULL. */
+ * experts]. weights and logits are f32; the last dimensions of all tensors are contiguous. A NaN
+ * among the logits counts as the largest score: ids are then experts all the same, and the weights
+ * are NaN. `params` may be NULL. */
 TSR_API TSR_NODISCARD tsr_status tsr_route(tsr_stream *stream, tsr_tensor *ids, tsr_tensor *weights,
                                            const tsr_tensor *logits,
                                            const tsr_route_params *params);

@@ -108,6 +108,11 @@ tsr_status tsr__matmul_fused(tsr_stream *stream, tsr_tensor *y, const tsr_tensor
 
 /* Experts -------------------------------------------------------------------------------------- */
 
+/* Checks what tsr_route needs to choose `chosen` of `experts` experts, except `bias`. */
+struct tsr_route_params;
+tsr_status tsr__route_check(const char *op, const struct tsr_route_params *params, int64_t experts,
+                            int64_t chosen) TSR_NODISCARD;
+
 /* Rows of pairs; moe.h explains pairs. Pairs whose id is not from 0 to experts − 1 are left out. */
 
 /* y[token] = Σ over ranks of weights · x[token,rank]. weights may be NULL: 1. */

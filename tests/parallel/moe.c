@@ -450,17 +450,19 @@ CASE(moe_mistakes, "experts: mistakes are refused by name")
             .hidden_size = 4);
     REFUSED("moe m: there are 1025 experts; 1 to 1024 are possible", .input_size = 4,
             .hidden_size = 12, .experts = 1025);
-    REFUSED("moe m: experts_used is 3 of 2 experts; 1 to 32, and at most all, are possible",
+    REFUSED("moe m: 3 experts are to be chosen from 2; 1 to 32, and at most all, are possible",
             .input_size = 4, .hidden_size = 12, .experts = 2, .experts_used = 3);
+    REFUSED("moe m: 0 experts are to be chosen from 2; 1 to 32, and at most all, are possible",
+            .input_size = 4, .hidden_size = 12, .experts = 2);
     REFUSED("moe m: shared_gate is set, but shared_size is 0", .input_size = 4, .hidden_size = 12,
             .experts = 2, .experts_used = 1, .shared_gate = true);
-    REFUSED("moe m: route.groups 3 does not divide 4 experts", .input_size = 4, .hidden_size = 12,
+    REFUSED("moe m: 3 groups do not divide 4 experts", .input_size = 4, .hidden_size = 12,
             .experts = 4, .experts_used = 1, .route = tsr_route_params(.groups = 3));
     REFUSED("moe m: activation 5 is not a tsr_expert_activation", .input_size = 4,
             .hidden_size = 12, .experts = 4, .experts_used = 1,
             .activation = (tsr_expert_activation)5);
-    REFUSED("moe m: route.gating 9 is not a tsr_gating", .input_size = 4, .hidden_size = 12,
-            .experts = 4, .experts_used = 1, .route = tsr_route_params(.gating = (tsr_gating)9));
+    REFUSED("moe m: gating 9 is not a tsr_gating", .input_size = 4, .hidden_size = 12, .experts = 4,
+            .experts_used = 1, .route = tsr_route_params(.gating = (tsr_gating)9));
     OK(tsr_moe_create(tsr_moe_params(.group = group, .name = "m", .input_size = 4,
                                      .hidden_size = 12, .experts = 4, .experts_used = 1),
                       &layer));

@@ -3,11 +3,15 @@
 #include "base/given.h"
 #include "base/struct_size.h"
 #include "gpu/experts/experts.h"
+#include "gpu/internal.h"
 #include "tensor/check.h"
 
 _Static_assert(TSR_GATING_SOFTMAX == TSR_ROUTE_SOFTMAX && TSR_GATING_SIGMOID == TSR_ROUTE_SIGMOID &&
                    TSR_GATING_SOFTMAX_CHOSEN == TSR_ROUTE_CHOSEN,
                "shaders and C number the gating functions differently");
+_Static_assert(TSR_MAX_EXPERTS == TSR_ROUTE_MOST_EXPERTS &&
+                   TSR_MAX_EXPERTS_USED == TSR_ROUTE_MOST_CHOSEN,
+               "shaders and C have different limits");
 
 /* Checks [tokens,experts] of f32 with contiguous rows, and gets the stride. */
 static tsr_status require_logits(const char *op, const char *name, const tsr_stream *stream,
@@ -37,18 +41,18 @@ static tsr_status require_per_expert(const char *op, const char *name, const tsr
     return TSR_OK;
 }
 
-static tsr_status check_params(const char *op, const tsr_route_params *params, int64_t experts,
-                               int64_t chosen)
+tsr_status tsr__route_check(const char *op, const tsr_route_params *params, int64_t experts,
+                            int64_t chosen)
 {
     TSR__REQUIRE((unsigned)params->gating <= TSR_GATING_SOFTMAX_CHOSEN,
                  "%s: gating %d is not a tsr_gating", op, (int)params->gating);
-    TSR__REQUIRE(experts >= 1 && experts <= (int64_t)TSR_ROUTE_MOST_EXPERTS,
-                 "%s: there are %lld experts; 1 to %u are possible", op, (long long)experts,
-                 TSR_ROUTE_MOST_EXPERTS);
-    TSR__REQUIRE(chosen <= experts && chosen <= (int64_t)TSR_ROUTE_MOST_CHOSEN,
-                 "%s: %lld experts are to be chosen from %lld; at most all of them, and %u, are "
+    TSR__REQUIRE(experts >= 1 && experts <= TSR_MAX_EXPERTS,
+                 "%s: there are %lld experts; 1 to %d are possible", op, (long long)experts,
+                 TSR_MAX_EXPERTS);
+    TSR__REQUIRE(chosen >= 1 && chosen <= experts && chosen <= TSR_MAX_EXPERTS_USED,
+                 "%s: %lld experts are to be chosen from %lld; 1 to %d, and at most all, are "
                  "possible",
-                 op, (long long)chosen, (long long)experts, TSR_ROUTE_MOST_CHOSEN);
+                 op, (long long)chosen, (long long)experts, TSR_MAX_EXPERTS_USED);
     TSR__REQUIRE(params->groups >= 0 && (params->groups <= 1 || experts % params->groups == 0),
                  "%s: %d groups do not divide %lld experts", op, params->groups,
                  (long long)experts);
@@ -75,7 +79,7 @@ static tsr_status require_choice(const char *op, tsr_stream *stream, const tsr_t
     TSR__TRY(require_logits(op, "logits", stream, logits, logits_stride));
     TSR__REQUIRE(logits->layout.shape[0] == pairs->tokens, "%s: logits are %s, and ids are %s", op,
                  TSR__SHAPE(2, logits->layout.shape), TSR__SHAPE(2, ids->layout.shape));
-    return check_params(op, params, logits->layout.shape[1], pairs->chosen);
+    return tsr__route_check(op, params, logits->layout.shape[1], pairs->chosen);
 }
 
 /* A workgroup is larger for more experts, so that each invocation compares few with all others. */

@@ -33,13 +33,6 @@ static tsr_status check_sizes(const tsr_layer *layer, const tsr_moe_params *para
                      params->input_size <= INT32_MAX && params->hidden_size <= INT32_MAX,
                  "%s: input_size is %lld and hidden_size %lld; both must be 1 to 2^31 - 1",
                  layer->who, (long long)params->input_size, (long long)params->hidden_size);
-    TSR__REQUIRE(params->experts >= 1 && params->experts <= 1024,
-                 "%s: there are %lld experts; 1 to 1024 are possible", layer->who,
-                 (long long)params->experts);
-    TSR__REQUIRE(params->experts_used >= 1 && params->experts_used <= params->experts &&
-                     params->experts_used <= 32,
-                 "%s: experts_used is %lld of %lld experts; 1 to 32, and at most all, are possible",
-                 layer->who, (long long)params->experts_used, (long long)params->experts);
     TSR__REQUIRE(params->shared_size >= 0 && params->shared_size <= INT32_MAX,
                  "%s: shared_size is %lld; it must be 0 to 2^31 - 1", layer->who,
                  (long long)params->shared_size);
@@ -61,20 +54,7 @@ static tsr_status check_route(const tsr_layer *layer, const tsr_moe_params *para
         return tsr__fail_context(status, "%s: route", layer->who);
     TSR__REQUIRE(!out->bias, "%s: route.bias is set; the layer has a parameter for it, choice_bias",
                  layer->who);
-    TSR__REQUIRE((unsigned)out->gating <= TSR_GATING_SOFTMAX_CHOSEN,
-                 "%s: route.gating %d is not a tsr_gating", layer->who, (int)out->gating);
-    TSR__REQUIRE(out->groups >= 0 && (out->groups <= 1 || params->experts % out->groups == 0),
-                 "%s: route.groups %d does not divide %lld experts", layer->who, out->groups,
-                 (long long)params->experts);
-    TSR__REQUIRE(out->groups <= 1 ||
-                     (out->groups_used >= 1 && out->groups_used <= out->groups &&
-                      params->experts / out->groups * out->groups_used >= params->experts_used),
-                 "%s: %d of %d groups of %lld experts are used; they must be 1 to %d, and have the "
-                 "%lld experts that are chosen",
-                 layer->who, out->groups_used, out->groups,
-                 (long long)(params->experts / out->groups), out->groups,
-                 (long long)params->experts_used);
-    return TSR_OK;
+    return tsr__route_check(layer->who, out, params->experts, params->experts_used);
 }
 
 /* Parameters --------------------------------------------------------------------------------- */
@@ -201,7 +181,7 @@ static tsr_status make_table(tsr__moe *m)
 {
     if (!m->by_experts || m->base.size == 1)
         return TSR_OK;
-    int32_t numbers[1024];
+    int32_t numbers[TSR_MAX_EXPERTS];
     for (int64_t e = 0; e < m->experts; e++) {
         const int64_t here = e - m->division.first;
         numbers[e] = here >= 0 && here < m->division.length ? (int32_t)here : -1;
