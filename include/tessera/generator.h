@@ -103,6 +103,21 @@ typedef struct tsr_generator_params {
      * if the kernel choose has failed its self-test (`tessera devices` shows it, and a warning is
      * logged). */
     int ahead;
+    /* Schedules prompts and the cache's pages, as servers need it. A step then computes at most
+     * this many tokens of prompts, so that a long prompt delays the tokens of other sequences by
+     * one piece only. Steps take the prompts in turn. A sequence whose prompt is not complete gets
+     * no token, so a step may give none although sequences go on (`running` of
+     * tsr_generator_stats). Prompts are divided at multiples of the piece. When the cache has too
+     * few free pages, the sequence that was added last waits until there are enough, and its tokens
+     * are computed again; ended sequences lose their pages first. A sequence is limited to the
+     * tokens of the whole cache. 0: a step computes all prompts as a whole, and fails if it has too
+     * few pages. */
+    int64_t piece;
+    /* Keeps the keys and values of prompts after their sequences have been removed, as long as no
+     * sequence needs the pages. A prompt that begins with the same tokens uses their whole pieces
+     * again. The tokens and log-probabilities have the same bits as without. Needs `piece`, a
+     * multiple of 64 or less than that, and no `logits`. */
+    bool prefix_cache;
 } tsr_generator_params;
 #define tsr_generator_params(...)                                                                  \
     (&(tsr_generator_params){.struct_size = sizeof(tsr_generator_params), __VA_ARGS__})
@@ -172,15 +187,18 @@ typedef struct tsr_generated {
      * without log_probabilities, 0 with TSR_FINISH_INTERRUPT */
     double log_probability;
     tsr_finish finish;
+    int64_t cached; /* tokens of the sequence's prompt that were found in the prefix cache */
 } tsr_generated;
 
 /* Generates the next token of each sequence that has not ended: computes the tokens that have not
  * gone through the model yet: the prompts of new sequences, and for all other sequences together
  * their last token. *count is the number of tokens, one for each of these sequences, in the order
  * of the sequences' numbers; 0 if all sequences have ended. A sequence that has ended stays until
- * it is removed. Blocks until the tokens are chosen.
+ * it is removed. Blocks until the tokens are chosen. With `piece` of the params, *count may be less
+ * (see there).
  *
- * Errors: TSR_ERR_DEVICE_MEMORY if the cache has too few free pages (removing a sequence helps),
+ * Errors: TSR_ERR_DEVICE_MEMORY if the cache has too few free pages (removing a sequence helps;
+ * does not happen with `piece`),
  * TSR_ERR_INVALID for logits that are NaN, and on all ranks before anything is computed if the
  * ranks have given different params, prompts or sampling params; those of tsr_layer_forward. After
  * an error of a pass, remove all sequences. */
@@ -202,6 +220,13 @@ typedef struct tsr_generator_stats {
      * that was not complete; and how often no later batch was submitted then, so that the device
      * had nothing to do until the host had gone on */
     uint64_t generated_submissions, generated_waits, generated_idle_waits;
+    /* With `piece`: tokens of prompts that were found in the prefix cache instead of computed; how
+     * often a sequence had to wait for pages after it had some; and the most tokens of prompts that
+     * one step has computed */
+    uint64_t cached_tokens, preemptions, most_step_tokens;
+    /* At present: sequences that have not ended; those among them that have no pages; the cache's
+     * pages; those that nothing uses; and those of the prefix cache */
+    int64_t running, waiting, pages, free_pages, prefix_pages;
 } tsr_generator_stats;
 /* Errors: TSR_ERR_INVALID for a NULL. */
 TSR_API TSR_NODISCARD tsr_status tsr_generator_get_stats(const tsr_generator *generator,

@@ -140,6 +140,21 @@ tsr_status tsr__pair_activate(tsr_stream *stream, const tsr__pair_activation *ca
 /* Returns the positions that tsr_kv_cache_begin gave for the step; NULL before the first step. */
 tsr_tensor *tsr__kv_cache_positions(const tsr_kv_cache *cache);
 
+/* Pages of a cache can be held, so that their tokens stay when their sequences have ended. A held
+ * page is not free. The functions without a status require that the sequence and the page exist. */
+
+/* Returns the page in which tokens index · page_tokens … of a sequence are. */
+int32_t tsr__kv_cache_page(const tsr_kv_cache *cache, int sequence, int64_t index);
+/* Returns how many sequences and holders use a page. */
+int32_t tsr__kv_cache_page_users(const tsr_kv_cache *cache, int32_t page);
+void tsr__kv_cache_hold(tsr_kv_cache *cache, int32_t page);
+void tsr__kv_cache_release(tsr_kv_cache *cache, int32_t page);
+/* Appends pages[count], which are held and full, to a sequence, whose own last page must be full,
+ * too: the sequence gets their tokens without computing them. Errors: TSR_ERR_INVALID,
+ * TSR_ERR_NO_MEMORY. */
+tsr_status tsr__kv_cache_adopt(tsr_kv_cache *cache, int sequence, int64_t count,
+                               const int32_t *pages) TSR_NODISCARD;
+
 /* Rotates the step's queries in place, and stores its rotated keys and its values for one layer.
  * This takes one dispatch if all are neighbouring heads of one tensor. The shapes are those of
  * tsr_kv_cache_append and tsr_kv_cache_attention. k may be rotated in place, too. */

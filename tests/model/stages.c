@@ -66,6 +66,8 @@ static void run(tsr_model *model, int sequences, bool shows, texts *out)
     OK(tsr_generator_create(tsr_generator_params(.model = model, .sequences = sequences,
                                                  .prefill = 4, .logits = shows ? add_logits : NULL,
                                                  .user = out, .log_probabilities = true,
+                                                 .piece = sequences == SEQUENCES ? 4 : 0,
+                                                 .prefix_cache = sequences == SEQUENCES,
                                                  .logits_positions = shows ? SHOWN : 0),
                             &generator));
     for (int s = 0; s < sequences; s++) {
@@ -80,8 +82,10 @@ static void run(tsr_model *model, int sequences, bool shows, texts *out)
                                 .max_tokens = TOKENS - (s == 1), .ignore_end = true),
             &sequence));
     }
-    while (count > 0) {
+    tsr_generator_stats stats = TSR_INIT(tsr_generator_stats);
+    for (stats.running = 1; stats.running > 0;) {
         OK(step_tokens(generator, tokens, &count));
+        OK(tsr_generator_get_stats(generator, &stats));
         for (int i = 0; i < count; i++) {
             const int s = tokens[i].sequence, at = out->count[s]++;
             out->tokens[s][at] = tokens[i].token;

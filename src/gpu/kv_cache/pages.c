@@ -111,6 +111,33 @@ tsr_status tsr__pages_fork(tsr__page_table *table, int sequence, int *out)
     return TSR_OK;
 }
 
+tsr_status tsr__pages_adopt(tsr__page_table *table, int sequence, int64_t count,
+                            const int32_t *pages)
+{
+    tsr__sequence *to;
+    TSR__TRY(require(table, sequence, &to));
+    TSR__REQUIRE(to->length % table->page_tokens == 0,
+                 "kv_cache: sequence %d has %lld tokens, so its last page of %lld is not full",
+                 sequence, (long long)to->length, (long long)table->page_tokens);
+    TSR__TRY(reserve(to, to->count + count));
+    for (int64_t i = 0; i < count; i++) {
+        tsr__pages_hold(table, pages[i]);
+        to->pages[to->count++] = pages[i];
+    }
+    to->length += count * table->page_tokens;
+    return TSR_OK;
+}
+
+void tsr__pages_hold(tsr__page_table *table, int32_t page)
+{
+    table->references[page]++;
+}
+
+void tsr__pages_release(tsr__page_table *table, int32_t page)
+{
+    release(table, page);
+}
+
 static void shorten(tsr__page_table *table, tsr__sequence *sequence, int64_t length)
 {
     const int64_t count = pages_for(table, length);

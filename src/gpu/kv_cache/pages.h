@@ -21,7 +21,7 @@ typedef struct tsr__page_table {
     int64_t page_tokens, pages;
     int sequences;
     tsr__sequence *sequence; /* [sequences] */
-    int32_t *references;     /* [pages]: the number of sequences that use the page */
+    int32_t *references;     /* [pages]: the number of sequences and holders that use the page */
     int32_t *free;           /* [free_count]: the numbers of the free pages */
     int64_t free_count;
 } tsr__page_table;
@@ -43,6 +43,14 @@ tsr_status tsr__pages_add(tsr__page_table *table, int *out) TSR_NODISCARD;
 tsr_status tsr__pages_fork(tsr__page_table *table, int sequence, int *out) TSR_NODISCARD;
 tsr_status tsr__pages_truncate(tsr__page_table *table, int sequence, int64_t length) TSR_NODISCARD;
 tsr_status tsr__pages_remove(tsr__page_table *table, int sequence) TSR_NODISCARD;
+
+/* Appends full pages to a sequence, whose length must be a multiple of the tokens of a page. The
+ * pages must be in use, and stay so. */
+tsr_status tsr__pages_adopt(tsr__page_table *table, int sequence, int64_t count,
+                            const int32_t *pages) TSR_NODISCARD;
+/* Adds a use of a page that is in use, and ends one. */
+void tsr__pages_hold(tsr__page_table *table, int32_t page);
+void tsr__pages_release(tsr__page_table *table, int32_t page);
 
 /* Makes sequence sequences[i] longer by tokens[i], for `count` sequences. Sets copies[i] to the
  * page that the caller must copy for it, or to from = -1 if there is none. On failure nothing has

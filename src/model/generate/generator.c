@@ -32,6 +32,7 @@ void tsr_generator_destroy(tsr_generator **generator)
         finish_sequence(&g->sequences[i]);
     tsr__flight_destroy(&g->flight);
     tsr__candidates_destroy(&g->candidates);
+    tsr__prefix_destroy(&g->prefix);
     tsr_kv_cache_destroy(&g->cache);
     tsr__free(g->sequences);
     tsr__free(g->logits);
@@ -100,6 +101,13 @@ static tsr_status check_params(tsr_generator_params *p)
                  "generator: cache_tokens is %" PRId64 ", logits_positions %" PRId64
                  "; neither may be negative",
                  p->cache_tokens, p->logits_positions);
+    TSR__REQUIRE(p->piece >= 0 && p->piece <= TSR_MODEL_MAX_CONTEXT,
+                 "generator: piece is %" PRId64 "; 0 to %d is possible", p->piece,
+                 TSR_MODEL_MAX_CONTEXT);
+    TSR__REQUIRE(!p->prefix_cache || (p->piece > 0 && !p->logits),
+                 "generator: prefix_cache needs a piece and no function for logits; piece is "
+                 "%" PRId64 ", and logits is %s",
+                 p->piece, p->logits ? "not NULL" : "NULL");
     TSR__REQUIRE(p->ahead >= TSR_GENERATOR_WAITS && p->ahead <= TSR_GENERATOR_MAX_AHEAD,
                  "generator: ahead is %d; %d to %d is possible", p->ahead, TSR_GENERATOR_WAITS,
                  TSR_GENERATOR_MAX_AHEAD);
@@ -119,17 +127,28 @@ static tsr_status create_cache(tsr_generator *g)
         kv_heads[i] = heads.kv_count;
         head_dims[i] = heads.head_dim;
     }
-    const int64_t page = p->context < TSR__PAGE_TOKENS ? p->context : TSR__PAGE_TOKENS;
+    /* Whole pieces fill whole pages, so that the prefix cache can keep them. */
+    const int64_t least = p->piece > 0 ? p->piece : p->context;
+    const int64_t page = least < TSR__PAGE_TOKENS ? least : TSR__PAGE_TOKENS;
+    TSR__REQUIRE(!p->prefix_cache || p->piece % page == 0,
+                 "generator: piece is %" PRId64 "; with prefix_cache it must be a multiple of "
+                 "%" PRId64 ", the tokens of a page",
+                 p->piece, page);
     /* Each sequence may leave a part of its last page unused. */
     const int64_t all = p->sequences * ((p->context + page - 1) / page);
     const int64_t given = p->cache_tokens / page + (p->cache_tokens % page != 0);
     const int64_t pages = given == 0 || given > all ? all : given; /* no more can be used */
-    return tsr_kv_cache_create(tsr_kv_cache_params(.stream = g->model->stream, .layers = layers,
-                                                   .layer_kv_heads = kv_heads,
-                                                   .layer_head_dims = head_dims,
-                                                   .dtype = p->cache_dtype, .page_tokens = page,
-                                                   .pages = pages, .sequences = p->sequences),
-                               &g->cache);
+    g->page_tokens = page;
+    g->pages = pages;
+    g->longest = p->piece > 0 && pages * page < p->context ? pages * page : p->context;
+    TSR__TRY(tsr_kv_cache_create(tsr_kv_cache_params(.stream = g->model->stream, .layers = layers,
+                                                     .layer_kv_heads = kv_heads,
+                                                     .layer_head_dims = head_dims,
+                                                     .dtype = p->cache_dtype, .page_tokens = page,
+                                                     .pages = pages, .sequences = p->sequences),
+                                 &g->cache));
+    return p->prefix_cache ? tsr__prefix_create(g->cache, p->piece, page, pages, &g->prefix)
+                           : TSR_OK;
 }
 
 static tsr_status create_memory(tsr_generator *g)
@@ -193,7 +212,9 @@ void tsr_generator_interrupt(tsr_generator *generator)
 tsr_status tsr_generator_get_stats(const tsr_generator *generator, tsr_generator_stats *out)
 {
     TSR__REQUIRE(generator && out, "generator: %s is NULL", generator ? "out" : "generator");
-    TSR__GIVE(tsr_generator_stats, &generator->stats, out);
+    tsr_generator_stats stats = generator->stats;
+    tsr__schedule_count(generator, &stats);
+    TSR__GIVE(tsr_generator_stats, &stats, out);
     return TSR_OK;
 }
 
@@ -224,9 +245,9 @@ static tsr_status check_prompt(const tsr_generator *g, const tsr_sequence_params
 {
     TSR__REQUIRE(p->prompt_count >= 1 && p->prompt,
                  "generator: the prompt is empty; at least one token is needed");
-    TSR__REQUIRE(p->prompt_count <= g->params.context,
+    TSR__REQUIRE(p->prompt_count <= g->longest,
                  "generator: the prompt has %" PRId64 " tokens, but the context only %" PRId64,
-                 p->prompt_count, g->params.context);
+                 p->prompt_count, g->longest);
     TSR__TRY(check_ids(g, p->prompt, p->prompt_count, "of the prompt"));
     TSR__REQUIRE(p->max_tokens >= 0, "generator: max_tokens is %" PRId64, p->max_tokens);
     TSR__REQUIRE(p->stop_count == 0 || (p->stop_count > 0 && p->stop),
@@ -240,7 +261,7 @@ static tsr_status check_prompt(const tsr_generator *g, const tsr_sequence_params
 static void set_limit(const tsr_generator *g, tsr__sequence *s, int64_t length, int64_t max_tokens)
 {
     /* The last token is not read by any later one, so it need not fit into the cache. */
-    const int64_t longest = g->params.context + 1;
+    const int64_t longest = g->longest + 1;
     const bool limited = max_tokens > 0 && max_tokens <= longest - length;
     s->limit = limited ? length + max_tokens : longest;
     s->at_limit = limited ? TSR_FINISH_MAX_TOKENS : TSR_FINISH_CONTEXT;
@@ -262,6 +283,10 @@ static tsr_status fill_sequence(tsr_generator *g, const tsr_sequence_params *p,
     s->sampling = *sampling;
     s->number = p->number;
     s->ignore_end = p->ignore_end;
+    s->age = g->added++;
+    s->in_prompt = true;
+    s->prompt = p->prompt_count;
+    s->block = TSR__PREFIX_NONE;
     return tsr_kv_cache_add(g->cache, -1, &s->cache);
 }
 
@@ -304,10 +329,10 @@ static tsr_status check_continue(const tsr_generator *g, int number, int64_t cou
                  "generator: continuing needs at least one token; count is %" PRId64
                  ", and tokens is %s",
                  count, tokens ? "not NULL" : "NULL");
-    TSR__REQUIRE(s->length <= g->params.context && count <= g->params.context - s->length,
+    TSR__REQUIRE(s->length <= g->longest && count <= g->longest - s->length,
                  "generator: the sequence has %" PRId64 " tokens and gets %" PRId64
                  ", but the context has only %" PRId64,
-                 s->length, count, g->params.context);
+                 s->length, count, g->longest);
     TSR__REQUIRE(max_tokens >= 0, "generator: max_tokens is %" PRId64, max_tokens);
     return check_ids(g, tokens, count, "to append");
 }
@@ -325,6 +350,9 @@ tsr_status tsr_generator_continue(tsr_generator *g, int number, int64_t count,
     memcpy(longer.tokens + s->length, tokens, (size_t)count * sizeof *tokens);
     longer.length += count;
     longer.finish = TSR_FINISH_NONE;
+    longer.in_prompt = true;
+    longer.prompt = longer.length;
+    longer.cached = 0;
     tsr__free(s->tokens);
     *s = longer;
     tsr__generator_note_tokens(g, number, count);
@@ -338,6 +366,8 @@ tsr_status tsr_generator_remove(tsr_generator *g, int number)
                  "generator: there is no sequence %d", number);
     tsr__flight_discard(g);
     TSR__TRY(tsr_kv_cache_remove(g->cache, g->sequences[number].cache));
+    if (g->prefix)
+        tsr__prefix_touch(g->prefix, g->sequences[number].block);
     finish_sequence(&g->sequences[number]);
     return TSR_OK;
 }

@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 
 #include "base/error.h"
+#include "model/generate/prefix.h"
 #include "tessera/generator.h"
 
 /* The tokens in a page of a generator's cache, unless the context is smaller. */
@@ -18,6 +19,13 @@ typedef struct tsr__sequence {
     int64_t seen;   /* the number of first tokens that are in the cache */
     int64_t limit;  /* the largest length */
     tsr_finish at_limit;
+    /* With `piece` of the params; see schedule.c. */
+    uint64_t age;   /* the number of sequences that were added before */
+    bool in_prompt; /* the sequence gets its next token when `seen` reaches `length` */
+    int64_t prompt; /* the length of the prompt */
+    int64_t cached; /* tokens of the prompt that were found in the prefix cache */
+    int64_t whole;  /* the first tokens that are in whole blocks, the last of which is `block` */
+    int block;
     int32_t *tokens;
     tsr_sampling_params sampling;
     uint64_t number;
@@ -48,6 +56,11 @@ struct tsr_generator {
     tsr_kv_cache *cache;
     tsr__flight *flight;         /* NULL: each step waits for its logits */
     tsr__candidates *candidates; /* NULL: all logits are gathered */
+    tsr__prefix *prefix;         /* NULL: prompts are always computed */
+    int64_t page_tokens, pages;  /* of the cache */
+    int64_t longest;             /* the most tokens of a sequence in the cache */
+    uint64_t added;              /* sequences so far */
+    int first_prompt;            /* the sequence whose prompt comes first in the next step */
     int count;                   /* the number of `sequences` */
     tsr__sequence *sequences;    /* [count] */
     float *logits;               /* [count, vocabulary]: from which the next tokens are chosen */
@@ -119,6 +132,22 @@ void tsr__candidates_destroy(tsr__candidates **candidates);
 tsr_status tsr__candidate_logits(tsr_generator *generator, const tsr_tensor *features,
                                  int64_t token, int rows, const int *numbers,
                                  float *logits) TSR_NODISCARD;
+
+/* schedule.c: steps of generators whose params have `piece`. */
+
+/* Lists the sequences of which only the last token is not in the cache, numbers[*count], and makes
+ * room for it in the cache. For this, sequences that were added later may have to wait: their
+ * tokens are taken from the cache, and are computed again. */
+void tsr__schedule_tokens(tsr_generator *generator, int *count, int *numbers);
+/* Returns whether sequences have tokens of a prompt to compute. */
+bool tsr__schedule_has_prompts(const tsr_generator *generator);
+/* Chooses the prompts of which a step computes a piece, and finds pieces in the prefix cache. Calls
+ * `compute` for each: it must compute tokens seen … end − 1 of a sequence, and set `seen`. Stops
+ * after an error. */
+typedef tsr_status (*tsr__piece_fn)(tsr_generator *generator, int number, int64_t end);
+tsr_status tsr__schedule_prompts(tsr_generator *generator, tsr__piece_fn compute) TSR_NODISCARD;
+/* Fills in what the stats tell about the present. */
+void tsr__schedule_count(const tsr_generator *generator, tsr_generator_stats *stats);
 
 /* same.c */
 

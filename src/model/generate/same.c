@@ -24,8 +24,9 @@ void tsr__generator_note_settings(tsr_generator *g)
     for (int i = 0; i < TSR__SAME_COUNT; i++)
         g->same[i] = TSR__HASH_START;
     const int64_t settings[] = {
-        p->sequences, p->context,          p->cache_tokens,     (int64_t)p->cache_dtype,
-        p->prefill,   p->logits_positions, p->log_probabilities};
+        p->sequences,   p->context,          p->cache_tokens,      (int64_t)p->cache_dtype,
+        p->prefill,     p->logits_positions, p->log_probabilities, p->piece,
+        p->prefix_cache};
     add(g, TSR__SAME_SETTINGS, settings, sizeof settings);
 }
 
@@ -69,10 +70,12 @@ static tsr_status differ(const tsr_generator *g, tsr__same what)
         return tsr__fail(TSR_ERR_INVALID,
                          "generator: not all ranks have the same params; this one has sequences "
                          "%d, context %" PRId64 ", cache_tokens %" PRId64 ", cache_dtype %s, "
-                         "prefill %" PRId64 ", logits_positions %" PRId64 ", log_probabilities %d",
+                         "prefill %" PRId64 ", logits_positions %" PRId64
+                         ", log_probabilities %d, piece %" PRId64 ", prefix_cache %d",
                          p->sequences, p->context, p->cache_tokens,
                          tsr_dtype_name(p->cache_dtype == (tsr_dtype)0 ? TSR_F32 : p->cache_dtype),
-                         p->prefill, p->logits_positions, p->log_probabilities);
+                         p->prefill, p->logits_positions, p->log_probabilities, p->piece,
+                         p->prefix_cache);
     case TSR__SAME_PROMPTS:
         return tsr__fail(TSR_ERR_INVALID,
                          "generator: not all ranks have the same prompts; the last one of this "

@@ -106,13 +106,13 @@ static void show_last(const tsr_generator *g, int number)
         g->params.logits(g->params.user, number, s->seen - 1, logits_of(g, number));
 }
 
-/* Computes the next part of a prompt. The logits after its last token are needed if the part ends
- * the prompt, or if the caller wants them. The caller may also want the logits of a sequence's
- * first positions, some of which may be in this part. */
-static tsr_status prefill(tsr_generator *g, int number)
+/* Computes the next part of a prompt, up to token `end` at most. The logits after its last token
+ * are needed if the part ends the prompt, or if the caller wants them. The caller may also want the
+ * logits of a sequence's first positions, some of which may be in this part. */
+static tsr_status prefill(tsr_generator *g, int number, int64_t end)
 {
     tsr__sequence *s = &g->sequences[number];
-    const int64_t left = s->length - s->seen, first = s->seen;
+    const int64_t left = end - s->seen, first = s->seen;
     const int64_t count = left < g->params.prefill ? left : g->params.prefill;
     const bool needed =
         first + count == s->length || first + count - 1 < g->params.logits_positions;
@@ -189,12 +189,13 @@ static int64_t most_parts(const tsr_generator *g)
     return parts > USUAL_PARTS ? parts : USUAL_PARTS;
 }
 
-/* Computes the rest of a prompt, or the parts of it that one run takes, so that all stages compute
- * different parts at the same time. The caller must have got all logits that it wants. */
-static tsr_status prefill_stages(tsr_generator *g, int number)
+/* Computes the rest of a prompt up to token `end`, or the parts of it that one run takes, so that
+ * all stages compute different parts at the same time. The caller must have got all logits that it
+ * wants. */
+static tsr_status prefill_stages(tsr_generator *g, int number, int64_t end)
 {
     const tsr__sequence *s = &g->sequences[number];
-    const prompt_parts parts = divide_prompt(g, s->length - s->seen);
+    const prompt_parts parts = divide_prompt(g, end - s->seen);
     const int64_t most = most_parts(g);
     const int count = (int)(parts.count < most ? parts.count : most);
     /* If the prompt does not divide into equal parts, its first part is shorter and runs alone,
@@ -333,6 +334,7 @@ static void append(tsr_generator *g, int number, int32_t token, double log_p, ts
         .token = token,
         .position = s->length,
         .log_probability = log_p,
+        .cached = s->cached,
     };
     s->tokens[s->length++] = token;
     s->finish = out->finish = finish_of(g, s, token);
@@ -353,15 +355,19 @@ static void interrupt_all(tsr_generator *g, int count, const int *numbers, tsr_g
     atomic_store(&g->interrupt, false);
 }
 
+static tsr_status prefill_some(tsr_generator *g, int number, int64_t end)
+{
+    return g->model->stage_count > 1 && g->sequences[number].seen >= g->params.logits_positions
+               ? prefill_stages(g, number, end)
+               : prefill(g, number, end);
+}
+
 static tsr_status prefill_all(tsr_generator *g, int count, const int *numbers, bool *interrupted)
 {
     for (int i = 0; i < count && !*interrupted; i++) {
         tsr__sequence *s = &g->sequences[numbers[i]];
         while (s->seen < s->length && !*interrupted) {
-            if (g->model->stage_count > 1 && s->seen >= g->params.logits_positions)
-                TSR__TRY(prefill_stages(g, numbers[i]));
-            else
-                TSR__TRY(prefill(g, numbers[i]));
+            TSR__TRY(prefill_some(g, numbers[i], s->length));
             if (s->seen < s->length)
                 TSR__TRY(agree(g, 0, interrupted));
         }
@@ -410,23 +416,106 @@ static void count_waits(tsr_generator *g, const tsr__stream_counts *before)
     g->stats.generated_idle_waits += now.idle_waits - before->idle_waits;
 }
 
-static tsr_status compute(tsr_generator *g, int prompts, const int *first, int steps,
-                          const int *next, bool *interrupted)
+static tsr_status compute_tokens(tsr_generator *g, int count, const int *numbers, bool more)
+{
+    const uint64_t start = tsr__now_ns();
+    const tsr__stream_counts before = tsr__stream_get_counts(g->model->stream);
+    TSR__TRY(decode_or_choose(g, count, numbers, more));
+    g->stats.generated_ns += tsr__now_ns() - start;
+    count_waits(g, &before);
+    return TSR_OK;
+}
+
+/* Computes the next tokens of all sequences, and all prompts. */
+static tsr_status compute_all(tsr_generator *g, int prompts, const int *first, int steps,
+                              const int *next, bool *interrupted)
 {
     /* Decoding comes first, because it uses all rows of `logits`. */
-    uint64_t start = tsr__now_ns();
-    if (steps > 0) {
-        const tsr__stream_counts before = tsr__stream_get_counts(g->model->stream);
-        TSR__TRY(decode_or_choose(g, steps, next, prompts == 0));
-        g->stats.generated_ns += tsr__now_ns() - start;
-        count_waits(g, &before);
-    }
+    if (steps > 0)
+        TSR__TRY(compute_tokens(g, steps, next, prompts == 0));
     if (prompts > 0) {
         tsr__flight_discard(g);
-        start = tsr__now_ns();
+        const uint64_t start = tsr__now_ns();
         TSR__TRY(prefill_all(g, prompts, first, interrupted));
         g->stats.prompt_ns += tsr__now_ns() - start;
     }
+    return TSR_OK;
+}
+
+static tsr_status compute_piece(tsr_generator *g, int number, int64_t end)
+{
+    while (g->sequences[number].seen < end)
+        TSR__TRY(prefill_some(g, number, end));
+    return TSR_OK;
+}
+
+/* Computes what the schedule says, and lists the sequences that get a token: numbers[*count]. */
+static tsr_status compute_scheduled(tsr_generator *g, int *count, int *numbers)
+{
+    int next[TSR_GENERATOR_MAX_SEQUENCES], steps = 0;
+    tsr__schedule_tokens(g, &steps, next);
+    const bool prompts = tsr__schedule_has_prompts(g);
+    if (steps > 0)
+        TSR__TRY(compute_tokens(g, steps, next, !prompts));
+    if (prompts) {
+        tsr__flight_discard(g);
+        const uint64_t start = tsr__now_ns();
+        TSR__TRY(tsr__schedule_prompts(g, compute_piece));
+        g->stats.prompt_ns += tsr__now_ns() - start;
+    }
+    *count = 0;
+    for (int i = 0; i < g->count; i++) {
+        const tsr__sequence *s = &g->sequences[i];
+        if (s->used && s->finish == TSR_FINISH_NONE && s->seen == s->length)
+            numbers[(*count)++] = i;
+    }
+    return TSR_OK;
+}
+
+/* Chooses the tokens of `count` sequences. */
+static tsr_status choose_all(tsr_generator *g, int count, const int *numbers, bool *interrupted)
+{
+    tsr_status own = TSR_OK;
+    for (int i = 0; i < count; i++) {
+        g->votes[i] = -1;
+        if (own == TSR_OK)
+            own = choose(g, numbers[i], &g->votes[i]);
+    }
+    TSR__TRY(agree(g, count, interrupted));
+    TSR__TRY(own);
+    if (*interrupted)
+        return TSR_OK;
+    for (int i = 0; i < count; i++)
+        TSR__REQUIRE(g->votes[i] >= 0, "generator: rank 0 could not choose a token");
+    TSR__TRY(find_probabilities(g, count, numbers));
+    for (int i = 0; i < count; i++)
+        append(g, numbers[i], g->votes[i], g->log_probabilities[i], &g->generated[i]);
+    return TSR_OK;
+}
+
+/* Makes a step with sequences that have not ended: all[running]. */
+static tsr_status step(tsr_generator *g, int running, const int *all, int prompts, const int *first,
+                       int steps, const int *next)
+{
+    int some[TSR_GENERATOR_MAX_SEQUENCES], given = running;
+    bool interrupted = false;
+    const int *numbers = all;
+    if (g->unchecked)
+        TSR__TRY(tsr__generator_check_same(g));
+    if (g->params.piece > 0) {
+        numbers = some;
+        TSR__TRY(compute_scheduled(g, &given, some));
+    } else {
+        TSR__TRY(compute_all(g, prompts, first, steps, next, &interrupted));
+    }
+    if (!interrupted)
+        TSR__TRY(choose_all(g, given, numbers, &interrupted));
+    if (interrupted)
+        interrupt_all(g, running, all, g->generated);
+    g->generated_count = interrupted ? running : given;
+    for (int i = 0; i < g->generated_count; i++)
+        if (g->generated[i].finish != TSR_FINISH_NONE)
+            tsr__flight_discard(g);
     return TSR_OK;
 }
 
@@ -436,37 +525,20 @@ tsr_status tsr_generator_step(tsr_generator *g, int *count)
     int all[TSR_GENERATOR_MAX_SEQUENCES], first[TSR_GENERATOR_MAX_SEQUENCES],
         next[TSR_GENERATOR_MAX_SEQUENCES];
     int running = 0, prompts = 0, steps = 0;
-    bool interrupted = false;
     divide(g, &running, all, &prompts, first, &steps, next);
     for (int i = 0; i < g->count; i++)
         g->chosen[i] = -1;
-    if (running == 0) /* an interrupt after the last token must not end the next sequence */
+    if (running == 0) { /* an interrupt after the last token must not end the next sequence */
         atomic_store(&g->interrupt, false);
-    if (running > 0 && g->unchecked)
-        TSR__TRY(tsr__generator_check_same(g));
-    if (running > 0)
-        TSR__TRY(compute(g, prompts, first, steps, next, &interrupted));
-    tsr_status own = TSR_OK;
-    for (int i = 0; i < running && !interrupted; i++) {
-        g->votes[i] = -1;
-        if (own == TSR_OK)
-            own = choose(g, all[i], &g->votes[i]);
+        *count = g->generated_count = 0;
+        return TSR_OK;
     }
-    if (running > 0 && !interrupted)
-        TSR__TRY(agree(g, running, &interrupted));
-    TSR__TRY(own);
-    if (interrupted) {
-        interrupt_all(g, running, all, g->generated);
-    } else {
-        for (int i = 0; i < running; i++)
-            TSR__REQUIRE(g->votes[i] >= 0, "generator: rank 0 could not choose a token");
-        TSR__TRY(find_probabilities(g, running, all));
-        for (int i = 0; i < running; i++)
-            append(g, all[i], g->votes[i], g->log_probabilities[i], &g->generated[i]);
+    const tsr_status status = step(g, running, all, prompts, first, steps, next);
+    if (status != TSR_OK) {
+        if (g->prefix) /* a pass may not have written all of its keys and values */
+            tsr__prefix_clear(g->prefix);
+        return status;
     }
-    for (int i = 0; i < running; i++)
-        if (g->generated[i].finish != TSR_FINISH_NONE)
-            tsr__flight_discard(g);
-    *count = g->generated_count = running;
+    *count = g->generated_count;
     return TSR_OK;
 }

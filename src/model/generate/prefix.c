@@ -1,0 +1,211 @@
+#include "model/generate/prefix.h"
+
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "base/hash.h"
+#include "gpu/internal.h"
+
+typedef struct block {
+    bool used;
+    uint64_t hash; /* of its tokens, and of the block before it */
+    int before;    /* TSR__PREFIX_NONE: it begins a prompt */
+    int followers; /* blocks that follow it */
+    int next;      /* in its bucket or, if it is not used, in the list of free blocks */
+    uint64_t last_use;
+} block;
+
+struct tsr__prefix {
+    tsr_kv_cache *cache;
+    int64_t tokens_each, pages_each;
+    int capacity, count;
+    block *blocks;   /* [capacity] */
+    int32_t *tokens; /* [capacity, tokens_each] */
+    int32_t *pages;  /* [capacity, pages_each] */
+    int *buckets;    /* [bucket_count]: the first block, or TSR__PREFIX_NONE */
+    uint64_t bucket_count;
+    int free;       /* the first free block */
+    uint64_t clock; /* counts uses */
+};
+
+void tsr__prefix_destroy(tsr__prefix **prefix)
+{
+    tsr__prefix *p = *prefix;
+    if (!p)
+        return;
+    tsr__free(p->blocks);
+    tsr__free(p->tokens);
+    tsr__free(p->pages);
+    tsr__free(p->buckets);
+    tsr__free(p);
+    *prefix = NULL;
+}
+
+static void forget_all(tsr__prefix *p)
+{
+    for (uint64_t i = 0; i < p->bucket_count; i++)
+        p->buckets[i] = TSR__PREFIX_NONE;
+    for (int i = 0; i < p->capacity; i++)
+        p->blocks[i] = (block){.before = TSR__PREFIX_NONE,
+                               .next = i + 1 < p->capacity ? i + 1 : TSR__PREFIX_NONE};
+    p->free = p->capacity > 0 ? 0 : TSR__PREFIX_NONE;
+    p->count = 0;
+}
+
+tsr_status tsr__prefix_create(tsr_kv_cache *cache, int64_t block_tokens, int64_t page_tokens,
+                              int64_t pages, tsr__prefix **out)
+{
+    tsr__prefix *p = tsr__calloc(1, sizeof *p);
+    if (!p)
+        return TSR_ERR_NO_MEMORY;
+    p->cache = cache;
+    p->tokens_each = block_tokens;
+    p->pages_each = block_tokens / page_tokens;
+    p->capacity = (int)(pages / p->pages_each);
+    for (p->bucket_count = 16; p->bucket_count < (uint64_t)p->capacity; p->bucket_count *= 2)
+        continue;
+    const size_t capacity = (size_t)p->capacity;
+    p->blocks = tsr__calloc(capacity, sizeof *p->blocks);
+    p->tokens = tsr__calloc(capacity, (size_t)p->tokens_each * sizeof *p->tokens);
+    p->pages = tsr__calloc(capacity, (size_t)p->pages_each * sizeof *p->pages);
+    p->buckets = tsr__calloc((size_t)p->bucket_count, sizeof *p->buckets);
+    if (!p->blocks || !p->tokens || !p->pages || !p->buckets) {
+        tsr__prefix_destroy(&p);
+        return TSR_ERR_NO_MEMORY;
+    }
+    forget_all(p);
+    *out = p;
+    return TSR_OK;
+}
+
+static int32_t *pages_of(const tsr__prefix *p, int b)
+{
+    return p->pages + (int64_t)b * p->pages_each;
+}
+
+static int32_t *tokens_of(const tsr__prefix *p, int b)
+{
+    return p->tokens + (int64_t)b * p->tokens_each;
+}
+
+static void release_pages(const tsr__prefix *p, int b)
+{
+    for (int64_t i = 0; i < p->pages_each; i++)
+        tsr__kv_cache_release(p->cache, pages_of(p, b)[i]);
+}
+
+void tsr__prefix_clear(tsr__prefix *p)
+{
+    for (int b = 0; b < p->capacity; b++)
+        if (p->blocks[b].used)
+            release_pages(p, b);
+    forget_all(p);
+}
+
+static uint64_t hash_of(const tsr__prefix *p, int before, const int32_t *tokens)
+{
+    uint64_t hash = TSR__HASH_START;
+    if (before != TSR__PREFIX_NONE)
+        hash = tsr__hash(hash, &p->blocks[before].hash, sizeof p->blocks[before].hash);
+    for (int64_t i = 0; i < p->tokens_each; i++)
+        hash = tsr__hash_word(hash, (uint32_t)tokens[i]);
+    return hash;
+}
+
+static int *bucket_of(const tsr__prefix *p, uint64_t hash)
+{
+    return &p->buckets[(hash ^ hash >> 32) & (p->bucket_count - 1)];
+}
+
+int tsr__prefix_find(const tsr__prefix *p, int before, const int32_t *tokens)
+{
+    const uint64_t hash = hash_of(p, before, tokens);
+    int b = *bucket_of(p, hash);
+    while (b != TSR__PREFIX_NONE &&
+           (p->blocks[b].hash != hash || p->blocks[b].before != before ||
+            memcmp(tokens_of(p, b), tokens, (size_t)p->tokens_each * sizeof *tokens) != 0))
+        b = p->blocks[b].next;
+    return b;
+}
+
+tsr_status tsr__prefix_use(tsr__prefix *p, int b, int sequence)
+{
+    TSR__TRY(tsr__kv_cache_adopt(p->cache, sequence, p->pages_each, pages_of(p, b)));
+    p->blocks[b].last_use = ++p->clock;
+    return TSR_OK;
+}
+
+int tsr__prefix_add(tsr__prefix *p, int before, const int32_t *tokens, int sequence)
+{
+    /* There are no more blocks than pages for them, and the sequence's pages belong to none. */
+    const int b = p->free;
+    if (b == TSR__PREFIX_NONE || tsr__prefix_find(p, before, tokens) != TSR__PREFIX_NONE)
+        return TSR__PREFIX_NONE;
+    const uint64_t hash = hash_of(p, before, tokens);
+    int *bucket = bucket_of(p, hash);
+    p->free = p->blocks[b].next;
+    p->blocks[b] = (block){
+        .used = true, .hash = hash, .before = before, .next = *bucket, .last_use = ++p->clock};
+    *bucket = b;
+    memcpy(tokens_of(p, b), tokens, (size_t)p->tokens_each * sizeof *tokens);
+    const int64_t end = tsr_kv_cache_length(p->cache, sequence) / (p->tokens_each / p->pages_each);
+    for (int64_t i = 0; i < p->pages_each; i++) {
+        pages_of(p, b)[i] = tsr__kv_cache_page(p->cache, sequence, end - p->pages_each + i);
+        tsr__kv_cache_hold(p->cache, pages_of(p, b)[i]);
+    }
+    if (before != TSR__PREFIX_NONE)
+        p->blocks[before].followers++;
+    p->count++;
+    return b;
+}
+
+void tsr__prefix_touch(tsr__prefix *p, int b)
+{
+    for (p->clock++; b != TSR__PREFIX_NONE; b = p->blocks[b].before)
+        p->blocks[b].last_use = p->clock;
+}
+
+/* True if no sequence uses the block's pages. Sequences use all pages of a block, or none. */
+static bool is_idle(const tsr__prefix *p, int b)
+{
+    return p->blocks[b].used && tsr__kv_cache_page_users(p->cache, pages_of(p, b)[0]) == 1;
+}
+
+bool tsr__prefix_evict(tsr__prefix *p)
+{
+    int oldest = TSR__PREFIX_NONE;
+    for (int b = 0; b < p->capacity; b++)
+        if (p->blocks[b].followers == 0 && is_idle(p, b) &&
+            (oldest == TSR__PREFIX_NONE || p->blocks[b].last_use < p->blocks[oldest].last_use))
+            oldest = b;
+    if (oldest == TSR__PREFIX_NONE)
+        return false;
+    block *gone = &p->blocks[oldest];
+    int *link = bucket_of(p, gone->hash);
+    while (*link != oldest)
+        link = &p->blocks[*link].next;
+    *link = gone->next;
+    if (gone->before != TSR__PREFIX_NONE)
+        p->blocks[gone->before].followers--;
+    release_pages(p, oldest);
+    *gone = (block){.before = TSR__PREFIX_NONE, .next = p->free};
+    p->free = oldest;
+    p->count--;
+    return true;
+}
+
+int64_t tsr__prefix_evictable_pages(const tsr__prefix *p)
+{
+    int64_t pages = 0;
+    /* A sequence that uses a block also uses all blocks before it, so all idle blocks can be
+     * evicted, the last ones of each chain first. */
+    for (int b = 0; b < p->capacity; b++)
+        pages += is_idle(p, b) ? p->pages_each : 0;
+    return pages;
+}
+
+int64_t tsr__prefix_pages(const tsr__prefix *p)
+{
+    return p->count * p->pages_each;
+}
