@@ -245,7 +245,7 @@ static server shared;
 
 static void start_shared(void)
 {
-    shared = start(SERVE "--parallel 2 --queue 1 --context 512");
+    shared = start(SERVE "--parallel 2 --queue 1 --context 512 --piece 32");
 }
 
 static void stop_shared(void)
@@ -504,6 +504,47 @@ START_TEST(texts_of_absent_clients_end)
 }
 END_TEST
 
+/* Writes a list of token ids that begins with 1. */
+static void write_ids(char *out, int count)
+{
+    out += sprintf(out, "1");
+    for (int i = 1; i < count; i++)
+        out += sprintf(out, ",%d", 270 + i * 7 % 200);
+}
+
+static double cached_tokens(const json_t *reply_document)
+{
+    const json_t *usage = tool_member(reply_document, "usage");
+    return tool_number(tool_member(usage, "prompt_tokens_details"), "cached_tokens");
+}
+
+/* A prompt costs only the pieces in which it differs from earlier ones. */
+START_TEST(prompts_are_found_again)
+{
+    static const struct {
+        int ids, cached;
+    } cases[] = {{110, 0}, {110, 96}, {96, 64}, {200, 96}, {200, 192}};
+    char ids[2048], *text = NULL;
+    const double before = metric(&shared, "prompt_tokens_cached_total");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        write_ids(ids, cases[i].ids);
+        json_t *json = post(&shared, 200, "/v1/completions",
+                            "{\"prompt\": [%s], \"temperature\": 0, \"max_tokens\": 20}", ids);
+        ck_assert_double_eq(cached_tokens(json), cases[i].cached);
+        if (i % 3 == 1)
+            ck_assert_str_eq(tool_text(choice_of(json), "text"), text);
+        free(text);
+        text = strdup(tool_text(choice_of(json), "text"));
+        json_decref(json);
+    }
+    free(text);
+    ck_assert_double_eq(metric(&shared, "prompt_tokens_cached_total"), before + 96 + 64 + 96 + 192);
+    ck_assert_double_ge(metric(&shared, "cache_pages_prefix"), 6);
+    ck_assert_double_eq(metric(&shared, "prompt_piece_tokens"), 32);
+    ck_assert_double_eq(metric(&shared, "prompt_piece_tokens_max"), 32);
+}
+END_TEST
+
 /* A client that has sent only a part of its request does not stop the others. */
 START_TEST(slow_clients_disturb_nobody)
 {
@@ -596,6 +637,53 @@ START_TEST(the_grace_ends)
 }
 END_TEST
 
+/* Three texts of 205 tokens in a cache for 256. */
+START_TEST(texts_wait_for_pages)
+{
+    char *wanted = generated(200);
+    int clients[3];
+    server s = start(SERVE "--parallel 3 --context 512 --cache-tokens 256");
+    for (int i = 0; i < 3; i++)
+        clients[i] = ask(&s, "POST", "/v1/completions", "", "{" PROMPT ", \"max_tokens\": 200}");
+    for (int i = 0; i < 3; i++) {
+        reply r = hear(clients[i]);
+        json_t *json = json_loads(r.body, 0, NULL);
+        ck_assert_str_eq(tool_text(choice_of(json), "text"), wanted);
+        json_decref(json);
+        free(r.text);
+    }
+    ck_assert_double_ge(metric(&s, "preemptions_total"), 1);
+    ck_assert_double_eq(metric(&s, "cache_pages"), 4);
+    json_t *json = post(&s, 200, "/v1/completions", "{" PROMPT ", \"max_tokens\": 500}");
+    ck_assert_str_eq(tool_text(choice_of(json), "finish_reason"), "length");
+    ck_assert_double_eq(tool_number(tool_member(json, "usage"), "completion_tokens"), 252);
+    json_decref(json);
+    stop(&s);
+    free(wanted);
+}
+END_TEST
+
+START_TEST(deadlines_end_requests)
+{
+    server s = start(SERVE "--parallel 1 --context 512 --deadline 0.05 --no-prefix-cache");
+    int clients[2];
+    static const char *const wanted[] = {"the text took longer than 0.05 s, with ",
+                                         "the request waited longer than 0.05 s"};
+    clients[0] = ask(&s, "POST", "/v1/completions", "", "{" PROMPT ", \"max_tokens\": 500}");
+    await_metric(&s, "requests_running", 1);
+    clients[1] = ask(&s, "POST", "/v1/completions", "", "{" PROMPT ", \"max_tokens\": 500}");
+    for (int i = 0; i < 2; i++) {
+        reply r = hear(clients[i]);
+        ck_assert_msg(r.status == 503, "%s", r.text);
+        ck_assert_msg(strstr(r.body, wanted[0]) != NULL || strstr(r.body, wanted[i]) != NULL, "%s",
+                      r.text);
+        free(r.text);
+    }
+    ck_assert_double_eq(metric(&s, "requests_failed_total"), 2);
+    stop(&s);
+}
+END_TEST
+
 START_TEST(ranks_serve_together)
 {
     if (!TEST_HAVE_UCX)
@@ -620,6 +708,8 @@ START_TEST(mistakes_are_named)
                  "tessera: serve: --api-key-file and --no-api-key contradict each other\n");
     tool_refuses("serve x --name a\xff",
                  "tessera: serve: the model's name 'a\\xff' is not UTF-8; --name gives another\n");
+    tool_refuses("serve x --piece 100",
+                 "tessera: serve: --piece is 100; it must be a multiple of 64, or less\n");
     tool_refuses("serve x --parallel 0", "tessera: serve: --parallel takes an integer from 1 to "
                                          "4096, not '0'\n");
     tool_fails("serve " MODEL " --host 0.0.0.0 --port 0",
@@ -647,11 +737,14 @@ TESTS(serve)
     tcase_add_test(tests, large_bodies_are_refused);
     tcase_add_test(tests, a_full_queue_refuses);
     tcase_add_test(tests, texts_of_absent_clients_end);
+    tcase_add_test(tests, prompts_are_found_again);
     tcase_add_test(tests, slow_clients_disturb_nobody);
     tcase_add_test(tests, health_and_models_are_told);
     tcase_add_test(tests, keys_are_needed);
     tcase_add_test(tests, a_signal_lets_texts_end);
     tcase_add_test(tests, the_grace_ends);
+    tcase_add_test(tests, texts_wait_for_pages);
+    tcase_add_test(tests, deadlines_end_requests);
     tcase_add_test(tests, ranks_serve_together);
     tcase_add_test(tests, mistakes_are_named);
 }

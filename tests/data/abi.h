@@ -1660,6 +1660,9 @@ typedef struct tsr_generator_params {
    _Bool 
         log_probabilities;
     int ahead;
+    int64_t piece;
+   _Bool 
+        prefix_cache;
 } tsr_generator_params;
 TSR_API tsr_status tsr_generator_create(const tsr_generator_params *params,
                                                       tsr_generator **out);
@@ -1696,6 +1699,7 @@ typedef struct tsr_generated {
     int64_t position;
     double log_probability;
     tsr_finish finish;
+    int64_t cached;
 } tsr_generated;
 TSR_API tsr_status tsr_generator_step(tsr_generator *generator, int *count);
 TSR_API const tsr_generated *tsr_generator_token(const tsr_generator *generator, int index);
@@ -1705,6 +1709,8 @@ typedef struct tsr_generator_stats {
     uint64_t prompt_tokens, generated_tokens;
     uint64_t prompt_ns, generated_ns;
     uint64_t generated_submissions, generated_waits, generated_idle_waits;
+    uint64_t cached_tokens, preemptions, most_step_tokens;
+    int64_t running, waiting, pages, free_pages, prefix_pages;
 } tsr_generator_stats;
 TSR_API tsr_status tsr_generator_get_stats(const tsr_generator *generator,
                                                          tsr_generator_stats *out);

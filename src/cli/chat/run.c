@@ -44,7 +44,7 @@ static tsr_status open_chat(chat *c)
         c->needs_format = status != TSR_OK;
     }
     if (status == TSR_OK)
-        status = inference_open(&c->job, USUAL_CONTEXT, 1);
+        status = inference_open(&c->job, USUAL_CONTEXT, 0, 1);
     if (status != TSR_OK)
         return status;
     c->context = c->job.context;

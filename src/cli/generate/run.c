@@ -152,7 +152,7 @@ static tsr_status run_job(job *j)
 {
     tsr_status status = generate_text_open(&j->tokenizer);
     if (status == TSR_OK)
-        status = inference_open(&j->base, context_needed(), generate_chosen.prompt_count);
+        status = inference_open(&j->base, context_needed(), 0, generate_chosen.prompt_count);
     if (status == TSR_OK)
         status = generate_check_stops(j->base.comm, j->base.problem, sizeof j->base.problem);
     if (status == TSR_OK)

@@ -134,11 +134,12 @@ typedef struct inference_job {
 /* Joins the job: creates `comm` and sets `first`, unless that was done before. inference_open does
  * this, too. */
 tsr_status inference_join(inference_job *job);
-/* Opens the model on this rank's device, with a cache for `sequences` sequences. The length of a
+/* Opens the model on this rank's device, with a cache for `sequences` sequences, or for
+ * cache_tokens tokens if these are not 0. The length of a
  * sequence is limited to --context tokens. Without this option, the limit is `context` or, if that
  * is less, the context for which the model was trained. If --context is longer than that, rank 0
  * prints a note. The caller must call inference_close even if this fails. */
-tsr_status inference_open(inference_job *job, int64_t context, int sequences);
+tsr_status inference_open(inference_job *job, int64_t context, int64_t cache_tokens, int sequences);
 void inference_close(inference_job *job);
 /* Returns the sentence that describes the last error. */
 const char *inference_problem(const inference_job *job);

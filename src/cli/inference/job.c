@@ -168,7 +168,13 @@ tsr_status inference_join(inference_job *j)
     return status;
 }
 
-tsr_status inference_open(inference_job *j, int64_t context, int sequences)
+/* Returns how many sequences of this length have so many tokens together. */
+static int whole_sequences(int64_t tokens, int64_t length)
+{
+    return (int)((tokens + length - 1) / length);
+}
+
+tsr_status inference_open(inference_job *j, int64_t context, int64_t cache_tokens, int sequences)
 {
     const inference_options *o = &inference_chosen;
     const tsr_status read = open_file();
@@ -182,6 +188,8 @@ tsr_status inference_open(inference_job *j, int64_t context, int sequences)
         status = tsr_stream_create(j->device, &j->stream);
     if (status == TSR_OK)
         status = create_groups(j);
+    if (cache_tokens > 0 && whole_sequences(cache_tokens, j->context) < sequences)
+        sequences = whole_sequences(cache_tokens, j->context);
     if (status == TSR_OK)
         status = open_model(j, sequences);
     if (status == TSR_OK)

@@ -65,6 +65,26 @@ void serve_metrics_write(const serve_server *s, serve_text *out)
     add_value(out, "prompt_tokens_total", "counter", "Tokens of prompts.", m->prompt_tokens);
     add_value(out, "generated_tokens_total", "counter", "Tokens that were generated.",
               m->generated_tokens);
+    add_value(out, "prompt_tokens_cached_total", "counter",
+              "Tokens of prompts that were found in the prefix cache.", s->stats.cached_tokens);
+    add_value(out, "prompt_tokens_computed_total", "counter",
+              "Tokens of prompts that were computed, some of them again.", s->stats.prompt_tokens);
+    add_value(out, "preemptions_total", "counter",
+              "How often a text had to wait for pages of the cache and was computed again.",
+              s->stats.preemptions);
+    add_value(out, "prompt_piece_tokens", "gauge",
+              "The most tokens of prompts that may be computed between two tokens of a text.",
+              (uint64_t)serve_chosen.piece);
+    add_value(out, "prompt_piece_tokens_max", "gauge",
+              "The most tokens of prompts that were computed between two tokens of a text.",
+              s->stats.most_step_tokens);
+    add_value(out, "texts_without_pages", "gauge", "Running texts that wait for pages.",
+              (uint64_t)s->stats.waiting);
+    add_value(out, "cache_pages", "gauge", "Pages of the cache.", (uint64_t)s->stats.pages);
+    add_value(out, "cache_pages_free", "gauge", "Pages that nothing uses.",
+              (uint64_t)s->stats.free_pages);
+    add_value(out, "cache_pages_prefix", "gauge", "Pages of the prefix cache.",
+              (uint64_t)s->stats.prefix_pages);
     add_value(out, "ranks", "gauge", "Processes that divide the model.",
               (uint64_t)tsr_comm_size(s->job.comm));
     add_histogram(out, "time_to_first_token_seconds", "From the request to its first token.",

@@ -1,9 +1,12 @@
 /* The options of tessera serve. */
+#include <inttypes.h>
+
 #include "cli/serve/serve.h"
 
 serve_options serve_chosen = {.host = "127.0.0.1",
                               .port = 8080,
                               .parallel = 4,
+                              .piece = 256,
                               .queue = 64,
                               .body_limit = 16,
                               .connections = 1024,
@@ -23,6 +26,17 @@ static const cli_option serve_option_table[] = {
      .text = &serve_chosen.name},
     {"parallel", "N", "texts that are generated at the same time (default: 4)",
      .integer = &serve_chosen.parallel, .low = 1, .high = TSR_GENERATOR_MAX_SEQUENCES},
+    {"piece", "N",
+     "tokens of prompts that are computed between two tokens of other texts: a multiple of 64, "
+     "or less (default: 256)",
+     .integer = &serve_chosen.piece, .low = 1, .high = 1 << 20},
+    {"cache-tokens", "N",
+     "tokens that all texts together have room for (default: --parallel times --context)",
+     .integer = &serve_chosen.cache_tokens, .low = 1, .high = 1 << 30},
+    {"no-prefix-cache", NULL, "compute prompts even if others began with the same tokens",
+     .flag = &serve_chosen.no_prefix_cache},
+    {"deadline", "SECONDS", "how long a request may take, waiting included (default: no limit)",
+     .real = &serve_chosen.deadline, .low = 0.001, .high = 1e9},
     {"queue", "N", "requests that may wait; further ones get status 429 (default: 64)",
      .integer = &serve_chosen.queue, .low = 0, .high = 1 << 20},
     {"body-limit", "MIB", "largest request (default: 16)", .integer = &serve_chosen.body_limit,
@@ -56,6 +70,10 @@ int serve_options_read(int argc, char **argv)
         return cli_usage_error("serve: missing MODEL, a folder or a file");
     if (serve_chosen.api_key_file != NULL && serve_chosen.no_api_key)
         return cli_usage_error("serve: --api-key-file and --no-api-key contradict each other");
+    if (serve_chosen.piece > 64 && serve_chosen.piece % 64 != 0)
+        return cli_usage_error("serve: --piece is %" PRId64
+                               "; it must be a multiple of 64, or less",
+                               serve_chosen.piece);
     inference_chosen.model = words[0];
     return CLI_DONE;
 }

@@ -22,9 +22,10 @@ json_t *serve_models_json(const serve_server *server)
 
 static json_t *usage(const serve_request *r)
 {
-    return json_pack("{sIsIsI}", "prompt_tokens", (json_int_t)r->id_count, "completion_tokens",
+    return json_pack("{sIsIsIs{sI}}", "prompt_tokens", (json_int_t)r->id_count, "completion_tokens",
                      (json_int_t)r->generated, "total_tokens",
-                     (json_int_t)r->id_count + (json_int_t)r->generated);
+                     (json_int_t)r->id_count + (json_int_t)r->generated, "prompt_tokens_details",
+                     "cached_tokens", (json_int_t)r->cached);
 }
 
 /* A document with `choice` as its only choice; NULL: without one. */

@@ -22,12 +22,18 @@ static tsr_status open_model(serve_server *s)
     tsr_chat_format format;
     tsr_status status = inference_open_tokenizer(&s->tokenizer);
     if (status == TSR_OK)
-        status = inference_open(&s->job, USUAL_CONTEXT, (int)serve_chosen.parallel);
+        status = inference_open(&s->job, USUAL_CONTEXT, serve_chosen.cache_tokens,
+                                (int)serve_chosen.parallel);
+    if (status == TSR_OK && serve_chosen.cache_tokens > 0 &&
+        serve_chosen.cache_tokens < s->job.context)
+        s->job.context = serve_chosen.cache_tokens;
     if (status == TSR_OK)
         status = tsr_generator_create(
             tsr_generator_params(.model = s->job.model, .sequences = (int)serve_chosen.parallel,
                                  .context = s->job.context, .cache_dtype = o->cache_dtype,
-                                 .prefill = o->prefill),
+                                 .cache_tokens = serve_chosen.cache_tokens, .prefill = o->prefill,
+                                 .piece = serve_chosen.piece,
+                                 .prefix_cache = !serve_chosen.no_prefix_cache),
             &s->generator);
     if (status == TSR_OK && s->job.first && inference_chosen.format == TSR_CHAT_MODEL &&
         tsr_chat_format_of(s->tokenizer, &format) != TSR_OK)

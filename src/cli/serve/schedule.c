@@ -122,6 +122,32 @@ static void obey_signals(schedule *d)
 
 /* Orders --------------------------------------------------------------------------------------- */
 
+static bool is_late(const serve_request *r)
+{
+    return serve_chosen.deadline > 0 && serve_now() > r->arrived + serve_chosen.deadline;
+}
+
+/* Ends the requests that have taken too long. Needs the lock. */
+static void end_late(schedule *d)
+{
+    serve_server *s = d->server;
+    for (int64_t i = 0; i < serve_chosen.parallel; i++) {
+        slot *one = &d->slots[i];
+        if (one->request == NULL || !is_late(one->request))
+            continue;
+        serve_refuse(&one->request->failed, 503, "",
+                     "the text took longer than %g s, with %" PRId64 " tokens so far",
+                     serve_chosen.deadline, one->request->generated);
+        end_slot(d, one);
+    }
+    while (s->first != NULL && is_late(s->first)) { /* the first one has waited longest */
+        serve_request *r = serve_dequeue(s);
+        serve_refuse(&r->failed, 503, "", "the request waited longer than %g s",
+                     serve_chosen.deadline);
+        end_request(s, r);
+    }
+}
+
 static void order_removals(schedule *d, serve_text *out, orders *head)
 {
     for (int64_t i = 0; i < serve_chosen.parallel; i++) {
@@ -179,6 +205,7 @@ static void give_orders(schedule *d, serve_text *out)
         out->size = 0;
         serve_text_add(out, (const char *)&head, sizeof head);
         obey_signals(d);
+        end_late(d);
         order_removals(d, out, &head);
         order_additions(d, out, &head);
         head.ends = s->stopping && s->running == 0;
@@ -308,6 +335,7 @@ static tsr_status take_token(schedule *d, slot *one, const tsr_generated *token)
     if (r->generated == 0 && r->stream)
         serve_event_begin(d->server, r);
     measure_token(d, one);
+    r->cached = token->cached;
     if (token->token < tsr_tokenizer_size(d->server->tokenizer)) {
         status = tsr_text_stream_add(one->stream, token->token, &text, &size, &stopped);
         if (status == TSR_OK)
@@ -339,6 +367,9 @@ static tsr_status take_tokens(schedule *d, int count)
         if (one->request != NULL)
             status = take_token(d, one, token);
     }
+    d->server->stats = TSR_INIT(tsr_generator_stats);
+    if (status == TSR_OK)
+        status = tsr_generator_get_stats(d->server->generator, &d->server->stats);
     pthread_mutex_unlock(&d->server->lock);
     return status;
 }

@@ -18,8 +18,9 @@
 typedef struct serve_options {
     const char *host, *name, *api_key_file;
     int64_t port, parallel, queue, body_limit, connections;
-    double grace; /* seconds */
-    bool no_api_key;
+    int64_t piece, cache_tokens; /* 0: parallel · context */
+    double grace, deadline;      /* seconds; deadline 0: there is none */
+    bool no_api_key, no_prefix_cache;
 } serve_options;
 
 extern serve_options serve_chosen;
@@ -80,7 +81,7 @@ typedef struct serve_request {
     bool cancelled; /* the client has gone */
     double arrived; /* of serve_now */
     const char *finish_reason;
-    int64_t generated;                /* tokens */
+    int64_t generated, cached;        /* tokens; `cached` ones of the prompt */
     serve_text answer, reasoning;     /* without `stream`: the whole text */
     serve_text events;                /* with `stream`: events that have not been sent yet */
     serve_problem failed;             /* the server could not complete the text */
@@ -153,6 +154,7 @@ struct serve_server {
     int waiting, running;
     int exchanges; /* requests that have not been answered completely */
     serve_metrics metrics;
+    tsr_generator_stats stats; /* after the last step */
 };
 
 /* Starts to listen. Returns CLI_DONE, or prints what is wrong. */
