@@ -1,7 +1,10 @@
 // Matrix product of one or two rows and a matrix in blocks, y = a · bᵀ with b [n,k], for long rows of blocks that are 2 bytes longer than a
 // multiple of 4 and begin with their scale: q4_0, q5_0 and q8_0. A workgroup computes COLS columns. An invocation multiplies one block of
-// each of them at a time. It loads all these blocks, in aligned words, before it waits for the rows of a, which a workgroup shares. The
-// sums of the invocations are added up in a fixed tree. GATED is as in matmul_vector_k.comp.
+// each of them at a time. It loads all these blocks before it waits for the rows of a, which a workgroup shares. The sums of the
+// invocations are added up at the end (include/matmul_sums.glsl). GATED is as in matmul_vector_k.comp.
+//
+// If STAGED is 1, rows of b start and end at multiples of 16 bytes. Neighbouring invocations then load neighbouring pieces of 16 bytes,
+// and the blocks go through shared memory. Otherwise an invocation loads its own blocks in aligned words.
 //
 // matmul_blocks.comp multiplies floats. matmul_blocks_int8.comp, with INT8, rounds the rows of a to blocks of 8 bits first, and multiplies
 // integers.
@@ -17,6 +20,8 @@ layout(constant_id = 8) const uint A_DTYPE = TSR_DT_F32;
 layout(constant_id = 9) const uint LOAD = TSR_MM_LOAD_SCALAR; // how a is loaded: SCALAR or VEC_K
 layout(constant_id = 10) const uint GATED = 0u;
 layout(constant_id = 11) const uint NORM = 0u; // as in matmul_vector_k.comp
+layout(constant_id = 12) const uint SUBGROUP = 0u; // include/matmul_sums.glsl
+layout(constant_id = 13) const uint STAGED = 0u;
 
 const uint SUMS = ROWS * COLS + (NORM != 0u ? ROWS : 0u);
 const uint OWN = GATED != 0u ? COLS / 2u : COLS; // columns of y
@@ -26,13 +31,25 @@ const uint WORDS = QUANT_BYTES / 4u;            // words of a block, without its
 const uint FIRST = (QUANT_LOW_AT - 2u) / 4u;    // the first word of the low plane
 const uint LOADS = WORDS + 1u;
 
+// Pieces of 16 bytes of the THREADS blocks of one column. THREADS is a multiple of 32. An invocation loads WHOLE pieces of each column.
+// The REST pieces of each column that remain are divided among all invocations, RESTS for each.
+const uint PIECES = THREADS * QUANT_BYTES / 16u;
+const uint WHOLE = PIECES / THREADS;
+const uint REST = PIECES % THREADS;
+const uint RESTS = (COLS * REST + THREADS - 1u) / THREADS;
+
 shared vec4 a_tile[ROWS * THREADS * PITCH];
-shared float tree[SUMS * THREADS];
+shared uint b_tile[STAGED != 0u ? COLS * PIECES * 4u : 1u];
 float sums[SUMS];
+uvec4 pieces[COLS * WHOLE + RESTS];
+
+#include "include/matmul_sums.glsl"
 
 vec4 load_a(uint row, uint k)
 {
     uint at = min(row, p.m - 1u) * p.a_row + k * p.a_k;
+    if (LOAD == TSR_MM_LOAD_VEC_K && A_DTYPE == TSR_DT_F32)
+        return tsr_floats4(p.a).v[at / 4u];
     if (LOAD == TSR_MM_LOAD_VEC_K)
         return mm_load4(p.a, at / 4u, A_DTYPE);
     return vec4(tsr_load_float(p.a, at, A_DTYPE), tsr_load_float(p.a, at + p.a_k, A_DTYPE),
@@ -147,25 +164,50 @@ void add_block(uint j, uint loaded[LOADS], bool odd, row_block rows[ROWS])
         sums[i * COLS + j] = fma(scale, dot_block(rows[i], words), sums[i * COLS + j]);
 }
 
-// Adds up the invocations' sums, eight at a time. The results are at tree[e · THREADS].
-void add_up()
+// The first byte of column j of the workgroup. Columns past the edge repeat the last one, and their sums are not stored.
+uvec2 column_at(uint col0, uint j)
 {
-    [[unroll]] for (uint e = 0u; e < SUMS; e++)
-        tree[e * THREADS + gl_LocalInvocationIndex] = sums[e];
-    for (uint left = THREADS; left > 1u;) {
-        uint after = (left + 7u) / 8u;
-        barrier();
-        for (uint at = gl_LocalInvocationIndex; at < SUMS * after; at += THREADS) {
-            uint first = at / after * THREADS + at % after, end = at / after * THREADS + left;
-            float sum = tree[first];
-            [[unroll]] for (uint n = 1u; n < 8u; n++)
-                if (first + n * after < end)
-                    sum += tree[first + n * after];
-            tree[first] = sum; // nothing else reads or writes this element now
-        }
-        left = after;
+    uint col = col0 + min(j % OWN, p.n - 1u - col0) + (j < OWN ? 0u : p.n);
+    return tsr_at_mul(p.b, col, p.b_col); // here b_col counts bytes
+}
+
+// The column and the number in it of piece i of the rest that this invocation loads.
+uvec2 rest_place(uint i)
+{
+    uint e = min(i * THREADS + gl_LocalInvocationIndex, COLS * REST - 1u);
+    return uvec2(e / REST, WHOLE * THREADS + e % REST);
+}
+
+// Loads the pieces of THREADS blocks of each column, from block `tile` on. Pieces past the end of a row repeat its last one.
+void load_pieces(uint col0, uint tile, uint blocks)
+{
+    uint first = tile * QUANT_BYTES / 16u, last = blocks * QUANT_BYTES / 16u - 1u;
+    [[unroll]] for (uint j = 0u; j < COLS; j++)
+        [[unroll]] for (uint i = 0u; i < WHOLE; i++)
+            pieces[j * WHOLE + i] =
+                tsr_words4(column_at(col0, j)).v[min(first + i * THREADS + gl_LocalInvocationIndex, last)];
+    [[unroll]] for (uint i = 0u; i < RESTS; i++) {
+        uvec2 place = rest_place(i);
+        pieces[COLS * WHOLE + i] = tsr_words4(column_at(col0, place.x)).v[min(first + place.y, last)];
     }
-    barrier();
+}
+
+void keep_piece(uint j, uint piece, uvec4 bits)
+{
+    [[unroll]] for (uint c = 0u; c < 4u; c++)
+        b_tile[4u * (j * PIECES + piece) + c] = bits[c];
+}
+
+void keep_pieces()
+{
+    [[unroll]] for (uint j = 0u; j < COLS; j++)
+        [[unroll]] for (uint i = 0u; i < WHOLE; i++)
+            keep_piece(j, i * THREADS + gl_LocalInvocationIndex, pieces[j * WHOLE + i]);
+    [[unroll]] for (uint i = 0u; i < RESTS; i++) {
+        uvec2 place = rest_place(i);
+        if (COLS * REST % THREADS == 0u || i * THREADS + gl_LocalInvocationIndex < COLS * REST)
+            keep_piece(place.x, place.y, pieces[COLS * WHOLE + i]);
+    }
 }
 
 void main()
@@ -174,7 +216,6 @@ void main()
     if (group >= (p.n + OWN - 1u) / OWN)
         return;
     uint lane = gl_LocalInvocationIndex, col0 = group * OWN, blocks = p.k / QUANT_COUNT;
-    uvec2 b = tsr_at_mul(p.b, col0, p.b_col); // here b_col counts bytes
     [[unroll]] for (uint e = 0u; e < SUMS; e++)
         sums[e] = 0.0;
 
@@ -182,15 +223,16 @@ void main()
         uint block = min(tile + lane, blocks - 1u);
         uint loaded[COLS][LOADS];
         bool odd[COLS];
-        // Columns past the edge repeat the last one, and their sums are not stored.
-        [[unroll]] for (uint j = 0u; j < COLS; j++) {
-            uint col = min(j % OWN, p.n - 1u - col0) + (j < OWN ? 0u : p.n);
-            uvec2 from = tsr_at_mul(tsr_at_mul(b, col, p.b_col), block, QUANT_BYTES);
-            odd[j] = (from.x & 2u) != 0u;
-            from.x &= ~3u;
-            [[unroll]] for (uint w = 0u; w < LOADS; w++)
-                loaded[j][w] = tsr_words(from).v[w];
-        }
+        if (STAGED != 0u)
+            load_pieces(col0, tile, blocks);
+        else
+            [[unroll]] for (uint j = 0u; j < COLS; j++) {
+                uvec2 from = tsr_at_mul(column_at(col0, j), block, QUANT_BYTES);
+                odd[j] = (from.x & 2u) != 0u;
+                from.x &= ~3u;
+                [[unroll]] for (uint w = 0u; w < LOADS; w++)
+                    loaded[j][w] = tsr_words(from).v[w];
+            }
         [[unroll]] for (uint e = 0u; e < ROWS * QUADS; e++) {
             uint quad = e % QUADS * THREADS + lane;
             uint k = tile * QUANT_COUNT + 4u * quad;
@@ -202,13 +244,22 @@ void main()
             }
             a_tile[(e / QUADS * THREADS + quad / QUADS) * PITCH + quad % QUADS] = four;
         }
+        if (STAGED != 0u)
+            keep_pieces();
         barrier();
         if (tile + lane < blocks) {
             row_block rows[ROWS];
             [[unroll]] for (uint i = 0u; i < ROWS; i++)
                 rows[i] = read_row(i);
-            [[unroll]] for (uint j = 0u; j < COLS; j++)
+            [[unroll]] for (uint j = 0u; j < COLS; j++) {
+                if (STAGED != 0u) {
+                    uint first = j * PIECES * 4u + lane * QUANT_BYTES / 4u;
+                    odd[j] = (lane * QUANT_BYTES & 2u) != 0u;
+                    [[unroll]] for (uint w = 0u; w < LOADS; w++)
+                        loaded[j][w] = b_tile[first + w];
+                }
                 add_block(j, loaded[j], odd[j], rows);
+            }
         }
         barrier();
     }
@@ -219,10 +270,10 @@ void main()
         uint row = e / OWN, col = e % OWN, at = row * COLS + col;
         if (row >= p.m || col0 + col >= p.n)
             continue;
-        float factor = NORM != 0u ? mm_norm_factor(tree[(ROWS * COLS + row) * THREADS]) : 1.0;
+        float factor = NORM != 0u ? mm_norm_factor(total(ROWS * COLS + row)) : 1.0;
         if (GATED != 0u)
-            mm_store_gated(block, row, col, factor * tree[at * THREADS], factor * tree[(at + OWN) * THREADS]);
+            mm_store_gated(block, row, col, factor * total(at), factor * total(at + OWN));
         else
-            mm_store(block, row, col, factor * tree[at * THREADS]);
+            mm_store(block, row, col, factor * total(at));
     }
 }

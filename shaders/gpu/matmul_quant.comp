@@ -1,7 +1,7 @@
 // Matrix product of a few rows and a matrix in blocks, y = a · bᵀ with b [n,k], which is read once.
 // A workgroup computes COLS columns. Its invocations are placed along k, each at one unit of a
-// block (include/quant.glsl) at a time, and their sums are added up in a fixed tree. GATED is as in
-// matmul_vector_k.comp.
+// block (include/quant.glsl) at a time, and their sums are added up at the end
+// (include/matmul_sums.glsl). GATED is as in matmul_vector_k.comp.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "include/matmul_gated.glsl"
@@ -16,12 +16,14 @@ layout(constant_id = 8) const uint A_DTYPE = TSR_DT_F32;
 layout(constant_id = 9) const uint LOAD = TSR_MM_LOAD_SCALAR; // how a is loaded: SCALAR or VEC_K
 layout(constant_id = 10) const uint GATED = 0u;
 layout(constant_id = 11) const uint NORM = 0u; // as in matmul_vector_k.comp
+layout(constant_id = 12) const uint SUBGROUP = 0u; // include/matmul_sums.glsl
 
 const uint SUMS = ROWS * COLS + (NORM != 0u ? ROWS : 0u);
 const uint OWN = GATED != 0u ? COLS / 2u : COLS; // columns of y
 
-shared float tree[SUMS * THREADS];
 float sums[SUMS];
+
+#include "include/matmul_sums.glsl"
 
 vec4 load_a(uint row, uint k)
 {
@@ -76,25 +78,17 @@ void main()
         }
     }
 
-    [[unroll]] for (uint e = 0u; e < SUMS; e++)
-        tree[e * THREADS + lane] = sums[e];
-    for (uint half_size = THREADS / 2u; half_size > 0u; half_size /= 2u) {
-        barrier();
-        if (lane < half_size)
-            [[unroll]] for (uint e = 0u; e < SUMS; e++)
-                tree[e * THREADS + lane] += tree[e * THREADS + lane + half_size];
-    }
-    barrier();
+    add_up();
 
     mm_block block = mm_block_at(0u, col0);
     for (uint e = lane; e < ROWS * OWN; e += THREADS) {
         uint row = e / OWN, col = e % OWN, at = row * COLS + col;
         if (row >= p.m || col0 + col >= p.n)
             continue;
-        float factor = NORM != 0u ? mm_norm_factor(tree[(ROWS * COLS + row) * THREADS]) : 1.0;
+        float factor = NORM != 0u ? mm_norm_factor(total(ROWS * COLS + row)) : 1.0;
         if (GATED != 0u)
-            mm_store_gated(block, row, col, factor * tree[at * THREADS], factor * tree[(at + OWN) * THREADS]);
+            mm_store_gated(block, row, col, factor * total(at), factor * total(at + OWN));
         else
-            mm_store(block, row, col, factor * tree[at * THREADS]);
+            mm_store(block, row, col, factor * total(at));
     }
 }

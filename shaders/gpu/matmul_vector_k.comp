@@ -1,6 +1,6 @@
 // Matrix product of a few rows and a column-major matrix (k is contiguous), which is read once. A
 // workgroup computes COLS columns. Its invocations are placed along k, and their sums are added up
-// in a fixed tree. If GATED is 1, b has 2n columns: half of a workgroup's columns are among the
+// at the end (include/matmul_sums.glsl). If GATED is 1, b has 2n columns: half of a workgroup's columns are among the
 // first n, and the other half are n columns further. y is then the product of the activated first
 // half and the second half. If NORM is not 0, the rows of a are normalised (include/matmul_norm.glsl).
 #version 450
@@ -14,43 +14,86 @@ layout(constant_id = 1) const uint ROWS = 1; // at least m
 layout(constant_id = 2) const uint COLS = 4;
 layout(constant_id = 3) const uint A_DTYPE = TSR_DT_F32;
 layout(constant_id = 4) const uint B_DTYPE = TSR_DT_F32;
-layout(constant_id = 5) const uint LOAD = TSR_MM_LOAD_SCALAR; // how both operands are loaded: SCALAR or VEC_K
-layout(constant_id = 6) const uint GATED = 0;
-layout(constant_id = 7) const uint NORM = 0; // the dtype of the norm's weight; 0: no norm. Only with LOAD VEC_K
+// How both operands are loaded: SCALAR, VEC_K, or VEC8_K if b has 16 bits. Rows of an f32 a are then aligned to
+// four elements.
+layout(constant_id = 5) const uint LOAD = TSR_MM_LOAD_SCALAR;
+layout(constant_id = 6) const uint SUBGROUP = 0;
+layout(constant_id = 7) const uint GATED = 0;
+layout(constant_id = 8) const uint NORM = 0; // the dtype of the norm's weight; 0: no norm. Not with LOAD SCALAR
 
 // An invocation's sums: of products, and of the squares of each row.
 const uint SUMS = ROWS * COLS + (NORM != 0 ? ROWS : 0);
 const uint OWN = GATED != 0 ? COLS / 2 : COLS; // columns of y
 
-// The number of vectors of four values of k that an invocation loads at a time; they are THREADS
-// vectors apart. It is as large as registers allow, because memory bandwidth limits this kernel.
-const uint AHEAD = ROWS > 2 ? 1 : B_DTYPE == TSR_DT_F32 ? 2 : 4;
+// The number of neighbours along k that an invocation loads together from a column of b: 16 bytes,
+// unless alignment allows only 8. They consist of QUADS groups of four.
+const uint WIDTH = LOAD == TSR_MM_LOAD_VEC8_K ? 8 : 4;
+const uint QUADS = WIDTH / 4;
+// The number of such vectors that an invocation loads at a time; they are THREADS vectors apart. It
+// is as large as registers allow, because memory bandwidth limits this kernel.
+const uint AHEAD = ROWS > 2 ? 1 : B_DTYPE == TSR_DT_F32 ? 2 : 4 / QUADS;
 
-shared float tree[SUMS * THREADS];
 float sums[SUMS];
 uint a_at[ROWS], b_at[COLS]; // offsets of rows of a and of columns of b, in elements
+vec4 row[QUADS];             // a vector of a row of a
+
+#include "include/matmul_sums.glsl"
+
+// Returns the bits of vector i of b.
+uvec4 load_b(uvec2 b, uint i)
+{
+    if (WIDTH == 8)
+        return tsr_words4(b).v[i];
+    return mm_load_bits4(b, i, B_DTYPE);
+}
+
+// Returns the values of group `quad` of a vector of a or b.
+vec4 quad_of(uvec4 bits, uint quad, uint dtype)
+{
+    return WIDTH == 8 ? mm_floats4(quad == 0 ? bits.xy : bits.zw, dtype) : mm_widen4(bits, dtype);
+}
+
+// Sets `row` to the vector of a that begins with group `first` of four elements.
+void load_row(uvec2 a, uint first)
+{
+    if (A_DTYPE == TSR_DT_F32) {
+        [[unroll]] for (uint quad = 0; quad < QUADS; quad++)
+            row[quad] = tsr_floats4(a).v[first + quad];
+    } else if (WIDTH == 8) {
+        uvec4 bits = tsr_words4(a).v[first / QUADS];
+        [[unroll]] for (uint quad = 0; quad < QUADS; quad++)
+            row[quad] = quad_of(bits, quad, A_DTYPE);
+    } else {
+        row[0] = mm_load4(a, first, A_DTYPE);
+    }
+}
 
 // Adds the products of `count` vectors of every row of a with those of every column of b, at k, k +
 // THREADS, and so on. `count` is a constant, at most AHEAD.
 void multiply(uvec2 a, uvec2 b, uint k, uint count)
 {
-    vec4 line[AHEAD * COLS];
+    uvec4 line[AHEAD * COLS];
     [[unroll]] for (uint s = 0; s < count; s++)
         [[unroll]] for (uint j = 0; j < COLS; j++)
-            line[s * COLS + j] = mm_load4(b, b_at[j] / 4 + k + s * THREADS, B_DTYPE);
+            line[s * COLS + j] = load_b(b, b_at[j] / WIDTH + k + s * THREADS);
     [[unroll]] for (uint s = 0; s < count; s++) {
-        vec4 weight;
+        vec4 weight[QUADS];
         if (NORM != 0)
-            weight = mm_norm_weight4(k + s * THREADS, NORM);
+            [[unroll]] for (uint quad = 0; quad < QUADS; quad++)
+                weight[quad] = mm_norm_weight4((k + s * THREADS) * QUADS + quad, NORM);
         [[unroll]] for (uint i = 0; i < ROWS; i++) {
-            vec4 row = mm_load4(a, a_at[i] / 4 + k + s * THREADS, A_DTYPE);
-            if (NORM != 0) {
-                sums[ROWS * COLS + i] = mm_add_squares(sums[ROWS * COLS + i], row);
-                row *= weight;
+            load_row(a, a_at[i] / 4 + (k + s * THREADS) * QUADS);
+            [[unroll]] for (uint quad = 0; quad < QUADS; quad++) {
+                if (NORM != 0) {
+                    sums[ROWS * COLS + i] = mm_add_squares(sums[ROWS * COLS + i], row[quad]);
+                    row[quad] *= weight[quad];
+                }
+                [[unroll]] for (uint j = 0; j < COLS; j++) {
+                    vec4 value = quad_of(line[s * COLS + j], quad, B_DTYPE);
+                    [[unroll]] for (uint c = 0; c < 4; c++)
+                        sums[i * COLS + j] = fma(row[quad][c], value[c], sums[i * COLS + j]);
+                }
             }
-            [[unroll]] for (uint j = 0; j < COLS; j++)
-                [[unroll]] for (uint c = 0; c < 4; c++)
-                    sums[i * COLS + j] = fma(row[c], line[s * COLS + j][c], sums[i * COLS + j]);
         }
     }
 }
@@ -75,12 +118,12 @@ void main()
     [[unroll]] for (uint e = 0; e < SUMS; e++)
         sums[e] = 0.0;
 
-    if (LOAD == TSR_MM_LOAD_VEC_K) {
+    if (LOAD != TSR_MM_LOAD_SCALAR) {
         uint k = lane;
-        for (; k + (AHEAD - 1) * THREADS < k_count / 4; k += AHEAD * THREADS)
+        for (; k + (AHEAD - 1) * THREADS < k_count / WIDTH; k += AHEAD * THREADS)
             multiply(a, b, k, AHEAD);
         if (AHEAD > 1)
-            for (; k < k_count / 4; k += THREADS)
+            for (; k < k_count / WIDTH; k += THREADS)
                 multiply(a, b, k, 1);
     } else {
         for (uint k = lane; k < k_count; k += THREADS) {
@@ -95,25 +138,17 @@ void main()
         }
     }
 
-    [[unroll]] for (uint e = 0; e < SUMS; e++)
-        tree[e * THREADS + lane] = sums[e];
-    for (uint half_size = THREADS / 2; half_size > 0; half_size /= 2) {
-        barrier();
-        if (lane < half_size)
-            [[unroll]] for (uint e = 0; e < SUMS; e++)
-                tree[e * THREADS + lane] += tree[e * THREADS + lane + half_size];
-    }
-    barrier();
+    add_up();
 
     mm_block block = mm_block_at(0, col0);
     for (uint e = lane; e < ROWS * OWN; e += THREADS) {
         uint row = e / OWN, col = e % OWN, at = row * COLS + col;
         if (row >= p.m || col0 + col >= p.n)
             continue;
-        float factor = NORM != 0 ? mm_norm_factor(tree[(ROWS * COLS + row) * THREADS]) : 1.0;
+        float factor = NORM != 0 ? mm_norm_factor(total(ROWS * COLS + row)) : 1.0;
         if (GATED != 0)
-            mm_store_gated(block, row, col, factor * tree[at * THREADS], factor * tree[(at + OWN) * THREADS]);
+            mm_store_gated(block, row, col, factor * total(at), factor * total(at + OWN));
         else
-            mm_store(block, row, col, factor * tree[at * THREADS]);
+            mm_store(block, row, col, factor * total(at));
     }
 }

@@ -85,6 +85,7 @@ static const product products[] = {
     {"f16 1x4096x4096 XWt", 0, 1, 4096, 4096, TSR_F16, TSR_F16, TSR_F16, .transpose_b = true},
     {"f32 8x4096x4096 XWt", 0, 8, 4096, 4096, TSR_F32, TSR_F32, TSR_F32, .transpose_b = true},
     {"f32 16x4096x11008 XWt", 0, 16, 4096, 11008, TSR_F32, TSR_F32, TSR_F32, .transpose_b = true},
+    {"f16 1x4096x4096 XW", 0, 1, 4096, 4096, TSR_F32, TSR_F16, TSR_F32, .bias = false},
     {"f32 4x4096x4096 XW", 0, 4, 4096, 4096, TSR_F32, TSR_F32, TSR_F32, .bias = false},
     {"f32 128x4096x4096 XWt", 0, 128, 4096, 4096, TSR_F32, TSR_F32, TSR_F32, .transpose_b = true},
 };
@@ -151,6 +152,23 @@ static void gated_product(void)
         ck_assert_ok(tsr__matmul_gated(
             queue, make(TSR_F32, 1, 5632, -1), make(TSR_F32, 1, 2048, -1),
             make(weights[i], 2 * 5632, 2048, -1), NULL, TSR_ACT_SILU, false, &recorded));
+        ck_assert(recorded);
+    }
+}
+
+/* Records products of one row that normalise it: queries, keys and values, and a gated one. */
+static void normed_product(void)
+{
+    static const tsr_dtype weights[] = {TSR_F16, TSR_Q8_0, TSR_Q4_0, TSR_Q4_K};
+    const tsr__matmul_norm norm = {.weight = make(TSR_F32, 2048, -1), .epsilon = 1e-5F};
+    tsr_tensor *x = make(TSR_F32, 1, 2048, -1), *y = make(TSR_F32, 1, 2560, -1);
+    bool recorded;
+
+    for (int i = 0; i < 8; i++) {
+        const tsr__matmul_fusion fusion = {
+            .norm = &norm, .gated = i > 3, .activation = i > 3 ? TSR_ACT_SILU : TSR_ACT_NONE};
+        ck_assert_ok(tsr__matmul_fused(
+            queue, y, x, make(weights[i % 4], i > 3 ? 5120 : 2560, 2048, -1), &fusion, &recorded));
         ck_assert(recorded);
     }
 }
@@ -624,6 +642,7 @@ static const struct {
     {"kv cache", cache},
     {"rope", rope},
     {"gated product", gated_product},
+    {"normed product", normed_product},
     {"softmax 2048 x 2048", softmax},
     {"softmax f16 2048 x 2048", softmax_f16},
     {"softmax 1 x 50257", softmax_few_rows},

@@ -93,6 +93,7 @@ struct tsr_device {
     double work_limit;
     bool subgroup_votes;
     bool subgroup_quads;
+    bool subgroup_sums;
     tsr__coopmat2 coopmat2; /* the matrices shared by a workgroup that kernels use */
     bool dot2;              /* an instruction adds two products of f16 to a sum in f32 */
     bool int8_dot;          /* shaders can add up four products of bytes in one instruction */

@@ -373,6 +373,7 @@ static tsr_status open_chosen(tsr__instance *instance, const tsr__device_facts *
     device->host_import_alignment = capabilities->host_import_alignment;
     device->subgroup_votes = capabilities->subgroup_votes;
     device->subgroup_quads = capabilities->subgroup_quads;
+    device->subgroup_sums = capabilities->subgroup_sums;
     device->dot2 = capabilities->dot2;
     device->int8_dot = capabilities->int8_dot;
     device->coopmat2 = capabilities->coopmat2;

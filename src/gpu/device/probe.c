@@ -487,6 +487,8 @@ static void probe_properties(const tsr__instance *instance, const extension_set 
         (vulkan11.subgroupSupportedOperations & VK_SUBGROUP_FEATURE_VOTE_BIT) != 0;
     capabilities->subgroup_quads =
         (vulkan11.subgroupSupportedOperations & VK_SUBGROUP_FEATURE_QUAD_BIT) != 0;
+    capabilities->subgroup_sums =
+        (vulkan11.subgroupSupportedOperations & VK_SUBGROUP_FEATURE_ARITHMETIC_BIT) != 0;
     capabilities->max_workgroup_subgroups = subgroup_size.maxComputeWorkgroupSubgroups;
     capabilities->subgroup_sizes_in_compute =
         (subgroup_size.requiredSubgroupSizeStages & VK_SHADER_STAGE_COMPUTE_BIT) != 0;

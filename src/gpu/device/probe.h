@@ -32,6 +32,7 @@ typedef struct tsr__capabilities {
     bool no_halves;      /* known fault: shaders must not compute with f16 */
     bool subgroup_votes; /* compute shaders can use subgroupAll and subgroupAny */
     bool subgroup_quads; /* the four invocations of a quad can exchange values in compute shaders */
+    bool subgroup_sums;  /* compute shaders can use subgroupAdd */
     bool mixed_dot_products; /* the GPU has an instruction for signed by unsigned 8-bit dot products
                               */
     bool dot2;               /* an instruction adds two products of f16 to a sum in f32 */

@@ -9,6 +9,7 @@
 #include "gpu/matmul/chip_tiles.h"
 #include "gpu/matmul/split_k.h"
 #include "gpu/matmul/tuning/tuned.h"
+#include "shaders/params/matmul.h"
 
 static tsr_coopmat_shape shape_used(const tsr_device *device, tsr_dtype dtype)
 {
@@ -28,7 +29,9 @@ tsr__matmul_device tsr__matmul_device_of(const tsr_device *device)
         .max_shared_bytes = device->info.max_shared_memory_bytes,
         .subgroup_size = device->info.subgroup_size,
         .subgroup_size_min = device->info.subgroup_size_min,
+        .subgroup_size_max = device->info.subgroup_size_max,
         .quads = device->subgroup_quads,
+        .subgroup_sums = device->subgroup_sums,
         .int64 = device->info.int64,
         .dot2 = device->dot2,
         .coopmat = shape_used(device, TSR_F16),
@@ -67,6 +70,10 @@ static const tsr__matmul_config *with_matrix_units(const tsr__chip *chip,
     return first_worthwhile(chip, chip->coopmat_tiles, device, p);
 }
 
+/* Products of so few rows take more or larger workgroups instead of several ranges of k, because
+ * the dispatch that would add up the ranges' sums takes longer than such a product. */
+#define WIDENED_ROWS 4
+
 /* Returns the configuration for few rows, or NULL if none can be used. The choice depends on b:
  * neighbouring invocations should read neighbouring elements of b. */
 static const tsr__matmul_config *for_few_rows(const tsr__matmul_device *device,
@@ -78,6 +85,9 @@ static const tsr__matmul_config *for_few_rows(const tsr__matmul_device *device,
 
     if (!along_columns && p->m > config->bm)
         config = tsr__matmul_config_at(TSR__MATMUL_VECTOR_K16);
+    if (along_columns && p->m <= WIDENED_ROWS &&
+        tsr__matmul_tiles(config, p) < tsr__matmul_enough_workgroups(device, p))
+        config = tsr__matmul_config_at(TSR__MATMUL_VECTOR_COL16);
     return p->m <= config->bm && tsr__matmul_config_fits(config, device, p) ? config : NULL;
 }
 
@@ -132,10 +142,10 @@ bool tsr__matmul_can_choose(const tsr__matmul_device *device, const tsr__matmul_
     if (device->traits.not_a_chip)
         return id >= TSR__MATMUL_GPU_CONFIGS;
     const tsr__chip *chip = tsr__chip_of(device);
-    return id == TSR__MATMUL_VECTOR_COL || id == TSR__MATMUL_VECTOR_K ||
-           id == TSR__MATMUL_VECTOR_K16 || lists(chip->coopmat_tiles, id) ||
-           (device->dot2 && lists(chip->pair_tiles, id)) || lists(chip->tiles, id) ||
-           was_measured(chip, id);
+    return id == TSR__MATMUL_VECTOR_COL || id == TSR__MATMUL_VECTOR_COL16 ||
+           id == TSR__MATMUL_VECTOR_K || id == TSR__MATMUL_VECTOR_K16 ||
+           lists(chip->coopmat_tiles, id) || (device->dot2 && lists(chip->pair_tiles, id)) ||
+           lists(chip->tiles, id) || was_measured(chip, id);
 }
 
 /* Writes the tuned configuration of the problem's class. Returns false if there is none, or if
@@ -152,9 +162,6 @@ static bool choose_tuned(tsr__tuned *tuned, const tsr__matmul_device *device,
     return true;
 }
 
-/* Products of so few rows take more invocations per workgroup instead of several ranges of k,
- * because the dispatch that would add up the ranges' sums takes longer than such a product. */
-#define WIDENED_ROWS 4
 #define WIDENED_THREADS 256
 /* The shared memory of a workgroup's sums, which every device has. */
 #define WIDENED_SHARED_BYTES 16384
@@ -167,14 +174,17 @@ static bool widens(const tsr__matmul_device *device, const tsr__matmul_problem *
 }
 
 /* The number of invocations, a power of two, that replaces the ranges of the plan. */
-static uint32_t widened_threads(const tsr__matmul_device *device, const tsr__matmul_plan *plan)
+static uint32_t widened_threads(const tsr__matmul_device *device,
+                                const tsr__matmul_problem *problem, const tsr__matmul_plan *plan)
 {
+    const int64_t width = plan->variant.b_load == TSR_MM_LOAD_VEC8_K ? 8 : 4;
     const uint32_t config_threads = plan->config->threads;
     /* the sums of products, and of the squares of each row (call->norm) */
-    const uint32_t bytes = 4 * plan->variant.rows * (plan->config->bn + 1);
+    const uint32_t bytes = 4 * plan->variant.rows * (plan->config->tn + 1);
     uint32_t threads = config_threads;
     while (threads < config_threads * plan->splits && 2 * threads <= WIDENED_THREADS &&
-           2 * threads <= device->max_invocations && 2 * threads * bytes <= WIDENED_SHARED_BYTES)
+           threads * width < problem->k && 2 * threads <= device->max_invocations &&
+           2 * threads * bytes <= WIDENED_SHARED_BYTES)
         threads *= 2;
     return threads;
 }
@@ -208,7 +218,7 @@ tsr_status tsr__matmul_choose(const tsr__matmul_device *device, tsr__tuned *tune
     if (plan.config->family->splits_k)
         tsr__matmul_split_k(device, problem, override ? override->splits : 0, &plan);
     if (plan.splits > 1 && widens(device, problem, override, &plan)) {
-        plan.variant.threads = widened_threads(device, &plan);
+        plan.variant.threads = widened_threads(device, problem, &plan);
         plan.splits = 1;
         plan.k_chunk = (uint32_t)problem->k;
     }

@@ -3,6 +3,7 @@
 #include "base/checked.h"
 #include "gpu/cpu_drivers/cpu_drivers.h"
 #include "gpu/matmul/common/problem.h"
+#include "gpu/matmul/kernels/kernels.h"
 #include "gpu/matmul/plan.h"
 #include "gpu/quant/dequantize.h"
 #include "shaders/params/matmul.h"
@@ -50,17 +51,33 @@ enum {
         32 * 1024, /* the most bytes of shared memory, so that another workgroup has room */
 };
 
+/* True if the kernel that loads whole blocks loads them in pieces of 16 bytes that neighbouring
+ * invocations share. CPU drivers, whose invocations do not load together, gain nothing by that. */
+static bool stages(const tsr__matmul_call *call)
+{
+    const tsr_layout *l = &call->b->layout;
+    const uint64_t row = tsr__dtype_bytes(l->dtype, (uint64_t)l->shape[1]);
+    const uint64_t stride = tsr__dtype_bytes(l->dtype, (uint64_t)l->strides[0]);
+
+    return !tsr_stream_device(call->stream)->traits.few_invocations &&
+           (row | stride | tsr__tensor_address(call->b)) % 16 == 0;
+}
+
 /* The number of invocations of a workgroup: if possible one for each block of a row, and otherwise
  * a number for which the last pass over a row occupies about as many as the other passes. 0: the
  * device has too little shared memory. */
-static uint32_t threads_for(const tsr_device *device, int64_t blocks, uint32_t rows,
-                            uint32_t columns)
+static uint32_t threads_for(const tsr__matmul_call *call, uint32_t rows, uint32_t columns)
 {
+    const tsr_device *device = tsr_stream_device(call->stream);
+    const int64_t blocks = call->problem->k / 32;
+    const uint32_t staged =
+        stages(call) ? columns * (uint32_t)tsr__dtype_bytes(call->b->layout.dtype, 32) : 0;
     const uint32_t subgroup = device->info.subgroup_size > 32 ? 64 : 32;
     const uint32_t shared = tsr__min_u32(device->info.max_shared_memory_bytes, BLOCKS_MAX_SHARED);
-    const uint32_t most = tsr__min_u32(shared / (rows * (9 * 16 + 4 * (columns + 1))),
-                                       device->info.max_workgroup_invocations) /
-                          subgroup * subgroup;
+    const uint32_t each_shared = rows * (9 * 16 + 4 * (columns + 1)) + staged;
+    const uint32_t most =
+        tsr__min_u32(shared / each_shared, device->info.max_workgroup_invocations) / subgroup *
+        subgroup;
     if (most == 0)
         return 0;
     const uint64_t passes = tsr__div_up_u64((uint64_t)blocks, most);
@@ -72,9 +89,7 @@ static bool suits_blocks(const tsr__matmul_call *call, tsr__shader shader)
 {
     const tsr__matmul_problem *p = call->problem;
     return p->m <= BLOCKS_ROWS && tsr__quant_is_scaled_words(call->b->layout.dtype) &&
-           p->k / 32 >= BLOCKS_MIN &&
-           threads_for(tsr_stream_device(call->stream), p->k / 32, (uint32_t)p->m, MAX_COLUMNS) >
-               0 &&
+           p->k / 32 >= BLOCKS_MIN && threads_for(call, (uint32_t)p->m, MAX_COLUMNS) > 0 &&
            admitted(shader, call->b, p);
 }
 
@@ -153,9 +168,10 @@ static void plan_few(const tsr__matmul_call *call, tsr__matmul_plan *out)
     out->gated = call->gated;
     out->blocks.shader = shader;
     out->blocks.threads =
-        shader == TSR__SHADER_MATMUL_QUANT
-            ? THREADS
-            : threads_for(tsr_stream_device(call->stream), p->k / 32, rows, b_rows);
+        shader == TSR__SHADER_MATMUL_QUANT ? THREADS : threads_for(call, rows, b_rows);
+    const tsr__matmul_device device = tsr__matmul_device_of(tsr_stream_device(call->stream));
+    out->blocks.subgroup = tsr__matmul_subgroup_of(&device, out->blocks.threads);
+    out->blocks.staged = shader != TSR__SHADER_MATMUL_QUANT && stages(call);
     out->blocks.rows = rows;
     out->blocks.b_rows = b_rows;
     out->blocks.at_once = columns_at_once(call, call->gated ? b_rows / 2 : b_rows);
@@ -171,7 +187,7 @@ static tsr_status run_few(const tsr__matmul_call *call, const tsr__matmul_plan *
         .at_once = plan->blocks.at_once,
         .dispatch = {
             .shader = plan->blocks.shader,
-            .spec_count = TSR_QUANT_SPECS + 6,
+            .spec_count = TSR_QUANT_SPECS + 9,
             .push_bytes = sizeof(struct tsr_matmul_push),
             .independent_group = tsr__stream_new_independent_group(call->stream),
             .access_count = call->bias ? 4 : 3,
@@ -194,9 +210,10 @@ static tsr_status run_few(const tsr__matmul_call *call, const tsr__matmul_plan *
     spec[4] =
         tsr__matmul_a_load(p, 4) == TSR_MM_LOAD_VEC_K ? TSR_MM_LOAD_VEC_K : TSR_MM_LOAD_SCALAR;
     spec[5] = plan->gated;
+    spec[7] = plan->blocks.subgroup;
+    spec[8] = plan->blocks.staged;
     if (call->norm) {
         spec[6] = (uint32_t)call->norm->weight->layout.dtype;
-        few.dispatch.spec_count++;
         few.dispatch.access[few.dispatch.access_count++] = tsr__read_of(call->norm->weight);
         tsr__matmul_push_norm(call, &few.push);
     }

@@ -26,11 +26,12 @@ static uint64_t enough_tiles(const tsr__matmul_device *device)
     return tsr__chip_enough(tsr__chip_of(device), device, on_large_gpu);
 }
 
-/* Returns the number of workgroups up to which k is split. With few rows, reading b takes most
+/* With few rows, reading b takes most
  * of the time. To use its full bandwidth, a large GPU needs about ten KiB of loads in flight on
  * each of its hundred or more processors, and therefore several workgroups on each. The partial
  * sums of few rows are small, so that splitting costs little. */
-static uint64_t enough_workgroups(const tsr__matmul_device *device, const tsr__matmul_problem *p)
+uint64_t tsr__matmul_enough_workgroups(const tsr__matmul_device *device,
+                                       const tsr__matmul_problem *p)
 {
     return enough_tiles(device) * (!device->traits.few_invocations && p->m < 32 ? 4 : 1);
 }
@@ -77,7 +78,7 @@ void tsr__matmul_split_k(const tsr__matmul_device *device, const tsr__matmul_pro
 {
     const uint64_t shortest = 256, step = 64;
     uint64_t tiles = tsr__matmul_tiles(plan->config, p), k = (uint64_t)p->k;
-    uint64_t splits = at_most, enough = enough_workgroups(device, p);
+    uint64_t splits = at_most, enough = tsr__matmul_enough_workgroups(device, p);
 
     if (splits == 0) {
         splits = tiles < enough ? enough / tiles : 1;

@@ -11,6 +11,10 @@ uint64_t tsr__matmul_tiles(const tsr__matmul_config *config, const tsr__matmul_p
  * these are counted, larger tiles still occupy the device. */
 uint64_t tsr__matmul_k_ranges(const tsr__matmul_problem *problem);
 
+/* Returns the number of workgroups up to which k is split. */
+uint64_t tsr__matmul_enough_workgroups(const tsr__matmul_device *device,
+                                       const tsr__matmul_problem *problem);
+
 /* Sets plan->splits and plan->k_chunk, for plan->config. k is split if it is long and y has too few
  * tiles to occupy the device, or a number of tiles that would leave most processors idle at the
  * end. `at_most` is the largest number of ranges; 0: the usual number. */

@@ -93,6 +93,8 @@ enum {
     OP_LIFETIME_STOP = 257,
     OP_NO_LINE = 317,
     OP_EXECUTION_MODE_ID = 331,
+    OP_GROUP_NON_UNIFORM_I_ADD = 349,       /* the first opcode of arithmetic among subgroups */
+    OP_GROUP_NON_UNIFORM_LOGICAL_XOR = 364, /* the last one */
     OP_COOPERATIVE_MATRIX_STORE = 4458,
 };
 enum { MODEL_GL_COMPUTE = 5 };
@@ -114,7 +116,11 @@ enum {
 };
 enum { BUILT_IN_WORKGROUP_SIZE = 25 };
 enum { STORAGE_PUSH_CONSTANT = 9 };
-enum { CAPABILITY_DENORM_PRESERVE = 4464, CAPABILITY_SIGNED_ZERO_INF_NAN_PRESERVE = 4466 };
+enum {
+    CAPABILITY_GROUP_NON_UNIFORM_ARITHMETIC = 63,
+    CAPABILITY_DENORM_PRESERVE = 4464,
+    CAPABILITY_SIGNED_ZERO_INF_NAN_PRESERVE = 4466
+};
 
 /* A module, and the values of its specialization constants. The constant with SpecId i has the
  * value spec[i], or the module's own value if i >= spec_count. */

@@ -209,6 +209,11 @@ static void write_global(tsr__specialization *s, size_t at, size_t length)
     case OP_NAME:
     case OP_MEMBER_NAME:
         return;
+    case OP_CAPABILITY:
+        /* Not all devices have it, and kernels have forms without it. */
+        if (w[1] == CAPABILITY_GROUP_NON_UNIFORM_ARITHMETIC && s->drops_arithmetic)
+            return;
+        break;
     case OP_DECORATE:
         if (w[2] == DECORATION_SPEC_ID || s->ids[w[1]].gone)
             return;
@@ -290,8 +295,24 @@ static void write_block(tsr__specialization *s, const tsr__spirv_block *block)
     write_terminator(s, block);
 }
 
+/* True if an instruction of the blocks that are kept adds or compares values of a subgroup. */
+static bool has_subgroup_arithmetic(const tsr__specialization *s)
+{
+    for (size_t i = 0; i < s->block_count; i++) {
+        const tsr__spirv_block *block = &s->blocks[i];
+        for (size_t at = block->begin; block->kept && at < block->terminator;
+             at += tsr__spirv_length(&s->module, at)) {
+            const uint32_t opcode = tsr__spirv_opcode(&s->module, at);
+            if (opcode >= OP_GROUP_NON_UNIFORM_I_ADD && opcode <= OP_GROUP_NON_UNIFORM_LOGICAL_XOR)
+                return true;
+        }
+    }
+    return false;
+}
+
 static void write_module(tsr__specialization *s)
 {
+    s->drops_arithmetic = !has_subgroup_arithmetic(s);
     append_words(s, s->module.words, TSR__SPIRV_HEADER);
     for (size_t at = TSR__SPIRV_HEADER; at < s->functions; at += tsr__spirv_length(&s->module, at))
         write_global(s, at, tsr__spirv_length(&s->module, at));

@@ -116,19 +116,29 @@ START_TEST(few_elements_with_a_long_k)
 }
 END_TEST
 
-/* Tests the kernel of GPUs for few rows. In each pass of its loop over k, every invocation loads
- * vectors of four elements: first several vectors per invocation, then one, and in the last pass
- * only some invocations still have one. With 5 rows, all passes load one vector each. */
+/* Tests the kernels of GPUs for few rows. In each pass of its loop over k, every invocation of
+ * vector-k loads vectors of four elements, or of eight if b has 16 bits and k is a multiple of 8:
+ * first several vectors per invocation, then one, and in the last pass only some invocations still
+ * have one. With 5 rows, all passes load one vector each. */
 START_TEST(few_long_rows_on_gpus)
 {
     static const int64_t rows[] = {1, 2, 5};
     gpu_random random = {47};
 
     force("vector-k");
-    for (int i = 0; i < 6; i++) {
-        matmul_case c = plain_case(rows[i % 3], 1300, 21);
+    for (int i = 0; i < 12; i++) {
+        matmul_case c = plain_case(rows[i % 3], i < 6 ? 1300 : 1304, 21);
         c.transpose_b = true;
-        c.a = c.b = i < 3 ? TSR_F32 : TSR_F16;
+        c.a = i < 3 || i > 8 ? TSR_F32 : TSR_F16;
+        c.b = i < 3 ? TSR_F32 : i > 8 ? TSR_BF16 : TSR_F16;
+        if (try_case(&random, &c) != TSR_OK)
+            ck_abort_msg("%s: %s", case_text(&c), tsr_last_error());
+    }
+    force("vector-col16");
+    for (int i = 0; i < 4; i++) {
+        matmul_case c = plain_case(i % 2 ? 4 : 1, 1300, i < 2 ? 44 : 43);
+        c.a = TSR_F32;
+        c.b = i % 2 ? TSR_F16 : TSR_F32;
         if (try_case(&random, &c) != TSR_OK)
             ck_abort_msg("%s: %s", case_text(&c), tsr_last_error());
     }

@@ -1,12 +1,19 @@
-/* Cooperative matrices that are loaded from shared memory or stored there must start at multiples
+/* What SPIR-V promises about alignment: of matrices in shared memory, and of hot loads.
+ *
+ * Cooperative matrices that are loaded from shared memory or stored there must start at multiples
  * of 16 bytes. SPIR-V has no decoration for this, so the types in the library's modules must
  * promise it: drivers align a variable as its type demands, whatever other variables they place
  * around it. */
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/alloc.h"
 #include "gpu/pipeline/shader.h"
+#include "gpu/quant/dequantize.h"
 #include "gpu/spirv/reader.h"
+#include "gpu/spirv/spirv.h"
+#include "shaders/params/matmul.h"
+#include "shaders/params/quant.h"
 #include "support/check_main.h"
 
 /* Numbers of the SPIR-V specification that reader.h does not have. */
@@ -138,8 +145,107 @@ START_TEST(notices_smaller_elements)
 }
 END_TEST
 
+/* Loads ---------------------------------------------------------------------------------------- */
+
+/* Some drivers make one access of a vector only if the shader promises that it starts at a multiple
+ * of its size. Kernels that memory bandwidth limits must load 16 bytes at a time. */
+
+enum { OP_FUNCTION_CALL = 57, OP_LOAD = 61, MEMORY_ALIGNED = 2 };
+
+typedef struct hot_loads {
+    int vectors;          /* loads of vectors from buffers */
+    int aligned, scalars; /* those that are aligned to 16 bytes; loads of numbers */
+} hot_loads;
+
+/* Counts the loads from buffers in a function and in the functions that it calls. */
+static void count_loads(const tsr__spirv_module *m, uint32_t function, hot_loads *out)
+{
+    bool inside = false;
+    for (size_t at = TSR__SPIRV_HEADER; at < m->count; at += tsr__spirv_length(m, at)) {
+        const uint32_t *w = m->words + at, opcode = tsr__spirv_opcode(m, at);
+        if (opcode == OP_FUNCTION)
+            inside = w[2] == function;
+        if (!inside)
+            continue;
+        if (opcode == OP_FUNCTION_CALL)
+            count_loads(m, w[3], out);
+        if (opcode != OP_LOAD || tsr__spirv_length(m, at) < 6 || !(w[4] & MEMORY_ALIGNED))
+            continue;
+        const uint32_t *type = tsr__spirv_find_type(m, w[1], 2);
+        ck_assert_ptr_nonnull(type);
+        if ((type[0] & 0xffff) != OP_TYPE_VECTOR) {
+            out->scalars++;
+            continue;
+        }
+        out->vectors++;
+        out->aligned += w[5] == ALIGNMENT;
+    }
+}
+
+static hot_loads loads_of(int shader, const uint32_t *spec, int spec_count)
+{
+    const tsr__spirv_module whole = module_of(shader);
+    tsr__spirv_module m = {0};
+    hot_loads loads = {0};
+    uint32_t *code = NULL;
+    size_t bytes = 0;
+    ck_assert_ok(tsr__spirv_specialize(whole.words, whole.count * sizeof(uint32_t), spec,
+                                       spec_count, &code, &bytes));
+    m.words = code;
+    m.count = bytes / sizeof(uint32_t);
+    for (size_t at = TSR__SPIRV_HEADER; at < m.count; at += tsr__spirv_length(&m, at))
+        if (tsr__spirv_opcode(&m, at) == OP_ENTRY_POINT)
+            count_loads(&m, m.words[at + 2], &loads);
+    tsr__free(code);
+    return loads;
+}
+
+START_TEST(weights_are_loaded_in_sixteen_bytes)
+{
+    static const tsr_dtype sixteen[] = {TSR_F16, TSR_BF16};
+    static const tsr_dtype formats[] = {TSR_Q4_0, TSR_Q5_0, TSR_Q8_0};
+    hot_loads loads;
+    for (int i = 0; i < 2; i++) {
+        /* one row of f32, then one of the weights' dtype; the last form has half the width */
+        for (int form = 0; form < 3; form++) {
+            const uint32_t spec[] = {64,
+                                     1,
+                                     4,
+                                     form == 1 ? (uint32_t)sixteen[i] : TSR_F32,
+                                     (uint32_t)sixteen[i],
+                                     form == 2 ? TSR_MM_LOAD_VEC_K : TSR_MM_LOAD_VEC8_K,
+                                     32,
+                                     0,
+                                     0};
+            loads = loads_of(TSR__SHADER_MATMUL_VECTOR_K, spec, 9);
+            ck_assert_int_ge(loads.vectors, 2);
+            ck_assert_msg((loads.aligned == loads.vectors) == (form < 2),
+                          "%s, form %d: %d of %d loads are aligned to 16 bytes",
+                          tsr_dtype_name(sixteen[i]), form, loads.aligned, loads.vectors);
+        }
+    }
+    for (int i = 0; i < 3; i++)
+        for (uint32_t staged = 0; staged < 2; staged++) {
+            uint32_t spec[TSR_QUANT_SPECS + 9] = {0};
+            tsr__quant_describe(formats[i], spec);
+            memcpy(spec + TSR_QUANT_SPECS,
+                   (uint32_t[]){64, 1, 4, TSR_F32, TSR_MM_LOAD_VEC_K, 0, 0, 32, staged},
+                   9 * sizeof *spec);
+            loads = loads_of(TSR__SHADER_MATMUL_BLOCKS, spec, TSR_QUANT_SPECS + 9);
+            const int scalars = loads.scalars;
+            ck_assert_int_eq(loads.aligned, loads.vectors);
+            ck_assert_int_ge(loads.vectors, 1 + (int)staged); /* rows of a, and staged blocks */
+            /* without staged blocks, their words are loaded one by one */
+            memcpy(spec + TSR_QUANT_SPECS + 8, (uint32_t[]){!staged}, sizeof *spec);
+            loads = loads_of(TSR__SHADER_MATMUL_BLOCKS, spec, TSR_QUANT_SPECS + 9);
+            ck_assert(staged ? scalars < loads.scalars : scalars > loads.scalars);
+        }
+}
+END_TEST
+
 TESTS(alignment)
 {
+    tcase_add_test(tests, weights_are_loaded_in_sixteen_bytes);
     tcase_add_test(tests, matrices_in_shared_memory_are_aligned);
     tcase_add_loop_test(tests, notices_smaller_elements, 0, 4);
 }

@@ -124,6 +124,31 @@ START_TEST(every_shader)
 }
 END_TEST
 
+static bool has_capability(const uint32_t *code, size_t bytes, uint32_t capability)
+{
+    for (size_t at = 5; at < bytes / 4; at += code[at] >> 16)
+        if ((code[at] & 0xffff) == OP_CAPABILITY && code[at + 1] == capability)
+            return true;
+    return false;
+}
+
+/* A kernel that can add up values of subgroups needs the capability only in the form that does. */
+START_TEST(capability_of_what_is_dead)
+{
+    const tsr__shader_binary *shader = &tsr__shader_binaries[TSR__SHADER_MATMUL_VECTOR_K];
+    for (uint32_t subgroup = 0; subgroup <= 32; subgroup += 32) {
+        const uint32_t spec[] = {64, 1, 4, TSR_F32, TSR_F16, 0, subgroup, 0};
+        uint32_t *out;
+        size_t bytes;
+        ck_assert_ok(tsr__spirv_specialize(shader->variant[0].code, shader->variant[0].size_bytes,
+                                           spec, 8, &out, &bytes));
+        ck_assert_int_eq(has_capability(out, bytes, CAPABILITY_GROUP_NON_UNIFORM_ARITHMETIC),
+                         subgroup > 0);
+        tsr__free(out);
+    }
+}
+END_TEST
+
 /* Of the shader for copies, a copy of 16-byte units needs only a twentieth; the rest must be
  * removed. */
 START_TEST(removes_what_is_dead)
@@ -219,6 +244,7 @@ TESTS(specialize)
     tcase_add_test(tests, constant_folding);
     tcase_add_test(tests, leaves_what_it_cannot_know);
     tcase_add_test(tests, every_shader);
+    tcase_add_test(tests, capability_of_what_is_dead);
     tcase_add_test(tests, removes_what_is_dead);
     tcase_add_test(tests, attention_loads_16_aligned_bytes);
     tcase_add_test(tests, out_of_memory);

@@ -35,6 +35,7 @@ typedef enum tsr__matmul_id {
     TSR__MATMUL_VECTOR_K,
     TSR__MATMUL_VECTOR_K16,
     TSR__MATMUL_VECTOR_COL,
+    TSR__MATMUL_VECTOR_COL16,
     TSR__MATMUL_WIDE,
     TSR__MATMUL_COOPMAT_L,
     TSR__MATMUL_COOPMAT_S,
@@ -74,8 +75,9 @@ typedef struct tsr__matmul_device {
     uint32_t vendor_id, device_id;
     uint32_t processors; /* 0: unknown */
     uint32_t max_invocations, max_shared_bytes;
-    uint32_t subgroup_size, subgroup_size_min;
-    bool quads; /* subgroups can exchange values within groups of four invocations */
+    uint32_t subgroup_size, subgroup_size_min, subgroup_size_max;
+    bool quads;         /* subgroups can exchange values within groups of four invocations */
+    bool subgroup_sums; /* shaders can use subgroupAdd */
     bool int64;
     bool dot2; /* there is an instruction that adds two products of f16 to a sum in f32 */
     /* the shapes for f16 and bf16; m is 0 if products of that dtype use none */
@@ -103,6 +105,7 @@ typedef struct tsr__matmul_variant {
     uint32_t a_load, b_load;       /* TSR_MM_LOAD_… */
     uint32_t threads;              /* invocations per workgroup; 0: those of the configuration */
     uint32_t rows;                 /* 1, 2, 4, 8 or 16 in the kernels for few rows; 0 in others */
+    uint32_t subgroup;             /* SUBGROUP of matmul_sums.glsl */
     tsr__matmul_fragment fragment; /* for kernels with cooperative matrices */
     uint32_t ahead;                /* AHEAD of matmul_tiled.glsl: 0 or 1 */
     uint32_t own_mode; /* 1: matmul_tiled.glsl is specialised for the epilogue; otherwise 0 */
@@ -142,10 +145,12 @@ typedef struct tsr__matmul_plan {
     bool gated;
     struct { /* for the method TSR__MATMUL_BLOCKS */
         tsr__shader shader;
-        uint32_t threads; /* invocations per workgroup */
-        uint32_t rows;    /* the number of rows of a for which the kernel is specialised */
-        uint32_t b_rows;  /* rows of b that a workgroup multiplies */
-        int64_t at_once;  /* columns of y per dispatch */
+        uint32_t threads;  /* invocations per workgroup */
+        uint32_t rows;     /* the number of rows of a for which the kernel is specialised */
+        uint32_t b_rows;   /* rows of b that a workgroup multiplies */
+        uint32_t subgroup; /* SUBGROUP of matmul_sums.glsl */
+        bool staged;       /* STAGED of matmul_blocks.glsl */
+        int64_t at_once;   /* columns of y per dispatch */
     } blocks;
     struct { /* for the method TSR__MATMUL_PANELS */
         tsr_dtype dtype;

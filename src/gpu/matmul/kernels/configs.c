@@ -44,6 +44,9 @@ static const tsr__matmul_config configs[TSR__MATMUL_GPU_CONFIGS] = {
                                 .bn = 4, .bk = 4, .tm = 16, .tn = 4},
     [TSR__MATMUL_VECTOR_COL] = {"vector-col", &tsr__matmul_vector_col, .threads = 128, .bm = 8,
                                 .bn = 64, .bk = 8, .tm = 8, .tn = 4},
+    /* Four times as many workgroups, of twice as many invocations, for up to four rows. */
+    [TSR__MATMUL_VECTOR_COL16] = {"vector-col16", &tsr__matmul_vector_col, .threads = 256, .bm = 4,
+                                  .bn = 16, .bk = 8, .tm = 4, .tn = 4},
     [TSR__MATMUL_WIDE] = {"wide", &tsr__matmul_wide, .threads = 64, .bm = 1, .bn = 64, .bk = 1,
                           .tm = 1, .tn = 1},
     [TSR__MATMUL_COOPMAT_L] = {"coopmat-l", &tsr__matmul_coopmat, .threads = 256, .bm = 128,

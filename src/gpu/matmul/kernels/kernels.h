@@ -17,6 +17,9 @@ extern const tsr__matmul_family tsr__matmul_coopmat;
 /* with cooperative matrices that a workgroup shares; for operands whose rows are aligned */
 extern const tsr__matmul_family tsr__matmul_coopmat2;
 
+/* Returns SUBGROUP of shaders/include/matmul_sums.glsl for workgroups of `threads` invocations. */
+uint32_t tsr__matmul_subgroup_of(const tsr__matmul_device *device, uint32_t threads);
+
 /* Returns how the subgroups of a workgroup divide its tile (shaders/gpu/matmul_coopmat.glsl) for
  * operands of `dtype`. All fields are 0 if the device cannot run the configuration. */
 tsr__matmul_fragment tsr__matmul_fragment_for(const tsr__matmul_config *config,

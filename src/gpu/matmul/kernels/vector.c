@@ -29,15 +29,28 @@ static uint32_t rows_at_least(int64_t m)
     return rows;
 }
 
+uint32_t tsr__matmul_subgroup_of(const tsr__matmul_device *device, uint32_t threads)
+{
+    const bool sums = device->subgroup_sums && !device->traits.few_invocations &&
+                      device->subgroup_size_min >= 4 && device->subgroup_size_max > 0 &&
+                      threads % device->subgroup_size_max == 0;
+    return sums ? device->subgroup_size_min : 0;
+}
+
 static void specialize_k(const tsr__matmul_config *config, const tsr__matmul_device *device,
                          const tsr__matmul_problem *p, bool vectors, tsr__matmul_variant *variant)
 {
-    (void)config;
-    (void)device;
+    const int64_t a_width = p->a.dtype == TSR_F32 ? 4 : 8;
     variant->rows = rows_at_least(p->m);
-    if (vectors && tsr__matmul_a_load(p, 4) == TSR_MM_LOAD_VEC_K &&
-        tsr__matmul_b_load(p, 4) == TSR_MM_LOAD_VEC_K)
-        variant->a_load = variant->b_load = TSR_MM_LOAD_VEC_K;
+    variant->subgroup = tsr__matmul_subgroup_of(device, config->threads);
+    if (!vectors || tsr__matmul_a_load(p, 4) != TSR_MM_LOAD_VEC_K ||
+        tsr__matmul_b_load(p, 4) != TSR_MM_LOAD_VEC_K)
+        return;
+    const bool eight =
+        p->b.dtype != TSR_F32 &&
+        tsr__matmul_a_load(p, a_width) == (a_width == 8 ? TSR_MM_LOAD_VEC8_K : TSR_MM_LOAD_VEC_K) &&
+        tsr__matmul_b_load(p, 8) == TSR_MM_LOAD_VEC8_K;
+    variant->a_load = variant->b_load = eight ? TSR_MM_LOAD_VEC8_K : TSR_MM_LOAD_VEC_K;
 }
 
 static void specialize_col(const tsr__matmul_config *config, const tsr__matmul_device *device,
@@ -60,9 +73,10 @@ static bool has_rows(const tsr__matmul_config *config, const tsr__matmul_variant
 static bool has_variant_k(const tsr__matmul_config *config, const tsr__matmul_device *device,
                           tsr__matmul_variant *variant)
 {
-    (void)device;
+    variant->subgroup = tsr__matmul_subgroup_of(device, config->threads);
     return has_rows(config, variant) && variant->a_load == variant->b_load &&
-           (variant->a_load == TSR_MM_LOAD_SCALAR || variant->a_load == TSR_MM_LOAD_VEC_K);
+           (variant->a_load == TSR_MM_LOAD_SCALAR || variant->a_load == TSR_MM_LOAD_VEC_K ||
+            (variant->a_load == TSR_MM_LOAD_VEC8_K && variant->b_dtype != TSR_F32));
 }
 
 static bool has_variant_col(const tsr__matmul_config *config, const tsr__matmul_device *device,
@@ -86,6 +100,8 @@ static int pipeline(const tsr__matmul_config *config, const tsr__matmul_variant 
     spec[count++] = variant->a_dtype;
     spec[count++] = variant->b_dtype;
     spec[count++] = variant->b_load;
+    if (along_k)
+        spec[count++] = variant->subgroup;
     return count;
 }
 
@@ -126,4 +142,5 @@ const tsr__matmul_family tsr__matmul_vector_col = {
     .pipeline = pipeline,
     .run = tsr__matmul_run_tiles,
     .splits_k = true,
+    .widens = true,
 };
