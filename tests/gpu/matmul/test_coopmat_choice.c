@@ -297,6 +297,50 @@ START_TEST(nine_to_sixteen_rows_of_f32)
 }
 END_TEST
 
+/* Up to four rows are one dispatch, whichever way b is stored. */
+START_TEST(few_rows_do_not_split_k)
+{
+    for (int64_t m = 1; m <= 5; m++)
+        for (int transposed = 0; transposed < 2; transposed++) {
+            tsr__matmul_problem p = product(TSR_F32, TSR_F16, m, 4096, 512);
+            tsr__matmul_plan plan;
+            if (!transposed) { /* b is contiguous along its columns */
+                p.b.row = 512;
+                p.b.col = 1;
+            }
+            ck_assert_ok(tsr__matmul_choose(&device, NULL, &p, NULL, &plan));
+            ck_assert_msg((plan.splits == 1) == (m <= 4), "%lld rows: k in %u ranges", (long long)m,
+                          (unsigned)plan.splits);
+            ck_assert_str_eq(plan.config->name, transposed ? "vector-k"
+                                                : m <= 4   ? "vector-col16"
+                                                           : "vector-col");
+        }
+    tsr__matmul_problem wide = product(TSR_F32, TSR_F16, 1, 512, 1 << 20);
+    tsr__matmul_plan plan;
+    wide.b.row = 1 << 20;
+    wide.b.col = 1;
+    ck_assert_ok(tsr__matmul_choose(&device, NULL, &wide, NULL, &plan));
+    ck_assert_str_eq(plan.config->name, "vector-col");
+}
+END_TEST
+
+/* Subgroups add up sums only if each workgroup consists of whole subgroups. */
+START_TEST(sums_of_subgroups)
+{
+    ck_assert_uint_eq(tsr__matmul_subgroup_of(&device, 64), 0);
+    device.subgroup_sums = true;
+    device.subgroup_size_min = 8;
+    device.subgroup_size_max = 32;
+    ck_assert_uint_eq(tsr__matmul_subgroup_of(&device, 64), 8);
+    ck_assert_uint_eq(tsr__matmul_subgroup_of(&device, 48), 0);
+    device.subgroup_size_min = 2;
+    ck_assert_uint_eq(tsr__matmul_subgroup_of(&device, 64), 0);
+    device.subgroup_size_min = device.subgroup_size_max = 32;
+    device.traits = tsr__traits_of(TSR__CLASS_LAVAPIPE);
+    ck_assert_uint_eq(tsr__matmul_subgroup_of(&device, 64), 0);
+}
+END_TEST
+
 START_TEST(long_k_gives_large_tiles_work)
 {
     ck_assert_str_eq(chosen(TSR_F32, 128, 4096, 4096), "tiled-l"); /* 32 tiles, k in 4 ranges */
@@ -745,6 +789,8 @@ TESTS(coopmat_kernel)
     tcase_add_test(tests, large_products_of_f16);
     tcase_add_test(tests, products_of_f16_on_nvidia);
     tcase_add_test(tests, nine_to_sixteen_rows_of_f32);
+    tcase_add_test(tests, few_rows_do_not_split_k);
+    tcase_add_test(tests, sums_of_subgroups);
     tcase_add_test(tests, long_k_gives_large_tiles_work);
     tcase_add_test(tests, tiles_for_amd);
     tcase_add_test(tests, tiles_for_intel);
