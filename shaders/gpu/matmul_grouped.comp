@@ -1,11 +1,13 @@
 // Grouped product: y[pair] = x[row of pair] · w[expert]ᵀ + bias[expert], for pairs that are sorted
 // by expert. A workgroup computes BM rows and BN columns of one expert from tiles in shared memory,
 // BK products at a time; an invocation keeps TM × TN sums in registers, and loads its part of the
-// next tiles while it multiplies. The tiles of rows of expert e are numbered from
+// next tiles while it multiplies. With GATED, half of the columns of a tile are those of w and half
+// are the same ones of `up`, and the result is act(x · wᵀ + bias) · (x · upᵀ + up_bias). The tiles of rows of expert e are numbered from
 // offsets[e] / BM + e on, so that a workgroup finds its expert by a binary search, and the host
 // need not know how many rows an expert has. Experts without rows are not read.
 #version 450
 #extension GL_GOOGLE_include_directive : require
+#include "include/gated.glsl"
 #include "include/grouped.glsl"
 
 layout(constant_id = 5) const uint THREADS = 64;
@@ -21,6 +23,9 @@ layout(constant_id = 13) const uint Y_DTYPE = TSR_DT_F32;
 layout(constant_id = 14) const uint BIAS_DTYPE = TSR_DT_F32;
 layout(constant_id = 15) const uint X_LOAD = TSR_GROUPED_SCALAR;
 layout(constant_id = 16) const uint W_LOAD = TSR_GROUPED_SCALAR;
+layout(constant_id = 17) const uint ACCUMULATE = 0;
+layout(constant_id = 18) const uint GATED = 0; // TN is then 8
+layout(constant_id = 19) const uint ACTIVATION = TSR_EXPERT_ACT_SILU;
 
 layout(push_constant, std430) uniform tsr_push
 {
@@ -28,6 +33,7 @@ layout(push_constant, std430) uniform tsr_push
 };
 
 const uint PAD = 4;
+const uint OWN = GATED != 0 ? BN / 2 : BN; // columns of y in a tile
 const uint X_LOADS = BM * BK / 4 / THREADS;
 const uint W_LOADS = BN * BK / 4 / THREADS;
 shared float x_tile[BK * (BM + PAD)];
@@ -131,24 +137,30 @@ void multiply(uint x, uint y)
             multiply_one(x, y, k4 + k1);
 }
 
+float bias_of(uvec2 bias, uint expert, uint col)
+{
+    if ((bias.x | bias.y) == 0)
+        return 0.0;
+    return tsr_load_float(tsr_at_mul(bias, expert * p.bias_stride, tsr_dtype_bytes(BIAS_DTYPE)), col, BIAS_DTYPE);
+}
+
 void store(uint rows, uint col0, uint expert, uint x, uint y)
 {
-    uvec2 bias = tsr_at_mul(p.bias, expert * p.bias_stride + col0, tsr_dtype_bytes(BIAS_DTYPE));
-    bool has_bias = (p.bias.x | p.bias.y) != 0;
     [[unroll]] for (uint i = 0; i < TM; i++) {
         uint row = row_of(i, y);
         if (row >= rows)
             continue;
-        uvec2 to = tsr_at_mul(tsr_at_mul(p.y, pairs[row], p.y_stride * tsr_dtype_bytes(Y_DTYPE)), col0,
-                              tsr_dtype_bytes(Y_DTYPE));
-        [[unroll]] for (uint j = 0; j < TN; j++) {
-            uint col = col_of(j, x);
-            if (col0 + col < p.n) {
+        uvec2 to = tsr_at_mul(p.y, pairs[row], p.y_stride * tsr_dtype_bytes(Y_DTYPE));
+        // An invocation has the columns of `up` in the second half of its own.
+        [[unroll]] for (uint j = 0; j < (GATED != 0 ? TN / 2 : TN); j++) {
+            uint col = col0 + col_of(j, x);
+            if (col < p.n) {
                 precise float value = sums[i * TN + j];
-                if ((p.flags & TSR_GROUPED_ACCUMULATE) != 0)
+                if (ACCUMULATE != 0)
                     value += tsr_load_float(to, col, Y_DTYPE);
-                if (has_bias)
-                    value += tsr_load_float(bias, col, BIAS_DTYPE);
+                value += bias_of(p.bias, expert, col);
+                if (GATED != 0)
+                    value = tsr_gated(value, sums[i * TN + j + TN / 2] + bias_of(p.up_bias, expert, col), p.limit, ACTIVATION);
                 tsr_store_float(to, col, Y_DTYPE, value);
             }
         }
@@ -157,8 +169,8 @@ void store(uint rows, uint col0, uint expert, uint x, uint y)
 
 void main()
 {
-    uint across = (p.n + BN - 1) / BN;
-    uint slot = tsr_flat_group() / across, col0 = tsr_flat_group() % across * BN;
+    uint across = (p.n + OWN - 1) / OWN;
+    uint slot = p.first_slot + tsr_flat_group() / across, col0 = tsr_flat_group() % across * OWN;
     if (slot >= p.slots)
         return;
     // The last expert whose tiles start at `slot` or before it.
@@ -181,11 +193,13 @@ void main()
 
     [[unroll]] for (uint i = 0; i < X_LOADS; i++)
         x_at[i] = tsr_at_mul(p.x, pairs[x_place(i).x] / p.x_divide, p.x_stride * tsr_dtype_bytes(X_DTYPE));
-    uvec2 w = tsr_at_stride(p.w, expert, p.w_expert);
+    uvec2 w = tsr_at_stride(p.w, expert, p.w_expert), up = tsr_at_stride(p.up, expert, p.w_expert);
     // Columns past the edge repeat the last ones, and their sums are not stored.
-    [[unroll]] for (uint i = 0; i < W_LOADS; i++)
-        w_at[i] = tsr_at_stride(
-            w, min(col0 + w_place(i).x, p.n - (W_LOAD == TSR_GROUPED_VEC_LINE ? 4 : 1)), p.w_line);
+    [[unroll]] for (uint i = 0; i < W_LOADS; i++) {
+        uint line = w_place(i).x;
+        w_at[i] = tsr_at_stride(line < OWN ? w : up,
+            min(col0 + line % OWN, p.n - (W_LOAD == TSR_GROUPED_VEC_LINE ? 4 : 1)), p.w_line);
+    }
 
     uint x = gl_LocalInvocationIndex % ACROSS, y = gl_LocalInvocationIndex / ACROSS;
     [[unroll]] for (uint i = 0; i < TM * TN; i++)

@@ -153,5 +153,7 @@ void main()
     }
     if ((p.flags & TSR_GROUPED_ACCUMULATE) != 0u)
         value += tsr_load_float(to, col, Y_DTYPE);
+    if (SUM != 0u && (p.flags & TSR_GROUPED_ADDED) != 0u)
+        value += tsr_load_float(tsr_at_mul(p.up, item, p.y_stride * tsr_dtype_bytes(Y_DTYPE)), col, Y_DTYPE);
     tsr_store_float(to, col, Y_DTYPE, value);
 }

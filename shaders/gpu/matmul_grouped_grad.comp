@@ -57,12 +57,12 @@ void multiply_one(uint x, uint y, uint k)
 
 void main()
 {
-    uint across = (p.columns + BN - 1) / BN, down = (p.rows + BM - 1) / BM;
+    uint across = (p.columns + BN - 1) / BN;
     uint group = tsr_flat_group();
-    uint expert = group / (across * down);
-    if (expert >= p.experts)
+    uint tile = p.first_tile + group / across / p.experts, expert = group / across % p.experts;
+    if (tile >= p.last_tile)
         return;
-    uint row0 = group / across % down * BM, col0 = group % across * BN;
+    uint row0 = tile * BM, col0 = group % across * BN;
     uint begin = tsr_words(p.offsets).v[expert], end = tsr_words(p.offsets).v[expert + 1];
     uint x = gl_LocalInvocationIndex % ACROSS, y = gl_LocalInvocationIndex / ACROSS;
     [[unroll]] for (uint i = 0; i < TM * TN; i++)

@@ -35,5 +35,7 @@ void main()
     uvec2 to = tsr_at_mul(p.y, token, p.y_stride * tsr_dtype_bytes(Y_DTYPE));
     if ((p.flags & TSR_GROUPED_ACCUMULATE) != 0u)
         sum += tsr_load_float(to, col, Y_DTYPE);
+    if ((p.flags & TSR_GROUPED_ADDED) != 0u)
+        sum += tsr_load_float(tsr_at_mul(p.added, token, p.y_stride * tsr_dtype_bytes(Y_DTYPE)), col, Y_DTYPE);
     tsr_store_float(to, col, Y_DTYPE, sum);
 }

@@ -85,6 +85,8 @@ void main()
                 better += uint(keys[other] > key || (keys[other] == key && other < j));
             if (better < p.chosen) {
                 tsr_words(p.ids).v[token * p.ids_stride + better] = j;
+                if ((p.here.x | p.here.y) != 0u)
+                    tsr_words(p.here).v[token * p.ids_stride + better] = tsr_words(p.local).v[j];
                 chosen_scores[better] = score[i];
             }
         }

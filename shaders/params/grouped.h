@@ -8,20 +8,27 @@
 
 /* Strides of x and y count elements; those of w count bytes. Row i of x belongs to pair i, or to
  * the pairs of token i if x_divide is `chosen` instead of 1. `order` has the pairs of expert e at
- * offsets[e] … offsets[e + 1] − 1. An address that is 0 means that the tensor is missing. */
+ * offsets[e] … offsets[e + 1] − 1. An address that is 0 means that the tensor is missing. `up` and
+ * `up_bias` have the strides of w and `bias`; they are used if the kernel is specialised for
+ * them. */
 struct tsr_grouped_push {
     TSR_ADDRESS x, w, y, bias, order, offsets;
     TSR_ADDRESS w_expert, w_line,
         w_k; /* from expert to expert, from column of y to column, along k */
-    TSR_UINT rows, experts, n, k;
+    TSR_ADDRESS up, up_bias;
+    TSR_UINT experts, n, k;
     TSR_UINT x_stride, x_divide, y_stride;
     TSR_UINT bias_stride;
-    TSR_UINT slots; /* tiles of rows, including those that are empty */
-    TSR_UINT flags;
+    /* the dispatch computes tiles of rows first_slot … slots − 1, some of which are empty */
+    TSR_UINT slots, first_slot;
+    TSR_FLOAT limit;
 };
 TSR_PUSH_CHECK(tsr_grouped_push);
 
+/* Flags of the structs below. ADDED: the rows of `up`, in the product for few tokens, or of
+ * `added` are added to those of y, which have the same stride and dtype. */
 #define TSR_GROUPED_ACCUMULATE 1u
+#define TSR_GROUPED_ADDED 2u
 
 /* How w is loaded, a specialization constant; x is loaded as VEC_K or SCALAR. */
 #define TSR_GROUPED_SCALAR 0u   /* any strides, one element at a time */
@@ -44,19 +51,21 @@ struct tsr_grouped_few_push {
 };
 TSR_PUSH_CHECK(tsr_grouped_few_push);
 
-/* The gradient of w: dw[e] = Σ over its pairs of dyᵀ · x. */
+/* The gradient of w: dw[e] = Σ over its pairs of dyᵀ · x. The dispatch computes tiles of rows
+ * first_tile … last_tile − 1 of all experts. */
 struct tsr_grouped_grad_push {
     TSR_ADDRESS dy, x, dw, order, offsets;
     TSR_ADDRESS dw_expert, dw_row; /* bytes */
     TSR_UINT experts, rows, columns;
     TSR_UINT dy_stride, dy_divide, x_stride, x_divide;
+    TSR_UINT first_tile, last_tile;
     TSR_UINT flags;
 };
 TSR_PUSH_CHECK(tsr_grouped_grad_push);
 
 /* Rows of pairs: y[token] = Σ over ranks of weight · x[pair]. */
 struct tsr_pair_sum_push {
-    TSR_ADDRESS x, y, weights, ids;
+    TSR_ADDRESS x, y, weights, ids, added;
     TSR_UINT tokens, chosen, experts, n;
     TSR_UINT x_stride, y_stride, weights_stride, ids_stride;
     TSR_UINT flags;

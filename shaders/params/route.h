@@ -17,6 +17,7 @@
  * is 0 means that the tensor is missing. If groups is 0, there are no groups. */
 struct tsr_route_push {
     TSR_ADDRESS logits, ids, weights, bias;
+    TSR_ADDRESS local, here; /* here[…] = local[ids[…]], with the strides of ids */
     TSR_UINT tokens, experts, chosen;
     TSR_UINT logits_stride, ids_stride, weights_stride;
     TSR_UINT groups, groups_used;

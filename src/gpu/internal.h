@@ -108,8 +108,10 @@ tsr_status tsr__matmul_fused(tsr_stream *stream, tsr_tensor *y, const tsr_tensor
 
 /* Experts -------------------------------------------------------------------------------------- */
 
-/* Checks what tsr_route needs to choose `chosen` of `experts` experts, except `bias`. */
+struct tsr_matmul_grouped_params; /* tessera/moe.h */
 struct tsr_route_params;
+
+/* Checks what tsr_route needs to choose `chosen` of `experts` experts, except `bias`. */
 tsr_status tsr__route_check(const char *op, const struct tsr_route_params *params, int64_t experts,
                             int64_t chosen) TSR_NODISCARD;
 
@@ -119,6 +121,19 @@ tsr_status tsr__route_check(const char *op, const struct tsr_route_params *param
 tsr_status tsr__pair_sum(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x,
                          const tsr_tensor *ids, int64_t experts, const tsr_tensor *weights,
                          bool accumulate) TSR_NODISCARD;
+
+/* tsr_matmul_grouped with `weights`: y[token] = the weighted sum + added[token]. `added` has y's
+ * shape, strides and dtype, or is NULL. */
+tsr_status tsr__matmul_grouped_added(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x,
+                                     const tsr_tensor *w, const tsr_tensor *ids,
+                                     const struct tsr_matmul_grouped_params *params,
+                                     const tsr_tensor *added) TSR_NODISCARD;
+
+/* tsr_route that also writes here[…] = local[ids[…]], unless both are NULL. local is [experts],
+ * i32, and here has the layout of ids. */
+tsr_status tsr__route_local(tsr_stream *stream, tsr_tensor *ids, tsr_tensor *weights,
+                            const tsr_tensor *logits, const struct tsr_route_params *params,
+                            const tsr_tensor *local, tsr_tensor *here) TSR_NODISCARD;
 
 /* The activation between the products of an expert: y[pair,n] = activation(gate, up), where hidden
  * [pair,2n] has gate, then up. If dy, the gradient of y without the pair's weight, is given, y is

@@ -1,5 +1,7 @@
-/* Checks of tensors of pairs. */
-#include "gpu/experts/experts.h"
+/* Checks of tensors of pairs, and what the kernels of grouped products share. */
+#include <math.h>
+
+#include "gpu/experts/grouped.h"
 
 #include "base/checked.h"
 #include "tensor/check.h"
@@ -112,4 +114,24 @@ tsr_status tsr__sorted_of(const char *op, const tsr_stream *stream, const tsr_te
     *experts = offsets->layout.shape[0] - 1;
     *out = (tsr__sorted){tsr__read_of(order), tsr__read_of(offsets)};
     return TSR_OK;
+}
+
+bool tsr__grouped_pairs_up(const tsr__grouped *call)
+{
+    const tsr_layout *w = &call->w->layout;
+    const tsr_matmul_grouped_params *params = call->params;
+    const tsr_tensor *up = params->up;
+    if (params->bias && params->up_bias &&
+        (params->bias->layout.strides[0] != params->up_bias->layout.strides[0] ||
+         params->bias->layout.dtype != params->up_bias->layout.dtype))
+        return false;
+    return up && up->layout.strides[0] == w->strides[0] && up->layout.strides[1] == w->strides[1] &&
+           up->layout.strides[2] == w->strides[2];
+}
+
+double tsr__grouped_read_bytes(const tsr__grouped *call, const tsr_tensor *w)
+{
+    const double pairs = (double)call->pairs.tokens * call->pairs.chosen;
+    return fmin(pairs, call->experts) *
+           (double)tsr__dtype_bytes(w->layout.dtype, (uint64_t)call->n * call->k);
 }

@@ -55,11 +55,12 @@ tsr_status tsr__sort_check(const char *op, const tsr_stream *stream,
 tsr_status tsr__sort_pairs(tsr_stream *stream, const tsr__pairs *pairs, uint32_t experts,
                            const tsr__sorted *out) TSR_NODISCARD;
 
-/* Records y[token] = Σ weights · x[pair]; the caller has checked everything. weights may be
- * NULL. */
+/* Records y[token] = Σ weights · x[pair] + added[token]; the caller has checked everything. weights
+ * and `added` may be NULL; `added` has y's rows. */
 tsr_status tsr__pair_sum_record(tsr_stream *stream, const tsr__pair_rows *y, uint64_t x,
                                 tsr__access x_access, tsr_dtype x_dtype, uint32_t x_stride,
                                 const tsr__pairs *pairs, uint32_t experts,
-                                const tsr_tensor *weights, bool accumulate) TSR_NODISCARD;
+                                const tsr_tensor *weights, const tsr_tensor *added,
+                                bool accumulate) TSR_NODISCARD;
 
 #endif

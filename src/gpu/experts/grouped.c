@@ -1,9 +1,14 @@
 /* Products of rows and the matrices of their experts: checks, the choice of a kernel, and tiles. */
 #include "gpu/experts/grouped.h"
 
+#include <math.h>
+#include <string.h>
+
 #include "base/checked.h"
 #include "base/given.h"
 #include "base/struct_size.h"
+#include "gpu/device/device.h"
+#include "gpu/internal.h"
 #include "gpu/quant/dequantize.h"
 #include "tensor/check.h"
 
@@ -135,7 +140,7 @@ static tsr_status check(const char *op, tsr_stream *stream, tsr_tensor *y, const
 typedef struct tile_shape {
     uint32_t threads, rows, columns, depth, own_rows, own_columns;
 } tile_shape;
-static const tile_shape small_tile = {64, 32, 64, 16, 4, 8}, large_tile = {128, 64, 64, 16, 8, 4};
+static const tile_shape small_tile = {64, 32, 64, 16, 4, 8}, large_tile = {128, 64, 64, 16, 4, 8};
 
 static const tile_shape *tile_for(const tsr__grouped *call)
 {
@@ -166,18 +171,76 @@ typedef struct tile_target {
     tsr_dtype dtype;
     uint32_t stride;
     bool accumulate;
+    bool gated; /* y = activation(product with w, product with `up`) */
 } tile_target;
 
+static void set_specialization(const tsr__grouped *call, const tsr_tensor *w,
+                               const tile_shape *tile, const tile_target *to, uint32_t load,
+                               const tsr_tensor *bias, tsr__dispatch *dispatch)
+{
+    const bool blocks = load == TSR_GROUPED_BLOCKS;
+    tsr__quant_describe(blocks ? w->layout.dtype : TSR_Q4_0, dispatch->spec);
+    const uint32_t spec[] = {
+        tile->threads,
+        tile->rows,
+        tile->columns,
+        tile->depth,
+        tile->own_rows,
+        tile->own_columns,
+        (uint32_t)call->x.tensor->layout.dtype,
+        blocks ? TSR_F32 : (uint32_t)w->layout.dtype,
+        (uint32_t)to->dtype,
+        bias ? (uint32_t)bias->layout.dtype : TSR_F32,
+        tsr__pair_rows_aligned(&call->x) ? TSR_GROUPED_VEC_K : TSR_GROUPED_SCALAR,
+        load,
+        to->accumulate,
+        to->gated,
+        to->gated ? (uint32_t)call->params->activation : 0,
+    };
+    dispatch->spec_count = TSR_QUANT_SPECS + (int)(sizeof spec / sizeof spec[0]);
+    memcpy(dispatch->spec + TSR_QUANT_SPECS, spec, sizeof spec);
+}
+
+/* Records the tiles first_slot … slots − 1 of rows, as many at a time as the device's work limit
+ * allows. */
+static tsr_status record_slots(tsr_stream *stream, const tsr__grouped *call, const tile_shape *tile,
+                               uint64_t across, struct tsr_grouped_push *push,
+                               tsr__dispatch *dispatch)
+{
+    const uint32_t slots = push->slots;
+    const double work = (double)across * tile->rows * tile->columns * fmax(call->k, 1),
+                 most = fmax(tsr_stream_device(stream)->work_limit / work, 1);
+    const uint32_t step = most < slots ? (uint32_t)most : slots;
+    const double read_bytes = dispatch->read_bytes, products = dispatch->multiply_adds;
+    if (step < slots)
+        dispatch->independent_group = tsr__stream_new_independent_group(stream);
+    for (uint32_t first = 0; first < slots; first += step) {
+        const uint32_t count = first + step < slots ? step : slots - first;
+        push->first_slot = first;
+        push->slots = first + count;
+        dispatch->work = work * count;
+        dispatch->read_bytes = read_bytes * count / slots;
+        dispatch->multiply_adds = products * count / slots;
+        tsr__groups_for(count * across, 1, dispatch->groups);
+        TSR__TRY(tsr__stream_dispatch(stream, dispatch));
+    }
+    return TSR_OK;
+}
+
+/* Records the products with w or, if `to` says so, with w and `up`. */
 static tsr_status record_tiles(tsr_stream *stream, const tsr__grouped *call, const tsr_tensor *w,
                                const tsr_tensor *bias, const tile_target *to)
 {
     const tile_shape *tile = tile_for(call);
     const tsr_layout *l = &w->layout;
+    const tsr_tensor *up = to->gated ? call->params->up : NULL,
+                     *up_bias = to->gated ? call->params->up_bias : NULL;
+    const tsr_tensor *some_bias = bias ? bias : up_bias;
     const int line = call->transposed ? 2 : 1, k = call->transposed ? 1 : 2;
-    const uint32_t rows = call->pairs.tokens * call->pairs.chosen, load = load_of(call, w);
-    const uint64_t across = tsr__div_up_u64(call->n, tile->columns);
-    const uint32_t slots = rows / tile->rows + call->experts;
-    const struct tsr_grouped_push push = {
+    const uint32_t rows = call->pairs.tokens * call->pairs.chosen;
+    const uint32_t load =
+        up && load_of(call, up) != load_of(call, w) ? TSR_GROUPED_SCALAR : load_of(call, w);
+    struct tsr_grouped_push push = {
         .x = tsr__tensor_address(call->x.tensor),
         .w = tsr__tensor_address(w),
         .y = to->y,
@@ -187,48 +250,35 @@ static tsr_status record_tiles(tsr_stream *stream, const tsr__grouped *call, con
         .w_expert = tsr__dtype_bytes(l->dtype, (uint64_t)l->strides[0]),
         .w_line = tsr__dtype_bytes(l->dtype, (uint64_t)l->strides[line]),
         .w_k = load == TSR_GROUPED_BLOCKS ? 0 : tsr__dtype_bytes(l->dtype, (uint64_t)l->strides[k]),
-        .rows = rows,
+        .up = up ? tsr__tensor_address(up) : 0,
+        .up_bias = up_bias ? tsr__tensor_address(up_bias) : 0,
         .experts = call->experts,
         .n = call->n,
         .k = call->k,
         .x_stride = call->x.stride,
         .x_divide = call->x.divide,
         .y_stride = to->stride,
-        .bias_stride = bias ? (uint32_t)bias->layout.strides[0] : 0,
-        .slots = slots,
-        .flags = to->accumulate ? TSR_GROUPED_ACCUMULATE : 0,
+        .bias_stride = some_bias ? (uint32_t)some_bias->layout.strides[0] : 0,
+        .slots = rows / tile->rows + call->experts,
+        .limit = call->limit,
     };
     tsr__dispatch dispatch = {
         .shader = TSR__SHADER_MATMUL_GROUPED,
-        .spec_count = 17,
         .push = &push,
         .push_bytes = sizeof push,
-        .work = (double)rows * call->n * call->k,
-        .access_count = bias ? 6 : 5,
+        .multiply_adds = (double)rows * call->n * call->k * (up ? 2 : 1),
+        .read_bytes = tsr__grouped_read_bytes(call, w) * (up ? 2 : 1),
+        .access_count = 5,
         .access = {tsr__read_of(call->x.tensor), tsr__read_of(w), to->access, call->sorted.order,
                    call->sorted.offsets},
     };
-    if (bias)
-        dispatch.access[5] = tsr__read_of(bias);
-    if (load == TSR_GROUPED_BLOCKS)
-        tsr__quant_describe(l->dtype, dispatch.spec);
-    else
-        tsr__quant_describe(TSR_Q4_0, dispatch.spec);
-    uint32_t *spec = dispatch.spec + TSR_QUANT_SPECS;
-    spec[0] = tile->threads;
-    spec[1] = tile->rows;
-    spec[2] = tile->columns;
-    spec[3] = tile->depth;
-    spec[4] = tile->own_rows;
-    spec[5] = tile->own_columns;
-    spec[6] = (uint32_t)call->x.tensor->layout.dtype;
-    spec[7] = load == TSR_GROUPED_BLOCKS ? TSR_F32 : (uint32_t)l->dtype;
-    spec[8] = (uint32_t)to->dtype;
-    spec[9] = bias ? (uint32_t)bias->layout.dtype : TSR_F32;
-    spec[10] = tsr__pair_rows_aligned(&call->x) ? TSR_GROUPED_VEC_K : TSR_GROUPED_SCALAR;
-    spec[11] = load;
-    tsr__groups_for(slots * across, 1, dispatch.groups);
-    return tsr__stream_dispatch(stream, &dispatch);
+    const tsr_tensor *others[] = {bias, up, up_bias};
+    for (int i = 0; i < 3; i++)
+        if (others[i])
+            dispatch.access[dispatch.access_count++] = tsr__read_of(others[i]);
+    set_specialization(call, w, tile, to, load, some_bias, &dispatch);
+    const uint32_t own = up ? tile->columns / 2 : tile->columns;
+    return record_slots(stream, call, tile, tsr__div_up_u64(call->n, own), &push, &dispatch);
 }
 
 /* The tiles' product as a sequence of commands. Scratch memory has the sorted pairs if the caller
@@ -271,7 +321,8 @@ static tsr_status run_tiles(tsr_stream *stream, void *arg)
     const tsr_matmul_grouped_params *params = call->params;
     if (!params->order && call->experts > 0)
         TSR__TRY(tsr__sort_pairs(stream, &call->pairs, call->experts, &call->sorted));
-    if (!params->up && !params->weights) {
+    const bool gated = params->up && tsr__grouped_pairs_up(call);
+    if (gated || (!params->up && !params->weights)) {
         if (call->experts == 0)
             return TSR_OK;
         const tile_target to = {
@@ -280,6 +331,7 @@ static tsr_status run_tiles(tsr_stream *stream, void *arg)
             .dtype = call->y.tensor->layout.dtype,
             .stride = call->y.stride,
             .accumulate = params->accumulate,
+            .gated = gated,
         };
         return record_tiles(stream, call, call->w, params->bias, &to);
     }
@@ -289,7 +341,8 @@ static tsr_status run_tiles(tsr_stream *stream, void *arg)
     if (params->up)
         return tsr__pair_activate_record(stream, call, &rows);
     return tsr__pair_sum_record(stream, &call->y, tsr__access_address(rows), rows, TSR_F32, call->n,
-                                &call->pairs, call->experts, params->weights, params->accumulate);
+                                &call->pairs, call->experts, params->weights, call->added,
+                                params->accumulate);
 }
 
 static tsr_status run_with_scratch(tsr_stream *stream, const tsr__grouped *call)
@@ -303,7 +356,7 @@ static tsr_status run_with_scratch(tsr_stream *stream, const tsr__grouped *call)
         work.sorted_bytes = tsr__align_up_u64(
             work.order_bytes + (call->experts + UINT64_C(1)) * sizeof(int32_t), 256);
     }
-    if (params->up || params->weights)
+    if ((params->up && !tsr__grouped_pairs_up(call)) || params->weights)
         work.row_bytes = pairs * call->n * (params->up ? 2 : 1) * sizeof(float);
     if (work.sorted_bytes + work.row_bytes > 0)
         TSR__TRY(tsr__stream_scratch(stream, work.sorted_bytes + work.row_bytes, &work.scratch));
@@ -317,14 +370,35 @@ static tsr_status run_with_scratch(tsr_stream *stream, const tsr__grouped *call)
 
 /* Calls --------------------------------------------------------------------------------------- */
 
-tsr_status tsr_matmul_grouped(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x,
-                              const tsr_tensor *w, const tsr_tensor *ids,
-                              const tsr_matmul_grouped_params *params)
+/* Checks that `added` has the rows of y, which is written after `added` has been read. */
+static tsr_status check_added(const char *op, const tsr_stream *stream, const tsr__grouped *call)
+{
+    const tsr_tensor *y = call->y.tensor;
+    tsr__pair_rows rows;
+    TSR__TRY(tsr__pair_rows_of(op, "added", stream, call->added, call->pairs.tokens,
+                               call->pairs.chosen, &rows));
+    TSR__REQUIRE(call->params->weights && call->added->layout.dtype == y->layout.dtype &&
+                     tsr__layout_same_shape(&call->added->layout, &y->layout) &&
+                     rows.stride == call->y.stride,
+                 "%s: added is %s %s, and y is %s %s; weights, the same shape and the same strides "
+                 "are needed",
+                 op, tsr_dtype_name(call->added->layout.dtype),
+                 TSR__SHAPE(call->added->layout.ndim, call->added->layout.shape),
+                 tsr_dtype_name(y->layout.dtype), TSR__SHAPE(y->layout.ndim, y->layout.shape));
+    return tsr__require_disjoint(op, "y", y, "added", call->added, false);
+}
+
+tsr_status tsr__matmul_grouped_added(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x,
+                                     const tsr_tensor *w, const tsr_tensor *ids,
+                                     const tsr_matmul_grouped_params *params,
+                                     const tsr_tensor *added)
 {
     const char *op = "matmul_grouped";
     TSR__TAKE(tsr_matmul_grouped_params, params);
-    tsr__grouped call = {.params = params};
+    tsr__grouped call = {.params = params, .added = added};
     TSR__TRY(check(op, stream, y, x, w, ids, &call));
+    if (added)
+        TSR__TRY(check_added(op, stream, &call));
     call.limit = params->limit > 0 ? params->limit : 7;
     /* All loops of an invocation together: a quarter of k, and the steps along k. */
     const uint32_t most = tsr_stream_device(stream)->traits.most_iterations;
@@ -335,82 +409,9 @@ tsr_status tsr_matmul_grouped(tsr_stream *stream, tsr_tensor *y, const tsr_tenso
                                          : run_with_scratch(stream, &call);
 }
 
-static tsr_status check_gradient(const char *op, tsr_stream *stream, tsr_tensor *dw,
-                                 const tsr__pair_rows *dy, const tsr__pair_rows *x, int64_t experts)
+tsr_status tsr_matmul_grouped(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x,
+                              const tsr_tensor *w, const tsr_tensor *ids,
+                              const tsr_matmul_grouped_params *params)
 {
-    TSR__TRY(tsr__require_float(op, "dw", stream, dw));
-    const tsr_layout *l = &dw->layout;
-    TSR__REQUIRE(l->ndim == 3 && l->shape[0] == experts && l->shape[1] == dy->width &&
-                     l->shape[2] == x->width,
-                 "%s: dw is %s; [%lld,%lld,%lld] is needed", op, TSR__SHAPE(l->ndim, l->shape),
-                 (long long)experts, (long long)dy->width, (long long)x->width);
-    TSR__REQUIRE(tsr_layout_count(l) == 0 || ((l->strides[2] == 1 || l->shape[2] == 1) &&
-                                              l->strides[0] >= 0 && l->strides[1] >= 0),
-                 "%s: the rows of dw must be contiguous", op);
-    return TSR_OK;
-}
-
-tsr_status tsr_matmul_grouped_grad(tsr_stream *stream, tsr_tensor *dw, const tsr_tensor *dy,
-                                   const tsr_tensor *x, const tsr_tensor *order,
-                                   const tsr_tensor *offsets, int64_t chosen, bool accumulate)
-{
-    const char *op = "matmul_grouped_grad";
-    tsr__pair_rows of_dy, of_x;
-    tsr__sorted sorted;
-    int64_t experts;
-    TSR__TRY(tsr__require_tensor(op, "order", stream, order));
-    TSR__TRY(tsr__require_tensor(op, "dy", stream, dy));
-    const int64_t pairs = order->layout.ndim == 1 ? order->layout.shape[0] : 0;
-    TSR__REQUIRE(chosen >= 1 && pairs % chosen == 0 && pairs <= INT32_MAX,
-                 "%s: order has %lld pairs, and each token has %lld", op, (long long)pairs,
-                 (long long)chosen);
-    TSR__TRY(tsr__pair_rows_of(op, "dy", stream, dy, pairs / chosen, chosen, &of_dy));
-    TSR__TRY(tsr__pair_rows_of(op, "x", stream, x, pairs / chosen, chosen, &of_x));
-    TSR__TRY(tsr__sorted_of(op, stream, order, offsets, pairs, &experts, &sorted));
-    TSR__TRY(check_gradient(op, stream, dw, &of_dy, &of_x, experts));
-    const tsr_tensor *inputs[] = {dy, x, order, offsets};
-    const char *const names[] = {"dy", "x", "order", "offsets"};
-    for (int i = 0; i < 4; i++)
-        TSR__TRY(tsr__require_disjoint(op, "dw", dw, names[i], inputs[i], false));
-    const uint32_t most = tsr_stream_device(stream)->traits.most_iterations;
-    TSR__REQUIRE(pairs / 3 < most, "%s: there are %lld pairs; at most %u on this device", op,
-                 (long long)pairs, most * 3);
-    if (tsr_layout_count(&dw->layout) == 0 || (pairs == 0 && accumulate))
-        return TSR_OK;
-    const tile_shape *tile = &small_tile;
-    const tsr_dtype dtype = dw->layout.dtype;
-    const struct tsr_grouped_grad_push push = {
-        .dy = tsr__tensor_address(dy),
-        .x = tsr__tensor_address(x),
-        .dw = tsr__tensor_address(dw),
-        .order = tsr__access_address(sorted.order),
-        .offsets = tsr__access_address(sorted.offsets),
-        .dw_expert = tsr__dtype_bytes(dtype, (uint64_t)dw->layout.strides[0]),
-        .dw_row = tsr__dtype_bytes(dtype, (uint64_t)dw->layout.strides[1]),
-        .experts = (uint32_t)experts,
-        .rows = (uint32_t)of_dy.width,
-        .columns = (uint32_t)of_x.width,
-        .dy_stride = of_dy.stride,
-        .dy_divide = of_dy.divide,
-        .x_stride = of_x.stride,
-        .x_divide = of_x.divide,
-        .flags = accumulate ? TSR_GROUPED_ACCUMULATE : 0,
-    };
-    tsr__dispatch dispatch = {
-        .shader = TSR__SHADER_MATMUL_GROUPED_GRAD,
-        .spec_count = 9,
-        .spec = {tile->threads, tile->rows, tile->columns, tile->depth, tile->own_rows,
-                 tile->own_columns, (uint32_t)dy->layout.dtype, (uint32_t)x->layout.dtype,
-                 (uint32_t)dtype},
-        .push = &push,
-        .push_bytes = sizeof push,
-        .work = (double)pairs * (double)of_dy.width * (double)of_x.width,
-        .access_count = 5,
-        .access = {tsr__read_of(dy), tsr__read_of(x), tsr__write_of(dw), sorted.order,
-                   sorted.offsets},
-    };
-    tsr__groups_for((uint64_t)experts * tsr__div_up_u64(push.rows, tile->rows) *
-                        tsr__div_up_u64(push.columns, tile->columns),
-                    1, dispatch.groups);
-    return tsr__stream_dispatch(stream, &dispatch);
+    return tsr__matmul_grouped_added(stream, y, x, w, ids, params, NULL);
 }

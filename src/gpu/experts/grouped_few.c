@@ -15,14 +15,7 @@ bool tsr__grouped_few_suits(const tsr__grouped *call)
         (w->strides[2] != 1 && w->shape[2] > 1) ||
         tsr__dtype_bytes(w->dtype, (uint64_t)w->strides[1]) > UINT32_MAX)
         return false;
-    const tsr_matmul_grouped_params *params = call->params;
-    if (params->bias && params->up_bias &&
-        (params->bias->layout.strides[0] != params->up_bias->layout.strides[0] ||
-         params->bias->layout.dtype != params->up_bias->layout.dtype))
-        return false;
-    return !up ||
-           (up->layout.strides[0] == w->strides[0] && up->layout.strides[1] == w->strides[1] &&
-            up->layout.strides[2] == w->strides[2]);
+    return !up || tsr__grouped_pairs_up(call);
 }
 
 static bool weight_aligned(const tsr__grouped *call, const tsr_tensor *w)
@@ -36,7 +29,8 @@ tsr_status tsr__grouped_few(tsr_stream *stream, const tsr__grouped *call)
 {
     const tsr_matmul_grouped_params *params = call->params;
     const tsr_layout *w = &call->w->layout;
-    const tsr_tensor *bias = params->bias ? params->bias : params->up_bias;
+    const tsr_tensor *bias = params->bias ? params->bias : params->up_bias,
+                     *up = params->up ? params->up : call->added;
     const bool blocks = tsr_quant_format_of(w->dtype) != NULL;
     const bool aligned = tsr__pair_rows_aligned(&call->x) &&
                          (blocks || (weight_aligned(call, call->w) &&
@@ -44,7 +38,7 @@ tsr_status tsr__grouped_few(tsr_stream *stream, const tsr__grouped *call)
     const struct tsr_grouped_few_push push = {
         .x = tsr__tensor_address(call->x.tensor),
         .w = tsr__tensor_address(call->w),
-        .up = params->up ? tsr__tensor_address(params->up) : 0,
+        .up = up ? tsr__tensor_address(up) : 0,
         .y = tsr__tensor_address(call->y.tensor),
         .ids = tsr__tensor_address(call->pairs.ids),
         .weights = params->weights ? tsr__tensor_address(params->weights) : 0,
@@ -64,20 +58,24 @@ tsr_status tsr__grouped_few(tsr_stream *stream, const tsr__grouped *call)
         .weights_stride = call->weights_stride,
         .bias_stride = bias ? (uint32_t)bias->layout.strides[0] : 0,
         .limit = call->limit,
-        .flags = params->accumulate ? TSR_GROUPED_ACCUMULATE : 0,
+        .flags = (params->accumulate ? TSR_GROUPED_ACCUMULATE : 0) |
+                 (call->added ? TSR_GROUPED_ADDED : 0),
     };
+    const double products =
+        (double)call->pairs.tokens * call->pairs.chosen * call->n * call->k * (params->up ? 2 : 1);
     tsr__dispatch dispatch = {
         .shader = TSR__SHADER_MATMUL_GROUPED_FEW,
         .spec_count = TSR_QUANT_SPECS + 11,
         .push = &push,
         .push_bytes = sizeof push,
-        .work = (double)call->pairs.tokens * call->pairs.chosen * call->n * call->k *
-                (params->up ? 2 : 1),
+        .work = products,
+        .multiply_adds = products,
+        .read_bytes = (params->up ? 2 : 1) * tsr__grouped_read_bytes(call, call->w),
         .access_count = 4,
         .access = {tsr__read_of(call->x.tensor), tsr__read_of(call->w),
                    tsr__write_of(call->y.tensor), tsr__read_of(call->pairs.ids)},
     };
-    const tsr_tensor *others[] = {params->up, params->weights, params->bias, params->up_bias};
+    const tsr_tensor *others[] = {up, params->weights, params->bias, params->up_bias};
     for (int i = 0; i < 4; i++)
         if (others[i])
             dispatch.access[dispatch.access_count++] = tsr__read_of(others[i]);

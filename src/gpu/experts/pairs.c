@@ -14,13 +14,14 @@ enum { WORKGROUP = 64 };
 tsr_status tsr__pair_sum_record(tsr_stream *stream, const tsr__pair_rows *y, uint64_t x,
                                 tsr__access x_access, tsr_dtype x_dtype, uint32_t x_stride,
                                 const tsr__pairs *pairs, uint32_t experts,
-                                const tsr_tensor *weights, bool accumulate)
+                                const tsr_tensor *weights, const tsr_tensor *added, bool accumulate)
 {
     const struct tsr_pair_sum_push push = {
         .x = x,
         .y = tsr__tensor_address(y->tensor),
         .weights = weights ? tsr__tensor_address(weights) : 0,
         .ids = tsr__tensor_address(pairs->ids),
+        .added = added ? tsr__tensor_address(added) : 0,
         .tokens = pairs->tokens,
         .chosen = pairs->chosen,
         .experts = experts,
@@ -29,7 +30,7 @@ tsr_status tsr__pair_sum_record(tsr_stream *stream, const tsr__pair_rows *y, uin
         .y_stride = y->stride,
         .weights_stride = weights && pairs->tokens > 1 ? (uint32_t)weights->layout.strides[0] : 0,
         .ids_stride = pairs->ids_stride,
-        .flags = accumulate ? TSR_GROUPED_ACCUMULATE : 0,
+        .flags = (accumulate ? TSR_GROUPED_ACCUMULATE : 0) | (added ? TSR_GROUPED_ADDED : 0),
     };
     tsr__dispatch dispatch = {
         .shader = TSR__SHADER_PAIR_SUM,
@@ -37,11 +38,13 @@ tsr_status tsr__pair_sum_record(tsr_stream *stream, const tsr__pair_rows *y, uin
         .spec = {WORKGROUP, (uint32_t)x_dtype, (uint32_t)y->tensor->layout.dtype},
         .push = &push,
         .push_bytes = sizeof push,
-        .access_count = weights ? 4 : 3,
+        .access_count = 3,
         .access = {x_access, tsr__write_of(y->tensor), tsr__read_of(pairs->ids)},
     };
     if (weights)
-        dispatch.access[3] = tsr__read_of(weights);
+        dispatch.access[dispatch.access_count++] = tsr__read_of(weights);
+    if (added)
+        dispatch.access[dispatch.access_count++] = tsr__read_of(added);
     tsr__groups_for(pairs->tokens * tsr__div_up_u64(push.n, WORKGROUP), 1, dispatch.groups);
     return tsr__stream_dispatch(stream, &dispatch);
 }
@@ -98,7 +101,7 @@ tsr_status tsr__pair_sum(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x,
         return TSR_OK;
     return tsr__pair_sum_record(stream, &of_y, tsr__tensor_address(x), tsr__read_of(x),
                                 x->layout.dtype, of_x.stride, &pairs, (uint32_t)experts, weights,
-                                accumulate);
+                                NULL, accumulate);
 }
 
 tsr_status tsr__pair_activate(tsr_stream *stream, const tsr__pair_activation *c)

@@ -99,8 +99,33 @@ static void set_dispatch(tsr__dispatch *dispatch, const tsr__pairs *pairs, int64
     tsr__groups_for(pairs->tokens, 1, dispatch->groups);
 }
 
+static tsr_status check_local(const char *op, const tsr_stream *stream, const tsr_tensor *ids,
+                              int64_t experts, const tsr_tensor *local, const tsr_tensor *here)
+{
+    TSR__TRY(tsr__require_tensor(op, "local", stream, local));
+    TSR__TRY(tsr__require_tensor(op, "here", stream, here));
+    const tsr_layout *l = &local->layout;
+    TSR__REQUIRE(l->dtype == TSR_I32 && l->ndim == 1 && l->shape[0] == experts &&
+                     (l->strides[0] == 1 || experts == 1),
+                 "%s: local is %s %s; a contiguous i32 vector of %lld experts is needed", op,
+                 tsr_dtype_name(l->dtype), TSR__SHAPE(l->ndim, l->shape), (long long)experts);
+    TSR__REQUIRE(here->layout.dtype == TSR_I32 &&
+                     tsr__layout_same_shape(&here->layout, &ids->layout) &&
+                     here->layout.strides[0] == ids->layout.strides[0] &&
+                     here->layout.strides[1] == ids->layout.strides[1],
+                 "%s: here must have the shape and the strides of ids", op);
+    return tsr__require_disjoint(op, "here", here, "ids", ids, false);
+}
+
 tsr_status tsr_route(tsr_stream *stream, tsr_tensor *ids, tsr_tensor *weights,
                      const tsr_tensor *logits, const tsr_route_params *params)
+{
+    return tsr__route_local(stream, ids, weights, logits, params, NULL, NULL);
+}
+
+tsr_status tsr__route_local(tsr_stream *stream, tsr_tensor *ids, tsr_tensor *weights,
+                            const tsr_tensor *logits, const tsr_route_params *params,
+                            const tsr_tensor *local, tsr_tensor *here)
 {
     const char *op = "route";
     tsr__pairs pairs;
@@ -111,6 +136,8 @@ tsr_status tsr_route(tsr_stream *stream, tsr_tensor *ids, tsr_tensor *weights,
     TSR__TRY(tsr__pair_numbers(op, "weights", stream, weights, &pairs, &weights_stride));
     if (params->bias)
         TSR__TRY(require_per_expert(op, "bias", stream, params->bias, experts));
+    if (local)
+        TSR__TRY(check_local(op, stream, ids, experts, local, here));
     TSR__TRY(tsr__require_disjoint(op, "ids", ids, "logits", logits, false));
     TSR__TRY(tsr__require_disjoint(op, "weights", weights, "logits", logits, false));
     TSR__TRY(tsr__require_disjoint(op, "weights", weights, "ids", ids, false));
@@ -121,6 +148,8 @@ tsr_status tsr_route(tsr_stream *stream, tsr_tensor *ids, tsr_tensor *weights,
         .ids = tsr__tensor_address(ids),
         .weights = tsr__tensor_address(weights),
         .bias = params->bias ? tsr__tensor_address(params->bias) : 0,
+        .local = local ? tsr__tensor_address(local) : 0,
+        .here = local ? tsr__tensor_address(here) : 0,
         .tokens = pairs.tokens,
         .experts = (uint32_t)experts,
         .chosen = pairs.chosen,
@@ -138,11 +167,15 @@ tsr_status tsr_route(tsr_stream *stream, tsr_tensor *ids, tsr_tensor *weights,
         .shader = TSR__SHADER_ROUTE,
         .push = &push,
         .push_bytes = sizeof push,
-        .access_count = params->bias ? 4 : 3,
+        .access_count = 3,
         .access = {tsr__read_of(logits), tsr__write_of(ids), tsr__write_of(weights)},
     };
     if (params->bias)
-        dispatch.access[3] = tsr__read_of(params->bias);
+        dispatch.access[dispatch.access_count++] = tsr__read_of(params->bias);
+    if (local) {
+        dispatch.access[dispatch.access_count++] = tsr__read_of(local);
+        dispatch.access[dispatch.access_count++] = tsr__write_of(here);
+    }
     set_dispatch(&dispatch, &pairs, experts, params);
     return tsr__stream_dispatch(stream, &dispatch);
 }

@@ -8,6 +8,8 @@ static void finish_moe(tsr_layer *layer)
 {
     tsr__moe *m = (tsr__moe *)layer;
     tsr_tensor_destroy(&m->local);
+    tsr_tensor_destroy(&m->shared_id);
+    tsr_tensor_destroy(&m->shared_weight);
     tsr_tensor_destroy(&m->balance);
     tsr__free(m->division.sizes);
     tsr__free(m->shared_division.sizes);
@@ -191,6 +193,20 @@ static tsr_status make_table(tsr__moe *m)
                              (uint64_t)m->experts * sizeof *numbers);
 }
 
+/* Makes the id and the weight of the shared expert, which are those of all tokens. */
+static tsr_status make_shared_pair(tsr__moe *m)
+{
+    const int64_t one = 1;
+    const int32_t id = 0;
+    const float weight = 1;
+    if (m->shared_size == 0)
+        return TSR_OK;
+    TSR__TRY(tsr_tensor_create(m->base.device, TSR_I32, 1, &one, &m->shared_id));
+    TSR__TRY(tsr_tensor_create(m->base.device, TSR_F32, 1, &one, &m->shared_weight));
+    TSR__TRY(tsr_tensor_upload(m->base.stream, m->shared_id, &id, sizeof id));
+    return tsr_tensor_upload(m->base.stream, m->shared_weight, &weight, sizeof weight);
+}
+
 static tsr_status init_moe(tsr__moe *m, const tsr_moe_params *params)
 {
     TSR__TRY(check_sizes(&m->base, params));
@@ -207,6 +223,7 @@ static tsr_status init_moe(tsr__moe *m, const tsr_moe_params *params)
     for (int i = 0; i < TSR__MOE_PARAMETERS; i++)
         m->index[i] = -1;
     TSR__TRY(add_parameters(m, params));
+    TSR__TRY(make_shared_pair(m));
     return make_table(m);
 }
 

@@ -37,6 +37,7 @@ typedef struct tsr__moe {
     int index[TSR__MOE_PARAMETERS]; /* among the layer's parameters; -1: the layer has none */
     /* by_experts with several ranks: [experts], i32: each expert's number on this rank, or -1 */
     tsr_tensor *local;
+    tsr_tensor *shared_id, *shared_weight; /* if there is a shared expert: one element, 0 and 1 */
     tsr_tensor *balance; /* the gradient of probabilities (tsr_moe_set_balance), or NULL */
 } tsr__moe;
 
@@ -69,8 +70,8 @@ tsr_status tsr__moe_forward_added(tsr_layer *layer, const tsr_tensor *x, const t
 tsr_status tsr__moe_backward(tsr_layer *layer, const tsr_layer_saved *saved, const tsr_tensor *dy,
                              tsr_tensor **dx) TSR_NODISCARD;
 
-/* The ids and weights of a shared expert: zeros [tokens,1], and `gates`, or ones if that is
- * NULL. */
+/* The ids and weights of a shared expert: views [tokens,1] of a zero, and `gates`, or views of a
+ * one if that is NULL. */
 tsr_status tsr__moe_shared_pairs(const tsr__moe *m, tsr__temps *temps, int64_t tokens,
                                  tsr_tensor *gates, tsr_tensor **ids,
                                  tsr_tensor **weights) TSR_NODISCARD;

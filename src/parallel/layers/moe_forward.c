@@ -40,29 +40,23 @@ static tsr_status choose(forward_pass *p)
         tsr_matmul_params(.transpose_b = true, .bias = tsr__moe_tensor(m, TSR__MOE_ROUTER_BIAS))));
     tsr_route_params route = m->route;
     route.bias = tsr__moe_tensor(m, TSR__MOE_CHOICE_BIAS);
-    return tsr_route(stream, p->ids, p->weights, p->logits, &route);
+    p->here = p->ids;
+    if (m->local)
+        TSR__TRY(tsr__temp_new(p->temps, TSR_I32, 2, of_pairs, &p->here));
+    return tsr__route_local(stream, p->ids, p->weights, p->logits, &route, m->local,
+                            m->local ? p->here : NULL);
 }
 
-/* Finds the pairs of this rank's experts, and sorts them. */
-static tsr_status find_pairs(forward_pass *p)
+/* Sorts the pairs of this rank's experts. */
+static tsr_status sort_pairs(forward_pass *p)
 {
     const tsr__moe *m = p->m;
-    tsr_stream *stream = m->base.stream;
     const int64_t pairs = p->tokens * m->chosen, here = tsr__moe_experts_here(m);
-    p->here = p->ids;
-    if (m->local) {
-        tsr_tensor *numbers, *flat;
-        TSR__TRY(tsr__temp_new(p->temps, TSR_I32, 1, &pairs, &numbers));
-        TSR__TRY(tsr__temp_reshape(p->temps, p->ids, 1, &pairs, &flat));
-        TSR__TRY(tsr_index_select(stream, numbers, m->local, 0, flat));
-        TSR__TRY(
-            tsr__temp_reshape(p->temps, numbers, 2, (int64_t[]){p->tokens, m->chosen}, &p->here));
-    }
     if ((p->tokens <= FEW_TOKENS && !p->saved) || here == 0)
         return TSR_OK;
     TSR__TRY(tsr__temp_new(p->temps, TSR_I32, 1, &pairs, &p->order));
     TSR__TRY(tsr__temp_new(p->temps, TSR_I32, 1, (int64_t[]){here + 1}, &p->offsets));
-    return tsr_route_sort(stream, p->order, p->offsets, p->here);
+    return tsr_route_sort(m->base.stream, p->order, p->offsets, p->here);
 }
 
 /* Experts ------------------------------------------------------------------------------------ */
@@ -107,17 +101,28 @@ static tsr_status hidden_features(forward_pass *p, tsr_tensor **act)
 
 /* The shared expert -------------------------------------------------------------------------- */
 
+/* A view [tokens,1] of a tensor with one element. */
+static tsr_status repeated(tsr__temps *temps, const tsr_tensor *one, int64_t tokens,
+                           tsr_tensor **out)
+{
+    tsr_layout layout = *tsr_tensor_layout(one);
+    layout.ndim = 2;
+    layout.shape[0] = tokens;
+    layout.shape[1] = 1;
+    layout.strides[0] = 0;
+    layout.strides[1] = 1;
+    tsr_tensor *view = NULL;
+    TSR__TRY(tsr_tensor_view(one, &layout, &view));
+    *out = view;
+    return tsr__temp_keep(temps, view);
+}
+
 tsr_status tsr__moe_shared_pairs(const tsr__moe *m, tsr__temps *temps, int64_t tokens,
                                  tsr_tensor *gates, tsr_tensor **ids, tsr_tensor **weights)
 {
-    const int64_t shape[] = {tokens, 1};
-    TSR__TRY(tsr__temp_new(temps, TSR_I32, 2, shape, ids));
-    TSR__TRY(tsr_fill(m->base.stream, *ids, 0));
+    TSR__TRY(repeated(temps, m->shared_id, tokens, ids));
     *weights = gates;
-    if (gates)
-        return TSR_OK;
-    TSR__TRY(tsr__temp_new(temps, TSR_F32, 2, shape, weights));
-    return tsr_fill(m->base.stream, *weights, 1);
+    return gates ? TSR_OK : repeated(temps, m->shared_weight, tokens, weights);
 }
 
 /* Computes the gate of the shared expert, [tokens,1], or NULL. */
@@ -139,19 +144,29 @@ static tsr_status shared_gates(forward_pass *p, tsr_tensor **out)
     return tsr_unary(m->base.stream, *out, logits, TSR_UNARY_SIGMOID);
 }
 
-/* y2 += the shared expert's contribution. */
-static tsr_status add_shared_expert(forward_pass *p, tsr_tensor *y2)
+/* A weight [n,k] of the shared expert as a matrix of one expert. */
+static tsr_status shared_matrix(const forward_pass *p, tsr__moe_parameter which, tsr_tensor **out)
+{
+    tsr_tensor *weight = tsr__moe_tensor(p->m, which);
+    const tsr_layout *l = tsr_tensor_layout(weight);
+    return tsr__temp_reshape(p->temps, weight, 3, (int64_t[]){1, l->shape[0], l->shape[1]}, out);
+}
+
+/* Computes gate and up of the shared expert in one product, and keeps them for a backward pass. */
+static tsr_status shared_features(forward_pass *p, const tsr_tensor *ids, tsr_tensor *act)
 {
     const tsr__moe *m = p->m;
     tsr_stream *stream = m->base.stream;
-    if (m->shared_size == 0)
-        return TSR_OK;
     const int64_t features = m->shared_division.length;
-    const int64_t narrow[] = {p->tokens, 1, features}, wide[] = {p->tokens, 2 * features},
-                  wide_pairs[] = {p->tokens, 1, 2 * features}, flat[] = {p->tokens, features};
-    tsr_tensor *gates, *ids, *weights, *hidden, *part, *act, *act2;
-    TSR__TRY(shared_gates(p, &gates));
-    TSR__TRY(tsr__moe_shared_pairs(m, p->temps, p->tokens, gates, &ids, &weights));
+    const int64_t wide[] = {p->tokens, 2 * features}, wide_pairs[] = {p->tokens, 1, 2 * features};
+    tsr_tensor *gate, *up, *hidden, *part;
+    if (p->tokens <= FEW_TOKENS && !p->saved) {
+        TSR__TRY(shared_matrix(p, TSR__MOE_SHARED_GATE, &gate));
+        TSR__TRY(shared_matrix(p, TSR__MOE_SHARED_UP, &up));
+        return tsr_matmul_grouped(
+            stream, act, p->x2, gate, ids,
+            tsr_matmul_grouped_params(.up = up, .activation = m->activation, .limit = m->limit));
+    }
     TSR__TRY(tsr__temp_new(p->temps, p->dtype, 2, wide, &hidden));
     TSR__TRY(tsr__temp_slice(p->temps, hidden, 1, 0, features, &part));
     TSR__TRY(tsr_matmul(stream, part, p->x2, tsr__moe_tensor(m, TSR__MOE_SHARED_GATE),
@@ -162,13 +177,34 @@ static tsr_status add_shared_expert(forward_pass *p, tsr_tensor *y2)
     if (p->saved)
         TSR__TRY(tsr__keep(hidden, &p->saved->expert[TSR__SAVED_SHARED_HIDDEN]));
     TSR__TRY(tsr__temp_reshape(p->temps, hidden, 3, wide_pairs, &hidden));
+    return tsr__pair_activate(stream, &(tsr__pair_activation){.ids = ids,
+                                                              .hidden = hidden,
+                                                              .y = act,
+                                                              .experts = 1,
+                                                              .activation = m->activation,
+                                                              .limit = m->limit});
+}
+
+/* y2 += the shared expert's contribution. */
+static tsr_status add_shared_expert(forward_pass *p, tsr_tensor *y2)
+{
+    const tsr__moe *m = p->m;
+    tsr_stream *stream = m->base.stream;
+    if (m->shared_size == 0)
+        return TSR_OK;
+    const int64_t features = m->shared_division.length;
+    const int64_t narrow[] = {p->tokens, 1, features}, flat[] = {p->tokens, features};
+    tsr_tensor *gates, *ids, *weights, *act, *act2, *down;
+    TSR__TRY(shared_gates(p, &gates));
+    TSR__TRY(tsr__moe_shared_pairs(m, p->temps, p->tokens, gates, &ids, &weights));
     TSR__TRY(tsr__temp_new(p->temps, p->dtype, 3, narrow, &act));
-    TSR__TRY(tsr__pair_activate(stream, &(tsr__pair_activation){.ids = ids,
-                                                                .hidden = hidden,
-                                                                .y = act,
-                                                                .experts = 1,
-                                                                .activation = m->activation,
-                                                                .limit = m->limit}));
+    TSR__TRY(shared_features(p, ids, act));
+    if (p->tokens <= FEW_TOKENS && !p->saved) {
+        TSR__TRY(shared_matrix(p, TSR__MOE_SHARED_DOWN, &down));
+        return tsr_matmul_grouped(
+            stream, y2, act, down, ids,
+            tsr_matmul_grouped_params(.weights = weights, .accumulate = true));
+    }
     if (gates) {
         TSR__TRY(tsr__temp_new(p->temps, p->dtype, 2, flat, &act2));
         TSR__TRY(tsr__pair_sum(stream, act2, act, ids, 1, weights, false));
@@ -203,26 +239,33 @@ static tsr_status run_forward(forward_pass *p, const tsr_tensor *x, const tsr_te
     const tsr_layout *layout = tsr_tensor_layout(x);
     const int64_t flat[] = {p->tokens, m->input_size};
     const bool wide_sum = m->reduce_f32 && m->base.size > 1 && p->dtype != TSR_F32;
-    tsr_tensor *act, *out, *out2, *sum;
+    tsr_tensor *act, *out, *out2, *sum, *added2 = NULL;
     TSR__TRY(choose(p));
-    TSR__TRY(find_pairs(p));
+    TSR__TRY(sort_pairs(p));
     TSR__TRY(hidden_features(p, &act));
     TSR__TRY(tsr__temp_new(p->temps, p->dtype, layout->ndim, layout->shape, &out));
     TSR__TRY(tsr__temp_reshape(p->temps, out, 2, flat, &out2));
     sum = out2;
     if (wide_sum)
         TSR__TRY(tsr__temp_new(p->temps, TSR_F32, 2, flat, &sum));
-    TSR__TRY(tsr_matmul_grouped(
+    /* On one rank, the product adds `added`; on several, it is added to their sum. */
+    if (added && m->base.size == 1)
+        TSR__TRY(tsr__temp_flatten(p->temps, added, &added2));
+    const tsr_layout *of_added = added2 ? tsr_tensor_layout(added2) : NULL;
+    const bool adds = of_added && of_added->dtype == p->dtype && of_added->strides[1] == 1 &&
+                      (of_added->strides[0] == m->input_size || p->tokens <= 1);
+    TSR__TRY(tsr__matmul_grouped_added(
         stream, sum, act, tsr__moe_tensor(m, TSR__MOE_DOWN), p->here,
         tsr_matmul_grouped_params(.order = p->order, .offsets = p->offsets, .weights = p->weights,
                                   .bias = tsr__moe_adds_bias(m)
                                               ? tsr__moe_tensor(m, TSR__MOE_DOWN_BIAS)
-                                              : NULL)));
+                                              : NULL),
+        adds ? added2 : NULL));
     TSR__TRY(add_shared_expert(p, sum));
     TSR__TRY(tsr__moe_reduce(m, sum, tsr__group_wire(m->base.group)));
     if (wide_sum)
         TSR__TRY(tsr_copy(stream, out2, sum));
-    if (added)
+    if (added && !adds)
         TSR__TRY(tsr_axpy(stream, out, 1, added));
     if (p->saved)
         TSR__TRY(save(p));

@@ -1,15 +1,23 @@
 /* Products with the matrices of experts, compared with double precision. Matrices of experts that
  * no token chose are NaN, so that a read of them would show. */
+#include <string.h>
+
+#include "gpu/device/device.h"
 #include "gpu/experts/experts_case.h"
 #include "gpu/internal.h"
+#include "gpu/stream/profile.h"
 #include "tessera/quant.h"
 
 typedef struct grouped_case {
     int64_t tokens, chosen, experts, k, n;
     tsr_dtype x, w, y;
     bool per_pair; /* x has a row for each pair */
-    bool transposed, bias, weights, accumulate, fused, foreign, sorted;
-    int gated; /* 0, or 1 + a tsr_expert_activation */
+    bool transposed, bias, weights, accumulate, foreign, sorted;
+    bool fused; /* w and up are halves of one tensor; otherwise, if `apart`, only w is a half */
+    bool apart;
+    bool added;    /* rows are added to the weighted sum */
+    bool in_parts; /* the device's work limit allows few tiles in a dispatch */
+    int gated;     /* 0, or 1 + a tsr_expert_activation */
 } grouped_case;
 
 /* Few tokens, then many; every dtype and each option at least once in both kernels. */
@@ -18,7 +26,8 @@ static const grouped_case cases[] = {
     {1, 2, 8, 64, 96, TSR_F32, TSR_F32, TSR_F32, .gated = 1, .fused = true},
     {3, 4, 6, 33, 7, TSR_F32, TSR_F16, TSR_F32, .bias = true, .gated = 3},
     {8, 2, 5, 36, 10, TSR_F16, TSR_BF16, TSR_F16, .gated = 2, .bias = true},
-    {1, 3, 4, 96, 33, TSR_F32, TSR_F32, TSR_F32, .per_pair = true, .weights = true, .bias = true},
+    {1, 3, 4, 96, 33, TSR_F32, TSR_F32, TSR_F32, .per_pair = true, .weights = true, .bias = true,
+     .added = true},
     {5, 3, 4, 31, 9, TSR_BF16, TSR_F16, TSR_F32, .per_pair = true, .weights = true,
      .accumulate = true, .foreign = true},
     {2, 2, 4, 64, 40, TSR_F32, TSR_Q4_0, TSR_F32, .gated = 1, .bias = true},
@@ -27,10 +36,12 @@ static const grouped_case cases[] = {
     {1, 4, 8, 32, 20, TSR_F32, TSR_MXFP4, TSR_F32, .gated = 3, .bias = true},
     {40, 2, 8, 64, 96, TSR_F32, TSR_F32, TSR_F32, .sorted = true},
     {70, 3, 5, 45, 70, TSR_F32, TSR_F16, TSR_F16, .bias = true, .foreign = true},
-    {33, 2, 4, 40, 68, TSR_F16, TSR_F32, TSR_F32, .gated = 1, .bias = true, .fused = true},
+    {33, 2, 4, 40, 68, TSR_F16, TSR_F32, TSR_F32, .gated = 1, .bias = true, .fused = true,
+     .in_parts = true},
+    {33, 2, 4, 40, 68, TSR_F32, TSR_F32, TSR_F32, .gated = 1, .bias = true, .apart = true},
     {33, 2, 4, 40, 30, TSR_F32, TSR_BF16, TSR_F32, .gated = 3, .sorted = true, .foreign = true},
     {50, 4, 16, 48, 65, TSR_F32, TSR_F32, TSR_F32, .per_pair = true, .weights = true, .bias = true,
-     .foreign = true},
+     .foreign = true, .added = true, .in_parts = true},
     {20, 2, 3, 37, 20, TSR_F32, TSR_F32, TSR_F16, .per_pair = true, .weights = true,
      .accumulate = true},
     {300, 2, 3, 32, 33, TSR_F32, TSR_F32, TSR_F32, .accumulate = true, .sorted = true},
@@ -159,12 +170,21 @@ static void check_grouped(gpu_random *random, const grouped_case *c)
                *y = filled(c->y, before, c->weights ? 2 : 3, c->weights ? flat_y : y_shape),
                *order = gpu_new(TSR_I32, 1, &pairs),
                *offsets = gpu_new(TSR_I32, 1, (int64_t[]){c->experts + 1});
-    matrices up = {0}, w = make(random, c, is_read, c->fused ? &up : NULL);
+    double *added = drawn(random, c->tokens * c->n, 1);
+    tsr_tensor *of_added = filled(c->y, added, 2, flat_y);
+    matrices up = {0}, unused = {0},
+             w = make(random, c, is_read,
+                      c->fused   ? &up
+                      : c->apart ? &unused
+                                 : NULL);
     if (c->gated && !c->fused)
         up = make(random, c, is_read, NULL);
+    const double work_limit = gpu->work_limit;
+    if (c->in_parts)
+        gpu->work_limit = 64.0 * 64 * (double)c->k;
     if (c->sorted)
         GPU_OK(tsr_route_sort(queue, order, offsets, ids));
-    GPU_OK(tsr_matmul_grouped(
+    GPU_OK(tsr__matmul_grouped_added(
         queue, y, of_x, w.tensor, ids,
         tsr_matmul_grouped_params(
                 .order = c->sorted ? order : NULL, .offsets = c->sorted ? offsets : NULL,
@@ -172,13 +192,17 @@ static void check_grouped(gpu_random *random, const grouped_case *c)
                 .weights = c->weights ? of_weights : NULL, .up = c->gated ? up.tensor : NULL,
                 .up_bias = c->gated && c->bias ? of_up_bias : NULL,
                 .activation = c->gated ? (tsr_expert_activation)(c->gated - 1) : 0, .limit = 2,
-                .accumulate = c->accumulate)));
+                .accumulate = c->accumulate),
+        c->added ? of_added : NULL));
+    gpu->work_limit = work_limit;
     gpu_get(y, got);
 
     const double error = 4e-6 * (double)(c->k + 4);
     for (int64_t t = 0; t < c->tokens; t++)
         for (int64_t j = 0; j < c->n; j++) {
             double sum = c->accumulate ? before[t * c->n + j] : 0;
+            if (c->added)
+                sum += added[t * c->n + j];
             for (int64_t r = 0; r < c->chosen; r++) {
                 const int64_t pair = t * c->chosen + r, id = (int64_t)in[pair];
                 const bool is_here = id >= 0 && id < c->experts;
@@ -206,12 +230,12 @@ static void check_grouped(gpu_random *random, const grouped_case *c)
                              "weighted sum", t * c->n + j);
         }
     forget(&w);
-    tsr_tensor_destroy(&up.tensor);
-    free(up.values);
-    tsr_tensor *all[] = {of_x, ids, of_bias, of_up_bias, of_weights, y, order, offsets};
+    tsr_tensor *all[] = {up.tensor,  unused.tensor, of_added, of_x,  ids,    of_bias,
+                         of_up_bias, of_weights,    y,        order, offsets};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         tsr_tensor_destroy(&all[i]);
-    double *memory[] = {in, x, bias, up_bias, weights, before, got};
+    double *memory[] = {up.values, unused.values, added,   in,     x,
+                        bias,      up_bias,       weights, before, got};
     for (size_t i = 0; i < sizeof memory / sizeof memory[0]; i++)
         free(memory[i]);
 }
@@ -254,8 +278,12 @@ START_TEST(gradients)
     of_x = c->x_per_pair ? filled(c->x, x, 3, (int64_t[]){c->tokens, c->chosen, c->columns})
                          : filled(c->x, x, 2, (int64_t[]){c->tokens, c->columns});
     GPU_OK(tsr_route_sort(queue, order, offsets, ids));
+    const double work_limit = gpu->work_limit;
+    if (_i == 1)
+        gpu->work_limit = 1; /* a dispatch for each row of tiles */
     GPU_OK(
         tsr_matmul_grouped_grad(queue, dw, of_dy, of_x, order, offsets, c->chosen, c->accumulate));
+    gpu->work_limit = work_limit;
     gpu_get(dw, got);
     for (int64_t i = 0; i < c->experts * size; i++) {
         double sum = c->accumulate ? before[i] : 0;
@@ -359,6 +387,9 @@ START_TEST(refusals)
     REFUSED("activation 9", y, x, w, .up = w, .activation = (tsr_expert_activation)9);
     REFUSED("limit is -1", y, x, w, .up = w, .limit = -1);
     REFUSED("up_bias is given without up", y, x, w, .up_bias = bias);
+    GPU_FAILS(tsr__matmul_grouped_added(queue, sum, x, w, ids,
+                                        tsr_matmul_grouped_params(.weights = weights), x),
+              TSR_ERR_INVALID, "added is f32 [4,32], and y is f32 [4,16]");
     REFUSED("one of order and offsets", y, x, w, .order = order);
     REFUSED("offsets are those of 7 experts, and w has 8", y, x, w, .order = order,
             .offsets = offsets);
@@ -374,6 +405,46 @@ START_TEST(refusals)
 }
 END_TEST
 
+/* Counts the bytes of weights that products read and their dispatches. Of 64 experts, two tokens
+ * choose four, and forty tokens three. */
+START_TEST(reads_chosen_experts_only)
+{
+    enum { EXPERTS = 64, K = 256, N = 128 };
+    const int64_t tokens = _i == 0 ? 2 : 40, pairs = tokens * 2;
+    double *in = doubles(pairs);
+    for (int64_t i = 0; i < pairs; i++)
+        in[i] = _i == 0 ? (double)(i * 7) : (double)(i % 3 * 20);
+    tsr_tensor *x = gpu_new(TSR_F32, 2, (int64_t[]){tokens, K}),
+               *w = gpu_new(TSR_Q8_0, 3, (int64_t[]){EXPERTS, N, K}),
+               *up = gpu_new(TSR_Q8_0, 3, (int64_t[]){EXPERTS, N, K}),
+               *y = gpu_new(TSR_F32, 3, (int64_t[]){tokens, 2, N}),
+               *ids = filled(TSR_I32, in, 2, (int64_t[]){tokens, 2});
+    static tsr__profile profile;
+    GPU_OK(tsr__stream_profile_begin(queue));
+    GPU_OK(tsr_matmul_grouped(queue, y, x, w, ids, tsr_matmul_grouped_params(.up = up)));
+    GPU_OK(tsr__stream_profile_end(queue, &profile));
+    double bytes = 0, operations = 0;
+    uint64_t commands = 0, grouped = 0;
+    for (int i = 0; i < profile.kernel_count; i++) {
+        commands += profile.kernels[i].commands;
+        if (strstr(profile.kernels[i].name, "matmul_grouped")) {
+            grouped += profile.kernels[i].commands;
+            bytes += profile.kernels[i].read_bytes;
+            operations += profile.kernels[i].operations;
+        }
+    }
+    const double matrix = K * N / 32.0 * 34, most = fmin((double)pairs, EXPERTS);
+    ck_assert_uint_eq(grouped, 1);
+    ck_assert_uint_eq(commands, _i == 0 ? 1 : 2); /* the sort */
+    ck_assert_msg(bytes <= 2 * most * matrix, "%g bytes", bytes);
+    ck_assert_equal(operations, 2.0 * 2 * K * N * (double)pairs);
+    tsr_tensor *all[] = {x, w, up, y, ids};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        tsr_tensor_destroy(&all[i]);
+    free(in);
+}
+END_TEST
+
 static void add_all(TCase *tests)
 {
     tcase_add_loop_test(tests, products, 0, (int)(sizeof cases / sizeof cases[0]));
@@ -386,6 +457,7 @@ TESTS(grouped)
 {
     tcase_add_checked_fixture(tests, gpu_setup, gpu_teardown);
     add_all(tests);
+    tcase_add_loop_test(tests, reads_chosen_experts_only, 0, 2);
     tcase_add_test(tests, refusals);
 }
 

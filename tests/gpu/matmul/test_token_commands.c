@@ -6,6 +6,7 @@
 
 #include "gpu/device/device.h"
 #include "gpu/stream/profile.h"
+#include "parallel/layers/layer.h"
 #include "support/check_main.h"
 #include "support/gpu.h"
 #include "tessera/tessera.h"
@@ -142,9 +143,68 @@ START_TEST(a_token_of_q8_0_takes_six_commands_a_layer)
 }
 END_TEST
 
+/* A mixture of experts with `shared` features of a shared expert, for one token in a residual
+ * branch. */
+static void check_experts(int64_t shared, bool shared_gate, uint64_t most)
+{
+    static tsr__profile profile;
+    static const float zeros[WIDTH];
+    tsr_group *group = NULL;
+    tsr_layer *experts = NULL;
+    tsr_tensor *x = gpu_new(TSR_F32, 2, (int64_t[]){1, WIDTH}), *y = NULL;
+    const tsr__device_class device_class = gpu->traits.device_class;
+    const bool host_copies = gpu->host_copies;
+    GPU_OK(tsr_tensor_upload(queue, x, zeros, sizeof zeros));
+    GPU_OK(tsr_group_create(NULL, queue, NULL, &group));
+    GPU_OK(tsr_moe_create(
+        tsr_moe_params(.group = group, .name = "moe", .input_size = WIDTH, .hidden_size = 128,
+                       .experts = 16, .experts_used = 4, .dtype = TSR_F16, .shared_size = shared,
+                       .shared_gate = shared_gate, .route = tsr_route_params(.normalise = true)),
+        &experts));
+    gpu->host_copies = false;
+    tsr__device_treat_as(gpu, TSR__CLASS_GPU);
+    GPU_OK(tsr__stream_profile_begin(queue));
+    GPU_OK(tsr__layer_forward_added(experts, x, NULL, x, NULL, &y));
+    GPU_OK(tsr__stream_profile_end(queue, &profile));
+    tsr__device_treat_as(gpu, device_class);
+    gpu->host_copies = host_copies;
+    uint64_t commands = 0;
+    double bytes = 0;
+    for (int i = 0; i < profile.kernel_count; i++) {
+        commands += profile.kernels[i].commands;
+        if (strstr(profile.kernels[i].name, "matmul_grouped"))
+            bytes += profile.kernels[i].read_bytes;
+    }
+    ck_assert_msg(commands <= most, "%llu commands of at most %llu", (unsigned long long)commands,
+                  (unsigned long long)most);
+    /* three matrices of four of the sixteen experts, and of the shared expert */
+    ck_assert_equal(bytes, 3.0 * 2 * WIDTH * (4 * 128 + (double)shared));
+    tsr_tensor_destroy(&x);
+    tsr_tensor_destroy(&y);
+    tsr_layer_destroy(&experts);
+    tsr_group_destroy(&group);
+}
+
+/* router, choice, gate and up, and down with the weighted sum and the residual */
+START_TEST(experts_take_four_commands)
+{
+    check_experts(0, false, 4);
+}
+END_TEST
+
+/* and gate and up, and down; with a gate, its logit and the sigmoid, too */
+START_TEST(a_shared_expert_takes_two_or_four_more)
+{
+    check_experts(64, false, 6);
+    check_experts(64, true, 8);
+}
+END_TEST
+
 TESTS(token_commands)
 {
     tcase_add_checked_fixture(tests, gpu_setup_not_shared, gpu_teardown);
     tcase_add_test(tests, a_token_of_f16_takes_six_commands_a_layer);
     tcase_add_test(tests, a_token_of_q8_0_takes_six_commands_a_layer);
+    tcase_add_test(tests, experts_take_four_commands);
+    tcase_add_test(tests, a_shared_expert_takes_two_or_four_more);
 }
