@@ -7,6 +7,7 @@
 #include "bench/harness/bench.h"
 #include "bench/harness/clock.h"
 #include "cli/lib/memory.h"
+#include "cli/lib/say.h"
 
 /* One sample takes 1/SAMPLES_WANTED of the time for a row, but at least SHORTEST_SAMPLE_NS. */
 #define SAMPLES_WANTED 30
@@ -128,7 +129,7 @@ bool bench_passed(bench_context *context, tsr_status status, const char *what)
     if (status == TSR_OK)
         return true;
     const char *reason = tsr_last_error();
-    return bench_fail(context, "%s", reason[0] != '\0' ? reason : what);
+    return bench_fail(context, "%s", reason[0] != '\0' ? cli_without_module(reason) : what);
 }
 
 void bench_describe(const bench_row *row, char *text, size_t size)

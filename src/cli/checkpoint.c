@@ -23,24 +23,14 @@
     "PATH is the name of a checkpoint in parts, such as FOLDER/model, its index, or one file. "    \
     "Several paths give the folders in which its parts are.\n"
 
-/* Prints the library's last error, with the name of the command in place of that of the library's
- * function. */
-static int library_failed(const char *command)
-{
-    static const char functions[] = "checkpoint_files_";
-    const char *text = tsr_last_error(), *end = strstr(text, ": ");
-    if (strncmp(text, functions, sizeof functions - 1) == 0 && end != NULL)
-        text = end + 2;
-    return cli_failed("%s: %s", command, text);
-}
-
 static int open_paths(const char *command, int count, const char *const *paths,
                       tsr_checkpoint_files **out)
 {
     if (count == 0)
         return cli_usage_error("%s: missing PATH", command);
-    return tsr_checkpoint_files_open(count, paths, out) == TSR_OK ? CLI_DONE
-                                                                  : library_failed(command);
+    return tsr_checkpoint_files_open(count, paths, out) == TSR_OK
+               ? CLI_DONE
+               : cli_failed_in(command, tsr_last_error());
 }
 
 /* Reads the arguments, and opens the files. */
@@ -271,7 +261,7 @@ static int run_verify(int argc, char **argv)
     for (int i = 0; i < summary->part_count; i++)
         without += !tsr_checkpoint_files_part(files, i)->has_checksums;
     if (tsr_checkpoint_files_verify(files) != TSR_OK)
-        code = library_failed("checkpoint verify");
+        code = cli_failed_in("checkpoint verify", tsr_last_error());
     else {
         cli_line(stdout, "%" PRIu64 " tensor%s in %d part%s: complete%s", summary->tensor_count,
                  CLI_PLURAL(summary->tensor_count), summary->part_count,
@@ -319,7 +309,7 @@ static int run_merge(int argc, char **argv)
     if (code == CLI_DONE && !force && access(output, F_OK) == 0)
         code = cli_failed("checkpoint merge: %s exists; --force replaces it", output);
     if (code == CLI_DONE && tsr_checkpoint_files_merge(files, output) != TSR_OK)
-        code = library_failed("checkpoint merge");
+        code = cli_failed_in("checkpoint merge", tsr_last_error());
     if (code == CLI_DONE) {
         const uint64_t count = tsr_checkpoint_files_summary(files)->tensor_count;
         cli_line(stdout, "%s: %" PRIu64 " tensor%s", output, count, CLI_PLURAL(count));

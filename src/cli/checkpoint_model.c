@@ -107,7 +107,7 @@ int checkpoint_show_model(const char *path, bool json)
 {
     tsr_model_file *file = NULL;
     if (tsr_model_file_open(path, &file) != TSR_OK)
-        return cli_failed("checkpoint show: %s", tsr_last_error());
+        return cli_failed_in("checkpoint show", tsr_last_error());
     if (json)
         print_json(file);
     else

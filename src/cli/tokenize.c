@@ -43,14 +43,6 @@ static void help(FILE *out)
     cli_options_help(out, options);
 }
 
-/* Returns the library's error without its prefix. */
-static const char *reason(void)
-{
-    static const char prefix[] = "tokenizer: ";
-    const char *text = tsr_last_error();
-    return strncmp(text, prefix, sizeof prefix - 1) == 0 ? text + sizeof prefix - 1 : text;
-}
-
 /* Output --------------------------------------------------------------------------------------- */
 
 /* Returns any bytes in base64. The caller must free the text. */
@@ -118,7 +110,7 @@ static int print_ids(const tsr_tokenizer *tokenizer, const char *text, size_t si
                                       .control = parses_special ? TSR_ENCODE_CONTROL_TOKEN
                                                                 : TSR_ENCODE_CONTROL_TEXT};
     if (tsr_tokenizer_encode(tokenizer, text, size, &params, &ids, &count) != TSR_OK)
-        return cli_failed("tokenize: %s", reason());
+        return cli_failed_in("tokenize", tsr_last_error());
     json_t *document = document_of(tokenizer);
     add_ids(document, ids, count);
     if (spells)
@@ -212,7 +204,7 @@ static int print_text(const tsr_tokenizer *tokenizer, const char *input, size_t 
     }
     free(text);
     free(ids);
-    return status == TSR_OK ? CLI_DONE : cli_failed("tokenize: %s", reason());
+    return status == TSR_OK ? CLI_DONE : cli_failed_in("tokenize", tsr_last_error());
 }
 
 static int run(int argc, char **argv)
@@ -236,7 +228,7 @@ static int run(int argc, char **argv)
     if (decode && no_bos)
         return cli_usage_error("tokenize: --decode does not take --no-bos");
     if (tsr_tokenizer_open(path, &tokenizer) != TSR_OK)
-        return cli_failed("tokenize: %s", reason());
+        return cli_failed_in("tokenize", tsr_last_error());
     code = cli_input_read("tokenize", TSR_TOKENIZER_MAX_TEXT, &input, &size);
     if (code == CLI_DONE)
         code = decode ? print_text(tokenizer, input, size) : print_ids(tokenizer, input, size);

@@ -277,7 +277,7 @@ START_TEST(mistakes_are_named)
     tool_fails(SMALL "--rates 1,2", "bench model: --rates has 2 values for 1 rank");
     tool_fails(SMALL "--stages 2", "bench model: --stages 2 does not divide 1 rank");
     tool_fails("bench model /proc/nowhere",
-               "bench model: model: /proc/nowhere: No such file or directory");
+               "bench model: cannot open /proc/nowhere: No such file or directory");
 }
 END_TEST
 
@@ -373,7 +373,7 @@ START_TEST(rates_with_little_memory)
          "tessera: bench rates: the models do not fit into memory together; they are measured one "
          "after the other, which is less exact\n",
          0},
-        {"100K", "tessera: bench rates: model: the weights and the cache of rank 0 of 1 need ", 1},
+        {"100K", "tessera: bench rates: the weights and the cache of rank 0 of 1 need ", 1},
         {"1G,1G", "tessera: bench rates: --memory has 2 values for 1 rank\n", 1},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

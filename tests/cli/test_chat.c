@@ -219,7 +219,7 @@ START_TEST(mistakes_are_named)
     tool_fails("chat " MODEL, "tessera: chat: the model's files have no chat template; choose a "
                               "format by its name with --format\n");
     tool_fails("chat /proc/nowhere --format chatml",
-               "model: /proc/nowhere: No such file or directory");
+               "tessera: chat: cannot open /proc/nowhere: No such file or directory");
     tool_prints(CHAT, "");
 }
 END_TEST

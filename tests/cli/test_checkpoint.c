@@ -45,10 +45,39 @@ START_TEST(verifies)
     tool_fails("checkpoint verify " PARTS "b/model",
                "part 1 of 4 of checkpoint 4b0e1f3e276e2bf86555d463ff3036ee, generation 1, is not "
                "there");
-    tool_fails("checkpoint verify " PARTS "c/model", "there is neither a file ");
-    tool_fails("checkpoint verify " TEST_DATA "/model/stories260K-f16.gguf",
-               "this is a GGUF file, not a safetensors file");
-    tool_fails("checkpoint verify " PARTS "a", " is a folder; name the checkpoint in it");
+    tool_fails("checkpoint verify " PARTS "c/model",
+               "c/model: No such file or directory, and no part of it is there either");
+}
+END_TEST
+
+/* Files and folders that are no checkpoints are named for what they are. */
+START_TEST(names_other_files)
+{
+    static const struct {
+        const char *path, *error;
+    } others[] = {
+        {TEST_DATA "/model/stories260K-f16.gguf",
+         "f16.gguf is a GGUF file, not a safetensors file"},
+        {TEST_DATA "/tokenizer/stories260K.tok512.bin", "tok512.bin is a vocabulary of llama2.c, "},
+        {TEST_DATA "/tokenizer/mini-gpt2.tokenizer.json", "gpt2.tokenizer.json is a JSON file, "},
+        {TEST_DATA "/model/README.md",
+         "README.md is a file of no known format, not a safetensors "},
+        {TEST_DATA "/model/stories260K-hf", "stories260K-hf is the folder of a model; name a "},
+        {PARTS "a", "a is a folder; name the checkpoint in it, as in "},
+    };
+    char arguments[512];
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        snprintf(arguments, sizeof arguments, "checkpoint verify %s", others[i].path);
+        tool_fails(arguments, others[i].error);
+        snprintf(arguments, sizeof arguments, "checkpoint merge %s -o %s", others[i].path,
+                 on_host("all", "whole"));
+        tool_fails(arguments, others[i].error);
+    }
+    write_file(on_host("all", "m.safetensors.index.json"), "{}", 2);
+    snprintf(arguments, sizeof arguments, "checkpoint show %s",
+             on_host("all", "m.safetensors.index.json"));
+    tool_fails(arguments, "no part of a checkpoint is beside the index ");
+    ck_assert_int_eq(hosts_files("all"), 1);
 }
 END_TEST
 
@@ -164,8 +193,9 @@ START_TEST(mistakes)
     tool_refuses("checkpoint merge " BOTH, "tessera: checkpoint merge: missing --output FILE\n");
     tool_fails("checkpoint merge " BOTH " -o /dev/null --force",
                "tessera: checkpoint merge: /dev/null is not a regular file");
-    tool_fails("checkpoint verify /proc/nonexistent",
-               "tessera: checkpoint verify: there is neither a file /proc/nonexistent");
+    tool_fails(
+        "checkpoint verify /proc/nonexistent",
+        "tessera: checkpoint verify: cannot open /proc/nonexistent: No such file or directory");
 }
 END_TEST
 
@@ -174,6 +204,7 @@ TESTS(checkpoint)
     tcase_add_checked_fixture(tests, hosts_make, hosts_remove);
     tcase_add_test(tests, shows_parts);
     tcase_add_test(tests, verifies);
+    tcase_add_test(tests, names_other_files);
     tcase_add_test(tests, shows_models);
     tcase_add_test(tests, merges);
     tcase_add_test(tests, names_damage);

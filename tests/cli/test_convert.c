@@ -72,7 +72,7 @@ START_TEST(sentences)
     converts("convert " MODEL " $/a.gguf --force --type q8_0 --quiet", "");
     converts("convert $/a.gguf $/a --no-tokenizer", "");
     fails("convert " MODEL " $/b --type q8_0", 1, "a folder of Hugging Face cannot have weights");
-    fails("convert /proc/nonexistent $/b", 1, "tessera: convert: model: /proc/nonexistent");
+    fails("convert /proc/nonexistent $/b", 1, "tessera: convert: cannot open /proc/nonexistent");
     fails("convert " MODEL " $/b.xyz", 1,
           "/b.xyz has the extension .xyz; files have .gguf, and folders no extension or a / at the "
           "end\n");

@@ -195,8 +195,9 @@ START_TEST(mistakes_are_named)
     tool_fails("generate " FOLDER " --ids 1 --stages 1 --stage-layers 2,3",
                "tessera: generate: --stage-layers has 2 values for 1 stage\n");
     tool_fails("generate " FOLDER " --ids 1 --stage-layers 4",
-               "tessera: generate: model: the stages have 4 layers, but the model has 5\n");
-    tool_fails("generate /proc/nowhere --ids 1", "model: /proc/nowhere: No such file or directory");
+               "tessera: generate: the stages have 4 layers, but the model has 5\n");
+    tool_fails("generate /proc/nowhere --ids 1",
+               "tessera: generate: cannot open /proc/nowhere: No such file or directory");
     tool_fails("generate " FOLDER " --prompt x", "no tokenizer.json, tokenizer.model or tok*.bin");
     tool_fails("generate " MODEL " --ids 1,512",
                "token 1 of the prompt is 512; the vocabulary has 0 to 511");

@@ -286,16 +286,16 @@ static const struct {
     {"plan nothing.json --ranks 2",
      "tessera: plan: cannot open nothing.json: No such file or directory\n"},
     {"plan loop --ranks 2", "tessera: plan: cannot open loop: Too many levels of symbolic links\n"},
-    {"plan . --ranks 2", "tessera: plan: model: . has no config.json\n"},
+    {"plan . --ranks 2", "tessera: plan: . has no config.json\n"},
     {"plan /proc/self --ranks 2 --strategy full",
      "tessera: plan: /proc/self has neither model.safetensors nor model.safetensors.index.json\n"},
     {"plan " STORIES " --ranks 2 --dtype i32",
-     "tessera: plan: model: weights cannot be kept as i32; f32, f16, bf16 and block formats that "
+     "tessera: plan: weights cannot be kept as i32; f32, f16, bf16 and block formats that "
      "tsr_quantize supports are possible\n"},
     {"plan " STORIES " --ranks 2 --cache-dtype q8_0",
-     "tessera: plan: model: the cache cannot be q8_0; f32, f16 and bf16 are possible\n"},
+     "tessera: plan: the cache cannot be q8_0; f32, f16 and bf16 are possible\n"},
     {"plan . --cluster empty.json", "tessera: plan: empty.json: the document is not an object\n"},
-    {"plan . --cluster hosts.json", "tessera: plan: model: . has no config.json\n"},
+    {"plan . --cluster hosts.json", "tessera: plan: . has no config.json\n"},
     {"plan . --cluster hosts.json --links empty.json",
      "tessera: plan: empty.json: has no results of tessera bench link\n"},
     {"plan short.safetensors --ranks 2", "tessera: plan: short.safetensors: safetensors: offset "

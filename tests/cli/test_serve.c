@@ -719,7 +719,8 @@ START_TEST(mistakes_are_named)
                "cannot read the API key from /proc/nowhere: No such file or directory");
     tool_fails("serve " MODEL " --api-key-file /dev/null",
                "cannot read the API key from /dev/null: the file is empty");
-    tool_fails("serve /proc/nowhere --port 0", "/proc/nowhere: No such file or directory");
+    tool_fails("serve /proc/nowhere --port 0",
+               "tessera: serve: cannot open /proc/nowhere: No such file or directory");
 }
 END_TEST
 

@@ -64,11 +64,12 @@ START_TEST(prints_the_error_of_all_ranks_once)
     static const struct {
         const char *arguments, *message;
     } commands[] = {
-        {"tokenize~missing.gguf", "missing.gguf: No such file or directory\n"},
-        {"checkpoint~show~missing", "there is neither a file missing nor a part of it\n"},
-        {"plan~--ranks~2~missing.gguf", "missing.gguf: No such file or directory\n"},
-        {"convert~missing.gguf~out", "missing.gguf: No such file or directory\n"},
-        {"generate~--prompt~x~missing.gguf", "missing.gguf: No such file or directory\n"},
+        {"tokenize~missing.gguf", ": cannot open missing.gguf: No such file or directory\n"},
+        {"checkpoint~show~missing", "cannot open missing: No such file or directory, and no part"},
+        {"plan~--ranks~2~missing.gguf", ": cannot open missing.gguf: No such file or directory\n"},
+        {"convert~missing.gguf~out", ": cannot open missing.gguf: No such file or directory\n"},
+        {"generate~--prompt~x~missing.gguf",
+         ": cannot open missing.gguf: No such file or directory\n"},
         {"generate~missing.gguf", "and standard input is empty\n"},
         {"generate~--promt~x~missing.gguf", "unknown option '--promt'"},
     };

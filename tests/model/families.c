@@ -271,7 +271,7 @@ CASE(mistakes, "families: tensors that are missing or have another shape")
     FAILS(tsr_model_open(NULL, NULL, NULL), TSR_ERR_INVALID, "model: out is NULL");
     FAILS(tsr_model_open(NULL, NULL, &model), TSR_ERR_INVALID, "model: file is NULL");
     FAILS(open_model("/proc/nowhere", NULL, &model), TSR_ERR_NOT_FOUND,
-          "model: /proc/nowhere: No such file or directory");
+          "model: cannot open /proc/nowhere: No such file or directory");
     made_finish(&made);
     made_init(&made, &made_families[0], SEED);
     FAILS(

@@ -231,7 +231,7 @@ CASE(stack_refused, "stack: mistakes")
     FAILS(tsr_stack_shard(stack, tsr_fsdp_params(.group = alone)), TSR_ERR_INVALID,
           "stack: the parameters are sharded already");
     FAILS(tsr_stack_load(stack, "/proc/nowhere"), TSR_ERR_NOT_FOUND,
-          "model: /proc/nowhere: No such file or directory");
+          "model: cannot open /proc/nowhere: No such file or directory");
     FAILS(tsr_stack_forward(stack, NULL, NULL, &y), TSR_ERR_INVALID, "stack: x is NULL");
     made_remove(&made, "norm.weight");
     const tsr_status missing = tsr_stack_check(config, made_write_hf(&made));

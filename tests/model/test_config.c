@@ -257,7 +257,7 @@ START_TEST(mistakes_are_named)
     ck_assert_error(read_flat(NULL, &c), TSR_ERR_INVALID, "model: path is NULL");
     ck_assert_error(read_flat("x", NULL), TSR_ERR_INVALID, "model: out is NULL");
     ck_assert_error(read_flat("/proc/nowhere", &c), TSR_ERR_NOT_FOUND,
-                    "model: /proc/nowhere: No such file or directory");
+                    "model: cannot open /proc/nowhere: No such file or directory");
 }
 END_TEST
 

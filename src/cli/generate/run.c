@@ -181,7 +181,7 @@ static int generate_and_print(job *j)
 {
     const tsr_status status = run_job(j);
     if (status != TSR_OK)
-        return cli_failed("generate: %s", inference_problem(&j->base));
+        return cli_failed_in("generate", inference_problem(&j->base));
     if (j->base.first)
         print_result(j);
     return j->interrupted ? INFERENCE_INTERRUPTED : CLI_DONE;

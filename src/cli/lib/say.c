@@ -72,8 +72,25 @@ int cli_failed(const char *format, ...)
     return CLI_FAILED;
 }
 
+const char *cli_without_module(const char *text)
+{
+    static const char *const modules[] = {"checkpoint_files_open",
+                                          "checkpoint_files_verify",
+                                          "checkpoint_files_merge",
+                                          "model",
+                                          "shard",
+                                          "tokenizer"};
+    for (size_t i = 0; i < sizeof modules / sizeof *modules; i++) {
+        const size_t length = strlen(modules[i]);
+        if (strncmp(text, modules[i], length) == 0 && strncmp(text + length, ": ", 2) == 0)
+            return text + length + 2;
+    }
+    return text;
+}
+
 int cli_failed_in(const char *command, const char *text)
 {
+    text = cli_without_module(text);
     const size_t length = strlen(command);
     const bool has_name =
         strncmp(text, command, length) == 0 && strchr(": ", text[length]) && text[length] != '\0';

@@ -26,8 +26,11 @@ int cli_usage_error(const char *format, ...) CLI_PRINTF(1, 2);
 /* Prints a message that says what has failed. Returns CLI_FAILED. */
 int cli_failed(const char *format, ...) CLI_PRINTF(1, 2);
 
-/* As cli_failed("COMMAND: TEXT"), for a text of the library that may already begin with the name of
- * the command. */
+/* Returns the text of the library without the name of a module that reads files at its
+ * beginning. */
+const char *cli_without_module(const char *text);
+/* As cli_failed("COMMAND: TEXT"), for such a text without that name. Does not repeat the command's
+ * name if the text begins with it. */
 int cli_failed_in(const char *command, const char *text);
 
 #endif

@@ -491,5 +491,5 @@ int plan_on_cluster(const char *path, const plan_options *o)
     tsr_cluster_destroy(&cluster);
     if (status == TSR_OK)
         return CLI_DONE;
-    return cli_failed("plan: %s", tsr_last_error());
+    return cli_failed_in("plan", tsr_last_error());
 }

@@ -297,7 +297,7 @@ int plan_inference(const char *path, const plan_options *o)
     if (code == CLI_DONE)
         code = read_stages(o, &r);
     if (code == CLI_DONE && compute(path, o, &r) != TSR_OK)
-        code = cli_failed("plan: %s", tsr_last_error());
+        code = cli_failed_in("plan", tsr_last_error());
     if (code == CLI_DONE) {
         predict(o, &r);
         if (o->json)

@@ -109,14 +109,6 @@ static void print_text(FILE *out, const tsr_shard_plan *plan, const char *path, 
 
 /* Making the plan ------------------------------------------------------------------------------ */
 
-/* Returns the library's error without its prefix "shard:". */
-static const char *library_reason(void)
-{
-    static const char prefix[] = "shard: ";
-    const char *text = tsr_last_error();
-    return strncmp(text, prefix, sizeof prefix - 1) == 0 ? text + sizeof prefix - 1 : text;
-}
-
 static int print_json(const tsr_shard_plan *plan)
 {
     size_t size = 0;
@@ -127,7 +119,7 @@ static int print_json(const tsr_shard_plan *plan)
     if (status == TSR_OK)
         cli_write(text, size);
     free(text);
-    return status == TSR_OK ? CLI_DONE : cli_failed("plan: %s", library_reason());
+    return status == TSR_OK ? CLI_DONE : cli_failed_in("plan", tsr_last_error());
 }
 
 /* Returns whether a tensor is optimizer state, which a checkpoint of a training run also
@@ -160,7 +152,7 @@ static int make_plan(const char *path, bool json, const tsr_shard_strategy_param
     tsr_shard_plan *plan = NULL;
     tsr_status status = tsr_shard_strategy_create(strategy_params, &strategy);
     if (status == TSR_ERR_INVALID) /* the options are wrong, whatever the file holds */
-        return cli_usage_error("plan: %s", library_reason());
+        return cli_usage_error("plan: %s", cli_without_module(tsr_last_error()));
     if (status == TSR_OK)
         status = tsr_shard_list_open(path, &list);
     uint64_t count = 0;
@@ -172,7 +164,7 @@ static int make_plan(const char *path, bool json, const tsr_shard_strategy_param
     if (empty)
         code = cli_failed("plan: %s: the list of parameters is empty", path);
     else if (status != TSR_OK)
-        code = cli_failed("plan: %s", library_reason());
+        code = cli_failed_in("plan", tsr_last_error());
     else if (json)
         code = print_json(plan);
     else

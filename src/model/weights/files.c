@@ -97,7 +97,7 @@ static tsr_status open_files(const char *path, bool with_config, tsr__model_file
     *out = (tsr__model_files){0};
     if (stat(path, &info) != 0)
         return tsr__fail(errno == ENOENT || errno == ENOTDIR ? TSR_ERR_NOT_FOUND : TSR_ERR_IO,
-                         "model: %s: %s", path, strerror(errno));
+                         "model: cannot open %s: %s", path, strerror(errno));
     TSR__TRY(S_ISDIR(info.st_mode) ? find_in_folder(path, with_config, out)
                                    : find_beside(path, with_config, out));
     if (!out->list)

@@ -14,6 +14,7 @@
 #include "base/struct_size.h"
 #include "parallel/checkpoint/output.h"
 #include "parallel/checkpoint/parts.h"
+#include "shard/formats/file_kind.h"
 
 static const char opening[] = "checkpoint_files_open", verifying[] = "checkpoint_files_verify",
                   merging[] = "checkpoint_files_merge";
@@ -29,7 +30,53 @@ struct tsr_checkpoint_files {
 
 /* Opening ------------------------------------------------------------------------------------ */
 
-static tsr_status add_place(const char *path, tsr__view *view)
+static bool ends_with(const char *text, const char *end)
+{
+    const size_t length = strlen(text), end_length = strlen(end);
+    return length >= end_length && strcmp(text + length - end_length, end) == 0;
+}
+
+/* Fails with the name of what `path` is instead of a checkpoint or its name. Keeps the last error
+ * if the file may be a damaged part. */
+static tsr_status fail_kind(const char *path, tsr_status status)
+{
+    tsr__file file;
+    tsr__file_kind kind;
+    const tsr__error problem = tsr__error_take();
+    const bool opened = tsr__file_open(path, &file) == TSR_OK;
+    const bool known = opened && tsr__file_kind_read(&file, &kind) == TSR_OK;
+    if (opened)
+        tsr__file_close(&file);
+    const bool is_index = known && kind == TSR__FILE_JSON && ends_with(path, ".index.json");
+    if (known && kind != TSR__FILE_SAFETENSORS && !is_index)
+        return tsr__fail(TSR_ERR_INVALID, "%s: %s is %s, not a safetensors file", opening, path,
+                         tsr__file_kind_name(kind));
+    tsr__error_put_back(&problem);
+    return status;
+}
+
+static tsr_status fail_folder(const char *path)
+{
+    struct stat info;
+    const size_t size = strlen(path) + sizeof "/config.json";
+    char *config = tsr__calloc(size, 1);
+    if (!config)
+        return TSR_ERR_NO_MEMORY;
+    snprintf(config, size, "%s/config.json", path);
+    const bool is_model = stat(config, &info) == 0;
+    tsr__free(config);
+    if (is_model)
+        return tsr__fail(TSR_ERR_INVALID,
+                         "%s: %s is the folder of a model; name a safetensors file in it", opening,
+                         path);
+    return tsr__fail(TSR_ERR_INVALID,
+                     "%s: %s is a folder; name the checkpoint in it, as in %s/model", opening, path,
+                     path);
+}
+
+/* Adds the parts of FOLDER/NAME, or of its index. `missing` is why the file itself cannot be
+ * opened; 0: it exists. */
+static tsr_status add_place(const char *path, int missing, tsr__view *view)
 {
     tsr__part_place place = {0};
     const size_t before = view->count;
@@ -38,28 +85,31 @@ static tsr_status add_place(const char *path, tsr__view *view)
     tsr__part_place_finish(&place);
     if (status == TSR_OK && view->problem.text[0])
         status = tsr__fail(TSR_ERR_INVALID, "%s: %s", opening, view->problem.text);
-    if (status == TSR_OK && view->count == before)
-        status = tsr__fail(TSR_ERR_NOT_FOUND, "%s: there is neither a file %s nor a part of it",
-                           opening, path);
-    return status;
+    if (status != TSR_OK || view->count > before)
+        return status;
+    if (missing)
+        return tsr__fail(TSR_ERR_NOT_FOUND,
+                         "%s: cannot open %s: %s, and no part of it is there either", opening, path,
+                         strerror(missing));
+    return fail_kind(path, tsr__fail(TSR_ERR_NOT_FOUND,
+                                     "%s: no part of a checkpoint is beside the index %s", opening,
+                                     path));
 }
 
 static tsr_status add_path(const char *path, tsr__view *view)
 {
-    static const char index[] = ".json";
     struct stat info;
     TSR__REQUIRE(path, "%s: a path is NULL", opening);
-    const size_t length = strlen(path), end = sizeof index - 1;
-    const bool exists = stat(path, &info) == 0;
-    TSR__REQUIRE(!exists || !S_ISDIR(info.st_mode),
-                 "%s: %s is a folder; name the checkpoint in it, as in %s/model", opening, path,
-                 path);
-    if (!exists || (length >= end && strcmp(path + length - end, index) == 0))
-        return add_place(path, view);
+    const int missing = stat(path, &info) == 0 ? 0 : errno;
+    if (!missing && S_ISDIR(info.st_mode))
+        return fail_folder(path);
+    if (missing || ends_with(path, ".json"))
+        return add_place(path, missing, view);
     tsr_status status = tsr__view_add_file(path, view);
-    return status == TSR_OK || status == TSR_ERR_NO_MEMORY
-               ? status
-               : tsr__fail_context(status, "%s", opening);
+    if (status == TSR_OK || status == TSR_ERR_NO_MEMORY)
+        return status;
+    status = tsr__fail_context(status, "%s", opening);
+    return status == TSR_ERR_INVALID ? fail_kind(path, status) : status;
 }
 
 static tsr_status view_paths(int count, const char *const *paths, tsr__view *view)
