@@ -18,6 +18,10 @@
  *     a shorter struct      the missing fields are 0
  *     a longer struct       TSR_ERR_INVALID if a field that the library does not know is not 0
  *
+ * Padding may have any contents. New fields therefore begin at the old size, never in the padding
+ * at the end of the old struct, and have no padding between or behind them: a gap is a field of its
+ * own, `reserved`, which is 0.
+ *
  * Structs that a function writes, and structs in arrays that the caller passes, begin with their
  * size, too: TSR_INIT sets it, fields that the library does not know become 0, and a shorter struct
  * gets no more than its size.
@@ -31,7 +35,9 @@
  *
  * Zero: every field that is 0, false or NULL has its default, which its comment states. Where the
  * number zero can be wanted and is not the default, pass TSR_ZERO: the negative zero is the number
- * zero, the positive zero is a field that was not set.
+ * zero, the positive zero is a field that was not set. Memory sizes of 0 (memory_bytes,
+ * memory_limit_bytes) set no limit, also in arrays with one for each rank; 1 is a memory that holds
+ * nothing.
  *
  * The macros of parameters are for C only: in C++ they would take the address of a temporary. In
  * C++ fill a variable: `auto params = TSR_INIT(tsr_device_params); params.device = "1";`. */
