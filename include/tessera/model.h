@@ -18,6 +18,7 @@
 #ifndef TESSERA_MODEL_H
 #define TESSERA_MODEL_H
 
+#include "tessera/moe.h"
 #include "tessera/pipeline.h"
 #include "tessera/tokenizer.h"
 #include "tessera/transformer.h"
@@ -37,11 +38,36 @@ extern "C" {
 
 #define TSR_MODEL_MAX_LAYER_KINDS 16
 
+/* The mixture of experts of a layer (moe.h). */
+typedef struct tsr_model_experts {
+    size_t struct_size;
+    int64_t count, used; /* the number of experts, and of those that a token uses */
+    int64_t hidden;      /* features inside one expert */
+    tsr_gating gating;
+    bool normalise;                      /* a token's weights are divided by their sum */
+    double scale;                        /* the factor of weights; 0: 1 */
+    int groups, groups_used;             /* as in tsr_route_params */
+    bool router_bias, choice_bias, bias; /* as in tsr_moe_params */
+    tsr_expert_activation activation;
+    double limit;          /* as in tsr_moe_params */
+    int64_t shared_hidden; /* features inside a shared expert; 0: there is none */
+    bool shared_gate;      /* as in tsr_moe_params */
+} tsr_model_experts;
+
+/* How the ranks divide experts. */
+typedef enum tsr_expert_division {
+    /* Inside experts, unless their hidden features have fewer than 4 quantisation blocks for each
+     * rank, so that shares would be coarse. */
+    TSR_EXPERT_DIVISION_AUTO = 0,
+    TSR_EXPERT_DIVISION_INSIDE = 1, /* each rank has a part of every expert */
+    TSR_EXPERT_DIVISION_WHOLE = 2   /* each rank has some of the experts, or none */
+} tsr_expert_division;
+
 /* What a layer of a model consists of. Layers that are equal share one description, their kind. */
 typedef struct tsr_model_layer {
     size_t struct_size;
     int64_t heads, kv_heads, head_dim;
-    int64_t hidden;              /* features inside the MLP */
+    int64_t hidden;              /* features inside the MLP; unused with `experts` */
     int64_t window;              /* a token sees only the last `window` tokens; 0: all */
     const tsr_rope_params *rope; /* NULL: none */
     bool qkv_bias, output_bias, mlp_bias;
@@ -56,6 +82,9 @@ typedef struct tsr_model_layer {
     const tsr_rope_params *long_rope;
     double temperature;         /* of scores, as in transformer.h; 0: none */
     int64_t temperature_length; /* unused without temperature */
+    /* A mixture of experts in place of the MLP. NULL: none. */
+    const tsr_model_experts *experts;
+    bool sinks; /* attention has a sink for each head, as in transformer.h */
 } tsr_model_layer;
 
 /* The properties of a model that its files describe. */
@@ -172,6 +201,9 @@ typedef struct tsr_model_params {
      * read so far and will read in total. NULL: not called. */
     void (*progress)(void *user, uint64_t done_bytes, uint64_t total_bytes);
     void *user;
+    /* How experts are divided, in the proportions that `partition` says. Tokens do not depend on
+     * it. */
+    tsr_expert_division expert_division;
 } tsr_model_params;
 #define tsr_model_params(...)                                                                      \
     (&(tsr_model_params){.struct_size = sizeof(tsr_model_params), __VA_ARGS__})
@@ -234,8 +266,9 @@ typedef struct tsr_model_plan_params {
     tsr_dtype cache_dtype; /* f32, f16 or bf16; 0: f32 */
     /* Stages, which must divide the ranks: the first ranks / stages ranks are stage 0. 0: 1. */
     int stages;
-    const int *stage_layers;   /* as in tsr_model_params */
-    const double *stage_rates; /* as in tsr_model_params */
+    const int *stage_layers;             /* as in tsr_model_params */
+    const double *stage_rates;           /* as in tsr_model_params */
+    tsr_expert_division expert_division; /* as in tsr_model_params */
 } tsr_model_plan_params;
 #define tsr_model_plan_params(...)                                                                 \
     (&(tsr_model_plan_params){.struct_size = sizeof(tsr_model_plan_params), __VA_ARGS__})
@@ -252,11 +285,16 @@ typedef struct tsr_model_rank_plan {
     uint64_t cache_bytes;
     uint64_t total_bytes; /* weights and cache, without activations and staging memory */
     /* What generating a token reads and multiplies: all weights except tables of which it needs one
-     * row. */
+     * row, and experts that it does not use. Of whole experts that a rank has, a token is counted
+     * with as large a part as it uses of all. */
     uint64_t token_bytes;
     uint64_t token_parameters; /* the elements of the matrices among them */
     int stage;
     int first_layer, layers; /* of the stage: the first layer, and the number of layers */
+    /* Of the stage's first layer with experts: the experts of which the rank has weights, and the
+     * hidden features that it has of each. 0: the stage has no experts. */
+    int64_t experts, expert_hidden;
+    uint64_t expert_bytes; /* the part of mlp_bytes in experts that only some tokens use */
 } tsr_model_rank_plan;
 
 /* Whether a plan fits. */

@@ -59,6 +59,9 @@ typedef struct tsr_rope_params {
     /* YARN; 0: 0.1 · log(factor) + 1, and 1 for factors up to 1. DIVISORS; 0: 1 */
     double attention_factor;
     const float *divisors; /* DIVISORS: [rotary_dim / 2], above 0. Read during the call */
+    /* YARN: the range of pairs with a weighted mean keeps its bounds, which are otherwise rounded
+     * outwards to whole pairs (truncate = false in a config.json). */
+    bool exact_range;
 } tsr_rope_params;
 #define tsr_rope_params(...)                                                                       \
     (&(tsr_rope_params){.struct_size = sizeof(tsr_rope_params), __VA_ARGS__})

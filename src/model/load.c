@@ -24,6 +24,7 @@ static void count_kept(loading *l, tsr_dtype dtype, uint64_t elements)
         stats->dtype = dtype;
 }
 
+/* Counts or reads a part of one matrix. */
 static tsr_status load_part(loading *l, const tsr__weight *weight, const tsr__weight_part *part,
                             tsr_tensor *tensor)
 {
@@ -35,6 +36,23 @@ static tsr_status load_part(loading *l, const tsr__weight *weight, const tsr__we
     return tsr__weight_read(&l->reader, weight, part, tensor);
 }
 
+/* The same for each of this rank's experts. */
+static tsr_status load_experts(loading *l, const tsr__stack_parameter *p,
+                               const tsr__weight_part *part)
+{
+    for (int64_t e = 0; e < part->experts; e++) {
+        tsr__weight weight;
+        tsr_tensor *own = NULL;
+        TSR__TRY(tsr__weight_find_expert(l->weights, p->layer, p->ours, part->first_expert + e,
+                                         &weight));
+        TSR__TRY(tsr_tensor_select(p->parameter->tensor, 0, e, &own));
+        const tsr_status status = load_part(l, &weight, part, own);
+        tsr_tensor_destroy(&own);
+        TSR__TRY(status);
+    }
+    return TSR_OK;
+}
+
 static tsr_status load_one(void *user, const tsr__stack_parameter *p)
 {
     loading *l = user;
@@ -43,7 +61,8 @@ static tsr_status load_one(void *user, const tsr__stack_parameter *p)
     tsr__weight_part part;
     if (p->owner) {
         TSR__TRY(tsr__weight_of(l->weights, p->layer, p->ours, p->parameter, &weight, &part));
-        TSR__TRY(load_part(l, &weight, &part, p->parameter->tensor));
+        TSR__TRY(part.of_experts ? load_experts(l, p, &part)
+                                 : load_part(l, &weight, &part, p->parameter->tensor));
     } else { /* learned positions, which every rank has in full */
         TSR__TRY(tsr__weight_find(l->weights, p->layer, p->ours, &weight));
         part = (tsr__weight_part){.rows = weight.rows, .columns = weight.columns};
@@ -54,7 +73,7 @@ static tsr_status load_one(void *user, const tsr__stack_parameter *p)
     if (l->counting && (!p->owner || p->owner == m->stack->embedding) && !is_head)
         m->stats.table_bytes += tsr__dtype_bytes(
             tsr_tensor_layout(p->owner ? p->parameter->tensor : m->stack->positions)->dtype,
-            (uint64_t)(part.rows * part.columns));
+            tsr__weight_part_elements(&part));
     return TSR_OK;
 }
 

@@ -19,6 +19,7 @@ typedef struct joint {
     tsr_dtype dtype;
     int ndim;
     int64_t columns;
+    int64_t experts; /* of its only parameter; 0: it is not of experts */
 } joint;
 
 static tsr_status allocate_joint(const tsr_model *m, tsr_layer *layer, const joint *j)
@@ -63,9 +64,11 @@ static tsr_status describe(const tsr_model *m, const tsr__weights *weights, int 
         .count = 1,
         .index = {index},
         .rows = {part.rows},
-        .dtype = p->ndim == 2 ? tsr__kept_part(&m->kept, &weight, &part) : p->dtype,
+        .dtype = tsr__weights_is_matrix(layer, name) ? tsr__kept_part(&m->kept, &weight, &part)
+                                                     : p->dtype,
         .ndim = p->ndim,
         .columns = part.columns,
+        .experts = part.of_experts ? part.experts : 0,
     };
     memcpy(out->name, name, sizeof name);
     return TSR_OK;
@@ -79,12 +82,24 @@ static bool add_to(joint *j, const tsr_layer *which, const joint *one)
     const tsr_parameter *first = tsr_layer_parameter(which, j->index[0]),
                         *p = tsr_layer_parameter(which, one->index[0]);
     if (j->count == 0 || j->count == MAX_JOINT || !beside(j->name, one->name) ||
-        first->shard_dim == 1 || p->shard_dim == 1 || one->ndim != j->ndim ||
-        one->dtype != j->dtype || one->columns != j->columns)
+        first->shard_dim == 1 || p->shard_dim == 1 || strstr(j->name, "router") ||
+        strstr(one->name, "router") || one->ndim != j->ndim || one->dtype != j->dtype ||
+        one->columns != j->columns)
         return false;
     j->index[j->count] = one->index[0];
     j->rows[j->count++] = one->rows[0];
     return true;
+}
+
+/* Allocates the matrices, or the biases, of all experts of this rank. */
+static tsr_status allocate_experts(const tsr_model *m, tsr_layer *layer, const joint *one)
+{
+    tsr_tensor *all = NULL;
+    const int64_t shape[3] = {one->experts, one->rows[0], one->columns};
+    TSR__TRY(tsr_tensor_create(m->device, one->dtype, one->ndim, shape, &all));
+    const tsr_status status = tsr_layer_set_parameter(layer, one->index[0], all, NULL, false);
+    tsr_tensor_destroy(&all);
+    return status;
 }
 
 /* Allocates the parameters of a layer; those that are computed together are in one tensor. Weights
@@ -96,6 +111,10 @@ static tsr_status allocate_layer(const tsr_model *m, const tsr__weights *weights
     joint open[2] = {{.count = 0}, {.count = 0}}, one;
     for (int i = 0; i < tsr_layer_parameter_count(which); i++) {
         TSR__TRY(describe(m, weights, layer, ours, which, i, &one));
+        if (strstr(one.name, ".experts.")) {
+            TSR__TRY(allocate_experts(m, which, &one));
+            continue;
+        }
         joint *j = &open[one.ndim - 1];
         if (add_to(j, which, &one))
             continue;

@@ -43,18 +43,22 @@ tsr_status tsr_model_get_stats(const tsr_model *model, tsr_model_stats *out)
 /* Creates the layers of this stage, without memory; see memory.c. */
 static tsr_status create_layers(tsr_model *m, const tsr__weights *weights)
 {
-    uint64_t heads[TSR_MODEL_MAX_LAYER_KINDS], hidden[TSR_MODEL_MAX_LAYER_KINDS];
+    tsr__kind_division divisions[TSR_MODEL_MAX_LAYER_KINDS];
     for (int kind = 0; kind < m->config->kind_count; kind++) {
-        TSR__TRY(tsr__kept_align_heads(&m->kept, weights, kind, &heads[kind]));
-        TSR__TRY(tsr__kept_align_hidden(&m->kept, weights, kind, &hidden[kind]));
+        tsr__kind_division *d = &divisions[kind];
+        tsr__kept_hidden hidden;
+        TSR__TRY(tsr__kept_align_heads(&m->kept, weights, kind, &d->heads));
+        TSR__TRY(tsr__kept_align_shared(&m->kept, weights, kind, &d->shared));
+        TSR__TRY(tsr__kept_divide_hidden(&m->kept, weights, kind, &hidden));
+        d->hidden = hidden.align;
+        d->whole_experts = hidden.whole_experts;
     }
     return tsr__stack_create(&(tsr__stack_options){.config = m->config,
                                                    .group = m->group,
                                                    .first_layer = m->first_layer,
                                                    .layer_count = m->layer_count,
                                                    .partition = m->partition,
-                                                   .head_aligns = heads,
-                                                   .hidden_aligns = hidden,
+                                                   .divisions = divisions,
                                                    .dtype = m->kept.others,
                                                    .norm_dtype = TSR_F32,
                                                    .features = TSR_F32,
@@ -70,7 +74,8 @@ static tsr_status open_weights(tsr_model *m, const tsr_model_file *file,
     TSR__TRY(tsr__model_file_weights(file, &weights));
     TSR__TRY(tsr__config_copy(&file->config->public, &m->own_config));
     m->config = &m->own_config->public;
-    TSR__TRY(tsr__kept_choose(weights, tsr_group_size(m->group), params->dtype, &m->kept));
+    TSR__TRY(tsr__kept_choose(weights, tsr_group_size(m->group), params->dtype,
+                              params->expert_division, &m->kept));
     TSR__TRY(tsr__model_divide(m, weights, params));
     TSR__TRY(create_layers(m, weights));
     TSR__TRY(tsr__model_allocate(m, weights));

@@ -116,6 +116,7 @@ static tsr_status describe(const tsr_model *m, const tsr_model_params *params,
         .stages = stages,
         .stage_layers = params->stage_layers,
         .stage_rates = params->stage_rates,
+        .expert_division = params->expert_division,
     };
     return tsr__model_plan_check(out);
 }

@@ -447,6 +447,14 @@ static void models(const char *data)
     printf("parameters %llu\n", (unsigned long long)tsr_model_config_parameters(&config, -1));
     REFUSED(tsr_model_config, config, tsr_model_file_open_random(&config, TSR_F32, 1, &refused));
     REFUSED(tsr_model_layer, layer, tsr_model_file_open_random(&config, TSR_F32, 1, &refused));
+    tsr_model_experts experts = TSR_INIT(tsr_model_experts);
+    experts.count = 4;
+    experts.used = 2;
+    experts.hidden = 8;
+    layer.experts = &experts;
+    config.architecture = "qwen3_moe";
+    printf("parameters %llu\n", (unsigned long long)tsr_model_config_parameters(&config, -1));
+    REFUSED(tsr_model_experts, experts, tsr_model_file_open_random(&config, TSR_F32, 1, &refused));
     tsr_model_file_close(&file);
 }
 

@@ -1125,87 +1125,6 @@ TSR_API tsr_status tsr_checkpoint_files_get_slice(const tsr_checkpoint_files *fi
 TSR_API tsr_status tsr_checkpoint_files_verify(const tsr_checkpoint_files *files);
 TSR_API tsr_status tsr_checkpoint_files_merge(const tsr_checkpoint_files *files,
                                                             const char *path);
-TSR_API double tsr_pipeline_bubble(int stages, int micro_batches);
-typedef struct tsr_pipeline_divide_params {
-    size_t struct_size;
-    int blocks, stages;
-    const double *rates;
-    double first_cost, last_cost;
-    const uint64_t *memory_bytes;
-    uint64_t block_bytes;
-    uint64_t first_bytes, last_bytes;
-    uint64_t activation_bytes;
-    int micro_batches;
-} tsr_pipeline_divide_params;
-TSR_API tsr_status tsr_pipeline_divide(const tsr_pipeline_divide_params *params,
-                                                     int *counts);
-typedef struct tsr_pipeline tsr_pipeline;
-typedef struct tsr_pipeline_params {
-    size_t struct_size;
-    tsr_comm *comm;
-    tsr_stream *stream;
-    const tsr_group_params *group;
-} tsr_pipeline_params;
-TSR_API tsr_status tsr_pipeline_create(const tsr_pipeline_params *params,
-                                                     tsr_pipeline **out);
-TSR_API void tsr_pipeline_destroy(tsr_pipeline **pipeline);
-typedef tsr_status (*tsr_pipeline_forward_fn)(void *user, int micro_batch, const tsr_tensor *x,
-                                              tsr_tensor **y);
-typedef tsr_status (*tsr_pipeline_backward_fn)(void *user, int micro_batch, const tsr_tensor *dy,
-                                               tsr_tensor **dx);
-typedef struct tsr_pipeline_run_params {
-    size_t struct_size;
-    int micro_batches;
-    tsr_dtype dtype;
-    int ndim;
-    int64_t shape[8];
-    tsr_pipeline_forward_fn forward;
-    tsr_pipeline_backward_fn backward;
-    void *user;
-} tsr_pipeline_run_params;
-TSR_API tsr_status tsr_pipeline_run(tsr_pipeline *pipeline,
-                                                  const tsr_pipeline_run_params *params);
-TSR_API tsr_status tsr_pipeline_reduce_ends(tsr_pipeline *pipeline,
-                                                          tsr_tensor *tensor);
-typedef struct tsr_pipeline_stats {
-    size_t struct_size;
-    uint64_t runs;
-    uint64_t run_ns;
-    uint64_t wait_ns;
-    uint64_t sent_bytes, received_bytes;
-} tsr_pipeline_stats;
-TSR_API tsr_status tsr_pipeline_get_stats(const tsr_pipeline *pipeline,
-                                                        tsr_pipeline_stats *out);
-typedef struct tsr_kv_cache tsr_kv_cache;
-typedef struct tsr_kv_cache_params {
-    size_t struct_size;
-    tsr_stream *stream;
-    int layers;
-    int64_t kv_heads, head_dim;
-    tsr_dtype dtype;
-    int64_t page_tokens;
-    int64_t pages;
-    int sequences;
-    const int64_t *layer_kv_heads, *layer_head_dims;
-} tsr_kv_cache_params;
-TSR_API tsr_status tsr_kv_cache_create(const tsr_kv_cache_params *params,
-                                                     tsr_kv_cache **out);
-TSR_API void tsr_kv_cache_destroy(tsr_kv_cache **cache);
-TSR_API tsr_status tsr_kv_cache_add(tsr_kv_cache *cache, int source, int *out);
-TSR_API tsr_status tsr_kv_cache_truncate(tsr_kv_cache *cache, int sequence,
-                                                       int64_t length);
-TSR_API tsr_status tsr_kv_cache_remove(tsr_kv_cache *cache, int sequence);
-TSR_API int64_t tsr_kv_cache_length(const tsr_kv_cache *cache, int sequence);
-TSR_API int64_t tsr_kv_cache_free_pages(const tsr_kv_cache *cache);
-TSR_API tsr_status tsr_kv_cache_begin(tsr_kv_cache *cache, int count,
-                                                    const int *sequences, const int64_t *tokens,
-                                                    tsr_tensor **positions);
-TSR_API tsr_status tsr_kv_cache_append(tsr_kv_cache *cache, int layer,
-                                                     const tsr_tensor *k, const tsr_tensor *v);
-TSR_API tsr_status tsr_kv_cache_attention(tsr_kv_cache *cache, int layer,
-                                                        tsr_tensor *y, tsr_tensor *lse,
-                                                        const tsr_tensor *q,
-                                                        const tsr_attention_params *params);
 typedef enum tsr_gating {
     TSR_GATING_SOFTMAX = 0,
     TSR_GATING_SIGMOID = 1,
@@ -1292,6 +1211,87 @@ TSR_API tsr_status tsr_moe_get_choice(const tsr_layer_saved *saved,
                                                     tsr_moe_choice *out);
 TSR_API tsr_status tsr_moe_set_balance(tsr_layer *layer,
                                                      const tsr_tensor *dprobabilities);
+TSR_API double tsr_pipeline_bubble(int stages, int micro_batches);
+typedef struct tsr_pipeline_divide_params {
+    size_t struct_size;
+    int blocks, stages;
+    const double *rates;
+    double first_cost, last_cost;
+    const uint64_t *memory_bytes;
+    uint64_t block_bytes;
+    uint64_t first_bytes, last_bytes;
+    uint64_t activation_bytes;
+    int micro_batches;
+} tsr_pipeline_divide_params;
+TSR_API tsr_status tsr_pipeline_divide(const tsr_pipeline_divide_params *params,
+                                                     int *counts);
+typedef struct tsr_pipeline tsr_pipeline;
+typedef struct tsr_pipeline_params {
+    size_t struct_size;
+    tsr_comm *comm;
+    tsr_stream *stream;
+    const tsr_group_params *group;
+} tsr_pipeline_params;
+TSR_API tsr_status tsr_pipeline_create(const tsr_pipeline_params *params,
+                                                     tsr_pipeline **out);
+TSR_API void tsr_pipeline_destroy(tsr_pipeline **pipeline);
+typedef tsr_status (*tsr_pipeline_forward_fn)(void *user, int micro_batch, const tsr_tensor *x,
+                                              tsr_tensor **y);
+typedef tsr_status (*tsr_pipeline_backward_fn)(void *user, int micro_batch, const tsr_tensor *dy,
+                                               tsr_tensor **dx);
+typedef struct tsr_pipeline_run_params {
+    size_t struct_size;
+    int micro_batches;
+    tsr_dtype dtype;
+    int ndim;
+    int64_t shape[8];
+    tsr_pipeline_forward_fn forward;
+    tsr_pipeline_backward_fn backward;
+    void *user;
+} tsr_pipeline_run_params;
+TSR_API tsr_status tsr_pipeline_run(tsr_pipeline *pipeline,
+                                                  const tsr_pipeline_run_params *params);
+TSR_API tsr_status tsr_pipeline_reduce_ends(tsr_pipeline *pipeline,
+                                                          tsr_tensor *tensor);
+typedef struct tsr_pipeline_stats {
+    size_t struct_size;
+    uint64_t runs;
+    uint64_t run_ns;
+    uint64_t wait_ns;
+    uint64_t sent_bytes, received_bytes;
+} tsr_pipeline_stats;
+TSR_API tsr_status tsr_pipeline_get_stats(const tsr_pipeline *pipeline,
+                                                        tsr_pipeline_stats *out);
+typedef struct tsr_kv_cache tsr_kv_cache;
+typedef struct tsr_kv_cache_params {
+    size_t struct_size;
+    tsr_stream *stream;
+    int layers;
+    int64_t kv_heads, head_dim;
+    tsr_dtype dtype;
+    int64_t page_tokens;
+    int64_t pages;
+    int sequences;
+    const int64_t *layer_kv_heads, *layer_head_dims;
+} tsr_kv_cache_params;
+TSR_API tsr_status tsr_kv_cache_create(const tsr_kv_cache_params *params,
+                                                     tsr_kv_cache **out);
+TSR_API void tsr_kv_cache_destroy(tsr_kv_cache **cache);
+TSR_API tsr_status tsr_kv_cache_add(tsr_kv_cache *cache, int source, int *out);
+TSR_API tsr_status tsr_kv_cache_truncate(tsr_kv_cache *cache, int sequence,
+                                                       int64_t length);
+TSR_API tsr_status tsr_kv_cache_remove(tsr_kv_cache *cache, int sequence);
+TSR_API int64_t tsr_kv_cache_length(const tsr_kv_cache *cache, int sequence);
+TSR_API int64_t tsr_kv_cache_free_pages(const tsr_kv_cache *cache);
+TSR_API tsr_status tsr_kv_cache_begin(tsr_kv_cache *cache, int count,
+                                                    const int *sequences, const int64_t *tokens,
+                                                    tsr_tensor **positions);
+TSR_API tsr_status tsr_kv_cache_append(tsr_kv_cache *cache, int layer,
+                                                     const tsr_tensor *k, const tsr_tensor *v);
+TSR_API tsr_status tsr_kv_cache_attention(tsr_kv_cache *cache, int layer,
+                                                        tsr_tensor *y, tsr_tensor *lse,
+                                                        const tsr_tensor *q,
+                                                        const tsr_attention_params *params);
 typedef struct tsr_rope tsr_rope;
 typedef enum tsr_rope_pairing {
     TSR_ROPE_HALVES = 0,
@@ -1316,6 +1316,8 @@ typedef struct tsr_rope_params {
     double beta_fast, beta_slow;
     double attention_factor;
     const float *divisors;
+   _Bool 
+        exact_range;
 } tsr_rope_params;
 TSR_API tsr_status tsr_rope_create(tsr_stream *stream, const tsr_rope_params *params,
                                                  tsr_rope **out);
@@ -1423,6 +1425,28 @@ TSR_API tsr_status tsr_block_set_dropout(tsr_layer *block, float p,
 TSR_API tsr_status tsr_layer_forward_cached(tsr_layer *layer, const tsr_tensor *x,
                                                           tsr_kv_cache *cache, int cache_layer,
                                                           tsr_tensor **y);
+typedef struct tsr_model_experts {
+    size_t struct_size;
+    int64_t count, used;
+    int64_t hidden;
+    tsr_gating gating;
+   _Bool 
+        normalise;
+    double scale;
+    int groups, groups_used;
+   _Bool 
+        router_bias, choice_bias, bias;
+    tsr_expert_activation activation;
+    double limit;
+    int64_t shared_hidden;
+   _Bool 
+        shared_gate;
+} tsr_model_experts;
+typedef enum tsr_expert_division {
+    TSR_EXPERT_DIVISION_AUTO = 0,
+    TSR_EXPERT_DIVISION_INSIDE = 1,
+    TSR_EXPERT_DIVISION_WHOLE = 2
+} tsr_expert_division;
 typedef struct tsr_model_layer {
     size_t struct_size;
     int64_t heads, kv_heads, head_dim;
@@ -1441,6 +1465,9 @@ typedef struct tsr_model_layer {
     const tsr_rope_params *long_rope;
     double temperature;
     int64_t temperature_length;
+    const tsr_model_experts *experts;
+   _Bool 
+        sinks;
 } tsr_model_layer;
 typedef struct tsr_model_config {
     size_t struct_size;
@@ -1493,6 +1520,7 @@ typedef struct tsr_model_params {
     tsr_dtype cache_dtype;
     void (*progress)(void *user, uint64_t done_bytes, uint64_t total_bytes);
     void *user;
+    tsr_expert_division expert_division;
 } tsr_model_params;
 TSR_API tsr_status tsr_model_open(const tsr_model_file *file,
                                                 const tsr_model_params *params, tsr_model **out);
@@ -1522,6 +1550,7 @@ typedef struct tsr_model_plan_params {
     int stages;
     const int *stage_layers;
     const double *stage_rates;
+    tsr_expert_division expert_division;
 } tsr_model_plan_params;
 typedef struct tsr_model_rank_plan {
     size_t struct_size;
@@ -1536,6 +1565,8 @@ typedef struct tsr_model_rank_plan {
     uint64_t token_parameters;
     int stage;
     int first_layer, layers;
+    int64_t experts, expert_hidden;
+    uint64_t expert_bytes;
 } tsr_model_rank_plan;
 typedef struct tsr_model_fit {
     size_t struct_size;

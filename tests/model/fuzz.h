@@ -9,6 +9,7 @@
 
 #include "base/alloc.h"
 #include "fuzz/fuzz.h"
+#include "model/config/config.h"
 #include "model/file.h"
 
 /* The largest number of layers whose weights are looked up. More layers would only take time. */
@@ -47,7 +48,11 @@ static inline void fuzz_check_layer(const tsr_model_layer *l)
 {
     FUZZ_CHECK(l->kv_heads >= 1 && l->heads >= l->kv_heads && l->heads % l->kv_heads == 0);
     FUZZ_CHECK(l->head_dim >= 1 && l->head_dim <= TSR_MODEL_MAX_WIDTH / l->heads);
-    FUZZ_CHECK(l->hidden >= 1 && l->hidden <= TSR_MODEL_MAX_HIDDEN);
+    FUZZ_CHECK(l->hidden >= (l->experts ? 0 : 1) && l->hidden <= TSR_MODEL_MAX_HIDDEN);
+    if (l->experts) {
+        FUZZ_CHECK(l->experts->used >= 1 && l->experts->used <= l->experts->count);
+        FUZZ_CHECK(l->experts->hidden >= 1 && l->experts->shared_hidden >= 0);
+    }
     FUZZ_CHECK(l->window >= 0 && l->window <= TSR_MODEL_MAX_CONTEXT);
     if (!l->rope)
         return;
@@ -81,13 +86,21 @@ static inline void fuzz_check_weights(const tsr__weights *weights, int layer)
     static const char *const ours[] = {
         "embedding.weight",   "norm.weight",        "attention.q.weight", "attention.k.weight",
         "attention.v.weight", "attention.o.weight", "mlp.up.weight",      "mlp.down.weight"};
+    static const char *const of_experts[] = {"mlp.experts.up.weight", "mlp.experts.down.weight"};
+    const tsr_model_layer *kind = tsr__config_layer(weights->config, layer);
+    const int64_t last = kind && kind->experts ? kind->experts->count - 1 : 0;
     const int first = layer < 0 ? 0 : 2, end = layer < 0 ? 2 : 8;
     for (int i = first; i < end; i++) {
         tsr__weight place;
-        FUZZ_CHECK(tsr__weight_find(weights, layer, ours[i], &place) == TSR_OK);
+        const bool expert = kind && kind->experts && i >= 6;
+        FUZZ_CHECK(tsr__weight_find_expert(weights, layer, expert ? of_experts[i - 6] : ours[i],
+                                           expert ? last : 0, &place) == TSR_OK);
         FUZZ_CHECK(place.first_row >= 0 && place.rows >= 1 && place.columns >= 1);
-        FUZZ_CHECK(place.first_row + place.rows <= place.all_rows);
-        FUZZ_CHECK((uint64_t)place.all_rows * (uint64_t)place.columns == place.file->count);
+        FUZZ_CHECK(place.first_row + (place.rows - 1) * place.row_step < place.all_rows);
+        FUZZ_CHECK(place.matrices == 0 || place.matrix < place.matrices);
+        FUZZ_CHECK((uint64_t)place.all_rows * (uint64_t)place.columns *
+                       (uint64_t)(place.matrices > 0 ? place.matrices : 1) ==
+                   place.file->count);
         FUZZ_CHECK(place.interleaved_head == 0 || place.rows % place.interleaved_head == 0);
     }
 }

@@ -27,13 +27,21 @@ static void record(void *user, int sequence, int64_t position, const float *logi
            (size_t)r->vocabulary * sizeof *logits);
 }
 
+/* The folder of the recorded models. To check further families, let it be a folder with a folder
+ * families/, and TEST_FAMILIES the names of those to check, as in the table below. */
+static const char *root(void)
+{
+    const char *given = getenv("TEST_MODELS");
+    return given ? given : TEST_DATA "/model";
+}
+
 /* Files of JSON ------------------------------------------------------------------------------ */
 
 static json_t *load(const char *name)
 {
     char path[512];
     json_error_t error;
-    snprintf(path, sizeof path, "%s/model/%s.json", TEST_DATA, name);
+    snprintf(path, sizeof path, "%s/%s.json", root(), name);
     json_t *document = json_load_file(path, 0, &error);
     CHECK(document, "%s: %s", path, error.text);
     return document;
@@ -183,7 +191,7 @@ static void check_manner(const char *file, const char *golden, const manner *how
     tsr_generator *generator = NULL;
     tsr_model_stats stats = TSR_INIT(tsr_model_stats);
     char path[512];
-    snprintf(path, sizeof path, "%s/model/%s", TEST_DATA, file);
+    snprintf(path, sizeof path, "%s/%s", root(), file);
     OK(open_model(path, &how->model, &model));
     OK(tsr_model_get_stats(model, &stats));
     CHECK(how->model.dtype != (tsr_dtype)0 || !strstr(file, "-q") || ranks > 1 ||
@@ -344,28 +352,52 @@ CASE(golden_staged, "golden: collectives through host memory")
 
 /* Families ----------------------------------------------------------------------------------- */
 
-static const char *const families[] = {"smollm3", "granite", "olmo2",     "olmo3",     "gemma2",
-                                       "gemma3",  "phi3",    "phi3short", "ministral3"};
+/* `gguf` is the type in the name of the GGUF file and its recording, `hf` the same for the folder;
+ * NULL: there is no such file. Rows with `elsewhere` are checked only if TEST_FAMILIES names them,
+ * because their files are not here. */
+static const struct family {
+    const char *name, *gguf, *hf;
+    bool elsewhere;
+} families[] = {
+    {"smollm3", "f16", "f16", false},     {"granite", "f16", "f16", false},
+    {"olmo2", "f16", "f16", false},       {"olmo3", "f16", "f16", false},
+    {"gemma2", "f16", "f16", false},      {"gemma3", "f16", "f16", false},
+    {"phi3", "f16", "f16", false},        {"phi3short", "f16", "f16", false},
+    {"ministral3", "f16", "f16", false},  {"gptoss", "mxfp4", "hf", false},
+    {"qwen2moe", NULL, "f16", false},     {"qwen2moe", "f16", NULL, true},
+    {"glm4moe", "f16", NULL, false},      {"glm4moe", NULL, "f16", true},
+    {"qwen3moe", "f16", "f16", true},     {"qwen3moe", "q8_0", NULL, true},
+    {"qwen3moe_k", "q4_k_m", NULL, true}, {"mixtral", "f16", "f16", true},
+    {"granitemoe", "f16", "f16", true},   {"minimaxm2", "f16", "f16", true},
+};
 enum { FAMILIES = sizeof families / sizeof *families };
 
 /* Checks a family's Hugging Face folder and GGUF file. The context decides about the factors of
  * LongRoPE. */
-static void check_family(const char *family, const manner *how)
+static void check_family(const struct family *family, const manner *how)
 {
-    char folder[128], gguf[128], golden[128];
+    char file[128], golden[128];
+    const char *wanted = getenv("TEST_FAMILIES"), *name = family->name;
     manner with_context = *how;
+    if (wanted ? !strstr(wanted, name) : family->elsewhere)
+        return;
     with_context.model.context = 128;
-    snprintf(folder, sizeof folder, "families/%s/hf", family);
-    snprintf(gguf, sizeof gguf, "families/%s/%s-f16.gguf", family, family);
-    snprintf(golden, sizeof golden, "families/%s/gen_%s-f16", family, family);
-    check_manner(folder, golden, &with_context);
-    check_manner(gguf, golden, &with_context);
+    if (family->hf) {
+        snprintf(file, sizeof file, "families/%s/hf", name);
+        snprintf(golden, sizeof golden, "families/%s/gen_%s-%s", name, name, family->hf);
+        check_manner(file, golden, &with_context);
+    }
+    if (!family->gguf)
+        return;
+    snprintf(file, sizeof file, "families/%s/%s-%s.gguf", name, name, family->gguf);
+    snprintf(golden, sizeof golden, "families/%s/gen_%s-%s", name, name, family->gguf);
+    check_manner(file, golden, &with_context);
 }
 
 CASE(golden_families, "golden: folders and GGUF files of families")
 {
     for (int i = 0; i < FAMILIES; i++)
-        check_family(families[i],
+        check_family(&families[i],
                      &(manner){.model = *tsr_model_params(.group = group, .dtype = TSR_F32),
                                .prefill = i % 2 ? 7 : 64});
 }
@@ -379,7 +411,7 @@ CASE(golden_families_rates,
     const tsr_partition_params weighted = {
         .struct_size = sizeof weighted, .kind = TSR_PARTITION_WEIGHTED, .rates = rates};
     for (int i = 0; i < FAMILIES; i++)
-        check_family(families[i],
+        check_family(&families[i],
                      &(manner){.model = *tsr_model_params(.group = group, .partition = &weighted),
                                .prefill = i % 2 ? 64 : 7});
 }
@@ -397,7 +429,7 @@ CASE(golden_families_stages, "stages: folders and GGUF files of families on two 
     OK(tsr_comm_split(world, my_rank % each, my_rank, &stages));
     OK(tsr_group_create(row, queue, NULL, &stage));
     for (int i = 0; i < FAMILIES; i++)
-        check_family(families[i],
+        check_family(&families[i],
                      &(manner){.model = *tsr_model_params(.group = stage, .stages = stages,
                                                           .dtype = TSR_F32),
                                .prefill = 7});

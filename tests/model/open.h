@@ -13,7 +13,8 @@
 /* The families as errors name them. */
 #define MODEL_FAMILIES                                                                             \
     "llama, mistral, qwen2, qwen3, gpt2, smollm3, granite, olmo2, olmo3, gemma2, gemma3_text, "    \
-    "phi3, ministral3"
+    "phi3, ministral3, qwen3_moe, mixtral, gpt_oss, qwen2_moe, olmoe, glm4_moe, granitemoe, "      \
+    "minimax_m2"
 
 /* A configuration in which all layers are equal, except for the layers before `window_from`, which
  * have no window. */

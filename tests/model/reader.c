@@ -80,6 +80,7 @@ static tsr__weight weight_of(const wanted *w)
     return (tsr__weight){.file = &params[w->tensor],
                          .rows = ROWS,
                          .all_rows = ROWS,
+                         .row_step = 1,
                          .columns = COLUMNS,
                          .interleaved_head = w->head};
 }
@@ -154,9 +155,11 @@ static void read_all(const tsr__model_files *files, tsr_stream *stream, int thre
     reader.user = &seen;
     for (int i = 0; i < COUNT; i++) {
         const tsr__weight weight = weight_of(&all[i]);
-        reader.total_bytes += tsr__weight_part_bytes(
-            &weight, &(tsr__weight_part){all[i].first_row, all[i].rows, all[i].first_column,
-                                         all[i].columns});
+        reader.total_bytes +=
+            tsr__weight_part_bytes(&weight, &(tsr__weight_part){.first_row = all[i].first_row,
+                                                                .rows = all[i].rows,
+                                                                .first_column = all[i].first_column,
+                                                                .columns = all[i].columns});
     }
     for (int i = 0; i < COUNT; i++) {
         OK(tsr_tensor_create(tsr_stream_device(stream), all[i].dtype, 2,

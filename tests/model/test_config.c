@@ -28,6 +28,7 @@ static tsr_status read_json(const char *json, const char *generation, flat_confi
     "\"num_key_value_heads\": 2, \"intermediate_size\": 96, \"vocab_size\": 100, "                 \
     "\"max_position_embeddings\": 512"
 #define LLAMA "{\"model_type\": \"llama\", " SIZES
+#define EXPERTS(family) "{\"model_type\": \"" family "\", " SIZES
 
 START_TEST(llama)
 {
@@ -223,6 +224,44 @@ static const struct {
      "\"short_factor\": [1, 1, 1, 1], \"long_factor\": "
      "[1, 2, 3, 4]}}",
      "config.json: rope scaling 'longrope' has no original length"},
+    {EXPERTS("qwen3_moe") "}", "config.json: there is no number of experts"},
+    {EXPERTS("qwen3_moe") ", \"num_experts\": 4}",
+     "config.json: there is no number of experts per token"},
+    {EXPERTS("mixtral") ", \"num_local_experts\": 4, \"num_experts_per_tok\": 5}",
+     "config.json: a token uses 5 of 4 experts; 1 to 32, and at most all, are possible"},
+    {EXPERTS("mixtral") ", \"num_local_experts\": 2000, \"num_experts_per_tok\": 2}",
+     "config.json: there are 2000 experts; 1 to 1024 are possible"},
+    {EXPERTS("qwen3_moe") ", \"num_experts\": 4, \"num_experts_per_tok\": 2, "
+                          "\"moe_intermediate_size\": 0}",
+     "config.json: an expert has 0 hidden features; 1 to 8388608 are possible"},
+    {EXPERTS("qwen3_moe") ", \"num_experts\": 1024, \"num_experts_per_tok\": 2, "
+                          "\"moe_intermediate_size\": 1048576}",
+     "config.json: 1024 experts of 1048576 hidden features are too many; 134217728 features of all "
+     "experts are possible"},
+    {EXPERTS("glm4_moe") ", \"n_routed_experts\": 4, \"num_experts_per_tok\": 2, \"n_group\": 3, "
+                         "\"topk_group\": 1}",
+     "config.json: 4 experts cannot be divided into 3 groups"},
+    {EXPERTS("glm4_moe") ", \"n_routed_experts\": 4, \"num_experts_per_tok\": 3, \"n_group\": 2, "
+                         "\"topk_group\": 1}",
+     "config.json: a token uses 1 of 2 groups of 2 experts; they must be 1 to 2, and have the 3 "
+     "experts that it uses"},
+    {EXPERTS("glm4_moe") ", \"n_routed_experts\": 4, \"num_experts_per_tok\": 3, \"n_group\": 2, "
+                         "\"topk_group\": 5}",
+     "config.json: a token uses 5 of 2 groups of experts"},
+    {EXPERTS("glm4_moe") ", \"n_routed_experts\": 4, \"num_experts_per_tok\": 2, "
+                         "\"first_k_dense_replace\": 4}",
+     "config.json: the first 4 layers have no experts; 0 to 3 are possible"},
+    {EXPERTS("glm4_moe") ", \"n_routed_experts\": 4, \"num_experts_per_tok\": 2, "
+                         "\"n_shared_experts\": -2}",
+     "config.json: there are -2 shared experts; 0 to 1024 are possible"},
+    {EXPERTS("qwen2_moe") ", \"num_experts\": 4, \"num_experts_per_tok\": 2, "
+                          "\"shared_expert_intermediate_size\": -2}",
+     "config.json: the shared expert has -2 hidden features; 0 to 8388608 are possible"},
+    {"{\"mlp_only_layers\": [0, -1], \"model_type\": \"qwen3_moe\", " SIZES "}",
+     "config.json: offset 24: an entry of mlp_only_layers is no number of a layer"},
+    {EXPERTS("gpt_oss") ", \"num_local_experts\": 4, \"num_experts_per_tok\": 2, "
+                        "\"swiglu_limit\": -3}",
+     "config.json: the factor of the experts' weights is 1, and the limit of their activation -3"},
 };
 static const struct {
     const char *json, *text;
@@ -238,8 +277,11 @@ static const struct {
     {LLAMA ", \"rope_scaling\": {\"type\": \"dynamic\", \"factor\": 2}}",
      "config.json: rope scaling 'dynamic' is not supported; none, linear, llama3, yarn and "
      "longrope are"},
-    {LLAMA ", \"rope_scaling\": {\"type\": \"yarn\", \"factor\": 2, \"truncate\": false}}",
-     "config.json: rope scaling 'yarn' with truncate = false is not supported"},
+    {"{\"scoring_func\": \"none\", \"model_type\": \"minimax_m2\", " SIZES "}",
+     "config.json: offset 17: gating function 'none' of experts is not supported; softmax and "
+     "sigmoid are"},
+    {"{\"clip_qkv\": 8, \"model_type\": \"olmoe\", " SIZES "}",
+     "config.json: offset 13: clip_qkv is not supported"},
     {"{\"model_type\": \"gpt2\", \"scale_attn_by_inverse_layer_idx\": true}",
      "config.json: offset 58: scale_attn_by_inverse_layer_idx = true is not supported"},
 };
@@ -446,8 +488,24 @@ START_TEST(gguf_mistakes)
     put_sizes(&file, "llama");
     put_u32(&file, "llama.vocab_size", 99);
     put_u32(&file, "llama.expert_count", 8);
+    ck_assert_error(read_gguf(&file, &c), TSR_ERR_INVALID,
+                    "gguf: there is no number of experts per token");
+    free(file.data);
+    file = (bytes){0};
+    put_gguf_head(&file, 3, 0, 8 + 2);
+    put_sizes(&file, "phi3");
+    put_u32(&file, "phi3.vocab_size", 99);
+    put_u32(&file, "phi3.expert_count", 8);
     ck_assert_error(read_gguf(&file, &c), TSR_ERR_UNSUPPORTED,
-                    "gguf: llama.expert_count is 8; models with experts are not supported");
+                    "gguf: phi3.expert_count is 8; experts are not supported in this architecture");
+    free(file.data);
+    file = (bytes){0};
+    put_gguf_head(&file, 3, 0, 8 + 1);
+    put_sizes(&file, "glm4moe");
+    put_u32(&file, "glm4moe.expert_gating_func", 4);
+    ck_assert_error(read_gguf(&file, &c), TSR_ERR_UNSUPPORTED,
+                    "gguf: glm4moe.expert_gating_func is 4, which is not supported; 1 (softmax), 2 "
+                    "(sigmoid) and 3 (softmax of the chosen) are");
     free(file.data);
     file = (bytes){0};
     put_gguf_head(&file, 3, 0, 2);
@@ -457,6 +515,32 @@ START_TEST(gguf_mistakes)
                     "gguf: offset 98: key 'qwen2.block_count': it is a value of type 6, not an "
                     "integer");
     free(file.data);
+}
+END_TEST
+
+/* A model in which some layers have experts. */
+START_TEST(layers_with_experts)
+{
+    static const char json[] =
+        EXPERTS("qwen3_moe") ", \"num_experts\": 4, \"num_experts_per_tok\": 2, "
+                             "\"moe_intermediate_size\": 24, \"norm_topk_prob\": false, "
+                             "\"mlp_only_layers\": [1]}";
+    folder in = folder_create();
+    char path[160];
+    tsr_model_file *file = NULL;
+    folder_write(&in, "config.json", json, strlen(json), path);
+    ck_assert_ok(tsr_model_file_open(path, &file));
+    const tsr_model_config *c = tsr_model_file_config(file);
+    const tsr_model_experts *e = layer_of(c, 0)->experts;
+    ck_assert(c->kind_count == 2 && e && !layer_of(c, 1)->experts && layer_of(c, 2)->experts == e);
+    ck_assert(e->count == 4 && e->used == 2 && e->hidden == 24 && !e->normalise && e->scale == 1);
+    ck_assert(layer_of(c, 1)->hidden == 96);
+    /* in a layer: 4 experts of 3 matrices, and a router; otherwise 3 matrices */
+    const uint64_t with = tsr_model_config_parameters(c, 0),
+                   without = tsr_model_config_parameters(c, 1);
+    ck_assert_int_eq((int64_t)(with - without), 4 * 3 * 24 * 64 + 4 * 64 - 3 * 96 * 64);
+    tsr_model_file_close(&file);
+    folder_destroy(&in);
 }
 END_TEST
 
@@ -519,5 +603,6 @@ TESTS(config)
     tcase_add_test(tests, gguf_scaling_and_window);
     tcase_add_test(tests, gguf_of_llama_3);
     tcase_add_test(tests, gguf_mistakes);
+    tcase_add_test(tests, layers_with_experts);
     tcase_add_test(tests, memory_runs_out);
 }

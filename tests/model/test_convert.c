@@ -1156,6 +1156,55 @@ static void check_norms(const char *f32_path, const char *bf16_path)
     tsr_shard_list_destroy(&b);
 }
 
+/* Returns how many tensors of a file have names that do not start with this. */
+static int count_others(const char *path, const char *start)
+{
+    tsr_shard_list *list = open_list(path);
+    int count = 0;
+    for (uint64_t i = 0; i < tsr_shard_list_param_count(list); i++)
+        count += strncmp(tsr_shard_list_param(list, i)->name, start, strlen(start)) != 0;
+    tsr_shard_list_destroy(&list);
+    return count;
+}
+
+/* Experts change their arrangement: each has tensors of its own in some folders and none in GGUF
+ * files, and gpt-oss has blocks and scales of MXFP4 apart, with rows of gate and up in turn. */
+START_TEST(experts_there_and_back)
+{
+    static const char gptoss[] = TEST_DATA "/model/families/gptoss/gptoss-mxfp4.gguf",
+                      glm[] = TEST_DATA "/model/families/glm4moe/glm4moe-f16.gguf",
+                      oss_folder[] = TEST_DATA "/model/families/gptoss/hf",
+                      qwen[] = TEST_DATA "/model/families/qwen2moe/hf";
+    /* GGUF files have norms, biases and routers in f32, so a folder gets them in f32. */
+    ck_assert_ok(convert_model(oss_folder, at("a.gguf"), NULL, NULL));
+    ck_assert_ok(convert_model(at("a.gguf"), at("a"), NULL, NULL));
+    ck_assert_int_eq(compare(at("a"), oss_folder), 4 * 8 + 2);
+    ck_assert_ok(convert_model(qwen, at("b.gguf"), NULL, NULL));
+    ck_assert_ok(convert_model(at("b.gguf"), at("b"), NULL, NULL));
+    ck_assert_int_eq(compare(at("b"), qwen), 4 * (4 + 5 * 3 + 3) + 2);
+    ck_assert_ok(convert_model(gptoss, at("c"), NULL, NULL));
+    ck_assert_ok(convert_model(at("c"), at("c.gguf"), NULL, NULL));
+    ck_assert_int_eq(compare(at("c.gguf"), gptoss), count_others(gptoss, "none"));
+    ck_assert_ok(convert_model(glm, at("d"), NULL, NULL));
+    ck_assert_ok(convert_model(at("d"), at("d.gguf"), NULL, NULL));
+    ck_assert_int_eq(compare(at("d.gguf"), glm), count_others(glm, "blk.3."));
+    /* In floats, a folder of gpt-oss has matrices of experts transposed. */
+    ck_assert_ok(convert_model(gptoss, at("e"), tsr_convert_params(.dtype = TSR_F32), NULL));
+    ck_assert_ok(convert_model(at("e"), at("e.gguf"), NULL, NULL));
+    ck_assert_ok(convert_model(gptoss, at("f.gguf"), tsr_convert_params(.dtype = TSR_F32), NULL));
+    ck_assert_int_eq(compare(at("e.gguf"), at("f.gguf")), count_others(gptoss, "none"));
+    tsr_shard_list *list = open_list(at("e"));
+    for (uint64_t i = 0; i < tsr_shard_list_param_count(list); i++) {
+        const tsr_shard_param *p = tsr_shard_list_param(list, i);
+        if (strstr(p->name, "experts.gate_up_proj") && !strstr(p->name, "bias"))
+            ck_assert(p->ndim == 3 && p->shape[1] == 64 && p->shape[2] == 64);
+        if (strstr(p->name, "experts.down_proj") && !strstr(p->name, "bias"))
+            ck_assert(p->ndim == 3 && p->shape[1] == 32 && p->shape[2] == 64);
+    }
+    tsr_shard_list_destroy(&list);
+}
+END_TEST
+
 START_TEST(recorded_families_there_and_back)
 {
     char hf[256], gguf[256];
@@ -1248,6 +1297,7 @@ TESTS(convert)
     tcase_add_test(tests, families_there_and_back);
     tcase_add_loop_test(tests, recorded_families_there_and_back, 0,
                         (int)(sizeof recorded / sizeof *recorded));
+    tcase_add_test(tests, experts_there_and_back);
     tcase_add_loop_test(tests, text_models_inside_others, 0, 2);
     tcase_add_test(tests, llama_3);
     tcase_add_loop_test(tests, tokenizers_travel, 0, 3);

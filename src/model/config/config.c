@@ -44,6 +44,21 @@ void tsr__facts_init(tsr__facts *facts)
         .residual_scale = TSR__UNSET,
         .logit_divisor = TSR__UNSET,
         .logit_softcap = TSR__UNSET,
+        .qk_norm = TSR__UNSET,
+        .experts = {.count = TSR__UNSET,
+                    .used = TSR__UNSET,
+                    .hidden = TSR__UNSET,
+                    .groups = TSR__UNSET,
+                    .groups_used = TSR__UNSET,
+                    .shared_hidden = TSR__UNSET,
+                    .shared_count = TSR__UNSET,
+                    .first_dense = TSR__UNSET,
+                    .period = TSR__UNSET,
+                    .gating = TSR__UNSET,
+                    .scale = TSR__UNSET,
+                    .limit = TSR__UNSET,
+                    .normalise = TSR__UNSET,
+                    .choice_bias = TSR__UNSET},
         .rope = {.theta = TSR__UNSET,
                  .factor = TSR__UNSET,
                  .original_length = TSR__UNSET,
@@ -268,7 +283,14 @@ static tsr_status take_layer(const tsr__facts *facts, tsr__config *config, tsr_m
     layer->hidden = facts->hidden;
     if (layer->hidden == TSR__UNSET && family->hidden_per_width > 0)
         layer->hidden = family->hidden_per_width * model->width;
-    TSR__TRY(size_within(facts, "number of hidden features", layer->hidden, TSR_MODEL_MAX_HIDDEN));
+    if (tsr__any_layer_is_dense(facts, model->layers))
+        TSR__TRY(
+            size_within(facts, "number of hidden features", layer->hidden, TSR_MODEL_MAX_HIDDEN));
+    else if (layer->hidden < 0 || layer->hidden > TSR_MODEL_MAX_HIDDEN)
+        layer->hidden = 0; /* unused */
+    layer->experts = NULL;
+    if (facts->qk_norm == 0)
+        layer->qk_norm = TSR_QK_NORM_NONE;
     layer->qkv_bias = chosen(facts->qkv_bias, family->layer.qkv_bias);
     layer->output_bias = chosen(facts->output_bias, family->layer.output_bias);
     layer->mlp_bias = chosen(facts->mlp_bias, family->layer.mlp_bias);
@@ -348,8 +370,9 @@ static tsr_status check_counts(const tsr__facts *facts, const tsr_model_config *
 static uint16_t kind_of(tsr__config *config, const tsr_model_layer *layer)
 {
     int kind = 0;
-    while (kind < config->public.kind_count &&
-           (config->kinds[kind].window != layer->window || config->kinds[kind].rope != layer->rope))
+    while (kind < config->public.kind_count && (config->kinds[kind].window != layer->window ||
+                                                config->kinds[kind].rope != layer->rope ||
+                                                config->kinds[kind].experts != layer->experts))
         kind++;
     if (kind == config->public.kind_count)
         config->kinds[config->public.kind_count++] = *layer;
@@ -363,6 +386,8 @@ static tsr_status take_layers(const tsr__facts *facts, tsr__config *config)
     TSR__TRY(check_counts(facts, &config->public));
     TSR__TRY(take_layer(facts, config, &usual));
     TSR__TRY(take_window(facts, &rule));
+    if (facts->family->expert_keys)
+        TSR__TRY(tsr__config_take_experts(facts, config->public.layers, &config->experts[0]));
     for (int i = 0; i < config->public.layers; i++) {
         tsr_model_layer layer = usual;
         const bool windowed = has_window(facts, &rule, i),
@@ -372,6 +397,8 @@ static tsr_status take_layers(const tsr__facts *facts, tsr__config *config)
             layer.rope = &config->ropes[own ? WINDOW_ROPE : ROPE];
         if (layer.rope == &config->ropes[ROPE] && config->ropes[ROPE_BEYOND].rotary_dim > 0)
             layer.long_rope = &config->ropes[ROPE_BEYOND];
+        if (tsr__layer_has_experts(facts, i))
+            layer.experts = &config->experts[0];
         config->layer_kinds[i] = kind_of(config, &layer);
     }
     return TSR_OK;
@@ -386,6 +413,20 @@ int tsr__config_window(const tsr_model_config *config, int64_t *window)
     }
     *window = 0;
     return -1;
+}
+
+int tsr__config_first_experts(const tsr_model_config *config)
+{
+    int first = 0;
+    while (first < config->layers && !tsr__config_layer(config, first)->experts)
+        first++;
+    return first;
+}
+
+const tsr_model_experts *tsr__config_experts(const tsr_model_config *config)
+{
+    const int first = tsr__config_first_experts(config);
+    return first < config->layers ? tsr__config_layer(config, first)->experts : NULL;
 }
 
 const tsr_model_layer *tsr__config_rotary_layer(const tsr_model_config *config)
@@ -476,7 +517,12 @@ static tsr_status check_kind(const tsr_model_config *c, const tsr_model_layer *l
     facts.heads = layer->heads;
     facts.kv_heads = layer->kv_heads;
     facts.head_dim = layer->head_dim;
-    facts.hidden = layer->hidden;
+    facts.hidden = layer->experts ? 1 : layer->hidden;
+    if (facts.family->expert_keys) { /* experts are checked below, and with their own errors */
+        facts.experts.count = facts.experts.used = facts.experts.hidden = 1;
+        facts.experts.shared_hidden = 0;
+        facts.experts.first_dense = c->layers;
+    }
     facts.vocabulary = c->vocabulary;
     facts.context = c->context;
     facts.norm_epsilon = c->norm_epsilon;
@@ -501,7 +547,10 @@ static tsr_status check_kind(const tsr_model_config *c, const tsr_model_layer *l
         layer->temperature, layer->temperature_length);
     TSR__REQUIRE(!layer->long_rope || layer->rope,
                  "model: configuration: a layer has long_rope, but no rope");
-    return TSR_OK;
+    TSR__REQUIRE(!layer->experts || facts.family->expert_keys,
+                 "model: configuration: a layer has experts, but models of architecture %s do not",
+                 c->architecture);
+    return layer->experts ? tsr__experts_check("model: configuration", layer->experts) : TSR_OK;
 }
 
 /* Replaces factors of 0 by 1, and checks them. */
@@ -541,13 +590,17 @@ static tsr_status copy_kind(const tsr_model_layer *given, int kind, tsr__config 
     tsr_model_layer *layer = &copy->kinds[kind];
     TSR__REQUIRE(given, "model: configuration: kinds[%d] is NULL", kind);
     TSR__TRY(TSR__TAKE_PART(tsr_model_layer, given, layer));
+    if (layer->experts) {
+        TSR__TRY(TSR__TAKE_PART(tsr_model_experts, layer->experts, &copy->experts[kind]));
+        layer->experts = &copy->experts[kind];
+    }
     TSR__TRY(copy_rope(&layer->rope, 2 * kind, copy));
     return copy_rope(&layer->long_rope, 2 * kind + 1, copy);
 }
 
 static tsr_status copy_config(const tsr_model_config *given, tsr__config *copy)
 {
-    char names[256];
+    char names[TSR__FAMILY_NAMES];
     tsr_model_config *c = &copy->public;
     TSR__TRY(TSR__TAKE_PART(tsr_model_config, given, c));
     TSR__REQUIRE(c->architecture && tsr__family_by_name(c->architecture),

@@ -30,6 +30,17 @@ typedef struct tsr__layer_facts {
     uint8_t values[TSR_MODEL_MAX_LAYERS];
 } tsr__layer_facts;
 
+/* What a file says about experts. */
+typedef struct tsr__expert_facts {
+    int64_t count, used, hidden, groups, groups_used;
+    int64_t shared_hidden, shared_count; /* the second in units of `hidden` */
+    int64_t first_dense, period; /* the first layers, and all but each period-th, have no experts */
+    int64_t gating;              /* a tsr_gating */
+    double scale, limit;
+    int normalise, choice_bias;
+    tsr__layer_facts dense; /* whether layers have no experts, whatever the rest says */
+} tsr__expert_facts;
+
 /* The values of a file before they are checked. TSR__UNSET: the file does not have the value; truth
  * values are 0 or 1. */
 typedef struct tsr__facts {
@@ -48,6 +59,8 @@ typedef struct tsr__facts {
     double query_scalar, attention_scale, attention_softcap;
     double temperature, temperature_length; /* of scores, which grows with the position */
     double embedding_scale, residual_scale, logit_divisor, logit_softcap;
+    int qk_norm; /* whether q and k have norms */
+    tsr__expert_facts experts;
     int64_t bos;
     int end_count;
     int32_t end[TSR_MODEL_MAX_END_TOKENS];
@@ -56,6 +69,9 @@ typedef struct tsr__facts {
 /* A key of GGUF files that only this library writes. Its value is "gelu" if the model has the exact
  * GELU, but the family's own activation is the approximation with tanh. */
 #define TSR__GGUF_ACTIVATION "tessera.activation"
+
+/* The same: true if YaRN has exact_range (rope.h). */
+#define TSR__GGUF_EXACT_RANGE "tessera.rope.exact_range"
 
 void tsr__facts_init(tsr__facts *facts);
 /* Appends a token that ends a text, unless it is there already. Ignores ids that do not fit an i32,
@@ -70,6 +86,7 @@ tsr_status tsr__facts_read_gguf(const tsr__model_files *files, tsr__facts *out) 
 typedef struct tsr__config {
     tsr_model_config public;
     tsr_model_layer kinds[TSR_MODEL_MAX_LAYER_KINDS];
+    tsr_model_experts experts[TSR_MODEL_MAX_LAYER_KINDS];            /* to which kinds point */
     const tsr_model_layer *kind_pointers[TSR_MODEL_MAX_LAYER_KINDS]; /* to kinds */
     /* what `rope` and `long_rope` of the kinds point to, and the divisors of these */
     tsr_rope_params ropes[2 * TSR_MODEL_MAX_LAYER_KINDS];
@@ -88,11 +105,24 @@ tsr_status tsr__config_read(const tsr__model_files *files, tsr__config **out) TS
 
 /* Returns the description of a layer, or NULL if there is no such layer. */
 const tsr_model_layer *tsr__config_layer(const tsr_model_config *config, int layer);
+/* Returns how many layers, from the first on, have no experts. */
+int tsr__config_first_experts(const tsr_model_config *config);
+/* Returns the description of the first layer with experts, or NULL. */
+const tsr_model_experts *tsr__config_experts(const tsr_model_config *config);
 /* Returns the first layer with rotary positions as those of layers without a window are; the first
  * layer with rotary positions if there is none; or layer 0. */
 const tsr_model_layer *tsr__config_rotary_layer(const tsr_model_config *config);
 /* Returns the first layer that has a sliding window, or −1, and sets *window to the window. */
 int tsr__config_window(const tsr_model_config *config, int64_t *window);
+
+/* experts.c: tsr__config_take_experts describes the experts of a file of a model with `layers`
+ * layers, and checks them. */
+tsr_status tsr__config_take_experts(const tsr__facts *facts, int layers,
+                                    tsr_model_experts *out) TSR_NODISCARD;
+bool tsr__layer_has_experts(const tsr__facts *facts, int layer);
+bool tsr__any_layer_is_dense(const tsr__facts *facts, int layers);
+/* Checks the numbers of a description. `where` begins the error text. */
+tsr_status tsr__experts_check(const char *where, const tsr_model_experts *experts) TSR_NODISCARD;
 
 /* Makes the parameters of rotary positions from the values, and checks them; see rope.c. With
  * LongRoPE, *out are those up to the original length, and *beyond those for longer contexts;

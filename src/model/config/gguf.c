@@ -22,7 +22,7 @@ typedef struct entry {
     double *real;
 } entry;
 
-enum { MAX_ENTRIES = 40 };
+enum { MAX_ENTRIES = 56 };
 
 typedef struct metadata {
     tsr__file *file;
@@ -36,6 +36,7 @@ typedef struct metadata {
 /* Looks up keys of the metadata. */
 static tsr_status find(metadata *m, int count, const entry *entries)
 {
+    TSR__REQUIRE(count <= MAX_ENTRIES, "gguf: %d keys", count);
     for (int i = 0; i < count; i++) {
         const char *key = entries[i].key;
         snprintf(m->keys[i], KEY_SIZE, "%s%s", *key == '.' ? m->facts->family->gguf : "", key);
@@ -54,12 +55,14 @@ static tsr_status find(metadata *m, int count, const entry *entries)
 
 static tsr_status read_architecture(metadata *m)
 {
-    char names[256];
+    char names[TSR__FAMILY_NAMES];
     const entry entries[] = {{.key = "general.architecture"}};
     TSR__TRY(find(m, 1, entries));
     TSR__REQUIRE(m->values[0].found, "gguf: there is no general.architecture");
     TSR__TRY(tsr__gguf_name_of(m->file, &m->values[0], m->text));
-    m->facts->family = tsr__family_by_gguf(m->text, false);
+    m->facts->family = tsr__family_by_gguf(m->text, false, false);
+    if (!m->facts->family)
+        m->facts->family = tsr__family_by_gguf(m->text, false, true);
     if (m->facts->family)
         return TSR_OK;
     return tsr__fail(TSR_ERR_UNSUPPORTED,
@@ -67,15 +70,36 @@ static tsr_status read_architecture(metadata *m)
                      tsr__family_names(sizeof names, names));
 }
 
+/* Takes the function that gives experts their scores, of which llama.cpp has numbers. */
+static tsr_status take_gating(tsr__facts *facts, int64_t number)
+{
+    static const int64_t known[] = {TSR__UNSET, TSR_GATING_SOFTMAX, TSR_GATING_SIGMOID,
+                                    TSR_GATING_SOFTMAX_CHOSEN};
+    if (number == TSR__UNSET || number == 0)
+        return TSR_OK;
+    if (number < 0 || number >= (int64_t)(sizeof known / sizeof *known))
+        return tsr__fail(TSR_ERR_UNSUPPORTED,
+                         "gguf: %s.expert_gating_func is %" PRId64
+                         ", which is not supported; 1 (softmax), 2 (sigmoid) and 3 (softmax of the "
+                         "chosen) are",
+                         facts->family->gguf, number);
+    facts->experts.gating = known[number];
+    return TSR_OK;
+}
+
 static tsr_status read_values(metadata *m)
 {
     tsr__facts *facts = m->facts;
     tsr__rope_facts *rope = &facts->rope;
-    int64_t eos = TSR__UNSET, eot = TSR__UNSET, eom = TSR__UNSET, experts = 0;
+    int64_t eos = TSR__UNSET, eot = TSR__UNSET, eom = TSR__UNSET, gating = TSR__UNSET,
+            next_layers = 0;
+    tsr__expert_facts *experts = &facts->experts;
     double linear = TSR__UNSET, log_multiplier = TSR__UNSET;
     const entry entries[] = {
         {".rope.scaling.type", NULL, NULL},
         {TSR__GGUF_ACTIVATION, NULL, NULL},
+        {".expert_weights_norm", NULL, NULL},
+        {TSR__GGUF_EXACT_RANGE, NULL, NULL},
         {".block_count", &facts->layers, NULL},
         {".embedding_length", &facts->width, NULL},
         {".attention.head_count", &facts->heads, NULL},
@@ -97,7 +121,17 @@ static tsr_status read_values(metadata *m)
         {".embedding_scale", NULL, &facts->embedding_scale},
         {".residual_scale", NULL, &facts->residual_scale},
         {".logit_scale", NULL, &facts->logit_divisor},
-        {".expert_count", &experts, NULL},
+        {".expert_count", &experts->count, NULL},
+        {".expert_used_count", &experts->used, NULL},
+        {".expert_feed_forward_length", &experts->hidden, NULL},
+        {".expert_shared_count", &experts->shared_count, NULL},
+        {".expert_shared_feed_forward_length", &experts->shared_hidden, NULL},
+        {".expert_group_count", &experts->groups, NULL},
+        {".expert_group_used_count", &experts->groups_used, NULL},
+        {".expert_weights_scale", NULL, &experts->scale},
+        {".expert_gating_func", &gating, NULL},
+        {".leading_dense_block_count", &experts->first_dense, NULL},
+        {".nextn_predict_layers", &next_layers, NULL},
         {".attention.layer_norm_rms_epsilon", NULL, &facts->norm_epsilon},
         {".attention.layer_norm_epsilon", NULL, &facts->norm_epsilon},
         {".rope.freq_base", NULL, &rope->theta},
@@ -113,12 +147,20 @@ static tsr_status read_values(metadata *m)
         {"tokenizer.ggml.eom_token_id", &eom, NULL},
     };
     TSR__TRY(find(m, (int)(sizeof entries / sizeof *entries), entries));
-    /* Mixtral's files have the architecture "llama", too. */
-    if (experts != 0)
-        return tsr__fail(TSR_ERR_UNSUPPORTED,
-                         "gguf: %s.expert_count is %" PRId64
-                         "; models with experts are not supported",
-                         facts->family->gguf, experts);
+    if (m->values[3].found) {
+        bool exact = false;
+        TSR__TRY(tsr__gguf_bool(m->file, &m->values[3], &exact));
+        rope->truncate = !exact;
+    }
+    TSR__TRY(take_gating(facts, gating));
+    if (m->values[2].found) {
+        bool normalise = false;
+        TSR__TRY(tsr__gguf_bool(m->file, &m->values[2], &normalise));
+        experts->normalise = normalise;
+    }
+    /* The last layers of the file may predict further tokens; this library leaves them out. */
+    if (facts->layers > next_layers && next_layers > 0)
+        facts->layers -= next_layers;
     if (m->values[0].found) {
         TSR__TRY(tsr__gguf_name_of(m->file, &m->values[0], m->text));
         const size_t length = strlen(m->text);
@@ -217,6 +259,8 @@ static tsr_status read_tensors(tsr__file *file, const tsr__model_files *files, t
     facts->qkv_bias = has_bias(files, facts, "attention.q");
     facts->output_bias = has_bias(files, facts, "attention.o");
     facts->mlp_bias = has_bias(files, facts, "mlp.up");
+    if (facts->family->qk_norm_varies)
+        facts->qk_norm = tsr__model_files_find(files, "blk.0.attn_q_norm.weight") != NULL;
     TSR__TRY(read_long_rope(file, files, facts));
     return rope ? read_rope_factors(file, rope, facts) : TSR_OK;
 }
@@ -237,7 +281,16 @@ static tsr_status read_file(const tsr__model_files *files, metadata *m)
     tsr__facts *facts = m->facts;
     TSR__TRY(read_architecture(m));
     TSR__TRY(read_values(m));
-    facts->family = tsr__family_by_gguf(facts->family->gguf, facts->window > 0);
+    const bool has_experts = facts->experts.count != TSR__UNSET && facts->experts.count != 0;
+    const tsr__family *family =
+        tsr__family_by_gguf(facts->family->gguf, facts->window > 0, has_experts);
+    if (!family && has_experts) /* Mixtral's files have the architecture "llama", too. */
+        return tsr__fail(TSR_ERR_UNSUPPORTED,
+                         "gguf: %s.expert_count is %" PRId64
+                         "; experts are not supported in this architecture",
+                         facts->family->gguf, facts->experts.count);
+    if (family)
+        facts->family = family;
     take_scale(facts);
     /* The factor in the file is relative to the one that YaRN computes from the scaling factor;
      * attention_factor is the product of both. */

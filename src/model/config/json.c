@@ -151,6 +151,28 @@ static tsr_status read_no_rope(config_reader *r)
     }
 }
 
+/* Reads the list of the numbers of layers that have no experts. */
+static tsr_status read_dense_layers(config_reader *r)
+{
+    tsr__layer_facts *dense = &r->facts->experts.dense;
+    bool more = false;
+    if (is_null(r))
+        return TSR_OK;
+    TSR__TRY(tsr__json_enter(&r->json, '['));
+    for (;;) {
+        int64_t layer = 0;
+        TSR__TRY(tsr__json_element(&r->json, &more));
+        if (!more)
+            return TSR_OK;
+        const size_t at = r->json.at;
+        TSR__TRY(tsr__json_signed(&r->json, &layer));
+        if (layer < 0 || layer >= TSR_MODEL_MAX_LAYERS)
+            return tsr__json_fail(&r->json, at, "an entry of %s is no number of a layer", r->key);
+        dense->count = TSR_MODEL_MAX_LAYERS;
+        dense->values[layer] = 1;
+    }
+}
+
 /* Rotary positions --------------------------------------------------------------------------- */
 
 static tsr_status read_divisors(config_reader *r, float *values, int *count)
@@ -297,6 +319,8 @@ static tsr_status read_number(config_reader *r, bool *known)
         {"logits_scaling", facts->family->multipliers ? &facts->logit_divisor : NULL},
     };
     *known = true;
+    if (facts->family->hf_rotary_dim && strcmp(r->key, "rotary_dim") == 0)
+        return read_integer(r, &facts->rotary_dim);
     for (size_t i = 0; i < sizeof integers / sizeof *integers; i++)
         if (strcmp(integers[i].name, r->key) == 0)
             return read_integer(r, integers[i].value);
@@ -318,10 +342,19 @@ static tsr_status read_switch(config_reader *r, bool *known)
     if (strcmp(r->key, "mlp_bias") == 0)
         return read_bool(r, &facts->mlp_bias);
     if (strcmp(r->key, "attention_bias") == 0) {
+        const tsr__attention_bias means = facts->family->attention_bias;
+        if (means == TSR__ATTENTION_BIAS_IGNORED)
+            return tsr__json_skip(&r->json);
         TSR__TRY(read_bool(r, &facts->qkv_bias));
-        facts->output_bias = facts->qkv_bias;
+        if (means == TSR__ATTENTION_BIAS_ALL)
+            facts->output_bias = facts->qkv_bias;
         return TSR_OK;
     }
+    if (strcmp(r->key, "qkv_bias") == 0 &&
+        facts->family->attention_bias == TSR__ATTENTION_BIAS_IGNORED)
+        return read_bool(r, &facts->qkv_bias);
+    if (strcmp(r->key, "use_qk_norm") == 0 && facts->family->qk_norm_varies)
+        return read_bool(r, &facts->qk_norm);
     if (facts->family->keys->bias && strcmp(r->key, facts->family->keys->bias) == 0) {
         TSR__TRY(read_bool(r, &facts->qkv_bias));
         facts->norm_bias = facts->output_bias = facts->mlp_bias = facts->qkv_bias;
@@ -330,6 +363,76 @@ static tsr_status read_switch(config_reader *r, bool *known)
     if (strcmp(r->key, "scale_attn_by_inverse_layer_idx") == 0 ||
         strcmp(r->key, "add_cross_attention") == 0)
         return refuse_if_set(r);
+    if (strcmp(r->key, "clip_qkv") == 0 && tsr__json_peek(&r->json) != 'n') {
+        (void)tsr__json_fail(&r->json, r->json.at, "clip_qkv is not supported");
+        return TSR_ERR_UNSUPPORTED;
+    }
+    *known = false;
+    return TSR_OK;
+}
+
+/* Returns whether the member that is being read has this name. A family may lack the name. */
+static bool is_key(const config_reader *r, const char *name)
+{
+    return name && strcmp(name, r->key) == 0;
+}
+
+/* Reads the name of the function that gives experts their scores. */
+static tsr_status read_gating(config_reader *r)
+{
+    char name[64];
+    const size_t at = r->json.at;
+    if (is_null(r))
+        return TSR_OK;
+    TSR__TRY(tsr__json_string(&r->json, sizeof name, name));
+    if (strcmp(name, "sigmoid") == 0 || strcmp(name, "softmax") == 0) {
+        r->facts->experts.gating =
+            *name == 's' && name[1] == 'i' ? TSR_GATING_SIGMOID : TSR_GATING_SOFTMAX;
+        return TSR_OK;
+    }
+    const bool clean = !tsr__name_problem(name, strlen(name));
+    (void)tsr__json_fail(
+        &r->json, at, "gating function '%s' of experts is not supported; softmax and sigmoid are",
+        clean ? name : "?");
+    return TSR_ERR_UNSUPPORTED;
+}
+
+static tsr_status read_experts(config_reader *r, bool *known)
+{
+    tsr__expert_facts *e = &r->facts->experts;
+    const tsr__expert_keys *keys = r->facts->family->expert_keys;
+    *known = keys != NULL;
+    if (!keys)
+        return TSR_OK;
+    const struct {
+        const char *name;
+        int64_t *value;
+    } integers[] = {
+        {keys->count, &e->count},
+        {keys->hidden, &e->hidden},
+        {keys->shared_hidden, &e->shared_hidden},
+        {keys->shared_count, &e->shared_count},
+        {"num_experts_per_tok", &e->used},
+        {"n_group", &e->groups},
+        {"topk_group", &e->groups_used},
+        {keys->first_dense, &e->first_dense},
+        {keys->dense_layers ? "decoder_sparse_step" : NULL, &e->period},
+    };
+    for (size_t i = 0; i < sizeof integers / sizeof *integers; i++)
+        if (is_key(r, integers[i].name))
+            return read_integer(r, integers[i].value);
+    if (is_key(r, "routed_scaling_factor"))
+        return read_real(r, &e->scale);
+    if (is_key(r, "swiglu_limit"))
+        return read_real(r, &e->limit);
+    if (is_key(r, keys->normalise))
+        return read_bool(r, &e->normalise);
+    if (is_key(r, keys->choice_bias))
+        return read_bool(r, &e->choice_bias);
+    if (is_key(r, keys->dense_layers))
+        return read_dense_layers(r);
+    if (is_key(r, keys->gating))
+        return read_gating(r);
     *known = false;
     return TSR_OK;
 }
@@ -337,7 +440,9 @@ static tsr_status read_switch(config_reader *r, bool *known)
 static tsr_status read_member(config_reader *r)
 {
     bool known = false;
-    TSR__TRY(read_number(r, &known));
+    TSR__TRY(read_experts(r, &known));
+    if (!known)
+        TSR__TRY(read_number(r, &known));
     if (!known)
         TSR__TRY(read_switch(r, &known));
     if (known)
@@ -413,7 +518,7 @@ static tsr_status read_members(config_reader *r, tsr_status (*read)(config_reade
 
 static tsr_status read_config(config_reader *r)
 {
-    char names[256];
+    char names[TSR__FAMILY_NAMES];
     TSR__TRY(read_object(r, read_type));
     TSR__REQUIRE(*r->type, "config.json: there is no model_type");
     r->facts->family = tsr__family_by_name(r->type);

@@ -49,11 +49,8 @@ double tsr__yarn_attention(double factor)
 static tsr_status take_yarn(const tsr__facts *facts, int64_t context, tsr_rope_params *out)
 {
     const tsr__rope_facts *rope = &facts->rope;
-    if (rope->truncate == 0)
-        return tsr__fail(TSR_ERR_UNSUPPORTED,
-                         "%s: rope scaling 'yarn' with truncate = false is not supported",
-                         facts->file);
     out->scaling = TSR_ROPE_SCALING_YARN;
+    out->exact_range = rope->truncate == 0;
     out->beta_fast = is_set(rope->beta_fast) ? rope->beta_fast : 32;
     out->beta_slow = is_set(rope->beta_slow) ? rope->beta_slow : 1;
     TSR__TRY(positive(facts, "beta_fast", out->beta_fast));

@@ -26,8 +26,10 @@ typedef struct tsr__rope_factors {
  * number of tensors. */
 int tsr__config_rope_factors(const tsr_model_config *config, tsr__rope_factors out[2]);
 
-/* Write the text of config.json, for weights of this dtype, and of generation_config.json. */
-void tsr__config_print(const tsr_model_config *config, tsr_dtype dtype, tsr__json_writer *writer);
+/* Write the text of config.json, for weights of this dtype, and of generation_config.json. `mxfp4`:
+ * the weights of experts are in MXFP4. */
+void tsr__config_print(const tsr_model_config *config, tsr_dtype dtype, bool mxfp4,
+                       tsr__json_writer *writer);
 void tsr__generation_config_print(const tsr_model_config *config, tsr__json_writer *writer);
 
 /* Checks that a configuration that was written and read back computes the same. Errors:

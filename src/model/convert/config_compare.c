@@ -37,6 +37,7 @@ static tsr_status compare_rope(const tsr_rope_params *a, const tsr_rope_params *
         {"the original length of rope scaling", a->original_length, b->original_length},
         {"low_freq_factor", a->low_frequency_factor, b->low_frequency_factor},
         {"high_freq_factor", a->high_frequency_factor, b->high_frequency_factor},
+        {"whether the range of YaRN is exact (truncate = false)", a->exact_range, b->exact_range},
         {"beta_fast", a->beta_fast, b->beta_fast},
         {"beta_slow", a->beta_slow, b->beta_slow},
         {"attention_factor", a->attention_factor, b->attention_factor},
@@ -66,6 +67,34 @@ static double scale_of(const tsr_model_layer *layer)
     return layer->attention_scale != 0 ? layer->attention_scale : 1 / sqrt((double)layer->head_dim);
 }
 
+static tsr_status compare_experts(const tsr_model_experts *a, const tsr_model_experts *b,
+                                  const char *destination)
+{
+    const compared values[] = {
+        {"the number of experts", a->count, b->count},
+        {"the number of experts of a token", a->used, b->used},
+        {"the number of hidden features of an expert", a->hidden, b->hidden},
+        {"the gating function of experts (see tsr_gating)", a->gating, b->gating},
+        {"whether weights of experts are normalised", a->normalise, b->normalise},
+        {"the number of groups of experts", a->groups > 1 ? a->groups : 1,
+         b->groups > 1 ? b->groups : 1},
+        {"the number of groups of experts of a token", a->groups > 1 ? a->groups_used : 1,
+         b->groups > 1 ? b->groups_used : 1},
+        {"whether the router has a bias", a->router_bias, b->router_bias},
+        {"whether the choice of experts has a bias", a->choice_bias, b->choice_bias},
+        {"whether experts have biases", a->bias, b->bias},
+        {"the activation of experts (see tsr_expert_activation)", a->activation, b->activation},
+        {"the number of hidden features of the shared expert", a->shared_hidden, b->shared_hidden},
+        {"whether the shared expert has a gate", a->shared_gate, b->shared_gate},
+    };
+    TSR__TRY(compare_integers(values, sizeof values / sizeof *values, destination));
+    if (!near(a->scale, b->scale))
+        return differs(destination, "the factor of weights of experts", a->scale, b->scale);
+    return near(a->limit, b->limit)
+               ? TSR_OK
+               : differs(destination, "the limit of the experts' activation", a->limit, b->limit);
+}
+
 static tsr_status compare_layers(const tsr_model_layer *a, const tsr_model_layer *b,
                                  const char *destination)
 {
@@ -73,7 +102,9 @@ static tsr_status compare_layers(const tsr_model_layer *a, const tsr_model_layer
         {"the number of heads", a->heads, b->heads},
         {"the number of kv heads", a->kv_heads, b->kv_heads},
         {"the size of a head", a->head_dim, b->head_dim},
-        {"the number of hidden features", a->hidden, b->hidden},
+        {"whether a layer has experts", a->experts != NULL, b->experts != NULL},
+        {"whether attention has sinks", a->sinks, b->sinks},
+        {"the number of hidden features", a->experts ? 0 : a->hidden, b->experts ? 0 : b->hidden},
         {"whether q, k and v have biases", a->qkv_bias, b->qkv_bias},
         {"whether the attention's output has a bias", a->output_bias, b->output_bias},
         {"whether the MLP has biases", a->mlp_bias, b->mlp_bias},
@@ -88,6 +119,8 @@ static tsr_status compare_layers(const tsr_model_layer *a, const tsr_model_layer
         {"whether a layer has rotary positions", a->rope != NULL, b->rope != NULL},
     };
     TSR__TRY(compare_integers(values, sizeof values / sizeof *values, destination));
+    if (a->experts)
+        TSR__TRY(compare_experts(a->experts, b->experts, destination));
     if (!near(scale_of(a), scale_of(b)))
         return differs(destination, "the factor of scores", scale_of(a), scale_of(b));
     if (!near(a->temperature, b->temperature))

@@ -46,7 +46,7 @@ static tsr_status put_sizes(put *p, const tsr_model_config *c)
         {"block_count", c->layers},
         {"context_length", c->context},
         {"embedding_length", c->width},
-        {"feed_forward_length", layer->hidden},
+        {"feed_forward_length", layer->hidden > 0 ? layer->hidden : layer->experts->hidden},
         {"attention.head_count", layer->heads},
         {"attention.head_count_kv", layer->kv_heads},
         {"attention.key_length", layer->head_dim},
@@ -83,6 +83,8 @@ static tsr_status put_scaling(put *p, const tsr_rope_params *rope)
         put_integer(p, "rope.scaling.original_context_length", (int64_t)rope->original_length));
     if (divisors)
         return put_real(p, "rope.scaling.attn_factor", rope->attention_factor);
+    if (rope->exact_range)
+        TSR__TRY(tsr__gguf_put_bool(p->writer, TSR__GGUF_EXACT_RANGE, true));
     TSR__TRY(put_real(p, "rope.scaling.yarn_beta_fast", rope->beta_fast));
     TSR__TRY(put_real(p, "rope.scaling.yarn_beta_slow", rope->beta_slow));
     if (tsr__family_by_name(p->family)->gguf_yarn_log && rope->attention_factor == 1)
@@ -128,6 +130,39 @@ static tsr_status put_window_rope(put *p, const tsr_model_config *c, const tsr__
                : TSR_OK;
 }
 
+static tsr_status put_experts(put *p, const tsr_model_config *c, const tsr__family *family)
+{
+    static const uint32_t gating[] = {
+        [TSR_GATING_SOFTMAX] = 1, [TSR_GATING_SIGMOID] = 2, [TSR_GATING_SOFTMAX_CHOSEN] = 3};
+    const tsr_model_experts *e = tsr__config_experts(c), *usual = family->layer.experts;
+    const int first = tsr__config_first_experts(c);
+    if (!e)
+        return TSR_OK;
+    const bool by_count = family->expert_keys->shared_count != NULL;
+    const struct {
+        const char *key;
+        int64_t value;
+        bool wanted;
+    } integers[] = {
+        {"expert_count", e->count, true},
+        {"expert_used_count", e->used, true},
+        {"expert_feed_forward_length", e->hidden, true},
+        {"expert_shared_feed_forward_length", e->shared_hidden, e->shared_hidden > 0 && !by_count},
+        {"expert_shared_count", e->shared_hidden / e->hidden, by_count},
+        {"expert_group_count", e->groups, e->groups > 1},
+        {"expert_group_used_count", e->groups_used, e->groups > 1},
+        {"leading_dense_block_count", first, first > 0},
+        {"expert_gating_func", gating[e->gating],
+         e->gating != usual->gating || e->gating == TSR_GATING_SIGMOID},
+    };
+    for (size_t i = 0; i < sizeof integers / sizeof *integers; i++)
+        if (integers[i].wanted)
+            TSR__TRY(put_integer(p, integers[i].key, integers[i].value));
+    if (e->normalise != usual->normalise || e->gating == TSR_GATING_SIGMOID)
+        TSR__TRY(tsr__gguf_put_bool(p->writer, key_of(p, "expert_weights_norm"), e->normalise));
+    return e->scale != 1 ? put_real(p, "expert_weights_scale", e->scale) : TSR_OK;
+}
+
 bool tsr__config_gelu_is_exact(const tsr_model_config *c)
 {
     return c->kinds[0]->activation == TSR_ACT_GELU_ERF &&
@@ -146,6 +181,7 @@ tsr_status tsr__config_put_gguf(const tsr_model_config *c, const char *name,
     if (tsr__config_gelu_is_exact(c))
         TSR__TRY(put_text(&p, TSR__GGUF_ACTIVATION, "gelu"));
     TSR__TRY(put_factors(&p, c, family));
+    TSR__TRY(put_experts(&p, c, family));
     const tsr_rope_params *rope = tsr__config_rotary_layer(c)->rope;
     if (!rope)
         return TSR_OK;

@@ -132,6 +132,8 @@ static void print_scaling(tsr__json_writer *w, const tsr_model_layer *layer)
     if (rope->scaling != TSR_ROPE_SCALING_LINEAR)
         tsr__json_print(w, ", \"original_max_position_embeddings\": %" PRId64,
                         (int64_t)rope->original_length);
+    if (rope->exact_range)
+        tsr__json_print(w, ", \"truncate\": false");
     if (layer->temperature != 0) {
         tsr__json_print(w, ", \"llama_4_scaling_beta\": ");
         tsr__json_print_real(w, tidy(layer->temperature));
@@ -250,6 +252,66 @@ static void print_rotary(tsr__json_writer *w, const tsr_model_config *c,
     if (layer->rope->rotary_dim != layer->head_dim)
         print_real(w, "partial_rotary_factor",
                    (double)layer->rope->rotary_dim / (double)layer->head_dim);
+    if (family->hf_rotary_dim)
+        print_integer(w, "rotary_dim", layer->rope->rotary_dim);
+}
+
+/* Prints the list of layers without experts. */
+static void print_dense_layers(tsr__json_writer *w, const tsr_model_config *c, const char *key)
+{
+    int count = 0;
+    print_integer(w, "decoder_sparse_step", 1);
+    print_key(w, key);
+    tsr__json_print(w, "[");
+    for (int i = 0; i < c->layers; i++)
+        if (!tsr__config_layer(c, i)->experts)
+            tsr__json_print(w, "%s%d", count++ == 0 ? "" : ", ", i);
+    tsr__json_print(w, "]");
+}
+
+static void print_experts(tsr__json_writer *w, const tsr_model_config *c,
+                          const tsr__expert_keys *keys)
+{
+    const tsr_model_experts *e = tsr__config_experts(c);
+    if (!e)
+        return;
+    const struct {
+        const char *key;
+        int64_t value;
+    } integers[] = {
+        {keys->count, e->count},
+        {"num_experts_per_tok", e->used},
+        {keys->hidden, e->hidden},
+        {keys->shared_hidden, e->shared_hidden},
+        {keys->shared_count, e->shared_hidden / e->hidden},
+        {keys->first_dense, tsr__config_first_experts(c)},
+        {e->groups > 1 ? "n_group" : NULL, e->groups},
+        {e->groups > 1 ? "topk_group" : NULL, e->groups_used},
+    };
+    for (size_t i = 0; i < sizeof integers / sizeof *integers; i++)
+        if (integers[i].key)
+            print_integer(w, integers[i].key, integers[i].value);
+    if (keys->normalise)
+        print_bool(w, keys->normalise, e->normalise);
+    if (keys->choice_bias)
+        print_bool(w, keys->choice_bias, e->choice_bias);
+    if (keys->gating)
+        print_text(w, keys->gating, e->gating == TSR_GATING_SIGMOID ? "sigmoid" : "softmax");
+    if (keys->dense_layers)
+        print_dense_layers(w, c, keys->dense_layers);
+    if (e->scale != 1)
+        print_real(w, "routed_scaling_factor", e->scale);
+    if (e->activation == TSR_EXPERT_SWIGLU_OAI)
+        print_real(w, "swiglu_limit", e->limit);
+}
+
+/* Prints that experts are in MXFP4, and all else is not. */
+static void print_mxfp4(tsr__json_writer *w)
+{
+    print_key(w, "quantization_config");
+    tsr__json_print(w, "{\"quant_method\": \"mxfp4\", \"modules_to_not_convert\": "
+                       "[\"model.layers.*.self_attn\", \"model.layers.*.mlp.router\", "
+                       "\"model.embed_tokens\", \"lm_head\"]}");
 }
 
 /* Prints which biases there are, as far as the family's models may differ in this. */
@@ -261,23 +323,30 @@ static void print_biases(tsr__json_writer *w, const tsr_model_config *c, const t
             print_bool(w, family->keys->bias, false);
         return;
     }
-    if (layer->qkv_bias != usual->qkv_bias || layer->output_bias != usual->output_bias ||
-        !usual->qkv_bias)
+    if (family->attention_bias == TSR__ATTENTION_BIAS_IGNORED)
+        print_bool(w, "qkv_bias", layer->qkv_bias);
+    else if (layer->qkv_bias != usual->qkv_bias || layer->output_bias != usual->output_bias ||
+             !usual->qkv_bias)
         print_bool(w, "attention_bias", layer->qkv_bias);
     print_bool(w, "mlp_bias", layer->mlp_bias);
 }
 
-void tsr__config_print(const tsr_model_config *c, tsr_dtype dtype, tsr__json_writer *w)
+void tsr__config_print(const tsr_model_config *c, tsr_dtype dtype, bool mxfp4, tsr__json_writer *w)
 {
     const tsr__family *family = tsr__family_by_name(c->architecture);
     const tsr__config_keys *keys = family->keys;
     const tsr_model_layer *layer = c->kinds[0];
+    const tsr_model_experts *experts = tsr__config_experts(c);
+    /* Some families have the size of an expert under the key that is otherwise the MLP's. */
+    const int64_t hidden = experts && (layer->hidden == 0 || !family->expert_keys->hidden)
+                               ? experts->hidden
+                               : layer->hidden;
     const struct {
         const char *key;
         int64_t value;
     } integers[] = {
-        {keys->layers, c->layers},     {keys->width, c->width},     {keys->heads, layer->heads},
-        {keys->hidden, layer->hidden}, {keys->context, c->context}, {"vocab_size", c->vocabulary},
+        {keys->layers, c->layers}, {keys->width, c->width},     {keys->heads, layer->heads},
+        {keys->hidden, hidden},    {keys->context, c->context}, {"vocab_size", c->vocabulary},
     };
     tsr__json_print(w, "{\n  \"architectures\": [\"%s\"],\n  \"model_type\": \"%s\"",
                     family->hf_class, family->name);
@@ -292,6 +361,12 @@ void tsr__config_print(const tsr_model_config *c, tsr_dtype dtype, tsr__json_wri
         print_rotary(w, c, tsr__config_rotary_layer(c));
     print_factors(w, c, family);
     print_biases(w, c, family);
+    if (family->expert_keys)
+        print_experts(w, c, family->expert_keys);
+    if (family->qk_norm_varies)
+        print_bool(w, "use_qk_norm", layer->qk_norm != TSR_QK_NORM_NONE);
+    if (mxfp4)
+        print_mxfp4(w);
     print_window(w, c, family->windows);
     print_tokens(w, c);
     print_text(w, "torch_dtype",

@@ -16,8 +16,8 @@ void tsr__conversion_note(const tsr__conversion *c, const char *format, ...)
 
 tsr_shard_param tsr__conversion_param(const tsr__converted *t)
 {
-    return (tsr_shard_param){.name = t->name,
-                             .dtype = tsr_dtype_name(t->dtype),
-                             .ndim = t->ndim,
-                             .shape = {t->rows, t->columns}};
+    tsr_shard_param param = {.name = t->name, .dtype = tsr_dtype_name(t->dtype), .ndim = t->ndim};
+    for (int d = 0; d < t->ndim; d++)
+        param.shape[d] = t->shape[d];
+    return param;
 }

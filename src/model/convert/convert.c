@@ -5,6 +5,7 @@
 
 #include <ctype.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -20,7 +21,8 @@
 /* Tensors -------------------------------------------------------------------------------------- */
 
 /* Chooses the dtype of a tensor, and notes if it is not the one that was asked for. */
-static tsr_dtype choose_dtype(tsr__conversion *c, const tsr__converted *t, bool is_matrix)
+static tsr_dtype choose_dtype(tsr__conversion *c, const tsr__converted *t, int64_t columns,
+                              bool is_matrix)
 {
     const bool is_float = tsr_quant_format_of(t->from_dtype) == NULL;
     const tsr_dtype kept = c->gguf || is_float ? t->from_dtype : TSR_F32;
@@ -30,13 +32,13 @@ static tsr_dtype choose_dtype(tsr__conversion *c, const tsr__converted *t, bool 
     const tsr_quant_format *format = tsr_quant_format_of(wanted);
     if (wanted == 0 || wanted == kept)
         return kept;
-    if (!format || t->columns % format->block_count == 0)
+    if (!format || columns % format->block_count == 0)
         return wanted;
     if (c->stats.kept++ == 0)
         tsr__conversion_note(c,
                              "%s stays %s, because its rows of %" PRId64
                              " elements are not whole blocks of %d, as %s needs",
-                             t->name, tsr_dtype_name(kept), t->columns, format->block_count,
+                             t->name, tsr_dtype_name(kept), columns, format->block_count,
                              format->name);
     return kept;
 }
@@ -50,14 +52,107 @@ static tsr_status add_tensor(tsr__conversion *c, const tsr__converted *tensor)
     return TSR_OK;
 }
 
+/* Gives the sources of a tensor of experts: of expert `only`, or of all if that is negative. */
+static tsr_status find_sources(tsr__conversion *c, int layer, const tsr__parameter *p, int64_t only,
+                               tsr__converted_experts *x)
+{
+    char up[64] = "mlp.experts.up";
+    const char *const ours[] = {p->ours, strcat(up, strrchr(p->ours, '.'))};
+    const int64_t first = only < 0 ? 0 : only;
+    x->sources = tsr__calloc((size_t)(x->count * x->parts), sizeof *x->sources);
+    if (!x->sources)
+        return TSR_ERR_NO_MEMORY;
+    for (int64_t i = 0; i < x->count * x->parts; i++)
+        TSR__TRY(tsr__weight_find_expert(c->source, layer, ours[i % x->parts], first + i / x->parts,
+                                         &x->sources[i]));
+    return TSR_OK;
+}
+
+/* Describes the tensor of blocks and that of scales which hold a matrix in MXFP4. */
+static tsr_status add_pair(tsr__conversion *c, tsr__converted *t)
+{
+    tsr__converted blocks = *t, scales = *t;
+    scales.shape[t->ndim - 1] = blocks.shape[t->ndim - 1] = t->columns / 32;
+    blocks.shape[blocks.ndim++] = 16;
+    blocks.dtype = scales.dtype = TSR_U8;
+    blocks.form = TSR__CONVERTED_MXFP4_BLOCKS;
+    scales.form = TSR__CONVERTED_MXFP4_SCALES;
+    scales.experts.sources = NULL; /* `blocks` has them */
+    const bool fits =
+        snprintf(blocks.name, sizeof blocks.name, "%s_blocks", t->name) < TSR__WEIGHT_NAME &&
+        snprintf(scales.name, sizeof scales.name, "%s_scales", t->name) < TSR__WEIGHT_NAME;
+    TSR__REQUIRE(fits, "convert: tensor %s has too long a name", t->name);
+    TSR__TRY(add_tensor(c, &blocks));
+    t->experts.sources = NULL; /* they belong to the list now */
+    return add_tensor(c, &scales);
+}
+
+/* Returns whether all sources are in MXFP4, so that a folder can have them as they are. */
+static bool all_mxfp4(const tsr__converted_experts *x)
+{
+    for (int64_t i = 0; i < x->count * x->parts; i++)
+        if (tsr__elements_dtype(x->sources[i].file) != TSR_MXFP4)
+            return false;
+    return true;
+}
+
+/* Adds the tensor of the destination that holds the matrix of one expert or, if that has a
+ * dimension for experts, those of all. */
+static tsr_status plan_expert(tsr__conversion *c, int layer, const tsr__parameter *p,
+                              int64_t expert)
+{
+    tsr__converted t = {0};
+    tsr__weight to;
+    TSR__TRY(tsr__weight_place(&c->target, layer, p->ours, expert, &to, t.name));
+    if (to.first_row > 0 || (to.matrices > 0 && expert > 0))
+        return TSR_OK; /* another one's tensor holds it */
+    tsr__converted_experts *x = &t.experts;
+    *x = (tsr__converted_experts){.count = to.matrices > 0 ? to.matrices : 1,
+                                  .parts = to.all_rows / to.rows,
+                                  .rows = to.rows,
+                                  .alternates = to.row_step > 1};
+    tsr_status status = find_sources(c, layer, p, to.matrices > 0 ? -1 : expert, x);
+    if (status == TSR_OK) {
+        t.from = x->sources[0].file;
+        t.from_dtype = tsr__elements_dtype(t.from);
+        t.rows = x->count * to.all_rows;
+        t.columns = to.columns;
+        if (to.matrices > 0)
+            t.shape[t.ndim++] = to.matrices;
+        t.shape[t.ndim++] = to.all_rows;
+        if (p->ndim == 2)
+            t.shape[t.ndim++] = to.columns;
+        t.dtype = choose_dtype(c, &t, to.columns, p->ndim == 2);
+        const bool special = c->target.family->hf_mxfp4 && !c->gguf && p->ndim == 2;
+        if (special && all_mxfp4(x) && c->params->dtype == 0)
+            status = add_pair(c, &t);
+        else {
+            if (special) { /* floats are [experts, in, out] there */
+                t.transposed = true;
+                t.rows = x->count * to.columns;
+                t.columns = t.shape[2] = to.all_rows;
+                t.shape[1] = to.columns;
+            }
+            status = add_tensor(c, &t);
+            x->sources = status == TSR_OK ? NULL : x->sources;
+        }
+    }
+    tsr__free(x->sources);
+    return status;
+}
+
 /* Adds the destination's tensor that holds this parameter to the list, unless the list has it
  * already, as when one tensor holds q, k and v. */
 static tsr_status plan_parameter(tsr__conversion *c, int layer, const tsr__parameter *p)
 {
     tsr__converted t = {.ndim = p->ndim};
     tsr__weight from, to;
+    for (int64_t e = 0; e < p->experts; e++)
+        TSR__TRY(plan_expert(c, layer, p, e));
+    if (p->experts > 0)
+        return TSR_OK;
     TSR__TRY(tsr__weight_find(c->source, layer, p->ours, &from));
-    TSR__TRY(tsr__weight_place(&c->target, layer, p->ours, &to, t.name));
+    TSR__TRY(tsr__weight_place(&c->target, layer, p->ours, 0, &to, t.name));
     if (to.first_row > 0)
         return TSR_OK;
     t.from = from.file;
@@ -71,7 +166,14 @@ static tsr_status plan_parameter(tsr__conversion *c, int layer, const tsr__param
         t.join_head = to.interleaved_head;
     }
     t.shift = (float)(from.less_one - to.less_one);
-    t.dtype = choose_dtype(c, &t, p->ndim == 2 && strcmp(p->ours, "positions.weight") != 0);
+    t.shape[0] = t.rows;
+    t.shape[1] = t.columns;
+    if (c->gguf && p->ndim == 2 && t.rows == 1) { /* GGUF files have a matrix of one row as a row */
+        t.ndim = 1;
+        t.shape[0] = t.columns;
+    }
+    t.dtype = choose_dtype(c, &t, t.columns,
+                           p->ndim == 2 && !p->is_f32 && strcmp(p->ours, "positions.weight") != 0);
     return add_tensor(c, &t);
 }
 
@@ -249,7 +351,8 @@ static tsr_status convert_weights(tsr__conversion *c)
     for (size_t i = 0; i < c->count; i++)
         copier.total_bytes += c->tensors[i].size_bytes;
     for (size_t i = 0; i < c->count && status == TSR_OK; i++)
-        status = tsr__tensor_convert(&copier, &c->tensors[i]);
+        status = (c->tensors[i].experts.count > 0 ? tsr__experts_convert
+                                                  : tsr__tensor_convert)(&copier, &c->tensors[i]);
     c->stats.read_bytes = copier.source.read_bytes;
     tsr__tensor_copier_finish(&copier);
     return status;
@@ -324,6 +427,8 @@ tsr_status tsr_model_convert(const tsr_model_file *source, const char *destinati
         tsr__struct_write(sizeof c->stats, &c->stats, out);
     tsr__output_finish(&c->output);
     tsr_tokenizer_close(&c->tokenizer);
+    for (size_t i = 0; i < c->count; i++)
+        tsr__free(c->tensors[i].experts.sources);
     tsr__free(c->tensors);
     tsr__free(c);
     return status;

@@ -16,6 +16,7 @@
 typedef struct document {
     const tsr__conversion *conversion;
     tsr_dtype dtype; /* the dtype of most weights */
+    bool mxfp4;      /* experts are in MXFP4 */
 } document;
 
 static tsr_status write_document(tsr__conversion *c, const document *d, tsr__json_print_fn *print,
@@ -32,7 +33,7 @@ static tsr_status write_document(tsr__conversion *c, const document *d, tsr__jso
 static void print_config(const void *user, tsr__json_writer *w)
 {
     const document *d = user;
-    tsr__config_print(d->conversion->config, d->dtype, w);
+    tsr__config_print(d->conversion->config, d->dtype, d->mxfp4, w);
 }
 
 static void print_generation_config(const void *user, tsr__json_writer *w)
@@ -55,10 +56,11 @@ static void print_header(const void *user, tsr__json_writer *w)
         tsr__json_print(w, ":{\"dtype\":\"%s\",\"shape\":[%" PRId64,
                         t->dtype == TSR_F16    ? "F16"
                         : t->dtype == TSR_BF16 ? "BF16"
+                        : t->dtype == TSR_U8   ? "U8"
                                                : "F32",
-                        t->rows);
-        if (t->ndim == 2)
-            tsr__json_print(w, ",%" PRId64, t->columns);
+                        t->shape[0]);
+        for (int dim = 1; dim < t->ndim; dim++)
+            tsr__json_print(w, ",%" PRId64, t->shape[dim]);
         tsr__json_print(w, "],\"data_offsets\":[%" PRIu64 ",%" PRIu64 "]}", t->at,
                         t->at + t->size_bytes);
     }
@@ -129,7 +131,9 @@ static tsr_status write_tokenizer(tsr__conversion *c)
 
 tsr_status tsr__conversion_begin_folder(tsr__conversion *c)
 {
-    const document d = {.conversion = c, .dtype = c->tensors[0].dtype};
+    document d = {.conversion = c, .dtype = c->tensors[0].dtype};
+    for (size_t i = 0; i < c->count; i++)
+        d.mxfp4 = d.mxfp4 || c->tensors[i].form != TSR__CONVERTED_ELEMENTS;
     TSR__TRY(write_document(c, &d, print_config, "config.json"));
     TSR__TRY(write_document(c, &d, print_generation_config, "generation_config.json"));
     TSR__TRY(write_tokenizer(c));

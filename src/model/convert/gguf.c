@@ -171,6 +171,10 @@ static tsr_status put_all(tsr__conversion *c, factors *f, tsr__gguf_writer *w)
     model_name(c, name);
     fit_name(c, name);
     TSR__TRY(tsr__config_put_gguf(c->config, name, w));
+    if (tsr__config_rotary_layer(c->config)->rope &&
+        tsr__config_rotary_layer(c->config)->rope->exact_range)
+        tsr__conversion_note(c, "YaRN has an exact range (truncate = false); programs other than "
+                                "tessera will round it");
     if (tsr__config_gelu_is_exact(c->config))
         tsr__conversion_note(c, "the model has the exact GELU; programs other than tessera will "
                                 "compute its approximation with tanh");

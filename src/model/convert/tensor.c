@@ -46,8 +46,8 @@ static tsr_status check_range(const tsr__converted *t, int64_t first_row, int64_
 }
 
 /* Encodes rows of the destination from c->values, and sets *out to their bytes. */
-static tsr_status encode(tsr__tensor_copier *c, const tsr__converted *t, int64_t first_row,
-                         int64_t rows, uint64_t bytes, const void **out)
+tsr_status tsr__tensor_encode(tsr__tensor_copier *c, const tsr__converted *t, int64_t first_row,
+                              int64_t rows, uint64_t bytes, const void **out)
 {
     const int64_t count = rows * t->columns;
     *out = c->values;
@@ -67,8 +67,8 @@ static tsr_status encode(tsr__tensor_copier *c, const tsr__converted *t, int64_t
     return TSR_OK;
 }
 
-static tsr_status write_rows(tsr__tensor_copier *c, const tsr__converted *t, int64_t first_row,
-                             int64_t rows, const void *bytes)
+tsr_status tsr__tensor_write_rows(tsr__tensor_copier *c, const tsr__converted *t, int64_t first_row,
+                                  int64_t rows, const void *bytes)
 {
     const uint64_t row_bytes = t->size_bytes / (uint64_t)t->rows, size = row_bytes * (uint64_t)rows;
     TSR__TRY(tsr__output_write(c->output, bytes, size, t->at + (uint64_t)first_row * row_bytes));
@@ -103,7 +103,7 @@ static tsr_status convert_rows(tsr__tensor_copier *c, const tsr__converted *t, i
     TSR__TRY(tsr__weight_source_read(&c->source, t->from, (uint64_t)first * from_bytes,
                                      from_bytes * (uint64_t)rows, c->raw));
     if (same && !moves)
-        return write_rows(c, t, first, rows, c->raw);
+        return tsr__tensor_write_rows(c, t, first, rows, c->raw);
     if (same)
         TSR__TRY(tsr__need_bytes(&c->made, &c->made_bytes, to_bytes * (uint64_t)rows));
     else
@@ -123,8 +123,8 @@ static tsr_status convert_rows(tsr__tensor_copier *c, const tsr__converted *t, i
     if (same)
         out = c->made;
     else
-        TSR__TRY(encode(c, t, first, rows, to_bytes * (uint64_t)rows, &out));
-    return write_rows(c, t, first, rows, out);
+        TSR__TRY(tsr__tensor_encode(c, t, first, rows, to_bytes * (uint64_t)rows, &out));
+    return tsr__tensor_write_rows(c, t, first, rows, out);
 }
 
 /* Columns that become rows --------------------------------------------------------------------- */
@@ -149,8 +149,8 @@ static tsr_status transpose_rows(tsr__tensor_copier *c, const tsr__converted *t,
         for (int64_t r = 0; r < rows; r++)
             c->values[r * t->columns + i] = column[r];
     }
-    TSR__TRY(encode(c, t, first, rows, to_bytes, &out));
-    return write_rows(c, t, first, rows, out);
+    TSR__TRY(tsr__tensor_encode(c, t, first, rows, to_bytes, &out));
+    return tsr__tensor_write_rows(c, t, first, rows, out);
 }
 
 tsr_status tsr__tensor_convert(tsr__tensor_copier *c, const tsr__converted *t)

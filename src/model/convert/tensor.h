@@ -6,14 +6,36 @@
 #include "model/weights/source.h"
 #include "model/weights/weights.h"
 
+/* Matrices of experts that become one tensor of the destination. Row r of matrix e of that tensor
+ * is a row of sources[e · parts + …]: with two parts, gate and up, either those of gate come first,
+ * or the rows of both alternate. */
+typedef struct tsr__converted_experts {
+    tsr__weight *sources;       /* [count · parts] */
+    int64_t count, parts, rows; /* rows: of each part */
+    bool alternates;
+} tsr__converted_experts;
+
+/* What a tensor of bytes is, of the two that hold a matrix in MXFP4 (weights/mxfp4.h). The blocks
+ * come just before the scales, and are converted together with them. */
+typedef enum tsr__converted_form {
+    TSR__CONVERTED_ELEMENTS,
+    TSR__CONVERTED_MXFP4_BLOCKS,
+    TSR__CONVERTED_MXFP4_SCALES
+} tsr__converted_form;
+
 /* A tensor of the destination. */
 typedef struct tsr__converted {
     char name[TSR__WEIGHT_NAME];
+    tsr__converted_experts experts; /* count is 0: the tensor is not of experts */
+    tsr__converted_form form;
     const tsr_shard_param *from;
     tsr_dtype from_dtype, dtype;
-    int64_t rows, columns; /* the destination's sizes; a tensor of one dimension has one column */
+    int64_t rows, columns; /* the destination's sizes; a tensor of one dimension has one column, and
+                              of experts, `rows` counts those of all experts */
     int ndim;
-    bool transposed; /* the source has the matrix as [columns, rows] */
+    int64_t shape[TSR_MAX_DIMS]; /* the destination's */
+    bool transposed; /* the source has the matrix as [columns, rows]; of experts, the destination
+                        has each matrix so */
     /* The rows of a head, if they are in the order of adjacent pairs (see tsr__weight) in the
      * source only (split_head) or in the destination only (join_head); otherwise 0. */
     int64_t split_head, join_head;
@@ -40,7 +62,18 @@ void tsr__tensor_copier_init(const tsr__model_files *files, tsr__output *output,
                              tsr__tensor_copier *out);
 void tsr__tensor_copier_finish(tsr__tensor_copier *copier);
 
+/* Converts a tensor that is not of experts. */
 tsr_status tsr__tensor_convert(tsr__tensor_copier *copier,
                                const tsr__converted *tensor) TSR_NODISCARD;
+
+/* experts.c: the same for a tensor of experts. */
+tsr_status tsr__experts_convert(tsr__tensor_copier *copier,
+                                const tsr__converted *tensor) TSR_NODISCARD;
+/* Encode rows of the destination from copier->values, and write rows that are encoded. */
+tsr_status tsr__tensor_encode(tsr__tensor_copier *copier, const tsr__converted *tensor,
+                              int64_t first_row, int64_t rows, uint64_t bytes,
+                              const void **out) TSR_NODISCARD;
+tsr_status tsr__tensor_write_rows(tsr__tensor_copier *copier, const tsr__converted *tensor,
+                                  int64_t first_row, int64_t rows, const void *bytes) TSR_NODISCARD;
 
 #endif

@@ -5,10 +5,12 @@
 #include <string.h>
 
 static const tsr__family *const families[] = {
-    &tsr__family_llama,      &tsr__family_mistral, &tsr__family_qwen2,   &tsr__family_qwen3,
-    &tsr__family_gpt2,       &tsr__family_smollm3, &tsr__family_granite, &tsr__family_olmo2,
-    &tsr__family_olmo3,      &tsr__family_gemma2,  &tsr__family_gemma3,  &tsr__family_phi3,
-    &tsr__family_ministral3,
+    &tsr__family_llama,      &tsr__family_mistral,   &tsr__family_qwen2,    &tsr__family_qwen3,
+    &tsr__family_gpt2,       &tsr__family_smollm3,   &tsr__family_granite,  &tsr__family_olmo2,
+    &tsr__family_olmo3,      &tsr__family_gemma2,    &tsr__family_gemma3,   &tsr__family_phi3,
+    &tsr__family_ministral3, &tsr__family_qwen3_moe, &tsr__family_mixtral,  &tsr__family_gpt_oss,
+    &tsr__family_qwen2_moe,  &tsr__family_olmoe,     &tsr__family_glm4_moe, &tsr__family_granitemoe,
+    &tsr__family_minimax_m2,
 };
 #define FAMILIES ((int)(sizeof families / sizeof *families))
 
@@ -20,11 +22,11 @@ const tsr__family *tsr__family_by_name(const char *name)
     return NULL;
 }
 
-const tsr__family *tsr__family_by_gguf(const char *name, bool has_window)
+const tsr__family *tsr__family_by_gguf(const char *name, bool has_window, bool has_experts)
 {
     const tsr__family *found = NULL;
     for (int i = 0; i < FAMILIES; i++) {
-        if (strcmp(families[i]->gguf, name) != 0)
+        if (strcmp(families[i]->gguf, name) != 0 || !families[i]->expert_keys == has_experts)
             continue;
         if (families[i]->gguf_needs_window && has_window)
             return families[i];
@@ -52,8 +54,12 @@ const tsr__weight_name *tsr__family_weight(const tsr__family *family, bool insid
     const bool has_ending =
         ending && (strcmp(ending, ".weight") == 0 || strcmp(ending, ".bias") == 0);
     const size_t length = has_ending ? (size_t)(ending - ours) : strlen(ours);
-    for (; names->ours; names++)
-        if (strncmp(names->ours, ours, length) == 0 && names->ours[length] == '\0')
+    const tsr__weight_name *found = NULL;
+    for (; names->ours; names++) {
+        if (strcmp(names->ours, ours) == 0)
             return names;
-    return NULL;
+        if (strncmp(names->ours, ours, length) == 0 && names->ours[length] == '\0')
+            found = names;
+    }
+    return found;
 }

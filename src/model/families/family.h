@@ -15,7 +15,8 @@ typedef struct tsr__config_keys {
 } tsr__config_keys;
 
 /* The name of a weight or norm of ours in a Hugging Face file and in a GGUF file, without the
- * ending ".weight" or ".bias". */
+ * ending ".weight" or ".bias", unless `ours` is one of our names in full. An asterisk stands for
+ * the number of an expert, each of which then has a tensor of its own. */
 typedef struct tsr__weight_name {
     const char *ours, *hf, *gguf;
 } tsr__weight_name;
@@ -42,6 +43,22 @@ typedef struct tsr__usual_values {
     int64_t heads, kv_heads, head_dim, vocabulary, context, window;
     double theta, window_theta, query_scalar;
 } tsr__usual_values;
+
+/* Which biases of attention config.json means by attention_bias. */
+typedef enum tsr__attention_bias {
+    TSR__ATTENTION_BIAS_ALL = 0,
+    TSR__ATTENTION_BIAS_QKV = 1,
+    TSR__ATTENTION_BIAS_IGNORED = 2
+} tsr__attention_bias;
+
+/* The keys of config.json that say how many experts there are, and which size a shared one has.
+ * NULL: there is none. */
+typedef struct tsr__expert_keys {
+    const char *count, *hidden, *shared_hidden, *shared_count;
+    const char *normalise, *choice_bias, *gating;
+    const char *first_dense;  /* how many layers have no experts, from the first on */
+    const char *dense_layers; /* a list of layers that have none; with decoder_sparse_step */
+} tsr__expert_keys;
 
 typedef struct tsr__family {
     const char *name;     /* model_type in config.json */
@@ -79,19 +96,61 @@ typedef struct tsr__family {
     bool gguf_yarn_log;   /* GGUF files say with yarn_log_multiplier that YaRN's factor is 1 */
     int hidden_per_width; /* the hidden features, in multiples of the width, if config.json does not
                              give their number; 0: it must */
-    /* What each layer has if the files do not say: biases, norms of q and k, gate and activation.
-     * GGUF files do not name the activation. */
+    tsr__attention_bias attention_bias;
+    bool qk_norm_varies; /* config.json has use_qk_norm; in GGUF files the tensors say it */
+    bool hf_rotary_dim;  /* config.json has rotary_dim */
+    /* Hugging Face files have experts in MXFP4 (weights/mxfp4.h), or as floats [experts, in, out]
+     */
+    bool hf_mxfp4;
+    bool hf_gate_up_alternates; /* Hugging Face files have gate and up of experts in one tensor, in
+                                   alternate rows */
+    const tsr__expert_keys *expert_keys; /* NULL: no layer has experts */
+    /* What each layer has if the files do not say: biases, norms of q and k, gate and activation,
+     * and options of experts. GGUF files do not name the activation. */
     tsr_model_layer layer;
 } tsr__family;
 
 extern const tsr__family tsr__family_llama, tsr__family_mistral, tsr__family_qwen2,
     tsr__family_qwen3, tsr__family_gpt2, tsr__family_smollm3, tsr__family_granite,
     tsr__family_olmo2, tsr__family_olmo3, tsr__family_gemma2, tsr__family_gemma3, tsr__family_phi3,
-    tsr__family_ministral3;
+    tsr__family_ministral3, tsr__family_qwen3_moe, tsr__family_mixtral, tsr__family_gpt_oss,
+    tsr__family_qwen2_moe, tsr__family_olmoe, tsr__family_glm4_moe, tsr__family_granitemoe,
+    tsr__family_minimax_m2;
 
 /* What all descendants of Llama have in common (llama.c). */
 extern const tsr__config_keys tsr__llama_keys;
 extern const tsr__weight_name tsr__llama_outside[], tsr__llama_inside[];
+/* The rows of tsr__llama_inside without those of the MLP. */
+#define TSR__LLAMA_ATTENTION_NAMES                                                                 \
+    {"norm1", "input_layernorm", "attn_norm"}, {"attention.q", "self_attn.q_proj", "attn_q"},      \
+        {"attention.k", "self_attn.k_proj", "attn_k"},                                             \
+        {"attention.v", "self_attn.v_proj", "attn_v"},                                             \
+        {"attention.q_norm", "self_attn.q_norm", "attn_q_norm"},                                   \
+        {"attention.k_norm", "self_attn.k_norm", "attn_k_norm"},                                   \
+    {                                                                                              \
+        "attention.o", "self_attn.o_proj", "attn_output"                                           \
+    }
+#define TSR__LLAMA_MLP_NAMES                                                                       \
+    {"mlp.gate", "mlp.gate_proj", "ffn_gate"}, {"mlp.up", "mlp.up_proj", "ffn_up"},                \
+    {                                                                                              \
+        "mlp.down", "mlp.down_proj", "ffn_down"                                                    \
+    }
+/* The rows of experts of most families (qwen3_moe.c), and of Mixtral's descendants. */
+#define TSR__EXPERT_NAMES                                                                          \
+    {"mlp.router", "mlp.gate", "ffn_gate_inp"},                                                    \
+        {"mlp.experts.gate", "mlp.experts.*.gate_proj", "ffn_gate_exps"},                          \
+        {"mlp.experts.up", "mlp.experts.*.up_proj", "ffn_up_exps"},                                \
+    {                                                                                              \
+        "mlp.experts.down", "mlp.experts.*.down_proj", "ffn_down_exps"                             \
+    }
+#define TSR__MIXTRAL_EXPERT_NAMES                                                                  \
+    {"mlp.router", "block_sparse_moe.gate", "ffn_gate_inp"},                                       \
+        {"mlp.experts.gate", "block_sparse_moe.experts.*.w1", "ffn_gate_exps"},                    \
+        {"mlp.experts.up", "block_sparse_moe.experts.*.w3", "ffn_up_exps"},                        \
+    {                                                                                              \
+        "mlp.experts.down", "block_sparse_moe.experts.*.w2", "ffn_down_exps"                       \
+    }
+extern const tsr__weight_name tsr__qwen3_moe_inside[];
 /* What Gemma 2 and 3 have in common (gemma2.c), and OLMo 2 and 3 (olmo2.c). */
 extern const tsr__config_keys tsr__gemma_keys;
 extern const tsr__weight_name tsr__gemma_inside[], tsr__olmo2_inside[];
@@ -109,7 +168,8 @@ extern const tsr__weight_name tsr__gemma_inside[], tsr__olmo2_inside[];
 /* Returns the family whose `name` this is, or NULL. */
 const tsr__family *tsr__family_by_name(const char *name);
 /* Returns the family whose `gguf` this is, or NULL. */
-const tsr__family *tsr__family_by_gguf(const char *name, bool has_window);
+const tsr__family *tsr__family_by_gguf(const char *name, bool has_window, bool has_experts);
+#define TSR__FAMILY_NAMES 320
 /* Writes the names of all families, separated by commas, to `text` and returns it. */
 char *tsr__family_names(size_t size, char *text);
 

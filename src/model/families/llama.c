@@ -21,17 +21,9 @@ const tsr__weight_name tsr__llama_outside[] = {
 };
 
 const tsr__weight_name tsr__llama_inside[] = {
-    {"norm1", "input_layernorm", "attn_norm"},
-    {"attention.q", "self_attn.q_proj", "attn_q"},
-    {"attention.k", "self_attn.k_proj", "attn_k"},
-    {"attention.v", "self_attn.v_proj", "attn_v"},
-    {"attention.q_norm", "self_attn.q_norm", "attn_q_norm"},
-    {"attention.k_norm", "self_attn.k_norm", "attn_k_norm"},
-    {"attention.o", "self_attn.o_proj", "attn_output"},
+    TSR__LLAMA_ATTENTION_NAMES,
     {"norm2", "post_attention_layernorm", "ffn_norm"},
-    {"mlp.gate", "mlp.gate_proj", "ffn_gate"},
-    {"mlp.up", "mlp.up_proj", "ffn_up"},
-    {"mlp.down", "mlp.down_proj", "ffn_down"},
+    TSR__LLAMA_MLP_NAMES,
     {NULL, NULL, NULL},
 };
 

@@ -29,7 +29,10 @@ static double head_in_layers(const tsr_model_config *c)
     for (int i = 0; i < c->layers; i++) {
         const tsr_model_layer *layer = tsr__config_layer(c, i);
         const double heads = (double)(2 * layer->heads + 2 * layer->kv_heads);
-        sum += heads * (double)layer->head_dim + (double)((layer->gated ? 3 : 2) * layer->hidden);
+        const tsr_model_experts *e = layer->experts;
+        sum += heads * (double)layer->head_dim +
+               (e ? 3 * (double)(e->used * e->hidden + e->shared_hidden) + (double)e->count
+                  : (double)((layer->gated ? 3 : 2) * layer->hidden));
     }
     return (double)c->vocabulary * (double)c->layers / sum;
 }

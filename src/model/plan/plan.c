@@ -1,6 +1,7 @@
 #include "model/plan/plan.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -19,7 +20,11 @@ static tsr_status add_layer(tsr__model_plan *plan, int layer)
     tsr__parameter p;
     for (int i = 0; tsr__weights_parameter(plan->weights->config, layer, i, &p); i++) {
         void *items = plan->items;
-        tsr__planned item = {.ours = p.ours, .layer = layer, .ndim = p.ndim};
+        tsr__planned item = {.ours = p.ours,
+                             .layer = layer,
+                             .ndim = p.ndim,
+                             .experts = p.experts,
+                             .is_f32 = p.is_f32};
         TSR__TRY(tsr__weight_find(plan->weights, layer, p.ours, &item.weight));
         TSR__TRY(tsr__grow(&items, &plan->capacity, plan->count + 1, sizeof *plan->items));
         plan->items = items;
@@ -44,9 +49,10 @@ void tsr__model_plan_finish(tsr__model_plan *plan)
 
 /* Shares --------------------------------------------------------------------------------------- */
 
-/* The heads, hidden features and entries of the vocabulary that a rank has. */
+/* The heads, hidden features and entries of the vocabulary that a rank has. `hidden` are those of
+ * the MLP, or of each of `experts`; with whole experts, these are the rank's. */
 typedef struct share {
-    tsr_shard_range heads, kv_heads, hidden, vocabulary;
+    tsr_shard_range heads, kv_heads, hidden, experts, shared, vocabulary;
     bool all_kv_heads; /* the rank has the parameters of all kv heads */
 } share;
 
@@ -80,6 +86,34 @@ static void take_heads(const tsr_model_layer *layer, bool by_kv_heads, const tsr
         range->count == 0 ? 0 : (range->start + range->count - 1) / group + 1 - out->kv_heads.start;
 }
 
+/* Divides the MLP or the experts of a kind of layer. */
+static tsr_status divide_hidden(const tsr__kept *kept, const tsr__weights *weights, int kind,
+                                const tsr_partition_params *partition, tsr_shard_range *ranges,
+                                share *shares)
+{
+    const tsr_model_experts *experts = kept->config->kinds[kind]->experts;
+    const int ranks = kept->ranks, kinds = kept->config->kind_count;
+    tsr__kept_hidden hidden;
+    uint64_t align_shared = 0;
+    TSR__TRY(tsr__kept_divide_hidden(kept, weights, kind, &hidden));
+    TSR__TRY(divide(hidden.length, ranks, partition, hidden.align, ranges));
+    for (int r = 0; r < ranks; r++) {
+        share *s = &shares[(size_t)r * (size_t)kinds];
+        s->hidden = s->experts = (tsr_shard_range){0};
+        *(hidden.whole_experts ? &s->experts : &s->hidden) = ranges[r];
+        if (experts)
+            (hidden.whole_experts ? &s->hidden : &s->experts)->count =
+                (uint64_t)(hidden.whole_experts ? experts->hidden : experts->count);
+    }
+    if (!experts || experts->shared_hidden == 0)
+        return TSR_OK;
+    TSR__TRY(tsr__kept_align_shared(kept, weights, kind, &align_shared));
+    TSR__TRY(divide(experts->shared_hidden, ranks, partition, align_shared, ranges));
+    for (int r = 0; r < ranks; r++)
+        shares[(size_t)r * (size_t)kinds].shared = ranges[r];
+    return TSR_OK;
+}
+
 /* Divides a kind of layer over the ranks of a stage. shares[r · kinds] is that of rank r. */
 static tsr_status divide_stage(const tsr__kept *kept, const tsr__weights *weights, int kind,
                                const tsr_partition_params *partition, tsr_shard_range *ranges,
@@ -88,16 +122,13 @@ static tsr_status divide_stage(const tsr__kept *kept, const tsr__weights *weight
     const tsr_model_layer *layer = kept->config->kinds[kind];
     const int ranks = kept->ranks, kinds = kept->config->kind_count;
     const bool by_kv_heads = layer->kv_heads >= ranks;
-    uint64_t align_heads = 0, align_hidden = 0;
+    uint64_t align_heads = 0;
     TSR__TRY(tsr__kept_align_heads(kept, weights, kind, &align_heads));
-    TSR__TRY(tsr__kept_align_hidden(kept, weights, kind, &align_hidden));
     TSR__TRY(divide(by_kv_heads ? layer->kv_heads : layer->heads, ranks, partition, align_heads,
                     ranges));
     for (int r = 0; r < ranks; r++)
         take_heads(layer, by_kv_heads, &ranges[r], &shares[(size_t)r * (size_t)kinds]);
-    TSR__TRY(divide(layer->hidden, ranks, partition, align_hidden, ranges));
-    for (int r = 0; r < ranks; r++)
-        shares[(size_t)r * (size_t)kinds].hidden = ranges[r];
+    TSR__TRY(divide_hidden(kept, weights, kind, partition, ranges, shares));
     TSR__TRY(divide(kept->config->vocabulary, ranks, partition, 0, ranges));
     for (int r = 0; r < ranks; r++)
         shares[(size_t)r * (size_t)kinds].vocabulary = ranges[r];
@@ -164,7 +195,7 @@ static tsr_status division_init(const tsr__model_plan *plan, const tsr_model_pla
     const int each = p->ranks / p->stages;
     *out = (division){0};
     TSR__TRY(check_cache(plan->weights->config, p));
-    TSR__TRY(tsr__kept_choose(plan->weights, each, p->dtype, &out->kept));
+    TSR__TRY(tsr__kept_choose(plan->weights, each, p->dtype, p->expert_division, &out->kept));
     tsr_shard_range *ranges = tsr__calloc((size_t)each, sizeof *ranges);
     out->shares = tsr__calloc((size_t)p->ranks,
                               (size_t)plan->weights->config->kind_count * sizeof *out->shares);
@@ -202,12 +233,24 @@ static tsr__weight_part part_of(const tsr__planned *item, const share *s,
     } else if (starts(ours, "attention.o.")) {
         columns = is_bias ? NULL : &s->heads;
         unit = head_dim;
-    } else if (starts(ours, "mlp.gate.") || starts(ours, "mlp.up.")) {
+    } else if (strcmp(ours, "attention.sinks") == 0) {
+        rows = &s->heads;
+    } else if (starts(ours, "mlp.gate.") || starts(ours, "mlp.up.") ||
+               starts(ours, "mlp.experts.gate.") || starts(ours, "mlp.experts.up.")) {
         rows = &s->hidden;
-    } else if (starts(ours, "mlp.down.")) {
+    } else if (starts(ours, "mlp.down.") || starts(ours, "mlp.experts.down.")) {
         columns = is_bias ? NULL : &s->hidden;
+    } else if (starts(ours, "mlp.shared.gate.") || starts(ours, "mlp.shared.up.")) {
+        rows = &s->shared;
+    } else if (starts(ours, "mlp.shared.down.")) {
+        columns = &s->shared;
     } else if (starts(ours, "embedding.") || starts(ours, "head.")) {
         rows = &s->vocabulary;
+    }
+    if (item->experts > 0) {
+        part.of_experts = true;
+        part.first_expert = (int64_t)s->experts.start;
+        part.experts = (int64_t)s->experts.count;
     }
     if (rows) {
         part.first_row = (int64_t)rows->start * unit;
@@ -253,11 +296,11 @@ static void add_item(const tsr__kept *kept, const tsr__planned *item, const shar
     const tsr_model_layer *layer = tsr__config_layer(kept->config, item->layer);
     const tsr__weight_part part = part_of(item, s, layer);
     const bool is_positions = starts(item->ours, "positions.");
-    const tsr_dtype dtype = is_norm(item->ours) ? TSR_F32
+    const tsr_dtype dtype = item->is_f32 ? TSR_F32
                             : item->ndim == 1 || is_positions
                                 ? kept->others
                                 : tsr__kept_part(kept, &item->weight, &part);
-    const uint64_t elements = (uint64_t)(part.rows * part.columns),
+    const uint64_t elements = tsr__weight_part_elements(&part),
                    bytes = tsr__dtype_bytes(dtype, elements);
     const bool is_embedding = starts(item->ours, "embedding.");
     *(is_norm(item->ours)                ? &out->norm_bytes
@@ -270,8 +313,14 @@ static void add_item(const tsr__kept *kept, const tsr__planned *item, const shar
      * these tables. The embedding is a table where it is not also the head. */
     if (is_positions || (is_embedding && !(kept->config->tied && of.last)))
         return;
-    out->token_bytes += bytes;
-    out->token_parameters += item->ndim == 2 ? elements : 0;
+    /* A token uses some of the experts, on a rank as large a part of them as of all. */
+    double used = 1;
+    if (item->experts > 0) {
+        used = (double)layer->experts->used / (double)layer->experts->count;
+        out->expert_bytes += bytes;
+    }
+    out->token_bytes += (uint64_t)llround((double)bytes * used);
+    out->token_parameters += item->ndim == 2 ? (uint64_t)llround((double)elements * used) : 0;
 }
 
 /* The bytes of a layer's cache on a rank with the share `s` of the layer. */
@@ -330,6 +379,12 @@ static void plan_rank(const tsr__model_plan *plan, const tsr_model_plan_params *
     out->heads = (int64_t)s->heads.count;
     out->kv_heads = (int64_t)s->kv_heads.count;
     out->hidden = (int64_t)s->hidden.count;
+    for (int i = out->first_layer; i < out->first_layer + out->layers; i++)
+        if (tsr__config_layer(c, i)->experts) {
+            out->experts = (int64_t)share_of(d, rank, i)->experts.count;
+            out->expert_hidden = (int64_t)share_of(d, rank, i)->hidden.count;
+            break;
+        }
     out->vocabulary = (int64_t)s->vocabulary.count;
     for (int i = out->first_layer; i < out->first_layer + out->layers; i++)
         out->cache_bytes += cache_bytes(c, p, i, share_of(d, rank, i));

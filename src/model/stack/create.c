@@ -35,42 +35,83 @@ bool tsr__layer_is_long(const tsr_model_layer *layer, int64_t context)
     return layer->long_rope && (double)context > layer->rope->original_length;
 }
 
+/* DeepSeek adds this to the sum of sigmoid scores by which weights are divided. */
+#define SIGMOID_EPSILON 1e-20F
+
+static tsr_route_params route_of(const tsr_model_experts *e)
+{
+    return (tsr_route_params){.struct_size = sizeof(tsr_route_params),
+                              .gating = e->gating,
+                              .groups = e->groups,
+                              .groups_used = e->groups_used,
+                              .normalise = e->normalise,
+                              .epsilon = e->gating == TSR_GATING_SIGMOID ? SIGMOID_EPSILON : 0,
+                              .scale = (float)e->scale};
+}
+
 static tsr_status create_block(tsr_stack *s, const tsr__stack_options *o, uint64_t seed, int index)
 {
     char name[NAME_SIZE];
     const tsr_model_config *c = s->config;
     const int kind = c->layer_kinds[s->first_layer + index];
     const tsr_model_layer *layer = c->kinds[kind];
-    tsr_partition_params heads = o->partition, hidden = o->partition;
-    heads.align = o->head_aligns ? o->head_aligns[kind] : 0;
-    hidden.align = o->hidden_aligns ? o->hidden_aligns[kind] : 0;
+    const tsr__kind_division division = o->divisions ? o->divisions[kind] : (tsr__kind_division){0};
+    tsr_partition_params heads = o->partition, hidden = o->partition, shared = o->partition;
+    heads.align = division.heads;
+    hidden.align = division.hidden;
+    shared.align = division.shared;
     const bool is_long = tsr__layer_is_long(layer, o->context > 0 ? o->context : c->context);
     const float epsilon = (float)c->norm_epsilon;
     const tsr_init_params init = init_of(o, seed, o->deviation),
                           output = init_of(o, seed, o->deviation / sqrtf(2.0F * (float)c->layers));
+    const tsr_model_experts none = {0}, *e = layer->experts ? layer->experts : &none;
+    const tsr_route_params route = route_of(e);
+    const tsr_moe_params experts = {.struct_size = sizeof experts,
+                                    .hidden_size = e->hidden,
+                                    .experts = e->count,
+                                    .experts_used = e->used,
+                                    .route = &route,
+                                    .router_bias = e->router_bias,
+                                    .choice_bias = e->choice_bias,
+                                    .bias = e->bias,
+                                    .activation = e->activation,
+                                    .limit = (float)e->limit,
+                                    .shared_size = e->shared_hidden,
+                                    .shared_gate = e->shared_gate,
+                                    .whole_experts = division.whole_experts,
+                                    .partition = &hidden,
+                                    .shared_partition = &shared,
+                                    .init = &init,
+                                    .output_init = &output};
+    const tsr_mlp_params mlp = {.struct_size = sizeof mlp,
+                                .hidden_size = layer->hidden,
+                                .bias = layer->mlp_bias,
+                                .gated = layer->gated,
+                                .activation = layer->activation,
+                                .partition = &hidden,
+                                .init = &init,
+                                .output_init = &output};
     snprintf(name, sizeof name, "%s%d", s->family->hf_block, s->first_layer + index);
     return tsr_block_create(
-        tsr_block_params(
-                .group = s->group, .name = name, .size = c->width, .dtype = s->dtype,
-                .deferred = true, .recompute = o->recompute, .norms = layer->norms,
-                .residual_scale = (float)c->residual_scale,
-                .norm = tsr_norm_params(.kind = c->norm, .bias = c->norm_bias, .epsilon = epsilon,
-                                        .dtype = o->norm_dtype),
-                .attention =
-                    tsr_self_attention_params(.heads = layer->heads, .kv_heads = layer->kv_heads,
-                                              .head_dim = layer->head_dim, .bias = layer->qkv_bias,
-                                              .output_bias = layer->output_bias, .causal = true,
-                                              .rope = is_long ? layer->long_rope : layer->rope,
-                                              .qk_norm = layer->qk_norm, .norm_epsilon = epsilon,
-                                              .norm_dtype = o->norm_dtype, .window = layer->window,
-                                              .scale = (float)layer->attention_scale,
-                                              .temperature = (float)layer->temperature,
-                                              .temperature_length = layer->temperature_length,
-                                              .softcap = (float)layer->softcap, .partition = &heads,
-                                              .init = &init, .output_init = &output),
-                .mlp = tsr_mlp_params(.hidden_size = layer->hidden, .bias = layer->mlp_bias,
-                                      .gated = layer->gated, .activation = layer->activation,
-                                      .partition = &hidden, .init = &init, .output_init = &output)),
+        tsr_block_params(.group = s->group, .name = name, .size = c->width, .dtype = s->dtype,
+                         .deferred = true, .recompute = o->recompute, .norms = layer->norms,
+                         .residual_scale = (float)c->residual_scale,
+                         .norm = tsr_norm_params(.kind = c->norm, .bias = c->norm_bias,
+                                                 .epsilon = epsilon, .dtype = o->norm_dtype),
+                         .attention = tsr_self_attention_params(
+                                 .heads = layer->heads, .kv_heads = layer->kv_heads,
+                                 .head_dim = layer->head_dim, .bias = layer->qkv_bias,
+                                 .output_bias = layer->output_bias, .causal = true,
+                                 .rope = is_long ? layer->long_rope : layer->rope,
+                                 .qk_norm = layer->qk_norm, .norm_epsilon = epsilon,
+                                 .norm_dtype = o->norm_dtype, .window = layer->window,
+                                 .scale = (float)layer->attention_scale,
+                                 .temperature = (float)layer->temperature,
+                                 .temperature_length = layer->temperature_length,
+                                 .softcap = (float)layer->softcap, .sinks = layer->sinks,
+                                 .partition = &heads, .init = &init, .output_init = &output),
+                         .mlp = layer->experts ? NULL : &mlp,
+                         .experts = layer->experts ? &experts : NULL),
         &s->blocks[index]);
 }
 

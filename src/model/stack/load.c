@@ -1,5 +1,6 @@
 /* Reads the weights of a sharded stack from files: of each parameter the rows that contain what
  * this rank keeps of it. */
+#include "base/checked.h"
 #include "base/error.h"
 #include "model/stack/stack.h"
 #include "model/weights/reader.h"
@@ -52,7 +53,8 @@ static tsr_status load_shard(loading *l, const tsr__weight *w, const tsr__weight
                   skip = (int64_t)shard->range.start -
                          (rows.first_row - part->first_row) * part->columns;
     tsr_tensor *read = NULL;
-    TSR__TRY(tsr_tensor_create(l->stack->device, l->stack->dtype, 2, shape, &read));
+    TSR__TRY(tsr_tensor_create(l->stack->device, tsr_tensor_layout(shard->value)->dtype, 2, shape,
+                               &read));
     tsr_status status = tsr__weight_read(&l->reader, w, &rows, read);
     if (status == TSR_OK)
         status = tsr__weight_read_rest(&l->reader);
@@ -65,6 +67,28 @@ static tsr_status load_shard(loading *l, const tsr__weight *w, const tsr__weight
     return status;
 }
 
+/* Reads what this rank keeps of the experts in `part`: of each expert a range of its elements. */
+static tsr_status load_experts(loading *l, const tsr__stack_parameter *p,
+                               const tsr__weight_part *part, const tsr_fsdp_shard *shard)
+{
+    const uint64_t each = (uint64_t)(part->rows * part->columns), start = shard->range.start,
+                   end = start + shard->range.count;
+    for (uint64_t e = start / each; e * each < end; e++) {
+        const uint64_t from = tsr__max_u64(start, e * each), to = tsr__min_u64(end, (e + 1) * each);
+        tsr_fsdp_shard own = *shard;
+        tsr__weight weight;
+        TSR__TRY(tsr__weight_find_expert(&l->weights, p->layer, p->ours,
+                                         part->first_expert + (int64_t)e, &weight));
+        own.range = (tsr_shard_range){.start = from - e * each, .count = to - from};
+        TSR__TRY(tsr_tensor_slice(shard->value, 0, (int64_t)(from - start), (int64_t)(to - start),
+                                  1, &own.value));
+        const tsr_status status = load_shard(l, &weight, part, &own);
+        tsr_tensor_destroy(&own.value);
+        TSR__TRY(status);
+    }
+    return TSR_OK;
+}
+
 static tsr_status load_one(void *user, const tsr__stack_parameter *p)
 {
     loading *l = user;
@@ -73,7 +97,10 @@ static tsr_status load_one(void *user, const tsr__stack_parameter *p)
     tsr_fsdp_shard shard = TSR_INIT(tsr_fsdp_shard);
     TSR__TRY(tsr__weight_of(&l->weights, p->layer, p->ours, p->parameter, &weight, &part));
     TSR__TRY(tsr_fsdp_get_shard(p->sharded, p->number, &shard));
-    return shard.value ? load_shard(l, &weight, &part, &shard) : TSR_OK;
+    if (!shard.value || shard.range.count == 0)
+        return TSR_OK;
+    return part.of_experts ? load_experts(l, p, &part, &shard)
+                           : load_shard(l, &weight, &part, &shard);
 }
 
 static tsr_status load_all(loading *l, const tsr__model_files *files)

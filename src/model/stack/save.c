@@ -12,11 +12,12 @@
 #include "model/weights/weights.h"
 #include "platform/paths.h"
 
-/* A tensor of the file. `memory` is [all_rows, columns]. */
+/* A tensor of the file. `memory` is [all_rows, columns], or [matrices · all_rows, columns]. */
 typedef struct saved_tensor {
     char name[TSR__WEIGHT_NAME];
     tsr_tensor *memory;
     bool transposed;
+    int64_t matrices;
 } saved_tensor;
 
 typedef struct saving {
@@ -45,7 +46,8 @@ static saved_tensor *find(saving *s, const char *name)
 static tsr_status need_tensor(saving *s, const char *name, const tsr__weight *place, int ndim,
                               saved_tensor **out)
 {
-    const int64_t shape[2] = {place->all_rows, place->columns};
+    const int64_t matrices = place->matrices > 0 ? place->matrices : 1,
+                  shape[2] = {matrices * place->all_rows, place->columns};
     void *tensors = s->tensors;
     *out = find(s, name);
     if (*out)
@@ -53,7 +55,9 @@ static tsr_status need_tensor(saving *s, const char *name, const tsr__weight *pl
     TSR__TRY(tsr__grow(&tensors, &s->capacity, s->count + 1, sizeof *s->tensors));
     s->tensors = tensors;
     saved_tensor *added = &s->tensors[s->count];
-    *added = (saved_tensor){.transposed = place->transposed};
+    *added = (saved_tensor){.transposed = place->transposed || (place->matrices > 0 && ndim == 2 &&
+                                                                s->stack->family->hf_mxfp4),
+                            .matrices = place->matrices};
     snprintf(added->name, sizeof added->name, "%s", name);
     TSR__TRY(tsr_tensor_create(s->stack->device, s->stack->dtype, ndim, shape, &added->memory));
     s->count++;
@@ -90,20 +94,35 @@ static tsr_status gather(const tsr__stack_parameter *p, tsr_tensor **out)
     return tsr_tensor_slice(positions->tensor, 0, 0, positions->global_shape[0], 1, out);
 }
 
-static tsr_status keep(saving *s, const tsr__stack_parameter *p, const tsr_tensor *complete)
+/* Keeps the matrix of one expert, or of a parameter that is not of experts. `ndim` is its own. */
+static tsr_status keep(saving *s, const tsr__stack_parameter *p, int64_t expert, int ndim,
+                       const tsr_tensor *complete)
 {
     char name[TSR__WEIGHT_NAME];
     tsr__weight place;
     saved_tensor *to;
     tsr_tensor *rows = NULL;
-    TSR__TRY(tsr__weight_place(&s->target, p->layer, p->ours, &place, name));
-    TSR__TRY(need_tensor(s, name, &place, p->parameter->ndim, &to));
-    TSR__TRY(
-        tsr_tensor_slice(to->memory, 0, place.first_row, place.first_row + place.rows, 1, &rows));
+    TSR__TRY(tsr__weight_place(&s->target, p->layer, p->ours, expert, &place, name));
+    TSR__TRY(need_tensor(s, name, &place, ndim, &to));
+    const int64_t first = place.matrix * place.all_rows + place.first_row;
+    TSR__TRY(tsr_tensor_slice(to->memory, 0, first, first + (place.rows - 1) * place.row_step + 1,
+                              place.row_step, &rows));
     const tsr_status status = place.less_one ? tsr_scale(s->stack->stream, rows, complete, 1, -1)
                                              : tsr_copy(s->stack->stream, rows, complete);
     tsr_tensor_destroy(&rows);
     return status;
+}
+
+static tsr_status keep_experts(saving *s, const tsr__stack_parameter *p, const tsr_tensor *complete)
+{
+    for (int64_t e = 0; e < p->parameter->global_shape[0]; e++) {
+        tsr_tensor *own = NULL;
+        TSR__TRY(tsr_tensor_select(complete, 0, e, &own));
+        const tsr_status status = keep(s, p, e, p->parameter->ndim - 1, own);
+        tsr_tensor_destroy(&own);
+        TSR__TRY(status);
+    }
+    return TSR_OK;
 }
 
 static tsr_status save_one(void *user, const tsr__stack_parameter *p)
@@ -112,7 +131,10 @@ static tsr_status save_one(void *user, const tsr__stack_parameter *p)
     tsr_tensor *complete = NULL;
     TSR__TRY(open_unit(s, p));
     TSR__TRY(gather(p, &complete));
-    const tsr_status status = s->writes ? keep(s, p, complete) : TSR_OK;
+    tsr_status status = TSR_OK;
+    if (s->writes)
+        status = strstr(p->ours, ".experts.") ? keep_experts(s, p, complete)
+                                              : keep(s, p, 0, p->parameter->ndim, complete);
     tsr_tensor_destroy(&complete);
     return status;
 }
@@ -128,7 +150,7 @@ static tsr_status add_zeros(saving *s, const tsr_model_config *full, int layer)
         saved_tensor *to;
         if (p.ndim != 1 || (layer < 0 && !s->stack->is_last))
             continue;
-        TSR__TRY(tsr__weight_place(&s->target, layer, p.ours, &place, name));
+        TSR__TRY(tsr__weight_place(&s->target, layer, p.ours, 0, &place, name));
         if (find(s, name))
             continue;
         TSR__TRY(need_tensor(s, name, &place, 1, &to));
@@ -161,9 +183,20 @@ static tsr_status add_missing_biases(saving *s)
 
 static tsr_status describe(saved_tensor *t, tsr_checkpoint_entry *out)
 {
-    if (t->transposed) {
+    if (t->matrices > 0) {
+        const tsr_layout *flat = tsr_tensor_layout(t->memory);
+        const int64_t shape[3] = {t->matrices, flat->shape[0] / t->matrices,
+                                  flat->ndim > 1 ? flat->shape[1] : 0};
         tsr_tensor *view = NULL;
-        TSR__TRY(tsr_tensor_transpose(t->memory, 0, 1, &view));
+        TSR__TRY(tsr_tensor_reshape(t->memory, flat->ndim + 1, shape, &view));
+        tsr_tensor_destroy(&t->memory);
+        t->memory = view;
+        t->matrices = 0;
+    }
+    if (t->transposed) {
+        const int last = tsr_tensor_layout(t->memory)->ndim - 1;
+        tsr_tensor *view = NULL;
+        TSR__TRY(tsr_tensor_transpose(t->memory, last - 1, last, &view));
         tsr_tensor_destroy(&t->memory);
         t->memory = view;
         t->transposed = false;
@@ -201,7 +234,7 @@ static tsr_status write_tensors(saving *s, const char *path, tsr_comm *stages)
 static void print_config(const void *user, tsr__json_writer *w)
 {
     const tsr_stack *stack = user;
-    tsr__config_print(stack->config, stack->dtype, w);
+    tsr__config_print(stack->config, stack->dtype, false, w);
 }
 
 /* Writes config.json into the folder of `path`. */

@@ -42,13 +42,19 @@ struct tsr_stack {
 
 /* create.c */
 
+/* How a kind of layer is divided: `align` of the partitions of heads, of hidden features or whole
+ * experts, and of a shared expert. */
+typedef struct tsr__kind_division {
+    uint64_t heads, hidden, shared;
+    bool whole_experts;
+} tsr__kind_division;
+
 typedef struct tsr__stack_options {
     const tsr_model_config *config;
     tsr_group *group;
     int first_layer, layer_count;
-    tsr_partition_params partition; /* of heads, hidden features and the vocabulary */
-    /* [kinds of layers]: its `align` for heads and for hidden features; NULL: 0 */
-    const uint64_t *head_aligns, *hidden_aligns;
+    tsr_partition_params partition;      /* of heads, hidden features and the vocabulary */
+    const tsr__kind_division *divisions; /* [kinds of layers]; NULL: all 0 */
     tsr_dtype dtype, norm_dtype, features;
     int64_t seed;
     float deviation; /* 0: no initial weights are ever drawn */

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 
 #include "base/alloc.h"
+#include "model/weights/mxfp4.h"
 #include "model/weights/random.h"
 #include "platform/paths.h"
 
@@ -103,7 +104,8 @@ static tsr_status open_files(const char *path, bool with_config, tsr__model_file
     if (!out->list)
         TSR__TRY(tsr_shard_list_open(out->weights, &out->list));
     out->config_is_read = with_config;
-    return tsr__params_sort(&out->list->params, &out->names);
+    TSR__TRY(tsr__params_sort(&out->list->params, &out->names));
+    return out->gguf ? TSR_OK : tsr__mxfp4_join(out);
 }
 
 tsr_status tsr__model_files_open(const char *path, tsr__model_files *out)
@@ -122,6 +124,7 @@ void tsr__model_files_finish(tsr__model_files *files)
     tsr__free(files->config);
     tsr__free(files->weights);
     tsr__free(files->names);
+    tsr__free(files->joined);
     tsr_shard_list_destroy(&files->list);
     tsr__random_weights_destroy(&files->random);
     *files = (tsr__model_files){0};

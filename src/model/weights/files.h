@@ -8,6 +8,11 @@
 
 struct tsr__random_weights; /* random.h */
 
+/* The tensors that together are a matrix in MXFP4 (mxfp4.h): indices in the list. */
+typedef struct tsr__joined {
+    size_t blocks, scales;
+} tsr__joined;
+
 typedef struct tsr__model_files {
     bool gguf;
     bool config_is_read; /* the configuration is that of these files */
@@ -18,6 +23,9 @@ typedef struct tsr__model_files {
     tsr_shard_list *list;
     tsr__param_name *names;             /* the names of the list's tensors, sorted */
     struct tsr__random_weights *random; /* not NULL: a random model without files */
+    /* Tensors first_joined … of the list are not in the files; each consists of two others. */
+    tsr__joined *joined;
+    size_t first_joined, joined_count, joined_capacity;
 } tsr__model_files;
 
 /* Finds the files and reads the list of tensors. Call tsr__model_files_finish afterwards, also

@@ -8,8 +8,12 @@
 
 /* Dtypes ------------------------------------------------------------------------------------- */
 
+/* The fewest blocks for each rank with which experts are divided inside, unless the caller says so.
+ */
+enum { LEAST_BLOCKS = 4 };
+
 tsr_status tsr__kept_choose(const tsr__weights *weights, int ranks, tsr_dtype wanted,
-                            tsr__kept *out)
+                            tsr_expert_division experts, tsr__kept *out)
 {
     const tsr_quant_format *format = tsr_quant_format_of(wanted);
     tsr__weight embedding;
@@ -17,8 +21,13 @@ tsr_status tsr__kept_choose(const tsr__weights *weights, int ranks, tsr_dtype wa
                  "model: weights cannot be kept as %s; f32, f16, bf16 and block formats that "
                  "tsr_quantize supports are possible",
                  tsr_dtype_name(wanted));
-    *out = (tsr__kept){
-        .config = weights->config, .ranks = ranks, .matrices = wanted, .others = wanted};
+    TSR__REQUIRE((unsigned)experts <= TSR_EXPERT_DIVISION_WHOLE,
+                 "model: expert_division is %d, which is not a tsr_expert_division", (int)experts);
+    *out = (tsr__kept){.config = weights->config,
+                       .ranks = ranks,
+                       .matrices = wanted,
+                       .experts = experts,
+                       .others = wanted};
     if (tsr__dtype_is_float(wanted))
         return TSR_OK;
     TSR__TRY(tsr__weight_find(weights, -1, "embedding.weight", &embedding));
@@ -85,11 +94,35 @@ tsr_status tsr__kept_align_heads(const tsr__kept *k, const tsr__weights *weights
     return TSR_OK;
 }
 
-tsr_status tsr__kept_align_hidden(const tsr__kept *k, const tsr__weights *weights, int kind,
+tsr_status tsr__kept_align_shared(const tsr__kept *k, const tsr__weights *weights, int kind,
                                   uint64_t *out)
 {
+    const tsr_model_experts *experts = k->config->kinds[kind]->experts;
     int64_t block;
-    TSR__TRY(largest_block(k, weights, kind, "mlp.down.weight", &block));
-    *out = align_units(k, k->config->kinds[kind]->hidden, 1, block);
+    *out = 0;
+    if (!experts || experts->shared_hidden == 0)
+        return TSR_OK;
+    TSR__TRY(largest_block(k, weights, kind, "mlp.shared.down.weight", &block));
+    *out = align_units(k, experts->shared_hidden, 1, block);
+    return TSR_OK;
+}
+
+tsr_status tsr__kept_divide_hidden(const tsr__kept *k, const tsr__weights *weights, int kind,
+                                   tsr__kept_hidden *out)
+{
+    const tsr_model_layer *layer = k->config->kinds[kind];
+    const tsr_model_experts *experts = layer->experts;
+    int64_t block;
+    TSR__TRY(largest_block(k, weights, kind,
+                           experts ? "mlp.experts.down.weight" : "mlp.down.weight", &block));
+    *out = (tsr__kept_hidden){.length = experts ? experts->hidden : layer->hidden};
+    out->align = align_units(k, out->length, 1, block);
+    if (!experts || k->experts == TSR_EXPERT_DIVISION_INSIDE)
+        return TSR_OK;
+    out->whole_experts = k->experts == TSR_EXPERT_DIVISION_WHOLE ||
+                         (k->ranks > 1 && (out->align == 0 || out->length / (int64_t)out->align <
+                                                                  LEAST_BLOCKS * k->ranks));
+    if (out->whole_experts)
+        *out = (tsr__kept_hidden){.whole_experts = true, .length = experts->count};
     return TSR_OK;
 }

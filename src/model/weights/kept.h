@@ -8,14 +8,15 @@ typedef struct tsr__kept {
     const tsr_model_config *config;
     int ranks;
     tsr_dtype matrices; /* the dtype of all matrices, as far as possible; 0: as in the files */
-    tsr_dtype others;   /* the dtype of biases, of learned positions, and of matrices whose blocks
-                         * cannot be divided */
+    tsr_expert_division experts;
+    tsr_dtype others; /* the dtype of biases, of learned positions, and of matrices whose blocks
+                       * cannot be divided */
 } tsr__kept;
 
-/* Chooses the dtypes. `wanted` is that of tsr_model_params: 0, a float or a block format. The
- * weights must outlive the result. */
+/* Chooses the dtypes. `wanted` and `experts` are those of tsr_model_params: 0, a float or a block
+ * format. The weights must outlive the result. */
 tsr_status tsr__kept_choose(const tsr__weights *weights, int ranks, tsr_dtype wanted,
-                            tsr__kept *out) TSR_NODISCARD;
+                            tsr_expert_division experts, tsr__kept *out) TSR_NODISCARD;
 
 /* Returns the dtype of a rank's part of a matrix. */
 tsr_dtype tsr__kept_part(const tsr__kept *kept, const tsr__weight *weight,
@@ -27,9 +28,17 @@ tsr_dtype tsr__kept_part(const tsr__kept *kept, const tsr__weight *weight,
  * then not kept in blocks. */
 tsr_status tsr__kept_align_heads(const tsr__kept *kept, const tsr__weights *weights, int kind,
                                  uint64_t *out) TSR_NODISCARD;
-/* Gives the `align` of the partition of hidden features with which each rank gets whole blocks; 0:
- * too few blocks. */
-tsr_status tsr__kept_align_hidden(const tsr__kept *kept, const tsr__weights *weights, int kind,
+/* The same for the hidden features of a shared expert. A layer without one has 0. */
+tsr_status tsr__kept_align_shared(const tsr__kept *kept, const tsr__weights *weights, int kind,
                                   uint64_t *out) TSR_NODISCARD;
+
+/* How the MLP or the experts of a kind of layer are divided. */
+typedef struct tsr__kept_hidden {
+    bool whole_experts; /* ranks have whole experts, not a part of each */
+    int64_t length;     /* what is divided: experts or hidden features */
+    uint64_t align;     /* of the partition, with which each rank gets whole blocks; 0: too few */
+} tsr__kept_hidden;
+tsr_status tsr__kept_divide_hidden(const tsr__kept *kept, const tsr__weights *weights, int kind,
+                                   tsr__kept_hidden *out) TSR_NODISCARD;
 
 #endif

@@ -104,12 +104,12 @@ void tsr__random_weights_destroy(tsr__random_weights **weights)
 
 /* Reading ------------------------------------------------------------------------------------ */
 
-static int kind_of(const tsr_shard_param *param)
+int tsr__random_kind(const char *name, int ndim)
 {
-    const char *ending = strrchr(param->name, '.');
-    if (param->ndim == 2)
-        return TSR__RANDOM_MATRIX;
-    return ending && strcmp(ending, ".bias") == 0 ? TSR__RANDOM_BIAS : TSR__RANDOM_NORM;
+    const size_t length = strlen(name);
+    if (length >= 4 && strcmp(name + length - 4, "bias") == 0)
+        return TSR__RANDOM_BIAS;
+    return ndim > 1 ? TSR__RANDOM_MATRIX : TSR__RANDOM_NORM;
 }
 
 /* Returns chunk `number` of a tensor, which is one of the chunks of the pool. */
@@ -130,7 +130,7 @@ static const uint8_t *chunk_of(const tsr__random_weights *w, const tsr__random_p
 void tsr__random_read(const tsr__random_weights *w, const tsr_shard_param *param, uint64_t at,
                       uint64_t size, void *out)
 {
-    const tsr__random_pool *from = &w->pools[kind_of(param)];
+    const tsr__random_pool *from = &w->pools[tsr__random_kind(param->name, param->ndim)];
     uint8_t *to = out;
     while (size > 0) {
         const uint64_t skip = at % from->chunk_bytes, left = from->chunk_bytes - skip;

@@ -9,6 +9,9 @@
 /* A tensor is a matrix, the weight of a norm or a bias. */
 enum { TSR__RANDOM_MATRIX, TSR__RANDOM_NORM, TSR__RANDOM_BIAS, TSR__RANDOM_KINDS };
 
+/* Returns which of these a tensor with this name is. */
+int tsr__random_kind(const char *name, int ndim);
+
 /* Precomputed bytes for all tensors of one kind. A tensor consists of chunks, each of which is a
  * copy of one chunk of the pool. */
 typedef struct tsr__random_pool {

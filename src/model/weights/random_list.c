@@ -16,16 +16,17 @@ typedef struct listing {
 static tsr_status add_tensor(void *user, const char *name, int ndim, const int64_t *shape)
 {
     listing *l = user;
-    const tsr_quant_format *format = ndim == 2 ? tsr_quant_format_of(l->dtype) : NULL;
+    const bool is_matrix = tsr__random_kind(name, ndim) == TSR__RANDOM_MATRIX;
+    const tsr_quant_format *format = is_matrix ? tsr_quant_format_of(l->dtype) : NULL;
     tsr_shard_param param = {.name = name,
-                             .dtype = tsr_dtype_name(ndim == 2 ? l->dtype : TSR_F32),
+                             .dtype = tsr_dtype_name(is_matrix ? l->dtype : TSR_F32),
                              .ndim = ndim,
                              .offset_bytes = l->elements};
     memcpy(param.shape, shape, (size_t)ndim * sizeof *shape);
     TSR__REQUIRE(
-        !format || shape[1] % format->block_count == 0,
+        !format || shape[ndim - 1] % format->block_count == 0,
         "model: tensor %s has %lld columns, which are not whole blocks of %s's %d elements", name,
-        (long long)shape[1], format->name, format->block_count);
+        (long long)shape[ndim - 1], format->name, format->block_count);
     TSR__TRY(tsr__params_add(l->params, &param));
     l->elements += l->params->items[l->params->count - 1].count;
     return TSR_OK;

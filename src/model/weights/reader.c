@@ -68,11 +68,19 @@ static segment segment_of(const tsr_shard_param *param, int64_t row, int64_t fir
     };
 }
 
+/* Returns the row of the file, seen as rows of `columns` elements, that holds row `row` of the
+ * parameter. */
+static uint64_t row_in_file(const tsr__weight *w, int64_t row)
+{
+    return (uint64_t)(w->matrix * w->all_rows + w->first_row + row * w->row_step);
+}
+
 /* Returns the segment of each row of the file that contains a rank's part. */
 static segment segment_for(const tsr__weight *w, const tsr__weight_part *part)
 {
     return w->transposed
-               ? segment_of(w->file, w->all_rows, w->first_row + part->first_row, part->rows)
+               ? segment_of(w->file, w->all_rows, w->first_row + part->first_row * w->row_step,
+                            part->rows > 0 ? (part->rows - 1) * w->row_step + 1 : 0)
                : segment_of(w->file, w->columns, part->first_column, part->columns);
 }
 
@@ -120,14 +128,15 @@ static tsr_status read_rows(const tsr__weight_source *source, const piece *p, co
                             int64_t head, char *out)
 {
     const tsr_shard_param *file = p->weight->file;
-    const uint64_t row = (uint64_t)(p->weight->first_row + p->part->first_row + p->first);
-    if (s->bytes == s->row_bytes && head == 0)
-        return tsr__weight_source_read_open(source, file, row * s->row_bytes,
+    const int64_t row = p->part->first_row + p->first;
+    if (s->bytes == s->row_bytes && head == 0 && p->weight->row_step == 1)
+        return tsr__weight_source_read_open(source, file,
+                                            row_in_file(p->weight, row) * s->row_bytes,
                                             s->bytes * (uint64_t)p->rows, out);
     for (int64_t i = 0; i < p->rows; i++)
-        TSR__TRY(tsr__weight_source_read_open(source, file,
-                                              (row + (uint64_t)i) * s->row_bytes + s->at, s->bytes,
-                                              out + (uint64_t)our_row(head, i) * s->bytes));
+        TSR__TRY(tsr__weight_source_read_open(
+            source, file, row_in_file(p->weight, row + i) * s->row_bytes + s->at, s->bytes,
+            out + (uint64_t)our_row(head, i) * s->bytes));
     return TSR_OK;
 }
 
@@ -185,23 +194,26 @@ static tsr_status read_transposed(tsr__weight_reader *r, const piece *p)
 {
     const tsr_shard_param *file = p->weight->file;
     tsr__weight_staging *staging = &r->staging[0];
-    const int64_t columns = p->part->columns;
-    const segment s = segment_of(file, p->weight->all_rows,
-                                 p->weight->first_row + p->part->first_row + p->first, p->rows);
-    const size_t size = tsr_dtype_size(p->dtype), line = (size_t)p->rows * size;
+    const int64_t columns = p->part->columns, step = p->weight->row_step,
+                  count = (p->rows - 1) * step + 1;
+    const segment s =
+        segment_of(file, p->weight->all_rows,
+                   p->weight->first_row + (p->part->first_row + p->first) * step, count);
+    const size_t size = tsr_dtype_size(p->dtype), line = (size_t)count * size;
     TSR__TRY(tsr__need_staging(&staging->raw, &staging->raw_bytes, (size_t)s.bytes + line, 1));
     if (file->block_count > 1)
         TSR__TRY(tsr__need_floats(&staging->scratch, &staging->scratch_count, (size_t)s.elements));
     char *values = (char *)staging->raw + s.bytes;
     for (int64_t c = 0; c < columns; c++) {
-        const uint64_t row = (uint64_t)(p->part->first_column + c);
+        const uint64_t row =
+            (uint64_t)(p->weight->matrix * p->weight->columns + p->part->first_column + c);
         TSR__TRY(tsr__weight_source_read(&r->source, file, row * s.row_bytes + s.at, s.bytes,
                                          staging->raw));
-        TSR__TRY(tsr__elements_convert(file, staging->raw, s.skip, p->rows, p->dtype, values,
+        TSR__TRY(tsr__elements_convert(file, staging->raw, s.skip, count, p->dtype, values,
                                        staging->scratch));
         for (int64_t i = 0; i < p->rows; i++)
             memcpy((char *)r->converted + (size_t)(i * columns + c) * size,
-                   values + (size_t)i * size, size);
+                   values + (size_t)(i * step) * size, size);
     }
     return TSR_OK;
 }

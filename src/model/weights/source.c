@@ -8,6 +8,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "model/weights/mxfp4.h"
 #include "model/weights/random.h"
 
 void tsr__weight_source_init(const char *who, const tsr__model_files *files,
@@ -70,9 +71,42 @@ static tsr_status read_file(const tsr__weight_source *s, const tsr_shard_param *
     return TSR_OK;
 }
 
+/* Reads whole blocks of a matrix in MXFP4, whose scales may be in another file than its blocks. */
+static tsr_status read_joined(const tsr__weight_source *s, const tsr_shard_param *param,
+                              const tsr__joined *pair, uint64_t at, uint64_t size, uint8_t *out)
+{
+    const tsr_shard_param *items = s->files->list->params.items, *scales = &items[pair->scales];
+    const uint64_t block = param->block_bytes, first = at / block, count = size / block;
+    uint8_t few[256], *bytes = few;
+    tsr__weight_source other;
+    TSR__REQUIRE(at % block == 0 && size % block == 0, "%s: tensor %s is read in parts of blocks",
+                 s->who, param->name);
+    TSR__TRY(read_file(s, &items[pair->blocks], first * 16, count * 16, out + count));
+    if (count > sizeof few)
+        bytes = tsr__calloc(count, 1);
+    if (!bytes)
+        return TSR_ERR_NO_MEMORY;
+    tsr__weight_source_init(s->who, s->files, &other);
+    tsr_status status = TSR_OK;
+    const bool same = tsr__weight_source_is_open(s, scales);
+    if (!same)
+        status = tsr__weight_source_open(&other, scales);
+    if (status == TSR_OK)
+        status = read_file(same ? s : &other, scales, first, count, bytes);
+    tsr__weight_source_finish(&other);
+    if (status == TSR_OK)
+        tsr__mxfp4_from_pair(out, bytes, count);
+    if (bytes != few)
+        tsr__free(bytes);
+    return status;
+}
+
 tsr_status tsr__weight_source_read_open(const tsr__weight_source *s, const tsr_shard_param *param,
                                         uint64_t at, uint64_t size, void *out)
 {
+    const tsr__joined *pair = tsr__mxfp4_pair(s->files, param);
+    if (pair)
+        return read_joined(s, param, pair, at, size, out);
     if (!s->files->random)
         return read_file(s, param, at, size, out);
     tsr__random_read(s->files->random, param, at, size, out);

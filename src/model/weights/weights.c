@@ -9,6 +9,7 @@
 #include "model/config/config.h"
 #include "model/weights/elements.h"
 #include "tensor/check.h"
+#include "tensor/dtype.h"
 
 #define NAME_SIZE TSR__WEIGHT_NAME
 
@@ -23,7 +24,12 @@ typedef enum size_name {
     K_NORM,
     HIDDEN,
     VOCABULARY,
-    CONTEXT
+    CONTEXT,
+    HEADS,
+    EXPERTS,
+    EXPERT_HIDDEN,
+    SHARED_HIDDEN,
+    ONE
 } size_name;
 
 typedef enum condition {
@@ -35,10 +41,19 @@ typedef enum condition {
     AFTER_BIAS,
     QKV_BIAS,
     OUTPUT_BIAS,
-    MLP_BIAS,
+    SINKS,
     QK_NORM,
+    DENSE, /* the MLP of layers without experts, its gate and biases */
+    MLP_BIAS,
     GATED,
     GATED_BIAS,
+    ROUTER, /* layers with experts, and what they may have */
+    ROUTER_BIAS,
+    CHOICE_BIAS,
+    EACH, /* of each expert */
+    EACH_BIAS,
+    SHARED,
+    SHARED_GATE,
     LEARNED_POSITIONS,
     OWN_HEAD
 } condition;
@@ -69,16 +84,30 @@ static const parameter inside[] = {
     {"attention.k_norm.weight", K_NORM, NO_SIZE, QK_NORM},
     {"attention.o.weight", WIDTH, QUERIES, ALWAYS},
     {"attention.o.bias", WIDTH, NO_SIZE, OUTPUT_BIAS},
+    {"attention.sinks", HEADS, NO_SIZE, SINKS},
     {"post_norm1.weight", WIDTH, NO_SIZE, AFTER},
     {"post_norm1.bias", WIDTH, NO_SIZE, AFTER_BIAS},
     {"norm2.weight", WIDTH, NO_SIZE, BEFORE},
     {"norm2.bias", WIDTH, NO_SIZE, BEFORE_BIAS},
     {"mlp.gate.weight", HIDDEN, WIDTH, GATED},
     {"mlp.gate.bias", HIDDEN, NO_SIZE, GATED_BIAS},
-    {"mlp.up.weight", HIDDEN, WIDTH, ALWAYS},
+    {"mlp.up.weight", HIDDEN, WIDTH, DENSE},
     {"mlp.up.bias", HIDDEN, NO_SIZE, MLP_BIAS},
-    {"mlp.down.weight", WIDTH, HIDDEN, ALWAYS},
+    {"mlp.down.weight", WIDTH, HIDDEN, DENSE},
     {"mlp.down.bias", WIDTH, NO_SIZE, MLP_BIAS},
+    {"mlp.router.weight", EXPERTS, WIDTH, ROUTER},
+    {"mlp.router.bias", EXPERTS, NO_SIZE, ROUTER_BIAS},
+    {"mlp.router.choice_bias", EXPERTS, NO_SIZE, CHOICE_BIAS},
+    {"mlp.experts.gate.weight", EXPERT_HIDDEN, WIDTH, EACH},
+    {"mlp.experts.gate.bias", EXPERT_HIDDEN, NO_SIZE, EACH_BIAS},
+    {"mlp.experts.up.weight", EXPERT_HIDDEN, WIDTH, EACH},
+    {"mlp.experts.up.bias", EXPERT_HIDDEN, NO_SIZE, EACH_BIAS},
+    {"mlp.experts.down.weight", WIDTH, EXPERT_HIDDEN, EACH},
+    {"mlp.experts.down.bias", WIDTH, NO_SIZE, EACH_BIAS},
+    {"mlp.shared.gate.weight", SHARED_HIDDEN, WIDTH, SHARED},
+    {"mlp.shared.up.weight", SHARED_HIDDEN, WIDTH, SHARED},
+    {"mlp.shared.down.weight", WIDTH, SHARED_HIDDEN, SHARED},
+    {"mlp.shared.router.weight", ONE, WIDTH, SHARED_GATE},
     {"post_norm2.weight", WIDTH, NO_SIZE, AFTER},
     {"post_norm2.bias", WIDTH, NO_SIZE, AFTER_BIAS},
 };
@@ -105,6 +134,15 @@ static int64_t size_of(const tsr_model_config *config, const tsr_model_layer *la
         return config->vocabulary;
     case CONTEXT:
         return config->context;
+    case HEADS:
+        return layer->heads;
+    case EXPERTS:
+        return layer->experts->count;
+    case EXPERT_HIDDEN:
+        return layer->experts->hidden;
+    case SHARED_HIDDEN:
+        return layer->experts->shared_hidden;
+    case ONE:
     case NO_SIZE:
         break;
     }
@@ -113,6 +151,7 @@ static int64_t size_of(const tsr_model_config *config, const tsr_model_layer *la
 
 static bool exists(const tsr_model_config *config, const tsr_model_layer *layer, condition only_if)
 {
+    const tsr_model_experts *experts = layer ? layer->experts : NULL;
     switch (only_if) {
     case NORM_BIAS:
         return config->norm_bias;
@@ -128,14 +167,31 @@ static bool exists(const tsr_model_config *config, const tsr_model_layer *layer,
         return layer->qkv_bias;
     case OUTPUT_BIAS:
         return layer->output_bias;
+    case SINKS:
+        return layer->sinks;
+    case DENSE:
+        return !experts;
     case MLP_BIAS:
-        return layer->mlp_bias;
+        return !experts && layer->mlp_bias;
     case QK_NORM:
         return layer->qk_norm != TSR_QK_NORM_NONE;
     case GATED:
-        return layer->gated;
+        return !experts && layer->gated;
     case GATED_BIAS:
-        return layer->gated && layer->mlp_bias;
+        return !experts && layer->gated && layer->mlp_bias;
+    case ROUTER:
+    case EACH:
+        return experts != NULL;
+    case ROUTER_BIAS:
+        return experts && experts->router_bias;
+    case CHOICE_BIAS:
+        return experts && experts->choice_bias;
+    case EACH_BIAS:
+        return experts && experts->bias;
+    case SHARED:
+        return experts && experts->shared_hidden > 0;
+    case SHARED_GATE:
+        return experts && experts->shared_gate;
     case LEARNED_POSITIONS:
         return config->learned_positions;
     case OWN_HEAD:
@@ -144,6 +200,16 @@ static bool exists(const tsr_model_config *config, const tsr_model_layer *layer,
         break;
     }
     return true;
+}
+
+static bool is_of_experts(const parameter *p)
+{
+    return p->only_if == EACH || p->only_if == EACH_BIAS;
+}
+
+static bool is_f32(const parameter *p)
+{
+    return strstr(p->ours, "norm") || strstr(p->ours, "router") || p->only_if == SINKS;
 }
 
 bool tsr__weights_parameter(const tsr_model_config *config, int number, int index,
@@ -157,7 +223,9 @@ bool tsr__weights_parameter(const tsr_model_config *config, int number, int inde
             *out = (tsr__parameter){.ours = table[i].ours,
                                     .ndim = table[i].columns == NO_SIZE ? 1 : 2,
                                     .rows = size_of(config, layer, table[i].rows),
-                                    .columns = size_of(config, layer, table[i].columns)};
+                                    .columns = size_of(config, layer, table[i].columns),
+                                    .experts = is_of_experts(&table[i]) ? layer->experts->count : 0,
+                                    .is_f32 = is_f32(&table[i])};
             return true;
         }
     return false;
@@ -176,7 +244,8 @@ uint64_t tsr_model_config_parameters(const tsr_model_config *given, int layer)
                                     : layer + 1;
     for (int i = first; i < end; i++)
         for (int j = 0; tsr__weights_parameter(&config->public, i, j, &p); j++)
-            sum += (uint64_t)p.rows * (uint64_t)p.columns;
+            sum +=
+                (uint64_t)p.rows * (uint64_t)p.columns * (uint64_t)(p.experts > 0 ? p.experts : 1);
     tsr__free(config);
     return sum;
 }
@@ -188,10 +257,26 @@ static const tsr__weight_name *name_of(const tsr__weights *w, int layer, const c
     return tsr__family_weight(w->family, layer >= 0, ours);
 }
 
+static bool has_asterisk(const tsr__weights *w, const tsr__weight_name *name)
+{
+    return strchr(w->files->gguf ? name->gguf : name->hf, '*') != NULL;
+}
+
+/* Replaces the asterisk of a name. */
+static void write_expert(int64_t expert, char text[NAME_SIZE])
+{
+    char after[NAME_SIZE];
+    char *at = strchr(text, '*');
+    if (!at)
+        return;
+    snprintf(after, sizeof after, "%s", at + 1);
+    snprintf(at, NAME_SIZE - (size_t)(at - text), "%" PRId64 "%s", expert, after);
+}
+
 static void write_name(const tsr__weights *w, int layer, const char *ours,
                        const tsr__weight_name *name, char text[NAME_SIZE])
 {
-    const char *ending = strrchr(ours, '.');
+    const char *ending = strcmp(ours, name->ours) == 0 ? "" : strrchr(ours, '.');
     if (w->files->gguf && layer < 0)
         snprintf(text, NAME_SIZE, "%s%s", name->gguf, ending);
     else if (w->files->gguf)
@@ -226,10 +311,34 @@ static int ndim_of(int layer, const char *ours)
     return parameter_of(layer, ours)->columns == NO_SIZE ? 1 : 2;
 }
 
+bool tsr__weights_is_matrix(int layer, const char *ours)
+{
+    const parameter *p = parameter_of(layer, ours);
+    return p && p->columns != NO_SIZE && !is_f32(p);
+}
+
 /* Returns whether a parameter is the weight of a norm. */
 static bool is_norm_weight(const char *ours)
 {
     return strstr(ours, "norm") && strcmp(strrchr(ours, '.'), ".weight") == 0;
+}
+
+/* If gate and up of experts have the same name, they are halves of the rows of one tensor, or
+ * alternate rows. */
+static void place_expert_rows(const tsr__weights *w, const char *ours, const tsr__weight_name *name,
+                              tsr__weight *out)
+{
+    const bool is_gate = strncmp(ours, "mlp.experts.gate.", 17) == 0,
+               is_up = strncmp(ours, "mlp.experts.up.", 15) == 0,
+               is_bias = strcmp(strrchr(ours, '.'), ".bias") == 0;
+    const char *const others[2][2] = {{"mlp.experts.gate.weight", "mlp.experts.up.weight"},
+                                      {"mlp.experts.gate.bias", "mlp.experts.up.bias"}};
+    if ((!is_gate && !is_up) || !same_name(w, name_of(w, 0, others[is_bias][is_gate]), name))
+        return;
+    const bool alternates = w->family->hf_gate_up_alternates && !w->files->gguf;
+    out->all_rows = 2 * out->rows;
+    out->row_step = alternates ? 2 : 1;
+    out->first_row = is_gate ? 0 : alternates ? 1 : out->rows;
 }
 
 /* If q, k and v have the same name, or gate and up, they are consecutive rows of one tensor. */
@@ -240,6 +349,8 @@ static void place_rows(const tsr__weights *w, const tsr_model_layer *layer, cons
                is_k = strncmp(ours, "attention.k.", 12) == 0,
                is_v = strncmp(ours, "attention.v.", 12) == 0;
     out->all_rows = out->rows;
+    out->row_step = 1;
+    place_expert_rows(w, ours, name, out);
     if (strncmp(ours, "mlp.gate.", 9) == 0 && same_name(w, name_of(w, 0, "mlp.up"), name)) {
         out->all_rows = 2 * layer->hidden;
     } else if (strncmp(ours, "mlp.up.", 7) == 0 && layer->gated &&
@@ -259,24 +370,34 @@ static void place_rows(const tsr__weights *w, const tsr_model_layer *layer, cons
         out->interleaved_head = layer->head_dim;
 }
 
-/* Gives the shape of the tensor in the file that a place belongs to. */
-static void shape_of(const tsr__weight *place, int64_t shape[2])
+/* Gives the shape of the tensor in the file that a place belongs to. `ndim` is that of our matrix.
+ * Returns the number of dimensions of the tensor. */
+static int shape_of(const tsr__weights *w, const tsr__weight *place, int ndim, int64_t shape[3])
 {
-    shape[0] = place->transposed ? place->columns : place->all_rows;
-    shape[1] = place->transposed ? place->all_rows : place->columns;
+    int count = 0;
+    if (place->matrices > 0)
+        shape[count++] = place->matrices;
+    /* GGUF files have a matrix of one row as a row. */
+    if (ndim == 1 || place->all_rows > 1 || !w->files->gguf)
+        shape[count++] = place->transposed ? place->columns : place->all_rows;
+    if (ndim == 2)
+        shape[count++] = place->transposed ? place->all_rows : place->columns;
+    return count;
 }
 
-static bool has_shape(const tsr_shard_param *file, int ndim, const int64_t needed[2])
+static bool has_shape(const tsr_shard_param *file, int ndim, const int64_t needed[3])
 {
-    return file->ndim == ndim && file->shape[0] == needed[0] &&
-           (ndim == 1 || file->shape[1] == needed[1]);
+    bool same = file->ndim == ndim;
+    for (int d = 0; same && d < ndim; d++)
+        same = file->shape[d] == needed[d];
+    return same;
 }
 
-static tsr_status check_shape(const tsr__weights *w, const tsr__weight *place, int ndim)
+static tsr_status check_shape(const tsr__weights *w, const tsr__weight *place, int own_ndim)
 {
     const tsr_shard_param *file = place->file;
-    int64_t needed[2];
-    shape_of(place, needed);
+    int64_t needed[3];
+    const int ndim = shape_of(w, place, own_ndim, needed);
     if (!has_shape(file, ndim, needed))
         return tsr__fail(TSR_ERR_INVALID, "model: tensor %s is %s; the sizes %s need %s",
                          file->name, TSR__SHAPE(file->ndim, file->shape),
@@ -287,8 +408,8 @@ static tsr_status check_shape(const tsr__weights *w, const tsr__weight *place, i
     return tsr__elements_check(file);
 }
 
-tsr_status tsr__weight_place(const tsr__weights *w, int layer, const char *ours, tsr__weight *out,
-                             char text[TSR__WEIGHT_NAME])
+tsr_status tsr__weight_place(const tsr__weights *w, int layer, const char *ours, int64_t expert,
+                             tsr__weight *out, char text[TSR__WEIGHT_NAME])
 {
     const parameter *p = parameter_of(layer, ours);
     const tsr_model_layer *kind = tsr__config_layer(w->config, layer);
@@ -301,24 +422,43 @@ tsr_status tsr__weight_place(const tsr__weights *w, int layer, const char *ours,
                                      is_norm_weight(ours)};
     write_name(w, layer, ours, name, text);
     place_rows(w, kind, ours, name, out);
+    if (is_of_experts(p) && !has_asterisk(w, name)) {
+        out->matrices = kind->experts->count;
+        out->matrix = expert;
+    }
+    write_expert(expert, text);
     return TSR_OK;
 }
 
 tsr_status tsr__weight_find(const tsr__weights *w, int layer, const char *ours, tsr__weight *out)
 {
+    return tsr__weight_find_expert(w, layer, ours, 0, out);
+}
+
+tsr_status tsr__weight_find_expert(const tsr__weights *w, int layer, const char *ours,
+                                   int64_t expert, tsr__weight *out)
+{
     char text[NAME_SIZE];
     tsr__weight place;
-    TSR__TRY(tsr__weight_place(w, layer, ours, &place, text));
+    TSR__TRY(tsr__weight_place(w, layer, ours, expert, &place, text));
     place.file = tsr__model_files_find(w->files, text);
     if (!place.file && w->config->tied && strcmp(ours, "embedding.weight") == 0) {
         /* A file of a model with a tied head may have its only matrix under the head's name. */
         char head[NAME_SIZE];
         write_name(w, layer, "head.weight", name_of(w, layer, "head"), head);
         const tsr_shard_param *found = tsr__model_files_find(w->files, head);
-        int64_t needed[2];
-        shape_of(&place, needed);
-        if (found && has_shape(found, 2, needed))
+        int64_t needed[3];
+        const int ndim = shape_of(w, &place, 2, needed);
+        if (found && has_shape(found, ndim, needed))
             place.file = found;
+    }
+    if (place.file && place.matrices > 0 && w->family->hf_mxfp4 && !w->files->gguf &&
+        ndim_of(layer, ours) == 2 && !tsr__dtype_is_block(tsr__elements_dtype(place.file))) {
+        tsr__weight other = place;
+        int64_t needed[3];
+        other.transposed = true;
+        if (has_shape(place.file, shape_of(w, &other, 2, needed), needed))
+            place = other;
     }
     if (!place.file)
         return tsr__fail(TSR_ERR_NOT_FOUND, "model: %s has no tensor %s", w->files->weights, text);
@@ -332,14 +472,36 @@ tsr_status tsr__weight_of(const tsr__weights *w, int layer, const char *ours,
 {
     TSR__TRY(tsr__weight_find(w, layer, ours, out));
     *part = (tsr__weight_part){.rows = out->rows, .columns = out->columns};
-    if (p->shard_dim == 0) {
+    const parameter *own = parameter_of(layer, ours);
+    /* the dimension of one expert's matrix; −1 with experts: the experts are divided */
+    int dim = p->shard_dim;
+    if (is_of_experts(own)) {
+        part->of_experts = true;
+        part->experts = p->global_shape[0];
+        dim = p->shard_dim < 0 ? 2 : p->shard_dim - 1;
+    }
+    if (part->of_experts && dim < 0) {
+        part->first_expert = p->offset;
+        part->experts = p->length;
+    } else if (dim == 0) {
         part->first_row = p->offset;
         part->rows = p->length;
-    } else if (p->shard_dim == 1) {
+    } else if (dim == 1) {
         part->first_column = p->offset;
         part->columns = p->length;
     }
     return TSR_OK;
+}
+
+int64_t tsr__weight_part_matrices(const tsr__weight_part *part)
+{
+    return part->of_experts ? part->experts : 1;
+}
+
+uint64_t tsr__weight_part_elements(const tsr__weight_part *part)
+{
+    return (uint64_t)tsr__weight_part_matrices(part) * (uint64_t)part->rows *
+           (uint64_t)part->columns;
 }
 
 /* The arrangement of files ------------------------------------------------------------------- */
@@ -375,24 +537,26 @@ static void find_arrangement(tsr__weights *w)
         w->transposed = false;
 }
 
-/* Calls `visit` for each parameter of the model. */
+/* Calls `visit` for each parameter of the model, of experts for that of each expert. */
 static tsr_status each(const tsr__weights *w,
                        tsr_status (*visit)(void *user, const tsr__weights *w, int layer,
-                                           const char *ours),
+                                           const char *ours, int64_t expert),
                        void *user)
 {
     tsr__parameter p;
     for (int layer = -1; layer < w->config->layers; layer++)
         for (int i = 0; tsr__weights_parameter(w->config, layer, i, &p); i++)
-            TSR__TRY(visit(user, w, layer, p.ours));
+            for (int64_t e = 0; e < (p.experts > 0 ? p.experts : 1); e++)
+                TSR__TRY(visit(user, w, layer, p.ours, e));
     return TSR_OK;
 }
 
-static tsr_status check_one(void *user, const tsr__weights *w, int layer, const char *ours)
+static tsr_status check_one(void *user, const tsr__weights *w, int layer, const char *ours,
+                            int64_t expert)
 {
     tsr__weight place;
     (void)user;
-    return tsr__weight_find(w, layer, ours, &place);
+    return tsr__weight_find_expert(w, layer, ours, expert, &place);
 }
 
 typedef struct expectation {
@@ -400,17 +564,19 @@ typedef struct expectation {
     void *user;
 } expectation;
 
-static tsr_status expect_one(void *user, const tsr__weights *w, int layer, const char *ours)
+static tsr_status expect_one(void *user, const tsr__weights *w, int layer, const char *ours,
+                             int64_t expert)
 {
     const expectation *to = user;
     char text[NAME_SIZE];
     tsr__weight place;
-    int64_t shape[2];
-    TSR__TRY(tsr__weight_place(w, layer, ours, &place, text));
-    if (place.first_row > 0) /* the parameter is in the tensor of q, which was added */
+    int64_t shape[3];
+    TSR__TRY(tsr__weight_place(w, layer, ours, expert, &place, text));
+    /* Other parameters, such as k and v, are in a tensor that has been added. */
+    if (place.first_row > 0 || place.matrix > 0)
         return TSR_OK;
-    shape_of(&place, shape);
-    return to->add(to->user, text, ndim_of(layer, ours), shape);
+    const int ndim = shape_of(w, &place, ndim_of(layer, ours), shape);
+    return to->add(to->user, text, ndim, shape);
 }
 
 tsr_status tsr__weights_expected(const tsr__model_files *files, const tsr_model_config *config,

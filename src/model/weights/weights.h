@@ -21,6 +21,10 @@ typedef struct tsr__weights {
 typedef struct tsr__weight {
     const tsr_shard_param *file;
     int64_t first_row, rows, all_rows, columns;
+    int64_t row_step; /* the rows are first_row, first_row + row_step, … */
+    /* The tensor is [matrices, all_rows, columns], and the parameter is in number `matrix` of them;
+     * matrices is 0 if it has no such dimension. */
+    int64_t matrices, matrix;
     bool transposed; /* the file has the tensor as [columns, all_rows] */
     /* Rows of each head are in the order of adjacent pairs: row 2i + h of the file is row
      * h · head_dim / 2 + i of ours. 0: they are in our order. */
@@ -42,16 +46,28 @@ tsr_status tsr__weights_expected(const tsr__model_files *files, const tsr_model_
                                  void *user) TSR_NODISCARD;
 
 /* Finds one of our parameters, such as "attention.q.weight" of layer 3, or "embedding.weight" of
- * layer −1. */
+ * layer −1. A parameter of experts, such as "mlp.experts.up.weight", has a matrix (or, of a bias, a
+ * row) for each expert: tsr__weight_find_expert finds that of one expert, tsr__weight_find the
+ * first. */
 tsr_status tsr__weight_find(const tsr__weights *weights, int layer, const char *ours,
                             tsr__weight *out) TSR_NODISCARD;
+tsr_status tsr__weight_find_expert(const tsr__weights *weights, int layer, const char *ours,
+                                   int64_t expert, tsr__weight *out) TSR_NODISCARD;
 
-/* The part of a parameter that a rank has: rows and columns of our matrix. */
+/* The part of a parameter that a rank has: rows and columns of our matrix, which all experts have
+ * alike. */
 typedef struct tsr__weight_part {
     int64_t first_row, rows, first_column, columns;
+    bool of_experts; /* the parameter has a matrix for each expert, of which the rank has these: */
+    int64_t first_expert, experts;
 } tsr__weight_part;
 
-/* Finds one of our parameters, and the part of it that this rank has, as `parameter` says. */
+/* Returns the number of matrices of a part, and of their elements. */
+int64_t tsr__weight_part_matrices(const tsr__weight_part *part);
+uint64_t tsr__weight_part_elements(const tsr__weight_part *part);
+
+/* Finds one of our parameters, and the part of it that this rank has, as `parameter` says. Of
+ * experts, *out is the first one's. */
 tsr_status tsr__weight_of(const tsr__weights *weights, int layer, const char *ours,
                           const tsr_parameter *parameter, tsr__weight *out,
                           tsr__weight_part *part) TSR_NODISCARD;
@@ -60,17 +76,22 @@ tsr_status tsr__weight_of(const tsr__weights *weights, int layer, const char *ou
  * rows of the tensor of this name it is. Does not look for the tensor: `file` of *out is NULL. */
 #define TSR__WEIGHT_NAME 192
 tsr_status tsr__weight_place(const tsr__weights *weights, int layer, const char *ours,
-                             tsr__weight *out, char name[TSR__WEIGHT_NAME]) TSR_NODISCARD;
+                             int64_t expert, tsr__weight *out,
+                             char name[TSR__WEIGHT_NAME]) TSR_NODISCARD;
 
 /* One of our parameters, as the configuration implies it. */
 typedef struct tsr__parameter {
     const char *ours;
-    int ndim; /* if there is one dimension, `columns` is 1 */
+    int ndim; /* of one expert's matrix, if it has experts; if it is 1, `columns` is 1 */
     int64_t rows, columns;
+    int64_t experts; /* the number of its matrices; 0: it is not of experts */
+    bool is_f32;     /* the layer needs it in f32: norms, sinks and routers */
 } tsr__parameter;
 /* Gives parameter `index` of a layer, or of layer −1: those outside layers. Returns false past the
  * last one. */
 bool tsr__weights_parameter(const tsr_model_config *config, int layer, int index,
                             tsr__parameter *out);
+/* Returns whether one of our parameters consists of matrices that may be kept in any dtype. */
+bool tsr__weights_is_matrix(int layer, const char *ours);
 
 #endif

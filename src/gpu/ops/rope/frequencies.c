@@ -116,8 +116,10 @@ static double pair_of(const tsr_rope_params *params, double turns)
  * 1 from pair `high` on. */
 static double yarn(const tsr_rope_params *params, double frequency, double pair)
 {
-    const double low = fmax(floor(pair_of(params, params->beta_fast)), 0);
-    double high = fmin(ceil(pair_of(params, params->beta_slow)), (double)params->rotary_dim - 1);
+    const double first = pair_of(params, params->beta_fast),
+                 last = pair_of(params, params->beta_slow),
+                 low = fmax(params->exact_range ? first : floor(first), 0);
+    double high = fmin(params->exact_range ? last : ceil(last), (double)params->rotary_dim - 1);
     if (low == high)
         high += 0.001;
     const double share = fmin(fmax((pair - low) / (high - low), 0), 1);
