@@ -38,7 +38,7 @@ static void help(FILE *out)
              "and a GGUF file, in either direction, or from one type of weights to another. "
              "DESTINATION is a GGUF file if its name ends in .gguf, and a folder if it has no "
              "extension or a / at the end. "
-             "Architectures: llama, mistral, qwen2, qwen3, gpt2.\n"
+             "docs/models.md lists the architectures.\n"
              "\n"
              "Norms and biases stay f32 in GGUF files. A matrix keeps its type if its rows are not "
              "whole blocks of TYPE. Tokenizers of byte-level BPE become the keys tokenizer.ggml.* "
