@@ -39,7 +39,14 @@ typedef enum tsr_dtype {
     TSR_IQ4_NL = 26,
     TSR_IQ4_XS = 27,
     TSR_MXFP4 = 28,
-    TSR_NVFP4 = 29
+    TSR_NVFP4 = 29,
+    TSR_IQ2_XXS = 30,
+    TSR_IQ2_XS = 31,
+    TSR_IQ2_S = 32,
+    TSR_IQ3_XXS = 33,
+    TSR_IQ3_S = 34,
+    TSR_TQ1_0 = 35,
+    TSR_TQ2_0 = 36
 } tsr_dtype;
 
 /* Returns the bytes of one element of a tensor, or 0 for TSR_F64, for block formats (quant.h) and

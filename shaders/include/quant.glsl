@@ -9,6 +9,7 @@
 #define TSR_QUANT_GLSL
 
 #include "include/tessera.glsl"
+#include "include/quant_code_books.h"
 #include "params/quant.h"
 
 layout(constant_id = 0) const uint QUANT_LOW = 0x00100402u; // q4_0
@@ -33,6 +34,9 @@ const uint QUANT_FACTOR_AT = QUANT_OFFSETS & 255u;
 const uint QUANT_MIN_AT = (QUANT_OFFSETS >> 8) & 255u;
 const uint QUANT_SCALES_AT = QUANT_OFFSETS >> 16;
 
+// Levels are signed bytes without planes: vectors of a code book, or digits to base 3.
+const bool QUANT_VECTORS = QUANT_CODE >= TSR_QUANT_IQ2_XXS;
+
 const uint QUANT_PARTS = 8u / QUANT_LOW_BITS;
 const uint QUANT_UNITS = QUANT_COUNT / (4u * QUANT_PARTS); // units in a block
 
@@ -48,8 +52,95 @@ uint quant_load4(uvec2 block, uint byte, bool even, bool whole)
            tsr_load_u8(block, byte + 3u) << 24;
 }
 
+uvec4 quant_bytes(uint word)
+{
+    return (uvec4(word) >> uvec4(0u, 8u, 16u, 24u)) & 255u;
+}
+
+const uint quant_iq2_xxs[128] = uint[](TSR_QUANT_BOOK_IQ2_XXS), quant_iq2_xs[256] = uint[](TSR_QUANT_BOOK_IQ2_XS),
+           quant_iq2_s[512] = uint[](TSR_QUANT_BOOK_IQ2_S), quant_iq3_xxs[128] = uint[](TSR_QUANT_BOOK_IQ3_XXS),
+           quant_iq3_s[256] = uint[](TSR_QUANT_BOOK_IQ3_S);
+
+// Two entries of the format's code book.
+uint quant_book_word(uint number)
+{
+    if (QUANT_CODE == TSR_QUANT_IQ2_XXS)
+        return quant_iq2_xxs[number];
+    if (QUANT_CODE == TSR_QUANT_IQ2_XS)
+        return quant_iq2_xs[number];
+    if (QUANT_CODE == TSR_QUANT_IQ2_S)
+        return quant_iq2_s[number];
+    if (QUANT_CODE == TSR_QUANT_IQ3_XXS)
+        return quant_iq3_xxs[number];
+    return quant_iq3_s[number];
+}
+
+// The bytes of a block of such a format start at multiples of 2.
+uint quant_load_u32(uvec2 block, uint byte)
+{
+    return tsr_load_u16(block, byte / 2u) | tsr_load_u16(block, byte / 2u + 1u) << 16;
+}
+
+// The levels of elements 4 · unit … 4 · unit + 3, as signed bytes. src/quant/code_books.c says how
+// the formats store them.
+uint quant_book_levels(uvec2 block, uint unit)
+{
+    uint octet = unit / 2u, entry, signs;
+    if (QUANT_CODE == TSR_QUANT_IQ2_XXS) {
+        uint at = 2u + octet / 4u * 8u;
+        entry = tsr_load_u8(block, at + octet % 4u);
+        signs = quant_load_u32(block, at + 4u) >> (octet % 4u * 7u) & 127u;
+    } else if (QUANT_CODE == TSR_QUANT_IQ2_XS) {
+        uint both = tsr_load_u16(block, 1u + octet);
+        entry = (both & 511u);
+        signs = both >> 9;
+    } else if (QUANT_CODE == TSR_QUANT_IQ2_S) {
+        uint high = tsr_load_u8(block, 66u + octet / 4u) >> (octet % 4u * 2u) & 3u;
+        entry = (tsr_load_u8(block, 2u + octet) | high << 8);
+        signs = tsr_load_u8(block, 34u + octet);
+    } else if (QUANT_CODE == TSR_QUANT_IQ3_XXS) {
+        entry = tsr_load_u8(block, 2u + unit);
+        signs = quant_load_u32(block, 66u + octet / 4u * 4u) >> (octet % 4u * 7u) & 127u;
+    } else {
+        uint high = tsr_load_u8(block, 66u + unit / 8u) >> (unit % 8u) & 1u;
+        entry = (tsr_load_u8(block, 2u + unit) | high << 8);
+        signs = tsr_load_u8(block, 74u + octet);
+    }
+    if (QUANT_CODE != TSR_QUANT_IQ2_S && QUANT_CODE != TSR_QUANT_IQ3_S) // the number of signs is even
+        signs |= uint(bitCount(signs) & 1) << 7;
+
+    uint vector = quant_book_word(entry / 2u) >> (entry % 2u * 16u) & 0xffffu;
+    uvec4 number, magnitude;
+    if (QUANT_CODE == TSR_QUANT_IQ3_XXS || QUANT_CODE == TSR_QUANT_IQ3_S) {
+        number = uvec4(vector) >> uvec4(0u, 3u, 6u, 9u) & 7u;
+        magnitude = QUANT_CODE == TSR_QUANT_IQ3_S ? 2u * number + 1u
+                                                  : 8u * number + 4u + 2u * uvec4(equal(number, uvec4(7u)));
+    } else {
+        number = uvec4(vector >> (unit % 2u * 8u)) >> uvec4(0u, 2u, 4u, 6u) & 3u;
+        magnitude = 17u * number + 8u + uvec4(equal(number, uvec4(2u)));
+    }
+    uvec4 negative = uvec4(signs >> (unit % 2u * 4u)) >> uvec4(0u, 1u, 2u, 3u) & 1u;
+    uvec4 bytes = ((magnitude ^ (0u - negative)) + negative) & 255u; // two's complement
+    return bytes.x | bytes.y << 8 | bytes.z << 16 | bytes.w << 24;
+}
+
+// The same for digits to base 3. Five digits of a byte are of elements 32, 16 or 4 apart.
+uint quant_digit_levels(uvec2 block, uint unit)
+{
+    uint e = 4u * unit, apart = e < 160u ? 32u : e < 240u ? 16u : 4u;
+    uint from = e < 160u ? 0u : e < 240u ? 160u : 240u, first = e < 160u ? 0u : e < 240u ? 32u : 48u;
+    uint digit = (e - from) / apart, power = digit == 0u ? 1u : digit == 1u ? 3u : digit == 2u ? 9u : digit == 3u ? 27u : 81u;
+    uvec4 bytes = quant_bytes(quant_load_u32(block, first + (e - from) % apart));
+    uvec4 level = (((bytes * power & 255u) * 3u >> 8) - 1u) & 255u;
+    return level.x | level.y << 8 | level.z << 16 | level.w << 24;
+}
+
 uint quant_low(uvec2 block, uint unit)
 {
+    if (QUANT_CODE == TSR_QUANT_TERNARY)
+        return quant_digit_levels(block, unit);
+    if (QUANT_VECTORS)
+        return quant_book_levels(block, unit);
     return quant_load4(block, QUANT_LOW_AT + 4u * unit, (QUANT_LOW_AT | QUANT_BYTES) % 2u == 0u,
                        (QUANT_LOW_AT | QUANT_BYTES) % 4u == 0u);
 }
@@ -60,11 +151,6 @@ uint quant_element(uint unit, uint part)
 {
     uint group = 4u * unit / QUANT_LOW_RUN, lane = 4u * unit % QUANT_LOW_RUN;
     return (group * QUANT_PARTS + part) * QUANT_LOW_RUN + lane;
-}
-
-uvec4 quant_bytes(uint word)
-{
-    return (uvec4(word) >> uvec4(0u, 8u, 16u, 24u)) & 255u;
 }
 
 // The high bits of the levels of elements e … e + 3, in the lowest bits.
@@ -97,7 +183,7 @@ vec4 quant_levels(uvec2 block, uint unit, uint low, uint part)
     uvec4 level = (quant_bytes(low) >> (part * QUANT_LOW_BITS)) & ((1u << QUANT_LOW_BITS) - 1u);
     if (QUANT_HIGH != 0u)
         level |= quant_high(block, quant_element(unit, part)) << QUANT_LOW_BITS;
-    if (QUANT_CODE == TSR_QUANT_SIGNED)
+    if (QUANT_CODE == TSR_QUANT_SIGNED || QUANT_VECTORS)
         return vec4(ivec4(level << 24) >> 24);
     if (QUANT_CODE == TSR_QUANT_NL)
         return vec4(quant_nl[level.x], quant_nl[level.y], quant_nl[level.z], quant_nl[level.w]);
@@ -145,6 +231,13 @@ vec2 quant_scale(uvec2 block, uint group)
         uint low = (tsr_load_u8(block, at + 2u + group / 2u) >> (group % 2u * 4u)) & 15u;
         uint high = (tsr_load_u16(block, at / 2u) >> (2u * group)) & 3u;
         return vec2(factor * float(int(low | high << 4) - 32), 0.0);
+    }
+    if (QUANT_SCALES == TSR_QUANT_ODD || QUANT_SCALES == TSR_QUANT_ODD_HIGH) {
+        uint bits = QUANT_SCALES == TSR_QUANT_ODD
+                        ? tsr_load_u8(block, at + group / 2u) >> (group % 2u * 4u) & 15u
+                        : tsr_load_u8(block, at + group * (QUANT_CODE == TSR_QUANT_IQ2_XXS ? 8u : 4u)) >> 4;
+        float unit = QUANT_CODE == TSR_QUANT_IQ3_S ? 1.0 : QUANT_CODE == TSR_QUANT_IQ3_XXS ? 0.25 : 0.125;
+        return vec2(factor * (float(2u * bits + 1u) * unit), 0.0);
     }
     uint scale, minimum;
     if (QUANT_SCALES == TSR_QUANT_4_4) {

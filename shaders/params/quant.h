@@ -17,6 +17,12 @@
 #define TSR_QUANT_SIGNED 1u
 #define TSR_QUANT_NL 2u
 #define TSR_QUANT_E2M1 3u
+#define TSR_QUANT_IQ2_XXS 4u
+#define TSR_QUANT_IQ2_XS 5u
+#define TSR_QUANT_IQ2_S 6u
+#define TSR_QUANT_IQ3_XXS 7u
+#define TSR_QUANT_IQ3_S 8u
+#define TSR_QUANT_TERNARY 9u
 
 /* The values of tsr__quant_scales. */
 #define TSR_QUANT_F16 0u
@@ -28,6 +34,8 @@
 #define TSR_QUANT_S6 6u
 #define TSR_QUANT_S6_SPLIT 7u
 #define TSR_QUANT_S8 8u
+#define TSR_QUANT_ODD 9u
+#define TSR_QUANT_ODD_HIGH 10u
 
 /* Rows of blocks become rows of floats. Rows are numbered in three dimensions, the last of which
  * varies fastest. Strides count bytes. If `index_bytes` is not 0, row i of y is the row of x whose

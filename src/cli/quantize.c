@@ -36,8 +36,9 @@ static bool read_type(void *user, const char *value, char *problem, size_t size)
 
 static const cli_option options[] = {
     {"type", "TYPE",
-     "the block format: q4_0, q4_1, q5_0, q5_1, q8_0, q2_k, q3_k, q4_k, q5_k, q6_k, iq4_nl, "
-     "iq4_xs, mxfp4 or nvfp4; iq4_nl, iq4_xs and nvfp4 only with --dequantize",
+     "the block format: q4_0, q4_1, q5_0, q5_1, q8_0, q2_k, q3_k, q4_k, q5_k, q6_k or mxfp4; with "
+     "--dequantize also nvfp4, iq4_nl, iq4_xs, iq3_s, iq3_xxs, iq2_s, iq2_xs, iq2_xxs, tq1_0 or "
+     "tq2_0",
      .read = read_type},
     {"columns", "N", "elements of a row, whole blocks of the format", .integer = &columns, .low = 1,
      .high = MAX_COLUMNS},

@@ -11,7 +11,7 @@ typedef struct loading {
     const tsr__weights *weights;
     tsr__weight_reader reader;
     bool counting;
-    uint64_t kept_bytes[TSR_NVFP4 + 1]; /* by dtype */
+    uint64_t kept_bytes[TSR__MAX_DTYPE + 1]; /* by dtype */
 } loading;
 
 static void count_kept(loading *l, tsr_dtype dtype, uint64_t elements)

@@ -6,7 +6,12 @@
  * `bias`, or entry number `level` of a code book, which is a list of 16 values. In src/quant, a
  * level is a quantisation level: the unsigned integer that the block stores for an element. The low
  * bits of all levels are in one plane of the block, which is a range of its bytes. Their high bits,
- * if any, are in a second plane. */
+ * if any, are in a second plane.
+ *
+ * Formats below 4 bits per element store several elements together: as the number of a vector in a
+ * code book of vectors and the signs of its elements, or as the digits of a number to base 3
+ * (code_books.c). Their levels are the elements themselves, as signed bytes, and the format has no
+ * planes; `low` is {0, 8, 4}, because shaders find four elements at a time. */
 #ifndef TSR_QUANT_BLOCK_FORMAT_H
 #define TSR_QUANT_BLOCK_FORMAT_H
 
@@ -37,7 +42,11 @@ typedef enum tsr__quant_scales {
     TSR__QUANT_6_6,      /* like 4_4, with 6 bits */
     TSR__QUANT_S6,       /* a signed 6-bit scale per group, times an f16 of the block */
     TSR__QUANT_S6_SPLIT, /* like S6, but the bits of the scales are in another order (iq4_xs) */
-    TSR__QUANT_S8        /* like S6, with 8 bits */
+    TSR__QUANT_S8,       /* like S6, with 8 bits */
+    TSR__QUANT_ODD, /* 2·s + 1 with 4 bits s per group, times an f16 of the block and 1/8 (iq2),
+                       1/4 (iq3_xxs) or 1 (iq3_s). Byte n has groups 2·n and 2·n + 1. */
+    TSR__QUANT_ODD_HIGH /* like ODD, but the high half of one byte per group; the bytes are 8
+                           (iq2_xxs) or 4 (iq3_xxs) apart */
 } tsr__quant_scales;
 
 /* How a level is converted to x. */
@@ -45,7 +54,14 @@ typedef enum tsr__quant_code {
     TSR__QUANT_LINEAR, /* level - bias */
     TSR__QUANT_SIGNED, /* the level's 8 bits as a two's complement integer */
     TSR__QUANT_NL,     /* the code book of iq4_nl and iq4_xs */
-    TSR__QUANT_E2M1    /* twice the value of a 4-bit float; the scales are halved in return */
+    TSR__QUANT_E2M1,   /* twice the value of a 4-bit float; the scales are halved in return */
+    /* a code book of vectors each */
+    TSR__QUANT_IQ2_XXS,
+    TSR__QUANT_IQ2_XS,
+    TSR__QUANT_IQ2_S,
+    TSR__QUANT_IQ3_XXS,
+    TSR__QUANT_IQ3_S,
+    TSR__QUANT_TERNARY /* digits to base 3 (tq1_0) */
 } tsr__quant_code;
 
 typedef struct tsr__quant_format {
@@ -71,9 +87,16 @@ tsr_status tsr__quant_check(const char *who, tsr_dtype dtype, int64_t count, uin
 /* Returns the code book of TSR__QUANT_NL or TSR__QUANT_E2M1: 16 integers. */
 const int8_t *tsr__quant_code_book(tsr__quant_code code);
 
-/* Writes the levels of one block to `levels`, which has block_count entries. */
+/* Returns true if levels are signed bytes without planes (see above). */
+bool tsr__quant_has_vectors(const tsr__quant_format *format);
+/* Writes the levels of one block of such a format to `levels`, which has block_count entries. */
+void tsr__quant_unpack_vectors(const tsr__quant_format *format, const uint8_t *block,
+                               uint8_t *levels);
+
+/* Writes the levels of one block of any format to `levels`, which has block_count entries. */
 void tsr__quant_unpack(const tsr__quant_format *format, const uint8_t *block, uint8_t *levels);
-/* Writes the planes of one block. Other bytes of the block are not changed. */
+/* Writes the planes of one block of a format that has them. Other bytes of the block are not
+ * changed. */
 void tsr__quant_pack(const tsr__quant_format *format, const uint8_t *levels, uint8_t *block);
 
 /* Scales and minimums of the groups of one block: entry g is for elements g · sub to g · sub + sub

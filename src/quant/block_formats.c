@@ -53,6 +53,22 @@ static const tsr__quant_format formats[] = {
                      .code = TSR__QUANT_E2M1, .scales = TSR__QUANT_E8M0},
     AT(TSR_NVFP4) = {FORMAT(TSR_NVFP4, "nvfp4", 64, 36, 40, false), .low = {4, 4, 8}, .sub = 16,
                      .code = TSR__QUANT_E2M1, .scales = TSR__QUANT_UE4M3},
+    AT(TSR_IQ2_XXS) = {FORMAT(TSR_IQ2_XXS, "iq2_xxs", 256, 66, 16, false), .low = {0, 8, 4},
+                       .sub = 32, .code = TSR__QUANT_IQ2_XXS, .scales = TSR__QUANT_ODD_HIGH,
+                       .scales_offset = 9},
+    AT(TSR_IQ2_XS) = {FORMAT(TSR_IQ2_XS, "iq2_xs", 256, 74, 17, false), .low = {0, 8, 4}, .sub = 16,
+                      .code = TSR__QUANT_IQ2_XS, .scales = TSR__QUANT_ODD, .scales_offset = 66},
+    AT(TSR_IQ2_S) = {FORMAT(TSR_IQ2_S, "iq2_s", 256, 82, 22, false), .low = {0, 8, 4}, .sub = 16,
+                     .code = TSR__QUANT_IQ2_S, .scales = TSR__QUANT_ODD, .scales_offset = 74},
+    AT(TSR_IQ3_XXS) = {FORMAT(TSR_IQ3_XXS, "iq3_xxs", 256, 98, 18, false), .low = {0, 8, 4},
+                       .sub = 32, .code = TSR__QUANT_IQ3_XXS, .scales = TSR__QUANT_ODD_HIGH,
+                       .scales_offset = 69},
+    AT(TSR_IQ3_S) = {FORMAT(TSR_IQ3_S, "iq3_s", 256, 110, 21, false), .low = {0, 8, 4}, .sub = 32,
+                     .code = TSR__QUANT_IQ3_S, .scales = TSR__QUANT_ODD, .scales_offset = 106},
+    AT(TSR_TQ1_0) = {FORMAT(TSR_TQ1_0, "tq1_0", 256, 54, 34, false), .low = {0, 8, 4}, .sub = 128,
+                     .code = TSR__QUANT_TERNARY, .scales = TSR__QUANT_F16, .factor_offset = 52},
+    AT(TSR_TQ2_0) = {FORMAT(TSR_TQ2_0, "tq2_0", 256, 66, 35, false), .low = {0, 2, 32}, .sub = 128,
+                     .bias = 1, .scales = TSR__QUANT_F16, .factor_offset = 64},
 };
 
 enum { FORMATS = sizeof formats / sizeof *formats };

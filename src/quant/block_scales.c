@@ -96,6 +96,18 @@ static float half_ue4m3(unsigned code)
                          : ldexpf((float)(8 + mantissa), (int)exponent - 11);
 }
 
+/* The odd integers 1 to 31 as multiples of 1/8, 1/4 or 1. */
+static float read_odd(const tsr__quant_format *format, const uint8_t *from, unsigned group)
+{
+    const unsigned apart = format->code == TSR__QUANT_IQ2_XXS ? 8 : 4;
+    const unsigned s = format->scales == TSR__QUANT_ODD ? from[group / 2] >> (group % 2 * 4) & 15u
+                                                        : from[group * apart] >> 4;
+    const float unit = format->code == TSR__QUANT_IQ3_S     ? 1
+                       : format->code == TSR__QUANT_IQ3_XXS ? 0.25f
+                                                            : 0.125f;
+    return (float)(2 * s + 1) * unit;
+}
+
 void tsr__quant_read_groups(const tsr__quant_format *format, const uint8_t *block,
                             tsr__quant_groups *groups)
 {
@@ -138,6 +150,10 @@ void tsr__quant_read_groups(const tsr__quant_format *format, const uint8_t *bloc
             break;
         case TSR__QUANT_S8:
             *scale = factor * (float)(int8_t)scales[g];
+            break;
+        case TSR__QUANT_ODD:
+        case TSR__QUANT_ODD_HIGH:
+            *scale = factor * read_odd(format, scales, g);
             break;
         }
     }
@@ -242,7 +258,9 @@ void tsr__quant_write_groups(const tsr__quant_format *format, const tsr__quant_g
     case TSR__QUANT_E8M0:
     case TSR__QUANT_UE4M3:
     case TSR__QUANT_S6_SPLIT:
-        break; /* another function writes E8M0; formats with the other two kinds of scales can only
-                  be read */
+    case TSR__QUANT_ODD:
+    case TSR__QUANT_ODD_HIGH:
+        break; /* another function writes E8M0; formats with the other kinds of scales can only be
+                  read */
     }
 }

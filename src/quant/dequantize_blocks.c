@@ -22,6 +22,12 @@ static void dequantize_block(const tsr__quant_format *format, const uint8_t *blo
                     value[j] = scale * (float)(level[j] - format->bias);
             break;
         case TSR__QUANT_SIGNED:
+        case TSR__QUANT_IQ2_XXS:
+        case TSR__QUANT_IQ2_XS:
+        case TSR__QUANT_IQ2_S:
+        case TSR__QUANT_IQ3_XXS:
+        case TSR__QUANT_IQ3_S:
+        case TSR__QUANT_TERNARY:
             for (int j = 0; j < format->sub; j++)
                 value[j] = scale * (float)(int8_t)level[j];
             break;

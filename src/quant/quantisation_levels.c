@@ -31,6 +31,10 @@ static void put_bits(const tsr__quant_plane *plane, unsigned count, unsigned dow
 void tsr__quant_unpack(const tsr__quant_format *format, const uint8_t *block, uint8_t *levels)
 {
     const unsigned count = (unsigned)format->format.block_count;
+    if (tsr__quant_has_vectors(format)) {
+        tsr__quant_unpack_vectors(format, block, levels);
+        return;
+    }
     memset(levels, 0, count);
     take_bits(&format->low, count, 0, block, levels);
     if (format->high.bits != 0)

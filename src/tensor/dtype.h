@@ -5,6 +5,8 @@
 #include "tessera/layout.h"
 #include "tessera/quant.h"
 
+#define TSR__MAX_DTYPE TSR_TQ2_0 /* the largest number of a dtype */
+
 /* Returns whether this is a floating-point dtype that tensors can have. */
 static inline bool tsr__dtype_is_float(tsr_dtype dtype)
 {

@@ -91,7 +91,8 @@ START_TEST(wrong_arguments)
                  "tessera: quantize: missing --raw; other forms of input are not supported\n");
     tool_refuses("quantize --type q8_1 --columns 32 --raw",
                  "tessera: quantize: --type takes q4_0, q4_1, q5_0, q5_1, q8_0, q2_k, q3_k, q4_k, "
-                 "q5_k, q6_k, iq4_nl, iq4_xs, mxfp4, nvfp4, not 'q8_1'\n");
+                 "q5_k, q6_k, iq4_nl, iq4_xs, mxfp4, nvfp4, iq2_xxs, iq2_xs, iq2_s, iq3_xxs, "
+                 "iq3_s, tq1_0, tq2_0, not 'q8_1'\n");
     tool_refuses("quantize --type iq4_nl --columns 32 --raw",
                  "tessera: quantize: iq4_nl is supported only with --dequantize\n");
     tool_refuses("quantize --type q4_k --columns 32 --raw",

@@ -7,6 +7,7 @@
 #include "gpu/checks/cases.h"
 #include "gpu/device/coopmat.h"
 #include "gpu/internal.h"
+#include "quant/block_format.h"
 #include "tensor/check.h"
 #include "tessera/attention.h"
 #include "tessera/matmul.h"
@@ -194,7 +195,8 @@ static void invent_blocks(const tsr_quant_format *format, uint8_t *blocks, uint6
                 /* four scales, from 1/64 to 1/28 */
                 blocks[i + (uint64_t)group] = (uint8_t)(8 + 3 * group);
         else
-            memcpy(blocks + i, &scale, sizeof scale);
+            memcpy(blocks + i + tsr__quant_format_of(format->dtype)->factor_offset, &scale,
+                   sizeof scale);
 }
 
 /* Adds weights in a block format. The host's values are read back from the blocks, so that both

@@ -8,13 +8,18 @@
 #define WORKGROUP 64
 
 _Static_assert(TSR__QUANT_LINEAR == TSR_QUANT_LINEAR && TSR__QUANT_SIGNED == TSR_QUANT_SIGNED &&
-                   TSR__QUANT_NL == TSR_QUANT_NL && TSR__QUANT_E2M1 == TSR_QUANT_E2M1,
+                   TSR__QUANT_NL == TSR_QUANT_NL && TSR__QUANT_E2M1 == TSR_QUANT_E2M1 &&
+                   TSR__QUANT_IQ2_XXS == TSR_QUANT_IQ2_XXS &&
+                   TSR__QUANT_IQ2_XS == TSR_QUANT_IQ2_XS && TSR__QUANT_IQ2_S == TSR_QUANT_IQ2_S &&
+                   TSR__QUANT_IQ3_XXS == TSR_QUANT_IQ3_XXS && TSR__QUANT_IQ3_S == TSR_QUANT_IQ3_S &&
+                   TSR__QUANT_TERNARY == TSR_QUANT_TERNARY,
                "shaders and C number the codes differently");
 _Static_assert(TSR__QUANT_F16 == TSR_QUANT_F16 && TSR__QUANT_F16_MIN == TSR_QUANT_F16_MIN &&
                    TSR__QUANT_E8M0 == TSR_QUANT_E8M0 && TSR__QUANT_UE4M3 == TSR_QUANT_UE4M3 &&
                    TSR__QUANT_4_4 == TSR_QUANT_4_4 && TSR__QUANT_6_6 == TSR_QUANT_6_6 &&
                    TSR__QUANT_S6 == TSR_QUANT_S6 && TSR__QUANT_S6_SPLIT == TSR_QUANT_S6_SPLIT &&
-                   TSR__QUANT_S8 == TSR_QUANT_S8,
+                   TSR__QUANT_S8 == TSR_QUANT_S8 && TSR__QUANT_ODD == TSR_QUANT_ODD &&
+                   TSR__QUANT_ODD_HIGH == TSR_QUANT_ODD_HIGH,
                "shaders and C number the scales differently");
 
 static uint32_t plane_word(const tsr__quant_plane *plane)

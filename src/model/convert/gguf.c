@@ -7,6 +7,7 @@
 #include "base/float16.h"
 #include "model/convert/config.h"
 #include "model/convert/conversion.h"
+#include "tensor/dtype.h"
 #include "tessera/quant.h"
 #include "tokenizer/phi3_added_tokens.h"
 #include "tokenizer/tokenizer_write.h"
@@ -20,10 +21,12 @@ static bool file_type(tsr_dtype dtype, uint32_t *out)
     static const struct {
         tsr_dtype dtype;
         uint32_t number;
-    } types[] = {{TSR_F32, 0},     {TSR_F16, 1},     {TSR_Q4_0, 2},  {TSR_Q4_1, 3},
-                 {TSR_Q8_0, 7},    {TSR_Q5_0, 8},    {TSR_Q5_1, 9},  {TSR_Q2_K, 10},
-                 {TSR_Q3_K, 11},   {TSR_Q4_K, 14},   {TSR_Q5_K, 16}, {TSR_Q6_K, 18},
-                 {TSR_IQ4_NL, 25}, {TSR_IQ4_XS, 30}, {TSR_BF16, 32}, {TSR_MXFP4, 38}};
+    } types[] = {{TSR_F32, 0},      {TSR_F16, 1},     {TSR_Q4_0, 2},     {TSR_Q4_1, 3},
+                 {TSR_Q8_0, 7},     {TSR_Q5_0, 8},    {TSR_Q5_1, 9},     {TSR_Q2_K, 10},
+                 {TSR_Q3_K, 11},    {TSR_Q4_K, 14},   {TSR_Q5_K, 16},    {TSR_Q6_K, 18},
+                 {TSR_IQ2_XXS, 19}, {TSR_IQ2_XS, 20}, {TSR_IQ3_XXS, 23}, {TSR_IQ4_NL, 25},
+                 {TSR_IQ3_S, 26},   {TSR_IQ2_S, 28},  {TSR_IQ4_XS, 30},  {TSR_BF16, 32},
+                 {TSR_TQ1_0, 36},   {TSR_TQ2_0, 37},  {TSR_MXFP4, 38}};
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
         if (types[i].dtype == dtype) {
             *out = types[i].number;
@@ -35,11 +38,11 @@ static bool file_type(tsr_dtype dtype, uint32_t *out)
 /* Returns the dtype that the most elements have. */
 static tsr_dtype usual_dtype(const tsr__conversion *c)
 {
-    uint64_t counts[TSR_NVFP4 + 1] = {0};
+    uint64_t counts[TSR__MAX_DTYPE + 1] = {0};
     tsr_dtype most = TSR_F32;
     for (size_t i = 0; i < c->count; i++)
         counts[c->tensors[i].dtype] += (uint64_t)(c->tensors[i].rows * c->tensors[i].columns);
-    for (int i = 0; i <= TSR_NVFP4; i++)
+    for (int i = 0; i <= TSR__MAX_DTYPE; i++)
         if (counts[i] > counts[most])
             most = (tsr_dtype)i;
     return most;

@@ -40,13 +40,6 @@ static const file_dtype only_in_files[] = {
     {{"q8_k", 256, 292}, 15},
     {{"iq1_s", 256, 50}, 19},
     {{"iq1_m", 256, 56}, 29},
-    {{"iq2_xxs", 256, 66}, 16},
-    {{"iq2_xs", 256, 74}, 17},
-    {{"iq2_s", 256, 82}, 22},
-    {{"iq3_xxs", 256, 98}, 18},
-    {{"iq3_s", 256, 110}, 21},
-    {{"tq1_0", 256, 54}, 34},
-    {{"tq2_0", 256, 66}, 35},
 };
 
 #define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))

@@ -488,7 +488,7 @@ TESTS(matmul_quant)
 {
     tcase_add_checked_fixture(tests, gpu_setup, gpu_teardown);
     tcase_add_test(tests, golden);
-    tcase_add_loop_test(tests, formats, 0, 14);
+    tcase_add_loop_test(tests, formats, 0, 21);
     tcase_add_loop_test(tests, random_products, 0, 2);
     tcase_add_loop_test(tests, few_rows, 0, 6);
     tcase_add_test(tests, panels);

@@ -4,10 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "quant/block_format.h"
 #include "quant/golden_quant.h"
 #include "support/gpu.h"
 
-enum { FORMATS = 14 };
+enum { FORMATS = 21 };
 
 static const tsr_dtype floats[] = {TSR_F32, TSR_F16, TSR_BF16};
 
@@ -39,7 +40,9 @@ static void random_blocks(gpu_random *random, const tsr_quant_format *format, ui
         return;
     }
     for (uint64_t i = 0; i < bytes_of(format, count); i++) {
-        const bool scale = format->dtype != TSR_NVFP4 && i % (uint64_t)format->block_bytes == 1;
+        const uint64_t factor = tsr__quant_format_of(format->dtype)->factor_offset;
+        const bool scale =
+            format->dtype != TSR_NVFP4 && i % (uint64_t)format->block_bytes == factor + 1;
         blocks[i] = (uint8_t)(scale ? 0x20 + gpu_random_between(random, 0, 7)
                                     : gpu_random_between(random, 0, 126));
     }
@@ -54,13 +57,13 @@ static tsr_tensor *upload(const tsr_quant_format *format, int ndim, const int64_
     return tensor;
 }
 
-/* Copies all rows of the golden file to f32 and compares them with the file's values. */
-START_TEST(golden_rows)
+/* Copies all rows of a golden file to f32 and compares them with the file's values. */
+static int copy_golden(const char *file, const tsr_quant_format *format)
 {
-    const tsr_quant_format *format = tsr_quant_format_at(_i);
-    json_t *golden = golden_load("quant_blocks"), *type, *row;
+    json_t *golden = golden_load(file), *type, *row;
     const char *name;
     size_t index;
+    int count_of_rows = 0;
     json_object_foreach(golden_member(golden, "types"), name, type)
     {
         if (golden_integer(type, "ggml_type_id") != format->gguf_type)
@@ -83,9 +86,17 @@ START_TEST(golden_rows)
                               (int)i, (double)values[i], (double)expected[i]);
             tsr_tensor_destroy(&x);
             tsr_tensor_destroy(&y);
+            count_of_rows++;
         }
     }
     json_decref(golden);
+    return count_of_rows;
+}
+
+START_TEST(golden_rows)
+{
+    const tsr_quant_format *format = tsr_quant_format_at(_i);
+    ck_assert_int_gt(copy_golden("quant_blocks", format) + copy_golden("quant_vectors", format), 0);
 }
 END_TEST
 
