@@ -54,6 +54,22 @@ static void seed_the_job(void)
     tsr_seed_manager_destroy(&seeds);
 }
 
+/* Seeds workers for each epoch: hashed seeds depend on it. */
+static void seed_epochs(void)
+{
+    tsr_seed_manager *seeds = NULL;
+    int64_t seed[2];
+    try(tsr_seed_manager_create(tsr_seed_manager_params(.strategy = TSR_SEED_STRATEGY_HASHED),
+                                &seeds));
+    for (int epoch = 0; epoch < 2; epoch++) {
+        try(tsr_seed_set_epoch(seeds, epoch));
+        try(tsr_seed_all(seeds, TSR_SEED_WORKER, 42, 4)); /* workers 0 … 3 */
+        try(tsr_seed_of(seeds, TSR_SEED_WORKER, 1, &seed[epoch]));
+    }
+    check(seed[0] != seed[1], "the seed of a worker in the next epoch");
+    tsr_seed_manager_destroy(&seeds);
+}
+
 /* Derives seeds without a manager. */
 static void derive_seeds(void)
 {
@@ -133,6 +149,7 @@ static void roll_dice(tsr_rng_kind kind)
 int main(void)
 {
     seed_the_job();
+    seed_epochs();
     derive_seeds();
     reproduce_torch();
     reproduce_dotnet();
