@@ -119,9 +119,14 @@ static tsr_status measure_bubble(job *j)
         status = run_once(j, &bubble);
         best = bubble < best ? bubble : best;
     }
+    tsr_pipeline_stats stats = TSR_INIT(tsr_pipeline_stats);
+    if (status == TSR_OK)
+        status = tsr_pipeline_get_stats(j->pipeline, &stats);
     if (status == TSR_OK && j->rank == 0)
-        printf("stages %d, micro-batches %d: bubble %.3f, by the formula %.3f\n", j->stages,
-               j->batches, best, tsr_pipeline_bubble(j->stages, j->batches));
+        printf("stages %d, micro-batches %d: bubble %.3f, by the formula %.3f; the first stage "
+               "waited for %.3f of all runs\n",
+               j->stages, j->batches, best, tsr_pipeline_bubble(j->stages, j->batches),
+               (double)stats.wait_ns / (double)stats.run_ns);
     return status;
 }
 

@@ -11,7 +11,9 @@
  *     tsr_matmul_grouped(stream, y, hidden, down, ids,
  *                        tsr_matmul_grouped_params(.weights = weights));
  *
- * The rules at the head of ops.h hold for all functions here. The host never waits for a choice. */
+ * The rules at the head of ops.h hold for all functions here. The host never waits for a choice.
+ *
+ * Experimental: each release until 1.0 may change what this header declares. */
 #ifndef TESSERA_MOE_H
 #define TESSERA_MOE_H
 
