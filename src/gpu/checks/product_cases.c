@@ -7,10 +7,12 @@
 #include "gpu/checks/cases.h"
 #include "gpu/device/coopmat.h"
 #include "gpu/internal.h"
+#include "gpu/matmul/narrowed.h"
 #include "quant/block_format.h"
 #include "tensor/check.h"
 #include "tessera/attention.h"
 #include "tessera/matmul.h"
+#include "tessera/moe.h"
 #include "tessera/ops.h"
 #include "tessera/quant.h"
 
@@ -202,13 +204,16 @@ static void invent_blocks(const tsr_quant_format *format, uint8_t *blocks, uint6
 /* Adds weights in a block format. The host's values are read back from the blocks, so that both
  * sides use the same rounded values. The values of the weights are at most 1/8, so that the
  * products are about 1. */
-static tsr_status add_weights(tsr__case *c, tsr_dtype format, int columns, int depth)
+static tsr_status add_matrices(tsr__case *c, tsr_dtype format, int ndim, const int64_t *shape)
 {
     uint8_t blocks[MAX_WEIGHTS * 2];
     float values[MAX_WEIGHTS];
-    const int count = columns * depth;
+    const int depth = (int)shape[ndim - 1];
+    int count = 1;
     uint64_t bytes;
 
+    for (int i = 0; i < ndim; i++)
+        count *= (int)shape[i];
     for (int i = 0; i < count; i++)
         values[i] = (float)((i * 29 + i / depth) % 255 - 127) / 1024;
     TSR__TRY(tsr_quant_bytes(format, count, &bytes));
@@ -220,10 +225,14 @@ static tsr_status add_weights(tsr__case *c, tsr_dtype format, int columns, int d
     for (int i = 0; i < count; i++)
         c->value[c->count][i] = (double)values[i];
     tsr_tensor *weights;
-    TSR__TRY(tsr_tensor_create(tsr_stream_device(c->stream), format, TSR__SHAPE_2(columns, depth),
-                               &weights));
+    TSR__TRY(tsr_tensor_create(tsr_stream_device(c->stream), format, ndim, shape, &weights));
     tsr__case_adopt(c, weights);
     return tsr_tensor_upload(c->stream, weights, blocks, bytes);
+}
+
+static tsr_status add_weights(tsr__case *c, tsr_dtype format, int columns, int depth)
+{
+    return add_matrices(c, format, TSR__SHAPE_2(columns, depth));
 }
 
 /* Packing and unpacking numbers for slow connections. Each block of 32 has 127/64 as its largest
@@ -318,4 +327,100 @@ tsr_status tsr__case_dequantize(tsr__case *c, tsr_dtype dtype)
     for (int i = 0; i < COLUMNS * DEPTH; i++)
         c->value[1][i] = c->value[0][i];
     return tsr_copy(c->stream, c->tensor[1], c->tensor[0]);
+}
+
+/* Products of each token and the matrices of two experts. */
+static tsr_status grouped_blocks(tsr__case *c, tsr_dtype dtype, int tokens)
+{
+    enum { EXPERTS = 4, USED = 2 };
+    tsr_dtype floats;
+    const tsr_dtype format = split(dtype, &floats);
+
+    TSR__TRY(tsr__case_input(c, floats, TSR__SHAPE_2(tokens, DEPTH)));
+    TSR__TRY(add_matrices(c, format, TSR__SHAPE_3(EXPERTS, COLUMNS, DEPTH)));
+    for (int i = 0; i < tokens * USED; i++)
+        c->value[2][i] = i * 7 % 9 % EXPERTS;
+    TSR__TRY(tsr__case_given(c, TSR_I32, TSR__SHAPE_2(tokens, USED)));
+    TSR__TRY(tsr__case_output(c, floats, TSR__SHAPE_3(tokens, USED, COLUMNS)));
+    for (int i = 0; i < tokens * USED * COLUMNS; i++) {
+        const int pair = i / COLUMNS, line = (int)c->value[2][pair] * COLUMNS + i % COLUMNS;
+        for (int k = 0; k < DEPTH; k++)
+            c->value[3][i] += c->value[0][pair / USED * DEPTH + k] * c->value[1][line * DEPTH + k];
+    }
+    return tsr_matmul_grouped(c->stream, c->tensor[3], c->tensor[0], c->tensor[1], c->tensor[2],
+                              NULL);
+}
+
+tsr_status tsr__case_grouped_blocks(tsr__case *c, tsr_dtype dtype)
+{
+    return grouped_blocks(c, dtype, 21);
+}
+
+tsr_status tsr__case_grouped_few_blocks(tsr__case *c, tsr_dtype dtype)
+{
+    return grouped_blocks(c, dtype, 3);
+}
+
+static float narrow(float value, tsr_dtype dtype)
+{
+    return dtype == TSR_F16 ? tsr__f32_of_f16(tsr__f16_of_f32(value))
+                            : tsr__f32_of_bf16(tsr__bf16_of_f32(value));
+}
+
+/* Computes a line's two terms, and returns the bits of its scale, an f32
+ * (shaders/include/matmul_narrow.glsl). */
+static double narrow_line(const double *line, tsr_dtype dtype, double *terms)
+{
+    double largest = 0;
+    int exponent;
+
+    for (int k = 0; k < DEPTH; k++)
+        largest = fmax(largest, fabs(line[k]));
+    (void)frexp(largest, &exponent); /* the largest element is from 2^(exponent − 1) on */
+    const int shift = (dtype == TSR_F16 ? 14 : 0) - (exponent - 1);
+    for (int k = 0; k < DEPTH; k++) {
+        const double scaled = ldexp(line[k], shift);
+        terms[k] = (double)narrow((float)scaled, dtype);
+        terms[DEPTH + k] = (double)narrow((float)(scaled - terms[k]), dtype);
+    }
+    return ldexp(127 - shift, 23);
+}
+
+/* Narrows lines of blocks to two terms of f16 or bf16, and a scale behind them. `dtype` is a
+ * block format, whose terms are then f16, or the dtype of the terms. */
+tsr_status tsr__case_narrow_blocks(tsr__case *c, tsr_dtype dtype)
+{
+    enum { TERMS = 2 };
+    tsr_device *device = tsr_stream_device(c->stream);
+    const tsr_dtype terms = dtype == TSR_BF16 ? TSR_BF16 : TSR_F16;
+    const tsr_dtype format = tsr__dtype_is_block(dtype) ? dtype : TSR_Q8_0;
+    const int64_t pitch = tsr__matmul_line_elements(DEPTH, TERMS);
+    tsr_tensor *lines, *view;
+
+    if (dtype == TSR_F32)
+        return tsr__fail(TSR_ERR_UNSUPPORTED, "matmul: lines are not narrowed to f32");
+    TSR__TRY(add_weights(c, format, COLUMNS, DEPTH));
+    TSR__TRY(tsr_tensor_create(device, TSR_I32, TSR__SHAPE_2(COLUMNS, pitch / 2), &lines));
+    tsr__case_adopt(c, lines);
+    TSR__TRY(tsr__case_output(c, terms, TSR__SHAPE_2(COLUMNS, TERMS * DEPTH)));
+    TSR__TRY(tsr__case_output(c, TSR_I32, TSR__SHAPE_2(COLUMNS, 1)));
+    for (int i = 0; i < COLUMNS; i++)
+        c->value[3][i] = narrow_line(c->value[0] + (size_t)i * DEPTH, terms,
+                                     c->value[2] + (size_t)i * TERMS * DEPTH);
+    TSR__TRY(tsr__matmul_narrow_lines(c->stream, &(tsr__narrow_lines){.from = c->tensor[0],
+                                                                      .line_stride = DEPTH,
+                                                                      .k_stride = 1,
+                                                                      .lines = COLUMNS,
+                                                                      .k = DEPTH,
+                                                                      .dtype = terms,
+                                                                      .terms = TERMS,
+                                                                      .to = lines->buffer}));
+    TSR__TRY(tsr_tensor_slice(lines, 1, TERMS * DEPTH / 2, TERMS * DEPTH / 2 + 1, 1, &view));
+    tsr__case_adopt(c, view);
+    TSR__TRY(tsr_copy(c->stream, c->tensor[3], view));
+    tsr_tensor as_terms = *lines;
+    TSR__TRY(tsr_layout_init(terms, TSR__SHAPE_2(COLUMNS, pitch), &as_terms.layout));
+    TSR__TRY(tsr_tensor_slice(&as_terms, 1, 0, TERMS * DEPTH, 1, &view));
+    tsr__case_adopt(c, view);
+    return tsr_copy(c->stream, c->tensor[2], view);
 }

@@ -9,6 +9,7 @@
 #include "gpu/quant/dequantize.h"
 #include "gpu/self_test/self_test.h"
 #include "shaders/params/attention.h"
+#include "shaders/params/grouped.h"
 #include "shaders/params/quant.h"
 #include "shaders/params/rows.h"
 #include "tensor/check.h"
@@ -40,9 +41,24 @@ typedef struct shader_case {
     }
 #define CASE(SHADER, DTYPE_AT, RUN) CASE_WITH(SHADER, DTYPE_AT, RUN, .name = NULL)
 
-/* The numbers of the specialization constants of activate.comp and attention.comp by which the
- * cases for these shaders differ. */
-enum { ACTIVATE_GRADIENT = 3, ATTENTION_KIND = 3 };
+/* The numbers of the specialization constants of activate.comp, attention.comp, pair_activate.comp,
+ * matmul_grouped.comp and matmul_grouped_few.comp by which the cases for these shaders differ. */
+enum {
+    ACTIVATE_GRADIENT = 3,
+    ATTENTION_KIND = 3,
+    PAIR_GRADIENT = 4,
+    GROUPED_LOAD = TSR_QUANT_SPECS + 11,
+    GROUPED_FEW_BLOCKS = TSR_QUANT_SPECS + 7,
+};
+/* The dtypes of the rows and of the experts' matrices in matmul_grouped.comp, and in
+ * matmul_grouped_few.comp, whose first constants are those of a block format. */
+enum {
+    GROUPED_X_DTYPE = TSR_QUANT_SPECS + 6,
+    GROUPED_W_DTYPE,
+    GROUPED_FEW_X_DTYPE = TSR_QUANT_SPECS + 2,
+    GROUPED_FEW_W_DTYPE,
+    GROUPED_GRAD_DTYPE = 6,
+};
 
 /* A kernel for long rows that are divided into segments, one for each workgroup
  * (shaders/params/rows.h). A first dispatch computes results of the segments, a last one combines
@@ -119,6 +135,24 @@ static const shader_case cases[] = {
               .takes = tsr__quant_is_scaled_words, .optional = true),
     CASE_WITH(MATMUL_BLOCKS_INT8, TSR_QUANT_SPECS + 3, int8_product, .blocks = true,
               .takes = tsr__quant_is_scaled_words, .optional = true),
+    CASE_WITH(MATMUL_NARROW_BLOCKS, TSR_QUANT_SPECS + 1, narrow_blocks, .blocks = true),
+    CASE_WITH(ROUTE, 0, route, .only = TSR_F32),
+    CASE_WITH(ROUTE_GRAD, 0, route_grad, .only = TSR_F32),
+    CASE_WITH(ROUTE_SORT, 0, route_sort, .only = TSR_F32),
+    CASE(PAIR_SUM, 2, pair_sum),
+    CASE_WITH(PAIR_ACTIVATE, 2, pair_activate, .when = PAIR_GRADIENT),
+    CASE_WITH(PAIR_ACTIVATE, 2, pair_activate_grad, .name = "pair_activate_grad",
+              .when = PAIR_GRADIENT, .first = 1, .last = 1),
+    CASE_WITH(MATMUL_GROUPED, GROUPED_W_DTYPE, grouped, .when = GROUPED_LOAD,
+              .last = TSR_GROUPED_BLOCKS - 1),
+    CASE_WITH(MATMUL_GROUPED, GROUPED_X_DTYPE, grouped_blocks, .name = "matmul_grouped_blocks",
+              .when = GROUPED_LOAD, .first = TSR_GROUPED_BLOCKS, .last = TSR_GROUPED_BLOCKS,
+              .blocks = true),
+    CASE_WITH(MATMUL_GROUPED_FEW, GROUPED_FEW_W_DTYPE, grouped_few, .when = GROUPED_FEW_BLOCKS),
+    CASE_WITH(MATMUL_GROUPED_FEW, GROUPED_FEW_X_DTYPE, grouped_few_blocks,
+              .name = "matmul_grouped_few_blocks", .when = GROUPED_FEW_BLOCKS, .first = 1,
+              .last = 1, .blocks = true),
+    CASE(MATMUL_GROUPED_GRAD, GROUPED_GRAD_DTYPE, grouped_grad),
     CASE(PACK_LARGEST, 1, pack),
     CASE(PACK, 1, pack),
     CASE(UNPACK, 1, pack),

@@ -6,6 +6,7 @@
 #include "gpu/matmul/narrowed.h"
 #include "gpu/matmul/self_test.h"
 #include "gpu/matmul/tuning/tuned.h"
+#include "gpu/quant/dequantize.h"
 #include "tensor/check.h"
 
 static bool works(tsr_device *gpu, const tsr__matmul_config *config,
@@ -104,6 +105,17 @@ tsr_status tsr__matmul_plan_floats(const tsr__matmul_call *call,
     return TSR_OK;
 }
 
+/* False if the kernel that narrows blocks has failed its self-test. */
+static bool narrows_blocks(const tsr_tensor *b, tsr_dtype terms)
+{
+    uint32_t spec[TSR_QUANT_SPECS + 2] = {0};
+
+    tsr__quant_describe(b->layout.dtype, spec);
+    spec[TSR_QUANT_SPECS + 1] = (uint32_t)terms;
+    return tsr__shader_admitted(b->buffer->device, TSR__SHADER_MATMUL_NARROW_BLOCKS, spec,
+                                TSR_QUANT_SPECS + 2);
+}
+
 tsr_status tsr__matmul_plan_narrowed(const tsr__matmul_call *call,
                                      const tsr__matmul_override *override, tsr__matmul_plan *out)
 {
@@ -128,7 +140,8 @@ tsr_status tsr__matmul_plan_narrowed(const tsr__matmul_call *call,
     TSR__TRY(tsr__matmul_choose_tested(gpu, tuned, &narrowed, override, &chosen));
     if (chosen.method == TSR__MATMUL_NOTHING ||
         (!config && !tsr__kernel_works(gpu, tsr__matmul_narrow_name, plan.narrowed.dtype,
-                                       tsr__matmul_test_narrow)))
+                                       tsr__matmul_test_narrow)) ||
+        (blocks && !narrows_blocks(call->b, plan.narrowed.dtype)))
         return TSR_OK;
     chosen.method = TSR__MATMUL_NARROWED;
     chosen.narrowed = plan.narrowed;
