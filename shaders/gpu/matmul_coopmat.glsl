@@ -11,9 +11,11 @@
 // from which drivers read bf16 fragments slowly.
 //
 // Operands that were wider than 16 bits are sums of several terms (TSR_MM_TERM_UNIT in
-// params/matmul.h). The products of terms are added to the same sums, one pass over k for each pair
-// of terms: every term of a with the first one of b, and the first one of a with every other one of
-// b. Passes with smaller products come first, when the sums are still small.
+// params/matmul.h). The products of terms are added to the same sums: those of every term of a with
+// the first one of b, and of the first one of a with every other one of b. If TOGETHER is 1, the tiles
+// of all terms are in shared memory side by side, so that the operands are read once. Otherwise there
+// is one pass over k for each pair of terms; passes with smaller products come first, when the sums are
+// still small.
 #extension GL_KHR_cooperative_matrix : require
 #extension GL_KHR_memory_scope_semantics : require
 #extension GL_KHR_shader_subgroup_basic : require
@@ -23,6 +25,7 @@
 layout(constant_id = 13) const uint MODE = TSR_DT_F32 << TSR_MM_Y_DTYPE_SHIFT;
 #define MM_MODE MODE
 #include "include/matmul_common.glsl"
+layout(constant_id = 17) const uint BAND = 8;
 #include "include/matmul_tile.glsl"
 
 layout(constant_id = 0) const uint THREADS = 128;
@@ -46,7 +49,11 @@ layout(constant_id = 11) const uint B_LOAD = TSR_MM_LOAD_SCALAR;
 layout(constant_id = 14) const uint ALONG_K = 0;
 layout(constant_id = 15) const uint A_TERMS = 1;
 layout(constant_id = 16) const uint B_TERMS = 1;
-const uint PASSES = A_TERMS + B_TERMS - 1;
+layout(constant_id = 18) const uint TOGETHER = 0;
+const uint PAIRS = A_TERMS + B_TERMS - 1; // of terms
+const uint PASSES = TOGETHER != 0 ? 1 : PAIRS;
+const uint A_TILES = TOGETHER != 0 ? A_TERMS : 1; // in shared memory at the same time
+const uint B_TILES = TOGETHER != 0 ? B_TERMS : 1;
 
 const uint SUBGROUPS = THREADS / SUBGROUP;
 const uint ACROSS = SUBGROUPS / DOWN;
@@ -71,8 +78,8 @@ const bool B_BY_LINE = B_LOADS_LINES && ALONG_K == 0;
 const uint PAD = TSR_MM_COOPMAT_PAD / UNIT;
 const uint A_PITCH = (A_BY_LINE ? BM : BK) / UNIT + PAD;
 const uint B_PITCH = (B_BY_LINE ? BN : BK) / UNIT + PAD;
-const uint TILE_B = (A_BY_LINE ? BK : BM) * A_PITCH;
-const uint TILE_END = TILE_B + (B_BY_LINE ? BK : BN) * B_PITCH;
+const uint TILE_B = A_TILES * (A_BY_LINE ? BK : BM) * A_PITCH;
+const uint TILE_END = TILE_B + B_TILES * (B_BY_LINE ? BK : BN) * B_PITCH;
 // The sums also go through shared memory. They use the memory of the tiles if its type allows this.
 const uint STAGE = SUBGROUPS * FM * STAGED * FN;
 #ifdef ELEMENT4
@@ -87,6 +94,12 @@ shared vec4 stage[STAGE / 4];
 #else
 shared uvec4 tile[BUFFERS * TILE_END > STAGE / 4 ? BUFFERS * TILE_END : STAGE / 4];
 #endif
+
+// The number of elements of one term of a narrowed line.
+uint term_elements()
+{
+    return (p.k + TSR_MM_TERM_UNIT - 1) / TSR_MM_TERM_UNIT * TSR_MM_TERM_UNIT;
+}
 
 // Returns eight elements at an address that is the same in all invocations, plus an offset in
 // bytes. Compilers recognise the sum of 64-bit integers: GPUs add the offset while they load.
@@ -109,6 +122,7 @@ uvec2 four_at(uvec2 base, uint bytes)
 #define BY_LINE A_BY_LINE
 #define TRANSPOSES A_TRANSPOSES
 #define PITCH A_PITCH
+#define TERMS A_TILES
 #include "gpu/matmul_coopmat_fetch.glsl"
 
 #define FETCH(x) b_##x
@@ -120,6 +134,7 @@ uvec2 four_at(uvec2 base, uint bytes)
 #define BY_LINE B_BY_LINE
 #define TRANSPOSES B_TRANSPOSES
 #define PITCH B_PITCH
+#define TERMS B_TILES
 #include "gpu/matmul_coopmat_fetch.glsl"
 
 // The index in `tile` of the fragment that starts at `line` and `k`.
@@ -142,12 +157,6 @@ void load(uvec2 a, uvec2 b, uint a_lines, uint b_lines, uint k, uint k_count)
         a_load_end(a, a_lines, k_count - k);
         b_load_end(b, b_lines, k_count - k);
     }
-}
-
-// The number of elements of one term of a narrowed line.
-uint term_elements()
-{
-    return (p.k + TSR_MM_TERM_UNIT - 1) / TSR_MM_TERM_UNIT * TSR_MM_TERM_UNIT;
 }
 
 // The addresses of the first tiles of a pass, if `at` is that of pass 0.
@@ -266,15 +275,21 @@ void main()
             b = b_of_pass(b_begin, pass);
         }
         load(a, b, a_lines, b_lines, k, k_count);
-        [[unroll]] for (uint f = 0; f < BK; f += FK) {
-            coopmat<ELEMENT, gl_ScopeSubgroup, FM, FK, gl_MatrixUseA> fa[TM];
-            [[unroll]] for (uint i = 0; i < TM; i++)
-                coopMatLoad(fa[i], tile, fragment_at(slot, A_BY_LINE, A_PITCH, row + i * FM, f), A_PITCH, A_LAYOUT);
-            [[unroll]] for (uint j = 0; j < TN; j++) {
-                coopmat<ELEMENT, gl_ScopeSubgroup, FK, FN, gl_MatrixUseB> fb;
-                coopMatLoad(fb, tile, fragment_at(slot + TILE_B, B_BY_LINE, B_PITCH, col + j * FN, f), B_PITCH, B_LAYOUT);
+        // All tiles in shared memory are multiplied, smaller products first.
+        [[unroll]] for (uint n = 0; n < (TOGETHER != 0 ? PAIRS : 1); n++) {
+            uint pair = (TOGETHER != 0 ? PAIRS : 1) - 1 - n;
+            uint a_tile = slot + a_term_at(pair < A_TILES ? pair : 0);
+            uint b_tile = slot + TILE_B + b_term_at(pair < A_TILES ? 0 : pair - A_TILES + 1);
+            [[unroll]] for (uint f = 0; f < BK; f += FK) {
+                coopmat<ELEMENT, gl_ScopeSubgroup, FM, FK, gl_MatrixUseA> fa[TM];
                 [[unroll]] for (uint i = 0; i < TM; i++)
-                    sums[i * TN + j] = coopMatMulAdd(fa[i], fb, sums[i * TN + j]);
+                    coopMatLoad(fa[i], tile, fragment_at(a_tile, A_BY_LINE, A_PITCH, row + i * FM, f), A_PITCH, A_LAYOUT);
+                [[unroll]] for (uint j = 0; j < TN; j++) {
+                    coopmat<ELEMENT, gl_ScopeSubgroup, FK, FN, gl_MatrixUseB> fb;
+                    coopMatLoad(fb, tile, fragment_at(b_tile, B_BY_LINE, B_PITCH, col + j * FN, f), B_PITCH, B_LAYOUT);
+                    [[unroll]] for (uint i = 0; i < TM; i++)
+                        sums[i * TN + j] = coopMatMulAdd(fa[i], fb, sums[i * TN + j]);
+                }
             }
         }
         if (BUFFERS == 2)

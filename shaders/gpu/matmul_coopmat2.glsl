@@ -16,6 +16,7 @@
 layout(constant_id = 7) const uint MODE = TSR_DT_F32 << TSR_MM_Y_DTYPE_SHIFT;
 #define MM_MODE MODE
 #include "include/matmul_common.glsl"
+layout(constant_id = 9) const uint BAND = 8;
 #include "include/matmul_tile.glsl"
 
 layout(local_size_x = 128, local_size_x_id = 0) in;

@@ -13,13 +13,14 @@
 // instruction before the products waits for the loads.
 //
 // The including file defines what matmul_coopmat.glsl expects, FETCH(x), which adds the operand's
-// prefix to a name, and LINES, LOAD, LINE_STRIDE, K_STRIDE, TILE, BY_LINE, TRANSPOSES, PITCH. If
-// TRANSPOSES is true, the functions of matmul_coopmat_transpose.glsl do the work.
+// prefix to a name, and LINES, LOAD, LINE_STRIDE, K_STRIDE, TILE, BY_LINE, TRANSPOSES, PITCH, TERMS. If
+// TRANSPOSES is true, the functions of matmul_coopmat_transpose.glsl do the work. If TERMS is not 1,
+// the tiles of so many terms of narrowed lines are moved, which are one after the other in shared memory.
 
 const uint FETCH(across) = (BY_LINE ? LINES : BK) / 8; // eights in a row of the tile
 const uint FETCH(eights) = LINES * BK / 8;
 const uint FETCH(count) = (FETCH(eights) + THREADS - 1) / THREADS;
-uvec4 FETCH(registers)[FETCH(count)];
+uvec4 FETCH(registers)[TERMS * FETCH(count)];
 // The offset of each eight from the first element of the tile: in elements if they are loaded one by
 // one, otherwise in bytes. If an eight is loaded as two fours, it is the offset of the first four.
 uint FETCH(at)[FETCH(count)];
@@ -56,6 +57,9 @@ void FETCH(prepare)(uint lines)
     }
 }
 
+// The index in `tile`, from the first one of the operand, of the tile of a term.
+uint FETCH(term_at)(uint term) { return term * ((BY_LINE ? BK : LINES) * PITCH); }
+
 // Loads the tile whose first element is at `tile_at`.
 void FETCH(load)(uvec2 tile_at, uint lines)
 {
@@ -63,26 +67,28 @@ void FETCH(load)(uvec2 tile_at, uint lines)
         FETCH(load_blocks)(tile_at, lines);
         return;
     }
-    [[unroll]] for (uint i = 0; i < FETCH(count); i++) {
+    [[unroll]] for (uint e = 0; e < TERMS * FETCH(count); e++) {
+        uint i = e % FETCH(count);
         uint at = FETCH(at)[i];
+        uvec2 term = TERMS == 1 ? tile_at : mm_at(tile_at, e / FETCH(count), term_elements(), DTYPE);
         if (FETCH(width) == 8) {
-            FETCH(registers)[i] = eight_at(tile_at, at);
+            FETCH(registers)[e] = eight_at(term, at);
         } else if (FETCH(width) == 4) {
             uint next = at + 8;
             if (BY_LINE) {
                 uvec2 place = FETCH(place)(i);
                 next = (min(place.x + 4, lines - 4) + place.y * K_STRIDE) * 2;
             }
-            FETCH(registers)[i] = uvec4(four_at(tile_at, at), four_at(tile_at, next));
+            FETCH(registers)[e] = uvec4(four_at(term, at), four_at(term, next));
         } else {
             uvec2 place = FETCH(place)(i);
             uint bits[8];
             [[unroll]] for (uint c = 0; c < 8; c++) {
                 uint line = min(BY_LINE ? place.x + c : place.x, lines - 1);
                 uint k = BY_LINE ? place.y : place.y + c;
-                bits[c] = tsr_load_u16(tile_at, line * LINE_STRIDE + k * K_STRIDE);
+                bits[c] = tsr_load_u16(term, line * LINE_STRIDE + k * K_STRIDE);
             }
-            FETCH(registers)[i] = uvec4(bits[0] | bits[1] << 16, bits[2] | bits[3] << 16, bits[4] | bits[5] << 16,
+            FETCH(registers)[e] = uvec4(bits[0] | bits[1] << 16, bits[2] | bits[3] << 16, bits[4] | bits[5] << 16,
                 bits[6] | bits[7] << 16);
         }
     }
@@ -95,17 +101,18 @@ void FETCH(load_end)(uvec2 tile_at, uint lines, uint depth)
         FETCH(load_blocks_end)(tile_at, lines, depth);
         return;
     }
-    [[unroll]] for (uint i = 0; i < FETCH(count); i++) {
-        uvec2 place = FETCH(place)(i);
+    [[unroll]] for (uint e = 0; e < TERMS * FETCH(count); e++) {
+        uvec2 place = FETCH(place)(e % FETCH(count));
+        uvec2 term = TERMS == 1 ? tile_at : mm_at(tile_at, e / FETCH(count), term_elements(), DTYPE);
         [[unroll]] for (uint pair = 0; pair < 4; pair++) {
             uint bits = 0;
             [[unroll]] for (uint c = 0; c < 2; c++) {
                 uint line = min(BY_LINE ? place.x + 2 * pair + c : place.x, lines - 1);
                 uint k = BY_LINE ? place.y : place.y + 2 * pair + c;
                 if (k < depth)
-                    bits |= tsr_load_u16(tile_at, line * LINE_STRIDE + k * K_STRIDE) << (16 * c);
+                    bits |= tsr_load_u16(term, line * LINE_STRIDE + k * K_STRIDE) << (16 * c);
             }
-            FETCH(registers)[i][pair] = bits;
+            FETCH(registers)[e][pair] = bits;
         }
     }
 }
@@ -117,15 +124,16 @@ void FETCH(keep)(uint slot)
         FETCH(keep_blocks)(slot);
         return;
     }
-    [[unroll]] for (uint i = 0; i < FETCH(count); i++) {
-        uint e = i * THREADS + gl_LocalInvocationIndex;
+    [[unroll]] for (uint n = 0; n < TERMS * FETCH(count); n++) {
+        uint e = n % FETCH(count) * THREADS + gl_LocalInvocationIndex;
         if (FETCH(eights) % THREADS == 0 || e < FETCH(eights)) {
+            uint begin = slot + TILE + FETCH(term_at)(n / FETCH(count)) + e / FETCH(across) * PITCH;
 #ifdef ELEMENT4
-            uint at = slot + TILE + e / FETCH(across) * PITCH + e % FETCH(across) * 2;
-            tile[at] = ELEMENT4_OF(FETCH(registers)[i].xy);
-            tile[at + 1] = ELEMENT4_OF(FETCH(registers)[i].zw);
+            uint at = begin + e % FETCH(across) * 2;
+            tile[at] = ELEMENT4_OF(FETCH(registers)[n].xy);
+            tile[at + 1] = ELEMENT4_OF(FETCH(registers)[n].zw);
 #else
-            tile[slot + TILE + e / FETCH(across) * PITCH + e % FETCH(across)] = FETCH(registers)[i];
+            tile[begin + e % FETCH(across)] = FETCH(registers)[n];
 #endif
         }
     }
@@ -140,3 +148,4 @@ void FETCH(keep)(uint slot)
 #undef BY_LINE
 #undef TRANSPOSES
 #undef PITCH
+#undef TERMS

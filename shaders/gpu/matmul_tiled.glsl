@@ -11,6 +11,7 @@
 layout(constant_id = 11) const uint MODE = TSR_MM_MODE_PUSHED;
 #define MM_MODE (MODE == TSR_MM_MODE_PUSHED ? p.mode : MODE)
 #include "include/matmul_common.glsl"
+layout(constant_id = 12) const uint BAND = 8;
 #include "include/matmul_tile.glsl"
 
 layout(constant_id = 0) const uint THREADS = 64;
@@ -24,9 +25,9 @@ layout(constant_id = 6) const uint A_DTYPE = TSR_DT_F32;
 layout(constant_id = 7) const uint B_DTYPE = TSR_DT_F32;
 layout(constant_id = 8) const uint A_LOAD = TSR_MM_LOAD_SCALAR;
 layout(constant_id = 9) const uint B_LOAD = TSR_MM_LOAD_SCALAR;
-// 1: the loads of the next tiles are issued before the products and waited for after them, and the
-// products are unrolled, which is faster on AMD's GPUs. 0: neither, which is faster on NVIDIA's.
-// With two elements in a word, loads are always issued before the products.
+// Not 0: the loads of the next tiles are issued before the products and waited for after them. With
+// two elements in a word, this is always so. 1: the products are also unrolled, which is faster on
+// AMD's GPUs and slower on NVIDIA's.
 layout(constant_id = 10) const uint AHEAD = 0;
 const bool LOADS_AHEAD = WORD_K == 2 || AHEAD != 0;
 
@@ -100,7 +101,7 @@ void multiply_one(uint x, uint y, uint k)
 
 void multiply(uint x, uint y)
 {
-    if (AHEAD != 0) {
+    if (AHEAD == 1) {
         [[unroll]] for (uint k = 0; k < TILE_ROWS; k++)
             multiply_one(x, y, k);
     } else {

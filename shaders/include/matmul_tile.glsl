@@ -9,11 +9,10 @@ uint mm_tiles(uint bm, uint bn)
 }
 
 // The row and the column of the first element of tile `number`. Tiles are numbered in bands that are
-// 8 tiles high, column by column within a band. Workgroups that run at the same time then share rows
-// of a and columns of b.
+// BAND tiles high, a constant of the including file, column by column within a band. Workgroups that
+// run at the same time then share rows of a and columns of b.
 uvec2 mm_tile_at(uint number, uint bm, uint bn)
 {
-    const uint BAND = 8;
     uint across = (p.n + bn - 1) / bn;
     uint down = (p.m + bm - 1) / bm;
     uint band = number / (BAND * across);

@@ -195,9 +195,9 @@ START_TEST(every_matmul_the_chooser_could_use)
     say_without_coopmat("bf16", info->coopmat_bf16, info->coopmat_bf16_used);
     ck_assert_int_gt(built, 0);
     ck_assert_int_eq(bad, 0);
-    /* If the GPU has cooperative matrices, the driver must compile all of these kernels. One of
-     * them is for NVIDIA only. */
-    int all = info->vendor_id == TSR__VENDOR_NVIDIA ? 8 : 7;
+    /* If the GPU has cooperative matrices, the driver must compile all of these kernels. Three of
+     * them are for NVIDIA only. */
+    int all = info->vendor_id == TSR__VENDOR_NVIDIA ? 10 : 7;
     ck_assert_int_eq(coopmat, info->coopmat_used < 0 && info->coopmat_bf16_used < 0 ? 0 : all);
 }
 END_TEST

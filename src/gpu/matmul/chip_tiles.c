@@ -26,7 +26,7 @@ static const tsr__chip_tile nvidia_tiles[] = {TILE(TILED_L), TILE(TILED_M), END}
 static const tsr__chip_tile rdna_tiles[] = {TILE(TILED_L), TILE(TILED_M8), TILE(TILED_M), END};
 static const tsr__chip_tile gcn_tiles[] = {TILE(TILED_M8), TILE(TILED_M), END};
 /* Larger tiles would spill registers: an invocation has 128 registers of 32 bits, in subgroups of 8
- * (Xe) and of 16 (Xe2). For the same reason these chips do not use loads_ahead. */
+ * (Xe) and of 16 (Xe2). For the same reason these chips wait for loads. */
 static const tsr__chip_tile intel_tiles[] = {TILE(TILED_M8), TILE(TILED_M), END};
 static const tsr__chip_tile intel_coopmat_tiles[] = {{.config = TSR__MATMUL_COOPMAT_S256}, END};
 static const tsr__chip_tile other_tiles[] = {TILE(TILED_M), END};
@@ -46,13 +46,15 @@ static const tsr__chip_tile small_pair_tiles[] = {
     {                                                                                              \
         .config = TSR__MATMUL_##name, .enough_tiles = ENOUGH_TILES, .half_rows = true              \
     }
-static const tsr__chip_tile nvidia_coopmat_tiles[] = {NVIDIA_TILE(COOPMAT_XL, 256),
-                                                      NVIDIA_WHOLE_TILE(COOPMAT_L64),
-                                                      NVIDIA_TILE(COOPMAT_M, ENOUGH_TILES),
-                                                      NVIDIA_TILE(COOPMAT_S, ENOUGH_TILES),
-                                                      NVIDIA_TILE(COOPMAT_32, ENOUGH_TILES),
-                                                      {.config = TSR__MATMUL_COOPMAT_16},
-                                                      END};
+#define NVIDIA_COOPMAT_TILES                                                                       \
+    NVIDIA_TILE(COOPMAT_XL, 256), NVIDIA_WHOLE_TILE(COOPMAT_L64),                                  \
+        NVIDIA_TILE(COOPMAT_M, ENOUGH_TILES), NVIDIA_TILE(COOPMAT_S, ENOUGH_TILES),                \
+        NVIDIA_TILE(COOPMAT_32, ENOUGH_TILES), {.config = TSR__MATMUL_COOPMAT_16}, END
+static const tsr__chip_tile nvidia_coopmat_tiles[] = {NVIDIA_COOPMAT_TILES};
+/* With matrices that a workgroup shares, NVIDIA's own programs reach the peak of Ada and of
+ * Blackwell for GeForce. On Hopper they are slower than those of subgroups. */
+static const tsr__chip_tile geforce_coopmat_tiles[] = {
+    NVIDIA_WHOLE_TILE(COOPMAT2_128X256), NVIDIA_WHOLE_TILE(COOPMAT2_128X128), NVIDIA_COOPMAT_TILES};
 /* These configurations compute several times as fast as those without cooperative matrices.
  * Therefore coopmat-s is faster even if y fills only a part of its tile. */
 static const tsr__chip_tile other_coopmat_tiles[] = {{.config = TSR__MATMUL_COOPMAT_L,
@@ -66,17 +68,23 @@ static const tsr__chip_tile other_coopmat_tiles[] = {{.config = TSR__MATMUL_COOP
 
 /* Rows of the table that fit fewer devices come first, because the first one that fits is used. */
 static const tsr__chip table[] = {
-    /* For up to 8 rows, kernels without cooperative matrices are faster. On an H100, loads_ahead
-     * makes products in f32 slower. */
-    {.name = "NVIDIA",
-     .vendor_id = TSR__VENDOR_NVIDIA,
-     .processors = 132,
-     .tiles = nvidia_tiles,
-     .pair_tiles = large_pair_tiles,
-     .coopmat_tiles = nvidia_coopmat_tiles,
-     .coopmat_m = 9,
-     .coopmat_n = 16,
-     .coopmat_k = 16},
+/* For up to 8 rows, kernels without cooperative matrices are faster. On an H100, unrolled
+ * products in f32 are slower. */
+#define NVIDIA                                                                                     \
+    .vendor_id = TSR__VENDOR_NVIDIA, .processors = 132, .tiles = nvidia_tiles,                     \
+    .pair_tiles = large_pair_tiles, .coopmat_m = 9, .coopmat_n = 16, .coopmat_k = 16,              \
+    .loads_ahead = TSR__LOADS_AHEAD
+    {.name = "NVIDIA Ada",
+     .first_device = 0x2680,
+     .last_device = 0x28ff,
+     NVIDIA,
+     .coopmat_tiles = geforce_coopmat_tiles},
+    {.name = "NVIDIA Blackwell for GeForce",
+     .first_device = 0x2b80,
+     .last_device = 0x2fff,
+     NVIDIA,
+     .coopmat_tiles = geforce_coopmat_tiles},
+    {.name = "NVIDIA", NVIDIA, .coopmat_tiles = nvidia_coopmat_tiles},
     {.name = "AMD RDNA",
      .vendor_id = TSR__VENDOR_AMD,
      .last_subgroup = 63,
@@ -84,7 +92,7 @@ static const tsr__chip table[] = {
      .tiles = rdna_tiles,
      .pair_tiles = large_pair_tiles,
      OTHER_COOPMAT,
-     .loads_ahead = true},
+     .loads_ahead = TSR__LOADS_AHEAD_UNROLLED},
     {.name = "AMD GCN",
      .vendor_id = TSR__VENDOR_AMD,
      .first_subgroup = 64,
@@ -92,7 +100,7 @@ static const tsr__chip table[] = {
      .tiles = gcn_tiles,
      .pair_tiles = small_pair_tiles,
      OTHER_COOPMAT,
-     .loads_ahead = true},
+     .loads_ahead = TSR__LOADS_AHEAD_UNROLLED},
     {.name = "Intel Xe2",
      .vendor_id = TSR__VENDOR_INTEL,
      .first_subgroup = 16,
@@ -114,7 +122,7 @@ static const tsr__chip table[] = {
      .tiles = other_tiles,
      .pair_tiles = small_pair_tiles,
      OTHER_COOPMAT,
-     .loads_ahead = true},
+     .loads_ahead = TSR__LOADS_AHEAD_UNROLLED},
 };
 
 const tsr__chip *tsr__chip_at(int index)

@@ -27,6 +27,14 @@ typedef struct tsr__chip_tuning {
     uint32_t splits;
 } tsr__chip_tuning;
 
+/* Whether kernels in shared memory compute the products of a tile without waiting for the loads of
+ * the next one: AHEAD of shaders/gpu/matmul_tiled.glsl. */
+typedef enum tsr__loads_ahead {
+    TSR__LOADS_WAIT,           /* no */
+    TSR__LOADS_AHEAD_UNROLLED, /* yes, with all products of a tile unrolled */
+    TSR__LOADS_AHEAD,          /* yes, with a loop over k */
+} tsr__loads_ahead;
+
 /* A row of the table. Chips are recognised by what drivers report. A member that is 0 fits every
  * chip. */
 typedef struct tsr__chip {
@@ -45,8 +53,7 @@ typedef struct tsr__chip {
      * sizes */
     const tsr__chip_tile *coopmat_tiles;
     uint32_t coopmat_m, coopmat_n, coopmat_k;
-    /* Kernels compute the products of a tile without waiting for the loads of the next tile. */
-    bool loads_ahead;
+    tsr__loads_ahead loads_ahead;
     const tsr__chip_tuning *tuning; /* may be NULL */
     int tuning_count;
 } tsr__chip;

@@ -36,38 +36,62 @@ uint64_t tsr__matmul_enough_workgroups(const tsr__matmul_device *device,
     return enough_tiles(device) * (!device->traits.few_invocations && p->m < 32 ? 4 : 1);
 }
 
-/* Returns the time for all tiles if k is split into `splits` ranges, in units of the time for
- * one tile. A workgroup computes one range of one tile. Every processor computes one workgroup
- * after another; while the last ones are computed, most processors may be idle. Each workgroup then
- * writes its sums, and another kernel reads them: per sum, this takes as long as `sum_cost`
- * products. */
-static double time_with_splits(uint32_t processors, uint64_t tiles, uint64_t k, uint64_t splits,
-                               double sum_cost)
+/* Calculated from an H100's bandwidth and rates of products, by processor. The rate of 16-bit
+ * operands is that of its matrix units. */
+typedef struct costs {
+    double sum;      /* writing and reading a partial sum takes as long as so many multiply-adds */
+    double dispatch; /* the dispatch that adds up partial sums, in multiply-adds of a processor */
+} costs;
+
+static costs costs_of(const tsr__matmul_problem *p)
 {
-    const uint64_t workgroups = tiles * splits;
-    const double computing = (double)tsr__div_up_u64(workgroups, processors) / (double)splits;
-    const double adding = (double)workgroups / processors * sum_cost / (double)k;
-    return splits == 1 ? computing : computing + adding;
+    return p->a.dtype == TSR_F32 ? (costs){.sum = 40, .dispatch = 0.35e6}
+                                 : (costs){.sum = 300, .dispatch = 3.3e6};
 }
 
-/* Returns into how many ranges to split k if y has enough tiles to occupy the device, but the
- * last tiles would leave most processors idle: 132 processors take as long for 144 tiles as for
- * 264. */
-static uint64_t splits_without_rest(const tsr__matmul_device *device, const tsr__matmul_problem *p,
-                                    uint64_t tiles)
+/* Returns the time that `workgroups` equal workgroups take, in units of the time for one of them at
+ * the full rate of a processor. A processor has room for config->resident workgroups at a time, and
+ * reaches its full rate only with all of them: with r of R, the rate is 2·r / (R + r) of it. */
+static double rounds(const tsr__matmul_config *config, uint32_t processors, uint64_t workgroups)
 {
-    /* Calculated from an H100's bandwidth and rate of products, which for 16-bit operands is that
-     * of its matrix units. */
-    const double sum_cost = p->a.dtype == TSR_F32 ? 40 : 300;
-    const double worth = 0.9; /* k is split if the time is then less than this fraction */
-    const uint64_t most = 8, k = (uint64_t)p->k;
+    const uint64_t resident = config->resident > 0 ? config->resident : 1;
+    const uint64_t slots = processors * resident, rest = workgroups % slots;
+    const double whole = (double)(workgroups / slots) * (double)resident;
+
+    return rest == 0 ? whole : whole + (double)(resident + tsr__div_up_u64(rest, processors)) / 2;
+}
+
+/* Returns the time for all tiles if k is split into `splits` ranges, in units of the time for one
+ * tile at the full rate of a processor. A workgroup computes one range of one tile and writes its
+ * sums, which another kernel reads. */
+static double time_with_splits(const tsr__matmul_config *config, uint32_t processors,
+                               const tsr__matmul_problem *p, uint64_t tiles, uint64_t splits)
+{
+    const costs cost = costs_of(p);
+    const double computing = rounds(config, processors, tiles * splits) / (double)splits;
+    const double tile = (double)config->bm * config->bn * (double)p->k;
+
+    if (splits == 1)
+        return computing;
+    return computing + (double)(tiles * splits) / processors * cost.sum / (double)p->k +
+           cost.dispatch / tile;
+}
+
+/* Returns into how many ranges to split k if y has so many tiles that most processors have one: 144
+ * tiles of which a processor has room for two take 132 processors as long as 264. */
+static uint64_t splits_for_slots(const tsr__matmul_device *device, const tsr__matmul_config *config,
+                                 const tsr__matmul_problem *p, uint64_t tiles, uint64_t most)
+{
+    /* k is split if the time is then less than this fraction, and into more ranges only if that
+     * saves as much again */
+    const double worth = 0.9, worth_more = 0.97;
     uint64_t best = 1;
-    double shortest = worth * time_with_splits(device->processors, tiles, k, 1, sum_cost);
+    double shortest = worth * time_with_splits(config, device->processors, p, tiles, 1);
     for (uint64_t splits = 2; splits <= most; splits++) {
-        const double time = time_with_splits(device->processors, tiles, k, splits, sum_cost);
+        const double time = time_with_splits(config, device->processors, p, tiles, splits);
         if (time < shortest) {
             best = splits;
-            shortest = time;
+            shortest = worth_more * time;
         }
     }
     return best;
@@ -81,11 +105,14 @@ void tsr__matmul_split_k(const tsr__matmul_device *device, const tsr__matmul_pro
     uint64_t splits = at_most, enough = tsr__matmul_enough_workgroups(device, p);
 
     if (splits == 0) {
+        const uint64_t longest = k / shortest, most = 8;
         splits = tiles < enough ? enough / tiles : 1;
-        if (tiles >= enough && !device->traits.few_invocations && device->processors > 0)
-            splits = splits_without_rest(device, p, tiles);
-        if (splits > k / shortest)
-            splits = k / shortest;
+        if (splits < most && !device->traits.few_invocations && device->processors > 0 &&
+            plan->config->resident > 0)
+            splits =
+                splits_for_slots(device, plan->config, p, tiles, longest < most ? longest : most);
+        if (splits > longest)
+            splits = longest;
     }
     /* At most 256 matrices are split: partial sums are indexed with 32 bits, and the number of
      * workgroups in z counts the ranges of all matrices. */

@@ -21,6 +21,9 @@ static const char *chip_of(uint32_t vendor_id, uint32_t device_id, uint32_t subg
 START_TEST(devices_get_their_lines)
 {
     ck_assert_str_eq(chip_of(0x10de, 0x2330, 32), "NVIDIA");
+    ck_assert_str_eq(chip_of(0x10de, 0x2684, 32), "NVIDIA Ada");
+    ck_assert_str_eq(chip_of(0x10de, 0x2901, 32), "NVIDIA");
+    ck_assert_str_eq(chip_of(0x10de, 0x2b85, 32), "NVIDIA Blackwell for GeForce");
     ck_assert_str_eq(chip_of(0x1002, 0x73bf, 32), "AMD RDNA");
     ck_assert_str_eq(chip_of(0x1002, 0x67df, 64), "AMD GCN");
     ck_assert_str_eq(chip_of(0x8086, 0x56a0, 8), "Intel Xe");

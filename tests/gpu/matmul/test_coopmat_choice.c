@@ -233,7 +233,7 @@ static bool can_choose(const char *name)
 START_TEST(configurations_that_only_tunings_choose)
 {
     static const char *const tuned[] = {"tiled-m-k32", "tiled-32x64", "coopmat2-128x128",
-                                        "tiled-m8"};
+                                        "tiled-m8",    "coopmat-xl2", "coopmat-2xl"};
 
     for (size_t i = 0; i < sizeof tuned / sizeof *tuned; i++)
         ck_assert_msg(!can_choose(tuned[i]), "%s", tuned[i]);
@@ -519,19 +519,40 @@ static uint32_t parts(int64_t m, int64_t k, int64_t n)
     return plan.splits;
 }
 
-/* 132 processors need the same time for 144 tiles as for 264: two rounds. With k divided into
- * five ranges, 144 tiles are 720 workgroups, which take six rounds of a fifth each: 6 / 5 of the
- * time for 132 tiles. */
+/* 132 processors with room for two workgroups each need the same time for 144 tiles as for 264.
+ * With k divided into seven ranges, 144 tiles are 1,008 workgroups, which take four rounds of a
+ * seventh. */
 START_TEST(few_processors_are_idle_in_the_end)
 {
     device.processors = 132;
-    ck_assert_uint_eq(parts(3072, 8192, 768), 8);
-    ck_assert_uint_eq(parts(3072, 512, 768), 2); /* a part has at least 256 elements of k */
+    ck_assert_uint_eq(parts(3072, 8192, 768), 7);
+    ck_assert_uint_eq(parts(3072, 1024, 768), 3); /* a part has at least 256 elements of k */
     ck_assert_uint_eq(parts(3072, 256, 768), 1);
-    ck_assert_uint_eq(parts(16896, 8192, 128), 1); /* all processors are busy until the end */
+    ck_assert_uint_eq(parts(16896, 8192, 128), 2); /* each processor has room for a second one */
+    ck_assert_uint_eq(parts(33792, 8192, 128), 1); /* all processors are busy until the end */
     ck_assert_uint_eq(parts(8192, 4096, 4096), 1); /* of so many tiles, the last hardly matter */
     device.processors = 0;
     ck_assert_uint_eq(parts(3072, 8192, 768), 1);
+}
+END_TEST
+
+/* Gradients of weights in a training step of GPT on an H200: 108 tiles of 264 that fit, and 144. */
+START_TEST(gradients_of_weights_fill_all_slots)
+{
+    static const struct {
+        int64_t m, n;
+        uint32_t splits;
+    } products[] = {{2304, 768, 2}, {3072, 768, 5}, {768, 768, 7}};
+    device.processors = 132;
+    for (int i = 0; i < 3; i++) {
+        const tsr__matmul_problem problem =
+            product(TSR_BF16, TSR_BF16, products[i].m, 8192, products[i].n);
+        tsr__matmul_plan plan;
+        ck_assert_ok(tsr__matmul_choose(&device, NULL, &problem, NULL, &plan));
+        ck_assert_msg(plan.splits == products[i].splits, "[%lld,%lld] by %s: k in %u ranges",
+                      (long long)products[i].m, (long long)products[i].n, plan.config->name,
+                      (unsigned)plan.splits);
+    }
 }
 END_TEST
 
@@ -562,6 +583,23 @@ START_TEST(only_tunings_share_matrices)
     device.coopmat2 = workgroup_matrices;
     ck_assert_str_eq(chosen(TSR_F16, 4096, 4096, 4096), "coopmat-xl");
     ck_assert_str_eq(chosen(TSR_BF16, 4096, 4096, 4096), "coopmat-xl");
+}
+END_TEST
+
+/* On GeForce, matrices that a workgroup shares come first; the others do what these cannot. */
+START_TEST(geforce_shares_matrices)
+{
+    static const uint32_t ids[] = {0x2684, 0x2b85}; /* RTX 4090, RTX 5090 */
+    for (int i = 0; i < 2; i++) {
+        device.device_id = ids[i];
+        device.coopmat2 = (tsr__coopmat2){0};
+        ck_assert_str_eq(chosen(TSR_F16, 4096, 4096, 4096), "coopmat-xl");
+        device.coopmat2 = workgroup_matrices;
+        ck_assert_str_eq(chosen(TSR_F16, 4096, 4096, 4096), "coopmat2-128x256");
+        ck_assert_str_eq(chosen(TSR_BF16, 2048, 2048, 2048), "coopmat2-128x256");
+        ck_assert_str_eq(chosen(TSR_F16, 4096, 4095, 4096), "coopmat-xl"); /* not aligned */
+        ck_assert_str_eq(chosen(TSR_F16, 16, 4096, 11008), "coopmat-16");
+    }
 }
 END_TEST
 
@@ -646,7 +684,7 @@ START_TEST(stores_of_workgroups)
                 tsr__matmul_variant variant = tsr__matmul_variant_for(config, &device, &p, true);
                 variant.mode =
                     (uint32_t)p.y.dtype << TSR_MM_Y_DTYPE_SHIFT | (vectors ? TSR_MM_Y_VECTORS : 0);
-                ck_assert_int_eq(config->family->pipeline(config, &variant, &shader, spec), 9);
+                ck_assert_int_eq(config->family->pipeline(config, &variant, &shader, spec), 10);
                 ck_assert_int_eq(shader, TSR__SHADER_MATMUL_COOPMAT2_BF16);
                 ck_assert_uint_eq(spec[0], 256);
                 ck_assert_uint_eq(spec[1], 128);
@@ -680,8 +718,9 @@ static void check_variant(void *user, const tsr__matmul_config *config,
     uint32_t spec[TSR__MATMUL_SPEC_MAX];
     tsr__shader shader;
 
-    ck_assert_int_eq(config->family->pipeline(config, variant, &shader, spec), 17);
-    ck_assert(spec[15] == 1 && spec[16] == 1); /* no operand is narrowed */
+    ck_assert_int_eq(config->family->pipeline(config, variant, &shader, spec), 19);
+    ck_assert(spec[15] == 1 && spec[16] == 1 && spec[18] == 0); /* no operand is narrowed */
+    ck_assert_uint_eq(spec[17], config->band > 0 ? config->band : 8);
     ck_assert_int_eq(shader, variant->a_dtype == TSR_BF16 ? TSR__SHADER_MATMUL_COOPMAT_BF16
                                                           : TSR__SHADER_MATMUL_COOPMAT);
     ck_assert_int_eq(variant->a_dtype, variant->b_dtype);
@@ -802,8 +841,10 @@ TESTS(coopmat_kernel)
     tcase_add_test(tests, long_k_is_split);
     tcase_add_test(tests, few_rows_have_more_parts);
     tcase_add_test(tests, few_processors_are_idle_in_the_end);
+    tcase_add_test(tests, gradients_of_weights_fill_all_slots);
     tcase_add_test(tests, forced_but_unsupported);
     tcase_add_test(tests, only_tunings_share_matrices);
+    tcase_add_test(tests, geforce_shares_matrices);
     tcase_add_test(tests, tiles_of_workgroups);
     tcase_add_test(tests, operands_of_workgroups);
     tcase_add_test(tests, stores_of_workgroups);

@@ -2,6 +2,7 @@
  * which devices use these kernels, and their results with every way of loading operands. */
 #include <stdio.h>
 
+#include "gpu/matmul/chip_tiles.h"
 #include "gpu/matmul/matmul_case.h"
 #include "gpu/matmul/matmul_force.h"
 #include "shaders/params/matmul.h"
@@ -287,10 +288,37 @@ TESTS(matmul_pairs_slow)
     tcase_add_loop_test(tests, larger_tiles, 1, 3);
 }
 
+/* On NVIDIA's GPUs, kernels of f32 load the next tiles ahead with a loop over k, unless elements
+ * are loaded one by one. */
+START_TEST(loads_ahead_in_a_loop)
+{
+    static const char *const names[] = {"tiled-m", "tiled-s"};
+    const uint32_t vendor = gpu->info.vendor_id;
+    gpu_random random = {93};
+
+    gpu->info.vendor_id = TSR__VENDOR_NVIDIA;
+    const tsr__matmul_device device = tsr__matmul_device_of(gpu);
+    ck_assert_uint_eq(choose(&device, TSR_F32, TSR_F32, 64, 100, 64).variant.ahead,
+                      TSR__LOADS_AHEAD);
+    ck_assert_uint_eq(choose(&device, TSR_F32, TSR_F32, 64, 101, 64).variant.ahead,
+                      TSR__LOADS_WAIT);
+    for (int i = 0; i < 4; i++) {
+        matmul_case c = plain_case(76, i < 2 ? 100 : 32, 68);
+        c.transpose_a = i == 2;
+        c.transpose_b = i % 2;
+        force(names[i % 2]);
+        run_case(&random, &c);
+    }
+    forced = NULL;
+    gpu->info.vendor_id = vendor;
+}
+END_TEST
+
 /* Makes a CPU driver look like a GPU without the instruction, so that the kernels are refused. */
 TESTS(matmul_pairs_as_gpu)
 {
     tcase_add_checked_fixture(tests, gpu_setup_as_gpu, gpu_teardown);
+    tcase_add_test(tests, loads_ahead_in_a_loop);
     tcase_add_loop_test(tests, every_load, 3, 4);
     tcase_add_test(tests, products_are_exact);
 }

@@ -161,6 +161,40 @@ START_TEST(terms_follow_precision_and_dtypes)
 }
 END_TEST
 
+/* Kernels for prompts have the tiles of all terms in shared memory together: b is read once. Three
+ * terms of bf16 need more than 32 KiB, and on AMD's GPUs would leave no room for a second
+ * workgroup.
+ */
+START_TEST(terms_are_together)
+{
+    static const tsr_dtype weights[] = {TSR_F16, TSR_BF16, TSR_Q8_0};
+
+    for (int g = 0; g < GPUS; g++)
+        for (size_t w = 0; w < sizeof weights / sizeof *weights; w++)
+            for (int64_t n = 2048; n <= 11264; n += 9216) {
+                const tsr__matmul_device device = device_of(&gpus[g]);
+                const tsr__matmul_problem p =
+                    problem_of(weights[w], 512, 2048, n, TSR_PRECISION_HIGH);
+                tsr__matmul_problem narrowed;
+                tsr__matmul_plan plan = {0}, chosen;
+                uint32_t spec[TSR__MATMUL_SPEC_MAX];
+                tsr__shader shader;
+                if (weights[w] == TSR_BF16 &&
+                    (device.vendor_id == TSR__VENDOR_AMD || device.max_shared_bytes <= 32768))
+                    continue;
+                ck_assert(tsr__matmul_narrow(&p, TSR_F32, weights[w], &narrowed, &plan));
+                ck_assert_ok(tsr__matmul_choose(&device, NULL, &narrowed, NULL, &chosen));
+                ck_assert_msg(chosen.variant.depth > 0, "%s: %s by %s in several passes",
+                              gpus[g].name, tsr_dtype_name(weights[w]), chosen.config->name);
+                const int count =
+                    chosen.config->family->pipeline(chosen.config, &chosen.variant, &shader, spec);
+                ck_assert_uint_eq(spec[5], chosen.variant.depth);
+                ck_assert_uint_eq(spec[count - 1], 1);
+                ck_assert_uint_eq(chosen.k_chunk % chosen.variant.depth, 0);
+            }
+}
+END_TEST
+
 START_TEST(batches_and_long_strides_are_not_narrowed)
 {
     tsr__matmul_problem p = problem_of(TSR_F16, 100, 70, 90, TSR_PRECISION_HIGH), narrowed;
@@ -183,6 +217,7 @@ TESTS(narrowed_choice)
     tcase_add_test(tests, prompts_use_matrix_units);
     tcase_add_test(tests, devices_without_matrix_units);
     tcase_add_test(tests, terms_follow_precision_and_dtypes);
+    tcase_add_test(tests, terms_are_together);
     tcase_add_test(tests, batches_and_long_strides_are_not_narrowed);
 }
 
@@ -397,7 +432,9 @@ TESTS(narrowed_lines)
 
 /* Products ------------------------------------------------------------------------------------- */
 
-static const char *const kernels[] = {"coopmat-s"};
+/* With two terms of a and of b, the tiles of coopmat-m exceed the 32 KiB of shared memory that
+ * lavapipe has, so that it makes several passes. */
+static const char *const kernels[] = {"coopmat-s", "coopmat-m"};
 #define KERNELS ((int)(sizeof kernels / sizeof *kernels))
 
 /* Returns whether the device can run kernel `i` for terms of `dtype`. */

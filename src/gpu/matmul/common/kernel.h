@@ -12,7 +12,7 @@
 #include "gpu/pipeline/shader.h"
 
 /* The largest number of specialization constants of a configuration. */
-#define TSR__MATMUL_SPEC_MAX 18
+#define TSR__MATMUL_SPEC_MAX 20
 
 typedef struct tsr__matmul_family tsr__matmul_family;
 typedef struct tsr__matmul_call tsr__matmul_call;
@@ -40,6 +40,8 @@ typedef enum tsr__matmul_id {
     TSR__MATMUL_COOPMAT_L,
     TSR__MATMUL_COOPMAT_S,
     TSR__MATMUL_COOPMAT_XL,
+    TSR__MATMUL_COOPMAT_XL2,
+    TSR__MATMUL_COOPMAT_2XL,
     TSR__MATMUL_COOPMAT_L64,
     TSR__MATMUL_COOPMAT_M,
     TSR__MATMUL_COOPMAT_32,
@@ -62,11 +64,20 @@ typedef struct tsr__matmul_config {
     /* the number of steps whose tiles are in shared memory at the same time: 2, or 0 for one */
     uint32_t buffers;
     uint32_t steps;    /* the number of steps that the main loop unrolls; 0: the shader decides */
+    uint32_t band;     /* BAND of matmul_tile.glsl; 0: 8 */
+    /* the number of workgroups that a processor has room for, by registers and shared memory; 0:
+     * unknown */
+    uint32_t resident;
     bool stores_plain; /* stores only f32 sums; another dispatch applies the epilogue */
     /* needs vector loads of at least one operand; with scalar loads of both, it would spill
      * registers */
     bool vectors;
 } tsr__matmul_config;
+
+static inline uint32_t tsr__matmul_band(const tsr__matmul_config *config)
+{
+    return config->band > 0 ? config->band : 8;
+}
 
 /* The device properties that decide which kernels run and which are fast. */
 typedef struct tsr__matmul_device {
@@ -107,7 +118,7 @@ typedef struct tsr__matmul_variant {
     uint32_t rows;                 /* 1, 2, 4, 8 or 16 in the kernels for few rows; 0 in others */
     uint32_t subgroup;             /* SUBGROUP of matmul_sums.glsl */
     tsr__matmul_fragment fragment; /* for kernels with cooperative matrices */
-    uint32_t ahead;                /* AHEAD of matmul_tiled.glsl: 0 or 1 */
+    uint32_t ahead;                /* AHEAD of matmul_tiled.glsl: 0, 1 or 2 */
     uint32_t own_mode; /* 1: matmul_tiled.glsl is specialised for the epilogue; otherwise 0 */
     /* 1: rows of a 16-bit y start at multiples of 16 bytes (matmul_coopmat2.glsl); otherwise 0 */
     uint32_t y_aligned;
@@ -115,6 +126,9 @@ typedef struct tsr__matmul_variant {
     /* for kernels with cooperative matrices: the terms of a and b; 1 for operands that are not
      * narrowed */
     uint32_t a_terms, b_terms;
+    /* for these kernels: BK if shared memory has the tiles of all terms at the same time, so that
+     * a and b are read once; 0: there is a pass over k for each pair of terms */
+    uint32_t depth;
     /* the epilogue: TSR_MM_…, without the fields for loads */
     uint32_t mode;
 } tsr__matmul_variant;

@@ -9,25 +9,28 @@
 
 static const tsr__matmul_config configs[TSR__MATMUL_GPU_CONFIGS] = {
     [TSR__MATMUL_TILED_L] = {"tiled-l", &tsr__matmul_tiled, .threads = 256, .bm = 128, .bn = 128,
-                             .bk = 16, .tm = 8, .tn = 8, .vectors = true},
+                             .bk = 16, .tm = 8, .tn = 8, .vectors = true, .resident = 2},
     [TSR__MATMUL_TILED_M] = {"tiled-m", &tsr__matmul_tiled, .threads = 256, .bm = 64, .bn = 64,
-                             .bk = 16, .tm = 4, .tn = 4},
+                             .bk = 16, .tm = 4, .tn = 4, .resident = 4},
     /* Half of the invocations of tiled-m, with twice the registers: it reads shared memory less
      * often. */
     [TSR__MATMUL_TILED_M8] = {"tiled-m8", &tsr__matmul_tiled, .threads = 128, .bm = 64, .bn = 64,
-                              .bk = 16, .tm = 8, .tn = 4, .vectors = true},
+                              .bk = 16, .tm = 8, .tn = 4, .vectors = true, .resident = 4},
     [TSR__MATMUL_TILED_S] = {"tiled-s", &tsr__matmul_tiled, .threads = 64, .bm = 32, .bn = 32,
-                             .bk = 16, .tm = 4, .tn = 4},
+                             .bk = 16, .tm = 4, .tn = 4, .resident = 8},
     /* Only tunings choose the next four configurations. Their tiles are not square, which suits
      * an m or n that is small, or they process more of k per step. */
     [TSR__MATMUL_TILED_128X64] = {"tiled-128x64", &tsr__matmul_tiled, .threads = 256, .bm = 128,
-                                  .bn = 64, .bk = 16, .tm = 8, .tn = 4, .vectors = true},
+                                  .bn = 64, .bk = 16, .tm = 8, .tn = 4, .vectors = true,
+                                  .resident = 3},
     [TSR__MATMUL_TILED_64X128] = {"tiled-64x128", &tsr__matmul_tiled, .threads = 256, .bm = 64,
-                                  .bn = 128, .bk = 16, .tm = 4, .tn = 8, .vectors = true},
+                                  .bn = 128, .bk = 16, .tm = 4, .tn = 8, .vectors = true,
+                                  .resident = 3},
     [TSR__MATMUL_TILED_M_K32] = {"tiled-m-k32", &tsr__matmul_tiled, .threads = 256, .bm = 64,
-                                 .bn = 64, .bk = 32, .tm = 4, .tn = 4, .vectors = true},
+                                 .bn = 64, .bk = 32, .tm = 4, .tn = 4, .vectors = true,
+                                 .resident = 4},
     [TSR__MATMUL_TILED_32X64] = {"tiled-32x64", &tsr__matmul_tiled, .threads = 128, .bm = 32,
-                                 .bn = 64, .bk = 16, .tm = 4, .tn = 4},
+                                 .bn = 64, .bk = 16, .tm = 4, .tn = 4, .resident = 6},
     /* The next four configurations have tiles of f16 in shared memory. Because f16 has half the
      * size of f32, their steps are twice as long as those above, in as much shared memory. */
     [TSR__MATMUL_PAIRS_L] = {"pairs-l", &tsr__matmul_pairs, .threads = 256, .bm = 128, .bn = 128,
@@ -50,33 +53,43 @@ static const tsr__matmul_config configs[TSR__MATMUL_GPU_CONFIGS] = {
     [TSR__MATMUL_WIDE] = {"wide", &tsr__matmul_wide, .threads = 64, .bm = 1, .bn = 64, .bk = 1,
                           .tm = 1, .tn = 1},
     [TSR__MATMUL_COOPMAT_L] = {"coopmat-l", &tsr__matmul_coopmat, .threads = 256, .bm = 128,
-                               .bn = 128, .bk = 32},
+                               .bn = 128, .bk = 32, .resident = 2},
     [TSR__MATMUL_COOPMAT_S] = {"coopmat-s", &tsr__matmul_coopmat, .threads = 128, .bm = 64,
-                               .bn = 64, .bk = 32},
+                               .bn = 64, .bk = 32, .resident = 4},
     /* In this configuration a subgroup of 32 computes 64 × 64 elements. NVIDIA's GPUs have enough
      * registers for that; with RADV they would spill. */
     [TSR__MATMUL_COOPMAT_XL] = {"coopmat-xl", &tsr__matmul_coopmat, .threads = 128, .bm = 128,
-                                .bn = 128, .bk = 64, .vendor_id = TSR__VENDOR_NVIDIA},
+                                .bn = 128, .bk = 64, .vendor_id = TSR__VENDOR_NVIDIA,
+                                .resident = 2},
+    /* Only tunings choose the next two. One has two buffers of half the depth in place of one, so
+     * that stores overlap with products. The other one reads a and b from memory a quarter less
+     * often. */
+    [TSR__MATMUL_COOPMAT_XL2] = {"coopmat-xl2", &tsr__matmul_coopmat, .threads = 128, .bm = 128,
+                                 .bn = 128, .bk = 32, .vendor_id = TSR__VENDOR_NVIDIA, .buffers = 2,
+                                 .band = 16, .resident = 2},
+    [TSR__MATMUL_COOPMAT_2XL] = {"coopmat-2xl", &tsr__matmul_coopmat, .threads = 256, .bm = 256,
+                                 .bn = 128, .bk = 32, .vendor_id = TSR__VENDOR_NVIDIA,
+                                 .resident = 1},
     [TSR__MATMUL_COOPMAT_L64] = {"coopmat-l64", &tsr__matmul_coopmat, .threads = 256, .bm = 128,
-                                 .bn = 128, .bk = 64},
+                                 .bn = 128, .bk = 64, .resident = 2},
     [TSR__MATMUL_COOPMAT_M] = {"coopmat-m", &tsr__matmul_coopmat, .threads = 128, .bm = 64,
-                               .bn = 64, .bk = 64, .buffers = 2},
+                               .bn = 64, .bk = 64, .buffers = 2, .resident = 4},
     [TSR__MATMUL_COOPMAT_32] = {"coopmat-32", &tsr__matmul_coopmat, .threads = 128, .bm = 32,
-                                .bn = 64, .bk = 64, .buffers = 2},
+                                .bn = 64, .bk = 64, .buffers = 2, .resident = 4},
     [TSR__MATMUL_COOPMAT_16] = {"coopmat-16", &tsr__matmul_coopmat, .threads = 128, .bm = 16,
-                                .bn = 64, .bk = 64, .buffers = 2},
+                                .bn = 64, .bk = 64, .buffers = 2, .resident = 4},
     /* This is coopmat-s with twice the invocations, each of which needs half the registers. On
      * Intel's Xe2, larger tiles spill registers. */
     [TSR__MATMUL_COOPMAT_S256] = {"coopmat-s256", &tsr__matmul_coopmat, .threads = 256, .bm = 64,
-                                  .bn = 64, .bk = 32},
-    /* Only tunings choose the next configurations, because on an H200 coopmat-xl is a quarter
-     * faster. The driver decides how the subgroups divide the tile. */
+                                  .bn = 64, .bk = 32, .resident = 4},
+    /* On an H200, coopmat-xl is a quarter faster than the next configurations (chip_tiles.c). The
+     * driver decides how the subgroups divide the tile. */
     [TSR__MATMUL_COOPMAT2_128X256] = {"coopmat2-128x256", &tsr__matmul_coopmat2, .threads = 256,
-                                      .bm = 128, .bn = 256, .bk = 64, .steps = 4},
+                                      .bm = 128, .bn = 256, .bk = 64, .steps = 4, .resident = 1},
     [TSR__MATMUL_COOPMAT2_128X128] = {"coopmat2-128x128", &tsr__matmul_coopmat2, .threads = 256,
-                                      .bm = 128, .bn = 128, .bk = 64, .steps = 4},
+                                      .bm = 128, .bn = 128, .bk = 64, .steps = 4, .resident = 2},
     [TSR__MATMUL_COOPMAT2_64X128] = {"coopmat2-64x128", &tsr__matmul_coopmat2, .threads = 128,
-                                     .bm = 64, .bn = 128, .bk = 64, .steps = 4},
+                                     .bm = 64, .bn = 128, .bk = 64, .steps = 4, .resident = 3},
 };
 
 const tsr__matmul_config *tsr__matmul_config_at(int index)

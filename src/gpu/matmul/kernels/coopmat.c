@@ -1,5 +1,6 @@
 /* Products of f16 or bf16 with cooperative matrices (matmul_coopmat.comp,
  * matmul_coopmat_bf16.comp). */
+#include "base/checked.h"
 #include "gpu/matmul/common/call.h"
 #include "gpu/matmul/kernels/kernels.h"
 #include "shaders/params/matmul.h"
@@ -8,16 +9,27 @@
  * accesses. */
 _Static_assert(TSR_MM_COOPMAT_PAD * 2 % 16 == 0, "padded rows of f16 stay aligned to 16 bytes");
 
+/* The tiles of a and b in shared memory: BK, and how many there are of each. */
+typedef struct tile_depth {
+    uint32_t bk, a_tiles, b_tiles;
+} tile_depth;
+
+static tile_depth one_each(const tsr__matmul_config *config)
+{
+    return (tile_depth){.bk = config->bk, .a_tiles = 1, .b_tiles = 1};
+}
+
 /* The number of bytes of shared memory: the maximum for both orders in which tiles can be
  * stored. Shared memory contains the tiles of a and b in 16 bits, with padded rows. The f32 sums
  * that subgroups store together use the same memory, except for bf16, whose tiles are also aligned
  * by a member of 16 bytes. */
 static uint32_t shared_bytes(const tsr__matmul_config *config, const tsr__matmul_fragment *fragment,
-                             uint32_t subgroups, tsr_dtype dtype)
+                             uint32_t subgroups, tsr_dtype dtype, const tile_depth *depth)
 {
     const uint32_t pad = TSR_MM_COOPMAT_PAD, half = 2;
-    uint32_t lines = (config->bm + config->bn) * (config->bk + pad);
-    uint32_t along = config->bk * (config->bm + config->bn + 2 * pad);
+    const uint32_t bm = depth->a_tiles * config->bm, bn = depth->b_tiles * config->bn;
+    uint32_t lines = (bm + bn) * (depth->bk + pad);
+    uint32_t along = depth->bk * (bm + bn + (depth->a_tiles + depth->b_tiles) * pad);
     uint32_t tiles =
         (lines > along ? lines : along) * half * (config->buffers ? config->buffers : 1);
     uint32_t stage =
@@ -57,7 +69,8 @@ static uint32_t rows_of(const tsr__matmul_config *config, const tsr__matmul_frag
 static bool two_fit(const tsr__matmul_config *config, const tsr__matmul_fragment *fragment,
                     uint32_t subgroups, tsr_dtype dtype)
 {
-    return 2 * shared_bytes(config, fragment, subgroups, dtype) <= RDNA_SHARED_BYTES;
+    const tile_depth depth = one_each(config);
+    return 2 * shared_bytes(config, fragment, subgroups, dtype, &depth) <= RDNA_SHARED_BYTES;
 }
 
 tsr__matmul_fragment tsr__matmul_fragment_for(const tsr__matmul_config *config,
@@ -85,14 +98,45 @@ tsr__matmul_fragment tsr__matmul_fragment_for(const tsr__matmul_config *config,
      * fewer rounds of storing execute the epilogue less often. It is more important, however, that
      * a second workgroup has room. */
     out.staged = config->bn / (subgroups / out.down) / out.n;
+    const tile_depth depth = one_each(config);
     tsr__matmul_fragment narrow = out;
     narrow.staged = 1;
     bool occupies = device->vendor_id == TSR__VENDOR_AMD &&
                     !two_fit(config, &out, subgroups, dtype) &&
                     two_fit(config, &narrow, subgroups, dtype);
-    if (occupies || shared_bytes(config, &out, subgroups, dtype) > device->max_shared_bytes)
+    if (occupies || shared_bytes(config, &out, subgroups, dtype, &depth) > device->max_shared_bytes)
         out = narrow;
-    return shared_bytes(config, &out, subgroups, dtype) > device->max_shared_bytes ? none : out;
+    return shared_bytes(config, &out, subgroups, dtype, &depth) > device->max_shared_bytes ? none
+                                                                                           : out;
+}
+
+/* Sets variant->depth to the largest BK, that of the configuration or half of it, for which shared
+ * memory has room for the tiles of all terms, on AMD's GPUs of two workgroups. A subgroup then
+ * stores only one fragment at a time if it must. */
+static void set_depth(const tsr__matmul_config *config, const tsr__matmul_device *device,
+                      tsr__matmul_variant *variant)
+{
+    const uint32_t limit = device->vendor_id == TSR__VENDOR_AMD
+                               ? tsr__min_u32(RDNA_SHARED_BYTES / 2, device->max_shared_bytes)
+                               : device->max_shared_bytes;
+    tsr__matmul_fragment *fragment = &variant->fragment;
+    tsr__matmul_fragment narrow = *fragment;
+
+    narrow.staged = 1;
+    variant->depth = 0;
+    if (variant->a_terms + variant->b_terms <= 2)
+        return;
+    const uint32_t subgroups = config->threads / fragment->subgroup_size;
+    for (uint32_t bk = config->bk; bk >= config->bk / 2 && bk % fragment->k == 0; bk /= 2) {
+        const tile_depth depth = {
+            .bk = bk, .a_tiles = variant->a_terms, .b_tiles = variant->b_terms};
+        if (shared_bytes(config, &narrow, subgroups, variant->a_dtype, &depth) > limit)
+            continue;
+        if (shared_bytes(config, fragment, subgroups, variant->a_dtype, &depth) > limit)
+            *fragment = narrow;
+        variant->depth = bk;
+        return;
+    }
 }
 
 static bool runs(const tsr__matmul_config *config, const tsr__matmul_device *device)
@@ -125,6 +169,7 @@ static void specialize(const tsr__matmul_config *config, const tsr__matmul_devic
     variant->fragment = tsr__matmul_fragment_for(config, device, p->a.dtype);
     variant->a_terms = p->a_terms > 0 ? p->a_terms : 1;
     variant->b_terms = p->b_terms > 0 ? p->b_terms : 1;
+    set_depth(config, device, variant);
     if (vectors) {
         variant->a_load = tsr__matmul_a_load(p, 8);
         variant->b_load = tsr__matmul_b_load(p, 8);
@@ -161,7 +206,7 @@ static int pipeline(const tsr__matmul_config *config, const tsr__matmul_variant 
     spec[count++] = fragment->down;
     spec[count++] = config->bm;
     spec[count++] = config->bn;
-    spec[count++] = config->bk;
+    spec[count++] = variant->depth > 0 ? variant->depth : config->bk;
     spec[count++] = fragment->m;
     spec[count++] = fragment->n;
     spec[count++] = fragment->k;
@@ -173,6 +218,8 @@ static int pipeline(const tsr__matmul_config *config, const tsr__matmul_variant 
     spec[count++] = fragment->along_k;
     spec[count++] = variant->a_terms;
     spec[count++] = variant->b_terms;
+    spec[count++] = tsr__matmul_band(config);
+    spec[count++] = variant->depth > 0;
     return count;
 }
 

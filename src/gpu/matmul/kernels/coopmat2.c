@@ -103,6 +103,7 @@ static int pipeline(const tsr__matmul_config *config, const tsr__matmul_variant 
     spec[count++] = variant->b_load;
     spec[count++] = variant->mode;
     spec[count++] = stores_tensor(variant);
+    spec[count++] = tsr__matmul_band(config);
     return count;
 }
 

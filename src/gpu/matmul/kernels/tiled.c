@@ -24,9 +24,9 @@ static bool runs(const tsr__matmul_config *config, const tsr__matmul_device *dev
     return tile_bytes(config) <= device->max_shared_bytes;
 }
 
-static bool loads_ahead(const tsr__matmul_device *device)
+static tsr__loads_ahead loads_ahead(const tsr__matmul_device *device)
 {
-    return !device->traits.not_a_chip && tsr__chip_of(device)->loads_ahead;
+    return device->traits.not_a_chip ? TSR__LOADS_WAIT : tsr__chip_of(device)->loads_ahead;
 }
 
 /* True if the kernel does not spill registers. With 8×8 sums and loads_ahead, no registers are left
@@ -36,7 +36,8 @@ static bool loads_suit(const tsr__matmul_config *config, const tsr__matmul_devic
 {
     bool a_vectors = a_load != TSR_MM_LOAD_SCALAR, b_vectors = b_load != TSR_MM_LOAD_SCALAR;
 
-    if (config->vectors && config->tm * config->tn >= 64 && loads_ahead(device))
+    if (config->vectors && config->tm * config->tn >= 64 &&
+        loads_ahead(device) == TSR__LOADS_AHEAD_UNROLLED)
         return a_vectors && b_vectors;
     return !config->vectors || a_vectors || b_vectors;
 }
@@ -71,24 +72,28 @@ static bool fits(const tsr__matmul_config *config, const tsr__matmul_device *dev
                                    tsr__matmul_min(config->bn, p->n));
 }
 
-/* Sets what depends on the device only. On CPU drivers, compiling a kernel for every epilogue would
- * take longer than it saves. */
+/* Sets what depends on the device and the loads. On CPU drivers, compiling a kernel for every
+ * epilogue would take longer than it saves. */
 static void specialize_for_device(const tsr__matmul_config *config,
                                   const tsr__matmul_device *device, tsr__matmul_variant *variant)
 {
     variant->own_mode = !device->traits.slow_pipelines;
     variant->ahead = loads_ahead(device);
+    /* Loads of single elements need an offset each, for which there may be no registers. */
+    if (variant->ahead == TSR__LOADS_AHEAD &&
+        (variant->a_load == TSR_MM_LOAD_SCALAR || variant->b_load == TSR_MM_LOAD_SCALAR))
+        variant->ahead = TSR__LOADS_WAIT;
     variant->dot2 = config->family == &tsr__matmul_pairs && device->dot2;
 }
 
 static void specialize(const tsr__matmul_config *config, const tsr__matmul_device *device,
                        const tsr__matmul_problem *p, bool vectors, tsr__matmul_variant *variant)
 {
-    specialize_for_device(config, device, variant);
     if (vectors) {
         variant->a_load = tsr__matmul_a_load(p, load_width(config));
         variant->b_load = tsr__matmul_b_load(p, load_width(config));
     }
+    specialize_for_device(config, device, variant);
 }
 
 /* True if tsr__matmul_a_load() and tsr__matmul_b_load() can return `load`. */
@@ -131,6 +136,7 @@ static int pipeline(const tsr__matmul_config *config, const tsr__matmul_variant 
     spec[count++] = variant->b_load;
     spec[count++] = variant->ahead;
     spec[count++] = variant->own_mode ? variant->mode : TSR_MM_MODE_PUSHED;
+    spec[count++] = tsr__matmul_band(config);
     return count;
 }
 
