@@ -1,7 +1,10 @@
 /* Counts the commands of a token of a model with TinyLlama's shape, narrower and with fewer layers,
  * by the kernels for GPUs: no norm, copy or sum of its own. Also compares its logits with those
- * that the device's usual kernels give. */
+ * that the device's usual kernels give. On devices with matrix units, such as lavapipe of
+ * Mesa 26.2, also checks that these compute all large products of a prompt and of training in 16
+ * bits. */
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "gpu/device/device.h"
@@ -200,6 +203,110 @@ START_TEST(a_shared_expert_takes_two_or_four_more)
 }
 END_TEST
 
+/* Matrix units --------------------------------------------------------------------------------- */
+
+#define NEEDS_MATRICES                                                                             \
+    if (gpu->info.coopmat_used < 0)                                                                \
+    SKIP("no cooperative matrices of f16")
+
+/* Checks that matrix units compute all products and attention that were counted, except `others`
+ * operations. */
+static void check_units(const tsr__profile *profile, double others)
+{
+    double by_units = 0, by_others = 0;
+    for (int i = 0; i < profile->kernel_count; i++)
+        *(profile->kernels[i].matrix_units ? &by_units : &by_others) +=
+            profile->kernels[i].operations;
+    ck_assert(by_units > 0);
+    if (by_others <= others)
+        return;
+    for (int i = 0; i < profile->kernel_count; i++)
+        printf("# %s: %g operations%s\n", profile->kernels[i].name, profile->kernels[i].operations,
+               profile->kernels[i].matrix_units ? " by matrix units" : "");
+    ck_abort_msg("%g operations by other kernels, of which %g were expected", by_others, others);
+}
+
+/* The prompt's features are f32, and attention's too. */
+static void check_prompt(tsr_dtype dtype)
+{
+    enum { LONG = 48 };
+    static tsr__profile profile;
+    int32_t ids[LONG];
+    tsr_group *group = NULL;
+    tsr_model_file *file = NULL;
+    tsr_model *model = NULL;
+    tsr_generator *generator = NULL;
+    int number, given;
+    NEEDS_MATRICES;
+    for (int i = 0; i < LONG; i++)
+        ids[i] = i % 7 + 1;
+    gpu->host_copies = false;
+    tsr__device_treat_as(gpu, TSR__CLASS_GPU);
+    GPU_OK(tsr_group_create(NULL, queue, NULL, &group));
+    GPU_OK(tsr_model_file_open_random(&config, dtype, 7, &file));
+    GPU_OK(tsr_model_open(file, tsr_model_params(.group = group), &model));
+    tsr_model_file_close(&file);
+    GPU_OK(tsr_generator_create(tsr_generator_params(.model = model, .context = 64), &generator));
+    GPU_OK(tsr_generator_add(generator,
+                             tsr_sequence_params(.prompt = ids, .prompt_count = LONG,
+                                                 .max_tokens = 1, .ignore_end = true),
+                             &number));
+    GPU_OK(tsr__stream_profile_begin(queue));
+    GPU_OK(tsr_generator_step(generator, &given));
+    GPU_OK(tsr__stream_profile_end(queue, &profile));
+    tsr_generator_destroy(&generator);
+    tsr_model_close(&model);
+    tsr_group_destroy(&group);
+    /* the head, which has one row, and attention of f32 */
+    const double head = 2.0 * WIDTH * VOCABULARY, attention = LAYERS * 4.0 * LONG * 64 * WIDTH;
+    check_units(&profile, head + attention);
+    ck_assert_uint_gt(count_of(&profile, "matmul_coopmat"), 0);
+}
+
+START_TEST(prompts_of_f16_take_matrix_units)
+{
+    check_prompt(TSR_F16);
+}
+END_TEST
+
+START_TEST(prompts_of_q8_0_take_matrix_units)
+{
+    check_prompt(TSR_Q8_0);
+}
+END_TEST
+
+/* A product, its two gradients, and attention with its gradients. */
+START_TEST(training_in_16_bits_takes_matrix_units)
+{
+    enum { TOKENS = 128, IN = 192, OUT = 256, DIM = 64 };
+    static tsr__profile profile;
+    NEEDS_MATRICES;
+    gpu->host_copies = false;
+    tsr__device_treat_as(gpu, TSR__CLASS_GPU);
+    tsr_tensor *x = gpu_new(TSR_F16, 2, (int64_t[]){TOKENS, IN}),
+               *w = gpu_new(TSR_F16, 2, (int64_t[]){OUT, IN}),
+               *y = gpu_new(TSR_F16, 2, (int64_t[]){TOKENS, OUT}), *heads[8], *lse;
+    lse = gpu_new(TSR_F32, 3, (int64_t[]){1, 2, TOKENS});
+    for (int i = 0; i < 8; i++)
+        heads[i] = gpu_new(TSR_F16, 4, (int64_t[]){1, 2, TOKENS, DIM});
+    GPU_OK(tsr__stream_profile_begin(queue));
+    GPU_OK(tsr_matmul(queue, y, x, w, tsr_matmul_params(.transpose_b = true)));
+    GPU_OK(tsr_matmul(queue, x, y, w, NULL));
+    GPU_OK(tsr_matmul(queue, w, y, x, tsr_matmul_params(.transpose_a = true)));
+    GPU_OK(tsr_attention(queue, heads[0], lse, heads[1], heads[2], heads[3],
+                         tsr_attention_params(.causal = true)));
+    GPU_OK(tsr_attention_grad(queue, heads[4], heads[5], heads[6], heads[7], heads[0], lse,
+                              heads[1], heads[2], heads[3], tsr_attention_params(.causal = true)));
+    GPU_OK(tsr__stream_profile_end(queue, &profile));
+    check_units(&profile, 0);
+    for (int i = 0; i < 8; i++)
+        tsr_tensor_destroy(&heads[i]);
+    tsr_tensor *all[] = {x, w, y, lse};
+    for (int i = 0; i < 4; i++)
+        tsr_tensor_destroy(&all[i]);
+}
+END_TEST
+
 TESTS(token_commands)
 {
     tcase_add_checked_fixture(tests, gpu_setup_not_shared, gpu_teardown);
@@ -207,4 +314,7 @@ TESTS(token_commands)
     tcase_add_test(tests, a_token_of_q8_0_takes_six_commands_a_layer);
     tcase_add_test(tests, experts_take_four_commands);
     tcase_add_test(tests, a_shared_expert_takes_two_or_four_more);
+    tcase_add_test(tests, prompts_of_f16_take_matrix_units);
+    tcase_add_test(tests, prompts_of_q8_0_take_matrix_units);
+    tcase_add_test(tests, training_in_16_bits_takes_matrix_units);
 }
