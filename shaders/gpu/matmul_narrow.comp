@@ -1,10 +1,12 @@
-// Narrows lines of f32; see include/matmul_narrow.glsl.
+// Narrows lines of f32; see include/matmul_narrow.glsl. If NORM is not 0, it narrows their RMS norms.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "include/matmul_narrow.glsl"
+#include "include/norm.glsl"
 
 // 1: x_k is the size of an element, and lines start at multiples of four elements.
 layout(constant_id = 8) const uint VECTORS = 0;
+layout(constant_id = 9) const uint NORM = 0; // the dtype of the norm's weight; 0: no norm
 
 // Elements k … k + 3 of a line of x; those beyond its end are 0.
 vec4 elements(uvec2 line, uint k)
@@ -18,6 +20,45 @@ vec4 elements(uvec2 line, uint k)
     return x;
 }
 
+// Elements k … k + 3 of the norm's weight; those beyond its end are 0.
+vec4 weights(uint k)
+{
+    if (k + 4 <= p.k)
+        return tsr_load_aligned4(tsr_at(p.weight, k * tsr_dtype_bytes(NORM)), NORM);
+    vec4 w = vec4(0.0);
+    [[unroll]] for (uint i = 0; i < 4; i++)
+        if (k + i < p.k)
+            w[i] = tsr_load_float(p.weight, k + i, NORM);
+    return w;
+}
+
+// Elements k … k + 3 of a line of x, times the norm's weight if there is one.
+vec4 weighted(uvec2 line, uint k)
+{
+    precise vec4 x = elements(line, k);
+    if (NORM != 0)
+        x = x * weights(k);
+    return x;
+}
+
+// Returns the sum over the workgroup, in a fixed order, to each of its invocations.
+float sum_of_line(float own)
+{
+    barrier(); // the memory may still be read
+    parts[gl_LocalInvocationIndex] = floatBitsToUint(own);
+    barrier();
+    if (gl_LocalInvocationIndex < 8) {
+        for (uint i = 1; i < THREADS / 8; i++)
+            own += uintBitsToFloat(parts[gl_LocalInvocationIndex + 8 * i]);
+        eighths[gl_LocalInvocationIndex] = floatBitsToUint(own);
+    }
+    barrier();
+    float sum = 0.0;
+    [[unroll]] for (uint i = 0; i < 8; i++)
+        sum += uintBitsToFloat(eighths[i]);
+    return sum;
+}
+
 void main()
 {
     uint number = tsr_flat_group();
@@ -25,10 +66,27 @@ void main()
         return;
     uvec2 x = tsr_at_stride(p.x, number, p.x_line), y = line_at(number);
     uint most = 0;
-    for (uint k = gl_LocalInvocationIndex * 4; k < p.k; k += THREADS * 4)
-        most = max(most, largest(elements(x, k)));
-    int shift = shift_of(largest_of_line(most));
+    float squares = 0.0;
+    for (uint k = gl_LocalInvocationIndex * 4; k < p.k; k += THREADS * 4) {
+        most = max(most, largest(weighted(x, k)));
+        if (NORM != 0) {
+            vec4 four = elements(x, k);
+            squares += dot(four, four);
+        }
+    }
+    most = largest_of_line(most);
+    float factor = 1.0;
+    if (NORM != 0) {
+        factor = norm_factor(sum_of_line(squares) / float(p.k), p.epsilon);
+        precise float scaled = uintBitsToFloat(most) * factor;
+        most = largest(vec4(scaled));
+    }
+    int shift = shift_of(most);
     store_scale(y, shift);
-    for (uint k = gl_LocalInvocationIndex * 4; k < term_elements(); k += THREADS * 4)
-        store_terms(y, k, elements(x, k), power_of_two(shift));
+    for (uint k = gl_LocalInvocationIndex * 4; k < term_elements(); k += THREADS * 4) {
+        precise vec4 four = weighted(x, k);
+        if (NORM != 0)
+            four = four * factor;
+        store_terms(y, k, four, power_of_two(shift));
+    }
 }

@@ -105,6 +105,8 @@ struct tsr_matmul_narrow_push {
     TSR_ADDRESS x_line; /* bytes from one line of x to the next */
     TSR_UINT x_k;       /* bytes from one element of a line of x to the next; not for blocks */
     TSR_UINT lines, k;
+    TSR_FLOAT epsilon;  /* of the norm; not for blocks */
+    TSR_ADDRESS weight; /* of the norm, at a multiple of four elements; not for blocks */
 };
 TSR_PUSH_CHECK(tsr_matmul_narrow_push);
 

@@ -84,14 +84,15 @@ typedef struct tsr__matmul_norm {
     float epsilon;
 } tsr__matmul_norm;
 
-/* What tsr__matmul_fused computes in one dispatch. */
+/* What tsr__matmul_fused computes in one dispatch, or in two if it narrows a. */
 typedef struct tsr__matmul_fusion {
     const tsr__matmul_norm *norm;
     bool gated;             /* as tsr__matmul_gated; otherwise y = act(norm(a) · bᵀ + bias) */
     const tsr_tensor *bias; /* or NULL */
     tsr_activation activation;
     bool allow_int8;
-    bool only_ask; /* set *recorded, but record nothing */
+    tsr_precision precision; /* as in tsr_matmul_params */
+    bool only_ask;           /* set *recorded, but record nothing */
 } tsr__matmul_fusion;
 
 /* A product of norm(a)[m,k] and b[n,k], or of b[2n,k] if it is gated. The norm's weight is
@@ -99,9 +100,10 @@ typedef struct tsr__matmul_fusion {
  * from that of the norm followed by the product. Its error is that of a product in f32: at most k ·
  * 2^-23 of the sum of the absolute values of the products, in practice a hundredth of that.
  *
- * Only products of up to four rows on GPUs have a kernel for this, if k is a multiple of 4 and rows
- * begin at multiples of four elements. If this one has none, nothing is recorded, and *recorded is
- * false. Errors: those of tsr_matmul. */
+ * Only some products on GPUs have a kernel for this: those of up to four rows, if k is a multiple
+ * of 4 and rows begin at multiples of four elements, and those whose rows are narrowed for matrix
+ * units, if they are not gated. If this one has none, nothing is recorded, and *recorded is false.
+ * Errors: those of tsr_matmul. */
 tsr_status tsr__matmul_fused(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a,
                              const tsr_tensor *b, const tsr__matmul_fusion *fusion,
                              bool *recorded) TSR_NODISCARD;

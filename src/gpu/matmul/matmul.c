@@ -228,11 +228,11 @@ tsr_status tsr__matmul_fused(tsr_stream *stream, tsr_tensor *y, const tsr_tensor
         TSR__TRY(first_half(stream, "bias", bias, &gate_bias));
         own_bias = &gate_bias;
     }
-    TSR__TRY(tsr__matmul_check(stream, y, a, own,
-                               tsr_matmul_params(.transpose_b = true, .bias = own_bias,
-                                                 .activation = fusion->activation,
-                                                 .allow_int8 = fusion->allow_int8),
-                               &problem));
+    TSR__TRY(tsr__matmul_check(
+        stream, y, a, own,
+        tsr_matmul_params(.transpose_b = true, .bias = own_bias, .activation = fusion->activation,
+                          .allow_int8 = fusion->allow_int8, .precision = fusion->precision),
+        &problem));
     if (fusion->gated)
         TSR__TRY(tsr__require_disjoint("matmul", "y", y, "b", b, false));
     if (fusion->gated && bias)

@@ -87,10 +87,12 @@ tsr_status tsr__matmul_narrow_lines(tsr_stream *stream, const tsr__narrow_lines 
         .x_k = blocks ? 0 : (uint32_t)tsr__dtype_bytes(dtype, (uint64_t)l->k_stride),
         .lines = (uint32_t)l->lines,
         .k = (uint32_t)l->k,
+        .epsilon = l->norm ? l->norm->epsilon : 0,
+        .weight = l->norm ? tsr__tensor_address(l->norm->weight) : 0,
     };
     tsr__dispatch dispatch = {
         .shader = blocks ? TSR__SHADER_MATMUL_NARROW_BLOCKS : TSR__SHADER_MATMUL_NARROW,
-        .spec_count = TSR_QUANT_SPECS + (blocks ? 3 : 4),
+        .spec_count = TSR_QUANT_SPECS + (blocks ? 3 : 5),
         .push = &push,
         .push_bytes = sizeof push,
         .access_count = 2,
@@ -102,6 +104,10 @@ tsr_status tsr__matmul_narrow_lines(tsr_stream *stream, const tsr__narrow_lines 
     dispatch.spec[TSR_QUANT_SPECS + 1] = l->dtype;
     dispatch.spec[TSR_QUANT_SPECS + 2] = l->terms;
     dispatch.spec[TSR_QUANT_SPECS + 3] = blocks ? 0 : vectors;
+    if (l->norm) {
+        dispatch.spec[TSR_QUANT_SPECS + 4] = (uint32_t)l->norm->weight->layout.dtype;
+        dispatch.access[dispatch.access_count++] = tsr__read_of(l->norm->weight);
+    }
     tsr__groups_for((uint64_t)l->lines, 1, dispatch.groups);
     return tsr__stream_dispatch(stream, &dispatch);
 }
@@ -163,7 +169,8 @@ static tsr_status record(tsr_stream *stream, void *work)
                                                                .k = p->k,
                                                                .dtype = run->plan->narrowed.dtype,
                                                                .terms = a_terms,
-                                                               .to = run->a.buffer}));
+                                                               .to = run->a.buffer,
+                                                               .norm = call->norm}));
     for (int64_t first = 0; first < p->n; first += step)
         TSR__TRY(multiply_columns(stream, run, first, tsr__matmul_min(step, p->n - first)));
     return TSR_OK;

@@ -18,7 +18,8 @@ typedef struct tsr__narrow_lines {
     int64_t lines, k;
     tsr_dtype dtype; /* of the terms: f16 or bf16 */
     uint32_t terms;
-    tsr__buffer *to; /* the narrowed lines begin at its first byte */
+    tsr__buffer *to;              /* the narrowed lines begin at its first byte */
+    const tsr__matmul_norm *norm; /* an RMS norm that is applied first, or NULL; not for blocks */
 } tsr__narrow_lines;
 
 /* The number of elements of a narrowed line. */

@@ -132,7 +132,8 @@ tsr_status tsr__matmul_plan_narrowed(const tsr__matmul_call *call,
     if ((device.coopmat.m == 0 && device.coopmat_bf16.m == 0) ||
         (device.traits.not_a_chip && !config))
         return TSR_OK;
-    if (call->slope || call->times || call->gated || call->norm || (blocks && p->swapped) ||
+    if (call->slope || call->times || call->gated || (blocks && p->swapped) ||
+        (call->norm && (p->swapped || call->a->layout.dtype != TSR_F32)) ||
         !tsr__matmul_narrow(p, call->a->layout.dtype, call->b->layout.dtype, &narrowed, &plan) ||
         (config && !tsr__matmul_config_fits(config, &device, &narrowed)))
         return TSR_OK;

@@ -198,6 +198,7 @@ static tsr_status multiply_normed(tsr__column_linear *column, tsr__temps *temps,
         TSR__TRY(tsr__temp_slice(temps, y2, 1, product.start,
                                  common->gated ? product.length / 2 : product.length, &columns));
         fusion.bias = product.bias;
+        fusion.precision = tsr__group_precision(column->linear.base.group, product.weight);
         TSR__TRY(tsr__matmul_fused(column->linear.base.stream, columns, x2, product.weight, &fusion,
                                    recorded));
     }

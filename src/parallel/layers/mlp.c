@@ -72,16 +72,43 @@ static tsr_status apply_activation(const mlp *m, tsr__temps *temps, tsr_tensor *
 
 /* Passes ------------------------------------------------------------------------------------- */
 
+/* Computes the input of the row-parallel layer by a product that applies the norm, and another
+ * dispatch that activates and multiplies. If no kernel can do that, *product is NULL. */
+static tsr_status forward_normed_gated(const mlp *m, tsr__temps *temps, const tsr_layer *norm,
+                                       const tsr_tensor *x, tsr_tensor **product)
+{
+    tsr_tensor *hidden = NULL;
+    *product = NULL;
+    TSR__TRY(tsr__column_forward_normed(m->base.child[UP], norm, x, false, TSR_ACT_NONE, &hidden));
+    if (!hidden)
+        return TSR_OK;
+    TSR__TRY(tsr__temp_keep(temps, hidden));
+    return apply_activation(m, temps, hidden, false, product);
+}
+
 /* A forward pass without a backward pass. One product also applies the norm, if this is not NULL,
- * and the activation, and multiplies by the gate if there is one. If no kernel can do that, *y is
- * unchanged. */
+ * and the activation, and multiplies by the gate if there is one; or two dispatches do this. If no
+ * kernel can do that, *y is unchanged. */
 static tsr_status forward_fused(const mlp *m, const tsr_layer *norm, const tsr_tensor *x,
                                 const tsr_tensor *added, tsr_tensor **y)
 {
     tsr_tensor *hidden = NULL;
-    if (norm)
-        TSR__TRY(tsr__column_forward_normed(m->base.child[UP], norm, x, m->gated, m->activation,
-                                            &hidden));
+    if (norm && m->gated) {
+        tsr__temps temps = {.stream = m->base.stream};
+        tsr_tensor *product;
+        TSR__TRY(
+            tsr__column_forward_normed(m->base.child[UP], norm, x, true, m->activation, &hidden));
+        if (!hidden) {
+            tsr_status status = forward_normed_gated(m, &temps, norm, x, &product);
+            if (status == TSR_OK && product)
+                status =
+                    tsr__layer_forward_added(m->base.child[DOWN], product, NULL, added, NULL, y);
+            tsr__temps_finish(&temps);
+            return status;
+        }
+    } else if (norm)
+        TSR__TRY(
+            tsr__column_forward_normed(m->base.child[UP], norm, x, false, m->activation, &hidden));
     else if (m->gated)
         TSR__TRY(tsr__column_forward_gated(m->base.child[UP], x, m->activation, &hidden));
     else

@@ -352,6 +352,70 @@ START_TEST(lines_of_f32)
 }
 END_TEST
 
+/* Lines of which the RMS norm is narrowed. */
+START_TEST(lines_of_norms)
+{
+    static const int64_t sizes[] = {1, 7, 64, 513, 2048};
+    gpu_random random = {23};
+
+    for (int n = 0; n < 5; n++)
+        for (uint32_t terms = 1; terms < 3; terms++) {
+            const int64_t k = sizes[n], pitch = tsr__matmul_line_elements(k, terms);
+            const tsr_dtype w_dtype = n % 2 ? TSR_F16 : TSR_F32;
+            double *x = malloc((size_t)(LINES * k) * sizeof *x), *w = malloc((size_t)k * sizeof *w);
+            uint16_t *lines = malloc((size_t)(LINES * pitch) * sizeof *lines);
+            tsr_tensor *from = gpu_new(TSR_F32, 2, (int64_t[]){LINES, k}),
+                       *weight = gpu_new(w_dtype, 1, &k),
+                       *to = gpu_new(TSR_F16, 2, (int64_t[]){LINES, pitch});
+            const tsr__matmul_norm norm = {.weight = weight, .epsilon = 1e-3F};
+            ck_assert(x && w && lines);
+            for (int64_t i = 0; i < LINES * k; i++)
+                x[i] = gpu_rounded(ldexp(gpu_random_unit(&random), (int)(i / k) - 9), TSR_F32);
+            for (int64_t i = 0; i < k; i++)
+                w[i] = gpu_rounded(1 + gpu_random_unit(&random) / 2, w_dtype);
+            gpu_put(from, x);
+            gpu_put(weight, w);
+            gpu_poison(to);
+            GPU_OK(tsr__matmul_narrow_lines(queue, &(tsr__narrow_lines){.from = from,
+                                                                        .line_stride = k,
+                                                                        .k_stride = 1,
+                                                                        .lines = LINES,
+                                                                        .k = k,
+                                                                        .dtype = TSR_F16,
+                                                                        .terms = terms,
+                                                                        .to = to->buffer,
+                                                                        .norm = &norm}));
+            GPU_OK(tsr_tensor_download(queue, to, lines, (uint64_t)(LINES * pitch) * 2));
+            for (int line = 0; line < LINES; line++) {
+                const uint16_t *got = lines + line * pitch;
+                double squares = 0;
+                float scale;
+                memcpy(&scale, got + (int64_t)terms * ((k + 7) / 8 * 8), sizeof scale);
+                for (int64_t i = 0; i < k; i++)
+                    squares += x[line * k + i] * x[line * k + i];
+                for (int64_t i = 0; i < k; i++) {
+                    const double want =
+                        x[line * k + i] * w[i] / sqrt(squares / (double)k + (double)norm.epsilon);
+                    double sum = 0;
+                    for (uint32_t t = 0; t < terms; t++)
+                        sum += gpu_value(got[(int64_t)t * ((k + 7) / 8 * 8) + i], TSR_F16);
+                    sum *= (double)scale;
+                    const double error = terms == 1 ? 0x1p-10 : 0x1p-20;
+                    ck_assert_msg(fabs(sum - want) <= error * fabs(want) + 0x1p-26,
+                                  "line %d of %lld elements, %lld: %g, not %g", line, (long long)k,
+                                  (long long)i, sum, want);
+                }
+            }
+            tsr_tensor_destroy(&from);
+            tsr_tensor_destroy(&weight);
+            tsr_tensor_destroy(&to);
+            free(x);
+            free(w);
+            free(lines);
+        }
+}
+END_TEST
+
 /* Blocks whose scales are from the smallest to the largest f16. */
 static uint8_t *blocks_of(gpu_random *random, const tsr_quant_format *format, int64_t lines,
                           int64_t k, float *values, uint64_t *bytes)
@@ -427,6 +491,7 @@ TESTS(narrowed_lines)
 {
     tcase_add_checked_fixture(tests, gpu_setup, gpu_teardown);
     tcase_add_test(tests, lines_of_f32);
+    tcase_add_test(tests, lines_of_norms);
     tcase_add_loop_test(tests, lines_of_blocks, 0, FORMATS);
 }
 

@@ -260,7 +260,8 @@ static void check_prompt(tsr_dtype dtype)
     /* the head, which has one row, and attention of f32 */
     const double head = 2.0 * WIDTH * VOCABULARY, attention = LAYERS * 4.0 * LONG * 64 * WIDTH;
     check_units(&profile, head + attention);
-    ck_assert_uint_gt(count_of(&profile, "matmul_coopmat"), 0);
+    ck_assert_uint_eq(count_of(&profile, "matmul_coopmat"), 4 * LAYERS);
+    ck_assert_uint_eq(count_of(&profile, "norm"), 0);
 }
 
 START_TEST(prompts_of_f16_take_matrix_units)
