@@ -279,17 +279,17 @@ END_TEST
 /* A product, its two gradients, and attention with its gradients. */
 START_TEST(training_in_16_bits_takes_matrix_units)
 {
-    enum { TOKENS = 128, IN = 192, OUT = 256, DIM = 64 };
+    enum { ROWS = 128, IN = 192, OUT = 256, DIM = 64 };
     static tsr__profile profile;
     NEEDS_MATRICES;
     gpu->host_copies = false;
     tsr__device_treat_as(gpu, TSR__CLASS_GPU);
-    tsr_tensor *x = gpu_new(TSR_F16, 2, (int64_t[]){TOKENS, IN}),
+    tsr_tensor *x = gpu_new(TSR_F16, 2, (int64_t[]){ROWS, IN}),
                *w = gpu_new(TSR_F16, 2, (int64_t[]){OUT, IN}),
-               *y = gpu_new(TSR_F16, 2, (int64_t[]){TOKENS, OUT}), *heads[8], *lse;
-    lse = gpu_new(TSR_F32, 3, (int64_t[]){1, 2, TOKENS});
+               *y = gpu_new(TSR_F16, 2, (int64_t[]){ROWS, OUT}), *heads[8], *lse;
+    lse = gpu_new(TSR_F32, 3, (int64_t[]){1, 2, ROWS});
     for (int i = 0; i < 8; i++)
-        heads[i] = gpu_new(TSR_F16, 4, (int64_t[]){1, 2, TOKENS, DIM});
+        heads[i] = gpu_new(TSR_F16, 4, (int64_t[]){1, 2, ROWS, DIM});
     GPU_OK(tsr__stream_profile_begin(queue));
     GPU_OK(tsr_matmul(queue, y, x, w, tsr_matmul_params(.transpose_b = true)));
     GPU_OK(tsr_matmul(queue, x, y, w, NULL));
