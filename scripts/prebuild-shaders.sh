@@ -14,7 +14,8 @@ folder=shaders/prebuilt
 manifest=$folder/manifest
 sources='shaders/gpu/attention_coopmat.comp shaders/gpu/attention_coopmat_bf16.comp
          shaders/gpu/matmul_coopmat.comp shaders/gpu/matmul_coopmat_bf16.comp shaders/gpu/matmul_coopmat2.comp
-         shaders/gpu/matmul_coopmat2_bf16.comp bench/ceilings/coopmat_peak.comp'
+         shaders/gpu/matmul_coopmat2_bf16.comp shaders/gpu/matmul_grouped_coopmat.comp
+         shaders/gpu/matmul_grouped_coopmat_bf16.comp bench/ceilings/coopmat_peak.comp'
 
 stored() { # SOURCE: prints the file that has its SPIR-V
     echo "$folder/$(basename "$1" .comp).spv"

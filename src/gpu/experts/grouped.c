@@ -203,12 +203,11 @@ static void set_specialization(const tsr__grouped *call, const tsr_tensor *w,
 
 /* Records the tiles first_slot … slots − 1 of rows, as many at a time as the device's work limit
  * allows. */
-static tsr_status record_slots(tsr_stream *stream, const tsr__grouped *call, const tile_shape *tile,
-                               uint64_t across, struct tsr_grouped_push *push,
-                               tsr__dispatch *dispatch)
+static tsr_status record_slots(tsr_stream *stream, uint64_t across, double tile_work,
+                               struct tsr_grouped_push *push, tsr__dispatch *dispatch)
 {
     const uint32_t slots = push->slots;
-    const double work = (double)across * tile->rows * tile->columns * fmax(call->k, 1),
+    const double work = (double)across * tile_work,
                  most = fmax(tsr_stream_device(stream)->work_limit / work, 1);
     const uint32_t step = most < slots ? (uint32_t)most : slots;
     const double read_bytes = dispatch->read_bytes, products = dispatch->multiply_adds;
@@ -232,6 +231,7 @@ static tsr_status record_tiles(tsr_stream *stream, const tsr__grouped *call, con
                                const tsr_tensor *bias, const tile_target *to)
 {
     const tile_shape *tile = tile_for(call);
+    const uint32_t tile_rows = call->matrices.dtype ? call->matrices.rows : tile->rows;
     const tsr_layout *l = &w->layout;
     const tsr_tensor *up = to->gated ? call->params->up : NULL,
                      *up_bias = to->gated ? call->params->up_bias : NULL;
@@ -259,7 +259,7 @@ static tsr_status record_tiles(tsr_stream *stream, const tsr__grouped *call, con
         .x_divide = call->x.divide,
         .y_stride = to->stride,
         .bias_stride = some_bias ? (uint32_t)some_bias->layout.strides[0] : 0,
-        .slots = rows / tile->rows + call->experts,
+        .slots = rows / tile_rows + call->experts,
         .limit = call->limit,
     };
     tsr__dispatch dispatch = {
@@ -276,9 +276,14 @@ static tsr_status record_tiles(tsr_stream *stream, const tsr__grouped *call, con
     for (int i = 0; i < 3; i++)
         if (others[i])
             dispatch.access[dispatch.access_count++] = tsr__read_of(others[i]);
-    set_specialization(call, w, tile, to, load, some_bias, &dispatch);
+    if (call->matrices.dtype)
+        tsr__grouped_use_matrices(call, w, to->dtype, some_bias ? some_bias->layout.dtype : TSR_F32,
+                                  to->accumulate, to->gated, &push, &dispatch);
+    else
+        set_specialization(call, w, tile, to, load, some_bias, &dispatch);
     const uint32_t own = up ? tile->columns / 2 : tile->columns;
-    return record_slots(stream, call, tile, tsr__div_up_u64(call->n, own), &push, &dispatch);
+    return record_slots(stream, tsr__div_up_u64(call->n, own),
+                        (double)tile_rows * tile->columns * fmax(call->k, 1), &push, &dispatch);
 }
 
 /* The tiles' product as a sequence of commands. Scratch memory has the sorted pairs if the caller
@@ -321,6 +326,8 @@ static tsr_status run_tiles(tsr_stream *stream, void *arg)
     const tsr_matmul_grouped_params *params = call->params;
     if (!params->order && call->experts > 0)
         TSR__TRY(tsr__sort_pairs(stream, &call->pairs, call->experts, &call->sorted));
+    if (call->matrices.x_narrowed)
+        TSR__TRY(tsr__grouped_narrow(stream, call));
     const bool gated = params->up && tsr__grouped_pairs_up(call);
     if (gated || (!params->up && !params->weights)) {
         if (call->experts == 0)
@@ -365,7 +372,12 @@ static tsr_status run_with_scratch(tsr_stream *stream, const tsr__grouped *call)
         work.call.sorted.offsets =
             part_of(work.scratch, work.order_bytes, work.sorted_bytes - work.order_bytes, false);
     }
-    return tsr__stream_atomic(stream, run_tiles, &work);
+    const uint64_t narrow_bytes = tsr__grouped_narrow_bytes(call);
+    if (narrow_bytes > 0)
+        TSR__TRY(tsr__stream_keep_scratch(stream, narrow_bytes, &work.call.matrices.narrowed));
+    const tsr_status status = tsr__stream_atomic(stream, run_tiles, &work);
+    tsr__stream_return_scratch(stream, work.call.matrices.narrowed);
+    return status;
 }
 
 /* Calls --------------------------------------------------------------------------------------- */
@@ -405,8 +417,10 @@ tsr_status tsr__matmul_grouped_added(tsr_stream *stream, tsr_tensor *y, const ts
     TSR__REQUIRE(call.k / 3 < most, "%s: k is %u; at most %u on this device", op, call.k, most * 3);
     if (call.pairs.tokens == 0 || call.n == 0)
         return TSR_OK;
-    return tsr__grouped_few_suits(&call) ? tsr__grouped_few(stream, &call)
-                                         : run_with_scratch(stream, &call);
+    if (tsr__grouped_few_suits(&call))
+        return tsr__grouped_few(stream, &call);
+    tsr__grouped_choose_matrices(stream, &call);
+    return run_with_scratch(stream, &call);
 }
 
 tsr_status tsr_matmul_grouped(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x,

@@ -222,6 +222,8 @@ static uint32_t subgroup_size_of(const tsr_device *device, tsr__shader shader)
     case TSR__SHADER_MATMUL_COOPMAT_BF16:
     case TSR__SHADER_MATMUL_COOPMAT2:
     case TSR__SHADER_MATMUL_COOPMAT2_BF16:
+    case TSR__SHADER_MATMUL_GROUPED_COOPMAT:
+    case TSR__SHADER_MATMUL_GROUPED_COOPMAT_BF16:
         return device->info.coopmat_subgroup_size;
     default:
         return 0;

@@ -2,6 +2,7 @@
  * no token chose are NaN, so that a read of them would show. */
 #include <string.h>
 
+#include "gpu/device/coopmat.h"
 #include "gpu/device/device.h"
 #include "gpu/experts/experts_case.h"
 #include "gpu/internal.h"
@@ -56,6 +57,27 @@ static const grouped_case cases[] = {
     {9, 2, 0, 16, 8, TSR_F32, TSR_F32, TSR_F32, .per_pair = true, .weights = true},
     {3, 2, 0, 16, 8, TSR_F32, TSR_F32, TSR_F32, .per_pair = true, .weights = true},
     {9, 2, 4, 0, 8, TSR_F32, TSR_F32, TSR_F32, .per_pair = true, .weights = true},
+};
+
+/* Products with cooperative matrices: every pair of dtypes and kind of block format, tiles of 32
+ * and of 64 rows, sizes that are no multiples of a tile. */
+static const grouped_case matrix_cases[] = {
+    {40, 2, 8, 64, 96, TSR_F16, TSR_F16, TSR_F32, .sorted = true},
+    {200, 2, 4, 72, 70, TSR_F16, TSR_F16, TSR_F16, .bias = true, .foreign = true},
+    {33, 2, 4, 40, 68, TSR_F16, TSR_F16, TSR_F32, .gated = 1, .bias = true, .fused = true},
+    {33, 2, 4, 40, 68, TSR_F32, TSR_F16, TSR_F32, .gated = 3, .bias = true, .apart = true},
+    {20, 3, 5, 104, 33, TSR_F32, TSR_F16, TSR_F32, .per_pair = true, .weights = true, .bias = true,
+     .added = true, .in_parts = true},
+    {200, 2, 3, 64, 33, TSR_F32, TSR_F16, TSR_F32, .accumulate = true},
+    {30, 2, 4, 64, 40, TSR_F32, TSR_Q4_0, TSR_F32, .gated = 1},
+    {150, 2, 3, 96, 70, TSR_F16, TSR_Q4_0, TSR_F16, .foreign = true},
+    {30, 2, 6, 64, 40, TSR_F32, TSR_Q8_0, TSR_F32, .per_pair = true, .weights = true},
+    {12, 2, 6, 256, 33, TSR_F32, TSR_Q4_K, TSR_F32, .bias = true},
+    {12, 2, 6, 512, 33, TSR_F32, TSR_Q6_K, TSR_F32, .per_pair = false},
+    {12, 2, 6, 96, 33, TSR_F32, TSR_MXFP4, TSR_F32, .gated = 3},
+    {40, 2, 4, 64, 96, TSR_BF16, TSR_BF16, TSR_F32, .gated = 1},
+    {40, 2, 4, 64, 40, TSR_F32, TSR_BF16, TSR_F32, .bias = true},
+    {40, 2, 4, 64, 40, TSR_BF16, TSR_Q4_0, TSR_BF16, .bias = true},
 };
 
 /* A matrix [experts,n,k] on the device, and its values. */
@@ -239,6 +261,35 @@ static void check_grouped(gpu_random *random, const grouped_case *c)
     for (size_t i = 0; i < sizeof memory / sizeof memory[0]; i++)
         free(memory[i]);
 }
+
+/* True if the device has cooperative matrices for the 16-bit dtype of a case. */
+static bool has_matrices(const grouped_case *c)
+{
+    const tsr_dtype dtype = c->w == TSR_BF16 || c->x == TSR_BF16 ? TSR_BF16 : TSR_F16;
+    return tsr__coopmat_used(gpu, dtype) != NULL;
+}
+
+START_TEST(matrix_products)
+{
+    static tsr__profile profile;
+    gpu_random random = {(uint64_t)_i + 400};
+    const grouped_case *c = &matrix_cases[_i];
+    const tsr__device_class device_class = gpu->traits.device_class;
+    if (gpu_is_swiftshader())
+        SKIP("the cases with its kernels are above");
+    if (!has_matrices(c))
+        SKIP("no cooperative matrices");
+    tsr__device_treat_as(gpu, TSR__CLASS_GPU);
+    GPU_OK(tsr__stream_profile_begin(queue));
+    check_grouped(&random, c);
+    GPU_OK(tsr__stream_profile_end(queue, &profile));
+    tsr__device_treat_as(gpu, device_class);
+    int with_matrices = 0;
+    for (int i = 0; i < profile.kernel_count; i++)
+        with_matrices += profile.kernels[i].matrix_units;
+    ck_assert_int_eq(with_matrices, 1);
+}
+END_TEST
 
 START_TEST(products)
 {
@@ -459,6 +510,13 @@ TESTS(grouped)
     add_all(tests);
     tcase_add_loop_test(tests, reads_chosen_experts_only, 0, 2);
     tcase_add_test(tests, refusals);
+}
+
+TESTS(grouped_matrices)
+{
+    tcase_add_checked_fixture(tests, gpu_setup, gpu_teardown);
+    tcase_add_loop_test(tests, matrix_products, 0,
+                        (int)(sizeof matrix_cases / sizeof matrix_cases[0]));
 }
 
 TESTS(grouped_packed)
