@@ -495,9 +495,41 @@ static void experts_many(void)
     record_experts(512, TSR_F16);
 }
 
+static void experts_many_f32(void)
+{
+    record_experts(512, TSR_F32);
+}
+
+static void experts_many_q4_0(void)
+{
+    record_experts(512, TSR_Q4_0);
+}
+
+static void experts_many_q4_k(void)
+{
+    record_experts(256, TSR_Q4_K);
+}
+
+static void experts_many_bf16(void)
+{
+    tsr_tensor *x = make(TSR_BF16, 512, 2048, -1), *ids = make(TSR_I32, 512, 8, -1);
+    ck_assert_ok(tsr_matmul_grouped(queue, make(TSR_F32, 512, 8, 768, -1), x,
+                                    make(TSR_BF16, 32, 768, 2048, -1), ids, NULL));
+}
+
 static void experts_few(void)
 {
     record_experts(1, TSR_Q4_K);
+}
+
+static void experts_few_f16(void)
+{
+    record_experts(1, TSR_F16);
+}
+
+static void experts_few_q4_0(void)
+{
+    record_experts(1, TSR_Q4_0);
 }
 
 static void experts_gradient(void)
@@ -505,6 +537,15 @@ static void experts_gradient(void)
     ck_assert_ok(tsr_matmul_grouped_grad(
         queue, make(TSR_F32, 32, 768, 2048, -1), make(TSR_F32, 512, 8, 768, -1),
         make(TSR_F32, 512, 2048, -1), make(TSR_I32, 4096, -1), make(TSR_I32, 33, -1), 8, false));
+    ck_assert_ok(tsr__pair_activate(
+        queue, &(tsr__pair_activation){.ids = make(TSR_I32, 512, 8, -1),
+                                       .hidden = make(TSR_F32, 512, 8, 1536, -1),
+                                       .y = make(TSR_F32, 512, 8, 768, -1),
+                                       .dy = make(TSR_F32, 512, 8, 768, -1),
+                                       .weights = make(TSR_F32, 512, 8, -1),
+                                       .dhidden = make(TSR_F32, 512, 8, 1536, -1),
+                                       .dweights = make(TSR_F32, 512, 8, -1),
+                                       .experts = 32}));
 }
 
 static void choose(void)
@@ -668,7 +709,13 @@ static const struct {
     {"experts: choice", route},
     {"experts: choice gradient", route_gradient},
     {"experts: 512 tokens f16", experts_many},
+    {"experts: 512 tokens f32", experts_many_f32},
+    {"experts: 512 tokens q4_0", experts_many_q4_0},
+    {"experts: 256 tokens q4_k", experts_many_q4_k},
+    {"experts: 512 tokens bf16", experts_many_bf16},
     {"experts: 1 token q4_k", experts_few},
+    {"experts: 1 token f16", experts_few_f16},
+    {"experts: 1 token q4_0", experts_few_q4_0},
     {"experts: weights' gradient", experts_gradient},
     {"embedding", embedding},
     {"embedding gradient", embedding_gradient},

@@ -426,9 +426,10 @@ static bool can_run(const char *kernel)
         return info->coopmat_used >= 0 && !intel;
     if (strcmp(kernel, "attention_coopmat_bf16") == 0)
         return info->coopmat_bf16_used >= 0 && !intel;
-    if (strcmp(kernel, "matmul_coopmat") == 0)
+    if (strcmp(kernel, "matmul_coopmat") == 0 || strcmp(kernel, "matmul_grouped_coopmat") == 0)
         return info->coopmat_used >= 0;
-    if (strcmp(kernel, "matmul_coopmat_bf16") == 0 || strcmp(kernel, "attention_coopmat_bf16") == 0)
+    if (strcmp(kernel, "matmul_coopmat_bf16") == 0 ||
+        strcmp(kernel, "matmul_grouped_coopmat_bf16") == 0)
         return info->coopmat_bf16_used >= 0;
     if (strcmp(kernel, "matmul_coopmat2") == 0)
         return info->coopmat2;
