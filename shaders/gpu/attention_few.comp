@@ -1,10 +1,15 @@
 // Attention of few queries per key, forward: a workgroup computes up to ROWS queries that read one kv head, from one part of the keys. If
-// there are several parts, attention_merge.comp merges their results. An invocation multiplies the queries with one key, and then adds up
-// four columns of the values of every SLICES-th key. There are few workgroups, and they wait for memory most of the time. Therefore loads
-// are issued AHEAD at a time, and the first values are loaded before the softmax.
+// there are several parts, the last workgroup to finish merges their results, or attention_merge.comp does. An invocation multiplies the
+// queries with one key, and then adds up four columns of the values of every SLICES-th key. There are few workgroups, and they wait for
+// memory most of the time. Therefore loads are issued AHEAD at a time, and the first values are loaded before the softmax.
+//
+// With NEW, the kernel also applies the rotary embedding to the queries, and stores the keys and values of the step's tokens in the cache.
+// No workgroup reads what another one stores: each computes the new keys and values that it needs.
 #version 450
 #extension GL_GOOGLE_include_directive : require
+#extension GL_KHR_memory_scope_semantics : require
 #include "include/attention.glsl"
+#include "include/rope.glsl"
 
 layout(constant_id = 0) const uint THREADS = 128;
 layout(local_size_x_id = 0) in;
@@ -17,12 +22,17 @@ layout(constant_id = 6) const uint MASK_DTYPE = 0; // 0: no mask
 layout(constant_id = 7) const uint LOAD = TSR_ATTENTION_LOAD_SCALAR;
 layout(constant_id = 8) const uint CAPPED = 0;
 layout(constant_id = 9) const uint PAGED = 0;
-layout(constant_id = 10) const uint Y_DTYPE = 0; // 0: there are several parts
+layout(constant_id = 10) const uint Y_DTYPE = 0; // 0: there are several parts, which attention_merge.comp merges
 // 1: the numbers of iterations of loops are not constant, so that drivers do not unroll these loops. The results have the same bits.
 // lavapipe compiles each load to a loop over lanes, so without unrolling it compiles a pipeline in a quarter of the time.
 layout(constant_id = 11) const uint ROLLED = 0;
 layout(constant_id = 12) const uint EARLY = 0; // as in attention.comp
 layout(constant_id = 13) const uint V_QUADS = 16; // as QUADS, for the columns of v
+layout(constant_id = 14) const uint JOIN = 0;     // 1: there are several parts, and the last workgroup merges them
+// If not 0: the keys and values of each sequence's last q_length tokens, at most NEW, are read from CALL.new_k and CALL.new_v, and stored in
+// the cache. LOAD is then not TSR_ATTENTION_LOAD_SCALAR.
+layout(constant_id = 15) const uint NEW = 0;
+layout(constant_id = 16) const uint ROPE = TSR_ATTENTION_ROPE_NONE; // for the queries and the new keys
 
 // The values are added up in slices: each group of V_QUADS invocations takes every SLICES-th of a block's THREADS keys.
 const uint SLICES = THREADS / V_QUADS;
@@ -30,12 +40,27 @@ const uint SHARERS = THREADS / ROWS;  // invocations that share a row in the sof
 const uint SHARE = THREADS / SHARERS; // keys for each of these invocations
 const uint AHEAD = ROLLED != 0u ? 1u : QUADS < 8u ? QUADS : 8u;       // quads of a key
 const uint V_AHEAD = ROLLED != 0u ? 1u : V_QUADS < 8u ? V_QUADS : 8u; // rows of v
+const uint NEW_VALUES = NEW * QUADS;            // the index of the first new value in new_rows
+const bool WHOLE = Y_DTYPE != 0u && JOIN == 0u; // one part has all keys
 
 shared vec4 q_tile[ROWS * QUADS];
 shared float p_tile[ROWS * THREADS];
 shared float parts[2 * THREADS];
 shared float row_factor[ROWS];
 shared uvec4 scratch[THREADS]; // first the addresses of a block's rows of v, at the end the results of the slices
+shared vec4 new_rows[NEW != 0u ? NEW * (QUADS + V_QUADS) : 1u]; // new keys, then new values, as the cache has them
+shared float new_products[NEW != 0u ? NEW * ROWS : 1u];         // of the queries and the new keys
+shared uint joined;                                             // 1: this workgroup merges the parts
+
+// What workgroups write for the last one to read. `coherent` and the barriers of device scope in join() make it visible to that workgroup.
+layout(buffer_reference, std430, buffer_reference_align = 4) coherent buffer partial_floats {
+    float v[];
+};
+layout(buffer_reference, std430, buffer_reference_align = 4) coherent buffer part_counters {
+    uint v[];
+};
+#define TSR_PARTIAL partial_floats
+#include "include/attention_parts.glsl"
 
 // Returns n, the number of iterations of a loop, which divides THREADS. If ROLLED is 1, p.quads is THREADS, and the compiler knows neither
 // the number nor a bound of it: newer versions of Mesa unroll loops that have a bound, such as min(n, p.quads).
@@ -48,10 +73,62 @@ uint batch;
 attention_sequence sequence;
 // CALL.head_dim and CALL.value_dim if EARLY is 1
 uint early_head_dim, early_value_dim;
+// CALL.rope_table and CALL.rope_scale if there is a rotary embedding
+uvec2 rope_table;
+float rope_scale;
 
 #define HEAD_DIM (EARLY != 0u ? early_head_dim : CALL.head_dim)
 #define VALUE_DIM (EARLY != 0u ? early_value_dim : CALL.value_dim)
 #include "include/attention_rows.glsl"
+
+float rounded(float value, uint dtype)
+{
+    return dtype == TSR_DT_F32    ? value
+           : dtype == TSR_DT_BF16 ? tsr_f32_from_bf16(tsr_bf16_from_f32(value))
+                                  : tsr_f32_from_f16(tsr_f16_from_f32(value));
+}
+
+vec4 rounded4(vec4 value, uint dtype)
+{
+    [[unroll]] for (uint n = 0u; n < 4u; n++)
+        value[n] = rounded(value[n], dtype);
+    return value;
+}
+
+// The cosine and sine, times the embedding's scale, with which a pair of a row is rotated.
+vec2 turn_of(int position, uint pair)
+{
+    return rope_turn(rope_angle(position, tsr_words2(rope_table).v[pair])) * rope_scale;
+}
+
+// Loads four columns of a query or of a new key, and rotates them as rope_append.comp does.
+vec4 load_rotated(rows_of x, uint row, uint column, int position)
+{
+    uvec2 at = row_address(x, row);
+    vec4 own = load_quad_at(x, at, column, Q_DTYPE);
+    if (ROPE == TSR_ATTENTION_ROPE_NONE)
+        return own;
+    uint pairs = x.dim / 2u, from = min(column, x.dim - 4u);
+    vec4 turned;
+    if (ROPE == TSR_ATTENTION_ROPE_ADJACENT) {
+        vec2 first = turn_of(position, from / 2u), second = turn_of(position, from / 2u + 1u);
+        vec2 cosine = vec2(first.x, second.x), sine = vec2(first.y, second.y);
+        vec2 u = own.xz * cosine - own.yw * sine, w = own.xz * sine + own.yw * cosine;
+        turned = vec4(u.x, w.x, u.y, w.y);
+    } else {
+        bool behind = from >= pairs;
+        uint pair = behind ? from - pairs : from;
+        vec4 other = load_quad_at(x, at, behind ? pair : from + pairs, Q_DTYPE), cosine, sine;
+        [[unroll]] for (uint n = 0u; n < 4u; n++) {
+            vec2 turn = turn_of(position, pair + n);
+            cosine[n] = turn.x;
+            sine[n] = turn.y;
+        }
+        vec4 u = behind ? other : own, w = behind ? own : other;
+        turned = behind ? u * sine + w * cosine : u * cosine - w * sine;
+    }
+    return column < x.dim ? rounded4(turned, Q_DTYPE) : vec4(0.0);
+}
 
 // Loads this invocation's columns of V_AHEAD rows of v, the first of which is number `column` of a block that has `rows` rows. Rows past the
 // block's end are 0.
@@ -62,6 +139,84 @@ void load_values(rows_of v, uint column, uint rows, out vec4 values[V_AHEAD])
         vec4 value = load_quad_at(v, scratch[row].xy, gl_LocalInvocationIndex % V_QUADS * 4u, V_DTYPE);
         values[n] = row < rows ? value : vec4(0.0);
     }
+}
+
+// Replaces the rows from key first_new on, by new values or 0. The block's first row is key j0.
+void take_new_values(int j0, int end, int first_new, uint column, inout vec4 values[V_AHEAD])
+{
+    [[unroll]] for (uint n = 0u; n < V_AHEAD; n++) {
+        int key = j0 + int(column + n * SLICES);
+        uint number = uint(clamp(key - first_new, 0, int(NEW) - 1));
+        vec4 value = new_rows[NEW_VALUES + number * V_QUADS + gl_LocalInvocationIndex % V_QUADS];
+        values[n] = key < first_new ? values[n] : key < end ? value : vec4(0.0);
+    }
+}
+
+// Loads the keys and values of the step's tokens, rotated and rounded, to new_rows.
+void load_new_rows(uint kv_head, int first_new)
+{
+    rows_of k = rows_at(CALL.new_k, kv_head, HEAD_DIM), v = rows_at(CALL.new_v, kv_head, VALUE_DIM);
+    uint last = CALL.q_len - 1u;
+    for (uint e = gl_LocalInvocationIndex; e < NEW * QUADS; e += THREADS) {
+        uint n = e / QUADS;
+        new_rows[e] = rounded4(load_rotated(k, min(n, last), e % QUADS * 4u, first_new + int(n)), K_DTYPE);
+    }
+    for (uint e = gl_LocalInvocationIndex; e < NEW * V_QUADS; e += THREADS)
+        new_rows[NEW_VALUES + e] = rounded4(load_quad(v, min(e / V_QUADS, last), e % V_QUADS * 4u, Q_DTYPE), V_DTYPE);
+}
+
+void store_quad(rows_of x, uint row, uint column, uint dtype, vec4 value)
+{
+    uvec2 to = tsr_at(row_address(x, row), column * tsr_dtype_bytes(dtype));
+    if (LOAD == TSR_ATTENTION_LOAD_ALIGNED)
+        tsr_store_aligned4(to, dtype, value);
+    else
+        tsr_store_dense4(to, dtype, value);
+}
+
+// Stores those of the new rows in the cache that are keys first … end − 1.
+void store_new_rows(rows_of k, rows_of v, int first_new, int first, int end)
+{
+    for (uint e = gl_LocalInvocationIndex; e < NEW * QUADS; e += THREADS) {
+        int key = first_new + int(e / QUADS);
+        if (key >= first && key < end && e % QUADS * 4u < k.dim)
+            store_quad(k, uint(key), e % QUADS * 4u, K_DTYPE, new_rows[e]);
+    }
+    for (uint e = gl_LocalInvocationIndex; e < NEW * V_QUADS; e += THREADS) {
+        int key = first_new + int(e / V_QUADS);
+        if (key >= first && key < end && e % V_QUADS * 4u < v.dim)
+            store_quad(v, uint(key), e % V_QUADS * 4u, V_DTYPE, new_rows[NEW_VALUES + e]);
+    }
+}
+
+// Multiplies the queries with the new keys, in the same order as main() multiplies them with other keys.
+void multiply_new_keys()
+{
+    for (uint e = gl_LocalInvocationIndex; e < NEW * ROWS; e += THREADS) {
+        float product = 0.0;
+        for (uint quad = 0u; quad < trips_of(QUADS); quad++) {
+            vec4 of_query = q_tile[e % ROWS * QUADS + quad], of_key = new_rows[e / ROWS * QUADS + quad];
+            [[unroll]] for (uint c = 0u; c < 4u; c++)
+                product = fma(of_query[c], of_key[c], product);
+        }
+        new_products[e] = product;
+    }
+}
+
+// Must be called by all invocations after they have written the results of a part. Returns true in the last of the p.parts workgroups that
+// call this function for one block of queries. That workgroup sees what all the others have written.
+bool join(uint block)
+{
+    // The first barrier makes the results of all invocations available to the device before the counter tells so. The counter's atomic
+    // operation orders the workgroups, and the second barrier makes the results of the other workgroups visible to all invocations.
+    controlBarrier(gl_ScopeWorkgroup, gl_ScopeDevice, gl_StorageSemanticsBuffer | gl_StorageSemanticsShared, gl_SemanticsAcquireRelease);
+    if (gl_LocalInvocationIndex == 0u)
+        joined = atomicAdd(part_counters(p.counters).v[block], 1u, gl_ScopeDevice, gl_StorageSemanticsBuffer, gl_SemanticsAcquireRelease) + 1u ==
+                         p.parts
+                     ? 1u
+                     : 0u;
+    controlBarrier(gl_ScopeWorkgroup, gl_ScopeDevice, gl_StorageSemanticsBuffer | gl_StorageSemanticsShared, gl_SemanticsAcquireRelease);
+    return joined != 0u;
 }
 
 // Finds query number n of those that read a kv head.
@@ -76,6 +231,10 @@ void main()
     if (EARLY != 0u) {
         early_head_dim = CALL.head_dim;
         early_value_dim = CALL.value_dim;
+    }
+    if (ROPE != TSR_ATTENTION_ROPE_NONE) {
+        rope_table = CALL.rope_table;
+        rope_scale = CALL.rope_scale;
     }
     uint thread = gl_LocalInvocationIndex, group = tsr_flat_group();
     if (group >= p.count)
@@ -97,20 +256,25 @@ void main()
     int query;
     for (uint e = thread; e < ROWS * QUADS; e += THREADS) {
         find_query(first_reader, min(first_query + e / QUADS, queries - 1u), head, query);
-        q_tile[e] = load_quad(rows_at(CALL.q, head, HEAD_DIM), uint(query), e % QUADS * 4u, Q_DTYPE);
+        q_tile[e] = load_rotated(rows_at(CALL.q, head, HEAD_DIM), uint(query), e % QUADS * 4u, query + sequence.offset);
     }
-    int first, end;
+    int first, end, part_first = int(part * p.part_keys), part_end = int(min((part + 1u) * p.part_keys, CALL.kv_len));
     attention_keys(sequence, 0, int(CALL.q_len) - 1, first, end);
-    first = max(first, int(part * p.part_keys));
-    end = min(end, int(min((part + 1u) * p.part_keys, CALL.kv_len)));
+    first = max(first, part_first);
+    end = min(end, part_end);
+    // Keys from first_new on are in new_rows, if any of them is in this part.
+    int first_new = sequence.offset;
+    bool has_new = NEW != 0u && first_new < part_end && sequence.kv_length > part_first;
+    if (has_new)
+        load_new_rows(kv_head, first_new);
     // In the softmax, several invocations share a row. This invocation has the same query in all
     // blocks.
     uint row = thread / SHARERS, sharer = thread % SHARERS;
     find_query(first_reader, min(first_query + row, queries - 1u), head, query);
     uvec2 mask = attention_head(CALL.mask, batch, head);
     float largest = tsr_minus_infinity, sum = 0.0, slope;
-    // If there are several parts, attention_merge.comp adds the sink.
-    if (Y_DTYPE != 0u) {
+    // If there are several parts, their merge adds the sink.
+    if (WHOLE) {
         largest = attention_sink(head);
         sum = sharer != 0u || largest == tsr_minus_infinity ? 0.0 : 1.0;
     }
@@ -118,36 +282,51 @@ void main()
     [[unroll]] for (uint r = 0u; r < ROWS; r++)
         result[r] = vec4(0.0);
     barrier();
+    if (has_new) {
+        multiply_new_keys(); // read after the loop's first barrier
+        if (block == 0u)
+            store_new_rows(k, v, first_new, part_first, min(part_end, sequence.kv_length));
+    }
     for (int j0 = first; j0 < end; j0 += int(THREADS)) {
         float scores[ROWS];
         [[unroll]] for (uint r = 0u; r < ROWS; r++)
             scores[r] = 0.0;
-        uint key = uint(min(j0 + int(thread), end - 1)), page = page_of(k, key);
+        // The block does not load new keys and values. Other workgroups may be storing them.
+        bool block_new = has_new && j0 + int(THREADS) > first_new, loads = !block_new || j0 < first_new;
+        int last = block_new ? max(min(end, first_new) - 1, 0) : end - 1;
+        uint key = uint(min(j0 + int(thread), last)), page = page_of(k, key);
         uvec2 k_row = row_address_in(k, page, key);
         scratch[thread].xy = row_address_in(v, page, key);
-        for (uint quad0 = 0u; quad0 < trips_of(QUADS); quad0 += AHEAD) {
-            vec4 of_key[AHEAD];
-            [[unroll]] for (uint n = 0u; n < AHEAD; n++)
-                of_key[n] = load_quad_at(k, k_row, (quad0 + n) * 4u, K_DTYPE);
-            // The products are added in attention.comp's order, so that the backward pass computes the same bits.
-            [[unroll]] for (uint n = 0u; n < AHEAD; n++)
-                [[unroll]] for (uint r = 0u; r < ROWS; r++) {
-                    vec4 of_query = q_tile[r * QUADS + quad0 + n];
-                    [[unroll]] for (uint c = 0u; c < 4u; c++)
-                        scores[r] = fma(of_query[c], of_key[n][c], scores[r]);
-                }
-        }
+        if (loads)
+            for (uint quad0 = 0u; quad0 < trips_of(QUADS); quad0 += AHEAD) {
+                vec4 of_key[AHEAD];
+                [[unroll]] for (uint n = 0u; n < AHEAD; n++)
+                    of_key[n] = load_quad_at(k, k_row, (quad0 + n) * 4u, K_DTYPE);
+                // The products are added in attention.comp's order, so that the backward pass computes the same bits.
+                [[unroll]] for (uint n = 0u; n < AHEAD; n++)
+                    [[unroll]] for (uint r = 0u; r < ROWS; r++) {
+                        vec4 of_query = q_tile[r * QUADS + quad0 + n];
+                        [[unroll]] for (uint c = 0u; c < 4u; c++)
+                            scores[r] = fma(of_query[c], of_key[n][c], scores[r]);
+                    }
+            }
         [[unroll]] for (uint r = 0u; r < ROWS; r++)
             p_tile[r * THREADS + thread] = scores[r];
         barrier();
         vec4 values[V_AHEAD];
-        load_values(v, thread / V_QUADS, uint(end - j0), values);
+        if (loads)
+            load_values(v, thread / V_QUADS, uint(end - j0), values);
 
         // This loop has no unroll hint, because SwiftShader computed wrong results with one.
         float most = tsr_minus_infinity;
         for (uint n = 0u; n < trips_of(SHARE); n++) {
             uint column = n * SHARERS + sharer, at = row * THREADS + column;
-            float score = score_of(p_tile[at], query, j0 + int(column), mask, slope);
+            float product = p_tile[at];
+            if (block_new) {
+                int number = min(j0 + int(column) - first_new, int(NEW) - 1);
+                product = number < 0 ? product : new_products[uint(max(number, 0)) * ROWS + row];
+            }
+            float score = score_of(product, query, j0 + int(column), mask, slope);
             score = j0 + int(column) < end ? score : tsr_minus_infinity;
             p_tile[at] = score;
             most = max(most, score);
@@ -174,8 +353,10 @@ void main()
         [[unroll]] for (uint r = 0u; r < ROWS; r++)
             result[r] *= row_factor[r];
         for (uint column = thread / V_QUADS; column < trips_of(THREADS); column += V_AHEAD * SLICES) {
-            if (column >= SLICES)
+            if (column >= SLICES && loads)
                 load_values(v, column, uint(end - j0), values);
+            if (block_new)
+                take_new_values(j0, end, first_new, column, values);
             [[unroll]] for (uint n = 0u; n < V_AHEAD; n++)
                 [[unroll]] for (uint r = 0u; r < ROWS; r++)
                     result[r] = fma(vec4(p_tile[r * THREADS + column + n * SLICES]), values[n], result[r]);
@@ -190,7 +371,7 @@ void main()
     sum = 0.0;
     [[unroll]] for (uint n = 0u; n < trips_of(SHARERS); n++)
         sum += parts[THREADS + zero() + row * SHARERS + n];
-    if (Y_DTYPE != 0u && sharer == 0u)
+    if (WHOLE && sharer == 0u)
         row_factor[row] = sum == 0.0 ? 0.0 : 1.0 / sum;
     for (uint r = 0u; r < ROWS; r++) {
         [[unroll]] for (uint c = 0u; c < ROWS; c++)
@@ -206,27 +387,36 @@ void main()
             [[unroll]] for (uint n = 0u; n < trips_of(SLICES); n++)
                 total += uintBitsToFloat(scratch[zero() + n * V_QUADS + thread]);
             uvec2 y = uvec2(0u);
-            if (Y_DTYPE != 0u) {
+            if (WHOLE) {
                 total *= row_factor[r];
                 y = tsr_at_stride(attention_head(CALL.y, batch, head), uint(query), CALL.y.row);
             }
             for (uint n = 0u; n < 4u; n++)
                 if (thread * 4u + n < VALUE_DIM) {
-                    if (Y_DTYPE != 0u)
+                    if (WHOLE)
                         tsr_store_float(tsr_at_stride(y, thread * 4u + n, CALL.y.column), 0u, Y_DTYPE, total[n]);
                     else
-                        tsr_floats(to).v[2u + thread * 4u + n] = total[n];
+                        partial_floats(to).v[2u + thread * 4u + n] = total[n];
                 }
         }
         if (exists && row == r && sharer == 0u) {
-            if (Y_DTYPE == 0u) {
-                tsr_floats(to).v[0] = largest;
-                tsr_floats(to).v[1] = sum;
+            if (!WHOLE) {
+                partial_floats(to).v[0] = largest;
+                partial_floats(to).v[1] = sum;
             } else if (CALL.lse.at != uvec2(0u)) {
                 tsr_floats(tsr_at_stride(attention_head(CALL.lse, batch, head), uint(query), CALL.lse.row)).v[0] =
                     sum == 0.0 ? tsr_minus_infinity : largest + tsr_log(sum);
             }
         }
         barrier();
+    }
+    if (JOIN == 0u || !join(group / p.parts))
+        return;
+    for (uint e = thread; e < ROWS * V_QUADS; e += THREADS) {
+        uint n = first_query + e / V_QUADS, column = e % V_QUADS * 4u;
+        if (n < queries && column < VALUE_DIM) {
+            find_query(first_reader, n, head, query);
+            attention_merge_parts(batch, head, uint(query), column, Y_DTYPE);
+        }
     }
 }

@@ -36,6 +36,10 @@ struct tsr_attention_call {
     /* i32 [batch, n]: the pages of the cache in which each sequence's keys are. The address is 0 if
      * k and v are not in a cache. */
     TSR_ADDRESS pages, pages_batch, pages_row;
+    /* The keys and values of the step's tokens, [batch, kv_heads, q_len, columns], which
+     * attention_few.comp with NEW stores in the cache. */
+    TSR_ATTENTION_OPERAND new_k, new_v;
+    TSR_ADDRESS rope_table; /* for queries and new keys, as in params/rope.h; 0: none */
     TSR_UINT batch, heads, kv_heads;
     TSR_UINT q_len, kv_len;
     TSR_UINT head_dim, value_dim;  /* the columns of q and k; those of v and y */
@@ -43,7 +47,8 @@ struct tsr_attention_call {
     TSR_UINT causal;
     TSR_UINT window; /* with `causal`, a query sees at most this many keys; 2^31: no limit */
     TSR_FLOAT scale;
-    TSR_FLOAT softcap; /* 0: none */
+    TSR_FLOAT softcap;    /* 0: none */
+    TSR_FLOAT rope_scale; /* what rotated rows are multiplied by */
     /* In memory, three arrays of integers follow this struct: kv_head[heads], the kv head that each
      * head reads; reader[heads], all heads, sorted by the kv head that they read; and
      * first[kv_heads + 1], the index in `reader` of the first head that reads each kv head. */
@@ -54,6 +59,9 @@ struct tsr_attention_push {
     /* attention_few.comp and attention_merge.comp: for each row and each part of its keys, f32: the
      * largest score, the sum of exponentials and the result so far */
     TSR_ADDRESS partial;
+    /* attention_few.comp with JOIN: for each block of queries, how many workgroups have written
+     * their results of a part; 0 at first */
+    TSR_ADDRESS counters;
     TSR_ADDRESS dsinks, dsinks_step; /* attention_sinks_grad.comp: f32 [heads] */
     TSR_UINT first; /* the number of this dispatch's first block of rows, or of its first row */
     TSR_UINT count; /* blocks of rows of this dispatch; rows in attention_delta.comp; invocations in
@@ -78,6 +86,11 @@ TSR_PUSH_CHECK(tsr_attention_push);
 #define TSR_ATTENTION_DV 3u
 #define TSR_ATTENTION_DELTA 4u
 #define TSR_ATTENTION_DKV 5u /* dk and dv; attention_coopmat.glsl only */
+
+/* The rotary embedding that attention_few.comp applies, a specialization constant. */
+#define TSR_ATTENTION_ROPE_NONE 0u
+#define TSR_ATTENTION_ROPE_HALVES 1u   /* a pair's components are half a row apart */
+#define TSR_ATTENTION_ROPE_ADJACENT 2u /* a pair's components are neighbours */
 
 /* How the elements of q, k, v and dy are loaded, a specialization constant. */
 #define TSR_ATTENTION_LOAD_SCALAR 0u

@@ -179,6 +179,21 @@ tsr_status tsr__kv_cache_append_rotated(tsr_kv_cache *cache, int layer, const ts
                                         tsr_tensor *q, tsr_tensor *k,
                                         const tsr_tensor *v) TSR_NODISCARD;
 
+/* Rotates the step's queries and keys, stores keys and values for one layer, and then computes
+ * tsr_kv_cache_attention. `rope` may be NULL: nothing is rotated. q and k may be rotated in place
+ * or stay as they are. The shapes are those of tsr_kv_cache_append and tsr_kv_cache_attention; the
+ * members of `params` that the cache sets must be NULL.
+ *
+ * On GPUs, one dispatch does all of this if a step has at most 4 tokens of each sequence, and at
+ * most 16 queries that read the same kv head; q, k and v have the same dtype and rows of vectors,
+ * with a head_dim that is a multiple of 8; `rope` rotates whole rows; and each kv head has a
+ * reader. Otherwise, and on CPU drivers, tsr__kv_cache_append_rotated or tsr_kv_cache_append and
+ * tsr_attention do it. */
+tsr_status tsr__kv_cache_append_and_attend(tsr_kv_cache *cache, int layer, const tsr_rope *rope,
+                                           tsr_tensor *y, tsr_tensor *q, tsr_tensor *k,
+                                           const tsr_tensor *v,
+                                           const tsr_attention_params *params) TSR_NODISCARD;
+
 /* Normalisation -------------------------------------------------------------------------------- */
 
 /* The gradients of normalisation in a residual branch: dx is the gradient of x plus `added`, the

@@ -272,38 +272,50 @@ static void attention_gradient_sinks(void)
                                     tsr_attention_params(.sinks = sinks, .dsinks = dsinks)));
 }
 
-/* Records the rotation of queries and keys, and the appending of keys and values, for 16 tokens
- * whose q, k and v are in one tensor. */
-static void rotated(tsr_kv_cache *pages)
+/* Makes views of the queries, keys and values in one tensor, for `tokens` tokens. */
+static void split_heads(int tokens, tsr_tensor *part[3])
 {
     static const int64_t first[] = {0, 32, 40, 48};
-    tsr_tensor *all = transposed(make(TSR_F32, 1, 16, 48, 128, -1), 1, 2), *part[3];
-    tsr_rope *angles;
+    tsr_tensor *all = transposed(make(TSR_F32, 1, tokens, 48, 128, -1), 1, 2);
 
     for (int i = 0; i < 3; i++) {
         ck_assert_ok(tsr_tensor_slice(all, 1, first[i], first[i + 1], 1, &part[i]));
         keep(part[i]);
     }
-    ck_assert_ok(tsr_rope_create(queue, tsr_rope_params(.rotary_dim = 128), &angles));
+}
+
+/* Records a step of 16 tokens, and one of a token after many. */
+static void cache_steps(tsr_kv_cache *pages, const tsr_rope *angles)
+{
+    tsr_tensor *part[3];
+    int sequence;
+
+    ck_assert_ok(tsr_kv_cache_add(pages, -1, &sequence));
+    ck_assert_ok(tsr_kv_cache_begin(pages, 1, &sequence, &(int64_t){16}, NULL));
+    ck_assert_ok(tsr_kv_cache_append(pages, 0, make(TSR_F32, 1, 8, 16, 128, -1),
+                                     make(TSR_F32, 1, 8, 16, 128, -1)));
+    split_heads(16, part);
     ck_assert_ok(tsr__kv_cache_append_rotated(pages, 0, angles, part[0], part[1], part[2]));
-    tsr_rope_destroy(&angles);
+    ck_assert_ok(tsr_kv_cache_begin(pages, 1, &sequence, &(int64_t){4000}, NULL));
+    ck_assert_ok(tsr_kv_cache_begin(pages, 1, &sequence, &(int64_t){1}, NULL));
+    split_heads(1, part);
+    ck_assert_ok(tsr__kv_cache_append_and_attend(pages, 0, angles, make(TSR_F32, 1, 32, 1, 128, -1),
+                                                 part[0], part[1], part[2],
+                                                 tsr_attention_params(.causal = true)));
 }
 
 static void cache(void)
 {
     tsr_kv_cache *pages;
-    const int64_t tokens[] = {16};
-    int sequence;
+    tsr_rope *angles;
 
     ck_assert_ok(tsr_kv_cache_create(
         tsr_kv_cache_params(.stream = queue, .layers = 1, .kv_heads = 8, .head_dim = 128,
                             .dtype = TSR_F16, .pages = 64, .sequences = 1),
         &pages));
-    ck_assert_ok(tsr_kv_cache_add(pages, -1, &sequence));
-    ck_assert_ok(tsr_kv_cache_begin(pages, 1, &sequence, tokens, NULL));
-    ck_assert_ok(tsr_kv_cache_append(pages, 0, make(TSR_F32, 1, 8, 16, 128, -1),
-                                     make(TSR_F32, 1, 8, 16, 128, -1)));
-    rotated(pages);
+    ck_assert_ok(tsr_rope_create(queue, tsr_rope_params(.rotary_dim = 128), &angles));
+    cache_steps(pages, angles);
+    tsr_rope_destroy(&angles);
     tsr_kv_cache_destroy(&pages);
 }
 

@@ -26,6 +26,20 @@ static tsr_status backward(const tsr__attention *call)
     return done ? TSR_OK : tsr__attention_tiled_grad(call);
 }
 
+tsr_status tsr__attention_forward(tsr__attention *call, bool *done)
+{
+    TSR__TRY(tsr__attention_check(call));
+    const bool empty = tsr_layout_count(&call->q->layout) == 0;
+    tsr_status status = TSR_OK;
+    *done = !call->new_k || (!empty && tsr__attention_few_append_suits(call));
+    if (*done && call->new_k)
+        status = tsr__attention_few(call);
+    else if (*done && !empty)
+        status = forward(call);
+    tsr__attention_finish(call);
+    return status;
+}
+
 tsr_status tsr_attention(tsr_stream *stream, tsr_tensor *y, tsr_tensor *lse, const tsr_tensor *q,
                          const tsr_tensor *k, const tsr_tensor *v,
                          const tsr_attention_params *params)
@@ -39,12 +53,8 @@ tsr_status tsr_attention(tsr_stream *stream, tsr_tensor *y, tsr_tensor *lse, con
                            .k = k,
                            .v = v,
                            .params = *params};
-    TSR__TRY(tsr__attention_check(&call));
-    tsr_status status = TSR_OK;
-    if (tsr_layout_count(&q->layout) > 0)
-        status = forward(&call);
-    tsr__attention_finish(&call);
-    return status;
+    bool done;
+    return tsr__attention_forward(&call, &done);
 }
 
 tsr_status tsr_attention_grad(tsr_stream *stream, tsr_tensor *dq, tsr_tensor *dk, tsr_tensor *dv,

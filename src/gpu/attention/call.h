@@ -5,6 +5,7 @@
 #include "gpu/stream/stream.h"
 #include "shaders/params/attention.h"
 #include "tessera/attention.h"
+#include "tessera/rope.h"
 
 typedef struct tsr__attention {
     const char *op; /* the function's name, with which error texts begin */
@@ -13,6 +14,10 @@ typedef struct tsr__attention {
     const tsr_tensor *dq, *dk, *dv; /* results of tsr_attention_grad; at most two are NULL */
     const tsr_tensor *dy;           /* NULL in tsr_attention */
     const tsr_tensor *q, *k, *v;
+    /* The keys and values of the queries' tokens, [batch, kv_heads, q_len, head_dim], if the call
+     * is to store them in the cache, k and v, first; otherwise NULL. */
+    const tsr_tensor *new_k, *new_v;
+    const tsr_rope *rope;        /* applied to q and new_k; NULL: none */
     tsr_attention_params params; /* the default of params.scale is filled in */
     /* the mask's layout, broadcast to [batch, heads, q_len, kv_len]; unused without a mask */
     tsr_layout mask;
@@ -41,18 +46,26 @@ static inline const uint32_t *tsr__attention_first_reader(const tsr__attention *
     return call->table + 2 * call->heads;
 }
 
+/* Computes the forward call, of which the caller must have set the members from `op` to `params`.
+ * With new_k and new_v, the call also stores these in the cache; if no kernel does that, *done is
+ * false and nothing has been recorded. */
+tsr_status tsr__attention_forward(tsr__attention *call, bool *done) TSR_NODISCARD;
+
 /* The parameters of a call as the shaders read them from device memory: a struct
  * tsr_attention_call, followed by the three arrays of call->table. */
 typedef struct tsr__attention_description {
     tsr__access range; /* the bytes on the device that the shaders read */
     uint64_t address;  /* the device address of `range` */
+    uint64_t counters; /* the device address of counters that are 0 */
     void *bytes; /* the bytes that must still be sent, in host memory; NULL if there are none */
 } tsr__attention_description;
 
 /* Writes the parameters to device memory if the host reaches it; otherwise tsr__attention_send()
- * must send them. `delta` may be NULL. The caller must pass the description to
- * tsr__attention_description_finish(). */
+ * must send them. `delta` may be NULL. `counters` is how many counters the kernel needs, of 32 bits
+ * each; a dispatch that changes them must declare that it writes to the description. The caller
+ * must pass the description to tsr__attention_description_finish(). */
 tsr_status tsr__attention_describe(const tsr__attention *call, const tsr__buffer *delta,
+                                   uint32_t counters,
                                    tsr__attention_description *out) TSR_NODISCARD;
 /* Frees the bytes that are still to be sent. */
 void tsr__attention_description_finish(tsr__attention_description *description);
@@ -110,8 +123,12 @@ uint32_t tsr__attention_load(const tsr__attention *call);
 /* True if tsr__attention_few() should record the forward call, for example because few queries
  * read each key. */
 bool tsr__attention_few_suit(const tsr__attention *call);
+/* The same for a call with new keys and values. The kernel takes few tokens of a sequence, whole
+ * rows of whole vectors that are rotated completely or not at all, and no lse. CPU drivers need
+ * more time for it than for separate kernels. */
+bool tsr__attention_few_append_suits(const tsr__attention *call);
 /* Records the forward call with a kernel that divides the keys into ranges. Each workgroup
- * computes one range, and the results of all ranges are then merged. */
+ * computes one range. On GPUs the last one to finish merges the results of all ranges. */
 tsr_status tsr__attention_few(const tsr__attention *call) TSR_NODISCARD;
 
 /* Merges the results of `ranges` ranges of the keys into y, in the order of the ranges, and into

@@ -4,6 +4,7 @@
 #include "base/alloc.h"
 #include "base/checked.h"
 #include "gpu/attention/call.h"
+#include "gpu/ops/rope/rope.h"
 
 /* means "no window": it exceeds every distance between a query and a key */
 #define NO_WINDOW (UINT32_C(1) << 31)
@@ -51,6 +52,8 @@ static struct tsr_attention_call values_of(const tsr__attention *c, const tsr__b
         .dv = operand(c->dv),
         .mask = operand_of(p->mask, &c->mask),
         .lse = operand(c->lse),
+        .new_k = operand(c->new_k),
+        .new_v = operand(c->new_v),
         .batch = (uint32_t)c->batch,
         .heads = (uint32_t)c->heads,
         .kv_heads = (uint32_t)c->kv_heads,
@@ -65,6 +68,10 @@ static struct tsr_attention_call values_of(const tsr__attention *c, const tsr__b
         .scale = p->scale,
         .softcap = p->softcap,
     };
+    if (c->rope) {
+        values.rope_table = tsr__tensor_address(tsr__rope_table(c->rope));
+        values.rope_scale = (float)tsr__rope_params_of(c->rope)->attention_factor;
+    }
     if (delta)
         values.delta = (struct tsr_attention_operand){
             .at = delta->address,
@@ -99,11 +106,11 @@ static tsr_status place(tsr_stream *stream, uint64_t size, tsr__attention_descri
 }
 
 tsr_status tsr__attention_describe(const tsr__attention *call, const tsr__buffer *delta,
-                                   tsr__attention_description *out)
+                                   uint32_t counters, tsr__attention_description *out)
 {
     const struct tsr_attention_call values = values_of(call, delta);
     const size_t table = (2 * (size_t)call->heads + (size_t)call->kv_heads + 1) * 4;
-    const uint64_t size = sizeof values + table;
+    const uint64_t size = sizeof values + table + 4 * (uint64_t)counters;
     tsr__attention_description d = {.bytes = tsr__calloc(1, size)};
     if (!d.bytes)
         return TSR_ERR_NO_MEMORY;
@@ -114,6 +121,7 @@ tsr_status tsr__attention_describe(const tsr__attention *call, const tsr__buffer
         tsr__free(d.bytes);
         return status;
     }
+    d.counters = d.address + sizeof values + table;
     *out = d;
     return TSR_OK;
 }
@@ -128,10 +136,15 @@ int tsr__attention_reads(const tsr__attention *call, const tsr__attention_descri
                          tsr__access *access)
 {
     const tsr_attention_params *p = &call->params;
-    const tsr_tensor *read[] = {call->q,      call->k,       call->v,  call->dy, p->mask,
-                                p->q_lengths, p->kv_lengths, p->pages, p->sinks};
+    const tsr_tensor *read[] = {call->q,       call->dy,
+                                p->mask,       p->q_lengths,
+                                p->kv_lengths, p->pages,
+                                p->sinks,      call->new_k,
+                                call->new_v,   call->rope ? tsr__rope_table(call->rope) : NULL};
     int count = 0;
     access[count++] = description->range;
+    access[count++] = call->new_k ? tsr__write_of(call->k) : tsr__read_of(call->k);
+    access[count++] = call->new_v ? tsr__write_of(call->v) : tsr__read_of(call->v);
     for (size_t i = 0; i < sizeof read / sizeof *read; i++)
         if (read[i])
             access[count++] = tsr__read_of(read[i]);
@@ -232,7 +245,8 @@ static bool vectors(const tsr_tensor *x, uint64_t bytes)
 static bool all_vectors(const tsr__attention *c, uint64_t bytes)
 {
     return vectors(c->q, bytes) && vectors(c->k, bytes) && vectors(c->v, bytes) &&
-           (!c->dy || vectors(c->dy, bytes));
+           (!c->dy || vectors(c->dy, bytes)) && (!c->new_k || vectors(c->new_k, bytes)) &&
+           (!c->new_v || vectors(c->new_v, bytes));
 }
 
 uint32_t tsr__attention_load(const tsr__attention *c)

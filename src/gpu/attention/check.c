@@ -205,6 +205,8 @@ static tsr_status check_overlap(const tsr__attention *c)
                         {"kv_lengths", p->kv_lengths},
                         {"pages", p->pages},
                         {"sinks", p->sinks},
+                        {"the new k", c->new_k},
+                        {"the new v", c->new_v},
                         {"dy", c->dy},
                         {"y", c->dy ? c->y : NULL},
                         {"lse", c->dy ? c->lse : NULL}};

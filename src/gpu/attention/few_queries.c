@@ -1,7 +1,10 @@
 /* Attention of few queries. attention_few.comp computes ranges of the keys. If there are several
- * ranges, attention_merge.comp merges their results. */
+ * ranges, the last workgroup of the dispatch or attention_merge.comp merges their results. */
+#include <string.h>
+
 #include "base/checked.h"
 #include "gpu/attention/call.h"
+#include "gpu/ops/rope/rope.h"
 
 enum {
     THREADS = 128,
@@ -16,6 +19,9 @@ enum {
      * 65535 iterations after which lavapipe ends them. */
     MAX_KEYS = 8192,
     MERGE_WORKGROUP = 64,
+    /* More counters are not worth sending with each call. */
+    MAX_COUNTERS = 2048,
+    MAX_NEW = 4, /* the most tokens of a sequence whose keys and values the kernel stores */
 };
 
 /* How the work is divided among workgroups. Each workgroup computes some queries for one range of
@@ -62,14 +68,82 @@ static uint64_t rows_of(const tsr__attention *c)
     return (uint64_t)(c->batch * c->heads * c->q_len);
 }
 
-/* True unless one of the kernels has failed its self-test. */
-static bool kernels_admitted(const tsr__attention *c)
+static uint32_t quads_of(int64_t columns)
 {
-    tsr_device *device = tsr_stream_device(c->stream);
-    const uint32_t spec[] = {THREADS, MAX_ROWS, 0, (uint32_t)c->q->layout.dtype};
+    uint32_t quads = 1;
+    while ((int64_t)quads * 4 < columns)
+        quads *= 2;
+    return quads;
+}
+
+static uint32_t rope_of(const tsr__attention *c)
+{
+    if (!c->rope)
+        return TSR_ATTENTION_ROPE_NONE;
+    return tsr__rope_params_of(c->rope)->pairing == TSR_ROPE_ADJACENT ? TSR_ATTENTION_ROPE_ADJACENT
+                                                                      : TSR_ATTENTION_ROPE_HALVES;
+}
+
+/* Specializes the kernel. `ranges` is whether there are several, and `joined` whether the kernel
+ * merges them. */
+static void specialize(const tsr__attention *c, bool ranges, bool joined, tsr__dispatch *dispatch)
+{
+    const tsr_attention_params *p = &c->params;
+    const tsr_device *device = tsr_stream_device(c->stream);
+    const uint32_t spec[] = {
+        THREADS,
+        cut_of(c).rows,
+        quads_of(c->head_dim),
+        (uint32_t)c->q->layout.dtype,
+        (uint32_t)c->k->layout.dtype,
+        (uint32_t)c->v->layout.dtype,
+        p->mask ? (uint32_t)p->mask->layout.dtype : 0,
+        tsr__attention_load(c),
+        p->softcap > 0,
+        p->pages != NULL,
+        ranges && !joined ? 0 : (uint32_t)c->y->layout.dtype,
+        device->traits.slow_pipelines,
+        device->info.type == TSR_DEVICE_CPU,
+        quads_of(c->value_dim),
+        ranges && joined,
+        c->new_k ? (uint32_t)c->q_len : 0,
+        rope_of(c),
+    };
+    dispatch->shader = TSR__SHADER_ATTENTION_FEW;
+    dispatch->spec_count = sizeof spec / sizeof *spec;
+    memcpy(dispatch->spec, spec, sizeof spec);
+}
+
+static bool admitted(const tsr__attention *c, bool ranges, bool joined)
+{
+    tsr__dispatch dispatch = {0};
+    specialize(c, ranges, joined, &dispatch);
+    return tsr__shader_admitted(tsr_stream_device(c->stream), dispatch.shader, dispatch.spec,
+                                dispatch.spec_count);
+}
+
+/* The number of blocks of queries, each of which has a counter if the kernel merges ranges. */
+static uint64_t blocks_of(const cut *how)
+{
+    return how->groups / how->ranges;
+}
+
+/* True if the kernel can merge ranges, and is the fastest way. */
+static bool joins(const tsr__attention *c, const cut *how)
+{
+    return !tsr_stream_device(c->stream)->traits.few_invocations &&
+           blocks_of(how) <= MAX_COUNTERS && admitted(c, true, true);
+}
+
+/* True unless one of the kernels has failed its self-test. */
+static bool kernels_admitted(const tsr__attention *c, const cut *how)
+{
     const uint32_t merge[] = {MERGE_WORKGROUP, (uint32_t)c->y->layout.dtype};
-    return tsr__shader_admitted(device, TSR__SHADER_ATTENTION_FEW, spec, 4) &&
-           tsr__shader_admitted(device, TSR__SHADER_ATTENTION_MERGE, merge, 2);
+    if (how->ranges == 1)
+        return admitted(c, false, false);
+    return joins(c, how) || (admitted(c, true, false) &&
+                             tsr__shader_admitted(tsr_stream_device(c->stream),
+                                                  TSR__SHADER_ATTENTION_MERGE, merge, 2));
 }
 
 bool tsr__attention_few_suit(const tsr__attention *c)
@@ -80,7 +154,37 @@ bool tsr__attention_few_suit(const tsr__attention *c)
     const bool loops_end = device->traits.ends_loops && c->kv_len > MAX_KEYS;
     return (few || loops_end) && how.groups <= UINT32_MAX &&
            rows_of(c) <= UINT32_MAX / how.ranges &&
-           device->info.max_workgroup_invocations >= THREADS && kernels_admitted(c);
+           device->info.max_workgroup_invocations >= THREADS && kernels_admitted(c, &how);
+}
+
+/* The bytes of shared memory that the kernel declares. */
+static uint64_t shared_bytes(const tsr__attention *c)
+{
+    const uint64_t rows = cut_of(c).rows, news = (uint64_t)c->q_len, quads = quads_of(c->head_dim),
+                   v_quads = quads_of(c->value_dim);
+    return 16 * (rows * quads + THREADS + news * (quads + v_quads)) +
+           4 * (rows * THREADS + 2 * THREADS + rows + news * rows + 1);
+}
+
+static bool all_heads_are_read(const tsr__attention *c)
+{
+    const uint32_t *first = tsr__attention_first_reader(c);
+    for (int64_t g = 0; g < c->kv_heads; g++)
+        if (first[g] == first[g + 1])
+            return false;
+    return true;
+}
+
+bool tsr__attention_few_append_suits(const tsr__attention *c)
+{
+    const tsr_device *device = tsr_stream_device(c->stream);
+    const tsr_dtype dtype = c->q->layout.dtype;
+    return !device->traits.few_invocations && c->q_len <= MAX_NEW && !c->lse &&
+           c->new_k->layout.dtype == dtype && c->new_v->layout.dtype == dtype &&
+           c->head_dim % 8 == 0 && c->value_dim % 4 == 0 &&
+           (!c->rope || tsr__rope_params_of(c->rope)->rotary_dim == c->head_dim) &&
+           tsr__attention_load(c) != TSR_ATTENTION_LOAD_SCALAR && all_heads_are_read(c) &&
+           shared_bytes(c) <= device->info.max_shared_memory_bytes && tsr__attention_few_suit(c);
 }
 
 typedef struct few {
@@ -88,21 +192,15 @@ typedef struct few {
     tsr__attention_description description;
     tsr__buffer *partial; /* the results of ranges; NULL if one range has all keys */
     cut cut;
+    bool joined; /* the kernel merges the ranges */
 } few;
-
-static uint32_t quads_of(int64_t columns)
-{
-    uint32_t quads = 1;
-    while ((int64_t)quads * 4 < columns)
-        quads *= 2;
-    return quads;
-}
 
 static struct tsr_attention_push push_of(const few *f)
 {
     return (struct tsr_attention_push){
         .call = f->description.address,
         .partial = f->partial ? f->partial->address : 0,
+        .counters = f->description.counters,
         .part_keys = f->cut.range_keys,
         .parts = f->cut.ranges,
         .quads = THREADS,
@@ -113,27 +211,24 @@ static struct tsr_attention_push push_of(const few *f)
 static tsr_status run_parts(const few *f)
 {
     const tsr__attention *c = f->call;
-    const tsr_attention_params *p = &c->params;
-    const tsr_device *device = tsr_stream_device(c->stream);
-    tsr__dispatch dispatch = {
-        .shader = TSR__SHADER_ATTENTION_FEW,
-        .spec_count = 14,
-        .spec = {THREADS, f->cut.rows, quads_of(c->head_dim), (uint32_t)c->q->layout.dtype,
-                 (uint32_t)c->k->layout.dtype, (uint32_t)c->v->layout.dtype,
-                 p->mask ? (uint32_t)p->mask->layout.dtype : 0, tsr__attention_load(c),
-                 p->softcap > 0, p->pages != NULL, f->partial ? 0 : (uint32_t)c->y->layout.dtype,
-                 device->traits.slow_pipelines, device->info.type == TSR_DEVICE_CPU,
-                 quads_of(c->value_dim)},
-    };
-    dispatch.access_count = tsr__attention_reads(c, &f->description, dispatch.access);
-    dispatch.access[dispatch.access_count++] =
-        f->partial ? tsr__write_buffer(f->partial) : tsr__write_of(c->y);
+    tsr__dispatch dispatch = {0};
+    specialize(c, f->partial != NULL, f->joined, &dispatch);
+    int count = tsr__attention_reads(c, &f->description, dispatch.access);
+    dispatch.access[0].write = f->joined; /* the counters */
+    if (f->partial)
+        dispatch.access[count++] = tsr__write_buffer(f->partial);
+    if (!f->partial || f->joined)
+        dispatch.access[count++] = tsr__write_of(c->y);
+    if ((!f->partial || f->joined) && c->lse)
+        dispatch.access[count++] = tsr__write_of(c->lse);
+    dispatch.access_count = count;
     dispatch.read_bytes = tsr__attention_read_bytes(c);
     if (f->partial)
         dispatch.written_bytes =
-            4.0 * (double)(rows_of(c) * f->cut.ranges) * (double)(c->head_dim + 2);
-    if (!f->partial && c->lse)
-        dispatch.access[dispatch.access_count++] = tsr__write_of(c->lse);
+            4.0 * (double)(rows_of(c) * f->cut.ranges) * (double)(c->value_dim + 2);
+    else if (c->new_k) /* a small part of the cache */
+        dispatch.written_bytes =
+            (double)rows_of(c) * (double)c->value_dim * (double)tsr_dtype_size(c->y->layout.dtype);
     /* each query of the workgroup is multiplied with the keys of its range, and with their values
      */
     const double work =
@@ -171,18 +266,21 @@ static tsr_status record(tsr_stream *stream, void *opaque)
     const few *f = opaque;
     TSR__TRY(tsr__attention_send(stream, &f->description));
     TSR__TRY(run_parts(f));
-    return f->partial ? tsr__attention_merge(f->call, &f->description, f->partial, f->cut.ranges)
-                      : TSR_OK;
+    return f->partial && !f->joined
+               ? tsr__attention_merge(f->call, &f->description, f->partial, f->cut.ranges)
+               : TSR_OK;
 }
 
 tsr_status tsr__attention_few(const tsr__attention *call)
 {
     few f = {.call = call, .cut = cut_of(call)};
     const uint64_t results = rows_of(call) * f.cut.ranges;
+    f.joined = f.cut.ranges > 1 && joins(call, &f.cut);
     if (f.cut.ranges > 1)
         TSR__TRY(tsr__stream_scratch(call->stream, 4 * results * (uint64_t)(call->value_dim + 2),
                                      &f.partial));
-    TSR__TRY(tsr__attention_describe(call, NULL, &f.description));
+    TSR__TRY(tsr__attention_describe(call, NULL, f.joined ? (uint32_t)blocks_of(&f.cut) : 0,
+                                     &f.description));
     tsr_status status = tsr__stream_atomic(call->stream, record, &f);
     tsr__attention_description_finish(&f.description);
     return status;

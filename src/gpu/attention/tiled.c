@@ -247,7 +247,7 @@ tsr_status tsr__attention_tiled(const tsr__attention *call)
     work w = {.call = call};
     TSR__TRY(check_count(call));
     TSR__TRY(check_iterations(call));
-    TSR__TRY(tsr__attention_describe(call, NULL, &w.description));
+    TSR__TRY(tsr__attention_describe(call, NULL, 0, &w.description));
     tsr_status status = tsr__stream_atomic(call->stream, record_forward, &w);
     tsr__attention_description_finish(&w.description);
     return status;
@@ -261,7 +261,7 @@ static tsr_status with_delta(const tsr__attention *call,
     TSR__TRY(check_count(call));
     const uint64_t rows = (uint64_t)(call->batch * call->heads * call->q_len);
     TSR__TRY(tsr__stream_scratch(call->stream, 4 * rows, &w.delta));
-    TSR__TRY(tsr__attention_describe(call, w.delta, &w.description));
+    TSR__TRY(tsr__attention_describe(call, w.delta, 0, &w.description));
     tsr_status status = tsr__stream_atomic(call->stream, record, &w);
     tsr__attention_description_finish(&w.description);
     return status;

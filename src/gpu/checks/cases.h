@@ -32,6 +32,7 @@ tsr__case_fn tsr__case_random, tsr__case_dropout;
  * other tensors (the weights are then q8_0). */
 tsr__case_fn tsr__case_attention, tsr__case_attention_few, tsr__case_attention_grad,
     tsr__case_attention_delta;
+tsr__case_fn tsr__case_attention_joined, tsr__case_attention_append;
 tsr__case_fn tsr__case_attention_coopmat, tsr__case_attention_coopmat_grad;
 tsr__case_fn tsr__case_quant_product, tsr__case_long_quant_product, tsr__case_int8_product,
     tsr__case_dequantize, tsr__case_pack, tsr__case_narrow_blocks;

@@ -7,6 +7,7 @@
 #include "gpu/checks/cases.h"
 #include "gpu/device/coopmat.h"
 #include "gpu/internal.h"
+#include "gpu/kv_cache/kv_cache.h"
 #include "gpu/matmul/narrowed.h"
 #include "quant/block_format.h"
 #include "tensor/check.h"
@@ -15,6 +16,7 @@
 #include "tessera/moe.h"
 #include "tessera/ops.h"
 #include "tessera/quant.h"
+#include "tessera/rope.h"
 
 /* Attention of two heads that read one kv head, with a causal mask -------------------------------
  */
@@ -23,6 +25,8 @@ enum { HEADS = 2, WIDTH = 24 };
 /* Attention with more than 40 queries uses the kernels with cooperative matrices, so there are
  * cases with fewer and with more. */
 enum { QUERIES = 37, KEYS = QUERIES + 4, MANY_QUERIES = 101, MANY_KEYS = MANY_QUERIES + 4 };
+/* Keys of one query that GPUs divide into several ranges. */
+enum { LONG_KEYS = 300 };
 
 static double dot(const double *a, const double *b)
 {
@@ -61,7 +65,7 @@ static int seen_by(int r, int keys, int queries)
 /* Computes one query's result, `y`. Returns the same as probabilities(). */
 static double attend(const double *q, const double *k, const double *v, int seen, double *y)
 {
-    double p[MANY_KEYS];
+    double p[LONG_KEYS];
     const double lse = probabilities(q, k, seen, p);
 
     for (int i = 0; i < WIDTH; i++)
@@ -177,6 +181,96 @@ tsr_status tsr__case_attention_coopmat_grad(tsr__case *c, tsr_dtype dtype)
 tsr_status tsr__case_attention_few(tsr__case *c, tsr_dtype dtype)
 {
     return attention(c, dtype, KEYS, 1);
+}
+
+tsr_status tsr__case_attention_joined(tsr__case *c, tsr_dtype dtype)
+{
+    return attention(c, dtype, LONG_KEYS, 1);
+}
+
+/* One token of two heads after six others, whose keys and values are in a cache with pages of four.
+ * Tensor 0 has the token's queries, key and value, tensors 1 and 2 have the other keys and values.
+ * The token's query and key are rotated. */
+enum { BEFORE = 6, PAGE = 4, PAGES = 2 };
+
+static void rotate(double *row, int position)
+{
+    for (int i = 0; i < WIDTH / 2; i++) {
+        const double angle = position * pow(10000, -2.0 * i / WIDTH), u = row[i],
+                     w = row[i + WIDTH / 2];
+        row[i] = u * cos(angle) - w * sin(angle);
+        row[i + WIDTH / 2] = u * sin(angle) + w * cos(angle);
+    }
+}
+
+/* Computes y, tensor 3, and the cache, tensor 4, on the host. */
+static void attend_appended(tsr__case *c)
+{
+    double keys[(BEFORE + 1) * WIDTH], values[(BEFORE + 1) * WIDTH], row[WIDTH];
+    const double *token = c->value[0];
+
+    memcpy(keys, c->value[1], BEFORE * WIDTH * sizeof *keys);
+    memcpy(values, c->value[2], BEFORE * WIDTH * sizeof *values);
+    memcpy(keys + BEFORE * WIDTH, token + HEADS * WIDTH, WIDTH * sizeof *keys);
+    memcpy(values + BEFORE * WIDTH, token + (HEADS + 1) * WIDTH, WIDTH * sizeof *values);
+    rotate(keys + BEFORE * WIDTH, BEFORE);
+    for (int h = 0; h < HEADS; h++) {
+        memcpy(row, token + h * WIDTH, sizeof row);
+        rotate(row, BEFORE);
+        (void)attend(row, keys, values, BEFORE + 1, c->value[3] + h * WIDTH);
+    }
+    for (int j = 0; j <= BEFORE; j++)
+        for (int i = 0; i < WIDTH; i++) {
+            double *page = c->value[4] + j / PAGE * 2 * PAGE * WIDTH;
+            page[j % PAGE * WIDTH + i] = keys[j * WIDTH + i];
+            page[(PAGE + j % PAGE) * WIDTH + i] = values[j * WIDTH + i];
+        }
+}
+
+static tsr_status append_and_attend(const tsr__case *c, tsr_kv_cache *cache, const tsr_rope *rope)
+{
+    static const int64_t first[] = {0, HEADS, HEADS + 1, HEADS + 2};
+    tsr_tensor part[3];
+    int sequence;
+
+    for (int i = 0; i < 3; i++) {
+        part[i] = *c->tensor[0];
+        TSR__TRY(
+            tsr_layout_slice(&c->tensor[0]->layout, 1, first[i], first[i + 1], 1, &part[i].layout));
+    }
+    TSR__TRY(tsr_fill(c->stream, tsr__kv_cache_memory(cache), 0));
+    TSR__TRY(tsr_kv_cache_add(cache, -1, &sequence));
+    TSR__TRY(tsr_kv_cache_begin(cache, 1, &sequence, &(int64_t){BEFORE}, NULL));
+    TSR__TRY(tsr_kv_cache_append(cache, 0, c->tensor[1], c->tensor[2]));
+    TSR__TRY(tsr_kv_cache_begin(cache, 1, &sequence, &(int64_t){1}, NULL));
+    TSR__TRY(tsr__kv_cache_append_and_attend(cache, 0, rope, c->tensor[3], &part[0], &part[1],
+                                             &part[2], tsr_attention_params(.causal = true)));
+    return tsr_copy(c->stream, c->tensor[4], tsr__kv_cache_memory(cache));
+}
+
+tsr_status tsr__case_attention_append(tsr__case *c, tsr_dtype dtype)
+{
+    tsr_kv_cache *cache = NULL;
+    tsr_rope *rope = NULL;
+    const int64_t shape[] = {1, PAGES, 2, PAGE, WIDTH};
+
+    TSR__TRY(tsr__case_input(c, dtype, TSR__SHAPE_4(1, HEADS + 2, 1, WIDTH)));
+    TSR__TRY(tsr__case_input(c, dtype, TSR__SHAPE_4(1, 1, BEFORE, WIDTH)));
+    TSR__TRY(tsr__case_input(c, dtype, TSR__SHAPE_4(1, 1, BEFORE, WIDTH)));
+    TSR__TRY(tsr__case_output(c, dtype, TSR__SHAPE_4(1, HEADS, 1, WIDTH)));
+    TSR__TRY(tsr__case_output(c, dtype, 5, shape));
+    attend_appended(c);
+    tsr_status status = tsr_kv_cache_create(
+        tsr_kv_cache_params(.stream = c->stream, .layers = 1, .kv_heads = 1, .head_dim = WIDTH,
+                            .dtype = dtype, .page_tokens = PAGE, .pages = PAGES, .sequences = 1),
+        &cache);
+    if (status == TSR_OK)
+        status = tsr_rope_create(c->stream, tsr_rope_params(.rotary_dim = WIDTH), &rope);
+    if (status == TSR_OK)
+        status = append_and_attend(c, cache, rope);
+    tsr_rope_destroy(&rope);
+    tsr_kv_cache_destroy(&cache);
+    return status;
 }
 
 /* Weights in blocks ---------------------------------------------------------------------------- */

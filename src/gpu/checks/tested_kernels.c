@@ -41,11 +41,13 @@ typedef struct shader_case {
     }
 #define CASE(SHADER, DTYPE_AT, RUN) CASE_WITH(SHADER, DTYPE_AT, RUN, .name = NULL)
 
-/* The numbers of the specialization constants of activate.comp, attention.comp, pair_activate.comp,
- * matmul_grouped.comp and matmul_grouped_few.comp by which the cases for these shaders differ. */
+/* The numbers of the specialization constants of activate.comp, attention.comp, attention_few.comp,
+ * pair_activate.comp, matmul_grouped.comp and matmul_grouped_few.comp by which the cases for these shaders differ. */
 enum {
     ACTIVATE_GRADIENT = 3,
     ATTENTION_KIND = 3,
+    ATTENTION_JOIN = 14,
+    ATTENTION_NEW = 15,
     PAIR_GRADIENT = 4,
     GROUPED_LOAD = TSR_QUANT_SPECS + 11,
     GROUPED_FEW_BLOCKS = TSR_QUANT_SPECS + 7,
@@ -129,6 +131,10 @@ static const shader_case cases[] = {
                 TSR_ATTENTION_DKV),
     CASE(ATTENTION_DELTA, 1, attention_delta),
     CASE(ATTENTION_FEW, 3, attention_few),
+    CASE_WITH(ATTENTION_FEW, 3, attention_joined, .name = "attention_joined",
+              .when = ATTENTION_JOIN, .first = 1, .last = 1, .optional = true),
+    CASE_WITH(ATTENTION_FEW, 3, attention_append, .name = "attention_append", .when = ATTENTION_NEW,
+              .first = 1, .last = UINT32_MAX, .optional = true),
     CASE(ATTENTION_MERGE, 1, attention_few),
     CASE_WITH(MATMUL_QUANT, TSR_QUANT_SPECS + 3, quant_product, .blocks = true),
     CASE_WITH(MATMUL_BLOCKS, TSR_QUANT_SPECS + 3, long_quant_product, .blocks = true,

@@ -16,8 +16,8 @@ enum {
     MAX_TOKENS_ON_CPU = 16,
 };
 
-static tsr_status check_rows(const tsr_kv_cache *cache, int layer, const char *name,
-                             const tsr_tensor *tensor, int64_t heads)
+tsr_status tsr__kv_cache_check_rows(const tsr_kv_cache *cache, int layer, const char *name,
+                                    const tsr_tensor *tensor, int64_t heads)
 {
     const char *op = "kv_cache_append";
     const int64_t want[] = {cache->step.count, heads, cache->step.tokens,
@@ -95,8 +95,8 @@ tsr_status tsr_kv_cache_append(tsr_kv_cache *cache, int layer, const tsr_tensor 
                                const tsr_tensor *v)
 {
     TSR__TRY(tsr__kv_cache_check_step("kv_cache_append", cache, layer));
-    TSR__TRY(check_rows(cache, layer, "k", k, cache->layers[layer].kv_heads));
-    TSR__TRY(check_rows(cache, layer, "v", v, cache->layers[layer].kv_heads));
+    TSR__TRY(tsr__kv_cache_check_rows(cache, layer, "k", k, cache->layers[layer].kv_heads));
+    TSR__TRY(tsr__kv_cache_check_rows(cache, layer, "v", v, cache->layers[layer].kv_heads));
     tsr__dispatches list = {0};
     tsr_status status;
     if (follows(k, v)) {
@@ -231,9 +231,9 @@ tsr_status tsr__kv_cache_append_rotated(tsr_kv_cache *cache, int layer, const ts
 {
     const char *op = "kv_cache_append";
     TSR__TRY(tsr__kv_cache_check_step(op, cache, layer));
-    TSR__TRY(check_rows(cache, layer, "q", q, tsr_tensor_layout(q)->shape[1]));
-    TSR__TRY(check_rows(cache, layer, "k", k, cache->layers[layer].kv_heads));
-    TSR__TRY(check_rows(cache, layer, "v", v, cache->layers[layer].kv_heads));
+    TSR__TRY(tsr__kv_cache_check_rows(cache, layer, "q", q, tsr_tensor_layout(q)->shape[1]));
+    TSR__TRY(tsr__kv_cache_check_rows(cache, layer, "k", k, cache->layers[layer].kv_heads));
+    TSR__TRY(tsr__kv_cache_check_rows(cache, layer, "v", v, cache->layers[layer].kv_heads));
     if (q->layout.shape[1] > 0 && cache->layers[layer].kv_heads > 0 && cache->step.tokens > 0 &&
         rotated_suits(cache, layer, rope, q, k, v))
         return run_rotated(cache, layer, rope, q, k, v);

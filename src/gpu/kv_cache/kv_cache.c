@@ -359,33 +359,3 @@ tsr_status tsr__kv_cache_check_step(const char *op, const tsr_kv_cache *cache, i
                  layer, cache->params.layers - 1);
     return TSR_OK;
 }
-
-tsr_status tsr_kv_cache_attention(tsr_kv_cache *cache, int layer, tsr_tensor *y, tsr_tensor *lse,
-                                  const tsr_tensor *q, const tsr_attention_params *params)
-{
-    TSR__TAKE(tsr_attention_params, params);
-    const char *op = "kv_cache_attention";
-    tsr_attention_params chosen = *params;
-    tsr_tensor k, v;
-    TSR__TRY(tsr__kv_cache_check_step(op, cache, layer));
-    TSR__REQUIRE(!chosen.pages && !chosen.q_lengths && !chosen.kv_lengths,
-                 "%s: %s is the cache's to set", op,
-                 chosen.pages       ? "pages"
-                 : chosen.q_lengths ? "q_lengths"
-                                    : "kv_lengths");
-    TSR__REQUIRE(q, "%s: q is NULL", op);
-    TSR__REQUIRE(q->layout.ndim == 4 && q->layout.shape[0] == cache->step.count &&
-                     q->layout.shape[2] == cache->step.tokens,
-                 "%s: q is %s; this step has %lld sequences of up to %lld tokens", op,
-                 TSR__SHAPE(q->layout.ndim, q->layout.shape), (long long)cache->step.count,
-                 (long long)cache->step.tokens);
-    const int64_t kv_heads = cache->layers[layer].kv_heads;
-    TSR__TRY(tsr__kv_cache_heads(cache, layer, 0, kv_heads, &k));
-    TSR__TRY(tsr__kv_cache_heads(cache, layer, kv_heads, kv_heads, &v));
-    chosen.pages = cache->step.pages;
-    /* If all sequences have equally many tokens, leave out q_lengths: without them, kernels know
-     * which keys no query sees. */
-    chosen.q_lengths = cache->step.even ? NULL : cache->step.q_lengths;
-    chosen.kv_lengths = cache->step.kv_lengths;
-    return tsr_attention(cache->params.stream, y, lse, q, &k, &v, &chosen);
-}

@@ -39,6 +39,11 @@ tsr_tensor *tsr__kv_cache_memory(const tsr_kv_cache *cache);
 tsr_status tsr__kv_cache_check_step(const char *op, const tsr_kv_cache *cache,
                                     int layer) TSR_NODISCARD;
 
+/* Checks that the tensor has `heads` heads of the step's tokens, for an operation that stores some
+ * of them in the cache. `name` is for error texts. */
+tsr_status tsr__kv_cache_check_rows(const tsr_kv_cache *cache, int layer, const char *name,
+                                    const tsr_tensor *tensor, int64_t heads) TSR_NODISCARD;
+
 /* Makes *out a view of one layer, [pages, count, page_tokens, head_dim], that begins with head
  * number `first`. Heads of keys are numbered first, then heads of values. */
 tsr_status tsr__kv_cache_heads(const tsr_kv_cache *cache, int layer, int64_t first, int64_t count,

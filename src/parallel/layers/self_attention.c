@@ -214,10 +214,15 @@ static tsr_status attention_forward_cached_with(tsr__attention *a, tsr__temps *t
     if (a->heads.count > 0) {
         const tsr_attention_params params = params_of(a);
         TSR__TRY(tsr__by_heads(a, temps, heads, &view));
-        TSR__TRY(append_to_cache(a, cached, &in));
-        if (a->temperature != 0)
+        if (a->temperature != 0) {
+            TSR__TRY(append_to_cache(a, cached, &in));
             TSR__TRY(apply_temperature(a, temps, step, in.q));
-        TSR__TRY(tsr_kv_cache_attention(cached->cache, cached->layer, view, NULL, in.q, &params));
+            TSR__TRY(
+                tsr_kv_cache_attention(cached->cache, cached->layer, view, NULL, in.q, &params));
+        } else {
+            TSR__TRY(tsr__kv_cache_append_and_attend(cached->cache, cached->layer, a->rope, view,
+                                                     in.q, in.k, in.v, &params));
+        }
     }
     return tsr__layer_forward_added(layer->child[TSR__ATTENTION_OUTPUT], heads, NULL, added, NULL,
                                     y);

@@ -5,9 +5,11 @@
 #include <string.h>
 
 #include "base/fault.h"
+#include "gpu/device/device.h"
 #include "gpu/internal.h"
 #include "gpu/kv_cache/kv_cache.h"
 #include "gpu/ops/rope/rope.h"
+#include "gpu/stream/profile.h"
 #include "support/check_main.h"
 #include "support/gpu.h"
 
@@ -416,6 +418,187 @@ START_TEST(rotates_and_appends)
 }
 END_TEST
 
+/* Rotation, storing and attention together ------------------------------------------------------
+ */
+
+enum { JOINT_PAGE = 16, JOINT_PAGES = 64 };
+
+/* A step of `tokens` tokens after `before` tokens, for each of BATCH sequences. */
+typedef struct joint {
+    tsr_rope_params rope; /* rotary_dim 0: no rotary embedding */
+    int64_t heads, kv_heads, dim;
+    tsr_dtype dtype, cache_dtype;
+    int64_t window;
+    int64_t before[BATCH], tokens[BATCH];
+    int commands; /* dispatches */
+} joint;
+
+/* Makes a cache in which each sequence has `before` tokens, which have the given keys and values,
+ * [BATCH, most, 2 · kv_heads, dim], and begins the step. */
+static tsr_kv_cache *joint_cache(const joint *j, const tsr_tensor *rows)
+{
+    tsr_kv_cache *cache = NULL;
+    tsr_tensor *view, *k, *v;
+    int sequences[BATCH];
+    GPU_OK(tsr_kv_cache_create(tsr_kv_cache_params(.stream = queue, .layers = 1,
+                                                   .kv_heads = j->kv_heads, .head_dim = j->dim,
+                                                   .page_tokens = JOINT_PAGE, .pages = JOINT_PAGES,
+                                                   .sequences = BATCH, .dtype = j->cache_dtype),
+                               &cache));
+    gpu_poison(tsr__kv_cache_memory(cache));
+    for (int i = 0; i < BATCH; i++)
+        GPU_OK(tsr_kv_cache_add(cache, -1, &sequences[i]));
+    GPU_OK(tsr_kv_cache_begin(cache, BATCH, sequences, j->before, NULL));
+    GPU_OK(tsr_tensor_transpose(rows, 1, 2, &view));
+    GPU_OK(tsr_tensor_slice(view, 1, 0, j->kv_heads, 1, &k));
+    GPU_OK(tsr_tensor_slice(view, 1, j->kv_heads, 2 * j->kv_heads, 1, &v));
+    GPU_OK(tsr_kv_cache_append(cache, 0, k, v));
+    GPU_OK(tsr_kv_cache_begin(cache, BATCH, sequences, j->tokens, NULL));
+    tsr_tensor_destroy(&view);
+    tsr_tensor_destroy(&k);
+    tsr_tensor_destroy(&v);
+    return cache;
+}
+
+static int64_t most_of(const int64_t counts[BATCH])
+{
+    int64_t most = 0;
+    for (int i = 0; i < BATCH; i++)
+        most = counts[i] > most ? counts[i] : most;
+    return most;
+}
+
+static tsr_tensor *random_tensor(tsr_dtype dtype, const int64_t shape[4], gpu_random *random)
+{
+    tsr_tensor *tensor = gpu_new(dtype, 4, shape);
+    const int64_t count = shape[0] * shape[1] * shape[2] * shape[3];
+    double *values = doubles(count);
+    for (int64_t i = 0; i < count; i++)
+        values[i] = gpu_rounded(gpu_random_unit(random), dtype);
+    gpu_put(tensor, values);
+    free(values);
+    return tensor;
+}
+
+/* Counts dispatches. Parameters that the host cannot write to device memory take an update, too. */
+static int commands_of(const tsr__profile *profile)
+{
+    uint64_t commands = 0;
+    for (int i = 0; i < profile->kernel_count; i++)
+        if (strcmp(profile->kernels[i].name, "update") != 0)
+            commands += profile->kernels[i].commands;
+    return (int)commands;
+}
+
+/* Checks that both ways gave the same. Drivers may contract the products and sums of a rotation in
+ * different ways in different kernels; all other bits must be the same. */
+static void check_joint(const joint *j, const char *what, tsr_dtype dtype, const double *one,
+                        const double *two, int64_t count)
+{
+    const double unit = dtype == TSR_F32 && j->dtype == TSR_F32     ? 1e-6
+                        : dtype == TSR_BF16 || j->dtype == TSR_BF16 ? 1.0 / 128
+                                                                    : 1.0 / 1024;
+    if (!j->rope.rotary_dim)
+        ck_assert_mem_eq(one, two, (size_t)count * sizeof *one);
+    for (int64_t i = 0; i < count; i++)
+        if (!(fabs(one[i] - two[i]) <= unit) && !(isnan(one[i]) && isnan(two[i])))
+            ck_abort_msg("%s, element %lld: %.9g in one operation, %.9g in two", what, (long long)i,
+                         one[i], two[i]);
+}
+
+/* Computes the step once in one operation and once in two, and compares the results and the caches.
+ */
+static void run_joint(const joint *j, gpu_random *random)
+{
+    static tsr__profile profile;
+    const int64_t most = most_of(j->tokens), all_heads = j->heads + 2 * j->kv_heads;
+    const int64_t shape[] = {BATCH, most, all_heads, j->dim};
+    const int64_t before[] = {BATCH, most_of(j->before), 2 * j->kv_heads, j->dim};
+    const int64_t count = BATCH * most * j->heads * j->dim;
+    const int64_t cached = JOINT_PAGES * 2 * j->kv_heads * JOINT_PAGE * j->dim;
+    tsr_tensor *rows = random_tensor(TSR_F32, before, random);
+    tsr_tensor *given = random_tensor(j->dtype, shape, random), *all, *view, *part[3];
+    double *y[2], *memory[2];
+    for (int way = 0; way < 2; way++) {
+        const int64_t first[] = {0, j->heads, j->heads + j->kv_heads, all_heads};
+        const tsr_attention_params *params =
+            tsr_attention_params(.causal = true, .window = j->window);
+        tsr_kv_cache *cache = joint_cache(j, rows);
+        tsr_rope *rope = NULL;
+        tsr_tensor *got = gpu_new(j->dtype, 4, (int64_t[]){BATCH, j->heads, most, j->dim});
+        if (j->rope.rotary_dim)
+            GPU_OK(tsr_rope_create(queue, &j->rope, &rope));
+        all = gpu_new(j->dtype, 4, shape); /* may be rotated in place */
+        GPU_OK(tsr_copy(queue, all, given));
+        GPU_OK(tsr_tensor_transpose(all, 1, 2, &view));
+        for (int i = 0; i < 3; i++)
+            GPU_OK(tsr_tensor_slice(view, 1, first[i], first[i + 1], 1, &part[i]));
+        if (way == 0) {
+            GPU_OK(tsr__stream_profile_begin(queue));
+            GPU_OK(tsr__kv_cache_append_and_attend(cache, 0, rope, got, part[0], part[1], part[2],
+                                                   params));
+            GPU_OK(tsr__stream_profile_end(queue, &profile));
+        } else {
+            GPU_OK(rope ? tsr__kv_cache_append_rotated(cache, 0, rope, part[0], part[1], part[2])
+                        : tsr_kv_cache_append(cache, 0, part[1], part[2]));
+            GPU_OK(tsr_kv_cache_attention(cache, 0, got, NULL, part[0], params));
+        }
+        y[way] = doubles(count);
+        memory[way] = doubles(cached);
+        gpu_get(got, y[way]);
+        gpu_get(tsr__kv_cache_memory(cache), memory[way]);
+        tsr_tensor *tensors[] = {got, all, view, part[0], part[1], part[2]};
+        for (int i = 0; i < 6; i++)
+            tsr_tensor_destroy(&tensors[i]);
+        tsr_rope_destroy(&rope);
+        tsr_kv_cache_destroy(&cache);
+    }
+    ck_assert_int_eq(commands_of(&profile), j->commands);
+    check_joint(j, "y", j->dtype, y[0], y[1], count);
+    check_joint(j, "the cache", j->cache_dtype, memory[0], memory[1], cached);
+    for (int way = 0; way < 2; way++) {
+        free(y[way]);
+        free(memory[way]);
+    }
+    tsr_tensor_destroy(&given);
+    tsr_tensor_destroy(&rows);
+}
+
+static const joint joints[] = {
+    /* a token of each sequence; the last one has no tokens yet */
+    {{.rotary_dim = 32}, 8, 1, 32, TSR_F32, TSR_F32, 0, {37, 16, 0}, {1, 1, 1}, 1},
+    /* several ranges of keys, which the last workgroup merges; pages that begin with new keys */
+    {{.rotary_dim = 16, .pairing = TSR_ROPE_ADJACENT, .theta = 100},
+     4,
+     2,
+     16,
+     TSR_F32,
+     TSR_F16,
+     0,
+     {299, 128, 127},
+     {1, 1, 1},
+     1},
+    /* different numbers of tokens, over the end of a range; two blocks of queries; a window */
+    {{.rotary_dim = 24}, 12, 3, 24, TSR_F16, TSR_BF16, 40, {126, 0, 130}, {4, 3, 0}, 1},
+    {{0}, 2, 2, 8, TSR_BF16, TSR_F32, 0, {5, 12, 20}, {1, 2, 2}, 1},
+    /* only a part of a row is rotated, which takes a command for queries and keys, one for the
+     * cache, and one for attention */
+    {{.rotary_dim = 8}, 4, 2, 16, TSR_F32, TSR_F32, 0, {5, 6, 7}, {1, 1, 1}, 3},
+    /* more tokens than the kernel takes */
+    {{.rotary_dim = 16}, 2, 2, 16, TSR_F32, TSR_F32, 0, {5, 6, 7}, {5, 1, 2}, 2},
+};
+
+START_TEST(attends_in_one_dispatch)
+{
+    gpu_random random = {(uint64_t)_i + 70};
+    joint j = joints[_i];
+    if (gpu->traits.few_invocations) /* both ways are the same there */
+        return;
+    j.rope.struct_size = sizeof j.rope;
+    run_joint(&j, &random);
+}
+END_TEST
+
 /* Refused calls ------------------------------------------------------------------------------ */
 
 static tsr_kv_cache *small_cache(int64_t pages)
@@ -587,6 +770,7 @@ TESTS(kv_cache)
     tcase_add_checked_fixture(tests, gpu_setup, gpu_teardown);
     tcase_add_loop_test(tests, sequences_keep_their_tokens, 0, 5);
     tcase_add_loop_test(tests, rotates_and_appends, 0, 3);
+    tcase_add_loop_test(tests, attends_in_one_dispatch, 0, sizeof joints / sizeof *joints);
     tcase_add_test(tests, refuses_params);
     tcase_add_test(tests, refuses_steps);
 }
@@ -610,4 +794,5 @@ TESTS(kv_cache_as_gpu)
 {
     tcase_add_checked_fixture(tests, gpu_setup_as_gpu, gpu_teardown);
     tcase_add_loop_test(tests, rotates_and_appends, 0, 3);
+    tcase_add_loop_test(tests, attends_in_one_dispatch, 0, sizeof joints / sizeof *joints);
 }

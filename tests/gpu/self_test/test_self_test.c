@@ -412,6 +412,8 @@ START_TEST(operations_with_another_kernel_use_it)
     for (int i = 0; i < WIDTH; i++)
         ck_assert_double_eq_tol(got[i], 3, 1e-5);
     ck_assert(!tsr__self_test_kernel(gpu, "attention_few", TSR_F32));
+    ck_assert(!tsr__self_test_kernel(gpu, "attention_joined", TSR_F32));
+    ck_assert(!tsr__self_test_kernel(gpu, "attention_append", TSR_F32));
 
     tsr_tensor *product = gpu_new(TSR_F32, 2, (int64_t[]){1, N});
     tsr_tensor *a = gpu_new(TSR_F32, 2, (int64_t[]){1, K});

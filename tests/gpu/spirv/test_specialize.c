@@ -196,8 +196,8 @@ START_TEST(attention_loads_16_aligned_bytes)
     } kernels[] = {
         {TSR__SHADER_ATTENTION_FEW,
          7,
-         14,
-         {128, 4, 16, TSR_F32, TSR_F32, TSR_F32, 0, 0, 0, 0, TSR_F32, 0, 0, 16}},
+         17,
+         {128, 4, 16, TSR_F32, TSR_F32, TSR_F32, 0, 0, 0, 0, TSR_F32, 0, 0, 16, 0, 0, 0}},
         {TSR__SHADER_ATTENTION,
          10,
          17,

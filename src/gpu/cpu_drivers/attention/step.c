@@ -152,7 +152,7 @@ tsr_status tsr__attention_step(const tsr__attention *call)
     const uint64_t results = (uint64_t)(call->batch * call->heads) * s.pages;
     TSR__TRY(tsr__stream_scratch(call->stream, 4 * results * (uint64_t)(call->head_dim + 2),
                                  &s.partial));
-    TSR__TRY(tsr__attention_describe(call, NULL, &s.description));
+    TSR__TRY(tsr__attention_describe(call, NULL, 0, &s.description));
     tsr_status status = tsr__stream_atomic(call->stream, record, &s);
     tsr__attention_description_finish(&s.description);
     return status;
