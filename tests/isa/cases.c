@@ -254,6 +254,12 @@ static void attention_decode(void)
     attention(TSR_F16, 32, 1, 4096, 128, false);
 }
 
+/* More heads than one dispatch can merge ranges of keys for. */
+static void attention_merge(void)
+{
+    attention(TSR_F16, 2049, 1, 9000, 24, false);
+}
+
 /* The largest heads, for which a result takes several dispatches, and the few queries of a token.
  */
 static void attention_large(void)
@@ -690,6 +696,7 @@ static const struct {
     {"attention gradient bf16 1024 x 64", attention_gradient_bf16},
     {"attention gradient f16 1024 x 64", attention_gradient_f16},
     {"attention f16 decode 4096 x 128", attention_decode},
+    {"attention f16 2049 heads, decode", attention_merge},
     {"attention x 512", attention_large},
     {"attention gradient of sinks", attention_gradient_sinks},
     {"kv cache", cache},
