@@ -27,7 +27,8 @@
  * gets no more than its size.
  *
  * Values never change: tsr_layout, tsr_shard_range, the states of generators (tsr_rng and its
- * members), tsr_feistel, tsr_threefry_key, tsr_seed_point, tsr_seed_key and tsr_loss_scaler.
+ * members), tsr_feistel, tsr_threefry_key, tsr_seed_point, tsr_seed_key, tsr_loss_scaler,
+ * tsr_logit_bias and tsr_log_probability.
  * Structs that only the library creates, and to which it gives pointers, may get more fields at
  * their end: tsr_device_info, tsr_device_list, tsr_heap_info, tsr_coopmat_shape, tsr_generated,
  * tsr_quant_format, tsr_loader_work, tsr_loader_worker, tsr_shard_request, tsr_checkpoint_summary,

@@ -30,13 +30,34 @@ extern "C" {
 
 /* Choosing tokens ---------------------------------------------------------------------------- */
 
+#define TSR_MAX_TOP_LOG_PROBABILITIES 20
+
+/* What is added to the logit of a token. */
+typedef struct tsr_logit_bias {
+    int32_t token;
+    float bias; /* finite */
+} tsr_logit_bias;
+
+/* A token and the logarithm of its probability. */
+typedef struct tsr_log_probability {
+    int32_t token;
+    double log_probability;
+} tsr_log_probability;
+
 /* How a token is chosen from logits. The steps are applied in the order of the fields, as in
  * Hugging Face Transformers. */
 typedef struct tsr_sampling_params {
     size_t struct_size;
+    const tsr_logit_bias *biases; /* [bias_count]: added to logits */
+    int bias_count;
     /* The logit of each token that the sequence already has, prompt included, is divided by this if
      * it is positive, and multiplied by this otherwise. 0: 1, which changes nothing. */
     double repetition_penalty;
+    /* For each token that has been generated, presence_penalty and frequency_penalty times the
+     * number of its occurrences are subtracted from its logit. The first prompt_count tokens of the
+     * history are the prompt, which does not count; the generator sets it. */
+    double presence_penalty, frequency_penalty;
+    int64_t prompt_count;
     /* Logits are divided by this. 0: the most likely token is taken without a draw, the one with
      * the lowest id if several are equal, and the fields below have no effect. */
     double temperature;
@@ -99,9 +120,9 @@ typedef struct tsr_generator_params {
      * GPUs, none on CPU drivers, where host and device share the processors.
      *
      * Steps wait as if this were TSR_GENERATOR_WAITS with several ranks or stages, with
-     * log_probabilities, for positions whose logits the caller gets, for more than 8 sequences, and
-     * if the kernel choose has failed its self-test (`tessera devices` shows it, and a warning is
-     * logged). */
+     * log_probabilities, biases, presence_penalty or frequency_penalty, for positions whose logits
+     * the caller gets, for more than 8 sequences, and if the kernel choose has failed its self-test
+     * (`tessera devices` shows it, and a warning is logged). */
     int ahead;
     /* Schedules prompts and the cache's pages, as servers need it. A step then computes at most
      * this many tokens of prompts, so that a long prompt delays the tokens of other sequences by
@@ -141,6 +162,13 @@ typedef struct tsr_sequence_params {
     bool ignore_end;
     const int32_t *stop;
     int stop_count;
+    /* The last tokens of the prompt that were generated before, as by another generator:
+     * presence_penalty and frequency_penalty count them */
+    int64_t generated_count;
+    /* The sequence's tokens get a log_probability, and the most likely tokens at their position, at
+     * most TSR_MAX_TOP_LOG_PROBABILITIES, get theirs, too. The latter needs the former. */
+    bool log_probabilities;
+    int top_log_probabilities;
 } tsr_sequence_params;
 #define tsr_sequence_params(...)                                                                   \
     (&(tsr_sequence_params){.struct_size = sizeof(tsr_sequence_params), __VA_ARGS__})
@@ -188,6 +216,10 @@ typedef struct tsr_generated {
     double log_probability;
     tsr_finish finish;
     int64_t cached; /* tokens of the sequence's prompt that were found in the prefix cache */
+    /* [top_count]: the most likely tokens in the softmax of all logits, the most likely one first,
+     * if top_log_probabilities of tsr_sequence_params is set. Valid until the next step */
+    const tsr_log_probability *top;
+    int top_count;
 } tsr_generated;
 
 /* Generates the next token of each sequence that has not ended: computes the tokens that have not

@@ -195,6 +195,60 @@ CASE(draws, "generation: tokens are those that any rank draws from the logits")
     close_made();
 }
 
+static int add_with(tsr_generator *generator, const tsr_sequence_params *params)
+{
+    int sequence;
+    OK(tsr_generator_add(generator, params, &sequence));
+    return sequence;
+}
+
+/* One sequence wants log-probabilities and the most likely tokens; another has a bias and a penalty
+ * that must not change those of the first. */
+CASE(tops, "generation: log-probabilities of single sequences, biases, penalties")
+{
+    enum { TOP = 5, LENGTH = 8 };
+    static const tsr_logit_bias biases[] = {{7, 1000}};
+    tsr_generated tokens[2];
+    int32_t ids[MOST];
+    int64_t prompt;
+    int count, sevens = 0;
+    open_made();
+    prompt_of(2, ids, &prompt);
+    tsr_generator *generator = generator_of(2, false), *all = generator_of(1, true);
+    add_with(generator,
+             tsr_sequence_params(.prompt = ids, .prompt_count = prompt, .log_probabilities = true,
+                                 .top_log_probabilities = TOP, .max_tokens = LENGTH));
+    add_with(generator,
+             tsr_sequence_params(.prompt = ids, .prompt_count = prompt, .max_tokens = LENGTH,
+                                 .sampling = tsr_sampling_params(.biases = biases, .bias_count = 1,
+                                                                 .frequency_penalty = 300)));
+    add_with(all, tsr_sequence_params(.prompt = ids, .prompt_count = prompt, .max_tokens = LENGTH));
+    for (int i = 0; i < LENGTH; i++) {
+        tsr_generated want;
+        OK(step_tokens(generator, tokens, &count));
+        CHECK(count == 2, "%d tokens", count);
+        const tsr_log_probability *top = tokens[0].top;
+        CHECK(tokens[0].top_count == TOP && top[0].token == tokens[0].token &&
+                  top[0].log_probability == tokens[0].log_probability,
+              "token %d is not the most likely one", i);
+        for (int k = 1; k < TOP; k++)
+            CHECK(top[k].log_probability <= top[k - 1].log_probability &&
+                      top[k].token != top[k - 1].token,
+                  "top %d", k);
+        CHECK(isnan(tokens[1].log_probability) && tokens[1].top_count == 0 && !tokens[1].top,
+              "a sequence that wants none has a log-probability");
+        sevens += tokens[1].token == 7;
+        OK(step_tokens(all, &want, &count));
+        CHECK(want.token == tokens[0].token &&
+                  fabs(want.log_probability - tokens[0].log_probability) < 1e-4,
+              "token %d: %g, not %g", i, tokens[0].log_probability, want.log_probability);
+    }
+    CHECK(sevens >= 3 && sevens <= 4, "%d times the token with a bias", sevens);
+    tsr_generator_destroy(&all);
+    tsr_generator_destroy(&generator);
+    close_made();
+}
+
 /* The ends of sequences ---------------------------------------------------------------------- */
 
 /* Makes steps until all sequences have ended, and returns the last token. *steps is the number of
@@ -493,6 +547,28 @@ CASE(mistakes, "generation: mistakes")
     int sequence = 0, count;
     open_made();
     FAILS(tsr_generator_create(NULL, &generator), TSR_ERR_INVALID, "generator: params is NULL");
+    generator = generator_of(1, false);
+    FAILS(tsr_generator_add(
+              generator,
+              tsr_sequence_params(.prompt = ids, .prompt_count = 2, .generated_count = 3),
+              &sequence),
+          TSR_ERR_INVALID, "generator: generated_count is 3 in a prompt of 2 tokens");
+    FAILS(tsr_generator_add(
+              generator,
+              tsr_sequence_params(.prompt = ids, .prompt_count = 2, .top_log_probabilities = 1),
+              &sequence),
+          TSR_ERR_INVALID,
+          "generator: top_log_probabilities is 1; 0 to 20 is possible, with log_probabilities");
+    FAILS(tsr_generator_add(
+              generator,
+              tsr_sequence_params(.prompt = ids, .prompt_count = 2,
+                                  .sampling = tsr_sampling_params(.bias_count = 1,
+                                                                  .biases =
+                                                                      (const tsr_logit_bias[]){
+                                                                          {MADE_VOCABULARY, 1}})),
+              &sequence),
+          TSR_ERR_INVALID, "generator: token 0 with a bias is 40; the vocabulary has 0 to 39");
+    tsr_generator_destroy(&generator);
     FAILS(tsr_generator_create(tsr_generator_params(.sequences = 1), &generator), TSR_ERR_INVALID,
           "generator: model is NULL");
     FAILS(tsr_generator_create(tsr_generator_params(.model = model, .sequences = -1), &generator),

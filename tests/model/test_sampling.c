@@ -139,6 +139,37 @@ START_TEST(no_temperature_takes_the_first_of_the_most_likely)
 }
 END_TEST
 
+/* Biases are added first; only generated tokens have the other penalties. */
+START_TEST(logits_are_adjusted)
+{
+    static const tsr_logit_bias biases[] = {{0, 3}, {5, 1.25f}};
+    static const int32_t history[] = {2, 2, 3, 0, 0, 0};
+    const double logits[COUNT] = {0.5 + 3 - (0.5 + 3 * 0.25), -INFINITY, 2,
+                                  2 - (0.5 + 0.25),           -1,        0 + 1.25};
+    double got[COUNT], sum = 0;
+    int32_t token;
+    for (int i = 0; i < COUNT; i++)
+        sum += exp(logits[i]);
+    const tsr_sampling_params params = {.struct_size = sizeof params,
+                                        .biases = biases,
+                                        .bias_count = 2,
+                                        .presence_penalty = 0.5,
+                                        .frequency_penalty = 0.25,
+                                        .prompt_count = 2,
+                                        .temperature = 1};
+    ck_assert_ok(tsr__sampling_probabilities(&params, COUNT, some, 6, history, got));
+    for (int i = 0; i < COUNT; i++)
+        ck_assert_msg(fabs(got[i] - exp(logits[i]) / sum) <= 1e-6, "token %d has %.9g, not %.9g", i,
+                      got[i], exp(logits[i]) / sum);
+    ck_assert_ok(tsr_sampling_draw(tsr_sampling_params(.biases = biases, .bias_count = 1), 0, 0,
+                                   COUNT, some, 0, NULL, &token));
+    ck_assert_int_eq(token, 0);
+    ck_assert_ok(tsr_sampling_draw(tsr_sampling_params(.presence_penalty = 2), 0, 3, COUNT, some, 3,
+                                   history, &token));
+    ck_assert_int_eq(token, 0);
+}
+END_TEST
+
 START_TEST(draws_are_numbers_of_philox)
 {
     const tsr_sampling_params params = {
@@ -200,6 +231,24 @@ START_TEST(wrong_params_are_named)
     ck_assert_error(tsr__sampling_check(tsr_sampling_params(.repetition_penalty = -3)),
                     TSR_ERR_INVALID,
                     "sampling: repetition_penalty is -3; a positive number is needed");
+    ck_assert_error(tsr__sampling_check(tsr_sampling_params(.presence_penalty = NAN)),
+                    TSR_ERR_INVALID,
+                    "sampling: presence_penalty is nan, frequency_penalty 0; both must be finite");
+    ck_assert_error(tsr__sampling_check(tsr_sampling_params(.prompt_count = -1)), TSR_ERR_INVALID,
+                    "sampling: prompt_count is -1");
+    ck_assert_error(tsr__sampling_check(tsr_sampling_params(.bias_count = 1)), TSR_ERR_INVALID,
+                    "sampling: bias_count is 1, and biases is NULL");
+    ck_assert_error(
+        tsr__sampling_check(tsr_sampling_params(.bias_count = 1,
+                                                .biases = (const tsr_logit_bias[]){{3, INFINITY}})),
+        TSR_ERR_INVALID,
+        "sampling: bias 0 is inf for token 3; a finite number and a token are needed");
+    int32_t token;
+    ck_assert_error(
+        tsr_sampling_draw(
+            tsr_sampling_params(.bias_count = 1, .biases = (const tsr_logit_bias[]){{6, 1}}), 0, 0,
+            COUNT, some, 0, NULL, &token),
+        TSR_ERR_INVALID, "sampling: bias 0 is for token 6; there are 0 to 5");
 }
 END_TEST
 
@@ -233,6 +282,7 @@ TESTS(sampling)
     tcase_add_test(tests, filters_are_those_of_transformers);
     tcase_add_loop_test(tests, filters_keep_the_same_tokens_as_a_sorted_list, 0, 4);
     tcase_add_test(tests, no_temperature_takes_the_first_of_the_most_likely);
+    tcase_add_test(tests, logits_are_adjusted);
     tcase_add_test(tests, draws_are_numbers_of_philox);
     tcase_add_test(tests, draws_have_the_probabilities);
     tcase_add_test(tests, wrong_params_are_named);

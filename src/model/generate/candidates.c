@@ -1,6 +1,7 @@
 /* Logits from several ranks, of the tokens that can be chosen only. Each rank has the logits of a
  * part of the vocabulary. If all sequences of a pass are greedy or have a small top_k, and none has
- * a repetition penalty, the ranks exchange their largest logits and not all of them.
+ * a penalty, a bias or log-probabilities, the ranks exchange their largest logits and not all of
+ * them.
  *
  * This is exact. Let L be the k-th largest logit of the whole vocabulary. top_k keeps the tokens
  * with L or more. Each rank sends its k + 1 largest logits. If the last of them is below L, all of
@@ -73,7 +74,7 @@ tsr_status tsr__candidates_create(const tsr_generator *g, tsr__candidates **out)
 /* How many of the most likely tokens a draw may choose from; 0: any. */
 static int64_t choosable(const tsr_sampling_params *p)
 {
-    if (p->repetition_penalty != 0 && p->repetition_penalty != 1)
+    if ((p->repetition_penalty != 0 && p->repetition_penalty != 1) || tsr__sampling_adjusts(p))
         return 0;
     if (p->temperature == 0)
         return 1;
@@ -86,7 +87,8 @@ static int64_t candidates_for(const tsr_generator *g, int rows, const int *numbe
     int64_t most = 0;
     for (int i = 0; g->candidates && i < rows; i++) {
         const tsr_sampling_params *p = &g->sequences[numbers[i]].sampling;
-        const int64_t k = choosable(p), needed = p->temperature == 0 ? 1 : k + 1;
+        const int64_t k = tsr__generator_wants_probability(g, numbers[i]) ? 0 : choosable(p),
+                      needed = p->temperature == 0 ? 1 : k + 1;
         if (k == 0)
             return 0;
         most = needed > most ? needed : most;

@@ -20,6 +20,7 @@ static void finish_sequence(tsr__sequence *s)
 {
     tsr__free(s->tokens);
     tsr__free(s->stop);
+    tsr__free(s->biases);
     *s = (tsr__sequence){0};
 }
 
@@ -42,6 +43,7 @@ void tsr_generator_destroy(tsr_generator **generator)
     tsr__free(g->chosen);
     tsr__free(g->log_probabilities);
     tsr__free(g->generated);
+    tsr__free(g->top);
     tsr__free(g);
     *generator = NULL;
 }
@@ -250,6 +252,16 @@ static tsr_status check_prompt(const tsr_generator *g, const tsr_sequence_params
                  p->prompt_count, g->longest);
     TSR__TRY(check_ids(g, p->prompt, p->prompt_count, "of the prompt"));
     TSR__REQUIRE(p->max_tokens >= 0, "generator: max_tokens is %" PRId64, p->max_tokens);
+    TSR__REQUIRE(p->generated_count >= 0 && p->generated_count <= p->prompt_count,
+                 "generator: generated_count is %" PRId64 " in a prompt of %" PRId64 " tokens",
+                 p->generated_count, p->prompt_count);
+    TSR__REQUIRE(p->top_log_probabilities >= 0 &&
+                     p->top_log_probabilities <= TSR_MAX_TOP_LOG_PROBABILITIES &&
+                     p->top_log_probabilities <= g->model->config->vocabulary &&
+                     (p->log_probabilities || p->top_log_probabilities == 0),
+                 "generator: top_log_probabilities is %d; 0 to %d is possible, with "
+                 "log_probabilities",
+                 p->top_log_probabilities, TSR_MAX_TOP_LOG_PROBABILITIES);
     TSR__REQUIRE(p->stop_count == 0 || (p->stop_count > 0 && p->stop),
                  "generator: stop_count is %d, and stop is %s", p->stop_count,
                  p->stop ? "not NULL" : "NULL");
@@ -273,7 +285,8 @@ static tsr_status fill_sequence(tsr_generator *g, const tsr_sequence_params *p,
     set_limit(g, s, p->prompt_count, p->max_tokens);
     s->tokens = tsr__calloc((size_t)s->limit, sizeof *s->tokens);
     s->stop = tsr__calloc((size_t)p->stop_count, sizeof *s->stop);
-    if (!s->tokens || !s->stop)
+    s->biases = tsr__calloc((size_t)sampling->bias_count, sizeof *s->biases);
+    if (!s->tokens || !s->stop || !s->biases)
         return TSR_ERR_NO_MEMORY;
     memcpy(s->tokens, p->prompt, (size_t)p->prompt_count * sizeof *s->tokens);
     if (p->stop_count > 0)
@@ -281,6 +294,12 @@ static tsr_status fill_sequence(tsr_generator *g, const tsr_sequence_params *p,
     s->length = p->prompt_count;
     s->stop_count = p->stop_count;
     s->sampling = *sampling;
+    if (sampling->bias_count > 0)
+        memcpy(s->biases, sampling->biases, (size_t)sampling->bias_count * sizeof *s->biases);
+    s->sampling.biases = s->biases;
+    s->sampling.prompt_count = p->prompt_count - p->generated_count;
+    s->log_probabilities = p->log_probabilities;
+    s->top_log_probabilities = p->top_log_probabilities;
     s->number = p->number;
     s->ignore_end = p->ignore_end;
     s->age = g->added++;
@@ -301,6 +320,8 @@ tsr_status tsr_generator_add(tsr_generator *g, const tsr_sequence_params *params
     TSR__TRY(check_prompt(g, params));
     TSR__TRY(TSR__TAKE_PART(tsr_sampling_params, params->sampling, &sampling));
     TSR__TRY(tsr__sampling_check(&sampling));
+    for (int i = 0; i < sampling.bias_count; i++)
+        TSR__TRY(check_ids(g, &sampling.biases[i].token, 1, "with a bias"));
     int at = 0;
     while (at < g->count && g->sequences[at].used)
         at++;

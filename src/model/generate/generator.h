@@ -27,7 +27,10 @@ typedef struct tsr__sequence {
     int64_t whole;  /* the first tokens that are in whole blocks, the last of which is `block` */
     int block;
     int32_t *tokens;
-    tsr_sampling_params sampling;
+    tsr_sampling_params sampling; /* its biases are `biases` */
+    tsr_logit_bias *biases;
+    bool log_probabilities;
+    int top_log_probabilities;
     uint64_t number;
     bool ignore_end;
     int32_t *stop;
@@ -69,7 +72,9 @@ struct tsr_generator {
     int32_t *votes;              /* [count + 1]: of each sequence, and of interrupts */
     int32_t *chosen; /* [count]: by sequence, the token that the device has chosen, or -1 */
     double *log_probabilities; /* [count]: those of the chosen tokens */
-    tsr_generated *generated;  /* [count]: the tokens of the last step */
+    /* [count, TSR_MAX_TOP_LOG_PROBABILITIES]: of the same tokens; NULL: not wanted yet */
+    tsr_log_probability *top;
+    tsr_generated *generated; /* [count]: the tokens of the last step */
     int generated_count;
     uint64_t same[TSR__SAME_COUNT]; /* digests of all calls' arguments */
     bool unchecked;                 /* sequences got tokens since ranks compared their digests */
@@ -100,6 +105,25 @@ tsr_status tsr__sampling_choice(const tsr_sampling_params *params, uint64_t numb
 tsr_status tsr__sampling_probabilities(const tsr_sampling_params *params, int64_t count,
                                        const float *logits, int64_t history_count,
                                        const int32_t *history, double *probabilities) TSR_NODISCARD;
+
+/* adjust.c */
+
+/* Returns whether the host must change logits before a token is chosen. */
+bool tsr__sampling_adjusts(const tsr_sampling_params *params);
+tsr_status tsr__sampling_check_adjust(const tsr_sampling_params *params) TSR_NODISCARD;
+/* Adds the biases to the logits, and subtracts the penalties for tokens that have been generated.
+ * Errors: TSR_ERR_INVALID for a bias outside the vocabulary, TSR_ERR_NO_MEMORY. */
+tsr_status tsr__sampling_adjust(const tsr_sampling_params *params, int64_t count, float *logits,
+                                int64_t history_count, const int32_t *history) TSR_NODISCARD;
+
+/* probabilities.c */
+
+/* Returns whether the tokens of a sequence get a log_probability. */
+bool tsr__generator_wants_probability(const tsr_generator *generator, int number);
+/* Computes the log-probabilities of the tokens in `votes` of these sequences, and their most likely
+ * tokens. Only the last stage has the logits, so the other stages get the results from it. */
+tsr_status tsr__generator_find_probabilities(tsr_generator *generator, int count,
+                                             const int *numbers) TSR_NODISCARD;
 
 /* flight.c */
 

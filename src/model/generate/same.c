@@ -40,6 +40,8 @@ void tsr__generator_note_tokens(tsr_generator *g, int number, int64_t count)
     g->last_number = number;
     g->last = *s;
     g->last.tokens = g->last.stop = NULL;
+    g->last.biases = NULL;
+    g->last.sampling.biases = NULL;
     g->last_count = count;
     g->last_tokens[0] = s->tokens[s->length - count];
     g->last_tokens[1] = s->tokens[s->length - 1];
@@ -50,12 +52,18 @@ void tsr__generator_note_sequence(tsr_generator *g, int number)
 {
     const tsr__sequence *s = &g->sequences[number];
     const tsr_sampling_params *p = &s->sampling;
-    const double reals[] = {p->repetition_penalty, p->temperature, p->top_p, p->min_p};
+    const double reals[] = {p->repetition_penalty, p->temperature,      p->top_p, p->min_p,
+                            p->presence_penalty,   p->frequency_penalty};
     tsr__generator_note_tokens(g, number, s->length);
     add(g, TSR__SAME_SAMPLING, reals, sizeof reals);
     add_integer(g, TSR__SAME_SAMPLING, p->top_k);
     add_integer(g, TSR__SAME_SAMPLING, (int64_t)p->seed);
     add_integer(g, TSR__SAME_SAMPLING, (int64_t)s->number);
+    add_integer(g, TSR__SAME_SAMPLING, p->prompt_count);
+    add_integer(g, TSR__SAME_SAMPLING, s->log_probabilities);
+    add_integer(g, TSR__SAME_SAMPLING, s->top_log_probabilities);
+    add_integer(g, TSR__SAME_SAMPLING, p->bias_count);
+    add(g, TSR__SAME_SAMPLING, s->biases, (size_t)p->bias_count * sizeof *s->biases);
     add_integer(g, TSR__SAME_ENDS, s->ignore_end);
     add_integer(g, TSR__SAME_ENDS, s->stop_count);
     add(g, TSR__SAME_ENDS, s->stop, (size_t)s->stop_count * sizeof *s->stop);
@@ -87,9 +95,12 @@ static tsr_status differ(const tsr_generator *g, tsr__same what)
             TSR_ERR_INVALID,
             "generator: not all ranks choose tokens in the same way; sequence %d of "
             "this rank has number %" PRIu64 ", seed %" PRIu64 ", temperature %g, top_k %" PRId64
-            ", top_p %g, min_p %g, repetition_penalty %g",
+            ", top_p %g, min_p %g, repetition_penalty %g, presence_penalty %g, frequency_penalty "
+            "%g, bias_count %d, log_probabilities %d, top_log_probabilities %d",
             g->last_number, s->number, s->sampling.seed, s->sampling.temperature, s->sampling.top_k,
-            s->sampling.top_p, s->sampling.min_p, s->sampling.repetition_penalty);
+            s->sampling.top_p, s->sampling.min_p, s->sampling.repetition_penalty,
+            s->sampling.presence_penalty, s->sampling.frequency_penalty, s->sampling.bias_count,
+            s->log_probabilities, s->top_log_probabilities);
     default:
         return tsr__fail(TSR_ERR_INVALID,
                          "generator: not all ranks end sequences in the same way; sequence %d of "

@@ -28,7 +28,7 @@ tsr_status tsr__sampling_check(const tsr_sampling_params *params)
     TSR__REQUIRE(isfinite(params->repetition_penalty) && params->repetition_penalty >= 0,
                  "sampling: repetition_penalty is %g; a positive number is needed",
                  params->repetition_penalty);
-    return TSR_OK;
+    return tsr__sampling_check_adjust(params);
 }
 
 const char *tsr_finish_name(tsr_finish finish)
@@ -45,6 +45,7 @@ const char *tsr_finish_name(tsr_finish finish)
 
 /* The logits while they are filtered. A logit of −inf means that the token has been removed. */
 typedef struct filter {
+    const tsr_sampling_params *params;
     const struct tsr_choice_words *words;
     int64_t count;
     float *logits; /* [count] */
@@ -126,9 +127,10 @@ static tsr_status check_logits(int64_t count, const float *logits, int64_t *most
     return TSR_OK;
 }
 
-static bool penalises(const tsr_sampling_params *params)
+static bool changes_logits(const tsr_sampling_params *params)
 {
-    return params->repetition_penalty != 0 && params->repetition_penalty != 1;
+    return tsr__sampling_adjusts(params) ||
+           (params->repetition_penalty != 0 && params->repetition_penalty != 1);
 }
 
 static tsr_status penalise(filter *f, int64_t count, const int32_t *history)
@@ -293,6 +295,10 @@ static tsr_status compute(filter *f, int64_t history_count, const int32_t *histo
     const struct tsr_choice_words *words = f->words;
     int64_t best;
     TSR__TRY(check_logits(f->count, f->logits, &best));
+    if (tsr__sampling_adjusts(f->params)) {
+        TSR__TRY(tsr__sampling_adjust(f->params, f->count, f->logits, history_count, history));
+        TSR__TRY(check_logits(f->count, f->logits, &best));
+    }
     if (words->flags & TSR_CHOICE_PENALISED) {
         TSR__TRY(penalise(f, history_count, history));
         best = most_likely(f);
@@ -327,11 +333,12 @@ static tsr_status check(const tsr_sampling_params *params, int64_t count, const 
 
 /* Computes the weights of all tokens, weights[count], which must be 0, from arguments that have
  * been checked. */
-static tsr_status find_weights(const struct tsr_choice_words *words, int64_t count,
+static tsr_status find_weights(const tsr_sampling_params *params,
+                               const struct tsr_choice_words *words, int64_t count,
                                const float *logits, int64_t history_count, const int32_t *history,
                                uint64_t *weights)
 {
-    filter f = {.words = words, .count = count};
+    filter f = {.params = params, .words = words, .count = count};
     f.logits = tsr__calloc((size_t)count, sizeof *f.logits);
     if (words->top_k > 0 || words->flags & TSR_CHOICE_TOP_P)
         f.order = tsr__calloc((size_t)count + BUCKETS + 1, sizeof *f.order);
@@ -365,7 +372,8 @@ tsr_status tsr__sampling_probabilities(const tsr_sampling_params *params, int64_
     uint64_t *weights = tsr__calloc((size_t)count, sizeof *weights);
     if (!weights)
         return TSR_ERR_NO_MEMORY;
-    const tsr_status status = find_weights(&words, count, logits, history_count, history, weights);
+    const tsr_status status =
+        find_weights(params, &words, count, logits, history_count, history, weights);
     const double total = (double)total_of(count, weights);
     for (int64_t i = 0; i < count && status == TSR_OK; i++)
         probabilities[i] = (double)weights[i] / total;
@@ -396,7 +404,7 @@ tsr_status tsr_sampling_draw(const tsr_sampling_params *params, uint64_t number,
     TSR__TAKE(tsr_sampling_params, params);
     TSR__TRY(check(params, count, logits, history_count, history));
     /* The most likely token is taken without a draw, so no weights are needed. */
-    if (params->temperature == 0 && !penalises(params)) {
+    if (params->temperature == 0 && !changes_logits(params)) {
         int64_t best = 0;
         TSR__TRY(check_logits(count, logits, &best));
         *token = (int32_t)best;
@@ -407,7 +415,8 @@ tsr_status tsr_sampling_draw(const tsr_sampling_params *params, uint64_t number,
     uint64_t *weights = tsr__calloc((size_t)count, sizeof *weights);
     if (!weights)
         return TSR_ERR_NO_MEMORY;
-    const tsr_status status = find_weights(&words, count, logits, history_count, history, weights);
+    const tsr_status status =
+        find_weights(params, &words, count, logits, history_count, history, weights);
     if (status == TSR_OK)
         *token = draw(weights, count, from_words(words.random));
     tsr__free(weights);

@@ -281,34 +281,6 @@ static tsr_status choose(tsr_generator *g, int number, int32_t *token)
                                                 number, s->length);
 }
 
-/* Returns the logarithm of a token's probability in the softmax of all logits. */
-static double log_probability(const float *logits, int64_t count, int32_t token)
-{
-    double largest = -INFINITY, sum = 0;
-    for (int64_t i = 0; i < count; i++)
-        if (logits[i] > largest)
-            largest = (double)logits[i];
-    for (int64_t i = 0; i < count; i++)
-        sum += exp((double)logits[i] - largest);
-    return (double)logits[token] - largest - log(sum);
-}
-
-/* Computes the log_probability of each chosen token. Only the last stage has the logits, so the
- * other stages get the results from it. */
-static tsr_status find_probabilities(tsr_generator *g, int count, const int *numbers)
-{
-    const int64_t vocabulary = g->model->config->vocabulary;
-    if (!g->params.log_probabilities) {
-        for (int i = 0; i < count; i++)
-            g->log_probabilities[i] = NAN;
-        return TSR_OK;
-    }
-    for (int i = 0; g->model->is_last && i < count; i++)
-        g->log_probabilities[i] =
-            log_probability(logits_of(g, numbers[i]), vocabulary, g->votes[i]);
-    return tsr__model_from_last(g->model, g->log_probabilities, (uint64_t)count, TSR_F64);
-}
-
 static bool contains(const int32_t *tokens, int count, int32_t token)
 {
     for (int i = 0; i < count; i++)
@@ -326,15 +298,21 @@ static tsr_finish finish_of(const tsr_generator *g, const tsr__sequence *s, int3
     return s->length >= s->limit ? s->at_limit : TSR_FINISH_NONE;
 }
 
-static void append(tsr_generator *g, int number, int32_t token, double log_p, tsr_generated *out)
+/* Appends token `index` of this step to its sequence. */
+static void append(tsr_generator *g, int index, int number)
 {
     tsr__sequence *s = &g->sequences[number];
+    tsr_generated *out = &g->generated[index];
+    const int32_t token = g->votes[index];
     *out = (tsr_generated){
         .sequence = number,
         .token = token,
         .position = s->length,
-        .log_probability = log_p,
+        .log_probability = g->log_probabilities[index],
         .cached = s->cached,
+        .top = s->top_log_probabilities > 0 ? g->top + (size_t)index * TSR_MAX_TOP_LOG_PROBABILITIES
+                                            : NULL,
+        .top_count = s->top_log_probabilities,
     };
     s->tokens[s->length++] = token;
     s->finish = out->finish = finish_of(g, s, token);
@@ -487,9 +465,9 @@ static tsr_status choose_all(tsr_generator *g, int count, const int *numbers, bo
         return TSR_OK;
     for (int i = 0; i < count; i++)
         TSR__REQUIRE(g->votes[i] >= 0, "generator: rank 0 could not choose a token");
-    TSR__TRY(find_probabilities(g, count, numbers));
+    TSR__TRY(tsr__generator_find_probabilities(g, count, numbers));
     for (int i = 0; i < count; i++)
-        append(g, numbers[i], g->votes[i], g->log_probabilities[i], &g->generated[i]);
+        append(g, i, numbers[i]);
     return TSR_OK;
 }
 
