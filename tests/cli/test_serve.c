@@ -1,6 +1,7 @@
 /* Tests tessera serve with clients of its own: texts, streams, limits, clients that go away, keys,
  * signals and several ranks. The texts must be those of `tessera generate`. */
 #include <arpa/inet.h>
+#include <dirent.h>
 #include <netinet/in.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -341,6 +342,119 @@ START_TEST(stop_strings_end_texts)
 }
 END_TEST
 
+/* Several choices have texts of their own, in whole replies and in streams. */
+START_TEST(several_choices_differ)
+{
+    char *texts[3], body[512];
+    snprintf(
+        body, sizeof body,
+        "{\"prompt\": \"Once\", \"temperature\": 1, \"seed\": 3, \"max_tokens\": 20, \"n\": 3");
+    json_t *json = post(&shared, 200, "/v1/completions", "%s}", body);
+    const json_t *choices = json_object_get(json, "choices");
+    ck_assert_uint_eq(json_array_size(choices), 3);
+    for (size_t i = 0; i < 3; i++) {
+        const json_t *choice = json_array_get(choices, i);
+        ck_assert_double_eq(tool_number(choice, "index"), (double)i);
+        texts[i] = strdup(tool_text(choice, "text"));
+    }
+    ck_assert_str_ne(texts[0], texts[1]);
+    ck_assert_str_ne(texts[1], texts[2]);
+    ck_assert_double_eq(tool_number(tool_member(json, "usage"), "completion_tokens"), 60);
+    json_decref(json);
+    strcat(body, ", \"stream\": true}");
+    reply r = call(&shared, "POST", "/v1/completions", body);
+    char got[3][512] = {"", "", ""}, *rest = r.body;
+    int ends = 0;
+    for (char *line;
+         (line = strtok_r(rest, "\n", &rest)) != NULL && strstr(line, "[DONE]") == NULL;) {
+        json_t *event = json_loads(line + 6, 0, NULL);
+        const json_t *choice = choice_of(event);
+        strcat(got[(int)tool_number(choice, "index")], tool_text(choice, "text"));
+        ends += json_is_string(tool_member(choice, "finish_reason"));
+        json_decref(event);
+    }
+    ck_assert_int_eq(ends, 3);
+    for (int i = 0; i < 3; i++) {
+        ck_assert_str_eq(got[i], texts[i]);
+        free(texts[i]);
+    }
+    free(r.text);
+}
+END_TEST
+
+static const json_t *first_of(const json_t *list)
+{
+    const json_t *first = json_array_get(list, 0);
+    ck_assert_ptr_nonnull(first);
+    return first;
+}
+
+START_TEST(log_probabilities_are_given)
+{
+    json_t *json =
+        post(&shared, 200, "/v1/completions", "{" PROMPT ", \"max_tokens\": 3, \"logprobs\": 2}");
+    const json_t *all = tool_member(choice_of(json), "logprobs");
+    ck_assert_uint_eq(json_array_size(tool_member(all, "tokens")), 3);
+    const double value = json_number_value(first_of(tool_member(all, "token_logprobs")));
+    ck_assert(value < 0 && value > -5);
+    const json_t *top = first_of(tool_member(all, "top_logprobs"));
+    ck_assert_uint_eq(json_object_size(top), 2);
+    const char *token = json_string_value(first_of(tool_member(all, "tokens")));
+    ck_assert_double_eq(tool_number(top, token), value);
+    ck_assert_int_eq(strncmp(tool_text(choice_of(json), "text"), token, strlen(token)), 0);
+    json_decref(json);
+    for (int stream = 0; stream < 2; stream++) {
+        char body[512];
+        snprintf(body, sizeof body,
+                 "{" MESSAGES ", \"temperature\": 0, \"max_tokens\": 3, \"logprobs\": true, "
+                 "\"top_logprobs\": 2, \"stream\": %s}",
+                 stream ? "true" : "false");
+        reply r = call(&shared, "POST", "/v1/chat/completions", body);
+        size_t count = 0;
+        char *rest = r.body;
+        for (char *line;
+             (line = strtok_r(rest, "\n", &rest)) != NULL && strstr(line, "[DONE]") == NULL;) {
+            json = json_loads(line + (stream ? 6 : 0), 0, NULL);
+            const json_t *list =
+                json_object_get(tool_member(choice_of(json), "logprobs"), "content");
+            count += json_array_size(list);
+            if (json_array_size(list) > 0) {
+                const json_t *entry = first_of(list),
+                             *likely = first_of(tool_member(entry, "top_logprobs"));
+                ck_assert_double_eq(tool_number(entry, "logprob"), tool_number(likely, "logprob"));
+                ck_assert_str_eq(tool_text(entry, "token"), tool_text(likely, "token"));
+                ck_assert_uint_gt(json_array_size(tool_member(entry, "bytes")), 0);
+            }
+            json_decref(json);
+        }
+        ck_assert_uint_eq(count, 3);
+        free(r.text);
+    }
+}
+END_TEST
+
+START_TEST(biases_and_penalties_change_texts)
+{
+    /* 263 is the token " a" of this model */
+    json_t *json = post(&shared, 200, "/v1/completions",
+                        "{" PROMPT ", \"max_tokens\": 5, \"logit_bias\": {\"263\": 100}}");
+    ck_assert_double_eq(tool_number(tool_member(json, "usage"), "completion_tokens"), 5);
+    char *first = strdup(tool_text(choice_of(json), "text"));
+    json_decref(json);
+    json = post(&shared, 200, "/v1/completions",
+                "{" PROMPT ", \"max_tokens\": 5, \"logit_bias\": {\"263\": 100}, "
+                "\"frequency_penalty\": 100}");
+    const char *second = tool_text(choice_of(json), "text");
+    const size_t each = strlen(first) / 5;
+    ck_assert_int_eq(strncmp(first, first + each, strlen(first) - each),
+                     0); /* five times the same */
+    ck_assert_int_eq(strncmp(first, second, each), 0);
+    ck_assert_str_ne(first, second);
+    json_decref(json);
+    free(first);
+}
+END_TEST
+
 START_TEST(tokens_go_both_ways)
 {
     json_t *json = post(&shared, 200, "/tokenize",
@@ -399,9 +513,24 @@ START_TEST(wrong_requests_are_refused)
          "stream_options is not an object"},
         {"POST", "/v1/completions", "{\"prompt\": \"a\", \"stop\": [\"\"]}", 400,
          "stop is not a string"},
-        {"POST", "/v1/completions", "{\"prompt\": \"a\", \"n\": 2}", 400, "n is not supported"},
-        {"POST", "/v1/completions", "{\"prompt\": \"a\", \"logit_bias\": {\"5\": 1}}", 400,
-         "logit_bias is not supported"},
+        {"POST", "/v1/completions", "{\"prompt\": \"a\", \"n\": 129}", 400,
+         "n is 129; it must be an integer from 1 to 128"},
+        {"POST", "/v1/completions", "{\"prompt\": \"a\", \"echo\": true}", 400,
+         "echo is not supported"},
+        {"POST", "/v1/completions", "{\"prompt\": \"a\", \"logit_bias\": {\"512\": 1}}", 400,
+         "logit_bias of '512' is not a number from -100 to 100 for a token id from 0 to 511"},
+        {"POST", "/v1/completions", "{\"prompt\": \"a\", \"logit_bias\": {\"5\": 101}}", 400,
+         "logit_bias of '5' is not a number"},
+        {"POST", "/v1/completions", "{\"prompt\": \"a\", \"logit_bias\": {\"x\": 1}}", 400,
+         "logit_bias of 'x' is not a number"},
+        {"POST", "/v1/completions", "{\"prompt\": \"a\", \"logit_bias\": [1]}", 400,
+         "logit_bias is not an object with at most 1024 token ids"},
+        {"POST", "/v1/completions", "{\"prompt\": \"a\", \"logprobs\": 21}", 400,
+         "logprobs is 21; it must be an integer from 0 to 20"},
+        {"POST", "/v1/completions", "{\"prompt\": \"a\", \"presence_penalty\": 101}", 400,
+         "presence_penalty is 101; it must be a number from -100 to 100"},
+        {"POST", "/v1/chat/completions", "{" MESSAGES ", \"top_logprobs\": 2}", 400,
+         "top_logprobs needs logprobs to be true"},
         {"POST", "/v1/completions", "{\"prompt\": \"a\", \"model\": \"gpt\"}", 404,
          "the model is 'stories', not 'gpt'"},
         {"POST", "/v1/chat/completions", "{\"messages\": []}", 400,
@@ -560,7 +689,7 @@ START_TEST(health_and_models_are_told)
 {
     reply r = call(&shared, "GET", "/health", "");
     ck_assert_int_eq(r.status, 200);
-    ck_assert_str_eq(r.body, "{\"status\":\"ok\"}\n");
+    ck_assert_ptr_nonnull(strstr(r.body, "{\"status\":\"ok\",\"ranks\":1,\"wanted_ranks\":1,"));
     free(r.text);
     r = call(&shared, "GET", "/v1/models", "");
     ck_assert_ptr_nonnull(strstr(r.body, "\"id\":\"stories\""));
@@ -701,6 +830,170 @@ START_TEST(ranks_serve_together)
 }
 END_TEST
 
+/* Losing ranks --------------------------------------------------------------------------------- */
+
+/* Reads a file below /proc, whose lines or strings may be separated by zeros. Returns its size. */
+static size_t read_proc(pid_t pid, const char *name, char *out, size_t size)
+{
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%d/%s", (int)pid, name);
+    FILE *file = fopen(path, "r");
+    const size_t got = file != NULL ? fread(out, 1, size - 1, file) : 0;
+    if (file != NULL)
+        fclose(file);
+    out[got] = '\0';
+    return got;
+}
+
+static pid_t parent_of(pid_t pid)
+{
+    char text[512];
+    int parent = 0;
+    read_proc(pid, "stat", text, sizeof text);
+    const char *after = strrchr(text, ')');
+    return after != NULL && sscanf(after, ") %*c %d", &parent) == 1 ? parent : 0;
+}
+
+static bool has_variable(pid_t pid, const char *variable)
+{
+    static char text[65536];
+    const size_t size = read_proc(pid, "environ", text, sizeof text);
+    for (const char *at = text; at < text + size; at += strlen(at) + 1)
+        if (strcmp(at, variable) == 0)
+            return true;
+    return false;
+}
+
+/* Finds the process of a job that has this variable, such as RANK=2, or returns 0. */
+static pid_t find_rank(const server *s, const char *variable)
+{
+    DIR *all = opendir("/proc");
+    pid_t found = 0;
+    ck_assert_ptr_nonnull(all);
+    for (struct dirent *entry; (entry = readdir(all)) != NULL;) {
+        const pid_t pid = atoi(entry->d_name);
+        pid_t above = pid;
+        while (above > 1 && above != s->pid)
+            above = parent_of(above);
+        if (pid != s->pid && above == s->pid && has_variable(pid, variable))
+            found = pid;
+    }
+    closedir(all);
+    return found;
+}
+
+/* Ends a job by a signal to rank 0. Returns what it has said on standard error. */
+static char *stop_and_hear(server *s)
+{
+    int status = 0;
+    static char text[16384];
+    ck_assert_int_eq(kill(find_rank(s, "RANK=0"), SIGTERM), 0);
+    ck_assert_int_eq(waitpid(s->pid, &status, 0), s->pid);
+    rewind(s->err);
+    text[fread(text, 1, sizeof text - 1, s->err)] = '\0';
+    ck_assert_msg(WIFEXITED(status) && WEXITSTATUS(status) == 0, "%d: %s", status, text);
+    fclose(s->out);
+    fclose(s->err);
+    return text;
+}
+
+#define STREAM "{" PROMPT ", \"max_tokens\": 300, \"stream\": true}"
+
+/* Kills rank 2 of three while streams run. They end as if it had not happened, and so do new
+ * requests. Rank 2 is started again, joins, and rank 1 is killed. */
+START_TEST(lost_ranks_cost_no_request)
+{
+    enum { STREAMS = 4 };
+    if (!TEST_HAVE_UCX)
+        SKIP("the library was built without UCX");
+    char *wanted = generated(300);
+    server s = start("launch -n 3 --respawn 1 --no-prefix -- " TEST_TOOL " " SERVE "--parallel 3");
+    static const char *const victims[] = {"RANK=2", "RANK=1"};
+    for (int round = 0; round < 2; round++) {
+        int clients[STREAMS];
+        const double before = metric(&s, "generated_tokens_total");
+        for (int i = 0; i < STREAMS; i++)
+            clients[i] = ask(&s, "POST", "/v1/completions", "", STREAM);
+        await_metric(&s, "generated_tokens_total", before + 100);
+        const pid_t victim = find_rank(&s, victims[round]);
+        ck_assert_int_gt(victim, 0);
+        ck_assert_int_eq(kill(victim, SIGKILL), 0);
+        for (int i = 0; i < STREAMS; i++) {
+            reply r = hear(clients[i]);
+            char *text = streamed(r.body, false, "length");
+            ck_assert_str_eq(text, wanted);
+            free(text);
+            free(r.text);
+        }
+        await_metric(&s, "ranks_lost_total", round + 1);
+        json_t *json = post(&s, 200, "/v1/completions", "{" PROMPT ", \"max_tokens\": 300}");
+        ck_assert_str_eq(tool_text(choice_of(json), "text"), wanted);
+        json_decref(json);
+        if (round == 0) {
+            await_metric(&s, "ranks_joined_total", 1);
+            await_metric(&s, "ranks", 3);
+        }
+    }
+    ck_assert_double_eq(metric(&s, "ranks"), 2);
+    reply r = call(&s, "GET", "/health", "");
+    ck_assert_ptr_nonnull(strstr(r.body, "\"status\":\"degraded\",\"ranks\":2,\"wanted_ranks\":3"));
+    free(r.text);
+    const char *said = stop_and_hear(&s);
+    ck_assert_msg(strstr(said, "2 of 3 ranks go on") != NULL &&
+                      strstr(said, "1 of 3 ranks have joined") != NULL,
+                  "%s", said);
+    free(wanted);
+}
+END_TEST
+
+/* One rank alone has too little memory: requests fail with the numbers, and the server stays. */
+START_TEST(too_few_ranks_are_told)
+{
+    if (!TEST_HAVE_UCX)
+        SKIP("the library was built without UCX");
+    server s = start("launch -n 2 --keep-going --no-prefix -- " TEST_TOOL " " SERVE
+                     "--parallel 1 --memory 700K");
+    const int client = ask(&s, "POST", "/v1/completions", "", STREAM);
+    await_metric(&s, "generated_tokens_total", 20);
+    ck_assert_int_eq(kill(find_rank(&s, "RANK=1"), SIGKILL), 0);
+    static const char *const wanted[] = {"\"code\":503",
+                                         "1 of 2 ranks cannot hold the model: model: the weights "
+                                         "and the cache of rank 0 of 1 need 1.1 MiB"};
+    reply r = hear(client);
+    ck_assert_msg(strstr(r.body, wanted[0]) != NULL && strstr(r.body, wanted[1]) != NULL, "%s",
+                  r.body);
+    free(r.text);
+    json_t *json = post(&s, 503, "/v1/completions", "{" PROMPT ", \"max_tokens\": 5}");
+    ck_assert_ptr_nonnull(strstr(tool_text(tool_member(json, "error"), "message"), wanted[1]));
+    json_decref(json);
+    r = call(&s, "GET", "/health", "");
+    ck_assert_int_eq(r.status, 503);
+    ck_assert_ptr_nonnull(strstr(r.body, "\"status\":\"unavailable\",\"ranks\":1,"));
+    free(r.text);
+    stop_and_hear(&s);
+}
+END_TEST
+
+/* The job ends if the rank with the connections is lost. */
+START_TEST(the_first_rank_is_needed)
+{
+    if (!TEST_HAVE_UCX)
+        SKIP("the library was built without UCX");
+    int status = 0;
+    char text[16384];
+    server s = start("launch -n 2 --keep-going --no-prefix -- " TEST_TOOL " " SERVE);
+    ck_assert_int_eq(kill(find_rank(&s, "RANK=0"), SIGKILL), 0);
+    ck_assert_int_eq(waitpid(s.pid, &status, 0), s.pid);
+    rewind(s.err);
+    text[fread(text, 1, sizeof text - 1, s.err)] = '\0';
+    ck_assert_msg(
+        strstr(text, "serve: rank 0, which has the connections of all clients, is lost") != NULL,
+        "%s", text);
+    fclose(s.out);
+    fclose(s.err);
+}
+END_TEST
+
 START_TEST(mistakes_are_named)
 {
     tool_refuses("serve", "tessera: serve: missing MODEL, a folder or a file\n");
@@ -732,6 +1025,9 @@ TESTS(serve)
     tcase_add_test(tests, chats_have_a_reply);
     tcase_add_test(tests, a_seed_gives_the_same_text);
     tcase_add_test(tests, stop_strings_end_texts);
+    tcase_add_test(tests, several_choices_differ);
+    tcase_add_test(tests, log_probabilities_are_given);
+    tcase_add_test(tests, biases_and_penalties_change_texts);
     tcase_add_test(tests, tokens_go_both_ways);
     tcase_add_test(tests, wrong_requests_are_refused);
     tcase_add_test(tests, long_prompts_are_refused);
@@ -747,5 +1043,8 @@ TESTS(serve)
     tcase_add_test(tests, texts_wait_for_pages);
     tcase_add_test(tests, deadlines_end_requests);
     tcase_add_test(tests, ranks_serve_together);
+    tcase_add_test(tests, lost_ranks_cost_no_request);
+    tcase_add_test(tests, too_few_ranks_are_told);
+    tcase_add_test(tests, the_first_rank_is_needed);
     tcase_add_test(tests, mistakes_are_named);
 }

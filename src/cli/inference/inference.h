@@ -140,10 +140,14 @@ tsr_status inference_join(inference_job *job);
  * is less, the context for which the model was trained. If --context is longer than that, rank 0
  * prints a note. The caller must call inference_close even if this fails. */
 tsr_status inference_open(inference_job *job, int64_t context, int64_t cache_tokens, int sequences);
+/* Closes the model and its group. inference_open opens it again, on the ranks of `comm`. */
+void inference_close_model(inference_job *job);
 void inference_close(inference_job *job);
 /* Returns the sentence that describes the last error. */
 const char *inference_problem(const inference_job *job);
 
+/* Tells `tessera launch`, if there is one, what docs/launching.md describes. */
+void inference_report(const char *what);
 /* Makes SIGINT and SIGTERM end the generator's sequences at the next token. A second signal ends
  * the process. If `generator` is NULL, restores the earlier handling of the signals. */
 void inference_catch_signals(tsr_generator *generator);

@@ -49,19 +49,37 @@ static struct {
     char lines[2][32];
 } report = {.pipe = -1};
 
-static void prepare_report(void)
+/* Finds the launcher's pipe, and the number with which reports begin. Returns false if there is
+ * none. */
+static bool find_launcher(int *pipe, int *number)
 {
     const char *launch = getenv("TESSERA_LAUNCH");
     unsigned long long inode;
-    int fd, number;
     struct stat file;
-    report.pipe = -1;
     /* The descriptor may be that of another file if a program between the launcher and this process
      * has closed the pipe. */
-    if (launch == NULL || sscanf(launch, "%d:%llu:%d", &fd, &inode, &number) != 3 ||
-        fstat(fd, &file) != 0 || file.st_ino != inode)
+    return launch != NULL && sscanf(launch, "%d:%llu:%d", pipe, &inode, number) == 3 &&
+           fstat(*pipe, &file) == 0 && file.st_ino == inode;
+}
+
+void inference_report(const char *what)
+{
+    char line[128];
+    int pipe, number;
+    if (!find_launcher(&pipe, &number))
         return;
-    report.pipe = fd;
+    const int size = snprintf(line, sizeof line, "%d %s\n", number, what);
+    if (size > 0 && size < (int)sizeof line)
+        (void)!write(pipe, line, (size_t)size);
+}
+
+static void prepare_report(void)
+{
+    int pipe, number;
+    report.pipe = -1;
+    if (!find_launcher(&pipe, &number))
+        return;
+    report.pipe = pipe;
     for (size_t i = 0; i < sizeof end_signals / sizeof *end_signals; i++)
         snprintf(report.lines[i], sizeof report.lines[i], "%d signal %d\n", number, end_signals[i]);
 }
@@ -182,9 +200,9 @@ tsr_status inference_open(inference_job *j, int64_t context, int64_t cache_token
         snprintf(j->problem, sizeof j->problem, "%s", tsr_last_error());
     j->context = o->context > 0 ? o->context : limit_context(context);
     tsr_status status = inference_join(j);
-    if (status == TSR_OK)
+    if (status == TSR_OK && j->device == NULL)
         status = tsr_device_open(tsr_device_params(.device = o->device), &j->device);
-    if (status == TSR_OK)
+    if (status == TSR_OK && j->stream == NULL)
         status = tsr_stream_create(j->device, &j->stream);
     if (status == TSR_OK)
         status = create_groups(j);
@@ -197,14 +215,19 @@ tsr_status inference_open(inference_job *j, int64_t context, int64_t cache_token
     return status;
 }
 
+void inference_close_model(inference_job *j)
+{
+    tsr_model_close(&j->model);
+    tsr_group_destroy(&j->group);
+    tsr_comm_destroy(&j->stages);
+}
+
 void inference_close(inference_job *j)
 {
     tsr_model_file_close(&opened);
-    tsr_model_close(&j->model);
-    tsr_group_destroy(&j->group);
+    inference_close_model(j);
     tsr_stream_destroy(&j->stream);
     tsr_device_close(&j->device);
-    tsr_comm_destroy(&j->stages);
     tsr_comm_destroy(&j->comm);
 }
 

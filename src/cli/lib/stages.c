@@ -55,11 +55,59 @@ bool cli_stages_fit(const cli_stages *s, int ranks, char *problem, size_t size)
     return rates_fit(s, ranks, problem, size) && memory_fits(s, ranks, problem, size);
 }
 
+static bool has_newcomer(int ranks, const int *numbers)
+{
+    for (int i = 0; i < ranks; i++)
+        if (numbers[i] < 0)
+            return true;
+    return false;
+}
+
+bool cli_stages_adapt(cli_stages *s, int ranks, const int *numbers, int stage_count)
+{
+    char problem[256];
+    bool dropped = false;
+    const bool grown = has_newcomer(ranks, numbers);
+    const int last = ranks > 0 ? numbers[ranks - 1] : 0;
+    s->count = stage_count;
+    if (s->rates.measured)
+        s->rates.count = 0;
+    /* Values of all ranks lose those of ranks that are gone. */
+    if (!grown && s->rates.count > last) {
+        for (int i = 0; i < ranks; i++)
+            s->rates.values[i] = s->rates.values[numbers[i]];
+        s->rates.count = ranks;
+    }
+    if (!grown && s->memory.count > last && s->memory.count > 1) {
+        for (int i = 0; i < ranks; i++)
+            s->memory.values[i] = s->memory.values[numbers[i]];
+        s->memory.count = ranks;
+    }
+    if (grown && s->rates.count > 0) {
+        s->rates.count = 0;
+        dropped = true;
+    }
+    if (grown && s->memory.count > 1) {
+        s->memory.count = 0;
+        dropped = true;
+    }
+    if (!cli_stages_fit(s, ranks, problem, sizeof problem)) {
+        s->count = 0;
+        s->layers.count = s->rates.count = 0;
+        s->memory.count = s->memory.count > 1 ? 0 : s->memory.count;
+        free(s->layers.values);
+        s->layers.values = NULL;
+        dropped = true;
+    }
+    return dropped;
+}
+
 static tsr_status measure_rates(cli_rates *rates, tsr_comm *job, tsr_stream *stream)
 {
     tsr_group *all = NULL;
     tsr_status status = tsr_group_create(job, stream, NULL, &all);
     rates->count = tsr_comm_size(job);
+    free(rates->values); /* of other ranks, measured before */
     rates->values = cli_alloc((size_t)rates->count, sizeof *rates->values);
     if (status == TSR_OK)
         status = tsr_calibrate(all, NULL, rates->values);

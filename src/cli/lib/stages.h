@@ -25,6 +25,11 @@ typedef struct cli_stages {
  * option to `problem`. */
 bool cli_stages_fit(const cli_stages *stages, int ranks, char *problem, size_t size);
 
+/* Fits the values to the ranks of a job that has changed. numbers[ranks] are the numbers that they
+ * had before, -1 for one that has joined; stages is the number of stages that all have now. Values
+ * that do not fit are dropped, so that ranks divide the model evenly. Returns whether some were. */
+bool cli_stages_adapt(cli_stages *stages, int ranks, const int *numbers, int stage_count);
+
 /* Divides the job's ranks over stages of consecutive ranks. *group contains the ranks of this
  * rank's stage. *across contains one rank of each stage, as in tsr_pipeline_params, and is NULL if
  * there is one stage. The caller destroys both, also after an error. With --rates measured,

@@ -119,7 +119,7 @@ static ssize_t read_events(void *user, uint64_t position, char *to, size_t most)
         memcpy(to, r->events.data, (size_t)size);
         r->events.size -= (size_t)size;
         memmove(r->events.data, r->events.data + size, r->events.size);
-    } else if (r->state == SERVE_ENDED) {
+    } else if (r->ended) {
         size = MHD_CONTENT_READER_END_OF_STREAM;
     } else {
         suspend(r, reader->connection);
@@ -153,7 +153,7 @@ static enum MHD_Result answer_request(serve_server *server, struct MHD_Connectio
     if (r->stream)
         return answer_events(server, to, r);
     pthread_mutex_lock(&server->lock);
-    const bool ended = r->state == SERVE_ENDED;
+    const bool ended = r->ended;
     if (!ended)
         suspend(r, to);
     pthread_mutex_unlock(&server->lock);
@@ -182,6 +182,8 @@ static enum MHD_Result generate(serve_server *server, struct MHD_Connection *to,
     pthread_mutex_lock(&server->lock);
     if (server->stopping)
         serve_refuse(&problem, 503, "", "the server shuts down");
+    else if (server->unavailable[0] != '\0')
+        serve_refuse(&problem, 503, "", "%s", server->unavailable);
     else if (!serve_enqueue(server, r))
         serve_refuse(&problem, 429, "", "%d requests wait already; try again later",
                      server->waiting);
@@ -217,12 +219,25 @@ static bool is_ready(serve_server *server)
     return ready;
 }
 
+/* A server with too few ranks still serves, and so does one whose ranks open the model again. */
 static enum MHD_Result health(serve_server *server, struct MHD_Connection *to, exchange *c)
 {
     (void)c;
-    const bool ready = is_ready(server);
-    return answer_json(to, ready ? 200 : 503,
-                       json_pack("{ss}", "status", ready ? "ok" : "loading"));
+    pthread_mutex_lock(&server->lock);
+    const bool ready = server->ready && server->unavailable[0] == '\0';
+    const char *status = !server->ready                         ? "loading"
+                         : server->unavailable[0] != '\0'       ? "unavailable"
+                         : server->repairs                      ? "repairing"
+                         : server->ranks < server->wanted_ranks ? "degraded"
+                                                                : "ok";
+    json_t *value =
+        json_pack("{sssisisIsI}", "status", status, "ranks", server->ranks, "wanted_ranks",
+                  server->wanted_ranks, "lost_ranks", (json_int_t)server->metrics.losses,
+                  "joined_ranks", (json_int_t)server->metrics.joins);
+    if (server->unavailable[0] != '\0')
+        json_object_set_new(value, "message", json_string(server->unavailable));
+    pthread_mutex_unlock(&server->lock);
+    return answer_json(to, ready ? 200 : 503, value);
 }
 
 static enum MHD_Result metrics(serve_server *server, struct MHD_Connection *to, exchange *c)
@@ -376,7 +391,7 @@ static void complete(void *user, struct MHD_Connection *from, void **state,
         return;
     pthread_mutex_lock(&server->lock);
     if (c->request != NULL) {
-        c->request->cancelled = c->request->cancelled || c->request->state != SERVE_ENDED;
+        c->request->cancelled = c->request->cancelled || !c->request->ended;
         c->request->suspended = NULL;
         c->request->socket = -1;
         serve_request_leave(c->request);

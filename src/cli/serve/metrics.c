@@ -59,7 +59,7 @@ void serve_metrics_write(const serve_server *s, serve_text *out)
               m->cancelled);
     add_value(out, "requests_failed_total", "counter", "Requests that the server did not complete.",
               m->failed);
-    add_value(out, "requests_waiting", "gauge", "Requests in the queue.", (uint64_t)s->waiting);
+    add_value(out, "requests_waiting", "gauge", "Texts in the queue.", (uint64_t)s->waiting);
     add_value(out, "requests_running", "gauge", "Texts that are being generated.",
               (uint64_t)s->running);
     add_value(out, "prompt_tokens_total", "counter", "Tokens of prompts.", m->prompt_tokens);
@@ -85,8 +85,11 @@ void serve_metrics_write(const serve_server *s, serve_text *out)
               (uint64_t)s->stats.free_pages);
     add_value(out, "cache_pages_prefix", "gauge", "Pages of the prefix cache.",
               (uint64_t)s->stats.prefix_pages);
-    add_value(out, "ranks", "gauge", "Processes that divide the model.",
-              (uint64_t)tsr_comm_size(s->job.comm));
+    add_value(out, "ranks", "gauge", "Processes that divide the model.", (uint64_t)s->ranks);
+    add_value(out, "ranks_wanted", "gauge", "The most processes that there were.",
+              (uint64_t)s->wanted_ranks);
+    add_value(out, "ranks_lost_total", "counter", "Processes that were lost.", m->losses);
+    add_value(out, "ranks_joined_total", "counter", "Processes that joined later.", m->joins);
     add_histogram(out, "time_to_first_token_seconds", "From the request to its first token.",
                   &m->first_token);
     add_histogram(out, "time_per_token_seconds", "Between two tokens of a text.", &m->per_token);

@@ -10,7 +10,8 @@ serve_options serve_chosen = {.host = "127.0.0.1",
                               .queue = 64,
                               .body_limit = 16,
                               .connections = 1024,
-                              .grace = 30};
+                              .grace = 30,
+                              .lost_after = 120};
 
 static const cli_option serve_option_table[] = {
     {"host", "ADDRESS",
@@ -43,6 +44,8 @@ static const cli_option serve_option_table[] = {
      .low = 1, .high = 1024},
     {"connections", "N", "most connections at the same time (default: 1024)",
      .integer = &serve_chosen.connections, .low = 1, .high = 1 << 20},
+    {"lost-after", "SECONDS", "a rank that does not answer for so long is lost (default: 120)",
+     .real = &serve_chosen.lost_after, .low = 1, .high = 1e6},
     {"grace", "SECONDS", "how long running texts may go on after SIGINT or SIGTERM (default: 30)",
      .real = &serve_chosen.grace, .low = 0, .high = 1e6},
     INFERENCE_FORMAT_OPTION,

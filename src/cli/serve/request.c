@@ -10,6 +10,8 @@
 #include "cli/serve/serve.h"
 
 #define MOST_STOPS 16
+#define MOST_CHOICES 128
+#define MOST_BIASES 1024
 
 /* Replaces each byte that is not UTF-8, such as those of a path, or of a name that was cut
  * short. */
@@ -85,9 +87,9 @@ typedef struct parameter {
 
 /* The values of numbers and flags. */
 typedef struct values {
-    double temperature, top_p, min_p, repetition_penalty;
-    int64_t max_tokens, max_completion_tokens, top_k, seed;
-    bool stream, has_seed;
+    double temperature, top_p, min_p, repetition_penalty, presence_penalty, frequency_penalty;
+    int64_t max_tokens, max_completion_tokens, top_k, seed, n, log_probabilities, top_logprobs;
+    bool stream, has_seed, logprobs;
 } values;
 
 #define VALUE(member) offsetof(values, member)
@@ -105,6 +107,13 @@ static const parameter parameters[] = {
     {"top_k", BOTH, INTEGER, 0, 1 << 30, VALUE(top_k)},
     {"min_p", BOTH, REAL, 0, 1, VALUE(min_p)},
     {"repetition_penalty", BOTH, REAL, 0.001, 1000, VALUE(repetition_penalty)},
+    {"presence_penalty", BOTH, REAL, -100, 100, VALUE(presence_penalty)},
+    {"frequency_penalty", BOTH, REAL, -100, 100, VALUE(frequency_penalty)},
+    {"logit_bias", BOTH, READ, 0, 0, 0},
+    {"n", BOTH, INTEGER, 1, MOST_CHOICES, VALUE(n)},
+    {"logprobs", CHAT, FLAG, 0, 0, VALUE(logprobs)},
+    {"top_logprobs", CHAT, INTEGER, 0, TSR_MAX_TOP_LOG_PROBABILITIES, VALUE(top_logprobs)},
+    {"logprobs", COMPLETION, INTEGER, 0, TSR_MAX_TOP_LOG_PROBABILITIES, VALUE(log_probabilities)},
     {"seed", BOTH, INTEGER, -9e15, 9e15, VALUE(seed)},
     {"user", BOTH, HARMLESS, 0, 0, 0},
     {"metadata", BOTH, HARMLESS, 0, 0, 0},
@@ -113,15 +122,9 @@ static const parameter parameters[] = {
     {"safety_identifier", BOTH, HARMLESS, 0, 0, 0},
     {"prompt_cache_key", BOTH, HARMLESS, 0, 0, 0},
     {"parallel_tool_calls", BOTH, HARMLESS, 0, 0, 0},
-    {"n", BOTH, MISSING, 0, 1, 0},
     {"best_of", COMPLETION, MISSING, 0, 1, 0},
     {"echo", COMPLETION, MISSING, 0, 0, 0},
     {"suffix", COMPLETION, MISSING, 0, 0, 0},
-    {"logprobs", BOTH, MISSING, 0, 0, 0},
-    {"top_logprobs", CHAT, MISSING, 0, 0, 0},
-    {"logit_bias", BOTH, MISSING, 0, 0, 0},
-    {"presence_penalty", BOTH, MISSING, 0, 0, 0},
-    {"frequency_penalty", BOTH, MISSING, 0, 0, 0},
     {"tools", CHAT, MISSING, 0, 0, 0},
     {"tool_choice", CHAT, MISSING, 0, 0, 0},
     {"response_format", BOTH, MISSING, 0, 0, 0},
@@ -234,6 +237,53 @@ static bool read_stops(const json_t *value, serve_request *r, serve_problem *pro
         }
         r->stops[r->stop_count++] = text;
     }
+    return true;
+}
+
+/* An object with numbers by token ids, such as {"50256": -100}. */
+static bool read_biases(const serve_server *server, json_t *value, serve_request *r,
+                        serve_problem *problem)
+{
+    const char *key;
+    json_t *one;
+    if (value == NULL || json_is_null(value))
+        return true;
+    if (!json_is_object(value) || json_object_size(value) > MOST_BIASES) {
+        serve_refuse(problem, 400, "logit_bias",
+                     "logit_bias is not an object with at most %d token ids", MOST_BIASES);
+        return false;
+    }
+    r->biases = cli_alloc(json_object_size(value) + 1, sizeof *r->biases);
+    json_object_foreach(value, key, one)
+    {
+        char *end = NULL;
+        const long long id = strtoll(key, &end, 10);
+        const double bias = json_number_value(one);
+        if (end == key || *end != '\0' || id < 0 || id >= server->vocabulary ||
+            !json_is_number(one) || !(bias >= -100 && bias <= 100)) {
+            serve_refuse(problem, 400, "logit_bias",
+                         "logit_bias of '%.40s' is not a number from -100 to 100 for a token id "
+                         "from 0 to %" PRId64,
+                         key, server->vocabulary - 1);
+            return false;
+        }
+        r->biases[r->sampling.bias_count++] = (tsr_logit_bias){(int32_t)id, (float)bias};
+    }
+    return true;
+}
+
+/* Whether and how a request wants log-probabilities: completions give a number, chats two values.
+ */
+static bool read_log_probabilities(const values *v, serve_request *r, serve_problem *problem)
+{
+    if (r->chat && v->top_logprobs > 0 && !v->logprobs) {
+        serve_refuse(problem, 400, "top_logprobs", "top_logprobs needs logprobs to be true");
+        return false;
+    }
+    r->log_probabilities = r->chat ? v->logprobs : v->log_probabilities >= 0;
+    r->top_log_probabilities = (int)(r->chat                    ? v->top_logprobs
+                                     : v->log_probabilities > 0 ? v->log_probabilities
+                                                                : 0);
     return true;
 }
 
@@ -378,7 +428,7 @@ static bool encode_messages(const serve_server *server, const json_t *list, serv
 static int32_t *read_ids(const serve_server *server, const json_t *list, int64_t *count)
 {
     const size_t size = json_array_size(list);
-    const int64_t vocabulary = tsr_model_get_config(server->job.model)->vocabulary;
+    const int64_t vocabulary = server->vocabulary;
     int32_t *ids = cli_alloc(size + 1, sizeof *ids);
     bool good = json_is_array(list);
     for (size_t i = 0; i < size && good; i++) {
@@ -453,21 +503,25 @@ static uint64_t seed_of(const serve_request *r, const values *v)
 
 static bool check_length(const serve_server *server, const serve_request *r, serve_problem *problem)
 {
-    if (r->id_count < server->job.context)
+    if (r->id_count < server->context)
         return true;
     serve_refuse(problem, 400, r->chat ? "messages" : "prompt",
                  "the prompt has %" PRId64 " tokens, but the context has only %" PRId64,
-                 r->id_count, server->job.context);
+                 r->id_count, server->context);
     return false;
 }
 
 static bool fill_request(const serve_server *server, serve_request *r, serve_problem *problem)
 {
-    values v = {.temperature = 1, .top_p = 1, .repetition_penalty = 1};
+    values v = {
+        .temperature = 1, .top_p = 1, .repetition_penalty = 1, .n = 1, .log_probabilities = -1};
+    r->sampling = TSR_INIT(tsr_sampling_params);
     if (!read_parameters(r->body, r->chat, &v, problem) ||
         !check_model(server, json_object_get(r->body, "model"), problem) ||
         !read_stops(json_object_get(r->body, "stop"), r, problem) ||
         !read_stream_options(json_object_get(r->body, "stream_options"), r, problem) ||
+        !read_biases(server, json_object_get(r->body, "logit_bias"), r, problem) ||
+        !read_log_probabilities(&v, r, problem) ||
         !(r->chat ? encode_messages(server, json_object_get(r->body, "messages"), r, problem)
                   : encode_prompt(server, json_object_get(r->body, "prompt"), r, problem)) ||
         !check_length(server, r, problem))
@@ -476,13 +530,18 @@ static bool fill_request(const serve_server *server, serve_request *r, serve_pro
     r->max_tokens = v.max_completion_tokens > 0 ? v.max_completion_tokens : v.max_tokens;
     if (r->max_tokens == 0 && !r->chat)
         r->max_tokens = 16; /* OpenAI's default for completions */
-    r->sampling = TSR_INIT(tsr_sampling_params);
     r->sampling.temperature = v.temperature;
     r->sampling.top_p = v.top_p > 0 ? v.top_p : TSR_ZERO;
     r->sampling.top_k = v.top_k;
     r->sampling.min_p = v.min_p;
     r->sampling.repetition_penalty = v.repetition_penalty;
+    r->sampling.presence_penalty = v.presence_penalty;
+    r->sampling.frequency_penalty = v.frequency_penalty;
     r->sampling.seed = seed_of(r, &v);
+    r->choices = cli_alloc((size_t)v.n, sizeof *r->choices);
+    r->choice_count = r->left = (int)v.n;
+    for (int i = 0; i < r->choice_count; i++)
+        r->choices[i] = (serve_choice){.request = r, .index = i, .sequence = -1};
     return true;
 }
 
@@ -504,15 +563,26 @@ serve_request *serve_request_read(const serve_server *server, bool chat, const c
     return NULL;
 }
 
+static void finish_choice(serve_choice *c)
+{
+    free(c->tokens);
+    tsr_text_stream_destroy(&c->stream);
+    json_decref(c->log_probabilities);
+    serve_text_finish(&c->answer);
+    serve_text_finish(&c->reasoning);
+}
+
 void serve_request_leave(serve_request *r)
 {
     if (--r->users > 0)
         return;
+    for (int i = 0; i < r->choice_count; i++)
+        finish_choice(&r->choices[i]);
+    free(r->choices);
+    free(r->biases);
     free(r->ids);
     free(r->stops);
     json_decref(r->body);
-    serve_text_finish(&r->answer);
-    serve_text_finish(&r->reasoning);
     serve_text_finish(&r->events);
     free(r);
 }

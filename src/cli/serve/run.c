@@ -7,8 +7,6 @@
 #include "cli/lib/terminal.h"
 #include "cli/serve/serve.h"
 
-#define USUAL_CONTEXT 4096
-
 /* Returns the last part of the model's path, as the model's name. */
 static const char *name_of(const char *path)
 {
@@ -16,34 +14,14 @@ static const char *name_of(const char *path)
     return slash != NULL && slash[1] != '\0' ? slash + 1 : path;
 }
 
-static tsr_status open_model(serve_server *s)
+/* Says on rank 0 that requests are answered from now on. */
+static void say_ready(serve_server *s)
 {
-    const inference_options *o = &inference_chosen;
     tsr_chat_format format;
-    tsr_status status = inference_open_tokenizer(&s->tokenizer);
-    if (status == TSR_OK)
-        status = inference_open(&s->job, USUAL_CONTEXT, serve_chosen.cache_tokens,
-                                (int)serve_chosen.parallel);
-    if (status == TSR_OK && serve_chosen.cache_tokens > 0 &&
-        serve_chosen.cache_tokens < s->job.context)
-        s->job.context = serve_chosen.cache_tokens;
-    if (status == TSR_OK)
-        status = tsr_generator_create(
-            tsr_generator_params(.model = s->job.model, .sequences = (int)serve_chosen.parallel,
-                                 .context = s->job.context, .cache_dtype = o->cache_dtype,
-                                 .cache_tokens = serve_chosen.cache_tokens, .prefill = o->prefill,
-                                 .piece = serve_chosen.piece,
-                                 .prefix_cache = !serve_chosen.no_prefix_cache),
-            &s->generator);
-    if (status == TSR_OK && s->job.first && inference_chosen.format == TSR_CHAT_MODEL &&
+    if (inference_chosen.format == TSR_CHAT_MODEL &&
         tsr_chat_format_of(s->tokenizer, &format) != TSR_OK)
         cli_say("note: %s with --format; until then /v1/chat/completions is refused",
                 tsr_last_error());
-    return status;
-}
-
-static void say_ready(serve_server *s)
-{
     pthread_mutex_lock(&s->lock);
     s->ready = true;
     pthread_mutex_unlock(&s->lock);
@@ -51,27 +29,58 @@ static void say_ready(serve_server *s)
     printf("http://%s%s%s:%d serves %s: %" PRId64 " texts at a time, of up to %" PRId64
            " tokens each\n",
            v6 ? "[" : "", serve_chosen.host, v6 ? "]" : "", s->port, s->name, serve_chosen.parallel,
-           s->job.context);
+           s->context);
     (void)cli_flush();
 }
 
-/* Serves until a signal or an error. */
-static int serve(serve_server *s)
+/* Serves until a signal, or an error after which the ranks cannot go on. */
+static tsr_status serve(serve_server *s, serve_schedule *d)
+{
+    for (;;) {
+        bool ends = false;
+        tsr_status status = serve_open(s);
+        if (status == TSR_OK) {
+            serve_catch_signals(s->listens);
+            inference_report("restartable serve");
+            if (s->listens && !s->ready)
+                say_ready(s);
+            status = serve_schedule_run(d, &ends);
+        }
+        if (status == TSR_OK && ends)
+            return TSR_OK;
+        const bool lost = status != TSR_OK && serve_has_lost(s, status);
+        if (status != TSR_OK && !lost)
+            return status;
+        serve_schedule_requeue(d);
+        if (lost)
+            status = serve_shrink(s);
+        serve_close(s);
+        if (status != TSR_OK)
+            return status;
+    }
+}
+
+/* Joins the job, listens on rank 0, and serves. */
+static int begin(serve_server *s)
 {
     tsr_status status = inference_join(&s->job);
-    if (status == TSR_OK && s->job.first) {
+    s->listens = status == TSR_OK && s->job.first;
+    if (s->listens) {
         const int code = serve_http_start(s);
         if (code != CLI_DONE)
             return code;
     }
     if (status == TSR_OK)
-        status = open_model(s);
-    if (status == TSR_OK) {
-        serve_catch_signals(s->job.first);
-        if (s->job.first)
-            say_ready(s);
-        status = serve_schedule(s);
-    }
+        status = inference_open_tokenizer(&s->tokenizer);
+    serve_schedule *d = serve_schedule_create(s);
+    if (status == TSR_OK)
+        status = serve(s, d);
+    pthread_mutex_lock(&s->lock);
+    s->stopping = true;
+    pthread_mutex_unlock(&s->lock);
+    if (status != TSR_OK)
+        serve_schedule_fail(d, inference_problem(&s->job));
+    serve_schedule_destroy(&d);
     return status == TSR_OK ? CLI_DONE : cli_failed_in("serve", inference_problem(&s->job));
 }
 
@@ -85,11 +94,13 @@ static int run(int argc, char **argv)
     if (!serve_is_utf8(name, strlen(name)))
         return cli_usage_error("serve: the model's name '%s' is not UTF-8; --name gives another",
                                name);
-    serve_server s = {
-        .name = name, .lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
-    code = serve(&s);
+    serve_server s = {.name = name,
+                      .number = -1,
+                      .lock = PTHREAD_MUTEX_INITIALIZER,
+                      .changed = PTHREAD_COND_INITIALIZER};
+    code = begin(&s);
     serve_http_stop(&s);
-    tsr_generator_destroy(&s.generator);
+    serve_close(&s);
     tsr_tokenizer_close(&s.tokenizer);
     inference_close(&s.job);
     return code;

@@ -9,38 +9,41 @@
 #include "cli/lib/memory.h"
 #include "cli/serve/serve.h"
 
-/* The time that ranks wait for rank 0, which may be idle for long: ten years. */
-#define PATIENCE_NS UINT64_C(315360000000000000)
 /* How often an idle server looks for a signal, in nanoseconds. */
 #define IDLE_NS 100000000
+/* How often an idle server makes a step without texts, which shows whether a rank is lost, and how
+ * often it looks for processes that join, in seconds. */
+#define BEAT_SECONDS 0.5
+#define GROW_SECONDS 2.0
 
 /* What all ranks do before a step, as rank 0 sends it: this head, the numbers of the sequences to
- * remove (int64_t), and for each new text an addition, which its ids follow. */
+ * remove (int64_t), and for each new text an addition, which its ids and biases follow. */
 typedef struct orders {
-    int64_t ends, removals, additions;
+    int64_t ends, grows, removals, additions;
 } orders;
 typedef struct addition {
-    int64_t max_tokens, id_count;
-    tsr_sampling_params sampling;
+    int64_t max_tokens, id_count, prompt_count, top_log_probabilities, log_probabilities;
+    uint64_t number;
+    tsr_sampling_params sampling; /* its pointer has no meaning for other ranks */
 } addition;
 
 /* A sequence of the generator, on rank 0. */
 typedef struct slot {
-    serve_request *request; /* NULL: the slot is free, or its sequence will be removed */
-    tsr_text_stream *stream;
+    serve_choice *choice; /* NULL: the slot is free, or its sequence will be removed */
     bool used, removes;
-    double last_token; /* of serve_now */
 } slot;
 
-typedef struct schedule {
+struct serve_schedule {
     serve_server *server;
     slot *slots; /* [parallel], by number of sequence */
     int32_t end[INFERENCE_MAX_END_TOKENS];
     int end_count;
-    double deadline;       /* when running texts end after a signal; 0: there was none */
-    serve_request **added; /* [parallel]: the requests of this step's additions without a slot */
+    double deadline;      /* when running texts end after a signal; 0: there was none */
+    double beat, growth;  /* when the last step was made, and the last search for processes */
+    serve_choice **added; /* [parallel]: the choices of this step's additions without a slot */
     int added_count;
-} schedule;
+    serve_text orders;
+};
 
 static volatile sig_atomic_t signals;
 
@@ -62,10 +65,30 @@ void serve_catch_signals(bool first)
 
 /* Ends ----------------------------------------------------------------------------------------- */
 
-/* Ends a request for the client. Needs the lock. */
-static void end_request(serve_server *s, serve_request *r)
+/* Ends a text that runs, whose sequence is removed before the next step. Needs the lock. */
+static void leave_slot(serve_schedule *d, serve_choice *c)
 {
-    r->state = SERVE_ENDED;
+    if (c->sequence < 0)
+        return;
+    slot *one = &d->slots[c->sequence];
+    one->choice = NULL;
+    one->removes = true;
+    c->sequence = -1;
+    d->server->running--;
+}
+
+/* Ends a request for the client, and all of its texts. Needs the lock. */
+static void end_request(serve_schedule *d, serve_request *r)
+{
+    serve_server *s = d->server;
+    for (int i = 0; i < r->choice_count; i++)
+        leave_slot(d, &r->choices[i]);
+    for (int i = 0; i < d->added_count; i++)
+        if (d->added[i] != NULL && d->added[i]->request == r)
+            d->added[i] = NULL;
+    if (r->left > 0)
+        serve_unqueue(s, r);
+    r->ended = true;
     if (r->cancelled)
         s->metrics.cancelled++;
     else if (r->failed.status != 0)
@@ -76,51 +99,62 @@ static void end_request(serve_server *s, serve_request *r)
     serve_request_leave(r);
 }
 
-/* Ends the text of a slot, whose sequence is removed before the next step. Needs the lock. */
-static void end_slot(schedule *d, slot *one)
+static void end_choice(serve_schedule *d, serve_choice *c, const char *reason)
 {
-    end_request(d->server, one->request);
-    tsr_text_stream_destroy(&one->stream);
-    one->request = NULL;
-    one->removes = true;
-    d->server->running--;
+    serve_request *r = c->request;
+    c->finish_reason = reason;
+    if (r->stream)
+        serve_event_finish(d->server, c);
+    leave_slot(d, c);
+    if (--r->left == 0)
+        end_request(d, r);
+    else if (r->stream)
+        serve_http_wake(r);
 }
 
-static void fail_all(schedule *d, const char *why)
+static void fail_request(serve_schedule *d, serve_request *r, const char *why)
 {
-    serve_server *s = d->server;
-    while (s->first != NULL) {
-        serve_request *r = serve_dequeue(s);
-        serve_refuse(&r->failed, 503, "", "%s", why);
-        end_request(s, r);
-    }
+    serve_refuse(&r->failed, 503, "", "%s", why);
+    end_request(d, r);
 }
 
-static void fail_running(schedule *d, const char *why)
+static void fail_waiting(serve_schedule *d, const char *why)
+{
+    while (d->server->first != NULL)
+        fail_request(d, d->server->first->request, why);
+}
+
+static void fail_running(serve_schedule *d, const char *why)
 {
     for (int64_t i = 0; i < serve_chosen.parallel; i++)
-        if (d->slots[i].request != NULL) {
-            serve_refuse(&d->slots[i].request->failed, 503, "", "%s", why);
-            end_slot(d, &d->slots[i]);
-        }
+        if (d->slots[i].choice != NULL)
+            fail_request(d, d->slots[i].choice->request, why);
 }
 
 /* Reacts to signals: the first one refuses new requests and sets the deadline of running ones.
  * Needs the lock. */
-static void obey_signals(schedule *d)
+static void obey_signals(serve_schedule *d)
 {
+    static const char why[] = "the server shuts down";
     if (signals == 0)
         return;
     if (d->deadline <= 0) {
         d->deadline = serve_now() + serve_chosen.grace;
         d->server->stopping = true;
-        fail_all(d, "the server shuts down");
     }
-    if (signals > 1 || serve_now() >= d->deadline)
-        fail_running(d, "the server shuts down");
+    /* Texts that have begun go on, also those that wait since ranks have changed. */
+    for (serve_choice *c = d->server->first, *next; c != NULL; c = next) {
+        next = c->next;
+        if (c->generated == 0 && c->request->left == c->request->choice_count) {
+            fail_request(d, c->request, why);
+            next = d->server->first;
+        }
+    }
+    if (signals > 1 || serve_now() >= d->deadline) {
+        fail_waiting(d, why);
+        fail_running(d, why);
+    }
 }
-
-/* Orders --------------------------------------------------------------------------------------- */
 
 static bool is_late(const serve_request *r)
 {
@@ -128,44 +162,57 @@ static bool is_late(const serve_request *r)
 }
 
 /* Ends the requests that have taken too long. Needs the lock. */
-static void end_late(schedule *d)
+static void end_late(serve_schedule *d)
 {
-    serve_server *s = d->server;
+    char why[128];
     for (int64_t i = 0; i < serve_chosen.parallel; i++) {
-        slot *one = &d->slots[i];
-        if (one->request == NULL || !is_late(one->request))
+        const serve_choice *c = d->slots[i].choice;
+        if (c == NULL || !is_late(c->request))
             continue;
-        serve_refuse(&one->request->failed, 503, "",
-                     "the text took longer than %g s, with %" PRId64 " tokens so far",
-                     serve_chosen.deadline, one->request->generated);
-        end_slot(d, one);
+        snprintf(why, sizeof why, "the text took longer than %g s, with %" PRId64 " tokens so far",
+                 serve_chosen.deadline, c->generated);
+        fail_request(d, c->request, why);
     }
-    while (s->first != NULL && is_late(s->first)) { /* the first one has waited longest */
-        serve_request *r = serve_dequeue(s);
-        serve_refuse(&r->failed, 503, "", "the request waited longer than %g s",
-                     serve_chosen.deadline);
-        end_request(s, r);
-    }
+    snprintf(why, sizeof why, "the request waited longer than %g s", serve_chosen.deadline);
+    while (d->server->first != NULL && is_late(d->server->first->request))
+        fail_request(d, d->server->first->request, why);
 }
 
-static void order_removals(schedule *d, serve_text *out, orders *head)
+void serve_schedule_fail(serve_schedule *d, const char *why)
 {
+    serve_server *s = d->server;
+    pthread_mutex_lock(&s->lock);
+    for (int i = 0; i < d->added_count; i++)
+        if (d->added[i] != NULL)
+            fail_request(d, d->added[i]->request, why);
+    fail_waiting(d, why);
+    fail_running(d, why);
+    pthread_mutex_unlock(&s->lock);
+}
+
+/* Orders --------------------------------------------------------------------------------------- */
+
+static bool is_gone(serve_request *r)
+{
+    r->cancelled = r->cancelled || serve_http_is_closed(r);
+    return r->cancelled;
+}
+
+static void order_removals(serve_schedule *d, serve_text *out, orders *head)
+{
+    for (int64_t i = 0; i < serve_chosen.parallel; i++)
+        if (d->slots[i].choice != NULL && is_gone(d->slots[i].choice->request))
+            end_request(d, d->slots[i].choice->request);
     for (int64_t i = 0; i < serve_chosen.parallel; i++) {
-        slot *one = &d->slots[i];
-        if (one->request != NULL &&
-            (one->request->cancelled || serve_http_is_closed(one->request))) {
-            one->request->cancelled = true;
-            end_slot(d, one);
-        }
-        if (!one->removes)
+        if (!d->slots[i].removes)
             continue;
         serve_text_add(out, (const char *)&i, sizeof i);
         head->removals++;
-        *one = (slot){0};
+        d->slots[i] = (slot){0};
     }
 }
 
-static int64_t used_slots(const schedule *d)
+static int64_t used_slots(const serve_schedule *d)
 {
     int64_t used = 0;
     for (int64_t i = 0; i < serve_chosen.parallel; i++)
@@ -173,45 +220,68 @@ static int64_t used_slots(const schedule *d)
     return used;
 }
 
-static void order_additions(schedule *d, serve_text *out, orders *head)
+/* Writes what the other ranks must know of a text. One that has run before goes on after the tokens
+ * that it has. */
+static void order_addition(const serve_choice *c, serve_text *out)
+{
+    const serve_request *r = c->request;
+    addition one = {.max_tokens = r->max_tokens > 0 ? r->max_tokens - c->generated : 0,
+                    .id_count = r->id_count + c->generated,
+                    .prompt_count = r->id_count,
+                    .top_log_probabilities = r->top_log_probabilities,
+                    .log_probabilities = r->log_probabilities,
+                    .number = (uint64_t)c->index,
+                    .sampling = r->sampling};
+    serve_text_add(out, (const char *)&one, sizeof one);
+    serve_text_add(out, (const char *)r->ids, (size_t)r->id_count * sizeof *r->ids);
+    serve_text_add(out, (const char *)c->tokens, (size_t)c->generated * sizeof *c->tokens);
+    serve_text_add(out, (const char *)r->biases,
+                   (size_t)r->sampling.bias_count * sizeof *r->biases);
+}
+
+static void order_additions(serve_schedule *d, serve_text *out, orders *head)
 {
     serve_server *s = d->server;
     d->added_count = 0;
-    for (int64_t used = used_slots(d); used < serve_chosen.parallel && s->first != NULL;) {
-        serve_request *r = serve_dequeue(s);
-        if (r->cancelled || serve_http_is_closed(r)) {
-            r->cancelled = true;
-            end_request(s, r);
+    for (int64_t used = used_slots(d);
+         used < serve_chosen.parallel && s->first != NULL && s->unavailable[0] == '\0';) {
+        if (is_gone(s->first->request)) {
+            end_request(d, s->first->request);
             continue;
         }
-        const addition one = {r->max_tokens, r->id_count, r->sampling};
-        serve_text_add(out, (const char *)&one, sizeof one);
-        serve_text_add(out, (const char *)r->ids, (size_t)r->id_count * sizeof *r->ids);
-        r->state = SERVE_RUNS;
-        s->running++;
-        d->added[d->added_count++] = r;
+        serve_choice *c = serve_dequeue(s);
+        order_addition(c, out);
+        d->added[d->added_count++] = c;
         head->additions++;
         used++;
     }
 }
 
 /* Waits until there is something to do, and writes the orders of the next step. */
-static void give_orders(schedule *d, serve_text *out)
+static void give_orders(serve_schedule *d, serve_text *out)
 {
     serve_server *s = d->server;
     pthread_mutex_lock(&s->lock);
     for (;;) {
         orders head = {0};
+        const double now = serve_now();
         out->size = 0;
         serve_text_add(out, (const char *)&head, sizeof head);
         obey_signals(d);
         end_late(d);
+        if (s->unavailable[0] != '\0')
+            fail_waiting(d, s->unavailable);
         order_removals(d, out, &head);
         order_additions(d, out, &head);
-        head.ends = s->stopping && s->running == 0;
+        head.ends = s->stopping && s->running + s->waiting + head.additions == 0;
+        head.grows = s->ranks < s->wanted_ranks && now > d->growth + GROW_SECONDS;
         memcpy(out->data, &head, sizeof head);
-        if (head.ends || head.removals > 0 || s->running > 0)
+        if (head.ends || head.grows || head.removals + head.additions > 0 || s->running > 0 ||
+            (s->ranks > 1 && now > d->beat + BEAT_SECONDS)) {
+            d->beat = now;
+            d->growth = head.grows ? now : d->growth;
             break;
+        }
         struct timespec until;
         clock_gettime(CLOCK_REALTIME, &until);
         until.tv_nsec += IDLE_NS;
@@ -223,16 +293,14 @@ static void give_orders(schedule *d, serve_text *out)
 }
 
 /* Sends the orders from rank 0 to all ranks. */
-static tsr_status share_orders(schedule *d, serve_text *text)
+static tsr_status share_orders(serve_schedule *d, serve_text *text)
 {
     tsr_comm *comm = d->server->job.comm;
     int64_t size = (int64_t)text->size;
-    const uint64_t timeout_ns = tsr_comm_set_timeout(comm, PATIENCE_NS);
     const tsr_status status = tsr_comm_broadcast(comm, &size, sizeof size, TSR_U8, 0, NULL);
-    tsr_comm_set_timeout(comm, timeout_ns);
     if (status != TSR_OK)
         return status;
-    if (!d->server->job.first) {
+    if (!d->server->listens) {
         text->size = 0;
         char *bytes = cli_alloc((size_t)size, 1);
         serve_text_add(text, bytes, (size_t)size);
@@ -241,131 +309,176 @@ static tsr_status share_orders(schedule *d, serve_text *text)
     return tsr_comm_broadcast(comm, text->data, (uint64_t)size, TSR_U8, 0, NULL);
 }
 
-/* Prepares the slot of a new sequence on rank 0. */
-static tsr_status begin_slot(schedule *d, int sequence, serve_request *r)
+/* Prepares the stream of a text that has not begun yet. */
+static tsr_status begin_stream(const serve_server *s, serve_choice *c)
 {
-    slot *one = &d->slots[sequence];
+    const serve_request *r = c->request;
     const char *text = NULL;
     size_t size = 0;
-    *one = (slot){.request = r, .used = true};
+    if (c->stream != NULL)
+        return TSR_OK;
     tsr_status status = tsr_text_stream_create(
-        tsr_text_stream_params(.tokenizer = d->server->tokenizer, .stops = r->stops,
+        tsr_text_stream_params(.tokenizer = s->tokenizer, .stops = r->stops,
                                .stop_count = r->stop_count, .invalid = TSR_TEXT_INVALID_REPLACE,
                                .channels = r->chat),
-        &one->stream);
-    for (int64_t i = 0; i < r->id_count && status == TSR_OK; i++)
-        if (r->ids[i] < tsr_tokenizer_size(d->server->tokenizer))
-            status = tsr_text_stream_add_prompt(one->stream, r->ids[i], &text, &size);
+        &c->stream);
+    c->decoding = TSR_INIT(tsr_decode_state);
+    c->decoding.control = TSR_DECODE_CONTROL_SPELL;
+    for (int64_t i = 0; i < r->id_count && status == TSR_OK; i++) {
+        if (r->ids[i] >= tsr_tokenizer_size(s->tokenizer))
+            continue;
+        status = tsr_text_stream_add_prompt(c->stream, r->ids[i], &text, &size);
+        if (status == TSR_OK)
+            status = tsr_tokenizer_decode_next(s->tokenizer, &c->decoding, r->ids[i], &text, &size);
+    }
     return status;
 }
 
+/* Copies bytes from the orders, and advances *at past them. */
+static void *take(const char **at, size_t count, size_t size)
+{
+    void *copy = cli_alloc(count + 1, size);
+    memcpy(copy, *at, count * size);
+    *at += count * size;
+    return copy;
+}
+
+static tsr_status add_sequence(const serve_schedule *d, const char **at, int *sequence)
+{
+    addition one;
+    memcpy(&one, *at, sizeof one);
+    *at += sizeof one;
+    int32_t *ids = take(at, (size_t)one.id_count, sizeof *ids);
+    tsr_logit_bias *biases = take(at, (size_t)one.sampling.bias_count, sizeof *biases);
+    one.sampling.biases = biases;
+    const tsr_status status = tsr_generator_add(
+        d->server->generator,
+        tsr_sequence_params(.prompt = ids, .prompt_count = one.id_count, .sampling = &one.sampling,
+                            .number = one.number, .max_tokens = one.max_tokens,
+                            .generated_count = one.id_count - one.prompt_count,
+                            .log_probabilities = one.log_probabilities != 0,
+                            .top_log_probabilities = (int)one.top_log_probabilities, .stop = d->end,
+                            .stop_count = d->end_count),
+        sequence);
+    free(ids);
+    free(biases);
+    return status;
+}
+
+/* Gives a choice the slot of its sequence on rank 0. */
+static tsr_status begin_slot(serve_schedule *d, int index, int sequence)
+{
+    serve_choice *c = d->added[index];
+    pthread_mutex_lock(&d->server->lock);
+    c->sequence = sequence;
+    d->slots[sequence] = (slot){.choice = c, .used = true};
+    d->added[index] = NULL;
+    d->server->running++;
+    pthread_mutex_unlock(&d->server->lock);
+    return begin_stream(d->server, c);
+}
+
 /* Carries out the orders. All ranks call this with the same orders. */
-static tsr_status obey(schedule *d, const serve_text *text, bool *ends)
+static tsr_status obey(serve_schedule *d, const serve_text *text, orders *head)
 {
     const serve_server *s = d->server;
     const char *at = text->data;
-    orders head;
-    memcpy(&head, at, sizeof head);
-    at += sizeof head;
+    memcpy(head, at, sizeof *head);
+    at += sizeof *head;
     tsr_status status = TSR_OK;
-    for (int64_t i = 0; i < head.removals && status == TSR_OK; i++) {
+    for (int64_t i = 0; i < head->removals && status == TSR_OK; i++) {
         int64_t sequence;
         memcpy(&sequence, at, sizeof sequence);
         at += sizeof sequence;
         status = tsr_generator_remove(s->generator, (int)sequence);
     }
-    for (int64_t i = 0; i < head.additions && status == TSR_OK; i++) {
-        addition one;
+    for (int64_t i = 0; i < head->additions && status == TSR_OK; i++) {
         int sequence = 0;
-        memcpy(&one, at, sizeof one);
-        at += sizeof one;
-        int32_t *ids = cli_alloc((size_t)one.id_count, sizeof *ids);
-        memcpy(ids, at, (size_t)one.id_count * sizeof *ids);
-        at += (size_t)one.id_count * sizeof *ids;
-        status = tsr_generator_add(s->generator,
-                                   tsr_sequence_params(.prompt = ids, .prompt_count = one.id_count,
-                                                       .sampling = &one.sampling,
-                                                       .max_tokens = one.max_tokens, .stop = d->end,
-                                                       .stop_count = d->end_count),
-                                   &sequence);
-        free(ids);
-        if (status == TSR_OK && s->job.first) {
-            status = begin_slot(d, sequence, d->added[i]);
-            d->added[i] = NULL;
-        }
+        status = add_sequence(d, &at, &sequence);
+        if (status == TSR_OK && s->listens)
+            status = begin_slot(d, (int)i, sequence);
     }
-    *ends = head.ends != 0;
     return status;
 }
 
 /* Tokens --------------------------------------------------------------------------------------- */
 
-static void keep_text(schedule *d, slot *one, const char *text, size_t size)
+static void keep_text(serve_schedule *d, serve_choice *c, const char *text, size_t size)
 {
-    serve_request *r = one->request;
-    const tsr_text_channel channel = tsr_text_stream_channel(one->stream);
+    const tsr_text_channel channel = tsr_text_stream_channel(c->stream);
     if (size == 0 || channel == TSR_TEXT_COMMENTARY)
         return;
-    if (r->stream)
-        serve_event_text(d->server, r, channel, text, size);
+    if (c->request->stream)
+        serve_event_text(d->server, c, channel, text, size);
     else
-        serve_text_add(channel == TSR_TEXT_REASONING ? &r->reasoning : &r->answer, text, size);
+        serve_text_add(channel == TSR_TEXT_REASONING ? &c->reasoning : &c->answer, text, size);
 }
 
-static void measure_token(schedule *d, slot *one)
+static void measure_token(serve_schedule *d, serve_choice *c)
 {
     serve_metrics *m = &d->server->metrics;
     const double now = serve_now();
-    if (one->request->generated++ == 0)
-        serve_histogram_add(&m->first_token, now - one->request->arrived);
+    if (c->generated == 0)
+        serve_histogram_add(&m->first_token, now - c->request->arrived);
     else
-        serve_histogram_add(&m->per_token, now - one->last_token);
-    one->last_token = now;
+        serve_histogram_add(&m->per_token, now - c->last_token);
+    c->last_token = now;
     m->generated_tokens++;
 }
 
-/* Takes the token that a step has generated for a slot. Needs the lock. */
-static tsr_status take_token(schedule *d, slot *one, const tsr_generated *token)
+static void keep_token(serve_choice *c, int32_t token)
 {
-    serve_request *r = one->request;
+    if (c->generated == c->capacity) {
+        c->capacity = 2 * c->capacity + 64;
+        c->tokens = cli_resize(c->tokens, (size_t)c->capacity, sizeof *c->tokens);
+    }
+    c->tokens[c->generated++] = token;
+}
+
+/* Takes the token that a step has generated for a choice. Needs the lock. */
+static tsr_status take_token(serve_schedule *d, serve_choice *c, const tsr_generated *token)
+{
+    serve_request *r = c->request;
     const char *text = NULL;
     size_t size = 0;
     bool stopped = false;
     tsr_status status = TSR_OK;
-    if (r->generated == 0 && r->stream)
-        serve_event_begin(d->server, r);
-    measure_token(d, one);
-    r->cached = token->cached;
-    if (token->token < tsr_tokenizer_size(d->server->tokenizer)) {
-        status = tsr_text_stream_add(one->stream, token->token, &text, &size, &stopped);
+    if (c->generated == 0 && r->stream)
+        serve_event_begin(d->server, c);
+    if (c->generated == 0)
+        c->cached = token->cached;
+    measure_token(d, c);
+    keep_token(c, token->token);
+    if (r->log_probabilities)
+        status = serve_add_log_probability(d->server, c, token);
+    if (status == TSR_OK && token->token < tsr_tokenizer_size(d->server->tokenizer)) {
+        status = tsr_text_stream_add(c->stream, token->token, &text, &size, &stopped);
         if (status == TSR_OK)
-            keep_text(d, one, text, size);
+            keep_text(d, c, text, size);
     }
     if (status == TSR_OK && token->finish != TSR_FINISH_NONE && !stopped) {
-        status = tsr_text_stream_end(one->stream, &text, &size);
+        status = tsr_text_stream_end(c->stream, &text, &size);
         if (status == TSR_OK)
-            keep_text(d, one, text, size);
+            keep_text(d, c, text, size);
     }
     if (status != TSR_OK)
         return status;
-    if (stopped || token->finish != TSR_FINISH_NONE) {
-        r->finish_reason = stopped || token->finish == TSR_FINISH_TOKEN ? "stop" : "length";
-        end_slot(d, one);
-    } else if (r->stream) {
+    if (stopped || token->finish != TSR_FINISH_NONE)
+        end_choice(d, c, stopped || token->finish == TSR_FINISH_TOKEN ? "stop" : "length");
+    else if (r->stream)
         serve_http_wake(r);
-    }
     return TSR_OK;
 }
 
-static tsr_status take_tokens(schedule *d, int count)
+static tsr_status take_tokens(serve_schedule *d, int count)
 {
     tsr_status status = TSR_OK;
     pthread_mutex_lock(&d->server->lock);
     for (int i = 0; i < count && status == TSR_OK; i++) {
         const tsr_generated *token = tsr_generator_token(d->server->generator, i);
-        slot *one = &d->slots[token->sequence];
-        if (one->request != NULL)
-            status = take_token(d, one, token);
+        serve_choice *c = d->slots[token->sequence].choice;
+        if (c != NULL)
+            status = take_token(d, c, token);
     }
     d->server->stats = TSR_INIT(tsr_generator_stats);
     if (status == TSR_OK)
@@ -376,49 +489,81 @@ static tsr_status take_tokens(schedule *d, int count)
 
 /* Steps ---------------------------------------------------------------------------------------- */
 
-static tsr_status run_steps(schedule *d, serve_text *text)
+tsr_status serve_schedule_run(serve_schedule *d, bool *ends)
 {
-    for (bool ends = false;;) {
+    serve_server *s = d->server;
+    for (*ends = false;;) {
         int count = 0;
-        if (d->server->job.first)
-            give_orders(d, text);
-        tsr_status status = share_orders(d, text);
+        orders head;
+        if (s->listens)
+            give_orders(d, &d->orders);
+        tsr_status status = share_orders(d, &d->orders);
         if (status == TSR_OK)
-            status = obey(d, text, &ends);
-        if (status != TSR_OK || ends)
+            status = obey(d, &d->orders, &head);
+        if (status != TSR_OK)
             return status;
-        status = tsr_generator_step(d->server->generator, &count);
-        if (status == TSR_OK && d->server->job.first)
+        if (head.ends) {
+            *ends = true;
+            return TSR_OK;
+        }
+        if (head.grows && serve_grow(s) == TSR_OK)
+            return TSR_OK;
+        if (head.grows && tsr_comm_status(s->job.comm) != TSR_OK)
+            return tsr_comm_status(s->job.comm);
+        if (s->generator == NULL)
+            continue;
+        status = tsr_generator_step(s->generator, &count);
+        if (status == TSR_OK && s->listens)
             status = take_tokens(d, count);
         if (status != TSR_OK)
             return status;
     }
 }
 
-tsr_status serve_schedule(serve_server *s)
+void serve_schedule_requeue(serve_schedule *d)
 {
-    schedule d = {.server = s,
-                  .slots = cli_alloc((size_t)serve_chosen.parallel, sizeof *d.slots),
-                  .added = cli_alloc((size_t)serve_chosen.parallel, sizeof *d.added)};
-    serve_text text = {0};
-    d.end_count = inference_end_tokens(s->tokenizer, INFERENCE_MAX_END_TOKENS, d.end);
-    const tsr_status status = run_steps(&d, &text);
+    serve_server *s = d->server;
     pthread_mutex_lock(&s->lock);
-    s->stopping = true;
-    if (status != TSR_OK) {
-        for (int i = 0; i < d.added_count; i++)
-            if (d.added[i] != NULL) { /* the step failed before it had a slot */
-                serve_refuse(&d.added[i]->failed, 503, "", "%s", tsr_last_error());
-                end_request(s, d.added[i]);
-            }
-        fail_all(&d, tsr_last_error());
-        fail_running(&d, tsr_last_error());
+    /* The first ones of the queue come last. */
+    for (int i = d->added_count - 1; i >= 0; i--)
+        if (d->added[i] != NULL)
+            serve_requeue(s, d->added[i]);
+    d->added_count = 0;
+    for (;;) {
+        serve_choice *youngest = NULL;
+        for (int64_t i = 0; i < serve_chosen.parallel; i++) {
+            serve_choice *c = d->slots[i].choice;
+            if (c != NULL && (youngest == NULL || c->request->arrived > youngest->request->arrived))
+                youngest = c;
+        }
+        if (youngest == NULL)
+            break;
+        leave_slot(d, youngest);
+        serve_requeue(s, youngest);
     }
-    pthread_mutex_unlock(&s->lock);
     for (int64_t i = 0; i < serve_chosen.parallel; i++)
-        tsr_text_stream_destroy(&d.slots[i].stream);
-    free(d.slots);
-    free(d.added);
-    serve_text_finish(&text);
-    return status;
+        d->slots[i] = (slot){0};
+    pthread_mutex_unlock(&s->lock);
+}
+
+serve_schedule *serve_schedule_create(serve_server *s)
+{
+    serve_schedule *d = cli_alloc(1, sizeof *d);
+    d->server = s;
+    d->slots = cli_alloc((size_t)serve_chosen.parallel, sizeof *d->slots);
+    d->added = cli_alloc((size_t)serve_chosen.parallel, sizeof *d->added);
+    d->end_count = inference_end_tokens(s->tokenizer, INFERENCE_MAX_END_TOKENS, d->end);
+    return d;
+}
+
+void serve_schedule_destroy(serve_schedule **schedule)
+{
+    serve_schedule *d = *schedule;
+    if (d == NULL)
+        return;
+    free(d->slots);
+    free(d->added);
+    serve_text_finish(&d->orders);
+    free(d);
+    *schedule = NULL;
 }

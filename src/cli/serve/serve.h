@@ -20,6 +20,7 @@ typedef struct serve_options {
     int64_t port, parallel, queue, body_limit, connections;
     int64_t piece, cache_tokens; /* 0: parallel · context */
     double grace, deadline;      /* seconds; deadline 0: there is none */
+    double lost_after;           /* seconds */
     bool no_api_key, no_prefix_cache;
 } serve_options;
 
@@ -56,39 +57,55 @@ typedef struct serve_problem {
 void serve_refuse(serve_problem *problem, unsigned status, const char *parameter,
                   const char *format, ...) CLI_PRINTF(4, 5);
 
-typedef enum serve_state {
-    SERVE_WAITS, /* in the queue */
-    SERVE_RUNS,  /* has a sequence of the generator */
-    SERVE_ENDED
-} serve_state;
+typedef struct serve_request serve_request;
 
-/* A text that a client wants. The members up to `stops` do not change; the server's lock protects
+/* A text that a request wants, one of `n`. Only the main thread uses the members, except those
+ * below, which the server's lock protects. */
+typedef struct serve_choice {
+    serve_request *request;
+    int index;
+    int sequence;    /* of the generator; −1: it waits */
+    int32_t *tokens; /* [generated]: what the generator has given */
+    int64_t capacity;
+    tsr_text_stream *stream;      /* NULL: no token has come yet */
+    tsr_decode_state decoding;    /* for the texts of single tokens */
+    json_t *log_probabilities;    /* of tokens whose text has not been sent yet; NULL: none */
+    double last_token;            /* of serve_now */
+    struct serve_choice *next;    /* in the queue */
+    const char *finish_reason;    /* NULL: it goes on. Here begins what the lock protects */
+    int64_t generated, cached;    /* tokens; `cached` ones of the prompt */
+    serve_text answer, reasoning; /* without `stream`: the whole text */
+} serve_choice;
+
+/* What a client wants. The members up to `choice_count` do not change; the server's lock protects
  * the others. */
-typedef struct serve_request {
+struct serve_request {
     char id[40];
     int64_t created; /* in seconds since 1970 */
     bool chat, stream, include_usage;
     int32_t *ids;
     int64_t id_count;
     tsr_sampling_params sampling;
+    tsr_logit_bias *biases; /* [sampling.bias_count] */
+    bool log_probabilities;
+    int top_log_probabilities;
     int64_t max_tokens; /* 0: until the context is full */
     const char **stops; /* point into `body` */
     int stop_count;
     json_t *body;
+    int choice_count;
 
-    int users; /* the connection and the schedule; the last one frees the request */
-    serve_state state;
-    bool cancelled; /* the client has gone */
-    double arrived; /* of serve_now */
-    const char *finish_reason;
-    int64_t generated, cached;        /* tokens; `cached` ones of the prompt */
-    serve_text answer, reasoning;     /* without `stream`: the whole text */
+    serve_choice *choices; /* [choice_count] */
+    int left;              /* choices that have not ended */
+    int users;             /* the connection and the schedule; the last one frees the request */
+    bool ended;
+    bool cancelled;                   /* the client has gone */
+    double arrived;                   /* of serve_now */
     serve_text events;                /* with `stream`: events that have not been sent yet */
-    serve_problem failed;             /* the server could not complete the text */
+    serve_problem failed;             /* the server could not complete the texts */
     struct MHD_Connection *suspended; /* waits for more events, or for the end */
     int socket;                       /* the connection's; −1: it was closed */
-    struct serve_request *next;       /* in the queue */
-} serve_request;
+};
 
 /* Makes a request of the body of POST /v1/chat/completions (`chat`) or /v1/completions. Returns
  * NULL and sets *problem if the body is wrong. The caller uses the request until
@@ -111,12 +128,16 @@ json_t *serve_error_json(const serve_problem *problem);
 /* The whole answer to a request that has ended. */
 json_t *serve_reply_json(const serve_server *server, const serve_request *request);
 json_t *serve_models_json(const serve_server *server);
-/* Append one event of a stream: the first one of a chat, a piece of text, and the last ones, which
- * include "[DONE]". */
-void serve_event_begin(const serve_server *server, serve_request *request);
-void serve_event_text(const serve_server *server, serve_request *request, tsr_text_channel channel,
+/* Append one event of a stream: the first one of a chat's choice, a piece of text, the end of a
+ * choice, and the last ones, which include "[DONE]". */
+void serve_event_begin(const serve_server *server, serve_choice *choice);
+void serve_event_text(const serve_server *server, serve_choice *choice, tsr_text_channel channel,
                       const char *text, size_t size);
+void serve_event_finish(const serve_server *server, serve_choice *choice);
 void serve_event_end(const serve_server *server, serve_request *request);
+/* Adds a token to the log-probabilities of its choice, which are sent with its text. */
+tsr_status serve_add_log_probability(const serve_server *server, serve_choice *choice,
+                                     const tsr_generated *token);
 
 /* Metrics (metrics.c) ----------------------------------------------------------------------------
  */
@@ -128,6 +149,7 @@ typedef struct serve_histogram {
 } serve_histogram;
 typedef struct serve_metrics {
     uint64_t requests, refused, cancelled, failed, prompt_tokens, generated_tokens;
+    uint64_t losses, joins;                 /* of ranks */
     serve_histogram first_token, per_token; /* in seconds */
 } serve_metrics;
 void serve_histogram_add(serve_histogram *histogram, double value);
@@ -140,19 +162,27 @@ void serve_metrics_write(const serve_server *server, serve_text *out);
 struct serve_server {
     inference_job job;
     tsr_tokenizer *tokenizer;
-    tsr_generator *generator;
-    const char *name; /* the model's name in the API */
-    char key[256];    /* "": no key is needed */
+    tsr_generator *generator; /* NULL: the model could not be opened after a loss */
+    const char *name;         /* the model's name in the API */
+    char key[256];            /* "": no key is needed */
     struct MHD_Daemon *daemon;
-    int port; /* on which the server listens */
+    int port;         /* on which the server listens */
+    bool listens;     /* this process is rank 0 of the start */
+    int number;       /* the rank when the ranks met; −1: not yet */
+    bool met, opened; /* the ranks have met, and opened the model, before */
+    int vain_shrinks; /* without a loss, since the last loss */
 
     pthread_mutex_t lock; /* protects what follows */
     pthread_cond_t changed;
-    bool ready;                  /* the model is loaded */
+    bool ready;                  /* the model was loaded; these do not change any more: */
+    int64_t context, vocabulary; /* tokens of the longest text, tokens that there are */
     bool stopping;               /* no request is accepted any more */
-    serve_request *first, *last; /* the queue */
-    int waiting, running;
-    int exchanges; /* requests that have not been answered completely */
+    bool repairs;                /* the ranks have changed, and open the model again */
+    char unavailable[512];       /* why the model could not be opened; "": it was */
+    int ranks, wanted_ranks;     /* at present, and the most that there were */
+    serve_choice *first, *last;  /* the queue */
+    int waiting, running;        /* texts */
+    int exchanges;               /* requests that have not been answered completely */
     serve_metrics metrics;
     tsr_generator_stats stats; /* after the last step */
 };
@@ -169,12 +199,43 @@ bool serve_http_is_closed(const serve_request *request);
 
 /* The time of the monotonic clock in seconds. */
 double serve_now(void);
-/* Puts a request into the queue. Returns false if the queue is full. Needs the lock. */
+/* Puts the choices of a request into the queue. Returns false if the queue is full. Needs the lock.
+ */
 bool serve_enqueue(serve_server *server, serve_request *request);
-/* Takes the first request from the queue, which is not empty. Needs the lock. */
-serve_request *serve_dequeue(serve_server *server);
-/* Generates texts until the server is told to stop. All ranks call this. */
-tsr_status serve_schedule(serve_server *server);
+/* Takes the first choice from the queue, which is not empty. Needs the lock. */
+serve_choice *serve_dequeue(serve_server *server);
+/* Puts a choice that has run before all others of the queue. Needs the lock. */
+void serve_requeue(serve_server *server, serve_choice *choice);
+/* Takes all choices of a request from the queue. Needs the lock. */
+void serve_unqueue(serve_server *server, const serve_request *request);
+
+/* Schedules (schedule.c): the texts that run, which outlive the model that computes them. */
+typedef struct serve_schedule serve_schedule;
+serve_schedule *serve_schedule_create(serve_server *server);
+void serve_schedule_destroy(serve_schedule **schedule);
+/* Generates texts until the server is told to stop, which sets *ends, or processes have joined,
+ * with which job.comm then is. All ranks call this. */
+tsr_status serve_schedule_run(serve_schedule *schedule, bool *ends);
+/* Makes all texts that run wait, so that they are computed from their tokens. */
+void serve_schedule_requeue(serve_schedule *schedule);
+/* Ends all requests with status 503. */
+void serve_schedule_fail(serve_schedule *schedule, const char *why);
+
+/* Ranks (ranks.c) --------------------------------------------------------------------------------
+ */
+
+/* Opens the model on all ranks of job.comm, as often as ranks are lost meanwhile. */
+tsr_status serve_open(serve_server *server);
+/* Closes the model. */
+void serve_close(serve_server *server);
+/* Returns whether a rank has been lost, after an error. */
+bool serve_has_lost(const serve_server *server, tsr_status status);
+/* Goes on with the ranks that are left. */
+tsr_status serve_shrink(serve_server *server);
+/* Lets processes join that wait for it. Returns TSR_OK if there are some, which have then joined
+ * job.comm. All ranks call this. */
+tsr_status serve_grow(serve_server *server);
+
 /* Makes SIGINT and SIGTERM stop the server: rank 0 ends what runs, and tells the others. */
 void serve_catch_signals(bool first);
 
