@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -485,7 +486,8 @@ START_TEST(wrong_requests_are_refused)
         int status;
         const char *wanted;
     } cases[] = {
-        {"GET", "/", "", 404, "there is no path '/'"},
+        {"GET", "/nowhere", "", 404, "there is no path '/nowhere'"},
+        {"POST", "/", "", 405, "/ does not support POST"},
         {"GET", "/v1/completions", "", 405, "/v1/completions does not support GET"},
         {"POST", "/v1/models", "", 405, "/v1/models does not support POST"},
         {"GET", "/a%FFb", "", 404, "there is no path '/a?b'"},
@@ -691,6 +693,16 @@ START_TEST(health_and_models_are_told)
     ck_assert_int_eq(r.status, 200);
     ck_assert_ptr_nonnull(strstr(r.body, "{\"status\":\"ok\",\"ranks\":1,\"wanted_ranks\":1,"));
     free(r.text);
+    r = call(&shared, "GET", "/ranks", "");
+    ck_assert_ptr_nonnull(strstr(r.body, "{\"ranks\":[{\"rank\":0,\"device\":\""));
+    free(r.text);
+    r = call(&shared, "GET", "/", "");
+    ck_assert_int_eq(r.status, 200);
+    ck_assert_ptr_nonnull(
+        strstr(r.text, "Content-Security-Policy: default-src 'none'; script-src 'nonce-"));
+    ck_assert_ptr_nonnull(strstr(r.body, "<!DOCTYPE html>"));
+    ck_assert_ptr_null(strstr(r.body, "@NONCE@"));
+    free(r.text);
     r = call(&shared, "GET", "/v1/models", "");
     ck_assert_ptr_nonnull(strstr(r.body, "\"id\":\"stories\""));
     free(r.text);
@@ -750,6 +762,31 @@ START_TEST(a_signal_lets_texts_end)
     free(r.text);
     stop(&s);
     free(wanted);
+}
+END_TEST
+
+/* systemd learns that the server is ready, and that it ends. */
+START_TEST(systemd_is_told)
+{
+    char text[64];
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    snprintf(address.sun_path, sizeof address.sun_path, "/tmp/tessera-notify-%d", (int)getpid());
+    const int fd = socket(AF_UNIX, SOCK_DGRAM, 0);
+    ck_assert(fd >= 0 && bind(fd, (const struct sockaddr *)&address, sizeof address) == 0);
+    setenv("NOTIFY_SOCKET", address.sun_path, 1);
+    server s = start(SERVE "--parallel 1");
+    unsetenv("NOTIFY_SOCKET");
+    static const char *const wanted[] = {"READY=1", "STOPPING=1"};
+    for (int i = 0; i < 2; i++) {
+        const ssize_t size = recv(fd, text, sizeof text - 1, 0);
+        ck_assert_int_gt(size, 0);
+        text[size] = '\0';
+        ck_assert_str_eq(text, wanted[i]);
+        if (i == 0)
+            stop(&s);
+    }
+    close(fd);
+    unlink(address.sun_path);
 }
 END_TEST
 
@@ -1001,6 +1038,14 @@ START_TEST(mistakes_are_named)
                  "tessera: serve: --api-key-file and --no-api-key contradict each other\n");
     tool_refuses("serve x --name a\xff",
                  "tessera: serve: the model's name 'a\\xff' is not UTF-8; --name gives another\n");
+    tool_refuses("serve x --tls-key k",
+                 "tessera: serve: --tls-cert is missing, which --tls-key needs\n");
+    tool_fails("serve " MODEL " --port 0 --tls-cert /proc/nowhere --tls-key /proc/nowhere",
+               "cannot read the certificate /proc/nowhere: No such file or directory");
+    tool_fails("serve " MODEL " --port 0 --tls-cert /dev/null --tls-key /proc/nowhere",
+               "cannot read the key /proc/nowhere: No such file or directory");
+    tool_fails("serve " MODEL " --port 0 --tls-cert /dev/null --tls-key /dev/null",
+               "port 0, with this certificate and key: ");
     tool_refuses("serve x --piece 100",
                  "tessera: serve: --piece is 100; it must be a multiple of 64, or less\n");
     tool_refuses("serve x --parallel 0", "tessera: serve: --parallel takes an integer from 1 to "
@@ -1039,6 +1084,7 @@ TESTS(serve)
     tcase_add_test(tests, health_and_models_are_told);
     tcase_add_test(tests, keys_are_needed);
     tcase_add_test(tests, a_signal_lets_texts_end);
+    tcase_add_test(tests, systemd_is_told);
     tcase_add_test(tests, the_grace_ends);
     tcase_add_test(tests, texts_wait_for_pages);
     tcase_add_test(tests, deadlines_end_requests);

@@ -5,6 +5,7 @@
 #include <microhttpd.h>
 #include <netdb.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -19,6 +20,8 @@
 #define IDLE_SECONDS 60
 /* How long the server waits, when it ends, for answers that are being sent, in seconds. */
 #define LAST_SECONDS 5
+/* The most bytes that are read of a certificate, and of its key. */
+#define TLS_BYTES (1 << 20)
 /* The most bytes of a request's headers. */
 #define HEADER_BYTES 32768
 
@@ -97,8 +100,16 @@ void serve_http_wake(serve_request *r)
 
 bool serve_http_is_closed(const serve_request *r)
 {
+    if (r->socket < 0)
+        return false;
+#ifdef POLLRDHUP
+    /* Bytes may come before the end, such as TLS's last message. */
+    struct pollfd one = {.fd = r->socket, .events = POLLRDHUP};
+    return poll(&one, 1, 0) > 0;
+#else
     char byte;
-    return r->socket >= 0 && recv(r->socket, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
+    return recv(r->socket, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
+#endif
 }
 
 typedef struct event_reader {
@@ -240,6 +251,32 @@ static enum MHD_Result health(serve_server *server, struct MHD_Connection *to, e
     return answer_json(to, ready ? 200 : 503, value);
 }
 
+static enum MHD_Result ranks(serve_server *server, struct MHD_Connection *to, exchange *c)
+{
+    (void)c;
+    pthread_mutex_lock(&server->lock);
+    json_t *value = serve_ranks_json(server);
+    pthread_mutex_unlock(&server->lock);
+    return answer_json(to, 200, value);
+}
+
+static enum MHD_Result page(serve_server *server, struct MHD_Connection *to, exchange *c)
+{
+    (void)c;
+    struct MHD_Response *response = MHD_create_response_from_buffer(
+        server->page.size, server->page.data, MHD_RESPMEM_PERSISTENT);
+    if (response == NULL)
+        return MHD_NO;
+    MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, "text/html; charset=utf-8");
+    MHD_add_response_header(response, "Content-Security-Policy", server->policy);
+    MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
+    MHD_add_response_header(response, "Referrer-Policy", "no-referrer");
+    MHD_add_response_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-cache");
+    const enum MHD_Result result = MHD_queue_response(to, 200, response);
+    MHD_destroy_response(response);
+    return result;
+}
+
 static enum MHD_Result metrics(serve_server *server, struct MHD_Connection *to, exchange *c)
 {
     serve_text text = {0};
@@ -279,7 +316,9 @@ static const route routes[] = {
     {"POST", "/tokenize", tokenize, false},
     {"POST", "/detokenize", detokenize, false},
     {"GET", "/metrics", metrics, false},
+    {"GET", "/ranks", ranks, false},
     {"GET", "/health", health, true},
+    {"GET", "/", page, true},
 };
 
 /* Requests ------------------------------------------------------------------------------------- */
@@ -437,23 +476,66 @@ static int read_key(serve_server *server)
     return CLI_DONE;
 }
 
-static int listen_on(serve_server *server, const struct addrinfo *address)
+/* Reads a file of keys or certificates. Returns NULL if that fails. */
+static char *read_text(const char *path)
 {
+    serve_text text = {0};
+    char bytes[4096];
+    FILE *file = fopen(path, "r");
+    if (file == NULL)
+        return NULL;
+    serve_text_add(&text, "", 0);
+    for (size_t size; text.size < TLS_BYTES && (size = fread(bytes, 1, sizeof bytes, file)) > 0;)
+        serve_text_add(&text, bytes, size);
+    const bool failed = ferror(file) != 0;
+    fclose(file);
+    if (failed)
+        serve_text_finish(&text);
+    return text.data;
+}
+
+static int read_tls(char **certificate, char **key)
+{
+    if (serve_chosen.tls_cert == NULL)
+        return CLI_DONE;
+    if (MHD_is_feature_supported(MHD_FEATURE_TLS) == MHD_NO)
+        return cli_failed("serve: this libmicrohttpd was built without TLS");
+    *certificate = read_text(serve_chosen.tls_cert);
+    if (*certificate == NULL)
+        return cli_failed("serve: cannot read the certificate %s: %s", serve_chosen.tls_cert,
+                          strerror(errno));
+    *key = read_text(serve_chosen.tls_key);
+    if (*key == NULL)
+        return cli_failed("serve: cannot read the key %s: %s", serve_chosen.tls_key,
+                          strerror(errno));
+    return CLI_DONE;
+}
+
+static int listen_on(serve_server *server, const struct addrinfo *address, char *certificate,
+                     char *key)
+{
+    const struct MHD_OptionItem tls[] = {{MHD_OPTION_HTTPS_MEM_CERT, 0, certificate},
+                                         {MHD_OPTION_HTTPS_MEM_KEY, 0, key},
+                                         {MHD_OPTION_END, 0, NULL}};
     if (!is_loopback(address->ai_addr) && server->key[0] == '\0' && !serve_chosen.no_api_key)
         return cli_failed("serve: others can reach %s: --api-key-file names the key that they "
                           "need, and --no-api-key lets everybody in",
                           serve_chosen.host);
     server->daemon = MHD_start_daemon(
         MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_AUTO | MHD_ALLOW_SUSPEND_RESUME |
+            (certificate != NULL ? MHD_USE_TLS : MHD_NO_FLAG) |
             (address->ai_family == AF_INET6 ? MHD_USE_IPv6 : MHD_NO_FLAG),
         (uint16_t)serve_chosen.port, NULL, NULL, handle, server, MHD_OPTION_SOCK_ADDR,
         address->ai_addr, MHD_OPTION_NOTIFY_COMPLETED, complete, server,
         MHD_OPTION_CONNECTION_LIMIT, (unsigned)serve_chosen.connections,
         MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HEADER_BYTES, MHD_OPTION_CONNECTION_TIMEOUT,
-        (unsigned)IDLE_SECONDS, MHD_OPTION_END);
+        (unsigned)IDLE_SECONDS, MHD_OPTION_ARRAY, certificate != NULL ? tls : tls + 2,
+        MHD_OPTION_END);
     if (server->daemon == NULL)
-        return cli_failed("serve: cannot listen on %s, port %" PRId64 ": %s", serve_chosen.host,
-                          serve_chosen.port, strerror(errno));
+        return cli_failed("serve: cannot listen on %s, port %" PRId64 "%s: %s", serve_chosen.host,
+                          serve_chosen.port,
+                          certificate != NULL ? ", with this certificate and key" : "",
+                          errno != 0 ? strerror(errno) : "libmicrohttpd refuses");
     const union MHD_DaemonInfo *info =
         MHD_get_daemon_info(server->daemon, MHD_DAEMON_INFO_BIND_PORT);
     server->port = info != NULL && info->port != 0 ? info->port : (int)serve_chosen.port;
@@ -462,6 +544,7 @@ static int listen_on(serve_server *server, const struct addrinfo *address)
 
 int serve_http_start(serve_server *server)
 {
+    serve_page(&server->page, server->policy, sizeof server->policy);
     const struct addrinfo wanted = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE};
     struct addrinfo *found = NULL;
     char port[16];
@@ -472,8 +555,14 @@ int serve_http_start(serve_server *server)
     const int error = getaddrinfo(serve_chosen.host, port, &wanted, &found);
     if (error != 0)
         return cli_failed("serve: --host %s: %s", serve_chosen.host, gai_strerror(error));
-    code = listen_on(server, found);
+    char *certificate = NULL, *key = NULL;
+    code = read_tls(&certificate, &key);
+    errno = 0;
+    if (code == CLI_DONE)
+        code = listen_on(server, found, certificate, key);
     freeaddrinfo(found);
+    free(certificate);
+    free(key);
     return code;
 }
 

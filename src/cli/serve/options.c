@@ -23,6 +23,10 @@ static const cli_option serve_option_table[] = {
      .text = &serve_chosen.api_key_file},
     {"no-api-key", NULL, "anybody who reaches the address may use the server",
      .flag = &serve_chosen.no_api_key},
+    {"tls-cert", "FILE",
+     "serve https with the certificates in this file of PEM, the server's first",
+     .text = &serve_chosen.tls_cert},
+    {"tls-key", "FILE", "the private key of --tls-cert, as PEM", .text = &serve_chosen.tls_key},
     {"name", "NAME", "the model's name in the API (default: the name of the file or folder)",
      .text = &serve_chosen.name},
     {"parallel", "N", "texts that are generated at the same time (default: 4)",
@@ -73,6 +77,10 @@ int serve_options_read(int argc, char **argv)
         return cli_usage_error("serve: missing MODEL, a folder or a file");
     if (serve_chosen.api_key_file != NULL && serve_chosen.no_api_key)
         return cli_usage_error("serve: --api-key-file and --no-api-key contradict each other");
+    if ((serve_chosen.tls_cert == NULL) != (serve_chosen.tls_key == NULL))
+        return cli_usage_error("serve: --tls-%s is missing, which --tls-%s needs",
+                               serve_chosen.tls_cert == NULL ? "cert" : "key",
+                               serve_chosen.tls_cert == NULL ? "key" : "cert");
     if (serve_chosen.piece > 64 && serve_chosen.piece % 64 != 0)
         return cli_usage_error("serve: --piece is %" PRId64
                                "; it must be a multiple of 64, or less",

@@ -106,6 +106,29 @@ static tsr_status agree(serve_server *s, tsr_status opened)
     return good != 0 ? TSR_OK : opened != TSR_OK ? opened : TSR_ERR_INVALID;
 }
 
+/* Tells rank 0 what each rank has. All ranks call this. */
+static tsr_status share_parts(serve_server *s)
+{
+    tsr_model_stats stats = TSR_INIT(tsr_model_stats);
+    tsr_status status = tsr_model_get_stats(s->job.model, &stats);
+    if (status != TSR_OK)
+        return status;
+    serve_part own = {.weight_bytes = stats.weight_bytes};
+    serve_part *all = cli_alloc((size_t)s->ranks, sizeof *all);
+    serve_copy_utf8(own.device, sizeof own.device, tsr_device_get_info(s->job.device)->name);
+    status = tsr_comm_all_gather(s->job.comm, &own, all, sizeof own, TSR_U8, NULL);
+    if (status != TSR_OK) {
+        free(all);
+        return status;
+    }
+    pthread_mutex_lock(&s->lock);
+    free(s->parts);
+    s->parts = all;
+    s->part_count = s->ranks;
+    pthread_mutex_unlock(&s->lock);
+    return TSR_OK;
+}
+
 static void set_timeouts(serve_server *s, double seconds)
 {
     tsr_comm_set_timeout(s->job.comm, (uint64_t)(seconds * 1e9));
@@ -124,6 +147,8 @@ tsr_status serve_open(serve_server *s)
     status = open_part(s);
     if (!serve_has_lost(s, status))
         status = agree(s, status);
+    if (status == TSR_OK)
+        status = share_parts(s);
     if (status != TSR_OK && (!s->opened || serve_has_lost(s, status)))
         return status;
     pthread_mutex_lock(&s->lock);

@@ -20,6 +20,16 @@ json_t *serve_models_json(const serve_server *server)
                      "model", "created", (json_int_t)0, "owned_by", "tessera");
 }
 
+json_t *serve_ranks_json(const serve_server *server)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < server->part_count; i++)
+        json_array_append_new(list,
+                              json_pack("{sisssI}", "rank", i, "device", server->parts[i].device,
+                                        "weight_bytes", (json_int_t)server->parts[i].weight_bytes));
+    return json_pack("{so}", "ranks", list);
+}
+
 static json_t *usage(const serve_request *r)
 {
     int64_t generated = 0;

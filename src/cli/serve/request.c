@@ -29,6 +29,12 @@ static void make_utf8(char *text)
     }
 }
 
+void serve_copy_utf8(char *to, size_t size, const char *text)
+{
+    snprintf(to, size, "%s", text);
+    make_utf8(to);
+}
+
 void serve_refuse(serve_problem *problem, unsigned status, const char *parameter,
                   const char *format, ...)
 {

@@ -26,11 +26,12 @@ static void say_ready(serve_server *s)
     s->ready = true;
     pthread_mutex_unlock(&s->lock);
     const bool v6 = strchr(serve_chosen.host, ':') != NULL;
-    printf("http://%s%s%s:%d serves %s: %" PRId64 " texts at a time, of up to %" PRId64
+    printf("%s://%s%s%s:%d serves %s: %" PRId64 " texts at a time, of up to %" PRId64
            " tokens each\n",
-           v6 ? "[" : "", serve_chosen.host, v6 ? "]" : "", s->port, s->name, serve_chosen.parallel,
-           s->context);
+           serve_chosen.tls_cert != NULL ? "https" : "http", v6 ? "[" : "", serve_chosen.host,
+           v6 ? "]" : "", s->port, s->name, serve_chosen.parallel, s->context);
     (void)cli_flush();
+    serve_notify("READY=1");
 }
 
 /* Serves until a signal, or an error after which the ranks cannot go on. */
@@ -101,6 +102,8 @@ static int run(int argc, char **argv)
     code = begin(&s);
     serve_http_stop(&s);
     serve_close(&s);
+    serve_text_finish(&s.page);
+    free(s.parts);
     tsr_tokenizer_close(&s.tokenizer);
     inference_close(&s.job);
     return code;

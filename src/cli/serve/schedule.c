@@ -141,6 +141,7 @@ static void obey_signals(serve_schedule *d)
     if (d->deadline <= 0) {
         d->deadline = serve_now() + serve_chosen.grace;
         d->server->stopping = true;
+        serve_notify("STOPPING=1");
     }
     /* Texts that have begun go on, also those that wait since ranks have changed. */
     for (serve_choice *c = d->server->first, *next; c != NULL; c = next) {

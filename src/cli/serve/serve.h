@@ -16,7 +16,7 @@
 /* Options -------------------------------------------------------------------------------------- */
 
 typedef struct serve_options {
-    const char *host, *name, *api_key_file;
+    const char *host, *name, *api_key_file, *tls_cert, *tls_key;
     int64_t port, parallel, queue, body_limit, connections;
     int64_t piece, cache_tokens; /* 0: parallel · context */
     double grace, deadline;      /* seconds; deadline 0: there is none */
@@ -41,6 +41,8 @@ void serve_text_add(serve_text *text, const char *data, size_t size);
 /* Appends a value in one line of JSON, and frees the value. */
 void serve_text_add_json(serve_text *text, json_t *value);
 void serve_text_finish(serve_text *text);
+/* Copies as much of a text as there is room for; bytes that are not UTF-8 become '?'. */
+void serve_copy_utf8(char *to, size_t size, const char *text);
 /* Returns whether bytes are UTF-8, as strings of JSON must be. */
 bool serve_is_utf8(const char *text, size_t size);
 
@@ -139,6 +141,9 @@ void serve_event_end(const serve_server *server, serve_request *request);
 tsr_status serve_add_log_probability(const serve_server *server, serve_choice *choice,
                                      const tsr_generated *token);
 
+/* Writes the page at /, and the policy for browsers that allows its own script only. */
+void serve_page(serve_text *page, char *policy, size_t size);
+
 /* Metrics (metrics.c) ----------------------------------------------------------------------------
  */
 
@@ -156,6 +161,13 @@ void serve_histogram_add(serve_histogram *histogram, double value);
 /* Writes all metrics in Prometheus's text format. Needs the lock. */
 void serve_metrics_write(const serve_server *server, serve_text *out);
 
+/* What a rank has, as the page shows it. */
+typedef struct serve_part {
+    char device[64];
+    uint64_t weight_bytes;
+} serve_part;
+json_t *serve_ranks_json(const serve_server *server);
+
 /* The server -------------------------------------------------------------------------------------
  */
 
@@ -166,6 +178,8 @@ struct serve_server {
     const char *name;         /* the model's name in the API */
     char key[256];            /* "": no key is needed */
     struct MHD_Daemon *daemon;
+    serve_text page; /* what / shows */
+    char policy[512];
     int port;         /* on which the server listens */
     bool listens;     /* this process is rank 0 of the start */
     int number;       /* the rank when the ranks met; −1: not yet */
@@ -180,9 +194,11 @@ struct serve_server {
     bool repairs;                /* the ranks have changed, and open the model again */
     char unavailable[512];       /* why the model could not be opened; "": it was */
     int ranks, wanted_ranks;     /* at present, and the most that there were */
-    serve_choice *first, *last;  /* the queue */
-    int waiting, running;        /* texts */
-    int exchanges;               /* requests that have not been answered completely */
+    serve_part *parts;           /* [part_count]: the parts of the ranks */
+    int part_count;
+    serve_choice *first, *last; /* the queue */
+    int waiting, running;       /* texts */
+    int exchanges;              /* requests that have not been answered completely */
     serve_metrics metrics;
     tsr_generator_stats stats; /* after the last step */
 };
@@ -197,6 +213,8 @@ void serve_http_wake(serve_request *request);
 /* Returns whether the client of a request has closed its connection. Needs the lock. */
 bool serve_http_is_closed(const serve_request *request);
 
+/* Tells systemd a state, such as "READY=1", if it wants to know (notify.c). */
+void serve_notify(const char *state);
 /* The time of the monotonic clock in seconds. */
 double serve_now(void);
 /* Puts the choices of a request into the queue. Returns false if the queue is full. Needs the lock.
