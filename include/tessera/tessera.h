@@ -13,6 +13,7 @@
 #include "tessera/device.h"
 #include "tessera/fsdp.h"
 #include "tessera/generator.h"
+#include "tessera/grammar.h"
 #include "tessera/group.h"
 #include "tessera/kernel.h"
 #include "tessera/kv_cache.h"

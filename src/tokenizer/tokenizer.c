@@ -12,6 +12,11 @@ tsr_tokenizer *tsr__tokenizer_create(void)
     tsr_tokenizer *tokenizer = tsr__calloc(1, sizeof *tokenizer);
     if (tokenizer == NULL)
         return NULL;
+    tokenizer->trie = tsr__trie_place_create();
+    if (tokenizer->trie == NULL) {
+        tsr__free(tokenizer);
+        return NULL;
+    }
     tokenizer->bos = tokenizer->eos = tokenizer->pad = tokenizer->unknown = -1;
     for (int b = 0; b < 256; b++)
         tokenizer->bytes[b] = -1;
@@ -32,6 +37,7 @@ void tsr_tokenizer_close(tsr_tokenizer **tokenizer)
     tsr__normalizer_finish(&old->normalizer);
     tsr__normalizer_finish(&old->late);
     tsr__free(old->around);
+    tsr__trie_place_destroy(old->trie);
     tsr__free(old);
     *tokenizer = NULL;
 }

@@ -6,6 +6,7 @@
 #include "tokenizer/bpe_merge.h"
 #include "tokenizer/normalize.h"
 #include "tokenizer/split_words.h"
+#include "tokenizer/token_trie.h"
 #include "tokenizer/vocabulary.h"
 
 struct tsr_tokenizer {
@@ -32,6 +33,8 @@ struct tsr_tokenizer {
      * follow it */
     int32_t *around;
     size_t before, after, around_capacity;
+
+    tsr__trie_place *trie;
 
     bool spells_spaces; /* "▁" in a spelling stands for a space */
     /* Decoding removes one space at the start of the text, or after each control token. */

@@ -330,6 +330,19 @@ static void tokenizers(const char *data)
     REFUSED(tsr_chat_params, chat, tsr_chat_encode(tokenizer, &chat, &ids, &count));
     REFUSED(tsr_chat_message, messages[1], tsr_chat_encode(tokenizer, &chat, &ids, &count));
     tsr_text_stream_destroy(&stream);
+    tsr_grammar_params of_grammar = TSR_INIT(tsr_grammar_params);
+    tsr_grammar *grammar = NULL;
+    of_grammar.tokenizer = tokenizer;
+    of_grammar.text = "root ::= [12]";
+    of_grammar.size_bytes = strlen(of_grammar.text);
+    OK(tsr_grammar_create(&of_grammar, &grammar));
+    tsr_grammar_state *text = NULL;
+    OK(tsr_grammar_state_create(grammar, NULL, &text));
+    OK(tsr_grammar_state_add_text(text, "2", 1));
+    printf("end of the text %d\n", (int)tsr_grammar_state_end(text));
+    tsr_grammar_state_destroy(&text);
+    tsr_grammar_destroy(&grammar);
+    REFUSED(tsr_grammar_params, of_grammar, tsr_grammar_create(&of_grammar, &grammar));
     tsr_tokenizer_close(&tokenizer);
 }
 

@@ -34,14 +34,16 @@ point "src/training includes base" allowed src/training 'base/' 'tessera/(base|t
 point "src/shard includes platform, base, json, shard" allowed src/shard 'base/' 'platform/' 'json/' 'shard/' 'tessera/(base|layout|quant|shard)\.h'
 point "src/tokenizer includes base, json, shard/formats, tokenizer" allowed src/tokenizer 'base/' 'json/' 'shard/formats/' \
     'tokenizer/' 'tessera/(base|chat|tokenizer)\.h'
+point "src/grammar includes base, json, tokenizer, grammar" allowed src/grammar 'base/' 'json/' 'tokenizer/' 'grammar/' \
+    'tessera/(base|grammar|tokenizer)\.h'
 point "src/gpu includes platform, base, quant, tensor, gpu" allowed src/gpu 'base/' 'platform/' 'quant/' 'tensor/' 'gpu/' 'shaders/' 'tessera/' \
     'tsr_config\.h'
 point "src/comm includes base, comm" allowed src/comm 'base/' 'comm/' 'tessera/(base|comm|layout)\.h' 'tsr_config\.h'
 point "src/parallel includes platform, base, json, tensor, shard, parallel, gpu/internal.h" allowed src/parallel \
     'base/' 'platform/' 'json/' 'tensor/' 'comm/request_methods\.h' 'parallel/' 'shard/formats/(file_kind|header_file|readers)\.h' \
     'gpu/internal\.h' 'tessera/'
-point "src/model includes platform, base, json, shard, tokenizer, tensor, model, gpu/internal.h, parallel/internal.h" allowed src/model 'base/' 'platform/' \
-    'json/' 'shard/' 'tokenizer/' 'tensor/' 'model/' 'gpu/internal\.h' 'parallel/internal\.h' 'tessera/'
+point "src/model includes platform, base, json, shard, tokenizer, grammar, tensor, model, gpu/internal.h, parallel/internal.h" allowed src/model 'base/' 'platform/' \
+    'json/' 'shard/' 'tokenizer/' 'grammar/' 'tensor/' 'model/' 'gpu/internal\.h' 'parallel/internal\.h' 'tessera/'
 point "src/planner includes base, json, planner, and schedules of comm and pipelines" allowed src/planner 'base/' 'json/' 'planner/' \
     'comm/api/comm_steps\.h' 'parallel/pipeline/schedule\.h' 'tessera/'
 point "src/cli includes public headers and the tool's seam" allowed src/cli 'cli/' 'bench/' 'tessera/' 'tool_seam\.h' 'tsr_config\.h' 'page\.html\.inc'

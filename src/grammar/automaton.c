@@ -1,0 +1,415 @@
+/* Makes an automaton of the expressions of a grammar. Each part is built after those that follow
+ * it, so that it knows its next state. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "grammar/grammar.h"
+
+/* A rule without loops that needs no more states than this is built into the rules that use it:
+ * rules such as `digit` or `char` end after each character, and a mask is found fastest where
+ * tokens stay inside a rule. */
+#define MOST_INLINE_STATES 256
+#define MOST_INLINE_DEPTH 8
+/* Where copies of an expression would need more states than this, they call its rules instead. */
+#define MOST_COPIED_STATES (TSR_GRAMMAR_MAX_SIZE / 2)
+
+#define TOO_MANY 1000000000 /* states */
+
+/* heights of rules that have not been measured, while others are */
+#define ENTERED (-1)
+#define MEASURING (-2)
+
+typedef struct builder {
+    const tsr__expressions *expressions;
+    tsr__automaton *out;
+    uint32_t longest;
+    int32_t *sizes;  /* by rule: the states of one that is built into others; −1: it is called */
+    int8_t *heights; /* by rule: how many rules are inside each other, with this one */
+    int32_t *queue;  /* the rules that are called */
+    size_t queued;
+    bool calls;                    /* all rules are called */
+    const tsr__expression *repeat; /* the outermost repetition that is being built */
+} builder;
+
+/* Sizes -------------------------------------------------------------------------------------- */
+
+/* Returns about how many states an expression needs. A rule that is called counts as 1. With
+ * `inlines`, returns −1 if there is a loop or such a rule. *height becomes the most rules inside
+ * each other. */
+static int64_t size_of(const builder *b, int32_t expression, bool inlines, int *height)
+{
+    const tsr__expression *e = &b->expressions->list[expression];
+    int64_t sum = 0, size;
+    switch (e->kind) {
+    case TSR__EXPRESSION_LITERAL:
+        return e->count;
+    case TSR__EXPRESSION_CLASS:
+        return 3 * (int64_t)e->count;
+    case TSR__EXPRESSION_RULE:
+        if (b->sizes[e->first] < 0)
+            return inlines ? -1 : 1;
+        if (*height < b->heights[e->first])
+            *height = b->heights[e->first];
+        return b->sizes[e->first];
+    case TSR__EXPRESSION_SEQUENCE:
+    case TSR__EXPRESSION_ALTERNATIVES:
+        for (int32_t i = e->child; i >= 0 && sum < TOO_MANY; i = b->expressions->list[i].before) {
+            size = size_of(b, i, inlines, height);
+            if (size < 0)
+                return -1;
+            sum += size + 1;
+        }
+        return sum;
+    default:
+        size = size_of(b, e->child, inlines, height);
+        if (size < 0 || (inlines && e->count < 0))
+            return -1;
+        sum = (size + 1) * (e->count < 0 ? (int64_t)e->first + 1 : e->count);
+        return sum < TOO_MANY ? sum : TOO_MANY;
+    }
+}
+
+/* Adds the rules in an expression that have not been entered yet to the stack. */
+static void enter_rules(builder *b, int32_t expression, size_t *count)
+{
+    const tsr__expression *e = &b->expressions->list[expression];
+    if (e->kind == TSR__EXPRESSION_RULE && b->heights[e->first] == 0) {
+        b->heights[e->first] = ENTERED;
+        b->queue[(*count)++] = e->first;
+    }
+    if (e->kind == TSR__EXPRESSION_REPEAT)
+        enter_rules(b, e->child, count);
+    if (e->kind == TSR__EXPRESSION_SEQUENCE || e->kind == TSR__EXPRESSION_ALTERNATIVES)
+        for (int32_t i = e->child; i >= 0; i = b->expressions->list[i].before)
+            enter_rules(b, i, count);
+}
+
+/* Finds out which rules are built into others: each is measured after those in it. A rule in a
+ * circle is not. */
+static void measure_rules(builder *b)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < b->expressions->rule_count; i++)
+        b->sizes[i] = -1;
+    b->heights[0] = ENTERED;
+    b->queue[count++] = 0;
+    while (count > 0) {
+        const int32_t rule = b->queue[count - 1];
+        const int32_t expression = b->expressions->rules[rule].expression;
+        int height = 0;
+        if (b->heights[rule] == ENTERED) {
+            b->heights[rule] = MEASURING;
+            enter_rules(b, expression, &count);
+            continue;
+        }
+        count--;
+        const int64_t size = size_of(b, expression, true, &height);
+        b->heights[rule] = (int8_t)(height < MOST_INLINE_DEPTH ? height + 1 : MOST_INLINE_DEPTH);
+        if (size >= 0 && size <= MOST_INLINE_STATES && height < MOST_INLINE_DEPTH)
+            b->sizes[rule] = (int32_t)size;
+    }
+}
+
+/* States ------------------------------------------------------------------------------------- */
+
+static tsr_status add_state(builder *b, tsr__state state, int32_t *out)
+{
+    tsr__automaton *a = b->out;
+    if (a->count >= TSR_GRAMMAR_MAX_SIZE) {
+        const tsr__expression *e = b->repeat;
+        return e ? tsr__fail(TSR_ERR_INVALID,
+                             "grammar: line %d, column %d: with this repetition the grammar has "
+                             "more than %d states",
+                             (int)e->line, (int)e->column, TSR_GRAMMAR_MAX_SIZE)
+                 : tsr__fail(TSR_ERR_INVALID, "grammar: it has more than %d states",
+                             TSR_GRAMMAR_MAX_SIZE);
+    }
+    void *states = a->states, *alike = a->alike;
+    TSR__TRY(tsr__grow(&states, &a->capacity, a->count + 1, sizeof *a->states));
+    a->states = states;
+    TSR__TRY(tsr__grow(&alike, &a->alike_capacity, a->count + 1, sizeof *a->alike));
+    a->alike = alike;
+    a->states[a->count] = state;
+    a->alike[a->count] = (int32_t)a->count;
+    *out = (int32_t)a->count++;
+    return TSR_OK;
+}
+
+static tsr_status add_byte(builder *b, uint8_t low, uint8_t high, int32_t next, int32_t *out)
+{
+    return add_state(
+        b, (tsr__state){.kind = TSR__STATE_BYTE, .low = low, .high = high, .next = next}, out);
+}
+
+/* Gives a state from which both *out and `other` can be reached. *out of −1 is none. */
+static tsr_status add_choice(builder *b, int32_t other, int32_t *out)
+{
+    if (*out < 0) {
+        *out = other;
+        return TSR_OK;
+    }
+    return add_state(b, (tsr__state){.kind = TSR__STATE_SPLIT, .next = other, .other = *out}, out);
+}
+
+static tsr_status build_literal(builder *b, const tsr__expression *e, int32_t next, int32_t *out)
+{
+    const uint8_t *bytes = b->expressions->bytes.data + e->first;
+    *out = next;
+    for (int32_t i = e->count - 1; i >= 0; i--)
+        TSR__TRY(add_byte(b, bytes[i], bytes[i], *out, out));
+    return TSR_OK;
+}
+
+/* Characters --------------------------------------------------------------------------------- */
+
+/* The states that read a character of a class. */
+typedef struct characters {
+    builder *b;
+    int32_t next;
+    int32_t any[4]; /* [n] reads n bytes from 0x80 to 0xbf; −1: none yet */
+    int32_t start;  /* −1: none yet */
+} characters;
+
+static uint8_t byte_of(uint32_t c, int length, int index)
+{
+    static const uint8_t heads[] = {0, 0, 0xc0, 0xe0, 0xf0};
+    const uint32_t bits = c >> (6 * (length - 1 - index));
+    return (uint8_t)(index == 0 ? heads[length] | bits : 0x80 | (bits & 0x3f));
+}
+
+/* Adds the characters from `low` to `high`, each byte of which can be any between those of `low`
+ * and `high`. */
+static tsr_status add_bytes(characters *c, uint32_t low, uint32_t high, int length)
+{
+    int32_t state = c->next;
+    for (int i = length - 1; i >= 0; i--) {
+        const uint8_t first = byte_of(low, length, i), last = byte_of(high, length, i);
+        int32_t *any = &c->any[length - i];
+        const bool is_any = i > 0 && first == 0x80 && last == 0xbf &&
+                            (i == length - 1 || state == c->any[length - i - 1]);
+        if (is_any && *any >= 0) {
+            state = *any;
+            continue;
+        }
+        TSR__TRY(add_byte(c->b, first, last, state, &state));
+        if (is_any)
+            *any = state;
+    }
+    return add_choice(c->b, state, &c->start);
+}
+
+/* Adds characters that all have `length` bytes: divides them until the bytes do not depend on each
+ * other. */
+static tsr_status add_characters(characters *c, uint32_t low, uint32_t high, int length)
+{
+    for (int i = 1; i < length; i++) {
+        const uint32_t mask = (UINT32_C(1) << (6 * i)) - 1;
+        if ((low & ~mask) == (high & ~mask))
+            continue;
+        if ((low & mask) != 0) {
+            TSR__TRY(add_characters(c, low, low | mask, length));
+            return add_characters(c, (low | mask) + 1, high, length);
+        }
+        if ((high & mask) != mask) {
+            TSR__TRY(add_characters(c, low, (high & ~mask) - 1, length));
+            return add_characters(c, high & ~mask, high, length);
+        }
+    }
+    return add_bytes(c, low, high, length);
+}
+
+static tsr_status build_class(builder *b, const tsr__expression *e, int32_t next, int32_t *out)
+{
+    /* surrogates are no characters */
+    static const struct {
+        uint32_t low, high;
+        int length;
+    } lengths[] = {{0, 0x7f, 1},
+                   {0x80, 0x7ff, 2},
+                   {0x800, 0xd7ff, 3},
+                   {0xe000, 0xffff, 3},
+                   {0x10000, 0x10ffff, 4}};
+    characters c = {.b = b, .next = next, .any = {-1, -1, -1, -1}, .start = -1};
+    for (int32_t i = 0; i < e->count; i++) {
+        const tsr__character_range one = b->expressions->ranges[e->first + i];
+        for (size_t k = 0; k < sizeof lengths / sizeof *lengths; k++) {
+            const uint32_t low = one.low > lengths[k].low ? one.low : lengths[k].low;
+            const uint32_t high = one.high < lengths[k].high ? one.high : lengths[k].high;
+            if (low <= high)
+                TSR__TRY(add_characters(&c, low, high, lengths[k].length));
+        }
+    }
+    *out = c.start;
+    return TSR_OK;
+}
+
+/* Expressions -------------------------------------------------------------------------------- */
+
+static tsr_status build(builder *b, int32_t expression, int32_t next, int32_t *out);
+
+static tsr_status build_rule(builder *b, const tsr__expression *e, int32_t next, int32_t *out)
+{
+    const int32_t rule = e->first;
+    if (!b->calls && b->sizes[rule] >= 0)
+        return build(b, b->expressions->rules[rule].expression, next, out);
+    if (b->out->starts[rule] < 0) {
+        b->out->starts[rule] = 0;
+        b->queue[b->queued++] = rule;
+    }
+    return add_state(b, (tsr__state){.kind = TSR__STATE_CALL, .next = next, .other = rule}, out);
+}
+
+/* Builds `copies` copies of an expression before *state. After each `optional` one, or in its
+ * place, `end` follows. */
+static tsr_status build_copies(builder *b, int32_t expression, int32_t copies, bool optional,
+                               int32_t end, int32_t *state)
+{
+    tsr__automaton *a = b->out;
+    size_t model = 0, size = 0;
+    for (int32_t i = 0; i < copies; i++) {
+        const size_t first = a->count;
+        int32_t body;
+        TSR__TRY(build(b, expression, *state, &body));
+        if (optional)
+            TSR__TRY(add_state(
+                b, (tsr__state){.kind = TSR__STATE_SPLIT, .next = body, .other = end}, state));
+        else
+            *state = body;
+        /* A token has at most `longest` bytes, and each copy reads one. Whether this many copies
+         * follow or more makes no difference for it. */
+        if (i == (int64_t)b->longest + 1) {
+            model = first;
+            size = a->count - first;
+        } else if (i > (int64_t)b->longest + 1 && a->count - first == size) {
+            for (size_t k = 0; k < size; k++)
+                a->alike[first + k] = a->alike[model + k];
+        }
+    }
+    return TSR_OK;
+}
+
+static tsr_status build_repeat(builder *b, const tsr__expression *e, int32_t next, int32_t *out)
+{
+    const int32_t finite = e->count < 0 ? 0 : e->count - e->first;
+    int32_t state = next, required = e->first;
+    int height = 0;
+    const bool calls = b->calls;
+    const tsr__expression *outer = b->repeat;
+    if (!b->repeat)
+        b->repeat = e;
+    if (size_of(b, e->child, false, &height) * ((int64_t)e->first + finite) > MOST_COPIED_STATES)
+        b->calls = true;
+    if (e->count < 0) {
+        int32_t body;
+        TSR__TRY(add_state(b, (tsr__state){.kind = TSR__STATE_SPLIT, .next = next, .other = next},
+                           &state));
+        TSR__TRY(build(b, e->child, state, &body));
+        b->out->states[state].other = body;
+        if (required > 0) {
+            state = body;
+            required--;
+        }
+    }
+    TSR__TRY(build_copies(b, e->child, finite, true, next, &state));
+    TSR__TRY(build_copies(b, e->child, required, false, next, &state));
+    b->calls = calls;
+    b->repeat = outer;
+    *out = state;
+    return TSR_OK;
+}
+
+/* Builds an expression that `next` follows. */
+static tsr_status build(builder *b, int32_t expression, int32_t next, int32_t *out)
+{
+    const tsr__expression *e = &b->expressions->list[expression];
+    int32_t state = next, part;
+    switch (e->kind) {
+    case TSR__EXPRESSION_LITERAL:
+        return build_literal(b, e, next, out);
+    case TSR__EXPRESSION_CLASS:
+        return build_class(b, e, next, out);
+    case TSR__EXPRESSION_RULE:
+        return build_rule(b, e, next, out);
+    case TSR__EXPRESSION_SEQUENCE:
+        for (int32_t i = e->child; i >= 0; i = b->expressions->list[i].before)
+            TSR__TRY(build(b, i, state, &state));
+        *out = state;
+        return TSR_OK;
+    case TSR__EXPRESSION_ALTERNATIVES:
+        state = -1;
+        for (int32_t i = e->child; i >= 0; i = b->expressions->list[i].before) {
+            TSR__TRY(build(b, i, next, &part));
+            TSR__TRY(add_choice(b, part, &state));
+        }
+        *out = state;
+        return TSR_OK;
+    default:
+        return build_repeat(b, e, next, out);
+    }
+}
+
+/* Automata ----------------------------------------------------------------------------------- */
+
+static tsr_status build_rules(builder *b)
+{
+    b->out->starts[0] = 0;
+    b->queue[b->queued++] = 0;
+    for (size_t i = 0; i < b->queued; i++) {
+        const int32_t rule = b->queue[i];
+        int32_t end, start;
+        TSR__TRY(add_state(b, (tsr__state){.kind = TSR__STATE_END}, &end));
+        TSR__TRY(build(b, b->expressions->rules[rule].expression, end, &start));
+        b->out->starts[rule] = start;
+    }
+    return TSR_OK;
+}
+
+/* Finds the bytes that no state tells apart. */
+static void find_classes(tsr__automaton *a)
+{
+    bool begins[257] = {true};
+    int class = -1;
+    for (size_t i = 0; i < a->count; i++)
+        if (a->states[i].kind == TSR__STATE_BYTE)
+            begins[a->states[i].low] = begins[a->states[i].high + 1] = true;
+    for (int byte = 0; byte < 256; byte++) {
+        class += begins[byte];
+        a->classes[byte] = (uint8_t) class;
+    }
+    a->class_count = class + 1;
+}
+
+tsr_status tsr__automaton_build(const tsr__expressions *expressions, uint32_t longest,
+                                tsr__automaton *out)
+{
+    builder b = {.expressions = expressions, .out = out, .longest = longest};
+    const size_t rules = expressions->rule_count;
+    out->rule_count = rules;
+    out->starts = tsr__calloc(rules, sizeof *out->starts);
+    b.sizes = tsr__calloc(rules, sizeof *b.sizes);
+    b.heights = tsr__calloc(rules, sizeof *b.heights);
+    b.queue = tsr__calloc(rules, sizeof *b.queue);
+    tsr_status status = out->starts && b.sizes && b.heights && b.queue ? TSR_OK : TSR_ERR_NO_MEMORY;
+    for (size_t i = 0; status == TSR_OK && i < rules; i++)
+        out->starts[i] = -1;
+    if (status == TSR_OK) {
+        measure_rules(&b);
+        status = build_rules(&b);
+    }
+    if (status == TSR_OK)
+        status = tsr__automaton_check(expressions, out);
+    if (status == TSR_OK)
+        find_classes(out);
+    tsr__free(b.sizes);
+    tsr__free(b.heights);
+    tsr__free(b.queue);
+    return status;
+}
+
+void tsr__automaton_finish(tsr__automaton *a)
+{
+    tsr__free(a->states);
+    tsr__free(a->alike);
+    tsr__free(a->starts);
+    *a = (tsr__automaton){0};
+}

@@ -1,0 +1,33 @@
+/* The trie of a vocabulary: tokens with the same first bytes are looked at together. */
+#ifndef TSR_TOKENIZER_TOKEN_TRIE_H
+#define TSR_TOKENIZER_TOKEN_TRIE_H
+
+#include "base/error.h"
+#include "tessera/tokenizer.h"
+
+/* The bytes of all tokens that are text. Nodes are in the order of their strings, so that the nodes
+ * below one follow it. */
+typedef struct tsr__token_trie {
+    uint32_t count;   /* nodes; node 0 is the root */
+    uint8_t *bytes;   /* by node */
+    uint32_t *depths; /* by node: the length of its string */
+    uint32_t *nexts;  /* by node: the first one that is not below it */
+    uint32_t
+        *firsts; /* [count + 1] by node: its tokens are tokens[firsts[n] … firsts[n + 1] − 1] */
+    int32_t *tokens;
+    uint32_t longest; /* the most bytes of a token */
+} tsr__token_trie;
+
+/* Gives the tokenizer's trie, which the first call builds. Any number of threads may call this.
+ * Errors: TSR_ERR_NO_MEMORY. */
+tsr_status tsr__tokenizer_trie(const tsr_tokenizer *tokenizer,
+                               const tsr__token_trie **out) TSR_NODISCARD;
+
+/* Where a tokenizer keeps its trie. */
+typedef struct tsr__trie_place tsr__trie_place;
+/* Returns NULL if there is no memory. */
+tsr__trie_place *tsr__trie_place_create(void) TSR_NODISCARD;
+/* Destroys the place and the trie. NULL is allowed. */
+void tsr__trie_place_destroy(tsr__trie_place *place);
+
+#endif
