@@ -48,7 +48,14 @@ typedef enum tsr_dtype {
     TSR_IQ4_NL = 26,
     TSR_IQ4_XS = 27,
     TSR_MXFP4 = 28,
-    TSR_NVFP4 = 29
+    TSR_NVFP4 = 29,
+    TSR_IQ2_XXS = 30,
+    TSR_IQ2_XS = 31,
+    TSR_IQ2_S = 32,
+    TSR_IQ3_XXS = 33,
+    TSR_IQ3_S = 34,
+    TSR_TQ1_0 = 35,
+    TSR_TQ2_0 = 36
 } tsr_dtype;
 TSR_API uint64_t tsr_dtype_size(tsr_dtype dtype);
 TSR_API const char *tsr_dtype_name(tsr_dtype dtype);
@@ -1662,9 +1669,21 @@ typedef struct tsr_fsdp_memory {
     uint64_t replica_bytes;
 } tsr_fsdp_memory;
 TSR_API tsr_status tsr_fsdp_get_memory(const tsr_fsdp *model, tsr_fsdp_memory *out);
+typedef struct tsr_logit_bias {
+    int32_t token;
+    float bias;
+} tsr_logit_bias;
+typedef struct tsr_log_probability {
+    int32_t token;
+    double log_probability;
+} tsr_log_probability;
 typedef struct tsr_sampling_params {
     size_t struct_size;
+    const tsr_logit_bias *biases;
+    int bias_count;
     double repetition_penalty;
+    double presence_penalty, frequency_penalty;
+    int64_t prompt_count;
     double temperature;
     int64_t top_k;
     double top_p;
@@ -1709,6 +1728,10 @@ typedef struct tsr_sequence_params {
         ignore_end;
     const int32_t *stop;
     int stop_count;
+    int64_t generated_count;
+   _Bool 
+        log_probabilities;
+    int top_log_probabilities;
 } tsr_sequence_params;
 TSR_API tsr_status tsr_generator_add(tsr_generator *generator,
                                                    const tsr_sequence_params *params, int *out);
@@ -1731,6 +1754,8 @@ typedef struct tsr_generated {
     double log_probability;
     tsr_finish finish;
     int64_t cached;
+    const tsr_log_probability *top;
+    int top_count;
 } tsr_generated;
 TSR_API tsr_status tsr_generator_step(tsr_generator *generator, int *count);
 TSR_API const tsr_generated *tsr_generator_token(const tsr_generator *generator, int index);
@@ -1745,6 +1770,37 @@ typedef struct tsr_generator_stats {
 } tsr_generator_stats;
 TSR_API tsr_status tsr_generator_get_stats(const tsr_generator *generator,
                                                          tsr_generator_stats *out);
+typedef enum tsr_grammar_kind {
+    TSR_GRAMMAR_GBNF = 0,
+    TSR_GRAMMAR_JSON_SCHEMA = 1
+} tsr_grammar_kind;
+typedef struct tsr_grammar tsr_grammar;
+typedef struct tsr_grammar_params {
+    size_t struct_size;
+    const tsr_tokenizer *tokenizer;
+    const char *text;
+    size_t size_bytes;
+    tsr_grammar_kind kind;
+} tsr_grammar_params;
+TSR_API tsr_status tsr_grammar_create(const tsr_grammar_params *params,
+                                                    tsr_grammar **out);
+TSR_API void tsr_grammar_destroy(tsr_grammar **grammar);
+typedef struct tsr_grammar_state tsr_grammar_state;
+TSR_API tsr_status tsr_grammar_state_create(tsr_grammar *grammar,
+                                                          const tsr_grammar_state *from,
+                                                          tsr_grammar_state **out);
+TSR_API void tsr_grammar_state_destroy(tsr_grammar_state **state);
+TSR_API tsr_status tsr_grammar_state_add(tsr_grammar_state *state, int32_t token);
+TSR_API tsr_status tsr_grammar_state_add_text(tsr_grammar_state *state,
+                                                            const void *text, size_t size_bytes);
+typedef enum tsr_grammar_end {
+    TSR_GRAMMAR_INCOMPLETE = 0,
+    TSR_GRAMMAR_MAY_END = 1,
+    TSR_GRAMMAR_MUST_END = 2
+} tsr_grammar_end;
+TSR_API tsr_grammar_end tsr_grammar_state_end(const tsr_grammar_state *state);
+TSR_API tsr_status tsr_grammar_state_mask(tsr_grammar_state *state, int64_t count,
+                                                        uint32_t *mask);
 typedef struct tsr_kernel tsr_kernel;
 typedef struct tsr_kernel_params {
     size_t struct_size;
