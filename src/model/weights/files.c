@@ -130,16 +130,9 @@ void tsr__model_files_finish(tsr__model_files *files)
     *files = (tsr__model_files){0};
 }
 
-static int compare(const void *key, const void *item)
-{
-    return strcmp(key, ((const tsr__param_name *)item)->name);
-}
-
 const tsr_shard_param *tsr__model_files_find(const tsr__model_files *files, const char *name)
 {
-    const tsr__param_name *found =
-        bsearch(name, files->names, files->list->params.count, sizeof *files->names, compare);
-    return found ? &files->list->params.items[found->param] : NULL;
+    return tsr__params_find(&files->list->params, files->names, name);
 }
 
 char *tsr__model_files_path(const tsr__model_files *files, const tsr_shard_param *param)

@@ -89,12 +89,13 @@ tsr_status tsr__mxfp4_join(tsr__model_files *files)
         if (size <= length || strcmp(blocks->name + size - length, ending) != 0)
             continue;
         snprintf(name, sizeof name, "%.*s_scales", (int)(size - length), blocks->name);
-        const tsr_shard_param *scales = tsr__model_files_find(files, name);
+        const tsr__params *all = &files->list->params;
+        const tsr_shard_param *scales = tsr__params_find(all, files->names, name);
         name[size - length] = '\0';
-        if (!scales || tsr__model_files_find(files, name))
+        if (!scales || tsr__params_find(all, files->names, name))
             continue;
         TSR__TRY(check_pair(blocks, scales));
-        TSR__TRY(add_pair(files, i, (size_t)(scales - files->list->params.items), name));
+        TSR__TRY(add_pair(files, i, (size_t)(scales - all->items), name));
     }
     if (files->joined_count == 0)
         return TSR_OK;

@@ -124,6 +124,18 @@ tsr_status tsr__params_sort(const tsr__params *params, tsr__param_name **names)
     return TSR_OK;
 }
 
+static int compare_key(const void *key, const void *item)
+{
+    return strcmp(key, ((const tsr__param_name *)item)->name);
+}
+
+const tsr_shard_param *tsr__params_find(const tsr__params *params, const tsr__param_name *names,
+                                        const char *name)
+{
+    const tsr__param_name *found = bsearch(name, names, params->count, sizeof *names, compare_key);
+    return found ? &params->items[found->param] : NULL;
+}
+
 const tsr__param_name *tsr__params_twice(const tsr__param_name *names, size_t count)
 {
     for (size_t i = 1; i < count; i++)
