@@ -75,7 +75,8 @@ point "gpu/ops includes no product" parts gpu ops internal device memory pipelin
 point "gpu/matmul includes no operator" parts gpu matmul internal device memory pipeline stream quant self_test cpu_drivers
 point "gpu/attention includes products and what operators share" parts gpu attention device memory pipeline stream cpu_drivers \
     matmul ops/common
-point "gpu/experts includes what operators share, not products" parts gpu experts internal device memory pipeline stream quant experts
+point "gpu/experts includes products and what operators share" parts gpu experts internal device memory pipeline stream quant self_test \
+    experts matmul
 point "gpu/checks includes no single operator" parts gpu checks internal device pipeline stream quant self_test matmul/self_test kv_cache \
     ops/common ops/optimizer/step_params
 point "comm/algorithms includes itself and collective_call.h" parts comm algorithms collective_call
