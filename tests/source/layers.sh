@@ -22,7 +22,8 @@ point "src/platform includes platform" allowed src/platform 'platform/'
 point "src/base includes base" allowed src/base 'base/' 'tessera/base\.h' 'tsr_config\.h' \
     'shaders/(include/normal_table|params/choose)\.h'
 point "src/json includes base, json" allowed src/json 'base/' 'json/'
-point "src/quant includes base, quant" allowed src/quant 'base/' 'quant/' 'tessera/(base|layout|quant)\.h'
+point "src/quant includes base, quant" allowed src/quant 'base/' 'quant/' 'tessera/(base|layout|quant)\.h' \
+    'shaders/include/quant_code_books\.h'
 point "src/tensor includes base, tensor" allowed src/tensor 'base/' 'tensor/' 'tessera/(base|layout|quant)\.h'
 point "src/rng includes base, rng" allowed src/rng 'base/' 'rng/' 'tessera/(base|rng)\.h'
 point "src/seed includes base, json, rng, seed" allowed src/seed 'base/' 'json/' 'rng/' 'seed/' 'tessera/(base|rng|seed)\.h'
@@ -73,11 +74,11 @@ point "gpu/kernel includes spirv, pipeline, stream, kernel" parts gpu kernel spi
 point "gpu/quant includes device, memory, pipeline, stream, quant" parts gpu quant internal device memory pipeline stream
 point "gpu/ops includes no product" parts gpu ops internal device memory pipeline stream host quant cpu_drivers
 point "gpu/matmul includes no operator" parts gpu matmul internal device memory pipeline stream quant self_test cpu_drivers
-point "gpu/attention includes products and what operators share" parts gpu attention device memory pipeline stream cpu_drivers \
-    matmul ops/common
+point "gpu/attention includes products, rotary embedding and what operators share" parts gpu attention device memory pipeline stream \
+    cpu_drivers matmul ops/common ops/rope
 point "gpu/experts includes products and what operators share" parts gpu experts internal device memory pipeline stream quant self_test \
     experts matmul
-point "gpu/checks includes no single operator" parts gpu checks internal device pipeline stream quant self_test matmul/self_test kv_cache \
+point "gpu/checks includes no single operator" parts gpu checks internal device pipeline stream quant self_test matmul/self_test matmul/narrowed kv_cache \
     ops/common ops/optimizer/step_params
 point "comm/algorithms includes itself and collective_call.h" parts comm algorithms collective_call
 point "comm/reduce includes itself only" parts comm reduce
