@@ -21,7 +21,7 @@ extern const cli_command bench_model_command;
 /* A model that can be generated. */
 typedef struct bench_model_shape {
     const char *name;
-    tsr_model_config config; /* of one kind of layer */
+    tsr_model_config config;
 } bench_model_shape;
 
 /* Returns the shape with this name, or NULL. */

@@ -17,8 +17,9 @@ static bench_model_options chosen = {
 
 static const cli_option options[] = {
     {"shape", "NAME",
-     "without MODEL: the shape of the generated model: llama-1b, llama-7b, llama-110m or "
-     "llama-15m (default: llama-1b)",
+     "without MODEL: the shape of the generated model: llama-1b, llama-7b, llama-110m, "
+     "llama-15m, qwen3-30b-a3b, gpt-oss-20b, gpt-oss-120b, glm-4.5-air or mixtral-8x7b (default: "
+     "llama-1b)",
      .read = bench_model_read_shape, .user = &chosen.shape},
     {"type", "TYPE",
      "without MODEL: the type of its matrices: f32, f16, bf16 or a block format, such as q4_k "
@@ -58,6 +59,10 @@ static const cli_option options[] = {
     {"stage-layers", "LIST",
      "layers of each stage, such as 10,12 (default: all stages need equally long for a token)",
      .read = cli_read_layers, .user = &chosen.stages.layers},
+    {"experts", "HOW",
+     "ranks have a part of each expert (inside) or some experts (whole) (default: inside, unless "
+     "its quantisation blocks make the parts too unequal)",
+     .read = cli_read_experts, .user = &chosen.stages.experts},
     {"memory", "LIST",
      "device memory of each rank for weights and cache, such as 8G,12G, or one value for all; "
      "layers move from stages that have too little to others (default: what each device has left)",

@@ -38,10 +38,12 @@ typedef struct subject {
     double samples[MAX_SAMPLES]; /* seconds of a pass */
 } subject;
 
-/* The shape of a model that is measured. Its only kind of layer is `layer`. */
+/* The shape of a model that is measured. Its only kind of layer is `layer`, which most of the
+ * model's layers are. */
 typedef struct measured {
     tsr_model_config config;
     tsr_model_layer layer;
+    tsr_model_experts experts;       /* to which `layer` may point */
     const tsr_model_layer *kinds[1]; /* to `layer` */
 } measured;
 
@@ -92,18 +94,20 @@ static int64_t block_of(tsr_dtype type)
 
 /* Gives each layer the part of the heads and of the MLP that one rank would have. Heads that cannot
  * be divided stay as they are. */
-static void take_part(tsr_model_layer *c, int64_t block)
+static void take_part(tsr_model_layer *c, tsr_model_experts *e, int64_t block)
 {
     if (c->heads % PARTS == 0 && c->kv_heads % PARTS == 0 &&
         c->heads / PARTS * c->head_dim % block == 0) {
         c->heads /= PARTS;
         c->kv_heads /= PARTS;
     }
-    c->hidden = least(c->hidden, (part_of(c->hidden) + block - 1) / block * block);
+    int64_t *const sizes[] = {&c->hidden, &e->hidden, &e->shared_hidden};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        *sizes[i] = least(*sizes[i], (part_of(*sizes[i]) + block - 1) / block * block);
 }
 
 /* Gives each layer as few elements as possible. */
-static void take_little(tsr_model_layer *c, int64_t block)
+static void take_little(tsr_model_layer *c, tsr_model_experts *e, int64_t block)
 {
     int64_t heads = 1;
     while (heads < c->heads && heads * c->head_dim % block != 0)
@@ -111,6 +115,19 @@ static void take_little(tsr_model_layer *c, int64_t block)
     c->heads = heads;
     c->kv_heads = 1;
     c->hidden = least(c->hidden, EMPTY_HIDDEN);
+    e->hidden = least(e->hidden, EMPTY_HIDDEN);
+    e->shared_hidden = least(e->shared_hidden, EMPTY_HIDDEN);
+}
+
+/* Returns the kind that most layers are. */
+static const tsr_model_layer *usual_layer(const tsr_model_config *c)
+{
+    int counts[TSR_MODEL_MAX_LAYER_KINDS] = {0}, best = 0;
+    for (int i = 0; c->layer_kinds != NULL && i < c->layers; i++)
+        counts[c->layer_kinds[i]]++;
+    for (int i = 1; i < c->kind_count; i++)
+        best = counts[i] > counts[best] ? i : best;
+    return c->kinds[best];
 }
 
 /* Returns the vocabulary of the models without a head. The tokens of the input are part of all
@@ -125,7 +142,12 @@ static void describe(const job *j, int which, measured *out)
     const tsr_model_config *full = j->report.config;
     const int64_t block = block_of(j->options->type);
     out->config = *full;
-    out->layer = *full->kinds[0];
+    out->layer = *usual_layer(full);
+    out->experts = TSR_INIT(tsr_model_experts);
+    if (out->layer.experts) {
+        out->experts = *out->layer.experts;
+        out->layer.experts = &out->experts;
+    }
     out->kinds[0] = &out->layer;
     out->config.kind_count = 1;
     out->config.kinds = out->kinds;
@@ -137,22 +159,28 @@ static void describe(const job *j, int which, measured *out)
     out->config.bos = 0;
     out->config.end_count = 0;
     if (which == BENCH_RATES_PART || which == BENCH_RATES_DEEP_PART)
-        take_part(&out->layer, block);
+        take_part(&out->layer, &out->experts, block);
     if (which == BENCH_RATES_PART_HEAD)
         out->config.vocabulary = part_of(full->vocabulary);
     if (which == BENCH_RATES_EMPTY || which == BENCH_RATES_DEEP_EMPTY) {
-        take_little(&out->layer, block);
+        take_little(&out->layer, &out->experts, block);
         out->config.vocabulary = empty_vocabulary(full);
     }
 }
 
-/* Returns the number of elements of a block's matrices. */
-static double block_elements(const tsr_model_config *c)
+/* Returns the number of elements of a block's matrices: those with which a row is multiplied or, if
+ * `all`, also those of experts that it does not use. */
+static double block_elements(const tsr_model_config *c, bool all)
 {
     const tsr_model_layer *layer = c->kinds[0];
+    const tsr_model_experts *e = layer->experts;
+    double mlp = (layer->gated ? 3 : 2) * (double)layer->hidden;
+    if (e)
+        mlp = (double)e->count +
+              3 * (double)((all ? e->count : e->used) * e->hidden + e->shared_hidden);
     return (double)c->width *
            ((2 * (double)layer->heads + 2 * (double)layer->kv_heads) * (double)layer->head_dim +
-            (layer->gated ? 3 : 2) * (double)layer->hidden);
+            mlp);
 }
 
 static double head_elements(const tsr_model_config *c)
@@ -602,8 +630,8 @@ static bool measure_all(job *j)
     for (int m = 0; m < BENCH_RATES_MODELS; m++)
         describe(j, m, &models[m]);
     const bench_rates_sizes sizes = {
-        .layer = block_elements(&models[BENCH_RATES_WHOLE].config),
-        .part_layer = block_elements(&models[BENCH_RATES_PART].config),
+        .layer = block_elements(&models[BENCH_RATES_WHOLE].config, false),
+        .part_layer = block_elements(&models[BENCH_RATES_PART].config, false),
         .head = head_elements(&models[BENCH_RATES_WHOLE].config),
         .part_head = head_elements(&models[BENCH_RATES_PART_HEAD].config),
     };
@@ -611,7 +639,8 @@ static bool measure_all(job *j)
     if (!time_models(j, models, &own, bytes))
         return false;
     j->report.element_bytes = (bytes[BENCH_RATES_DEEP_WHOLE] - bytes[BENCH_RATES_WHOLE]) /
-                              (BENCH_RATES_MANY_LAYERS - BENCH_RATES_FEW_LAYERS) / sizes.layer;
+                              (BENCH_RATES_MANY_LAYERS - BENCH_RATES_FEW_LAYERS) /
+                              block_elements(&models[BENCH_RATES_WHOLE].config, true);
     bench_progress_show(&j->context.progress, "measuring collectives");
     if (!fit(j, &sizes, &own) ||
         !measure_collectives(j, &models[BENCH_RATES_DEEP_WHOLE].config, &sizes))

@@ -50,6 +50,16 @@ static void print_text(const char *path, const tsr_model_file *file)
     if (c->kind_count > 1)
         cli_line(stdout, "Heads and features are those of the first of %d kinds of layers.",
                  c->kind_count);
+    for (int i = 0; i < c->kind_count; i++) {
+        const tsr_model_experts *e = c->kinds[i]->experts;
+        if (!e)
+            continue;
+        cli_line(stdout,
+                 "%" PRId64 " experts of %" PRId64
+                 " hidden features, of which a token uses %" PRId64 "%s",
+                 e->count, e->hidden, e->used, e->shared_hidden > 0 ? ", and a shared one" : "");
+        break;
+    }
     putchar('\n');
     cli_table *table = cli_table_create();
     cli_table_column(table, "tensor", CLI_LEFT);

@@ -18,6 +18,24 @@ static const tsr_model_layer *layer_of(const tsr_model_config *m, const tsr_mode
     return m->kinds[m->layer_kinds ? m->layer_kinds[rank->first_layer] : 0];
 }
 
+/* Returns the model's first kind of layer with experts, or NULL. */
+static const tsr_model_experts *experts_of(const tsr_model_config *m)
+{
+    for (int i = 0; i < m->kind_count; i++)
+        if (m->kinds[i]->experts)
+            return m->kinds[i]->experts;
+    return NULL;
+}
+
+/* Returns the hidden features that a rank computes for a row: of the experts that the row uses, as
+ * large a part as the rank has of all. */
+static double hidden_of(const tsr_model_config *m, const tsr_model_rank_plan *rank)
+{
+    const tsr_model_experts *e = experts_of(m);
+    return e ? (double)(rank->experts * rank->expert_hidden * e->used) / (double)e->count
+             : (double)rank->hidden;
+}
+
 /* Returns the bytes that a block keeps for the backward pass of a row, in f32: the inputs of both
  * norms, q, k, v, the output of attention, the values inside the MLP, and the sums after the
  * residual connections. */
@@ -26,13 +44,14 @@ static double activation_bytes(const tsr_model_config *m, const tsr_model_rank_p
     const double whole = 6 * (double)m->width,
                  attention = (2 * (double)rank->heads + 2 * (double)rank->kv_heads) *
                              (double)layer_of(m, rank)->head_dim,
-                 mlp = (layer_of(m, rank)->gated ? 4 : 3) * (double)rank->hidden;
+                 mlp = (layer_of(m, rank)->gated ? 4 : 3) * hidden_of(m, rank);
     return sizeof(float) * (whole + attention + mlp);
 }
 
 static tsr__model_share share_of(const tsr__grid_search *s, const tsr_model_rank_plan *rank)
 {
     const tsr_model_config *m = s->config;
+    const tsr_model_experts *experts = experts_of(m);
     const double head = (double)rank->vocabulary * (double)m->width,
                  /* on average, a row attends to half of the context; keys and values take 2
                   * operations each */
@@ -40,6 +59,8 @@ static tsr__model_share share_of(const tsr__grid_search *s, const tsr_model_rank
     return (tsr__model_share){
         .block_bytes = (double)(rank->attention_bytes + rank->mlp_bytes + rank->norm_bytes),
         .block_parameters = fmax((double)rank->token_parameters - head, 0),
+        .expert_bytes = (double)rank->expert_bytes,
+        .expert_use = experts ? (double)experts->used / (double)experts->count : 0,
         .embedding_bytes = (double)rank->embedding_bytes,
         .head_bytes = (double)(m->tied ? rank->embedding_bytes : rank->head_bytes),
         .head_parameters = head,

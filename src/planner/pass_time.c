@@ -121,7 +121,10 @@ double tsr__compute_seconds(const tsr__predictor *p, int stage, int place)
     const double share = share_of_blocks(p, stage), rows = tsr__rows_of_pass(w, g),
                  /* for a prompt, only its last token goes through the head */
         head_rows = w->goal == TSR_PLAN_PROMPT ? 1 : rows;
-    double parameters = share * held->block_parameters * rows, bytes = share * held->block_bytes;
+    /* Experts that no row of the pass uses are not read. */
+    const double unused = held->expert_bytes * pow(1 - held->expert_use, rows);
+    double parameters = share * held->block_parameters * rows,
+           bytes = share * (held->block_bytes - unused);
     if (last) {
         parameters += held->head_parameters * head_rows;
         bytes += held->head_bytes;

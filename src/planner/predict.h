@@ -21,8 +21,10 @@ typedef struct tsr__grid_work {
  * proportional share of them. */
 typedef struct tsr__model_share {
     double block_bytes, block_parameters; /* of weights; the latter counts elements of matrices */
-    double embedding_bytes;               /* on the first stage */
-    double head_bytes, head_parameters;   /* on the last stage */
+    /* The part of block_bytes in experts, and of these the part that a row uses. */
+    double expert_bytes, expert_use;
+    double embedding_bytes;             /* on the first stage */
+    double head_bytes, head_parameters; /* on the last stage */
     double cache_bytes;
     double activation_bytes; /* the bytes that a block keeps for the backward pass of a row */
     double attention_flops;  /* operations of a block for a row, without products with weights */

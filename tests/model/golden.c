@@ -416,6 +416,23 @@ CASE(golden_families_rates,
                                .prefill = i % 2 ? 64 : 7});
 }
 
+/* By these rates, one rank has no expert of any layer. */
+CASE(golden_whole_experts, "golden: folders and GGUF files of families, with whole experts")
+{
+    double rates[64];
+    for (int r = 0; r < ranks; r++)
+        rates[r] = r == 1 ? 0 : r + 1;
+    const tsr_partition_params weighted = {
+        .struct_size = sizeof weighted, .kind = TSR_PARTITION_WEIGHTED, .rates = rates};
+    for (int i = 0; i < FAMILIES && ranks > 1; i++)
+        if (strstr(families[i].name, "moe") || strstr(families[i].name, "gptoss"))
+            check_family(
+                &families[i],
+                &(manner){.model = *tsr_model_params(.group = group, .partition = &weighted,
+                                                     .expert_division = TSR_EXPERT_DIVISION_WHOLE),
+                          .prefill = 7});
+}
+
 CASE(golden_families_stages, "stages: folders and GGUF files of families on two stages")
 {
     tsr_comm *row = NULL, *stages = NULL;

@@ -229,14 +229,76 @@ START_TEST(memory_runs_out)
 }
 END_TEST
 
+#define GPT_OSS TEST_DATA "/model/families/gptoss/hf"
+
+/* gpt-oss's small model has 4 layers of 8 experts, of which a token uses 3. An expert has 32 hidden
+ * features, one block of MXFP4, and 3 matrices of 32 x 64 elements in blocks of 17 bytes. */
+START_TEST(experts_are_planned)
+{
+    enum { BIASES = 4 * 8 * (32 + 32 + 64) * 2, MATRICES = 4 * 8 * 3 * 64 * 17 };
+    tsr_model_rank_plan one, three[3];
+    ck_assert_ok(plan_model(GPT_OSS, NULL, NULL, &one, NULL));
+    ck_assert(one.experts == 8 && one.expert_hidden == 32);
+    ck_assert_uint_eq(one.expert_bytes, MATRICES + BIASES);
+    /* A token does not read 5 of 8 experts, and one row of the embedding. */
+    ck_assert_uint_eq(one.token_bytes,
+                      one.weight_bytes - one.embedding_bytes - one.expert_bytes / 8 * 5);
+    /* One block cannot be divided over three ranks, which therefore get whole experts. */
+    ck_assert_ok(plan_model(GPT_OSS, tsr_model_plan_params(.ranks = 3), NULL, three, NULL));
+    uint64_t bytes = 0;
+    int64_t experts = 0;
+    for (int r = 0; r < 3; r++) {
+        ck_assert(three[r].expert_hidden == 32 && three[r].experts >= 2 && three[r].experts <= 3);
+        bytes += three[r].expert_bytes;
+        experts += three[r].experts;
+    }
+    ck_assert(experts == 8 && bytes == one.expert_bytes);
+    /* Inside, parts of a block are kept as bf16, in which the embedding is. */
+    ck_assert_ok(plan_model(
+        GPT_OSS, tsr_model_plan_params(.ranks = 2, .expert_division = TSR_EXPERT_DIVISION_INSIDE),
+        NULL, three, NULL));
+    ck_assert(three[0].experts == 8 && three[0].expert_hidden == 16);
+    /* Rows of gate and up are still blocks; the output's biases are on both ranks. */
+    ck_assert_uint_eq(three[0].expert_bytes,
+                      4 * 8 * (2 * 16 * 2 * 17 + 64 * 16 * 2 + (16 + 16 + 64) * 2));
+    ck_assert_error(
+        plan_model(GPT_OSS, tsr_model_plan_params(.expert_division = (tsr_expert_division)3), NULL,
+                   &one, NULL),
+        TSR_ERR_INVALID, "model: expert_division is 3, which is not a tsr_expert_division");
+}
+END_TEST
+
+/* A rank of rate 0 has no experts, and less memory than it needs is named. */
+START_TEST(experts_by_rates)
+{
+    const double rates[3] = {3, 0, 1};
+    const uint64_t memory[3] = {90000, 0, 0};
+    tsr_model_rank_plan three[3];
+    tsr_model_fit fit;
+    const tsr_model_plan_params params = {
+        .struct_size = sizeof params,
+        .ranks = 3,
+        .expert_division = TSR_EXPERT_DIVISION_WHOLE,
+        .context = 8,
+        .partition = tsr_partition_params(.kind = TSR_PARTITION_WEIGHTED, .rates = rates)};
+    ck_assert_ok(plan_model(GPT_OSS, &params, memory, three, &fit));
+    ck_assert(three[0].experts == 6 && three[1].experts == 0 && three[2].experts == 2);
+    ck_assert(three[1].expert_bytes == 0 && three[0].expert_bytes == 3 * three[2].expert_bytes);
+    ck_assert(fit.rank == 0 && fit.missing_bytes == three[0].total_bytes - memory[0]);
+}
+END_TEST
+
 /* One rank keeps every weight in the dtype of the file, also floats beside a quantised embedding.
  */
 START_TEST(weights_are_kept_as_the_file_has_them)
 {
     static const char *const paths[] = {
-        TEST_DATA "/model/stories260K-f16.gguf",     TEST_DATA "/model/stories260K-q8_0mix.gguf",
-        TEST_DATA "/model/stories260K-q4_0mix.gguf", TEST_DATA "/model/stories260K-q4_k_m.gguf",
+        TEST_DATA "/model/stories260K-f16.gguf",
+        TEST_DATA "/model/stories260K-q8_0mix.gguf",
+        TEST_DATA "/model/stories260K-q4_0mix.gguf",
+        TEST_DATA "/model/stories260K-q4_k_m.gguf",
         TEST_DATA "/model/synth-A-q5_k_m.gguf",
+        TEST_DATA "/model/families/gptoss/gptoss-mxfp4.gguf",
     };
     for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
         tsr_shard_list *list = NULL;
@@ -258,6 +320,8 @@ END_TEST
 
 TESTS(model_plan)
 {
+    tcase_add_test(tests, experts_are_planned);
+    tcase_add_test(tests, experts_by_rates);
     tcase_add_test(tests, weights_are_kept_as_the_file_has_them);
     tcase_add_test(tests, params_are_checked);
     tcase_add_test(tests, shares_add_up);

@@ -91,6 +91,10 @@ extern inference_options inference_chosen;
     {"stage-layers", "LIST",                                                                       \
      "layers of each stage, such as 10,12 (default: all stages need equally long for a token)",    \
      .read = cli_read_layers, .user = &inference_chosen.stages.layers},                            \
+    {"experts", "HOW",                                                                             \
+     "ranks have a part of each expert (inside) or some experts (whole) (default: inside, unless " \
+     "its quantisation blocks make the parts too unequal)",                                        \
+     .read = cli_read_experts, .user = &inference_chosen.stages.experts},                          \
     {"memory", "LIST",                                                                             \
      "device memory of each rank for weights and cache, such as 8G,12G, or one value for all; "    \
      "layers move from stages that have too little to others (default: what each device has left)",\

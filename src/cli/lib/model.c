@@ -7,6 +7,7 @@
 
 #include "cli/lib/memory.h"
 #include "cli/lib/numbers.h"
+#include "tessera/model.h"
 #include "tessera/quant.h"
 #include "tessera/types.h"
 
@@ -57,6 +58,16 @@ bool cli_read_precision(void *user, const char *text, char *problem, size_t size
             return true;
         }
     snprintf(problem, size, "takes highest, high or medium, not '%.40s'", text);
+    return false;
+}
+
+bool cli_read_experts(void *user, const char *text, char *problem, size_t size)
+{
+    const bool inside = strcmp(text, "inside") == 0;
+    *(tsr_expert_division *)user = inside ? TSR_EXPERT_DIVISION_INSIDE : TSR_EXPERT_DIVISION_WHOLE;
+    if (inside || strcmp(text, "whole") == 0)
+        return true;
+    snprintf(problem, size, "takes inside or whole, not '%.80s'", text);
     return false;
 }
 

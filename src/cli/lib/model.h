@@ -18,6 +18,9 @@ bool cli_read_float_dtype(void *user, const char *text, char *problem, size_t si
 /* Reads a tsr_precision: highest, high or medium. */
 bool cli_read_precision(void *user, const char *text, char *problem, size_t size);
 
+/* Reads a tsr_expert_division: inside or whole. */
+bool cli_read_experts(void *user, const char *text, char *problem, size_t size);
+
 /* The speeds of ranks, in any unit. */
 typedef struct cli_rates {
     double *values; /* [count]; free it with free() */

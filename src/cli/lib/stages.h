@@ -9,13 +9,14 @@
 #include "cli/lib/model.h"
 #include "tessera/tessera.h"
 
-/* How the ranks of a job divide a model: the values of --stages, --stage-layers, --rates and
- * --memory. */
+/* How the ranks of a job divide a model: the values of --stages, --stage-layers, --rates,
+ * --memory and --experts. */
 typedef struct cli_stages {
     int64_t count; /* 0: the number of entries of `layers`, or 1 if it has none */
     cli_layers layers;
-    cli_rates rates;   /* for the ranks of one stage, or for all ranks of the job */
-    cli_memory memory; /* for all ranks of the job */
+    cli_rates rates;             /* for the ranks of one stage, or for all ranks of the job */
+    cli_memory memory;           /* for all ranks of the job */
+    tsr_expert_division experts; /* --experts */
     /* set by cli_stages_divide */
     tsr_partition_params partition;
     double *stage_speeds; /* [stages]: the sums of rates */

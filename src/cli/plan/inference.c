@@ -119,6 +119,14 @@ static void predict(const plan_options *o, result *r)
 
 /* Printing ------------------------------------------------------------------------------------- */
 
+static bool has_experts(const tsr_model_config *c)
+{
+    for (int i = 0; i < c->kind_count; i++)
+        if (c->kinds[i]->experts)
+            return true;
+    return false;
+}
+
 static void print_table(const result *r)
 {
     static const char *const headings[] = {"rank", "heads", "kv heads", "embedding", "attention",
@@ -130,6 +138,12 @@ static void print_table(const result *r)
             cli_table_column(table, "stage", CLI_RIGHT);
             cli_table_column(table, "layers", CLI_RIGHT);
         }
+    }
+    const bool experts = has_experts(r->config);
+    if (experts) {
+        cli_table_column(table, "experts", CLI_RIGHT);
+        cli_table_column(table, "in experts", CLI_RIGHT);
+        cli_table_column(table, "per token", CLI_RIGHT);
     }
     if (r->given.memory)
         cli_table_column(table, "of memory", CLI_RIGHT);
@@ -148,6 +162,11 @@ static void print_table(const result *r)
         cli_table_cell(table, "%" PRId64, p->kv_heads);
         for (size_t b = 0; b < sizeof bytes / sizeof *bytes; b++)
             cli_table_cell(table, "%s", cli_bytes(bytes[b], text));
+        if (experts) {
+            cli_table_cell(table, "%" PRId64 " of %" PRId64, p->experts, p->expert_hidden);
+            cli_table_cell(table, "%s", cli_bytes(p->expert_bytes, text));
+            cli_table_cell(table, "%s", cli_bytes(p->token_bytes, text));
+        }
         if (r->given.memory && r->given.memory[i] > 0)
             cli_table_cell(table, "%.1f %%",
                            100 * (double)p->total_bytes / (double)r->given.memory[i]);
@@ -185,6 +204,9 @@ static void print_text(const char *path, const result *r)
         printf(" in %d stages", r->stages);
     fputs("\n\n", stdout);
     print_table(r);
+    if (has_experts(r->config))
+        puts("\nexperts: how many a rank has of a layer, and hidden features of each; per token: "
+             "weights that it reads");
     if (r->given.memory)
         print_fit(r);
     if (r->generation > 0)
@@ -216,6 +238,9 @@ static void add_rank(json_t *list, const result *r, int rank)
         {"stage", (uint64_t)p->stage},
         {"first_layer", (uint64_t)p->first_layer},
         {"layers", (uint64_t)p->layers},
+        {"experts", (uint64_t)p->experts},
+        {"expert_hidden", (uint64_t)p->expert_hidden},
+        {"expert_bytes", p->expert_bytes},
     };
     json_t *object = cli_json_append_object(list);
     cli_json_u64(object, "rank", (uint64_t)rank);
@@ -276,7 +301,8 @@ static tsr_status compute(const char *path, const plan_options *o, result *r)
                                            .sequences = (int)o->sequences,
                                            .cache_dtype = o->cache_dtype, .stages = r->stages,
                                            .stage_layers = o->layers.values,
-                                           .stage_rates = r->stage_rates),
+                                           .stage_rates = r->stage_rates,
+                                           .expert_division = o->experts),
                      r->given.memory, r->ranks, r->given.memory ? &r->fit : NULL);
 }
 

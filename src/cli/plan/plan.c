@@ -70,6 +70,10 @@ static const cli_option options[] = {
      "layers of each stage, such as 10,12 (default: all stages need equally long for a token, "
      "within their memory; inference)",
      .read = cli_read_layers, .user = &chosen.layers},
+    {"experts", "HOW",
+     "ranks have a part of each expert (inside) or some experts (whole) (default: inside, unless "
+     "its quantisation blocks make the parts too unequal; inference)",
+     .read = cli_read_experts, .user = &chosen.experts},
     {"bandwidth", "B,B,...",
      "bytes per second that each rank reads from its memory, such as 50G; predicts the generation "
      "of tokens (inference)",

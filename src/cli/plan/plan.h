@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 #include "cli/lib/model.h"
-#include "tessera/layout.h"
+#include "tessera/model.h"
 
 /* The values of an option, separated by commas. The option may be repeated. Initialise with {0}. */
 typedef struct plan_list {
@@ -28,6 +28,7 @@ typedef struct plan_options {
     int64_t context, sequences;
     int64_t stages; /* this and the next four: of inference */
     cli_layers layers;
+    tsr_expert_division experts;
     plan_list bandwidth, gflops;            /* for each rank; one value applies to all ranks */
     double latency_us;                      /* of an all-reduce; < 0: not given */
     const char *hosts, *links, *rank_rates; /* of clusters: files */

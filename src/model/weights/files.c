@@ -132,7 +132,7 @@ void tsr__model_files_finish(tsr__model_files *files)
 
 const tsr_shard_param *tsr__model_files_find(const tsr__model_files *files, const char *name)
 {
-    return tsr__params_find(&files->list->params, files->names, name);
+    return tsr__params_find(&files->list->params, files->names, files->list->params.count, name);
 }
 
 char *tsr__model_files_path(const tsr__model_files *files, const tsr_shard_param *param)

@@ -90,9 +90,9 @@ tsr_status tsr__mxfp4_join(tsr__model_files *files)
             continue;
         snprintf(name, sizeof name, "%.*s_scales", (int)(size - length), blocks->name);
         const tsr__params *all = &files->list->params;
-        const tsr_shard_param *scales = tsr__params_find(all, files->names, name);
+        const tsr_shard_param *scales = tsr__params_find(all, files->names, count, name);
         name[size - length] = '\0';
-        if (!scales || tsr__params_find(all, files->names, name))
+        if (!scales || tsr__params_find(all, files->names, count, name))
             continue;
         TSR__TRY(check_pair(blocks, scales));
         TSR__TRY(add_pair(files, i, (size_t)(scales - all->items), name));

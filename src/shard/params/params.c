@@ -130,9 +130,9 @@ static int compare_key(const void *key, const void *item)
 }
 
 const tsr_shard_param *tsr__params_find(const tsr__params *params, const tsr__param_name *names,
-                                        const char *name)
+                                        uint64_t count, const char *name)
 {
-    const tsr__param_name *found = bsearch(name, names, params->count, sizeof *names, compare_key);
+    const tsr__param_name *found = bsearch(name, names, (size_t)count, sizeof *names, compare_key);
     return found ? &params->items[found->param] : NULL;
 }
 

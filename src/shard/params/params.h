@@ -48,9 +48,10 @@ typedef struct tsr__param_name {
 /* Sets *names to an array of params->count entries in the order of the names. The caller must free
  * it. Errors: TSR_ERR_NO_MEMORY. */
 tsr_status tsr__params_sort(const tsr__params *params, tsr__param_name **names) TSR_NODISCARD;
-/* Finds a parameter by the sorted names of all. Returns NULL if there is none with this name. */
+/* Finds a parameter by `count` sorted names: those of all, or of those before some were added.
+ * Returns NULL if there is none with this name. */
 const tsr_shard_param *tsr__params_find(const tsr__params *params, const tsr__param_name *names,
-                                        const char *name);
+                                        uint64_t count, const char *name);
 /* Returns the first of two consecutive entries that have the same name, or NULL if all names
  * differ. */
 const tsr__param_name *tsr__params_twice(const tsr__param_name *names, size_t count);
