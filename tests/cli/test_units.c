@@ -9,6 +9,7 @@
 #include "bench/harness/data.h"
 #include "bench/harness/progress.h"
 #include "bench/harness/reference.h"
+#include "bench/model/model.h"
 #include "bench/report/report.h"
 #include "cli/lib/device.h"
 #include "cli/lib/json.h"
@@ -640,6 +641,23 @@ START_TEST(suggestions_are_near)
 }
 END_TEST
 
+/* The numbers of parameters that the models' authors publish. */
+START_TEST(shapes_have_published_sizes)
+{
+    static const struct {
+        const char *name;
+        double billions;
+    } published[] = {{"llama-7b", 6.74},       {"qwen3-30b-a3b", 30.53}, {"gpt-oss-20b", 20.91},
+                     {"gpt-oss-120b", 116.83}, {"glm-4.5-air", 106.85},  {"mixtral-8x7b", 46.70}};
+    for (size_t i = 0; i < sizeof published / sizeof *published; i++) {
+        const bench_model_shape *shape = bench_model_shape_find(published[i].name);
+        ck_assert_ptr_nonnull(shape);
+        ck_assert_double_eq_tol((double)tsr_model_config_parameters(&shape->config, -1) / 1e9,
+                                published[i].billions, 0.01);
+    }
+}
+END_TEST
+
 TESTS(units)
 {
     tcase_add_test(tests, progress_in_a_file);
@@ -668,4 +686,5 @@ TESTS(units)
     tcase_add_test(tests, integers_are_complete_and_in_range);
     tcase_add_test(tests, reals_are_decimal_and_in_range);
     tcase_add_test(tests, numbers_keep_their_digits);
+    tcase_add_test(tests, shapes_have_published_sizes);
 }

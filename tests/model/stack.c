@@ -487,8 +487,9 @@ static void check_step(tsr_stack *stack, int64_t vocabulary, const char *family)
 
 CASE(stack_families, "stack: gradients of families, which are read, saved and read again")
 {
-    static const char *const families[] = {"smollm3", "granite", "olmo2", "olmo3",
-                                           "gemma2",  "gemma3",  "phi3",  "ministral3"};
+    static const char *const families[] = {"smollm3",  "granite", "olmo2", "olmo3",
+                                           "gemma2",   "gemma3",  "phi3",  "ministral3",
+                                           "qwen2moe", "gptoss"};
     tsr_group *alone = NULL;
     if (ranks > 1) {
         case_skip("one rank alone shows the same");

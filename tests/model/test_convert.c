@@ -1205,6 +1205,94 @@ START_TEST(experts_there_and_back)
 }
 END_TEST
 
+/* Appends a tensor to the header and to the weights of a safetensors file. */
+static void add_merged(char *header, size_t size, bytes *weights, const char *name,
+                       const char *shape, const uint8_t *data, size_t count)
+{
+    const size_t length = strlen(header);
+    snprintf(header + length, size - length,
+             "%s\"%s\":{\"dtype\":\"BF16\",\"shape\":[%s],\"data_offsets\":[%zu,%zu]}",
+             length > 0 ? "," : "{", name, shape, weights->size, weights->size + count);
+    weights->data = realloc(weights->data, weights->size + count);
+    ck_assert_ptr_nonnull(weights->data);
+    memcpy(weights->data + weights->size, data, count);
+    weights->size += count;
+}
+
+/* Copies qwen2moe's folder, in which each of 5 experts has tensors of its own, to a folder with one
+ * tensor for gate and up of all experts of a layer and another one for down. */
+static void merge_experts(const char *from, const char *to)
+{
+    static char header[65536];
+    char path[256], name[128], shape[64];
+    tsr_shard_list *list = open_list(from);
+    bytes weights = {0};
+    header[0] = '\0';
+    for (uint64_t i = 0; i < tsr_shard_list_param_count(list); i++) {
+        const tsr_shard_param *p = tsr_shard_list_param(list, i);
+        if (strstr(p->name, ".experts."))
+            continue;
+        snprintf(shape, sizeof shape, p->ndim > 1 ? "%d,%d" : "%d", (int)p->shape[0],
+                 (int)p->shape[1]);
+        uint8_t *data = read_tensor(from, p);
+        add_merged(header, sizeof header, &weights, p->name, shape, data, p->size_bytes);
+        free(data);
+    }
+    for (int layer = 0; layer < 4; layer++)
+        for (int down = 0; down < 2; down++) {
+            static uint8_t all[5 * 2 * 32 * 64 * 2];
+            size_t at = 0;
+            for (int e = 0; e < 5 * (2 - down); e++) {
+                snprintf(name, sizeof name, "model.layers.%d.mlp.experts.%d.%s_proj.weight", layer,
+                         down ? e : e / 2,
+                         down    ? "down"
+                         : e % 2 ? "up"
+                                 : "gate");
+                for (uint64_t i = 0; i < tsr_shard_list_param_count(list); i++) {
+                    const tsr_shard_param *p = tsr_shard_list_param(list, i);
+                    if (strcmp(p->name, name) != 0)
+                        continue;
+                    uint8_t *data = read_tensor(from, p);
+                    memcpy(all + at, data, p->size_bytes);
+                    at += p->size_bytes;
+                    free(data);
+                }
+            }
+            ck_assert_uint_eq(at, sizeof all / (down ? 2 : 1));
+            snprintf(name, sizeof name, "model.layers.%d.mlp.experts.%s_proj", layer,
+                     down ? "down" : "gate_up");
+            add_merged(header, sizeof header, &weights, name, down ? "5,64,32" : "5,64,64", all,
+                       at);
+        }
+    strcat(header, "}");
+    ck_assert_int_eq(mkdir(to, 0777), 0);
+    snprintf(path, sizeof path, "%s/model.safetensors", to);
+    FILE *file = fopen(path, "wb");
+    ck_assert_ptr_nonnull(file);
+    for (int i = 0; i < 8; i++)
+        fputc((int)(strlen(header) >> (8 * i) & 255), file);
+    fputs(header, file);
+    ck_assert_uint_eq(fwrite(weights.data, 1, weights.size, file), weights.size);
+    ck_assert_int_eq(fclose(file), 0);
+    free(weights.data);
+    tsr_shard_list_destroy(&list);
+    char config[256];
+    snprintf(config, sizeof config, "%s/config.json", from);
+    snprintf(path, sizeof path, "%s/config.json", to);
+    copy_file(config, path);
+}
+
+START_TEST(merged_experts_are_read)
+{
+    static const char qwen[] = TEST_DATA "/model/families/qwen2moe/hf";
+    merge_experts(qwen, at("merged"));
+    ck_assert_ok(convert_model(at("merged"), at("merged.gguf"), NULL, NULL));
+    ck_assert_ok(convert_model(qwen, at("apart.gguf"), NULL, NULL));
+    ck_assert_int_eq(compare(at("merged.gguf"), at("apart.gguf")),
+                     count_others(at("apart.gguf"), "none"));
+}
+END_TEST
+
 START_TEST(recorded_families_there_and_back)
 {
     char hf[256], gguf[256];
@@ -1298,6 +1386,7 @@ TESTS(convert)
     tcase_add_loop_test(tests, recorded_families_there_and_back, 0,
                         (int)(sizeof recorded / sizeof *recorded));
     tcase_add_test(tests, experts_there_and_back);
+    tcase_add_test(tests, merged_experts_are_read);
     tcase_add_loop_test(tests, text_models_inside_others, 0, 2);
     tcase_add_test(tests, llama_3);
     tcase_add_loop_test(tests, tokenizers_travel, 0, 3);

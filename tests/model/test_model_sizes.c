@@ -89,6 +89,55 @@ static tsr_status layer_of_config(void *given)
     return config_of(&config);
 }
 
+static tsr_status experts_of_config(void *given)
+{
+    const tsr_model_config *from = tsr_model_file_config(file);
+    tsr_model_layer layer = *from->kinds[0];
+    tsr_model_config config = *from;
+    layer.experts = given;
+    config.architecture = "qwen3_moe";
+    config.kinds = (const tsr_model_layer *const[]){&layer};
+    return config_of(&config);
+}
+
+/* Descriptions of experts, of which a model of another family has none. */
+START_TEST(descriptions_of_experts)
+{
+    const tsr_model_experts good = {
+        .struct_size = sizeof good, .count = 4, .used = 2, .hidden = 32, .normalise = true};
+    static const struct {
+        tsr_model_experts experts;
+        const char *text;
+    } mistakes[] = {
+        {{.count = 0, .used = 1, .hidden = 1}, "there are 0 experts; 1 to 1024 are possible"},
+        {{.count = 64, .used = 33, .hidden = 1},
+         "a token uses 33 of 64 experts; 1 to 32, and at most all, are possible"},
+        {{.count = 4, .used = 2, .hidden = 1, .shared_gate = true},
+         "there is a gate of a shared expert, but no shared expert"},
+        {{.count = 4, .used = 2, .hidden = 1, .gating = (tsr_gating)3},
+         "the gating function of experts is number 3, which is not a tsr_gating"},
+        {{.count = 4, .used = 2, .hidden = 1, .activation = (tsr_expert_activation)3},
+         "the activation of experts is number 3, which is not a tsr_expert_activation"},
+        {{.count = 4, .used = 2, .hidden = 1, .scale = INFINITY},
+         "the factor of the experts' weights is inf, and the limit of their activation 0"},
+    };
+    CHECK_PARAMS(tsr_model_experts, &good, offsetof(tsr_model_experts, gating), experts_of_config);
+    for (size_t i = 0; i < sizeof mistakes / sizeof *mistakes; i++) {
+        char text[160];
+        tsr_model_experts wrong = mistakes[i].experts;
+        wrong.struct_size = sizeof wrong;
+        snprintf(text, sizeof text, "model: configuration: %s", mistakes[i].text);
+        ck_assert_error(experts_of_config(&wrong), TSR_ERR_INVALID, text);
+    }
+    tsr_model_layer layer = *tsr_model_file_config(file)->kinds[0];
+    layer.experts = &good;
+    ck_assert_error(
+        layer_of_config(&layer), TSR_ERR_INVALID,
+        "model: configuration: a layer has experts, but models of architecture llama do "
+        "not");
+}
+END_TEST
+
 START_TEST(configurations)
 {
     const tsr_model_config *config = tsr_model_file_config(file);
@@ -125,5 +174,6 @@ TESTS(model_sizes)
     tcase_add_test(tests, plans);
     tcase_add_test(tests, arrays_of_ranks);
     tcase_add_test(tests, configurations);
+    tcase_add_test(tests, descriptions_of_experts);
     tcase_add_test(tests, sampling);
 }

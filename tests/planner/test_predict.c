@@ -114,6 +114,21 @@ START_TEST(predicts_generation)
 }
 END_TEST
 
+/* A pass reads the experts that at least one of its rows uses. */
+START_TEST(reads_experts_that_are_used)
+{
+    tsr__grid_work work = work_of(TSR_PLAN_GENERATION, 1);
+    tsr__model_share share = whole;
+    const int four[] = {4};
+    share.expert_bytes = 2e6;
+    share.expert_use = 0.5;
+    /* As above, without half of 2 MB; with two rows without a quarter. */
+    expect(&work, &(tsr__grid){1, 1, 1, both, false, four, &share}, 6e-3 - 1e-3, 0, 0);
+    work.sequences = 2;
+    expect(&work, &(tsr__grid){1, 1, 1, both, false, four, &share}, 6e-3 - 0.5e-3, 0, 0);
+}
+END_TEST
+
 /* A collective of ranks of one host waits for the device for less time than others. */
 START_TEST(waits_for_devices_of_a_host)
 {
@@ -256,6 +271,7 @@ END_TEST
 TESTS(planner_predict)
 {
     tcase_add_test(tests, predicts_generation);
+    tcase_add_test(tests, reads_experts_that_are_used);
     tcase_add_test(tests, waits_for_devices_of_a_host);
     tcase_add_test(tests, predicts_from_measured_passes);
     tcase_add_test(tests, predicts_prompts);

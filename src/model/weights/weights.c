@@ -257,9 +257,19 @@ static const tsr__weight_name *name_of(const tsr__weights *w, int layer, const c
     return tsr__family_weight(w->family, layer >= 0, ours);
 }
 
+/* Returns whether each expert has a tensor of its own. */
 static bool has_asterisk(const tsr__weights *w, const tsr__weight_name *name)
 {
-    return strchr(w->files->gguf ? name->gguf : name->hf, '*') != NULL;
+    return !w->merged_experts && strchr(w->files->gguf ? name->gguf : name->hf, '*') != NULL;
+}
+
+/* Replaces the ending of a name that has an asterisk by that of merged experts. */
+static void write_merged(const tsr__weight_name *name, char text[NAME_SIZE])
+{
+    char *at = strchr(text, '*');
+    if (at)
+        snprintf(at, NAME_SIZE - (size_t)(at - text), "%s",
+                 strcmp(name->ours, "mlp.experts.down") == 0 ? "down_proj" : "gate_up_proj");
 }
 
 /* Replaces the asterisk of a name. */
@@ -287,6 +297,8 @@ static void write_name(const tsr__weights *w, int layer, const char *ours,
     else
         snprintf(text, NAME_SIZE, "%s%s%d.%s%s", w->prefix, w->family->hf_block, layer, name->hf,
                  ending);
+    if (w->merged_experts)
+        write_merged(name, text);
 }
 
 static bool same_name(const tsr__weights *w, const tsr__weight_name *a, const tsr__weight_name *b)
@@ -333,7 +345,8 @@ static void place_expert_rows(const tsr__weights *w, const char *ours, const tsr
                is_bias = strcmp(strrchr(ours, '.'), ".bias") == 0;
     const char *const others[2][2] = {{"mlp.experts.gate.weight", "mlp.experts.up.weight"},
                                       {"mlp.experts.gate.bias", "mlp.experts.up.bias"}};
-    if ((!is_gate && !is_up) || !same_name(w, name_of(w, 0, others[is_bias][is_gate]), name))
+    if ((!is_gate && !is_up) ||
+        !(w->merged_experts || same_name(w, name_of(w, 0, others[is_bias][is_gate]), name)))
         return;
     const bool alternates = w->family->hf_gate_up_alternates && !w->files->gguf;
     out->all_rows = 2 * out->rows;
@@ -537,6 +550,19 @@ static void find_arrangement(tsr__weights *w)
         w->transposed = false;
 }
 
+/* Finds out whether a folder of a family with a tensor for each expert has them merged. */
+static void find_merged(tsr__weights *w)
+{
+    char text[NAME_SIZE];
+    const int layer = tsr__config_first_experts(w->config);
+    const tsr__weight_name *name = name_of(w, layer, "mlp.experts.down.weight");
+    if (layer == w->config->layers || !name || !has_asterisk(w, name))
+        return;
+    write_name(w, layer, "mlp.experts.down.weight", name, text);
+    write_merged(name, text);
+    w->merged_experts = tsr__model_files_find(w->files, text) != NULL;
+}
+
 /* Calls `visit` for each parameter of the model, of experts for that of each expert. */
 static tsr_status each(const tsr__weights *w,
                        tsr_status (*visit)(void *user, const tsr__weights *w, int layer,
@@ -603,5 +629,6 @@ tsr_status tsr__weights_init(const tsr__model_files *files, const tsr_model_conf
     };
     find_prefix(out);
     find_arrangement(out);
+    find_merged(out);
     return each(out, check_one, NULL);
 }

@@ -14,6 +14,9 @@ typedef struct tsr__weights {
     const tsr__family *family;
     const char *prefix; /* starts names in Hugging Face files: hf_prefix or "" */
     bool transposed;    /* matrices of layers are [in, out] */
+    /* A folder has gate and up of all experts in one tensor, "gate_up_proj", and down in another,
+     * "down_proj", instead of tensors for each expert, as Transformers 5 keeps them in memory. */
+    bool merged_experts;
 } tsr__weights;
 
 /* The place of one of our parameters: rows first_row … first_row + rows − 1 of a tensor
