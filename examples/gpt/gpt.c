@@ -48,6 +48,7 @@ typedef struct run {
     int failure_count;
     example_job job;
     gpt_text text;
+    tsr_model_file *weights; /* initial ones; NULL: none */
     gpt_offsets offsets;
     gpt_windows train, held_out;
     gpt_model model;
@@ -436,7 +437,7 @@ static tsr_status load_state(run *r)
     if (r->job.joined)
         return take_over(r);
     if (o->init)
-        return tsr_stack_load(r->model.stack, o->init);
+        return tsr_stack_load(r->model.stack, r->weights);
     if (!o->load)
         return TSR_OK;
     TRY(checkpoint_load(&r->model, &r->text, o->load, o->parts, r->error, sizeof r->error));
@@ -678,7 +679,7 @@ static bool read_files(run *r)
     if (o->offsets &&
         !(gpt_offsets_read(o->offsets, &r->offsets, r->error, sizeof r->error) && check_offsets(r)))
         return false;
-    if (o->init && tsr_stack_check(&o->model.model, o->init) != TSR_OK) {
+    if (o->init && tsr_model_file_open_weights(o->init, &o->model.model, &r->weights) != TSR_OK) {
         snprintf(r->error, sizeof r->error, "%s: %s", o->init, tsr_last_error());
         return false;
     }
@@ -765,6 +766,7 @@ static int finish(run *r, int code)
     windows_finish(&r->train);
     windows_finish(&r->held_out);
     job_finish(&r->job);
+    tsr_model_file_close(&r->weights);
     text_free(&r->text);
     gpt_options_free(&r->options);
     gpt_offsets_free(&r->offsets);

@@ -147,6 +147,14 @@ TSR_API TSR_NODISCARD tsr_status tsr_model_file_open(const char *path, tsr_model
 TSR_API TSR_NODISCARD tsr_status tsr_model_file_open_random(const tsr_model_config *config,
                                                             tsr_dtype dtype, uint64_t seed,
                                                             tsr_model_file **out);
+/* Opens files of weights for a model of this configuration, which is copied. `path` is a folder, a
+ * GGUF file, or a safetensors file or its index; a configuration among these files is not read. The
+ * files must have all weights, in dtypes that can be read. Errors: those of tsr_shard_list_open;
+ * TSR_ERR_INVALID for a configuration, naming the value; TSR_ERR_NOT_FOUND, TSR_ERR_INVALID and
+ * TSR_ERR_UNSUPPORTED for a tensor, naming it; TSR_ERR_NO_MEMORY. */
+TSR_API TSR_NODISCARD tsr_status tsr_model_file_open_weights(const char *path,
+                                                             const tsr_model_config *config,
+                                                             tsr_model_file **out);
 /* Closes the files and sets *file to NULL. NULL is allowed. Models that were opened from them are
  * not affected. */
 TSR_API void tsr_model_file_close(tsr_model_file **file);

@@ -94,14 +94,13 @@ TSR_API TSR_NODISCARD tsr_status tsr_stack_add_to(tsr_stack *stack, tsr_optimize
  * have one. Call it between the last backward pass and the step. Does nothing in other cases. */
 TSR_API TSR_NODISCARD tsr_status tsr_stack_reduce_tied(tsr_stack *stack, tsr_pipeline *pipeline);
 
-/* Checks in the headers of files that they have all weights of a model, in dtypes that can be read.
- * `path` is a folder, a GGUF file, or a safetensors file or its index; a configuration among these
- * files is not read. Needs no device. Errors: those of tsr_shard_list_open; TSR_ERR_NOT_FOUND,
- * TSR_ERR_INVALID and TSR_ERR_UNSUPPORTED for a tensor, naming it. */
-TSR_API TSR_NODISCARD tsr_status tsr_stack_check(const tsr_model_config *config, const char *path);
-/* Replaces all parameters of a sharded stack by the weights in such files. Each rank reads only
- * what it keeps. All ranks call it. */
-TSR_API TSR_NODISCARD tsr_status tsr_stack_load(tsr_stack *stack, const char *path);
+/* Replaces all parameters of a sharded stack by the weights in a model's files. Each rank reads
+ * only what it keeps. All ranks call it. Errors: TSR_ERR_INVALID if the stack is not sharded, or if
+ * the configuration of the files is not that of the stack, naming both values
+ * (tsr_model_file_open_weights takes another configuration); TSR_ERR_NOT_FOUND, TSR_ERR_INVALID and
+ * TSR_ERR_UNSUPPORTED for a tensor, naming it; TSR_ERR_IO; TSR_ERR_NO_MEMORY; those of the
+ * stream. */
+TSR_API TSR_NODISCARD tsr_status tsr_stack_load(tsr_stack *stack, const tsr_model_file *file);
 /* Writes the parameters of a sharded stack to a safetensors file with the names and the arrangement
  * of Hugging Face, and config.json into the same folder. `stages` has a rank of each stage, as for
  * tsr_pipeline_create; NULL: one stage. All ranks of all stages call it; the first rank of each

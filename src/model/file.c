@@ -51,6 +51,31 @@ tsr_status tsr_model_file_open_random(const tsr_model_config *config, tsr_dtype 
     return status;
 }
 
+tsr_status tsr_model_file_open_weights(const char *path, const tsr_model_config *config,
+                                       tsr_model_file **out)
+{
+    TSR__REQUIRE(path && config && out, "model: %s is NULL",
+                 !path    ? "path"
+                 : config ? "out"
+                          : "config");
+    tsr_model_file *file = tsr__calloc(1, sizeof *file);
+    const tsr__weights *weights;
+    if (!file)
+        return TSR_ERR_NO_MEMORY;
+    tsr_status status = tsr__config_copy(config, &file->config);
+    if (status == TSR_OK)
+        status = tsr__model_files_open_weights(path, &file->files);
+    if (status == TSR_OK)
+        status = read_header(file);
+    if (status == TSR_OK)
+        status = tsr__model_file_weights(file, &weights);
+    if (status == TSR_OK)
+        *out = file;
+    else
+        tsr_model_file_close(&file);
+    return status;
+}
+
 void tsr_model_file_close(tsr_model_file **file)
 {
     if (!file || !*file)

@@ -22,7 +22,7 @@ TSR__ABSENT(tsr_stack_shard, tsr_stack *stack, const tsr_fsdp_params *params)
 TSR__ABSENT(tsr_stack_reshard, tsr_stack *stack, const tsr_fsdp_params *params)
 TSR__ABSENT(tsr_stack_add_to, tsr_stack *stack, tsr_optimizer *optimizer)
 TSR__ABSENT(tsr_stack_reduce_tied, tsr_stack *stack, tsr_pipeline *pipeline)
-TSR__ABSENT(tsr_stack_load, tsr_stack *stack, const char *path)
+TSR__ABSENT(tsr_stack_load, tsr_stack *stack, const tsr_model_file *file)
 TSR__ABSENT(tsr_stack_save, tsr_stack *stack, const char *path, tsr_comm *stages)
 TSR__FORGET(tsr_stack_saved_destroy, tsr_stack_saved)
 TSR__ABSENT(tsr_stack_forward, tsr_stack *stack, const tsr_tensor *x, tsr_stack_saved **saved,

@@ -91,8 +91,7 @@ static void check_files(made_model *made, const char *path, tsr_group *alone)
     OK(tsr_model_file_open(path, &file));
     const tsr_model_config *config = tsr_model_file_config(file);
     tsr_stack *stack = create_stack(config, alone, 0, 0);
-    OK(tsr_stack_check(config, path));
-    OK(tsr_stack_load(stack, path));
+    OK(tsr_stack_load(stack, file));
     compute(stack, read);
     check_logits(made, read, "from files");
     snprintf(saved, sizeof saved, "%s/saved.safetensors", made->folder);
@@ -109,7 +108,7 @@ static void check_files(made_model *made, const char *path, tsr_group *alone)
               before.context == after.context && before.window == after.window,
           "%s: the saved configuration differs", made->family.type);
     tsr_stack *other = create_stack(tsr_model_file_config(written), alone, 0, 0);
-    OK(tsr_stack_load(other, saved));
+    OK(tsr_stack_load(other, written));
     compute(other, again);
     CHECK(memcmp(read, again, sizeof read) == 0, "%s: the saved model has other logits",
           made->family.type);
@@ -147,7 +146,7 @@ CASE(stack_gguf, "stack: GGUF files, whose rows of q and k are in another order"
     const char *path = made_write_gguf(&made, 1);
     OK(tsr_model_file_open(path, &file));
     tsr_stack *stack = create_stack(tsr_model_file_config(file), alone, 0, 0);
-    OK(tsr_stack_load(stack, path));
+    OK(tsr_stack_load(stack, file));
     compute(stack, logits);
     check_logits(&made, logits, "from GGUF");
     tsr_stack_destroy(&stack);
@@ -197,10 +196,44 @@ CASE(stack_stages, "stack: two stages compute what one computes, and start with 
     tsr_group_destroy(&alone);
 }
 
+/* Weights of files that were opened for another configuration are refused with both values, and
+ * leave the stack as it is. */
+static void check_other_files(tsr_stack *stack, const char *path)
+{
+    tsr_model_file *file = NULL, *other = NULL;
+    OK(tsr_model_file_open(path, &file));
+    tsr_model_config config = *tsr_model_file_config(file);
+    tsr_model_layer layer = *config.kinds[0];
+    const tsr_model_layer *kinds[] = {&layer};
+    const double epsilon = config.norm_epsilon;
+    char text[160];
+    config.norm_epsilon = 2 * epsilon;
+    OK(tsr_model_file_open_weights(path, &config, &other));
+    snprintf(text, sizeof text, "stack: the norms' epsilon is %g, but %g for the model's files",
+             epsilon, 2 * epsilon);
+    FAILS(tsr_stack_load(stack, other), TSR_ERR_INVALID, text);
+    tsr_model_file_close(&other);
+    /* Heads of half the size have the same tensors. */
+    config.norm_epsilon = epsilon;
+    CHECK(config.kind_count == 1, "%d kinds of layers", config.kind_count);
+    config.kinds = kinds;
+    snprintf(text, sizeof text,
+             "stack: the number of heads is %lld, but %lld for the model's files",
+             (long long)layer.heads, (long long)layer.heads * 2);
+    layer.heads *= 2;
+    layer.kv_heads *= 2;
+    layer.head_dim /= 2;
+    layer.rope = NULL;
+    OK(tsr_model_file_open_weights(path, &config, &other));
+    FAILS(tsr_stack_load(stack, other), TSR_ERR_INVALID, text);
+    tsr_model_file_close(&other);
+    tsr_model_file_close(&file);
+}
+
 CASE(stack_refused, "stack: mistakes")
 {
     made_model made;
-    tsr_model_file *file = NULL;
+    tsr_model_file *file = NULL, *other = NULL;
     tsr_stack *stack = NULL;
     tsr_group *alone = NULL;
     tsr_tensor *x = upload_ids(), *y = NULL;
@@ -224,20 +257,33 @@ CASE(stack_refused, "stack: mistakes")
           TSR_ERR_INVALID, "stack: deviation is -1; a number above 0 and up to 1e6 is possible");
     CHECK(!stack, "there is a stack");
     OK(tsr_stack_create(tsr_stack_params(.config = config, .group = group), &stack));
-    FAILS(tsr_stack_load(stack, path), TSR_ERR_INVALID, "stack: the parameters are not sharded");
+    FAILS(tsr_stack_load(stack, file), TSR_ERR_INVALID, "stack: the parameters are not sharded");
     FAILS(tsr_stack_save(stack, path, NULL), TSR_ERR_INVALID,
           "stack: the parameters are not sharded");
     OK(tsr_stack_shard(stack, tsr_fsdp_params(.group = alone)));
     FAILS(tsr_stack_shard(stack, tsr_fsdp_params(.group = alone)), TSR_ERR_INVALID,
           "stack: the parameters are sharded already");
-    FAILS(tsr_stack_load(stack, "/proc/nowhere"), TSR_ERR_NOT_FOUND,
+    FAILS(tsr_stack_load(stack, NULL), TSR_ERR_INVALID, "stack: file is NULL");
+    check_other_files(stack, path);
+    FAILS(tsr_model_file_open_weights(NULL, config, &other), TSR_ERR_INVALID,
+          "model: path is NULL");
+    FAILS(tsr_model_file_open_weights(path, NULL, &other), TSR_ERR_INVALID,
+          "model: config is NULL");
+    FAILS(tsr_model_file_open_weights("/proc/nowhere", config, &other), TSR_ERR_NOT_FOUND,
           "model: cannot open /proc/nowhere: No such file or directory");
     FAILS(tsr_stack_forward(stack, NULL, NULL, &y), TSR_ERR_INVALID, "stack: x is NULL");
     made_remove(&made, "norm.weight");
-    const tsr_status missing = tsr_stack_check(config, made_write_hf(&made));
-    CHECK(missing == TSR_ERR_NOT_FOUND &&
+    const tsr_status missing = tsr_model_file_open_weights(made_write_hf(&made), config, &other);
+    CHECK(missing == TSR_ERR_NOT_FOUND && !other &&
               strstr(tsr_last_error(), "has no tensor model.norm.weight"),
           "%s: %s", tsr_status_name(missing), tsr_last_error());
+    tsr_model_file *broken = NULL;
+    OK(tsr_model_file_open(made.folder, &broken));
+    const tsr_status unread = tsr_stack_load(stack, broken);
+    CHECK(unread == TSR_ERR_NOT_FOUND &&
+              strstr(tsr_last_error(), "has no tensor model.norm.weight"),
+          "%s: %s", tsr_status_name(unread), tsr_last_error());
+    tsr_model_file_close(&broken);
     tsr_stack_destroy(&stack);
     tsr_tensor_destroy(&x);
     tsr_model_file_close(&file);
@@ -263,7 +309,7 @@ CASE(tied_head_only, "stack: files whose tied matrix has the head's name only")
         const char *path = made_write_hf(&made);
         OK(tsr_model_file_open(path, &file));
         tsr_stack *stack = create_stack(tsr_model_file_config(file), alone, 0, 0);
-        OK(tsr_stack_load(stack, path));
+        OK(tsr_stack_load(stack, file));
         compute(stack, logits);
         snprintf(embedding->name, sizeof embedding->name, "%s",
                  made.family.learned_positions ? "wte.weight" : "embed_tokens.weight");
@@ -280,6 +326,7 @@ CASE(tied_head_only, "stack: files whose tied matrix has the head's name only")
 static bool fails_at(const tsr_model_config *config, const char *path, const char *saved,
                      tsr_group *alone, const tsr_tensor *x, uint64_t nth)
 {
+    tsr_model_file *file = NULL;
     tsr_stack *stack = NULL;
     tsr_stack_saved *kept = NULL;
     tsr_tensor *y = NULL;
@@ -289,7 +336,9 @@ static bool fails_at(const tsr_model_config *config, const char *path, const cha
     if (status == TSR_OK)
         status = tsr_stack_shard(stack, tsr_fsdp_params(.group = alone));
     if (status == TSR_OK)
-        status = tsr_stack_load(stack, path);
+        status = tsr_model_file_open_weights(path, config, &file);
+    if (status == TSR_OK)
+        status = tsr_stack_load(stack, file);
     if (status == TSR_OK)
         status = tsr_stack_forward(stack, x, &kept, &y);
     if (status == TSR_OK)
@@ -306,6 +355,7 @@ static bool fails_at(const tsr_model_config *config, const char *path, const cha
     tsr_stack_saved_destroy(&kept);
     tsr_tensor_destroy(&y);
     tsr_stack_destroy(&stack);
+    tsr_model_file_close(&file);
     return reached;
 }
 
@@ -506,19 +556,20 @@ CASE(stack_families, "stack: gradients of families, which are read, saved and re
         OK(tsr_stack_create(tsr_stack_params(.config = tsr_model_file_config(file), .group = group),
                             &stack));
         OK(tsr_stack_shard(stack, tsr_fsdp_params(.group = alone, .optimizer = TSR_OPTIMIZER_SGD)));
-        OK(tsr_stack_load(stack, folder));
+        OK(tsr_stack_load(stack, file));
         const double loss = pass(stack, vocabulary, NULL);
         CHECK(mkdtemp(saved), "no folder");
         snprintf(path, sizeof path, "%s/model.safetensors", saved);
         OK(tsr_stack_save(stack, path, NULL));
         check_step(stack, vocabulary, families[f]);
-        OK(tsr_stack_load(stack, path));
+        tsr_model_file *written = NULL;
+        OK(tsr_model_file_open(saved, &written));
+        OK(tsr_stack_load(stack, written));
+        tsr_model_file_close(&written);
         const double again = pass(stack, vocabulary, NULL);
         CHECK(fabs(again - loss) <= 1e-5 * loss, "%s: %g, not %g, after it was saved", families[f],
               again, loss);
         tsr_stack_destroy(&stack);
-        tsr_model_file_close(&file);
-        OK(tsr_model_file_open(saved, &file));
         tsr_model_file_close(&file);
         unlink(path);
         snprintf(path, sizeof path, "%s/config.json", saved);

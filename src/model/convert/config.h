@@ -33,7 +33,9 @@ void tsr__config_print(const tsr_model_config *config, tsr_dtype dtype, bool mxf
 void tsr__generation_config_print(const tsr_model_config *config, tsr__json_writer *writer);
 
 /* Checks that a configuration that was written and read back computes the same. Errors:
- * TSR_ERR_UNSUPPORTED, naming a value that the destination cannot express. */
+ * TSR_ERR_UNSUPPORTED, naming a value that the destination cannot express. With NULL as
+ * `destination`, checks that the configuration `source` of a stack is that of a model's files.
+ * Errors: TSR_ERR_INVALID, naming both values. */
 tsr_status tsr__config_compare(const tsr_model_config *source, const tsr_model_config *written,
                                const char *destination) TSR_NODISCARD;
 

@@ -5,6 +5,9 @@
 
 static tsr_status differs(const char *destination, const char *what, double source, double written)
 {
+    if (!destination)
+        return tsr__fail(TSR_ERR_INVALID, "stack: %s is %g, but %g for the model's files", what,
+                         source, written);
     return tsr__fail(TSR_ERR_UNSUPPORTED,
                      "convert: %s cannot say that %s is %g; it would be read as %g", destination,
                      what, source, written);

@@ -2,13 +2,15 @@
  * this rank keeps of it. */
 #include "base/checked.h"
 #include "base/error.h"
+#include "model/convert/config.h"
+#include "model/file.h"
 #include "model/stack/stack.h"
 #include "model/weights/reader.h"
 #include "model/weights/weights.h"
 
 typedef struct loading {
     tsr_stack *stack;
-    tsr__weights weights;
+    const tsr__weights *weights;
     tsr__weight_reader reader;
 } loading;
 
@@ -95,7 +97,7 @@ static tsr_status load_one(void *user, const tsr__stack_parameter *p)
     tsr__weight weight;
     tsr__weight_part part;
     tsr_fsdp_shard shard = TSR_INIT(tsr_fsdp_shard);
-    TSR__TRY(tsr__weight_of(&l->weights, p->layer, p->ours, p->parameter, &weight, &part));
+    TSR__TRY(tsr__weight_of(l->weights, p->layer, p->ours, p->parameter, &weight, &part));
     TSR__TRY(tsr_fsdp_get_shard(p->sharded, p->number, &shard));
     if (!shard.value || shard.range.count == 0)
         return TSR_OK;
@@ -106,7 +108,6 @@ static tsr_status load_one(void *user, const tsr__stack_parameter *p)
 static tsr_status load_all(loading *l, const tsr__model_files *files)
 {
     tsr_stack *s = l->stack;
-    TSR__TRY(tsr__weights_init(files, s->config, &l->weights));
     tsr__weight_reader_init(files, s->stream, tsr_comm_local_size(tsr_group_comm(s->group)),
                             &l->reader);
     tsr_status status = tsr__stack_each(s, load_one, l);
@@ -116,15 +117,12 @@ static tsr_status load_all(loading *l, const tsr__model_files *files)
     return status == TSR_OK ? tsr_fsdp_changed(s->sharded) : status;
 }
 
-tsr_status tsr_stack_load(tsr_stack *stack, const char *path)
+tsr_status tsr_stack_load(tsr_stack *stack, const tsr_model_file *file)
 {
-    tsr__model_files files;
     loading l = {.stack = stack};
-    TSR__REQUIRE(stack && path, "stack: %s is NULL", stack ? "path" : "stack");
+    TSR__REQUIRE(stack && file, "stack: %s is NULL", stack ? "file" : "stack");
     TSR__REQUIRE(stack->sharded, "stack: the parameters are not sharded");
-    tsr_status status = tsr__model_files_open_weights(path, &files);
-    if (status == TSR_OK)
-        status = load_all(&l, &files);
-    tsr__model_files_finish(&files);
-    return status;
+    TSR__TRY(tsr__config_compare(stack->config, &file->config->public, NULL));
+    TSR__TRY(tsr__model_file_weights(file, &l.weights));
+    return load_all(&l, &file->files);
 }
