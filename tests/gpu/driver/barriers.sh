@@ -75,22 +75,37 @@ remove_each() { # PROGRAM
     done <"$found/$1.uses"
 }
 
-# The function in which a line of a shader is.
-function_of() { # FILE LINE
-    head -n "$2" "$1" | sed -n 's/^[a-z][a-z0-9_ ]* \([A-Za-z0-9_()]*\)(.*[^;]$/\1/p' | tail -1
+# Prints "FUNCTION N" for the Nth barrier of a function, which is at this line of a shader; nothing if there is none.
+place_of() { # FILE LINE
+    awk -v line="$2" '/^[a-z][a-z0-9_ ]* [A-Za-z0-9_]+\(.*[^;]$/ { name = $0; sub(/\(.*/, "", name); sub(/.* /, "", name); number = 0 }
+        /[bB]arrier[A-Za-z]*\(\);/ { number++; if (NR == line) print name, number }' "$1"
 }
 
-row() { # KERNEL FILE:LINE KIND: prints the barrier's row of the table
+row() { # KERNEL FILE:LINE KIND: prints the barrier's row of the table, or nothing if the source has changed
     file=$(find shaders -name "${2%:*}" | head -1)
     line=${2#*:}
+    place=$(place_of "${file:-/dev/null}" "$line")
+    [ -n "$place" ] || return 0
     after=$(tail -n +"$((line + 1))" "$file" | grep -v '^ *//\|^ *$\|^ *}$\|^ *{$' | head -1 | sed 's/^ *//; s/|/\\|/g; s/ *\\$//')
     seen=$(sed -n "/| nothing\$/d; s/^$1 $2 $3 | //p" "$found/results" | head -1)
     if [ -z "$seen" ]; then
-        where=$(function_of "$file" "$line")
-        reason=$(sed -n "s/^${1%.comp} ${2%:*} $where: //p" "$reasons")
+        reason=$(sed -n "s/^${2%:*} $place: //p" "$reasons")
         seen="nothing in $(sed -n "s/^$1 $2 $3 | \(.*\) | nothing/\1/p" "$found/results" | sort -u | paste -sd, | sed 's/,/, /g') | ${reason:-**no reason yet**}"
     fi
-    echo "| ${1%.comp} | ${file#shaders/}:$line, $(function_of "$file" "$line")() | \`$after\` | $seen |"
+    echo "| ${1%.comp} | ${file#shaders/}:$line, ${place% *}() | \`$after\` | $seen |"
+}
+
+# Prints the kernels for GPUs that are in no row of the page so far, and of which a source has a barrier.
+missing() {
+    for file in shaders/gpu/*.comp; do
+        name=$(basename "$file" .comp)
+        ! grep -q "^| $name |" "$page.new" || continue
+        sources=$(sed -n 's/^#include "\(.*\.glsl\)"/\1/p' "$file" | while read -r included; do
+            find shaders -path "*/$included"
+        done)
+        # shellcheck disable=SC2086 # several files
+        ! grep -q 'barrier();' "$file" $sources || echo "$name"
+    done
 }
 
 table() {
@@ -104,7 +119,12 @@ table() {
         echo "| kernel | barrier | before | program | the test that fails first, and the order |"
         echo "| --- | --- | --- | --- | --- |"
         cut -d'|' -f1 "$found/results" | sort -u | while read -r kernel place kind; do row "$kernel" "$place" "$kind"; done
-    } >"$page"
+    } >"$page.new"
+    {
+        echo
+        echo "Kernels that include a barrier or a file with one, and that were not run, or whose source has changed since: $(missing | paste -sd, | sed 's/,/, /g')."
+    } >>"$page.new"
+    mv "$page.new" "$page"
     grep -c '^| [a-z]' "$page"
 }
 

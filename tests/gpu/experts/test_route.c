@@ -111,6 +111,37 @@ START_TEST(routes)
 }
 END_TEST
 
+/* Logits so far above the others that the largest must be subtracted from all of them. They are
+ * those of experts that the last invocations hold. */
+START_TEST(large_logits)
+{
+    enum { EXPERTS = 100, FIRST = 60, SECOND = 52 };
+    double in[EXPERTS] = {[FIRST] = 100, [SECOND] = 99.5}, at[2], got[2], grad[EXPERTS];
+    const double want = 1 / (1 + exp(-0.5)), dw[2] = {1, 0};
+    tsr_tensor *logits = gpu_new(TSR_F32, 2, (int64_t[]){1, EXPERTS}),
+               *dlogits = gpu_new(TSR_F32, 2, (int64_t[]){1, EXPERTS}),
+               *ids = gpu_new(TSR_I32, 2, (int64_t[]){1, 2}),
+               *weights = gpu_new(TSR_F32, 2, (int64_t[]){1, 2}),
+               *dweights = gpu_new(TSR_F32, 2, (int64_t[]){1, 2});
+    gpu_put(logits, in);
+    gpu_put(dweights, dw);
+    GPU_OK(tsr_route(queue, ids, weights, logits, NULL));
+    GPU_OK(tsr_route_grad(queue, dlogits, logits, ids, dweights, NULL, NULL));
+    gpu_get(ids, at);
+    gpu_get(weights, got);
+    gpu_get(dlogits, grad);
+    ck_assert(at[0] == FIRST && at[1] == SECOND);
+    assert_close(got[0], want, 1e-6, "weights", 0);
+    assert_close(got[1], 1 - want, 1e-6, "weights", 1);
+    for (int i = 0; i < EXPERTS; i++)
+        assert_close(grad[i], ((i == FIRST) - (i == SECOND)) * want * (1 - want), 1e-6, "dlogits",
+                     i);
+    tsr_tensor *all[] = {logits, dlogits, ids, weights, dweights};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        tsr_tensor_destroy(&all[i]);
+}
+END_TEST
+
 /* Equal scores, NaN and infinities: the ids are experts, each once, ties to the lowest index. */
 START_TEST(special_logits)
 {
@@ -235,6 +266,7 @@ TESTS(route)
 {
     tcase_add_checked_fixture(tests, gpu_setup, gpu_teardown);
     tcase_add_loop_test(tests, routes, 0, (int)(sizeof cases / sizeof cases[0]));
+    tcase_add_test(tests, large_logits);
     tcase_add_test(tests, special_logits);
     tcase_add_test(tests, sorts);
     tcase_add_test(tests, refusals);
