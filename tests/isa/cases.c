@@ -180,21 +180,23 @@ static void narrowed_product(void)
     static const tsr_dtype weights[] = {TSR_F16, TSR_Q8_0};
     tsr_tensor *x = make(TSR_F32, 512, 2048, -1), *blocks = make(TSR_Q8_0, 2048, 2048, -1);
     tsr_tensor *terms = make(TSR_F16, 2048, 2 * 2048 + 8, -1);
+    const tsr__matmul_norm norm = {.weight = make(TSR_F32, 2048, -1), .epsilon = 1e-5F};
 
     for (int i = 0; i < 2; i++)
         ck_assert_ok(
             tsr_matmul(queue, make(TSR_F32, 512, 2048, -1), x, make(weights[i], 2048, 2048, -1),
                        tsr_matmul_params(.transpose_b = true, .precision = TSR_PRECISION_HIGH)));
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 3; i++)
         ck_assert_ok(
-            tsr__matmul_narrow_lines(queue, &(tsr__narrow_lines){.from = i == 0 ? x : blocks,
+            tsr__matmul_narrow_lines(queue, &(tsr__narrow_lines){.from = i != 1 ? x : blocks,
                                                                  .line_stride = 2048,
                                                                  .k_stride = 1,
-                                                                 .lines = i == 0 ? 512 : 2048,
+                                                                 .lines = i != 1 ? 512 : 2048,
                                                                  .k = 2048,
                                                                  .dtype = TSR_F16,
                                                                  .terms = 2,
-                                                                 .to = terms->buffer}));
+                                                                 .to = terms->buffer,
+                                                                 .norm = i == 2 ? &norm : NULL}));
 }
 
 /* Attention ------------------------------------------------------------------------------------ */
