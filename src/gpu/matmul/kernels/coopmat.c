@@ -110,6 +110,10 @@ tsr__matmul_fragment tsr__matmul_fragment_for(const tsr__matmul_config *config,
                                                                                            : out;
 }
 
+/* The largest number of elements of the next tiles that an invocation has in registers; with more,
+ * coopmat-xl spills (Mesa's compiler for NVIDIA). */
+#define LOADED_MAX 128
+
 /* Sets variant->depth to the largest BK, that of the configuration or half of it, for which shared
  * memory has room for the tiles of all terms, on AMD's GPUs of two workgroups. A subgroup then
  * stores only one fragment at a time if it must. */
@@ -130,7 +134,9 @@ static void set_depth(const tsr__matmul_config *config, const tsr__matmul_device
     for (uint32_t bk = config->bk; bk >= config->bk / 2 && bk % fragment->k == 0; bk /= 2) {
         const tile_depth depth = {
             .bk = bk, .a_tiles = variant->a_terms, .b_tiles = variant->b_terms};
-        if (shared_bytes(config, &narrow, subgroups, variant->a_dtype, &depth) > limit)
+        const uint32_t lines = depth.a_tiles * config->bm + depth.b_tiles * config->bn;
+        if (lines * bk > LOADED_MAX * config->threads ||
+            shared_bytes(config, &narrow, subgroups, variant->a_dtype, &depth) > limit)
             continue;
         if (shared_bytes(config, fragment, subgroups, variant->a_dtype, &depth) > limit)
             *fragment = narrow;
