@@ -112,9 +112,9 @@ tsr__matmul_fragment tsr__matmul_fragment_for(const tsr__matmul_config *config,
 
 /* The largest number of elements of the next tiles that an invocation has in registers; with more,
  * coopmat-xl spills (Mesa's compiler for NVIDIA). */
-#define LOADED_MAX 128
+#define LOADED_MAX 64
 
-/* Sets variant->depth to the largest BK, that of the configuration or half of it, for which shared
+/* Sets variant->depth to the largest BK, that of the configuration or a part of it, for which shared
  * memory has room for the tiles of all terms, on AMD's GPUs of two workgroups. A subgroup then
  * stores only one fragment at a time if it must. */
 static void set_depth(const tsr__matmul_config *config, const tsr__matmul_device *device,
@@ -131,7 +131,7 @@ static void set_depth(const tsr__matmul_config *config, const tsr__matmul_device
     if (variant->a_terms + variant->b_terms <= 2)
         return;
     const uint32_t subgroups = config->threads / fragment->subgroup_size;
-    for (uint32_t bk = config->bk; bk >= config->bk / 2 && bk % fragment->k == 0; bk /= 2) {
+    for (uint32_t bk = config->bk; bk >= config->bk / 4 && bk % fragment->k == 0; bk /= 2) {
         const tile_depth depth = {
             .bk = bk, .a_tiles = variant->a_terms, .b_tiles = variant->b_terms};
         const uint32_t lines = depth.a_tiles * config->bm + depth.b_tiles * config->bn;
