@@ -49,6 +49,7 @@ devices
 sample
 plan
 generate
+info
 tokenize
 convert
 quantize

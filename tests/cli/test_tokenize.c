@@ -151,9 +151,35 @@ START_TEST(wrong_arguments_are_refused)
 }
 END_TEST
 
+/* tessera info, of a model with and without weights. */
+START_TEST(models_are_described)
+{
+    json_t *json =
+        tool_json("info " TEST_DATA "/model/stories260K-f16.gguf --json", "tessera.info");
+    ck_assert_str_eq(tool_text(json, "architecture"), "llama");
+    ck_assert_double_eq(tool_number(json, "layers"), 5);
+    ck_assert_double_eq(tool_number(json, "vocabulary"), 512);
+    ck_assert_str_eq(tool_text(json, "tokenizer"), "spm");
+    ck_assert(json_is_null(json_object_get(json, "format")));
+    ck_assert(json_is_null(json_object_get(json, "missing")));
+    double tensors = 0;
+    for (size_t i = 0; i < json_array_size(tool_member(json, "types")); i++)
+        tensors += tool_number(json_array_get(tool_member(json, "types"), i), "tensors");
+    ck_assert_double_eq(tensors, tool_number(json, "tensors"));
+    json_decref(json);
+    json =
+        tool_json("info " TEST_DATA "/model/families/gemma3/hf/config.json --json", "tessera.info");
+    ck_assert_str_eq(tool_text(json, "architecture"), "gemma3_text");
+    ck_assert_ptr_nonnull(strstr(tool_text(json, "missing"), " has no tensor "));
+    json_decref(json);
+    tool_refuses("info", "tessera: info: missing MODEL, a folder or a file\n");
+}
+END_TEST
+
 TESTS(tokenize)
 {
     tcase_set_timeout(tests, 60);
+    tcase_add_test(tests, models_are_described);
     tcase_add_test(tests, text_becomes_ids);
     tcase_add_test(tests, control_tokens_are_parsed_on_request);
     tcase_add_test(tests, ids_become_text);

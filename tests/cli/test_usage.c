@@ -243,6 +243,7 @@ static const char *const with_files[] = {
 #if TEST_HAVE_SERVE
     "serve /proc/nonexistent --port 0",
 #endif
+    "info /proc/nonexistent",
     "tokenize /proc/nonexistent",
     "plan /proc/nonexistent --ranks 2",
     "plan /proc/nonexistent --ranks 2 --strategy inference",
@@ -327,6 +328,7 @@ static const struct {
     {"generate", "\n.SS generate\n", "\n.SS "},
     {"chat", "\n.SS chat\n", "\n.SS "},
     {"serve", "\n.SS serve\n", "\n.SS "},
+    {"info", "\n.SS info\n", "\n.SS "},
     {"tokenize", "\n.SS tokenize\n", "\n.SS "},
     {"launch", "\n.SS launch\n", "\n.SS "},
 };
@@ -418,7 +420,7 @@ START_TEST(every_command_is_compared_with_the_manual)
 {
     static void (*const checks[])(const char *) = {must_be_explained, must_print_json};
     for (int i = 0; i < 2; i++) {
-        ck_assert_int_eq(each_command("", checks[i]), 13);
+        ck_assert_int_eq(each_command("", checks[i]), 14);
         ck_assert_int_eq(each_command("bench", checks[i]), 4);
         ck_assert_int_eq(each_command("checkpoint", checks[i]), 3);
     }

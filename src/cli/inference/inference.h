@@ -130,8 +130,11 @@ typedef struct inference_job {
     tsr_stream *stream;
     tsr_group *group;
     tsr_model *model;
-    int64_t context;   /* tokens of the longest sequence */
-    bool first;        /* this is rank 0, which prints */
+    int64_t context; /* tokens of the longest sequence */
+    bool first;      /* this is rank 0, which prints */
+    /* Called while the weights are read; NULL: rank 0 shows the progress on a terminal */
+    void (*progress)(void *user, uint64_t done_bytes, uint64_t total_bytes);
+    void *user;        /* of `progress` */
     char problem[512]; /* an error in the options that the library does not detect; "": none */
 } inference_job;
 

@@ -145,7 +145,9 @@ static tsr_status open_model(inference_job *j, int sequences)
                                .sequences = sequences,
                                .cache_dtype = o->cache_dtype};
     cli_stages_divide(&inference_chosen.stages, j->comm, &params);
-    if (j->first && isatty(STDERR_FILENO)) {
+    params.progress = j->progress;
+    params.user = j->user;
+    if (j->progress == NULL && j->first && isatty(STDERR_FILENO)) {
         params.progress = show_progress;
         params.user = &shown;
     }

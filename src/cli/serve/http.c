@@ -245,6 +245,8 @@ static enum MHD_Result health(serve_server *server, struct MHD_Connection *to, e
         json_pack("{sssisisIsI}", "status", status, "ranks", server->ranks, "wanted_ranks",
                   server->wanted_ranks, "lost_ranks", (json_int_t)server->metrics.losses,
                   "joined_ranks", (json_int_t)server->metrics.joins);
+    if (!server->ready || server->repairs)
+        json_object_set_new(value, "progress", json_real(server->progress));
     if (server->unavailable[0] != '\0')
         json_object_set_new(value, "message", json_string(server->unavailable));
     pthread_mutex_unlock(&server->lock);

@@ -70,10 +70,21 @@ static tsr_status meet(serve_server *s)
     return status;
 }
 
+static void keep_progress(void *user, uint64_t done_bytes, uint64_t total_bytes)
+{
+    serve_server *s = user;
+    pthread_mutex_lock(&s->lock);
+    s->progress = total_bytes > 0 ? (double)done_bytes / (double)total_bytes : 1;
+    pthread_mutex_unlock(&s->lock);
+}
+
 /* Opens this rank's part of the model. */
 static tsr_status open_part(serve_server *s)
 {
     const int64_t cache_tokens = serve_chosen.cache_tokens;
+    s->job.progress = keep_progress;
+    s->job.user = s;
+    keep_progress(s, 0, 1);
     tsr_status status =
         inference_open(&s->job, USUAL_CONTEXT, cache_tokens, (int)serve_chosen.parallel);
     if (status == TSR_OK && cache_tokens > 0 && cache_tokens < s->job.context)

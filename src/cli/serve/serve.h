@@ -192,6 +192,7 @@ struct serve_server {
     int64_t context, vocabulary; /* tokens of the longest text, tokens that there are */
     bool stopping;               /* no request is accepted any more */
     bool repairs;                /* the ranks have changed, and open the model again */
+    double progress;             /* the part of the weights of this rank that have been read */
     char unavailable[512];       /* why the model could not be opened; "": it was */
     int ranks, wanted_ranks;     /* at present, and the most that there were */
     serve_part *parts;           /* [part_count]: the parts of the ranks */
