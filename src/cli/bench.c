@@ -15,6 +15,7 @@
 #include "bench/report/destination.h"
 #include "bench/report/page.h"
 #include "bench/report/report.h"
+#include "bench/serve/serve.h"
 #include "bench/submit/submit.h"
 #include "bench/tune/tune.h"
 #include "cli/commands.h"
@@ -412,9 +413,9 @@ static void forget_half_a_rank(void)
     unsetenv("WORLD_SIZE");
 }
 
-static const cli_command *const subcommands[] = {&bench_model_command, &bench_rates_command,
-                                                 &bench_report_command, &bench_compare_command,
-                                                 NULL};
+static const cli_command *const subcommands[] = {&bench_model_command,   &bench_rates_command,
+                                                 &bench_serve_command,   &bench_report_command,
+                                                 &bench_compare_command, NULL};
 
 static int unknown_benchmark(const char *name)
 {

@@ -676,6 +676,45 @@ START_TEST(prompts_are_found_again)
 }
 END_TEST
 
+#if TEST_HAVE_BENCH
+START_TEST(benchmarks_measure_servers)
+{
+    char arguments[256];
+    snprintf(arguments, sizeof arguments,
+             "bench serve http://127.0.0.1:%d/v1 --streams 1,2 --tokens 6 --prompt-words 60 --json",
+             shared.port);
+    json_t *json = tool_json(arguments, "tessera.bench.serve");
+    const json_t *one = json_array_get(tool_member(json, "servers"), 0);
+    ck_assert_str_eq(tool_text(one, "model"), "stories");
+    ck_assert_uint_eq(json_array_size(tool_member(one, "streams")), 2);
+    for (size_t i = 0; i < 2; i++) {
+        const json_t *row = json_array_get(tool_member(one, "streams"), i);
+        ck_assert_double_eq(tool_number(row, "streams"), (double)i + 1);
+        ck_assert_double_gt(tool_number(row, "tokens_per_second"), 0);
+        ck_assert_double_gt(tool_number(row, "first_s"), 0);
+    }
+    ck_assert_double_gt(tool_number(one, "long_prompt_tokens"), 60);
+    static const char *const times[] = {"long_prompt_s", "next_turn_s", "short_alone_s",
+                                        "short_beside_s"};
+    for (size_t i = 0; i < 4; i++)
+        ck_assert_double_gt(tool_number(one, times[i]), 0);
+    json_decref(json);
+    snprintf(arguments, sizeof arguments,
+             "bench serve http://127.0.0.1:%d --streams 1 --tokens 3 --prompt-words 2000",
+             shared.port);
+    tool_fails(arguments, "/v1/completions: status 400: the prompt has ");
+    tool_refuses("bench serve",
+                 "tessera: bench serve: missing URL, such as http://127.0.0.1:8080\n");
+    tool_refuses("bench serve ftp://x",
+                 "tessera: bench serve: 'ftp://x' is not a URL such as http://127.0.0.1:8080\n");
+    tool_refuses("bench serve http://x --streams 1,0",
+                 "tessera: bench serve: --streams takes up to 16 numbers from 1 to 1024, such as "
+                 "1,4,16, not '1,0'\n");
+    tool_fails("bench serve http://127.0.0.1:1", "/v1/models: cannot connect");
+}
+END_TEST
+#endif
+
 /* A client that has sent only a part of its request does not stop the others. */
 START_TEST(slow_clients_disturb_nobody)
 {
@@ -1080,6 +1119,9 @@ TESTS(serve)
     tcase_add_test(tests, a_full_queue_refuses);
     tcase_add_test(tests, texts_of_absent_clients_end);
     tcase_add_test(tests, prompts_are_found_again);
+#if TEST_HAVE_BENCH
+    tcase_add_test(tests, benchmarks_measure_servers);
+#endif
     tcase_add_test(tests, slow_clients_disturb_nobody);
     tcase_add_test(tests, health_and_models_are_told);
     tcase_add_test(tests, keys_are_needed);

@@ -314,7 +314,8 @@ static const struct {
 } explained[] = {
     {"devices", "\n.SS devices\n", "\n.SS "},
     {"bench model", "\n.B tessera bench model\nmeasures ", "\n.B tessera bench rates\n"},
-    {"bench rates", "\n.B tessera bench rates\nmeasures ", "\n.B tessera bench report\n"},
+    {"bench rates", "\n.B tessera bench rates\nmeasures ", "\n.B tessera bench serve\n"},
+    {"bench serve", "\n.B tessera bench serve\nmeasures ", "\n.B tessera bench report\n"},
     {"bench", "\n.SS bench\n", "\n.B tessera bench model\n"},
     {"bench report", "\n.B tessera bench report\nmakes ", "\n.B tessera bench compare\n"},
     {"bench compare", "\n.B tessera bench compare\nlists ", "\n.SS "},
